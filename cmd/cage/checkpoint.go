@@ -9,6 +9,7 @@ import (
 	"maps"
 	"os"
 	"slices"
+	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -128,6 +129,7 @@ func listCheckpoint(path vfs.Path, f *checkpoint.File) checkpointListing {
 type verifiedCheckpoint struct {
 	File    string `json:"file"`
 	Intact  bool   `json:"intact"`
+	Unread  bool   `json:"unread,omitempty"` // whether it is intact is not known: it could not be read
 	Step    *int   `json:"step,omitempty"`
 	Tensors int    `json:"tensors,omitempty"`
 	Bytes   int64  `json:"bytes,omitempty"`
@@ -141,14 +143,14 @@ func newCheckpointVerify() *cobra.Command {
 		Short: "Read checkpoints and compare them with their hashes",
 		Long: `Read checkpoints, or all those of run directories, to the last byte and compare them
 with the hashes that they carry; those of a run directory must be of that run. The exit
-code is 1 when one is damaged; of a damaged one, the tensors that differ are named.
+code is 1 when one is damaged or cannot be read; of a damaged one, the tensors that differ are named.
 Training verifies what it goes on from, and what it keeps, by itself.`,
 		Args: atLeastOne("checkpoint or run directory"),
 	}
 	return withAnswer(cmd, func(_ *cobra.Command, args []string) (*answer, error) {
 		var list []verifiedCheckpoint
 		var rows [][]string
-		damaged := 0
+		damaged, unread := 0, 0
 		for _, arg := range args {
 			paths, err := checkpointsAt(arg)
 			if err != nil {
@@ -157,9 +159,12 @@ Training verifies what it goes on from, and what it keeps, by itself.`,
 			for _, path := range paths {
 				v := verifyCheckpoint(arg, path)
 				result := v.Error
-				if v.Intact {
+				switch {
+				case v.Intact:
 					result = fmt.Sprintf("intact: step %d, %d tensors, %d bytes", *v.Step, v.Tensors, v.Bytes)
-				} else {
+				case v.Unread:
+					unread++
+				default:
 					damaged++
 				}
 				list, rows = append(list, v), append(rows, []string{v.File, result})
@@ -168,6 +173,9 @@ Training verifies what it goes on from, and what it keeps, by itself.`,
 		var err error
 		if damaged > 0 {
 			err = fmt.Errorf("%d of %d checkpoints are damaged", damaged, len(list))
+		}
+		if unread > 0 {
+			err = errors.Join(err, fmt.Errorf("%d of %d checkpoints could not be read, and may be intact", unread, len(list)))
 		}
 		return tableAnswer(list, rows), err
 	})
@@ -187,6 +195,10 @@ func verifyCheckpoint(arg string, path vfs.Path) verifiedCheckpoint {
 	}
 	if err != nil {
 		v.Error = err.Error()
+		_, v.Unread = errors.AsType[syscall.Errno](err)
+		if errors.Is(err, syscall.EMFILE) {
+			v.Error += ": this process may open no more files; raise the limit (ulimit -n)"
+		}
 		return v
 	}
 	v.Intact, v.Step, v.Tensors, v.Bytes, v.SHA256 = true, &f.Step, len(f.Tensors), f.Size(), f.Digest()

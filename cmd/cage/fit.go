@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/cage-qat/cage/host/study/scaling"
+	"github.com/cage-qat/cage/internal/vfs"
 )
 
 // fitFlags are the flags of cage fit.
@@ -74,7 +75,7 @@ func (f *fitFlags) run(cmd *cobra.Command, args []string) (*answer, error) {
 		return nil, err
 	}
 	if f.out != "" {
-		if err := fit.Save(cmd.Context(), f.out); err != nil {
+		if err := fit.Save(cmd.Context(), vfs.At(f.out)); err != nil {
 			return nil, err
 		}
 	}

@@ -38,6 +38,19 @@ func textAnswer(value any, format string, args ...any) *answer {
 	return &answer{value, func(w io.Writer) { fmt.Fprintf(w, format, args...) }}
 }
 
+// exactAnswer is a text for another program. A file or a pipe gets it byte for byte; a terminal, escaped like all else.
+func exactAnswer(value any, text string) *answer {
+	return &answer{value, func(w io.Writer) {
+		if o, ok := w.(*outlet); ok {
+			if width, _ := console.Size(o.file); width == nil {
+				_, _ = o.write(o.file, []byte(text))
+				return
+			}
+		}
+		_, _ = io.WriteString(w, text)
+	}}
+}
+
 // withAnswer gives a command the flag --json, and makes it print what run returns. An answer
 // that comes with an error is printed, too.
 func withAnswer(cmd *cobra.Command, run func(cmd *cobra.Command, args []string) (*answer, error)) *cobra.Command {
@@ -167,7 +180,7 @@ func newLogger(cmd *cobra.Command, out io.Writer) (hclog.Logger, error) {
 }
 
 // outlet is the standard output or error of this process. All text goes through it,
-// escaped as package safetext says; only progress displays write past it.
+// escaped as package safetext says; only progress displays and texts for other programs are not.
 //
 // Writing to a reader that is gone is no failure: it has seen what it wanted. This concerns
 // commands that outlast their readers (see [surviveSIGPIPE]); SIGPIPE silently ends the others.
@@ -178,10 +191,12 @@ type outlet struct {
 }
 
 // Write implements io.Writer.
-func (o *outlet) Write(p []byte) (int, error) {
+func (o *outlet) Write(p []byte) (int, error) { return o.write(safetext.NewWriter(o.file), p) }
+
+func (o *outlet) write(to io.Writer, p []byte) (int, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	n, err := safetext.NewWriter(o.file).Write(p)
+	n, err := to.Write(p)
 	if errors.Is(err, syscall.EPIPE) {
 		return len(p), nil
 	}

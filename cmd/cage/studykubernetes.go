@@ -6,9 +6,11 @@ import (
 	"fmt"
 	"math"
 	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"text/template"
+	"unicode/utf8"
 
 	"github.com/cage-qat/cage/host/study"
 	"github.com/cage-qat/cage/host/study/held"
@@ -63,13 +65,17 @@ func kubernetesText(s *study.Study, image, volume string, retry bool) (string, e
 	if err != nil {
 		return "", err
 	}
+	if !utf8.ValidString(directory + s.File) {
+		return "", fmt.Errorf("%q: a manifest names files in UTF-8", filepath.Join(directory, s.File))
+	}
 	name := notInJobNames.ReplaceAllString(strings.ToLower(s.Name), "-")
 	name = strings.Trim(name[:min(len(name), longestJobName)], "-")
 	var text strings.Builder
 	err = jobManifest.Execute(&text, map[string]any{
 		"Name": cmp.Or(name, "study"), "Cells": len(s.Cells), "Parallel": cmp.Or(s.Parallel, len(s.Cells)),
 		"Again": exitInterrupted, "Failed": exitError, "Usage": exitUsage, "Grace": fmt.Sprintf("%.0f", math.Ceil(60*s.StopMinutes)+30),
-		"Image": image, "Directory": directory, "File": s.File, "GPUs": study.GPUs(s.Cells), "Volume": volume, "Retry": retry, "Machine": held.MachineVariable,
+		"Image": image, "Directory": directory, "File": strings.ReplaceAll(s.File, "$", "$$"), // which is not to stand for variables
+		"GPUs": study.GPUs(s.Cells), "Volume": volume, "Retry": retry, "Machine": held.MachineVariable,
 	})
 	return text.String(), err
 }

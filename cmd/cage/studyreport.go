@@ -120,10 +120,11 @@ func writeContents(path string, list []writtenReport) error {
 	if err != nil {
 		return err
 	}
-	if err := vfs.At(path).Dir().MkdirAll(); err != nil {
+	to, err := atomicfile.Target(path)
+	if err != nil {
 		return err
 	}
-	return atomicfile.WriteBytes(vfs.At(path), html)
+	return atomicfile.WriteBytes(to, html)
 }
 
 // printReport prints the tables of a report, and the path of its page.

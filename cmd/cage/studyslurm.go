@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"math"
 	"os"
@@ -23,6 +24,9 @@ import (
 const (
 	slurmScript = "slurm.sh"  // the batch script
 	slurmArray  = "slurm.job" // the job array that was submitted last
+
+	slurmHeading = "#!/bin/sh\n# Written by cage study submit, each time anew.\n" // begins the batch script
+	mostArray    = 1 << 10                                                        // bytes of slurmArray, and more than it has
 )
 
 // ranges writes ascending numbers as Slurm reads them: 0-3,7.
@@ -46,6 +50,15 @@ func ranges(list []int) string {
 // quoted is a word for the shell.
 func quoted(word string) string { return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'" }
 
+// slurmLog is the pattern of Slurm for the logs of tasks in a directory. With a backslash, which another one must precede, Slurm puts
+// nothing in place of %A and the like, so all tasks share a log (man sbatch, "filename pattern").
+func slurmLog(dir string) string {
+	if strings.Contains(dir, `\`) {
+		return strings.ReplaceAll(filepath.Join(dir, "slurm.log"), `\`, `\\`)
+	}
+	return filepath.Join(strings.ReplaceAll(dir, "%", "%%"), "slurm-%A_%a.log")
+}
+
 // slurmText is the batch script. Before the time is over the script alone receives SIGUSR1, and passes it on as SIGTERM; SIGTERM goes to
 // all processes of a task by itself, when it is cancelled or preempted, and Slurm knows what it does then.
 func slurmText(s *study.Study, cells []int, retry bool, options []string) (string, error) {
@@ -63,16 +76,16 @@ func slurmText(s *study.Study, cells []int, retry bool, options []string) (strin
 	}
 	var text strings.Builder
 	line := func(format string, args ...any) { fmt.Fprintf(&text, format+"\n", args...) }
-	line("#!/bin/sh")
+	text.WriteString(slurmHeading)
 	for _, option := range append([]string{
-		"--job-name=" + s.Name, "--array=" + ranges(cells), "--output=" + filepath.Join(out, "slurm-%A_%a.log"),
+		"--job-name=" + s.Name, "--array=" + ranges(cells), "--output=" + slurmLog(out),
 		"--open-mode=append", "--requeue", fmt.Sprintf("--signal=B:USR1@%.0f", math.Ceil(60*s.StopMinutes)+120),
 	}, options...) { // later ones win
 		if strings.ContainsAny(option, "\n\r") {
 			return "", usageError{fmt.Errorf("%q: want an option of sbatch in one line", option)}
 		}
-		if strings.ContainsAny(option, " \t\"'#") {
-			option = `"` + strings.ReplaceAll(option, `"`, `\"`) + `"`
+		if strings.ContainsAny(option, " \t\"'#\\") {
+			option = `"` + strings.NewReplacer(`"`, `\"`, `\`, `\\`).Replace(option) + `"`
 		}
 		line("#SBATCH %s", option)
 	}
@@ -115,7 +128,15 @@ func sbatch(ctx context.Context, s *study.Study, script string) (array, error) {
 		return array{}, fmt.Errorf("%w; submit from a machine with Slurm, or print the script with --dry-run", err)
 	}
 	file := vfs.At(s.Out).Join(slurmScript)
-	if err := file.Dir().MkdirAll(); err != nil {
+	job := vfs.At(s.Out).Join(slurmArray)
+	err = errors.Join(atomicfile.CheckOurs(file, atomicfile.Begins(slurmHeading)), atomicfile.CheckOurs(job, func(content io.Reader) bool {
+		text, err := io.ReadAll(io.LimitReader(content, mostArray))
+		return err == nil && arrayOf(strings.TrimSpace(string(text))).job != ""
+	}))
+	if err == nil {
+		err = file.Dir().MkdirAll()
+	}
+	if err != nil {
 		return array{}, err
 	}
 	if err := atomicfile.WriteBytes(file, []byte(script)); err != nil {
@@ -129,7 +150,7 @@ func sbatch(ctx context.Context, s *study.Study, script string) (array, error) {
 	if a.job == "" {
 		return array{}, fmt.Errorf("sbatch %s: want the number of a job, not %q", file, out)
 	}
-	return a, atomicfile.WriteBytes(vfs.At(s.Out).Join(slurmArray), []byte(out+"\n"))
+	return a, atomicfile.WriteBytes(job, []byte(out+"\n"))
 }
 
 // output runs a command and returns what it says. What it says when it fails is in the error.
@@ -155,7 +176,7 @@ func arrayOf(said string) array {
 
 // lastArray is the array that was submitted last, if there was one.
 func lastArray(s *study.Study) array {
-	text, err := vfs.At(s.Out).Join(slurmArray).ReadSmallFile(1 << 10)
+	text, err := vfs.At(s.Out).Join(slurmArray).ReadSmallFile(mostArray)
 	if err != nil { // none was, or nobody knows which
 		return array{}
 	}

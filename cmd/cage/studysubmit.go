@@ -72,7 +72,7 @@ here. Pods that are stopped with a checkpoint are started again.
 		}
 		if kubernetes {
 			text, err := kubernetesText(s, image, volume, opts.Retry)
-			return textAnswer(map[string]any{"manifest": text}, "%s", text), err
+			return exactAnswer(map[string]any{"manifest": text}, text), err
 		}
 		if opts.Survey, err = newSurvey(cmd); err != nil {
 			return nil, err
@@ -98,7 +98,7 @@ here. Pods that are stopped with a checkpoint are started again.
 			return nil, err
 		}
 		if dry {
-			return textAnswer(job, "%s", job.Script), nil
+			return exactAnswer(job, job.Script), nil
 		}
 		a, err := sbatch(cmd.Context(), s, job.Script)
 		if err != nil {

@@ -5,13 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
-	"math/rand/v2"
 	"os"
-	"strconv"
 	"sync"
 
 	"github.com/cage-qat/cage/host/data/dataset"
+	"github.com/cage-qat/cage/internal/atomicfile"
 	"github.com/cage-qat/cage/internal/regular"
 	"github.com/cage-qat/cage/internal/vfs"
 )
@@ -95,20 +93,14 @@ type spool struct {
 
 // newSpool makes a spool in dir.
 func newSpool(dir vfs.Path) (*spool, error) {
-	for {
-		path := dir.Join("." + spoolName + strconv.FormatUint(uint64(rand.Uint32()), 10))
-		file, err := path.OpenFile(os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
-		if errors.Is(err, fs.ErrExist) {
-			continue
-		}
-		if err != nil {
-			return nil, err
-		}
-		if err := path.Remove(); err != nil {
-			return nil, errors.Join(err, file.Close())
-		}
-		return &spool{file: file, out: bufio.NewWriterSize(file, 1<<18)}, nil
+	file, path, err := atomicfile.Temporary(dir.Join(spoolName), 0o600)
+	if err != nil {
+		return nil, err
 	}
+	if err := path.Remove(); err != nil {
+		return nil, errors.Join(err, file.Close())
+	}
+	return &spool{file: file, out: bufio.NewWriterSize(file, 1<<18)}, nil
 }
 
 // Write appends text.

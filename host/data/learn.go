@@ -2,6 +2,7 @@ package data
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/cage-qat/cage/host/data/dataset"
@@ -13,7 +14,7 @@ import (
 // LearnTokenizer learns a tokenizer with the given number of tokens from the documents of
 // a file of bytes, and writes its tokenizer.json and tokenizer_config.json into dir. It
 // returns a description of the tokenizer.
-func LearnTokenizer(ctx context.Context, f *dataset.File, tokens int, dir vfs.Path) (tokenizer.Info, error) {
+func LearnTokenizer(ctx context.Context, f *dataset.File, tokens int, dir vfs.Path) (_ tokenizer.Info, err error) {
 	if f.Tokenizer() != (tokenizer.Bytes{}).Info() {
 		return tokenizer.Info{}, fmt.Errorf("%s was made with the tokenizer %s: a tokenizer is learned from a token file of bytes, `cage data prepare` without --tokenizer", f.Path(), f.Tokenizer().Name)
 	}
@@ -33,6 +34,15 @@ func LearnTokenizer(ctx context.Context, f *dataset.File, tokens int, dir vfs.Pa
 		return tokenizer.Info{}, err
 	}
 	if err := dir.MkdirAll(); err != nil {
+		return tokenizer.Info{}, err
+	}
+	lock, err := dir.Join(dataset.LockFile).Lock()
+	if err != nil {
+		return tokenizer.Info{}, fmt.Errorf("%s: %w", dir, err)
+	}
+	defer func() { err = errors.Join(err, lock.Unlock()) }()
+	ours := func(name string) bool { return name == tokenizer.ConfigFile || name == tokenizer.DefinitionFile }
+	if err := atomicfile.RemoveAbandoned(dir, ours); err != nil {
 		return tokenizer.Info{}, err
 	}
 	if err := atomicfile.CheckOurs(dir.Join(tokenizer.DefinitionFile), atomicfile.Is(definition)); err != nil {

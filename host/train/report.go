@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"math"
 	"path/filepath"
+	"syscall"
 
 	"github.com/cage-qat/cage/host/method"
 	"github.com/cage-qat/cage/host/model/architecture"
@@ -17,6 +18,7 @@ import (
 	"github.com/cage-qat/cage/host/train/metrics"
 	"github.com/cage-qat/cage/host/train/step"
 	"github.com/cage-qat/cage/internal/resources"
+	"github.com/cage-qat/cage/internal/vfs"
 )
 
 // report shows the step just done, and records it if a record is due.
@@ -287,9 +289,21 @@ func (r *run) reopen() error {
 		r.summarized = err == nil && s.Completed
 		return nil
 	}
-	err := r.dir.Summary().Remove()
-	if errors.Is(err, fs.ErrNotExist) {
+	path := r.dir.Summary()
+	s, err := metrics.ReadSummary(path)
+	_, unread := errors.AsType[syscall.Errno](err)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
 		return nil
+	case unread:
+	case err != nil || s.TotalSteps == 0: // damaged, or somebody else's
+		var aside vfs.Path
+		if aside, err = r.dir.Unused(func(n int) string { return fmt.Sprintf("%s.damaged-%d", path.Base(), n) }); err == nil {
+			err = path.Rename(aside)
+		}
+		r.log.Warn("what is no summary of the run was put aside", "path", aside)
+	default:
+		err = path.Remove()
 	}
 	if err == nil {
 		err = r.dir.SyncDir()

@@ -96,23 +96,27 @@ func Create(path vfs.Path) (*File, error) {
 	if err := path.Replaceable(); err != nil { // before the work, not at its end
 		return nil, err
 	}
+	file, temp, err := Temporary(path, permissions)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("there is no directory %s: %w", path.Dir(), fs.ErrNotExist)
+	}
+	if failed, ok := errors.AsType[*fs.PathError](err); ok { // the temporary name tells nobody anything
+		return nil, failed.Err
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &File{file, temp, path}, nil
+}
+
+// Temporary creates a file for the content that is to be at path, which [Abandoned] finds if it is left. It lies beside path,
+// as a rename cannot cross file systems.
+func Temporary(path vfs.Path, perm fs.FileMode) (file vfs.File, temp vfs.Path, err error) {
 	for {
-		// The temporary file lies beside the final one: a rename cannot cross file systems.
-		temp := path.Dir().Join("." + path.Base() + unfinished + strconv.FormatUint(uint64(rand.Uint32()), 10))
-		file, err := temp.OpenFile(os.O_RDWR|os.O_CREATE|os.O_EXCL, permissions)
-		if errors.Is(err, fs.ErrExist) {
-			continue
+		temp = path.Dir().Join("." + path.Base() + unfinished + strconv.FormatUint(uint64(rand.Uint32()), 10))
+		if file, err = temp.OpenFile(os.O_RDWR|os.O_CREATE|os.O_EXCL, perm); !errors.Is(err, fs.ErrExist) {
+			return file, temp, err
 		}
-		if errors.Is(err, fs.ErrNotExist) {
-			return nil, fmt.Errorf("there is no directory %s: %w", path.Dir(), fs.ErrNotExist)
-		}
-		if failed, ok := errors.AsType[*fs.PathError](err); ok { // the temporary name tells nobody anything
-			return nil, failed.Err
-		}
-		if err != nil {
-			return nil, err
-		}
-		return &File{file, temp, path}, nil
 	}
 }
 

@@ -2,6 +2,7 @@ package vfs
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"syscall"
@@ -53,7 +54,7 @@ func take(name string, try func(*flock.Flock) (bool, error)) (Lock, error) {
 	l := flock.New(name, flock.SetFlag(os.O_CREATE|os.O_RDONLY|syscall.O_NONBLOCK))
 	held, err := try(l)
 	if err != nil {
-		return nil, err
+		return nil, lockError(name, err)
 	}
 	if !held {
 		return nil, ErrLocked
@@ -68,9 +69,23 @@ func (osFS) Locked(name string) (bool, error) {
 	l := flock.New(name, flock.SetFlag(os.O_RDONLY|syscall.O_NONBLOCK))
 	free, err := l.TryRLock()
 	if err != nil || !free {
-		return err == nil, err
+		return err == nil, lockError(name, err)
 	}
 	return false, l.Unlock()
+}
+
+// lockError names the file, and what to do where its file system has no locks.
+func lockError(name string, err error) error {
+	if _, named := errors.AsType[*fs.PathError](err); err != nil && !named {
+		err = &fs.PathError{Op: "lock", Path: name, Err: err}
+	}
+	for _, none := range []error{syscall.ENOLCK, syscall.ENOSYS, syscall.EOPNOTSUPP} {
+		if errors.Is(err, none) {
+			return fmt.Errorf("%w; its file system has no locks, or its lock service does not run: want a "+
+				"directory on another one (a local disk, NFS with its lock service, Lustre with flock)", err)
+		}
+	}
+	return err
 }
 
 // lockFileAt tells whether there is a file to be locked, which must be a regular one: see [regular]. Where that

@@ -94,13 +94,13 @@ func Prepare(path vfs.Path, kind Kind, origin Origin, companions map[string][]by
 // a preparation may have been killed that wrote the same.
 func (f *Folder) checkOurs() error {
 	manifest, err := f.path.Join(f.kind.Manifest).ReadFile()
-	if err == nil {
-		if _, err := parseManifest(manifest); err == nil {
-			return nil
-		}
-	}
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
+	}
+	dataset := false
+	if err == nil {
+		_, err = parseManifest(manifest)
+		dataset = err == nil
 	}
 	entries, err := f.path.ReadDir()
 	if err != nil {
@@ -113,9 +113,12 @@ func (f *Folder) checkOurs() error {
 		}
 		ours := atomicfile.Begins(magic)
 		if name == f.kind.Manifest {
-			ours = func(io.Reader) bool { return false }
+			ours = func(io.Reader) bool { return dataset }
 		}
 		if slices.Contains(tokenizer.Files, name) {
+			if dataset {
+				continue
+			}
 			content, ok := f.companions[name]
 			if !ok {
 				continue // it is not written

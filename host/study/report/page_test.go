@@ -24,14 +24,20 @@ func TestSaveRemovesOldFigures(t *testing.T) {
 	if _, err := build(t, grid).Save(vfs.At(dir)); err != nil {
 		t.Fatal(err)
 	}
+	text, err := os.ReadFile(filepath.Join(dir, "report.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	write(t, dir, "report.md", string(text)+"\n![Old](figures/09-old.svg)\n")
 	write(t, filepath.Join(dir, "figures"), "09-old.png", "")
+	write(t, filepath.Join(dir, "figures"), "10-mine.png", "")
 	write(t, filepath.Join(dir, "figures"), "notes.txt", "")
 	write(t, filepath.Join(dir, "figures"), "setup.png", "")
 	write(t, dir, "old.svg", "")
 	if _, err := build(t, grid).Save(vfs.At(dir)); err != nil {
 		t.Fatal(err)
 	}
-	for path, kept := range map[string]bool{"figures/09-old.png": false, "figures/notes.txt": true, "figures/setup.png": true, "old.svg": true, "figures/05-paths.svg": true} {
+	for path, kept := range map[string]bool{"figures/09-old.png": false, "figures/10-mine.png": true, "figures/notes.txt": true, "figures/setup.png": true, "old.svg": true, "figures/05-paths.svg": true} {
 		if _, err := os.Stat(filepath.Join(dir, path)); (err == nil) != kept {
 			t.Errorf("%s is there: %v, want %v", path, err == nil, kept)
 		}
@@ -41,7 +47,7 @@ func TestSaveRemovesOldFigures(t *testing.T) {
 // Save replaces nothing in a directory without a report.
 func TestSaveBesideOthers(t *testing.T) {
 	effort.Long(t, "saves many reports")
-	for _, name := range []string{"index.html", "report.md", "report.csv", "report.tex", "figures/01-mine.svg"} {
+	for _, name := range []string{"index.html", "report.md", "report.csv", "report.tex", "figures/05-paths.svg"} {
 		dir := t.TempDir()
 		write(t, filepath.Dir(filepath.Join(dir, name)), filepath.Base(name), "# My notes\n")
 		if _, err := build(t, grid).Save(vfs.At(dir)); err == nil || !strings.Contains(err.Error(), name+" is in the way") {

@@ -33,50 +33,58 @@ func (r *Report) Save(dir vfs.Path) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := checkOurs(dir); err != nil {
+	var names []string
+	for _, f := range files {
+		names = append(names, f.name)
+	}
+	earlier, err := earlierFiles(dir)
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range names {
+		ours := func(io.Reader) bool { return slices.Contains(earlier, name) }
+		err = errors.Join(err, atomicfile.CheckOurs(dir.Join(filepath.FromSlash(name)), ours))
+	}
+	if err != nil {
 		return nil, err
 	}
 	if err := dir.Join(figuresDir).MkdirAll(); err != nil {
 		return nil, err
 	}
-	var names []string
+	// They go first: afterwards nothing says that they are of a report.
+	for _, name := range earlier {
+		if !slices.Contains(names, name) {
+			if err := dir.Join(filepath.FromSlash(name)).Remove(); err != nil && !errors.Is(err, fs.ErrNotExist) {
+				return nil, err
+			}
+		}
+	}
 	for _, f := range files {
 		if err := atomicfile.WriteBytes(dir.Join(filepath.FromSlash(f.name)), f.content); err != nil {
 			return nil, err
 		}
-		names = append(names, f.name)
 	}
-	return names, removeOthers(dir, names)
+	return names, nil
 }
 
 // reportStart begins the text of a report: the name of a study, and how much of it is done.
 var reportStart = regexp.MustCompile(`^# [^\n]*\n\n\d+ of \d+ cells are done`)
 
-// checkOurs fails for a directory without the text of a report, which is written first, if files of somebody else have the
-// names of its other files.
-func checkOurs(dir vfs.Path) error {
+// pictureLink is a link to a picture in the text of a report, by the name that reports give their pictures.
+var pictureLink = regexp.MustCompile(`(?m)^!\[.*\]\((` + figuresDir + `/\d\d+-[^/()]*)\.svg\)$`)
+
+// earlierFiles are those of the report that is in a directory, by its text, which is written first. There are none without a
+// report.
+func earlierFiles(dir vfs.Path) (names []string, err error) {
 	text, err := dir.Join(MarkdownFile).ReadFile()
-	if err == nil && reportStart.Match(text) {
-		return nil
+	if errors.Is(err, fs.ErrNotExist) || err == nil && !reportStart.Match(text) {
+		return nil, nil
 	}
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
+	names = []string{MarkdownFile, CSVFile, LaTeXFile, PageFile}
+	for _, m := range pictureLink.FindAllSubmatch(text, -1) {
+		names = append(names, string(m[1])+".svg", string(m[1])+".png")
 	}
-	names := []string{MarkdownFile, CSVFile, LaTeXFile, PageFile}
-	entries, err := dir.Join(figuresDir).ReadDir()
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	for _, e := range entries {
-		if pictureName.MatchString(e.Name()) {
-			names = append(names, filepath.Join(figuresDir, e.Name()))
-		}
-	}
-	var errs []error
-	for _, name := range names {
-		errs = append(errs, atomicfile.CheckOurs(dir.Join(name), func(io.Reader) bool { return false }))
-	}
-	return errors.Join(errs...)
+	return names, err
 }
 
 type file struct {
@@ -106,24 +114,4 @@ func (r *Report) files() ([]file, error) {
 	}
 	html, err := r.HTML()
 	return append(out, file{PageFile, html}), err
-}
-
-// pictureName matches the names that reports give their pictures.
-var pictureName = regexp.MustCompile(`^\d\d+-.*\.(svg|png)$`)
-
-// removeOthers removes the pictures of an earlier report that do not belong to this one.
-func removeOthers(dir vfs.Path, names []string) error {
-	entries, err := dir.Join(figuresDir).ReadDir()
-	if err != nil {
-		return err
-	}
-	var errs []error
-	for _, e := range entries {
-		if !slices.Contains(names, figuresDir+"/"+e.Name()) && pictureName.MatchString(e.Name()) {
-			if err := dir.Join(figuresDir, e.Name()).Remove(); !errors.Is(err, fs.ErrNotExist) {
-				errs = append(errs, err)
-			}
-		}
-	}
-	return errors.Join(errs...)
 }

@@ -5,9 +5,9 @@ import (
 	"context"
 	"encoding/csv"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"text/tabwriter"
@@ -170,29 +170,52 @@ func numberIfKnown(x float64) string {
 	return number(x)
 }
 
-// Save writes the result in all its forms, and its figures.
-func (fit *Fit) Save(ctx context.Context, dir string) error {
-	if err := vfs.At(dir).MkdirAll(); err != nil {
-		return err
+// Save writes the result in all its forms, and its figures, into a directory. It replaces those of an earlier fit, of which
+// fit.json comes first.
+func (fit *Fit) Save(ctx context.Context, dir vfs.Path) error {
+	type file struct {
+		name    string
+		content bytes.Buffer
 	}
-	for name, format := range map[string]Format{"fit.md": Markdown, "fit.csv": CSV, "fit.json": JSON} {
-		var content bytes.Buffer
-		if err := fit.Write(&content, format); err != nil {
-			return err
-		}
-		if err := atomicfile.WriteBytes(vfs.At(dir).Join(name), content.Bytes()); err != nil {
+	var files []*file
+	add := func(name string, write func(w io.Writer) error) error {
+		f := &file{name: name}
+		files = append(files, f)
+		return errors.Join(ctx.Err(), write(&f.content))
+	}
+	for _, f := range []struct {
+		name   string
+		format Format
+	}{{"fit.json", JSON}, {"fit.md", Markdown}, {"fit.csv", CSV}} {
+		if err := add(f.name, func(w io.Writer) error { return fit.Write(w, f.format) }); err != nil {
 			return err
 		}
 	}
 	for _, f := range fit.Figures() {
-		for _, ending := range []string{".svg", ".png"} {
-			if err := ctx.Err(); err != nil {
-				return err
-			}
-			if err := figure.Save(filepath.Join(dir, f.Name+ending), f.Picture, f.Options); err != nil {
-				return err
+		for _, format := range []figure.Format{figure.SVG, figure.PNG} {
+			if err := add(f.Name+"."+string(format), func(w io.Writer) error { return figure.Draw(w, format, f.Picture, f.Options) }); err != nil {
+				return fmt.Errorf("figure %s: %w", f.Name, err)
 			}
 		}
 	}
-	return nil
+	before := false
+	err := atomicfile.CheckOurs(dir.Join(files[0].name), func(content io.Reader) bool {
+		var earlier struct {
+			Parameters []Estimate `json:"parameters"`
+		}
+		before = json.NewDecoder(content).Decode(&earlier) == nil && len(earlier.Parameters) > 0
+		return before
+	})
+	for _, f := range files[1:] {
+		err = errors.Join(err, atomicfile.CheckOurs(dir.Join(f.name), func(io.Reader) bool { return before }))
+	}
+	if err == nil {
+		err = dir.MkdirAll()
+	}
+	for _, f := range files {
+		if err == nil {
+			err = atomicfile.WriteBytes(dir.Join(f.name), f.content.Bytes())
+		}
+	}
+	return err
 }

@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"io/fs"
 	"slices"
+	"strconv"
 	"strings"
 
+	"github.com/cage-qat/cage/host/model/safetensors"
 	"github.com/cage-qat/cage/internal/atomicfile"
 	"github.com/cage-qat/cage/internal/vfs"
 )
@@ -118,7 +120,14 @@ func (k *Keeper) Prune() error {
 func (k *Keeper) sort(entries []Entry) (kept int, old []vfs.Path, found []damagedFile, err error) {
 	for _, entry := range slices.Backward(entries) {
 		if kept == k.keep {
-			old = append(old, entry.Path)
+			switch e := k.looks(entry.Path); {
+			case e == nil:
+				old = append(old, entry.Path)
+			case errors.Is(e, ErrDamaged): // or no checkpoint at all
+				found = append(found, damagedFile{entry.Path, e})
+			default:
+				err = errors.Join(err, e)
+			}
 			continue
 		}
 		switch e := k.verify(entry.Path); {
@@ -133,7 +142,19 @@ func (k *Keeper) sort(entries []Entry) (kept int, old []vfs.Path, found []damage
 	return kept, old, found, err
 }
 
-// orphans are the parts that no checkpoint consists of.
+// looks fails if a file with the name of a checkpoint is none, so far as its header says.
+func (k *Keeper) looks(path vfs.Path) error {
+	if k.intact[path.Name].unchanged() {
+		return nil
+	}
+	f, err := Open(path)
+	if err != nil {
+		return err
+	}
+	return f.Close()
+}
+
+// orphans are the parts that no checkpoint consists of. What only has the name of a part is none.
 func (k *Keeper) orphans() (list []vfs.Path, err error) {
 	parts, err := listParts(k.dir)
 	if err != nil || len(parts) == 0 {
@@ -145,8 +166,14 @@ func (k *Keeper) orphans() (list []vfs.Path, err error) {
 			known, intact := k.intact[e.Path.Name]
 			return e.Step == p.Step && (known[p.Path] != nil || !intact) // what could not be read may be good
 		})
-		if !needed && err == nil {
-			list = append(list, p.Path)
+		if needed || err != nil {
+			continue
+		}
+		if f, e := safetensors.Open(p.Path); e == nil {
+			if f.Metadata()[stepKey] == strconv.Itoa(p.Step) {
+				list = append(list, p.Path)
+			}
+			err = f.Close()
 		}
 	}
 	return list, err

@@ -32,8 +32,8 @@ type Part struct {
 	SHA256 string `json:"sha256"` // its header_sha256, which stands for its whole content
 }
 
-// partName matches the names of parts. Its group is the step.
-var partName = regexp.MustCompile(`^step-(\d{8,})\.part-\d+-of-\d+\.[0-9a-f]{8}\.safetensors$`)
+// partName matches the names of parts. Its groups are the step, and the number of the part and of all parts.
+var partName = regexp.MustCompile(`^step-(\d{8,})\.part-(\d+)-of-(\d+)\.[0-9a-f]{8}\.safetensors$`)
 
 // PartName returns the name of the part with this number, from 1 on. The mark is another one for each attempt to save, so that no part
 // takes the place of one that a checkpoint needs.
@@ -104,10 +104,13 @@ func (f *File) openParts(path vfs.Path) error {
 		return fmt.Errorf("%s: %w", path, err)
 	}
 	delete(f.Meta, partsKey)
-	for _, p := range f.parts {
+	for i, p := range f.parts {
 		damaged := func(what string) error { return fmt.Errorf("%w: %s: its part %q %s", ErrDamaged, path, p.File, what) }
 		if step, ok := partStep(p.File); !ok || step != f.Step {
 			return damaged(fmt.Sprint("has no name of a part of step ", f.Step))
+		}
+		if m := partName.FindStringSubmatch(p.File); m[2] != strconv.Itoa(i+1) || m[3] != strconv.Itoa(len(f.parts)) {
+			return damaged(fmt.Sprintf("stands at place %d of %d in its list of parts, which is not whole", i+1, len(f.parts)))
 		}
 		file, err := safetensors.Open(path.Dir().Join(p.File))
 		switch {

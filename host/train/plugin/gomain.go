@@ -109,7 +109,7 @@ var ofCache = regexp.MustCompile(`^([0-9a-f]{32}|building-[0-9]+)$`)
 func (f *Finder) prune() {
 	entries, _ := os.ReadDir(f.CacheDir)
 	for _, e := range entries {
-		if info, err := e.Info(); err == nil && ofCache.MatchString(e.Name()) && time.Since(info.ModTime()) > keepBuilds {
+		if info, err := e.Info(); err == nil && e.IsDir() && ofCache.MatchString(e.Name()) && time.Since(info.ModTime()) > keepBuilds {
 			_ = os.RemoveAll(filepath.Join(f.CacheDir, e.Name()))
 		}
 	}

@@ -135,7 +135,11 @@ func (d Dir) Ask(r Request) error {
 
 // Take reports whether there is a request, and removes it. It is for the process that
 // holds the lock. A request that cannot be removed is ignored, since it would never end.
-func (d Dir) Take(r Request) bool { return d.Join(requestPrefix+string(r)).Remove() == nil }
+func (d Dir) Take(r Request) bool {
+	path := d.Join(requestPrefix + string(r))
+	info, err := path.Lstat()
+	return err == nil && info.Size() == 0 && path.Remove() == nil
+}
 
 // CopyFiles copies those of the files that a folder has into a run directory: see [ReadFiles] and [WriteFiles].
 func CopyFiles(to Dir, from vfs.Path, names []string) error {
