@@ -251,8 +251,12 @@ func (k *Keeper) putAside(list []damagedFile) error {
 		}
 		step, _ := stepOf(d.path.Base())
 		for _, p := range parts {
-			if p.Step == step {
-				errs = append(errs, p.Path.Rename(k.dir.Join(p.Path.Base()+strings.TrimPrefix(name.Base(), d.path.Base()))))
+			if p.Step != step {
+				continue
+			}
+			to := k.dir.Join(p.Path.Base() + strings.TrimPrefix(name.Base(), d.path.Base()))
+			if _, err := to.Lstat(); errors.Is(err, fs.ErrNotExist) { // otherwise it is of another attempt
+				errs = append(errs, p.Path.Rename(to))
 			}
 		}
 		k.tell(name, d.err)

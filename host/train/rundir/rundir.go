@@ -130,7 +130,11 @@ func (d Dir) Ask(r Request) error {
 	if !locked {
 		return fmt.Errorf("%s: %w", d.Name, ErrNotRunning)
 	}
-	return atomicfile.WriteBytes(d.Join(requestPrefix+string(r)), nil)
+	path := d.Join(requestPrefix + string(r))
+	if err := atomicfile.CheckOurs(path, atomicfile.Is(nil)); err != nil {
+		return err
+	}
+	return atomicfile.WriteBytes(path, nil)
 }
 
 // Take reports whether there is a request, and removes it. It is for the process that
