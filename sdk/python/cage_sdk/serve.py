@@ -82,7 +82,7 @@ def _handlers(plugins: tuple[Quantizer | Optimizer, ...]) -> Any:
         def call(m: Any, context: Any) -> Any:
             try:
                 return answer(m)
-            except Exception as e:  # noqa: BLE001 - of the author's code, whatever it is
+            except BaseException as e:  # noqa: BLE001 - of the author's code, SystemExit included, which gRPC does not answer
                 code, reason, text = _failure(e)
                 logging.debug("%s", traceback.format_exc())
                 context.set_trailing_metadata((("grpc-status-details-bin", _details(code.value[0], reason, text)),))
@@ -128,7 +128,7 @@ def _handlers(plugins: tuple[Quantizer | Optimizer, ...]) -> Any:
     return Handlers()
 
 
-def _failure(e: Exception) -> tuple[Any, str, str]:
+def _failure(e: BaseException) -> tuple[Any, str, str]:
     """The status of an exception: a refusal, a request of another version, or a mistake with the author's line."""
     import grpc
 
@@ -138,11 +138,11 @@ def _failure(e: Exception) -> tuple[Any, str, str]:
         return grpc.StatusCode.INVALID_ARGUMENT, "REFUSED", str(e)[:MAX_TEXT]
     if isinstance(e, Unreadable):
         return grpc.StatusCode.INVALID_ARGUMENT, "UNREADABLE_REQUEST", str(e)[:MAX_TEXT]
-    text = str(e) if isinstance(e, ProgramError) else f"{type(e).__name__}: {e}{_raised_at(e)}"
+    text = str(e) if isinstance(e, ProgramError) else f"{type(e).__name__}{': ' * bool(str(e))}{e}{_raised_at(e)}"
     return grpc.StatusCode.INTERNAL, "MISTAKE", text[:MAX_TEXT]
 
 
-def _raised_at(e: Exception) -> str:
+def _raised_at(e: BaseException) -> str:
     """The innermost line of the exception that is neither in this package nor in an installed one."""
     for frame in reversed(traceback.extract_tb(e.__traceback__)):
         if not frame.filename.startswith(HERE) and "site-packages" not in frame.filename and os.path.exists(frame.filename):

@@ -1,6 +1,7 @@
 """A quantizer that gets into the trouble that it is asked for, and an optimizer that wants no tensor."""
 
 import logging
+import sys
 
 from cage_sdk import Description, Optimizer, Quantized, Quantizer, Refusal, String, serve
 
@@ -14,6 +15,10 @@ class Quantize(Quantizer):
             raise Refusal("use another")
         if trouble == "divide":
             1 / 0
+        if trouble == "exit":
+            sys.exit("no license")
+        if trouble == "interrupt":
+            raise KeyboardInterrupt
         if trouble == "shape":
             x + b.zeros(7)
         if trouble == "print":

@@ -56,6 +56,8 @@ def test_answers(plugin):
     [
         ("refuse", 1, "INVALID_ARGUMENT", b"REFUSED", "use another"),
         ("divide", 1, "INTERNAL", b"MISTAKE", "ZeroDivisionError: division by zero (plugin_of_tests.py:"),
+        ("exit", 1, "INTERNAL", b"MISTAKE", "SystemExit: no license (plugin_of_tests.py:"),
+        ("interrupt", 1, "INTERNAL", b"MISTAKE", "KeyboardInterrupt (plugin_of_tests.py:"),
         ("shape", 1, "INTERNAL", b"MISTAKE", "do not go together: ranks must be equal and axes equal or 1 (reshape or broadcast one operand) (plugin_of_tests.py:"),
         ("", 99, "INVALID_ARGUMENT", b"UNREADABLE_REQUEST", "role 99 is unknown"),
     ],
