@@ -143,8 +143,8 @@ func newCheckpointVerify() *cobra.Command {
 		Short: "Read checkpoints and compare them with their hashes",
 		Long: `Read checkpoints, or all those of run directories, to the last byte and compare them
 with the hashes that they carry; those of a run directory must be of that run. The exit
-code is 1 when one is damaged or cannot be read; of a damaged one, the tensors that differ are named.
-Training verifies what it goes on from, and what it keeps, by itself.`,
+code is 1 when one is damaged or cannot be read; of a damaged one, the tensors that
+differ are named. Training verifies what it goes on from, and what it keeps, by itself.`,
 		Args: atLeastOne("checkpoint or run directory"),
 	}
 	return withAnswer(cmd, func(_ *cobra.Command, args []string) (*answer, error) {

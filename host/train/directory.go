@@ -42,6 +42,9 @@ func (r *run) open() error {
 	if err := r.lockDirectory(); err != nil {
 		return err
 	}
+	if err := r.dir.Checkpoints().CheckLinks(); err != nil { // now, and not when the first one is saved
+		return r.cfg.ErrorAt("train.out", "%w", err)
+	}
 	if r.opts.Files == nil { // nobody waits for requests from before this process trained in the directory
 		r.dir.Take(rundir.Stop)
 		r.dir.Take(rundir.Checkpoint)

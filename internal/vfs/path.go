@@ -111,6 +111,12 @@ func (p Path) lstat() (found fs.FileInfo, err error) {
 	return found, nil
 }
 
+// CheckLinks fails if something that Join added to the name is a symbolic link, as each method does that changes something.
+func (p Path) CheckLinks() error {
+	_, err := p.lstat()
+	return err
+}
+
 // Replaceable fails if there is anything but a regular file at the path.
 func (p Path) Replaceable() error {
 	info, err := p.lstat()
@@ -178,7 +184,7 @@ func (p Path) Unused(name func(n int) string) (Path, error) {
 
 // Rename renames a file or a directory, within the same file system. It replaces a regular file, and nothing else.
 func (p Path) Rename(to Path) error {
-	if _, err := p.lstat(); err != nil {
+	if err := p.CheckLinks(); err != nil {
 		return err
 	}
 	if err := to.Replaceable(); err != nil {
@@ -210,7 +216,7 @@ func (p Path) RemoveDir() error {
 // RemoveAll removes whatever is at the path, a directory with all that is in it. A symbolic link is
 // removed, and never followed. It is for what lies in a directory that cage has marked as its own.
 func (p Path) RemoveAll() error {
-	if _, err := p.Dir().lstat(); err != nil {
+	if err := p.Dir().CheckLinks(); err != nil {
 		return err
 	}
 	info, err := p.Lstat()
@@ -236,7 +242,7 @@ func (p Path) SyncDir() error { return p.fs().SyncDir(p.Name) }
 
 // MkdirAll creates the directory and all missing directories above it, durably.
 func (p Path) MkdirAll() error {
-	if _, err := p.lstat(); err != nil {
+	if err := p.CheckLinks(); err != nil {
 		return err
 	}
 	info, err := p.Stat()
@@ -273,7 +279,7 @@ func (p Path) Lock() (Lock, error) { return p.lock(p.fs().Lock) }
 func (p Path) LockShared() (Lock, error) { return p.lock(p.fs().LockShared) }
 
 func (p Path) lock(take func(name string) (Lock, error)) (Lock, error) {
-	if _, err := p.lstat(); err != nil {
+	if err := p.CheckLinks(); err != nil {
 		return nil, err
 	}
 	return take(p.Name)
