@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/cage-qat/cage/host/model/safetensors"
@@ -50,6 +51,20 @@ func TestCheckpointInParts(t *testing.T) {
 	}
 	if err := says("verify", "false", "intact: step 5, 1 tensors"); err != nil {
 		t.Error(err)
+	}
+	var limit syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &syscall.Rlimit{Cur: 3, Max: limit.Max}); err != nil {
+		t.Fatal(err)
+	}
+	err = says("verify", "false", "too many open files", "raise the limit")
+	if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
+		t.Fatal(err)
+	}
+	if err == nil || err.Error() != "1 of 1 checkpoints could not be read, and may be intact" {
+		t.Errorf("a checkpoint that cannot be read: %v", err)
 	}
 	if err := dir.Join(names[1]).Remove(); err != nil {
 		t.Fatal(err)

@@ -1,6 +1,8 @@
 package data
 
 import (
+	"errors"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -37,9 +39,19 @@ func TestLearnTokenizer(t *testing.T) {
 	long := strings.Repeat("a line of a long document\n", 100_000) // in several parts
 	f := write("bytes.tokens", tokenizer.Bytes{}.Info(), text, long, "ünïcode")
 	out := filepath.Join(dir, "tokenizer")
+	left, mine := filepath.Join(out, ".tokenizer.json.cage-unfinished-7"), filepath.Join(out, ".tokenizer.json7")
+	if err := errors.Join(os.Mkdir(out, 0o700), os.WriteFile(left, nil, 0o600), os.WriteFile(mine, nil, 0o600)); err != nil {
+		t.Fatal(err)
+	}
 	info, err := LearnTokenizer(t.Context(), f, 300, vfs.At(out))
 	if err != nil {
 		t.Fatal(err)
+	}
+	if _, err := os.Stat(left); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("what a killed command left is there: %v", err)
+	}
+	if _, err := os.Stat(mine); err != nil {
+		t.Errorf("somebody else's file: %v", err)
 	}
 	if info.VocabSize > 300 || info.VocabSize < 290 || info.BOS == tokenizer.NoToken || info.EOS == tokenizer.NoToken {
 		t.Errorf("the tokenizer is %+v", info)

@@ -103,6 +103,9 @@ func (f *File) openParts(path vfs.Path) error {
 	if err := f.Meta.GetIf(partsKey, &f.parts); err != nil {
 		return fmt.Errorf("%s: %w", path, err)
 	}
+	if _, listed := f.Meta[partsKey]; listed && len(f.parts) == 0 {
+		return fmt.Errorf("%w: %s: its list of parts is empty", ErrDamaged, path)
+	}
 	delete(f.Meta, partsKey)
 	for i, p := range f.parts {
 		damaged := func(what string) error { return fmt.Errorf("%w: %s: its part %q %s", ErrDamaged, path, p.File, what) }

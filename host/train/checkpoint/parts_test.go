@@ -282,7 +282,17 @@ func TestPartsThatDoNotFit(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	for _, list := range []string{`{}`, `[{"file":"` + other + `","sha256":"` + f.Digest() + `"}]`, `[{"file":"../` + filepath.Base(dir.Name) + `/` + other + `","sha256":"` + f.Digest() + `"}]`} {
+	// Neither is a list from which a part is missing.
+	digest := func(name string) string {
+		f, err := safetensors.Open(dir.Join(name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		return `{"file":"` + name + `","sha256":"` + f.Digest() + `"}`
+	}
+	first, second := digest(checkpoint.PartName(1, 1, 2, 3)), digest(checkpoint.PartName(1, 2, 2, 3))
+	for _, list := range []string{`{}`, `[]`, "[" + first + "]", "[" + second + "]", "[" + second + "," + first + "]", "[" + first + "," + first + "]", `[{"file":"` + other + `","sha256":"` + f.Digest() + `"}]`, `[{"file":"../` + filepath.Base(dir.Name) + `/` + other + `","sha256":"` + f.Digest() + `"}]`} {
 		path := dir.Join(checkpoint.FileName(1))
 		if err := safetensors.WriteFile(t.Context(), path, nil, map[string]string{"step": "1", "parts": list}); err != nil {
 			t.Fatal(err)

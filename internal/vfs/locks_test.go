@@ -1,0 +1,24 @@
+package vfs
+
+import (
+	"errors"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// TestNoLocks: where a file system has no locks, the error names the file, and says what to do.
+func TestNoLocks(t *testing.T) {
+	for _, cause := range []error{syscall.ENOLCK, syscall.ENOSYS, syscall.EOPNOTSUPP} {
+		err := lockError("run/.lock", cause)
+		if !errors.Is(err, cause) || !strings.HasPrefix(err.Error(), "lock run/.lock: ") || !strings.Contains(err.Error(), "want a directory on another one") {
+			t.Errorf("%v", err)
+		}
+	}
+	if err := lockError("run/.lock", syscall.EIO); err == nil || err.Error() != "lock run/.lock: input/output error" {
+		t.Errorf("%v", err)
+	}
+	if err := lockError("run/.lock", nil); err != nil {
+		t.Errorf("%v", err)
+	}
+}
