@@ -56,7 +56,7 @@ func TestStepsOfConversations(t *testing.T) {
 		key = "seed"
 		values = [0, 1]
 	`)
-	s.Cells[0].Dir, s.Cells[1].Dir = t.TempDir(), t.TempDir()
+	s.Out = t.TempDir()
 	r := newRunner(s, RunOptions{}, Plan{Run: s.Cells})
 	first, second := s.Cells[0], s.Cells[1]
 	if n := r.steps(first); n != 0 {

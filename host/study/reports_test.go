@@ -108,9 +108,9 @@ func TestDivergedIsKnown(t *testing.T) {
 	s := parsed(t, filepath.Join(dir, "study.toml"), small)
 	s.Out = filepath.Join(dir, "out")
 	c := s.Cells[0]
-	c.Dir, c.Run = filepath.Join(s.Out, "cells", "a"), filepath.Join(s.Out, "cells", "a")
+	dir = s.dir(c).Name
 	for stopped, known := range map[metrics.Stop]bool{metrics.Diverged: true, metrics.Failed: false} {
-		write(t, filepath.Join(c.Dir, failedFile), `{"error": "why"}`)
+		write(t, filepath.Join(dir, failedFile), `{"error": "why"}`)
 		if err := metrics.WriteSummary(s.run(c).Summary(), metrics.Summary{Stopped: stopped}); err != nil {
 			t.Fatal(err)
 		}
