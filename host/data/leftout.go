@@ -1,10 +1,11 @@
 package data
 
 import (
-	"bytes"
 	"fmt"
 	"path/filepath"
 	"strings"
+
+	"github.com/cage-qat/cage/host/data/source"
 )
 
 // Reason says why a file was left out.
@@ -99,29 +100,15 @@ func (l leftOut) String() string {
 // NameHint is the end of an error message, about files that do not hold plain text.
 const NameHint = "compressed files and Parquet are read when they are called so: .gz, .zst, .parquet"
 
-// signatures are what files of some formats begin with.
-var signatures = []struct {
-	begins string
-	reason Reason
-}{
-	{"PAR1", Parquet},
-	{"\x1f\x8b", Compressed},           // gzip
-	{"\x28\xb5\x2f\xfd", Compressed},   // Zstandard
-	{"\xfd7zXZ\x00", Compressed},       // xz
-	{"BZh", Compressed},                // bzip2
-	{"PK\x03\x04", Compressed},         // zip
-	{"7z\xbc\xaf\x27\x1c", Compressed}, // 7-Zip
-	{"\x04\x22\x4d\x18", Compressed},   // lz4
-	{"\xff\xfe", InvalidUTF8},          // UTF-16
-	{"\xfe\xff", InvalidUTF8},          // UTF-16
-}
-
 // nameReason says what a file that is no text is, by its first bytes.
 func nameReason(begin []byte, found Reason) Reason {
-	for _, s := range signatures {
-		if bytes.HasPrefix(begin, []byte(s.begins)) {
-			return s.reason
-		}
+	switch source.Sniff(begin) {
+	case "", source.KindMarkup, source.KindPDF:
+		return found
+	case source.KindParquet:
+		return Parquet
+	case source.KindUTF16:
+		return InvalidUTF8
 	}
-	return found
+	return Compressed
 }

@@ -67,9 +67,11 @@ func withoutPath(err error) error {
 func (in *input) read() error {
 	in.found.format, in.found.compress = in.source.format, in.source.compress
 	if in.source.stdin != nil {
-		peek := bufio.NewReader(&progressReader{in.source.stdin, in.p, true})
-		begin, _ := peek.Peek(4)
-		in.found.compress = source.ByContent(begin)
+		peek, compress, err := standardInput(&progressReader{in.source.stdin, in.p, true})
+		if err != nil {
+			return err
+		}
+		in.found.compress = compress
 		return in.decode(peek, nil)
 	}
 	file, err := regular.Open(in.source.path)
@@ -78,6 +80,16 @@ func (in *input) read() error {
 	}
 	defer file.Close()
 	return in.decode(&progressReader{file, in.p, false}, file)
+}
+
+// standardInput looks at the first bytes of the standard input, which has no name that says how it is compressed.
+func standardInput(in io.Reader) (*bufio.Reader, source.Compression, error) {
+	peek := bufio.NewReader(in)
+	begin, _ := peek.Peek(regular.MaxPointer) // an error comes back when it is read
+	if regular.IsPointer(begin) {
+		return nil, source.None, regular.ErrPointer
+	}
+	return peek, source.ByContent(begin), nil
 }
 
 // decode reads the file by its format. direct is the file itself, if it has a name.
@@ -175,7 +187,11 @@ func (in *input) row(row source.Row) error {
 	}
 	if row.Err != nil {
 		if !in.p.options.SkipBad {
-			return fmt.Errorf("%w; --field names another field, --skip-bad leaves out rows without text", row.Err)
+			hint := "--skip-bad leaves out rows without text"
+			if row.Err.Field {
+				hint = "--field names another field, " + hint
+			}
+			return fmt.Errorf("%w; %s", row.Err, hint)
 		}
 		if f.bad++; f.firstBad == nil {
 			f.firstBad = fmt.Errorf("%s: %w", in.source.path, row.Err)
@@ -230,7 +246,7 @@ func (r *progressReader) Read(b []byte) (int, error) {
 type scanner struct {
 	file      int    // the number of the text file that the documents lie in
 	base      int64  // where in that file the text begins
-	separator []byte // empty: the file is one document
+	separator []byte // empty: the file is one document; its line ends are those of Windows, too
 	documents []document
 	begin     []byte // the first bytes of the file
 
@@ -243,7 +259,7 @@ type scanner struct {
 func (s *scanner) run(r io.Reader, chunk int) (Reason, error) {
 	// What is held back at the end of a chunk: a character, or a separator, may
 	// be cut there.
-	hold := max(len(s.separator)-1, utf8.UTFMax-1)
+	hold := max(len(s.separator)+bytes.Count(s.separator, []byte("\n"))-1, utf8.UTFMax-1)
 	buf := make([]byte, chunk+hold+utf8.UTFMax)
 	kept := 0
 	for {
@@ -255,6 +271,8 @@ func (s *scanner) run(r io.Reader, chunk int) (Reason, error) {
 		text := buf[:kept+n]
 		if len(s.begin) == 0 {
 			s.begin = append(s.begin, text[:min(len(text), 8)]...)
+			s.skip = len(text) - len(bytes.TrimPrefix(text, []byte(source.UTF8Mark)))
+			s.start = int64(s.skip)
 		}
 		cut := len(text)
 		if !last {
@@ -291,13 +309,13 @@ func (s *scanner) split(text []byte, cut int) {
 	from := s.skip
 	s.skip = 0
 	for len(s.separator) > 0 && from < cut {
-		i := bytes.Index(text[from:], s.separator)
-		if i < 0 || from+i >= cut {
+		begin, end := s.find(text, from)
+		if begin < 0 || begin >= cut {
 			break
 		}
-		s.look(text[from : from+i])
-		s.finish(s.position + int64(from+i))
-		from += i + len(s.separator)
+		s.look(text[from:begin])
+		s.finish(s.position + int64(begin))
+		from = end
 		s.start = s.position + int64(from)
 	}
 	if from < cut {
@@ -305,6 +323,46 @@ func (s *scanner) split(text []byte, cut int) {
 	} else {
 		s.skip = from - cut
 	}
+}
+
+// find returns where the next separator in text begins and ends, from a place on; a begin below 0: there is none.
+func (s *scanner) find(text []byte, from int) (begin, end int) {
+	line := bytes.IndexByte(s.separator, '\n')
+	anchor := s.separator[:max(line, 0)] // what stands before its first line end, or else that line end
+	switch {
+	case line < 0:
+		anchor = s.separator
+	case line == 0:
+		anchor = s.separator[:1]
+	}
+	for at := from; ; at = begin + 1 {
+		i := bytes.Index(text[at:], anchor)
+		if i < 0 {
+			return -1, -1
+		}
+		begin = at + i
+		if end = begin + separated(text[begin:], s.separator); end > begin {
+			if line == 0 && begin > from && text[begin-1] == '\r' {
+				begin--
+			}
+			return begin, end
+		}
+	}
+}
+
+// separated is the length of the separator that text begins with, in which a line may also end with \r\n; 0: there is none.
+func separated(text, separator []byte) int {
+	n := 0
+	for _, b := range separator {
+		if b == '\n' && bytes.HasPrefix(text[n:], []byte("\r\n")) {
+			n++
+		}
+		if n == len(text) || text[n] != b {
+			return 0
+		}
+		n++
+	}
+	return n
 }
 
 func (s *scanner) look(text []byte) { s.visible = s.visible || !isBlank(text) }

@@ -121,7 +121,7 @@ func (r *RowFiles) rows(files []sourceFile) iter.Seq2[InputRow, error] {
 
 // rows reads the rows of a file; more is false when no more are wanted.
 func (f *sourceFile) rows(columns []string, use func(source.Row) bool) (more bool, err error) {
-	in := f.stdin
+	in, compress := f.stdin, f.compress
 	var file *os.File
 	if in == nil {
 		if file, err = regular.Open(f.path); err != nil {
@@ -129,11 +129,13 @@ func (f *sourceFile) rows(columns []string, use func(source.Row) bool) (more boo
 		}
 		defer file.Close()
 		in = file
+	} else if in, compress, err = standardInput(in); err != nil {
+		return false, err
 	}
 	var list iter.Seq2[source.Row, error]
 	switch f.format {
 	case source.JSONL:
-		text, err := source.Decompress(in, f.compress)
+		text, err := source.Decompress(in, compress)
 		if err != nil {
 			return false, err
 		}

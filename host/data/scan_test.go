@@ -2,6 +2,7 @@ package data
 
 import (
 	"bytes"
+	"regexp"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -33,9 +34,11 @@ func scanSlowly(text, separator string) ([]string, Reason) {
 	case !utf8.ValidString(text):
 		return nil, InvalidUTF8
 	}
+	text = strings.TrimPrefix(text, "\ufeff")
 	pieces := []string{text}
 	if separator != "" {
-		pieces = strings.Split(text, separator)
+		lines := strings.ReplaceAll(regexp.QuoteMeta(separator), "\n", `\r?\n`)
+		pieces = regexp.MustCompile(lines).Split(text, -1)
 	}
 	var documents []string
 	for _, piece := range pieces {
@@ -50,9 +53,10 @@ func TestScan(t *testing.T) {
 	for _, text := range []string{
 		"", " \n\t ", "one document", "a<|end|>b<|end|>c", "a<|end|>\n<|end|>b<|end|>", "<|end|><|end|>", "a<|en<|end|>b<|end",
 		"Größe<|end|>模型<|end|>🙂🙂", strings.Repeat("x", 100) + "<|end|>" + strings.Repeat("é", 100), "\u2003<|end|>\u2003.",
+		"\ufeffa\nb", "\ufeff", "\ufeff\n", "a\r\n\r\nb\n\nc\r\n\nd\n\r\ne\r\n\r\n\r\nf", "\r\n\r\n", "a\r\rb\r\n", "a\r\n---\r\nb\n---\nc---\n", "\n\r", "\r\r\n\n",
 		"ends in half a character \xe6\xa8", "\xff starts badly", "a\x00b", "\x80\x80\x80\x80\x80\x80\x80\x80\x80\x80",
 	} {
-		for _, separator := range []string{"", "<|end|>", "\n", "xx", "é"} {
+		for _, separator := range []string{"", "<|end|>", "\n", "xx", "é", "\n\n", "\r\n", "\n---\n", "---\n"} {
 			want, wantReason := scanSlowly(text, separator)
 			for _, chunk := range []int{1, 2, 3, 5, 8, 64, 4096} {
 				got, reason := scanText(t, text, separator, chunk)
@@ -72,6 +76,7 @@ func FuzzScan(f *testing.F) {
 	f.Add("a<|end|>b", "<|end|>", uint8(1))
 	f.Add("aaaaaaa", "aa", uint8(2))
 	f.Add("é é\xe6", "", uint8(3))
+	f.Add("\ufeffa\r\n\r\nb\n\nc", "\n\n", uint8(1))
 	f.Fuzz(func(t *testing.T, text, separator string, chunk uint8) {
 		if !utf8.ValidString(separator) || strings.ContainsRune(separator, 0) {
 			t.Skip("refused by Prepare")

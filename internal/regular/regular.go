@@ -3,14 +3,17 @@
 //
 // If a named pipe is opened in the usual way, the reader waits for a writer that may
 // never come; a device may deliver data without end. Here both are errors at once, and so
-// are directories and sockets.
+// are directories and sockets. So are Git LFS pointers: small texts that stand for files which
+// were not downloaded.
 package regular
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"os"
+	"strings"
 	"syscall"
 )
 
@@ -56,6 +59,12 @@ func OpenFile(name string, flag int, perm fs.FileMode) (*os.File, error) {
 	if err == nil && !info.Mode().IsRegular() {
 		err = refusal(name, info)
 	}
+	if err == nil && flag&(os.O_WRONLY|os.O_RDWR) == 0 && info.Size() <= MaxPointer {
+		begin := make([]byte, info.Size())
+		if n, _ := f.ReadAt(begin, 0); IsPointer(begin[:n]) { // an error comes back when it is read
+			err = &fs.PathError{Op: "open", Path: name, Err: ErrPointer}
+		}
+	}
 	if err != nil {
 		_ = f.Close()
 		return nil, err
@@ -79,4 +88,17 @@ func ReadFile(name string) ([]byte, error) {
 
 func refusal(name string, info fs.FileInfo) error {
 	return &fs.PathError{Op: "open", Path: name, Err: &Error{info.Mode()}}
+}
+
+// ErrPointer is the cause of the [fs.PathError] for a Git LFS pointer that is opened for reading.
+var ErrPointer = errors.New("is a Git LFS pointer, not the file itself: fetch it with `git lfs pull`")
+
+// MaxPointer bounds the size of a Git LFS pointer, in bytes.
+const MaxPointer = 1024
+
+// IsPointer reports whether the content of a file is a Git LFS pointer, as git-lfs defines it in its docs/spec.md.
+func IsPointer(content []byte) bool {
+	text := string(content)
+	named := strings.HasPrefix(text, "version https://git-lfs.github.com/spec/") || strings.HasPrefix(text, "version https://hawser.github.com/spec/")
+	return named && len(text) <= MaxPointer && strings.Contains(text, "\noid sha256:")
 }

@@ -69,6 +69,34 @@ func TestKindsOfErrors(t *testing.T) {
 	}
 }
 
+// TestPointers: a Git LFS pointer is no file to read, whatever it is called; it can be replaced. Texts about pointers are files.
+func TestPointers(t *testing.T) {
+	const pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:4d7a214614ab2935c943f9e0ff69d22eadbb8f32b1258daaa5e2ca24d17e2393\nsize 12345\n"
+	for content, want := range map[string]bool{
+		pointer: true,
+		strings.ReplaceAll(pointer, "\n", "\r\n"):                      true,
+		strings.Replace(pointer, "oid", "ext-0-foo sha256:00\noid", 1): true,
+		strings.Replace(pointer, "git-lfs.github", "hawser.github", 1): true,
+		"": false, "text": false, " " + pointer: false, "See:\n" + pointer: false,
+		"version https://git-lfs.github.com/spec/v1 begins a pointer\n": false,
+		pointer + strings.Repeat("x", regular.MaxPointer):               false,
+	} {
+		path := filepath.Join(t.TempDir(), "model.safetensors")
+		if err := os.WriteFile(path, []byte(content), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		got, err := regular.ReadFile(path)
+		if want != errors.Is(err, regular.ErrPointer) || !want && string(got) != content || want && !strings.Contains(err.Error(), path+": is a Git LFS pointer") {
+			t.Errorf("%q: %q, %v", content, got, err)
+		}
+		f, err := regular.OpenFile(path, os.O_WRONLY|os.O_TRUNC, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.Close()
+	}
+}
+
 func Example() {
 	_, err := regular.Open("/dev/null")
 	fmt.Println(err)

@@ -9,6 +9,8 @@ import (
 	"io"
 	"iter"
 	"unicode/utf8"
+
+	"github.com/cage-qat/cage/internal/plainjson"
 )
 
 // ReadJSONL returns the text in a field of every line; lines of white space are skipped.
@@ -19,11 +21,12 @@ func ReadJSONL(r io.Reader, field string) iter.Seq2[Row, error] {
 		for row, err := range ReadObjects(r) {
 			if err == nil && row.Err == nil {
 				text, problem := p.parse(row.Text)
+				field := p.sound && problem != ""
 				if problem == "" {
 					problem = checkText(text)
 				}
 				if row.Text = text; problem != "" {
-					row = Row{Number: row.Number, Err: &RowError{"line", row.Number, problem}}
+					row = Row{Number: row.Number, Err: &RowError{"line", row.Number, problem, field}}
 				}
 			}
 			if !yield(row, err) {
@@ -54,7 +57,7 @@ func (l *lines) next() ([]byte, error) {
 			return nil, err
 		}
 		if l.number == 1 {
-			line = bytes.TrimPrefix(line, []byte("\xef\xbb\xbf"))
+			line = bytes.TrimPrefix(line, []byte(UTF8Mark))
 		}
 		if len(bytes.TrimSpace(line)) > 0 {
 			return line, nil
@@ -88,14 +91,17 @@ type objectParser struct {
 	in    bytes.Buffer
 	dec   jsontext.Decoder
 	text  []byte
+	sound bool // the line is an object
 }
 
 // parse returns the field's text, or what is wrong with the line. The whole line is
 // checked, whichever field is wanted.
 func (p *objectParser) parse(line []byte) (text []byte, problem string) {
-	p.in = *bytes.NewBuffer(line)
+	p.in, p.sound = *bytes.NewBuffer(line), false
 	p.dec.Reset(&p.in)
-	if kind := p.dec.PeekKind(); kind != '{' && kind != 0 {
+	if kind := p.dec.PeekKind(); kind == '[' {
+		return nil, fmt.Sprintf("an array, want an object with the field %q; jq -c '.[]' divides an array into lines", p.field)
+	} else if kind != '{' && kind != 0 {
 		return nil, fmt.Sprintf("%s, want an object with the field %q", kindName(kind), p.field)
 	}
 	found, wrong, err := p.object()
@@ -106,9 +112,10 @@ func (p *objectParser) parse(line []byte) (text []byte, problem string) {
 			return nil, "more than one value in a line"
 		}
 	}
+	p.sound = err == nil
 	switch {
 	case err != nil:
-		return nil, syntaxProblem(err)
+		return nil, syntaxProblem(line, err)
 	case wrong != "":
 		return nil, wrong
 	case !found:
@@ -152,12 +159,15 @@ func (p *objectParser) object() (found bool, wrong string, err error) {
 }
 
 // syntaxProblem says what is wrong with a line that is not JSON.
-func syntaxProblem(err error) string {
+func syntaxProblem(line []byte, err error) string {
 	if errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF) {
+		if text := string(bytes.TrimSpace(line)); text == "{" {
+			return "not JSON: the line ends too early; an object must stand in one line, as jq -c . writes it"
+		}
 		return "not JSON: the line ends too early"
 	}
 	if syntactic, ok := errors.AsType[*jsontext.SyntacticError](err); ok {
-		return fmt.Sprintf("not JSON: at byte %d: %v", syntactic.ByteOffset+1, syntactic.Err)
+		return fmt.Sprintf("not JSON: at byte %d: %v%s", syntactic.ByteOffset+1, syntactic.Err, plainjson.NoNumber(line, syntactic.ByteOffset))
 	}
 	return "not JSON: " + err.Error()
 }

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"io"
 	"iter"
+	"maps"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -18,6 +20,11 @@ import (
 func ReadObjects(r io.Reader) iter.Seq2[Row, error] {
 	return func(yield func(Row, error) bool) {
 		l := &lines{r: bufio.NewReaderSize(r, 1<<20)}
+		begin, _ := l.r.Peek(sniffed) // an error comes back when it is read
+		if err := otherwise("JSONL", begin); err != nil {
+			yield(Row{}, err)
+			return
+		}
 		for {
 			line, err := l.next()
 			row := Row{Number: l.number, Text: line}
@@ -25,7 +32,7 @@ func ReadObjects(r io.Reader) iter.Seq2[Row, error] {
 			case err == io.EOF:
 				return
 			case errors.Is(err, errLong):
-				row = Row{Number: l.number, Err: &RowError{"line", l.number, fmt.Sprintf("longer than %d MiB", MaxRow>>20)}}
+				row = Row{Number: l.number, Err: &RowError{"line", l.number, fmt.Sprintf("longer than %d MiB", MaxRow>>20), false}}
 			case err != nil:
 				yield(Row{}, err)
 				return
@@ -42,7 +49,7 @@ func ReadObjects(r io.Reader) iter.Seq2[Row, error] {
 // numbers, texts, and lists and groups of them. An error, if any, comes last.
 func ReadParquetObjects(r io.ReaderAt, size int64, columns []string) iter.Seq2[Row, error] {
 	return func(yield func(Row, error) bool) {
-		o := &objects{newParquetRows(r, size, yield)}
+		o := &objects{parquetRows: newParquetRows(r, size, yield)}
 		if err := o.open(func(file *parquet.File, pages *pages) error { return o.read(file, pages, columns) }); err != nil && err != errStop {
 			yield(Row{}, err)
 		}
@@ -50,7 +57,10 @@ func ReadParquetObjects(r io.ReaderAt, size int64, columns []string) iter.Seq2[R
 }
 
 // objects is a Parquet file whose rows are read as JSON.
-type objects struct{ parquetRows }
+type objects struct {
+	parquetRows
+	unread []string // columns
+}
 
 // read reads all row groups.
 func (o *objects) read(file *parquet.File, pages *pages, columns []string) error {
@@ -75,6 +85,9 @@ func (o *objects) read(file *parquet.File, pages *pages, columns []string) error
 	return nil
 }
 
+// mostNamed is how many missing columns an error names.
+const mostNamed = 4
+
 // projection is the schema of the columns that are read, and the columns of values in them.
 func (o *objects) projection(file *parquet.File, columns []string) (*parquet.Schema, []leaf, error) {
 	selected := parquet.Group{}
@@ -83,13 +96,16 @@ func (o *objects) projection(file *parquet.File, columns []string) (*parquet.Sch
 		names = append(names, c.Name())
 	}
 	for _, field := range file.Schema().Fields() {
-		for _, name := range columns {
-			if field.Name() == name {
-				selected[name] = field
-			}
+		if name := field.Name(); slices.Contains(columns, name) {
+			selected[name] = field
+		} else {
+			o.unread = append(o.unread, name)
 		}
 	}
 	if len(selected) == 0 {
+		if len(columns) > mostNamed {
+			columns = append(columns[:mostNamed:mostNamed], "…")
+		}
 		return nil, nil, fmt.Errorf("none of the columns %s; there are %s", strings.Join(columns, ", "), strings.Join(names, ", "))
 	}
 	var leaves []leaf
@@ -139,19 +155,31 @@ func (o *objects) group(schema *parquet.Schema, group parquet.RowGroup) error {
 // row hands on one row; false: no more are wanted.
 func (o *objects) row(schema *parquet.Schema, values parquet.Row, size int64) bool {
 	row, problem := o.next(), ""
+	row.Unread = o.unread
 	var object any = map[string]any{}
 	if size > MaxRow {
 		problem = fmt.Sprintf("longer than %d MiB", MaxRow>>20)
 	} else if err := schema.Reconstruct(&object, values); err != nil {
 		problem = err.Error()
-	} else if object, valid := plain(object); !valid {
-		problem = "the text is not UTF-8"
+	} else if invalid := plainColumns(object.(map[string]any)); invalid != "" {
+		problem = fmt.Sprintf("column %q: the text is not UTF-8", invalid)
 	} else if row.Text, err = json.Marshal(object); err != nil {
 		problem = err.Error()
 	} else if len(row.Text) > MaxRow {
 		problem = fmt.Sprintf("longer than %d MiB", MaxRow>>20)
 	}
-	return o.hand(row, problem)
+	return o.hand(row, problem, false)
+}
+
+// plainColumns makes the values of a row [plain]. It returns the first column that has a text that is not UTF-8; "": none.
+func plainColumns(row map[string]any) (invalid string) {
+	for _, name := range slices.Sorted(maps.Keys(row)) {
+		value, valid := plain(row[name])
+		if row[name] = value; !valid {
+			return name
+		}
+	}
+	return ""
 }
 
 // plain makes texts of bytes, and lists of what Parquet writes as groups named list and

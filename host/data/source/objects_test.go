@@ -36,14 +36,20 @@ func TestReadParquetObjects(t *testing.T) {
 				t.Fatal(err, row.Err)
 			}
 			got += string(row.Text) + "|"
+			if all := append(slices.Clone(row.Unread), strings.Split(strings.TrimSuffix(columns, ",x"), ",")...); len(all) != 3 {
+				t.Errorf("%s: not read: %q", columns, row.Unread)
+			}
 		}
 		if !strings.HasPrefix(got, want) || strings.Count(got, "|") != 2 {
 			t.Errorf("%s:\ngot  %s\nwant %s", columns, got, want)
 		}
 	}
-	for _, err := range ReadParquetObjects(bytes.NewReader(content), int64(len(content)), []string{"conversations"}) {
-		if err == nil || err.Error() != "none of the columns conversations; there are id, messages, tags" {
-			t.Errorf("no such column: %v", err)
+	for _, columns := range [][]string{{"conversations"}, {"a", "b", "c", "d", "e"}} {
+		want := "none of the columns " + strings.Replace(strings.Join(columns, ", "), "d, e", "d, …", 1) + "; there are id, messages, tags"
+		for _, err := range ReadParquetObjects(bytes.NewReader(content), int64(len(content)), columns) {
+			if err == nil || err.Error() != want {
+				t.Errorf("no such column: %v, want %s", err, want)
+			}
 		}
 	}
 }
@@ -60,7 +66,7 @@ func TestParquetObjectsText(t *testing.T) {
 			problems = append(problems, row.Err.Error())
 		}
 	}
-	if want := []string{"row 1: the text is not UTF-8"}; !slices.Equal(problems, want) {
+	if want := []string{`row 1: column "messages": the text is not UTF-8`}; !slices.Equal(problems, want) {
 		t.Errorf("problems %q, want %q", problems, want)
 	}
 }

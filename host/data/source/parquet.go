@@ -136,7 +136,7 @@ func (t *table) value(v *parquet.Value) bool {
 	} else {
 		problem = checkText(row.Text)
 	}
-	return t.hand(row, problem)
+	return t.hand(row, problem, v.IsNull())
 }
 
 // parquetRows is a Parquet file whose rows are handed on.
@@ -167,6 +167,12 @@ func (p *parquetRows) open(read func(*parquet.File, *pages) error) (err error) {
 		}
 	}()
 	if err := checkFooter(p.r, p.size); err != nil {
+		begin := make([]byte, min(sniffed, p.size))
+		if _, readErr := p.r.ReadAt(begin, 0); readErr == nil || readErr == io.EOF {
+			if err := otherwise(string(KindParquet), begin); err != nil {
+				return err
+			}
+		}
 		return damagedParquet(err)
 	}
 	file, err := parquet.OpenFile(p.r, p.size, parquet.SkipPageIndex(true), parquet.SkipBloomFilters(true))
@@ -185,9 +191,10 @@ func (p *parquetRows) next() Row {
 }
 
 // hand hands on a row, or what is wrong with it; false: no more are wanted.
-func (p *parquetRows) hand(row Row, problem string) bool {
+// field is that of [RowError].
+func (p *parquetRows) hand(row Row, problem string, field bool) bool {
 	if problem != "" {
-		row = Row{Number: p.number, Err: &RowError{"row", p.number, problem}}
+		row = Row{Number: p.number, Err: &RowError{"row", p.number, problem, field}}
 	}
 	p.calling = true
 	more := p.yield(row, nil)

@@ -10,6 +10,8 @@
 package source
 
 import (
+	"bufio"
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -92,6 +94,8 @@ type Row struct {
 	Number int64
 	// Text is valid until the next row is read.
 	Text []byte
+	// Unread lists the columns of Parquet that were not read.
+	Unread []string
 	// Err, if not nil, says why there is no text.
 	Err *RowError
 }
@@ -101,6 +105,8 @@ type RowError struct {
 	Unit    string // "line" or "row"
 	Number  int64
 	Problem string
+	// Field says that the row is sound, and another field of it may have the text.
+	Field bool
 }
 
 func (e *RowError) Error() string { return fmt.Sprintf("%s %d: %s", e.Unit, e.Number, e.Problem) }
@@ -128,19 +134,24 @@ const maxWindow = 128 << 20
 // Decompress returns a reader of the decompressed content of r. Close releases memory and
 // leaves r open.
 func Decompress(r io.Reader, kind Compression) (io.ReadCloser, error) {
+	if kind == None {
+		return io.NopCloser(r), nil
+	}
 	in := &counter{r: r}
 	d := &decompressor{in: in, kind: string(kind)}
+	buffered := bufio.NewReaderSize(in, 1<<16)
+	d.begin, _ = buffered.Peek(sniffed) // an error comes back when it is read
+	d.begin = bytes.Clone(d.begin)
 	switch kind {
-	case None:
-		return io.NopCloser(r), nil
 	case Gzip:
-		z, err := gzip.NewReader(in)
+		z, err := gzip.NewReader(buffered)
 		if err != nil {
 			return nil, d.explain(err)
 		}
-		d.out, d.close = z, func() { z.Close() }
+		z.Multistream(false)
+		d.out, d.close = &members{buffered, z}, func() { z.Close() }
 	case Zstd:
-		z, err := zstd.NewReader(in, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(maxWindow), zstd.WithDecoderLowmem(true))
+		z, err := zstd.NewReader(buffered, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(maxWindow), zstd.WithDecoderLowmem(true))
 		if err != nil {
 			return nil, d.explain(err)
 		}
@@ -149,6 +160,33 @@ func Decompress(r io.Reader, kind Compression) (io.ReadCloser, error) {
 		return nil, fmt.Errorf("unknown compression %q", kind)
 	}
 	return d, nil
+}
+
+// members reads the members of a gzip file, one after the other.
+type members struct {
+	r *bufio.Reader
+	z *gzip.Reader
+}
+
+func (m *members) Read(p []byte) (int, error) {
+	n, err := m.z.Read(p)
+	if err != io.EOF || n > 0 {
+		if err == io.EOF {
+			err = nil // it comes again
+		}
+		return n, err
+	}
+	var next byte
+	for next == 0 { // zeros fill up the blocks of a tape
+		if next, err = m.r.ReadByte(); err != nil {
+			return 0, err
+		}
+	}
+	if err := errors.Join(m.r.UnreadByte(), m.z.Reset(m.r)); err != nil {
+		return 0, err
+	}
+	m.z.Multistream(false)
+	return m.Read(p)
 }
 
 // counter counts the bytes that are read through it.
@@ -174,6 +212,7 @@ type decompressor struct {
 	out   io.Reader
 	close func()
 	kind  string
+	begin []byte // of the file
 	n     int64
 }
 
@@ -199,6 +238,12 @@ func (d *decompressor) explain(err error) error {
 	case errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, io.EOF):
 		return &DamagedError{d.kind, "the data end too early: the file is truncated"}
 	case errors.Is(err, gzip.ErrHeader), errors.Is(err, zstd.ErrMagicMismatch):
+		if d.n > 0 {
+			return &DamagedError{d.kind, "damaged: something else follows what is compressed"}
+		}
+		if err := otherwise(d.kind, d.begin); err != nil {
+			return err
+		}
 		return &DamagedError{d.kind, "this is no " + d.kind + " file, though its name says so"}
 	case errors.Is(err, zstd.ErrWindowSizeExceeded):
 		return &DamagedError{d.kind, fmt.Sprintf("it needs a window of more than %d MiB: compress it without --long", maxWindow>>20)}

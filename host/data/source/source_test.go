@@ -135,7 +135,7 @@ func TestJSONL(t *testing.T) {
 {"text": "last"}`
 	want := []string{"1 one", "2 t\"wö\n😀",
 		`<line 5: no field "text">`, `<line 6: field "text" is a number, want a string>`, `<line 7: field "text" is null, want a string>`,
-		`<line 8: field "text" is an array, want a string>`, `<line 9: an array, want an object with the field "text">`, "<line 10: not JSON: the line ends too early>",
+		`<line 8: field "text" is an array, want a string>`, `<line 9: an array, want an object with the field "text"; jq -c '.[]' divides an array into lines>`, "<line 10: not JSON: the line ends too early>",
 		"<line 11: more than one value in a line>", "<line 12: not JSON: at byte 12: invalid UTF-8>", "<line 13: the text has a zero byte>"}
 	got, err := rowsOf(ReadJSONL(strings.NewReader(in), "text"))
 	if err != nil {
@@ -274,6 +274,9 @@ func FuzzJSONL(f *testing.F) {
 	f.Fuzz(func(t *testing.T, in []byte) {
 		last := int64(0)
 		for row, err := range ReadJSONL(bytes.NewReader(in), "text") {
+			if damaged := (*DamagedError)(nil); errors.As(err, &damaged) && last == 0 {
+				return // another kind of file
+			}
 			if err != nil || row.Number <= last || row.Err == nil && checkText(row.Text) != "" {
 				t.Fatalf("row %d after %d, %v", row.Number, last, err)
 			}

@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 	"unicode/utf16"
+
+	"github.com/cage-qat/cage/internal/plainjson"
 )
 
 // FromJSON returns the value that a JSON text represents. Mappings keep the order of
@@ -33,7 +35,7 @@ func FromJSON(text []byte) (any, error) {
 		if errors.Is(err, jsontext.ErrDuplicateName) {
 			return nil, fmt.Errorf("not JSON: at byte %d: the key %q for the second time", syntactic.ByteOffset+1, syntactic.JSONPointer.LastToken())
 		}
-		return nil, fmt.Errorf("not JSON: at byte %d: %w", syntactic.ByteOffset+1, syntactic.Err)
+		return nil, fmt.Errorf("not JSON: at byte %d: %w%s", syntactic.ByteOffset+1, syntactic.Err, plainjson.NoNumber(text, syntactic.ByteOffset))
 	}
 	return nil, err
 }
