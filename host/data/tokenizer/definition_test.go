@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"math"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -90,7 +89,8 @@ func TestBadDefinition(t *testing.T) {
 		"unknown token":      {"model", `{"type":"BPE","unk_token":"?","vocab":{"a":0},"merges":[]}`, `"?"`},
 		"bad pattern":        {"pre_tokenizer", `{"type":"Split","pattern":{"Regex":"("},"behavior":"Isolated"}`, `pattern "("`},
 		"no pattern":         {"pre_tokenizer", `{"type":"Split","behavior":"Isolated"}`, "without a pattern"},
-		"taken id":           {"added_tokens", `[{"id":5,"content":"not in the vocabulary"}]`, "belongs to"},
+		"taken id":           {"added_tokens", `[{"id":5,"content":"not in the vocabulary"}]`, "has id 5, but the original library gives it 420"},
+		"a gap":              {"added_tokens", `[{"id":420,"content":"<x>"},{"id":422,"content":"<y>"}]`, `added_tokens[1]: "<y>" has id 422, but the original library gives it 421`},
 		"template":           {"post_processor", `{"type":"TemplateProcessing","single":[{"SpecialToken":{"id":"?"}},{"Sequence":{"id":"A"}}]}`, `"?"`},
 		"template part":      {"post_processor", template(`{"Sequence":{"id":"B"}},{"Sequence":{"id":"A"}}`), "begins with neither"},
 		"template id":        {"post_processor", `{"type":"TemplateProcessing","single":[{"Sequence":{"id":"A"}},{"SpecialToken":{"id":"?"}}],"special_tokens":{"?":{"ids":[9999]}}}`, "9999"},
@@ -135,17 +135,34 @@ func FuzzDefinition(f *testing.F) {
 	})
 }
 
-// TestLargestAddedID: an added token has a smaller id than the largest of an int32, as others
-// have: the size of the vocabulary is one more, and no token file takes a larger one.
-func TestLargestAddedID(t *testing.T) {
-	const definition = `{"model": {"type": "BPE", "vocab": {"a": 0}, "merges": []}, "added_tokens": [{"id": %d, "content": "<end>"}]}`
-	for id, want := range map[int]bool{math.MaxInt32: false, math.MaxInt32 - 1: true, -1: false} {
-		tok, err := ParseHuggingFace(fmt.Appendf(nil, definition, id))
-		if (err == nil) != want {
-			t.Errorf("id %d: %v", id, err)
-		}
-		if err == nil && tok.Info().VocabSize > math.MaxInt32 {
-			t.Errorf("id %d: a vocabulary of %d tokens", id, tok.Info().VocabSize)
+// TestIDsOfAddedTokens: where tokenizers 0.23.3 of Python does not give added tokens the ids that stand in the file, it is
+// refused.
+func TestIDsOfAddedTokens(t *testing.T) {
+	for _, c := range []struct {
+		h     int // id of the last of 8 tokens
+		added string
+		want  bool
+	}{
+		{7, `{"id": 8, "content": "<x>"}, {"id": 9, "content": "<y>"}`, true},
+		{7, `{"id": 12, "content": "<x>"}`, false},
+		{7, `{"id": 8, "content": "<x>"}, {"id": 10, "content": "<y>"}`, false},
+		{7, `{"id": 9, "content": "<y>"}, {"id": 8, "content": "<x>"}`, false},
+		{7, `{"id": 3, "content": "<x>"}`, false},
+		{7, `{"id": -1, "content": "<x>"}`, false},
+		{7, `{"id": 2147483647, "content": "<x>"}`, false},
+		{7, `{"id": 9, "content": "h"}, {"id": 8, "content": "<x>"}`, true}, // "h" has the id of the vocabulary
+		{7, `{"id": 8, "content": "<x>"}, {"id": 8, "content": "<x>"}, {"id": 9, "content": "<y>"}`, true},
+		{7, `{"id": 8, "content": "<x>"}, {"id": 9, "content": "<x>"}, {"id": 9, "content": "<y>"}`, false},
+		{7, `{"id": 8, "content": ""}, {"id": 8, "content": "<x>"}`, true},
+		{20, `{"id": 8, "content": "<x>"}`, true},
+		{20, `{"id": 21, "content": "<x>"}`, false},
+		{20, `{"id": 20, "content": "h"}, {"id": 8, "content": "<x>"}, {"id": 9, "content": "<y>"}`, true},
+		{8, `{"id": 8, "content": "<x>"}`, false}, // two tokens with the same id
+	} {
+		definition := fmt.Appendf(nil, `{"model": {"type": "BPE", "vocab": {"a": 0, "b": 1, "c": 2, "d": 3, "e": 4, "f": 5, "g": 6, "h": %d}, "merges": []},
+			"added_tokens": [%s]}`, c.h, c.added)
+		if _, err := ParseHuggingFace(definition); (err == nil) != c.want {
+			t.Errorf("the last token is %d, added %s: %v", c.h, c.added, err)
 		}
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"math"
 	"os"
 	"path/filepath"
 	"strings"
@@ -57,15 +56,28 @@ func LoadHuggingFace(path string) (*HuggingFace, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
+	t.folder, t.info.Name = located(path)
+	return t, nil
+}
+
+// located is the absolute folder of a tokenizer.json, and the name of the tokenizer.
+func located(path string) (folder, name string) {
 	if abs, err := filepath.Abs(path); err == nil {
 		path = abs
 	}
-	t.folder = filepath.Dir(path)
-	t.info.Name = strings.TrimSuffix(filepath.Base(path), filepath.Ext(path))
+	folder = filepath.Dir(path)
 	if filepath.Base(path) == DefinitionFile {
-		t.info.Name = filepath.Base(filepath.Dir(path))
+		return folder, filepath.Base(folder)
 	}
-	return t, nil
+	return folder, strings.TrimSuffix(filepath.Base(path), filepath.Ext(path))
+}
+
+// Identify returns the name and the hash of the tokenizer in a folder, also of one that is not supported.
+func Identify(folder string) (Info, error) {
+	path := filepath.Join(folder, DefinitionFile)
+	content, err := readFile(path)
+	_, name := located(path)
+	return Info{Name: name, BOS: NoToken, EOS: NoToken, SHA256: hash(content)}, err
 }
 
 // ParseHuggingFace is [LoadHuggingFace] for the content of a tokenizer.json. The tokenizer gets no name.
@@ -134,12 +146,26 @@ func (t *HuggingFace) setTokens(def *definition) error {
 		t.tokens[id] = token
 	}
 	var raw, normalized []addedToken
+	given := map[string]int32{} // to added tokens that are not in the vocabulary
 	for i, added := range def.AddedTokens {
+		if added.Content == "" {
+			continue // as the original library
+		}
 		if id, known := def.Model.Vocab[added.Content]; known {
 			added.ID = id // as the original library, whatever the file says
-		}
-		if added.ID < 0 || added.ID == math.MaxInt32 {
-			return fmt.Errorf("added_tokens[%d]: %q has id %d, want 0 to %d", i, added.Content, added.ID, math.MaxInt32-1)
+		} else {
+			id, again := given[added.Content]
+			if !again {
+				id = int32(len(def.Model.Vocab) + len(given))
+				given[added.Content] = id
+			}
+			if added.ID != id {
+				return fmt.Errorf("added_tokens[%d]: %q has id %d, but the original library gives it %d: "+
+					"it numbers added tokens in their order, from the size of the vocabulary on, without gaps", i, added.Content, added.ID, id)
+			}
+			if again {
+				continue
+			}
 		}
 		if other, taken := t.tokens[added.ID]; taken && other != added.Content {
 			return fmt.Errorf("added_tokens[%d]: %q has id %d, which belongs to %q", i, added.Content, added.ID, other)

@@ -1,0 +1,123 @@
+package tokenizer
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+
+	"github.com/cage-qat/cage/internal/plainjson"
+)
+
+// Extends returns nil if a tokenizer gives the ids of a base tokenizer, apart from tokens that were added to it: an id of
+// the base means the same in both. Otherwise the error says where they differ. Both are the contents of a tokenizer.json,
+// nil for [Bytes].
+func Extends(more, base []byte) error {
+	var a, b definition
+	for content, def := range map[*[]byte]*definition{&more: &a, &base: &b} {
+		text := *content
+		if text == nil {
+			var err error
+			if text, err = BytesDefinition(); err != nil {
+				return err
+			}
+		}
+		if err := plainjson.Unmarshal(text, def); err != nil {
+			return err
+		}
+	}
+	if err := a.Model.extends(&b.Model); err != nil {
+		return err
+	}
+	for _, section := range []struct {
+		name string
+		a, b json.RawMessage
+	}{{"normalizer", a.Normalizer, b.Normalizer}, {"pre_tokenizer", a.PreTokenizer, b.PreTokenizer}} {
+		if !sameJSON(section.a, section.b) {
+			return fmt.Errorf("the sections %s differ", section.name)
+		}
+	}
+	return a.addedTo(&b)
+}
+
+// extends compares vocabularies and merges, which must be the same.
+func (m *modelDefinition) extends(base *modelDefinition) error {
+	first, of := int32(-1), ""
+	for token, id := range base.Vocab {
+		if got, ok := m.Vocab[token]; (!ok || got != id) && (of == "" || id < first) {
+			first, of = id, token
+		}
+	}
+	value := func(s *string) string {
+		if s == nil {
+			return ""
+		}
+		return *s
+	}
+	switch {
+	case of != "":
+		return fmt.Errorf("only the latter has %q as token %d", of, first)
+	case len(m.Vocab) != len(base.Vocab):
+		return fmt.Errorf("the vocabularies have %d and %d tokens", len(m.Vocab), len(base.Vocab))
+	case !slices.Equal(m.Merges, base.Merges):
+		return errors.New("the merges differ")
+	case value(m.UnkToken) != value(base.UnkToken), m.FuseUnk != base.FuseUnk, m.ByteFallback != base.ByteFallback, m.IgnoreMerges != base.IgnoreMerges:
+		return errors.New("the settings of the model differ")
+	}
+	return nil
+}
+
+// addedTo compares the added tokens: those of the base must be there, and others must have ids of their own.
+func (d *definition) addedTo(base *definition) error {
+	byContent, owner := map[string]addedToken{}, map[int32]string{}
+	for _, t := range d.AddedTokens {
+		byContent[t.Content] = d.comparable(t)
+	}
+	for token, id := range base.Model.Vocab {
+		owner[id] = token
+	}
+	for _, t := range base.AddedTokens {
+		want := base.comparable(t)
+		owner[want.ID] = t.Content
+		if got, ok := byContent[t.Content]; !ok || got != want {
+			return fmt.Errorf("only the latter has the added token %q as it is there, with the id %d", t.Content, want.ID)
+		}
+	}
+	for _, t := range d.AddedTokens {
+		id := byContent[t.Content].ID
+		if token, taken := owner[id]; taken && token != t.Content {
+			return fmt.Errorf("token %d is %q in the former, %q in the latter", id, t.Content, token)
+		}
+	}
+	return nil
+}
+
+// comparable is an added token with the id that it has, and without what has no influence on ids.
+func (d *definition) comparable(t addedToken) addedToken {
+	if id, known := d.Model.Vocab[t.Content]; known {
+		t.ID = id
+	}
+	t.Special = false
+	return t
+}
+
+// sameJSON reports whether two sections say the same.
+func sameJSON(a, b json.RawMessage) bool {
+	var values [2]any
+	for i, section := range []json.RawMessage{a, b} {
+		if present(section) && json.Unmarshal(section, &values[i]) != nil {
+			return false
+		}
+	}
+	return reflect.DeepEqual(values[0], values[1])
+}
+
+// Distinct returns the names of two tokenizers, with the beginnings of their hashes if they have the same name.
+func Distinct(a, b Info) (string, string) {
+	if a.Name != b.Name {
+		return a.Name, b.Name
+	}
+	full := func(i Info) string { return fmt.Sprintf("%s (%.8s)", i.Name, i.SHA256) }
+	return full(a), full(b)
+}
