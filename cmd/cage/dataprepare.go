@@ -283,7 +283,7 @@ type preparedChat struct {
 func chatRows(rows iter.Seq2[data.InputRow, error]) chat.Rows {
 	return func(yield func(chat.Row, error) bool) {
 		for row, err := range rows {
-			r := chat.Row{Text: bytes.Clone(row.Text)}
+			r := chat.Row{Text: bytes.Clone(row.Text), Unread: row.Unread}
 			if row.Row.Err != nil {
 				r.Place, r.Err = row.Path, row.Row.Err
 			} else if err == nil {
@@ -344,5 +344,12 @@ func printChat(w io.Writer, dir string, m *chat.Manifest) {
 	}
 	if len(left) > 1 {
 		table(w, left)
+	}
+	if len(m.Ignored) > 0 {
+		ignored := [][]string{{"ignored key", "rows", "the first"}}
+		for _, k := range m.Ignored {
+			ignored = append(ignored, []string{k.Key, fmt.Sprint(k.Rows), k.First})
+		}
+		table(w, ignored)
 	}
 }

@@ -1,7 +1,6 @@
 package chat
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -20,6 +19,8 @@ const (
 // Message is one turn of a conversation.
 type Message struct {
 	Role, Content string
+	// Context says that nothing of the message is learned, although the assistant says it.
+	Context bool
 	// fields is the message as templates see it, with keys of its own.
 	fields *jinja.Dict
 }
@@ -29,14 +30,11 @@ func NewMessage(role, content string) Message {
 	d := &jinja.Dict{}
 	d.Set("role", role)
 	d.Set("content", content)
-	return Message{role, content, d}
+	return Message{Role: role, Content: content, fields: d}
 }
 
 // Conversation is a list of messages.
 type Conversation []Message
-
-// Columns lists the keys of a row that [ParseRow] reads.
-var Columns = []string{"messages", "conversations", "prompt", "completion", "tools"}
 
 // ParseRow parses a conversation from a JSON row, which has one of these forms:
 //
@@ -44,52 +42,72 @@ var Columns = []string{"messages", "conversations", "prompt", "completion", "too
 //	{"conversations": [{"from": "human", "value": "…"}, …]}   system, human, gpt
 //	{"prompt": "…", "completion": "…"}
 //
-// The first of these keys that is present counts; other keys are ignored, except "tools",
-// which must be empty.
-func ParseRow(row []byte) (Conversation, error) {
+// The first of these keys that is present counts. A key beside it that changes what is to be learned is used or refused.
+// The keys that are ignored are returned; those of a message begin with [ofMessage].
+func ParseRow(row []byte) (c Conversation, ignored []string, err error) {
 	value, err := jinja.FromJSON(row)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	d, ok := value.(*jinja.Dict)
 	if !ok {
-		return nil, errors.New("want a JSON object with the key messages, conversations, or prompt and completion")
+		return nil, nil, errors.New("want a JSON object with the key messages, conversations, or prompt and completion")
 	}
-	if tools, _ := d.Get("tools"); !empty(tools) {
-		return nil, errors.New("tools: conversations with tools are not supported")
+	c, own, ofMessages, err := parseForm(d)
+	if err != nil {
+		return nil, nil, err
 	}
+	if ignored, err = checkKeys(d, rowKeys, own...); err != nil {
+		return nil, nil, err
+	}
+	beside, err := systemOf(d)
+	if err == nil {
+		c, err = c.withSystem(beside)
+	}
+	return c, append(ignored, ofMessages...), err
+}
+
+// parseForm returns the conversation of a row, the keys that it stands in, and those of messages that are ignored.
+func parseForm(d *jinja.Dict) (c Conversation, own, ignored []string, err error) {
 	for i := range forms {
 		if list, ok := d.Get(forms[i].key); ok {
-			return forms[i].parse(list)
+			c, ignored, err := forms[i].parse(list)
+			return c, []string{forms[i].key}, ignored, err
 		}
 	}
-	prompt, ok := d.Get("prompt")
-	completion, too := d.Get("completion")
+	own = []string{"prompt", "completion"}
+	prompt, ok := d.Get(own[0])
+	completion, too := d.Get(own[1])
 	if !ok || !too {
-		return nil, fmt.Errorf("want the key messages, conversations, or prompt and completion; the row has %s", cmp.Or(strings.Join(d.Keys(), ", "), "none"))
+		return nil, nil, nil, noConversation(d)
 	}
 	question, ok := prompt.(string)
 	answer, too := completion.(string)
 	if !ok || !too {
-		return nil, errors.New("prompt and completion must be strings")
+		return nil, nil, nil, errors.New("prompt and completion must be strings")
 	}
 	if hasZero(question) || hasZero(answer) {
-		return nil, errZero
+		return nil, nil, nil, errZero
 	}
-	return Conversation{NewMessage(User, question), NewMessage(Assistant, answer)}, nil
+	return Conversation{NewMessage(User, question), NewMessage(Assistant, answer)}, own, nil, nil
 }
 
-// empty tells whether an optional value says nothing.
+// empty reports whether an optional value says nothing. A string may hold it as JSON.
 func empty(value any) bool {
 	switch v := value.(type) {
 	case nil:
 		return true
 	case string:
-		return v == ""
+		parsed, err := jinja.FromJSON([]byte(v))
+		_, text := parsed.(string)
+		return strings.TrimSpace(v) == "" || err == nil && !text && empty(parsed)
 	case jinja.List:
 		return len(v) == 0
-	case *jinja.Dict:
-		return len(v.Keys()) == 0
+	case *jinja.Dict: // groups of Parquet have all their keys
+		return !slices.ContainsFunc(v.Keys(), func(key string) bool {
+			value, _ := v.Get(key)
+			return !empty(value)
+		})
 	}
 	return false
 }
@@ -108,30 +126,39 @@ var forms = []form{
 	{"conversations", "from", "value", map[string]string{"system": System, "human": User, "gpt": Assistant}, "system, human or gpt", false}, // ShareGPT
 }
 
-func (f *form) parse(value any) (Conversation, error) {
+func (f *form) parse(value any) (c Conversation, ignored []string, err error) {
 	list, ok := value.(jinja.List)
 	if !ok {
-		return nil, fmt.Errorf("%s: want a list of messages", f.key)
+		return nil, nil, fmt.Errorf("%s: want a list of messages", f.key)
 	}
 	if len(list) == 0 {
-		return nil, fmt.Errorf("%s: the list is empty", f.key)
+		return nil, nil, fmt.Errorf("%s: the list is empty", f.key)
 	}
-	c := make(Conversation, len(list))
+	c = make(Conversation, len(list))
 	for i, element := range list {
 		d, ok := element.(*jinja.Dict)
 		if !ok {
-			return nil, fmt.Errorf("%s[%d]: want an object", f.key, i)
+			return nil, nil, fmt.Errorf("%s[%d]: want an object", f.key, i)
 		}
+		var keys []string
 		var err error
-		if c[i], err = f.message(d); err == nil && hasZero(d) {
+		if c[i], keys, err = f.message(d); err == nil && hasZero(d) {
 			err = errZero
 		}
 		if err != nil {
-			return nil, fmt.Errorf("%s[%d]: %w", f.key, i, err)
+			return nil, nil, fmt.Errorf("%s[%d]: %w", f.key, i, err)
+		}
+		for _, key := range keys {
+			if name := f.key + ofMessage + key; !slices.Contains(ignored, name) {
+				ignored = append(ignored, name)
+			}
 		}
 	}
-	return c, nil
+	return c, ignored, nil
 }
+
+// ofMessage stands between the key of a list of messages and a key of a message.
+const ofMessage = "[]."
 
 // errZero is the same error as that of a text in JSONL.
 var errZero = errors.New("the text has a zero byte")
@@ -152,28 +179,28 @@ func hasZero(value any) bool {
 	return false
 }
 
-// meaningful are keys of a message that would be wrong to ignore.
-var meaningful = []string{"tool_calls", "function_call", "weight"}
-
-func (f *form) message(d *jinja.Dict) (Message, error) {
-	for _, key := range meaningful {
-		if value, _ := d.Get(key); !empty(value) {
-			return Message{}, fmt.Errorf("%s is not supported", key)
-		}
+func (f *form) message(d *jinja.Dict) (m Message, ignored []string, err error) {
+	if ignored, err = checkKeys(d, messageKeys, f.role, f.content); err != nil {
+		return Message{}, nil, err
 	}
 	name, err := text(d, f.role)
 	if err != nil {
-		return Message{}, err
+		return Message{}, nil, err
 	}
 	role, ok := f.roles[name]
 	if !ok {
-		return Message{}, fmt.Errorf("%s %q, want %s", f.role, name, f.want)
+		return Message{}, nil, fmt.Errorf("%s %q, want %s", f.role, name, f.want)
 	}
 	content, err := text(d, f.content)
-	if f.whole {
-		return Message{role, content, d}, err
+	if err != nil {
+		return Message{}, nil, err
 	}
-	return NewMessage(role, content), err
+	m = NewMessage(role, content)
+	if f.whole {
+		m.fields = d
+	}
+	m.Context, err = isContext(d, role)
+	return m, ignored, err
 }
 
 // text is the string that a key of a message must have.

@@ -27,7 +27,7 @@ func TestParseRow(t *testing.T) {
 		{`{"prompt": "a", "completion": "b", "tools": null}`, "user: a | assistant: b"},
 		{`{"prompt": "unused", "messages": [{"role": "user", "content": "a"}], "tools": []}`, "user: a"},
 	} {
-		got, err := ParseRow([]byte(c.row))
+		got, _, err := ParseRow([]byte(c.row))
 		if err != nil || said(got) != c.want {
 			t.Errorf("%s\ngot %q, %v, want %q", c.row, said(got), err, c.want)
 		}
@@ -59,14 +59,12 @@ func TestParseRowMistakes(t *testing.T) {
 		{`{"messages": [{"role": "user", "content": "x"}, {"role": "user"}]}`, "messages[1]: has no content"},
 		{`{"messages": [{"role": "user", "content": [{"type": "text"}]}]}`, "messages[0]: content is not a string"},
 		{`{"messages": [{"role": "tool", "content": "x"}]}`, `messages[0]: role "tool", want system, user or assistant`},
-		{`{"messages": [{"role": "assistant", "content": "x", "tool_calls": [1]}]}`, "messages[0]: tool_calls is not supported"},
-		{`{"messages": [{"role": "assistant", "content": "x", "weight": 0}]}`, "messages[0]: weight is not supported"},
-		{`{"conversations": [{"from": "gpt", "value": "x", "weight": 0}]}`, "conversations[0]: weight is not supported"},
+		{`{"messages": [{"role": "assistant", "content": "x", "tool_calls": [1]}]}`, "messages[0]: tool_calls: calls of tools are not supported"},
 		{`{"conversations": [{"from": "user", "value": "x"}]}`, `conversations[0]: from "user", want system, human or gpt`},
 		{`{"conversations": [{"from": "gpt", "value": null}]}`, "conversations[0]: value is not a string"},
 		{`{"messages": [{"role": "user", "content": "x"}], "tools": [{}]}`, "tools: conversations with tools are not supported"},
 	} {
-		if got, err := ParseRow([]byte(c.row)); err == nil || !strings.Contains(err.Error(), c.want) {
+		if got, _, err := ParseRow([]byte(c.row)); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s\ngot %q, %v, want an error with %q", c.row, said(got), err, c.want)
 		}
 	}
@@ -80,7 +78,7 @@ func FuzzRow(f *testing.F) {
 	f.Add([]byte(`{"prompt": "a", "completion": "b"}`))
 	encoders := map[string]*Encoder{plain: encoder(f, plain, ""), blocks: encoder(f, blocks, LastTurn), lastOnly: encoder(f, lastOnly, ""), alternate: encoder(f, alternate, "")}
 	f.Fuzz(func(t *testing.T, row []byte) {
-		c, err := ParseRow(row)
+		c, _, err := ParseRow(row)
 		if err != nil {
 			return
 		}

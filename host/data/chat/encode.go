@@ -187,8 +187,8 @@ func (e *Encoder) texts(ctx context.Context, c Conversation) ([]learnedText, err
 	}
 	text := learnedText{text: whole.Text, spans: whole.Generated}
 	if e.template.program.HasGeneration() {
-		if e.trainOn == LastTurn && len(text.spans) > 0 {
-			text.spans = text.spans[len(text.spans)-1:]
+		if text.spans, err = e.generated(c, text.spans); err != nil {
+			return nil, err
 		}
 		return []learnedText{text}, nil
 	}
@@ -205,16 +205,11 @@ func (e *Encoder) texts(ctx context.Context, c Conversation) ([]learnedText, err
 
 // turns are the messages that carry loss.
 func (e *Encoder) turns(c Conversation) []int {
-	var list []int
-	for i, m := range c {
-		if m.Role == Assistant {
-			list = append(list, i)
-		}
-	}
+	list := c.answers()
 	if e.trainOn == LastTurn && len(list) > 0 {
 		list = list[len(list)-1:]
 	}
-	return list
+	return slices.DeleteFunc(list, func(i int) bool { return c[i].Context })
 }
 
 // document makes the document of a text.

@@ -89,7 +89,7 @@ func (c goldenCase) conversation(t *testing.T) Conversation {
 		role, _ := d.Get("role")
 		content, _ := d.Get("content")
 		text, _ := content.(string)
-		list = append(list, Message{role.(string), text, d})
+		list = append(list, Message{Role: role.(string), Content: text, fields: d})
 	}
 	return list
 }

@@ -25,6 +25,8 @@ type Row struct {
 	Text []byte
 	// Place is the location of the row, for messages: a file and a line.
 	Place string
+	// Unread lists columns that were not read.
+	Unread []string
 	// Err, if not nil, says why there is no text; such a row is bad.
 	Err error
 }
@@ -141,6 +143,9 @@ func (p *preparation) run(ctx context.Context) (m *Manifest, err error) {
 	if m.Dropped == nil {
 		m.Dropped = []DroppedRows{}
 	}
+	if m.Ignored == nil {
+		m.Ignored = []IgnoredKey{}
+	}
 	return m, p.folder.Commit(m)
 }
 
@@ -200,8 +205,9 @@ type outcome struct {
 	place     string
 	documents []*Document
 	dropped   Reason
-	bad       error // what is wrong with a row that is skipped
-	err       error // that ends the preparation
+	ignored   []string // keys
+	bad       error    // what is wrong with a row that is skipped
+	err       error    // that ends the preparation
 }
 
 // each makes the documents of rows, on all processors, and hands those of each row over in
@@ -229,7 +235,8 @@ func (p *preparation) outcome(ctx context.Context, r Row) outcome {
 	var c Conversation
 	err := r.Err
 	if err == nil {
-		c, err = ParseRow(r.Text)
+		c, o.ignored, err = ParseRow(r.Text)
+		o.ignored = p.options.Template.unused(append(o.ignored, unknownKeys(r.Unread)...))
 	}
 	ofRow := err != nil
 	if err == nil {
@@ -319,6 +326,8 @@ type Counts struct {
 	// Dropped counts the conversations that yield no document, by reason, the most
 	// frequent first.
 	Dropped []DroppedRows `json:"dropped"`
+	// Ignored counts the rows with keys that have no known meaning, by key, the most frequent first.
+	Ignored []IgnoredKey `json:"ignored"`
 	// Bad is the number of rows that hold no conversation; FirstBad says what was wrong
 	// with the first of them.
 	Bad      int64  `json:"bad"`
@@ -354,6 +363,36 @@ type DroppedRows struct {
 	First  string `json:"first"` // location of the first of them
 }
 
+// IgnoredKey counts the rows with a key that was ignored.
+type IgnoredKey struct {
+	Key   string `json:"key"`
+	Rows  int64  `json:"rows"`
+	First string `json:"first"` // location of the first of them
+}
+
+// maxKeys bounds the number of ignored keys that are told apart.
+const (
+	maxKeys   = 50
+	otherKeys = "other keys"
+)
+
+func (c *Counts) ignore(key, place string) {
+	if len(key) > maxReason {
+		key = strings.ToValidUTF8(key[:maxReason], "") + "…"
+	}
+	i := slices.IndexFunc(c.Ignored, func(k IgnoredKey) bool { return k.Key == key })
+	if i < 0 && len(c.Ignored) >= maxKeys && key != otherKeys {
+		c.ignore(otherKeys, place)
+		return
+	}
+	if i < 0 {
+		i = len(c.Ignored)
+		c.Ignored = append(c.Ignored, IgnoredKey{Key: key, First: place})
+	}
+	c.Ignored[i].Rows++
+	slices.SortStableFunc(c.Ignored, func(a, b IgnoredKey) int { return cmp.Compare(b.Rows, a.Rows) })
+}
+
 // maxReasons bounds the number of reasons that are told apart: a template can say another
 // one for every row.
 const (
@@ -363,6 +402,9 @@ const (
 
 func (c *Counts) add(o outcome) {
 	c.Rows++
+	for _, key := range o.ignored {
+		c.ignore(key, o.place)
+	}
 	switch {
 	case o.documents != nil:
 		c.Documents += int64(len(o.documents))

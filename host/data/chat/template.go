@@ -125,7 +125,7 @@ func (t *Template) parse() (err error) {
 
 func (t *Template) fromFile(path string) error {
 	text, err := regular.ReadFile(path)
-	t.Name, t.Source = path, string(text)
+	t.Name, t.Source = path, strings.TrimPrefix(string(text), "\ufeff")
 	return err
 }
 

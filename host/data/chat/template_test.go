@@ -77,11 +77,11 @@ func TestTokenizerConfig(t *testing.T) {
 	}
 }
 
-// TestTemplateFile: a template of a file is taken whole, and the tokenizer may be named by
+// TestTemplateFile: a template of a file is taken whole, but for a byte order mark, and the tokenizer may be named by
 // its file.
 func TestTemplateFile(t *testing.T) {
 	dir := folder(t, map[string]string{
-		"own.jinja": "{{ bos_token }}{{ strftime_now('%d %b %Y') }} {{ date_string }}", "tokenizer.json": "{}", "tokenizer_config.json": `{"bos_token": "<s>"}`})
+		"own.jinja": "\ufeff{{ bos_token }}{{ strftime_now('%d %b %Y') }} {{ date_string }}", "tokenizer.json": "{}", "tokenizer_config.json": `{"bos_token": "<s>"}`})
 	tmpl := openTemplate(t, filepath.Join(dir, "own.jinja"), filepath.Join(dir, "tokenizer.json"), false)
 	tmpl.Variables = map[string]any{"date_string": "today"}
 	for now, want := range map[time.Time]string{{}: "<s>26 Jul 2024 today", time.Unix(0, 0).UTC(): "<s>01 Jan 1970 today"} {

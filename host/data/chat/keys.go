@@ -1,0 +1,262 @@
+package chat
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/cage-qat/cage/host/data/chat/jinja"
+)
+
+// Rows have the keys of the program that they were made for: OpenAI's fine-tuning, ShareGPT, TRL, axolotl, LLaMA-Factory,
+// ms-swift. Some of these keys change what is to be learned. This file says what becomes of each.
+
+// meaning is what a key says about a training.
+type meaning int
+
+const (
+	keyUnknown  meaning = iota // ignored, and named to the user
+	keyHarmless                // says nothing about what is learned
+	keyUsed                    // by [ParseRow]
+	keyRefused                 // changes what is learned, in a way that is not supported; if it is empty, it says nothing
+	keyLearned                 // true or 1: nothing special; false or 0: not to be learned
+)
+
+// keyRule is what is known about a key. reason ends the error about it.
+type keyRule struct {
+	meaning meaning
+	reason  string
+}
+
+const (
+	onlyText = "models of text are trained, which see nothing else"
+	noTools  = "calls of tools are not supported"
+	noLabel  = "an answer that is marked as bad (as for KTO) would be learned like a good one: leave such rows out"
+)
+
+// rowKeys are the keys of a row, apart from those of [forms].
+var rowKeys = mergedKeys(harmlessKeys, map[string]keyRule{
+	"system": {meaning: keyUsed}, "system_prompt": {meaning: keyUsed},
+	"tools":                {keyRefused, "conversations with tools are not supported"},
+	"functions":            {keyRefused, "conversations with tools are not supported"},
+	"function_call":        {keyRefused, noTools},
+	"documents":            {keyRefused, "documents for the template are not supported: write them into a message"},
+	"history":              {keyRefused, "want the earlier turns in messages"},
+	"chat_template_kwargs": {keyRefused, "templates have the same variables for all rows: prepare rows with other variables by themselves, with a template that sets them ({% set enable_thinking = false %})"},
+	"train":                {keyLearned, "the row is not for training: leave it out"},
+	"training":             {keyLearned, "the row is not for training: leave it out"},
+	"weight":               {keyLearned, "rows with other weights than 1 are not supported: leave those of weight 0 out"},
+	"label":                {keyLearned, noLabel}, "kto_tag": {keyLearned, noLabel},
+}, mediaKeys)
+
+// messageKeys are the keys of a message, apart from its role and content.
+var messageKeys = mergedKeys(harmlessKeys, map[string]keyRule{
+	"tool_calls": {keyRefused, noTools}, "function_call": {keyRefused, noTools}, "tools": {keyRefused, noTools}, "functions": {keyRefused, noTools},
+	"train_detail": {keyRefused, spansReason}, "training_detail": {keyRefused, spansReason},
+	"label": {keyLearned, noLabel},
+	"train": {meaning: keyUsed}, "training": {meaning: keyUsed}, "loss": {meaning: keyUsed}, "weight": {meaning: keyUsed},
+}, mediaKeys)
+
+const spansReason = "parts of messages are not supported: a message is learned as a whole, or not at all"
+
+var mediaKeys = map[string]keyRule{
+	"images": {keyRefused, onlyText}, "image": {keyRefused, onlyText}, "videos": {keyRefused, onlyText}, "video": {keyRefused, onlyText},
+	"audios": {keyRefused, onlyText}, "audio": {keyRefused, onlyText},
+}
+
+// harmlessKeys say where a row or message comes from.
+var harmlessKeys = func() map[string]keyRule {
+	keys := map[string]keyRule{}
+	for _, name := range []string{"id", "_id", "idx", "index", "uuid", "prompt_id", "message_id", "conversation_id", "conversation_hash",
+		"source", "dataset", "url", "license", "language", "lang", "timestamp", "created", "created_at", "date", "model",
+		"parallel_tool_calls"} {
+		keys[name] = keyRule{meaning: keyHarmless}
+	}
+	return keys
+}()
+
+func mergedKeys(tables ...map[string]keyRule) map[string]keyRule {
+	all := map[string]keyRule{}
+	for _, table := range tables {
+		maps.Copy(all, table)
+	}
+	return all
+}
+
+// Columns lists the keys of a row that [ParseRow] reads, those of conversations first.
+var Columns = func() []string {
+	list := []string{"prompt", "completion"}
+	for i := range forms {
+		list = slices.Insert(list, i, forms[i].key)
+	}
+	var more []string
+	for name, k := range rowKeys {
+		if k.meaning != keyHarmless {
+			more = append(more, name)
+		}
+	}
+	slices.Sort(more)
+	return append(list, more...)
+}()
+
+// checkKeys looks at the keys of a row or message that are not among the own ones of its form. It returns those that are
+// ignored, or an error for one that must not be.
+func checkKeys(d *jinja.Dict, table map[string]keyRule, own ...string) (ignored []string, err error) {
+	for _, name := range d.Keys() {
+		value, _ := d.Get(name)
+		if slices.Contains(own, name) || empty(value) {
+			continue
+		}
+		k := table[name]
+		switch on, known := flag(value); {
+		case k.meaning == keyUnknown, k.meaning == keyLearned && !known && name != "weight": // such as the label of a class
+			ignored = append(ignored, name)
+		case k.meaning == keyRefused, k.meaning == keyLearned && !on:
+			return nil, fmt.Errorf("%s: %s", name, k.reason)
+		}
+	}
+	return ignored, nil
+}
+
+// unknownKeys are those keys of rows of which nothing is known.
+func unknownKeys(keys []string) (list []string) {
+	for _, name := range keys {
+		if rowKeys[name].meaning == keyUnknown {
+			list = append(list, name)
+		}
+	}
+	return list
+}
+
+// unused are those of the ignored keys that the template does not read: it sees those of messages.
+func (t *Template) unused(ignored []string) []string {
+	return slices.DeleteFunc(ignored, func(name string) bool {
+		key, ok := strings.CutPrefix(name, messagesVariable+ofMessage)
+		return ok && strings.Contains(t.Source, key)
+	})
+}
+
+// flag reads a value that says yes or no.
+func flag(value any) (on, known bool) {
+	switch v := value.(type) {
+	case bool:
+		return v, true
+	case int64:
+		return v == 1, v == 0 || v == 1
+	case float64:
+		return v == 1, v == 0 || v == 1
+	case string:
+		on, err := strconv.ParseBool(v)
+		return on, err == nil
+	}
+	return false, false
+}
+
+// isContext reports whether a message says that it is not to be learned.
+func isContext(d *jinja.Dict, role string) (context bool, err error) {
+	for _, name := range []string{"train", "training", "loss", "weight"} {
+		value, _ := d.Get(name)
+		if empty(value) {
+			continue
+		}
+		on, known := flag(value)
+		switch {
+		case !known && role == Assistant:
+			return false, fmt.Errorf("%s: want true or 1 of a message that is learned, false or 0 of one that is not", name)
+		case role == Assistant:
+			context = context || !on
+		case known && !on, name == "weight": // as if it were not there: these messages are never learned
+		default:
+			return false, fmt.Errorf("%s: only what the assistant says is learned", name)
+		}
+	}
+	return context, nil
+}
+
+// answers are the messages of the assistant.
+func (c Conversation) answers() (list []int) {
+	for i, m := range c {
+		if m.Role == Assistant {
+			list = append(list, i)
+		}
+	}
+	return list
+}
+
+// generated are those of the spans in generation blocks that carry loss. If not all of them do, there must be one for each
+// message of the assistant.
+func (e *Encoder) generated(c Conversation, spans []jinja.Span) ([]jinja.Span, error) {
+	answers := c.answers()
+	if slices.ContainsFunc(c, func(m Message) bool { return m.Context }) {
+		if len(spans) != len(answers) {
+			return nil, &Dropped{NotFound}
+		}
+		var list []jinja.Span
+		for _, i := range e.turns(c) {
+			list = append(list, spans[slices.Index(answers, i)])
+		}
+		return list, nil
+	}
+	if e.trainOn == LastTurn && len(spans) > 0 {
+		spans = spans[len(spans)-1:]
+	}
+	return spans, nil
+}
+
+// systemOf returns the system message that a row has beside its conversation; "" if there is none.
+func systemOf(d *jinja.Dict) (content string, err error) {
+	for _, name := range []string{"system", "system_prompt"} {
+		value, _ := d.Get(name)
+		text, ok := value.(string)
+		switch {
+		case value == nil, ok && text == "":
+		case !ok:
+			return "", fmt.Errorf("%s is not a string", name)
+		case content != "" && text != content:
+			return "", errors.New("system and system_prompt differ")
+		case hasZero(text):
+			return "", errZero
+		default:
+			content = text
+		}
+	}
+	return content, nil
+}
+
+// withSystem puts the system message of a row before its conversation.
+func (c Conversation) withSystem(content string) (Conversation, error) {
+	switch {
+	case content == "":
+		return c, nil
+	case c[0].Role != System:
+		return slices.Insert(c, 0, NewMessage(System, content)), nil
+	case c[0].Content != content:
+		return nil, errors.New("the row has two system messages that differ, one beside the conversation and one in it")
+	}
+	return c, nil
+}
+
+// otherRows says, by a key of rows that hold no conversation, what can be done with them.
+var otherRows = []struct{ key, hint string }{
+	{"chosen", "preferences are not learned: of the answers, give the chosen one as completion"},
+	{"rejected", "preferences are not learned: of the answers, give the chosen one as completion"},
+	{"instruction", "give Alpaca's instruction and input as prompt, and its output as completion"},
+	{"text", "rows with a finished text are prepared with --kind text"},
+}
+
+// noConversation reports a row of none of the forms.
+func noConversation(d *jinja.Dict) error {
+	text := "want the key messages, conversations, or prompt and completion; the row has none"
+	if keys := d.Keys(); len(keys) > 0 {
+		text = strings.TrimSuffix(text, "none") + strings.Join(keys, ", ")
+	}
+	for _, other := range otherRows {
+		if _, ok := d.Get(other.key); ok {
+			return errors.New(text + "; " + other.hint)
+		}
+	}
+	return errors.New(text)
+}
