@@ -25,6 +25,9 @@ func (r *run) startFrom(tokens []int32) (*step.State, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := r.sameTokens("model.init", found, r.initial); err != nil {
+		return nil, err
+	}
 	var state *step.State
 	from, err := r.readWeights(found, r.cfg.Model, r.model, func(load step.LoadFunc) (err error) {
 		state, err = r.Compiled.NewStateFrom(load, tokens)
@@ -54,6 +57,24 @@ func (r *run) findInitial() (*config.Initial, error) {
 		return nil, r.cfg.ErrorAt("model.init", "%w", err)
 	}
 	return found, r.cfg.CheckInitial(found)
+}
+
+// sameTokens fails when the data has another tokenizer than a model whose weights are read, unless that is allowed. before
+// is what the run has read them from earlier; nil: nothing yet.
+func (r *run) sameTokens(key string, found *config.Initial, before *provenance.Origin) error {
+	if before != nil || r.cfg.Data.Mismatch == config.MismatchAllow {
+		return nil
+	}
+	tokens, err := provenance.TokensOf(found.Dir, found.Run, r.cfg.Model.Vocab)
+	if err == nil {
+		err = tokens.Check(r.data.Train, r.cfg.Data.Tokenizer, r.log)
+	}
+	if err != nil {
+		e := r.cfg.ErrorAt(key, "%w", err)
+		e.Hint = `data.tokenizer_mismatch = "allow" trains all the same`
+		return e
+	}
+	return nil
 }
 
 // readWeights reads the weights of a model of these settings, which may have more token ids than the one that was found.
@@ -136,6 +157,9 @@ func (r *run) loadTeacher() error {
 	}
 	found, err := r.findTeacher()
 	if err != nil {
+		return err
+	}
+	if err := r.sameTokens("train.distillation.teacher", found, r.teacher); err != nil {
 		return err
 	}
 	from, err := r.readWeights(found, s, d.Teacher, r.Compiled.LoadTeacher)

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/cage-qat/cage/host/data/tokenizer"
 	"github.com/cage-qat/cage/host/internal/testhub"
 	"github.com/cage-qat/cage/host/internal/testrun"
 	"github.com/cage-qat/cage/host/model/huggingface"
@@ -70,7 +71,7 @@ func TestNewTokens(t *testing.T) {
 	for hub, n := range map[string]int{"llama32": 2, "olmo2": 256} { // with a tied head, and with one of its own
 		for _, from := range []int{-1, 3} {
 			dir := filepath.Join("../model/huggingface/testdata", hub)
-			overrides := append([]string{fmt.Sprintf("model.init=%q", dir), fmt.Sprintf("model.new_tokens=%d", n)}, testrun.Still...)
+			overrides := append([]string{fmt.Sprintf("model.init=%q", dir), fmt.Sprintf("model.new_tokens=%d", n), testrun.OtherTokens}, testrun.Still...)
 			if from >= 0 {
 				overrides = append(overrides, fmt.Sprintf("model.new_rows_from=%d", from))
 			}
@@ -230,6 +231,55 @@ func TestInitRefused(t *testing.T) {
 	}
 }
 
+// TestOtherTokens: data in the tokens of another tokenizer than that of the model that a run starts from, or learns from,
+// begins no run unless that is allowed.
+func TestOtherTokens(t *testing.T) {
+	const hub = "../model/huggingface/testdata/llama32"
+	own, _ := pretrained(t, "train.steps=1") // of bytes
+	fromRun := fmt.Sprintf("model={init=%q, context=16}", own.Train.Out)
+	fromHub := fmt.Sprintf("model={init=%q, context=16}", hub)
+	// Both tokenizers have the same name and size.
+	renamed := tokenizer.Bytes{}.Info()
+	renamed.SHA256 = strings.Repeat("0", 64)
+	other := testrun.ChatFile(t, renamed, func(yield func([]int32, []bool) bool) {
+		for range 8 {
+			yield([]int32{1, 2, 3}, []bool{false, true, true})
+		}
+	})
+	chat := fmt.Sprintf(`data={kind="chat", train=%q, validation=%q}`, other, other)
+	own256 := `model={vocab=256, layers=1, width=32, heads=2, context=16}`
+	for name, c := range map[string]struct {
+		want      string
+		overrides []string
+	}{
+		"bytes for a checkpoint":  {"model.init: .* bytes, that of the model is llama32 .*data.tokenizer_mismatch = \"allow\" trains all the same", []string{fromHub}},
+		"conversations for a run": {`model.init: .* bytes \(00000000\), that of the model is bytes \(`, []string{fromRun, chat}},
+		"conversations for a teacher": {`train.distillation.teacher: .* bytes \(00000000\), that of the model is bytes \(`,
+			[]string{own256, chat, fmt.Sprintf("train.distillation={teacher=%q}", own.Train.Out)}},
+		"allowed":                   {"", []string{fromHub, testrun.OtherTokens}},
+		"allowed for conversations": {"", []string{fromRun, chat, `data.tokenizer_mismatch="allow"`}},
+		"the same for a run":        {"", []string{fromRun}},
+		"the same for a teacher":    {"", []string{own256, fmt.Sprintf("train.distillation={teacher=%q}", own.Train.Out)}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cfg := testrun.Config(t, append(c.overrides, `quantizer.plugin="none"`, "train.steps=1")...)
+			_, err := train.Run(t.Context(), cfg, train.Options{Finder: testrun.Finder(t)})
+			if c.want == "" && err != nil || c.want != "" && (err == nil || !regexp.MustCompile(c.want).MatchString(err.Error())) {
+				t.Errorf("error %v, want %q", err, c.want)
+			}
+			if there, err := rundir.At(cfg.Train.Out).Config().Exists(); there != (c.want == "") || err != nil {
+				t.Errorf("a run was begun: %t, error %v", there, err)
+			}
+			if c.want != "" {
+				return
+			}
+			if made := madeOf(t, cfg.Train.Out); made.Tokenizer.Name != "bytes" {
+				t.Errorf("the run has the tokenizer %+v", made.Tokenizer)
+			}
+		})
+	}
+}
+
 // initialTeacher is the override with which a run learns from the model that it starts from.
 const initialTeacher = `train.distillation={teacher="initial"}`
 
@@ -330,7 +380,7 @@ func TestTeacherOfItsOwn(t *testing.T) {
 	if err := os.CopyFS(hub, os.DirFS("../model/huggingface/testdata/llama32")); err != nil {
 		t.Fatal(err)
 	}
-	cfg := testrun.Config(t, fmt.Sprintf("train.distillation={teacher=%q}", hub), "model.vocab=328", "train.steps=3")
+	cfg := testrun.Config(t, fmt.Sprintf("train.distillation={teacher=%q}", hub), testrun.OtherTokens, "model.vocab=328", "train.steps=3")
 	testrun.Train(t, cfg, train.Options{})
 	if made := madeOf(t, cfg.Train.Out).Teacher; made.Path != hub || len(made.Files) != 2 || len(made.Files[0].SHA256) != 64 {
 		t.Errorf("the provenance says %+v", made)
@@ -346,7 +396,7 @@ func TestTeacherOfItsOwn(t *testing.T) {
 // provenance as both; the teacher that is read when the run goes on is the one that it began with, to the last bit.
 func TestInitialTeacherOfHub(t *testing.T) {
 	effort.Long(t, "trains a teacher")
-	whole := testrun.Config(t, `model={init="../model/huggingface/testdata/llama32", context=16}`, initialTeacher, `quantizer={plugin="mxfp4"}`, "train.steps=6")
+	whole := testrun.Config(t, `model={init="../model/huggingface/testdata/llama32", context=16}`, testrun.OtherTokens, initialTeacher, `quantizer={plugin="mxfp4"}`, "train.steps=6")
 	testrun.Train(t, whole, train.Options{})
 	parts := inParts(t, whole, 2)
 	for _, dir := range []string{whole.Train.Out, parts.Train.Out} {

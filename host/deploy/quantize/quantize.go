@@ -181,7 +181,7 @@ func (s *source) withValidation(o Options) (*config.Config, error) {
 		return nil, err
 	}
 	defer file.Close()
-	if err := trained.CheckTokenizer(file, s.made.Tokenizer, o.Logger); err != nil {
+	if err := s.tokens().Check(file, "", o.Logger); err != nil {
 		return nil, err
 	}
 	path := o.Validation

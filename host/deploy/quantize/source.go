@@ -44,7 +44,7 @@ func withSource(dir string, o Options, use func(*source) error) error {
 	}
 	cfg, err := rundir.At(dir).LoadConfig()
 	if err != nil {
-		return err
+		return fmt.Errorf("%w%s", err, huggingface.Hint(dir))
 	}
 	if err := trained.CheckSaved(dir, o.Step); err != nil {
 		return err
@@ -139,7 +139,7 @@ func (s *source) texts(o Options) (c calibrationSet, err error) {
 		defer file.Close()
 		c.Path, c.SHA256, c.Kind = file.Path(), file.SHA256(), assembly.KindOf(file)
 		if o.Data != "" {
-			if err := trained.CheckTokenizer(file, s.made.Tokenizer, o.Logger); err != nil {
+			if err := s.tokens().Check(file, "", o.Logger); err != nil {
 				return c, err
 			}
 		}
@@ -164,6 +164,11 @@ func (s *source) texts(o Options) (c calibrationSet, err error) {
 		o.Logger.Warn("there are fewer sequences to calibrate with than asked for", "file", c.Path, "sequences", c.Windows, "wanted", o.Windows)
 	}
 	return c, nil
+}
+
+// tokens says what the ids of the model's tokens mean.
+func (s *source) tokens() provenance.Tokens {
+	return provenance.Tokens{Tokenizer: s.made.Tokenizer, Dir: s.dir, Vocab: s.cfg.Model.Vocab}
 }
 
 // openTexts opens what the quantization is calibrated with.

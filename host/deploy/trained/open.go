@@ -81,7 +81,7 @@ func Open(ctx context.Context, dir string, o Options) (*Model, error) {
 	}
 	cfg, err := rundir.At(dir).LoadConfig()
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%w%s", err, huggingface.Hint(dir))
 	}
 	if o.Context > 0 {
 		return nil, fmt.Errorf("%s is a run, whose context is fixed (%d): leave the context out", dir, cfg.Model.Context)
@@ -367,7 +367,7 @@ func (t *Model) openData(o Options) error {
 	if t.data, err = dataset.Open(o.Data); err != nil {
 		return err
 	}
-	if err := CheckTokenizer(t.data, t.made.Tokenizer, o.Logger); err != nil {
+	if err := (provenance.Tokens{Tokenizer: t.made.Tokenizer, Dir: t.dir, Vocab: t.cfg.Model.Vocab}).Check(t.data, "", o.Logger); err != nil {
 		return err
 	}
 	t.cfg, err = t.cfg.Changed(func(c *config.Config) error {
@@ -375,18 +375,6 @@ func (t *Model) openData(o Options) error {
 		return nil
 	})
 	return err
-}
-
-// CheckTokenizer compares the tokenizer of a file that the user names with that of a model, which is nil where it is not known.
-func CheckTokenizer(file *dataset.File, model *tokenizer.Info, log hclog.Logger) error {
-	if model == nil {
-		log.Warn("it is not known whether this file was made with the tokenizer of the model", "file", file.Path())
-		return nil
-	}
-	if got := file.Tokenizer(); got.SHA256 != model.SHA256 {
-		return fmt.Errorf("%s was made with the tokenizer %s, that of the model is %s: prepare the text with its tokenizer (cage data prepare --tokenizer)", file.Path(), got.Name, model.Name)
-	}
-	return nil
 }
 
 // tokenizer opens the tokenizer of the run. Only a checkpoint of the hub, or a run that was imported from one, may have none.

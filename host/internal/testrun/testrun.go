@@ -190,6 +190,9 @@ func root() (string, error) {
 // Still are overrides of a run in full precision whose steps change no bit of a parameter.
 var Still = []string{`quantizer.plugin="none"`, "train.weight_decay=0", "schedule.rate=1e-30", "train.steps=1", "train.batch=2"}
 
+// OtherTokens is the override for a model of the hub that is trained on the bytes of a test.
+const OtherTokens = `data.tokenizer_mismatch="allow"`
+
 // FromHub is a run that starts from a copy of a checkpoint of the hub, and the directory of the copy.
 func FromHub(t testing.TB, overrides ...string) (cfg *config.Config, dir string) {
 	t.Helper()
@@ -206,7 +209,7 @@ func FromHub(t testing.TB, overrides ...string) (cfg *config.Config, dir string)
 		t.Fatal(err)
 	}
 	sizes := []string{fmt.Sprintf("model.init=%q", dir), fmt.Sprintf("model.layers=%d", c.Settings.Layers), fmt.Sprintf("model.width=%d", c.Settings.Width), fmt.Sprintf("model.heads=%d", c.Settings.Heads),
-		fmt.Sprintf("model.hidden=%d", c.Settings.Hidden)}
+		fmt.Sprintf("model.hidden=%d", c.Settings.Hidden), OtherTokens}
 	return Config(t, slices.Concat(sizes, Still, overrides)...), dir
 }
 

@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 
 	"github.com/cage-qat/cage/host/model/architecture"
@@ -46,6 +48,25 @@ func IsCheckpoint(dir vfs.Path) bool {
 	return err == nil && there
 }
 
+// repository is the form of the name of a repository of the Hugging Face Hub.
+var repository = regexp.MustCompile(`^[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*$`)
+
+// Hint is the end of an error about a path that holds no checkpoint: what can be done if it is the name of a repository, or
+// a file; "" in all other cases.
+func Hint(path string) string {
+	info, err := os.Stat(path)
+	_, noParent := os.Stat(filepath.Dir(path))
+	switch {
+	case filepath.Ext(path) == ".gguf" && (err != nil || !info.IsDir()):
+		return "; a GGUF file is not read: want the directory of the Hugging Face checkpoint (config.json, *.safetensors) that it was made of"
+	case err == nil && !info.IsDir() && slices.Contains([]string{".safetensors", ".json"}, filepath.Ext(path)):
+		return "; want the directory that holds config.json and *.safetensors"
+	case err != nil && noParent != nil && repository.MatchString(path):
+		return fmt.Sprintf("; if it is a repository of the Hugging Face Hub, `hf download %s --local-dir %s` downloads it", path, filepath.Base(path))
+	}
+	return ""
+}
+
 // ReadConfig reads a checkpoint's description of its model, for sequences of context tokens. The error is an [*Error] if
 // the content is at fault.
 func ReadConfig(dir vfs.Path, context int) (*Config, error) {
@@ -54,7 +75,7 @@ func ReadConfig(dir vfs.Path, context int) (*Config, error) {
 		err = &fs.PathError{Op: "open", Path: dir.Join(ConfigName).Name, Err: fs.ErrNotExist}
 	}
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%w%s", err, Hint(dir.Name))
 	}
 	c, err := d.parse(context)
 	if fault, ok := errors.AsType[*Error](err); ok {

@@ -105,8 +105,9 @@ func checkPin(cfg *config.Config, pinKey, pin string, f *dataset.File) error {
 func (d *Data) fit(cfg *config.Config) error {
 	train, val := d.Train.Tokenizer(), d.Validation.Tokenizer()
 	if train.SHA256 != val.SHA256 || train.VocabSize != val.VocabSize {
+		theirs, own := tokenizer.Distinct(val, train)
 		return cfg.ErrorAt("data.validation", "%s was made with the tokenizer %s, %s with %s: both need the same",
-			d.Validation.Path(), val.Name, d.Train.Path(), train.Name)
+			d.Validation.Path(), theirs, d.Train.Path(), own)
 	}
 	if cfg.Model.Vocab != 0 && cfg.Model.Vocab < train.VocabSize {
 		e := cfg.ErrorAt("model.vocab", "the model has %d token ids, the data has %d", cfg.Model.Vocab, train.VocabSize)
@@ -212,7 +213,7 @@ func OpenTexts(path string) (tokens *dataset.File, text []byte, err error) {
 	if _, ok := errors.AsType[*dataset.FormatError](err); ok {
 		content, readErr := regular.ReadFile(path)
 		if readErr == nil && utf8.Valid(content) && bytes.IndexByte(content, 0) < 0 {
-			return nil, content, nil
+			return nil, bytes.TrimPrefix(content, []byte("\ufeff")), nil
 		}
 	}
 	return nil, nil, err

@@ -22,6 +22,7 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -119,6 +120,7 @@ type Data struct {
 	Mixture          []Source
 	Validation       string
 	Tokenizer        string // path of a tokenizer.json; "": as recorded in the token file
+	Mismatch         string // of the tokenizers of data and model: mismatchRefuse or MismatchAllow
 	Documents        string // documentsJoined or documentsSeparate; of texts
 	Packing          string // of conversations: defaultPacking or "none"
 	Epochs           int    // of conversations
@@ -133,8 +135,10 @@ type Source struct {
 	Weight float64 // share of the tokens, relative to the other weights
 }
 
-// Values of data.documents, and the default of data.packing.
+// Values of data.documents and data.tokenizer_mismatch, and the default of data.packing.
 const (
+	mismatchRefuse    = "refuse"
+	MismatchAllow     = "allow"
 	documentsJoined   = "joined"
 	documentsSeparate = "separate" // documents do not see each other
 	defaultPacking    = "first_fit"
@@ -148,6 +152,7 @@ func (d *Data) Separate() bool { return d.Kind == KindChat || d.Documents == doc
 func (d *Data) SetKind(kind string) {
 	if d.Kind != kind {
 		d.Kind, d.Documents, d.Packing, d.Epochs = kind, documentsJoined, defaultPacking, 1
+		d.Mismatch = cmp.Or(d.Mismatch, mismatchRefuse)
 	}
 }
 

@@ -67,12 +67,13 @@ func ReadInitial(dir string, context int) (*Initial, error) {
 		}
 		return &Initial{Dir: dir, Run: true, Settings: cfg.Model}, nil
 	}
-	if !errors.Is(err, fs.ErrNotExist) {
+	hint := huggingface.Hint(dir)
+	if !errors.Is(err, fs.ErrNotExist) && hint == "" {
 		return nil, err
 	}
 	hub, err := huggingface.ReadConfig(vfs.At(dir), context)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("%s is neither a run directory nor a Hugging Face checkpoint: it has neither %s nor %s", dir, RunFile, huggingface.ConfigName)
+	if errors.Is(err, fs.ErrNotExist) || hint != "" {
+		return nil, fmt.Errorf("%s is neither a run directory nor a Hugging Face checkpoint: it has neither %s nor %s%s", dir, RunFile, huggingface.ConfigName, hint)
 	}
 	if err != nil {
 		return nil, err
