@@ -82,7 +82,8 @@ func (in *input) read() error {
 	return in.decode(&progressReader{file, in.p, false}, file)
 }
 
-// standardInput looks at the first bytes of the standard input, which has no name that says how it is compressed.
+// standardInput looks at the first bytes of the standard input, which has no name that says how it
+// is compressed.
 func standardInput(in io.Reader) (*bufio.Reader, source.Compression, error) {
 	peek := bufio.NewReader(in)
 	begin, _ := peek.Peek(regular.MaxPointer) // an error comes back when it is read
@@ -325,15 +326,13 @@ func (s *scanner) split(text []byte, cut int) {
 	}
 }
 
-// find returns where the next separator in text begins and ends, from a place on; a begin below 0: there is none.
+// find returns where the next separator in text begins and ends, from a place on; a begin below 0:
+// there is none.
 func (s *scanner) find(text []byte, from int) (begin, end int) {
 	line := bytes.IndexByte(s.separator, '\n')
-	anchor := s.separator[:max(line, 0)] // what stands before its first line end, or else that line end
-	switch {
-	case line < 0:
-		anchor = s.separator
-	case line == 0:
-		anchor = s.separator[:1]
+	anchor := s.separator // or what stands before its first line end, or else that line end
+	if line >= 0 {
+		anchor = anchor[:max(line, 1)]
 	}
 	for at := from; ; at = begin + 1 {
 		i := bytes.Index(text[at:], anchor)
@@ -350,7 +349,8 @@ func (s *scanner) find(text []byte, from int) (begin, end int) {
 	}
 }
 
-// separated is the length of the separator that text begins with, in which a line may also end with \r\n; 0: there is none.
+// separated is the length of the separator that text begins with, in which a line may also end with
+// \r\n; 0: there is none.
 func separated(text, separator []byte) int {
 	n := 0
 	for _, b := range separator {

@@ -59,8 +59,8 @@ func (r *run) findInitial() (*config.Initial, error) {
 	return found, r.cfg.CheckInitial(found)
 }
 
-// sameTokens fails when the data has another tokenizer than a model whose weights are read, unless that is allowed. before
-// is what the run has read them from earlier; nil: nothing yet.
+// sameTokens fails when the data has another tokenizer than a model whose weights are read, unless
+// that is allowed. before is what the run has read them from earlier; nil: nothing yet.
 func (r *run) sameTokens(key string, found *config.Initial, before *provenance.Origin) error {
 	if before != nil || r.cfg.Data.Mismatch == config.MismatchAllow {
 		return nil

@@ -231,8 +231,8 @@ func TestInitRefused(t *testing.T) {
 	}
 }
 
-// TestOtherTokens: data in the tokens of another tokenizer than that of the model that a run starts from, or learns from,
-// begins no run unless that is allowed.
+// TestOtherTokens: data in the tokens of another tokenizer than that of the model that a run starts
+// from, or learns from, begins no run unless that is allowed.
 func TestOtherTokens(t *testing.T) {
 	const hub = "../model/huggingface/testdata/llama32"
 	own, _ := pretrained(t, "train.steps=1") // of bytes

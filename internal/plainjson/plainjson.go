@@ -238,7 +238,8 @@ func snippet(text []byte) string {
 // noNumbers are what Python's json module writes for numbers that JSON does not have.
 var noNumbers = regexp.MustCompile(`^[\[:, -]*(NaN|Infinity)`)
 
-// NoNumber is the end of a message about a text that is not JSON at an offset; "" if no such number is there.
+// NoNumber is the end of a message about a text that is not JSON at an offset; "" if no such number
+// is there.
 func NoNumber(text []byte, offset int64) string {
 	from := max(0, min(int(offset), len(text))-1)
 	if noNumbers.Match(text[from:]) {

@@ -91,14 +91,17 @@ func refusal(name string, info fs.FileInfo) error {
 }
 
 // ErrPointer is the cause of the [fs.PathError] for a Git LFS pointer that is opened for reading.
-var ErrPointer = errors.New("is a Git LFS pointer, not the file itself: fetch it with `git lfs pull`")
+var ErrPointer = errors.New(
+	"is a Git LFS pointer, not the file itself: fetch it with `git lfs pull`")
 
 // MaxPointer bounds the size of a Git LFS pointer, in bytes.
 const MaxPointer = 1024
 
-// IsPointer reports whether the content of a file is a Git LFS pointer, as git-lfs defines it in its docs/spec.md.
+// IsPointer reports whether the content of a file is a Git LFS pointer, as git-lfs defines it in
+// its docs/spec.md.
 func IsPointer(content []byte) bool {
 	text := string(content)
-	named := strings.HasPrefix(text, "version https://git-lfs.github.com/spec/") || strings.HasPrefix(text, "version https://hawser.github.com/spec/")
+	named := strings.HasPrefix(text, "version https://git-lfs.github.com/spec/") ||
+		strings.HasPrefix(text, "version https://hawser.github.com/spec/")
 	return named && len(text) <= MaxPointer && strings.Contains(text, "\noid sha256:")
 }

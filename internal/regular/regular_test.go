@@ -69,7 +69,8 @@ func TestKindsOfErrors(t *testing.T) {
 	}
 }
 
-// TestPointers: a Git LFS pointer is no file to read, whatever it is called; it can be replaced. Texts about pointers are files.
+// TestPointers: a Git LFS pointer is no file to read, whatever it is called; it can be replaced.
+// Texts about pointers are files.
 func TestPointers(t *testing.T) {
 	const pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:4d7a214614ab2935c943f9e0ff69d22eadbb8f32b1258daaa5e2ca24d17e2393\nsize 12345\n"
 	for content, want := range map[string]bool{

@@ -42,8 +42,9 @@ type Conversation []Message
 //	{"conversations": [{"from": "human", "value": "…"}, …]}   system, human, gpt
 //	{"prompt": "…", "completion": "…"}
 //
-// The first of these keys that is present counts. A key beside it that changes what is to be learned is used or refused.
-// The keys that are ignored are returned; those of a message begin with [ofMessage].
+// The first of these keys that is present counts. A key beside it that changes what is to be
+// learned is used or refused. The keys that are ignored are returned; those of a message begin with
+// [ofMessage].
 func ParseRow(row []byte) (c Conversation, ignored []string, err error) {
 	value, err := jinja.FromJSON(row)
 	if err != nil {
@@ -51,7 +52,7 @@ func ParseRow(row []byte) (c Conversation, ignored []string, err error) {
 	}
 	d, ok := value.(*jinja.Dict)
 	if !ok {
-		return nil, nil, errors.New("want a JSON object with the key messages, conversations, or prompt and completion")
+		return nil, nil, errors.New("want a JSON object with the key " + wantKeys)
 	}
 	c, own, ofMessages, err := parseForm(d)
 	if err != nil {
@@ -67,7 +68,8 @@ func ParseRow(row []byte) (c Conversation, ignored []string, err error) {
 	return c, append(ignored, ofMessages...), err
 }
 
-// parseForm returns the conversation of a row, the keys that it stands in, and those of messages that are ignored.
+// parseForm returns the conversation of a row, the keys that it stands in, and those of messages
+// that are ignored.
 func parseForm(d *jinja.Dict) (c Conversation, own, ignored []string, err error) {
 	for i := range forms {
 		if list, ok := d.Get(forms[i].key); ok {
@@ -159,6 +161,9 @@ func (f *form) parse(value any) (c Conversation, ignored []string, err error) {
 
 // ofMessage stands between the key of a list of messages and a key of a message.
 const ofMessage = "[]."
+
+// wantKeys are the forms of a row in words.
+const wantKeys = "messages, conversations, or prompt and completion"
 
 // errZero is the same error as that of a text in JSONL.
 var errZero = errors.New("the text has a zero byte")

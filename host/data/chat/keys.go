@@ -11,8 +11,9 @@ import (
 	"github.com/cage-qat/cage/host/data/chat/jinja"
 )
 
-// Rows have the keys of the program that they were made for: OpenAI's fine-tuning, ShareGPT, TRL, axolotl, LLaMA-Factory,
-// ms-swift. Some of these keys change what is to be learned. This file says what becomes of each.
+// Rows have the keys of the program that they were made for: OpenAI's fine-tuning, ShareGPT, TRL,
+// axolotl, LLaMA-Factory, ms-swift. Some of these keys change what is to be learned. This file says
+// what becomes of each.
 
 // meaning is what a key says about a training.
 type meaning int
@@ -21,7 +22,7 @@ const (
 	keyUnknown  meaning = iota // ignored, and named to the user
 	keyHarmless                // says nothing about what is learned
 	keyUsed                    // by [ParseRow]
-	keyRefused                 // changes what is learned, in a way that is not supported; if it is empty, it says nothing
+	keyRefused                 // changes what is learned, in a way that is not supported
 	keyLearned                 // true or 1: nothing special; false or 0: not to be learned
 )
 
@@ -34,45 +35,52 @@ type keyRule struct {
 const (
 	onlyText = "models of text are trained, which see nothing else"
 	noTools  = "calls of tools are not supported"
-	noLabel  = "an answer that is marked as bad (as for KTO) would be learned like a good one: leave such rows out"
+	noLabel  = "an answer that is marked as bad (as for KTO) would be learned like a good one: " +
+		"leave such rows out"
+	noConversations = "conversations with tools are not supported"
+	noTraining      = "the row is not for training: leave it out"
+	noParts         = "parts of messages are not supported: a message is learned as a whole or not"
+	noVariables     = "templates have the same variables for all rows: prepare rows with other " +
+		"variables by themselves, with a template that sets them ({% set enable_thinking = false %})"
 )
 
 // rowKeys are the keys of a row, apart from those of [forms].
 var rowKeys = mergedKeys(harmlessKeys, map[string]keyRule{
 	"system": {meaning: keyUsed}, "system_prompt": {meaning: keyUsed},
-	"tools":                {keyRefused, "conversations with tools are not supported"},
-	"functions":            {keyRefused, "conversations with tools are not supported"},
+	"tools":                {keyRefused, noConversations},
+	"functions":            {keyRefused, noConversations},
 	"function_call":        {keyRefused, noTools},
-	"documents":            {keyRefused, "documents for the template are not supported: write them into a message"},
+	"documents":            {keyRefused, "want documents in the text of a message"},
 	"history":              {keyRefused, "want the earlier turns in messages"},
-	"chat_template_kwargs": {keyRefused, "templates have the same variables for all rows: prepare rows with other variables by themselves, with a template that sets them ({% set enable_thinking = false %})"},
-	"train":                {keyLearned, "the row is not for training: leave it out"},
-	"training":             {keyLearned, "the row is not for training: leave it out"},
-	"weight":               {keyLearned, "rows with other weights than 1 are not supported: leave those of weight 0 out"},
+	"chat_template_kwargs": {keyRefused, noVariables},
+	"train":                {keyLearned, noTraining},
+	"training":             {keyLearned, noTraining},
+	"weight":               {keyLearned, "want 1: leave rows of weight 0 out"},
 	"label":                {keyLearned, noLabel}, "kto_tag": {keyLearned, noLabel},
 }, mediaKeys)
 
 // messageKeys are the keys of a message, apart from its role and content.
 var messageKeys = mergedKeys(harmlessKeys, map[string]keyRule{
-	"tool_calls": {keyRefused, noTools}, "function_call": {keyRefused, noTools}, "tools": {keyRefused, noTools}, "functions": {keyRefused, noTools},
-	"train_detail": {keyRefused, spansReason}, "training_detail": {keyRefused, spansReason},
+	"tool_calls": {keyRefused, noTools}, "function_call": {keyRefused, noTools},
+	"tools": {keyRefused, noTools}, "functions": {keyRefused, noTools},
+	"train_detail": {keyRefused, noParts}, "training_detail": {keyRefused, noParts},
 	"label": {keyLearned, noLabel},
-	"train": {meaning: keyUsed}, "training": {meaning: keyUsed}, "loss": {meaning: keyUsed}, "weight": {meaning: keyUsed},
+	"train": {meaning: keyUsed}, "training": {meaning: keyUsed},
+	"loss": {meaning: keyUsed}, "weight": {meaning: keyUsed},
 }, mediaKeys)
 
-const spansReason = "parts of messages are not supported: a message is learned as a whole, or not at all"
-
 var mediaKeys = map[string]keyRule{
-	"images": {keyRefused, onlyText}, "image": {keyRefused, onlyText}, "videos": {keyRefused, onlyText}, "video": {keyRefused, onlyText},
+	"images": {keyRefused, onlyText}, "image": {keyRefused, onlyText},
+	"videos": {keyRefused, onlyText}, "video": {keyRefused, onlyText},
 	"audios": {keyRefused, onlyText}, "audio": {keyRefused, onlyText},
 }
 
 // harmlessKeys say where a row or message comes from.
 var harmlessKeys = func() map[string]keyRule {
 	keys := map[string]keyRule{}
-	for _, name := range []string{"id", "_id", "idx", "index", "uuid", "prompt_id", "message_id", "conversation_id", "conversation_hash",
-		"source", "dataset", "url", "license", "language", "lang", "timestamp", "created", "created_at", "date", "model",
-		"parallel_tool_calls"} {
+	for _, name := range []string{"id", "_id", "idx", "index", "uuid", "prompt_id", "message_id",
+		"conversation_id", "conversation_hash", "source", "dataset", "url", "license", "language", "lang",
+		"timestamp", "created", "created_at", "date", "model", "parallel_tool_calls"} {
 		keys[name] = keyRule{meaning: keyHarmless}
 	}
 	return keys
@@ -102,9 +110,9 @@ var Columns = func() []string {
 	return append(list, more...)
 }()
 
-// checkKeys looks at the keys of a row or message that are not among the own ones of its form. It returns those that are
-// ignored, or an error for one that must not be.
-func checkKeys(d *jinja.Dict, table map[string]keyRule, own ...string) (ignored []string, err error) {
+// checkKeys looks at the keys of a row or message that are not among the own ones of its form. It
+// returns those that are ignored, or an error for one that must not be.
+func checkKeys(d *jinja.Dict, table map[string]keyRule, own ...string) (ignored []string, _ error) {
 	for _, name := range d.Keys() {
 		value, _ := d.Get(name)
 		if slices.Contains(own, name) || empty(value) {
@@ -112,7 +120,8 @@ func checkKeys(d *jinja.Dict, table map[string]keyRule, own ...string) (ignored 
 		}
 		k := table[name]
 		switch on, known := flag(value); {
-		case k.meaning == keyUnknown, k.meaning == keyLearned && !known && name != "weight": // such as the label of a class
+		case k.meaning == keyUnknown,
+			k.meaning == keyLearned && !known && name != "weight": // such as the label of a class
 			ignored = append(ignored, name)
 		case k.meaning == keyRefused, k.meaning == keyLearned && !on:
 			return nil, fmt.Errorf("%s: %s", name, k.reason)
@@ -165,10 +174,10 @@ func isContext(d *jinja.Dict, role string) (context bool, err error) {
 		on, known := flag(value)
 		switch {
 		case !known && role == Assistant:
-			return false, fmt.Errorf("%s: want true or 1 of a message that is learned, false or 0 of one that is not", name)
+			return false, fmt.Errorf("%s: want true or 1 of what is learned, else false or 0", name)
 		case role == Assistant:
 			context = context || !on
-		case known && !on, name == "weight": // as if it were not there: these messages are never learned
+		case known && !on, name == "weight": // these messages are never learned
 		default:
 			return false, fmt.Errorf("%s: only what the assistant says is learned", name)
 		}
@@ -186,8 +195,8 @@ func (c Conversation) answers() (list []int) {
 	return list
 }
 
-// generated are those of the spans in generation blocks that carry loss. If not all of them do, there must be one for each
-// message of the assistant.
+// generated are those of the spans in generation blocks that carry loss. If not all of them do,
+// there must be one for each message of the assistant.
 func (e *Encoder) generated(c Conversation, spans []jinja.Span) ([]jinja.Span, error) {
 	answers := c.answers()
 	if slices.ContainsFunc(c, func(m Message) bool { return m.Context }) {
@@ -234,7 +243,7 @@ func (c Conversation) withSystem(content string) (Conversation, error) {
 	case c[0].Role != System:
 		return slices.Insert(c, 0, NewMessage(System, content)), nil
 	case c[0].Content != content:
-		return nil, errors.New("the row has two system messages that differ, one beside the conversation and one in it")
+		return nil, errors.New("the row has two system messages that differ, one beside its conversation")
 	}
 	return c, nil
 }
@@ -249,7 +258,7 @@ var otherRows = []struct{ key, hint string }{
 
 // noConversation reports a row of none of the forms.
 func noConversation(d *jinja.Dict) error {
-	text := "want the key messages, conversations, or prompt and completion; the row has none"
+	text := "want the key " + wantKeys + "; the row has none"
 	if keys := d.Keys(); len(keys) > 0 {
 		text = strings.TrimSuffix(text, "none") + strings.Join(keys, ", ")
 	}

@@ -10,7 +10,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// conversationForms are one exchange in each form of a row, without the braces. MORE is where keys of the answer go.
+// conversationForms are one exchange in each form of a row, without the braces. MORE is where keys
+// of the answer go.
 var conversationForms = map[string]string{
 	"messages":      `"messages": [{"role": "user", "content": "q"}, {"role": "assistant", "content": "a"MORE}]`,
 	"conversations": `"conversations": [{"from": "human", "value": "q"}, {"from": "gpt", "value": "a"MORE}]`,
@@ -51,7 +52,7 @@ func TestKeysOfRows(t *testing.T) {
 		{`"train": false`, "", "train: the row is not for training"},
 		{`"training": 0`, "", "training: "},
 		{`"weight": 0`, "", "weight: "},
-		{`"weight": 0.5`, "", "weight: rows with other weights than 1"},
+		{`"weight": 0.5`, "", "weight: want 1"},
 		{`"id": 3, "source": "x", "url": "y"`, "user: q | assistant: a", ""},
 		{`"rejected": "b", "score": 0`, "user: q | assistant: a*", ""},
 	} {
@@ -148,8 +149,8 @@ func TestContextIsNotLearned(t *testing.T) {
 	}
 }
 
-// TestIgnoredKeys: keys of which nothing is known are counted, with the row where each is first, and a bounded number of
-// them. The keys of messages that the template reads are not among them.
+// TestIgnoredKeys: keys of which nothing is known are counted, with the row where each is first,
+// and a bounded number of them. The keys of messages that the template reads are not among them.
 func TestIgnoredKeys(t *testing.T) {
 	reads := strings.Replace(plain, "{{ m.content }}", "{{ m.content }}{{ m.mood }}", 1)
 	rows := []string{

@@ -326,7 +326,8 @@ type Counts struct {
 	// Dropped counts the conversations that yield no document, by reason, the most
 	// frequent first.
 	Dropped []DroppedRows `json:"dropped"`
-	// Ignored counts the rows with keys that have no known meaning, by key, the most frequent first.
+	// Ignored counts the rows with keys that have no known meaning, by key, the most frequent
+	// first.
 	Ignored []IgnoredKey `json:"ignored"`
 	// Bad is the number of rows that hold no conversation; FirstBad says what was wrong
 	// with the first of them.
@@ -390,7 +391,9 @@ func (c *Counts) ignore(key, place string) {
 		c.Ignored = append(c.Ignored, IgnoredKey{Key: key, First: place})
 	}
 	c.Ignored[i].Rows++
-	slices.SortStableFunc(c.Ignored, func(a, b IgnoredKey) int { return cmp.Compare(b.Rows, a.Rows) })
+	slices.SortStableFunc(c.Ignored, func(a, b IgnoredKey) int {
+		return cmp.Compare(b.Rows, a.Rows)
+	})
 }
 
 // maxReasons bounds the number of reasons that are told apart: a template can say another

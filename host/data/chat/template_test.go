@@ -77,8 +77,8 @@ func TestTokenizerConfig(t *testing.T) {
 	}
 }
 
-// TestTemplateFile: a template of a file is taken whole, but for a byte order mark, and the tokenizer may be named by
-// its file.
+// TestTemplateFile: a template of a file is taken whole, but for a byte order mark, and the
+// tokenizer may be named by its file.
 func TestTemplateFile(t *testing.T) {
 	dir := folder(t, map[string]string{
 		"own.jinja": "\ufeff{{ bos_token }}{{ strftime_now('%d %b %Y') }} {{ date_string }}", "tokenizer.json": "{}", "tokenizer_config.json": `{"bos_token": "<s>"}`})

@@ -182,7 +182,8 @@ func (f *File) join(p filePart) error {
 	a, b := first.header.Tokenizer, p.header.Tokenizer
 	if a.SHA256 != b.SHA256 || a.VocabSize != b.VocabSize || a.BOS != b.BOS || a.EOS != b.EOS {
 		theirs, own := tokenizer.Distinct(b, a)
-		return &FormatError{p.path, fmt.Sprintf("was made with another tokenizer (%s) than %s (%s): they cannot be read as one", theirs, first.path, own)}
+		return &FormatError{p.path, fmt.Sprintf("was made with another tokenizer (%s) than %s (%s): "+
+			"they cannot be read as one", theirs, first.path, own)}
 	}
 	f.header.Tokens += p.header.Tokens
 	f.header.Documents += p.header.Documents

@@ -26,7 +26,7 @@ func ReadJSONL(r io.Reader, field string) iter.Seq2[Row, error] {
 					problem = checkText(text)
 				}
 				if row.Text = text; problem != "" {
-					row = Row{Number: row.Number, Err: &RowError{"line", row.Number, problem, field}}
+					row.Err = &RowError{"line", row.Number, problem, field}
 				}
 			}
 			if !yield(row, err) {
@@ -100,7 +100,8 @@ func (p *objectParser) parse(line []byte) (text []byte, problem string) {
 	p.in, p.sound = *bytes.NewBuffer(line), false
 	p.dec.Reset(&p.in)
 	if kind := p.dec.PeekKind(); kind == '[' {
-		return nil, fmt.Sprintf("an array, want an object with the field %q; jq -c '.[]' divides an array into lines", p.field)
+		return nil, fmt.Sprintf("an array, want an object with the field %q; "+
+			"jq -c '.[]' divides an array into lines", p.field)
 	} else if kind != '{' && kind != 0 {
 		return nil, fmt.Sprintf("%s, want an object with the field %q", kindName(kind), p.field)
 	}
@@ -162,12 +163,14 @@ func (p *objectParser) object() (found bool, wrong string, err error) {
 func syntaxProblem(line []byte, err error) string {
 	if errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF) {
 		if text := string(bytes.TrimSpace(line)); text == "{" {
-			return "not JSON: the line ends too early; an object must stand in one line, as jq -c . writes it"
+			return "not JSON: the line ends too early; want an object in one line, as jq -c . writes it"
 		}
 		return "not JSON: the line ends too early"
 	}
 	if syntactic, ok := errors.AsType[*jsontext.SyntacticError](err); ok {
-		return fmt.Sprintf("not JSON: at byte %d: %v%s", syntactic.ByteOffset+1, syntactic.Err, plainjson.NoNumber(line, syntactic.ByteOffset))
+		at := syntactic.ByteOffset
+		hint := plainjson.NoNumber(line, at)
+		return fmt.Sprintf("not JSON: at byte %d: %v%s", at+1, syntactic.Err, hint)
 	}
 	return "not JSON: " + err.Error()
 }

@@ -32,7 +32,8 @@ func ReadObjects(r io.Reader) iter.Seq2[Row, error] {
 			case err == io.EOF:
 				return
 			case errors.Is(err, errLong):
-				row = Row{Number: l.number, Err: &RowError{"line", l.number, fmt.Sprintf("longer than %d MiB", MaxRow>>20), false}}
+				problem := fmt.Sprintf("longer than %d MiB", MaxRow>>20)
+				row = Row{Number: l.number, Err: &RowError{"line", l.number, problem, false}}
 			case err != nil:
 				yield(Row{}, err)
 				return
@@ -171,7 +172,8 @@ func (o *objects) row(schema *parquet.Schema, values parquet.Row, size int64) bo
 	return o.hand(row, problem, false)
 }
 
-// plainColumns makes the values of a row [plain]. It returns the first column that has a text that is not UTF-8; "": none.
+// plainColumns makes the values of a row [plain]. It returns the first column that has a text that
+// is not UTF-8; "": none.
 func plainColumns(row map[string]any) (invalid string) {
 	for _, name := range slices.Sorted(maps.Keys(row)) {
 		value, valid := plain(row[name])

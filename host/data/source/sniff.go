@@ -32,7 +32,7 @@ var kinds = []struct {
 	{"\x04\x22\x4d\x18", "lz4", unpackHint},
 	{"\xff\xfe", KindUTF16, utf16Hint},
 	{"\xfe\xff", KindUTF16, utf16Hint},
-	{"<", KindMarkup, "a server may have sent it instead of the file, which is to be downloaded again"},
+	{"<", KindMarkup, "a server may have sent it in place of the file: download it again"},
 	{"%PDF-", KindPDF, "extract its text"},
 }
 
@@ -51,13 +51,18 @@ func Sniff(begin []byte) Kind {
 func sniff(begin []byte) (Kind, string) {
 	text := bytes.TrimSpace(bytes.TrimPrefix(begin, []byte(UTF8Mark)))
 	for _, k := range kinds {
-		if strings.HasPrefix(string(begin), k.begins) || k.kind == KindMarkup && strings.HasPrefix(string(text), k.begins) {
+		from := begin
+		if k.kind == KindMarkup {
+			from = text
+		}
+		if strings.HasPrefix(string(from), k.begins) {
 			return k.kind, k.hint
 		}
 	}
 	if len(begin) >= 4 { // ASCII in UTF-16 without a mark
 		even, odd := begin[0]|begin[2], begin[1]|begin[3]
-		if (even == 0) != (odd == 0) && begin[0]|begin[1] != 0 && begin[2]|begin[3] != 0 && even|odd < 0x80 {
+		full := begin[0]|begin[1] != 0 && begin[2]|begin[3] != 0
+		if (even == 0) != (odd == 0) && full && even|odd < 0x80 {
 			return KindUTF16, utf16Hint
 		}
 	}
@@ -67,8 +72,8 @@ func sniff(begin []byte) (Kind, string) {
 // UTF8Mark is what some programs write before a text in UTF-8.
 const UTF8Mark = "\xef\xbb\xbf"
 
-// otherwise returns the error for a file of another kind than its name says, given its first bytes; nil if nothing is known
-// of these.
+// otherwise returns the error for a file of another kind than its name says, given its first bytes;
+// nil if nothing is known of these.
 func otherwise(format string, begin []byte) error {
 	kind, hint := sniff(begin)
 	if kind == "" || string(kind) == format {

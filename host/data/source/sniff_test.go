@@ -66,7 +66,8 @@ func TestOtherFiles(t *testing.T) {
 	}
 }
 
-// TestHintsOfJSON: a line that is not what it should be is told so, and another field is only proposed where there may be one.
+// TestHintsOfJSON: a line that is not what it should be is told so, and another field is only
+// proposed where there may be one.
 func TestHintsOfJSON(t *testing.T) {
 	for _, c := range []struct {
 		line, want string
@@ -80,7 +81,7 @@ func TestHintsOfJSON(t *testing.T) {
 		{`{"list": [1,Infinity], "text": "x"}`, "; NaN and Infinity are not JSON: write null", false},
 		{`{"text": NULL}`, "not JSON: at byte 10: invalid character 'N' at start of value", false},
 		{`[{"text": "x"}]`, `an array, want an object with the field "text"; jq -c '.[]' divides`, false},
-		{"{", "an object must stand in one line, as jq -c . writes it", false},
+		{"{", "want an object in one line, as jq -c . writes it", false},
 		{`{"text": "x\u0000"}`, "the text has a zero byte", false},
 	} {
 		for row, err := range ReadJSONL(strings.NewReader(c.line), "text") {

@@ -151,7 +151,8 @@ func Decompress(r io.Reader, kind Compression) (io.ReadCloser, error) {
 		z.Multistream(false)
 		d.out, d.close = &members{buffered, z}, func() { z.Close() }
 	case Zstd:
-		z, err := zstd.NewReader(buffered, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(maxWindow), zstd.WithDecoderLowmem(true))
+		z, err := zstd.NewReader(buffered, zstd.WithDecoderConcurrency(1),
+			zstd.WithDecoderMaxWindow(maxWindow), zstd.WithDecoderLowmem(true))
 		if err != nil {
 			return nil, d.explain(err)
 		}

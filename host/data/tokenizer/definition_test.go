@@ -135,8 +135,8 @@ func FuzzDefinition(f *testing.F) {
 	})
 }
 
-// TestIDsOfAddedTokens: where tokenizers 0.23.3 of Python does not give added tokens the ids that stand in the file, it is
-// refused.
+// TestIDsOfAddedTokens: where tokenizers 0.23.3 of Python does not give added tokens the ids that
+// stand in the file, it is refused.
 func TestIDsOfAddedTokens(t *testing.T) {
 	for _, c := range []struct {
 		h     int // id of the last of 8 tokens

@@ -10,9 +10,9 @@ import (
 	"github.com/cage-qat/cage/internal/plainjson"
 )
 
-// Extends returns nil if a tokenizer gives the ids of a base tokenizer, apart from tokens that were added to it: an id of
-// the base means the same in both. Otherwise the error says where they differ. Both are the contents of a tokenizer.json,
-// nil for [Bytes].
+// Extends returns nil if a tokenizer gives the ids of a base tokenizer, apart from tokens that were
+// added to it: an id of the base means the same in both. Otherwise the error says where they
+// differ. Both are the contents of a tokenizer.json, nil for [Bytes].
 func Extends(more, base []byte) error {
 	var a, b definition
 	for content, def := range map[*[]byte]*definition{&more: &a, &base: &b} {
@@ -33,7 +33,10 @@ func Extends(more, base []byte) error {
 	for _, section := range []struct {
 		name string
 		a, b json.RawMessage
-	}{{"normalizer", a.Normalizer, b.Normalizer}, {"pre_tokenizer", a.PreTokenizer, b.PreTokenizer}} {
+	}{
+		{"normalizer", a.Normalizer, b.Normalizer},
+		{"pre_tokenizer", a.PreTokenizer, b.PreTokenizer},
+	} {
 		if !sameJSON(section.a, section.b) {
 			return fmt.Errorf("the sections %s differ", section.name)
 		}
@@ -62,13 +65,15 @@ func (m *modelDefinition) extends(base *modelDefinition) error {
 		return fmt.Errorf("the vocabularies have %d and %d tokens", len(m.Vocab), len(base.Vocab))
 	case !slices.Equal(m.Merges, base.Merges):
 		return errors.New("the merges differ")
-	case value(m.UnkToken) != value(base.UnkToken), m.FuseUnk != base.FuseUnk, m.ByteFallback != base.ByteFallback, m.IgnoreMerges != base.IgnoreMerges:
+	case value(m.UnkToken) != value(base.UnkToken), m.FuseUnk != base.FuseUnk,
+		m.ByteFallback != base.ByteFallback, m.IgnoreMerges != base.IgnoreMerges:
 		return errors.New("the settings of the model differ")
 	}
 	return nil
 }
 
-// addedTo compares the added tokens: those of the base must be there, and others must have ids of their own.
+// addedTo compares the added tokens: those of the base must be there, and others must have ids of
+// their own.
 func (d *definition) addedTo(base *definition) error {
 	byContent, owner := map[string]addedToken{}, map[int32]string{}
 	for _, t := range d.AddedTokens {
@@ -81,13 +86,15 @@ func (d *definition) addedTo(base *definition) error {
 		want := base.comparable(t)
 		owner[want.ID] = t.Content
 		if got, ok := byContent[t.Content]; !ok || got != want {
-			return fmt.Errorf("only the latter has the added token %q as it is there, with the id %d", t.Content, want.ID)
+			return fmt.Errorf("only the latter has the added token %q as it is there, with the id %d",
+				t.Content, want.ID)
 		}
 	}
 	for _, t := range d.AddedTokens {
 		id := byContent[t.Content].ID
 		if token, taken := owner[id]; taken && token != t.Content {
-			return fmt.Errorf("token %d is %q in the former, %q in the latter", id, t.Content, token)
+			return fmt.Errorf("token %d is %q in the former, %q in the latter",
+				id, t.Content, token)
 		}
 	}
 	return nil
@@ -113,7 +120,8 @@ func sameJSON(a, b json.RawMessage) bool {
 	return reflect.DeepEqual(values[0], values[1])
 }
 
-// Distinct returns the names of two tokenizers, with the beginnings of their hashes if they have the same name.
+// Distinct returns the names of two tokenizers, with the beginnings of their hashes if they have
+// the same name.
 func Distinct(a, b Info) (string, string) {
 	if a.Name != b.Name {
 		return a.Name, b.Name

@@ -10,8 +10,8 @@ import (
 	"github.com/cage-qat/cage/host/internal/testfile"
 )
 
-// TestExtends: what changes an id of the base, or what a text becomes, is a difference; how a file is written, and tokens
-// with ids of their own, are none.
+// TestExtends: what changes an id of the base, or what a text becomes, is a difference; how a file
+// is written, and tokens with ids of their own, are none.
 func TestExtends(t *testing.T) {
 	base := testfile.Read(t, "testdata/llama3.tokenizer.json")
 	tok, err := tokenizer.ParseHuggingFace(base)

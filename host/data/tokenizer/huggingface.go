@@ -72,7 +72,8 @@ func located(path string) (folder, name string) {
 	return folder, strings.TrimSuffix(filepath.Base(path), filepath.Ext(path))
 }
 
-// Identify returns the name and the hash of the tokenizer in a folder, also of one that is not supported.
+// Identify returns the name and the hash of the tokenizer in a folder, also of one that is not
+// supported.
 func Identify(folder string) (Info, error) {
 	path := filepath.Join(folder, DefinitionFile)
 	content, err := readFile(path)
@@ -160,8 +161,9 @@ func (t *HuggingFace) setTokens(def *definition) error {
 				given[added.Content] = id
 			}
 			if added.ID != id {
-				return fmt.Errorf("added_tokens[%d]: %q has id %d, but the original library gives it %d: "+
-					"it numbers added tokens in their order, from the size of the vocabulary on, without gaps", i, added.Content, added.ID, id)
+				return fmt.Errorf("added_tokens[%d]: %q has id %d, but the original library gives "+
+					"it %d: it numbers added tokens in their order, from the size of the vocabulary "+
+					"on, without gaps", i, added.Content, added.ID, id)
 			}
 			if again {
 				continue

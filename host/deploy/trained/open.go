@@ -367,7 +367,8 @@ func (t *Model) openData(o Options) error {
 	if t.data, err = dataset.Open(o.Data); err != nil {
 		return err
 	}
-	if err := (provenance.Tokens{Tokenizer: t.made.Tokenizer, Dir: t.dir, Vocab: t.cfg.Model.Vocab}).Check(t.data, "", o.Logger); err != nil {
+	own := provenance.Tokens{Tokenizer: t.made.Tokenizer, Dir: t.dir, Vocab: t.cfg.Model.Vocab}
+	if err := own.Check(t.data, "", o.Logger); err != nil {
 		return err
 	}
 	t.cfg, err = t.cfg.Changed(func(c *config.Config) error {

@@ -51,18 +51,21 @@ func IsCheckpoint(dir vfs.Path) bool {
 // repository is the form of the name of a repository of the Hugging Face Hub.
 var repository = regexp.MustCompile(`^[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*$`)
 
-// Hint is the end of an error about a path that holds no checkpoint: what can be done if it is the name of a repository, or
-// a file; "" in all other cases.
+// Hint is the end of an error about a path that holds no checkpoint: what can be done if it is the
+// name of a repository, or a file; "" in all other cases.
 func Hint(path string) string {
 	info, err := os.Stat(path)
 	_, noParent := os.Stat(filepath.Dir(path))
+	ext := filepath.Ext(path)
 	switch {
-	case filepath.Ext(path) == ".gguf" && (err != nil || !info.IsDir()):
-		return "; a GGUF file is not read: want the directory of the Hugging Face checkpoint (config.json, *.safetensors) that it was made of"
-	case err == nil && !info.IsDir() && slices.Contains([]string{".safetensors", ".json"}, filepath.Ext(path)):
+	case ext == ".gguf" && (err != nil || !info.IsDir()):
+		return "; a GGUF file is not read: want the directory of the Hugging Face checkpoint " +
+			"(config.json, *.safetensors) that it was made of"
+	case err == nil && !info.IsDir() && (ext == ".safetensors" || ext == ".json"):
 		return "; want the directory that holds config.json and *.safetensors"
 	case err != nil && noParent != nil && repository.MatchString(path):
-		return fmt.Sprintf("; if it is a repository of the Hugging Face Hub, `hf download %s --local-dir %s` downloads it", path, filepath.Base(path))
+		return fmt.Sprintf("; if it is a repository of the Hugging Face Hub, "+
+			"`hf download %s --local-dir %s` downloads it", path, filepath.Base(path))
 	}
 	return ""
 }

@@ -67,7 +67,8 @@ func newFile(r io.ReaderAt, size int64, name string) (*File, error) {
 	}
 	n := binary.LittleEndian.Uint64(length[:])
 	if n > maxHeaderSize || n > uint64(size-lengthSize) {
-		return nil, malformed(fmt.Errorf("header of %d bytes in a file of %d, want at most %d; the file begins with %q", n, size, maxHeaderSize, length))
+		return nil, malformed(fmt.Errorf("header of %d bytes in a file of %d, want at most %d; "+
+			"the file begins with %q", n, size, maxHeaderSize, length))
 	}
 	head := make([]byte, lengthSize+n)
 	if err := readAt(r, head, 0); err != nil {

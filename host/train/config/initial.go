@@ -73,7 +73,8 @@ func ReadInitial(dir string, context int) (*Initial, error) {
 	}
 	hub, err := huggingface.ReadConfig(vfs.At(dir), context)
 	if errors.Is(err, fs.ErrNotExist) || hint != "" {
-		return nil, fmt.Errorf("%s is neither a run directory nor a Hugging Face checkpoint: it has neither %s nor %s%s", dir, RunFile, huggingface.ConfigName, hint)
+		return nil, fmt.Errorf("%s is neither a run directory nor a Hugging Face checkpoint: "+
+			"it has neither %s nor %s%s", dir, RunFile, huggingface.ConfigName, hint)
 	}
 	if err != nil {
 		return nil, err

@@ -54,8 +54,11 @@ func (d *Data) keys() []schema.Key {
 			Doc: "token file to evaluate on"},
 		{Name: "tokenizer", To: &d.Tokenizer, Is: schema.Anything("that names a tokenizer.json, or empty"), Default: "",
 			Doc: "path of a tokenizer.json; empty: as recorded in the token file"},
-		{Name: "tokenizer_mismatch", To: &d.Mismatch, Is: schema.OneOf(mismatchRefuse, MismatchAllow), Default: mismatchRefuse,
-			Doc: "what to do if the data has another tokenizer than the model in model.init, or than the teacher; refuse: the run does not begin, unless all that was done to the tokenizer is to add tokens; allow: it begins, the ids mean other tokens than they did, and the run has the tokenizer of the data"},
+		{Name: "tokenizer_mismatch", To: &d.Mismatch, Default: mismatchRefuse,
+			Is: schema.OneOf(mismatchRefuse, MismatchAllow),
+			Doc: "what to do if the data has another tokenizer than the model in model.init, or than the " +
+				"teacher; refuse: the run does not begin, unless tokens were only added to the tokenizer; " +
+				"allow: it begins, though ids then mean other tokens, and the run has the data's tokenizer"},
 		{Name: "documents", To: &d.Documents, Is: schema.OneOf(documentsJoined, documentsSeparate), Default: documentsJoined,
 			Doc: "joined: attention and predictions go across the borders of the documents in a sequence, as in the QuEST and CAGE papers; separate: they stay within each, as those of conversations always do"},
 		{Name: "packing", To: &d.Packing, Is: schema.OneOf(defaultPacking, "none"), Default: defaultPacking,

@@ -35,7 +35,9 @@ func FromJSON(text []byte) (any, error) {
 		if errors.Is(err, jsontext.ErrDuplicateName) {
 			return nil, fmt.Errorf("not JSON: at byte %d: the key %q for the second time", syntactic.ByteOffset+1, syntactic.JSONPointer.LastToken())
 		}
-		return nil, fmt.Errorf("not JSON: at byte %d: %w%s", syntactic.ByteOffset+1, syntactic.Err, plainjson.NoNumber(text, syntactic.ByteOffset))
+		at := syntactic.ByteOffset
+		hint := plainjson.NoNumber(text, at)
+		return nil, fmt.Errorf("not JSON: at byte %d: %w%s", at+1, syntactic.Err, hint)
 	}
 	return nil, err
 }
