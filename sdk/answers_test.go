@@ -155,6 +155,8 @@ func TestQuantizerAnswersRefused(t *testing.T) {
 		{"homogeneous", func(m *pb.QuantizerProgram) { m.Homogeneous = true }, "cannot hold with the trained parameter offset"},
 		{"a parameter of no elements", func(m *pb.QuantizerProgram) { m.Trained[1].Shape = []uint32{0} }, `trained parameters: 1 ("step"): the shape has no elements`},
 		{"parameters that fill the memory", func(m *pb.QuantizerProgram) { m.Trained[1].Shape = []uint32{1 << 30} }, "trained parameters: they have more than 1000000 elements together"},
+		{"a grid without an end", func(m *pb.QuantizerProgram) { m.Grid = &pb.Grid{Format: 1, Min: -8} }, "in steps of 0"},
+		{"a grid of no format", func(m *pb.QuantizerProgram) { m.Grid = &pb.Grid{} }, "grid: format 0 is unknown to this host"},
 		{"another parameter", func(m *pb.QuantizerProgram) { m.Trained[1].Name = "width" }, "must take x: float[2,8], trained.offset: float, trained.width: float[2,1]"},
 	}
 	for _, c := range cases {

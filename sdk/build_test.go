@@ -97,6 +97,9 @@ func TestBuildQuantizerRefuses(t *testing.T) {
 			return sdk.Quantized{Value: x.Scale(s.Float("beta"))}, nil
 		}), `reads the parameter "beta", which it does not declare (build_test.go:`},
 		{"a panic in Describe", panicsInDescribe{}, "panic: who am I"},
+		{"a grid without codes", answer(func(_ *program.Builder, x program.Value) sdk.Quantized {
+			return sdk.Quantized{Value: x, Grid: sdk.E2M1(32)}
+		}), "no codes and scales whose numbers it says"},
 		{"nothing", answer(func(*program.Builder, program.Value) sdk.Quantized { return sdk.Quantized{} }), `output "value": is absent`},
 		{"a mistake", answer(func(b *program.Builder, x program.Value) sdk.Quantized {
 			return sdk.Quantized{Value: x.Add(b.Zeros(3))}

@@ -21,6 +21,13 @@ func describeResponse(d Description) (*pb.DescribeResponse, error) {
 		}
 		m.Parameters = append(m.Parameters, parameter)
 	}
+	for _, c := range d.Claims {
+		claim, err := toClaim(c)
+		if err != nil {
+			return nil, failure(fmt.Errorf("claim %s: %w", c.Name, err))
+		}
+		m.Claims = append(m.Claims, claim)
+	}
 	return &pb.DescribeResponse{ApiVersion: wire.APIVersion, Description: m}, nil
 }
 
@@ -34,6 +41,17 @@ func toParameter(p Parameter) (*pb.Parameter, error) {
 		return nil, fmt.Errorf("default: %w", err)
 	}
 	return &pb.Parameter{Name: p.Name, Type: kind, Default: def, Min: p.Min, Max: p.Max, Choices: p.Choices, Doc: p.Doc}, nil
+}
+
+func toClaim(c Claim) (m *pb.Claim, err error) {
+	m = &pb.Claim{Name: string(c.Name)}
+	if c.Value != nil {
+		if m.Value, err = wire.ToValue(c.Value); err != nil {
+			return nil, err
+		}
+	}
+	m.When, err = wire.ToValues(c.When)
+	return m, err
 }
 
 func fromSite(m *pb.Site) (Site, error) {
@@ -116,6 +134,7 @@ func toQuantizerProgram(q answer.Quantizer) (*pb.QuantizerProgram, error) {
 		return nil, fmt.Errorf("state %w", err)
 	}
 	return &pb.QuantizerProgram{
+		Grid:        toGrid(q.Grid),
 		Program:     wire.ToProgram(q.Program),
 		Homogeneous: q.Homogeneous,
 		Init:        wire.ToProgram(q.Init),
@@ -128,6 +147,15 @@ func toQuantizerProgram(q answer.Quantizer) (*pb.QuantizerProgram, error) {
 		SearchEvery: uint32(q.SearchEvery),
 		Backward:    wire.ToProgram(q.Backward),
 	}, nil
+}
+
+// toGrid is nil for a grid that says nothing. Every other has been checked.
+func toGrid(g Grid) *pb.Grid {
+	format, ok := wire.NumberFormats.Number(string(g.Format))
+	if !ok {
+		return nil
+	}
+	return &pb.Grid{Format: format, Min: int32(g.Min), Max: int32(g.Max), Step: uint32(g.Step), Group: uint32(g.Group)}
 }
 
 func toOptimizerProgram(o answer.Optimizer) (*pb.OptimizerProgram, error) {

@@ -21,6 +21,9 @@ type Description struct {
 	Doc string
 	// Parameters are the settings a run may give; there are no others.
 	Parameters []Parameter
+	// Claims are what the algorithm promises beyond the interface, and what the conformance kit
+	// must allow it. Most plugins need none.
+	Claims []Claim
 }
 
 // Type is the type of a plugin parameter.
@@ -180,6 +183,11 @@ func (d Description) Check() error {
 			return fmt.Errorf("plugin %s: parameter %s: default: %w", d.Name, p.Name, err)
 		}
 	}
+	for _, c := range d.Claims {
+		if err := c.check(d); err != nil {
+			return fmt.Errorf("plugin %s: claim %s: %w", d.Name, c.Name, err)
+		}
+	}
 	return nil
 }
 
@@ -227,7 +235,7 @@ func (d Description) Resolve(given map[string]any) (Values, error) {
 	return Values{values}, errors.Join(errs...)
 }
 
-// String writes the description for a person: version, doc, and a table of the
+// String writes the description for a person: version, doc, claims, and a table of the
 // parameters.
 func (d Description) String() string {
 	var s strings.Builder
@@ -236,6 +244,9 @@ func (d Description) String() string {
 	}
 	if d.Doc != "" {
 		fmt.Fprintf(&s, "%s\n", d.Doc)
+	}
+	for _, c := range d.Claims {
+		fmt.Fprintf(&s, "claims %s\n", c)
 	}
 	if len(d.Parameters) == 0 {
 		s.WriteString("no parameters\n")

@@ -13,6 +13,11 @@ import (
 
 var full = sdk.Description{
 	Name: "quest-2", Version: "1.0", Doc: "An example.",
+	Claims: []sdk.Claim{
+		{Name: sdk.ClaimTies},
+		{Name: sdk.ClaimScaleScope, Value: sdk.ScopeTensor, When: map[string]any{"form": "official", "bits": 3}},
+		{Name: sdk.ClaimScaleScope, Value: sdk.ScopeRow, When: map[string]any{"bits": 2}},
+	},
 	Parameters: []sdk.Parameter{
 		sdk.Int("bits", 4, 2, 8, "bits per value"),
 		sdk.Float("trust", 1, 0, math.Inf(1), "width of the mask"),
@@ -49,6 +54,12 @@ func TestCheckRefuses(t *testing.T) {
 		{"no such choice", with(sdk.Choice("c", "x", []string{"y"}, "")), "want a string: y"},
 		{"an empty range", with(sdk.Int("n", 0, 1, 0, "")), "no number lies between 1 and 0"},
 		{"a range of NaN", with(sdk.Float("n", 0, math.NaN(), 1, "")), "no number lies between NaN and 1"},
+		{"no such claim", sdk.Description{Name: "q", Claims: []sdk.Claim{{Name: "exact"}}}, `claim exact: there is no such claim: want one of ["idempotent"`},
+		{"a claim without its value", sdk.Description{Name: "q", Claims: []sdk.Claim{{Name: sdk.ClaimScaleScope}}}, "want one of [\"block\""},
+		{"a claim with a wrong value", sdk.Description{Name: "q", Claims: []sdk.Claim{{Name: sdk.ClaimDescent, Value: math.NaN()}}}, "want a float above 0"},
+		{"a claim with a value", sdk.Description{Name: "q", Claims: []sdk.Claim{{Name: sdk.ClaimTies, Value: true}}}, "claim ties: it has a value"},
+		{"a claim for no parameter", sdk.Description{Name: "q", Claims: []sdk.Claim{{Name: sdk.ClaimTies, When: map[string]any{"a": 1}}}}, "values of a, which is no parameter"},
+		{"a claim beyond the range", sdk.Description{Name: "q", Parameters: []sdk.Parameter{sdk.Int("a", 1, 0, 2, "")}, Claims: []sdk.Claim{{Name: sdk.ClaimTies, When: map[string]any{"a": 3}}}}, "value of a: got 3"},
 		{"no such type", with(sdk.Parameter{Name: "n", Type: "complex", Default: 1}), "want a complex"},
 	}
 	for _, c := range cases {
@@ -192,5 +203,30 @@ func TestValuesPanicOnMistakes(t *testing.T) {
 			}()
 			read()
 		}()
+	}
+}
+
+// TestClaimed: the last claim that holds under the settings counts.
+func TestClaimed(t *testing.T) {
+	for _, c := range []struct {
+		given map[string]any
+		want  any // of scale_scope; nil: it is not claimed
+	}{
+		{nil, nil}, {map[string]any{"bits": 3}, nil}, {map[string]any{"bits": 3, "form": "official"}, sdk.ScopeTensor},
+		{map[string]any{"bits": 2, "form": "official"}, sdk.ScopeRow},
+	} {
+		values, err := full.Resolve(c.given)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, ok := full.Claimed(sdk.ClaimScaleScope, values); got != c.want || ok != (c.want != nil) {
+			t.Errorf("%v: %v, %t, want %v", c.given, got, ok, c.want)
+		}
+		if _, ok := full.Claimed(sdk.ClaimTies, values); !ok {
+			t.Errorf("%v: a claim without settings does not hold", c.given)
+		}
+	}
+	if text := full.String(); !strings.Contains(text, "\nclaims scale_scope tensor where bits = 3 and form = official\n") {
+		t.Error(text)
 	}
 }

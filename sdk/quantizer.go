@@ -1,6 +1,7 @@
 package sdk
 
 import (
+	"github.com/cage-qat/cage/sdk/answer"
 	"github.com/cage-qat/cage/sdk/program"
 )
 
@@ -228,6 +229,24 @@ func (s Site) RowLen() int {
 	return s.Shape[len(s.Shape)-1]
 }
 
+// Grid says which numbers codes stand for and what shares a scale; see [Integers], [OddIntegers]
+// and [E2M1].
+type Grid = answer.Grid
+
+// Integers is the grid of the integers from min to max, with a scale for each group of so many
+// consecutive elements of a row; 0: for each row or for the whole tensor.
+func Integers(min, max, group int) Grid {
+	return Grid{Format: answer.FormatInteger, Min: min, Max: max, Step: 1, Group: group}
+}
+
+// OddIntegers is the grid of the odd integers from −max to max, which are twice the half-integers.
+func OddIntegers(max, group int) Grid {
+	return Grid{Format: answer.FormatInteger, Min: -max, Max: max, Step: 2, Group: group}
+}
+
+// E2M1 is the grid of the floats of four bits.
+func E2M1(group int) Grid { return Grid{Format: answer.FormatE2M1, Group: group} }
+
 // Quantized is a quantizer's answer.
 type Quantized struct {
 	// Value is Q(x): on the grid, in the shape of x, and in the original domain, which means that a
@@ -242,6 +261,11 @@ type Quantized struct {
 	// quantizer that rotates, they are those of the rotated tensor. Scale has the scale
 	// of each group. Mask is a bool in the shape of x, true where the gradient passes.
 	Codes, Scale, Mask program.Value
+	// Grid says what Codes and Scale stand for, so that exports know how to store a weight: it
+	// depends on the settings, never on the tensor. An export checks that the values are those of
+	// the grid. Without it, an export looks at the codes of all weights with the same settings
+	// together. The Grid of the program of evaluation counts.
+	Grid Grid
 	// Next is the state after this step, with the names and shapes of Site.State, for a
 	// [Stateful] quantizer; see there. It has no gradient. In evaluation it is not read.
 	Next State

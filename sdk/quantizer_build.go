@@ -195,12 +195,12 @@ func buildConstrain(q Constrained, t answer.Tensor, a *authoring, site Site) (*p
 
 // buildPrograms builds the programs of training and of evaluation.
 func (q *quantizerAnswer) buildPrograms(author Quantizer, a *authoring, site Site) error {
-	homogeneous := false
+	var trained, evaluated Quantized
 	var err error
-	if q.Program, q.Homogeneous, err = q.buildProgram(author, a, site, true); err != nil {
+	if q.Program, trained, err = q.buildProgram(author, a, site, true); err != nil {
 		return err
 	}
-	q.Evaluate, homogeneous, err = q.buildProgram(author, a, site, false)
+	q.Evaluate, evaluated, err = q.buildProgram(author, a, site, false)
 	switch {
 	case err != nil && slices.ContainsFunc(answer.StepInputs, func(in program.Input) bool { return q.Takes(in.Name) }):
 		return fmt.Errorf("for evaluation, where Noise, SharedNoise and Step are absent, as Site.Training says: %w", err)
@@ -209,22 +209,22 @@ func (q *quantizerAnswer) buildPrograms(author Quantizer, a *authoring, site Sit
 	case q.Evaluate.Hash() == q.Program.Hash():
 		q.Evaluate = nil
 	}
-	q.Homogeneous = q.Homogeneous && homogeneous
+	q.Homogeneous, q.Grid = trained.Homogeneous && evaluated.Homogeneous, evaluated.Grid
 	return nil
 }
 
 // buildProgram builds one of the two programs. Those of the inputs that change from step to step that the author does not use
 // are left out.
-func (q *quantizerAnswer) buildProgram(author Quantizer, a *authoring, site Site, training bool) (p *program.Program, homogeneous bool, err error) {
+func (q *quantizerAnswer) buildProgram(author Quantizer, a *authoring, site Site, training bool) (p *program.Program, res Quantized, err error) {
 	b := a.builder(site.Name)
 	x := b.Input(answer.InputX, program.FloatType(site.Shape...))
 	q.inputKept(b, &site)
 	if site.Training = training; training {
 		inputStep(b, &site)
 	}
-	res, err := author.Quantize(b, x, site)
+	res, err = author.Quantize(b, x, site)
 	if err = cmp.Or(err, b.Err()); err != nil {
-		return nil, false, err
+		return nil, res, err
 	}
 	if !res.Surrogate.Valid() {
 		res.Surrogate = x
@@ -244,29 +244,29 @@ func (q *quantizerAnswer) buildProgram(author Quantizer, a *authoring, site Site
 	stepped := training && q.SearchEvery == 0
 	if stepped {
 		if err := q.outputNext(b, res.Next); err != nil {
-			return nil, false, returnedBy(method, err)
+			return nil, res, returnedBy(method, err)
 		}
 	} else if training && len(res.Next) > 0 {
-		return nil, false, returnedBy(method, errors.New("there is a Next, but searches find the state"))
+		return nil, res, returnedBy(method, errors.New("there is a Next, but searches find the state"))
 	}
 	whole, err := b.Build()
 	if err != nil {
-		return nil, false, returnedBy(method, err)
+		return nil, res, returnedBy(method, err)
 	}
 	own, next := whole.Outputs, []program.Output(nil)
 	if stepped {
 		own, next = own[:len(own)-len(q.State)], own[len(own)-len(q.State):]
 	}
 	if p, err = onlyOutputs(whole, whole.Name, own, answer.StepInputs); err != nil {
-		return nil, false, err
+		return nil, res, err
 	}
 	if err := answer.CheckOutputs(p, site.Shape); err != nil {
-		return nil, false, returnedBy(method, err)
+		return nil, res, returnedBy(method, err)
 	}
 	if len(next) > 0 {
 		q.Next, err = onlyOutputs(whole, a.plugin+"/next/"+site.Name, next, answer.StepInputs)
 	}
-	return p, res.Homogeneous, err
+	return p, res, err
 }
 
 // inputKept declares the trained parameters and the state as inputs.

@@ -114,7 +114,7 @@ func TestQuantizerTravels(t *testing.T) {
 	var asked sdk.Site
 	q := quantizer(func(_ *program.Builder, x program.Value, site sdk.Site) (sdk.Quantized, error) {
 		asked = site
-		return sdk.Quantized{Value: x.Hadamard(8).Round(), Homogeneous: true}, nil
+		return sdk.Quantized{Value: x.Hadamard(8).Round(), Codes: x, Scale: x, Grid: sdk.Integers(-7, 8, 32), Homogeneous: true}, nil
 	})
 	site := weight
 	site.Role, site.Product = sdk.RoleKey, sdk.ProductWeightGradient

@@ -50,6 +50,11 @@ func (absmax) Describe() sdk.Description {
 			sdk.Int("group", 128, 1, 1<<20, "granularity group: consecutive entries of a row that share a scale; the last group of a row may be shorter"),
 			microscaling.ScaleParameter(),
 		},
+		Claims: []sdk.Claim{
+			{Name: sdk.ClaimIdempotent, When: map[string]any{"grid": gridSymmetric}}, // the maximum is on the top code, so the scale stays
+			{Name: sdk.ClaimTies, When: map[string]any{"grid": gridFull}},            // x = −amax is half way between two codes
+			{Name: sdk.ClaimTies, When: map[string]any{"grid": gridGPTQ}},
+		},
 	}
 }
 
@@ -70,6 +75,7 @@ func (absmax) Quantize(b *program.Builder, x program.Value, site sdk.Site) (sdk.
 		Surrogate:   split.undo(finite.Select(grouped, b.Const(0))),
 		Codes:       split.undo(finite.Select(codes, b.Const(0)).Convert(program.Int)),
 		Scale:       scale,
+		Grid:        levels.codes(split.declared),
 		Mask:        split.undo(mask),
 		Homogeneous: levels.offset == 0 && levels.scale == microscaling.ScaleF32,
 	}, nil
@@ -85,20 +91,23 @@ func (absmax) Unpack(_ *program.Builder, codes, scale program.Value, site sdk.Si
 // groups rearranges a tensor so that the numbers that share a scale lie along the last
 // axis. A tensor with one scale for all its numbers, or one for each row, stays as it is.
 type groups struct {
-	whole  bool // the whole tensor has one scale
-	split  bool // a row has more than one group
-	blocks microscaling.Blocks
+	whole    bool // the whole tensor has one scale
+	split    bool // a row has more than one group
+	declared int  // the size of a group by the settings; 0: a row, or the whole tensor
+	blocks   microscaling.Blocks
 }
 
 func newGroups(site sdk.Site) groups {
-	size := site.RowLen()
+	size, declared := site.RowLen(), 0
 	if site.Text("granularity") == perGroup {
-		size = min(site.Int("group"), size)
+		declared = site.Int("group")
+		size = min(declared, size)
 	}
 	return groups{
-		whole:  site.Text("granularity") == perTensor,
-		split:  size < site.RowLen(),
-		blocks: microscaling.NewBlocks(site.Shape, size),
+		whole:    site.Text("granularity") == perTensor,
+		split:    size < site.RowLen(),
+		declared: declared,
+		blocks:   microscaling.NewBlocks(site.Shape, size),
 	}
 }
 
@@ -168,6 +177,14 @@ func newLevels(grid string, bits int, scale microscaling.ScaleType) (levels, err
 	// For the maximum, x/s is half an odd integer, a tie: rounding to even gives
 	// ±2^(b−1), of which only the negative one is a code.
 	return levels{top: half - 0.5, lowest: -half, highest: half - 1, scale: scale}, nil
+}
+
+// codes is the grid of the codes.
+func (l levels) codes(group int) sdk.Grid {
+	if l.centred {
+		return sdk.OddIntegers(int(2*l.highest-1), group)
+	}
+	return sdk.Integers(int(l.lowest), int(l.highest), group)
 }
 
 // quantize rounds x; amax has the largest magnitude of each group, and finite says which

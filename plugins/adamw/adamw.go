@@ -47,6 +47,7 @@ func (adamw) Describe() sdk.Description {
 			sdk.Choice("moments", moments32, []string{moments32, moments8},
 				"how moments are kept: int8 takes 2.25 bytes for each element of a matrix in place of 8, with a scale for each 32 (FlashOptim, 2026); vectors, and matrices whose rows are no multiples of 32, keep float32"),
 		},
+		Claims: []sdk.Claim{{Name: sdk.ClaimStill}},
 	}
 }
 

@@ -11,7 +11,7 @@ import (
 )
 
 func TestConformance(t *testing.T) {
-	sdktest.Optimizer(t, adamw{}, plugintest.Kit(t, "adamw", sdktest.Claim(sdktest.Traits{Still: true}))...)
+	sdktest.Optimizer(t, adamw{}, plugintest.Kit(t, "adamw")...)
 }
 
 // TestFirstStep: the corrected moments of a first gradient are g and g², so that

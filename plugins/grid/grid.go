@@ -34,6 +34,10 @@ func (grid) Describe() sdk.Description {
 				"nearest: to the nearest value, ties to the even code; floor: to the next value below"),
 			sdk.Int("bits", 0, 0, 16, "bits of a code, −2^(b−1) … 2^(b−1)−1; 0: the grid has no end"),
 		},
+		Claims: []sdk.Claim{
+			{Name: sdk.ClaimIdempotent, When: map[string]any{"rounding": roundNearest}},
+			{Name: sdk.ClaimAnyRounding, When: map[string]any{"rounding": roundFloor}}, // to the level below
+		},
 	}
 }
 
@@ -48,9 +52,11 @@ func (grid) Quantize(b *program.Builder, x program.Value, site sdk.Site) (sdk.Qu
 	} else {
 		codes = codes.Round()
 	}
+	var declared sdk.Grid // none without an end: which codes there are is up to the tensor
 	if bits := site.Int("bits"); bits > 0 {
 		half := math.Ldexp(1, bits-1)
 		codes = codes.Clip(-half, half-1)
+		declared = sdk.Integers(-int(half), int(half)-1, 0)
 	}
 	finite := x.IsFinite()
 	return sdk.Quantized{
@@ -58,6 +64,7 @@ func (grid) Quantize(b *program.Builder, x program.Value, site sdk.Site) (sdk.Qu
 		Surrogate: finite.Select(x, b.Const(0)),
 		Codes:     finite.Select(codes, b.Const(0)),
 		Scale:     step,
+		Grid:      declared,
 		Mask:      finite,
 	}, nil
 }

@@ -94,6 +94,9 @@ func (lsq) Describe() sdk.Description {
 			sdk.Choice("granularity", perTensor, []string{perTensor, perRow}, "what shares a step; activations have one for the tensor"),
 			microscaling.ScaleParameter(),
 		},
+		Claims: []sdk.Claim{
+			{Name: sdk.ClaimAnyGradient, When: map[string]any{"surrogate": surrogateSine}},
+		},
 	}
 }
 
@@ -112,11 +115,21 @@ func (lsq) Quantize(b *program.Builder, x program.Value, site sdk.Site) (sdk.Qua
 		r = r.Sub(offset)
 	}
 	level, deviation, inside := g.round(r.Div(s))
+	var declared sdk.Grid // none with an offset: values are then no products
+	switch {
+	case offset.Valid():
+	case g.official():
+		declared = sdk.Integers(int(1-2*g.qn), int(1+2*g.qp), 0)
+		declared.Step = 2
+	default:
+		declared = sdk.Integers(-int(g.qn), int(g.qp), 0)
+	}
 	return sdk.Quantized{
 		Value:     value(level, s, offset),
 		Surrogate: g.surrogate(x, step, offset, finite, deviation, inside),
 		Codes:     finite.Select(level.Scale(g.codes), b.Const(0)).Convert(program.Int),
 		Scale:     pack(s.Scale(1/g.codes), offset),
+		Grid:      declared,
 		Mask:      inside,
 	}, nil
 }

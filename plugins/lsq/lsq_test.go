@@ -16,14 +16,13 @@ import (
 
 // TestConformance covers each form with each granularity, beside what the kit combines by
 // itself. The values of testdata/stableqat.json are those of StableQAT's published code, with
-// both surrogates; only the sine needs a claim.
+// both surrogates.
 func TestConformance(t *testing.T) {
 	straight := sdktest.With(map[string]any{"surrogate": surrogateStraight})
 	sdktest.Quantizer(t, lsq{}, plugintest.Kit(t, "baselines", straight)...)
 	sine := map[string]any{"surrogate": surrogateSine, "form": formStableQAT, "variant": variantLSQ, "levels": levelsSigned, "granularity": perRow}
-	claim := sdktest.Claim(sdktest.Traits{AnyGradient: true})
 	t.Run(surrogateSine, func(t *testing.T) {
-		sdktest.Quantizer(t, lsq{}, plugintest.With(t, sine, claim, sdktest.GoldenFile(t, "testdata/stableqat.json"))...)
+		sdktest.Quantizer(t, lsq{}, plugintest.With(t, sine, sdktest.GoldenFile(t, "testdata/stableqat.json"))...)
 	})
 	if testing.Short() {
 		return // the tests below compare what other settings compute
@@ -31,8 +30,7 @@ func TestConformance(t *testing.T) {
 	for _, form := range forms {
 		for _, granularity := range []string{perTensor, perRow} {
 			given := map[string]any{"form": form, "granularity": granularity, "bits": 4, "variant": variantLSQ, "levels": levelsSigned, "surrogate": surrogateStraight}
-			options := plugintest.With(t, given, sdktest.Claim(sdktest.Traits{Idempotent: true}))
-			t.Run(form+"/"+granularity, func(t *testing.T) { sdktest.Quantizer(t, lsq{}, options...) })
+			t.Run(form+"/"+granularity, func(t *testing.T) { sdktest.Quantizer(t, lsq{}, plugintest.With(t, given)...) })
 		}
 	}
 }

@@ -84,6 +84,12 @@ func (mseden) Describe() sdk.Description {
 				"where a value half way between two levels goes: to the even code, or to the larger (away) or smaller (down) magnitude; the released kernels have even"),
 			sdk.Float("scale_override", override, 0.9, 1.5, "the largest entry of a block becomes 6 over this before rounding: below 1 it saturates, above 1 there is room above it"),
 		},
+		Claims: []sdk.Claim{
+			{Name: sdk.ClaimScaleScope, Value: sdk.ScopeTensor},
+			{Name: sdk.ClaimAnyRounding},
+			{Name: sdk.ClaimUnbiased},
+			{Name: sdk.ClaimTies},
+		},
 	}
 }
 
@@ -108,6 +114,7 @@ func (mseden) Quantize(b *program.Builder, x program.Value, site sdk.Site) (sdk.
 		Surrogate:   s.finite.Select(x, b.Const(0)),
 		Codes:       blocks.Join(s.finite.Select(microscaling.EncodeE2M1(rounded, signs.PositiveZeros(v)), b.ConstInt(0))),
 		Scale:       scale,
+		Grid:        sdk.E2M1(block),
 		Mask:        s.finite.Broadcast(site.Shape, nil),
 		Homogeneous: true,
 	}, nil

@@ -59,6 +59,7 @@ func (muon) Describe() sdk.Description {
 			sdk.String("split", splitAuto, "blocks of rows that are orthogonalized each by itself: a number of equal ones, none, or "+
 				"auto: the matrices that the weight holds, as those of queries, keys and values"),
 		},
+		Claims: []sdk.Claim{{Name: sdk.ClaimStill}, {Name: sdk.ClaimDescent, Value: 1e-3}},
 	}
 }
 

@@ -17,10 +17,9 @@ import (
 
 // TestConformance also takes a matrix in blocks, and an update without memory.
 func TestConformance(t *testing.T) {
-	claim := sdktest.Claim(sdktest.Traits{Still: true, Descent: 1e-3})
-	sdktest.Optimizer(t, muon{}, plugintest.Kit(t, "muon", claim)...)
+	sdktest.Optimizer(t, muon{}, plugintest.Kit(t, "muon")...)
 	for name, given := range map[string]map[string]any{"blocks": {"split": "2"}, "no momentum": {"momentum": 0.0}} {
-		t.Run(name, func(t *testing.T) { sdktest.Optimizer(t, muon{}, plugintest.With(t, given, claim)...) })
+		t.Run(name, func(t *testing.T) { sdktest.Optimizer(t, muon{}, plugintest.With(t, given)...) })
 	}
 }
 

@@ -79,6 +79,9 @@ func (mxfp4) Describe() sdk.Description {
 			sdk.Choice("signs", microscaling.SignsFixed, []string{microscaling.SignsFixed, microscaling.SignsRandom},
 				"random: before the rotation, which there must be, entries get random signs in training, new in each step and the same for both operands of a product"),
 		},
+		Claims: []sdk.Claim{ // where nothing saturates
+			{Name: sdk.ClaimUnbiased, When: map[string]any{"rounding": microscaling.RoundStochastic, "scale_rule": ruleAbsMax34, "mask": maskNone}},
+		},
 	}
 }
 
@@ -103,6 +106,7 @@ func (mxfp4) Quantize(b *program.Builder, x program.Value, site sdk.Site) (sdk.Q
 		Value: signs.Apply(rotation.Apply(blocks.Join(rounded.Mul(s.scale)))),
 		Codes: blocks.Join(codes),
 		Scale: s.scale,
+		Grid:  sdk.E2M1(block),
 	}
 	if kind := maskKind(site); kind == maskNone {
 		// M is constant along each block of the rotation, so the two rotations cancel, and the signs do.

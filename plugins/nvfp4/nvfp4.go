@@ -122,6 +122,10 @@ func (nvfp4) Describe() sdk.Description {
 			sdk.Choice("rounding", microscaling.RoundNearest, []string{microscaling.RoundNearest, microscaling.RoundStochastic},
 				"nearest; stochastic: up or down at random in training; ties then matters only where scale_rule compares errors, which are those of rounding to nearest"),
 		},
+		Claims: []sdk.Claim{
+			{Name: sdk.ClaimScaleScope, Value: sdk.ScopeTensor}, // the second scale is the tensor's
+			{Name: sdk.ClaimTies},                               // its rounding lets only powers of two scale exactly
+		},
 	}
 }
 
@@ -143,6 +147,7 @@ func (nvfp4) Quantize(b *program.Builder, x program.Value, site sdk.Site) (sdk.Q
 		Surrogate: s.finite.Select(x, b.Const(0)),
 		Codes:     blocks.Join(codes),
 		Scale:     s.scale,
+		Grid:      sdk.E2M1(block),
 		Mask:      s.finite.Broadcast(site.Shape, nil),
 		// sB depends only on ratios within the tensor, and g is in proportion to the tensor.
 		Homogeneous: true,

@@ -21,9 +21,6 @@ import (
 	"github.com/cage-qat/cage/tools/plugintest"
 )
 
-// claim: the second scale is the tensor's.
-var claim = sdktest.Claim(sdktest.Traits{Ties: true, ScaleScope: sdktest.ScopeTensor})
-
 // forward are settings of the forward product, where nothing is drawn.
 var forward = map[string]any{"weight_blocks": blocksOfRows, "rounding": microscaling.RoundNearest, "signs": microscaling.SignsFixed, "rotated_products": rotateAll}
 
@@ -37,9 +34,9 @@ func with(given map[string]any) map[string]any {
 // TestConformance compares with values of a script for the format, and of the authors' own code for Four Over Six and for
 // training. It covers each rule for ties and, beside what the kit combines by itself, a
 // long rotation. The scale of the tensor is rounded to binary32 on the oracle too, so
-// that there only powers of two scale exactly, which is what Ties stands for.
+// that there only powers of two scale exactly, as ties claims.
 func TestConformance(t *testing.T) {
-	sdktest.Quantizer(t, nvfp4{}, plugintest.Kit(t, "nvfp4", claim, sdktest.With(forward),
+	sdktest.Quantizer(t, nvfp4{}, plugintest.Kit(t, "nvfp4", sdktest.With(forward),
 		sdktest.GoldenFile(t, "testdata/fouroversix.json"), sdktest.GoldenFile(t, "testdata/training.json"))...)
 	var list []map[string]any
 	for _, ties := range microscaling.TiesNames() {
@@ -47,13 +44,12 @@ func TestConformance(t *testing.T) {
 	}
 	for _, given := range append(list, map[string]any{"rotation": "16"}, map[string]any{"rotation": "128"}) {
 		given["scale_rule"], given["scale_max"] = ruleSix, maxAuto
-		t.Run(fmt.Sprint(given), func(t *testing.T) { sdktest.Quantizer(t, nvfp4{}, plugintest.With(t, with(given), claim)...) })
+		t.Run(fmt.Sprint(given), func(t *testing.T) { sdktest.Quantizer(t, nvfp4{}, plugintest.With(t, with(given))...) })
 	}
 }
 
 // TestTraining runs the kit with settings of training.
 func TestTraining(t *testing.T) {
-	drawn := sdktest.Claim(sdktest.Traits{Ties: true, ScaleScope: sdktest.ScopeTensor, AnyRounding: true})
 	plain := map[string]any{"scale_rule": ruleSix, "scale_max": maxAuto, "ties": "even", "scale_form": formDecode, "rotation": microscaling.NoRotation}
 	for _, changed := range []map[string]any{
 		{"weight_blocks": squareBlocks, "scale_rule": ruleMAE},
@@ -62,7 +58,7 @@ func TestTraining(t *testing.T) {
 	} {
 		given := with(plain)
 		maps.Copy(given, changed)
-		t.Run(fmt.Sprint(changed), func(t *testing.T) { sdktest.Quantizer(t, nvfp4{}, plugintest.With(t, given, drawn)...) })
+		t.Run(fmt.Sprint(changed), func(t *testing.T) { sdktest.Quantizer(t, nvfp4{}, plugintest.With(t, given)...) })
 	}
 }
 

@@ -62,6 +62,7 @@ func (paretoq) Describe() sdk.Description {
 			sdk.Float("clip", 0.99, 0.9, 1, "of ternary numbers and 2 bits: the part of α beyond which numbers are clipped and get no gradient; 1 in the paper's formula"),
 			microscaling.ScaleParameter(),
 		},
+		Claims: []sdk.Claim{{Name: sdk.ClaimIdempotent}},
 	}
 }
 
@@ -96,6 +97,7 @@ func (paretoq) Quantize(b *program.Builder, x program.Value, site sdk.Site) (sdk
 		Surrogate: inside.Select(x, zero).Add(trained.Mul(deviation.StopGradient())),
 		Codes:     codes.Convert(program.Int),
 		Scale:     scale,
+		Grid:      g.declared(),
 		Mask:      inside,
 	}, nil
 }
@@ -146,6 +148,17 @@ func newGrid(site sdk.Site) grid {
 
 // signs tells whether the levels are signs.
 func (g grid) signs() bool { return g.site.Int("bits") == 1 }
+
+// declared is the grid of the codes.
+func (g grid) declared() sdk.Grid {
+	switch {
+	case g.signs():
+		return sdk.OddIntegers(1, 0)
+	case g.shift > 0:
+		return sdk.OddIntegers(int(2*(g.most+g.shift)), 0)
+	}
+	return sdk.Integers(int(g.least), int(g.most), 0)
+}
 
 // fold takes together what shares α: a row of a weight, or the whole of an activation.
 func (g grid) fold(v program.Value, row, all func(program.Value) program.Value) program.Value {

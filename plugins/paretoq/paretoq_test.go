@@ -14,8 +14,7 @@ import (
 
 // TestConformance compares also with what the authors' code computes, by testdata/paretoq.py.
 func TestConformance(t *testing.T) {
-	claim := sdktest.Claim(sdktest.Traits{Idempotent: true})
-	sdktest.Quantizer(t, paretoq{}, plugintest.With(t, nil, claim, sdktest.GoldenFile(t, "testdata/paretoq.json"))...)
+	sdktest.Quantizer(t, paretoq{}, plugintest.With(t, nil, sdktest.GoldenFile(t, "testdata/paretoq.json"))...)
 }
 
 // at quantizes rows with the given α, or without any with its initial value, and rebuilds the

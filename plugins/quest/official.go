@@ -49,5 +49,5 @@ func quantizeOfficial(z program.Value, site sdk.Site) grid {
 	case maskClip:
 		mask = z.Abs().Le(amplitude.Scale(site.Float("trust")))
 	}
-	return grid{zhat: level.Mul(scale), codes: codes, scale: scale.Scale(0.5), mask: mask, finite: finite}
+	return grid{zhat: level.Mul(scale), codes: codes, scale: scale.Scale(0.5), mask: mask, finite: finite, all: sdk.OddIntegers(int(n)-1, 0)}
 }

@@ -55,6 +55,7 @@ func (l levels) quantize(z program.Value, site sdk.Site) grid {
 		scale:  scale,
 		mask:   l.mask(r, inside, finite, site),
 		finite: finite,
+		all:    sdk.Integers(int(l.qmin), int(l.qmax), 0),
 	}
 }
 

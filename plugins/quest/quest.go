@@ -77,6 +77,7 @@ type grid struct {
 	scale  program.Value // one for each row: float[…,1]
 	mask   program.Value // bool in the shape of z, or one for each row
 	finite program.Value // bool[…,1]: true for rows without NaN or ±Inf
+	all    sdk.Grid      // the codes that there are
 }
 
 // Quantize writes the program of one site.
@@ -105,6 +106,7 @@ func (quest) Quantize(b *program.Builder, x program.Value, site sdk.Site) (sdk.Q
 		Surrogate:   surrogate(x, z, g.mask, site.Text("mask"), block),
 		Codes:       g.finite.Select(g.codes, b.Const(0)).Convert(program.Int),
 		Scale:       g.scale,
+		Grid:        g.all,
 		Mask:        expand(g.mask, site.Shape),
 		Homogeneous: !official && microscaling.ScaleTypeOf(site) == microscaling.ScaleF32,
 	}, nil

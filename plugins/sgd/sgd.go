@@ -34,6 +34,7 @@ func (sgd) Describe() sdk.Description {
 			sdk.Bool("nesterov", false, "look ahead: u = g + μ·buf"),
 			sdk.Float("l2", 0, 0, 1000, "adds l2·x to the gradient; set train.weight_decay = 0 with it, or both act"),
 		},
+		Claims: []sdk.Claim{{Name: sdk.ClaimStill, When: map[string]any{"l2": 0.0}}},
 	}
 }
 

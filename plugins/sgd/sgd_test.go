@@ -12,8 +12,7 @@ import (
 )
 
 func TestConformance(t *testing.T) {
-	still := sdktest.Claim(sdktest.Traits{Still: true})
-	sdktest.Optimizer(t, sgd{}, plugintest.Kit(t, "sgd", sdktest.With(map[string]any{"l2": 0.0}), still)...)
+	sdktest.Optimizer(t, sgd{}, plugintest.Kit(t, "sgd", sdktest.With(map[string]any{"l2": 0.0}))...)
 	sdktest.Optimizer(t, sgd{}, plugintest.With(t, map[string]any{"momentum": 0.9})...)
 }
 

@@ -19,7 +19,7 @@ import (
 // TestConformance also takes frequent refreshes, blocks, axes that are merged, and the
 // sum of all statistics without graft.
 func TestConformance(t *testing.T) {
-	sdktest.Optimizer(t, shampoo{}, plugintest.Kit(t, "shampoo", sdktest.Claim(sdktest.Traits{Still: true, Descent: 1e-3}))...)
+	sdktest.Optimizer(t, shampoo{}, plugintest.Kit(t, "shampoo")...)
 	if testing.Short() {
 		return // the tests below compare what other settings compute
 	}
@@ -31,7 +31,7 @@ func TestConformance(t *testing.T) {
 		"merged": {"freq": 2, "max_precond_dim": 24, "merge_dims": true, "eps": 1e-3},
 		"sum":    {"freq": 2, "beta2": 1.0, "graft": false, "beta1": 0.0},
 	} {
-		options := plugintest.With(t, given, sdktest.Claim(sdktest.Traits{Still: true, NoDescent: true}))
+		options := plugintest.With(t, given)
 		t.Run(name, func(t *testing.T) { sdktest.Optimizer(t, shampoo{}, options...) })
 	}
 }

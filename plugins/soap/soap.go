@@ -68,6 +68,7 @@ func (soap) Describe() sdk.Description {
 			sdk.Bool("normalize", false, "scale the direction to a root mean square of 1 before the corrections"),
 			sdk.Bool("bias_correction", true, "correct the moments for their start at zero"),
 		},
+		Claims: []sdk.Claim{{Name: sdk.ClaimStill}, {Name: sdk.ClaimDescent, Value: 1e-3}},
 	}
 }
 

@@ -16,7 +16,7 @@ import (
 // TestConformance also takes frequent turns of the bases, vectors with a basis, and
 // normalized directions.
 func TestConformance(t *testing.T) {
-	sdktest.Optimizer(t, soap{}, plugintest.Kit(t, "soap", sdktest.Claim(sdktest.Traits{Still: true, Descent: 1e-3}))...)
+	sdktest.Optimizer(t, soap{}, plugintest.Kit(t, "soap")...)
 	if testing.Short() {
 		return // the tests below compare what other settings compute
 	}
@@ -25,7 +25,7 @@ func TestConformance(t *testing.T) {
 		"vectors":    {"freq": 2, "precondition_1d": true},
 		"normalized": {"freq": 2, "precondition_1d": true, "normalize": true, "bias_correction": false},
 	} {
-		options := plugintest.With(t, given, sdktest.Claim(sdktest.Traits{Still: true, NoDescent: true}))
+		options := plugintest.With(t, given)
 		t.Run(name, func(t *testing.T) { sdktest.Optimizer(t, soap{}, options...) })
 	}
 }

@@ -66,6 +66,8 @@ type Quantizer struct {
 	// Unpack maps codes and scale, as both programs return them, to value; nil when
 	// the quantizer is not a Packer.
 	Unpack *program.Program
+	// Grid says what the codes and scales of evaluation stand for; the zero Grid says nothing.
+	Grid Grid
 }
 
 // ForEvaluation is the answer with the program of evaluation in place of that of
@@ -164,6 +166,7 @@ func (q Quantizer) Programs() iter.Seq2[string, *program.Program] {
 //   - Init and InitState take x, and may take statistics of columns ([ColumnInputs]).
 //   - Unpack takes codes and scale, which both programs return with the same
 //     types, and returns value.
+//   - With a grid, the program of evaluation returns codes and scale.
 //   - No program factorizes.
 func (q Quantizer) Check(shape []int) error {
 	if q.Program == nil {
@@ -177,7 +180,7 @@ func (q Quantizer) Check(shape []int) error {
 		checkList("trained parameter", q.Trained), checkShared(q.Trained), checkMeans("trained parameter", q.Trained), checkFloat32(q.Trained, "a trained parameter"),
 		checkList("state tensor", q.State), checkUntrained("state tensor", q.State), checkFloat32(q.State, "state of a quantizer"),
 		s.checkInputs(q.Program), CheckOutputs(q.Program, shape), s.checkOps(q.Program),
-		q.checkEvaluate(fixed, shape), q.checkTrained(x, trained), q.checkSearch(), q.checkState(x, kept, fixed), q.checkBackward(fixed), q.checkUnpack(x))
+		q.checkEvaluate(fixed, shape), q.checkTrained(x, trained), q.checkSearch(), q.checkState(x, kept, fixed), q.checkBackward(fixed), q.checkUnpack(x), q.checkGrid())
 }
 
 // StepInputs are the inputs that change from step to step.
@@ -240,6 +243,16 @@ func (q Quantizer) checkUnpack(x program.Input) error {
 	}
 	value := program.Input{Name: OutputValue, Type: x.Type}
 	return signature{name: "unpack", inputs: packed, outputs: []program.Input{value}}.check(q.Unpack, true)
+}
+
+func (q Quantizer) checkGrid() error {
+	if q.Grid == (Grid{}) {
+		return nil
+	}
+	if _, err := PackedPorts(q.ForEvaluation().Program); err != nil {
+		return errors.New("there is a grid, but no codes and scales whose numbers it says: return both, or no grid")
+	}
+	return q.Grid.check()
 }
 
 func (q Quantizer) checkTrained(x program.Input, trained []program.Input) error {

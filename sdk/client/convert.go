@@ -68,6 +68,9 @@ func fromQuantizeResponse(r *pb.QuantizeResponse, limits program.Limits) (out an
 	}
 	out.Homogeneous = m.GetHomogeneous()
 	out.SearchEvery = int(m.GetSearchEvery())
+	if out.Grid, err = fromGrid(m.GetGrid()); err != nil {
+		return out, fmt.Errorf("grid: %w", err)
+	}
 	if out.Trained, err = fromStateTensors(m.GetTrained(), limits); err != nil {
 		return out, fmt.Errorf("trained parameters: %w", err)
 	}
@@ -83,6 +86,22 @@ func fromQuantizeResponse(r *pb.QuantizeResponse, limits program.Limits) (out an
 		{"next", m.GetNext(), &out.Next, false},
 		{"backward", m.GetBackward(), &out.Backward, false},
 	}, limits)
+}
+
+// fromGrid reads a grid, which is not checked yet.
+func fromGrid(m *pb.Grid) (g answer.Grid, err error) {
+	if m == nil {
+		return g, nil
+	}
+	format, ok := wire.NumberFormats.Word(m.GetFormat())
+	if !ok {
+		return g, fmt.Errorf("format %d is unknown to this host: update cage", m.GetFormat())
+	}
+	n, err := wire.FromNumbers[int]([]uint32{m.GetStep(), m.GetGroup()})
+	if err != nil {
+		return g, fmt.Errorf("one number %w", err)
+	}
+	return answer.Grid{Format: answer.NumberFormat(format), Min: int(m.GetMin()), Max: int(m.GetMax()), Step: n[0], Group: n[1]}, nil
 }
 
 func fromProgramResponse(r *pb.ProgramResponse, limits program.Limits) (out answer.Optimizer, err error) {
@@ -205,6 +224,7 @@ const (
 	maxDoc        = 4096
 	maxParameters = 256
 	maxChoices    = 256
+	maxClaims     = 256
 	maxLine       = 1024
 )
 
@@ -238,7 +258,8 @@ func fromDescription(m *pb.Description) (sdk.Description, error) {
 	}
 	d := sdk.Description{Name: m.GetName(), Version: m.GetVersion(), Doc: m.GetDoc()}
 	if err := errors.Join(atMost("version", len(d.Version), maxVersion), atMost("doc", len(d.Doc), maxDoc),
-		atMost("list of parameters", len(m.GetParameters()), maxParameters)); err != nil {
+		atMost("list of parameters", len(m.GetParameters()), maxParameters),
+		atMost("list of claims", len(m.GetClaims()), maxClaims)); err != nil {
 		return d, err
 	}
 	for i, p := range m.GetParameters() {
@@ -247,6 +268,20 @@ func fromDescription(m *pb.Description) (sdk.Description, error) {
 			return d, fmt.Errorf("parameter %d (%.60q): %w", i, p.GetName(), err)
 		}
 		d.Parameters = append(d.Parameters, parameter)
+	}
+	for i, c := range m.GetClaims() {
+		claim := sdk.Claim{Name: sdk.ClaimName(c.GetName())}
+		var err error
+		if c.GetValue() != nil {
+			claim.Value, err = wire.FromValue(c.GetValue())
+		}
+		if err == nil {
+			claim.When, err = wire.FromValues(c.GetWhen())
+		}
+		if err != nil {
+			return d, fmt.Errorf("claim %d (%.60q): %w", i, c.GetName(), err)
+		}
+		d.Claims = append(d.Claims, claim)
 	}
 	return d, nil
 }

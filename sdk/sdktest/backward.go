@@ -7,6 +7,7 @@ import (
 
 	"gonum.org/v1/gonum/floats"
 
+	"github.com/cage-qat/cage/sdk"
 	"github.com/cage-qat/cage/sdk/program/reference"
 )
 
@@ -38,9 +39,9 @@ func (q *quantizerRun) checkOwnBackward(t *trial) {
 				}
 			}
 		}
-		if !q.traits.OwnLoss {
+		if !in.variant.claims(sdk.ClaimOwnLoss) {
 			for name, v := range inOrder(in.gradient(x, zeros)) {
-				t.equal(in.at(), name+" where dy is zero (with a loss of the quantizer's own, "+claim("OwnLoss")+")", v.Type.Shape, v.Floats, make([]float64, v.Len()))
+				t.equal(in.at(), name+" where dy is zero (with a loss of the quantizer's own, "+claim(sdk.ClaimOwnLoss)+")", v.Type.Shape, v.Floats, make([]float64, v.Len()))
 			}
 		}
 		if in.m == (Oracle{}) {
@@ -101,7 +102,7 @@ func (in *instance) checkPasses(x, mask, diagonal []float64, mixes, byDefault bo
 		n = floats.Sum(mask)
 	}
 	if byDefault && !(passed > least*n && passed < greatest*n) {
-		in.t.failf(in.at(), "the gradient passes with a factor of %.4g in the mean, want about 1; if that is meant, %s", passed/n, claim("AnyGradient"))
+		in.t.failf(in.at(), "the gradient passes with a factor of %.4g in the mean, want about 1; if that is meant, %s", passed/n, claim(sdk.ClaimAnyGradient))
 	}
 	if len(mask) == 0 || mixes {
 		return

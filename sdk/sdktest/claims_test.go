@@ -10,7 +10,7 @@ import (
 	"github.com/cage-qat/cage/sdk/sdktest"
 )
 
-// TestClaimsAreNamed: a failure says which claim is not kept, or which one would allow what has failed, by its field and its flag.
+// TestClaimsAreNamed: a failure says which claim is not kept, or which one would allow what has failed, by its name.
 func TestClaimsAreNamed(t *testing.T) {
 	unbalanced := broken(func(q *rows) {
 		q.drawn = func(r, u program.Value) program.Value { return r.Add(u.Scale(0.5)).Floor() }
@@ -22,20 +22,20 @@ func TestClaimsAreNamed(t *testing.T) {
 		check, want string
 		q           sdk.Quantizer
 		o           sdk.Optimizer
-		claims      sdktest.Traits
+		claims      []sdk.Claim
 	}{
-		{check: "fixed points", q: clipping{}, claims: sdktest.Traits{Idempotent: true}, want: "as Idempotent claims"},
-		{check: "noise", q: unbalanced, claims: sdktest.Traits{AnyRounding: true, Unbiased: true}, want: "as Unbiased claims"},
-		{check: "scale scope", q: good(), claims: sdktest.Traits{ScaleScope: sdktest.ScopeTensor}, want: "ScaleScope claims tensor"},
-		{check: "scale scope", q: keysByColumn{}, claims: sdktest.Traits{KeyScope: sdktest.ScopeRow}, want: "KeyScope claims row"},
-		{check: "scale scope", q: keysByColumn{}, want: "claim ScaleScope (--scale-scope) as column, or KeyScope if only keys are so"},
-		{check: "gradient size", q: half, want: "claim AnyGradient (--any-gradient)"},
-		{check: "own backward pass", want: "claim OwnLoss (--own-loss)", q: pushed{dx: func(dx, x, dy program.Value) program.Value { return dx.Add(x.Scale(0.01)) }}},
-		{check: "decay", o: decaying, want: "claim OwnDecay (--own-decay)"},
-		{check: "zero gradient", o: decaying, claims: sdktest.Traits{Still: true}, want: "which Still claims to be zero"},
-		{check: "names", o: named{}, want: "claim ByName (--by-name)"},
-		{check: "parabola", o: climbing, want: "claim NoDescent (--no-descent)"},
-		{check: "parabola", o: momentum{}, claims: sdktest.Traits{Descent: 1e-300}, want: "as Descent claims"},
+		{check: "fixed points", q: clipping{}, claims: []sdk.Claim{{Name: sdk.ClaimIdempotent}}, want: "as idempotent claims"},
+		{check: "noise", q: unbalanced, claims: []sdk.Claim{{Name: sdk.ClaimAnyRounding}, {Name: sdk.ClaimUnbiased}}, want: "as unbiased claims"},
+		{check: "scale scope", q: good(), claims: []sdk.Claim{{Name: sdk.ClaimScaleScope, Value: sdk.ScopeTensor}}, want: "scale_scope claims tensor"},
+		{check: "scale scope", q: keysByColumn{}, claims: []sdk.Claim{{Name: sdk.ClaimKeyScope, Value: sdk.ScopeRow}}, want: "key_scope claims row"},
+		{check: "scale scope", q: keysByColumn{}, want: "claim scale_scope as column, or key_scope if only keys are so"},
+		{check: "gradient size", q: half, want: "claim any_gradient"},
+		{check: "own backward pass", want: "claim own_loss", q: pushed{dx: func(dx, x, dy program.Value) program.Value { return dx.Add(x.Scale(0.01)) }}},
+		{check: "decay", o: decaying, want: "claim own_decay"},
+		{check: "zero gradient", o: decaying, claims: []sdk.Claim{{Name: sdk.ClaimStill}}, want: "which still claims to be zero"},
+		{check: "names", o: named{}, want: "claim by_name"},
+		{check: "parabola", o: climbing, want: "claim no_descent"},
+		{check: "parabola", o: momentum{}, claims: []sdk.Claim{{Name: sdk.ClaimDescent, Value: 1e-300}}, want: "as descent claims"},
 	} {
 		report := some(c.q, c.o, c.claims, c.check)
 		if text := report.String(); !report.Failed() || !strings.Contains(text, c.want) {
@@ -45,11 +45,11 @@ func TestClaimsAreNamed(t *testing.T) {
 }
 
 // some runs one check.
-func some(q sdk.Quantizer, o sdk.Optimizer, claims sdktest.Traits, check string) sdktest.Report {
+func some(q sdk.Quantizer, o sdk.Optimizer, claims []sdk.Claim, check string) sdktest.Report {
 	if q != nil {
-		return sdktest.SomeOfQuantizer(q, []string{check}, sdktest.Claim(claims))
+		return sdktest.SomeOfQuantizer(q, []string{check}, sdktest.Claim(claims...))
 	}
-	return sdktest.SomeOfOptimizer(o, []string{check}, sdktest.Claim(claims))
+	return sdktest.SomeOfOptimizer(o, []string{check}, sdktest.Claim(claims...))
 }
 
 // TestNothingToLookAt: checks of a plugin that answers nothing say so, and nothing of what its programs are like.
@@ -78,7 +78,7 @@ func TestNothingToLookAt(t *testing.T) {
 func TestSmallestDecay(t *testing.T) {
 	for part, decays := range map[float64]bool{2e-8: false, 1e-4: true} {
 		o := momentum{u: func(in sdk.UpdateInput, m program.Value) program.Value { return m.Add(in.X.Scale(part)) }}
-		if report := some(nil, o, sdktest.Traits{}, "decay"); report.Failed() != decays {
+		if report := some(nil, o, nil, "decay"); report.Failed() != decays {
 			t.Errorf("a part of %v of x:\n%s", part, report)
 		}
 	}
@@ -87,7 +87,7 @@ func TestSmallestDecay(t *testing.T) {
 // TestGradientOfNaN: the report says what such a gradient most often comes from.
 func TestGradientOfNaN(t *testing.T) {
 	q := pushed{dx: func(dx, x, _ program.Value) program.Value { return dx.Mul(x.Div(x)) }}
-	report := some(q, nil, sdktest.Traits{}, "own backward pass")
+	report := some(q, nil, nil, "own backward pass")
 	if text := report.String(); !report.Failed() || !strings.Contains(text, "note: a gradient of NaN often is 0·Inf") {
 		t.Error(text)
 	}

@@ -259,29 +259,29 @@ func TestCorrectOptimizers(t *testing.T) {
 
 // TestCorrect: plugins that do all that is asked pass, however unusual they are.
 func TestCorrect(t *testing.T) {
-	free := sdktest.Traits{AnyRounding: true}
+	free := []sdk.Claim{{Name: sdk.ClaimAnyRounding}}
 	for _, c := range []struct {
 		name   string
 		q      sdk.Quantizer
-		claims sdktest.Traits
+		claims []sdk.Claim
 	}{
 		{"a high threshold for each row", ternary(rowMax), free},
-		{"a high threshold for the tensor", ternary(tensorMax), sdktest.Traits{AnyRounding: true, ScaleScope: sdktest.ScopeTensor}},
-		{"unsigned rows", unsigned(rowMax), sdktest.Traits{}},
-		{"unsigned tensor", unsigned(tensorMax), sdktest.Traits{ScaleScope: sdktest.ScopeTensor}},
-		{"codes that count levels", counted(), sdktest.Traits{AnyZeroCode: true}},
-		{"two of four", pruned{good()}, sdktest.Traits{Prunes: true, AnyRounding: true}},
-		{"a float grid with a power of two", float8{}, sdktest.Traits{}},
-		{"signs", signs{}, sdktest.Traits{AnyZeroCode: true}},
+		{"a high threshold for the tensor", ternary(tensorMax), []sdk.Claim{{Name: sdk.ClaimAnyRounding}, {Name: sdk.ClaimScaleScope, Value: sdk.ScopeTensor}}},
+		{"unsigned rows", unsigned(rowMax), nil},
+		{"unsigned tensor", unsigned(tensorMax), []sdk.Claim{{Name: sdk.ClaimScaleScope, Value: sdk.ScopeTensor}}},
+		{"codes that count levels", counted(), []sdk.Claim{{Name: sdk.ClaimAnyZeroCode}}},
+		{"two of four", pruned{good()}, []sdk.Claim{{Name: sdk.ClaimPrunes}, {Name: sdk.ClaimAnyRounding}}},
+		{"a float grid with a power of two", float8{}, nil},
+		{"signs", signs{}, []sdk.Claim{{Name: sdk.ClaimAnyZeroCode}}},
 		{"noise that depends on the place", dithered(func(*rows) {}), free},
-		{"noise of each step", stochastic(func(*rows) {}), sdktest.Traits{AnyRounding: true, Unbiased: true, Idempotent: true}},
-		{"noise of each step, and a rotation", rotatedNoise{}, sdktest.Traits{AnyRounding: true, Unbiased: true}},
-		{"a moving average", observing{}, sdktest.Traits{}},
-		{"a learned clip", pact, sdktest.Traits{}},
-		{"a learned exponent", exponent, sdktest.Traits{}},
+		{"noise of each step", stochastic(func(*rows) {}), []sdk.Claim{{Name: sdk.ClaimAnyRounding}, {Name: sdk.ClaimUnbiased}, {Name: sdk.ClaimIdempotent}}},
+		{"noise of each step, and a rotation", rotatedNoise{}, []sdk.Claim{{Name: sdk.ClaimAnyRounding}, {Name: sdk.ClaimUnbiased}}},
+		{"a moving average", observing{}, nil},
+		{"a learned clip", pact, nil},
+		{"a learned exponent", exponent, nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			if r := sdktest.CheckQuantizer(sdktest.NewQuantizer(c.q), sdktest.Claim(c.claims)); r.Failed() {
+			if r := sdktest.CheckQuantizer(sdktest.NewQuantizer(c.q), sdktest.Claim(c.claims...)); r.Failed() {
 				t.Error(r)
 			}
 		})

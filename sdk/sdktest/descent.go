@@ -5,6 +5,8 @@ import (
 	"math"
 
 	"gonum.org/v1/gonum/floats"
+
+	"github.com/cage-qat/cage/sdk"
 )
 
 // landscape is a function of n numbers that is to be minimised: where to start, and the
@@ -85,13 +87,15 @@ func (s *tensorAnswer) descent(t *trial, l landscape, steps int, rate float64) f
 // checkDescent checks that the optimizer comes down to the goal, a fraction of the first value,
 // with some rate. It tries every kind of tensor that is accepted, with the default settings.
 func (o *optimizerRun) checkDescent(t *trial, l landscape, steps int, goal float64) {
-	if o.traits.NoDescent {
-		t.skipf("NoDescent is claimed")
+	v := o.space.singles[0]
+	if v.claims(sdk.ClaimNoDescent) {
+		t.skipf("no_descent is claimed")
 		return
 	}
-	claimed, wanted := o.traits.Descent > 0, "; if it need not come down, "+claim("NoDescent")
+	part, claimed := v.about.Claimed(sdk.ClaimDescent, v.values)
+	wanted := "; if it need not come down, " + claim(sdk.ClaimNoDescent)
 	if claimed {
-		goal, wanted = o.traits.Descent, ", as Descent claims"
+		goal, wanted = part.(float64), ", as descent claims"
 	}
 	worst, at := 0.0, 0.0
 	o.eachDefault(t, func(s *tensorAnswer) {

@@ -38,3 +38,6 @@ func some(s *session, names []string) Report {
 	}
 	return s.all()
 }
+
+// Claim adds claims to those of the description.
+func Claim(list ...sdk.Claim) Option { return func(o *options) { o.claims = list } }

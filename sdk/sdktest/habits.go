@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 
+	"github.com/cage-qat/cage/sdk"
 	"github.com/cage-qat/cage/sdk/answer"
 	"github.com/cage-qat/cage/sdk/program/transform"
 )
@@ -71,8 +72,8 @@ func (s *tensorAnswer) steady(t *trial, shift int) bool {
 
 // checkDecay makes updates without a gradient: a direction in proportion to x is weight decay.
 func (o *optimizerRun) checkDecay(t *trial) {
-	if o.traits.OwnDecay {
-		t.skipf("OwnDecay is claimed")
+	if o.space.singles[0].claims(sdk.ClaimOwnDecay) {
+		t.skipf("own_decay is claimed")
 		return
 	}
 	o.eachDefault(t, func(s *tensorAnswer) {
@@ -84,7 +85,7 @@ func (o *optimizerRun) checkDecay(t *trial) {
 			if !ok {
 				continue
 			}
-			message := fmt.Sprintf("without a gradient, the direction of update %d is %.3g·x: weight decay is the host's; if it is meant, %s", r.updates, factor, claim("OwnDecay"))
+			message := fmt.Sprintf("without a gradient, the direction of update %d is %.3g·x: weight decay is the host's; if it is meant, %s", r.updates, factor, claim(sdk.ClaimOwnDecay))
 			if len(s.settings) == 0 {
 				t.failf(s.example, "%s", message)
 			} else {
@@ -114,8 +115,8 @@ func proportion(u, x []float64) (c float64, ok bool) {
 
 // checkNames asks for tensors that differ in their names alone: the programs must be equal but for their own names.
 func (o *optimizerRun) checkNames(t *trial) {
-	if o.traits.ByName {
-		t.skipf("ByName is claimed")
+	if o.space.singles[0].claims(sdk.ClaimByName) {
+		t.skipf("by_name is claimed")
 		return
 	}
 	for _, k := range tensorKinds {
@@ -137,7 +138,7 @@ func (o *optimizerRun) checkNames(t *trial) {
 			t.announce()
 			for which, hash := range unnamed {
 				if hash != first[which] {
-					t.failf(example{role: string(k.role), shape: k.shape}, "the %s program of %s is another than that of layers.0.wq; if it is meant to depend on names, %s", which, name, claim("ByName"))
+					t.failf(example{role: string(k.role), shape: k.shape}, "the %s program of %s is another than that of layers.0.wq; if it is meant to depend on names, %s", which, name, claim(sdk.ClaimByName))
 					break
 				}
 			}

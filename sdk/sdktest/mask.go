@@ -24,8 +24,8 @@ func spreadRow() []float64 {
 // checkMask: an entry that passes its gradient lies at its level, not beyond the end of the grid. A mask that stops nothing at
 // all is a choice; one that stops some entries and passes others that are clipped has a threshold that does not fit its grid.
 func (q *quantizerRun) checkMask(t *trial) {
-	if q.traits.AnyGradient || q.traits.AnyRounding {
-		t.skipf("AnyGradient or AnyRounding is claimed")
+	if v := q.space.singles[0]; v.claims(sdk.ClaimAnyGradient) || v.claims(sdk.ClaimAnyRounding) {
+		t.skipf("any_gradient or any_rounding is claimed")
 		return
 	}
 	for _, s := range q.sites(q.space.singles[0], 1, maskWidth) {

@@ -14,13 +14,18 @@ import (
 )
 
 func TestGood(t *testing.T) {
-	t.Run("rows", func(t *testing.T) { sdktest.Quantizer(t, good(), sdktest.Claim(sdktest.Traits{Idempotent: true})) })
+	t.Run("rows", func(t *testing.T) { sdktest.Quantizer(t, good(), sdktest.Claim(sdk.Claim{Name: sdk.ClaimIdempotent})) })
+	t.Run("with a grid", func(t *testing.T) {
+		sdktest.Quantizer(t, broken(func(q *rows) {
+			q.grid = func(bits int) sdk.Grid { return sdk.Integers(1-1<<(bits-1), 1<<(bits-1)-1, 0) }
+		}))
+	})
 	t.Run("clipping", func(t *testing.T) { sdktest.Quantizer(t, clipping{}) })
 	t.Run("packed", func(t *testing.T) { sdktest.Quantizer(t, goodPacked()) })
 	t.Run("learned", func(t *testing.T) { sdktest.Quantizer(t, learned{}) })
 	t.Run("maximal", func(t *testing.T) { sdktest.Quantizer(t, maximal{}) })
 	t.Run("keys by columns", func(t *testing.T) {
-		sdktest.Quantizer(t, keysByColumn{}, sdktest.Claim(sdktest.Traits{KeyScope: sdktest.ScopeColumn}))
+		sdktest.Quantizer(t, keysByColumn{}, sdktest.Claim(sdk.Claim{Name: sdk.ClaimKeyScope, Value: sdk.ScopeColumn}))
 	})
 	t.Run("pushed", func(t *testing.T) { sdktest.Quantizer(t, pushed{}) })
 	t.Run("kept", func(t *testing.T) { sdktest.Quantizer(t, kept{constraint: positive}) })
@@ -87,8 +92,8 @@ func double(v program.Value) program.Value { return v.Scale(2) }
 
 // TestQuantizerMutants: each mistake fails the checks that are meant for it.
 func TestQuantizerMutants(t *testing.T) {
-	idempotent := sdktest.Claim(sdktest.Traits{Idempotent: true})
-	unbiased := sdktest.Claim(sdktest.Traits{AnyRounding: true, Unbiased: true})
+	idempotent := sdktest.Claim(sdk.Claim{Name: sdk.ClaimIdempotent})
+	unbiased := sdktest.Claim(sdk.Claim{Name: sdk.ClaimAnyRounding}, sdk.Claim{Name: sdk.ClaimUnbiased})
 	for _, c := range []struct {
 		name   string
 		q      sdk.Quantizer
@@ -116,7 +121,7 @@ func TestQuantizerMutants(t *testing.T) {
 				b := x.Builder()
 				return b.Iota(s.Type(), 0).Eq(b.Const(1)).Select(s.Scale(6), s)
 			}
-		}), []string{"rows", "error"}, sdktest.Claim(sdktest.Traits{AnyRounding: true})},
+		}), []string{"rows", "error"}, sdktest.Claim(sdk.Claim{Name: sdk.ClaimAnyRounding})},
 		{"noise that rounds up too often", stochastic(func(q *rows) {
 			q.drawn = func(r, u program.Value) program.Value { return r.Add(u).Round() }
 		}), []string{"noise"}, unbiased},
@@ -161,7 +166,7 @@ func TestQuantizerMutants(t *testing.T) {
 		{"fails in the last block", broken(func(q *rows) { q.refuse = last }), []string{"layers"}, nil},
 		{"fails for keys", broken(func(q *rows) { q.refuse = failsForKeys }), []string{"parameters"}, nil},
 		{"keys by columns, without a claim", keysByColumn{}, []string{"scale scope"}, nil},
-		{"keys by columns of all heads", keysByColumn{allHeads: true}, []string{"scale scope"}, sdktest.Claim(sdktest.Traits{KeyScope: sdktest.ScopeColumn})},
+		{"keys by columns of all heads", keysByColumn{allHeads: true}, []string{"scale scope"}, sdktest.Claim(sdk.Claim{Name: sdk.ClaimKeyScope, Value: sdk.ScopeColumn})},
 		{"fails at gradients", broken(func(q *rows) {
 			q.refuse = func(site sdk.Site) error {
 				if site.Role == sdk.RoleGradient {
@@ -187,6 +192,22 @@ func TestQuantizerMutants(t *testing.T) {
 		{"codes that are no whole numbers", broken(func(q *rows) {
 			q.codes = func(v program.Value) program.Value { return v.Convert(program.Float).Scale(0.5) }
 		}), []string{"whole codes"}, nil},
+		{"a grid that ends too early", broken(func(q *rows) {
+			q.grid = func(bits int) sdk.Grid { return sdk.Integers(2-1<<(bits-1), 1<<(bits-1)-1, 0) }
+		}), []string{"whole codes"}, nil},
+		{"a grid of other numbers", broken(func(q *rows) {
+			q.grid = func(int) sdk.Grid { return sdk.E2M1(0) }
+		}), []string{"whole codes"}, nil},
+		{"a grid with groups that there are not", broken(func(q *rows) {
+			q.grid = func(int) sdk.Grid { return sdk.Integers(-128, 127, 16) }
+		}), []string{"whole codes"}, nil},
+		{"a grid whose scale is another", broken(func(q *rows) {
+			q.grid = func(int) sdk.Grid { return sdk.Integers(-128, 127, 0) }
+			q.reported = func(s, _ program.Value) program.Value { return s.Scale(2) }
+		}), []string{"whole codes"}, nil},
+		{"a claim of the other kind", good(), []string{"description"}, sdktest.Claim(sdk.Claim{Name: sdk.ClaimStill})},
+		{"a claim for settings that are not the defaults", good(), []string{"scale scope"},
+			sdktest.Claim(sdk.Claim{Name: sdk.ClaimScaleScope, Value: sdk.ScopeTensor, When: map[string]any{"bits": 3}})},
 		{"passes the gradient of a neighbour", clipping{shift: 1}, []string{"gradient size"}, nil},
 		{"clips one code too early", broken(func(q *rows) { q.short = 1 }), []string{"nearest"}, nil},
 		{"clips one code too early, below the largest entries", clipping{short: 1}, []string{"mask"}, nil},
@@ -196,14 +217,14 @@ func TestQuantizerMutants(t *testing.T) {
 		{"a mask with twice the threshold", clipping{threshold: 2}, []string{"mask"}, nil},
 		{"the scale of a column", broken(byColumn), []string{"scale scope"}, nil},
 		{"the scale of a column, claimed to be of a row", broken(byColumn), []string{"scale scope"},
-			sdktest.Claim(sdktest.Traits{ScaleScope: sdktest.ScopeRow})},
-		{"the scale of a row, claimed to be of a block", good(), []string{"scale scope"}, sdktest.Claim(sdktest.Traits{ScaleScope: sdktest.ScopeBlock})},
+			sdktest.Claim(sdk.Claim{Name: sdk.ClaimScaleScope, Value: sdk.ScopeRow})},
+		{"the scale of a row, claimed to be of a block", good(), []string{"scale scope"}, sdktest.Claim(sdk.Claim{Name: sdk.ClaimScaleScope, Value: sdk.ScopeBlock})},
 		{"the scale of all tokens", broken(byTensor), []string{"scale scope"}, nil},
 		{"codes that count levels without saying so", counted(), []string{"zeros"}, nil},
 		{"two codes for zero", broken(func(q *rows) {
 			q.codes = func(v program.Value) program.Value { return v.Add(v.Builder().Iota(v.Type(), 1)) }
-		}), []string{"zeros"}, sdktest.Claim(sdktest.Traits{AnyZeroCode: true})},
-		{"prunes without saying so", pruned{good()}, []string{"zeros", "non-finite"}, sdktest.Claim(sdktest.Traits{AnyRounding: true})},
+		}), []string{"zeros"}, sdktest.Claim(sdk.Claim{Name: sdk.ClaimAnyZeroCode})},
+		{"prunes without saying so", pruned{good()}, []string{"zeros", "non-finite"}, sdktest.Claim(sdk.Claim{Name: sdk.ClaimAnyRounding})},
 		{"the state is not changed", observing{next: func(old, _ program.Value) program.Value { return old.Scale(1) }}, []string{"kept state"}, nil},
 		{"the state is not read", observing{read: func(_, now program.Value) program.Value { return now }, counts: true}, []string{"kept state"}, nil},
 		{"evaluation follows the batch", observing{evaluate: func(_, now program.Value) program.Value { return now }}, []string{"kept state"}, nil},
@@ -334,15 +355,15 @@ func TestClaims(t *testing.T) {
 	creeps := momentum{u: func(in sdk.UpdateInput, m program.Value) program.Value { return m.Add(in.X.Scale(1e-6)) }}
 	still, descent := []string{"zero gradient"}, []string{"parabola", "rosenbrock"}
 	fails(t, sdktest.SomeOfOptimizer(creeps, still), nil)
-	fails(t, sdktest.SomeOfOptimizer(creeps, still, sdktest.Claim(sdktest.Traits{Still: true})), still)
-	fails(t, sdktest.CheckOptimizer(sdktest.NewOptimizer(momentum{}), sdktest.Claim(sdktest.Traits{Still: true, Descent: 1e-2})), nil)
-	fails(t, sdktest.SomeOfOptimizer(creeps, []string{"decay"}, sdktest.Claim(sdktest.Traits{OwnDecay: true})), nil)
-	fails(t, sdktest.SomeOfOptimizer(named{}, []string{"names"}, sdktest.Claim(sdktest.Traits{ByName: true})), nil)
-	fails(t, sdktest.SomeOfQuantizer(broken(byColumn), []string{"scale scope"}, sdktest.Claim(sdktest.Traits{ScaleScope: sdktest.ScopeColumn})), nil)
+	fails(t, sdktest.SomeOfOptimizer(creeps, still, sdktest.Claim(sdk.Claim{Name: sdk.ClaimStill})), still)
+	fails(t, sdktest.CheckOptimizer(sdktest.NewOptimizer(momentum{}), sdktest.Claim(sdk.Claim{Name: sdk.ClaimStill}, sdk.Claim{Name: sdk.ClaimDescent, Value: 1e-2})), nil)
+	fails(t, sdktest.SomeOfOptimizer(creeps, []string{"decay"}, sdktest.Claim(sdk.Claim{Name: sdk.ClaimOwnDecay})), nil)
+	fails(t, sdktest.SomeOfOptimizer(named{}, []string{"names"}, sdktest.Claim(sdk.Claim{Name: sdk.ClaimByName})), nil)
+	fails(t, sdktest.SomeOfQuantizer(broken(byColumn), []string{"scale scope"}, sdktest.Claim(sdk.Claim{Name: sdk.ClaimScaleScope, Value: sdk.ScopeColumn})), nil)
 	dampened := pushed{dx: func(dx, x, _ program.Value) program.Value { return dx.Add(x.IsFinite().Select(x.Scale(1e-3), dx)) }}
-	fails(t, sdktest.SomeOfQuantizer(dampened, []string{"own backward pass"}, sdktest.Claim(sdktest.Traits{OwnLoss: true})), nil)
-	fails(t, sdktest.SomeOfQuantizer(broken(byTensor), []string{"scale scope"}, sdktest.Claim(sdktest.Traits{ScaleScope: sdktest.ScopeTensor})), nil)
-	fails(t, sdktest.SomeOfOptimizer(momentum{}, descent, sdktest.Claim(sdktest.Traits{Descent: 1e-200})), descent)
+	fails(t, sdktest.SomeOfQuantizer(dampened, []string{"own backward pass"}, sdktest.Claim(sdk.Claim{Name: sdk.ClaimOwnLoss})), nil)
+	fails(t, sdktest.SomeOfQuantizer(broken(byTensor), []string{"scale scope"}, sdktest.Claim(sdk.Claim{Name: sdk.ClaimScaleScope, Value: sdk.ScopeTensor})), nil)
+	fails(t, sdktest.SomeOfOptimizer(momentum{}, descent, sdktest.Claim(sdk.Claim{Name: sdk.ClaimDescent, Value: 1e-200})), descent)
 	fails(t, sdktest.CheckQuantizer(sdktest.NewQuantizer(broken(func(q *rows) { q.refuse = odd(sdk.Refuse) }))), nil)
 }
 

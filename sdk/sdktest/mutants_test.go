@@ -31,6 +31,8 @@ type rows struct {
 	homogeneous            bool
 	// short is by how much the codes end before the largest one.
 	short float64
+	// grid is declared for a number of bits.
+	grid func(bits int) sdk.Grid
 	// refuse is asked first.
 	refuse func(site sdk.Site) error
 }
@@ -86,7 +88,12 @@ func (q rows) Quantize(b *program.Builder, x program.Value, site sdk.Site) (sdk.
 	}
 	codes = codes.Clip(q.short-top, top-q.short)
 	mask := finite.Broadcast(x.Shape(), []int{0, 1})
+	var grid sdk.Grid
+	if q.grid != nil {
+		grid = q.grid(site.Int("bits"))
+	}
 	return sdk.Quantized{
+		Grid:        grid,
 		Value:       codes.Mul(s),
 		Surrogate:   apply(q.surrogate, finite.Select(x, b.Const(0))),
 		Codes:       apply(q.codes, finite.Select(codes, b.Const(0)).Convert(program.Int)),

@@ -7,6 +7,7 @@ import (
 
 	"gonum.org/v1/gonum/floats"
 
+	"github.com/cage-qat/cage/sdk"
 	"github.com/cage-qat/cage/sdk/answer"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/reference"
@@ -31,13 +32,14 @@ func (q *quantizerRun) checkNoise(t *trial) {
 			}
 		}
 	})
-	if q.traits.Unbiased {
-		for _, v := range q.space.core() {
-			for _, s := range q.firstSites(v) {
-				if !s.evaluates {
-					x := normal(0, s.shape...)
-					t.run(func() { s.instance(t, Oracle{}, x).unbiased(x) })
-				}
+	for _, v := range q.space.core() {
+		if !v.claims(sdk.ClaimUnbiased) {
+			continue
+		}
+		for _, s := range q.firstSites(v) {
+			if !s.evaluates {
+				x := normal(0, s.shape...)
+				t.run(func() { s.instance(t, Oracle{}, x).unbiased(x) })
 			}
 		}
 	}
@@ -107,11 +109,11 @@ func (in *instance) unbiased(x []float64) {
 	for i := range allowed { // an element that has not left its level might have
 		allowed[i] += step * rareDraws / noiseDraws
 	}
-	in.within(x, "the mean over the noise of Q(x), against x, as Unbiased claims,", mean, x, func(i int) float64 { return allowed[i] })
+	in.within(x, "the mean over the noise of Q(x), against x, as unbiased claims,", mean, x, func(i int) float64 { return allowed[i] })
 	m, deviation := moments(along)
 	in.t.announce()
 	if most := mostDeviations*deviation/math.Sqrt(noiseDraws) + 1e-9*largest(x)*float64(len(x)); math.Abs(m) > most {
-		in.t.failf(in.at(), "in the mean over the noise, values grow by %.3g each, want at most %.3g, as Unbiased claims", m/float64(len(x)), most/float64(len(x)))
+		in.t.failf(in.at(), "in the mean over the noise, values grow by %.3g each, want at most %.3g, as unbiased claims", m/float64(len(x)), most/float64(len(x)))
 	}
 }
 

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"math"
 	"slices"
+
+	"github.com/cage-qat/cage/sdk"
 )
 
 // influence marks the elements whose value changes when element j of x takes other
@@ -57,7 +59,6 @@ type poisoning struct {
 	x        []float64
 	at       int
 	shared   []bool // what the element at influences while it is finite
-	traits   Traits
 	base     quantization
 	gradient []float64 // of the matrix as it is
 	dy       []float64
@@ -67,7 +68,7 @@ func (q *quantizerRun) checkNonFinite(t *trial) {
 	q.each(t, q.machines, func(in *instance, x []float64) {
 		// Without small entries, so that the codes of coarse grids are not zero.
 		x = rounded(mapped(x, func(v float64) float64 { return math.Copysign(0.5+0.5*math.Abs(math.Tanh(v)), v) }))
-		p := poisoning{instance: in.from(x), traits: q.traits, x: x, dy: normal(3, in.shape...), at: len(x)/2 - len(x)/2%in.shape[1] + in.shape[1]/2}
+		p := poisoning{instance: in.from(x), x: x, dy: normal(3, in.shape...), at: len(x)/2 - len(x)/2%in.shape[1] + in.shape[1]/2}
 		p.base, p.gradient = p.quantize(x), p.byX(x, p.dy)
 		p.shared = p.influence(x, p.at)
 		marks, ok := p.check(math.NaN())
@@ -104,7 +105,7 @@ func (p poisoning) check(bad float64) (marks []bool, ok bool) {
 			switch {
 			case m:
 				want[i] = at
-			case p.traits.Prunes && reach[i] && i < len(got) && !math.IsNaN(got[i]-got[i]):
+			case p.variant.claims(sdk.ClaimPrunes) && reach[i] && i < len(got) && !math.IsNaN(got[i]-got[i]):
 				want[i] = got[i]
 			}
 		}
@@ -113,12 +114,12 @@ func (p poisoning) check(bad float64) (marks []bool, ok bool) {
 	ok = same("value", out.value, p.base.value, math.NaN())
 	if len(out.codes) > 0 {
 		zero := 0.0
-		if p.traits.AnyZeroCode {
+		if p.variant.claims(sdk.ClaimAnyZeroCode) {
 			zero = out.codes[p.at]
 		}
 		code := "code"
-		if p.base.codes[p.at] != 0 && out.codes[p.at] != 0 && !p.traits.AnyZeroCode {
-			code = "code (if another code stands for zero, " + claim("AnyZeroCode") + ")"
+		if p.base.codes[p.at] != 0 && out.codes[p.at] != 0 && !p.variant.claims(sdk.ClaimAnyZeroCode) {
+			code = "code (if another code stands for zero, " + claim(sdk.ClaimAnyZeroCode) + ")"
 		}
 		ok = same(code, out.codes, p.base.codes, zero) && ok && p.finite(nil, what+"code", out.codes)
 	}
@@ -148,7 +149,7 @@ func (t *trial) hintAtNaN(gradient []float64) {
 // reach marks what the poisoned element may make NaN. What was pruned does not show that it shares the scale.
 func (p poisoning) reach() []bool {
 	reach := hull(p.shared, p.shape[1])
-	if !p.traits.Prunes {
+	if !p.variant.claims(sdk.ClaimPrunes) {
 		return reach
 	}
 	for row := range slices.Chunk(reach, p.shape[1]) {
@@ -178,8 +179,8 @@ func (p poisoning) extent(what string, marks []bool) bool {
 	reach := p.reach()
 	for i := range marks {
 		switch {
-		case p.shared[i] && !marks[i] && !p.traits.Prunes: // what is pruned depends on others in another way
-			return fail(i, "a value that depends on it through its scale is not NaN (if entries are pruned, "+claim("Prunes")+")")
+		case p.shared[i] && !marks[i] && !p.variant.claims(sdk.ClaimPrunes): // what is pruned depends on others in another way
+			return fail(i, "a value that depends on it through its scale is not NaN (if entries are pruned, "+claim(sdk.ClaimPrunes)+")")
 		case marks[i] && !reach[i]:
 			return fail(i, "a value that does not depend on it is NaN")
 		}
@@ -222,13 +223,13 @@ func (q *quantizerRun) checkZeros(t *trial) {
 		}
 		switch {
 		case len(out.codes) == 0:
-		case q.traits.AnyZeroCode:
+		case in.variant.claims(sdk.ClaimAnyZeroCode):
 			in.equal(nil, "codes of zeros, against the first of them,", out.codes, full(out.codes[0], len(zeros)))
 		default:
-			in.equal(nil, "codes of zeros (if another code stands for zero, "+claim("AnyZeroCode")+")", out.codes, zeros)
+			in.equal(nil, "codes of zeros (if another code stands for zero, "+claim(sdk.ClaimAnyZeroCode)+")", out.codes, zeros)
 		}
-		if len(out.mask) > 0 && !q.traits.Prunes {
-			in.equal(nil, "mask of zeros (if entries are pruned, "+claim("Prunes")+")", out.mask, full(1, len(zeros)))
+		if len(out.mask) > 0 && !in.variant.claims(sdk.ClaimPrunes) {
+			in.equal(nil, "mask of zeros (if entries are pruned, "+claim(sdk.ClaimPrunes)+")", out.mask, full(1, len(zeros)))
 		}
 	})
 }

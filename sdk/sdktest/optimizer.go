@@ -229,8 +229,8 @@ func (o *optimizerRun) checkZeroGradient(t *trial) {
 				return
 			}
 			moves = moves || largest(u) > 0
-			if o.traits.Still {
-				t.equal(r.at(), fmt.Sprintf("direction of update %d without a gradient, which Still claims to be zero,", r.updates), s.shape, u, zeros)
+			if s.variant.claims(sdk.ClaimStill) {
+				t.equal(r.at(), fmt.Sprintf("direction of update %d without a gradient, which still claims to be zero,", r.updates), s.shape, u, zeros)
 			}
 		}
 	})

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/cage-qat/cage/sdk/answer"
+	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/autodiff"
 	"github.com/cage-qat/cage/sdk/program/reference"
 )
@@ -59,7 +60,7 @@ func (q *quantizerRun) checkUnpack(t *trial) {
 }
 
 // checkWhole looks for codes that are not whole numbers: a host treats codes as integers when it
-// counts how they move.
+// counts how they move. And codes and scales are those of the grid, where there is one.
 func (q *quantizerRun) checkWhole(t *trial) {
 	q.each(t, q.machines, func(in *instance, x []float64) {
 		for _, x := range append(oddities(x, in.shape[1]), x) {
@@ -68,9 +69,50 @@ func (q *quantizerRun) checkWhole(t *trial) {
 				return
 			}
 			in.equal(x, "codes, against the nearest whole numbers,", codes, whole(codes))
+			in.checkGrid(x)
 		}
 	})
 	t.skipUntried("no codes")
+}
+
+// checkGrid compares with the grid that the quantizer declares for evaluation. Before a rotation
+// back, values cannot be seen.
+func (in *instance) checkGrid(x []float64) {
+	if in.Grid == (answer.Grid{}) || in.evaluation != nil {
+		return
+	}
+	out, rows := in.quantize(x), in.size()/in.shape[len(in.shape)-1]
+	scale := out.outputs[answer.OutputScale].Float64s()
+	columns, groups := in.size()/rows, 1
+	if g := in.Grid.Group; g > 0 {
+		groups = (columns + g - 1) / g
+	}
+	if n := len(scale); n != rows*groups && (n != 1 || in.Grid.Group > 0) {
+		in.t.failf(in.at(), "there are %d scales, but rows of %d have %d groups each by the grid", n, columns, groups)
+		return
+	}
+	want := slices.Clone(out.value)
+	for i, v := range out.value {
+		code, s := int32(out.codes[i]), scale[0]
+		if len(scale) > 1 {
+			s = scale[i/columns*groups+i%columns*groups/max(columns, groups*in.Grid.Group)]
+		}
+		if !in.Grid.Holds(code) && (code != 0 || v != 0 && v == v) {
+			in.t.failf(in.at(), "the code %d is none of the grid, which has %v", code, in.Grid.Codes())
+			return
+		}
+		if v == v { // others have no code
+			want[i] = float64(in.Grid.Number(code)) * s
+		}
+	}
+	if !in.rotates() {
+		in.within(x, "value, against the number of the code times the scale, as the grid says,", out.value, want, func(i int) float64 { return 1e-6 * math.Abs(want[i]) })
+	}
+}
+
+// rotates reports whether the value may be a rotation of what codes stand for.
+func (in *instance) rotates() bool {
+	return slices.ContainsFunc(in.Program.Nodes, func(n program.Node) bool { return n.Op == program.OpHadamard || n.Op == program.OpDot })
 }
 
 func whole(x []float64) []float64 {

@@ -31,7 +31,7 @@ func (q *quantizerRun) checks() []step {
 		{"mask", "where a mask stops something, what it passes is not clipped", q.checkMask},
 		{"forward split", "the forward pass of training gives the bits of the value", q.checkSplit},
 		{"unpack", "codes and scale unpack to the value, bit for bit", q.checkUnpack},
-		{"whole codes", "codes are whole numbers, of any type", q.checkWhole},
+		{"whole codes", "codes are whole numbers, of any type; with a grid, they are codes of it, and values their numbers times the scales", q.checkWhole},
 		{"count of codes", "a quantizer with a parameter bits has at most 2^bits codes", q.checkCount},
 		{"trained parameters", "they start finite from any finite tensor, and do not depend on the number of rows of an activation", q.checkTrained},
 		{"constraints", "they hold for initial values, and what is in the set already stays as it is", q.checkConstraints},

@@ -78,7 +78,7 @@ func TestFailuresTellTheInput(t *testing.T) {
 			}
 		}
 	}
-	if text := r.String(); !strings.Contains(text, "value of an entry for which there is a nearer level (if that is meant, claim AnyRounding (--any-rounding)), where x is ") {
+	if text := r.String(); !strings.Contains(text, "value of an entry for which there is a nearer level (if that is meant, claim any_rounding), where x is ") {
 		t.Error(text)
 	}
 }

@@ -7,6 +7,8 @@ import (
 	"slices"
 
 	"gonum.org/v1/gonum/floats"
+
+	"github.com/cage-qat/cage/sdk"
 )
 
 // sweepPoints is the number of places that a sweep tries.
@@ -54,11 +56,11 @@ func swept(in *instance, x []float64, v float64) (row []float64, at int) {
 
 // checkNearest tests each variant whose levels can be seen from outside.
 func (q *quantizerRun) checkNearest(t *trial) {
-	if q.traits.AnyRounding {
-		t.notef("AnyRounding is claimed")
-	}
 	q.onOracle(t, func(in *instance, x []float64) {
 		if q.anyRounding(in.siteAnswer) {
+			if in.variant.claims(sdk.ClaimAnyRounding) {
+				t.notef("any_rounding is claimed")
+			}
 			return
 		}
 		if rows, d := in.shape[0], in.shape[1]; d%2 == 0 || d < 16 || rows < 2 {
@@ -69,7 +71,7 @@ func (q *quantizerRun) checkNearest(t *trial) {
 		if !ok || len(levels) < 2 || len(levels) > sweepPoints/2 {
 			return
 		}
-		if t.within(in.given(places), "value of an entry for which there is a nearer level (if that is meant, "+claim("AnyRounding")+")", nil, values, nearest(levels, places, values), upTo(1e-6)) {
+		if t.within(in.given(places), "value of an entry for which there is a nearer level (if that is meant, "+claim(sdk.ClaimAnyRounding)+")", nil, values, nearest(levels, places, values), upTo(1e-6)) {
 			in.checkReach(x, levels)
 		}
 	})
@@ -103,7 +105,7 @@ func (in *instance) checkReach(x, levels []float64) {
 		if k := math.Round(missing); follows && k >= 1 && k <= 2 && math.Abs(missing-k) < 1e-6 {
 			in.t.announce()
 			f := in.given(row).element(fmt.Sprintf("the largest entry of its row, %v steps of the scale, is clipped to %v: is the bound off by one? (if it is meant, %s)",
-				math.Round(math.Abs(row[at])/step), math.Round(math.Abs(value[at])/step), claim("AnyRounding")), at, in.shape, value)
+				math.Round(math.Abs(row[at])/step), math.Round(math.Abs(value[at])/step), claim(sdk.ClaimAnyRounding)), at, in.shape, value)
 			in.t.add(f)
 			return
 		}

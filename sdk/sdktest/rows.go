@@ -3,6 +3,7 @@ package sdktest
 import (
 	"slices"
 
+	"github.com/cage-qat/cage/sdk"
 	"github.com/cage-qat/cage/sdk/answer"
 )
 
@@ -90,14 +91,15 @@ func (in *instance) sameError(x, alone, inMatrix []float64) {
 
 // checkFixed quantizes twice, to see whether the second time changes anything.
 func (q *quantizerRun) checkFixed(t *trial) {
-	holds, some := true, false
+	holds, some, claimed := true, false, false
 	q.onOracle(t, func(in *instance, x []float64) {
 		once := in.quantize(x)
 		twice := in.quantize(once.value)
 		allowed := exactness * largest(once.value)
-		if q.traits.Idempotent {
-			in.within(x, "Q(Q(x)), against Q(x), as Idempotent claims,", twice.value, once.value, upTo(allowed))
-			in.equal(x, "codes of Q(Q(x)), against those of Q(x), as Idempotent claims,", twice.codes, once.codes)
+		if in.variant.claims(sdk.ClaimIdempotent) {
+			claimed = true
+			in.within(x, "Q(Q(x)), against Q(x), as idempotent claims,", twice.value, once.value, upTo(allowed))
+			in.equal(x, "codes of Q(Q(x)), against those of Q(x), as idempotent claims,", twice.codes, once.codes)
 			return
 		}
 		some = true
@@ -106,7 +108,7 @@ func (q *quantizerRun) checkFixed(t *trial) {
 		}
 	})
 	switch {
-	case q.traits.Idempotent:
+	case claimed:
 	case !some:
 		t.skipf("not claimed")
 	default:
@@ -118,7 +120,7 @@ func (q *quantizerRun) checkFixed(t *trial) {
 // same bits. If c is another factor, there are rounding errors, and an entry on a
 // boundary may go either way, whatever the precision in which the plugin keeps its scale.
 // On a grid that puts entries of every tensor on a boundary, the rounding of the scale
-// decides where they go; such a grid has to be claimed (see [Traits]).
+// decides where they go; such a grid has to be claimed (see [sdk.ClaimTies]).
 func (q *quantizerRun) checkHomogeneous(t *trial) {
 	q.onOracle(t, func(in *instance, x []float64) {
 		if !in.Homogeneous {
@@ -133,12 +135,12 @@ func (q *quantizerRun) checkHomogeneous(t *trial) {
 			in.equal(x, "codes of c·x, against those of x,", out.codes, base.codes)
 			in.equal(x, "mask of c·x, against that of x,", out.mask, base.mask)
 		}
-		if q.traits.Ties {
+		if in.variant.claims(sdk.ClaimTies) {
 			return
 		}
 		for _, c := range []float64{3.7, 0.013} {
 			out := in.quantize(scaled(c, x))
-			in.within(x, "Q(c·x)/c, against Q(x), for a c that is no power of two (if entries lie half way between two levels, "+claim("Ties")+")", scaled(1/c, out.value), base.value, func(i int) float64 {
+			in.within(x, "Q(c·x)/c, against Q(x), for a c that is no power of two (if entries lie half way between two levels, "+claim(sdk.ClaimTies)+")", scaled(1/c, out.value), base.value, func(i int) float64 {
 				if e.steady(answer.OutputValue, i) {
 					return closeness * largest(base.value)
 				}

@@ -19,6 +19,8 @@
 package sdktest
 
 import (
+	"cmp"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -84,7 +86,8 @@ func newSession(kind sdk.Kind, describe func() (sdk.Description, error), list []
 	}
 	var err error
 	if s.about, err = describe(); err == nil {
-		if err = s.about.Check(); err == nil {
+		s.about.Claims = slices.Concat(s.about.Claims, s.claims)
+		if err = cmp.Or(s.about.Check(), checkClaims(s.about, kind)); err == nil {
 			s.space, err = newSpace(s.about, s.settings)
 			if s.defaultsOnly && err == nil {
 				s.space = space{singles: s.space.singles[:1]}
@@ -95,7 +98,7 @@ func newSession(kind sdk.Kind, describe func() (sdk.Description, error), list []
 	for _, m := range s.machines {
 		s.report.Machines = append(s.report.Machines, m.Name())
 	}
-	const asks = "the description is well formed, defaults lie in their ranges, and the settings given are accepted"
+	const asks = "the description is well formed, defaults lie in their ranges, claims are those of the kind, and the settings given are accepted"
 	s.steps = []step{{"description", asks, func(t *trial) {
 		t.announce()
 		t.ok(example{}, err)
@@ -109,6 +112,16 @@ func newSession(kind sdk.Kind, describe func() (sdk.Description, error), list []
 		}
 	}}}
 	return s, err == nil
+}
+
+// checkClaims refuses claims of the other kind of plugins, which no check would look at.
+func checkClaims(d sdk.Description, kind sdk.Kind) error {
+	for _, c := range d.Claims {
+		if names := sdk.ClaimNames(kind); !slices.Contains(names, c.Name) {
+			return fmt.Errorf("the claim %s is none of a plugin of the kind %s: there are %q", c.Name, kind, names)
+		}
+	}
+	return nil
 }
 
 // addSteps adds the checks of a kind of plugin, and those of values of other implementations.
@@ -172,56 +185,12 @@ func (s *session) test(t *testing.T) {
 	}
 }
 
-// Traits say what an algorithm promises beyond the interface, and what the checks must
-// allow it. The zero Traits is right for most plugins.
-type Traits struct {
-	// Idempotent promises Q(Q(x)) = Q(x): what is on the grid stays where it is.
-	Idempotent bool
-	// AnyRounding lets values go to other levels than the nearest, as stochastic
-	// rounding does. The noise may depend on the place of an element in its tensor. A
-	// quantizer with another program for evaluation must round to nearest there.
-	AnyRounding bool
-	// Unbiased promises that the mean of Q(x) over the noise of training is x, for numbers
-	// within the grid.
-	Unbiased bool
-	// AnyGradient lets the surrogate be something other than the identity on the entries
-	// that the mask passes.
-	AnyGradient bool
-	// OwnLoss lets a backward pass of the quantizer's own give gradients where dy is zero, as those of a
-	// loss that it adds.
-	OwnLoss bool
-	// Ties is for grids that put some entries of any tensor, such as the largest, exactly
-	// half way between two levels. Homogeneity is then tried with powers of two only.
-	Ties bool
-	// ScaleScope says what shares a scale with the settings given. Without it, rows or their parts
-	// may, and the whole of a weight.
-	ScaleScope Scope
-	// KeyScope is the same for keys, where these have another scope than values and all else.
-	KeyScope Scope
-	// AnyZeroCode lets another code than 0 stand for zero, as where codes count levels from the lowest.
-	AnyZeroCode bool
-	// Prunes lets entries become zero, with mask 0, because others of their row are larger.
-	Prunes bool
-	// OwnDecay lets an optimizer shrink weights itself, with its default settings.
-	OwnDecay bool
-	// ByName lets an optimizer's programs depend on the name of the tensor.
-	ByName bool
-	// NoDescent is for optimizers that do not minimise on their own.
-	NoDescent bool
-	// Still promises that nothing moves as long as all gradients have been zero.
-	Still bool
-	// Descent promises that, with some rate, the parabola and Rosenbrock's function
-	// come down to this fraction of their first value. 0 means the fraction that is asked
-	// of all plugins.
-	Descent float64
-}
-
 // Option is a choice of the caller.
 type Option func(*options)
 
 type options struct {
 	settings map[string]any
-	traits   Traits
+	claims   []sdk.Claim // added to those of the description, in tests of the kit
 	machines []Machine
 	golden   []Values
 	// defaultsOnly leaves the parameters that the caller has not fixed at their defaults.
@@ -232,9 +201,6 @@ type options struct {
 func With(settings map[string]any) Option {
 	return func(o *options) { maps.Copy(o.settings, settings) }
 }
-
-// Claim states what the algorithm promises and needs.
-func Claim(t Traits) Option { return func(o *options) { o.traits = t } }
 
 // On adds machines on which programs run, besides the oracle.
 func On(machines ...Machine) Option {

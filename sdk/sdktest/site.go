@@ -157,7 +157,7 @@ func (q *quantizerRun) sites(v variant, shape ...int) []*siteAnswer {
 // that take noise, or where that is claimed. A quantizer that claims so and has another
 // program for evaluation rounds to nearest there.
 func (q *quantizerRun) anyRounding(s *siteAnswer) bool {
-	return !s.evaluates && (q.traits.AnyRounding || s.Draws())
+	return !s.evaluates && (s.variant.claims(sdk.ClaimAnyRounding) || s.Draws())
 }
 
 // each calls f for every variant and matrix shape that the plugin answers, on each machine,

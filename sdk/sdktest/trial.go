@@ -7,7 +7,6 @@ import (
 	"maps"
 	"math"
 	"slices"
-	"unicode"
 
 	"github.com/cage-qat/cage/sdk"
 	"github.com/cage-qat/cage/sdk/program"
@@ -153,17 +152,8 @@ func (t *trial) skipUntried(why string) {
 	t.skipf("%s", why)
 }
 
-// claim names a claim as authors make it: by the field of [Traits], and by the flag of cage plugins test.
-func claim(field string) string {
-	flag := "-"
-	for _, r := range field {
-		if unicode.IsUpper(r) {
-			flag += "-"
-		}
-		flag += string(unicode.ToLower(r))
-	}
-	return fmt.Sprintf("claim %s (%s)", field, flag)
-}
+// claim says which claim of the description would allow what has failed.
+func claim(name sdk.ClaimName) string { return "claim " + string(name) }
 
 // within fails the example unless each |got − want| is at most allowed, a function
 // of the element. NaN is equal to NaN, and an infinity to itself. The failure names

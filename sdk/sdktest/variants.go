@@ -23,6 +23,13 @@ const coreMixtures = 8
 type variant struct {
 	values  sdk.Values
 	changed map[string]any
+	about   sdk.Description
+}
+
+// claims reports whether the plugin makes a claim under these settings.
+func (v variant) claims(name sdk.ClaimName) bool {
+	_, ok := v.about.Claimed(name, v.values)
+	return ok
 }
 
 // space has the settings of a plugin that the kit tries.
@@ -30,6 +37,8 @@ type space struct {
 	// singles begins with the defaults, followed by one variant for each other
 	// value of one parameter.
 	singles []variant
+	// claimed are some of singles: those with the settings under which a claim is made.
+	claimed []variant
 	// mixed are random combinations.
 	mixed []variant
 }
@@ -62,6 +71,21 @@ func newSpace(d sdk.Description, given map[string]any) (space, error) {
 			s.singles = append(s.singles, changed)
 		}
 	}
+	for _, c := range d.Claims {
+		settings := maps.Clone(given)
+		for name, v := range c.When {
+			if _, fixed := given[name]; !fixed {
+				settings[name] = v
+			}
+		}
+		v, err := newVariant(d, settings)
+		if err != nil {
+			return s, err
+		}
+		if len(c.When) > 0 && v.claims(c.Name) && len(v.changed) > len(base.changed) {
+			s.singles, s.claimed = append(s.singles, v), append(s.claimed, v)
+		}
+	}
 	if len(free) < 2 {
 		return s, nil
 	}
@@ -86,7 +110,7 @@ func newVariant(d sdk.Description, settings map[string]any) (variant, error) {
 	if err != nil {
 		return variant{}, err
 	}
-	v := variant{values: values, changed: map[string]any{}}
+	v := variant{values: values, changed: map[string]any{}, about: d}
 	for _, p := range d.Parameters {
 		if got := values.Map()[p.Name]; got != p.Default {
 			v.changed[p.Name] = got

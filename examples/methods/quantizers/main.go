@@ -22,17 +22,25 @@ type method struct {
 	state    func(in input) sdk.State // the state at the start, likewise
 	// backward is the method's own backward pass; nil: that of the surrogate.
 	backward func(in input, dy program.Value) sdk.Gradients
+	claims   []sdk.ClaimName
 }
+
+// rounds is what methods claim that round to other levels than the nearest, drawn those that draw
+// a level so that the mean is x.
+var (
+	rounds = []sdk.ClaimName{sdk.ClaimAnyRounding}
+	drawn  = []sdk.ClaimName{sdk.ClaimAnyRounding, sdk.ClaimUnbiased}
+)
 
 // methods are all quantizers of the collection.
 var methods = []method{
 	{name: "bwn", quantize: bwn},
 	{name: "twn", quantize: twn},
-	{name: "ttq", quantize: ttq, trained: ttqStart},
+	{name: "ttq", quantize: ttq, trained: ttqStart, claims: []sdk.ClaimName{sdk.ClaimAnyGradient, sdk.ClaimAnyRounding}},
 	{name: "bitnet", quantize: bitnet},
 	{name: "statsq", quantize: statsq},
-	{name: "octav", quantize: octav},
-	{name: "dampen", quantize: statsq, backward: dampen},
+	{name: "octav", quantize: octav, claims: []sdk.ClaimName{sdk.ClaimAnyGradient}},
+	{name: "dampen", quantize: statsq, backward: dampen, claims: []sdk.ClaimName{sdk.ClaimOwnLoss}},
 	{name: "affine", quantize: affine},
 	{name: "hqq", quantize: hqq},
 	{name: "spqr", quantize: spqr},
@@ -40,16 +48,16 @@ var methods = []method{
 	{name: "pact", quantize: pact, trained: pactStart},
 	{name: "lsqplus", quantize: lsqPlus, trained: lsqPlusStart},
 	{name: "omniquant", quantize: omniQuant, trained: omniQuantStart},
-	{name: "log2", quantize: logarithmic},
+	{name: "log2", quantize: logarithmic, claims: rounds},
 	{name: "apot", quantize: apot},
-	{name: "dsq", quantize: dsq},
+	{name: "dsq", quantize: dsq, claims: []sdk.ClaimName{sdk.ClaimAnyGradient}},
 	{name: "deepseek", quantize: deepSeek},
-	{name: "qdrop", quantize: qDrop},
-	{name: "diffq", quantize: diffQ},
-	{name: "luq", quantize: luq},
+	{name: "qdrop", quantize: qDrop, claims: rounds},
+	{name: "diffq", quantize: diffQ, claims: drawn},
+	{name: "luq", quantize: luq, claims: drawn},
 	{name: "observer", quantize: observer, state: observerStart},
-	{name: "qema", quantize: qEMA, state: qEMAStart},
-	{name: "freezing", quantize: freezing, state: freezingStart},
+	{name: "qema", quantize: qEMA, state: qEMAStart, claims: rounds},
+	{name: "freezing", quantize: freezing, state: freezingStart, claims: rounds},
 }
 
 // input is what a quantizer reads.
@@ -560,8 +568,12 @@ type quantizer struct{}
 // Describe names the plugin and declares what a run may set.
 func (quantizer) Describe() sdk.Description {
 	var names []string
+	var claims []sdk.Claim
 	for _, m := range methods {
 		names = append(names, m.name)
+		for _, c := range m.claims {
+			claims = append(claims, sdk.Claim{Name: c, When: map[string]any{"method": m.name}})
+		}
 	}
 	return sdk.Description{
 		Name:    "quantizers",
@@ -572,6 +584,7 @@ func (quantizer) Describe() sdk.Description {
 			sdk.Int("bits", 4, 2, 8, "bits of a code, where the method does not fix them"),
 			sdk.Int("group", 64, 1, 4096, "affine, hqq: numbers that share a scale"),
 		},
+		Claims: claims,
 	}
 }
 

@@ -158,20 +158,6 @@ func within(t *testing.T, what string, got, want []float64) {
 	}
 }
 
-// traits are what methods promise or need beyond the interface.
-var traits = map[string]sdktest.Traits{
-	"dampen":   {OwnLoss: true},
-	"diffq":    {Unbiased: true, AnyRounding: true}, // in training
-	"dsq":      {AnyGradient: true},
-	"log2":     {AnyRounding: true}, // to the nearest exponent
-	"freezing": {AnyRounding: true}, // of what is frozen
-	"luq":      {Unbiased: true, AnyRounding: true},
-	"qema":     {AnyRounding: true}, // as the average says
-	"octav":    {AnyGradient: true},
-	"qdrop":    {AnyRounding: true},                    // in training
-	"ttq":      {AnyGradient: true, AnyRounding: true}, // by a threshold that is not half way
-}
-
 // TestConformance holds every method to what the host expects of a quantizer.
 func TestConformance(t *testing.T) {
 	for _, m := range methods {
@@ -179,11 +165,11 @@ func TestConformance(t *testing.T) {
 			t.Parallel()
 			settings := map[string]any{"method": m.name, "bits": 4, "group": 64} // at all others it takes a minute
 			if m.name != "qdrop" {
-				sdktest.Quantizer(t, quantizer{}, sdktest.With(settings), sdktest.Claim(traits[m.name]))
+				sdktest.Quantizer(t, quantizer{}, sdktest.With(settings))
 				return
 			}
 			// A number that a step keeps shares its scale with no other, which the check for NaN does not expect.
-			r := sdktest.CheckQuantizer(sdktest.NewQuantizer(quantizer{}), sdktest.With(settings), sdktest.Claim(traits[m.name]))
+			r := sdktest.CheckQuantizer(sdktest.NewQuantizer(quantizer{}), sdktest.With(settings))
 			for _, c := range r.Checks {
 				if c.Status == sdktest.Fail && c.Name != "non-finite" {
 					t.Error(r)

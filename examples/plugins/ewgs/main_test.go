@@ -9,6 +9,5 @@ import (
 
 // TestConformance compares also with values of testdata/ewgs.py, an independent implementation.
 func TestConformance(t *testing.T) {
-	claims := sdktest.Traits{AnyZeroCode: true, ScaleScope: sdktest.ScopeTensor}
-	sdktest.Quantizer(t, ewgs{}, plugintest.With(t, nil, sdktest.Claim(claims), sdktest.GoldenFile(t, "testdata/ewgs.json"))...)
+	sdktest.Quantizer(t, ewgs{}, plugintest.With(t, nil, sdktest.GoldenFile(t, "testdata/ewgs.json"))...)
 }

@@ -36,6 +36,11 @@ func (kivi) Describe() sdk.Description {
 			sdk.Int("group", 32, 1, 65536, "tokens of a channel, or channels of a token and head, that share a scale; the last group may be shorter"),
 			sdk.Choice("keys", keysPerChannel, []string{keysPerChannel, keysPerToken}, "channel: keys are quantized in groups of tokens, as in the paper; token: as values"),
 		},
+		Claims: []sdk.Claim{
+			{Name: sdk.ClaimAnyZeroCode},
+			{Name: sdk.ClaimScaleScope, Value: sdk.ScopeBlock},
+			{Name: sdk.ClaimKeyScope, Value: sdk.ScopeColumn, When: map[string]any{"keys": keysPerChannel}},
+		},
 	}
 }
 

@@ -15,8 +15,7 @@ import (
 
 // TestConformance compares also with values of testdata/kivi.py, an independent implementation.
 func TestConformance(t *testing.T) {
-	claims := sdktest.Traits{ScaleScope: sdktest.ScopeBlock, KeyScope: sdktest.ScopeColumn, AnyZeroCode: true}
-	sdktest.Quantizer(t, kivi{}, plugintest.With(t, nil, sdktest.Claim(claims), sdktest.GoldenFile(t, "testdata/kivi.json"))...)
+	sdktest.Quantizer(t, kivi{}, plugintest.With(t, nil, sdktest.GoldenFile(t, "testdata/kivi.json"))...)
 }
 
 func site(t *testing.T, role sdk.Role, tokens, context int, settings map[string]any) sdk.Site {

@@ -12,7 +12,7 @@ import (
 )
 
 func TestConformance(t *testing.T) {
-	sdktest.Quantizer(t, kmeans{}, plugintest.With(t, nil, sdktest.Claim(sdktest.Traits{AnyZeroCode: true, ScaleScope: sdktest.ScopeBlock}))...)
+	sdktest.Quantizer(t, kmeans{}, plugintest.With(t, nil)...)
 }
 
 // TestBest compares codebooks with those of testdata/kmeans.py, which tries all.

@@ -9,6 +9,5 @@ import (
 
 // TestConformance compares also with values of testdata/nf4.py, an independent implementation.
 func TestConformance(t *testing.T) {
-	claims := sdktest.Traits{AnyZeroCode: true, ScaleScope: sdktest.ScopeBlock}
-	sdktest.Quantizer(t, nf4{}, plugintest.With(t, nil, sdktest.Claim(claims), sdktest.GoldenFile(t, "testdata/nf4.json"))...)
+	sdktest.Quantizer(t, nf4{}, plugintest.With(t, nil, sdktest.GoldenFile(t, "testdata/nf4.json"))...)
 }

@@ -30,6 +30,7 @@ func (adamw) Describe() sdk.Description {
 			sdk.Float("beta2", 0.95, 0, 0.999999, "decay rate of the second moment"),
 			sdk.Float("eps", 1e-8, 1e-30, 1, "added to the root of the second moment"),
 		},
+		Claims: []sdk.Claim{{Name: sdk.ClaimStill}},
 	}
 }
 

@@ -32,6 +32,7 @@ func (sparse24) Describe() sdk.Description {
 			sdk.Int("bits", 0, 0, 8, "bits of what is kept, with its sign, at least 2; 0 leaves it as it is"),
 			sdk.Choice("gradient", toAll, []string{toAll, toKept}, "entries that get gradients: all, or those that are kept"),
 		},
+		Claims: []sdk.Claim{{Name: sdk.ClaimPrunes}, {Name: sdk.ClaimAnyRounding}},
 	}
 }
 

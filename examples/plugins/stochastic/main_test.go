@@ -11,8 +11,7 @@ import (
 )
 
 func TestConformance(t *testing.T) {
-	claims := sdktest.Traits{AnyRounding: true, Unbiased: true, Idempotent: true}
-	sdktest.Quantizer(t, stochastic{}, plugintest.With(t, nil, sdktest.Claim(claims))...)
+	sdktest.Quantizer(t, stochastic{}, plugintest.With(t, nil)...)
 }
 
 // TestGolden compares with testdata/stochastic.py, an independent implementation.

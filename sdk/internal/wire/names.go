@@ -48,6 +48,10 @@ var (
 		"uint8":    pb.Storage_STORAGE_UINT8,
 		"bfloat16": pb.Storage_STORAGE_BFLOAT16,
 	}
+	NumberFormats = Names[pb.NumberFormat]{
+		"integer": pb.NumberFormat_NUMBER_FORMAT_INTEGER,
+		"e2m1":    pb.NumberFormat_NUMBER_FORMAT_E2M1,
+	}
 	ParameterTypes = Names[pb.ParameterType]{
 		"integer": pb.ParameterType_PARAMETER_TYPE_INTEGER,
 		"float":   pb.ParameterType_PARAMETER_TYPE_FLOAT,

@@ -230,6 +230,60 @@ func (SiteProduct) EnumDescriptor() ([]byte, []int) {
 	return file_cage_plugin_v1_plugin_proto_rawDescGZIP(), []int{2}
 }
 
+// NumberFormat says which number a code stands for.
+type NumberFormat int32
+
+const (
+	// Not a format: a forgotten field reads as this and is refused.
+	NumberFormat_NUMBER_FORMAT_UNSPECIFIED NumberFormat = 0
+	// The code itself.
+	NumberFormat_NUMBER_FORMAT_INTEGER NumberFormat = 1
+	// The float of four bits with this code, 0 to 15: a sign, two bits of exponent and one of
+	// mantissa, without infinities and NaN (OCP Microscaling 1.0).
+	NumberFormat_NUMBER_FORMAT_E2M1 NumberFormat = 2
+)
+
+// Enum value maps for NumberFormat.
+var (
+	NumberFormat_name = map[int32]string{
+		0: "NUMBER_FORMAT_UNSPECIFIED",
+		1: "NUMBER_FORMAT_INTEGER",
+		2: "NUMBER_FORMAT_E2M1",
+	}
+	NumberFormat_value = map[string]int32{
+		"NUMBER_FORMAT_UNSPECIFIED": 0,
+		"NUMBER_FORMAT_INTEGER":     1,
+		"NUMBER_FORMAT_E2M1":        2,
+	}
+)
+
+func (x NumberFormat) Enum() *NumberFormat {
+	p := new(NumberFormat)
+	*p = x
+	return p
+}
+
+func (x NumberFormat) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (NumberFormat) Descriptor() protoreflect.EnumDescriptor {
+	return file_cage_plugin_v1_plugin_proto_enumTypes[3].Descriptor()
+}
+
+func (NumberFormat) Type() protoreflect.EnumType {
+	return &file_cage_plugin_v1_plugin_proto_enumTypes[3]
+}
+
+func (x NumberFormat) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use NumberFormat.Descriptor instead.
+func (NumberFormat) EnumDescriptor() ([]byte, []int) {
+	return file_cage_plugin_v1_plugin_proto_rawDescGZIP(), []int{3}
+}
+
 // TensorRole says what part a parameter plays in the model.
 type TensorRole int32
 
@@ -275,11 +329,11 @@ func (x TensorRole) String() string {
 }
 
 func (TensorRole) Descriptor() protoreflect.EnumDescriptor {
-	return file_cage_plugin_v1_plugin_proto_enumTypes[3].Descriptor()
+	return file_cage_plugin_v1_plugin_proto_enumTypes[4].Descriptor()
 }
 
 func (TensorRole) Type() protoreflect.EnumType {
-	return &file_cage_plugin_v1_plugin_proto_enumTypes[3]
+	return &file_cage_plugin_v1_plugin_proto_enumTypes[4]
 }
 
 func (x TensorRole) Number() protoreflect.EnumNumber {
@@ -288,7 +342,7 @@ func (x TensorRole) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use TensorRole.Descriptor instead.
 func (TensorRole) EnumDescriptor() ([]byte, []int) {
-	return file_cage_plugin_v1_plugin_proto_rawDescGZIP(), []int{3}
+	return file_cage_plugin_v1_plugin_proto_rawDescGZIP(), []int{4}
 }
 
 // Storage is the type in which a state tensor is kept, in memory and in checkpoints.
@@ -332,11 +386,11 @@ func (x Storage) String() string {
 }
 
 func (Storage) Descriptor() protoreflect.EnumDescriptor {
-	return file_cage_plugin_v1_plugin_proto_enumTypes[4].Descriptor()
+	return file_cage_plugin_v1_plugin_proto_enumTypes[5].Descriptor()
 }
 
 func (Storage) Type() protoreflect.EnumType {
-	return &file_cage_plugin_v1_plugin_proto_enumTypes[4]
+	return &file_cage_plugin_v1_plugin_proto_enumTypes[5]
 }
 
 func (x Storage) Number() protoreflect.EnumNumber {
@@ -345,7 +399,7 @@ func (x Storage) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Storage.Descriptor instead.
 func (Storage) EnumDescriptor() ([]byte, []int) {
-	return file_cage_plugin_v1_plugin_proto_rawDescGZIP(), []int{4}
+	return file_cage_plugin_v1_plugin_proto_rawDescGZIP(), []int{5}
 }
 
 // DescribeRequest says what the host can do.
@@ -469,7 +523,10 @@ type Description struct {
 	// this plugin to work. There are two: "opaque", which an opaque optimizer needs, and
 	// "search", which a quantizer that searches needs. A host refuses a plugin that needs
 	// one it does not know.
-	Capabilities  []string `protobuf:"bytes,5,rep,name=capabilities,proto3" json:"capabilities,omitempty"`
+	Capabilities []string `protobuf:"bytes,5,rep,name=capabilities,proto3" json:"capabilities,omitempty"`
+	// What the algorithm promises beyond the interface, and what the conformance kit must
+	// allow it; at most 256. Plugins that are older than the field claim nothing.
+	Claims        []*Claim `protobuf:"bytes,6,rep,name=claims,proto3" json:"claims,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -539,6 +596,80 @@ func (x *Description) GetCapabilities() []string {
 	return nil
 }
 
+func (x *Description) GetClaims() []*Claim {
+	if x != nil {
+		return x.Claims
+	}
+	return nil
+}
+
+// Claim is one property of an algorithm.
+type Claim struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// One of the names in the table of claims in docs/writing-a-plugin.md, such as
+	// any_rounding. Required.
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// For scale_scope and key_scope the string block, row, column or tensor; for descent a
+	// float. Absent for all other claims.
+	Value *Value `protobuf:"bytes,2,opt,name=value,proto3" json:"value,omitempty"`
+	// The settings under which the claim holds: each of these parameters has this value.
+	// Empty: all settings. Of several claims with one name the last that holds counts.
+	When          map[string]*Value `protobuf:"bytes,3,rep,name=when,proto3" json:"when,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Claim) Reset() {
+	*x = Claim{}
+	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Claim) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Claim) ProtoMessage() {}
+
+func (x *Claim) ProtoReflect() protoreflect.Message {
+	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Claim.ProtoReflect.Descriptor instead.
+func (*Claim) Descriptor() ([]byte, []int) {
+	return file_cage_plugin_v1_plugin_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *Claim) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Claim) GetValue() *Value {
+	if x != nil {
+		return x.Value
+	}
+	return nil
+}
+
+func (x *Claim) GetWhen() map[string]*Value {
+	if x != nil {
+		return x.When
+	}
+	return nil
+}
+
 // Parameter declares one setting of a plugin.
 type Parameter struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -564,7 +695,7 @@ type Parameter struct {
 
 func (x *Parameter) Reset() {
 	*x = Parameter{}
-	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[3]
+	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -576,7 +707,7 @@ func (x *Parameter) String() string {
 func (*Parameter) ProtoMessage() {}
 
 func (x *Parameter) ProtoReflect() protoreflect.Message {
-	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[3]
+	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -589,7 +720,7 @@ func (x *Parameter) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Parameter.ProtoReflect.Descriptor instead.
 func (*Parameter) Descriptor() ([]byte, []int) {
-	return file_cage_plugin_v1_plugin_proto_rawDescGZIP(), []int{3}
+	return file_cage_plugin_v1_plugin_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *Parameter) GetName() string {
@@ -658,7 +789,7 @@ type Value struct {
 
 func (x *Value) Reset() {
 	*x = Value{}
-	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[4]
+	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -670,7 +801,7 @@ func (x *Value) String() string {
 func (*Value) ProtoMessage() {}
 
 func (x *Value) ProtoReflect() protoreflect.Message {
-	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[4]
+	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -683,7 +814,7 @@ func (x *Value) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Value.ProtoReflect.Descriptor instead.
 func (*Value) Descriptor() ([]byte, []int) {
-	return file_cage_plugin_v1_plugin_proto_rawDescGZIP(), []int{4}
+	return file_cage_plugin_v1_plugin_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Value) GetKind() isValue_Kind {
@@ -772,7 +903,7 @@ type QuantizeRequest struct {
 
 func (x *QuantizeRequest) Reset() {
 	*x = QuantizeRequest{}
-	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[5]
+	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -784,7 +915,7 @@ func (x *QuantizeRequest) String() string {
 func (*QuantizeRequest) ProtoMessage() {}
 
 func (x *QuantizeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[5]
+	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -797,7 +928,7 @@ func (x *QuantizeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QuantizeRequest.ProtoReflect.Descriptor instead.
 func (*QuantizeRequest) Descriptor() ([]byte, []int) {
-	return file_cage_plugin_v1_plugin_proto_rawDescGZIP(), []int{5}
+	return file_cage_plugin_v1_plugin_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *QuantizeRequest) GetSite() *Site {
@@ -846,7 +977,7 @@ type Site struct {
 
 func (x *Site) Reset() {
 	*x = Site{}
-	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[6]
+	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -858,7 +989,7 @@ func (x *Site) String() string {
 func (*Site) ProtoMessage() {}
 
 func (x *Site) ProtoReflect() protoreflect.Message {
-	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[6]
+	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -871,7 +1002,7 @@ func (x *Site) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Site.ProtoReflect.Descriptor instead.
 func (*Site) Descriptor() ([]byte, []int) {
-	return file_cage_plugin_v1_plugin_proto_rawDescGZIP(), []int{6}
+	return file_cage_plugin_v1_plugin_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Site) GetRole() SiteRole {
@@ -960,7 +1091,7 @@ type QuantizeResponse struct {
 
 func (x *QuantizeResponse) Reset() {
 	*x = QuantizeResponse{}
-	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[7]
+	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -972,7 +1103,7 @@ func (x *QuantizeResponse) String() string {
 func (*QuantizeResponse) ProtoMessage() {}
 
 func (x *QuantizeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[7]
+	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -985,7 +1116,7 @@ func (x *QuantizeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QuantizeResponse.ProtoReflect.Descriptor instead.
 func (*QuantizeResponse) Descriptor() ([]byte, []int) {
-	return file_cage_plugin_v1_plugin_proto_rawDescGZIP(), []int{7}
+	return file_cage_plugin_v1_plugin_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *QuantizeResponse) GetAnswer() isQuantizeResponse_Answer {
@@ -1100,14 +1231,20 @@ type QuantizerProgram struct {
 	// Not 0: the state is found by Search, in the place of init_state and next, which are
 	// then absent: before the first step, and after each step whose number this divides. At
 	// most 2³¹−1. Only for weights in the forward product, and only where there is state.
-	SearchEvery   uint32 `protobuf:"varint,11,opt,name=search_every,json=searchEvery,proto3" json:"search_every,omitempty"`
+	SearchEvery uint32 `protobuf:"varint,11,opt,name=search_every,json=searchEvery,proto3" json:"search_every,omitempty"`
+	// What the codes and scales of the program of evaluation stand for, for every tensor that
+	// is quantized with these settings. Exports store a weight by it. Absent for values that
+	// are no products of a code's number and a scale, and from plugins that are older than
+	// the field: then an export looks at the codes of all weights with the same settings
+	// together.
+	Grid          *Grid `protobuf:"bytes,12,opt,name=grid,proto3" json:"grid,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *QuantizerProgram) Reset() {
 	*x = QuantizerProgram{}
-	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[8]
+	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1119,7 +1256,7 @@ func (x *QuantizerProgram) String() string {
 func (*QuantizerProgram) ProtoMessage() {}
 
 func (x *QuantizerProgram) ProtoReflect() protoreflect.Message {
-	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[8]
+	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1132,7 +1269,7 @@ func (x *QuantizerProgram) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QuantizerProgram.ProtoReflect.Descriptor instead.
 func (*QuantizerProgram) Descriptor() ([]byte, []int) {
-	return file_cage_plugin_v1_plugin_proto_rawDescGZIP(), []int{8}
+	return file_cage_plugin_v1_plugin_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *QuantizerProgram) GetProgram() *Program {
@@ -1212,6 +1349,99 @@ func (x *QuantizerProgram) GetSearchEvery() uint32 {
 	return 0
 }
 
+func (x *QuantizerProgram) GetGrid() *Grid {
+	if x != nil {
+		return x.Grid
+	}
+	return nil
+}
+
+// Grid says which numbers codes stand for and what shares a scale: value, before a rotation
+// back, is the number of the code times the scale of its group. Where value is 0 the code
+// may be 0 on every grid.
+type Grid struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Which number a code stands for. Required.
+	Format NumberFormat `protobuf:"varint,1,opt,name=format,proto3,enum=cage.plugin.v1.NumberFormat" json:"format,omitempty"`
+	// Integers: the least and the greatest code.
+	Min int32 `protobuf:"zigzag32,2,opt,name=min,proto3" json:"min,omitempty"`
+	Max int32 `protobuf:"zigzag32,3,opt,name=max,proto3" json:"max,omitempty"`
+	// Integers: the distance of neighbouring codes, which divides max − min: 1, or 2 where
+	// codes are twice the half-integers. At least 1 for integers; 0 for other formats.
+	Step uint32 `protobuf:"varint,4,opt,name=step,proto3" json:"step,omitempty"`
+	// How many consecutive elements of a row share a scale; the last group of a row may be
+	// shorter. scale then has an element for each group, row by row. 0: a row or the whole
+	// tensor shares one, and scale has as many elements.
+	Group         uint32 `protobuf:"varint,5,opt,name=group,proto3" json:"group,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Grid) Reset() {
+	*x = Grid{}
+	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Grid) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Grid) ProtoMessage() {}
+
+func (x *Grid) ProtoReflect() protoreflect.Message {
+	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Grid.ProtoReflect.Descriptor instead.
+func (*Grid) Descriptor() ([]byte, []int) {
+	return file_cage_plugin_v1_plugin_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *Grid) GetFormat() NumberFormat {
+	if x != nil {
+		return x.Format
+	}
+	return NumberFormat_NUMBER_FORMAT_UNSPECIFIED
+}
+
+func (x *Grid) GetMin() int32 {
+	if x != nil {
+		return x.Min
+	}
+	return 0
+}
+
+func (x *Grid) GetMax() int32 {
+	if x != nil {
+		return x.Max
+	}
+	return 0
+}
+
+func (x *Grid) GetStep() uint32 {
+	if x != nil {
+		return x.Step
+	}
+	return 0
+}
+
+func (x *Grid) GetGroup() uint32 {
+	if x != nil {
+		return x.Group
+	}
+	return 0
+}
+
 // AttachSitesRequest describes the shared memory, as AttachRequest does.
 type AttachSitesRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1227,7 +1457,7 @@ type AttachSitesRequest struct {
 
 func (x *AttachSitesRequest) Reset() {
 	*x = AttachSitesRequest{}
-	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[9]
+	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1239,7 +1469,7 @@ func (x *AttachSitesRequest) String() string {
 func (*AttachSitesRequest) ProtoMessage() {}
 
 func (x *AttachSitesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[9]
+	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1252,7 +1482,7 @@ func (x *AttachSitesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttachSitesRequest.ProtoReflect.Descriptor instead.
 func (*AttachSitesRequest) Descriptor() ([]byte, []int) {
-	return file_cage_plugin_v1_plugin_proto_rawDescGZIP(), []int{9}
+	return file_cage_plugin_v1_plugin_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *AttachSitesRequest) GetPath() string {
@@ -1297,7 +1527,7 @@ type AttachedSite struct {
 
 func (x *AttachedSite) Reset() {
 	*x = AttachedSite{}
-	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[10]
+	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1309,7 +1539,7 @@ func (x *AttachedSite) String() string {
 func (*AttachedSite) ProtoMessage() {}
 
 func (x *AttachedSite) ProtoReflect() protoreflect.Message {
-	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[10]
+	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1322,7 +1552,7 @@ func (x *AttachedSite) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttachedSite.ProtoReflect.Descriptor instead.
 func (*AttachedSite) Descriptor() ([]byte, []int) {
-	return file_cage_plugin_v1_plugin_proto_rawDescGZIP(), []int{10}
+	return file_cage_plugin_v1_plugin_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *AttachedSite) GetSite() *Site {
@@ -1375,7 +1605,7 @@ type SearchRequest struct {
 
 func (x *SearchRequest) Reset() {
 	*x = SearchRequest{}
-	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[11]
+	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1387,7 +1617,7 @@ func (x *SearchRequest) String() string {
 func (*SearchRequest) ProtoMessage() {}
 
 func (x *SearchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[11]
+	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1400,7 +1630,7 @@ func (x *SearchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SearchRequest.ProtoReflect.Descriptor instead.
 func (*SearchRequest) Descriptor() ([]byte, []int) {
-	return file_cage_plugin_v1_plugin_proto_rawDescGZIP(), []int{11}
+	return file_cage_plugin_v1_plugin_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *SearchRequest) GetStep() uint64 {
@@ -1433,7 +1663,7 @@ type SearchResponse struct {
 
 func (x *SearchResponse) Reset() {
 	*x = SearchResponse{}
-	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[12]
+	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1445,7 +1675,7 @@ func (x *SearchResponse) String() string {
 func (*SearchResponse) ProtoMessage() {}
 
 func (x *SearchResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[12]
+	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1458,7 +1688,7 @@ func (x *SearchResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SearchResponse.ProtoReflect.Descriptor instead.
 func (*SearchResponse) Descriptor() ([]byte, []int) {
-	return file_cage_plugin_v1_plugin_proto_rawDescGZIP(), []int{12}
+	return file_cage_plugin_v1_plugin_proto_rawDescGZIP(), []int{14}
 }
 
 // ProgramRequest asks for the programs of one parameter tensor.
@@ -1472,7 +1702,7 @@ type ProgramRequest struct {
 
 func (x *ProgramRequest) Reset() {
 	*x = ProgramRequest{}
-	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[13]
+	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1484,7 +1714,7 @@ func (x *ProgramRequest) String() string {
 func (*ProgramRequest) ProtoMessage() {}
 
 func (x *ProgramRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[13]
+	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1497,7 +1727,7 @@ func (x *ProgramRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProgramRequest.ProtoReflect.Descriptor instead.
 func (*ProgramRequest) Descriptor() ([]byte, []int) {
-	return file_cage_plugin_v1_plugin_proto_rawDescGZIP(), []int{13}
+	return file_cage_plugin_v1_plugin_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ProgramRequest) GetTensor() *Tensor {
@@ -1529,7 +1759,7 @@ type Tensor struct {
 
 func (x *Tensor) Reset() {
 	*x = Tensor{}
-	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[14]
+	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1541,7 +1771,7 @@ func (x *Tensor) String() string {
 func (*Tensor) ProtoMessage() {}
 
 func (x *Tensor) ProtoReflect() protoreflect.Message {
-	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[14]
+	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1554,7 +1784,7 @@ func (x *Tensor) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Tensor.ProtoReflect.Descriptor instead.
 func (*Tensor) Descriptor() ([]byte, []int) {
-	return file_cage_plugin_v1_plugin_proto_rawDescGZIP(), []int{14}
+	return file_cage_plugin_v1_plugin_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Tensor) GetName() string {
@@ -1605,7 +1835,7 @@ type Part struct {
 
 func (x *Part) Reset() {
 	*x = Part{}
-	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[15]
+	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1617,7 +1847,7 @@ func (x *Part) String() string {
 func (*Part) ProtoMessage() {}
 
 func (x *Part) ProtoReflect() protoreflect.Message {
-	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[15]
+	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1630,7 +1860,7 @@ func (x *Part) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Part.ProtoReflect.Descriptor instead.
 func (*Part) Descriptor() ([]byte, []int) {
-	return file_cage_plugin_v1_plugin_proto_rawDescGZIP(), []int{15}
+	return file_cage_plugin_v1_plugin_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Part) GetName() string {
@@ -1664,7 +1894,7 @@ type ProgramResponse struct {
 
 func (x *ProgramResponse) Reset() {
 	*x = ProgramResponse{}
-	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[16]
+	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1676,7 +1906,7 @@ func (x *ProgramResponse) String() string {
 func (*ProgramResponse) ProtoMessage() {}
 
 func (x *ProgramResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[16]
+	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1689,7 +1919,7 @@ func (x *ProgramResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProgramResponse.ProtoReflect.Descriptor instead.
 func (*ProgramResponse) Descriptor() ([]byte, []int) {
-	return file_cage_plugin_v1_plugin_proto_rawDescGZIP(), []int{16}
+	return file_cage_plugin_v1_plugin_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *ProgramResponse) GetAnswer() isProgramResponse_Answer {
@@ -1765,7 +1995,7 @@ type OpaqueOptimizer struct {
 
 func (x *OpaqueOptimizer) Reset() {
 	*x = OpaqueOptimizer{}
-	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[17]
+	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1777,7 +2007,7 @@ func (x *OpaqueOptimizer) String() string {
 func (*OpaqueOptimizer) ProtoMessage() {}
 
 func (x *OpaqueOptimizer) ProtoReflect() protoreflect.Message {
-	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[17]
+	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1790,7 +2020,7 @@ func (x *OpaqueOptimizer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpaqueOptimizer.ProtoReflect.Descriptor instead.
 func (*OpaqueOptimizer) Descriptor() ([]byte, []int) {
-	return file_cage_plugin_v1_plugin_proto_rawDescGZIP(), []int{17}
+	return file_cage_plugin_v1_plugin_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *OpaqueOptimizer) GetState() []*StateTensor {
@@ -1816,7 +2046,7 @@ type AttachRequest struct {
 
 func (x *AttachRequest) Reset() {
 	*x = AttachRequest{}
-	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[18]
+	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1828,7 +2058,7 @@ func (x *AttachRequest) String() string {
 func (*AttachRequest) ProtoMessage() {}
 
 func (x *AttachRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[18]
+	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1841,7 +2071,7 @@ func (x *AttachRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttachRequest.ProtoReflect.Descriptor instead.
 func (*AttachRequest) Descriptor() ([]byte, []int) {
-	return file_cage_plugin_v1_plugin_proto_rawDescGZIP(), []int{18}
+	return file_cage_plugin_v1_plugin_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *AttachRequest) GetPath() string {
@@ -1888,7 +2118,7 @@ type AttachedTensor struct {
 
 func (x *AttachedTensor) Reset() {
 	*x = AttachedTensor{}
-	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[19]
+	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1900,7 +2130,7 @@ func (x *AttachedTensor) String() string {
 func (*AttachedTensor) ProtoMessage() {}
 
 func (x *AttachedTensor) ProtoReflect() protoreflect.Message {
-	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[19]
+	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1913,7 +2143,7 @@ func (x *AttachedTensor) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttachedTensor.ProtoReflect.Descriptor instead.
 func (*AttachedTensor) Descriptor() ([]byte, []int) {
-	return file_cage_plugin_v1_plugin_proto_rawDescGZIP(), []int{19}
+	return file_cage_plugin_v1_plugin_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *AttachedTensor) GetTensor() *Tensor {
@@ -1972,7 +2202,7 @@ type AttachedState struct {
 
 func (x *AttachedState) Reset() {
 	*x = AttachedState{}
-	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[20]
+	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1984,7 +2214,7 @@ func (x *AttachedState) String() string {
 func (*AttachedState) ProtoMessage() {}
 
 func (x *AttachedState) ProtoReflect() protoreflect.Message {
-	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[20]
+	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1997,7 +2227,7 @@ func (x *AttachedState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttachedState.ProtoReflect.Descriptor instead.
 func (*AttachedState) Descriptor() ([]byte, []int) {
-	return file_cage_plugin_v1_plugin_proto_rawDescGZIP(), []int{20}
+	return file_cage_plugin_v1_plugin_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *AttachedState) GetEven() uint64 {
@@ -2023,7 +2253,7 @@ type AttachResponse struct {
 
 func (x *AttachResponse) Reset() {
 	*x = AttachResponse{}
-	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[21]
+	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2035,7 +2265,7 @@ func (x *AttachResponse) String() string {
 func (*AttachResponse) ProtoMessage() {}
 
 func (x *AttachResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[21]
+	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2048,7 +2278,7 @@ func (x *AttachResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttachResponse.ProtoReflect.Descriptor instead.
 func (*AttachResponse) Descriptor() ([]byte, []int) {
-	return file_cage_plugin_v1_plugin_proto_rawDescGZIP(), []int{21}
+	return file_cage_plugin_v1_plugin_proto_rawDescGZIP(), []int{23}
 }
 
 // StepRequest asks for one update of all attached tensors.
@@ -2071,7 +2301,7 @@ type StepRequest struct {
 
 func (x *StepRequest) Reset() {
 	*x = StepRequest{}
-	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[22]
+	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2083,7 +2313,7 @@ func (x *StepRequest) String() string {
 func (*StepRequest) ProtoMessage() {}
 
 func (x *StepRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[22]
+	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2096,7 +2326,7 @@ func (x *StepRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StepRequest.ProtoReflect.Descriptor instead.
 func (*StepRequest) Descriptor() ([]byte, []int) {
-	return file_cage_plugin_v1_plugin_proto_rawDescGZIP(), []int{22}
+	return file_cage_plugin_v1_plugin_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *StepRequest) GetStep() uint64 {
@@ -2143,7 +2373,7 @@ type StepResponse struct {
 
 func (x *StepResponse) Reset() {
 	*x = StepResponse{}
-	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[23]
+	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2155,7 +2385,7 @@ func (x *StepResponse) String() string {
 func (*StepResponse) ProtoMessage() {}
 
 func (x *StepResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[23]
+	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2168,7 +2398,7 @@ func (x *StepResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StepResponse.ProtoReflect.Descriptor instead.
 func (*StepResponse) Descriptor() ([]byte, []int) {
-	return file_cage_plugin_v1_plugin_proto_rawDescGZIP(), []int{23}
+	return file_cage_plugin_v1_plugin_proto_rawDescGZIP(), []int{25}
 }
 
 // Declined has nothing to add.
@@ -2180,7 +2410,7 @@ type Declined struct {
 
 func (x *Declined) Reset() {
 	*x = Declined{}
-	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[24]
+	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2192,7 +2422,7 @@ func (x *Declined) String() string {
 func (*Declined) ProtoMessage() {}
 
 func (x *Declined) ProtoReflect() protoreflect.Message {
-	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[24]
+	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2205,7 +2435,7 @@ func (x *Declined) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Declined.ProtoReflect.Descriptor instead.
 func (*Declined) Descriptor() ([]byte, []int) {
-	return file_cage_plugin_v1_plugin_proto_rawDescGZIP(), []int{24}
+	return file_cage_plugin_v1_plugin_proto_rawDescGZIP(), []int{26}
 }
 
 // OptimizerProgram is an optimizer for one tensor as pure functions. Update t of a
@@ -2300,7 +2530,7 @@ type OptimizerProgram struct {
 
 func (x *OptimizerProgram) Reset() {
 	*x = OptimizerProgram{}
-	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[25]
+	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2312,7 +2542,7 @@ func (x *OptimizerProgram) String() string {
 func (*OptimizerProgram) ProtoMessage() {}
 
 func (x *OptimizerProgram) ProtoReflect() protoreflect.Message {
-	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[25]
+	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2325,7 +2555,7 @@ func (x *OptimizerProgram) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OptimizerProgram.ProtoReflect.Descriptor instead.
 func (*OptimizerProgram) Descriptor() ([]byte, []int) {
-	return file_cage_plugin_v1_plugin_proto_rawDescGZIP(), []int{25}
+	return file_cage_plugin_v1_plugin_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *OptimizerProgram) GetInit() *Program {
@@ -2443,7 +2673,7 @@ type Due struct {
 
 func (x *Due) Reset() {
 	*x = Due{}
-	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[26]
+	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2455,7 +2685,7 @@ func (x *Due) String() string {
 func (*Due) ProtoMessage() {}
 
 func (x *Due) ProtoReflect() protoreflect.Message {
-	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[26]
+	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2468,7 +2698,7 @@ func (x *Due) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Due.ProtoReflect.Descriptor instead.
 func (*Due) Descriptor() ([]byte, []int) {
-	return file_cage_plugin_v1_plugin_proto_rawDescGZIP(), []int{26}
+	return file_cage_plugin_v1_plugin_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Due) GetFirst() uint32 {
@@ -2520,7 +2750,7 @@ type StateTensor struct {
 
 func (x *StateTensor) Reset() {
 	*x = StateTensor{}
-	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[27]
+	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2532,7 +2762,7 @@ func (x *StateTensor) String() string {
 func (*StateTensor) ProtoMessage() {}
 
 func (x *StateTensor) ProtoReflect() protoreflect.Message {
-	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[27]
+	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2545,7 +2775,7 @@ func (x *StateTensor) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StateTensor.ProtoReflect.Descriptor instead.
 func (*StateTensor) Descriptor() ([]byte, []int) {
-	return file_cage_plugin_v1_plugin_proto_rawDescGZIP(), []int{27}
+	return file_cage_plugin_v1_plugin_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *StateTensor) GetName() string {
@@ -2600,7 +2830,7 @@ const file_cage_plugin_v1_plugin_proto_rawDesc = "" +
 	"\x10DescribeResponse\x12\x1f\n" +
 	"\vapi_version\x18\x01 \x01(\rR\n" +
 	"apiVersion\x12=\n" +
-	"\vdescription\x18\x02 \x01(\v2\x1b.cage.plugin.v1.DescriptionR\vdescription\"\xac\x01\n" +
+	"\vdescription\x18\x02 \x01(\v2\x1b.cage.plugin.v1.DescriptionR\vdescription\"\xdb\x01\n" +
 	"\vDescription\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
 	"\aversion\x18\x02 \x01(\tR\aversion\x12\x10\n" +
@@ -2608,7 +2838,15 @@ const file_cage_plugin_v1_plugin_proto_rawDesc = "" +
 	"\n" +
 	"parameters\x18\x04 \x03(\v2\x19.cage.plugin.v1.ParameterR\n" +
 	"parameters\x12\"\n" +
-	"\fcapabilities\x18\x05 \x03(\tR\fcapabilities\"\xd3\x01\n" +
+	"\fcapabilities\x18\x05 \x03(\tR\fcapabilities\x12-\n" +
+	"\x06claims\x18\x06 \x03(\v2\x15.cage.plugin.v1.ClaimR\x06claims\"\xcd\x01\n" +
+	"\x05Claim\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12+\n" +
+	"\x05value\x18\x02 \x01(\v2\x15.cage.plugin.v1.ValueR\x05value\x123\n" +
+	"\x04when\x18\x03 \x03(\v2\x1f.cage.plugin.v1.Claim.WhenEntryR\x04when\x1aN\n" +
+	"\tWhenEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12+\n" +
+	"\x05value\x18\x02 \x01(\v2\x15.cage.plugin.v1.ValueR\x05value:\x028\x01\"\xd3\x01\n" +
 	"\tParameter\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x121\n" +
 	"\x04type\x18\x02 \x01(\x0e2\x1d.cage.plugin.v1.ParameterTypeR\x04type\x12/\n" +
@@ -2643,7 +2881,7 @@ const file_cage_plugin_v1_plugin_proto_rawDesc = "" +
 	"\x06_layer\"Z\n" +
 	"\x10QuantizeResponse\x12<\n" +
 	"\aprogram\x18\x01 \x01(\v2 .cage.plugin.v1.QuantizerProgramH\x00R\aprogramB\b\n" +
-	"\x06answer\"\xa1\x04\n" +
+	"\x06answer\"\xcb\x04\n" +
 	"\x10QuantizerProgram\x121\n" +
 	"\aprogram\x18\x01 \x01(\v2\x17.cage.plugin.v1.ProgramR\aprogram\x12 \n" +
 	"\vhomogeneous\x18\x02 \x01(\bR\vhomogeneous\x12+\n" +
@@ -2657,7 +2895,14 @@ const file_cage_plugin_v1_plugin_proto_rawDesc = "" +
 	"\x04next\x18\t \x01(\v2\x17.cage.plugin.v1.ProgramR\x04next\x123\n" +
 	"\bbackward\x18\n" +
 	" \x01(\v2\x17.cage.plugin.v1.ProgramR\bbackward\x12!\n" +
-	"\fsearch_every\x18\v \x01(\rR\vsearchEvery\"r\n" +
+	"\fsearch_every\x18\v \x01(\rR\vsearchEvery\x12(\n" +
+	"\x04grid\x18\f \x01(\v2\x14.cage.plugin.v1.GridR\x04grid\"\x8a\x01\n" +
+	"\x04Grid\x124\n" +
+	"\x06format\x18\x01 \x01(\x0e2\x1c.cage.plugin.v1.NumberFormatR\x06format\x12\x10\n" +
+	"\x03min\x18\x02 \x01(\x11R\x03min\x12\x10\n" +
+	"\x03max\x18\x03 \x01(\x11R\x03max\x12\x12\n" +
+	"\x04step\x18\x04 \x01(\rR\x04step\x12\x14\n" +
+	"\x05group\x18\x05 \x01(\rR\x05group\"r\n" +
 	"\x12AttachSitesRequest\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x14\n" +
 	"\x05bytes\x18\x02 \x01(\x04R\x05bytes\x122\n" +
@@ -2763,7 +3008,11 @@ const file_cage_plugin_v1_plugin_proto_rawDesc = "" +
 	"\vSiteProduct\x12\x18\n" +
 	"\x14SITE_PRODUCT_FORWARD\x10\x00\x12\x1f\n" +
 	"\x1bSITE_PRODUCT_INPUT_GRADIENT\x10\x01\x12 \n" +
-	"\x1cSITE_PRODUCT_WEIGHT_GRADIENT\x10\x02*\x8a\x01\n" +
+	"\x1cSITE_PRODUCT_WEIGHT_GRADIENT\x10\x02*`\n" +
+	"\fNumberFormat\x12\x1d\n" +
+	"\x19NUMBER_FORMAT_UNSPECIFIED\x10\x00\x12\x19\n" +
+	"\x15NUMBER_FORMAT_INTEGER\x10\x01\x12\x16\n" +
+	"\x12NUMBER_FORMAT_E2M1\x10\x02*\x8a\x01\n" +
 	"\n" +
 	"TensorRole\x12\x1b\n" +
 	"\x17TENSOR_ROLE_UNSPECIFIED\x10\x00\x12\x16\n" +
@@ -2799,116 +3048,126 @@ func file_cage_plugin_v1_plugin_proto_rawDescGZIP() []byte {
 	return file_cage_plugin_v1_plugin_proto_rawDescData
 }
 
-var file_cage_plugin_v1_plugin_proto_enumTypes = make([]protoimpl.EnumInfo, 5)
-var file_cage_plugin_v1_plugin_proto_msgTypes = make([]protoimpl.MessageInfo, 30)
+var file_cage_plugin_v1_plugin_proto_enumTypes = make([]protoimpl.EnumInfo, 6)
+var file_cage_plugin_v1_plugin_proto_msgTypes = make([]protoimpl.MessageInfo, 33)
 var file_cage_plugin_v1_plugin_proto_goTypes = []any{
 	(ParameterType)(0),         // 0: cage.plugin.v1.ParameterType
 	(SiteRole)(0),              // 1: cage.plugin.v1.SiteRole
 	(SiteProduct)(0),           // 2: cage.plugin.v1.SiteProduct
-	(TensorRole)(0),            // 3: cage.plugin.v1.TensorRole
-	(Storage)(0),               // 4: cage.plugin.v1.Storage
-	(*DescribeRequest)(nil),    // 5: cage.plugin.v1.DescribeRequest
-	(*DescribeResponse)(nil),   // 6: cage.plugin.v1.DescribeResponse
-	(*Description)(nil),        // 7: cage.plugin.v1.Description
-	(*Parameter)(nil),          // 8: cage.plugin.v1.Parameter
-	(*Value)(nil),              // 9: cage.plugin.v1.Value
-	(*QuantizeRequest)(nil),    // 10: cage.plugin.v1.QuantizeRequest
-	(*Site)(nil),               // 11: cage.plugin.v1.Site
-	(*QuantizeResponse)(nil),   // 12: cage.plugin.v1.QuantizeResponse
-	(*QuantizerProgram)(nil),   // 13: cage.plugin.v1.QuantizerProgram
-	(*AttachSitesRequest)(nil), // 14: cage.plugin.v1.AttachSitesRequest
-	(*AttachedSite)(nil),       // 15: cage.plugin.v1.AttachedSite
-	(*SearchRequest)(nil),      // 16: cage.plugin.v1.SearchRequest
-	(*SearchResponse)(nil),     // 17: cage.plugin.v1.SearchResponse
-	(*ProgramRequest)(nil),     // 18: cage.plugin.v1.ProgramRequest
-	(*Tensor)(nil),             // 19: cage.plugin.v1.Tensor
-	(*Part)(nil),               // 20: cage.plugin.v1.Part
-	(*ProgramResponse)(nil),    // 21: cage.plugin.v1.ProgramResponse
-	(*OpaqueOptimizer)(nil),    // 22: cage.plugin.v1.OpaqueOptimizer
-	(*AttachRequest)(nil),      // 23: cage.plugin.v1.AttachRequest
-	(*AttachedTensor)(nil),     // 24: cage.plugin.v1.AttachedTensor
-	(*AttachedState)(nil),      // 25: cage.plugin.v1.AttachedState
-	(*AttachResponse)(nil),     // 26: cage.plugin.v1.AttachResponse
-	(*StepRequest)(nil),        // 27: cage.plugin.v1.StepRequest
-	(*StepResponse)(nil),       // 28: cage.plugin.v1.StepResponse
-	(*Declined)(nil),           // 29: cage.plugin.v1.Declined
-	(*OptimizerProgram)(nil),   // 30: cage.plugin.v1.OptimizerProgram
-	(*Due)(nil),                // 31: cage.plugin.v1.Due
-	(*StateTensor)(nil),        // 32: cage.plugin.v1.StateTensor
-	nil,                        // 33: cage.plugin.v1.Site.ValuesEntry
-	nil,                        // 34: cage.plugin.v1.Tensor.ValuesEntry
-	(*Program)(nil),            // 35: cage.plugin.v1.Program
+	(NumberFormat)(0),          // 3: cage.plugin.v1.NumberFormat
+	(TensorRole)(0),            // 4: cage.plugin.v1.TensorRole
+	(Storage)(0),               // 5: cage.plugin.v1.Storage
+	(*DescribeRequest)(nil),    // 6: cage.plugin.v1.DescribeRequest
+	(*DescribeResponse)(nil),   // 7: cage.plugin.v1.DescribeResponse
+	(*Description)(nil),        // 8: cage.plugin.v1.Description
+	(*Claim)(nil),              // 9: cage.plugin.v1.Claim
+	(*Parameter)(nil),          // 10: cage.plugin.v1.Parameter
+	(*Value)(nil),              // 11: cage.plugin.v1.Value
+	(*QuantizeRequest)(nil),    // 12: cage.plugin.v1.QuantizeRequest
+	(*Site)(nil),               // 13: cage.plugin.v1.Site
+	(*QuantizeResponse)(nil),   // 14: cage.plugin.v1.QuantizeResponse
+	(*QuantizerProgram)(nil),   // 15: cage.plugin.v1.QuantizerProgram
+	(*Grid)(nil),               // 16: cage.plugin.v1.Grid
+	(*AttachSitesRequest)(nil), // 17: cage.plugin.v1.AttachSitesRequest
+	(*AttachedSite)(nil),       // 18: cage.plugin.v1.AttachedSite
+	(*SearchRequest)(nil),      // 19: cage.plugin.v1.SearchRequest
+	(*SearchResponse)(nil),     // 20: cage.plugin.v1.SearchResponse
+	(*ProgramRequest)(nil),     // 21: cage.plugin.v1.ProgramRequest
+	(*Tensor)(nil),             // 22: cage.plugin.v1.Tensor
+	(*Part)(nil),               // 23: cage.plugin.v1.Part
+	(*ProgramResponse)(nil),    // 24: cage.plugin.v1.ProgramResponse
+	(*OpaqueOptimizer)(nil),    // 25: cage.plugin.v1.OpaqueOptimizer
+	(*AttachRequest)(nil),      // 26: cage.plugin.v1.AttachRequest
+	(*AttachedTensor)(nil),     // 27: cage.plugin.v1.AttachedTensor
+	(*AttachedState)(nil),      // 28: cage.plugin.v1.AttachedState
+	(*AttachResponse)(nil),     // 29: cage.plugin.v1.AttachResponse
+	(*StepRequest)(nil),        // 30: cage.plugin.v1.StepRequest
+	(*StepResponse)(nil),       // 31: cage.plugin.v1.StepResponse
+	(*Declined)(nil),           // 32: cage.plugin.v1.Declined
+	(*OptimizerProgram)(nil),   // 33: cage.plugin.v1.OptimizerProgram
+	(*Due)(nil),                // 34: cage.plugin.v1.Due
+	(*StateTensor)(nil),        // 35: cage.plugin.v1.StateTensor
+	nil,                        // 36: cage.plugin.v1.Claim.WhenEntry
+	nil,                        // 37: cage.plugin.v1.Site.ValuesEntry
+	nil,                        // 38: cage.plugin.v1.Tensor.ValuesEntry
+	(*Program)(nil),            // 39: cage.plugin.v1.Program
 }
 var file_cage_plugin_v1_plugin_proto_depIdxs = []int32{
-	7,  // 0: cage.plugin.v1.DescribeResponse.description:type_name -> cage.plugin.v1.Description
-	8,  // 1: cage.plugin.v1.Description.parameters:type_name -> cage.plugin.v1.Parameter
-	0,  // 2: cage.plugin.v1.Parameter.type:type_name -> cage.plugin.v1.ParameterType
-	9,  // 3: cage.plugin.v1.Parameter.default:type_name -> cage.plugin.v1.Value
-	11, // 4: cage.plugin.v1.QuantizeRequest.site:type_name -> cage.plugin.v1.Site
-	1,  // 5: cage.plugin.v1.Site.role:type_name -> cage.plugin.v1.SiteRole
-	33, // 6: cage.plugin.v1.Site.values:type_name -> cage.plugin.v1.Site.ValuesEntry
-	2,  // 7: cage.plugin.v1.Site.product:type_name -> cage.plugin.v1.SiteProduct
-	13, // 8: cage.plugin.v1.QuantizeResponse.program:type_name -> cage.plugin.v1.QuantizerProgram
-	35, // 9: cage.plugin.v1.QuantizerProgram.program:type_name -> cage.plugin.v1.Program
-	35, // 10: cage.plugin.v1.QuantizerProgram.init:type_name -> cage.plugin.v1.Program
-	32, // 11: cage.plugin.v1.QuantizerProgram.trained:type_name -> cage.plugin.v1.StateTensor
-	35, // 12: cage.plugin.v1.QuantizerProgram.unpack:type_name -> cage.plugin.v1.Program
-	35, // 13: cage.plugin.v1.QuantizerProgram.evaluate:type_name -> cage.plugin.v1.Program
-	32, // 14: cage.plugin.v1.QuantizerProgram.state:type_name -> cage.plugin.v1.StateTensor
-	35, // 15: cage.plugin.v1.QuantizerProgram.init_state:type_name -> cage.plugin.v1.Program
-	35, // 16: cage.plugin.v1.QuantizerProgram.next:type_name -> cage.plugin.v1.Program
-	35, // 17: cage.plugin.v1.QuantizerProgram.backward:type_name -> cage.plugin.v1.Program
-	15, // 18: cage.plugin.v1.AttachSitesRequest.sites:type_name -> cage.plugin.v1.AttachedSite
-	11, // 19: cage.plugin.v1.AttachedSite.site:type_name -> cage.plugin.v1.Site
-	19, // 20: cage.plugin.v1.ProgramRequest.tensor:type_name -> cage.plugin.v1.Tensor
-	3,  // 21: cage.plugin.v1.Tensor.role:type_name -> cage.plugin.v1.TensorRole
-	34, // 22: cage.plugin.v1.Tensor.values:type_name -> cage.plugin.v1.Tensor.ValuesEntry
-	20, // 23: cage.plugin.v1.Tensor.parts:type_name -> cage.plugin.v1.Part
-	30, // 24: cage.plugin.v1.ProgramResponse.program:type_name -> cage.plugin.v1.OptimizerProgram
-	29, // 25: cage.plugin.v1.ProgramResponse.declined:type_name -> cage.plugin.v1.Declined
-	22, // 26: cage.plugin.v1.ProgramResponse.opaque:type_name -> cage.plugin.v1.OpaqueOptimizer
-	32, // 27: cage.plugin.v1.OpaqueOptimizer.state:type_name -> cage.plugin.v1.StateTensor
-	24, // 28: cage.plugin.v1.AttachRequest.tensors:type_name -> cage.plugin.v1.AttachedTensor
-	19, // 29: cage.plugin.v1.AttachedTensor.tensor:type_name -> cage.plugin.v1.Tensor
-	25, // 30: cage.plugin.v1.AttachedTensor.state:type_name -> cage.plugin.v1.AttachedState
-	35, // 31: cage.plugin.v1.OptimizerProgram.init:type_name -> cage.plugin.v1.Program
-	35, // 32: cage.plugin.v1.OptimizerProgram.update:type_name -> cage.plugin.v1.Program
-	32, // 33: cage.plugin.v1.OptimizerProgram.state:type_name -> cage.plugin.v1.StateTensor
-	35, // 34: cage.plugin.v1.OptimizerProgram.observe:type_name -> cage.plugin.v1.Program
-	35, // 35: cage.plugin.v1.OptimizerProgram.first_refresh:type_name -> cage.plugin.v1.Program
-	35, // 36: cage.plugin.v1.OptimizerProgram.refresh:type_name -> cage.plugin.v1.Program
-	31, // 37: cage.plugin.v1.OptimizerProgram.due:type_name -> cage.plugin.v1.Due
-	35, // 38: cage.plugin.v1.OptimizerProgram.evaluate:type_name -> cage.plugin.v1.Program
-	35, // 39: cage.plugin.v1.OptimizerProgram.collect:type_name -> cage.plugin.v1.Program
-	35, // 40: cage.plugin.v1.OptimizerProgram.rate:type_name -> cage.plugin.v1.Program
-	35, // 41: cage.plugin.v1.OptimizerProgram.probe:type_name -> cage.plugin.v1.Program
-	31, // 42: cage.plugin.v1.OptimizerProgram.probe_due:type_name -> cage.plugin.v1.Due
-	4,  // 43: cage.plugin.v1.OptimizerProgram.rounded:type_name -> cage.plugin.v1.Storage
-	35, // 44: cage.plugin.v1.StateTensor.constrain:type_name -> cage.plugin.v1.Program
-	4,  // 45: cage.plugin.v1.StateTensor.storage:type_name -> cage.plugin.v1.Storage
-	9,  // 46: cage.plugin.v1.Site.ValuesEntry.value:type_name -> cage.plugin.v1.Value
-	9,  // 47: cage.plugin.v1.Tensor.ValuesEntry.value:type_name -> cage.plugin.v1.Value
-	5,  // 48: cage.plugin.v1.Quantizer.Describe:input_type -> cage.plugin.v1.DescribeRequest
-	10, // 49: cage.plugin.v1.Quantizer.Quantize:input_type -> cage.plugin.v1.QuantizeRequest
-	14, // 50: cage.plugin.v1.Quantizer.AttachSites:input_type -> cage.plugin.v1.AttachSitesRequest
-	16, // 51: cage.plugin.v1.Quantizer.Search:input_type -> cage.plugin.v1.SearchRequest
-	5,  // 52: cage.plugin.v1.Optimizer.Describe:input_type -> cage.plugin.v1.DescribeRequest
-	18, // 53: cage.plugin.v1.Optimizer.Program:input_type -> cage.plugin.v1.ProgramRequest
-	23, // 54: cage.plugin.v1.Optimizer.Attach:input_type -> cage.plugin.v1.AttachRequest
-	27, // 55: cage.plugin.v1.Optimizer.Step:input_type -> cage.plugin.v1.StepRequest
-	6,  // 56: cage.plugin.v1.Quantizer.Describe:output_type -> cage.plugin.v1.DescribeResponse
-	12, // 57: cage.plugin.v1.Quantizer.Quantize:output_type -> cage.plugin.v1.QuantizeResponse
-	26, // 58: cage.plugin.v1.Quantizer.AttachSites:output_type -> cage.plugin.v1.AttachResponse
-	17, // 59: cage.plugin.v1.Quantizer.Search:output_type -> cage.plugin.v1.SearchResponse
-	6,  // 60: cage.plugin.v1.Optimizer.Describe:output_type -> cage.plugin.v1.DescribeResponse
-	21, // 61: cage.plugin.v1.Optimizer.Program:output_type -> cage.plugin.v1.ProgramResponse
-	26, // 62: cage.plugin.v1.Optimizer.Attach:output_type -> cage.plugin.v1.AttachResponse
-	28, // 63: cage.plugin.v1.Optimizer.Step:output_type -> cage.plugin.v1.StepResponse
-	56, // [56:64] is the sub-list for method output_type
-	48, // [48:56] is the sub-list for method input_type
-	48, // [48:48] is the sub-list for extension type_name
-	48, // [48:48] is the sub-list for extension extendee
-	0,  // [0:48] is the sub-list for field type_name
+	8,  // 0: cage.plugin.v1.DescribeResponse.description:type_name -> cage.plugin.v1.Description
+	10, // 1: cage.plugin.v1.Description.parameters:type_name -> cage.plugin.v1.Parameter
+	9,  // 2: cage.plugin.v1.Description.claims:type_name -> cage.plugin.v1.Claim
+	11, // 3: cage.plugin.v1.Claim.value:type_name -> cage.plugin.v1.Value
+	36, // 4: cage.plugin.v1.Claim.when:type_name -> cage.plugin.v1.Claim.WhenEntry
+	0,  // 5: cage.plugin.v1.Parameter.type:type_name -> cage.plugin.v1.ParameterType
+	11, // 6: cage.plugin.v1.Parameter.default:type_name -> cage.plugin.v1.Value
+	13, // 7: cage.plugin.v1.QuantizeRequest.site:type_name -> cage.plugin.v1.Site
+	1,  // 8: cage.plugin.v1.Site.role:type_name -> cage.plugin.v1.SiteRole
+	37, // 9: cage.plugin.v1.Site.values:type_name -> cage.plugin.v1.Site.ValuesEntry
+	2,  // 10: cage.plugin.v1.Site.product:type_name -> cage.plugin.v1.SiteProduct
+	15, // 11: cage.plugin.v1.QuantizeResponse.program:type_name -> cage.plugin.v1.QuantizerProgram
+	39, // 12: cage.plugin.v1.QuantizerProgram.program:type_name -> cage.plugin.v1.Program
+	39, // 13: cage.plugin.v1.QuantizerProgram.init:type_name -> cage.plugin.v1.Program
+	35, // 14: cage.plugin.v1.QuantizerProgram.trained:type_name -> cage.plugin.v1.StateTensor
+	39, // 15: cage.plugin.v1.QuantizerProgram.unpack:type_name -> cage.plugin.v1.Program
+	39, // 16: cage.plugin.v1.QuantizerProgram.evaluate:type_name -> cage.plugin.v1.Program
+	35, // 17: cage.plugin.v1.QuantizerProgram.state:type_name -> cage.plugin.v1.StateTensor
+	39, // 18: cage.plugin.v1.QuantizerProgram.init_state:type_name -> cage.plugin.v1.Program
+	39, // 19: cage.plugin.v1.QuantizerProgram.next:type_name -> cage.plugin.v1.Program
+	39, // 20: cage.plugin.v1.QuantizerProgram.backward:type_name -> cage.plugin.v1.Program
+	16, // 21: cage.plugin.v1.QuantizerProgram.grid:type_name -> cage.plugin.v1.Grid
+	3,  // 22: cage.plugin.v1.Grid.format:type_name -> cage.plugin.v1.NumberFormat
+	18, // 23: cage.plugin.v1.AttachSitesRequest.sites:type_name -> cage.plugin.v1.AttachedSite
+	13, // 24: cage.plugin.v1.AttachedSite.site:type_name -> cage.plugin.v1.Site
+	22, // 25: cage.plugin.v1.ProgramRequest.tensor:type_name -> cage.plugin.v1.Tensor
+	4,  // 26: cage.plugin.v1.Tensor.role:type_name -> cage.plugin.v1.TensorRole
+	38, // 27: cage.plugin.v1.Tensor.values:type_name -> cage.plugin.v1.Tensor.ValuesEntry
+	23, // 28: cage.plugin.v1.Tensor.parts:type_name -> cage.plugin.v1.Part
+	33, // 29: cage.plugin.v1.ProgramResponse.program:type_name -> cage.plugin.v1.OptimizerProgram
+	32, // 30: cage.plugin.v1.ProgramResponse.declined:type_name -> cage.plugin.v1.Declined
+	25, // 31: cage.plugin.v1.ProgramResponse.opaque:type_name -> cage.plugin.v1.OpaqueOptimizer
+	35, // 32: cage.plugin.v1.OpaqueOptimizer.state:type_name -> cage.plugin.v1.StateTensor
+	27, // 33: cage.plugin.v1.AttachRequest.tensors:type_name -> cage.plugin.v1.AttachedTensor
+	22, // 34: cage.plugin.v1.AttachedTensor.tensor:type_name -> cage.plugin.v1.Tensor
+	28, // 35: cage.plugin.v1.AttachedTensor.state:type_name -> cage.plugin.v1.AttachedState
+	39, // 36: cage.plugin.v1.OptimizerProgram.init:type_name -> cage.plugin.v1.Program
+	39, // 37: cage.plugin.v1.OptimizerProgram.update:type_name -> cage.plugin.v1.Program
+	35, // 38: cage.plugin.v1.OptimizerProgram.state:type_name -> cage.plugin.v1.StateTensor
+	39, // 39: cage.plugin.v1.OptimizerProgram.observe:type_name -> cage.plugin.v1.Program
+	39, // 40: cage.plugin.v1.OptimizerProgram.first_refresh:type_name -> cage.plugin.v1.Program
+	39, // 41: cage.plugin.v1.OptimizerProgram.refresh:type_name -> cage.plugin.v1.Program
+	34, // 42: cage.plugin.v1.OptimizerProgram.due:type_name -> cage.plugin.v1.Due
+	39, // 43: cage.plugin.v1.OptimizerProgram.evaluate:type_name -> cage.plugin.v1.Program
+	39, // 44: cage.plugin.v1.OptimizerProgram.collect:type_name -> cage.plugin.v1.Program
+	39, // 45: cage.plugin.v1.OptimizerProgram.rate:type_name -> cage.plugin.v1.Program
+	39, // 46: cage.plugin.v1.OptimizerProgram.probe:type_name -> cage.plugin.v1.Program
+	34, // 47: cage.plugin.v1.OptimizerProgram.probe_due:type_name -> cage.plugin.v1.Due
+	5,  // 48: cage.plugin.v1.OptimizerProgram.rounded:type_name -> cage.plugin.v1.Storage
+	39, // 49: cage.plugin.v1.StateTensor.constrain:type_name -> cage.plugin.v1.Program
+	5,  // 50: cage.plugin.v1.StateTensor.storage:type_name -> cage.plugin.v1.Storage
+	11, // 51: cage.plugin.v1.Claim.WhenEntry.value:type_name -> cage.plugin.v1.Value
+	11, // 52: cage.plugin.v1.Site.ValuesEntry.value:type_name -> cage.plugin.v1.Value
+	11, // 53: cage.plugin.v1.Tensor.ValuesEntry.value:type_name -> cage.plugin.v1.Value
+	6,  // 54: cage.plugin.v1.Quantizer.Describe:input_type -> cage.plugin.v1.DescribeRequest
+	12, // 55: cage.plugin.v1.Quantizer.Quantize:input_type -> cage.plugin.v1.QuantizeRequest
+	17, // 56: cage.plugin.v1.Quantizer.AttachSites:input_type -> cage.plugin.v1.AttachSitesRequest
+	19, // 57: cage.plugin.v1.Quantizer.Search:input_type -> cage.plugin.v1.SearchRequest
+	6,  // 58: cage.plugin.v1.Optimizer.Describe:input_type -> cage.plugin.v1.DescribeRequest
+	21, // 59: cage.plugin.v1.Optimizer.Program:input_type -> cage.plugin.v1.ProgramRequest
+	26, // 60: cage.plugin.v1.Optimizer.Attach:input_type -> cage.plugin.v1.AttachRequest
+	30, // 61: cage.plugin.v1.Optimizer.Step:input_type -> cage.plugin.v1.StepRequest
+	7,  // 62: cage.plugin.v1.Quantizer.Describe:output_type -> cage.plugin.v1.DescribeResponse
+	14, // 63: cage.plugin.v1.Quantizer.Quantize:output_type -> cage.plugin.v1.QuantizeResponse
+	29, // 64: cage.plugin.v1.Quantizer.AttachSites:output_type -> cage.plugin.v1.AttachResponse
+	20, // 65: cage.plugin.v1.Quantizer.Search:output_type -> cage.plugin.v1.SearchResponse
+	7,  // 66: cage.plugin.v1.Optimizer.Describe:output_type -> cage.plugin.v1.DescribeResponse
+	24, // 67: cage.plugin.v1.Optimizer.Program:output_type -> cage.plugin.v1.ProgramResponse
+	29, // 68: cage.plugin.v1.Optimizer.Attach:output_type -> cage.plugin.v1.AttachResponse
+	31, // 69: cage.plugin.v1.Optimizer.Step:output_type -> cage.plugin.v1.StepResponse
+	62, // [62:70] is the sub-list for method output_type
+	54, // [54:62] is the sub-list for method input_type
+	54, // [54:54] is the sub-list for extension type_name
+	54, // [54:54] is the sub-list for extension extendee
+	0,  // [0:54] is the sub-list for field type_name
 }
 
 func init() { file_cage_plugin_v1_plugin_proto_init() }
@@ -2917,17 +3176,17 @@ func file_cage_plugin_v1_plugin_proto_init() {
 		return
 	}
 	file_cage_plugin_v1_program_proto_init()
-	file_cage_plugin_v1_plugin_proto_msgTypes[4].OneofWrappers = []any{
+	file_cage_plugin_v1_plugin_proto_msgTypes[5].OneofWrappers = []any{
 		(*Value_Integer)(nil),
 		(*Value_Float)(nil),
 		(*Value_Boolean)(nil),
 		(*Value_String_)(nil),
 	}
-	file_cage_plugin_v1_plugin_proto_msgTypes[6].OneofWrappers = []any{}
-	file_cage_plugin_v1_plugin_proto_msgTypes[7].OneofWrappers = []any{
+	file_cage_plugin_v1_plugin_proto_msgTypes[7].OneofWrappers = []any{}
+	file_cage_plugin_v1_plugin_proto_msgTypes[8].OneofWrappers = []any{
 		(*QuantizeResponse_Program)(nil),
 	}
-	file_cage_plugin_v1_plugin_proto_msgTypes[16].OneofWrappers = []any{
+	file_cage_plugin_v1_plugin_proto_msgTypes[18].OneofWrappers = []any{
 		(*ProgramResponse_Program)(nil),
 		(*ProgramResponse_Declined)(nil),
 		(*ProgramResponse_Opaque)(nil),
@@ -2937,8 +3196,8 @@ func file_cage_plugin_v1_plugin_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_cage_plugin_v1_plugin_proto_rawDesc), len(file_cage_plugin_v1_plugin_proto_rawDesc)),
-			NumEnums:      5,
-			NumMessages:   30,
+			NumEnums:      6,
+			NumMessages:   33,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

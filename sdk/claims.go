@@ -1,0 +1,165 @@
+package sdk
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+)
+
+// Claim is something that an algorithm promises beyond the interface, which the conformance kit
+// then checks, or that it does although it is a mistake in most others, which the kit then
+// allows.
+type Claim struct {
+	Name ClaimName
+	// Value is one of the scopes for [ClaimScaleScope] and [ClaimKeyScope], a float64 for
+	// [ClaimDescent], and nil for all other claims.
+	Value any
+	// When has the settings under which the claim holds: those in which each of these parameters
+	// has this value. Empty: all settings. Of several claims with one name the last that holds
+	// counts.
+	When map[string]any
+}
+
+// ClaimName names a claim.
+type ClaimName string
+
+// Claims of quantizers.
+const (
+	// ClaimIdempotent promises Q(Q(x)) = Q(x): what is on the grid stays where it is.
+	ClaimIdempotent ClaimName = "idempotent"
+	// ClaimAnyRounding allows other levels than the nearest, as of stochastic rounding. The noise
+	// may depend on the place of an element in its tensor. A quantizer with another program for
+	// evaluation must round to nearest there.
+	ClaimAnyRounding ClaimName = "any_rounding"
+	// ClaimUnbiased promises that the mean of Q(x) over the noise of training is x, for numbers
+	// within the grid.
+	ClaimUnbiased ClaimName = "unbiased"
+	// ClaimAnyGradient allows a surrogate other than the identity on the entries that the mask
+	// passes.
+	ClaimAnyGradient ClaimName = "any_gradient"
+	// ClaimOwnLoss allows a backward pass of the quantizer's own to give gradients where dy is
+	// zero, as those of a loss that it adds.
+	ClaimOwnLoss ClaimName = "own_loss"
+	// ClaimTies is for grids that put some entries of any tensor, such as the largest, exactly
+	// half way between two levels. Homogeneity is then tried with powers of two only.
+	ClaimTies ClaimName = "ties"
+	// ClaimScaleScope says what shares a scale. Without it, rows or their parts may, and the whole
+	// of a weight.
+	ClaimScaleScope ClaimName = "scale_scope"
+	// ClaimKeyScope is the same for keys, where these have another scope than all else.
+	ClaimKeyScope ClaimName = "key_scope"
+	// ClaimAnyZeroCode allows another code than 0 for zero, as where codes count levels from the
+	// lowest.
+	ClaimAnyZeroCode ClaimName = "any_zero_code"
+	// ClaimPrunes allows entries to become zero, with mask 0, because others are larger.
+	ClaimPrunes ClaimName = "prunes"
+)
+
+// Claims of optimizers.
+const (
+	// ClaimOwnDecay allows an optimizer to shrink weights itself.
+	ClaimOwnDecay ClaimName = "own_decay"
+	// ClaimByName allows programs that depend on the name of the tensor.
+	ClaimByName ClaimName = "by_name"
+	// ClaimNoDescent is for optimizers that do not minimise on their own.
+	ClaimNoDescent ClaimName = "no_descent"
+	// ClaimStill promises that nothing moves as long as all gradients have been zero.
+	ClaimStill ClaimName = "still"
+	// ClaimDescent promises that, with some rate, the parabola and Rosenbrock's function come down
+	// to this part of their first value, instead of the part that is asked of all plugins.
+	ClaimDescent ClaimName = "descent"
+)
+
+// The values of [ClaimScaleScope] and [ClaimKeyScope]: what shares a scale, or another statistic
+// that levels depend on.
+const (
+	ScopeBlock  = "block"  // a part of a row
+	ScopeRow    = "row"    // a row: an output channel of a weight, a token of an activation
+	ScopeColumn = "column" // one entry of each row
+	ScopeTensor = "tensor"
+)
+
+var scopes = []string{ScopeBlock, ScopeRow, ScopeColumn, ScopeTensor}
+
+// ClaimNames lists the claims of plugins of a kind.
+func ClaimNames(kind Kind) []ClaimName {
+	if kind == KindOptimizer {
+		return []ClaimName{ClaimOwnDecay, ClaimByName, ClaimNoDescent, ClaimStill, ClaimDescent}
+	}
+	return []ClaimName{ClaimIdempotent, ClaimAnyRounding, ClaimUnbiased, ClaimAnyGradient, ClaimOwnLoss, ClaimTies,
+		ClaimScaleScope, ClaimKeyScope, ClaimAnyZeroCode, ClaimPrunes}
+}
+
+// check verifies a claim of a plugin whose parameters are in order.
+func (c Claim) check(d Description) error {
+	names := slices.Concat(ClaimNames(KindQuantizer), ClaimNames(KindOptimizer))
+	if !slices.Contains(names, c.Name) {
+		return fmt.Errorf("there is no such claim: want one of %q", names)
+	}
+	switch c.Name {
+	case ClaimScaleScope, ClaimKeyScope:
+		if s, ok := c.Value.(string); !ok || !slices.Contains(scopes, s) {
+			return fmt.Errorf("the value is %v: want one of %q", c.Value, scopes)
+		}
+	case ClaimDescent:
+		if v, ok := c.Value.(float64); !ok || !(v > 0 && v <= math.MaxFloat64) {
+			return fmt.Errorf("the value is %v: want a float above 0", c.Value)
+		}
+	default:
+		if c.Value != nil {
+			return errors.New("it has a value: only scale_scope, key_scope and descent have one")
+		}
+	}
+	for name, v := range c.When {
+		i := slices.IndexFunc(d.Parameters, func(p Parameter) bool { return p.Name == name })
+		if i < 0 {
+			return fmt.Errorf("it holds for some values of %s, which is no parameter", name)
+		}
+		if _, err := d.Parameters[i].Convert(v); err != nil {
+			return fmt.Errorf("it holds for a value of %s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// Claimed returns the value of a claim under the given settings, nil if it has none, and reports
+// whether the plugin makes the claim there.
+func (d Description) Claimed(name ClaimName, settings Values) (value any, ok bool) {
+	for _, c := range d.Claims {
+		if c.Name == name && c.holds(settings) {
+			value, ok = c.Value, true
+		}
+	}
+	return value, ok
+}
+
+func (c Claim) holds(settings Values) bool {
+	for name, v := range c.When {
+		if n, whole := v.(int); whole && settings.m[name] == float64(n) { // an integer for a float
+			continue
+		}
+		if settings.m[name] != v {
+			return false
+		}
+	}
+	return true
+}
+
+// String writes the claim for a person, such as "any_rounding where rounding = stochastic".
+func (c Claim) String() string {
+	text := string(c.Name)
+	if c.Value != nil {
+		text += fmt.Sprint(" ", c.Value)
+	}
+	var when []string
+	for _, name := range slices.Sorted(maps.Keys(c.When)) {
+		when = append(when, fmt.Sprintf("%s = %v", name, c.When[name]))
+	}
+	if len(when) > 0 {
+		text += " where " + strings.Join(when, " and ")
+	}
+	return text
+}
