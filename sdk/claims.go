@@ -13,14 +13,14 @@ import (
 // then checks, or that it does although it is a mistake in most others, which the kit then
 // allows.
 type Claim struct {
-	Name ClaimName
+	Name ClaimName `json:"name"`
 	// Value is one of the scopes for [ClaimScaleScope] and [ClaimKeyScope], a float64 for
 	// [ClaimDescent], and nil for all other claims.
-	Value any
+	Value any `json:"value,omitempty"`
 	// When has the settings under which the claim holds: those in which each of these parameters
 	// has this value. Empty: all settings. Of several claims with one name the last that holds
 	// counts.
-	When map[string]any
+	When map[string]any `json:"when,omitempty"`
 }
 
 // ClaimName names a claim.
@@ -148,7 +148,7 @@ func (c Claim) holds(settings Values) bool {
 	return true
 }
 
-// String writes the claim for a person, such as "any_rounding where rounding = stochastic".
+// String writes the claim for a person, such as ties where grid = "full".
 func (c Claim) String() string {
 	text := string(c.Name)
 	if c.Value != nil {
@@ -156,7 +156,7 @@ func (c Claim) String() string {
 	}
 	var when []string
 	for _, name := range slices.Sorted(maps.Keys(c.When)) {
-		when = append(when, fmt.Sprintf("%s = %v", name, c.When[name]))
+		when = append(when, name+" = "+written(c.When[name]))
 	}
 	if len(when) > 0 {
 		text += " where " + strings.Join(when, " and ")

@@ -226,7 +226,7 @@ func TestClaimed(t *testing.T) {
 			t.Errorf("%v: a claim without settings does not hold", c.given)
 		}
 	}
-	if text := full.String(); !strings.Contains(text, "\nclaims scale_scope tensor where bits = 3 and form = official\n") {
+	if text := full.String(); !strings.Contains(text, "\nclaims scale_scope tensor where bits = 3 and form = \"official\"\n") {
 		t.Error(text)
 	}
 }

@@ -35,8 +35,10 @@ func newExport() *cobra.Command {
 
 The weights are those that training computed with, Q(x), bit for bit. What was written is
 read back and compared. A weight that the format cannot hold exactly is refused with the
-reason; --inexact stores what comes near, and says how near. DIR must not exist. It gets
-the weights, the tokenizer, a model card (README.md) and a report (export.json).`,
+reason; --inexact stores what comes near, and says how near. A quantized weight that
+leave as floats, as rotated ones do, is refused without --allow-floats. DIR must not
+exist. It gets the weights, the tokenizer, a model card (README.md) and a report
+(export.json).`,
 		Args: notNegative(exactly(1, "one run directory"), "step"),
 	}
 	flags := cmd.Flags()
@@ -47,6 +49,7 @@ the weights, the tokenizer, a model card (README.md) and a report (export.json).
 	flags.StringVar(&weights, "weights", weightsQuantized, "quantized: Q(x); latent: x, which the optimizer keeps")
 	flags.IntVar(&step, "step", 0, "export the checkpoint of this step instead of the newest")
 	flags.BoolVar(&o.Inexact, "inexact", false, "store what the format cannot hold exactly as what comes near")
+	flags.BoolVar(&o.Floats, "allow-floats", false, "store quantized weights that the format cannot pack as floats, such as rotated ones")
 	flags.BoolVar(&o.Activations, "activations", false, "with compressed-tensors: have the inputs of layers quantized as in training")
 	return withAnswer(cmd, func(cmd *cobra.Command, args []string) (*answer, error) {
 		if err := checkExport(to, out, weights); err != nil {

@@ -165,6 +165,7 @@ type pluginListing struct {
 	Version    string      `json:"version,omitempty"`
 	Doc        string      `json:"doc,omitempty"`
 	Parameters []parameter `json:"parameters,omitempty"`
+	Claims     []sdk.Claim `json:"claims,omitempty"`
 	Error      string      `json:"error,omitempty"`
 }
 
@@ -182,7 +183,7 @@ type parameter struct {
 
 // describe fills in what a plugin says of itself.
 func (l pluginListing) describe(d sdk.Description) pluginListing {
-	l.Version, l.Doc = d.Version, d.Doc
+	l.Version, l.Doc, l.Claims = d.Version, d.Doc, d.Claims
 	for _, p := range d.Parameters {
 		out := parameter{Name: p.Name, Type: p.Type, Default: p.Default, Choices: p.Choices, Doc: p.Doc}
 		if p.Type == sdk.TypeInt || p.Type == sdk.TypeFloat {

@@ -31,8 +31,8 @@ func newPluginsTest() *cobra.Command {
 		Short: "Check that a plugin keeps what every plugin promises",
 		Long: `Run the conformance kit on a plugin, written in whatever language: its parameters and
 their ranges, its programs at many shapes, what they make of zeros, extremes and NaN,
-gradients, packing, the descent of optimizers; in float64, and compiled for a device.
-The exit code is 1 when a check fails.
+gradients, packing, the descent of optimizers; in float64, and compiled for a device;
+and what its description claims. The exit code is 1 when a check fails.
 
   cage plugins test quest
   cage plugins test ./my-quantizer --set bits=3
@@ -47,21 +47,6 @@ describes the format. Of a directory all files *.json are tried.`,
 	flags.StringVar(&p.golden, "golden", "", "also run the cases of a golden `FILE`, or of those of a directory")
 	flags.StringVar(&p.device, "device", device.CPU, fmt.Sprintf("`KIND` of device for compiled programs: %s or none", strings.Join(engine.Kinds(), ", ")))
 	flags.StringArrayVar(&p.sets, "set", nil, "fix a parameter of the plugin: `KEY=VALUE` (repeatable)")
-	flags.BoolVar(&p.traits.Idempotent, "idempotent", false, "a quantizer claims that values on its grid stay there")
-	flags.BoolVar(&p.traits.AnyRounding, "any-rounding", false, "a quantizer may take other levels than the nearest")
-	flags.BoolVar(&p.traits.Unbiased, "unbiased", false, "a quantizer claims that the mean of Q(x) over its noise is x")
-	flags.BoolVar(&p.traits.AnyGradient, "any-gradient", false, "a quantizer's gradient is not that of the identity under a mask")
-	flags.BoolVar(&p.traits.OwnLoss, "own-loss", false, "a quantizer's backward pass gives gradients where the one that comes in is zero")
-	flags.StringVar((*string)(&p.traits.ScaleScope), "scale-scope", "", "a quantizer claims that a `SCOPE` shares a scale: block, row, column or tensor")
-	flags.StringVar((*string)(&p.traits.KeyScope), "key-scope", "", "a quantizer claims that keys have another `SCOPE` than all else")
-	flags.BoolVar(&p.traits.AnyZeroCode, "any-zero-code", false, "a quantizer has another code than 0 for zero")
-	flags.BoolVar(&p.traits.Prunes, "prunes", false, "a quantizer makes entries zero because others are larger")
-	flags.BoolVar(&p.traits.OwnDecay, "own-decay", false, "an optimizer shrinks weights by itself")
-	flags.BoolVar(&p.traits.ByName, "by-name", false, "an optimizer's programs depend on the names of tensors")
-	flags.BoolVar(&p.traits.Ties, "ties", false, "a quantizer's grid puts the largest entry half way between two levels")
-	flags.BoolVar(&p.traits.Still, "still", false, "an optimizer claims that zero gradients from the start move nothing")
-	flags.Float64Var(&p.traits.Descent, "descent", 0, "an optimizer claims to bring the test functions down to this `PART` of their first value")
-	flags.BoolVar(&p.traits.NoDescent, "no-descent", false, "an optimizer does not minimise on its own")
 	return withAnswer(cmd, func(cmd *cobra.Command, args []string) (*answer, error) {
 		reports, err := p.run(cmd, args[0])
 		if err != nil {
@@ -95,7 +80,6 @@ func verdict(name string, reports []sdktest.Report) error {
 type pluginTest struct {
 	golden, device string
 	sets           []string
-	traits         sdktest.Traits
 }
 
 // run tests the plugin as each kind that it serves.
@@ -140,17 +124,12 @@ func (p *pluginTest) options() ([]sdktest.Option, []sdk.Kind, error) {
 	if known := append(engine.Kinds(), noDevice); !slices.Contains(known, p.device) {
 		return nil, nil, usageError{fmt.Errorf("--device %q: use %s", p.device, strings.Join(known, ", "))}
 	}
-	for flag, scope := range map[string]sdktest.Scope{"scale-scope": p.traits.ScaleScope, "key-scope": p.traits.KeyScope} {
-		if scope != "" && !slices.Contains(sdktest.Scopes, scope) {
-			return nil, nil, usageError{fmt.Errorf("--%s %q: use block, row, column or tensor", flag, scope)}
-		}
-	}
 	for _, set := range p.sets {
 		if key, _, ok := strings.Cut(set, "="); !ok || key == "" {
 			return nil, nil, usageError{fmt.Errorf("--set %q: want KEY=VALUE", set)}
 		}
 	}
-	options := []sdktest.Option{sdktest.Claim(p.traits)}
+	var options []sdktest.Option
 	if p.golden == "" {
 		return options, kinds, nil
 	}

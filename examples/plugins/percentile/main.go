@@ -41,6 +41,7 @@ func (percentile) Quantize(b *program.Builder, x program.Value, site sdk.Site) (
 		Surrogate:   inside.Select(x, b.Const(0)),
 		Codes:       finite.Select(codes, b.Const(0)),
 		Scale:       scale,
+		Grid:        sdk.Integers(-int(top), int(top), 0),
 		Mask:        inside,
 		Homogeneous: true,
 	}, nil

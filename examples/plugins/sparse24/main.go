@@ -60,6 +60,7 @@ func (sparse24) Quantize(b *program.Builder, x program.Value, site sdk.Site) (sd
 		out.Scale = finite.Select(largest.Scale(1/top).Max(b.Const(leastScale)), nan)
 		codes := kept.Select(x.Div(out.Scale).Round(), zero)
 		out.Value, out.Codes = codes.Mul(out.Scale), finite.Select(codes, zero)
+		out.Grid = sdk.Integers(-int(top), int(top), 0)
 	}
 	if site.Text("gradient") == toKept {
 		out.Mask = kept.And(finite)

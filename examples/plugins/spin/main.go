@@ -94,6 +94,7 @@ func (spin) Quantize(b *program.Builder, x program.Value, site sdk.Site) (sdk.Qu
 		Surrogate: rotate(rotated.Add(rounded.Sub(rotated).StopGradient()), back, block),
 		Codes:     finite.Select(codes, b.Const(0)),
 		Scale:     scale,
+		Grid:      sdk.Integers(-int(top), int(top), 0),
 	}, nil
 }
 

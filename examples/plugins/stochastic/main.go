@@ -52,6 +52,7 @@ func (stochastic) Quantize(b *program.Builder, x program.Value, site sdk.Site) (
 		Value:       codes.Mul(scale),
 		Codes:       finite.Select(codes, b.Const(0)),
 		Scale:       scale,
+		Grid:        sdk.Integers(-int(top), int(top), 0),
 		Homogeneous: true,
 	}, nil
 }

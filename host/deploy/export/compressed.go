@@ -40,16 +40,7 @@ func (compressedFormat) Plan(m *Model, o Options) (Plan, error) {
 			return nil, fmt.Errorf("the run quantizes no activations: leave --activations out")
 		}
 	}
-	var refused refusals
-	for _, part := range parts {
-		t, err := p.choose(part, o)
-		if err != nil {
-			refused.add(part.name, err)
-			continue
-		}
-		p.stored = append(p.stored, t)
-	}
-	if err := refused.err("--to hf stores the numbers of Q(x) as they are"); err != nil {
+	if err := p.choose(parts, o); err != nil {
 		return nil, err
 	}
 	if len(p.schemes) == 0 {
@@ -64,47 +55,87 @@ func (compressedFormat) Plan(m *Model, o Options) (Plan, error) {
 	return p, nil
 }
 
-// choose finds what becomes of a tensor. A rotated weight becomes floats.
-func (p *compressedPlan) choose(part part, o Options) (Stored, error) {
-	w, err := p.source.weight(part.param)
-	if err != nil {
-		return Stored{}, err
-	}
-	t := p.storedPlain(part, w.quantized)
-	if reason := staysFloat(part.param, w); !w.quantized || reason != nil {
-		var notes []string
+// choose finds what becomes of each tensor.
+func (p *compressedPlan) choose(parts []part, o Options) error {
+	var refused refusals
+	var floats leaving
+	var packed []part
+	for _, part := range parts {
+		w, err := p.source.weight(part.param)
+		if err != nil {
+			return err
+		}
+		t := p.storedPlain(part, w.quantized)
 		if w.quantized {
-			notes = append(notes, reason.Error())
-			if !o.Inexact && !holds(p.float, w.values) {
-				return t, fmt.Errorf("it stays a float, as %w; and its numbers are not all %s: --dtype f32 is exact", reason, p.float)
+			floats.quantized++
+		}
+		if reason := staysFloat(part.param, w); !w.quantized || reason != nil {
+			if err := p.stayFloat(&t, w, reason, o); err != nil {
+				refused.add(part.name, false, err) // --dtype is for quantized ones that stay floats, too
+			} else if w.quantized {
+				floats.add(part.name, true, reason)
 			}
+		} else if w.grid == nil {
+			refused.add(part.name, true, w.noGrid)
+		} else {
+			packed = append(packed, part)
 		}
-		if _, has := p.inputs[part.param.Name]; has {
-			notes = append(notes, "the run quantizes its inputs, and here only those of packed weights are")
+		p.stored = append(p.stored, t)
+	}
+	types := func(w weight) []string {
+		if o.Type != "" {
+			return []string{o.Type}
 		}
-		t.Note = strings.Join(notes, "; ")
-		return t, checkFits(p.float, w.values)
+		return schemeTypes(w.grid)
 	}
-	if w.grid == nil {
-		return t, w.noGrid
+	_, err := chooseTypes(p.source, packed, types, func(part part, w weight, typ string) error {
+		s, err := schemeOf(w.grid, typ, o.Inexact)
+		if err == nil && typ == typeNVFP4 {
+			p.globals[part.param.Name], err = nvfp4Of(w.grid)
+		}
+		p.schemes[part.name] = s
+		return err
+	}, &refused)
+	if err == nil {
+		err = refused.err("--to hf --dtype f32, without --type, stores the numbers of Q(x) as they are")
 	}
-	s, err := chooseScheme(w.grid, o.Type, o.Inexact)
 	if err != nil {
-		return t, err
+		return err
 	}
-	if s.typ == typeNVFP4 {
-		if p.globals[part.param.Name], err = nvfp4Of(w.grid); err != nil {
-			return t, err
+	for i := range p.stored {
+		if s, ok := p.schemes[p.stored[i].Name]; ok {
+			p.pack(&p.stored[i], s)
 		}
 	}
-	p.schemes[t.Name] = s
+	if len(p.schemes) == 0 {
+		return nil // which the caller refuses
+	}
+	return floats.err(o.Floats, "--allow-floats stores them so, and packs the others; --to hf stores all as floats")
+}
+
+// stayFloat describes a tensor that stays a float, for a reason if it is quantized.
+func (p *compressedPlan) stayFloat(t *Stored, w weight, reason error, o Options) error {
+	var notes []string
+	if w.quantized {
+		notes = append(notes, reason.Error())
+		if !o.Inexact && !holds(p.float, w.values) {
+			return fmt.Errorf("it stays a float, as %w; and its numbers are not all %s: --dtype f32 is exact", reason, p.float)
+		}
+	}
+	if _, has := p.inputs[t.Param]; has {
+		notes = append(notes, "the run quantizes its inputs, and here only those of packed weights are")
+	}
+	t.Note = strings.Join(notes, "; ")
+	return checkFits(p.float, w.values)
+}
+
+// pack describes a tensor that is packed.
+func (p *compressedPlan) pack(t *Stored, s scheme) {
 	p.fourBitFloats = p.fourBitFloats || s.float()
-	t.Type = s.String()
-	for _, x := range p.packed(t, s) {
+	t.Type, t.Bytes = s.String(), 0
+	for _, x := range p.packed(*t, s) {
 		t.Bytes += int64(x.DType.Bits()) / 8 * int64(elements(x.Shape))
 	}
-	t.Bytes -= p.storedPlain(part, true).Bytes
-	return t, nil
 }
 
 // staysFloat says why a quantized weight is stored as floats; nil if it is packed.

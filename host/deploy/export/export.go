@@ -195,6 +195,8 @@ type Options struct {
 	// Inexact allows a quantized weight to become something other than Q(x), and a
 	// tokenizer to be stored that will give other ids for some texts.
 	Inexact bool
+	// Floats allows quantized weights to be stored as floats that the format cannot pack.
+	Floats bool
 	// Activations makes programs that load the export quantize the inputs of layers as
 	// training did. Only compressed-tensors can express that.
 	Activations bool
@@ -242,9 +244,11 @@ func formatOf(name string) (Format, error) {
 type refusals struct {
 	reasons []string
 	tensors map[string][]string
+	// quantized and plain report whether there are quantized weights among them, and others.
+	quantized, plain bool
 }
 
-func (r *refusals) add(tensor string, err error) {
+func (r *refusals) add(tensor string, quantized bool, err error) {
 	reason := err.Error()
 	if r.tensors == nil {
 		r.tensors = map[string][]string{}
@@ -253,15 +257,12 @@ func (r *refusals) add(tensor string, err error) {
 		r.reasons = append(r.reasons, reason)
 	}
 	r.tensors[reason] = append(r.tensors[reason], tensor)
+	r.quantized, r.plain = r.quantized || quantized, r.plain || !quantized
 }
 
-// err is one error about all of them, with what would work; nil where there are none.
-func (r *refusals) err(works string) error {
-	if len(r.reasons) == 0 {
-		return nil
-	}
+// list has a line for each of the tensors, up to a few, and the reasons.
+func (r *refusals) list() string {
 	var text strings.Builder
-	text.WriteString("these tensors cannot be stored exactly")
 	for _, reason := range r.reasons {
 		list := r.tensors[reason]
 		fmt.Fprintf(&text, "\n  %s", list[0])
@@ -270,5 +271,21 @@ func (r *refusals) err(works string) error {
 		}
 		fmt.Fprintf(&text, ":\n    %s", strings.ReplaceAll(reason, "\n", "\n    "))
 	}
-	return fmt.Errorf("%s\n%s", text.String(), works)
+	return text.String()
+}
+
+// err is one error about all of them, with what works for quantized weights, and for others; nil
+// where there are none.
+func (r *refusals) err(quantized string) error {
+	if len(r.reasons) == 0 {
+		return nil
+	}
+	text := "these tensors cannot be stored exactly" + r.list()
+	if r.quantized {
+		text += "\n" + quantized
+	}
+	if r.plain {
+		text += "\n--dtype f32 stores the weights that are not packed as they are"
+	}
+	return errors.New(text)
 }

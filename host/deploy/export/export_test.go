@@ -15,6 +15,7 @@ import (
 	"github.com/cage-qat/cage/host/model"
 	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/cage-qat/cage/internal/vfs"
+	"github.com/cage-qat/cage/sdk"
 )
 
 // small is a model of random weights whose matrices are quantized by a function of codes
@@ -175,11 +176,15 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// TestRotatedGGUF: rotated weights become floats, with the reason in the report.
+// TestRotatedGGUF: rotated weights become floats if that is allowed, with the reason in the report.
 func TestRotatedGGUF(t *testing.T) {
-	r, err := write(t, "gguf", small(t, architecture.KindLlama, func(p architecture.Param, x []float32) *export.Quantized {
+	m := small(t, architecture.KindLlama, func(p architecture.Param, x []float32) *export.Quantized {
 		return &export.Quantized{Value: x, Codes: make([]int32, len(x)), Scale: []float32{1}, Rotation: 32}
-	}), export.Options{})
+	})
+	if _, err := write(t, "gguf", m, export.Options{}); err == nil || !strings.Contains(err.Error(), "7 of 7 quantized weights would be stored as floats") {
+		t.Errorf("without permission: %v", err)
+	}
+	r, err := write(t, "gguf", m, export.Options{Floats: true})
 	if err != nil || !r.Exact || !strings.Contains(strings.Join(r.Summary(), "\n"), "rotates blocks of 32") {
 		t.Errorf("%+v, error %v", r, err)
 	}
@@ -298,33 +303,29 @@ func Example() {
 func TestCodes(t *testing.T) {
 	third := float32(1) / 3
 	negative := float32(math.Copysign(0, -1))
+	integers, floats := sdk.Integers(-8, 8, 0), sdk.E2M1(0)
 	for name, c := range map[string]struct {
-		q    export.Quantized
-		want []int32 // nil: there are none
+		q       export.Quantized
+		numbers sdk.Grid
+		want    []int32 // nil: there are none
 	}{
-		"integers":           {export.Quantized{Value: []float32{-8 * third, 0, 7 * third, third, 2, -2, 0, 0}, Scale: []float32{third, 2}}, []int32{-8, 0, 7, 1, 1, -1, 0, 0}},
-		"one scale":          {export.Quantized{Value: []float32{1, 2, 3, 4, 5, 6, 7, 8}, Scale: []float32{1}}, []int32{1, 2, 3, 4, 5, 6, 7, 8}},
-		"groups":             {export.Quantized{Value: []float32{1, 2, 6, 8, 0, 0, 5, 10}, Scale: []float32{1, 2, 0, 5}}, []int32{1, 2, 3, 4, 0, 0, 1, 2}},
-		"four-bit floats":    {export.Quantized{Value: []float32{1.5 * third, -6 * third, negative, 0.5 * third, 3, -1, 4, 0}, Scale: []float32{third, 1}}, []int32{3, 15, 0, 1, 5, 10, 6, 0}},
-		"other numbers":      {export.Quantized{Value: []float32{0.3, 0, 0, 0, 0, 0, 0, 0}, Scale: []float32{1}}, nil},
-		"below a zero scale": {export.Quantized{Value: []float32{1, 0, 0, 0, 0, 0, 0, 0}, Scale: []float32{0, 1}}, nil},
-		"too many scales":    {export.Quantized{Value: make([]float32, 8), Scale: make([]float32, 3)}, nil},
+		"integers":           {export.Quantized{Value: []float32{-8 * third, 0, 7 * third, third, 2, -2, 0, 0}, Scale: []float32{third, 2}}, integers, []int32{-8, 0, 7, 1, 1, -1, 0, 0}},
+		"one scale":          {export.Quantized{Value: []float32{1, 2, 3, 4, 5, 6, 7, 8}, Scale: []float32{1}}, integers, []int32{1, 2, 3, 4, 5, 6, 7, 8}},
+		"groups":             {export.Quantized{Value: []float32{1, 2, 6, 8, 0, 0, 5, 10}, Scale: []float32{1, 2, 0, 5}}, integers, []int32{1, 2, 3, 4, 0, 0, 1, 2}},
+		"four-bit floats":    {export.Quantized{Value: []float32{1.5 * third, -6 * third, negative, 0.5 * third, 3, -1, 4, 0}, Scale: []float32{third, 1}}, floats, []int32{3, 15, 0, 1, 5, 10, 6, 0}},
+		"other numbers":      {export.Quantized{Value: []float32{0.3, 0, 0, 0, 0, 0, 0, 0}, Scale: []float32{1}}, floats, nil},
+		"below a zero scale": {export.Quantized{Value: []float32{1, 0, 0, 0, 0, 0, 0, 0}, Scale: []float32{0, 1}}, integers, nil},
+		"beyond the grid":    {export.Quantized{Value: []float32{9, 0, 0, 0, 0, 0, 0, 0}, Scale: []float32{1}}, integers, nil},
+		"too many scales":    {export.Quantized{Value: make([]float32, 8), Scale: make([]float32, 3)}, integers, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, err := export.Codes(&c.q, []int{2, 4})
-			if (err != nil) != (c.want == nil) || err == nil && !slices.Equal(got, c.want) {
-				t.Fatalf("codes %v, error %v, want %v", got, err, c.want)
-			}
-			if err != nil {
-				return
-			}
-			c.q.Codes = got
-			if _, err := export.NewGrid(&c.q, []int{2, 4}); err != nil {
-				t.Errorf("codes and scales are no grid: %v", err)
+			g, err := export.NewGrid(&c.q, []int{2, 4}, c.numbers)
+			if (err != nil) != (c.want == nil) || err == nil && !slices.Equal(g.Codes, c.want) {
+				t.Fatalf("%+v, error %v, want %v", g, err, c.want)
 			}
 		})
 	}
-	if _, err := export.Codes(&export.Quantized{}, []int{4}); err == nil {
-		t.Error("a vector has codes")
+	if _, err := export.NewGrid(&export.Quantized{}, []int{4}, integers); err == nil {
+		t.Error("a vector is a grid")
 	}
 }

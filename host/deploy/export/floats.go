@@ -76,7 +76,7 @@ func checkFits(typ string, values []float32) error {
 	}
 	for _, v := range values {
 		if math.Abs(float64(v)) >= 65520 {
-			return fmt.Errorf("the value %v is beyond the range of f16; bf16 holds it", v)
+			return fmt.Errorf("the value %v is beyond the range of f16", v)
 		}
 	}
 	return nil

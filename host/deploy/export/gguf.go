@@ -12,6 +12,7 @@ import (
 	"github.com/cage-qat/cage/host/deploy/export/readback"
 	"github.com/cage-qat/cage/host/model/gguf"
 	"github.com/cage-qat/cage/internal/vfs"
+	"github.com/cage-qat/cage/sdk/answer"
 )
 
 // ggufFormat is GGUF, the format of llama.cpp.
@@ -62,16 +63,7 @@ func (ggufFormat) Plan(m *Model, o Options) (Plan, error) {
 	if factors := ropeFactors(m.Settings); factors != nil {
 		p.add(ggufTensor{Stored: Stored{Name: "rope_freqs.weight", Shape: []int{len(factors)}}, typ: gguf.F32, values: factors})
 	}
-	var refused refusals
-	for _, part := range parts {
-		t, err := p.choose(part, o, ggufTypes[float])
-		if err != nil {
-			refused.add(part.name, err)
-			continue
-		}
-		p.add(t)
-	}
-	if err := refused.err("--type f32 stores the numbers of Q(x) as they are"); err != nil {
+	if err := p.choose(parts, o, ggufTypes[float]); err != nil {
 		return nil, err
 	}
 	if o.Type != "" && !p.quantizes() {
@@ -104,46 +96,70 @@ func (p *ggufPlan) add(t ggufTensor) {
 	p.tensors = append(p.tensors, t)
 }
 
-// choose finds the type of a tensor. Norms are always float32, as llama.cpp wants them.
-func (p *ggufPlan) choose(part part, o Options, float gguf.Type) (ggufTensor, error) {
-	t := ggufTensor{Stored: Stored{Name: part.name, Param: part.param.Name, Shape: part.shape(), part: part}, typ: float}
-	w, err := p.source.weight(part.param)
+// choose finds the type of each tensor. Norms are always float32, as llama.cpp wants them.
+func (p *ggufPlan) choose(parts []part, o Options, float gguf.Type) error {
+	var refused refusals
+	var floats leaving
+	var list []ggufTensor
+	var packed []part
+	for _, part := range parts {
+		t := ggufTensor{Stored: Stored{Name: part.name, Param: part.param.Name, Shape: part.shape(), part: part}, typ: float}
+		w, err := p.source.weight(part.param)
+		if err != nil {
+			return err
+		}
+		if t.Quantized = w.quantized; w.quantized {
+			floats.quantized++
+		}
+		rotated, isRotated := errors.AsType[*RotatedError](w.noGrid)
+		switch {
+		case len(t.Shape) < 2:
+			t.typ = gguf.F32
+		case !w.quantized:
+			if err := checkFits(floatName(t.typ), w.values); err != nil {
+				refused.add(part.name, false, err)
+			}
+		case isRotated && o.Type == "":
+			t.typ, t.Note = gguf.F32, rotated.Error()
+			floats.add(part.name, true, rotated)
+		case w.grid == nil && !slices.Contains(floatTypes, o.Type):
+			refused.add(part.name, true, w.noGrid)
+		default:
+			packed = append(packed, part)
+		}
+		list = append(list, t)
+	}
+	types := func(w weight) []gguf.Type {
+		if typ, ok := ggufTypes[o.Type]; ok {
+			return []gguf.Type{typ}
+		}
+		return ggufCandidates(w.grid)
+	}
+	chosen, err := chooseTypes(p.source, packed, types, func(_ part, w weight, typ gguf.Type) error { return p.fits(w, typ) }, &refused)
+	if err == nil {
+		err = refused.err("--type f32 stores the numbers of Q(x) as they are")
+	}
+	if err == nil {
+		err = floats.err(o.Floats, "--allow-floats stores them as float32, rotated back, and packs the others")
+	}
 	if err != nil {
-		return t, err
+		return err
 	}
-	t.Quantized = w.quantized
-	if len(t.Shape) < 2 {
-		t.typ = gguf.F32
-		return t, nil
+	for _, t := range list {
+		if typ, ok := chosen[t.Name]; ok {
+			t.typ = typ
+		}
+		p.add(t)
 	}
-	if !w.quantized {
-		return t, checkFits(floatName(t.typ), w.values)
-	}
-	return t, p.chooseQuantized(&t, w, o)
+	return nil
 }
 
-// chooseQuantized finds the type of a quantized weight: the one that was asked for, or the
-// smallest that is exact. A rotated weight becomes floats.
-func (p *ggufPlan) chooseQuantized(t *ggufTensor, w weight, o Options) error {
-	candidates := []gguf.Type{ggufTypes[o.Type]}
-	if o.Type == "" {
-		var rotated *RotatedError
-		switch {
-		case errors.As(w.noGrid, &rotated):
-			t.typ, t.Note = gguf.F32, rotated.Error()
-			return nil
-		case w.grid == nil:
-			return w.noGrid
-		case w.grid.E2M1:
-			candidates = []gguf.Type{gguf.MXFP4, gguf.Q8_0}
-		default:
-			candidates = []gguf.Type{gguf.Q4_0, gguf.Q4_1, gguf.Q8_0}
-		}
+// ggufCandidates are the types that may hold a grid, the smallest first.
+func ggufCandidates(g *Grid) []gguf.Type {
+	if g.Numbers.Format == answer.FormatE2M1 {
+		return []gguf.Type{gguf.MXFP4, gguf.Q8_0}
 	}
-	return firstType(candidates, func(typ gguf.Type) error {
-		t.typ = typ
-		return p.fits(w, typ)
-	})
+	return []gguf.Type{gguf.Q4_0, gguf.Q4_1, gguf.Q8_0}
 }
 
 // fits checks that a type holds a quantized weight.
@@ -271,11 +287,17 @@ func ggufBlocks(g *Grid, typ gguf.Type, inexact bool) ([]byte, error) {
 func ggufGrid(g *Grid, typ gguf.Type, inexact bool) (*Grid, error) {
 	size, _ := typ.Block()
 	if typ == gguf.MXFP4 {
-		return floatBlocks(g, size)
+		return mxfp4Blocks(g)
 	}
 	g, err := g.integers()
 	if err != nil {
 		return nil, err
+	}
+	if low, high := ggufCodes(typ); !g.fits(low, high) {
+		return nil, fmt.Errorf("its codes, from %d to %d, are not all from %d to %d", g.Numbers.Min, g.Numbers.Max, low, high)
+	}
+	if typ == gguf.Q4_1 && (g.Numbers.Step != 2 || g.Numbers.Min%2 == 0) {
+		return nil, errors.New("its codes are not all odd: Q4_1 is for grids of half-integers")
 	}
 	if g, err = g.split(size); err != nil {
 		return nil, err
@@ -291,16 +313,24 @@ func ggufGrid(g *Grid, typ gguf.Type, inexact bool) (*Grid, error) {
 	return &rounded, nil
 }
 
-var errEven = errors.New("its codes are not all odd: Q4_1 is for grids of half-integers")
+// ggufCodes are the least and the greatest code of a type of integers; those of Q4_1 are twice
+// its levels.
+func ggufCodes(typ gguf.Type) (low, high int) {
+	switch typ {
+	case gguf.Q4_0:
+		return -8, 7
+	case gguf.Q4_1:
+		return -15, 15
+	}
+	return math.MinInt8, math.MaxInt8
+}
 
 // halfIntegers packs odd codes from −15 to 15, which are twice the levels of a grid of
-// half-integers, as Q4_1: step·(level + 7.5) − 7.5·step.
+// half-integers, as Q4_1: step·(level + 7.5) − 7.5·step. A code of 0, of a group of zeros, becomes
+// one beside it.
 func halfIntegers(out []byte, codes []int32, scale float32, inexact bool) ([]byte, error) {
 	shifted := make([]int32, len(codes))
 	for i, c := range codes {
-		if c&1 == 0 {
-			return nil, errEven
-		}
 		shifted[i] = (c + 15) / 2
 	}
 	minimum := -15 * scale

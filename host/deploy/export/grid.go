@@ -1,9 +1,12 @@
 package export
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"slices"
+
+	"github.com/cage-qat/cage/sdk/answer"
 )
 
 // Grid is a quantized matrix as codes and scales: each element of a row is the number
@@ -13,88 +16,165 @@ type Grid struct {
 	// Group is the number of consecutive elements of a row that share a scale; it divides
 	// Columns.
 	Group int
-	// E2M1 says that the codes 0…15 are those of the four-bit float; otherwise a code
-	// stands for itself.
-	E2M1   bool
-	Codes  []int32   // [Rows, Columns]
-	Scales []float32 // [Rows, Columns/Group]
+	// Numbers says which number a code stands for, and which codes the quantizer has.
+	Numbers answer.Grid
+	Codes   []int32   // [Rows, Columns]
+	Scales  []float32 // [Rows, Columns/Group]; 0 where a group has zeros only
 }
 
-// e2m1 are the numbers of E2M1 by their code; e2m1Doubled are twice these, integers.
+// anyE2M1 and anyInteger are the grids as which codes are read of a quantizer that does not say
+// what its grid is.
 var (
-	e2m1        = [16]float32{0, 0.5, 1, 1.5, 2, 3, 4, 6, 0, -0.5, -1, -1.5, -2, -3, -4, -6}
-	e2m1Doubled = [16]int32{0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12}
+	anyE2M1    = answer.Grid{Format: answer.FormatE2M1}
+	anyInteger = answer.Grid{Format: answer.FormatInteger, Min: math.MinInt32, Max: math.MaxInt32, Step: 1}
 )
 
-// NewGrid finds the grid in what a quantizer's program returned for a matrix of the given
-// shape. It takes nothing on trust: only a grid that gives Q(x) bit for bit is accepted.
-func NewGrid(q *Quantized, dims []int) (*Grid, error) {
-	if len(dims) != 2 {
+// e2m1 are the numbers of E2M1 by their code; e2m1Doubled are twice these, integers.
+var e2m1, e2m1Doubled = func() (numbers [16]float32, doubled [16]int32) {
+	for code := range numbers {
+		numbers[code] = anyE2M1.Number(int32(code))
+		doubled[code] = int32(2 * numbers[code])
+	}
+	return numbers, doubled
+}()
+
+// NewGrid makes a grid of what a quantizer's program returned for a matrix of the given
+// shape, whose codes are those of numbers. It takes nothing on trust: only a grid that gives Q(x)
+// bit for bit is accepted. Without codes it finds them by the values and scales.
+func NewGrid(q *Quantized, dims []int, numbers answer.Grid) (*Grid, error) {
+	switch {
+	case len(dims) != 2:
 		return nil, fmt.Errorf("its shape %v is no matrix", dims)
-	}
-	if q.Rotation > 1 {
+	case q.Rotation > 1:
 		return nil, &RotatedError{q.Rotation}
+	case q.Scale == nil:
+		return nil, errors.New("its quantizer returns no codes and scales")
 	}
-	if q.Codes == nil || q.Scale == nil {
-		return nil, fmt.Errorf("its quantizer returns no codes and scales")
-	}
-	g := &Grid{Rows: dims[0], Columns: dims[1], Codes: q.Codes}
-	if err := g.spread(q); err != nil {
+	g := &Grid{Rows: dims[0], Columns: dims[1], Numbers: numbers}
+	sizes, err := g.sizes(q)
+	if err != nil {
 		return nil, err
 	}
-	for _, g.E2M1 = range []bool{false, true} {
-		if g.represents(q.Value) {
-			return g, nil
+	for _, g.Group = range sizes {
+		if !g.read(q) {
+			continue
+		}
+		if rest := g.Columns % g.Group; rest != 0 {
+			return nil, &shortGroupError{g.Columns, g.Group, rest}
+		}
+		return g, nil
+	}
+	for _, c := range q.Codes {
+		if !numbers.Holds(c) && c != 0 {
+			return nil, fmt.Errorf("it has the code %d, which the grid that its plugin declares does not have: this is a mistake of the plugin", c)
 		}
 	}
-	return nil, fmt.Errorf("Q(x) is not its codes times its scales")
+	if q.Codes == nil {
+		return nil, errors.New("its numbers are neither integers nor four-bit floats times its scales")
+	}
+	return nil, errors.New("Q(x) is not its codes times its scales")
 }
 
-// spread sets the scales of all groups of each row.
-func (g *Grid) spread(q *Quantized) error {
-	count := len(q.Scale)
+// numbersOf are the numbers that codes stand for, of quantizers that do not say so: as the codes
+// of all weights can be read together, so that what a single weight holds, such as zeros, decides
+// nothing. The zero Grid says that there is no common way; each weight is then read by itself.
+func numbersOf(weights func(each func(q *Quantized, dims []int)) error) (answer.Grid, error) {
+	integers, floats, odd := true, true, true
+	found := anyInteger
+	found.Min, found.Max, found.Step = 0, 0, 1
+	err := weights(func(q *Quantized, dims []int) {
+		if _, err := NewGrid(q, dims, anyE2M1); err != nil {
+			floats = false
+		}
+		g, err := NewGrid(q, dims, anyInteger)
+		if err != nil {
+			integers = false
+			return
+		}
+		for i, c := range g.Codes {
+			if g.Scales[i/g.Group] != 0 {
+				found.Min, found.Max, odd = min(found.Min, int(c)), max(found.Max, int(c)), odd && c%2 != 0
+			}
+		}
+	})
 	switch {
-	case count == 1:
-		g.Group, g.Scales = g.Columns, slices.Repeat(q.Scale, g.Rows)
-		return nil
-	case count == 0 || count%g.Rows != 0:
-		return fmt.Errorf("its %d scales, of shape %v, are not those of rows, groups or the tensor", count, q.ScaleShape)
+	case integers && odd && found.Max > found.Min:
+		limit := max(-found.Min, found.Max) // one sign may not occur
+		found.Min, found.Max, found.Step = -limit, limit, 2
+		return found, err
+	case integers:
+		return found, err
+	case floats:
+		return anyE2M1, err
+	}
+	return answer.Grid{}, err
+}
+
+// sizes are the numbers of elements that may share a scale, by the number of scales: one, if the
+// quantizer says so, and otherwise first the one that divides a row.
+func (g *Grid) sizes(q *Quantized) (list []int, err error) {
+	count, declared := len(q.Scale), g.Numbers.Group
+	switch {
+	case count == 1 && declared == 0:
+		return []int{g.Columns}, nil
+	case count == 0 || count%g.Rows != 0 || count > len(q.Value):
+		return nil, fmt.Errorf("its %d scales, of shape %v, are not those of rows, groups or the tensor", count, q.ScaleShape)
 	}
 	perRow := count / g.Rows
-	if g.Columns%perRow != 0 {
-		return fmt.Errorf("its rows of %d elements have %d groups, of which the last is shorter", g.Columns, perRow)
+	holds := func(size int) bool { return (g.Columns+size-1)/size == perRow }
+	if declared > 0 {
+		if declared = min(declared, g.Columns); !holds(declared) {
+			return nil, fmt.Errorf("its rows of %d elements have %d scales, but groups of %d by the plugin: this is a mistake of the plugin", g.Columns, perRow, declared)
+		}
+		return []int{declared}, nil
 	}
-	g.Group, g.Scales = g.Columns/perRow, q.Scale
-	return nil
+	for size := g.Columns / perRow; size <= g.Columns && (len(list) == 0 || holds(size)); size++ {
+		if holds(size) {
+			list = append(list, size)
+		}
+	}
+	return list, nil
 }
 
-// Codes finds the codes of a quantized matrix from its values and scales: integers, or else those of E2M1.
-func Codes(q *Quantized, dims []int) ([]int32, error) {
-	if len(dims) != 2 {
-		return nil, fmt.Errorf("its shape %v is no matrix", dims)
+// read sets codes and scales, and reports whether they stand for Q(x). The codes and the scale of
+// a group of zeros say nothing: they become 0.
+func (g *Grid) read(q *Quantized) bool {
+	if len(q.Value) != g.Rows*g.Columns || len(q.Codes) != 0 && len(q.Codes) != len(q.Value) {
+		return false
 	}
-	g := &Grid{Rows: dims[0], Columns: dims[1], Codes: make([]int32, len(q.Value))}
-	if err := g.spread(q); err != nil {
-		return nil, err
-	}
-	for _, g.E2M1 = range []bool{false, true} {
-		for i, v := range q.Value {
-			g.Codes[i] = g.nearest(v, g.Scales[i/g.Group])
+	g.Codes, g.Scales = make([]int32, len(q.Value)), nil
+	for row := range g.Rows {
+		for from := 0; from < g.Columns; from += g.Group {
+			scale := q.Scale[len(g.Scales)%len(q.Scale)] // one for the tensor, or one for each group
+			start, end := row*g.Columns+from, row*g.Columns+min(from+g.Group, g.Columns)
+			if !slices.ContainsFunc(q.Value[start:end], func(v float32) bool { return v != 0 }) {
+				g.Scales = append(g.Scales, 0)
+				continue
+			}
+			g.Scales = append(g.Scales, scale)
+			for i, v := range q.Value[start:end] {
+				code := &g.Codes[start+i]
+				if q.Codes == nil {
+					*code = nearest(v, scale, g.Numbers)
+				} else {
+					*code = q.Codes[start+i]
+				}
+				if !(g.Numbers.Holds(*code) || *code == 0 && v == 0) || g.Numbers.Number(*code)*scale != v {
+					return false
+				}
+			}
 		}
-		if g.represents(q.Value) {
-			return g.Codes, nil
-		}
 	}
-	return nil, fmt.Errorf("its numbers are neither integers nor four-bit floats times its scales")
+	return true
 }
 
 // nearest is the code whose number comes nearest to a value.
-func (g *Grid) nearest(value, scale float32) int32 {
+func nearest(value, scale float32, numbers answer.Grid) int32 {
 	ratio := 0.0
 	if scale != 0 {
 		ratio = float64(value) / float64(scale)
 	}
-	if !g.E2M1 {
+	if numbers.Format != answer.FormatE2M1 {
 		return int32(math.Round(min(max(ratio, math.MinInt16), math.MaxInt16)))
 	}
 	best := int32(0)
@@ -104,25 +184,6 @@ func (g *Grid) nearest(value, scale float32) int32 {
 		}
 	}
 	return best
-}
-
-// represents tells whether the codes stand for these values.
-func (g *Grid) represents(values []float32) bool {
-	for i, v := range values {
-		code := g.Codes[i]
-		if g.E2M1 && (code < 0 || code > 15) || g.value(i) != v {
-			return false
-		}
-	}
-	return len(values) == len(g.Codes)
-}
-
-// value is the number that an element stands for.
-func (g *Grid) value(i int) float32 {
-	if g.E2M1 {
-		return e2m1[g.Codes[i]] * g.Scales[i/g.Group]
-	}
-	return float32(g.Codes[i]) * g.Scales[i/g.Group]
 }
 
 // of is the grid of some rows.
@@ -135,6 +196,9 @@ func (g *Grid) of(p part) *Grid {
 
 // split is the grid with each group cut into groups of the given size.
 func (g *Grid) split(size int) (*Grid, error) {
+	if rest := g.Columns % size; rest != 0 {
+		return nil, &shortGroupError{g.Columns, size, rest}
+	}
 	if g.Group%size != 0 {
 		return nil, fmt.Errorf("its scales are shared by %d elements, which are no groups of %d", g.Group, size)
 	}
@@ -154,11 +218,11 @@ func (g *Grid) split(size int) (*Grid, error) {
 // integers is the grid with integers as codes: of E2M1 the doubled numbers, with half the
 // scale. Both give the same products as long as half the scale is exact.
 func (g *Grid) integers() (*Grid, error) {
-	if !g.E2M1 {
+	if g.Numbers.Format == answer.FormatInteger {
 		return g, nil
 	}
 	out := *g
-	out.E2M1 = false
+	out.Numbers = answer.Grid{Format: answer.FormatInteger, Min: -12, Max: 12, Step: 1, Group: g.Numbers.Group}
 	out.Codes, out.Scales = make([]int32, len(g.Codes)), make([]float32, len(g.Scales))
 	for i, c := range g.Codes {
 		out.Codes[i] = e2m1Doubled[c]
@@ -171,17 +235,36 @@ func (g *Grid) integers() (*Grid, error) {
 	return &out, nil
 }
 
-// bits is the least of 4 and 8 bits that hold all codes as signed integers; 0 if none does.
-func (g *Grid) bits() int {
-	low, high := slices.Min(g.Codes), slices.Max(g.Codes)
-	switch {
-	case low >= -8 && high <= 7:
-		return 4
-	case low >= math.MinInt8 && high <= math.MaxInt8:
-		return 8
+// floats is the grid with the codes of E2M1: of integers, if E2M1 has all that the grid has.
+func (g *Grid) floats() (*Grid, error) {
+	if g.Numbers.Format == answer.FormatE2M1 {
+		return g, nil
 	}
-	return 0
+	of := map[int32]int32{}
+	for code, number := range e2m1 {
+		if whole := int32(number); float32(whole) == number && (whole != 0 || code == 0) {
+			of[whole] = int32(code)
+		}
+	}
+	largest := int(e2m1[7])
+	missing := !g.fits(-largest, largest)
+	if !missing {
+		missing = slices.ContainsFunc(g.Numbers.Codes(), func(c int32) bool { _, ok := of[c]; return !ok })
+	}
+	if missing {
+		return nil, fmt.Errorf("its numbers are integers, not those of E2M1: from %d to %d in steps of %d", g.Numbers.Min, g.Numbers.Max, g.Numbers.Step)
+	}
+	out := *g
+	out.Numbers = answer.Grid{Format: answer.FormatE2M1, Group: g.Numbers.Group}
+	out.Codes = make([]int32, len(g.Codes))
+	for i, c := range g.Codes {
+		out.Codes[i] = of[c]
+	}
+	return &out, nil
 }
+
+// fits reports whether the codes of a grid of integers are from low to high, whatever codes occur.
+func (g *Grid) fits(low, high int) bool { return g.Numbers.Min >= low && g.Numbers.Max <= high }
 
 // RotatedError says that codes and scales belong to a rotated matrix. Such a weight can
 // be stored as the floats of Q(x), after rotating back.
@@ -189,4 +272,12 @@ type RotatedError struct{ Block int }
 
 func (e *RotatedError) Error() string {
 	return fmt.Sprintf("its quantizer rotates blocks of %d, and programs that load the file would not rotate what is multiplied with it", e.Block)
+}
+
+// shortGroupError says that the last group of each row is shorter than the others.
+type shortGroupError struct{ columns, group, rest int }
+
+func (e *shortGroupError) Error() string {
+	return fmt.Sprintf("its rows of %d elements end in a group of %d, which is shorter than the others, of %d, and formats have only whole groups: rows of a multiple of %d fit",
+		e.columns, e.rest, e.group, e.group)
 }

@@ -67,14 +67,14 @@ func (hubFormat) Plan(m *Model, o Options) (Plan, error) {
 	var refused refusals
 	for _, part := range parts {
 		w, err := p.source.weight(part.param)
-		if err == nil {
-			err = checkFits(p.float, w.values)
+		if err != nil {
+			return nil, err
 		}
-		if err == nil && w.quantized && !o.Inexact && !holds(p.float, w.values) {
+		if err = checkFits(p.float, w.values); err == nil && w.quantized && !o.Inexact && !holds(p.float, w.values) {
 			err = fmt.Errorf("its numbers are not all %s", p.float)
 		}
 		if err != nil {
-			refused.add(part.name, err)
+			refused.add(part.name, w.quantized, err)
 			continue
 		}
 		p.stored = append(p.stored, p.storedPlain(part, w.quantized))

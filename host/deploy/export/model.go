@@ -7,6 +7,7 @@ import (
 
 	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/cage-qat/cage/host/model/huggingface"
+	"github.com/cage-qat/cage/sdk/answer"
 )
 
 // Model is a trained model as package export needs it.
@@ -52,10 +53,15 @@ func idList(id int32) []int32 {
 // Quantized is a weight x as returned by its quantizer's program.
 type Quantized struct {
 	Value      []float32 // Q(x)
-	Codes      []int32   // nil if the program returns none
-	Scale      []float32 // likewise
+	Codes      []int32   // nil if they are not known
+	Scale      []float32 // nil if there is none
 	ScaleShape []int
 	Rotation   int // block size of the rotation that codes and scale belong to; 0: none
+	// Grid is what the quantizer says that codes and scale stand for; the zero Grid: nothing.
+	Grid answer.Grid
+	// Settings tells weights that other quantizers, or other settings, have made apart: all with
+	// the same are stored in the same type.
+	Settings string
 }
 
 // part is a tensor of the foreign layout: some rows of a parameter, in some order.
@@ -88,8 +94,9 @@ func pick[T any](p part, values []T, columns int) []T {
 // weight follow each other.
 type source struct {
 	*Model
-	latent bool // quantized weights are taken as the optimizer keeps them
-	cached []weight
+	latent  bool // quantized weights are taken as the optimizer keeps them
+	cached  []weight
+	numbers map[string]answer.Grid // of quantizers that do not say so, by their settings
 }
 
 // weight is a parameter as it is to be exported.
@@ -97,8 +104,9 @@ type weight struct {
 	param     string
 	values    []float32
 	quantized bool
-	grid      *Grid // nil where there is none
-	noGrid    error // why there is none
+	settings  string // see Quantized
+	grid      *Grid  // nil where there is none
+	noGrid    error  // why there is none
 }
 
 // rememberedWeights is the number of weights that a source remembers.
@@ -129,8 +137,10 @@ func (s *source) read(p architecture.Param) (w weight, err error) {
 			return w, err
 		}
 		if q != nil {
-			w.values, w.quantized = q.Value, true
-			w.grid, w.noGrid = NewGrid(q, p.Dims)
+			w.values, w.quantized, w.settings = q.Value, true, q.Settings
+			if err := s.findGrid(&w, q, p.Dims); err != nil {
+				return w, err
+			}
 		}
 	}
 	if w.values == nil {
@@ -142,6 +152,49 @@ func (s *source) read(p architecture.Param) (w weight, err error) {
 		return w, fmt.Errorf("%d values for the shape %v", len(w.values), p.Dims)
 	}
 	return w, checkFinite(w.values)
+}
+
+// findGrid sets the grid of a weight, or why there is none.
+func (s *source) findGrid(w *weight, q *Quantized, dims []int) (err error) {
+	if q.Grid != (answer.Grid{}) {
+		w.grid, w.noGrid = NewGrid(q, dims, q.Grid)
+		return nil
+	}
+	numbers, ok := s.numbers[q.Settings]
+	if !ok && q.Rotation <= 1 {
+		if numbers, err = numbersOf(func(each func(*Quantized, []int)) error { return s.eachLike(q, each) }); err != nil {
+			return err
+		}
+		if s.numbers == nil {
+			s.numbers = map[string]answer.Grid{}
+		}
+		s.numbers[q.Settings] = numbers
+	}
+	if numbers == (answer.Grid{}) {
+		if numbers, err = numbersOf(func(each func(*Quantized, []int)) error { each(q, dims); return nil }); err != nil {
+			return err
+		}
+	}
+	if numbers == (answer.Grid{}) {
+		numbers = anyInteger // which fails, with the reason
+	}
+	w.grid, w.noGrid = NewGrid(q, dims, numbers)
+	return nil
+}
+
+// eachLike calls each with the weights that have the settings of q and whose quantizer does not
+// say what its codes stand for.
+func (s *source) eachLike(q *Quantized, each func(*Quantized, []int)) error {
+	for _, p := range s.Params {
+		other, err := s.Quantized(p.Name)
+		if err != nil {
+			return err
+		}
+		if other != nil && other.Settings == q.Settings && other.Grid == q.Grid {
+			each(other, p.Dims)
+		}
+	}
+	return nil
 }
 
 func checkFinite(values []float32) error {

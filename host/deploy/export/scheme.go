@@ -1,12 +1,12 @@
 package export
 
 import (
-	"errors"
 	"fmt"
 	"math"
 	"slices"
 
 	"github.com/cage-qat/cage/host/deploy/export/pack"
+	"github.com/cage-qat/cage/sdk/answer"
 )
 
 // The types in which compressed-tensors stores weights, as Options.Type names them.
@@ -70,34 +70,12 @@ func (s scheme) weights() map[string]any {
 	return out
 }
 
-// chooseScheme finds the scheme for a grid. With a type it is that or none.
-func chooseScheme(g *Grid, typ string, inexact bool) (scheme, error) {
-	types := []string{typeInt4, typeInt8}
-	switch {
-	case typ != "":
-		types = []string{typ}
-	case g.E2M1:
-		types = []string{typeMXFP4, typeNVFP4}
+// schemeTypes are the types that may hold a grid, the smallest first.
+func schemeTypes(g *Grid) []string {
+	if g.Numbers.Format == answer.FormatE2M1 {
+		return []string{typeMXFP4, typeNVFP4}
 	}
-	var s scheme
-	err := firstType(types, func(t string) (err error) {
-		s, err = schemeOf(g, t, inexact)
-		return err
-	})
-	return s, err
-}
-
-// firstType looks for the first type that holds a weight, and says why none does.
-func firstType[T any](types []T, holds func(T) error) error {
-	var faults []error
-	for _, t := range types {
-		err := holds(t)
-		if err == nil {
-			return nil
-		}
-		faults = append(faults, fmt.Errorf("as %v: %w", t, err))
-	}
-	return errors.Join(faults...)
+	return []string{typeInt4, typeInt8}
 }
 
 // schemeOf checks that a type holds a grid.
@@ -125,10 +103,10 @@ func integerScheme(g *Grid, typ string) (scheme, error) {
 		return scheme{}, err
 	}
 	s := scheme{typ: typ}
-	if bits := integers.bits(); bits == 0 || bits > s.bits() {
-		return s, fmt.Errorf("its codes do not fit into %d bits", s.bits())
+	if half := 1 << (s.bits() - 1); !integers.fits(-half, half-1) {
+		return s, fmt.Errorf("its codes, from %d to %d, do not fit into %d bits", integers.Numbers.Min, integers.Numbers.Max, s.bits())
 	}
-	if g.Group < g.Columns {
+	if g.Group < g.Columns || g.Group == g.Numbers.Group { // those of all weights, also of one with a group in a row
 		s.group = g.Group
 	}
 	return s, nil
@@ -136,7 +114,7 @@ func integerScheme(g *Grid, typ string) (scheme, error) {
 
 // mxfp4Exponents are the scales as exponents.
 func mxfp4Exponents(g *Grid) ([]byte, error) {
-	g, err := floatBlocks(g, mxfp4Block)
+	g, err := mxfp4Blocks(g)
 	if err != nil {
 		return nil, err
 	}
@@ -163,12 +141,30 @@ func nvfp4Of(g *Grid) (nvfp4Scales, error) {
 	return s, err
 }
 
-// floatBlocks cuts the groups of a grid of E2M1 into blocks.
+// floatBlocks cuts the groups of a grid whose numbers E2M1 has into blocks.
 func floatBlocks(g *Grid, block int) (*Grid, error) {
-	if !g.E2M1 {
-		return nil, fmt.Errorf("its numbers are integers, not those of E2M1")
+	g, err := g.floats()
+	if err != nil {
+		return nil, err
 	}
 	return g.split(block)
+}
+
+// mxfp4Blocks cuts a grid into the blocks of MXFP4, whose scales cannot be 0: a block of zeros has
+// the least one.
+func mxfp4Blocks(g *Grid) (*Grid, error) {
+	g, err := floatBlocks(g, mxfp4Block)
+	if err != nil || !slices.Contains(g.Scales, 0) {
+		return g, err
+	}
+	out := *g
+	out.Scales = slices.Clone(g.Scales)
+	for i, s := range out.Scales {
+		if s == 0 {
+			out.Scales[i] = 0x1p-127
+		}
+	}
+	return &out, nil
 }
 
 // nvfp4Scales are the scales of NVFP4 as compressed-tensors stores them: an element is

@@ -87,17 +87,12 @@ func (t *Model) posttrained(w *layerwise.Matrix) (*export.Quantized, error) {
 	if err != nil {
 		return nil, err
 	}
-	q := &export.Quantized{Value: value, Rotation: w.Rotation}
+	q := &export.Quantized{Value: value, Rotation: w.Rotation, Grid: w.Grid}
 	if q.Rotation > 1 {
 		return q, nil
 	}
-	if q.Scale, q.ScaleShape, err = t.scales(w.Name); err != nil || q.Scale == nil {
-		return q, err
-	}
-	if codes, err := export.Codes(q, t.state.Param(w.Name).Shape().Dimensions); err == nil { // else the export says that there are none
-		q.Codes = codes
-	}
-	return q, nil
+	q.Scale, q.ScaleShape, err = t.scales(w.Name)
+	return q, err
 }
 
 // scales reads the scales of a weight from the checkpoint; nil: it has none.

@@ -30,6 +30,9 @@ type Programs struct {
 	// Weights and Activations hold the quantizers' programs by parameter and
 	// by site; both are empty for a role that is not quantized.
 	Weights, Activations map[string]answer.Quantizer
+	// Settings tells the quantizers of Weights and Activations apart: equal ones are of one plugin
+	// with equal settings.
+	Settings map[string]string
 	// Backward holds those for operands of products in the backward pass; it is empty
 	// for an evaluation.
 	Backward map[step.OperandSite]answer.Quantizer
@@ -195,7 +198,7 @@ func (c *collector) phase(ctx context.Context, p config.Phase, later bool) error
 func (p *Programs) Phases() []*Programs { return append([]*Programs{p}, p.Later...) }
 
 func (c *collector) weights(ctx context.Context) error {
-	c.now.Weights = map[string]answer.Quantizer{}
+	c.now.Weights, c.now.Settings = map[string]answer.Quantizer{}, map[string]string{}
 	for _, param := range c.Model.Params() {
 		if param.Quantized {
 			site := sdk.Site{Role: sdk.RoleWeight, Name: param.Name, Shape: param.Dims}
@@ -275,9 +278,10 @@ func (c *collector) backward(ctx context.Context) error {
 
 // quantize collects the program of one site, if it is quantized.
 func (c *collector) quantize(ctx context.Context, into map[string]answer.Quantizer, role string, site sdk.Site) error {
-	q, _, err := c.program(ctx, role, site)
+	q, p, err := c.program(ctx, role, site)
 	if q != nil {
 		into[site.Name] = *q
+		c.now.Settings[site.Name] = fmt.Sprint(c.clients[p.Table].SHA256(), c.values[p.Table].Map())
 	}
 	return err
 }

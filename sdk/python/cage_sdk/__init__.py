@@ -22,13 +22,14 @@ from .optimizer import (
     UpdateInput,
     build_optimizer,
 )
-from .plugin import Bool, Choice, Description, Float, Int, Parameter, Refusal, State, StateTensor, Storage, String
+from .plugin import Bool, Choice, Claim, Description, Float, Int, Parameter, Refusal, State, StateTensor, Storage, String
 from .program import Builder, Node, Program, ProgramError, Value
 from .quantizer import (
     Columns,
     Constrained,
     Differentiator,
     Gradients,
+    Grid,
     Maximal,
     Packer,
     Quantized,
@@ -39,13 +40,17 @@ from .quantizer import (
     Stateful,
     Trainable,
     build_quantizer,
+    e2m1,
+    integers,
+    odd_integers,
 )
 from .serve import serve
 
 __all__ = [
-    "KEY", "Averaged", "Bool", "Builder", "Choice", "Collector", "Columns", "Compact", "Constrained", "DType", "Description",
-    "Differentiator", "Due", "Float", "Gradients", "Int", "Maximal", "Node", "Optimizer", "OptimizerProgram", "Pacer", "Packer", "Parameter", "Part",
+    "KEY", "Averaged", "Bool", "Builder", "Choice", "Claim", "Collector", "Columns", "Compact", "Constrained", "DType", "Description",
+    "Differentiator", "Due", "Float", "Gradients", "Grid", "Int", "Maximal", "Node", "Optimizer", "OptimizerProgram", "Pacer", "Packer", "Parameter", "Part",
     "Prober", "Program", "ProgramError", "Quantized", "Quantizer", "QuantizerProgram", "Refresher", "Refusal",
     "Rounded", "Sampler", "Selective", "Sharer", "Site", "State", "StateTensor", "Stateful", "Storage", "String", "Tensor",
-    "Trainable", "Type", "UpdateInput", "Value", "build_optimizer", "build_quantizer", "serve",
+    "Trainable", "Type", "UpdateInput", "Value", "build_optimizer", "build_quantizer", "e2m1", "integers", "odd_integers",
+    "serve",
 ]  # fmt: skip

@@ -345,7 +345,7 @@ def from_jax(
 ) -> Quantizer:
     """A quantizer of f(x, site), which returns Q(x), or a mapping with `value` and some of surrogate, codes, scale, mask and next.
 
-    site.trained, site.state, site.noise, site.shared_noise and site.step are arrays here. A mapping may have `homogeneous`, too. Where
+    site.trained, site.state, site.noise, site.shared_noise and site.step are arrays here. A mapping may have `homogeneous` and `grid`, too. Where
     there is no surrogate, the gradient is JAX's if the function says something of it, by stop_gradient, custom_vjp or
     custom_jvp, which need not be linear in the one that comes in; otherwise it passes straight through. x + stop_gradient(q − x) has the value q, bit for bit. maxima names the
     state tensors that are maxima over micro-batches, and not means.
@@ -358,7 +358,7 @@ def from_jax(
             def outputs(x: Any, trained: Any, given: Any) -> Any:
                 r = f(x, replace(site, trained=trained, **given))
                 out = dict(r) if isinstance(r, Mapping) else {"value": r}
-                promises["homogeneous"] = bool(out.pop("homogeneous", False))
+                promises["homogeneous"], promises["grid"] = bool(out.pop("homogeneous", False)), out.pop("grid", None)
                 return out
 
             def value(x: Any, trained: Any, given: Any) -> Any:
@@ -383,7 +383,7 @@ def from_jax(
         def backward(self, b: Builder, x: Value, dy: Value, site: Site) -> Gradients:
             def outputs(x: Any, trained: Any, given: Any) -> dict[str, Any]:
                 r = f(x, replace(site, trained=trained, **given))
-                return dict(r) if isinstance(r, Mapping) else {"value": r}
+                return {name: v for name, v in r.items() if name != "grid"} if isinstance(r, Mapping) else {"value": r}
 
             def value(x: Any, trained: Any, given: Any) -> Any:
                 return outputs(x, trained, given)["value"]

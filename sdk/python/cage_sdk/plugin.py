@@ -88,13 +88,30 @@ def String(name: str, default: str, doc: str) -> Parameter:
 
 
 @dataclass(frozen=True)
+class Claim:
+    """What an algorithm promises beyond the interface, or what the conformance kit must allow it: docs/writing-a-plugin.md has a table."""
+
+    name: str
+    value: str | float | None = None
+    """For scale_scope and key_scope: block, row, column or tensor; for descent: a float."""
+    when: Mapping[str, int | float | bool | str] = field(default_factory=dict)
+    """The settings under which it holds: each of these parameters has this value. Empty: all."""
+
+    def __str__(self) -> str:
+        text = self.name if self.value is None else f"{self.name} {self.value}"
+        when = " and ".join(f"{name} = {v!r}" for name, v in sorted(self.when.items()))
+        return f"{text} where {when}" if when else text
+
+
+@dataclass(frozen=True)
 class Description:
-    """A name (lower-case letters, digits, - and _), a version, the algorithm with its source, and the settings."""
+    """A name (lower-case letters, digits, - and _), a version, the algorithm with its source, the settings, and what is claimed."""
 
     name: str
     version: str = ""
     doc: str = ""
     parameters: Sequence[Parameter] = ()
+    claims: Sequence[Claim] = ()
 
     def check(self) -> None:
         """Raises ValueError when something is missing or wrong. The host checks names that are its own."""
@@ -110,6 +127,7 @@ class Description:
 
     def __str__(self) -> str:
         lines = [f"version {self.version}"] * bool(self.version) + [self.doc] * bool(self.doc)
+        lines += [f"claims {c}" for c in self.claims]
         lines += [f"  {p.name} = {p.default!r} ({p.range()})  {p.doc}" for p in self.parameters]
         return "\n".join(lines)
 

@@ -97,6 +97,34 @@ class Site(Values):
 
 
 @dataclass(frozen=True)
+class Grid:
+    """Which numbers codes stand for and what shares a scale, for every tensor: Quantized.value, before a rotation back, is the
+    number of the code times the scale of its group. integers, odd_integers and e2m1 make them."""
+
+    format: Literal["integer", "e2m1"]
+    min: int = 0
+    max: int = 0
+    step: int = 0
+    group: int = 0
+    """How many consecutive elements of a row share a scale; 0: a row, or the whole tensor, shares one."""
+
+
+def integers(min: int, max: int, group: int = 0) -> Grid:
+    """The grid of the integers from min to max."""
+    return Grid("integer", min, max, 1, group)
+
+
+def odd_integers(max: int, group: int = 0) -> Grid:
+    """The grid of the odd integers from -max to max, which are twice the half-integers."""
+    return Grid("integer", -max, max, 2, group)
+
+
+def e2m1(group: int = 0) -> Grid:
+    """The grid of the floats of four bits; codes are 0 to 15."""
+    return Grid("e2m1", group=group)
+
+
+@dataclass(frozen=True)
 class Quantized:
     """A quantizer's answer. Only value, which is Q(x) in the units of x, is required."""
 
@@ -109,6 +137,8 @@ class Quantized:
     """The scale of each group, a float of any shape."""
     mask: Value | None = None
     """A bool in the shape of x, true where the gradient passes."""
+    grid: Grid | None = None
+    """What codes and scale stand for, by which exports store a weight. It depends on the settings, never on the tensor."""
     homogeneous: bool = False
     """Promises Q(c·x) = c·Q(x) for every c > 0, up to rounding. It cannot hold with trained parameters or state."""
     next: State = field(default_factory=dict)
@@ -208,6 +238,7 @@ class QuantizerProgram:
     init_state: Program | None = None
     next: Program | None = None
     backward: Program | None = None
+    grid: Grid | None = None
 
 
 def build_quantizer(q: Quantizer, site: Site) -> QuantizerProgram:
@@ -226,12 +257,13 @@ def build_quantizer(q: Quantizer, site: Site) -> QuantizerProgram:
     init_state, state = initial("init_state", "kept.", q.init_state) if isinstance(q, Stateful) else (None, [])
     if isinstance(q, Maximal):
         state = [replace(s, maximum=q.maximum(s.name, site)) for s in state]
-    program, homogeneous, following = _build(q, site, trained, state, True)
+    program, trains, following = _build(q, site, trained, state, True)
     try:
-        evaluate, also, _ = _build(q, site, trained, state, False)
+        evaluate, evaluates, _ = _build(q, site, trained, state, False)
     except ProgramError as e:
         raise ProgramError(f"for evaluation: {e}") from e
-    answer = QuantizerProgram(program, homogeneous and also, evaluate, init, trained, None, state, init_state, following)
+    homogeneous = trains.homogeneous and evaluates.homogeneous
+    answer = QuantizerProgram(program, homogeneous, evaluate, init, trained, None, state, init_state, following, grid=evaluates.grid)
     if str(evaluate) == str(program):
         answer.evaluate = None
     if isinstance(q, Differentiator):
@@ -246,8 +278,8 @@ def build_quantizer(q: Quantizer, site: Site) -> QuantizerProgram:
 
 def _build(
     q: Quantizer, site: Site, trained: Sequence[StateTensor], state: Sequence[StateTensor], training: bool
-) -> tuple[Program, bool, Program | None]:
-    """The program of training or of evaluation, and that of the next state, without what they do not use of the inputs that
+) -> tuple[Program, Quantized, Program | None]:
+    """The program of training or of evaluation, what the author returned, and that of the next state, without what they do not use of the inputs that
     change in each step."""
     name = q.description.name
     b = Builder(f"{name}/{site.name}")
@@ -273,7 +305,7 @@ def _build(
         if state:
             whole = b.build()
             following = replace(whole, name=f"{name}/next/{site.name}", outputs=whole.outputs[own:]).pruned(fixed)
-    return program, result.homogeneous, following
+    return program, result, following
 
 
 def _build_backward(q: Differentiator, name: str, site: Site, answer: QuantizerProgram) -> Program | None:

@@ -39,6 +39,7 @@ def _words(enum: str) -> dict[int, str]:
 _OPS = {word: n for n, word in _words("Op").items()}
 _SITE_ROLES, _PRODUCTS, _TENSOR_ROLES = _words("SiteRole"), _words("SiteProduct"), _words("TensorRole")
 _STORAGE = {word: n for n, word in _words("Storage").items()}
+_FORMATS = {word: n for n, word in _words("NumberFormat").items()}
 _PARAMETERS = {word: n for n, word in _words("ParameterType").items()}
 
 
@@ -76,8 +77,11 @@ def _from_values(m: Any) -> dict[str, Any]:
 
 def to_values(values: Values) -> dict[str, Any]:
     """Writes settings: the fields of each Value message."""
-    kinds = {int: "integer", float: "float", bool: "boolean", str: "string"}
-    return {name: {kinds[type(v)]: v} for name, v in values.values.items()}
+    return {name: _to_value(v) for name, v in values.values.items()}
+
+
+def _to_value(v: Any) -> dict[str, Any]:
+    return {{int: "integer", float: "float", bool: "boolean", str: "string"}[type(v)]: v}
 
 
 def to_description(d: Description) -> Any:
@@ -87,6 +91,9 @@ def to_description(d: Description) -> Any:
         m.parameters.add(
             name=p.name, type=_PARAMETERS[p.type], default={p.type: p.default}, min=p.min, max=p.max, choices=p.choices, doc=p.doc
         )
+    for c in d.claims:
+        value = None if c.value is None else _to_value(c.value)
+        m.claims.add(name=c.name, value=value, when={name: message("Value")(**_to_value(v)) for name, v in c.when.items()})
     return m
 
 
@@ -140,7 +147,9 @@ def _to_due(d: Due) -> Any:
 def to_quantizer_program(q: QuantizerProgram) -> Any:
     """Writes a quantizer's answer."""
     programs = {name: to_program(getattr(q, name)) for name in ("program", "evaluate", "init", "unpack", "init_state", "next", "backward")}
-    return message("QuantizerProgram")(**programs, homogeneous=q.homogeneous, trained=_to_list(q.trained), state=_to_list(q.state))
+    g = q.grid
+    grid = {"format": _FORMATS[g.format], "min": g.min, "max": g.max, "step": g.step, "group": g.group} if g else None
+    return message("QuantizerProgram")(**programs, homogeneous=q.homogeneous, trained=_to_list(q.trained), state=_to_list(q.state), grid=grid)
 
 
 def to_optimizer_program(o: OptimizerProgram) -> Any:

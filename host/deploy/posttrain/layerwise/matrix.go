@@ -11,6 +11,7 @@ import (
 	"github.com/cage-qat/cage/host/deploy/posttrain/settings"
 	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/cage-qat/cage/internal/linalg"
+	"github.com/cage-qat/cage/sdk/answer"
 )
 
 // Matrix reports on one matrix.
@@ -28,6 +29,8 @@ type Matrix struct {
 	Fallback bool   `json:"fallback,omitempty"`
 	Dead     int    `json:"dead_columns,omitempty"` // number of columns whose inputs were all 0
 	Scales   string `json:"scales,omitempty"`
+	// Grid is what the quantizer says of its codes and scales; the zero Grid: nothing.
+	Grid answer.Grid `json:"grid,omitzero"`
 }
 
 // OutputErrors compares the outputs of a layer on the calibration texts, summed over all tokens.
@@ -56,7 +59,7 @@ func quantizeMatrix(ctx context.Context, s settings.Settings, q *quantizer, p ar
 	if err := checkFinite(value); err != nil {
 		return nil, fmt.Errorf("Q(W): %w", err)
 	}
-	out := &Quantized{Report: Matrix{Name: p.Name, Shape: p.Dims}, Value: value}
+	out := &Quantized{Report: Matrix{Name: p.Name, Shape: p.Dims, Grid: q.program.Grid}, Value: value}
 	if q.hasCodes() {
 		out.Scale, out.ScaleShape = answer.Scale, q.scaleShape()
 	}

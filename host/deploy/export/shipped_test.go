@@ -1,0 +1,219 @@
+package export_test
+
+import (
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/cage-qat/cage/host/deploy/export"
+	"github.com/cage-qat/cage/host/internal/testrun"
+	"github.com/cage-qat/cage/host/model/architecture"
+	"github.com/cage-qat/cage/host/train/conformance"
+	"github.com/cage-qat/cage/host/train/plugin"
+	"github.com/cage-qat/cage/internal/effort"
+	"github.com/cage-qat/cage/sdk"
+	"github.com/cage-qat/cage/sdk/answer"
+	"github.com/cage-qat/cage/sdk/program/reference"
+)
+
+// peculiar are matrices whose quantized numbers are few, by the parameter that becomes one.
+var peculiar = map[string]func(row, column int) float32{
+	"layers.0.attn.out": func(int, int) float32 { return 0 },
+	"layers.0.attn.qkv": func(row, column int) float32 { // identity, and zeros below it
+		if row == column {
+			return 1
+		}
+		return 0
+	},
+	"layers.0.mlp.gate": func(row, column int) float32 { return 0.25 },
+	"layers.0.mlp.up": func(row, column int) float32 {
+		return 0.3 * float32(1-2*((row+column)%2))
+	},
+	"layers.0.mlp.down": func(row, column int) float32 { // one in sixteen, and none in most of the rows
+		if row < 8 && column%16 == 3 {
+			return 0.7
+		}
+		return 0
+	},
+}
+
+// shipped quantizers with the settings that change codes or scales.
+var shipped = []struct {
+	name     string
+	settings []map[string]any
+}{
+	{"absmax", []map[string]any{
+		nil, {"scale_dtype": "f16"}, {"scale_dtype": "f16", "bits": 2}, {"scale_dtype": "f16", "bits": 8}, {"scale_dtype": "f16", "granularity": "tensor"},
+		{"scale_dtype": "f16", "granularity": "group", "group": 32}, {"granularity": "group", "group": 64},
+		{"scale_dtype": "f16", "grid": "full"}, {"scale_dtype": "f16", "grid": "gptq"}, {"scale_dtype": "f16", "grid": "centred"},
+		{"grid": "centred", "bits": 1}, {"scale_dtype": "f16", "grid": "centred", "bits": 3}}},
+	{"mxfp4", []map[string]any{nil, {"scale_rule": "absmax34"}, {"scale_rule": "quest"}, {"scale_rule": "ceil"}, {"rotation": "32"}}},
+	{"nvfp4", []map[string]any{nil, {"scale_form": "encode"}, {"scale_form": "encode", "scale_rule": "mse"}}},
+	{"quest", []map[string]any{nil, {"rotation": "none", "scale_dtype": "f16"}, {"rotation": "none", "form": "official", "scale_dtype": "f16"},
+		{"rotation": "none", "form": "official", "zero_guard": false}, {"rotation": "none", "form": "ternary", "scale_dtype": "f16"}}},
+	{"lsq", []map[string]any{nil, {"scale_dtype": "f16", "granularity": "row"}, {"scale_dtype": "f16", "form": "official"}, {"form": "stableqat", "bits": 2}}},
+	{"paretoq", []map[string]any{nil, {"scale_dtype": "f16", "bits": 0}, {"scale_dtype": "f16", "bits": 1}, {"scale_dtype": "f16", "bits": 4}}},
+	{"grid", []map[string]any{{"step": 0.125, "bits": 4}}}, // without bits the codes of all weights decide
+	{"mseden", []map[string]any{nil}},
+}
+
+// TestTypesFollowSettings: which numbers a matrix holds does not decide how it is stored. With
+// matrices of zeros, of one number and the like every weight has the type that it has with random
+// ones, or the export is refused for the reason for which it is refused with these.
+func TestTypesFollowSettings(t *testing.T) {
+	effort.Long(t, "starts plugins and runs their programs")
+	dev := conformance.NewDevice(testrun.Device(t))
+	defer dev.Close()
+	names := slices.Collect(maps.Keys(testrun.Executables(t)))
+	for _, s := range shipped {
+		names = slices.DeleteFunc(names, func(name string) bool { return name == s.name })
+		client := started(t, s.name)
+		for i, settings := range s.settings {
+			if !effort.All() && i%3 != 0 && s.name != "mxfp4" {
+				continue
+			}
+			typesFollowSettings(t, dev, client, settings)
+		}
+	}
+	for _, name := range names {
+		if exe, err := testrun.Finder(t).Find(t.Context(), name); err == nil {
+			if client, err := plugin.Start(t.Context(), exe, sdk.KindQuantizer, plugin.Options{}); err == nil {
+				client.Close()
+				t.Errorf("the quantizer %s is not tried", name)
+			}
+		}
+	}
+}
+
+func started(t *testing.T, name string) *plugin.Client {
+	t.Helper()
+	exe, err := testrun.Finder(t).Find(t.Context(), name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, err := plugin.Start(t.Context(), exe, sdk.KindQuantizer, plugin.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(client.Close)
+	return client
+}
+
+// typesFollowSettings compares the model of random matrices with that of peculiar ones. A silent
+// quantizer does not say what its codes stand for, as plugins from before the field.
+func typesFollowSettings(t *testing.T, dev *conformance.Device, client *plugin.Client, settings map[string]any) {
+	t.Helper()
+	values, err := client.Resolve(settings)
+	if err != nil {
+		t.Fatal(err)
+	}
+	known := map[string]*export.Quantized{} // by the parameter and whether it is peculiar
+	model := func(only string, silent bool) *export.Model {
+		return small(t, architecture.KindLlama, func(p architecture.Param, x []float32) *export.Quantized {
+			number := peculiar[p.Name]
+			if only != "" && only != p.Name {
+				number = nil
+			}
+			key := fmt.Sprint(p.Name, number == nil)
+			if known[key] == nil {
+				for i := range x {
+					if number != nil {
+						x[i] = number(i/p.Dims[1], i%p.Dims[1])
+					}
+				}
+				site := sdk.Site{Role: sdk.RoleWeight, Name: "w", Shape: p.Dims, Layers: 1, Values: values}
+				q, err := client.Quantize(t.Context(), site)
+				if err != nil {
+					t.Fatal(err)
+				}
+				known[key] = quantized(t, dev, q, x, p.Dims)
+			}
+			out := *known[key]
+			if silent {
+				out.Grid = sdk.Grid{}
+			}
+			return &out
+		})
+	}
+	for _, silent := range []bool{false, true} {
+		typesEqual(t, fmt.Sprintf("%s %v, silent: %t", client.Description().Name, settings, silent), silent, model)
+	}
+}
+
+func typesEqual(t *testing.T, what string, silent bool, model func(only string, silent bool) *export.Model) {
+	t.Helper()
+	for _, format := range []string{"compressed-tensors", "gguf"} {
+		what := what + " as " + format
+		usual, refused := write(t, format, model("none", silent), export.Options{})
+		for _, only := range append(slices.Sorted(maps.Keys(peculiar)), "") {
+			got, err := write(t, format, model(only, silent), export.Options{})
+			switch {
+			case refused != nil && (err == nil || firstReason(err) != firstReason(refused)) && !(silent && err != nil):
+				t.Errorf("%s: %q: %v, and of random matrices %v", what, only, err, refused)
+			case refused != nil:
+			case err != nil:
+				t.Errorf("%s: %q: %v", what, only, err)
+			case !got.Exact:
+				t.Errorf("%s: %q: not exact", what, only)
+			default:
+				for i, tensor := range got.Tensors {
+					if want := usual.Tensors[i]; tensor.Type != want.Type || tensor.Quantized != want.Quantized {
+						t.Errorf("%s: %q: %s is %s, and of random matrices %s", what, only, tensor.Name, tensor.Type, want.Type)
+					}
+				}
+			}
+			if refused != nil {
+				break // one is enough
+			}
+		}
+	}
+}
+
+// firstReason is the first line of a refusal that says why.
+func firstReason(err error) string {
+	for line := range strings.Lines(err.Error()) {
+		if strings.HasPrefix(line, "    ") {
+			return line
+		}
+	}
+	return err.Error()
+}
+
+// quantized runs the program of evaluation.
+func quantized(t *testing.T, dev *conformance.Device, q answer.Quantizer, x []float32, dims []int) *export.Quantized {
+	t.Helper()
+	wide := make([]float64, len(x))
+	for i, v := range x {
+		wide[i] = float64(v)
+	}
+	inputs := map[string]reference.Tensor{answer.InputX: reference.Floats(wide, dims...)}
+	if q.Init != nil {
+		initial, err := dev.Run(q.Init, inputs)
+		if err != nil {
+			t.Fatal(err)
+		}
+		maps.Copy(inputs, initial)
+	}
+	q = q.ForEvaluation()
+	out, err := dev.Run(q.Program, inputs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	single := func(name string) (list []float32) {
+		for _, v := range out[name].Float64s() {
+			list = append(list, float32(v))
+		}
+		return list
+	}
+	e := &export.Quantized{Value: single(answer.OutputValue), Scale: single(answer.OutputScale), ScaleShape: out[answer.OutputScale].Type.Shape, Grid: q.Grid}
+	for _, c := range out[answer.OutputCodes].Float64s() {
+		e.Codes = append(e.Codes, int32(math.Round(c)))
+	}
+	if strings.Contains(q.Program.String(), "hadamard") {
+		e.Rotation = 32
+	}
+	return e
+}
