@@ -115,7 +115,7 @@ package() {
 # Those of package lower compile one program for each case, and so are divided. Where
 # there are several GPUs, those of replicas run on two.
 tests() {
-	local name claims
+	local name
 	for name in engine model step; do
 		(package "$name" '' '' '') &
 	done
@@ -133,14 +133,7 @@ tests() {
 	fi
 	for name in "$work"/plugins/*; do
 		name=$(basename "$name")
-		claims=()
-		case $name in
-		grid) claims=(--any-rounding) ;; # it has floor among its roundings
-		lsq) claims=(--any-gradient) ;;  # it has a sine among its surrogates
-		nvfp4) claims=(--ties --scale-scope tensor) ;; # the second scale is the tensor's
-		mseden) claims=(--any-rounding --unbiased --ties --scale-scope tensor) ;;
-		esac
-		stage "conformance-$name" tests "$work/cage" plugins test "$name" --device "$device" "${claims[@]}" &
+		stage "conformance-$name" tests "$work/cage" plugins test "$name" --device "$device" &
 	done
 	wait
 }

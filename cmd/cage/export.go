@@ -36,8 +36,8 @@ func newExport() *cobra.Command {
 The weights are those that training computed with, Q(x), bit for bit. What was written is
 read back and compared. A weight that the format cannot hold exactly is refused with the
 reason; --inexact stores what comes near, and says how near. A quantized weight that
-leave as floats, as rotated ones do, is refused without --allow-floats. DIR must not
-exist. It gets the weights, the tokenizer, a model card (README.md) and a report
+would leave as floats, as rotated ones do, is refused without --allow-floats. DIR must
+not exist. It gets the weights, the tokenizer, a model card (README.md) and a report
 (export.json).`,
 		Args: notNegative(exactly(1, "one run directory"), "step"),
 	}

@@ -15,20 +15,22 @@ type rogueQuantizer struct{}
 func (rogueQuantizer) Describe() sdk.Description {
 	return sdk.Description{Name: "rogue", Doc: "Doc \x1b[2J\u202e", Parameters: []sdk.Parameter{
 		sdk.Choice("level", "a\x1b[1m", []string{"a\x1b[1m"}, "one\ncage: two\x1b[2J"),
-	}}
+	}, Claims: []sdk.Claim{{Name: sdk.ClaimTies, When: map[string]any{"level": "a\x1b[1m"}}}}
 }
 
 func (rogueQuantizer) Quantize(*program.Builder, program.Value, sdk.Site) (sdk.Quantized, error) {
 	return sdk.Quantized{}, sdk.Refuse("not here\x1b[2J\u202e\ncage: done")
 }
 
-// broken is the main function of a quantizer with two mistakes.
+// broken is the main function of a quantizer with two mistakes and a wrong claim.
 func broken() { sdk.ServeQuantizer(brokenQuantizer{}) }
 
 type brokenQuantizer struct{}
 
 func (brokenQuantizer) Describe() sdk.Description {
-	return sdk.Description{Name: "broken", Doc: "Two mistakes."}
+	return sdk.Description{Name: "broken", Doc: "Two mistakes.", Claims: []sdk.Claim{
+		{Name: sdk.ClaimIdempotent}, {Name: sdk.ClaimScaleScope, Value: sdk.ScopeTensor},
+	}}
 }
 
 func (brokenQuantizer) Quantize(_ *program.Builder, x program.Value, _ sdk.Site) (sdk.Quantized, error) {

@@ -173,7 +173,11 @@ func (p *compressedPlan) packed(t Stored, s scheme) []safetensors.Tensor {
 		if err != nil {
 			return nil, err
 		}
-		return w.grid.of(t.part), nil
+		if g := w.grid.of(t.part); s.float() {
+			return g.floats()
+		} else {
+			return g.integers()
+		}
 	}
 	if s.float() {
 		codes := ofGrid(t.Name+"_packed", []int{rows, columns / 2}, grid, func(g *Grid) ([]uint8, error) { return pack.E2M1(g.Codes) })
@@ -187,20 +191,13 @@ func (p *compressedPlan) packed(t Stored, s scheme) []safetensors.Tensor {
 		return []safetensors.Tensor{codes, scales,
 			safetensors.Lazy(t.Name+"_global_scale", []int{1}, func() ([]float32, error) { return []float32{two.global}, nil })}
 	}
-	integers := func() (*Grid, error) {
-		g, err := grid()
-		if err != nil {
-			return nil, err
-		}
-		return g.integers()
-	}
 	groups := 1
 	if s.group > 0 {
 		groups = columns / s.group
 	}
 	return []safetensors.Tensor{
-		ofGrid(t.Name+"_packed", []int{rows, (columns*s.bits() + 31) / 32}, integers, func(g *Grid) ([]int32, error) { return pack.Words(g.Codes, columns, s.bits()) }),
-		ofGrid(t.Name+"_scale", []int{rows, groups}, integers, func(g *Grid) ([]float32, error) { return g.Scales, nil }),
+		ofGrid(t.Name+"_packed", []int{rows, (columns*s.bits() + 31) / 32}, grid, func(g *Grid) ([]int32, error) { return pack.Words(g.Codes, columns, s.bits()) }),
+		ofGrid(t.Name+"_scale", []int{rows, groups}, grid, func(g *Grid) ([]float32, error) { return g.Scales, nil }),
 		safetensors.Lazy(t.Name+"_shape", []int{2}, func() ([]int64, error) { return []int64{int64(rows), int64(columns)}, nil }),
 	}
 }

@@ -190,6 +190,131 @@ func TestRotatedGGUF(t *testing.T) {
 	}
 }
 
+// TestShortGroups: the last group of a row, shorter than the others, is named, whether or not the
+// quantizer says how large groups are, and also where the number of groups divides the row.
+func TestShortGroups(t *testing.T) {
+	for _, c := range []struct {
+		group int
+		grid  sdk.Grid
+		says  string
+	}{
+		{40, sdk.Grid{}, "rows of 64 elements end in a group of 24, which is shorter than the others, of 40"}, // 2 groups, as of 32
+		{40, sdk.Integers(-8, 7, 40), "rows of 64 elements end in a group of 24, which is shorter than the others, of 40"},
+		{24, sdk.Grid{}, "rows of 64 elements end in a group of 16, which is shorter than the others, of 24"}, // 3 groups
+		{48, sdk.E2M1(48), "rows of a multiple of 48 fit"},
+	} {
+		for _, format := range []string{"compressed-tensors", "gguf"} {
+			_, err := write(t, format, small(t, architecture.KindLlama, inGroups(c.group, c.grid)), export.Options{})
+			if err == nil || !strings.Contains(err.Error(), c.says) {
+				t.Errorf("%s, groups of %d, %v: %v, want %q", format, c.group, c.grid, err, c.says)
+			}
+		}
+	}
+}
+
+// inGroups quantizes to the codes 1 and −1 in groups of a row, with another scale for each.
+func inGroups(group int, grid sdk.Grid) func(architecture.Param, []float32) *export.Quantized {
+	return func(p architecture.Param, x []float32) *export.Quantized {
+		q := &export.Quantized{Value: make([]float32, len(x)), Codes: make([]int32, len(x)), Grid: grid}
+		for row := 0; row < len(x); row += p.Dims[1] {
+			for from := 0; from < p.Dims[1]; from += group {
+				scale := float32(1+len(q.Scale)%7) / 8
+				q.Scale = append(q.Scale, scale)
+				for i := row + from; i < row+min(from+group, p.Dims[1]); i++ {
+					q.Codes[i], q.Value[i] = 1, scale
+					if grid.Format == "e2m1" {
+						q.Codes[i] = 2
+					}
+				}
+			}
+		}
+		return q
+	}
+}
+
+// TestOneTypeForAll: weights with the same settings have one type, also where a single one would fit
+// a smaller one; with other settings they have another.
+func TestOneTypeForAll(t *testing.T) {
+	wide := func(p architecture.Param, x []float32) *export.Quantized {
+		q := integers(32, halfSeventh)(p, x)
+		if p.Name == "layers.0.mlp.down" {
+			for i := range q.Codes { // beyond four bits
+				q.Codes[i], q.Value[i] = 2*q.Codes[i], 2*q.Value[i]
+			}
+		}
+		return q
+	}
+	for _, separate := range []bool{false, true} {
+		m := small(t, architecture.KindLlama, func(p architecture.Param, x []float32) *export.Quantized {
+			q := wide(p, x)
+			if separate {
+				q.Settings = p.Name
+			}
+			return q
+		})
+		for format, types := range map[string][2]string{"compressed-tensors": {"int4", "int8"}, "gguf": {"Q4_0", "Q8_0"}} {
+			_, r := exported(t, format, m, export.Options{})
+			for _, x := range r.Tensors {
+				want := types[1]
+				if separate && x.Param != "layers.0.mlp.down" {
+					want = types[0]
+				}
+				if x.Quantized && !strings.HasPrefix(x.Type, want) {
+					t.Errorf("%s, separate %v: %s is %s, want %s", format, separate, x.Name, x.Type, want)
+				}
+			}
+		}
+	}
+}
+
+// TestIntegersAsFloats: a grid of integers that E2M1 has can be stored as such; by what the grid has,
+// and not by the codes that occur.
+func TestIntegersAsFloats(t *testing.T) {
+	ternary := func(grid sdk.Grid) func(architecture.Param, []float32) *export.Quantized {
+		return func(_ architecture.Param, x []float32) *export.Quantized {
+			q := &export.Quantized{Value: make([]float32, len(x)), Codes: make([]int32, len(x)), Grid: grid, Scale: slices.Repeat([]float32{0.25}, len(x)/32)}
+			for i := range x {
+				q.Codes[i] = int32(i%3) - 1
+				q.Value[i] = float32(q.Codes[i]) * 0.25
+			}
+			return q
+		}
+	}
+	for _, format := range []string{"compressed-tensors", "gguf"} {
+		if r, err := write(t, format, small(t, architecture.KindLlama, ternary(sdk.Integers(-1, 1, 32))), export.Options{Type: "mxfp4"}); err != nil || !r.Exact {
+			t.Errorf("ternary numbers as %s: %v", format, err)
+		}
+		_, err := write(t, format, small(t, architecture.KindLlama, ternary(sdk.Integers(-8, 7, 32))), export.Options{Type: "mxfp4"})
+		if err == nil || !strings.Contains(err.Error(), "are integers, not those of E2M1: from -8 to 7") {
+			t.Errorf("four bits as %s: %v", format, err)
+		}
+		q := ternary(sdk.Integers(0, 1, 32))
+		if _, err := write(t, format, small(t, architecture.KindLlama, q), export.Options{}); err == nil || !strings.Contains(err.Error(), "the code -1, which the grid that its plugin declares does not have") {
+			t.Errorf("a wrong grid as %s: %v", format, err)
+		}
+	}
+}
+
+// TestFloatsAreCounted: quantized weights that a format has as floats only are refused, or allowed.
+func TestFloatsAreCounted(t *testing.T) {
+	m := small(t, architecture.KindLlama, func(p architecture.Param, x []float32) *export.Quantized {
+		q := integers(32, halfSeventh)(p, x)
+		if p.Name == "layers.0.attn.out" {
+			q.Rotation = 32
+		}
+		return q
+	})
+	for _, format := range []string{"compressed-tensors", "gguf"} {
+		_, err := write(t, format, m, export.Options{})
+		if err == nil || !strings.Contains(err.Error(), "1 of 7 quantized weights would be stored as floats") || !strings.Contains(err.Error(), "--allow-floats") {
+			t.Errorf("%s: %v", format, err)
+		}
+		if r, err := write(t, format, m, export.Options{Floats: true}); err != nil || !r.Exact {
+			t.Errorf("%s, allowed: %v", format, err)
+		}
+	}
+}
+
 // TestInexact: with the permission scales are rounded, and the report says how far off the
 // numbers are: at most half a unit in the last place of a half float, relatively 2^−11.
 func TestInexact(t *testing.T) {
