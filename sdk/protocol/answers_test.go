@@ -74,7 +74,7 @@ func calls() []struct {
 	keys := site(pb.SiteRole_SITE_ROLE_KEY, absmaxValues(4), 6, 8)
 	keys.Site.Name, keys.Site.Heads, keys.Site.Context = "layers.0.attn.keys", 2, 3
 	smooth := map[string]*pb.Value{"bits": integer(8), "alpha": float(0.5), "granularity": text("row")}
-	adamw := map[string]*pb.Value{"beta1": float(0.9), "beta2": float(0.95), "eps": float(1e-8)}
+	adamw := map[string]*pb.Value{"beta1": float(0.9), "beta2": float(0.95), "eps": float(1e-8), "moments": text("float32")}
 	tensor := func(values map[string]*pb.Value) *pb.ProgramRequest {
 		return &pb.ProgramRequest{Tensor: &pb.Tensor{Name: "norm.weight", Role: vector, Shape: []uint32{8}, Values: values}}
 	}

@@ -159,7 +159,25 @@ func ggufCandidates(g *Grid) []gguf.Type {
 	if g.Numbers.Format == answer.FormatE2M1 {
 		return []gguf.Type{gguf.MXFP4, gguf.Q8_0}
 	}
-	return []gguf.Type{gguf.Q4_0, gguf.Q4_1, gguf.Q8_0}
+	list := []gguf.Type{gguf.Q4_0, gguf.Q4_1, gguf.Q8_0}
+	return slices.DeleteFunc(list, func(typ gguf.Type) bool { return typ != gguf.Q8_0 && ggufCodes(g, typ) != nil })
+}
+
+// ggufCodes says why a type does not have all codes of a grid of integers; nil if it has them.
+func ggufCodes(g *Grid, typ gguf.Type) error {
+	low, high := math.MinInt8, math.MaxInt8
+	switch typ {
+	case gguf.Q4_0:
+		low, high = -8, 7
+	case gguf.Q4_1: // whose levels are half-integers
+		if low, high = -15, 15; g.Numbers.Step != 2 || g.Numbers.Min%2 == 0 {
+			return errors.New("its codes are not all odd: Q4_1 is for grids of half-integers")
+		}
+	}
+	if !g.fits(low, high) {
+		return fmt.Errorf("its codes, from %d to %d, are not all from %d to %d", g.Numbers.Min, g.Numbers.Max, low, high)
+	}
+	return nil
 }
 
 // fits checks that a type holds a quantized weight.
@@ -293,11 +311,8 @@ func ggufGrid(g *Grid, typ gguf.Type, inexact bool) (*Grid, error) {
 	if err != nil {
 		return nil, err
 	}
-	if low, high := ggufCodes(typ); !g.fits(low, high) {
-		return nil, fmt.Errorf("its codes, from %d to %d, are not all from %d to %d", g.Numbers.Min, g.Numbers.Max, low, high)
-	}
-	if typ == gguf.Q4_1 && (g.Numbers.Step != 2 || g.Numbers.Min%2 == 0) {
-		return nil, errors.New("its codes are not all odd: Q4_1 is for grids of half-integers")
+	if err := ggufCodes(g, typ); err != nil {
+		return nil, err
 	}
 	if g, err = g.split(size); err != nil {
 		return nil, err
@@ -311,18 +326,6 @@ func ggufGrid(g *Grid, typ gguf.Type, inexact bool) (*Grid, error) {
 		rounded.Scales[i] = roundedToHalf(s)
 	}
 	return &rounded, nil
-}
-
-// ggufCodes are the least and the greatest code of a type of integers; those of Q4_1 are twice
-// its levels.
-func ggufCodes(typ gguf.Type) (low, high int) {
-	switch typ {
-	case gguf.Q4_0:
-		return -8, 7
-	case gguf.Q4_1:
-		return -15, 15
-	}
-	return math.MinInt8, math.MaxInt8
 }
 
 // halfIntegers packs odd codes from −15 to 15, which are twice the levels of a grid of

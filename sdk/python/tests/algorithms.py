@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from cage_sdk import Description, Due, Float, Gradients, Optimizer, Quantized, Quantizer, Refusal
+from cage_sdk import Choice, Claim, Description, Due, Float, Gradients, Optimizer, Quantized, Quantizer, Refusal, integers
 
 
 class Absmax(Quantizer):
@@ -26,7 +26,7 @@ class Absmax(Quantizer):
         value = codes * step
         mask = finite.broadcast(x.shape)
         return Quantized(
-            value, finite.select(x, 0), finite.select(codes, 0).convert("int"), step, mask, homogeneous=True
+            value, finite.select(x, 0), finite.select(codes, 0).convert("int"), step, mask, integers(1 - 2 ** (bits - 1), 2 ** (bits - 1) - 1), True
         )
 
     def unpack(self, b, codes, scale, site):
@@ -68,6 +68,7 @@ class LSQ(Quantizer):
             finite.select(level * 1.0, 0).convert("int"),
             s * 1.0,
             inside,
+            integers(-int(qn), int(qp)),
         )
 
     def unpack(self, b, codes, scale, site):
@@ -166,7 +167,15 @@ class AdamW(Optimizer):
             Float("beta1", 0.9, 0, 0.999999, "decay rate of the first moment"),
             Float("beta2", 0.95, 0, 0.999999, "decay rate of the second moment"),
             Float("eps", 1e-8, 1e-30, 1, "added to the root of the second moment"),
+            Choice(
+                "moments",
+                "float32",
+                ["float32", "int8"],
+                "how moments are kept: int8 takes 2.25 bytes for each element of a matrix in place of 8, with a scale for each 32 (FlashOptim, 2026); "
+                "vectors, and matrices whose rows are no multiples of 32, keep float32",
+            ),
         ],
+        [Claim("still")],
     )
 
     def init(self, b, x, t):
