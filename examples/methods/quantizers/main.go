@@ -180,7 +180,9 @@ func hqq(in input) sdk.Quantized {
 	least, most := x.MinRow(), x.MaxRow()
 	levels := 2*in.top() + 1
 	finite := most.Sub(least).IsFinite()
-	scale := in.poison(most.Sub(least).Scale(1/levels).Max(in.b.Const(tiny)), finite)
+	// Where all numbers are nearly equal, their means in units of the scale stay in the range of binary32.
+	smallest := x.Abs().MaxRow().Scale(0x1p-24).Max(in.b.Const(tiny))
+	scale := in.poison(most.Sub(least).Scale(1/levels).Max(smallest), finite)
 	zero, weight := least.Neg().Div(scale), 10.0
 	codesAt := func(zero program.Value) program.Value { return x.Div(scale).Add(zero).Round().Clip(0, levels) }
 	for range iterations {

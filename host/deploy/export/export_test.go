@@ -212,6 +212,65 @@ func TestShortGroups(t *testing.T) {
 	}
 }
 
+// TestAdvice: what the message of a refusal recommends works.
+func TestAdvice(t *testing.T) {
+	large := func(m *export.Model) *export.Model { // a float beyond f16
+		latent := m.Latent
+		m.Latent = func(name string) ([]float32, error) {
+			values, err := latent(name)
+			values[0] = 1e5
+			return values, err
+		}
+		return m
+	}
+	plain := small(t, architecture.KindLlama, integers(32, halfSeventh))
+	inexact := small(t, architecture.KindLlama, integers(32, seventh))
+	silent := small(t, architecture.KindLlama, func(_ architecture.Param, x []float32) *export.Quantized { return &export.Quantized{Value: x} })
+	short := small(t, architecture.KindLlama, inGroups(40, sdk.Grid{}))
+	embedding := large(small(t, architecture.KindLlama, integers(32, halfSeventh)))
+	for _, c := range []struct {
+		format string
+		m      *export.Model
+		o      export.Options
+		advice string
+		to     string
+		then   export.Options
+	}{
+		{"gguf", inexact, export.Options{}, "--type f32 ", "gguf", export.Options{Type: "f32"}},
+		{"gguf", inexact, export.Options{Float: "f16"}, "--inexact rounds them", "gguf", export.Options{Inexact: true, Float: "f16"}},
+		{"gguf", inexact, export.Options{Type: "bf16"}, "--type f32 ", "gguf", export.Options{Type: "f32"}},
+		{"gguf", silent, export.Options{Float: "bf16"}, "--type f32 ", "gguf", export.Options{Type: "f32", Float: "bf16"}},
+		{"gguf", short, export.Options{}, "--type f32 ", "gguf", export.Options{Type: "f32"}},
+		{"gguf", embedding, export.Options{Float: "f16"}, "--dtype f32 ", "gguf", export.Options{Float: "f32"}},
+		{"compressed-tensors", embedding, export.Options{Float: "f16"}, "--dtype f32 ", "compressed-tensors", export.Options{Float: "f32"}},
+		{"compressed-tensors", short, export.Options{Type: "int4", Float: "bf16"}, "--to hf --dtype f32, without --type,", "hf", export.Options{Float: "f32"}},
+		{"compressed-tensors", silent, export.Options{}, "--to hf --dtype f32, without --type,", "hf", export.Options{Float: "f32"}},
+		{"compressed-tensors", plain, export.Options{Type: "mxfp4"}, "--to hf --dtype f32, without --type,", "hf", export.Options{Float: "f32"}},
+		{"hf", inexact, export.Options{Float: "bf16"}, "--dtype f32 ", "hf", export.Options{Float: "f32"}},
+		{"hf", embedding, export.Options{Float: "f16"}, "--dtype f32 ", "hf", export.Options{Float: "f32"}},
+	} {
+		_, err := write(t, c.format, c.m, c.o)
+		if err == nil || !strings.Contains(err.Error(), c.advice) || strings.Contains(c.advice, "dtype") && strings.Contains(err.Error(), "--type f32") {
+			t.Errorf("%s %+v: %v, want the advice %q alone", c.format, c.o, err, c.advice)
+		}
+		if _, err := write(t, c.to, c.m, c.then); err != nil {
+			t.Errorf("%s %+v, as advised by %s %+v: %v", c.to, c.then, c.format, c.o, err)
+		}
+	}
+	broken := large(small(t, architecture.KindLlama, nil))
+	latent := broken.Latent
+	broken.Latent = func(name string) ([]float32, error) {
+		values, err := latent(name)
+		values[0] = float32(math.NaN())
+		return values, err
+	}
+	for _, format := range export.Formats() {
+		if _, err := write(t, format, broken, export.Options{}); err == nil || strings.Contains(err.Error(), "--") && format != "compressed-tensors" {
+			t.Errorf("%s of NaN: %v: nothing helps", format, err)
+		}
+	}
+}
+
 // inGroups quantizes to the codes 1 and −1 in groups of a row, with another scale for each.
 func inGroups(group int, grid sdk.Grid) func(architecture.Param, []float32) *export.Quantized {
 	return func(p architecture.Param, x []float32) *export.Quantized {

@@ -30,7 +30,7 @@ func TestPlugins(t *testing.T) {
 	device := conformance.NewDevice(testrun.Device(t))
 	defer device.Close()
 	executables := maps.Clone(testrun.Executables(t))
-	sample := []string{"quest", "grid", "adamw", "muon"}
+	sample := []string{"grid", "nvfp4", "adamw", "muon"}
 	for _, c := range []struct {
 		name   string
 		golden string
@@ -77,6 +77,20 @@ func TestPlugins(t *testing.T) {
 	}
 	for name := range executables {
 		t.Errorf("the plugin %s is not tested", name)
+	}
+	examples, err := filepath.Glob("../../../examples/*/*/main.go")
+	if err != nil || len(examples) < 25 {
+		t.Fatalf("%d examples, error %v", len(examples), err)
+	}
+	for _, file := range examples {
+		t.Run(filepath.Base(filepath.Dir(file)), func(t *testing.T) {
+			if !effort.All() {
+				t.Skip("its own test runs the kit")
+			}
+			if report := check(t, filepath.Dir(file), sdktest.On(device)); report.Failed() {
+				t.Errorf("\n%s", report)
+			}
+		})
 	}
 }
 

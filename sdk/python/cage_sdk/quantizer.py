@@ -137,12 +137,12 @@ class Quantized:
     """The scale of each group, a float of any shape."""
     mask: Value | None = None
     """A bool in the shape of x, true where the gradient passes."""
-    grid: Grid | None = None
-    """What codes and scale stand for, by which exports store a weight. It depends on the settings, never on the tensor."""
     homogeneous: bool = False
     """Promises Q(c·x) = c·Q(x) for every c > 0, up to rounding. It cannot hold with trained parameters or state."""
     next: State = field(default_factory=dict)
     """The state after this step, with the names and shapes of site.state, for a Stateful. In evaluation it is not read."""
+    grid: Grid | None = None
+    """What codes and scale stand for, by which exports store a weight. It depends on the settings, never on the tensor."""
 
 
 class Quantizer(ABC):

@@ -26,7 +26,7 @@ class Absmax(Quantizer):
         value = codes * step
         mask = finite.broadcast(x.shape)
         return Quantized(
-            value, finite.select(x, 0), finite.select(codes, 0).convert("int"), step, mask, integers(1 - 2 ** (bits - 1), 2 ** (bits - 1) - 1), True
+            value, finite.select(x, 0), finite.select(codes, 0).convert("int"), step, mask, homogeneous=True, grid=integers(1 - 2 ** (bits - 1), 2 ** (bits - 1) - 1)
         )
 
     def unpack(self, b, codes, scale, site):
@@ -68,7 +68,7 @@ class LSQ(Quantizer):
             finite.select(level * 1.0, 0).convert("int"),
             s * 1.0,
             inside,
-            integers(-int(qn), int(qp)),
+            grid=integers(-int(qn), int(qp)),
         )
 
     def unpack(self, b, codes, scale, site):
