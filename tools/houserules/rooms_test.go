@@ -38,7 +38,7 @@ var rooms = []room{
 	{"deploy/tasks/ask", "deploy/tasks model/score", "asks, keeps answers and sums up: which model answers is the caller's business"},
 	{"deploy/tasks", "data data/chat data/chat/jinja model/score", "rows become questions of token ids, and answers numbers: it knows no model, but the templates of conversations"},
 	{"deploy/ruler", "", "makes prompts and scores answers: how many tokens a text has, and what a model answers, come from outside"},
-	{"deploy/export", "deploy/export/pack deploy/export/readback model/huggingface model/gguf model/safetensors data/tokenizer model/architecture", "from weights to formats of other programs: where the weights come from is the caller's business"},
+	{"deploy/export", "deploy/export/pack deploy/export/readback model/huggingface model/gguf model/safetensors data/tokenizer model/architecture sdk/answer", "from weights to formats of other programs: where the weights come from is the caller's business"},
 	{"deploy/export/pack", "", "turns codes into bytes"},
 	{"deploy/export/readback", "model/gguf model/safetensors", "turns bytes into numbers, and shares nothing with what wrote them"},
 	{"deploy/posttrain/layerwise", "deploy/posttrain deploy/posttrain/settings compute/lower model compute/engine sdk/answer sdk/program compute/pass/rotation model/architecture method/levels", "runs blocks of a model, and programs of quantizers, on a device: where weights come from and go to is the caller's business"},
