@@ -89,8 +89,8 @@ func ClaimNames(kind Kind) []ClaimName {
 	if kind == KindOptimizer {
 		return []ClaimName{ClaimOwnDecay, ClaimByName, ClaimNoDescent, ClaimStill, ClaimDescent}
 	}
-	return []ClaimName{ClaimIdempotent, ClaimAnyRounding, ClaimUnbiased, ClaimAnyGradient, ClaimOwnLoss, ClaimTies,
-		ClaimScaleScope, ClaimKeyScope, ClaimAnyZeroCode, ClaimPrunes}
+	return []ClaimName{ClaimIdempotent, ClaimAnyRounding, ClaimUnbiased, ClaimAnyGradient,
+		ClaimOwnLoss, ClaimTies, ClaimScaleScope, ClaimKeyScope, ClaimAnyZeroCode, ClaimPrunes}
 }
 
 // check verifies a claim of a plugin whose parameters are in order.

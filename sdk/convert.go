@@ -155,7 +155,8 @@ func toGrid(g Grid) *pb.Grid {
 	if !ok {
 		return nil
 	}
-	return &pb.Grid{Format: format, Min: int32(g.Min), Max: int32(g.Max), Step: uint32(g.Step), Group: uint32(g.Group)}
+	return &pb.Grid{Format: format, Min: int32(g.Min), Max: int32(g.Max),
+		Step: uint32(g.Step), Group: uint32(g.Group)}
 }
 
 func toOptimizerProgram(o answer.Optimizer) (*pb.OptimizerProgram, error) {

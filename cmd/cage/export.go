@@ -49,7 +49,8 @@ not exist. It gets the weights, the tokenizer, a model card (README.md) and a re
 	flags.StringVar(&weights, "weights", weightsQuantized, "quantized: Q(x); latent: x, which the optimizer keeps")
 	flags.IntVar(&step, "step", 0, "export the checkpoint of this step instead of the newest")
 	flags.BoolVar(&o.Inexact, "inexact", false, "store what the format cannot hold exactly as what comes near")
-	flags.BoolVar(&o.Floats, "allow-floats", false, "store quantized weights that the format cannot pack as floats, such as rotated ones")
+	flags.BoolVar(&o.Floats, "allow-floats", false,
+		"store quantized weights that the format cannot pack as floats, such as rotated ones")
 	flags.BoolVar(&o.Activations, "activations", false, "with compressed-tensors: have the inputs of layers quantized as in training")
 	return withAnswer(cmd, func(cmd *cobra.Command, args []string) (*answer, error) {
 		if err := checkExport(to, out, weights); err != nil {

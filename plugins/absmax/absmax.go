@@ -51,8 +51,10 @@ func (absmax) Describe() sdk.Description {
 			microscaling.ScaleParameter(),
 		},
 		Claims: []sdk.Claim{
-			{Name: sdk.ClaimIdempotent, When: map[string]any{"grid": gridSymmetric}}, // the maximum is on the top code, so the scale stays
-			{Name: sdk.ClaimTies, When: map[string]any{"grid": gridFull}},            // x = −amax is half way between two codes
+			// The maximum is on the top code, so the scale stays.
+			{Name: sdk.ClaimIdempotent, When: map[string]any{"grid": gridSymmetric}},
+			// x = −amax is half way between two codes.
+			{Name: sdk.ClaimTies, When: map[string]any{"grid": gridFull}},
 			{Name: sdk.ClaimTies, When: map[string]any{"grid": gridGPTQ}},
 		},
 	}

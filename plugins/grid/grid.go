@@ -36,7 +36,7 @@ func (grid) Describe() sdk.Description {
 		},
 		Claims: []sdk.Claim{
 			{Name: sdk.ClaimIdempotent, When: map[string]any{"rounding": roundNearest}},
-			{Name: sdk.ClaimAnyRounding, When: map[string]any{"rounding": roundFloor}}, // to the level below
+			{Name: sdk.ClaimAnyRounding, When: map[string]any{"rounding": roundFloor}},
 		},
 	}
 }

@@ -80,7 +80,8 @@ func (mxfp4) Describe() sdk.Description {
 				"random: before the rotation, which there must be, entries get random signs in training, new in each step and the same for both operands of a product"),
 		},
 		Claims: []sdk.Claim{ // where nothing saturates
-			{Name: sdk.ClaimUnbiased, When: map[string]any{"rounding": microscaling.RoundStochastic, "scale_rule": ruleAbsMax34, "mask": maskNone}},
+			{Name: sdk.ClaimUnbiased, When: map[string]any{
+				"rounding": microscaling.RoundStochastic, "scale_rule": ruleAbsMax34, "mask": maskNone}},
 		},
 	}
 }

@@ -124,7 +124,8 @@ func (nvfp4) Describe() sdk.Description {
 		},
 		Claims: []sdk.Claim{
 			{Name: sdk.ClaimScaleScope, Value: sdk.ScopeTensor}, // the second scale is the tensor's
-			{Name: sdk.ClaimTies},                               // its rounding lets only powers of two scale exactly
+			// The tensor's scale is rounded, so that Q(c·x) = c·Q(x) for powers of two only.
+			{Name: sdk.ClaimTies},
 		},
 	}
 }

@@ -70,7 +70,10 @@ func (shampoo) Describe() sdk.Description {
 			sdk.Bool("bias_correction", true, "correct moments and factors for their start at zero"),
 			sdk.Bool("embeddings", false, "also take the embedding and the head"),
 		},
-		Claims: []sdk.Claim{{Name: sdk.ClaimStill}, {Name: sdk.ClaimDescent, Value: 1e-3, When: map[string]any{"graft": true}}},
+		Claims: []sdk.Claim{
+			{Name: sdk.ClaimStill},
+			{Name: sdk.ClaimDescent, Value: 1e-3, When: map[string]any{"graft": true}},
+		},
 	}
 }
 

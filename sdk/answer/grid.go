@@ -72,16 +72,20 @@ func (g Grid) check() error {
 	integers := g.Min != 0 || g.Max != 0 || g.Step != 0
 	switch {
 	case g.Format == FormatE2M1 && integers:
-		return errors.New("the grid is that of e2m1, and has a least or greatest code or a step: leave them out")
+		return errors.New("the grid is that of e2m1, but has Min, Max or Step: leave them out")
 	case g.Format == FormatE2M1:
 	case g.Format != FormatInteger:
-		return fmt.Errorf("the grid has the format %q: there are %s and %s", g.Format, FormatInteger, FormatE2M1)
-	case g.Step < 1 || g.Max < g.Min || (g.Max-g.Min)%g.Step != 0 || (g.Max-g.Min)/g.Step >= mostCodes:
-		return fmt.Errorf("the grid has codes from %d to %d in steps of %d: want a least and a greatest code, and a step from 1 that divides their distance, with at most %d codes",
+		return fmt.Errorf("the grid has the format %q: there are %s and %s",
+			g.Format, FormatInteger, FormatE2M1)
+	case g.Step < 1 || g.Max < g.Min || (g.Max-g.Min)%g.Step != 0,
+		(g.Max-g.Min)/g.Step >= mostCodes:
+		return fmt.Errorf("the grid has codes from %d to %d in steps of %d: want a least and a greatest "+
+			"code, and a step from 1 that divides their distance, with at most %d codes",
 			g.Min, g.Max, g.Step, mostCodes)
 	}
 	if g.Group < 0 || max(g.Group, g.Max, -g.Min) > math.MaxInt32 {
-		return fmt.Errorf("the grid has codes from %d to %d in groups of %d elements: want numbers of 32 bits, and groups of 0 or more", g.Min, g.Max, g.Group)
+		return fmt.Errorf("the grid has codes from %d to %d in groups of %d elements: want numbers of "+
+			"32 bits, and groups of 0 or more", g.Min, g.Max, g.Group)
 	}
 	return nil
 }

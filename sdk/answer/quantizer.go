@@ -250,7 +250,8 @@ func (q Quantizer) checkGrid() error {
 		return nil
 	}
 	if _, err := PackedPorts(q.ForEvaluation().Program); err != nil {
-		return errors.New("there is a grid, but no codes and scales whose numbers it says: return both, or no grid")
+		return errors.New("there is a grid, but no codes and scales whose numbers it says: " +
+			"return both, or no grid")
 	}
 	return q.Grid.check()
 }

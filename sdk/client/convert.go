@@ -101,7 +101,8 @@ func fromGrid(m *pb.Grid) (g answer.Grid, err error) {
 	if err != nil {
 		return g, fmt.Errorf("one number %w", err)
 	}
-	return answer.Grid{Format: answer.NumberFormat(format), Min: int(m.GetMin()), Max: int(m.GetMax()), Step: n[0], Group: n[1]}, nil
+	return answer.Grid{Format: answer.NumberFormat(format),
+		Min: int(m.GetMin()), Max: int(m.GetMax()), Step: n[0], Group: n[1]}, nil
 }
 
 func fromProgramResponse(r *pb.ProgramResponse, limits program.Limits) (out answer.Optimizer, err error) {

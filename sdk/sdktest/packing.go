@@ -88,7 +88,8 @@ func (in *instance) checkGrid(x []float64) {
 		groups = (columns + g - 1) / g
 	}
 	if n := len(scale); n != rows*groups && (n != 1 || in.Grid.Group > 0) {
-		in.t.failf(in.at(), "there are %d scales, but rows of %d have %d groups each by the grid", n, columns, groups)
+		in.t.failf(in.at(), "there are %d scales, but rows of %d have %d groups each by the grid",
+			n, columns, groups)
 		return
 	}
 	want := slices.Clone(out.value)
@@ -106,13 +107,16 @@ func (in *instance) checkGrid(x []float64) {
 		}
 	}
 	if !in.rotates() {
-		in.within(x, "value, against the number of the code times the scale, as the grid says,", out.value, want, func(i int) float64 { return 1e-6 * math.Abs(want[i]) })
+		in.within(x, "value, against the number of the code times the scale, as the grid says,",
+			out.value, want, func(i int) float64 { return 1e-6 * math.Abs(want[i]) })
 	}
 }
 
 // rotates reports whether the value may be a rotation of what codes stand for.
 func (in *instance) rotates() bool {
-	return slices.ContainsFunc(in.Program.Nodes, func(n program.Node) bool { return n.Op == program.OpHadamard || n.Op == program.OpDot })
+	return slices.ContainsFunc(in.Program.Nodes, func(n program.Node) bool {
+		return n.Op == program.OpHadamard || n.Op == program.OpDot
+	})
 }
 
 func whole(x []float64) []float64 {

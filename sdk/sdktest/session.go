@@ -118,7 +118,8 @@ func newSession(kind sdk.Kind, describe func() (sdk.Description, error), list []
 func checkClaims(d sdk.Description, kind sdk.Kind) error {
 	for _, c := range d.Claims {
 		if names := sdk.ClaimNames(kind); !slices.Contains(names, c.Name) {
-			return fmt.Errorf("the claim %s is none of a plugin of the kind %s: there are %q", c.Name, kind, names)
+			return fmt.Errorf("the claim %s is none of a plugin of the kind %s: there are %q",
+				c.Name, kind, names)
 		}
 	}
 	return nil

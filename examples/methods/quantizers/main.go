@@ -25,18 +25,19 @@ type method struct {
 	claims   []sdk.ClaimName
 }
 
-// rounds is what methods claim that round to other levels than the nearest, drawn those that draw
-// a level so that the mean is x.
+// rounds is what methods claim that round to other levels than the nearest, drawn what those claim
+// that draw a level so that the mean is x, and scaled that of levels that scale gradients, too.
 var (
 	rounds = []sdk.ClaimName{sdk.ClaimAnyRounding}
 	drawn  = []sdk.ClaimName{sdk.ClaimAnyRounding, sdk.ClaimUnbiased}
+	scaled = []sdk.ClaimName{sdk.ClaimAnyGradient, sdk.ClaimAnyRounding}
 )
 
 // methods are all quantizers of the collection.
 var methods = []method{
 	{name: "bwn", quantize: bwn},
 	{name: "twn", quantize: twn},
-	{name: "ttq", quantize: ttq, trained: ttqStart, claims: []sdk.ClaimName{sdk.ClaimAnyGradient, sdk.ClaimAnyRounding}},
+	{name: "ttq", quantize: ttq, trained: ttqStart, claims: scaled},
 	{name: "bitnet", quantize: bitnet},
 	{name: "statsq", quantize: statsq},
 	{name: "octav", quantize: octav, claims: []sdk.ClaimName{sdk.ClaimAnyGradient}},
@@ -180,7 +181,7 @@ func hqq(in input) sdk.Quantized {
 	least, most := x.MinRow(), x.MaxRow()
 	levels := 2*in.top() + 1
 	finite := most.Sub(least).IsFinite()
-	// Where all numbers are nearly equal, their means in units of the scale stay in the range of binary32.
+	// Where all numbers are nearly equal, means in units of the scale stay in the range of binary32.
 	smallest := x.Abs().MaxRow().Scale(0x1p-24).Max(in.b.Const(tiny))
 	scale := in.poison(most.Sub(least).Scale(1/levels).Max(smallest), finite)
 	zero, weight := least.Neg().Div(scale), 10.0

@@ -26,7 +26,10 @@ func (ewgs) Describe() sdk.Description {
 			sdk.Float("delta", 1e-3, 0, 1, "how much the error of rounding changes a gradient, as a part of it; 0 for the straight-through estimator"),
 			sdk.Float("deviations", 3, 0.5, 10, "where the interval begins and ends at first, in standard deviations"),
 		},
-		Claims: []sdk.Claim{{Name: sdk.ClaimAnyZeroCode}, {Name: sdk.ClaimScaleScope, Value: sdk.ScopeTensor}},
+		Claims: []sdk.Claim{
+			{Name: sdk.ClaimAnyZeroCode},
+			{Name: sdk.ClaimScaleScope, Value: sdk.ScopeTensor},
+		},
 	}
 }
 

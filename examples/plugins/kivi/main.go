@@ -39,7 +39,8 @@ func (kivi) Describe() sdk.Description {
 		Claims: []sdk.Claim{
 			{Name: sdk.ClaimAnyZeroCode},
 			{Name: sdk.ClaimScaleScope, Value: sdk.ScopeBlock},
-			{Name: sdk.ClaimKeyScope, Value: sdk.ScopeColumn, When: map[string]any{"keys": keysPerChannel}},
+			{Name: sdk.ClaimKeyScope, Value: sdk.ScopeColumn,
+				When: map[string]any{"keys": keysPerChannel}},
 		},
 	}
 }

@@ -33,7 +33,10 @@ func (kmeans) Describe() sdk.Description {
 			sdk.Int("group", 0, 0, 1<<20, "consecutive entries of a row that share a codebook; 0: the whole row"),
 			sdk.Int("every", 100, 1, 1<<30, "steps after which codebooks are searched again"),
 		},
-		Claims: []sdk.Claim{{Name: sdk.ClaimAnyZeroCode}, {Name: sdk.ClaimScaleScope, Value: sdk.ScopeBlock}},
+		Claims: []sdk.Claim{
+			{Name: sdk.ClaimAnyZeroCode},
+			{Name: sdk.ClaimScaleScope, Value: sdk.ScopeBlock},
+		},
 	}
 }
 

@@ -24,7 +24,10 @@ func (nf4) Describe() sdk.Description {
 			sdk.Int("block", 64, 1, 1<<20, "consecutive entries of a row that share a scale; the last block of a row may be shorter"),
 			microscaling.ScaleParameter(),
 		},
-		Claims: []sdk.Claim{{Name: sdk.ClaimAnyZeroCode}, {Name: sdk.ClaimScaleScope, Value: sdk.ScopeBlock}},
+		Claims: []sdk.Claim{
+			{Name: sdk.ClaimAnyZeroCode},
+			{Name: sdk.ClaimScaleScope, Value: sdk.ScopeBlock},
+		},
 	}
 }
 

@@ -24,7 +24,11 @@ func (stochastic) Describe() sdk.Description {
 		Version:    "1.0.0",
 		Doc:        "Integers with one scale for each row, stochastic rounding (Gupta et al. 2015); evaluation rounds to nearest.",
 		Parameters: []sdk.Parameter{sdk.Int("bits", 4, 2, 8, "bits of a code, with its sign")},
-		Claims:     []sdk.Claim{{Name: sdk.ClaimAnyRounding}, {Name: sdk.ClaimUnbiased}, {Name: sdk.ClaimIdempotent}},
+		Claims: []sdk.Claim{
+			{Name: sdk.ClaimAnyRounding},
+			{Name: sdk.ClaimUnbiased},
+			{Name: sdk.ClaimIdempotent},
+		},
 	}
 }
 

@@ -71,7 +71,7 @@ func (p *compressedPlan) choose(parts []part, o Options) error {
 		}
 		if reason := staysFloat(part.param, w); !w.quantized || reason != nil {
 			if err := p.stayFloat(&t, w, reason, o); err != nil {
-				refused.add(part.name, false, err) // --dtype is for quantized ones that stay floats, too
+				refused.add(part.name, false, err) // --dtype is for these, too
 			} else if w.quantized {
 				floats.add(part.name, true, reason)
 			}
@@ -97,7 +97,8 @@ func (p *compressedPlan) choose(parts []part, o Options) error {
 		return err
 	}, &refused)
 	if err == nil {
-		err = refused.err("--to hf --dtype f32, without --type, stores the numbers of Q(x) as they are")
+		err = refused.err(
+			"--to hf --dtype f32, without --type, stores the numbers of Q(x) as they are")
 	}
 	if err != nil {
 		return err
@@ -110,7 +111,8 @@ func (p *compressedPlan) choose(parts []part, o Options) error {
 	if len(p.schemes) == 0 {
 		return nil // which the caller refuses
 	}
-	return floats.err(o.Floats, "--allow-floats stores them so, and packs the others; --to hf stores all as floats")
+	return floats.err(o.Floats,
+		"--allow-floats stores them so, and packs the others; --to hf stores all as floats")
 }
 
 // stayFloat describes a tensor that stays a float, for a reason if it is quantized.

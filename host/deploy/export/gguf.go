@@ -103,7 +103,8 @@ func (p *ggufPlan) choose(parts []part, o Options, float gguf.Type) error {
 	var list []ggufTensor
 	var packed []part
 	for _, part := range parts {
-		t := ggufTensor{Stored: Stored{Name: part.name, Param: part.param.Name, Shape: part.shape(), part: part}, typ: float}
+		stored := Stored{Name: part.name, Param: part.param.Name, Shape: part.shape(), part: part}
+		t := ggufTensor{Stored: stored, typ: float}
 		w, err := p.source.weight(part.param)
 		if err != nil {
 			return err
@@ -135,12 +136,14 @@ func (p *ggufPlan) choose(parts []part, o Options, float gguf.Type) error {
 		}
 		return ggufCandidates(w.grid)
 	}
-	chosen, err := chooseTypes(p.source, packed, types, func(_ part, w weight, typ gguf.Type) error { return p.fits(w, typ) }, &refused)
+	holds := func(_ part, w weight, typ gguf.Type) error { return p.fits(w, typ) }
+	chosen, err := chooseTypes(p.source, packed, types, holds, &refused)
 	if err == nil {
 		err = refused.err("--type f32 stores the numbers of Q(x) as they are")
 	}
 	if err == nil {
-		err = floats.err(o.Floats, "--allow-floats stores them as float32, rotated back, and packs the others")
+		err = floats.err(o.Floats,
+			"--allow-floats stores them as float32, rotated back, and packs the others")
 	}
 	if err != nil {
 		return err
@@ -160,7 +163,9 @@ func ggufCandidates(g *Grid) []gguf.Type {
 		return []gguf.Type{gguf.MXFP4, gguf.Q8_0}
 	}
 	list := []gguf.Type{gguf.Q4_0, gguf.Q4_1, gguf.Q8_0}
-	return slices.DeleteFunc(list, func(typ gguf.Type) bool { return typ != gguf.Q8_0 && ggufCodes(g, typ) != nil })
+	return slices.DeleteFunc(list, func(typ gguf.Type) bool {
+		return typ != gguf.Q8_0 && ggufCodes(g, typ) != nil
+	})
 }
 
 // ggufCodes says why a type does not have all codes of a grid of integers; nil if it has them.
@@ -175,7 +180,8 @@ func ggufCodes(g *Grid, typ gguf.Type) error {
 		}
 	}
 	if !g.fits(low, high) {
-		return fmt.Errorf("its codes, from %d to %d, are not all from %d to %d", g.Numbers.Min, g.Numbers.Max, low, high)
+		return fmt.Errorf("its codes, from %d to %d, are not all from %d to %d",
+			g.Numbers.Min, g.Numbers.Max, low, high)
 	}
 	return nil
 }

@@ -26,7 +26,9 @@ type Grid struct {
 // what its grid is.
 var (
 	anyE2M1    = answer.Grid{Format: answer.FormatE2M1}
-	anyInteger = answer.Grid{Format: answer.FormatInteger, Min: math.MinInt32, Max: math.MaxInt32, Step: 1}
+	anyInteger = answer.Grid{
+		Format: answer.FormatInteger, Min: math.MinInt32, Max: math.MaxInt32, Step: 1,
+	}
 )
 
 // e2m1 are the numbers of E2M1 by their code; e2m1Doubled are twice these, integers.
@@ -66,7 +68,8 @@ func NewGrid(q *Quantized, dims []int, numbers answer.Grid) (*Grid, error) {
 	}
 	for _, c := range q.Codes {
 		if !numbers.Holds(c) && c != 0 {
-			return nil, fmt.Errorf("it has the code %d, which the grid that its plugin declares does not have: this is a mistake of the plugin", c)
+			return nil, fmt.Errorf("it has the code %d, which the grid that its plugin declares "+
+				"does not have: this is a mistake of the plugin", c)
 		}
 	}
 	if q.Codes == nil {
@@ -93,7 +96,8 @@ func numbersOf(weights func(each func(q *Quantized, dims []int)) error) (answer.
 		}
 		for i, c := range g.Codes {
 			if g.Scales[i/g.Group] != 0 {
-				found.Min, found.Max, odd = min(found.Min, int(c)), max(found.Max, int(c)), odd && c%2 != 0
+				found.Min, found.Max = min(found.Min, int(c)), max(found.Max, int(c))
+				odd = odd && c%2 != 0
 			}
 		}
 	})
@@ -118,13 +122,15 @@ func (g *Grid) sizes(q *Quantized) (list []int, err error) {
 	case count == 1 && declared == 0:
 		return []int{g.Columns}, nil
 	case count == 0 || count%g.Rows != 0 || count > len(q.Value):
-		return nil, fmt.Errorf("its %d scales, of shape %v, are not those of rows, groups or the tensor", count, q.ScaleShape)
+		return nil, fmt.Errorf("its %d scales, of shape %v, are not those of rows, groups or the tensor",
+			count, q.ScaleShape)
 	}
 	perRow := count / g.Rows
 	holds := func(size int) bool { return (g.Columns+size-1)/size == perRow }
 	if declared > 0 {
 		if declared = min(declared, g.Columns); !holds(declared) {
-			return nil, fmt.Errorf("its rows of %d elements have %d scales, but groups of %d by the plugin: this is a mistake of the plugin", g.Columns, perRow, declared)
+			return nil, fmt.Errorf("its rows of %d elements have %d scales, but groups of %d by the "+
+				"plugin: this is a mistake of the plugin", g.Columns, perRow, declared)
 		}
 		return []int{declared}, nil
 	}
@@ -222,7 +228,9 @@ func (g *Grid) integers() (*Grid, error) {
 		return g, nil
 	}
 	out := *g
-	out.Numbers = answer.Grid{Format: answer.FormatInteger, Min: -12, Max: 12, Step: 1, Group: g.Numbers.Group}
+	out.Numbers = answer.Grid{
+		Format: answer.FormatInteger, Min: -12, Max: 12, Step: 1, Group: g.Numbers.Group,
+	}
 	out.Codes, out.Scales = make([]int32, len(g.Codes)), make([]float32, len(g.Scales))
 	for i, c := range g.Codes {
 		out.Codes[i] = e2m1Doubled[c]
@@ -249,10 +257,14 @@ func (g *Grid) floats() (*Grid, error) {
 	largest := int(e2m1[7])
 	missing := !g.fits(-largest, largest)
 	if !missing {
-		missing = slices.ContainsFunc(g.Numbers.Codes(), func(c int32) bool { _, ok := of[c]; return !ok })
+		missing = slices.ContainsFunc(g.Numbers.Codes(), func(c int32) bool {
+			_, ok := of[c]
+			return !ok
+		})
 	}
 	if missing {
-		return nil, fmt.Errorf("its numbers are integers, not those of E2M1: from %d to %d in steps of %d", g.Numbers.Min, g.Numbers.Max, g.Numbers.Step)
+		return nil, fmt.Errorf("its numbers are integers, not those of E2M1: from %d to %d in steps of %d",
+			g.Numbers.Min, g.Numbers.Max, g.Numbers.Step)
 	}
 	out := *g
 	out.Numbers = answer.Grid{Format: answer.FormatE2M1, Group: g.Numbers.Group}
@@ -278,6 +290,7 @@ func (e *RotatedError) Error() string {
 type shortGroupError struct{ columns, group, rest int }
 
 func (e *shortGroupError) Error() string {
-	return fmt.Sprintf("its rows of %d elements end in a group of %d, which is shorter than the others, of %d, and formats have only whole groups: rows of a multiple of %d fit",
+	return fmt.Sprintf("its rows of %d elements end in a group of %d, which is shorter than the "+
+		"others, of %d, and formats have only whole groups: rows of a multiple of %d fit",
 		e.columns, e.rest, e.group, e.group)
 }

@@ -162,7 +162,8 @@ func (s *source) findGrid(w *weight, q *Quantized, dims []int) (err error) {
 	}
 	numbers, ok := s.numbers[q.Settings]
 	if !ok && q.Rotation <= 1 {
-		if numbers, err = numbersOf(func(each func(*Quantized, []int)) error { return s.eachLike(q, each) }); err != nil {
+		like := func(each func(*Quantized, []int)) error { return s.eachLike(q, each) }
+		if numbers, err = numbersOf(like); err != nil {
 			return err
 		}
 		if s.numbers == nil {
@@ -171,9 +172,10 @@ func (s *source) findGrid(w *weight, q *Quantized, dims []int) (err error) {
 		s.numbers[q.Settings] = numbers
 	}
 	if numbers == (answer.Grid{}) {
-		if numbers, err = numbersOf(func(each func(*Quantized, []int)) error { each(q, dims); return nil }); err != nil {
-			return err
-		}
+		numbers, _ = numbersOf(func(each func(*Quantized, []int)) error {
+			each(q, dims)
+			return nil
+		})
 	}
 	if numbers == (answer.Grid{}) {
 		numbers = anyInteger // which fails, with the reason

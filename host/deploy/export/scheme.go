@@ -104,9 +104,10 @@ func integerScheme(g *Grid, typ string) (scheme, error) {
 	}
 	s := scheme{typ: typ}
 	if half := 1 << (s.bits() - 1); !integers.fits(-half, half-1) {
-		return s, fmt.Errorf("its codes, from %d to %d, do not fit into %d bits", integers.Numbers.Min, integers.Numbers.Max, s.bits())
+		return s, fmt.Errorf("its codes, from %d to %d, do not fit into %d bits",
+			integers.Numbers.Min, integers.Numbers.Max, s.bits())
 	}
-	if g.Group < g.Columns || g.Group == g.Numbers.Group { // those of all weights, also of one with a group in a row
+	if g.Group < g.Columns || g.Group == g.Numbers.Group { // also where a row has one group
 		s.group = g.Group
 	}
 	return s, nil

@@ -9,7 +9,8 @@ import (
 // grid the first of the types that holds every one of them, so that what a single weight happens
 // to hold, such as zeros, decides nothing. It returns the types by the names of the tensors; a
 // weight of a group that no type holds is refused.
-func chooseTypes[T any](s *source, parts []part, types func(weight) []T, holds func(part, weight, T) error, refused *refusals) (map[string]T, error) {
+func chooseTypes[T any](s *source, parts []part, types func(weight) []T,
+	holds func(part, weight, T) error, refused *refusals) (map[string]T, error) {
 	type group struct {
 		types []T
 		at    int // the type that is tried
@@ -82,5 +83,6 @@ func (l *leaving) err(allowed bool, how string) error {
 	for _, list := range l.tensors {
 		count += len(list)
 	}
-	return fmt.Errorf("%d of %d quantized weights would be stored as floats%s\n%s", count, l.quantized, l.list(), how)
+	return fmt.Errorf("%d of %d quantized weights would be stored as floats%s\n%s",
+		count, l.quantized, l.list(), how)
 }

@@ -70,7 +70,8 @@ func (t *Model) quantized(param string) (*export.Quantized, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &export.Quantized{Value: q.Value, Codes: q.Codes, Scale: q.Scale, ScaleShape: q.ScaleShape, Rotation: q.Rotation,
+	return &export.Quantized{Value: q.Value, Codes: q.Codes,
+		Scale: q.Scale, ScaleShape: q.ScaleShape, Rotation: q.Rotation,
 		Grid: t.built.Programs.Weights[param].Grid, Settings: t.built.Programs.Settings[param]}, nil
 }
 

@@ -59,7 +59,8 @@ func quantizeMatrix(ctx context.Context, s settings.Settings, q *quantizer, p ar
 	if err := checkFinite(value); err != nil {
 		return nil, fmt.Errorf("Q(W): %w", err)
 	}
-	out := &Quantized{Report: Matrix{Name: p.Name, Shape: p.Dims, Grid: q.program.Grid}, Value: value}
+	report := Matrix{Name: p.Name, Shape: p.Dims, Grid: q.program.Grid}
+	out := &Quantized{Report: report, Value: value}
 	if q.hasCodes() {
 		out.Scale, out.ScaleShape = answer.Scale, q.scaleShape()
 	}
