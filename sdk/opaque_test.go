@@ -33,6 +33,8 @@ func (o heavyBall) State(t sdk.Tensor) ([]answer.Tensor, error) {
 		return []answer.Tensor{{Name: "m", Shape: slices.Repeat([]int{1}, 100)}}, nil
 	case o.wrong == "size":
 		return []answer.Tensor{{Name: "m", Shape: []int{1 << 30, 1 << 30}}}, nil
+	case o.wrong == "many":
+		return make([]answer.Tensor, 100_000), nil
 	case o.wrong == "twice":
 		return []answer.Tensor{{Name: "m"}, {Name: "m"}}, nil
 	case len(t.Shape) > 2:
@@ -162,6 +164,7 @@ func TestOpaqueAnswers(t *testing.T) {
 	matrix := sdk.Tensor{Name: "w", Role: sdk.TensorMatrix, Shape: []int{2, 3}}
 	for wrong, want := range map[string]string{
 		"shape": "axis 0 has 0 elements", "twice": "not in the order", "name": "the name contains", "axes": "100 axes", "size": "elements",
+		"many": "100000 state tensors, want at most 1024",
 	} {
 		if _, err := opaqueOptimizer(t, heavyBall{wrong}).Program(t.Context(), matrix, answer.TensorLimits(matrix.Shape)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: got %v, want an error with %q", wrong, err, want)

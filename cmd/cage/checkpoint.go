@@ -130,6 +130,7 @@ type verifiedCheckpoint struct {
 	File    string `json:"file"`
 	Intact  bool   `json:"intact"`
 	Unread  bool   `json:"unread,omitempty"` // whether it is intact is not known: it could not be read
+	Finite  bool   `json:"finite"`
 	Step    *int   `json:"step,omitempty"`
 	Tensors int    `json:"tensors,omitempty"`
 	Bytes   int64  `json:"bytes,omitempty"`
@@ -162,6 +163,9 @@ differ are named. Training verifies what it goes on from, and what it keeps, by 
 				switch {
 				case v.Intact:
 					result = fmt.Sprintf("intact: step %d, %d tensors, %d bytes", *v.Step, v.Tensors, v.Bytes)
+					if !v.Finite {
+						result += "; a parameter is not finite or a state is NaN: no run can go on from it"
+					}
 				case v.Unread:
 					unread++
 				default:
@@ -188,7 +192,9 @@ func verifyCheckpoint(arg string, path vfs.Path) verifiedCheckpoint {
 	f, err := checkpoint.Open(path)
 	if err == nil {
 		defer f.Close()
-		err = f.Verify()
+		if err = f.Verify(); err == nil {
+			v.Finite, err = f.Finite()
+		}
 	}
 	if err == nil && arg != path.Name {
 		err = provenance.CheckOwner(rundir.At(arg), f.Step, f.Meta)

@@ -50,6 +50,10 @@ func (r *run) open() error {
 		r.dir.Take(rundir.Checkpoint)
 	}
 	r.checkpoints = checkpoint.NewKeeper(r.dir.Checkpoints(), r.cfg.Train.Keep, func(path vfs.Path, err error) {
+		if errors.Is(err, checkpoint.ErrNotFinite) {
+			r.log.Warn("a checkpoint from which no run can go on was passed over and put aside: its numbers are not finite", "path", path)
+			return
+		}
 		r.log.Warn("a damaged checkpoint does not count and was put aside", "path", path, "error", err)
 	})
 	if err := r.dir.RemoveAbandoned(); err != nil {
@@ -257,7 +261,7 @@ func (r *run) nothingOfAnother() error {
 	return nil
 }
 
-// resume loads the newest intact checkpoint and cuts the records to its step. A run
+// resume loads the newest intact checkpoint that is finite, or where none is the newest intact one, and cuts the records to its step. A run
 // that was stopped before its first checkpoint begins again.
 func (r *run) resume(previous *config.Config) error {
 	r.saving.step = -1
@@ -265,8 +269,12 @@ func (r *run) resume(previous *config.Config) error {
 		return err
 	}
 	var meta checkpoint.Meta
-	err := r.checkpoints.Latest(func(f *checkpoint.File) error {
+	finite := true
+	err := r.checkpoints.Latest(func(f *checkpoint.File) (err error) {
 		meta = f.Meta
+		if finite, err = f.Finite(); err != nil {
+			return err
+		}
 		return r.restoreTogether(f)
 	})
 	switch {
@@ -281,6 +289,9 @@ func (r *run) resume(previous *config.Config) error {
 		return err
 	default:
 		r.log.Info("resuming", "step", r.done.Step)
+		if !finite {
+			r.log.Warn("no checkpoint is finite: this run cannot go on unless what computes its steps has changed", "step", r.done.Step)
+		}
 	}
 	if r.identity == "" { // its description was damaged, and it has no checkpoint
 		r.identity = provenance.NewIdentity()

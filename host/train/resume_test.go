@@ -105,6 +105,35 @@ func TestDamagedCheckpoint(t *testing.T) {
 	}
 }
 
+// TestCheckpointThatIsNotFinite: a newest checkpoint with NaN is passed over, as a damaged one is, so that the run goes on. With
+// no other it is used, and the log says what to expect.
+func TestCheckpointThatIsNotFinite(t *testing.T) {
+	for _, name := range []string{"param/layers.0.mlp.down", "state/layers.0.mlp.down/v"} {
+		whole := testrun.Config(t, "train.checkpoint_every=4", "train.keep=2")
+		testrun.Train(t, whole, train.Options{})
+		poisoned := testrun.Elsewhere(t, whole)
+		runParts(t, poisoned, 12)
+		last := func([]int) (from, to int) { return 7, 8 }
+		poison(t, poisoned, name, last)
+		log := &lines{}
+		logger := hclog.New(&hclog.LoggerOptions{Output: log})
+		testrun.Train(t, testrun.Again(t, poisoned), train.Options{Resume: true, Logger: logger})
+		testrun.SameRun(t, "whole, and after a checkpoint with NaN", whole.Train.Out, poisoned.Train.Out)
+		aside := checkpoint.FileName(12) + checkpoint.NotFiniteSuffix
+		if log.count(aside) != 1 || log.count("passed over") != 1 || log.count("step=8") != 1 {
+			t.Errorf("the log does not name %s and step 8:\n%s", aside, log.text.String())
+		}
+
+		alone := testrun.Elsewhere(t, whole)
+		runParts(t, alone, 2)
+		poison(t, alone, name, last)
+		_, err := train.Run(t.Context(), testrun.Again(t, alone), train.Options{Resume: true, Finder: testrun.Finder(t), Logger: logger})
+		if !errors.Is(err, train.ErrNotFinite) || log.count("no checkpoint is finite") != 1 {
+			t.Errorf("from the only checkpoint: %v; the log:\n%s", err, log.text.String())
+		}
+	}
+}
+
 // TestPruningCountsIntactCheckpoints: what is damaged while a run goes on, or was when it
 // went on, does not push the only good checkpoint out.
 func TestPruningCountsIntactCheckpoints(t *testing.T) {

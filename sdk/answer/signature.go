@@ -37,9 +37,15 @@ func ports(prefix string, list []Tensor) []program.Input {
 	return out
 }
 
+// MaxTensors is how many state tensors a tensor may have, and how many trained parameters and state tensors a site.
+const MaxTensors = 1024
+
 // checkList verifies that every tensor has a name and that the names are in order, so that
 // two lists of the same tensors are equal.
 func checkList(what string, list []Tensor) error {
+	if len(list) > MaxTensors {
+		return fmt.Errorf("%d %ss, want at most %d: put them together into fewer, larger ones", len(list), what, MaxTensors)
+	}
 	for i, s := range list {
 		if s.Name == "" {
 			return fmt.Errorf("%s %d has no name", what, i)

@@ -57,7 +57,8 @@ func Write(ctx context.Context, w io.WriterAt, tensors []Tensor, metadata map[st
 	if err != nil {
 		return err
 	}
-	data := bufio.NewWriterSize(io.NewOffsetWriter(w, int64(len(head))), bufferSize)
+	begin := len(head)
+	data := bufio.NewWriterSize(io.NewOffsetWriter(w, int64(begin)), bufferSize)
 	for _, t := range tensors {
 		if h.ofTensors[t.Name], err = writeData(ctx, data, t); err != nil {
 			return err
@@ -72,6 +73,9 @@ func Write(ctx context.Context, w io.WriterAt, tensors []Tensor, metadata map[st
 	h.ofHeader = hexDigest(head)
 	if head, err = h.encode(); err != nil {
 		return err
+	}
+	if len(head) != begin {
+		return errors.New("the length of the metadata has changed")
 	}
 	_, err = w.WriteAt(head, 0)
 	return err

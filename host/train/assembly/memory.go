@@ -309,13 +309,13 @@ func memoryModel(cfg *config.Config, m model.Model, programs *Programs) (memory.
 			if rotation.Ending(q.Program, answer.OutputValue) > 1 {
 				out.Rotated += elements(p.Dims)
 			}
-			if q.SearchEvery > 0 && !programs.Forward { // the state, and what a search reads and writes
-				out.States += elements(p.Dims)
+			if q.SearchEvery > 0 && !programs.Forward { // the state, and what a search reads and writes, for the host and for the plugin
+				out.States += 2 * elements(p.Dims)
 				for _, s := range q.Trained {
-					out.States += elements(s.Shape)
+					out.States += 2 * elements(s.Shape)
 				}
 				for _, s := range q.State {
-					out.States += 3 * elements(s.Shape)
+					out.States += 5 * elements(s.Shape)
 				}
 			}
 		}
@@ -329,10 +329,10 @@ func memoryModel(cfg *config.Config, m model.Model, programs *Programs) (memory.
 				out.Offloadable += n
 			}
 		}
-		if t.Optimizer.Opaque { // a second copy of its states, and x, gradient and direction
-			out.States += 3 * elements(t.Shape)
-			for _, s := range t.Optimizer.State {
-				out.States += elements(s.Shape)
+		if t.Optimizer.Opaque { // x, gradient, direction and two copies of the states, for the host and for the plugin
+			out.States += 6 * elements(t.Shape)
+			for _, s := range t.Optimizer.State { // one is the state itself
+				out.States += 3 * elements(s.Shape)
 			}
 		}
 		if t.Optimizer.Evaluate != nil { // during an evaluation, or while a checkpoint is written

@@ -30,7 +30,7 @@ import (
 type State struct {
 	Step    int                  // optimizer steps done, ≥ 0
 	Tensors []safetensors.Tensor // parameters and optimizer states, read one by one
-	Meta    Meta                 // everything else; the keys "step" and "parts" are reserved
+	Meta    Meta                 // everything else; the keys "step", "parts" and "finite" are reserved
 }
 
 // Entry is a checkpoint in a directory.
@@ -71,30 +71,43 @@ func stepOf(name string) (step int, ok bool) {
 // previous one) or the complete new one. If ctx is cancelled, writing stops and nothing is
 // changed. The parts, if there are any, are names of files that [SavePart] has written.
 func Save(ctx context.Context, dir vfs.Path, s State, parts ...string) (vfs.Path, error) {
-	if s.Step < 0 {
-		return vfs.Path{}, fmt.Errorf("save checkpoint: step %d, want at least 0", s.Step)
+	path, _, err := save(ctx, dir, s, parts)
+	return path, err
+}
+
+// save is Save, and reports whether the state is finite.
+func save(ctx context.Context, dir vfs.Path, s State, parts []string) (path vfs.Path, finite bool, err error) {
+	fail := func(err error) (vfs.Path, bool, error) {
+		return vfs.Path{}, false, fmt.Errorf("save checkpoint: %w", err)
 	}
-	for _, key := range []string{stepKey, partsKey} {
+	if s.Step < 0 {
+		return fail(fmt.Errorf("step %d, want at least 0", s.Step))
+	}
+	for _, key := range []string{stepKey, partsKey, finiteKey} {
 		if _, ok := s.Meta[key]; ok {
-			return vfs.Path{}, fmt.Errorf("save checkpoint: the metadata key %q is reserved", key)
+			return fail(fmt.Errorf("the metadata key %q is reserved", key))
 		}
 	}
 	if err := dir.MkdirAll(); err != nil {
-		return vfs.Path{}, fmt.Errorf("save checkpoint: %w", err)
+		return fail(err)
 	}
-	metadata := map[string]string{stepKey: strconv.Itoa(s.Step)}
+	metadata := map[string]string{stepKey: strconv.Itoa(s.Step), finiteKey: isFinite}
 	maps.Copy(metadata, s.Meta)
 	if len(parts) > 0 {
-		var err error
-		if metadata[partsKey], err = describeParts(dir, parts); err != nil {
-			return vfs.Path{}, fmt.Errorf("save checkpoint: %w", err)
+		if err := describeParts(metadata, dir, parts); err != nil {
+			return fail(err)
 		}
 	}
-	path := dir.Join(FileName(s.Step))
-	if err := safetensors.WriteFile(ctx, path, s.Tensors, metadata); err != nil {
-		return vfs.Path{}, fmt.Errorf("save checkpoint: %w", err)
+	path = dir.Join(FileName(s.Step))
+	if err := writeWatched(ctx, path, s.Tensors, metadata); err != nil {
+		return fail(err)
 	}
-	return path, nil
+	return path, metadata[finiteKey] == isFinite, nil
+}
+
+// writeWatched writes a file of which the metadata says whether it is finite.
+func writeWatched(ctx context.Context, path vfs.Path, tensors []safetensors.Tensor, metadata map[string]string) error {
+	return safetensors.WriteFile(ctx, path, watched(tensors, func() { metadata[finiteKey] = notFinite }), metadata)
 }
 
 // Steps returns the steps of the checkpoints, in their order; never nil.

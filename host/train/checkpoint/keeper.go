@@ -14,11 +14,14 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// DamagedSuffix ends the name of a damaged checkpoint that was put aside. Such a file is
-// no longer a checkpoint; nothing reads or removes it.
-const DamagedSuffix = ".damaged"
+// DamagedSuffix ends the name of a damaged checkpoint that was put aside, and NotFiniteSuffix that of one that is not
+// finite. Such a file is no longer a checkpoint; nothing reads or removes it.
+const (
+	DamagedSuffix   = ".damaged"
+	NotFiniteSuffix = ".notfinite"
+)
 
-// Keeper keeps the newest checkpoints of one run. Only intact ones count: a damaged one
+// Keeper keeps the newest checkpoints of one run, and the newest one that is finite. Only intact ones count: a damaged one
 // is renamed and reported. Meanwhile, nothing else may write into the directory, except that
 // other processes write parts while this one neither prunes nor looks for the latest.
 type Keeper struct {
@@ -27,41 +30,44 @@ type Keeper struct {
 	tell func(path vfs.Path, err error)
 	// intact are the checkpoints that this process has written or verified, as their files
 	// were then: they are not read again.
-	intact map[string]files // by name
+	intact map[string]known // by name
 }
 
-// files are those that a checkpoint consists of, by their paths.
-type files map[vfs.Path]fs.FileInfo
+// known is an intact checkpoint.
+type known struct {
+	files  map[vfs.Path]fs.FileInfo // that it consists of, by their paths
+	finite bool
+}
 
 // NewKeeper returns a Keeper that keeps at most keep checkpoints in dir, and at least 1.
-// tell, unless nil, is called for each damaged checkpoint that is found, with its new
-// name.
+// tell, unless nil, is called for each damaged checkpoint that is found, and for each that is passed over because it is not
+// finite, with its new name.
 func NewKeeper(dir vfs.Path, keep int, tell func(path vfs.Path, err error)) *Keeper {
 	if tell == nil {
 		tell = func(vfs.Path, error) {}
 	}
-	return &Keeper{dir: dir, keep: max(1, keep), tell: tell, intact: map[string]files{}}
+	return &Keeper{dir: dir, keep: max(1, keep), tell: tell, intact: map[string]known{}}
 }
 
 // Save is the function [Save] for the keeper's directory.
 func (k *Keeper) Save(ctx context.Context, s State, parts ...string) error {
-	path, err := Save(ctx, k.dir, s, parts...)
+	path, finite, err := save(ctx, k.dir, s, parts)
 	if err != nil {
 		return err
 	}
-	k.note(path, parts)
+	k.note(path, parts, finite)
 	return nil
 }
 
-// Latest is the function [Latest] for the keeper's directory. Damaged checkpoints newer
-// than the one that is used are put aside; if there is no intact one, all stay as they
-// are.
+// Latest is the function [Latest] for the keeper's directory. Checkpoints newer than the one that is used, which are damaged
+// or not finite, are put aside; if there is no intact one, all stay as they are.
 func (k *Keeper) Latest(use func(*File) error) error {
 	var found []damagedFile
 	err := Latest(k.dir, func(path vfs.Path, err error) { found = append(found, damagedFile{path, err}) }, func(f *File) error {
 		err := use(f)
 		if err == nil && f.Verify() == nil { // what was not used may be damaged
-			k.note(k.dir.Join(FileName(f.Step)), f.partNames())
+			finite, _ := f.Finite()
+			k.note(k.dir.Join(FileName(f.Step)), f.partNames(), finite)
 		}
 		return err
 	})
@@ -115,11 +121,13 @@ func (k *Keeper) Prune() error {
 	return nil
 }
 
-// sort divides the checkpoints: the number of intact ones that are kept, those older
-// than all of them, and the damaged among the others.
+// sort divides the checkpoints: the number of intact ones that are kept, those that are removed, and the damaged among the
+// others. If none of the newest is finite, one more is kept, the newest that is.
 func (k *Keeper) sort(entries []Entry) (kept int, old []vfs.Path, found []damagedFile, err error) {
+	finite := false
 	for _, entry := range slices.Backward(entries) {
-		if kept == k.keep {
+		enough := kept >= k.keep
+		if enough && finite {
 			switch e := k.looks(entry.Path); {
 			case e == nil:
 				old = append(old, entry.Path)
@@ -130,9 +138,12 @@ func (k *Keeper) sort(entries []Entry) (kept int, old []vfs.Path, found []damage
 			}
 			continue
 		}
-		switch e := k.verify(entry.Path); {
-		case e == nil:
+		switch ok, e := k.verify(entry.Path); {
+		case e == nil && (ok || !enough):
 			kept++
+			finite = finite || ok
+		case e == nil:
+			old = append(old, entry.Path)
 		case errors.Is(e, ErrDamaged):
 			found = append(found, damagedFile{entry.Path, e})
 		default: // it may be good, so it neither counts nor goes
@@ -164,7 +175,7 @@ func (k *Keeper) orphans() (list []vfs.Path, err error) {
 	for _, p := range parts {
 		needed := slices.ContainsFunc(entries, func(e Entry) bool {
 			known, intact := k.intact[e.Path.Name]
-			return e.Step == p.Step && (known[p.Path] != nil || !intact) // what could not be read may be good
+			return e.Step == p.Step && (known.files[p.Path] != nil || !intact) // what could not be read may be good
 		})
 		if needed || err != nil {
 			continue
@@ -179,55 +190,56 @@ func (k *Keeper) orphans() (list []vfs.Path, err error) {
 	return list, err
 }
 
-// verify reads a checkpoint if it has changed since it was last known to be intact.
-func (k *Keeper) verify(path vfs.Path) error {
-	if k.intact[path.Name].unchanged() {
-		return nil
+// verify reads a checkpoint if it has changed since it was last known to be intact, and reports whether it is finite.
+func (k *Keeper) verify(path vfs.Path) (finite bool, err error) {
+	if known := k.intact[path.Name]; known.unchanged() {
+		return known.finite, nil
 	}
 	delete(k.intact, path.Name)
 	f, err := Open(path)
 	if err != nil {
-		return err
+		return false, err
 	}
-	if err := errors.Join(f.Verify(), f.Close()); err != nil {
-		return err
+	finite, err = f.Finite()
+	if err := errors.Join(err, f.Verify(), f.Close()); err != nil {
+		return false, err
 	}
-	k.note(path, f.partNames())
-	return nil
+	k.note(path, f.partNames(), finite)
+	return finite, nil
 }
 
 // note remembers the files of an intact checkpoint as they are now.
-func (k *Keeper) note(path vfs.Path, parts []string) {
-	known := files{}
+func (k *Keeper) note(path vfs.Path, parts []string, finite bool) {
+	files := map[vfs.Path]fs.FileInfo{}
 	for _, name := range append([]string{path.Base()}, parts...) {
 		at := path.Dir().Join(name)
 		info, err := at.Stat()
 		if err != nil {
 			return
 		}
-		known[at] = info
+		files[at] = info
 	}
-	k.intact[path.Name] = known
+	k.intact[path.Name] = known{files, finite}
 }
 
-// unchanged tells whether the files are what they were.
-func (known files) unchanged() bool {
-	for path, then := range known {
+// unchanged reports whether the files are what they were.
+func (k known) unchanged() bool {
+	for path, then := range k.files {
 		now, err := path.Stat()
 		if err != nil || !vfs.SameFile(then, now) || then.Size() != now.Size() || !then.ModTime().Equal(now.ModTime()) {
 			return false
 		}
 	}
-	return len(known) > 0
+	return len(k.files) > 0
 }
 
-// damagedFile is a checkpoint and what is wrong with it.
+// damagedFile is a checkpoint and what is wrong with it: it is damaged or not finite.
 type damagedFile struct {
 	path vfs.Path
 	err  error
 }
 
-// putAside gives damaged checkpoints, and their parts, names that no other file has.
+// putAside gives such checkpoints, and their parts, names that no other file has.
 func (k *Keeper) putAside(list []damagedFile) error {
 	if len(list) == 0 {
 		return nil
@@ -236,17 +248,21 @@ func (k *Keeper) putAside(list []damagedFile) error {
 	errs := []error{err}
 	for _, d := range list {
 		delete(k.intact, d.path.Name)
+		suffix := DamagedSuffix
+		if errors.Is(d.err, ErrNotFinite) {
+			suffix = NotFiniteSuffix
+		}
 		name, err := k.dir.Unused(func(n int) string {
 			if n == 1 {
-				return d.path.Base() + DamagedSuffix
+				return d.path.Base() + suffix
 			}
-			return fmt.Sprint(d.path.Base(), DamagedSuffix, n)
+			return fmt.Sprint(d.path.Base(), suffix, n)
 		})
 		if err == nil {
 			err = d.path.Rename(name)
 		}
 		if err != nil {
-			errs = append(errs, fmt.Errorf("put a damaged checkpoint aside: %w", err))
+			errs = append(errs, fmt.Errorf("put a checkpoint aside: %w", err))
 			continue
 		}
 		step, _ := stepOf(d.path.Base())

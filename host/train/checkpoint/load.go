@@ -19,7 +19,9 @@ type File struct {
 	files  []*safetensors.File // its own, then its parts
 	parts  []Part
 	infos  []safetensors.Info              // of whole tensors
+	at     map[string]int                  // of a whole tensor in infos
 	pieces map[string][]safetensors.Tensor // of each, in their order
+	finite *bool                           // nil: not known yet
 }
 
 // Open opens a checkpoint. An error that wraps ErrDamaged means that the content is
@@ -36,6 +38,9 @@ func Open(path vfs.Path) (*File, error) {
 	f := &File{files: []*safetensors.File{file}, State: State{Meta: file.Metadata()}}
 	f.Step, err = f.stepIn(path)
 	if err == nil {
+		err = f.Meta.GetIf(finiteKey, &f.finite)
+	}
+	if err == nil {
 		err = f.openParts(path)
 	}
 	if err == nil {
@@ -45,6 +50,7 @@ func Open(path vfs.Path) (*File, error) {
 		return nil, errors.Join(err, f.Close())
 	}
 	delete(f.Meta, stepKey)
+	delete(f.Meta, finiteKey)
 	for _, info := range f.infos {
 		t, err := f.Tensor(info.Name)
 		if err != nil {
@@ -80,8 +86,8 @@ func (f *File) Close() error {
 
 // Tensor returns the tensor with that name; its data is not read yet.
 func (f *File) Tensor(name string) (safetensors.Tensor, error) {
-	i := slices.IndexFunc(f.infos, func(i safetensors.Info) bool { return i.Name == name })
-	if i < 0 {
+	i, ok := f.at[name]
+	if !ok {
 		return f.files[0].Tensor(name) // whose error names the file
 	}
 	info := f.infos[i]
@@ -167,8 +173,9 @@ func Use(dir vfs.Path, step int, use func(*File) error) error {
 }
 
 // Latest opens the newest checkpoint in dir and passes it to use, which reads what it
-// needs from it. If the content turns out to be damaged, the checkpoint is passed to warn
-// (unless that is nil) and left where it is, and use is called with the previous one. The
+// needs from it. If the content turns out to be damaged, or is not finite, the checkpoint is passed to warn
+// (unless that is nil) and left where it is, and use is called with the previous one. Where no intact checkpoint is finite,
+// use is called with the newest of them. The
 // error is ErrNone if there are no checkpoints, and wraps ErrDamaged if there are only
 // damaged ones: a run must then not silently start from the beginning. Any other error of
 // use is returned at once.
@@ -180,14 +187,36 @@ func Latest(dir vfs.Path, warn func(path vfs.Path, err error), use func(*File) e
 	if len(entries) == 0 {
 		return fmt.Errorf("%w in %s", ErrNone, dir)
 	}
+	if warn == nil {
+		warn = func(vfs.Path, error) {}
+	}
+	var passed []Entry // which are not finite
 	for _, entry := range slices.Backward(entries) {
+		finite := true
+		isDamaged, err := tryOne(entry.Path, func(f *File) (err error) {
+			if finite, err = f.Finite(); err != nil || !finite {
+				return err
+			}
+			return use(f)
+		})
+		switch {
+		case isDamaged:
+			warn(entry.Path, err)
+		case err == nil && !finite:
+			passed = append(passed, entry)
+		default:
+			for _, p := range passed {
+				warn(p.Path, ErrNotFinite)
+			}
+			return err
+		}
+	}
+	for _, entry := range passed {
 		isDamaged, err := tryOne(entry.Path, use)
 		if !isDamaged {
 			return err
 		}
-		if warn != nil {
-			warn(entry.Path, err)
-		}
+		warn(entry.Path, err)
 	}
 	return fmt.Errorf("%w: none of the %d checkpoints in %s is intact; to begin again, move them away", ErrDamaged, len(entries), dir)
 }

@@ -63,30 +63,35 @@ func SavePart(ctx context.Context, dir vfs.Path, name string, tensors []safetens
 	if err := dir.MkdirAll(); err != nil {
 		return fmt.Errorf("save part of a checkpoint: %w", err)
 	}
-	if err := safetensors.WriteFile(ctx, dir.Join(name), tensors, map[string]string{stepKey: strconv.Itoa(step)}); err != nil {
+	metadata := map[string]string{stepKey: strconv.Itoa(step), finiteKey: isFinite}
+	if err := writeWatched(ctx, dir.Join(name), tensors, metadata); err != nil {
 		return fmt.Errorf("save part of a checkpoint: %w", err)
 	}
 	return nil
 }
 
-// describeParts is the entry of the metadata for parts that are on the disk.
-func describeParts(dir vfs.Path, names []string) (string, error) {
+// describeParts adds the entry for parts that are on the disk to the metadata.
+func describeParts(metadata map[string]string, dir vfs.Path, names []string) error {
 	parts := make([]Part, len(names))
 	for i, name := range names {
 		f, err := safetensors.Open(dir.Join(name))
 		if errors.Is(err, fs.ErrNotExist) {
-			return "", fmt.Errorf("there is no part %s: who writes parts must have the same directory", dir.Join(name))
+			return fmt.Errorf("there is no part %s: who writes parts must have the same directory", dir.Join(name))
 		}
 		if err != nil {
-			return "", err
+			return err
 		}
 		parts[i] = Part{name, f.Digest()}
+		if f.Metadata()[finiteKey] == notFinite {
+			metadata[finiteKey] = notFinite
+		}
 		if err := f.Close(); err != nil {
-			return "", err
+			return err
 		}
 	}
 	text, err := json.Marshal(parts)
-	return string(text), err
+	metadata[partsKey] = string(text)
+	return err
 }
 
 // partNames are those of the parts of a checkpoint.
@@ -134,8 +139,7 @@ func (f *File) openParts(path vfs.Path) error {
 
 // join finds the whole tensors of all files.
 func (f *File) join(path vfs.Path) error {
-	f.pieces = map[string][]safetensors.Tensor{}
-	at := map[string]int{} // of the whole in f.infos
+	f.pieces, f.at = map[string][]safetensors.Tensor{}, map[string]int{}
 	for _, file := range f.files {
 		for _, info := range file.Tensors() {
 			piece, err := file.Tensor(info.Name)
@@ -143,9 +147,9 @@ func (f *File) join(path vfs.Path) error {
 				return err
 			}
 			f.pieces[info.Name] = append(f.pieces[info.Name], piece)
-			i, begun := at[info.Name]
+			i, begun := f.at[info.Name]
 			if !begun {
-				at[info.Name] = len(f.infos)
+				f.at[info.Name] = len(f.infos)
 				f.infos = append(f.infos, info)
 				continue
 			}
@@ -163,6 +167,9 @@ func (f *File) join(path vfs.Path) error {
 		slices.SortFunc(f.infos, func(a, b safetensors.Info) int {
 			return cmp.Or(cmp.Compare(b.DType.Bits(), a.DType.Bits()), cmp.Compare(a.Name, b.Name))
 		})
+		for i, info := range f.infos {
+			f.at[info.Name] = i
+		}
 	}
 	return nil
 }

@@ -176,7 +176,7 @@ func (c *Config) trainKeys() []schema.Key {
 			Doc: "minutes since the last checkpoint until the next; 0: none by the clock. So a run without any setting of checkpoints loses at most these " +
 				"minutes when the machine stops. A default by the clock suits both runs of seconds, which write none, and runs of weeks; when states are saved changes no bit of the result"},
 		{Name: "keep", To: &t.Keep, Is: schema.From(1, schema.Most), Default: 2,
-			Doc: "checkpoints kept, the latest ones"},
+			Doc: "checkpoints kept, the latest ones; the latest that is finite stays in any case"},
 		{Name: "out", To: &t.Out, Is: schema.NonEmpty("that names a directory"),
 			Derive: func() any { return defaultOut(c.places.File()) }, Derived: "`runs/NAME`, NAME being the configuration file's without its ending",
 			Doc: "run directory"},

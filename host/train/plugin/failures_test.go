@@ -153,6 +153,7 @@ func hostileCases() []string {
 	for _, c := range searchFailures {
 		names = append(names, "search-"+c.do)
 	}
+	names = append(names, "step-late", "search-late")
 	for _, do := range []string{"escape", "escape-panic", "eat", "stop-parent", "kill-parent"} {
 		names = append(names, "call-"+do)
 	}

@@ -2,7 +2,6 @@ package plugin
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/cage-qat/cage/sdk"
@@ -24,7 +23,6 @@ type OpaqueTensor struct {
 type Stepper struct {
 	keeper
 	layout client.Layout
-	places map[string]*client.Placed
 	odd    bool // which states are the current ones
 }
 
@@ -39,16 +37,24 @@ const (
 // NewStepper starts the plugin of c once more and hands it the memory of the tensors. The process lives until Close, whatever
 // becomes of c and ctx. Errors are [*Error].
 func NewStepper(ctx context.Context, c *Client, list []OpaqueTensor) (*Stepper, error) {
-	s := &Stepper{places: map[string]*client.Placed{}}
+	s := &Stepper{}
 	var placed []client.Placed
 	for _, t := range list {
 		placed = append(placed, client.Placed{Tensor: t.Tensor, State: t.State, RateFactor: t.RateFactor})
 	}
 	s.layout = client.Arrange(placed)
-	for i, t := range s.layout.Tensors {
-		s.places[t.Name] = &s.layout.Tensors[i]
+	spans := map[place]span{}
+	for _, t := range s.layout.Tensors {
+		for kind, at := range map[string]int64{kindX: t.X, kindGradient: t.Gradient, kindDirection: t.Direction} {
+			spans[place{t.Name, kind, ""}] = spanOf(at, t.Shape)
+		}
+		for i, st := range t.State {
+			for odd, at := range t.States[i] {
+				spans[place{t.Name, kindState[odd], st.Name}] = spanOf(at, st.Shape)
+			}
+		}
 	}
-	s.keeper = keeper{origin: c, call: "step", attach: func(ctx context.Context, c *Client) error {
+	s.keeper = keeper{origin: c, call: "step", spans: spans, attach: func(ctx context.Context, c *Client) error {
 		return c.optimizer.Attach(ctx, s.memory.path(), s.layout)
 	}}
 	if err := s.open(ctx, s.layout.Bytes, StepTimeoutVariable, DefaultStepTimeout); err != nil {
@@ -57,34 +63,35 @@ func NewStepper(ctx context.Context, c *Client, list []OpaqueTensor) (*Stepper, 
 	return s, nil
 }
 
+// What the memory of a tensor holds.
+const (
+	kindX         = "x"
+	kindGradient  = "gradient"
+	kindDirection = "direction"
+)
+
+// kindState is that of the states which even steps read and odd ones write, and that of the others.
+var kindState = [2]string{"even state", "odd state"}
+
 // Given returns where x and the gradient of a tensor are to be put before a step.
 func (s *Stepper) Given(tensor string) (x, gradient []float32) {
-	p := s.places[tensor]
-	n := elements(p.Shape)
-	return s.floats(p.X, n), s.floats(p.Gradient, n)
+	return s.floats(place{tensor, kindX, ""}), s.floats(place{tensor, kindGradient, ""})
 }
 
 // Direction returns where the direction of a tensor is after a step.
 func (s *Stepper) Direction(tensor string) []float32 {
-	p := s.places[tensor]
-	return s.floats(p.Direction, elements(p.Shape))
+	return s.floats(place{tensor, kindDirection, ""})
 }
 
 // State returns the memory of a state tensor that the next step will read. A step that succeeds leaves it as it is, and
 // State then returns what the step has written.
-func (s *Stepper) State(tensor, state string) []float32 { return s.state(tensor, state, s.odd) }
+func (s *Stepper) State(tensor, state string) []float32 {
+	return s.floats(place{tensor, kindState[index(s.odd)], state})
+}
 
 // Next returns the memory of a state tensor that the next step will write.
-func (s *Stepper) Next(tensor, state string) []float32 { return s.state(tensor, state, !s.odd) }
-
-func (s *Stepper) state(tensor, state string, odd bool) []float32 {
-	p := s.places[tensor]
-	for i, st := range p.State {
-		if st.Name == state {
-			return s.floats(p.States[i][index(odd)], elements(st.Shape))
-		}
-	}
-	panic(fmt.Sprintf("%s has no state %s", tensor, state))
+func (s *Stepper) Next(tensor, state string) []float32 {
+	return s.floats(place{tensor, kindState[index(!s.odd)], state})
 }
 
 func index(odd bool) int {
@@ -94,34 +101,26 @@ func index(odd bool) int {
 	return 0
 }
 
-func elements(shape []int) int {
-	n := 1
-	for _, d := range shape {
-		n *= d
-	}
-	return n
-}
-
 // Step computes one update from what is given and the states. After a crash, and when there is no answer within the time
 // limit, the plugin is started again, and the step is tried again, twice at most. Errors are [*Error]; the states are then
 // as they were.
 func (s *Stepper) Step(step, steps int, rate, loss float64) (err error) {
 	ask := client.Step{Step: step, Steps: steps, Rate: rate, Loss: loss, Odd: s.odd}
-	err = s.ask(context.Background(), step, func(ctx context.Context, c *Client) error { return c.optimizer.Step(ctx, ask) }, func() error { return s.check(!ask.Odd) })
+	err = s.ask(context.Background(), step, func(ctx context.Context, c *Client) error { return c.optimizer.Step(ctx, ask) }, s.take)
 	if err == nil {
 		s.odd = !s.odd
 	}
 	return err
 }
 
-// check verifies that what a step has written is finite.
-func (s *Stepper) check(odd bool) error {
-	w := newInspection()
+// take copies what a step has written.
+func (s *Stepper) take() error {
+	w := &intake{keeper: &s.keeper, group: sideBySide()}
 	for _, p := range s.layout.Tensors {
-		w.check(p.Name, "the direction", s.Direction(p.Name))
+		w.take(place{p.Name, kindDirection, ""}, "the direction")
 		for _, st := range p.State {
-			w.check(p.Name, "the state "+st.Name, s.state(p.Name, st.Name, odd))
+			w.take(place{p.Name, kindState[index(!s.odd)], st.Name}, "the state "+st.Name)
 		}
 	}
-	return w.wait(s.origin)
+	return w.wait()
 }

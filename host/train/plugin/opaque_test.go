@@ -19,6 +19,26 @@ func init() {
 	behaviours["opaque"] = func() { sdk.ServeOpaqueOptimizer(testOpaque{}) }
 }
 
+// assault and spoil are what a process does to the memory that it shares with its host, on Linux.
+var assault, spoil func() error
+
+// writeLate has a plugin, when it has answered, do what it can to the shared memory, once a test lets it.
+func writeLate(dir string) {
+	go func() {
+		for ; ; time.Sleep(time.Millisecond) {
+			if _, err := os.Stat(filepath.Join(dir, "answered")); err == nil {
+				break
+			}
+		}
+		text := ""
+		if err := assault(); err != nil {
+			text = err.Error()
+		}
+		_ = os.WriteFile(filepath.Join(dir, "making"), []byte(text), 0o600)
+		_ = os.Rename(filepath.Join(dir, "making"), filepath.Join(dir, "assaulted"))
+	}()
+}
+
 // testOpaque sums gradients: s ← s + g, u = s. Its parameter "do" makes it misbehave in the second step; where a file is
 // named, only once.
 type testOpaque struct{}
@@ -33,6 +53,10 @@ func (testOpaque) State(t sdk.Tensor) ([]answer.Tensor, error) {
 
 func (testOpaque) Step(in sdk.OpaqueStep, t sdk.Tensor) error {
 	misbehaves := in.Step == 2
+	if misbehaves && t.Text("do") == "late" {
+		writeLate(t.Text("once"))
+		misbehaves = false
+	}
 	if once := t.Text("once"); misbehaves && once != "" {
 		misbehaves = os.Mkdir(once, 0o700) == nil
 	}
@@ -40,6 +64,11 @@ func (testOpaque) Step(in sdk.OpaqueStep, t sdk.Tensor) error {
 		in.Next["s"][0] = 77 // half done
 		switch t.Text("do") {
 		case "exit":
+			os.Exit(7)
+		case "spoil":
+			if err := spoil(); err != nil {
+				return err
+			}
 			os.Exit(7)
 		case "kill":
 			_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
@@ -135,7 +164,7 @@ func threeSteps(t *testing.T, s *Stepper) (u []float32, err error) {
 // TestOpaqueCrashes: what ends the process once costs a retry, and the results are the same.
 func TestOpaqueCrashes(t *testing.T) {
 	t.Setenv(StepTimeoutVariable, "1s")
-	for _, do := range []string{"", "exit", "kill", "hang"} {
+	for _, do := range []string{"", "exit", "spoil", "kill", "hang"} {
 		t.Run(do, func(t *testing.T) {
 			s := stepper(t, map[string]any{"do": do, "once": filepath.Join(t.TempDir(), "once")})
 			u, err := threeSteps(t, s)

@@ -2,7 +2,6 @@ package plugin
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/cage-qat/cage/sdk"
@@ -23,7 +22,7 @@ type SearchedSite struct {
 type Searcher struct {
 	keeper
 	layout client.SearchLayout
-	places map[string]int // in the layout, by the names of the weights
+	sites  map[string]int // their numbers in the layout, by the names of the weights
 	steps  int            // of the run
 }
 
@@ -38,14 +37,25 @@ const (
 // NewSearcher starts the plugin of c once more and hands it the memory of the weights, for a run of so many steps. The process lives until Close,
 // whatever becomes of c and ctx. Errors are [*Error].
 func NewSearcher(ctx context.Context, c *Client, list []SearchedSite, steps int) (*Searcher, error) {
-	s := &Searcher{places: map[string]int{}, steps: steps}
+	s := &Searcher{sites: map[string]int{}, steps: steps}
 	var placed []client.PlacedSite
 	for i, site := range list {
 		placed = append(placed, client.PlacedSite{Site: site.Site, Answer: site.Answer})
-		s.places[site.Name] = i
+		s.sites[site.Name] = i
 	}
 	s.layout = client.ArrangeSites(placed)
-	s.keeper = keeper{origin: c, call: "search", attach: func(ctx context.Context, c *Client) error {
+	spans := map[place]span{}
+	for _, p := range s.layout.Sites {
+		spans[place{p.Name, kindX, ""}] = spanOf(p.X, p.Shape)
+		for i, t := range p.Answer.Trained {
+			spans[place{p.Name, kindTrained, t.Name}] = spanOf(p.OfTrained[i], t.Shape)
+		}
+		for i, t := range p.Answer.State {
+			spans[place{p.Name, kindKept, t.Name}] = spanOf(p.Kept[i], t.Shape)
+			spans[place{p.Name, kindNext, t.Name}] = spanOf(p.Next[i], t.Shape)
+		}
+	}
+	s.keeper = keeper{origin: c, call: "search", spans: spans, attach: func(ctx context.Context, c *Client) error {
 		return c.quantizer.AttachSites(ctx, s.memory.path(), s.layout)
 	}}
 	if err := s.open(ctx, s.layout.Bytes, SearchTimeoutVariable, DefaultSearchTimeout); err != nil {
@@ -54,39 +64,29 @@ func NewSearcher(ctx context.Context, c *Client, list []SearchedSite, steps int)
 	return s, nil
 }
 
-func (s *Searcher) place(weight string) *client.PlacedSite { return &s.layout.Sites[s.places[weight]] }
+// What the memory of a weight holds besides x.
+const (
+	kindTrained = "trained parameter"
+	kindKept    = "state"
+	kindNext    = "next state"
+)
 
 // Weight returns where the weight is to be put before a search.
-func (s *Searcher) Weight(weight string) []float32 {
-	p := s.place(weight)
-	return s.floats(p.X, elements(p.Shape))
-}
+func (s *Searcher) Weight(weight string) []float32 { return s.floats(place{weight, kindX, ""}) }
 
 // Trained returns where a trained parameter of the quantizer is to be put before a search.
 func (s *Searcher) Trained(weight, parameter string) []float32 {
-	p := s.place(weight)
-	return s.find(p, p.Answer.Trained, p.OfTrained, parameter)
+	return s.floats(place{weight, kindTrained, parameter})
 }
 
 // State returns where a state tensor is to be put before a search. A search leaves it as it is.
 func (s *Searcher) State(weight, state string) []float32 {
-	p := s.place(weight)
-	return s.find(p, p.Answer.State, p.Kept, state)
+	return s.floats(place{weight, kindKept, state})
 }
 
 // Next returns where a state tensor is after a search.
 func (s *Searcher) Next(weight, state string) []float32 {
-	p := s.place(weight)
-	return s.find(p, p.Answer.State, p.Next, state)
-}
-
-func (s *Searcher) find(p *client.PlacedSite, list []answer.Tensor, places []int64, name string) []float32 {
-	for i, t := range list {
-		if t.Name == name {
-			return s.floats(places[i], elements(t.Shape))
-		}
-	}
-	panic(fmt.Sprintf("%s has no %s", p.Name, name))
+	return s.floats(place{weight, kindNext, state})
 }
 
 // Search finds the states of some weights after a step, from what was put into the memory. After a crash, and when there is
@@ -95,18 +95,18 @@ func (s *Searcher) find(p *client.PlacedSite, list []answer.Tensor, places []int
 func (s *Searcher) Search(ctx context.Context, step int, weights []string) error {
 	var sites []int
 	for _, w := range weights {
-		sites = append(sites, s.places[w])
+		sites = append(sites, s.sites[w])
 	}
-	return s.ask(ctx, step, func(ctx context.Context, c *Client) error { return c.quantizer.Search(ctx, step, s.steps, sites) }, func() error { return s.check(weights) })
+	return s.ask(ctx, step, func(ctx context.Context, c *Client) error { return c.quantizer.Search(ctx, step, s.steps, sites) }, func() error { return s.take(weights) })
 }
 
-// check verifies that what a search has written is finite.
-func (s *Searcher) check(weights []string) error {
-	w := newInspection()
+// take copies what a search has written.
+func (s *Searcher) take(weights []string) error {
+	w := &intake{keeper: &s.keeper, group: sideBySide()}
 	for _, name := range weights {
-		for _, st := range s.place(name).Answer.State {
-			w.check(name, "the state "+st.Name, s.Next(name, st.Name))
+		for _, st := range s.layout.Sites[s.sites[name]].Answer.State {
+			w.take(place{name, kindNext, st.Name}, "the state "+st.Name)
 		}
 	}
-	return w.wait(s.origin)
+	return w.wait()
 }

@@ -37,6 +37,10 @@ func (testSearch) Quantize(_ *program.Builder, _ program.Value, site sdk.Site) (
 
 func (testSearch) Search(in sdk.SearchInput, site sdk.Site) error {
 	misbehaves := in.Step == 2
+	if misbehaves && site.Text("do") == "late" {
+		writeLate(site.Text("once"))
+		misbehaves = false
+	}
 	if once := site.Text("once"); misbehaves && once != "" {
 		misbehaves = os.Mkdir(once, 0o700) == nil
 	}
@@ -47,6 +51,11 @@ func (testSearch) Search(in sdk.SearchInput, site sdk.Site) error {
 	in.Next["t"][0] = 77 // half done
 	switch do {
 	case "exit":
+		os.Exit(7)
+	case "spoil":
+		if err := spoil(); err != nil {
+			return err
+		}
 		os.Exit(7)
 	case "kill":
 		_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
@@ -107,8 +116,9 @@ func searcher(t *testing.T, values map[string]any) *Searcher {
 	return s
 }
 
-// threeSearches returns the states of a and b after searches of weights 1, 2, 3; err is that of the second.
-func threeSearches(t *testing.T, s *Searcher) (found []float32, err error) {
+// threeSearches returns the states of a and b after searches of weights 1, 2, 3; err is that of the second. after is called
+// after each.
+func threeSearches(t *testing.T, s *Searcher, after ...func(step int)) (found []float32, err error) {
 	t.Helper()
 	for step := 1; step <= 3; step++ {
 		for _, name := range []string{"a", "b"} {
@@ -128,6 +138,9 @@ func threeSearches(t *testing.T, s *Searcher) (found []float32, err error) {
 			}
 			return nil, err
 		}
+		for _, f := range after {
+			f(step)
+		}
 	}
 	return slices.Concat(s.Next("a", "s"), s.Next("b", "s"), s.Next("b", "t")), nil
 }
@@ -135,7 +148,7 @@ func threeSearches(t *testing.T, s *Searcher) (found []float32, err error) {
 // TestSearchCrashes: what ends the process once costs a retry, and the results are the same.
 func TestSearchCrashes(t *testing.T) {
 	t.Setenv(SearchTimeoutVariable, "1s")
-	for _, do := range []string{"", "exit", "kill", "hang"} {
+	for _, do := range []string{"", "exit", "spoil", "kill", "hang"} {
 		t.Run(do, func(t *testing.T) {
 			found, err := threeSearches(t, searcher(t, map[string]any{"do": do, "once": filepath.Join(t.TempDir(), "once")}))
 			if want := []float32{6, 6, 6, 6, 6, 6, 6, 6, 6, 6, 6, 303}; err != nil || !slices.Equal(found, want) {

@@ -1,0 +1,155 @@
+package plugin
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"regexp"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+func init() { assault, spoil = assaultShared, spoilShared }
+
+// openShared opens the memory that this process shares with its host, as any process of the user can.
+func openShared() (*os.File, int64, error) {
+	maps, err := os.ReadFile("/proc/self/maps")
+	if err != nil {
+		return nil, 0, err
+	}
+	line := regexp.MustCompile(`(?m)^.* (\d+) +/memfd:cage \(deleted\)$`).FindSubmatch(maps)
+	if line == nil {
+		return nil, 0, errors.New("no shared memory is mapped")
+	}
+	paths, err := filepath.Glob("/proc/[0-9]*/fd/*")
+	for _, path := range paths {
+		info, err := os.Stat(path)
+		if err != nil || fmt.Sprint(info.Sys().(*syscall.Stat_t).Ino) != string(line[1]) {
+			continue
+		}
+		if to, _ := os.Readlink(path); to != "/memfd:cage (deleted)" {
+			continue
+		}
+		if f, err := os.OpenFile(path, os.O_RDWR, 0); err == nil {
+			return f, info.Size(), nil
+		}
+	}
+	return nil, 0, errors.Join(errors.New("the shared memory is not found"), err)
+}
+
+// assaultShared does what a process can do to memory that it shares: it fills it with NaN, frees every other page, and tries
+// to cut it off, to lengthen it, to remove it and to forbid the host to write.
+func assaultShared() error {
+	f, size, err := openShared()
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if err := fill(f, size, math.Float32bits(float32(math.NaN()))); err != nil {
+		return err
+	}
+	page := int64(os.Getpagesize())
+	for at := page; at < size; at += 2 * page {
+		if err := unix.Fallocate(int(f.Fd()), unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, at, page); err != nil {
+			return err
+		}
+	}
+	_, sealed := unix.FcntlInt(f.Fd(), unix.F_ADD_SEALS, unix.F_SEAL_FUTURE_WRITE)
+	for _, err := range []error{f.Truncate(0), f.Truncate(2 * size), os.Remove(f.Name()), sealed} {
+		if err == nil {
+			return errors.New("what must be forbidden has succeeded")
+		}
+	}
+	return nil
+}
+
+// spoilShared changes all numbers in the shared memory to one that is plausible.
+func spoilShared() error {
+	f, size, err := openShared()
+	if err != nil {
+		return err
+	}
+	return errors.Join(fill(f, size, math.Float32bits(0.125)), f.Close())
+}
+
+func fill(f *os.File, size int64, bits uint32) error {
+	_, err := f.WriteAt(bytes.Repeat(binary.LittleEndian.AppendUint32(nil, bits), int(size/4)), 0)
+	return err
+}
+
+// The files by which a test and a plugin that writes late wait for each other, in the directory "once".
+const (
+	answered  = "answered"
+	assaulted = "assaulted"
+)
+
+// assaultAnswered has a plugin that writes late do so, now that it has answered, and waits until it has.
+func assaultAnswered(t *testing.T, dir string, memory *sharedMemory) {
+	t.Helper()
+	before := bytes.Clone(memory.data)
+	if err := os.Mkdir(filepath.Join(dir, answered), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for began := time.Now(); ; time.Sleep(time.Millisecond) {
+		switch text, err := os.ReadFile(filepath.Join(dir, assaulted)); {
+		case err != nil && time.Since(began) < 10*time.Second:
+			continue
+		case err != nil || len(text) > 0:
+			t.Fatalf("%v; the plugin says %q", err, text)
+		}
+		break
+	}
+	if bytes.Equal(before, memory.data) {
+		t.Fatal("the plugin has changed nothing in the shared memory")
+	}
+}
+
+// TestOpaqueWritesLate: what a plugin does to the shared memory when it has answered changes nothing, neither what it has
+// answered nor what the next step reads.
+func TestOpaqueWritesLate(t *testing.T) {
+	dir := t.TempDir()
+	s := stepper(t, map[string]any{"do": "late", "once": dir})
+	for step := 1; step <= 3; step++ {
+		for _, name := range []string{"a", "b"} {
+			x, g := s.Given(name)
+			for i := range g {
+				x[i], g[i] = 1, float32(step)
+			}
+		}
+		if err := s.Step(step, 3, 0.1, 2); err != nil {
+			t.Fatal(err)
+		}
+		if step == 2 {
+			assaultAnswered(t, dir, s.memory)
+		}
+		for _, name := range []string{"a", "b"} {
+			x, g := s.Given(name)
+			for i, u := range s.Direction(name) {
+				if sum := float32(step * (step + 1) / 2); u != sum || s.State(name, "s")[i] != sum || x[i] != 1 || g[i] != float32(step) {
+					t.Errorf("step %d: element %d of %s: u = %v, s = %v, x = %v, g = %v", step, i, name, u, s.State(name, "s")[i], x[i], g[i])
+				}
+			}
+		}
+	}
+}
+
+// TestSearchWritesLate: the same of a search.
+func TestSearchWritesLate(t *testing.T) {
+	dir := t.TempDir()
+	s := searcher(t, map[string]any{"do": "late", "once": dir})
+	found, err := threeSearches(t, s, func(step int) {
+		if step == 2 {
+			assaultAnswered(t, dir, s.memory)
+		}
+	})
+	if want := []float32{6, 6, 6, 6, 6, 6, 6, 6, 6, 6, 6, 303}; err != nil || fmt.Sprint(found) != fmt.Sprint(want) {
+		t.Errorf("got %v, %v, want %v", found, err, want)
+	}
+}
