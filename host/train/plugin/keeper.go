@@ -7,13 +7,10 @@ import (
 	"os"
 	"runtime"
 	"slices"
-	"sync/atomic"
 	"time"
 	"unsafe"
 
 	"golang.org/x/sync/errgroup"
-
-	"github.com/cage-qat/cage/sdk/program"
 )
 
 // keeper holds the process of a plugin that computes itself, starts it again when it has crashed or does not answer, and
@@ -43,7 +40,13 @@ type span struct {
 	n  int
 }
 
-func spanOf(at int64, shape []int) span { return span{at, int(program.FloatType(shape...).Size())} }
+func spanOf(at int64, shape []int) span {
+	n := 1
+	for _, d := range shape {
+		n *= d
+	}
+	return span{at, n}
+}
 
 // pauses are those before a call is tried for the first, second and third time.
 var pauses = []time.Duration{0, 100 * time.Millisecond, 2 * time.Second}
@@ -105,36 +108,6 @@ func (k *keeper) floats(p place) []float32 {
 
 func (s span) in(memory []float32) []float32 { return memory[s.at/4:][:s.n:s.n] }
 
-// shared views the memory that the plugin can write.
-func (k *keeper) shared() []float32 {
-	return unsafe.Slice((*float32)(unsafe.Pointer(&k.memory.data[0])), len(k.own))
-}
-
-// give copies all of the host's memory to the plugin.
-func (k *keeper) give() {
-	group := sideBySide()
-	inParts(group, k.own, k.shared(), func(_ int, own, shared []float32) { copy(shared, own) })
-	_ = group.Wait()
-}
-
-func sideBySide() *errgroup.Group {
-	group := &errgroup.Group{}
-	group.SetLimit(runtime.GOMAXPROCS(0))
-	return group
-}
-
-// inParts calls f for parts of two lists of the same length, as tasks of a group. first is the index of a part's first element.
-func inParts(group *errgroup.Group, a, b []float32, f func(first int, a, b []float32)) {
-	const part = 1 << 18 // elements; their time is far above that of a goroutine
-	for first := 0; first < len(a); first += part {
-		last := min(len(a), first+part)
-		group.Go(func() error {
-			f(first, a[first:last], b[first:last])
-			return nil
-		})
-	}
-}
-
 // ask makes a call, and takes what it has written. After a crash, and when there is no answer within the time limit, the
 // plugin is started again, and the call is made again, twice at most. Errors are [*Error].
 func (k *keeper) ask(ctx context.Context, step int, call func(context.Context, *Client) error, take func() error) (err error) {
@@ -167,37 +140,71 @@ func (k *keeper) try(ctx context.Context, call func(context.Context, *Client) er
 			return err
 		}
 	}
-	k.give()
+	x := k.exchange()
+	x.give()
+	if err := x.wait(); err != nil {
+		return err
+	}
 	c := k.running
 	return c.callWithin(ctx, k.timeout, " ("+k.variable+"=5m allows five minutes)", "", func(ctx context.Context) error { return call(ctx, c) })
 }
 
-// intake copies what a plugin has written and verifies that the copy is finite, side by side.
-type intake struct {
+// exchange copies between the host's memory and the plugin's, side by side. The plugin's is read and written as a file: what a
+// plugin does to it is an error then, and no signal that ends the host.
+type exchange struct {
 	*keeper
-	group *errgroup.Group
-	found atomic.Pointer[Error]
+	group errgroup.Group
 }
 
-// take copies one tensor; what says in words which it is.
-func (w *intake) take(p place, what string) {
-	inParts(w.group, w.floats(p), w.spans[p].in(w.shared()), func(first int, own, shared []float32) {
-		copy(own, shared)
-		if finite(own) {
-			return
-		}
-		i := slices.IndexFunc(own, func(v float32) bool { return v-v != 0 })
-		e := failure(ErrFailed, "it wrote %v to element %d of %s; all that it was given is finite", own[i], first+i, what)
-		e.Site = p.tensor
-		w.found.Store(e)
+func (k *keeper) exchange() *exchange {
+	x := &exchange{keeper: k}
+	x.group.SetLimit(runtime.GOMAXPROCS(0))
+	return x
+}
+
+// parts calls f for parts of the host's memory, as bytes too.
+func (x *exchange) parts(s span, f func(first int, part []float32, bytes []byte, at int64) error) {
+	const most = 1 << 18 // elements; their time is far above that of a goroutine
+	for first := 0; first < s.n; first += most {
+		at, n := s.at+4*int64(first), min(s.n-first, most)
+		part := span{at, n}.in(x.own)
+		x.group.Go(func() error {
+			return f(first, part, unsafe.Slice((*byte)(unsafe.Pointer(&part[0])), 4*n), at)
+		})
+	}
+}
+
+// give copies all of the host's memory to the plugin.
+func (x *exchange) give() {
+	x.parts(span{0, len(x.own)}, func(_ int, _ []float32, bytes []byte, at int64) error {
+		return sharing(x.memory.file.WriteAt(bytes, at))
 	})
 }
 
-// wait returns what is wrong, if anything is, as an error of the plugin.
-func (w *intake) wait() error {
-	_ = w.group.Wait()
-	if e := w.found.Load(); e != nil {
-		return w.origin.exe.complete(e)
+// take copies a tensor that the plugin has written, and verifies that the copy is finite. what says which tensor it is.
+func (x *exchange) take(p place, what string) {
+	x.parts(x.spans[p], func(first int, part []float32, bytes []byte, at int64) error {
+		if err := sharing(x.memory.file.ReadAt(bytes, at)); err != nil || finite(part) {
+			return err
+		}
+		i := slices.IndexFunc(part, func(v float32) bool { return v-v != 0 })
+		e := failure(ErrFailed, "it wrote %v to element %d of %s; all that it was given is finite", part[i], first+i, what)
+		e.Site = p.tensor
+		return e
+	})
+}
+
+func sharing(_ int, err error) error {
+	if err != nil {
+		return failure(ErrFailed, "the memory that it shares: %w", err)
+	}
+	return nil
+}
+
+// wait returns what went wrong, as an error of the plugin.
+func (x *exchange) wait() error {
+	if err := x.group.Wait(); err != nil {
+		return x.origin.exe.complete(err)
 	}
 	return nil
 }

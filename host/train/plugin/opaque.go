@@ -115,12 +115,12 @@ func (s *Stepper) Step(step, steps int, rate, loss float64) (err error) {
 
 // take copies what a step has written.
 func (s *Stepper) take() error {
-	w := &intake{keeper: &s.keeper, group: sideBySide()}
+	x := s.exchange()
 	for _, p := range s.layout.Tensors {
-		w.take(place{p.Name, kindDirection, ""}, "the direction")
+		x.take(place{p.Name, kindDirection, ""}, "the direction")
 		for _, st := range p.State {
-			w.take(place{p.Name, kindState[index(!s.odd)], st.Name}, "the state "+st.Name)
+			x.take(place{p.Name, kindState[index(!s.odd)], st.Name}, "the state "+st.Name)
 		}
 	}
-	return w.wait()
+	return x.wait()
 }

@@ -7,13 +7,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// sharedMemory is memory that a plugin maps, too. It is a file without a name: nothing of it stays when both
-// processes have ended, however they end. A plugin cannot make it shorter, which would end the host at its next
-// look; all pages are there from the start, for the same reason.
-type sharedMemory struct {
-	file *os.File
-	data []byte
-}
+// sharedMemory is memory that a plugin maps: a file without a name, of which nothing stays when both processes have ended,
+// however they end. A plugin cannot make it shorter, and all pages are there from the start.
+type sharedMemory struct{ file *os.File }
 
 // newSharedMemory makes memory of zeros.
 func newSharedMemory(bytes int64) (_ *sharedMemory, err error) {
@@ -23,9 +19,7 @@ func newSharedMemory(bytes int64) (_ *sharedMemory, err error) {
 	}
 	m := &sharedMemory{file: os.NewFile(uintptr(fd), "memory to share")}
 	if err = unix.Fallocate(fd, 0, 0, bytes); err == nil {
-		if _, err = unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, unix.F_SEAL_SHRINK|unix.F_SEAL_GROW|unix.F_SEAL_SEAL); err == nil {
-			m.data, err = unix.Mmap(fd, 0, int(bytes), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
-		}
+		_, err = unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, unix.F_SEAL_SHRINK|unix.F_SEAL_GROW|unix.F_SEAL_SEAL)
 	}
 	if err != nil {
 		m.close()
@@ -37,10 +31,4 @@ func newSharedMemory(bytes int64) (_ *sharedMemory, err error) {
 // path is where a plugin finds the file.
 func (m *sharedMemory) path() string { return fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), m.file.Fd()) }
 
-// close frees the memory; nothing of it may be used any more.
-func (m *sharedMemory) close() {
-	if m.data != nil {
-		_ = unix.Munmap(m.data)
-	}
-	_ = m.file.Close()
-}
+func (m *sharedMemory) close() { _ = m.file.Close() }

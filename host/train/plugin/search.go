@@ -102,11 +102,11 @@ func (s *Searcher) Search(ctx context.Context, step int, weights []string) error
 
 // take copies what a search has written.
 func (s *Searcher) take(weights []string) error {
-	w := &intake{keeper: &s.keeper, group: sideBySide()}
+	x := s.exchange()
 	for _, name := range weights {
 		for _, st := range s.layout.Sites[s.sites[name]].Answer.State {
-			w.take(place{name, kindNext, st.Name}, "the state "+st.Name)
+			x.take(place{name, kindNext, st.Name}, "the state "+st.Name)
 		}
 	}
-	return w.wait()
+	return x.wait()
 }
