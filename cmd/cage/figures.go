@@ -36,7 +36,7 @@ weights instead: how many codes change, whether residuals add up, and how long c
 stay as they are, with λ_t shaded.`,
 		Args: atLeastOne("run directory"),
 	}
-	cmd.Flags().StringArrayVar(&out, "out", nil, "`FILE` to write, .png or .svg (repeatable)")
+	cmd.Flags().StringArrayVar(&out, "out", nil, "`FILE` to write, .png, .svg or .pdf (repeatable)")
 	cmd.Flags().StringVar(&title, "title", "", "title above the figure")
 	cmd.Flags().IntVar(&from, "from", 0, "draw what came from this `STEP` on: the end of a run in detail")
 	cmd.Flags().BoolVar(&movement, "diagnostics", false, "draw the movement of the weights between quantization cells")
@@ -115,7 +115,7 @@ the relative quantization error of the weights, and the speed of training. A run
 that was interrupted shows – for what it has not measured.`,
 		Args: atLeastOne("run directory"),
 	}
-	cmd.Flags().StringArrayVar(&out, "out", nil, "also draw the curves of all runs to `FILE`, .png or .svg (repeatable)")
+	cmd.Flags().StringArrayVar(&out, "out", nil, "also draw the curves of all runs to `FILE`, .png, .svg or .pdf (repeatable)")
 	return withAnswer(cmd, func(cmd *cobra.Command, args []string) (*answer, error) {
 		var list []metrics.Summary
 		rows := [][]string{{"run", "steps", "val loss", "val ppl", "‖e‖/‖x‖", "tokens/s", "minutes"}}

@@ -39,6 +39,10 @@ func TestLeft(t *testing.T) {
 	if left := r.left(); (left - 18*time.Second).Abs() > 100*time.Millisecond {
 		t.Errorf("%v are left, want 18 s", left)
 	}
+	r.plan.Run, r.plan.Waiting = s.Cells[:3], s.Cells[3:] // the last for a choice
+	if left := r.left(); (left - 18*time.Second).Abs() > 100*time.Millisecond {
+		t.Errorf("%v are left where a cell waits, want 18 s", left)
+	}
 }
 
 // TestStepsOfConversations: how many steps an epoch has is known once one cell has begun.

@@ -199,7 +199,7 @@ func (s *Study) readBest(t *table, of Table, known []string, axes []axis, plans 
 	t.checkMetric("metric", &b.Metric, known)
 	b.Metric = cmp.Or(b.Metric, of.Metric)
 	b.Better = cmp.Or(b.Better, s.better(b.Metric))
-	if slices.Contains(slices.Concat(of.Rows, of.Columns, of.Over), b.Axis) {
+	if b.Axis != "" && slices.Contains(slices.Concat(of.Rows, of.Columns, of.Over), b.Axis) {
 		t.report(t.key("axis"), "want an axis that is not in rows, columns or over", "the axis %q is in one of them", b.Axis)
 	}
 	switch on := on.(type) {
@@ -261,19 +261,23 @@ func (s *Study) readFigures(tables []*table, axes []axis, plans []plan) {
 		var where, best map[string]any
 		keys := []schema.Key{
 			{Name: "kind", To: &f.Kind, Is: schema.OneOf(kinds...)}, optional("title", &f.Title), optional("series", &f.Series), optional("over", &f.Over),
-			{Name: "logx", To: &f.LogX, Default: false}, {Name: "logy", To: &f.LogY, Default: false}, optional("where", &where),
+			{Name: "logx", To: &f.LogX, Default: false}, {Name: "logy", To: &f.LogY, Default: false}, optional("where", &where), optional("best", &best),
 		}
 		problems := len(t.Errs)
 		kind, _ := t.values["kind"].(string)
-		if kind == Bar || kind == Differences {
-			keys = append(keys, optional("best", &best))
-		}
 		t.read(append(keys, t.content(&f, kind, axes, known)...)...)
 		t.checkAxes(axes, "series", f.Series...)
 		t.checkAxes(axes, "over", f.Over...)
 		f.Where = t.where(where, axes)
 		t.checkContent(&f, axes, known)
-		f.Best = s.readBest(t.below("best", best), Table{Metric: f.Metric, Rows: f.Series, Columns: []string{f.X}, Over: f.Over, Where: f.Where}, known, axes, plans)
+		of := Table{Metric: f.Metric, Rows: f.Series, Columns: []string{f.X, f.Y}, Over: f.Over, Where: f.Where}
+		if f.Kind == Scatter {
+			of.Metric, of.Columns = f.Y, nil
+		}
+		if !slices.Contains(known, of.Metric) { // one of the curves'
+			of.Metric = defaultMetric
+		}
+		f.Best = s.readBest(t.below("best", best), of, known, axes, plans)
 		if f.Best != nil && f.Best.Spare {
 			t.report(t.key("best"), "leave it out: it is for tables", "spare is given")
 		}
@@ -317,16 +321,16 @@ func (t *table) content(f *Figure, kind string, axes []axis, known []string) []s
 // that name them; no keys for a kind that shows every cell alone.
 func (f Figure) axes() (used []string, places string) {
 	used = slices.Concat(f.Series, f.Over)
+	if f.Best != nil {
+		used = append(used, f.Best.Axis)
+	}
 	switch f.Kind {
 	case Bar, Differences:
-		if f.Best != nil {
-			return append(used, f.X, f.Best.Axis), "x, series, over or best.axis"
-		}
-		return append(used, f.X), "x, series or over"
+		return append(used, f.X), "x, series, over or best.axis"
 	case Heatmap:
-		return append(used, f.X, f.Y), "x, y, series or over"
+		return append(used, f.X, f.Y), "x, y, series, over or best.axis"
 	case Curves:
-		return used, "series or over"
+		return used, "series, over or best.axis"
 	}
 	return used, ""
 }

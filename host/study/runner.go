@@ -281,10 +281,10 @@ func (r *runner) show(p console.Progress) {
 	r.opts.Watch(p)
 }
 
-// left estimates the time that the rest will take from the work done since the start.
+// left estimates the time that the rest, with what waits for a choice, will take from the work done since the start.
 func (r *runner) left() time.Duration {
 	done, rest := r.worked, 0.0
-	for _, c := range r.plan.Run {
+	for _, c := range slices.Concat(r.plan.Run, r.plan.Waiting) {
 		if state := r.states[c.ID]; state != Done && state != Failed {
 			rest += work(c.Config, r.steps(c))
 		}

@@ -123,7 +123,7 @@ type Figure struct {
 	LogX     bool
 	LogY     bool
 	Where    map[string][]string // as in Table
-	Best     *Best               // bar, differences: as in Table
+	Best     *Best               // as in Table
 }
 
 // Axis returns the axis with that name.

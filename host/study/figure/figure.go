@@ -1,4 +1,4 @@
-// Package figure draws figures as PNG or SVG. Save and Draw draw any Picture: the Curves
+// Package figure draws figures as PNG, SVG or PDF. Save and Draw draw any Picture: the Curves
 // of training runs (loss, quantization error and λ_t over the steps), the Movement of
 // their weights, a Chart of curves, bands, points and trajectories, grouped Bars,
 // Differences of pairs, or a Heat map.
@@ -14,11 +14,13 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
 	"gonum.org/v1/plot/vg/vgimg"
+	"gonum.org/v1/plot/vg/vgpdf"
 	"gonum.org/v1/plot/vg/vgsvg"
 
 	"github.com/cage-qat/cage/internal/atomicfile"
@@ -52,17 +54,21 @@ type Format string
 const (
 	PNG Format = "png" // 200 pixels per inch
 	SVG Format = "svg"
+	PDF Format = "pdf"
 )
 
 // ErrNoData is returned when no value of a picture can be drawn.
 var ErrNoData = errors.New("no data to draw")
 
-// Save draws a picture to a file, atomically. The extension of its name, .png or .svg,
+// Formats lists them, those for the screen first.
+var Formats = []Format{SVG, PNG, PDF}
+
+// Save draws a picture to a file, atomically. The extension of its name, .png, .svg or .pdf,
 // determines the format.
 func Save(path string, p Picture, o Options) error {
 	format := Format(strings.ToLower(strings.TrimPrefix(filepath.Ext(path), ".")))
-	if format != PNG && format != SVG {
-		return fmt.Errorf("figure %s: unknown file type %q, want .png or .svg", path, filepath.Ext(path))
+	if !slices.Contains(Formats, format) {
+		return fmt.Errorf("figure %s: unknown file type %q, want .png, .svg or .pdf", path, filepath.Ext(path))
 	}
 	var content bytes.Buffer
 	if err := Draw(&content, format, p, o); err != nil {
@@ -133,6 +139,11 @@ func render(w io.Writer, format Format, width, height vg.Length, paint func(draw
 		// Viewers that lack the font with which the text was measured fall back on others; Arial has the same widths.
 		_, err := w.Write(bytes.ReplaceAll(text.Bytes(),
 			[]byte("font-family:Liberation Sans;"), []byte("font-family:'Liberation Sans',Arial,Helvetica,sans-serif;")))
+		return err
+	case PDF:
+		c := pdfCanvas{vgpdf.New(width, height)}
+		onto(c)
+		_, err := c.WriteTo(w)
 		return err
 	}
 	return fmt.Errorf("unknown format %q", format)

@@ -163,10 +163,20 @@ func TestOddNumbers(t *testing.T) {
 	for i, v := range []float64{math.NaN(), 1, math.Inf(1), 2, math.MaxFloat64, -math.MaxFloat64, 1e29, -1e29, 5e-324, 0, math.Inf(-1), 3} {
 		records = append(records, metrics.Record{Step: i, Loss: metrics.Number(v), Lambda: metrics.Some(v), ErrorRel: metrics.Some(v), ValLoss: metrics.Some(v)})
 	}
-	for _, format := range []figure.Format{figure.PNG, figure.SVG} {
+	for _, format := range figure.Formats {
 		content := render(t, format, []figure.Run{{"run", records}}, figure.Options{})
 		if bytes.Contains(content, []byte("NaN")) {
 			t.Errorf("%s: a coordinate is not a number", format)
+		}
+	}
+}
+
+// TestPDF: a PDF has no time, and no text that needs a font.
+func TestPDF(t *testing.T) {
+	content := render(t, figure.PDF, compare(), figure.Options{Title: "‖x − Q(x)‖ and λ"})
+	for text, want := range map[string]bool{"%PDF-1.": true, "/CreationDate (D:19700101": true, "/Font ": false, "/FontFile": false} {
+		if bytes.Contains(content, []byte(text)) != want {
+			t.Errorf("%q in the file: want %t", text, want)
 		}
 	}
 }
@@ -212,7 +222,7 @@ func TestSaveCurves(t *testing.T) {
 		}
 	}
 	err := figure.Save(filepath.Join(dir, "curves.gif"), &figure.Curves{Runs: compare()}, figure.Options{})
-	if err == nil || !strings.Contains(err.Error(), ".png or .svg") {
+	if err == nil || !strings.Contains(err.Error(), ".png, .svg or .pdf") {
 		t.Errorf("unknown type: %v", err)
 	}
 	if err := figure.Save(filepath.Join(dir, "nothing.png"), &figure.Curves{}, figure.Options{}); !errors.Is(err, figure.ErrNoData) {

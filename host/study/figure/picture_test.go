@@ -132,7 +132,7 @@ func TestPicturesSayWhatTheyShow(t *testing.T) {
 func TestPicturesAreDeterministic(t *testing.T) {
 	effort.Long(t, "draws many pictures")
 	for name, test := range pictures() {
-		for _, format := range []figure.Format{figure.PNG, figure.SVG} {
+		for _, format := range figure.Formats {
 			a, b := drawn(t, format, test.picture, figure.Options{}), drawn(t, format, pictures()[name].picture, figure.Options{})
 			if !bytes.Equal(a, b) {
 				t.Errorf("%s: two %s differ", name, format)

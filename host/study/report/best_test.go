@@ -117,7 +117,39 @@ x = "optimizer"
 baseline = "AdamW"
 over = ["seed"]
 best = {axis = "rate", on = {seed = [0, 1]}}
+[[study.figures]]
+kind = "heatmap"
+metric = "val_loss"
+x = "optimizer"
+y = "seed"
+best = {axis = "rate", on = "reported"}
+[[study.figures]]
+kind = "scatter"
+x = "train_loss"
+y = "val_loss"
+series = ["optimizer"]
+over = ["seed"]
+best = {axis = "rate", on = {seed = [0, 1]}}
 `, tuned)
+	if heat := r.Figures[1].Picture.(*figure.Heat); heat.Values[2][1] != 2.0 || len(heat.Rows) != 4 || len(heat.Columns) != 2 {
+		t.Errorf("the heat map shows %+v", heat)
+	}
+	points := r.Figures[2].Picture.(*figure.Chart).Series[1].Points
+	if len(points) != 1 || math.Abs(points[0].Y-2.1) > 1e-12 || math.Abs(points[0].X+2.1) > 1e-12 {
+		t.Errorf("the scatter shows %+v", points)
+	}
+	curves := build(t, grid+`
+[[study.figures]]
+kind = "curves"
+metric = "loss"
+series = ["method"]
+over = ["seed"]
+best = {axis = "bits", on = "reported"}
+`)
+	one := curves.Figures[len(curves.Figures)-1]
+	if notes := strings.Join(one.Notes, " "); len(one.Picture.(*figure.Chart).Series) != 4 || !strings.Contains(notes, "the bits that has the best mean of validation loss") {
+		t.Errorf("%d curves with the notes %q", len(one.Picture.(*figure.Chart).Series), notes)
+	}
 	drawn, ok := r.Figures[0].Picture.(*figure.Differences)
 	if !ok || len(drawn.Series) != 1 {
 		t.Fatalf("drawn is %+v", r.Figures[0].Picture)

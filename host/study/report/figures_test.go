@@ -84,7 +84,7 @@ func TestEveryRunDiverged(t *testing.T) {
 		}
 	}
 	files, err := r.Save(vfs.At(t.TempDir()))
-	if err != nil || !slices.Contains(files, "index.html") || empty < 3 || len(files) != 4+2*(len(r.Figures)-empty) {
+	if err != nil || !slices.Contains(files, "index.html") || empty < 3 || len(files) != 4+3*(len(r.Figures)-empty) {
 		t.Errorf("files %v with %d of %d figures empty, %v", files, empty, len(r.Figures), err)
 	}
 }

@@ -20,7 +20,7 @@ func (r *Report) Markdown() []byte {
 			fmt.Fprintf(&b, "%s\n", nothingToDraw)
 			continue
 		}
-		fmt.Fprintf(&b, "![%s](%s)\n", markdownText(f.Title), f.file("svg"))
+		fmt.Fprintf(&b, "![%s](%s)\n\n[PDF](%s)\n", markdownText(f.Title), f.file("svg"), f.file("pdf"))
 		for _, note := range f.Notes {
 			fmt.Fprintf(&b, "\n%s\n", markdownText(note))
 		}

@@ -28,16 +28,18 @@ func TestSaveRemovesOldFigures(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	write(t, dir, "report.md", string(text)+"\n![Old](figures/09-old.svg)\n")
+	write(t, dir, "report.md", string(text)+"\n![Old](figures/09-old.svg)\n\n[PDF](figures/09-old.pdf)\n")
 	write(t, filepath.Join(dir, "figures"), "09-old.png", "")
+	write(t, filepath.Join(dir, "figures"), "09-old.pdf", "")
 	write(t, filepath.Join(dir, "figures"), "10-mine.png", "")
+	write(t, filepath.Join(dir, "figures"), "10-mine.pdf", "")
 	write(t, filepath.Join(dir, "figures"), "notes.txt", "")
 	write(t, filepath.Join(dir, "figures"), "setup.png", "")
 	write(t, dir, "old.svg", "")
 	if _, err := build(t, grid).Save(vfs.At(dir)); err != nil {
 		t.Fatal(err)
 	}
-	for path, kept := range map[string]bool{"figures/09-old.png": false, "figures/10-mine.png": true, "figures/notes.txt": true, "figures/setup.png": true, "old.svg": true, "figures/05-paths.svg": true} {
+	for path, kept := range map[string]bool{"figures/09-old.png": false, "figures/09-old.pdf": false, "figures/10-mine.png": true, "figures/10-mine.pdf": true, "figures/notes.txt": true, "figures/setup.png": true, "old.svg": true, "figures/05-paths.svg": true} {
 		if _, err := os.Stat(filepath.Join(dir, path)); (err == nil) != kept {
 			t.Errorf("%s is there: %v, want %v", path, err == nil, kept)
 		}

@@ -213,8 +213,8 @@ func TestSameResultsSameBytes(t *testing.T) {
 			first = files
 			continue
 		}
-		if len(files) != 14 {
-			t.Errorf("%d files, want 14: four, and five figures twice", len(files))
+		if len(files) != 19 {
+			t.Errorf("%d files, want 19: four, and five figures in three formats", len(files))
 		}
 		for name := range first {
 			if files[name] != first[name] {

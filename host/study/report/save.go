@@ -70,8 +70,9 @@ func (r *Report) Save(dir vfs.Path) ([]string, error) {
 // reportStart begins the text of a report: the name of a study, and how much of it is done.
 var reportStart = regexp.MustCompile(`^# [^\n]*\n\n\d+ of \d+ cells are done`)
 
-// pictureLink is a link to a picture in the text of a report, by the name that reports give their pictures.
-var pictureLink = regexp.MustCompile(`(?m)^!\[.*\]\((` + figuresDir + `/\d\d+-[^/()]*)\.svg\)$`)
+// pictureLink is a link to a picture in the text of a report, by the name that reports give their
+// pictures.
+var pictureLink = regexp.MustCompile(`(?m)^!?\[.*\]\((` + figuresDir + `/\d\d+-[^/()]*)\.(svg|pdf)\)$`)
 
 // earlierFiles are those of the report that is in a directory, by its text, which is written first. There are none without a
 // report.
@@ -82,7 +83,10 @@ func earlierFiles(dir vfs.Path) (names []string, err error) {
 	}
 	names = []string{MarkdownFile, CSVFile, LaTeXFile, PageFile}
 	for _, m := range pictureLink.FindAllSubmatch(text, -1) {
-		names = append(names, string(m[1])+".svg", string(m[1])+".png")
+		name, format := string(m[1]), string(m[2])
+		if names = append(names, name+"."+format); format == "svg" {
+			names = append(names, name+".png")
+		}
 	}
 	return names, err
 }
@@ -104,7 +108,7 @@ func (r *Report) files() ([]file, error) {
 		if f.Empty() {
 			continue
 		}
-		for _, format := range []figure.Format{figure.SVG, figure.PNG} {
+		for _, format := range figure.Formats {
 			var b bytes.Buffer
 			if err := figure.Draw(&b, format, f.Picture, figure.Options{}); err != nil {
 				return nil, err
