@@ -20,9 +20,10 @@ func (s *Study) readTables(tables []*table, axes []axis, plans []plan) {
 		problems := len(t.Errs)
 		var out Table
 		var where, baseline, best map[string]any
+		var differences string
 		t.read(optional("title", &out.Title), optional("metric", &out.Metric), optional("rows", &out.Rows), optional("columns", &out.Columns),
 			optional("over", &out.Over), choice("better", &out.Better, "lower", "higher", "none"), optional("format", &out.Format),
-			optional("where", &where), optional("baseline", &baseline), optional("best", &best))
+			optional("where", &where), optional("baseline", &baseline), choice("differences", &differences, "below", "beside"), optional("best", &best))
 		t.checkMetric("metric", &out.Metric, known)
 		t.checkAxes(axes, "rows", out.Rows...)
 		t.checkAxes(axes, "columns", out.Columns...)
@@ -42,7 +43,7 @@ func (s *Study) readTables(tables []*table, axes []axis, plans []plan) {
 			}
 			t.checkAllUsed(axes, out.Where, "rows, columns, over or best.axis", used)
 		}
-		out.Baseline = t.baseline(t.below("baseline", baseline), axes, out.Columns)
+		out.Baseline, out.Beside = t.baseline(t.below("baseline", baseline), axes, slices.Concat(out.Rows, out.Columns)), differences == "beside"
 		if len(t.Errs) == problems {
 			t.checkBaseline(plans, out.Where, out.Baseline)
 		}
@@ -140,8 +141,8 @@ func (t *table) where(values map[string]any, axes []axis) map[string][]string {
 	return where
 }
 
-// baseline reads labels of the axes in the columns.
-func (t *table) baseline(b *table, axes []axis, columns []string) map[string]string {
+// baseline reads labels of the axes in rows and columns.
+func (t *table) baseline(b *table, axes []axis, shown []string) map[string]string {
 	if b == nil {
 		return nil
 	}
@@ -149,15 +150,10 @@ func (t *table) baseline(b *table, axes []axis, columns []string) map[string]str
 	b.checkLabels(labels, axes)
 	out := map[string]string{}
 	for name, list := range labels {
-		if !slices.Contains(columns, name) {
-			t.report(b.key(name), "want labels of the axes in columns", "the axis %q is not in columns", name)
+		if !slices.Contains(shown, name) {
+			t.report(b.key(name), "want labels of axes in rows and columns", "the axis %q is in neither", name)
 		}
 		out[name] = list[0]
-	}
-	for _, name := range columns {
-		if out[name] == "" && find(axes, name) != nil && !b.has(name) {
-			t.report(b.path, "want a label of every axis in columns", "no label of the axis %q", name)
-		}
 	}
 	return out
 }

@@ -3,6 +3,7 @@ package report
 import (
 	"fmt"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/cage-qat/cage/host/study/report/page"
 )
@@ -12,26 +13,57 @@ func (r *Report) LaTeX() []byte {
 	var b strings.Builder
 	b.WriteString("% Needs \\usepackage{booktabs}.\n")
 	for i := range r.Tables {
-		r.Tables[i].latex(&b)
+		r.Tables[i].latex(&b, fmt.Sprintf("tab:%s-%d", slug(r.Name), i+1))
 	}
 	return []byte(b.String())
 }
 
-func (t *Table) latex(b *strings.Builder) {
+// wideTable is the number of characters in a row from which a table takes both columns of a page with two.
+const wideTable = 50
+
+// latex writes the table, with a label to refer to. The short caption is that of a list of tables.
+func (t *Table) latex(b *strings.Builder, label string) {
 	for _, g := range t.grids() {
-		fmt.Fprintf(b, "\n\\begin{table}\n\\centering\n\\caption{%s. %s}\n\\begin{tabular}{@{}%s%s@{}}\n\\toprule\n",
-			latexText(g.title), latexText(strings.Join(g.notes, " ")), strings.Repeat("l", len(t.RowAxes)), strings.Repeat("r", len(g.columns)))
+		if g.differences {
+			label += "-differences"
+		}
+		environment := "table"
+		if t.width(g) >= wideTable {
+			environment = "table*"
+		}
+		title := latexText(g.title)
+		fmt.Fprintf(b, "\n\\begin{%s}\n\\centering\n\\caption[{%s}]{%s. %s}\n\\label{%s}\n\\begin{tabular}{@{}%s%s@{}}\n\\toprule\n",
+			environment, title, title, latexText(strings.Join(g.notes, " ")), label, strings.Repeat("l", len(t.RowAxes)), strings.Repeat("r", len(g.columns)))
 		t.latexHead(b, g.columns)
 		b.WriteString("\\midrule\n")
 		for i, labels := range t.Rows {
 			row := latexAll(labels)
 			for _, c := range g.cells[i] {
-				row = append(row, c.latex(g.differences))
+				row = append(row, c.latex())
 			}
 			latexRow(b, row)
 		}
-		b.WriteString("\\bottomrule\n\\end{tabular}\n\\end{table}\n")
+		fmt.Fprintf(b, "\\bottomrule\n\\end{tabular}\n\\end{%s}\n", environment)
 	}
+}
+
+// width is the number of characters in the widest row that the columns of a grid need.
+func (t *Table) width(g grid) (sum int) {
+	for k := range t.RowAxes {
+		widest := 0
+		for _, labels := range t.Rows {
+			widest = max(widest, utf8.RuneCountInString(labels[k]))
+		}
+		sum += widest + 2
+	}
+	for c, labels := range g.columns {
+		widest := utf8.RuneCountInString(labels[len(labels)-1])
+		for _, row := range g.cells {
+			widest = max(widest, utf8.RuneCountInString(row[c].text+row[c].note))
+		}
+		sum += widest + 2
+	}
+	return sum
 }
 
 // latexRow writes a row. The commands before it take what is in brackets, or a star, as theirs.
@@ -43,7 +75,7 @@ func latexRow(b *strings.Builder, row []string) {
 	b.WriteString(text + " \\\\\n")
 }
 
-func (c cell) latex(difference bool) string {
+func (c cell) latex() string {
 	switch c.text {
 	case "":
 		return ""
@@ -60,7 +92,7 @@ func (c cell) latex(difference bool) string {
 	switch {
 	case c.note == "":
 		return s
-	case difference:
+	case c.difference:
 		return s + " ($" + c.note + "$)"
 	}
 	return s + " (" + latexText(c.note) + ")"

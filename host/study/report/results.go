@@ -70,10 +70,7 @@ func (r *Report) Results() Results {
 }
 
 func (t *Table) results() TableResults {
-	out := TableResults{Title: t.Title, Metric: t.Metric, Better: t.Better, Over: t.Over, Best: t.best, Level: stat.Level, Entries: []EntryResults{}}
-	if t.Baseline >= 0 {
-		out.Baseline = byAxis(t.ColAxes, t.Columns[t.Baseline])
-	}
+	out := TableResults{Title: t.Title, Metric: t.Metric, Better: t.Better, Over: t.Over, Baseline: t.base, Best: t.best, Level: stat.Level, Entries: []EntryResults{}}
 	for i := range t.Rows {
 		for c := range t.Columns {
 			e := t.Entries[i][c]
@@ -185,7 +182,7 @@ func (e EntryResults) record(axes []study.Axis, t *Table) []string {
 	}
 	record = append(record, strconv.Itoa(e.N), strconv.Itoa(e.Expected), meanText(e.Mean), exactText(e.SD), string(e.Mark))
 	if d := e.Difference; d != nil {
-		return append(record, join(t.Columns[t.Baseline]), strconv.Itoa(d.N), meanText(&d.Mean), exactText(d.SD), exactText(d.Low), exactText(d.High), exactText(d.Holm))
+		return append(record, t.baseName(), strconv.Itoa(d.N), meanText(&d.Mean), exactText(d.SD), exactText(d.Low), exactText(d.High), exactText(d.Holm))
 	}
 	return append(record, "", "", "", "", "", "", "")
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 
 	"github.com/cage-qat/cage/host/study"
 	"github.com/cage-qat/cage/host/study/stat"
@@ -21,13 +22,15 @@ type Table struct {
 	Over     []string   // axes of replicates
 	Rows     [][]string // labels of RowAxes
 	Columns  [][]string // labels of ColAxes
-	Baseline int        // the column with which the others are compared; -1: none
+	Baseline int        // the column with which the others are compared; -1: none, or not one column
 	Better   string     // "lower", "higher" or "none", which marks nothing
 	Entries  [][]Entry  // by row and column
 
-	intervals           int         // number of differences with an interval
-	best                *study.Best // nil: every axis is in the table
-	format, differences string      // verbs of a number, and of a difference
+	base                map[string]string // labels of what the others are compared with; empty: there is none
+	beside              bool              // differences stand beside the means
+	intervals           int               // number of differences with an interval
+	best                *study.Best       // nil: every axis is in the table
+	format, differences string            // verbs of a number, and of a difference
 }
 
 // Entry is one cell of a table.
@@ -35,8 +38,8 @@ type Entry struct {
 	stat.Sample
 	Expected int // number of replicates that the study plans here; 0: this combination is not part of the study
 	Mark     Mark
-	// Difference is the difference from the baseline column in the same row, over the
-	// replicates that both have; nil in that column itself, or without a baseline.
+	// Difference is the difference from the entry with the labels of the baseline, and for other axes the same as here, over
+	// the replicates that both have; nil in the baseline itself, or without one.
 	Difference *stat.Difference
 	// Holm is the probability of such a difference by chance, with Holm's correction for the number of the table's differences; NaN
 	// where the difference has no interval.
@@ -73,25 +76,26 @@ func newTable(s *study.Study, t study.Table, results []study.Result) (*Table, er
 	}
 	out := &Table{
 		Title: cmp.Or(t.Title, metrics.Label(t.Metric)), Metric: t.Metric, RowAxes: t.Rows, ColAxes: t.Columns, Over: t.Over,
-		Rows: g.labels[0], Columns: g.labels[1], Better: cmp.Or(t.Better, "lower"), best: t.Best,
+		Rows: g.labels[0], Columns: g.labels[1], Baseline: -1, Better: cmp.Or(t.Better, "lower"), best: t.Best, base: t.Baseline, beside: t.Beside,
 	}
-	if out.Baseline, err = baseline(t, out.Columns); err != nil {
-		return nil, err
-	}
-	for _, row := range out.Rows {
-		places, choices := make([][]replicate, len(out.Columns)), make([]*Choice, len(out.Columns))
+	places, choices := make([][][]replicate, len(out.Rows)), make([][]*Choice, len(out.Rows))
+	for i, row := range out.Rows {
+		places[i], choices[i] = make([][]replicate, len(out.Columns)), make([]*Choice, len(out.Columns))
 		for c, column := range out.Columns {
 			if t.Best != nil {
-				choices[c], places[c] = g.choose(t.Best, row, column)
+				choices[i][c], places[i][c] = g.choose(t.Best, row, column)
 			} else {
-				places[c] = g.at(row, column)
+				places[i][c] = g.at(row, column)
 			}
 		}
-		entries := out.entries(places)
-		for c := range entries {
-			entries[c].Choice = choices[c]
+	}
+	if err := out.compare(places); err != nil {
+		return nil, err
+	}
+	for i := range out.Rows {
+		for c := range out.Columns {
+			out.Entries[i][c].Choice = choices[i][c]
 		}
-		out.Entries = append(out.Entries, entries)
 	}
 	out.correct()
 	out.format = cmp.Or(t.Format, chooseFormat(out.Entries))
@@ -137,47 +141,69 @@ func (t *Table) columns(without int) [][]string {
 	return list
 }
 
-// baseline finds the column that has all labels of the baseline.
-func baseline(t study.Table, columns [][]string) (int, error) {
-	found := -1
-	if len(t.Baseline) == 0 {
-		return found, nil
-	}
-	for i, labels := range columns {
-		matches := true
-		for axis, label := range t.Baseline {
-			at := slices.Index(t.Columns, axis)
-			if at < 0 {
-				return -1, fmt.Errorf("baseline: %s is not among the columns", axis)
+// compare makes the entries of places, with their differences to the baseline.
+func (t *Table) compare(places [][][]replicate) error {
+	found := len(t.base) == 0
+	for i := range t.Rows {
+		t.Entries = append(t.Entries, t.entries(places[i]))
+		for c := range t.Columns {
+			row, column := t.baseOf(i, c)
+			if row < 0 || column < 0 {
+				continue
 			}
-			matches = matches && labels[at] == label
-		}
-		if matches && found >= 0 {
-			return -1, fmt.Errorf("baseline: %s and %s both have its labels; name one column", join(columns[found]), join(labels))
-		}
-		if matches {
-			found = i
+			found = true
+			if row == i && column == c {
+				continue
+			}
+			if a, b := pairValues(places[i][c], places[row][column], t.Metric); len(a) > 0 {
+				d := stat.Pair(a, b, stat.Level)
+				t.Entries[i][c].Difference = &d
+			}
 		}
 	}
-	if found < 0 && len(columns) > 0 {
-		return -1, fmt.Errorf("baseline: no column has the labels %v", t.Baseline)
+	if !found && len(t.Rows) > 0 {
+		return fmt.Errorf("baseline: no column has the labels %v", t.base)
 	}
-	return found, nil
+	named := func(axis string) bool { return t.base[axis] != "" }
+	if len(t.Columns) > 0 && len(t.ColAxes) > 0 && !slices.ContainsFunc(t.RowAxes, named) && !slices.ContainsFunc(t.ColAxes, func(axis string) bool { return !named(axis) }) {
+		_, t.Baseline = t.baseOf(0, 0)
+	}
+	return nil
 }
 
-// entries computes one row.
+// baseOf finds the place with which that of a row and a column is compared; negative: there is none.
+func (t *Table) baseOf(i, c int) (row, column int) {
+	at := func(all [][]string, axes, own []string) int {
+		want := slices.Clone(own)
+		for k, axis := range axes {
+			want[k] = cmp.Or(t.base[axis], own[k])
+		}
+		return slices.IndexFunc(all, func(labels []string) bool { return slices.Equal(labels, want) })
+	}
+	if len(t.base) == 0 {
+		return -1, -1
+	}
+	return at(t.Rows, t.RowAxes, t.Rows[i]), at(t.Columns, t.ColAxes, t.Columns[c])
+}
+
+// baseName are the labels of the baseline.
+func (t *Table) baseName() string {
+	var labels []string
+	for _, axis := range slices.Concat(t.ColAxes, t.RowAxes) {
+		if label := t.base[axis]; label != "" {
+			labels = append(labels, label)
+		}
+	}
+	return join(labels)
+}
+
+// entries computes one row, without differences.
 func (t *Table) entries(places [][]replicate) []Entry {
 	row := make([]Entry, len(places))
 	means := make([]float64, len(places))
 	for c, list := range places {
 		_, x := values(list, t.Metric)
 		row[c] = Entry{Sample: stat.Describe(x), Expected: len(list)}
-		if c != t.Baseline && t.Baseline >= 0 {
-			if a, b := pairValues(list, places[t.Baseline], t.Metric); len(a) > 0 {
-				d := stat.Pair(a, b, stat.Level)
-				row[c].Difference = &d
-			}
-		}
 		means[c] = row[c].Mean
 	}
 	best := -1
@@ -230,25 +256,28 @@ type cell struct {
 	note string // what was chosen, and its number of replicates, where that is not what the table has
 	bold bool
 	key  *float64 // what it is sorted by; nil where a value is missing
+
+	difference bool
 }
 
 // absent stands for a value that is missing.
 const absent = "–"
 
-// grids are the table of means and, where there are columns beside that of the baseline, that of the differences to it.
+// grids are the table of means and, where there is something to compare with the baseline, that of the differences to it; or
+// both in one table.
 func (t *Table) grids() []grid {
-	list := []grid{t.grid(t.Title, t.notes(), -1, func(e Entry) cell {
-		return cell{t.mean(e), t.sign(e), joinNotes(e.chosen(), t.replicates(e)), e.Mark == Best, &e.Mean}
-	})}
-	if t.Baseline < 0 || len(t.Columns) == 1 {
-		return list
+	means := t.grid(t.Title, t.notes(), -1, func(e Entry) cell {
+		return cell{text: t.mean(e), sign: t.sign(e), note: joinNotes(e.chosen(), t.replicates(e)), bold: e.Mark == Best, key: &e.Mean}
+	})
+	if len(t.base) == 0 || len(t.Columns) == 1 && (t.Baseline >= 0 || len(t.Rows) == 1) {
+		return []grid{means}
 	}
-	below := t.grid(t.Title+": difference to "+join(t.Columns[t.Baseline]), t.differenceNotes(), t.Baseline, func(e Entry) cell {
+	below := t.grid(t.Title+": difference to "+t.baseName(), t.differenceNotes(), t.Baseline, func(e Entry) cell {
 		d := e.Difference
 		if d == nil {
 			return cell{text: absent}
 		}
-		c := cell{text: intervalText(t.signed, *d), bold: d.Clear(), key: &d.Mean}
+		c := cell{text: intervalText(t.signed, *d), bold: d.Clear(), key: &d.Mean, difference: true}
 		if t.stands(e) {
 			c.sign = " ‡"
 		}
@@ -257,8 +286,36 @@ func (t *Table) grids() []grid {
 		}
 		return c
 	})
+	if t.beside {
+		return []grid{t.merge(means, below)}
+	}
 	below.differences = true
-	return append(list, below)
+	return []grid{means, below}
+}
+
+// merge puts each column of differences, where it has any, behind that of its means.
+func (t *Table) merge(means, below grid) grid {
+	out := grid{title: means.title, notes: append(means.notes, "Δ: "+strings.Join(below.notes, " ")), cells: make([][]cell, len(t.Rows))}
+	at := 0 // in below
+	for c, labels := range means.columns {
+		out.columns = append(out.columns, labels)
+		shown := c != t.Baseline && slices.ContainsFunc(below.cells, func(row []cell) bool { return row[at].difference })
+		if shown {
+			difference := slices.Clone(labels)
+			difference[len(labels)-1] = "Δ " + labels[len(labels)-1]
+			out.columns = append(out.columns, difference)
+		}
+		for i := range t.Rows {
+			out.cells[i] = append(out.cells[i], means.cells[i][c])
+			if shown {
+				out.cells[i] = append(out.cells[i], below.cells[i][at])
+			}
+		}
+		if c != t.Baseline {
+			at++
+		}
+	}
+	return out
 }
 
 // grid shows the entries, one column left out.

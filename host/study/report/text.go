@@ -263,7 +263,7 @@ func (t *Table) differenceNotes() []string {
 			}
 		}
 	}
-	first := fmt.Sprintf("Differences to %s, replicate by replicate, n = %d unless noted, with the 95 %% interval of Student's t for each alone", join(t.Columns[t.Baseline]), t.common())
+	first := fmt.Sprintf("Differences to %s, replicate by replicate, n = %d unless noted, with the 95 %% interval of Student's t for each alone", t.baseName(), t.common())
 	if t.intervals > 1 {
 		first += fmt.Sprintf(": of %d intervals %.2g would leave out zero by chance if nothing made a difference", t.intervals, (1-stat.Level)*float64(t.intervals))
 	}
