@@ -135,7 +135,7 @@ func (r *run) sameRun(previous *config.Config) error {
 		}
 	}
 	if len(list) > 0 {
-		return fmt.Errorf("%s: cannot resume with another configuration:\n%s", r.dir.Config(), strings.Join(list, "\n"))
+		return fmt.Errorf("%s: cannot resume with another configuration:\n%s%s", r.dir.Config(), strings.Join(list, "\n"), r.instead("\n"))
 	}
 	made, err := provenance.Read(r.dir)
 	if err != nil {
@@ -151,6 +151,14 @@ func (r *run) sameRun(previous *config.Config) error {
 			r.cfg.Train.Out, changed[0], len(changed))
 	}
 	return nil
+}
+
+// instead says, after a separator, what can be done where a run cannot go on as it is asked to.
+func (r *run) instead(separator string) string {
+	if !r.cfg.Model.Language() {
+		return ""
+	}
+	return fmt.Sprintf("%sanother run can begin with its weights, and new states of the optimizer: model.init = %q, and another train.out", separator, r.cfg.Train.Out)
 }
 
 // Others hold the lock for a moment to see whether the run is being trained.

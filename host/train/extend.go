@@ -43,7 +43,7 @@ func (r *run) checkExtension(previous *config.Config) error {
 		for _, k := range []int{t - 1, t} {
 			if a, b := before.Rate(k), r.rates.Rate(k); a != b && (k < t || official) {
 				return r.notExtended(total, "schedule", "the learning rate", k+1, a, b,
-					"kind \"constant\" can be extended at any time; \"wsd\", with the warm-up in steps, before its decay")
+					"a run that is to be extended needs the kind \"constant\", at any time, or \"wsd\", with the warm-up in steps, before its decay")
 			}
 		}
 		before, now := was.Strength(t, total), is.Strength(t, longer)
@@ -67,7 +67,7 @@ func sameStrength(a, b float64) bool { return float32(a) == float32(b) }
 func (r *run) notExtended(total int, key, what string, step int, was, is any, hint string) error {
 	e := r.cfg.ErrorAt(key, "%s cannot be extended from %d to %d steps, of which %d are done: %s of step %d was %v, and would have been %v",
 		r.cfg.Train.Out, total, r.cfg.Train.Steps, r.done.Step, what, step, was, is)
-	e.Hint = hint
+	e.Hint = hint + r.instead("; or ")
 	return e
 }
 
