@@ -40,7 +40,16 @@ func (r *runner) attempt(ctx context.Context, c Cell) (State, *Failure, error) {
 		return Interrupted, nil, err
 	}
 	state, failure := Done, (*Failure)(nil)
+	ready := true
+	if !completed || c.Quantize != nil {
+		ready, failure = r.awaitSource(ctx, c)
+	}
 	switch {
+	case failure != nil:
+		failure.Attempts = previous + 1
+		return Failed, failure, nil
+	case !ready:
+		return Interrupted, nil, nil
 	case c.Quantize != nil:
 		state, failure, err = r.quantize(ctx, c)
 	case err != nil || !completed: // a damaged summary is for the training to replace

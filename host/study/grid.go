@@ -26,6 +26,7 @@ type value struct {
 	label    string
 	settings []plaintoml.Setting
 	quantize *Quantize // nil: it does not say
+	init     *table    // labels of the cell that the model starts from; nil: it does not say
 }
 
 func (a *axis) labels() []string {
@@ -153,17 +154,17 @@ func readValue(t *table, a axis, key string, raw any) (value, bool) {
 	}
 	e := &table{reader: t.reader, path: key, values: values}
 	var rawLabel, rawValue, quantize any
-	var set map[string]any
+	var set, init map[string]any
 	keys := []schema.Key{{Name: "label", To: &rawLabel, Is: schema.Anything(`the text that stands for the value, such as label = "CAGE"`)}}
 	if len(a.keys) > 0 {
 		keys = append(keys, schema.Key{Name: "value", To: &rawValue, Is: schema.Anything("the value of " + strings.Join(a.keys, " and "))})
 	}
-	e.read(append(keys, optional("set", &set), optional("quantize", &quantize))...)
+	e.read(append(keys, optional("set", &set), optional("quantize", &quantize), optional("init", &init))...)
 	label, ok := t.label(e.key("label"), rawLabel)
 	if !ok && e.has("label") {
 		e.wrong("label", rawLabel, "a text or a number")
 	}
-	v := value{label: label, settings: slices.Concat(t.assign(a.keys, e.key("value"), rawValue), e.settings("set", set)), quantize: e.quantize(quantize)}
+	v := value{label: label, settings: slices.Concat(t.assign(a.keys, e.key("value"), rawValue), e.settings("set", set)), quantize: e.quantize(quantize), init: e.below("init", init)}
 	return v, ok
 }
 
@@ -202,6 +203,7 @@ type plan struct {
 	labels   map[string]string
 	settings []plaintoml.Setting
 	quantize *Quantize
+	init     *table
 	at       string // key in the file: of its single cell, "study.axes" for the grid
 }
 
@@ -271,14 +273,14 @@ func grid(axes []axis, fixed map[string]string) []plan {
 		values := a.values
 		if label, ok := fixed[a.name]; ok {
 			v, _ := a.value(label) // a new label brings no settings
-			values = []value{{label, v.settings, v.quantize}}
+			values = []value{{label, v.settings, v.quantize, v.init}}
 		}
 		var next []plan
 		for _, p := range plans {
 			for _, v := range values {
 				labels := maps.Clone(p.labels)
 				labels[a.name] = v.label
-				next = append(next, plan{labels: labels, settings: slices.Concat(p.settings, v.settings), quantize: cmp.Or(v.quantize, p.quantize)})
+				next = append(next, plan{labels: labels, settings: slices.Concat(p.settings, v.settings), quantize: cmp.Or(v.quantize, p.quantize), init: cmp.Or(v.init, p.init)})
 			}
 		}
 		plans = next
@@ -289,9 +291,9 @@ func grid(axes []axis, fixed map[string]string) []plan {
 // readCell reads one of [[study.cells]]: a cell for each combination of the values of the
 // axes that its label leaves out.
 func readCell(t *table, axes []axis) []plan {
-	var labels, set map[string]any
+	var labels, set, init map[string]any
 	var rawQuantize any
-	t.read(schema.Key{Name: "label", To: &labels, Is: schema.Anything("of labels by axis")}, optional("set", &set), optional("quantize", &rawQuantize))
+	t.read(schema.Key{Name: "label", To: &labels, Is: schema.Anything("of labels by axis")}, optional("set", &set), optional("quantize", &rawQuantize), optional("init", &init))
 	settings, quantize, label := t.settings("set", set), t.quantize(rawQuantize), t.below("label", labels)
 	if label == nil {
 		return nil
@@ -315,7 +317,7 @@ func readCell(t *table, axes []axis) []plan {
 	plans := grid(axes, fixed)
 	for i := range plans {
 		plans[i].settings = append(plans[i].settings, settings...)
-		plans[i].at, plans[i].quantize = t.path, cmp.Or(quantize, plans[i].quantize)
+		plans[i].at, plans[i].quantize, plans[i].init = t.path, cmp.Or(quantize, plans[i].quantize), cmp.Or(t.below("init", init), plans[i].init)
 	}
 	return plans
 }
@@ -323,22 +325,49 @@ func readCell(t *table, axes []axis) []plan {
 // resolve returns the cells of plans, and reports each problem of their configurations once.
 func (r *reader) resolve(base *plaintoml.Document, plans []plan, axes []axis) []Cell {
 	var found problems
-	var cells []Cell
-	for _, p := range plans {
-		cell := Cell{Labels: p.labels, Quantize: p.quantize}
+	starts := r.findStarts(plans, axes)
+	cells, done := make([]Cell, len(plans)), make([]bool, len(plans))
+	var one func(i int) error
+	one = func(i int) (err error) {
+		if done[i] {
+			return nil
+		}
+		done[i] = true
+		p, cell := plans[i], Cell{Labels: plans[i].labels, Quantize: plans[i].quantize}
+		var initial *config.Initial
+		if start := starts[i]; start > 0 {
+			if err := one(start - 1); err != nil {
+				return err
+			}
+			from := cells[start-1]
+			if from.Config == nil { // which is reported
+				return nil
+			}
+			initial = &config.Initial{Dir: "the cell " + plans[start-1].name(axes), Run: true, Settings: from.Config.Model}
+			cell.start = start
+			cell.Set = append(cell.Set, Setting{Key: "init", Value: plans[start-1].name(axes)})
+		}
 		if p.quantize != nil {
 			cell.Set = append(cell.Set, Setting{Key: "quantize", Value: p.quantize.text()})
 		}
 		for _, s := range p.settings {
 			cell.Set = append(cell.Set, Setting{Key: s.Key, Value: s.Text()})
 		}
-		var err error
-		if cell.Config, err = config.Resolve(base, p.settings); err == nil {
-			cells = append(cells, cell)
-			continue
+		if cell.Config, err = config.ResolveFrom(base, p.settings, initial); err != nil {
+			found.add(err, p.name(axes))
+			return nil
 		}
-		found.add(err, p.name(axes))
+		cells[i] = cell
+		return cells[i].setStart(cells)
+	}
+	for i := range plans {
+		if err := one(i); err != nil {
+			found.add(err, plans[i].name(axes))
+		}
 	}
 	r.Errs = append(r.Errs, found.list(len(plans))...)
+	if slices.ContainsFunc(cells, func(c Cell) bool { return c.Config == nil }) {
+		return nil
+	}
 	return cells
 }

@@ -90,6 +90,9 @@ func (q *Quantize) arguments(c Cell) []string {
 
 // initIsRun tells whether trainings start from a run, whose context is fixed.
 func (c Cell) initIsRun() bool {
+	if c.start > 0 {
+		return true
+	}
 	i, err := config.ReadInitial(c.Config.Init, 0)
 	return err == nil && i.Run
 }
@@ -155,7 +158,9 @@ func (r *reader) findSources(cells []Cell, plans []plan, axes []axis) error {
 			e.Hint = problem.hint
 			found.add(e, plans[i].name(axes))
 		}
-		c.from = from
+		if c.Quantize.Of == OfFullPrecision {
+			c.made = from + 1
+		}
 	}
 	r.Errs = append(r.Errs, found.list(len(cells))...)
 	return nil
@@ -212,19 +217,23 @@ func (s *Study) placeRuns() error {
 		if c.Quantize != nil {
 			c.Run = filepath.Join(c.Dir, rundir.StudyModel)
 		}
-		var err error
-		if c.Config, err = c.Config.Changed(func(cfg *config.Config) error { cfg.Train.Out = c.Run; return nil }); err != nil {
-			return err
-		}
 	}
 	for i := range s.Cells {
 		c := &s.Cells[i]
-		switch {
-		case c.Quantize == nil:
-		case c.Quantize.Of == OfInit:
-			c.source = c.Config.Init
-		default:
-			c.source = s.Cells[c.from].Run
+		var err error
+		c.Config, err = c.Config.Changed(func(cfg *config.Config) error {
+			cfg.Train.Out = c.Run
+			if c.start > 0 {
+				cfg.Init = s.Cells[c.start-1].Run
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+		c.source = c.Config.Init
+		if c.Quantize != nil && c.Quantize.Of == OfFullPrecision {
+			c.source = s.madeOf(*c).Run
 		}
 	}
 	return nil
@@ -240,12 +249,6 @@ func (s *Study) run(c Cell) rundir.Dir {
 
 // quantize quantizes the model of a cell.
 func (r *runner) quantize(ctx context.Context, c Cell) (State, *Failure, error) {
-	switch ready, failure := r.awaitSource(ctx, c); {
-	case failure != nil:
-		return Failed, failure, nil
-	case !ready:
-		return Interrupted, nil, nil
-	}
 	// A process that lost its parent may still be at work.
 	for busy := true; busy && ctx.Err() == nil; {
 		var err error
@@ -287,7 +290,7 @@ func (r *runner) tool(args []string) []string {
 	return append(r.opts.Tool[:len(r.opts.Tool):len(r.opts.Tool)], args...)
 }
 
-// awaitSource waits until the model that is to be quantized is trained, or until its training is stopped. It fails if the
+// awaitSource waits until the model that a cell is made of is trained, or until its training is stopped. It fails if the
 // model will not be trained.
 func (r *runner) awaitSource(ctx context.Context, c Cell) (ready bool, failure *Failure) {
 	for ctx.Err() == nil {
@@ -300,13 +303,14 @@ func (r *runner) awaitSource(ctx context.Context, c Cell) (ready bool, failure *
 	return false, nil
 }
 
-// source says whether the model is there that is to be quantized, and whether that is decided: it is not while the model is to be
+// source says whether the model is there that a cell is made of, and whether that is decided: it is not while the model is to be
 // trained.
 func (r *runner) source(c Cell) (ready, decided bool, failure *Failure) {
-	if c.Quantize.Of == OfInit {
+	of := r.study.madeOf(c)
+	if of == nil {
 		return true, true, nil
 	}
-	source := r.study.Cells[c.from]
+	source := *of
 	toBeTrained := slices.ContainsFunc(r.plan.Run, func(o Cell) bool { return o.ID == source.ID }) || r.stateOf(source) == Running
 	if _, trained, err := metrics.ReadNumbers(r.study.run(source).Summary()); trained && err == nil && !(toBeTrained && r.stateOf(source) == Stale) {
 		return true, true, nil
@@ -328,22 +332,24 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// FindRemade gives the state [Stale] to quantized models made from a model that is stale.
+// FindRemade gives the state [Stale] to models made from a model that is stale.
 func (s *Study) FindRemade(results []Result) {
 	s.markRemade(results, func(_, _ Cell) bool { return false })
 }
 
-// markRemade gives the state [Stale] to quantized models whose source is stale, or of which remade says that it is another.
+// markRemade gives the state [Stale] to models whose source is stale, or of which remade says that it is another.
 func (s *Study) markRemade(results []Result, remade func(c, source Cell) bool) {
-	states := statesOf(results)
-	for i, r := range results {
-		c := r.Cell
-		if c.Quantize == nil || c.Quantize.Of != OfFullPrecision || !r.Trained() {
-			continue
-		}
-		source := s.Cells[c.from]
-		if states[source.ID] == Stale || remade(c, source) {
-			results[i] = Result{Cell: c, State: Stale, Err: "the model that it was made of is another one now: " + s.Label(source)}
+	for again := true; again; { // what is made of such a model, too
+		again = false
+		states := statesOf(results)
+		for i, r := range results {
+			c := r.Cell
+			source := s.madeOf(c)
+			begun := r.Trained() || c.Quantize == nil && (r.State == Interrupted || r.State == Failed)
+			if source != nil && begun && (states[source.ID] == Stale || remade(c, *source)) {
+				results[i] = Result{Cell: c, State: Stale, Err: "the model that it was made of is another one now: " + s.Label(*source)}
+				again = true
+			}
 		}
 	}
 }

@@ -102,9 +102,11 @@ func (s *Study) Plan(ctx context.Context, o RunOptions) (Plan, error) {
 		asked := c.Matches(o.Only) && (o.IDs == nil || slices.Contains(o.IDs, c.ID))
 		selected[c.ID] = selected[c.ID] || asked && !(o.Kept != nil && o.Kept(c))
 	}
-	for _, c := range s.Cells { // also those whose models are quantized in selected cells
-		if selected[c.ID] && c.Quantize != nil && c.Quantize.Of == OfFullPrecision {
-			selected[s.Cells[c.from].ID] = true
+	for _, c := range s.Cells { // also those whose models selected cells are made of
+		if selected[c.ID] {
+			for of := s.madeOf(c); of != nil; of = s.madeOf(*of) {
+				selected[of.ID] = true
+			}
 		}
 	}
 	for _, r := range results {
@@ -131,9 +133,10 @@ func (s *Study) Plan(ctx context.Context, o RunOptions) (Plan, error) {
 			p.Run = append(p.Run, r.Cell)
 		}
 	}
-	// Models are trained before they are quantized.
-	quantized := func(c Cell) bool { return c.Quantize != nil }
-	p.Run = slices.Concat(slices.DeleteFunc(slices.Clone(p.Run), quantized), slices.DeleteFunc(p.Run, func(c Cell) bool { return !quantized(c) }))
+	// Models come before what is made of them.
+	slices.SortStableFunc(p.Run, func(a, b Cell) int {
+		return cmp.Compare(s.depth(a), s.depth(b))
+	})
 	p.AtOnce, p.Threads = share(p.Run, runtime.GOMAXPROCS(0), len(newGPUs().names), cmp.Or(o.Parallel, s.Parallel))
 	return p, nil
 }

@@ -70,9 +70,6 @@ func (s *Study) attempts(c Cell) int {
 
 // decided says whether a cell need not wait for another one that it is made of.
 func (r *runner) decided(c Cell) bool {
-	if c.Quantize == nil {
-		return true
-	}
 	_, decided, _ := r.source(c)
 	return decided
 }

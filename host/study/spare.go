@@ -38,8 +38,8 @@ func (s *Study) Spare(results []Result) (spared, waiting map[string]bool) {
 		of[r.Cell.ID] = least
 	}
 	for _, c := range s.Cells {
-		if c.Quantize != nil && c.Quantize.Of == OfFullPrecision {
-			of[s.Cells[c.from].ID] = min(of[s.Cells[c.from].ID], of[c.ID])
+		for from := s.madeOf(c); from != nil; from = s.madeOf(*from) {
+			of[from.ID] = min(of[from.ID], of[c.ID])
 		}
 	}
 	spared, waiting = map[string]bool{}, map[string]bool{}

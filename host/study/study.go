@@ -59,8 +59,9 @@ type Cell struct {
 	// trained.
 	Quantize *Quantize
 
-	from   int    // the number of that cell
-	source string // its run directory, or the checkpoint that is quantized instead
+	start  int    // the number, from 1, of the cell whose model this one starts from; 0: there is none
+	made   int    // that of the cell that its model is made of: it starts from that, or is quantized
+	source string // the run directory, or checkpoint, that is quantized
 
 	environment []string // of its processes while it runs, in addition to that of this one
 }

@@ -19,6 +19,7 @@ type decoder struct {
 
 	initial *Initial // that model.init names, if it was read
 	closed  bool     // model.init is not read
+	given   *Initial // what it names; nil: it is read
 
 	// Tables that nobody knows, and the keys that are missing because these may be what was
 	// meant for them.

@@ -159,6 +159,10 @@ func (d *decoder) readInitial() {
 	if d.cfg.Init == "" || d.closed || !d.Good(initKey, "model") {
 		return
 	}
+	if d.given != nil {
+		d.initial = d.given
+		return
+	}
 	var absent []string
 	for _, name := range slices.Concat(fixedKeys, scalingKeys, []string{pairsKey}) {
 		if key := "model." + name; !d.Given(key) {
