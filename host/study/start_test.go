@@ -124,7 +124,7 @@ func TestStartStale(t *testing.T) {
 // TestStartMistakes: a cell that is not there, one that is quantized, cells that start from each other, and models of other sizes.
 func TestStartMistakes(t *testing.T) {
 	for change, want := range map[string]string{
-		`init = {method = "full"}>init = {method = "fool"}`:                                                     `the axis "method" has no label "fool"; did you mean "full"?`,
+		`init = {method = "full"}>init = {method = "fool"}`:                                                     `the axis "method" has no label "fool"; it has`,
 		`init = {method = "full"}>init = {methods = "full"}`:                                                    `there is no axis "methods"; did you mean "method"?`,
 		`init = {method = "full"}>init = {method = "RTN"}`:                                                      `the model of the cell with these labels is quantized (cell QAT · 0 and 1 more)`,
 		`init = {method = "full"}>init = {method = "4 bits"}`:                                                   `the cell starts from a model that starts from its own`,
