@@ -159,12 +159,16 @@ func readValue(t *table, a axis, key string, raw any) (value, bool) {
 	if len(a.keys) > 0 {
 		keys = append(keys, schema.Key{Name: "value", To: &rawValue, Is: schema.Anything("the value of " + strings.Join(a.keys, " and "))})
 	}
-	e.read(append(keys, optional("set", &set), optional("quantize", &quantize), optional("init", &init))...)
+	keys = append(keys, optional("set", &set), optional("quantize", &quantize), optional("init", &init))
+	e.read(keys...)
 	label, ok := t.label(e.key("label"), rawLabel)
 	if !ok && e.has("label") {
 		e.wrong("label", rawLabel, "a text or a number")
 	}
-	v := value{label: label, settings: slices.Concat(t.assign(a.keys, e.key("value"), rawValue), e.settings("set", set)), quantize: e.quantize(quantize), init: e.below("init", init)}
+	v := value{
+		label: label, settings: slices.Concat(t.assign(a.keys, e.key("value"), rawValue), e.settings("set", set)),
+		quantize: e.quantize(quantize), init: e.below("init", init),
+	}
 	return v, ok
 }
 
@@ -280,7 +284,10 @@ func grid(axes []axis, fixed map[string]string) []plan {
 			for _, v := range values {
 				labels := maps.Clone(p.labels)
 				labels[a.name] = v.label
-				next = append(next, plan{labels: labels, settings: slices.Concat(p.settings, v.settings), quantize: cmp.Or(v.quantize, p.quantize), init: cmp.Or(v.init, p.init)})
+				next = append(next, plan{
+					labels: labels, settings: slices.Concat(p.settings, v.settings),
+					quantize: cmp.Or(v.quantize, p.quantize), init: cmp.Or(v.init, p.init),
+				})
 			}
 		}
 		plans = next
@@ -293,7 +300,8 @@ func grid(axes []axis, fixed map[string]string) []plan {
 func readCell(t *table, axes []axis) []plan {
 	var labels, set, init map[string]any
 	var rawQuantize any
-	t.read(schema.Key{Name: "label", To: &labels, Is: schema.Anything("of labels by axis")}, optional("set", &set), optional("quantize", &rawQuantize), optional("init", &init))
+	t.read(schema.Key{Name: "label", To: &labels, Is: schema.Anything("of labels by axis")},
+		optional("set", &set), optional("quantize", &rawQuantize), optional("init", &init))
 	settings, quantize, label := t.settings("set", set), t.quantize(rawQuantize), t.below("label", labels)
 	if label == nil {
 		return nil
@@ -317,7 +325,8 @@ func readCell(t *table, axes []axis) []plan {
 	plans := grid(axes, fixed)
 	for i := range plans {
 		plans[i].settings = append(plans[i].settings, settings...)
-		plans[i].at, plans[i].quantize, plans[i].init = t.path, cmp.Or(quantize, plans[i].quantize), cmp.Or(t.below("init", init), plans[i].init)
+		plans[i].at, plans[i].quantize = t.path, cmp.Or(quantize, plans[i].quantize)
+		plans[i].init = cmp.Or(t.below("init", init), plans[i].init)
 	}
 	return plans
 }
@@ -343,9 +352,10 @@ func (r *reader) resolve(base *plaintoml.Document, plans []plan, axes []axis) []
 			if from.Config == nil { // which is reported
 				return nil
 			}
-			initial = &config.Initial{Dir: "the cell " + plans[start-1].name(axes), Run: true, Settings: from.Config.Model}
+			name := plans[start-1].name(axes)
+			initial = &config.Initial{Dir: "the cell " + name, Run: true, Settings: from.Config.Model}
 			cell.start = start
-			cell.Set = append(cell.Set, Setting{Key: "init", Value: plans[start-1].name(axes)})
+			cell.Set = append(cell.Set, Setting{Key: "init", Value: name})
 		}
 		if p.quantize != nil {
 			cell.Set = append(cell.Set, Setting{Key: "quantize", Value: p.quantize.text()})

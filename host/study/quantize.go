@@ -290,8 +290,8 @@ func (r *runner) tool(args []string) []string {
 	return append(r.opts.Tool[:len(r.opts.Tool):len(r.opts.Tool)], args...)
 }
 
-// awaitSource waits until the model that a cell is made of is trained, or until its training is stopped. It fails if the
-// model will not be trained.
+// awaitSource waits until the model that a cell is made of is trained, or until its training is
+// stopped. It fails if the model will not be trained.
 func (r *runner) awaitSource(ctx context.Context, c Cell) (ready bool, failure *Failure) {
 	for ctx.Err() == nil {
 		ready, decided, failure := r.source(c)
@@ -303,8 +303,8 @@ func (r *runner) awaitSource(ctx context.Context, c Cell) (ready bool, failure *
 	return false, nil
 }
 
-// source says whether the model is there that a cell is made of, and whether that is decided: it is not while the model is to be
-// trained.
+// source says whether the model is there that a cell is made of, and whether that is decided: it is
+// not while the model is to be trained.
 func (r *runner) source(c Cell) (ready, decided bool, failure *Failure) {
 	of := r.study.madeOf(c)
 	if of == nil {
@@ -337,7 +337,8 @@ func (s *Study) FindRemade(results []Result) {
 	s.markRemade(results, func(_, _ Cell) bool { return false })
 }
 
-// markRemade gives the state [Stale] to models whose source is stale, or of which remade says that it is another.
+// markRemade gives the state [Stale] to models whose source is stale, or of which remade says that
+// it is another.
 func (s *Study) markRemade(results []Result, remade func(c, source Cell) bool) {
 	for again := true; again; { // what is made of such a model, too
 		again = false

@@ -23,7 +23,8 @@ func (s *Study) readTables(tables []*table, axes []axis, plans []plan) {
 		var differences string
 		t.read(optional("title", &out.Title), optional("metric", &out.Metric), optional("rows", &out.Rows), optional("columns", &out.Columns),
 			optional("over", &out.Over), choice("better", &out.Better, "lower", "higher", "none"), optional("format", &out.Format),
-			optional("where", &where), optional("baseline", &baseline), choice("differences", &differences, "below", "beside"), optional("best", &best))
+			optional("where", &where), optional("baseline", &baseline), choice("differences", &differences, "below", "beside"),
+			optional("best", &best))
 		t.checkMetric("metric", &out.Metric, known)
 		t.checkAxes(axes, "rows", out.Rows...)
 		t.checkAxes(axes, "columns", out.Columns...)
@@ -43,7 +44,8 @@ func (s *Study) readTables(tables []*table, axes []axis, plans []plan) {
 			}
 			t.checkAllUsed(axes, out.Where, "rows, columns, over or best.axis", used)
 		}
-		out.Baseline, out.Beside = t.baseline(t.below("baseline", baseline), axes, slices.Concat(out.Rows, out.Columns)), differences == "beside"
+		out.Baseline = t.baseline(t.below("baseline", baseline), axes, slices.Concat(out.Rows, out.Columns))
+		out.Beside = differences == "beside"
 		if len(t.Errs) == problems {
 			t.checkBaseline(plans, out.Where, out.Baseline)
 		}

@@ -281,7 +281,8 @@ func (r *runner) show(p console.Progress) {
 	r.opts.Watch(p)
 }
 
-// left estimates the time that the rest, with what waits for a choice, will take from the work done since the start.
+// left estimates the time that the rest, with what waits for a choice, will take from the work done
+// since the start.
 func (r *runner) left() time.Duration {
 	done, rest := r.worked, 0.0
 	for _, c := range slices.Concat(r.plan.Run, r.plan.Waiting) {

@@ -7,9 +7,11 @@ import (
 	"github.com/cage-qat/cage/host/train/config"
 )
 
-// A cell with init is trained from the model of another cell: that with these labels, and with its own labels of the other axes.
+// A cell with init is trained from the model of another cell: that with these labels, and with its
+// own labels of the other axes.
 
-// findStarts finds for each plan the one whose model it starts from: its number, counted from 1; 0: there is none.
+// findStarts finds for each plan the one whose model it starts from: its number, counted from 1; 0:
+// there is none.
 func (r *reader) findStarts(plans []plan, axes []axis) []int {
 	starts := make([]int, len(plans))
 	named := map[*table]map[string][]string{} // nil: what is wrong is reported
@@ -65,8 +67,8 @@ func (r *reader) findStarts(plans []plan, axes []axis) []int {
 	return starts
 }
 
-// setStart lets the configuration name the model that the cell starts from by the hash of its cell, until that has a directory. So
-// the hash of a cell depends on what it starts from.
+// setStart lets the configuration name the model that the cell starts from by the hash of its cell,
+// until that has a directory. So the hash of a cell depends on what it starts from.
 func (c *Cell) setStart(cells []Cell) error {
 	if c.start == 0 {
 		return nil
@@ -75,7 +77,10 @@ func (c *Cell) setStart(cells []Cell) error {
 	if err != nil {
 		return err
 	}
-	c.Config, err = c.Config.Changed(func(cfg *config.Config) error { cfg.Init = "cell:" + hash; return nil })
+	c.Config, err = c.Config.Changed(func(cfg *config.Config) error {
+		cfg.Init = "cell:" + hash
+		return nil
+	})
 	if c.Quantize == nil || c.Quantize.Of == OfInit {
 		c.made = c.start
 	}

@@ -79,8 +79,8 @@ type Table struct {
 	Rows    []string // axes whose labels make the rows
 	Columns []string // axes whose labels make the columns
 	Over    []string // axes over whose labels (the replicates) the mean is taken
-	// Baseline holds labels of axes of Rows and Columns: each entry is compared with the one that has these labels, and its
-	// own of the other axes, replicate by replicate. Empty means none.
+	// Baseline holds labels of axes of Rows and Columns: each entry is compared with the one that
+	// has these labels, and its own of the other axes, replicate by replicate. Empty means none.
 	Baseline map[string]string
 	Beside   bool                // the differences stand beside the means, not in a table below
 	Better   string              // "lower", "higher", or "none" to mark no best value

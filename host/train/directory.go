@@ -158,7 +158,8 @@ func (r *run) instead(separator string) string {
 	if !r.cfg.Model.Language() {
 		return ""
 	}
-	return fmt.Sprintf("%sanother run can begin with its weights, and new states of the optimizer: model.init = %q, and another train.out", separator, r.cfg.Train.Out)
+	return fmt.Sprintf("%sanother run can begin with its weights, and new states of the optimizer: model.init = %q, and another train.out",
+		separator, r.cfg.Train.Out)
 }
 
 // Others hold the lock for a moment to see whether the run is being trained.
@@ -269,8 +270,9 @@ func (r *run) nothingOfAnother() error {
 	return nil
 }
 
-// resume loads the newest intact checkpoint that is finite, or where none is the newest intact one, and cuts the records to its step. A run
-// that was stopped before its first checkpoint begins again.
+// resume loads the newest intact checkpoint that is finite, or where none is the newest intact one,
+// and cuts the records to its step. A run that was stopped before its first checkpoint begins
+// again.
 func (r *run) resume(previous *config.Config) error {
 	r.saving.step = -1
 	if err := r.loadTeacher(); err != nil {

@@ -37,7 +37,8 @@ func ports(prefix string, list []Tensor) []program.Input {
 	return out
 }
 
-// MaxTensors is how many state tensors a tensor may have, and how many trained parameters and state tensors a site.
+// MaxTensors is how many state tensors a tensor may have, and how many trained parameters and state
+// tensors a site.
 const MaxTensors = 1024
 
 // checkList verifies that every tensor has a name and that the names are in order, so that

@@ -174,7 +174,7 @@ func TestOddNumbers(t *testing.T) {
 // TestPDF: a PDF has no time, and no text that needs a font.
 func TestPDF(t *testing.T) {
 	content := render(t, figure.PDF, compare(), figure.Options{Title: "‖x − Q(x)‖ and λ"})
-	for text, want := range map[string]bool{"%PDF-1.": true, "/CreationDate (D:19700101": true, "/Font ": false, "/FontFile": false} {
+	for text, want := range map[string]bool{"%PDF-1.": true, "/CreationDate (D:19700101": true, "/BaseFont": false, "/FontFile": false} {
 		if bytes.Contains(content, []byte(text)) != want {
 			t.Errorf("%q in the file: want %t", text, want)
 		}

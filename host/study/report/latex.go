@@ -18,7 +18,8 @@ func (r *Report) LaTeX() []byte {
 	return []byte(b.String())
 }
 
-// wideTable is the number of characters in a row from which a table takes both columns of a page with two.
+// wideTable is the number of characters in a row from which a table takes both columns of a page
+// with two.
 const wideTable = 50
 
 // latex writes the table, with a label to refer to. The short caption is that of a list of tables.
@@ -33,7 +34,8 @@ func (t *Table) latex(b *strings.Builder, label string) {
 		}
 		title := latexText(g.title)
 		fmt.Fprintf(b, "\n\\begin{%s}\n\\centering\n\\caption[{%s}]{%s. %s}\n\\label{%s}\n\\begin{tabular}{@{}%s%s@{}}\n\\toprule\n",
-			environment, title, title, latexText(strings.Join(g.notes, " ")), label, strings.Repeat("l", len(t.RowAxes)), strings.Repeat("r", len(g.columns)))
+			environment, title, title, latexText(strings.Join(g.notes, " ")), label,
+			strings.Repeat("l", len(t.RowAxes)), strings.Repeat("r", len(g.columns)))
 		t.latexHead(b, g.columns)
 		b.WriteString("\\midrule\n")
 		for i, labels := range t.Rows {

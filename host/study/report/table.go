@@ -38,8 +38,9 @@ type Entry struct {
 	stat.Sample
 	Expected int // number of replicates that the study plans here; 0: this combination is not part of the study
 	Mark     Mark
-	// Difference is the difference from the entry with the labels of the baseline, and for other axes the same as here, over
-	// the replicates that both have; nil in the baseline itself, or without one.
+	// Difference is the difference from the entry with the labels of the baseline, and for other
+	// axes the same as here, over the replicates that both have; nil in the baseline itself, or
+	// without one.
 	Difference *stat.Difference
 	// Holm is the probability of such a difference by chance, with Holm's correction for the number of the table's differences; NaN
 	// where the difference has no interval.
@@ -76,7 +77,8 @@ func newTable(s *study.Study, t study.Table, results []study.Result) (*Table, er
 	}
 	out := &Table{
 		Title: cmp.Or(t.Title, metrics.Label(t.Metric)), Metric: t.Metric, RowAxes: t.Rows, ColAxes: t.Columns, Over: t.Over,
-		Rows: g.labels[0], Columns: g.labels[1], Baseline: -1, Better: cmp.Or(t.Better, "lower"), best: t.Best, base: t.Baseline, beside: t.Beside,
+		Rows: g.labels[0], Columns: g.labels[1], Baseline: -1, Better: cmp.Or(t.Better, "lower"),
+		best: t.Best, base: t.Baseline, beside: t.Beside,
 	}
 	places, choices := make([][][]replicate, len(out.Rows)), make([][]*Choice, len(out.Rows))
 	for i, row := range out.Rows {
@@ -165,13 +167,16 @@ func (t *Table) compare(places [][][]replicate) error {
 		return fmt.Errorf("baseline: no column has the labels %v", t.base)
 	}
 	named := func(axis string) bool { return t.base[axis] != "" }
-	if len(t.Columns) > 0 && len(t.ColAxes) > 0 && !slices.ContainsFunc(t.RowAxes, named) && !slices.ContainsFunc(t.ColAxes, func(axis string) bool { return !named(axis) }) {
+	unnamed := func(axis string) bool { return t.base[axis] == "" }
+	column := len(t.ColAxes) > 0 && !slices.ContainsFunc(t.ColAxes, unnamed) // it names one
+	if column && len(t.Rows) > 0 && len(t.Columns) > 0 && !slices.ContainsFunc(t.RowAxes, named) {
 		_, t.Baseline = t.baseOf(0, 0)
 	}
 	return nil
 }
 
-// baseOf finds the place with which that of a row and a column is compared; negative: there is none.
+// baseOf finds the place with which that of a row and a column is compared; negative: there is
+// none.
 func (t *Table) baseOf(i, c int) (row, column int) {
 	at := func(all [][]string, axes, own []string) int {
 		want := slices.Clone(own)
@@ -263,11 +268,12 @@ type cell struct {
 // absent stands for a value that is missing.
 const absent = "–"
 
-// grids are the table of means and, where there is something to compare with the baseline, that of the differences to it; or
-// both in one table.
+// grids are the table of means and, where there is something to compare with the baseline, that of
+// the differences to it; or both in one table.
 func (t *Table) grids() []grid {
 	means := t.grid(t.Title, t.notes(), -1, func(e Entry) cell {
-		return cell{text: t.mean(e), sign: t.sign(e), note: joinNotes(e.chosen(), t.replicates(e)), bold: e.Mark == Best, key: &e.Mean}
+		note := joinNotes(e.chosen(), t.replicates(e))
+		return cell{text: t.mean(e), sign: t.sign(e), note: note, bold: e.Mark == Best, key: &e.Mean}
 	})
 	if len(t.base) == 0 || len(t.Columns) == 1 && (t.Baseline >= 0 || len(t.Rows) == 1) {
 		return []grid{means}
@@ -295,7 +301,8 @@ func (t *Table) grids() []grid {
 
 // merge puts each column of differences, where it has any, behind that of its means.
 func (t *Table) merge(means, below grid) grid {
-	out := grid{title: means.title, notes: append(means.notes, "Δ: "+strings.Join(below.notes, " ")), cells: make([][]cell, len(t.Rows))}
+	notes := append(means.notes, "Δ: "+strings.Join(below.notes, " "))
+	out := grid{title: means.title, notes: notes, cells: make([][]cell, len(t.Rows))}
 	at := 0 // in below
 	for c, labels := range means.columns {
 		out.columns = append(out.columns, labels)

@@ -309,7 +309,8 @@ func memoryModel(cfg *config.Config, m model.Model, programs *Programs) (memory.
 			if rotation.Ending(q.Program, answer.OutputValue) > 1 {
 				out.Rotated += elements(p.Dims)
 			}
-			if q.SearchEvery > 0 && !programs.Forward { // the state, and what a search reads and writes, for the host and for the plugin
+			// The state, and what a search reads and writes, for the host and for the plugin.
+			if q.SearchEvery > 0 && !programs.Forward {
 				out.States += 2 * elements(p.Dims)
 				for _, s := range q.Trained {
 					out.States += 2 * elements(s.Shape)
@@ -329,7 +330,8 @@ func memoryModel(cfg *config.Config, m model.Model, programs *Programs) (memory.
 				out.Offloadable += n
 			}
 		}
-		if t.Optimizer.Opaque { // x, gradient, direction and two copies of the states, for the host and for the plugin
+		// X, gradient, direction and two copies of the states, for the host and for the plugin.
+		if t.Optimizer.Opaque {
 			out.States += 6 * elements(t.Shape)
 			for _, s := range t.Optimizer.State { // one is the state itself
 				out.States += 3 * elements(s.Shape)

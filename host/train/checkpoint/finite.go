@@ -11,22 +11,25 @@ import (
 	"github.com/cage-qat/cage/host/model/safetensors"
 )
 
-// No run can go on from a state whose numbers are not finite: each of its steps is NaN. So the last checkpoint that is finite
-// is neither removed nor passed over, however many that are not follow it.
+// No run can go on from a state whose numbers are not finite: each of its steps is NaN. So the last
+// checkpoint that is finite is neither removed nor passed over, however many that are not follow
+// it.
 
-// ErrNotFinite is wrapped by the error about a checkpoint that was passed over because it is not finite.
+// ErrNotFinite is wrapped by the error about a checkpoint that was passed over because it is not
+// finite.
 var ErrNotFinite = errors.New("the state is not finite")
 
-// finiteKey is the entry of the metadata that says whether the state is finite, as true or false. This is known when the
-// tensors have been written, and must not change the length of the header.
+// finiteKey is the entry of the metadata that says whether the state is finite, as true or false.
+// This is known when the tensors have been written, and must not change the length of the header.
 const (
 	finiteKey = "finite"
 	isFinite  = "true " // JSON
 	notFinite = "false"
 )
 
-// Finite reports whether the parameters, under param/, are finite and no state of an optimizer or a quantizer, under state/ and
-// kept/, is NaN. Where the metadata does not say it, the tensors are read.
+// Finite reports whether the parameters, under param/, are finite and no state of an optimizer or a
+// quantizer, under state/ and kept/, is NaN. Where the metadata does not say it, the tensors are
+// read.
 func (f *File) Finite() (bool, error) {
 	if f.finite != nil {
 		return *f.finite, nil
@@ -60,7 +63,8 @@ func watched(list []safetensors.Tensor, found func()) []safetensors.Tensor {
 // infinity has the bits of the number; those of NaN are larger, but for the sign.
 var infinity = math.Float32bits(float32(math.Inf(1)))
 
-// limit is the smallest number, in the bits of a float32, that a tensor must not have; 0: it may have any.
+// limit is the smallest number, in the bits of a float32, that a tensor must not have; 0: it may
+// have any.
 func limit(t safetensors.Tensor) uint32 {
 	kind, _, _ := strings.Cut(t.Name, "/")
 	switch {

@@ -14,16 +14,17 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// DamagedSuffix ends the name of a damaged checkpoint that was put aside, and NotFiniteSuffix that of one that is not
-// finite. Such a file is no longer a checkpoint; nothing reads or removes it.
+// DamagedSuffix ends the name of a damaged checkpoint that was put aside, and NotFiniteSuffix that
+// of one that is not finite. Such a file is no longer a checkpoint; nothing reads or removes it.
 const (
 	DamagedSuffix   = ".damaged"
 	NotFiniteSuffix = ".notfinite"
 )
 
-// Keeper keeps the newest checkpoints of one run, and the newest one that is finite. Only intact ones count: a damaged one
-// is renamed and reported. Meanwhile, nothing else may write into the directory, except that
-// other processes write parts while this one neither prunes nor looks for the latest.
+// Keeper keeps the newest checkpoints of one run, and the newest one that is finite. Only intact
+// ones count: a damaged one is renamed and reported. Meanwhile, nothing else may write into the
+// directory, except that other processes write parts while this one neither prunes nor looks for
+// the latest.
 type Keeper struct {
 	dir  vfs.Path
 	keep int
@@ -39,9 +40,9 @@ type known struct {
 	finite bool
 }
 
-// NewKeeper returns a Keeper that keeps at most keep checkpoints in dir, and at least 1.
-// tell, unless nil, is called for each damaged checkpoint that is found, and for each that is passed over because it is not
-// finite, with its new name.
+// NewKeeper returns a Keeper that keeps at most keep checkpoints in dir, and at least 1. tell,
+// unless nil, is called for each damaged checkpoint that is found, and for each that is passed over
+// because it is not finite, with its new name.
 func NewKeeper(dir vfs.Path, keep int, tell func(path vfs.Path, err error)) *Keeper {
 	if tell == nil {
 		tell = func(vfs.Path, error) {}
@@ -59,8 +60,9 @@ func (k *Keeper) Save(ctx context.Context, s State, parts ...string) error {
 	return nil
 }
 
-// Latest is the function [Latest] for the keeper's directory. Checkpoints newer than the one that is used, which are damaged
-// or not finite, are put aside; if there is no intact one, all stay as they are.
+// Latest is the function [Latest] for the keeper's directory. Checkpoints newer than the one that
+// is used, which are damaged or not finite, are put aside; if there is no intact one, all stay as
+// they are.
 func (k *Keeper) Latest(use func(*File) error) error {
 	var found []damagedFile
 	err := Latest(k.dir, func(path vfs.Path, err error) { found = append(found, damagedFile{path, err}) }, func(f *File) error {
@@ -121,8 +123,9 @@ func (k *Keeper) Prune() error {
 	return nil
 }
 
-// sort divides the checkpoints: the number of intact ones that are kept, those that are removed, and the damaged among the
-// others. If none of the newest is finite, one more is kept, the newest that is.
+// sort divides the checkpoints: the number of intact ones that are kept, those that are removed,
+// and the damaged among the others. If none of the newest is finite, one more is kept, the newest
+// that is.
 func (k *Keeper) sort(entries []Entry) (kept int, old []vfs.Path, found []damagedFile, err error) {
 	finite := false
 	for _, entry := range slices.Backward(entries) {
@@ -190,7 +193,8 @@ func (k *Keeper) orphans() (list []vfs.Path, err error) {
 	return list, err
 }
 
-// verify reads a checkpoint if it has changed since it was last known to be intact, and reports whether it is finite.
+// verify reads a checkpoint if it has changed since it was last known to be intact, and reports
+// whether it is finite.
 func (k *Keeper) verify(path vfs.Path) (finite bool, err error) {
 	if known := k.intact[path.Name]; known.unchanged() {
 		return known.finite, nil

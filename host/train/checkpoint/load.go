@@ -172,13 +172,12 @@ func Use(dir vfs.Path, step int, use func(*File) error) error {
 	return fmt.Errorf("%w; no checkpoint of the run is intact", err)
 }
 
-// Latest opens the newest checkpoint in dir and passes it to use, which reads what it
-// needs from it. If the content turns out to be damaged, or is not finite, the checkpoint is passed to warn
-// (unless that is nil) and left where it is, and use is called with the previous one. Where no intact checkpoint is finite,
-// use is called with the newest of them. The
-// error is ErrNone if there are no checkpoints, and wraps ErrDamaged if there are only
-// damaged ones: a run must then not silently start from the beginning. Any other error of
-// use is returned at once.
+// Latest opens the newest checkpoint in dir and passes it to use, which reads what it needs from
+// it. If the content turns out to be damaged, or is not finite, the checkpoint is passed to warn
+// (unless that is nil) and left where it is, and use is called with the previous one. Where no
+// intact checkpoint is finite, use is called with the newest of them. The error is ErrNone if there
+// are no checkpoints, and wraps ErrDamaged if there are only damaged ones: a run must then not
+// silently start from the beginning. Any other error of use is returned at once.
 func Latest(dir vfs.Path, warn func(path vfs.Path, err error), use func(*File) error) error {
 	entries, err := List(dir)
 	if err != nil {

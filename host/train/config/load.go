@@ -60,8 +60,8 @@ func Resolve(doc *plaintoml.Document, settings []plaintoml.Setting) (*Config, er
 	return ResolveFrom(doc, settings, nil)
 }
 
-// ResolveFrom is [Resolve] for a model that starts from another one, which need not be there yet; nil: the configuration says
-// what it starts from.
+// ResolveFrom is [Resolve] for a model that starts from another one, which need not be there yet;
+// nil: the configuration says what it starts from.
 func ResolveFrom(doc *plaintoml.Document, settings []plaintoml.Setting, initial *Initial) (*Config, error) {
 	doc = doc.Clone()
 	d := newDecoder(doc)

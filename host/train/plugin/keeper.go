@@ -13,12 +13,13 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// keeper holds the process of a plugin that computes itself, starts it again when it has crashed or does not answer, and
-// has the memory that both share.
+// keeper holds the process of a plugin that computes itself, starts it again when it has crashed or
+// does not answer, and has the memory that both share.
 //
-// The plugin can write to the shared memory at any time, also after it has answered. So the host works on memory of its own
-// with the same layout: it is copied to the plugin before each call, and what the call has written is copied back and
-// checked there. Nothing else is ever read from the shared memory.
+// The plugin can write to the shared memory at any time, also after it has answered. So the host
+// works on memory of its own with the same layout: it is copied to the plugin before each call, and
+// what the call has written is copied back and checked there. Nothing else is ever read from the
+// shared memory.
 type keeper struct {
 	origin   *Client // what to start; it may be closed
 	running  *Client // nil: not running
@@ -31,7 +32,8 @@ type keeper struct {
 	timeout  time.Duration
 }
 
-// place names a tensor in the memory. What it is besides x, such as a state, is said by kind and, of several, name.
+// place names a tensor in the memory. What it is besides x, such as a state, is said by kind and,
+// of several, name.
 type place struct{ tensor, kind, name string }
 
 // span is where a tensor is, in bytes, and its number of elements.
@@ -108,8 +110,9 @@ func (k *keeper) floats(p place) []float32 {
 
 func (s span) in(memory []float32) []float32 { return memory[s.at/4:][:s.n:s.n] }
 
-// ask makes a call, and takes what it has written. After a crash, and when there is no answer within the time limit, the
-// plugin is started again, and the call is made again, twice at most. Errors are [*Error].
+// ask makes a call, and takes what it has written. After a crash, and when there is no answer
+// within the time limit, the plugin is started again, and the call is made again, twice at most.
+// Errors are [*Error].
 func (k *keeper) ask(ctx context.Context, step int, call func(context.Context, *Client) error, take func() error) (err error) {
 	for i, pause := range pauses {
 		time.Sleep(pause)
@@ -149,8 +152,9 @@ func (k *keeper) try(ctx context.Context, call func(context.Context, *Client) er
 	return c.callWithin(ctx, k.timeout, " ("+k.variable+"=5m allows five minutes)", "", func(ctx context.Context) error { return call(ctx, c) })
 }
 
-// exchange copies between the host's memory and the plugin's, side by side. The plugin's is read and written as a file: what a
-// plugin does to it is an error then, and no signal that ends the host.
+// exchange copies between the host's memory and the plugin's, side by side. The plugin's is read
+// and written as a file: what a plugin does to it is an error then, and no signal that ends the
+// host.
 type exchange struct {
 	*keeper
 	group errgroup.Group
@@ -181,7 +185,8 @@ func (x *exchange) give() {
 	})
 }
 
-// take copies a tensor that the plugin has written, and verifies that the copy is finite. what says which tensor it is.
+// take copies a tensor that the plugin has written, and verifies that the copy is finite. what says
+// which tensor it is.
 func (x *exchange) take(p place, what string) {
 	x.parts(x.spans[p], func(first int, part []float32, bytes []byte, at int64) error {
 		if err := sharing(x.memory.file.ReadAt(bytes, at)); err != nil || finite(part) {

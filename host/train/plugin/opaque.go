@@ -106,7 +106,8 @@ func index(odd bool) int {
 // as they were.
 func (s *Stepper) Step(step, steps int, rate, loss float64) (err error) {
 	ask := client.Step{Step: step, Steps: steps, Rate: rate, Loss: loss, Odd: s.odd}
-	err = s.ask(context.Background(), step, func(ctx context.Context, c *Client) error { return c.optimizer.Step(ctx, ask) }, s.take)
+	call := func(ctx context.Context, c *Client) error { return c.optimizer.Step(ctx, ask) }
+	err = s.ask(context.Background(), step, call, s.take)
 	if err == nil {
 		s.odd = !s.odd
 	}

@@ -7,8 +7,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// sharedMemory is memory that a plugin maps: a file without a name, of which nothing stays when both processes have ended,
-// however they end. A plugin cannot make it shorter, and all pages are there from the start.
+// sharedMemory is memory that a plugin maps: a file without a name, of which nothing stays when
+// both processes have ended, however they end. A plugin cannot make it shorter, and all pages are
+// there from the start.
 type sharedMemory struct{ file *os.File }
 
 // newSharedMemory makes memory of zeros.

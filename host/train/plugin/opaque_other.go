@@ -7,8 +7,8 @@ import (
 	"os"
 )
 
-// sharedMemory is memory that a plugin maps: there is none here. A plugin that maps a file which another process makes shorter
-// would end at its next access.
+// sharedMemory is memory that a plugin maps: there is none here. A plugin that maps a file which
+// another process makes shorter would end at its next access.
 type sharedMemory struct{ file *os.File }
 
 func newSharedMemory(int64) (*sharedMemory, error) {

@@ -97,7 +97,8 @@ func (s *Searcher) Search(ctx context.Context, step int, weights []string) error
 	for _, w := range weights {
 		sites = append(sites, s.sites[w])
 	}
-	return s.ask(ctx, step, func(ctx context.Context, c *Client) error { return c.quantizer.Search(ctx, step, s.steps, sites) }, func() error { return s.take(weights) })
+	call := func(ctx context.Context, c *Client) error { return c.quantizer.Search(ctx, step, s.steps, sites) }
+	return s.ask(ctx, step, call, func() error { return s.take(weights) })
 }
 
 // take copies what a search has written.
