@@ -81,6 +81,7 @@ func TestPresetsMatchGolden(t *testing.T) {
 			t.Errorf("%s: layers, heads, width, head size, hidden, and counts are\n%v, want\n%v", want.Name, got, expected)
 		}
 	}
+	names = append(names, "1700M", "3200M") // of which only the code was published
 	if got := architecture.PresetNames(architecture.KindLlama); !slices.Equal(names, got) {
 		t.Errorf("presets are %v, want %v", got, names)
 	}

@@ -17,7 +17,8 @@ import (
 // their values step by step are compared instead. Of conversations, an epoch is what it is
 // however many follow it.
 var extendableKeys = []string{
-	"train.steps", "schedule.kind", "schedule.warmup", "schedule.floor", "schedule.decay", "method.silence", "method.ramp",
+	"train.steps", "schedule.kind", "schedule.warmup", "schedule.floor", "schedule.decay", "schedule.decay_shape",
+	"method.silence", "method.ramp",
 	"method.reset_start", "method.anneal_start", "method.anneal_end", "data.epochs",
 }
 

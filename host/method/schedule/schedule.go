@@ -18,23 +18,36 @@ type Kind string
 // The kinds of schedule.
 const (
 	OneCycleCos        Kind = "onecycle_cos"         // cosine rise, cosine fall; see oneCycleCos
-	LinearWarmupCosine Kind = "linear_warmup_cosine" // linear rise, cosine fall; see linearWarmupCosine
+	LinearWarmupCosine Kind = "linear_warmup_cosine" // linear rise, cosine fall; see linearWarmup
+	Cosine             Kind = "cosine"               // another name of LinearWarmupCosine
+	Linear             Kind = "linear"               // linear rise, linear fall; see linearWarmup
 	WSD                Kind = "wsd"                  // warm-up, stable, decay; see wsd
 	Constant           Kind = "constant"             // the peak rate at every step
 )
 
 // Kinds lists every kind, the default first.
-func Kinds() []Kind { return []Kind{OneCycleCos, LinearWarmupCosine, WSD, Constant} }
+func Kinds() []Kind {
+	return []Kind{OneCycleCos, LinearWarmupCosine, Cosine, Linear, WSD, Constant}
+}
 
-// Shape names the curve that the decay phase of WSD follows.
+// Shape names the curve of a fall from 1 to f, over its progress u from 0 to 1. The formulas are
+// those of wsd_schedule in QuEST's training code (Panferov et al. 2025); f is FinalFrac.
 type Shape string
 
-// The shapes of WSD's decay, over its progress u from 0 to 1.
+// The shapes of WSD's decay: f + (1−f)·h(u) with the h given here, but for ExponentialDecay.
 const (
-	Linear Shape = "linear" // 1 − u
-	Sqrt   Shape = "sqrt"   // 1 − √u
-	Cosine Shape = "cosine" // (1 + cos πu)/2
+	LinearDecay       Shape = "linear"        // 1 − u
+	CosineDecay       Shape = "cosine"        // (1 + cos πu)/2
+	MirrorCosineDecay Shape = "mirror_cosine" // 2(1 − u) − (1 + cos πu)/2
+	ExponentialDecay  Shape = "exponential"   // fᵘ; needs f > 0
+	SquareDecay       Shape = "square"        // 1 − u²
+	SqrtDecay         Shape = "sqrt"          // 1 − √u
 )
+
+// Shapes lists every shape, the default first.
+func Shapes() []Shape {
+	return []Shape{LinearDecay, CosineDecay, MirrorCosineDecay, ExponentialDecay, SquareDecay, SqrtDecay}
+}
 
 // Config says which schedule to build. A field that its kind does not use is ignored.
 // Zeros are not replaced by defaults: start from Default.
@@ -46,7 +59,7 @@ type Config struct {
 
 	Div       float64 // OneCycleCos, WSD: the rise starts at Peak/Div, ≥ 1
 	FinalDiv  float64 // OneCycleCos: the fall ends at Peak/Div/FinalDiv, > 0
-	FinalFrac float64 // LinearWarmupCosine, WSD: the fall ends at FinalFrac·Peak, in [0, 1]
+	FinalFrac float64 // the others but Constant: the fall ends at FinalFrac·Peak, in [0, 1]
 	DecayFrac float64 // WSD: share of Total that decays, in [0, 1]; ⌊DecayFrac·Total⌋ steps
 	Shape     Shape   // WSD: curve of the decay
 }
@@ -57,7 +70,7 @@ type Config struct {
 func Default(kind Kind, peak float64, total int) Config {
 	c := Config{
 		Kind: kind, Peak: peak, Total: total, Warmup: total / 10,
-		Div: 100, FinalDiv: 0.1, FinalFrac: 0.1, DecayFrac: 0.1, Shape: Linear,
+		Div: 100, FinalDiv: 0.1, FinalFrac: 0.1, DecayFrac: 0.1, Shape: LinearDecay,
 	}
 	if kind == WSD {
 		c.FinalFrac = 0
@@ -86,8 +99,10 @@ func (s Schedule) Rate(k int) float64 {
 	switch s.Kind {
 	case OneCycleCos:
 		return s.oneCycleCos(k)
-	case LinearWarmupCosine:
-		return s.linearWarmupCosine(k)
+	case LinearWarmupCosine, Cosine:
+		return s.linearWarmup(k, CosineDecay)
+	case Linear:
+		return s.linearWarmup(k, LinearDecay)
 	case WSD:
 		return s.wsd(k)
 	}
@@ -127,27 +142,26 @@ func anneal(a, b, u float64) float64 {
 	return b + (a-b)/2*(1+math.Cos(math.Pi*u))
 }
 
-// linearWarmupCosine rises along a line that reaches Peak at step W−1, and falls
-// along half a cosine to FinalFrac·Peak (cosine annealing: Loshchilov and Hutter
-// 2017, "SGDR"). With W = Warmup, T = Total, f = FinalFrac:
+// linearWarmup rises along a line that reaches Peak at step W−1, and falls to FinalFrac·Peak
+// along half a cosine (cosine annealing: Loshchilov and Hutter 2017, "SGDR") or a line.
+// With W = Warmup, T = Total:
 //
 //	k < W:  peak·(k+1)/W
-//	else:   peak·(f + (1−f)(1 + cos πu)/2),  u = min(1, (k+1−W)/(T−W))
-func (s Schedule) linearWarmupCosine(k int) float64 {
+//	else:   fall(u),  u = min(1, (k+1−W)/(T−W))
+func (s Schedule) linearWarmup(k int, shape Shape) float64 {
 	if k < s.Warmup {
 		return s.Peak * float64(k+1) / float64(s.Warmup)
 	}
-	u := min(1, float64(k+1-s.Warmup)/float64(max(1, s.Total-s.Warmup)))
-	return s.Peak * (s.FinalFrac + (1-s.FinalFrac)*halfCosine(u))
+	return s.fall(min(1, float64(k+1-s.Warmup)/float64(max(1, s.Total-s.Warmup))), shape)
 }
 
 // wsd warms up along a line from Peak/Div, stays at Peak, and decays to
 // FinalFrac·Peak over the last D = ⌊DecayFrac·Total⌋ steps (warm-up, stable,
-// decay: Hu et al. 2024, "MiniCPM"). With W = Warmup, T = Total, f = FinalFrac:
+// decay: Hu et al. 2024, "MiniCPM"). With W = Warmup, T = Total:
 //
 //	k < W:    peak·(k/W + (1 − k/W)/div)
 //	k < T−D:  peak
-//	else:     peak·(f + (1−f)·shape(u)),  u = (k − (T−D))/D
+//	else:     fall(u),  u = (k − (T−D))/D
 //
 // The end is reached at k = T, one step after the run's last. Without a decay
 // (D = 0) the rate stays at the peak, which makes this the warm-up followed by
@@ -164,17 +178,23 @@ func (s Schedule) wsd(k int) float64 {
 	case k == s.Total:
 		return s.Peak * s.FinalFrac // exact, where a cosine would leave a rounding error
 	}
-	u := float64(k-hold) / float64(decay)
-	return s.Peak * (s.FinalFrac + (1-s.FinalFrac)*s.Shape.at(u))
+	return s.fall(float64(k-hold)/float64(decay), s.Shape)
 }
 
-// at is the shape's height at progress u in [0, 1]: 1 at the start, 0 at the end.
-func (shape Shape) at(u float64) float64 {
+// fall is the rate at progress u in [0, 1] of a fall from Peak to FinalFrac·Peak.
+func (s Schedule) fall(u float64, shape Shape) float64 {
+	f, height := s.FinalFrac, 1-u
 	switch shape {
-	case Sqrt:
-		return 1 - math.Sqrt(u)
-	case Cosine:
-		return halfCosine(u)
+	case CosineDecay:
+		height = halfCosine(u)
+	case MirrorCosineDecay:
+		height = 2*height - halfCosine(u)
+	case SquareDecay:
+		height = 1 - u*u
+	case SqrtDecay:
+		height = 1 - math.Sqrt(u)
+	case ExponentialDecay:
+		return s.Peak * math.Pow(f, u)
 	}
-	return 1 - u
+	return s.Peak * (f + (1-f)*height)
 }

@@ -12,24 +12,27 @@ import (
 )
 
 func TestGoldenTables(t *testing.T) {
-	f := golden.Load(t, "testdata/lr_schedule.json")
-	kinds := map[schedule.Kind]int{}
-	f.RunList(t, "tables", func(t *testing.T, o golden.Object) {
-		kind := schedule.Kind(o.String("kind"))
-		kinds[kind]++
-		c := schedule.Default(kind, o.Float("peak"), o.Int("total"))
-		c.Warmup = o.Int("warmup")
-		c.Div = o.FloatOr("div", c.Div)
-		c.FinalDiv = o.FloatOr("final_div", c.FinalDiv)
-		c.FinalFrac = o.FloatOr("final_frac", c.FinalFrac)
-		c.FinalFrac = o.FloatOr("final", c.FinalFrac)
-		c.DecayFrac = o.FloatOr("decay_frac", c.DecayFrac)
-		c.Shape = schedule.Shape(o.StringOr("shape", string(c.Shape)))
-		s := build(t, c)
-		o.Close("values", rates(s, o.Array("values").Len()))
-	})
-	if kinds[schedule.OneCycleCos] == 0 || kinds[schedule.LinearWarmupCosine] == 0 || kinds[schedule.WSD] == 0 {
-		t.Errorf("tables per kind: %v, want some of each", kinds)
+	kinds, shapes := map[schedule.Kind]int{}, map[schedule.Shape]int{}
+	for _, file := range []string{"lr_schedule", "shapes"} {
+		f := golden.Load(t, "testdata/"+file+".json")
+		f.RunList(t, "tables", func(t *testing.T, o golden.Object) {
+			kind := schedule.Kind(o.String("kind"))
+			kinds[kind]++
+			c := schedule.Default(kind, o.Float("peak"), o.Int("total"))
+			c.Warmup = o.Int("warmup")
+			c.Div = o.FloatOr("div", c.Div)
+			c.FinalDiv = o.FloatOr("final_div", c.FinalDiv)
+			c.FinalFrac = o.FloatOr("final_frac", c.FinalFrac)
+			c.FinalFrac = o.FloatOr("final", c.FinalFrac)
+			c.DecayFrac = o.FloatOr("decay_frac", c.DecayFrac)
+			c.Shape = schedule.Shape(o.StringOr("shape", string(c.Shape)))
+			shapes[c.Shape]++
+			s := build(t, c)
+			o.Close("values", rates(s, o.Array("values").Len()))
+		})
+	}
+	if len(kinds) != len(schedule.Kinds())-1 || len(shapes) != len(schedule.Shapes()) {
+		t.Errorf("tables per kind: %v and per shape: %v, want some of each but constant", kinds, shapes)
 	}
 }
 
@@ -119,8 +122,25 @@ func TestNamedPoints(t *testing.T) {
 }
 
 func TestNewRefuses(t *testing.T) {
-	if _, err := schedule.New(schedule.Config{Kind: "cosine"}); err == nil || !strings.Contains(err.Error(), `"cosine"`) {
+	if _, err := schedule.New(schedule.Config{Kind: "cosin"}); err == nil || !strings.Contains(err.Error(), `"cosin"`) {
 		t.Errorf("an unknown kind: %v", err)
+	}
+}
+
+// TestExponentialToZero: an exponential decay has no way to 0, and that is told before the number of steps is known.
+func TestExponentialToZero(t *testing.T) {
+	s := schedule.Settings{Kind: schedule.WSD, Rate: 1, From: 0.1, Decay: 0.1, Shape: schedule.ExponentialDecay}
+	if p, found := s.Problem(0); !found || p.Key != "schedule.floor" {
+		t.Errorf("%v, %+v", found, p)
+	}
+	for _, change := range []func(*schedule.Settings){
+		func(s *schedule.Settings) { s.Floor = 1e-9 }, func(s *schedule.Settings) { s.Shape = schedule.LinearDecay }, func(s *schedule.Settings) { s.Kind = schedule.Cosine },
+	} {
+		fine := s
+		change(&fine)
+		if p, found := fine.Problem(100); found {
+			t.Errorf("%+v: %+v", fine, p)
+		}
 	}
 }
 
@@ -168,11 +188,13 @@ func ExampleNew() {
 
 // TestIdle: keys that a kind of schedule does not read are named, unless they are as by default.
 func TestIdle(t *testing.T) {
-	all := schedule.Settings{Rate: 1, Warmup: 15, From: 0.5, Floor: 0.3, Decay: 0.7}
+	all := schedule.Settings{Rate: 1, Warmup: 15, From: 0.5, Floor: 0.3, Decay: 0.7, Shape: schedule.SqrtDecay}
 	for kind, want := range map[schedule.Kind][]string{
-		schedule.Constant:           {"schedule.warmup", "schedule.warmup_from", "schedule.floor", "schedule.decay"},
-		schedule.LinearWarmupCosine: {"schedule.warmup_from", "schedule.decay"},
-		schedule.OneCycleCos:        {"schedule.decay"},
+		schedule.Constant:           {"schedule.warmup", "schedule.warmup_from", "schedule.floor", "schedule.decay", "schedule.decay_shape"},
+		schedule.LinearWarmupCosine: {"schedule.warmup_from", "schedule.decay", "schedule.decay_shape"},
+		schedule.Cosine:             {"schedule.warmup_from", "schedule.decay", "schedule.decay_shape"},
+		schedule.Linear:             {"schedule.warmup_from", "schedule.decay", "schedule.decay_shape"},
+		schedule.OneCycleCos:        {"schedule.decay", "schedule.decay_shape"},
 		schedule.WSD:                nil,
 	} {
 		all.Kind = kind
@@ -196,6 +218,7 @@ func TestIdleChangesNothing(t *testing.T) {
 			"schedule.warmup_from": func(s *schedule.Settings) { s.From = 0.5 },
 			"schedule.floor":       func(s *schedule.Settings) { s.Floor = 0.4 },
 			"schedule.decay":       func(s *schedule.Settings) { s.Decay = 0.6 },
+			"schedule.decay_shape": func(s *schedule.Settings) { s.Shape = schedule.SquareDecay },
 		} {
 			other := base
 			change(&other)

@@ -15,13 +15,15 @@ type Settings struct {
 	From   float64 // OneCycleCos, WSD: the first rate as a fraction of Rate
 	Floor  float64 // the last rate as a fraction of Rate
 	Decay  float64 // WSD: fraction of the steps that decay
+	Shape  Shape   // WSD: curve of the decay
 }
 
 // Keys returns the keys of the table.
 func (s *Settings) Keys() []schema.Key {
 	return []schema.Key{
 		{Name: "kind", To: &s.Kind, Is: schema.OneOf(Kinds()...), Default: OneCycleCos,
-			Doc: "shape; constant has the rate at every step, without a warm-up or a floor; wsd with decay = 0 is constant after its warm-up"},
+			Doc: "shape; onecycle_cos: half a cosine up and one down; cosine (also linear_warmup_cosine): a line up, half a cosine down; linear: a line up and one down; wsd: a line up, the rate, and a decay at the end; " +
+				"constant has the rate at every step, without a warm-up or a floor; wsd with decay = 0 is constant after its warm-up"},
 		{Name: "rate", To: &s.Rate, Is: schema.Above(0, 1000),
 			Doc: "peak learning rate"},
 		{Name: "warmup", To: &s.Warmup, Is: schema.Between(0, schema.Most), Default: 0.1,
@@ -32,6 +34,9 @@ func (s *Settings) Keys() []schema.Key {
 			Doc: "rate at the end, as a fraction of rate"},
 		{Name: "decay", To: &s.Decay, Is: schema.Between(0, 1), Default: 0.1,
 			Doc: "wsd only: fraction of the steps in the decay phase"},
+		{Name: "decay_shape", To: &s.Shape, Is: schema.OneOf(Shapes()...), Default: LinearDecay,
+			Doc: "wsd only: curve of the decay, over its progress u from 0 to 1. The rate is floor + (1 − floor)·h of rate, with h = 1 − u (linear), (1 + cos πu)/2 (cosine), " +
+				"2(1 − u) − (1 + cos πu)/2 (mirror_cosine), 1 − u² (square) or 1 − √u (sqrt); exponential: floorᵘ of rate"},
 	}
 }
 
@@ -54,6 +59,10 @@ func (s Settings) Problem(steps int) (p schema.Problem, found bool) {
 	case s.Warmup >= 1 && s.Warmup != math.Trunc(s.Warmup):
 		p.With = nil
 		p.Found, p.Hint = "the float "+schema.Decimal(s.Warmup), "want a fraction of the steps below 1, or a whole number of steps"
+	case s.Kind == WSD && s.Shape == ExponentialDecay && s.Floor == 0:
+		p.Key, p.With = "schedule.floor", []string{"schedule.kind", "schedule.decay_shape"}
+		p.Found = fmt.Sprintf("the float 0 with decay_shape = %q", s.Shape)
+		p.Hint = "want a floor above 0, to which the rate falls by the same factor at each step"
 	case steps == 0:
 		return p, false
 	case warmup > steps && s.Kind.reads("warmup"):
@@ -72,8 +81,14 @@ func (s Settings) Idle() (keys []string) {
 	var unset Settings
 	defaults := unset.Keys()
 	for i, k := range s.Keys() {
-		value, ok := k.To.(*float64)
-		if ok && k.Name != "rate" && !s.Kind.reads(k.Name) && *value != 0 && *value != defaults[i].Default {
+		given := false
+		switch value := k.To.(type) {
+		case *float64:
+			given = *value != 0 && *value != defaults[i].Default
+		case *Shape:
+			given = *value != "" && *value != defaults[i].Default
+		}
+		if given && k.Name != "rate" && !s.Kind.reads(k.Name) {
 			keys = append(keys, "schedule."+k.Name)
 		}
 	}
@@ -85,10 +100,10 @@ func (k Kind) reads(key string) bool {
 	switch k {
 	case Constant:
 		return false
-	case LinearWarmupCosine:
+	case LinearWarmupCosine, Cosine, Linear:
 		return key == "warmup" || key == "floor"
 	case OneCycleCos:
-		return key != "decay"
+		return key != "decay" && key != "decay_shape"
 	}
 	return true
 }
@@ -97,6 +112,7 @@ func (k Kind) reads(key string) bool {
 func (s Settings) Schedule(steps int) (Schedule, error) {
 	c := Default(s.Kind, s.Rate, steps)
 	c.Warmup, c.FinalFrac, c.DecayFrac, c.Div = s.WarmupSteps(steps), s.Floor, s.Decay, 1/s.From
+	c.Shape = s.Shape
 	// One-cycle states its floor relative to its start.
 	c.FinalDiv = 1 / (s.Floor * c.Div)
 	if s.Floor == 0 {

@@ -5,7 +5,8 @@ import "slices"
 // Preset is a named model size with the training settings that go with it. The sizes and
 // rates of the Llamas are those of the QuEST and CAGE pre-training runs (Panferov et al.
 // 2025 and the CAGE paper): about 100 training tokens for each parameter outside the
-// embeddings, 262,144 tokens per step. The OLMo2 sizes 30M and 60M are those of
+// embeddings, 262,144 tokens per step. Those of 1700M and 3200M are in the training script of
+// QuEST's code alone (train.sh), with 10.75 and 20 billion tokens. The OLMo2 sizes 30M and 60M are those of
 // OLMo-core, whose names count the embedding, too. The OLMo2 size 50M is for the CAGE
 // paper's comparison of optimizers, which does not publish its shape; it has the shape of
 // the Llama. OLMo2 models are trained like the Llamas, on 100 tokens for each parameter
@@ -34,6 +35,8 @@ func Presets() []Preset {
 		size("200M", 10, 10, 1280, 3584, 76_293, 7_629, 3e-4),
 		size("430M", 13, 13, 1664, 4608, 164_031, 16_403, 1.5e-4),
 		size("800M", 16, 16, 2048, 5632, 305_175, 30_517, 7.5e-5),
+		size("1700M", 20, 21, 2688, 7168, 41_007, 4_100, 3.75e-5),
+		size("3200M", 28, 24, 3072, 8192, 76_293, 7_629, 7.5e-5),
 	}
 	kind, vocab = KindOLMo2, 100352 // OLMo2's 100278, filled up to a multiple of 128
 	return append(llamas,

@@ -74,7 +74,7 @@ func TestDefaults(t *testing.T) {
 		Train: Train{Steps: 10, Batch: 4, Accumulate: 1, LossMean: "token", Recompute: "none", MemoryCheck: "on", Clip: 1, WeightDecay: 0.1, Decay: "first", Rotations: "half", Requantize: "on",
 			EvalEvery: 200, EvalBatches: 32, LogEvery: 10, CheckpointMinutes: 10, Keep: 2,
 			Out: filepath.Join("runs", "demo"), NaNPolicy: "skip", MaxSkipped: 10, SampleTokens: 64, SampleTemperature: 0.7},
-		Schedule: schedule.Settings{Kind: "onecycle_cos", Rate: 1e-3, Warmup: 0.1, From: 0.01, Floor: 0.1, Decay: 0.1},
+		Schedule: schedule.Settings{Kind: "onecycle_cos", Rate: 1e-3, Warmup: 0.1, From: 0.01, Floor: 0.1, Decay: 0.1, Shape: "linear"},
 		Method: method.Settings{Name: "cage", Gradient: "quantized",
 			CAGE:   method.CAGE{Form: method.Off, Variant: method.Paper, Lambda: 2, Silence: 0.9, Ramp: method.Linear},
 			LOTION: method.DefaultLOTION, OsciReset: method.DefaultOsciReset, PARQ: method.DefaultPARQ},
@@ -119,7 +119,8 @@ func TestPresetsFillIn(t *testing.T) {
 // of the same formula (the rest).
 func TestPresetParameters(t *testing.T) {
 	want := map[string]int{"30M": 30_482_560, "50M": 49_556_736, "100M": 102_777_856,
-		"200M": 203_188_480, "430M": 443_068_288, "800M": 822_151_168}
+		"200M": 203_188_480, "430M": 443_068_288, "800M": 822_151_168,
+		"1700M": 1_734_192_768, "3200M": 3_171_068_928}
 	got := map[string]int{}
 	for _, p := range architecture.Presets() {
 		if p.Kind == architecture.KindLlama {
