@@ -85,11 +85,15 @@ func newEval() *cobra.Command {
 		if f.quantizer != nil {
 			result["quantizer"] = f.quantizer.String()
 		}
+		weights := ""
+		if kind := model.Average(); kind != "" {
+			result["average"], weights = kind, fmt.Sprintf(" (weights averaged: %s)", kind)
+		}
 		if tokens == 0 { // a problem without data
-			return textAnswer(result, "%s, step %d: loss %.6g\n", args[0], model.Step(), loss), nil
+			return textAnswer(result, "%s, step %d%s: loss %.6g\n", args[0], model.Step(), weights, loss), nil
 		}
 		result["perplexity"] = metrics.Number(math.Exp(loss)) // may be infinite, which JSON has no number for
-		return textAnswer(result, "%s, step %d: loss %.4f, perplexity %.3f over %d tokens\n", args[0], model.Step(), loss, math.Exp(loss), tokens), nil
+		return textAnswer(result, "%s, step %d%s: loss %.4f, perplexity %.3f over %d tokens\n", args[0], model.Step(), weights, loss, math.Exp(loss), tokens), nil
 	})
 }
 

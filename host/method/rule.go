@@ -81,8 +81,8 @@ type Rule struct {
 	// it, as the official SOAP does. The residual of the paper's variant is then that of
 	// x_t.
 	DecayLast bool
-	// RateFactor multiplies the schedule's rate for this tensor: 1 normally, 0 for a
-	// tensor that is to stay as it is.
+	// RateFactor multiplies the schedule's rate for this tensor: 1 normally. 0 freezes the tensor:
+	// the update changes neither it nor its state, whatever the optimizer and the method do.
 	RateFactor float64
 	// Method is what the training adds for a quantized tensor, and Mode its mode in this step; nil and Idle mean nothing. A
 	// rule in the mode Idle has the same program, and ends with the same bits, as one without the method.
@@ -90,6 +90,8 @@ type Rule struct {
 	Mode   Mode
 	// Statistics adds the outputs error_norm2 and value_norm2 of x_t − Q(x_t) and x_t.
 	Statistics bool
+	// Average is the running mean that the model is evaluated with; nil: with x itself.
+	Average *Average
 	// Constrain keeps a trained parameter of a quantizer in its set after the update; nil means that it may have any value.
 	Constrain *program.Program
 	// Probing says that this is a step in which the optimizer's probe is due.
@@ -108,18 +110,27 @@ func (r Rule) active() Method {
 }
 
 // State lists the state tensors of the rule: those of the optimizer, then those of the
-// method, which start at zero.
+// method, which start at zero, then the average.
 func (r Rule) State() []answer.Tensor {
-	if r.Quantizer == nil || r.Method == nil {
-		return r.Optimizer.State
+	list := slices.Clone(r.Optimizer.State)
+	if r.Quantizer != nil && r.Method != nil {
+		list = append(list, r.Method.State(r.Shape)...)
 	}
-	return slices.Concat(r.Optimizer.State, r.Method.State(r.Shape))
+	return append(list, r.average()...)
+}
+
+// average lists the state tensor of the average, if there is one.
+func (r Rule) average() []answer.Tensor {
+	if r.Average == nil {
+		return nil
+	}
+	return []answer.Tensor{{Name: AverageState, Shape: r.Shape}}
 }
 
 // computed lists the state tensors that programs read and write: an opaque optimizer writes its own itself, and a method
 // that is idle leaves its own alone.
 func (r Rule) computed() []answer.Tensor {
-	list := r.active().State(r.Shape)
+	list := append(slices.Clone(r.active().State(r.Shape)), r.average()...)
 	if r.Optimizer.Opaque {
 		return list
 	}

@@ -144,6 +144,7 @@ func (s *step) round(x program.Value) program.Value {
 
 // output declares the outputs: x_{t+1}, the next state and the measures.
 func (s *step) output(x program.Value) {
+	s.averaged(x)
 	s.b.Output(OutputX, x)
 	for _, t := range s.rule.computed() {
 		s.b.Output(answer.StatePrefix+t.Name, s.state[t.Name])

@@ -30,6 +30,10 @@ func TestExtendedRun(t *testing.T) {
 			[]string{"train.steps=4", `schedule={kind="constant", rate=3e-3}`, `method={name="parq", anneal_start=0.3, anneal_end=0.6}`, `quantizer={weights={plugin="absmax"}}`},
 			[]string{"train.steps=12", "method.anneal_start=0.1", "method.anneal_end=0.2"},
 		},
+		"an average": {
+			[]string{"train.steps=6", `schedule={kind="constant", rate=3e-3}`, `method={form="off"}`, `train.average="uniform"`, "train.average_from=0.5"},
+			[]string{"train.steps=12", "train.average_from=4"},
+		},
 		"warm-up as a fraction": {
 			[]string{"train.steps=6", `schedule={kind="wsd", rate=3e-3, warmup=0.5, decay=0.0}`, `method={form="off"}`},
 			[]string{"train.steps=12", "schedule.warmup=3"},
@@ -89,10 +93,12 @@ func TestNotExtended(t *testing.T) {
 		settings, longer []string
 		key, want        string
 	}{
-		"one cycle":       {[]string{`schedule={kind="onecycle_cos", rate=3e-3}`, `method={form="off"}`}, nil, "schedule", "the learning rate of step 1 was 0.00281913"},
-		"decayed":         {[]string{`schedule={kind="wsd", rate=3e-3, warmup=2, decay=0.5}`, `method={form="off"}`}, nil, "schedule", "the learning rate of step 5 was 0.0021"},
-		"on its ramp":     {[]string{`schedule={kind="constant", rate=3e-3, warmup=2}`, "method={silence=0.5}"}, nil, "method.silence", "λ of step 4 was"},
-		"another rate":    {[]string{`schedule={kind="constant", rate=3e-3, warmup=2}`, `method={form="off"}`}, []string{"schedule.rate=1e-3"}, "", "schedule.rate was 0.003, is 0.001"},
+		"one cycle":    {[]string{`schedule={kind="onecycle_cos", rate=3e-3}`, `method={form="off"}`}, nil, "schedule", "the learning rate of step 1 was 0.00281913"},
+		"decayed":      {[]string{`schedule={kind="wsd", rate=3e-3, warmup=2, decay=0.5}`, `method={form="off"}`}, nil, "schedule", "the learning rate of step 5 was 0.0021"},
+		"on its ramp":  {[]string{`schedule={kind="constant", rate=3e-3, warmup=2}`, "method={silence=0.5}"}, nil, "method.silence", "λ of step 4 was"},
+		"another rate": {[]string{`schedule={kind="constant", rate=3e-3, warmup=2}`, `method={form="off"}`}, []string{"schedule.rate=1e-3"}, "", "schedule.rate was 0.003, is 0.001"},
+		"an average": {[]string{`schedule={kind="constant", rate=3e-3}`, `method={form="off"}`, `train.average="ema"`, "train.average_from=0.5"}, nil,
+			"train.average_from", "the average began at step 4, and would have begun at step 7"},
 		"another warm-up": {[]string{`schedule={kind="wsd", rate=3e-3, warmup=2, decay=0.0}`, `method={form="off"}`}, []string{"schedule.warmup=3"}, "schedule", "the learning rate of step"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -29,6 +29,9 @@ func (r *run) train(ctx context.Context) (*metrics.Summary, error) {
 	for _, message := range slices.Concat(r.tooStrong(r.Rules()), withoutEffect(r.cfg, r.Programs)) {
 		r.log.Warn(message)
 	}
+	if a := r.cfg.Train.Averaging(); a != nil {
+		r.log.Info("validation losses, samples and exports use averaged weights", "train.average", r.cfg.Train.Average, "from step", a.From)
+	}
 	defer r.display.console.Close()
 	r.display.previous.Step, r.display.previous.Tokens, r.display.previous.Seconds = r.done.Step, r.done.Tokens, metrics.Number(r.done.Seconds)
 	r.saving.at = time.Now()

@@ -18,6 +18,9 @@ func withoutEffect(cfg *config.Config, programs *assembly.Programs) (messages []
 	for _, key := range cfg.Schedule.Idle() {
 		idle(key, fmt.Sprintf("schedule.kind is %q", cfg.Schedule.Kind))
 	}
+	for _, key := range cfg.Train.IdleAverage() {
+		idle(key, fmt.Sprintf("train.average is %q", cfg.Train.Average))
+	}
 	if cfg.Train.LossMean == config.MeanOfMicroBatches {
 		setting := fmt.Sprintf("train.loss_mean = %q", cfg.Train.LossMean)
 		switch {

@@ -231,7 +231,7 @@ func Param(tensor string) string { return "param/" + tensor }
 func State(tensor, state string) string { return "state/" + tensor + "/" + state }
 
 // Evaluated returns the name of the tensor that the model is evaluated with in the place of a
-// trained tensor, where its optimizer gives one.
+// trained tensor, where its optimizer gives one or there is an average.
 func Evaluated(tensor string) string { return "evaluated/" + tensor }
 
 // Gradient returns the name of the gradient with respect to a trained tensor.
@@ -387,24 +387,24 @@ func tensorOf(r method.Rule, input string) (name string, ok bool) {
 	return "", false
 }
 
-// Evaluations makes the jobs of the optimizers whose results are other tensors than those that they
-// train. They change nothing, and write the tensors of [Evaluated].
+// Evaluations makes the jobs for tensors that the model is evaluated with in place of those that are
+// trained. They change nothing, and write the tensors of [Evaluated].
 func Evaluations(rules []method.Rule) []Job {
 	var jobs []Job
 	for _, r := range rules {
-		if r.Optimizer.Evaluate != nil {
-			jobs = append(jobs, bind(r, r.Optimizer.Evaluate))
+		if p := r.EvaluationProgram(); p != nil {
+			jobs = append(jobs, bind(r, p))
 		}
 	}
 	return jobs
 }
 
-// Inits makes the jobs with which optimizers initialize states from parameters.
+// Inits makes the jobs that initialize states from parameters.
 func Inits(rules []method.Rule) []Job {
 	var jobs []Job
 	for _, r := range rules {
-		if r.Optimizer.Init != nil {
-			jobs = append(jobs, bind(r, r.Optimizer.Init))
+		for _, p := range r.InitPrograms() {
+			jobs = append(jobs, bind(r, p))
 		}
 	}
 	return jobs

@@ -21,8 +21,10 @@ type Model struct {
 	Quantized func(param string) (*Quantized, error)
 	// Activations lists the inputs of layers that are quantized; nil means none.
 	Activations func() ([]Activation, error)
-	// Warnings say what else the model does that no format stores.
-	Warnings  []string
+	// Warnings say what else the model does that no format stores, Notes how its weights differ from
+	// those that were trained.
+	Warnings, Notes []string
+
 	Tokenizer Tokenizer
 	// Description is that of the checkpoint that the model was made from, with what training has changed; without a
 	// config.json it is made anew.

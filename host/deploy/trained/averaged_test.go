@@ -1,9 +1,12 @@
 package trained_test
 
 import (
+	"errors"
 	"fmt"
+	"math"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/cage-qat/cage/host/deploy/trained"
@@ -12,12 +15,15 @@ import (
 	"github.com/cage-qat/cage/host/train"
 	"github.com/cage-qat/cage/host/train/checkpoint"
 	"github.com/cage-qat/cage/host/train/plugin"
+	"github.com/cage-qat/cage/host/train/provenance"
 	"github.com/cage-qat/cage/host/train/rundir"
+	"github.com/cage-qat/cage/host/train/step"
 	"github.com/cage-qat/cage/internal/effort"
+	"github.com/cage-qat/cage/internal/plaintoml"
 )
 
 // TestAveraged: a run whose optimizer is evaluated at an average is opened and exported with that
-// average.
+// average, and has no other one.
 func TestAveraged(t *testing.T) {
 	effort.Long(t, "builds a plugin, and trains with it")
 	builder, err := plugin.NewFinder()
@@ -29,6 +35,10 @@ func TestAveraged(t *testing.T) {
 		t.Fatal(err)
 	}
 	cfg := testrun.Config(t, fmt.Sprintf("optimizer={plugin=%q}", exe.Path), "train.final_eval_batches=0", "train.eval_batches=0", `quantizer={plugin="lsq"}`)
+	_, err = train.Run(t.Context(), testrun.Elsewhere(t, cfg, `train.average="ema"`), train.Options{Finder: testrun.Finder(t)})
+	if placed, ok := errors.AsType[*plaintoml.Error](err); !ok || placed.Key != "train.average" || placed.Hint == "" {
+		t.Errorf("with another average: %v", err)
+	}
 	summary := testrun.Train(t, cfg, train.Options{})
 	opened := open(t, cfg.Train.Out, trained.Options{Finder: testrun.Finder(t)})
 	loss, _, err := opened.Evaluate(t.Context(), 0)
@@ -62,5 +72,75 @@ func TestAveraged(t *testing.T) {
 	})
 	if err != nil {
 		t.Fatal(err)
+	}
+}
+
+// TestAverageOfSteps: a run with train.average is evaluated, exported and started from with the mean of its
+// weights after each step, and ends with the same bits when it was interrupted meanwhile.
+func TestAverageOfSteps(t *testing.T) {
+	const first, last = 11, 20
+	cfg := testrun.Config(t, `train.average="uniform"`, "train.average_from=11", "train.checkpoint_every=1", "train.keep=20",
+		"train.final_eval_batches=0", "train.eval_batches=0", `quantizer={plugin="lsq"}`, `optimizer.groups=[{match="embedding", rate=0.0}]`)
+	summary := testrun.Train(t, cfg, train.Options{})
+	parts := testrun.Elsewhere(t, cfg)
+	for _, stop := range []int{5, 14} {
+		if _, err := train.Run(t.Context(), testrun.Again(t, parts), train.Options{Resume: true, StopAfter: stop, Finder: testrun.Finder(t)}); !errors.Is(err, train.ErrInterrupted) {
+			t.Fatal(err)
+		}
+	}
+	testrun.Train(t, testrun.Again(t, parts), train.Options{Resume: true})
+	testrun.SameRun(t, "in parts, and at once", parts.Train.Out, cfg.Train.Out)
+
+	mean := map[string][]float64{}
+	for step := first; step <= last; step++ {
+		for name, values := range testrun.Values(t, testrun.Checkpoint(t, cfg.Train.Out, step)) {
+			if name, ok := strings.CutPrefix(name, "param/"); ok {
+				if mean[name] == nil {
+					mean[name] = make([]float64, len(values))
+				}
+				for i, v := range values {
+					mean[name][i] += float64(v) / (last + 1 - first)
+				}
+			}
+		}
+	}
+	opened := open(t, cfg.Train.Out, trained.Options{Finder: testrun.Finder(t)})
+	if loss, _, err := opened.Evaluate(t.Context(), 0); err != nil || loss != float64(*summary.ValLoss) || opened.Average() != "uniform" {
+		t.Errorf("it evaluates to %v, the run to %v (%v)", loss, float64(*summary.ValLoss), err)
+	}
+	m, err := opened.Export()
+	if err != nil || len(m.Notes) != 1 {
+		t.Fatalf("notes %q, %v", m.Notes, err)
+	}
+	newest := testrun.Values(t, testrun.Newest(t, cfg.Train.Out))
+	for _, p := range m.Params {
+		exported, err := m.Latent(p.Name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, v := range exported {
+			// Each step rounds a difference, a product and a sum, none larger than what is averaged.
+			if d := math.Abs(float64(v) - mean[p.Name][i]); d > (last-first)*0x1p-22*max(math.Abs(mean[p.Name][i]), 0.02) {
+				t.Fatalf("%s is %v, want %v", p.Name, v, mean[p.Name][i])
+			}
+		}
+		first := testrun.Values(t, testrun.Checkpoint(t, cfg.Train.Out, 1))
+		frozen := p.Name == "embedding"
+		if slices.Equal(first["param/"+p.Name], newest["param/"+p.Name]) != frozen {
+			t.Errorf("%s stays as it is: %t, want %t", p.Name, !frozen, frozen)
+		}
+		if slices.Equal(exported, newest["param/"+p.Name]) != frozen {
+			t.Errorf("%s: the average is what the last step left: %t, want %t", p.Name, !frozen, frozen)
+		}
+		_, err = provenance.LoadRun(rundir.At(cfg.Train.Out), func(load step.LoadFunc) error {
+			x, err := load(step.ParamName(p.Name))
+			if err == nil && !slices.Equal(x.Data, exported) {
+				t.Errorf("%s: a run that starts from this one has other weights", p.Name)
+			}
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
 	}
 }

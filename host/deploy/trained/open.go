@@ -217,6 +217,14 @@ func (t *Model) compile(ctx context.Context, o Options) error {
 // Step is the number of optimizer steps behind the checkpoint.
 func (t *Model) Step() int { return t.step }
 
+// Average is the kind of average over steps (train.average) that the weights are; "" if they are those of one step.
+func (t *Model) Average() string {
+	if t.cfg.Train.Averaging() == nil {
+		return ""
+	}
+	return t.cfg.Train.Average
+}
+
 // Identity distinguishes the checkpoint from those of all other runs, wherever the run directory is now. It is empty
 // for a Hugging Face checkpoint.
 func (t *Model) Identity() string {

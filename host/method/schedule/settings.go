@@ -43,10 +43,16 @@ func (s *Settings) Keys() []schema.Key {
 // WarmupSteps returns the number of warm-up steps in a run of the given length: a
 // fraction below 1 is rounded down.
 func (s Settings) WarmupSteps(steps int) int {
-	if s.Warmup >= 1 {
-		return int(s.Warmup)
+	return StepsOf(s.Warmup, steps)
+}
+
+// StepsOf is the number of steps that a setting gives in a run of the given length: the setting itself, or
+// below 1 a fraction of the length, rounded down.
+func StepsOf(setting float64, steps int) int {
+	if setting >= 1 {
+		return int(setting)
 	}
-	return portion(s.Warmup, steps)
+	return portion(setting, steps)
 }
 
 // Problem returns what is wrong, if anything, with the phases of a run of the given

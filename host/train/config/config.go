@@ -25,6 +25,7 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 
@@ -34,6 +35,7 @@ import (
 	"github.com/cage-qat/cage/host/method/schedule"
 	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/cage-qat/cage/internal/plaintoml"
+	"github.com/cage-qat/cage/internal/schema"
 )
 
 // Config is a resolved training run: every default is filled in and presets are expanded.
@@ -98,6 +100,7 @@ func (c *Config) WithoutTraining(out string) *Config {
 		c.untrained, c.Train.Steps, c.Train.Out = true, 0, out
 		c.Data.Train, c.Data.Mixture, c.Data.TrainSHA256 = nil, nil, ""
 		c.Train.Distillation, c.Quantizer = Distillation{}, last
+		c.Train.Average, c.Train.AverageDecay, c.Train.AverageFrom = averageOff, defaultAverageDecay, 0
 		c.Method.Name, c.Method.CAGE.Form = method.NameOff, method.Off
 		return nil
 	})
@@ -219,6 +222,9 @@ type Train struct {
 	CheckpointMinutes float64 // minutes since the last checkpoint; 0: not by the clock
 	Keep              int     // checkpoints kept
 	Out               string
+	Average           string  // averageOff, averageEMA or averageUniform
+	AverageDecay      float64 // of averageEMA
+	AverageFrom       float64 // below 1, a fraction of the steps; otherwise the first step; see Averaging
 	Distillation      Distillation
 	NaNPolicy         string // "skip" or "stop"
 	MaxSkipped        int
@@ -226,6 +232,48 @@ type Train struct {
 	Samples           []string // prompts that are continued at each evaluation; nil: none
 	SampleTokens      int
 	SampleTemperature float64 // 0: the likeliest tokens
+}
+
+// The values of train.average, and the default of train.average_decay.
+const (
+	averageOff     = "off"
+	averageEMA     = "ema"
+	averageUniform = "uniform"
+
+	defaultAverageDecay = 0.999
+)
+
+// Averaging is the average of the weights with which the model is evaluated and exported; nil: there
+// is none.
+func (t *Train) Averaging() *method.Average {
+	if t.Average == averageOff || t.Average == "" {
+		return nil
+	}
+	first := schedule.StepsOf(t.AverageFrom, t.Steps)
+	if t.AverageFrom < 1 {
+		first++ // the first step after that fraction
+	}
+	return &method.Average{Uniform: t.Average == averageUniform, Decay: t.AverageDecay, From: first}
+}
+
+// averageProblems reports a beginning of the average that does not fit. The number of steps is 0 as long as it is not known.
+func (t *Train) averageProblems() (out schema.Problems) {
+	p := schema.Problem{Key: "train.average_from", Found: "the float " + schema.Decimal(t.AverageFrom), Hint: "want a fraction of the steps below 1, or the number of the step where the average begins"}
+	out.Unless(t.AverageFrom < 1 || t.AverageFrom == math.Trunc(t.AverageFrom), p)
+	p.With, p.Found = []string{"train.average", "train.steps"}, fmt.Sprintf("step %s in a run of %d steps", schema.Decimal(t.AverageFrom), t.Steps)
+	out.Unless(t.Steps == 0 || t.Averaging() == nil || t.AverageFrom <= float64(t.Steps), p)
+	return out
+}
+
+// IdleAverage lists the keys of the average that train.average does not use, if they do not have their defaults.
+func (t *Train) IdleAverage() (keys []string) {
+	if t.Average != averageEMA && t.AverageDecay != defaultAverageDecay {
+		keys = append(keys, "train.average_decay")
+	}
+	if t.Average == averageOff && t.AverageFrom != 0 {
+		keys = append(keys, "train.average_from")
+	}
+	return keys
 }
 
 // TeacherInitial is the value of train.distillation.teacher that makes the model, as it is before training, the

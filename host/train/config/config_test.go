@@ -72,7 +72,7 @@ func TestDefaults(t *testing.T) {
 			KVHeads: 2, HeadSize: 32, RopeTheta: 10000, RopePairs: "interleaved", RopeFactor: 1, RopeLow: 1, RopeHigh: 4, RopeOriginal: 8192, NormEps: 1e-5, InitStd: 0.02, Head: "own"},
 		Data: Data{Kind: KindText, Mismatch: "refuse", Documents: "joined", Packing: "first_fit", Epochs: 1, Train: []string{"a.tok"}, Validation: "b.tok", Seed: 1337},
 		Train: Train{Steps: 10, Batch: 4, Accumulate: 1, LossMean: "token", Recompute: "none", MemoryCheck: "on", Clip: 1, WeightDecay: 0.1, Decay: "first", Rotations: "half", Requantize: "on",
-			EvalEvery: 200, EvalBatches: 32, LogEvery: 10, CheckpointMinutes: 10, Keep: 2,
+			Average: "off", AverageDecay: 0.999, EvalEvery: 200, EvalBatches: 32, LogEvery: 10, CheckpointMinutes: 10, Keep: 2,
 			Out: filepath.Join("runs", "demo"), NaNPolicy: "skip", MaxSkipped: 10, SampleTokens: 64, SampleTemperature: 0.7},
 		Schedule: schedule.Settings{Kind: "onecycle_cos", Rate: 1e-3, Warmup: 0.1, From: 0.01, Floor: 0.1, Decay: 0.1, Shape: "linear"},
 		Method: method.Settings{Name: "cage", Gradient: "quantized",

@@ -24,6 +24,7 @@ func (d *decoder) relations() {
 	} else if p, found := d.cfg.Schedule.Problem(d.cfg.Train.Steps); found {
 		d.problems(schema.Problems{p})
 	}
+	d.problems(d.cfg.Train.averageProblems())
 	d.problems(d.cfg.Method.Check())
 	d.problems(d.cfg.Device.check(d.cfg.Train.Batch))
 	d.trainingFiles()

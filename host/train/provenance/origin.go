@@ -104,17 +104,18 @@ func HubOrigin(dir vfs.Path, c *huggingface.Checkpoint) (*Origin, error) {
 }
 
 // Evaluated is [Tensors] for a model that is used and not trained on: in place of what was trained
-// it reads what the run was evaluated with, where its optimizer gives that.
+// it reads what the run was evaluated with, where its optimizer gives that or train.average.
 func Evaluated(f *checkpoint.File) step.LoadFunc {
 	load := Tensors(f)
 	return func(name string) (step.Tensor, error) {
-		given := step.EvaluatedName(name)
-		if !f.Has(given) {
-			return load(name)
+		for _, given := range []string{step.EvaluatedName(name), step.AverageName(name)} {
+			if f.Has(given) {
+				t, err := load(given)
+				t.Name = name
+				return t, err
+			}
 		}
-		t, err := load(given)
-		t.Name = name
-		return t, err
+		return load(name)
 	}
 }
 

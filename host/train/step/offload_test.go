@@ -36,6 +36,7 @@ func TestShardsOffloaded(t *testing.T) {
 	}{
 		{"quest, adamw", 1, step.Single, 1, []string{`quantizer={plugin="quest"}`}, true},
 		{"quest, adamw, a chain", 1, step.Chain, 2, []string{`quantizer={plugin="quest"}`, recompute}, true},
+		{"quest, adamw, averaged", 1, step.Single, 1, []string{`quantizer={plugin="quest"}`, `train.average="uniform"`}, true},
 		{"lsq, muon", 1, step.Single, 2, []string{`quantizer={plugin="lsq"}`, `optimizer={plugin="muon"}`}, false},
 		{"quest, shampoo", 1, step.Single, 1, []string{`quantizer={plugin="quest"}`, `optimizer={plugin="shampoo"}`}, false},
 		{"quest, soap, late", 1, step.Single, 1, []string{`quantizer={plugin="quest"}`, late}, true},

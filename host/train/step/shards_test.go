@@ -44,6 +44,7 @@ func TestShards(t *testing.T) {
 		{"lsq, soap", false, 1, []string{`quantizer={plugin="lsq"}`, `optimizer={plugin="soap"}`}},
 		{"nvfp4, sgd", false, 1, []string{`quantizer={plugin="nvfp4"}`, `optimizer={plugin="sgd"}`}},
 		{"full precision", false, 1, []string{`quantizer={weights={plugin="absmax"}}`, `method.gradient="full"`}},
+		{"quest, adamw, averaged", false, 2, []string{`train.average="ema"`}},
 		{"coupled", false, 1, []string{`quantizer={plugin="absmax"}`, `method.form="coupled"`}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

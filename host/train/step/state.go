@@ -139,9 +139,13 @@ func ownOf(t Tensor, b *engine.Buffer, read func() ([]float32, error)) Stored {
 // storedEvaluated lists what optimizers give for evaluation. It is computed now, because the next
 // step changes what it is computed from.
 func (c *Compiled) storedEvaluated(s *State) (out []Stored) {
+	gives := func(r method.Rule) bool { return r.Optimizer.Evaluate != nil }
+	if !slices.ContainsFunc(c.plan.Rules, gives) {
+		return nil // an average is a part of the state
+	}
 	given, err := c.evaluated(s)
 	for _, r := range c.plan.Rules {
-		if r.Optimizer.Evaluate == nil {
+		if !gives(r) {
 			continue
 		}
 		var data []float32
@@ -169,6 +173,12 @@ func KeptName(site, state string) string { return update.Kept(site, state) }
 // if an optimizer gives it.
 func EvaluatedName(name string) string {
 	return update.Evaluated(strings.TrimPrefix(name, update.Param("")))
+}
+
+// AverageName returns the name, in checkpoints, of the average of a parameter or trained parameter with
+// the given name there. It is what the model is evaluated with, where the training had one.
+func AverageName(name string) string {
+	return update.State(strings.TrimPrefix(name, update.Param("")), method.AverageState)
 }
 
 // LoadTrained returns a function that loads what the quantizer of a weight or site takes under the name of an input of its program
@@ -419,8 +429,7 @@ func (c *Compiled) initTrainedActivations(t update.Tensors, tokens []int32) erro
 	return err
 }
 
-// initOptimizers runs the init programs of the rules' optimizers, all at once. States of the method
-// itself start at zero.
+// initOptimizers runs the init programs of the rules, all at once. Other state starts at zero.
 func (c *Compiled) initOptimizers(t update.Tensors, rules []method.Rule) error {
 	jobs := update.Inits(rules)
 	if len(jobs) > 0 {
@@ -440,6 +449,9 @@ func (c *Compiled) initOptimizers(t update.Tensors, rules []method.Rule) error {
 		}
 		for _, st := range rule.State()[own:] {
 			name := update.State(rule.Name, st.Name)
+			if t[name] != nil {
+				continue
+			}
 			zeros, err := c.fill(name, st.Shape, func(data []float32) error {
 				clear(data)
 				return nil

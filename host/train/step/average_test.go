@@ -1,0 +1,91 @@
+package step_test
+
+import (
+	"fmt"
+	"math"
+	"strings"
+	"testing"
+
+	"github.com/cage-qat/cage/host/internal/testrun"
+	"github.com/cage-qat/cage/host/train/step"
+)
+
+// TestAverageOfSteps holds the averages of train.average to sums in float64 over the tensors after each step. They
+// change no bit of the training, before they begin they are the tensors themselves, they go through
+// a checkpoint, and the model is evaluated with them.
+func TestAverageOfSteps(t *testing.T) {
+	const steps, first = 7, 3
+	overrides := []string{testrun.TwoLayers, "model.vocab=32", `quantizer={plugin="lsq"}`, "train.steps=7"}
+	cfg := testrun.Config(t, overrides...)
+	b := batches(cfg, 9, 1)
+	for _, dispatch := range []step.Dispatch{step.Chain, step.Single} {
+		training := func(more ...string) compiledStep {
+			plan := testrun.Plan(t, testrun.Config(t, append(overrides, more...)...))
+			plan.Dispatch = dispatch
+			return started(t, cfg, plan)
+		}
+		plain := training()
+		ema, uniform := training(`train.average="ema"`, "train.average_decay=0.75", "train.average_from=3"), training(`train.average="uniform"`, "train.average_from=0.3")
+		want := map[string]map[string][]float64{"ema": {}, "uniform": {}}
+		start := testrun.Download(t, uniform.Compiled, uniform.State)
+		for i := range steps {
+			set := step.Settings{Step: i + 1, Steps: steps, Rate: 0.05, NextRate: 0.05, Lambda: float64(i / 3)}
+			for _, k := range []compiledStep{plain, ema, uniform} {
+				run(t, k.Compiled, k.State, batches(cfg, uint64(i), 1), set)
+			}
+			got := map[string]map[string][]float32{"ema": testrun.Download(t, ema.Compiled, ema.State), "uniform": testrun.Download(t, uniform.Compiled, uniform.State)}
+			for name, values := range testrun.Download(t, plain.Compiled, plain.State) {
+				for kind, have := range got {
+					sameBits(t, fmt.Sprint("with an average, step ", i+1), map[string][]float32{name: values}, map[string][]float32{name: have[name]})
+					if !strings.HasPrefix(name, "param/") {
+						continue
+					}
+					sum := want[kind][name]
+					if i+1 <= first {
+						sum = make([]float64, len(values))
+					}
+					for j, x := range values {
+						switch n := float64(i + 2 - first); {
+						case i+1 <= first:
+							sum[j] = float64(x)
+						case kind == "ema":
+							sum[j] = 0.75*sum[j] + 0.25*float64(x)
+						default:
+							sum[j] += (float64(x) - sum[j]) / n
+						}
+					}
+					want[kind][name] = sum
+					mean := have[step.AverageName(name)]
+					for j, x := range sum {
+						// Each step rounds a difference, a product and a sum, none larger than what is averaged.
+						if d := math.Abs(float64(mean[j]) - x); d > float64(i)*0x1p-22*math.Max(math.Abs(x), math.Abs(float64(values[j]))) || i+1 <= first && d != 0 {
+							t.Fatalf("%s, step %d: the %s of %s is %v, want %v", dispatch, i+1, kind, name, mean[j], x)
+						}
+					}
+				}
+			}
+		}
+		for name, values := range start {
+			if strings.HasPrefix(name, "param/") {
+				sameBits(t, "the average at the start", map[string][]float32{"": values}, map[string][]float32{"": start[step.AverageName(name)]})
+			}
+		}
+		load := loaded(testrun.Tensors(t, uniform.Compiled, uniform.State))
+		s, err := plain.UploadParams(func(name string) (step.Tensor, error) { return load(step.AverageName(name)) })
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(s.Close)
+		losses := func(k compiledStep) map[string][]float32 {
+			return map[string][]float32{"losses": evaluated(t, k.Compiled, k.State, b[0])}
+		}
+		before := testrun.Download(t, uniform.Compiled, uniform.State)
+		sameBits(t, "evaluated", losses(uniform), losses(compiledStep{plain.Compiled, s}))
+		sameBits(t, "after an evaluation", before, testrun.Download(t, uniform.Compiled, uniform.State))
+		next := throughCheckpoint(t, uniform.Compiled, uniform.State)
+		sameBits(t, "through a checkpoint", before, testrun.Download(t, uniform.Compiled, next))
+		if l := losses(plain)["losses"]; l[0] == losses(ema)["losses"][0] {
+			t.Error("the average is not evaluated")
+		}
+	}
+}
