@@ -61,6 +61,10 @@ func TestWithoutEffect(t *testing.T) {
 		{micro(`"joined"`, "2"), []string{mean + "all micro-batches have as many targets, as documents are joined"}},
 		{micro(`"separate"`, "1"), []string{mean + "a step has one micro-batch"}},
 		{micro(`"separate"`, "2"), nil},
+		{quadratic("train.average_decay=0.5", "train.average_from=1"),
+			[]string{`train.average_decay has no effect: train.average is "off"`, `train.average_from has no effect: train.average is "off"`}},
+		{quadratic(`train.average="uniform"`, "train.average_decay=0.5"), []string{`train.average_decay has no effect: train.average is "uniform"`}},
+		{quadratic(`train.average="uniform"`, "train.average_from=1"), nil},
 	} {
 		got := warnings(t, c.cfg)
 		if n := strings.Count(got, "has no effect"); n != len(c.want) {

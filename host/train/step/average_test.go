@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/cage-qat/cage/host/compute/engine"
+	"github.com/cage-qat/cage/host/internal/testdevice"
 	"github.com/cage-qat/cage/host/internal/testrun"
 	"github.com/cage-qat/cage/host/train/step"
 )
@@ -17,12 +19,13 @@ func TestAverageOfSteps(t *testing.T) {
 	const steps, first = 7, 3
 	overrides := []string{testrun.TwoLayers, "model.vocab=32", `quantizer={plugin="lsq"}`, "train.steps=7"}
 	cfg := testrun.Config(t, overrides...)
-	b := batches(cfg, 9, 1)
+	b, dev := batches(cfg, 9, 1), testdevice.OpenCPU(t, engine.Options{})
 	for _, dispatch := range []step.Dispatch{step.Chain, step.Single} {
 		training := func(more ...string) compiledStep {
 			plan := testrun.Plan(t, testrun.Config(t, append(overrides, more...)...))
 			plan.Dispatch = dispatch
-			return started(t, cfg, plan)
+			c := compileOn(t, dev, plan)
+			return compiledStep{c, newState(t, c, b[0]...)}
 		}
 		plain := training()
 		ema, uniform := training(`train.average="ema"`, "train.average_decay=0.75", "train.average_from=3"), training(`train.average="uniform"`, "train.average_from=0.3")
