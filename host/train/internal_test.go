@@ -65,7 +65,7 @@ func TestSettings(t *testing.T) {
 // TestScheduleFloor: floor is the fraction of the peak rate that is left at the end,
 // in every kind.
 func TestScheduleFloor(t *testing.T) {
-	for _, kind := range []string{"onecycle_cos", "linear_warmup_cosine", "wsd"} {
+	for _, kind := range []string{"onecycle_cos", "linear_warmup_cosine", "cosine", "linear", "wsd"} {
 		for floor, text := range map[float64]string{0.25: "schedule.floor=0.25", 0: "schedule.floor=0.0"} {
 			rates := runOf(t, `schedule.kind="`+kind+`"`, text).rates
 			low, high := math.Inf(1), 0.0

@@ -340,7 +340,7 @@ func memoryModel(cfg *config.Config, m model.Model, programs *Programs) (memory.
 		if t.Optimizer.Evaluate != nil { // during an evaluation, or while a checkpoint is written
 			out.States += elements(t.Shape)
 		}
-		if cfg.Train.Averaging() != nil && !programs.Forward && t.RateFactor != 0 {
+		if t.average(cfg) != nil && !programs.Forward {
 			out.States += 2 * elements(t.Shape) // the average, and as above
 			if len(t.Shape) > 1 {
 				out.Offloadable += elements(t.Shape)

@@ -156,10 +156,6 @@ func forward(cfg *config.Config, quantizers map[string]answer.Quantizer, weights
 // addRules adds the update rules of all tensors that are trained.
 func addRules(plan *step.Plan, cfg *config.Config, programs *Programs, weights map[string]*method.Weight) {
 	groups := map[string]string{} // of tables
-	average := cfg.Train.Averaging()
-	if programs.Forward {
-		average = nil
-	}
 	for _, t := range programs.Tensors {
 		if groups[t.Table] == "" {
 			groups[t.Table] = fmt.Sprint(len(groups) + 1)
@@ -168,8 +164,8 @@ func addRules(plan *step.Plan, cfg *config.Config, programs *Programs, weights m
 			Name: t.Name, Shape: t.Shape, Optimizer: t.Optimizer, Group: groups[t.Table], Clip: cfg.Train.Clip > 0,
 			Decay: t.Decay, DecayLast: cfg.Train.Decay == config.DecayLast, RateFactor: t.RateFactor, Constrain: t.Constrain,
 		}
-		if t.RateFactor != 0 {
-			rule.Average = average
+		if !programs.Forward {
+			rule.Average = t.average(cfg)
 		}
 		if q, ok := programs.Weights[t.Name]; ok {
 			rule.Quantizer, rule.Weight, rule.Method = &q, weights[t.Name], cfg.Method.Method()

@@ -9,6 +9,7 @@ import (
 
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/compute/lower"
+	"github.com/cage-qat/cage/host/method"
 	"github.com/cage-qat/cage/host/model"
 	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/cage-qat/cage/host/train/config"
@@ -72,6 +73,15 @@ type TrainedTensor struct {
 	Executable string
 	// RefreshDelay is how many updates late refreshes take effect.
 	RefreshDelay int
+}
+
+// average is the average of the tensor over the steps of a run; nil: there is none, as for a tensor that is frozen
+// or, since a mean may leave the set, constrained.
+func (t *TrainedTensor) average(cfg *config.Config) *method.Average {
+	if t.RateFactor == 0 || t.Constrain != nil {
+		return nil
+	}
+	return cfg.Train.Averaging()
 }
 
 // Used is a plugin that took part in a run.

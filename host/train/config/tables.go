@@ -160,7 +160,7 @@ func (c *Config) trainKeys() []schema.Key {
 				"off: x and W themselves, along the axes of the backward pass, as in NVIDIA's recipe for NVFP4"},
 		{Name: "average", To: &t.Average, Is: schema.OneOf(averageOff, averageEMA, averageUniform), Default: averageOff,
 			Doc: "what validation losses, train.samples, `cage eval`, exports, and everything else that uses the run as a model take in place of the weights as the last step left them; " +
-				"ema: their exponential moving average over the steps; uniform: their mean. Q is applied to the average. Trained parameters of quantizers are averaged, too; their other state is not. " +
+				"ema: their exponential moving average over the steps; uniform: their mean. Q is applied to the average. Trained parameters of quantizers are averaged, too, but for those that are constrained to a set; their other state is not. " +
 				"Training itself, its losses, and the distance and trajectory of a problem are of the weights. Costs the memory of one float32 copy of the weights, divided and offloaded as the optimizer's " +
 				"state, and a second one during evaluations. Not with an optimizer that brings an average of its own (schedule-free)"},
 		{Name: "average_decay", To: &t.AverageDecay, Is: schema.Below(0, 1), Default: defaultAverageDecay,

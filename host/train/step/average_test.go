@@ -20,6 +20,11 @@ func TestAverageOfSteps(t *testing.T) {
 	overrides := []string{testrun.TwoLayers, "model.vocab=32", `quantizer={plugin="lsq"}`, "train.steps=7"}
 	cfg := testrun.Config(t, overrides...)
 	b, dev := batches(cfg, 9, 1), testdevice.OpenCPU(t, engine.Options{})
+	for _, r := range planOf(t, testrun.Config(t, append(overrides, `train.average="ema"`)...), oneScale{}, descent{}).Rules {
+		if averaged := r.Average != nil; averaged != (r.Constrain == nil) {
+			t.Errorf("%s is averaged: %t", r.Name, averaged)
+		}
+	}
 	for _, dispatch := range []step.Dispatch{step.Chain, step.Single} {
 		training := func(more ...string) compiledStep {
 			plan := testrun.Plan(t, testrun.Config(t, append(overrides, more...)...))
