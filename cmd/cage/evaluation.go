@@ -85,15 +85,16 @@ func newEval() *cobra.Command {
 		if f.quantizer != nil {
 			result["quantizer"] = f.quantizer.String()
 		}
-		weights := ""
+		of := fmt.Sprintf("%s, step %d", args[0], model.Step())
 		if kind := model.Average(); kind != "" {
-			result["average"], weights = kind, fmt.Sprintf(" (weights averaged: %s)", kind)
+			result["average"], of = kind, of+fmt.Sprintf(" (weights averaged: %s)", kind)
 		}
 		if tokens == 0 { // a problem without data
-			return textAnswer(result, "%s, step %d%s: loss %.6g\n", args[0], model.Step(), weights, loss), nil
+			return textAnswer(result, "%s: loss %.6g\n", of, loss), nil
 		}
 		result["perplexity"] = metrics.Number(math.Exp(loss)) // may be infinite, which JSON has no number for
-		return textAnswer(result, "%s, step %d%s: loss %.4f, perplexity %.3f over %d tokens\n", args[0], model.Step(), weights, loss, math.Exp(loss), tokens), nil
+		return textAnswer(result, "%s: loss %.4f, perplexity %.3f over %d tokens\n",
+			of, loss, math.Exp(loss), tokens), nil
 	})
 }
 

@@ -11,7 +11,7 @@ func (r Rule) Program() (*program.Program, error) { return r.write(r.active().af
 // write writes the step with what a method does after it.
 func (r Rule) write(after func(s *step, x, y program.Value) program.Value) (*program.Program, error) {
 	s := r.begin("update/", r.Inputs())
-	if r.RateFactor == 0 { // frozen: 0·u would not do where u is not finite or a rate is the optimizer's own
+	if r.RateFactor == 0 { // 0·u would not do where u is not finite, or α is the optimizer's own
 		s.α = s.rate
 		s.output(s.x)
 		return s.build()

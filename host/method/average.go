@@ -51,8 +51,8 @@ func (r Rule) InitPrograms() (list []*program.Program) {
 	return list
 }
 
-// EvaluationProgram returns a program for the tensor that the model is evaluated with in place of x;
-// nil means x itself.
+// EvaluationProgram returns a program for the tensor that the model is evaluated with in place of
+// x; nil means x itself.
 func (r Rule) EvaluationProgram() *program.Program {
 	if r.Average != nil {
 		return r.copies("averaged/", answer.StatePrefix+AverageState, answer.OutputWeights)

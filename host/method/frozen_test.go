@@ -24,14 +24,18 @@ func (infinite) Init(b *program.Builder, _ program.Value, _ sdk.Tensor) (sdk.Sta
 	return sdk.State{"updates": b.Const(0)}, nil
 }
 
-func (infinite) Update(b *program.Builder, in sdk.UpdateInput, _ sdk.Tensor) (program.Value, sdk.State, error) {
+func (infinite) Update(
+	b *program.Builder, in sdk.UpdateInput, _ sdk.Tensor,
+) (program.Value, sdk.State, error) {
 	return in.Gradient.Div(b.Const(0)), sdk.State{"updates": in.State["updates"].Shift(1)}, nil
 }
 
-// TestFrozen: a tensor whose group has the rate 0 keeps its bits, and its state, whatever the optimizer
-// and the method do to others: no update, no decay, no correction, no reset.
+// TestFrozen: a tensor whose group has the rate 0 keeps its bits, and its state, whatever the
+// optimizer and the method do to others: no update, no decay, no correction, no reset.
 func TestFrozen(t *testing.T) {
-	for name, o := range map[string]sdk.Optimizer{"sgd": sgd{}, "a rate of its own": heedless{}, "not finite": infinite{}} {
+	for name, o := range map[string]sdk.Optimizer{
+		"sgd": sgd{}, "a rate of its own": heedless{}, "not finite": infinite{},
+	} {
 		for what, m := range map[string]struct {
 			Method
 			Mode
@@ -47,7 +51,8 @@ func TestFrozen(t *testing.T) {
 				rule := testRule(t, o, "fixed grid 0.25", 2, 3)
 				q := e2m1(t, 2, 3)
 				rule.Quantizer, rule.Weight = &q, &Weight{Quantizer: q, Unpack: q.Unpack}
-				rule.Method, rule.Mode, rule.Decay, rule.DecayLast, rule.Clip = m.Method, m.Mode, 0.1, last, true
+				rule.Method, rule.Mode = m.Method, m.Mode
+				rule.Decay, rule.DecayLast, rule.Clip = 0.1, last, true
 				run := func(factor float64) (x, state []float64) {
 					rule.RateFactor = factor
 					p, err := rule.Program()

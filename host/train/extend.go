@@ -18,8 +18,8 @@ import (
 // their values step by step are compared instead. Of conversations, an epoch is what it is
 // however many follow it.
 var extendableKeys = []string{
-	"train.steps", "schedule.kind", "schedule.warmup", "schedule.floor", "schedule.decay", "schedule.decay_shape",
-	"method.silence", "method.ramp", "train.average_from",
+	"train.steps", "schedule.kind", "schedule.warmup", "schedule.floor", "schedule.decay",
+	"schedule.decay_shape", "method.silence", "method.ramp", "train.average_from",
 	"method.reset_start", "method.anneal_start", "method.anneal_end", "data.epochs",
 }
 
@@ -37,8 +37,10 @@ func (r *run) checkExtension(previous *config.Config) error {
 		return err
 	}
 	total, longer := previous.Train.Steps, r.cfg.Train.Steps
-	if a, b := previous.Train.Averaging(), r.cfg.Train.Averaging(); a != nil && a.From != b.From && min(a.From, b.From) < r.done.Step {
-		e := r.cfg.ErrorAt("train.average_from", "%s cannot be extended from %d to %d steps, of which %d are done: the average began at step %d, and would have begun at step %d",
+	a, b := previous.Train.Averaging(), r.cfg.Train.Averaging()
+	if a != nil && a.From != b.From && min(a.From, b.From) < r.done.Step {
+		e := r.cfg.ErrorAt("train.average_from", "%s cannot be extended from %d to %d steps, of which %d "+
+			"are done: the average began at step %d, and would have begun at step %d",
 			r.cfg.Train.Out, total, longer, r.done.Step, a.From, b.From)
 		e.Hint = fmt.Sprintf("give train.average_from = %d", a.From)
 		return e

@@ -30,7 +30,8 @@ func (r *run) train(ctx context.Context) (*metrics.Summary, error) {
 		r.log.Warn(message)
 	}
 	if a := r.cfg.Train.Averaging(); a != nil {
-		r.log.Info("validation losses, samples and exports use averaged weights", "train.average", r.cfg.Train.Average, "from step", a.From)
+		r.log.Info("validation losses, samples and exports use averaged weights",
+			"train.average", r.cfg.Train.Average, "from step", a.From)
 	}
 	defer r.display.console.Close()
 	r.display.previous.Step, r.display.previous.Tokens, r.display.previous.Seconds = r.done.Step, r.done.Tokens, metrics.Number(r.done.Seconds)

@@ -387,8 +387,8 @@ func tensorOf(r method.Rule, input string) (name string, ok bool) {
 	return "", false
 }
 
-// Evaluations makes the jobs for tensors that the model is evaluated with in place of those that are
-// trained. They change nothing, and write the tensors of [Evaluated].
+// Evaluations makes the jobs for tensors that the model is evaluated with in place of those that
+// are trained. They change nothing, and write the tensors of [Evaluated].
 func Evaluations(rules []method.Rule) []Job {
 	var jobs []Job
 	for _, r := range rules {

@@ -90,7 +90,10 @@ func (e preparedExport) fill(ctx context.Context, dir, to vfs.Path) (*Report, er
 	if err := e.plan.Write(ctx, dir); err != nil {
 		return nil, err
 	}
-	report := &Report{Format: e.format, Path: to.Name, Exact: true, Tensors: e.plan.Tensors(), Notes: slices.Concat(e.model.Notes, e.plan.Notes()), Warnings: slices.Concat(e.model.Warnings, e.model.Tokenizer.Warnings)}
+	report := &Report{Format: e.format, Path: to.Name, Exact: true, Tensors: e.plan.Tensors(),
+		Notes:    slices.Concat(e.model.Notes, e.plan.Notes()),
+		Warnings: slices.Concat(e.model.Warnings, e.model.Tokenizer.Warnings),
+	}
 	if err := e.compare(ctx, dir, report); err != nil {
 		return nil, err
 	}

@@ -35,8 +35,10 @@ func TestAveraged(t *testing.T) {
 		t.Fatal(err)
 	}
 	cfg := testrun.Config(t, fmt.Sprintf("optimizer={plugin=%q}", exe.Path), "train.final_eval_batches=0", "train.eval_batches=0", `quantizer={plugin="lsq"}`)
-	_, err = train.Run(t.Context(), testrun.Elsewhere(t, cfg, `train.average="ema"`), train.Options{Finder: testrun.Finder(t)})
-	if placed, ok := errors.AsType[*plaintoml.Error](err); !ok || placed.Key != "train.average" || placed.Hint == "" {
+	twice := testrun.Elsewhere(t, cfg, `train.average="ema"`)
+	_, err = train.Run(t.Context(), twice, train.Options{Finder: testrun.Finder(t)})
+	placed, ok := errors.AsType[*plaintoml.Error](err)
+	if !ok || placed.Key != "train.average" || placed.Hint == "" {
 		t.Errorf("with another average: %v", err)
 	}
 	summary := testrun.Train(t, cfg, train.Options{})
@@ -75,16 +77,20 @@ func TestAveraged(t *testing.T) {
 	}
 }
 
-// TestAverageOfSteps: a run with train.average is evaluated, exported and started from with the mean of its
-// weights after each step, and ends with the same bits when it was interrupted meanwhile.
+// TestAverageOfSteps: a run with train.average is evaluated, exported and started from with the mean
+// of its weights after each step, and ends with the same bits when it was interrupted meanwhile.
 func TestAverageOfSteps(t *testing.T) {
 	const first, last = 11, 20
-	cfg := testrun.Config(t, `train.average="uniform"`, "train.average_from=11", "train.checkpoint_every=1", "train.keep=20",
-		"train.final_eval_batches=0", "train.eval_batches=0", `quantizer={plugin="lsq"}`, `optimizer.groups=[{match="embedding", rate=0.0}]`)
+	cfg := testrun.Config(t, `train.average="uniform"`, "train.average_from=11",
+		"train.checkpoint_every=1", "train.keep=20", "train.final_eval_batches=0",
+		"train.eval_batches=0", `quantizer={plugin="lsq"}`,
+		`optimizer.groups=[{match="embedding", rate=0.0}]`)
 	summary := testrun.Train(t, cfg, train.Options{})
 	parts := testrun.Elsewhere(t, cfg)
 	for _, stop := range []int{5, 14} {
-		if _, err := train.Run(t.Context(), testrun.Again(t, parts), train.Options{Resume: true, StopAfter: stop, Finder: testrun.Finder(t)}); !errors.Is(err, train.ErrInterrupted) {
+		_, err := train.Run(t.Context(), testrun.Again(t, parts),
+			train.Options{Resume: true, StopAfter: stop, Finder: testrun.Finder(t)})
+		if !errors.Is(err, train.ErrInterrupted) {
 			t.Fatal(err)
 		}
 	}
@@ -105,7 +111,8 @@ func TestAverageOfSteps(t *testing.T) {
 		}
 	}
 	opened := open(t, cfg.Train.Out, trained.Options{Finder: testrun.Finder(t)})
-	if loss, _, err := opened.Evaluate(t.Context(), 0); err != nil || loss != float64(*summary.ValLoss) || opened.Average() != "uniform" {
+	loss, _, err := opened.Evaluate(t.Context(), 0)
+	if err != nil || loss != float64(*summary.ValLoss) || opened.Average() != "uniform" {
 		t.Errorf("it evaluates to %v, the run to %v (%v)", loss, float64(*summary.ValLoss), err)
 	}
 	m, err := opened.Export()
@@ -120,8 +127,9 @@ func TestAverageOfSteps(t *testing.T) {
 		}
 		for i, v := range exported {
 			// Each step rounds a difference, a product and a sum, none larger than what is averaged.
-			if d := math.Abs(float64(v) - mean[p.Name][i]); d > (last-first)*0x1p-22*max(math.Abs(mean[p.Name][i]), 0.02) {
-				t.Fatalf("%s is %v, want %v", p.Name, v, mean[p.Name][i])
+			want := mean[p.Name][i]
+			if d := math.Abs(float64(v) - want); d > (last-first)*0x1p-22*max(math.Abs(want), 0.02) {
+				t.Fatalf("%s is %v, want %v", p.Name, v, want)
 			}
 		}
 		first := testrun.Values(t, testrun.Checkpoint(t, cfg.Train.Out, 1))

@@ -33,7 +33,8 @@ func (t *Model) Export() (*export.Model, error) {
 	m := &export.Model{Settings: settings, Params: t.built.Compiled.Plan().Model.Params(), Latent: t.latent, Quantized: t.quantized, Activations: t.activations}
 	m.Warnings = t.unstored()
 	if kind := t.Average(); kind != "" {
-		m.Notes = []string{fmt.Sprintf("the weights are averages over steps of the training (train.average = %q)", kind)}
+		m.Notes = []string{fmt.Sprintf(
+			"the weights are averages over steps of the training (train.average = %q)", kind)}
 	}
 	tok, err := t.tokenizer()
 	if err != nil {

@@ -217,7 +217,8 @@ func (t *Model) compile(ctx context.Context, o Options) error {
 // Step is the number of optimizer steps behind the checkpoint.
 func (t *Model) Step() int { return t.step }
 
-// Average is the kind of average over steps (train.average) that the weights are; "" if they are those of one step.
+// Average is the kind of average over steps (train.average) that the weights are; "" if they are
+// those of one step.
 func (t *Model) Average() string {
 	if t.cfg.Train.Averaging() == nil {
 		return ""

@@ -46,7 +46,9 @@ const (
 
 // Shapes lists every shape, the default first.
 func Shapes() []Shape {
-	return []Shape{LinearDecay, CosineDecay, MirrorCosineDecay, ExponentialDecay, SquareDecay, SqrtDecay}
+	return []Shape{
+		LinearDecay, CosineDecay, MirrorCosineDecay, ExponentialDecay, SquareDecay, SqrtDecay,
+	}
 }
 
 // Config says which schedule to build. A field that its kind does not use is ignored.

@@ -127,14 +127,19 @@ func TestNewRefuses(t *testing.T) {
 	}
 }
 
-// TestExponentialToZero: an exponential decay has no way to 0, and that is told before the number of steps is known.
+// TestExponentialToZero: an exponential decay never reaches 0, and that is reported before the number
+// of steps is known.
 func TestExponentialToZero(t *testing.T) {
-	s := schedule.Settings{Kind: schedule.WSD, Rate: 1, From: 0.1, Decay: 0.1, Shape: schedule.ExponentialDecay}
+	s := schedule.Settings{
+		Kind: schedule.WSD, Rate: 1, From: 0.1, Decay: 0.1, Shape: schedule.ExponentialDecay,
+	}
 	if p, found := s.Problem(0); !found || p.Key != "schedule.floor" {
 		t.Errorf("%v, %+v", found, p)
 	}
 	for _, change := range []func(*schedule.Settings){
-		func(s *schedule.Settings) { s.Floor = 1e-9 }, func(s *schedule.Settings) { s.Shape = schedule.LinearDecay }, func(s *schedule.Settings) { s.Kind = schedule.Cosine },
+		func(s *schedule.Settings) { s.Floor = 1e-9 },
+		func(s *schedule.Settings) { s.Shape = schedule.LinearDecay },
+		func(s *schedule.Settings) { s.Kind = schedule.Cosine },
 	} {
 		fine := s
 		change(&fine)

@@ -22,8 +22,11 @@ type Settings struct {
 func (s *Settings) Keys() []schema.Key {
 	return []schema.Key{
 		{Name: "kind", To: &s.Kind, Is: schema.OneOf(Kinds()...), Default: OneCycleCos,
-			Doc: "shape; onecycle_cos: half a cosine up and one down; cosine (also linear_warmup_cosine): a line up, half a cosine down; linear: a line up and one down; wsd: a line up, the rate, and a decay at the end; " +
-				"constant has the rate at every step, without a warm-up or a floor; wsd with decay = 0 is constant after its warm-up"},
+			Doc: "shape; onecycle_cos: half a cosine up and one down; cosine (also " +
+				"linear_warmup_cosine): a line up, half a cosine down; linear: a line up and one " +
+				"down; wsd: a line up, the rate, and a decay at the end; constant has the rate at " +
+				"every step, without a warm-up or a floor; wsd with decay = 0 is constant after " +
+				"its warm-up"},
 		{Name: "rate", To: &s.Rate, Is: schema.Above(0, 1000),
 			Doc: "peak learning rate"},
 		{Name: "warmup", To: &s.Warmup, Is: schema.Between(0, schema.Most), Default: 0.1,
@@ -35,8 +38,10 @@ func (s *Settings) Keys() []schema.Key {
 		{Name: "decay", To: &s.Decay, Is: schema.Between(0, 1), Default: 0.1,
 			Doc: "wsd only: fraction of the steps in the decay phase"},
 		{Name: "decay_shape", To: &s.Shape, Is: schema.OneOf(Shapes()...), Default: LinearDecay,
-			Doc: "wsd only: curve of the decay, over its progress u from 0 to 1. The rate is floor + (1 − floor)·h of rate, with h = 1 − u (linear), (1 + cos πu)/2 (cosine), " +
-				"2(1 − u) − (1 + cos πu)/2 (mirror_cosine), 1 − u² (square) or 1 − √u (sqrt); exponential: floorᵘ of rate"},
+			Doc: "wsd only: curve of the decay, over its progress u from 0 to 1. The rate is " +
+				"floor + (1 − floor)·h of rate, with h = 1 − u (linear), (1 + cos πu)/2 (cosine), " +
+				"2(1 − u) − (1 + cos πu)/2 (mirror_cosine), 1 − u² (square) or 1 − √u (sqrt); " +
+				"exponential: floorᵘ of rate"},
 	}
 }
 
@@ -46,8 +51,8 @@ func (s Settings) WarmupSteps(steps int) int {
 	return StepsOf(s.Warmup, steps)
 }
 
-// StepsOf is the number of steps that a setting gives in a run of the given length: the setting itself, or
-// below 1 a fraction of the length, rounded down.
+// StepsOf is the number of steps that a setting gives in a run of the given length: the setting
+// itself, or below 1 a fraction of the length, rounded down.
 func StepsOf(setting float64, steps int) int {
 	if setting >= 1 {
 		return int(setting)

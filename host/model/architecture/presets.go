@@ -5,12 +5,12 @@ import "slices"
 // Preset is a named model size with the training settings that go with it. The sizes and
 // rates of the Llamas are those of the QuEST and CAGE pre-training runs (Panferov et al.
 // 2025 and the CAGE paper): about 100 training tokens for each parameter outside the
-// embeddings, 262,144 tokens per step. Those of 1700M and 3200M are in the training script of
-// QuEST's code alone (train.sh), with 10.75 and 20 billion tokens. The OLMo2 sizes 30M and 60M are those of
-// OLMo-core, whose names count the embedding, too. The OLMo2 size 50M is for the CAGE
-// paper's comparison of optimizers, which does not publish its shape; it has the shape of
-// the Llama. OLMo2 models are trained like the Llamas, on 100 tokens for each parameter
-// that the name counts.
+// embeddings, 262,144 tokens per step. Those of 1700M and 3200M are in the training script
+// of QuEST's code alone (train.sh), with 10.75 and 20 billion tokens. The OLMo2 sizes 30M
+// and 60M are those of OLMo-core, whose names count the embedding, too. The OLMo2 size 50M
+// is for the CAGE paper's comparison of optimizers, which does not publish its shape; it
+// has the shape of the Llama. OLMo2 models are trained like the Llamas, on 100 tokens for
+// each parameter that the name counts.
 type Preset struct {
 	Kind, Name                   string
 	Layers, Heads, Width, Hidden int

@@ -170,8 +170,10 @@ func variants(ready *preparedStep, o Options) ([]variant, error) {
 // directPlan replaces plugins' programs by graphs written in the host.
 func directPlan(cfg *config.Config, plan step.Plan) (step.Plan, error) {
 	q := cfg.Quantizer.Weights
-	if cfg.Optimizer.Name != "adamw" || q == nil || q.Name != "quest" || len(cfg.Quantizer.Overrides)+len(cfg.Optimizer.Groups) > 0 || cfg.Train.Averaging() != nil {
-		return plan, fmt.Errorf("the step written in the host exists for the plugins quest and adamw only, without train.average")
+	if cfg.Optimizer.Name != "adamw" || q == nil || q.Name != "quest" || cfg.Train.Averaging() != nil ||
+		len(cfg.Quantizer.Overrides)+len(cfg.Optimizer.Groups) > 0 {
+		return plan, fmt.Errorf("the step written in the host exists for the plugins quest and adamw only, " +
+			"without train.average")
 	}
 	weights, activations := map[string]lower.Quantizer{}, map[string]lower.Quantizer{}
 	for _, p := range plan.Model.Params() {

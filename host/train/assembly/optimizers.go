@@ -38,7 +38,8 @@ func (c *collector) optimizers(ctx context.Context) error {
 			return err
 		}
 		if t.Optimizer.Evaluate != nil && c.Config.Train.Averaging() != nil {
-			e := c.Config.ErrorAt("train.average", "the optimizer of %s has weights of its own for evaluation, which are an average already", t.Name)
+			e := c.Config.ErrorAt("train.average", "the optimizer of %s has weights of its own for "+
+				"evaluation, which are an average already", t.Name)
 			e.Hint = "leave train.average out, or choose another optimizer"
 			return e
 		}

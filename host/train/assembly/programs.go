@@ -75,8 +75,8 @@ type TrainedTensor struct {
 	RefreshDelay int
 }
 
-// average is the average of the tensor over the steps of a run; nil: there is none, as for a tensor that is frozen
-// or, since a mean may leave the set, constrained.
+// average is the average of the tensor over the steps of a run; nil: there is none, as for a tensor
+// that is frozen or, since a mean may leave the set, constrained.
 func (t *TrainedTensor) average(cfg *config.Config) *method.Average {
 	if t.RateFactor == 0 || t.Constrain != nil {
 		return nil

@@ -224,7 +224,7 @@ type Train struct {
 	Out               string
 	Average           string  // averageOff, averageEMA or averageUniform
 	AverageDecay      float64 // of averageEMA
-	AverageFrom       float64 // below 1, a fraction of the steps; otherwise the first step; see Averaging
+	AverageFrom       float64 // below 1, a fraction of the steps; otherwise the first step
 	Distillation      Distillation
 	NaNPolicy         string // "skip" or "stop"
 	MaxSkipped        int
@@ -243,8 +243,8 @@ const (
 	defaultAverageDecay = 0.999
 )
 
-// Averaging is the average of the weights with which the model is evaluated and exported; nil: there
-// is none.
+// Averaging is the average of the weights with which the model is evaluated and exported; nil:
+// there is none.
 func (t *Train) Averaging() *method.Average {
 	if t.Average == averageOff || t.Average == "" {
 		return nil
@@ -256,16 +256,21 @@ func (t *Train) Averaging() *method.Average {
 	return &method.Average{Uniform: t.Average == averageUniform, Decay: t.AverageDecay, From: first}
 }
 
-// averageProblems reports a beginning of the average that does not fit. The number of steps is 0 as long as it is not known.
+// averageProblems reports a beginning of the average that does not fit. The number of steps is 0 as
+// long as it is not known.
 func (t *Train) averageProblems() (out schema.Problems) {
-	p := schema.Problem{Key: "train.average_from", Found: "the float " + schema.Decimal(t.AverageFrom), Hint: "want a fraction of the steps below 1, or the number of the step where the average begins"}
+	from := schema.Decimal(t.AverageFrom)
+	p := schema.Problem{Key: "train.average_from", Found: "the float " + from,
+		Hint: "want a fraction of the steps below 1, or the number of the step where the average begins"}
 	out.Unless(t.AverageFrom < 1 || t.AverageFrom == math.Trunc(t.AverageFrom), p)
-	p.With, p.Found = []string{"train.average", "train.steps"}, fmt.Sprintf("step %s in a run of %d steps", schema.Decimal(t.AverageFrom), t.Steps)
+	p.With = []string{"train.average", "train.steps"}
+	p.Found = fmt.Sprintf("step %s in a run of %d steps", from, t.Steps)
 	out.Unless(t.Steps == 0 || t.Averaging() == nil || t.AverageFrom <= float64(t.Steps), p)
 	return out
 }
 
-// IdleAverage lists the keys of the average that train.average does not use, if they do not have their defaults.
+// IdleAverage lists the keys of the average that train.average does not use, if they do not have
+// their defaults.
 func (t *Train) IdleAverage() (keys []string) {
 	if t.Average != averageEMA && t.AverageDecay != defaultAverageDecay {
 		keys = append(keys, "train.average_decay")

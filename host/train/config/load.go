@@ -105,8 +105,9 @@ func defaultOut(path string) string {
 	return filepath.Join("runs", name)
 }
 
-// CheckSteps reports, as an [*plaintoml.Error], a schedule, an average or an override of the quantizer that does not fit the number of
-// steps. That number may have become known, from the data, only after the configuration was read.
+// CheckSteps reports, as an [*plaintoml.Error], a schedule, an average or an override of the
+// quantizer that does not fit the number of steps. That number may have become known, from the
+// data, only after the configuration was read.
 func (c *Config) CheckSteps() error {
 	list := slices.Concat(c.Quantizer.steps(c.Train.Steps), c.changing(), c.Train.averageProblems())
 	if p, found := c.Schedule.Problem(c.Train.Steps); found {

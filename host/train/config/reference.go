@@ -95,9 +95,9 @@ func presetReference(b *strings.Builder) {
 	b.WriteString("\n## Presets\n\n" +
 		"`model.preset` fixes the sizes of the model. The other columns are the defaults of keys that the\n" +
 		"file leaves out. Parameters do not count the embedding and the output head. The OLMo2\n" +
-		"presets 30M and 60M are OLMo-core's, whose names count the embedding, too; 50M has the sizes of the Llama 50M. 1700M and 3200M\n" +
-		"are from the training script of QuEST's code (train.sh), with its 10.75 and 20 billion tokens: 6 for each parameter, where the\n" +
-		"smaller ones have 100.\n\n" +
+		"presets 30M and 60M are OLMo-core's, whose names count the embedding, too; 50M has the sizes of the Llama 50M.\n" +
+		"1700M and 3200M are from the training script of QuEST's code (train.sh), with its 10.75 and\n" +
+		"20 billion tokens: 6 for each parameter, where the smaller ones have 100.\n\n" +
 		"| kind | preset | layers | heads | width | hidden | parameters | context | vocab | batch | accumulate | steps | warm-up | rate |\n" +
 		"|---|---|---|---|---|---|---|---|---|---|---|---|---|---|\n")
 	for _, p := range architecture.Presets() {

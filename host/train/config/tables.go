@@ -158,16 +158,25 @@ func (c *Config) trainKeys() []schema.Key {
 		{Name: "requantize", To: &t.Requantize, Is: schema.OneOf("on", "off"), For: architecture.Languages, Default: "on",
 			Doc: "what [quantizer.backward] quantizes. on: what the forward product multiplied, Q(x) and Q(W), once more, so that a training keeps one copy of each; " +
 				"off: x and W themselves, along the axes of the backward pass, as in NVIDIA's recipe for NVFP4"},
-		{Name: "average", To: &t.Average, Is: schema.OneOf(averageOff, averageEMA, averageUniform), Default: averageOff,
-			Doc: "what validation losses, train.samples, `cage eval`, exports, and everything else that uses the run as a model take in place of the weights as the last step left them; " +
-				"ema: their exponential moving average over the steps; uniform: their mean. Q is applied to the average. Trained parameters of quantizers are averaged, too, but for those that are constrained to a set; their other state is not. " +
-				"Training itself, its losses, and the distance and trajectory of a problem are of the weights. Costs the memory of one float32 copy of the weights, divided and offloaded as the optimizer's " +
-				"state, and a second one during evaluations. Not with an optimizer that brings an average of its own (schedule-free)"},
-		{Name: "average_decay", To: &t.AverageDecay, Is: schema.Below(0, 1), Default: defaultAverageDecay,
-			Doc: "ema: share of the average that a step keeps"},
+		{Name: "average", To: &t.Average, Is: schema.OneOf(averageOff, averageEMA, averageUniform),
+			Default: averageOff,
+			Doc: "what validation losses, train.samples, `cage eval`, exports, and everything else that " +
+				"uses the run as a model take in place of the weights as the last step left them; " +
+				"ema: their exponential moving average over the steps; uniform: their mean. Q is " +
+				"applied to the average. Trained parameters of quantizers are averaged, too, but for " +
+				"those that are constrained to a set; their other state is not. Training itself, its " +
+				"losses, and the distance and trajectory of a problem are of the weights. Costs the " +
+				"memory of one float32 copy of the weights, divided and offloaded as the optimizer's " +
+				"state, and a second one during evaluations. Not with an optimizer that brings an " +
+				"average of its own (schedule-free)"},
+		{Name: "average_decay", To: &t.AverageDecay, Is: schema.Below(0, 1),
+			Default: defaultAverageDecay,
+			Doc:     "ema: share of the average that a step keeps"},
 		{Name: "average_from", To: &t.AverageFrom, Is: schema.Between(0, schema.Most),
-			Derive: func() any { return either(t.Average == averageUniform, 0.8, 0.0) }, Derived: "`0`; uniform: `0.8`",
-			Doc: "where the average begins: after this fraction of the steps when below 1, else at this step. Before, it is the weights themselves"},
+			Derive:  func() any { return either(t.Average == averageUniform, 0.8, 0.0) },
+			Derived: "`0`; uniform: `0.8`",
+			Doc: "where the average begins: after this fraction of the steps when below 1, else at " +
+				"this step. Before, it is the weights themselves"},
 		{Name: "eval_every", To: &t.EvalEvery, Is: schema.From(0, schema.Most), Default: 200,
 			Doc: "steps between evaluations; 0: only at the end"},
 		{Name: "eval_batches", To: &t.EvalBatches, Is: schema.From(0, schema.Most), For: architecture.Languages, Default: 32,
@@ -392,8 +401,10 @@ func groupTable(g *Group, p *Plugin) table {
 			{Name: "roles", To: &g.Roles, Is: schema.OneOf(tensorRoles...), Default: tensorRoles,
 				Doc: "roles of parameters: weights of linear layers in blocks, norm weights and biases, token embedding, output head"},
 			{Name: "rate", To: &g.Rate, Is: schema.Between(0, 1e6), Default: 1.0,
-				Doc: "factor of the learning rate; 0 freezes the parameters: no update, no weight decay and no correction changes them. Their gradients are still computed, and count in the norm that " +
-					"train.clip bounds. What a quantizer trains is not frozen with its weight, but by its own name: match = \"quantizer.*\""},
+				Doc: "factor of the learning rate; 0 freezes the parameters: no update, no weight decay " +
+					"and no correction changes them. Their gradients are still computed, and count in " +
+					"the norm that train.clip bounds. What a quantizer trains is not frozen with its " +
+					"weight, but by its own name: match = \"quantizer.*\""},
 			{Name: "weight_decay", To: &g.WeightDecay, Is: schema.Between(0, 1000),
 				Optional: "train.weight_decay for those that the model decays",
 				Doc:      "decoupled weight decay of all tensors of the group"},

@@ -12,15 +12,18 @@ import (
 	"github.com/cage-qat/cage/host/train/step"
 )
 
-// TestAverageOfSteps holds the averages of train.average to sums in float64 over the tensors after each step. They
-// change no bit of the training, before they begin they are the tensors themselves, they go through
-// a checkpoint, and the model is evaluated with them.
+// TestAverageOfSteps holds the averages of train.average to sums in float64 over the tensors after
+// each step. They change no bit of the training, before they begin they are the tensors
+// themselves, they go through a checkpoint, and the model is evaluated with them.
 func TestAverageOfSteps(t *testing.T) {
 	const steps, first = 7, 3
-	overrides := []string{testrun.TwoLayers, "model.vocab=32", `quantizer={plugin="lsq"}`, "train.steps=7"}
+	overrides := []string{
+		testrun.TwoLayers, "model.vocab=32", `quantizer={plugin="lsq"}`, "train.steps=7",
+	}
 	cfg := testrun.Config(t, overrides...)
 	b, dev := batches(cfg, 9, 1), testdevice.OpenCPU(t, engine.Options{})
-	for _, r := range planOf(t, testrun.Config(t, append(overrides, `train.average="ema"`)...), oneScale{}, descent{}).Rules {
+	with := testrun.Config(t, append(overrides, `train.average="ema"`)...)
+	for _, r := range planOf(t, with, oneScale{}, descent{}).Rules {
 		if averaged := r.Average != nil; averaged != (r.Constrain == nil) {
 			t.Errorf("%s is averaged: %t", r.Name, averaged)
 		}
@@ -33,18 +36,25 @@ func TestAverageOfSteps(t *testing.T) {
 			return compiledStep{c, newState(t, c, b[0]...)}
 		}
 		plain := training()
-		ema, uniform := training(`train.average="ema"`, "train.average_decay=0.75", "train.average_from=3"), training(`train.average="uniform"`, "train.average_from=0.3")
+		ema := training(`train.average="ema"`, "train.average_decay=0.75", "train.average_from=3")
+		uniform := training(`train.average="uniform"`, "train.average_from=0.3")
 		want := map[string]map[string][]float64{"ema": {}, "uniform": {}}
 		start := testrun.Download(t, uniform.Compiled, uniform.State)
 		for i := range steps {
-			set := step.Settings{Step: i + 1, Steps: steps, Rate: 0.05, NextRate: 0.05, Lambda: float64(i / 3)}
+			set := step.Settings{
+				Step: i + 1, Steps: steps, Rate: 0.05, NextRate: 0.05, Lambda: float64(i / 3),
+			}
 			for _, k := range []compiledStep{plain, ema, uniform} {
 				run(t, k.Compiled, k.State, batches(cfg, uint64(i), 1), set)
 			}
-			got := map[string]map[string][]float32{"ema": testrun.Download(t, ema.Compiled, ema.State), "uniform": testrun.Download(t, uniform.Compiled, uniform.State)}
+			got := map[string]map[string][]float32{
+				"ema":     testrun.Download(t, ema.Compiled, ema.State),
+				"uniform": testrun.Download(t, uniform.Compiled, uniform.State),
+			}
 			for name, values := range testrun.Download(t, plain.Compiled, plain.State) {
 				for kind, have := range got {
-					sameBits(t, fmt.Sprint("with an average, step ", i+1), map[string][]float32{name: values}, map[string][]float32{name: have[name]})
+					sameBits(t, fmt.Sprint("with an average, step ", i+1),
+						map[string][]float32{name: values}, map[string][]float32{name: have[name]})
 					if !strings.HasPrefix(name, "param/") {
 						continue
 					}
@@ -65,9 +75,13 @@ func TestAverageOfSteps(t *testing.T) {
 					want[kind][name] = sum
 					mean := have[step.AverageName(name)]
 					for j, x := range sum {
-						// Each step rounds a difference, a product and a sum, none larger than what is averaged.
-						if d := math.Abs(float64(mean[j]) - x); d > float64(i)*0x1p-22*math.Max(math.Abs(x), math.Abs(float64(values[j]))) || i+1 <= first && d != 0 {
-							t.Fatalf("%s, step %d: the %s of %s is %v, want %v", dispatch, i+1, kind, name, mean[j], x)
+						// Each step rounds a difference, a product and a sum, none larger
+						// than what is averaged.
+						size := max(math.Abs(x), math.Abs(float64(values[j])))
+						d := math.Abs(float64(mean[j]) - x)
+						if d > float64(i)*0x1p-22*size || i+1 <= first && d != 0 {
+							t.Fatalf("%s, step %d: the %s of %s is %v, want %v",
+								dispatch, i+1, kind, name, mean[j], x)
 						}
 					}
 				}
@@ -75,11 +89,15 @@ func TestAverageOfSteps(t *testing.T) {
 		}
 		for name, values := range start {
 			if strings.HasPrefix(name, "param/") {
-				sameBits(t, "the average at the start", map[string][]float32{"": values}, map[string][]float32{"": start[step.AverageName(name)]})
+				average := start[step.AverageName(name)]
+				sameBits(t, "the average at the start",
+					map[string][]float32{"": values}, map[string][]float32{"": average})
 			}
 		}
 		load := loaded(testrun.Tensors(t, uniform.Compiled, uniform.State))
-		s, err := plain.UploadParams(func(name string) (step.Tensor, error) { return load(step.AverageName(name)) })
+		s, err := plain.UploadParams(func(name string) (step.Tensor, error) {
+			return load(step.AverageName(name))
+		})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -175,8 +175,8 @@ func EvaluatedName(name string) string {
 	return update.Evaluated(strings.TrimPrefix(name, update.Param("")))
 }
 
-// AverageName returns the name, in checkpoints, of the average of a parameter or trained parameter with
-// the given name there. It is what the model is evaluated with, where the training had one.
+// AverageName returns the name, in checkpoints, of the average of a parameter or trained parameter
+// with the given name there. It is what the model is evaluated with, where the training had one.
 func AverageName(name string) string {
 	return update.State(strings.TrimPrefix(name, update.Param("")), method.AverageState)
 }
