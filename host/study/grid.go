@@ -363,7 +363,7 @@ func (r *reader) resolve(base *plaintoml.Document, plans []plan, axes []axis) []
 		for _, s := range p.settings {
 			cell.Set = append(cell.Set, Setting{Key: s.Key, Value: s.Text()})
 		}
-		if cell.Config, err = config.ResolveFrom(base, p.settings, initial); err != nil {
+		if cell.Config, err = config.Resolve(base, p.settings, initial); err != nil {
 			found.add(err, p.name(axes))
 			return nil
 		}

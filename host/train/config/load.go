@@ -54,15 +54,11 @@ func resolve(doc *plaintoml.Document, text []byte, overrides []string) (*Config,
 	return d.result()
 }
 
-// Resolve checks and resolves the configuration in a document, with the given settings in place of what it says; later
-// settings take precedence over earlier ones. The document itself does not change. The error is [plaintoml.Errors].
-func Resolve(doc *plaintoml.Document, settings []plaintoml.Setting) (*Config, error) {
-	return ResolveFrom(doc, settings, nil)
-}
-
-// ResolveFrom is [Resolve] for a model that starts from another one, which need not be there yet;
-// nil: the configuration says what it starts from.
-func ResolveFrom(doc *plaintoml.Document, settings []plaintoml.Setting, initial *Initial) (*Config, error) {
+// Resolve checks and resolves the configuration in a document, with the given settings in place of
+// what it says; later settings take precedence over earlier ones. The document itself does not
+// change. The model starts from initial, which need not be there yet; nil: from what the document
+// says. The error is [plaintoml.Errors].
+func Resolve(doc *plaintoml.Document, settings []plaintoml.Setting, initial *Initial) (*Config, error) {
 	doc = doc.Clone()
 	d := newDecoder(doc)
 	if d.given = initial; initial != nil {

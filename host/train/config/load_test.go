@@ -124,7 +124,7 @@ func TestResolveSettings(t *testing.T) {
 	doc := document(t, around)
 	for i := range 2 {
 		table := plaintoml.Indexed("outer.many", i) + ".set"
-		c, err := Resolve(document(t, small), doc.Settings(table, doc.Lookup("outer").(map[string]any)["many"].([]map[string]any)[i]["set"].(map[string]any)))
+		c, err := Resolve(document(t, small), doc.Settings(table, doc.Lookup("outer").(map[string]any)["many"].([]map[string]any)[i]["set"].(map[string]any)), nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -136,7 +136,7 @@ func TestResolveSettings(t *testing.T) {
 
 // A table of a document is a document itself, whose messages name the lines of the file.
 func TestDocumentTable(t *testing.T) {
-	_, err := Resolve(document(t, around).Table("inner"), nil)
+	_, err := Resolve(document(t, around).Table("inner"), nil, nil)
 	var all plaintoml.Errors
 	if !errors.As(err, &all) {
 		t.Fatalf("%v", err)
@@ -165,7 +165,7 @@ func TestResolve(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 2 {
-		got, err := Resolve(doc, settings)
+		got, err := Resolve(doc, settings, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -173,7 +173,7 @@ func TestResolve(t *testing.T) {
 			t.Errorf("%v, %v", diff, err)
 		}
 	}
-	plain, err := Resolve(doc, nil)
+	plain, err := Resolve(doc, nil, nil)
 	if err != nil || plain.Seed != 0 || plain.Quantizer.Weights != nil {
 		t.Errorf("the document was changed: %+v, %v", plain, err)
 	}
@@ -186,7 +186,7 @@ func TestResolve(t *testing.T) {
 		"seed.x":        "seed: found a table",
 		"train[1].deep": "other.toml:9: train[1].deep: train is",
 	} {
-		_, err := Resolve(doc, []plaintoml.Setting{{Key: key, Value: int64(1), File: "other.toml", Line: 9}})
+		_, err := Resolve(doc, []plaintoml.Setting{{Key: key, Value: int64(1), File: "other.toml", Line: 9}}, nil)
 		if err == nil || !strings.Contains(err.Error(), msg) {
 			t.Errorf("%q: %v, want %s", key, err, msg)
 		}
