@@ -42,7 +42,7 @@ func (r *run) checkExtension(previous *config.Config) error {
 		e := r.cfg.ErrorAt("train.average_from", "%s cannot be extended from %d to %d steps, of which %d "+
 			"are done: the average began at step %d, and would have begun at step %d",
 			r.cfg.Train.Out, total, longer, r.done.Step, a.From, b.From)
-		e.Hint = fmt.Sprintf("give train.average_from = %d", a.From)
+		e.Hint = fmt.Sprintf("give train.average_from = %d", a.From) + r.instead("; or ")
 		return e
 	}
 	was, is := previous.Method.Method(), r.cfg.Method.Method()

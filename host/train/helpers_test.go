@@ -254,6 +254,16 @@ func poisoned(t *testing.T, n int, overrides ...string) []*config.Config {
 	poison(t, first, "param/embedding", func(dims []int) (from, to int) {
 		return testrun.Rare * dims[1], (testrun.Rare + 1) * dims[1]
 	})
+	// Earlier checkpoints are finite: a resume would prefer them.
+	entries, err := checkpoint.List(rundir.At(first.Train.Out).Checkpoints())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries[:len(entries)-1] {
+		if err := os.RemoveAll(e.Path.String()); err != nil {
+			t.Fatal(err)
+		}
+	}
 	list := []*config.Config{first}
 	for len(list) < n {
 		next := testrun.Elsewhere(t, first)

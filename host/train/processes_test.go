@@ -83,6 +83,11 @@ func killAndCompare(t *testing.T, whole, killed *config.Config) {
 			if err := os.RemoveAll(killed.Train.Out); err != nil {
 				t.Fatal(err)
 			}
+			if _, err := os.Stat(whole.Train.Out); err == nil { // both go on from what is there
+				if err := os.CopyFS(killed.Train.Out, os.DirFS(whole.Train.Out)); err != nil {
+					t.Fatal(err)
+				}
+			}
 			kills, rounds, attempts = 0, -1, attempts+1
 			continue
 		}
