@@ -112,6 +112,11 @@ func (c *Config) Fingerprint() (string, error) {
 	}
 	h := sha256.New()
 	for _, s := range settings {
+		// Its default depends on train.average, so that it never counts as one. Runs without an average
+		// keep the fingerprints that they had before there was the key.
+		if s.path() == "train.average_from" && c.Train.Averaging() == nil {
+			continue
+		}
 		if !s.def && !slices.Contains(Incidental(), s.path()) {
 			fmt.Fprintf(h, "%s = %s\n", s.path(), s.value)
 		}

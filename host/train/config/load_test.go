@@ -203,6 +203,10 @@ func TestFingerprint(t *testing.T) {
 		}
 		return p
 	}
+	// Results that were kept by earlier versions are found by it.
+	if got, want := print(), "75edcd6286edb8f4714a791a61a05496c2fce7a3d1d95eebc301ab86d34134d7"; got != want {
+		t.Errorf("the fingerprint of a configuration has become %s, was %s: a new key is in all of them", got, want)
+	}
 	same := [][]string{{"train.out='x'"}, {"train.keep=9", "train.checkpoint_every=3", "train.checkpoint_minutes=1.5", "train.recompute='blocks'", "device.threads=2"}, {"seed=0"}}
 	for _, o := range same {
 		if print(o...) != print() {
