@@ -56,14 +56,14 @@ exhaustive: plugins ## Run all tests with everything that make test takes a samp
 
 .PHONY: avx2
 avx2: ## Run the tests of what computes numbers once more, as a processor without AVX-512 does
-	GODEBUG=cpu.avx512f=off $(GO) test ./host/compute/engine ./host/compute/lower ./host/compute/matmul ./host/model/decode ./host/compute/update/... ./internal/vecmath ./internal/linalg
+	GODEBUG=cpu.avx512f=off $(GO) test ./host/compute/cpu ./host/compute/engine ./host/compute/lower ./host/compute/matmul ./host/model/decode ./host/compute/update/... ./internal/vecmath ./internal/linalg
 
 .PHONY: emulated
 emulated: ## Run the tests of kernels on an emulated processor with AVX-512, BF16 and VNNI (Debian, root; half an hour)
-	@set -e; for room in matmul loops rows attention; do \
-		$(GO) test -c -o bin/emulated/$$room.test ./host/compute/$$room; \
-		echo "== $$room"; \
-		scripts/emulate-avx512.sh bin/emulated/$$room.test -test.short -test.timeout 0; \
+	@set -e; for package in matmul loops cpu attention; do \
+		$(GO) test -c -o bin/emulated/$$package.test ./host/compute/$$package; \
+		echo "== $$package"; \
+		scripts/emulate-avx512.sh bin/emulated/$$package.test -test.short -test.timeout 0; \
 	done
 
 # The race detector turns on checks of pointer arithmetic too, with which the matrix
