@@ -84,7 +84,7 @@ func (d Distillation) shares() (ofTeacher, ofModel float64) {
 }
 
 // slopes writes r = log Q/M of some columns, from exponentials p and q that are in proportion to P and Q, and log P/Q. It
-// returns Σp·log P/M and Σq·r. For β = 0 it writes p, which the gradient is made of, and M is Q. memory has room for three times the columns.
+// returns Σp·log P/M and Σq·r. For β = 0 it writes p, which the gradient is made of, and M is Q. memory holds three times the columns.
 func (d Distillation) slopes(r, p, q, log, memory []float32) (sumP, sumQ float64) {
 	var one [1]float32
 	sum := func(a, b []float32) float64 {
