@@ -46,7 +46,7 @@ test: plugins ## Run all tests (some: PACKAGES=./host/data/...)
 	scripts/in-memory.sh $(GO) test -vet=off -timeout 18m $(PACKAGES)
 
 .PHONY: quick
-quick: PACKAGES = ./cmd/... ./host/... ./internal/... ./plugins/... ./sdk/... ./tools/houserules
+quick: PACKAGES = ./cmd/... ./host/... ./internal/... ./plugins/... ./sdk/... ./tools/repocheck
 quick: plugins ## Run what tests the product, but for tests that take long (some: PACKAGES=./host/data/...)
 	scripts/in-memory.sh $(GO) test -vet=off -short $(PACKAGES)
 
@@ -76,11 +76,11 @@ race: ## Run all tests under the race detector, which needs a C compiler (some: 
 
 .PHONY: campaign
 campaign: build ## Kill cage at every system call that changes a file, and see that nothing is lost (Linux; goes on where it was)
-	$(GO) run ./tools/campaign -rounds 2
+	$(GO) run ./tools/crashtest -rounds 2
 
 .PHONY: campaign-short
 campaign-short: build ## A minute and a half of the crash campaign
-	$(GO) run ./tools/campaign -for 90s
+	$(GO) run ./tools/crashtest -for 90s
 
 .PHONY: faults
 faults: ## Make every operation on kept files fail in turn, and lose power at every moment (half an hour)

@@ -12,18 +12,15 @@ host/compute/engine/cudaplugin\.go:.*	called in builds with the tag cuda
 '
 tested='
 host/compute/engine/cuda(plugin|libraries)\.go:.*	called in builds with the tag cuda
-host/internal/.*	for tests only
-host/compute/update/executortest/.*	for tests only
-(internal/(fpmodel|randprog)|tools/plugintest)/.*	for tests only
-internal/vfs/(crashfs|faultfs|vfstest)/.*	for tests only
+
+
+(internal/fpmodel|internal/testing/.*|tools/plugintest)/.*	for tests only
 internal/golden/.*	the part that is bound to tests
 sdk/(program/reference/|sdktest/)?[a-z]+\.go:.*	what authors of plugins call
 host/model/safetensors/read\.go:NewFile	tests read files from memory
 host/model/gguf/read\.go:File\.Entries	tests compare whole files with those of other programs
-internal/effort/effort\.go:.*	says how much tests do
 host/study/load\.go:Parse	tests and examples have their studies in their text
 '
-
 # judge says which functions on its input no exception names, and which exceptions name
 # nothing there.
 judge() { # exceptions, what is wrong with the rest

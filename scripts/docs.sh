@@ -7,4 +7,4 @@ cd "$(dirname "$0")/.."
 
 scripts/paper-data.sh tasks
 # shellcheck disable=SC2046 # a list of files
-go run ./tools/keptdocs -results docs/results -plugins bin/plugins ${1:+-check} $(git ls-files 'docs/*.md' README.md)
+go run ./tools/docsnapshots -results docs/results -plugins bin/plugins ${1:+-check} $(git ls-files 'docs/*.md' README.md)

@@ -14,10 +14,10 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/cage-qat/cage/sdk"
-	"github.com/cage-qat/cage/sdk/answer"
 	"github.com/cage-qat/cage/sdk/client"
 	pb "github.com/cage-qat/cage/sdk/internal/wire/cage/plugin/v1"
 	"github.com/cage-qat/cage/sdk/program"
+	"github.com/cage-qat/cage/sdk/spec"
 )
 
 // replay is a connection to a plugin that always answers with the same bytes.
@@ -37,7 +37,7 @@ func (replay) NewStream(context.Context, *grpc.StreamDesc, string, ...grpc.CallO
 }
 
 // optimizerAnswer is what the SDK sends for an optimizer's programs.
-func optimizerAnswer(t testing.TB, o answer.Optimizer) *pb.ProgramResponse {
+func optimizerAnswer(t testing.TB, o spec.Optimizer) *pb.ProgramResponse {
 	t.Helper()
 	m, err := sdk.ToOptimizerProgram(o)
 	if err != nil {
@@ -46,7 +46,7 @@ func optimizerAnswer(t testing.TB, o answer.Optimizer) *pb.ProgramResponse {
 	return &pb.ProgramResponse{Answer: &pb.ProgramResponse_Program{Program: m}}
 }
 
-func quantizerAnswer(t testing.TB, q answer.Quantizer) *pb.QuantizeResponse {
+func quantizerAnswer(t testing.TB, q spec.Quantizer) *pb.QuantizeResponse {
 	t.Helper()
 	m, err := sdk.ToQuantizerProgram(q)
 	if err != nil {
@@ -64,7 +64,7 @@ func encode(t testing.TB, m proto.Message) replay {
 	return data
 }
 
-func build(t testing.TB, o sdk.Optimizer) answer.Optimizer {
+func build(t testing.TB, o sdk.Optimizer) spec.Optimizer {
 	t.Helper()
 	out, err := sdk.BuildOptimizer(o, matrix)
 	if err != nil {

@@ -9,8 +9,8 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/cage-qat/cage/sdk"
-	"github.com/cage-qat/cage/sdk/answer"
 	"github.com/cage-qat/cage/sdk/program"
+	"github.com/cage-qat/cage/sdk/spec"
 )
 
 // quantizer and optimizer are made of functions, so that each test writes its own.
@@ -65,7 +65,7 @@ func TestBuildQuantizer(t *testing.T) {
 	if diff := cmp.Diff([]string{"value", "surrogate", "codes", "scale", "mask"}, names); diff != "" {
 		t.Error(diff)
 	}
-	if id, _ := out.Program.Output(answer.OutputSurrogate); id != 0 {
+	if id, _ := out.Program.Output(spec.OutputSurrogate); id != 0 {
 		t.Errorf("the surrogate is value %d, want x itself", id)
 	}
 	if out.Program.Name != "q/layers.0.wq" || !out.Homogeneous {
@@ -189,22 +189,22 @@ func TestQuantizerCheck(t *testing.T) {
 		}), "output mask_ is unknown"},
 	}
 	for _, c := range cases {
-		if err := (answer.Quantizer{Program: c.p}).Check([]int{4}); err == nil || !strings.Contains(err.Error(), c.says) {
+		if err := (spec.Quantizer{Program: c.p}).Check([]int{4}); err == nil || !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%s: got %v, want %q", c.name, err, c.says)
 		}
 	}
 }
 
 func TestSiteLimits(t *testing.T) {
-	l := answer.SiteLimits([]int{1024, 4096})
+	l := spec.SiteLimits([]int{1024, 4096})
 	if l.Elements != 64<<22+1<<22 || l.Total != 4096<<22+1<<30 || l.Work != 1024<<34+1<<34 || l.Constants != 1<<22 {
 		t.Errorf("got %+v", l)
 	}
-	huge := answer.SiteLimits([]int{1 << 15, 1 << 15})
+	huge := spec.SiteLimits([]int{1 << 15, 1 << 15})
 	if huge.Elements != program.MaxSize || huge.Work != 1<<50 {
 		t.Errorf("got %+v", huge)
 	}
-	if l := answer.SiteLimits(nil); l.Elements != 64+1<<22 || l.Constants != 4+1<<16 {
+	if l := spec.SiteLimits(nil); l.Elements != 64+1<<22 || l.Constants != 4+1<<16 {
 		t.Errorf("for a scalar: %+v", l)
 	}
 }
@@ -212,7 +212,7 @@ func TestSiteLimits(t *testing.T) {
 // Every shape has limits that are above zero and that no arithmetic has overflown, those of optimizers above the others.
 func TestTensorLimits(t *testing.T) {
 	for _, shape := range [][]int{nil, {1}, {1 << 31}, {1 << 16, 1 << 15}, {1 << 20, 1}} {
-		site, tensor := answer.SiteLimits(shape), answer.TensorLimits(shape)
+		site, tensor := spec.SiteLimits(shape), spec.TensorLimits(shape)
 		if site.Elements <= 0 || site.Total <= 0 || site.Work <= 0 || site.Constants <= 0 || site.Linalg || tensor.Linalg {
 			t.Errorf("%v: %+v, %+v", shape, site, tensor)
 		}

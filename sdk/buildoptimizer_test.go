@@ -8,8 +8,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/cage-qat/cage/sdk"
-	"github.com/cage-qat/cage/sdk/answer"
 	"github.com/cage-qat/cage/sdk/program"
+	"github.com/cage-qat/cage/sdk/spec"
 )
 
 // momentum is a complete optimizer with two state tensors.
@@ -28,7 +28,7 @@ func TestBuildOptimizer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []answer.Tensor{{Name: "m", Shape: []int{2, 8}}, {Name: "v", Shape: []int{2, 1}}}
+	want := []spec.Tensor{{Name: "m", Shape: []int{2, 8}}, {Name: "v", Shape: []int{2, 1}}}
 	if diff := cmp.Diff(want, out.State); diff != "" {
 		t.Error(diff)
 	}
@@ -112,17 +112,17 @@ func TestOptimizerCheck(t *testing.T) {
 	}
 	cases := []struct {
 		name   string
-		change func(*answer.Optimizer)
+		change func(*spec.Optimizer)
 		says   string
 	}{
-		{"no update", func(o *answer.Optimizer) { o.Update = nil }, "the update program is absent"},
-		{"no init", func(o *answer.Optimizer) { o.Init = nil }, "the init program must be there exactly when there are state tensors"},
-		{"no state", func(o *answer.Optimizer) { o.State = nil }, "the init program must be there exactly when"},
-		{"state out of order", func(o *answer.Optimizer) { o.State = []answer.Tensor{o.State[1], o.State[0]} }, "not in the order of their names"},
-		{"state twice", func(o *answer.Optimizer) { o.State = []answer.Tensor{o.State[0], o.State[0]} }, "not in the order of their names"},
-		{"init for update", func(o *answer.Optimizer) { o.Update = o.Init }, "the update program must take x: float[2,8], gradient: float[2,8], step: float, state.m: float[2,8]"},
-		{"another shape of the state", func(o *answer.Optimizer) {
-			o.State = []answer.Tensor{o.State[0], {Name: "v", Shape: []int{2}}}
+		{"no update", func(o *spec.Optimizer) { o.Update = nil }, "the update program is absent"},
+		{"no init", func(o *spec.Optimizer) { o.Init = nil }, "the init program must be there exactly when there are state tensors"},
+		{"no state", func(o *spec.Optimizer) { o.State = nil }, "the init program must be there exactly when"},
+		{"state out of order", func(o *spec.Optimizer) { o.State = []spec.Tensor{o.State[1], o.State[0]} }, "not in the order of their names"},
+		{"state twice", func(o *spec.Optimizer) { o.State = []spec.Tensor{o.State[0], o.State[0]} }, "not in the order of their names"},
+		{"init for update", func(o *spec.Optimizer) { o.Update = o.Init }, "the update program must take x: float[2,8], gradient: float[2,8], step: float, state.m: float[2,8]"},
+		{"another shape of the state", func(o *spec.Optimizer) {
+			o.State = []spec.Tensor{o.State[0], {Name: "v", Shape: []int{2}}}
 		}, "init: output state.v is float[2,1], must be float[2]"},
 	}
 	for _, c := range cases {

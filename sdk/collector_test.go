@@ -5,10 +5,10 @@ import (
 	"testing"
 
 	"github.com/cage-qat/cage/sdk"
-	"github.com/cage-qat/cage/sdk/answer"
 	"github.com/cage-qat/cage/sdk/client"
 	pb "github.com/cage-qat/cage/sdk/internal/wire/cage/plugin/v1"
 	"github.com/cage-qat/cage/sdk/program"
+	"github.com/cage-qat/cage/sdk/spec"
 )
 
 // collector is an optimizer that collects scalars.
@@ -48,7 +48,7 @@ func TestCollector(t *testing.T) {
 			t.Errorf("%s: %s, want %s", c.p.Name, got, c.want)
 		}
 	}
-	if !out.Reads(answer.InputLoss) || !out.Reads("global.along") || out.Reads("global.x") {
+	if !out.Reads(spec.InputLoss) || !out.Reads("global.along") || out.Reads("global.x") {
 		t.Error("what the programs read is not reported")
 	}
 	nothing := sums

@@ -4,9 +4,9 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/cage-qat/cage/sdk/answer"
 	"github.com/cage-qat/cage/sdk/internal/wire"
 	pb "github.com/cage-qat/cage/sdk/internal/wire/cage/plugin/v1"
+	"github.com/cage-qat/cage/sdk/spec"
 )
 
 // This file has the plugin's conversions: descriptions and programs to messages, and
@@ -124,7 +124,7 @@ func fromShapeAndValues(shape []uint32, values map[string]*pb.Value) ([]int, Val
 	return dims, Values{m}, err
 }
 
-func toQuantizerProgram(q answer.Quantizer) (*pb.QuantizerProgram, error) {
+func toQuantizerProgram(q spec.Quantizer) (*pb.QuantizerProgram, error) {
 	trained, err := toStateTensors(q.Trained)
 	if err != nil {
 		return nil, fmt.Errorf("trained parameter %w", err)
@@ -159,7 +159,7 @@ func toGrid(g Grid) *pb.Grid {
 		Step: uint32(g.Step), Group: uint32(g.Group)}
 }
 
-func toOptimizerProgram(o answer.Optimizer) (*pb.OptimizerProgram, error) {
+func toOptimizerProgram(o spec.Optimizer) (*pb.OptimizerProgram, error) {
 	state, err := toStateTensors(o.State)
 	if err != nil {
 		return nil, fmt.Errorf("state %w", err)
@@ -194,7 +194,7 @@ func toDue(d Due) *pb.Due {
 	return &pb.Due{First: uint32(d.First), Next: uint32(d.Next), Every: uint32(d.Every)}
 }
 
-func toStateTensors(list []answer.Tensor) ([]*pb.StateTensor, error) {
+func toStateTensors(list []spec.Tensor) ([]*pb.StateTensor, error) {
 	var out []*pb.StateTensor
 	for _, s := range list {
 		shape, err := wire.ToShape(s.Shape)

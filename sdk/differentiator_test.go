@@ -7,10 +7,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/cage-qat/cage/sdk"
-	"github.com/cage-qat/cage/sdk/answer"
 	"github.com/cage-qat/cage/sdk/client"
 	pb "github.com/cage-qat/cage/sdk/internal/wire/cage/plugin/v1"
 	"github.com/cage-qat/cage/sdk/program"
+	"github.com/cage-qat/cage/sdk/spec"
 )
 
 // differentiator is a trainable quantizer with a backward pass of its own, made of functions.
@@ -46,7 +46,7 @@ func TestDifferentiator(t *testing.T) {
 	if in, o := inputNames(out.Backward), outputNames(out.Backward); in != "x trained.step d.value noise" || o != "d.x d.trained.step" {
 		t.Errorf("backward takes %s and returns %s", in, o)
 	}
-	if !out.Takes(answer.InputNoise) || out.Takes(answer.InputStep) {
+	if !out.Takes(spec.InputNoise) || out.Takes(spec.InputStep) {
 		t.Error("the noise of the backward pass is not seen, or a step that nothing takes is")
 	}
 	if e := out.ForEvaluation(); e.Backward != nil || e.Program != out.Program {

@@ -11,8 +11,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cage-qat/cage/sdk/answer"
 	"github.com/cage-qat/cage/sdk/program"
+	"github.com/cage-qat/cage/sdk/spec"
 )
 
 func read(t *testing.T, path string) string {
@@ -99,8 +99,8 @@ func TestProgramsAreWritten(t *testing.T) {
 	page := read(t, "../docs/plugin-protocol.md")
 	cut := strings.Index(page, "An optimizer answers for each tensor with")
 	p := &program.Program{}
-	q := answer.Quantizer{Program: p, Evaluate: p, Init: p, InitState: p, Next: p, Backward: p, Unpack: p, Trained: []answer.Tensor{{Constrain: p}}}
-	o := answer.Optimizer{Init: p, Update: p, Observe: p, FirstRefresh: p, Refresh: p, Rate: p, Evaluate: p, Probe: p, Collect: p}
+	q := spec.Quantizer{Program: p, Evaluate: p, Init: p, InitState: p, Next: p, Backward: p, Unpack: p, Trained: []spec.Tensor{{Constrain: p}}}
+	o := spec.Optimizer{Init: p, Update: p, Observe: p, FirstRefresh: p, Refresh: p, Rate: p, Evaluate: p, Probe: p, Collect: p}
 	one := func(kind, name, part string) {
 		name, _, _ = strings.Cut(name, " ")
 		if n := len(regexp.MustCompile("(?m)^\\| `"+name+"`.*\\|.*\\|.*\\|.*\\|$").FindAllString(part, -1)); n != 1 {
@@ -116,7 +116,7 @@ func TestProgramsAreWritten(t *testing.T) {
 	for name := range o.Programs() {
 		one("an optimizer", name, page[cut:])
 	}
-	for _, list := range [][]program.Input{answer.StepInputs, answer.ColumnInputs(nil), answer.UpdateInputs(), answer.ProbeInputs(nil)} {
+	for _, list := range [][]program.Input{spec.StepInputs, spec.ColumnInputs(nil), spec.UpdateInputs(), spec.ProbeInputs(nil)} {
 		for _, in := range list {
 			if !strings.Contains(page, "`"+in.Name+"`") {
 				t.Errorf("the input %s is not explained", in.Name)

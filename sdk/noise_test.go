@@ -6,10 +6,10 @@ import (
 	"testing"
 
 	"github.com/cage-qat/cage/sdk"
-	"github.com/cage-qat/cage/sdk/answer"
 	"github.com/cage-qat/cage/sdk/internal/wire"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/transform"
+	"github.com/cage-qat/cage/sdk/spec"
 )
 
 // drawn uses all that changes from step to step, in training.
@@ -33,7 +33,7 @@ func TestNoise(t *testing.T) {
 		t.Errorf("the program of evaluation takes %s", got)
 	}
 	e := out.ForEvaluation()
-	if e.Program != out.Evaluate || e.Evaluate != nil || e.Check(weight.Shape) != nil || e.Takes(answer.InputNoise) || !out.Takes(answer.InputNoise) {
+	if e.Program != out.Evaluate || e.Evaluate != nil || e.Check(weight.Shape) != nil || e.Takes(spec.InputNoise) || !out.Takes(spec.InputNoise) {
 		t.Errorf("for evaluation: %+v", e)
 	}
 	if again := e.ForEvaluation(); again.Program != e.Program {
@@ -129,14 +129,14 @@ func TestNoiseSignatures(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, c := range map[string]struct {
-		of     answer.Quantizer
-		change func(*answer.Quantizer)
+		of     spec.Quantizer
+		change func(*spec.Quantizer)
 		says   string
 	}{
-		"no evaluation":          {good, func(q *answer.Quantizer) { q.Evaluate = nil }, "there is no program for evaluation"},
-		"noise for evaluation":   {good, func(q *answer.Quantizer) { q.Evaluate = q.Program }, "the evaluate program must take x: float[2,8]"},
-		"another type in codes":  {packed, func(q *answer.Quantizer) { q.Evaluate = withoutCodes(t, q.Program) }, "for evaluation: a quantizer that can unpack needs the output codes"},
-		"trained for evaluation": {packed, func(q *answer.Quantizer) { q.Evaluate = good.Evaluate }, "the evaluate program must take x: float[2,8], trained.offset: float"},
+		"no evaluation":          {good, func(q *spec.Quantizer) { q.Evaluate = nil }, "there is no program for evaluation"},
+		"noise for evaluation":   {good, func(q *spec.Quantizer) { q.Evaluate = q.Program }, "the evaluate program must take x: float[2,8]"},
+		"another type in codes":  {packed, func(q *spec.Quantizer) { q.Evaluate = withoutCodes(t, q.Program) }, "for evaluation: a quantizer that can unpack needs the output codes"},
+		"trained for evaluation": {packed, func(q *spec.Quantizer) { q.Evaluate = good.Evaluate }, "the evaluate program must take x: float[2,8], trained.offset: float"},
 	} {
 		q := c.of
 		c.change(&q)
@@ -148,7 +148,7 @@ func TestNoiseSignatures(t *testing.T) {
 
 func withoutCodes(t *testing.T, p *program.Program) *program.Program {
 	t.Helper()
-	p, err := transform.Trim(p, answer.OutputValue, answer.OutputSurrogate, answer.OutputScale)
+	p, err := transform.Trim(p, spec.OutputValue, spec.OutputSurrogate, spec.OutputScale)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,8 +5,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/cage-qat/cage/sdk/answer"
 	"github.com/cage-qat/cage/sdk/program"
+	"github.com/cage-qat/cage/sdk/spec"
 )
 
 // OpaqueOptimizer is an optimizer that cannot be written as a program, such as one that
@@ -29,7 +29,7 @@ type OpaqueOptimizer interface {
 }
 
 // StateTensor is the name and shape of a tensor of the state; the rest of its fields stay empty.
-type StateTensor = answer.Tensor
+type StateTensor = spec.Tensor
 
 // OpaqueStep is one update of one tensor. Tensors are in row-major order. X, Gradient and State can
 // only be read: writing to them is a fault.
@@ -76,7 +76,7 @@ func (opaque) Update(*program.Builder, UpdateInput, Tensor) (program.Value, Stat
 }
 
 // build answers for one tensor.
-func (o opaque) build(t Tensor) (out answer.Optimizer, err error) {
+func (o opaque) build(t Tensor) (out spec.Optimizer, err error) {
 	if s, ok := o.OpaqueOptimizer.(Selective); ok && !s.Accepts(t) {
 		return out, nil
 	}

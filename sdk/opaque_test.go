@@ -12,8 +12,8 @@ import (
 	"testing"
 
 	"github.com/cage-qat/cage/sdk"
-	"github.com/cage-qat/cage/sdk/answer"
 	"github.com/cage-qat/cage/sdk/client"
+	"github.com/cage-qat/cage/sdk/spec"
 )
 
 // heavyBall is an opaque optimizer: m ← β·m + g, u = m.
@@ -23,24 +23,24 @@ func (heavyBall) Describe() sdk.Description {
 	return sdk.Description{Name: "heavy-ball", Parameters: []sdk.Parameter{sdk.Float("beta", 0.5, 0, 1, "decay")}}
 }
 
-func (o heavyBall) State(t sdk.Tensor) ([]answer.Tensor, error) {
+func (o heavyBall) State(t sdk.Tensor) ([]spec.Tensor, error) {
 	switch {
 	case o.wrong == "shape":
-		return []answer.Tensor{{Name: "m", Shape: []int{0}}}, nil
+		return []spec.Tensor{{Name: "m", Shape: []int{0}}}, nil
 	case o.wrong == "name":
-		return []answer.Tensor{{Name: "m\n"}}, nil
+		return []spec.Tensor{{Name: "m\n"}}, nil
 	case o.wrong == "axes":
-		return []answer.Tensor{{Name: "m", Shape: slices.Repeat([]int{1}, 100)}}, nil
+		return []spec.Tensor{{Name: "m", Shape: slices.Repeat([]int{1}, 100)}}, nil
 	case o.wrong == "size":
-		return []answer.Tensor{{Name: "m", Shape: []int{1 << 30, 1 << 30}}}, nil
+		return []spec.Tensor{{Name: "m", Shape: []int{1 << 30, 1 << 30}}}, nil
 	case o.wrong == "many":
-		return make([]answer.Tensor, 100_000), nil
+		return make([]spec.Tensor, 100_000), nil
 	case o.wrong == "twice":
-		return []answer.Tensor{{Name: "m"}, {Name: "m"}}, nil
+		return []spec.Tensor{{Name: "m"}, {Name: "m"}}, nil
 	case len(t.Shape) > 2:
 		return nil, sdk.Refuse("three axes: use at most two")
 	}
-	return []answer.Tensor{{Name: "m", Shape: t.Shape}, {Name: "count"}}, nil
+	return []spec.Tensor{{Name: "m", Shape: t.Shape}, {Name: "count"}}, nil
 }
 
 func (o heavyBall) Accepts(t sdk.Tensor) bool { return t.Role != sdk.TensorVector }
@@ -71,7 +71,7 @@ func attach(t *testing.T, o *client.Optimizer) (client.Layout, *os.File) {
 	for i, shape := range [][]int{{2, 3}, {40, 1}} {
 		tensor := sdk.Tensor{Name: fmt.Sprint("w", i), Role: sdk.TensorMatrix, Shape: shape, Values: sdk.Values{}}
 		tensor.Values, _ = heavyBall{}.Describe().Resolve(nil)
-		p, err := o.Program(t.Context(), tensor, answer.TensorLimits(shape))
+		p, err := o.Program(t.Context(), tensor, spec.TensorLimits(shape))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -166,17 +166,17 @@ func TestOpaqueAnswers(t *testing.T) {
 		"shape": "axis 0 has 0 elements", "twice": "not in the order", "name": "the name contains", "axes": "100 axes", "size": "elements",
 		"many": "100000 state tensors, want at most 1024",
 	} {
-		if _, err := opaqueOptimizer(t, heavyBall{wrong}).Program(t.Context(), matrix, answer.TensorLimits(matrix.Shape)); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := opaqueOptimizer(t, heavyBall{wrong}).Program(t.Context(), matrix, spec.TensorLimits(matrix.Shape)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: got %v, want an error with %q", wrong, err, want)
 		}
 	}
 	o := opaqueOptimizer(t, heavyBall{})
 	matrix.Shape = []int{2, 3, 4}
-	_, err := o.Program(t.Context(), matrix, answer.TensorLimits(matrix.Shape))
+	_, err := o.Program(t.Context(), matrix, spec.TensorLimits(matrix.Shape))
 	if _, refused := errors.AsType[*sdk.Refusal](err); !refused {
 		t.Errorf("got %v, want a refusal", err)
 	}
-	p, err := o.Program(t.Context(), sdk.Tensor{Name: "b", Role: sdk.TensorVector, Shape: []int{2}}, answer.TensorLimits(matrix.Shape))
+	p, err := o.Program(t.Context(), sdk.Tensor{Name: "b", Role: sdk.TensorVector, Shape: []int{2}}, spec.TensorLimits(matrix.Shape))
 	if err != nil || p.Accepts || p.Opaque {
 		t.Errorf("got %+v, %v; want that the tensor is declined", p, err)
 	}

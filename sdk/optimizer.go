@@ -1,8 +1,8 @@
 package sdk
 
 import (
-	"github.com/cage-qat/cage/sdk/answer"
 	"github.com/cage-qat/cage/sdk/program"
+	"github.com/cage-qat/cage/sdk/spec"
 )
 
 // Optimizer writes the update direction for a parameter tensor as two pure
@@ -163,15 +163,15 @@ type Compact interface {
 }
 
 // Storage is the type in which a state tensor is kept between programs.
-type Storage = answer.Storage
+type Storage = spec.Storage
 
 // How state is kept: as integers from -128 to 127, integers from 0 to 255, or rounded to the nearest
 // number of bfloat16.
 const (
-	StoreFloat32  = answer.StoreFloat32
-	StoreInt8     = answer.StoreInt8
-	StoreUint8    = answer.StoreUint8
-	StoreBFloat16 = answer.StoreBFloat16
+	StoreFloat32  = spec.StoreFloat32
+	StoreInt8     = spec.StoreInt8
+	StoreUint8    = spec.StoreUint8
+	StoreBFloat16 = spec.StoreBFloat16
 )
 
 // Rounded is an optimizer after whose updates the tensor itself has numbers of fewer bits, as in training in pure
@@ -215,4 +215,4 @@ type RefreshInput struct {
 // Due says at which updates t = 1, 2, … something happens: at First, then at those of Next,
 // Next + Every, Next + 2·Every, … that come after First. If First is 0, it never happens,
 // and Next and Every must be 0; if Every is 0, it happens only once, and Next must be 0.
-type Due = answer.Due
+type Due = spec.Due

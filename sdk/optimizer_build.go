@@ -8,25 +8,25 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/cage-qat/cage/sdk/answer"
 	"github.com/cage-qat/cage/sdk/program"
+	"github.com/cage-qat/cage/sdk/spec"
 )
 
 // BuildOptimizer calls o for one tensor and returns its checked programs. If o does not
 // accept the tensor, there are none, and Accepts is false. Errors of the author's code,
 // panics included, come back as errors that name the tensor.
-func BuildOptimizer(o Optimizer, t Tensor) (answer.Optimizer, error) {
-	return build(KindOptimizer, t.Name, o.Describe, func(a *authoring) (answer.Optimizer, error) {
+func BuildOptimizer(o Optimizer, t Tensor) (spec.Optimizer, error) {
+	return build(KindOptimizer, t.Name, o.Describe, func(a *authoring) (spec.Optimizer, error) {
 		return buildOptimizer(o, a, t)
 	})
 }
 
-func buildOptimizer(o Optimizer, a *authoring, t Tensor) (answer.Optimizer, error) {
+func buildOptimizer(o Optimizer, a *authoring, t Tensor) (spec.Optimizer, error) {
 	if o, ok := o.(opaque); ok {
 		return o.build(t)
 	}
 	if s, ok := o.(Selective); ok && !s.Accepts(t) {
-		return answer.Optimizer{}, nil
+		return spec.Optimizer{}, nil
 	}
 	b := &optimizerBuilder{authoring: a, tensor: t}
 	b.out.Accepts = true
@@ -76,7 +76,7 @@ func buildOptimizer(o Optimizer, a *authoring, t Tensor) (answer.Optimizer, erro
 type optimizerBuilder struct {
 	*authoring
 	tensor Tensor
-	out    answer.Optimizer
+	out    spec.Optimizer
 }
 
 func (o *optimizerBuilder) start(which string) *program.Builder {
@@ -85,11 +85,11 @@ func (o *optimizerBuilder) start(which string) *program.Builder {
 
 func (o *optimizerBuilder) init(author Optimizer) error {
 	b := o.start("init")
-	state, err := author.Init(b, b.Input(answer.InputX, program.FloatType(o.tensor.Shape...)), o.tensor)
+	state, err := author.Init(b, b.Input(spec.InputX, program.FloatType(o.tensor.Shape...)), o.tensor)
 	if err = cmp.Or(err, b.Err()); err != nil {
 		return err
 	}
-	o.out.State = outputState(b, answer.StatePrefix, state)
+	o.out.State = outputState(b, spec.StatePrefix, state)
 	if err := o.setStorage(author); err != nil {
 		return err
 	}
@@ -105,7 +105,7 @@ func (o *optimizerBuilder) setStorage(author Optimizer) error {
 		return nil
 	}
 	for name, storage := range c.Storage(o.tensor) {
-		i := slices.IndexFunc(o.out.State, func(s answer.Tensor) bool { return s.Name == name })
+		i := slices.IndexFunc(o.out.State, func(s spec.Tensor) bool { return s.Name == name })
 		if i < 0 {
 			return fmt.Errorf("Storage names the state tensor %s, which Init does not return", name)
 		}
@@ -117,7 +117,7 @@ func (o *optimizerBuilder) setStorage(author Optimizer) error {
 // optional are the inputs that a program may leave out. There are sums once Collect has been built.
 func (o *optimizerBuilder) optional() []program.Input {
 	collected, _ := o.out.Collected() // Check reports the error
-	return answer.UpdateInputs(collected...)
+	return spec.UpdateInputs(collected...)
 }
 
 func (o *optimizerBuilder) collector(author Collector) error {
@@ -126,7 +126,7 @@ func (o *optimizerBuilder) collector(author Collector) error {
 	if err = cmp.Or(err, b.Err()); err != nil || len(scalars) == 0 {
 		return err
 	}
-	outputState(b, answer.GlobalPrefix, scalars)
+	outputState(b, spec.GlobalPrefix, scalars)
 	method, _ := reflect.TypeOf(author).MethodByName("Collect")
 	o.out.Collect, err = finishUsed(b, "collect", method, o.optional())
 	return err
@@ -136,7 +136,7 @@ func (o *optimizerBuilder) update(author Optimizer) error {
 	b := o.start("update")
 	in, optional := o.updateInput(b), o.optional()
 	if o.out.ProbeDue.First > 0 {
-		more := answer.ProbeInputs(o.tensor.Shape)
+		more := spec.ProbeInputs(o.tensor.Shape)
 		in.Probed, in.Probing = b.Input(more[0].Name, more[0].Type), b.Input(more[1].Name, more[1].Type)
 		optional = append(optional, more...)
 	}
@@ -144,8 +144,8 @@ func (o *optimizerBuilder) update(author Optimizer) error {
 	if err = cmp.Or(err, b.Err()); err != nil {
 		return err
 	}
-	b.Output(answer.OutputDirection, u)
-	outputState(b, answer.StatePrefix, next)
+	b.Output(spec.OutputDirection, u)
+	outputState(b, spec.StatePrefix, next)
 	method, _ := reflect.TypeOf(author).MethodByName("Update")
 	o.out.Update, err = finishUsed(b, "update", method, optional)
 	return err
@@ -165,7 +165,7 @@ func (o *optimizerBuilder) prober(author Prober) error {
 	if err = cmp.Or(err, b.Err()); err != nil {
 		return err
 	}
-	b.Output(answer.OutputOffset, offset)
+	b.Output(spec.OutputOffset, offset)
 	method, _ := reflect.TypeOf(author).MethodByName("Probe")
 	o.out.Probe, err = finishUsed(b, "probe", method, o.optional())
 	return err
@@ -193,7 +193,7 @@ func (o *optimizerBuilder) pacer(author Pacer) error {
 	if err = cmp.Or(err, b.Err()); err != nil {
 		return err
 	}
-	b.Output(answer.OutputRate, rate)
+	b.Output(spec.OutputRate, rate)
 	method, _ := reflect.TypeOf(author).MethodByName("Rate")
 	o.out.Rate, err = finishUsed(b, "rate", method, o.optional())
 	return err
@@ -201,12 +201,12 @@ func (o *optimizerBuilder) pacer(author Pacer) error {
 
 func (o *optimizerBuilder) averaged(author Averaged) error {
 	b := o.start("evaluate")
-	x := b.Input(answer.InputX, program.FloatType(o.tensor.Shape...))
-	weights, err := author.Evaluate(b, x, inputState(b, answer.StatePrefix, o.out.State), o.tensor)
+	x := b.Input(spec.InputX, program.FloatType(o.tensor.Shape...))
+	weights, err := author.Evaluate(b, x, inputState(b, spec.StatePrefix, o.out.State), o.tensor)
 	if err = cmp.Or(err, b.Err()); err != nil {
 		return err
 	}
-	b.Output(answer.OutputWeights, weights)
+	b.Output(spec.OutputWeights, weights)
 	method, _ := reflect.TypeOf(author).MethodByName("Evaluate")
 	o.out.Evaluate, err = finish(b, "evaluate", method)
 	return err
@@ -218,7 +218,7 @@ func (o *optimizerBuilder) refresher(author Refresher) error {
 	if err = cmp.Or(err, b.Err()); err != nil {
 		return err
 	}
-	outputState(b, answer.StatePrefix, seen)
+	outputState(b, spec.StatePrefix, seen)
 	method, _ := reflect.TypeOf(author).MethodByName("Observe")
 	if o.out.Observe, err = o.finish(b, "observe", method, seen); err != nil {
 		return err
@@ -244,12 +244,12 @@ func (o *optimizerBuilder) refresh(author Refresher, first bool) (*program.Progr
 		which = "first_refresh"
 	}
 	b := o.start(which)
-	in := RefreshInput{Step: b.Input(answer.InputStep, program.FloatType()), State: inputState(b, answer.StatePrefix, o.out.State)}
+	in := RefreshInput{Step: b.Input(spec.InputStep, program.FloatType()), State: inputState(b, spec.StatePrefix, o.out.State)}
 	renewed, err := author.Refresh(b, in, first, o.tensor)
 	if err = cmp.Or(err, b.Err()); err != nil {
 		return nil, err
 	}
-	outputState(b, answer.StatePrefix, renewed)
+	outputState(b, spec.StatePrefix, renewed)
 	method, _ := reflect.TypeOf(author).MethodByName("Refresh")
 	return o.finish(b, which, method, renewed)
 }
@@ -257,20 +257,20 @@ func (o *optimizerBuilder) refresh(author Refresher, first bool) (*program.Progr
 func (o *optimizerBuilder) updateInput(b *program.Builder) UpdateInput {
 	tensor := program.FloatType(o.tensor.Shape...)
 	in := UpdateInput{
-		X:        b.Input(answer.InputX, tensor),
-		Gradient: b.Input(answer.InputGradient, tensor),
-		Step:     b.Input(answer.InputStep, program.FloatType()),
-		State:    inputState(b, answer.StatePrefix, o.out.State),
+		X:        b.Input(spec.InputX, tensor),
+		Gradient: b.Input(spec.InputGradient, tensor),
+		Step:     b.Input(spec.InputStep, program.FloatType()),
+		State:    inputState(b, spec.StatePrefix, o.out.State),
 	}
 	declared := map[string]program.Value{}
 	for _, i := range o.optional() {
 		declared[i.Name] = b.Input(i.Name, i.Type)
 	}
-	in.Rate, in.Steps, in.Loss, in.Noise = declared[answer.InputRate], declared[answer.InputSteps], declared[answer.InputLoss], declared[answer.InputNoise]
+	in.Rate, in.Steps, in.Loss, in.Noise = declared[spec.InputRate], declared[spec.InputSteps], declared[spec.InputLoss], declared[spec.InputNoise]
 	if o.out.Collect != nil {
 		in.Global = State{}
 		for name, v := range declared {
-			if sum, ok := strings.CutPrefix(name, answer.GlobalPrefix); ok {
+			if sum, ok := strings.CutPrefix(name, spec.GlobalPrefix); ok {
 				in.Global[sum] = v
 			}
 		}

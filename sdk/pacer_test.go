@@ -8,9 +8,9 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/cage-qat/cage/sdk"
-	"github.com/cage-qat/cage/sdk/answer"
 	"github.com/cage-qat/cage/sdk/client"
 	"github.com/cage-qat/cage/sdk/program"
+	"github.com/cage-qat/cage/sdk/spec"
 )
 
 // pacer is an optimizer with a rate of its own.
@@ -39,7 +39,7 @@ func TestInputsThatAreUsed(t *testing.T) {
 		if got, want := inputNames(out.Update), "x gradient step state.m state.v"+used; got != want {
 			t.Errorf("inputs %s, want %s", got, want)
 		}
-		for _, name := range []string{answer.InputRate, answer.InputSteps, answer.InputLoss} {
+		for _, name := range []string{spec.InputRate, spec.InputSteps, spec.InputLoss} {
 			if out.Reads(name) != strings.Contains(used, name) {
 				t.Errorf("%q: reads %s: %v", used, name, out.Reads(name))
 			}
@@ -48,7 +48,7 @@ func TestInputsThatAreUsed(t *testing.T) {
 }
 
 // overWire builds an optimizer's programs and sends them to a host.
-func overWire(t *testing.T, o sdk.Optimizer) answer.Optimizer {
+func overWire(t *testing.T, o sdk.Optimizer) spec.Optimizer {
 	t.Helper()
 	built := build(t, o)
 	got, err := client.NewOptimizer(encode(t, optimizerAnswer(t, built))).Program(t.Context(), matrix, program.Limits{})

@@ -5,13 +5,13 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/cage-qat/cage/sdk/answer"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/transform"
+	"github.com/cage-qat/cage/sdk/spec"
 )
 
 // inputState declares an input for each tensor of the list.
-func inputState(b *program.Builder, prefix string, list []answer.Tensor) State {
+func inputState(b *program.Builder, prefix string, list []spec.Tensor) State {
 	state := State{}
 	for _, s := range list {
 		state[s.Name] = b.Input(prefix+s.Name, program.FloatType(s.Shape...))
@@ -20,11 +20,11 @@ func inputState(b *program.Builder, prefix string, list []answer.Tensor) State {
 }
 
 // outputState makes each value an output and lists them in the order of their names.
-func outputState(b *program.Builder, prefix string, state State) (list []answer.Tensor) {
+func outputState(b *program.Builder, prefix string, state State) (list []spec.Tensor) {
 	for name := range state {
-		list = append(list, answer.Tensor{Name: name, Shape: state[name].Shape()})
+		list = append(list, spec.Tensor{Name: name, Shape: state[name].Shape()})
 	}
-	slices.SortFunc(list, func(x, y answer.Tensor) int { return strings.Compare(x.Name, y.Name) })
+	slices.SortFunc(list, func(x, y spec.Tensor) int { return strings.Compare(x.Name, y.Name) })
 	for _, s := range list {
 		b.Output(prefix+s.Name, state[s.Name])
 	}

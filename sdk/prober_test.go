@@ -5,10 +5,10 @@ import (
 	"testing"
 
 	"github.com/cage-qat/cage/sdk"
-	"github.com/cage-qat/cage/sdk/answer"
 	"github.com/cage-qat/cage/sdk/client"
 	pb "github.com/cage-qat/cage/sdk/internal/wire/cage/plugin/v1"
 	"github.com/cage-qat/cage/sdk/program"
+	"github.com/cage-qat/cage/sdk/spec"
 )
 
 // prober is an optimizer that takes a second gradient.
@@ -49,7 +49,7 @@ func TestProber(t *testing.T) {
 			t.Errorf("%s: %s, want %s", c.p.Name, got, c.want)
 		}
 	}
-	if out.ProbeDue != (sdk.Due{First: 1, Next: 1, Every: 10}) || !out.Reads(answer.InputNoise) || !out.Reads("global.norm2") {
+	if out.ProbeDue != (sdk.Due{First: 1, Next: 1, Every: 10}) || !out.Reads(spec.InputNoise) || !out.Reads("global.norm2") {
 		t.Error("what the programs read, or when they are due, is not reported")
 	}
 	never := probes()

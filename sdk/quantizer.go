@@ -1,8 +1,8 @@
 package sdk
 
 import (
-	"github.com/cage-qat/cage/sdk/answer"
 	"github.com/cage-qat/cage/sdk/program"
+	"github.com/cage-qat/cage/sdk/spec"
 )
 
 // Quantizer writes the fake quantization Q of a tensor.
@@ -231,21 +231,21 @@ func (s Site) RowLen() int {
 
 // Grid says which numbers codes stand for and what shares a scale; see [Integers], [OddIntegers]
 // and [E2M1].
-type Grid = answer.Grid
+type Grid = spec.Grid
 
 // Integers is the grid of the integers from min to max, with a scale for each group of so many
 // consecutive elements of a row; 0: for each row or for the whole tensor.
 func Integers(min, max, group int) Grid {
-	return Grid{Format: answer.FormatInteger, Min: min, Max: max, Step: 1, Group: group}
+	return Grid{Format: spec.FormatInteger, Min: min, Max: max, Step: 1, Group: group}
 }
 
 // OddIntegers is the grid of the odd integers from −max to max, which are twice the half-integers.
 func OddIntegers(max, group int) Grid {
-	return Grid{Format: answer.FormatInteger, Min: -max, Max: max, Step: 2, Group: group}
+	return Grid{Format: spec.FormatInteger, Min: -max, Max: max, Step: 2, Group: group}
 }
 
 // E2M1 is the grid of the floats of four bits.
-func E2M1(group int) Grid { return Grid{Format: answer.FormatE2M1, Group: group} }
+func E2M1(group int) Grid { return Grid{Format: spec.FormatE2M1, Group: group} }
 
 // Quantized is a quantizer's answer.
 type Quantized struct {

@@ -10,18 +10,18 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/cage-qat/cage/sdk/answer"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/autodiff"
+	"github.com/cage-qat/cage/sdk/spec"
 )
 
 // BuildQuantizer calls q for one site and returns its checked programs. Errors of
 // the author's code, panics included, come back as errors that name the site.
-func BuildQuantizer(q Quantizer, site Site) (answer.Quantizer, error) {
+func BuildQuantizer(q Quantizer, site Site) (spec.Quantizer, error) {
 	site.Product = cmp.Or(site.Product, ProductForward)
-	return build(KindQuantizer, site.Name, q.Describe, func(a *authoring) (answer.Quantizer, error) {
+	return build(KindQuantizer, site.Name, q.Describe, func(a *authoring) (spec.Quantizer, error) {
 		if len(site.Shape) == 0 { // so that authors can count on rows
-			return answer.Quantizer{}, Refuse("a single number without axes has no rows: give the tensor at least one axis")
+			return spec.Quantizer{}, Refuse("a single number without axes has no rows: give the tensor at least one axis")
 		}
 		out, err := buildQuantizer(q, a, site)
 		return out.Quantizer, err
@@ -95,14 +95,14 @@ func returnedBy(method reflect.Method, err error) error {
 }
 
 // quantizerAnswer is an answer that is being built.
-type quantizerAnswer struct{ answer.Quantizer }
+type quantizerAnswer struct{ spec.Quantizer }
 
 func buildQuantizer(q Quantizer, a *authoring, site Site) (out quantizerAnswer, err error) {
 	site.Trained, site.State, site.Training = nil, nil, false
 	site.Noise, site.SharedNoise, site.Step = program.Value{}, program.Value{}, program.Value{}
 	site.Activations, site.Weights = Columns{}, Columns{}
 	if t, ok := q.(Trainable); ok {
-		if out.Init, out.Trained, err = (initial{"init", "InitTrained", answer.TrainedPrefix, t.InitTrained}).build(q, a, site); err != nil {
+		if out.Init, out.Trained, err = (initial{"init", "InitTrained", spec.TrainedPrefix, t.InitTrained}).build(q, a, site); err != nil {
 			return out, err
 		}
 		if err := share(q, out.Trained, a, site); err != nil {
@@ -110,7 +110,7 @@ func buildQuantizer(q Quantizer, a *authoring, site Site) (out quantizerAnswer, 
 		}
 	}
 	if s, ok := q.(Stateful); ok {
-		if out.InitState, out.State, err = (initial{"init_state", "InitState", answer.KeptPrefix, s.InitState}).build(q, a, site); err != nil {
+		if out.InitState, out.State, err = (initial{"init_state", "InitState", spec.KeptPrefix, s.InitState}).build(q, a, site); err != nil {
 			return out, err
 		}
 		if m, ok := q.(Maximal); ok {
@@ -148,10 +148,10 @@ type initial struct {
 
 // build returns the program and the tensors that it computes; nil if there are none. Statistics that the author does not use are
 // left out.
-func (i initial) build(q Quantizer, a *authoring, site Site) (*program.Program, []answer.Tensor, error) {
+func (i initial) build(q Quantizer, a *authoring, site Site) (*program.Program, []spec.Tensor, error) {
 	b := a.builder(i.program + "/" + site.Name)
-	x := b.Input(answer.InputX, program.FloatType(site.Shape...))
-	statistics := answer.ColumnInputs(site.Shape)
+	x := b.Input(spec.InputX, program.FloatType(site.Shape...))
+	statistics := spec.ColumnInputs(site.Shape)
 	for k, v := range []*program.Value{&site.Activations.Max, &site.Activations.Mean, &site.Weights.Max, &site.Weights.Mean} {
 		*v = b.Input(statistics[k].Name, statistics[k].Type)
 	}
@@ -166,7 +166,7 @@ func (i initial) build(q Quantizer, a *authoring, site Site) (*program.Program, 
 }
 
 // share adds to trained parameters which of them sites share, and their constraints.
-func share(q Quantizer, trained []answer.Tensor, a *authoring, site Site) (err error) {
+func share(q Quantizer, trained []spec.Tensor, a *authoring, site Site) (err error) {
 	for i := range trained {
 		if s, ok := q.(Sharer); ok {
 			trained[i].Shared = s.Shared(trained[i].Name, site)
@@ -181,14 +181,14 @@ func share(q Quantizer, trained []answer.Tensor, a *authoring, site Site) (err e
 }
 
 // buildConstrain builds the program that keeps a trained parameter in its set; nil if there is no constraint.
-func buildConstrain(q Constrained, t answer.Tensor, a *authoring, site Site) (*program.Program, error) {
+func buildConstrain(q Constrained, t spec.Tensor, a *authoring, site Site) (*program.Program, error) {
 	b := a.builder("constrain/" + cmp.Or(t.Shared, site.Name) + "/" + t.Name)
-	in := b.Input(answer.TrainedPrefix+t.Name, program.FloatType(t.Shape...))
+	in := b.Input(spec.TrainedPrefix+t.Name, program.FloatType(t.Shape...))
 	out, err := q.Constrain(b, t.Name, in, site)
 	if err = cmp.Or(err, b.Err()); err != nil || out == in {
 		return nil, err
 	}
-	b.Output(answer.TrainedPrefix+t.Name, out)
+	b.Output(spec.TrainedPrefix+t.Name, out)
 	method, _ := reflect.TypeOf(q).MethodByName("Constrain")
 	return finish(b, "constrain", method)
 }
@@ -202,7 +202,7 @@ func (q *quantizerAnswer) buildPrograms(author Quantizer, a *authoring, site Sit
 	}
 	q.Evaluate, evaluated, err = q.buildProgram(author, a, site, false)
 	switch {
-	case err != nil && slices.ContainsFunc(answer.StepInputs, func(in program.Input) bool { return q.Takes(in.Name) }):
+	case err != nil && slices.ContainsFunc(spec.StepInputs, func(in program.Input) bool { return q.Takes(in.Name) }):
 		return fmt.Errorf("for evaluation, where Noise, SharedNoise and Step are absent, as Site.Training says: %w", err)
 	case err != nil:
 		return fmt.Errorf("for evaluation: %w", err)
@@ -217,7 +217,7 @@ func (q *quantizerAnswer) buildPrograms(author Quantizer, a *authoring, site Sit
 // are left out.
 func (q *quantizerAnswer) buildProgram(author Quantizer, a *authoring, site Site, training bool) (p *program.Program, res Quantized, err error) {
 	b := a.builder(site.Name)
-	x := b.Input(answer.InputX, program.FloatType(site.Shape...))
+	x := b.Input(spec.InputX, program.FloatType(site.Shape...))
 	q.inputKept(b, &site)
 	if site.Training = training; training {
 		inputStep(b, &site)
@@ -229,12 +229,12 @@ func (q *quantizerAnswer) buildProgram(author Quantizer, a *authoring, site Site
 	if !res.Surrogate.Valid() {
 		res.Surrogate = x
 	}
-	b.Output(answer.OutputValue, res.Value)
-	b.Output(answer.OutputSurrogate, res.Surrogate)
+	b.Output(spec.OutputValue, res.Value)
+	b.Output(spec.OutputSurrogate, res.Surrogate)
 	optional := []struct {
 		name string
 		v    program.Value
-	}{{answer.OutputCodes, res.Codes}, {answer.OutputScale, res.Scale}, {answer.OutputMask, res.Mask}}
+	}{{spec.OutputCodes, res.Codes}, {spec.OutputScale, res.Scale}, {spec.OutputMask, res.Mask}}
 	for _, o := range optional {
 		if o.v.Valid() {
 			b.Output(o.name, o.v)
@@ -257,27 +257,27 @@ func (q *quantizerAnswer) buildProgram(author Quantizer, a *authoring, site Site
 	if stepped {
 		own, next = own[:len(own)-len(q.State)], own[len(own)-len(q.State):]
 	}
-	if p, err = onlyOutputs(whole, whole.Name, own, answer.StepInputs); err != nil {
+	if p, err = onlyOutputs(whole, whole.Name, own, spec.StepInputs); err != nil {
 		return nil, res, err
 	}
-	if err := answer.CheckOutputs(p, site.Shape); err != nil {
+	if err := spec.CheckOutputs(p, site.Shape); err != nil {
 		return nil, res, returnedBy(method, err)
 	}
 	if len(next) > 0 {
-		q.Next, err = onlyOutputs(whole, a.plugin+"/next/"+site.Name, next, answer.StepInputs)
+		q.Next, err = onlyOutputs(whole, a.plugin+"/next/"+site.Name, next, spec.StepInputs)
 	}
 	return p, res, err
 }
 
 // inputKept declares the trained parameters and the state as inputs.
 func (q *quantizerAnswer) inputKept(b *program.Builder, site *Site) {
-	site.Trained, site.State = inputState(b, answer.TrainedPrefix, q.Trained), inputState(b, answer.KeptPrefix, q.State)
+	site.Trained, site.State = inputState(b, spec.TrainedPrefix, q.Trained), inputState(b, spec.KeptPrefix, q.State)
 }
 
 // inputStep declares what changes from step to step.
 func inputStep(b *program.Builder, site *Site) {
 	for i, v := range []*program.Value{&site.Noise, &site.SharedNoise, &site.Step} {
-		*v = b.Input(answer.StepInputs[i].Name, answer.StepInputs[i].Type)
+		*v = b.Input(spec.StepInputs[i].Name, spec.StepInputs[i].Type)
 	}
 }
 
@@ -285,9 +285,9 @@ func inputStep(b *program.Builder, site *Site) {
 func (q *quantizerAnswer) buildBackward(author Differentiator, a *authoring, site Site) (*program.Program, error) {
 	b := a.builder("backward/" + site.Name)
 	t := program.FloatType(site.Shape...)
-	x := b.Input(answer.InputX, t)
+	x := b.Input(spec.InputX, t)
 	q.inputKept(b, &site)
-	dy := b.Input(answer.InputDY, t)
+	dy := b.Input(spec.InputDY, t)
 	inputStep(b, &site)
 	site.Training = true
 	g, err := author.Backward(b, x, dy, site)
@@ -298,12 +298,12 @@ func (q *quantizerAnswer) buildBackward(author Differentiator, a *authoring, sit
 		return nil, nil
 	}
 	method, _ := reflect.TypeOf(author).MethodByName("Backward")
-	b.Output(autodiff.Prefix+answer.InputX, g.X)
+	b.Output(autodiff.Prefix+spec.InputX, g.X)
 	if err := sameState("Gradients.Trained", g.Trained, "InitTrained", q.Trained); err != nil {
 		return nil, returnedBy(method, err)
 	}
-	outputState(b, autodiff.Prefix+answer.TrainedPrefix, g.Trained)
-	return finishUsed(b, "backward", method, answer.StepInputs)
+	outputState(b, autodiff.Prefix+spec.TrainedPrefix, g.Trained)
+	return finishUsed(b, "backward", method, spec.StepInputs)
 }
 
 // outputNext makes the next state outputs. It must have the names of the state.
@@ -311,12 +311,12 @@ func (q *quantizerAnswer) outputNext(b *program.Builder, next State) error {
 	if err := sameState("the state Next", next, "InitState", q.State); err != nil {
 		return err
 	}
-	outputState(b, answer.KeptPrefix, next)
+	outputState(b, spec.KeptPrefix, next)
 	return nil
 }
 
 // sameState fails unless got has the names and shapes of the list, which a method returned.
-func sameState(what string, got State, method string, list []answer.Tensor) error {
+func sameState(what string, got State, method string, list []spec.Tensor) error {
 	for _, s := range list {
 		v, ok := got[s.Name]
 		if !ok {
@@ -327,7 +327,7 @@ func sameState(what string, got State, method string, list []answer.Tensor) erro
 		}
 	}
 	for name := range got {
-		if !slices.ContainsFunc(list, func(s answer.Tensor) bool { return s.Name == name }) {
+		if !slices.ContainsFunc(list, func(s spec.Tensor) bool { return s.Name == name }) {
 			return fmt.Errorf("%s has %s, which %s does not return", what, name, method)
 		}
 	}
@@ -335,7 +335,7 @@ func sameState(what string, got State, method string, list []answer.Tensor) erro
 }
 
 func buildUnpack(q Packer, quantize *program.Program, a *authoring, site Site) (*program.Program, error) {
-	packed, err := answer.PackedPorts(quantize)
+	packed, err := spec.PackedPorts(quantize)
 	if err != nil {
 		return nil, err
 	}
@@ -345,7 +345,7 @@ func buildUnpack(q Packer, quantize *program.Program, a *authoring, site Site) (
 	if err = cmp.Or(err, b.Err()); err != nil {
 		return nil, err
 	}
-	b.Output(answer.OutputValue, value)
+	b.Output(spec.OutputValue, value)
 	method, _ := reflect.TypeOf(q).MethodByName("Unpack")
 	return finish(b, "unpack", method)
 }

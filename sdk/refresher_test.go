@@ -11,8 +11,8 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/cage-qat/cage/sdk"
-	"github.com/cage-qat/cage/sdk/answer"
 	"github.com/cage-qat/cage/sdk/program"
+	"github.com/cage-qat/cage/sdk/spec"
 )
 
 // refresher is an optimizer with all capabilities, made of functions.
@@ -130,7 +130,7 @@ func TestSelective(t *testing.T) {
 		return nil, nil
 	}
 	out, err := sdk.BuildOptimizer(o, vector)
-	if diff := cmp.Diff(answer.Optimizer{}, out, cmpopts.EquateEmpty()); err != nil || diff != "" {
+	if diff := cmp.Diff(spec.Optimizer{}, out, cmpopts.EquateEmpty()); err != nil || diff != "" {
 		t.Errorf("%v\n%s", err, diff)
 	}
 	if err := out.Check(vector.Shape); err != nil {
@@ -262,18 +262,18 @@ func TestRefresherCheck(t *testing.T) {
 	}
 	cases := []struct {
 		name   string
-		change func(*answer.Optimizer)
+		change func(*spec.Optimizer)
 		says   string
 	}{
-		{"declined with programs", func(o *answer.Optimizer) { o.Accepts = false }, "the tensor is not accepted, but there is a program init for it"},
-		{"never due", func(o *answer.Optimizer) { o.Due = sdk.Due{} }, "the first refresh program must be there exactly when one is due"},
-		{"due once", func(o *answer.Optimizer) { o.Due = sdk.Due{First: 1} }, "the refresh program must be there exactly when more than one is due"},
-		{"no first refresh", func(o *answer.Optimizer) { o.FirstRefresh = nil }, "the first refresh program must be there"},
-		{"no refresh", func(o *answer.Optimizer) { o.Refresh = nil }, "the refresh program must be there"},
-		{"update for observe", func(o *answer.Optimizer) { o.Observe = o.Update }, "the observe program must return one or more of state.basis, state.left"},
-		{"observe for refresh", func(o *answer.Optimizer) { o.Refresh = o.Observe }, "the refresh program must take step: float, state.basis: float[2,2], state.left: float[2,2]"},
-		{"observe without state", func(o *answer.Optimizer) { *o, o.Observe = plain, plain.Update }, "there is a program observe, but no state that it could return"},
-		{"a state without a name", func(o *answer.Optimizer) { o.State = append([]answer.Tensor{{}}, o.State...) }, "state tensor 0 has no name"},
+		{"declined with programs", func(o *spec.Optimizer) { o.Accepts = false }, "the tensor is not accepted, but there is a program init for it"},
+		{"never due", func(o *spec.Optimizer) { o.Due = sdk.Due{} }, "the first refresh program must be there exactly when one is due"},
+		{"due once", func(o *spec.Optimizer) { o.Due = sdk.Due{First: 1} }, "the refresh program must be there exactly when more than one is due"},
+		{"no first refresh", func(o *spec.Optimizer) { o.FirstRefresh = nil }, "the first refresh program must be there"},
+		{"no refresh", func(o *spec.Optimizer) { o.Refresh = nil }, "the refresh program must be there"},
+		{"update for observe", func(o *spec.Optimizer) { o.Observe = o.Update }, "the observe program must return one or more of state.basis, state.left"},
+		{"observe for refresh", func(o *spec.Optimizer) { o.Refresh = o.Observe }, "the refresh program must take step: float, state.basis: float[2,2], state.left: float[2,2]"},
+		{"observe without state", func(o *spec.Optimizer) { *o, o.Observe = plain, plain.Update }, "there is a program observe, but no state that it could return"},
+		{"a state without a name", func(o *spec.Optimizer) { o.State = append([]spec.Tensor{{}}, o.State...) }, "state tensor 0 has no name"},
 	}
 	for _, c := range cases {
 		o := good

@@ -9,9 +9,9 @@ import (
 	"testing"
 
 	"github.com/cage-qat/cage/sdk"
-	"github.com/cage-qat/cage/sdk/answer"
 	"github.com/cage-qat/cage/sdk/client"
 	"github.com/cage-qat/cage/sdk/program"
+	"github.com/cage-qat/cage/sdk/spec"
 )
 
 // widest searches for the largest magnitude of a weight, times a trained factor, and counts its searches.
@@ -78,7 +78,7 @@ func attachSites(t *testing.T, q *client.Quantizer) (client.SearchLayout, *os.Fi
 	for i, shape := range [][]int{{2, 3}, {40, 1}} {
 		site := sdk.Site{Role: sdk.RoleWeight, Product: sdk.ProductForward, Name: string("ab"[i]), Shape: shape}
 		site.Values, _ = widest{}.Describe().Resolve(nil)
-		answer, err := q.Quantize(t.Context(), site, answer.SiteLimits(shape))
+		answer, err := q.Quantize(t.Context(), site, spec.SiteLimits(shape))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -182,11 +182,11 @@ func TestSearchAnswers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for want, change := range map[string]func(q *answer.Quantizer){
-		"after -1 steps":                       func(q *answer.Quantizer) { q.SearchEvery = -1 },
-		"after 2147483648 steps":               func(q *answer.Quantizer) { q.SearchEvery = 1 << 31 },
-		"there is a program for it":            func(q *answer.Quantizer) { q.Next = q.Program },
-		"the init_state program must be there": func(q *answer.Quantizer) { q.SearchEvery = 0 },
+	for want, change := range map[string]func(q *spec.Quantizer){
+		"after -1 steps":                       func(q *spec.Quantizer) { q.SearchEvery = -1 },
+		"after 2147483648 steps":               func(q *spec.Quantizer) { q.SearchEvery = 1 << 31 },
+		"there is a program for it":            func(q *spec.Quantizer) { q.Next = q.Program },
+		"the init_state program must be there": func(q *spec.Quantizer) { q.SearchEvery = 0 },
 	} {
 		wrong := right
 		change(&wrong)

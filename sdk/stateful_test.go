@@ -8,10 +8,10 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/cage-qat/cage/sdk"
-	"github.com/cage-qat/cage/sdk/answer"
 	"github.com/cage-qat/cage/sdk/client"
 	pb "github.com/cage-qat/cage/sdk/internal/wire/cage/plugin/v1"
 	"github.com/cage-qat/cage/sdk/program"
+	"github.com/cage-qat/cage/sdk/spec"
 )
 
 // stateful is a quantizer with state, made of functions.
@@ -48,7 +48,7 @@ func TestStateful(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff([]answer.Tensor{{Name: "mean"}, {Name: "scale", Maximum: true}}, out.State, cmpopts.EquateEmpty()); diff != "" {
+	if diff := cmp.Diff([]spec.Tensor{{Name: "mean"}, {Name: "scale", Maximum: true}}, out.State, cmpopts.EquateEmpty()); diff != "" {
 		t.Error(diff)
 	}
 	for _, c := range []struct {
@@ -63,7 +63,7 @@ func TestStateful(t *testing.T) {
 			t.Errorf("%s takes %s and returns %s, want %s and %s", c.p.Name, in, o, c.takes, c.returns)
 		}
 	}
-	if !out.Takes(answer.InputNoise) || out.Takes(answer.InputStep) {
+	if !out.Takes(spec.InputNoise) || out.Takes(spec.InputStep) {
 		t.Error("the noise of the next state is not seen, or a step that nothing takes is")
 	}
 	if out.Evaluate != nil {

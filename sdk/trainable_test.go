@@ -10,9 +10,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/cage-qat/cage/sdk"
-	"github.com/cage-qat/cage/sdk/answer"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/reference"
+	"github.com/cage-qat/cage/sdk/spec"
 )
 
 // learned is a quantizer with both capabilities, made of functions.
@@ -80,7 +80,7 @@ func TestTrainedParameters(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []answer.Tensor{{Name: "offset"}, {Name: "step", Shape: []int{2, 1}}}
+	want := []spec.Tensor{{Name: "offset"}, {Name: "step", Shape: []int{2, 1}}}
 	if diff := cmp.Diff(want, out.Trained); diff != "" {
 		t.Error(diff)
 	}
@@ -233,7 +233,7 @@ func TestQuantizerFactorizes(t *testing.T) {
 }
 
 // change is a copy of a list with another first tensor.
-func change(list []answer.Tensor, f func(*answer.Tensor)) []answer.Tensor {
+func change(list []spec.Tensor, f func(*spec.Tensor)) []spec.Tensor {
 	list = slices.Clone(list)
 	f(&list[0])
 	return list
@@ -246,21 +246,21 @@ func TestTrainableCheck(t *testing.T) {
 	}
 	cases := []struct {
 		name   string
-		change func(*answer.Quantizer)
+		change func(*spec.Quantizer)
 		says   string
 	}{
-		{"no init", func(q *answer.Quantizer) { q.Init = nil }, "the init program must be there exactly when there are trained parameters"},
-		{"no list", func(q *answer.Quantizer) { q.Trained = nil }, "the quantizer's program must take x: float[2,8]"},
-		{"out of order", func(q *answer.Quantizer) { q.Trained = []answer.Tensor{q.Trained[1], q.Trained[0]} }, "trained parameters are not in the order of their names"},
-		{"another shape", func(q *answer.Quantizer) {
-			q.Trained = []answer.Tensor{q.Trained[0], {Name: "step", Shape: []int{2}}}
+		{"no init", func(q *spec.Quantizer) { q.Init = nil }, "the init program must be there exactly when there are trained parameters"},
+		{"no list", func(q *spec.Quantizer) { q.Trained = nil }, "the quantizer's program must take x: float[2,8]"},
+		{"out of order", func(q *spec.Quantizer) { q.Trained = []spec.Tensor{q.Trained[1], q.Trained[0]} }, "trained parameters are not in the order of their names"},
+		{"another shape", func(q *spec.Quantizer) {
+			q.Trained = []spec.Tensor{q.Trained[0], {Name: "step", Shape: []int{2}}}
 		}, "must take x: float[2,8], trained.offset: float, trained.step: float[2]"},
-		{"a maximum", func(q *answer.Quantizer) { q.Trained = change(q.Trained, func(s *answer.Tensor) { s.Maximum = true }) }, "trained parameter offset is a maximum"},
-		{"shared under a name of two lines", func(q *answer.Quantizer) {
-			q.Trained = change(q.Trained, func(s *answer.Tensor) { s.Shared = "a\nb" })
+		{"a maximum", func(q *spec.Quantizer) { q.Trained = change(q.Trained, func(s *spec.Tensor) { s.Maximum = true }) }, "trained parameter offset is a maximum"},
+		{"shared under a name of two lines", func(q *spec.Quantizer) {
+			q.Trained = change(q.Trained, func(s *spec.Tensor) { s.Shared = "a\nb" })
 		}, `trained parameter offset is shared as "a\nb": the name contains '\n'`},
-		{"unpack for init", func(q *answer.Quantizer) { q.Init = q.Unpack }, "the init program must take x: float[2,8]"},
-		{"init for unpack", func(q *answer.Quantizer) { q.Unpack = q.Init }, "the unpack program must take codes: float[2,8], scale: float[3,1]"},
+		{"unpack for init", func(q *spec.Quantizer) { q.Init = q.Unpack }, "the init program must take x: float[2,8]"},
+		{"init for unpack", func(q *spec.Quantizer) { q.Unpack = q.Init }, "the unpack program must take codes: float[2,8], scale: float[3,1]"},
 	}
 	for _, c := range cases {
 		q := good

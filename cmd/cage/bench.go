@@ -18,7 +18,7 @@ import (
 
 	"github.com/cage-qat/cage/host/study/bench"
 	"github.com/cage-qat/cage/host/study/bench/opprofile"
-	"github.com/cage-qat/cage/host/train/assembly"
+	"github.com/cage-qat/cage/host/train/build"
 	"github.com/cage-qat/cage/host/train/config"
 )
 
@@ -169,7 +169,7 @@ func (m benchModel) config(args, sets []string) (*config.Config, error) {
 	if len(args) == 1 {
 		cfg, err := config.Load(args[0], sets)
 		if err == nil && cfg.Model.Language() && cfg.Model.Vocab == 0 && !cfg.Data.Separate() {
-			return assembly.PinnedToData(cfg) // which has the vocabulary
+			return build.PinnedToData(cfg) // which has the vocabulary
 		}
 		return cfg, err
 	}

@@ -16,7 +16,7 @@ import (
 	"github.com/cage-qat/cage/host/train/config"
 	"github.com/cage-qat/cage/host/train/metrics"
 	"github.com/cage-qat/cage/host/train/plugin/scaffold"
-	"github.com/cage-qat/cage/internal/effort"
+	"github.com/cage-qat/cage/internal/testing/testlevel"
 	"github.com/cage-qat/cage/sdk"
 )
 
@@ -230,7 +230,7 @@ var declared = regexp.MustCompile(`(?m)^type (\w+) struct`)
 
 // Every piece of Go on the page compiles, and what it defines passes the kit.
 func TestWritingConforms(t *testing.T) {
-	effort.Long(t, "go test builds the programs of the page")
+	testlevel.Long(t, "go test builds the programs of the page")
 	for kind, sources := range chapters(t) {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()

@@ -18,7 +18,7 @@ import (
 
 	"github.com/cage-qat/cage/host/train/checkpoint"
 	"github.com/cage-qat/cage/host/train/rundir"
-	"github.com/cage-qat/cage/internal/effort"
+	"github.com/cage-qat/cage/internal/testing/testlevel"
 )
 
 // toy is a training that prints a line for each of its steps, which cost nothing.
@@ -170,7 +170,7 @@ func awaitGrowth(t *testing.T, path string, size int64) int64 {
 }
 
 func TestStudyOutlastsItsReader(t *testing.T) {
-	effort.Long(t, "it trains the cells of a study")
+	testlevel.Long(t, "it trains the cells of a study")
 	t.Parallel()
 	file, _ := toyRun(t, 5)
 	study := filepath.Join(t.TempDir(), "study.toml")

@@ -24,10 +24,10 @@ import (
 	"github.com/cage-qat/cage/internal/npy"
 	"github.com/cage-qat/cage/internal/regular"
 	"github.com/cage-qat/cage/sdk"
-	sdkanswer "github.com/cage-qat/cage/sdk/answer"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/reference"
 	"github.com/cage-qat/cage/sdk/sdktest"
+	sdkanswer "github.com/cage-qat/cage/sdk/spec"
 )
 
 // pluginLook are the flags of the commands that look at what one plugin writes.

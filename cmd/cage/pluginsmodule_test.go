@@ -13,8 +13,8 @@ import (
 	"golang.org/x/mod/zip"
 
 	"github.com/cage-qat/cage/host/train/plugin/scaffold"
-	"github.com/cage-qat/cage/internal/effort"
 	"github.com/cage-qat/cage/internal/gotool"
+	"github.com/cage-qat/cage/internal/testing/testlevel"
 )
 
 // publish makes a module proxy that offers what a plugin needs of this module as a
@@ -60,7 +60,7 @@ func read(t *testing.T, path string) string {
 // A published version of cage needs nothing fetched but itself, and without a network
 // the new module says what is missing.
 func TestModuleOfAPublishedVersion(t *testing.T) {
-	effort.Long(t, "it lists and links modules")
+	testlevel.Long(t, "it lists and links modules")
 	const version = "v0.123.0"
 	t.Setenv("GOMODCACHE", bareModules(t))
 	t.Setenv("GONOSUMDB", scaffold.Module)

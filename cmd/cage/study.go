@@ -13,8 +13,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/cage-qat/cage/host/study"
-	"github.com/cage-qat/cage/host/study/held"
-	"github.com/cage-qat/cage/host/train/assembly"
+	"github.com/cage-qat/cage/host/study/lease"
+	"github.com/cage-qat/cage/host/train/build"
 	"github.com/cage-qat/cage/host/train/config"
 	"github.com/cage-qat/cage/host/train/console"
 	"github.com/cage-qat/cage/host/train/metrics"
@@ -131,7 +131,7 @@ func newSurvey(cmd *cobra.Command) (study.Survey, error) {
 		return nil, err
 	}
 	return func(ctx context.Context, list []*config.Config) []config.Finding {
-		return assembly.Survey(ctx, list, finder, opts)
+		return build.Survey(ctx, list, finder, opts)
 	}, nil
 }
 
@@ -278,7 +278,7 @@ type cellListing struct {
 	Error   string                    `json:"error,omitempty"`
 	Set     []study.Setting           `json:"set,omitempty"`
 	Summary map[string]metrics.Number `json:"summary,omitempty"`
-	Holder  *held.Holder              `json:"holder,omitempty"` // who works on it
+	Holder  *lease.Holder             `json:"holder,omitempty"` // who works on it
 }
 
 func newStudyStatus() *cobra.Command {

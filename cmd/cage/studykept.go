@@ -12,8 +12,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/cage-qat/cage/host/study"
-	"github.com/cage-qat/cage/host/study/kept"
 	"github.com/cage-qat/cage/host/study/report"
+	"github.com/cage-qat/cage/host/study/snapshot"
 )
 
 func newStudyKeep() *cobra.Command {
@@ -41,7 +41,7 @@ cells that the study file does not name any more, --forget drops them.`,
 			return nil, err
 		}
 		path := cmp.Or(out, s.Name+".json")
-		file, err := kept.Update(path, s, results, forget, buildVersion(), time.Now().UTC())
+		file, err := snapshot.Update(path, s, results, forget, buildVersion(), time.Now().UTC())
 		if err != nil {
 			return nil, err
 		}
@@ -51,7 +51,7 @@ cells that the study file does not name any more, --forget drops them.`,
 
 // keptResults reads a file of kept results, stale ones marked.
 func keptResults(cmd *cobra.Command, s *study.Study, path string) ([]study.Result, error) {
-	file, err := kept.ReadFor(s, path)
+	file, err := snapshot.ReadFor(s, path)
 	if err != nil {
 		return nil, err
 	}
@@ -107,7 +107,7 @@ fewer than two replicates.`,
 		if err != nil {
 			return nil, err
 		}
-		file, err := kept.ReadFor(s, keptFile)
+		file, err := snapshot.ReadFor(s, keptFile)
 		if err != nil {
 			return nil, err
 		}

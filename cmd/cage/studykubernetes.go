@@ -13,7 +13,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/cage-qat/cage/host/study"
-	"github.com/cage-qat/cage/host/study/held"
+	"github.com/cage-qat/cage/host/study/lease"
 )
 
 // jobManifest is an indexed Job, whose index is that of a cell. What stands in it as json is YAML, too.
@@ -75,7 +75,7 @@ func kubernetesText(s *study.Study, image, volume string, retry bool) (string, e
 		"Name": cmp.Or(name, "study"), "Cells": len(s.Cells), "Parallel": cmp.Or(s.Parallel, len(s.Cells)),
 		"Again": exitInterrupted, "Failed": exitError, "Usage": exitUsage, "Grace": fmt.Sprintf("%.0f", math.Ceil(60*s.StopMinutes)+30),
 		"Image": image, "Directory": directory, "File": strings.ReplaceAll(s.File, "$", "$$"), // which is not to stand for variables
-		"GPUs": study.GPUs(s.Cells), "Volume": volume, "Retry": retry, "Machine": held.MachineVariable,
+		"GPUs": study.GPUs(s.Cells), "Volume": volume, "Retry": retry, "Machine": lease.MachineVariable,
 	})
 	return text.String(), err
 }

@@ -12,8 +12,8 @@ import (
 
 	"github.com/cage-qat/cage/host/data/dataset"
 	"github.com/cage-qat/cage/host/data/tokenizer"
-	"github.com/cage-qat/cage/host/internal/testfile"
-	"github.com/cage-qat/cage/internal/effort"
+	"github.com/cage-qat/cage/internal/testing/testfile"
+	"github.com/cage-qat/cage/internal/testing/testlevel"
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
@@ -33,7 +33,7 @@ func TestManyDocuments(t *testing.T) {
 // TestLongDocuments: a long document has the tokens that it has as a whole, between short
 // ones and alone.
 func TestLongDocuments(t *testing.T) {
-	effort.Long(t, "documents of several pieces, with three tokenizers")
+	testlevel.Long(t, "documents of several pieces, with three tokenizers")
 	dir := t.TempDir()
 	var text strings.Builder
 	for i := range 30000 {

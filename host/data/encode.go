@@ -5,7 +5,7 @@ import (
 	"iter"
 
 	"github.com/cage-qat/cage/host/data/dataset"
-	"github.com/cage-qat/cage/internal/inorder"
+	"github.com/cage-qat/cage/internal/parallel"
 )
 
 // pieceSize is how much text one processor encodes at a time: many short documents, or
@@ -34,7 +34,7 @@ type encodedPiece struct {
 
 // encode writes documents to token files that are still to be committed.
 func (p *preparation) encode(out *dataset.PartWriter, documents []document) error {
-	err := inorder.Run(p.ctx, p.batches(documents), p.encodeBatch, func(list []encodedPiece) error {
+	err := parallel.Run(p.ctx, p.batches(documents), p.encodeBatch, func(list []encodedPiece) error {
 		for _, e := range list {
 			err := out.Append(e.ids, nil)
 			ended := int64(0)

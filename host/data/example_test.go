@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	"github.com/cage-qat/cage/host/data"
-	"github.com/cage-qat/cage/host/data/arrange"
+	"github.com/cage-qat/cage/host/data/batching"
 	"github.com/cage-qat/cage/host/data/dataset"
 	"github.com/cage-qat/cage/host/data/tokenizer"
 )
@@ -48,7 +48,7 @@ func Example() {
 		log.Fatal(err)
 	}
 	defer train.Close()
-	sampler, err := arrange.NewWindows(train, arrange.WindowsConfig{Context: 14, Batch: 2, Seed: 1337})
+	sampler, err := batching.NewWindows(train, batching.WindowsConfig{Context: 14, Batch: 2, Seed: 1337})
 	if err != nil {
 		log.Fatal(err)
 	}

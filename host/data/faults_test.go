@@ -9,12 +9,12 @@ import (
 
 	"github.com/cage-qat/cage/host/data/dataset"
 	"github.com/cage-qat/cage/host/data/tokenizer"
-	"github.com/cage-qat/cage/host/internal/testfile"
-	"github.com/cage-qat/cage/internal/effort"
+	"github.com/cage-qat/cage/internal/testing/crashfs"
+	"github.com/cage-qat/cage/internal/testing/faultfs"
+	"github.com/cage-qat/cage/internal/testing/testfile"
+	"github.com/cage-qat/cage/internal/testing/testlevel"
+	"github.com/cage-qat/cage/internal/testing/vfstest"
 	"github.com/cage-qat/cage/internal/vfs"
-	"github.com/cage-qat/cage/internal/vfs/crashfs"
-	"github.com/cage-qat/cage/internal/vfs/faultfs"
-	"github.com/cage-qat/cage/internal/vfs/vfstest"
 )
 
 // preparing prepares the same small dataset again and again, onto different files.
@@ -89,7 +89,7 @@ func TestFaults(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := contents(t, reference)
-	every := effort.Sample(16, 2, 1)
+	every := testlevel.Sample(16, 2, 1)
 	for _, older := range []bool{false, true} {
 		for files := range faultfs.Each(t, every, 20) {
 			out := p.begin(t, older)
@@ -102,7 +102,7 @@ func TestFaults(t *testing.T) {
 // TestPowerLoss: whenever power is lost, no torn file is taken for a whole one, and the
 // next preparation makes what an undisturbed one does.
 func TestPowerLoss(t *testing.T) {
-	effort.Long(t, "a preparation for each moment at which power can be lost")
+	testlevel.Long(t, "a preparation for each moment at which power can be lost")
 	p := newPreparing(t)
 	for _, older := range []bool{false, true} {
 		out := p.begin(t, older)
@@ -115,7 +115,7 @@ func TestPowerLoss(t *testing.T) {
 			t.Fatal(err)
 		}
 		want := contents(t, out)
-		for lost, what := range files.Each(t, effort.Choose[uint64](2, 6), 60) {
+		for lost, what := range files.Each(t, testlevel.Choose[uint64](2, 6), 60) {
 			p.whole(t, what, filepath.Join(lost, "data", "set"), want)
 		}
 	}

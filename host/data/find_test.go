@@ -14,7 +14,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/cage-qat/cage/host/internal/testfile"
+	"github.com/cage-qat/cage/internal/testing/testfile"
 )
 
 func TestFind(t *testing.T) {

@@ -13,8 +13,8 @@ import (
 
 	"github.com/cage-qat/cage/host/data/dataset"
 	"github.com/cage-qat/cage/host/data/tokenizer"
-	"github.com/cage-qat/cage/host/internal/testfile"
-	"github.com/cage-qat/cage/internal/vfs/vfstest"
+	"github.com/cage-qat/cage/internal/testing/testfile"
+	"github.com/cage-qat/cage/internal/testing/vfstest"
 )
 
 // corpus makes n files, each with a text that names it, and returns the folder

@@ -23,7 +23,7 @@ import (
 
 	"github.com/cage-qat/cage/host/data/dataset"
 	"github.com/cage-qat/cage/host/data/tokenizer"
-	"github.com/cage-qat/cage/internal/inorder"
+	"github.com/cage-qat/cage/internal/parallel"
 	"github.com/cage-qat/cage/internal/shuffle"
 	"github.com/cage-qat/cage/internal/vfs"
 )
@@ -165,7 +165,7 @@ func (p *preparation) scan(inputs []string) ([]document, error) {
 		p.progress.TotalBytes += max(files[i].size, 0)
 	}
 	var documents []document
-	err = inorder.Run(p.ctx, inorder.Each(files), p.readFile, func(f sourceResult) error {
+	err = parallel.Run(p.ctx, parallel.Each(files), p.readFile, func(f sourceResult) error {
 		if documents == nil {
 			documents = f.documents
 		} else {

@@ -15,9 +15,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/cage-qat/cage/host/data/tokenizer"
-	"github.com/cage-qat/cage/host/internal/testfile"
-	"github.com/cage-qat/cage/internal/effort"
-	"github.com/cage-qat/cage/internal/vfs/vfstest"
+	"github.com/cage-qat/cage/internal/testing/testfile"
+	"github.com/cage-qat/cage/internal/testing/testlevel"
+	"github.com/cage-qat/cage/internal/testing/vfstest"
 )
 
 // The two parts hold every document once, whatever the fraction.
@@ -187,7 +187,7 @@ func TestPrepareRefuses(t *testing.T) {
 
 // A cancelled run returns soon and leaves an earlier dataset as it was.
 func TestPrepareCancelled(t *testing.T) {
-	effort.Long(t, "two preparations of 200 files")
+	testlevel.Long(t, "two preparations of 200 files")
 	dir, _ := corpus(t, 200)
 	out := t.TempDir()
 	before, _ := prepare(t, PrepareOptions{Inputs: []string{dir}, Out: out})

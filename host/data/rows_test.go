@@ -14,7 +14,7 @@ import (
 
 	"github.com/cage-qat/cage/host/data/dataset"
 	"github.com/cage-qat/cage/host/data/source"
-	"github.com/cage-qat/cage/host/internal/testfile"
+	"github.com/cage-qat/cage/internal/testing/testfile"
 )
 
 // rowFiles makes files with rows in all formats that have rows, and returns their folder.

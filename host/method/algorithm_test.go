@@ -8,9 +8,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/cage-qat/cage/sdk"
-	"github.com/cage-qat/cage/sdk/answer"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/reference"
+	"github.com/cage-qat/cage/sdk/spec"
 )
 
 // correcting are the method and the mode of a rule with the correction.
@@ -40,9 +40,9 @@ func runProgram(t *testing.T, p *program.Program, rule Rule, x, g []float64, sca
 	t.Helper()
 	tensors := map[string]reference.Tensor{InputX: reference.Floats(x, rule.Shape...)}
 	for _, s := range rule.Optimizer.State {
-		tensors[answer.StatePrefix+s.Name] = reference.Floats(make([]float64, size(s.Shape)), s.Shape...)
+		tensors[spec.StatePrefix+s.Name] = reference.Floats(make([]float64, size(s.Shape)), s.Shape...)
 	}
-	q := answer.Quantizer{}
+	q := spec.Quantizer{}
 	if rule.Quantizer != nil {
 		q = *rule.Quantizer
 	}

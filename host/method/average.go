@@ -1,8 +1,8 @@
 package method
 
 import (
-	"github.com/cage-qat/cage/sdk/answer"
 	"github.com/cage-qat/cage/sdk/program"
+	"github.com/cage-qat/cage/sdk/spec"
 )
 
 // Average is a running mean x̄ of a trained tensor over the steps of a training, with which the
@@ -46,7 +46,7 @@ func (r Rule) InitPrograms() (list []*program.Program) {
 		list = append(list, r.Optimizer.Init)
 	}
 	if r.Average != nil {
-		list = append(list, r.copies("average/", InputX, answer.StatePrefix+AverageState))
+		list = append(list, r.copies("average/", InputX, spec.StatePrefix+AverageState))
 	}
 	return list
 }
@@ -55,7 +55,7 @@ func (r Rule) InitPrograms() (list []*program.Program) {
 // x; nil means x itself.
 func (r Rule) EvaluationProgram() *program.Program {
 	if r.Average != nil {
-		return r.copies("averaged/", answer.StatePrefix+AverageState, answer.OutputWeights)
+		return r.copies("averaged/", spec.StatePrefix+AverageState, spec.OutputWeights)
 	}
 	return r.Optimizer.Evaluate
 }

@@ -5,9 +5,9 @@ import (
 	"testing"
 
 	"github.com/cage-qat/cage/sdk"
-	"github.com/cage-qat/cage/sdk/answer"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/reference"
+	"github.com/cage-qat/cage/sdk/spec"
 )
 
 // heedless is an optimizer whose own rate does not follow that of the schedule.
@@ -61,11 +61,11 @@ func TestFrozen(t *testing.T) {
 					}
 					in := map[string]reference.Tensor{InputX: reference.Floats(sampleX, 2, 3)}
 					for _, s := range rule.State() {
-						in[answer.StatePrefix+s.Name] = reference.Floats(make([]float64, size(s.Shape)), s.Shape...)
+						in[spec.StatePrefix+s.Name] = reference.Floats(make([]float64, size(s.Shape)), s.Shape...)
 					}
 					out := oracle(t, p, stepInputs(t, rule, in, q, oracle, sampleG, testScalars))
 					for _, s := range rule.computed() {
-						state = append(state, out[answer.StatePrefix+s.Name].Floats...)
+						state = append(state, out[spec.StatePrefix+s.Name].Floats...)
 					}
 					return out[OutputX].Floats, state
 				}

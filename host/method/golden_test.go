@@ -7,10 +7,10 @@ import (
 
 	"github.com/cage-qat/cage/internal/golden"
 	"github.com/cage-qat/cage/sdk"
-	"github.com/cage-qat/cage/sdk/answer"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/reference"
 	"github.com/cage-qat/cage/sdk/program/transform"
+	"github.com/cage-qat/cage/sdk/spec"
 )
 
 // executor runs a program on named tensors: the oracle here, the device in device_test.go.
@@ -85,7 +85,7 @@ func runGoldenSteps(t *testing.T, c golden.Case, run executor, check func(o gold
 	}
 	tensors := map[string]reference.Tensor{InputX: reference.Floats(x0.Data, x0.Shape...)}
 	for _, s := range optProgram.State {
-		tensors[answer.StatePrefix+s.Name] = reference.Floats(make([]float64, size(s.Shape)), s.Shape...)
+		tensors[spec.StatePrefix+s.Name] = reference.Floats(make([]float64, size(s.Shape)), s.Shape...)
 	}
 	for i, step := range c.Expected.List("steps") {
 		lambda := m.Strength(i+1, total)
@@ -107,14 +107,14 @@ func runGoldenSteps(t *testing.T, c golden.Case, run executor, check func(o gold
 	}
 }
 
-func stepInputs(t *testing.T, rule Rule, tensors map[string]reference.Tensor, q answer.Quantizer, run executor, grad []float64, scalars map[string]float64) map[string]reference.Tensor {
+func stepInputs(t *testing.T, rule Rule, tensors map[string]reference.Tensor, q spec.Quantizer, run executor, grad []float64, scalars map[string]float64) map[string]reference.Tensor {
 	in := map[string]reference.Tensor{}
 	for _, i := range rule.Inputs() {
 		switch i.Name {
 		case InputGradient:
 			in[i.Name] = reference.Floats(grad, rule.Shape...)
 		case InputQuantized:
-			in[i.Name] = run(t, forwardPass(t, rule, q), map[string]reference.Tensor{answer.InputX: tensors[InputX]})[answer.OutputValue]
+			in[i.Name] = run(t, forwardPass(t, rule, q), map[string]reference.Tensor{spec.InputX: tensors[InputX]})[spec.OutputValue]
 		default:
 			if s, ok := scalars[i.Name]; ok {
 				in[i.Name] = reference.Float(s)
@@ -127,14 +127,14 @@ func stepInputs(t *testing.T, rule Rule, tensors map[string]reference.Tensor, q 
 }
 
 // forwardPass gives what the step hands to the rule as quantized.
-func forwardPass(t *testing.T, rule Rule, q answer.Quantizer) *program.Program {
+func forwardPass(t *testing.T, rule Rule, q spec.Quantizer) *program.Program {
 	t.Helper()
 	b := program.NewBuilder("forward")
-	value := transform.Inline(b, q.Program, b.Input(answer.InputX, program.FloatType(rule.Shape...)))[answer.OutputValue]
+	value := transform.Inline(b, q.Program, b.Input(spec.InputX, program.FloatType(rule.Shape...)))[spec.OutputValue]
 	if rule.Rotation > 1 {
 		value = value.Hadamard(rule.Rotation)
 	}
-	b.Output(answer.OutputValue, value)
+	b.Output(spec.OutputValue, value)
 	p, err := b.Build()
 	if err != nil {
 		t.Fatal(err)

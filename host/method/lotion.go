@@ -2,8 +2,8 @@ package method
 
 import (
 	"github.com/cage-qat/cage/internal/schema"
-	"github.com/cage-qat/cage/sdk/answer"
 	"github.com/cage-qat/cage/sdk/program"
+	"github.com/cage-qat/cage/sdk/spec"
 )
 
 // LOTION trains in full precision on a loss that is smoothed by randomized rounding of the weights ("Smoothing the Optimization Landscape
@@ -69,8 +69,8 @@ func (LOTION) FullPrecision() bool { return true }
 const fisherState = "lotion.fisher"
 
 // State is F.
-func (LOTION) State(shape []int) []answer.Tensor {
-	return []answer.Tensor{{Name: fisherState, Shape: shape}}
+func (LOTION) State(shape []int) []spec.Tensor {
+	return []spec.Tensor{{Name: fisherState, Shape: shape}}
 }
 
 // gradient adds the slope of the regularizer.

@@ -1,8 +1,8 @@
 package method
 
 import (
-	"github.com/cage-qat/cage/sdk/answer"
 	"github.com/cage-qat/cage/sdk/program"
+	"github.com/cage-qat/cage/sdk/spec"
 )
 
 // Method is what a training does about the quantization of its weights, beside quantizing them. Its parts are written into
@@ -18,7 +18,7 @@ type Method interface {
 	// FullPrecision reports whether the gradient is taken at x, without any quantization.
 	FullPrecision() bool
 	// State lists what the method keeps for a weight of the given shape. It begins with zeros.
-	State(shape []int) []answer.Tensor
+	State(shape []int) []spec.Tensor
 
 	// The other parts are for rules in one of the Modes.
 
@@ -34,7 +34,7 @@ type Method interface {
 type Forwarder interface {
 	// Forward returns the quantizer with which a training of that many steps computes a weight; that of evaluations stays. It is
 	// an error if the method cannot train with the quantizer.
-	Forward(w *Weight, total int) (answer.Quantizer, error)
+	Forward(w *Weight, total int) (spec.Quantizer, error)
 	// Softens reports whether training computes with another value than Q(x). Statistics are of x − Q(x) all the same.
 	Softens() bool
 }
@@ -75,7 +75,7 @@ func (None) Mode(At) Mode { return Idle }
 func (None) FullPrecision() bool { return false }
 
 // State is nothing.
-func (None) State([]int) []answer.Tensor { return nil }
+func (None) State([]int) []spec.Tensor { return nil }
 
 // Reads is nothing.
 func (None) Reads(Rule) Reads { return Reads{} }

@@ -6,8 +6,8 @@ import (
 
 	"github.com/cage-qat/cage/host/method/levels"
 	"github.com/cage-qat/cage/internal/schema"
-	"github.com/cage-qat/cage/sdk/answer"
 	"github.com/cage-qat/cage/sdk/program"
+	"github.com/cage-qat/cage/sdk/spec"
 )
 
 // OsciReset sets weights that oscillate between two points of their grid back to the point where they are (TetraJet-v2, Chen et
@@ -115,16 +115,16 @@ const (
 const countReset = "weights_set_back"
 
 // State is the two ways.
-func (m OsciReset) State(shape []int) []answer.Tensor {
+func (m OsciReset) State(shape []int) []spec.Tensor {
 	if m.By == ByEdge {
 		return nil
 	}
-	return []answer.Tensor{{Name: wayOfQuantized, Shape: shape}, {Name: wayOfWeight, Shape: shape}}
+	return []spec.Tensor{{Name: wayOfQuantized, Shape: shape}, {Name: wayOfWeight, Shape: shape}}
 }
 
 // Forward is the quantizer as it is, if it has one Q(x): ways between points that are drawn say nothing. For edges its levels must be
 // known, and those of evaluations be those of training.
-func (m OsciReset) Forward(w *Weight, _ int) (answer.Quantizer, error) {
+func (m OsciReset) Forward(w *Weight, _ int) (spec.Quantizer, error) {
 	q := w.Quantizer
 	if q.Draws() {
 		return q, errors.New("its quantizer draws noise, with which Q(x) moves where x does not")
@@ -175,8 +175,8 @@ func (m OsciReset) fromEdges(s *step, y program.Value) program.Value {
 		return y
 	}
 	out := s.quantized(y)
-	x, q := w.rotate(y), w.rotate(out[answer.OutputValue])
-	s.ifFinite(y.Sub(out[answer.OutputValue]))
+	x, q := w.rotate(y), w.rotate(out[spec.OutputValue])
+	s.ifFinite(y.Sub(out[spec.OutputValue]))
 	scale := w.scale(s.b, l, out)
 	far := x.Sub(q).Abs().Gt(binWidth(s.b, l, q.Div(scale)).Mul(scale.Abs()).Scale(m.Edge))
 	near := far.And(scale.Ne(s.b.Const(0))).And(s.finite)

@@ -6,14 +6,14 @@ import (
 
 	"github.com/cage-qat/cage/internal/golden"
 	"github.com/cage-qat/cage/sdk"
-	"github.com/cage-qat/cage/sdk/answer"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/reference"
+	"github.com/cage-qat/cage/sdk/spec"
 	"github.com/cage-qat/cage/tools/plugintest"
 )
 
 // e2m1 rounds to E2M1 with a scale for each row.
-func e2m1(t *testing.T, shape ...int) answer.Quantizer {
+func e2m1(t *testing.T, shape ...int) spec.Quantizer {
 	t.Helper()
 	q, err := sdk.BuildQuantizer(packed{halves: true}, sdk.Site{Role: sdk.RoleWeight, Name: "x", Shape: shape})
 	if err != nil {
@@ -58,7 +58,7 @@ func TestOsciResetGolden(t *testing.T) {
 			}
 			in := map[string]reference.Tensor{InputX: reference.Floats(at, x.Shape...)}
 			for name, v := range state {
-				in[answer.StatePrefix+name] = reference.Floats(v, x.Shape...)
+				in[spec.StatePrefix+name] = reference.Floats(v, x.Shape...)
 			}
 			out := oracle(t, p, stepInputs(t, rule, in, *rule.Quantizer, oracle, gradients.Row(i).Data,
 				map[string]float64{InputStep: float64(i + 1), InputRate: 1, InputNextRate: 1, InputClip: 1, InputLambda: 0}))
@@ -77,7 +77,7 @@ func TestOsciResetGolden(t *testing.T) {
 			at = out[OutputX].Floats
 			plugintest.Near(t, "x", at, want.Row(i).Data, 1e-14)
 			for name := range state {
-				if s, computed := out[answer.StatePrefix+name]; computed {
+				if s, computed := out[spec.StatePrefix+name]; computed {
 					state[name] = s.Floats
 				} else if rule.Mode != Idle {
 					t.Fatalf("step %d: no %s", i+1, name)
@@ -108,7 +108,7 @@ func TestEdgesRotated(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	run := func(q answer.Quantizer, rotation int, x []float64) (next []float64, count float64) {
+	run := func(q spec.Quantizer, rotation int, x []float64) (next []float64, count float64) {
 		rule := testRule(t, sgd{}, "fixed grid 0.25", shape...)
 		rule.Quantizer, rule.Weight = &q, &Weight{Quantizer: q, Rotation: rotation, Unpack: plain.Unpack}
 		rule.Method, rule.Mode = OsciReset{Every: 3, By: ByEdge, Edge: 0.3}, resetting

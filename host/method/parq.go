@@ -8,9 +8,9 @@ import (
 
 	"github.com/cage-qat/cage/host/method/levels"
 	"github.com/cage-qat/cage/internal/schema"
-	"github.com/cage-qat/cage/sdk/answer"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/transform"
+	"github.com/cage-qat/cage/sdk/spec"
 )
 
 // PARQ quantizes gradually: the model computes with a proximal map of the latent weights x, which lies between x and Q(x) and
@@ -78,7 +78,7 @@ func (m PARQ) Strength(t, total int) float64 {
 func (PARQ) Softens() bool { return true }
 
 // Forward returns the quantizer with the map as its value in training.
-func (m PARQ) Forward(w *Weight, total int) (answer.Quantizer, error) {
+func (m PARQ) Forward(w *Weight, total int) (spec.Quantizer, error) {
 	q := w.Quantizer
 	if q.Draws() {
 		return q, errors.New("its quantizer draws noise, and the map needs one Q(x)")
@@ -89,14 +89,14 @@ func (m PARQ) Forward(w *Weight, total int) (answer.Quantizer, error) {
 	b := program.NewBuilder("parq/" + q.Program.Name)
 	var args []program.Value
 	inputs := q.Program.Inputs
-	if !q.Takes(answer.InputStep) {
-		inputs = append(slices.Clone(inputs), program.Input{Name: answer.InputStep, Type: program.FloatType()})
+	if !q.Takes(spec.InputStep) {
+		inputs = append(slices.Clone(inputs), program.Input{Name: spec.InputStep, Type: program.FloatType()})
 	}
 	for _, in := range inputs {
 		args = append(args, b.Input(in.Name, in.Type))
 	}
 	out := transform.Inline(b, q.Program, args[:len(q.Program.Inputs)]...)
-	x, hard := args[0], out[answer.OutputValue]
+	x, hard := args[0], out[spec.OutputValue]
 	k := args[len(args)-1].Shift(-2)
 	start, end := b.Const(m.AnnealStart*float64(total)), b.Const(m.AnnealEnd*float64(total))
 	f := k.Sub(start).Div(end.Sub(start))
@@ -108,10 +108,10 @@ func (m PARQ) Forward(w *Weight, total int) (answer.Quantizer, error) {
 		}
 	}
 	value := k.Lt(start).Select(x, k.Ge(end).Select(hard, soft))
-	b.Output(answer.OutputValue, value)
-	b.Output(answer.OutputSurrogate, out[answer.OutputSurrogate])
-	if mask, ok := out[answer.OutputMask]; ok {
-		b.Output(answer.OutputMask, mask)
+	b.Output(spec.OutputValue, value)
+	b.Output(spec.OutputSurrogate, out[spec.OutputSurrogate])
+	if mask, ok := out[spec.OutputMask]; ok {
+		b.Output(spec.OutputMask, mask)
 	}
 	if q.Evaluate == nil {
 		q.Evaluate = q.Program

@@ -7,9 +7,9 @@ import (
 
 	"github.com/cage-qat/cage/internal/golden"
 	"github.com/cage-qat/cage/sdk"
-	"github.com/cage-qat/cage/sdk/answer"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/reference"
+	"github.com/cage-qat/cage/sdk/spec"
 	"github.com/cage-qat/cage/tools/plugintest"
 )
 
@@ -52,7 +52,7 @@ func (q packed) Unpack(b *program.Builder, codes, scale program.Value, _ sdk.Sit
 }
 
 // trainingWith is the program with which a training by PARQ computes a weight.
-func trainingWith(t *testing.T, m PARQ, q sdk.Quantizer, total int, shape ...int) answer.Quantizer {
+func trainingWith(t *testing.T, m PARQ, q sdk.Quantizer, total int, shape ...int) spec.Quantizer {
 	t.Helper()
 	built, err := sdk.BuildQuantizer(q, sdk.Site{Role: sdk.RoleWeight, Name: "x", Shape: shape})
 	if err != nil {
@@ -81,9 +81,9 @@ func TestPARQGolden(t *testing.T) {
 			want := c.Expected.Array("w")
 			for k := range total {
 				out := machine.Run(t, q.Program, map[string]reference.Tensor{
-					answer.InputX: reference.Floats(x.Data, x.Shape...), answer.InputStep: reference.Float(float64(k + 2)),
+					spec.InputX: reference.Floats(x.Data, x.Shape...), spec.InputStep: reference.Float(float64(k + 2)),
 				})
-				plugintest.Near(t, "w", out[answer.OutputValue].Float64s(), want.Row(k).Data, 3e-6)
+				plugintest.Near(t, "w", out[spec.OutputValue].Float64s(), want.Row(k).Data, 3e-6)
 				if !c.Expected.Has("inverse_slope") {
 					continue
 				}

@@ -10,12 +10,12 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cage-qat/cage/internal/effort"
 	"github.com/cage-qat/cage/internal/golden"
+	"github.com/cage-qat/cage/internal/testing/testlevel"
 	"github.com/cage-qat/cage/sdk"
-	"github.com/cage-qat/cage/sdk/answer"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/reference"
+	"github.com/cage-qat/cage/sdk/spec"
 	"github.com/cage-qat/cage/tools/plugintest"
 )
 
@@ -23,7 +23,7 @@ import (
 // for each form, variant and quantizer. So a change of this package that should change no
 // program can show that it does not. Who changes the method on purpose replaces the digests.
 func TestProgramsStay(t *testing.T) {
-	sampleOrAll := effort.Choose(0, 1)
+	sampleOrAll := testlevel.Choose(0, 1)
 	for _, form := range []Form{Off, Coupled, Decoupled} {
 		for _, variant := range []Variant{Paper, Official} {
 			for name, q := range map[string]sdk.Quantizer{"none": nil, "grid": gridQuantizer{0.25}, "homogeneous": quest4{}, "trained": learnedStep{}} {
@@ -59,7 +59,7 @@ func digest(t *testing.T, rule Rule) string {
 		for i := range 1 << 7 {
 			bit := func(n int) bool { return i>>n&1 == 1 }
 			inSample := bit(4) == (bit(0) != bit(1) != bit(2)) && bit(5) == (bit(1) != bit(2) != bit(3)) && bit(6) == (bit(0) != bit(1) != bit(3))
-			if !effort.Choose(inSample, true) {
+			if !testlevel.Choose(inSample, true) {
 				continue
 			}
 			r := rule
@@ -187,7 +187,7 @@ func measuresOf(r Rule) []string {
 // formulas; the real plugins are tested where they live.
 
 // testQuantizer builds the quantizer that a golden case names.
-func testQuantizer(t *testing.T, name string, shape []int) answer.Quantizer {
+func testQuantizer(t *testing.T, name string, shape []int) spec.Quantizer {
 	t.Helper()
 	var q sdk.Quantizer
 	var grid float64
@@ -313,7 +313,7 @@ func TestParetoMetricOnTheDevice(t *testing.T) {
 // TestSumsOverLargeTensors: a sum of a million squares is good to 1e-5 in float32.
 // (As one running sum it is off by 7e-5, and by percents in the largest layers.)
 func TestSumsOverLargeTensors(t *testing.T) {
-	effort.Long(t, "the tensors are large")
+	testlevel.Long(t, "the tensors are large")
 	const rows, columns = 1024, 1024
 	p, err := ParetoNorm2(Rule{Name: "x", Shape: []int{rows, columns}})
 	if err != nil {

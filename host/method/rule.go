@@ -3,8 +3,8 @@ package method
 import (
 	"slices"
 
-	"github.com/cage-qat/cage/sdk/answer"
 	"github.com/cage-qat/cage/sdk/program"
+	"github.com/cage-qat/cage/sdk/spec"
 )
 
 // Names of the inputs and outputs of an update program, in addition to those of the
@@ -59,13 +59,13 @@ type Rule struct {
 	Name  string
 	Shape []int
 	// Optimizer gives the direction u.
-	Optimizer answer.Optimizer
+	Optimizer spec.Optimizer
 	// Group names the tensors over which the optimizer sums what it collects.
 	Group string
 	// Quantizer is the weight quantizer of the tensor's own forward pass; nil for a
 	// tensor that is not quantized, which is never corrected. Where the update quantizes
 	// again, it does so as that forward pass, with the same noise and state.
-	Quantizer *answer.Quantizer
+	Quantizer *spec.Quantizer
 	// Weight is what the quantizer's programs say of its grid, for a method that is a [Forwarder]; else it may be nil.
 	Weight *Weight
 	// Rotation is the block size of the rotation H in which the input quantized has been
@@ -111,7 +111,7 @@ func (r Rule) active() Method {
 
 // State lists the state tensors of the rule: those of the optimizer, then those of the
 // method, which start at zero, then the average.
-func (r Rule) State() []answer.Tensor {
+func (r Rule) State() []spec.Tensor {
 	list := slices.Clone(r.Optimizer.State)
 	if r.Quantizer != nil && r.Method != nil {
 		list = append(list, r.Method.State(r.Shape)...)
@@ -120,16 +120,16 @@ func (r Rule) State() []answer.Tensor {
 }
 
 // average lists the state tensor of the average, if there is one.
-func (r Rule) average() []answer.Tensor {
+func (r Rule) average() []spec.Tensor {
 	if r.Average == nil {
 		return nil
 	}
-	return []answer.Tensor{{Name: AverageState, Shape: r.Shape}}
+	return []spec.Tensor{{Name: AverageState, Shape: r.Shape}}
 }
 
 // computed lists the state tensors that programs read and write: an opaque optimizer writes its own itself, and a method
 // that is idle leaves its own alone.
-func (r Rule) computed() []answer.Tensor {
+func (r Rule) computed() []spec.Tensor {
 	list := append(slices.Clone(r.active().State(r.Shape)), r.average()...)
 	if r.Optimizer.Opaque {
 		return list
@@ -159,7 +159,7 @@ func (r Rule) quantizesAgain() bool {
 // Inputs lists the inputs of the program in order.
 func (r Rule) Inputs() []program.Input {
 	list := r.inputs()
-	if r.Probing && r.Optimizer.Update.Input(answer.InputProbed) >= 0 {
+	if r.Probing && r.Optimizer.Update.Input(spec.InputProbed) >= 0 {
 		list = append(list, program.Input{Name: InputProbed, Type: program.FloatType(r.Shape...)})
 		if r.Optimizer.Sampled {
 			list = append(list, program.Input{Name: InputSampledFactor, Type: program.FloatType()})
@@ -170,7 +170,7 @@ func (r Rule) Inputs() []program.Input {
 	}
 	names, _ := r.Optimizer.Collected()
 	for _, name := range names {
-		if r.Optimizer.Reads(answer.GlobalPrefix + name) {
+		if r.Optimizer.Reads(spec.GlobalPrefix + name) {
 			list = append(list, program.Input{Name: r.global(name), Type: program.FloatType()})
 		}
 	}
@@ -178,14 +178,14 @@ func (r Rule) Inputs() []program.Input {
 }
 
 // global is the name of the sum of what the tensors of the rule's group collect under a name.
-func (r Rule) global(name string) string { return answer.GlobalPrefix + r.Group + "." + name }
+func (r Rule) global(name string) string { return spec.GlobalPrefix + r.Group + "." + name }
 
 // TakesKey reports whether the program has the input optimizer_noise: for the optimizer, or to round the tensor.
-func (r Rule) TakesKey() bool { return r.Optimizer.Reads(answer.InputNoise) || r.rounds() }
+func (r Rule) TakesKey() bool { return r.Optimizer.Reads(spec.InputNoise) || r.rounds() }
 
 // rounds reports whether the tensor is rounded after the update. A constraint would be lost.
 func (r Rule) rounds() bool {
-	return r.Optimizer.Rounded == answer.StoreBFloat16 && r.RateFactor != 0 && r.Constrain == nil
+	return r.Optimizer.Rounded == spec.StoreBFloat16 && r.RateFactor != 0 && r.Constrain == nil
 }
 
 // inputs are those that are known before anything is collected, and before an opaque optimizer has run.
@@ -197,13 +197,13 @@ func (r Rule) inputs() []program.Input {
 	}
 	if r.quantizesAgain() {
 		for _, in := range r.Quantizer.Program.Inputs {
-			if in.Name != answer.InputX && in.Name != answer.InputStep { // which every program has
+			if in.Name != spec.InputX && in.Name != spec.InputStep { // which every program has
 				list = append(list, in)
 			}
 		}
 	}
 	for _, s := range r.computed() {
-		list = append(list, program.Input{Name: answer.StatePrefix + s.Name, Type: program.FloatType(s.Shape...)})
+		list = append(list, program.Input{Name: spec.StatePrefix + s.Name, Type: program.FloatType(s.Shape...)})
 	}
 	for _, name := range Scalars {
 		list = append(list, program.Input{Name: name, Type: scalar})

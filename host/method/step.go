@@ -6,9 +6,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/cage-qat/cage/sdk/answer"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/transform"
+	"github.com/cage-qat/cage/sdk/spec"
 )
 
 // step is a program of a rule under construction.
@@ -35,7 +35,7 @@ func (r Rule) begin(prefix string, inputs []program.Input) *step {
 		s.in[i.Name] = s.b.Input(i.Name, i.Type)
 	}
 	for _, t := range r.computed() {
-		s.state[t.Name] = s.in[answer.StatePrefix+t.Name]
+		s.state[t.Name] = s.in[spec.StatePrefix+t.Name]
 	}
 	s.x, s.rate, s.λ = s.in[InputX], s.scaledRate(s.in[InputRate]), s.in[InputLambda]
 	return s
@@ -46,7 +46,7 @@ func (r Rule) begin(prefix string, inputs []program.Input) *step {
 func (s *step) setRate(g program.Value) {
 	s.α = s.rate
 	if p := s.rule.Optimizer.Rate; p != nil {
-		s.α = s.optimize(p, s.x, g)[answer.OutputRate]
+		s.α = s.optimize(p, s.x, g)[spec.OutputRate]
 	}
 }
 
@@ -59,7 +59,7 @@ func (s *step) direction(x, g program.Value) program.Value {
 	if o := s.rule.Optimizer.Observe; o != nil && !s.rule.Observed {
 		s.optimize(o, x, g)
 	}
-	return s.optimize(s.rule.Optimizer.Update, x, g)[answer.OutputDirection]
+	return s.optimize(s.rule.Optimizer.Update, x, g)[spec.OutputDirection]
 }
 
 // optimize inlines one of the optimizer's programs and takes over the state that it
@@ -67,7 +67,7 @@ func (s *step) direction(x, g program.Value) program.Value {
 func (s *step) optimize(p *program.Program, x, g program.Value) map[string]program.Value {
 	out := transform.Inline(s.b, p, s.arguments(p, x, g)...)
 	for name, v := range out {
-		if t, ok := strings.CutPrefix(name, answer.StatePrefix); ok {
+		if t, ok := strings.CutPrefix(name, spec.StatePrefix); ok {
 			s.state[t] = v
 		}
 	}
@@ -78,24 +78,24 @@ func (s *step) optimize(p *program.Program, x, g program.Value) map[string]progr
 func (s *step) arguments(p *program.Program, x, g program.Value) []program.Value {
 	list := make([]program.Value, len(p.Inputs))
 	for i, in := range p.Inputs {
-		state, isState := strings.CutPrefix(in.Name, answer.StatePrefix)
-		sum, isSum := strings.CutPrefix(in.Name, answer.GlobalPrefix)
+		state, isState := strings.CutPrefix(in.Name, spec.StatePrefix)
+		sum, isSum := strings.CutPrefix(in.Name, spec.GlobalPrefix)
 		switch {
 		case isState:
 			list[i] = s.state[state]
 		case isSum:
 			list[i] = s.in[s.rule.global(sum)]
-		case in.Name == answer.InputX:
+		case in.Name == spec.InputX:
 			list[i] = x
-		case in.Name == answer.InputGradient:
+		case in.Name == spec.InputGradient:
 			list[i] = g
-		case in.Name == answer.InputRate:
+		case in.Name == spec.InputRate:
 			list[i] = s.rate
-		case in.Name == answer.InputNoise:
+		case in.Name == spec.InputNoise:
 			list[i] = s.in[InputOptimizerNoise]
-		case in.Name == answer.InputProbed:
+		case in.Name == spec.InputProbed:
 			list[i] = s.probed(g)
-		case in.Name == answer.InputProbing:
+		case in.Name == spec.InputProbing:
 			list[i] = s.probing()
 		default:
 			list[i] = s.in[in.Name]
@@ -106,14 +106,14 @@ func (s *step) arguments(p *program.Program, x, g program.Value) []program.Value
 
 // quantize is Q at any point, with the trained parameters as they are and the noise of the
 // forward pass.
-func (s *step) quantize(x program.Value) program.Value { return s.quantized(x)[answer.OutputValue] }
+func (s *step) quantize(x program.Value) program.Value { return s.quantized(x)[spec.OutputValue] }
 
 // quantized are all outputs of the quantizer there.
 func (s *step) quantized(x program.Value) map[string]program.Value {
 	var args []program.Value
 	for _, in := range s.rule.Quantizer.Program.Inputs {
 		arg := s.in[in.Name]
-		if in.Name == answer.InputX {
+		if in.Name == spec.InputX {
 			arg = x
 		}
 		args = append(args, arg)
@@ -147,7 +147,7 @@ func (s *step) output(x program.Value) {
 	s.averaged(x)
 	s.b.Output(OutputX, x)
 	for _, t := range s.rule.computed() {
-		s.b.Output(answer.StatePrefix+t.Name, s.state[t.Name])
+		s.b.Output(spec.StatePrefix+t.Name, s.state[t.Name])
 	}
 	s.measure()
 }
@@ -340,7 +340,7 @@ func (r Rule) ObserveProgram() (*program.Program, error) {
 	s.setRate(g)
 	s.optimize(r.Optimizer.Observe, s.decayFirst(s.x), g)
 	for _, o := range r.Optimizer.Observe.Outputs {
-		s.b.Output(o.Name, s.state[strings.TrimPrefix(o.Name, answer.StatePrefix)])
+		s.b.Output(o.Name, s.state[strings.TrimPrefix(o.Name, spec.StatePrefix)])
 	}
 	return s.build()
 }
@@ -357,7 +357,7 @@ func (r Rule) CollectProgram() (*program.Program, error) {
 	g := s.gradient()
 	out := s.optimize(r.Optimizer.Collect, s.x, g)
 	for _, o := range r.Optimizer.Collect.Outputs {
-		s.b.Output(r.global(strings.TrimPrefix(o.Name, answer.GlobalPrefix)), out[o.Name])
+		s.b.Output(r.global(strings.TrimPrefix(o.Name, spec.GlobalPrefix)), out[o.Name])
 	}
 	return s.build()
 }
@@ -374,7 +374,7 @@ func (r Rule) ProbeProgram() (*program.Program, error) {
 	r.Probing = false // there is no second gradient yet
 	s := r.begin("probe/", r.Inputs())
 	g := s.gradient()
-	s.b.Output(OutputPoint, s.x.Add(s.optimize(r.Optimizer.Probe, s.x, g)[answer.OutputOffset]))
+	s.b.Output(OutputPoint, s.x.Add(s.optimize(r.Optimizer.Probe, s.x, g)[spec.OutputOffset]))
 	return s.build()
 }
 

@@ -9,15 +9,15 @@ import (
 
 	"github.com/cage-qat/cage/host/method/levels"
 	"github.com/cage-qat/cage/internal/linalg"
-	"github.com/cage-qat/cage/sdk/answer"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/reference"
 	"github.com/cage-qat/cage/sdk/program/transform"
+	"github.com/cage-qat/cage/sdk/spec"
 )
 
 // Weight is the quantizer of a weight, and what its programs say of it.
 type Weight struct {
-	Quantizer answer.Quantizer
+	Quantizer spec.Quantizer
 	// Rotation is the block size of the rotation that values end in; 0 or 1 if there is none. The quantizer rounds before it.
 	Rotation int
 	// Unpack maps codes and scales to values before that rotation; nil for a quantizer that does not pack.
@@ -38,15 +38,15 @@ func (w *Weight) rotate(x program.Value) program.Value {
 
 // scale is that of each element, given what the quantizer returns: found by unpacking the level farthest from 0 everywhere.
 func (w *Weight) scale(b *program.Builder, l levels.Levels, out map[string]program.Value) program.Value {
-	codes, top := out[answer.OutputCodes], l.Farthest()
+	codes, top := out[spec.OutputCodes], l.Farthest()
 	farthest := b.Zeros(codes.Type().Shape...).Shift(float64(l.Codes[top])).Convert(codes.Type().DType)
-	return transform.Inline(b, w.Unpack, arguments(w.Unpack, farthest, out[answer.OutputScale])...)[answer.OutputValue].Scale(1 / l.Numbers[top])
+	return transform.Inline(b, w.Unpack, arguments(w.Unpack, farthest, out[spec.OutputScale])...)[spec.OutputValue].Scale(1 / l.Numbers[top])
 }
 
 // arguments are codes and scale in the order in which a program that unpacks takes them.
 func arguments(unpack *program.Program, codes, scale program.Value) (list []program.Value) {
 	for _, in := range unpack.Inputs {
-		if in.Name == answer.OutputCodes {
+		if in.Name == spec.OutputCodes {
 			list = append(list, codes)
 		} else {
 			list = append(list, scale)
@@ -79,11 +79,11 @@ func (w *Weight) findLevels() (l levels.Levels, err error) {
 	var codes, scale reference.Tensor
 	var seen, all []int32
 	for part := range slices.Chunk(probe, size) {
-		out, err := reference.Run(q.Program, map[string]reference.Tensor{answer.InputX: reference.Floats(part, shape...)})
+		out, err := reference.Run(q.Program, map[string]reference.Tensor{spec.InputX: reference.Floats(part, shape...)})
 		if err != nil {
 			return l, err
 		}
-		codes, scale = out[answer.OutputCodes], out[answer.OutputScale]
+		codes, scale = out[spec.OutputCodes], out[spec.OutputScale]
 		seen = whole(codes)
 		all = append(all, seen...)
 	}
@@ -92,8 +92,8 @@ func (w *Weight) findLevels() (l levels.Levels, err error) {
 		return l, err
 	}
 	unpack := func(at func(i int) int32, scale reference.Tensor) ([]float64, error) {
-		out, err := reference.Run(w.Unpack, map[string]reference.Tensor{answer.OutputCodes: filled(codes.Type, at), answer.OutputScale: scale})
-		return out[answer.OutputValue].Floats, err
+		out, err := reference.Run(w.Unpack, map[string]reference.Tensor{spec.OutputCodes: filled(codes.Type, at), spec.OutputScale: scale})
+		return out[spec.OutputValue].Floats, err
 	}
 	numbers := map[int32]float32{}
 	for part := range slices.Chunk(alphabet, len(seen)) {

@@ -11,8 +11,8 @@ import (
 
 	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/compute/engine"
-	"github.com/cage-qat/cage/host/internal/testdevice"
 	"github.com/cage-qat/cage/host/model/architecture"
+	"github.com/cage-qat/cage/internal/testing/testdevice"
 )
 
 // TestDecode: two sequences of different lengths, in pieces of any size, have the logits that each has as a whole.

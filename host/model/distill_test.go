@@ -11,8 +11,8 @@ import (
 	"github.com/gomlx/gomlx/core/graph"
 
 	"github.com/cage-qat/cage/host/compute/engine"
-	"github.com/cage-qat/cage/host/internal/testdevice"
-	"github.com/cage-qat/cage/internal/effort"
+	"github.com/cage-qat/cage/internal/testing/testdevice"
+	"github.com/cage-qat/cage/internal/testing/testlevel"
 )
 
 // softmax64 is the prediction from logits.
@@ -239,7 +239,7 @@ type teaching struct {
 // gradient with respect to all parameters is that of the logits times the derivatives with respect to them. Quantizers of
 // activations act on the model alone.
 func TestDistilled(t *testing.T) {
-	effort.Long(t, "gradients of every architecture")
+	testlevel.Long(t, "gradients of every architecture")
 	eachLanguage(t, testDistilled)
 }
 

@@ -14,7 +14,7 @@ import (
 
 	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/compute/engine"
-	"github.com/cage-qat/cage/host/internal/testdevice"
+	"github.com/cage-qat/cage/internal/testing/testdevice"
 )
 
 // TestNativeDistilled: in one pass over the rows, losses and gradients are those of the operations of the graph, but for

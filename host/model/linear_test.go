@@ -12,8 +12,8 @@ import (
 	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/compute/lower"
-	"github.com/cage-qat/cage/host/internal/testdevice"
 	"github.com/cage-qat/cage/host/model/architecture"
+	"github.com/cage-qat/cage/internal/testing/testdevice"
 )
 
 // TestTransposed compares with a transposition in Go, for shapes on both sides of each of transposeBlock's limits.

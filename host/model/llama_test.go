@@ -13,8 +13,8 @@ import (
 
 	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/compute/engine"
-	"github.com/cage-qat/cage/host/internal/testdevice"
 	"github.com/cage-qat/cage/host/model/architecture"
+	"github.com/cage-qat/cage/internal/testing/testdevice"
 )
 
 // fakeQuantizeAll quantizes the weights that are to be quantized, and returns a quantizer of activations.

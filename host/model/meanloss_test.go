@@ -13,10 +13,10 @@ import (
 	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/compute/lower"
-	"github.com/cage-qat/cage/host/internal/testdevice"
-	"github.com/cage-qat/cage/host/internal/testkernel"
 	"github.com/cage-qat/cage/host/model/architecture"
-	"github.com/cage-qat/cage/internal/effort"
+	"github.com/cage-qat/cage/internal/testing/testdevice"
+	"github.com/cage-qat/cage/internal/testing/testkernel"
+	"github.com/cage-qat/cage/internal/testing/testlevel"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/reference"
 )
@@ -138,7 +138,7 @@ func TestLossInChunks(t *testing.T) {
 // TestLossRows: the kernel computes the sums and gradients of rows that fill it and of others, for logits whose
 // exponentials alone are too large, and 0 where the prediction is certain.
 func TestLossRows(t *testing.T) {
-	effort.Long(t, "rows of 32,000 columns")
+	testlevel.Long(t, "rows of 32,000 columns")
 	for _, columns := range []int{64, 1000, 32000} {
 		const rows = 4
 		p, err := lossRows(rows, columns)

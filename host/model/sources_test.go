@@ -13,7 +13,7 @@ import (
 	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/compute/lower"
-	"github.com/cage-qat/cage/host/internal/testdevice"
+	"github.com/cage-qat/cage/internal/testing/testdevice"
 )
 
 // TestNormAdjoints: what the kernel of the adjoints of a norm means is what the graph computes, with the adjoint beside the branch and

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cage-qat/cage/internal/effort"
+	"github.com/cage-qat/cage/internal/testing/testlevel"
 )
 
 // The study file that the documentation shows can be read, with the base that it names.
@@ -35,7 +35,7 @@ func TestDocumentedStudy(t *testing.T) {
 // TestPaperStudies: the studies that ship load, have the cells that their comments
 // promise, and every small variant leaves out nothing that a report would miss.
 func TestPaperStudies(t *testing.T) {
-	effort.Long(t, "reads every study of the paper")
+	testlevel.Long(t, "reads every study of the paper")
 	want := map[string]int{
 		"toy": 16, "quadratic": 180,
 		"main": 6*3*2*2*3 - 2*2*2*2*3 + 6, "main-small": 4 * (2*3*2*2 + 2),

@@ -14,10 +14,10 @@ import (
 
 	"github.com/cage-qat/cage/host/study"
 	"github.com/cage-qat/cage/host/train/console"
-	"github.com/cage-qat/cage/internal/effort"
+	"github.com/cage-qat/cage/internal/testing/crashfs"
+	"github.com/cage-qat/cage/internal/testing/faultfs"
+	"github.com/cage-qat/cage/internal/testing/testlevel"
 	"github.com/cage-qat/cage/internal/vfs"
-	"github.com/cage-qat/cage/internal/vfs/crashfs"
-	"github.com/cage-qat/cage/internal/vfs/faultfs"
 )
 
 // trainer stands for cage train: it leaves what a training does, at once. With an
@@ -153,7 +153,7 @@ func studiesOfFaults() []attempted {
 // TestFaults: whichever operation on a study's own files fails, once or with all after
 // it, it is reported, and the next call ends as an undisturbed one does.
 func TestFaults(t *testing.T) {
-	every := effort.Sample(40, 10, 1)
+	every := testlevel.Sample(40, 10, 1)
 	for _, a := range studiesOfFaults() {
 		_, reference := a.begin(t)
 		a.run(t, nil, reference, a.fails, true)
@@ -194,7 +194,7 @@ func (a attempted) unread(op faultfs.Op) bool {
 // TestPowerLoss: whenever power is lost, the next call ends as an undisturbed one does.
 // Of the files of trainings only the summary is looked at: it is there or not.
 func TestPowerLoss(t *testing.T) {
-	effort.Long(t, "runs a study for each moment of a loss of power")
+	testlevel.Long(t, "runs a study for each moment of a loss of power")
 	for _, a := range studiesOfFaults() {
 		root, out := a.begin(t)
 		files, err := crashfs.New(root)
@@ -203,7 +203,7 @@ func TestPowerLoss(t *testing.T) {
 		}
 		a.run(t, files, out, a.fails, true)
 		want := a.files(t, out)
-		for lost, what := range files.Each(t, uint64(effort.Choose(1, 6)), 1) {
+		for lost, what := range files.Each(t, uint64(testlevel.Choose(1, 6)), 1) {
 			a.again(t, a.name+": "+what, filepath.Join(lost, "studies", "two"), want)
 		}
 	}

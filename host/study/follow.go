@@ -3,7 +3,7 @@ package study
 import (
 	"time"
 
-	"github.com/cage-qat/cage/host/study/held"
+	"github.com/cage-qat/cage/host/study/lease"
 	"github.com/cage-qat/cage/host/train/console"
 )
 
@@ -12,12 +12,12 @@ type Follower struct {
 	study   *Study
 	watch   func(console.Progress)
 	states  map[string]State // by ID
-	holders map[string]held.Holder
+	holders map[string]lease.Holder
 }
 
 // Follow makes a follower of a study. What has ended before the first look is not reported.
 func (s *Study) Follow(watch func(console.Progress)) *Follower {
-	return &Follower{study: s, watch: watch, holders: map[string]held.Holder{}}
+	return &Follower{study: s, watch: watch, holders: map[string]lease.Holder{}}
 }
 
 // Look reads how far the study is, and reports what has ended since the last look, and what runs. note is what else is to be said of it.
@@ -31,7 +31,7 @@ func (f *Follower) Look(note string) (Outcome, error) {
 	out := count(states)
 	p := console.Progress{Total: out.Cells, Done: out.Done, Failed: out.Failed, Note: note}
 	var ended []*console.Ended
-	running := map[string]held.Holder{}
+	running := map[string]lease.Holder{}
 	for _, r := range results {
 		c := r.Cell
 		was, seen := f.states[c.ID]

@@ -8,14 +8,14 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/cage-qat/cage/host/study"
-	"github.com/cage-qat/cage/host/study/held"
+	"github.com/cage-qat/cage/host/study/lease"
 	"github.com/cage-qat/cage/host/train/console"
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
 // TestFollow: what others train is reported as it ends, each cell once, with the machine of those that run.
 func TestFollow(t *testing.T) {
-	t.Setenv(held.MachineVariable, "node3")
+	t.Setenv(lease.MachineVariable, "node3")
 	s := manyCells(t)
 	var ended, running []string
 	var last console.Progress
@@ -49,7 +49,7 @@ func TestFollow(t *testing.T) {
 	if _, err := run(t, s, o); err != nil {
 		t.Fatal(err)
 	}
-	claim, err := held.Take(vfs.At(s.Out), s.Cells[3].ID)
+	claim, err := lease.Take(vfs.At(s.Out), s.Cells[3].ID)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,8 +15,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/cage-qat/cage/host/study"
-	"github.com/cage-qat/cage/internal/effort"
-	"github.com/cage-qat/cage/internal/vfs/vfstest"
+	"github.com/cage-qat/cage/internal/testing/testlevel"
+	"github.com/cage-qat/cage/internal/testing/vfstest"
 )
 
 // foreign makes something that no study made, at a path. What links lead to is in the directory mine.
@@ -76,7 +76,7 @@ func described(t *testing.T, root string) map[string]string {
 // leads to. The study works all the same, or says what is in the way.
 func TestForeignFiles(t *testing.T) {
 	const cell = "cells/CELL"
-	every, tried := effort.Sample(61, 13, 1), 0
+	every, tried := testlevel.Sample(61, 13, 1), 0
 	always := []string{".members/notes is a file", ".members is a link to a directory", ".claims/CELL is a link to a file",
 		cell + "/train.log is a link to a file", ".members/node-1-0123abcd is a sparse file"}
 	for _, place := range []string{

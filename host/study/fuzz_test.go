@@ -6,11 +6,11 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cage-qat/cage/host/internal/badfiles"
 	"github.com/cage-qat/cage/host/study/evaluation"
-	"github.com/cage-qat/cage/host/study/held"
+	"github.com/cage-qat/cage/host/study/lease"
 	"github.com/cage-qat/cage/host/train/rundir"
 	"github.com/cage-qat/cage/internal/plaintoml"
+	"github.com/cage-qat/cage/internal/testing/badfiles"
 )
 
 // FuzzParse holds the promises of Parse for any file: no panic, and every problem is an
@@ -73,14 +73,14 @@ func FuzzState(f *testing.F) {
 		if err := answers.MkdirAll(); err != nil {
 			t.Fatal(err)
 		}
-		for path, content := range map[string][]byte{s.at(held.RunningFile).Name: running, at.Join(failedFile).Name: failed, at.Summary().Name: summary, answers.Join(accountFile).Name: account} {
+		for path, content := range map[string][]byte{s.at(lease.RunningFile).Name: running, at.Join(failedFile).Name: failed, at.Summary().Name: summary, answers.Join(accountFile).Name: account} {
 			write(t, path, string(content))
 		}
 		lock, err := s.lock(t.Context(), false)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := held.Cells(s.at()); err != nil && !strings.Contains(err.Error(), held.RunningFile) {
+		if _, err := lease.Cells(s.at()); err != nil && !strings.Contains(err.Error(), lease.RunningFile) {
 			t.Fatalf("no file in %v", err)
 		}
 		if err := lock.Unlock(); err != nil {

@@ -19,8 +19,8 @@ import (
 	"github.com/gofrs/flock"
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/cage-qat/cage/host/internal/testrun"
 	"github.com/cage-qat/cage/host/study"
+	"github.com/cage-qat/cage/internal/testing/testrun"
 )
 
 // The command is killed with SIGKILL again and again, at random moments, and ends with

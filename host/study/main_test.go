@@ -12,9 +12,9 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/cage-qat/cage/host/internal/testrun"
 	"github.com/cage-qat/cage/host/study"
-	"github.com/cage-qat/cage/internal/effort"
+	"github.com/cage-qat/cage/internal/testing/testlevel"
+	"github.com/cage-qat/cage/internal/testing/testrun"
 )
 
 // cage is the command, built once for all tests.
@@ -44,7 +44,7 @@ func TestMain(m *testing.M) {
 // command returns the path of the command and lets it find the plugins.
 func command(t *testing.T) string {
 	t.Helper()
-	effort.Long(t, "starts and kills processes")
+	testlevel.Long(t, "starts and kills processes")
 	path, err := cage()
 	if err != nil {
 		t.Fatal(err)

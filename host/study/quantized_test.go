@@ -12,7 +12,7 @@ import (
 	"github.com/cage-qat/cage/host/study"
 	"github.com/cage-qat/cage/host/train/config"
 	"github.com/cage-qat/cage/host/train/rundir"
-	"github.com/cage-qat/cage/internal/effort"
+	"github.com/cage-qat/cage/internal/testing/testlevel"
 )
 
 const quantizing = `
@@ -128,7 +128,7 @@ func TestDamagedEvaluation(t *testing.T) {
 
 // TestStaleSource: a model is quantized from the run that takes the place of a stale one, and not from that.
 func TestStaleSource(t *testing.T) {
-	effort.Long(t, "builds plugins")
+	testlevel.Long(t, "builds plugins")
 	s := quantizes(t, strings.Replace(quantizing, "parallel = 1", "parallel = 2", 1))
 	full := s.Cells[0].Dir
 	trained(t, full)

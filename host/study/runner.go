@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/cage-qat/cage/host/study/held"
+	"github.com/cage-qat/cage/host/study/lease"
 	"github.com/cage-qat/cage/host/train/config"
 	"github.com/cage-qat/cage/host/train/console"
 	"github.com/cage-qat/cage/host/train/metrics"
@@ -192,11 +192,11 @@ func (r *runner) noteActive() error {
 	if r.opts.Share {
 		return nil
 	}
-	cells := map[string]held.Holder{}
+	cells := map[string]lease.Holder{}
 	for _, a := range r.active {
-		cells[a.cell.ID] = held.Self(a.began)
+		cells[a.cell.ID] = lease.Self(a.began)
 	}
-	return held.SetRunning(r.study.at(), cells)
+	return lease.SetRunning(r.study.at(), cells)
 }
 
 // outcome counts the states.

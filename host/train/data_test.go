@@ -13,13 +13,13 @@ import (
 
 	"github.com/cage-qat/cage/host/data/dataset"
 	"github.com/cage-qat/cage/host/deploy/trained"
-	"github.com/cage-qat/cage/host/internal/testrun"
 	"github.com/cage-qat/cage/host/train"
 	"github.com/cage-qat/cage/host/train/config"
 	"github.com/cage-qat/cage/host/train/rundir"
 	"github.com/cage-qat/cage/host/train/step"
-	"github.com/cage-qat/cage/internal/effort"
 	"github.com/cage-qat/cage/internal/plaintoml"
+	"github.com/cage-qat/cage/internal/testing/testlevel"
+	"github.com/cage-qat/cage/internal/testing/testrun"
 )
 
 // TestConversations: a fine-tuning has as many steps as its epochs give, goes on after a stop
@@ -139,7 +139,7 @@ func TestMeanOfMicroBatches(t *testing.T) {
 // TestMeanOfMicroBatchesOfTexts: the same for texts whose documents are kept apart. A run does not go on with the other mean,
 // whose losses would be others.
 func TestMeanOfMicroBatchesOfTexts(t *testing.T) {
-	effort.Long(t, "trains several runs")
+	testlevel.Long(t, "trains several runs")
 	first, init := pretrained(t, "model.context=192", "schedule.rate=0.02") // so that windows have different losses
 	one := testrun.Elsewhere(t, first, init, "method={form=\"off\"}", "schedule.rate=1e-12", "train.weight_decay=0.0", `data.documents="separate"`,
 		"train.batch=1", "train.steps=8", "train.log_every=1")
@@ -173,7 +173,7 @@ func TestTooManySteps(t *testing.T) {
 // TestSeparateDocuments: a training in which documents do not see each other goes on after a
 // stop, has fewer targets than one in which they do, and another loss.
 func TestSeparateDocuments(t *testing.T) {
-	effort.Long(t, "trains several runs")
+	testlevel.Long(t, "trains several runs")
 	joined := testrun.Config(t, "train.steps=6", "model.context=64", "train.final_eval_batches=0")
 	separate := testrun.Elsewhere(t, joined, `data.documents="separate"`)
 	a, b := testrun.Train(t, joined, train.Options{}), testrun.Train(t, separate, train.Options{})
@@ -213,7 +213,7 @@ func verifiedData(t *testing.T, dir string) []string {
 // error and leaves neither a checkpoint nor a result, wherever it is stopped; once the file
 // is in order it can be resumed, and ends as if nothing had been.
 func TestDamagedData(t *testing.T) {
-	effort.Long(t, "trains several runs")
+	testlevel.Long(t, "trains several runs")
 	whole := testrun.Config(t)
 	testrun.Train(t, whole, train.Options{})
 	recorded, err := config.Load(rundir.At(whole.Train.Out).Config().Name, nil)

@@ -7,12 +7,12 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cage-qat/cage/host/internal/testrun"
 	"github.com/cage-qat/cage/host/train"
 	"github.com/cage-qat/cage/host/train/config"
 	"github.com/cage-qat/cage/host/train/metrics"
 	"github.com/cage-qat/cage/host/train/rundir"
-	"github.com/cage-qat/cage/internal/effort"
+	"github.com/cage-qat/cage/internal/testing/testlevel"
+	"github.com/cage-qat/cage/internal/testing/testrun"
 )
 
 func TestOneSeedOneRun(t *testing.T) {
@@ -31,7 +31,7 @@ func TestOneSeedOneRun(t *testing.T) {
 
 // TestZeroLambdaIsOff: with λ = 0 a run has the bits of one without the method, in every form.
 func TestZeroLambdaIsOff(t *testing.T) {
-	effort.Long(t, "trains twice")
+	testlevel.Long(t, "trains twice")
 	off := testrun.Config(t, `method.form="off"`)
 	testrun.Train(t, off, train.Options{})
 	for _, form := range []string{"decoupled", "coupled"} {
@@ -111,7 +111,7 @@ func TestResumeContinues(t *testing.T) {
 
 // TestManyResumes stops after every few steps.
 func TestManyResumes(t *testing.T) {
-	effort.Long(t, "stops a run after each step")
+	testlevel.Long(t, "stops a run after each step")
 	whole := testrun.Config(t)
 	testrun.Train(t, whole, train.Options{})
 	inParts(t, whole, 1, 2, 8, 9, 16, 19)
@@ -183,7 +183,7 @@ func TestSkippedStepsLeaveNoTrace(t *testing.T) {
 
 // TestSkippedStepsAndResume: a resume between skipped steps changes nothing.
 func TestSkippedStepsAndResume(t *testing.T) {
-	effort.Long(t, "trains several times")
+	testlevel.Long(t, "trains several times")
 	runs := poisoned(t, 2, "train.max_skipped=20")
 	testrun.Train(t, testrun.Again(t, runs[0]), train.Options{Resume: true})
 	runParts(t, runs[1], 7, 10, 15)

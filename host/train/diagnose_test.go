@@ -7,7 +7,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cage-qat/cage/host/internal/testrun"
 	"github.com/cage-qat/cage/host/model"
 	"github.com/cage-qat/cage/host/model/safetensors"
 	"github.com/cage-qat/cage/host/train"
@@ -15,9 +14,10 @@ import (
 	"github.com/cage-qat/cage/host/train/config"
 	"github.com/cage-qat/cage/host/train/metrics"
 	"github.com/cage-qat/cage/host/train/rundir"
-	"github.com/cage-qat/cage/internal/effort"
-	"github.com/cage-qat/cage/sdk/answer"
+	"github.com/cage-qat/cage/internal/testing/testlevel"
+	"github.com/cage-qat/cage/internal/testing/testrun"
 	"github.com/cage-qat/cage/sdk/program/reference"
+	"github.com/cage-qat/cage/sdk/spec"
 )
 
 // onlyParams leaves the parameters of a checkpoint.
@@ -78,12 +78,12 @@ func replay(t *testing.T, cfg *config.Config) (codes, residuals [][]float64) {
 				continue
 			}
 			x := reference.Floats(float64s(values["param/"+rule.Name]), rule.Shape...)
-			out, err := reference.Run(rule.Quantizer.Program, map[string]reference.Tensor{answer.InputX: x})
+			out, err := reference.Run(rule.Quantizer.Program, map[string]reference.Tensor{spec.InputX: x})
 			if err != nil {
 				t.Fatal(err)
 			}
-			c = append(c, out[answer.OutputCodes].Float64s()...)
-			for i, q := range out[answer.OutputValue].Floats {
+			c = append(c, out[spec.OutputCodes].Float64s()...)
+			for i, q := range out[spec.OutputValue].Floats {
 				e = append(e, x.Floats[i]-q)
 			}
 		}
@@ -162,7 +162,7 @@ var sampling = []string{"diagnostics.every=2", "diagnostics.window=4", "diagnost
 
 // TestMovementResumes: what is recorded does not depend on where a run was stopped.
 func TestMovementResumes(t *testing.T) {
-	effort.Long(t, "trains with many quantizers")
+	testlevel.Long(t, "trains with many quantizers")
 	for name, overrides := range map[string][]string{
 		"quest":       nil,
 		"lsq":         {`quantizer={plugin="lsq"}`},
@@ -187,7 +187,7 @@ func TestMovementResumes(t *testing.T) {
 // TestMovementWithSkippedSteps: a run that stops at a step that is not finite meets it
 // again, and takes its sample once.
 func TestMovementWithSkippedSteps(t *testing.T) {
-	effort.Long(t, "trains several times")
+	testlevel.Long(t, "trains several times")
 	runs := poisoned(t, 2, append(slices.Clone(sampling), "diagnostics.every=1", "train.max_skipped=1")...)
 	stopped, whole := runs[0], runs[1]
 	failing(t, testrun.Again(t, stopped))
@@ -229,7 +229,7 @@ func TestMovementChangesNothing(t *testing.T) {
 // TestMovementBeginsAnew: a run that is resumed with other settings of diagnostics goes on
 // and forgets its samples; one without quantized weights takes none.
 func TestMovementBeginsAnew(t *testing.T) {
-	effort.Long(t, "trains twice")
+	testlevel.Long(t, "trains twice")
 	cfg := testrun.Config(t, sampling...)
 	runParts(t, cfg, 10)
 	testrun.Train(t, testrun.Again(t, cfg, "diagnostics.window=3"), train.Options{Resume: true})

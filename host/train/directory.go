@@ -14,7 +14,7 @@ import (
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/data/tokenizer"
 	"github.com/cage-qat/cage/host/model/huggingface"
-	"github.com/cage-qat/cage/host/train/assembly"
+	"github.com/cage-qat/cage/host/train/build"
 	"github.com/cage-qat/cage/host/train/checkpoint"
 	"github.com/cage-qat/cage/host/train/config"
 	"github.com/cage-qat/cage/host/train/metrics"
@@ -146,7 +146,7 @@ func (r *run) sameRun(previous *config.Config) error {
 	if err != nil {
 		return err
 	}
-	if changed := assembly.Changed(made.Programs, hashes); len(changed) > 0 {
+	if changed := build.Changed(made.Programs, hashes); len(changed) > 0 {
 		return fmt.Errorf("%s: cannot resume: a plugin has changed and now gives another program for %s (%d programs in all)",
 			r.cfg.Train.Out, changed[0], len(changed))
 	}
@@ -462,7 +462,7 @@ func (r *run) keepDescription() error {
 	}
 	var learned huggingface.Tokens
 	if tok, err := r.openTokenizer(); err == nil { // or else keepTokenizer has warned
-		learned = assembly.LearnedTokens(r.cfg, files, tok)
+		learned = build.LearnedTokens(r.cfg, files, tok)
 	}
 	before := d.Config
 	if d, err = d.For(r.cfg.Model, learned); err != nil {

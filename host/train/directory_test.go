@@ -13,19 +13,19 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/cage-qat/cage/host/deploy/trained"
-	"github.com/cage-qat/cage/host/internal/testrun"
 	"github.com/cage-qat/cage/host/train"
 	"github.com/cage-qat/cage/host/train/checkpoint"
 	"github.com/cage-qat/cage/host/train/rundir"
-	"github.com/cage-qat/cage/internal/effort"
 	"github.com/cage-qat/cage/internal/plaintoml"
+	"github.com/cage-qat/cage/internal/testing/testlevel"
+	"github.com/cage-qat/cage/internal/testing/testrun"
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
 // TestStoppedWhileItBegan: a directory whose description is not whole is that of a run without a
 // checkpoint: --resume begins it again. With a checkpoint it is refused, in one sentence that names the file.
 func TestStoppedWhileItBegan(t *testing.T) {
-	effort.Long(t, "begins many runs")
+	testlevel.Long(t, "begins many runs")
 	whole := problem(t, tinyProblem)
 	testrun.Train(t, testrun.Again(t, whole), train.Options{})
 	config := func(dir rundir.Dir) vfs.Path { return dir.Config() }
@@ -178,7 +178,7 @@ func content(t *testing.T, dir string) map[string]string {
 // TestRemovedDirectory: a run whose directory was removed, or replaced by that of another
 // run, ends with an error and writes nothing more there.
 func TestRemovedDirectory(t *testing.T) {
-	effort.Long(t, "trains several runs")
+	testlevel.Long(t, "trains several runs")
 	other := testrun.Config(t, "seed=3")
 	runParts(t, other, 2)
 	cases := map[string]struct {
@@ -274,7 +274,7 @@ func TestCheckpointsWithoutRun(t *testing.T) {
 
 // TestRecordsWithoutRun: nor does it begin among records of another one, which it would change, or with its summary.
 func TestRecordsWithoutRun(t *testing.T) {
-	effort.Long(t, "trains several runs")
+	testlevel.Long(t, "trains several runs")
 	for _, name := range []string{rundir.MetricsFile, rundir.TrajectoryFile, rundir.SamplesFile, rundir.SummaryFile} {
 		cfg := testrun.Config(t)
 		path := filepath.Join(cfg.Train.Out, name)

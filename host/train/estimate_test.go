@@ -8,11 +8,11 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cage-qat/cage/host/internal/testrun"
 	"github.com/cage-qat/cage/host/train"
 	"github.com/cage-qat/cage/host/train/config"
 	"github.com/cage-qat/cage/host/train/memory"
-	"github.com/cage-qat/cage/internal/effort"
+	"github.com/cage-qat/cage/internal/testing/testlevel"
+	"github.com/cage-qat/cage/internal/testing/testrun"
 )
 
 // llama32 is the config.json of Llama-3.2-3B, as far as sizes depend on it.
@@ -24,7 +24,7 @@ const llama32 = `{"architectures": ["LlamaForCausalLM"], "model_type": "llama", 
 // TestPublishedEstimates: the memory that recipes and documents state for a model of 3 billion
 // parameters is what the estimate says. Neither weights nor data are needed for it.
 func TestPublishedEstimates(t *testing.T) {
-	effort.Long(t, "estimates published models")
+	testlevel.Long(t, "estimates published models")
 	hub := t.TempDir()
 	write(t, filepath.Join(hub, "config.json"), []byte(llama32))
 	for _, c := range []struct {

@@ -10,11 +10,11 @@ import (
 
 	"github.com/cage-qat/cage/host/data/dataset"
 	"github.com/cage-qat/cage/host/data/tokenizer"
-	"github.com/cage-qat/cage/host/internal/testrun"
 	"github.com/cage-qat/cage/host/train"
 	"github.com/cage-qat/cage/host/train/config"
 	"github.com/cage-qat/cage/host/train/plugin"
-	"github.com/cage-qat/cage/internal/effort"
+	"github.com/cage-qat/cage/internal/testing/testlevel"
+	"github.com/cage-qat/cage/internal/testing/testrun"
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
@@ -79,7 +79,7 @@ func writeDigits(path string) error {
 // TestExamples: every TOML file in examples/ trains, with the real plugins, on the
 // tests' data and for two steps, or until the last of its overrides has begun.
 func TestExamples(t *testing.T) {
-	effort.Long(t, "reads every example")
+	testlevel.Long(t, "reads every example")
 	files, err := filepath.Glob("../../examples/*.toml")
 	if err != nil || len(files) == 0 {
 		t.Fatal(files, err)

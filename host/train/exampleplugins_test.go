@@ -8,16 +8,16 @@ import (
 	"testing"
 
 	"github.com/cage-qat/cage/host/compute/update"
-	"github.com/cage-qat/cage/host/internal/testrun"
 	"github.com/cage-qat/cage/host/train"
 	"github.com/cage-qat/cage/host/train/plugin"
-	"github.com/cage-qat/cage/internal/effort"
+	"github.com/cage-qat/cage/internal/testing/testlevel"
+	"github.com/cage-qat/cage/internal/testing/testrun"
 )
 
 // TestExamplePlugins: the quantizers in examples/plugins, each of which needs what few others do, train a small model; a run that
 // is stopped and resumed ends with the bits of one that is not.
 func TestExamplePlugins(t *testing.T) {
-	effort.Long(t, "builds plugins")
+	testlevel.Long(t, "builds plugins")
 	finder, err := plugin.NewFinder()
 	if err != nil {
 		t.Fatal(err)

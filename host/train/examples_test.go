@@ -7,10 +7,10 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/cage-qat/cage/host/internal/testrun"
 	"github.com/cage-qat/cage/host/train"
 	"github.com/cage-qat/cage/host/train/plugin"
-	"github.com/cage-qat/cage/internal/effort"
+	"github.com/cage-qat/cage/internal/testing/testlevel"
+	"github.com/cage-qat/cage/internal/testing/testrun"
 )
 
 // exampleOptimizers are those of examples/plugins, with rates at which 30 steps make progress.
@@ -25,7 +25,7 @@ var exampleQuantizers = []string{"quest", "absmax", "lsq"}
 // TestExampleOptimizers: the optimizers of examples/plugins train with any quantizer and both
 // forms of the correction as those of plugins do; see TestEveryPair.
 func TestExampleOptimizers(t *testing.T) {
-	effort.Long(t, "builds plugins, and trains models with them")
+	testlevel.Long(t, "builds plugins, and trains models with them")
 	finder, err := plugin.NewFinder() // which builds them
 	if err != nil {
 		t.Fatal(err)

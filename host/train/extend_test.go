@@ -7,19 +7,19 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cage-qat/cage/host/internal/testrun"
 	"github.com/cage-qat/cage/host/train"
 	"github.com/cage-qat/cage/host/train/checkpoint"
 	"github.com/cage-qat/cage/host/train/metrics"
 	"github.com/cage-qat/cage/host/train/rundir"
-	"github.com/cage-qat/cage/internal/effort"
 	"github.com/cage-qat/cage/internal/plaintoml"
+	"github.com/cage-qat/cage/internal/testing/testlevel"
+	"github.com/cage-qat/cage/internal/testing/testrun"
 )
 
 // A finished run goes on with more steps, and ends with the bits of one that had them
 // from the beginning, where the steps that are done would have been the same.
 func TestExtendedRun(t *testing.T) {
-	effort.Long(t, "trains several runs")
+	testlevel.Long(t, "trains several runs")
 	for name, c := range map[string]struct{ short, long []string }{
 		"constant": {
 			[]string{"train.steps=6", `schedule={kind="constant", rate=3e-3}`, `method={silence=0.5, ramp="constant"}`},
@@ -58,7 +58,7 @@ func TestExtendedRun(t *testing.T) {
 
 // A run on conversations goes on with more epochs, which have more steps.
 func TestExtendedByEpochs(t *testing.T) {
-	effort.Long(t, "trains twice")
+	testlevel.Long(t, "trains twice")
 	cfg := testrun.ChatConfig(t, "data.epochs=1", `schedule={kind="constant", rate=3e-3}`, `method={form="off"}`)
 	short := testrun.Train(t, cfg, train.Options{})
 	_, err := train.Run(t.Context(), testrun.Again(t, cfg, fmt.Sprintf("train.steps=%d", short.Steps+1)), train.Options{Resume: true, Finder: testrun.Finder(t)})
@@ -88,7 +88,7 @@ func TestExtendedBeforeItsDecay(t *testing.T) {
 // An extension that would have changed a step that is done is refused, with the key and the
 // number of the step, and the run stays as it was.
 func TestNotExtended(t *testing.T) {
-	effort.Long(t, "trains several runs")
+	testlevel.Long(t, "trains several runs")
 	for name, c := range map[string]struct {
 		settings, longer []string
 		key, want        string
@@ -126,7 +126,7 @@ func TestNotExtended(t *testing.T) {
 
 // The summary says why a run ended before its last step, and says nothing while it goes on.
 func TestSummarySaysWhyItEnded(t *testing.T) {
-	effort.Long(t, "trains several times")
+	testlevel.Long(t, "trains several times")
 	cfg, whole := poisoned(t, 1, `train.nan_policy="stop"`)[0], testrun.Config(t)
 	summary := func() metrics.Summary {
 		t.Helper()
@@ -170,7 +170,7 @@ func TestResumePrunes(t *testing.T) {
 // The last step that is done counts, too: a run that was stopped right behind the first step of its decay, or of the ramp of
 // λ, cannot be given more steps, of which that one would have been another. One step before it can.
 func TestNotExtendedByItsLastStep(t *testing.T) {
-	effort.Long(t, "trains several times")
+	testlevel.Long(t, "trains several times")
 	for _, c := range []struct {
 		schedule, method, longer string
 		refused                  int

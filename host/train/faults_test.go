@@ -16,16 +16,16 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/hashicorp/go-hclog"
 
-	"github.com/cage-qat/cage/host/internal/testrun"
 	"github.com/cage-qat/cage/host/train"
 	"github.com/cage-qat/cage/host/train/config"
 	"github.com/cage-qat/cage/host/train/metrics"
 	"github.com/cage-qat/cage/host/train/plugin"
 	"github.com/cage-qat/cage/host/train/rundir"
-	"github.com/cage-qat/cage/internal/effort"
+	"github.com/cage-qat/cage/internal/testing/crashfs"
+	"github.com/cage-qat/cage/internal/testing/faultfs"
+	"github.com/cage-qat/cage/internal/testing/testlevel"
+	"github.com/cage-qat/cage/internal/testing/testrun"
 	"github.com/cage-qat/cage/internal/vfs"
-	"github.com/cage-qat/cage/internal/vfs/crashfs"
-	"github.com/cage-qat/cage/internal/vfs/faultfs"
 )
 
 // victim is a training whose files fail.
@@ -105,12 +105,12 @@ func (v victim) prepare(t *testing.T, finder *plugin.Finder) string {
 // TestFaults: whichever operation on the files of a run fails, once or with all after it,
 // it is reported, and the run goes on from there to the end that it has undisturbed.
 func TestFaults(t *testing.T) {
-	effort.Long(t, "makes each operation on files fail in turn")
+	testlevel.Long(t, "makes each operation on files fail in turn")
 	finder := testrun.Finder(t)
 	for _, v := range victims(t) {
 		t.Run(v.name, func(t *testing.T) {
 			prepared := v.prepare(t, finder)
-			every := effort.Choose(v.part, 1)
+			every := testlevel.Choose(v.part, 1)
 			for first, forever := range []bool{false, true} {
 				i, failed := first, 0
 				for v.fail(t, finder, prepared, i, forever) {
@@ -129,7 +129,7 @@ func TestFaults(t *testing.T) {
 // TestPowerLoss: whenever power is lost, the run goes on to the end that it has
 // undisturbed, or begins again where nothing of it is left.
 func TestPowerLoss(t *testing.T) {
-	effort.Long(t, "loses power at many moments")
+	testlevel.Long(t, "loses power at many moments")
 	finder := testrun.Finder(t)
 	for _, v := range victims(t) {
 		t.Run(v.name, func(t *testing.T) {
@@ -144,9 +144,9 @@ func TestPowerLoss(t *testing.T) {
 				t.Fatal(err)
 			}
 			states := 0
-			for m := 0; m <= files.Moments(); m += effort.Choose(v.part, 1) {
+			for m := 0; m <= files.Moments(); m += testlevel.Choose(v.part, 1) {
 				// What was synced, all, and some of the other mixtures.
-				for _, seed := range append([]uint64{0, 1}, mixtures[:effort.Choose(1, len(mixtures))]...) {
+				for _, seed := range append([]uint64{0, 1}, mixtures[:testlevel.Choose(1, len(mixtures))]...) {
 					states++
 					v.lose(t, finder, files, m, seed)
 				}

@@ -4,15 +4,15 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/cage-qat/cage/host/internal/testrun"
 	"github.com/cage-qat/cage/host/train"
-	"github.com/cage-qat/cage/internal/effort"
+	"github.com/cage-qat/cage/internal/testing/testlevel"
+	"github.com/cage-qat/cage/internal/testing/testrun"
 )
 
 // TestFewBits: quantizers that are meant for few bits train with each number of bits, without and with the correction, which
 // changes the run; and a run in parts is the whole one.
 func TestFewBits(t *testing.T) {
-	effort.Long(t, "trains models")
+	testlevel.Long(t, "trains models")
 	settings := map[string]string{}
 	for bits := range 5 {
 		settings[fmt.Sprintf("paretoq, %d", bits)] = fmt.Sprintf(`quantizer={weights={plugin="paretoq", bits=%d}}`, bits)

@@ -5,10 +5,10 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/cage-qat/cage/host/internal/testrun"
 	"github.com/cage-qat/cage/host/train"
 	"github.com/cage-qat/cage/host/train/config"
-	"github.com/cage-qat/cage/internal/effort"
+	"github.com/cage-qat/cage/internal/testing/testlevel"
+	"github.com/cage-qat/cage/internal/testing/testrun"
 )
 
 // fullyQuantized are the settings of examples/fully-quantized.toml.
@@ -23,7 +23,7 @@ var fullyQuantized = []string{
 // pass, train a model, with and without the correction; a run in parts is the whole one, and other settings of the backward pass
 // are another run.
 func TestFullyQuantized(t *testing.T) {
-	effort.Long(t, "trains models")
+	testlevel.Long(t, "trains models")
 	cfg := testrun.Config(t, append(fullyQuantized, "method.lambda=5.0", "method.silence=0.5")...)
 	testrun.Train(t, cfg, train.Options{})
 	fell(t, cfg.Train.Out)
@@ -62,7 +62,7 @@ func publishedRecipe(t *testing.T, name string, overrides ...string) *config.Con
 
 // TestPublishedRecipes: they train, another model than without their backward pass.
 func TestPublishedRecipes(t *testing.T) {
-	effort.Long(t, "trains models")
+	testlevel.Long(t, "trains models")
 	for _, name := range []string{"quartet", "quartet2", "nvfp4-training"} {
 		t.Run(name, func(t *testing.T) {
 			cfg := publishedRecipe(t, name)

@@ -13,14 +13,14 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/cage-qat/cage/host/method"
-	"github.com/cage-qat/cage/host/train/assembly"
+	"github.com/cage-qat/cage/host/train/build"
 	"github.com/cage-qat/cage/host/train/checkpoint"
 	"github.com/cage-qat/cage/host/train/config"
 	"github.com/cage-qat/cage/host/train/metrics"
 	"github.com/cage-qat/cage/host/train/provenance"
 	"github.com/cage-qat/cage/host/train/rundir"
 	"github.com/cage-qat/cage/host/train/step"
-	"github.com/cage-qat/cage/sdk/answer"
+	"github.com/cage-qat/cage/sdk/spec"
 )
 
 func runOf(t *testing.T, overrides ...string) *run {
@@ -39,7 +39,7 @@ quantizer = { plugin = "quest" }
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &run{cfg: cfg, rates: rates, Programs: &assembly.Programs{Weights: map[string]answer.Quantizer{"w": {}}}}
+	return &run{cfg: cfg, rates: rates, Programs: &build.Programs{Weights: map[string]spec.Quantizer{"w": {}}}}
 }
 
 // TestSettings: schedules count all steps, the optimizer its own updates.
@@ -56,7 +56,7 @@ func TestSettings(t *testing.T) {
 	if math.Abs(s.Lambda-1) > 1e-12 || s.ParetoLambda != 2 {
 		t.Errorf("λ_t is %v, want half of 2 halfway up the ramp; λ %v", s.Lambda, s.ParetoLambda)
 	}
-	r.Programs = &assembly.Programs{}
+	r.Programs = &build.Programs{}
 	if s := r.settings(95); s.Lambda != 0 {
 		t.Errorf("without a quantized weight λ_t is %v, want 0", s.Lambda)
 	}
@@ -81,7 +81,7 @@ func TestScheduleFloor(t *testing.T) {
 
 func TestDue(t *testing.T) {
 	r := runOf(t, "train.log_every=30", "train.eval_every=40", "method.pareto_every=45")
-	r.Programs = &assembly.Programs{} // without quantized weights
+	r.Programs = &build.Programs{} // without quantized weights
 	var logged, evaluated []int
 	for step := range 101 {
 		if step > 0 && r.logs(step) {
@@ -126,7 +126,7 @@ func TestUncorrectedWeightsAreCounted(t *testing.T) {
 // TestTooStrong: a rate of about 1, as for an optimizer with a step size of its own, makes
 // the correction and the decay too strong, each by itself; what is usual is not.
 func TestTooStrong(t *testing.T) {
-	rules := []method.Rule{{Name: "a", Quantizer: &answer.Quantizer{}, Decay: 0.2, RateFactor: 1}, {Name: "b"}}
+	rules := []method.Rule{{Name: "a", Quantizer: &spec.Quantizer{}, Decay: 0.2, RateFactor: 1}, {Name: "b"}}
 	for _, c := range []struct {
 		rate, lambda, decay, factor float64
 		form                        string

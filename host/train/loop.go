@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/cage-qat/cage/host/method"
-	"github.com/cage-qat/cage/host/train/assembly"
+	"github.com/cage-qat/cage/host/train/build"
 	"github.com/cage-qat/cage/host/train/console"
 	"github.com/cage-qat/cage/host/train/metrics"
 	"github.com/cage-qat/cage/host/train/rundir"
@@ -267,7 +267,7 @@ func (r *run) skipped(res step.Result) error {
 // computed. Step t has the batches from (t−1)·accumulate on, however it is reached, so
 // that what was read ahead and not used leaves no trace in a checkpoint.
 type feed struct {
-	source  assembly.Batches
+	source  build.Batches
 	load    func([][]int32) (*step.Batches, error)
 	last    int          // step of the run
 	memory  [2][][]int32 // of the step that is computed and of the next
@@ -283,7 +283,7 @@ type delivery struct {
 }
 
 // newFeed feeds the steps up to last.
-func newFeed(source assembly.Batches, compiled *step.Compiled, last int) *feed {
+func newFeed(source build.Batches, compiled *step.Compiled, last int) *feed {
 	f := &feed{source: source, load: compiled.Load, last: last, arrived: make(chan delivery, 1)}
 	for i := range f.memory {
 		for range compiled.Plan().Accumulate {

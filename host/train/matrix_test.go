@@ -9,11 +9,11 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cage-qat/cage/host/internal/testrun"
 	"github.com/cage-qat/cage/host/train"
 	"github.com/cage-qat/cage/host/train/config"
 	"github.com/cage-qat/cage/host/train/metrics"
-	"github.com/cage-qat/cage/internal/effort"
+	"github.com/cage-qat/cage/internal/testing/testlevel"
+	"github.com/cage-qat/cage/internal/testing/testrun"
 )
 
 // The quantizers and optimizers of this repository, with the settings that they need
@@ -37,7 +37,7 @@ var (
 // the loss falls, λ = 0 gives the bits of a run without correction, and a resumed run
 // ends with the bits of one that never stopped.
 func TestEveryPair(t *testing.T) {
-	effort.Long(t, "trains 54 models, or 270")
+	testlevel.Long(t, "trains 54 models, or 270")
 	for i, q := range slices.Sorted(maps.Keys(matrixQuantizers)) {
 		for j, o := range slices.Sorted(maps.Keys(matrixOptimizers)) {
 			if !sampled(i, j) {
@@ -67,7 +67,7 @@ func TestEveryPair(t *testing.T) {
 // TestEveryPairWithTeacher: pairs learn from a teacher, too. The divergence falls, λ = 0 gives the bits of a run without
 // correction, and a resumed run ends with the bits of one that never stopped.
 func TestEveryPairWithTeacher(t *testing.T) {
-	effort.Long(t, "trains 13 models, or 37")
+	testlevel.Long(t, "trains 13 models, or 37")
 	_, init := pretrained(t)
 	for i, q := range []string{"quest", "mxfp4", "lsq"} {
 		for j, o := range []string{"adamw", "muon", "soap"} {
@@ -92,7 +92,7 @@ func TestEveryPairWithTeacher(t *testing.T) {
 }
 
 // sampled tells whether the i-th choice is tried with the j-th optimizer: each choice with one of them, unless all pairs are asked for.
-func sampled(i, j int) bool { return effort.All() || i%len(matrixOptimizers) == j }
+func sampled(i, j int) bool { return testlevel.All() || i%len(matrixOptimizers) == j }
 
 // fell fails unless the mean loss of a run's last steps is below that of its first.
 func fell(t *testing.T, dir string) {
@@ -137,7 +137,7 @@ var sizeQuantizers = map[string]string{
 // Language models train with fewer quantizers. Usually every quantizer of every model
 // trains with one of the optimizers.
 func TestEveryPairAtTheSmallestSizes(t *testing.T) {
-	effort.Long(t, "trains 43 models, or 215")
+	testlevel.Long(t, "trains 43 models, or 215")
 	files, validation := testrun.Dataset(t)
 	for n, name := range slices.Sorted(maps.Keys(smallest)) {
 		for i, q := range slices.Sorted(maps.Keys(sizeQuantizers)) {

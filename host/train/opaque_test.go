@@ -17,12 +17,12 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
-	"github.com/cage-qat/cage/host/internal/testrun"
 	"github.com/cage-qat/cage/host/train"
 	"github.com/cage-qat/cage/host/train/config"
 	"github.com/cage-qat/cage/host/train/plugin"
 	"github.com/cage-qat/cage/host/train/rundir"
-	"github.com/cage-qat/cage/internal/effort"
+	"github.com/cage-qat/cage/internal/testing/testlevel"
+	"github.com/cage-qat/cage/internal/testing/testrun"
 )
 
 // processesOf lists the processes of an executable.
@@ -121,7 +121,7 @@ func opaqueAdamW(t *testing.T) (exe plugin.Executable, opaque string) {
 // ownExecutable builds one of the plugins in examples/plugins that compute themselves.
 func ownExecutable(t *testing.T, name string) plugin.Executable {
 	t.Helper()
-	effort.Long(t, "builds a plugin")
+	testlevel.Long(t, "builds a plugin")
 	if runtime.GOOS != "linux" {
 		t.Skip("plugins that compute themselves need Linux")
 	}

@@ -4,9 +4,9 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/cage-qat/cage/host/internal/testrun"
 	"github.com/cage-qat/cage/host/train"
-	"github.com/cage-qat/cage/internal/effort"
+	"github.com/cage-qat/cage/internal/testing/testlevel"
+	"github.com/cage-qat/cage/internal/testing/testrun"
 )
 
 // operands quantize keys, values, queries and the head: the values with trained parameters, and the head at random.
@@ -19,7 +19,7 @@ var operands = []string{
 // TestOperands: a model with quantized keys, values, queries and head trains, with and without the correction and with a tied head,
 // and a run in parts is the whole one. Each of them changes the losses, and without their tables the run is that without the roles.
 func TestOperands(t *testing.T) {
-	effort.Long(t, "trains models")
+	testlevel.Long(t, "trains models")
 	cfg := testrun.Config(t, append(operands, "method.lambda=5.0", "method.silence=0.5")...)
 	testrun.Train(t, cfg, train.Options{})
 	fell(t, cfg.Train.Out)

@@ -9,15 +9,15 @@ import (
 
 	"github.com/cage-qat/cage/host/compute/update"
 	"github.com/cage-qat/cage/host/deploy/trained"
-	"github.com/cage-qat/cage/host/internal/testrun"
 	"github.com/cage-qat/cage/host/train"
 	"github.com/cage-qat/cage/host/train/checkpoint"
 	"github.com/cage-qat/cage/host/train/config"
 	"github.com/cage-qat/cage/host/train/plugin"
 	"github.com/cage-qat/cage/host/train/rundir"
 	"github.com/cage-qat/cage/internal/atomicfile"
-	"github.com/cage-qat/cage/internal/effort"
 	"github.com/cage-qat/cage/internal/plaintoml"
+	"github.com/cage-qat/cage/internal/testing/testlevel"
+	"github.com/cage-qat/cage/internal/testing/testrun"
 	"github.com/cage-qat/cage/sdk"
 )
 
@@ -93,7 +93,7 @@ func staged(first, second string) string {
 // TestPhasesResume: a run whose quantizers change is the same in one go and in parts, wherever it stops; a checkpoint is
 // evaluated with the quantizers of its step.
 func TestPhasesResume(t *testing.T) {
-	effort.Long(t, "trains models in parts")
+	testlevel.Long(t, "trains models in parts")
 	for name, set := range map[string][]string{
 		"bits":     {staged(`plugin="quest", bits=8`, `plugin="quest", bits=4`), "method.silence=0.2"},
 		"learned":  {staged(`plugin="lsq", bits=8`, `plugin="lsq", bits=4`), "train.accumulate=2", "train.batch=2"},
@@ -159,7 +159,7 @@ func TestPhasesOfLearnedSteps(t *testing.T) {
 
 // TestPhasesOfExamples: quantizers with state, and with a parameter that several sites share.
 func TestPhasesOfExamples(t *testing.T) {
-	effort.Long(t, "builds plugins")
+	testlevel.Long(t, "builds plugins")
 	finder, err := plugin.NewFinder()
 	if err != nil {
 		t.Fatal(err)

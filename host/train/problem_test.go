@@ -11,14 +11,14 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/cage-qat/cage/host/deploy/trained"
-	"github.com/cage-qat/cage/host/internal/testrun"
 	"github.com/cage-qat/cage/host/model/generate"
 	"github.com/cage-qat/cage/host/train"
 	"github.com/cage-qat/cage/host/train/config"
 	"github.com/cage-qat/cage/host/train/metrics"
 	"github.com/cage-qat/cage/host/train/rundir"
-	"github.com/cage-qat/cage/internal/effort"
 	"github.com/cage-qat/cage/internal/golden"
+	"github.com/cage-qat/cage/internal/testing/testlevel"
+	"github.com/cage-qat/cage/internal/testing/testrun"
 )
 
 const quadraticText = `
@@ -85,7 +85,7 @@ func iterates(t *testing.T, dir string) []metrics.Point {
 // anywhere in a cell that has one, in the cell's λ-Pareto point, coupled as well as decoupled, with the real plugins.
 // The tolerance is a few units in the last place of float32 of the largest point, 3.1.
 func TestToyParetoPoints(t *testing.T) {
-	effort.Long(t, "trains several runs")
+	testlevel.Long(t, "trains several runs")
 	roots := 0
 	for _, table := range golden.Load(t, "../method/testdata/cage.json").Top(t).List("toy_pareto") {
 		lambda := table.Float("lam")
@@ -214,7 +214,7 @@ func sameTrajectory(t *testing.T, a, b *config.Config) {
 
 // TestProblemKilled: the points survive SIGKILL as the records do.
 func TestProblemKilled(t *testing.T) {
-	effort.Long(t, "starts and kills processes")
+	testlevel.Long(t, "starts and kills processes")
 	whole := problem(t, quadraticText, "train.steps=4000", "train.checkpoint_every=400", "train.keep=1", "train.trajectory_every=3")
 	killed := testrun.Elsewhere(t, whole)
 	killAndCompare(t, whole, killed)

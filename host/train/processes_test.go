@@ -13,21 +13,21 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cage-qat/cage/host/internal/testrun"
 	"github.com/cage-qat/cage/host/train"
 	"github.com/cage-qat/cage/host/train/checkpoint"
 	"github.com/cage-qat/cage/host/train/config"
 	"github.com/cage-qat/cage/host/train/metrics"
 	"github.com/cage-qat/cage/host/train/plugin"
 	"github.com/cage-qat/cage/host/train/rundir"
-	"github.com/cage-qat/cage/internal/effort"
+	"github.com/cage-qat/cage/internal/testing/testlevel"
+	"github.com/cage-qat/cage/internal/testing/testrun"
 )
 
 // TestKilledAtAnyMoment kills the process of a training with SIGKILL again and again,
 // each time at a random moment after it has saved something new, resumes it, and
 // demands that it ends where an undisturbed run ends, bit for bit.
 func TestKilledAtAnyMoment(t *testing.T) {
-	effort.Long(t, "starts and kills processes")
+	testlevel.Long(t, "starts and kills processes")
 	t.Run("plain", func(t *testing.T) {
 		whole := testrun.Config(t, "train.checkpoint_every=2", "train.keep=1")
 		killed := testrun.Elsewhere(t, whole)
@@ -45,7 +45,7 @@ func TestKilledAtAnyMoment(t *testing.T) {
 // TestKilledBesideRefreshes: the same where refreshes are computed beside the steps,
 // and most checkpoints are taken while some are.
 func TestKilledBesideRefreshes(t *testing.T) {
-	effort.Long(t, "starts and kills processes")
+	testlevel.Long(t, "starts and kills processes")
 	for name, overrides := range lateRefreshes {
 		t.Run(name, func(t *testing.T) {
 			whole := testrun.Config(t, append(overrides, "train.checkpoint_every=3", "train.keep=1")...)
@@ -115,7 +115,7 @@ func newest(t *testing.T, cfg *config.Config) int {
 // checkpoint, says how to go on, and ends with the exit code of an interrupted
 // command. The checkpoint is that of a run which stopped there by itself.
 func TestSignals(t *testing.T) {
-	effort.Long(t, "builds the command")
+	testlevel.Long(t, "builds the command")
 	cage, finder := testrun.Cage(t), testrun.Finder(t)
 	for _, signal := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM} {
 		t.Run(signal.String(), func(t *testing.T) {
@@ -175,7 +175,7 @@ func interrupt(t *testing.T, cage string, cfg *config.Config, finder *plugin.Fin
 // TestRequests: a run that is asked for a checkpoint saves one and goes on; one that is
 // asked to stop ends in order, and can be resumed.
 func TestRequests(t *testing.T) {
-	effort.Long(t, "waits for what runs are asked")
+	testlevel.Long(t, "waits for what runs are asked")
 	cfg := problem(t, toyText, "train.steps=100000000", "train.trajectory_every=0", "method.pareto_every=0", "train.log_every=100000", "train.keep=100")
 	dir := rundir.At(cfg.Train.Out)
 	finder, ended := testrun.Finder(t), make(chan error, 1)
@@ -243,7 +243,7 @@ func (w *watcher) Write(p []byte) (int, error) {
 // TestPluginsEndBeforeTraining: when the first step is reported, every plugin process
 // of the run has ended; so nothing that happens to a plugin later can matter. What
 // happens to one between handing over its programs and its end is tested in
-// host/train/assembly.
+// host/train/build.
 func TestPluginsEndBeforeTraining(t *testing.T) {
 	recorder := testrun.NewRecorder(t)
 	w := &watcher{t: t, recorder: recorder}
@@ -256,7 +256,7 @@ func TestPluginsEndBeforeTraining(t *testing.T) {
 // TestPluginsEndWithTheHost kills a host that waits for a plugin to start, and hosts
 // at random moments of their start.
 func TestPluginsEndWithTheHost(t *testing.T) {
-	effort.Long(t, "starts and kills processes")
+	testlevel.Long(t, "starts and kills processes")
 	t.Run("while a plugin hangs", func(t *testing.T) {
 		if runtime.GOOS != "linux" {
 			t.Skip("a plugin that does not watch its host ends with it only on Linux")

@@ -17,7 +17,7 @@ import (
 
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/model/safetensors"
-	"github.com/cage-qat/cage/host/train/assembly"
+	"github.com/cage-qat/cage/host/train/build"
 	"github.com/cage-qat/cage/host/train/checkpoint"
 	"github.com/cage-qat/cage/host/train/config"
 	"github.com/cage-qat/cage/host/train/metrics"
@@ -207,19 +207,19 @@ func prepareReplay(ctx context.Context, cfg *config.Config, run, again rundir.Di
 // findForReplay replaces the paths of plugins and data, in a configuration that is being
 // changed, by those where they are now.
 func findForReplay(cfg *config.Config, search rundir.Search, finder *plugin.Finder) error {
-	if err := assembly.FindPlugins(cfg, cfg.Plugins(), search, finder); err != nil {
+	if err := build.FindPlugins(cfg, cfg.Plugins(), search, finder); err != nil {
 		return err
 	}
 	if !cfg.Model.Language() {
 		return nil
 	}
 	findWeights(cfg, search)
-	train, places, err := assembly.FindTrain(cfg, search)
+	train, places, err := build.FindTrain(cfg, search)
 	if err != nil {
 		return err
 	}
 	defer train.Close()
-	validation, err := assembly.FindValidation(cfg, search)
+	validation, err := build.FindValidation(cfg, search)
 	if err != nil {
 		return err
 	}

@@ -13,14 +13,14 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/cage-qat/cage/host/deploy/trained"
-	"github.com/cage-qat/cage/host/internal/testrun"
 	"github.com/cage-qat/cage/host/model/safetensors"
 	"github.com/cage-qat/cage/host/train"
 	"github.com/cage-qat/cage/host/train/checkpoint"
 	"github.com/cage-qat/cage/host/train/config"
 	"github.com/cage-qat/cage/host/train/metrics"
 	"github.com/cage-qat/cage/host/train/rundir"
-	"github.com/cage-qat/cage/internal/effort"
+	"github.com/cage-qat/cage/internal/testing/testlevel"
+	"github.com/cage-qat/cage/internal/testing/testrun"
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
@@ -28,7 +28,7 @@ import (
 // refreshes under way, diagnostics, skipped steps and trained quantizers; and the run is
 // as it was.
 func TestReplay(t *testing.T) {
-	effort.Long(t, "trains runs of every kind twice")
+	testlevel.Long(t, "trains runs of every kind twice")
 	save := []string{"train.checkpoint_every=4", "train.keep=9"}
 	poisonedRun := poisoned(t, 1, append(save, "train.max_skipped=20", "train.checkpoint_minutes=0")...)[0]
 	teacher, init := pretrained(t)
@@ -118,7 +118,7 @@ func TestReplayWithAnotherPlugin(t *testing.T) {
 // TestReplayOfAnExtendedRun: steps before the extension are replayed with the present
 // configuration, which gives the same steps.
 func TestReplayOfAnExtendedRun(t *testing.T) {
-	effort.Long(t, "trains several runs")
+	testlevel.Long(t, "trains several runs")
 	cfg := testrun.Config(t, "train.steps=6", `schedule={kind="constant", rate=3e-3}`, `method={silence=0.5, ramp="constant"}`,
 		"train.checkpoint_every=2", "train.keep=9")
 	testrun.Train(t, testrun.Again(t, cfg), train.Options{})

@@ -12,7 +12,7 @@ import (
 
 	"github.com/cage-qat/cage/host/method"
 	"github.com/cage-qat/cage/host/model/architecture"
-	"github.com/cage-qat/cage/host/train/assembly"
+	"github.com/cage-qat/cage/host/train/build"
 	"github.com/cage-qat/cage/host/train/config"
 	"github.com/cage-qat/cage/host/train/console"
 	"github.com/cage-qat/cage/host/train/metrics"
@@ -138,7 +138,7 @@ func (r *run) validate(ctx context.Context, set step.Settings) error {
 func (r *run) evaluate(ctx context.Context, batches ...int) (losses []float64, err error) {
 	var sequence step.Sequence
 	if r.data != nil {
-		if sequence, err = assembly.OpenSequence(r.cfg, r.data.Validation, r.Compiled.Batch()); err != nil {
+		if sequence, err = build.OpenSequence(r.cfg, r.data.Validation, r.Compiled.Batch()); err != nil {
 			return nil, err
 		}
 	}
@@ -173,7 +173,7 @@ func (r *run) summary() *metrics.Summary {
 
 // epochs says how much of each source of a mixture the run has seen.
 func (r *run) epochs() (list []metrics.Epochs) {
-	for i, n := range assembly.MixtureEpochs(r.batches, int64(r.done.Step)*int64(r.cfg.Train.Accumulate)) {
+	for i, n := range build.MixtureEpochs(r.batches, int64(r.done.Step)*int64(r.cfg.Train.Accumulate)) {
 		list = append(list, metrics.Epochs{Path: r.cfg.Data.Mixture[i].Path, Epochs: n})
 	}
 	return list

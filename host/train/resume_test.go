@@ -18,13 +18,13 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/hashicorp/go-hclog"
 
-	"github.com/cage-qat/cage/host/internal/testrun"
 	"github.com/cage-qat/cage/host/train"
 	"github.com/cage-qat/cage/host/train/checkpoint"
 	"github.com/cage-qat/cage/host/train/config"
 	"github.com/cage-qat/cage/host/train/rundir"
-	"github.com/cage-qat/cage/internal/effort"
 	"github.com/cage-qat/cage/internal/plaintoml"
+	"github.com/cage-qat/cage/internal/testing/testlevel"
+	"github.com/cage-qat/cage/internal/testing/testrun"
 )
 
 func TestResumeWithAnotherConfiguration(t *testing.T) {
@@ -53,7 +53,7 @@ func TestResumeWithAnotherConfiguration(t *testing.T) {
 // TestResumeWithAnotherExecutable: what a run depends on are the programs, not the
 // executables. Other executables that write the same programs continue it.
 func TestResumeWithAnotherExecutable(t *testing.T) {
-	effort.Long(t, "starts plugins anew")
+	testlevel.Long(t, "starts plugins anew")
 	cfg := testrun.Config(t)
 	runParts(t, cfg, 3)
 	// The scripts of a recorder have other hashes than the plugins they start.
@@ -276,7 +276,7 @@ func spoilHash(t *testing.T, cfg *config.Config) {
 
 // TestLock: two processes do not train in one directory.
 func TestLock(t *testing.T) {
-	effort.Long(t, "starts processes")
+	testlevel.Long(t, "starts processes")
 	cfg := testrun.Config(t)
 	if err := os.MkdirAll(cfg.Train.Out, 0o755); err != nil {
 		t.Fatal(err)
@@ -333,7 +333,7 @@ func (o onMessage) Write(line []byte) (int, error) {
 
 // TestAskedWhileItLoads: a request to stop that comes while a run reads its checkpoint is obeyed.
 func TestAskedWhileItLoads(t *testing.T) {
-	effort.Long(t, "starts processes")
+	testlevel.Long(t, "starts processes")
 	cfg := testrun.Config(t, "train.steps=2000", "train.eval_every=0")
 	runParts(t, cfg, 2)
 	ask := func() {

@@ -44,7 +44,7 @@ import (
 
 	"github.com/cage-qat/cage/host/method/schedule"
 	"github.com/cage-qat/cage/host/model"
-	"github.com/cage-qat/cage/host/train/assembly"
+	"github.com/cage-qat/cage/host/train/build"
 	"github.com/cage-qat/cage/host/train/checkpoint"
 	"github.com/cage-qat/cage/host/train/config"
 	"github.com/cage-qat/cage/host/train/memory"
@@ -147,14 +147,14 @@ type run struct {
 	log   hclog.Logger
 	began time.Time
 
-	data    *assembly.Data // nil for a problem without data
+	data    *build.Data // nil for a problem without data
 	model   model.Model
 	rates   schedule.Schedule
-	batches assembly.Batches
-	assembly.Built
+	batches build.Batches
+	build.Built
 
-	verification *assembly.Verification // of the data, in the background
-	verified     []provenance.File      // once it is done
+	verification *build.Verification // of the data, in the background
+	verified     []provenance.File   // once it is done
 
 	dir        rundir.Dir
 	lock       vfs.Lock
@@ -192,25 +192,25 @@ type run struct {
 func (r *run) prepare(ctx context.Context) error {
 	var err error
 	if r.cfg.Model.Language() {
-		if r.data, err = assembly.OpenData(r.cfg); err != nil {
+		if r.data, err = build.OpenData(r.cfg); err != nil {
 			return err
 		}
 		if r.cfg, err = r.data.Pinned(r.cfg); err != nil {
 			return err
 		}
-		r.verification = assembly.VerifyFiles(r.data.Train, r.data.Validation)
+		r.verification = build.VerifyFiles(r.data.Train, r.data.Validation)
 	}
-	if r.model, err = assembly.Model(r.cfg); err != nil {
+	if r.model, err = build.Model(r.cfg); err != nil {
 		return err
 	}
 	if r.rates, err = r.cfg.Schedule.Schedule(r.cfg.Train.Steps); err != nil {
 		return r.cfg.ErrorAt("schedule.kind", "%w", err)
 	}
-	if r.batches, err = assembly.OpenBatches(r.cfg, r.model, r.data); err != nil {
+	if r.batches, err = build.OpenBatches(r.cfg, r.model, r.data); err != nil {
 		return err
 	}
 	if r.data != nil { // not only after the training
-		if _, err := assembly.OpenSequence(r.cfg, r.data.Validation, 1); err != nil {
+		if _, err := build.OpenSequence(r.cfg, r.data.Validation, 1); err != nil {
 			return r.cfg.ErrorAt("data.validation", "%w", err)
 		}
 		if err := r.readPrompts(); err != nil {
@@ -227,8 +227,8 @@ func (r *run) prepare(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	err = r.Build(ctx, assembly.Request{
-		Config: r.cfg, Model: r.model, Batch: assembly.ReplicaBatch(r.cfg), Pieces: step.Pieces(len(r.cfg.Train.Samples)), Finder: r.opts.Finder, Options: plugin.Options{Logger: r.opts.Logger},
+	err = r.Build(ctx, build.Request{
+		Config: r.cfg, Model: r.model, Batch: build.ReplicaBatch(r.cfg), Pieces: step.Pieces(len(r.cfg.Train.Samples)), Finder: r.opts.Finder, Options: plugin.Options{Logger: r.opts.Logger},
 		Choices: choices, Processes: r.opts.Processes,
 	}, r.log.Warn, "")
 	if err != nil {
@@ -303,19 +303,19 @@ func EstimateMemory(ctx context.Context, cfg *config.Config, opts Options) (*mem
 		return nil, err
 	}
 	if cfg.Model.Language() && cfg.Model.Vocab == 0 {
-		if cfg, err = assembly.PinnedToData(cfg); err != nil {
+		if cfg, err = build.PinnedToData(cfg); err != nil {
 			return nil, err
 		}
 	}
-	m, err := assembly.Model(cfg)
+	m, err := build.Model(cfg)
 	if err != nil {
 		return nil, err
 	}
-	programs, err := assembly.Collect(ctx, assembly.Request{
-		Config: cfg, Model: m, Batch: assembly.ReplicaBatch(cfg), Finder: opts.Finder, Options: plugin.Options{Logger: opts.Logger},
+	programs, err := build.Collect(ctx, build.Request{
+		Config: cfg, Model: m, Batch: build.ReplicaBatch(cfg), Finder: opts.Finder, Options: plugin.Options{Logger: opts.Logger},
 	})
 	if err != nil {
 		return nil, err
 	}
-	return assembly.Memory(cfg, m, programs, opts.Logger.Named("memory").Warn)
+	return build.Memory(cfg, m, programs, opts.Logger.Named("memory").Warn)
 }

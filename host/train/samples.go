@@ -7,7 +7,7 @@ import (
 	"github.com/cage-qat/cage/host/data/chat"
 	"github.com/cage-qat/cage/host/data/tokenizer"
 	"github.com/cage-qat/cage/host/model/generate"
-	"github.com/cage-qat/cage/host/train/assembly"
+	"github.com/cage-qat/cage/host/train/build"
 	"github.com/cage-qat/cage/host/train/metrics"
 	"github.com/cage-qat/cage/host/train/rundir"
 	"github.com/cage-qat/cage/host/train/step"
@@ -33,7 +33,7 @@ func (r *run) readPrompts() error {
 	}
 	r.samples = &samples{tokenizer: tok}
 	for _, text := range asked {
-		ids, err := assembly.Beginning(r.cfg, tok, text)
+		ids, err := build.Beginning(r.cfg, tok, text)
 		if err != nil {
 			return r.cfg.ErrorAt("train.samples", "%q: %w", text, err)
 		}
@@ -49,7 +49,7 @@ func (r *run) openTokenizer() (tokenizer.Tokenizer, error) {
 	if content, err := r.data.Definition(r.cfg); err == nil {
 		return tokenizer.Restore(content, info)
 	}
-	return assembly.FindTokenizer(r.cfg, rundir.Search{Run: r.dir.Name}, info)
+	return build.FindTokenizer(r.cfg, rundir.Search{Run: r.dir.Name}, info)
 }
 
 // openSamples begins samples.jsonl, or goes on with it after the last evaluation that is recorded.

@@ -20,15 +20,15 @@ import (
 	"github.com/cage-qat/cage/host/data/dataset"
 	"github.com/cage-qat/cage/host/data/tokenizer"
 	"github.com/cage-qat/cage/host/deploy/trained"
-	"github.com/cage-qat/cage/host/internal/testrun"
 	"github.com/cage-qat/cage/host/model/generate"
 	"github.com/cage-qat/cage/host/train"
-	"github.com/cage-qat/cage/host/train/assembly"
+	"github.com/cage-qat/cage/host/train/build"
 	"github.com/cage-qat/cage/host/train/config"
 	"github.com/cage-qat/cage/host/train/metrics"
 	"github.com/cage-qat/cage/host/train/rundir"
 	"github.com/cage-qat/cage/host/train/step"
-	"github.com/cage-qat/cage/internal/effort"
+	"github.com/cage-qat/cage/internal/testing/testlevel"
+	"github.com/cage-qat/cage/internal/testing/testrun"
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
@@ -37,7 +37,7 @@ const twoPrompts = `train.samples=["the quick", "func returns"]`
 // TestSamples: a training that writes texts ends in the bits of one that does not, and the
 // same seed writes the same texts at each evaluation and at the end.
 func TestSamples(t *testing.T) {
-	effort.Long(t, "trains many times")
+	testlevel.Long(t, "trains many times")
 	for _, quantizer := range []string{"quest", "lsq"} {
 		t.Run(quantizer, func(t *testing.T) {
 			silent := testrun.Config(t, "train.eval_every=4", "train.steps=10", `quantizer.plugin="`+quantizer+`"`)
@@ -178,7 +178,7 @@ func TestSamplesNotSynced(t *testing.T) {
 // TestSamplesResumed: a run that was stopped, or killed at the worst moments, ends with the
 // texts of one that was not.
 func TestSamplesResumed(t *testing.T) {
-	effort.Long(t, "trains several runs")
+	testlevel.Long(t, "trains several runs")
 	whole := testrun.Config(t, "train.eval_every=3", "train.steps=9", twoPrompts, "train.sample_tokens=5", "train.checkpoint_every=3")
 	testrun.Train(t, whole, train.Options{})
 	stopped := testrun.Elsewhere(t, whole)
@@ -280,7 +280,7 @@ func TestEvaluateCountsEveryToken(t *testing.T) {
 // sequence reads a part to evaluate a configuration on.
 func sequence(t *testing.T, cfg *config.Config, part *dataset.File, batch int) step.Sequence {
 	t.Helper()
-	s, err := assembly.OpenSequence(cfg, part, batch)
+	s, err := build.OpenSequence(cfg, part, batch)
 	if err != nil {
 		t.Fatal(err)
 	}

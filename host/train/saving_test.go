@@ -17,13 +17,13 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
-	"github.com/cage-qat/cage/host/internal/testrun"
 	"github.com/cage-qat/cage/host/train"
 	"github.com/cage-qat/cage/host/train/checkpoint"
 	"github.com/cage-qat/cage/host/train/config"
 	"github.com/cage-qat/cage/host/train/rundir"
 	"github.com/cage-qat/cage/host/train/step"
-	"github.com/cage-qat/cage/internal/effort"
+	"github.com/cage-qat/cage/internal/testing/testlevel"
+	"github.com/cage-qat/cage/internal/testing/testrun"
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
@@ -31,7 +31,7 @@ import (
 // checkpoint of the last step that was done, although none was due, and when the
 // cause is mended the run ends as one that never failed.
 func TestErrorsSaveWhatThereIs(t *testing.T) {
-	effort.Long(t, "trains several runs")
+	testlevel.Long(t, "trains several runs")
 	cases := map[string]struct {
 		when  string
 		spoil func(t *testing.T, cfg *config.Config) (mend func())
@@ -137,7 +137,7 @@ func fillDisk(t *testing.T, path string) (mend func()) {
 // TestRecordsWait: while metrics.jsonl cannot be written the run goes on; its records are
 // written later, by it or by the one that goes on from its checkpoint.
 func TestRecordsWait(t *testing.T) {
-	effort.Long(t, "waits for a full disk")
+	testlevel.Long(t, "waits for a full disk")
 	whole := testrun.Config(t, "train.checkpoint_every=5")
 	testrun.Train(t, whole, train.Options{})
 	for name, stop := range map[string]int{"by the run": 0, "by the one that goes on": 12} {
@@ -335,7 +335,7 @@ func (f *slowFile) Close() error {
 // state after its step and nothing of the steps that go on meanwhile, which are done as if
 // nothing was saved. One is written at a time.
 func TestSavedInTheBackground(t *testing.T) {
-	effort.Long(t, "saves after every step of many runs")
+	testlevel.Long(t, "saves after every step of many runs")
 	cases := map[string][]string{"plain": nil}
 	for name, overrides := range lateRefreshes {
 		cases[name] = overrides
@@ -366,7 +366,7 @@ func TestSavedInTheBackground(t *testing.T) {
 
 // TestSecondsOfSteps: the time of steps leaves out how long they wait for a checkpoint that is being written.
 func TestSecondsOfSteps(t *testing.T) {
-	effort.Long(t, "has slow parts")
+	testlevel.Long(t, "has slow parts")
 	cfg := testrun.Config(t, "train.checkpoint_every=1", "train.steps=4", "train.eval_every=0")
 	files := &slowFS{FS: vfs.OS, pause: 200 * time.Millisecond}
 	summary := testrun.Train(t, cfg, train.Options{Files: files})

@@ -13,8 +13,8 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/cage-qat/cage/host/compute/update"
-	"github.com/cage-qat/cage/host/internal/testrun"
 	"github.com/cage-qat/cage/host/train"
+	"github.com/cage-qat/cage/internal/testing/testrun"
 )
 
 // TestSearch: a quantizer that searches trains, also when the run is stopped and resumed, and when its process is killed: with the same

@@ -15,7 +15,7 @@ import (
 	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/model/safetensors"
-	"github.com/cage-qat/cage/host/train/assembly"
+	"github.com/cage-qat/cage/host/train/build"
 	"github.com/cage-qat/cage/host/train/checkpoint"
 	"github.com/cage-qat/cage/host/train/config"
 	"github.com/cage-qat/cage/host/train/plugin"
@@ -361,13 +361,13 @@ func (r *run) lostHint(err error) error {
 // hashesFor are the hashes of the programs that plugins give for as many GPUs as the run had before: some depend on how many sequences a GPU
 // has.
 func (r *run) hashesFor(previous *config.Config) (map[string]string, error) {
-	if assembly.ReplicaBatch(previous) == assembly.ReplicaBatch(r.cfg) {
+	if build.ReplicaBatch(previous) == build.ReplicaBatch(r.cfg) {
 		return r.Programs.Hashes(), nil
 	}
 	r.log.Warn("the run goes on with another number of GPUs: sums have another order, and quantizers with statistics over all tokens of a GPU have other tokens",
 		"before", previous.Device.Count, "now", r.cfg.Device.Count)
-	programs, err := assembly.Collect(context.Background(), assembly.Request{
-		Config: r.cfg, Model: r.model, Batch: assembly.ReplicaBatch(previous), Pieces: step.Pieces(len(r.cfg.Train.Samples)), Finder: r.opts.Finder, Options: plugin.Options{Logger: r.opts.Logger},
+	programs, err := build.Collect(context.Background(), build.Request{
+		Config: r.cfg, Model: r.model, Batch: build.ReplicaBatch(previous), Pieces: step.Pieces(len(r.cfg.Train.Samples)), Finder: r.opts.Finder, Options: plugin.Options{Logger: r.opts.Logger},
 	})
 	if err != nil {
 		return nil, err

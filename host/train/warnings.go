@@ -6,14 +6,14 @@ import (
 	"slices"
 
 	"github.com/cage-qat/cage/host/method"
-	"github.com/cage-qat/cage/host/train/assembly"
+	"github.com/cage-qat/cage/host/train/build"
 	"github.com/cage-qat/cage/host/train/config"
 	"github.com/cage-qat/cage/host/train/step"
 	"github.com/cage-qat/cage/internal/plaintoml"
 )
 
 // withoutEffect returns warnings of settings that are given and change nothing in this run.
-func withoutEffect(cfg *config.Config, programs *assembly.Programs) (messages []string) {
+func withoutEffect(cfg *config.Config, programs *build.Programs) (messages []string) {
 	idle := func(setting, reason string) { messages = append(messages, setting+" has no effect: "+reason) }
 	for _, key := range cfg.Schedule.Idle() {
 		idle(key, fmt.Sprintf("schedule.kind is %q", cfg.Schedule.Kind))
@@ -63,7 +63,7 @@ func withoutEffect(cfg *config.Config, programs *assembly.Programs) (messages []
 		idle("["+a.Table+"]", "no activation of the model is quantized with it")
 	}
 	rest := cfg.Optimizer.Rest.Table
-	used := slices.ContainsFunc(programs.Used, func(u assembly.Used) bool { return u.Table == rest })
+	used := slices.ContainsFunc(programs.Used, func(u build.Used) bool { return u.Table == rest })
 	if cfg.Optimizer.RestGiven() && !used {
 		idle("["+rest+"]", "nothing is left to it")
 	}

@@ -11,11 +11,11 @@ import (
 	"github.com/hashicorp/go-hclog"
 	"go.uber.org/goleak"
 
-	"github.com/cage-qat/cage/host/internal/testrun"
 	"github.com/cage-qat/cage/host/train"
 	"github.com/cage-qat/cage/host/train/config"
-	"github.com/cage-qat/cage/internal/effort"
 	"github.com/cage-qat/cage/internal/plaintoml"
+	"github.com/cage-qat/cage/internal/testing/testlevel"
+	"github.com/cage-qat/cage/internal/testing/testrun"
 )
 
 // warnings trains and returns what the run warned of.
@@ -105,7 +105,7 @@ var lateRefreshes = map[string][]string{
 // TestResumeBesideRefreshes: a run that is stopped again and again, before a refresh,
 // while it is computed and after it took effect, ends as one that never stopped.
 func TestResumeBesideRefreshes(t *testing.T) {
-	effort.Long(t, "stops runs at many steps")
+	testlevel.Long(t, "stops runs at many steps")
 	for name, overrides := range lateRefreshes {
 		t.Run(name, func(t *testing.T) {
 			whole := testrun.Config(t, overrides...)
@@ -160,7 +160,7 @@ func TestDelayTooLong(t *testing.T) {
 // TestCancelBesideRefreshes: an interruption while refreshes are computed ends with a
 // checkpoint and leaves no goroutine behind.
 func TestCancelBesideRefreshes(t *testing.T) {
-	effort.Long(t, "trains several times")
+	testlevel.Long(t, "trains several times")
 	testrun.Finder(t) // builds the plugins
 	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
 	for _, overrides := range lateRefreshes {
@@ -192,7 +192,7 @@ func (w writer) Write(p []byte) (int, error) { return w(p) }
 // well: SOAP's loss is 6 % lower, Shampoo's 4 % higher. With bases that do not go with
 // the momentum SOAP's is 28 % higher.
 func TestLateRefreshesTrain(t *testing.T) {
-	effort.Long(t, "trains with late and timely refreshes")
+	testlevel.Long(t, "trains with late and timely refreshes")
 	for _, name := range []string{"soap", "shampoo"} {
 		final := func(delay int) float64 {
 			cfg := testrun.Config(t, fmt.Sprintf(`optimizer={plugin=%q, freq=10, refresh_delay=%d}`, name, delay),

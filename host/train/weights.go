@@ -7,7 +7,7 @@ import (
 
 	"github.com/cage-qat/cage/host/model"
 	"github.com/cage-qat/cage/host/model/architecture"
-	"github.com/cage-qat/cage/host/train/assembly"
+	"github.com/cage-qat/cage/host/train/build"
 	"github.com/cage-qat/cage/host/train/config"
 	"github.com/cage-qat/cage/host/train/provenance"
 	"github.com/cage-qat/cage/host/train/rundir"
@@ -151,7 +151,7 @@ func (r *run) loadTeacher() error {
 		return r.Compiled.LoadTeacher(r.loadStored())
 	}
 	fail := func(err error) error { return r.cfg.ErrorAt("train.distillation.teacher", "%w", err) }
-	s, err := assembly.TeacherSettings(r.cfg)
+	s, err := build.TeacherSettings(r.cfg)
 	if err != nil {
 		return err
 	}

@@ -12,16 +12,16 @@ import (
 	"testing"
 
 	"github.com/cage-qat/cage/host/data/tokenizer"
-	"github.com/cage-qat/cage/host/internal/testhub"
-	"github.com/cage-qat/cage/host/internal/testrun"
 	"github.com/cage-qat/cage/host/model/huggingface"
 	"github.com/cage-qat/cage/host/model/safetensors"
 	"github.com/cage-qat/cage/host/train"
 	"github.com/cage-qat/cage/host/train/checkpoint"
 	"github.com/cage-qat/cage/host/train/config"
 	"github.com/cage-qat/cage/host/train/rundir"
-	"github.com/cage-qat/cage/internal/effort"
 	"github.com/cage-qat/cage/internal/plaintoml"
+	"github.com/cage-qat/cage/internal/testing/testhub"
+	"github.com/cage-qat/cage/internal/testing/testlevel"
+	"github.com/cage-qat/cage/internal/testing/testrun"
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
@@ -67,7 +67,7 @@ func TestFromHub(t *testing.T) {
 // TestNewTokens: new tokens have rows of their own in the embedding and in the head, which start as the mean of the others or
 // as the row of one; all other weights are those of the checkpoint. A run that was saved goes on without the checkpoint.
 func TestNewTokens(t *testing.T) {
-	effort.Long(t, "trains twice")
+	testlevel.Long(t, "trains twice")
 	for hub, n := range map[string]int{"llama32": 2, "olmo2": 256} { // with a tied head, and with one of its own
 		for _, from := range []int{-1, 3} {
 			dir := filepath.Join("../model/huggingface/testdata", hub)
@@ -295,7 +295,7 @@ func pretrained(t *testing.T, overrides ...string) (cfg *config.Config, init str
 // resumed it is the same run, to the last bit, and its checkpoints hold nothing of the teacher. Records have the divergence
 // and the cross-entropy, which are the loss; a run without a teacher has neither.
 func TestDistillation(t *testing.T) {
-	effort.Long(t, "trains a teacher")
+	testlevel.Long(t, "trains a teacher")
 	first, init := pretrained(t)
 	whole := testrun.Elsewhere(t, first, init, initialTeacher, `quantizer.plugin="quest"`, "quantizer.bits=4", "train.accumulate=2", "train.clip=0.5")
 	testrun.Train(t, whole, train.Options{})
@@ -342,7 +342,7 @@ func TestDistillationMixes(t *testing.T) {
 // TestDistillationOfConversations: only what the assistant says counts. A model in full precision that starts as its
 // teacher has nothing to learn from it, on rows of several documents and on documents of texts that are kept apart.
 func TestDistillationOfConversations(t *testing.T) {
-	effort.Long(t, "trains a teacher")
+	testlevel.Long(t, "trains a teacher")
 	plain := testrun.ChatConfig(t, `quantizer={plugin="none"}`, `method={form="off"}`)
 	testrun.Train(t, plain, train.Options{})
 	init := fmt.Sprintf("model.init=%q", plain.Train.Out)
@@ -375,7 +375,7 @@ func TestDistillationOfConversations(t *testing.T) {
 // TestTeacherOfItsOwn: the teacher can be a checkpoint of the hub, or a larger run of the same vocabulary, which need
 // not be what the model starts from.
 func TestTeacherOfItsOwn(t *testing.T) {
-	effort.Long(t, "trains twice")
+	testlevel.Long(t, "trains twice")
 	hub := filepath.Join(t.TempDir(), "checkpoint")
 	if err := os.CopyFS(hub, os.DirFS("../model/huggingface/testdata/llama32")); err != nil {
 		t.Fatal(err)
@@ -395,7 +395,7 @@ func TestTeacherOfItsOwn(t *testing.T) {
 // TestInitialTeacherOfHub: a checkpoint of the hub is what a run starts from and learns from. Its files are in the
 // provenance as both; the teacher that is read when the run goes on is the one that it began with, to the last bit.
 func TestInitialTeacherOfHub(t *testing.T) {
-	effort.Long(t, "trains a teacher")
+	testlevel.Long(t, "trains a teacher")
 	whole := testrun.Config(t, `model={init="../model/huggingface/testdata/llama32", context=16}`, testrun.OtherTokens, initialTeacher, `quantizer={plugin="mxfp4"}`, "train.steps=6")
 	testrun.Train(t, whole, train.Options{})
 	parts := inParts(t, whole, 2)
@@ -409,7 +409,7 @@ func TestInitialTeacherOfHub(t *testing.T) {
 // TestTeacherRefused: a run does not go on with other weights than those of its teacher, wherever these are now, and does
 // not begin with a teacher that does not fit.
 func TestTeacherRefused(t *testing.T) {
-	effort.Long(t, "trains several times")
+	testlevel.Long(t, "trains several times")
 	first, init := pretrained(t, "train.checkpoint_every=10", "train.keep=5")
 	cfg := testrun.Elsewhere(t, first, init, initialTeacher, `quantizer.plugin="quest"`)
 	runParts(t, cfg, 5)

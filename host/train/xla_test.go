@@ -13,16 +13,16 @@ import (
 
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/compute/lower"
-	"github.com/cage-qat/cage/host/internal/pjrtrecord"
-	"github.com/cage-qat/cage/host/internal/testrun"
 	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/cage-qat/cage/host/train"
-	"github.com/cage-qat/cage/host/train/assembly"
+	"github.com/cage-qat/cage/host/train/build"
 	"github.com/cage-qat/cage/host/train/config"
 	"github.com/cage-qat/cage/host/train/memory"
 	"github.com/cage-qat/cage/host/train/plugin"
 	"github.com/cage-qat/cage/host/train/provenance"
 	"github.com/cage-qat/cage/host/train/rundir"
+	"github.com/cage-qat/cage/internal/testing/pjrtrecord"
+	"github.com/cage-qat/cage/internal/testing/testrun"
 )
 
 // onXLA makes XLA, on as many processors, the device of kind "cuda".
@@ -286,7 +286,7 @@ func TestXLAMemory(t *testing.T) {
 		return report
 	}
 	report := estimate(cfg)
-	pinned, err := assembly.PinnedToData(cfg) // with the vocabulary
+	pinned, err := build.PinnedToData(cfg) // with the vocabulary
 	if err != nil {
 		t.Fatal(err)
 	}

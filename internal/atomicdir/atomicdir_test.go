@@ -12,11 +12,11 @@ import (
 
 	"github.com/cage-qat/cage/internal/atomicdir"
 	"github.com/cage-qat/cage/internal/atomicfile"
-	"github.com/cage-qat/cage/internal/effort"
+	"github.com/cage-qat/cage/internal/testing/crashfs"
+	"github.com/cage-qat/cage/internal/testing/faultfs"
+	"github.com/cage-qat/cage/internal/testing/testlevel"
+	"github.com/cage-qat/cage/internal/testing/vfstest"
 	"github.com/cage-qat/cage/internal/vfs"
-	"github.com/cage-qat/cage/internal/vfs/crashfs"
-	"github.com/cage-qat/cage/internal/vfs/faultfs"
-	"github.com/cage-qat/cage/internal/vfs/vfstest"
 )
 
 // fill writes two files, one of them in a directory below.
@@ -230,7 +230,7 @@ func TestPowerLoss(t *testing.T) {
 			if err := atomicdir.Write(vfs.On(files, filepath.Join(root, "out")), func(dir vfs.Path) error { return errors.Join(fill(dir), end) }); !errors.Is(err, end) {
 				t.Fatal(err)
 			}
-			for lost, what := range files.Each(t, uint64(effort.Choose(1, 6)), 15) {
+			for lost, what := range files.Each(t, uint64(testlevel.Choose(1, 6)), 15) {
 				again(t, what, lost)
 			}
 		}

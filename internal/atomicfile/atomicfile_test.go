@@ -11,8 +11,8 @@ import (
 	"testing"
 
 	"github.com/cage-qat/cage/internal/atomicfile"
+	"github.com/cage-qat/cage/internal/testing/faultfs"
 	"github.com/cage-qat/cage/internal/vfs"
-	"github.com/cage-qat/cage/internal/vfs/faultfs"
 )
 
 func read(t *testing.T, path string) string {

@@ -9,13 +9,13 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cage-qat/cage/internal/effort"
+	"github.com/cage-qat/cage/internal/testing/testlevel"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/cage-qat/cage/internal/jsonlines"
+	"github.com/cage-qat/cage/internal/testing/faultfs"
 	"github.com/cage-qat/cage/internal/vfs"
-	"github.com/cage-qat/cage/internal/vfs/faultfs"
 )
 
 // followed collects what a follower passes on; "!" is a restart.
@@ -82,7 +82,7 @@ func TestFollowLimit(t *testing.T) {
 
 // TestFollowLimitAgain: a line without end is searched once, in little memory. A file in its place is read.
 func TestFollowLimitAgain(t *testing.T) {
-	effort.Long(t, "reads 64 MiB")
+	testlevel.Long(t, "reads 64 MiB")
 	path := filepath.Join(t.TempDir(), "metrics.jsonl")
 	put(t, path, nil)
 	if err := os.Truncate(path, 256<<20); err != nil {

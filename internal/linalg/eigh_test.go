@@ -12,7 +12,7 @@ import (
 	"gonum.org/v1/gonum/lapack"
 	"gonum.org/v1/gonum/lapack/lapack64"
 
-	"github.com/cage-qat/cage/internal/effort"
+	"github.com/cage-qat/cage/internal/testing/testlevel"
 )
 
 // lapackEigh is gonum's decomposition.
@@ -89,7 +89,7 @@ func symmetric(n int) map[string]Matrix {
 }
 
 func TestEigh(t *testing.T) {
-	effort.Long(t, "factors large matrices")
+	testlevel.Long(t, "factors large matrices")
 	each(t, func(t *testing.T) {
 		for _, n := range []int{1, 2, 3, 5, 32, 33, 40, 65, 100, 150} {
 			for name, a := range symmetric(n) {

@@ -5,7 +5,7 @@ import (
 	"math"
 	"testing"
 
-	"github.com/cage-qat/cage/internal/effort"
+	"github.com/cage-qat/cage/internal/testing/testlevel"
 
 	"gonum.org/v1/gonum/blas/blas64"
 	"gonum.org/v1/gonum/lapack/lapack64"
@@ -97,7 +97,7 @@ func TestQR(t *testing.T) {
 
 // TestQRSingle: orthonormal columns, and a triangular R, to the precision of binary32.
 func TestQRSingle(t *testing.T) {
-	effort.Long(t, "factors large matrices")
+	testlevel.Long(t, "factors large matrices")
 	each(t, func(t *testing.T) {
 		for _, n := range [][2]int{{1, 1}, {5, 3}, {33, 32}, {130, 70}, {100, 100}, {300, 270}} {
 			rows, cols := n[0], n[1]

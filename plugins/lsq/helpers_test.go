@@ -5,9 +5,9 @@ import (
 	"testing"
 
 	"github.com/cage-qat/cage/sdk"
-	"github.com/cage-qat/cage/sdk/answer"
 	"github.com/cage-qat/cage/sdk/program/autodiff"
 	"github.com/cage-qat/cage/sdk/program/reference"
+	"github.com/cage-qat/cage/sdk/spec"
 	"github.com/cage-qat/cage/tools/plugintest"
 )
 
@@ -17,7 +17,7 @@ var forms = []string{formPaper, formOfficial, formStableQAT}
 type subject struct {
 	m     plugintest.Bench
 	site  sdk.Site
-	built answer.Quantizer
+	built spec.Quantizer
 }
 
 func newSubject(t testing.TB, m plugintest.Bench, role sdk.Role, given map[string]any, shape ...int) subject {
@@ -40,22 +40,22 @@ type trained struct {
 // initial runs the init program.
 func (s subject) initial(t testing.TB, x []float64) trained {
 	t.Helper()
-	out := s.m.Run(t, s.built.Init, map[string]reference.Tensor{answer.InputX: reference.Floats(x, s.site.Shape...)})
-	v := trained{step: out[answer.TrainedPrefix+trainedStep].Float64s()}
+	out := s.m.Run(t, s.built.Init, map[string]reference.Tensor{spec.InputX: reference.Floats(x, s.site.Shape...)})
+	v := trained{step: out[spec.TrainedPrefix+trainedStep].Float64s()}
 	if hasOffset(s.site) {
-		v.offset = out[answer.TrainedPrefix+trainedOffset].Scalar()
+		v.offset = out[spec.TrainedPrefix+trainedOffset].Scalar()
 	}
 	return v
 }
 
 func (s subject) inputs(x []float64, at trained) map[string]reference.Tensor {
-	in := map[string]reference.Tensor{answer.InputX: reference.Floats(x, s.site.Shape...)}
+	in := map[string]reference.Tensor{spec.InputX: reference.Floats(x, s.site.Shape...)}
 	for _, p := range s.built.Trained {
 		values := at.step
 		if p.Name == trainedOffset {
 			values = []float64{at.offset}
 		}
-		in[answer.TrainedPrefix+p.Name] = reference.Floats(values, p.Shape...)
+		in[spec.TrainedPrefix+p.Name] = reference.Floats(values, p.Shape...)
 	}
 	return in
 }
@@ -65,32 +65,32 @@ func (s subject) inputs(x []float64, at trained) map[string]reference.Tensor {
 func (s subject) quantize(t testing.TB, x []float64, at trained) (value, codes, mask []float64) {
 	t.Helper()
 	out := s.m.Run(t, s.built.Program, s.inputs(x, at))
-	value = out[answer.OutputValue].Float64s()
-	packed := map[string]reference.Tensor{answer.OutputCodes: out[answer.OutputCodes], answer.OutputScale: out[answer.OutputScale]}
-	unpacked := s.m.Run(t, s.built.Unpack, packed)[answer.OutputValue].Float64s()
+	value = out[spec.OutputValue].Float64s()
+	packed := map[string]reference.Tensor{spec.OutputCodes: out[spec.OutputCodes], spec.OutputScale: out[spec.OutputScale]}
+	unpacked := s.m.Run(t, s.built.Unpack, packed)[spec.OutputValue].Float64s()
 	plugintest.Near(t, "unpacked", unpacked, value, 0)
-	return value, out[answer.OutputCodes].Float64s(), out[answer.OutputMask].Float64s()
+	return value, out[spec.OutputCodes].Float64s(), out[spec.OutputMask].Float64s()
 }
 
 // gradient runs the reverse pass of the surrogate.
 func (s subject) gradient(t testing.TB, x []float64, at trained, dy []float64) (dx []float64, d trained) {
 	t.Helper()
-	wrt := []string{answer.InputX}
+	wrt := []string{spec.InputX}
 	for _, p := range s.built.Trained {
-		wrt = append(wrt, answer.TrainedPrefix+p.Name)
+		wrt = append(wrt, spec.TrainedPrefix+p.Name)
 	}
-	vjp, err := autodiff.VJP(s.built.Program, answer.OutputSurrogate, wrt...)
+	vjp, err := autodiff.VJP(s.built.Program, spec.OutputSurrogate, wrt...)
 	if err != nil {
 		t.Fatal(err)
 	}
 	in := s.inputs(x, at)
-	in[autodiff.Prefix+answer.OutputSurrogate] = reference.Floats(dy, s.site.Shape...)
+	in[autodiff.Prefix+spec.OutputSurrogate] = reference.Floats(dy, s.site.Shape...)
 	out := s.m.Run(t, vjp, in)
-	d.step = out[autodiff.Prefix+answer.TrainedPrefix+trainedStep].Float64s()
+	d.step = out[autodiff.Prefix+spec.TrainedPrefix+trainedStep].Float64s()
 	if hasOffset(s.site) {
-		d.offset = out[autodiff.Prefix+answer.TrainedPrefix+trainedOffset].Scalar()
+		d.offset = out[autodiff.Prefix+spec.TrainedPrefix+trainedOffset].Scalar()
 	}
-	return out[autodiff.Prefix+answer.InputX].Float64s(), d
+	return out[autodiff.Prefix+spec.InputX].Float64s(), d
 }
 
 // rounding is what a sum of some hundred terms may lose, relative to the largest.

@@ -9,8 +9,8 @@ import (
 
 	"github.com/cage-qat/cage/internal/golden"
 	"github.com/cage-qat/cage/sdk"
-	"github.com/cage-qat/cage/sdk/answer"
 	"github.com/cage-qat/cage/sdk/sdktest"
+	"github.com/cage-qat/cage/sdk/spec"
 	"github.com/cage-qat/cage/tools/plugintest"
 )
 
@@ -198,7 +198,7 @@ func TestScaleType(t *testing.T) {
 				}
 				s := newSubject(t, m, sdk.RoleWeight, map[string]any{"scale_dtype": dtype, "form": form, "granularity": perRow}, x.Shape...)
 				out := m.Run(t, s.built.Program, s.inputs(x.Data, trained{step: []float64{1.0 / 3, 0.1, 1e-5, 0.7}}))
-				scale, codes, value := out[answer.OutputScale].Float64s(), out[answer.OutputCodes].Float64s(), out[answer.OutputValue].Float64s()
+				scale, codes, value := out[spec.OutputScale].Float64s(), out[spec.OutputCodes].Float64s(), out[spec.OutputValue].Float64s()
 				plugintest.ShortScales(t, dtype, scale, factors...)
 				for i, v := range value {
 					if want := codes[i] * scale[i/32]; v != want {

@@ -8,10 +8,10 @@ import (
 	"gonum.org/v1/gonum/floats"
 
 	"github.com/cage-qat/cage/internal/golden"
-	"github.com/cage-qat/cage/sdk/answer"
 	"github.com/cage-qat/cage/sdk/microscaling"
 	"github.com/cage-qat/cage/sdk/program/reference"
 	"github.com/cage-qat/cage/sdk/sdktest"
+	"github.com/cage-qat/cage/sdk/spec"
 	"github.com/cage-qat/cage/tools/plugintest"
 )
 
@@ -49,9 +49,9 @@ func draw(t *testing.T, m plugintest.Bench, given map[string]any, x golden.Array
 	built := plugintest.BuildQuantizer(t, mseden{}, given, x.Shape...)
 	key := func(k []float64) reference.Tensor { return reference.Uints([]uint32{uint32(k[0]), uint32(k[1])}, 2) }
 	out := m.Run(t, built.Program, map[string]reference.Tensor{
-		answer.InputX: reference.Floats(x.Data, x.Shape...), answer.InputNoise: key(noise), answer.InputSharedNoise: key(shared),
+		spec.InputX: reference.Floats(x.Data, x.Shape...), spec.InputNoise: key(noise), spec.InputSharedNoise: key(shared),
 	})
-	return out[answer.OutputValue].Float64s()
+	return out[spec.OutputValue].Float64s()
 }
 
 // TestBias takes the mean of Q(x) over many keys, on the CPU. What it keeps of x, ⟨x, Q(x)⟩/‖x‖², is 1 within five standard errors

@@ -8,10 +8,10 @@ import (
 	method "github.com/cage-qat/cage/host/method"
 	"github.com/cage-qat/cage/internal/golden"
 	"github.com/cage-qat/cage/sdk"
-	"github.com/cage-qat/cage/sdk/answer"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/reference"
 	"github.com/cage-qat/cage/sdk/sdktest"
+	"github.com/cage-qat/cage/sdk/spec"
 	"github.com/cage-qat/cage/tools/plugintest"
 )
 
@@ -134,9 +134,9 @@ func TestCorrectedGolden(t *testing.T) {
 				t.Fatal(err)
 			}
 			in := map[string]reference.Tensor{
-				method.InputX:                    reference.Floats(x0.Data, x0.Shape...),
-				method.InputClip:                 reference.Float(1),
-				answer.StatePrefix + stateBuffer: reference.Floats(make([]float64, len(x0.Data)), x0.Shape...),
+				method.InputX:                  reference.Floats(x0.Data, x0.Shape...),
+				method.InputClip:               reference.Float(1),
+				spec.StatePrefix + stateBuffer: reference.Floats(make([]float64, len(x0.Data)), x0.Shape...),
 			}
 			schedule := method.Default
 			schedule.Lambda, schedule.Silence = c.Params.Float("lam"), c.Params.Float("silence")

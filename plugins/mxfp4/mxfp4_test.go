@@ -8,11 +8,11 @@ import (
 
 	"github.com/cage-qat/cage/internal/fpmodel"
 	"github.com/cage-qat/cage/internal/golden"
-	"github.com/cage-qat/cage/sdk/answer"
 	"github.com/cage-qat/cage/sdk/microscaling"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/reference"
 	"github.com/cage-qat/cage/sdk/sdktest"
+	"github.com/cage-qat/cage/sdk/spec"
 	"github.com/cage-qat/cage/tools/plugintest"
 )
 
@@ -55,16 +55,16 @@ func TestStochasticGolden(t *testing.T) {
 			given["signs"] = microscaling.SignsRandom
 		}
 		built := plugintest.BuildQuantizer(t, mxfp4{}, given, x.Shape...)
-		inputs := map[string]reference.Tensor{answer.InputX: reference.Floats(x.Data, x.Shape...)}
-		for input, key := range map[string]golden.Array{answer.InputNoise: c.Inputs.Array("noise"), answer.InputSharedNoise: c.Inputs.Array("shared")} {
+		inputs := map[string]reference.Tensor{spec.InputX: reference.Floats(x.Data, x.Shape...)}
+		for input, key := range map[string]golden.Array{spec.InputNoise: c.Inputs.Array("noise"), spec.InputSharedNoise: c.Inputs.Array("shared")} {
 			if built.Takes(input) {
 				inputs[input] = reference.Uints([]uint32{uint32(key.Data[0]), uint32(key.Data[1])}, 2)
 			}
 		}
 		out := m.Run(t, built.Program, inputs)
-		c.Expected.Exact("codes", out[answer.OutputCodes].Float64s())
-		m.Close(c.Expected, "scale", out[answer.OutputScale].Floats, single)
-		m.Close(c.Expected, "value", out[answer.OutputValue].Floats, single)
+		c.Expected.Exact("codes", out[spec.OutputCodes].Float64s())
+		m.Close(c.Expected, "scale", out[spec.OutputScale].Floats, single)
+		m.Close(c.Expected, "value", out[spec.OutputValue].Floats, single)
 		given["rounding"], given["signs"] = microscaling.RoundNearest, microscaling.SignsFixed
 		if nearest := plugintest.BuildQuantizer(t, mxfp4{}, given, x.Shape...); built.Evaluate.Hash() != nearest.Program.Hash() {
 			t.Error("evaluation does not round to nearest without random signs")
@@ -104,10 +104,10 @@ func testLayer(t *testing.T, m plugintest.Bench, c golden.Case, forward, backwar
 	again := func(i int, x golden.Array) golden.Array {
 		built := plugintest.BuildQuantizer(t, mxfp4{}, backward, x.Shape...)
 		out := m.Run(t, built.Program, map[string]reference.Tensor{
-			answer.InputX:     reference.Floats(x.Data, x.Shape...),
-			answer.InputNoise: reference.Uints([]uint32{uint32(keys[i][0]), uint32(keys[i][1])}, 2),
+			spec.InputX:     reference.Floats(x.Data, x.Shape...),
+			spec.InputNoise: reference.Uints([]uint32{uint32(keys[i][0]), uint32(keys[i][1])}, 2),
 		})
-		return golden.Array{Shape: x.Shape, Data: out[answer.OutputValue].Float64s()}
+		return golden.Array{Shape: x.Shape, Data: out[spec.OutputValue].Float64s()}
 	}
 	gradient := func(q plugintest.Quantization, dz golden.Array) []float64 {
 		return q.Gradient(t, plugintest.Hadamard(dz, 32).Data)

@@ -13,11 +13,11 @@ import (
 	"github.com/cage-qat/cage/internal/fpmodel"
 	"github.com/cage-qat/cage/internal/golden"
 	"github.com/cage-qat/cage/sdk"
-	"github.com/cage-qat/cage/sdk/answer"
 	"github.com/cage-qat/cage/sdk/microscaling"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/reference"
 	"github.com/cage-qat/cage/sdk/sdktest"
+	"github.com/cage-qat/cage/sdk/spec"
 	"github.com/cage-qat/cage/tools/plugintest"
 )
 
@@ -73,8 +73,8 @@ func TestLayer(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			out := m.Run(t, q.Program, map[string]reference.Tensor{answer.InputX: reference.Floats(x.Data, x.Shape...)})
-			return mat.NewDense(x.Shape[0], x.Shape[1], out[answer.OutputValue].Float64s())
+			out := m.Run(t, q.Program, map[string]reference.Tensor{spec.InputX: reference.Floats(x.Data, x.Shape...)})
+			return mat.NewDense(x.Shape[0], x.Shape[1], out[spec.OutputValue].Float64s())
 		}
 		product := func(key string, a, b mat.Matrix) {
 			var y mat.Dense

@@ -6,9 +6,9 @@ import (
 	"testing"
 
 	"github.com/cage-qat/cage/sdk"
-	"github.com/cage-qat/cage/sdk/answer"
 	"github.com/cage-qat/cage/sdk/program/reference"
 	"github.com/cage-qat/cage/sdk/sdktest"
+	"github.com/cage-qat/cage/sdk/spec"
 	"github.com/cage-qat/cage/tools/plugintest"
 )
 
@@ -26,16 +26,16 @@ func at(t *testing.T, m plugintest.Bench, role sdk.Role, given map[string]any, x
 	if err != nil {
 		t.Fatal(err)
 	}
-	in := map[string]reference.Tensor{answer.InputX: reference.Floats(x, site.Shape...)}
-	trained := answer.TrainedPrefix + trainedAlpha
+	in := map[string]reference.Tensor{spec.InputX: reference.Floats(x, site.Shape...)}
+	trained := spec.TrainedPrefix + trainedAlpha
 	start := m.Run(t, built.Init, in)[trained]
 	if len(alpha) > 0 {
 		start = reference.Floats(alpha, start.Type.Shape...)
 	}
 	in[trained] = start
 	out = m.Run(t, built.Program, in)
-	packed := map[string]reference.Tensor{answer.OutputCodes: out[answer.OutputCodes], answer.OutputScale: out[answer.OutputScale]}
-	plugintest.Near(t, "unpacked", m.Run(t, built.Unpack, packed)[answer.OutputValue].Float64s(), out[answer.OutputValue].Float64s(), 0)
+	packed := map[string]reference.Tensor{spec.OutputCodes: out[spec.OutputCodes], spec.OutputScale: out[spec.OutputScale]}
+	plugintest.Near(t, "unpacked", m.Run(t, built.Unpack, packed)[spec.OutputValue].Float64s(), out[spec.OutputValue].Float64s(), 0)
 	return out, start.Float64s()
 }
 
@@ -84,9 +84,9 @@ func TestGrids(t *testing.T) {
 		plugintest.Each(t, func(t *testing.T, m plugintest.Bench) {
 			out, _ := at(t, m, sdk.RoleWeight, map[string]any{"bits": tt.bits, "clip": tt.clip}, plugintest.Times(0.5, x), 1, 0.5)
 			what := fmt.Sprintf("%d bits, clip %v: ", tt.bits, tt.clip)
-			plugintest.Near(t, what+"codes", out[answer.OutputCodes].Float64s(), tt.codes, 0)
-			plugintest.Near(t, what+"value", out[answer.OutputValue].Float64s(), plugintest.Times(0.5*tt.level, tt.codes), 1e-7)
-			plugintest.Near(t, what+"mask", out[answer.OutputMask].Float64s(), tt.mask, 0)
+			plugintest.Near(t, what+"codes", out[spec.OutputCodes].Float64s(), tt.codes, 0)
+			plugintest.Near(t, what+"value", out[spec.OutputValue].Float64s(), plugintest.Times(0.5*tt.level, tt.codes), 1e-7)
+			plugintest.Near(t, what+"mask", out[spec.OutputMask].Float64s(), tt.mask, 0)
 		})
 	}
 }
@@ -99,11 +99,11 @@ func TestRows(t *testing.T) {
 				x, nan := []float64{1, bad, -1, 1, -1, 1}, math.NaN()
 				out, _ := at(t, m, sdk.RoleWeight, map[string]any{"bits": bits}, x, 2, 2, 2)
 				alone, _ := at(t, m, sdk.RoleWeight, map[string]any{"bits": bits}, x[3:], 1, 2)
-				want := append([]float64{nan, nan, nan}, alone[answer.OutputValue].Float64s()...)
-				plugintest.Near(t, fmt.Sprintf("%d bits, rows with %v", bits, bad), out[answer.OutputValue].Float64s(), want, 0)
+				want := append([]float64{nan, nan, nan}, alone[spec.OutputValue].Float64s()...)
+				plugintest.Near(t, fmt.Sprintf("%d bits, rows with %v", bits, bad), out[spec.OutputValue].Float64s(), want, 0)
 				out, _ = at(t, m, sdk.RoleActivation, map[string]any{"bits": bits}, x, 2, 2)
-				plugintest.Near(t, fmt.Sprintf("%d bits, tokens with %v", bits, bad), out[answer.OutputValue].Float64s(), []float64{nan, nan, nan, nan, nan, nan}, 0)
-				plugintest.Near(t, "codes", out[answer.OutputCodes].Float64s(), make([]float64, 6), 0)
+				plugintest.Near(t, fmt.Sprintf("%d bits, tokens with %v", bits, bad), out[spec.OutputValue].Float64s(), []float64{nan, nan, nan, nan, nan, nan}, 0)
+				plugintest.Near(t, "codes", out[spec.OutputCodes].Float64s(), make([]float64, 6), 0)
 			}
 		}
 	})
@@ -116,7 +116,7 @@ func TestScaleType(t *testing.T) {
 		for bits := range 5 {
 			for _, dtype := range []string{"bf16", "f16"} {
 				out, _ := at(t, m, sdk.RoleWeight, map[string]any{"bits": bits, "scale_dtype": dtype}, x, 4)
-				plugintest.ShortScales(t, dtype, out[answer.OutputScale].Float64s(), 1)
+				plugintest.ShortScales(t, dtype, out[spec.OutputScale].Float64s(), 1)
 			}
 		}
 	})

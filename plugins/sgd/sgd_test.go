@@ -5,9 +5,9 @@ import (
 	"testing"
 
 	"github.com/cage-qat/cage/sdk"
-	"github.com/cage-qat/cage/sdk/answer"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/sdktest"
+	"github.com/cage-qat/cage/sdk/spec"
 	"github.com/cage-qat/cage/tools/plugintest"
 )
 
@@ -29,7 +29,7 @@ func TestState(t *testing.T) {
 // operation at all.
 func TestPlainIsFree(t *testing.T) {
 	p := plugintest.BuildOptimizer(t, sgd{}, nil, plugintest.Matrix(2, 3))
-	if id, _ := p.Update.Output(answer.OutputDirection); len(p.Update.Nodes) != 0 || id != program.ID(p.Update.Input(answer.InputGradient)) {
+	if id, _ := p.Update.Output(spec.OutputDirection); len(p.Update.Nodes) != 0 || id != program.ID(p.Update.Input(spec.InputGradient)) {
 		t.Errorf("the update is\n%s", p.Update)
 	}
 }

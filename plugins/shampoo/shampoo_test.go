@@ -9,10 +9,10 @@ import (
 
 	"github.com/cage-qat/cage/internal/golden"
 	"github.com/cage-qat/cage/sdk"
-	"github.com/cage-qat/cage/sdk/answer"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/reference"
 	"github.com/cage-qat/cage/sdk/sdktest"
+	"github.com/cage-qat/cage/sdk/spec"
 	"github.com/cage-qat/cage/tools/plugintest"
 )
 
@@ -104,13 +104,13 @@ func TestExponent(t *testing.T) {
 // theirs.
 func TestBrokenRoot(t *testing.T) {
 	p := plugintest.BuildOptimizer(t, shampoo{}, map[string]any{"max_precond_dim": 2}, plugintest.Matrix(4, 2))
-	state := map[string]reference.Tensor{answer.InputStep: reference.Float(10)}
+	state := map[string]reference.Tensor{spec.InputStep: reference.Float(10)}
 	for _, s := range p.State {
 		data := make([]float64, 1)
 		for _, d := range s.Shape {
 			data = slices.Repeat(data, d)
 		}
-		state[answer.StatePrefix+s.Name] = reference.Floats(data, s.Shape...)
+		state[spec.StatePrefix+s.Name] = reference.Floats(data, s.Shape...)
 	}
 	copy(state["state.factor0"].Floats, []float64{math.NaN(), 0, 0, 1 /* the second block: */, 1, 0, 0, 16})
 	old := []float64{5, 6, 7, 8}

@@ -7,9 +7,9 @@ import (
 	"testing"
 
 	"github.com/cage-qat/cage/internal/golden"
-	"github.com/cage-qat/cage/sdk/answer"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/reference"
+	"github.com/cage-qat/cage/sdk/spec"
 	"github.com/cage-qat/cage/tools/plugintest"
 )
 
@@ -102,9 +102,9 @@ func TestEmpty(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := plugintest.BuildOptimizer(t, soap{}, nil, plugintest.Matrix(2, 3))
-			state := map[string]reference.Tensor{answer.InputStep: reference.Float(12)}
+			state := map[string]reference.Tensor{spec.InputStep: reference.Float(12)}
 			for i, s := range p.State {
-				state[answer.StatePrefix+s.Name] = normal(uint64(i), s.Shape...)
+				state[spec.StatePrefix+s.Name] = normal(uint64(i), s.Shape...)
 			}
 			c, s := 0.6, 0.8
 			basis0 := []float64{c, -s, s, c}

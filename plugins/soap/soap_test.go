@@ -7,9 +7,9 @@ import (
 
 	"github.com/cage-qat/cage/host/compute/refresh"
 	"github.com/cage-qat/cage/sdk"
-	"github.com/cage-qat/cage/sdk/answer"
 	"github.com/cage-qat/cage/sdk/program/reference"
 	"github.com/cage-qat/cage/sdk/sdktest"
+	"github.com/cage-qat/cage/sdk/spec"
 	"github.com/cage-qat/cage/tools/plugintest"
 )
 
@@ -165,7 +165,7 @@ func BenchmarkRefresh(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	state := map[string]reference.Tensor{answer.InputStep: reference.Float(12)}
+	state := map[string]reference.Tensor{spec.InputStep: reference.Float(12)}
 	for i, s := range p.State {
 		v := normal(uint64(i), s.Shape...)
 		if n := s.Shape[0]; s.Name == "factor0" || s.Name == "factor1" { // any symmetric matrix
@@ -175,7 +175,7 @@ func BenchmarkRefresh(b *testing.B) {
 				}
 			}
 		}
-		state[answer.StatePrefix+s.Name] = v
+		state[spec.StatePrefix+s.Name] = v
 	}
 	b.Run("double", func(b *testing.B) {
 		for b.Loop() {

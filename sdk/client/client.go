@@ -16,10 +16,10 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/cage-qat/cage/sdk"
-	"github.com/cage-qat/cage/sdk/answer"
 	"github.com/cage-qat/cage/sdk/internal/wire"
 	pb "github.com/cage-qat/cage/sdk/internal/wire/cage/plugin/v1"
 	"github.com/cage-qat/cage/sdk/program"
+	"github.com/cage-qat/cage/sdk/spec"
 )
 
 // Quantizer is a quantizer in another process. Its methods may be called
@@ -37,14 +37,14 @@ func (q *Quantizer) Describe(ctx context.Context) (Info, error) {
 // shape. The limits hold for each program; the trained parameters together may be as
 // large as one value of a program. An error may also be an [*sdk.Refusal]; otherwise
 // errors are those of Describe.
-func (q *Quantizer) Quantize(ctx context.Context, site sdk.Site, limits program.Limits) (answer.Quantizer, error) {
+func (q *Quantizer) Quantize(ctx context.Context, site sdk.Site, limits program.Limits) (spec.Quantizer, error) {
 	request, err := toSite(site)
 	if err != nil {
-		return answer.Quantizer{}, err
+		return spec.Quantizer{}, err
 	}
 	out, err := ask(ctx, q.rpc.Quantize, &pb.QuantizeRequest{Site: request}, fromQuantizeResponse, site.Shape, limits)
 	if err == nil && out.SearchEvery > 0 && (site.Role != sdk.RoleWeight || cmp.Or(site.Product, sdk.ProductForward) != sdk.ProductForward) {
-		return answer.Quantizer{}, fmt.Errorf("%w: it searches at a site of the role %s in the product %s: only weights in the forward product can be searched", ErrAnswer, site.Role, site.Product)
+		return spec.Quantizer{}, fmt.Errorf("%w: it searches at a site of the role %s in the product %s: only weights in the forward product can be searched", ErrAnswer, site.Role, site.Product)
 	}
 	return out, err
 }
@@ -62,10 +62,10 @@ func (o *Optimizer) Describe(ctx context.Context) (Info, error) {
 // [Quantizer.Quantize] does; the state is checked like the trained parameters there.
 // Refresh programs may factorize, and only these, whatever the limits say about it. It is
 // not an error if the optimizer declines the tensor.
-func (o *Optimizer) Program(ctx context.Context, tensor sdk.Tensor, limits program.Limits) (answer.Optimizer, error) {
+func (o *Optimizer) Program(ctx context.Context, tensor sdk.Tensor, limits program.Limits) (spec.Optimizer, error) {
 	request, err := toTensor(tensor)
 	if err != nil {
-		return answer.Optimizer{}, err
+		return spec.Optimizer{}, err
 	}
 	return ask(ctx, o.rpc.Program, &pb.ProgramRequest{Tensor: request}, fromProgramResponse, tensor.Shape, limits)
 }

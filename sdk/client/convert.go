@@ -6,10 +6,10 @@ import (
 	"fmt"
 
 	"github.com/cage-qat/cage/sdk"
-	"github.com/cage-qat/cage/sdk/answer"
 	"github.com/cage-qat/cage/sdk/internal/wire"
 	pb "github.com/cage-qat/cage/sdk/internal/wire/cage/plugin/v1"
 	"github.com/cage-qat/cage/sdk/program"
+	"github.com/cage-qat/cage/sdk/spec"
 )
 
 // This file has the host's conversions: sites and tensors to messages, and programs from
@@ -61,7 +61,7 @@ func toShapeAndValues(shape []int, values sdk.Values) ([]uint32, map[string]*pb.
 	return dims, m, err
 }
 
-func fromQuantizeResponse(r *pb.QuantizeResponse, limits program.Limits) (out answer.Quantizer, err error) {
+func fromQuantizeResponse(r *pb.QuantizeResponse, limits program.Limits) (out spec.Quantizer, err error) {
 	m := r.GetProgram()
 	if m == nil {
 		return out, errNoAnswer
@@ -89,7 +89,7 @@ func fromQuantizeResponse(r *pb.QuantizeResponse, limits program.Limits) (out an
 }
 
 // fromGrid reads a grid, which is not checked yet.
-func fromGrid(m *pb.Grid) (g answer.Grid, err error) {
+func fromGrid(m *pb.Grid) (g spec.Grid, err error) {
 	if m == nil {
 		return g, nil
 	}
@@ -101,11 +101,11 @@ func fromGrid(m *pb.Grid) (g answer.Grid, err error) {
 	if err != nil {
 		return g, fmt.Errorf("one number %w", err)
 	}
-	return answer.Grid{Format: answer.NumberFormat(format),
+	return spec.Grid{Format: spec.NumberFormat(format),
 		Min: int(m.GetMin()), Max: int(m.GetMax()), Step: n[0], Group: n[1]}, nil
 }
 
-func fromProgramResponse(r *pb.ProgramResponse, limits program.Limits) (out answer.Optimizer, err error) {
+func fromProgramResponse(r *pb.ProgramResponse, limits program.Limits) (out spec.Optimizer, err error) {
 	if r.GetDeclined() != nil {
 		return out, nil
 	}
@@ -135,7 +135,7 @@ func fromProgramResponse(r *pb.ProgramResponse, limits program.Limits) (out answ
 	if !ok {
 		return out, fmt.Errorf("rounded: storage %d is unknown to this host: update cage", m.GetRounded())
 	}
-	out.Rounded = answer.Storage(rounded)
+	out.Rounded = spec.Storage(rounded)
 	return out, fromPrograms([]sent{
 		{"init", m.GetInit(), &out.Init, false},
 		{"update", m.GetUpdate(), &out.Update, false},
@@ -188,7 +188,7 @@ func fromPrograms(list []sent, limits program.Limits) error {
 
 // fromStateTensors reads a list of tensors that are kept from step to step.
 // Together they may be as large as one value of a program.
-func fromStateTensors(list []*pb.StateTensor, limits program.Limits) (out []answer.Tensor, err error) {
+func fromStateTensors(list []*pb.StateTensor, limits program.Limits) (out []spec.Tensor, err error) {
 	most, total := limits.WithDefaults().Elements, int64(0)
 	for i, s := range list {
 		shape, err := wire.FromShape(s.GetShape())
@@ -202,7 +202,7 @@ func fromStateTensors(list []*pb.StateTensor, limits program.Limits) (out []answ
 		if !ok {
 			return nil, fmt.Errorf("%d (%.60q): storage %d is unknown to this host: update cage", i, s.GetName(), s.GetStorage())
 		}
-		t := answer.Tensor{Name: s.GetName(), Shape: shape, Storage: sdk.Storage(storage), Maximum: s.GetMaximum(), Shared: s.GetShared()}
+		t := spec.Tensor{Name: s.GetName(), Shape: shape, Storage: sdk.Storage(storage), Maximum: s.GetMaximum(), Shared: s.GetShared()}
 		if err := fromPrograms([]sent{{"constrain", s.GetConstrain(), &t.Constrain, false}}, limits); err != nil {
 			return nil, fmt.Errorf("%s: %w", s.GetName(), err)
 		}

@@ -5,9 +5,9 @@ import (
 	"fmt"
 
 	"github.com/cage-qat/cage/sdk"
-	"github.com/cage-qat/cage/sdk/answer"
 	pb "github.com/cage-qat/cage/sdk/internal/wire/cage/plugin/v1"
 	"github.com/cage-qat/cage/sdk/program"
+	"github.com/cage-qat/cage/sdk/spec"
 )
 
 // Layout says where the tensors of an opaque optimizer are in the memory that it shares
@@ -21,7 +21,7 @@ type Layout struct {
 type Placed struct {
 	sdk.Tensor
 	// State is that of the optimizer's answer for the tensor.
-	State []answer.Tensor
+	State []spec.Tensor
 	// RateFactor is what the schedule's rate is multiplied by.
 	RateFactor float64
 	// X and Gradient are where the plugin reads, Direction is where it writes.

@@ -5,8 +5,8 @@ import (
 	"fmt"
 
 	"github.com/cage-qat/cage/sdk"
-	"github.com/cage-qat/cage/sdk/answer"
 	pb "github.com/cage-qat/cage/sdk/internal/wire/cage/plugin/v1"
+	"github.com/cage-qat/cage/sdk/spec"
 )
 
 // SearchLayout says where the tensors of a quantizer that searches are in the memory that it
@@ -20,7 +20,7 @@ type SearchLayout struct {
 type PlacedSite struct {
 	sdk.Site
 	// Answer is the quantizer's for the site.
-	Answer answer.Quantizer
+	Answer spec.Quantizer
 	// X is where the plugin reads the weight; it reads the trained parameters and the state at
 	// Kept and writes the state that it finds at Next, each in the order of the answer.
 	X                     int64

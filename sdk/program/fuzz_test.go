@@ -6,7 +6,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/cage-qat/cage/internal/randprog"
+	"github.com/cage-qat/cage/internal/testing/randprog"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/reference"
 	"github.com/cage-qat/cage/sdk/program/transform"

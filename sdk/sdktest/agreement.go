@@ -6,10 +6,10 @@ import (
 	"math/rand/v2"
 	"slices"
 
-	"github.com/cage-qat/cage/sdk/answer"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/reference"
 	"github.com/cage-qat/cage/sdk/program/transform"
+	"github.com/cage-qat/cage/sdk/spec"
 )
 
 // These constants say how a machine in binary32 is compared with the oracle. An element may
@@ -145,7 +145,7 @@ func byReciprocal(n *program.Node, args []reference.Tensor) (*program.Node, []re
 func noisy(inputs map[string]reference.Tensor, seed uint64) map[string]reference.Tensor {
 	out := make(map[string]reference.Tensor, len(inputs))
 	for name, in := range inputs {
-		if in.Type.DType == program.Float && name != answer.InputStep {
+		if in.Type.DType == program.Float && name != spec.InputStep {
 			in = reference.Floats(withNoise(in.Floats, seed), in.Type.Shape...)
 		}
 		out[name] = in

@@ -6,9 +6,9 @@ import (
 	"slices"
 
 	"github.com/cage-qat/cage/sdk"
-	"github.com/cage-qat/cage/sdk/answer"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/reference"
+	"github.com/cage-qat/cage/sdk/spec"
 )
 
 // Initial values may follow from statistics of the columns of both operands of a product. Those of a site's own operand are
@@ -25,9 +25,9 @@ const (
 // statisticsOf names the statistics of an operand.
 func statisticsOf(role sdk.Role) (largest, mean string) {
 	if role == sdk.RoleActivation {
-		return answer.InputActivationsMax, answer.InputActivationsMean
+		return spec.InputActivationsMax, spec.InputActivationsMean
 	}
-	return answer.InputWeightsMax, answer.InputWeightsMean
+	return spec.InputWeightsMax, spec.InputWeightsMean
 }
 
 // otherRole is that of the other operand.
@@ -67,7 +67,7 @@ func (s *siteAnswer) initialInputs(p *program.Program, sample, other []float64) 
 	d := s.shape[len(s.shape)-1]
 	all := columns(s.asked, sample, d)
 	maps.Copy(all, columns(otherRole(s.asked), other, d))
-	inputs := map[string]reference.Tensor{answer.InputX: reference.Floats(sample, s.shape...)}
+	inputs := map[string]reference.Tensor{spec.InputX: reference.Floats(sample, s.shape...)}
 	for _, in := range p.Inputs[1:] {
 		inputs[in.Name] = reference.Floats(all[in.Name].Floats, in.Type.Shape...)
 	}
@@ -208,7 +208,7 @@ func productError(t *trial, activation, weight *siteAnswer, x, w []float64, flat
 			}
 			inputs := s.initialInputs(p, own, other)
 			for name, v := range inputs {
-				if name != answer.InputX {
+				if name != spec.InputX {
 					inputs[name] = reference.Floats(full(largest(v.Floats), len(v.Floats)), v.Type.Shape...)
 				}
 			}

@@ -6,10 +6,10 @@ import (
 	"slices"
 
 	"github.com/cage-qat/cage/sdk"
-	"github.com/cage-qat/cage/sdk/answer"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/simplify"
 	"github.com/cage-qat/cage/sdk/program/transform"
+	"github.com/cage-qat/cage/sdk/spec"
 )
 
 // Cost is the total cost of a program.
@@ -94,7 +94,7 @@ func (q *quantizerRun) measure() {
 	}
 	s := list[0]
 	n := float64(costRows * costWidth)
-	forward, err := transform.Trim(s.Program, answer.OutputValue)
+	forward, err := transform.Trim(s.Program, spec.OutputValue)
 	if err != nil {
 		return
 	}
@@ -106,7 +106,7 @@ func (q *quantizerRun) measure() {
 	q.report.add("backward", n, parts.Backward)
 	kept := int64(0)
 	for _, residual := range parts.Residuals {
-		if !residual.Input && residual.Name != answer.OutputValue {
+		if !residual.Input && residual.Name != spec.OutputValue {
 			kept += bytes(residual.Type)
 		}
 	}

@@ -8,10 +8,10 @@ import (
 	"strings"
 
 	"github.com/cage-qat/cage/sdk"
-	"github.com/cage-qat/cage/sdk/answer"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/autodiff"
 	"github.com/cage-qat/cage/sdk/program/reference"
+	"github.com/cage-qat/cage/sdk/spec"
 )
 
 const goldenAsks = "the values of an independent implementation: on the oracle within their tolerance, on devices within that of binary32; codes and masks are equal"
@@ -172,10 +172,10 @@ func (q *quantizerRun) goldenCase(c goldenCase) {
 
 // trains reports whether the values are those of a step of training: they have noise, or the step, or the next state.
 func (v QuantizerValues) trains() bool {
-	if slices.ContainsFunc(v.Compare, func(c Comparand) bool { return kindOfOutput(c.Output) == answer.KeptPrefix }) {
+	if slices.ContainsFunc(v.Compare, func(c Comparand) bool { return kindOfOutput(c.Output) == spec.KeptPrefix }) {
 		return true
 	}
-	for _, name := range []string{answer.InputNoise, answer.InputSharedNoise, answer.InputStep} {
+	for _, name := range []string{spec.InputNoise, spec.InputSharedNoise, spec.InputStep} {
 		if _, ok := v.Inputs[name]; ok {
 			return true
 		}
@@ -185,13 +185,13 @@ func (v QuantizerValues) trains() bool {
 
 // calibrates reports whether the values begin with statistics of columns.
 func (v QuantizerValues) calibrates() bool {
-	return slices.ContainsFunc(answer.ColumnInputs(nil), func(in program.Input) bool { _, ok := v.Inputs[in.Name]; return ok })
+	return slices.ContainsFunc(spec.ColumnInputs(nil), func(in program.Input) bool { _, ok := v.Inputs[in.Name]; return ok })
 }
 
 // beside is without statistics, and with a map of its own.
 func (v QuantizerValues) beside() QuantizerValues {
 	v.Inputs = maps.Clone(v.Inputs)
-	for _, in := range answer.ColumnInputs(nil) {
+	for _, in := range spec.ColumnInputs(nil) {
 		delete(v.Inputs, in.Name)
 	}
 	return v
@@ -199,7 +199,7 @@ func (v QuantizerValues) beside() QuantizerValues {
 
 // calibration are the inputs of a program of initial values.
 func (v QuantizerValues) calibration(p *program.Program, shape []int) (map[string]reference.Tensor, error) {
-	out := map[string]reference.Tensor{answer.InputX: reference.Floats(v.X.Data, shape...)}
+	out := map[string]reference.Tensor{spec.InputX: reference.Floats(v.X.Data, shape...)}
 	for _, in := range p.Inputs[1:] {
 		a, ok := v.Inputs[in.Name]
 		if !ok || len(a.Data) != int(in.Type.Size()) {
@@ -217,11 +217,11 @@ func (v QuantizerValues) inputs(p *program.Program) (map[string]reference.Tensor
 		given = map[string]Array{}
 	}
 	for name, value := range v.Trained {
-		given[answer.TrainedPrefix+name] = Array{Data: []float64{value}}
+		given[spec.TrainedPrefix+name] = Array{Data: []float64{value}}
 	}
 	out := map[string]reference.Tensor{}
 	for _, in := range p.Inputs {
-		if in.Name == answer.InputX {
+		if in.Name == spec.InputX {
 			continue
 		}
 		a, ok := given[in.Name]
@@ -282,7 +282,7 @@ func (q *quantizerRun) goldenRuns(c goldenCase, in *instance, ask QuantizerValue
 	}
 	run(in.Program, in.inputs(ask.X.Data), "")
 	if ask.calibrates() {
-		for prefix, p := range map[string]*program.Program{answer.TrainedPrefix: in.Init, answer.KeptPrefix: in.InitState} {
+		for prefix, p := range map[string]*program.Program{spec.TrainedPrefix: in.Init, spec.KeptPrefix: in.InitState} {
 			if p != nil {
 				inputs, err := ask.calibration(p, in.shape)
 				c.must(err)
@@ -290,7 +290,7 @@ func (q *quantizerRun) goldenRuns(c goldenCase, in *instance, ask QuantizerValue
 			}
 		}
 	} else if in.Next != nil {
-		run(in.Next, in.inputsOf(in.Next, ask.X.Data), answer.KeptPrefix)
+		run(in.Next, in.inputsOf(in.Next, ask.X.Data), spec.KeptPrefix)
 	}
 	if ask.GradOut == nil {
 		return
@@ -303,7 +303,7 @@ func (q *quantizerRun) goldenRuns(c goldenCase, in *instance, ask QuantizerValue
 // kindOfOutput is the prefix of the name of an output: that of gradients, of the next or first state, of trained parameters as they
 // start, or none.
 func kindOfOutput(name string) string {
-	for _, prefix := range []string{autodiff.Prefix, answer.KeptPrefix, answer.TrainedPrefix} {
+	for _, prefix := range []string{autodiff.Prefix, spec.KeptPrefix, spec.TrainedPrefix} {
 		if strings.HasPrefix(name, prefix) {
 			return prefix
 		}
@@ -411,7 +411,7 @@ func (g goldenTraining) expected() map[string]Array {
 		all = map[string]Array{}
 	}
 	if g.Want.Data != nil {
-		all[answer.InputX] = g.Want
+		all[spec.InputX] = g.Want
 	}
 	for _, a := range all {
 		g.must(a.check())
@@ -444,8 +444,8 @@ func (g goldenTraining) run(m Machine, single bool, x, gradients []float64) (all
 		if g.DecayLast && i > 0 { // the published code returns from its first call before the decay
 			x = scaled(keep, x)
 		}
-		all[answer.InputX] = append(all[answer.InputX], x...)
-		all[answer.OutputDirection] = append(all[answer.OutputDirection], u...)
+		all[spec.InputX] = append(all[spec.InputX], x...)
+		all[spec.OutputDirection] = append(all[spec.OutputDirection], u...)
 		for name, v := range r.state {
 			all[name] = append(all[name], v.Float64s()...)
 		}

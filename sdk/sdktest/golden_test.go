@@ -7,8 +7,8 @@ import (
 	"testing"
 
 	"github.com/cage-qat/cage/sdk"
-	"github.com/cage-qat/cage/sdk/answer"
 	"github.com/cage-qat/cage/sdk/sdktest"
+	"github.com/cage-qat/cage/sdk/spec"
 )
 
 // matrix is a matrix of one row.
@@ -20,8 +20,8 @@ func matrix(row ...float64) sdktest.Array {
 func rounded(codes *sdktest.Array) sdktest.QuantizerValues {
 	value, scale := matrix(7, -4, 0, 2), matrix(1)
 	return sdktest.QuantizerValues{Settings: map[string]any{"bits": 4}, Role: sdk.RoleWeight, X: matrix(7, -3.5, 0.5, 1.5), Compare: []sdktest.Comparand{
-		{Output: answer.OutputValue, Name: "dequant", Want: &value, Factor: 1}, {Output: answer.OutputCodes, Name: "codes", Want: codes, Factor: 1, Exact: true},
-		{Output: answer.OutputScale, Name: "scales", Want: &scale, Factor: 1}}}
+		{Output: spec.OutputValue, Name: "dequant", Want: &value, Factor: 1}, {Output: spec.OutputCodes, Name: "codes", Want: codes, Factor: 1, Exact: true},
+		{Output: spec.OutputScale, Name: "scales", Want: &scale, Factor: 1}}}
 }
 
 // asked are values of one question.

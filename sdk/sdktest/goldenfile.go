@@ -12,8 +12,8 @@ import (
 	"testing"
 
 	"github.com/cage-qat/cage/sdk"
-	"github.com/cage-qat/cage/sdk/answer"
 	"github.com/cage-qat/cage/sdk/program/autodiff"
+	"github.com/cage-qat/cage/sdk/spec"
 )
 
 // GoldenFile is [Golden] with the values of a file. If it cannot be read, the test ends.
@@ -115,23 +115,23 @@ func (c goldenItem) quantizer(d sdk.Description) (v QuantizerValues, err error) 
 	var given bool
 	for name, a := range c.Inputs {
 		switch name {
-		case answer.InputX:
+		case spec.InputX:
 			v.X, given = Array(a), true
-		case gradientOf(answer.OutputValue):
+		case gradientOf(spec.OutputValue):
 			v.GradOut = (*Array)(&a)
 		default:
 			v.Inputs[name] = Array(a)
 		}
 	}
 	if !given {
-		return v, fmt.Errorf("inputs: it has no %q", answer.InputX)
+		return v, fmt.Errorf("inputs: it has no %q", spec.InputX)
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.Expected)) {
 		if strings.HasPrefix(name, autodiff.Prefix) && v.GradOut == nil {
-			return v, fmt.Errorf("expected: %q needs the input %q, the gradient by the value", name, gradientOf(answer.OutputValue))
+			return v, fmt.Errorf("expected: %q needs the input %q, the gradient by the value", name, gradientOf(spec.OutputValue))
 		}
 		want := Array(c.Expected[name])
-		exact := name == answer.OutputCodes || name == answer.OutputMask
+		exact := name == spec.OutputCodes || name == spec.OutputMask
 		v.Compare = append(v.Compare, Comparand{Output: name, Name: name, Want: &want, Factor: 1, Exact: exact, Required: true})
 	}
 	return v, nil
@@ -139,7 +139,7 @@ func (c goldenItem) quantizer(d sdk.Description) (v QuantizerValues, err error) 
 
 // The inputs of an optimizer's case that are the host's part.
 const (
-	goldenRate  = answer.InputRate
+	goldenRate  = spec.InputRate
 	goldenDecay = "weight_decay"
 )
 
@@ -154,13 +154,13 @@ func (c goldenItem) optimizer(d sdk.Description) (v OptimizerValues, err error) 
 	}
 	for name, a := range c.Inputs {
 		switch name {
-		case answer.InputX:
+		case spec.InputX:
 			v.X = Array(a)
-		case answer.InputGradient:
+		case spec.InputGradient:
 			v.Gradients = Array(a)
 		case goldenRate:
 			v.Rates = Array(a)
-		case answer.InputLoss:
+		case spec.InputLoss:
 			v.Losses = Array(a)
 		case goldenDecay:
 			if len(a.Data) != 1 {
@@ -168,11 +168,11 @@ func (c goldenItem) optimizer(d sdk.Description) (v OptimizerValues, err error) 
 			}
 			v.Decay = a.Data[0]
 		default:
-			return v, fmt.Errorf("inputs: unknown %q; known are %s, %s, %s, %s and %s", name, answer.InputX, answer.InputGradient, goldenRate, goldenDecay, answer.InputLoss)
+			return v, fmt.Errorf("inputs: unknown %q; known are %s, %s, %s, %s and %s", name, spec.InputX, spec.InputGradient, goldenRate, goldenDecay, spec.InputLoss)
 		}
 	}
 	if len(v.Gradients.Shape) == 0 || len(v.X.Data) == 0 {
-		return v, fmt.Errorf("inputs: it needs %s, and %s with a tensor for each update", answer.InputX, answer.InputGradient)
+		return v, fmt.Errorf("inputs: it needs %s, and %s with a tensor for each update", spec.InputX, spec.InputGradient)
 	}
 	steps := v.Gradients.Shape[0]
 	if n := len(v.Losses.Data); n != 0 && n != steps {

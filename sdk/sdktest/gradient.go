@@ -9,11 +9,11 @@ import (
 	"gonum.org/v1/gonum/floats"
 
 	"github.com/cage-qat/cage/sdk"
-	"github.com/cage-qat/cage/sdk/answer"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/autodiff"
 	"github.com/cage-qat/cage/sdk/program/reference"
 	"github.com/cage-qat/cage/sdk/program/transform"
+	"github.com/cage-qat/cage/sdk/spec"
 )
 
 // probes is the number of elements of an input at which central differences are
@@ -36,7 +36,7 @@ func (q *quantizerRun) checkGradient(t *trial) {
 		}
 		dy := normal(5, in.shape...)
 		gradient := in.gradient(x, dy)
-		f, err := newFrozen(in.Program, answer.OutputSurrogate, in.inputs(x))
+		f, err := newFrozen(in.Program, spec.OutputSurrogate, in.inputs(x))
 		t.must(in.at(), err)
 		r := rand.New(rand.NewPCG(4, 4))
 		for _, name := range in.Differentiable() {
@@ -65,7 +65,7 @@ func (in *instance) probe(f *frozen, name string, i int, dy []float64, got refer
 		}
 	}
 	e := in.at()
-	if name == answer.InputX {
+	if name == spec.InputX {
 		e = in.given(f.inputs[name].Floats)
 	}
 	fail := e.element("gradient by "+name+", against central differences of the surrogate", i, got.Type.Shape, gradient)

@@ -5,8 +5,8 @@ import (
 	"math"
 
 	"github.com/cage-qat/cage/sdk"
-	"github.com/cage-qat/cage/sdk/answer"
 	"github.com/cage-qat/cage/sdk/program/transform"
+	"github.com/cage-qat/cage/sdk/spec"
 )
 
 // This file has checks of what optimizers should leave to others: the decay of weights, which is the host's, the names of
@@ -43,7 +43,7 @@ func (s *tensorAnswer) readsStep() bool {
 	if s.Opaque {
 		return true // for all that is known
 	}
-	i := s.Update.Input(answer.InputStep)
+	i := s.Update.Input(spec.InputStep)
 	return i >= 0 && transform.Needs(s.Update, s.Update.Outputs)[i]
 }
 

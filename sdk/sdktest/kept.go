@@ -5,8 +5,8 @@ import (
 	"slices"
 
 	"github.com/cage-qat/cage/sdk"
-	"github.com/cage-qat/cage/sdk/answer"
 	"github.com/cage-qat/cage/sdk/program/reference"
+	"github.com/cage-qat/cage/sdk/spec"
 )
 
 // keptSteps is how many steps the state of a quantizer is followed, and mostDrift by which factor the error
@@ -38,14 +38,14 @@ func (q *quantizerRun) checkKept(t *trial) {
 			return
 		}
 		for _, s := range in.State {
-			if name := answer.KeptPrefix + s.Name; !in.constant(name) {
+			if name := spec.KeptPrefix + s.Name; !in.constant(name) {
 				t.run(func() { in.changes(name, x) })
 			}
-			t.run(func() { in.isRead(answer.KeptPrefix+s.Name, x) })
+			t.run(func() { in.isRead(spec.KeptPrefix+s.Name, x) })
 		}
 		t.run(func() { in.evaluatesWithState(x) })
 	})
-	q.shapesFor(t, "state", func(s *siteAnswer) []answer.Tensor { return s.State })
+	q.shapesFor(t, "state", func(s *siteAnswer) []spec.Tensor { return s.State })
 	for _, v := range q.space.core() {
 		q.combine(t, v)
 	}
@@ -99,7 +99,7 @@ func (q *quantizerRun) combine(t *trial, v variant) {
 			if !s.Maximum {
 				continue
 			}
-			name := answer.KeptPrefix + s.Name
+			name := spec.KeptPrefix + s.Name
 			larger := slices.Clone(first[name].Floats)
 			for i, v := range second[name].Floats {
 				larger[i] = max(larger[i], v)
@@ -178,7 +178,7 @@ func (in *instance) evaluatesWithState(x []float64) {
 		base := e.quantize(x).value
 		for _, s := range in.State {
 			for _, c := range []float64{4, 0.125, -1} {
-				if !slices.Equal(e.withKept(answer.KeptPrefix+s.Name, c).quantize(x).value, base) {
+				if !slices.Equal(e.withKept(spec.KeptPrefix+s.Name, c).quantize(x).value, base) {
 					return
 				}
 			}
@@ -201,9 +201,9 @@ func (in *instance) withKept(name string, c float64) *instance {
 }
 
 // shapesFor compares activations of different numbers of rows in the shapes of what is kept.
-func (q *quantizerRun) shapesFor(t *trial, what string, list func(*siteAnswer) []answer.Tensor) {
+func (q *quantizerRun) shapesFor(t *trial, what string, list func(*siteAnswer) []spec.Tensor) {
 	for _, v := range q.space.core() {
-		var first []answer.Tensor
+		var first []spec.Tensor
 		for i, rows := range []int{1, 7, 16} {
 			s, err := q.ask(v, sdk.RoleActivation, rows, 64)
 			if err != nil {

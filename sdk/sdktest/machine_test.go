@@ -7,11 +7,11 @@ import (
 	"testing"
 
 	"github.com/cage-qat/cage/sdk"
-	"github.com/cage-qat/cage/sdk/answer"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/reference"
 	"github.com/cage-qat/cage/sdk/program/transform"
 	"github.com/cage-qat/cage/sdk/sdktest"
+	"github.com/cage-qat/cage/sdk/spec"
 )
 
 // device is the oracle in binary32, with a mistake if change is not nil.
@@ -45,10 +45,10 @@ func off(name string, by float64) func(*program.Program, map[string]reference.Te
 // found, whatever the output.
 func TestDevices(t *testing.T) {
 	flip := func(_ *program.Program, out map[string]reference.Tensor) {
-		if v, ok := out[answer.OutputCodes]; ok && v.Ints != nil {
+		if v, ok := out[spec.OutputCodes]; ok && v.Ints != nil {
 			v.Ints = slices.Clone(v.Ints)
 			v.Ints[0]++
-			out[answer.OutputCodes] = v
+			out[spec.OutputCodes] = v
 		}
 	}
 	for _, c := range []struct {
@@ -57,7 +57,7 @@ func TestDevices(t *testing.T) {
 		fails []string
 	}{
 		{"right", device{}, nil},
-		{"the value is off", device{change: off(answer.OutputValue, 1e-4)}, []string{"devices"}},
+		{"the value is off", device{change: off(spec.OutputValue, 1e-4)}, []string{"devices"}},
 		{"a gradient is off", device{change: off("d.x", 1e-4)}, []string{"devices"}},
 		{"a code is off", device{change: flip}, []string{"devices", "zeros"}},
 		{"it fails", device{err: errors.New("no memory")}, []string{"devices", "deterministic"}},
@@ -73,8 +73,8 @@ func TestDevices(t *testing.T) {
 		fails []string
 	}{
 		{"right optimizer", whitened{}, device{}, nil},
-		{"the direction is off", momentum{}, device{change: off(answer.OutputDirection, 1e-4)}, []string{"devices"}},
-		{"the state is off", whitened{}, device{change: off(answer.StatePrefix+"l", 1e-4)}, []string{"devices"}},
+		{"the direction is off", momentum{}, device{change: off(spec.OutputDirection, 1e-4)}, []string{"devices"}},
+		{"the state is off", whitened{}, device{change: off(spec.StatePrefix+"l", 1e-4)}, []string{"devices"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			fails(t, sdktest.SomeOfOptimizer(c.o, c.fails, sdktest.On(c.d)), c.fails)
@@ -118,18 +118,18 @@ func TestTiesOnDevice(t *testing.T) {
 	names := []string{"devices"}
 	fails(t, sdktest.SomeOfQuantizer(tied, names, sdktest.On(reciprocal{})), nil)
 	one := device{change: func(_ *program.Program, out map[string]reference.Tensor) {
-		if v, ok := out[answer.OutputCodes]; ok {
+		if v, ok := out[spec.OutputCodes]; ok {
 			v.Ints = slices.Clone(v.Ints)
 			i := slices.IndexFunc(v.Ints, func(c int64) bool { return c == 3 })
 			v.Ints[max(i, 0)]++
-			out[answer.OutputCodes] = v
+			out[spec.OutputCodes] = v
 		}
 	}}
 	fails(t, sdktest.SomeOfQuantizer(tied, names, sdktest.On(one)), names)
 
 	codes := matrix(-8, 3, 0, 1)
 	given := sdktest.QuantizerValues{Settings: map[string]any{"bits": 4}, Role: sdk.RoleWeight, X: matrix(-2.6910924911499023, 1, 0.1, 0.3),
-		Compare: []sdktest.Comparand{{Output: answer.OutputCodes, Name: "codes", Want: &codes, Factor: 1, Exact: true}}}
+		Compare: []sdktest.Comparand{{Output: spec.OutputCodes, Name: "codes", Want: &codes, Factor: 1, Exact: true}}}
 	for _, c := range []struct {
 		on   sdktest.Machine
 		want sdktest.Status
@@ -143,7 +143,7 @@ func TestTiesOnDevice(t *testing.T) {
 // TestLearnedOnDevice covers the initial values of trained parameters.
 func TestLearnedOnDevice(t *testing.T) {
 	fails(t, sdktest.CheckQuantizer(sdktest.NewQuantizer(learned{}), sdktest.On(device{})), nil)
-	wrong := device{change: off(answer.TrainedPrefix+"step", 1e-3)}
+	wrong := device{change: off(spec.TrainedPrefix+"step", 1e-3)}
 	fails(t, sdktest.SomeOfQuantizer(learned{}, []string{"devices"}, sdktest.On(wrong)), []string{"devices"})
 }
 

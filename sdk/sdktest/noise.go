@@ -8,9 +8,9 @@ import (
 	"gonum.org/v1/gonum/floats"
 
 	"github.com/cage-qat/cage/sdk"
-	"github.com/cage-qat/cage/sdk/answer"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/reference"
+	"github.com/cage-qat/cage/sdk/spec"
 )
 
 // noiseDraws is the number of keys over which the mean of a random rounding is taken, and mostDeviations how many standard
@@ -26,7 +26,7 @@ const (
 // checkNoise looks at what a program does with the keys of random bits that it takes.
 func (q *quantizerRun) checkNoise(t *trial) {
 	q.onOracle(t, func(in *instance, x []float64) {
-		for _, input := range []string{answer.InputNoise, answer.InputSharedNoise} {
+		for _, input := range []string{spec.InputNoise, spec.InputSharedNoise} {
 			if in.Takes(input) && len(x) >= enoughEntries {
 				in.usesKey(input, x)
 			}

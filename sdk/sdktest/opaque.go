@@ -7,9 +7,9 @@ import (
 	"sync"
 
 	"github.com/cage-qat/cage/sdk"
-	"github.com/cage-qat/cage/sdk/answer"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/reference"
+	"github.com/cage-qat/cage/sdk/spec"
 )
 
 // This file runs opaque optimizers, which have no programs: an update is a call. All checks of optimizers hold for them
@@ -23,7 +23,7 @@ func (r *training) opaqueStep(x, gradient []float64) sdk.OpaqueStep {
 		State: map[string][]float32{}, Next: map[string][]float32{},
 	}
 	for _, t := range r.State {
-		in.State[t.Name] = singles(r.state[answer.StatePrefix+t.Name].Floats)
+		in.State[t.Name] = singles(r.state[spec.StatePrefix+t.Name].Floats)
 		in.Next[t.Name] = unwritten(len(in.State[t.Name]))
 	}
 	return in
@@ -38,7 +38,7 @@ func (r *training) stepOpaque(x, gradient []float64) (u []float64, err error) {
 	}
 	r.updates++
 	for _, t := range r.State {
-		r.state[answer.StatePrefix+t.Name] = reference.Floats(doubles(in.Next[t.Name]), t.Shape...)
+		r.state[spec.StatePrefix+t.Name] = reference.Floats(doubles(in.Next[t.Name]), t.Shape...)
 	}
 	return doubles(in.Direction), nil
 }
@@ -46,7 +46,7 @@ func (r *training) stepOpaque(x, gradient []float64) (u []float64, err error) {
 // initOpaque sets all states to zero.
 func (r *training) initOpaque() {
 	for _, t := range r.State {
-		r.state[answer.StatePrefix+t.Name] = reference.Floats(make([]float64, program.FloatType(t.Shape...).Size()), t.Shape...)
+		r.state[spec.StatePrefix+t.Name] = reference.Floats(make([]float64, program.FloatType(t.Shape...).Size()), t.Shape...)
 	}
 }
 

@@ -6,8 +6,8 @@ import (
 	"testing"
 
 	"github.com/cage-qat/cage/sdk"
-	"github.com/cage-qat/cage/sdk/answer"
 	"github.com/cage-qat/cage/sdk/sdktest"
+	"github.com/cage-qat/cage/sdk/spec"
 )
 
 // opaqueAverage is m ← β·m + (1−β)·g, u = m / (1 − βᵗ) as an opaque optimizer, with a mistake.
@@ -20,10 +20,10 @@ func (opaqueAverage) Describe() sdk.Description {
 	return sdk.Description{Name: "average", Doc: "An average.", Parameters: []sdk.Parameter{sdk.Float("beta", 0.9, 0, 0.999, "decay")}}
 }
 
-func (o opaqueAverage) State(t sdk.Tensor) ([]answer.Tensor, error) {
-	list := []answer.Tensor{{Name: "m", Shape: t.Shape}}
+func (o opaqueAverage) State(t sdk.Tensor) ([]spec.Tensor, error) {
+	list := []spec.Tensor{{Name: "m", Shape: t.Shape}}
 	if o.mistake == "useless state" {
-		list = append(list, answer.Tensor{Name: "useless"})
+		list = append(list, spec.Tensor{Name: "useless"})
 	}
 	return list, nil
 }

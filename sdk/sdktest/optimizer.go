@@ -6,9 +6,9 @@ import (
 	"slices"
 
 	"github.com/cage-qat/cage/sdk"
-	"github.com/cage-qat/cage/sdk/answer"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/reference"
+	"github.com/cage-qat/cage/sdk/spec"
 )
 
 // checks are all checks of optimizers, in the order of the report.
@@ -254,7 +254,7 @@ func (o *optimizerRun) checkFinite(t *trial) {
 // a rate of 0, a loss of 0, one step in all.
 func (o *optimizerRun) checkConditions(t *trial) {
 	o.each(t, o.machines, func(s *tensorAnswer, m Machine) {
-		if s.Rate == nil && !slices.ContainsFunc([]string{answer.InputRate, answer.InputSteps, answer.InputLoss}, s.Reads) {
+		if s.Rate == nil && !slices.ContainsFunc([]string{spec.InputRate, spec.InputSteps, spec.InputLoss}, s.Reads) {
 			return
 		}
 		for _, c := range []conditions{s.ordinary(), {0, 100, 2}, {0.01, 100, 0}, {0.01, 1, 2}} {
@@ -322,7 +322,7 @@ func (o *optimizerRun) checkCollection(t *trial) {
 		t.must(s.example, err)
 		for _, name := range names {
 			t.announce()
-			if !slices.ContainsFunc([]*program.Program{s.Update, s.Observe, s.Optimizer.Rate, s.Probe}, func(p *program.Program) bool { return p != nil && p.Input(answer.GlobalPrefix+name) >= 0 }) {
+			if !slices.ContainsFunc([]*program.Program{s.Update, s.Observe, s.Optimizer.Rate, s.Probe}, func(p *program.Program) bool { return p != nil && p.Input(spec.GlobalPrefix+name) >= 0 }) {
 				t.failf(s.example, "%s is collected, but no program reads its sum: use in.Global[%[1]q]", name)
 			}
 		}
@@ -348,7 +348,7 @@ func (o *optimizerRun) checkCollection(t *trial) {
 			}
 		}
 		for _, name := range names {
-			if !varied[answer.GlobalPrefix+name] {
+			if !varied[spec.GlobalPrefix+name] {
 				t.failf(s.example, "%s is the same for every gradient and every x", name)
 			}
 		}

@@ -4,10 +4,10 @@ import (
 	"math"
 	"slices"
 
-	"github.com/cage-qat/cage/sdk/answer"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/autodiff"
 	"github.com/cage-qat/cage/sdk/program/reference"
+	"github.com/cage-qat/cage/sdk/spec"
 )
 
 // checkSplit runs the parts into which hosts divide a quantizer.
@@ -16,7 +16,7 @@ func (q *quantizerRun) checkSplit(t *trial) {
 		parts, err := in.Split()
 		t.must(in.at(), err)
 		whole, forward := in.quantize(x), in.run(parts.Forward, in.inputs(x))
-		in.equal(x, "value of the forward pass", forward[answer.OutputValue].Float64s(), whole.value)
+		in.equal(x, "value of the forward pass", forward[spec.OutputValue].Float64s(), whole.value)
 		if in.m == (Oracle{}) {
 			in.checkBackward(parts, x, forward)
 		}
@@ -78,11 +78,11 @@ func (q *quantizerRun) checkWhole(t *trial) {
 // checkGrid compares with the grid that the quantizer declares for evaluation. Before a rotation
 // back, values cannot be seen.
 func (in *instance) checkGrid(x []float64) {
-	if in.Grid == (answer.Grid{}) || in.evaluation != nil {
+	if in.Grid == (spec.Grid{}) || in.evaluation != nil {
 		return
 	}
 	out, rows := in.quantize(x), in.size()/in.shape[len(in.shape)-1]
-	scale := out.outputs[answer.OutputScale].Float64s()
+	scale := out.outputs[spec.OutputScale].Float64s()
 	columns, groups := in.size()/rows, 1
 	if g := in.Grid.Group; g > 0 {
 		groups = (columns + g - 1) / g
@@ -137,8 +137,8 @@ func (in *instance) checkUnpack(x []float64) {
 	for _, x := range append(oddities(x, in.shape[1]), x) {
 		out := in.quantize(x)
 		unpacked := in.run(in.Unpack, map[string]reference.Tensor{
-			answer.OutputCodes: out.outputs[answer.OutputCodes], answer.OutputScale: out.outputs[answer.OutputScale]})
-		in.equal(x, "unpacked value", unpacked[answer.OutputValue].Float64s(), out.value)
+			spec.OutputCodes: out.outputs[spec.OutputCodes], spec.OutputScale: out.outputs[spec.OutputScale]})
+		in.equal(x, "unpacked value", unpacked[spec.OutputValue].Float64s(), out.value)
 	}
 }
 

@@ -4,7 +4,7 @@ import (
 	"slices"
 
 	"github.com/cage-qat/cage/sdk"
-	"github.com/cage-qat/cage/sdk/answer"
+	"github.com/cage-qat/cage/sdk/spec"
 )
 
 // exactness is the relative difference that another order of summation may make in binary64.
@@ -128,7 +128,7 @@ func (q *quantizerRun) checkHomogeneous(t *trial) {
 		}
 		e, err := expect(in.Program, in.inputs(x))
 		t.must(in.at(), err)
-		base, spread := newQuantization(e.outputs), e.spread[answer.OutputValue]
+		base, spread := newQuantization(e.outputs), e.spread[spec.OutputValue]
 		for _, c := range []float64{0x1p10, 0x1p-20} {
 			out := in.quantize(scaled(c, x))
 			in.equal(x, "Q(c·x)/c, against Q(x),", scaled(1/c, out.value), base.value)
@@ -141,7 +141,7 @@ func (q *quantizerRun) checkHomogeneous(t *trial) {
 		for _, c := range []float64{3.7, 0.013} {
 			out := in.quantize(scaled(c, x))
 			in.within(x, "Q(c·x)/c, against Q(x), for a c that is no power of two (if entries lie half way between two levels, "+claim(sdk.ClaimTies)+")", scaled(1/c, out.value), base.value, func(i int) float64 {
-				if e.steady(answer.OutputValue, i) {
+				if e.steady(spec.OutputValue, i) {
 					return closeness * largest(base.value)
 				}
 				return 2 * spread[i]

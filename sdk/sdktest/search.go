@@ -5,9 +5,9 @@ import (
 	"sync"
 
 	"github.com/cage-qat/cage/sdk"
-	"github.com/cage-qat/cage/sdk/answer"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/reference"
+	"github.com/cage-qat/cage/sdk/spec"
 )
 
 // This file runs quantizers that search: the state follows from a call in the place of a program. Tensors are binary32 on every
@@ -20,10 +20,10 @@ const manySteps = 1 << 40
 func (in *instance) searchInput(x []float64) sdk.SearchInput {
 	s := sdk.SearchInput{X: singles(x), Step: in.step * in.SearchEvery, Steps: manySteps, Trained: map[string][]float32{}, State: map[string][]float32{}, Next: map[string][]float32{}}
 	for _, t := range in.Trained {
-		s.Trained[t.Name] = singles(in.trained[answer.TrainedPrefix+t.Name].Floats)
+		s.Trained[t.Name] = singles(in.trained[spec.TrainedPrefix+t.Name].Floats)
 	}
 	for _, t := range in.State {
-		s.State[t.Name] = singles(in.kept[answer.KeptPrefix+t.Name].Floats)
+		s.State[t.Name] = singles(in.kept[spec.KeptPrefix+t.Name].Floats)
 		s.Next[t.Name] = unwritten(int(program.FloatType(t.Shape...).Size()))
 	}
 	return s
@@ -35,7 +35,7 @@ func (in *instance) searched(x []float64) map[string]reference.Tensor {
 	in.t.must(in.at(), in.search(s))
 	found := map[string]reference.Tensor{}
 	for _, t := range in.State {
-		found[answer.KeptPrefix+t.Name] = reference.Floats(doubles(s.Next[t.Name]), t.Shape...)
+		found[spec.KeptPrefix+t.Name] = reference.Floats(doubles(s.Next[t.Name]), t.Shape...)
 	}
 	return found
 }

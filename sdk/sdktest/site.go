@@ -8,11 +8,11 @@ import (
 	"slices"
 
 	"github.com/cage-qat/cage/sdk"
-	"github.com/cage-qat/cage/sdk/answer"
 	"github.com/cage-qat/cage/sdk/client"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/autodiff"
 	"github.com/cage-qat/cage/sdk/program/reference"
+	"github.com/cage-qat/cage/sdk/spec"
 )
 
 // quantizerRun is one run of the kit on a quantizer.
@@ -25,7 +25,7 @@ type quantizerRun struct {
 
 // siteAnswer is a quantizer's answer for one site.
 type siteAnswer struct {
-	answer.Quantizer
+	spec.Quantizer
 	example
 	err     error
 	variant variant
@@ -64,12 +64,12 @@ type depth struct{ layer, layers int }
 // usual is where sites are unless a check says otherwise.
 var usual = depth{0, 2}
 
-func (q *quantizerRun) programs(v variant, role sdk.Role, shape []int, at depth) (answer.Quantizer, error) {
+func (q *quantizerRun) programs(v variant, role sdk.Role, shape []int, at depth) (spec.Quantizer, error) {
 	return q.answer(site(v, role, shape, at))
 }
 
 // answer is the checked answer for a site.
-func (q *quantizerRun) answer(site sdk.Site) (answer.Quantizer, error) {
+func (q *quantizerRun) answer(site sdk.Site) (spec.Quantizer, error) {
 	out, err := q.subject.Programs(site)
 	if err != nil {
 		return out, err
@@ -114,7 +114,7 @@ func (q *quantizerRun) roles() []sdk.Role {
 		activation, unanswered := q.ask(v, sdk.RoleActivation, 4, 128)
 		for _, role := range []sdk.Role{sdk.RoleKey, sdk.RoleValue} {
 			s, err := q.ask(v, role, 4, 128)
-			same := err == nil && unanswered == nil && maps.Equal(answer.Hashes(s.Programs()), answer.Hashes(activation.Programs()))
+			same := err == nil && unanswered == nil && maps.Equal(spec.Hashes(s.Programs()), spec.Hashes(activation.Programs()))
 			if !same && !isRefusal(err) && !errors.Is(err, client.ErrVersion) {
 				q.asksFor = append(q.asksFor, role)
 			}
@@ -143,7 +143,7 @@ func (q *quantizerRun) sites(v variant, shape ...int) []*siteAnswer {
 	var list []*siteAnswer
 	for _, role := range q.roles() {
 		s, err := q.ask(v, role, shape...)
-		if err != nil || len(list) > 0 && maps.Equal(answer.Hashes(s.Programs()), answer.Hashes(list[0].Programs())) {
+		if err != nil || len(list) > 0 && maps.Equal(spec.Hashes(s.Programs()), spec.Hashes(list[0].Programs())) {
 			continue
 		}
 		if list = append(list, s); s.evaluation != nil {
@@ -215,7 +215,7 @@ func (s *siteAnswer) beside(t *trial, m Machine, sample, other []float64) *insta
 	if in.kept = in.initial(s.InitState, sample, other); s.SearchEvery > 0 {
 		in.kept = map[string]reference.Tensor{}
 		for _, st := range s.State {
-			in.kept[answer.KeptPrefix+st.Name] = reference.Floats(make([]float64, program.FloatType(st.Shape...).Size()), st.Shape...)
+			in.kept[spec.KeptPrefix+st.Name] = reference.Floats(make([]float64, program.FloatType(st.Shape...).Size()), st.Shape...)
 		}
 		in.kept = in.next(sample)
 	}
@@ -267,14 +267,14 @@ func (in *instance) inputs(x []float64) map[string]reference.Tensor {
 
 // inputsOf are those of one of the site's programs.
 func (in *instance) inputsOf(p *program.Program, x []float64) map[string]reference.Tensor {
-	inputs := map[string]reference.Tensor{answer.InputX: reference.Floats(x, in.shape...)}
-	for i, name := range []string{answer.InputNoise, answer.InputSharedNoise} {
+	inputs := map[string]reference.Tensor{spec.InputX: reference.Floats(x, in.shape...)}
+	for i, name := range []string{spec.InputNoise, spec.InputSharedNoise} {
 		if p.Input(name) >= 0 {
 			inputs[name] = keyAt(in.step, i)
 		}
 	}
-	if p.Input(answer.InputStep) >= 0 {
-		inputs[answer.InputStep] = reference.Float(float64(1 + in.step))
+	if p.Input(spec.InputStep) >= 0 {
+		inputs[spec.InputStep] = reference.Float(float64(1 + in.step))
 	}
 	maps.Copy(inputs, in.trained)
 	maps.Copy(inputs, in.kept)
@@ -298,7 +298,7 @@ func (in *instance) atStep(step int) *instance {
 // respect to the value.
 func (in *instance) reverseInputs(p *program.Program, x, dy []float64) map[string]reference.Tensor {
 	inputs := in.inputsOf(p, x)
-	inputs[answer.InputDY] = reference.Floats(dy, in.shape...)
+	inputs[spec.InputDY] = reference.Floats(dy, in.shape...)
 	return inputs
 }
 
@@ -319,7 +319,7 @@ func (in *instance) quantize(x []float64) quantization {
 }
 
 func newQuantization(out map[string]reference.Tensor) quantization {
-	return quantization{out[answer.OutputValue].Float64s(), out[answer.OutputCodes].Float64s(), out[answer.OutputMask].Float64s(), out}
+	return quantization{out[spec.OutputValue].Float64s(), out[spec.OutputCodes].Float64s(), out[spec.OutputMask].Float64s(), out}
 }
 
 // part is the quantization of some of the elements.
@@ -337,7 +337,7 @@ func (in *instance) gradient(x, dy []float64) map[string]reference.Tensor {
 
 // byX is the gradient with respect to x alone.
 func (in *instance) byX(x, dy []float64) []float64 {
-	return in.gradient(x, dy)[autodiff.Prefix+answer.InputX].Float64s()
+	return in.gradient(x, dy)[autodiff.Prefix+spec.InputX].Float64s()
 }
 
 // within, equal and finite are the methods of the trial for results that have an element

@@ -5,10 +5,10 @@ import (
 	"slices"
 
 	"github.com/cage-qat/cage/sdk"
-	"github.com/cage-qat/cage/sdk/answer"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/reference"
 	"github.com/cage-qat/cage/sdk/program/transform"
+	"github.com/cage-qat/cage/sdk/spec"
 )
 
 // horizon is the number of updates within which every part of the state must have an
@@ -45,8 +45,8 @@ func (o *optimizerRun) checkState(t *trial) {
 				}
 				seen[tensor.Name] = true
 				t.announce()
-				t.run(func() { s.checkChanges(t, answer.StatePrefix+tensor.Name) })
-				t.run(func() { s.checkEffect(t, answer.StatePrefix+tensor.Name) })
+				t.run(func() { s.checkChanges(t, spec.StatePrefix+tensor.Name) })
+				t.run(func() { s.checkEffect(t, spec.StatePrefix+tensor.Name) })
 			}
 		}
 	}
@@ -78,7 +78,7 @@ func (s *tensorAnswer) checkChanges(t *trial, name string) {
 // holdsStart reports whether the initial value of a state tensor depends on x, and updates read it: then it may stay as it is.
 func (s *tensorAnswer) holdsStart(name string) bool {
 	p, err := transform.Trim(s.Init, name)
-	if err != nil || !transform.Needs(p, p.Outputs)[p.Input(answer.InputX)] {
+	if err != nil || !transform.Needs(p, p.Outputs)[p.Input(spec.InputX)] {
 		return false
 	}
 	others := slices.DeleteFunc(slices.Clone(s.Update.Outputs), func(o program.Output) bool { return o.Name == name })
@@ -171,7 +171,7 @@ func (o *optimizerRun) checkCheckpoint(t *trial) {
 // checkStorage looks at what is returned for state that is kept as integers.
 func (o *optimizerRun) checkStorage(t *trial) {
 	o.each(t, o.machines, func(s *tensorAnswer, m Machine) {
-		if !slices.ContainsFunc(s.State, func(x answer.Tensor) bool { return x.Storage == sdk.StoreInt8 || x.Storage == sdk.StoreUint8 }) {
+		if !slices.ContainsFunc(s.State, func(x spec.Tensor) bool { return x.Storage == sdk.StoreInt8 || x.Storage == sdk.StoreUint8 }) {
 			return
 		}
 		t.announce()

@@ -6,14 +6,14 @@ import (
 	"slices"
 
 	"github.com/cage-qat/cage/sdk"
-	"github.com/cage-qat/cage/sdk/answer"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/reference"
+	"github.com/cage-qat/cage/sdk/spec"
 )
 
 // Subject is a plugin under test, in this process or in another: what it is asked about
-// is an [sdk.Site] or an [sdk.Tensor], and it answers with an [answer.Quantizer] or
-// an [answer.Optimizer].
+// is an [sdk.Site] or an [sdk.Tensor], and it answers with an [spec.Quantizer] or
+// an [spec.Optimizer].
 type Subject[Question, Answer any] struct {
 	// Describe returns the description.
 	Describe func() (sdk.Description, error)
@@ -28,10 +28,10 @@ type Subject[Question, Answer any] struct {
 }
 
 // QuantizerSubject is a quantizer under test.
-type QuantizerSubject = Subject[sdk.Site, answer.Quantizer]
+type QuantizerSubject = Subject[sdk.Site, spec.Quantizer]
 
 // OptimizerSubject is an optimizer under test.
-type OptimizerSubject = Subject[sdk.Tensor, answer.Optimizer]
+type OptimizerSubject = Subject[sdk.Tensor, spec.Optimizer]
 
 // NewQuantizer is the subject for a quantizer in this process. Its programs are checked under the limits of a host.
 func NewQuantizer(q sdk.Quantizer) QuantizerSubject {
@@ -40,10 +40,10 @@ func NewQuantizer(q sdk.Quantizer) QuantizerSubject {
 			return q.(sdk.Searcher).Search(in, site) // its programs say that it searches
 		},
 		Describe: func() (sdk.Description, error) { return describe(q.Describe) },
-		Programs: func(site sdk.Site) (answer.Quantizer, error) {
+		Programs: func(site sdk.Site) (spec.Quantizer, error) {
 			out, err := sdk.BuildQuantizer(q, site)
 			if err == nil {
-				err = within(answer.SiteLimits(site.Shape), out.Programs())
+				err = within(spec.SiteLimits(site.Shape), out.Programs())
 			}
 			return out, err
 		},
@@ -57,10 +57,10 @@ func NewOptimizer(o sdk.Optimizer) OptimizerSubject {
 			return o.(sdk.OpaqueOptimizer).Step(in, tensor) // as sdk.Opaque returns it
 		},
 		Describe: func() (sdk.Description, error) { return describe(o.Describe) },
-		Programs: func(tensor sdk.Tensor) (answer.Optimizer, error) {
+		Programs: func(tensor sdk.Tensor) (spec.Optimizer, error) {
 			out, err := sdk.BuildOptimizer(o, tensor)
 			if err == nil {
-				err = within(answer.TensorLimits(tensor.Shape), out.Programs())
+				err = within(spec.TensorLimits(tensor.Shape), out.Programs())
 			}
 			return out, err
 		},
@@ -120,7 +120,7 @@ func factorizes(p *program.Program) bool {
 
 // samePrograms fails unless two answers to one request are the same.
 func samePrograms(t *trial, e example, first, second iter.Seq2[string, *program.Program]) {
-	a, b := answer.Hashes(first), answer.Hashes(second)
+	a, b := spec.Hashes(first), spec.Hashes(second)
 	for name := range b {
 		if a[name] != b[name] {
 			t.failf(e, "a second request gives another %s program", name)

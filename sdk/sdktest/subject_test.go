@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cage-qat/cage/internal/effort"
+	"github.com/cage-qat/cage/internal/testing/testlevel"
 	"github.com/cage-qat/cage/sdk"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/sdktest"
@@ -28,7 +28,7 @@ func find(t *testing.T, r sdktest.Report, name string) sdktest.Check {
 
 // Programs that no host would take fail in an author's own test.
 func TestLimitsOfHosts(t *testing.T) {
-	effort.Long(t, "checks large programs")
+	testlevel.Long(t, "checks large programs")
 	q := good()
 	q.surrogate = func(v program.Value) program.Value {
 		for range 5000 {

@@ -8,9 +8,9 @@ import (
 	"slices"
 
 	"github.com/cage-qat/cage/sdk"
-	"github.com/cage-qat/cage/sdk/answer"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/reference"
+	"github.com/cage-qat/cage/sdk/spec"
 )
 
 // optimizerRun is one run of the kit on an optimizer.
@@ -24,7 +24,7 @@ type optimizerRun struct {
 
 // tensorAnswer is an optimizer's answer for one tensor.
 type tensorAnswer struct {
-	answer.Optimizer
+	spec.Optimizer
 	example
 	err     error
 	variant variant
@@ -55,7 +55,7 @@ func (o *optimizerRun) answer(s *tensorAnswer, v variant, role sdk.TensorRole, n
 	return err
 }
 
-func (o *optimizerRun) programs(v variant, role sdk.TensorRole, name string, shape []int, parts ...sdk.Part) (answer.Optimizer, error) {
+func (o *optimizerRun) programs(v variant, role sdk.TensorRole, name string, shape []int, parts ...sdk.Part) (spec.Optimizer, error) {
 	out, err := o.subject.Programs(sdk.Tensor{Name: name, Role: role, Shape: slices.Clone(shape), Parts: parts, Values: v.values})
 	if err != nil {
 		return out, err
@@ -183,7 +183,7 @@ func (r *training) init() error {
 		r.initOpaque()
 		return nil
 	}
-	return r.run("init", r.Init, map[string]reference.Tensor{answer.InputX: reference.Floats(r.x, r.shape...)}, nil)
+	return r.run("init", r.Init, map[string]reference.Tensor{spec.InputX: reference.Floats(r.x, r.shape...)}, nil)
 }
 
 // at is where the training runs.
@@ -224,10 +224,10 @@ func (r *training) update(x, gradient []float64) []float64 {
 // inputs are those of the programs of the next update, beside the state.
 func (r *training) inputs(x, gradient []float64) map[string]reference.Tensor {
 	inputs := map[string]reference.Tensor{
-		answer.InputX: reference.Floats(x, r.shape...), answer.InputGradient: reference.Floats(gradient, r.shape...),
-		answer.InputStep:  reference.Float(float64(r.updates + 1 + r.stepShift)),
-		answer.InputNoise: reference.Uints([]uint32{uint32(r.updates), 77}, 2),
-		answer.InputRate:  reference.Float(r.schedule), answer.InputSteps: reference.Float(r.steps), answer.InputLoss: reference.Float(r.loss),
+		spec.InputX: reference.Floats(x, r.shape...), spec.InputGradient: reference.Floats(gradient, r.shape...),
+		spec.InputStep:  reference.Float(float64(r.updates + 1 + r.stepShift)),
+		spec.InputNoise: reference.Uints([]uint32{uint32(r.updates), 77}, 2),
+		spec.InputRate:  reference.Float(r.schedule), spec.InputSteps: reference.Float(r.steps), spec.InputLoss: reference.Float(r.loss),
 	}
 	maps.Copy(inputs, r.sums)
 	return inputs
@@ -249,7 +249,7 @@ func (r *training) pace(x, gradient []float64) (err error) {
 	}
 	out, err := r.execute("rate", r.Rate, r.inputs(x, gradient))
 	if err == nil {
-		r.rate = out[answer.OutputRate].Floats[0]
+		r.rate = out[spec.OutputRate].Floats[0]
 	}
 	return err
 }
@@ -270,7 +270,7 @@ func (r *training) probe(x, gradient []float64, inputs map[string]reference.Tens
 		if err != nil {
 			return err
 		}
-		r.offset = out[answer.OutputOffset].Floats
+		r.offset = out[spec.OutputOffset].Floats
 		probing = 1
 		if at := axpy(x, 1, r.offset); r.slope != nil {
 			probed = r.slope(at)
@@ -284,7 +284,7 @@ func (r *training) probe(x, gradient []float64, inputs map[string]reference.Tens
 	if due && r.disturb != nil {
 		r.disturb(probed)
 	}
-	inputs[answer.InputProbed], inputs[answer.InputProbing] = reference.Floats(probed, r.shape...), reference.Float(probing)
+	inputs[spec.InputProbed], inputs[spec.InputProbing] = reference.Floats(probed, r.shape...), reference.Float(probing)
 	return nil
 }
 
@@ -293,11 +293,11 @@ func (r *training) evaluated(x []float64) ([]float64, error) {
 	if r.Evaluate == nil {
 		return x, nil
 	}
-	out, err := r.execute("evaluate", r.Evaluate, map[string]reference.Tensor{answer.InputX: reference.Floats(x, r.shape...)})
+	out, err := r.execute("evaluate", r.Evaluate, map[string]reference.Tensor{spec.InputX: reference.Floats(x, r.shape...)})
 	if err != nil {
 		return nil, err
 	}
-	return out[answer.OutputWeights].Floats, nil
+	return out[spec.OutputWeights].Floats, nil
 }
 
 // step is the next update as hosts run it: observe, refresh if one is due, update. x is
@@ -310,7 +310,7 @@ func (r *training) step(x, gradient []float64) (u []float64, err error) {
 		return nil, err
 	}
 	inputs := r.inputs(x, gradient)
-	step := map[string]reference.Tensor{answer.InputStep: inputs[answer.InputStep]}
+	step := map[string]reference.Tensor{spec.InputStep: inputs[spec.InputStep]}
 	if err := r.probe(x, gradient, inputs); err != nil {
 		return nil, err
 	}
@@ -344,7 +344,7 @@ func (r *training) run(what string, p *program.Program, given map[string]referen
 		return err
 	}
 	for name, v := range out {
-		if name == answer.OutputDirection {
+		if name == spec.OutputDirection {
 			*u = v.Floats
 		} else {
 			if r.returned != nil {
@@ -368,7 +368,7 @@ func (r *training) kept(name string, v reference.Tensor) reference.Tensor {
 // storage says how a state tensor is kept, given the name of the input.
 func (s *tensorAnswer) storage(name string) sdk.Storage {
 	for _, t := range s.State {
-		if answer.StatePrefix+t.Name == name {
+		if spec.StatePrefix+t.Name == name {
 			return t.Storage
 		}
 	}

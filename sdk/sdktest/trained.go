@@ -6,9 +6,9 @@ import (
 
 	"gonum.org/v1/gonum/floats"
 
-	"github.com/cage-qat/cage/sdk/answer"
 	"github.com/cage-qat/cage/sdk/program/autodiff"
 	"github.com/cage-qat/cage/sdk/program/reference"
+	"github.com/cage-qat/cage/sdk/spec"
 )
 
 // checkTrained computes initial values from ordinary and from unusual tensors, and
@@ -28,7 +28,7 @@ func (q *quantizerRun) checkTrained(t *trial) {
 			})
 		}
 	})
-	q.shapesFor(t, "trained parameters", func(s *siteAnswer) []answer.Tensor { return s.Trained })
+	q.shapesFor(t, "trained parameters", func(s *siteAnswer) []spec.Tensor { return s.Trained })
 	t.skipUntried("none")
 }
 
@@ -43,7 +43,7 @@ func (q *quantizerRun) checkConstraints(t *trial) {
 			if p.Constrain == nil {
 				continue
 			}
-			name := answer.TrainedPrefix + p.Name
+			name := spec.TrainedPrefix + p.Name
 			constrain := func(v []float64) []float64 {
 				out := in.run(p.Constrain, map[string]reference.Tensor{name: reference.Floats(v, p.Shape...)})[name]
 				t.finite(in.at(), "constrained "+p.Name, p.Shape, out.Floats)
@@ -87,7 +87,7 @@ func (q *quantizerRun) checkDevices(t *trial) {
 		if in.Init != nil {
 			t.compare(e, others, "initial ", in.Init, in.initialInputs(in.Init, x, beside))
 			for _, p := range in.Trained {
-				if name := answer.TrainedPrefix + p.Name; p.Constrain != nil {
+				if name := spec.TrainedPrefix + p.Name; p.Constrain != nil {
 					t.compare(e, others, "constrained ", p.Constrain, map[string]reference.Tensor{name: in.trained[name]})
 				}
 			}
@@ -136,7 +136,7 @@ func (q *quantizerRun) checkLearning(t *trial) {
 			return // too few numbers to tell an error from chance
 		}
 		for _, p := range in.Trained {
-			t.run(lesson{in, x, answer.TrainedPrefix + p.Name}.run)
+			t.run(lesson{in, x, spec.TrainedPrefix + p.Name}.run)
 		}
 	})
 	t.skipUntried("none")

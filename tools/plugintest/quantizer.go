@@ -8,14 +8,14 @@ import (
 
 	"github.com/cage-qat/cage/internal/golden"
 	"github.com/cage-qat/cage/sdk"
-	"github.com/cage-qat/cage/sdk/answer"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/autodiff"
 	"github.com/cage-qat/cage/sdk/program/reference"
+	"github.com/cage-qat/cage/sdk/spec"
 )
 
 // BuildQuantizer returns the programs for a weight of the given shape.
-func BuildQuantizer(t testing.TB, q sdk.Quantizer, given map[string]any, shape ...int) answer.Quantizer {
+func BuildQuantizer(t testing.TB, q sdk.Quantizer, given map[string]any, shape ...int) spec.Quantizer {
 	t.Helper()
 	built, err := sdk.BuildQuantizer(q, weight(t, q, given, shape))
 	if err != nil {
@@ -69,7 +69,7 @@ type Quantization struct {
 	Value, Codes, Scale, Mask []float64
 
 	bench Bench
-	built answer.Quantizer
+	built spec.Quantizer
 	x     golden.Array
 }
 
@@ -78,10 +78,10 @@ type Quantization struct {
 func (m Bench) Quantize(t testing.TB, q sdk.Quantizer, given map[string]any, x golden.Array) Quantization {
 	t.Helper()
 	built := BuildQuantizer(t, q, given, x.Shape...)
-	out := m.Run(t, built.Program, map[string]reference.Tensor{answer.InputX: reference.Floats(x.Data, x.Shape...)})
+	out := m.Run(t, built.Program, map[string]reference.Tensor{spec.InputX: reference.Floats(x.Data, x.Shape...)})
 	values := func(name string) []float64 { return out[name].Float64s() }
 	return Quantization{
-		Value: values(answer.OutputValue), Codes: values(answer.OutputCodes), Scale: values(answer.OutputScale), Mask: values(answer.OutputMask),
+		Value: values(spec.OutputValue), Codes: values(spec.OutputCodes), Scale: values(spec.OutputScale), Mask: values(spec.OutputMask),
 		bench: m, built: built, x: x,
 	}
 }
@@ -95,7 +95,7 @@ func (q Quantization) Gradient(t testing.TB, dy []float64) []float64 {
 		t.Fatal(err)
 	}
 	return q.bench.Run(t, reverse, map[string]reference.Tensor{
-		answer.InputX:  reference.Floats(q.x.Data, q.x.Shape...),
-		answer.InputDY: reference.Floats(dy, q.x.Shape...),
-	})[autodiff.Prefix+answer.InputX].Float64s()
+		spec.InputX:  reference.Floats(q.x.Data, q.x.Shape...),
+		spec.InputDY: reference.Floats(dy, q.x.Shape...),
+	})[autodiff.Prefix+spec.InputX].Float64s()
 }

@@ -7,9 +7,9 @@ import (
 
 	"github.com/cage-qat/cage/internal/golden"
 	"github.com/cage-qat/cage/sdk"
-	"github.com/cage-qat/cage/sdk/answer"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/reference"
+	"github.com/cage-qat/cage/sdk/spec"
 )
 
 // Training is a tensor being trained by one optimizer, between two updates. A machine
@@ -17,7 +17,7 @@ import (
 // writing a state in the machine's precision.
 type Training struct {
 	// Program holds the optimizer's programs for the tensor.
-	Program answer.Optimizer
+	Program spec.Optimizer
 	// RunSteps and Loss are what an update is told of the run.
 	RunSteps int
 	Loss     float64
@@ -37,7 +37,7 @@ type Training struct {
 
 // BuildOptimizer returns the programs for a tensor, whose Values are replaced by the
 // given settings, with defaults for the rest.
-func BuildOptimizer(t testing.TB, o sdk.Optimizer, given map[string]any, tensor sdk.Tensor) answer.Optimizer {
+func BuildOptimizer(t testing.TB, o sdk.Optimizer, given map[string]any, tensor sdk.Tensor) spec.Optimizer {
 	t.Helper()
 	tensor.Values = Settings(t, o.Describe(), given)
 	built, err := sdk.BuildOptimizer(o, tensor)
@@ -56,25 +56,25 @@ func (m Bench) Train(t testing.TB, o sdk.Optimizer, given map[string]any, tensor
 		t.Fatalf("%s does not accept the %s %s of shape %v", o.Describe().Name, tensor.Role, tensor.Name, tensor.Shape)
 	}
 	r := &Training{Program: built, m: m, shape: tensor.Shape, state: map[string]reference.Tensor{}}
-	r.state[answer.InputX] = reference.Floats(x, tensor.Shape...)
+	r.state[spec.InputX] = reference.Floats(x, tensor.Shape...)
 	r.run(t, m, built.Init)
 	return r
 }
 
 // X returns the parameters, row by row.
-func (r *Training) X() []float64 { return r.state[answer.InputX].Float64s() }
+func (r *Training) X() []float64 { return r.state[spec.InputX].Float64s() }
 
 // State returns a state tensor.
-func (r *Training) State(name string) []float64 { return r.state[answer.StatePrefix+name].Float64s() }
+func (r *Training) State(name string) []float64 { return r.state[spec.StatePrefix+name].Float64s() }
 
 // tell puts what the next update is told where its programs find it.
 func (r *Training) tell(gradient []float64, rate float64) {
-	r.state[answer.InputGradient] = reference.Floats(gradient, r.shape...)
-	r.state[answer.InputStep] = reference.Float(float64(r.step + 1))
-	r.state[answer.InputRate] = reference.Float(rate)
-	r.state[answer.InputNoise] = reference.Uints([]uint32{uint32(r.step), 7}, 2)
-	r.state[answer.InputSteps] = reference.Float(float64(r.RunSteps))
-	r.state[answer.InputLoss] = reference.Float(r.Loss)
+	r.state[spec.InputGradient] = reference.Floats(gradient, r.shape...)
+	r.state[spec.InputStep] = reference.Float(float64(r.step + 1))
+	r.state[spec.InputRate] = reference.Float(rate)
+	r.state[spec.InputNoise] = reference.Uints([]uint32{uint32(r.step), 7}, 2)
+	r.state[spec.InputSteps] = reference.Float(float64(r.RunSteps))
+	r.state[spec.InputLoss] = reference.Float(r.Loss)
 }
 
 // Collect returns what the optimizer collects before the next update, by the names of inputs.
@@ -107,7 +107,7 @@ func (r *Training) Update(t testing.TB, gradient []float64, rate float64) {
 	r.step++
 	r.run(t, r.m, r.Program.Rate)
 	if r.Program.Rate != nil {
-		rate = r.state[answer.OutputRate].Floats[0]
+		rate = r.state[spec.OutputRate].Floats[0]
 	}
 	r.run(t, r.m, r.Program.Observe)
 	switch due, first := r.Program.Due.At(r.step); {
@@ -117,8 +117,8 @@ func (r *Training) Update(t testing.TB, gradient []float64, rate float64) {
 		r.run(t, Oracle(), r.Program.Refresh)
 	}
 	r.run(t, r.m, r.Program.Update)
-	x, u := r.X(), r.state[answer.OutputDirection].Floats
-	r.keep(answer.InputX, reference.Floats(floats.AddScaledTo(make([]float64, len(x)), x, -rate, u), r.shape...))
+	x, u := r.X(), r.state[spec.OutputDirection].Floats
+	r.keep(spec.InputX, reference.Floats(floats.AddScaledTo(make([]float64, len(x)), x, -rate, u), r.shape...))
 }
 
 // probe takes the second gradient for the next update, if one is due.
@@ -131,9 +131,9 @@ func (r *Training) probe(t testing.TB, gradient []float64) {
 		probed, probing = r.Sampled, 1
 	case due:
 		r.run(t, r.m, r.Program.Probe)
-		probed, probing = r.Slope(floats.AddTo(make([]float64, len(gradient)), r.X(), r.state[answer.OutputOffset].Floats)), 1
+		probed, probing = r.Slope(floats.AddTo(make([]float64, len(gradient)), r.X(), r.state[spec.OutputOffset].Floats)), 1
 	}
-	r.state[answer.InputProbed], r.state[answer.InputProbing] = reference.Floats(probed, r.shape...), reference.Float(probing)
+	r.state[spec.InputProbed], r.state[spec.InputProbing] = reference.Floats(probed, r.shape...), reference.Float(probing)
 }
 
 // Evaluated returns what the model is evaluated with.
@@ -143,7 +143,7 @@ func (r *Training) Evaluated(t testing.TB) []float64 {
 		return r.X()
 	}
 	r.run(t, r.m, r.Program.Evaluate)
-	return r.state[answer.OutputWeights].Float64s()
+	return r.state[spec.OutputWeights].Float64s()
 }
 
 // Steps makes one update for each gradient along the first axis, all at one rate, and
@@ -178,7 +178,7 @@ func (r *Training) keep(name string, v reference.Tensor) {
 		v = v.Single()
 	}
 	for _, s := range r.Program.State {
-		if answer.StatePrefix+s.Name == name && s.Storage != sdk.StoreFloat32 {
+		if spec.StatePrefix+s.Name == name && s.Storage != sdk.StoreFloat32 {
 			v = kept(v, s.Storage)
 		}
 	}

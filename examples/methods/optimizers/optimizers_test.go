@@ -8,9 +8,9 @@ import (
 	"testing"
 
 	"github.com/cage-qat/cage/sdk"
-	"github.com/cage-qat/cage/sdk/answer"
 	"github.com/cage-qat/cage/sdk/program/reference"
 	"github.com/cage-qat/cage/sdk/sdktest"
+	"github.com/cage-qat/cage/sdk/spec"
 )
 
 // reference values, written by testdata/reference.py
@@ -52,7 +52,7 @@ func TestReference(t *testing.T) {
 				t.Fatal(err)
 			}
 			tensor := func(data []float64, shape ...int) reference.Tensor { return reference.Floats(data, shape...) }
-			in := map[string]reference.Tensor{answer.InputX: tensor(c.X, c.Shape...)}
+			in := map[string]reference.Tensor{spec.InputX: tensor(c.X, c.Shape...)}
 			if q.Init != nil {
 				start, err := reference.Run(q.Init, in)
 				if err != nil {
@@ -64,22 +64,22 @@ func TestReference(t *testing.T) {
 			}
 			x := append([]float64(nil), c.X...)
 			for i, g := range c.Gradients {
-				in[answer.InputX], in[answer.InputGradient], in[answer.InputStep] = tensor(x, c.Shape...), tensor(g, c.Shape...), reference.Float(float64(i+1))
-				if q.Reads(answer.InputRate) {
-					in[answer.InputRate] = reference.Float(c.Rate)
+				in[spec.InputX], in[spec.InputGradient], in[spec.InputStep] = tensor(x, c.Shape...), tensor(g, c.Shape...), reference.Float(float64(i+1))
+				if q.Reads(spec.InputRate) {
+					in[spec.InputRate] = reference.Float(c.Rate)
 				}
 				out, err := reference.Run(q.Update, in)
 				if err != nil {
 					t.Fatal(err)
 				}
-				for j, u := range out[answer.OutputDirection].Floats {
+				for j, u := range out[spec.OutputDirection].Floats {
 					x[j] -= c.Rate * u
 					if want := c.Points[i][j]; !(math.Abs(x[j]-want) <= 1e-10*(1+math.Abs(want))) {
 						t.Fatalf("step %d, element %d: %v, want %v", i+1, j, x[j], want)
 					}
 				}
 				for name, v := range out {
-					if name != answer.OutputDirection {
+					if name != spec.OutputDirection {
 						in[name] = v
 					}
 				}

@@ -9,11 +9,11 @@ import (
 	"testing"
 
 	"github.com/cage-qat/cage/sdk"
-	"github.com/cage-qat/cage/sdk/answer"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/autodiff"
 	"github.com/cage-qat/cage/sdk/program/reference"
 	"github.com/cage-qat/cage/sdk/sdktest"
+	"github.com/cage-qat/cage/sdk/spec"
 )
 
 // references are values that testdata/reference.py wrote.
@@ -78,7 +78,7 @@ func quantized(t *testing.T, method string, r references) (value, gradient []flo
 	own := q.Backward
 	q = q.ForEvaluation()
 	q.Backward = own
-	in := map[string]reference.Tensor{answer.InputX: reference.Floats(r.X, r.Shape...)}
+	in := map[string]reference.Tensor{spec.InputX: reference.Floats(r.X, r.Shape...)}
 	if q.Init != nil {
 		start, err := reference.Run(q.Init, in)
 		if err != nil {
@@ -96,21 +96,21 @@ func quantized(t *testing.T, method string, r references) (value, gradient []flo
 	if err != nil {
 		t.Fatal(err)
 	}
-	in[answer.InputDY] = reference.Floats(ones, r.Shape...)
+	in[spec.InputDY] = reference.Floats(ones, r.Shape...)
 	dx, err := reference.Run(p, in)
 	if err != nil {
 		t.Fatal(err)
 	}
-	delete(in, answer.InputDY)
+	delete(in, spec.InputDY)
 	out, err := reference.Run(q.Program, in)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return out[answer.OutputValue].Floats, dx[autodiff.Prefix+answer.InputX].Floats
+	return out[spec.OutputValue].Floats, dx[autodiff.Prefix+spec.InputX].Floats
 }
 
 // programs are those of a method for a weight.
-func programs(t *testing.T, method string, r references, shape []int) answer.Quantizer {
+func programs(t *testing.T, method string, r references, shape []int) spec.Quantizer {
 	t.Helper()
 	values, err := quantizer{}.Describe().Resolve(map[string]any{"method": method, "bits": r.Bits, "group": r.Group})
 	if err != nil {
@@ -130,7 +130,7 @@ func steps(t *testing.T, method string, r references, want [][]float64) {
 	for i, data := range r.Steps.X {
 		run := func(p *program.Program) map[string]reference.Tensor {
 			in := maps.Clone(state)
-			in[answer.InputX] = reference.Floats(data, r.Steps.Shape...)
+			in[spec.InputX] = reference.Floats(data, r.Steps.Shape...)
 			out, err := reference.Run(p, in)
 			if err != nil {
 				t.Fatal(err)
@@ -140,7 +140,7 @@ func steps(t *testing.T, method string, r references, want [][]float64) {
 		if i == 0 {
 			state = run(q.InitState)
 		}
-		within(t, fmt.Sprintf("step %d: value", i), run(q.Program)[answer.OutputValue].Floats, want[i])
+		within(t, fmt.Sprintf("step %d: value", i), run(q.Program)[spec.OutputValue].Floats, want[i])
 		state = run(q.Next)
 	}
 }

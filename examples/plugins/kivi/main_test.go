@@ -7,9 +7,9 @@ import (
 	"testing"
 
 	"github.com/cage-qat/cage/sdk"
-	"github.com/cage-qat/cage/sdk/answer"
 	"github.com/cage-qat/cage/sdk/program/reference"
 	"github.com/cage-qat/cage/sdk/sdktest"
+	"github.com/cage-qat/cage/sdk/spec"
 	"github.com/cage-qat/cage/tools/plugintest"
 )
 
@@ -52,11 +52,11 @@ func values(t *testing.T, s sdk.Site, x []float64) []float64 {
 	if err != nil {
 		t.Fatal(err)
 	}
-	out, err := reference.Run(q.Program, map[string]reference.Tensor{answer.InputX: reference.Floats(x, s.Shape...)})
+	out, err := reference.Run(q.Program, map[string]reference.Tensor{spec.InputX: reference.Floats(x, s.Shape...)})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return out[answer.OutputValue].Float64s()
+	return out[spec.OutputValue].Float64s()
 }
 
 // TestRefuses: groups of tokens need a sequence, and other roles have other quantizers.

@@ -7,7 +7,7 @@ import (
 	"math"
 
 	"github.com/cage-qat/cage/sdk"
-	"github.com/cage-qat/cage/sdk/answer"
+	"github.com/cage-qat/cage/sdk/spec"
 )
 
 // adamw implements [sdk.OpaqueOptimizer].
@@ -35,8 +35,8 @@ func (adamw) Describe() sdk.Description {
 }
 
 // State has both moments.
-func (adamw) State(t sdk.Tensor) ([]answer.Tensor, error) {
-	return []answer.Tensor{{Name: stateM, Shape: t.Shape}, {Name: stateV, Shape: t.Shape}}, nil
+func (adamw) State(t sdk.Tensor) ([]spec.Tensor, error) {
+	return []spec.Tensor{{Name: stateM, Shape: t.Shape}, {Name: stateV, Shape: t.Shape}}, nil
 }
 
 // Step computes one step in the order of the program, with one rounding to binary32 for each operation.

@@ -18,10 +18,10 @@ import (
 	"github.com/cage-qat/cage/host/train/conformance"
 	"github.com/cage-qat/cage/host/train/plugin"
 	"github.com/cage-qat/cage/sdk"
-	"github.com/cage-qat/cage/sdk/answer"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/reference"
 	"github.com/cage-qat/cage/sdk/sdktest"
+	"github.com/cage-qat/cage/sdk/spec"
 )
 
 const script = "./python-absmax"
@@ -124,13 +124,13 @@ func numbers(random *rand.Rand, shape []int) reference.Tensor {
 }
 
 // results are all outputs of the program, and what unpacking makes of them.
-func results(t *testing.T, p answer.Quantizer, x reference.Tensor) map[string][]float64 {
+func results(t *testing.T, p spec.Quantizer, x reference.Tensor) map[string][]float64 {
 	t.Helper()
-	out, err := reference.Run(p.Program, map[string]reference.Tensor{answer.InputX: x})
+	out, err := reference.Run(p.Program, map[string]reference.Tensor{spec.InputX: x})
 	if err != nil {
 		t.Fatal(err)
 	}
-	unpacked, err := reference.RunArgs(p.Unpack, out[answer.OutputCodes], out[answer.OutputScale])
+	unpacked, err := reference.RunArgs(p.Unpack, out[spec.OutputCodes], out[spec.OutputScale])
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -17,7 +17,7 @@ import (
 	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/compute/lower"
-	"github.com/cage-qat/cage/internal/effort"
+	"github.com/cage-qat/cage/internal/testing/testlevel"
 	"github.com/cage-qat/cage/sdk/program"
 )
 
@@ -114,7 +114,7 @@ func same(t *testing.T, what string, p *program.Program, got, want [][]float32) 
 // number of goroutines.
 func TestFlatRandomPrograms(t *testing.T) {
 	dev := openCPU(t)
-	for seed := range effort.Choose[uint64](100, 400) {
+	for seed := range testlevel.Choose[uint64](100, 400) {
 		shape := shapes[seed%uint64(len(shapes))]
 		p := randomProgram(seed, shape)
 		rng := rand.New(rand.NewPCG(seed, 7))

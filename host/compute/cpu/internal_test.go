@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/cage-qat/cage/host/compute/loops"
-	"github.com/cage-qat/cage/internal/guard"
+	"github.com/cage-qat/cage/internal/recovered"
 	"github.com/cage-qat/cage/sdk/program"
 )
 
@@ -63,7 +63,7 @@ func TestPanicsBecomeErrors(t *testing.T) {
 			}
 			for range 3 {
 				err := Run([]Call{call(good), call(broken(t, pass)), call(good)}, parallel)
-				var caught *guard.PanicError
+				var caught *recovered.PanicError
 				if !errors.As(err, &caught) || caught.Executor != "cpu" || caught.Program != "update/broken" {
 					t.Fatalf("%d goroutines: got %v", threads, err)
 				}

@@ -5,7 +5,7 @@ import (
 	"fmt"
 
 	"github.com/cage-qat/cage/host/compute/pass/byrow"
-	"github.com/cage-qat/cage/internal/guard"
+	"github.com/cage-qat/cage/internal/recovered"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/simplify"
 )
@@ -74,7 +74,7 @@ const (
 // must have a part in every row, except scalars and inputs of shape [1, n], which all rows share. stored says, by name, how
 // float inputs and outputs are stored; those without an entry are float32.
 func Compile(p *program.Program, rows int, stored map[string]byrow.Storage) (k *Kernel, err error) {
-	defer guard.Catch(executor, p.Name, &err)
+	defer recovered.Catch(executor, p.Name, &err)
 	if p, err = simplify.Program(p); err != nil {
 		return nil, err
 	}
@@ -84,7 +84,7 @@ func Compile(p *program.Program, rows int, stored map[string]byrow.Storage) (k *
 // CompileFlat compiles p, which must be valid, by any rows by which it can be computed: runs of elements where all tensors have
 // the same number of elements and no operation depends on rows, else the rows of the last axis. It refuses p with a [*Refusal].
 func CompileFlat(p *program.Program) (k *Kernel, err error) {
-	defer guard.Catch(executor, p.Name, &err)
+	defer recovered.Catch(executor, p.Name, &err)
 	if p, err = simplify.Program(p); err != nil {
 		return nil, err
 	}

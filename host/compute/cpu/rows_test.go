@@ -8,9 +8,9 @@ import (
 	"testing"
 
 	"github.com/cage-qat/cage/host/compute/cpu"
-	"github.com/cage-qat/cage/host/internal/testrows"
-	"github.com/cage-qat/cage/internal/effort"
-	"github.com/cage-qat/cage/internal/randprog"
+	"github.com/cage-qat/cage/internal/testing/randprog"
+	"github.com/cage-qat/cage/internal/testing/testlevel"
+	"github.com/cage-qat/cage/internal/testing/testrows"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/reference"
 	"github.com/cage-qat/cage/sdk/program/transform"
@@ -30,7 +30,7 @@ func rowsOf(p *program.Program) int {
 // TestRandomPrograms: each output of a random program, of any type, against the oracle in double precision, with the tolerance
 // that package lower has for such programs. Many of them read several rows at once; those that are refused are counted.
 func TestRandomPrograms(t *testing.T) {
-	seeds, computed := effort.Sample[uint64](100, 1000, 20000), 0
+	seeds, computed := testlevel.Sample[uint64](100, 1000, 20000), 0
 	seen := map[program.Op]int{}
 	for seed := range seeds {
 		c := randprog.New(seed, randprog.Options{Nodes: 10 + int(seed%31), Elements: []int{40, 256, 3000}[seed%3]})

@@ -10,7 +10,7 @@ import (
 
 	"github.com/cage-qat/cage/host/compute/loops"
 	"github.com/cage-qat/cage/host/compute/pass/byrow"
-	"github.com/cage-qat/cage/internal/guard"
+	"github.com/cage-qat/cage/internal/recovered"
 	"github.com/cage-qat/cage/sdk/program"
 )
 
@@ -99,7 +99,7 @@ type run struct {
 // begin prepares a call. One that has scalars only is complete afterwards.
 func (r *runner) begin(c Call) (err error) {
 	k := c.Kernel
-	defer guard.Catch(executor, k.p.Name, &err)
+	defer recovered.Catch(executor, k.p.Name, &err)
 	s := &run{Call: c, k: k, env: make([]float32, len(k.scalars.list)), shared: make([][]float32, len(k.inputs)), left: make([]atomic.Int32, len(k.passes))}
 	for i, v := range k.scalars.list {
 		switch v.kind {
@@ -194,7 +194,7 @@ func (r *runner) await(u unit) bool {
 // finish finishes a pass of a call: it folds what units have folded, in their order, and computes what follows from it.
 func (r *runner) finish(s *run, pass int) (err error) {
 	k := s.k
-	defer guard.Catch(executor, k.p.Name, &err)
+	defer recovered.Catch(executor, k.p.Name, &err)
 	for i, d := range k.reductions {
 		if d.phase != pass {
 			continue
@@ -223,7 +223,7 @@ func (r *runner) finish(s *run, pass int) (err error) {
 // compute computes the tiles of a unit.
 func (u unit) compute() (err error) {
 	s, k := u.run, u.run.k
-	defer guard.Catch(executor, k.p.Name, &err)
+	defer recovered.Catch(executor, k.p.Name, &err)
 	w := k.workers.get(k)
 	defer k.workers.put(w)
 	for i, d := range k.reductions {

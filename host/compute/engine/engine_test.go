@@ -19,8 +19,8 @@ import (
 
 	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/compute/engine"
-	"github.com/cage-qat/cage/host/internal/testdevice"
-	"github.com/cage-qat/cage/internal/effort"
+	"github.com/cage-qat/cage/internal/testing/testdevice"
+	"github.com/cage-qat/cage/internal/testing/testlevel"
 )
 
 func open(t *testing.T) *engine.Device {
@@ -305,7 +305,7 @@ func TestManyBranchesDoNotHang(t *testing.T) {
 		runManyBranches(t)
 		return
 	}
-	effort.Long(t, "it starts a process with many steps")
+	testlevel.Long(t, "it starts a process with many steps")
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, os.Args[0], "-test.run=^TestManyBranchesDoNotHang$")

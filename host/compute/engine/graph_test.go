@@ -12,7 +12,7 @@ import (
 
 	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/compute/engine"
-	"github.com/cage-qat/cage/host/internal/testdevice"
+	"github.com/cage-qat/cage/internal/testing/testdevice"
 )
 
 // TestLoop sums the rows of a matrix, with the same constants and reductions before, in and after the loop.

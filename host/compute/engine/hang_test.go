@@ -8,7 +8,7 @@ import (
 	"github.com/gomlx/gomlx/core/graph"
 
 	"github.com/cage-qat/cage/host/compute/engine"
-	"github.com/cage-qat/cage/host/internal/pjrtrecord"
+	"github.com/cage-qat/cage/internal/testing/pjrtrecord"
 )
 
 // TestHang: a device that does not answer fails the step after the time that the options give, and nothing waits for it any

@@ -10,7 +10,7 @@ import (
 
 	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/compute/engine"
-	"github.com/cage-qat/cage/host/internal/pjrtrecord"
+	"github.com/cage-qat/cage/internal/testing/pjrtrecord"
 )
 
 // offloading compiles a step with a parameter on the device and a state of the same shape in the machine's memory.

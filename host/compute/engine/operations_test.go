@@ -7,7 +7,7 @@ import (
 
 	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/compute/engine"
-	"github.com/cage-qat/cage/host/internal/testdevice"
+	"github.com/cage-qat/cage/internal/testing/testdevice"
 )
 
 // TestDotOperations: products count once where they are equal, and not where nothing needs them or a native computes them. A

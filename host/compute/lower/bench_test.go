@@ -13,9 +13,9 @@ import (
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/compute/engine/autodiff"
 	"github.com/cage-qat/cage/host/compute/lower"
-	"github.com/cage-qat/cage/sdk/answer"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/reference"
+	"github.com/cage-qat/cage/sdk/spec"
 )
 
 // measure runs a step and reports the time for each element of the first input:
@@ -84,7 +84,7 @@ func BenchmarkLowerQuest(b *testing.B) {
 	for _, s := range questSizes {
 		x := normal(1, s.rows, s.cols)
 		p := build(b, quest(s.block, s.rows, s.cols))
-		part, err := lower.NewQuantizer(answer.Quantizer{Program: p})
+		part, err := lower.NewQuantizer(spec.Quantizer{Program: p})
 		if err != nil {
 			b.Fatal(err)
 		}
@@ -200,11 +200,11 @@ func BenchmarkLowerOp(b *testing.B) {
 		p := build(b, func(b *program.Builder) {
 			x, y, row := b.Input("x", x.Type), b.Input("y", y.Type), b.Input("row", row.Type)
 			v := c.write(b, x, y, row)
-			b.Output(answer.OutputValue, v.ReduceSum(v.Type().Rank()-1))
+			b.Output(spec.OutputValue, v.ReduceSum(v.Type().Rank()-1))
 		})
 		b.Run(c.name, func(b *testing.B) {
 			measure(b, []reference.Tensor{x, y, row}, func(g *graph.Graph, in []*graph.Node) []*graph.Node {
-				return []*graph.Node{lower.Lower(g, p, in)[answer.OutputValue]}
+				return []*graph.Node{lower.Lower(g, p, in)[spec.OutputValue]}
 			})
 		})
 	}

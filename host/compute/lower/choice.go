@@ -15,8 +15,8 @@ import (
 	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/compute/triton"
-	"github.com/cage-qat/cage/sdk/answer"
 	"github.com/cage-qat/cage/sdk/program"
+	"github.com/cage-qat/cage/sdk/spec"
 )
 
 // A Kind of things that a GPU computes in one kernel, or in operations of the graph. Each is tried by itself
@@ -54,7 +54,7 @@ type Subject struct {
 
 // quantizerSubject stands for the passes of quantizers that rotate blocks of a size, 0 for none, of rows of a width.
 func quantizerSubject(kind Kind, width, block int) Subject {
-	return Subject{kind, func(rows int) (*program.Program, error) { return standIn(kind == Joined, rows, width, block) }, InMemory{answer.OutputValue: triton.BFloat16}, triton.LargestRow}
+	return Subject{kind, func(rows int) (*program.Program, error) { return standIn(kind == Joined, rows, width, block) }, InMemory{spec.OutputValue: triton.BFloat16}, triton.LargestRow}
 }
 
 // subjectOf is that of a quantizer's pass over a number of rows.
@@ -83,7 +83,7 @@ func standIn(joined bool, rows, width, block int) (*program.Program, error) {
 	const largestGroup = 32
 	group := min(1<<bits.TrailingZeros(uint(width)), largestGroup)
 	b := program.NewBuilder("trial/forward")
-	z := b.Input(answer.InputX, program.FloatType(rows, width))
+	z := b.Input(spec.InputX, program.FloatType(rows, width))
 	if joined {
 		gain := b.Input("gain", program.FloatType(1, width))
 		z = z.Mul(b.Const(1).Div(z.Square().MeanRow().Shift(1e-6).Sqrt())).Mul(gain)
@@ -95,7 +95,7 @@ func standIn(joined bool, rows, width, block int) (*program.Program, error) {
 	highest := r.Abs().MaxRow()
 	code := r.Mul(b.Const(4)).Clamp(b.Const(-8), b.Const(7)).Round()
 	value := r.Abs().Le(b.Const(2)).Select(code.Mul(highest), b.Const(0))
-	b.Output(answer.OutputValue, value.Reshape(rows, width))
+	b.Output(spec.OutputValue, value.Reshape(rows, width))
 	return b.Build()
 }
 

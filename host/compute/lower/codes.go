@@ -8,8 +8,8 @@ import (
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/compute/pass/factor"
 	"github.com/cage-qat/cage/host/compute/triton"
-	"github.com/cage-qat/cage/sdk/answer"
 	"github.com/cage-qat/cage/sdk/program"
+	"github.com/cage-qat/cage/sdk/spec"
 )
 
 // Codes represents a quantized matrix by small numbers and their scales, in the form in which its device multiplies
@@ -59,7 +59,7 @@ func (q programQuantizer) CodeShapes(d *engine.Device) (parts []shapes.Shape) {
 // finds the codes of the value, they are further outputs of the program, and c is their form. Otherwise c is nil.
 func (q programQuantizer) factoredForward(d *engine.Device) (p *program.Program, c *coding) {
 	if c = codingOf(d, int(q.parts.Forward.Inputs[0].Type.Size())/q.rows()); c != nil {
-		if p, ok := c.factor(q.parts.Forward, answer.OutputValue); ok {
+		if p, ok := c.factor(q.parts.Forward, spec.OutputValue); ok {
 			return p, c
 		}
 	}

@@ -10,10 +10,10 @@ import (
 	"testing"
 
 	"github.com/cage-qat/cage/host/compute/lower"
-	"github.com/cage-qat/cage/host/internal/testrun"
 	"github.com/cage-qat/cage/host/method"
-	"github.com/cage-qat/cage/sdk/answer"
+	"github.com/cage-qat/cage/internal/testing/testrun"
 	"github.com/cage-qat/cage/sdk/program"
+	"github.com/cage-qat/cage/sdk/spec"
 )
 
 // crossingReplicas is a number of replicas among which all matrices of the model divide.
@@ -61,7 +61,7 @@ func TestCrossings(t *testing.T) {
 func crossed(t *testing.T, p *program.Program) string {
 	t.Helper()
 	c, err := lower.Crosses(p, crossingReplicas, func(in program.Input) bool {
-		return in.Type.Rank() > 1 && in.Type.Shape[0]%crossingReplicas == 0 && !strings.HasPrefix(in.Name, answer.TrainedPrefix)
+		return in.Type.Rank() > 1 && in.Type.Shape[0]%crossingReplicas == 0 && !strings.HasPrefix(in.Name, spec.TrainedPrefix)
 	})
 	if err != nil {
 		t.Fatal(err)

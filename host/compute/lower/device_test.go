@@ -13,7 +13,7 @@ import (
 
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/compute/lower"
-	"github.com/cage-qat/cage/host/internal/testdevice"
+	"github.com/cage-qat/cage/internal/testing/testdevice"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/reference"
 )
@@ -104,7 +104,7 @@ func convert[S, T any](data []S, f func(S) T) []T {
 	return out
 }
 
-func spec(name string, dims ...int) engine.Spec {
+func inputSpec(name string, dims ...int) engine.Spec {
 	return engine.Spec{Name: name, Shape: shapes.Make(dtypes.Float32, dims...)}
 }
 

@@ -16,11 +16,11 @@ import (
 	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/compute/lower"
-	"github.com/cage-qat/cage/host/internal/pjrtrecord"
-	"github.com/cage-qat/cage/host/internal/testdevice"
-	"github.com/cage-qat/cage/sdk/answer"
+	"github.com/cage-qat/cage/internal/testing/pjrtrecord"
+	"github.com/cage-qat/cage/internal/testing/testdevice"
 	"github.com/cage-qat/cage/sdk/microscaling"
 	"github.com/cage-qat/cage/sdk/program"
+	"github.com/cage-qat/cage/sdk/spec"
 )
 
 // halves is a quantizer to the nearest half, of rows; transposed computes it of columns,
@@ -155,17 +155,17 @@ func TestBlockKernelCalls(t *testing.T) {
 
 // quantizerOf makes a quantizer of matrices from the value and the surrogate of its program.
 func quantizerOf(t *testing.T, name string, rows, columns int, make func(b *program.Builder, x program.Value) (value, surrogate program.Value),
-	trained ...answer.Tensor) lower.Quantizer {
+	trained ...spec.Tensor) lower.Quantizer {
 	t.Helper()
 	b := program.NewBuilder(name)
-	value, surrogate := make(b, b.Input(answer.InputX, program.FloatType(rows, columns)))
-	b.Output(answer.OutputValue, value)
-	b.Output(answer.OutputSurrogate, surrogate)
+	value, surrogate := make(b, b.Input(spec.InputX, program.FloatType(rows, columns)))
+	b.Output(spec.OutputValue, value)
+	b.Output(spec.OutputSurrogate, surrogate)
 	p, err := b.Build()
 	if err != nil {
 		t.Fatal(err)
 	}
-	q, err := lower.NewQuantizer(answer.Quantizer{Program: p, Trained: trained})
+	q, err := lower.NewQuantizer(spec.Quantizer{Program: p, Trained: trained})
 	if err != nil {
 		t.Fatal(err)
 	}

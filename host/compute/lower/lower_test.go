@@ -13,8 +13,8 @@ import (
 
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/compute/lower"
-	"github.com/cage-qat/cage/internal/effort"
-	"github.com/cage-qat/cage/internal/randprog"
+	"github.com/cage-qat/cage/internal/testing/randprog"
+	"github.com/cage-qat/cage/internal/testing/testlevel"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/reference"
 )
@@ -26,7 +26,7 @@ func TestFactorizationsAreRefused(t *testing.T) {
 		if err := lower.Check(p); !errors.As(err, &refused) {
 			t.Errorf("Check: %v", err)
 		}
-		_, err := shared(t).Compile("refused", []engine.Spec{spec("x", 3, 3)}, func(g *graph.Graph, in []*graph.Node) []*graph.Node {
+		_, err := shared(t).Compile("refused", []engine.Spec{inputSpec("x", 3, 3)}, func(g *graph.Graph, in []*graph.Node) []*graph.Node {
 			return []*graph.Node{lower.Lower(g, p, in)["y"]}
 		})
 		if !errors.As(err, &refused) || refused.Program != "test" || !strings.Contains(err.Error(), refused.Op.String()) {
@@ -41,9 +41,9 @@ func TestWrongInputs(t *testing.T) {
 		b.Output("y", x.Add(b.Input("n", program.Type{DType: program.Int}).Convert(program.Float)))
 	})
 	for want, specs := range map[string][]engine.Spec{
-		"takes 2 inputs, got 1":   {spec("x", 2, 3)},
-		`input "x" is float[2,3]`: {spec("x", 3, 2), spec("n")},
-		`input "n" is int`:        {spec("x", 2, 3), spec("n")},
+		"takes 2 inputs, got 1":   {inputSpec("x", 2, 3)},
+		`input "x" is float[2,3]`: {inputSpec("x", 3, 2), inputSpec("n")},
+		`input "n" is int`:        {inputSpec("x", 2, 3), inputSpec("n")},
 	} {
 		_, err := shared(t).Compile("wrong", specs, func(g *graph.Graph, in []*graph.Node) []*graph.Node {
 			return []*graph.Node{lower.Lower(g, p, in)["y"]}
@@ -137,7 +137,7 @@ func TestSharedNodes(t *testing.T) {
 // single precision stays within 1e-4 of the largest element; the device's own
 // functions (exp, tanh, sums in another order) get twice that.
 func TestRandomPrograms(t *testing.T) {
-	seeds := effort.Sample[uint64](30, 100, 300)
+	seeds := testlevel.Sample[uint64](30, 100, 300)
 	for seed := range seeds {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			options := randprog.Options{Nodes: 10 + int(seed%31), Elements: []int{40, 256, 3000}[seed%3]}

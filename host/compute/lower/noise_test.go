@@ -9,11 +9,11 @@ import (
 	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/compute/lower"
-	"github.com/cage-qat/cage/host/internal/testdevice"
+	"github.com/cage-qat/cage/internal/testing/testdevice"
 	"github.com/cage-qat/cage/sdk"
-	"github.com/cage-qat/cage/sdk/answer"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/reference"
+	"github.com/cage-qat/cage/sdk/spec"
 )
 
 // dithered rounds x to quarters in training, after random signs of the columns that both operands of a product share and with
@@ -57,8 +57,8 @@ func TestNoise(t *testing.T) {
 				}
 				noise, shared := []uint32{3, 9}, []uint32{2, 77}
 				for step := range 3 {
-					want, err := reference.Run(p.Program, map[string]reference.Tensor{answer.InputX: reference.Floats(wide, rows, columns),
-						answer.InputNoise: reference.Uints(noise, 2), answer.InputSharedNoise: reference.Uints(shared, 2), answer.InputStep: reference.Float(float64(step + 1))})
+					want, err := reference.Run(p.Program, map[string]reference.Tensor{spec.InputX: reference.Floats(wide, rows, columns),
+						spec.InputNoise: reference.Uints(noise, 2), spec.InputSharedNoise: reference.Uints(shared, 2), spec.InputStep: reference.Float(float64(step + 1))})
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -68,7 +68,7 @@ func TestNoise(t *testing.T) {
 					if err != nil {
 						t.Fatal(err)
 					}
-					for _, in := range []string{answer.InputNoise, answer.InputSharedNoise, answer.InputStep} {
+					for _, in := range []string{spec.InputNoise, spec.InputSharedNoise, spec.InputStep} {
 						if !q.Takes(in) {
 							t.Errorf("the quantizer does not take %s", in)
 						}
@@ -78,7 +78,7 @@ func TestNoise(t *testing.T) {
 						y := lower.Quantize(in[0], lower.Given{Noise: in[1], SharedNoise: in[2], Step: in[3]}, q)
 						return []*graph.Node{y, graph.Gradient(graph.ReduceAllSum(y), in[0])[0]}
 					})
-					for i, v := range want[answer.OutputValue].Floats {
+					for i, v := range want[spec.OutputValue].Floats {
 						if float64(out[0][i]) != v {
 							t.Fatalf("step %d: element %d, %v, becomes %v, want %v", step+1, i, x[i], out[0][i], v)
 						}
@@ -93,8 +93,8 @@ func TestNoise(t *testing.T) {
 					out = testdevice.Evaluate(t, d, inputs[:1], func(g *graph.Graph, in []*graph.Node) []*graph.Node {
 						return []*graph.Node{lower.Quantize(in[0], lower.Given{}, e)}
 					})
-					if got, _ := reference.Run(p.Evaluate, map[string]reference.Tensor{answer.InputX: reference.Floats(wide, rows, columns)}); float64(out[0][7]) != got[answer.OutputValue].Floats[7] {
-						t.Errorf("evaluation rounds %v to %v, want %v", x[7], out[0][7], got[answer.OutputValue].Floats[7])
+					if got, _ := reference.Run(p.Evaluate, map[string]reference.Tensor{spec.InputX: reference.Floats(wide, rows, columns)}); float64(out[0][7]) != got[spec.OutputValue].Floats[7] {
+						t.Errorf("evaluation rounds %v to %v, want %v", x[7], out[0][7], got[spec.OutputValue].Floats[7])
 					}
 				}
 			})

@@ -6,9 +6,9 @@ import (
 	"github.com/gomlx/gomlx/core/graph"
 
 	"github.com/cage-qat/cage/host/compute/triton"
-	"github.com/cage-qat/cage/sdk/answer"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/transform"
+	"github.com/cage-qat/cage/sdk/spec"
 )
 
 // Operand is the quantizer of an operand of a product in the backward pass. It has values only: nothing is
@@ -20,19 +20,19 @@ type Operand struct {
 
 // NewOperand prepares a quantizer's program of training, which must have passed its check. It fails if the quantizer has
 // trained parameters, which would get no gradient.
-func NewOperand(q answer.Quantizer) (Operand, error) {
+func NewOperand(q spec.Quantizer) (Operand, error) {
 	if len(q.Trained) > 0 {
 		return Operand{}, fmt.Errorf("the quantizer has the trained parameter %s, which would get no gradient: in products of the backward pass only values are quantized", q.Trained[0].Name)
 	}
 	if len(q.State) > 0 {
 		return Operand{}, fmt.Errorf("the quantizer keeps the state %s: in products of the backward pass there is none", q.State[0].Name)
 	}
-	value, _ := q.Program.Output(answer.OutputValue)
-	p, err := transform.Extract(q.Program, q.Program.Name, transform.Arguments(q.Program), []program.Output{{Name: answer.OutputValue, Value: value}})
+	value, _ := q.Program.Output(spec.OutputValue)
+	p, err := transform.Extract(q.Program, q.Program.Name, transform.Arguments(q.Program), []program.Output{{Name: spec.OutputValue, Value: value}})
 	if err != nil {
 		return Operand{}, err
 	}
-	return Operand{programQuantizer{Quantizer: answer.Quantizer{Program: p}}}, nil
+	return Operand{programQuantizer{Quantizer: spec.Quantizer{Program: p}}}, nil
 }
 
 // Takes reports whether the quantizer reads what changes from step to step, like [Quantizer].
@@ -42,6 +42,6 @@ func (o Operand) Takes(input string) bool { return o.quantizer.Takes(input) }
 // rounded to bfloat16, as they are in [Quantize].
 func (o Operand) Value(x *graph.Node, given Given) *graph.Node {
 	q := o.quantizer
-	memory := InMemory{answer.InputX: triton.BFloat16, answer.OutputValue: triton.BFloat16}
-	return lowerRows(x.Graph(), q.Program, q.rows(), append([]*graph.Node{x}, q.others(q.Program, given)...), memory)[answer.OutputValue]
+	memory := InMemory{spec.InputX: triton.BFloat16, spec.OutputValue: triton.BFloat16}
+	return lowerRows(x.Graph(), q.Program, q.rows(), append([]*graph.Node{x}, q.others(q.Program, given)...), memory)[spec.OutputValue]
 }

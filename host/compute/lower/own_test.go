@@ -9,10 +9,10 @@ import (
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/compute/lower"
 	"github.com/cage-qat/cage/sdk"
-	"github.com/cage-qat/cage/sdk/answer"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/autodiff"
 	"github.com/cage-qat/cage/sdk/program/reference"
+	"github.com/cage-qat/cage/sdk/spec"
 )
 
 // pushing rounds to multiples of a trained step in a domain that is rotated by a block, and gives gradients that depend on the
@@ -43,7 +43,7 @@ func (q pushing) Backward(_ *program.Builder, x, dy program.Value, site sdk.Site
 }
 
 // own prepares a quantizer with a backward pass of its own.
-func own(t *testing.T, block int, shape ...int) (answer.Quantizer, lower.Quantizer) {
+func own(t *testing.T, block int, shape ...int) (spec.Quantizer, lower.Quantizer) {
 	t.Helper()
 	built, err := sdk.BuildQuantizer(pushing(block), sdk.Site{Role: sdk.RoleWeight, Name: "w", Shape: shape})
 	if err != nil {
@@ -66,18 +66,18 @@ func TestOwnBackward(t *testing.T) {
 			value := lower.Quantize(in[0], lower.Given{Trained: in[2:]}, q)
 			return append(graph.Gradient(graph.ReduceAllSum(graph.Mul(value, in[1])), in[0], in[2]), value)
 		})
-		given := map[string]reference.Tensor{answer.InputX: x, answer.TrainedPrefix + "step": step}
+		given := map[string]reference.Tensor{spec.InputX: x, spec.TrainedPrefix + "step": step}
 		value, err := reference.Run32(built.Program, given)
 		if err != nil {
 			t.Fatal(err)
 		}
-		given[answer.InputDY] = dy
+		given[spec.InputDY] = dy
 		want, err := reference.Run32(built.Backward, given)
 		if err != nil {
 			t.Fatal(err)
 		}
-		compare(t, "gradient by x", rotation, download(t, x.Type, got[0]), want[autodiff.Prefix+answer.InputX], nil)
-		compare(t, "gradient by the step", rotation, download(t, step.Type, got[1]), want[autodiff.Prefix+answer.TrainedPrefix+"step"], nil)
-		compare(t, "value", rotation, download(t, x.Type, got[2]), value[answer.OutputValue], nil)
+		compare(t, "gradient by x", rotation, download(t, x.Type, got[0]), want[autodiff.Prefix+spec.InputX], nil)
+		compare(t, "gradient by the step", rotation, download(t, step.Type, got[1]), want[autodiff.Prefix+spec.TrainedPrefix+"step"], nil)
+		compare(t, "value", rotation, download(t, x.Type, got[2]), value[spec.OutputValue], nil)
 	}
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/gomlx/gomlx/core/graph"
 
 	"github.com/cage-qat/cage/host/compute/lower"
-	"github.com/cage-qat/cage/internal/effort"
-	"github.com/cage-qat/cage/internal/randprog"
+	"github.com/cage-qat/cage/internal/testing/randprog"
+	"github.com/cage-qat/cage/internal/testing/testlevel"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/reference"
 )
@@ -19,7 +19,7 @@ import (
 // TestPieces: random programs have the same bits in pieces as in the graph, except for the sign of zeros and what NaN holds. Rows
 // are counted in several ways, as programs know nothing of them.
 func TestPieces(t *testing.T) {
-	seeds := effort.Sample[uint64](60, 300, 3000)
+	seeds := testlevel.Sample[uint64](60, 300, 3000)
 	for seed := range seeds {
 		c := randprog.New(seed, randprog.Options{Nodes: 10 + int(seed%31), Elements: []int{40, 256, 3000}[seed%3]})
 		counts := []int{1}

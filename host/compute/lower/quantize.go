@@ -12,21 +12,21 @@ import (
 	graphdiff "github.com/cage-qat/cage/host/compute/engine/autodiff"
 	"github.com/cage-qat/cage/host/compute/pass/rotation"
 	"github.com/cage-qat/cage/host/compute/triton"
-	"github.com/cage-qat/cage/sdk/answer"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/autodiff"
 	"github.com/cage-qat/cage/sdk/program/transform"
+	"github.com/cage-qat/cage/sdk/spec"
 )
 
 // Quantizer is the fake quantization of one tensor inside graphs. It has two parts, which
 // may be in different graphs. Its methods build graphs and panic as [Lower] does.
 type Quantizer interface {
 	// Trained lists the quantizer's trained parameters; most quantizers have none.
-	Trained() []answer.Tensor
+	Trained() []spec.Tensor
 	// State lists the state tensors that the quantizer keeps from step to step; most have none.
-	State() []answer.Tensor
+	State() []spec.Tensor
 	// Takes reports whether the quantizer reads what changes from step to step:
-	// [answer.InputNoise], [answer.InputSharedNoise] or [answer.InputStep].
+	// [spec.InputNoise], [spec.InputSharedNoise] or [spec.InputStep].
 	Takes(input string) bool
 	// Calibrated reports whether Init or InitState reads statistics of columns.
 	Calibrated() bool
@@ -73,16 +73,16 @@ type Given struct {
 	Noise, SharedNoise, Step *graph.Node
 }
 
-// Columns holds the statistics of [sdk.Columns] by the names of inputs ([answer.ColumnInputs]), each of shape [1, columns]. It may be
+// Columns holds the statistics of [sdk.Columns] by the names of inputs ([spec.ColumnInputs]), each of shape [1, columns]. It may be
 // nil for a quantizer that is not calibrated.
 type Columns map[string]*graph.Node
 
 // ColumnsOf computes the statistics of the two operands of a product from their rows, [rows, columns] each: with the names for
 // activations if they are such, else with those for weights.
 func ColumnsOf(x *graph.Node, activations bool) Columns {
-	largest, mean := answer.InputWeightsMax, answer.InputWeightsMean
+	largest, mean := spec.InputWeightsMax, spec.InputWeightsMean
 	if activations {
-		largest, mean = answer.InputActivationsMax, answer.InputActivationsMean
+		largest, mean = spec.InputActivationsMax, spec.InputActivationsMean
 	}
 	a := graph.Abs(x)
 	return Columns{largest: graph.ReduceAndKeep(a, graph.ReduceMax, 0), mean: graph.ReduceAndKeep(a, graph.ReduceMean, 0)}
@@ -99,7 +99,7 @@ type Point struct {
 // NewQuantizer prepares a quantizer's program of training, which must have passed its
 // check. The forward part returns the value; the backward part is that of the surrogate, or
 // the quantizer's own.
-func NewQuantizer(q answer.Quantizer) (Quantizer, error) {
+func NewQuantizer(q spec.Quantizer) (Quantizer, error) {
 	p, err := split(q)
 	if err != nil {
 		return nil, fmt.Errorf("backward pass of the quantizer: %w", err)
@@ -108,7 +108,7 @@ func NewQuantizer(q answer.Quantizer) (Quantizer, error) {
 }
 
 // split divides the program into a forward and a backward part. All floats but codes are stored in float32.
-func split(q answer.Quantizer) (programQuantizer, error) {
+func split(q spec.Quantizer) (programQuantizer, error) {
 	parts, err := q.Split()
 	return programQuantizer{Quantizer: q, parts: parts, memory: codesInMemory}, err
 }
@@ -116,7 +116,7 @@ func split(q answer.Quantizer) (programQuantizer, error) {
 // inBFloat16 is the quantizer with x, Q(x) and their gradients stored in bfloat16, where the device has that precision.
 func (q programQuantizer) inBFloat16() programQuantizer {
 	q.memory = maps.Clone(q.memory)
-	for _, name := range []string{answer.InputX, answer.OutputValue, autodiff.Prefix + answer.OutputSurrogate, answer.InputDY, autodiff.Prefix + answer.InputX} {
+	for _, name := range []string{spec.InputX, spec.OutputValue, autodiff.Prefix + spec.OutputSurrogate, spec.InputDY, autodiff.Prefix + spec.InputX} {
 		q.memory[name] = triton.BFloat16
 	}
 	return q
@@ -124,7 +124,7 @@ func (q programQuantizer) inBFloat16() programQuantizer {
 
 // programQuantizer inlines a program divided into its forward and backward parts.
 type programQuantizer struct {
-	answer.Quantizer
+	spec.Quantizer
 	parts *autodiff.Partition
 	// memory says how kernels store floats.
 	memory InMemory
@@ -136,18 +136,18 @@ func (q programQuantizer) rows() int {
 	return int(q.Program.Inputs[0].Type.Size()) / shape[len(shape)-1]
 }
 
-func (q programQuantizer) Trained() []answer.Tensor { return q.Quantizer.Trained }
+func (q programQuantizer) Trained() []spec.Tensor { return q.Quantizer.Trained }
 
-func (q programQuantizer) State() []answer.Tensor { return q.Quantizer.State }
+func (q programQuantizer) State() []spec.Tensor { return q.Quantizer.State }
 
 func (q programQuantizer) Init(x *graph.Node, columns Columns) []*graph.Node {
 	p := q.Quantizer.Init
-	return listed(x.Graph(), p, columns.after(x, p), answer.TrainedPrefix, q.Trained())
+	return listed(x.Graph(), p, columns.after(x, p), spec.TrainedPrefix, q.Trained())
 }
 
 func (q programQuantizer) InitState(x *graph.Node, columns Columns) []*graph.Node {
 	p := q.Quantizer.InitState
-	return listed(x.Graph(), p, columns.after(x, p), answer.KeptPrefix, q.State())
+	return listed(x.Graph(), p, columns.after(x, p), spec.KeptPrefix, q.State())
 }
 
 // after are the inputs of a program of initial values: x, and the statistics that it takes.
@@ -164,11 +164,11 @@ func (q programQuantizer) Next(x *graph.Node, given Given) []*graph.Node {
 	if p == nil {
 		return nil
 	}
-	return listed(x.Graph(), p, append([]*graph.Node{x}, q.others(p, given)...), answer.KeptPrefix, q.State())
+	return listed(x.Graph(), p, append([]*graph.Node{x}, q.others(p, given)...), spec.KeptPrefix, q.State())
 }
 
 // listed lowers a program and returns its outputs for the tensors of a list, in their order; nil without a program.
-func listed(g *graph.Graph, p *program.Program, in []*graph.Node, prefix string, list []answer.Tensor) []*graph.Node {
+func listed(g *graph.Graph, p *program.Program, in []*graph.Node, prefix string, list []spec.Tensor) []*graph.Node {
 	if p == nil {
 		return nil
 	}
@@ -189,12 +189,12 @@ func (q programQuantizer) Evaluation() (Quantizer, error) {
 
 // nodes are what the program reads of what it is given beside x, by the names of its inputs.
 func (q programQuantizer) nodes(given Given) map[string]*graph.Node {
-	nodes := map[string]*graph.Node{answer.InputNoise: given.Noise, answer.InputSharedNoise: given.SharedNoise, answer.InputStep: given.Step}
+	nodes := map[string]*graph.Node{spec.InputNoise: given.Noise, spec.InputSharedNoise: given.SharedNoise, spec.InputStep: given.Step}
 	for i, t := range q.Trained() {
-		nodes[answer.TrainedPrefix+t.Name] = given.Trained[i]
+		nodes[spec.TrainedPrefix+t.Name] = given.Trained[i]
 	}
 	for i, t := range q.State() {
-		nodes[answer.KeptPrefix+t.Name] = given.State[i]
+		nodes[spec.KeptPrefix+t.Name] = given.State[i]
 	}
 	return nodes
 }
@@ -212,7 +212,7 @@ func (q programQuantizer) others(p *program.Program, given Given) []*graph.Node 
 func (q programQuantizer) Forward(x *graph.Node, given Given) (*graph.Node, []*graph.Node) {
 	p, coding := q.factoredForward(engine.DeviceOf(x.Graph()))
 	out := lowerRows(x.Graph(), p, q.rows(), append([]*graph.Node{x}, q.others(q.Program, given)...), q.memory)
-	value := out[answer.OutputValue]
+	value := out[spec.OutputValue]
 	if coding != nil {
 		coding.codes(out).AttachTo(value)
 	}
@@ -223,7 +223,7 @@ func (q programQuantizer) Forward(x *graph.Node, given Given) (*graph.Node, []*g
 func (q programQuantizer) residuals(out map[string]*graph.Node) []*graph.Node {
 	var residuals []*graph.Node
 	for _, r := range q.parts.Residuals {
-		if !r.Input && r.Name != answer.OutputValue {
+		if !r.Input && r.Name != spec.OutputValue {
 			residuals = append(residuals, out[r.Name])
 		}
 	}
@@ -232,19 +232,19 @@ func (q programQuantizer) residuals(out map[string]*graph.Node) []*graph.Node {
 
 func (q programQuantizer) Backward(at Point, residuals []*graph.Node, dy *graph.Node) (*graph.Node, []*graph.Node) {
 	out := lowerRows(dy.Graph(), q.parts.Backward, q.rows(), q.backwardInputs(at, residuals, dy), q.memory)
-	return out[autodiff.Prefix+answer.InputX], q.trainedGradients(out)
+	return out[autodiff.Prefix+spec.InputX], q.trainedGradients(out)
 }
 
 // backwardInputs are the inputs of the backward pass.
 func (q programQuantizer) backwardInputs(at Point, residuals []*graph.Node, dy *graph.Node) []*graph.Node {
 	known := q.nodes(at.Given)
-	known[answer.InputX] = at.X
+	known[spec.InputX] = at.X
 	inputs := make([]*graph.Node, 0, len(q.parts.Residuals)+1)
 	for _, r := range q.parts.Residuals {
 		switch {
 		case r.Input:
 			inputs = append(inputs, known[r.Name])
-		case r.Name == answer.OutputValue:
+		case r.Name == spec.OutputValue:
 			inputs = append(inputs, at.Value)
 		default:
 			inputs, residuals = append(inputs, residuals[0]), residuals[1:]
@@ -257,7 +257,7 @@ func (q programQuantizer) backwardInputs(at Point, residuals []*graph.Node, dy *
 func (q programQuantizer) trainedGradients(out map[string]*graph.Node) []*graph.Node {
 	var dTrained []*graph.Node
 	for _, t := range q.Trained() {
-		dTrained = append(dTrained, out[autodiff.Prefix+answer.TrainedPrefix+t.Name])
+		dTrained = append(dTrained, out[autodiff.Prefix+spec.TrainedPrefix+t.Name])
 	}
 	return dTrained
 }
@@ -290,17 +290,17 @@ func Quantize(x *graph.Node, given Given, q Quantizer) *graph.Node {
 // KeepRotated leaves the last rotation out of the value and out of the surrogate, and so out of the surrogate's gradient. A
 // backward pass of the quantizer's own takes the rotated gradient.
 func (q programQuantizer) KeepRotated() (*Rotated, error) {
-	block := rotation.Ending(q.Program, answer.OutputValue)
+	block := rotation.Ending(q.Program, spec.OutputValue)
 	if block == 0 {
 		return nil, nil
 	}
 	full, half := q.Quantizer, q.Quantizer
 	var err error
-	if half.Program, err = rotation.Undo(full.Program, block, answer.OutputValue, answer.OutputSurrogate); err != nil {
+	if half.Program, err = rotation.Undo(full.Program, block, spec.OutputValue, spec.OutputSurrogate); err != nil {
 		return nil, err
 	}
 	if full.Backward != nil {
-		if half.Backward, err = rotation.Receive(full.Backward, block, answer.InputDY); err != nil {
+		if half.Backward, err = rotation.Receive(full.Backward, block, spec.InputDY); err != nil {
 			return nil, err
 		}
 	}
@@ -448,20 +448,20 @@ func (q programQuantizer) fusedBackward(s Source) (*program.Program, error) {
 	inputs := sourceInputs(b, s)
 	args := make([]program.Value, len(back.Inputs))
 	for i, in := range back.Inputs {
-		if in.Name != answer.InputX {
+		if in.Name != spec.InputX {
 			args[i] = b.Input(in.Name, in.Type)
 		}
 	}
-	if x := back.Input(answer.InputX); x >= 0 {
+	if x := back.Input(spec.InputX); x >= 0 {
 		args[x] = transform.Inline(b, s.Forward, inputs...)[SourceValue]
 	}
 	out := transform.Inline(b, back, args...)
-	adjoints := transform.Inline(b, s.Backward, append(slices.Clone(inputs), out[autodiff.Prefix+answer.InputX])...)
+	adjoints := transform.Inline(b, s.Backward, append(slices.Clone(inputs), out[autodiff.Prefix+spec.InputX])...)
 	for i, o := range s.Backward.Outputs {
 		b.Output(autodiff.Prefix+sourcePrefix+s.Forward.Inputs[i].Name, adjoints[o.Name])
 	}
 	for _, o := range back.Outputs {
-		if o.Name != autodiff.Prefix+answer.InputX {
+		if o.Name != autodiff.Prefix+spec.InputX {
 			b.Output(o.Name, out[o.Name])
 		}
 	}
@@ -479,8 +479,8 @@ func sourceInputs(b *program.Builder, s Source) []program.Value {
 // fusedMemory says how the fused passes store floats.
 func (q programQuantizer) fusedMemory(s Source) InMemory {
 	memory := maps.Clone(q.memory)
-	delete(memory, answer.InputX) // the activation is never stored
-	delete(memory, autodiff.Prefix+answer.InputX)
+	delete(memory, spec.InputX) // the activation is never stored
+	delete(memory, autodiff.Prefix+spec.InputX)
 	for i, in := range s.Forward.Inputs {
 		if s.rounds(i) {
 			memory[sourcePrefix+in.Name], memory[autodiff.Prefix+sourcePrefix+in.Name] = triton.BFloat16, triton.BFloat16
@@ -508,7 +508,7 @@ func (q programQuantizer) quantizeFused(x *graph.Node, s Source, given Given) (y
 			sourceResiduals[o.Name] = out[sourcePrefix+o.Name]
 		}
 	}
-	value, residuals := out[answer.OutputValue], q.residuals(out)
+	value, residuals := out[spec.OutputValue], q.residuals(out)
 	inputs := append(slices.Clone(s.Inputs), given.Trained...)
 	y = graphdiff.Custom(value, inputs, func(dy *graph.Node) []*graph.Node {
 		at := Point{X: x, Given: given, Value: value}
@@ -536,7 +536,7 @@ func (q programQuantizer) backwardFused(s Source, at Point, residuals []*graph.N
 	}
 	inputs := slices.Clone(s.Inputs)
 	for i, in := range q.backwardInputs(at, residuals, dy) {
-		if q.parts.Backward.Inputs[i].Name != answer.InputX {
+		if q.parts.Backward.Inputs[i].Name != spec.InputX {
 			inputs = append(inputs, in)
 		}
 	}

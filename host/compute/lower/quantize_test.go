@@ -11,14 +11,14 @@ import (
 
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/compute/lower"
-	"github.com/cage-qat/cage/host/internal/testdevice"
-	"github.com/cage-qat/cage/host/internal/testkernel"
-	"github.com/cage-qat/cage/host/internal/testrows"
-	"github.com/cage-qat/cage/internal/effort"
-	"github.com/cage-qat/cage/sdk/answer"
+	"github.com/cage-qat/cage/internal/testing/testdevice"
+	"github.com/cage-qat/cage/internal/testing/testkernel"
+	"github.com/cage-qat/cage/internal/testing/testlevel"
+	"github.com/cage-qat/cage/internal/testing/testrows"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/autodiff"
 	"github.com/cage-qat/cage/sdk/program/reference"
+	"github.com/cage-qat/cage/sdk/spec"
 )
 
 // quest writes 4-bit QuEST fake quantization with a blockwise rotation (QuEST,
@@ -26,16 +26,16 @@ import (
 func quest(block int, shape ...int) func(b *program.Builder) {
 	return func(b *program.Builder) {
 		const k, largest = 2.370255550006294, 7
-		x := b.Input(answer.InputX, program.FloatType(shape...))
+		x := b.Input(spec.InputX, program.FloatType(shape...))
 		z := x.Hadamard(block)
 		step := z.Square().MeanRow().Sqrt().Scale(k / largest)
 		empty := step.Eq(b.Const(0))
 		r := z.Div(empty.Select(b.Const(1), step))
 		q := r.Round().Clip(-largest-1, largest)
 		mask := r.Sub(q).Abs().Le(b.Const(0.5))
-		b.Output(answer.OutputValue, q.Mul(step).Hadamard(block))
-		b.Output(answer.OutputSurrogate, mask.Select(z, z.StopGradient()).Hadamard(block))
-		b.Output(answer.OutputCodes, q.IsFinite().Select(q, b.Const(0)).Convert(program.Int))
+		b.Output(spec.OutputValue, q.Mul(step).Hadamard(block))
+		b.Output(spec.OutputSurrogate, mask.Select(z, z.StopGradient()).Hadamard(block))
+		b.Output(spec.OutputCodes, q.IsFinite().Select(q, b.Const(0)).Convert(program.Int))
 	}
 }
 
@@ -43,18 +43,18 @@ func quest(block int, shape ...int) func(b *program.Builder) {
 // whose gradient uses x itself: its square.
 func squareSurrogate(shape ...int) func(b *program.Builder) {
 	return func(b *program.Builder) {
-		x := b.Input(answer.InputX, program.FloatType(shape...))
+		x := b.Input(spec.InputX, program.FloatType(shape...))
 		scale := x.Abs().MaxRow().Scale(1.0 / 7)
-		b.Output(answer.OutputValue, x.Div(scale).Round().Mul(scale))
-		b.Output(answer.OutputSurrogate, x.Square().Mul(scale.StopGradient()))
+		b.Output(spec.OutputValue, x.Div(scale).Round().Mul(scale))
+		b.Output(spec.OutputSurrogate, x.Square().Mul(scale.StopGradient()))
 	}
 }
 
 func identitySurrogate(shape ...int) func(b *program.Builder) {
 	return func(b *program.Builder) {
-		x := b.Input(answer.InputX, program.FloatType(shape...))
-		b.Output(answer.OutputValue, x.Scale(4).Round().Scale(0.25))
-		b.Output(answer.OutputSurrogate, x)
+		x := b.Input(spec.InputX, program.FloatType(shape...))
+		b.Output(spec.OutputValue, x.Scale(4).Round().Scale(0.25))
+		b.Output(spec.OutputSurrogate, x)
 	}
 }
 
@@ -66,7 +66,7 @@ func TestQuantize(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := build(t, write)
-			part, err := lower.NewQuantizer(answer.Quantizer{Program: p})
+			part, err := lower.NewQuantizer(spec.Quantizer{Program: p})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -74,7 +74,7 @@ func TestQuantize(t *testing.T) {
 			buffers := []*engine.Buffer{upload(t, dtypes.Float32, x), upload(t, dtypes.Float32, dy)}
 			got := execute(t, buffers, func(g *graph.Graph, in []*graph.Node) []*graph.Node {
 				value := lower.Quantize(in[0], lower.Given{}, part)
-				alone := lower.Lower(g, p, in[:1])[answer.OutputValue]
+				alone := lower.Lower(g, p, in[:1])[spec.OutputValue]
 				dx := graph.Gradient(graph.ReduceAllSum(graph.Mul(value, in[1])), in[0])[0]
 				return []*graph.Node{value, alone, dx}
 			})
@@ -95,15 +95,15 @@ func sameBits(t *testing.T, got, want []float32) {
 
 func compareGradient(t *testing.T, p *program.Program, x, dy, got reference.Tensor) {
 	t.Helper()
-	vjp, err := autodiff.VJP(p, answer.OutputSurrogate, answer.InputX)
+	vjp, err := autodiff.VJP(p, spec.OutputSurrogate, spec.InputX)
 	if err != nil {
 		t.Fatal(err)
 	}
-	want, err := reference.Run32(vjp, map[string]reference.Tensor{answer.InputX: x, autodiff.Prefix + answer.OutputSurrogate: dy})
+	want, err := reference.Run32(vjp, map[string]reference.Tensor{spec.InputX: x, autodiff.Prefix + spec.OutputSurrogate: dy})
 	if err != nil {
 		t.Fatal(err)
 	}
-	compare(t, "gradient", rotation, got, want[autodiff.Prefix+answer.InputX], nil)
+	compare(t, "gradient", rotation, got, want[autodiff.Prefix+spec.InputX], nil)
 }
 
 // Zero rows and rows with a number that is not finite follow the program also
@@ -159,15 +159,15 @@ func squashing(t *testing.T, rows, columns int) lower.Quantizer {
 func stepping(t *testing.T, rows, columns int) lower.Quantizer {
 	t.Helper()
 	return quantizerOf(t, "stepping", rows, columns, func(b *program.Builder, x program.Value) (value, surrogate program.Value) {
-		step := b.Input(answer.TrainedPrefix+"step", program.FloatType())
+		step := b.Input(spec.TrainedPrefix+"step", program.FloatType())
 		return x.Div(step).Clip(-8, 7).Round().Mul(step), x.Div(step).Tanh().Mul(step)
-	}, answer.Tensor{Name: "step"})
+	}, spec.Tensor{Name: "step"})
 }
 
 // TestFused: kernels that compute a source and quantize it compute what the oracle does, in rows that fill a tile
 // and in others.
 func TestFused(t *testing.T) {
-	effort.Long(t, "kernels are interpreted")
+	testlevel.Long(t, "kernels are interpreted")
 	const rows = 64
 	for _, columns := range []int{64, 80} {
 		_, pushing := own(t, 1, rows, columns) // rotations of kernels are less exact than what is asked for

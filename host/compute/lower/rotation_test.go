@@ -12,22 +12,22 @@ import (
 	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/compute/lower"
-	"github.com/cage-qat/cage/host/internal/testdevice"
-	"github.com/cage-qat/cage/sdk/answer"
+	"github.com/cage-qat/cage/internal/testing/testdevice"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/reference"
+	"github.com/cage-qat/cage/sdk/spec"
 )
 
 // learned rounds to a trained step in a rotated domain; the step's gradient is that of
 // the values beyond the largest code.
 func learned(block int, shape ...int) func(b *program.Builder) {
 	return func(b *program.Builder) {
-		x, step := b.Input(answer.InputX, program.FloatType(shape...)), b.Input(answer.TrainedPrefix+"step", program.FloatType())
+		x, step := b.Input(spec.InputX, program.FloatType(shape...)), b.Input(spec.TrainedPrefix+"step", program.FloatType())
 		z := x.Hadamard(block)
 		r := z.Div(step)
 		q := r.Round().Clip(-2, 2)
-		b.Output(answer.OutputValue, q.Mul(step).Hadamard(block))
-		b.Output(answer.OutputSurrogate, r.Abs().Le(b.Const(2.5)).Select(z, q.StopGradient().Mul(step)).Hadamard(block))
+		b.Output(spec.OutputValue, q.Mul(step).Hadamard(block))
+		b.Output(spec.OutputSurrogate, r.Abs().Le(b.Const(2.5)).Select(z, q.StopGradient().Mul(step)).Hadamard(block))
 	}
 }
 
@@ -35,16 +35,16 @@ func learned(block int, shape ...int) func(b *program.Builder) {
 // backward pass has no rotation to save.
 func straight(block int, shape ...int) func(b *program.Builder) {
 	return func(b *program.Builder) {
-		x := b.Input(answer.InputX, program.FloatType(shape...))
-		b.Output(answer.OutputValue, x.Hadamard(block).Scale(4).Round().Scale(0.25).Hadamard(block))
-		b.Output(answer.OutputSurrogate, x)
+		x := b.Input(spec.InputX, program.FloatType(shape...))
+		b.Output(spec.OutputValue, x.Hadamard(block).Scale(4).Round().Scale(0.25).Hadamard(block))
+		b.Output(spec.OutputSurrogate, x)
 	}
 }
 
 // rotating prepares a program's quantizer.
-func rotating(t *testing.T, write func(b *program.Builder), trained ...answer.Tensor) lower.Quantizer {
+func rotating(t *testing.T, write func(b *program.Builder), trained ...spec.Tensor) lower.Quantizer {
 	t.Helper()
-	q, err := lower.NewQuantizer(answer.Quantizer{Program: build(t, write), Trained: trained})
+	q, err := lower.NewQuantizer(spec.Quantizer{Program: build(t, write), Trained: trained})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -62,7 +62,7 @@ func keepRotated(t *testing.T, q lower.Quantizer) *lower.Rotated {
 
 // TestKeepRotated: which rotation is left out, and how many that saves.
 func TestKeepRotated(t *testing.T) {
-	step := answer.Tensor{Name: "step", Shape: []int{}}
+	step := spec.Tensor{Name: "step", Shape: []int{}}
 	_, pushing := own(t, 64, 12, 192)
 	for name, c := range map[string]struct {
 		q     lower.Quantizer
@@ -132,7 +132,7 @@ func TestRestored(t *testing.T) {
 // 1e-4 of the norms in the worst case. Errors average out: a hundredth is asked for.
 func TestProducts(t *testing.T) {
 	const tokens, out, in = 12, 40, 192
-	step := answer.Tensor{Name: "step", Shape: []int{}}
+	step := spec.Tensor{Name: "step", Shape: []int{}}
 	_, pushing := own(t, 64, tokens, in)
 	for name, c := range map[string]struct{ x, w lower.Quantizer }{
 		"quest":            {rotating(t, quest(64, tokens, in)), rotating(t, quest(64, out, in))},

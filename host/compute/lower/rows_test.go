@@ -15,9 +15,9 @@ import (
 	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/compute/lower"
-	"github.com/cage-qat/cage/host/internal/testdevice"
-	"github.com/cage-qat/cage/sdk/answer"
+	"github.com/cage-qat/cage/internal/testing/testdevice"
 	"github.com/cage-qat/cage/sdk/program"
+	"github.com/cage-qat/cage/sdk/spec"
 )
 
 // TestRowsOnCPU: the CPU in bfloat16 computes quantizers row by row, unless graphs are asked for, and in float32 if it is asked to:
@@ -107,7 +107,7 @@ func bfloat(x float32, rounded bool) float32 {
 // BenchmarkRows compares a quantizer by rows with the same as a graph, forward alone and with its gradient, on one thread.
 func BenchmarkRows(b *testing.B) {
 	for _, s := range []struct{ rows, cols, block int }{{2048, 256, 128}, {2048, 704, 64}, {4096, 512, 128}} {
-		part, err := lower.NewQuantizer(answer.Quantizer{Program: build(b, quest(s.block, s.rows, s.cols))})
+		part, err := lower.NewQuantizer(spec.Quantizer{Program: build(b, quest(s.block, s.rows, s.cols))})
 		if err != nil {
 			b.Fatal(err)
 		}
@@ -125,10 +125,10 @@ func BenchmarkRows(b *testing.B) {
 				},
 			} {
 				b.Run(fmt.Sprintf("%dx%d/%s/%s", s.rows, s.cols, name, kernels), func(b *testing.B) {
-					spec := func(name string) engine.Spec {
+					inputSpec := func(name string) engine.Spec {
 						return engine.Spec{Name: name, Shape: shapes.Make(dtypes.Float32, s.rows, s.cols)}
 					}
-					e, err := d.Compile(b.Name(), []engine.Spec{spec("x"), spec("dy")}, f)
+					e, err := d.Compile(b.Name(), []engine.Spec{inputSpec("x"), inputSpec("dy")}, f)
 					if err != nil {
 						b.Fatal(err)
 					}

@@ -10,9 +10,9 @@ import (
 
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/compute/lower"
-	"github.com/cage-qat/cage/host/internal/testdevice"
-	"github.com/cage-qat/cage/internal/effort"
-	"github.com/cage-qat/cage/internal/randprog"
+	"github.com/cage-qat/cage/internal/testing/randprog"
+	"github.com/cage-qat/cage/internal/testing/testdevice"
+	"github.com/cage-qat/cage/internal/testing/testlevel"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/reference"
 )
@@ -22,7 +22,7 @@ func TestShardsOfRandomPrograms(t *testing.T) {
 	for _, replicas := range []int{2, 4} {
 		d := testdevice.Open(t, engine.Options{Count: replicas})
 		divided := 0
-		for seed := range effort.Sample[uint64](40, 150, 600) {
+		for seed := range testlevel.Sample[uint64](40, 150, 600) {
 			t.Run(fmt.Sprint(replicas, " replicas, ", seed), func(t *testing.T) {
 				c := randprog.New(seed, randprog.Options{Nodes: 5 + int(seed%31), Elements: []int{64, 256, 3000}[seed%3]})
 				want, err := reference.Run(c.Program, c.Inputs)

@@ -8,8 +8,8 @@ import (
 
 	"github.com/gomlx/compute/dtypes"
 
-	"github.com/cage-qat/cage/internal/effort"
 	"github.com/cage-qat/cage/internal/golden"
+	"github.com/cage-qat/cage/internal/testing/testlevel"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/reference"
 )
@@ -81,7 +81,7 @@ func TestSources(t *testing.T) {
 
 // Counting in floats would stop at 2²⁴.
 func TestLongIota(t *testing.T) {
-	effort.Long(t, "it fills 64 MB")
+	testlevel.Long(t, "it fills 64 MB")
 	const n = 1<<24 + 5
 	p := build(t, func(b *program.Builder) {
 		i := b.Iota(program.FloatType(n), 0)

@@ -11,7 +11,7 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/cage-qat/cage/internal/effort"
+	"github.com/cage-qat/cage/internal/testing/testlevel"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -88,7 +88,7 @@ func TestSizes(t *testing.T) {
 			}
 			for _, m := range around(f.rows) {
 				for _, n := range around(f.columns) {
-					for _, k := range effort.Sample([]int{1, 7, 16}, []int{0, 1, 2, 3, 4, 5, 7, 8, 9, 31, 33, 64, 70}, upTo(70)) {
+					for _, k := range testlevel.Sample([]int{1, 7, 16}, []int{0, 1, 2, 3, 4, 5, 7, 8, 9, 31, 33, 64, 70}, upTo(70)) {
 						if f.integers {
 							limit := []int{1, 7, 31, 127}[r.IntN(4)]
 							checkCodes(t, tier, square(m, n, k), r.IntN(2) == 0, codes(r, limit), codes(r, limit))
@@ -113,7 +113,7 @@ func upTo(n int) (all []int) {
 }
 
 func around(n int) []int {
-	if effort.All() {
+	if testlevel.All() {
 		return upTo(2*n + 1)
 	}
 	sizes := []int{0, 1, 2, 3, n/2 + 1, n - 1, n, n + 1, 2*n - 1, 2*n + 1}
@@ -176,7 +176,7 @@ func TestLayouts(t *testing.T) {
 func TestWild(t *testing.T) {
 	eachTier(t, func(t *testing.T, tier *Tier) {
 		r := rand.New(rand.NewPCG(5, 6))
-		for range effort.Sample(20, 100, 2000) {
+		for range testlevel.Sample(20, 100, 2000) {
 			for _, a := range floatArithmetics {
 				s := square(1+r.IntN(30), 1+r.IntN(40), 1+r.IntN(6))
 				checkFloats(t, tier, a, s, [2]string{"float32", "float32"}, false, wild(r))

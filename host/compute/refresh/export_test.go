@@ -1,12 +1,12 @@
 package refresh
 
 import (
-	"github.com/cage-qat/cage/sdk/answer"
 	"github.com/cage-qat/cage/sdk/program"
+	"github.com/cage-qat/cage/sdk/spec"
 )
 
 // Split returns the two parts of a refresh program.
-func Split(o answer.Optimizer) (background, apply *program.Program, err error) {
+func Split(o spec.Optimizer) (background, apply *program.Program, err error) {
 	s, err := splitRefresh(o)
 	if err != nil {
 		return nil, nil, err

@@ -13,9 +13,9 @@ import (
 
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/compute/update"
-	"github.com/cage-qat/cage/internal/guard"
-	"github.com/cage-qat/cage/sdk/answer"
+	"github.com/cage-qat/cage/internal/recovered"
 	"github.com/cage-qat/cage/sdk/program"
+	"github.com/cage-qat/cage/sdk/spec"
 )
 
 // Pending holds the refreshes of a training that goroutines compute while its steps go on,
@@ -127,7 +127,7 @@ func (p *pendingRefresh) snapshot(tensors update.Tensors) error {
 		return nil
 	}
 	for _, input := range p.program.Inputs {
-		if input.Name == answer.InputStep {
+		if input.Name == spec.InputStep {
 			continue
 		}
 		if p.in[input.Name] == nil {
@@ -208,7 +208,7 @@ func (r *Refresher) install(tensors update.Tensors, p *pendingRefresh) error {
 func applyJob(p *program.Program) update.Job {
 	j := update.Job{Tensor: "a refresh", Program: p, Inputs: map[string]string{}, Outputs: map[string]string{}, Donated: map[string]bool{}}
 	for _, in := range p.Inputs {
-		if in.Name == answer.InputStep {
+		if in.Name == spec.InputStep {
 			continue
 		}
 		j.Inputs[in.Name] = in.Name
@@ -230,7 +230,7 @@ func appliedTo(places update.Places) update.Places {
 			return nil
 		}
 		return func(name string, dims []int) bool {
-			state, ok := strings.CutPrefix(name, answer.StatePrefix)
+			state, ok := strings.CutPrefix(name, spec.StatePrefix)
 			return ok && which(update.State("", state), dims)
 		}
 	}
@@ -242,7 +242,7 @@ func (r *Refresher) apply(tensors update.Tensors, p *pendingRefresh) error {
 	second := p.subject.split.apply
 	own := update.Tensors{}
 	for _, in := range second.Inputs {
-		if in.Name == answer.InputStep {
+		if in.Name == spec.InputStep {
 			continue
 		}
 		if !strings.HasPrefix(in.Name, handedPrefix) { // the present state, even if p.out has its replacement
@@ -256,7 +256,7 @@ func (r *Refresher) apply(tensors update.Tensors, p *pendingRefresh) error {
 		defer b.Finalize()
 		own[in.Name] = b
 	}
-	if _, err := r.appliers[second.Hash()].Run(own, update.Scalars{answer.InputStep: float32(p.step)}); err != nil {
+	if _, err := r.appliers[second.Hash()].Run(own, update.Scalars{spec.InputStep: float32(p.step)}); err != nil {
 		return err
 	}
 	for _, o := range second.Outputs {
@@ -325,7 +325,7 @@ func (e recordedError) Error() string { return e.text }
 
 // isFault reports whether an error is a panic of the executor, in this process or before a checkpoint.
 func isFault(err error) bool {
-	var caught *guard.PanicError
+	var caught *recovered.PanicError
 	var recorded recordedError
 	return errors.As(err, &caught) || errors.As(err, &recorded) && recorded.fault
 }

@@ -11,16 +11,16 @@ import (
 
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/compute/update"
-	"github.com/cage-qat/cage/internal/guard"
-	"github.com/cage-qat/cage/sdk/answer"
+	"github.com/cage-qat/cage/internal/recovered"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/reference"
+	"github.com/cage-qat/cage/sdk/spec"
 )
 
 // A Subject is a trained tensor whose optimizer may renew preconditioners.
 type Subject struct {
 	Tensor    string
-	Optimizer answer.Optimizer
+	Optimizer spec.Optimizer
 	// Delay is the number of updates by which refreshes take effect late; see [CheckDelay].
 	// They are computed while these updates run. The first refresh is never late,
 	// because there is no older preconditioner to use meanwhile.
@@ -134,7 +134,7 @@ func (s *subject) work() (sum int64) {
 // state returns the name of the tensor that an input or output of the subject's programs is
 // bound to.
 func (s *subject) state(input string) string {
-	return update.State(s.Tensor, strings.TrimPrefix(input, answer.StatePrefix))
+	return update.State(s.Tensor, strings.TrimPrefix(input, spec.StatePrefix))
 }
 
 // Run executes the refreshes that are due at update t, in parallel, on the states among
@@ -232,7 +232,7 @@ type Executor func(*program.Program, map[string]reference.Tensor) (map[string]re
 
 // run executes a program, and returns a panic as an error.
 func (e Executor) run(p *program.Program, in map[string]reference.Tensor) (out map[string]reference.Tensor, err error) {
-	defer guard.Catch("refresh", p.Name, &err)
+	defer recovered.Catch("refresh", p.Name, &err)
 	return e(p, in)
 }
 
@@ -247,7 +247,7 @@ func (e Executor) compute(p *program.Program, t int, read func(input string, sin
 	memory.reserve(p)
 	in := map[string]reference.Tensor{}
 	for _, input := range p.Inputs {
-		if input.Name == answer.InputStep {
+		if input.Name == spec.InputStep {
 			in[input.Name] = reference.Float(float64(t))
 			continue
 		}

@@ -5,9 +5,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/cage-qat/cage/sdk/answer"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/transform"
+	"github.com/cage-qat/cage/sdk/spec"
 )
 
 // split is a refresh program in two parts, for a refresh that takes effect some
@@ -36,7 +36,7 @@ const handedPrefix = "handed."
 // number of updates that must be smaller than the distance between refreshes. If they
 // renew states that updates write, too, the new states must follow from those states
 // without a factorization.
-func CheckDelay(o answer.Optimizer, delay int) error {
+func CheckDelay(o spec.Optimizer, delay int) error {
 	if delay == 0 || o.Refresh == nil {
 		return nil
 	}
@@ -45,7 +45,7 @@ func CheckDelay(o answer.Optimizer, delay int) error {
 }
 
 // splitDelayed checks a delay, which is not 0, and cuts the refresh program.
-func splitDelayed(o answer.Optimizer, delay int) (*split, error) {
+func splitDelayed(o spec.Optimizer, delay int) (*split, error) {
 	if delay < 0 || delay >= o.Due.Every {
 		return nil, fmt.Errorf("a delay of %d updates, but refreshes are due every %d", delay, o.Due.Every)
 	}
@@ -53,7 +53,7 @@ func splitDelayed(o answer.Optimizer, delay int) (*split, error) {
 }
 
 // splitRefresh cuts the refresh program of an optimizer.
-func splitRefresh(o answer.Optimizer) (*split, error) {
+func splitRefresh(o spec.Optimizer) (*split, error) {
 	p := o.Refresh
 	updated := updatedStates(o)
 	c := &splitter{p: p, updated: updated, applied: map[string]bool{}, second: make([]bool, p.NumValues())}
@@ -78,14 +78,14 @@ func splitRefresh(o answer.Optimizer) (*split, error) {
 
 // updatedStates is the set of states that updates change, by the names of their inputs and
 // outputs.
-func updatedStates(o answer.Optimizer) map[string]bool {
+func updatedStates(o spec.Optimizer) map[string]bool {
 	updated := map[string]bool{}
 	for _, p := range []*program.Program{o.Update, o.Observe} {
 		if p == nil {
 			continue
 		}
 		for _, output := range p.Outputs {
-			if strings.HasPrefix(output.Name, answer.StatePrefix) && int(output.Value) != p.Input(output.Name) {
+			if strings.HasPrefix(output.Name, spec.StatePrefix) && int(output.Value) != p.Input(output.Name) {
 				updated[output.Name] = true
 			}
 		}
@@ -181,7 +181,7 @@ func factorizes(op program.Op) bool {
 	return info.Class == program.ClassLinalg && op != program.OpSortColumns
 }
 
-func stateName(output string) string { return strings.TrimPrefix(output, answer.StatePrefix) }
+func stateName(output string) string { return strings.TrimPrefix(output, spec.StatePrefix) }
 
 func handedName(i int) string { return fmt.Sprint(handedPrefix, i) }
 

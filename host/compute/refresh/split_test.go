@@ -11,12 +11,12 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/cage-qat/cage/host/compute/refresh"
-	"github.com/cage-qat/cage/host/internal/testrun"
-	"github.com/cage-qat/cage/internal/effort"
+	"github.com/cage-qat/cage/internal/testing/testlevel"
+	"github.com/cage-qat/cage/internal/testing/testrun"
 	"github.com/cage-qat/cage/sdk"
-	"github.com/cage-qat/cage/sdk/answer"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/reference"
+	"github.com/cage-qat/cage/sdk/spec"
 )
 
 // randomState are inputs of a refresh program: symmetric matrices where they are square.
@@ -28,7 +28,7 @@ func randomState(seed uint64, p *program.Program) map[string]reference.Tensor {
 		for i := range v {
 			v[i] = random.NormFloat64()
 		}
-		if strings.HasPrefix(input.Name, answer.StatePrefix+"factor") { // a positive one
+		if strings.HasPrefix(input.Name, spec.StatePrefix+"factor") { // a positive one
 			n := input.Type.Shape[len(input.Type.Shape)-1]
 			for at := 0; at < len(v); at += n * n {
 				square(v[at:at+n*n], n)
@@ -36,7 +36,7 @@ func randomState(seed uint64, p *program.Program) map[string]reference.Tensor {
 		}
 		in[input.Name] = reference.Floats(v, input.Type.Shape...)
 	}
-	in[answer.InputStep] = reference.Float(12)
+	in[spec.InputStep] = reference.Float(12)
 	return in
 }
 
@@ -57,7 +57,7 @@ func square(v []float64, n int) {
 // TestSplitRefresh: the two parts one after the other are the whole program, in all
 // bits, with what updates write as it is in the end and all else as it was.
 func TestSplitRefresh(t *testing.T) {
-	effort.Long(t, "it starts plugins")
+	testlevel.Long(t, "it starts plugins")
 	for name, c := range map[string]struct {
 		optimizer string
 		applies   []string // the states that the second part renews
@@ -91,7 +91,7 @@ func TestSplitRefresh(t *testing.T) {
 	checkSplit(t, 1, built, []string{"state.m"})
 }
 
-func checkSplit(t *testing.T, seed uint64, o answer.Optimizer, applies []string) {
+func checkSplit(t *testing.T, seed uint64, o spec.Optimizer, applies []string) {
 	t.Helper()
 	background, apply, err := refresh.Split(o)
 	if err != nil {
@@ -114,7 +114,7 @@ func checkSplit(t *testing.T, seed uint64, o answer.Optimizer, applies []string)
 	want := execute(t, o.Refresh, mixed)
 	got := execute(t, background, then)
 	for name, v := range now { // whatever else updates have written
-		if _, carried := o.Refresh.Output(name); !carried && name != answer.InputStep {
+		if _, carried := o.Refresh.Output(name); !carried && name != spec.InputStep {
 			mixed[name] = v
 		}
 	}
@@ -231,7 +231,7 @@ func TestCheckDelay(t *testing.T) {
 }
 
 // onDevice checks that the second part of a refresh, which the device computes, has no factorization.
-func onDevice(t *testing.T, name string, o answer.Optimizer) {
+func onDevice(t *testing.T, name string, o spec.Optimizer) {
 	t.Helper()
 	_, apply, err := refresh.Split(o)
 	if err != nil || apply == nil {

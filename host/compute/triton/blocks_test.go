@@ -10,8 +10,8 @@ import (
 
 	"github.com/cage-qat/cage/host/compute/pass/factor"
 	"github.com/cage-qat/cage/host/compute/triton"
-	"github.com/cage-qat/cage/host/internal/testkernel"
-	"github.com/cage-qat/cage/internal/effort"
+	"github.com/cage-qat/cage/internal/testing/testkernel"
+	"github.com/cage-qat/cage/internal/testing/testlevel"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/reference"
 )
@@ -28,7 +28,7 @@ func TestBlockProduct(t *testing.T) {
 		for _, stored := range []triton.Storage{triton.Float32, triton.BFloat16} {
 			t.Run(fmt.Sprint(p, stored), func(t *testing.T) {
 				if p.Inner > 192 {
-					effort.Long(t, "kernels are interpreted")
+					testlevel.Long(t, "kernels are interpreted")
 				}
 				checkProduct(t, p, stored)
 			})

@@ -8,9 +8,9 @@ import (
 	"testing"
 
 	"github.com/cage-qat/cage/host/compute/triton"
-	"github.com/cage-qat/cage/host/internal/testkernel"
-	"github.com/cage-qat/cage/internal/effort"
-	"github.com/cage-qat/cage/internal/randprog"
+	"github.com/cage-qat/cage/internal/testing/randprog"
+	"github.com/cage-qat/cage/internal/testing/testkernel"
+	"github.com/cage-qat/cage/internal/testing/testlevel"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/reference"
 	"github.com/cage-qat/cage/sdk/program/transform"
@@ -74,7 +74,7 @@ func TestLargeTensors(t *testing.T) {
 // double precision, with the tolerance that package lower has for such programs. Many of
 // them read several rows at once; those that are refused are counted.
 func TestRandomPrograms(t *testing.T) {
-	seeds, kernels := effort.Sample[uint64](24, 170, 400), 0
+	seeds, kernels := testlevel.Sample[uint64](24, 170, 400), 0
 	seen := map[program.Op]int{}
 	for seed := range seeds {
 		o := randprog.Options{Nodes: 10 + int(seed%31), Elements: []int{40, 256, 3000}[seed%3]}

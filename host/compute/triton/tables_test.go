@@ -7,8 +7,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cage-qat/cage/host/internal/testkernel"
-	"github.com/cage-qat/cage/internal/effort"
+	"github.com/cage-qat/cage/internal/testing/testkernel"
+	"github.com/cage-qat/cage/internal/testing/testlevel"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/reference"
 )
@@ -33,7 +33,7 @@ func searching(t *testing.T, table []float64, rows, length int) *program.Program
 // TestTables: small tables of constants in any order, with equal numbers, ties, numbers that are not finite and indices outside of the table.
 func TestTables(t *testing.T) {
 	const rows, length = 4, 32
-	for seed := range effort.Sample[uint64](8, 40, 400) {
+	for seed := range testlevel.Sample[uint64](8, 40, 400) {
 		r := rand.New(rand.NewPCG(seed, 35))
 		table := make([]float64, 2+r.IntN([]int{3, 14, 62}[seed%3]))
 		for i := range table {

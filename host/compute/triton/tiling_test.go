@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/cage-qat/cage/host/compute/triton"
-	"github.com/cage-qat/cage/host/internal/testkernel"
+	"github.com/cage-qat/cage/internal/testing/testkernel"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/reference"
 )

@@ -10,8 +10,8 @@ import (
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/method"
 	"github.com/cage-qat/cage/sdk"
-	"github.com/cage-qat/cage/sdk/answer"
 	"github.com/cage-qat/cage/sdk/program"
+	"github.com/cage-qat/cage/sdk/spec"
 )
 
 // Tensors holds buffers on a device, by name.
@@ -265,7 +265,7 @@ func SharedNoise(site string) string { return "shared noise/" + site }
 
 // Trained returns the name of the trained tensor t of the quantizer for a weight or an
 // activation site. Sites that share one have the same name for it.
-func Trained(site string, t answer.Tensor) string {
+func Trained(site string, t spec.Tensor) string {
 	if t.Shared != "" {
 		return "quantizer.shared." + t.Shared
 	}
@@ -345,17 +345,17 @@ func bind(r method.Rule, p *program.Program) Job {
 // bound to; ok is false for scalars and measures.
 func tensorOf(r method.Rule, input string) (name string, ok bool) {
 	tensor := r.Name
-	if state, cut := strings.CutPrefix(input, answer.StatePrefix); cut {
+	if state, cut := strings.CutPrefix(input, spec.StatePrefix); cut {
 		return State(tensor, state), true
 	}
 	if r.Quantizer != nil {
 		for _, t := range r.Quantizer.Trained {
-			if input == answer.TrainedPrefix+t.Name {
+			if input == spec.TrainedPrefix+t.Name {
 				return Param(Trained(tensor, t)), true
 			}
 		}
 	}
-	if s, cut := strings.CutPrefix(input, answer.KeptPrefix); cut {
+	if s, cut := strings.CutPrefix(input, spec.KeptPrefix); cut {
 		return Kept(tensor, s), true
 	}
 	switch {
@@ -365,9 +365,9 @@ func tensorOf(r method.Rule, input string) (name string, ok bool) {
 		return Gradient(tensor), true
 	case input == method.InputQuantized:
 		return Value(tensor), true
-	case input == answer.InputNoise:
+	case input == spec.InputNoise:
 		return Noise(tensor), true
-	case input == answer.InputSharedNoise:
+	case input == spec.InputSharedNoise:
 		return SharedNoise(tensor), true
 	case input == method.InputOptimizerNoise:
 		return OptimizerNoise(tensor), true
@@ -375,7 +375,7 @@ func tensorOf(r method.Rule, input string) (name string, ok bool) {
 		return Probed(tensor), true
 	case input == method.OutputPoint:
 		return Point(tensor), true
-	case input == answer.OutputWeights:
+	case input == spec.OutputWeights:
 		return Evaluated(tensor), true
 	case input == method.OutputGivenX:
 		return GivenX(tensor), true

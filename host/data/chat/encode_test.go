@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/cage-qat/cage/host/data/tokenizer"
-	"github.com/cage-qat/cage/host/internal/testfile"
+	"github.com/cage-qat/cage/internal/testing/testfile"
 )
 
 // encoder is of a template, with bytes as tokens.

@@ -8,10 +8,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/cage-qat/cage/host/data/dataset"
-	"github.com/cage-qat/cage/internal/effort"
+	"github.com/cage-qat/cage/internal/testing/crashfs"
+	"github.com/cage-qat/cage/internal/testing/faultfs"
+	"github.com/cage-qat/cage/internal/testing/testlevel"
 	"github.com/cage-qat/cage/internal/vfs"
-	"github.com/cage-qat/cage/internal/vfs/crashfs"
-	"github.com/cage-qat/cage/internal/vfs/faultfs"
 )
 
 // whole demands that the token files in a directory are whole, and that preparing again makes the data set of want, whatever is in the folder.
@@ -40,7 +40,7 @@ func TestFaults(t *testing.T) {
 	reference := t.TempDir()
 	prepare(t, options(t, conversations(6), reference))
 	want := contents(t, reference)
-	for files := range faultfs.Each(t, effort.Choose(2, 1), 20) {
+	for files := range faultfs.Each(t, testlevel.Choose(2, 1), 20) {
 		out := filepath.Join(t.TempDir(), "set")
 		o := options(t, conversations(6), out)
 		o.Files = files
@@ -52,7 +52,7 @@ func TestFaults(t *testing.T) {
 // TestPowerLoss: whenever power is lost, no torn file is taken for a whole one, and the
 // next preparation makes what an undisturbed one does.
 func TestPowerLoss(t *testing.T) {
-	effort.Long(t, "a preparation for each moment at which power can be lost")
+	testlevel.Long(t, "a preparation for each moment at which power can be lost")
 	root := t.TempDir()
 	out := filepath.Join(root, "set")
 	prepare(t, options(t, conversations(9), out))
@@ -64,7 +64,7 @@ func TestPowerLoss(t *testing.T) {
 	o.Files = files
 	prepare(t, o)
 	want := contents(t, out)
-	for lost, what := range files.Each(t, effort.Choose[uint64](2, 3), 40) {
+	for lost, what := range files.Each(t, testlevel.Choose[uint64](2, 3), 40) {
 		whole(t, what, filepath.Join(lost, "set"), want)
 	}
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/cage-qat/cage/host/data/dataset"
 	"github.com/cage-qat/cage/host/data/tokenizer"
 	"github.com/cage-qat/cage/internal/atomicfile"
-	"github.com/cage-qat/cage/internal/inorder"
+	"github.com/cage-qat/cage/internal/parallel"
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
@@ -214,7 +214,7 @@ type outcome struct {
 // order. Of several errors the first in that order is returned.
 func (p *preparation) each(ctx context.Context, list Rows, use func([]*Document) error) error {
 	work := func(r Row) (outcome, error) { return p.outcome(ctx, r), ctx.Err() }
-	return inorder.Run(ctx, list, work, func(o outcome) error {
+	return parallel.Run(ctx, list, work, func(o outcome) error {
 		if o.err != nil {
 			return o.err
 		}

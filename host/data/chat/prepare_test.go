@@ -16,8 +16,8 @@ import (
 
 	"github.com/cage-qat/cage/host/data/dataset"
 	"github.com/cage-qat/cage/host/data/tokenizer"
-	"github.com/cage-qat/cage/host/internal/testfile"
-	"github.com/cage-qat/cage/internal/vfs/vfstest"
+	"github.com/cage-qat/cage/internal/testing/testfile"
+	"github.com/cage-qat/cage/internal/testing/vfstest"
 )
 
 // conversations are n rows; conversation i has the answer "answer i".

@@ -12,8 +12,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/cage-qat/cage/host/data/tokenizer"
-	"github.com/cage-qat/cage/host/internal/testfile"
-	"github.com/cage-qat/cage/internal/effort"
+	"github.com/cage-qat/cage/internal/testing/testfile"
+	"github.com/cage-qat/cage/internal/testing/testlevel"
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
@@ -90,7 +90,7 @@ func TestConversationsMistakes(t *testing.T) {
 // TestDamage: whichever bit is turned over and wherever the file is cut, that is noticed, at
 // the latest by Verify.
 func TestDamage(t *testing.T) {
-	effort.Long(t, "every bit of a file, turned over")
+	testlevel.Long(t, "every bit of a file, turned over")
 	whole := testfile.Read(t, lengths(t, 4, 3).Path())
 	path := filepath.Join(t.TempDir(), "damaged.chat")
 	check := func(content []byte, what string, args ...any) {

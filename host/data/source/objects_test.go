@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cage-qat/cage/internal/effort"
+	"github.com/cage-qat/cage/internal/testing/testlevel"
 )
 
 type message struct {
@@ -100,7 +100,7 @@ func TestReadObjects(t *testing.T) {
 
 // TestLongObject: a line that is too long is an error of its own, and the next one is read.
 func TestLongObject(t *testing.T) {
-	effort.Long(t, "a line of 64 MiB")
+	testlevel.Long(t, "a line of 64 MiB")
 	long := strings.Repeat("x", MaxRow+1) + "\n{}"
 	n := 0
 	for row, err := range ReadObjects(strings.NewReader(long)) {

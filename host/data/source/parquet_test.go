@@ -17,7 +17,7 @@ import (
 	"github.com/parquet-go/parquet-go/encoding/thrift"
 	"github.com/parquet-go/parquet-go/format"
 
-	"github.com/cage-qat/cage/internal/effort"
+	"github.com/cage-qat/cage/internal/testing/testlevel"
 )
 
 // forged is a Parquet file of one page. It says what change makes of a true header.
@@ -76,7 +76,7 @@ func packed(t *testing.T, codec format.CompressionCodec, data []byte) []byte {
 // TestForgedPages: a page that claims or becomes far more than the file can have is
 // refused before memory is taken for it.
 func TestForgedPages(t *testing.T) {
-	effort.Long(t, "pages that become hundreds of MiB")
+	testlevel.Long(t, "pages that become hundreds of MiB")
 	zeros := make([]byte, 300<<20)
 	long := binary.AppendUvarint(nil, math.MaxInt32<<1) // a run
 	many := binary.AppendUvarint([]byte{128, 1, 4}, math.MaxInt32)
@@ -124,7 +124,7 @@ func TestForgedPages(t *testing.T) {
 
 // TestRepeatedTexts: a dictionary's text that comes back again and again counts each time.
 func TestRepeatedTexts(t *testing.T) {
-	effort.Long(t, "texts up to the limit of a decompression bomb")
+	testlevel.Long(t, "texts up to the limit of a decompression bomb")
 	type row struct {
 		Text string `parquet:"text,dict"`
 	}

@@ -15,7 +15,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 	"github.com/parquet-go/parquet-go"
 
-	"github.com/cage-qat/cage/internal/effort"
+	"github.com/cage-qat/cage/internal/testing/testlevel"
 )
 
 func TestByName(t *testing.T) {
@@ -63,7 +63,7 @@ func unpack(kind Compression, content []byte) ([]byte, error) {
 }
 
 func TestDecompress(t *testing.T) {
-	effort.Long(t, "decompression bombs of 64 MiB")
+	testlevel.Long(t, "decompression bombs of 64 MiB")
 	text := []byte(strings.Repeat("a text that is said again and again\n", 1000))
 	for _, kind := range []Compression{Gzip, Zstd} {
 		packed := pack(t, kind, text)
@@ -155,7 +155,7 @@ func TestJSONL(t *testing.T) {
 }
 
 func TestLongLines(t *testing.T) {
-	effort.Long(t, "lines of 64 MiB")
+	testlevel.Long(t, "lines of 64 MiB")
 	long := `{"text": "` + strings.Repeat("x", 3<<20) + `"}`
 	tooLong := `{"text": "` + strings.Repeat("x", MaxRow) + `"}`
 	got, err := rowsOf(ReadJSONL(strings.NewReader(long+"\n"+tooLong+"\n"+`{"text": "c"}`+"\n"+tooLong), "text"))
@@ -246,7 +246,7 @@ func TestParquet(t *testing.T) {
 // TestDamagedParquet: wherever a file is cut or changed, there is an error or rows, and no
 // panic.
 func TestDamagedParquet(t *testing.T) {
-	effort.Long(t, "thousands of damaged files")
+	testlevel.Long(t, "thousands of damaged files")
 	file := inParquet(t, []record{{Text: strings.Repeat("one ", 50)}, {Text: "two"}, {Text: "three"}, {Text: "four"}}, parquet.Compression(&parquet.Snappy))
 	for n := range len(file) {
 		var damaged *DamagedError

@@ -8,7 +8,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/cage-qat/cage/host/data/tokenizer"
-	"github.com/cage-qat/cage/host/internal/testfile"
+	"github.com/cage-qat/cage/internal/testing/testfile"
 )
 
 // TestAddsBOS: a begin token that is only named is put before no text.

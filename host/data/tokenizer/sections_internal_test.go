@@ -14,8 +14,8 @@ import (
 
 	"golang.org/x/text/unicode/norm"
 
-	"github.com/cage-qat/cage/host/internal/testfile"
-	"github.com/cage-qat/cage/internal/effort"
+	"github.com/cage-qat/cage/internal/testing/testfile"
+	"github.com/cage-qat/cage/internal/testing/testlevel"
 )
 
 // letters is a model with a token for each of a few characters, and no added tokens.
@@ -77,7 +77,7 @@ func TestGrowth(t *testing.T) {
 
 // TestUnicodeGrows: what Unicode's normal forms make of a text is never too long, whatever characters it has.
 func TestUnicodeGrows(t *testing.T) {
-	effort.Long(t, "every character of Unicode")
+	testlevel.Long(t, "every character of Unicode")
 	for form := range forms {
 		tok := parsed(t, small(`,"normalizer":`+sequence("normalizers", `{"type":"`+form+`"}`, replace(" ", "▁"))))
 		for r := rune(1); r <= 0x10ffff; r += 1 {
@@ -118,7 +118,7 @@ func TestBounds(t *testing.T) {
 
 // TestLargeFile: a file without end is an error.
 func TestLargeFile(t *testing.T) {
-	effort.Long(t, "it reads 128 MiB")
+	testlevel.Long(t, "it reads 128 MiB")
 	path := filepath.Join(t.TempDir(), DefinitionFile)
 	testfile.Write(t, path, "")
 	if err := os.Truncate(path, 1<<40); err != nil {
@@ -141,7 +141,7 @@ func allocated(f func()) int {
 // TestMemory: a tokenizer.json that asks for as much as it may takes a memory that is in proportion to a long text. What is
 // measured is all memory that is ever taken, of which at most a quarter is in use at a time.
 func TestMemory(t *testing.T) {
-	effort.Long(t, "long texts")
+	testlevel.Long(t, "long texts")
 	n := 1 << 16
 	for name, test := range map[string]struct{ sections, text string }{
 		"one word":             {``, strings.Repeat("a", n)},

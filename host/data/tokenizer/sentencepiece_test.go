@@ -9,8 +9,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cage-qat/cage/host/internal/testfile"
-	"github.com/cage-qat/cage/internal/effort"
+	"github.com/cage-qat/cage/internal/testing/testfile"
+	"github.com/cage-qat/cage/internal/testing/testlevel"
 )
 
 // joinByScore is SentencePiece's way with a text without added tokens, in the slowest form:
@@ -101,7 +101,7 @@ func randomPieces(r *rand.Rand) map[string]any {
 // TestSentencePieceRandom: of random merges, every tokenizer that is said to give equal ids
 // does, and of the others a good part does not.
 func TestSentencePieceRandom(t *testing.T) {
-	effort.Long(t, "hundreds of random tokenizers")
+	testlevel.Long(t, "hundreds of random tokenizers")
 	r := rand.New(rand.NewPCG(1, 2))
 	equal, other, found := 0, 0, 0
 	for range 400 {

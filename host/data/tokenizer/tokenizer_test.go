@@ -9,7 +9,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/cage-qat/cage/host/internal/testfile"
+	"github.com/cage-qat/cage/internal/testing/testfile"
 )
 
 func TestBytes(t *testing.T) {

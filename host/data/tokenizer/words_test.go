@@ -11,7 +11,7 @@ import (
 
 	"github.com/dlclark/regexp2/v2"
 
-	"github.com/cage-qat/cage/host/internal/testfile"
+	"github.com/cage-qat/cage/internal/testing/testfile"
 )
 
 // characters are those of which random texts are made: of every class, with more than

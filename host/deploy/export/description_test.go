@@ -10,9 +10,9 @@ import (
 	"testing"
 
 	"github.com/cage-qat/cage/host/deploy/export"
-	"github.com/cage-qat/cage/host/internal/testfile"
 	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/cage-qat/cage/host/model/huggingface"
+	"github.com/cage-qat/cage/internal/testing/testfile"
 )
 
 // TestDescription: an export says of the model what the checkpoint said that it comes from.

@@ -10,9 +10,9 @@ import (
 
 	"github.com/cage-qat/cage/host/deploy/export"
 	"github.com/cage-qat/cage/host/model/architecture"
-	"github.com/cage-qat/cage/internal/effort"
+	"github.com/cage-qat/cage/internal/testing/faultfs"
+	"github.com/cage-qat/cage/internal/testing/testlevel"
 	"github.com/cage-qat/cage/internal/vfs"
-	"github.com/cage-qat/cage/internal/vfs/faultfs"
 )
 
 // TestFaults: whichever operation on files fails, the directory is complete or absent and the
@@ -20,7 +20,7 @@ import (
 func TestFaults(t *testing.T) {
 	m := small(t, architecture.KindLlama, integers(32, halfSeventh))
 	for _, format := range export.Formats() {
-		for files := range faultfs.Each(t, effort.Choose(23, 1), 1) {
+		for files := range faultfs.Each(t, testlevel.Choose(23, 1), 1) {
 			out := filepath.Join(t.TempDir(), "out")
 			_, err := export.Write(t.Context(), format, vfs.On(files, out), m, export.Options{})
 			what := files.Reported(t, err)

@@ -12,7 +12,7 @@ import (
 	"github.com/cage-qat/cage/host/deploy/export/readback"
 	"github.com/cage-qat/cage/host/model/gguf"
 	"github.com/cage-qat/cage/internal/vfs"
-	"github.com/cage-qat/cage/sdk/answer"
+	"github.com/cage-qat/cage/sdk/spec"
 )
 
 // ggufFormat is GGUF, the format of llama.cpp.
@@ -159,7 +159,7 @@ func (p *ggufPlan) choose(parts []part, o Options, float gguf.Type) error {
 
 // ggufCandidates are the types that may hold a grid, the smallest first.
 func ggufCandidates(g *Grid) []gguf.Type {
-	if g.Numbers.Format == answer.FormatE2M1 {
+	if g.Numbers.Format == spec.FormatE2M1 {
 		return []gguf.Type{gguf.MXFP4, gguf.Q8_0}
 	}
 	list := []gguf.Type{gguf.Q4_0, gguf.Q4_1, gguf.Q8_0}

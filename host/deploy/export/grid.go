@@ -6,7 +6,7 @@ import (
 	"math"
 	"slices"
 
-	"github.com/cage-qat/cage/sdk/answer"
+	"github.com/cage-qat/cage/sdk/spec"
 )
 
 // Grid is a quantized matrix as codes and scales: each element of a row is the number
@@ -17,7 +17,7 @@ type Grid struct {
 	// Columns.
 	Group int
 	// Numbers says which number a code stands for, and which codes the quantizer has.
-	Numbers answer.Grid
+	Numbers spec.Grid
 	Codes   []int32   // [Rows, Columns]
 	Scales  []float32 // [Rows, Columns/Group]; 0 where a group has zeros only
 }
@@ -25,9 +25,9 @@ type Grid struct {
 // anyE2M1 and anyInteger are the grids as which codes are read of a quantizer that does not say
 // what its grid is.
 var (
-	anyE2M1    = answer.Grid{Format: answer.FormatE2M1}
-	anyInteger = answer.Grid{
-		Format: answer.FormatInteger, Min: math.MinInt32, Max: math.MaxInt32, Step: 1,
+	anyE2M1    = spec.Grid{Format: spec.FormatE2M1}
+	anyInteger = spec.Grid{
+		Format: spec.FormatInteger, Min: math.MinInt32, Max: math.MaxInt32, Step: 1,
 	}
 )
 
@@ -43,7 +43,7 @@ var e2m1, e2m1Doubled = func() (numbers [16]float32, doubled [16]int32) {
 // NewGrid makes a grid of what a quantizer's program returned for a matrix of the given
 // shape, whose codes are those of numbers. It takes nothing on trust: only a grid that gives Q(x)
 // bit for bit is accepted. Without codes it finds them by the values and scales.
-func NewGrid(q *Quantized, dims []int, numbers answer.Grid) (*Grid, error) {
+func NewGrid(q *Quantized, dims []int, numbers spec.Grid) (*Grid, error) {
 	switch {
 	case len(dims) != 2:
 		return nil, fmt.Errorf("its shape %v is no matrix", dims)
@@ -81,7 +81,7 @@ func NewGrid(q *Quantized, dims []int, numbers answer.Grid) (*Grid, error) {
 // numbersOf are the numbers that codes stand for, of quantizers that do not say so: as the codes
 // of all weights can be read together, so that what a single weight holds, such as zeros, decides
 // nothing. The zero Grid says that there is no common way; each weight is then read by itself.
-func numbersOf(weights func(each func(q *Quantized, dims []int)) error) (answer.Grid, error) {
+func numbersOf(weights func(each func(q *Quantized, dims []int)) error) (spec.Grid, error) {
 	integers, floats, odd := true, true, true
 	found := anyInteger
 	found.Min, found.Max, found.Step = 0, 0, 1
@@ -111,7 +111,7 @@ func numbersOf(weights func(each func(q *Quantized, dims []int)) error) (answer.
 	case floats:
 		return anyE2M1, err
 	}
-	return answer.Grid{}, err
+	return spec.Grid{}, err
 }
 
 // sizes are the numbers of elements that may share a scale, by the number of scales: one, if the
@@ -175,12 +175,12 @@ func (g *Grid) read(q *Quantized) bool {
 }
 
 // nearest is the code whose number comes nearest to a value.
-func nearest(value, scale float32, numbers answer.Grid) int32 {
+func nearest(value, scale float32, numbers spec.Grid) int32 {
 	ratio := 0.0
 	if scale != 0 {
 		ratio = float64(value) / float64(scale)
 	}
-	if numbers.Format != answer.FormatE2M1 {
+	if numbers.Format != spec.FormatE2M1 {
 		return int32(math.Round(min(max(ratio, math.MinInt16), math.MaxInt16)))
 	}
 	best := int32(0)
@@ -224,12 +224,12 @@ func (g *Grid) split(size int) (*Grid, error) {
 // integers is the grid with integers as codes: of E2M1 the doubled numbers, with half the
 // scale. Both give the same products as long as half the scale is exact.
 func (g *Grid) integers() (*Grid, error) {
-	if g.Numbers.Format == answer.FormatInteger {
+	if g.Numbers.Format == spec.FormatInteger {
 		return g, nil
 	}
 	out := *g
-	out.Numbers = answer.Grid{
-		Format: answer.FormatInteger, Min: -12, Max: 12, Step: 1, Group: g.Numbers.Group,
+	out.Numbers = spec.Grid{
+		Format: spec.FormatInteger, Min: -12, Max: 12, Step: 1, Group: g.Numbers.Group,
 	}
 	out.Codes, out.Scales = make([]int32, len(g.Codes)), make([]float32, len(g.Scales))
 	for i, c := range g.Codes {
@@ -245,7 +245,7 @@ func (g *Grid) integers() (*Grid, error) {
 
 // floats is the grid with the codes of E2M1: of integers, if E2M1 has all that the grid has.
 func (g *Grid) floats() (*Grid, error) {
-	if g.Numbers.Format == answer.FormatE2M1 {
+	if g.Numbers.Format == spec.FormatE2M1 {
 		return g, nil
 	}
 	of := map[int32]int32{}
@@ -267,7 +267,7 @@ func (g *Grid) floats() (*Grid, error) {
 			g.Numbers.Min, g.Numbers.Max, g.Numbers.Step)
 	}
 	out := *g
-	out.Numbers = answer.Grid{Format: answer.FormatE2M1, Group: g.Numbers.Group}
+	out.Numbers = spec.Grid{Format: spec.FormatE2M1, Group: g.Numbers.Group}
 	out.Codes = make([]int32, len(g.Codes))
 	for i, c := range g.Codes {
 		out.Codes[i] = of[c]

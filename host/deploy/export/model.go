@@ -7,7 +7,7 @@ import (
 
 	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/cage-qat/cage/host/model/huggingface"
-	"github.com/cage-qat/cage/sdk/answer"
+	"github.com/cage-qat/cage/sdk/spec"
 )
 
 // Model is a trained model as package export needs it.
@@ -60,7 +60,7 @@ type Quantized struct {
 	ScaleShape []int
 	Rotation   int // block size of the rotation that codes and scale belong to; 0: none
 	// Grid is what the quantizer says that codes and scale stand for; the zero Grid: nothing.
-	Grid answer.Grid
+	Grid spec.Grid
 	// Settings tells weights that other quantizers, or other settings, have made apart: all with
 	// the same are stored in the same type.
 	Settings string
@@ -98,7 +98,7 @@ type source struct {
 	*Model
 	latent  bool // quantized weights are taken as the optimizer keeps them
 	cached  []weight
-	numbers map[string]answer.Grid // of quantizers that do not say so, by their settings
+	numbers map[string]spec.Grid // of quantizers that do not say so, by their settings
 }
 
 // weight is a parameter as it is to be exported.
@@ -158,7 +158,7 @@ func (s *source) read(p architecture.Param) (w weight, err error) {
 
 // findGrid sets the grid of a weight, or why there is none.
 func (s *source) findGrid(w *weight, q *Quantized, dims []int) (err error) {
-	if q.Grid != (answer.Grid{}) {
+	if q.Grid != (spec.Grid{}) {
 		w.grid, w.noGrid = NewGrid(q, dims, q.Grid)
 		return nil
 	}
@@ -169,17 +169,17 @@ func (s *source) findGrid(w *weight, q *Quantized, dims []int) (err error) {
 			return err
 		}
 		if s.numbers == nil {
-			s.numbers = map[string]answer.Grid{}
+			s.numbers = map[string]spec.Grid{}
 		}
 		s.numbers[q.Settings] = numbers
 	}
-	if numbers == (answer.Grid{}) {
+	if numbers == (spec.Grid{}) {
 		numbers, _ = numbersOf(func(each func(*Quantized, []int)) error {
 			each(q, dims)
 			return nil
 		})
 	}
-	if numbers == (answer.Grid{}) {
+	if numbers == (spec.Grid{}) {
 		numbers = anyInteger // which fails, with the reason
 	}
 	w.grid, w.noGrid = NewGrid(q, dims, numbers)

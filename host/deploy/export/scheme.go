@@ -6,7 +6,7 @@ import (
 	"slices"
 
 	"github.com/cage-qat/cage/host/deploy/export/pack"
-	"github.com/cage-qat/cage/sdk/answer"
+	"github.com/cage-qat/cage/sdk/spec"
 )
 
 // The types in which compressed-tensors stores weights, as Options.Type names them.
@@ -72,7 +72,7 @@ func (s scheme) weights() map[string]any {
 
 // schemeTypes are the types that may hold a grid, the smallest first.
 func schemeTypes(g *Grid) []string {
-	if g.Numbers.Format == answer.FormatE2M1 {
+	if g.Numbers.Format == spec.FormatE2M1 {
 		return []string{typeMXFP4, typeNVFP4}
 	}
 	return []string{typeInt4, typeInt8}

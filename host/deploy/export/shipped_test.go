@@ -9,14 +9,14 @@ import (
 	"testing"
 
 	"github.com/cage-qat/cage/host/deploy/export"
-	"github.com/cage-qat/cage/host/internal/testrun"
 	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/cage-qat/cage/host/train/conformance"
 	"github.com/cage-qat/cage/host/train/plugin"
-	"github.com/cage-qat/cage/internal/effort"
+	"github.com/cage-qat/cage/internal/testing/testlevel"
+	"github.com/cage-qat/cage/internal/testing/testrun"
 	"github.com/cage-qat/cage/sdk"
-	"github.com/cage-qat/cage/sdk/answer"
 	"github.com/cage-qat/cage/sdk/program/reference"
+	"github.com/cage-qat/cage/sdk/spec"
 )
 
 // peculiar are matrices whose quantized numbers are few, by the parameter that becomes one.
@@ -64,7 +64,7 @@ var shipped = []struct {
 // matrices of zeros, of one number and the like every weight has the type that it has with random
 // ones, or the export is refused for the reason for which it is refused with these.
 func TestTypesFollowSettings(t *testing.T) {
-	effort.Long(t, "starts plugins and runs their programs")
+	testlevel.Long(t, "starts plugins and runs their programs")
 	dev := conformance.NewDevice(testrun.Device(t))
 	defer dev.Close()
 	names := slices.Collect(maps.Keys(testrun.Executables(t)))
@@ -72,7 +72,7 @@ func TestTypesFollowSettings(t *testing.T) {
 		names = slices.DeleteFunc(names, func(name string) bool { return name == s.name })
 		client := started(t, s.name)
 		for i, settings := range s.settings {
-			if !effort.All() && i%3 != 0 && s.name != "mxfp4" {
+			if !testlevel.All() && i%3 != 0 && s.name != "mxfp4" {
 				continue
 			}
 			typesFollowSettings(t, dev, client, settings)
@@ -183,13 +183,13 @@ func firstReason(err error) string {
 }
 
 // quantized runs the program of evaluation.
-func quantized(t *testing.T, dev *conformance.Device, q answer.Quantizer, x []float32, dims []int) *export.Quantized {
+func quantized(t *testing.T, dev *conformance.Device, q spec.Quantizer, x []float32, dims []int) *export.Quantized {
 	t.Helper()
 	wide := make([]float64, len(x))
 	for i, v := range x {
 		wide[i] = float64(v)
 	}
-	inputs := map[string]reference.Tensor{answer.InputX: reference.Floats(wide, dims...)}
+	inputs := map[string]reference.Tensor{spec.InputX: reference.Floats(wide, dims...)}
 	if q.Init != nil {
 		initial, err := dev.Run(q.Init, inputs)
 		if err != nil {
@@ -208,8 +208,8 @@ func quantized(t *testing.T, dev *conformance.Device, q answer.Quantizer, x []fl
 		}
 		return list
 	}
-	e := &export.Quantized{Value: single(answer.OutputValue), Scale: single(answer.OutputScale), ScaleShape: out[answer.OutputScale].Type.Shape, Grid: q.Grid}
-	for _, c := range out[answer.OutputCodes].Float64s() {
+	e := &export.Quantized{Value: single(spec.OutputValue), Scale: single(spec.OutputScale), ScaleShape: out[spec.OutputScale].Type.Shape, Grid: q.Grid}
+	for _, c := range out[spec.OutputCodes].Float64s() {
 		e.Codes = append(e.Codes, int32(math.Round(c)))
 	}
 	if strings.Contains(q.Program.String(), "hadamard") {

@@ -8,8 +8,8 @@ import (
 	"testing"
 
 	"github.com/cage-qat/cage/host/deploy/posttrain"
-	"github.com/cage-qat/cage/internal/effort"
 	"github.com/cage-qat/cage/internal/golden"
+	"github.com/cage-qat/cage/internal/testing/testlevel"
 )
 
 // quantized is what GPTQ makes of a matrix, which stays as it is, as the Hessian does.
@@ -119,7 +119,7 @@ func invert(m []float64, n int) []float64 {
 
 // TestDefinition: blocks, groups and the factor change nothing of what the definition gives.
 func TestDefinition(t *testing.T) {
-	effort.Long(t, "computes the definition in cubic time for each column")
+	testlevel.Long(t, "computes the definition in cubic time for each column")
 	const rows, columns = 5, 300
 	for _, group := range []int{columns, 32, 100, 128} {
 		t.Run(fmt.Sprint(group), func(t *testing.T) {

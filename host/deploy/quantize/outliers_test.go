@@ -13,10 +13,10 @@ import (
 	"github.com/cage-qat/cage/host/deploy/posttrain/settings"
 	"github.com/cage-qat/cage/host/deploy/quantize"
 	"github.com/cage-qat/cage/host/deploy/trained"
-	"github.com/cage-qat/cage/host/internal/testrun"
 	"github.com/cage-qat/cage/host/model/safetensors"
 	"github.com/cage-qat/cage/host/train/plugin"
-	"github.com/cage-qat/cage/internal/effort"
+	"github.com/cage-qat/cage/internal/testing/testlevel"
+	"github.com/cage-qat/cage/internal/testing/testrun"
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
@@ -102,7 +102,7 @@ func logProbs(t *testing.T, dir string) (all []float32) {
 // TestOutliers: where few columns of activations have outliers, SmoothQuant and AWQ move the outputs of a model less from those of
 // the original than rounding to nearest on grids as fine.
 func TestOutliers(t *testing.T) {
-	effort.Long(t, "builds plugins")
+	testlevel.Long(t, "builds plugins")
 	plain, dir := logProbs(t, hub), withOutliers(t)
 	want := logProbs(t, dir)
 	for i, v := range want {

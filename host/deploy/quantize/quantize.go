@@ -19,7 +19,7 @@ import (
 	"github.com/cage-qat/cage/host/deploy/posttrain/settings"
 	"github.com/cage-qat/cage/host/deploy/trained"
 	"github.com/cage-qat/cage/host/model"
-	"github.com/cage-qat/cage/host/train/assembly"
+	"github.com/cage-qat/cage/host/train/build"
 	"github.com/cage-qat/cage/host/train/config"
 	"github.com/cage-qat/cage/host/train/metrics"
 	"github.com/cage-qat/cage/host/train/plugin"
@@ -126,7 +126,7 @@ func (s *source) quantize(ctx context.Context, o Options) (*trained.Posttrained,
 	}
 	run := &layerwise.Run{Settings: o.Settings, Model: blockwise, Values: s.values, Sequences: texts.sequences, Segments: texts.segments,
 		Batch: batchSize(len(texts.sequences), s.cfg.Model.Context), Context: s.cfg.Model.Context}
-	programs, err := assembly.Collect(ctx, assembly.Request{Config: s.cfg, Model: m, Batch: run.Batch, Forward: true, Finder: o.Finder, Options: plugin.Options{Logger: o.Logger}})
+	programs, err := build.Collect(ctx, build.Request{Config: s.cfg, Model: m, Batch: run.Batch, Forward: true, Finder: o.Finder, Options: plugin.Options{Logger: o.Logger}})
 	if err != nil {
 		return nil, err
 	}
@@ -134,12 +134,12 @@ func (s *source) quantize(ctx context.Context, o Options) (*trained.Posttrained,
 	if o.Plugin == "" {
 		run.Trained = s.trained
 	}
-	if run.Device, err = assembly.Device(s.cfg, o.Logger.Warn); err != nil {
+	if run.Device, err = build.Device(s.cfg, o.Logger.Warn); err != nil {
 		return nil, err
 	}
 	defer run.Device.Close()
 	result := &trained.Posttrained{Settings: o.Settings, Calibration: texts.Calibration, Activations: o.Activations}
-	w := &quantizedRun{source: s, out: o.Out, model: m, result: result, used: programs.Used, programs: (&assembly.Programs{Weights: programs.Weights}).Hashes(), build: run.Device.BuildInfo(), log: o.Logger}
+	w := &quantizedRun{source: s, out: o.Out, model: m, result: result, used: programs.Used, programs: (&build.Programs{Weights: programs.Weights}).Hashes(), build: run.Device.BuildInfo(), log: o.Logger}
 	return result, w.write(ctx, run)
 }
 
@@ -154,7 +154,7 @@ func (s *source) withQuantizer(o Options) (*config.Config, error) {
 		q := &c.Quantizer
 		if o.Plugin != "" {
 			*q = (&trained.Quantizer{Plugin: o.Plugin, Params: o.Params}).Tables()
-		} else if err := assembly.FindPlugins(c, q.Plugins(), s.search, o.Finder); err != nil {
+		} else if err := build.FindPlugins(c, q.Plugins(), s.search, o.Finder); err != nil {
 			return err
 		}
 		if !o.Activations {
@@ -192,7 +192,7 @@ func (s *source) withValidation(o Options) (*config.Config, error) {
 		}
 	}
 	return s.cfg.Changed(func(c *config.Config) error {
-		c.Data.SetKind(assembly.KindOf(file))
+		c.Data.SetKind(build.KindOf(file))
 		c.Data.Validation, c.Data.ValidationSHA256 = path, file.SHA256()
 		return nil
 	})

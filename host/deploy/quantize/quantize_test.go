@@ -17,14 +17,14 @@ import (
 	"github.com/cage-qat/cage/host/deploy/posttrain/settings"
 	"github.com/cage-qat/cage/host/deploy/quantize"
 	"github.com/cage-qat/cage/host/deploy/trained"
-	"github.com/cage-qat/cage/host/internal/testfile"
-	"github.com/cage-qat/cage/host/internal/testrun"
 	"github.com/cage-qat/cage/host/model/huggingface"
 	"github.com/cage-qat/cage/host/train"
 	"github.com/cage-qat/cage/host/train/config"
 	"github.com/cage-qat/cage/host/train/rundir"
 	"github.com/cage-qat/cage/internal/atomicdir"
-	"github.com/cage-qat/cage/internal/effort"
+	"github.com/cage-qat/cage/internal/testing/testfile"
+	"github.com/cage-qat/cage/internal/testing/testlevel"
+	"github.com/cage-qat/cage/internal/testing/testrun"
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
@@ -153,7 +153,7 @@ func TestQuantizeOwn(t *testing.T) {
 
 // TestQuantizeInterrupted: what was interrupted leaves nothing, and what was killed is replaced.
 func TestQuantizeInterrupted(t *testing.T) {
-	effort.Long(t, "quantizes several models")
+	testlevel.Long(t, "quantizes several models")
 	cfg := fullPrecision(t)
 	o := gptqOptions(t, "absmax", nil)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -196,7 +196,7 @@ func (f writerFunc) Write(p []byte) (int, error) {
 
 // TestQuantizeTrained: of a run's own quantizer, trained parameters count as well: the weights are those that it exports.
 func TestQuantizeTrained(t *testing.T) {
-	effort.Long(t, "trains with two quantizers")
+	testlevel.Long(t, "trains with two quantizers")
 	for _, plugin := range []string{"lsq", "nvfp4"} {
 		cfg := testrun.Config(t, `quantizer={weights={plugin="`+plugin+`"}}`, `method.form="off"`)
 		testrun.Train(t, cfg, train.Options{})
@@ -283,7 +283,7 @@ func TestQuantizeIntoNameWithSlash(t *testing.T) {
 // TestQuantizeLOTION: the result of a run of LOTION, without its quantizer of weights, can be opened; so can one that names
 // the method, as it was once written.
 func TestQuantizeLOTION(t *testing.T) {
-	effort.Long(t, "trains and evaluates twice")
+	testlevel.Long(t, "trains and evaluates twice")
 	cfg := testrun.Config(t, `quantizer={weights={plugin="absmax"}}`, `method={name="lotion"}`, "train.steps=2")
 	testrun.Train(t, cfg, train.Options{})
 	o := gptqOptions(t, "absmax", nil)

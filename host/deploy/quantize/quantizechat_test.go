@@ -8,17 +8,17 @@ import (
 	"github.com/cage-qat/cage/host/data/dataset"
 	"github.com/cage-qat/cage/host/deploy/quantize"
 	"github.com/cage-qat/cage/host/deploy/trained"
-	"github.com/cage-qat/cage/host/internal/testrun"
 	"github.com/cage-qat/cage/host/train"
 	"github.com/cage-qat/cage/host/train/config"
 	"github.com/cage-qat/cage/host/train/rundir"
-	"github.com/cage-qat/cage/internal/effort"
+	"github.com/cage-qat/cage/internal/testing/testlevel"
+	"github.com/cage-qat/cage/internal/testing/testrun"
 )
 
 // TestGPTQOfConversations: a run of conversations is calibrated with its own set, in which documents do not see each other
 // and padding does not count, as with the same file named; the result is evaluated as the run is.
 func TestGPTQOfConversations(t *testing.T) {
-	effort.Long(t, "trains on conversations and quantizes")
+	testlevel.Long(t, "trains on conversations and quantizes")
 	cfg := testrun.ChatConfig(t, `quantizer.plugin="none"`, `method.form="off"`)
 	testrun.Train(t, cfg, train.Options{})
 	f, err := dataset.Open(cfg.Data.Train[0])
@@ -56,7 +56,7 @@ func TestGPTQOfConversations(t *testing.T) {
 
 // TestGPTQKeepsDocumentsApart: a run whose documents do not see each other is calibrated so, one whose documents do is not.
 func TestGPTQKeepsDocumentsApart(t *testing.T) {
-	effort.Long(t, "quantizes several times")
+	testlevel.Long(t, "quantizes several times")
 	joined := testrun.Config(t, `quantizer.plugin="none"`, `method.form="off"`, "train.steps=2", "model.context=64")
 	testrun.Train(t, joined, train.Options{})
 	separate := testrun.Elsewhere(t, joined, `data.documents="separate"`, fmt.Sprintf("model.init=%q", joined.Train.Out), "schedule.rate=1e-30", "train.weight_decay=0")
@@ -82,7 +82,7 @@ func TestGPTQKeepsDocumentsApart(t *testing.T) {
 // TestQuantizeHubWithValidation: what is made of a checkpoint of the hub, which has no data, is calibrated with conversations,
 // gets a validation set and is evaluated on it.
 func TestQuantizeHubWithValidation(t *testing.T) {
-	effort.Long(t, "prepares data and trains")
+	testlevel.Long(t, "prepares data and trains")
 	const hub = "../../model/huggingface/testdata/llama32"
 	o := gptqOptions(t, "absmax", nil)
 	o.Context, o.Evaluate = 32, true

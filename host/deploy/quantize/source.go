@@ -13,7 +13,7 @@ import (
 	"github.com/cage-qat/cage/host/deploy/trained"
 	"github.com/cage-qat/cage/host/model"
 	"github.com/cage-qat/cage/host/model/huggingface"
-	"github.com/cage-qat/cage/host/train/assembly"
+	"github.com/cage-qat/cage/host/train/build"
 	"github.com/cage-qat/cage/host/train/checkpoint"
 	"github.com/cage-qat/cage/host/train/config"
 	"github.com/cage-qat/cage/host/train/provenance"
@@ -137,7 +137,7 @@ func (s *source) texts(o Options) (c calibrationSet, err error) {
 		c.sequences, err = s.plainText(text, o)
 	} else {
 		defer file.Close()
-		c.Path, c.SHA256, c.Kind = file.Path(), file.SHA256(), assembly.KindOf(file)
+		c.Path, c.SHA256, c.Kind = file.Path(), file.SHA256(), build.KindOf(file)
 		if o.Data != "" {
 			if err := s.tokens().Check(file, "", o.Logger); err != nil {
 				return c, err
@@ -147,7 +147,7 @@ func (s *source) texts(o Options) (c calibrationSet, err error) {
 			cfg.Data.SetKind(c.Kind)
 			return nil
 		})
-		c.sequences, c.segments, err = assembly.Windows(cfg, file, o.Windows, uint64(o.Seed))
+		c.sequences, c.segments, err = build.Windows(cfg, file, o.Windows, uint64(o.Seed))
 	}
 	if err != nil {
 		return c, err
@@ -174,12 +174,12 @@ func (s *source) tokens() provenance.Tokens {
 // openTexts opens what the quantization is calibrated with.
 func (s *source) openTexts(o Options) (tokens *dataset.File, text []byte, err error) {
 	if o.Data != "" {
-		return assembly.OpenTexts(o.Data)
+		return build.OpenTexts(o.Data)
 	}
 	if s.cfg.Untrained() {
 		return nil, nil, fmt.Errorf("%s has no training set to calibrate with: name a token file, a chat file or a text with --data; rounding can do without (--windows 0)", s.dir)
 	}
-	if tokens, _, err = assembly.FindTrain(s.cfg, s.search); err != nil {
+	if tokens, _, err = build.FindTrain(s.cfg, s.search); err != nil {
 		return nil, nil, fmt.Errorf("%w\nname a token file, a chat file or a text to calibrate with, with --data", err)
 	}
 	return tokens, nil, nil
@@ -190,14 +190,14 @@ func (s *source) plainText(text []byte, o Options) ([][]int32, error) {
 	if s.made.Tokenizer == nil {
 		return nil, fmt.Errorf("%s is no token file, and %s has no %s to make tokens of a text with", o.Data, s.dir, tokenizer.DefinitionFile)
 	}
-	tok, err := assembly.FindTokenizer(s.cfg, s.search, *s.made.Tokenizer)
+	tok, err := build.FindTokenizer(s.cfg, s.search, *s.made.Tokenizer)
 	if err != nil {
 		return nil, err
 	}
 	ids, err := tok.Encode(string(text))
 	var list [][]int32
 	if err == nil {
-		list, err = assembly.CutWindows(ids, s.cfg.Model.Context, o.Windows, uint64(o.Seed))
+		list, err = build.CutWindows(ids, s.cfg.Model.Context, o.Windows, uint64(o.Seed))
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", o.Data, err)

@@ -12,7 +12,7 @@ import (
 	"github.com/cage-qat/cage/host/deploy/trained"
 	"github.com/cage-qat/cage/host/model"
 	"github.com/cage-qat/cage/host/model/safetensors"
-	"github.com/cage-qat/cage/host/train/assembly"
+	"github.com/cage-qat/cage/host/train/build"
 	"github.com/cage-qat/cage/host/train/config"
 	"github.com/cage-qat/cage/host/train/provenance"
 	"github.com/cage-qat/cage/host/train/rundir"
@@ -27,7 +27,7 @@ type quantizedRun struct {
 	out    string
 	model  model.Model
 	result *trained.Posttrained
-	used   []assembly.Used
+	used   []build.Used
 	// programs are the hashes of those that quantize weights.
 	programs map[string]string
 	build    engine.BuildInfo

@@ -4,7 +4,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/cage-qat/cage/host/internal/testfile"
+	"github.com/cage-qat/cage/internal/testing/testfile"
 )
 
 // TestCheckpointName: a checkpoint is another one when its weights change, or what computes with them, or what ends its texts.

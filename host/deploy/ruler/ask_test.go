@@ -10,12 +10,12 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/cage-qat/cage/host/internal/testfile"
-	"github.com/cage-qat/cage/internal/effort"
+	"github.com/cage-qat/cage/internal/testing/crashfs"
+	"github.com/cage-qat/cage/internal/testing/faultfs"
+	"github.com/cage-qat/cage/internal/testing/testfile"
+	"github.com/cage-qat/cage/internal/testing/testlevel"
+	"github.com/cage-qat/cage/internal/testing/vfstest"
 	"github.com/cage-qat/cage/internal/vfs"
-	"github.com/cage-qat/cage/internal/vfs/crashfs"
-	"github.com/cage-qat/cage/internal/vfs/faultfs"
-	"github.com/cage-qat/cage/internal/vfs/vfstest"
 )
 
 func selected(t testing.TB, names []string) []Task {
@@ -230,7 +230,7 @@ func TestFaults(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := vfstest.Contents(t, reference)
-	every := effort.Sample(5, 1, 1)
+	every := testlevel.Sample(5, 1, 1)
 	for files := range faultfs.Each(t, every, 50) {
 		dir := filepath.Join(t.TempDir(), "out")
 		err := measure(files, dir)
@@ -251,7 +251,7 @@ func TestPowerLoss(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := vfstest.Contents(t, dir)
-	for lost, what := range files.Each(t, uint64(effort.Choose(2, 12)), 50) {
+	for lost, what := range files.Each(t, uint64(testlevel.Choose(2, 12)), 50) {
 		again(t, what, filepath.Join(lost, "out"), want)
 	}
 }

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cage-qat/cage/internal/effort"
+	"github.com/cage-qat/cage/internal/testing/testlevel"
 )
 
 // first makes the first sample of a task.
@@ -24,7 +24,7 @@ func first(ctx context.Context, g *Generator, task string, length int) (s Sample
 // TestFits: at any length prompts of every task fit and nearly fill it, or an error says
 // that they do not. RULER's scripts would draw for ever.
 func TestFits(t *testing.T) {
-	effort.Long(t, "writes prompts of many lengths for each task")
+	testlevel.Long(t, "writes prompts of many lengths for each task")
 	_, inputs := readGolden(t)
 	g := &Generator{Inputs: inputs, Count: countWords, Seed: DefaultSeed}
 	for _, task := range Tasks() {

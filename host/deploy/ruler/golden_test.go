@@ -10,9 +10,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/cage-qat/cage/host/internal/testfile"
-	"github.com/cage-qat/cage/internal/effort"
 	"github.com/cage-qat/cage/internal/jsonlines"
+	"github.com/cage-qat/cage/internal/testing/testfile"
+	"github.com/cage-qat/cage/internal/testing/testlevel"
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
@@ -106,7 +106,7 @@ func TestGoldenMetric(t *testing.T) {
 // TestOracle: who answers what is wanted, in other letters and among other words, has 100
 // in every task, and who answers nothing has 0.
 func TestOracle(t *testing.T) {
-	effort.Long(t, "starts Python")
+	testlevel.Long(t, "starts Python")
 	_, inputs := readGolden(t)
 	g := &Generator{Inputs: inputs, Count: countWords, Seed: DefaultSeed}
 	for _, knows := range []bool{true, false} {
@@ -177,7 +177,7 @@ type digest struct {
 // TestLong: whole prompts of all tasks below, at and above the length from which RULER's
 // scripts take larger steps. testdata/long.py has made the file.
 func TestLong(t *testing.T) {
-	effort.Long(t, "writes 52 sets of long prompts")
+	testlevel.Long(t, "writes 52 sets of long prompts")
 	_, inputs := readGolden(t)
 	var file struct{ Cases []longCase }
 	testfile.ReadJSON(t, "testdata/long.json", &file)

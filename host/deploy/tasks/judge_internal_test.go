@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cage-qat/cage/host/internal/testfile"
+	"github.com/cage-qat/cage/internal/testing/testfile"
 )
 
 // TestFilters: what filters find, and whether it counts, is as in lm-eval.

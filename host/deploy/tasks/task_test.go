@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/cage-qat/cage/host/deploy/tasks"
-	"github.com/cage-qat/cage/host/internal/testfile"
+	"github.com/cage-qat/cage/internal/testing/testfile"
 )
 
 const own = `name = "own"

@@ -10,7 +10,6 @@ import (
 	"testing"
 
 	"github.com/cage-qat/cage/host/deploy/trained"
-	"github.com/cage-qat/cage/host/internal/testrun"
 	"github.com/cage-qat/cage/host/model/safetensors"
 	"github.com/cage-qat/cage/host/train"
 	"github.com/cage-qat/cage/host/train/checkpoint"
@@ -18,14 +17,15 @@ import (
 	"github.com/cage-qat/cage/host/train/provenance"
 	"github.com/cage-qat/cage/host/train/rundir"
 	"github.com/cage-qat/cage/host/train/step"
-	"github.com/cage-qat/cage/internal/effort"
 	"github.com/cage-qat/cage/internal/plaintoml"
+	"github.com/cage-qat/cage/internal/testing/testlevel"
+	"github.com/cage-qat/cage/internal/testing/testrun"
 )
 
 // TestAveraged: a run whose optimizer is evaluated at an average is opened and exported with that
 // average, and has no other one.
 func TestAveraged(t *testing.T) {
-	effort.Long(t, "builds a plugin, and trains with it")
+	testlevel.Long(t, "builds a plugin, and trains with it")
 	builder, err := plugin.NewFinder()
 	if err != nil {
 		t.Fatal(err)

@@ -12,13 +12,13 @@ import (
 	"github.com/cage-qat/cage/host/deploy/export"
 	"github.com/cage-qat/cage/host/method"
 	"github.com/cage-qat/cage/host/model/huggingface"
-	"github.com/cage-qat/cage/host/train/assembly"
+	"github.com/cage-qat/cage/host/train/build"
 	"github.com/cage-qat/cage/host/train/config"
 	"github.com/cage-qat/cage/host/train/metrics"
 	"github.com/cage-qat/cage/host/train/rundir"
 	"github.com/cage-qat/cage/host/train/step"
 	"github.com/cage-qat/cage/internal/vfs"
-	"github.com/cage-qat/cage/sdk/answer"
+	"github.com/cage-qat/cage/sdk/spec"
 )
 
 // Export returns the model in the form that package export needs. Its weights are read
@@ -47,7 +47,7 @@ func (t *Model) Export() (*export.Model, error) {
 	if m.Tokenizer, err = t.exportTokenizer(tok, files); err != nil {
 		return nil, err
 	}
-	if err := t.describe(m, assembly.LearnedTokens(t.cfg, files, tok)); err != nil {
+	if err := t.describe(m, build.LearnedTokens(t.cfg, files, tok)); err != nil {
 		return nil, err
 	}
 	m.Card, err = t.card()
@@ -66,8 +66,8 @@ func (t *Model) quantized(param string) (*export.Quantized, error) {
 	if !slices.ContainsFunc(t.built.Compiled.Plan().Rules, quantizes) {
 		return nil, nil
 	}
-	one := assembly.Programs{From: t.built.Programs.From, Weights: map[string]answer.Quantizer{param: t.built.Programs.Weights[param]}}
-	if changed := assembly.Changed(t.made.Programs, one.Hashes()); len(changed) > 0 {
+	one := build.Programs{From: t.built.Programs.From, Weights: map[string]spec.Quantizer{param: t.built.Programs.Weights[param]}}
+	if changed := build.Changed(t.made.Programs, one.Hashes()); len(changed) > 0 {
 		return nil, fmt.Errorf("the quantizer has changed since the run, so that Q(x) is not what was trained: export with the plugin that the run had, or with --weights latent")
 	}
 	q, err := t.built.Compiled.Quantized(t.state, param)

@@ -9,7 +9,7 @@ import (
 	"github.com/cage-qat/cage/host/data/chat"
 	"github.com/cage-qat/cage/host/data/tokenizer"
 	"github.com/cage-qat/cage/host/model/generate"
-	"github.com/cage-qat/cage/host/train/assembly"
+	"github.com/cage-qat/cage/host/train/build"
 )
 
 // Generate continues a prompt: see [Model.Continue].
@@ -18,7 +18,7 @@ func (t *Model) Generate(ctx context.Context, prompt string, o generate.Options,
 	if err != nil {
 		return "", err
 	}
-	ids, err := assembly.Beginning(t.cfg, tok, prompt)
+	ids, err := build.Beginning(t.cfg, tok, prompt)
 	if err != nil {
 		return "", fmt.Errorf("prompt: %w", err)
 	}

@@ -16,7 +16,7 @@ import (
 	"github.com/cage-qat/cage/host/data/dataset"
 	"github.com/cage-qat/cage/host/data/tokenizer"
 	"github.com/cage-qat/cage/host/model/huggingface"
-	"github.com/cage-qat/cage/host/train/assembly"
+	"github.com/cage-qat/cage/host/train/build"
 	"github.com/cage-qat/cage/host/train/checkpoint"
 	"github.com/cage-qat/cage/host/train/config"
 	"github.com/cage-qat/cage/host/train/plugin"
@@ -62,7 +62,7 @@ type Model struct {
 	data   *dataset.File           // to evaluate on; nil for a problem without data
 	state  *step.State
 	other  bool // the quantizers are not those of the training
-	built  assembly.Built
+	built  build.Built
 
 	ends      []int32         // tokens that end a text; nil until they are asked for
 	sequences int             // that are continued at once
@@ -154,7 +154,7 @@ func (t *Model) open(ctx context.Context, o Options) error {
 	}
 	t.cfg, err = t.cfg.Changed(func(c *config.Config) error {
 		// One replica computes what each did in training.
-		c.Train.Batch, c.Device.Count = assembly.ReplicaBatch(c), min(1, c.Device.Count)
+		c.Train.Batch, c.Device.Count = build.ReplicaBatch(c), min(1, c.Device.Count)
 		if o.Generate > 0 {
 			c.Train.Batch = o.Generate
 		}
@@ -162,7 +162,7 @@ func (t *Model) open(ctx context.Context, o Options) error {
 			c.Quantizer = o.Quantizer.Tables()
 			return nil
 		}
-		return assembly.FindPlugins(c, c.Quantizer.Forward().Plugins(), t.search, o.Finder)
+		return build.FindPlugins(c, c.Quantizer.Forward().Plugins(), t.search, o.Finder)
 	})
 	if err != nil {
 		return err
@@ -181,7 +181,7 @@ func (t *Model) open(ctx context.Context, o Options) error {
 
 // compile collects the quantizers' programs and compiles the forward pass with them.
 func (t *Model) compile(ctx context.Context, o Options) error {
-	m, err := assembly.Model(t.cfg)
+	m, err := build.Model(t.cfg)
 	if err != nil {
 		return err
 	}
@@ -197,7 +197,7 @@ func (t *Model) compile(ctx context.Context, o Options) error {
 	if t.hub != nil {
 		file = "the run.toml that 'cage import' makes"
 	}
-	err = t.built.Build(ctx, assembly.Request{
+	err = t.built.Build(ctx, build.Request{
 		Piece: atOnce, NoAttention: o.Export, Config: t.cfg, Model: m, Step: t.step, Batch: t.cfg.Train.Batch, Pieces: pieces, Forward: true, Choices: t.made.ChoicesOn(t.cfg.Device.Kind), Finder: o.Finder, Options: plugin.Options{Logger: o.Logger},
 	}, o.Logger.Warn, file)
 	if err != nil || t.other {
@@ -208,7 +208,7 @@ func (t *Model) compile(ctx context.Context, o Options) error {
 	if o.Generate > 0 {
 		same.Activations = nil
 	}
-	if changed := assembly.Changed(t.made.Programs, same.Hashes()); len(changed) > 0 {
+	if changed := build.Changed(t.made.Programs, same.Hashes()); len(changed) > 0 {
 		o.Logger.Warn("a quantizer has changed since the run: this is not the model that was trained", "programs", len(changed), "first", changed[0])
 	}
 	return nil
@@ -239,7 +239,7 @@ func (t *Model) Identity() string {
 // and of the plugins for activations, whose programs depend on the number of tokens computed at once. It is empty if
 // nothing is quantized.
 func (t *Model) Quantizers() string {
-	hashes := (&assembly.Programs{Weights: t.built.Programs.Weights}).Hashes()
+	hashes := (&build.Programs{Weights: t.built.Programs.Weights}).Hashes()
 	if len(t.built.Programs.Activations) > 0 || len(t.built.Programs.Pieces) > 0 {
 		for _, u := range t.built.Programs.Used {
 			if !strings.HasSuffix(u.Table, config.RoleWeights) {
@@ -258,9 +258,9 @@ func (t *Model) Evaluate(ctx context.Context, batches int) (loss float64, tokens
 	if t.data == nil {
 		return step.Evaluate(ctx, t.built.Compiled, t.state, nil, batches)
 	}
-	verification := assembly.VerifyFiles(t.data)
+	verification := build.VerifyFiles(t.data)
 	defer verification.Close()
-	sequence, err := assembly.OpenSequence(t.cfg, t.data, t.built.Compiled.Batch())
+	sequence, err := build.OpenSequence(t.cfg, t.data, t.built.Compiled.Batch())
 	if err != nil {
 		return 0, 0, err
 	}
@@ -368,7 +368,7 @@ func (t *Model) openData(o Options) error {
 	case o.Data == "" && t.cfg.Data.Validation == "":
 		return fmt.Errorf("%s has no validation data of its own: name a token or chat file with --data", t.dir)
 	case o.Data == "":
-		if t.data, err = assembly.FindValidation(t.cfg, t.search); err != nil {
+		if t.data, err = build.FindValidation(t.cfg, t.search); err != nil {
 			return fmt.Errorf("%w\nname a token or chat file with --data", err)
 		}
 		return nil
@@ -381,7 +381,7 @@ func (t *Model) openData(o Options) error {
 		return err
 	}
 	t.cfg, err = t.cfg.Changed(func(c *config.Config) error {
-		c.Data.SetKind(assembly.KindOf(t.data))
+		c.Data.SetKind(build.KindOf(t.data))
 		return nil
 	})
 	return err
@@ -392,5 +392,5 @@ func (t *Model) tokenizer() (tokenizer.Tokenizer, error) {
 	if t.made.Tokenizer == nil {
 		return nil, fmt.Errorf("%s has no %s", t.dir, tokenizer.DefinitionFile)
 	}
-	return assembly.FindTokenizer(t.cfg, t.search, *t.made.Tokenizer)
+	return build.FindTokenizer(t.cfg, t.search, *t.made.Tokenizer)
 }

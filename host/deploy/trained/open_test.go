@@ -10,14 +10,14 @@ import (
 
 	"github.com/cage-qat/cage/host/data/dataset"
 	"github.com/cage-qat/cage/host/deploy/trained"
-	"github.com/cage-qat/cage/host/internal/testfile"
-	"github.com/cage-qat/cage/host/internal/testrun"
 	"github.com/cage-qat/cage/host/model/generate"
 	"github.com/cage-qat/cage/host/train"
 	"github.com/cage-qat/cage/host/train/config"
 	"github.com/cage-qat/cage/host/train/metrics"
 	"github.com/cage-qat/cage/host/train/rundir"
-	"github.com/cage-qat/cage/internal/effort"
+	"github.com/cage-qat/cage/internal/testing/testfile"
+	"github.com/cage-qat/cage/internal/testing/testlevel"
+	"github.com/cage-qat/cage/internal/testing/testrun"
 )
 
 func open(t *testing.T, dir string, o trained.Options) *trained.Model {
@@ -33,7 +33,7 @@ func open(t *testing.T, dir string, o trained.Options) *trained.Model {
 // TestLastPointOfCurve: the last point of the curve is of as many batches as those before, and the summary has the loss
 // over those for the end.
 func TestLastPointOfCurve(t *testing.T) {
-	effort.Long(t, "trains and evaluates again")
+	testlevel.Long(t, "trains and evaluates again")
 	for every, during := range map[int]int{10: 1, 0: 0} {
 		cfg := testrun.Config(t, fmt.Sprint("train.eval_every=", every), "train.eval_batches=1", "train.final_eval_batches=0")
 		summary := testrun.Train(t, cfg, train.Options{})
@@ -157,7 +157,7 @@ func TestOpenMistakes(t *testing.T) {
 // TestEvaluateFullPrecision: what a training with gradients in full precision cannot have, its evaluation with another
 // quantizer can: quantized activations, and trained parameters, which begin as in any run.
 func TestEvaluateFullPrecision(t *testing.T) {
-	effort.Long(t, "trains and compiles several models")
+	testlevel.Long(t, "trains and compiles several models")
 	full := testrun.Config(t, `quantizer={weights={plugin="absmax"}}`, `method={gradient="full"}`, "train.steps=2")
 	lotion := testrun.Config(t, `quantizer={weights={plugin="absmax"}}`, `method={name="lotion"}`, "train.steps=2")
 	for _, cfg := range []*config.Config{full, lotion} {

@@ -8,11 +8,11 @@ import (
 	"testing"
 
 	"github.com/cage-qat/cage/host/deploy/trained"
-	"github.com/cage-qat/cage/host/internal/testrun"
 	"github.com/cage-qat/cage/host/model/generate"
 	"github.com/cage-qat/cage/host/train"
 	"github.com/cage-qat/cage/host/train/plugin"
-	"github.com/cage-qat/cage/internal/effort"
+	"github.com/cage-qat/cage/internal/testing/testlevel"
+	"github.com/cage-qat/cage/internal/testing/testrun"
 )
 
 // TestQuantizedOperands: a run with quantized keys, values and head is evaluated as it was trained, goes on with texts token by token
@@ -69,7 +69,7 @@ func TestExportOfPhases(t *testing.T) {
 // TestExportOfKeysInGroups: an export needs no quantizer of keys that come one by one, so that a run is exported whose quantizer
 // refuses them.
 func TestExportOfKeysInGroups(t *testing.T) {
-	effort.Long(t, "builds a plugin")
+	testlevel.Long(t, "builds a plugin")
 	finder, err := plugin.NewFinder()
 	if err != nil {
 		t.Fatal(err)

@@ -9,11 +9,11 @@ import (
 	"testing"
 
 	"github.com/cage-qat/cage/host/deploy/trained"
-	"github.com/cage-qat/cage/host/internal/testfile"
-	"github.com/cage-qat/cage/host/internal/testrun"
 	"github.com/cage-qat/cage/host/model/score"
 	"github.com/cage-qat/cage/host/train"
-	"github.com/cage-qat/cage/internal/effort"
+	"github.com/cage-qat/cage/internal/testing/testfile"
+	"github.com/cage-qat/cage/internal/testing/testlevel"
+	"github.com/cage-qat/cage/internal/testing/testrun"
 )
 
 // TestScore: log-probabilities are those that lm-eval computes with the same checkpoint, and what is skipped is left out.
@@ -188,7 +188,7 @@ func TestEnds(t *testing.T) {
 // training on them computes it, or the file is named for that run, for a run that has known texts only, or for a checkpoint
 // of the hub.
 func TestEvaluateOnConversations(t *testing.T) {
-	effort.Long(t, "trains and compiles four models")
+	testlevel.Long(t, "trains and compiles four models")
 	cfg, hub := testrun.FromHub(t, "model.context=16", "train.final_eval_batches=0")
 	chat := testrun.HubConversations(t, hub, 1, 9)
 	validation := testrun.HubConversations(t, hub, 2, 21)

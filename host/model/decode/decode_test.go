@@ -14,10 +14,10 @@ import (
 
 	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/compute/engine"
-	"github.com/cage-qat/cage/host/internal/testdevice"
 	"github.com/cage-qat/cage/host/model"
 	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/cage-qat/cage/host/model/decode"
+	"github.com/cage-qat/cage/internal/testing/testdevice"
 )
 
 // settings are those of small models of every architecture, with what each may have.

@@ -7,18 +7,18 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/cage-qat/cage/host/internal/testhub"
 	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/cage-qat/cage/host/model/huggingface"
 	"github.com/cage-qat/cage/host/model/safetensors"
-	"github.com/cage-qat/cage/internal/effort"
+	"github.com/cage-qat/cage/internal/testing/testhub"
+	"github.com/cage-qat/cage/internal/testing/testlevel"
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
 // TestLayout: a checkpoint that is read, and written again as Layout and Describe say, has the same configuration, and the
 // same bytes in every tensor.
 func TestLayout(t *testing.T) {
-	effort.Long(t, "every kind of checkpoint, written again")
+	testlevel.Long(t, "every kind of checkpoint, written again")
 	types := map[string]safetensors.DType{"llama32": safetensors.BF16, "llama2": safetensors.F16, "mistral": safetensors.BF16}
 	for _, name := range goldenModels {
 		for _, pairs := range []architecture.Pairing{architecture.Interleaved, architecture.HalfSplit} {

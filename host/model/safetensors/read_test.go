@@ -17,7 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/cage-qat/cage/host/model/safetensors"
-	"github.com/cage-qat/cage/internal/effort"
+	"github.com/cage-qat/cage/internal/testing/testlevel"
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
@@ -255,7 +255,7 @@ func large(t *testing.T, path string, start []byte, size int64) {
 
 // TestLimits: headers and indices that are larger than any are refused before they are decoded.
 func TestLimits(t *testing.T) {
-	effort.Long(t, "a header of 100 MB")
+	testlevel.Long(t, "a header of 100 MB")
 	const limit = 100_000_000
 	dir := t.TempDir()
 	single := filepath.Join(dir, safetensors.SingleName)
@@ -281,7 +281,7 @@ func TestLimits(t *testing.T) {
 // TestIndexLimits: an index with more names or files than any checkpoint has is refused before it takes much memory, and
 // before thousands of files are looked for.
 func TestIndexLimits(t *testing.T) {
-	effort.Long(t, "indices of millions of names")
+	testlevel.Long(t, "indices of millions of names")
 	dir := t.TempDir()
 	for _, c := range []struct {
 		names, files int

@@ -20,7 +20,7 @@ import (
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/model"
 	"github.com/cage-qat/cage/host/model/architecture"
-	"github.com/cage-qat/cage/host/train/assembly"
+	"github.com/cage-qat/cage/host/train/build"
 	"github.com/cage-qat/cage/host/train/config"
 	"github.com/cage-qat/cage/host/train/step"
 	"github.com/cage-qat/cage/internal/resources"
@@ -188,7 +188,7 @@ func quantile(values []float64, p float64) float64 {
 type preparedStep struct {
 	config   *config.Config
 	model    model.Model
-	programs *assembly.Programs
+	programs *build.Programs
 	plan     step.Plan
 }
 
@@ -206,17 +206,17 @@ func prepare(ctx context.Context, cfg *config.Config, o Options) (*preparedStep,
 	}
 	p := &preparedStep{config: cfg}
 	var err error
-	if p.model, err = assembly.Model(cfg); err != nil {
+	if p.model, err = build.Model(cfg); err != nil {
 		return nil, err
 	}
-	p.programs, err = assembly.Collect(ctx, assembly.Request{Config: cfg, Model: p.model, Batch: assembly.ReplicaBatch(cfg), Finder: o.Finder, Options: o.Plugins})
+	p.programs, err = build.Collect(ctx, build.Request{Config: cfg, Model: p.model, Batch: build.ReplicaBatch(cfg), Finder: o.Finder, Options: o.Plugins})
 	if err != nil {
 		return nil, err
 	}
-	if err := assembly.CheckMemory(cfg, p.model, p.programs); err != nil {
+	if err := build.CheckMemory(cfg, p.model, p.programs); err != nil {
 		return nil, err
 	}
-	p.plan, err = assembly.Plan(cfg, p.model, p.programs)
+	p.plan, err = build.Plan(cfg, p.model, p.programs)
 	return p, err
 }
 
@@ -226,7 +226,7 @@ func openStep(ctx context.Context, cfg *config.Config, o Options) (*preparedStep
 	if err != nil {
 		return nil, nil, err
 	}
-	dev, err := assembly.Device(cfg, o.warn())
+	dev, err := build.Device(cfg, o.warn())
 	return p, dev, err
 }
 

@@ -6,9 +6,9 @@ import (
 
 	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/compute/engine"
-	"github.com/cage-qat/cage/host/internal/pjrtrecord"
-	"github.com/cage-qat/cage/host/internal/testrun"
 	"github.com/cage-qat/cage/host/train/config"
+	"github.com/cage-qat/cage/internal/testing/pjrtrecord"
+	"github.com/cage-qat/cage/internal/testing/testrun"
 )
 
 // kernelConfig is a step with kernels.

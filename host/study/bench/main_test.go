@@ -3,7 +3,7 @@ package bench_test
 import (
 	"testing"
 
-	"github.com/cage-qat/cage/host/internal/testrun"
+	"github.com/cage-qat/cage/internal/testing/testrun"
 )
 
 // TestMain lets the tests share plugins, and fails when a goroutine outlives them.

@@ -6,12 +6,12 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cage-qat/cage/host/internal/testrun"
 	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/cage-qat/cage/host/study/bench/opprofile"
 	"github.com/cage-qat/cage/host/train/config"
 	"github.com/cage-qat/cage/host/train/step"
-	"github.com/cage-qat/cage/internal/effort"
+	"github.com/cage-qat/cage/internal/testing/testlevel"
+	"github.com/cage-qat/cage/internal/testing/testrun"
 )
 
 const tiny = `
@@ -76,7 +76,7 @@ func TestDirectComputesTheSame(t *testing.T) {
 
 // TestNoUpdate: without the update's arithmetic nothing is learned, however many steps.
 func TestNoUpdate(t *testing.T) {
-	effort.Long(t, "compiles many steps")
+	testlevel.Long(t, "compiles many steps")
 	var losses []float64
 	for _, rounds := range []int{1, 3} {
 		r, err := Run(t.Context(), parse(t), Options{Rounds: rounds, NoUpdate: true, Finder: testrun.Finder(t)})
@@ -133,7 +133,7 @@ func TestRunRefusesProblems(t *testing.T) {
 
 // TestWithTeacher: a step with a teacher is measured beside the same without it.
 func TestWithTeacher(t *testing.T) {
-	effort.Long(t, "compiles many steps")
+	testlevel.Long(t, "compiles many steps")
 	cfg := parse(t, "model.vocab=328", `train.distillation={teacher="../../model/huggingface/testdata/llama32"}`)
 	r, err := Run(t.Context(), cfg, Options{Rounds: 2, Finder: testrun.Finder(t)})
 	if err != nil {

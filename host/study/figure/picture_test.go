@@ -14,7 +14,7 @@ import (
 	"testing"
 
 	"github.com/cage-qat/cage/host/study/figure"
-	"github.com/cage-qat/cage/internal/effort"
+	"github.com/cage-qat/cage/internal/testing/testlevel"
 )
 
 var nan = math.NaN()
@@ -130,7 +130,7 @@ func TestPicturesSayWhatTheyShow(t *testing.T) {
 }
 
 func TestPicturesAreDeterministic(t *testing.T) {
-	effort.Long(t, "draws many pictures")
+	testlevel.Long(t, "draws many pictures")
 	for name, test := range pictures() {
 		for _, format := range figure.Formats {
 			a, b := drawn(t, format, test.picture, figure.Options{}), drawn(t, format, pictures()[name].picture, figure.Options{})
@@ -193,7 +193,7 @@ func TestPicturesWithoutData(t *testing.T) {
 
 // What is odd is drawn, without a coordinate that is no number.
 func TestOddPictures(t *testing.T) {
-	effort.Long(t, "draws many pictures")
+	testlevel.Long(t, "draws many pictures")
 	hostile := "<b>&\"']]>\x00\x1b\n\u2028\xff" + strings.Repeat("wide ", 60)
 	odd := []float64{nan, 1, math.Inf(1), math.MaxFloat64, -1e29, 5e-324, 0, 1e29, math.Inf(-1), 2}
 	var points []figure.Point

@@ -10,9 +10,9 @@ import (
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 
-	"github.com/cage-qat/cage/host/internal/testbrowser"
 	"github.com/cage-qat/cage/host/study/report"
-	"github.com/cage-qat/cage/internal/effort"
+	"github.com/cage-qat/cage/internal/testing/testbrowser"
+	"github.com/cage-qat/cage/internal/testing/testlevel"
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
@@ -32,7 +32,7 @@ func saved(t *testing.T) string {
 const firstColumn = `[...document.querySelectorAll("#table-1 table")[0].tBodies[0].rows].map(r => r.cells[0].textContent)`
 
 func TestPageInABrowser(t *testing.T) {
-	effort.Long(t, "starts a browser")
+	testlevel.Long(t, "starts a browser")
 	page := "file://" + saved(t)
 	b := testbrowser.Open(t, page, func(url string) bool { return url == page })
 	t.Run("sort", func(t *testing.T) { b.T = t; testSort(b) })

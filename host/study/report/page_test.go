@@ -12,14 +12,14 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/cage-qat/cage/internal/effort"
+	"github.com/cage-qat/cage/internal/testing/testlevel"
+	"github.com/cage-qat/cage/internal/testing/vfstest"
 	"github.com/cage-qat/cage/internal/vfs"
-	"github.com/cage-qat/cage/internal/vfs/vfstest"
 )
 
 // Save removes pictures of figures that the report does not have, and nothing else.
 func TestSaveRemovesOldFigures(t *testing.T) {
-	effort.Long(t, "saves many reports")
+	testlevel.Long(t, "saves many reports")
 	dir := t.TempDir()
 	if _, err := build(t, grid).Save(vfs.At(dir)); err != nil {
 		t.Fatal(err)
@@ -48,7 +48,7 @@ func TestSaveRemovesOldFigures(t *testing.T) {
 
 // Save replaces nothing in a directory without a report.
 func TestSaveBesideOthers(t *testing.T) {
-	effort.Long(t, "saves many reports")
+	testlevel.Long(t, "saves many reports")
 	for _, name := range []string{"index.html", "report.md", "report.csv", "report.tex", "figures/05-paths.svg"} {
 		dir := t.TempDir()
 		write(t, filepath.Dir(filepath.Join(dir, name)), filepath.Base(name), "# My notes\n")
@@ -100,7 +100,7 @@ func TestHostileLabels(t *testing.T) {
 
 // Curves are decimated: a page of long runs stays light.
 func TestLongRunsMakeALightPage(t *testing.T) {
-	effort.Long(t, "writes runs of many steps")
+	testlevel.Long(t, "writes runs of many steps")
 	text, _, _ := strings.Cut(grid, "[[study.figures]]")
 	s := parse(t, text+"[[study.figures]]\nkind = \"curves\"\nmetric = \"loss\"\nseries = [\"method\"]\nover = [\"seed\"]\nwhere = {bits = \"2\"}", t.TempDir())
 	results(t, s)

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cage-qat/cage/internal/effort"
+	"github.com/cage-qat/cage/internal/testing/testlevel"
 )
 
 func TestOptionsAreChecked(t *testing.T) {
@@ -74,7 +74,7 @@ func TestInterrupted(t *testing.T) {
 
 // What the points cannot know is said, and no fit fails over it.
 func TestWarnings(t *testing.T) {
-	effort.Long(t, "fits several times")
+	testlevel.Long(t, "fits several times")
 	random := rand.New(rand.NewPCG(8, 8))
 	p := truth(random)
 	tests := map[string]struct {

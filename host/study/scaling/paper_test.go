@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cage-qat/cage/internal/effort"
+	"github.com/cage-qat/cage/internal/testing/testlevel"
 )
 
 // paperFile holds the losses of the CAGE paper's table of pre-training experiments.
@@ -28,7 +28,7 @@ func paperPoints(t testing.TB) []Point {
 
 // Least squares on the table alone give the paper's efficiencies within 0.02.
 func TestPaperEfficiencies(t *testing.T) {
-	effort.Long(t, "fits many times")
+	testlevel.Long(t, "fits many times")
 	fits := map[float64]*Fit{}
 	for _, prior := range []float64{0, DefaultPrior} {
 		fit := fitOrFail(t, paperPoints(t), Options{Prior: prior})

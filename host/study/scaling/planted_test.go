@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cage-qat/cage/internal/effort"
+	"github.com/cage-qat/cage/internal/testing/testlevel"
 )
 
 // planted is a law with efficiencies that losses are made from.
@@ -69,7 +69,7 @@ func fitOrFail(t testing.TB, points []Point, o Options) *Fit {
 
 // Without noise, what was planted is found, whatever ρ.
 func TestPlantedIsFoundExactly(t *testing.T) {
-	effort.Long(t, "fits many times")
+	testlevel.Long(t, "fits many times")
 	for seed := range uint64(2) {
 		random := rand.New(rand.NewPCG(seed, 1))
 		p := truth(random)
@@ -96,7 +96,7 @@ func TestPlantedIsFoundExactly(t *testing.T) {
 // With noise of 0.1 % of the loss and the options of the command line, the intervals hold
 // what was planted about as often as they promise, and efficiencies are near it.
 func TestPlantedIsFoundWithinIntervals(t *testing.T) {
-	effort.Long(t, "fits with bootstraps")
+	testlevel.Long(t, "fits with bootstraps")
 	const draws = 5
 	for _, kind := range []Resampling{Residuals, Cases, ""} {
 		inside, all := 0, 0
@@ -139,7 +139,7 @@ func TestPlantedIsFoundWithinIntervals(t *testing.T) {
 
 // The same arguments give the same bits, however many work at them.
 func TestDeterministic(t *testing.T) {
-	effort.Long(t, "fits several times")
+	testlevel.Long(t, "fits several times")
 	random := rand.New(rand.NewPCG(5, 5))
 	points := synthesize(random, truth(random), wideSizes[:3], wideRatios[:2], 1e-3)
 	var first *Fit
@@ -183,7 +183,7 @@ func TestFixedLawAndInversion(t *testing.T) {
 // There is no interval that would look sure where the points do not tell it: with no more points than parameters, and of
 // what the priors hold.
 func TestNoIntervalWithoutKnowledge(t *testing.T) {
-	effort.Long(t, "fits several times")
+	testlevel.Long(t, "fits several times")
 	random := rand.New(rand.NewPCG(9, 9))
 	points := synthesize(random, truth(random), wideSizes, wideRatios, 1e-3)
 	var nine []Point // for nine parameters

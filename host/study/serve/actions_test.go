@@ -11,10 +11,10 @@ import (
 
 	"github.com/chromedp/chromedp"
 
-	"github.com/cage-qat/cage/host/internal/testbrowser"
 	"github.com/cage-qat/cage/host/study/serve"
 	"github.com/cage-qat/cage/host/train/rundir"
-	"github.com/cage-qat/cage/internal/effort"
+	"github.com/cage-qat/cage/internal/testing/testbrowser"
+	"github.com/cage-qat/cage/internal/testing/testlevel"
 )
 
 const secret = "TOKENTOKENTOKENTOKENTOKEN"
@@ -134,7 +134,7 @@ func TestStudies(t *testing.T) {
 
 // TestButtons: they are there for those who opened the page by its whole address.
 func TestButtons(t *testing.T) {
-	effort.Long(t, "starts a browser")
+	testlevel.Long(t, "starts a browser")
 	t.Parallel()
 	root := runs(t)
 	b := trained(t, filepath.Join(root, "b"))

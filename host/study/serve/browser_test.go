@@ -14,10 +14,10 @@ import (
 	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/chromedp"
 
-	"github.com/cage-qat/cage/host/internal/testbrowser"
 	"github.com/cage-qat/cage/host/study/serve"
 	"github.com/cage-qat/cage/host/train/rundir"
-	"github.com/cage-qat/cage/internal/effort"
+	"github.com/cage-qat/cage/internal/testing/testbrowser"
+	"github.com/cage-qat/cage/internal/testing/testlevel"
 )
 
 // impatient serves a script that asks for news more often and forgets messages sooner, so that
@@ -89,7 +89,7 @@ func TestRunsInABrowser(t *testing.T) {
 
 // TestPanelInABrowser: an answer about a panel that was left meanwhile is not drawn.
 func TestPanelInABrowser(t *testing.T) {
-	effort.Long(t, "starts a browser")
+	testlevel.Long(t, "starts a browser")
 	t.Parallel()
 	h := pages(runs(t))
 	var slow atomic.Bool
@@ -119,7 +119,7 @@ func TestPanelInABrowser(t *testing.T) {
 
 // TestFilterKeepsChoice: runs that were chosen are chosen again when the filter shows them again.
 func TestFilterKeepsChoice(t *testing.T) {
-	effort.Long(t, "starts a browser")
+	testlevel.Long(t, "starts a browser")
 	t.Parallel()
 	b := opened(t, runs(t), "/")
 	chosen := `[...document.querySelectorAll("#list input:checked")].map((box) => box.value.split("/").pop()).join(" ")`
@@ -138,7 +138,7 @@ func TestFilterKeepsChoice(t *testing.T) {
 // TestRunInABrowser: the page of a run draws all that it has recorded, and a comparison that
 // of several.
 func TestRunInABrowser(t *testing.T) {
-	effort.Long(t, "starts a browser")
+	testlevel.Long(t, "starts a browser")
 	t.Parallel()
 	root := runs(t)
 	a, b := filepath.Join(root, "a"), filepath.Join(root, "b")
@@ -155,7 +155,7 @@ func TestRunInABrowser(t *testing.T) {
 
 // TestLongNames: names that differ at their end are shown whole, also on a phone.
 func TestLongNames(t *testing.T) {
-	effort.Long(t, "starts a browser")
+	testlevel.Long(t, "starts a browser")
 	t.Parallel()
 	root := filepath.Join(t.TempDir(), "studies")
 	for _, seed := range []string{"1", "2"} {
@@ -173,7 +173,7 @@ func TestLongNames(t *testing.T) {
 
 // TestModes: pages are readable in the dark and as narrow as on a phone.
 func TestModes(t *testing.T) {
-	effort.Long(t, "starts a browser")
+	testlevel.Long(t, "starts a browser")
 	t.Parallel()
 	root := runs(t)
 	b := opened(t, root, "/")
@@ -198,7 +198,7 @@ func TestModes(t *testing.T) {
 
 // TestAxes: labels of axes fit beside their charts, and an axis of zeros alone does not go up to 100.
 func TestAxes(t *testing.T) {
-	effort.Long(t, "starts a browser")
+	testlevel.Long(t, "starts a browser")
 	t.Parallel()
 	root := filepath.Join(t.TempDir(), "runs")
 	put(t, root, "a", "run.toml", "seed = 1\n")
@@ -219,7 +219,7 @@ func TestAxes(t *testing.T) {
 
 // TestRenewedInABrowser: all parts of a page follow the files, also where a run is replaced by another one.
 func TestRenewedInABrowser(t *testing.T) {
-	effort.Long(t, "starts a browser")
+	testlevel.Long(t, "starts a browser")
 	t.Parallel()
 	root := runs(t)
 	query := url.Values{"run": {filepath.Join(root, "a"), filepath.Join(root, "b")}}.Encode()
@@ -243,7 +243,7 @@ func TestRenewedInABrowser(t *testing.T) {
 
 // TestTroubleEnds: what a page complains about goes when it is over, and an answer that does not come is complained about.
 func TestTroubleEnds(t *testing.T) {
-	effort.Long(t, "starts a browser")
+	testlevel.Long(t, "starts a browser")
 	t.Parallel()
 	root := runs(t)
 	run := filepath.Join(root, "b")
@@ -291,7 +291,7 @@ func sample(step int) string {
 // TestFocusStays: what has the focus keeps it when its part of the page is made anew, and the page stays where it is;
 // texts that were opened stay open.
 func TestFocusStays(t *testing.T) {
-	effort.Long(t, "starts a browser")
+	testlevel.Long(t, "starts a browser")
 	t.Parallel()
 	root := runs(t)
 	b := trained(t, filepath.Join(root, "b"))

@@ -9,8 +9,8 @@ import (
 
 	"github.com/chromedp/chromedp"
 
-	"github.com/cage-qat/cage/host/internal/testbrowser"
-	"github.com/cage-qat/cage/internal/effort"
+	"github.com/cage-qat/cage/internal/testing/testbrowser"
+	"github.com/cage-qat/cage/internal/testing/testlevel"
 )
 
 // TestSamples: the newest texts come first and open; old, many and long ones are left out,
@@ -52,7 +52,7 @@ func add(t *testing.T, path, text string) {
 
 // TestSamplesInABrowser: the page shows texts as they are written.
 func TestSamplesInABrowser(t *testing.T) {
-	effort.Long(t, "starts a browser")
+	testlevel.Long(t, "starts a browser")
 	t.Parallel()
 	root := runs(t)
 	page := opened(t, root, "/run?run="+filepath.Join(root, "b"))

@@ -11,7 +11,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/cage-qat/cage/host/study/held"
+	"github.com/cage-qat/cage/host/study/lease"
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
@@ -113,10 +113,10 @@ func TestMachines(t *testing.T) {
 		put(t, one, "cells", id, "run.toml", "seed = 1\n")
 		put(t, one, "cells", id, "metrics.jsonl", `{"step": 1, "loss": 2}`+"\n")
 	}
-	if err := held.Prepare(vfs.At(one)); err != nil {
+	if err := lease.Prepare(vfs.At(one)); err != nil {
 		t.Fatal(err)
 	}
-	claim, err := held.Take(vfs.At(one), "x")
+	claim, err := lease.Take(vfs.At(one), "x")
 	if err != nil {
 		t.Fatal(err)
 	}

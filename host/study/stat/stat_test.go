@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/cage-qat/cage/host/study/stat"
-	"github.com/cage-qat/cage/internal/effort"
+	"github.com/cage-qat/cage/internal/testing/testlevel"
 )
 
 func near(a, b float64) bool {
@@ -137,7 +137,7 @@ func TestHolm(t *testing.T) {
 // Of many experiments without any difference, an interval at 95 % leaves out zero in
 // 5 %, whatever the number of replicates.
 func TestIntervalsCover(t *testing.T) {
-	effort.Long(t, "draws many samples")
+	testlevel.Long(t, "draws many samples")
 	const experiments = 20000
 	for _, n := range []int{2, 3, 5, 10} {
 		random := rand.New(rand.NewPCG(1, uint64(n)))

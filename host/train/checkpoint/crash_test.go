@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/cage-qat/cage/host/train/checkpoint"
-	"github.com/cage-qat/cage/internal/effort"
+	"github.com/cage-qat/cage/internal/testing/testlevel"
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
@@ -77,7 +77,7 @@ func saveForever(dir, mode string) error {
 }
 
 func TestKillAtAnyMoment(t *testing.T) {
-	effort.Long(t, "starts and kills processes")
+	testlevel.Long(t, "starts and kills processes")
 	for _, mode := range []string{"advance", "replace", "advance in parts", "replace in parts"} {
 		t.Run(mode, func(t *testing.T) {
 			dir := t.TempDir()

@@ -17,9 +17,9 @@ import (
 
 	"github.com/cage-qat/cage/host/model/safetensors"
 	"github.com/cage-qat/cage/host/train/checkpoint"
-	"github.com/cage-qat/cage/internal/effort"
+	"github.com/cage-qat/cage/internal/testing/crashfs"
+	"github.com/cage-qat/cage/internal/testing/testlevel"
 	"github.com/cage-qat/cage/internal/vfs"
-	"github.com/cage-qat/cage/internal/vfs/crashfs"
 )
 
 // saveParts writes a state in n parts, of which each has some rows, or none, of a tensor. It returns the paths of all files, that of the
@@ -384,7 +384,7 @@ func TestPowerLossWithParts(t *testing.T) {
 		saved = append(saved, files.Moments())
 	}
 	for moment := 0; moment <= files.Moments(); moment++ {
-		for seed := range uint64(effort.Choose(2, 5)) {
+		for seed := range uint64(testlevel.Choose(2, 5)) {
 			dir := t.TempDir()
 			if err := files.Lose(moment, seed, dir); err != nil {
 				t.Fatal(err)

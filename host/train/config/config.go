@@ -351,7 +351,7 @@ func ChangedData(recorded, now map[string]string) string {
 }
 
 // Finding is what checking a configuration against the current plugins and data has
-// shown. host/train/assembly makes findings; they are used to compare runs with their
+// shown. host/train/build makes findings; they are used to compare runs with their
 // configurations.
 type Finding struct {
 	// Err says why the configuration could not be trained, for example as [plaintoml.Errors]; nil:

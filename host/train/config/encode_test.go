@@ -12,8 +12,8 @@ import (
 
 	"github.com/cage-qat/cage/host/method"
 	"github.com/cage-qat/cage/host/model/architecture"
-	"github.com/cage-qat/cage/internal/effort"
 	"github.com/cage-qat/cage/internal/schema"
+	"github.com/cage-qat/cage/internal/testing/testlevel"
 )
 
 // randomFile writes a configuration that sets each key with probability a
@@ -247,7 +247,7 @@ func roundTrip(t *testing.T, c *Config) {
 }
 
 func TestRoundTrip(t *testing.T) {
-	for seed := range effort.Choose(uint64(80), 500) {
+	for seed := range testlevel.Choose(uint64(80), 500) {
 		file := randomFile(rand.New(rand.NewPCG(seed, 1)))
 		c, err := Parse("demo.toml", []byte(file), nil)
 		if err != nil {

@@ -8,8 +8,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cage-qat/cage/host/internal/badfiles"
 	"github.com/cage-qat/cage/internal/plaintoml"
+	"github.com/cage-qat/cage/internal/testing/badfiles"
 )
 
 func TestLoad(t *testing.T) {

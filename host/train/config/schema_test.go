@@ -5,9 +5,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cage-qat/cage/host/internal/badfiles"
 	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/cage-qat/cage/internal/plaintoml"
+	"github.com/cage-qat/cage/internal/testing/badfiles"
 )
 
 // FuzzParse holds the promises of Parse for any file and override: no panic;

@@ -9,8 +9,8 @@ import (
 
 	"github.com/cage-qat/cage/host/train/plugin"
 	"github.com/cage-qat/cage/sdk"
-	"github.com/cage-qat/cage/sdk/answer"
 	"github.com/cage-qat/cage/sdk/sdktest"
+	"github.com/cage-qat/cage/sdk/spec"
 )
 
 // Quantizer returns a test subject for a running quantizer. If it ends during the test, it is started again, up to 20
@@ -23,7 +23,7 @@ func Quantizer(ctx context.Context, c *plugin.Client) sdktest.QuantizerSubject {
 	return sdktest.QuantizerSubject{
 		Search:   func(site sdk.Site, in sdk.SearchInput) error { return s.run(ctx, site, in) },
 		Describe: func() (sdk.Description, error) { return c.Description(), nil },
-		Programs: func(site sdk.Site) (out answer.Quantizer, err error) {
+		Programs: func(site sdk.Site) (out spec.Quantizer, err error) {
 			client, err := r.get(ctx)
 			if err != nil {
 				return out, err
@@ -41,7 +41,7 @@ func Optimizer(ctx context.Context, c *plugin.Client) sdktest.OptimizerSubject {
 	return sdktest.OptimizerSubject{
 		Step:     func(tensor sdk.Tensor, in sdk.OpaqueStep) error { return o.step(ctx, tensor, in) },
 		Describe: func() (sdk.Description, error) { return c.Description(), nil },
-		Programs: func(tensor sdk.Tensor) (out answer.Optimizer, err error) {
+		Programs: func(tensor sdk.Tensor) (out spec.Optimizer, err error) {
 			client, err := r.get(ctx)
 			if err != nil {
 				return out, err

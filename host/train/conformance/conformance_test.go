@@ -12,11 +12,11 @@ import (
 	"testing"
 
 	"github.com/cage-qat/cage/host/compute/device"
-	"github.com/cage-qat/cage/host/internal/testrun"
 	"github.com/cage-qat/cage/host/train/conformance"
 	"github.com/cage-qat/cage/host/train/conformance/values"
 	"github.com/cage-qat/cage/host/train/plugin"
-	"github.com/cage-qat/cage/internal/effort"
+	"github.com/cage-qat/cage/internal/testing/testlevel"
+	"github.com/cage-qat/cage/internal/testing/testrun"
 	"github.com/cage-qat/cage/sdk"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/reference"
@@ -26,7 +26,7 @@ import (
 // TestPlugins runs the kit on the executables of plugins of this repository, with their golden files, on the oracle and
 // the CPU. Each plugin's own test does so with its code, and so a sample of the executables usually suffices.
 func TestPlugins(t *testing.T) {
-	effort.Long(t, "runs the kit on several plugins; Example runs it on one")
+	testlevel.Long(t, "runs the kit on several plugins; Example runs it on one")
 	device := conformance.NewDevice(testrun.Device(t))
 	defer device.Close()
 	executables := maps.Clone(testrun.Executables(t))
@@ -48,7 +48,7 @@ func TestPlugins(t *testing.T) {
 		}
 		delete(executables, c.name)
 		t.Run(c.name, func(t *testing.T) {
-			if !effort.All() && !slices.Contains(sample, c.name) {
+			if !testlevel.All() && !slices.Contains(sample, c.name) {
 				t.Skip("not in the sample")
 			}
 			options := []sdktest.Option{sdktest.On(device)}
@@ -84,7 +84,7 @@ func TestPlugins(t *testing.T) {
 	}
 	for _, file := range examples {
 		t.Run(filepath.Base(filepath.Dir(file)), func(t *testing.T) {
-			if !effort.All() {
+			if !testlevel.All() {
 				t.Skip("its own test runs the kit")
 			}
 			if report := check(t, filepath.Dir(file), sdktest.On(device)); report.Failed() {
@@ -115,7 +115,7 @@ func check(t *testing.T, name string, options ...sdktest.Option) sdktest.Report 
 
 // TestRefusals: what a plugin says itself is a refusal; that it is gone is none.
 func TestRefusals(t *testing.T) {
-	effort.Long(t, "looks for all plugins")
+	testlevel.Long(t, "looks for all plugins")
 	exe, err := testrun.Finder(t).Find(t.Context(), "quest")
 	if err != nil {
 		t.Fatal(err)
@@ -217,7 +217,7 @@ func TestFactorizations(t *testing.T) {
 
 // A plugin that crashes at one of its settings fails what has that setting, and nothing else: it is started again.
 func TestCrashIsNoOthersConcern(t *testing.T) {
-	effort.Long(t, "starts a plugin again and again")
+	testlevel.Long(t, "starts a plugin again and again")
 	finder, err := plugin.NewFinder() // builds into the user's cache
 	if err != nil {
 		t.Fatal(err)

@@ -6,14 +6,14 @@ import (
 
 	"github.com/cage-qat/cage/host/train/conformance"
 	"github.com/cage-qat/cage/host/train/plugin"
-	"github.com/cage-qat/cage/internal/effort"
+	"github.com/cage-qat/cage/internal/testing/testlevel"
 	"github.com/cage-qat/cage/sdk"
 	"github.com/cage-qat/cage/sdk/sdktest"
 )
 
 // TestOpaque: the kit holds for an opaque optimizer in its own process.
 func TestOpaque(t *testing.T) {
-	effort.Long(t, "builds a plugin, and starts a process for each tensor")
+	testlevel.Long(t, "builds a plugin, and starts a process for each tensor")
 	if runtime.GOOS != "linux" {
 		t.Skip("opaque optimizers need Linux")
 	}

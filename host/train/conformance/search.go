@@ -9,7 +9,7 @@ import (
 
 	"github.com/cage-qat/cage/host/train/plugin"
 	"github.com/cage-qat/cage/sdk"
-	"github.com/cage-qat/cage/sdk/answer"
+	"github.com/cage-qat/cage/sdk/spec"
 )
 
 // search runs the searches of a quantizer in a process that has the memory of one weight; for another weight it starts another
@@ -31,7 +31,7 @@ func (s *search) run(ctx context.Context, site sdk.Site, in sdk.SearchInput) err
 	key := fmt.Sprintf("%q %v %v %v %d", site.Name, site.Shape, site.Layer, site.Map(), in.Steps)
 	if key != s.key {
 		s.end()
-		answer := answer.Quantizer{Trained: sizesOf(in.Trained), State: sizesOf(in.State)}
+		answer := spec.Quantizer{Trained: sizesOf(in.Trained), State: sizesOf(in.State)}
 		searcher, err := plugin.NewSearcher(ctx, s.client, []plugin.SearchedSite{{Site: site, Answer: answer}}, in.Steps)
 		if err != nil {
 			return err
@@ -56,11 +56,11 @@ func (s *search) run(ctx context.Context, site sdk.Site, in sdk.SearchInput) err
 }
 
 // sizesOf lists tensors in the order of their names, with their sizes as their shapes, which are the plugin's affair.
-func sizesOf(tensors map[string][]float32) (list []answer.Tensor) {
+func sizesOf(tensors map[string][]float32) (list []spec.Tensor) {
 	for name, v := range tensors {
-		list = append(list, answer.Tensor{Name: name, Shape: []int{len(v)}})
+		list = append(list, spec.Tensor{Name: name, Shape: []int{len(v)}})
 	}
-	slices.SortFunc(list, func(a, b answer.Tensor) int { return cmp.Compare(a.Name, b.Name) })
+	slices.SortFunc(list, func(a, b spec.Tensor) int { return cmp.Compare(a.Name, b.Name) })
 	return list
 }
 

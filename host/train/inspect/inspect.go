@@ -14,11 +14,11 @@ import (
 	"gonum.org/v1/gonum/floats"
 
 	"github.com/cage-qat/cage/host/compute/triton"
-	"github.com/cage-qat/cage/sdk/answer"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/autodiff"
 	"github.com/cage-qat/cage/sdk/program/reference"
 	"github.com/cage-qat/cage/sdk/sdktest"
+	"github.com/cage-qat/cage/sdk/spec"
 )
 
 // Part is a program as a step runs it.
@@ -38,7 +38,7 @@ type Part struct {
 
 // Passes are the forward and the backward pass of a quantizer at a site of the given shape, without the rest of the program. The
 // backward pass is absent where gradients pass unchanged.
-func Passes(q answer.Quantizer, shape []int) ([]Part, error) {
+func Passes(q spec.Quantizer, shape []int) ([]Part, error) {
 	split, err := q.Split()
 	if err != nil {
 		return nil, err
@@ -133,7 +133,7 @@ type Result struct {
 
 // Run quantizes x, with noise from the seed, at the first step; with backward also the gradients for random dy. Trained parameters and
 // state start from x, and from its columns as those of both operands of the product.
-func Run(q answer.Quantizer, x reference.Tensor, seed uint64, backward bool) (Result, error) {
+func Run(q spec.Quantizer, x reference.Tensor, seed uint64, backward bool) (Result, error) {
 	inputs, err := inputs(q, x, seed)
 	if err != nil {
 		return Result{}, err
@@ -142,8 +142,8 @@ func Run(q answer.Quantizer, x reference.Tensor, seed uint64, backward bool) (Re
 	if err != nil {
 		return Result{}, err
 	}
-	r := Result{X: x, Value: out[answer.OutputValue], Codes: out[answer.OutputCodes], Scale: out[answer.OutputScale], Mask: out[answer.OutputMask]}
-	r.Trained, r.State = named(inputs, answer.TrainedPrefix), named(inputs, answer.KeptPrefix)
+	r := Result{X: x, Value: out[spec.OutputValue], Codes: out[spec.OutputCodes], Scale: out[spec.OutputScale], Mask: out[spec.OutputMask]}
+	r.Trained, r.State = named(inputs, spec.TrainedPrefix), named(inputs, spec.KeptPrefix)
 	if q.Next != nil {
 		if r.Next, err = run(q.Next, inputs); err != nil {
 			return Result{}, err
@@ -160,7 +160,7 @@ func Run(q answer.Quantizer, x reference.Tensor, seed uint64, backward bool) (Re
 		return Result{}, err
 	}
 	r.DY = reference.Floats(Random(x.Type.Shape, seed+1), x.Type.Shape...)
-	inputs[answer.InputDY] = r.DY
+	inputs[spec.InputDY] = r.DY
 	r.Gradients, err = run(p, inputs)
 	return r, err
 }
@@ -180,13 +180,13 @@ func run(p *program.Program, values map[string]reference.Tensor) (map[string]ref
 }
 
 // inputs are those of a quantizer's programs, at the first step.
-func inputs(q answer.Quantizer, x reference.Tensor, seed uint64) (map[string]reference.Tensor, error) {
+func inputs(q spec.Quantizer, x reference.Tensor, seed uint64) (map[string]reference.Tensor, error) {
 	if q.SearchEvery > 0 {
 		return nil, errors.New("the quantizer finds its state by a search in its own process, which is not run here: try it in a test, with sdktest.Quantizer or by calling Search, or run the kit (cage plugins test); `cage plugins program` shows its programs")
 	}
 	r := rand.New(rand.NewPCG(seed, 2))
 	key := func() reference.Tensor { return reference.Uints([]uint32{r.Uint32(), r.Uint32()}, 2) }
-	in := map[string]reference.Tensor{answer.InputX: x, answer.InputNoise: key(), answer.InputSharedNoise: key(), answer.InputStep: reference.Float(1)}
+	in := map[string]reference.Tensor{spec.InputX: x, spec.InputNoise: key(), spec.InputSharedNoise: key(), spec.InputStep: reference.Float(1)}
 	maps.Copy(in, columns(x))
 	for _, start := range []*program.Program{q.Init, q.InitState} {
 		if start == nil {
@@ -203,14 +203,14 @@ func inputs(q answer.Quantizer, x reference.Tensor, seed uint64) (map[string]ref
 
 // columns are the statistics of columns where both operands of the product are x.
 func columns(x reference.Tensor) map[string]reference.Tensor {
-	list := answer.ColumnInputs(x.Type.Shape)
+	list := spec.ColumnInputs(x.Type.Shape)
 	d := int(list[0].Type.Size())
 	most, mean := make([]float64, d), make([]float64, d)
 	for i, v := range x.Floats {
 		most[i%d] = max(most[i%d], math.Abs(v))
 		mean[i%d] += math.Abs(v) / float64(x.Len()/d)
 	}
-	of := map[string][]float64{answer.InputActivationsMax: most, answer.InputWeightsMax: most, answer.InputActivationsMean: mean, answer.InputWeightsMean: mean}
+	of := map[string][]float64{spec.InputActivationsMax: most, spec.InputWeightsMax: most, spec.InputActivationsMean: mean, spec.InputWeightsMean: mean}
 	out := map[string]reference.Tensor{}
 	for _, c := range list {
 		out[c.Name] = reference.Floats(of[c.Name], c.Type.Shape...)
@@ -236,7 +236,7 @@ func CurveShape(row, context int) []int { return []int{curvePoints * context, ro
 // and two more are its largest. So the entry has the scale of a block of 16 or more, and that stays. With a row, the range ends at
 // its largest magnitude, and nothing else moves. The row is the first of a sequence, whose others have the ends of the range in the place
 // of the entry, so that what tokens share stays, too.
-func Curve(q answer.Quantizer, row []float64, length, context int, seed uint64) (Transfer, error) {
+func Curve(q spec.Quantizer, row []float64, length, context int, seed uint64) (Transfer, error) {
 	const largest = 3.0
 	span, at, balanced := largest, min(8, length-1), row == nil && length >= 14
 	switch {
@@ -287,14 +287,14 @@ func Curve(q answer.Quantizer, row []float64, length, context int, seed uint64) 
 	for i := range curvePoints {
 		dy[i*context*length+at] = 1
 	}
-	in[answer.InputDY] = reference.Floats(dy, shape...)
+	in[spec.InputDY] = reference.Floats(dy, shape...)
 	back, err := run(p, in)
 	if err != nil {
 		return Transfer{}, err
 	}
 	for i := range curvePoints {
-		t.Value = append(t.Value, out[answer.OutputValue].Floats[i*context*length+at]+0) // without a sign of zero
-		t.Gradient = append(t.Gradient, back[autodiff.Prefix+answer.InputX].Floats[i*context*length+at])
+		t.Value = append(t.Value, out[spec.OutputValue].Floats[i*context*length+at]+0) // without a sign of zero
+		t.Gradient = append(t.Gradient, back[autodiff.Prefix+spec.InputX].Floats[i*context*length+at])
 	}
 	t.Levels = slices.CompactFunc(slices.Sorted(slices.Values(t.Value)), func(a, b float64) bool { return math.Abs(b-a) <= 1e-9*span })
 	return t, nil

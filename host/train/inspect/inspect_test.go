@@ -8,9 +8,9 @@ import (
 
 	"github.com/cage-qat/cage/host/train/inspect"
 	"github.com/cage-qat/cage/sdk"
-	"github.com/cage-qat/cage/sdk/answer"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/reference"
+	"github.com/cage-qat/cage/sdk/spec"
 )
 
 // halves rounds to multiples of 1/2 from −1 to 1, with noise if asked, and a trained factor of 1.
@@ -47,7 +47,7 @@ func (p plain) Quantize(b *program.Builder, x program.Value, site sdk.Site) (sdk
 	return p.h.Quantize(b, x, site)
 }
 
-func build(t *testing.T, q sdk.Quantizer, shape ...int) answer.Quantizer {
+func build(t *testing.T, q sdk.Quantizer, shape ...int) spec.Quantizer {
 	t.Helper()
 	out, err := sdk.BuildQuantizer(q, sdk.Site{Role: sdk.RoleWeight, Name: "w", Shape: shape})
 	if err != nil {

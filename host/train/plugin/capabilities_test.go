@@ -8,10 +8,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
-	"github.com/cage-qat/cage/internal/effort"
+	"github.com/cage-qat/cage/internal/testing/testlevel"
 	"github.com/cage-qat/cage/sdk"
-	"github.com/cage-qat/cage/sdk/answer"
 	"github.com/cage-qat/cage/sdk/program"
+	"github.com/cage-qat/cage/sdk/spec"
 )
 
 func init() {
@@ -147,14 +147,14 @@ func TestRefresherAndSelective(t *testing.T) {
 	embedding := refresherTensor("accepts", "")
 	embedding.Role = sdk.TensorEmbedding
 	got, err = c.Program(t.Context(), embedding)
-	if diff := cmp.Diff(answer.Optimizer{}, got, cmpopts.EquateEmpty()); err != nil || diff != "" {
+	if diff := cmp.Diff(spec.Optimizer{}, got, cmpopts.EquateEmpty()); err != nil || diff != "" {
 		t.Errorf("a tensor that is not accepted: %v\n%s", err, diff)
 	}
 }
 
 // TestFailuresInACapability: each method refuses and panics; the last one also ends the plugin.
 func TestFailuresInACapability(t *testing.T) {
-	effort.Long(t, "starts several plugins")
+	testlevel.Long(t, "starts several plugins")
 	t.Parallel()
 	for _, c := range []struct {
 		behaviour string
@@ -187,7 +187,7 @@ func TestFailuresInACapability(t *testing.T) {
 
 // A preconditioner of each axis is in proportion, also of a vector; many are not.
 func TestPreconditionersInProportion(t *testing.T) {
-	effort.Long(t, "builds large programs")
+	testlevel.Long(t, "builds large programs")
 	c := start(t, "refresher", sdk.KindOptimizer, Options{})
 	tensor := refresherTensor("accepts", "")
 	for _, shape := range [][]int{{8192}, {768, 3072}, {32000, 256}, {4, 8, 16}} {

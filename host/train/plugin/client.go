@@ -26,8 +26,8 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/cage-qat/cage/sdk"
-	"github.com/cage-qat/cage/sdk/answer"
 	"github.com/cage-qat/cage/sdk/client"
+	"github.com/cage-qat/cage/sdk/spec"
 )
 
 // How long a plugin may take to end when it is closed: first it is asked, then its
@@ -105,27 +105,27 @@ func (c *Client) Done() <-chan struct{} {
 }
 
 // Quantize asks a quantizer for the programs of a site. They are valid, within
-// [answer.SiteLimits], and have the signatures for the site's shape. Errors are [*Error].
-func (c *Client) Quantize(ctx context.Context, site sdk.Site) (out answer.Quantizer, err error) {
+// [spec.SiteLimits], and have the signatures for the site's shape. Errors are [*Error].
+func (c *Client) Quantize(ctx context.Context, site sdk.Site) (out spec.Quantizer, err error) {
 	if c.kind != sdk.KindQuantizer {
 		return out, c.exe.complete(failure(ErrKind, "was not started as a quantizer"))
 	}
 	err = c.call(ctx, site.Name, func(ctx context.Context) error {
-		out, err = c.quantizer.Quantize(ctx, site, answer.SiteLimits(site.Shape))
+		out, err = c.quantizer.Quantize(ctx, site, spec.SiteLimits(site.Shape))
 		return err
 	})
 	return out, err
 }
 
 // Program asks an optimizer for the programs of a tensor; see [Client.Quantize]. The
-// limits are [answer.TensorLimits]. An optimizer that does not accept the tensor returns no
+// limits are [spec.TensorLimits]. An optimizer that does not accept the tensor returns no
 // programs, and no error.
-func (c *Client) Program(ctx context.Context, tensor sdk.Tensor) (out answer.Optimizer, err error) {
+func (c *Client) Program(ctx context.Context, tensor sdk.Tensor) (out spec.Optimizer, err error) {
 	if c.kind != sdk.KindOptimizer {
 		return out, c.exe.complete(failure(ErrKind, "was not started as an optimizer"))
 	}
 	err = c.call(ctx, tensor.Name, func(ctx context.Context) error {
-		out, err = c.optimizer.Program(ctx, tensor, answer.TensorLimits(tensor.Shape))
+		out, err = c.optimizer.Program(ctx, tensor, spec.TensorLimits(tensor.Shape))
 		return err
 	})
 	return out, err

@@ -12,12 +12,12 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/cage-qat/cage/internal/effort"
+	"github.com/cage-qat/cage/internal/testing/testlevel"
 	"github.com/cage-qat/cage/sdk"
 )
 
 func TestFailuresAtStart(t *testing.T) {
-	effort.Long(t, "starts many plugins")
+	testlevel.Long(t, "starts many plugins")
 	cases := []struct {
 		behaviour string
 		kind      error
@@ -106,7 +106,7 @@ func TestFailuresInACall(t *testing.T) {
 }
 
 func TestHostileDescriptions(t *testing.T) {
-	effort.Long(t, "starts many plugins")
+	testlevel.Long(t, "starts many plugins")
 	for name, d := range hostileDescriptions {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -11,7 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/cage-qat/cage/internal/effort"
+	"github.com/cage-qat/cage/internal/testing/testlevel"
 	"github.com/cage-qat/cage/sdk"
 )
 
@@ -135,7 +135,7 @@ func goPlugin(t *testing.T, text string) (dir string) {
 
 // A package is built once for each state of its sources.
 func TestBuildCache(t *testing.T) {
-	effort.Long(t, "builds a plugin several times")
+	testlevel.Long(t, "builds a plugin several times")
 	t.Parallel()
 	dir := goPlugin(t, `"one"`)
 	var told []string
@@ -188,7 +188,7 @@ func TestBuildCache(t *testing.T) {
 }
 
 func TestBuildErrors(t *testing.T) {
-	effort.Long(t, "builds plugins")
+	testlevel.Long(t, "builds plugins")
 	f := &Finder{Dirs: []string{"testdata/plugins"}, CacheDir: t.TempDir()}
 	_, err := f.Find(t.Context(), "broken")
 	check(t, err, ErrBuild, "main.go:4:15: undefined: undefined", "plugin broken")
@@ -219,7 +219,7 @@ func shelf(t testing.TB, behaviours ...string) *Finder {
 }
 
 func TestList(t *testing.T) {
-	effort.Long(t, "starts several plugins")
+	testlevel.Long(t, "starts several plugins")
 	t.Parallel()
 	f := shelf(t, "quantizer", "optimizer", "both", "crashes-at-start")
 	var got []string

@@ -12,7 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/cage-qat/cage/internal/effort"
+	"github.com/cage-qat/cage/internal/testing/testlevel"
 	"github.com/cage-qat/cage/sdk"
 )
 
@@ -51,7 +51,7 @@ func limitedHost() {
 
 // A host whose own memory is limited starts plugins within that limit.
 func TestHardLimitOfTheHost(t *testing.T) {
-	effort.Long(t, "starts hosts")
+	testlevel.Long(t, "starts hosts")
 	t.Parallel()
 	self, err := os.Executable()
 	if err != nil {

@@ -13,8 +13,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cage-qat/cage/internal/effort"
 	"github.com/cage-qat/cage/internal/racing"
+	"github.com/cage-qat/cage/internal/testing/testlevel"
 	"github.com/cage-qat/cage/sdk"
 )
 
@@ -93,7 +93,7 @@ func TestPlainGRPC(t *testing.T) {
 
 // Large constants pass for large tensors: 2²² numbers are 32 MiB. For small ones they do not.
 func TestLargeConstant(t *testing.T) {
-	effort.Long(t, "sends large messages")
+	testlevel.Long(t, "sends large messages")
 	c := start(t, "quantizer", sdk.KindQuantizer, Options{})
 	_, err := c.Quantize(t.Context(), site("large"))
 	check(t, err, ErrProtocol, "constant")
@@ -109,7 +109,7 @@ func TestLargeConstant(t *testing.T) {
 }
 
 func TestStoppedProcess(t *testing.T) {
-	effort.Long(t, "waits for a process that stands still")
+	testlevel.Long(t, "waits for a process that stands still")
 	t.Parallel()
 	c := start(t, "quantizer", sdk.KindQuantizer, Options{CallTimeout: tooShort})
 	if err := syscall.Kill(c.PID(), syscall.SIGSTOP); err != nil {
@@ -163,7 +163,7 @@ func TestContextEndsThePlugin(t *testing.T) {
 
 // A child of the plugin dies with it, and does not keep Close waiting.
 func TestChildrenOfThePlugin(t *testing.T) {
-	effort.Long(t, "starts processes below a plugin")
+	testlevel.Long(t, "starts processes below a plugin")
 	t.Parallel()
 	log := &logBuffer{}
 	c := start(t, "forks", sdk.KindQuantizer, Options{Logger: log.logger()})
@@ -203,7 +203,7 @@ func TestOutput(t *testing.T) {
 }
 
 func TestPinnedChecksum(t *testing.T) {
-	effort.Long(t, "starts several plugins")
+	testlevel.Long(t, "starts several plugins")
 	c := start(t, "quantizer", sdk.KindQuantizer, Options{})
 	start(t, "quantizer", sdk.KindQuantizer, Options{SHA256: strings.ToUpper(c.SHA256())})
 	_, err := Start(t.Context(), link(t, "quantizer"), sdk.KindQuantizer, Options{SHA256: strings.Repeat("0", 64)})
@@ -214,7 +214,7 @@ func TestPinnedChecksum(t *testing.T) {
 
 // A long temporary directory does not break the socket, and nothing is left in it.
 func TestTemporaryDirectory(t *testing.T) {
-	effort.Long(t, "starts several plugins")
+	testlevel.Long(t, "starts several plugins")
 	long := filepath.Join(t.TempDir(), strings.Repeat("d", 120))
 	if err := os.Mkdir(long, 0o755); err != nil {
 		t.Fatal(err)
@@ -240,7 +240,7 @@ func TestTemporaryDirectory(t *testing.T) {
 
 // Files that the system does not start are told apart, in one line.
 func TestFilesThatDoNotStart(t *testing.T) {
-	effort.Long(t, "starts many processes")
+	testlevel.Long(t, "starts many processes")
 	t.Parallel()
 	for text, want := range map[string]string{
 		"#!/no/such/interpreter\n": "did not start: the interpreter of ",
@@ -250,7 +250,7 @@ func TestFilesThatDoNotStart(t *testing.T) {
 		if err := os.WriteFile(path, []byte(text), 0o755); err != nil {
 			t.Fatal(err)
 		}
-		for range effort.Choose(2, 5) { // how the supervisor ends is not told, and differs
+		for range testlevel.Choose(2, 5) { // how the supervisor ends is not told, and differs
 			_, err := Start(t.Context(), direct(path), sdk.KindQuantizer, Options{})
 			check(t, err, ErrStart, want, path)
 			if lines := strings.Count(err.Error(), "\n"); lines > 0 {
@@ -262,9 +262,9 @@ func TestFilesThatDoNotStart(t *testing.T) {
 
 // A plugin of both kinds is asked about the wanted kind alone: a fault of the other is nobody's concern.
 func TestFaultOfTheOtherKind(t *testing.T) {
-	effort.Long(t, "starts several plugins")
+	testlevel.Long(t, "starts several plugins")
 	t.Parallel()
-	for range effort.Choose(1, 3) {
+	for range testlevel.Choose(1, 3) {
 		c := start(t, "both-one-dies", sdk.KindQuantizer, Options{})
 		serves(t, c)
 		c.Close()
@@ -274,7 +274,7 @@ func TestFaultOfTheOtherKind(t *testing.T) {
 }
 
 func TestTimeoutVariable(t *testing.T) {
-	effort.Long(t, "waits for a plugin that hangs")
+	testlevel.Long(t, "waits for a plugin that hangs")
 	t.Setenv(TimeoutVariable, "1s")
 	if got, err := (Options{CallTimeout: time.Minute}).withDefaults(); err != nil || got.StartTimeout != time.Second || got.CallTimeout != time.Minute {
 		t.Errorf("%+v, %v", got, err)
@@ -316,7 +316,7 @@ func TestEntriesOnStandardOutput(t *testing.T) {
 // With a plugin that knows how, the connection is encrypted and both sides prove who
 // they are; others work without.
 func TestConnectionIsEncrypted(t *testing.T) {
-	effort.Long(t, "starts several plugins")
+	testlevel.Long(t, "starts several plugins")
 	for behaviour, want := range map[string]bool{"quantizer": true, "plain-grpc": false} {
 		c := start(t, behaviour, sdk.KindQuantizer, Options{})
 		if _, err := c.Quantize(t.Context(), site("")); err != nil {
@@ -330,7 +330,7 @@ func TestConnectionIsEncrypted(t *testing.T) {
 
 // Only the user can enter the directory of the socket, wherever temporary files lie.
 func TestSocketDirectoryIsPrivate(t *testing.T) {
-	effort.Long(t, "starts several plugins")
+	testlevel.Long(t, "starts several plugins")
 	long := filepath.Join(t.TempDir(), strings.Repeat("d", 120))
 	if err := os.Mkdir(long, 0o777); err != nil {
 		t.Fatal(err)
@@ -351,7 +351,7 @@ func TestSocketDirectoryIsPrivate(t *testing.T) {
 
 // A plugin that eats memory ends with an error that names the limit; the host goes on.
 func TestMemoryLimit(t *testing.T) {
-	effort.Long(t, "fills memory")
+	testlevel.Long(t, "fills memory")
 	t.Parallel()
 	if runtime.GOOS != "linux" {
 		t.Skip("only on Linux")

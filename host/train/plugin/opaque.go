@@ -5,14 +5,14 @@ import (
 	"time"
 
 	"github.com/cage-qat/cage/sdk"
-	"github.com/cage-qat/cage/sdk/answer"
 	"github.com/cage-qat/cage/sdk/client"
+	"github.com/cage-qat/cage/sdk/spec"
 )
 
 // OpaqueTensor is a tensor that an opaque optimizer updates.
 type OpaqueTensor struct {
 	sdk.Tensor
-	State []answer.Tensor
+	State []spec.Tensor
 	// RateFactor is what the schedule's rate is multiplied by.
 	RateFactor float64
 }

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/cage-qat/cage/sdk"
-	"github.com/cage-qat/cage/sdk/answer"
+	"github.com/cage-qat/cage/sdk/spec"
 )
 
 // BenchmarkOpaqueAdamW is a step of examples/plugins/opaque-adamw on 2²⁴ weights; best-GB/s is the fastest of the steps. Bytes are those that AdamW reads and
@@ -33,7 +33,7 @@ func BenchmarkOpaqueAdamW(b *testing.B) {
 	for i := range tensors {
 		shape := []int{rows, columns}
 		tensor := sdk.Tensor{Name: string(rune('a' + i)), Role: sdk.TensorMatrix, Shape: shape, Values: values}
-		list = append(list, OpaqueTensor{Tensor: tensor, State: []answer.Tensor{{Name: "m", Shape: shape}, {Name: "v", Shape: shape}}, RateFactor: 1})
+		list = append(list, OpaqueTensor{Tensor: tensor, State: []spec.Tensor{{Name: "m", Shape: shape}, {Name: "v", Shape: shape}}, RateFactor: 1})
 	}
 	s, err := NewStepper(b.Context(), c, list)
 	if err != nil {

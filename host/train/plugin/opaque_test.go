@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/cage-qat/cage/sdk"
-	"github.com/cage-qat/cage/sdk/answer"
+	"github.com/cage-qat/cage/sdk/spec"
 )
 
 func init() {
@@ -47,8 +47,8 @@ func (testOpaque) Describe() sdk.Description {
 	return sdk.Description{Name: "test", Parameters: []sdk.Parameter{sdk.String("do", "", "how to misbehave"), sdk.String("once", "", "a file that is made at the first time")}}
 }
 
-func (testOpaque) State(t sdk.Tensor) ([]answer.Tensor, error) {
-	return []answer.Tensor{{Name: "s", Shape: t.Shape}}, nil
+func (testOpaque) State(t sdk.Tensor) ([]spec.Tensor, error) {
+	return []spec.Tensor{{Name: "s", Shape: t.Shape}}, nil
 }
 
 func (testOpaque) Step(in sdk.OpaqueStep, t sdk.Tensor) error {
@@ -127,7 +127,7 @@ func stepper(t *testing.T, values map[string]any) *Stepper {
 		if name == "b" {
 			tensor.Values, _ = c.Resolve(nil)
 		}
-		list = append(list, OpaqueTensor{Tensor: tensor, State: []answer.Tensor{{Name: "s", Shape: shape}}, RateFactor: 1})
+		list = append(list, OpaqueTensor{Tensor: tensor, State: []spec.Tensor{{Name: "s", Shape: shape}}, RateFactor: 1})
 	}
 	s, err := NewStepper(t.Context(), c, list)
 	if err != nil {

@@ -14,13 +14,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cage-qat/cage/internal/effort"
+	"github.com/cage-qat/cage/internal/testing/testlevel"
 	"github.com/cage-qat/cage/sdk"
 )
 
 // However the host ends, its plugins end with it.
 func TestNoOrphans(t *testing.T) {
-	effort.Long(t, "starts and ends hosts")
+	testlevel.Long(t, "starts and ends hosts")
 	cases := []struct {
 		name, plugin string
 		signal       syscall.Signal
@@ -72,7 +72,7 @@ func startHost(t *testing.T, plugin string) (host *exec.Cmd, pid int) {
 // Children that leave the plugin's group and session, and lose their parent, end with
 // the plugin: when it is closed, when it dies, and when the host is killed.
 func TestNoDescendantsStay(t *testing.T) {
-	effort.Long(t, "starts and ends hosts")
+	testlevel.Long(t, "starts and ends hosts")
 	if runtime.GOOS != "linux" {
 		t.Skip("only on Linux")
 	}
@@ -108,7 +108,7 @@ func TestNoDescendantsStay(t *testing.T) {
 // A plugin may turn against its supervisor, with which it shares its rights: then it
 // ends all the same.
 func TestSupervisorUnderAttack(t *testing.T) {
-	effort.Long(t, "waits for a process that stands still")
+	testlevel.Long(t, "waits for a process that stands still")
 	if runtime.GOOS != "linux" {
 		t.Skip("only on Linux")
 	}

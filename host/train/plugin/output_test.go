@@ -10,8 +10,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/hashicorp/go-hclog"
 
-	"github.com/cage-qat/cage/internal/effort"
 	"github.com/cage-qat/cage/internal/safetext"
+	"github.com/cage-qat/cage/internal/testing/testlevel"
 	"github.com/cage-qat/cage/sdk"
 )
 
@@ -135,7 +135,7 @@ func TestThrottle(t *testing.T) {
 
 // A plugin that prints without end fills neither the log nor the message.
 func TestFlood(t *testing.T) {
-	effort.Long(t, "prints megabytes")
+	testlevel.Long(t, "prints megabytes")
 	t.Parallel()
 	log := &logBuffer{}
 	c := start(t, "floods", sdk.KindQuantizer, Options{Logger: log.logger()})
@@ -149,7 +149,7 @@ func TestFlood(t *testing.T) {
 
 // What a plugin sends beside its answers is bounded, too.
 func TestFloodedStreams(t *testing.T) {
-	effort.Long(t, "sends megabytes")
+	testlevel.Long(t, "sends megabytes")
 	heap := func() uint64 {
 		var m runtime.MemStats
 		runtime.GC()
@@ -171,7 +171,7 @@ func TestFloodedStreams(t *testing.T) {
 // Whatever a plugin says is shown, and does nothing to a terminal: its log, its plain
 // lines, its refusals and its panics.
 func TestEscapes(t *testing.T) {
-	effort.Long(t, "starts a plugin that prints")
+	testlevel.Long(t, "starts a plugin that prints")
 	log := &logBuffer{}
 	c := start(t, "escapes", sdk.KindQuantizer, Options{Logger: log.logger()})
 	_, refusal := c.Quantize(t.Context(), site("escape"))

@@ -5,15 +5,15 @@ import (
 	"time"
 
 	"github.com/cage-qat/cage/sdk"
-	"github.com/cage-qat/cage/sdk/answer"
 	"github.com/cage-qat/cage/sdk/client"
+	"github.com/cage-qat/cage/sdk/spec"
 )
 
 // SearchedSite is a weight of which a quantizer searches the state.
 type SearchedSite struct {
 	sdk.Site
 	// Answer is the quantizer's.
-	Answer answer.Quantizer
+	Answer spec.Quantizer
 }
 
 // Searcher runs the searches of a quantizer: it holds the process, starts it again when it has crashed or does not answer,

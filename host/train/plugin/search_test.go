@@ -13,8 +13,8 @@ import (
 	"time"
 
 	"github.com/cage-qat/cage/sdk"
-	"github.com/cage-qat/cage/sdk/answer"
 	"github.com/cage-qat/cage/sdk/program"
+	"github.com/cage-qat/cage/sdk/spec"
 )
 
 func init() {
@@ -27,8 +27,8 @@ type testSearch struct{}
 
 func (testSearch) Describe() sdk.Description { return testOpaque{}.Describe() }
 
-func (testSearch) SearchState(site sdk.Site) ([]answer.Tensor, int, error) {
-	return []answer.Tensor{{Name: "s", Shape: site.Shape}, {Name: "t"}}, 1, nil
+func (testSearch) SearchState(site sdk.Site) ([]spec.Tensor, int, error) {
+	return []spec.Tensor{{Name: "s", Shape: site.Shape}, {Name: "t"}}, 1, nil
 }
 
 func (testSearch) Quantize(_ *program.Builder, _ program.Value, site sdk.Site) (sdk.Quantized, error) {

@@ -17,7 +17,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cage-qat/cage/internal/effort"
+	"github.com/cage-qat/cage/internal/testing/testlevel"
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
@@ -181,7 +181,7 @@ func TestKilled(t *testing.T) { lose(t, syscall.SIGKILL, 5*time.Second) }
 
 // TestSilent: so is, a little later, one that says nothing any more, as on a machine that has lost its power.
 func TestSilent(t *testing.T) {
-	effort.Long(t, "waits for an answer that never comes")
+	testlevel.Long(t, "waits for an answer that never comes")
 	lose(t, syscall.SIGSTOP, 2*silence+reply+10*time.Second)
 }
 

@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"go.uber.org/goleak"
 
-	"github.com/cage-qat/cage/host/train/assembly"
+	"github.com/cage-qat/cage/host/train/build"
 	"github.com/cage-qat/cage/host/train/rundir"
 )
 
@@ -36,7 +36,7 @@ func FuzzProvenance(f *testing.F) {
 			}
 			return
 		}
-		if changed := assembly.Changed(p.Programs, p.Programs); len(changed) > 0 {
+		if changed := build.Changed(p.Programs, p.Programs); len(changed) > 0 {
 			t.Fatalf("%q have changed against themselves", changed)
 		}
 		again, err := json.Marshal(p)

@@ -13,7 +13,7 @@ import (
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/data/dataset"
 	"github.com/cage-qat/cage/host/data/tokenizer"
-	"github.com/cage-qat/cage/host/train/assembly"
+	"github.com/cage-qat/cage/host/train/build"
 	"github.com/cage-qat/cage/host/train/checkpoint"
 	"github.com/cage-qat/cage/host/train/rundir"
 	"github.com/cage-qat/cage/internal/atomicfile"
@@ -37,8 +37,8 @@ type Record struct {
 	Tokenizer *tokenizer.Info `json:"tokenizer,omitempty"`
 	// Data are the token files, listed once their content has been verified against these
 	// hashes.
-	Data    []File          `json:"data,omitempty"`
-	Plugins []assembly.Used `json:"plugins"`
+	Data    []File       `json:"data,omitempty"`
+	Plugins []build.Used `json:"plugins"`
 	// Programs are the hashes of the programs; see assembly.Programs.Hashes.
 	Programs map[string]string `json:"programs"`
 }

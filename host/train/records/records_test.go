@@ -11,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cage-qat/cage/internal/effort"
+	"github.com/cage-qat/cage/internal/testing/testlevel"
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
@@ -47,7 +47,7 @@ func exported(t *testing.T, records string) (dir string) {
 
 // TestExportMemory: a table is written with one record in memory.
 func TestExportMemory(t *testing.T) {
-	effort.Long(t, "measures the heap often")
+	testlevel.Long(t, "measures the heap often")
 	var weights, records strings.Builder
 	for i := range 300 {
 		fmt.Fprintf(&weights, `,"block.%d.w":{"flip_rate":0.5}`, i)

@@ -10,7 +10,7 @@ import (
 	"github.com/cage-qat/cage/host/compute/lower"
 	"github.com/cage-qat/cage/host/compute/update"
 	"github.com/cage-qat/cage/host/model"
-	"github.com/cage-qat/cage/sdk/answer"
+	"github.com/cage-qat/cage/sdk/spec"
 )
 
 // Quantizers may compute their initial values from statistics of the columns of both operands of a product. They are those of the
@@ -46,7 +46,7 @@ func (g operandGroup) columnsName(input string) string { return input + " for " 
 // columnSpecs are the statistics as inputs of stages; none if no quantizer takes any.
 func (p *Plan) columnSpecs() (specs []engine.Spec) {
 	for _, g := range p.calibratedGroups() {
-		for _, in := range answer.ColumnInputs([]int{g.sites[0].Tokens, g.sites[0].Width}) {
+		for _, in := range spec.ColumnInputs([]int{g.sites[0].Tokens, g.sites[0].Width}) {
 			specs = append(specs, engine.Spec{Name: g.columnsName(in.Name), Shape: floatShape(in.Type.Shape...)})
 		}
 	}
@@ -58,7 +58,7 @@ func (p *Plan) columnsFor(operand string, in update.Nodes) lower.Columns {
 	for _, g := range p.calibratedGroups() {
 		if g.has(operand) {
 			columns := lower.Columns{}
-			for _, input := range answer.ColumnInputs(nil) {
+			for _, input := range spec.ColumnInputs(nil) {
 				columns[input.Name] = in[g.columnsName(input.Name)]
 			}
 			return columns
@@ -86,8 +86,8 @@ func (p *Plan) columnsStage() stage {
 				weights = append(weights, in[update.Param(w)])
 			}
 			a := lower.ColumnsOf(graph.Concatenate(activations, 0), true)
-			out[g.columnsName(answer.InputActivationsMax)] = engine.MaxAcross(a[answer.InputActivationsMax])[0]
-			out[g.columnsName(answer.InputActivationsMean)] = replicaMeans([]*graph.Node{a[answer.InputActivationsMean]})[0]
+			out[g.columnsName(spec.InputActivationsMax)] = engine.MaxAcross(a[spec.InputActivationsMax])[0]
+			out[g.columnsName(spec.InputActivationsMean)] = replicaMeans([]*graph.Node{a[spec.InputActivationsMean]})[0]
 			for name, node := range lower.ColumnsOf(graph.Concatenate(weights, 0), false) {
 				out[g.columnsName(name)] = node
 			}

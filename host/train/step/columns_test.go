@@ -12,14 +12,14 @@ import (
 	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/compute/update"
-	"github.com/cage-qat/cage/host/internal/testdevice"
-	"github.com/cage-qat/cage/host/internal/testrun"
 	"github.com/cage-qat/cage/host/method"
 	"github.com/cage-qat/cage/host/model"
 	"github.com/cage-qat/cage/host/train/step"
+	"github.com/cage-qat/cage/internal/testing/testdevice"
+	"github.com/cage-qat/cage/internal/testing/testrun"
 	"github.com/cage-qat/cage/sdk"
-	"github.com/cage-qat/cage/sdk/answer"
 	"github.com/cage-qat/cage/sdk/program"
+	"github.com/cage-qat/cage/sdk/spec"
 )
 
 // informed keeps the statistics of columns, as state and as a trained parameter.
@@ -101,7 +101,7 @@ func TestColumns(t *testing.T) {
 		for _, operand := range append([]string{site.Name}, site.Feeds...) {
 			for name, want := range map[string][]float64{
 				update.Kept(operand, "a.max"): aMax, update.Kept(operand, "a.mean"): aMean, update.Kept(operand, "w.max"): wMax,
-				"param/" + update.Trained(operand, answer.Tensor{Name: "w.mean"}): wMean,
+				"param/" + update.Trained(operand, spec.Tensor{Name: "w.mean"}): wMean,
 			} {
 				for i, v := range state[name] {
 					if !(math.Abs(float64(v)-want[i]) <= 1e-5*want[i]) {
@@ -115,7 +115,7 @@ func TestColumns(t *testing.T) {
 		t.Error("no activation has several weights")
 	}
 	for name := range s.Tensors {
-		if strings.Contains(name, answer.InputActivationsMax) {
+		if strings.Contains(name, spec.InputActivationsMax) {
 			t.Errorf("%s stays among the tensors of the state", name)
 		}
 	}

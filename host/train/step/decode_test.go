@@ -8,8 +8,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cage-qat/cage/host/internal/testrun"
 	"github.com/cage-qat/cage/host/train/step"
+	"github.com/cage-qat/cage/internal/testing/testrun"
 )
 
 // readerVocab is the vocabulary of a reader.

@@ -6,13 +6,13 @@ import (
 	"testing"
 
 	"github.com/cage-qat/cage/host/compute/device"
-	"github.com/cage-qat/cage/host/internal/testdevice"
-	"github.com/cage-qat/cage/host/internal/testrun"
 	"github.com/cage-qat/cage/host/model"
 	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/cage-qat/cage/host/train/config"
 	"github.com/cage-qat/cage/host/train/step"
-	"github.com/cage-qat/cage/internal/effort"
+	"github.com/cage-qat/cage/internal/testing/testdevice"
+	"github.com/cage-qat/cage/internal/testing/testlevel"
+	"github.com/cage-qat/cage/internal/testing/testrun"
 )
 
 // teach has a plan learn from a teacher of the same sizes.
@@ -103,7 +103,7 @@ func TestDistillationMix(t *testing.T) {
 // TestDistilledSingle: with a teacher, a step as one executable has the bits of the chain, also where the chain has to
 // take part, with a gradient at x, and with blocks that are computed again. The teacher is no part of the state.
 func TestDistilledSingle(t *testing.T) {
-	effort.Long(t, "compiles many steps")
+	testlevel.Long(t, "compiles many steps")
 	if testdevice.Kind() != device.CPU {
 		t.Skip("the bits are those of the CPU")
 	}

@@ -7,9 +7,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/cage-qat/cage/host/internal/testrun"
 	"github.com/cage-qat/cage/host/train/step"
-	"github.com/cage-qat/cage/internal/effort"
+	"github.com/cage-qat/cage/internal/testing/testlevel"
+	"github.com/cage-qat/cage/internal/testing/testrun"
 )
 
 // TestFullGradient: with the gradient at x, a step without correction is that of a
@@ -60,7 +60,7 @@ func TestFullGradient(t *testing.T) {
 // each architecture and with quantizers of weights and activations, also trained ones. Losses and
 // everything that was trained agree to the last bit.
 func TestRecomputeSameBits(t *testing.T) {
-	effort.Long(t, "compiles many steps")
+	testlevel.Long(t, "compiles many steps")
 	for _, kind := range []string{"llama", "olmo2"} {
 		for _, quantizer := range []string{"quest", "lsq", "none"} {
 			t.Run(kind+"/"+quantizer, func(t *testing.T) {

@@ -6,13 +6,13 @@ import (
 	"testing"
 
 	"github.com/cage-qat/cage/host/compute/engine"
-	"github.com/cage-qat/cage/host/internal/testrun"
-	"github.com/cage-qat/cage/host/train/assembly"
+	"github.com/cage-qat/cage/host/train/build"
 	"github.com/cage-qat/cage/host/train/config"
 	"github.com/cage-qat/cage/host/train/step"
+	"github.com/cage-qat/cage/internal/testing/testrun"
 	"github.com/cage-qat/cage/sdk"
-	"github.com/cage-qat/cage/sdk/answer"
 	"github.com/cage-qat/cage/sdk/program"
+	"github.com/cage-qat/cage/sdk/spec"
 )
 
 const vocab = 32
@@ -29,12 +29,12 @@ func sgdConfig(t testing.TB, overrides ...string) *config.Config {
 // test's own in the place of plugins; a nil quantizer quantizes nothing.
 func planOf(t testing.TB, cfg *config.Config, q sdk.Quantizer, o sdk.Optimizer) step.Plan {
 	t.Helper()
-	m, err := assembly.Model(cfg)
+	m, err := build.Model(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
-	programs := &assembly.Programs{Weights: map[string]answer.Quantizer{}, Activations: map[string]answer.Quantizer{}}
-	quantize := func(role sdk.Role, name string, shape ...int) answer.Quantizer {
+	programs := &build.Programs{Weights: map[string]spec.Quantizer{}, Activations: map[string]spec.Quantizer{}}
+	quantize := func(role sdk.Role, name string, shape ...int) spec.Quantizer {
 		p, err := sdk.BuildQuantizer(q, sdk.Site{Role: role, Name: name, Shape: shape})
 		if err != nil {
 			t.Fatal(err)
@@ -47,18 +47,18 @@ func planOf(t testing.TB, cfg *config.Config, q sdk.Quantizer, o sdk.Optimizer) 
 		}
 	}
 	if q != nil {
-		for _, s := range m.ActivationSites(assembly.ReplicaBatch(cfg), cfg.Model.Context) {
+		for _, s := range m.ActivationSites(build.ReplicaBatch(cfg), cfg.Model.Context) {
 			programs.Activations[s.Name] = quantize(sdk.RoleActivation, s.Name, s.Tokens, s.Width)
 		}
 	}
-	programs.Tensors = assembly.Tensors(cfg, m, programs)
+	programs.Tensors = build.Tensors(cfg, m, programs)
 	for i := range programs.Tensors {
 		tensor := &programs.Tensors[i]
 		if tensor.Optimizer, err = sdk.BuildOptimizer(o, sdk.Tensor{Name: tensor.Name, Role: tensor.Role, Shape: tensor.Shape}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	plan, err := assembly.Plan(cfg, m, programs)
+	plan, err := build.Plan(cfg, m, programs)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -17,18 +17,18 @@ import (
 	"github.com/cage-qat/cage/host/compute/pass/factor"
 	"github.com/cage-qat/cage/host/compute/pass/rotation"
 	"github.com/cage-qat/cage/host/compute/triton"
-	"github.com/cage-qat/cage/host/internal/testdevice"
-	"github.com/cage-qat/cage/host/internal/testkernel"
-	"github.com/cage-qat/cage/host/internal/testrows"
-	"github.com/cage-qat/cage/host/internal/testrun"
 	"github.com/cage-qat/cage/host/train/plugin"
 	"github.com/cage-qat/cage/host/train/step"
-	"github.com/cage-qat/cage/internal/effort"
+	"github.com/cage-qat/cage/internal/testing/testdevice"
+	"github.com/cage-qat/cage/internal/testing/testkernel"
+	"github.com/cage-qat/cage/internal/testing/testlevel"
+	"github.com/cage-qat/cage/internal/testing/testrows"
+	"github.com/cage-qat/cage/internal/testing/testrun"
 	"github.com/cage-qat/cage/sdk"
-	"github.com/cage-qat/cage/sdk/answer"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/autodiff"
 	"github.com/cage-qat/cage/sdk/program/reference"
+	"github.com/cage-qat/cage/sdk/spec"
 )
 
 var rewrite = flag.Bool("update", false, "write docs/kernels.md anew")
@@ -63,7 +63,7 @@ float of 8 bits for 16 numbers.
 // TestKernels: the forward and the backward pass of every shipped quantizer is one kernel,
 // whose results are those of the oracle; docs/kernels.md says so.
 func TestKernels(t *testing.T) {
-	effort.Long(t, "runs kernels in an interpreter")
+	testlevel.Long(t, "runs kernels in an interpreter")
 	var page bytes.Buffer
 	page.WriteString(kernelsHead)
 	finder, err := plugin.NewFinder()
@@ -85,7 +85,7 @@ func TestKernels(t *testing.T) {
 			forward, backward := partsOf(t, r.Quantizer)
 			ahead, codes := kernelOf(t, settings, forward), "no"
 			for kind, find := range map[device.Products]func(*program.Program, string) (*program.Program, bool){device.IntegerProducts: factor.Rows, device.BlockProducts: factor.Blocks} {
-				factored, ok := find(forward, answer.OutputValue)
+				factored, ok := find(forward, spec.OutputValue)
 				if !ok {
 					continue
 				}
@@ -126,7 +126,7 @@ func TestRows(t *testing.T) {
 			forward, backward := partsOf(t, r.Quantizer)
 			whole, wholeBack := split(t, r.Quantizer, r.Quantizer.Program)
 			programs := []*program.Program{forward, backward, whole, wholeBack}
-			if factored, ok := factor.Rows(forward, answer.OutputValue); ok {
+			if factored, ok := factor.Rows(forward, spec.OutputValue); ok {
 				programs = append(programs, factored)
 			}
 			for _, p := range programs {
@@ -148,7 +148,7 @@ func TestRows(t *testing.T) {
 // storedAs stores the activations of a quantizer in a type, and codes in 8 bits.
 func storedAs(storage triton.Storage) map[string]triton.Storage {
 	stored := map[string]triton.Storage{factor.OutputIntegers: triton.Int8, factor.OutputPacked: triton.Int8, factor.OutputScales: triton.Int8}
-	for _, name := range []string{answer.InputX, answer.OutputValue, autodiff.Prefix + answer.OutputSurrogate, autodiff.Prefix + answer.InputX} {
+	for _, name := range []string{spec.InputX, spec.OutputValue, autodiff.Prefix + spec.OutputSurrogate, autodiff.Prefix + spec.InputX} {
 		stored[name] = storage
 	}
 	return stored
@@ -156,12 +156,12 @@ func storedAs(storage triton.Storage) map[string]triton.Storage {
 
 // partsOf are the programs of the two passes as a step has them: without the rotation that
 // ends the value.
-func partsOf(t *testing.T, q *answer.Quantizer) (forward, backward *program.Program) {
+func partsOf(t *testing.T, q *spec.Quantizer) (forward, backward *program.Program) {
 	t.Helper()
 	p := q.Program
-	if block := rotation.Ending(p, answer.OutputValue); block > 0 {
+	if block := rotation.Ending(p, spec.OutputValue); block > 0 {
 		var err error
-		if p, err = rotation.Undo(p, block, answer.OutputValue, answer.OutputSurrogate); err != nil {
+		if p, err = rotation.Undo(p, block, spec.OutputValue, spec.OutputSurrogate); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -169,13 +169,13 @@ func partsOf(t *testing.T, q *answer.Quantizer) (forward, backward *program.Prog
 }
 
 // split divides a program of a quantizer into its passes.
-func split(t *testing.T, q *answer.Quantizer, p *program.Program) (forward, backward *program.Program) {
+func split(t *testing.T, q *spec.Quantizer, p *program.Program) (forward, backward *program.Program) {
 	t.Helper()
-	wrt := []string{answer.InputX}
+	wrt := []string{spec.InputX}
 	for _, s := range q.Trained {
-		wrt = append(wrt, answer.TrainedPrefix+s.Name)
+		wrt = append(wrt, spec.TrainedPrefix+s.Name)
 	}
-	parts, err := autodiff.Split(p, []string{answer.OutputValue}, answer.OutputSurrogate, wrt...)
+	parts, err := autodiff.Split(p, []string{spec.OutputValue}, spec.OutputSurrogate, wrt...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -230,7 +230,7 @@ func compareKernel(t *testing.T, name string, p *program.Program, stored map[str
 		x := reference.Tensor{Type: in.Type}
 		for range in.Type.Size() {
 			v := float64(float32(rng.NormFloat64()))
-			if stored[answer.InputX] == triton.BFloat16 { // exact in it
+			if stored[spec.InputX] == triton.BFloat16 { // exact in it
 				v = float64(math.Float32frombits(math.Float32bits(float32(v)) &^ 0xffff))
 			}
 			if in.Type.DType == program.Float {
@@ -289,7 +289,7 @@ func (squash) Quantize(b *program.Builder, x program.Value, _ sdk.Site) (sdk.Qua
 // norms and gates that are joined to quantizers. Losses and gradients are those without kernels but for the rounding of
 // what lies in memory in bfloat16.
 func TestKernelBodies(t *testing.T) {
-	effort.Long(t, "compiles many steps")
+	testlevel.Long(t, "compiles many steps")
 	for _, kind := range []string{"llama", "olmo2", "qwen3"} {
 		for name, q := range map[string]sdk.Quantizer{"identity": identity{}, "squash": squash{}} {
 			for _, recompute := range []string{"none", "blocks"} {
@@ -335,7 +335,7 @@ func compareBodies(t *testing.T, plan step.Plan, b [][]int32) {
 // TestKernelBodiesOfPlugins trains with the quantizers of plugins so, with products of values and of codes. A value that
 // is rounded can move from one code to the next, so that single gradients differ; losses hardly do.
 func TestKernelBodiesOfPlugins(t *testing.T) {
-	effort.Long(t, "compiles the kernels of all quantizers")
+	testlevel.Long(t, "compiles the kernels of all quantizers")
 	for _, quantizer := range []string{`{plugin="quest"}`, `{plugin="quest", form="official", mask="clip"}`, `{plugin="mxfp4"}`, `{plugin="nvfp4"}`, `{plugin="lsq"}`, `{plugin="absmax", bits=8}`} {
 		for _, products := range []device.Products{device.FloatProducts, device.IntegerProducts} {
 			t.Run(fmt.Sprint(quantizer, products), func(t *testing.T) {

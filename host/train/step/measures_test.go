@@ -5,10 +5,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cage-qat/cage/host/internal/testrun"
 	"github.com/cage-qat/cage/host/train/step"
-	"github.com/cage-qat/cage/sdk/answer"
+	"github.com/cage-qat/cage/internal/testing/testrun"
 	"github.com/cage-qat/cage/sdk/program/reference"
+	"github.com/cage-qat/cage/sdk/spec"
 )
 
 // errors64 are e = x − Q(x) of the quantized parameters in float64, by the oracle on the
@@ -21,12 +21,12 @@ func errors64(t *testing.T, c *step.Compiled, s *step.State) (e, x [][]float64) 
 			continue
 		}
 		in := wide(values["param/"+rule.Name])
-		out, err := reference.Run(rule.Quantizer.Program, map[string]reference.Tensor{answer.InputX: reference.Floats(in, rule.Shape...)})
+		out, err := reference.Run(rule.Quantizer.Program, map[string]reference.Tensor{spec.InputX: reference.Floats(in, rule.Shape...)})
 		if err != nil {
 			t.Fatal(err)
 		}
 		diff := make([]float64, len(in))
-		for i, q := range out[answer.OutputValue].Floats {
+		for i, q := range out[spec.OutputValue].Floats {
 			diff[i] = in[i] - q
 		}
 		e, x = append(e, diff), append(x, in)

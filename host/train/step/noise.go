@@ -16,7 +16,7 @@ import (
 	"github.com/cage-qat/cage/host/compute/update"
 	"github.com/cage-qat/cage/host/model"
 	"github.com/cage-qat/cage/host/model/architecture"
-	"github.com/cage-qat/cage/sdk/answer"
+	"github.com/cage-qat/cage/sdk/spec"
 )
 
 // Quantizers may take what changes from step to step: the number of the step, and keys of random bits. The keys are computed
@@ -86,10 +86,10 @@ type takes interface{ Takes(input string) bool }
 // keysOf lists the keys that a quantizer takes. name is that of its site in graphs; its noise belongs to owner, and the shared
 // noise to product.
 func keysOf(q takes, name, owner, product string) (list []key) {
-	if q.Takes(answer.InputNoise) {
+	if q.Takes(spec.InputNoise) {
 		list = append(list, newKey(update.Noise(name), owner, false))
 	}
-	if q.Takes(answer.InputSharedNoise) {
+	if q.Takes(spec.InputSharedNoise) {
 		list = append(list, newKey(update.SharedNoise(name), product, true))
 	}
 	return list
@@ -129,7 +129,7 @@ func keySpecs(name string, keys []key) []engine.Spec {
 // numberSpecs are the inputs of a stage for the number of the step; none if no quantizer takes it.
 func numberSpecs[K comparable, Q takes](quantizers map[K]Q) []engine.Spec {
 	for _, q := range quantizers {
-		if q.Takes(answer.InputStep) {
+		if q.Takes(spec.InputStep) {
 			return []engine.Spec{{Name: stepNumberName, Shape: floatShape()}}
 		}
 	}

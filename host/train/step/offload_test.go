@@ -9,11 +9,11 @@ import (
 
 	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/compute/engine"
-	"github.com/cage-qat/cage/host/internal/pjrtrecord"
-	"github.com/cage-qat/cage/host/internal/testdevice"
-	"github.com/cage-qat/cage/host/internal/testrun"
 	"github.com/cage-qat/cage/host/train/step"
-	"github.com/cage-qat/cage/internal/effort"
+	"github.com/cage-qat/cage/internal/testing/pjrtrecord"
+	"github.com/cage-qat/cage/internal/testing/testdevice"
+	"github.com/cage-qat/cage/internal/testing/testlevel"
+	"github.com/cage-qat/cage/internal/testing/testrun"
 )
 
 // offload is the setting that keeps states in the machine's memory.
@@ -44,7 +44,7 @@ func TestShardsOffloaded(t *testing.T) {
 		{"quest, adamw, states of 2 GPUs", 2, step.Single, 1, []string{`quantizer={plugin="quest"}`, `device.shard="states"`}, true},
 		{"quest, soap, all of 2 GPUs", 2, step.Single, 1, []string{`quantizer={plugin="quest"}`, late, `device.shard="full"`}, false},
 	} {
-		if !tt.always && !effort.All() {
+		if !tt.always && !testlevel.All() {
 			continue
 		}
 		t.Run(tt.name, func(t *testing.T) {

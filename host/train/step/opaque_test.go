@@ -8,11 +8,11 @@ import (
 	"testing"
 
 	"github.com/cage-qat/cage/host/compute/update"
-	"github.com/cage-qat/cage/host/internal/testrun"
 	"github.com/cage-qat/cage/host/train/step"
+	"github.com/cage-qat/cage/internal/testing/testrun"
 	"github.com/cage-qat/cage/sdk"
-	"github.com/cage-qat/cage/sdk/answer"
 	"github.com/cage-qat/cage/sdk/program"
+	"github.com/cage-qat/cage/sdk/spec"
 )
 
 // heavyBall is m ← m/2 + g, u = m + x as a program.
@@ -32,8 +32,8 @@ type opaqueBall struct{}
 
 func (opaqueBall) Describe() sdk.Description { return sdk.Description{Name: "ball"} }
 
-func (opaqueBall) State(t sdk.Tensor) ([]answer.Tensor, error) {
-	return []answer.Tensor{{Name: "m", Shape: t.Shape}}, nil
+func (opaqueBall) State(t sdk.Tensor) ([]spec.Tensor, error) {
+	return []spec.Tensor{{Name: "m", Shape: t.Shape}}, nil
 }
 
 func (opaqueBall) Step(in sdk.OpaqueStep, _ sdk.Tensor) error {

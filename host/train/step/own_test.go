@@ -5,11 +5,11 @@ import (
 	"testing"
 
 	"github.com/cage-qat/cage/host/compute/update"
-	"github.com/cage-qat/cage/host/internal/testrun"
 	"github.com/cage-qat/cage/host/train/step"
+	"github.com/cage-qat/cage/internal/testing/testrun"
 	"github.com/cage-qat/cage/sdk"
-	"github.com/cage-qat/cage/sdk/answer"
 	"github.com/cage-qat/cage/sdk/program"
+	"github.com/cage-qat/cage/sdk/spec"
 )
 
 // pushing rounds to multiples of a trained step, in a domain that is rotated by a block; if asked only weights.
@@ -86,7 +86,7 @@ func TestOwnBackwardOfWeights(t *testing.T) {
 	_, own := after(pushed{pushing{1, true}})
 	clipped := 0
 	for name, values := range x {
-		scale, quantized := x["param/"+update.Trained(name[len("param/"):], answer.Tensor{Name: "step"})]
+		scale, quantized := x["param/"+update.Trained(name[len("param/"):], spec.Tensor{Name: "step"})]
 		if !quantized {
 			continue
 		}
@@ -104,7 +104,7 @@ func TestOwnBackwardOfWeights(t *testing.T) {
 				t.Fatalf("%s, element %d moved by %v, want %v", name, i, got, want)
 			}
 		}
-		trained := "param/" + update.Trained(name[len("param/"):], answer.Tensor{Name: "step"})
+		trained := "param/" + update.Trained(name[len("param/"):], spec.Tensor{Name: "step"})
 		if got := float64(scale[0]) - float64(own[trained][0]); math.Abs(got-sum) > 1e-4*sum {
 			t.Errorf("%s moved by %v, want %v", trained, got, sum)
 		}

@@ -11,7 +11,7 @@ import (
 	"github.com/cage-qat/cage/host/method"
 	"github.com/cage-qat/cage/host/model"
 	"github.com/cage-qat/cage/sdk"
-	"github.com/cage-qat/cage/sdk/answer"
+	"github.com/cage-qat/cage/sdk/spec"
 )
 
 // Optimizers may take a second gradient, at another point or with labels that are drawn from the model. Steps in which one is
@@ -130,7 +130,7 @@ func (c *Compiled) secondGradients(s *State, t update.Tensors, batches *Batches,
 func keepProbed(t, at update.Tensors, rules []method.Rule) {
 	for _, r := range rules {
 		name := update.Gradient(r.Name)
-		if b := at[name]; b != nil && r.Optimizer.Update.Input(answer.InputProbed) >= 0 {
+		if b := at[name]; b != nil && r.Optimizer.Update.Input(spec.InputProbed) >= 0 {
 			t[update.Probed(r.Name)] = b
 			delete(at, name)
 		}

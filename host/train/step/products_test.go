@@ -12,18 +12,18 @@ import (
 	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/compute/lower"
-	"github.com/cage-qat/cage/host/internal/testdevice"
-	"github.com/cage-qat/cage/host/internal/testrun"
 	"github.com/cage-qat/cage/host/train/config"
 	"github.com/cage-qat/cage/host/train/step"
-	"github.com/cage-qat/cage/internal/effort"
+	"github.com/cage-qat/cage/internal/testing/testdevice"
+	"github.com/cage-qat/cage/internal/testing/testlevel"
+	"github.com/cage-qat/cage/internal/testing/testrun"
 )
 
 // TestIntegerProducts trains with products of codes and with those of values: the losses are the same but for rounding.
 // In float32 only sums are rounded, and those of values alone; in bfloat16 values are, too, and no codes. The evaluation
 // multiplies as the training does.
 func TestIntegerProducts(t *testing.T) {
-	effort.Long(t, "compiles many steps")
+	testlevel.Long(t, "compiles many steps")
 	chosen := []engine.Choice{{Kind: string(lower.IntegerProducts), Fused: true}} // also where that is slower, as by XLA on a processor
 	for i, tt := range []struct {
 		settings []string
@@ -39,7 +39,7 @@ func TestIntegerProducts(t *testing.T) {
 	} {
 		// Usually the settings take turns with the precisions.
 		for precision, tolerance := range map[device.Precision]float64{device.Float32: 1e-4, device.BFloat16: 5e-3} {
-			if !effort.All() && (i%2 == 0) != (precision == device.Float32) {
+			if !testlevel.All() && (i%2 == 0) != (precision == device.Float32) {
 				continue
 			}
 			t.Run(fmt.Sprint(tt.settings, tt.dispatch, precision), func(t *testing.T) {
@@ -63,7 +63,7 @@ func TestIntegerProducts(t *testing.T) {
 // TestFusedFloat32 trains with the library's operations and with products, attention and passes of this project: the losses are the
 // same but for the order of sums.
 func TestFusedFloat32(t *testing.T) {
-	effort.Long(t, "compiles many steps")
+	testlevel.Long(t, "compiles many steps")
 	for _, tt := range []struct {
 		settings []string
 		dispatch step.Dispatch
@@ -118,7 +118,7 @@ var wholeTiles = []string{"model.vocab=32", "model.width=64", "model.hidden=128"
 // from one code to the next, as any rounding does: losses of tokens differ, means hardly do. TestProgramOfBlocks sees that
 // they are multiplied so.
 func TestBlockProducts(t *testing.T) {
-	effort.Long(t, "compiles many steps")
+	testlevel.Long(t, "compiles many steps")
 	for _, tt := range []struct {
 		settings []string
 		dispatch step.Dispatch

@@ -14,7 +14,7 @@ import (
 	"github.com/cage-qat/cage/host/compute/update"
 	"github.com/cage-qat/cage/host/method"
 	"github.com/cage-qat/cage/host/model"
-	"github.com/cage-qat/cage/sdk/answer"
+	"github.com/cage-qat/cage/sdk/spec"
 )
 
 // Quantized is a weight as returned by the program of its quantizer, that of evaluation.
@@ -46,7 +46,7 @@ func (c *Compiled) Quantized(s *State, weight string) (*Quantized, error) {
 		return nil, err
 	}
 	defer keepState(s.Tensors, t)
-	out := &Quantized{Rotation: rotation.Ending(rule.Quantizer.ForEvaluation().Program, answer.OutputValue)}
+	out := &Quantized{Rotation: rotation.Ending(rule.Quantizer.ForEvaluation().Program, spec.OutputValue)}
 	return out, out.download(t)
 }
 
@@ -54,7 +54,7 @@ func (c *Compiled) Quantized(s *State, weight string) (*Quantized, error) {
 // the quantizer's program that describe Q(x).
 func quantizedStage(rule method.Rule) stage {
 	specs := quantizerInputs(rule)
-	p := lower.Only(rule.Quantizer.ForEvaluation().Program, answer.OutputValue, answer.OutputCodes, answer.OutputScale)
+	p := lower.Only(rule.Quantizer.ForEvaluation().Program, spec.OutputValue, spec.OutputCodes, spec.OutputScale)
 	return stage{"quantized " + rule.Name, specs, func(g *graph.Graph, in update.Nodes) update.Nodes {
 		args := make([]*graph.Node, len(specs))
 		for i, spec := range specs {
@@ -62,7 +62,7 @@ func quantizedStage(rule method.Rule) stage {
 		}
 		out := update.Nodes{}
 		for name, node := range lower.Lower(g, p, args) {
-			if name == answer.OutputCodes {
+			if name == spec.OutputCodes {
 				node = graph.ConvertDType(node, dtypes.Int32)
 			}
 			out[quantizedName(name)] = node
@@ -87,15 +87,15 @@ func quantizerInputs(rule method.Rule) []engine.Spec {
 func quantizedName(output string) string { return "quantized/" + output }
 
 func (q *Quantized) download(t update.Tensors) (err error) {
-	if q.Value, err = engine.Download[float32](t[quantizedName(answer.OutputValue)]); err != nil {
+	if q.Value, err = engine.Download[float32](t[quantizedName(spec.OutputValue)]); err != nil {
 		return err
 	}
-	if b := t[quantizedName(answer.OutputCodes)]; b != nil {
+	if b := t[quantizedName(spec.OutputCodes)]; b != nil {
 		if q.Codes, err = engine.Download[int32](b); err != nil {
 			return err
 		}
 	}
-	if b := t[quantizedName(answer.OutputScale)]; b != nil {
+	if b := t[quantizedName(spec.OutputScale)]; b != nil {
 		q.ScaleShape = slices.Clone(b.Shape().Dimensions)
 		q.Scale, err = engine.Download[float32](b)
 	}
@@ -229,13 +229,13 @@ func codesStage(rules []method.Rule, chosen []WeightElements) stage {
 }
 
 // codesOf returns the codes and values of a weight.
-func codesOf(q answer.Quantizer, in []*graph.Node) (codes, value *graph.Node) {
-	out := lower.Lower(in[0].Graph(), lower.Only(q.ForEvaluation().Program, answer.OutputValue, answer.OutputCodes), in)
-	value = out[answer.OutputValue]
-	if codes = out[answer.OutputCodes]; codes == nil {
+func codesOf(q spec.Quantizer, in []*graph.Node) (codes, value *graph.Node) {
+	out := lower.Lower(in[0].Graph(), lower.Only(q.ForEvaluation().Program, spec.OutputValue, spec.OutputCodes), in)
+	value = out[spec.OutputValue]
+	if codes = out[spec.OutputCodes]; codes == nil {
 		zero := graph.ScalarZero(value.Graph(), value.DType())
 		value := graph.Where(graph.Equal(value, zero), zero, value) // −0 is 0
-		return graph.Bitcast(value, dtypes.Int32), out[answer.OutputValue]
+		return graph.Bitcast(value, dtypes.Int32), out[spec.OutputValue]
 	}
 	return graph.ConvertDType(codes, dtypes.Int32), value
 }

@@ -7,14 +7,14 @@ import (
 	"testing"
 
 	"github.com/cage-qat/cage/host/compute/update"
-	"github.com/cage-qat/cage/host/internal/testrun"
 	"github.com/cage-qat/cage/host/method"
 	"github.com/cage-qat/cage/host/method/diagnostics"
 	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/cage-qat/cage/host/train/step"
-	"github.com/cage-qat/cage/internal/effort"
-	"github.com/cage-qat/cage/sdk/answer"
+	"github.com/cage-qat/cage/internal/testing/testlevel"
+	"github.com/cage-qat/cage/internal/testing/testrun"
 	"github.com/cage-qat/cage/sdk/program/reference"
+	"github.com/cage-qat/cage/sdk/spec"
 )
 
 // TestQuantized: alone, a weight is quantized to the bits that a step computes with.
@@ -83,7 +83,7 @@ func everyThird(plan step.Plan) []step.WeightElements {
 // TestCodeReader compares codes and residuals with those of the float64 executor, for
 // every quantizer and the parameters as they are after some steps.
 func TestCodeReader(t *testing.T) {
-	effort.Long(t, "compiles many steps")
+	testlevel.Long(t, "compiles many steps")
 	for name, overrides := range map[string][]string{
 		"quest":        nil,
 		"official":     {`quantizer.form="official"`},
@@ -127,15 +127,15 @@ func checkCodes(t *testing.T, plan step.Plan, tensors map[string][]float32, chos
 	distinct := map[int32]bool{}
 	for _, c := range chosen {
 		rule := plan.Rules[slices.IndexFunc(plan.Rules, func(r method.Rule) bool { return r.Name == c.Weight })]
-		in := map[string]reference.Tensor{answer.InputX: reference.Floats(wide(tensors["param/"+c.Weight]), rule.Shape...)}
+		in := map[string]reference.Tensor{spec.InputX: reference.Floats(wide(tensors["param/"+c.Weight]), rule.Shape...)}
 		for _, tr := range rule.Quantizer.Trained {
-			in[answer.TrainedPrefix+tr.Name] = reference.Floats(wide(tensors["param/"+update.Trained(c.Weight, tr)]), tr.Shape...)
+			in[spec.TrainedPrefix+tr.Name] = reference.Floats(wide(tensors["param/"+update.Trained(c.Weight, tr)]), tr.Shape...)
 		}
 		out, err := reference.Run(rule.Quantizer.Program, in)
 		if err != nil {
 			t.Fatal(err)
 		}
-		x, value, want := in[answer.InputX].Floats, out[answer.OutputValue].Floats, out[answer.OutputCodes].Float64s()
+		x, value, want := in[spec.InputX].Floats, out[spec.OutputValue].Floats, out[spec.OutputCodes].Float64s()
 		for j, i := range c.Positions {
 			if float64(codes[j]) != want[i] {
 				t.Fatalf("%s: code %d is %d, want %v", c.Weight, i, codes[j], want[i])

@@ -11,13 +11,13 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/cage-qat/cage/host/compute/refresh"
-	"github.com/cage-qat/cage/host/internal/testrun"
 	"github.com/cage-qat/cage/host/train/step"
-	"github.com/cage-qat/cage/internal/effort"
+	"github.com/cage-qat/cage/internal/testing/testlevel"
+	"github.com/cage-qat/cage/internal/testing/testrun"
 	"github.com/cage-qat/cage/sdk"
-	"github.com/cage-qat/cage/sdk/answer"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/reference"
+	"github.com/cage-qat/cage/sdk/spec"
 )
 
 // delayed is a plan whose refreshes all take effect late.
@@ -32,7 +32,7 @@ func delayed(t testing.TB, o sdk.Optimizer, delay int) step.Plan {
 }
 
 // counted is the update whose state a refresh of a [clock] reads.
-func counted(in map[string]reference.Tensor) float64 { return in[answer.StatePrefix+"count"].Scalar() }
+func counted(in map[string]reference.Tensor) float64 { return in[spec.StatePrefix+"count"].Scalar() }
 
 // carried is the state of a [testrun.Carrier] and its sum of directions.
 type carried struct{ a, m, n, moved float32 }
@@ -106,7 +106,7 @@ func TestRefreshDelay(t *testing.T) {
 // TestSOAPDelay: what takes effect late is what the whole refresh program makes of the
 // factors and bases as they were and of the moments as they have become.
 func TestSOAPDelay(t *testing.T) {
-	effort.Long(t, "compiles SOAP")
+	testlevel.Long(t, "compiles SOAP")
 	cfg := testrun.Config(t, testrun.TwoLayers, "model.vocab=32", `optimizer={plugin="soap", refresh_delay=2}`)
 	c := testrun.Compile(t, testrun.Plan(t, cfg))
 	s := newState(t, c)
@@ -126,13 +126,13 @@ func TestSOAPDelay(t *testing.T) {
 		if r.Optimizer.Refresh == nil {
 			continue
 		}
-		in := map[string]reference.Tensor{answer.InputStep: reference.Float(12)}
+		in := map[string]reference.Tensor{spec.InputStep: reference.Float(12)}
 		for _, st := range r.Optimizer.State {
 			from := then
 			if st.Name == "m" || st.Name == "v" {
 				from = now
 			}
-			in[answer.StatePrefix+st.Name] = reference.Floats(wide(from["state/"+r.Name+"/"+st.Name]), st.Shape...)
+			in[spec.StatePrefix+st.Name] = reference.Floats(wide(from["state/"+r.Name+"/"+st.Name]), st.Shape...)
 		}
 		want, err := refresh.Execute(r.Optimizer.Refresh, in)
 		if err != nil {
@@ -140,7 +140,7 @@ func TestSOAPDelay(t *testing.T) {
 		}
 		for name, v := range want {
 			largest, most := 0.0, 0.0
-			for i, x := range wide(got["state/"+r.Name+"/"+strings.TrimPrefix(name, answer.StatePrefix)]) {
+			for i, x := range wide(got["state/"+r.Name+"/"+strings.TrimPrefix(name, spec.StatePrefix)]) {
 				largest, most = max(largest, math.Abs(v.Floats[i])), max(most, math.Abs(x-v.Floats[i]))
 			}
 			// Products of at most 96 terms in binary32.
@@ -254,7 +254,7 @@ func TestSkippedStepDelay(t *testing.T) {
 // TestFailedRefreshDelay: a refresh that fails is reported when it would have taken
 // effect, also by a run that was resumed meanwhile. The fourth in a row ends the run.
 func TestFailedRefreshDelay(t *testing.T) {
-	effort.Long(t, "compiles SOAP")
+	testlevel.Long(t, "compiles SOAP")
 	c := testrun.Compile(t, delayed(t, clock{}, 1))
 	c.SetExecutor(func(p *program.Program, in map[string]reference.Tensor) (map[string]reference.Tensor, error) {
 		if at := counted(in); at != 2 && at != 7 {

@@ -7,9 +7,9 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/cage-qat/cage/host/internal/testrun"
 	"github.com/cage-qat/cage/host/train/step"
-	"github.com/cage-qat/cage/internal/guard"
+	"github.com/cage-qat/cage/internal/recovered"
+	"github.com/cage-qat/cage/internal/testing/testrun"
 	"github.com/cage-qat/cage/sdk"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/reference"
@@ -165,7 +165,7 @@ func TestRefreshPanics(t *testing.T) {
 				s = throughCheckpoint(t, c, s)
 			}
 		}
-		var caught *guard.PanicError
+		var caught *recovered.PanicError
 		if !resumed && (!errors.As(err, &caught) || caught.Executor != "refresh" || caught.Program == "") || err == nil || !strings.Contains(err.Error(), "a state that cannot be") {
 			t.Errorf("delay %d, resumed %t: got %v", delay, resumed, err)
 		}

@@ -9,14 +9,14 @@ import (
 	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/compute/lower"
 	"github.com/cage-qat/cage/host/compute/pass/rotation"
-	"github.com/cage-qat/cage/host/internal/testdevice"
-	"github.com/cage-qat/cage/host/internal/testrun"
 	"github.com/cage-qat/cage/host/train/config"
 	"github.com/cage-qat/cage/host/train/step"
-	"github.com/cage-qat/cage/sdk/answer"
+	"github.com/cage-qat/cage/internal/testing/testdevice"
+	"github.com/cage-qat/cage/internal/testing/testrun"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/autodiff"
 	"github.com/cage-qat/cage/sdk/program/reference"
+	"github.com/cage-qat/cage/sdk/spec"
 )
 
 // rotations lists the blocks that the weights of a plan are left rotated by, where they
@@ -252,7 +252,7 @@ func TestPluginPrograms(t *testing.T) {
 				if r.Quantizer == nil {
 					continue
 				}
-				got := rotation.Ending(r.Quantizer.Program, answer.OutputValue)
+				got := rotation.Ending(r.Quantizer.Program, spec.OutputValue)
 				want := c.block
 				if want == row {
 					want = r.Shape[1]
@@ -270,7 +270,7 @@ func TestPluginPrograms(t *testing.T) {
 
 func checkUndone(t *testing.T, p *program.Program, block int) {
 	t.Helper()
-	half, err := rotation.Undo(p, block, answer.OutputValue, answer.OutputSurrogate)
+	half, err := rotation.Undo(p, block, spec.OutputValue, spec.OutputSurrogate)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -284,14 +284,14 @@ func checkUndone(t *testing.T, p *program.Program, block int) {
 	}
 	x, dz := random(), random()
 	value := func(p *program.Program) reference.Tensor {
-		return runReference(t, p, map[string]reference.Tensor{answer.InputX: x})[answer.OutputValue]
+		return runReference(t, p, map[string]reference.Tensor{spec.InputX: x})[spec.OutputValue]
 	}
 	gradient := func(p *program.Program, dy reference.Tensor) reference.Tensor {
-		d, err := autodiff.VJP(p, answer.OutputSurrogate, answer.InputX)
+		d, err := autodiff.VJP(p, spec.OutputSurrogate, spec.InputX)
 		if err != nil {
 			t.Fatal(err)
 		}
-		return runReference(t, d, map[string]reference.Tensor{answer.InputX: x, autodiff.Prefix + answer.OutputSurrogate: dy})[autodiff.Prefix+answer.InputX]
+		return runReference(t, d, map[string]reference.Tensor{spec.InputX: x, autodiff.Prefix + spec.OutputSurrogate: dy})[autodiff.Prefix+spec.InputX]
 	}
 	same64(t, "value", rotated(t, value(half), block), value(p))
 	same64(t, "gradient", gradient(half, dz), gradient(p, rotated(t, dz, block)))

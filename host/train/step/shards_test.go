@@ -8,10 +8,10 @@ import (
 	"testing"
 
 	"github.com/cage-qat/cage/host/compute/device"
-	"github.com/cage-qat/cage/host/internal/testdevice"
-	"github.com/cage-qat/cage/host/internal/testrun"
 	"github.com/cage-qat/cage/host/train/step"
-	"github.com/cage-qat/cage/internal/effort"
+	"github.com/cage-qat/cage/internal/testing/testdevice"
+	"github.com/cage-qat/cage/internal/testing/testlevel"
+	"github.com/cage-qat/cage/internal/testing/testrun"
 )
 
 // shardedOn is a step on several replicas that divide tensors. Its rows divide into four.
@@ -50,11 +50,11 @@ func TestShards(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			overrides := append([]string{`quantizer={plugin="quest"}`}, tt.overrides...)
 			counts, settings, dispatches := []int{4}, []device.Shard{device.ShardFull}, []step.Dispatch{step.Single}
-			if tt.all || effort.All() {
+			if tt.all || testlevel.All() {
 				counts, dispatches = []int{2, 4}, append(dispatches, step.Chain)
 				settings = []device.Shard{device.ShardStates, device.ShardGradients, device.ShardFull}
 			}
-			steps := effort.Sample(2, 5, 20)
+			steps := testlevel.Sample(2, 5, 20)
 			for _, count := range counts {
 				whole := shardedOn(t, count, device.ShardNone, step.Single, tt.accumulate, overrides)
 				var states [][]step.Tensor

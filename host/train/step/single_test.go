@@ -9,12 +9,12 @@ import (
 
 	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/compute/engine"
-	"github.com/cage-qat/cage/host/internal/testdevice"
-	"github.com/cage-qat/cage/host/internal/testrun"
 	"github.com/cage-qat/cage/host/model"
 	"github.com/cage-qat/cage/host/train/config"
 	"github.com/cage-qat/cage/host/train/step"
-	"github.com/cage-qat/cage/internal/effort"
+	"github.com/cage-qat/cage/internal/testing/testdevice"
+	"github.com/cage-qat/cage/internal/testing/testlevel"
+	"github.com/cage-qat/cage/internal/testing/testrun"
 )
 
 // dispatched is the step of a configuration under one dispatch.
@@ -57,7 +57,7 @@ const three = "train.accumulate=3"
 // correction that begins, a step that is not finite and one that the chain has to do.
 // On the CPU it has the same bits.
 func TestSingle(t *testing.T) {
-	effort.Long(t, "compiles many steps")
+	testlevel.Long(t, "compiles many steps")
 	const clip, bad, pareto = 0.3, 6, 8
 	first, last, same := 0, 12, sameBits
 	if testdevice.Kind() != device.CPU { // where compiling takes long, and codes may differ
@@ -166,7 +166,7 @@ func TestSingleInChunks(t *testing.T) {
 // steps without correction and with it, refreshes that are late, statistics, stationarity
 // measures and evaluations.
 func TestPrepared(t *testing.T) {
-	effort.Long(t, "compiles many steps")
+	testlevel.Long(t, "compiles many steps")
 	for _, dispatch := range []step.Dispatch{step.Chain, step.Single} {
 		for name, overrides := range map[string][]string{
 			"soap, late": {`optimizer={plugin="soap", refresh_delay=2}`, "train.accumulate=2"},

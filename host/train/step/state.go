@@ -15,7 +15,7 @@ import (
 	"github.com/cage-qat/cage/host/model"
 	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/cage-qat/cage/sdk"
-	"github.com/cage-qat/cage/sdk/answer"
+	"github.com/cage-qat/cage/sdk/spec"
 )
 
 // State is what training carries from step to step, on the device: everything that is
@@ -183,11 +183,11 @@ func AverageName(name string) string {
 
 // LoadTrained returns a function that loads what the quantizer of a weight or site takes under the name of an input of its program
 // of evaluation: a trained parameter or a state tensor.
-func LoadTrained(load LoadFunc) func(site string, q answer.Quantizer, input string) ([]float32, error) {
-	return func(site string, q answer.Quantizer, input string) ([]float32, error) {
-		name := update.Kept(site, strings.TrimPrefix(input, answer.KeptPrefix))
+func LoadTrained(load LoadFunc) func(site string, q spec.Quantizer, input string) ([]float32, error) {
+	return func(site string, q spec.Quantizer, input string) ([]float32, error) {
+		name := update.Kept(site, strings.TrimPrefix(input, spec.KeptPrefix))
 		for _, t := range q.Trained {
-			if answer.TrainedPrefix+t.Name == input {
+			if spec.TrainedPrefix+t.Name == input {
 				name = update.Param(update.Trained(site, t))
 			}
 		}

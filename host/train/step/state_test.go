@@ -10,9 +10,9 @@ import (
 	"time"
 
 	"github.com/cage-qat/cage/host/compute/engine"
-	"github.com/cage-qat/cage/host/internal/testrun"
 	"github.com/cage-qat/cage/host/train/step"
-	"github.com/cage-qat/cage/internal/effort"
+	"github.com/cage-qat/cage/internal/testing/testlevel"
+	"github.com/cage-qat/cage/internal/testing/testrun"
 	"github.com/cage-qat/cage/sdk"
 )
 
@@ -46,7 +46,7 @@ func TestUploadChecks(t *testing.T) {
 // it was. One set of this model's parameters and states has 300 kB; the bound of 2 MB
 // is far below one buffer of 300 kept in each of 250 steps.
 func TestMemory(t *testing.T) {
-	effort.Long(t, "compiles many steps")
+	testlevel.Long(t, "compiles many steps")
 	cfg := testrun.Config(t, testrun.TwoLayers, "model.vocab=32", "train.accumulate=2")
 	c := testrun.Compile(t, testrun.Plan(t, cfg))
 	s := newState(t, c)
@@ -104,7 +104,7 @@ func TestEvaluator(t *testing.T) {
 
 // TestHold: a step computes its gradients but replaces nothing while the state is held.
 func TestHold(t *testing.T) {
-	effort.Long(t, "compiles many steps")
+	testlevel.Long(t, "compiles many steps")
 	for _, dispatch := range []step.Dispatch{step.Chain, step.Single} {
 		cfg := testrun.Config(t, testrun.TwoLayers, "model.vocab=32")
 		plan := testrun.Plan(t, cfg)
@@ -147,12 +147,12 @@ func TestHold(t *testing.T) {
 // statistics, neither hang nor grow. Worker pools of the engine have deadlocked
 // rarely in older releases, and a buffer that is not freed shows after a while only.
 func TestManySteps(t *testing.T) {
-	effort.Long(t, "10,000 steps")
+	testlevel.Long(t, "10,000 steps")
 	cfg := testrun.Config(t, "model.vocab=32", "model.width=16", "model.hidden=32", "model.heads=1", "model.context=8", "train.batch=2")
 	c := testrun.Compile(t, testrun.Plan(t, cfg))
 	s := newState(t, c)
 	b := batches(cfg, 1, 1)
-	steps, settled := effort.Choose(2_500, 10_000), 500
+	steps, settled := testlevel.Choose(2_500, 10_000), 500
 	var done atomic.Int64
 	finished := make(chan error, 1)
 	var before, after memory

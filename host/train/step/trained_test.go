@@ -7,11 +7,11 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/cage-qat/cage/host/compute/update"
-	"github.com/cage-qat/cage/host/internal/testrun"
 	"github.com/cage-qat/cage/host/train/step"
+	"github.com/cage-qat/cage/internal/testing/testrun"
 	"github.com/cage-qat/cage/sdk"
-	"github.com/cage-qat/cage/sdk/answer"
 	"github.com/cage-qat/cage/sdk/program"
+	"github.com/cage-qat/cage/sdk/spec"
 )
 
 // learned is a quantizer with a trained scale, whose gradient is the sum of that on
@@ -53,7 +53,7 @@ func TestTrainedParameters(t *testing.T) {
 			largest = math.Max(largest, math.Abs(float64(x)))
 			moved += float64(after["param/"+p.Name][i]) - float64(x)
 		}
-		name := "param/" + update.Trained(p.Name, answer.Tensor{Name: "s"})
+		name := "param/" + update.Trained(p.Name, spec.Tensor{Name: "s"})
 		if got := float64(before[name][0]); math.Abs(got-largest-0.5) > 1e-6 {
 			t.Errorf("%s starts at %v, want %v", name, got, largest+0.5)
 		}
@@ -63,7 +63,7 @@ func TestTrainedParameters(t *testing.T) {
 		}
 	}
 	for _, site := range plan.Model.ActivationSites(plan.Batch, plan.Context) {
-		name := "param/" + update.Trained(site.Name, answer.Tensor{Name: "s"})
+		name := "param/" + update.Trained(site.Name, spec.Tensor{Name: "s"})
 		if before[name][0] < 0.5 || before[name][0] == after[name][0] {
 			t.Errorf("%s was %v and is %v after a step", name, before[name], after[name])
 		}

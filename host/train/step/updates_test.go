@@ -13,11 +13,11 @@ import (
 	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/compute/lower"
 	"github.com/cage-qat/cage/host/compute/update"
-	"github.com/cage-qat/cage/host/internal/testrun"
 	"github.com/cage-qat/cage/host/method"
 	"github.com/cage-qat/cage/host/train/config"
 	"github.com/cage-qat/cage/host/train/step"
-	"github.com/cage-qat/cage/internal/effort"
+	"github.com/cage-qat/cage/internal/testing/testlevel"
+	"github.com/cage-qat/cage/internal/testing/testrun"
 )
 
 // TestStackedIsUnstacked: optimizers with products end with the same bits whether tensors
@@ -25,7 +25,7 @@ import (
 // The CPU's products promise that only while all of them are small, or all large; at
 // this size they are small.
 func TestStackedIsUnstacked(t *testing.T) {
-	effort.Long(t, "compiles many steps")
+	testlevel.Long(t, "compiles many steps")
 	for name, overrides := range map[string][]string{
 		"muon": {`optimizer={plugin="muon"}`}, "shampoo": {`optimizer={plugin="shampoo"}`},
 		"soap": {`optimizer={plugin="soap"}`}, "adamw": {`optimizer={plugin="adamw"}`},
@@ -76,7 +76,7 @@ func started(t testing.TB, cfg *config.Config, plan step.Plan) compiledStep {
 // TestProducts: on the CPU nothing is stacked unless it is asked for; then a deeper
 // model does not have more products, where there is something to gain.
 func TestProducts(t *testing.T) {
-	effort.Long(t, "compiles many steps")
+	testlevel.Long(t, "compiles many steps")
 	count := func(optimizer string, layers int, s update.Stacking) int {
 		cfg := testrun.Config(t, testrun.TwoLayers, "model.vocab=32", fmt.Sprint("model.layers=", layers), fmt.Sprintf("optimizer={plugin=%q}", optimizer))
 		n, err := compiled(t, cfg, s).Products()
@@ -134,7 +134,7 @@ const exact = `quantizer={weights={plugin="absmax", granularity="row"}}`
 
 // TestTilesAreGraphs: updates in tiles and in a graph end with the same bits.
 func TestTilesAreGraphs(t *testing.T) {
-	effort.Long(t, "compiles many steps")
+	testlevel.Long(t, "compiles many steps")
 	if testrun.Device(t).Kind() != device.CPU {
 		t.Skip("other devices have no tiles")
 	}

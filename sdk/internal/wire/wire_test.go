@@ -5,14 +5,14 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cage-qat/cage/internal/effort"
+	"github.com/cage-qat/cage/internal/testing/testlevel"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"google.golang.org/protobuf/encoding/prototext"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/cage-qat/cage/internal/randprog"
+	"github.com/cage-qat/cage/internal/testing/randprog"
 	"github.com/cage-qat/cage/sdk/internal/wire"
 	pb "github.com/cage-qat/cage/sdk/internal/wire/cage/plugin/v1"
 	"github.com/cage-qat/cage/sdk/program"
@@ -68,7 +68,7 @@ func travel(t *testing.T, p *program.Program) *program.Program {
 }
 
 func TestRoundTrip(t *testing.T) {
-	for seed := range effort.Sample[uint64](25, 100, 100) {
+	for seed := range testlevel.Sample[uint64](25, 100, 100) {
 		p := randprog.New(seed, randprog.Options{Nodes: 60, Ops: everyOp()}).Program
 		got := travel(t, p)
 		if diff := cmp.Diff(p, got, cmpopts.EquateEmpty(), cmpopts.EquateNaNs()); diff != "" {

@@ -4,9 +4,9 @@ import (
 	"math"
 	"testing"
 
-	"github.com/cage-qat/cage/sdk/answer"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/reference"
+	"github.com/cage-qat/cage/sdk/spec"
 )
 
 // TestStochasticBFloat16: over all values of the 16 bits that matter, each neighbour comes as often as the mean asks for. What is
@@ -32,7 +32,7 @@ func TestStochasticBFloat16(t *testing.T) {
 		}
 		sum, levels := 0.0, map[float64]bool{}
 		for _, y := range out["y"].Floats {
-			if y == y && answer.StoreBFloat16.Kept(y) != y {
+			if y == y && spec.StoreBFloat16.Kept(y) != y {
 				t.Fatalf("%v becomes %v, which is no number of bfloat16", v, y)
 			}
 			sum, levels[y] = sum+y/all, true

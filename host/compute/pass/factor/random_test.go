@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/cage-qat/cage/host/compute/pass/factor"
-	"github.com/cage-qat/cage/internal/effort"
+	"github.com/cage-qat/cage/internal/testing/testlevel"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/reference"
 )
@@ -14,7 +14,7 @@ import (
 // random fails if a smaller share of random programs is factored.
 func random(t *testing.T, least float64, try func(rng *rand.Rand) (factored bool)) {
 	t.Helper()
-	programs, factored := effort.Choose[uint64](700, 2000), 0
+	programs, factored := testlevel.Choose[uint64](700, 2000), 0
 	for seed := range programs {
 		if try(rand.New(rand.NewPCG(seed, 3))) {
 			factored++

@@ -9,8 +9,8 @@ import (
 	"testing"
 
 	"github.com/cage-qat/cage/host/compute/pass/rotation"
-	"github.com/cage-qat/cage/internal/effort"
-	"github.com/cage-qat/cage/internal/randprog"
+	"github.com/cage-qat/cage/internal/testing/randprog"
+	"github.com/cage-qat/cage/internal/testing/testlevel"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/autodiff"
 	"github.com/cage-qat/cage/sdk/program/reference"
@@ -140,7 +140,7 @@ func checkGradient(t *testing.T, p, half *program.Program, in tensors, block int
 
 // TestRandom: whatever a program computes, Undo rotates its outputs.
 func TestRandom(t *testing.T) {
-	seeds, checked := effort.Choose[uint64](150, 400), 0
+	seeds, checked := testlevel.Choose[uint64](150, 400), 0
 	for seed := range seeds {
 		c := randprog.New(seed, randprog.Options{Smooth: seed%2 == 0})
 		rng := rand.New(rand.NewPCG(seed, 1))
@@ -194,7 +194,7 @@ func normal(rng *rand.Rand, n int64) []float64 {
 // TestRandomTails: programs that end in a rotation, with random operations behind it,
 // are seen to, and lose all of the rotations that end them.
 func TestRandomTails(t *testing.T) {
-	for seed := range effort.Choose[uint64](120, 300) {
+	for seed := range testlevel.Choose[uint64](120, 300) {
 		rng := rand.New(rand.NewPCG(seed, 2))
 		block := 2 << rng.IntN(4)
 		shape := []int{1 + rng.IntN(4), block * (1 + rng.IntN(3))}

@@ -11,8 +11,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/cage-qat/cage/host/compute/pass/vectorize"
-	"github.com/cage-qat/cage/internal/effort"
-	"github.com/cage-qat/cage/internal/randprog"
+	"github.com/cage-qat/cage/internal/testing/randprog"
+	"github.com/cage-qat/cage/internal/testing/testlevel"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/reference"
 )
@@ -29,7 +29,7 @@ func choose(rng *rand.Rand, p *program.Program) []string {
 }
 
 func TestStackOfResults(t *testing.T) {
-	seeds, seen := effort.Choose[uint64](100, 400), map[program.Op]int{}
+	seeds, seen := testlevel.Choose[uint64](100, 400), map[program.Op]int{}
 	for seed := range seeds {
 		p := randprog.New(seed, randprog.Options{Nodes: 30, Elements: 96}).Program
 		rng := rand.New(rand.NewPCG(seed, 2))

@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/cage-qat/cage/host/data/chat/jinja"
-	"github.com/cage-qat/cage/host/internal/testfile"
+	"github.com/cage-qat/cage/internal/testing/testfile"
 )
 
 // FuzzTemplate: a template and messages, whatever they are, give a text or an [jinja.Error];

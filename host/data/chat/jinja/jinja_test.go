@@ -11,8 +11,8 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/cage-qat/cage/host/data/chat/jinja"
-	"github.com/cage-qat/cage/host/internal/testfile"
-	"github.com/cage-qat/cage/internal/effort"
+	"github.com/cage-qat/cage/internal/testing/testfile"
+	"github.com/cage-qat/cage/internal/testing/testlevel"
 )
 
 // TestMain fails when a goroutine outlives the tests.
@@ -140,7 +140,7 @@ func TestMistakes(t *testing.T) {
 
 // TestStopped: templates that compute or print without end are stopped.
 func TestStopped(t *testing.T) {
-	effort.Long(t, "templates run until they reach the limits")
+	testlevel.Long(t, "templates run until they reach the limits")
 	for _, c := range []struct{ source, want string }{
 		{"{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}", "computes too much"},
 		{"{% set ns = namespace(x='ab') %}{% for a in range(99) %}{% set ns.x = ns.x ~ ns.x %}{% endfor %}", "makes too much text"},

@@ -7,8 +7,8 @@ import (
 	"testing"
 
 	"github.com/cage-qat/cage/host/deploy/export/pack"
-	"github.com/cage-qat/cage/host/internal/testfile"
 	"github.com/cage-qat/cage/host/model/gguf"
+	"github.com/cage-qat/cage/internal/testing/testfile"
 )
 
 // TestGolden packs codes that compressed-tensors 0.20 packed.

@@ -6,8 +6,8 @@ import (
 	"testing"
 
 	"github.com/cage-qat/cage/host/deploy/export/readback"
-	"github.com/cage-qat/cage/host/internal/testfile"
 	"github.com/cage-qat/cage/host/model/safetensors"
+	"github.com/cage-qat/cage/internal/testing/testfile"
 	"github.com/cage-qat/cage/internal/vfs"
 )
 

@@ -16,7 +16,7 @@ import (
 	"github.com/cage-qat/cage/host/model"
 	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/cage-qat/cage/sdk"
-	"github.com/cage-qat/cage/sdk/answer"
+	"github.com/cage-qat/cage/sdk/spec"
 )
 
 // activations computes the inputs of all layers for all sequences at once with the whole model, in which some weights are
@@ -85,7 +85,7 @@ func TestActivations(t *testing.T) {
 	const texts = 4
 	m, values := small(t, architecture.KindLlama, 3, 32)
 	for _, prefix := range []string{"nothing", "layers.0.", "layers.1.", "layers.2."} {
-		quantized := map[string]answer.Quantizer{}
+		quantized := map[string]spec.Quantizer{}
 		for _, s := range m.ActivationSites(batch, length) {
 			if !strings.HasPrefix(s.Name, prefix) {
 				continue

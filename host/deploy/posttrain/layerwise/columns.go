@@ -12,14 +12,14 @@ import (
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/compute/lower"
 	"github.com/cage-qat/cage/host/model"
-	"github.com/cage-qat/cage/sdk/answer"
 	"github.com/cage-qat/cage/sdk/program"
+	"github.com/cage-qat/cage/sdk/spec"
 )
 
 // Quantizers may compute their initial values from statistics of the columns of both operands of a product. They are those of
 // the inputs that the layer will have, in the texts, and of its weights before they are quantized.
 
-// statistics are those of both operands by the names of inputs ([answer.ColumnInputs]), each of the length of a row.
+// statistics are those of both operands by the names of inputs ([spec.ColumnInputs]), each of the length of a row.
 type statistics map[string][]float32
 
 // calibrate returns the statistics at the sites where quantizers ask for them, and finds the states of quantizers of activations.
@@ -102,7 +102,7 @@ func (f *forward) columns(ctx context.Context, sites []model.ActivationSite) (ma
 		for j, sum := range sums[i] {
 			mean[j] = float32(sum / tokens)
 		}
-		all[s.Name] = statistics{answer.InputActivationsMax: largest[i], answer.InputActivationsMean: mean}
+		all[s.Name] = statistics{spec.InputActivationsMax: largest[i], spec.InputActivationsMean: mean}
 	}
 	return all, nil
 }
@@ -122,7 +122,7 @@ func (st statistics) addWeights(s model.ActivationSite, values map[string][]floa
 	for j, sum := range sums {
 		mean[j] = float32(sum / rows)
 	}
-	st[answer.InputWeightsMax], st[answer.InputWeightsMean] = largest, mean
+	st[spec.InputWeightsMax], st[spec.InputWeightsMean] = largest, mean
 }
 
 // upload uploads the statistics that a program of initial values takes after x.
@@ -142,7 +142,7 @@ func (st statistics) upload(dev *engine.Device, inputs []program.Input) (list []
 }
 
 // initState computes the state of a site's quantizer from the first text.
-func (f *forward) initState(ctx context.Context, s model.ActivationSite, q answer.Quantizer, st statistics) error {
+func (f *forward) initState(ctx context.Context, s model.ActivationSite, q spec.Quantizer, st statistics) error {
 	inputs := q.InitState.Inputs[1:]
 	columns, err := st.upload(f.dev, inputs)
 	defer func() { _ = engine.FinalizeAll(columns...) }()
@@ -151,7 +151,7 @@ func (f *forward) initState(ctx context.Context, s model.ActivationSite, q answe
 	}
 	var specs []engine.Spec
 	for _, in := range inputs {
-		specs = append(specs, spec(in.Name, false, in.Type.Shape...))
+		specs = append(specs, float32Input(in.Name, false, in.Type.Shape...))
 	}
 	e, err := f.compile("state", []model.ActivationSite{s}, specs, func(at []seen, _ *graph.Node, more []*graph.Node) []*graph.Node {
 		named := lower.Columns{}
@@ -167,9 +167,9 @@ func (f *forward) initState(ctx context.Context, s model.ActivationSite, q answe
 }
 
 // loadState uploads the state with which a site's quantizer was trained.
-func (r *Run) loadState(f *forward, s model.ActivationSite, q answer.Quantizer) error {
+func (r *Run) loadState(f *forward, s model.ActivationSite, q spec.Quantizer) error {
 	for _, t := range q.State {
-		values, err := r.Trained(s.Name, q, answer.KeptPrefix+t.Name)
+		values, err := r.Trained(s.Name, q, spec.KeptPrefix+t.Name)
 		if err != nil {
 			return err
 		}
@@ -183,7 +183,7 @@ func (r *Run) loadState(f *forward, s model.ActivationSite, q answer.Quantizer) 
 }
 
 // report hands the state of a site's quantizer to the caller.
-func (r *Run) report(f *forward, s model.ActivationSite, q answer.Quantizer) error {
+func (r *Run) report(f *forward, s model.ActivationSite, q spec.Quantizer) error {
 	if r.State == nil {
 		return nil
 	}

@@ -10,8 +10,8 @@ import (
 	"github.com/cage-qat/cage/host/deploy/posttrain/settings"
 	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/cage-qat/cage/sdk"
-	"github.com/cage-qat/cage/sdk/answer"
 	"github.com/cage-qat/cage/sdk/program"
+	"github.com/cage-qat/cage/sdk/spec"
 )
 
 // informed gives a weight one of the statistics of columns, as a hundredth, in each row, and leaves an activation as it is.
@@ -62,7 +62,7 @@ func TestColumns(t *testing.T) {
 		"mean weights":        {informed{statistic: func(s sdk.Site) program.Value { return s.Weights.Mean }}, func(_, w [][]float32, i int) float64 { return mean(w, i) }, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			quantizers := map[string]answer.Quantizer{}
+			quantizers := map[string]spec.Quantizer{}
 			for _, s := range m.ActivationSites(batch, length) {
 				p, err := sdk.BuildQuantizer(c.q, sdk.Site{Role: sdk.RoleActivation, Name: s.Name, Shape: []int{batch * length, s.Width}})
 				if err != nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/cage-qat/cage/host/model"
 	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/cage-qat/cage/sdk"
-	"github.com/cage-qat/cage/sdk/answer"
+	"github.com/cage-qat/cage/sdk/spec"
 )
 
 // A small model is quantized by GPTQ, for the inputs that two short texts give its layers.
@@ -28,7 +28,7 @@ func ExampleRun() {
 		fmt.Println(err)
 		return
 	}
-	start, programs := map[string][]float32{}, map[string]answer.Quantizer{}
+	start, programs := map[string][]float32{}, map[string]spec.Quantizer{}
 	for _, p := range m.Params() {
 		start[p.Name] = p.Init(1)
 		if p.Quantized {

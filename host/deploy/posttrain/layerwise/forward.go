@@ -14,7 +14,7 @@ import (
 	"github.com/cage-qat/cage/host/compute/lower"
 	"github.com/cage-qat/cage/host/model"
 	"github.com/cage-qat/cage/host/model/architecture"
-	"github.com/cage-qat/cage/sdk/answer"
+	"github.com/cage-qat/cage/sdk/spec"
 )
 
 // forward computes a model block by block on the texts of a calibration. The residual streams in front of the present
@@ -40,7 +40,7 @@ type text struct {
 }
 
 // newForward prepares a forward pass. Programs of activations are those of batch sequences. Their states are found for the texts, or known.
-func newForward(dev *engine.Device, m model.Blockwise, batch, context int, activations map[string]answer.Quantizer, known bool) (*forward, error) {
+func newForward(dev *engine.Device, m model.Blockwise, batch, context int, activations map[string]spec.Quantizer, known bool) (*forward, error) {
 	f := &forward{dev: dev, model: m, batch: batch, context: context, activations: map[string]lower.Quantizer{}, kept: map[string][]*engine.Buffer{}, compiled: map[string]*engine.Executable{}}
 	for site, p := range activations {
 		if len(p.Trained) > 0 {
@@ -180,9 +180,9 @@ func (f *forward) keeping() []model.ActivationSite {
 
 // hessians are those of the inputs at some sites of the block, from all texts.
 func (f *forward) hessians(ctx context.Context, sites []model.ActivationSite) ([]*inputs, error) {
-	specs := []engine.Spec{spec("keep", false), spec("add", false)}
+	specs := []engine.Spec{float32Input("keep", false), float32Input("add", false)}
 	for _, s := range sites {
-		specs = append(specs, spec("sum of "+s.Name, true, s.Width, s.Width))
+		specs = append(specs, float32Input("sum of "+s.Name, true, s.Width, s.Width))
 	}
 	e, err := f.compile("inputs", sites, specs, func(at []seen, _ *graph.Node, more []*graph.Node) (sums []*graph.Node) {
 		for i, s := range at {
@@ -298,23 +298,23 @@ func gram(x *graph.Node) *graph.Node {
 func (f *forward) specs(keeping []model.ActivationSite) []engine.Spec {
 	var specs []engine.Spec
 	for _, p := range f.model.BlockParams(f.block) {
-		specs = append(specs, spec(p.Name, false, p.Dims...))
+		specs = append(specs, float32Input(p.Name, false, p.Dims...))
 	}
 	rows := f.batch * f.context
-	specs = append(specs, spec("x", false, rows, len(f.texts[0].stream)/rows))
+	specs = append(specs, float32Input("x", false, rows, len(f.texts[0].stream)/rows))
 	if f.texts[0].segments != nil {
 		specs = append(specs, engine.Spec{Name: "segments", Shape: shapes.Make(dtypes.Int32, f.batch, f.context)})
 	}
 	for _, s := range keeping {
 		for _, t := range f.activations[s.Name].State() {
-			specs = append(specs, spec(s.Name+"."+t.Name, false, t.Shape...))
+			specs = append(specs, float32Input(s.Name+"."+t.Name, false, t.Shape...))
 		}
 	}
 	return specs
 }
 
-// spec is a float32 input.
-func spec(name string, donated bool, dims ...int) engine.Spec {
+// float32Input is a float32 input.
+func float32Input(name string, donated bool, dims ...int) engine.Spec {
 	return engine.Spec{Name: name, Shape: shapes.Make(dtypes.Float32, dims...), Donated: donated}
 }
 

@@ -11,8 +11,8 @@ import (
 	"github.com/cage-qat/cage/host/model"
 	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/cage-qat/cage/sdk"
-	"github.com/cage-qat/cage/sdk/answer"
 	"github.com/cage-qat/cage/sdk/program"
+	"github.com/cage-qat/cage/sdk/spec"
 )
 
 // rounding is a quantizer to integers of three bits, with a scale for each group of 8 or each row, in a rotated domain or
@@ -92,9 +92,9 @@ func small(t testing.TB, kind string, layers, width int) (model.Blockwise, func(
 }
 
 // programs are those of a quantizer for all weights.
-func programs(t testing.TB, m model.Model, q sdk.Quantizer) map[string]answer.Quantizer {
+func programs(t testing.TB, m model.Model, q sdk.Quantizer) map[string]spec.Quantizer {
 	t.Helper()
-	list := map[string]answer.Quantizer{}
+	list := map[string]spec.Quantizer{}
 	for _, p := range m.Params() {
 		if !p.Quantized {
 			continue

@@ -11,7 +11,7 @@ import (
 	"github.com/cage-qat/cage/host/deploy/posttrain/settings"
 	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/cage-qat/cage/internal/linalg"
-	"github.com/cage-qat/cage/sdk/answer"
+	"github.com/cage-qat/cage/sdk/spec"
 )
 
 // Matrix reports on one matrix.
@@ -30,7 +30,7 @@ type Matrix struct {
 	Dead     int    `json:"dead_columns,omitempty"` // number of columns whose inputs were all 0
 	Scales   string `json:"scales,omitempty"`
 	// Grid is what the quantizer says of its codes and scales; the zero Grid: nothing.
-	Grid answer.Grid `json:"grid,omitzero"`
+	Grid spec.Grid `json:"grid,omitzero"`
 }
 
 // OutputErrors compares the outputs of a layer on the calibration texts, summed over all tokens.

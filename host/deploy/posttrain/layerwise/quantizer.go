@@ -16,14 +16,14 @@ import (
 	"github.com/cage-qat/cage/host/deploy/posttrain"
 	"github.com/cage-qat/cage/host/method/levels"
 	"github.com/cage-qat/cage/internal/linalg"
-	"github.com/cage-qat/cage/sdk/answer"
 	"github.com/cage-qat/cage/sdk/program"
+	"github.com/cage-qat/cage/sdk/spec"
 )
 
 // quantizer runs the programs of a quantizer on one weight.
 type quantizer struct {
 	dev     *engine.Device
-	program answer.Quantizer
+	program spec.Quantizer
 	dims    []int
 	// block is that of the rotation that values end in; 1: there is none. The quantizer rounds before it.
 	block   int
@@ -42,9 +42,9 @@ const (
 
 // newQuantizer prepares the quantizer of a weight. own reads its trained parameters and state, by the names of the program's inputs; nil: they
 // have their initial values, which may follow from statistics.
-func newQuantizer(dev *engine.Device, p answer.Quantizer, w []float32, own func(input string) ([]float32, error), st statistics) (*quantizer, error) {
+func newQuantizer(dev *engine.Device, p spec.Quantizer, w []float32, own func(input string) ([]float32, error), st statistics) (*quantizer, error) {
 	p = p.ForEvaluation()
-	q := &quantizer{dev: dev, program: p, dims: p.Program.Inputs[0].Type.Shape, block: max(1, rotation.Ending(p.Program, answer.OutputValue))}
+	q := &quantizer{dev: dev, program: p, dims: p.Program.Inputs[0].Type.Shape, block: max(1, rotation.Ending(p.Program, spec.OutputValue))}
 	var err error
 	if own != nil {
 		err = q.load(own)
@@ -101,7 +101,7 @@ func (q *quantizer) init(w []float32, st statistics) error {
 		}
 		for _, in := range p.Inputs[1:] {
 			if !slices.ContainsFunc(asked, func(a program.Input) bool { return a.Name == in.Name }) {
-				specs, asked = append(specs, spec(in.Name, false, in.Type.Shape...)), append(asked, in)
+				specs, asked = append(specs, float32Input(in.Name, false, in.Type.Shape...)), append(asked, in)
 			}
 		}
 	}
@@ -151,11 +151,11 @@ func (q *quantizer) compile() error {
 		return err
 	}
 	q.quant, err = q.dev.Compile("quantize "+q.program.Program.Name, q.specs(), func(g *graph.Graph, in []*graph.Node) []*graph.Node {
-		named := lower.Lower(g, lower.Only(q.program.Program, answer.OutputValue, answer.OutputCodes, answer.OutputScale), in)
-		before := lower.Lower(g, lower.Only(rounded, answer.OutputValue), in)
-		out := []*graph.Node{named[answer.OutputValue], before[answer.OutputValue]}
+		named := lower.Lower(g, lower.Only(q.program.Program, spec.OutputValue, spec.OutputCodes, spec.OutputScale), in)
+		before := lower.Lower(g, lower.Only(rounded, spec.OutputValue), in)
+		out := []*graph.Node{named[spec.OutputValue], before[spec.OutputValue]}
 		if q.hasCodes() {
-			out = append(out, graph.ConvertDType(named[answer.OutputCodes], dtypes.Int32), named[answer.OutputScale])
+			out = append(out, graph.ConvertDType(named[spec.OutputCodes], dtypes.Int32), named[spec.OutputScale])
 		}
 		return out
 	})
@@ -167,19 +167,19 @@ func (q *quantizer) withoutRotation(p *program.Program) (*program.Program, error
 	if q.block == 1 {
 		return p, nil
 	}
-	return rotation.Undo(p, q.block, answer.OutputValue)
+	return rotation.Undo(p, q.block, spec.OutputValue)
 }
 
 // hasCodes tells whether the program gives codes and scales.
 func (q *quantizer) hasCodes() bool {
-	_, codes := q.program.Program.Output(answer.OutputCodes)
-	_, scale := q.program.Program.Output(answer.OutputScale)
+	_, codes := q.program.Program.Output(spec.OutputCodes)
+	_, scale := q.program.Program.Output(spec.OutputScale)
 	return codes && scale
 }
 
 // scaleShape is the shape of the scales.
 func (q *quantizer) scaleShape() []int {
-	id, _ := q.program.Program.Output(answer.OutputScale)
+	id, _ := q.program.Program.Output(spec.OutputScale)
 	return q.program.Program.TypeOf(id).Shape
 }
 
@@ -197,7 +197,7 @@ func (q *quantizer) run(e *engine.Executable, w []float32, more []*engine.Buffer
 func (q *quantizer) scales(w []float32) (scale []float32, err error) {
 	if q.scaling == nil {
 		q.scaling, err = q.dev.Compile("scales of "+q.program.Program.Name, q.specs(), func(g *graph.Graph, in []*graph.Node) []*graph.Node {
-			return []*graph.Node{lower.Lower(g, lower.Only(q.program.Program, answer.OutputScale), in)[answer.OutputScale]}
+			return []*graph.Node{lower.Lower(g, lower.Only(q.program.Program, spec.OutputScale), in)[spec.OutputScale]}
 		})
 		if err != nil {
 			return nil, err
@@ -286,14 +286,14 @@ func (q *quantizer) numbers(codes []int32) (map[int32]float32, error) {
 // unpack is the weight that codes and scales stand for, by a program.
 func (q *quantizer) unpack(p *program.Program, codes []int32, scale []float32) ([]float32, error) {
 	shape := q.scaleShape()
-	specs := []engine.Spec{{Name: answer.OutputCodes, Shape: shapes.Make(dtypes.Int32, q.dims...)}, {Name: answer.OutputScale, Shape: shapes.Make(dtypes.Float32, shape...)}}
+	specs := []engine.Spec{{Name: spec.OutputCodes, Shape: shapes.Make(dtypes.Int32, q.dims...)}, {Name: spec.OutputScale, Shape: shapes.Make(dtypes.Float32, shape...)}}
 	e, err := q.dev.Compile("unpack "+p.Name, specs, func(g *graph.Graph, in []*graph.Node) []*graph.Node {
 		for i, input := range p.Inputs {
-			if input.Name == answer.OutputCodes {
+			if input.Name == spec.OutputCodes {
 				in[i] = graph.ConvertDType(in[i], dtypeOf(input.Type.DType))
 			}
 		}
-		return []*graph.Node{lower.Lower(g, p, in)[answer.OutputValue]}
+		return []*graph.Node{lower.Lower(g, p, in)[spec.OutputValue]}
 	})
 	if err != nil {
 		return nil, err

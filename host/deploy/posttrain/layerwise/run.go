@@ -16,11 +16,11 @@ import (
 	"github.com/cage-qat/cage/host/deploy/posttrain/settings"
 	"github.com/cage-qat/cage/host/model"
 	"github.com/cage-qat/cage/host/model/architecture"
-	"github.com/cage-qat/cage/sdk/answer"
+	"github.com/cage-qat/cage/sdk/spec"
 )
 
 // Trained reads what an input of the program q of a weight's quantizer gets: a trained parameter or a state tensor.
-type Trained func(param string, q answer.Quantizer, input string) ([]float32, error)
+type Trained func(param string, q spec.Quantizer, input string) ([]float32, error)
 
 // Run describes the quantization of a model.
 type Run struct {
@@ -30,7 +30,7 @@ type Run struct {
 	// Weights holds the programs of quantizers by parameter; a parameter without an entry is not quantized. Activations
 	// holds those by site, for Batch sequences; for sites without an entry, weights are calibrated with unquantized
 	// activations.
-	Weights, Activations map[string]answer.Quantizer
+	Weights, Activations map[string]spec.Quantizer
 	// Values reads the elements of a parameter, which are used before the next call.
 	Values func(param string) ([]float32, error)
 	// Trained reads trained parameters and states of the quantizers. Nil means that each has its value at the start
@@ -174,7 +174,7 @@ func (r *Run) weights(ctx context.Context, f *forward, params []architecture.Par
 	return list, nil
 }
 
-func (r *Run) weight(ctx context.Context, p architecture.Param, program answer.Quantizer, w []float32, in *inputs, st statistics) (*Quantized, error) {
+func (r *Run) weight(ctx context.Context, p architecture.Param, program spec.Quantizer, w []float32, in *inputs, st statistics) (*Quantized, error) {
 	var own func(input string) ([]float32, error)
 	if r.Trained != nil {
 		own = func(input string) ([]float32, error) { return r.Trained(p.Name, program, input) }

@@ -13,7 +13,7 @@ import (
 	"github.com/cage-qat/cage/host/deploy/posttrain/layerwise"
 	"github.com/cage-qat/cage/host/deploy/posttrain/settings"
 	"github.com/cage-qat/cage/host/model/architecture"
-	"github.com/cage-qat/cage/internal/effort"
+	"github.com/cage-qat/cage/internal/testing/testlevel"
 )
 
 // gptq are the usual settings.
@@ -192,7 +192,7 @@ func TestRefuses(t *testing.T) {
 
 // TestMemory: what is in memory does not grow with the number of blocks.
 func TestMemory(t *testing.T) {
-	effort.Long(t, "runs a model of many blocks")
+	testlevel.Long(t, "runs a model of many blocks")
 	const layers, width = 24, 64
 	m, values := small(t, architecture.KindLlama, layers, width)
 	size := uint64(4 * architecture.CountParams(m.BlockParams(0), nil))

@@ -14,11 +14,11 @@ import (
 
 	"github.com/cage-qat/cage/host/deploy/tasks"
 	"github.com/cage-qat/cage/host/deploy/tasks/ask"
-	"github.com/cage-qat/cage/host/internal/testfile"
 	"github.com/cage-qat/cage/host/model/score"
-	"github.com/cage-qat/cage/internal/effort"
+	"github.com/cage-qat/cage/internal/testing/faultfs"
+	"github.com/cage-qat/cage/internal/testing/testfile"
+	"github.com/cage-qat/cage/internal/testing/testlevel"
 	"github.com/cage-qat/cage/internal/vfs"
-	"github.com/cage-qat/cage/internal/vfs/faultfs"
 )
 
 // model answers by a rule, in batches of two, until it has computed as many as it may.
@@ -201,7 +201,7 @@ func TestFaults(t *testing.T) {
 	whole := t.TempDir()
 	evaluated(t, vfs.At(whole))
 	want := files(t, whole)
-	every := effort.Sample(3, 1, 1)
+	every := testlevel.Sample(3, 1, 1)
 	for fs := range faultfs.Each(t, every, 10) {
 		dir := t.TempDir()
 		what := fs.Reported(t, evaluate(vfs.On(fs, dir), &model{left: 100}, asking(t, "piqa")))

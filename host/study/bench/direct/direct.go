@@ -14,8 +14,8 @@ import (
 	"github.com/cage-qat/cage/host/compute/lower"
 	"github.com/cage-qat/cage/host/compute/update"
 	"github.com/cage-qat/cage/host/method"
-	"github.com/cage-qat/cage/sdk/answer"
 	"github.com/cage-qat/cage/sdk/program"
+	"github.com/cage-qat/cage/sdk/spec"
 )
 
 // Quest is the QuEST quantizer (Panferov et al. 2025) in the integer form of the CAGE
@@ -41,10 +41,10 @@ func (q Quest) KeepRotated() (*lower.Rotated, error) {
 func (Quest) CodeShapes(*engine.Device) []shapes.Shape { return nil }
 
 // Trained returns nil: there are no trained parameters.
-func (Quest) Trained() []answer.Tensor { return nil }
+func (Quest) Trained() []spec.Tensor { return nil }
 
 // State returns nil: there is no state.
-func (Quest) State() []answer.Tensor { return nil }
+func (Quest) State() []spec.Tensor { return nil }
 
 // Takes returns false: every step is the same.
 func (Quest) Takes(string) bool { return false }
@@ -122,8 +122,8 @@ func AdamW(beta1, beta2, eps float64) func(method.Rule, update.Nodes) update.Nod
 		if rule.Clip {
 			g = graph.Mul(g, in[method.InputClip])
 		}
-		m := graph.Add(graph.MulScalar(in[answer.StatePrefix+"m"], beta1), graph.MulScalar(g, 1-beta1))
-		v := graph.Add(graph.MulScalar(in[answer.StatePrefix+"v"], beta2), graph.MulScalar(graph.Mul(g, g), 1-beta2))
+		m := graph.Add(graph.MulScalar(in[spec.StatePrefix+"m"], beta1), graph.MulScalar(g, 1-beta1))
+		v := graph.Add(graph.MulScalar(in[spec.StatePrefix+"v"], beta2), graph.MulScalar(graph.Mul(g, g), 1-beta2))
 		correct := func(beta float64) *graph.Node {
 			return graph.Neg(graph.Expm1(graph.MulScalar(t, math.Log(beta))))
 		}
@@ -135,7 +135,7 @@ func AdamW(beta1, beta2, eps float64) func(method.Rule, update.Nodes) update.Nod
 			decayed = graph.Mul(x, keep)
 		}
 		y := graph.Sub(decayed, graph.Mul(u, rate))
-		out := update.Nodes{answer.StatePrefix + "m": m, answer.StatePrefix + "v": v}
+		out := update.Nodes{spec.StatePrefix + "m": m, spec.StatePrefix + "v": v}
 		if rule.Mode == method.Mode(method.Decoupled) && rule.Quantizer != nil {
 			e := graph.Sub(x, rotate(in[method.InputQuantized], rule.Rotation))
 			ok := graph.IsFinite(graph.ReduceAllSum(graph.Mul(e, e)))

@@ -13,7 +13,7 @@ import (
 
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/study/bench/opprofile"
-	"github.com/cage-qat/cage/internal/effort"
+	"github.com/cage-qat/cage/internal/testing/testlevel"
 )
 
 // sample is one stack, leaf first.
@@ -66,7 +66,7 @@ func TestRowsRefuse(t *testing.T) {
 // TestMeasureSeesTheEngine: the names that the rules look for are those of the engine
 // in use, and its goroutines carry the executable's label.
 func TestMeasureSeesTheEngine(t *testing.T) {
-	effort.Long(t, "measures")
+	testlevel.Long(t, "measures")
 	dev, err := engine.Open("cpu", engine.Options{})
 	if err != nil {
 		t.Fatal(err)

@@ -9,7 +9,7 @@ import (
 
 	"github.com/cage-qat/cage/internal/golden"
 	"github.com/cage-qat/cage/sdk"
-	"github.com/cage-qat/cage/sdk/answer"
+	"github.com/cage-qat/cage/sdk/spec"
 )
 
 // kind says how the cases of one kind of golden file, which is known by its name,
@@ -49,8 +49,8 @@ type comparand struct {
 }
 
 const (
-	gradientX   = "d." + answer.InputX
-	trainedStep = "d." + answer.TrainedPrefix
+	gradientX   = "d." + spec.InputX
+	trainedStep = "d." + spec.TrainedPrefix
 )
 
 // kinds are the files that can be run, by the name that the file states. A
@@ -66,7 +66,7 @@ var kinds = map[string]kind{
 	"nvfp4": {of: sdk.KindQuantizer,
 		settings: map[string]string{"ties": "ties", "hblock": "rotation"}, others: []string{"block"},
 		special: noRotation, questions: func(fileCase) []question {
-			return ask(comparand{answer.OutputValue, "xhat", 1, false}, comparand{answer.OutputCodes, "codes", 1, true})
+			return ask(comparand{spec.OutputValue, "xhat", 1, false}, comparand{spec.OutputCodes, "codes", 1, true})
 		}},
 	"absmax": {of: sdk.KindQuantizer,
 		settings: map[string]string{"grid": "grid", "bits": "bits", "granularity": "granularity", "group": "group"},
@@ -110,17 +110,17 @@ func askQuest(c fileCase) []question {
 	if bits, err := golden.Int(c.params["bits"]); err == nil && c.params["form"] == "official" {
 		factor = math.Ldexp(1, bits) - 1
 	}
-	return ask(comparand{answer.OutputValue, "xhat", 1, false}, comparand{answer.OutputCodes, "codes", 1, true},
-		comparand{answer.OutputMask, "mask", 1, true}, comparand{gradientX, "grad_in", 1, false},
-		comparand{answer.OutputScale, "scale", factor, false})
+	return ask(comparand{spec.OutputValue, "xhat", 1, false}, comparand{spec.OutputCodes, "codes", 1, true},
+		comparand{spec.OutputMask, "mask", 1, true}, comparand{gradientX, "grad_in", 1, false},
+		comparand{spec.OutputScale, "scale", factor, false})
 }
 
 // askMXFP4: the file states both kinds of masks for each case.
 func askMXFP4(fileCase) []question {
-	q := ask(comparand{answer.OutputValue, "xhat", 1, false}, comparand{answer.OutputCodes, "codes", 1, true}, comparand{answer.OutputScale, "scale", 1, false})
+	q := ask(comparand{spec.OutputValue, "xhat", 1, false}, comparand{spec.OutputCodes, "codes", 1, true}, comparand{spec.OutputScale, "scale", 1, false})
 	for _, mask := range []string{"clip", "trust"} {
 		q = append(q, question{role: sdk.RoleWeight, settings: map[string]any{"mask": mask},
-			compare: []comparand{{answer.OutputMask, mask + "_mask", 1, true}}})
+			compare: []comparand{{spec.OutputMask, mask + "_mask", 1, true}}})
 	}
 	return q
 }
@@ -132,15 +132,15 @@ func askAbsMax(c fileCase) []question {
 	if c.params["grid"] == "centred" {
 		factor = 2
 	}
-	return ask(comparand{answer.OutputValue, "dequant", 1, false}, comparand{answer.OutputCodes, "codes", 1, true},
-		comparand{answer.OutputScale, "scales", factor, false})
+	return ask(comparand{spec.OutputValue, "dequant", 1, false}, comparand{spec.OutputCodes, "codes", 1, true},
+		comparand{spec.OutputScale, "scales", factor, false})
 }
 
 // askLSQ: the file gives the trained parameters; a case with an offset is an
 // activation.
 func askLSQ(c fileCase) []question {
 	q := question{role: sdk.RoleWeight, trained: map[string]float64{}, compare: []comparand{
-		{answer.OutputValue, "dequant", 1, false}, {gradientX, "grad_input", 1, false}}}
+		{spec.OutputValue, "dequant", 1, false}, {gradientX, "grad_input", 1, false}}}
 	for _, name := range []string{"step", "offset"} {
 		if v, ok := c.params[name]; ok {
 			q.trained[name], _ = golden.Float(v)

@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/cage-qat/cage/sdk"
-	"github.com/cage-qat/cage/sdk/answer"
+	"github.com/cage-qat/cage/sdk/spec"
 )
 
 // file is a golden file of one case.
@@ -38,7 +38,7 @@ func TestQuantizer(t *testing.T) {
 		output string
 		factor float64
 		there  bool
-	}{{answer.OutputValue, 1, true}, {answer.OutputCodes, 1, true}, {answer.OutputScale, 2, false}} {
+	}{{spec.OutputValue, 1, true}, {spec.OutputCodes, 1, true}, {spec.OutputScale, 2, false}} {
 		if c := q.Compare[i]; c.Output != want.output || c.Factor != want.factor || (c.Want != nil) != want.there {
 			t.Errorf("compared is %+v, want %+v", c, want)
 		}

@@ -1,0 +1,65 @@
+package batching_test
+
+import (
+	"fmt"
+	"log"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/cage-qat/cage/host/data/batching"
+	"github.com/cage-qat/cage/host/data/dataset"
+	"github.com/cage-qat/cage/host/data/tokenizer"
+	"github.com/cage-qat/cage/internal/vfs"
+)
+
+// Two documents are stored, and read as one row.
+func ExampleRows() {
+	dir, err := os.MkdirTemp("", "example")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	path := filepath.Join(dir, "train.chat")
+	w, err := dataset.NewWriter(vfs.At(path), dataset.Origin{
+		Tokenizer: tokenizer.Bytes{}.Info(), Template: "chatml", TemplateSHA256: strings.Repeat("0", 64), TrainOn: "all_turns",
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	for _, text := range []string{"ab", "xyz"} {
+		ids, loss := []int32{}, []bool{}
+		for i := range len(text) {
+			ids, loss = append(ids, int32(text[i])), append(loss, i > 0)
+		}
+		if err := w.WriteDocument(ids, loss); err != nil {
+			log.Fatal(err)
+		}
+	}
+	if _, err := w.Commit(); err != nil {
+		log.Fatal(err)
+	}
+
+	file, err := dataset.Open(path)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer file.Close()
+	s, err := batching.NewRows(file, batching.RowsConfig{Length: 6, Batch: 1, Epochs: 1, Packing: batching.FirstFit, InOrder: true})
+	if err != nil {
+		log.Fatal(err)
+	}
+	row := batching.NewRow(6)
+	if _, err := s.At(0, 0, []batching.Row{row}); err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(row.Tokens)
+	fmt.Println(row.Positions)
+	fmt.Println(row.Segments)
+	fmt.Println(row.Weights)
+	// Output:
+	// [97 98 120 121 122 0]
+	// [0 1 0 1 2 0]
+	// [0 0 1 1 1 -1]
+	// [1 0 1 1 0 0]
+}

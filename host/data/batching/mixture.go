@@ -1,0 +1,189 @@
+package batching
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/cage-qat/cage/host/data/dataset"
+	"github.com/cage-qat/cage/internal/shuffle"
+)
+
+// Weighted is a source of a [Mixture].
+type Weighted struct {
+	File *dataset.File
+	// Weight is the source's share of the tokens, relative to the other weights.
+	Weight float64
+}
+
+// Mixture draws training batches from several token files by weight.
+//
+// The windows of all batches, row after row, form one sequence. A cycle of 65,536 windows
+// has a fixed number from each source, its weight rounded, and the windows of each source
+// are distributed over the cycle as evenly as possible. Then every group of 64 neighbours
+// is shuffled by the seed. The windows of one source come in the order that [Windows]
+// gives them: epoch after epoch, each with a new permutation.
+//
+// Batch i depends only on the files, the configuration and i.
+//
+// A mixture is not safe for concurrent use.
+type Mixture struct {
+	config   WindowsConfig
+	samplers []*Windows // each with batches of one window
+	share    []int64    // windows of each source in a cycle
+	sources  []uint16   // the source of every window of a cycle, before groups are shuffled
+	before   [][]int64  // before each group, the windows of each source in this cycle
+
+	group int64 // the number of the shuffled group, or -1
+	order []uint16
+}
+
+const (
+	cycleWindows = 1 << 16
+	groupWindows = 64
+)
+
+// NewMixture returns a mixture. The files must have been made with the same tokenizer. A
+// file that is too short for one window is a [*ShortError].
+func NewMixture(sources []Weighted, config WindowsConfig) (*Mixture, error) {
+	if config.Context < 1 || config.Batch < 1 {
+		return nil, fmt.Errorf("mixture: context %d and batch %d must be at least 1", config.Context, config.Batch)
+	}
+	m := &Mixture{config: config, group: -1}
+	weights := make([]float64, len(sources))
+	for i, s := range sources {
+		weights[i] = s.Weight
+		// Sources have seeds of their own, far enough apart for any number of epochs.
+		one, err := NewWindows(s.File, WindowsConfig{Context: config.Context, Batch: 1, Seed: config.Seed + uint64(i)<<40})
+		if err != nil {
+			return nil, err
+		}
+		m.samplers = append(m.samplers, one)
+	}
+	var err error
+	if m.share, err = shares(weights, cycleWindows); err != nil {
+		return nil, err
+	}
+	m.layOut()
+	return m, nil
+}
+
+// shares divides n by weights: whole numbers, the remainders to the largest fractions.
+func shares(weights []float64, n int64) ([]int64, error) {
+	if len(weights) == 0 || len(weights) > math.MaxUint16 {
+		return nil, fmt.Errorf("mixture: %d sources, want 1 to %d", len(weights), math.MaxUint16)
+	}
+	sum := 0.0
+	for i, w := range weights {
+		if !(w > 0) || math.IsInf(w, 0) {
+			return nil, fmt.Errorf("mixture: source %d has the weight %v, want a number above 0", i, w)
+		}
+		sum += w
+	}
+	if math.IsInf(sum, 0) {
+		return nil, errors.New("mixture: the weights are too large to be added")
+	}
+	out := make([]int64, len(weights))
+	left, byFraction := n, make([]int, len(weights))
+	for i, w := range weights {
+		byFraction[i] = i
+		out[i] = int64(w / sum * float64(n))
+		left -= out[i]
+	}
+	slices.SortStableFunc(byFraction, func(a, b int) int {
+		fraction := func(i int) float64 { x := weights[i] / sum * float64(n); return x - math.Floor(x) }
+		return cmp.Compare(fraction(b), fraction(a))
+	})
+	for i := 0; left > 0; i, left = i+1, left-1 {
+		out[byFraction[i%len(out)]]++
+	}
+	for i, share := range out {
+		if share == 0 {
+			return nil, fmt.Errorf("mixture: source %d has the weight %v of %v in all: less than a window in %d", i, weights[i], sum, n)
+		}
+	}
+	return out, nil
+}
+
+// layOut spreads each source evenly over a cycle: the next window is of the source that
+// is furthest behind its share.
+func (m *Mixture) layOut() {
+	m.sources = make([]uint16, cycleWindows)
+	due, count := make([]int64, len(m.share)), make([]int64, len(m.share))
+	for i := range m.sources {
+		if i%groupWindows == 0 {
+			m.before = append(m.before, slices.Clone(count))
+		}
+		next := 0
+		for s := range due {
+			if due[s] += m.share[s]; due[s] > due[next] {
+				next = s
+			}
+		}
+		due[next] -= cycleWindows
+		count[next]++
+		m.sources[i] = uint16(next)
+	}
+}
+
+// BatchLen returns the number of ids in a batch, Batch × (Context+1).
+func (m *Mixture) BatchLen() int { return m.config.Batch * (m.config.Context + 1) }
+
+// At fills dst, shaped [Batch, Context+1], with batch index, from 0.
+func (m *Mixture) At(index int64, dst []int32) error {
+	if index < 0 {
+		return fmt.Errorf("mixture: no batch %d", index)
+	}
+	if len(dst) != m.BatchLen() {
+		return fmt.Errorf("mixture: room for %d ids, a batch has %d × %d", len(dst), m.config.Batch, m.config.Context+1)
+	}
+	width := m.config.Context + 1
+	for row := range m.config.Batch {
+		source, nth := m.window(index*int64(m.config.Batch) + int64(row))
+		if err := m.samplers[source].At(nth, dst[row*width:(row+1)*width]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// window returns the source of a window, and the number of that source's windows before.
+func (m *Mixture) window(i int64) (source int, nth int64) {
+	if group := i / groupWindows; group != m.group {
+		m.group, m.order = group, m.shuffled(group)
+	}
+	at := i % groupWindows
+	source = int(m.order[at])
+	nth = i/cycleWindows*m.share[source] + m.before[i%cycleWindows/groupWindows][source]
+	for _, s := range m.order[:at] {
+		if int(s) == source {
+			nth++
+		}
+	}
+	return source, nth
+}
+
+// shuffled returns the sources of a group of windows in their order.
+func (m *Mixture) shuffled(group int64) []uint16 {
+	begin := group * groupWindows % cycleWindows
+	order := slices.Clone(m.sources[begin : begin+groupWindows])
+	shuffle.Slice(generator(m.config.Seed, group, mixtureStream), order)
+	return order
+}
+
+// Epochs returns how many epochs of each source the first batches consist of. It may be
+// called concurrently with At.
+func (m *Mixture) Epochs(batches int64) []float64 {
+	n := batches * int64(m.config.Batch)
+	windows := slices.Clone(m.before[n%cycleWindows/groupWindows]) // of each source among the first n
+	for _, s := range m.shuffled(n / groupWindows)[:n%groupWindows] {
+		windows[s]++
+	}
+	epochs := make([]float64, len(windows))
+	for s := range windows {
+		epochs[s] = float64(windows[s]+n/cycleWindows*m.share[s]) / float64(m.samplers[s].windows)
+	}
+	return epochs
+}

@@ -1,0 +1,266 @@
+package batching
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"sort"
+
+	"github.com/cage-qat/cage/host/data/dataset"
+	"github.com/cage-qat/cage/internal/shuffle"
+)
+
+// RowsConfig says how [Rows] arrange and order documents.
+type RowsConfig struct {
+	// Length is the number of tokens in a row. Longer documents are cut to it; those that
+	// then have nothing to learn from are left out.
+	Length int
+	// Batch is the number of rows in a step.
+	Batch int
+	// Epochs is how many times every document is used.
+	Epochs int
+	// Packing says how documents are put into rows.
+	Packing Packing
+	// Seed fixes the order of the documents; epoch k uses Seed + k.
+	Seed uint64
+	// InOrder keeps the documents in the order of the file, for evaluation.
+	InOrder bool
+}
+
+// Row is one row of a batch; its slices have the same length.
+type Row struct {
+	// Tokens are the tokens of the documents; 0 in places without a document.
+	Tokens []int32
+	// Positions count from 0 in each document.
+	Positions []int32
+	// Segments number the documents from 0; -1 in places without a document.
+	Segments []int32
+	// Weights are the weights of the losses. The token at a place predicts the one at the
+	// next place, with weight 1 if that belongs to the same document and carries loss,
+	// and otherwise 0.
+	Weights []float32
+}
+
+// NoDocument is the segment of places without a document.
+const NoDocument = -1
+
+// NewRow returns an empty row.
+func NewRow(length int) Row {
+	r := Row{make([]int32, length), make([]int32, length), make([]int32, length), make([]float32, length)}
+	r.clear()
+	return r
+}
+
+func (r Row) clear() {
+	clear(r.Tokens)
+	clear(r.Positions)
+	clear(r.Weights)
+	for i := range r.Segments {
+		r.Segments[i] = NoDocument
+	}
+}
+
+// Rows makes the batches of a training on conversations. In each epoch every document comes once, in an
+// order specific to that epoch, and rows are arranged anew. The last batch of an epoch
+// has the rows that are left; its other rows are empty.
+//
+// It is not safe for concurrent use; several may share a [dataset.File].
+type Rows struct {
+	file   *dataset.File
+	config RowsConfig
+	usable []uint32 // documents that have something to learn
+	ends   []int64  // the number of steps up to the end of each epoch
+
+	epoch  int // of layout, or -1
+	layout *layout
+	loss   []bool // of one document
+}
+
+// NewRows returns the rows of a file. It arranges every epoch once, to count the steps.
+func NewRows(file *dataset.File, config RowsConfig) (*Rows, error) {
+	r := &Rows{file: file, config: config, epoch: -1}
+	switch {
+	case config.Length < 2 || config.Length > math.MaxInt32:
+		return nil, fmt.Errorf("rows of %d tokens, want at least 2", config.Length)
+	case config.Batch < 1 || config.Epochs < 1:
+		return nil, fmt.Errorf("batches of %d rows and %d epochs, want at least 1", config.Batch, config.Epochs)
+	case config.Packing != FirstFit && config.Packing != None:
+		return nil, fmt.Errorf("packing %q, want %s or %s", config.Packing, FirstFit, None)
+	}
+	for i := range file.Documents() {
+		if file.Learned(i, config.Length) {
+			r.usable = append(r.usable, uint32(i))
+		}
+	}
+	if len(r.usable) == 0 {
+		return nil, fmt.Errorf("token file %s has no document with something to learn in its first %d tokens: use longer rows", file.Path(), config.Length)
+	}
+	steps := int64(0)
+	for epoch := range config.Epochs {
+		if epoch == 0 || config.Packing == FirstFit && !config.InOrder {
+			r.begin(epoch)
+		}
+		steps += int64((r.layout.rows() + config.Batch - 1) / config.Batch)
+		r.ends = append(r.ends, steps)
+	}
+	return r, nil
+}
+
+// Config returns the configuration with which it was made.
+func (r *Rows) Config() RowsConfig { return r.config }
+
+// begin lays out an epoch.
+func (r *Rows) begin(epoch int) {
+	order := slices.Clone(r.usable)
+	if !r.config.InOrder {
+		shuffle.Slice(generator(r.config.Seed, int64(epoch), rowsStream), order)
+	}
+	r.layout = r.config.Packing.pack(order, func(d uint32) int { return r.tokens(int(d)) }, r.config.Length)
+	r.epoch = epoch
+}
+
+// tokens is how many of a document's fit into a row.
+func (r *Rows) tokens(document int) int { return min(r.file.Tokens(document), r.config.Length) }
+
+// Steps returns the number of steps in all epochs together.
+func (r *Rows) Steps() int64 { return r.ends[len(r.ends)-1] }
+
+// LeftOut returns the number of documents that have nothing to learn from within the
+// length of a row.
+func (r *Rows) LeftOut() int { return r.file.Documents() - len(r.usable) }
+
+// At fills rows with rows of a step, counted from 0, beginning with row number first, so
+// that the rows of one step can be read in several parts. It returns how many of them are
+// not empty.
+func (r *Rows) At(step int64, first int, rows []Row) (filled int, err error) {
+	if step < 0 || step >= r.Steps() {
+		return 0, fmt.Errorf("step %d asked for, %s gives %d", step, r.file.Path(), r.Steps())
+	}
+	if first < 0 || first+len(rows) > r.config.Batch {
+		return 0, fmt.Errorf("rows %d to %d asked for, a batch has %d", first, first+len(rows), r.config.Batch)
+	}
+	epoch := sort.Search(len(r.ends), func(i int) bool { return step < r.ends[i] })
+	if epoch != r.epoch {
+		r.begin(epoch)
+	}
+	if epoch > 0 {
+		step -= r.ends[epoch-1]
+	}
+	for i := range rows {
+		rows[i].clear()
+		if n := int(step)*r.config.Batch + first + i; n < r.layout.rows() {
+			filled++
+			if err := r.fill(rows[i], r.layout.row(n)); err != nil {
+				return 0, err
+			}
+		}
+	}
+	return filled, nil
+}
+
+// fill writes documents into an empty row.
+func (r *Rows) fill(row Row, documents []uint32) error {
+	if len(row.Tokens) != r.config.Length {
+		return fmt.Errorf("a row with room for %d tokens, want %d", len(row.Tokens), r.config.Length)
+	}
+	at := 0
+	for segment, d := range documents {
+		n := r.tokens(int(d))
+		if cap(r.loss) < n {
+			r.loss = make([]bool, r.config.Length)
+		}
+		loss := r.loss[:n]
+		if err := r.file.ReadDocument(int(d), row.Tokens[at:at+n], loss); err != nil {
+			return err
+		}
+		for i := range n {
+			row.Positions[at+i], row.Segments[at+i] = int32(i), int32(segment)
+			if i+1 < n && loss[i+1] {
+				row.Weights[at+i] = 1
+			}
+		}
+		at += n
+	}
+	return nil
+}
+
+// Packing says how documents are put into rows.
+type Packing string
+
+// The ways of packing.
+const (
+	// FirstFit puts each document into the first row that has room for it, in the order of
+	// the documents.
+	FirstFit Packing = "first_fit"
+	// None gives every document a row of its own.
+	None Packing = "none"
+)
+
+// layout is which documents stand in which row.
+type layout struct {
+	documents []uint32 // row after row
+	begins    []uint32 // of each row in documents, and the end of the last
+}
+
+func (l *layout) rows() int { return len(l.begins) - 1 }
+
+func (l *layout) row(i int) []uint32 { return l.documents[l.begins[i]:l.begins[i+1]] }
+
+// pack lays out documents, in their order, in rows of length tokens. No document is longer.
+func (p Packing) pack(documents []uint32, tokens func(document uint32) int, length int) *layout {
+	row := make([]uint32, len(documents)) // of each document
+	n := uint32(0)
+	if p == None {
+		for i := range row {
+			row[i] = uint32(i)
+		}
+		n = uint32(len(documents))
+	} else {
+		free := &space{leaves: 1}
+		for free.leaves < len(documents) {
+			free.leaves *= 2
+		}
+		free.room = slices.Repeat([]int32{int32(length)}, 2*free.leaves)
+		for i, d := range documents {
+			row[i] = free.take(tokens(d))
+			n = max(n, row[i]+1)
+		}
+	}
+	l := &layout{documents: make([]uint32, len(documents)), begins: make([]uint32, n+1)}
+	for _, r := range row {
+		l.begins[r+1]++
+	}
+	for r := range n {
+		l.begins[r+1] += l.begins[r]
+	}
+	next := slices.Clone(l.begins)
+	for i, r := range row {
+		l.documents[next[r]] = documents[i]
+		next[r]++
+	}
+	return l
+}
+
+// space is the room that is left in each row, as a tree of maxima: it finds the first row
+// with enough in a number of steps that grows with the logarithm of the rows.
+type space struct {
+	leaves int
+	room   []int32 // the tree: node i has the children 2i and 2i+1
+}
+
+// take finds the first row with room for a document and takes it.
+func (s *space) take(tokens int) (row uint32) {
+	node := 1
+	for node < s.leaves {
+		node *= 2
+		if int(s.room[node]) < tokens {
+			node++
+		}
+	}
+	row = uint32(node - s.leaves)
+	s.room[node] -= int32(tokens)
+	for node /= 2; node > 0; node /= 2 {
+		s.room[node] = max(s.room[2*node], s.room[2*node+1])
+	}
+	return row
+}

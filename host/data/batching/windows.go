@@ -1,0 +1,210 @@
+// Package batching makes batches of the tokens in token files: of texts [Windows], and
+// [Mixture] of several files; of conversations [Rows]. It does so epoch after epoch, in
+// orders that a seed fixes, and for evaluation in the order of the file ([Sequential],
+// RowsConfig.InOrder).
+//
+// A batch depends on nothing but its number, so that training can be resumed from the number
+// of the step alone. Batches are numbers: nothing here knows models or devices.
+package batching
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+
+	"github.com/cage-qat/cage/host/data/dataset"
+	"github.com/cage-qat/cage/internal/shuffle"
+)
+
+// WindowsConfig says how a [Windows] cuts and orders a token file.
+type WindowsConfig struct {
+	// Context is the number of tokens the model sees. A window holds one
+	// more: tokens 0…Context−1 are inputs, tokens 1…Context targets.
+	Context int
+	// Batch is the number of windows in a batch.
+	Batch int
+	// Seed fixes the order; epoch k uses Seed + k.
+	Seed uint64
+}
+
+// Windows draws training batches of windows: stretches of a token file, whatever documents
+// they are of.
+//
+// An epoch begins at a random offset o in [0, Context) and consists of the windows that
+// begin at o, o+Context, o+2·Context, …: neighbours share one token, so that every token
+// of the epoch but its first is a target exactly once. The windows are visited in a
+// random order without replacement, and what does not fill a batch is left out. An epoch
+// has ⌊Tokens/Context⌋ − 1 windows, as many as fit at any offset, so that batch i depends
+// only on the file, the configuration and i.
+//
+// It is not safe for concurrent use; several may share a [dataset.File].
+type Windows struct {
+	file    *dataset.File
+	config  WindowsConfig
+	windows uint32 // of an epoch
+	batches int64  // of an epoch
+
+	epoch  int64 // of the two fields below, or -1
+	offset int
+	order  []uint32
+}
+
+// A ShortError reports a file with too few tokens for its use.
+type ShortError struct {
+	Path           string
+	Tokens, Need   int64
+	Context, Batch int
+}
+
+func (e *ShortError) Error() string {
+	what, smaller := "one window", "a smaller context"
+	if e.Batch > 1 {
+		what, smaller = fmt.Sprintf("%d windows", e.Batch), "a smaller batch or context"
+	}
+	return fmt.Sprintf("token file %s has %d tokens, fewer than the %d of %s with a context of %d: use more text, or %s",
+		e.Path, e.Tokens, e.Need, what, e.Context, smaller)
+}
+
+// NewWindows returns the windows of a file. A file that is too short for one batch is a
+// [*ShortError].
+func NewWindows(file *dataset.File, config WindowsConfig) (*Windows, error) {
+	if config.Context < 1 || config.Batch < 1 {
+		return nil, fmt.Errorf("windows: context %d and batch %d must be at least 1", config.Context, config.Batch)
+	}
+	windows := file.Len()/int64(config.Context) - 1
+	if windows < int64(config.Batch) {
+		return nil, &ShortError{file.Path(), file.Len(), (int64(config.Batch) + 1) * int64(config.Context), config.Context, config.Batch}
+	}
+	if windows > math.MaxUint32 {
+		return nil, fmt.Errorf("windows: %s has %d windows of %d tokens, at most %d can be ordered: use a larger context",
+			file.Path(), windows, config.Context, uint32(math.MaxUint32))
+	}
+	return &Windows{
+		file:    file,
+		config:  config,
+		windows: uint32(windows),
+		batches: windows / int64(config.Batch),
+		epoch:   -1,
+	}, nil
+}
+
+// BatchLen returns the number of ids in a batch, Batch × (Context+1).
+func (w *Windows) BatchLen() int { return w.config.Batch * (w.config.Context + 1) }
+
+// At fills dst, shaped [Batch, Context+1], with the batch of that index, from 0, epoch
+// after epoch.
+func (w *Windows) At(index int64, dst []int32) error {
+	if index < 0 {
+		return fmt.Errorf("windows: no batch %d", index)
+	}
+	if len(dst) != w.BatchLen() {
+		return fmt.Errorf("windows: room for %d ids, a batch has %d × %d", len(dst), w.config.Batch, w.config.Context+1)
+	}
+	if epoch := index / w.batches; epoch != w.epoch {
+		w.offset, w.order = epochOrder(w.config.Seed, epoch, w.config.Context, w.windows)
+		w.epoch = epoch
+	}
+	first := index % w.batches * int64(w.config.Batch)
+	width := w.config.Context + 1
+	for row := range w.config.Batch {
+		window := int64(w.order[first+int64(row)])
+		at := int64(w.offset) + window*int64(w.config.Context)
+		if err := w.file.ReadTokens(dst[row*width:(row+1)*width], at); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// The second halves of the seeds of generators: they keep random numbers for different uses
+// of the same seed apart.
+const (
+	windowsStream = 0x63616765_64617461 // "cagedata"
+	mixtureStream = 0x63616765_6d697874 // "cagemixt"
+	rowsStream    = 0x63616765_63686174 // "cagechat"
+)
+
+// generator returns the random numbers for one epoch, or for one group of a mixture: PCG-DXSM,
+// whose output math/rand/v2 fixes. The drawing of bounded numbers and the shuffle are those of
+// [shuffle.Below] and [shuffle.Slice].
+func generator(seed uint64, epoch int64, stream uint64) *rand.PCG {
+	return rand.NewPCG(seed+uint64(epoch), stream)
+}
+
+// epochOrder returns the random choices of one epoch: where its first window
+// begins, in [0, context), and the order in which its windows are visited.
+//
+// The order is an explicit table of 4 bytes per window: 80 MB for ten billion
+// tokens in windows of 512, shuffled once per epoch. A Feistel network would
+// need no memory, but reaches only a tiny part of all orders and is harder to
+// reproduce elsewhere.
+func epochOrder(seed uint64, epoch int64, context int, windows uint32) (offset int, order []uint32) {
+	rng := generator(seed, epoch, windowsStream)
+	offset = int(shuffle.Below(rng, uint64(context)))
+	order = make([]uint32, windows)
+	for i := range order {
+		order[i] = uint32(i)
+	}
+	shuffle.Slice(rng, order)
+	return offset, order
+}
+
+// Sequential reads a token file from front to back, for evaluation: windows of
+// Context+1 tokens that begin at 0, Context, 2·Context, …, so that every token
+// but the first, up to the last full window, is a target exactly once. Up to
+// Context−1 tokens at the end are left out.
+//
+// It is safe for concurrent use.
+type Sequential struct {
+	file    *dataset.File
+	context int
+	batch   int
+	windows int64
+}
+
+// NewSequential returns a reader of batches of batch windows. A file that is
+// too short for one window is a [*ShortError].
+func NewSequential(file *dataset.File, context, batch int) (*Sequential, error) {
+	if context < 1 || batch < 1 {
+		return nil, fmt.Errorf("evaluation: context %d and batch %d must be at least 1", context, batch)
+	}
+	windows := (file.Len() - 1) / int64(context)
+	if windows < 1 {
+		return nil, &ShortError{file.Path(), file.Len(), int64(context) + 1, context, 1}
+	}
+	return &Sequential{file: file, context: context, batch: batch, windows: windows}, nil
+}
+
+// BatchLen returns the number of ids in a batch, batch × (context+1).
+func (s *Sequential) BatchLen() int { return s.batch * (s.context + 1) }
+
+// Batches returns the number of batches, including a last one that is not full.
+func (s *Sequential) Batches() int64 {
+	return (s.windows + int64(s.batch) - 1) / int64(s.batch)
+}
+
+// At fills dst, shaped [batch, context+1], with batch i and returns how many of its rows
+// are windows: all of them, except perhaps in the last batch. The other rows there repeat
+// its first and must not count. Because they do, a maximum over the whole batch, by which
+// quantizers may scale, is the maximum over its windows.
+func (s *Sequential) At(i int64, dst []int32) (rows int, err error) {
+	if i < 0 || i >= s.Batches() {
+		return 0, fmt.Errorf("evaluation: batch %d asked for, %s has %d", i, s.file.Path(), s.Batches())
+	}
+	if len(dst) != s.BatchLen() {
+		return 0, fmt.Errorf("evaluation: room for %d ids, a batch has %d × %d", len(dst), s.batch, s.context+1)
+	}
+	first := i * int64(s.batch)
+	rows = int(min(int64(s.batch), s.windows-first))
+	width := s.context + 1
+	for row := range rows {
+		at := (first + int64(row)) * int64(s.context)
+		if err := s.file.ReadTokens(dst[row*width:(row+1)*width], at); err != nil {
+			return 0, err
+		}
+	}
+	for row := rows; row < s.batch; row++ {
+		copy(dst[row*width:(row+1)*width], dst[:width])
+	}
+	return rows, nil
+}

@@ -1,0 +1,209 @@
+// Package lease keeps which cells of a study are worked on: by which process, on which machine, and since when. It keeps the files that say so,
+// beside the locks that they go with:
+//
+//	.lock       held by the process that runs the study; by several that share it, together
+//	.running    the cells of a process that shares the study with nobody
+//	.claims/ID  held by the process that works on the cell, where several share the study, and says which it is
+//
+// A lock goes with its process, however that ends. So what a file says counts only while its lock is held. What is done with the cells is
+// the caller's business.
+package lease
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"time"
+
+	"github.com/cage-qat/cage/internal/atomicfile"
+	"github.com/cage-qat/cage/internal/plainjson"
+	"github.com/cage-qat/cage/internal/vfs"
+)
+
+// Names in the directory of a study.
+const (
+	RunningFile = ".running"
+	claimsDir   = ".claims"
+)
+
+// Holder is a process that works on a cell. Of one that has not said yet who it is, all is empty.
+type Holder struct {
+	Machine string    `json:"machine"`
+	Process int       `json:"process"`
+	Task    string    `json:"task,omitempty"` // of a job array of Slurm: JOB_INDEX
+	Since   time.Time `json:"since"`
+}
+
+// MachineVariable is the variable of the environment that names the machine where its host name does not: a pod of Kubernetes has a host name
+// of its own.
+const MachineVariable = "CAGE_MACHINE"
+
+// Self is this process as a holder since some time.
+func Self(since time.Time) Holder {
+	host, _ := os.Hostname() // without a name it is one without a name
+	h := Holder{Machine: cmp.Or(os.Getenv(MachineVariable), os.Getenv("SLURMD_NODENAME"), host), Process: os.Getpid(), Since: since.Round(0)}
+	if job := os.Getenv("SLURM_ARRAY_JOB_ID"); job != "" {
+		h.Task = job + "_" + os.Getenv("SLURM_ARRAY_TASK_ID")
+	}
+	return h
+}
+
+// Text says who it is: "node3 since 12:01:30, task 17_4".
+func (h Holder) Text(now time.Time) string {
+	if h.Since.IsZero() {
+		return "a machine that is not known yet"
+	}
+	since, now := h.Since.Local(), now.Local()
+	format := "2006-01-02 15:04"
+	if since.Format(time.DateOnly) == now.Format(time.DateOnly) {
+		format = time.TimeOnly
+	}
+	text := cmp.Or(h.Machine, "a machine without a name") + " since " + since.Format(format)
+	if h.Task != "" {
+		text += ", task " + h.Task
+	}
+	return text
+}
+
+// Claim is the lock of a cell. It lies outside of the cell's directory, which is moved away when its run is stale.
+func Claim(study vfs.Path, id string) vfs.Path { return study.Join(claimsDir, id) }
+
+// Prepare makes the directory of claims.
+func Prepare(study vfs.Path) error { return study.Join(claimsDir).MkdirAll() }
+
+// Take claims a cell for this process, or returns [vfs.ErrLocked]. It is an error if the claim's file holds anything that no
+// process wrote which took the claim. That it cannot be written down who has it does no harm.
+func Take(study vfs.Path, id string) (vfs.Lock, error) {
+	claim := Claim(study, id)
+	lock, err := claim.Lock()
+	if err != nil {
+		return nil, err
+	}
+	if err := atomicfile.CheckOurs(claim, signature); err != nil { // nobody else writes now
+		return nil, errors.Join(err, lock.Unlock())
+	}
+	_ = sign(claim)
+	return lock, nil
+}
+
+// signature reports whether content is what sign writes, or what a loss of power leaves of it.
+func signature(content io.Reader) bool {
+	text, err := io.ReadAll(io.LimitReader(content, longest+1))
+	if err != nil || len(text) > longest {
+		return false
+	}
+	var h Holder
+	return len(bytes.Trim(text, "\x00")) == 0 || plainjson.UnmarshalStrict(text, &h) == nil && !h.Since.IsZero()
+}
+
+// sign writes into a claim who has it.
+func sign(claim vfs.Path) error {
+	text, err := json.Marshal(Self(time.Now()))
+	if err != nil {
+		return err
+	}
+	f, err := claim.OpenFile(os.O_WRONLY|os.O_TRUNC, 0)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(append(text, '\n'))
+	return errors.Join(err, f.Close())
+}
+
+// Reset writes down that nobody works on a cell, after a process that was killed. It is an error if the file is not one that
+// [SetRunning] wrote.
+func Reset(study vfs.Path) error {
+	if _, err := running(study); err != nil {
+		return fmt.Errorf("%w. It is no list of running cells: move it away", err)
+	}
+	return SetRunning(study, map[string]Holder{})
+}
+
+// SetRunning writes down the cells that a process works on which shares the study with nobody.
+func SetRunning(study vfs.Path, cells map[string]Holder) error {
+	text, err := json.Marshal(cells)
+	if err != nil {
+		return err
+	}
+	return atomicfile.WriteBytes(study.Join(RunningFile), append(text, '\n'))
+}
+
+// Cells returns who works on which cell, by the cells' IDs.
+func Cells(study vfs.Path) (map[string]Holder, error) {
+	lock := study.Join(vfs.LockFile)
+	alone, err := lock.Locked()
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", lock, err)
+	}
+	if !alone {
+		return claimed(study)
+	}
+	return running(study)
+}
+
+// running reads the cells of a process that shares the study with nobody.
+func running(study vfs.Path) (map[string]Holder, error) {
+	file := study.Join(RunningFile)
+	text, err := file.ReadSmallFile(mostRunning)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	var cells map[string]Holder
+	if err := plainjson.UnmarshalStrict(text, &cells); err != nil {
+		return nil, fmt.Errorf("%s: %w", file, err)
+	}
+	return cells, nil
+}
+
+// claimed are the cells that are worked on by processes that share the study.
+func claimed(study vfs.Path) (map[string]Holder, error) {
+	entries, err := study.Join(claimsDir).ReadDir()
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	cells := map[string]Holder{}
+	for _, e := range entries {
+		if !e.Type().IsRegular() {
+			continue
+		}
+		claim := Claim(study, e.Name())
+		locked, err := claim.Locked()
+		if err != nil {
+			return nil, err
+		}
+		if locked {
+			cells[e.Name()] = signed(claim)
+		}
+	}
+	return cells, nil
+}
+
+// Files are not longer than this.
+const (
+	longest     = 4 << 10 // of a holder
+	mostRunning = 1 << 20 // of all cells that one process works on
+)
+
+// signed reads who has a claim. One that was taken a moment ago may not say it yet.
+func signed(claim vfs.Path) Holder {
+	text, err := claim.ReadSmallFile(longest)
+	if err != nil {
+		return Holder{}
+	}
+	var h Holder
+	if err := plainjson.Unmarshal(text, &h); err != nil {
+		return Holder{}
+	}
+	return h
+}

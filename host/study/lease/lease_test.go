@@ -1,0 +1,109 @@
+package lease_test
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cage-qat/cage/host/study/lease"
+	"github.com/cage-qat/cage/internal/vfs"
+)
+
+func cells(t *testing.T, study vfs.Path) map[string]lease.Holder {
+	t.Helper()
+	all, err := lease.Cells(study)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+// TestClaims: a cell is worked on by the process that has claimed it, until that lets it go.
+func TestClaims(t *testing.T) {
+	t.Setenv("SLURMD_NODENAME", "node3")
+	t.Setenv("SLURM_ARRAY_JOB_ID", "17")
+	t.Setenv("SLURM_ARRAY_TASK_ID", "4")
+	study := vfs.At(t.TempDir())
+	if all := cells(t, study); len(all) != 0 {
+		t.Errorf("%v", all)
+	}
+	if err := lease.Prepare(study); err != nil {
+		t.Fatal(err)
+	}
+	before := time.Now()
+	lock, err := lease.Take(study, "a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := lease.Take(study, "a"); !errors.Is(err, vfs.ErrLocked) {
+		t.Errorf("a second one: %v", err)
+	}
+	all := cells(t, study)
+	h := all["a"]
+	if len(all) != 1 || h.Machine != "node3" || h.Task != "17_4" || h.Process != os.Getpid() || h.Since.Before(before) || time.Since(h.Since) > time.Minute {
+		t.Errorf("%+v", all)
+	}
+	// One that has not written yet, or something else, has the cell all the same.
+	for _, text := range []string{"", "{", "[]", strings.Repeat(" ", 1<<20)} {
+		if err := os.WriteFile(lease.Claim(study, "a").Name, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if all := cells(t, study); len(all) != 1 || all["a"] != (lease.Holder{}) {
+			t.Errorf("%.10q: %+v", text, all)
+		}
+	}
+	if err := lock.Unlock(); err != nil {
+		t.Fatal(err)
+	}
+	if all := cells(t, study); len(all) != 0 {
+		t.Errorf("%v", all)
+	}
+}
+
+// TestAlone: of a process that shares the study with nobody it is its own file that counts, while it runs.
+func TestAlone(t *testing.T) {
+	t.Setenv(lease.MachineVariable, "this")
+	study := vfs.At(t.TempDir())
+	lock, err := study.Join(vfs.LockFile).Lock()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if all := cells(t, study); len(all) != 0 {
+		t.Errorf("before it has written anything: %v", all)
+	}
+	since := time.Now().Add(-time.Hour)
+	if err := lease.SetRunning(study, map[string]lease.Holder{"a": lease.Self(since), "b": {}}); err != nil {
+		t.Fatal(err)
+	}
+	if all := cells(t, study); len(all) != 2 || all["a"].Machine != "this" || !all["a"].Since.Equal(since) {
+		t.Errorf("%+v", all)
+	}
+	if err := os.WriteFile(study.Join(lease.RunningFile).Name, []byte("["), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := lease.Cells(study); err == nil || !strings.Contains(err.Error(), lease.RunningFile) {
+		t.Errorf("a damaged file: %v", err)
+	}
+	if err := lock.Unlock(); err != nil {
+		t.Fatal(err)
+	}
+	if all := cells(t, study); len(all) != 0 {
+		t.Errorf("after its end: %v", all)
+	}
+}
+
+func ExampleHolder_Text() {
+	now := time.Date(2026, 11, 26, 13, 0, 0, 0, time.Local)
+	h := lease.Holder{Machine: "node3", Process: 5, Since: now.Add(-time.Minute)}
+	fmt.Println(h.Text(now))
+	h.Task = "17_4"
+	fmt.Println(h.Text(now.AddDate(0, 0, 1)))
+	fmt.Println(lease.Holder{}.Text(now))
+	// Output:
+	// node3 since 12:59:00
+	// node3 since 2026-11-26 12:59, task 17_4
+	// a machine that is not known yet
+}

@@ -1,0 +1,308 @@
+package snapshot_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cage-qat/cage/host/study"
+	"github.com/cage-qat/cage/host/study/snapshot"
+	"github.com/cage-qat/cage/host/train/config"
+)
+
+const studyFile = `
+[base]
+model = {kind = "toy"}
+train = {steps = 10}
+schedule = {rate = 0.1}
+optimizer = {plugin = "sgd"}
+quantizer = {weights = {plugin = "grid"}}
+[study]
+name = "small"
+[[study.axes]]
+name = "λ"
+key = "method.lambda"
+values = [1.0, 2.0]
+[[study.axes]]
+name = "seed"
+key = "seed"
+values = [0, 1]
+`
+
+var day = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+
+// load goes to an empty directory with a study.
+func load(t testing.TB) *study.Study {
+	t.Helper()
+	t.Chdir(t.TempDir())
+	write(t, "small.toml", studyFile)
+	return loadFile(t)
+}
+
+func loadFile(t testing.TB) *study.Study {
+	t.Helper()
+	s, err := study.Load("small.toml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// programs are those of a run's plugins, of which some version of a plugin gives other ones.
+func programs(version string) map[string]string {
+	return map[string]string{"optimizer of x: update": "1f", "weight x: quantize": version}
+}
+
+// done are results as after training the given cells, each with a loss of its own.
+func done(t testing.TB, s *study.Study, version string, cells ...int) []study.Result {
+	t.Helper()
+	out := make([]study.Result, len(s.Cells))
+	for i, c := range s.Cells {
+		out[i] = study.Result{Cell: c, State: study.Missing}
+	}
+	for _, i := range cells {
+		c := s.Cells[i]
+		out[i] = study.Result{Cell: c, State: study.Done, Summary: map[string]float64{"val_loss": float64(i) + 0.5, "train_seconds": 3}}
+		text, err := c.Config.Encode()
+		if err != nil {
+			t.Fatal(err)
+		}
+		write(t, filepath.Join(c.Run, "run.toml"), string(text))
+		write(t, filepath.Join(c.Run, "provenance.json"), fmt.Sprintf(
+			`{"build": {"device": "cpu", "go": "go1"}, "plugins": [{"name": "grid", "version": %q, "sha256": "ab"}], "programs": {"optimizer of x: update": "1f", "weight x: quantize": %q}}`, version, version))
+	}
+	return out
+}
+
+func write(t testing.TB, path, text string) {
+	t.Helper()
+	if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(text), 0o644)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func take(t testing.TB, s *study.Study, results []study.Result, before *snapshot.File, revision string) *snapshot.File {
+	t.Helper()
+	f, err := snapshot.Take(s, results, before, revision, day)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+// again writes a file and reads it.
+func again(t testing.TB, f *snapshot.File) *snapshot.File {
+	t.Helper()
+	if err := f.Write("kept.json"); err != nil {
+		t.Fatal(err)
+	}
+	out, err := snapshot.Read("kept.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// states are those of results, and their losses.
+func states(results []study.Result) string {
+	var list []string
+	for _, r := range results {
+		text := string(r.State)
+		if r.Trained() {
+			text += fmt.Sprintf(" %v", r.Summary)
+		}
+		list = append(list, text)
+	}
+	return strings.Join(list, ", ")
+}
+
+// TestTakeDiverged: a cell that diverged is kept as such, and is no other result.
+func TestTakeDiverged(t *testing.T) {
+	s := load(t)
+	results := done(t, s, "1", 0, 1)
+	results[1] = study.Result{Cell: results[1].Cell, State: study.Failed, Diverged: true, Err: "not finite"}
+	f := again(t, take(t, s, results, nil, "r1"))
+	got := f.Results(s)
+	if got[1].State != study.Failed || !got[1].Diverged || got[1].Trained() || got[1].Err == "" || len(f.Cells) != 2 {
+		t.Errorf("%+v of %+v", got[1], f.Cells)
+	}
+	if same := again(t, take(t, s, results, f, "r2")); len(same.Sources) != 1 || same.Sources[0].Revision != "r1" {
+		t.Errorf("taken again it is of %+v", same.Sources)
+	}
+	if other := again(t, take(t, s, done(t, s, "1", 0, 1), f, "r2")).Results(s); other[1].State != study.Done || other[1].Diverged {
+		t.Errorf("trained again it is %+v", other[1])
+	}
+}
+
+// TestTake: what was kept is there again, without times, and what was trained on another
+// occasion is added to it.
+func TestTake(t *testing.T) {
+	s := load(t)
+	first := again(t, take(t, s, done(t, s, "1", 2, 0), nil, "r1"))
+	if got, want := states(first.Results(s)), "done map[val_loss:0.5], missing, done map[val_loss:2.5], missing"; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+	results := done(t, s, "2", 1, 2)
+	results[2].Summary["val_loss"] = 7
+	second := again(t, take(t, s, results, first, "r2"))
+	if got, want := states(second.Results(s)), "done map[val_loss:0.5], done map[val_loss:1.5], done map[val_loss:7], missing"; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+	var revisions []string
+	for _, c := range second.Cells {
+		revisions = append(revisions, second.Sources[c.Source].Revision)
+	}
+	if got := strings.Join(revisions, " "); got != "r1 r2 r2" {
+		t.Errorf("the cells were taken over by %s, want r1 r2 r2", got)
+	}
+	source := second.Sources[0]
+	if source.Date != "2026-11-21" || len(source.Builds) != 1 || source.Builds[0].Go != "go1" || len(source.Plugins) != 1 || source.Plugins[0].Version != "2" {
+		t.Errorf("source %+v", source)
+	}
+	if list := second.SourcesOf(map[string]bool{s.Cells[0].ID: true}); len(list) != 1 || list[0].Revision != "r1" {
+		t.Errorf("the first cell is of %+v", list)
+	}
+}
+
+// TestUnknown: cells that the study file does not ask for any more.
+func TestUnknown(t *testing.T) {
+	s := load(t)
+	f := take(t, s, done(t, s, "1", 0, 1), nil, "r1")
+	write(t, "small.toml", strings.Replace(studyFile, "steps = 10", "steps = 11", 1))
+	now := loadFile(t)
+	if list := f.Unknown(now); len(list) != 2 || list[0] != s.Cells[0].ID {
+		t.Errorf("unknown: %v", list)
+	}
+	if list := f.Unknown(s); len(list) != 0 {
+		t.Errorf("of the study that was kept, unknown: %v", list)
+	}
+	if f := take(t, now, done(t, now, "1"), f, "r2"); len(f.Cells) != 0 {
+		t.Errorf("the cells of another configuration were taken over: %v", f.Cells)
+	}
+}
+
+// TestFindStale: results are stale when plugins give other programs or files hold other
+// tokens, and only then.
+func TestFindStale(t *testing.T) {
+	s := load(t)
+	f := take(t, s, done(t, s, "1", 0, 1, 2), nil, "r1")
+	f.Sources[0].Data = map[string]string{"train.tokens": "aa"}
+	now := func(f config.Finding) study.Survey {
+		return func(_ context.Context, list []*config.Config) []config.Finding {
+			out := make([]config.Finding, len(list))
+			for i, cfg := range list {
+				if cfg.Method.CAGE.Lambda == 1 {
+					out[i] = f
+					continue
+				}
+				out[i] = config.Finding{Programs: programs("1")}
+			}
+			return out
+		}
+	}
+	for name, tt := range map[string]struct {
+		finding config.Finding
+		want    string // part of the reason; empty: none is stale
+	}{
+		"nothing":          {config.Finding{Programs: programs("1"), Data: map[string]string{"train.tokens": "aa"}}, ""},
+		"another program":  {config.Finding{Programs: programs("2")}, "give other programs now"},
+		"one program less": {config.Finding{Programs: map[string]string{"weight x: quantize": "1"}}, "give other programs now"},
+		"other tokens":     {config.Finding{Programs: programs("1"), Data: map[string]string{"train.tokens": "bb"}}, "train.tokens holds other tokens now"},
+	} {
+		results := f.Results(s)
+		if err := f.FindStale(t.Context(), s, results, now(tt.finding)); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		want := "done, done, done, missing"
+		if tt.want != "" {
+			want = "stale, stale, done, missing"
+		}
+		var got []string
+		for _, r := range results {
+			got = append(got, string(r.State))
+		}
+		if strings.Join(got, ", ") != want || !strings.Contains(results[0].Err, tt.want) {
+			t.Errorf("%s: got %v (%s), want %s (%s)", name, got, results[0].Err, want, tt.want)
+		}
+	}
+	results := f.Results(s)
+	var unknown *study.NotCompared
+	if err := f.FindStale(t.Context(), s, results, now(config.Finding{Err: errors.New("no plugin")})); !errors.As(err, &unknown) || unknown.Runs != 2 {
+		t.Errorf("without a plugin: %v", err)
+	}
+	if results[0].State != study.Done {
+		t.Errorf("what could not be compared is %s", results[0].State)
+	}
+}
+
+// TestTakeRefuses: results of which nobody knows what they were made with, or that were made
+// of different data, are not kept.
+func TestTakeRefuses(t *testing.T) {
+	for want, change := range map[string]func(t *testing.T, s *study.Study){
+		"what its run was made of cannot be read": func(t *testing.T, s *study.Study) {
+			write(t, filepath.Join(s.Cells[1].Run, "provenance.json"), "{")
+		},
+		"no such file": func(t *testing.T, s *study.Study) {
+			if err := os.Remove(filepath.Join(s.Cells[1].Run, "provenance.json")); err != nil {
+				t.Fatal(err)
+			}
+		},
+	} {
+		s := load(t)
+		results := done(t, s, "1", 0, 1)
+		change(t, s)
+		if _, err := snapshot.Take(s, results, nil, "r1", day); err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), s.Cells[1].ID) {
+			t.Errorf("got %v, want an error about %s with %q", err, s.Cells[1].ID, want)
+		}
+	}
+}
+
+// TestOtherTokens: results of different data are not kept side by side.
+func TestOtherTokens(t *testing.T) {
+	t.Chdir(t.TempDir())
+	write(t, "t.tokens", "")
+	write(t, "v.tokens", "")
+	write(t, "quiz.toml", quiz)
+	write(t, "small.toml", asking)
+	s := loadFile(t)
+	results := done(t, s, "1", 0, 1)
+	for i, hash := range []string{"aa", "bb"} {
+		cfg, err := s.Cells[i].Config.Changed(func(cfg *config.Config) error { cfg.Data.TrainSHA256 = strings.Repeat(hash, 32); return nil })
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := cfg.Encode()
+		if err != nil {
+			t.Fatal(err)
+		}
+		write(t, filepath.Join(s.Cells[i].Run, "run.toml"), string(text))
+	}
+	if _, err := snapshot.Take(s, results, nil, "r1", day); err == nil || !strings.Contains(err.Error(), "t.tokens held other tokens") {
+		t.Errorf("got %v", err)
+	}
+}
+
+// TestReadRefuses: files that are damaged, or that this version does not know.
+func TestReadRefuses(t *testing.T) {
+	t.Chdir(t.TempDir())
+	const sources = `"sources": [{"date": "d", "revision": "r", "builds": null, "plugins": null}]`
+	for text, want := range map[string]string{
+		`{"study": "s", "more": 1}`: "more: unknown key",
+		`{"cells": []}`:             "names no study",
+		`{"study": "s"} {}`:         "something follows",
+		`{"study": "s", ` + sources + `, "cells": [{"source": 0}]}`:                                          "has no ID",
+		`{"study": "s", ` + sources + `, "cells": [{"id": "a", "source": -1}]}`:                              "has the source -1",
+		`{"study": "s", ` + sources + `, "cells": [{"id": "a", "source": 1}]}`:                               "has the source 1, and there are 1",
+		`{"study": "s", ` + sources + `, "cells": [{"id": "x-a", "source": 0}, {"id": "y-a", "source": 0}]}`: "stands there twice",
+	} {
+		write(t, "kept.json", text)
+		if _, err := snapshot.Read("kept.json"); err == nil || !strings.HasPrefix(err.Error(), "kept.json: ") || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", text, err, want)
+		}
+	}
+}

@@ -1,3 +1,0 @@
-package assembly
-
-var Decide = decide

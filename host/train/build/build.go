@@ -1,0 +1,256 @@
+// Package build turns a checked configuration into the parts from which training,
+// evaluation and benchmarks are made: token files, the model, the programs of the
+// plugins, and the plan of a step.
+//
+// Some mistakes, such as an unknown parameter of a plugin or a token file with another
+// vocabulary, show only when these parts are made. They are reported here, with the line
+// of the configuration. Nothing is computed here, and once the programs have been
+// collected, the plugins are stopped. Only opaque optimizers and quantizers that search are started again, for a training.
+package build
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"time"
+
+	"github.com/cage-qat/cage/host/compute/device"
+	"github.com/cage-qat/cage/host/compute/engine"
+	"github.com/cage-qat/cage/host/method"
+	"github.com/cage-qat/cage/host/model"
+	"github.com/cage-qat/cage/host/train/config"
+	"github.com/cage-qat/cage/host/train/memory"
+	"github.com/cage-qat/cage/host/train/step"
+	"github.com/cage-qat/cage/sdk/spec"
+)
+
+// Model makes the model that the configuration describes; the vocabulary of a
+// language model must be known.
+func Model(cfg *config.Config) (model.Model, error) {
+	m, err := model.New(cfg.Model, model.Options{Recompute: cfg.Train.Recompute, Documents: cfg.Data.Separate(), Sites: sitesOf(&cfg.Quantizer)})
+	if err != nil {
+		return nil, cfg.ErrorAt("model.kind", "%w", err)
+	}
+	return m, nil
+}
+
+// ReplicaBatch returns the number of sequences in a micro-batch that one replica of the
+// device computes at once.
+func ReplicaBatch(cfg *config.Config) int { return cfg.Train.Batch / max(1, cfg.Device.Count) }
+
+// Device opens the device that the configuration names. warn, unless nil, receives
+// warnings about what the device lacks, with details as key-value pairs. choices are those of the run that goes on.
+func Device(cfg *config.Config, warn func(message string, details ...any), choices ...engine.Choice) (*engine.Device, error) {
+	return deviceOf(cfg, warn, choices, nil)
+}
+
+// deviceOf is [Device], of one process or several.
+func deviceOf(cfg *config.Config, warn func(message string, details ...any), choices []engine.Choice, processes engine.Processes) (*engine.Device, error) {
+	d := cfg.Device
+	if processes != nil && d.Count%processes.Size() != 0 {
+		e := cfg.ErrorAt("device.count", "found %d, for %d processes", d.Count, processes.Size())
+		e.Hint = "want the number of GPUs of all processes, of which each has as many as the others"
+		return nil, e
+	}
+	dev, err := engine.Open(d.Kind, engine.Options{
+		Threads: d.Threads, Count: d.Count, Processes: processes, Precision: d.Precision, TF32: d.TF32 == "on",
+		Attention: d.Attention, Kernels: d.Kernels, Products: d.Products, Choices: choices, Warn: warn,
+		Allocator: d.Allocator, Preallocate: d.Preallocate == "on", MemoryFraction: d.MemoryFraction, Cache: d.Cache, Offload: d.Offload == device.OffloadStates,
+		Timeout: time.Duration(d.TimeoutMinutes * float64(time.Minute)),
+	})
+	if few, ok := errors.AsType[*engine.CountError](err); ok {
+		return nil, cfg.ErrorAt("device.count", "%w", few)
+	}
+	if pinned, ok := errors.AsType[*engine.PinnedError](err); ok {
+		return nil, cfg.ErrorAt("device.offload", "%w", pinned)
+	}
+	if err != nil {
+		return nil, cfg.ErrorAt("device.kind", "%w", err)
+	}
+	dev.WarnOfProducts()
+	return dev, nil
+}
+
+// Built is what a configuration becomes, for training and for evaluation alike: the
+// programs of its plugins, its device, and the step compiled for that.
+type Built struct {
+	Programs *Programs
+	Device   *engine.Device
+	// Compiled is the step of one of the phases: of the first one, until another is chosen
+	// ([Built.Choose]).
+	Compiled *step.Compiled
+	phases   []*step.Compiled // in the order of Programs.Phases
+	phase    int              // that was chosen
+	req      Request
+	// processes are those of plugins that compute themselves.
+	processes []interface{ Close() }
+}
+
+// Build fills b, which is to be closed also after an error. file names the configuration in
+// which the memory check can be turned off; empty: the one that the user has given.
+func (b *Built) Build(ctx context.Context, req Request, warn func(message string, details ...any), file string) (err error) {
+	b.req = req
+	if err := CheckSizes(req); err != nil {
+		return refusal(err, file)
+	}
+	if b.Programs, err = Collect(ctx, req); err != nil {
+		return err
+	}
+	if req.Config.Device.Kind == device.CPU {
+		if err := b.decide(&req, checkedMemory(req.Config)); err != nil {
+			return refusal(err, file)
+		}
+	}
+	if err := CheckMemory(req.Config, req.Model, b.Programs); err != nil {
+		return refusal(err, file)
+	}
+	if b.Device, err = deviceOf(req.Config, warn, req.Choices, req.Processes); err != nil {
+		return err
+	}
+	if err := b.decide(&req, deviceMemory(req.Config, b.Device)); err != nil {
+		return refusal(err, file)
+	}
+	if err := b.checkDevice(); err != nil {
+		return refusal(err, file)
+	}
+	var plans []step.Plan
+	for _, p := range b.Programs.Phases() {
+		plan, err := Plan(req.Config, req.Model, p)
+		if err != nil {
+			return err
+		}
+		plans = append(plans, plan)
+	}
+	opaque, err := b.startOpaque(ctx, req.Config)
+	if err != nil {
+		return err
+	}
+	searches, err := b.startSearches(ctx, req.Config)
+	if err != nil {
+		return err
+	}
+	for _, plan := range plans {
+		plan.Opaque, plan.Search = opaque, searches
+		compiled, err := step.Compile(b.Device, plan)
+		if err != nil {
+			return err
+		}
+		b.phases = append(b.phases, compiled)
+	}
+	b.Compiled = b.phases[0]
+	return nil
+}
+
+// decide decides what the request leaves to the memory that is available.
+func (b *Built) decide(req *Request, available *memory.Available) (err error) {
+	req.Config, req.Model, err = decide(req.Config, req.Model, b.Programs, available)
+	b.req = *req
+	return err
+}
+
+// Prepare compiles everything that training runs in all phases.
+func (b *Built) Prepare(pareto bool) error {
+	for _, c := range b.phases {
+		if err := c.Prepare(pareto); err != nil {
+			return err
+		}
+	}
+	if err := b.checkDevice(); err != nil {
+		return refusal(err, "")
+	}
+	return nil
+}
+
+// Phase returns the programs of the phase that is chosen.
+func (b *Built) Phase() *Programs { return b.Programs.Phases()[b.phase] }
+
+// Choose takes the phase of a step, and reports whether it is another one than before.
+func (b *Built) Choose(step int) bool {
+	before := b.phase
+	b.phase = b.phaseOf(step)
+	b.Compiled = b.phases[b.phase]
+	return b.phase != before
+}
+
+// phaseOf is the number of the phase that a step is in. What comes before the first step is in the first phase.
+func (b *Built) phaseOf(step int) (phase int) {
+	for i, p := range b.Programs.Phases() {
+		if p.From <= step {
+			phase = i
+		}
+	}
+	return phase
+}
+
+// Enter chooses the phase of a step, and takes the state, which the step before has left, to it. It reports whether the phase
+// is another one than before. batches are those of the step.
+func (b *Built) Enter(step int, s *step.State, batches *step.Batches) (bool, error) {
+	programs, before := b.Phase(), b.Compiled
+	if !b.Choose(step) {
+		return false, nil
+	}
+	err := b.Compiled.Enter(s, before, func(site string) bool { return sameQuantizer(programs, b.Phase(), site) }, batches)
+	if err != nil { // the state is that of the phase before
+		b.Choose(step - 1)
+	}
+	return true, err
+}
+
+// Has reports whether the phase that is chosen is that of a step.
+func (b *Built) Has(step int) bool { return b.phaseOf(step) == b.phase }
+
+// sameQuantizer reports whether a weight or site has the same programs in two phases.
+func sameQuantizer(a, b *Programs, site string) bool {
+	same := func(before, after map[string]spec.Quantizer) bool {
+		p, had := before[site]
+		q, has := after[site]
+		return had && has && maps.Equal(spec.Hashes(p.Programs()), spec.Hashes(q.Programs()))
+	}
+	return same(a.Weights, b.Weights) || same(a.Activations, b.Activations)
+}
+
+// Rules lists the update rules of all phases.
+func (b *Built) Rules() (list []method.Rule) {
+	for _, c := range b.phases {
+		list = append(list, c.Plan().Rules...)
+	}
+	return list
+}
+
+// LendTeacher gives the teacher that the chosen phase has loaded to the others.
+func (b *Built) LendTeacher() {
+	for _, c := range b.phases {
+		if c != b.Compiled {
+			b.Compiled.LendTeacher(c)
+		}
+	}
+}
+
+// refusal says how to do what needs too much memory all the same.
+func refusal(err error, file string) error {
+	if file != "" {
+		file = " in " + file
+	}
+	off := ""
+	if e, ok := errors.AsType[*memory.Error](err); ok && e.Accuracy > 0 {
+		off = fmt.Sprintf("the estimate may be off by %.0f %%; ", 100*e.Accuracy)
+	}
+	return fmt.Errorf("%w\n%strain.memory_check = \"off\"%s tries it all the same", err, off, file)
+}
+
+// Computing reports whether there are plugins whose processes compute themselves.
+func (b *Built) Computing() bool { return len(b.processes) > 0 }
+
+// Close frees everything. States are closed before, because opaque optimizers have parts of them in their memory.
+func (b *Built) Close() {
+	for _, c := range b.phases {
+		c.Close()
+	}
+	if b.Device != nil {
+		b.Device.Close()
+	}
+	for _, p := range b.processes {
+		p.Close()
+	}
+}

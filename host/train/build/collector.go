@@ -1,0 +1,234 @@
+package build
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+
+	"github.com/cage-qat/cage/host/train/config"
+	"github.com/cage-qat/cage/host/train/plugin"
+	"github.com/cage-qat/cage/internal/plaintoml"
+	"github.com/cage-qat/cage/internal/schema"
+	"github.com/cage-qat/cage/sdk"
+)
+
+// collector holds the running plugins while their programs are collected.
+type collector struct {
+	Request
+	pool      *pool
+	clients   map[string]*plugin.Client // by the plugin's table
+	values    map[string]sdk.Values     // of its parameters, by the plugin's table
+	effective map[string]bool           // tables of overrides and groups that had an effect
+	requested map[string]bool           // tables of optimizers from which a program was requested
+	out       *Programs
+
+	// Of the phase that is being collected:
+	quantizer *config.Quantizer
+	now       *Programs // out, or one of its later phases
+}
+
+func newCollector(req Request, running *pool) *collector {
+	return &collector{
+		Request: req, pool: running, clients: map[string]*plugin.Client{}, values: map[string]sdk.Values{},
+		effective: map[string]bool{}, requested: map[string]bool{}, out: &Programs{Forward: req.Forward, Piece: req.Piece, executables: map[string]string{}},
+	}
+}
+
+// tables lists the tables of the configuration that name a plugin of this request. A table
+// that may have no effect is among them if it was configured, so that a mistake in it is
+// found. The optimizer for the rest, if it was not configured, is started when some tensor
+// needs it.
+func (c *collector) tables() []*config.Plugin {
+	q, o := &c.Config.Quantizer, &c.Config.Optimizer
+	if c.Forward {
+		return c.phases()[0].Quantizer.Forward().Plugins()
+	}
+	list := q.Plugins()
+	if q.Unused != nil {
+		list = append(list, q.Unused)
+	}
+	for _, p := range o.Plugins() {
+		if p != o.Rest || o.RestGiven() {
+			list = append(list, p)
+		}
+	}
+	return list
+}
+
+// dropIdle removes from [Programs.Used] the plugins that were configured and had no effect.
+func (c *collector) dropIdle() {
+	q, o := &c.Config.Quantizer, &c.Config.Optimizer
+	c.out.Used = slices.DeleteFunc(c.out.Used, func(u Used) bool {
+		return u.Table == o.Rest.Table && !c.requested[u.Table] || q.Unused != nil && u.Table == q.Unused.Table
+	})
+}
+
+// start starts the plugins of the given tables, each once, however many tables name
+// it, and checks the parameters of all. The problems of all tables are reported
+// together.
+func (c *collector) start(ctx context.Context, list []*config.Plugin) error {
+	names := make([]pluginKey, len(list))
+	for i, p := range list {
+		names[i] = pluginKey{p.Name, p.SHA256, sdk.KindQuantizer}
+		if slices.Contains(c.Config.Optimizer.Plugins(), p) {
+			names[i].kind = sdk.KindOptimizer
+		}
+	}
+	c.pool.start(ctx, names)
+	var problems plaintoml.Errors
+	for i, p := range list {
+		s := c.pool.known[names[i]]
+		if s.err == nil {
+			c.clients[p.Table] = s.client
+			problems = append(problems, c.resolve(p)...)
+			continue
+		}
+		e := c.startError(p, s.err)
+		if e == nil {
+			return s.err
+		}
+		if slices.Index(names, names[i]) == i {
+			problems = append(problems, e)
+		}
+	}
+	if len(problems) > 0 {
+		return distinct(problems)
+	}
+	return nil
+}
+
+// distinct leaves out repeated problems: one table may serve both roles of the quantizer.
+func distinct(problems plaintoml.Errors) plaintoml.Errors {
+	var out plaintoml.Errors
+	for _, e := range problems {
+		if !slices.ContainsFunc(out, func(o *plaintoml.Error) bool { return o.Error() == e.Error() }) {
+			out = append(out, e)
+		}
+	}
+	return out
+}
+
+// startError places an error at the table of the plugin it is about; nil when it is not
+// about a plugin.
+func (c *collector) startError(p *config.Plugin, err error) *plaintoml.Error {
+	var pe *plugin.Error
+	if !errors.As(err, &pe) {
+		return nil
+	}
+	key := "plugin"
+	if errors.Is(err, plugin.ErrChecksum) {
+		key = "sha256"
+	}
+	return c.Config.ErrorAt(p.Path(key), "%w", err)
+}
+
+// resolve checks the parameters of a plugin's table against its declaration.
+func (c *collector) resolve(p *config.Plugin) plaintoml.Errors {
+	client := c.clients[p.Table]
+	d := client.Description()
+	values, err := client.Resolve(p.Params)
+	if err != nil {
+		return c.parameterErrors(p, d, err)
+	}
+	c.values[p.Table] = values
+	c.out.Used = append(c.out.Used, Used{Table: p.Table, Name: d.Name, Version: d.Version, SHA256: client.SHA256(), Values: values.Map()})
+	return nil
+}
+
+// parameterErrors gives every parameter error its line, and a hint.
+func (c *collector) parameterErrors(p *config.Plugin, d sdk.Description, err error) plaintoml.Errors {
+	list := []error{err}
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
+		list = joined.Unwrap()
+	}
+	var out plaintoml.Errors
+	for _, one := range list {
+		var pe *sdk.ParameterError
+		if !errors.As(one, &pe) {
+			out = append(out, c.Config.ErrorAt(p.Path("plugin"), "%w", one))
+			continue
+		}
+		e := c.Config.ErrorAt(p.Path(pe.Name), "%v", pe.Err)
+		if !pe.Known {
+			e.Msg = "plugin " + d.Name + " has no such parameter"
+			if near := schema.Nearest(pe.Name, d.Names()); near != "" {
+				e.Hint = "did you mean " + near + "?"
+			} else {
+				e.Hint = "see `cage plugins show " + p.Name + "`"
+			}
+		}
+		out = append(out, e)
+	}
+	return out
+}
+
+// pool starts plugins, each once for all who ask for it, and ends them together.
+type pool struct {
+	finder  *plugin.Finder
+	options plugin.Options
+	known   map[pluginKey]*startOutcome
+}
+
+// pluginKey tells plugins apart.
+type pluginKey struct {
+	name   string
+	sha256 string // "": any
+	kind   sdk.Kind
+}
+
+// startOutcome is what became of the start of a plugin.
+type startOutcome struct {
+	client *plugin.Client // nil when it failed
+	err    error
+}
+
+func newPool(finder *plugin.Finder, options plugin.Options) *pool {
+	return &pool{finder: finder, options: options, known: map[pluginKey]*startOutcome{}}
+}
+
+// start starts, side by side, those of the plugins that do not run. What became of
+// each is in known. One that has ended since it was started is started again, so that
+// a crash concerns only the request that caused it.
+func (p *pool) start(ctx context.Context, list []pluginKey) {
+	missing := map[pluginKey]*startOutcome{} // each once, however often the list has it
+	for _, w := range list {
+		if old := p.known[w]; missing[w] == nil && (old == nil || old.ended()) {
+			missing[w] = &startOutcome{}
+		}
+	}
+	var all sync.WaitGroup
+	for w, s := range missing {
+		p.known[w] = s
+		all.Go(func() {
+			o := p.options
+			o.SHA256 = w.sha256
+			s.client, s.err = p.finder.Start(ctx, w.name, w.kind, o)
+		})
+	}
+	all.Wait()
+}
+
+// ended reports whether the plugin ran and does no longer.
+func (s *startOutcome) ended() bool {
+	if s.client == nil {
+		return false
+	}
+	select {
+	case <-s.client.Done():
+		s.client.Close()
+		return true
+	default:
+		return false
+	}
+}
+
+func (p *pool) close() {
+	var all sync.WaitGroup
+	for _, s := range p.known {
+		if s.client != nil {
+			all.Go(s.client.Close)
+		}
+	}
+	all.Wait()
+}

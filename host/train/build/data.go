@@ -1,0 +1,278 @@
+package build
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"path/filepath"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/cage-qat/cage/host/data/batching"
+	"github.com/cage-qat/cage/host/data/dataset"
+	"github.com/cage-qat/cage/host/data/tokenizer"
+	"github.com/cage-qat/cage/host/train/config"
+	"github.com/cage-qat/cage/internal/regular"
+)
+
+// Data holds the texts or conversations of a run.
+type Data struct {
+	Train, Validation *dataset.File
+	// Sources are the files of Train from which a mixture draws; nil without a mixture.
+	Sources []*dataset.File
+
+	counted *batching.Rows // that counted the steps of conversations, for [OpenBatches]
+}
+
+// OpenData opens the files that the configuration names, and checks them against the
+// hashes pinned in it, against the model's vocabulary and against each other.
+func OpenData(cfg *config.Config) (*Data, error) {
+	d := &Data{}
+	var err error
+	if d.Train, d.Sources, err = openTrain(cfg); err != nil {
+		return nil, err
+	}
+	if d.Validation, err = openPart(cfg, "data.validation", cfg.Data.ValidationSHA256, cfg.Data.Validation); err != nil {
+		d.Close()
+		return nil, err
+	}
+	if err := d.fit(cfg); err != nil {
+		d.Close()
+		return nil, err
+	}
+	return d, nil
+}
+
+// openTrain opens the files to train on, and those of a mixture one by one.
+func openTrain(cfg *config.Config) (train *dataset.File, sources []*dataset.File, err error) {
+	if len(cfg.Data.Mixture) == 0 {
+		train, err = openPart(cfg, "data.train", cfg.Data.TrainSHA256, cfg.Data.Files()...)
+		return train, nil, err
+	}
+	for i, path := range cfg.Data.Files() {
+		f, err := openPart(cfg, cfg.Data.FileKey(i), "", path)
+		if err != nil {
+			return nil, nil, errors.Join(err, closeAll(sources))
+		}
+		sources = append(sources, f)
+	}
+	joined, err := dataset.Join(sources...)
+	if err != nil {
+		return nil, nil, errors.Join(cfg.ErrorAt("data.mixture", "%w", err), closeAll(sources))
+	}
+	if err := checkPin(cfg, "data.train_sha256", cfg.Data.TrainSHA256, joined); err != nil {
+		return nil, nil, err
+	}
+	return joined, sources, nil
+}
+
+func closeAll(files []*dataset.File) error {
+	var errs []error
+	for _, f := range files {
+		errs = append(errs, f.Close())
+	}
+	return errors.Join(errs...)
+}
+
+func openPart(cfg *config.Config, key, pin string, paths ...string) (*dataset.File, error) {
+	f, err := openFiles(cfg.Data.Kind, paths...)
+	if err != nil {
+		e := cfg.ErrorAt(key, "%w", err)
+		e.Hint = "make token files with `cage data prepare`"
+		if cfg.Data.Kind == config.KindChat {
+			e.Hint = "make token files of conversations with `cage data prepare --kind chat`"
+		}
+		return nil, e
+	}
+	if err := checkPin(cfg, key+"_sha256", pin, f); err != nil {
+		return nil, err
+	}
+	return f, nil
+}
+
+// checkPin compares the hash of a file with the one that the configuration pins. It closes
+// the file if it has another.
+func checkPin(cfg *config.Config, pinKey, pin string, f *dataset.File) error {
+	if got := f.SHA256(); pin != "" && pin != got {
+		f.Close()
+		return cfg.ErrorAt(pinKey, "%s has the hash %s, the configuration pins %s", strings.Join(f.Paths(), ", "), got, pin)
+	}
+	return nil
+}
+
+// fit compares the vocabularies of both files and of the model.
+func (d *Data) fit(cfg *config.Config) error {
+	train, val := d.Train.Tokenizer(), d.Validation.Tokenizer()
+	if train.SHA256 != val.SHA256 || train.VocabSize != val.VocabSize {
+		theirs, own := tokenizer.Distinct(val, train)
+		return cfg.ErrorAt("data.validation", "%s was made with the tokenizer %s, %s with %s: both need the same",
+			d.Validation.Path(), theirs, d.Train.Path(), own)
+	}
+	if cfg.Model.Vocab != 0 && cfg.Model.Vocab < train.VocabSize {
+		e := cfg.ErrorAt("model.vocab", "the model has %d token ids, the data has %d", cfg.Model.Vocab, train.VocabSize)
+		e.Hint = "leave the key out to take the data's"
+		if cfg.Init != "" {
+			e.Hint = fmt.Sprintf("if the tokenizer of the data is that of the model with tokens added, give the model rows for them: new_tokens = %d",
+				cfg.NewTokens+train.VocabSize-cfg.Model.Vocab)
+		}
+		return e
+	}
+	return nil
+}
+
+// PinnedToData is [Data.Pinned] with the data that the configuration names. It opens and
+// closes that data.
+func PinnedToData(cfg *config.Config) (*config.Config, error) {
+	d, err := OpenData(cfg)
+	if err != nil {
+		return nil, err
+	}
+	pinned, err := d.Pinned(cfg)
+	return pinned, errors.Join(err, d.Close())
+}
+
+// Definition reads the tokenizer.json of the tokenizer that the data was made with; nil
+// if the tokenizer is built in. If the configuration does not name the file, it is
+// expected beside the training file.
+func (d *Data) Definition(cfg *config.Config) ([]byte, error) {
+	spec := cfg.Data.Tokenizer
+	if spec == "" {
+		spec = filepath.Dir(d.Train.Path())
+	}
+	content, err := tokenizer.Definition(spec, d.Train.Tokenizer())
+	if err != nil {
+		return nil, cfg.ErrorAt("data.tokenizer", "%w", err)
+	}
+	return content, nil
+}
+
+// Pinned returns the configuration with the hashes of the files added, so that it repeats
+// the run on the same data or not at all. The vocabulary and the number of steps are
+// added, too, if it has none. For conversations, it is an error if it has more steps than
+// their epochs give.
+func (d *Data) Pinned(cfg *config.Config) (*config.Config, error) {
+	return cfg.Changed(func(c *config.Config) error {
+		c.Data.TrainSHA256, c.Data.ValidationSHA256 = d.Train.SHA256(), d.Validation.SHA256()
+		if c.Model.Vocab == 0 {
+			c.Model.Vocab = d.Train.Tokenizer().VocabSize
+		}
+		if !d.Train.Conversations() {
+			return nil
+		}
+		var err error
+		if d.counted, err = openRows(c, d.Train); err != nil || c.Train.Steps > 0 {
+			return err
+		}
+		c.Train.Steps = int(d.counted.Steps())
+		return c.CheckSteps()
+	})
+}
+
+// Close closes both files.
+func (d *Data) Close() error {
+	var first error
+	for _, f := range []*dataset.File{d.Train, d.Validation} {
+		if f == nil {
+			continue
+		}
+		if err := f.Close(); err != nil && first == nil {
+			first = fmt.Errorf("close %s: %w", f.Path(), err)
+		}
+	}
+	return first
+}
+
+// openFiles opens token files of the given kind of data, as one.
+func openFiles(kind string, paths ...string) (*dataset.File, error) {
+	f, err := dataset.Open(paths...)
+	if err != nil {
+		return nil, err
+	}
+	if holds := KindOf(f); holds != kind {
+		return nil, errors.Join(fmt.Errorf("%s holds data of kind %q, want %q", f.Path(), holds, kind), f.Close())
+	}
+	return f, nil
+}
+
+// KindOf is the kind of data that a token file holds.
+func KindOf(f *dataset.File) string {
+	if f.Conversations() {
+		return config.KindChat
+	}
+	return config.KindText
+}
+
+// OpenTexts opens a token file. If path is a file of plain text, it returns the content of that file
+// instead.
+func OpenTexts(path string) (tokens *dataset.File, text []byte, err error) {
+	file, err := dataset.Open(path)
+	if err == nil {
+		return file, nil, nil
+	}
+	if _, ok := errors.AsType[*dataset.FormatError](err); ok {
+		content, readErr := regular.ReadFile(path)
+		if readErr == nil && utf8.Valid(content) && bytes.IndexByte(content, 0) < 0 {
+			return nil, bytes.TrimPrefix(content, []byte("\ufeff")), nil
+		}
+	}
+	return nil, nil, err
+}
+
+// Windows draws at most n sequences of the model's context from a token file, without repetition, in an order that the seed
+// fixes: windows of texts, or rows of conversations as a training lays them out. segments number the documents in each
+// where they are kept apart, with [model.Padding] in places without one; nil where they are not.
+func Windows(cfg *config.Config, file *dataset.File, n int, seed uint64) (tokens, segments [][]int32, err error) {
+	if file.Conversations() {
+		return conversationWindows(cfg, file, n, seed)
+	}
+	context := cfg.Model.Context
+	s, err := batching.NewWindows(file, batching.WindowsConfig{Context: context, Batch: 1, Seed: seed})
+	if err != nil {
+		return nil, nil, err
+	}
+	for i := range min(int64(n), file.Len()/int64(context)-1) { // as many as an epoch has
+		window := make([]int32, s.BatchLen())
+		if err := s.At(i, window); err != nil {
+			return nil, nil, err
+		}
+		tokens = append(tokens, window[:context])
+		if cfg.Data.Separate() {
+			numbers := make([]int32, context)
+			numberDocuments(numbers, window[:context], file.Tokenizer())
+			segments = append(segments, numbers)
+		}
+	}
+	return tokens, segments, nil
+}
+
+// conversationWindows are rows of the first epoch with the given seed.
+func conversationWindows(cfg *config.Config, file *dataset.File, n int, seed uint64) (tokens, segments [][]int32, err error) {
+	how := conversationRows(cfg, 1)
+	how.Epochs, how.Seed = 1, seed
+	s, err := batching.NewRows(file, how)
+	if err != nil {
+		return nil, nil, err
+	}
+	for i := range min(int64(n), s.Steps()) {
+		row := newRows(1, cfg.Model.Context)
+		if _, err := s.At(i, 0, row); err != nil {
+			return nil, nil, err
+		}
+		tokens, segments = append(tokens, row[0].Tokens), append(segments, row[0].Segments)
+	}
+	return tokens, segments, nil
+}
+
+// CutWindows is [Windows] for the tokens of one text, which is one document.
+func CutWindows(ids []int32, context, n int, seed uint64) (list [][]int32, err error) {
+	if len(ids) < context {
+		return nil, fmt.Errorf("%d tokens are less than one window of %d", len(ids), context)
+	}
+	for _, i := range rand.New(rand.NewPCG(seed, 0)).Perm(len(ids) / context) {
+		if len(list) < n {
+			list = append(list, ids[i*context:(i+1)*context])
+		}
+	}
+	return list, nil
+}

@@ -1,0 +1,3 @@
+package build
+
+var Decide = decide

@@ -1,0 +1,338 @@
+package build
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/cage-qat/cage/host/compute/refresh"
+	"github.com/cage-qat/cage/host/compute/update"
+	"github.com/cage-qat/cage/host/model"
+	"github.com/cage-qat/cage/host/model/architecture"
+	"github.com/cage-qat/cage/host/train/config"
+	"github.com/cage-qat/cage/internal/plaintoml"
+	"github.com/cage-qat/cage/sdk"
+	"github.com/cage-qat/cage/sdk/program"
+	"github.com/cage-qat/cage/sdk/spec"
+)
+
+// optimizers collects the optimizers' programs for everything that is trained.
+func (c *collector) optimizers(ctx context.Context) error {
+	if err := c.checkShared(); err != nil {
+		return err
+	}
+	c.now.Tensors = Tensors(c.Config, c.Model, c.now)
+	if c.Forward {
+		return nil
+	}
+	for i := range c.now.Tensors {
+		t := &c.now.Tensors[i]
+		if before := c.known(t); before != nil {
+			constrain := t.Constrain
+			*t, t.Constrain = *before, constrain
+			continue
+		}
+		if err := c.optimizer(ctx, t); err != nil {
+			return err
+		}
+		if t.Optimizer.Evaluate != nil && c.Config.Train.Averaging() != nil {
+			e := c.Config.ErrorAt("train.average", "the optimizer of %s has weights of its own for "+
+				"evaluation, which are an average already", t.Name)
+			e.Hint = "leave train.average out, or choose another optimizer"
+			return e
+		}
+	}
+	return c.checkLater()
+}
+
+// known is a tensor as an earlier phase has it, with its optimizer; nil if none has.
+func (c *collector) known(t *TrainedTensor) *TrainedTensor {
+	for _, p := range c.out.Phases() {
+		if p == c.now {
+			break
+		}
+		for i := range p.Tensors {
+			if k := &p.Tensors[i]; k.Name == t.Name && slices.Equal(k.Shape, t.Shape) {
+				return k
+			}
+		}
+	}
+	return nil
+}
+
+// checkLater refuses optimizers that cannot begin in the middle of a run, for trained parameters of quantizers that may do so.
+func (c *collector) checkLater() error {
+	if c.now == c.out {
+		return nil
+	}
+	for _, p := range c.out.Phases() {
+		for _, t := range p.Tensors[len(c.Model.Params()):] {
+			what := ""
+			switch {
+			case t.Optimizer.Opaque:
+				what = "an optimizer that is no program"
+			case t.Optimizer.FirstRefresh != nil || t.Optimizer.Refresh != nil:
+				what = "an optimizer with preconditioners, the first of which belong to the first step"
+			default:
+				continue
+			}
+			e := c.Config.ErrorAt(plaintoml.JoinKey(t.Table, "plugin"), "%s is a trained parameter of a quantizer in a run whose quantizers change (from, to), and has %s", t.Name, what)
+			e.Hint = `give it another optimizer with [[optimizer.groups]], match = "` + t.Name + `"`
+			return e
+		}
+	}
+	return nil
+}
+
+// Tensors lists everything that is trained with the quantizers of p, without optimizers:
+// the model's parameters, then those of the quantizers, which do not decay.
+func Tensors(cfg *config.Config, m model.Model, p *Programs) []TrainedTensor {
+	var list []TrainedTensor
+	for _, param := range m.Params() {
+		t := TrainedTensor{Name: param.Name, Shape: param.Dims, Role: tensorRole(param.Role), Parts: parts(param), RateFactor: 1}
+		if param.Decay {
+			t.Decay = cfg.Train.WeightDecay
+		}
+		list = append(list, t)
+	}
+	trained := func(site string, q spec.Quantizer) {
+		for _, t := range q.Trained {
+			name := update.Trained(site, t)
+			if !slices.ContainsFunc(list, func(other TrainedTensor) bool { return other.Name == name }) {
+				list = append(list, TrainedTensor{Name: name, Shape: t.Shape, Role: sdk.TensorVector, RateFactor: 1, Constrain: t.Constrain})
+			}
+		}
+	}
+	for _, param := range m.Params() {
+		trained(param.Name, p.Weights[param.Name])
+	}
+	for _, s := range m.ActivationSites(ReplicaBatch(cfg), cfg.Model.Context) {
+		trained(s.Name, p.Activations[s.Name])
+	}
+	return list
+}
+
+// checkShared compares what the sites that share a trained parameter say of it.
+func (c *collector) checkShared() error {
+	type owner struct {
+		site string
+		spec.Tensor
+	}
+	first := map[string]owner{}
+	for _, list := range []map[string]spec.Quantizer{c.now.Weights, c.now.Activations} {
+		for _, site := range slices.Sorted(maps.Keys(list)) {
+			for _, t := range list[site].Trained {
+				o, ok := first[t.Shared]
+				switch {
+				case t.Shared == "":
+				case !ok:
+					first[t.Shared] = owner{site, t}
+				case !slices.Equal(o.Shape, t.Shape):
+					return c.Config.ErrorAt("quantizer", "%s and %s share the trained parameter %.100q, whose shape is %v for the one and %v for the other", o.site, site, t.Shared, o.Shape, t.Shape)
+				case hash(o.Constrain) != hash(t.Constrain):
+					return c.Config.ErrorAt("quantizer", "%s and %s share the trained parameter %.100q, whose constraint differs", o.site, site, t.Shared)
+				}
+			}
+		}
+	}
+	return nil
+}
+
+func hash(p *program.Program) string {
+	if p == nil {
+		return ""
+	}
+	return p.Hash()
+}
+
+// parts are those of a fused weight as plugins see them.
+func parts(param architecture.Param) (list []sdk.Part) {
+	first := 0
+	for _, p := range param.Parts {
+		list = append(list, sdk.Part{Name: p.Name, First: first, Rows: p.Rows})
+		first += p.Rows
+	}
+	return list
+}
+
+// optimizer collects the program of one tensor from the optimizer of its group, from
+// the main one, or from the one for the rest.
+func (c *collector) optimizer(ctx context.Context, t *TrainedTensor) error {
+	o := &c.Config.Optimizer
+	p := &o.Plugin
+	own := false // whether the group names the optimizer
+	g := o.Group(string(t.Role), t.Name)
+	if g != nil {
+		c.effective[g.Table] = true
+		t.RateFactor = g.Rate
+		if g.WeightDecay != nil {
+			t.Decay = *g.WeightDecay
+		}
+		if g.Plugin != nil {
+			p, own = g.Plugin, true
+		}
+	}
+	accepted, err := c.requestOptimizer(ctx, p, t)
+	if err != nil {
+		return err
+	}
+	if accepted {
+		return c.delay(t, g, p)
+	}
+	if !own && o.Rest != nil {
+		p = o.Rest
+		if c.clients[p.Table] == nil {
+			if err := c.start(ctx, []*config.Plugin{p}); err != nil {
+				return err
+			}
+		}
+		if accepted, err = c.requestOptimizer(ctx, p, t); err != nil {
+			return err
+		}
+		if accepted {
+			return c.delay(t, g, p)
+		}
+	}
+	e := c.Config.ErrorAt(p.Path("plugin"), "%s is not meant for %s (%s, %v)", p.Name, t.Name, t.Role, t.Shape)
+	e.Hint = "give it another optimizer with [[optimizer.groups]]"
+	return e
+}
+
+// delay sets by how many updates the refreshes of a tensor take effect late.
+func (c *collector) delay(t *TrainedTensor, g *config.Group, p *config.Plugin) error {
+	updates, key := c.Config.Optimizer.Delay(g, p)
+	if err := refresh.CheckDelay(t.Optimizer, updates); err != nil {
+		e := c.Config.ErrorAt(key, "%s for %s: %w", p.Name, t.Name, err)
+		e.Hint = fmt.Sprintf("want 0 to %d", max(0, t.Optimizer.Due.Every-1))
+		if updates < t.Optimizer.Due.Every {
+			e.Hint = "want 0 for this optimizer"
+		}
+		return e
+	}
+	t.RefreshDelay = updates
+	return nil
+}
+
+// requestOptimizer requests the program for a tensor from a plugin, and reports whether the plugin accepts the tensor.
+func (c *collector) requestOptimizer(ctx context.Context, p *config.Plugin, t *TrainedTensor) (accepted bool, err error) {
+	tensor := sdk.Tensor{Name: t.Name, Role: t.Role, Shape: t.Shape, Parts: t.Parts, Values: c.values[p.Table]}
+	program, err := c.clients[p.Table].Program(ctx, tensor)
+	if err != nil {
+		return false, c.Config.ErrorAt(p.Path("plugin"), "%w", err)
+	}
+	t.Optimizer, t.Table = program, p.Table
+	c.requested[p.Table] = true
+	if program.Opaque {
+		c.out.addOpaque(p, c.clients[p.Table], t, tensor)
+	}
+	return program.Accepts, nil
+}
+
+// checkUnused reports overrides and groups without effect: they match nothing in the model, or others take precedence for all
+// that they match.
+func (c *collector) checkUnused() error {
+	var problems plaintoml.Errors
+	report := func(table string, match []string, matches bool, among, others string, names []string) {
+		e := c.Config.ErrorAt(table, "has no effect: of all %s that it matches, %s decides", among, others)
+		if !matches {
+			e = c.Config.ErrorAt(table, "matches none of the model's %s", among)
+			e.Hint = fmt.Sprintf("match = %q; there are %s", match, strings.Join(names, ", "))
+		}
+		problems = append(problems, e)
+	}
+	overrides := c.Config.Quantizer.Overrides
+	if c.Forward {
+		overrides = c.quantizer.Forward().Overrides
+	}
+	for _, o := range overrides {
+		matches := len(c.matched(&o)) > 0
+		if !c.effective[o.Table] && !(c.Forward && matches) { // of a run, an evaluation may have the overrides of some steps
+			report(o.Table, o.Match, matches, "quantized weights and activations", "a later override", c.operandNames(&o))
+		}
+	}
+	if !c.Forward {
+		for _, g := range c.Config.Optimizer.Groups {
+			if !c.effective[g.Table] {
+				matches := slices.ContainsFunc(c.now.Tensors, func(t TrainedTensor) bool { return g.Matches(string(t.Role), t.Name) })
+				report(g.Table, g.Match, matches, "parameters", "an earlier group", c.parameterNames())
+			}
+		}
+	}
+	if len(problems) > 0 {
+		return problems
+	}
+	return nil
+}
+
+// matched are the names of what an override matches in the model.
+func (c *collector) matched(o *config.Override) (names []string) {
+	add := func(name string, roles ...string) {
+		if slices.ContainsFunc(roles, func(role string) bool { return o.Matches(role, name) }) {
+			names = append(names, name)
+		}
+	}
+	for _, p := range c.Model.Params() {
+		switch {
+		case p.Quantized && p.Role == architecture.RoleMatrix:
+			add(p.Name, roleOfWeight(p), config.RoleGradients, config.RoleBackward)
+		case p.Quantized:
+			add(p.Name, roleOfWeight(p))
+		}
+	}
+	for _, s := range c.Model.ActivationSites(c.Batch, c.Config.Model.Context) {
+		_, role := roleOfSite(s.Kind)
+		if s.Kind == model.KindInput {
+			add(s.Name, role, config.RoleBackward)
+		} else {
+			add(s.Name, role)
+		}
+	}
+	return names
+}
+
+// operandNames are the names that an override may match, of those that are in several blocks only the first.
+func (c *collector) operandNames(o *config.Override) []string {
+	any := *o
+	any.Match, any.Layers = nil, nil
+	return distinctNames(c.matched(&any))
+}
+
+// parameterNames are those of everything that is trained in some phase.
+func (c *collector) parameterNames() (names []string) {
+	for _, p := range c.out.Phases() {
+		for _, t := range p.Tensors {
+			names = append(names, t.Name)
+		}
+	}
+	return distinctNames(names)
+}
+
+// distinctNames lists names, of those that are the same in several blocks only that in the first.
+func distinctNames(names []string) (list []string) {
+	seen := map[string]bool{}
+	for _, name := range names {
+		pattern := name
+		if layer := architecture.LayerOf(name); layer >= 0 {
+			pattern = strings.TrimPrefix(name, architecture.LayerPrefix(layer))
+		}
+		if !seen[pattern] {
+			seen[pattern] = true
+			list = append(list, name)
+		}
+	}
+	return list
+}
+
+func tensorRole(r architecture.Role) sdk.TensorRole {
+	switch r {
+	case architecture.RoleMatrix:
+		return sdk.TensorMatrix
+	case architecture.RoleEmbedding:
+		return sdk.TensorEmbedding
+	case architecture.RoleHead:
+		return sdk.TensorHead
+	}
+	return sdk.TensorVector
+}

@@ -1,0 +1,83 @@
+package build_test
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/cage-qat/cage/host/train/build"
+	"github.com/cage-qat/cage/host/train/memory"
+	"github.com/cage-qat/cage/internal/testing/testrun"
+	"github.com/cage-qat/cage/sdk/program"
+)
+
+// TestGroups: the rate and the decay of a group reach the rules of its tensors, and of no
+// others.
+func TestGroups(t *testing.T) {
+	plan := testrun.Plan(t, testrun.Config(t, "model.vocab=40", "train.weight_decay=0.1",
+		`optimizer.groups=[{match="*mlp.w1*", rate=0.25, weight_decay=0.3}, {match="*attn.*", rate=3.0}, {roles="embedding", rate=0.0, weight_decay=0.0}]`))
+	seen := map[[2]float64]int{}
+	for _, r := range plan.Rules {
+		want := [2]float64{1, 0}
+		switch {
+		case strings.Contains(r.Name, "mlp.w1"):
+			want = [2]float64{0.25, 0.3}
+		case strings.Contains(r.Name, "attn."):
+			want = [2]float64{3, 0.1}
+		case strings.Contains(r.Name, "mlp"):
+			want = [2]float64{1, 0.1}
+		case strings.Contains(r.Name, "embed"):
+			want = [2]float64{0, 0}
+		}
+		if strings.Contains(r.Name, "norm") {
+			want[1] = 0
+		}
+		if got := [2]float64{r.RateFactor, r.Decay}; got != want {
+			t.Errorf("%s: rate factor and decay are %v, want %v", r.Name, got, want)
+		}
+		seen[want]++
+	}
+	if len(seen) < 4 {
+		t.Errorf("only these occur: %v", seen)
+	}
+}
+
+// TestParts: optimizers hear what matrices a fused weight holds. Muon takes those of
+// different sizes apart.
+func TestParts(t *testing.T) {
+	plan := testrun.Plan(t, testrun.Config(t, "model.vocab=40", "model.kv_heads=1", `optimizer={plugin="muon"}`))
+	for _, r := range plan.Rules {
+		apart := slices.ContainsFunc(r.Optimizer.Update.Nodes, func(n program.Node) bool { return n.Op == program.OpConcatenate })
+		if want := strings.HasSuffix(r.Name, "attn.qkv"); apart != want {
+			t.Errorf("%s: in parts of different sizes: %t, want %t", r.Name, apart, want)
+		}
+	}
+}
+
+// TestDecayOrder: the order reaches every rule.
+func TestDecayOrder(t *testing.T) {
+	for text, want := range map[string]bool{"first": false, "last": true} {
+		for _, r := range testrun.Plan(t, testrun.Config(t, "model.vocab=40", `train.decay="`+text+`"`)).Rules {
+			if r.DecayLast != want {
+				t.Errorf("train.decay = %q: %s decays last: %t", text, r.Name, r.DecayLast)
+			}
+		}
+	}
+}
+
+// TestCheckSizes: a model of very many tensors that no machine has memory for is refused without a word from plugins. What
+// fits, or has few tensors, is left to CheckMemory.
+func TestCheckSizes(t *testing.T) {
+	for set, refused := range map[string]bool{
+		"model={layers=4096, width=16384, heads=1, context=8}": true,
+		"model={layers=1000, width=32, heads=1, context=8}":    false,
+		"model={layers=100, width=65536, heads=1, context=8}":  false,
+	} {
+		cfg := testrun.Config(t, set, `train.memory_check="off"`)
+		err := build.CheckSizes(build.Request{Config: cfg, Model: modelOf(t, cfg)})
+		if _, tooLarge := errors.AsType[*memory.Error](err); tooLarge != refused || !refused && err != nil {
+			t.Errorf("%s: %v", set, err)
+		}
+	}
+}

@@ -1,0 +1,248 @@
+package build
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/cage-qat/cage/host/compute/lower"
+	"github.com/cage-qat/cage/host/compute/pass/rotation"
+	"github.com/cage-qat/cage/host/method"
+	"github.com/cage-qat/cage/host/model"
+	"github.com/cage-qat/cage/host/model/architecture"
+	"github.com/cage-qat/cage/host/train/config"
+	"github.com/cage-qat/cage/host/train/step"
+	"github.com/cage-qat/cage/sdk/program"
+	"github.com/cage-qat/cage/sdk/spec"
+)
+
+// Plan makes the plan of a training step. If the programs do not include an optimizer, it
+// is the plan of an evaluation, with which nothing must be trained.
+func Plan(cfg *config.Config, m model.Model, programs *Programs) (step.Plan, error) {
+	plan := step.Plan{
+		Model: m, Batch: ReplicaBatch(cfg), Context: cfg.Model.Context, Accumulate: cfg.Train.Accumulate,
+		Clip: cfg.Train.Clip, Seed: uint64(cfg.Seed),
+		RefreshDelay: map[string]int{},
+		Shard:        cfg.Device.Shard,
+		Offload:      cfg.Device.Offload,
+		Unquantized:  cfg.Train.Requantize == "off",
+		Rotations:    step.Rotations(cfg.Train.Rotations),
+	}
+	var err error
+	weights := programs.Weights
+	var asked map[string]*method.Weight
+	if !programs.Forward {
+		if plan.Distillation, err = distillation(cfg); err != nil {
+			return plan, err
+		}
+		if plan.FullPrecision, err = fullPrecision(cfg, programs); err != nil {
+			return plan, err
+		}
+		if asked, err = weightsOf(cfg, weights); err != nil {
+			return plan, err
+		}
+		if weights, err = forward(cfg, weights, asked); err != nil {
+			return plan, err
+		}
+	}
+	if plan.Weights, err = quantizers(weights); err != nil {
+		return plan, err
+	}
+	if plan.Activations, err = quantizers(programs.Activations); err != nil {
+		return plan, err
+	}
+	for site, p := range programs.Backward {
+		if plan.Backward == nil {
+			plan.Backward = map[step.OperandSite]lower.Operand{}
+		}
+		if plan.Backward[site], err = lower.NewOperand(p); err != nil {
+			return plan, fmt.Errorf("%s: %w", site, err)
+		}
+	}
+	for tokens, list := range programs.Pieces {
+		if plan.Pieces == nil {
+			plan.Pieces = map[int]map[string]lower.Quantizer{}
+		}
+		if plan.Pieces[tokens], err = quantizers(list); err != nil {
+			return plan, err
+		}
+	}
+	addRules(&plan, cfg, programs, asked)
+	return plan, nil
+}
+
+// fullPrecision reports whether gradients are computed with unquantized weights. Some methods do that. An evaluation has no
+// gradients, so that it may use other quantizers than the training.
+func fullPrecision(cfg *config.Config, programs *Programs) (bool, error) {
+	key, byMethod := "method.gradient", cfg.Method.Method().FullPrecision()
+	if byMethod {
+		key = "method.name"
+	}
+	if !byMethod && cfg.Method.Gradient != method.FullGradient {
+		return false, nil
+	}
+	if len(programs.Backward) > 0 {
+		role := "gradients"
+		if cfg.Quantizer.Gradients == nil {
+			role = "backward"
+		}
+		e := cfg.ErrorAt(key, "gradients are taken in full precision, but the products of the backward pass are quantized")
+		e.Hint = "leave [quantizer." + role + "] out"
+		return true, e
+	}
+	if byMethod && len(programs.Activations) > 0 {
+		e := cfg.ErrorAt(key, "%s is for weights only, but activations are quantized", cfg.Method.Title())
+		e.Hint = `configure [quantizer.weights] alone`
+		return true, e
+	}
+	return true, noTrained(cfg, key, programs)
+}
+
+// nameless is the hash of a program without its name, which is that of its weight.
+func nameless(p *program.Program) string {
+	q := *p
+	q.Name = ""
+	return q.Hash()
+}
+
+// weightsOf says what the programs of the quantizers of weights say of their grids, where the method asks. Alike quantizers share it.
+func weightsOf(cfg *config.Config, quantizers map[string]spec.Quantizer) (map[string]*method.Weight, error) {
+	if _, ok := cfg.Method.Method().(method.Forwarder); !ok {
+		return nil, nil
+	}
+	alike, out := map[string]*method.Weight{}, map[string]*method.Weight{}
+	for _, name := range slices.Sorted(maps.Keys(quantizers)) {
+		q := quantizers[name]
+		key := nameless(q.Program) + nameless(q.ForEvaluation().Program)
+		if alike[key] == nil {
+			w := &method.Weight{Quantizer: q, Rotation: rotation.Ending(q.ForEvaluation().Program, spec.OutputValue), Unpack: q.Unpack}
+			if w.Rotation > 1 && w.Unpack != nil {
+				var err error
+				if w.Unpack, err = rotation.Undo(w.Unpack, w.Rotation, spec.OutputValue); err != nil {
+					return nil, fmt.Errorf("%s: %w", name, err)
+				}
+			}
+			alike[key] = w
+		}
+		out[name] = alike[key]
+	}
+	return out, nil
+}
+
+// forward are the quantizers with which a training computes weights: those of its method, for those that it asks about.
+func forward(cfg *config.Config, quantizers map[string]spec.Quantizer, weights map[string]*method.Weight) (map[string]spec.Quantizer, error) {
+	if len(weights) == 0 {
+		return quantizers, nil
+	}
+	m := cfg.Method.Method().(method.Forwarder)
+	done, out := map[*method.Weight]spec.Quantizer{}, map[string]spec.Quantizer{}
+	for _, name := range slices.Sorted(maps.Keys(quantizers)) {
+		w := weights[name]
+		changed, ok := done[w]
+		if !ok {
+			var err error
+			if changed, err = m.Forward(w, cfg.Train.Steps); err != nil {
+				return nil, cfg.ErrorAt("method.name", "%s cannot train %s: %w", cfg.Method.Title(), name, err)
+			}
+			done[w] = changed
+		}
+		if out[name] = changed; changed.Program == w.Quantizer.Program {
+			out[name] = quantizers[name]
+		}
+	}
+	return out, nil
+}
+
+// addRules adds the update rules of all tensors that are trained.
+func addRules(plan *step.Plan, cfg *config.Config, programs *Programs, weights map[string]*method.Weight) {
+	groups := map[string]string{} // of tables
+	for _, t := range programs.Tensors {
+		if groups[t.Table] == "" {
+			groups[t.Table] = fmt.Sprint(len(groups) + 1)
+		}
+		rule := method.Rule{
+			Name: t.Name, Shape: t.Shape, Optimizer: t.Optimizer, Group: groups[t.Table], Clip: cfg.Train.Clip > 0,
+			Decay: t.Decay, DecayLast: cfg.Train.Decay == config.DecayLast, RateFactor: t.RateFactor, Constrain: t.Constrain,
+		}
+		if !programs.Forward {
+			rule.Average = t.average(cfg)
+		}
+		if q, ok := programs.Weights[t.Name]; ok {
+			rule.Quantizer, rule.Weight, rule.Method = &q, weights[t.Name], cfg.Method.Method()
+		}
+		plan.Rules = append(plan.Rules, rule)
+		if t.RefreshDelay > 0 {
+			plan.RefreshDelay[t.Name] = t.RefreshDelay
+		}
+	}
+}
+
+// noTrained refuses quantizers with trained parameters or state: without quantization in the forward pass they have no gradients, and
+// see nothing.
+func noTrained(cfg *config.Config, key string, programs *Programs) error {
+	for _, list := range []map[string]spec.Quantizer{programs.Weights, programs.Activations} {
+		for _, name := range slices.Sorted(maps.Keys(list)) {
+			if len(list[name].Trained) > 0 {
+				return cfg.ErrorAt(key, "gradients are taken in full precision, but the quantizer of %s has trained parameters", name)
+			}
+			if len(list[name].State) > 0 {
+				return cfg.ErrorAt(key, "gradients are taken in full precision, but the quantizer of %s keeps state", name)
+			}
+		}
+	}
+	return nil
+}
+
+func quantizers(programs map[string]spec.Quantizer) (map[string]lower.Quantizer, error) {
+	out := make(map[string]lower.Quantizer, len(programs))
+	for name, p := range programs {
+		q, err := lower.NewQuantizer(p)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", name, err)
+		}
+		out[name] = q
+	}
+	return out, nil
+}
+
+// TeacherSettings returns the settings of the model whose predictions a run learns; there must be one. The weights are
+// not read.
+func TeacherSettings(cfg *config.Config) (architecture.Settings, error) {
+	if cfg.Train.Distillation.Teacher == config.TeacherInitial {
+		return cfg.Model, nil
+	}
+	found, err := config.ReadInitial(cfg.TeacherDir(), cfg.Model.Context)
+	if err != nil {
+		return architecture.Settings{}, teacherError(cfg, "%w", err)
+	}
+	s := found.Settings
+	if s.Vocab != cfg.Model.Vocab {
+		return s, teacherError(cfg, "the teacher in %s has a vocabulary of %d, the model one of %d: both need the same tokens", found.Dir, s.Vocab, cfg.Model.Vocab)
+	}
+	if found.MaxPositions > 0 && cfg.Model.Context > found.MaxPositions {
+		return s, teacherError(cfg, "the teacher in %s has %d positions, model.context is %d", found.Dir, found.MaxPositions, cfg.Model.Context)
+	}
+	s.Context = cfg.Model.Context
+	return s, nil
+}
+
+func teacherError(cfg *config.Config, format string, args ...any) error {
+	return cfg.ErrorAt("train.distillation.teacher", format, args...)
+}
+
+// distillation is what a run learns of a teacher, nil without one.
+func distillation(cfg *config.Config) (*step.Distillation, error) {
+	d := cfg.Train.Distillation
+	if d.Teacher == "" {
+		return nil, nil
+	}
+	s, err := TeacherSettings(cfg)
+	if err != nil {
+		return nil, err
+	}
+	m, err := model.New(s, model.Options{Documents: cfg.Data.Separate()})
+	if err != nil {
+		return nil, teacherError(cfg, "%w", err)
+	}
+	return &step.Distillation{Distillation: model.Distillation{Beta: d.Beta, Temperature: d.Temperature, Weight: d.Weight, Squared: d.Squared}, Teacher: m.(model.Language)}, nil
+}

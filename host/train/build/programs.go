@@ -1,0 +1,318 @@
+package build
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/cage-qat/cage/host/compute/engine"
+	"github.com/cage-qat/cage/host/compute/lower"
+	"github.com/cage-qat/cage/host/method"
+	"github.com/cage-qat/cage/host/model"
+	"github.com/cage-qat/cage/host/model/architecture"
+	"github.com/cage-qat/cage/host/train/config"
+	"github.com/cage-qat/cage/host/train/plugin"
+	"github.com/cage-qat/cage/host/train/step"
+	"github.com/cage-qat/cage/internal/plaintoml"
+	"github.com/cage-qat/cage/sdk"
+	"github.com/cage-qat/cage/sdk/program"
+	"github.com/cage-qat/cage/sdk/spec"
+)
+
+// Programs holds the programs that the plugins of a run have returned, for all of its steps or for the first phase: a range of
+// steps with the same quantizers ([config.Quantizer.Phases]).
+type Programs struct {
+	// From is the first step with these programs. Later holds those of the later phases of a
+	// training, in their order.
+	From  int
+	Later []*Programs
+	// Weights and Activations hold the quantizers' programs by parameter and
+	// by site; both are empty for a role that is not quantized.
+	Weights, Activations map[string]spec.Quantizer
+	// Settings tells the quantizers of Weights and Activations apart: equal ones are of one plugin
+	// with equal settings.
+	Settings map[string]string
+	// Backward holds those for operands of products in the backward pass; it is empty
+	// for an evaluation.
+	Backward map[step.OperandSite]spec.Quantizer
+	// Pieces holds the programs for activations by the number of tokens: see [Request].
+	Pieces map[int]map[string]spec.Quantizer
+	// Tensors lists everything that is trained, with its optimizer: the model's
+	// parameters, then those of the quantizers, in the order of step.Plan.Trained.
+	Tensors []TrainedTensor
+	// Forward says that there are no optimizers, as for an evaluation.
+	Forward bool
+	// Piece is the value from the [Request].
+	Piece int
+	// Used lists the plugins that ran.
+	Used []Used
+	// opaque lists the optimizers that are no programs.
+	opaque []opaquePart
+	// searches lists the quantizers that search, and executables has their SHA-256 by the names of weights.
+	searches    []searchPart
+	executables map[string]string
+	// Start is how long the plugins took to start, in parallel; Handover is how long it
+	// took until all programs had arrived.
+	Start, Handover time.Duration
+}
+
+// TrainedTensor is a parameter of the model, or of a quantizer, with the settings of its group.
+type TrainedTensor struct {
+	Name      string
+	Shape     []int
+	Role      sdk.TensorRole
+	Parts     []sdk.Part       // parts of a fused weight
+	Optimizer spec.Optimizer   // zero for an evaluation
+	Table     string           // table that configures the optimizer
+	Constrain *program.Program // of a quantizer's parameter; see cage.Rule
+	// RateFactor multiplies the learning rate; Decay is the weight decay.
+	RateFactor, Decay float64
+	// Executable is the SHA-256 of an optimizer that is no program.
+	Executable string
+	// RefreshDelay is how many updates late refreshes take effect.
+	RefreshDelay int
+}
+
+// average is the average of the tensor over the steps of a run; nil: there is none, as for a tensor
+// that is frozen or, since a mean may leave the set, constrained.
+func (t *TrainedTensor) average(cfg *config.Config) *method.Average {
+	if t.RateFactor == 0 || t.Constrain != nil {
+		return nil
+	}
+	return cfg.Train.Averaging()
+}
+
+// Used is a plugin that took part in a run.
+type Used struct {
+	Table   string         `json:"table"` // table of the configuration
+	Name    string         `json:"name"`
+	Version string         `json:"version,omitempty"`
+	SHA256  string         `json:"sha256"`
+	Values  map[string]any `json:"parameters"` // with defaults filled in
+}
+
+// Request says which programs to collect, and from which plugins.
+type Request struct {
+	Config *config.Config
+	Model  model.Model
+	// Batch is the number of sequences computed at once, which is part of the
+	// shape of activations.
+	Batch int
+	// Forward leaves the optimizer out, as for evaluation.
+	Forward bool
+	// Step is that of the checkpoint that is evaluated: quantizers may be others in other
+	// steps. 0 is the last one of the run. A training has all steps.
+	Step int
+	// Piece is the number of tokens of each sequence that are read at once, if sequences are only to be continued; 0
+	// means whole sequences.
+	Piece int
+	// Pieces lists the numbers of tokens for which activations are quantized at once when
+	// sequences are continued; see step.Plan.
+	Pieces []int
+	// NoAttention leaves the operands of attention out of the pieces.
+	NoAttention bool
+	// Choices are those that the device made when the run began: see engine.Options.
+	Choices []engine.Choice
+	// Processes are those that have the device together; nil: this process has it alone.
+	Processes engine.Processes
+	Finder    *plugin.Finder
+	Options   plugin.Options
+}
+
+// Collect starts the plugins that the configuration names, checks their parameters,
+// collects the programs for every tensor and site of the model, and stops the plugins:
+// nothing later needs them. [Programs.Used] has the hashes of those that ran.
+func Collect(ctx context.Context, req Request) (*Programs, error) {
+	running := newPool(req.Finder, req.Options)
+	defer running.close()
+	c := newCollector(req, running)
+	return c.collect(ctx)
+}
+
+// Pinned returns the configuration with the hashes of the plugins that ran added.
+func (p *Programs) Pinned(cfg *config.Config) *config.Config {
+	hashes := map[string]string{}
+	for _, u := range p.Used {
+		hashes[u.Table] = u.SHA256
+	}
+	pinned, _ := cfg.Changed(func(c *config.Config) error {
+		for _, q := range c.Plugins() {
+			if hash, ran := hashes[q.Table]; ran {
+				q.SHA256 = hash
+			}
+		}
+		return nil
+	})
+	return pinned
+}
+
+// collect asks the plugins of the pool for everything.
+func (c *collector) collect(ctx context.Context) (*Programs, error) {
+	began := time.Now()
+	if err := c.start(ctx, c.tables()); err != nil {
+		return nil, err
+	}
+	c.out.Start = time.Since(began)
+	began = time.Now()
+	phases := c.phases()
+	for i, p := range phases {
+		if err := c.phase(ctx, p, i > 0); err != nil {
+			return nil, err
+		}
+	}
+	if err := c.checkUnused(); err != nil {
+		return nil, err
+	}
+	if len(phases) > 1 && len(c.out.searches) > 0 {
+		e := c.Config.ErrorAt(c.out.searches[0].key, "the plugin searches beside the training, in a run whose quantizers change (from, to)")
+		e.Hint = "leave from and to out of [[quantizer.overrides]]"
+		return nil, e
+	}
+	c.dropIdle()
+	c.out.Handover = time.Since(began)
+	return c.out, nil
+}
+
+// phases are the ranges of steps of a training, each with a quantizer. An evaluation has one of them.
+func (c *collector) phases() []config.Phase {
+	list := c.Config.Quantizer.Phases(c.Config.Train.Steps)
+	if !c.Forward {
+		return list
+	}
+	at := len(list) - 1
+	for c.Step > 0 && at > 0 && list[at].From > c.Step {
+		at--
+	}
+	return list[at : at+1]
+}
+
+// phase collects the programs of a range of steps.
+func (c *collector) phase(ctx context.Context, p config.Phase, later bool) error {
+	c.quantizer, c.now = p.Quantizer, c.out
+	if later {
+		c.now = &Programs{}
+		c.out.Later = append(c.out.Later, c.now)
+	}
+	c.now.From = p.From
+	for _, collect := range []func(context.Context) error{c.weights, c.activations, c.backward, c.optimizers} {
+		if err := collect(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Phases lists the programs of all phases in their order.
+func (p *Programs) Phases() []*Programs { return append([]*Programs{p}, p.Later...) }
+
+func (c *collector) weights(ctx context.Context) error {
+	c.now.Weights, c.now.Settings = map[string]spec.Quantizer{}, map[string]string{}
+	for _, param := range c.Model.Params() {
+		if param.Quantized {
+			site := sdk.Site{Role: sdk.RoleWeight, Name: param.Name, Shape: param.Dims}
+			site.Heads, site.RowHeads = c.headsOfWeight(param.Name)
+			if err := c.quantize(ctx, c.now.Weights, roleOfWeight(param), site); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (c *collector) activations(ctx context.Context) (err error) {
+	context := c.Config.Model.Context
+	if c.now.Activations, err = c.quantizeActivations(ctx, c.Model.ActivationSites(c.Batch, context), context); err != nil {
+		return err
+	}
+	c.now.Pieces = map[int]map[string]spec.Quantizer{}
+	for _, tokens := range c.Pieces {
+		sites := c.Model.ActivationSites(1, tokens)
+		if c.NoAttention {
+			sites = slices.DeleteFunc(sites, func(s model.ActivationSite) bool { return len(s.Feeds) == 0 })
+		}
+		if c.now.Pieces[tokens], err = c.quantizeActivations(ctx, sites, 1); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// quantizeActivations collects the programs of the activations at some sites. So many of their tokens belong together: those of a
+// sequence, or one where it is not known which.
+func (c *collector) quantizeActivations(ctx context.Context, sites []model.ActivationSite, of int) (map[string]spec.Quantizer, error) {
+	list := map[string]spec.Quantizer{}
+	for _, s := range sites {
+		role, configured := roleOfSite(s.Kind)
+		site := sdk.Site{Role: role, Name: s.Name, Shape: []int{s.Tokens, s.Width}, Heads: s.Heads, Context: of}
+		if err := c.quantize(ctx, list, configured, site); err != nil {
+			return nil, err
+		}
+	}
+	return list, nil
+}
+
+// backward collects the programs for operands of products in the backward pass.
+func (c *collector) backward(ctx context.Context) error {
+	c.now.Backward = map[step.OperandSite]spec.Quantizer{}
+	if c.Forward {
+		return nil
+	}
+	sites, shapes := step.BackwardSites(c.Model, c.Batch, c.Config.Model.Context)
+	for i, s := range sites {
+		role := config.RoleBackward
+		if s.Role == sdk.RoleGradient {
+			role = config.RoleGradients
+		}
+		site := sdk.Site{Role: s.Role, Product: s.Product, Name: s.Name, Shape: shapes[i]}
+		c.setHeads(&site)
+		q, p, err := c.program(ctx, role, site)
+		if err != nil {
+			var e *plaintoml.Error
+			if s.Product == sdk.ProductWeightGradient && errors.As(err, &e) && e.Hint == "" {
+				e.Hint = fmt.Sprintf("the product that gives the gradient of a weight sums over the %d tokens of a micro-batch: model.context × train.batch / device.count", shapes[i][1])
+			}
+			return err
+		}
+		if p == nil {
+			continue
+		}
+		if _, err := lower.NewOperand(*q); err != nil {
+			return c.Config.ErrorAt(p.Path("plugin"), "%s of %s: %w", role, s.Name, err)
+		}
+		c.now.Backward[s] = *q
+	}
+	return nil
+}
+
+// quantize collects the program of one site, if it is quantized.
+func (c *collector) quantize(ctx context.Context, into map[string]spec.Quantizer, role string, site sdk.Site) error {
+	q, p, err := c.program(ctx, role, site)
+	if q != nil {
+		into[site.Name] = *q
+		c.now.Settings[site.Name] = fmt.Sprint(c.clients[p.Table].SHA256(), c.values[p.Table].Map())
+	}
+	return err
+}
+
+// program returns the program for one site, and the plugin that it is from; nil if the site is not quantized.
+func (c *collector) program(ctx context.Context, role string, site sdk.Site) (*spec.Quantizer, *config.Plugin, error) {
+	if o := c.quantizer.Override(role, site.Name); o != nil {
+		c.effective[o.Table] = true
+	}
+	p := c.quantizer.For(role, site.Name)
+	if p == nil {
+		return nil, nil, nil
+	}
+	site.Values = c.values[p.Table]
+	site.Layer, site.Layers = architecture.LayerOf(site.Name), c.Config.Model.Layers
+	q, err := c.clients[p.Table].Quantize(ctx, site)
+	if err != nil {
+		return nil, p, c.Config.ErrorAt(p.Path("plugin"), "%w", err)
+	}
+	if q.SearchEvery > 0 && !c.Forward {
+		c.out.addSearch(p, c.clients[p.Table], plugin.SearchedSite{Site: site, Answer: q})
+	}
+	return &q, p, nil
+}

@@ -1,0 +1,134 @@
+package build
+
+import (
+	"github.com/cage-qat/cage/host/data/batching"
+	"github.com/cage-qat/cage/host/data/dataset"
+	"github.com/cage-qat/cage/host/data/tokenizer"
+	"github.com/cage-qat/cage/host/model"
+	"github.com/cage-qat/cage/host/train/config"
+	"github.com/cage-qat/cage/host/train/step"
+)
+
+// OpenSequence opens a token file for evaluating a model of the configuration, with batches of
+// batch rows.
+func OpenSequence(cfg *config.Config, file *dataset.File, batch int) (step.Sequence, error) {
+	context := cfg.Model.Context
+	if file.Conversations() {
+		how := conversationRows(cfg, batch)
+		how.Epochs, how.InOrder = 1, true
+		s, err := batching.NewRows(file, how)
+		if err != nil {
+			return nil, err
+		}
+		return &conversationsInOrder{s, context, newRows(batch, context)}, nil
+	}
+	s, err := batching.NewSequential(file, context, batch)
+	if err != nil || !cfg.Data.Separate() {
+		return windowsInOrder{s, context}, err
+	}
+	return &documentsInOrder{s, context, file.Tokenizer(), make([]int32, s.BatchLen())}, nil
+}
+
+// windowsInOrder are sequences of tokens whatever documents they are of.
+type windowsInOrder struct {
+	*batching.Sequential
+	context int
+}
+
+func (w windowsInOrder) At(i int64, dst []int32) (int, int64, error) {
+	n, err := w.Sequential.At(i, dst)
+	return n, int64(n * w.context), err
+}
+
+// documentsInOrder are windows in which documents are kept apart.
+type documentsInOrder struct {
+	*batching.Sequential
+	context int
+	info    tokenizer.Info
+	read    []int32
+}
+
+func (d *documentsInOrder) BatchLen() int { return len(d.read) * model.Planes }
+
+func (d *documentsInOrder) At(i int64, dst []int32) (int, int64, error) {
+	n, err := d.Sequential.At(i, d.read)
+	if err != nil {
+		return 0, 0, err
+	}
+	clear(dst)
+	size := model.Planes * (d.context + 1)
+	separate(dst[:n*size], d.read, d.context, d.info)
+	for _, row := range model.DocumentRows(dst[n*size:], d.context) {
+		for place := range row.Segments {
+			row.Segments[place] = model.Padding
+		}
+	}
+	return n, targets(dst, d.context), nil
+}
+
+// conversationsInOrder are the rows of conversations.
+type conversationsInOrder struct {
+	sampler *batching.Rows
+	context int
+	read    []batching.Row
+}
+
+func (c *conversationsInOrder) Batches() int64 { return c.sampler.Steps() }
+
+func (c *conversationsInOrder) BatchLen() int { return len(c.read) * model.Planes * (c.context + 1) }
+
+func (c *conversationsInOrder) At(i int64, dst []int32) (int, int64, error) {
+	n, err := c.sampler.At(i, 0, c.read)
+	if err != nil {
+		return 0, 0, err
+	}
+	for j, row := range model.DocumentRows(dst, c.context) {
+		conversation(row, c.read[j])
+	}
+	return n, targets(dst, c.context), nil
+}
+
+// separate fills dst, rows of documents, from windows of tokens, [rows, context+1]. The first token of a document is nobody's
+// target.
+func separate(dst, windows []int32, context int, info tokenizer.Info) {
+	width := context + 1
+	for i, row := range model.DocumentRows(dst, context) {
+		copy(row.Tokens, windows[i*width:(i+1)*width])
+		numberDocuments(row.Segments, row.Tokens, info)
+		for place := 1; place < width; place++ {
+			weight := float32(1)
+			if row.Segments[place] != row.Segments[place-1] {
+				weight = 0
+			}
+			row.SetWeight(place, weight)
+		}
+	}
+}
+
+// numberDocuments fills segments with the numbers of the documents in a window of tokens, from 0: one begins at a begin
+// token and behind an end token. Where both are the same token, documents have no end token, as dataset.Writer writes them.
+func numberDocuments(segments, window []int32, info tokenizer.Info) {
+	ends := info.EOS != tokenizer.NoToken && info.EOS != info.BOS
+	number := int32(0)
+	for place, token := range window {
+		if place > 0 && (token == info.BOS || ends && window[place-1] == info.EOS) {
+			number++
+		}
+		segments[place] = number
+	}
+}
+
+// conversation fills a row of documents from one of conversations, which is as long as the
+// context: the place behind it is padding.
+func conversation(row model.DocumentRow, from batching.Row) {
+	n := copy(row.Tokens, from.Tokens)
+	row.Tokens[n], row.Segments[n] = 0, model.Padding
+	copy(row.Segments, from.Segments)
+	for place := 1; place < n; place++ {
+		row.SetWeight(place, from.Weights[place-1])
+	}
+	row.SetWeight(n, 0)
+}
+
+// targets is the number of targets of a batch of documents whose weights are 0 or 1.
+func targets(batch []int32, context int) int64 { return int64(model.TotalWeight(batch, context)) }

@@ -1,0 +1,66 @@
+package build
+
+import (
+	"strings"
+
+	"github.com/cage-qat/cage/host/model"
+	"github.com/cage-qat/cage/host/model/architecture"
+	"github.com/cage-qat/cage/host/train/config"
+	"github.com/cage-qat/cage/sdk"
+)
+
+// sitesOf says where the model quantizes beside the inputs and weights of its layers in blocks: where a table asks for it.
+func sitesOf(q *config.Quantizer) model.Sites {
+	return model.Sites{Keys: q.Quantizes(config.RoleKeys), Values: q.Quantizes(config.RoleValues),
+		Queries: q.Quantizes(config.RoleQueries), Head: q.Quantizes(config.RoleHead)}
+}
+
+// roleOfSite returns the role of an activation site for its quantizer, and the one with which it is configured.
+func roleOfSite(kind model.SiteKind) (role sdk.Role, configured string) {
+	switch kind {
+	case model.KindKey:
+		return sdk.RoleKey, config.RoleKeys
+	case model.KindValue:
+		return sdk.RoleValue, config.RoleValues
+	case model.KindQuery:
+		return sdk.RoleQuery, config.RoleQueries
+	case model.KindHead:
+		return sdk.RoleActivation, config.RoleHead
+	}
+	return sdk.RoleActivation, config.RoleActivations
+}
+
+// roleOfWeight returns the role with which the quantizer of a weight is configured.
+func roleOfWeight(p architecture.Param) string {
+	if p.Role == architecture.RoleMatrix {
+		return config.RoleWeights
+	}
+	return config.RoleHead // a tied one is the embedding
+}
+
+// headsOfWeight returns the heads of attention that the columns and the rows of a weight are made of.
+func (c *collector) headsOfWeight(name string) (columns, rows int) {
+	m := c.Config.Model
+	switch {
+	case strings.HasSuffix(name, "attn.qkv"):
+		return 0, m.Heads + 2*m.KVHeads
+	case strings.HasSuffix(name, "attn.out"):
+		return m.Heads, 0
+	}
+	return 0, 0
+}
+
+// setHeads sets the heads, and the tokens of a sequence, of an operand of a product in the backward pass.
+func (c *collector) setHeads(s *sdk.Site) {
+	in, out := c.headsOfWeight(strings.TrimSuffix(s.Name, ".input"))
+	switch {
+	case s.Product == sdk.ProductWeightGradient && s.Role == sdk.RoleActivation: // [in, tokens]
+		s.RowHeads = in
+	case s.Product == sdk.ProductWeightGradient: // [out, tokens]
+		s.RowHeads = out
+	case s.Role == sdk.RoleGradient: // [tokens, out]
+		s.Heads, s.Context = out, c.Config.Model.Context
+	default: // [in, out]
+		s.Heads, s.RowHeads = out, in
+	}
+}

@@ -1,0 +1,177 @@
+package build
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"iter"
+	"maps"
+	"slices"
+
+	"github.com/cage-qat/cage/host/method/diagnostics"
+	"github.com/cage-qat/cage/host/method/schedule"
+	"github.com/cage-qat/cage/host/train/config"
+	"github.com/cage-qat/cage/host/train/plugin"
+	"github.com/cage-qat/cage/host/train/rundir"
+	"github.com/cage-qat/cage/sdk/program"
+)
+
+// Survey checks whether configurations can be trained, as far as that takes their data,
+// model and plugins: for example, whether a plugin has a parameter, accepts a shape, or
+// whether a token file has the model's vocabulary. For those that can be trained, it
+// compares programs and data with those of the existing run. It starts each plugin once
+// for all configurations, and does not change the configurations.
+func Survey(ctx context.Context, list []*config.Config, finder *plugin.Finder, options plugin.Options) []config.Finding {
+	running := newPool(finder, options)
+	defer running.close()
+	out := make([]config.Finding, len(list))
+	checked := map[string]trainingInputs{}
+	for i, cfg := range list {
+		if out[i].Err = ctx.Err(); out[i].Err != nil {
+			continue
+		}
+		// Most cells of a study differ in nothing that is checked here. Only good results are
+		// shared: a problem is reported with the line that each configuration has it on.
+		key, unknown := surveyKey(cfg)
+		now, ok := checked[key]
+		if unknown != nil || !ok {
+			if now, out[i].Err = check(ctx, cfg, running); out[i].Err != nil {
+				continue
+			}
+			if unknown == nil {
+				checked[key] = now
+			}
+		}
+		out[i].Stale, out[i].Programs, out[i].Data = now.stale(cfg), now.programs, now.data.Hashes()
+	}
+	return out
+}
+
+// surveyKey returns a text that two configurations share when the same data, model and plugins have the same to check in
+// both.
+func surveyKey(cfg *config.Config) (string, error) {
+	c := *cfg
+	c.Seed = 0
+	t := c.Train
+	c.Train = config.Train{Batch: t.Batch, Clip: t.Clip, Distillation: t.Distillation}
+	if len(c.Quantizer.Phases(t.Steps)) > 1 {
+		c.Train.Steps = t.Steps
+	}
+	if c.Data.Kind == config.KindChat { // how many steps there are follows from how conversations are laid out
+		c.Train.Accumulate, c.Train.Steps = t.Accumulate, t.Steps
+	} else {
+		c.Data.Seed, c.Schedule = 0, schedule.Settings{}
+	}
+	c.Diagnostics, c.Device = diagnostics.Settings{}, config.Device{Count: c.Device.Count}
+	c.Method.CAGE.Lambda, c.Method.CAGE.Silence = 0, 0
+	text, err := json.Marshal(&c)
+	return string(text), err
+}
+
+// check does what a training does, up to its plan.
+func check(ctx context.Context, cfg *config.Config, running *pool) (trainingInputs, error) {
+	if cfg.Model.Language() {
+		var err error
+		if cfg, err = PinnedToData(cfg); err != nil {
+			return trainingInputs{}, err
+		}
+	}
+	m, err := Model(cfg)
+	if err != nil {
+		return trainingInputs{}, err
+	}
+	c := newCollector(Request{Config: cfg, Model: m, Batch: ReplicaBatch(cfg)}, running)
+	programs, err := c.collect(ctx)
+	if err != nil {
+		return trainingInputs{}, err
+	}
+	for _, p := range programs.Phases() {
+		if _, err := Plan(cfg, m, p); err != nil {
+			return trainingInputs{}, err
+		}
+	}
+	return trainingInputs{programs: programs.Hashes(), data: cfg.Data}, nil
+}
+
+// Hashes returns the SHA-256 of every program, by role and name. A run depends on these,
+// and not on the executables that returned the programs: it can be continued with a
+// plugin that was built anew, as long as that returns the same programs. Programs of later phases have the first step in their
+// names.
+func (p *Programs) Hashes() map[string]string {
+	hashes := map[string]string{}
+	since := ""
+	if p.From > 1 {
+		since = fmt.Sprintf(" from step %d", p.From)
+	}
+	add := func(owner string, programs iter.Seq2[string, *program.Program]) {
+		for which, q := range programs {
+			hashes[owner+since+": "+which] = q.Hash()
+		}
+	}
+	for _, later := range p.Later {
+		maps.Copy(hashes, later.Hashes())
+	}
+	for name, q := range p.Weights {
+		add("weight "+name, q.Programs())
+	}
+	for name, hash := range p.executables {
+		hashes["weight "+name+": executable"] = hash
+	}
+	for name, q := range p.Activations {
+		add("activation "+name, q.Programs())
+	}
+	for site, q := range p.Backward {
+		add(site.String(), q.Programs())
+	}
+	for _, t := range p.Tensors {
+		add("optimizer of "+t.Name, t.Optimizer.Programs())
+		if t.Executable != "" {
+			hashes["optimizer of "+t.Name+since+": executable"] = t.Executable
+		}
+	}
+	return hashes
+}
+
+// Changed returns, in order, the names of recorded programs that are different now. Names
+// that are missing on one side are ignored, because an evaluation needs fewer programs.
+func Changed(recorded, now map[string]string) []string {
+	var changed []string
+	for _, name := range slices.Sorted(maps.Keys(recorded)) {
+		if hash, ok := now[name]; ok && hash != recorded[name] {
+			changed = append(changed, name)
+		}
+	}
+	return changed
+}
+
+// trainingInputs are what a run would be trained with now, beside its configuration.
+type trainingInputs struct {
+	programs map[string]string
+	data     config.Data
+}
+
+// stale says in what the run in the configuration's directory differs; empty when it does
+// not, or when its files cannot be read: those who read the run report a damaged file.
+func (in trainingInputs) stale(cfg *config.Config) string {
+	if changed := Changed(recordedPrograms(cfg.Train.Out), in.programs); len(changed) > 0 {
+		return fmt.Sprintf("a plugin has changed and now gives another program for %s (%d programs in all)", changed[0], len(changed))
+	}
+	before, err := config.Load(rundir.At(cfg.Train.Out).Config().Name, nil)
+	if err != nil {
+		return ""
+	}
+	return config.ChangedData(before.Data.Hashes(), in.data.Hashes())
+}
+
+// recordedPrograms returns the hashes of the programs that a run was trained with; nil if its
+// directory does not record them.
+func recordedPrograms(dir string) map[string]string {
+	var p struct {
+		Programs map[string]string `json:"programs"`
+	}
+	text, err := rundir.At(dir).Provenance().ReadFile()
+	if err != nil || json.Unmarshal(text, &p) != nil {
+		return nil
+	}
+	return p.Programs
+}

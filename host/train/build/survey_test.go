@@ -1,0 +1,128 @@
+package build_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/cage-qat/cage/host/data/tokenizer"
+	"github.com/cage-qat/cage/host/train/build"
+	"github.com/cage-qat/cage/host/train/config"
+	"github.com/cage-qat/cage/host/train/plugin"
+	"github.com/cage-qat/cage/internal/plaintoml"
+	"github.com/cage-qat/cage/internal/testing/testlevel"
+	"github.com/cage-qat/cage/internal/testing/testrun"
+)
+
+// TestSurvey: all problems of many configurations are found with one process for each
+// plugin, and the configurations are left as they are.
+func TestSurvey(t *testing.T) {
+	testlevel.Long(t, "asks the plugins of many configurations")
+	good := testrun.Config(t)
+	cases := []struct {
+		overrides, keys []string
+	}{
+		{nil, nil},
+		{[]string{"seed=1", "method.lambda=3.0"}, nil},
+		{[]string{"quantizer.bit=3", "optimizer.beta1=2.0"}, []string{"quantizer.bit", "optimizer.beta1"}},
+		{[]string{"quantizer.bits=1"}, []string{"quantizer.plugin"}}, // refused for its sites
+		{[]string{"quantizer.bits=3"}, nil},
+		{[]string{`quantizer.plugin="qest"`, "optimizer.beta3=0.9"}, []string{"quantizer.plugin", "optimizer.beta3"}},
+		{[]string{"model.vocab=2"}, []string{"model.vocab"}},
+		{[]string{`optimizer.groups=[{match="haed", rate=0.5}]`}, []string{"optimizer.groups[0]"}},
+		{[]string{`optimizer.rest={plugin="amadw", sha256="` + strings.Repeat("0", 64) + `"}`}, []string{"optimizer.rest.plugin"}},
+		{[]string{`optimizer.rest={plugin="adamw", betta=0.5}`}, []string{"optimizer.rest.betta"}},
+		{[]string{`quantizer={plugin="quest", bitz=4, weights={plugin="quest"}, activations={plugin="none"}}`}, []string{"quantizer.bitz"}},
+		{[]string{`quantizer.overrides=[{match="layers.0.*", bits=3, plugin="quest"}, {match="*", plugin="quest"}]`}, []string{"quantizer.overrides[0]"}},
+		{[]string{`optimizer.groups=[{match="*", rate=0.5}, {match="head", rate=0.25}]`}, []string{"optimizer.groups[1]"}},
+		{[]string{`quantizer.plugin="lsq"`, `method.gradient="full"`}, []string{"method.gradient"}},
+		{[]string{"quantizer.bit=3", "seed=2"}, []string{"quantizer.bit"}}, // again, and where it stands here
+	}
+	var list []*config.Config
+	var before []string
+	for _, c := range cases {
+		cfg := testrun.Elsewhere(t, good, c.overrides...)
+		text, err := cfg.Encode()
+		if err != nil {
+			t.Fatal(err)
+		}
+		list, before = append(list, cfg), append(before, string(text))
+	}
+	recorder := testrun.NewRecorder(t)
+	findings := build.Survey(t.Context(), list, recorder.Finder, plugin.Options{})
+	for i, c := range cases {
+		var keys []string
+		for _, e := range problemsIn(findings[i].Err) {
+			keys = append(keys, e.Key)
+		}
+		if got, want := strings.Join(keys, " "), strings.Join(c.keys, " "); got != want {
+			t.Errorf("%q: problems of %q, want %q: %v", c.overrides, got, want, findings[i].Err)
+		}
+		if text, err := list[i].Encode(); err != nil || string(text) != before[i] {
+			t.Errorf("%q: the configuration has become\n%s%v", c.overrides, text, err)
+		}
+	}
+	started := recorder.Processes(t)
+	// For the two that do not exist all say of which kind they are, too: as many as can do so in the seconds that they have.
+	most := 3 + 2*len(testrun.Executables(t))
+	if left := testrun.Alive(started); len(started) <= 3 || len(started) > most || len(left) > 0 {
+		t.Errorf("%d processes started, want those of quest, lsq and adamw, and others once, at most %d; %d still run", len(started), most, len(left))
+	}
+}
+
+func problemsIn(err error) plaintoml.Errors {
+	var all plaintoml.Errors
+	var one *plaintoml.Error
+	switch {
+	case errors.As(err, &all):
+		return all
+	case errors.As(err, &one):
+		return plaintoml.Errors{one}
+	}
+	return nil
+}
+
+// conversations is a training whose steps follow from so many documents, one in each row.
+func conversations(t *testing.T, documents int) *config.Config {
+	t.Helper()
+	path := testrun.ChatFile(t, tokenizer.Bytes{}.Info(), func(yield func([]int32, []bool) bool) {
+		for n := 0; n < documents && yield([]int32("aaaabbbbb"), []bool{8: true}); n++ {
+		}
+	})
+	base := `
+model = {layers = 1, width = 32, heads = 2, hidden = 48, context = 16}
+data = {kind = "chat", packing = "none", train = "` + path + `", validation = "` + path + `"}
+train = {batch = 2, out = "` + t.TempDir() + `"}
+schedule = {rate = 3e-3}
+quantizer = {plugin = "quest"}
+optimizer = {plugin = "adamw"}
+`
+	return testrun.Parse(t, base)
+}
+
+// TestSurveyOfConversations: what does not fit the steps that conversations give is found in each configuration, in any order.
+func TestSurveyOfConversations(t *testing.T) {
+	testlevel.Long(t, "surveys many configurations")
+	cases := []struct{ override, problem string }{
+		{"schedule.warmup=0.1", ""}, {"schedule.warmup=5000.0", "schedule.warmup"}, {"seed=1", ""},
+		{"train.steps=5", ""}, {"train.steps=17", ""}, {"train.steps=18", "train.steps"}, {"train.accumulate=2", ""},
+	}
+	base := conversations(t, 34)
+	check := func(order []int) {
+		var list []*config.Config
+		for _, i := range order {
+			list = append(list, testrun.Elsewhere(t, base, cases[i].override))
+		}
+		for n, f := range build.Survey(t.Context(), list, testrun.Finder(t), plugin.Options{}) {
+			got := ""
+			if e := problemsIn(f.Err); len(e) == 1 {
+				got = e[0].Key
+			}
+			if want := cases[order[n]]; got != want.problem || (f.Err == nil) != (got == "") {
+				t.Errorf("in the order %v, %s: a problem of %q, want %q: %v", order, want.override, got, want.problem, f.Err)
+			}
+		}
+	}
+	check([]int{0, 1, 2, 3, 4, 5, 6})
+	check([]int{6, 5, 4, 3, 2, 1, 0})
+}

@@ -1,0 +1,155 @@
+package build
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/cage-qat/cage/host/data/chat"
+	"github.com/cage-qat/cage/host/data/dataset"
+	"github.com/cage-qat/cage/host/data/tokenizer"
+	"github.com/cage-qat/cage/host/model/huggingface"
+	"github.com/cage-qat/cage/host/train/config"
+	"github.com/cage-qat/cage/host/train/plugin"
+	"github.com/cage-qat/cage/host/train/rundir"
+)
+
+// FindValidation opens the validation file of a run that was trained earlier, with the
+// hash pinned in its configuration, wherever the file is now.
+func FindValidation(cfg *config.Config, search rundir.Search) (*dataset.File, error) {
+	file, _, err := findPart(cfg, search, "data.validation", cfg.Data.ValidationSHA256, cfg.Data.Validation)
+	return file, err
+}
+
+// FindTrain is [FindValidation] for the training files; those of a mixture are opened as
+// one. places are their current paths.
+func FindTrain(cfg *config.Config, search rundir.Search) (file *dataset.File, places []string, err error) {
+	return findPart(cfg, search, "data.train", cfg.Data.TrainSHA256, cfg.Data.Files()...)
+}
+
+// findPart looks for each file by itself. One must have the pinned hash; of several only all
+// together have it.
+func findPart(cfg *config.Config, search rundir.Search, key, pin string, paths ...string) (*dataset.File, []string, error) {
+	var places []string
+	for _, path := range paths {
+		place, err := search.Find(path, func(place string) error {
+			f, err := openFiles(cfg.Data.Kind, place)
+			if err != nil {
+				return err
+			}
+			defer f.Close()
+			if len(paths) > 1 {
+				return nil
+			}
+			return samePart(f, pin)
+		})
+		if err != nil {
+			return nil, nil, cfg.ErrorAt(key, "%w", err)
+		}
+		places = append(places, place)
+	}
+	joined, err := openFiles(cfg.Data.Kind, places...)
+	if err == nil {
+		if err = samePart(joined, pin); err != nil {
+			joined.Close()
+		}
+	}
+	if err != nil {
+		return nil, nil, cfg.ErrorAt(key, "%w", err)
+	}
+	return joined, places, nil
+}
+
+// samePart compares a file with the hash of the run's.
+func samePart(f *dataset.File, pin string) error {
+	if got := f.SHA256(); pin != "" && got != pin {
+		return fmt.Errorf("it holds other tokens: its hash is %s, the run's %s", got, pin)
+	}
+	return nil
+}
+
+// FindTokenizer opens the tokenizer of a run that was trained earlier: the copy in the
+// run directory, or else the one that the configuration names.
+func FindTokenizer(cfg *config.Config, search rundir.Search, info tokenizer.Info) (tokenizer.Tokenizer, error) {
+	if t, err := tokenizer.Reopen(search.Run, info); err == nil || !errors.Is(err, fs.ErrNotExist) {
+		return t, err
+	}
+	key, path := "data.tokenizer", cfg.Data.Tokenizer
+	if files := cfg.Data.Files(); path == "" && len(files) > 0 {
+		key, path = "data.train", filepath.Join(filepath.Dir(files[0]), tokenizer.DefinitionFile)
+	}
+	if path == "" {
+		return nil, fmt.Errorf("%s has no %s any more, and names no data beside which it could be", search.Run, tokenizer.DefinitionFile)
+	}
+	var found tokenizer.Tokenizer
+	_, err := search.Find(path, func(place string) error {
+		content, err := tokenizer.Definition(place, info)
+		if err != nil {
+			return err
+		}
+		found, err = tokenizer.Restore(content, info)
+		return err
+	})
+	if err != nil {
+		return nil, cfg.ErrorAt(key, "the tokenizer %s: %w", info.Name, err)
+	}
+	return found, nil
+}
+
+// FindPlugins replaces the paths of a run's plugins, in a configuration that is being
+// changed, by those where they are now. A plugin that is found at no path is looked for by
+// its name. Its programs tell whether it is the one that the run had.
+func FindPlugins(cfg *config.Config, plugins []*config.Plugin, search rundir.Search, finder *plugin.Finder) error {
+	for _, p := range plugins {
+		p.SHA256 = "" // what counts is that the programs are those of the run, not the executables
+		if !strings.ContainsRune(p.Name, filepath.Separator) {
+			continue
+		}
+		place, err := search.Find(p.Name, func(place string) error {
+			_, err := os.Stat(place)
+			return err
+		})
+		switch name := filepath.Base(p.Name); {
+		case err != nil && finder.Has(name):
+			p.Name = name
+		case err != nil:
+			return cfg.ErrorAt(p.Path("plugin"), "%w\nand there is no plugin with the name %s; %s may name a directory that holds it", err, name, plugin.PathVariable)
+		case p.Name != place:
+			if p.Name, err = filepath.Abs(place); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// LearnedTokens are the tokens at which texts begin and end by what a run trains on: those of documents, or the one that ends a
+// turn of a conversation by the template among the files of the tokenizer.
+func LearnedTokens(cfg *config.Config, files map[string][]byte, tok tokenizer.Tokenizer) huggingface.Tokens {
+	known := func(id int32) []int32 {
+		return slices.DeleteFunc([]int32{id}, func(id int32) bool { return id == tokenizer.NoToken })
+	}
+	switch {
+	case cfg.Untrained():
+		return huggingface.Tokens{}
+	case cfg.Data.Kind == config.KindChat:
+		end, _ := chat.ModelEnding(files, tok) // of a template that fails nothing is known
+		return huggingface.Tokens{End: known(end.Token)}
+	}
+	return huggingface.Tokens{Begin: known(tok.Info().BOS), End: known(tok.Info().EOS)}
+}
+
+// Beginning are the tokens of a document that begins with a text: with the begin token in front where the model learned
+// from documents with it, or where the tokenizer puts it before every text.
+func Beginning(cfg *config.Config, tok tokenizer.Tokenizer, text string) ([]int32, error) {
+	ids, err := tok.Encode(text)
+	learned := !cfg.Untrained() && cfg.Data.Kind == config.KindText
+	if bos := tok.Info().BOS; bos != tokenizer.NoToken && (learned || tokenizer.AddsBOS(tok) || len(ids) == 0) {
+		ids = append([]int32{bos}, ids...)
+	}
+	return ids, err
+}

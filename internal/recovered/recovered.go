@@ -1,0 +1,38 @@
+// Package recovered turns panics of executors into errors. A panic then ends one call and the
+// run that made it, but not the process, and the run can still save what it has.
+//
+// [Catch] belongs in calls that execute or compile one program, on the goroutine that
+// does so: a panic can be caught nowhere else. What a failed call had written is lost.
+package recovered
+
+import (
+	"fmt"
+	"runtime/debug"
+)
+
+// A PanicError is a panic that was caught.
+type PanicError struct {
+	Executor string // name of the executor that panicked
+	Program  string // name of the program that it executed or compiled
+	Cause    any    // the argument of the panic
+	Stack    []byte // where it happened; not part of the message
+}
+
+// Error names the executor and the program.
+func (e *PanicError) Error() string {
+	return fmt.Sprintf("executor %q failed at program %q, a fault of this build and not of the run's settings: %v", e.Executor, e.Program, e.Cause)
+}
+
+// Unwrap returns the cause, if it is an error.
+func (e *PanicError) Unwrap() error {
+	err, _ := e.Cause.(error)
+	return err
+}
+
+// Catch must be deferred by a function that executes or compiles a program. It turns a
+// panic into the error that the function returns, a [*PanicError].
+func Catch(executor, program string, err *error) {
+	if cause := recover(); cause != nil {
+		*err = &PanicError{Executor: executor, Program: program, Cause: cause, Stack: debug.Stack()}
+	}
+}

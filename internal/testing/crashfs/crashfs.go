@@ -1,0 +1,297 @@
+// Package crashfs records what a program does to the files of a directory, and makes new
+// directories as a loss of power could have left it: with what was synced, some of the
+// rest, and garbage where unsynced bytes were. It is imported only by tests.
+//
+// It assumes little of a disk. The content of a file is safe after File.Sync and not
+// before. A name (created, renamed, removed) is safe after SyncDir of its directory and
+// not before; unsynced changes of names may be kept in part, and in another order than
+// they were made in. A rename is kept as a whole or not at all.
+package crashfs
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+
+	"github.com/cage-qat/cage/internal/testing/vfstest"
+	"github.com/cage-qat/cage/internal/vfs"
+)
+
+// FS is [vfstest.NoSync], and records what happens below a root.
+type FS struct {
+	vfs.FS // what changes nothing is done there
+	root   string
+	base   int // events that stand for what was there in the beginning
+
+	mu     sync.Mutex
+	next   int            // number of the next file or directory
+	names  map[string]int // of files and directories as they are now, by path below root; the root is ""
+	sizes  map[int]int64  // of files as they are now
+	events []event
+}
+
+// event is a change or a sync. What it is about is known by number, so that names may
+// change.
+type event struct {
+	kind   kind
+	dir    int    // link, unlink, rename, syncdir
+	name   string // link, unlink, rename: the new name
+	from   string // rename: the old name
+	id     int    // link, rename, write, truncate, sync
+	isDir  bool   // link
+	offset int64  // write; truncate: the size
+	data   []byte // write
+}
+
+type kind string
+
+const (
+	link     kind = "link"
+	unlink   kind = "unlink"
+	rename   kind = "rename"
+	write    kind = "write"
+	truncate kind = "truncate"
+	syncFile kind = "sync"
+	syncDir  kind = "syncdir"
+)
+
+// New returns an FS that records what happens below root, which must exist. Existing
+// files count as synced.
+func New(root string) (*FS, error) {
+	f := &FS{FS: vfstest.NoSync, root: filepath.Clean(root), next: 1, names: map[string]int{"": 0}, sizes: map[int]int64{}}
+	err := filepath.WalkDir(f.root, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || path == f.root {
+			return err
+		}
+		id := f.add(f.below(path), d.IsDir())
+		if d.IsDir() {
+			return nil
+		}
+		content, err := os.ReadFile(path)
+		f.write(id, content, 0)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	for name, id := range f.names {
+		info, err := os.Stat(filepath.Join(f.root, name))
+		if err != nil {
+			return nil, err
+		}
+		if info.IsDir() {
+			f.events = append(f.events, event{kind: syncDir, dir: id})
+		} else {
+			f.events = append(f.events, event{kind: syncFile, id: id})
+		}
+	}
+	f.base = len(f.events)
+	return f, nil
+}
+
+// Moments returns the number of moments so far at which power can be lost: moment m comes
+// after the first m events.
+func (f *FS) Moments() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return len(f.events) - f.base
+}
+
+// below is a path relative to the root. It panics for one that is not below the root: the
+// program under test must write nothing elsewhere.
+func (f *FS) below(path string) string {
+	rel, err := filepath.Rel(f.root, path)
+	if err != nil || rel == ".." || strings.HasPrefix(rel, ".."+string(filepath.Separator)) {
+		panic(fmt.Sprintf("crashfs: %s is not below %s", path, f.root))
+	}
+	if rel == "." {
+		return ""
+	}
+	return rel
+}
+
+// parent is the number of the directory that a path is in, and the name there.
+func (f *FS) parent(path string) (dir int, name string) {
+	dir, ok := f.names[strings.TrimPrefix(filepath.Dir("/"+path), "/")]
+	if !ok {
+		panic("crashfs: the directory of " + path + " is not known")
+	}
+	return dir, filepath.Base(path)
+}
+
+// add records a new name.
+func (f *FS) add(path string, isDir bool) (id int) {
+	id = f.next
+	f.next++
+	dir, name := f.parent(path)
+	f.names[path] = id
+	f.events = append(f.events, event{kind: link, dir: dir, name: name, id: id, isDir: isDir})
+	return id
+}
+
+func (f *FS) write(id int, data []byte, offset int64) {
+	if len(data) == 0 {
+		return
+	}
+	f.sizes[id] = max(f.sizes[id], offset+int64(len(data)))
+	f.events = append(f.events, event{kind: write, id: id, offset: offset, data: append([]byte{}, data...)})
+}
+
+// done records an event unless what it stands for has failed.
+func (f *FS) done(err error, e event) error {
+	if err == nil {
+		f.events = append(f.events, e)
+	}
+	return err
+}
+
+// OpenFile implements vfs.FS.
+func (f *FS) OpenFile(name string, flag int, perm fs.FileMode) (vfs.File, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	inner, err := f.FS.OpenFile(name, flag, perm)
+	if err != nil {
+		return nil, err
+	}
+	path := f.below(name)
+	id, known := f.names[path]
+	if !known {
+		id = f.add(path, false)
+	}
+	if flag&os.O_TRUNC != 0 && f.sizes[id] > 0 {
+		f.sizes[id] = 0
+		f.events = append(f.events, event{kind: truncate, id: id})
+	}
+	return &file{File: inner, fs: f, id: id, appends: flag&os.O_APPEND != 0}, nil
+}
+
+// Mkdir implements vfs.FS.
+func (f *FS) Mkdir(name string, perm fs.FileMode) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if err := f.FS.Mkdir(name, perm); err != nil {
+		return err
+	}
+	f.add(f.below(name), true)
+	return nil
+}
+
+// Rename implements vfs.FS, within one directory.
+func (f *FS) Rename(from, to string) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	a, b := f.below(from), f.below(to)
+	dir, old := f.parent(a)
+	other, name := f.parent(b)
+	if dir != other {
+		return errors.New("crashfs: a rename from one directory to another")
+	}
+	if err := f.FS.Rename(from, to); err != nil {
+		return err
+	}
+	id := f.names[a]
+	delete(f.names, a)
+	f.names[b] = id
+	f.events = append(f.events, event{kind: rename, dir: dir, name: name, from: old, id: id})
+	return nil
+}
+
+// Remove implements vfs.FS.
+func (f *FS) Remove(name string) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if err := f.FS.Remove(name); err != nil {
+		return err
+	}
+	path := f.below(name)
+	dir, base := f.parent(path)
+	delete(f.names, path)
+	f.events = append(f.events, event{kind: unlink, dir: dir, name: base})
+	return nil
+}
+
+// SyncDir implements vfs.FS.
+func (f *FS) SyncDir(name string) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.done(f.FS.SyncDir(name), event{kind: syncDir, dir: f.names[f.below(name)]})
+}
+
+// Lock implements vfs.FS.
+func (f *FS) Lock(name string) (vfs.Lock, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	l, err := f.FS.Lock(name)
+	if path := f.below(name); err == nil && f.names[path] == 0 {
+		f.add(path, false)
+	}
+	return l, err
+}
+
+// file is an open file whose writes are recorded.
+type file struct {
+	vfs.File
+	fs      *FS
+	id      int
+	appends bool
+	at      int64 // of the next write that does not append
+}
+
+// Unwrap is for vfs.OSFile.
+func (f *file) Unwrap() vfs.File { return f.File }
+
+func (f *file) Write(p []byte) (int, error) {
+	f.fs.mu.Lock()
+	defer f.fs.mu.Unlock()
+	offset := f.at
+	if f.appends {
+		offset = f.fs.sizes[f.id]
+	}
+	n, err := f.File.Write(p)
+	f.fs.write(f.id, p[:n], offset)
+	f.at = offset + int64(n)
+	return n, err
+}
+
+func (f *file) WriteAt(p []byte, offset int64) (int, error) {
+	f.fs.mu.Lock()
+	defer f.fs.mu.Unlock()
+	n, err := f.File.WriteAt(p, offset)
+	f.fs.write(f.id, p[:n], offset)
+	return n, err
+}
+
+func (f *file) Read(p []byte) (int, error) {
+	n, err := f.File.Read(p)
+	f.at += int64(n)
+	return n, err
+}
+
+func (f *file) Seek(offset int64, whence int) (int64, error) {
+	at, err := f.File.Seek(offset, whence)
+	f.at = at
+	return at, err
+}
+
+func (f *file) Truncate(size int64) error {
+	f.fs.mu.Lock()
+	defer f.fs.mu.Unlock()
+	if err := f.File.Truncate(size); err != nil {
+		return err
+	}
+	if size != f.fs.sizes[f.id] {
+		f.fs.sizes[f.id] = size
+		f.fs.events = append(f.fs.events, event{kind: truncate, id: f.id, offset: size})
+	}
+	return nil
+}
+
+func (f *file) Sync() error {
+	f.fs.mu.Lock()
+	defer f.fs.mu.Unlock()
+	return f.fs.done(f.File.Sync(), event{kind: syncFile, id: f.id})
+}

@@ -1,0 +1,304 @@
+// Package executortest tests that executors compute what programs mean. One suite tests
+// all of them: it runs hundreds of random programs like those of optimizers and compares
+// the results with the oracle (package reference). To be tested, an executor needs an
+// [Executor] of two methods; see the tests of this package, which cover all executors.
+//
+// Only what every executor must do belongs here: results, memory, goroutines. What one
+// executor alone promises (passes over memory, what it refuses) is tested beside that
+// executor.
+package executortest
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/cage-qat/cage/internal/testing/randprog"
+	"github.com/cage-qat/cage/internal/testing/testlevel"
+	"github.com/cage-qat/cage/sdk/program"
+	"github.com/cage-qat/cage/sdk/program/reference"
+)
+
+// An Executor compiles programs and runs them on tensors by name.
+type Executor interface {
+	// Compile prepares a program, or refuses it with an error that is [ErrRefused].
+	Compile(p *program.Program) (Kernel, error)
+	// Run executes calls on the given number of goroutines. None of the calls writes what
+	// another one reads or writes.
+	Run(threads int, calls []Call) error
+}
+
+// A Kernel is a program compiled by an executor.
+type Kernel any
+
+// A Call is a kernel with a slice for each input and output of its program. An output may
+// share its slice with the input of the same name.
+type Call struct {
+	Kernel          Kernel
+	Program         *program.Program
+	Inputs, Outputs map[string][]float32
+}
+
+// ErrRefused is the error of an executor that does not take a program, although the
+// program is valid.
+var ErrRefused = errors.New("refused")
+
+// A Subject is an executor to be tested, with what it promises.
+type Subject struct {
+	Executor
+	// Accepts is the smallest share of the random programs of each family that it must
+	// accept; families that it is not meant for have no entry.
+	Accepts map[randprog.Family]float64
+	// Double says that it computes in binary64 and only rounds its results to binary32.
+	Double bool
+}
+
+// goroutines are the numbers with which calls run: the bits must not depend on them.
+var goroutines = []int{1, 2, 5}
+
+// group is the number of programs that run at once.
+const group = 8
+
+// Run tests a subject with programs of all families that it is meant for.
+func Run(t *testing.T, s Subject) {
+	count := testlevel.Choose[uint64](48, 320)
+	if testing.Short() {
+		count = 16
+	}
+	for _, family := range randprog.Families {
+		least, ok := s.Accepts[family]
+		if !ok {
+			continue
+		}
+		for _, exact := range []bool{true, false} {
+			name := string(family) + "/smooth"
+			if exact {
+				name = string(family) + "/exact"
+			}
+			t.Run(name, func(t *testing.T) {
+				s.runFamily(t, randprog.UpdateOptions{Family: family, Exact: exact}, count, least)
+			})
+		}
+	}
+}
+
+// runFamily runs count programs and fails if the subject accepts a smaller share than least.
+func (s Subject) runFamily(t *testing.T, o randprog.UpdateOptions, count uint64, least float64) {
+	accepted := 0
+	for first := uint64(0); first < count; first += group {
+		var cases []randprog.Case
+		for seed := first; seed < min(first+group, count); seed++ {
+			cases = append(cases, randprog.NewUpdate(rand.New(rand.NewPCG(seed, 11)), o))
+		}
+		n, err := s.Check(cases, o.Exact)
+		if err != nil {
+			t.Fatalf("seeds from %d: %v", first, err)
+		}
+		accepted += n
+	}
+	share := float64(accepted) / float64(count)
+	t.Logf("%d of %d programs are accepted", accepted, count)
+	if share < least {
+		t.Errorf("%.3f of the programs are accepted, want at least %.3f: the others were not tested", share, least)
+	}
+}
+
+// Check compiles the programs and runs those that are accepted: with separate outputs and
+// with outputs in place of inputs, on several numbers of goroutines, all at once. It
+// returns how many were accepted.
+func (s Subject) Check(cases []randprog.Case, exact bool) (accepted int, err error) {
+	var trials []*trial
+	for _, c := range cases {
+		k, err := s.Compile(c.Program)
+		if errors.Is(err, ErrRefused) {
+			continue
+		}
+		if err != nil {
+			return 0, fmt.Errorf("compiling: %w\n%s", err, c.Program)
+		}
+		x, err := s.newTrial(c, k, exact)
+		if err != nil {
+			return 0, err
+		}
+		trials = append(trials, x)
+	}
+	for i, threads := range goroutines {
+		var calls []Call
+		for _, x := range trials {
+			calls = append(calls, x.call(i > 0))
+		}
+		if err := s.Run(threads, calls); err != nil {
+			return 0, fmt.Errorf("on %d goroutines: %w", threads, err)
+		}
+		for _, x := range trials {
+			if err := x.verify(); err != nil {
+				return 0, fmt.Errorf("on %d goroutines, outputs in place %t: %w\n%s", threads, i > 0, err, x.c.Program)
+			}
+		}
+	}
+	return len(trials), nil
+}
+
+// trial is a program with its inputs and what it must give.
+type trial struct {
+	c      randprog.Case
+	kernel Kernel
+	want   map[string][]float32
+	exact  bool
+	first  map[string][]float32 // what the first run gave
+	memory map[string]fenced    // of the call at hand
+	from   map[string][]float32 // its inputs, as they were
+	to     map[string][]float32
+}
+
+// most is the largest element that a smooth program should have. Beyond it, products of
+// products multiply errors more than the tolerance allows for, up to infinity; only the
+// bits of different runs are compared then. Few programs get there: see the test of
+// package randprog.
+const most = 1e4
+
+// newTrial asks the oracle. In exact programs every result is correctly rounded, so that
+// the oracle has to round as the executor does; in the others the errors of binary32
+// are what is measured.
+func (s Subject) newTrial(c randprog.Case, k Kernel, exact bool) (*trial, error) {
+	oracle := reference.Run
+	if exact && !s.Double {
+		oracle = reference.Run32
+	}
+	out, err := oracle(c.Program, c.Inputs)
+	if err != nil {
+		return nil, fmt.Errorf("the oracle: %w", err)
+	}
+	x := &trial{c: c, kernel: k, exact: exact, want: map[string][]float32{}}
+	for name, v := range out {
+		x.want[name] = narrow(v.Floats)
+		if !exact && !(largest(x.want[name]) <= most) {
+			return &trial{c: c, kernel: k}, nil
+		}
+	}
+	return x, nil
+}
+
+func narrow(list []float64) []float32 {
+	out := make([]float32, len(list))
+	for i, v := range list {
+		out[i] = float32(v)
+	}
+	return out
+}
+
+// call makes a call with fresh memory.
+func (x *trial) call(inPlace bool) Call {
+	x.memory, x.from, x.to = map[string]fenced{}, map[string][]float32{}, map[string][]float32{}
+	call := Call{Kernel: x.kernel, Program: x.c.Program, Inputs: map[string][]float32{}, Outputs: map[string][]float32{}}
+	for _, in := range x.c.Program.Inputs {
+		x.from[in.Name] = narrow(x.c.Inputs[in.Name].Floats)
+		x.memory["input "+in.Name] = fence(x.from[in.Name])
+		call.Inputs[in.Name] = x.memory["input "+in.Name].data
+	}
+	for _, o := range x.c.Program.Outputs {
+		t := x.c.Program.TypeOf(o.Value)
+		if i := x.c.Program.Input(o.Name); inPlace && i >= 0 && x.c.Program.Inputs[i].Type.Equal(t) {
+			call.Outputs[o.Name] = call.Inputs[o.Name]
+			delete(x.from, o.Name)
+			continue
+		}
+		x.memory["output "+o.Name] = fence(make([]float32, t.Size()))
+		call.Outputs[o.Name] = x.memory["output "+o.Name].data
+	}
+	x.to = call.Outputs
+	return call
+}
+
+// verify compares the outputs with what they must be, and with the bits of the first
+// run; inputs that are not replaced must be what they were, and so must be the memory
+// around all slices.
+func (x *trial) verify() error {
+	for name, want := range x.want {
+		allowed := tolerance * largest(want)
+		for i, w := range want {
+			if g := x.to[name][i]; !same(g, w) && (x.exact || !(math.Abs(float64(g)-float64(w)) <= allowed)) {
+				return fmt.Errorf("output %q, element %d is %v (%08x), want %v (%08x)", name, i, g, math.Float32bits(g), w, math.Float32bits(w))
+			}
+		}
+	}
+	for name, was := range x.from {
+		if i := differ(x.memory["input "+name].data, was); i >= 0 {
+			return fmt.Errorf("input %q was written to, at element %d", name, i)
+		}
+	}
+	for name, m := range x.memory {
+		if !m.intact() {
+			return fmt.Errorf("memory around %s was written to", name)
+		}
+	}
+	if x.first == nil {
+		x.first = x.to
+	}
+	for name, was := range x.first {
+		if i := differ(x.to[name], was); i >= 0 {
+			return fmt.Errorf("output %q, element %d is %v, and was %v on one goroutine, apart", name, i, x.to[name][i], was[i])
+		}
+	}
+	return nil
+}
+
+// differ is the first element in which two lists differ, -1 if there is none. All NaN are
+// one.
+func differ(a, b []float32) int {
+	for i, v := range a {
+		if !same(v, b[i]) {
+			return i
+		}
+	}
+	return -1
+}
+
+func same(a, b float32) bool {
+	return math.Float32bits(a) == math.Float32bits(b) || a != a && b != b
+}
+
+// tolerance bounds the errors of smooth programs, relative to the largest element of an
+// output, or to 1 where all are smaller: about 25 operations, each with errors of 6e-8
+// of its result and of up to 1e-6 in sums and products of some thousand terms, of
+// which the generator's operations multiply some.
+const tolerance = 1e-4
+
+// largest is the largest magnitude, at least 1.
+func largest(list []float32) float64 {
+	size := 1.0
+	for _, v := range list {
+		size = max(size, math.Abs(float64(v)))
+	}
+	return size
+}
+
+// fenced is a slice between others that nobody may write to.
+type fenced struct{ whole, data []float32 }
+
+// margin is the number of elements on each side, more than a vector has.
+const margin = 32
+
+// post is what stands there.
+const post = float32(-1.2345e-12)
+
+func fence(data []float32) fenced {
+	f := fenced{whole: make([]float32, len(data)+2*margin)}
+	for i := range f.whole {
+		f.whole[i] = post
+	}
+	f.data = f.whole[margin : margin+len(data) : margin+len(data)]
+	copy(f.data, data)
+	return f
+}
+
+func (f fenced) intact() bool {
+	for i := range margin {
+		if f.whole[i] != post || f.whole[len(f.whole)-1-i] != post {
+			return false
+		}
+	}
+	return true
+}

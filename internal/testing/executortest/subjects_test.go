@@ -1,0 +1,254 @@
+package executortest_test
+
+import (
+	"errors"
+	"maps"
+	"testing"
+
+	"github.com/cage-qat/cage/host/compute/cpu"
+	"github.com/cage-qat/cage/host/compute/pass/byrow"
+	"github.com/cage-qat/cage/host/compute/refresh"
+	"github.com/cage-qat/cage/host/compute/triton"
+	"github.com/cage-qat/cage/internal/testing/executortest"
+	"github.com/cage-qat/cage/internal/testing/randprog"
+	"github.com/cage-qat/cage/internal/testing/testkernel"
+	"github.com/cage-qat/cage/sdk/program"
+	"github.com/cage-qat/cage/sdk/program/reference"
+)
+
+// kernels is package triton, whose text is executed by package testkernel.
+type kernels struct{}
+
+func (kernels) Compile(p *program.Program) (executortest.Kernel, error) {
+	k, err := testkernel.Compile(p, testkernel.Rows(p), nil)
+	var refused *triton.Refusal
+	if errors.As(err, &refused) {
+		return nil, errors.Join(executortest.ErrRefused, err)
+	}
+	return k, err
+}
+
+func (kernels) Run(_ int, calls []executortest.Call) error {
+	for _, c := range calls {
+		in := map[string]reference.Tensor{}
+		for _, input := range c.Program.Inputs {
+			data := make([]float64, len(c.Inputs[input.Name]))
+			for i, x := range c.Inputs[input.Name] {
+				data[i] = float64(x)
+			}
+			in[input.Name] = reference.Floats(data, input.Type.Shape...)
+		}
+		out, err := c.Kernel.(*testkernel.Program).Run(in)
+		if err != nil {
+			return err
+		}
+		for name, to := range c.Outputs {
+			for i, x := range out[name].Floats {
+				to[i] = float32(x)
+			}
+		}
+	}
+	return nil
+}
+
+// kernelSubject refuses rows of more than 16,384 elements and rotations of few.
+var kernelSubject = executortest.Subject{Executor: kernels{}, Accepts: map[randprog.Family]float64{randprog.Elementwise: 0.8}}
+
+// TestKernels: package triton, by what its text says.
+func TestKernels(t *testing.T) { executortest.Run(t, kernelSubject) }
+
+// byRows is package cpu with a number of rows; the reference implementation computes what needs whole tensors.
+type byRows struct{}
+
+type rowsKernel struct {
+	byrow.Division
+	kernel *cpu.Kernel
+}
+
+func (byRows) Compile(p *program.Program) (executortest.Kernel, error) {
+	count := testkernel.Rows(p)
+	d, err := cpu.Divide(p, count)
+	if err != nil || d.Rows == nil {
+		return rowsKernel{d, nil}, err
+	}
+	k, err := cpu.Compile(d.Rows, count, nil)
+	if refused := (*cpu.Refusal)(nil); errors.As(err, &refused) {
+		return nil, errors.Join(executortest.ErrRefused, err)
+	}
+	return rowsKernel{d, k}, err
+}
+
+func (byRows) Run(threads int, calls []executortest.Call) error {
+	for _, c := range calls {
+		k := c.Kernel.(rowsKernel)
+		known, written := maps.Clone(c.Inputs), map[string][]float32{} // outputs may be the memory of inputs
+		if k.Whole != nil {
+			in := map[string]reference.Tensor{}
+			for _, input := range c.Program.Inputs {
+				in[input.Name] = wide(c.Inputs[input.Name], input.Type.Shape)
+			}
+			out, err := reference.Run32(k.Whole, in)
+			if err != nil {
+				return err
+			}
+			for name, value := range out {
+				to := make([]float32, value.Len())
+				for i, x := range append(value.Floats, floats(value.Ints)...) {
+					to[i] = float32(x)
+				}
+				if _, ok := c.Outputs[name]; ok {
+					written[name] = to
+				} else {
+					known[name] = to
+				}
+			}
+		}
+		if err := k.run(threads, known, written); err != nil {
+			return err
+		}
+		for name, x := range written {
+			copy(c.Outputs[name], x)
+		}
+	}
+	return nil
+}
+
+// run computes what is computed by rows.
+func (k rowsKernel) run(threads int, known, written map[string][]float32) error {
+	if k.kernel == nil {
+		return nil
+	}
+	var in, out []any
+	for _, input := range k.Rows.Inputs {
+		if in = append(in, known[input.Name]); input.Type.DType == program.Bool {
+			bools := make([]bool, len(known[input.Name]))
+			for i, x := range known[input.Name] {
+				bools[i] = x != 0
+			}
+			in[len(in)-1] = bools
+		}
+	}
+	for _, o := range k.Rows.Outputs {
+		written[o.Name] = make([]float32, k.Rows.TypeOf(o.Value).Size())
+		out = append(out, written[o.Name])
+	}
+	return k.kernel.Run(in, out, cpu.Goroutines(threads))
+}
+
+func wide(x []float32, shape []int) reference.Tensor {
+	data := make([]float64, len(x))
+	for i, v := range x {
+		data[i] = float64(v)
+	}
+	return reference.Floats(data, shape...)
+}
+
+func floats(x []int64) []float64 {
+	list := make([]float64, len(x))
+	for i, v := range x {
+		list[i] = float64(v)
+	}
+	return list
+}
+
+// rowsSubject refuses what moves elements.
+var rowsSubject = executortest.Subject{Executor: byRows{}, Accepts: map[randprog.Family]float64{randprog.Elementwise: 0.8}}
+
+// TestRows: package cpu, by rows.
+func TestRows(t *testing.T) { executortest.Run(t, rowsSubject) }
+
+// refreshes is the executor of package refresh, which computes in binary64, but products
+// of matrices in binary32.
+type refreshes struct{}
+
+func (refreshes) Compile(p *program.Program) (executortest.Kernel, error) { return p, nil }
+
+func (refreshes) Run(_ int, calls []executortest.Call) error {
+	for _, c := range calls {
+		in := map[string]reference.Tensor{}
+		for _, input := range c.Program.Inputs {
+			wide := make([]float64, input.Type.Size())
+			for i, v := range c.Inputs[input.Name] {
+				wide[i] = float64(v)
+			}
+			in[input.Name] = reference.Floats(wide, input.Type.Shape...)
+		}
+		out, err := refresh.Execute(c.Program, in)
+		if err != nil {
+			return err
+		}
+		for name, value := range out {
+			for i, v := range value.Floats {
+				c.Outputs[name][i] = float32(v)
+			}
+		}
+	}
+	return nil
+}
+
+var refreshSubject = executortest.Subject{
+	Executor: refreshes{}, Double: true,
+	Accepts: map[randprog.Family]float64{randprog.Elementwise: 1, randprog.General: 1},
+}
+
+func TestRefresh(t *testing.T) { executortest.Run(t, refreshSubject) }
+
+// flat is package cpu without a number of rows.
+type flat struct{}
+
+func (flat) Compile(p *program.Program) (executortest.Kernel, error) {
+	k, err := cpu.CompileFlat(p)
+	return k, refusal(err)
+}
+
+func (flat) Run(threads int, calls []executortest.Call) error {
+	var list []cpu.Call
+	for _, c := range calls {
+		call := cpu.Call{Kernel: c.Kernel.(*cpu.Kernel)}
+		for _, in := range c.Program.Inputs {
+			call.Inputs = append(call.Inputs, c.Inputs[in.Name])
+		}
+		for _, o := range c.Program.Outputs {
+			call.Outputs = append(call.Outputs, c.Outputs[o.Name])
+		}
+		list = append(list, call)
+	}
+	return cpu.Run(list, cpu.Goroutines(threads))
+}
+
+// refusal marks the error of a program that is refused.
+func refusal(err error) error {
+	var refused *cpu.Refusal
+	if errors.As(err, &refused) {
+		return errors.Join(executortest.ErrRefused, err)
+	}
+	return err
+}
+
+var sliceSubject = executortest.Subject{Executor: flat{}, Accepts: map[randprog.Family]float64{randprog.Elementwise: 1}}
+
+// TestSlices: package cpu by itself, on slices between others that nobody may write to.
+func TestSlices(t *testing.T) { executortest.Run(t, sliceSubject) }
+
+// FuzzExecutors lets the bytes decide on a program and its inputs, and runs it on all
+// executors that are for its family. The first byte is the family.
+func FuzzExecutors(f *testing.F) {
+	for i := range byte(6) {
+		f.Add([]byte{i, 7 * i, 200, 100, 50, 25, 12, 6, 3, 250, 130, 90})
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		if len(data) == 0 {
+			return
+		}
+		o := randprog.UpdateOptions{Family: randprog.Families[int(data[0])%len(randprog.Families)], Exact: data[0]/16%2 == 0}
+		c := randprog.NewUpdate(randprog.Bytes(data[1:]), o)
+		for name, s := range map[string]executortest.Subject{"cpu": cpuSubject, "slices": sliceSubject, "graph": graphSubject, "refresh": refreshSubject, "rows": rowsSubject, "kernels": kernelSubject} {
+			if _, ok := s.Accepts[o.Family]; !ok {
+				continue
+			}
+			if _, err := s.Check([]randprog.Case{c}, o.Exact); err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+	})
+}

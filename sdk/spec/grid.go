@@ -1,0 +1,91 @@
+package spec
+
+import (
+	"errors"
+	"fmt"
+	"math"
+)
+
+// NumberFormat says which number a code stands for.
+type NumberFormat string
+
+// The formats of numbers.
+const (
+	// FormatInteger: a code stands for itself.
+	FormatInteger NumberFormat = "integer"
+	// FormatE2M1: codes 0 to 15 are those of the floats of four bits.
+	FormatE2M1 NumberFormat = "e2m1"
+)
+
+// e2m1 are the numbers of E2M1 by their code (OCP Microscaling 1.0, section 5.3.3).
+var e2m1 = [16]float32{0, 0.5, 1, 1.5, 2, 3, 4, 6, 0, -0.5, -1, -1.5, -2, -3, -4, -6}
+
+// Grid says which numbers the codes of a quantizer stand for and what shares a scale, for every
+// tensor that it quantizes with the same settings: Q(x), before a rotation back, is the number
+// of its code times the scale of its group. Where Q(x) is 0 the code may be 0 on every grid. The
+// zero Grid says nothing.
+type Grid struct {
+	Format NumberFormat `json:"format"`
+	// Min and Max are the least and the greatest code of integers, and Step is the distance of
+	// neighbouring codes, which is 2 where codes are twice the half-integers. They are 0 for other
+	// formats.
+	Min  int `json:"min,omitempty"`
+	Max  int `json:"max,omitempty"`
+	Step int `json:"step,omitempty"`
+	// Group is how many consecutive elements of a row share a scale; the last group of a row may
+	// be shorter. 0: a row or the whole tensor shares one.
+	Group int `json:"group,omitempty"`
+}
+
+// Number is the number that a code of the grid stands for.
+func (g Grid) Number(code int32) float32 {
+	if g.Format == FormatE2M1 {
+		return e2m1[code&15]
+	}
+	return float32(code)
+}
+
+// Holds reports whether the grid has a code.
+func (g Grid) Holds(code int32) bool {
+	if g.Format == FormatE2M1 {
+		return code >= 0 && int(code) < len(e2m1)
+	}
+	return int(code) >= g.Min && int(code) <= g.Max && (int(code)-g.Min)%g.Step == 0
+}
+
+// Codes lists all codes of the grid.
+func (g Grid) Codes() (list []int32) {
+	if g.Format == FormatE2M1 {
+		g.Max, g.Step = len(e2m1)-1, 1
+	}
+	for code := g.Min; code <= g.Max; code += g.Step {
+		list = append(list, int32(code))
+	}
+	return list
+}
+
+// mostCodes bounds what Codes lists.
+const mostCodes = 1 << 16
+
+// check verifies a grid that says something.
+func (g Grid) check() error {
+	integers := g.Min != 0 || g.Max != 0 || g.Step != 0
+	switch {
+	case g.Format == FormatE2M1 && integers:
+		return errors.New("the grid is that of e2m1, but has Min, Max or Step: leave them out")
+	case g.Format == FormatE2M1:
+	case g.Format != FormatInteger:
+		return fmt.Errorf("the grid has the format %q: there are %s and %s",
+			g.Format, FormatInteger, FormatE2M1)
+	case g.Step < 1 || g.Max < g.Min || (g.Max-g.Min)%g.Step != 0,
+		(g.Max-g.Min)/g.Step >= mostCodes:
+		return fmt.Errorf("the grid has codes from %d to %d in steps of %d: want a least and a greatest "+
+			"code, and a step from 1 that divides their distance, with at most %d codes",
+			g.Min, g.Max, g.Step, mostCodes)
+	}
+	if g.Group < 0 || max(g.Group, g.Max, -g.Min) > math.MaxInt32 {
+		return fmt.Errorf("the grid has codes from %d to %d in groups of %d elements: want numbers of "+
+			"32 bits, and groups of 0 or more", g.Min, g.Max, g.Group)
+	}
+	return nil
+}

@@ -1,0 +1,47 @@
+package spec
+
+import "github.com/cage-qat/cage/sdk/program"
+
+// SiteLimits returns the limits of each program for a quantizer's site of the given
+// shape. They grow with the shape, so that a mistake in a plugin is an error before
+// anything is allocated, and does not make the machine swap. For a tensor of n elements
+// whose longest axis is d, one value may have 64·n + 2²² elements, all values together
+// 4096·n + 2³⁰, and constants 4·n + 2¹⁶ but never more than 2²²; products may take
+// 1024·n·d + 2³⁴ multiplications. This is far above what published quantizers need. Hosts
+// refuse programs that exceed the limits.
+func SiteLimits(shape []int) program.Limits {
+	n := program.FloatType(shape...).Size()
+	longest := int64(1)
+	for _, d := range shape {
+		longest = max(longest, int64(d))
+	}
+	return program.Limits{
+		Elements: min(64*n+1<<22, program.MaxSize),
+		Total:    4096*n + 1<<30,
+		Work:     int64(min(1024*float64(n)*float64(longest)+1<<34, 1<<50)),
+		// The host keeps the constants of every site for as long as a run lasts.
+		Constants: min(4*n+1<<16, mostConstants),
+	}
+}
+
+// mostConstants is the largest number of elements that the constants of a program may have.
+const mostConstants = 1 << 22
+
+// TensorLimits returns the limits of each program of an optimizer for a tensor of the
+// given shape. To [SiteLimits] it adds what preconditioners need, a d×d matrix for each
+// axis of length d and its factorization: 4·Σd² elements for one value and for constants,
+// 256·Σd² for all values together, and 64·Σd³ multiplications.
+func TensorLimits(shape []int) program.Limits {
+	l := SiteLimits(shape)
+	var squares, cubes float64
+	for _, dim := range shape {
+		d := float64(dim)
+		squares += d * d
+		cubes += d * d * d
+	}
+	l.Elements = int64(min(float64(l.Elements)+4*squares, program.MaxSize))
+	l.Total = int64(min(float64(l.Total)+256*squares, 1<<50))
+	l.Constants = int64(min(float64(l.Constants)+4*squares, mostConstants))
+	l.Work = int64(min(float64(l.Work)+64*cubes, 1<<50))
+	return l
+}

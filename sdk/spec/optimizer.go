@@ -1,0 +1,259 @@
+package spec
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"iter"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/cage-qat/cage/sdk/program"
+	"github.com/cage-qat/cage/sdk/program/transform"
+)
+
+// Names of the inputs and outputs of an optimizer's programs; a state tensor s
+// appears as StatePrefix + s.
+const (
+	InputGradient   = "gradient"
+	InputStep       = "step"
+	InputRate       = "rate"
+	InputSteps      = "steps"
+	InputLoss       = "loss"
+	InputProbed     = "probed"
+	InputProbing    = "probing"
+	OutputOffset    = "offset"
+	OutputDirection = "direction"
+	OutputRate      = "own_rate"
+	OutputWeights   = "weights"
+	StatePrefix     = "state."
+	GlobalPrefix    = "global." // of sums over tensors, as outputs of collect and as inputs of the others
+)
+
+// Due says at which updates t = 1, 2, … something happens: at First, then at those of Next,
+// Next + Every, Next + 2·Every, … that come after First. If First is 0, it never happens,
+// and Next and Every must be 0; if Every is 0, it happens only once, and Next must be 0.
+type Due struct{ First, Next, Every int }
+
+// At reports whether it is due at update t, and whether for the first time.
+func (d Due) At(t int) (due, first bool) {
+	switch {
+	case d.First <= 0 || t < d.First:
+		return false, false
+	case t == d.First:
+		return true, true
+	case d.Every <= 0 || t < d.Next:
+		return false, false
+	}
+	return (t-d.Next)%d.Every == 0, false
+}
+
+// Check says what is wrong with d.
+func (d Due) Check() error {
+	switch {
+	case min(d.First, d.Next, d.Every) < 0 || max(d.First, d.Next, d.Every) > math.MaxInt32:
+		return fmt.Errorf("%+v: each must be 0 to %d", d, math.MaxInt32)
+	case d.First == 0 && (d.Next != 0 || d.Every != 0):
+		return fmt.Errorf("%+v: First = 0 means never, so Next and Every must be 0", d)
+	case d.Every == 0 && d.Next != 0:
+		return fmt.Errorf("%+v: Every = 0 means only once, so Next must be 0", d)
+	}
+	return nil
+}
+
+// Optimizer is an optimizer's answer for one tensor in the form that
+// crosses the process boundary.
+type Optimizer struct {
+	// Accepts is false when a Selective optimizer is not meant for the tensor;
+	// there are no programs then.
+	Accepts bool
+	// Opaque says that the optimizer is an OpaqueOptimizer: there is a state that starts at zero,
+	// and no program.
+	Opaque bool
+	// Init maps x to the state; nil exactly when there is no state.
+	Init *program.Program
+	// Update maps x, gradient, step, the state, and those of the other inputs that it uses
+	// to direction and the next state.
+	Update *program.Program
+	// State lists the state tensors in the order of their names.
+	State []Tensor
+	// Observe takes what Update takes and returns some of the state; the rest
+	// stays as it is. It is nil when nothing is observed.
+	Observe *program.Program
+	// FirstRefresh and Refresh map step and the state to some of the state. Each
+	// is nil exactly when Due never asks for it.
+	FirstRefresh, Refresh *program.Program
+	// Due says at which updates a refresh precedes Update.
+	Due Due
+	// Rate takes what Update takes and returns the optimizer's own rate; nil means that the
+	// schedule's is used.
+	Rate *program.Program
+	// Evaluate maps x and the state to the weights to evaluate with; nil means x.
+	Evaluate *program.Program
+	// Probe takes what Update takes, without a probed gradient, and returns the offset at which that is taken
+	// when ProbeDue says so. It is nil exactly when no probe is ever due, or Sampled is true.
+	Probe    *program.Program
+	ProbeDue Due
+	// Sampled says that the second gradient is taken at x, with labels that the host draws from the predictions of the
+	// model, and multiplied by the root of their number.
+	Sampled bool
+	// Rounded is the type of numbers to which the tensor itself is rounded after each update, at random: StoreFloat32,
+	// which leaves it as it is, or StoreBFloat16.
+	Rounded Storage
+	// Collect takes what Update takes, without sums, and returns scalars that are summed over tensors; nil
+	// means that there are none.
+	Collect *program.Program
+}
+
+// Programs yields the programs that are present, with their names: init, update, observe,
+// first_refresh, refresh, rate, evaluate, collect, probe.
+func (o Optimizer) Programs() iter.Seq2[string, *program.Program] {
+	return present([]named{{"init", o.Init}, {"update", o.Update}, {"observe", o.Observe}, {"first_refresh", o.FirstRefresh}, {"refresh", o.Refresh},
+		{"rate", o.Rate}, {"evaluate", o.Evaluate}, {"collect", o.Collect}, {"probe", o.Probe}})
+}
+
+// Reads reports whether a program of an update has the named input, such as [InputLoss].
+func (o Optimizer) Reads(input string) bool {
+	return slices.ContainsFunc([]*program.Program{o.Update, o.Observe, o.Rate, o.Collect, o.Probe}, func(p *program.Program) bool { return p != nil && p.Input(input) >= 0 })
+}
+
+// Check verifies the signatures of valid programs for a tensor of the given shape,
+// that there are exactly the refresh programs that Due asks for, and that no other
+// program factorizes.
+func (o Optimizer) Check(shape []int) error {
+	if !o.Accepts {
+		for name := range o.Programs() {
+			return fmt.Errorf("the tensor is not accepted, but there is a program %s for it", name)
+		}
+		return nil
+	}
+	if o.Opaque {
+		return o.checkOpaque()
+	}
+	if o.Rounded != StoreFloat32 && o.Rounded != StoreBFloat16 {
+		return fmt.Errorf("the tensor is to be rounded to %s: it can be to bfloat16, or stay as it is", o.Rounded)
+	}
+	if err := o.checkList(); err != nil {
+		return err
+	}
+	if err := o.ProbeDue.Check(); err != nil {
+		return fmt.Errorf("probes are due at %w", err)
+	}
+	if o.Sampled && o.ProbeDue.First == 0 {
+		return errors.New("labels are to be drawn from the model, but never")
+	}
+	if o.Due.First > 0 {
+		if err := checkFloat32(o.State, "what a refresh may read"); err != nil {
+			return err
+		}
+	}
+	if err := o.Due.Check(); err != nil {
+		return fmt.Errorf("refreshes are due at %w", err)
+	}
+	tensor := program.FloatType(shape...)
+	scalar := program.FloatType()
+	step := program.Input{Name: InputStep, Type: scalar}
+	state := ports(StatePrefix, o.State)
+	inputs := append([]program.Input{{Name: InputX, Type: tensor}, {Name: InputGradient, Type: tensor}, step}, state...)
+	collected, err := o.Collected()
+	if err != nil {
+		return err
+	}
+	optional := UpdateInputs(collected...)
+	probed := optional
+	if o.ProbeDue.First > 0 {
+		probed = slices.Concat(optional, ProbeInputs(shape))
+	}
+	next := append([]program.Input{{Name: OutputDirection, Type: tensor}}, state...)
+	refresh := append([]program.Input{step}, state...)
+	for _, c := range []struct {
+		p      *program.Program
+		wanted bool
+		signature
+	}{
+		{o.Init, len(state) > 0, signature{name: "init", inputs: inputs[:1], outputs: state, when: "there are state tensors"}},
+		{o.Update, true, signature{name: "update", inputs: inputs, optional: probed, outputs: next}},
+		{o.Observe, o.Observe != nil, signature{name: "observe", inputs: inputs, optional: optional, outputs: state, some: true}},
+		{o.FirstRefresh, o.Due.First > 0, signature{name: "first refresh", inputs: refresh, outputs: state, some: true, factorizes: true, when: "one is due"}},
+		{o.Refresh, o.Due.Every > 0, signature{name: "refresh", inputs: refresh, outputs: state, some: true, factorizes: true, when: "more than one is due"}},
+		{o.Rate, o.Rate != nil, signature{name: "rate", inputs: inputs, optional: optional, outputs: []program.Input{{Name: OutputRate, Type: scalar}}}},
+		{o.Evaluate, o.Evaluate != nil, signature{name: "evaluate", inputs: append(slices.Clone(inputs[:1]), state...), outputs: []program.Input{{Name: OutputWeights, Type: tensor}}}},
+		{o.Probe, o.ProbeDue.First > 0 && !o.Sampled, signature{name: "probe", inputs: inputs, optional: optional, outputs: []program.Input{{Name: OutputOffset, Type: tensor}}, when: "one is due and labels are not drawn"}},
+		{o.Collect, o.Collect != nil, signature{name: "collect", inputs: inputs, optional: UpdateInputs(), outputs: optional[len(UpdateInputs()):]}},
+	} {
+		if err := c.signature.check(c.p, c.wanted); err != nil {
+			return err
+		}
+	}
+	return o.checkRate()
+}
+
+// Collected lists the names of what is collected, in their order. It is an error if the outputs of
+// Collect do not have the names that they must have.
+func (o Optimizer) Collected() (names []string, err error) {
+	if o.Collect == nil {
+		return nil, nil
+	}
+	for _, out := range o.Collect.Outputs {
+		name, ok := strings.CutPrefix(out.Name, GlobalPrefix)
+		if !ok || name == "" || len(names) > 0 && names[len(names)-1] >= name {
+			return nil, fmt.Errorf("the collect program returns %s: it must return scalars named %sNAME, in the order of their names", out.Name, GlobalPrefix)
+		}
+		names = append(names, name)
+	}
+	return names, nil
+}
+
+// UpdateInputs are the inputs that the programs of an update have only where they use them.
+// collected are the names of sums.
+func UpdateInputs(collected ...string) []program.Input {
+	scalar := program.FloatType()
+	list := []program.Input{{Name: InputRate, Type: scalar}, {Name: InputSteps, Type: scalar}, {Name: InputLoss, Type: scalar}, {Name: InputNoise, Type: keyType}}
+	for _, name := range collected {
+		list = append(list, program.Input{Name: GlobalPrefix + name, Type: scalar})
+	}
+	return list
+}
+
+// ProbeInputs are those that an update has only if a probe may be due and it uses them.
+func ProbeInputs(shape []int) []program.Input {
+	return []program.Input{{Name: InputProbed, Type: program.FloatType(shape...)}, {Name: InputProbing, Type: program.FloatType()}}
+}
+
+// checkRate verifies that the rate follows from what is known before the weight decay, which
+// needs it: Observe and the refreshes come later.
+func (o Optimizer) checkRate() error {
+	if o.Rate == nil {
+		return nil
+	}
+	needed := transform.Needs(o.Rate, o.Rate.Outputs)
+	for _, p := range []*program.Program{o.Observe, o.FirstRefresh, o.Refresh} {
+		if p == nil {
+			continue
+		}
+		for _, out := range p.Outputs {
+			if needed[o.Rate.Input(out.Name)] {
+				return fmt.Errorf("the rate program reads %s, which is changed before the update: the rate is needed before that, for the weight decay", out.Name)
+			}
+		}
+	}
+	return nil
+}
+
+// checkOpaque verifies the answer of an opaque optimizer.
+func (o Optimizer) checkOpaque() error {
+	for name := range o.Programs() {
+		return fmt.Errorf("the optimizer is opaque, but there is a program %s", name)
+	}
+	if o.Due != (Due{}) || o.ProbeDue != (Due{}) || o.Sampled || o.Rounded != StoreFloat32 {
+		return errors.New("the optimizer is opaque, but there are refreshes, probes or a rounding")
+	}
+	return cmp.Or(o.checkList(), checkFloat32(o.State, "the state of an opaque optimizer")) // the first error
+}
+
+// checkList verifies the list of the state.
+func (o Optimizer) checkList() error {
+	const what = "state tensor"
+	return cmp.Or(checkList(what, o.State), checkUntrained(what, o.State), checkMeans(what, o.State))
+}

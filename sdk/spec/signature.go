@@ -1,0 +1,228 @@
+package spec
+
+import (
+	"fmt"
+	"iter"
+	"slices"
+	"strings"
+
+	"github.com/cage-qat/cage/sdk/program"
+	"github.com/cage-qat/cage/sdk/program/autodiff"
+)
+
+// Tensor is the name and shape of one float tensor that is kept from step to
+// step: a part of the state of an optimizer or a quantizer, or a trained parameter of a quantizer.
+type Tensor struct {
+	Name  string
+	Shape []int
+	// Shared and Constrain are for trained parameters only. Shared is the name under which
+	// sites share it (Sharer); empty means that it is the site's own. Constrain maps its
+	// value after an update to the value that it gets (Constrained); nil means that it
+	// stays as it is.
+	Shared    string
+	Constrain *program.Program
+	// Storage is how it is kept between programs; empty means float32.
+	Storage Storage
+	// Maximum is for state of a quantizer only: over micro-batches and replicas the next state
+	// is a maximum, and not a mean (Maximal).
+	Maximum bool
+}
+
+// ports are the named types of a list of tensors, as inputs or outputs.
+func ports(prefix string, list []Tensor) []program.Input {
+	var out []program.Input
+	for _, s := range list {
+		out = append(out, program.Input{Name: prefix + s.Name, Type: program.FloatType(s.Shape...)})
+	}
+	return out
+}
+
+// MaxTensors is how many state tensors a tensor may have, and how many trained parameters and state
+// tensors a site.
+const MaxTensors = 1024
+
+// checkList verifies that every tensor has a name and that the names are in order, so that
+// two lists of the same tensors are equal.
+func checkList(what string, list []Tensor) error {
+	if len(list) > MaxTensors {
+		return fmt.Errorf("%d %ss, want at most %d: put them together into fewer, larger ones", len(list), what, MaxTensors)
+	}
+	for i, s := range list {
+		if s.Name == "" {
+			return fmt.Errorf("%s %d has no name", what, i)
+		}
+		if err := (program.Input{Name: s.Name, Type: program.FloatType(s.Shape...)}).Check(); err != nil {
+			return fmt.Errorf("%s %d (%.60q): %w", what, i, s.Name, err)
+		}
+		if !s.Storage.valid() {
+			return fmt.Errorf("%s %s is kept as %q: use %s, %s or %s, or nothing for float32", what, s.Name, s.Storage, StoreInt8, StoreUint8, StoreBFloat16)
+		}
+		if i > 0 && list[i-1].Name >= s.Name {
+			return fmt.Errorf("%ss are not in the order of their names", what)
+		}
+	}
+	return nil
+}
+
+// checkUntrained refuses what can only be said of trained parameters.
+func checkUntrained(what string, list []Tensor) error {
+	for _, s := range list {
+		if s.Shared != "" || s.Constrain != nil {
+			return fmt.Errorf("%s %s is shared or constrained: only trained parameters of quantizers can be", what, s.Name)
+		}
+	}
+	return nil
+}
+
+// checkMeans refuses maxima, which only state of quantizers can be.
+func checkMeans(what string, list []Tensor) error {
+	for _, s := range list {
+		if s.Maximum {
+			return fmt.Errorf("%s %s is a maximum: only state of quantizers can be", what, s.Name)
+		}
+	}
+	return nil
+}
+
+// checkShared verifies the names under which trained parameters are shared: they become a part of the names of tensors in checkpoints.
+func checkShared(list []Tensor) error {
+	for _, s := range list {
+		if s.Shared == "" {
+			continue
+		}
+		if err := (program.Input{Name: s.Shared, Type: program.FloatType()}).Check(); err != nil {
+			return fmt.Errorf("trained parameter %s is shared as %.60q: %w", s.Name, s.Shared, err)
+		}
+	}
+	return nil
+}
+
+// signature is what one of the programs of an answer must take and return.
+type signature struct {
+	name            string
+	inputs, outputs []program.Input
+	// optional are inputs after the others, each of which a program has only if it uses it.
+	optional []program.Input
+	// when is the condition under which the program must be there; empty means always.
+	when string
+	// some allows outputs to be missing, as long as one is there.
+	some bool
+	// factorizes allows factorizations.
+	factorizes bool
+}
+
+// check compares a valid program, which must be there exactly when it is wanted,
+// with the signature.
+func (s signature) check(p *program.Program, wanted bool) error {
+	switch {
+	case p == nil && !wanted:
+		return nil
+	case p == nil && s.when == "":
+		return fmt.Errorf("the %s program is absent", s.name)
+	case (p != nil) != wanted:
+		return fmt.Errorf("the %s program must be there exactly when %s", s.name, s.when)
+	}
+	if err := s.checkInputs(p); err != nil {
+		return err
+	}
+	rest := s.outputs
+	for _, o := range p.Outputs {
+		i := slices.IndexFunc(rest, func(want program.Input) bool { return want.Name == o.Name })
+		if i < 0 || i > 0 && !s.some {
+			return s.wrongOutputs()
+		}
+		if t := p.TypeOf(o.Value); !t.Equal(rest[i].Type) {
+			return fmt.Errorf("%s: output %s is %s, must be %s", s.name, o.Name, t, rest[i].Type)
+		}
+		rest = rest[i+1:]
+	}
+	if len(rest) > 0 && !s.some {
+		return s.wrongOutputs()
+	}
+	return s.checkOps(p)
+}
+
+func (s signature) checkInputs(p *program.Program) error {
+	same := func(a, b program.Input) bool { return a.Name == b.Name && a.Type.Equal(b.Type) }
+	rest, optional := p.Inputs[min(len(p.Inputs), len(s.inputs)):], s.optional
+	for len(rest) > 0 && len(optional) > 0 {
+		if same(rest[0], optional[0]) {
+			rest = rest[1:]
+		}
+		optional = optional[1:]
+	}
+	if len(rest) == 0 && slices.EqualFunc(p.Inputs[:min(len(p.Inputs), len(s.inputs))], s.inputs, same) {
+		return nil
+	}
+	text := func(list []program.Input) string {
+		parts := make([]string, len(list))
+		for i, in := range list {
+			parts[i] = in.Name + ": " + in.Type.String()
+		}
+		return strings.Join(parts, ", ")
+	}
+	if len(s.optional) > 0 {
+		return fmt.Errorf("the %s program must take %s, and may take %s after them, in this order", s.name, text(s.inputs), text(s.optional))
+	}
+	return fmt.Errorf("the %s program must take %s", s.name, text(s.inputs))
+}
+
+func (s signature) wrongOutputs() error {
+	names := make([]string, len(s.outputs))
+	for i, o := range s.outputs {
+		names[i] = o.Name
+	}
+	switch {
+	case len(names) == 0:
+		return fmt.Errorf("there is a program %s, but no state that it could return", s.name)
+	case s.some:
+		return fmt.Errorf("the %s program must return one or more of %s, in this order", s.name, strings.Join(names, ", "))
+	}
+	return fmt.Errorf("the %s program must return %s", s.name, strings.Join(names, ", "))
+}
+
+func (s signature) checkOps(p *program.Program) error {
+	for i := range p.Nodes {
+		if info, _ := p.Nodes[i].Op.Info(); info.Class == program.ClassLinalg && !s.factorizes {
+			return fmt.Errorf("%s: %s: factorizations are for refresh programs only", s.name, info.Name)
+		}
+	}
+	return nil
+}
+
+// withoutGradient returns the name of the first of the inputs that gets no gradient from an output,
+// and whether there is such an input. The output must exist.
+func withoutGradient(p *program.Program, output string, inputs []program.Input) (string, bool) {
+	id, _ := p.Output(output)
+	for _, in := range inputs {
+		if i := p.Input(in.Name); i < 0 || !autodiff.Reaches(p, id, i) {
+			return in.Name, true
+		}
+	}
+	return "", false
+}
+
+// named is one of the programs of an answer; present yields those that are there.
+type named struct {
+	name    string
+	program *program.Program
+}
+
+func present(list []named) iter.Seq2[string, *program.Program] {
+	return func(yield func(string, *program.Program) bool) {
+		for _, n := range list {
+			if n.program != nil && !yield(n.name, n.program) {
+				return
+			}
+		}
+	}
+}
+
+// Hashes returns the hashes of the programs of an answer, by their names.
+func Hashes(programs iter.Seq2[string, *program.Program]) map[string]string {
+	hashes := map[string]string{}
+	for name, p := range programs {
+		hashes[name] = p.Hash()
+	}
+	return hashes
+}

@@ -1,0 +1,72 @@
+package spec
+
+import (
+	"fmt"
+	"math"
+)
+
+// Storage is the type in which a state tensor is kept between programs, in memory and in
+// checkpoints. Programs take and return floats.
+type Storage string
+
+// How state is kept.
+const (
+	StoreFloat32  Storage = ""
+	StoreInt8     Storage = "int8"     // integers from -128 to 127
+	StoreUint8    Storage = "uint8"    // integers from 0 to 255
+	StoreBFloat16 Storage = "bfloat16" // rounded to the nearest number of bfloat16, ties to even
+)
+
+// Bytes is the memory of one element.
+func (s Storage) Bytes() int {
+	switch s {
+	case StoreInt8, StoreUint8:
+		return 1
+	case StoreBFloat16:
+		return 2
+	}
+	return 4
+}
+
+// Kept returns what is left of v when it has been kept. An integer type keeps the nearest of its
+// integers; it is a mistake to give it anything else than one of them.
+func (s Storage) Kept(v float64) float64 {
+	switch s {
+	case StoreInt8:
+		return math.RoundToEven(min(max(v, math.MinInt8), math.MaxInt8))
+	case StoreUint8:
+		return math.RoundToEven(min(max(v, 0), math.MaxUint8))
+	case StoreBFloat16:
+		return toBFloat16(v)
+	}
+	return float64(float32(v))
+}
+
+// toBFloat16 rounds a number to bfloat16 by way of float32, as hosts do. NaN stays NaN.
+func toBFloat16(v float64) float64 {
+	single := float32(v)
+	if v != v {
+		return v
+	}
+	bits := math.Float32bits(single)
+	bits += 0x7fff + bits>>16&1
+	return float64(math.Float32frombits(bits &^ 0xffff))
+}
+
+func (s Storage) valid() bool {
+	switch s {
+	case StoreFloat32, StoreInt8, StoreUint8, StoreBFloat16:
+		return true
+	}
+	return false
+}
+
+// checkFloat32 refuses tensors that are kept in another type.
+func checkFloat32(list []Tensor, what string) error {
+	for _, s := range list {
+		if s.Storage != StoreFloat32 {
+			return fmt.Errorf("%s is kept as %s: %s must be kept as float32", s.Name, s.Storage, what)
+		}
+	}
+	return nil
+}

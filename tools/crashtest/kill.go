@@ -1,0 +1,225 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/cage-qat/cage/tools/syscallfault"
+)
+
+// Key identifies one experiment: the scenario is killed at its call N. Rounds differ in
+// how.
+type Key struct {
+	Scenario string `json:"scenario"`
+	Round    int    `json:"round"`
+	N        int    `json:"n"`
+}
+
+func (k Key) String() string { return fmt.Sprintf("%s:%d:%d", k.Scenario, k.Round, k.N) }
+
+// Killed describes a kill.
+type Killed struct {
+	Call string `json:"call"`           // name of the system call
+	Path string `json:"path"`           // file of the call, relative to the working directory, with # for random digits
+	All  bool   `json:"all"`            // all processes were killed, not only the one that called
+	Torn bool   `json:"torn,omitempty"` // in the middle of a write
+	Root bool   `json:"root"`           // the caller was the command itself
+}
+
+// Record is the outcome of one experiment.
+type Record struct {
+	Key
+	Kills    []Killed `json:"kills"` // empty if the command ended before its call N
+	Failures []string `json:"failures,omitempty"`
+}
+
+// plan is how an experiment is done. It follows from the seed and the key.
+type plan struct {
+	all, torn bool
+	second    int // call at which the command that goes on is killed as well; 0: it is not
+}
+
+func (k Key) plan(seed uint64, calls int) plan {
+	h := fnv.New64a()
+	fmt.Fprint(h, k)
+	random := rand.New(rand.NewPCG(seed, h.Sum64()))
+	p := plan{all: random.IntN(2) == 0, torn: random.IntN(2) == 0}
+	if random.IntN(4) == 0 {
+		p.second = 1 + random.IntN(calls)
+	}
+	return p
+}
+
+// commandLimit is how long one command may take, on a machine that is busy.
+const commandLimit = 2 * time.Minute
+
+// orphanGrace is how long processes may take to notice the death of their parent.
+var orphanGrace = 20 * time.Second
+
+// workplace is a working directory in which one experiment after the other is done.
+type workplace struct {
+	cage string // executable
+	dir  string
+	log  string
+}
+
+// command runs cage in the working directory and asks decide about each call that changes
+// a kept file there. Calls are numbered from 1.
+func (w workplace) command(ctx context.Context, args []string, decide func(n int, c syscallfault.Call) syscallfault.Decision) (syscallfault.Report, error) {
+	ctx, cancel := context.WithTimeout(ctx, commandLimit)
+	defer cancel()
+	temporary := filepath.Join(w.dir, scratch)
+	if err := os.MkdirAll(temporary, 0o700); err != nil {
+		return syscallfault.Report{}, err
+	}
+	n := 0
+	command := syscallfault.Command{
+		Args: append([]string{w.cage}, args...), Dir: w.dir, Env: append(os.Environ(), "TMPDIR="+temporary), Output: w.log, Grace: orphanGrace,
+	}
+	return syscallfault.Run(ctx, command, func(c syscallfault.Call) syscallfault.Decision {
+		if !within(c.Path, w.dir) || within(c.Path, temporary) {
+			return syscallfault.Decision{}
+		}
+		n++
+		return decide(n, c)
+	})
+}
+
+// within tells whether a path is that directory or below it.
+func within(path, dir string) bool { return path == dir || strings.HasPrefix(path, dir+"/") }
+
+// clean empties the working directory and fills it from a template.
+func (w workplace) clean(template string) error {
+	for _, path := range []string{w.dir, w.log} {
+		if err := os.RemoveAll(path); err != nil {
+			return err
+		}
+	}
+	if err := os.MkdirAll(filepath.Dir(w.dir), 0o755); err != nil {
+		return err
+	}
+	return copyTree(w.dir, template)
+}
+
+// undisturbed runs a command that must succeed, and counts its calls.
+func (w workplace) undisturbed(ctx context.Context, args []string) (calls int, err error) {
+	r, err := w.command(ctx, args, func(n int, _ syscallfault.Call) syscallfault.Decision { calls = n; return syscallfault.Decision{} })
+	if err == nil && (r.Code != 0 || len(r.Orphans) > 0) {
+		said, _ := os.ReadFile(w.log)
+		err = fmt.Errorf("cage %s: %s, orphans %v\n%s", strings.Join(args, " "), r.State, r.Orphans, said)
+	}
+	return calls, err
+}
+
+var digits = regexp.MustCompile(`\d{6,}$`)
+
+// experiment is an experiment while it runs.
+type experiment struct {
+	workplace
+	scenario Scenario
+	whole    string // directory of the undisturbed run
+	killed   string // receives a copy of what the kills left
+	record   Record
+	late     bool // a command took longer than commandLimit
+	alone    bool // a process that a command had started was killed without it
+	orphaned bool // a command was killed without the trainings that it had started
+}
+
+func (e *experiment) fail(format string, args ...any) {
+	e.record.Failures = append(e.record.Failures, fmt.Sprintf(format, args...))
+}
+
+// tooBusy tells whether cage gave up a plugin that had no time to start or to answer, or
+// was itself given up.
+func (e *experiment) tooBusy() bool {
+	said, err := os.ReadFile(e.log)
+	return e.late || err == nil && (bytes.Contains(said, []byte("was not ready within")) || bytes.Contains(said, []byte("did not answer within")))
+}
+
+// run kills the scenario at the key's call, goes on, and compares.
+func (e *experiment) run(ctx context.Context, p plan) error {
+	next, err := e.disturb(ctx, e.scenario.Run, e.record.N, p)
+	if err != nil {
+		return err
+	}
+	if p.second > 0 && len(e.record.Kills) > 0 {
+		if next, err = e.disturb(ctx, next, p.second, p); err != nil {
+			return err
+		}
+	}
+	if err := os.RemoveAll(e.killed); err != nil {
+		return err
+	}
+	if err := copyTree(e.killed, e.dir); err != nil {
+		return err
+	}
+	if len(e.record.Kills) > 0 {
+		if _, err := e.disturb(ctx, next, 0, p); err != nil {
+			return err
+		}
+	}
+	if len(e.record.Failures) > 0 {
+		return nil
+	}
+	found, err := differences(e.whole, e.dir, e.orphaned && e.scenario.Failed != nil)
+	if err != nil {
+		e.fail("%v", err)
+	}
+	e.record.Failures = append(e.record.Failures, found...)
+	return nil
+}
+
+// disturb runs a command, kills it at a call, and looks at what it leaves. It returns the
+// command that goes on. A command that is not killed must succeed.
+func (e *experiment) disturb(ctx context.Context, args []string, at int, p plan) (next []string, err error) {
+	var kill *Killed
+	r, err := e.command(ctx, args, func(n int, c syscallfault.Call) syscallfault.Decision {
+		if n != at {
+			return syscallfault.Decision{}
+		}
+		path := strings.TrimPrefix(c.Path, e.dir+"/")
+		kill = &Killed{Call: c.Name, Path: digits.ReplaceAllString(path, "#"), All: p.all, Torn: p.torn && c.Bytes > 1, Root: c.Root}
+		if p.all {
+			return syscallfault.Decision{Verdict: syscallfault.KillAll, Torn: p.torn}
+		}
+		return syscallfault.Decision{Verdict: syscallfault.KillCaller, Torn: p.torn}
+	})
+	if err != nil {
+		if ctx.Err() != nil {
+			return nil, err
+		}
+		e.late = errors.Is(err, context.DeadlineExceeded)
+		e.fail("cage %s: %v", strings.Join(args, " "), err)
+		return args, nil
+	}
+	if len(r.Orphans) > 0 {
+		e.fail("processes %v outlived cage %s", r.Orphans, strings.Join(args, " "))
+	}
+	if kill == nil {
+		if r.Code != 0 {
+			e.fail("cage %s: %s", strings.Join(args, " "), r.State)
+		}
+		return args, nil
+	}
+	e.record.Kills = append(e.record.Kills, *kill)
+	broken, err := torn(e.dir)
+	if err != nil {
+		return nil, err
+	}
+	e.record.Failures = append(e.record.Failures, broken...)
+	e.alone = e.alone || !p.all && !kill.Root
+	e.orphaned = e.orphaned || !p.all && kill.Root
+	if e.alone && e.scenario.Failed != nil {
+		return e.scenario.Failed, nil
+	}
+	return e.scenario.Again, nil
+}

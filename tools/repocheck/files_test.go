@@ -1,0 +1,90 @@
+package repocheck
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"path"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// changing are the functions of package os that change the file system.
+var changing = []string{
+	"Chmod", "Chtimes", "CopyFS", "Create", "CreateTemp", "Link", "Mkdir", "MkdirAll", "MkdirTemp", "OpenFile", "OpenRoot",
+	"Remove", "RemoveAll", "Rename", "Symlink", "Truncate", "WriteFile",
+}
+
+// mayChange are the files that may call them, with the reason.
+var mayChange = map[string]string{
+	"internal/vfs/os.go":                     "it is the file system of the operating system",
+	"internal/regular/regular.go":            "internal/vfs opens files through it",
+	"internal/testing/*/*":                   "for tests only",
+	"tools/crashtest/*":                      "a program for tests: it damages directories on purpose",
+	"tools/syscallfault/*":                   "a program for tests",
+	"tools/mutate/*":                         "a program for tests: a scratch directory",
+	"tools/kernelgen/main.go":                "a generator of this repository",
+	"host/train/plugin/client.go":            "directories of sockets: nothing in them is kept",
+	"host/train/plugin/start.go":             "directories of sockets: nothing in them is kept",
+	"host/train/plugin/gomain.go":            "the cache of built plugins: what is lost is built again",
+	"host/train/plugin/scaffold/scaffold.go": "a new module is made in a scratch directory and moved into place",
+	"host/train/replay.go":                   "a scratch directory, removed with all that is in it",
+	"cmd/cage/bench.go":                      "a profile, for one look",
+	"sdk/program/internal/opsdoc/main.go":    "a generator of this repository",
+	"sdk/internal/wire/generate/main.go":     "a generator of this repository",
+	"sdk/internal/shared/map_unix.go":        "memory that is shared with the host: it has no name and nothing is kept",
+}
+
+// TestKeptFiles: what is kept is written through internal/vfs, so that tests can make
+// any operation fail or lose power after it. Nothing else changes files.
+func TestKeptFiles(t *testing.T) {
+	used := map[string]bool{}
+	for name, file := range sources(t) {
+		calls := changes(t, file)
+		if len(calls) == 0 {
+			continue
+		}
+		pattern, ok := exception(t, name)
+		used[pattern] = true
+		if !ok {
+			t.Errorf("%s uses %s: write kept files through internal/vfs or internal/atomicfile, so that faults can be injected", name, strings.Join(calls, ", "))
+		}
+	}
+	for pattern, reason := range mayChange {
+		if !used[pattern] {
+			t.Errorf("the exception %s (%s) is not needed any more", pattern, reason)
+		}
+	}
+}
+
+func exception(t *testing.T, name string) (pattern string, ok bool) {
+	for pattern := range mayChange {
+		match, err := path.Match(pattern, name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if match {
+			return pattern, true
+		}
+	}
+	return "", false
+}
+
+// changes lists the functions in changing that a file names.
+func changes(t *testing.T, file string) []string {
+	parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var calls []string
+	ast.Inspect(parsed, func(n ast.Node) bool {
+		if s, ok := n.(*ast.SelectorExpr); ok {
+			if x, ok := s.X.(*ast.Ident); ok && x.Name == "os" && slices.Contains(changing, s.Sel.Name) {
+				calls = append(calls, "os."+s.Sel.Name)
+			}
+		}
+		return true
+	})
+	return calls
+}

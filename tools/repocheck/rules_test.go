@@ -1,0 +1,284 @@
+package repocheck
+
+import (
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"iter"
+	"maps"
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"golang.org/x/tools/go/packages"
+)
+
+const module = "github.com/cage-qat/cage"
+
+// rule limits what some packages may import. Patterns are import paths, relative
+// to the module when they begin with ./; a trailing /... stands for everything
+// below as well.
+type rule struct {
+	from []string
+	// except lists packages among them that are free.
+	except []string
+	// never lists what must not be imported, directly or through others.
+	never []string
+	// only lists what may be imported directly, beside the standard library; nil
+	// is no limit.
+	only   []string
+	reason string
+}
+
+var rules = []rule{
+	{from: []string{"./sdk/..."}, never: []string{"./host/...", "./plugins/...", "./cmd/...", "./internal/..."},
+		reason: "the sdk stands on its own: a plugin is built without the host, and what its author imports is what he sees"},
+	{from: []string{"./sdk/..."}, never: []string{"github.com/gomlx/..."},
+		reason: "plugins write programs and never compute; a tensor engine would bind them to one host"},
+	{from: []string{"./sdk/program/..."}, only: []string{"./sdk/program/...", "gonum.org/v1/gonum/..."},
+		reason: "the language stands on its own: it knows nothing of plugins, processes or the wire"},
+	{from: []string{"./host/train/config", "./host/train/rundir", "./host/study/serve", "./host/model/huggingface"}, never: []string{"github.com/gomlx/..."},
+		reason: "reading a configuration, a run directory or a checkpoint needs no tensor engine"},
+	{from: []string{"./internal/..."}, except: []string{"./internal/testing/..."}, never: []string{"./host/...", "./plugins/...", "./cmd/...", "./tools/..."},
+		reason: "internal holds general helpers, which know nothing of training"},
+	{from: []string{"./sdk/...", "./host/...", "./cmd/...", "./plugins/..."}, never: []string{"./tools/..."},
+		reason: "tools are ours, and no part of the product"},
+	{from: []string{"./plugins/..."}, only: []string{"./sdk", "./sdk/program", "./sdk/microscaling"},
+		reason: "an algorithm is written against the public interface alone, so that anybody's plugin can do what ours do"},
+	{from: []string{"./host/method/..."}, never: []string{"./plugins/...", "./host/train/plugin/...", "./sdk/client/..."},
+		reason: "the method goes with every quantizer and optimizer: it knows none of them, and no processes"},
+}
+
+// direct are rules on direct imports: who else may import a package.
+var direct = []struct {
+	what, by []string
+	reason   string
+}{
+	{[]string{"./sdk/internal/wire/..."}, []string{"./sdk", "./sdk/client", "./sdk/internal/wire/..."},
+		"protobuf types stay at the two ends of the wire; everybody else sees the types of sdk and program"},
+	{[]string{"google.golang.org/protobuf/...", "google.golang.org/genproto/..."}, []string{"./sdk/internal/wire/...", "./host/train/tensorboard", "./host/train/processes/..."},
+		"protobuf types stay at the two ends of the wire; everybody else sees the types of sdk and program. Event files are protobuf messages, too, and the processes of a training have messages of their own"},
+	{[]string{"github.com/hashicorp/go-plugin/...", "google.golang.org/grpc/..."}, []string{"./sdk", "./sdk/client", "./sdk/internal/wire/...", "./host/train/plugin", "./host/train/processes/..."},
+		"processes and connections are the business of one place on each side; gRPC also connects the processes of one training"},
+	{[]string{"./internal/testing/..."}, []string{"./internal/testing/...", "./tools/...", "./examples/..."},
+		"test support is imported by tests and tools alone"},
+	{[]string{"./tools/..."}, []string{"./tools/..."}, "tools are no part of the product"},
+	{[]string{"github.com/gomlx/..."}, []string{"./host/compute/engine/...", "./host/compute/lower", "./host/model", "./host/compute/update", "./host/train/step", "./host/train/conformance", "./host/deploy/posttrain/layerwise", "./host/study/bench", "./host/study/bench/direct", "./host/study/bench/peak", "./internal/testing/..."},
+		"graphs are built in few packages; all others see buffers and executables"},
+	{[]string{"./cmd/...", "./plugins/..."}, nil, "commands are not libraries"},
+}
+
+// load returns the module's packages without their tests.
+func load(t *testing.T) []*packages.Package {
+	t.Helper()
+	all, err := packages.Load(&packages.Config{
+		Mode: packages.NeedName | packages.NeedFiles | packages.NeedImports | packages.NeedDeps | packages.NeedModule,
+		Dir:  "../..",
+	}, "./...")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(all) < 10 {
+		t.Fatalf("only %d packages were found", len(all))
+	}
+	return all
+}
+
+// goFiles lists the Go files of a package for all systems, without tests.
+func goFiles(p *packages.Package) []string {
+	return slices.DeleteFunc(slices.Concat(p.GoFiles, p.IgnoredFiles), func(file string) bool {
+		return filepath.Ext(file) != ".go" || strings.HasSuffix(file, "_test.go")
+	})
+}
+
+// sources goes through the Go files of the module for all systems, without tests: their
+// paths below the module, and where they lie.
+func sources(t *testing.T) iter.Seq2[string, string] {
+	return func(yield func(name, file string) bool) {
+		for _, p := range load(t) {
+			for _, file := range goFiles(p) {
+				if !yield(path.Join(strings.TrimPrefix(p.PkgPath, module+"/"), filepath.Base(file)), file) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// matches tells whether an import path fits one of the patterns.
+func matches(path string, patterns []string) bool {
+	return slices.ContainsFunc(patterns, func(p string) bool {
+		if rest, ok := strings.CutPrefix(p, "./"); ok {
+			p = module + "/" + rest
+		}
+		base, tree := strings.CutSuffix(p, "/...")
+		return path == base || tree && strings.HasPrefix(path, base+"/")
+	})
+}
+
+func standard(path string) bool {
+	first, _, _ := strings.Cut(path, "/")
+	return !strings.Contains(first, ".")
+}
+
+func TestImports(t *testing.T) {
+	for _, p := range load(t) {
+		for _, r := range rules {
+			if matches(p.PkgPath, r.from) && !matches(p.PkgPath, r.except) {
+				r.check(t, p)
+			}
+		}
+		for path := range p.Imports {
+			for _, d := range direct {
+				if matches(path, d.what) && !matches(p.PkgPath, d.by) {
+					t.Errorf("%s imports %s: %s", p.PkgPath, path, d.reason)
+				}
+			}
+		}
+	}
+}
+
+func (r rule) check(t *testing.T, p *packages.Package) {
+	for path := range p.Imports {
+		if r.only != nil && !standard(path) && !matches(path, r.only) {
+			t.Errorf("%s imports %s: %s", p.PkgPath, path, r.reason)
+		}
+	}
+	if chain := r.reaches(p, map[*packages.Package]bool{}); chain != "" {
+		t.Errorf("%s: %s", chain, r.reason)
+	}
+}
+
+// reaches returns a chain of imports from p to a package that r forbids.
+func (r rule) reaches(p *packages.Package, seen map[*packages.Package]bool) string {
+	seen[p] = true
+	for path, imported := range p.Imports {
+		if matches(path, r.never) {
+			return p.PkgPath + " imports " + path
+		}
+		if seen[imported] || standard(path) {
+			continue
+		}
+		if chain := r.reaches(imported, seen); chain != "" {
+			return p.PkgPath + " imports " + chain
+		}
+	}
+	return ""
+}
+
+// Every package says once what lives in it.
+func TestPackageComments(t *testing.T) {
+	for _, p := range load(t) {
+		var with []string
+		for _, file := range goFiles(p) {
+			parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.PackageClauseOnly|parser.ParseComments)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if parsed.Doc != nil {
+				with = append(with, filepath.Base(file))
+			}
+		}
+		if len(p.GoFiles)+len(p.IgnoredFiles) > 0 && len(with) != 1 {
+			t.Errorf("%s has %d package comments %v, want exactly one, which tells a newcomer what lives there", p.PkgPath, len(with), with)
+		}
+	}
+}
+
+var imports = regexp.MustCompile(`"` + regexp.QuoteMeta(module) + `[a-z/]*"`)
+
+// TestPluginsDoNotKnowTheMethod: quantizers and optimizers do not know that a method
+// corrects the training. In their directories its name stands in import paths only.
+func TestPluginsDoNotKnowTheMethod(t *testing.T) {
+	read := 0
+	err := filepath.WalkDir("../../plugins", func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		read++
+		for i, line := range strings.Split(strings.ToLower(string(text)), "\n") {
+			if strings.Contains(imports.ReplaceAllString(line, ""), "cage") {
+				t.Errorf("%s:%d speaks of the method", path, i+1)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if read < 20 {
+		t.Errorf("only %d files were read", read)
+	}
+}
+
+// named are the identifiers of package method that are of one method.
+var named = regexp.MustCompile(`\bmethod\.(CAGE|LOTION|OsciReset|PARQ|Name[A-Z]\w*|Default\w*|Decoupled|Coupled|Official|Paper)\b`)
+
+// TestStepsKnowNoMethodByName: what runs rules asks a method what it needs.
+func TestStepsKnowNoMethodByName(t *testing.T) {
+	read := 0
+	for _, dir := range []string{"../../host/train/step", "../../host/compute"} {
+		err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+			if err != nil || filepath.Ext(path) != ".go" || strings.HasSuffix(path, "_test.go") {
+				return err
+			}
+			text, err := os.ReadFile(path)
+			read++
+			for i, line := range strings.Split(string(text), "\n") {
+				if found := named.FindString(line); found != "" {
+					t.Errorf("%s:%d knows %s", path, i+1, found)
+				}
+			}
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if read < 100 {
+		t.Errorf("only %d files were read", read)
+	}
+}
+
+// outside are the modules that a plugin outside of this repository is built from, and those that its tests need as well.
+var outside = map[string][]string{
+	"sdk": {
+		"github.com/fatih/color", "github.com/golang/protobuf", "github.com/hashicorp/go-hclog", "github.com/hashicorp/go-plugin",
+		"github.com/hashicorp/yamux", "github.com/mattn/go-colorable", "github.com/mattn/go-isatty", "github.com/oklog/run",
+		"golang.org/x/net", "golang.org/x/sys", "golang.org/x/text", "google.golang.org/genproto/googleapis/rpc", "google.golang.org/grpc",
+		"google.golang.org/protobuf",
+	},
+	"sdk/sdktest": {"gonum.org/v1/gonum"},
+}
+
+// TestOutsidePlugins: what the author of a plugin downloads is go-plugin with what it needs, and gonum for the kit.
+func TestOutsidePlugins(t *testing.T) {
+	linked := map[string]map[string]bool{"sdk": {}, "sdk/program": {}, "sdk/sdktest": {}}
+	for _, p := range load(t) {
+		for name, modules := range linked {
+			if p.PkgPath == module+"/"+name {
+				packages.Visit([]*packages.Package{p}, nil, func(q *packages.Package) {
+					if q.Module != nil && !q.Module.Main {
+						modules[q.Module.Path] = true
+					}
+				})
+			}
+		}
+	}
+	for name, want := range map[string][]string{
+		"sdk": outside["sdk"], "sdk/sdktest": slices.Sorted(slices.Values(slices.Concat(outside["sdk"], outside["sdk/sdktest"]))),
+		"sdk/program": nil,
+	} {
+		if got := slices.Sorted(maps.Keys(linked[name])); !slices.Equal(got, want) {
+			t.Errorf("%s is built from the modules %q, want %q: authors of plugins download them, and docs/writing-a-plugin.md counts them", name, got, want)
+		}
+	}
+}
