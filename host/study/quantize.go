@@ -14,8 +14,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/cage-qat/cage/host/cage"
 	"github.com/cage-qat/cage/host/deploy/posttrain/settings"
-	"github.com/cage-qat/cage/host/method"
 	"github.com/cage-qat/cage/host/train/config"
 	"github.com/cage-qat/cage/host/train/metrics"
 	"github.com/cage-qat/cage/host/train/rundir"
@@ -169,7 +169,7 @@ func (r *reader) findSources(cells []Cell, plans []plan, axes []axis) error {
 // inFullPrecision is a hash of what a configuration trains without quantizers.
 func inFullPrecision(cfg *config.Config) (string, error) {
 	full, err := cfg.Changed(func(c *config.Config) error {
-		c.Quantizer, c.Method = config.Quantizer{}, method.Settings{CAGE: method.CAGE{Form: method.Off}}
+		c.Quantizer, c.Method = config.Quantizer{}, cage.Settings{CAGE: cage.CAGE{Form: cage.Off}}
 		return nil
 	})
 	if err != nil {

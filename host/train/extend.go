@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/cage-qat/cage/host/method"
+	"github.com/cage-qat/cage/host/cage"
 	"github.com/cage-qat/cage/host/train/config"
 )
 
@@ -46,7 +46,7 @@ func (r *run) checkExtension(previous *config.Config) error {
 		return e
 	}
 	was, is := previous.Method.Method(), r.cfg.Method.Method()
-	official := is.Reads(method.Rule{}).NextRate
+	official := is.Reads(cage.Rule{}).NextRate
 	const fractions = "give the keys of [method] that are fractions of the run so that the steps that are done stay as they were"
 	for t := 1; t <= r.done.Step; t++ {
 		// The official variant of the correction uses the rate of the next step, too.
@@ -57,8 +57,8 @@ func (r *run) checkExtension(previous *config.Config) error {
 			}
 		}
 		before, now := was.Strength(t, total), is.Strength(t, longer)
-		switch a, b := was.Mode(method.At{Step: t, Steps: total, Strength: before}), is.Mode(method.At{Step: t, Steps: longer, Strength: now}); {
-		case !sameStrength(before, now) && r.cfg.Method.Name == method.NameCAGE:
+		switch a, b := was.Mode(cage.At{Step: t, Steps: total, Strength: before}), is.Mode(cage.At{Step: t, Steps: longer, Strength: now}); {
+		case !sameStrength(before, now) && r.cfg.Method.Name == cage.NameCAGE:
 			return r.notExtended(total, "method.silence", "λ", t, before, now,
 				"give method.silence so that the correction begins at the same step; a run on its ramp cannot be extended")
 		case !sameStrength(before, now):

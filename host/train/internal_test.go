@@ -12,7 +12,7 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
-	"github.com/cage-qat/cage/host/method"
+	"github.com/cage-qat/cage/host/cage"
 	"github.com/cage-qat/cage/host/train/build"
 	"github.com/cage-qat/cage/host/train/checkpoint"
 	"github.com/cage-qat/cage/host/train/config"
@@ -126,7 +126,7 @@ func TestUncorrectedWeightsAreCounted(t *testing.T) {
 // TestTooStrong: a rate of about 1, as for an optimizer with a step size of its own, makes
 // the correction and the decay too strong, each by itself; what is usual is not.
 func TestTooStrong(t *testing.T) {
-	rules := []method.Rule{{Name: "a", Quantizer: &spec.Quantizer{}, Decay: 0.2, RateFactor: 1}, {Name: "b"}}
+	rules := []cage.Rule{{Name: "a", Quantizer: &spec.Quantizer{}, Decay: 0.2, RateFactor: 1}, {Name: "b"}}
 	for _, c := range []struct {
 		rate, lambda, decay, factor float64
 		form                        string

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/cage-qat/cage/host/method"
+	"github.com/cage-qat/cage/host/cage"
 	"github.com/cage-qat/cage/host/train/build"
 	"github.com/cage-qat/cage/host/train/console"
 	"github.com/cage-qat/cage/host/train/metrics"
@@ -211,7 +211,7 @@ func (r *run) settings(t int) step.Settings {
 	}
 	if r.measuresPareto(t) {
 		// A training in full precision has no gradient at Q(x).
-		set.ParetoSTE, set.Pareto = r.cfg.Method.Gradient != method.FullGradient, true
+		set.ParetoSTE, set.Pareto = r.cfg.Method.Gradient != cage.FullGradient, true
 	}
 	return set
 }

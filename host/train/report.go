@@ -10,7 +10,7 @@ import (
 	"path/filepath"
 	"syscall"
 
-	"github.com/cage-qat/cage/host/method"
+	"github.com/cage-qat/cage/host/cage"
 	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/cage-qat/cage/host/train/build"
 	"github.com/cage-qat/cage/host/train/config"
@@ -61,7 +61,7 @@ func (r *run) newRecord(losses metrics.Record, rate metrics.Number, strength flo
 		Seconds: metrics.Number(r.done.Seconds), Skipped: r.done.Skipped, Uncorrected: r.done.Uncorrected,
 	}
 	switch {
-	case r.cfg.Method.Name == method.NameCAGE:
+	case r.cfg.Method.Name == cage.NameCAGE:
 		rec.Lambda = metrics.Some(strength)
 	case r.cfg.Method.HasStrength():
 		rec.Strength = metrics.Some(strength)
@@ -161,8 +161,8 @@ func (r *run) perplexity(loss float64) *metrics.Number {
 func (r *run) summary() *metrics.Summary {
 	c := r.cfg
 	name := c.Method.Name
-	if name == method.NameCAGE && c.Method.CAGE.Form == method.Off {
-		name = method.NameOff
+	if name == cage.NameCAGE && c.Method.CAGE.Form == cage.Off {
+		name = cage.NameOff
 	}
 	return &metrics.Summary{
 		Name: filepath.Base(c.Train.Out), Dir: c.Train.Out, Method: name, Settings: c.Method.Own(), Counts: r.done.Counts,

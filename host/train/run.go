@@ -10,7 +10,7 @@
 //	checkpoints/        the most recent states
 //	summary.json        the results
 //
-// The mathematics lives elsewhere: the step in host/train/step, the method in host/method/cage, the
+// The mathematics lives elsewhere: the step in host/train/step, the method in host/cage, the
 // model in host/model. This package is concerned with order and bookkeeping only.
 //
 // The rooms of the wing, the highest first:
@@ -42,7 +42,7 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
-	"github.com/cage-qat/cage/host/method/schedule"
+	"github.com/cage-qat/cage/host/cage/schedule"
 	"github.com/cage-qat/cage/host/model"
 	"github.com/cage-qat/cage/host/train/build"
 	"github.com/cage-qat/cage/host/train/checkpoint"

@@ -5,7 +5,7 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/cage-qat/cage/host/method"
+	"github.com/cage-qat/cage/host/cage"
 	"github.com/cage-qat/cage/host/train/build"
 	"github.com/cage-qat/cage/host/train/config"
 	"github.com/cage-qat/cage/host/train/step"
@@ -31,13 +31,13 @@ func withoutEffect(cfg *config.Config, programs *build.Programs) (messages []str
 		}
 	}
 	m := cfg.Method.CAGE
-	if m.Form == method.Coupled && m.Variant != method.Default.Variant {
+	if m.Form == cage.Coupled && m.Variant != cage.Default.Variant {
 		idle(fmt.Sprintf("method.variant = %q", m.Variant), fmt.Sprintf("method.form is %q", m.Form))
 	}
-	if cfg.Method.Name == method.NameOsciReset {
+	if cfg.Method.Name == cage.NameOsciReset {
 		acts := false
 		for t := 1; t <= cfg.Train.Steps && !acts; t++ {
-			acts = cfg.Method.OsciReset.Resets(method.At{Step: t, Steps: cfg.Train.Steps})
+			acts = cfg.Method.OsciReset.Resets(cage.At{Step: t, Steps: cfg.Train.Steps})
 		}
 		if !acts {
 			idle(fmt.Sprintf("method.name = %q", cfg.Method.Name), fmt.Sprintf("the run of %d steps ends before %s first acts", cfg.Train.Steps, cfg.Method.Title()))
@@ -49,7 +49,7 @@ func withoutEffect(cfg *config.Config, programs *build.Programs) (messages []str
 	}
 	if weights == 0 {
 		const reason = "no weight is quantized"
-		if cfg.Method.Name == method.NameCAGE && m.Form != method.Off {
+		if cfg.Method.Name == cage.NameCAGE && m.Form != cage.Off {
 			idle(fmt.Sprintf("method.form = %q", m.Form), reason)
 		}
 		if cfg.Method.ParetoEvery > 0 {
@@ -93,13 +93,13 @@ const (
 // tooStrong returns warnings of a correction or a weight decay that is too strong in a
 // single step; none when both are moderate. What optimizers with rates of their own do is
 // known only during the run: see checkRates.
-func (r *run) tooStrong(rules []method.Rule) (messages []string) {
-	cage := r.cfg.Method.CAGE
+func (r *run) tooStrong(rules []cage.Rule) (messages []string) {
+	m := r.cfg.Method.CAGE
 	rate, pull := 0.0, 0.0 // largest α_t and α_t·λ_t
 	const looked = 10_000  // steps at most: both change slowly
 	for t, steps := 1, r.cfg.Train.Steps; t <= steps; t += max(1, steps/looked) {
 		rate = max(rate, r.rates.Rate(t-1))
-		pull = max(pull, r.rates.Rate(t-1)*cage.Strength(t, steps))
+		pull = max(pull, r.rates.Rate(t-1)*m.Strength(t, steps))
 	}
 	correction, decay := 0.0, 0.0
 	for _, rule := range rules {
@@ -107,7 +107,7 @@ func (r *run) tooStrong(rules []method.Rule) (messages []string) {
 			continue
 		}
 		factor := rule.RateFactor
-		if rule.Quantizer != nil && cage.Form == method.Decoupled {
+		if rule.Quantizer != nil && m.Form == cage.Decoupled {
 			correction = max(correction, factor*pull)
 		}
 		decay = max(decay, factor*rate*rule.Decay)
@@ -131,7 +131,7 @@ func (r *run) checkRates(set step.Settings, res step.Result) {
 	for _, rule := range r.Compiled.Plan().Rules {
 		rate, own := res.Rates[rule.Name]
 		pull := 0.0
-		if rule.Quantizer != nil && r.cfg.Method.CAGE.Form == method.Decoupled {
+		if rule.Quantizer != nil && r.cfg.Method.CAGE.Form == cage.Decoupled {
 			pull = rate * set.Lambda
 		}
 		if !own || pull <= mostCorrection && rate*rule.Decay <= mostDecay {

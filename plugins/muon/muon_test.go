@@ -5,7 +5,7 @@ import (
 	"math"
 	"testing"
 
-	method "github.com/cage-qat/cage/host/method"
+	method "github.com/cage-qat/cage/host/cage"
 	"github.com/cage-qat/cage/internal/golden"
 	"github.com/cage-qat/cage/sdk"
 	"github.com/cage-qat/cage/sdk/program"

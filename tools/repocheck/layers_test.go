@@ -8,7 +8,7 @@ import (
 
 // layers are the directories of host/, the highest first. A package imports packages of its
 // own layer, of lower layers, of the sdk and of internal/.
-var layers = []string{"study", "deploy", "train", "model", "compute", "method", "data"}
+var layers = []string{"study", "deploy", "train", "model", "compute", "cage", "data"}
 
 // TestLayers: no package of host/ imports one of a higher layer, and nothing of host/ imports
 // commands or plugins.

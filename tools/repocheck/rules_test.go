@@ -49,7 +49,7 @@ var rules = []rule{
 		reason: "tools are ours, and no part of the product"},
 	{from: []string{"./plugins/..."}, only: []string{"./sdk", "./sdk/program", "./sdk/microscaling"},
 		reason: "an algorithm is written against the public interface alone, so that anybody's plugin can do what ours do"},
-	{from: []string{"./host/method/..."}, never: []string{"./plugins/...", "./host/train/plugin/...", "./sdk/client/..."},
+	{from: []string{"./host/cage/..."}, never: []string{"./plugins/...", "./host/train/plugin/...", "./sdk/client/..."},
 		reason: "the method goes with every quantizer and optimizer: it knows none of them, and no processes"},
 }
 

@@ -9,8 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/cage-qat/cage/host/cage"
 	"github.com/cage-qat/cage/host/compute/lower"
-	"github.com/cage-qat/cage/host/method"
 	"github.com/cage-qat/cage/internal/testing/testrun"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/spec"
@@ -29,7 +29,7 @@ func TestCrossings(t *testing.T) {
 	for _, q := range []string{`{plugin="quest"}`, `{plugin="absmax", granularity="row"}`, `{plugin="absmax", granularity="tensor"}`, `{plugin="grid"}`, `{plugin="mxfp4"}`,
 		`{plugin="nvfp4"}`, `{plugin="lsq"}`, `{weights={plugin="paretoq"}}`} {
 		plan := testrun.Plan(t, testrun.Config(t, append(matrix, "quantizer="+q)...))
-		rule := plan.Rules[slices.IndexFunc(plan.Rules, func(r method.Rule) bool { return r.Quantizer != nil })]
+		rule := plan.Rules[slices.IndexFunc(plan.Rules, func(r cage.Rule) bool { return r.Quantizer != nil })]
 		parts, err := rule.Quantizer.Split()
 		if err != nil {
 			t.Fatal(err)
@@ -39,7 +39,7 @@ func TestCrossings(t *testing.T) {
 	table += "\n| optimizer | of an update with CAGE and QuEST, from rows |\n|---|---|\n"
 	for _, o := range []string{`{plugin="sgd"}`, `{plugin="adamw"}`, `{plugin="adamw", moments="int8"}`, `{plugin="muon"}`, `{plugin="shampoo"}`, `{plugin="soap"}`} {
 		plan := testrun.Plan(t, testrun.Config(t, append(matrix, `quantizer={plugin="quest"}`, "optimizer="+o)...))
-		at := slices.IndexFunc(plan.Rules, func(r method.Rule) bool { return r.Quantizer != nil })
+		at := slices.IndexFunc(plan.Rules, func(r cage.Rule) bool { return r.Quantizer != nil })
 		rule := plan.Rules[at]
 		rule.Mode = rule.Method.Modes()[0]
 		p, err := rule.Program()

@@ -7,8 +7,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/cage-qat/cage/host/cage"
 	"github.com/cage-qat/cage/host/compute/engine"
-	"github.com/cage-qat/cage/host/method"
 	"github.com/cage-qat/cage/sdk"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/spec"
@@ -288,13 +288,13 @@ const (
 	Giving     Part = "given"   // writes what opaque optimizers are given, [GivenX] and [GivenGradient]
 )
 
-var programs = map[Part]func(method.Rule) (*program.Program, error){
-	Updating: method.Rule.Program, Observing: method.Rule.ObserveProgram, Collecting: method.Rule.CollectProgram,
-	Probing: method.Rule.ProbeProgram, Giving: method.Rule.GivenProgram,
+var programs = map[Part]func(cage.Rule) (*program.Program, error){
+	Updating: cage.Rule.Program, Observing: cage.Rule.ObserveProgram, Collecting: cage.Rule.CollectProgram,
+	Probing: cage.Rule.ProbeProgram, Giving: cage.Rule.GivenProgram,
 }
 
 // Jobs makes the jobs of a part of rules. Rules without it have none.
-func Jobs(rules []method.Rule, of Part) ([]Job, error) {
+func Jobs(rules []cage.Rule, of Part) ([]Job, error) {
 	var jobs []Job
 	for _, r := range rules {
 		p, err := programs[of](r)
@@ -306,7 +306,7 @@ func Jobs(rules []method.Rule, of Part) ([]Job, error) {
 		}
 		j := bind(r, p)
 		if of == Updating {
-			for _, gradient := range []string{method.InputGradient, method.InputProbed} {
+			for _, gradient := range []string{cage.InputGradient, cage.InputProbed} {
 				if j.Inputs[gradient] != "" {
 					j.Donated[gradient] = true
 				}
@@ -318,7 +318,7 @@ func Jobs(rules []method.Rule, of Part) ([]Job, error) {
 }
 
 // bind binds a program of a rule to tensors, by the names of its inputs and outputs.
-func bind(r method.Rule, p *program.Program) Job {
+func bind(r cage.Rule, p *program.Program) Job {
 	j := Job{Tensor: r.Name, Program: p, Inputs: map[string]string{}, Outputs: map[string]string{}, Storage: map[string]sdk.Storage{}, Donated: map[string]bool{}}
 	for _, s := range r.State() {
 		if s.Storage != sdk.StoreFloat32 {
@@ -343,7 +343,7 @@ func bind(r method.Rule, p *program.Program) Job {
 
 // tensorOf returns the name of the tensor that an input or output of a rule's program is
 // bound to; ok is false for scalars and measures.
-func tensorOf(r method.Rule, input string) (name string, ok bool) {
+func tensorOf(r cage.Rule, input string) (name string, ok bool) {
 	tensor := r.Name
 	if state, cut := strings.CutPrefix(input, spec.StatePrefix); cut {
 		return State(tensor, state), true
@@ -359,29 +359,29 @@ func tensorOf(r method.Rule, input string) (name string, ok bool) {
 		return Kept(tensor, s), true
 	}
 	switch {
-	case input == method.InputX:
+	case input == cage.InputX:
 		return Param(tensor), true
-	case input == method.InputGradient:
+	case input == cage.InputGradient:
 		return Gradient(tensor), true
-	case input == method.InputQuantized:
+	case input == cage.InputQuantized:
 		return Value(tensor), true
 	case input == spec.InputNoise:
 		return Noise(tensor), true
 	case input == spec.InputSharedNoise:
 		return SharedNoise(tensor), true
-	case input == method.InputOptimizerNoise:
+	case input == cage.InputOptimizerNoise:
 		return OptimizerNoise(tensor), true
-	case input == method.InputProbed:
+	case input == cage.InputProbed:
 		return Probed(tensor), true
-	case input == method.OutputPoint:
+	case input == cage.OutputPoint:
 		return Point(tensor), true
 	case input == spec.OutputWeights:
 		return Evaluated(tensor), true
-	case input == method.OutputGivenX:
+	case input == cage.OutputGivenX:
 		return GivenX(tensor), true
-	case input == method.OutputGivenGradient:
+	case input == cage.OutputGivenGradient:
 		return GivenGradient(tensor), true
-	case input == method.InputDirection:
+	case input == cage.InputDirection:
 		return Direction(tensor), true
 	}
 	return "", false
@@ -389,7 +389,7 @@ func tensorOf(r method.Rule, input string) (name string, ok bool) {
 
 // Evaluations makes the jobs for tensors that the model is evaluated with in place of those that
 // are trained. They change nothing, and write the tensors of [Evaluated].
-func Evaluations(rules []method.Rule) []Job {
+func Evaluations(rules []cage.Rule) []Job {
 	var jobs []Job
 	for _, r := range rules {
 		if p := r.EvaluationProgram(); p != nil {
@@ -400,7 +400,7 @@ func Evaluations(rules []method.Rule) []Job {
 }
 
 // Inits makes the jobs that initialize states from parameters.
-func Inits(rules []method.Rule) []Job {
+func Inits(rules []cage.Rule) []Job {
 	var jobs []Job
 	for _, r := range rules {
 		for _, p := range r.InitPrograms() {

@@ -4,8 +4,8 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/cage-qat/cage/host/cage/levels"
 	"github.com/cage-qat/cage/host/deploy/posttrain"
-	"github.com/cage-qat/cage/host/method/levels"
 )
 
 // Two weights whose inputs go together: where the first is rounded up, the second can be rounded down.

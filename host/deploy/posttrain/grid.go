@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/cage-qat/cage/host/method/levels"
+	"github.com/cage-qat/cage/host/cage/levels"
 )
 
 // Grid holds the possible values of a matrix: those of element (i, j) are the numbers of Levels times the scale of its

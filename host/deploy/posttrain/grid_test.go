@@ -7,8 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/cage-qat/cage/host/cage/levels"
 	"github.com/cage-qat/cage/host/deploy/posttrain"
-	"github.com/cage-qat/cage/host/method/levels"
 	"github.com/cage-qat/cage/internal/linalg"
 )
 

@@ -5,8 +5,8 @@ import (
 	"math/rand/v2"
 	"slices"
 
+	"github.com/cage-qat/cage/host/cage/levels"
 	"github.com/cage-qat/cage/host/deploy/posttrain"
-	"github.com/cage-qat/cage/host/method/levels"
 )
 
 // integers are the levels of b bits, −2^(b−1) … 2^(b−1)−1.

@@ -6,11 +6,11 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/cage-qat/cage/host/cage"
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/data/chat"
 	"github.com/cage-qat/cage/host/data/tokenizer"
 	"github.com/cage-qat/cage/host/deploy/export"
-	"github.com/cage-qat/cage/host/method"
 	"github.com/cage-qat/cage/host/model/huggingface"
 	"github.com/cage-qat/cage/host/train/build"
 	"github.com/cage-qat/cage/host/train/config"
@@ -62,7 +62,7 @@ func (t *Model) quantized(param string) (*export.Quantized, error) {
 	if w := t.made.Posttrained.matrix(param); w != nil {
 		return t.posttrained(w)
 	}
-	quantizes := func(r method.Rule) bool { return r.Name == param && r.Quantizer != nil }
+	quantizes := func(r cage.Rule) bool { return r.Name == param && r.Quantizer != nil }
 	if !slices.ContainsFunc(t.built.Compiled.Plan().Rules, quantizes) {
 		return nil, nil
 	}
@@ -220,7 +220,7 @@ func (t *Model) method() string {
 		return strings.ToUpper(p.Method) + " after the training"
 	case !m.Acts() || t.cfg.Untrained():
 		return ""
-	case m.Name == method.NameCAGE:
+	case m.Name == cage.NameCAGE:
 		return fmt.Sprintf("%s, λ = %g", m.Name, m.CAGE.Lambda)
 	}
 	return m.Name

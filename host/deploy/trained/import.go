@@ -11,10 +11,10 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
+	"github.com/cage-qat/cage/host/cage"
 	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/data/tokenizer"
-	"github.com/cage-qat/cage/host/method"
 	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/cage-qat/cage/host/model/huggingface"
 	"github.com/cage-qat/cage/host/model/safetensors"
@@ -140,7 +140,7 @@ func hubTokenizer(dir vfs.Path) (*tokenizer.Info, error) {
 // Held is a run that trains no step: its state is a model as it is.
 type Held struct {
 	Config *config.Config
-	Method method.Settings // with which the model was trained
+	Method cage.Settings // with which the model was trained
 	Record *Record
 	Params []architecture.Param
 	// Values reads a parameter, when it is written.

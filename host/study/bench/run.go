@@ -12,11 +12,11 @@ import (
 	"github.com/gomlx/compute/shapes"
 	"github.com/gomlx/gomlx/core/graph"
 
+	"github.com/cage-qat/cage/host/cage"
 	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/compute/lower"
 	"github.com/cage-qat/cage/host/compute/update"
-	"github.com/cage-qat/cage/host/method"
 	"github.com/cage-qat/cage/host/study/bench/direct"
 	"github.com/cage-qat/cage/host/train/config"
 	"github.com/cage-qat/cage/host/train/plugin"
@@ -58,7 +58,7 @@ const (
 // Configured names the subject that is the training step of this configuration: the one
 // with the correction, if it has one.
 func Configured(cfg *config.Config) string {
-	if cfg.Quantizer.Weights != nil && cfg.Method.Name == method.NameCAGE && cfg.Method.CAGE.Form != method.Off {
+	if cfg.Quantizer.Weights != nil && cfg.Method.Name == cage.NameCAGE && cfg.Method.CAGE.Form != cage.Off {
 		return WithCAGE
 	}
 	return Plain
@@ -118,11 +118,11 @@ func Run(ctx context.Context, cfg *config.Config, o Options) (*Report, error) {
 }
 
 // corrected gives rules without a method the correction, which acts where λ_t > 0.
-func corrected(rules []method.Rule) []method.Rule {
+func corrected(rules []cage.Rule) []cage.Rule {
 	rules = slices.Clone(rules)
 	for i, r := range rules {
 		if r.Quantizer != nil && (r.Method == nil || len(r.Method.Modes()) == 0) {
-			rules[i].Method = method.Default
+			rules[i].Method = cage.Default
 		}
 	}
 	return rules
@@ -132,7 +132,7 @@ func corrected(rules []method.Rule) []method.Rule {
 func variants(ready *preparedStep, o Options) ([]variant, error) {
 	plan := ready.plan
 	plan.Dispatch = o.Dispatch
-	correctable := ready.config.Method.Name == method.NameCAGE || ready.config.Method.Name == method.NameOff
+	correctable := ready.config.Method.Name == cage.NameCAGE || ready.config.Method.Name == cage.NameOff
 	if correctable {
 		plan.Rules = corrected(plan.Rules)
 	}

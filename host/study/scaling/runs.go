@@ -11,7 +11,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/cage-qat/cage/host/method"
+	"github.com/cage-qat/cage/host/cage"
 	"github.com/cage-qat/cage/host/train/config"
 	"github.com/cage-qat/cage/host/train/metrics"
 	"github.com/cage-qat/cage/host/train/rundir"
@@ -189,7 +189,7 @@ func (l Labels) method(dir string, cfg *config.Config, values map[string]any) (s
 	if len(cfg.Quantizer.Overrides) > 0 {
 		name += " (mixed)"
 	}
-	if m := cfg.Method; m.Name != method.NameCAGE && m.Acts() || w != nil && m.Acts() {
+	if m := cfg.Method; m.Name != cage.NameCAGE && m.Acts() || w != nil && m.Acts() {
 		name += " + " + m.Title()
 	}
 	return name, nil

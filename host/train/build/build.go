@@ -15,9 +15,9 @@ import (
 	"maps"
 	"time"
 
+	"github.com/cage-qat/cage/host/cage"
 	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/compute/engine"
-	"github.com/cage-qat/cage/host/method"
 	"github.com/cage-qat/cage/host/model"
 	"github.com/cage-qat/cage/host/train/config"
 	"github.com/cage-qat/cage/host/train/memory"
@@ -211,7 +211,7 @@ func sameQuantizer(a, b *Programs, site string) bool {
 }
 
 // Rules lists the update rules of all phases.
-func (b *Built) Rules() (list []method.Rule) {
+func (b *Built) Rules() (list []cage.Rule) {
 	for _, c := range b.phases {
 		list = append(list, c.Plan().Rules...)
 	}

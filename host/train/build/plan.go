@@ -5,9 +5,9 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/cage-qat/cage/host/cage"
 	"github.com/cage-qat/cage/host/compute/lower"
 	"github.com/cage-qat/cage/host/compute/pass/rotation"
-	"github.com/cage-qat/cage/host/method"
 	"github.com/cage-qat/cage/host/model"
 	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/cage-qat/cage/host/train/config"
@@ -30,7 +30,7 @@ func Plan(cfg *config.Config, m model.Model, programs *Programs) (step.Plan, err
 	}
 	var err error
 	weights := programs.Weights
-	var asked map[string]*method.Weight
+	var asked map[string]*cage.Weight
 	if !programs.Forward {
 		if plan.Distillation, err = distillation(cfg); err != nil {
 			return plan, err
@@ -78,7 +78,7 @@ func fullPrecision(cfg *config.Config, programs *Programs) (bool, error) {
 	if byMethod {
 		key = "method.name"
 	}
-	if !byMethod && cfg.Method.Gradient != method.FullGradient {
+	if !byMethod && cfg.Method.Gradient != cage.FullGradient {
 		return false, nil
 	}
 	if len(programs.Backward) > 0 {
@@ -106,16 +106,16 @@ func nameless(p *program.Program) string {
 }
 
 // weightsOf says what the programs of the quantizers of weights say of their grids, where the method asks. Alike quantizers share it.
-func weightsOf(cfg *config.Config, quantizers map[string]spec.Quantizer) (map[string]*method.Weight, error) {
-	if _, ok := cfg.Method.Method().(method.Forwarder); !ok {
+func weightsOf(cfg *config.Config, quantizers map[string]spec.Quantizer) (map[string]*cage.Weight, error) {
+	if _, ok := cfg.Method.Method().(cage.Forwarder); !ok {
 		return nil, nil
 	}
-	alike, out := map[string]*method.Weight{}, map[string]*method.Weight{}
+	alike, out := map[string]*cage.Weight{}, map[string]*cage.Weight{}
 	for _, name := range slices.Sorted(maps.Keys(quantizers)) {
 		q := quantizers[name]
 		key := nameless(q.Program) + nameless(q.ForEvaluation().Program)
 		if alike[key] == nil {
-			w := &method.Weight{Quantizer: q, Rotation: rotation.Ending(q.ForEvaluation().Program, spec.OutputValue), Unpack: q.Unpack}
+			w := &cage.Weight{Quantizer: q, Rotation: rotation.Ending(q.ForEvaluation().Program, spec.OutputValue), Unpack: q.Unpack}
 			if w.Rotation > 1 && w.Unpack != nil {
 				var err error
 				if w.Unpack, err = rotation.Undo(w.Unpack, w.Rotation, spec.OutputValue); err != nil {
@@ -130,12 +130,12 @@ func weightsOf(cfg *config.Config, quantizers map[string]spec.Quantizer) (map[st
 }
 
 // forward are the quantizers with which a training computes weights: those of its method, for those that it asks about.
-func forward(cfg *config.Config, quantizers map[string]spec.Quantizer, weights map[string]*method.Weight) (map[string]spec.Quantizer, error) {
+func forward(cfg *config.Config, quantizers map[string]spec.Quantizer, weights map[string]*cage.Weight) (map[string]spec.Quantizer, error) {
 	if len(weights) == 0 {
 		return quantizers, nil
 	}
-	m := cfg.Method.Method().(method.Forwarder)
-	done, out := map[*method.Weight]spec.Quantizer{}, map[string]spec.Quantizer{}
+	m := cfg.Method.Method().(cage.Forwarder)
+	done, out := map[*cage.Weight]spec.Quantizer{}, map[string]spec.Quantizer{}
 	for _, name := range slices.Sorted(maps.Keys(quantizers)) {
 		w := weights[name]
 		changed, ok := done[w]
@@ -154,13 +154,13 @@ func forward(cfg *config.Config, quantizers map[string]spec.Quantizer, weights m
 }
 
 // addRules adds the update rules of all tensors that are trained.
-func addRules(plan *step.Plan, cfg *config.Config, programs *Programs, weights map[string]*method.Weight) {
+func addRules(plan *step.Plan, cfg *config.Config, programs *Programs, weights map[string]*cage.Weight) {
 	groups := map[string]string{} // of tables
 	for _, t := range programs.Tensors {
 		if groups[t.Table] == "" {
 			groups[t.Table] = fmt.Sprint(len(groups) + 1)
 		}
-		rule := method.Rule{
+		rule := cage.Rule{
 			Name: t.Name, Shape: t.Shape, Optimizer: t.Optimizer, Group: groups[t.Table], Clip: cfg.Train.Clip > 0,
 			Decay: t.Decay, DecayLast: cfg.Train.Decay == config.DecayLast, RateFactor: t.RateFactor, Constrain: t.Constrain,
 		}

@@ -7,9 +7,9 @@ import (
 	"slices"
 	"time"
 
+	"github.com/cage-qat/cage/host/cage"
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/compute/lower"
-	"github.com/cage-qat/cage/host/method"
 	"github.com/cage-qat/cage/host/model"
 	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/cage-qat/cage/host/train/config"
@@ -77,7 +77,7 @@ type TrainedTensor struct {
 
 // average is the average of the tensor over the steps of a run; nil: there is none, as for a tensor
 // that is frozen or, since a mean may leave the set, constrained.
-func (t *TrainedTensor) average(cfg *config.Config) *method.Average {
+func (t *TrainedTensor) average(cfg *config.Config) *cage.Average {
 	if t.RateFactor == 0 || t.Constrain != nil {
 		return nil
 	}

@@ -8,8 +8,8 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/cage-qat/cage/host/method/diagnostics"
-	"github.com/cage-qat/cage/host/method/schedule"
+	"github.com/cage-qat/cage/host/cage/diagnostics"
+	"github.com/cage-qat/cage/host/cage/schedule"
 	"github.com/cage-qat/cage/host/train/config"
 	"github.com/cage-qat/cage/host/train/plugin"
 	"github.com/cage-qat/cage/host/train/rundir"

@@ -2,7 +2,7 @@
 //
 // It reads configuration files and command-line overrides, and writes fully resolved configurations. The keys of a
 // table are defined, as a list of [schema.Key], in the package that the table is about: [model] and its presets in
-// host/model, [schedule] in host/method/schedule, [method] in host/method/cage, [diagnostics] in host/method/diagnostics. The keys of tables
+// host/model, [schedule] in host/cage/schedule, [method] in host/cage, [diagnostics] in host/cage/diagnostics. The keys of tables
 // that concern several packages, or none, are defined here, in tables.go. Validation, defaults,
 // [Config.Encode] and [Reference] are all driven by these lists, so they cannot disagree.
 //
@@ -29,10 +29,10 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/cage-qat/cage/host/cage"
+	"github.com/cage-qat/cage/host/cage/diagnostics"
+	"github.com/cage-qat/cage/host/cage/schedule"
 	"github.com/cage-qat/cage/host/compute/device"
-	"github.com/cage-qat/cage/host/method"
-	"github.com/cage-qat/cage/host/method/diagnostics"
-	"github.com/cage-qat/cage/host/method/schedule"
 	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/cage-qat/cage/internal/plaintoml"
 	"github.com/cage-qat/cage/internal/schema"
@@ -50,7 +50,7 @@ type Config struct {
 	Data        Data
 	Train       Train
 	Schedule    schedule.Settings
-	Method      method.Settings
+	Method      cage.Settings
 	Quantizer   Quantizer
 	Optimizer   Optimizer
 	Diagnostics diagnostics.Settings
@@ -101,7 +101,7 @@ func (c *Config) WithoutTraining(out string) *Config {
 		c.Data.Train, c.Data.Mixture, c.Data.TrainSHA256 = nil, nil, ""
 		c.Train.Distillation, c.Quantizer = Distillation{}, last
 		c.Train.Average, c.Train.AverageDecay, c.Train.AverageFrom = averageOff, defaultAverageDecay, 0
-		c.Method.Name, c.Method.CAGE.Form = method.NameOff, method.Off
+		c.Method.Name, c.Method.CAGE.Form = cage.NameOff, cage.Off
 		return nil
 	})
 	return held
@@ -245,7 +245,7 @@ const (
 
 // Averaging is the average of the weights with which the model is evaluated and exported; nil:
 // there is none.
-func (t *Train) Averaging() *method.Average {
+func (t *Train) Averaging() *cage.Average {
 	if t.Average == averageOff || t.Average == "" {
 		return nil
 	}
@@ -253,7 +253,7 @@ func (t *Train) Averaging() *method.Average {
 	if t.AverageFrom < 1 {
 		first++ // the first step after that fraction
 	}
-	return &method.Average{Uniform: t.Average == averageUniform, Decay: t.AverageDecay, From: first}
+	return &cage.Average{Uniform: t.Average == averageUniform, Decay: t.AverageDecay, From: first}
 }
 
 // averageProblems reports a beginning of the average that does not fit. The number of steps is 0 as

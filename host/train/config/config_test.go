@@ -10,9 +10,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
-	"github.com/cage-qat/cage/host/method"
-	"github.com/cage-qat/cage/host/method/diagnostics"
-	"github.com/cage-qat/cage/host/method/schedule"
+	"github.com/cage-qat/cage/host/cage"
+	"github.com/cage-qat/cage/host/cage/diagnostics"
+	"github.com/cage-qat/cage/host/cage/schedule"
 	"github.com/cage-qat/cage/host/model/architecture"
 )
 
@@ -75,9 +75,9 @@ func TestDefaults(t *testing.T) {
 			Average: "off", AverageDecay: 0.999, EvalEvery: 200, EvalBatches: 32, LogEvery: 10, CheckpointMinutes: 10, Keep: 2,
 			Out: filepath.Join("runs", "demo"), NaNPolicy: "skip", MaxSkipped: 10, SampleTokens: 64, SampleTemperature: 0.7},
 		Schedule: schedule.Settings{Kind: "onecycle_cos", Rate: 1e-3, Warmup: 0.1, From: 0.01, Floor: 0.1, Decay: 0.1, Shape: "linear"},
-		Method: method.Settings{Name: "cage", Gradient: "quantized",
-			CAGE:   method.CAGE{Form: method.Off, Variant: method.Paper, Lambda: 2, Silence: 0.9, Ramp: method.Linear},
-			LOTION: method.DefaultLOTION, OsciReset: method.DefaultOsciReset, PARQ: method.DefaultPARQ},
+		Method: cage.Settings{Name: "cage", Gradient: "quantized",
+			CAGE:   cage.CAGE{Form: cage.Off, Variant: cage.Paper, Lambda: 2, Silence: 0.9, Ramp: cage.Linear},
+			LOTION: cage.DefaultLOTION, OsciReset: cage.DefaultOsciReset, PARQ: cage.DefaultPARQ},
 		Optimizer:   Optimizer{Plugin: Plugin{Name: "adamw"}, Rest: &Plugin{Name: "adamw"}},
 		Diagnostics: diagnostics.Settings{Coordinates: 4096, Window: 32},
 		Device:      Device{Kind: "cpu", Count: 1, Shard: "none", Offload: "none", Precision: "float32", TF32: "off", Attention: "auto", Kernels: "auto", Products: "float", Allocator: "default", Preallocate: "off", TimeoutMinutes: 30},
@@ -278,7 +278,7 @@ func TestOLMo2Defaults(t *testing.T) {
 // Weights that only an override quantizes are corrected as all quantized weights are.
 func TestFormFollowsOverrides(t *testing.T) {
 	const only = "[[quantizer.overrides]]\nmatch = \"*\"\nplugin = \"absmax\"\n"
-	for text, want := range map[string]method.Form{
+	for text, want := range map[string]cage.Form{
 		only: "decoupled", only + "role = \"activations\"\n": "off", only + "role = \"weights\"\n": "decoupled",
 		"[[quantizer.overrides]]\nmatch = \"*\"\nplugin = \"none\"\n":     "off",
 		only + "[method]\nname = \"lotion\"\n":                            "off",
@@ -294,9 +294,9 @@ func TestFormFollowsOverrides(t *testing.T) {
 func TestMethods(t *testing.T) {
 	const weights = "[quantizer.weights]\nplugin = \"absmax\"\n"
 	c := parse(t, small+weights, `method={name="lotion", coeff=10, fisher_decay=0.9, bits=3}`)
-	want := method.Settings{Name: "lotion", Gradient: "quantized",
-		CAGE:   method.CAGE{Form: method.Off, Variant: method.Paper, Lambda: 2, Silence: 0.9, Ramp: method.Linear},
-		LOTION: method.LOTION{Coeff: 10, FisherDecay: 0.9, Bits: 3, Denom: "power"}, OsciReset: method.DefaultOsciReset, PARQ: method.DefaultPARQ}
+	want := cage.Settings{Name: "lotion", Gradient: "quantized",
+		CAGE:   cage.CAGE{Form: cage.Off, Variant: cage.Paper, Lambda: 2, Silence: 0.9, Ramp: cage.Linear},
+		LOTION: cage.LOTION{Coeff: 10, FisherDecay: 0.9, Bits: 3, Denom: "power"}, OsciReset: cage.DefaultOsciReset, PARQ: cage.DefaultPARQ}
 	if diff := cmp.Diff(want, c.Method); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}

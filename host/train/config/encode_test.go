@@ -10,7 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/cage-qat/cage/host/method"
+	"github.com/cage-qat/cage/host/cage"
 	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/cage-qat/cage/internal/schema"
 	"github.com/cage-qat/cage/internal/testing/testlevel"
@@ -20,7 +20,7 @@ import (
 // half (required ones always) to a random value in its range.
 func randomFile(r *rand.Rand) string {
 	var b strings.Builder
-	name := []string{method.NameCAGE, method.NameCAGE, method.NameLOTION, method.NameOff}[r.IntN(4)]
+	name := []string{cage.NameCAGE, cage.NameCAGE, cage.NameLOTION, cage.NameOff}[r.IntN(4)]
 	mixture, chat := r.IntN(3) == 0, r.IntN(4) == 0
 	mixture = mixture && !chat
 	kind := &Config{Model: architecture.Settings{Kind: architecture.Kinds[r.IntN(len(architecture.Kinds))]}}
@@ -42,7 +42,7 @@ func randomFile(r *rand.Rand) string {
 				fmt.Fprintf(&b, "[[%s]]\n%s", t.name, randomElement(r, t))
 			}
 			continue
-		case t.plugin != nil && r.IntN(2) == 0 && (name != method.NameLOTION || t.name != "quantizer.weights"):
+		case t.plugin != nil && r.IntN(2) == 0 && (name != cage.NameLOTION || t.name != "quantizer.weights"):
 			continue
 		case t.plugin != nil:
 			fmt.Fprintf(&b, "[%s]\n%s", t.name, randomPlugin(r))

@@ -5,8 +5,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/cage-qat/cage/host/cage"
 	"github.com/cage-qat/cage/host/compute/device"
-	"github.com/cage-qat/cage/host/method"
 	"github.com/cage-qat/cage/internal/plaintoml"
 	"github.com/cage-qat/cage/internal/schema"
 )
@@ -217,7 +217,7 @@ func (d *decoder) refuseTraining() {
 // quantizedWeights refuses a method without weights that it could act on. A run that trains nothing may name it: cage quantize
 // once wrote such.
 func (d *decoder) quantizedWeights() {
-	if d.cfg.untrained || d.cfg.Method.Name == method.NameCAGE || d.cfg.Method.Name == method.NameOff || d.cfg.Quantizer.quantizesWeights() || !d.Good("method", "method.name") || d.Bad("quantizer") {
+	if d.cfg.untrained || d.cfg.Method.Name == cage.NameCAGE || d.cfg.Method.Name == cage.NameOff || d.cfg.Quantizer.quantizesWeights() || !d.Good("method", "method.name") || d.Bad("quantizer") {
 		return
 	}
 	d.Report("method.name", fmt.Sprintf("found the string %q, but no weight is quantized", d.cfg.Method.Name),

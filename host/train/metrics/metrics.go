@@ -4,7 +4,7 @@
 // wrote, if it was asked to.
 //
 // It defines what is recorded and keeps the files in order across crashes and resumes. It
-// computes nothing (host/train and host/method/cage do), shows nothing (host/train/console does) and
+// computes nothing (host/train and host/cage do), shows nothing (host/train/console does) and
 // draws nothing (host/study/figure does).
 package metrics
 

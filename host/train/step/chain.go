@@ -8,9 +8,9 @@ import (
 	"slices"
 	"time"
 
+	"github.com/cage-qat/cage/host/cage"
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/compute/update"
-	"github.com/cage-qat/cage/host/method"
 )
 
 // Step runs one optimizer step on the plan's Accumulate micro-batches, each given as flat
@@ -108,12 +108,12 @@ func (p *Plan) advance(t update.Tensors) {
 // or a measure.
 func (c *Compiled) needsQuantized(set Settings) bool {
 	return !c.plan.FullPrecision || set.Statistics || set.ParetoSTE || set.Pareto ||
-		slices.ContainsFunc(c.plan.rules(updateKind{mode: c.mode(set)}), method.Rule.Quantizes)
+		slices.ContainsFunc(c.plan.rules(updateKind{mode: c.mode(set)}), cage.Rule.Quantizes)
 }
 
 // mode is the method's in a step.
-func (c *Compiled) mode(set Settings) method.Mode {
-	return method.Of(c.plan.Rules).Mode(method.At{Step: set.Step, Steps: set.Steps, Strength: set.Lambda})
+func (c *Compiled) mode(set Settings) cage.Mode {
+	return cage.Of(c.plan.Rules).Mode(cage.At{Step: set.Step, Steps: set.Steps, Strength: set.Lambda})
 }
 
 // runQuantize adds the values and residuals of the quantized weights to t.
@@ -257,13 +257,13 @@ func (c *Compiled) scalars(set Settings, norm, loss float64) update.Scalars {
 		clip = math.Min(1, c.plan.Clip/(norm+clipEpsilon))
 	}
 	return update.Scalars{
-		method.InputStep:     float32(set.Step),
-		method.InputRate:     float32(set.Rate),
-		method.InputNextRate: float32(set.NextRate),
-		method.InputClip:     float32(clip),
-		method.InputLambda:   float32(set.Lambda),
-		method.InputSteps:    float32(set.Steps),
-		method.InputLoss:     float32(loss),
+		cage.InputStep:     float32(set.Step),
+		cage.InputRate:     float32(set.Rate),
+		cage.InputNextRate: float32(set.NextRate),
+		cage.InputClip:     float32(clip),
+		cage.InputLambda:   float32(set.Lambda),
+		cage.InputSteps:    float32(set.Steps),
+		cage.InputLoss:     float32(loss),
 	}
 }
 

@@ -9,10 +9,10 @@ import (
 
 	"github.com/gomlx/gomlx/core/graph"
 
+	"github.com/cage-qat/cage/host/cage"
 	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/compute/update"
-	"github.com/cage-qat/cage/host/method"
 	"github.com/cage-qat/cage/host/model"
 	"github.com/cage-qat/cage/host/train/step"
 	"github.com/cage-qat/cage/internal/testing/testdevice"
@@ -139,7 +139,7 @@ func (unknown) ActivationSites(int, int) []model.ActivationSite { return nil }
 func TestColumnsUnknown(t *testing.T) {
 	plan := planOf(t, sgdConfig(t), informed{}, descent{})
 	plan.Activations = nil
-	plan.Rules = slices.DeleteFunc(slices.Clone(plan.Rules), func(r method.Rule) bool { return strings.Contains(r.Name, ".input.") })
+	plan.Rules = slices.DeleteFunc(slices.Clone(plan.Rules), func(r cage.Rule) bool { return strings.Contains(r.Name, ".input.") })
 	c := testrun.Compile(t, plan)
 	if _, err := c.NewState(1, nil); err == nil || !strings.Contains(err.Error(), "calibration") {
 		t.Errorf("without tokens: %v", err)

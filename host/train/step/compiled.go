@@ -4,10 +4,10 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/cage-qat/cage/host/cage"
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/compute/refresh"
 	"github.com/cage-qat/cage/host/compute/update"
-	"github.com/cage-qat/cage/host/method"
 	"github.com/cage-qat/cage/host/model"
 )
 
@@ -22,7 +22,7 @@ type Compiled struct {
 	evaluationPlan *Plan
 	stages         map[string]*executable
 	updates        map[updateKind]*update.Update
-	singles        map[method.Mode]*single
+	singles        map[cage.Mode]*single
 	refresher      *refresh.Refresher
 	teacher        update.Tensors // parameters of the teacher; nil: not loaded
 	lent           bool           // whether they belong to the phase before
@@ -32,7 +32,7 @@ type Compiled struct {
 
 // updateKind says which part of the rules is to run, and how.
 type updateKind struct {
-	mode       method.Mode
+	mode       cage.Mode
 	statistics bool
 	observed   bool // after an observation, which the update must not repeat
 	part       update.Part
@@ -75,7 +75,7 @@ func uncompiled(dev *engine.Device, plan Plan) (*Compiled, error) {
 	if err := plan.prepare(dev); err != nil {
 		return nil, err
 	}
-	c := &Compiled{dev: dev, plan: plan, evaluationPlan: evaluation, stages: map[string]*executable{}, updates: map[updateKind]*update.Update{}, singles: map[method.Mode]*single{}}
+	c := &Compiled{dev: dev, plan: plan, evaluationPlan: evaluation, stages: map[string]*executable{}, updates: map[updateKind]*update.Update{}, singles: map[cage.Mode]*single{}}
 	if evaluation == nil {
 		c.evaluationPlan = &c.plan
 	}
@@ -99,7 +99,7 @@ const (
 // evaluation, and the stationarity measures if pareto is true. What cannot be compiled
 // then fails before the first step, and no step waits for a compiler.
 func (c *Compiled) Prepare(pareto bool) error {
-	modes := append(method.Of(c.plan.Rules).Modes(), method.Idle)
+	modes := append(cage.Of(c.plan.Rules).Modes(), cage.Idle)
 	if c.isSingle() {
 		for _, mode := range modes {
 			if _, err := c.single(mode); err != nil {
@@ -123,7 +123,7 @@ func (c *Compiled) Prepare(pareto bool) error {
 }
 
 // prepareChain compiles what the chain needs in the given modes.
-func (c *Compiled) prepareChain(modes []method.Mode, pareto bool) error {
+func (c *Compiled) prepareChain(modes []cage.Mode, pareto bool) error {
 	kinds := []gradientKind{{full: c.plan.FullPrecision}}
 	measured := pareto && len(c.plan.quantizedParams()) > 0
 	if measured && !c.plan.FullPrecision {
@@ -161,7 +161,7 @@ func (c *Compiled) prepareChain(modes []method.Mode, pareto bool) error {
 }
 
 // updateKinds are the variants of the update in one mode, with the parts before them.
-func (c *Compiled) updateKinds(mode method.Mode, pareto bool) []updateKind {
+func (c *Compiled) updateKinds(mode cage.Mode, pareto bool) []updateKind {
 	list := []updateKind{{mode: mode, part: update.Collecting}, {mode: mode, part: update.Giving}}
 	for _, due := range c.plan.probePatterns() {
 		list = append(list, updateKind{mode: mode, part: update.Probing, probes: due})
@@ -272,7 +272,7 @@ func (c *Compiled) update(kind updateKind) (*update.Update, error) {
 }
 
 // rules returns the plan's rules as a variant of the update has them.
-func (p *Plan) rules(kind updateKind) []method.Rule {
+func (p *Plan) rules(kind updateKind) []cage.Rule {
 	rules := slices.Clone(p.Rules)
 	for i := range rules {
 		rules[i].Observed = kind.observed
@@ -286,14 +286,14 @@ func (p *Plan) rules(kind updateKind) []method.Rule {
 }
 
 // updateOptions are the options for compiling a part of the update.
-func (p *Plan) updateOptions(of update.Part, rules []method.Rule) update.Options {
+func (p *Plan) updateOptions(of update.Part, rules []cage.Rule) update.Options {
 	o := update.Options{Stacking: p.Stacking, Executors: p.Executors, Places: p.places()}
 	switch {
 	case of == update.Giving:
 		o.Memory = p.givenMemory(rules)
 	case p.Update != nil && (of == update.Updating || of == update.Observing):
 		o.Lower = func(j update.Job, in update.Nodes) update.Nodes {
-			i := slices.IndexFunc(rules, func(r method.Rule) bool { return r.Name == j.Tensor })
+			i := slices.IndexFunc(rules, func(r cage.Rule) bool { return r.Name == j.Tensor })
 			return p.Update(rules[i], in)
 		}
 	}

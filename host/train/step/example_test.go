@@ -4,9 +4,9 @@ import (
 	"fmt"
 	"log"
 
+	"github.com/cage-qat/cage/host/cage"
 	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/compute/engine"
-	"github.com/cage-qat/cage/host/method"
 	"github.com/cage-qat/cage/host/model"
 	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/cage-qat/cage/host/train/step"
@@ -31,7 +31,7 @@ func Example() {
 		if err != nil {
 			log.Fatal(err)
 		}
-		plan.Rules = append(plan.Rules, method.Rule{Name: p.Name, Shape: p.Dims, Optimizer: optimizer, RateFactor: 1})
+		plan.Rules = append(plan.Rules, cage.Rule{Name: p.Name, Shape: p.Dims, Optimizer: optimizer, RateFactor: 1})
 	}
 	compiled, err := step.Compile(device, plan)
 	if err != nil {

@@ -5,10 +5,10 @@ import (
 
 	"github.com/gomlx/gomlx/core/graph"
 
+	"github.com/cage-qat/cage/host/cage"
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/compute/refresh"
 	"github.com/cage-qat/cage/host/compute/update"
-	"github.com/cage-qat/cage/host/method"
 	"github.com/cage-qat/cage/host/model"
 )
 
@@ -53,7 +53,7 @@ func (c *Compiled) Products() (int, error) {
 
 // Tiled counts the rules of the update that run in tiles, and all, in a form and with or without statistics.
 func (c *Compiled) Tiled(form string, statistics bool) (tiled, all int, err error) {
-	u, err := c.update(updateKind{mode: method.Mode(form), part: update.Updating, statistics: statistics})
+	u, err := c.update(updateKind{mode: cage.Mode(form), part: update.Updating, statistics: statistics})
 	if err != nil {
 		return 0, 0, err
 	}

@@ -8,10 +8,10 @@ import (
 
 	"github.com/gomlx/gomlx/core/graph"
 
+	"github.com/cage-qat/cage/host/cage"
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/compute/lower"
 	"github.com/cage-qat/cage/host/compute/update"
-	"github.com/cage-qat/cage/host/method"
 )
 
 // setMeasures puts the measures of the quantized parameters into the result.
@@ -24,11 +24,11 @@ func (c *Compiled) setMeasures(m update.Measures, res *Result) {
 		}
 		return values
 	}
-	if m[method.OutputRate] != nil {
-		res.Rates = m[method.OutputRate]
+	if m[cage.OutputRate] != nil {
+		res.Rates = m[cage.OutputRate]
 	}
 	for name, of := range m {
-		if count, ok := strings.CutPrefix(name, method.CountPrefix); ok {
+		if count, ok := strings.CutPrefix(name, cage.CountPrefix); ok {
 			if res.Counts == nil {
 				res.Counts = map[string]float64{}
 			}
@@ -37,11 +37,11 @@ func (c *Compiled) setMeasures(m update.Measures, res *Result) {
 			}
 		}
 	}
-	if m[method.OutputErrorNorm2] != nil {
-		res.ErrorNorm2, res.ValueNorm2 = list(method.OutputErrorNorm2), list(method.OutputValueNorm2)
+	if m[cage.OutputErrorNorm2] != nil {
+		res.ErrorNorm2, res.ValueNorm2 = list(cage.OutputErrorNorm2), list(cage.OutputValueNorm2)
 	}
 	for _, t := range c.plan.quantizedParams() {
-		if m[method.OutputUncorrected][t.Name] != 0 {
+		if m[cage.OutputUncorrected][t.Name] != 0 {
 			res.Uncorrected = append(res.Uncorrected, t.Name)
 		}
 	}
@@ -84,15 +84,15 @@ func (c *Compiled) paretoNorm(t update.Tensors, gradient func(tensor string) str
 		return 0, err
 	}
 	t = maps.Clone(t)
-	if t[method.InputLambda], err = engine.Upload(c.dev, []float32{float32(lambda)}); err != nil {
+	if t[cage.InputLambda], err = engine.Upload(c.dev, []float32{float32(lambda)}); err != nil {
 		return 0, err
 	}
-	defer t[method.InputLambda].Finalize()
+	defer t[cage.InputLambda].Finalize()
 	if err := e.run(t); err != nil {
 		return 0, err
 	}
-	defer t[method.OutputNorm2].Finalize()
-	shares, err := engine.Download[float32](t[method.OutputNorm2])
+	defer t[cage.OutputNorm2].Finalize()
+	shares, err := engine.Download[float32](t[cage.OutputNorm2])
 	norm2 := 0.0
 	for _, share := range shares {
 		norm2 += float64(share)
@@ -107,21 +107,21 @@ func (c *Compiled) pareto(gradient func(tensor string) string) (*executable, err
 // paretoStage maps gradients, parameters and values of the quantized parameters and
 // λ to the vector of their shares of ‖P_λ‖².
 func (p *Plan) paretoStage(gradient func(tensor string) string) stage {
-	specs := []engine.Spec{{Name: method.InputLambda, Shape: floatShape()}}
+	specs := []engine.Spec{{Name: cage.InputLambda, Shape: floatShape()}}
 	for _, name := range []func(string) string{gradient, update.Param, update.Value} {
 		specs = append(specs, inputSpecs(p.quantizedParams(), name, false)...)
 	}
 	return stage{"pareto", specs, func(g *graph.Graph, in update.Nodes) update.Nodes {
 		var shares []*graph.Node
 		for _, t := range p.quantizedParams() {
-			i := slices.IndexFunc(p.Rules, func(r method.Rule) bool { return r.Name == t.Name })
-			prog, err := method.ParetoNorm2(p.Rules[i])
+			i := slices.IndexFunc(p.Rules, func(r cage.Rule) bool { return r.Name == t.Name })
+			prog, err := cage.ParetoNorm2(p.Rules[i])
 			if err != nil {
 				panic(err)
 			}
-			out := lower.Lower(g, prog, []*graph.Node{in[gradient(t.Name)], in[update.Param(t.Name)], in[update.Value(t.Name)], in[method.InputLambda]})
-			shares = append(shares, graph.Reshape(out[method.OutputNorm2], 1))
+			out := lower.Lower(g, prog, []*graph.Node{in[gradient(t.Name)], in[update.Param(t.Name)], in[update.Value(t.Name)], in[cage.InputLambda]})
+			shares = append(shares, graph.Reshape(out[cage.OutputNorm2], 1))
 		}
-		return update.Nodes{method.OutputNorm2: graph.Concatenate(shares, 0)}
+		return update.Nodes{cage.OutputNorm2: graph.Concatenate(shares, 0)}
 	}}
 }

@@ -4,8 +4,8 @@ import (
 	"maps"
 	"strings"
 
+	"github.com/cage-qat/cage/host/cage"
 	"github.com/cage-qat/cage/host/compute/engine"
-	"github.com/cage-qat/cage/host/method"
 )
 
 // Memory is what the steps of a training need of each device's memory by the device's compiler, in bytes.
@@ -29,7 +29,7 @@ func CompiledMemory(dev *engine.Device, plan Plan) (Memory, bool, error) {
 		return Memory{}, false, err
 	}
 	defer c.Close()
-	mode := append(method.Of(c.plan.Rules).Modes(), method.Idle)[0]
+	mode := append(cage.Of(c.plan.Rules).Modes(), cage.Idle)[0]
 	if c.isSingle() {
 		_, err = c.single(mode)
 	} else {

@@ -8,7 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/cage-qat/cage/host/method"
+	"github.com/cage-qat/cage/host/cage"
 	"github.com/cage-qat/cage/host/train/step"
 	"github.com/cage-qat/cage/internal/testing/testrun"
 	"github.com/cage-qat/cage/sdk"
@@ -37,7 +37,7 @@ func TestLotion(t *testing.T) {
 		return func(p *step.Plan) {
 			p.FullPrecision = true
 			for i := range p.Rules {
-				p.Rules[i].Method = method.LOTION{Coeff: coeff, FisherDecay: 0.5, Bits: 4, Denom: "power"}
+				p.Rules[i].Method = cage.LOTION{Coeff: coeff, FisherDecay: 0.5, Bits: 4, Denom: "power"}
 			}
 		}
 	}

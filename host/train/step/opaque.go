@@ -3,9 +3,9 @@ package step
 import (
 	"fmt"
 
+	"github.com/cage-qat/cage/host/cage"
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/compute/update"
-	"github.com/cage-qat/cage/host/method"
 )
 
 // Opaque computes the directions of some tensors outside of all programs, in host memory of its own.
@@ -36,7 +36,7 @@ func (p *Plan) checkOpaque() error {
 }
 
 // opaqueRules are the rules whose optimizers are opaque.
-func (p *Plan) opaqueRules() (list []method.Rule) {
+func (p *Plan) opaqueRules() (list []cage.Rule) {
 	for _, r := range p.Rules {
 		if r.Optimizer.Opaque {
 			list = append(list, r)
@@ -47,7 +47,7 @@ func (p *Plan) opaqueRules() (list []method.Rule) {
 
 // givenMemory finds the memory of opaque optimizers into which what they are given is written at once, on the CPU and where tiles
 // do it.
-func (p *Plan) givenMemory(rules []method.Rule) func(tensor string) []float32 {
+func (p *Plan) givenMemory(rules []cage.Rule) func(tensor string) []float32 {
 	memory := map[string][]float32{}
 	for _, r := range rules {
 		if o, ok := p.Opaque[r.Name]; ok {

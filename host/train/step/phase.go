@@ -4,9 +4,9 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/cage-qat/cage/host/cage"
 	"github.com/cage-qat/cage/host/compute/lower"
 	"github.com/cage-qat/cage/host/compute/update"
-	"github.com/cage-qat/cage/host/method"
 )
 
 // Quantizers may be others in other ranges of steps, which are phases. Each phase has a plan of its own, compiled by itself; the
@@ -65,7 +65,7 @@ func (c *Compiled) begin(t update.Tensors, kept map[string]bool, tokens []int32)
 			return err
 		}
 	}
-	return c.initOptimizers(t, slices.DeleteFunc(slices.Clone(c.plan.Rules), func(r method.Rule) bool { return kept[update.Param(r.Name)] }))
+	return c.initOptimizers(t, slices.DeleteFunc(slices.Clone(c.plan.Rules), func(r cage.Rule) bool { return kept[update.Param(r.Name)] }))
 }
 
 // keptFrom names the tensors of a state that stay as they are when a plan follows another one: the model's parameters, what the

@@ -8,11 +8,11 @@ import (
 	"slices"
 	"time"
 
+	"github.com/cage-qat/cage/host/cage"
 	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/compute/lower"
 	"github.com/cage-qat/cage/host/compute/update"
-	"github.com/cage-qat/cage/host/method"
 	"github.com/cage-qat/cage/host/model"
 )
 
@@ -38,7 +38,7 @@ type Plan struct {
 	// Rules holds the update rules: one for every parameter, in the model's order, then
 	// one for every trained parameter of a quantizer, in the order of [Plan.Trained].
 	// They are without mode and statistics; the step sets both as it needs.
-	Rules []method.Rule
+	Rules []cage.Rule
 	// FullPrecision takes the gradient at x, without quantization; the method and the
 	// evaluation may still quantize. Quantizers may then have no trained parameters and no state.
 	FullPrecision bool
@@ -83,7 +83,7 @@ type Plan struct {
 
 // UpdateFunc builds the update of one tensor: it maps the rule's inputs, by name, to its
 // outputs, by name. Like other functions that build graphs, it panics on a mistake.
-type UpdateFunc func(rule method.Rule, in update.Nodes) update.Nodes
+type UpdateFunc func(rule cage.Rule, in update.Nodes) update.Nodes
 
 // check fails when the parts of the plan do not fit together.
 func (p *Plan) check() error {

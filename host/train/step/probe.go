@@ -6,9 +6,9 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/cage-qat/cage/host/cage"
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/compute/update"
-	"github.com/cage-qat/cage/host/method"
 	"github.com/cage-qat/cage/host/model"
 	"github.com/cage-qat/cage/sdk"
 	"github.com/cage-qat/cage/sdk/spec"
@@ -37,7 +37,7 @@ func (p *Plan) probesDue(t int) (set dues) {
 
 // probesEver reports whether a probe of a kind is due at any update.
 func (p *Plan) probesEver(sampled bool) bool {
-	return slices.ContainsFunc(p.Rules, func(r method.Rule) bool {
+	return slices.ContainsFunc(p.Rules, func(r cage.Rule) bool {
 		return r.Optimizer.ProbeDue.First > 0 && r.Optimizer.Sampled == sampled
 	})
 }
@@ -57,7 +57,7 @@ func (p *Plan) probePatterns() []dues {
 }
 
 // probes lists the rules whose probes of a kind are due.
-func (p *Plan) probes(due dues, sampled bool) (list []method.Rule) {
+func (p *Plan) probes(due dues, sampled bool) (list []cage.Rule) {
 	for _, r := range p.Rules {
 		if due.has(r.Optimizer.ProbeDue) && r.Optimizer.Sampled == sampled {
 			list = append(list, r)
@@ -86,12 +86,12 @@ func (c *Compiled) probe(s *State, t update.Tensors, batches *Batches, set Setti
 	if len(rules) == 0 {
 		return nil
 	}
-	scalars[method.InputSampledFactor] = float32(math.Sqrt(c.plan.Model.(model.Language).Labels(batches.host, c.plan.Context)))
+	scalars[cage.InputSampledFactor] = float32(math.Sqrt(c.plan.Model.(model.Language).Labels(batches.host, c.plan.Context)))
 	return c.secondGradients(s, t, batches, set, rules, true, res)
 }
 
 // secondGradients adds the second gradients of rules to t. Where there are other points in t, it takes the gradients there.
-func (c *Compiled) secondGradients(s *State, t update.Tensors, batches *Batches, set Settings, rules []method.Rule, sampled bool, res *Result) error {
+func (c *Compiled) secondGradients(s *State, t update.Tensors, batches *Batches, set Settings, rules []cage.Rule, sampled bool, res *Result) error {
 	at := update.Tensors{} // the state at the other points, and what is computed of it
 	for name := range s.Tensors {
 		at[name] = t[name]
@@ -127,7 +127,7 @@ func (c *Compiled) secondGradients(s *State, t update.Tensors, batches *Batches,
 }
 
 // keepProbed moves the gradients that updates read from at to t, and frees what else t does not have.
-func keepProbed(t, at update.Tensors, rules []method.Rule) {
+func keepProbed(t, at update.Tensors, rules []cage.Rule) {
 	for _, r := range rules {
 		name := update.Gradient(r.Name)
 		if b := at[name]; b != nil && r.Optimizer.Update.Input(spec.InputProbed) >= 0 {

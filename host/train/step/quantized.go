@@ -8,11 +8,11 @@ import (
 	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/gomlx/core/graph"
 
+	"github.com/cage-qat/cage/host/cage"
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/compute/lower"
 	"github.com/cage-qat/cage/host/compute/pass/rotation"
 	"github.com/cage-qat/cage/host/compute/update"
-	"github.com/cage-qat/cage/host/method"
 	"github.com/cage-qat/cage/host/model"
 	"github.com/cage-qat/cage/sdk/spec"
 )
@@ -31,7 +31,7 @@ type Quantized struct {
 
 // Quantized quantizes one weight.
 func (c *Compiled) Quantized(s *State, weight string) (*Quantized, error) {
-	at := slices.IndexFunc(c.plan.Rules, func(r method.Rule) bool { return r.Name == weight && r.Quantizer != nil })
+	at := slices.IndexFunc(c.plan.Rules, func(r cage.Rule) bool { return r.Name == weight && r.Quantizer != nil })
 	if at < 0 {
 		return nil, fmt.Errorf("step: %s is no quantized weight", weight)
 	}
@@ -52,7 +52,7 @@ func (c *Compiled) Quantized(s *State, weight string) (*Quantized, error) {
 
 // quantizedStage maps a weight and its quantizer's trained parameters and state to the outputs of
 // the quantizer's program that describe Q(x).
-func quantizedStage(rule method.Rule) stage {
+func quantizedStage(rule cage.Rule) stage {
 	specs := quantizerInputs(rule)
 	p := lower.Only(rule.Quantizer.ForEvaluation().Program, spec.OutputValue, spec.OutputCodes, spec.OutputScale)
 	return stage{"quantized " + rule.Name, specs, func(g *graph.Graph, in update.Nodes) update.Nodes {
@@ -72,7 +72,7 @@ func quantizedStage(rule method.Rule) stage {
 }
 
 // quantizerInputs are what the quantizer of a weight reads: the weight, and the quantizer's trained parameters and state.
-func quantizerInputs(rule method.Rule) []engine.Spec {
+func quantizerInputs(rule cage.Rule) []engine.Spec {
 	reads := []Tensor{{Name: update.Param(rule.Name), Dims: rule.Shape}}
 	for _, t := range rule.Quantizer.Trained {
 		reads = append(reads, Tensor{Name: update.Param(update.Trained(rule.Name, t)), Dims: t.Shape})
@@ -172,9 +172,9 @@ type WeightElements struct {
 // CodeReader compiles a reader of the chosen elements: at least one of each weight named,
 // all of which must be quantized.
 func (c *Compiled) CodeReader(chosen []WeightElements) (*CodeReader, error) {
-	rules := make([]method.Rule, len(chosen))
+	rules := make([]cage.Rule, len(chosen))
 	for i, e := range chosen {
-		at := slices.IndexFunc(c.plan.Rules, func(r method.Rule) bool { return r.Name == e.Weight && r.Quantizer != nil })
+		at := slices.IndexFunc(c.plan.Rules, func(r cage.Rule) bool { return r.Name == e.Weight && r.Quantizer != nil })
 		if at < 0 {
 			return nil, fmt.Errorf("step: codes of %s: it is no quantized weight", e.Weight)
 		}
@@ -207,7 +207,7 @@ func (r *CodeReader) Read(s *State) (codes []int32, residuals []float32, err err
 
 // codesStage maps weights and their quantizers' trained parameters and states to the codes and the
 // residuals of the chosen elements.
-func codesStage(rules []method.Rule, chosen []WeightElements) stage {
+func codesStage(rules []cage.Rule, chosen []WeightElements) stage {
 	reads := make([][]engine.Spec, len(rules)) // by each quantizer's program
 	for i, r := range rules {
 		reads[i] = quantizerInputs(r)

@@ -6,9 +6,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/cage-qat/cage/host/cage"
+	"github.com/cage-qat/cage/host/cage/diagnostics"
 	"github.com/cage-qat/cage/host/compute/update"
-	"github.com/cage-qat/cage/host/method"
-	"github.com/cage-qat/cage/host/method/diagnostics"
 	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/cage-qat/cage/host/train/step"
 	"github.com/cage-qat/cage/internal/testing/testlevel"
@@ -126,7 +126,7 @@ func checkCodes(t *testing.T, plan step.Plan, tensors map[string][]float32, chos
 	t.Helper()
 	distinct := map[int32]bool{}
 	for _, c := range chosen {
-		rule := plan.Rules[slices.IndexFunc(plan.Rules, func(r method.Rule) bool { return r.Name == c.Weight })]
+		rule := plan.Rules[slices.IndexFunc(plan.Rules, func(r cage.Rule) bool { return r.Name == c.Weight })]
 		in := map[string]reference.Tensor{spec.InputX: reference.Floats(wide(tensors["param/"+c.Weight]), rule.Shape...)}
 		for _, tr := range rule.Quantizer.Trained {
 			in[spec.TrainedPrefix+tr.Name] = reference.Floats(wide(tensors["param/"+update.Trained(c.Weight, tr)]), tr.Shape...)

@@ -6,9 +6,9 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/cage-qat/cage/host/cage"
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/compute/update"
-	"github.com/cage-qat/cage/host/method"
 )
 
 // Search finds the states of the quantizers of some weights outside of all programs, in host memory of its own.
@@ -26,7 +26,7 @@ type Search interface {
 }
 
 // searched lists the rules of the weights whose quantizers search after a step.
-func (p *Plan) searched(step int) (list []method.Rule) {
+func (p *Plan) searched(step int) (list []cage.Rule) {
 	for _, r := range p.Rules {
 		if q := r.Quantizer; q != nil && q.SearchEvery > 0 && step%q.SearchEvery == 0 {
 			list = append(list, r)
@@ -83,7 +83,7 @@ func (c *Compiled) Search(ctx context.Context, s *State, step int) error {
 }
 
 // give puts what a search reads of a weight where it reads it.
-func give(to Search, r method.Rule, t update.Tensors) error {
+func give(to Search, r cage.Rule, t update.Tensors) error {
 	if err := copyTo(to.Weight(r.Name), t[update.Param(r.Name)]); err != nil {
 		return err
 	}

@@ -10,9 +10,9 @@ import (
 	"github.com/gomlx/compute/shapes"
 	"github.com/gomlx/gomlx/core/graph"
 
+	"github.com/cage-qat/cage/host/cage"
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/compute/update"
-	"github.com/cage-qat/cage/host/method"
 )
 
 // Dispatch says into how many executables a step is compiled.
@@ -53,7 +53,7 @@ const readName = "read"
 // after a rotation of weights that stay rotated, and a variant without them would be one
 // more program to compile, which takes an accelerator's compiler as long as thousands of
 // such sums.
-func (c *Compiled) single(mode method.Mode) (*single, error) {
+func (c *Compiled) single(mode cage.Mode) (*single, error) {
 	if w, ok := c.singles[mode]; ok {
 		return w, nil
 	}
@@ -121,18 +121,18 @@ func (p *Plan) singleStage(w *single, name string, o update.Options) stage {
 // setClip puts the clip factor that follows from the squared norms of the gradients
 // among the scalars. It is computed in float64, as the host does.
 func (p *Plan) setClip(scalars update.Nodes, norms *graph.Node) {
-	if _, read := scalars[method.InputClip]; !read || p.Clip <= 0 {
+	if _, read := scalars[cage.InputClip]; !read || p.Clip <= 0 {
 		return
 	}
 	norm := graph.Sqrt(sum64(norms))
 	factor := graph.Div(graph.Const(norm.Graph(), p.Clip), graph.AddScalar(norm, clipEpsilon))
-	scalars[method.InputClip] = graph.ConvertDType(graph.Min(factor, graph.OnesLike(factor)), dtypes.Float32)
+	scalars[cage.InputClip] = graph.ConvertDType(graph.Min(factor, graph.OnesLike(factor)), dtypes.Float32)
 }
 
 // setLossScalar puts the loss of the step among the scalars, where an optimizer reads it. As on
 // the host ([Plan.setLoss]), it is computed in float64 from what is read of each micro-batch.
 func (p *Plan) setLossScalar(scalars update.Nodes, losses *graph.Node) {
-	if _, read := scalars[method.InputLoss]; !read {
+	if _, read := scalars[cage.InputLoss]; !read {
 		return
 	}
 	weights := make([]float64, p.lossCount())
@@ -144,7 +144,7 @@ func (p *Plan) setLossScalar(scalars update.Nodes, losses *graph.Node) {
 	of := graph.Reshape(graph.ConvertDType(losses, dtypes.Float64), n, len(weights))
 	means := graph.DivScalar(graph.ReduceSum(of, 0), float64(n))
 	loss := graph.ReduceAllSum(graph.Mul(means, graph.Const(losses.Graph(), weights)))
-	scalars[method.InputLoss] = graph.ConvertDType(loss, dtypes.Float32)
+	scalars[cage.InputLoss] = graph.ConvertDType(loss, dtypes.Float32)
 }
 
 // setSums puts the sums of what optimizers collect among the scalars. They are added up in float64 and in
@@ -256,7 +256,7 @@ func (c *Compiled) readSingle(w *single, read []float32, set Settings, res *Resu
 	measures := update.Measures{}
 	update.ReadMeasures(w.jobs, read, measures)
 	if !set.Statistics {
-		delete(measures, method.OutputErrorNorm2)
+		delete(measures, cage.OutputErrorNorm2)
 	}
 	c.setMeasures(measures, res)
 }

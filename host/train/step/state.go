@@ -8,10 +8,10 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/cage-qat/cage/host/cage"
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/compute/refresh"
 	"github.com/cage-qat/cage/host/compute/update"
-	"github.com/cage-qat/cage/host/method"
 	"github.com/cage-qat/cage/host/model"
 	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/cage-qat/cage/sdk"
@@ -139,7 +139,7 @@ func ownOf(t Tensor, b *engine.Buffer, read func() ([]float32, error)) Stored {
 // storedEvaluated lists what optimizers give for evaluation. It is computed now, because the next
 // step changes what it is computed from.
 func (c *Compiled) storedEvaluated(s *State) (out []Stored) {
-	gives := func(r method.Rule) bool { return r.Optimizer.Evaluate != nil }
+	gives := func(r cage.Rule) bool { return r.Optimizer.Evaluate != nil }
 	if !slices.ContainsFunc(c.plan.Rules, gives) {
 		return nil // an average is a part of the state
 	}
@@ -178,7 +178,7 @@ func EvaluatedName(name string) string {
 // AverageName returns the name, in checkpoints, of the average of a parameter or trained parameter
 // with the given name there. It is what the model is evaluated with, where the training had one.
 func AverageName(name string) string {
-	return update.State(strings.TrimPrefix(name, update.Param("")), method.AverageState)
+	return update.State(strings.TrimPrefix(name, update.Param("")), cage.AverageState)
 }
 
 // LoadTrained returns a function that loads what the quantizer of a weight or site takes under the name of an input of its program
@@ -374,7 +374,7 @@ func (c *Compiled) initParams(t update.Tensors, workers int, param func(architec
 // initTrainedWeights adds the trained parameters and states of the quantizers of weights that t has not yet.
 func (c *Compiled) initTrainedWeights(t update.Tensors) error {
 	trained, kept := c.plan.trainedWeights(), c.plan.keptOfWeights()
-	stepped := slices.ContainsFunc(c.plan.Rules, func(r method.Rule) bool { return r.Quantizer != nil && r.Quantizer.InitState != nil })
+	stepped := slices.ContainsFunc(c.plan.Rules, func(r cage.Rule) bool { return r.Quantizer != nil && r.Quantizer.InitState != nil })
 	if len(missing(t, trained, update.Param)) == 0 && (!stepped || len(missing(t, kept, asNamed)) == 0) {
 		return nil
 	}
@@ -430,7 +430,7 @@ func (c *Compiled) initTrainedActivations(t update.Tensors, tokens []int32) erro
 }
 
 // initOptimizers runs the init programs of the rules, all at once. Other state starts at zero.
-func (c *Compiled) initOptimizers(t update.Tensors, rules []method.Rule) error {
+func (c *Compiled) initOptimizers(t update.Tensors, rules []cage.Rule) error {
 	jobs := update.Inits(rules)
 	if len(jobs) > 0 {
 		u, err := update.Compile(c.dev, "init", jobs, update.Options{Places: c.plan.places()})

@@ -10,10 +10,10 @@ import (
 	"github.com/gomlx/gomlx/core/graph"
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/cage-qat/cage/host/cage"
 	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/compute/lower"
 	"github.com/cage-qat/cage/host/compute/update"
-	"github.com/cage-qat/cage/host/method"
 	"github.com/cage-qat/cage/host/train/config"
 	"github.com/cage-qat/cage/host/train/step"
 	"github.com/cage-qat/cage/internal/testing/testlevel"
@@ -101,7 +101,7 @@ func TestProducts(t *testing.T) {
 }
 
 // lowered is the update of a rule in a graph, whatever its program.
-func lowered(rule method.Rule, in update.Nodes) update.Nodes {
+func lowered(rule cage.Rule, in update.Nodes) update.Nodes {
 	p, err := rule.Program()
 	if err != nil {
 		panic(err)
@@ -110,7 +110,7 @@ func lowered(rule method.Rule, in update.Nodes) update.Nodes {
 	for _, input := range p.Inputs {
 		args = append(args, in[input.Name])
 	}
-	return lower.Lower(in[method.InputX].Graph(), p, args)
+	return lower.Lower(in[cage.InputX].Graph(), p, args)
 }
 
 // pair compiles a configuration as it is and with all updates in a graph.

@@ -10,10 +10,10 @@ import (
 	"github.com/gomlx/compute/shapes"
 	"github.com/gomlx/gomlx/core/graph"
 
+	"github.com/cage-qat/cage/host/cage"
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/compute/lower"
 	"github.com/cage-qat/cage/host/compute/update"
-	"github.com/cage-qat/cage/host/method"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/spec"
 )
@@ -116,11 +116,11 @@ func round(x *graph.Node) *graph.Node {
 // AdamW returns a function that builds the update of one tensor as method.Rule does with
 // the AdamW plugin: clip, decay, Adam's moments, and the decoupled correction of a
 // homogeneous quantizer.
-func AdamW(beta1, beta2, eps float64) func(method.Rule, update.Nodes) update.Nodes {
-	return func(rule method.Rule, in update.Nodes) update.Nodes {
-		x, g, t, rate := in[method.InputX], in[method.InputGradient], in[method.InputStep], in[method.InputRate]
+func AdamW(beta1, beta2, eps float64) func(cage.Rule, update.Nodes) update.Nodes {
+	return func(rule cage.Rule, in update.Nodes) update.Nodes {
+		x, g, t, rate := in[cage.InputX], in[cage.InputGradient], in[cage.InputStep], in[cage.InputRate]
 		if rule.Clip {
-			g = graph.Mul(g, in[method.InputClip])
+			g = graph.Mul(g, in[cage.InputClip])
 		}
 		m := graph.Add(graph.MulScalar(in[spec.StatePrefix+"m"], beta1), graph.MulScalar(g, 1-beta1))
 		v := graph.Add(graph.MulScalar(in[spec.StatePrefix+"v"], beta2), graph.MulScalar(graph.Mul(g, g), 1-beta2))
@@ -136,14 +136,14 @@ func AdamW(beta1, beta2, eps float64) func(method.Rule, update.Nodes) update.Nod
 		}
 		y := graph.Sub(decayed, graph.Mul(u, rate))
 		out := update.Nodes{spec.StatePrefix + "m": m, spec.StatePrefix + "v": v}
-		if rule.Mode == method.Mode(method.Decoupled) && rule.Quantizer != nil {
-			e := graph.Sub(x, rotate(in[method.InputQuantized], rule.Rotation))
+		if rule.Mode == cage.Mode(cage.Decoupled) && rule.Quantizer != nil {
+			e := graph.Sub(x, rotate(in[cage.InputQuantized], rule.Rotation))
 			ok := graph.IsFinite(graph.ReduceAllSum(graph.Mul(e, e)))
-			factor := graph.Mul(graph.Mul(rate, in[method.InputLambda]), keep)
+			factor := graph.Mul(graph.Mul(rate, in[cage.InputLambda]), keep)
 			y = graph.Sub(y, graph.Mul(graph.Where(ok, e, graph.ZerosLike(e)), factor))
-			out[method.OutputUncorrected] = graph.ConvertDType(graph.LogicalNot(ok), x.DType())
+			out[cage.OutputUncorrected] = graph.ConvertDType(graph.LogicalNot(ok), x.DType())
 		}
-		out[method.OutputX] = y
+		out[cage.OutputX] = y
 		return out
 	}
 }

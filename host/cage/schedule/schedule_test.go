@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cage-qat/cage/host/method/schedule"
+	"github.com/cage-qat/cage/host/cage/schedule"
 	"github.com/cage-qat/cage/internal/golden"
 )
 

@@ -1,10 +1,10 @@
-package method
+package cage
 
 import (
 	"errors"
 	"fmt"
 
-	"github.com/cage-qat/cage/host/method/levels"
+	"github.com/cage-qat/cage/host/cage/levels"
 	"github.com/cage-qat/cage/internal/schema"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/spec"

@@ -3,7 +3,7 @@ package levels_test
 import (
 	"fmt"
 
-	"github.com/cage-qat/cage/host/method/levels"
+	"github.com/cage-qat/cage/host/cage/levels"
 )
 
 // A quantizer gave some of the codes of a ternary grid; their numbers are those that its program unpacks at a scale of 1.

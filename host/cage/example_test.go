@@ -1,14 +1,14 @@
-package method_test
+package cage_test
 
 import (
 	"fmt"
 
-	"github.com/cage-qat/cage/host/method"
+	"github.com/cage-qat/cage/host/cage"
 )
 
 // The correction is silent for the first 90 % of a run and then grows to λ.
 func ExampleCAGE() {
-	m := method.Default
+	m := cage.Default
 	for _, t := range []int{1, 900, 925, 950, 1000} {
 		fmt.Printf("t = %4d: λ_t = %.2f\n", t, m.Strength(t, 1000))
 	}

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/cage-qat/cage/host/method/diagnostics"
+	"github.com/cage-qat/cage/host/cage/diagnostics"
 	"github.com/cage-qat/cage/internal/golden"
 )
 

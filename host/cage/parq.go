@@ -1,4 +1,4 @@
-package method
+package cage
 
 import (
 	"errors"
@@ -6,7 +6,7 @@ import (
 	"math"
 	"slices"
 
-	"github.com/cage-qat/cage/host/method/levels"
+	"github.com/cage-qat/cage/host/cage/levels"
 	"github.com/cage-qat/cage/internal/schema"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/transform"

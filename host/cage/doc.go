@@ -1,4 +1,4 @@
-// Package method is about what a training does because its weights are quantized, beside quantizing them. A [Rule] describes the
+// Package cage is about what a training does because its weights are quantized, beside quantizing them. A [Rule] describes the
 // update of one tensor and writes it as programs (package sdk/program), which package host/compute/update runs; a [Method] adds to
 // it. Nothing here knows a particular quantizer, optimizer, model or device, and nothing here may import one; who runs rules knows
 // no method by its name.
@@ -20,4 +20,4 @@
 //
 //	schedule       learning rates
 //	diagnostics    what codes and residuals do during training
-package method
+package cage

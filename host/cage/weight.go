@@ -1,4 +1,4 @@
-package method
+package cage
 
 import (
 	"errors"
@@ -7,7 +7,7 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/cage-qat/cage/host/method/levels"
+	"github.com/cage-qat/cage/host/cage/levels"
 	"github.com/cage-qat/cage/internal/linalg"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/reference"

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cage-qat/cage/host/method/diagnostics"
+	"github.com/cage-qat/cage/host/cage/diagnostics"
 )
 
 // TestCoherence checks the three cases that give the ratio its meaning.

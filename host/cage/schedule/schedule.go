@@ -3,7 +3,7 @@
 //
 // A schedule has no state, so resuming a run needs nothing but the step number.
 // The schedule of CAGE's λ, and what a step does with a rate (decay, the update, the
-// correction), are part of the method and live in host/method.
+// correction), are part of the method and live in host/cage.
 package schedule
 
 import (
