@@ -8,6 +8,8 @@ export CGO_ENABLED ?= 0
 export GOFLAGS := $(strip $(GOFLAGS) -trimpath)
 
 GO ?= go
+MODULES := . tools examples
+EVERYTHING := ./... ./tools/... ./examples/...
 PLUGINS := $(notdir $(wildcard plugins/*))
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 GORELEASER := github.com/goreleaser/goreleaser/v2@v2.13.0
@@ -17,6 +19,10 @@ GORELEASER := github.com/goreleaser/goreleaser/v2@v2.13.0
 .PHONY: help
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+# The product is built from its own go.mod, as for everybody else; all else is done in the
+# workspace of the three modules.
+build plugins cuda: export GOWORK := off
 
 .PHONY: build
 build: ## Build bin/cage and bin/plugins/*
@@ -33,7 +39,7 @@ cuda: ## Build bin/cage-cuda, for NVIDIA's GPUs and Linux with glibc 2.28 or new
 	scripts/old-libc.sh $(GO) build -tags cuda -o bin/cage-cuda ./cmd/cage
 	scripts/old-libc.sh --check bin/cage-cuda
 
-PACKAGES ?= ./...
+PACKAGES ?= $(EVERYTHING)
 
 # Tests find the plugins built, so that not each of them asks the go command for each plugin.
 # They build much and keep little: with a rarer garbage collection they need a seventh less
@@ -148,11 +154,11 @@ size: ## Count the lines of Go by layer, without tests and generated code
 .PHONY: vet
 vet: ## gofmt and go vet
 	@unformatted=$$(gofmt -l $$(git ls-files '*.go')); if [ -n "$$unformatted" ]; then echo "gofmt needed: $$unformatted"; exit 1; fi
-	$(GO) vet ./...
+	$(GO) vet $(EVERYTHING)
 
 .PHONY: staticcheck
 staticcheck: ## staticcheck at a fixed version
-	$(GO) run $(STATICCHECK) ./...
+	$(GO) run $(STATICCHECK) $(EVERYTHING)
 
 .PHONY: deadcode
 deadcode: ## Fail when there are functions that nothing calls
@@ -167,8 +173,8 @@ generated: ## Fail when generated files are not up to date
 	scripts/generate.sh --check
 
 .PHONY: tidy
-tidy: ## Fail when go.mod or go.sum is not tidy
-	$(GO) mod tidy -diff
+tidy: ## Fail when go.mod or go.sum of a module is not tidy
+	@for module in $(MODULES); do (cd $$module && GOWORK=off $(GO) mod tidy -diff) || exit 1; done
 
 .PHONY: reproducible
 reproducible: ## Build twice, in different directories, and fail when the outcomes differ
@@ -218,7 +224,7 @@ upstream: ## Apply the patch of docs/upstream to the library that it is for, and
 
 .PHONY: bench
 bench: ## Run the benchmarks of all packages once
-	$(GO) test -run '^$$' -bench . -benchtime 1x ./...
+	$(GO) test -run '^$$' -bench . -benchtime 1x $(PACKAGES)
 
 .PHONY: clean
 clean: ## Remove built files (not runs or data)

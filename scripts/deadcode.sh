@@ -14,7 +14,7 @@ tested='
 host/compute/engine/cuda(plugin|libraries)\.go:.*	called in builds with the tag cuda
 
 
-(internal/fpmodel|internal/testing/.*|tools/plugintest)/.*	for tests only
+(internal/fpmodel|internal/testing/.*)/.*	for tests only
 internal/golden/.*	the part that is bound to tests
 sdk/(program/reference/|sdktest/)?[a-z]+\.go:.*	what authors of plugins call
 host/model/safetensors/read\.go:NewFile	tests read files from memory
@@ -36,7 +36,8 @@ judge() { # exceptions, what is wrong with the rest
 	[ -z "$bad" ] || { echo "$bad"; return 1; }
 }
 
+packages=(./... ./tools/... ./examples/...)
 code=0
-"${GO:-go}" run "$tool" -test ./... | judge "$uncalled" "nothing calls it, not even a test: remove it" || code=1
-"${GO:-go}" run "$tool" ./... | judge "$tested" "only tests call it: remove it, or move it to a file of tests" || code=1
+"${GO:-go}" run "$tool" -test "${packages[@]}" | judge "$uncalled" "nothing calls it, not even a test: remove it" || code=1
+"${GO:-go}" run "$tool" "${packages[@]}" | judge "$tested" "only tests call it: remove it, or move it to a file of tests" || code=1
 exit $code

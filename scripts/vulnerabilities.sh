@@ -11,7 +11,7 @@ scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 GOBIN=$scratch "${GO:-go}" install "$tool"
 code=0
-"$scratch/govulncheck" -db "$database" ./... >"$scratch/report" 2>&1 || code=$?
+"$scratch/govulncheck" -db "$database" ./... ./tools/... ./examples/... >"$scratch/report" 2>&1 || code=$?
 cat "$scratch/report"
 case $code in
 0) ;;

@@ -161,6 +161,7 @@ func goOut(t *testing.T, args ...string) string {
 	t.Helper()
 	cmd := exec.Command("go", args...)
 	cmd.Dir = "../.."
+	cmd.Env = append(cmd.Environ(), "GOWORK=off") // this module alone, as it is published
 	out, err := cmd.Output()
 	if err != nil {
 		t.Fatalf("go %s: %v", strings.Join(args, " "), err)

@@ -7,9 +7,9 @@ import (
 	"testing"
 
 	"github.com/cage-qat/cage/internal/golden"
+	"github.com/cage-qat/cage/internal/testing/plugintest"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/reference"
-	"github.com/cage-qat/cage/tools/plugintest"
 )
 
 // lotionResult is what a step returns, in float64.

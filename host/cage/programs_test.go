@@ -11,12 +11,12 @@ import (
 	"testing"
 
 	"github.com/cage-qat/cage/internal/golden"
+	"github.com/cage-qat/cage/internal/testing/plugintest"
 	"github.com/cage-qat/cage/internal/testing/testlevel"
 	"github.com/cage-qat/cage/sdk"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/reference"
 	"github.com/cage-qat/cage/sdk/spec"
-	"github.com/cage-qat/cage/tools/plugintest"
 )
 
 // TestProgramsStay compares the programs of a rule's settings with the digests below, one

@@ -6,8 +6,8 @@ import (
 	"testing"
 
 	"github.com/cage-qat/cage/internal/golden"
+	"github.com/cage-qat/cage/internal/testing/plugintest"
 	"github.com/cage-qat/cage/sdk/sdktest"
-	"github.com/cage-qat/cage/tools/plugintest"
 )
 
 // TestConformance tries each grid with each granularity, beside what the kit combines

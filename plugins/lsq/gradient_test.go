@@ -6,10 +6,10 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/cage-qat/cage/internal/testing/plugintest"
 	"github.com/cage-qat/cage/sdk"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/reference"
-	"github.com/cage-qat/cage/tools/plugintest"
 )
 
 // setting is one combination that the tests of formulas go through.

@@ -4,11 +4,11 @@ import (
 	"math"
 	"testing"
 
+	"github.com/cage-qat/cage/internal/testing/plugintest"
 	"github.com/cage-qat/cage/sdk"
 	"github.com/cage-qat/cage/sdk/program/autodiff"
 	"github.com/cage-qat/cage/sdk/program/reference"
 	"github.com/cage-qat/cage/sdk/spec"
-	"github.com/cage-qat/cage/tools/plugintest"
 )
 
 var forms = []string{formPaper, formOfficial, formStableQAT}

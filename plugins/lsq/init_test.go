@@ -4,8 +4,8 @@ import (
 	"math"
 	"testing"
 
+	"github.com/cage-qat/cage/internal/testing/plugintest"
 	"github.com/cage-qat/cage/sdk"
-	"github.com/cage-qat/cage/tools/plugintest"
 )
 
 // sample has mean ½, mean magnitude 2.5, mean square 7.5 and variance 7.25.

@@ -8,10 +8,10 @@ import (
 	"testing"
 
 	"github.com/cage-qat/cage/internal/golden"
+	"github.com/cage-qat/cage/internal/testing/plugintest"
 	"github.com/cage-qat/cage/sdk"
 	"github.com/cage-qat/cage/sdk/sdktest"
 	"github.com/cage-qat/cage/sdk/spec"
-	"github.com/cage-qat/cage/tools/plugintest"
 )
 
 // TestConformance covers each form with each granularity, beside what the kit combines by

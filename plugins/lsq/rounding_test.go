@@ -5,8 +5,8 @@ import (
 	"math"
 	"testing"
 
+	"github.com/cage-qat/cage/internal/testing/plugintest"
 	"github.com/cage-qat/cage/sdk"
-	"github.com/cage-qat/cage/tools/plugintest"
 )
 
 // draw is one set of random numbers like those of the golden file: eight of six

@@ -8,11 +8,11 @@ import (
 	"gonum.org/v1/gonum/floats"
 
 	"github.com/cage-qat/cage/internal/golden"
+	"github.com/cage-qat/cage/internal/testing/plugintest"
 	"github.com/cage-qat/cage/sdk/microscaling"
 	"github.com/cage-qat/cage/sdk/program/reference"
 	"github.com/cage-qat/cage/sdk/sdktest"
 	"github.com/cage-qat/cage/sdk/spec"
-	"github.com/cage-qat/cage/tools/plugintest"
 )
 
 // TestConformance runs the kit with the default settings, the authors' values and the claim that the mean is x; and again

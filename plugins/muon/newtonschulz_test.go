@@ -5,9 +5,9 @@ import (
 	"math"
 	"testing"
 
+	"github.com/cage-qat/cage/internal/testing/plugintest"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/reference"
-	"github.com/cage-qat/cage/tools/plugintest"
 )
 
 // published is the iteration with its published constants.

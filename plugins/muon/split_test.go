@@ -4,8 +4,8 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/cage-qat/cage/internal/testing/plugintest"
 	"github.com/cage-qat/cage/sdk"
-	"github.com/cage-qat/cage/tools/plugintest"
 )
 
 func TestSplit(t *testing.T) {

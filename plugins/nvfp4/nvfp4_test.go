@@ -12,13 +12,13 @@ import (
 
 	"github.com/cage-qat/cage/internal/fpmodel"
 	"github.com/cage-qat/cage/internal/golden"
+	"github.com/cage-qat/cage/internal/testing/plugintest"
 	"github.com/cage-qat/cage/sdk"
 	"github.com/cage-qat/cage/sdk/microscaling"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/reference"
 	"github.com/cage-qat/cage/sdk/sdktest"
 	"github.com/cage-qat/cage/sdk/spec"
-	"github.com/cage-qat/cage/tools/plugintest"
 )
 
 // forward are settings of the forward product, where nothing is drawn.

@@ -9,11 +9,11 @@ import (
 	"testing"
 
 	"github.com/cage-qat/cage/internal/golden"
+	"github.com/cage-qat/cage/internal/testing/plugintest"
 	"github.com/cage-qat/cage/sdk"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/reference"
 	"github.com/cage-qat/cage/sdk/sdktest"
-	"github.com/cage-qat/cage/tools/plugintest"
 )
 
 // TestConformance covers all forms with each mask, rotated and not, beside what the kit

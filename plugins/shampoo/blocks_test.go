@@ -5,7 +5,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/cage-qat/cage/tools/plugintest"
+	"github.com/cage-qat/cage/internal/testing/plugintest"
 )
 
 func TestMerge(t *testing.T) {

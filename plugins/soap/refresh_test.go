@@ -7,10 +7,10 @@ import (
 	"testing"
 
 	"github.com/cage-qat/cage/internal/golden"
+	"github.com/cage-qat/cage/internal/testing/plugintest"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/reference"
 	"github.com/cage-qat/cage/sdk/spec"
-	"github.com/cage-qat/cage/tools/plugintest"
 )
 
 // TestDue: the first bases come before the second update, and new ones after every freq

@@ -6,11 +6,11 @@ import (
 	"testing"
 
 	"github.com/cage-qat/cage/host/compute/refresh"
+	"github.com/cage-qat/cage/internal/testing/plugintest"
 	"github.com/cage-qat/cage/sdk"
 	"github.com/cage-qat/cage/sdk/program/reference"
 	"github.com/cage-qat/cage/sdk/sdktest"
 	"github.com/cage-qat/cage/sdk/spec"
-	"github.com/cage-qat/cage/tools/plugintest"
 )
 
 // TestConformance also takes frequent turns of the bases, vectors with a basis, and

@@ -43,10 +43,10 @@ var rules = []rule{
 		reason: "the language stands on its own: it knows nothing of plugins, processes or the wire"},
 	{from: []string{"./host/train/config", "./host/train/rundir", "./host/study/serve", "./host/model/huggingface"}, never: []string{"github.com/gomlx/..."},
 		reason: "reading a configuration, a run directory or a checkpoint needs no tensor engine"},
-	{from: []string{"./internal/..."}, except: []string{"./internal/testing/..."}, never: []string{"./host/...", "./plugins/...", "./cmd/...", "./tools/..."},
+	{from: []string{"./internal/..."}, except: []string{"./internal/testing/..."}, never: []string{"./host/...", "./plugins/...", "./cmd/..."},
 		reason: "internal holds general helpers, which know nothing of training"},
-	{from: []string{"./sdk/...", "./host/...", "./cmd/...", "./plugins/..."}, never: []string{"./tools/..."},
-		reason: "tools are ours, and no part of the product"},
+	{from: []string{"./examples/..."}, only: []string{"./sdk/..."},
+		reason: "examples are what anybody can build: their module imports the sdk, and nothing internal outside of its tests"},
 	{from: []string{"./plugins/..."}, only: []string{"./sdk", "./sdk/program", "./sdk/microscaling"},
 		reason: "an algorithm is written against the public interface alone, so that anybody's plugin can do what ours do"},
 	{from: []string{"./host/cage/..."}, never: []string{"./plugins/...", "./host/train/plugin/...", "./sdk/client/..."},
@@ -64,21 +64,20 @@ var direct = []struct {
 		"protobuf types stay at the two ends of the wire; everybody else sees the types of sdk and program. Event files are protobuf messages, too, and the processes of a training have messages of their own"},
 	{[]string{"github.com/hashicorp/go-plugin/...", "google.golang.org/grpc/..."}, []string{"./sdk", "./sdk/client", "./sdk/internal/wire/...", "./host/train/plugin", "./host/train/processes/..."},
 		"processes and connections are the business of one place on each side; gRPC also connects the processes of one training"},
-	{[]string{"./internal/testing/..."}, []string{"./internal/testing/...", "./tools/...", "./examples/..."},
+	{[]string{"./internal/testing/..."}, []string{"./internal/testing/...", "./tools/..."},
 		"test support is imported by tests and tools alone"},
-	{[]string{"./tools/..."}, []string{"./tools/..."}, "tools are no part of the product"},
 	{[]string{"github.com/gomlx/..."}, []string{"./host/compute/engine/...", "./host/compute/lower", "./host/model", "./host/compute/update", "./host/train/step", "./host/train/conformance", "./host/deploy/posttrain/layerwise", "./host/study/bench", "./host/study/bench/direct", "./host/study/bench/peak", "./internal/testing/..."},
 		"graphs are built in few packages; all others see buffers and executables"},
 	{[]string{"./cmd/...", "./plugins/..."}, nil, "commands are not libraries"},
 }
 
-// load returns the module's packages without their tests.
+// load returns the packages of all three modules without their tests.
 func load(t *testing.T) []*packages.Package {
 	t.Helper()
 	all, err := packages.Load(&packages.Config{
 		Mode: packages.NeedName | packages.NeedFiles | packages.NeedImports | packages.NeedDeps | packages.NeedModule,
 		Dir:  "../..",
-	}, "./...")
+	}, "./...", "./tools/...", "./examples/...")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -95,8 +94,8 @@ func goFiles(p *packages.Package) []string {
 	})
 }
 
-// sources goes through the Go files of the module for all systems, without tests: their
-// paths below the module, and where they lie.
+// sources goes through the Go files of the repository for all systems, without tests: their
+// paths in the repository, and where they lie.
 func sources(t *testing.T) iter.Seq2[string, string] {
 	return func(yield func(name, file string) bool) {
 		for _, p := range load(t) {

@@ -4,8 +4,8 @@ import (
 	"testing"
 
 	"github.com/cage-qat/cage/internal/golden"
+	"github.com/cage-qat/cage/internal/testing/plugintest"
 	"github.com/cage-qat/cage/sdk/sdktest"
-	"github.com/cage-qat/cage/tools/plugintest"
 )
 
 func TestConformance(t *testing.T) {

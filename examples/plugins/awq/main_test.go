@@ -3,9 +3,9 @@ package main
 import (
 	"testing"
 
+	"github.com/cage-qat/cage/internal/testing/plugintest"
 	"github.com/cage-qat/cage/sdk"
 	"github.com/cage-qat/cage/sdk/sdktest"
-	"github.com/cage-qat/cage/tools/plugintest"
 )
 
 // TestConformance compares also with values of testdata/awq.py, an independent implementation.

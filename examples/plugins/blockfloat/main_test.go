@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/cage-qat/cage/internal/golden"
-	"github.com/cage-qat/cage/tools/plugintest"
+	"github.com/cage-qat/cage/internal/testing/plugintest"
 )
 
 func TestQuantize(t *testing.T) {

@@ -4,9 +4,9 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/cage-qat/cage/internal/testing/plugintest"
 	"github.com/cage-qat/cage/sdk"
 	"github.com/cage-qat/cage/sdk/sdktest"
-	"github.com/cage-qat/cage/tools/plugintest"
 )
 
 func TestConformance(t *testing.T) {

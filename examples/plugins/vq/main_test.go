@@ -3,8 +3,8 @@ package main
 import (
 	"testing"
 
+	"github.com/cage-qat/cage/internal/testing/plugintest"
 	"github.com/cage-qat/cage/sdk/sdktest"
-	"github.com/cage-qat/cage/tools/plugintest"
 )
 
 // TestConformance compares also with values of testdata/vq.py, an independent implementation.
