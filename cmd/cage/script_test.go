@@ -100,8 +100,11 @@ func scriptEnvironment(t *testing.T) []string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	list := []string{"CAGE_PLUGIN_PATH=" + pluginsDir(t), "GOMODCACHE=" + bareModules(t), "GOPROXY=off", "REPO=" + repo, "GO=" + goCommand,
-		"GOFLAGS=" + os.Getenv("GOFLAGS") + " -trimpath"} // where modules lie decides nothing
+	list := []string{
+		"CAGE_PLUGIN_PATH=" + pluginsDir(t), "REPO=" + repo, "GO=" + goCommand,
+		"GOMODCACHE=" + bareModules(t), "GOPROXY=off", "GOWORK=off", // a module's go.mod must do
+		"GOFLAGS=" + os.Getenv("GOFLAGS") + " -trimpath", // where modules lie decides nothing
+	}
 	if !racing.Enabled { // which sees more where goroutines run at the same time
 		list = append(list, "GOMAXPROCS=1", "GOGC=400")
 	}
