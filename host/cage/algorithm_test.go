@@ -22,7 +22,7 @@ func correcting(form Form, variant Variant) (Method, Mode) {
 func literally(s *step, x, y program.Value) program.Value { return CAGE{}.literally(s, x, y, s.α) }
 
 var testScalars = map[string]float64{
-	InputStep: 1, InputRate: 0.1, InputNextRate: 0.05, InputClip: 0.5, InputLambda: 1.5,
+	spec.InputStep: 1, spec.InputRate: 0.1, InputNextRate: 0.05, InputClip: 0.5, InputLambda: 1.5,
 }
 
 // runRule executes one step of a rule on the oracle.
@@ -38,7 +38,7 @@ func runRule(t *testing.T, rule Rule, x, g []float64, scalars map[string]float64
 // runProgram executes a program with the inputs of a rule.
 func runProgram(t *testing.T, p *program.Program, rule Rule, x, g []float64, scalars map[string]float64) map[string]reference.Tensor {
 	t.Helper()
-	tensors := map[string]reference.Tensor{InputX: reference.Floats(x, rule.Shape...)}
+	tensors := map[string]reference.Tensor{spec.InputX: reference.Floats(x, rule.Shape...)}
 	for _, s := range rule.Optimizer.State {
 		tensors[spec.StatePrefix+s.Name] = reference.Floats(make([]float64, size(s.Shape)), s.Shape...)
 	}
@@ -76,9 +76,9 @@ func TestAlgorithmOrder(t *testing.T) {
 	rule.Method, rule.Mode = correcting(Decoupled, Paper)
 	rule.Decay = 0.1
 	out := runRule(t, rule, []float64{0.3}, []float64{0.2}, map[string]float64{
-		InputStep: 1, InputRate: 0.1, InputNextRate: 0, InputClip: 1, InputLambda: 1,
+		spec.InputStep: 1, spec.InputRate: 0.1, InputNextRate: 0, InputClip: 1, InputLambda: 1,
 	})
-	if got := out[OutputX].Floats[0]; math.Abs(got-0.192300005) > 1e-9 {
+	if got := out[spec.InputX].Floats[0]; math.Abs(got-0.192300005) > 1e-9 {
 		t.Errorf("x' = %.10f, want 0.192300005", got)
 	}
 }
@@ -106,12 +106,12 @@ func TestLiterally(t *testing.T) {
 		if !rule.NeedsQuantized() {
 			t.Errorf("%s: the error is not that of the forward pass", name)
 		}
-		short := runRule(t, rule, x, g, testScalars)[OutputX].Floats
+		short := runRule(t, rule, x, g, testScalars)[spec.InputX].Floats
 		p, err := rule.write(literally)
 		if err != nil {
 			t.Fatal(err)
 		}
-		literal := runProgram(t, p, rule, x, g, testScalars)[OutputX].Floats
+		literal := runProgram(t, p, rule, x, g, testScalars)[spec.InputX].Floats
 		for i, want := range literal {
 			if math.Abs(short[i]-want) > 1e-14 {
 				t.Errorf("%s: element %d: %v, literally %v", name, i, short[i], want)
@@ -145,9 +145,9 @@ func TestCoupledEqualsDecoupledForSGD(t *testing.T) {
 	coupled := runRule(t, rule, sampleX, sampleG, testScalars)
 	rule.Method, rule.Mode = correcting(Decoupled, Paper)
 	decoupled := runRule(t, rule, sampleX, sampleG, testScalars)
-	for i, v := range coupled[OutputX].Floats {
-		if math.Abs(v-decoupled[OutputX].Floats[i]) > 1e-15 {
-			t.Errorf("element %d: coupled %v, decoupled %v", i, v, decoupled[OutputX].Floats[i])
+	for i, v := range coupled[spec.InputX].Floats {
+		if math.Abs(v-decoupled[spec.InputX].Floats[i]) > 1e-15 {
+			t.Errorf("element %d: coupled %v, decoupled %v", i, v, decoupled[spec.InputX].Floats[i])
 		}
 	}
 }
@@ -167,8 +167,8 @@ func TestCorrectionStaysOutOfTheState(t *testing.T) {
 	}
 	for i, x := range sampleX {
 		e := x - math.RoundToEven(x/0.25)*0.25
-		want := off[OutputX].Floats[i] - testScalars[InputRate]*testScalars[InputLambda]*e
-		if got := on[OutputX].Floats[i]; math.Abs(got-want) > 1e-15 {
+		want := off[spec.InputX].Floats[i] - testScalars[spec.InputRate]*testScalars[InputLambda]*e
+		if got := on[spec.InputX].Floats[i]; math.Abs(got-want) > 1e-15 {
 			t.Errorf("element %d: %v, want %v", i, got, want)
 		}
 	}
@@ -184,7 +184,7 @@ func TestNonFiniteResidual(t *testing.T) {
 			x := append([]float64(nil), sampleX...)
 			x[2] = math.Inf(1) // e = Inf − Inf
 			result := runRule(t, rule, x, sampleG, testScalars)
-			out := result[OutputX].Floats
+			out := result[spec.InputX].Floats
 			if got := result[OutputUncorrected].Scalar(); got != 1 {
 				t.Errorf("%s %s: uncorrected is %v, want 1", form, variant, got)
 			}
@@ -192,7 +192,7 @@ func TestNonFiniteResidual(t *testing.T) {
 				t.Errorf("%s %s: uncorrected is %v for a finite residual, want 0", form, variant, got)
 			}
 			for i := range x {
-				if want := x[i] - testScalars[InputRate]*sampleG[i]; out[i] != want {
+				if want := x[i] - testScalars[spec.InputRate]*sampleG[i]; out[i] != want {
 					t.Errorf("%s %s: element %d: %v, want the uncorrected %v", form, variant, i, out[i], want)
 				}
 			}
@@ -221,7 +221,7 @@ func TestUnquantizedTensorIsNeverCorrected(t *testing.T) {
 	rule := testRule(t, sgd{}, "", 2, 3)
 	plain := runRule(t, rule, sampleX, sampleG, testScalars)
 	rule.Method, rule.Mode = correcting(Decoupled, Paper)
-	if diff := cmp.Diff(plain[OutputX].Floats, runRule(t, rule, sampleX, sampleG, testScalars)[OutputX].Floats); diff != "" {
+	if diff := cmp.Diff(plain[spec.InputX].Floats, runRule(t, rule, sampleX, sampleG, testScalars)[spec.InputX].Floats); diff != "" {
 		t.Error(diff)
 	}
 }

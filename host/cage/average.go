@@ -29,7 +29,7 @@ func (s *step) averaged(x program.Value) {
 	if a == nil {
 		return
 	}
-	t, mean := s.in[InputStep], s.state[AverageState]
+	t, mean := s.in[spec.InputStep], s.state[AverageState]
 	w := s.b.Const(1 - a.Decay)
 	if a.Uniform {
 		one := s.b.Const(1)
@@ -46,7 +46,7 @@ func (r Rule) InitPrograms() (list []*program.Program) {
 		list = append(list, r.Optimizer.Init)
 	}
 	if r.Average != nil {
-		list = append(list, r.copies("average/", InputX, spec.StatePrefix+AverageState))
+		list = append(list, r.copies("average/", spec.InputX, spec.StatePrefix+AverageState))
 	}
 	return list
 }

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"math"
 	"testing"
+
+	"github.com/cage-qat/cage/sdk/spec"
 )
 
 // TestDecayLast works out one step by hand in which weights decay after the optimizer's
@@ -11,7 +13,7 @@ import (
 // variant is that of the incoming x, that of the official one comes after all of it.
 func TestDecayLast(t *testing.T) {
 	const decay = 0.2
-	rate, next, lambda := testScalars[InputRate], testScalars[InputNextRate], testScalars[InputLambda]
+	rate, next, lambda := testScalars[spec.InputRate], testScalars[InputNextRate], testScalars[InputLambda]
 	for _, quantizer := range []string{"fixed grid 0.25", "paper QuEST 4-bit per row, no rotation"} {
 		for _, c := range []struct {
 			form    Form
@@ -34,7 +36,7 @@ func TestDecayLast(t *testing.T) {
 				rule := testRule(t, sgd{}, quantizer, 2, 3)
 				rule.Method, rule.Mode = correcting(c.form, c.variant)
 				rule.Decay, rule.DecayLast = decay, true
-				got := runRule(t, rule, sampleX, sampleG, testScalars)[OutputX].Floats
+				got := runRule(t, rule, sampleX, sampleG, testScalars)[spec.InputX].Floats
 				want := c.want(sampleX, sampleG, byHand(quantizer))
 				for i := range want {
 					if math.Abs(got[i]-want[i]) > 1e-15 {
@@ -42,7 +44,7 @@ func TestDecayLast(t *testing.T) {
 					}
 				}
 				rule.DecayLast = false
-				if first := runRule(t, rule, sampleX, sampleG, testScalars)[OutputX].Floats; first[0] == got[0] {
+				if first := runRule(t, rule, sampleX, sampleG, testScalars)[spec.InputX].Floats; first[0] == got[0] {
 					t.Error("the order of decay and update changes nothing")
 				}
 			})
@@ -113,7 +115,7 @@ func TestRateFactor(t *testing.T) {
 func testRateFactor(t *testing.T, factor float64) {
 	const grid, decay = 0.25, 0.2
 	round := func(x float64) float64 { return math.RoundToEven(x/grid) * grid }
-	rate, next, lambda := factor*testScalars[InputRate], factor*testScalars[InputNextRate], testScalars[InputLambda]
+	rate, next, lambda := factor*testScalars[spec.InputRate], factor*testScalars[InputNextRate], testScalars[InputLambda]
 	official := func(y float64) float64 { return y - next*lambda*(y-round(y)) }
 	for _, c := range []struct {
 		form    Form
@@ -136,9 +138,9 @@ func testRateFactor(t *testing.T, factor float64) {
 			rule := testRule(t, sgd{}, fmt.Sprint("fixed grid ", grid), 2, 3)
 			rule.Method, rule.Mode = correcting(c.form, c.variant)
 			rule.Decay, rule.RateFactor = c.decay, factor
-			out := runRule(t, rule, sampleX, sampleG, testScalars)[OutputX].Floats
+			out := runRule(t, rule, sampleX, sampleG, testScalars)[spec.InputX].Floats
 			rule.RateFactor = 1
-			whole := runRule(t, rule, sampleX, sampleG, testScalars)[OutputX].Floats
+			whole := runRule(t, rule, sampleX, sampleG, testScalars)[spec.InputX].Floats
 			for i, x := range sampleX {
 				if want := c.want(x, sampleG[i]); math.Abs(out[i]-want) > 1e-15 {
 					t.Errorf("element %d: %v, want %v", i, out[i], want)
@@ -160,14 +162,14 @@ func TestRateFactorOfSharedResidual(t *testing.T) {
 	rule := testRule(t, sgd{}, "paper QuEST 4-bit per row, no rotation", 2, 3)
 	rule.Method, rule.Mode = correcting(Decoupled, Paper)
 	rule.Decay, rule.RateFactor = 0.2, 0.3
-	short := runRule(t, rule, sampleX, sampleG, testScalars)[OutputX].Floats
+	short := runRule(t, rule, sampleX, sampleG, testScalars)[spec.InputX].Floats
 	scaled := map[string]float64{}
 	for name, v := range testScalars {
 		scaled[name] = v
 	}
-	scaled[InputRate] *= 0.3
+	scaled[spec.InputRate] *= 0.3
 	rule.RateFactor = 1
-	want := runRule(t, rule, sampleX, sampleG, scaled)[OutputX].Floats
+	want := runRule(t, rule, sampleX, sampleG, scaled)[spec.InputX].Floats
 	for i := range want {
 		if math.Abs(short[i]-want[i]) > 1e-15 {
 			t.Errorf("element %d: %v, want %v as with a smaller rate", i, short[i], want[i])

@@ -59,7 +59,7 @@ func TestFrozen(t *testing.T) {
 					if err != nil {
 						t.Fatal(err)
 					}
-					in := map[string]reference.Tensor{InputX: reference.Floats(sampleX, 2, 3)}
+					in := map[string]reference.Tensor{spec.InputX: reference.Floats(sampleX, 2, 3)}
 					for _, s := range rule.State() {
 						in[spec.StatePrefix+s.Name] = reference.Floats(make([]float64, size(s.Shape)), s.Shape...)
 					}
@@ -67,7 +67,7 @@ func TestFrozen(t *testing.T) {
 					for _, s := range rule.computed() {
 						state = append(state, out[spec.StatePrefix+s.Name].Floats...)
 					}
-					return out[OutputX].Floats, state
+					return out[spec.InputX].Floats, state
 				}
 				x, state := run(0)
 				for i := range x {

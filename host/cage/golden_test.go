@@ -83,7 +83,7 @@ func runGoldenSteps(t *testing.T, c golden.Case, run executor, check func(o gold
 	if strings.Contains(c.Params.String("optimizer"), "wd=0.1") {
 		decay = 0.1
 	}
-	tensors := map[string]reference.Tensor{InputX: reference.Floats(x0.Data, x0.Shape...)}
+	tensors := map[string]reference.Tensor{spec.InputX: reference.Floats(x0.Data, x0.Shape...)}
 	for _, s := range optProgram.State {
 		tensors[spec.StatePrefix+s.Name] = reference.Floats(make([]float64, size(s.Shape)), s.Shape...)
 	}
@@ -97,13 +97,13 @@ func runGoldenSteps(t *testing.T, c golden.Case, run executor, check func(o gold
 		}
 		next := lrs.Data[min(i+1, lrs.Len()-1)]
 		out := run(t, p, stepInputs(t, rule, tensors, q, run, grads.Row(i).Data, map[string]float64{
-			InputStep: float64(i + 1), InputRate: lrs.Data[i], InputNextRate: next, InputClip: 1,
+			spec.InputStep: float64(i + 1), spec.InputRate: lrs.Data[i], InputNextRate: next, InputClip: 1,
 			InputLambda: lambda,
 		}))
 		for name, v := range out {
 			tensors[name] = v
 		}
-		check(step, "x", tensors[OutputX].Float64s())
+		check(step, "x", tensors[spec.InputX].Float64s())
 	}
 }
 
@@ -111,10 +111,10 @@ func stepInputs(t *testing.T, rule Rule, tensors map[string]reference.Tensor, q 
 	in := map[string]reference.Tensor{}
 	for _, i := range rule.Inputs() {
 		switch i.Name {
-		case InputGradient:
+		case spec.InputGradient:
 			in[i.Name] = reference.Floats(grad, rule.Shape...)
 		case InputQuantized:
-			in[i.Name] = run(t, forwardPass(t, rule, q), map[string]reference.Tensor{spec.InputX: tensors[InputX]})[spec.OutputValue]
+			in[i.Name] = run(t, forwardPass(t, rule, q), map[string]reference.Tensor{spec.InputX: tensors[spec.InputX]})[spec.OutputValue]
 		default:
 			if s, ok := scalars[i.Name]; ok {
 				in[i.Name] = reference.Float(s)
@@ -176,11 +176,11 @@ func iterateToy(t *testing.T, form Form, lambda, x float64) float64 {
 		t.Fatal(err)
 	}
 	for range 400 {
-		tensors := map[string]reference.Tensor{InputX: reference.Floats([]float64{x}, 1)}
+		tensors := map[string]reference.Tensor{spec.InputX: reference.Floats([]float64{x}, 1)}
 		in := stepInputs(t, rule, tensors, q, oracle, []float64{x - 0.5}, map[string]float64{
-			InputStep: 1, InputRate: 0.1 / (1 + lambda), InputNextRate: 0, InputClip: 1, InputLambda: lambda,
+			spec.InputStep: 1, spec.InputRate: 0.1 / (1 + lambda), InputNextRate: 0, InputClip: 1, InputLambda: lambda,
 		})
-		x = oracle(t, p, in)[OutputX].Floats[0]
+		x = oracle(t, p, in)[spec.InputX].Floats[0]
 	}
 	return x
 }
@@ -202,7 +202,7 @@ func paretoMetric(t *testing.T, run executor, compare func(point golden.Object, 
 		x, residual := point.Array("x"), point.Array("residual")
 		q := []float64{x.Data[0] - residual.Data[0], x.Data[1] - residual.Data[1]}
 		out := run(t, p, map[string]reference.Tensor{
-			InputGradient: reference.Floats(point.Array("grad").Data, 2), InputX: reference.Floats(x.Data, 2),
+			spec.InputGradient: reference.Floats(point.Array("grad").Data, 2), spec.InputX: reference.Floats(x.Data, 2),
 			InputQuantized: reference.Floats(q, 2), InputLambda: reference.Float(o.Float("lam")),
 		})
 		compare(point, "norm", []float64{math.Sqrt(out[OutputNorm2].Scalar())})

@@ -56,14 +56,14 @@ func TestOsciResetGolden(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			in := map[string]reference.Tensor{InputX: reference.Floats(at, x.Shape...)}
+			in := map[string]reference.Tensor{spec.InputX: reference.Floats(at, x.Shape...)}
 			for name, v := range state {
 				in[spec.StatePrefix+name] = reference.Floats(v, x.Shape...)
 			}
 			out := oracle(t, p, stepInputs(t, rule, in, *rule.Quantizer, oracle, gradients.Row(i).Data,
-				map[string]float64{InputStep: float64(i + 1), InputRate: 1, InputNextRate: 1, InputClip: 1, InputLambda: 0}))
+				map[string]float64{spec.InputStep: float64(i + 1), spec.InputRate: 1, InputNextRate: 1, InputClip: 1, InputLambda: 0}))
 			changed := 0.0
-			for k, v := range out[OutputX].Floats {
+			for k, v := range out[spec.InputX].Floats {
 				if v != at[k]-gradients.Row(i).Data[k] {
 					changed++
 				}
@@ -74,7 +74,7 @@ func TestOsciResetGolden(t *testing.T) {
 			if changed != resets[i] {
 				t.Errorf("step %d (%s): %v weights are set back, want %v", i+1, rule.Mode, changed, resets[i])
 			}
-			at = out[OutputX].Floats
+			at = out[spec.InputX].Floats
 			plugintest.Near(t, "x", at, want.Row(i).Data, 1e-14)
 			for name := range state {
 				if s, computed := out[spec.StatePrefix+name]; computed {
@@ -116,9 +116,9 @@ func TestEdgesRotated(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		out := oracle(t, p, stepInputs(t, rule, map[string]reference.Tensor{InputX: reference.Floats(x, shape...)}, q, oracle, make([]float64, len(x)),
-			map[string]float64{InputStep: 1, InputRate: 1, InputNextRate: 1, InputClip: 1, InputLambda: 0}))
-		return out[OutputX].Floats, out[CountPrefix+countReset].Floats[0]
+		out := oracle(t, p, stepInputs(t, rule, map[string]reference.Tensor{spec.InputX: reference.Floats(x, shape...)}, q, oracle, make([]float64, len(x)),
+			map[string]float64{spec.InputStep: 1, spec.InputRate: 1, InputNextRate: 1, InputClip: 1, InputLambda: 0}))
+		return out[spec.InputX].Floats, out[CountPrefix+countReset].Floats[0]
 	}
 	want, n := run(plain, 0, x.Data)
 	got, m := run(rotated, 8, plugintest.Hadamard(x, 8).Data)

@@ -7,6 +7,7 @@ import (
 	"github.com/cage-qat/cage/sdk"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/reference"
+	"github.com/cage-qat/cage/sdk/spec"
 )
 
 // pacer steps along the gradient, with a rate of its own: α·max|x|·loss·t/T.
@@ -20,7 +21,7 @@ func (pacer) Rate(_ *program.Builder, in sdk.UpdateInput, _ sdk.Tensor) (program
 // schedule's everywhere, in each form and variant.
 func TestPacer(t *testing.T) {
 	grid := func(x float64) float64 { return 0.25 * math.RoundToEven(x/0.25) }
-	scalars := map[string]float64{InputStep: 3, InputSteps: 12, InputLoss: 2, InputRate: 0.2, InputNextRate: 0.1, InputClip: 1, InputLambda: 1.5}
+	scalars := map[string]float64{spec.InputStep: 3, spec.InputSteps: 12, spec.InputLoss: 2, spec.InputRate: 0.2, InputNextRate: 0.1, InputClip: 1, InputLambda: 1.5}
 	const factor, decay, λ = 0.5, 0.3, 1.5
 	α := 0.2 * factor * 2.2 * 2 * 3 / 12
 	for name, c := range map[string]struct {
@@ -45,12 +46,12 @@ func TestPacer(t *testing.T) {
 		rule.Method, rule.Mode = correcting(c.form, c.variant)
 		rule.Decay, rule.DecayLast, rule.RateFactor = decay, c.last, factor
 		out := runRule(t, rule, sampleX, sampleG, scalars)
-		for i, got := range out[OutputX].Floats {
+		for i, got := range out[spec.InputX].Floats {
 			if want := c.want(sampleX[i], sampleG[i]); math.Abs(got-want) > 1e-14 {
 				t.Errorf("%s: element %d is %v, want %v", name, i, got, want)
 			}
 		}
-		if got := out[OutputRate].Floats[0]; math.Abs(got-α) > 1e-15 {
+		if got := out[spec.OutputRate].Floats[0]; math.Abs(got-α) > 1e-15 {
 			t.Errorf("%s: the rate is %v, want %v", name, got, α)
 		}
 	}
@@ -61,7 +62,7 @@ func TestScalarsThatAreRead(t *testing.T) {
 	for o, want := range map[sdk.Optimizer]int{sgd{}: 0, pacer{}: 2} {
 		n := 0
 		for _, in := range testRule(t, o, "", 2, 3).Inputs() {
-			if in.Name == InputSteps || in.Name == InputLoss {
+			if in.Name == spec.InputSteps || in.Name == spec.InputLoss {
 				n++
 			}
 		}
@@ -93,7 +94,7 @@ func TestCollect(t *testing.T) {
 		t.Fatal(err)
 	}
 	const name = "global.2.norm2"
-	tensors := map[string]reference.Tensor{InputX: reference.Floats(sampleX, rule.Shape...)}
+	tensors := map[string]reference.Tensor{spec.InputX: reference.Floats(sampleX, rule.Shape...)}
 	in := stepInputs(t, rule, tensors, *rule.Quantizer, oracle, sampleG, testScalars)
 	delete(in, name) // it is not known yet
 	got := oracle(t, p, in)[name].Floats[0]
@@ -111,7 +112,7 @@ func TestCollect(t *testing.T) {
 	}
 	rule.Mode, rule.Clip = Idle, false
 	out := runRule(t, rule, sampleX, sampleG, scalars)
-	for i, got := range out[OutputX].Floats {
+	for i, got := range out[spec.InputX].Floats {
 		if want := sampleX[i] - 0.1*sampleG[i]/2; math.Abs(got-want) > 1e-15 {
 			t.Errorf("element %d is %v, want %v", i, got, want)
 		}
@@ -153,20 +154,20 @@ func TestProbe(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	tensors := map[string]reference.Tensor{InputX: reference.Floats(sampleX, rule.Shape...)}
+	tensors := map[string]reference.Tensor{spec.InputX: reference.Floats(sampleX, rule.Shape...)}
 	in := stepInputs(t, rule, tensors, *rule.Quantizer, oracle, sampleG, testScalars)
 	second := make([]float64, len(sampleG))
 	for i := range second {
 		second[i] = float64(i) - 2.5
 	}
-	in[InputProbed] = reference.Floats(second, rule.Shape...)
-	after := oracle(t, p, in)[OutputX].Floats
+	in[spec.InputProbed] = reference.Floats(second, rule.Shape...)
+	after := oracle(t, p, in)[spec.InputX].Floats
 	for i, x := range sampleX {
 		e := 1.5 * (x - 0.25*math.RoundToEven(x/0.25))
 		g, s := 0.5*sampleG[i]+e, 0.5*second[i]+e
 		for name, c := range map[string][2]float64{
 			"point":                 {point[i], x + 0.1*g},
-			"x without a probe due": {before[OutputX].Floats[i], x*(1-0.1*0.5) - 0.1*g},
+			"x without a probe due": {before[spec.InputX].Floats[i], x*(1-0.1*0.5) - 0.1*g},
 			"x":                     {after[i], x*(1-0.1*0.5) - 0.1*(2*s-g+100)},
 		} {
 			if math.Abs(c[0]-c[1]) > 1e-12 {

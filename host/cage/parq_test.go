@@ -120,8 +120,8 @@ func TestPARQStatistics(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		in := map[string]reference.Tensor{InputX: reference.Floats(x, 2, 4)}
-		return oracle(t, p, stepInputs(t, rule, in, *rule.Quantizer, oracle, make([]float64, 8), map[string]float64{InputStep: 1, InputRate: 1, InputNextRate: 1, InputClip: 1, InputLambda: 0.5}))
+		in := map[string]reference.Tensor{spec.InputX: reference.Floats(x, 2, 4)}
+		return oracle(t, p, stepInputs(t, rule, in, *rule.Quantizer, oracle, make([]float64, 8), map[string]float64{spec.InputStep: 1, spec.InputRate: 1, InputNextRate: 1, InputClip: 1, InputLambda: 0.5}))
 	}
 	plain := run(rule)
 	rule.Statistics = true
@@ -135,5 +135,5 @@ func TestPARQStatistics(t *testing.T) {
 		want += e * e
 	}
 	plugintest.Near(t, "Σe²", out[OutputErrorNorm2].Floats, []float64{want}, 1e-12)
-	plugintest.Near(t, "x", out[OutputX].Floats, plain[OutputX].Floats, 0)
+	plugintest.Near(t, "x", out[spec.InputX].Floats, plain[spec.InputX].Floats, 0)
 }

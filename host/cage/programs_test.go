@@ -323,7 +323,7 @@ func TestSumsOverLargeTensors(t *testing.T) {
 		return reference.Floats(slices.Repeat([]float64{v}, rows*columns), rows, columns)
 	}
 	out := device(t, p, map[string]reference.Tensor{
-		InputGradient: full(0.1), InputX: full(0), InputQuantized: full(0), InputLambda: reference.Float(1),
+		spec.InputGradient: full(0.1), spec.InputX: full(0), InputQuantized: full(0), InputLambda: reference.Float(1),
 	})
 	want := rows * columns * float64(float32(0.1)) * float64(float32(0.1))
 	if got := out[OutputNorm2].Scalar(); math.Abs(got-want) > 1e-5*want {

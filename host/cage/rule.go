@@ -7,52 +7,34 @@ import (
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
-// Names of the inputs and outputs of an update program, in addition to those of the
-// optimizer's state (answer.StatePrefix) and of what the quantizer takes (answer.TrainedPrefix,
-// answer.KeptPrefix, answer.InputNoise, answer.InputSharedNoise). All except x, gradient, quantized and direction are scalars.
+// Inputs and outputs of an update program beside those of the optimizer and the quantizer
+// (package spec): x (the parameter x_t, and x_{t+1} as an output), gradient (g_t at x_t, before
+// clipping), rate (α_t of the schedule), step (t, from 1), state, and what the programs of the
+// optimizer and the quantizer read. All of these here but quantized are scalars or keys.
 const (
-	InputX         = "x"         // the parameter x_t, float of the tensor's shape
-	InputGradient  = "gradient"  // g_t at x_t, before clipping
-	InputQuantized = "quantized" // Q(x_t), as the forward pass used it; see Rule.Rotation
-	InputClip      = "clip"      // factor on the gradient: min(1, c/‖g‖)
-	InputRate      = "rate"      // α_t of the schedule
-	InputNextRate  = "next_rate" // α_{t+1}, for the official variant
-	InputLambda    = "lambda"    // λ_t, the strength of the method
-	InputStep      = "step"      // t, from 1
-	InputSteps     = "steps"     // T, where the optimizer reads it
-	InputLoss      = "loss"      // that of the step, where the optimizer reads it
-	InputDirection = "direction" // u, of the tensor's shape, where the optimizer is opaque
-
-	// InputOptimizerNoise is a key of random bits, uint[2], and InputProbed the gradient at the
-	// optimizer's other point, before clipping, where the optimizer reads them.
+	InputQuantized      = "quantized" // Q(x_t), as the forward pass used it; see Rule.Rotation
+	InputClip           = "clip"      // factor on the gradient: min(1, c/‖g‖)
+	InputNextRate       = "next_rate" // α_{t+1}, for the official variant
+	InputLambda         = "lambda"    // λ_t, the strength of the method
 	InputOptimizerNoise = "optimizer_noise"
-	InputProbed         = "probed"
-	// InputSampledFactor is what a gradient with labels that are drawn from the model is multiplied with.
-	InputSampledFactor = "sampled_factor"
+	InputSampledFactor  = "sampled_factor" // on a gradient whose labels are drawn from the model
 
-	OutputX          = "x"           // x_{t+1}
-	OutputErrorNorm2 = "error_norm2" // Σ e², scalar, with Statistics
-	OutputValueNorm2 = "value_norm2" // Σ x², scalar, with Statistics
+	OutputErrorNorm2  = "error_norm2" // Σ e², with Statistics
+	OutputValueNorm2  = "value_norm2" // Σ x², with Statistics
+	OutputUncorrected = "uncorrected" // 1 if the method left the tensor alone: e is not finite
+	CountPrefix       = "count."      // before the names of what a method counts in a tensor
 
-	// OutputUncorrected is a scalar output of every rule in which a method uses the
-	// residual: 1 if it is not finite, so that the method leaves the tensor alone, otherwise 0.
-	OutputUncorrected = "uncorrected"
+	OutputNorm2 = "norm2" // of [ParetoNorm2]
+	OutputPoint = "point" // of [Rule.ProbeProgram]
 
-	// CountPrefix begins the names of scalar outputs in which a method counts something of a tensor in a step. The rest of the
-	// name says what, for records of a run.
-	CountPrefix = "count."
-
-	// OutputRate is α_t, a scalar output of every rule whose optimizer has a rate of its own.
-	OutputRate = "own_rate"
-
-	// What an opaque optimizer is given: see Rule.GivenProgram.
-	OutputGivenX        = "given_x"
-	OutputGivenGradient = "given_gradient"
+	// What an opaque optimizer gets: see [Rule.GivenProgram].
+	OutputOpaqueX        = "given_x"
+	OutputOpaqueGradient = "given_gradient"
 )
 
-// Scalars lists the scalar inputs that every update program has, used or not. InputSteps and
-// InputLoss come after them, where the optimizer reads them.
-var Scalars = []string{InputStep, InputRate, InputNextRate, InputClip, InputLambda}
+// Scalars lists the scalar inputs that every update program has, used or not. The number of all
+// steps and the loss come after them, where the optimizer reads them.
+var Scalars = []string{spec.InputStep, spec.InputRate, InputNextRate, InputClip, InputLambda}
 
 // Rule describes the update of one parameter tensor.
 type Rule struct {
@@ -160,13 +142,13 @@ func (r Rule) quantizesAgain() bool {
 func (r Rule) Inputs() []program.Input {
 	list := r.inputs()
 	if r.Probing && r.Optimizer.Update.Input(spec.InputProbed) >= 0 {
-		list = append(list, program.Input{Name: InputProbed, Type: program.FloatType(r.Shape...)})
+		list = append(list, program.Input{Name: spec.InputProbed, Type: program.FloatType(r.Shape...)})
 		if r.Optimizer.Sampled {
 			list = append(list, program.Input{Name: InputSampledFactor, Type: program.FloatType()})
 		}
 	}
 	if r.Optimizer.Opaque {
-		list = append(list, program.Input{Name: InputDirection, Type: program.FloatType(r.Shape...)})
+		list = append(list, program.Input{Name: spec.OutputDirection, Type: program.FloatType(r.Shape...)})
 	}
 	names, _ := r.Optimizer.Collected()
 	for _, name := range names {
@@ -191,7 +173,7 @@ func (r Rule) rounds() bool {
 // inputs are those that are known before anything is collected, and before an opaque optimizer has run.
 func (r Rule) inputs() []program.Input {
 	tensor, scalar := program.FloatType(r.Shape...), program.FloatType()
-	list := []program.Input{{Name: InputX, Type: tensor}, {Name: InputGradient, Type: tensor}}
+	list := []program.Input{{Name: spec.InputX, Type: tensor}, {Name: spec.InputGradient, Type: tensor}}
 	if r.NeedsQuantized() {
 		list = append(list, program.Input{Name: InputQuantized, Type: tensor})
 	}
@@ -208,7 +190,7 @@ func (r Rule) inputs() []program.Input {
 	for _, name := range Scalars {
 		list = append(list, program.Input{Name: name, Type: scalar})
 	}
-	for _, name := range []string{InputSteps, InputLoss} {
+	for _, name := range []string{spec.InputSteps, spec.InputLoss} {
 		if r.Optimizer.Reads(name) {
 			list = append(list, program.Input{Name: name, Type: scalar})
 		}

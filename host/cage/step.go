@@ -37,7 +37,7 @@ func (r Rule) begin(prefix string, inputs []program.Input) *step {
 	for _, t := range r.computed() {
 		s.state[t.Name] = s.in[spec.StatePrefix+t.Name]
 	}
-	s.x, s.rate, s.λ = s.in[InputX], s.scaledRate(s.in[InputRate]), s.in[InputLambda]
+	s.x, s.rate, s.λ = s.in[spec.InputX], s.scaledRate(s.in[spec.InputRate]), s.in[InputLambda]
 	return s
 }
 
@@ -54,7 +54,7 @@ func (s *step) setRate(g program.Value) {
 // computed u before.
 func (s *step) direction(x, g program.Value) program.Value {
 	if s.rule.Optimizer.Opaque {
-		return s.in[InputDirection]
+		return s.in[spec.OutputDirection]
 	}
 	if o := s.rule.Optimizer.Observe; o != nil && !s.rule.Observed {
 		s.optimize(o, x, g)
@@ -145,7 +145,7 @@ func (s *step) round(x program.Value) program.Value {
 // output declares the outputs: x_{t+1}, the next state and the measures.
 func (s *step) output(x program.Value) {
 	s.averaged(x)
-	s.b.Output(OutputX, x)
+	s.b.Output(spec.InputX, x)
 	for _, t := range s.rule.computed() {
 		s.b.Output(spec.StatePrefix+t.Name, s.state[t.Name])
 	}
@@ -164,7 +164,7 @@ func (s *step) build() (*program.Program, error) {
 // gradient is the gradient that the optimizer sees: that of the task, clipped, and what the method
 // adds to it, which is not.
 func (s *step) gradient() program.Value {
-	g := s.in[InputGradient]
+	g := s.in[spec.InputGradient]
 	if s.rule.Clip {
 		g = g.Mul(s.in[InputClip])
 	}
@@ -178,7 +178,7 @@ func (s *step) probed(g program.Value) program.Value {
 	if !s.rule.Probing {
 		return g
 	}
-	p := s.in[InputProbed]
+	p := s.in[spec.InputProbed]
 	if s.rule.Optimizer.Sampled {
 		return p.Mul(s.in[InputSampledFactor])
 	}
@@ -284,15 +284,12 @@ func (s *step) measure() {
 		s.b.Output(OutputUncorrected, s.finite.Not().Convert(program.Float))
 	}
 	if s.rule.Optimizer.Rate != nil {
-		s.b.Output(OutputRate, s.α)
+		s.b.Output(spec.OutputRate, s.α)
 	}
 	for _, name := range slices.Sorted(maps.Keys(s.counts)) {
 		s.b.Output(CountPrefix+name, s.counts[name])
 	}
 }
-
-// OutputNorm2 is the name of the output of [ParetoNorm2].
-const OutputNorm2 = "norm2"
 
 // ParetoNorm2 returns a program for the squared length of one tensor's share of the
 // stationarity measure (paper Eq. 2)
@@ -307,8 +304,8 @@ const OutputNorm2 = "norm2"
 func ParetoNorm2(r Rule) (*program.Program, error) {
 	b := program.NewBuilder("pareto/" + r.Name)
 	t := program.FloatType(r.Shape...)
-	g := b.Input(InputGradient, t)
-	x := b.Input(InputX, t)
+	g := b.Input(spec.InputGradient, t)
+	x := b.Input(spec.InputX, t)
 	q := b.Input(InputQuantized, t)
 	lambda := b.Input(InputLambda, program.FloatType())
 	b.Output(OutputNorm2, sumOfSquares(g.Add(x.Sub(r.rotateBack(q)).Mul(lambda))))
@@ -362,9 +359,6 @@ func (r Rule) CollectProgram() (*program.Program, error) {
 	return s.build()
 }
 
-// OutputPoint is the output of [Rule.ProbeProgram].
-const OutputPoint = "point"
-
 // ProbeProgram returns a program for the point at which the optimizer takes its second gradient. Its inputs are
 // those of the rule, its output is that point. It is nil if no probe is due, or if it is at x.
 func (r Rule) ProbeProgram() (*program.Program, error) {
@@ -388,7 +382,7 @@ func (r Rule) GivenProgram() (*program.Program, error) {
 	s := r.begin("given/", r.inputs())
 	g := s.gradient()
 	s.setRate(g)
-	s.b.Output(OutputGivenX, s.decayFirst(s.x))
-	s.b.Output(OutputGivenGradient, g)
+	s.b.Output(OutputOpaqueX, s.decayFirst(s.x))
+	s.b.Output(OutputOpaqueGradient, g)
 	return s.build()
 }

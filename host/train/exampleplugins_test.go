@@ -7,11 +7,11 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/cage-qat/cage/host/compute/update"
 	"github.com/cage-qat/cage/host/train"
 	"github.com/cage-qat/cage/host/train/plugin"
 	"github.com/cage-qat/cage/internal/testing/testlevel"
 	"github.com/cage-qat/cage/internal/testing/testrun"
+	"github.com/cage-qat/cage/sdk/program"
 )
 
 // TestExamplePlugins: the quantizers in examples/plugins, each of which needs what few others do, train a small model; a run that
@@ -56,8 +56,8 @@ func TestExamplePlugins(t *testing.T) {
 func haveCodebooks(t *testing.T, tensors map[string][]float32) {
 	t.Helper()
 	for _, site := range []string{"layers.0.mlp.down", "layers.0.mlp.down.input"} {
-		shares := tensors[update.Kept(site, "shares")]
-		if len(shares) != 16 || len(tensors[update.Kept(site, "sums")]) != 2*16 {
+		shares := tensors[program.KindQuantizerState.PartOf(site, "shares")]
+		if len(shares) != 16 || len(tensors[program.KindQuantizerState.PartOf(site, "sums")]) != 2*16 {
 			t.Errorf("%s: the shares are %v", site, shares)
 			continue
 		}

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cage-qat/cage/host/compute/update"
 	"github.com/cage-qat/cage/host/deploy/trained"
 	"github.com/cage-qat/cage/host/train"
 	"github.com/cage-qat/cage/host/train/checkpoint"
@@ -19,6 +18,7 @@ import (
 	"github.com/cage-qat/cage/internal/testing/testlevel"
 	"github.com/cage-qat/cage/internal/testing/testrun"
 	"github.com/cage-qat/cage/sdk"
+	"github.com/cage-qat/cage/sdk/program"
 )
 
 // overrides are [[quantizer.overrides]], each as the inside of an inline table.
@@ -143,7 +143,7 @@ func TestPhasesOfLearnedSteps(t *testing.T) {
 	testrun.Train(t, cfg, train.Options{})
 	const first, second = "layers.0.attn.out", "layers.1.attn.out"
 	sizes := func(step int, site string) []float32 {
-		return testrun.Values(t, testrun.Checkpoint(t, cfg.Train.Out, step))[update.Param(update.Trained(site, sdk.StateTensor{Name: "step"}))]
+		return testrun.Values(t, testrun.Checkpoint(t, cfg.Train.Out, step))[program.KindParam.Of(sdk.StateTensor{Name: "step"}.At(site))]
 	}
 	if sizes(3, first) == nil || sizes(3, second) != nil || sizes(4, second) == nil || sizes(14, second) == nil || sizes(15, second) != nil {
 		t.Errorf("step sizes of block 0 %v and of block 1 %v, %v, %v, %v after steps 3, 3, 4, 14, 15", sizes(3, first), sizes(3, second), sizes(4, second), sizes(14, second), sizes(15, second))

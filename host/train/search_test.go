@@ -12,9 +12,9 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
-	"github.com/cage-qat/cage/host/compute/update"
 	"github.com/cage-qat/cage/host/train"
 	"github.com/cage-qat/cage/internal/testing/testrun"
+	"github.com/cage-qat/cage/sdk/program"
 )
 
 // TestSearch: a quantizer that searches trains, also when the run is stopped and resumed, and when its process is killed: with the same
@@ -28,7 +28,7 @@ func TestSearch(t *testing.T) {
 	if first, last := list[0], list[len(list)-1]; !(last < first) {
 		t.Errorf("the loss goes from %v to %v", first, last)
 	}
-	levels := testrun.Values(t, testrun.Newest(t, whole.Train.Out))[update.Kept("layers.0.mlp.down", "codebook")]
+	levels := testrun.Values(t, testrun.Newest(t, whole.Train.Out))[program.KindQuantizerState.PartOf("layers.0.mlp.down", "codebook")]
 	if len(levels) == 0 || !slices.IsSorted(levels[:8]) || levels[0] == levels[7] {
 		t.Errorf("a codebook is %v", levels[:min(8, len(levels))])
 	}

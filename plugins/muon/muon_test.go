@@ -134,16 +134,16 @@ func TestCorrectedGolden(t *testing.T) {
 				t.Fatal(err)
 			}
 			in := map[string]reference.Tensor{
-				method.InputX:                  reference.Floats(x0.Data, x0.Shape...),
+				spec.InputX:                    reference.Floats(x0.Data, x0.Shape...),
 				method.InputClip:               reference.Float(1),
 				spec.StatePrefix + stateBuffer: reference.Floats(make([]float64, len(x0.Data)), x0.Shape...),
 			}
 			schedule := method.Default
 			schedule.Lambda, schedule.Silence = c.Params.Float("lam"), c.Params.Float("silence")
 			for i, step := range c.Expected.List("steps") {
-				in[method.InputGradient] = reference.Floats(grads.Row(i).Data, x0.Shape...)
-				in[method.InputStep] = reference.Float(float64(i + 1))
-				in[method.InputRate], in[method.InputNextRate] = reference.Float(rates[i]), reference.Float(rates[i+1])
+				in[spec.InputGradient] = reference.Floats(grads.Row(i).Data, x0.Shape...)
+				in[spec.InputStep] = reference.Float(float64(i + 1))
+				in[spec.InputRate], in[method.InputNextRate] = reference.Float(rates[i]), reference.Float(rates[i+1])
 				in[method.InputLambda] = reference.Float(schedule.Strength(i+1, c.Params.Int("total")))
 				out := m.Run(t, p, in)
 				if out[method.OutputUncorrected].Scalar() != 0 {
@@ -151,7 +151,7 @@ func TestCorrectedGolden(t *testing.T) {
 				}
 				delete(out, method.OutputUncorrected) // the others are inputs of the next step
 				maps.Copy(in, out)
-				m.Close(step, "x", in[method.InputX].Floats, single)
+				m.Close(step, "x", in[spec.InputX].Floats, single)
 			}
 		})
 	})

@@ -28,6 +28,15 @@ type Tensor struct {
 	Maximum bool
 }
 
+// At is the name of a trained parameter of the quantizer for a weight or an activation site, which
+// sites that share it have in common.
+func (t Tensor) At(site string) string {
+	if t.Shared != "" {
+		return "quantizer.shared." + t.Shared
+	}
+	return "quantizer." + site + "." + t.Name
+}
+
 // ports are the named types of a list of tensors, as inputs or outputs.
 func ports(prefix string, list []Tensor) []program.Input {
 	var out []program.Input

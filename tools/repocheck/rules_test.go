@@ -51,6 +51,8 @@ var rules = []rule{
 		reason: "an algorithm is written against the public interface alone, so that anybody's plugin can do what ours do"},
 	{from: []string{"./host/cage/..."}, never: []string{"./plugins/...", "./host/train/plugin/...", "./sdk/client/..."},
 		reason: "the method goes with every quantizer and optimizer: it knows none of them, and no processes"},
+	{from: []string{"./host/compute/..."}, never: []string{"./host/cage/..."},
+		reason: "an executor runs any program: it does not know what a step or a method is"},
 }
 
 // direct are rules on direct imports: who else may import a package.

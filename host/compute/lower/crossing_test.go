@@ -9,7 +9,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cage-qat/cage/host/cage"
 	"github.com/cage-qat/cage/host/compute/lower"
 	"github.com/cage-qat/cage/internal/testing/testrun"
 	"github.com/cage-qat/cage/sdk/program"
@@ -29,8 +28,11 @@ func TestCrossings(t *testing.T) {
 	for _, q := range []string{`{plugin="quest"}`, `{plugin="absmax", granularity="row"}`, `{plugin="absmax", granularity="tensor"}`, `{plugin="grid"}`, `{plugin="mxfp4"}`,
 		`{plugin="nvfp4"}`, `{plugin="lsq"}`, `{weights={plugin="paretoq"}}`} {
 		plan := testrun.Plan(t, testrun.Config(t, append(matrix, "quantizer="+q)...))
-		rule := plan.Rules[slices.IndexFunc(plan.Rules, func(r cage.Rule) bool { return r.Quantizer != nil })]
-		parts, err := rule.Quantizer.Split()
+		at := 0
+		for plan.Rules[at].Quantizer == nil {
+			at++
+		}
+		parts, err := plan.Rules[at].Quantizer.Split()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -39,7 +41,10 @@ func TestCrossings(t *testing.T) {
 	table += "\n| optimizer | of an update with CAGE and QuEST, from rows |\n|---|---|\n"
 	for _, o := range []string{`{plugin="sgd"}`, `{plugin="adamw"}`, `{plugin="adamw", moments="int8"}`, `{plugin="muon"}`, `{plugin="shampoo"}`, `{plugin="soap"}`} {
 		plan := testrun.Plan(t, testrun.Config(t, append(matrix, `quantizer={plugin="quest"}`, "optimizer="+o)...))
-		at := slices.IndexFunc(plan.Rules, func(r cage.Rule) bool { return r.Quantizer != nil })
+		at := 0
+		for plan.Rules[at].Quantizer == nil {
+			at++
+		}
 		rule := plan.Rules[at]
 		rule.Mode = rule.Method.Modes()[0]
 		p, err := rule.Program()

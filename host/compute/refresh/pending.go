@@ -231,7 +231,7 @@ func appliedTo(places update.Places) update.Places {
 		}
 		return func(name string, dims []int) bool {
 			state, ok := strings.CutPrefix(name, spec.StatePrefix)
-			return ok && which(update.State("", state), dims)
+			return ok && which(program.KindState.PartOf("", state), dims)
 		}
 	}
 	return update.Places{Divided: applied(places.Divided), Offloaded: applied(places.Offloaded)}

@@ -134,7 +134,7 @@ func (s *subject) work() (sum int64) {
 // state returns the name of the tensor that an input or output of the subject's programs is
 // bound to.
 func (s *subject) state(input string) string {
-	return update.State(s.Tensor, strings.TrimPrefix(input, spec.StatePrefix))
+	return program.KindState.PartOf(s.Tensor, strings.TrimPrefix(input, spec.StatePrefix))
 }
 
 // Run executes the refreshes that are due at update t, in parallel, on the states among

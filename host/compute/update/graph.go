@@ -164,7 +164,7 @@ func (r *graphRunner) Close() { r.exec.Close() }
 // ReadMeasures stores the elements of the vector of the jobs' measures under their names.
 func ReadMeasures(jobs []Job, values []float32, measures Measures) {
 	for _, j := range jobs {
-		for _, name := range j.measures() {
+		for _, name := range j.Measures() {
 			measures.set(name, j.Tensor, values[0])
 			values = values[1:]
 		}
@@ -205,13 +205,13 @@ func Unpack(vector *graph.Node, names []string) Nodes {
 // the other, and those of the first when after has been computed.
 func (o Options) Build(g *graph.Graph, jobs []Job, tensors, scalars Nodes, after ...*graph.Node) (out Nodes, measures []*graph.Node) {
 	out = Nodes{}
-	inputs := func(j *Job) Nodes { return j.nodes(tensors, scalars, after) }
-	done := func(j *Job, results Nodes) { after = j.computed(tensors, results) }
+	inputs := func(j *Job) Nodes { return inputNodes(j, tensors, scalars, after) }
+	done := func(j *Job, results Nodes) { after = computed(j, tensors, results) }
 	for i, results := range o.build(g, jobs, inputs, done) {
 		for name, tensor := range jobs[i].Outputs {
 			out[tensor] = narrow(results[name], jobs[i].Storage[tensor])
 		}
-		for _, name := range jobs[i].measures() {
+		for _, name := range jobs[i].Measures() {
 			measures = append(measures, graph.Reshape(results[name], 1))
 		}
 	}
@@ -219,7 +219,7 @@ func (o Options) Build(g *graph.Graph, jobs []Job, tensors, scalars Nodes, after
 }
 
 // computed returns what there is as soon as a job has been computed: a result that stays on the device, if there is one.
-func (j *Job) computed(tensors, results Nodes) []*graph.Node {
+func computed(j *Job, tensors, results Nodes) []*graph.Node {
 	names := slices.SortedFunc(maps.Keys(results), func(a, b string) int {
 		stays := func(result string) int {
 			if x, kept := tensors[j.Outputs[result]]; kept && !engine.InHost(x) {
@@ -239,8 +239,8 @@ func (j *Job) computed(tensors, results Nodes) []*graph.Node {
 	return []*graph.Node{result}
 }
 
-// nodes returns the inputs of the job's program by name. What is in the machine's memory is fetched after some other nodes.
-func (j *Job) nodes(tensors, scalars Nodes, after []*graph.Node) Nodes {
+// inputNodes returns the inputs of the job's program by name. What is in the machine's memory is fetched after some other nodes.
+func inputNodes(j *Job, tensors, scalars Nodes, after []*graph.Node) Nodes {
 	in := Nodes{}
 	for _, input := range j.Program.Inputs {
 		var ok bool

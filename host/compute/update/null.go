@@ -20,7 +20,7 @@ func (Null) Name() string { return "null" }
 // Compile implements [Executor].
 func (Null) Compile(dev *engine.Device, name string, jobs []Job) (Runner, []Refusal, error) {
 	for _, j := range jobs {
-		if err := j.checkBinding(); err != nil {
+		if err := checkBinding(&j); err != nil {
 			return nil, nil, fmt.Errorf("%s of %s: %w", name, j.Tensor, err)
 		}
 	}
@@ -28,7 +28,7 @@ func (Null) Compile(dev *engine.Device, name string, jobs []Job) (Runner, []Refu
 }
 
 // checkBinding fails if the job binds or donates inputs or outputs that its program does not have.
-func (j *Job) checkBinding() error {
+func checkBinding(j *Job) error {
 	var errs []error
 	inputs, outputs := map[string]bool{}, map[string]bool{}
 	for _, in := range j.Program.Inputs {

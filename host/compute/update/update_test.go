@@ -184,8 +184,8 @@ func Example() {
 	}
 	u, err := update.Compile(dev, "update", []update.Job{{
 		Tensor: "w", Program: p,
-		Inputs:  map[string]string{"x": update.Param("w"), "gradient": update.Gradient("w")},
-		Outputs: map[string]string{"x": update.Param("w")},
+		Inputs:  map[string]string{"x": program.KindParam.Of("w"), "gradient": program.KindGradient.Of("w")},
+		Outputs: map[string]string{"x": program.KindParam.Of("w")},
 		Donated: map[string]bool{"x": true, "gradient": true},
 	}}, update.Options{})
 	if err != nil {
@@ -193,7 +193,7 @@ func Example() {
 	}
 	defer u.Close()
 	t := update.Tensors{}
-	for name, values := range map[string][]float32{update.Param("w"): {1, 2}, update.Gradient("w"): {10, -10}} {
+	for name, values := range map[string][]float32{program.KindParam.Of("w"): {1, 2}, program.KindGradient.Of("w"): {10, -10}} {
 		if t[name], err = engine.Upload(dev, values, 2); err != nil {
 			panic(err)
 		}
@@ -201,7 +201,7 @@ func Example() {
 	if _, err := u.Run(t, update.Scalars{"rate": 0.1}); err != nil {
 		panic(err)
 	}
-	w, err := engine.Download[float32](t[update.Param("w")])
+	w, err := engine.Download[float32](t[program.KindParam.Of("w")])
 	fmt.Println(w, err, u.Executed)
 	// Output: [0 3] <nil> map[cpu:1]
 }

@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"github.com/cage-qat/cage/host/compute/refresh"
-	"github.com/cage-qat/cage/host/compute/update"
 	"github.com/cage-qat/cage/host/model"
 	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/cage-qat/cage/host/train/config"
@@ -99,7 +98,7 @@ func Tensors(cfg *config.Config, m model.Model, p *Programs) []TrainedTensor {
 	}
 	trained := func(site string, q spec.Quantizer) {
 		for _, t := range q.Trained {
-			name := update.Trained(site, t)
+			name := t.At(site)
 			if !slices.ContainsFunc(list, func(other TrainedTensor) bool { return other.Name == name }) {
 				list = append(list, TrainedTensor{Name: name, Shape: t.Shape, Role: sdk.TensorVector, RateFactor: 1, Constrain: t.Constrain})
 			}

@@ -9,6 +9,7 @@ import (
 	"github.com/cage-qat/cage/host/compute/update"
 	"github.com/cage-qat/cage/host/model"
 	"github.com/cage-qat/cage/sdk"
+	"github.com/cage-qat/cage/sdk/program"
 )
 
 // OperandSite is an operand of a product in the backward pass of a linear layer. A weight, and the gradient of its layer's
@@ -82,7 +83,7 @@ func (p *Plan) quantizeBackward(in update.Nodes) {
 			return nil
 		}
 		name = site.String()
-		given := lower.Given{Noise: in[update.Noise(name)], SharedNoise: in[update.SharedNoise(name)], Step: in[stepNumberName]}
+		given := lower.Given{Noise: in[program.KindNoise.Of(name)], SharedNoise: in[program.KindSharedNoise.Of(name)], Step: in[stepNumberName]}
 		done := map[*graph.Node]*graph.Node{} // layers may share an activation
 		return func(x *graph.Node) *graph.Node {
 			if done[x] == nil {
@@ -92,7 +93,7 @@ func (p *Plan) quantizeBackward(in update.Nodes) {
 		}
 	}
 	for _, w := range p.unquantizedWeights() {
-		model.NoteUnquantized(in[update.Value(w.Name)], in[update.Param(w.Name)])
+		model.NoteUnquantized(in[program.KindValue.Of(w.Name)], in[program.KindParam.Of(w.Name)])
 	}
 	for _, s := range inputSites(p.Model, p.Batch, p.Context) {
 		activation := operand(sdk.ProductWeightGradient, sdk.RoleActivation, s.Name)

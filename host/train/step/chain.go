@@ -11,6 +11,7 @@ import (
 	"github.com/cage-qat/cage/host/cage"
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/compute/update"
+	"github.com/cage-qat/cage/sdk/spec"
 )
 
 // Step runs one optimizer step on the plan's Accumulate micro-batches, each given as flat
@@ -83,7 +84,7 @@ func (c *Compiled) runChain(s *State, batches *Batches, set Settings) (res Resul
 	if err = c.takeOpaque(t); err == nil {
 		var observed bool
 		if observed, err = c.refresh(s, t, set, scalars, &res); err == nil {
-			err = c.runUpdate(t, updateKind{mode: c.mode(set), part: update.Updating, statistics: set.Statistics && len(c.plan.quantizedParams()) > 0, observed: observed, probes: c.plan.probesDue(set.Step)}, scalars, &res)
+			err = c.runUpdate(t, updateKind{mode: c.mode(set), part: cage.Updating, statistics: set.Statistics && len(c.plan.quantizedParams()) > 0, observed: observed, probes: c.plan.probesDue(set.Step)}, scalars, &res)
 		}
 	}
 	if err == nil {
@@ -198,7 +199,7 @@ func (c *Compiled) runFinish(t update.Tensors, res *Result) error {
 // collect returns the scalars of the update, among them the sums of what optimizers collect of their tensors.
 func (c *Compiled) collect(t update.Tensors, set Settings, res *Result) (update.Scalars, error) {
 	scalars := c.scalars(set, res.GradNorm, res.Loss)
-	u, err := c.update(updateKind{mode: c.mode(set), part: update.Collecting})
+	u, err := c.update(updateKind{mode: c.mode(set), part: cage.Collecting})
 	if u == nil || err != nil {
 		return scalars, err
 	}
@@ -225,7 +226,7 @@ func (c *Compiled) refresh(s *State, t update.Tensors, set Settings, scalars upd
 	if err != nil || !c.refresher.Due(set.Step) {
 		return false, err
 	}
-	if err := c.runUpdate(t, updateKind{mode: c.mode(set), part: update.Observing}, scalars, res); err != nil {
+	if err := c.runUpdate(t, updateKind{mode: c.mode(set), part: cage.Observing}, scalars, res); err != nil {
 		return false, err
 	}
 	failed, err := c.refresher.Run(&s.Pending, t, set.Step)
@@ -257,13 +258,13 @@ func (c *Compiled) scalars(set Settings, norm, loss float64) update.Scalars {
 		clip = math.Min(1, c.plan.Clip/(norm+clipEpsilon))
 	}
 	return update.Scalars{
-		cage.InputStep:     float32(set.Step),
-		cage.InputRate:     float32(set.Rate),
+		spec.InputStep:     float32(set.Step),
+		spec.InputRate:     float32(set.Rate),
 		cage.InputNextRate: float32(set.NextRate),
 		cage.InputClip:     float32(clip),
 		cage.InputLambda:   float32(set.Lambda),
-		cage.InputSteps:    float32(set.Steps),
-		cage.InputLoss:     float32(loss),
+		spec.InputSteps:    float32(set.Steps),
+		spec.InputLoss:     float32(loss),
 	}
 }
 

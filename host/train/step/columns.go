@@ -10,6 +10,7 @@ import (
 	"github.com/cage-qat/cage/host/compute/lower"
 	"github.com/cage-qat/cage/host/compute/update"
 	"github.com/cage-qat/cage/host/model"
+	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
@@ -83,7 +84,7 @@ func (p *Plan) columnsStage() stage {
 				activations = append(activations, seen[s.Name])
 			}
 			for _, w := range g.weights {
-				weights = append(weights, in[update.Param(w)])
+				weights = append(weights, in[program.KindParam.Of(w)])
 			}
 			a := lower.ColumnsOf(graph.Concatenate(activations, 0), true)
 			out[g.columnsName(spec.InputActivationsMax)] = engine.MaxAcross(a[spec.InputActivationsMax])[0]

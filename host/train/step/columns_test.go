@@ -12,7 +12,6 @@ import (
 	"github.com/cage-qat/cage/host/cage"
 	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/compute/engine"
-	"github.com/cage-qat/cage/host/compute/update"
 	"github.com/cage-qat/cage/host/model"
 	"github.com/cage-qat/cage/host/train/step"
 	"github.com/cage-qat/cage/internal/testing/testdevice"
@@ -100,8 +99,8 @@ func TestColumns(t *testing.T) {
 		wMax, wMean := statistics(weights)
 		for _, operand := range append([]string{site.Name}, site.Feeds...) {
 			for name, want := range map[string][]float64{
-				update.Kept(operand, "a.max"): aMax, update.Kept(operand, "a.mean"): aMean, update.Kept(operand, "w.max"): wMax,
-				"param/" + update.Trained(operand, spec.Tensor{Name: "w.mean"}): wMean,
+				program.KindQuantizerState.PartOf(operand, "a.max"): aMax, program.KindQuantizerState.PartOf(operand, "a.mean"): aMean, program.KindQuantizerState.PartOf(operand, "w.max"): wMax,
+				"param/" + spec.Tensor{Name: "w.mean"}.At(operand): wMean,
 			} {
 				for i, v := range state[name] {
 					if !(math.Abs(float64(v)-want[i]) <= 1e-5*want[i]) {

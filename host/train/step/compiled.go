@@ -9,6 +9,8 @@ import (
 	"github.com/cage-qat/cage/host/compute/refresh"
 	"github.com/cage-qat/cage/host/compute/update"
 	"github.com/cage-qat/cage/host/model"
+	"github.com/cage-qat/cage/sdk/program"
+	"github.com/cage-qat/cage/sdk/spec"
 )
 
 // Compiled holds the compiled programs of a step, one for each stage of its plan. Each program is compiled when first
@@ -35,7 +37,7 @@ type updateKind struct {
 	mode       cage.Mode
 	statistics bool
 	observed   bool // after an observation, which the update must not repeat
-	part       update.Part
+	part       cage.Part
 	probes     dues // of the step
 }
 
@@ -153,7 +155,7 @@ func (c *Compiled) prepareChain(modes []cage.Mode, pareto bool) error {
 	if !measured {
 		return nil
 	}
-	if _, err := c.pareto(update.Gradient); err != nil || c.plan.FullPrecision {
+	if _, err := c.pareto(program.KindGradient.Of); err != nil || c.plan.FullPrecision {
 		return err
 	}
 	_, err := c.pareto(sumName)
@@ -162,24 +164,24 @@ func (c *Compiled) prepareChain(modes []cage.Mode, pareto bool) error {
 
 // updateKinds are the variants of the update in one mode, with the parts before them.
 func (c *Compiled) updateKinds(mode cage.Mode, pareto bool) []updateKind {
-	list := []updateKind{{mode: mode, part: update.Collecting}, {mode: mode, part: update.Giving}}
+	list := []updateKind{{mode: mode, part: cage.Collecting}, {mode: mode, part: cage.Giving}}
 	for _, due := range c.plan.probePatterns() {
-		list = append(list, updateKind{mode: mode, part: update.Probing, probes: due})
+		list = append(list, updateKind{mode: mode, part: cage.Probing, probes: due})
 	}
 	for _, statistics := range []bool{false, true}[:1+min(1, len(c.plan.quantizedParams()))] {
 		// Beside a step that is one executable, the chain runs the steps with refreshes, and
 		// those between a refresh and its late effect.
 		for _, due := range c.plan.probePatterns() {
 			if !c.isSingle() || c.refresher.Late() || pareto || due != "" {
-				list = append(list, updateKind{mode: mode, part: update.Updating, statistics: statistics, probes: due})
+				list = append(list, updateKind{mode: mode, part: cage.Updating, statistics: statistics, probes: due})
 			}
 			if c.refresher.Any() {
-				list = append(list, updateKind{mode: mode, part: update.Updating, statistics: statistics, observed: true, probes: due})
+				list = append(list, updateKind{mode: mode, part: cage.Updating, statistics: statistics, observed: true, probes: due})
 			}
 		}
 	}
 	if c.refresher.Any() {
-		list = append(list, updateKind{mode: mode, part: update.Observing})
+		list = append(list, updateKind{mode: mode, part: cage.Observing})
 	}
 	return list
 }
@@ -257,7 +259,7 @@ func (c *Compiled) update(kind updateKind) (*update.Update, error) {
 		return u, nil
 	}
 	rules := c.plan.rules(kind)
-	jobs, err := update.Jobs(rules, kind.part)
+	jobs, err := cage.Jobs(rules, kind.part)
 	if err != nil {
 		return nil, err
 	}
@@ -286,13 +288,13 @@ func (p *Plan) rules(kind updateKind) []cage.Rule {
 }
 
 // updateOptions are the options for compiling a part of the update.
-func (p *Plan) updateOptions(of update.Part, rules []cage.Rule) update.Options {
+func (p *Plan) updateOptions(of cage.Part, rules []cage.Rule) update.Options {
 	o := update.Options{Stacking: p.Stacking, Executors: p.Executors, Places: p.places()}
 	switch {
-	case of == update.Giving:
+	case of == cage.Giving:
 		o.Memory = p.givenMemory(rules)
-	case p.Update != nil && (of == update.Updating || of == update.Observing):
-		o.Lower = func(j update.Job, in update.Nodes) update.Nodes {
+	case p.Update != nil && (of == cage.Updating || of == cage.Observing):
+		o.Lower = func(j spec.Job, in update.Nodes) update.Nodes {
 			i := slices.IndexFunc(rules, func(r cage.Rule) bool { return r.Name == j.Tensor })
 			return p.Update(rules[i], in)
 		}

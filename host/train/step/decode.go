@@ -16,6 +16,7 @@ import (
 	"github.com/cage-qat/cage/host/model"
 	"github.com/cage-qat/cage/host/model/decode"
 	"github.com/cage-qat/cage/host/model/generate"
+	"github.com/cage-qat/cage/sdk/program"
 )
 
 // Decoder continues sequences piece by piece, with the parameters of an evaluator. It
@@ -206,7 +207,7 @@ func (e *Evaluator) quantizeActivation(site model.ActivationSite, tokens int, x 
 	}
 	t := update.Tensors{}
 	for _, p := range trainedOf(q, site.Name) {
-		t[update.Param(p.Name)] = e.t[update.Param(p.Name)]
+		t[program.KindParam.Of(p.Name)] = e.t[program.KindParam.Of(p.Name)]
 	}
 	for _, s := range keptOf(q, site.Name) {
 		t[s.Name] = e.t[s.Name]

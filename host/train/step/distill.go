@@ -9,6 +9,7 @@ import (
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/compute/update"
 	"github.com/cage-qat/cage/host/model"
+	"github.com/cage-qat/cage/sdk/program"
 )
 
 // Distillation describes a teacher and what the model learns from it. The teacher reads the same batches, without
@@ -42,7 +43,7 @@ func (c *Compiled) LoadTeacher(load LoadFunc) error {
 	c.closeTeacher()
 	c.teacher = update.Tensors{}
 	for _, t := range c.plan.teacherParams() {
-		data, err := load.loadShaped(update.Param(t.Name), t.Dims)
+		data, err := load.loadShaped(program.KindParam.Of(t.Name), t.Dims)
 		if err == nil { // whole on each replica, whatever is divided of the parameters that are trained
 			t.Name = teacherParam(t.Name)
 			c.teacher[t.Name], err = c.put(t, data)

@@ -9,9 +9,11 @@ import (
 
 	"github.com/gomlx/gomlx/core/graph"
 
+	"github.com/cage-qat/cage/host/cage"
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/compute/update"
 	"github.com/cage-qat/cage/host/model/decode"
+	"github.com/cage-qat/cage/sdk/program"
 )
 
 // Evaluator computes losses with fixed parameters: those that are trained, or what their
@@ -53,8 +55,9 @@ func (e *Evaluator) Close() {
 }
 
 // prepareEvaluation compiles what [Compiled.evaluated] needs.
-func (c *Compiled) prepareEvaluation() (err error) {
-	if jobs := update.Evaluations(c.plan.Rules); len(jobs) > 0 && c.evaluation == nil {
+func (c *Compiled) prepareEvaluation() error {
+	jobs, err := cage.Jobs(c.plan.Rules, cage.Evaluating)
+	if len(jobs) > 0 && c.evaluation == nil {
 		c.evaluation, err = update.Compile(c.dev, "evaluated weights", jobs, update.Options{Places: c.plan.places()})
 	}
 	return err
@@ -71,8 +74,8 @@ func (c *Compiled) evaluated(s *State) (update.Tensors, error) {
 		return nil, err
 	}
 	for _, r := range c.plan.Rules {
-		if b := t[update.Evaluated(r.Name)]; b != nil {
-			given[update.Param(r.Name)] = b
+		if b := t[program.KindEvaluated.Of(r.Name)]; b != nil {
+			given[program.KindParam.Of(r.Name)] = b
 		}
 	}
 	return given, nil

@@ -10,6 +10,7 @@ import (
 	"github.com/cage-qat/cage/host/compute/refresh"
 	"github.com/cage-qat/cage/host/compute/update"
 	"github.com/cage-qat/cage/host/model"
+	"github.com/cage-qat/cage/sdk/program"
 )
 
 // SetExecutor replaces what runs refresh programs.
@@ -23,7 +24,7 @@ func (c *Compiled) Install(s *State, t int) error {
 
 // Products counts the products in the graph of the update without correction.
 func (c *Compiled) Products() (int, error) {
-	jobs, err := update.Jobs(c.plan.Rules, update.Updating)
+	jobs, err := cage.Jobs(c.plan.Rules, cage.Updating)
 	if err != nil {
 		return 0, err
 	}
@@ -37,7 +38,7 @@ func (c *Compiled) Products() (int, error) {
 		}
 	}
 	e, err := stage{"count", specs, func(g *graph.Graph, in update.Nodes) update.Nodes {
-		out, _ := c.plan.updateOptions(update.Updating, c.plan.Rules).Build(g, jobs, in, update.Unpack(in["scalars"], scalars))
+		out, _ := c.plan.updateOptions(cage.Updating, c.plan.Rules).Build(g, jobs, in, update.Unpack(in["scalars"], scalars))
 		for _, n := range g.Nodes() {
 			if n.Type() == graph.NodeTypeDotGeneral {
 				count++
@@ -53,7 +54,7 @@ func (c *Compiled) Products() (int, error) {
 
 // Tiled counts the rules of the update that run in tiles, and all, in a form and with or without statistics.
 func (c *Compiled) Tiled(form string, statistics bool) (tiled, all int, err error) {
-	u, err := c.update(updateKind{mode: cage.Mode(form), part: update.Updating, statistics: statistics})
+	u, err := c.update(updateKind{mode: cage.Mode(form), part: cage.Updating, statistics: statistics})
 	if err != nil {
 		return 0, 0, err
 	}
@@ -72,11 +73,11 @@ func (c *Compiled) ReadyUpdate(s *State, grads [][]float32, set Settings) (func(
 		if err != nil {
 			return nil, err
 		}
-		t[update.Gradient(spec.Name)] = b
+		t[program.KindGradient.Of(spec.Name)] = b
 	}
 	return func() error {
 		defer keepState(s.Tensors, t)
-		return c.runUpdate(t, updateKind{mode: c.mode(set), part: update.Updating, statistics: set.Statistics}, c.scalars(set, 1, 0), &Result{GradNorm: 1})
+		return c.runUpdate(t, updateKind{mode: c.mode(set), part: cage.Updating, statistics: set.Statistics}, c.scalars(set, 1, 0), &Result{GradNorm: 1})
 	}, nil
 }
 
@@ -111,7 +112,7 @@ func QuantizedValues(c *Compiled, s *State) (map[string][]float32, error) {
 	}
 	out := map[string][]float32{}
 	for name := range c.plan.Weights {
-		values, err := engine.Download[float32](t[update.Value(name)])
+		values, err := engine.Download[float32](t[program.KindValue.Of(name)])
 		if err != nil {
 			return nil, err
 		}

@@ -10,6 +10,7 @@ import (
 	"github.com/cage-qat/cage/host/compute/lower"
 	"github.com/cage-qat/cage/host/compute/update"
 	"github.com/cage-qat/cage/host/model"
+	"github.com/cage-qat/cage/sdk/program"
 )
 
 // gradientKind is a variant of the forward and backward pass.
@@ -74,7 +75,7 @@ func (p *Plan) gradientSpecs(full bool) []engine.Spec {
 	if full {
 		return specs
 	}
-	specs = append(specs, inputSpecs(p.unquantizedWeights(), update.Param, false)...)
+	specs = append(specs, inputSpecs(p.unquantizedWeights(), program.KindParam.Of, false)...)
 	return append(specs, p.batchNumberSpecs()...)
 }
 
@@ -225,7 +226,7 @@ func (p *Plan) finishStage(quantize *executable) stage {
 				slices.ContainsFunc(p.keptOfWeights(), func(t Tensor) bool { return nextName(t.Name) == s.Name })
 		})
 		for i := range values {
-			values[i].Donated = !slices.ContainsFunc(p.quantizedParams(), func(t Tensor) bool { return update.Value(t.Name) == values[i].Name })
+			values[i].Donated = !slices.ContainsFunc(p.quantizedParams(), func(t Tensor) bool { return program.KindValue.Of(t.Name) == values[i].Name })
 		}
 		specs = append(specs, values...)
 	}
@@ -251,7 +252,7 @@ func (p *Plan) meanGradients(in update.Nodes) update.Nodes {
 	}
 	var norms []*graph.Node
 	for _, t := range p.tensors() {
-		norms = append(norms, graph.Reshape(sumOfSquares(out[update.Gradient(t.Name)]), 1))
+		norms = append(norms, graph.Reshape(sumOfSquares(out[program.KindGradient.Of(t.Name)]), 1))
 	}
 	out[normsName] = graph.Concatenate(norms, 0)
 	if !p.FullPrecision {

@@ -9,7 +9,6 @@ import (
 
 	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/compute/engine"
-	"github.com/cage-qat/cage/host/compute/update"
 	"github.com/cage-qat/cage/host/train/step"
 	"github.com/cage-qat/cage/internal/testing/testdevice"
 	"github.com/cage-qat/cage/internal/testing/testrun"
@@ -81,7 +80,7 @@ func TestKeptState(t *testing.T) {
 			}
 			after := testrun.Download(t, a.Compiled, a.State)
 			sameBits(t, "after the last step", after, testrun.Download(t, b.Compiled, b.State))
-			if got := after[update.Kept("layers.0.mlp.down", "steps")]; !slices.Equal(got, []float32{last - 1, last - 1}) {
+			if got := after[program.KindQuantizerState.PartOf("layers.0.mlp.down", "steps")]; !slices.Equal(got, []float32{last - 1, last - 1}) {
 				t.Errorf("the state has counted %v steps, want %d", got, last-1)
 			}
 		})
@@ -120,7 +119,7 @@ func TestKeptStateOfStep(t *testing.T) {
 	for _, v := range before["param/"+weight] {
 		largest = max(largest, math.Abs(float64(v)))
 	}
-	average := update.Kept(weight, "average")
+	average := program.KindQuantizerState.PartOf(weight, "average")
 	near(t, "the average at the start", float64(before[average][0]), largest+0.5, 1e-6)
 	near(t, "the average of a weight", float64(both[average][0]), 0.75*(largest+0.5)+0.25*largest, 1e-6)
 }
@@ -140,7 +139,7 @@ func TestReplicasKeepState(t *testing.T) {
 	for _, d := range []step.Dispatch{step.Single, step.Chain} {
 		one, two := observed(1, d), observed(replicas, d)
 		length := one.Plan().Context + 1
-		first := update.Kept("layers.0.attn.qkv.input", "peak") // before it no activation is quantized
+		first := program.KindQuantizerState.PartOf("layers.0.attn.qkv.input", "peak") // before it no activation is quantized
 		var peaks []float32
 		for _, part := range parts([][]int32{testrun.Tokens(1, replicas*perReplica, length, vocab)}, perReplica*length) {
 			peaks = append(peaks, testrun.Download(t, one.Compiled, newState(t, one.Compiled, part...))[first]...)
@@ -174,7 +173,7 @@ func TestEvaluationKeepsState(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := before[update.Kept(weight, "average")][0] / 8
+	s := before[program.KindQuantizerState.PartOf(weight, "average")][0] / 8
 	for i, v := range q.Value {
 		if want := float32(math.RoundToEven(float64(before["param/"+weight][i]/s))) * s; math.Abs(float64(v-want)) > 1e-6 {
 			t.Fatalf("Q(x) is %v at %d, want %v", v, i, want)

@@ -12,6 +12,8 @@ import (
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/compute/lower"
 	"github.com/cage-qat/cage/host/compute/update"
+	"github.com/cage-qat/cage/sdk/program"
+	"github.com/cage-qat/cage/sdk/spec"
 )
 
 // setMeasures puts the measures of the quantized parameters into the result.
@@ -24,8 +26,8 @@ func (c *Compiled) setMeasures(m update.Measures, res *Result) {
 		}
 		return values
 	}
-	if m[cage.OutputRate] != nil {
-		res.Rates = m[cage.OutputRate]
+	if m[spec.OutputRate] != nil {
+		res.Rates = m[spec.OutputRate]
 	}
 	for name, of := range m {
 		if count, ok := strings.CutPrefix(name, cage.CountPrefix); ok {
@@ -54,12 +56,12 @@ func (c *Compiled) measurePareto(t update.Tensors, batches *Batches, set Setting
 	}
 	if c.plan.FullPrecision {
 		if set.Pareto {
-			res.Pareto, err = c.paretoNorm(t, update.Gradient, set.ParetoLambda)
+			res.Pareto, err = c.paretoNorm(t, program.KindGradient.Of, set.ParetoLambda)
 		}
 		return err
 	}
 	if set.ParetoSTE {
-		if res.ParetoSTE, err = c.paretoNorm(t, update.Gradient, set.ParetoLambda); err != nil {
+		if res.ParetoSTE, err = c.paretoNorm(t, program.KindGradient.Of, set.ParetoLambda); err != nil {
 			return err
 		}
 	}
@@ -108,7 +110,7 @@ func (c *Compiled) pareto(gradient func(tensor string) string) (*executable, err
 // λ to the vector of their shares of ‖P_λ‖².
 func (p *Plan) paretoStage(gradient func(tensor string) string) stage {
 	specs := []engine.Spec{{Name: cage.InputLambda, Shape: floatShape()}}
-	for _, name := range []func(string) string{gradient, update.Param, update.Value} {
+	for _, name := range []func(string) string{gradient, program.KindParam.Of, program.KindValue.Of} {
 		specs = append(specs, inputSpecs(p.quantizedParams(), name, false)...)
 	}
 	return stage{"pareto", specs, func(g *graph.Graph, in update.Nodes) update.Nodes {
@@ -119,7 +121,7 @@ func (p *Plan) paretoStage(gradient func(tensor string) string) stage {
 			if err != nil {
 				panic(err)
 			}
-			out := lower.Lower(g, prog, []*graph.Node{in[gradient(t.Name)], in[update.Param(t.Name)], in[update.Value(t.Name)], in[cage.InputLambda]})
+			out := lower.Lower(g, prog, []*graph.Node{in[gradient(t.Name)], in[program.KindParam.Of(t.Name)], in[program.KindValue.Of(t.Name)], in[cage.InputLambda]})
 			shares = append(shares, graph.Reshape(out[cage.OutputNorm2], 1))
 		}
 		return update.Nodes{cage.OutputNorm2: graph.Concatenate(shares, 0)}

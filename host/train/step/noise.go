@@ -16,6 +16,7 @@ import (
 	"github.com/cage-qat/cage/host/compute/update"
 	"github.com/cage-qat/cage/host/model"
 	"github.com/cage-qat/cage/host/model/architecture"
+	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
@@ -60,7 +61,7 @@ func (p *Plan) optimizerKeys() []key {
 	var list []key
 	for _, r := range p.Rules {
 		if r.TakesKey() {
-			list = append(list, newKey(update.OptimizerNoise(r.Name), "optimizer of "+r.Name, false))
+			list = append(list, newKey(program.KindOptimizerNoise.Of(r.Name), "optimizer of "+r.Name, false))
 		}
 	}
 	return list
@@ -87,10 +88,10 @@ type takes interface{ Takes(input string) bool }
 // noise to product.
 func keysOf(q takes, name, owner, product string) (list []key) {
 	if q.Takes(spec.InputNoise) {
-		list = append(list, newKey(update.Noise(name), owner, false))
+		list = append(list, newKey(program.KindNoise.Of(name), owner, false))
 	}
 	if q.Takes(spec.InputSharedNoise) {
-		list = append(list, newKey(update.SharedNoise(name), product, true))
+		list = append(list, newKey(program.KindSharedNoise.Of(name), product, true))
 	}
 	return list
 }
@@ -162,9 +163,9 @@ func addKeys(in update.Nodes, name string, keys []key) {
 
 // given is what the quantizer of a weight or site reads, among the nodes of a stage.
 func given(q lower.Quantizer, site string, in update.Nodes) lower.Given {
-	g := lower.Given{Noise: in[update.Noise(site)], SharedNoise: in[update.SharedNoise(site)], Step: in[stepNumberName]}
+	g := lower.Given{Noise: in[program.KindNoise.Of(site)], SharedNoise: in[program.KindSharedNoise.Of(site)], Step: in[stepNumberName]}
 	for _, t := range trainedOf(q, site) {
-		g.Trained = append(g.Trained, in[update.Param(t.Name)])
+		g.Trained = append(g.Trained, in[program.KindParam.Of(t.Name)])
 	}
 	for _, s := range keptOf(q, site) {
 		g.State = append(g.State, in[s.Name])

@@ -6,6 +6,7 @@ import (
 	"github.com/cage-qat/cage/host/cage"
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/compute/update"
+	"github.com/cage-qat/cage/sdk/program"
 )
 
 // Opaque computes the directions of some tensors outside of all programs, in host memory of its own.
@@ -51,7 +52,7 @@ func (p *Plan) givenMemory(rules []cage.Rule) func(tensor string) []float32 {
 	memory := map[string][]float32{}
 	for _, r := range rules {
 		if o, ok := p.Opaque[r.Name]; ok {
-			memory[update.GivenX(r.Name)], memory[update.GivenGradient(r.Name)] = o.Given(r.Name)
+			memory[program.KindOpaqueX.Of(r.Name)], memory[program.KindOpaqueGradient.Of(r.Name)] = o.Given(r.Name)
 		}
 	}
 	return func(tensor string) []float32 { return memory[tensor] }
@@ -59,7 +60,7 @@ func (p *Plan) givenMemory(rules []cage.Rule) func(tensor string) []float32 {
 
 // runOpaque lets opaque optimizers compute their directions. It changes nothing in t.
 func (c *Compiled) runOpaque(t update.Tensors, set Settings, scalars update.Scalars, loss float64) error {
-	u, err := c.update(updateKind{mode: c.mode(set), part: update.Giving})
+	u, err := c.update(updateKind{mode: c.mode(set), part: cage.Giving})
 	if u == nil || err != nil {
 		return err
 	}
@@ -70,7 +71,7 @@ func (c *Compiled) runOpaque(t update.Tensors, set Settings, scalars update.Scal
 	for _, r := range rules {
 		o := c.plan.Opaque[r.Name]
 		x, g := o.Given(r.Name)
-		for name, to := range map[string][]float32{update.GivenX(r.Name): x, update.GivenGradient(r.Name): g} {
+		for name, to := range map[string][]float32{program.KindOpaqueX.Of(r.Name): x, program.KindOpaqueGradient.Of(r.Name): g} {
 			if err := copyTo(to, t[name]); err != nil {
 				return err
 			}
@@ -78,7 +79,7 @@ func (c *Compiled) runOpaque(t update.Tensors, set Settings, scalars update.Scal
 			delete(t, name)
 		}
 		for _, st := range r.Optimizer.State {
-			if err := copyTo(o.State(r.Name, st.Name), t[update.State(r.Name, st.Name)]); err != nil {
+			if err := copyTo(o.State(r.Name, st.Name), t[program.KindState.PartOf(r.Name, st.Name)]); err != nil {
 				return err
 			}
 		}
@@ -116,11 +117,11 @@ func (c *Compiled) takeOpaque(t update.Tensors) error {
 	}
 	for _, r := range c.plan.opaqueRules() {
 		o := c.plan.Opaque[r.Name]
-		if err := take(update.Direction(r.Name), o.Direction(r.Name), r.Shape); err != nil {
+		if err := take(program.KindDirection.Of(r.Name), o.Direction(r.Name), r.Shape); err != nil {
 			return err
 		}
 		for _, st := range r.Optimizer.State {
-			if err := take(update.State(r.Name, st.Name), o.State(r.Name, st.Name), st.Shape); err != nil {
+			if err := take(program.KindState.PartOf(r.Name, st.Name), o.State(r.Name, st.Name), st.Shape); err != nil {
 				return err
 			}
 		}

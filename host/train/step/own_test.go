@@ -4,7 +4,6 @@ import (
 	"math"
 	"testing"
 
-	"github.com/cage-qat/cage/host/compute/update"
 	"github.com/cage-qat/cage/host/train/step"
 	"github.com/cage-qat/cage/internal/testing/testrun"
 	"github.com/cage-qat/cage/sdk"
@@ -86,7 +85,7 @@ func TestOwnBackwardOfWeights(t *testing.T) {
 	_, own := after(pushed{pushing{1, true}})
 	clipped := 0
 	for name, values := range x {
-		scale, quantized := x["param/"+update.Trained(name[len("param/"):], spec.Tensor{Name: "step"})]
+		scale, quantized := x["param/"+spec.Tensor{Name: "step"}.At(name[len("param/"):])]
 		if !quantized {
 			continue
 		}
@@ -104,7 +103,7 @@ func TestOwnBackwardOfWeights(t *testing.T) {
 				t.Fatalf("%s, element %d moved by %v, want %v", name, i, got, want)
 			}
 		}
-		trained := "param/" + update.Trained(name[len("param/"):], spec.Tensor{Name: "step"})
+		trained := "param/" + spec.Tensor{Name: "step"}.At(name[len("param/"):])
 		if got := float64(scale[0]) - float64(own[trained][0]); math.Abs(got-sum) > 1e-4*sum {
 			t.Errorf("%s moved by %v, want %v", trained, got, sum)
 		}

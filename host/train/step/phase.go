@@ -7,6 +7,7 @@ import (
 	"github.com/cage-qat/cage/host/cage"
 	"github.com/cage-qat/cage/host/compute/lower"
 	"github.com/cage-qat/cage/host/compute/update"
+	"github.com/cage-qat/cage/sdk/program"
 )
 
 // Quantizers may be others in other ranges of steps, which are phases. Each phase has a plan of its own, compiled by itself; the
@@ -52,7 +53,7 @@ func (s *State) replaceAll(next update.Tensors) {
 
 // begin adds to the tensors of a state what quantizers and their optimizers begin with, and the state has not yet.
 func (c *Compiled) begin(t update.Tensors, kept map[string]bool, tokens []int32) error {
-	if len(missing(t, c.plan.Trained(), update.Param))+len(missing(t, c.plan.kept(), asNamed)) == 0 {
+	if len(missing(t, c.plan.Trained(), program.KindParam.Of))+len(missing(t, c.plan.kept(), asNamed)) == 0 {
 		return nil
 	}
 	for _, init := range []func() error{
@@ -65,7 +66,7 @@ func (c *Compiled) begin(t update.Tensors, kept map[string]bool, tokens []int32)
 			return err
 		}
 	}
-	return c.initOptimizers(t, slices.DeleteFunc(slices.Clone(c.plan.Rules), func(r cage.Rule) bool { return kept[update.Param(r.Name)] }))
+	return c.initOptimizers(t, slices.DeleteFunc(slices.Clone(c.plan.Rules), func(r cage.Rule) bool { return kept[program.KindParam.Of(r.Name)] }))
 }
 
 // keptFrom names the tensors of a state that stay as they are when a plan follows another one: the model's parameters, what the
@@ -73,7 +74,7 @@ func (c *Compiled) begin(t update.Tensors, kept map[string]bool, tokens []int32)
 func (p *Plan) keptFrom(before *Plan, stays func(site string) bool) map[string]bool {
 	kept := map[string]bool{}
 	for _, t := range p.params() {
-		kept[update.Param(t.Name)] = true
+		kept[program.KindParam.Of(t.Name)] = true
 	}
 	had := map[string]bool{}
 	for _, t := range before.stateTensors() {
@@ -90,13 +91,13 @@ func (p *Plan) keptFrom(before *Plan, stays func(site string) bool) map[string]b
 		}
 	}
 	for _, all := range []func(func(lower.Quantizer, string) []Tensor) []Tensor{p.ofWeights, p.ofActivations} {
-		all(own(trainedOf, update.Param))
+		all(own(trainedOf, program.KindParam.Of))
 		all(own(keptOf, asNamed))
 	}
 	for _, r := range p.Rules {
 		for _, st := range r.State() {
-			if kept[update.Param(r.Name)] {
-				kept[update.State(r.Name, st.Name)] = true
+			if kept[program.KindParam.Of(r.Name)] {
+				kept[program.KindState.PartOf(r.Name, st.Name)] = true
 			}
 		}
 	}

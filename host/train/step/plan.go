@@ -14,6 +14,7 @@ import (
 	"github.com/cage-qat/cage/host/compute/lower"
 	"github.com/cage-qat/cage/host/compute/update"
 	"github.com/cage-qat/cage/host/model"
+	"github.com/cage-qat/cage/sdk/program"
 )
 
 // Plan says what a step computes. Shapes are static: in each micro-batch, each replica of
@@ -235,7 +236,7 @@ func (p *Plan) ofActivations(list func(q lower.Quantizer, site string) []Tensor)
 func trainedOf(q lower.Quantizer, site string) []Tensor {
 	var list []Tensor
 	for _, t := range q.Trained() {
-		list = append(list, Tensor{Name: update.Trained(site, t), Dims: t.Shape})
+		list = append(list, Tensor{Name: t.At(site), Dims: t.Shape})
 	}
 	return list
 }
@@ -251,7 +252,7 @@ func (p *Plan) keptOfActivations() []Tensor { return p.ofActivations(keptOf) }
 func keptOf(q lower.Quantizer, site string) []Tensor {
 	var list []Tensor
 	for _, s := range q.State() {
-		list = append(list, Tensor{Name: update.Kept(site, s.Name), Dims: s.Shape, Maximum: s.Maximum})
+		list = append(list, Tensor{Name: program.KindQuantizerState.PartOf(site, s.Name), Dims: s.Shape, Maximum: s.Maximum})
 	}
 	return list
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/cage-qat/cage/host/compute/update"
 	"github.com/cage-qat/cage/host/model"
 	"github.com/cage-qat/cage/sdk"
+	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
@@ -71,7 +72,7 @@ func (p *Plan) probes(due dues, sampled bool) (list []cage.Rule) {
 func (c *Compiled) probe(s *State, t update.Tensors, batches *Batches, set Settings, scalars update.Scalars, res *Result) error {
 	due := c.plan.probesDue(set.Step)
 	if len(c.plan.probes(due, false)) > 0 {
-		u, err := c.update(updateKind{mode: c.mode(set), part: update.Probing, probes: due})
+		u, err := c.update(updateKind{mode: c.mode(set), part: cage.Probing, probes: due})
 		if err != nil {
 			return err
 		}
@@ -100,13 +101,13 @@ func (c *Compiled) secondGradients(s *State, t update.Tensors, batches *Batches,
 		at[spec.Name] = t[spec.Name]
 	}
 	for _, r := range rules {
-		if b := t[update.Point(r.Name)]; b != nil {
-			at[update.Param(r.Name)] = b
+		if b := t[program.KindPoint.Of(r.Name)]; b != nil {
+			at[program.KindParam.Of(r.Name)] = b
 		}
 	}
 	defer func() {
 		for _, r := range rules {
-			delete(t, update.Point(r.Name)) // at has it
+			delete(t, program.KindPoint.Of(r.Name)) // at has it
 		}
 		keepProbed(t, at, rules)
 	}()
@@ -129,9 +130,9 @@ func (c *Compiled) secondGradients(s *State, t update.Tensors, batches *Batches,
 // keepProbed moves the gradients that updates read from at to t, and frees what else t does not have.
 func keepProbed(t, at update.Tensors, rules []cage.Rule) {
 	for _, r := range rules {
-		name := update.Gradient(r.Name)
+		name := program.KindGradient.Of(r.Name)
 		if b := at[name]; b != nil && r.Optimizer.Update.Input(spec.InputProbed) >= 0 {
-			t[update.Probed(r.Name)] = b
+			t[program.KindProbed.Of(r.Name)] = b
 			delete(at, name)
 		}
 	}

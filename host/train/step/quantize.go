@@ -10,13 +10,14 @@ import (
 	"github.com/cage-qat/cage/host/compute/lower"
 	"github.com/cage-qat/cage/host/compute/update"
 	"github.com/cage-qat/cage/host/model"
+	"github.com/cage-qat/cage/sdk/program"
 )
 
 // quantizeStage maps the quantized parameters and the trained parameters of their
 // quantizers to their values Q(x), rotated where the plan leaves them so, and residuals; in training also to the next states
 // of the quantizers.
 func (p *Plan) quantizeStage() stage {
-	specs := inputSpecs(append(p.quantizedParams(), p.trainedWeights()...), update.Param, false)
+	specs := inputSpecs(append(p.quantizedParams(), p.trainedWeights()...), program.KindParam.Of, false)
 	keys := p.weightKeys()
 	specs = slices.Concat(specs, inputSpecs(p.keptOfWeights(), asNamed, false), keySpecs(weightKeysName, keys), numberSpecs(p.Weights))
 	return stage{"quantize", specs, func(_ *graph.Graph, in update.Nodes) update.Nodes {
@@ -27,9 +28,9 @@ func (p *Plan) quantizeStage() stage {
 		}
 		for _, t := range p.quantizedParams() {
 			q := p.Weights[t.Name]
-			x, g := in[update.Param(t.Name)], given(q, t.Name, in)
+			x, g := in[program.KindParam.Of(t.Name)], given(q, t.Name, in)
 			value, residuals := q.Forward(x, g)
-			out[update.Value(t.Name)] = value
+			out[program.KindValue.Of(t.Name)] = value
 			setNext(out, q, t.Name, q.Next(x, g), nextName)
 			if c, ok := lower.CodesOf(value); ok && p.codes[t.Name] != nil {
 				for i, part := range c.Parts {
@@ -48,9 +49,9 @@ func (p *Plan) quantizeStage() stage {
 // gradient with respect to Q(x).
 func (p *Plan) quantizerBackward(weight string, in update.Nodes, dy *graph.Node, out update.Nodes) {
 	q := p.Weights[weight]
-	at := lower.Point{X: in[update.Param(weight)], Given: given(q, weight, in), Value: in[update.Value(weight)]}
+	at := lower.Point{X: in[program.KindParam.Of(weight)], Given: given(q, weight, in), Value: in[program.KindValue.Of(weight)]}
 	dx, dTrained := q.Backward(at, numberedNodes(in, residualName, weight), dy)
-	out[update.Gradient(weight)] = dx
+	out[program.KindGradient.Of(weight)] = dx
 	for i, t := range trainedOf(q, weight) {
 		addGradient(out, t.Name, dTrained[i])
 	}
@@ -65,7 +66,7 @@ func setNext(out update.Nodes, q lower.Quantizer, site string, next []*graph.Nod
 
 // addGradient adds to the gradient with respect to a tensor, which several sites may share.
 func addGradient(out update.Nodes, tensor string, gradient *graph.Node) {
-	name := update.Gradient(tensor)
+	name := program.KindGradient.Of(tensor)
 	if before := out[name]; before != nil {
 		gradient = engine.Elementwise(func(of []*graph.Node) *graph.Node { return graph.Add(of[0], of[1]) }, before, gradient)
 	}
@@ -75,11 +76,11 @@ func addGradient(out update.Nodes, tensor string, gradient *graph.Node) {
 // initStage maps the quantized parameters, and statistics of columns, to the initial values of
 // the trained parameters and states of their quantizers.
 func (p *Plan) initStage() stage {
-	specs := append(inputSpecs(p.quantizedParams(), update.Param, false), p.columnSpecs()...)
+	specs := append(inputSpecs(p.quantizedParams(), program.KindParam.Of, false), p.columnSpecs()...)
 	return stage{"initial quantizer parameters", specs, func(_ *graph.Graph, in update.Nodes) update.Nodes {
 		out := update.Nodes{}
 		for _, t := range p.quantizedParams() {
-			q, x, columns := p.Weights[t.Name], in[update.Param(t.Name)], p.columnsFor(t.Name, in)
+			q, x, columns := p.Weights[t.Name], in[program.KindParam.Of(t.Name)], p.columnsFor(t.Name, in)
 			setTrained(nil, out, q, t.Name, q.Init(x, columns))
 			setNext(out, q, t.Name, q.InitState(x, columns), asNamed)
 		}
@@ -91,7 +92,7 @@ func (p *Plan) initStage() stage {
 // parameter that another site shares and came first with keeps its value, which is in out already, or in in.
 func setTrained(in, out update.Nodes, q lower.Quantizer, site string, values []*graph.Node) []*graph.Node {
 	for i, t := range trainedOf(q, site) {
-		name := update.Param(t.Name)
+		name := program.KindParam.Of(t.Name)
 		if have := cmp.Or(in[name], out[name]); have != nil {
 			values[i] = have
 		} else {

@@ -14,6 +14,7 @@ import (
 	"github.com/cage-qat/cage/host/compute/pass/rotation"
 	"github.com/cage-qat/cage/host/compute/update"
 	"github.com/cage-qat/cage/host/model"
+	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
@@ -73,12 +74,12 @@ func quantizedStage(rule cage.Rule) stage {
 
 // quantizerInputs are what the quantizer of a weight reads: the weight, and the quantizer's trained parameters and state.
 func quantizerInputs(rule cage.Rule) []engine.Spec {
-	reads := []Tensor{{Name: update.Param(rule.Name), Dims: rule.Shape}}
+	reads := []Tensor{{Name: program.KindParam.Of(rule.Name), Dims: rule.Shape}}
 	for _, t := range rule.Quantizer.Trained {
-		reads = append(reads, Tensor{Name: update.Param(update.Trained(rule.Name, t)), Dims: t.Shape})
+		reads = append(reads, Tensor{Name: program.KindParam.Of(t.At(rule.Name)), Dims: t.Shape})
 	}
 	for _, s := range rule.Quantizer.State {
-		reads = append(reads, Tensor{Name: update.Kept(rule.Name, s.Name), Dims: s.Shape})
+		reads = append(reads, Tensor{Name: program.KindQuantizerState.PartOf(rule.Name, s.Name), Dims: s.Shape})
 	}
 	return inputSpecs(reads, asNamed, false)
 }
@@ -130,7 +131,7 @@ const (
 // activationStage maps an activation of that many tokens, and the trained parameters and state of its quantizer, to its quantized form.
 func activationStage(q lower.Quantizer, site model.ActivationSite, tokens int) stage {
 	specs := []engine.Spec{{Name: activationName, Shape: floatShape(tokens, site.Width)}}
-	specs = append(specs, inputSpecs(trainedOf(q, site.Name), update.Param, false)...)
+	specs = append(specs, inputSpecs(trainedOf(q, site.Name), program.KindParam.Of, false)...)
 	specs = append(specs, inputSpecs(keptOf(q, site.Name), asNamed, false)...)
 	return stage{activationName, specs, func(_ *graph.Graph, in update.Nodes) update.Nodes {
 		return update.Nodes{valueName: lower.Quantize(in[activationName], given(q, site.Name, in), q)}

@@ -8,7 +8,6 @@ import (
 
 	"github.com/cage-qat/cage/host/cage"
 	"github.com/cage-qat/cage/host/cage/diagnostics"
-	"github.com/cage-qat/cage/host/compute/update"
 	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/cage-qat/cage/host/train/step"
 	"github.com/cage-qat/cage/internal/testing/testlevel"
@@ -129,7 +128,7 @@ func checkCodes(t *testing.T, plan step.Plan, tensors map[string][]float32, chos
 		rule := plan.Rules[slices.IndexFunc(plan.Rules, func(r cage.Rule) bool { return r.Name == c.Weight })]
 		in := map[string]reference.Tensor{spec.InputX: reference.Floats(wide(tensors["param/"+c.Weight]), rule.Shape...)}
 		for _, tr := range rule.Quantizer.Trained {
-			in[spec.TrainedPrefix+tr.Name] = reference.Floats(wide(tensors["param/"+update.Trained(c.Weight, tr)]), tr.Shape...)
+			in[spec.TrainedPrefix+tr.Name] = reference.Floats(wide(tensors["param/"+tr.At(c.Weight)]), tr.Shape...)
 		}
 		out, err := reference.Run(rule.Quantizer.Program, in)
 		if err != nil {

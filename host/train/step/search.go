@@ -9,6 +9,7 @@ import (
 	"github.com/cage-qat/cage/host/cage"
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/compute/update"
+	"github.com/cage-qat/cage/sdk/program"
 )
 
 // Search finds the states of the quantizers of some weights outside of all programs, in host memory of its own.
@@ -70,7 +71,7 @@ func (c *Compiled) Search(ctx context.Context, s *State, step int) error {
 				engine.FinalizeAll(slices.Collect(maps.Values(found))...)
 				return err
 			}
-			found[update.Kept(r.Name, st.Name)] = b
+			found[program.KindQuantizerState.PartOf(r.Name, st.Name)] = b
 		}
 	}
 	s.wait()
@@ -84,16 +85,16 @@ func (c *Compiled) Search(ctx context.Context, s *State, step int) error {
 
 // give puts what a search reads of a weight where it reads it.
 func give(to Search, r cage.Rule, t update.Tensors) error {
-	if err := copyTo(to.Weight(r.Name), t[update.Param(r.Name)]); err != nil {
+	if err := copyTo(to.Weight(r.Name), t[program.KindParam.Of(r.Name)]); err != nil {
 		return err
 	}
 	for _, tr := range r.Quantizer.Trained {
-		if err := copyTo(to.Trained(r.Name, tr.Name), t[update.Param(update.Trained(r.Name, tr))]); err != nil {
+		if err := copyTo(to.Trained(r.Name, tr.Name), t[program.KindParam.Of(tr.At(r.Name))]); err != nil {
 			return err
 		}
 	}
 	for _, st := range r.Quantizer.State {
-		if err := copyTo(to.State(r.Name, st.Name), t[update.Kept(r.Name, st.Name)]); err != nil {
+		if err := copyTo(to.State(r.Name, st.Name), t[program.KindQuantizerState.PartOf(r.Name, st.Name)]); err != nil {
 			return err
 		}
 	}
@@ -108,7 +109,7 @@ func (c *Compiled) initSearched(s *State) error {
 			if err != nil {
 				return err
 			}
-			s.Tensors[update.Kept(r.Name, st.Name)] = zeros
+			s.Tensors[program.KindQuantizerState.PartOf(r.Name, st.Name)] = zeros
 		}
 	}
 	s.Unsearched = true

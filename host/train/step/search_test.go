@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	"github.com/cage-qat/cage/host/compute/engine"
-	"github.com/cage-qat/cage/host/compute/update"
 	"github.com/cage-qat/cage/host/train/step"
 	"github.com/cage-qat/cage/internal/testing/testdevice"
 	"github.com/cage-qat/cage/internal/testing/testrun"
@@ -148,7 +147,7 @@ func TestSearch(t *testing.T) {
 					}
 				}
 				after := testrun.Download(t, bySearch.Compiled, bySearch.State)
-				if got, want := after[update.Kept("layers.0.mlp.down", "count")], []float32{steps + 1, steps}; !slices.Equal(got, want) {
+				if got, want := after[program.KindQuantizerState.PartOf("layers.0.mlp.down", "count")], []float32{steps + 1, steps}; !slices.Equal(got, want) {
 					t.Errorf("searches and the step of the last are %v, want %v", got, want)
 				}
 				for name := range after {
@@ -178,7 +177,7 @@ func TestSearchEvery(t *testing.T) {
 		if err := c.Search(t.Context(), c.State, i+1); err != nil {
 			t.Fatal(err)
 		}
-		if got := testrun.Download(t, c.Compiled, c.State)[update.Kept("layers.0.mlp.down", "count")]; !slices.Equal(got, want) {
+		if got := testrun.Download(t, c.Compiled, c.State)[program.KindQuantizerState.PartOf("layers.0.mlp.down", "count")]; !slices.Equal(got, want) {
 			t.Errorf("after step %d: searches and the step of the last are %v, want %v", i+1, got, want)
 		}
 	}

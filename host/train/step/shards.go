@@ -11,6 +11,7 @@ import (
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/compute/engine/autodiff"
 	"github.com/cage-qat/cage/host/compute/update"
+	"github.com/cage-qat/cage/sdk/program"
 )
 
 // Several replicas of a device can share what each would otherwise have whole ([device.Shard]): of a divided tensor each keeps its
@@ -54,7 +55,7 @@ func (p *Plan) places() (places update.Places) {
 
 // scatters reports whether the sum of a gradient over the replicas is computed by rows.
 func (p *Plan) scatters(t Tensor) bool {
-	return !t.Maximum && p.divided(update.Gradient(strings.TrimPrefix(t.Name, sumName(""))), t.Dims)
+	return !t.Maximum && p.divided(program.KindGradient.Of(strings.TrimPrefix(t.Name, sumName(""))), t.Dims)
 }
 
 // put uploads a tensor as the replicas keep it.

@@ -5,7 +5,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cage-qat/cage/host/compute/update"
 	"github.com/cage-qat/cage/host/train/step"
 	"github.com/cage-qat/cage/internal/testing/testrun"
 	"github.com/cage-qat/cage/sdk"
@@ -50,7 +49,7 @@ func TestSharedParameter(t *testing.T) {
 			sites++
 		}
 	}
-	name := "param/" + update.Trained("", spec.Tensor{Shared: "scale"})
+	name := "param/" + spec.Tensor{Shared: "scale"}.At("")
 	tensors := after(oneScale{}, rate)
 	if got := float64(tensors[name][0]) - 1; math.Abs(got-sum) > 1e-6 || sites < 8 || math.Abs(sum) < 1e-5 {
 		t.Errorf("the shared scale moved by %v, want the sum over %d sites, %v", got, sites, sum)

@@ -13,6 +13,7 @@ import (
 	"github.com/cage-qat/cage/host/cage"
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/compute/update"
+	"github.com/cage-qat/cage/sdk/spec"
 )
 
 // Dispatch says into how many executables a step is compiled.
@@ -39,8 +40,8 @@ func (c *Compiled) isSingle() bool {
 // single is a step that is compiled as one executable.
 type single struct {
 	exec    *executable
-	jobs    []update.Job
-	collect []update.Job // what optimizers collect before
+	jobs    []spec.Job
+	collect []spec.Job // what optimizers collect before
 	scalars []string
 }
 
@@ -58,16 +59,16 @@ func (c *Compiled) single(mode cage.Mode) (*single, error) {
 		return w, nil
 	}
 	rules := c.plan.rules(updateKind{mode: mode, statistics: len(c.plan.quantizedParams()) > 0})
-	jobs, err := update.Jobs(rules, update.Updating)
+	jobs, err := cage.Jobs(rules, cage.Updating)
 	if err != nil {
 		return nil, err
 	}
-	collect, err := update.Jobs(rules, update.Collecting)
+	collect, err := cage.Jobs(rules, cage.Collecting)
 	if err != nil {
 		return nil, err
 	}
 	w := &single{jobs: jobs, collect: collect, scalars: update.ScalarNames(append(slices.Clone(jobs), collect...))}
-	if w.exec, err = c.plan.singleStage(w, "step ("+string(mode)+")", c.plan.updateOptions(update.Updating, rules)).compile(c); err != nil {
+	if w.exec, err = c.plan.singleStage(w, "step ("+string(mode)+")", c.plan.updateOptions(cage.Updating, rules)).compile(c); err != nil {
 		return nil, err
 	}
 	c.singles[mode] = w
@@ -132,7 +133,7 @@ func (p *Plan) setClip(scalars update.Nodes, norms *graph.Node) {
 // setLossScalar puts the loss of the step among the scalars, where an optimizer reads it. As on
 // the host ([Plan.setLoss]), it is computed in float64 from what is read of each micro-batch.
 func (p *Plan) setLossScalar(scalars update.Nodes, losses *graph.Node) {
-	if _, read := scalars[cage.InputLoss]; !read {
+	if _, read := scalars[spec.InputLoss]; !read {
 		return
 	}
 	weights := make([]float64, p.lossCount())
@@ -144,13 +145,13 @@ func (p *Plan) setLossScalar(scalars update.Nodes, losses *graph.Node) {
 	of := graph.Reshape(graph.ConvertDType(losses, dtypes.Float64), n, len(weights))
 	means := graph.DivScalar(graph.ReduceSum(of, 0), float64(n))
 	loss := graph.ReduceAllSum(graph.Mul(means, graph.Const(losses.Graph(), weights)))
-	scalars[cage.InputLoss] = graph.ConvertDType(loss, dtypes.Float32)
+	scalars[spec.InputLoss] = graph.ConvertDType(loss, dtypes.Float32)
 }
 
 // setSums puts the sums of what optimizers collect among the scalars. They are added up in float64 and in
 // the order of the rules, as on the host.
-func (p *Plan) setSums(g *graph.Graph, jobs []update.Job, tensors, scalars update.Nodes) {
-	_, collected := p.updateOptions(update.Collecting, nil).Build(g, jobs, tensors, scalars)
+func (p *Plan) setSums(g *graph.Graph, jobs []spec.Job, tensors, scalars update.Nodes) {
+	_, collected := p.updateOptions(cage.Collecting, nil).Build(g, jobs, tensors, scalars)
 	sums := update.Nodes{}
 	for _, j := range jobs {
 		for _, o := range j.Program.Outputs {

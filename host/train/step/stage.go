@@ -11,6 +11,7 @@ import (
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/compute/update"
 	"github.com/cage-qat/cage/sdk"
+	"github.com/cage-qat/cage/sdk/program"
 )
 
 // stage is a part of a step: a function of named tensors. It is compiled by itself, or
@@ -159,9 +160,9 @@ func (p *Plan) tensors() []Tensor { return append(p.params(), p.Trained()...) }
 func (p *Plan) forwardName(full bool) func(parameter string) string {
 	return func(parameter string) string {
 		if _, ok := p.Weights[parameter]; ok && !full {
-			return update.Value(parameter)
+			return program.KindValue.Of(parameter)
 		}
-		return update.Param(parameter)
+		return program.KindParam.Of(parameter)
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/cage-qat/cage/host/model"
 	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/cage-qat/cage/sdk"
+	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
@@ -58,7 +59,7 @@ func (s *State) wait() {
 func (s *State) Consistent() bool { return !s.inconsistent }
 
 // Param returns the buffer of a trained tensor.
-func (s *State) Param(tensor string) *engine.Buffer { return s.Tensors[update.Param(tensor)] }
+func (s *State) Param(tensor string) *engine.Buffer { return s.Tensors[program.KindParam.Of(tensor)] }
 
 // keepState puts the tensors of a state that are in t, on which a step worked, back into the state, and frees the
 // other tensors of t.
@@ -76,9 +77,9 @@ func keepState(state, t update.Tensors) {
 func (p *Plan) stateTensors() []Tensor {
 	var list []Tensor
 	for i, t := range p.tensors() {
-		list = append(list, Tensor{Name: update.Param(t.Name), Dims: t.Dims})
+		list = append(list, Tensor{Name: program.KindParam.Of(t.Name), Dims: t.Dims})
 		for _, st := range p.Rules[i].State() {
-			list = append(list, Tensor{Name: update.State(t.Name, st.Name), Dims: st.Shape, Storage: st.Storage})
+			list = append(list, Tensor{Name: program.KindState.PartOf(t.Name, st.Name), Dims: st.Shape, Storage: st.Storage})
 		}
 	}
 	return append(list, p.kept()...)
@@ -149,11 +150,11 @@ func (c *Compiled) storedEvaluated(s *State) (out []Stored) {
 			continue
 		}
 		var data []float32
-		b := given[update.Param(r.Name)]
+		b := given[program.KindParam.Of(r.Name)]
 		if err == nil {
 			data, err = engine.DownloadOwn[float32](b)
 		}
-		out = append(out, ownOf(Tensor{Name: update.Evaluated(r.Name), Dims: r.Shape}, b, func() ([]float32, error) { return data, err }))
+		out = append(out, ownOf(Tensor{Name: program.KindEvaluated.Of(r.Name), Dims: r.Shape}, b, func() ([]float32, error) { return data, err }))
 		b.Finalize()
 	}
 	return out
@@ -163,32 +164,35 @@ func (c *Compiled) storedEvaluated(s *State) (out []Stored) {
 type LoadFunc func(name string) (Tensor, error)
 
 // ParamName returns the name of a model parameter in checkpoints.
-func ParamName(param string) string { return update.Param(param) }
+func ParamName(param string) string { return program.KindParam.Of(param) }
 
 // KeptName returns the name, in checkpoints, of a state tensor of the quantizer of a weight or activation site.
-func KeptName(site, state string) string { return update.Kept(site, state) }
+func KeptName(site, state string) string { return program.KindQuantizerState.PartOf(site, state) }
 
 // EvaluatedName returns the name, in checkpoints, of the tensor that the model is evaluated with in
 // the place of a parameter or trained parameter with the given name there. A checkpoint has it only
 // if an optimizer gives it.
 func EvaluatedName(name string) string {
-	return update.Evaluated(strings.TrimPrefix(name, update.Param("")))
+	return program.KindEvaluated.Of(ownerOf(name))
 }
 
 // AverageName returns the name, in checkpoints, of the average of a parameter or trained parameter
 // with the given name there. It is what the model is evaluated with, where the training had one.
 func AverageName(name string) string {
-	return update.State(strings.TrimPrefix(name, update.Param("")), cage.AverageState)
+	return program.KindState.PartOf(ownerOf(name), cage.AverageState)
 }
+
+// ownerOf is the parameter that a tensor of a checkpoint is.
+func ownerOf(name string) string { return strings.TrimPrefix(name, string(program.KindParam)+"/") }
 
 // LoadTrained returns a function that loads what the quantizer of a weight or site takes under the name of an input of its program
 // of evaluation: a trained parameter or a state tensor.
 func LoadTrained(load LoadFunc) func(site string, q spec.Quantizer, input string) ([]float32, error) {
 	return func(site string, q spec.Quantizer, input string) ([]float32, error) {
-		name := update.Kept(site, strings.TrimPrefix(input, spec.KeptPrefix))
+		name := program.KindQuantizerState.PartOf(site, strings.TrimPrefix(input, spec.KeptPrefix))
 		for _, t := range q.Trained {
 			if spec.TrainedPrefix+t.Name == input {
-				name = update.Param(update.Trained(site, t))
+				name = program.KindParam.Of(t.At(site))
 			}
 		}
 		t, err := load(name)
@@ -201,7 +205,7 @@ func LoadTrained(load LoadFunc) func(site string, q spec.Quantizer, input string
 func LoadParams(m model.Model, values func(param string) ([]float32, error)) LoadFunc {
 	params := map[string]architecture.Param{}
 	for _, p := range m.Params() {
-		params[update.Param(p.Name)] = p
+		params[program.KindParam.Of(p.Name)] = p
 	}
 	return func(name string) (Tensor, error) {
 		p, ok := params[name]
@@ -249,7 +253,7 @@ func (c *Compiled) Upload(load LoadFunc) (*State, error) {
 func (c *Compiled) UploadParams(load LoadFunc) (*State, error) {
 	list := c.plan.tensors()
 	for i := range list {
-		list[i].Name = update.Param(list[i].Name)
+		list[i].Name = program.KindParam.Of(list[i].Name)
 	}
 	return c.upload(append(list, c.plan.kept()...), load)
 }
@@ -285,7 +289,7 @@ func (c *Compiled) NewState(seed uint64, tokens []int32) (*State, error) {
 		workers = c.dev.Workers()
 	}
 	return c.newState(tokens, workers, func(p architecture.Param) (*engine.Buffer, error) {
-		return c.fill(update.Param(p.Name), p.Dims, func(values []float32) error {
+		return c.fill(program.KindParam.Of(p.Name), p.Dims, func(values []float32) error {
 			p.Draw(seed, values)
 			return nil
 		})
@@ -295,7 +299,7 @@ func (c *Compiled) NewState(seed uint64, tokens []int32) (*State, error) {
 // NewStateFrom is [Compiled.NewState] with parameters that are loaded instead of drawn.
 func (c *Compiled) NewStateFrom(load LoadFunc, tokens []int32) (*State, error) {
 	return c.newState(tokens, 1, func(p architecture.Param) (*engine.Buffer, error) {
-		return c.load(load, Tensor{Name: update.Param(p.Name), Dims: p.Dims})
+		return c.load(load, Tensor{Name: program.KindParam.Of(p.Name), Dims: p.Dims})
 	})
 }
 
@@ -314,7 +318,7 @@ func (c *Compiled) StartParams(load LoadFunc) (*State, error) {
 	}
 	s := &State{Tensors: update.Tensors{}}
 	err := c.initParams(s.Tensors, 1, func(p architecture.Param) (*engine.Buffer, error) {
-		return c.load(load, Tensor{Name: update.Param(p.Name), Dims: p.Dims})
+		return c.load(load, Tensor{Name: program.KindParam.Of(p.Name), Dims: p.Dims})
 	})
 	if err == nil {
 		err = c.initTrainedWeights(s.Tensors)
@@ -365,7 +369,7 @@ func (c *Compiled) initParams(t update.Tensors, workers int, param func(architec
 	err := group.Wait()
 	for i, p := range params {
 		if made[i] != nil { // also after an error: who has t frees them
-			t[update.Param(p.Name)] = made[i]
+			t[program.KindParam.Of(p.Name)] = made[i]
 		}
 	}
 	return err
@@ -375,7 +379,7 @@ func (c *Compiled) initParams(t update.Tensors, workers int, param func(architec
 func (c *Compiled) initTrainedWeights(t update.Tensors) error {
 	trained, kept := c.plan.trainedWeights(), c.plan.keptOfWeights()
 	stepped := slices.ContainsFunc(c.plan.Rules, func(r cage.Rule) bool { return r.Quantizer != nil && r.Quantizer.InitState != nil })
-	if len(missing(t, trained, update.Param)) == 0 && (!stepped || len(missing(t, kept, asNamed)) == 0) {
+	if len(missing(t, trained, program.KindParam.Of)) == 0 && (!stepped || len(missing(t, kept, asNamed)) == 0) {
 		return nil
 	}
 	stage, made := c.plan.initStage(), update.Tensors{}
@@ -383,7 +387,7 @@ func (c *Compiled) initTrainedWeights(t update.Tensors) error {
 		made[spec.Name] = t[spec.Name]
 	}
 	err := c.runOnce(stage, made)
-	moveNew(t, made, trained, update.Param)
+	moveNew(t, made, trained, program.KindParam.Of)
 	moveNew(t, made, kept, asNamed)
 	for name, b := range made { // what t had already
 		if t[name] != b {
@@ -406,7 +410,7 @@ func (c *Compiled) runOnce(s stage, t update.Tensors) error {
 // initTrainedActivations adds the trained parameters and states of the quantizers of activations that t has not yet.
 func (c *Compiled) initTrainedActivations(t update.Tensors, tokens []int32) error {
 	trained, kept := c.plan.trainedActivations(), c.plan.keptOfActivations()
-	newTrained, newKept := missing(t, trained, update.Param), missing(t, kept, asNamed)
+	newTrained, newKept := missing(t, trained, program.KindParam.Of), missing(t, kept, asNamed)
 	if len(newTrained)+len(newKept) == 0 {
 		return nil
 	}
@@ -420,10 +424,10 @@ func (c *Compiled) initTrainedActivations(t update.Tensors, tokens []int32) erro
 	if err := c.runQuantizeForEvaluation(have); err != nil {
 		return err
 	}
-	known := inputSpecs(without(trained, newTrained), update.Param, false)
+	known := inputSpecs(without(trained, newTrained), program.KindParam.Of, false)
 	known = append(known, inputSpecs(without(kept, newKept), asNamed, false)...)
 	err = c.runOnce(c.evaluationPlan.calibrateStage(known), have)
-	moveNew(t, have, newTrained, update.Param)
+	moveNew(t, have, newTrained, program.KindParam.Of)
 	moveNew(t, have, newKept, asNamed)
 	keepState(t, have)
 	return err
@@ -431,7 +435,10 @@ func (c *Compiled) initTrainedActivations(t update.Tensors, tokens []int32) erro
 
 // initOptimizers runs the init programs of the rules, all at once. Other state starts at zero.
 func (c *Compiled) initOptimizers(t update.Tensors, rules []cage.Rule) error {
-	jobs := update.Inits(rules)
+	jobs, err := cage.Jobs(rules, cage.Initializing)
+	if err != nil {
+		return err
+	}
 	if len(jobs) > 0 {
 		u, err := update.Compile(c.dev, "init", jobs, update.Options{Places: c.plan.places()})
 		if err != nil {
@@ -448,7 +455,7 @@ func (c *Compiled) initOptimizers(t update.Tensors, rules []cage.Rule) error {
 			own = 0
 		}
 		for _, st := range rule.State()[own:] {
-			name := update.State(rule.Name, st.Name)
+			name := program.KindState.PartOf(rule.Name, st.Name)
 			if t[name] != nil {
 				continue
 			}

@@ -6,7 +6,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/cage-qat/cage/host/compute/update"
 	"github.com/cage-qat/cage/host/train/step"
 	"github.com/cage-qat/cage/internal/testing/testrun"
 	"github.com/cage-qat/cage/sdk"
@@ -53,7 +52,7 @@ func TestTrainedParameters(t *testing.T) {
 			largest = math.Max(largest, math.Abs(float64(x)))
 			moved += float64(after["param/"+p.Name][i]) - float64(x)
 		}
-		name := "param/" + update.Trained(p.Name, spec.Tensor{Name: "s"})
+		name := "param/" + spec.Tensor{Name: "s"}.At(p.Name)
 		if got := float64(before[name][0]); math.Abs(got-largest-0.5) > 1e-6 {
 			t.Errorf("%s starts at %v, want %v", name, got, largest+0.5)
 		}
@@ -63,7 +62,7 @@ func TestTrainedParameters(t *testing.T) {
 		}
 	}
 	for _, site := range plan.Model.ActivationSites(plan.Batch, plan.Context) {
-		name := "param/" + update.Trained(site.Name, spec.Tensor{Name: "s"})
+		name := "param/" + spec.Tensor{Name: "s"}.At(site.Name)
 		if before[name][0] < 0.5 || before[name][0] == after[name][0] {
 			t.Errorf("%s was %v and is %v after a step", name, before[name], after[name])
 		}

@@ -18,6 +18,7 @@ import (
 	"github.com/cage-qat/cage/host/train/step"
 	"github.com/cage-qat/cage/internal/testing/testlevel"
 	"github.com/cage-qat/cage/internal/testing/testrun"
+	"github.com/cage-qat/cage/sdk/spec"
 )
 
 // TestStackedIsUnstacked: optimizers with products end with the same bits whether tensors
@@ -110,7 +111,7 @@ func lowered(rule cage.Rule, in update.Nodes) update.Nodes {
 	for _, input := range p.Inputs {
 		args = append(args, in[input.Name])
 	}
-	return lower.Lower(in[cage.InputX].Graph(), p, args)
+	return lower.Lower(in[spec.InputX].Graph(), p, args)
 }
 
 // pair compiles a configuration as it is and with all updates in a graph.

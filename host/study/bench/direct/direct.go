@@ -118,7 +118,7 @@ func round(x *graph.Node) *graph.Node {
 // homogeneous quantizer.
 func AdamW(beta1, beta2, eps float64) func(cage.Rule, update.Nodes) update.Nodes {
 	return func(rule cage.Rule, in update.Nodes) update.Nodes {
-		x, g, t, rate := in[cage.InputX], in[cage.InputGradient], in[cage.InputStep], in[cage.InputRate]
+		x, g, t, rate := in[spec.InputX], in[spec.InputGradient], in[spec.InputStep], in[spec.InputRate]
 		if rule.Clip {
 			g = graph.Mul(g, in[cage.InputClip])
 		}
@@ -143,7 +143,7 @@ func AdamW(beta1, beta2, eps float64) func(cage.Rule, update.Nodes) update.Nodes
 			y = graph.Sub(y, graph.Mul(graph.Where(ok, e, graph.ZerosLike(e)), factor))
 			out[cage.OutputUncorrected] = graph.ConvertDType(graph.LogicalNot(ok), x.DType())
 		}
-		out[cage.OutputX] = y
+		out[spec.InputX] = y
 		return out
 	}
 }
