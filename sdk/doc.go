@@ -24,7 +24,7 @@
 // An algorithm that is no program can still be an optimizer: [OpaqueOptimizer] computes in its own
 // process.
 //
-// What hosts read of a plugin's answers is in package answer.
+// What hosts read of a plugin's answers is in package spec.
 //
 // Quantizers and optimizers know nothing of each other, of the model, or of the
 // method that corrects the training; weight decay, gradient clipping, schedules

@@ -1,104 +1,50 @@
 package sdk
 
 import (
-	"cmp"
-	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"log/slog"
+	"math"
 	"os"
+	"strings"
 
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/cage-qat/cage/sdk/internal/wire"
 )
 
-// newLogger returns a logger that writes lines in the form that the host understands. It
-// also makes log/slog, and with it package log, write such lines, so that an author
-// reaches the host's log with the standard library alone.
+// newLogger returns a logger that writes hclog's lines of JSON, which the host reads. It also
+// makes log/slog, and with it package log, write such lines.
 func newLogger(w io.Writer) hclog.Logger {
-	level := cmp.Or(hclog.LevelFromString(os.Getenv(wire.LogKey)), hclog.Info) // hclog.NoLevel is 0
-	logger := hclog.New(&hclog.LoggerOptions{Output: w, Level: level, JSONFormat: true})
-	slog.SetDefault(slog.New(&slogHandler{logger: logger}))
-	return logger
-}
-
-// slogHandler passes records of log/slog on to an hclog logger.
-type slogHandler struct {
-	logger hclog.Logger
-	prefix string // the open groups
-}
-
-func (h *slogHandler) Enabled(_ context.Context, level slog.Level) bool {
-	return hclogLevel(level) >= h.logger.GetLevel()
-}
-
-func (h *slogHandler) Handle(_ context.Context, r slog.Record) error {
-	var args []any
-	r.Attrs(func(a slog.Attr) bool {
-		args = h.appendAttr(args, h.prefix, a)
-		return true
-	})
-	h.logger.Log(hclogLevel(r.Level), r.Message, args...)
-	return nil
-}
-
-func (h *slogHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
-	var args []any
-	for _, a := range attrs {
-		args = h.appendAttr(args, h.prefix, a)
+	level := hclog.LevelFromString(os.Getenv(wire.LogKey))
+	if level == hclog.NoLevel {
+		level = hclog.Info
 	}
-	return &slogHandler{h.logger.With(args...), h.prefix}
+	// hclog counts debug, info, warn and error as 2, 3, 4, 5; slog as -4, 0, 4, 8.
+	options := &slog.HandlerOptions{Level: slog.Level(4 * (int(level) - int(hclog.Info))), ReplaceAttr: asHCLog}
+	slog.SetDefault(slog.New(slog.NewJSONHandler(w, options)))
+	return hclog.New(&hclog.LoggerOptions{Output: w, Level: level, JSONFormat: true})
 }
 
-func (h *slogHandler) WithGroup(name string) slog.Handler {
-	if name == "" {
-		return h
-	}
-	return &slogHandler{h.logger, h.prefix + name + "."}
-}
-
-// appendAttr flattens groups into dotted keys.
-func (h *slogHandler) appendAttr(args []any, prefix string, a slog.Attr) []any {
-	v := a.Value.Resolve()
-	if v.Kind() != slog.KindGroup {
-		if a.Key == "" {
-			return args
+// asHCLog gives the attributes of every record hclog's names. A number that JSON does not have is
+// written as text.
+func asHCLog(groups []string, a slog.Attr) slog.Attr {
+	switch v := a.Value.Any().(type) {
+	case slog.Level:
+		if len(groups) == 0 && a.Key == slog.LevelKey {
+			name := "trace"
+			if v >= slog.LevelDebug {
+				name, _, _ = strings.Cut(strings.ToLower(v.String()), "+")
+			}
+			return slog.String("@level", name)
 		}
-		return append(args, prefix+a.Key, printable(v.Any()))
+	case float64:
+		if math.IsNaN(v) || math.IsInf(v, 0) {
+			return slog.String(a.Key, fmt.Sprint(v))
+		}
 	}
-	if a.Key != "" {
-		prefix += a.Key + "."
+	if len(groups) == 0 && (a.Key == slog.MessageKey || a.Key == slog.TimeKey) {
+		a.Key = map[string]string{slog.MessageKey: "@message", slog.TimeKey: "@timestamp"}[a.Key]
 	}
-	for _, inner := range v.Group() {
-		args = h.appendAttr(args, prefix, inner)
-	}
-	return args
-}
-
-// printable is v if a line of JSON can hold it, otherwise its text: hclog would lose the whole
-// entry over a NaN.
-func printable(v any) any {
-	if _, isError := v.(error); isError {
-		return v // hclog prints it
-	}
-	if _, err := json.Marshal(v); err != nil {
-		return fmt.Sprint(v)
-	}
-	return v
-}
-
-func hclogLevel(l slog.Level) hclog.Level {
-	switch {
-	case l < slog.LevelDebug:
-		return hclog.Trace
-	case l < slog.LevelInfo:
-		return hclog.Debug
-	case l < slog.LevelWarn:
-		return hclog.Info
-	case l < slog.LevelError:
-		return hclog.Warn
-	}
-	return hclog.Error
+	return a
 }

@@ -141,7 +141,7 @@ var argumentCompleters = map[string]completer{
 	"eval": runDirs, "score": runDirs, "generate": runDirs, "chat": runDirs, "ruler": runDirs, "export": runDirs, "quantize": runDirs, "verify": runDirs, "plot": runDirs,
 	"compare": runDirs, "fit": runDirs, "runs show": runDirs, "runs diff": runDirs, "runs export": runDirs, "checkpoint show": runDirs,
 	"checkpoint verify": runDirs,
-	"plugins show":      pluginNames, "plugins test": pluginNames, "plugins program": pluginNames, "plugins run": pluginNames, "plugins curve": pluginNames,
+	"plugins show":      pluginNames, "plugins test": pluginNames, "plugins program": pluginNames, "plugins run": pluginNames,
 }
 
 // flagCompleters are the completers of flags, by name, whatever the command.

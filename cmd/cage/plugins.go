@@ -30,7 +30,7 @@ plugins/ in the working directory. A directory that holds a Go main package is b
 on demand. A plugin is a program that runs with your rights; on Linux it may use half of
 the memory, or as much as CAGE_PLUGIN_MEMORY says, such as 8G. It has 10 s to start and
 for each answer, or as long as CAGE_PLUGIN_TIMEOUT says, such as 1m.`,
-	}, newPluginsList(), newPluginsShow(), newPluginsNew(), surviveSIGPIPE(newPluginsTest()), newPluginsProgram(), newPluginsRun(), newPluginsCurve())
+	}, newPluginsList(), newPluginsShow(), newPluginsNew(), surviveSIGPIPE(newPluginsTest()), newPluginsProgram(), newPluginsRun())
 }
 
 func newPluginsList() *cobra.Command {

@@ -3,22 +3,15 @@ package main
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"maps"
-	"math"
-	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/cage-qat/cage/host/study/figure"
 	"github.com/cage-qat/cage/host/train/inspect"
 	"github.com/cage-qat/cage/host/train/plugin"
 	"github.com/cage-qat/cage/internal/npy"
@@ -32,12 +25,11 @@ import (
 
 // pluginLook are the flags of the commands that look at what one plugin writes.
 type pluginLook struct {
-	shape, role, npy                    string
-	sets                                []string
-	backward, kernel, evaluation, watch bool
-	seed                                uint64
-	out                                 string
-	heads, context                      int
+	shape, role, npy             string
+	sets                         []string
+	backward, kernel, evaluation bool
+	seed                         uint64
+	heads, context               int
 }
 
 // newPluginsLook returns a command that starts a plugin and answers with what look makes of it.
@@ -47,23 +39,15 @@ func newPluginsLook(p *pluginLook, cmd *cobra.Command, look func(context.Context
 	flags.StringVar(&p.shape, "shape", "32x384", "`SHAPE` of the tensor, rows first")
 	flags.StringVar(&p.role, "role", string(sdk.RoleWeight), "`ROLE` of the site of a quantizer: weight, activation, gradient, key, value or query")
 	flags.IntVar(&p.heads, "heads", 1, "`NUMBER` of heads that the columns of a key, value or query belong to")
-	flags.IntVar(&p.context, "context", 0, "`NUMBER` of tokens of a sequence that follow each other in the rows of anything but a weight; 0: all rows, or one where a curve is drawn")
+	flags.IntVar(&p.context, "context", 0, "`NUMBER` of tokens of a sequence that follow each other in the rows of anything but a weight; 0: all rows")
 	flags.StringArrayVar(&p.sets, "set", nil, "give a parameter of the plugin: `KEY=VALUE` (repeatable)")
 	flags.BoolVar(&p.evaluation, "evaluation", false, "the program of evaluation, where it is another one than that of training")
-	flags.BoolVar(&p.watch, "watch", false, "again, whenever a file of the plugin's directory changes, until Ctrl-C")
 	return withAnswer(cmd, func(cmd *cobra.Command, args []string) (*answer, error) {
 		q, err := p.question()
 		if err != nil {
 			return nil, err
 		}
-		current := func(ctx context.Context) (*answer, error) { return p.ask(ctx, cmd, args[0], q, look) }
-		if !p.watch {
-			return current(cmd.Context())
-		}
-		if wantsJSON(cmd) {
-			return nil, usageError{errors.New("--watch prints one result after the other, and --json one: leave one of them out")}
-		}
-		return nil, watch(cmd.Context(), cmd.OutOrStdout(), args[0], current)
+		return p.ask(cmd.Context(), cmd, args[0], q, look)
 	})
 }
 
@@ -133,7 +117,7 @@ func (p *pluginLook) ask(ctx context.Context, cmd *cobra.Command, name string, q
 }
 
 // quantizer asks for the programs of a site.
-func (p *pluginLook) quantizer(ctx context.Context, client *plugin.Client, q question, shape []int) (out sdkanswer.Quantizer, err error) {
+func (p *pluginLook) quantizer(ctx context.Context, client *plugin.Client, q question) (out sdkanswer.Quantizer, err error) {
 	if client.Kind() != sdk.KindQuantizer {
 		return out, fmt.Errorf("%s is an optimizer: only `cage plugins program` is for it", client.Description().Name)
 	}
@@ -141,10 +125,10 @@ func (p *pluginLook) quantizer(ctx context.Context, client *plugin.Client, q que
 	if err != nil {
 		return out, err
 	}
-	site := sdk.Site{Role: q.role, Name: siteName(q.role), Layers: 1, Shape: shape, Values: values}
+	site := sdk.Site{Role: q.role, Name: siteName(q.role), Layers: 1, Shape: q.shape, Values: values}
 	if q.role != sdk.RoleWeight {
-		if site.Context = cmp.Or(p.context, shape[0]); site.Context < 1 || shape[0]%site.Context != 0 {
-			return out, usageError{fmt.Errorf("--context %d: want a number that divides the %d rows", p.context, shape[0])}
+		if site.Context = cmp.Or(p.context, q.shape[0]); site.Context < 1 || q.shape[0]%site.Context != 0 {
+			return out, usageError{fmt.Errorf("--context %d: want a number that divides the %d rows", p.context, q.shape[0])}
 		}
 	}
 	if slices.Contains([]sdk.Role{sdk.RoleKey, sdk.RoleValue, sdk.RoleQuery}, q.role) {
@@ -201,7 +185,7 @@ func (p *pluginLook) program(ctx context.Context, client *plugin.Client, q quest
 	var parts []inspect.Part
 	listed := map[string]bool{}
 	if client.Kind() == sdk.KindQuantizer {
-		answered, err := p.quantizer(ctx, client, q, q.shape)
+		answered, err := p.quantizer(ctx, client, q)
 		if err != nil {
 			return nil, err
 		}
@@ -302,7 +286,7 @@ func printed(data []float64) (out []sdktest.Number) {
 }
 
 func (p *pluginLook) run(ctx context.Context, client *plugin.Client, q question) (*answer, error) {
-	quantizer, err := p.quantizer(ctx, client, q, q.shape)
+	quantizer, err := p.quantizer(ctx, client, q)
 	if err != nil {
 		return nil, err
 	}
@@ -387,195 +371,3 @@ func writeRun(w io.Writer, name string, r inspect.Result) {
 
 // digits writes a number with four digits.
 func digits(v float64) string { return strconv.FormatFloat(v, 'g', 4, 64) }
-
-func newPluginsCurve() *cobra.Command {
-	p := &pluginLook{}
-	cmd := newPluginsLook(p, &cobra.Command{
-		Use:   "curve NAME",
-		Short: "Draw the levels and the transfer curve of a quantizer",
-		Long: `Move one entry of a row through its range, while the others stay, and draw Q(x) over x
-in the terminal, with the levels and where the gradient passes. A rotation mixes the entry
-with others, and then there are no levels: --set rotation=none, where the plugin has that.
-With --context the entry is of the first token of a sequence, whose other tokens stay.
-
-  cage plugins curve ./my-quantizer --set bits=3 --out curve.svg`,
-	}, func(ctx context.Context, client *plugin.Client, q question) (*answer, error) {
-		return p.curve(ctx, client, q)
-	})
-	flags := cmd.Flags()
-	flags.StringVar(&p.npy, "npy", "", "take the first row of a `FILE` of numpy.save")
-	flags.Uint64Var(&p.seed, "seed", 1, "of the random row, and of noise")
-	flags.StringVar(&p.out, "out", "", "also write a picture to this `FILE`, .svg or .png")
-	return cmd
-}
-
-// transfer is a curve as printed in JSON.
-type transfer struct {
-	X        []sdktest.Number `json:"x"`
-	Value    []sdktest.Number `json:"value"`
-	Gradient []sdktest.Number `json:"gradient"`
-	Levels   []sdktest.Number `json:"levels"`
-}
-
-func (p *pluginLook) curve(ctx context.Context, client *plugin.Client, q question) (*answer, error) {
-	length := q.shape[len(q.shape)-1]
-	context := max(p.context, 1)
-	if q.role == sdk.RoleWeight {
-		context = 1
-	}
-	with := *p
-	with.context = context
-	quantizer, err := with.quantizer(ctx, client, q, inspect.CurveShape(length, context))
-	if _, refused := errors.AsType[*sdk.Refusal](err); refused && context == 1 && q.role != sdk.RoleWeight {
-		return nil, fmt.Errorf("%w (for a curve, tokens come one by one; --context gives a sequence several)", err)
-	}
-	if err != nil {
-		return nil, err
-	}
-	var row []float64
-	if q.x != nil {
-		row = slices.Clone(q.x[:length])
-	}
-	t, err := inspect.Curve(quantizer, row, length, context, p.seed)
-	if err != nil {
-		return nil, err
-	}
-	if p.out != "" {
-		if err := figure.Save(p.out, picture(t), figure.Options{Title: client.Description().Name}); err != nil {
-			return nil, err
-		}
-	}
-	value := transfer{printed(t.X), printed(t.Value), printed(t.Gradient), printed(t.Levels)}
-	return &answer{value, func(w io.Writer) {
-		writeCurve(w, t)
-		if p.out != "" {
-			fmt.Fprintln(w, p.out)
-		}
-	}}, nil
-}
-
-// picture draws the transfer curve, the gradient and the identity.
-func picture(t inspect.Transfer) figure.Picture {
-	points := func(y []float64) (out []figure.Point) {
-		for i, x := range t.X {
-			out = append(out, figure.Point{X: x, Y: y[i]})
-		}
-		return out
-	}
-	return &figure.Chart{X: figure.Axis{Label: "x"}, Y: figure.Axis{Label: "Q(x), and its gradient"}, Series: []figure.Series{
-		{Name: "x", Points: points(t.X), Line: figure.Dotted},
-		{Name: "Q(x)", Points: points(t.Value), Line: figure.Solid},
-		{Name: "gradient", Points: points(t.Gradient), Line: figure.Dashed},
-	}}
-}
-
-// Size of the curve in a terminal.
-const curveColumns, curveLines = 65, 25
-
-// writeCurve draws Q(x) with #, and x with dots. Places are in the middle of characters.
-func writeCurve(w io.Writer, t inspect.Transfer) {
-	span := t.X[len(t.X)-1]
-	top := span
-	for _, v := range t.Value {
-		if a := math.Abs(v); a > top && !math.IsInf(a, 0) {
-			top = a
-		}
-	}
-	var page [curveLines][]byte
-	for i := range page {
-		page[i] = []byte(strings.Repeat(" ", curveColumns))
-	}
-	mark := func(values []float64, with byte) {
-		for i, v := range values {
-			if line := math.Round((1 - v/top) / 2 * (curveLines - 1)); line >= 0 && line < curveLines {
-				page[int(line)][i*(curveColumns-1)/(len(values)-1)] = with
-			}
-		}
-	}
-	mark(t.X, '.')
-	mark(t.Value, '#')
-	for i, line := range page {
-		label := ""
-		switch i {
-		case 0, curveLines / 2, curveLines - 1:
-			label = digits(top * (1 - 2*float64(i)/(curveLines-1)))
-		}
-		fmt.Fprintf(w, "%8s | %s\n", label, strings.TrimRight(string(line), " "))
-	}
-	fmt.Fprintf(w, "%8s | %-*s%s\n", "", curveColumns-len(digits(span)), digits(-span), digits(span))
-	const most = 32
-	if n := len(t.Levels); n > most {
-		fmt.Fprintf(w, "%d different values, from %s to %s\n", n, digits(t.Levels[0]), digits(t.Levels[n-1]))
-	} else {
-		var texts []string
-		for _, v := range t.Levels {
-			texts = append(texts, digits(v))
-		}
-		fmt.Fprintf(w, "levels (%d): %s\n", n, strings.Join(texts, " "))
-	}
-	fmt.Fprintf(w, "gradient: %s\n", gradientText(t))
-}
-
-// gradientText lists the stretches in which the gradient is the same.
-func gradientText(t inspect.Transfer) string {
-	var texts []string
-	for i := 0; i < len(t.X); {
-		j := i
-		for j+1 < len(t.X) && math.Abs(t.Gradient[j+1]-t.Gradient[i]) <= 1e-9 {
-			j++
-		}
-		texts = append(texts, fmt.Sprintf("%s from %s to %s", digits(t.Gradient[i]), digits(t.X[i]), digits(t.X[j])))
-		i = j + 1
-	}
-	if len(texts) > 7 {
-		return fmt.Sprintf("from %s to %s, not in steps", digits(slices.Min(t.Gradient)), digits(slices.Max(t.Gradient)))
-	}
-	return strings.Join(texts, ", ")
-}
-
-// lookEvery is how often files are looked at.
-const lookEvery = 100 * time.Millisecond
-
-// watch prints the answer, and again whenever a file has changed, until the context ends. What goes wrong is printed, too.
-func watch(ctx context.Context, w io.Writer, path string, ask func(context.Context) (*answer, error)) error {
-	if !strings.ContainsRune(path, filepath.Separator) {
-		return usageError{fmt.Errorf("--watch needs the path of a plugin, with a slash: %s is a name", path)}
-	}
-	for {
-		seen, start := filesOf(path), time.Now()
-		a, err := ask(ctx)
-		if ctx.Err() != nil {
-			return nil
-		}
-		if a != nil {
-			a.text(w)
-		}
-		if err != nil {
-			fmt.Fprintln(w, err)
-		}
-		fmt.Fprintf(w, "--- %.1f s; waiting for changes of %s\n", time.Since(start).Seconds(), path)
-		for filesOf(path) == seen {
-			select {
-			case <-ctx.Done():
-				return nil
-			case <-time.After(lookEvery):
-			}
-		}
-	}
-}
-
-// filesOf describes the files at or directly below a path: their names, sizes and times.
-func filesOf(path string) string {
-	var b strings.Builder
-	add := func(info fs.FileInfo) { fmt.Fprintln(&b, info.Name(), info.Size(), info.ModTime().UnixNano()) }
-	if info, err := os.Stat(path); err == nil && !info.IsDir() {
-		add(info)
-	}
-	entries, _ := os.ReadDir(path)
-	for _, e := range entries {
-		if info, err := e.Info(); err == nil && !e.IsDir() {
-			add(info)
-		}
-	}
-	return b.String()
-}

@@ -8,7 +8,7 @@ package program
 // equal, or 1 in one operand, which is then repeated along the other. There is no
 // other implicit broadcasting.
 
-//go:generate go run ./internal/opsdoc -out ../../docs/ops.md
+//go:generate go run ../../tools/opsdoc -out ../../docs/ops.md
 
 // The operations; [Ops] describes each exactly.
 const (

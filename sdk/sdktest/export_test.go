@@ -33,7 +33,6 @@ func SomeOfOptimizer(o sdk.Optimizer, names []string, list ...Option) Report {
 
 func some(s *session, names []string) Report {
 	if len(names) > 0 {
-		s.measure = nil
 		s.steps = slices.DeleteFunc(s.steps, func(c step) bool { return !slices.Contains(names, c.name) })
 	}
 	return s.all()

@@ -46,7 +46,6 @@ func newOptimizerRun(subject OptimizerSubject, list []Option) *session {
 	if ok {
 		o := &optimizerRun{session: s, subject: subject, asked: map[string]*tensorAnswer{}, diverging: map[string]bool{}}
 		s.addSteps(o.checks(), o.goldenCase)
-		s.measure = o.measure
 	}
 	return s
 }

@@ -48,7 +48,6 @@ func newQuantizerRun(subject QuantizerSubject, list []Option) *session {
 	if ok {
 		q := &quantizerRun{session: s, subject: subject, asked: map[string]*siteAnswer{}}
 		s.addSteps(q.checks(), q.goldenCase)
-		s.measure = q.measure
 	}
 	return s
 }

@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/cage-qat/cage/sdk"
 )
@@ -33,9 +32,8 @@ type Report struct {
 	// Settings are those that the caller fixed.
 	Settings map[string]any `json:"settings,omitempty"`
 	// Machines names what the programs ran on.
-	Machines []string  `json:"machines"`
-	Checks   []Check   `json:"checks"`
-	Measures []Measure `json:"measures,omitempty"`
+	Machines []string `json:"machines"`
+	Checks   []Check  `json:"checks"`
 }
 
 // Failed reports whether any check failed.
@@ -74,13 +72,6 @@ type Failure struct {
 	Input *Number `json:"input,omitempty"`
 	Got   *Number `json:"got,omitempty"`
 	Want  *Number `json:"want,omitempty"`
-}
-
-// Measure is a number that the kit reports and does not judge.
-type Measure struct {
-	Name  string `json:"name"`
-	Value Number `json:"value"`
-	Unit  string `json:"unit,omitempty"`
 }
 
 // Number is a float64 that JSON can hold: NaN and the infinities are the strings
@@ -128,8 +119,7 @@ func number(v float64) *Number {
 	return &n
 }
 
-// Write prints the report for a person: a line for each check, with what failed below it,
-// and the measures at the end.
+// Write prints the report for a person: a line for each check, with what failed below it.
 func (r Report) Write(w io.Writer) error {
 	var s strings.Builder
 	fmt.Fprintf(&s, "%s %s", r.Kind, r.Plugin)
@@ -148,14 +138,6 @@ func (r Report) Write(w io.Writer) error {
 	for _, c := range r.Checks {
 		c.write(&s, width)
 		count[c.Status]++
-	}
-	if len(r.Measures) > 0 {
-		s.WriteString("\n")
-		t := tabwriter.NewWriter(&s, 0, 0, 2, ' ', 0)
-		for _, m := range r.Measures {
-			fmt.Fprintf(t, "%s\t%.4g %s\n", m.Name, float64(m.Value), m.Unit)
-		}
-		t.Flush()
 	}
 	fmt.Fprintf(&s, "\n%d checks passed, %d failed, %d skipped\n", count[Pass], count[Fail], count[Skip])
 	_, err := io.WriteString(w, s.String())

@@ -30,7 +30,6 @@ var report = sdktest.Report{
 		}},
 		{Name: "unpack", Status: sdktest.Skip, Asks: "bits", Notes: []string{"not a packer", "…"}},
 	},
-	Measures: []sdktest.Measure{{Name: "forward", Value: 2.5, Unit: "per element"}},
 }
 
 func TestReportText(t *testing.T) {
@@ -42,8 +41,6 @@ fail  zeros   3 of 8; asked: zeros stay zeros
       no codes
       and 1 more
 skip  unpack  not a packer; …
-
-forward  2.5 per element
 
 1 checks passed, 1 failed, 1 skipped
 `

@@ -67,8 +67,6 @@ type session struct {
 	steps  []step
 	// answered counts the answers of the plugin that checks have looked at, each as often as it was.
 	answered int
-	// measure fills in the measures at the end; nil if the description is wrong.
-	measure func()
 }
 
 // step is a check that is still to be run, with its name and what it asks.
@@ -153,13 +151,10 @@ func (s *session) all() Report {
 	for _, step := range s.steps {
 		s.report.Checks = append(s.report.Checks, s.do(step))
 	}
-	if s.measure != nil {
-		s.measure()
-	}
 	return s.report
 }
 
-// test runs the steps as subtests, and logs the measures.
+// test runs the steps as subtests.
 func (s *session) test(t *testing.T) {
 	for _, step := range s.steps {
 		t.Run(strings.ReplaceAll(step.name, " ", "-"), func(t *testing.T) {
@@ -176,13 +171,6 @@ func (s *session) test(t *testing.T) {
 				t.Log(notes)
 			}
 		})
-	}
-	if s.measure == nil {
-		return
-	}
-	s.measure()
-	for _, m := range s.report.Measures {
-		t.Logf("%s: %s %s", m.Name, m.Value, m.Unit)
 	}
 }
 

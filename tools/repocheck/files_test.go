@@ -31,8 +31,8 @@ var mayChange = map[string]string{
 	"host/train/plugin/scaffold/scaffold.go": "a new module is made in a scratch directory and moved into place",
 	"host/train/replay.go":                   "a scratch directory, removed with all that is in it",
 	"cmd/cage/bench.go":                      "a profile, for one look",
-	"sdk/program/internal/opsdoc/main.go":    "a generator of this repository",
-	"sdk/internal/wire/generate/main.go":     "a generator of this repository",
+	"tools/opsdoc/main.go":                   "a generator of this repository",
+	"tools/protogen/main.go":                 "a generator of this repository",
 	"sdk/internal/shared/map_unix.go":        "memory that is shared with the host: it has no name and nothing is kept",
 }
 

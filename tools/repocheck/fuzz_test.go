@@ -73,7 +73,7 @@ var unfuzzed = map[string]string{
 	"internal/testing/testfile":  "for tests only",
 	"tools/crashtest":            "reads what its own processes have just written",
 	"tools/tokencheck":           "reads what scripts/compare-tokenizers.py has just written",
-	"sdk/internal/wire/generate": "a generator of this repository",
+	"tools/protogen":             "a generator of this repository",
 }
 
 // TestParsersHaveTargets: every package that decodes bytes has a fuzz target, the table

@@ -33,7 +33,7 @@ var unixCalls = []string{"Creat", "Fallocate", "Ftruncate", "Open", "Openat", "R
 
 // notOfUsers are files of programs that no user runs, and file systems for tests.
 var notOfUsers = []string{
-	"internal/testing/*/*", "sdk/internal/wire/generate/*", "sdk/program/internal/*/*", "tools/*/*",
+	"internal/testing/*/*", "tools/*/*",
 }
 
 // TestLosses: each place that may lose the content of a file says how it knows that the file is cage's, or that the user has named

@@ -1,5 +1,5 @@
-// Package inspect looks at a quantizer as its author does: what its programs cost and what becomes one kernel, what they make of a
-// tensor, and the levels and the transfer curve of one entry. Programs run on the oracle, in float64.
+// Package inspect shows a quantizer to its author: what its programs cost, what becomes one kernel,
+// and what they make of a tensor. Programs run on the reference implementation, in float64.
 package inspect
 
 import (
@@ -8,16 +8,13 @@ import (
 	"maps"
 	"math"
 	"math/rand/v2"
-	"slices"
 	"strings"
 
 	"gonum.org/v1/gonum/floats"
 
 	"github.com/cage-qat/cage/host/compute/triton"
 	"github.com/cage-qat/cage/sdk/program"
-	"github.com/cage-qat/cage/sdk/program/autodiff"
 	"github.com/cage-qat/cage/sdk/program/reference"
-	"github.com/cage-qat/cage/sdk/sdktest"
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
@@ -25,7 +22,7 @@ import (
 type Part struct {
 	Name    string
 	Program *program.Program
-	// Operations and Products are for each element of the tensor, as the conformance kit counts them. Bytes are those of the
+	// Operations and Products are for each element of the tensor. Bytes are those of the
 	// inputs and outputs, in float32, for each element.
 	Operations, Products, Bytes float64
 	// Passes is how often the tensor has to be read where each pass ends at a reduction, product or rotation.
@@ -52,7 +49,7 @@ func Passes(q spec.Quantizer, shape []int) ([]Part, error) {
 
 // NewPart describes a program that is about a tensor of the given shape.
 func NewPart(name string, p *program.Program, shape []int) Part {
-	cost, n := sdktest.CostOf(p), float64(program.FloatType(shape...).Size())
+	cost, n := costOf(p), float64(program.FloatType(shape...).Size())
 	bytes := int64(0)
 	for _, in := range p.Inputs {
 		bytes += size(in.Type)
@@ -60,7 +57,8 @@ func NewPart(name string, p *program.Program, shape []int) Part {
 	for _, o := range p.Outputs {
 		bytes += size(p.TypeOf(o.Value))
 	}
-	part := Part{Name: name, Program: p, Operations: float64(cost.Operations) / n, Products: float64(cost.Products) / n, Bytes: float64(bytes) / n, Passes: cost.Passes}
+	part := Part{Name: name, Program: p, Bytes: float64(bytes) / n,
+		Operations: float64(cost.operations) / n, Products: float64(cost.products) / n, Passes: cost.passes}
 	part.Kernel, part.Text = kernel(p, int(n)/shape[len(shape)-1])
 	return part
 }
@@ -182,7 +180,7 @@ func run(p *program.Program, values map[string]reference.Tensor) (map[string]ref
 // inputs are those of a quantizer's programs, at the first step.
 func inputs(q spec.Quantizer, x reference.Tensor, seed uint64) (map[string]reference.Tensor, error) {
 	if q.SearchEvery > 0 {
-		return nil, errors.New("the quantizer finds its state by a search in its own process, which is not run here: try it in a test, with sdktest.Quantizer or by calling Search, or run the kit (cage plugins test); `cage plugins program` shows its programs")
+		return nil, errors.New("the quantizer finds its state by a search in its own process, which is not run here: try it in a test, with sdktest.Quantizer or run the kit (cage plugins test); `cage plugins program` shows its programs")
 	}
 	r := rand.New(rand.NewPCG(seed, 2))
 	key := func() reference.Tensor { return reference.Uints([]uint32{r.Uint32(), r.Uint32()}, 2) }
@@ -216,86 +214,4 @@ func columns(x reference.Tensor) map[string]reference.Tensor {
 		out[c.Name] = reference.Floats(of[c.Name], c.Type.Shape...)
 	}
 	return out
-}
-
-// Transfer is what becomes of one entry while the others of its row stay: Q(x) and the gradient for each place x.
-type Transfer struct {
-	X, Value, Gradient []float64
-	// Levels are the different values, from the lowest.
-	Levels []float64
-}
-
-// curvePoints is the number of places that are tried.
-const curvePoints = 513
-
-// CurveShape is the shape of the tensor that a transfer curve needs, for rows of the given length, and sequences of so many tokens.
-func CurveShape(row, context int) []int { return []int{curvePoints * context, row} }
-
-// Curve moves an entry of a row through its range, in a tensor of [CurveShape] that has the row once for each place. row may be nil:
-// then it is random, and where it has room for that, three entries beside the one that moves keep the sum of the row and of its squares,
-// and two more are its largest. So the entry has the scale of a block of 16 or more, and that stays. With a row, the range ends at
-// its largest magnitude, and nothing else moves. The row is the first of a sequence, whose others have the ends of the range in the place
-// of the entry, so that what tokens share stays, too.
-func Curve(q spec.Quantizer, row []float64, length, context int, seed uint64) (Transfer, error) {
-	const largest = 3.0
-	span, at, balanced := largest, min(8, length-1), row == nil && length >= 14
-	switch {
-	case balanced:
-		row = Random([]int{length}, seed)
-		for i, v := range row {
-			row[i] = span * math.Tanh(v/2)
-		}
-		row[at+4], row[at+5] = largest, -largest
-	case row == nil:
-		row = make([]float64, length)
-		row[0], row[length-1] = largest, largest
-	default:
-		if span = floats.Norm(row, math.Inf(1)); span == 0 || math.IsNaN(span) || math.IsInf(span, 0) {
-			return Transfer{}, errors.New("the first row must have numbers other than zero, and no NaN or Inf")
-		}
-	}
-	t := Transfer{}
-	shape := CurveShape(length, context)
-	x := make([]float64, 0, curvePoints*context*length)
-	for i := range curvePoints {
-		v := span * (2*float64(i)/(curvePoints-1) - 1)
-		t.X = append(t.X, v)
-		for token := range context {
-			x = append(x, row...)
-			x[len(x)-length+at] = span * float64(1-2*(token%2))
-		}
-		entries := x[i*context*length+at:]
-		if entries[0] = v; balanced {
-			rest := math.Sqrt(span*span - v*v)
-			copy(entries, []float64{v, -v, rest, -rest})
-		}
-	}
-	tensor := reference.Floats(x, shape...)
-	in, err := inputs(q, tensor, seed)
-	if err != nil {
-		return Transfer{}, err
-	}
-	out, err := run(q.Program, in)
-	if err != nil {
-		return Transfer{}, err
-	}
-	p, err := q.Reverse()
-	if err != nil {
-		return Transfer{}, err
-	}
-	dy := make([]float64, len(x))
-	for i := range curvePoints {
-		dy[i*context*length+at] = 1
-	}
-	in[spec.InputDY] = reference.Floats(dy, shape...)
-	back, err := run(p, in)
-	if err != nil {
-		return Transfer{}, err
-	}
-	for i := range curvePoints {
-		t.Value = append(t.Value, out[spec.OutputValue].Floats[i*context*length+at]+0) // without a sign of zero
-		t.Gradient = append(t.Gradient, back[autodiff.Prefix+spec.InputX].Floats[i*context*length+at])
-	}
-	t.Levels = slices.CompactFunc(slices.Sorted(slices.Values(t.Value)), func(a, b float64) bool { return math.Abs(b-a) <= 1e-9*span })
-	return t, nil
 }

@@ -103,10 +103,6 @@ func TestState(t *testing.T) {
 	if len(r.Trained) > 0 || !slices.Equal(r.Gradients["d.x"].Floats, r.DY.Floats) {
 		t.Errorf("trained %v, the gradient is %v, want %v", r.Trained, r.Gradients["d.x"].Floats, r.DY.Floats)
 	}
-	c, err := inspect.Curve(build(t, following{}, inspect.CurveShape(4, 1)...), nil, 4, 1, 1)
-	if want := []float64{-3, 0, 3}; err != nil || !slices.Equal(c.Levels, want) {
-		t.Errorf("the levels are %v, want %v, %v", c.Levels, want, err)
-	}
 }
 
 // level rounds to multiples of the largest mean of a column, of either operand.
@@ -145,51 +141,6 @@ func TestNoise(t *testing.T) {
 	}
 	if !slices.Equal(got[0], got[1]) || slices.Equal(got[0], got[2]) {
 		t.Error("noise does not follow the seed")
-	}
-}
-
-func TestCurve(t *testing.T) {
-	for _, length := range []int{1, 2, 13, 14, 64} {
-		c, err := inspect.Curve(build(t, plain{}, inspect.CurveShape(length, 1)...), nil, length, 1, 1)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if want := []float64{-1, -0.5, 0, 0.5, 1}; !slices.Equal(c.Levels, want) {
-			t.Errorf("rows of %d: the levels are %v, want %v", length, c.Levels, want)
-		}
-		for i, x := range c.X {
-			if want := math.Abs(x) <= 1; (c.Gradient[i] == 1) != want || math.Abs(c.Value[i]-x) > 0.25 && math.Abs(x) < 1.25 {
-				t.Errorf("rows of %d: at %v the value is %v, the gradient %v", length, x, c.Value[i], c.Gradient[i])
-			}
-		}
-	}
-	c, err := inspect.Curve(build(t, plain{}, inspect.CurveShape(3, 1)...), []float64{0.1, -0.7, 0}, 3, 1, 1)
-	if err != nil || c.X[0] != -0.7 || c.X[len(c.X)-1] != 0.7 {
-		t.Errorf("a row of one's own: from %v to %v, %v", c.X[0], c.X[len(c.X)-1], err)
-	}
-	if _, err := inspect.Curve(build(t, plain{}, inspect.CurveShape(2, 1)...), []float64{0, 0}, 2, 1, 1); err == nil {
-		t.Error("a row of zeros has a curve")
-	}
-}
-
-// ofSequence has one step for each column of the tokens of a sequence, half of the largest.
-type ofSequence struct{ tokens int }
-
-func (ofSequence) Describe() sdk.Description { return sdk.Description{Name: "sequence"} }
-
-func (q ofSequence) Quantize(b *program.Builder, x program.Value, site sdk.Site) (sdk.Quantized, error) {
-	d := site.RowLen()
-	rows := site.Shape[0] / q.tokens
-	of := x.Reshape(rows, q.tokens, d)
-	step := of.Abs().ReduceMax(1).Reshape(rows, 1, d).Scale(0.5)
-	return sdk.Quantized{Value: of.Div(step).Round().Mul(step).Reshape(site.Shape...)}, nil
-}
-
-// TestCurveOfSequences: what the tokens of a sequence share stays while the entry of one moves.
-func TestCurveOfSequences(t *testing.T) {
-	c, err := inspect.Curve(build(t, ofSequence{3}, inspect.CurveShape(16, 3)...), nil, 16, 3, 1)
-	if want := []float64{-3, -1.5, 0, 1.5, 3}; err != nil || !slices.Equal(c.Levels, want) {
-		t.Errorf("the levels are %v, want %v, %v", c.Levels, want, err)
 	}
 }
 

@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/hashicorp/go-hclog"
 	"golang.org/x/sync/errgroup"
@@ -27,9 +26,6 @@ const PathVariable = "CAGE_PLUGIN_PATH"
 type Finder struct {
 	// Dirs are searched in this order.
 	Dirs []string
-	// ByName is one of Dirs, or "" for none. Plugins in it are started only if they are
-	// asked for by name, not to find out which plugins to suggest for a mistyped name.
-	ByName string
 	// CacheDir keeps the executables built from Go packages.
 	CacheDir string
 	// Notify, unless nil, is called with messages about what the user is waiting for,
@@ -53,16 +49,13 @@ func NewFinder() (*Finder, error) {
 	}
 	dirs = append(dirs, "plugins")
 	f := &Finder{}
-	for i, d := range dirs {
+	for _, d := range dirs {
 		abs, err := filepath.Abs(d)
 		if err != nil {
 			return nil, fmt.Errorf("plugin directory %s: %w", d, err)
 		}
 		if d != "" && !slices.Contains(f.Dirs, abs) {
 			f.Dirs = append(f.Dirs, abs)
-			if i == len(dirs)-1 { // nobody chose it, and anybody may have put what is there
-				f.ByName = abs
-			}
 		}
 	}
 	if cache, err := os.UserCacheDir(); err == nil {
@@ -71,7 +64,7 @@ func NewFinder() (*Finder, error) {
 	return f, nil
 }
 
-// Defaults are a finder and a logger, made where they are nil: a logger that discards messages, and a finder that tells
+// Defaults replaces a nil logger by one that discards messages, and a nil finder by one that logs
 // what it waits for.
 func Defaults(finder *Finder, log hclog.Logger) (*Finder, hclog.Logger, error) {
 	if log == nil {
@@ -92,19 +85,15 @@ func Inform(log hclog.Logger) func(string) {
 	return func(message string) { log.Info(message) }
 }
 
-// Find returns the plugin with that name; a name with a slash is a path. Errors
-// are [*Error].
+// Find returns the plugin with that name; a name with a slash is a path. If there is none, the
+// error suggests others. Errors are [*Error].
 func (f *Finder) Find(ctx context.Context, name string) (Executable, error) {
-	return f.find(ctx, name, f.Names)
-}
-
-// find is Find, with the names to suggest instead of one that does not exist.
-func (f *Finder) find(ctx context.Context, name string, alternatives func() []string) (Executable, error) {
 	if strings.ContainsRune(name, filepath.Separator) {
 		return f.at(ctx, name, name)
 	}
 	if name == "" || name == "." || name == ".." {
-		return Executable{}, &Error{Plugin: fmt.Sprintf("%q", name), Kind: ErrNotFound, Err: errors.New("this is not the name of a plugin")}
+		return Executable{}, &Error{Plugin: fmt.Sprintf("%q", name), Kind: ErrNotFound,
+			Err: errors.New("this is not the name of a plugin")}
 	}
 	var looked []string
 	for _, dir := range f.Dirs {
@@ -114,13 +103,14 @@ func (f *Finder) find(ctx context.Context, name string, alternatives func() []st
 		}
 		looked = append(looked, lookedIn(dir, err))
 	}
-	known, hint := alternatives(), "there are none"
+	known, hint := f.Names(), "there are none"
 	if near := schema.Nearest(name, known); near != "" {
 		hint = fmt.Sprintf("did you mean %q?", near)
 	} else if len(known) > 0 {
 		hint = "there are " + strings.Join(known, ", ")
 	}
-	return Executable{}, &Error{Plugin: name, Kind: ErrNotFound, Err: fmt.Errorf("not found (%s); looked in\n  %s", hint, strings.Join(looked, "\n  "))}
+	return Executable{}, &Error{Plugin: name, Kind: ErrNotFound,
+		Err: fmt.Errorf("not found (%s); looked in\n  %s", hint, strings.Join(looked, "\n  "))}
 }
 
 // at returns the plugin at a path, built if need be.
@@ -188,17 +178,6 @@ func (f *Finder) Names() []string {
 	return slices.Compact(names)
 }
 
-// startsByName tells whether the plugin of that name is started only when it is named: it is a
-// Go package, or in the directory ByName.
-func (f *Finder) startsByName(name string) bool {
-	for _, dir := range f.Dirs {
-		if path := filepath.Join(dir, name); isPlugin(path) {
-			return dir == f.ByName || holdsMain(path)
-		}
-	}
-	return false
-}
-
 func isPlugin(path string) bool {
 	if strings.HasPrefix(filepath.Base(path), ".") {
 		return false
@@ -214,9 +193,6 @@ func executable(info os.FileInfo) bool {
 	return info.Mode().IsRegular() && info.Mode().Perm()&0o111 != 0
 }
 
-// parallel is how many plugins are started at once.
-const parallel = 4
-
 // Listing is one entry in the list of all plugins.
 type Listing struct {
 	Executable
@@ -228,25 +204,20 @@ type Listing struct {
 	Err error
 }
 
-// each calls f for 0 … n−1, a few at a time.
-func each(n int, f func(i int)) {
-	var group errgroup.Group
-	group.SetLimit(parallel)
-	for i := range n {
-		group.Go(func() error {
-			f(i)
-			return nil
-		})
-	}
-	_ = group.Wait() // no error is ever returned
-}
-
 // List starts every plugin that can be found by name, asks what it is, and stops it. The
 // result is sorted by name and kind.
 func (f *Finder) List(ctx context.Context, opts Options) []Listing {
 	names := f.Names()
 	found := make([][]Listing, len(names))
-	each(len(names), func(i int) { found[i] = f.examine(ctx, names[i], opts) })
+	var group errgroup.Group
+	group.SetLimit(4)
+	for i, name := range names {
+		group.Go(func() error {
+			found[i] = f.examine(ctx, name, opts)
+			return nil
+		})
+	}
+	_ = group.Wait() // no error is ever returned
 	all := slices.Concat(found...)
 	slices.SortFunc(all, func(a, b Listing) int {
 		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(b.Kind, a.Kind))
@@ -271,33 +242,9 @@ func (f *Finder) examine(ctx context.Context, name string, opts Options) []Listi
 	return found
 }
 
-// alternativesLimit is how long plugins may take in all to say of which kind they are.
-const alternativesLimit = 15 * time.Second
-
-// alternatives lists the plugins of a kind that can be found by name; "" is any kind. Those whose
-// kind is unknown are listed, too: Go packages, as nothing is built for a message, those of the
-// directory ByName, as nothing is started there for one, and plugins that did not answer in time.
-func (f *Finder) alternatives(ctx context.Context, kind sdk.Kind) []string {
-	if kind == "" {
-		return f.Names()
-	}
-	ctx, cancel := context.WithTimeout(ctx, alternativesLimit)
-	defer cancel()
-	names := f.Names()
-	each(len(names), func(i int) {
-		fits := func(l Listing) bool { return l.Err == nil && l.Kind == kind }
-		if f.startsByName(names[i]) || slices.ContainsFunc(f.examine(ctx, names[i], Options{}), fits) || ctx.Err() != nil {
-			return
-		}
-		names[i] = ""
-	})
-	return slices.DeleteFunc(names, func(name string) bool { return name == "" })
-}
-
-// Start finds a plugin by name or path and starts it; see [Start]. If there is no plugin
-// with that name, the error suggests others of the same kind.
+// Start finds a plugin by name or path and starts it; see [Finder.Find] and [Start].
 func (f *Finder) Start(ctx context.Context, name string, kind sdk.Kind, opts Options) (*Client, error) {
-	exe, err := f.find(ctx, name, func() []string { return f.alternatives(ctx, kind) })
+	exe, err := f.Find(ctx, name)
 	if err != nil {
 		return nil, err
 	}

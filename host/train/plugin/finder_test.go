@@ -1,7 +1,6 @@
 package plugin
 
 import (
-	"context"
 	"os"
 	"path/filepath"
 	"slices"
@@ -111,13 +110,6 @@ func TestNewFinder(t *testing.T) {
 	want := []string{"/a/b", filepath.Join(work, "relative"), filepath.Join(work, "plugins"), filepath.Join(filepath.Dir(self), "plugins")}
 	if diff := cmp.Diff(want, f.Dirs); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
-	}
-	if f.ByName != "" {
-		t.Errorf("the chosen directory %s is one by name only", f.ByName)
-	}
-	t.Setenv(PathVariable, "")
-	if f, err := NewFinder(); err != nil || f.ByName != filepath.Join(work, "plugins") {
-		t.Errorf("by name only: %s, %v", f.ByName, err)
 	}
 	if !strings.HasSuffix(f.CacheDir, filepath.Join("cage", "plugins")) {
 		t.Errorf("cache in %s", f.CacheDir)
@@ -273,40 +265,5 @@ func BenchmarkStart(b *testing.B) {
 		b.StopTimer()
 		c.Close()
 		b.StartTimer()
-	}
-}
-
-// TestSlowAlternatives: a plugin that does not say in time of which kind it is may be the one that was meant.
-func TestSlowAlternatives(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	for _, name := range []string{"adagrad", "nf4"} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte("#!/bin/sh\nsleep 60\n"), 0o755); err != nil {
-			t.Fatal(err)
-		}
-	}
-	ended, cancel := context.WithCancel(t.Context())
-	cancel()
-	f := &Finder{Dirs: []string{dir}}
-	if got := f.alternatives(ended, sdk.KindQuantizer); !slices.Equal(got, []string{"adagrad", "nf4"}) {
-		t.Errorf("the alternatives are %v, want both plugins", got)
-	}
-}
-
-// TestAlternativesByName: a mistyped name starts nothing in the directory ByName.
-func TestAlternativesByName(t *testing.T) {
-	chosen, here := t.TempDir(), t.TempDir()
-	ran := filepath.Join(t.TempDir(), "ran")
-	for path, mark := range map[string]string{filepath.Join(chosen, "adagrad"): "chosen", filepath.Join(here, "deploy"): "here"} {
-		if err := os.WriteFile(path, []byte("#!/bin/sh\necho "+mark+" >> "+ran+"\n"), 0o755); err != nil {
-			t.Fatal(err)
-		}
-	}
-	f := &Finder{Dirs: []string{chosen, here}, ByName: here}
-	if got := f.alternatives(t.Context(), sdk.KindQuantizer); !slices.Equal(got, []string{"deploy"}) {
-		t.Errorf("the alternatives are %v, want only the one whose kind is not known", got)
-	}
-	if text, err := os.ReadFile(ran); err != nil || string(text) != "chosen\n" {
-		t.Errorf("these ran: %q, %v", text, err)
 	}
 }

@@ -194,7 +194,7 @@ func TestOutput(t *testing.T) {
 	c.Close()
 	for _, want := range []string{
 		`{"@message":1}`, `careful: k=map[a:[1]]`, `not UTF-8`, "[ERROR] something",
-		`[WARN]  noisy: from the author: a=1 g.b=two`, `[INFO]  noisy: printed by the author`,
+		`[WARN]  noisy: from the author: a=1 g=map[b:two]`, `[INFO]  noisy: printed by the author`,
 	} {
 		if !strings.Contains(log.String(), want) {
 			t.Errorf("the log lacks %q:\n%.3000s", want, log)

@@ -10,4 +10,4 @@
 // program. Nothing here may import package sdk, which imports this package.
 package wire
 
-//go:generate go run ./generate
+//go:generate go run ../../../tools/protogen

@@ -1,4 +1,4 @@
 // Package wire is the protocol between the processes of one training: processes.proto, and the code that is generated from it.
 package wire
 
-//go:generate go run ../../../../sdk/internal/wire/generate processes.proto
+//go:generate go run ../../../../tools/protogen processes.proto

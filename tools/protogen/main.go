@@ -1,4 +1,4 @@
-// Command generate writes the enumeration of operations into program.proto, the Go code
+// Command protogen writes the enumeration of operations into program.proto, the Go code
 // of the plugin protocol, and its messages for Python. It compiles the .proto files itself and runs the code generators
 // that go.mod pins, so that a machine with nothing but Go produces the same bytes as every
 // other.
@@ -43,24 +43,24 @@ func main() {
 	if others {
 		files = os.Args[1:]
 	} else if err := writeOperations(); err != nil {
-		log.Fatalf("generate: %v", err)
+		log.Fatalf("protogen: %v", err)
 	}
 	compiled, err := compile()
 	if err != nil {
-		log.Fatalf("generate: %v", err)
+		log.Fatalf("protogen: %v", err)
 	}
 	if !others {
 		if err := writeDescriptors(compiled); err != nil {
-			log.Fatalf("generate: %v", err)
+			log.Fatalf("protogen: %v", err)
 		}
 	}
 	request, err := toRequest(compiled)
 	if err != nil {
-		log.Fatalf("generate: %v", err)
+		log.Fatalf("protogen: %v", err)
 	}
 	for _, g := range generators {
 		if err := run(g, request); err != nil {
-			log.Fatalf("generate: %s: %v", g, err)
+			log.Fatalf("protogen: %s: %v", g, err)
 		}
 	}
 }

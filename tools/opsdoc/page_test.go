@@ -11,7 +11,7 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-const published = "../../../../docs/ops.md"
+const published = "../../docs/ops.md"
 
 func TestPublishedPageIsUpToDate(t *testing.T) {
 	want, err := page()
