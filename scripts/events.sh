@@ -25,5 +25,4 @@ optimizer = {plugin = "adamw"}
 diagnostics = {tensors = true}
 TOML
 ./cage train run.toml --quiet
-./cage runs export run --tensorboard out
-"venv/bin/python" "$repo/scripts/interop/events.py" run run/tensorboard out/run
+"venv/bin/python" "$repo/scripts/interop/events.py" run run/tensorboard

@@ -1,22 +1,18 @@
 package main
 
 import (
-	"bytes"
 	"fmt"
 	"runtime/debug"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/cobra/doc"
 
 	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/train/config"
 	"github.com/cage-qat/cage/host/train/plugin"
 	"github.com/cage-qat/cage/host/train/plugin/scaffold"
-	"github.com/cage-qat/cage/internal/atomicfile"
-	"github.com/cage-qat/cage/internal/vfs"
 )
 
 func newConfig() *cobra.Command {
@@ -86,64 +82,6 @@ func buildVersion() string {
 		return info.Main.Version
 	}
 	return revision + dirty
-}
-
-func newMan() *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "man DIR",
-		Short: "Write manual pages for man(1)",
-		Long: `Write a manual page for each command into DIR, for man(1). Where DIR is man1 in a
-directory that MANPATH names, or ~/.local/share/man/man1, 'man cage' and 'man
-cage-train' show them. They say what --help says.`,
-		Args: exactly(1, "one directory"),
-	}
-	return withAnswer(cmd, func(cmd *cobra.Command, args []string) (*answer, error) {
-		dir := vfs.At(args[0])
-		if err := dir.MkdirAll(); err != nil {
-			return nil, err
-		}
-		root := cmd.Root()
-		root.DisableAutoGenTag = true // a line with the date
-		indent(root)
-		if err := writeManuals(root, dir); err != nil {
-			return nil, err
-		}
-		return textAnswer(map[string]string{"dir": args[0]}, "%s\n", args[0]), nil
-	})
-}
-
-// writeManuals writes a manual page for a command, and for those below it.
-func writeManuals(cmd *cobra.Command, dir vfs.Path) error {
-	var page bytes.Buffer
-	header := &doc.GenManHeader{Section: "1", Source: "cage " + buildVersion(), Manual: "cage"}
-	if err := doc.GenMan(cmd, header, &page); err != nil {
-		return err
-	}
-	path := dir.Join(strings.ReplaceAll(cmd.CommandPath(), " ", "-") + ".1")
-	heading, _, _ := strings.Cut(page.String(), `" `) // its title
-	if err := atomicfile.CheckOurs(path, atomicfile.Begins(heading)); err != nil {
-		return err
-	}
-	if err := atomicfile.WriteBytes(path, page.Bytes()); err != nil {
-		return err
-	}
-	for _, c := range cmd.Commands() {
-		if c.IsAvailableCommand() {
-			if err := writeManuals(c, dir); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
-// indent indents the examples in texts of commands by four blanks. Manual pages are made from these texts as Markdown, in
-// which that means code.
-func indent(cmd *cobra.Command) {
-	cmd.Long = strings.ReplaceAll(cmd.Long, "\n  ", "\n    ")
-	for _, c := range cmd.Commands() {
-		indent(c)
-	}
 }
 
 // releases is the address of complete archives.

@@ -15,7 +15,6 @@ import (
 	"github.com/cage-qat/cage/host/study/figure"
 	"github.com/cage-qat/cage/host/train/config"
 	"github.com/cage-qat/cage/host/train/metrics"
-	"github.com/cage-qat/cage/host/train/records"
 	"github.com/cage-qat/cage/host/train/rundir"
 )
 
@@ -82,7 +81,7 @@ func savePicture(w io.Writer, paths []string, p figure.Picture, title string) er
 
 func readRuns(dirs []string) ([]figure.Run, error) {
 	var runs []figure.Run
-	names := records.Names(dirs)
+	names := rundir.Names(dirs)
 	for i, dir := range dirs {
 		records, err := metrics.Read[metrics.Record](rundir.At(dir).Metrics())
 		if err != nil {
@@ -119,7 +118,7 @@ that was interrupted shows – for what it has not measured.`,
 	return withAnswer(cmd, func(cmd *cobra.Command, args []string) (*answer, error) {
 		var list []metrics.Summary
 		rows := [][]string{{"run", "steps", "val loss", "val ppl", "‖e‖/‖x‖", "tokens/s", "minutes"}}
-		names := records.Names(args)
+		names := rundir.Names(args)
 		for i, dir := range args {
 			s, err := metrics.ReadSummary(rundir.At(dir).Summary())
 			if err != nil {

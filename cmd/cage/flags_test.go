@@ -1,12 +1,10 @@
 package main
 
 import (
-	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	posttrain "github.com/cage-qat/cage/host/deploy/posttrain/settings"
 	"github.com/cage-qat/cage/host/deploy/ruler"
@@ -38,31 +36,6 @@ func TestArguments(t *testing.T) {
 			if diff := cmp.Diff(k.Value(), c.to.Keys()[i].Value()); diff != "" {
 				t.Errorf("%s: %s (-want +got):\n%s", name, k.Name, diff)
 			}
-		}
-	}
-}
-
-// TestCompletersHaveTheirPlace: every completer is one of a command, and every flag with one exists.
-func TestCompletersHaveTheirPlace(t *testing.T) {
-	root := newRoot()
-	for path := range argumentCompleters {
-		cmd, rest, err := root.Find(strings.Fields(path))
-		if err != nil || len(rest) > 0 || cmd.ValidArgsFunction == nil {
-			t.Errorf("cage %s completes no arguments: %v", path, err)
-		}
-	}
-	found := map[string]bool{}
-	var look func(*cobra.Command)
-	look = func(cmd *cobra.Command) {
-		cmd.LocalFlags().VisitAll(func(f *pflag.Flag) { found[f.Name] = true })
-		for _, below := range cmd.Commands() {
-			look(below)
-		}
-	}
-	look(root)
-	for name := range flagCompleters {
-		if !found[name] {
-			t.Errorf("no command has --%s", name)
 		}
 	}
 }

@@ -109,12 +109,12 @@ with or without the CAGE correction, from one TOML file.
 		"{{if .Runnable}}", "{{if and .Runnable (or (not .HasAvailableSubCommands) (ne .Use .Name))}}",
 	).Replace(root.UsageTemplate()))
 	root.PersistentFlags().String("log-level", "info", "least important messages to show: trace, debug, info, warn, error or off")
-	root.AddCommand(surviveSIGPIPE(newTrain()), newImport(), surviveSIGPIPE(newQuantize()), newEval(), newScore(), surviveSIGPIPE(newRuler()), newGenerate(), newChat(), newExport(), surviveSIGPIPE(newPlot()), surviveSIGPIPE(newCompare()), surviveSIGPIPE(newFit()), newData(), newPlugins(), newConfig(), newStudy(), newRuns(), newServe(), newMan(), newCheckpoint(), surviveSIGPIPE(newVerify()), newBench(), newVersion())
+	root.AddCommand(surviveSIGPIPE(newTrain()), newImport(), surviveSIGPIPE(newQuantize()), newEval(), newScore(), surviveSIGPIPE(newRuler()), newGenerate(), newChat(), newExport(), surviveSIGPIPE(newPlot()), surviveSIGPIPE(newCompare()), surviveSIGPIPE(newFit()), newData(), newPlugins(), newConfig(), newStudy(), newRuns(), newServe(), newCheckpoint(), surviveSIGPIPE(newVerify()), newBench(), newVersion())
 	root.InitDefaultCompletionCmd() // now, as it refuses no unknown shells by itself
 	if completion, _, err := root.Find([]string{"completion"}); err == nil {
 		group(completion)
 	}
-	return addCompleters(root)
+	return root
 }
 
 // interruptible returns a context that ends with the first signal that asks this

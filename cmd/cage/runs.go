@@ -4,21 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"slices"
-	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/cage-qat/cage/host/train/console"
 	"github.com/cage-qat/cage/host/train/metrics"
-	"github.com/cage-qat/cage/host/train/records"
 	"github.com/cage-qat/cage/host/train/rundir"
-	"github.com/cage-qat/cage/internal/atomicfile"
-	"github.com/cage-qat/cage/internal/vfs"
 )
 
 func newRuns() *cobra.Command {
@@ -31,7 +24,7 @@ summary.json (val_loss), and run, state and modified. Of a run that is not done 
 numbers are those of its newest records, and val_loss is that of its newest evaluation.
 The state is done, running, interrupted (stopped or killed, and can go on), diverged,
 failed or unreadable.`,
-	}, newRunsList(), newRunsShow(), newRunsDiff(), newRunsExport(), newRunsNumbers())
+	}, newRunsList(), newRunsShow(), newRunsDiff(), newRunsNumbers())
 }
 
 func newRunsNumbers() *cobra.Command {
@@ -61,12 +54,10 @@ steps and validation loss, and the keys of their configurations that tell them a
   cage runs list --where quantizer.bits=4 --where 'val_loss<3' --sort val_loss
   cage runs list studies/main --columns run,method.lambda,val_ppl
 
-A condition is NAME=VALUE, or != < <= > >= in place of =, or ~ for "contains". With
---watch the list is shown again every two seconds, until Ctrl-C.`
+A condition is NAME=VALUE, or != < <= > >= in place of =, or ~ for "contains".`
 
 func newRunsList() *cobra.Command {
 	var q runsQuery
-	var watch bool
 	cmd := &cobra.Command{
 		Use:   "list [DIR...]",
 		Short: "List runs, filtered and sorted",
@@ -78,14 +69,7 @@ func newRunsList() *cobra.Command {
 	flags.StringVar(&q.by, "sort", "run", "sort by this `NAME`; with - in front of it from the largest")
 	flags.StringSliceVar(&q.columns, "columns", nil, "`NAME`s to show, separated by commas")
 	flags.IntVar(&q.limit, "limit", 0, "show at most this many runs; 0: all")
-	flags.BoolVar(&watch, "watch", false, "show the list again every two seconds")
 	return withAnswer(cmd, func(cmd *cobra.Command, args []string) (*answer, error) {
-		if watch {
-			return nil, watchTable(cmd, func() ([][]string, error) {
-				_, rows, err := q.list(cmd.Context(), args)
-				return rows, err
-			})
-		}
 		value, rows, err := q.list(cmd.Context(), args)
 		if err != nil {
 			return nil, err
@@ -127,38 +111,6 @@ func (q *runsQuery) list(ctx context.Context, dirs []string) ([]runListing, [][]
 		value, rows = append(value, listingOf(r)), append(rows, cells(r, columns))
 	}
 	return value, rows, nil
-}
-
-// watchEvery is how often a list that is watched is read again.
-const watchEvery = 2 * time.Second
-
-// watchTable shows a table again and again until the command is interrupted, which is no error.
-// After the first time, an error is shown in place of the table, and the next look may succeed.
-func watchTable(cmd *cobra.Command, read func() ([][]string, error)) error {
-	if wantsJSON(cmd) {
-		return usageError{errors.New("--watch shows a table: ask again for --json")}
-	}
-	page := console.NewPage(unescaped(cmd.OutOrStdout()))
-	for shown := false; ; shown = true {
-		rows, err := read()
-		var text strings.Builder
-		switch {
-		case err == nil:
-			table(&text, rows)
-		case shown:
-			fmt.Fprintf(&text, "%v\n", err)
-		default:
-			return err
-		}
-		if err := page.Show(text.String()); err != nil {
-			return err
-		}
-		select {
-		case <-cmd.Context().Done():
-			return nil
-		case <-time.After(watchEvery):
-		}
-	}
 }
 
 // find lists the runs below the directories, or below the usual ones.
@@ -244,54 +196,4 @@ func listingOf(r *rundir.Run) runListing {
 		out.Config[e.Key] = e.Value
 	}
 	return out
-}
-
-func newRunsExport() *cobra.Command {
-	var table, events string
-	cmd := &cobra.Command{
-		Use:   "export RUN...",
-		Short: "Write the records of runs for other programs",
-		Long: `Write the records of runs for other programs: as one table of comma-separated values, as
-event files, which TensorBoard shows and Weights & Biases takes, or as both.
-
-  cage runs export runs/a runs/b --csv records.csv
-  cage runs export runs/* --tensorboard events
-  tensorboard --logdir events
-  wandb sync --sync-tensorboard events/a    (up to 0.29; for later ones see docs/serve.md)
-
-A run with train.tensorboard = true writes event files while it trains.`,
-		Args: atLeastOne("run directory"),
-	}
-	cmd.Flags().StringVar(&table, "csv", "", "write a table to `FILE`; -: to the standard output")
-	cmd.Flags().StringVar(&events, "tensorboard", "", "write event files to `DIR`, a folder for each run")
-	return withAnswer(cmd, func(cmd *cobra.Command, args []string) (*answer, error) {
-		if table == "" && events == "" {
-			return nil, usageError{errors.New("want --csv FILE, --tensorboard DIR or both")}
-		}
-		var names records.Columns
-		list, err := records.Open(cmd.ErrOrStderr(), args, names.Add)
-		if err != nil {
-			return nil, err
-		}
-		if events != "" { // which is refused where there are files already, before a table is replaced
-			if err := records.WriteEvents(vfs.At(events), list); err != nil {
-				return nil, err
-			}
-		}
-		switch table {
-		case "":
-		case "-":
-			return nil, names.Write(cmd.OutOrStdout(), list)
-		default:
-			to, err := atomicfile.Target(table)
-			if err == nil {
-				err = atomicfile.Write(to, func(w io.Writer) error { return names.Write(w, list) })
-			}
-			if err != nil {
-				return nil, err
-			}
-		}
-		out := slices.DeleteFunc([]string{table, events}, func(name string) bool { return name == "" })
-		return textAnswer(map[string]any{"runs": len(list), "out": out}, "the records of %d runs are in %s\n", len(list), strings.Join(out, " and ")), nil
-	})
 }

@@ -19,11 +19,10 @@ type submission struct {
 }
 
 func newStudySubmit() *cobra.Command {
-	var slurm, kubernetes, dry, detach bool
-	var image, volume string
+	var slurm, dry, detach bool
 	var opts study.RunOptions
 	cmd := &cobra.Command{
-		Use:   "submit FILE {--slurm [-- OPTION...] | --kubernetes}",
+		Use:   "submit FILE --slurm [-- OPTION...]",
 		Short: "Submit the cells of a study to a cluster",
 		Long: `Write a batch script for Slurm, with a task for each cell that is not done, and submit it
 with sbatch. Each task is a 'cage study cell'. Options of sbatch follow two dashes:
@@ -37,13 +36,7 @@ tasks print are in the study's directory.
 The command shows how far the cells are until all are done. When an array has ended it
 submits another one for what was killed or preempted, and for cells that had to wait until
 a table has chosen; not for tasks that were cancelled, or cells that failed. After Ctrl-C
-the tasks go on, and the same command follows them again. With --detach it only submits.
-
-With --kubernetes the manifest of an indexed Job is printed, for kubectl apply -f -. Its
-image has cage and the plugins, and its volume is mounted where the working directory is
-here. Pods that are stopped with a checkpoint are started again.
-
-  cage study submit bits.toml --kubernetes --image IMAGE --volume CLAIM`,
+the tasks go on, and the same command follows them again. With --detach it only submits.`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if n := cmd.ArgsLenAtDash(); n >= 0 {
 				args = args[:n]
@@ -53,26 +46,16 @@ here. Pods that are stopped with a checkpoint are started again.
 	}
 	flags := cmd.Flags()
 	flags.BoolVar(&slurm, "slurm", false, "to Slurm")
-	flags.BoolVar(&kubernetes, "kubernetes", false, "print the manifest of a Job for Kubernetes")
-	flags.StringVar(&image, "image", "", "of the containers of Kubernetes")
-	flags.StringVar(&volume, "volume", "", "persistent volume `CLAIM` of Kubernetes with the working directory")
 	flags.BoolVar(&dry, "dry-run", false, "print the script, and submit nothing")
 	flags.BoolVar(&detach, "detach", false, "submit to Slurm and follow nothing")
 	flags.BoolVar(&opts.Retry, "retry", false, "submit failed cells, too")
 	return withAnswer(cmd, func(cmd *cobra.Command, args []string) (*answer, error) {
-		switch {
-		case slurm == kubernetes:
-			return nil, usageError{errors.New("want --slurm or --kubernetes: where to")}
-		case kubernetes && (image == "" || volume == ""):
-			return nil, usageError{errors.New("--kubernetes wants --image and --volume")}
+		if !slurm {
+			return nil, usageError{errors.New("want --slurm: where to")}
 		}
 		s, err := study.Load(args[0])
 		if err != nil {
 			return nil, err
-		}
-		if kubernetes {
-			text, err := kubernetesText(s, image, volume, opts.Retry)
-			return exactAnswer(map[string]any{"manifest": text}, text), err
 		}
 		if opts.Survey, err = newSurvey(cmd); err != nil {
 			return nil, err

@@ -9,7 +9,6 @@ import (
 	"github.com/cage-qat/cage/host/model"
 	"github.com/cage-qat/cage/host/train/checkpoint"
 	"github.com/cage-qat/cage/host/train/metrics"
-	"github.com/cage-qat/cage/host/train/tensorboard"
 )
 
 // recording is metrics.jsonl, with the records that it could not take yet: a disk that is
@@ -178,28 +177,20 @@ func (r *run) recall(rec metrics.Record) {
 	r.last = rec
 }
 
-// openScalars starts an event file for the records from now on, where train.tensorboard asks for it. metrics.jsonl has all
-// that event files show, so that a run goes on without them.
+// openScalars starts an event file for the records from now on, if train.tensorboard is set. A run
+// continues if event files cannot be written: metrics.jsonl has everything that they show.
 func (r *run) openScalars() {
 	if !r.cfg.Train.TensorBoard {
 		return
 	}
-	now := time.Now()
-	w, err := tensorboard.Create(r.dir.TensorBoard(), r.done.Step, now)
-	if err == nil {
-		r.scalars = w
-		var toml []byte
-		if toml, err = r.cfg.Encode(); err == nil {
-			err = w.Configuration(string(toml), now)
-		}
-	}
+	var err error
+	r.scalars, err = metrics.CreateEvents(r.dir.TensorBoard(), r.done.Step, time.Now())
 	r.noteScalars(err)
 }
 
-// showRecord writes the numbers of a record to the event file.
 func (r *run) showRecord(rec metrics.Record) {
 	if r.scalars != nil {
-		r.noteScalars(r.scalars.Scalars(rec.Step, time.Now(), tensorboard.Of(rec)))
+		r.noteScalars(r.scalars.Write(rec, time.Now()))
 	}
 }
 
@@ -208,7 +199,7 @@ func (r *run) noteScalars(err error) {
 	if err == nil {
 		return
 	}
-	r.log.Warn("the records for TensorBoard end here: cage runs export makes them again from metrics.jsonl", "error", err)
+	r.log.Warn("the records for TensorBoard end here; metrics.jsonl has all of them", "error", err)
 	r.closeScalars()
 }
 

@@ -15,7 +15,6 @@
 //
 // The rooms of the wing, the highest first:
 //
-//	records      records of several runs as a table or event files
 //	conformance  sdktest's checks of a plugin, on processes and devices
 //	provenance   what a run and its weights come from
 //	assembly     from a configuration to parts: data, programs of plugins, a compiled step
@@ -26,7 +25,7 @@
 //	checkpoint   named tensors in files
 //	rundir       the files of a run, lists of runs
 //	config       run.toml
-//	tensorboard, console, metrics  records, and who shows them
+//	console, metrics  records, and who shows them
 //
 // A configuration becomes parts (config, plugin, assembly), the loop draws batches from them and runs the step, and what the
 // step returns leaves as records and checkpoints in the run directory.
@@ -53,7 +52,6 @@ import (
 	"github.com/cage-qat/cage/host/train/provenance"
 	"github.com/cage-qat/cage/host/train/rundir"
 	"github.com/cage-qat/cage/host/train/step"
-	"github.com/cage-qat/cage/host/train/tensorboard"
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
@@ -161,7 +159,7 @@ type run struct {
 	state      *step.State
 	done       provenance.Progress
 	records    *recording
-	scalars    *tensorboard.Writer            // the records for TensorBoard; nil: none
+	scalars    *metrics.EventFile             // the records for TensorBoard; nil: none
 	last       metrics.Record                 // the newest record of the run that is resumed
 	problem    *model.Quadratic               // nil for a language model
 	trajectory *metrics.Writer[metrics.Point] // of the problem's points; nil when none are recorded

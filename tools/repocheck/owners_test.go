@@ -2,9 +2,7 @@ package repocheck
 
 // knows says, for each place that may lose the content of a file, how it knows whose the file is: "file: function: expression".
 var knows = map[string]string{
-	"cmd/cage/about.go: writeManuals: atomicfile.WriteBytes":                     "CheckOurs: it begins with the title of the command's manual",
 	"cmd/cage/bench.go: startProfile: os.Create":                                 "the user names the file",
-	"cmd/cage/runs.go: newRunsExport: atomicfile.Write":                          "the user names the file (Target)",
 	"cmd/cage/studyreport.go: writeContents: atomicfile.WriteBytes":              "the user names the file (Target)",
 	"cmd/cage/studyslurm.go: sbatch: atomicfile.WriteBytes":                      "CheckOurs: the script begins as cage's does, the other file is the number of a job",
 	"host/data/dataset/folder.go: Close: f.path.Join(LockFile).Remove":           "this process made the directory",
@@ -100,8 +98,7 @@ var knows = map[string]string{
 	"host/train/rundir/rundir.go: WriteFiles: atomicfile.WriteBytes":             "CheckOurs: the very bytes",
 	"host/train/rundir/rundir.go: RemoveAbandoned: atomicfile.RemoveAbandoned":   "temporary files of a run whose lock this process holds",
 	"host/train/rundir/rundir.go: Take: path.Remove":                             "it is empty",
-	"host/train/tensorboard/tensorboard.go: Discard: w.path.Remove":              "this process created it",
-	"host/train/tensorboard/tensorboard.go: create: path.OpenFile":               "it creates a file that was not there",
+	"host/train/metrics/events.go: createEventFile: path.OpenFile":               "it creates a file that was not there",
 	"internal/atomicdir/atomicdir.go: Write: dir.Rename":                         "Check: the name is one that no file has",
 	"internal/atomicdir/atomicdir.go: Write: to.Join(Mark).Remove":               "this process made it",
 	"internal/atomicdir/atomicdir.go: discard: dir.Join(Mark).Remove":            "this process has locked it",

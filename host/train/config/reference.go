@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"github.com/cage-qat/cage/host/model/architecture"
-	"github.com/cage-qat/cage/internal/plaintoml"
 	"github.com/cage-qat/cage/internal/schema"
 )
 
@@ -105,32 +104,4 @@ func presetReference(b *strings.Builder) {
 			p.Kind, p.Name, p.Layers, p.Heads, p.Width, p.Hidden, p.Parameters(), p.Context, p.Vocab,
 			p.Batch, p.Accumulate, p.Steps, p.Warmup, schema.Decimal(p.Rate))
 	}
-}
-
-// KeyReference describes a key, for completion and hints while it is being typed.
-type KeyReference struct {
-	Path   string   // such as "train.steps"; for an array of tables, the path in its first table
-	Values []string // all possible values, as TOML; nil: there is no such list
-	Doc    string
-}
-
-// Keys lists the keys of the schema in the order of [Reference].
-func Keys() []KeyReference {
-	var list []KeyReference
-	for _, t := range new(Config).tables() {
-		for _, k := range t.keys {
-			r := KeyReference{Path: t.path(k.Name), Doc: k.Doc}
-			if t.list {
-				r.Path = plaintoml.Indexed(t.name, 0) + "." + k.Name
-			}
-			for _, word := range k.Is.Words {
-				r.Values = append(r.Values, tomlScalar(word))
-			}
-			if k.Type() == schema.Boolean {
-				r.Values = []string{"true", "false"}
-			}
-			list = append(list, r)
-		}
-	}
-	return list
 }

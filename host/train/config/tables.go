@@ -204,7 +204,7 @@ func (c *Config) trainKeys() []schema.Key {
 		{Name: "max_skipped", To: &t.MaxSkipped, Is: schema.From(0, schema.Most), Default: 10,
 			Doc: "nan_policy skip: steps skipped in all before the run ends; 0: the first one ends it"},
 		{Name: "tensorboard", To: &t.TensorBoard, Default: false,
-			Doc: "true: the records are also written as event files, to tensorboard/ in the run directory, for TensorBoard and Weights & Biases; `cage runs export` makes them of any run"},
+			Doc: "true: the records are also written as event files, to tensorboard/ in the run directory, for TensorBoard and Weights & Biases"},
 
 		{Name: "samples", To: &t.Samples, Is: schema.Patterns(), For: architecture.Languages, Optional: "none",
 			Doc: "prompts that the model continues, with its quantizers, at each evaluation and at the end; the texts go to samples.jsonl in the run directory, for `cage serve` and `cage runs show`. No bit of the training depends on them"},

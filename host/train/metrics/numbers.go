@@ -150,8 +150,8 @@ func Reference() string {
 		b.WriteString("\n")
 	}
 	b.WriteString("\nNumbers of single tensors stand in the table `weights` of a record, below the name of the tensor: [diagnostics](configuration.md#diagnostics)\n" +
-		"say when. `cage runs export --csv` calls them `weights.TENSOR.NAME`. What a method has counted so far stands in the table `counts` of records and\n" +
-		"of the summary: for OsciReset `weights_set_back`. `cage runs export --csv` calls it `counts.NAME`.\n")
+		"say when. What a method has counted so far stands in the table `counts` of records and\n" +
+		"of the summary: for OsciReset `weights_set_back`.\n")
 	return b.String()
 }
 

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"path/filepath"
 	"slices"
+	"strings"
 )
 
 // Search finds the files outside a run directory that its configuration names.
@@ -66,3 +67,41 @@ type notFoundError struct {
 
 func (e *notFoundError) Error() string   { return e.text }
 func (e *notFoundError) Unwrap() []error { return e.reasons }
+
+// Names are the names of run directories: the last part of their paths; of several with the same as many parts as tell them
+// apart.
+func Names(dirs []string) []string {
+	paths, names := make([]string, len(dirs)), make([]string, len(dirs))
+	for i, dir := range dirs {
+		paths[i] = dir
+		if abs, err := filepath.Abs(dir); err == nil {
+			paths[i] = abs // of "." and ".." as well
+		}
+	}
+	for i, path := range paths {
+		names[i] = lastParts(path, 1)
+	}
+	for parts := 2; ; parts++ { // whole paths differ
+		owner, shared := map[string]string{}, map[string]bool{}
+		for i, name := range names {
+			if other, taken := owner[name]; taken && other != paths[i] {
+				shared[name] = true
+			}
+			owner[name] = paths[i]
+		}
+		if len(shared) == 0 {
+			return names
+		}
+		for i, path := range paths {
+			if shared[names[i]] {
+				names[i] = lastParts(path, parts)
+			}
+		}
+	}
+}
+
+// lastParts are so many parts at the end of a path.
+func lastParts(path string, n int) string {
+	parts := strings.Split(strings.Trim(filepath.ToSlash(path), "/"), "/")
+	return strings.Join(parts[max(0, len(parts)-n):], "/")
+}

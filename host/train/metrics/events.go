@@ -1,9 +1,4 @@
-// Package tensorboard writes event files, which TensorBoard and Weights & Biases can read. They hold the records of a
-// run as scalars, and its configuration as a text.
-//
-// The package knows the format of these files and the names that the numbers of a record have there. It reads no such
-// files. They are not the only copy of anything: they can be made again from metrics.jsonl at any time.
-package tensorboard
+package metrics
 
 import (
 	"encoding/binary"
@@ -18,30 +13,25 @@ import (
 
 	"google.golang.org/protobuf/encoding/protowire"
 
-	"github.com/cage-qat/cage/host/train/metrics"
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// Scalar is one number under its tag, "group/name".
-type Scalar struct {
-	Tag   string
-	Value float64
-}
-
-// Writer appends events to a file. Each reaches the operating system in one write, so that a killed process leaves at
+// EventFile appends the numbers of records to an event file, which TensorBoard and Weights & Biases
+// read. Each event reaches the operating system in one write, so that a killed process leaves at
 // most its last event incomplete, which readers ignore. It is not safe for concurrent use.
-type Writer struct {
+type EventFile struct {
 	f    vfs.File
 	path vfs.Path
 }
 
-// Create creates dir and a new event file in it, named by the time. If older files in the directory have later steps
-// than the given one, the run was resumed from a checkpoint: readers then drop these steps.
-func Create(dir vfs.Path, step int, at time.Time) (*Writer, error) {
+// CreateEvents creates dir and a new event file in it, named by the time. If older files in the
+// directory have later steps than the given one, the run was resumed from a checkpoint: readers
+// then drop these steps.
+func CreateEvents(dir vfs.Path, step int, at time.Time) (*EventFile, error) {
 	if err := dir.MkdirAll(); err != nil {
 		return nil, err
 	}
-	w, err := create(dir, at)
+	w, err := createEventFile(dir, at)
 	if err != nil {
 		return nil, err
 	}
@@ -53,9 +43,9 @@ func Create(dir vfs.Path, step int, at time.Time) (*Writer, error) {
 	return w, nil
 }
 
-// create opens a file that was not there. Readers take the files of a directory in the order of their names, so it comes
-// after all others, also where the clock was set back or is that of another machine.
-func create(dir vfs.Path, at time.Time) (*Writer, error) {
+// createEventFile opens a new file. Readers take the files of a directory in the order of their
+// names, so its name follows all others, even if the clock was set back.
+func createEventFile(dir vfs.Path, at time.Time) (*EventFile, error) {
 	second := at.Unix()
 	others, err := dir.ReadDir()
 	if err != nil {
@@ -71,7 +61,7 @@ func create(dir vfs.Path, at time.Time) (*Writer, error) {
 		path := dir.Join(fmt.Sprintf("events.out.tfevents.%010d.%03d.cage", second, attempt))
 		f, err := path.OpenFile(os.O_WRONLY|os.O_CREATE|os.O_EXCL|os.O_APPEND, 0o644)
 		if err == nil {
-			return &Writer{f: f, path: path}, nil
+			return &EventFile{f: f, path: path}, nil
 		}
 		if !errors.Is(err, fs.ErrExist) {
 			return nil, err
@@ -80,41 +70,35 @@ func create(dir vfs.Path, at time.Time) (*Writer, error) {
 	return nil, fmt.Errorf("%s has too many event files of one second", dir)
 }
 
-func (w *Writer) put(e message) error {
+func (w *EventFile) put(e message) error {
 	if _, err := w.f.Write(frame(e)); err != nil {
 		return fmt.Errorf("%s: %w", w.path, err)
 	}
 	return nil
 }
 
-// Scalars appends the numbers of a step.
-func (w *Writer) Scalars(step int, at time.Time, list []Scalar) error {
+// Write appends the numbers of a record.
+func (w *EventFile) Write(r Record, at time.Time) error {
 	var summary message
-	for _, s := range list {
-		summary = summary.message(summaryValue, message(nil).text(valueTag, s.Tag).float(valueSimpleValue, float32(s.Value)))
+	for _, v := range r.Values() {
+		if v.Name != "step" {
+			value := message(nil).text(valueTag, tagOf(v.Name)).float(valueSimpleValue, float32(v.Number))
+			summary = summary.message(summaryValue, value)
+		}
 	}
-	return w.put(event(step, at).message(eventSummary, summary))
-}
-
-// Configuration appends the configuration of a run, in TOML, as a block of code in Markdown.
-func (w *Writer) Configuration(toml string, at time.Time) error {
-	code := "    " + strings.ReplaceAll(strings.TrimRight(toml, "\n"), "\n", "\n    ") + "\n"
-	return w.put(event(0, at).message(eventSummary, message(nil).message(summaryValue, text("configuration", code))))
+	return w.put(event(r.Step, at).message(eventSummary, summary))
 }
 
 // Close closes the file.
-func (w *Writer) Close() error {
+func (w *EventFile) Close() error {
 	if err := w.f.Close(); err != nil {
 		return fmt.Errorf("%s: %w", w.path, err)
 	}
 	return nil
 }
 
-// Discard closes the file and removes it.
-func (w *Writer) Discard() error { return errors.Join(w.Close(), w.path.Remove()) }
-
-// The fields of TensorFlow's messages that are written here, by their numbers in event.proto, summary.proto, tensor.proto and
-// types.proto of github.com/tensorflow/tensorflow (tensorflow/core/framework and tensorflow/core/util).
+// The numbers of the fields of TensorFlow's messages, from event.proto and summary.proto of
+// github.com/tensorflow/tensorflow (tensorflow/core/framework and tensorflow/core/util).
 const (
 	eventWallTime    protowire.Number = 1 // double, seconds since 1970
 	eventStep        protowire.Number = 2 // int64
@@ -126,21 +110,9 @@ const (
 
 	valueTag         protowire.Number = 1 // string
 	valueSimpleValue protowire.Number = 2 // float
-	valueTensor      protowire.Number = 8 // TensorProto
-	valueMetadata    protowire.Number = 9 // SummaryMetadata
-
-	metadataPlugin protowire.Number = 1 // PluginData
-	pluginName     protowire.Number = 1 // string
-
-	tensorType   protowire.Number = 1 // DataType
-	tensorShape  protowire.Number = 2 // TensorShapeProto
-	tensorString protowire.Number = 8 // repeated bytes
-	shapeDim     protowire.Number = 2 // repeated Dim
-	dimSize      protowire.Number = 1 // int64
 
 	sessionStatus protowire.Number = 1 // enum
 
-	typeString   = 7 // DataType
 	sessionStart = 1 // SessionStatus
 )
 
@@ -170,17 +142,8 @@ func (m message) message(field protowire.Number, part message) message {
 	return protowire.AppendBytes(protowire.AppendTag(m, field, protowire.BytesType), part)
 }
 
-// event is what all events have.
 func event(step int, at time.Time) message {
 	return message(nil).double(eventWallTime, float64(at.UnixNano())/1e9).int(eventStep, int64(step))
-}
-
-// text is a value of a summary for the text plugin: a tensor of one string.
-func text(tag, content string) message {
-	one := message(nil).message(shapeDim, message(nil).int(dimSize, 1))
-	tensor := message(nil).int(tensorType, typeString).message(tensorShape, one).text(tensorString, content)
-	metadata := message(nil).message(metadataPlugin, message(nil).text(pluginName, "text"))
-	return message(nil).text(valueTag, tag).message(valueTensor, tensor).message(valueMetadata, metadata)
 }
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
@@ -191,7 +154,7 @@ func masked(data []byte) uint32 {
 	return (sum>>15 | sum<<17) + 0xa282ead8
 }
 
-// frame is an event as it stands in a file: its length with a checksum, and itself with one (TFRecord).
+// frame encodes an event as a TFRecord: length, checksum of the length, event, checksum of the event.
 func frame(event message) []byte {
 	out := binary.LittleEndian.AppendUint64(nil, uint64(len(event)))
 	out = binary.LittleEndian.AppendUint32(out, masked(out))
@@ -199,8 +162,8 @@ func frame(event message) []byte {
 	return binary.LittleEndian.AppendUint32(out, masked(event))
 }
 
-// tags are the names that the numbers of a record have in TensorBoard, which draws those of a group together. Those that are
-// not here keep their name, in the group "other".
+// tags are the names of the numbers in TensorBoard, as GROUP/NAME. A number that is not here is
+// other/NAME.
 var tags = map[string]string{
 	"loss":              "train/loss",
 	"lr":                "train/learning rate",
@@ -238,17 +201,6 @@ var tags = map[string]string{
 	"visits":            "codes/visits",
 	"visit_sum":         "codes/largest sum of a visit",
 	"residual_max":      "codes/largest residual",
-}
-
-// Of returns the numbers of a record as scalars. The names of those of single weights contain the name of the weight.
-func Of(r metrics.Record) []Scalar {
-	var list []Scalar
-	for _, v := range r.Values() {
-		if v.Name != "step" {
-			list = append(list, Scalar{tagOf(v.Name), v.Number})
-		}
-	}
-	return list
 }
 
 func tagOf(name string) string {

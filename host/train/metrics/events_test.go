@@ -1,7 +1,6 @@
-package tensorboard
+package metrics
 
 import (
-	"bytes"
 	"encoding/binary"
 	"math"
 	"os"
@@ -14,7 +13,6 @@ import (
 
 	"google.golang.org/protobuf/encoding/protowire"
 
-	"github.com/cage-qat/cage/host/train/metrics"
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
@@ -75,25 +73,22 @@ func fields(t *testing.T, m []byte) map[protowire.Number]any {
 	return out
 }
 
-func TestWriter(t *testing.T) {
+func TestEventFile(t *testing.T) {
 	dir := vfs.At(filepath.Join(t.TempDir(), "events"))
 	at := time.Unix(1700000000, 500_000_000)
-	w, err := Create(dir, 7, at)
+	w, err := CreateEvents(dir, 7, at)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := w.Scalars(8, at, []Scalar{{"train/loss", 2.5}, {"train/other", math.NaN()}}); err != nil {
-		t.Fatal(err)
-	}
-	if err := w.Configuration("[train]\nsteps = 1\n", at); err != nil {
+	if err := w.Write(Record{Step: 8, Loss: 2.5, ValLoss: Some(math.NaN())}, at); err != nil {
 		t.Fatal(err)
 	}
 	if err := w.Close(); err != nil {
 		t.Fatal(err)
 	}
 	list := events(t, dir.Join("events.out.tfevents.1700000000.000.cage").Name)
-	if len(list) != 4 {
-		t.Fatalf("%d events, want 4", len(list))
+	if len(list) != 3 {
+		t.Fatalf("%d events, want 3", len(list))
 	}
 	first := fields(t, list[0])
 	if string(first[eventFileVersion].([]byte)) != "brain.Event:2" || math.Float64frombits(first[eventWallTime].(uint64)) != 1700000000.5 {
@@ -105,23 +100,16 @@ func TestWriter(t *testing.T) {
 	}
 	numbers := fields(t, list[2])
 	value := fields(t, fields(t, numbers[eventSummary].([]byte))[summaryValue].([]byte))
-	if numbers[eventStep] != uint64(8) || string(value[valueTag].([]byte)) != "train/other" || !math.IsNaN(float64(math.Float32frombits(value[valueSimpleValue].(uint32)))) {
+	if numbers[eventStep] != uint64(8) || string(value[valueTag].([]byte)) != "validation/loss" || !math.IsNaN(float64(math.Float32frombits(value[valueSimpleValue].(uint32)))) {
 		t.Errorf("the last number of step %v is %v", numbers[eventStep], value)
-	}
-	text := fields(t, fields(t, fields(t, list[3])[eventSummary].([]byte))[summaryValue].([]byte))
-	if content := fields(t, text[valueTensor].([]byte))[tensorString].([]byte); string(content) != "    [train]\n    steps = 1\n" {
-		t.Errorf("the configuration is %q", content)
-	}
-	if plugin := fields(t, fields(t, text[valueMetadata].([]byte))[metadataPlugin].([]byte))[pluginName].([]byte); !bytes.Equal(plugin, []byte("text")) {
-		t.Errorf("the configuration is shown as %q", plugin)
 	}
 }
 
-// TestNames: files of one second do not overwrite each other, and their names follow the order in which they were made.
-func TestNames(t *testing.T) {
+// TestEventFileNames: files of one second do not overwrite each other, and their names follow the order in which they were made.
+func TestEventFileNames(t *testing.T) {
 	dir := vfs.At(t.TempDir())
 	for _, at := range []int64{1700000000, 1700000000, 1700000001} {
-		w, err := Create(dir, 0, time.Unix(at, 0))
+		w, err := CreateEvents(dir, 0, time.Unix(at, 0))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -139,22 +127,12 @@ func TestNames(t *testing.T) {
 	if !slices.Equal(names, want) {
 		t.Errorf("the files are %v, want %v", names, want)
 	}
-	last, err := Create(dir, 0, time.Unix(1700000002, 0))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := last.Discard(); err != nil {
-		t.Fatal(err)
-	}
-	if entries, _ := dir.ReadDir(); len(entries) != 3 {
-		t.Errorf("%d files after one was discarded", len(entries))
-	}
 }
 
-// TestTags: every number of a record has a name for people, and no two have the same.
-func TestTags(t *testing.T) {
+// TestEventTags: every number of a record has a name for people, and no two have the same.
+func TestEventTags(t *testing.T) {
 	known := map[string]bool{}
-	of := reflect.TypeFor[metrics.Record]()
+	of := reflect.TypeFor[Record]()
 	for i := range of.NumField() {
 		name, _, _ := strings.Cut(of.Field(i).Tag.Get("json"), ",")
 		known[name] = true
@@ -175,10 +153,8 @@ func TestTags(t *testing.T) {
 		}
 		seen[tag] = true
 	}
-	r := metrics.Record{Weights: map[string]metrics.WeightMeasures{"layers.0.attn.qkv": {FlipRate: metrics.Some(0.25)}}}
-	list := Of(r)
-	if got := list[len(list)-1]; got != (Scalar{"weights, share that changed/layers.0.attn.qkv", 0.25}) {
-		t.Errorf("the flip rate of a weight is %v", got)
+	if got := tagOf("weights.layers.0.attn.qkv.flip_rate"); got != "weights, share that changed/layers.0.attn.qkv" {
+		t.Errorf("the flip rate of a weight is %q", got)
 	}
 }
 
@@ -187,7 +163,7 @@ func TestClockSetBack(t *testing.T) {
 	dir := vfs.At(t.TempDir())
 	at := time.Unix(1700000000, 0)
 	for i, clock := range []time.Time{at, at.Add(-time.Hour), at.Add(-2 * time.Hour), at.Add(time.Hour)} {
-		w, err := Create(dir, i, clock)
+		w, err := CreateEvents(dir, i, clock)
 		if err != nil {
 			t.Fatal(err)
 		}
