@@ -121,7 +121,7 @@ func parse(file string, text []byte) (*Document, *Error) {
 		return nil, err
 	}
 	if _, err := toml.Decode(string(text), &doc.values); err != nil {
-		return nil, doc.syntaxError(string(text), err)
+		return nil, syntaxError(file, string(text), err)
 	}
 	return doc, nil
 }

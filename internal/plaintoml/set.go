@@ -42,7 +42,7 @@ func (d *Document) Override(text string) *Error {
 	}
 	doc, problem := parse(name, []byte(plain))
 	if problem != nil {
-		if problem.Hint == "" || strings.Contains(problem.Hint, "quotes") {
+		if strings.Contains(problem.Hint, "quotes") {
 			problem.Hint = overrideHint(key, value)
 		}
 		return fail(problem)

@@ -54,7 +54,7 @@ func TestParseRefuses(t *testing.T) {
 		{`metrics = ["acc"]`, `metrics = []`, "8: metrics: missing; want some of acc, acc_norm"},
 		{`metrics = ["acc"]`, `metrics = 1`, "8: metrics: found the integer 1; want a string or an array of strings"},
 		{`split = "test"`, ``, `1: split: missing; want a string that names the split with the questions, such as split = "test"`},
-		{`split = "test"`, `split  "test"`, "4: not valid TOML: `split  \"test\"` has no \"=\"; want split = \"test\""},
+		{`split = "test"`, `split  "test"`, "4: not valid TOML: expected '.' or '=', but got '\"' instead"},
 		{`split = "test"`, "split = \"test\"\nclean = [['(', '']]", "5: clean[0]: missing closing ): `(`; want a regular expression"},
 		{`split = "test"`, "split = \"test\"\nclean = [['a']]", `5: clean: found an array; want an array of pairs of a pattern and its replacement, such as [["\\s+", " "]]`},
 		{`split = "test"`, "split = \"test\"\nshots = -1", "5: shots: found the integer -1; want an integer from 0 to 1000000000"},
