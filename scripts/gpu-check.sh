@@ -7,13 +7,13 @@
 #                                and JAX's CUDA plugin, neither Go nor a network
 #
 # What fails first comes first: the device and its libraries, the trials of kernels, steps of
-# the presets, kernels alone, a short training on GPU and CPU, and last the tests that hold
+# the presets, a short training on GPU and CPU, and last the tests that hold
 # on every device. The report is written anew after each stage: report.md and report.json,
 # all output in log.txt. Settings, by environment variables:
 #
 #   OUT      where the report goes (gpu-report)
 #   DEVICE   device to check (cuda); with cpu the script itself can be tried anywhere
-#   PHASES   what to do after the device was opened (trials bench kernels demo tests)
+#   PHASES   what to do after the device was opened (trials bench demo tests)
 #   LIMIT    seconds for all of it (570)
 #   SIZES    presets to time, or toy, each with its batch (30M:64 100M:64 430M:64, which has 32 on GPUs of less than 100 GB)
 #   CONTEXT  tokens per sequence (512)
@@ -30,7 +30,7 @@ cd "$(dirname "$0")/.."
 pack=${PACK:-bin/gpu-check.tar.xz}
 
 # Seconds for each stage, at most. They sum to less than ten minutes.
-declare -A limits=([device]=30 [trials]=45 [fused]=60 [graph]=45 [100M]=70 [430M]=100 [kernels]=40 [demo]=60 [tests]=100)
+declare -A limits=([device]=30 [trials]=45 [fused]=60 [graph]=45 [100M]=70 [430M]=100 [demo]=60 [tests]=100)
 
 build() {
 	# What is built runs on systems with an older C library, too, where Zig can be had.
@@ -242,14 +242,6 @@ bench() {
 	done
 }
 
-# kernels times each kernel of the first size alone.
-kernels() {
-	local size=${SIZES:-30M:64}
-	size=${size%% *}
-	# shellcheck disable=SC2046 # words
-	stage kernels kernels "$work/cage" bench kernels --json --predicted "$work/predicted.json" --device "$device" $(model "${size%:*}") --batch "${size#*:}" --context "${CONTEXT:-512}"
-}
-
 run() {
 	out=${OUT:-gpu-report} device=${DEVICE:-cuda}
 	work=$(mktemp -d)
@@ -259,11 +251,11 @@ run() {
 		return 1
 	fi
 	local phase
-	for phase in ${PHASES:-trials bench kernels demo tests}; do
+	for phase in ${PHASES:-trials bench demo tests}; do
 		case $phase in
-		trials | bench | kernels | demo | tests) ;;
+		trials | bench | demo | tests) ;;
 		*)
-			echo "PHASES: unknown phase $phase: known are trials, bench, kernels, demo, tests" >&2
+			echo "PHASES: unknown phase $phase: known are trials, bench, demo, tests" >&2
 			return 1
 			;;
 		esac
@@ -280,7 +272,7 @@ run() {
 		report || true
 		return 3
 	fi
-	for phase in ${PHASES:-trials bench kernels demo tests}; do
+	for phase in ${PHASES:-trials bench demo tests}; do
 		$phase
 	done
 	report

@@ -150,34 +150,17 @@ def failures(work, done):
     return found
 
 
-def by_kind(report):
-    """The kernels of the first size, timed alone, summed by kind beside what was predicted, and what is left of its step."""
-    size, step = next(((n.removesuffix("-fused"), e["bench"]) for n, e in report["benchmarks"].items() if n.endswith("-fused")), (None, None))
-    groups = report["predicted"].get("steps", {}).get(f"{size}:{(step or {}).get('batch')}", {}).get("groups", {})
-    rows = {}
-    for k in report["kernels"]:
-        row = rows.setdefault(k["kind"], dict(kind=k["kind"], kernels=0, bound=0.0, predicted=groups.get(k["kind"], {}).get("seconds"), seconds=0.0))
-        row["kernels"] += k["calls"]
-        row["bound"] += k["calls"] * k["bound_seconds"]
-        row["seconds"] += k["calls"] * k.get("seconds", 0)
-    if rows and step:
-        rest = [g["seconds"] for kind, g in groups.items() if kind not in rows]
-        rows["all else"] = dict(kind="all else", kernels=None, bound=None, predicted=[sum(x) for x in zip(*rest)], seconds=step["seconds"] - sum(x["seconds"] for x in rows.values()))
-    return list(rows.values())
-
-
 def predictions(named):
     """What scripts/predict.sh found, NAME=COMPILED:BENCH for each size, as the file that the report reads."""
-    steps, kernels, gpu = {}, {}, None
+    steps, gpu = {}, None
     for name, paths in (x.split("=", 1) for x in named):
         compiled = last_json_text(pathlib.Path(paths.split(":")[0]))
-        kernels.update(compiled["own"])
         batch = re.search(r", (\d+) ×", name)[1]
         gpu = compiled["gpu"]
         steps[f"{name.split(',')[0]}:{batch}"] = {
             "seconds": [round(x, 6) for x in compiled["step"]],
             "groups": {kind: {"kernels": g["kernels"], "seconds": [round(g[x], 6) for x in ("seconds", "half")]} for kind, g in compiled["groups"].items() if g["kernels"]}}
-    print(json.dumps({"gpu": gpu, "made": datetime.date.today().isoformat(), "steps": steps, "kernels": kernels}, indent=1))
+    print(json.dumps({"gpu": gpu, "made": datetime.date.today().isoformat(), "steps": steps}, indent=1))
 
 
 def next_steps(report):
@@ -200,10 +183,8 @@ def next_steps(report):
             steps.append(f"{choice['kind']}: computed without kernels, because {choice['reason']}")
     for name, entry in bench.items():
         if entry.get("times_predicted", 0) > 1.15:
-            slow = [k["name"] for k in report["kernels"] if k.get("times_bound") and k["times_bound"] > 2][:3]
             steps.append(f"{name} takes {entry['times_predicted']:.2f} times the upper prediction: "
-                         + (f"the kernels furthest from their bounds are {', '.join(slow)}; " if slow else "no kernel of cage's own is far from its bound, so look at products and attention: ")
-                         + f"`nsys profile bin/cage bench step --device cuda --precision bfloat16 --preset {name.partition('-')[0]} …` names all")
+                         f"`nsys profile bin/cage bench step --device cuda --precision bfloat16 --preset {name.partition('-')[0]} …` names all kernels")
     for name, entry in bench.items():
         fused, graph = entry["bench"], bench.get(name.removesuffix("-fused") + "-graph", {}).get("bench")
         if name.endswith("-fused") and fused and graph and fused["seconds"] > 1.02 * graph["seconds"]:
@@ -217,7 +198,7 @@ def next_steps(report):
         steps.append("Tests fail: " + "; ".join(tests) + ". log.txt has what they say.")
     skipped = [name for name, s in done.items() if s["exit_code"] is None]
     if skipped:
-        phases = dict.fromkeys({"bench": "bench", "peer": "bench", "demo": "demo", "kernels": "kernels"}.get(n.partition("-")[0], "tests") for n in skipped)
+        phases = dict.fromkeys({"bench": "bench", "peer": "bench", "demo": "demo"}.get(n.partition("-")[0], "tests") for n in skipped)
         steps.append(f"No time was left for {', '.join(skipped)}: `PHASES=\"{' '.join(phases)}\" scripts/gpu-check.sh`")
     return steps or ["Nothing: all is as it should be."]
 
@@ -257,12 +238,6 @@ def markdown(report):
                          number(e["memory_mib"], "d"), number(ms[1], ".1f"), number(e.get("ratio"), ".2f")])
         lines += ["## Steps", "", f"Predictions are for an {report['predicted'].get('gpu', '?')}, of {report['predicted'].get('made', '?')}.", ""]
         lines += table(["step", "batch", "ms", "predicted ms", "of the upper", "first step s", "model TFLOP/s", "GPU memory MiB", "peer ms", "times as fast"], rows)
-    if report["by_kind"]:
-        lines += ["## Kinds of kernels in a step", "", "Kernels of cage's own are timed alone; all else is what is left of the step.", ""]
-        lines += table(["kind", "kernels", "at the rate of memory, ms", "predicted ms", "measured ms"], [
-            [k["kind"], number(k["kernels"], "d"), *(number(None if k[x] is None else 1e3 * k[x], ".2f") for x in ("bound",)),
-             "-" if not k["predicted"] else " to ".join(f"{1e3 * x:.2f}" for x in k["predicted"]), number(None if k["seconds"] is None else 1e3 * k["seconds"], ".2f")]
-            for k in report["by_kind"]])
     if report["demo"]:
         rows = [[name] + [number(e.get(k), ".5f") for k in ("first", "last", "validation")]
                 + [number(e.get(k), ".1e") for k in ("first_difference", "largest_difference", "validation_difference")] for name, e in report["demo"].items()]
@@ -283,12 +258,10 @@ def write(work, out, quiet):
         "warnings": warnings(work, done),
         "choices": choices(work, done),
         "benchmarks": benchmarks(work, done, predicted),
-        "kernels": (last_json_text(work / "kernels.out") or {}).get("kernels", []),
         "demo": compare(work) if "demo-cpu" in done else {},
         "tests": {n.removeprefix("test-"): tests(work, n) for n, s in sorted(done.items()) if n.startswith("test-") and s["exit_code"] is not None},
         "predicted": predicted,
     }
-    report["by_kind"] = by_kind(report)
     report["next"] = next_steps(report)
     text = markdown(report)
     for name, content in (("report.json", json.dumps(report, indent=1) + "\n"), ("report.md", text)):

@@ -53,7 +53,7 @@ if [ $# -eq 0 ]; then
 	say "What CAGE adds to a step"
 	for rotation in none auto; do
 		echo "quantizer.rotation = $rotation"
-		"$cage" bench step --direct=false --steps 20 --set "quantizer.rotation=\"$rotation\""
+		"$cage" bench step --steps 20 --set "quantizer.rotation=\"$rotation\""
 		for form in off decoupled; do # the memory of a process that runs one kind of step
 			echo "method.form = $form, alone:"
 			"$cage" bench step --alone --steps 4 --set "quantizer.rotation=\"$rotation\"" --set "method.form=\"$form\""

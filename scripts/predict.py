@@ -13,7 +13,6 @@ See gpucompiler.py for what it needs.
 """
 import collections
 import glob
-import hashlib
 import json
 import math
 import os
@@ -221,13 +220,6 @@ def rotations(text):
     return lines
 
 
-def kernel_key(op):
-    """The name by which `cage bench kernels` knows a kernel of cage's own: a hash of its text and of what is launched."""
-    m = re.search(r'grid_x = (\d+) .*?, ir = "(.*?)", name = ".*?num_stages = (\d+) .*?num_warps = (\d+) ', op[3])
-    text = re.sub(r"\\([0-9A-F]{2})", lambda c: chr(int(c[1], 16)), m[2])
-    return hashlib.sha256(f"{text}\n{m[1]} {m[4]} {m[3]}".encode()).hexdigest()[:12]
-
-
 class Kernel(NamedTuple):
     op: tuple
     times: int
@@ -356,11 +348,9 @@ def describe(path, dump, gpu):
     vocab = int(embedding[1]) if embedding else max(int(n) for n in re.findall(r"tensor<(\d+)x\d+xf32>", head))
     result["states"] = sum(4 * product(int(x) for x in re.findall(r"(\d+)x", m)) for m in re.findall(r"tensor<([^>]*f32)> \{ ?tf.aliasing_output", head))
     groups = {kind: dict(kernels=0, bytes=0, flop=0, seconds=0, half=0) for kind in KINDS}
-    kinds, own, masked, codes = {}, {}, 0, 0
+    kinds, masked, codes = {}, 0, 0
     for k in kernels(module, rows[-2] * (rows[-1] - 1), vocab, rotations(text), RATES[gpu], machine):
         kinds[k.op[0]] = k.kind
-        if k.code and "__gpu$xla.gpu.triton" in k.op[3]:
-            own[kernel_key(k.op)] = dict(seconds=[round(k.seconds(n), 9) for n in (SCHEDULERS, SCHEDULERS / 2)], instructions=round(k.code.instructions), registers=k.code.registers)
         for key, x in dict(kernels=1, bytes=k.bytes, flop=k.flop, seconds=k.seconds(SCHEDULERS), half=k.seconds(SCHEDULERS / 2)).items():
             groups[k.kind][key] += k.times * x
         if "fmhaBackward" in k.op[3] or "fmhaSoftmaxBackward" in k.op[3]:
@@ -369,7 +359,7 @@ def describe(path, dump, gpu):
             codes += k.times * (k.as_codes(RATES[gpu]) + LAUNCH)
     result.update({key: sum(g[key] for g in groups.values()) for key in ("kernels", "seconds", "half")})
     replicas = re.search(r"num_replicas = (\d+)", text)
-    result.update(gpus=int(replicas[1]) if replicas else 1, step=[result["seconds"] + HOST[0], result["half"] + HOST[1]], groups=groups, gpu=gpu, masked=masked, codes=codes, own=own,
+    result.update(gpus=int(replicas[1]) if replicas else 1, step=[result["seconds"] + HOST[0], result["half"] + HOST[1]], groups=groups, gpu=gpu, masked=masked, codes=codes,
                   transposes_beside_rotations=beside_rotations(module, kinds))
     return result
 

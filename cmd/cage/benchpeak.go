@@ -8,11 +8,11 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/cage-qat/cage/host/study/bench/peak"
+	"github.com/cage-qat/cage/host/study/bench"
 )
 
 func newBenchPeak() *cobra.Command {
-	o := peak.Options{}
+	o := bench.PeakOptions{}
 	mebibytes := 0
 	cmd := &cobra.Command{
 		Use:   "peak",
@@ -61,7 +61,7 @@ of peak      that, as a part of the peak of the instruction that multiplies, on 
 		if err := o.Check(); err != nil {
 			return nil, usageError{err}
 		}
-		report, err := peak.Run(cmd.Context(), o)
+		report, err := bench.Peaks(cmd.Context(), o)
 		if err != nil {
 			return nil, err
 		}
@@ -69,9 +69,9 @@ of peak      that, as a part of the peak of the instruction that multiplies, on 
 	})
 }
 
-func printPeak(w io.Writer, r *peak.Report, o peak.Options) {
+func printPeak(w io.Writer, r *bench.PeakReport, o bench.PeakOptions) {
 	fmt.Fprintf(w, "%s kernels=%s\nfastest of %d runs of %v\n\n", r.Build, r.Kernels, o.Runs, o.Time)
-	named := func(title, unit string, list []peak.Named) {
+	named := func(title, unit string, list []bench.Named) {
 		rows := [][]string{{title}}
 		for _, n := range r.Threads {
 			rows[0] = append(rows[0], onThreads(unit, n))

@@ -90,7 +90,6 @@ type Device struct {
 	compiled atomic.Int64
 	found    sync.Map // by key, func() any: see Once
 	choices  sync.Map // by kind, Choice: see ChooseFused
-	watch    atomic.Pointer[func(*Executable)]
 	uses     struct { // of kernels
 		sync.Mutex
 		list []KernelUse

@@ -228,9 +228,6 @@ func (e *Executable) Run(inputs []*Buffer, donate []bool) ([]*Buffer, error) {
 	if err != nil {
 		return nil, stepError(e.name, Running, err)
 	}
-	if f := e.device.watch.Load(); f != nil {
-		(*f)(e)
-	}
 	outputs := make([]*Buffer, len(e.outputs))
 	for i, shape := range e.outputs {
 		parts := make([]compute.Buffer, own)

@@ -1,65 +1,80 @@
-// Package bench measures training steps. Several variants of one step run in turn on the
-// same batch, A B C A B C …, so that whatever disturbs the machine disturbs all of them
-// alike, and ratios are computed within each round.
-//
-// Steps that exist only for comparison, such as the algorithms of plugins written
-// directly in the host (package direct), live in subpackages, and nothing else may use
-// them.
+// Package bench measures training steps, and the peaks of the processor. Variants are timed in
+// turn, A B C A B C …, so that other load on the machine disturbs all of them alike, and the
+// ratios of steps are computed within each round.
 package bench
 
 import (
 	"context"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"runtime"
 	"slices"
 	"time"
 
+	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/compute/shapes"
+	"github.com/gomlx/gomlx/core/graph"
 	"gonum.org/v1/gonum/stat"
 
+	"github.com/cage-qat/cage/host/cage"
+	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/compute/engine"
-	"github.com/cage-qat/cage/host/model"
 	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/cage-qat/cage/host/train/build"
 	"github.com/cage-qat/cage/host/train/config"
+	"github.com/cage-qat/cage/host/train/plugin"
 	"github.com/cage-qat/cage/host/train/step"
 	"github.com/cage-qat/cage/internal/resources"
 )
 
-// Subject is one variant of a step.
-type Subject struct {
-	Name     string
-	Compiled *step.Compiled
-	// Lambda is λ_t of every step; 0 runs without correction.
-	Lambda float64
+// Report is the result of a step benchmark.
+type Report struct {
+	Build      engine.BuildInfo `json:"build"`
+	Parameters int              `json:"parameters"`
+	Tokens     int              `json:"tokens_per_step"`
+	FLOPs      float64          `json:"flops_per_step"`
+	// PluginStart and PluginPrograms are the seconds until the plugins had started, and
+	// from then until their programs had arrived.
+	PluginStart    float64  `json:"plugin_start_seconds"`
+	PluginPrograms float64  `json:"plugin_handover_seconds"`
+	Steps          []Timing `json:"steps"`
+	// Seconds is the median time of the configured step: with the correction, if it has one.
+	Seconds       float64 `json:"seconds"`
+	FirstStepUnix float64 `json:"first_step_unix"` // when the first step was done
+	PeakMemory    int64   `json:"peak_memory_bytes"`
+	// Choices are the computations that the device's trials found faster as fused kernels, or not.
+	Choices []engine.Choice `json:"choices,omitempty"`
+	// PeakFLOPS are the floating-point operations per second of a large matrix product on this
+	// device, one on each of its replicas.
+	PeakFLOPS float64 `json:"peak_flops"`
 }
 
-// Timing is the measurements of one subject.
+// Names of the steps of [Run].
+const (
+	Plain    = "plugins"        // the configured step, λ_t = 0
+	WithCAGE = "plugins + CAGE" // the same with λ_t > 0
+)
+
+// Timing is the measurements of one step.
 type Timing struct {
 	Name string `json:"name"`
 	// Seconds is the median time of a step, over the rounds after the warm-up.
 	Seconds float64 `json:"seconds"`
-	// All holds the times of all counted rounds.
-	All []float64 `json:"all_seconds"`
-	// Ratio is the median over the rounds of this subject's time divided by
+	// Mean is the mean time. It counts if some steps do more than others, such as those
+	// that refresh preconditioners.
+	Mean float64   `json:"mean_seconds"`
+	All  []float64 `json:"all_seconds"` // of the rounds that count
+	// Ratio is the median over the rounds of this step's time divided by
 	// the first one's; Low and High are the quartiles.
 	Ratio float64 `json:"ratio"`
 	Low   float64 `json:"ratio_low_quartile"`
 	High  float64 `json:"ratio_high_quartile"`
-	// Mean is the mean time of a step, and MeanRatio its ratio to that of the first
-	// subject. The mean is what counts if some steps do more than others, such as those
-	// that refresh preconditioners.
-	Mean      float64 `json:"mean_seconds"`
-	MeanRatio float64 `json:"mean_ratio"`
 	// CPU is the median of the processor time of a step, over all threads together, and
-	// CPURatio its median ratio to the first subject's. Other load on the machine hardly
-	// affects them. They are 0 if the system does not tell.
+	// CPURatio its median ratio to the first step's. Other load on the machine hardly
+	// affects them. They are 0 if the system does not report it.
 	CPU      float64 `json:"cpu_seconds"`
 	CPURatio float64 `json:"cpu_ratio"`
-	// CPUMean and CPUMeanRatio are the mean of the processor time and its ratio to the
-	// first subject's.
-	CPUMean      float64 `json:"cpu_mean_seconds"`
-	CPUMeanRatio float64 `json:"cpu_mean_ratio"`
 	// Compile is how long compiling and the first step took.
 	Compile float64 `json:"first_step_seconds"`
 	// Loss is the loss of the last step, to check that variants compute the same.
@@ -69,50 +84,173 @@ type Timing struct {
 	firstDone time.Time
 }
 
-// Steps runs rounds of one step of every subject and returns their timings in
-// order. A quarter of the rounds, at least two, warm up and do not count. All
-// subjects start from the same parameters and see the same tokens.
-func Steps(ctx context.Context, subjects []Subject, vocab, rounds int) ([]Timing, error) {
-	states := make([]*step.State, len(subjects))
-	timings := make([]Timing, len(subjects))
-	defer func() {
-		for _, s := range states {
-			if s != nil {
-				s.Close()
-			}
+// Options say what to measure.
+type Options struct {
+	Rounds  int
+	Alone   bool // the configured step only
+	Finder  *plugin.Finder
+	Plugins plugin.Options
+}
+
+// Run measures the configured step without and with the correction, on random tokens.
+// It refuses models other than language models with a known vocabulary.
+func Run(ctx context.Context, cfg *config.Config, o Options) (*Report, error) {
+	if !cfg.Model.Language() {
+		return nil, cfg.ErrorAt("model.kind", "a benchmark is of a language model, not of a problem without data")
+	}
+	if cfg.Data.Separate() {
+		return nil, cfg.ErrorAt("data", "a benchmark has no documents: its tokens are random, and joined")
+	}
+	if cfg.Model.Vocab == 0 {
+		return nil, cfg.ErrorAt("model.vocab", "a benchmark needs the size of the vocabulary")
+	}
+	m, err := build.Model(cfg)
+	if err != nil {
+		return nil, err
+	}
+	programs, err := build.Collect(ctx, build.Request{
+		Config: cfg, Model: m, Batch: build.ReplicaBatch(cfg), Finder: o.Finder, Options: o.Plugins,
+	})
+	if err != nil {
+		return nil, err
+	}
+	if err := build.CheckMemory(cfg, m, programs); err != nil {
+		return nil, err
+	}
+	plan, err := build.Plan(cfg, m, programs)
+	if err != nil {
+		return nil, err
+	}
+	var warn func(string, ...any)
+	if o.Plugins.Logger != nil {
+		warn = o.Plugins.Logger.Warn
+	}
+	dev, err := build.Device(cfg, warn)
+	if err != nil {
+		return nil, err
+	}
+	defer dev.Close()
+	list, configured := variants(cfg, plan, o.Alone)
+	timings, err := timeInTurn(ctx, dev, list, cfg.Model.Vocab, o.Rounds)
+	if err != nil {
+		return nil, err
+	}
+	peak, err := peakFLOPS(dev)
+	if err != nil {
+		return nil, err
+	}
+	return &Report{
+		Build: dev.BuildInfo(), Parameters: architecture.CountParams(m.Params(), nil),
+		Tokens:      cfg.Train.Batch * cfg.Model.Context * cfg.Train.Accumulate,
+		FLOPs:       m.StepFLOPs(cfg.Train.Batch, cfg.Model.Context) * float64(cfg.Train.Accumulate),
+		PluginStart: programs.Start.Seconds(), PluginPrograms: programs.Handover.Seconds(),
+		Steps: timings, Seconds: timings[configured].Seconds,
+		FirstStepUnix: float64(timings[0].firstDone.UnixNano()) / 1e9,
+		PeakMemory:    resources.PeakMemory(), Choices: dev.Choices(),
+		PeakFLOPS: peak * float64(dev.Count()),
+	}, nil
+}
+
+// variant is a step to be measured beside others.
+type variant struct {
+	name   string
+	plan   step.Plan
+	lambda float64 // λ_t of every step; 0 runs without correction
+}
+
+// variants lists the steps to measure, and which of them is the configured one.
+func variants(cfg *config.Config, plan step.Plan, alone bool) (list []variant, configured int) {
+	isCAGE := cfg.Method.Name == cage.NameCAGE && cfg.Method.CAGE.Form != cage.Off
+	correctable := cfg.Method.Name == cage.NameCAGE || cfg.Method.Name == cage.NameOff
+	if correctable {
+		plan.Rules = corrected(plan.Rules)
+	}
+	list = []variant{{Plain, plan, 0}}
+	if correctable && len(plan.Weights) > 0 {
+		list = append(list, variant{WithCAGE, plan, cfg.Method.CAGE.Lambda})
+		if isCAGE {
+			configured = 1
 		}
-	}()
-	for i, s := range subjects {
-		var err error
-		if states[i], err = s.Compiled.NewState(0, tokens(s.Compiled, vocab)); err != nil {
-			return nil, fmt.Errorf("%s: %w", s.Name, err)
+	}
+	if alone {
+		return list[configured : configured+1], 0
+	}
+	return list, configured
+}
+
+// corrected gives rules without a method the correction, which acts where λ_t > 0.
+func corrected(rules []cage.Rule) []cage.Rule {
+	rules = slices.Clone(rules)
+	for i, r := range rules {
+		if r.Quantizer != nil && (r.Method == nil || len(r.Method.Modes()) == 0) {
+			rules[i].Method = cage.Default
 		}
-		timings[i].Name = s.Name
+	}
+	return rules
+}
+
+// timeInTurn compiles the variants, and runs rounds of one step of each. A quarter of the rounds,
+// at least two, warm up and do not count. All start from the same parameters and see the same tokens.
+func timeInTurn(
+	ctx context.Context, dev *engine.Device, list []variant, vocab, rounds int,
+) ([]Timing, error) {
+	compiled, states := make([]*step.Compiled, len(list)), make([]*step.State, len(list))
+	timings := make([]Timing, len(list))
+	for i, v := range list {
+		c, err := step.Compile(dev, v.plan)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", v.name, err)
+		}
+		defer c.Close()
+		if err := loadTeacher(c); err != nil {
+			return nil, err
+		}
+		state, err := c.NewState(0, tokens(c, vocab))
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", v.name, err)
+		}
+		defer state.Close()
+		compiled[i], states[i], timings[i].Name = c, state, v.name
 	}
 	warmUp := max(2, rounds/4)
 	for round := range warmUp + rounds {
-		for i, s := range subjects {
+		for i, v := range list {
 			if err := ctx.Err(); err != nil {
 				return nil, err
 			}
-			m, err := timeStep(s, states[i], vocab, round)
+			wall, cpu, loss, err := timeStep(compiled[i], states[i], v.lambda, vocab, round)
 			if err != nil {
-				return nil, fmt.Errorf("%s: %w", s.Name, err)
+				return nil, fmt.Errorf("%s: %w", v.name, err)
 			}
+			t := &timings[i]
 			switch {
 			case round == 0:
-				timings[i].Compile, timings[i].firstDone = m.wall, time.Now()
+				t.Compile, t.firstDone = wall, time.Now()
 			case round >= warmUp:
-				timings[i].All = append(timings[i].All, m.wall)
-				timings[i].cpu = append(timings[i].cpu, m.cpu)
+				t.All, t.cpu = append(t.All, wall), append(t.cpu, cpu)
 			}
-			timings[i].Loss = m.loss
+			t.Loss = loss
 		}
 	}
 	for i := range timings {
 		summarize(&timings[i], &timings[0])
 	}
 	return timings, nil
+}
+
+// loadTeacher gives the teacher of a step, if it has one, random parameters.
+func loadTeacher(c *step.Compiled) error {
+	d := c.Plan().Distillation
+	if d == nil {
+		return nil
+	}
+	params := map[string]architecture.Param{}
+	for _, p := range d.Teacher.Params() {
+		params[p.Name] = p
+	}
+	return c.LoadTeacher(step.LoadParams(d.Teacher, func(name string) ([]float32, error) {
+		return params[name].Init(0), nil
+	}))
 }
 
 // tokens are a batch of random ids, the same at each call.
@@ -125,38 +263,32 @@ func tokens(c *step.Compiled, vocab int) []int32 {
 	return ids
 }
 
-// stepTimes is what one step took.
-type stepTimes struct{ wall, cpu, loss float64 }
-
-// timeStep times a step. Collecting garbage is not part of it, as it would hit whichever
-// subject comes next.
-func timeStep(s Subject, state *step.State, vocab, round int) (stepTimes, error) {
-	p := s.Compiled.Plan()
-	batches := make([][]int32, p.Accumulate)
+// timeStep times a step in seconds. Collecting garbage is not part of it, as it would hit
+// whichever variant comes next.
+func timeStep(
+	c *step.Compiled, state *step.State, lambda float64, vocab, round int,
+) (wall, cpu, loss float64, err error) {
+	batches := make([][]int32, c.Plan().Accumulate)
 	for i := range batches {
-		batches[i] = tokens(s.Compiled, vocab)
+		batches[i] = tokens(c, vocab)
 	}
 	runtime.GC()
 	began, used := time.Now(), resources.ProcessorTime()
-	res, err := s.Compiled.Step(state, batches, step.Settings{
-		Step: round + 1, Rate: 1e-3, NextRate: 1e-3, Lambda: s.Lambda,
+	res, err := c.Step(state, batches, step.Settings{
+		Step: round + 1, Rate: 1e-3, NextRate: 1e-3, Lambda: lambda,
 	})
+	wall, cpu = time.Since(began).Seconds(), (resources.ProcessorTime() - used).Seconds()
 	if err == nil && res.Skipped {
 		err = fmt.Errorf("step %d is not finite", round+1)
 	}
-	return stepTimes{time.Since(began).Seconds(), (resources.ProcessorTime() - used).Seconds(), res.Loss}, err
+	return wall, cpu, res.Loss, err
 }
 
 func summarize(t, first *Timing) {
 	wall := ratios(t.All, first.All)
-	t.Seconds = quantile(t.All, 0.5)
+	t.Seconds, t.Mean = quantile(t.All, 0.5), stat.Mean(t.All, nil)
 	t.Ratio, t.Low, t.High = quantile(wall, 0.5), quantile(wall, 0.25), quantile(wall, 0.75)
-	t.Mean = stat.Mean(t.All, nil)
-	t.MeanRatio = t.Mean / stat.Mean(first.All, nil)
 	t.CPU, t.CPURatio = quantile(t.cpu, 0.5), quantile(ratios(t.cpu, first.cpu), 0.5)
-	if t.CPUMean = stat.Mean(t.cpu, nil); t.CPUMean > 0 {
-		t.CPUMeanRatio = t.CPUMean / stat.Mean(first.cpu, nil)
-	}
 }
 
 // ratios divides round by round.
@@ -170,7 +302,7 @@ func ratios(a, b []float64) []float64 {
 	return out
 }
 
-// quantile interpolates linearly between the sorted values; values is not changed.
+// quantile interpolates linearly between the sorted values.
 func quantile(values []float64, p float64) float64 {
 	sorted := slices.Sorted(slices.Values(values))
 	if len(sorted) == 0 {
@@ -184,99 +316,47 @@ func quantile(values []float64, p float64) float64 {
 	return sorted[i] + (at-float64(i))*(sorted[i+1]-sorted[i])
 }
 
-// preparedStep is a configured step before it is compiled.
-type preparedStep struct {
-	config   *config.Config
-	model    model.Model
-	programs *build.Programs
-	plan     step.Plan
-}
-
-// prepare collects the programs of the plugins and plans the step. Benchmarks feed random
-// tokens, so that only language models with a known vocabulary can be measured.
-func prepare(ctx context.Context, cfg *config.Config, o Options) (*preparedStep, error) {
-	if !cfg.Model.Language() {
-		return nil, cfg.ErrorAt("model.kind", "a benchmark is of a language model, not of a problem without data")
+// peakFLOPS measures the speed of a product of two large matrices in the device's
+// precision, the best of a few. A GPU needs larger ones before their product takes
+// longer than its start.
+func peakFLOPS(dev *engine.Device) (float64, error) {
+	const tries = 6
+	n := 1536
+	if dev.Kind() != device.CPU {
+		n = 8192
 	}
-	if cfg.Data.Separate() {
-		return nil, cfg.ErrorAt("data", "a benchmark has no documents: its tokens are random, and joined")
-	}
-	if cfg.Model.Vocab == 0 {
-		return nil, cfg.ErrorAt("model.vocab", "a benchmark needs the size of the vocabulary")
-	}
-	p := &preparedStep{config: cfg}
-	var err error
-	if p.model, err = build.Model(cfg); err != nil {
-		return nil, err
-	}
-	p.programs, err = build.Collect(ctx, build.Request{Config: cfg, Model: p.model, Batch: build.ReplicaBatch(cfg), Finder: o.Finder, Options: o.Plugins})
+	shape := shapes.Make(dtypes.Float32, n, n)
+	product, err := dev.Compile("peak", []engine.Spec{{Name: "a", Shape: shape}, {Name: "b", Shape: shape}},
+		func(_ *graph.Graph, in []*graph.Node) []*graph.Node {
+			y := engine.DotGeneral(in[0], []int{1}, nil, in[1], []int{0}, nil)
+			return []*graph.Node{graph.ReduceAllSum(y)}
+		})
 	if err != nil {
-		return nil, err
+		return 0, err
 	}
-	if err := build.CheckMemory(cfg, p.model, p.programs); err != nil {
-		return nil, err
+	defer product.Close()
+	// Not all alike: a GPU is faster on numbers whose bits do not change.
+	values := floats(n * n)
+	var in [2]*engine.Buffer
+	for i := range in {
+		if in[i], err = engine.Upload(dev, values, n, n); err != nil {
+			return 0, err
+		}
+		defer in[i].Finalize()
 	}
-	p.plan, err = build.Plan(cfg, p.model, p.programs)
-	return p, err
-}
-
-// openStep prepares the configured step and opens its device, which the caller closes.
-func openStep(ctx context.Context, cfg *config.Config, o Options) (*preparedStep, *engine.Device, error) {
-	p, err := prepare(ctx, cfg, o)
-	if err != nil {
-		return nil, nil, err
-	}
-	dev, err := build.Device(cfg, o.warn())
-	return p, dev, err
-}
-
-// loadTeacher gives the teacher of a step, if it has one, parameters that are drawn: benchmarks read no weights.
-func loadTeacher(c *step.Compiled) error {
-	d := c.Plan().Distillation
-	if d == nil {
-		return nil
-	}
-	params := map[string]architecture.Param{}
-	for _, p := range d.Teacher.Params() {
-		params[p.Name] = p
-	}
-	return c.LoadTeacher(step.LoadParams(d.Teacher, func(name string) ([]float32, error) { return params[name].Init(0), nil }))
-}
-
-// Workload describes what was measured, and on what.
-type Workload struct {
-	Build      engine.BuildInfo `json:"build"`
-	Parameters int              `json:"parameters"`
-	Tokens     int              `json:"tokens_per_step"`
-	// Choices are those that the device made until then: see [engine.Device.ChooseFused].
-	Choices []engine.Choice `json:"choices,omitempty"`
-}
-
-func (p *preparedStep) workload(dev *engine.Device) Workload {
-	c := p.config
-	return Workload{dev.BuildInfo(), architecture.CountParams(p.model.Params(), nil), c.Train.Batch * c.Model.Context * c.Train.Accumulate, dev.Choices()}
-}
-
-// variant is a step to be measured beside others.
-type variant struct {
-	name   string
-	plan   step.Plan
-	lambda float64
-}
-
-// measureInTurn compiles the variants and measures them with [Steps].
-func measureInTurn(ctx context.Context, dev *engine.Device, variants []variant, vocab, rounds int) ([]Timing, error) {
-	var subjects []Subject
-	for _, v := range variants {
-		c, err := step.Compile(dev, v.plan)
+	best := math.Inf(1)
+	for range tries {
+		began := time.Now()
+		out, err := product.Run(in[:], nil)
 		if err != nil {
-			return nil, fmt.Errorf("%s: %w", v.name, err)
+			return 0, err
 		}
-		defer c.Close()
-		if err := loadTeacher(c); err != nil {
-			return nil, err
+		_, err = engine.Scalar[float32](out[0]) // waits for the device
+		engine.FinalizeAll(out...)
+		if err != nil {
+			return 0, err
 		}
-		subjects = append(subjects, Subject{v.name, c, v.lambda})
+		best = min(best, time.Since(began).Seconds())
 	}
-	return Steps(ctx, subjects, vocab, rounds)
+	return 2 * math.Pow(float64(n), 3) / best, nil
 }

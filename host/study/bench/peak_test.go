@@ -1,4 +1,4 @@
-package peak
+package bench
 
 import (
 	"context"
@@ -7,18 +7,14 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/compute/matmul"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
-
-// TestRun: there are rates of everything, and shares of what has an instruction.
-func TestRun(t *testing.T) {
+// TestPeaks: there are rates of everything, and shares of what has an instruction.
+func TestPeaks(t *testing.T) {
 	procs := runtime.GOMAXPROCS(0)
-	r, err := Run(t.Context(), Options{Runs: 2, Time: time.Millisecond, Squares: []int{16}, Widths: []int{32, 128}, Tokens: 300, Memory: 1 << 20})
+	r, err := Peaks(t.Context(), PeakOptions{Runs: 2, Time: time.Millisecond, Squares: []int{16}, Widths: []int{32, 128}, Tokens: 300, Memory: 1 << 20})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -59,7 +55,7 @@ func TestForms(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	all := forms(Options{Squares: []int{5}, Widths: []int{96}, Tokens: 40})
+	all := forms(PeakOptions{Squares: []int{5}, Widths: []int{96}, Tokens: 40})
 	shared := newOperands(all)
 	for _, f := range all {
 		start, err := byMatmul(tier, matmul.Int8, f, shared, 7)
@@ -101,37 +97,28 @@ func TestForms(t *testing.T) {
 	}
 }
 
-// TestInstructions: they can be measured alone, and not after the caller has given up.
-func TestInstructions(t *testing.T) {
-	list, err := Instructions(t.Context(), 3, time.Millisecond)
-	if err != nil || len(list) != len(matmul.Peaks()) {
-		t.Fatal(list, err)
-	}
-	for _, n := range list {
-		if len(n.Rates) != 1 || n.Rates[0].Threads != 1 || !(n.Rates[0].Best > 0) {
-			t.Errorf("%+v", n)
-		}
-	}
+// TestPeaksStops: nothing is measured after the caller has given up.
+func TestPeaksStops(t *testing.T) {
 	stopped, stop := context.WithCancel(t.Context())
 	stop()
-	if _, err := Run(stopped, Options{Runs: 1, Tokens: 1, Memory: 1}); err == nil {
+	if _, err := Peaks(stopped, PeakOptions{Runs: 1, Tokens: 1, Memory: 1}); err == nil {
 		t.Error("measured, though the caller has given up")
 	}
 }
 
 func TestCheck(t *testing.T) {
-	good := Options{Runs: 1, Squares: []int{1}, Widths: []int{1 << 14}, Tokens: 1}
+	good := PeakOptions{Runs: 1, Squares: []int{1}, Widths: []int{1 << 14}, Tokens: 1}
 	if err := good.Check(); err != nil {
 		t.Error(err)
 	}
-	for _, change := range []func(*Options){
-		func(o *Options) { o.Runs = 0 },
-		func(o *Options) { o.Time = -1 },
-		func(o *Options) { o.Tokens = 0 },
-		func(o *Options) { o.Tokens = math.MaxInt },
-		func(o *Options) { o.Memory = -1 },
-		func(o *Options) { o.Squares = []int{0} },
-		func(o *Options) { o.Widths = []int{1<<14 + 1} },
+	for _, change := range []func(*PeakOptions){
+		func(o *PeakOptions) { o.Runs = 0 },
+		func(o *PeakOptions) { o.Time = -1 },
+		func(o *PeakOptions) { o.Tokens = 0 },
+		func(o *PeakOptions) { o.Tokens = math.MaxInt },
+		func(o *PeakOptions) { o.Memory = -1 },
+		func(o *PeakOptions) { o.Squares = []int{0} },
+		func(o *PeakOptions) { o.Widths = []int{1<<14 + 1} },
 	} {
 		bad := good
 		change(&bad)

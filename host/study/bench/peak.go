@@ -1,6 +1,4 @@
-// Package peak measures what this processor and its memory can do, and how much of that products of matrices reach. It
-// runs the loops and products of others, and knows nothing of models but the shapes of their products.
-package peak
+package bench
 
 import (
 	"context"
@@ -15,8 +13,8 @@ import (
 	"github.com/cage-qat/cage/host/compute/matmul"
 )
 
-// Options say what to measure, and for how long.
-type Options struct {
+// PeakOptions say what to measure, and for how long.
+type PeakOptions struct {
 	Runs    int           // of each measurement, after one that warms up and does not count
 	Time    time.Duration // that a run takes at least
 	Squares []int         // sizes of square matrices
@@ -44,8 +42,8 @@ type Named struct {
 	Rates []Rate `json:"rates"`
 }
 
-// A Report has operations and bytes per second. An operation is a multiplication or an addition.
-type Report struct {
+// A PeakReport has operations and bytes per second. An operation is a multiplication or an addition.
+type PeakReport struct {
 	Build        engine.BuildInfo `json:"build"`
 	Kernels      string           `json:"kernels"` // the tier of package matmul
 	Threads      []int            `json:"threads"`
@@ -64,8 +62,8 @@ type subject struct {
 	each  bool
 }
 
-// Run measures everything, on one thread and on as many as Go uses.
-func Run(ctx context.Context, o Options) (*Report, error) {
+// Peaks measures everything, on one thread and on as many as Go uses.
+func Peaks(ctx context.Context, o PeakOptions) (*PeakReport, error) {
 	tier, err := engine.ProductTier()
 	if err != nil {
 		return nil, err
@@ -75,7 +73,7 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 		return nil, err
 	}
 	defer dev.Close()
-	r := &Report{Build: dev.BuildInfo(), Kernels: tier.Name(), Threads: []int{1}}
+	r := &PeakReport{Build: dev.BuildInfo(), Kernels: tier.Name(), Threads: []int{1}}
 	if most := runtime.GOMAXPROCS(0); most > 1 {
 		r.Threads = append(r.Threads, most)
 	}
@@ -93,15 +91,8 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 	return r, nil
 }
 
-// Instructions measures the instructions alone, on one thread. Short runs, and many of them, find one that other load on the
-// machine leaves alone.
-func Instructions(ctx context.Context, runs int, least time.Duration) ([]Named, error) {
-	r := Report{}
-	return r.Instructions, inTurn(ctx, r.instructions(), []int{1}, Options{Runs: runs, Time: least})
-}
-
 // instructions lists the loops of package matmul in the report.
-func (r *Report) instructions() (list []subject) {
+func (r *PeakReport) instructions() (list []subject) {
 	peaks := matmul.Peaks()
 	r.Instructions = make([]Named, len(peaks))
 	for i, p := range peaks {
@@ -117,7 +108,7 @@ func (r *Report) instructions() (list []subject) {
 
 // inTurn runs all subjects, A B C A B C …, so that what disturbs the machine for a while disturbs no subject in all of its runs.
 // One thread is as many as Go has then.
-func inTurn(ctx context.Context, subjects []subject, threads []int, o Options) error {
+func inTurn(ctx context.Context, subjects []subject, threads []int, o PeakOptions) error {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(0))
 	for _, n := range threads {
 		runtime.GOMAXPROCS(n)
@@ -186,7 +177,7 @@ func (s subject) run(once func(int) error, threads int, least time.Duration) (fl
 }
 
 // addShares compares products with their instructions.
-func (r *Report) addShares() {
+func (r *PeakReport) addShares() {
 	for i := range r.Products {
 		p := &r.Products[i]
 		at := slices.IndexFunc(r.Instructions, func(n Named) bool { return n.Name == p.Instruction })
@@ -199,7 +190,7 @@ func (r *Report) addShares() {
 }
 
 // Check refuses sizes of which there is nothing to measure.
-func (o Options) Check() error {
+func (o PeakOptions) Check() error {
 	if o.Runs < 1 || o.Time < 0 || o.Tokens < 1 || o.Memory < 0 {
 		return fmt.Errorf("%d runs of %v, %d tokens, %d bytes of memory: want at least one run and one token, and no negative number", o.Runs, o.Time, o.Tokens, o.Memory)
 	}

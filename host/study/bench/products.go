@@ -1,4 +1,4 @@
-package peak
+package bench
 
 import (
 	"errors"
@@ -58,7 +58,7 @@ func (f form) dims(cross int, first bool) []int {
 
 // forms are squares, and the products of models of the given widths: of a linear layer (W1 of the feed-forward one) forward,
 // and of the gradients of its input and its weight; of attention, the scores and the values, each with heads of 64.
-func forms(o Options) (list []form) {
+func forms(o PeakOptions) (list []form) {
 	for _, n := range o.Squares {
 		list = append(list, form{"square", 1, n, n, n, 2, 1})
 	}
@@ -78,7 +78,7 @@ func forms(o Options) (list []form) {
 }
 
 // products lists the products in the report. The returned function frees what they use, also after an error.
-func (r *Report) products(dev *engine.Device, tier *matmul.Tier, o Options) (list []subject, closeAll func(), err error) {
+func (r *PeakReport) products(dev *engine.Device, tier *matmul.Tier, o PeakOptions) (list []subject, closeAll func(), err error) {
 	var closers []func() error
 	closeAll = func() {
 		for _, c := range closers {
@@ -105,7 +105,7 @@ func (r *Report) products(dev *engine.Device, tier *matmul.Tier, o Options) (lis
 			p := &r.Products[len(r.Products)-1]
 			s := subject{work: p.operations(), rates: &p.Rates}
 			if kind.name == deviceFloat32 {
-				p.Instruction = Float32Instruction(r.Build)
+				p.Instruction = float32Instruction(r.Build)
 				var c []func() error
 				s.start, c, err = onDevice(dev, f)
 				closers = append(closers, c...)
@@ -121,9 +121,9 @@ func (r *Report) products(dev *engine.Device, tier *matmul.Tier, o Options) (lis
 	return list, closeAll, nil
 }
 
-// Float32Instruction names the instruction with which the CPU device multiplies matrices in float32; "" if it is none of
+// float32Instruction names the instruction with which the CPU device multiplies matrices in float32; "" if it is none of
 // [matmul.Peaks].
-func Float32Instruction(b engine.BuildInfo) string {
+func float32Instruction(b engine.BuildInfo) string {
 	return map[string]string{"avx512": "VFMADD231PS 512", "avx2": "VFMADD231PS 256"}[b.SIMD]
 }
 

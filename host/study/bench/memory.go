@@ -1,4 +1,4 @@
-package peak
+package bench
 
 import (
 	"os"
@@ -19,7 +19,7 @@ const (
 
 // memory lists what is done with the second cache and with memory in the report. Bytes is how much memory is used; 0: four times
 // what all last caches hold together, and at least leastMemory.
-func (r *Report) memory(bytes int) (list []subject) {
+func (r *PeakReport) memory(bytes int) (list []subject) {
 	second, last := caches()
 	if bytes == 0 {
 		bytes = max(leastMemory, 4*last)
