@@ -1,23 +1,27 @@
-// Package cage is about what a training does because its weights are quantized, beside quantizing them. A [Rule] describes the
-// update of one tensor and writes it as programs (package sdk/program), which package host/compute/update runs; a [Method] adds to
-// it. Nothing here knows a particular quantizer, optimizer, model or device, and nothing here may import one; who runs rules knows
-// no method by its name.
+// Package cage holds what a training does because its weights are quantized, beside quantizing
+// them: CAGE, the methods that it is compared with, and what else is a function of the step or
+// of the weights alone. A [Rule] describes the update of one tensor and writes it as programs
+// (package sdk/program), which package host/compute/update runs; a [Method] adds to it. Nothing
+// here knows a particular quantizer, optimizer, model or device.
 //
-//	algorithm.go   the step of a rule, beside the paper's Algorithm 1
+//	algorithm.go   the step of one tensor: the paper's Algorithm 1
+//	cage.go        the correction, in both forms, and its schedule λ_t
 //	rule.go        the description of the update of one tensor: its inputs, outputs and state
 //	step.go        the parts of its programs: weight decay, the optimizer, the measures
-//	method.go      what a method may read and change; weight.go: what it can find out about a quantizer
+//	jobs.go        the programs bound to tensors by name
+//	average.go     the running mean with which a model is evaluated
+//	method.go      what a method may read and change
 //	settings.go    the table [method] of a configuration
 //
-// Each method is a file with its settings, formulas and sources:
+// Beside CAGE, each method is a file with its settings, formulas and sources:
 //
-//	cage.go        curvature-aware gradient estimation, the method of this project
 //	lotion.go      LOTION, a regularizer that smooths the loss
 //	oscireset.go   OsciReset, which sets weights that oscillate back to their grid
 //	parq.go        PARQ and BinaryRelax, with which quantization hardens gradually
+//	weight.go, levels.go   the numbers behind a quantizer's codes, which these two need
 //
-// Two rooms hold what else is a function of the step or of the weights alone:
+// The rest of a training's mathematics:
 //
-//	schedule       learning rates
-//	diagnostics    what codes and residuals do during training
+//	schedule.go    learning rates
+//	diagnostics.go, visits.go   how codes and residuals move during training
 package cage

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/cage-qat/cage/host/cage/levels"
 	"github.com/cage-qat/cage/internal/schema"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/spec"
@@ -189,7 +188,7 @@ func (m OsciReset) fromEdges(s *step, y program.Value) program.Value {
 
 // binWidth is the width of the bin of each level in r, which may be off by rounding: how far it is from the middle between the levels below
 // to that above, where a level at the end of the grid has the same distance on both sides.
-func binWidth(b *program.Builder, l levels.Levels, r program.Value) program.Value {
+func binWidth(b *program.Builder, l Levels, r program.Value) program.Value {
 	n := len(l.Numbers)
 	if l.Uniform() {
 		return b.Const(l.Numbers[1] - l.Numbers[0])

@@ -6,7 +6,6 @@ import (
 	"math"
 	"slices"
 
-	"github.com/cage-qat/cage/host/cage/levels"
 	"github.com/cage-qat/cage/internal/schema"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/transform"
@@ -145,7 +144,7 @@ func (m PARQ) lines(b *program.Builder, w *Weight, x program.Value, out map[stri
 }
 
 // neighbours are the levels below and above r; outside the grid both are its end.
-func neighbours(b *program.Builder, l levels.Levels, r program.Value) (lower, upper program.Value) {
+func neighbours(b *program.Builder, l Levels, r program.Value) (lower, upper program.Value) {
 	n := len(l.Numbers)
 	if l.Uniform() {
 		step := (l.Numbers[n-1] - l.Numbers[0]) / float64(n-1)

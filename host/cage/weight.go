@@ -7,7 +7,6 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/cage-qat/cage/host/cage/levels"
 	"github.com/cage-qat/cage/internal/linalg"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/reference"
@@ -24,7 +23,7 @@ type Weight struct {
 	Unpack *program.Program
 
 	once sync.Once
-	grid levels.Levels
+	grid Levels
 	err  error
 }
 
@@ -37,7 +36,7 @@ func (w *Weight) rotate(x program.Value) program.Value {
 }
 
 // scale is that of each element, given what the quantizer returns: found by unpacking the level farthest from 0 everywhere.
-func (w *Weight) scale(b *program.Builder, l levels.Levels, out map[string]program.Value) program.Value {
+func (w *Weight) scale(b *program.Builder, l Levels, out map[string]program.Value) program.Value {
 	codes, top := out[spec.OutputCodes], l.Farthest()
 	farthest := b.Zeros(codes.Type().Shape...).Shift(float64(l.Codes[top])).Convert(codes.Type().DType)
 	return transform.Inline(b, w.Unpack, arguments(w.Unpack, farthest, out[spec.OutputScale])...)[spec.OutputValue].Scale(1 / l.Numbers[top])
@@ -59,13 +58,13 @@ func arguments(unpack *program.Program, codes, scale program.Value) (list []prog
 const mostLevels = 64
 
 // levels are those of the quantizer, which are sought once.
-func (w *Weight) levels() (levels.Levels, error) {
+func (w *Weight) levels() (Levels, error) {
 	w.once.Do(func() { w.grid, w.err = w.findLevels() })
 	return w.grid, w.err
 }
 
 // findLevels finds the levels of the quantizer in what its programs return for numbers of all sizes.
-func (w *Weight) findLevels() (l levels.Levels, err error) {
+func (w *Weight) findLevels() (l Levels, err error) {
 	q := w.Quantizer.ForEvaluation()
 	if w.Unpack == nil {
 		return l, errors.New("its quantizer cannot say what numbers its codes stand for (it does not implement Packer)")
@@ -87,7 +86,7 @@ func (w *Weight) findLevels() (l levels.Levels, err error) {
 		seen = whole(codes)
 		all = append(all, seen...)
 	}
-	alphabet, err := levels.Alphabet(all)
+	alphabet, err := Alphabet(all)
 	if err != nil {
 		return l, err
 	}
@@ -105,7 +104,7 @@ func (w *Weight) findLevels() (l levels.Levels, err error) {
 			numbers[c] = float32(values[i])
 		}
 	}
-	l = levels.New(numbers)
+	l = NewLevels(numbers)
 	if len(l.Numbers) < 2 || !l.Uniform() && len(l.Numbers) > mostLevels {
 		return l, fmt.Errorf("its grid has %d levels: want 2 to %d, or a uniform grid", len(l.Numbers), mostLevels)
 	}
@@ -130,8 +129,8 @@ func (w *Weight) findLevels() (l levels.Levels, err error) {
 // probe are matrices of the weight's size, one behind the other, with rows of all kinds where the quantizer rounds.
 func (w *Weight) probe(columns, size int) ([]float64, error) {
 	rows := size / columns
-	rows *= (levels.ProbeRows + rows - 1) / rows
-	x := levels.Probe(rows, columns, 1)
+	rows *= (ProbeRows + rows - 1) / rows
+	x := ProbeMatrix(rows, columns, 1)
 	return x, linalg.Rotate(x, columns, max(1, w.Rotation))
 }
 

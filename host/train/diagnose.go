@@ -4,7 +4,7 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/cage-qat/cage/host/cage/diagnostics"
+	"github.com/cage-qat/cage/host/cage"
 	"github.com/cage-qat/cage/host/model/safetensors"
 	"github.com/cage-qat/cage/host/train/checkpoint"
 	"github.com/cage-qat/cage/host/train/metrics"
@@ -14,10 +14,10 @@ import (
 // movement follows the codes of the quantized weights; nil when that is off or there
 // are none.
 type movement struct {
-	settings diagnostics.Settings
+	settings cage.Diagnostics
 	weights  []string // with chosen coordinates
 	reader   *step.CodeReader
-	tracker  *diagnostics.Tracker
+	tracker  *cage.Tracker
 }
 
 // sample is what was read before a step; nil when none was due.
@@ -43,7 +43,7 @@ func (r *run) prepareMovement() error {
 		}
 	}
 	var chosen []step.WeightElements
-	for i, positions := range diagnostics.Choose(uint64(m.settings.Seed), m.settings.Coordinates, sizes...) {
+	for i, positions := range cage.ChooseCoordinates(uint64(m.settings.Seed), m.settings.Coordinates, sizes...) {
 		if len(positions) > 0 {
 			chosen = append(chosen, step.WeightElements{Weight: names[i], Positions: positions})
 			m.weights, groups = append(m.weights, names[i]), append(groups, len(positions))
@@ -57,7 +57,7 @@ func (r *run) prepareMovement() error {
 			"steps", r.cfg.Train.Steps, "window", needed)
 	}
 	var err error
-	if m.tracker, err = diagnostics.New(m.settings.Window, groups...); err != nil {
+	if m.tracker, err = cage.NewTracker(m.settings.Window, groups...); err != nil {
 		return r.cfg.ErrorAt("diagnostics.window", "%w", err)
 	}
 	if m.reader, err = r.Compiled.CodeReader(chosen); err != nil {
@@ -119,7 +119,7 @@ func (m *movement) record(rec *metrics.Record, s *sample) error {
 
 // coherence returns the two coherences once the window is full: before, they are larger
 // only because fewer residuals are added up.
-func (m *movement) coherence(v diagnostics.Measures) (coordinates, vector *metrics.Number) {
+func (m *movement) coherence(v cage.Measures) (coordinates, vector *metrics.Number) {
 	if !m.tracker.Full() {
 		return nil, nil
 	}
@@ -134,7 +134,7 @@ const (
 
 // savedMovement describes the tensors in a checkpoint: with other settings they mean nothing.
 type savedMovement struct {
-	Settings diagnostics.Settings
+	Settings cage.Diagnostics
 	Samples  int
 }
 
@@ -179,7 +179,7 @@ func (r *run) restoreMovement(f *checkpoint.File) error {
 		}
 		return nil
 	}
-	s := diagnostics.State{Samples: saved.Samples}
+	s := cage.TrackerState{Samples: saved.Samples}
 	err := errors.Join(
 		values(f, "codes", &s.Codes), values(f, "residuals", &s.Residuals), values(f, "begun", &s.Begun),
 		values(f, "since", &s.Since), values(f, "group_since", &s.GroupSince), values(f, "before", &s.Before),

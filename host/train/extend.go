@@ -32,10 +32,7 @@ func (r *run) checkExtension(previous *config.Config) error {
 	if !r.extends(previous) {
 		return nil
 	}
-	before, err := previous.Schedule.Schedule(previous.Train.Steps)
-	if err != nil {
-		return err
-	}
+	before := previous.Schedule.Schedule(previous.Train.Steps)
 	total, longer := previous.Train.Steps, r.cfg.Train.Steps
 	a, b := previous.Train.Averaging(), r.cfg.Train.Averaging()
 	if a != nil && a.From != b.From && min(a.From, b.From) < r.done.Step {

@@ -35,11 +35,7 @@ quantizer = { plugin = "quest" }
 	if err != nil {
 		t.Fatal(err)
 	}
-	rates, err := cfg.Schedule.Schedule(cfg.Train.Steps)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return &run{cfg: cfg, rates: rates, Programs: &build.Programs{Weights: map[string]spec.Quantizer{"w": {}}}}
+	return &run{cfg: cfg, rates: cfg.Schedule.Schedule(cfg.Train.Steps), Programs: &build.Programs{Weights: map[string]spec.Quantizer{"w": {}}}}
 }
 
 // TestSettings: schedules count all steps, the optimizer its own updates.

@@ -41,7 +41,7 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
-	"github.com/cage-qat/cage/host/cage/schedule"
+	"github.com/cage-qat/cage/host/cage"
 	"github.com/cage-qat/cage/host/model"
 	"github.com/cage-qat/cage/host/train/build"
 	"github.com/cage-qat/cage/host/train/checkpoint"
@@ -147,7 +147,7 @@ type run struct {
 
 	data    *build.Data // nil for a problem without data
 	model   model.Model
-	rates   schedule.Schedule
+	rates   cage.Schedule
 	batches build.Batches
 	build.Built
 
@@ -201,9 +201,7 @@ func (r *run) prepare(ctx context.Context) error {
 	if r.model, err = build.Model(r.cfg); err != nil {
 		return err
 	}
-	if r.rates, err = r.cfg.Schedule.Schedule(r.cfg.Train.Steps); err != nil {
-		return r.cfg.ErrorAt("schedule.kind", "%w", err)
-	}
+	r.rates = r.cfg.Schedule.Schedule(r.cfg.Train.Steps)
 	if r.batches, err = build.OpenBatches(r.cfg, r.model, r.data); err != nil {
 		return err
 	}

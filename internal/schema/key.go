@@ -2,7 +2,7 @@
 // and its range, default and meaning.
 //
 // Each package that a table is about lists the table's keys next to the variables that
-// they set; host/cage/schedule, for example, lists those of [schedule]. host/train/config puts these
+// they set; host/cage, for example, lists those of [schedule]. host/train/config puts these
 // lists together, and uses them to read, check, write and document configurations.
 package schema
 

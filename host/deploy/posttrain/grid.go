@@ -4,13 +4,13 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/cage-qat/cage/host/cage/levels"
+	"github.com/cage-qat/cage/host/cage"
 )
 
 // Grid holds the possible values of a matrix: those of element (i, j) are the numbers of Levels times the scale of its
 // group.
 type Grid struct {
-	levels.Levels
+	cage.Levels
 	Rows, Columns int
 	Group         int       // consecutive elements of a row with one scale; the last group of a row may be shorter
 	Scales        []float64 // [Rows, groups]
@@ -61,7 +61,7 @@ func NewGrid(a Answer, numbers map[int32]float32, rows, columns int) (*Grid, err
 		return nil, fmt.Errorf("its %d scales are not those of the tensor, of rows or of groups of a row", count)
 	}
 	perRow := count / rows
-	g := &Grid{Levels: levels.New(numbers), Rows: rows, Columns: columns, Scales: make([]float64, count)}
+	g := &Grid{Levels: cage.NewLevels(numbers), Rows: rows, Columns: columns, Scales: make([]float64, count)}
 	for i, s := range a.Scale {
 		g.Scales[i] = float64(s)
 	}

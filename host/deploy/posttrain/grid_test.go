@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cage-qat/cage/host/cage/levels"
+	"github.com/cage-qat/cage/host/cage"
 	"github.com/cage-qat/cage/host/deploy/posttrain"
 	"github.com/cage-qat/cage/internal/linalg"
 )
@@ -70,13 +70,13 @@ func TestNewGrid(t *testing.T) {
 
 func TestNearest(t *testing.T) {
 	for _, c := range []struct {
-		levels levels.Levels
+		levels cage.Levels
 		in     []float64
 		want   []int32
 	}{
-		{levels.New(e2m1), []float64{0.25, 0.75, 1.25, 1.75, 2.5, 3.5, 5, 99, -0.25, -5, -2.6}, []int32{0, 2, 2, 4, 4, 6, 6, 7, 0, 14, 13}},
+		{cage.NewLevels(e2m1), []float64{0.25, 0.75, 1.25, 1.75, 2.5, 3.5, 5, 99, -0.25, -5, -2.6}, []int32{0, 2, 2, 4, 4, 6, 6, 7, 0, 14, 13}},
 		{integers(3), []float64{0.5, 1.5, -0.5, -1.5, -9, 9, 2.4}, []int32{0, 2, 0, -2, -4, 3, 2}},
-		{levels.New(map[int32]float32{-1: -1, 1: 1}), []float64{0, -0.1, 7}, []int32{1, -1, 1}},
+		{cage.NewLevels(map[int32]float32{-1: -1, 1: 1}), []float64{0, -0.1, 7}, []int32{1, -1, 1}},
 	} {
 		g := &posttrain.Grid{Levels: c.levels, Rows: 1, Columns: len(c.in), Group: len(c.in), Scales: []float64{1}}
 		if got, _ := g.Nearest(c.in); !slices.Equal(got, c.want) {
@@ -99,12 +99,12 @@ func TestAlphabet(t *testing.T) {
 		{[][]int32{{7, 7}}, []int32{7}},
 		{[][]int32{{0, math.MaxInt32}}, []int32{0, math.MaxInt32}},
 	} {
-		if got, err := levels.Alphabet(c.seen...); err != nil || !slices.Equal(got, c.want) {
+		if got, err := cage.Alphabet(c.seen...); err != nil || !slices.Equal(got, c.want) {
 			t.Errorf("%v: %v, %v; want %v", c.seen, got, err, c.want)
 		}
 	}
 	for _, seen := range [][]int32{nil, {math.MinInt32, 0, 1}} {
-		if got, err := levels.Alphabet(seen); err == nil {
+		if got, err := cage.Alphabet(seen); err == nil {
 			t.Errorf("%v gives %d codes", seen, len(got))
 		}
 	}

@@ -5,17 +5,17 @@ import (
 	"math/rand/v2"
 	"slices"
 
-	"github.com/cage-qat/cage/host/cage/levels"
+	"github.com/cage-qat/cage/host/cage"
 	"github.com/cage-qat/cage/host/deploy/posttrain"
 )
 
 // integers are the levels of b bits, −2^(b−1) … 2^(b−1)−1.
-func integers(bits int) levels.Levels {
+func integers(bits int) cage.Levels {
 	numbers := map[int32]float32{}
 	for c := -(1 << (bits - 1)); c < 1<<(bits-1); c++ {
 		numbers[int32(c)] = float32(c)
 	}
-	return levels.New(numbers)
+	return cage.NewLevels(numbers)
 }
 
 // full is a grid of integers whose scales follow the largest element of each group.

@@ -8,8 +8,7 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/cage-qat/cage/host/cage/diagnostics"
-	"github.com/cage-qat/cage/host/cage/schedule"
+	"github.com/cage-qat/cage/host/cage"
 	"github.com/cage-qat/cage/host/train/config"
 	"github.com/cage-qat/cage/host/train/plugin"
 	"github.com/cage-qat/cage/host/train/rundir"
@@ -60,9 +59,9 @@ func surveyKey(cfg *config.Config) (string, error) {
 	if c.Data.Kind == config.KindChat { // how many steps there are follows from how conversations are laid out
 		c.Train.Accumulate, c.Train.Steps = t.Accumulate, t.Steps
 	} else {
-		c.Data.Seed, c.Schedule = 0, schedule.Settings{}
+		c.Data.Seed, c.Schedule = 0, cage.ScheduleSettings{}
 	}
-	c.Diagnostics, c.Device = diagnostics.Settings{}, config.Device{Count: c.Device.Count}
+	c.Diagnostics, c.Device = cage.Diagnostics{}, config.Device{Count: c.Device.Count}
 	c.Method.CAGE.Lambda, c.Method.CAGE.Silence = 0, 0
 	text, err := json.Marshal(&c)
 	return string(text), err

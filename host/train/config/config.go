@@ -2,7 +2,7 @@
 //
 // It reads configuration files and command-line overrides, and writes fully resolved configurations. The keys of a
 // table are defined, as a list of [schema.Key], in the package that the table is about: [model] and its presets in
-// host/model, [schedule] in host/cage/schedule, [method] in host/cage, [diagnostics] in host/cage/diagnostics. The keys of tables
+// host/model, [schedule], [method] and [diagnostics] in host/cage. The keys of tables
 // that concern several packages, or none, are defined here, in tables.go. Validation, defaults,
 // [Config.Encode] and [Reference] are all driven by these lists, so they cannot disagree.
 //
@@ -30,8 +30,6 @@ import (
 	"strings"
 
 	"github.com/cage-qat/cage/host/cage"
-	"github.com/cage-qat/cage/host/cage/diagnostics"
-	"github.com/cage-qat/cage/host/cage/schedule"
 	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/cage-qat/cage/internal/plaintoml"
@@ -49,11 +47,11 @@ type Config struct {
 	NewRowsFrom *int   // token id whose rows these start with; nil: the mean of all
 	Data        Data
 	Train       Train
-	Schedule    schedule.Settings
+	Schedule    cage.ScheduleSettings
 	Method      cage.Settings
 	Quantizer   Quantizer
 	Optimizer   Optimizer
-	Diagnostics diagnostics.Settings
+	Diagnostics cage.Diagnostics
 	Device      Device
 
 	untrained bool // train.steps is 0: the run holds a model as it was imported
@@ -249,7 +247,7 @@ func (t *Train) Averaging() *cage.Average {
 	if t.Average == averageOff || t.Average == "" {
 		return nil
 	}
-	first := schedule.StepsOf(t.AverageFrom, t.Steps)
+	first := cage.StepsOf(t.AverageFrom, t.Steps)
 	if t.AverageFrom < 1 {
 		first++ // the first step after that fraction
 	}

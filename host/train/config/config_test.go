@@ -11,8 +11,6 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/cage-qat/cage/host/cage"
-	"github.com/cage-qat/cage/host/cage/diagnostics"
-	"github.com/cage-qat/cage/host/cage/schedule"
 	"github.com/cage-qat/cage/host/model/architecture"
 )
 
@@ -74,12 +72,12 @@ func TestDefaults(t *testing.T) {
 		Train: Train{Steps: 10, Batch: 4, Accumulate: 1, LossMean: "token", Recompute: "none", MemoryCheck: "on", Clip: 1, WeightDecay: 0.1, Decay: "first", Rotations: "half", Requantize: "on",
 			Average: "off", AverageDecay: 0.999, EvalEvery: 200, EvalBatches: 32, LogEvery: 10, CheckpointMinutes: 10, Keep: 2,
 			Out: filepath.Join("runs", "demo"), NaNPolicy: "skip", MaxSkipped: 10, SampleTokens: 64, SampleTemperature: 0.7},
-		Schedule: schedule.Settings{Kind: "onecycle_cos", Rate: 1e-3, Warmup: 0.1, From: 0.01, Floor: 0.1, Decay: 0.1, Shape: "linear"},
+		Schedule: cage.ScheduleSettings{Kind: "onecycle_cos", Rate: 1e-3, Warmup: 0.1, From: 0.01, Floor: 0.1, Decay: 0.1, Shape: "linear"},
 		Method: cage.Settings{Name: "cage", Gradient: "quantized",
 			CAGE:   cage.CAGE{Form: cage.Off, Variant: cage.Paper, Lambda: 2, Silence: 0.9, Ramp: cage.Linear},
 			LOTION: cage.DefaultLOTION, OsciReset: cage.DefaultOsciReset, PARQ: cage.DefaultPARQ},
 		Optimizer:   Optimizer{Plugin: Plugin{Name: "adamw"}, Rest: &Plugin{Name: "adamw"}},
-		Diagnostics: diagnostics.Settings{Coordinates: 4096, Window: 32},
+		Diagnostics: cage.Diagnostics{Coordinates: 4096, Window: 32},
 		Device:      Device{Kind: "cpu", Count: 1, Shard: "none", Offload: "none", Precision: "float32", TF32: "off", Attention: "auto", Kernels: "auto", Products: "float", Allocator: "default", Preallocate: "off", TimeoutMinutes: 30},
 	}
 	if diff := cmp.Diff(want, parse(t, small), values); diff != "" {

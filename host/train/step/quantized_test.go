@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	"github.com/cage-qat/cage/host/cage"
-	"github.com/cage-qat/cage/host/cage/diagnostics"
 	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/cage-qat/cage/host/train/step"
 	"github.com/cage-qat/cage/internal/testing/testlevel"
@@ -222,7 +221,7 @@ func BenchmarkCodeReader(b *testing.B) {
 		sizes = append(sizes, 3*len(c.Positions))
 	}
 	var chosen []step.WeightElements
-	for i, positions := range diagnostics.Choose(0, 4096, sizes...) {
+	for i, positions := range cage.ChooseCoordinates(0, 4096, sizes...) {
 		chosen = append(chosen, step.WeightElements{Weight: everyThird(plan)[i].Weight, Positions: positions})
 	}
 	reader, err := c.CodeReader(chosen)

@@ -10,7 +10,7 @@ import (
 	"github.com/gomlx/compute/shapes"
 	"github.com/gomlx/gomlx/core/graph"
 
-	"github.com/cage-qat/cage/host/cage/levels"
+	"github.com/cage-qat/cage/host/cage"
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/compute/lower"
 	"github.com/cage-qat/cage/host/compute/pass/rotation"
@@ -244,7 +244,7 @@ func (q *quantizer) grid(a posttrain.Answer, largest float64) (*posttrain.Grid, 
 	if err != nil {
 		return nil, err
 	}
-	codes, err := levels.Alphabet(a.Codes, other.Codes)
+	codes, err := cage.Alphabet(a.Codes, other.Codes)
 	if err != nil {
 		return nil, err
 	}
@@ -257,7 +257,7 @@ func (q *quantizer) grid(a posttrain.Answer, largest float64) (*posttrain.Grid, 
 
 // probe is [levels.Probe] where the quantizer rounds.
 func (q *quantizer) probe(largest float64) []float32 {
-	x := levels.Probe(q.dims[0], q.dims[1], largest)
+	x := cage.ProbeMatrix(q.dims[0], q.dims[1], largest)
 	_ = linalg.Rotate(x, q.dims[1], q.block) // the program has rotated blocks of this size, so that they fit
 	return toFloat32(x)
 }

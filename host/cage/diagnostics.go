@@ -1,21 +1,41 @@
-// Package diagnostics follows how weights move between the cells of their quantizer
-// during training: how long codes stay as they are, how many change, and whether the
-// residuals e = x − Q(x) cancel over time or add up. The CAGE paper uses these quantities
-// to argue for its λ schedule (appendix on the schedule, Eq. 7–14): while codes change
-// often, residuals cancel and a correction is noise; once codes stay, residuals are
-// coherent and the correction has an effect.
-//
-// The package works on samples of codes and residuals that it is given. host/train/step reads
-// them from a device; host/train decides when to do so, and what is recorded.
-package diagnostics
+package cage
 
 import (
 	"errors"
 	"fmt"
+	"math"
 	"math/bits"
 	"math/rand/v2"
 	"slices"
+
+	"github.com/cage-qat/cage/internal/schema"
 )
+
+// Diagnostics is the table [diagnostics] of a configuration: how the movement of
+// weights between the cells of their quantizer is sampled.
+type Diagnostics struct {
+	Every       int   // steps between samples; 0: off
+	Coordinates int   // number of coordinates followed, over all tensors
+	Window      int   // number of samples that a record looks at
+	Seed        int64 // seed for choosing the coordinates
+	Tensors     bool  // whether records hold numbers of each tensor
+}
+
+// Keys returns the keys of the table.
+func (s *Diagnostics) Keys() []schema.Key {
+	return []schema.Key{
+		{Name: "every", To: &s.Every, Is: schema.From(0, schema.Most), Common: true, Default: 0,
+			Doc: "steps between samples, each of which costs one more quantization of the weights and a pass over the samples in the window; 0: none are taken"},
+		{Name: "coordinates", To: &s.Coordinates, Is: schema.From(1, 1<<22), Default: 4096,
+			Doc: "coordinates followed, a random choice among all quantized weights"},
+		{Name: "window", To: &s.Window, Is: schema.From(2, 1<<16), Default: 32,
+			Doc: "samples over which dwell times and coherence are taken; independent residuals have a coherence of about 1/√window"},
+		{Name: "seed", To: &s.Seed, Is: schema.From(0, math.MaxInt64), Default: 0,
+			Doc: "seed of the choice of coordinates"},
+		{Name: "tensors", To: &s.Tensors, Default: false,
+			Doc: "record for each tensor the norm of its gradient, its learning rate and, where it is quantized, its relative error"},
+	}
+}
 
 // Tracker follows a fixed set of coordinates, divided into groups, one for each weight,
 // through samples taken at equal distances. Its unit of time is the sample. It keeps the
@@ -50,9 +70,9 @@ type sample struct {
 	residuals []float32
 }
 
-// New makes a tracker of groups with the given numbers of coordinates. The window is the
+// NewTracker makes a tracker of groups with the given numbers of coordinates. The window is the
 // number of samples that the measures look at, at least 2.
-func New(window int, groups ...int) (*Tracker, error) {
+func NewTracker(window int, groups ...int) (*Tracker, error) {
 	if window < 2 {
 		return nil, fmt.Errorf("diagnostics: a window of %d samples, want at least 2", window)
 	}
@@ -134,8 +154,8 @@ func codesChanged(group span, a, b sample) bool {
 // first is the number of the oldest kept sample.
 func (t *Tracker) first() int { return t.samples - len(t.rows) }
 
-// State is everything that a tracker remembers, for a checkpoint.
-type State struct {
+// TrackerState is everything that a tracker remembers, for a checkpoint.
+type TrackerState struct {
 	Samples int // since the beginning
 	// Codes and Residuals are the samples in the window, oldest first, each of shape
 	// [samples, coordinates].
@@ -150,8 +170,8 @@ type State struct {
 }
 
 // State returns a copy of what the tracker remembers.
-func (t *Tracker) State() State {
-	s := State{
+func (t *Tracker) State() TrackerState {
+	s := TrackerState{
 		Samples: t.samples,
 		Begun:   slices.Clone(t.begun), Since: slices.Clone(t.since),
 		GroupSince: slices.Clone(t.groupSince), Before: slices.Clone(t.before),
@@ -164,7 +184,7 @@ func (t *Tracker) State() State {
 
 // Restore sets the tracker to a state taken from a tracker with the same window and
 // groups. Any other state is an error and changes nothing.
-func (t *Tracker) Restore(s State) error {
+func (t *Tracker) Restore(s TrackerState) error {
 	n, rows := t.Coordinates(), min(s.Samples, t.window)
 	for _, part := range []struct {
 		name      string
@@ -193,12 +213,12 @@ func (t *Tracker) Restore(s State) error {
 // apart from other uses of the same seed.
 const choiceStream = 0x63616765_64696167 // "cagediag"
 
-// Choose draws a random subset of the coordinates of tensors of the given sizes: count of
+// ChooseCoordinates draws a random subset of the coordinates of tensors of the given sizes: count of
 // them in total, or all if there are fewer. Each tensor gets a share in proportion to its
 // size, so that a mean over the chosen coordinates estimates the mean over all. A tensor
 // whose share is below one coordinate may get none. The positions in each tensor are
 // ascending and determined by the seed alone.
-func Choose(seed uint64, count int, sizes ...int) [][]int32 {
+func ChooseCoordinates(seed uint64, count int, sizes ...int) [][]int32 {
 	total := 0
 	for _, size := range sizes {
 		total += size
@@ -211,15 +231,15 @@ func Choose(seed uint64, count int, sizes ...int) [][]int32 {
 		if size == 0 {
 			continue
 		}
-		share := portion(count, before+size, total) - portion(count, before, total)
-		chosen[i] = subset(rng, share, size)
+		n := share(count, before+size, total) - share(count, before, total)
+		chosen[i] = subset(rng, n, size)
 		before += size
 	}
 	return chosen
 }
 
-// portion is ⌊count·part/total⌋.
-func portion(count, part, total int) int {
+// share is ⌊count·part/total⌋.
+func share(count, part, total int) int {
 	hi, lo := bits.Mul64(uint64(count), uint64(part))
 	quotient, _ := bits.Div64(hi, lo, uint64(total))
 	return int(quotient)

@@ -1,4 +1,4 @@
-package diagnostics
+package cage
 
 // Visits is their number.
 func (l Lengths) Visits() int { return l.visits }

@@ -1,4 +1,4 @@
-package diagnostics
+package cage
 
 import (
 	"iter"

@@ -1,6 +1,4 @@
-// Package levels knows the numbers that the codes of a quantizer stand for. Nobody declares them: they are found in what a
-// quantizer's programs return. What quantizers are used for is none of its business.
-package levels
+package cage
 
 import (
 	"fmt"
@@ -15,9 +13,9 @@ type Levels struct {
 	Codes   []int32 // the code of each number
 }
 
-// New sorts the numbers of codes. If several codes stand for one number, as for 0 and −0, it keeps the smallest
+// NewLevels sorts the numbers of codes. If several codes stand for one number, as for 0 and −0, it keeps the smallest
 // code.
-func New(numbers map[int32]float32) Levels {
+func NewLevels(numbers map[int32]float32) Levels {
 	type level struct {
 		number float64
 		code   int32
@@ -111,9 +109,9 @@ func Alphabet(seen ...[]int32) ([]int32, error) {
 // ProbeRows are the rows of a probe that differ.
 const ProbeRows = 64
 
-// Probe is a matrix for which a quantizer of whatever kind gives all its codes, or the first and the last: its rows are
+// ProbeMatrix is a matrix for which a quantizer of whatever kind gives all its codes, or the first and the last: its rows are
 // ramps in order and in disorder, normal numbers, and a few large ones among small ones.
-func Probe(rows, columns int, largest float64) []float64 {
+func ProbeMatrix(rows, columns int, largest float64) []float64 {
 	rng := rand.New(rand.NewPCG(0, 0))
 	ramp := func(i int) float64 { return 2*float64(i)/float64(max(1, columns-1)) - 1 }
 	x := make([]float64, 0, min(rows, ProbeRows)*columns)

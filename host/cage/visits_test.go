@@ -1,4 +1,4 @@
-package diagnostics_test
+package cage_test
 
 import (
 	"fmt"
@@ -7,7 +7,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/cage-qat/cage/host/cage/diagnostics"
+	"github.com/cage-qat/cage/host/cage"
 	"github.com/cage-qat/cage/internal/golden"
 )
 
@@ -103,7 +103,7 @@ type definition struct {
 	dwell, vectorDwell                                               []int32
 }
 
-func (d definition) compare(t *testing.T, what string, m diagnostics.Measures) {
+func (d definition) compare(t *testing.T, what string, m cage.Measures) {
 	t.Helper()
 	for name, pair := range map[string][2]float64{
 		"flip rate": {m.FlipRate, d.flipRate}, "coherence": {m.Coherence, d.coherence}, "vector coherence": {m.VectorCoherence, d.vectorCoherence},
@@ -155,7 +155,7 @@ func walk(rng *rand.Rand, samples int, groups ...int) history {
 func (h history) upTo(n int) history { return history{h.groups, h.codes[:n], h.residuals[:n]} }
 
 // check compares the measures of a tracker that has seen h with their definition.
-func (h history) check(t *testing.T, tr *diagnostics.Tracker) {
+func (h history) check(t *testing.T, tr *cage.Tracker) {
 	t.Helper()
 	all, groups := tr.Measure()
 	from := 0
@@ -236,18 +236,18 @@ func TestRestore(t *testing.T) {
 // TestGolden follows the two coordinates of the golden values once as one weight, and
 // once as two, which shows the visits and the coherence of each.
 func TestGolden(t *testing.T) {
-	top := golden.Load(t, "testdata/cage.json").Top(t).Object("diagnostics")
+	top := golden.Load(t, "testdata/diagnostics.json").Top(t).Object("diagnostics")
 	codes, residuals, want := top.Array("codes"), top.Array("residuals"), top.Object("expected")
 	rows := codes.Shape[0]
 	one, two := tracker(t, rows, 2), tracker(t, rows, 1, 1)
 	for r := range rows {
-		for _, tr := range []*diagnostics.Tracker{one, two} {
+		for _, tr := range []*cage.Tracker{one, two} {
 			add(t, tr, ints(codes.Row(r).Data), residuals.Row(r).Float32())
 		}
 	}
 	all, _ := one.Measure()
 	_, each := two.Measure()
-	wantVisits := func(what string, got diagnostics.Lengths, want []float64) {
+	wantVisits := func(what string, got cage.Lengths, want []float64) {
 		t.Helper()
 		if got := lengths(got); !slices.Equal(got, slices.Sorted(slices.Values(ints(want)))) {
 			t.Errorf("%s: visits of %v samples, want %v", what, got, want)
@@ -274,7 +274,7 @@ func ints(v []float64) []int32 {
 }
 
 // lengths lists the lengths of visits, ascending.
-func lengths(l diagnostics.Lengths) []int32 {
+func lengths(l cage.Lengths) []int32 {
 	var out []int32
 	for length, visits := range l.Counts() {
 		out = append(out, slices.Repeat([]int32{int32(length)}, visits)...)
@@ -282,16 +282,16 @@ func lengths(l diagnostics.Lengths) []int32 {
 	return out
 }
 
-func tracker(t testing.TB, window int, groups ...int) *diagnostics.Tracker {
+func tracker(t testing.TB, window int, groups ...int) *cage.Tracker {
 	t.Helper()
-	tr, err := diagnostics.New(window, groups...)
+	tr, err := cage.NewTracker(window, groups...)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return tr
 }
 
-func add(t testing.TB, tr *diagnostics.Tracker, codes []int32, residuals []float32) {
+func add(t testing.TB, tr *cage.Tracker, codes []int32, residuals []float32) {
 	t.Helper()
 	if err := tr.Add(codes, residuals); err != nil {
 		t.Fatal(err)

@@ -1,4 +1,4 @@
-package diagnostics_test
+package cage_test
 
 import (
 	"fmt"
@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cage-qat/cage/host/cage/diagnostics"
+	"github.com/cage-qat/cage/host/cage"
 )
 
 // TestCoherence checks the three cases that give the ratio its meaning.
@@ -68,7 +68,7 @@ func TestLengths(t *testing.T) {
 		}
 		break
 	}
-	var none diagnostics.Lengths
+	var none cage.Lengths
 	if none.Mean() != 0 || none.Max() != 0 || none.Quantile(0.5) != 0 || none.Visits() != 0 {
 		t.Error("there are lengths without visits")
 	}
@@ -101,7 +101,7 @@ func TestRefused(t *testing.T) {
 		window int
 		groups []int
 	}{{1, []int{1}}, {2, nil}, {2, []int{3, 0}}} {
-		if _, err := diagnostics.New(c.window, c.groups...); err == nil {
+		if _, err := cage.NewTracker(c.window, c.groups...); err == nil {
 			t.Errorf("a window of %d and groups %v are accepted", c.window, c.groups)
 		}
 	}
@@ -114,14 +114,14 @@ func TestRefused(t *testing.T) {
 	}
 	add(t, tr, []int32{1, 2}, []float32{1, 2})
 	state := tr.State()
-	for name, spoil := range map[string]func(s *diagnostics.State){
-		"codes":               func(s *diagnostics.State) { s.Codes = nil },
-		"residuals":           func(s *diagnostics.State) { s.Residuals = append(s.Residuals, 1) },
-		"samples":             func(s *diagnostics.State) { s.Samples = -1 },
-		"sums of residuals":   func(s *diagnostics.State) { s.Before = s.Before[:1] },
-		"vector visits":       func(s *diagnostics.State) { s.GroupSince = nil },
-		"numbers of visits":   func(s *diagnostics.State) { s.Begun = nil },
-		"beginnings of visit": func(s *diagnostics.State) { s.Since = nil },
+	for name, spoil := range map[string]func(s *cage.TrackerState){
+		"codes":               func(s *cage.TrackerState) { s.Codes = nil },
+		"residuals":           func(s *cage.TrackerState) { s.Residuals = append(s.Residuals, 1) },
+		"samples":             func(s *cage.TrackerState) { s.Samples = -1 },
+		"sums of residuals":   func(s *cage.TrackerState) { s.Before = s.Before[:1] },
+		"vector visits":       func(s *cage.TrackerState) { s.GroupSince = nil },
+		"numbers of visits":   func(s *cage.TrackerState) { s.Begun = nil },
+		"beginnings of visit": func(s *cage.TrackerState) { s.Since = nil },
 	} {
 		bad := state
 		spoil(&bad)
@@ -136,7 +136,7 @@ func TestRefused(t *testing.T) {
 
 func TestChoose(t *testing.T) {
 	sizes := []int{1000, 3000, 0, 2, 6000}
-	chosen := diagnostics.Choose(7, 500, sizes...)
+	chosen := cage.ChooseCoordinates(7, 500, sizes...)
 	total := 0
 	for i, list := range chosen {
 		total += len(list)
@@ -153,16 +153,16 @@ func TestChoose(t *testing.T) {
 	if total != 500 {
 		t.Errorf("%d coordinates", total)
 	}
-	if again := diagnostics.Choose(7, 500, sizes...); !slices.EqualFunc(chosen, again, slices.Equal) {
+	if again := cage.ChooseCoordinates(7, 500, sizes...); !slices.EqualFunc(chosen, again, slices.Equal) {
 		t.Error("one seed gives two choices")
 	}
-	if other := diagnostics.Choose(8, 500, sizes...); slices.Equal(chosen[0], other[0]) {
+	if other := cage.ChooseCoordinates(8, 500, sizes...); slices.Equal(chosen[0], other[0]) {
 		t.Error("two seeds give one choice")
 	}
-	if all := diagnostics.Choose(1, 1000, 3, 4); len(all[0]) != 3 || !slices.Equal(all[1], []int32{0, 1, 2, 3}) {
+	if all := cage.ChooseCoordinates(1, 1000, 3, 4); len(all[0]) != 3 || !slices.Equal(all[1], []int32{0, 1, 2, 3}) {
 		t.Errorf("more than there are: %v", all)
 	}
-	if none := diagnostics.Choose(1, -1, 3); len(none[0]) != 0 {
+	if none := cage.ChooseCoordinates(1, -1, 3); len(none[0]) != 0 {
 		t.Errorf("fewer than none: %v", none)
 	}
 }
@@ -172,7 +172,7 @@ func TestChooseIsUniform(t *testing.T) {
 	counts := make([]int, 20)
 	const draws = 20_000
 	for seed := range uint64(draws) {
-		for _, i := range diagnostics.Choose(seed, 5, len(counts))[0] {
+		for _, i := range cage.ChooseCoordinates(seed, 5, len(counts))[0] {
 			counts[i]++
 		}
 	}
@@ -185,7 +185,7 @@ func TestChooseIsUniform(t *testing.T) {
 }
 
 func Example() {
-	tr, err := diagnostics.New(6, 2)
+	tr, err := cage.NewTracker(6, 2)
 	if err != nil {
 		fmt.Println(err)
 		return

@@ -1,0 +1,315 @@
+package cage
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/cage-qat/cage/internal/schema"
+)
+
+// ScheduleKind names a shape of schedule, as written in a configuration.
+type ScheduleKind string
+
+// The kinds of schedule.
+const (
+	OneCycleCos        ScheduleKind = "onecycle_cos"         // cosine rise, cosine fall; see oneCycleCos
+	LinearWarmupCosine ScheduleKind = "linear_warmup_cosine" // linear rise, cosine fall; see linearWarmup
+	Cosine             ScheduleKind = "cosine"               // another name of LinearWarmupCosine
+	LinearRate         ScheduleKind = "linear"               // linear rise, linear fall; see linearWarmup
+	WSD                ScheduleKind = "wsd"                  // warm-up, stable, decay; see wsd
+	ConstantRate       ScheduleKind = "constant"             // the peak rate at every step
+)
+
+// ScheduleKinds lists every kind, the default first.
+func ScheduleKinds() []ScheduleKind {
+	return []ScheduleKind{OneCycleCos, LinearWarmupCosine, Cosine, LinearRate, WSD, ConstantRate}
+}
+
+// DecayShape names the curve of a fall from 1 to f, over its progress u from 0 to 1. The formulas are
+// those of wsd_schedule in QuEST's training code (Panferov et al. 2025); f is FinalFrac.
+type DecayShape string
+
+// The shapes of WSD's decay: f + (1−f)·h(u) with the h given here, but for ExponentialDecay.
+const (
+	LinearDecay       DecayShape = "linear"        // 1 − u
+	CosineDecay       DecayShape = "cosine"        // (1 + cos πu)/2
+	MirrorCosineDecay DecayShape = "mirror_cosine" // 2(1 − u) − (1 + cos πu)/2
+	ExponentialDecay  DecayShape = "exponential"   // fᵘ; needs f > 0
+	SquareDecay       DecayShape = "square"        // 1 − u²
+	SqrtDecay         DecayShape = "sqrt"          // 1 − √u
+)
+
+// DecayShapes lists every shape, the default first.
+func DecayShapes() []DecayShape {
+	return []DecayShape{
+		LinearDecay, CosineDecay, MirrorCosineDecay, ExponentialDecay, SquareDecay, SqrtDecay,
+	}
+}
+
+// Schedule is a learning-rate schedule: a pure function from the number of an optimizer step to
+// a rate, in float64. A field that its kind does not use is ignored. Zeros are not replaced by
+// defaults: start from DefaultSchedule.
+type Schedule struct {
+	Kind   ScheduleKind
+	Peak   float64 // the highest rate, > 0; every kind
+	Total  int     // optimizer steps of the whole run, ≥ 1; every kind
+	Warmup int     // steps of the rise, in [0, Total]; every kind but ConstantRate
+
+	Div       float64    // OneCycleCos, WSD: the rise starts at Peak/Div, ≥ 1
+	FinalDiv  float64    // OneCycleCos: the fall ends at Peak/Div/FinalDiv, > 0
+	FinalFrac float64    // the others but ConstantRate: the fall ends at FinalFrac·Peak, in [0, 1]
+	DecayFrac float64    // WSD: share of Total that decays, in [0, 1]; ⌊DecayFrac·Total⌋ steps
+	Shape     DecayShape // WSD: curve of the decay
+}
+
+// DefaultSchedule is a schedule of a kind for a run of total steps with the given peak
+// rate: warm-up over a tenth of the steps (rounded down), a start at a hundredth of the
+// peak, and an end at a tenth of it (for WSD: at 0, linearly over the last tenth).
+func DefaultSchedule(kind ScheduleKind, peak float64, total int) Schedule {
+	c := Schedule{
+		Kind: kind, Peak: peak, Total: total, Warmup: total / 10,
+		Div: 100, FinalDiv: 0.1, FinalFrac: 0.1, DecayFrac: 0.1, Shape: LinearDecay,
+	}
+	if kind == WSD {
+		c.FinalFrac = 0
+	}
+	return c
+}
+
+// Rate returns the learning rate of optimizer step k, counted from 0. The last step of a
+// run is Total−1. Rate(Total) is defined, too, because the "official" placement of the
+// CAGE correction reads the rate of the step that would follow. A k outside [0, Total]
+// gives the rate of the nearer end.
+func (s Schedule) Rate(k int) float64 {
+	k = min(max(k, 0), s.Total)
+	switch s.Kind {
+	case OneCycleCos:
+		return s.oneCycleCos(k)
+	case LinearWarmupCosine, Cosine:
+		return s.linearWarmup(k, CosineDecay)
+	case LinearRate:
+		return s.linearWarmup(k, LinearDecay)
+	case WSD:
+		return s.wsd(k)
+	}
+	return s.Peak // ConstantRate
+}
+
+// halfCosine is (1 + cos πu)/2, which falls from 1 to 0 while u goes from 0 to 1.
+func halfCosine(u float64) float64 { return 0.5 * (1 + math.Cos(math.Pi*u)) }
+
+// oneCycleCos rises from Peak/Div to Peak and falls to Peak/Div/FinalDiv, both
+// along half a cosine: the one-cycle schedule (Smith and Topin 2018, "Super-
+// Convergence") with the arguments that QuEST's training code uses (Panferov et
+// al. 2025). With W = Warmup, T = Total and A(a, b, u) = b + (a−b)(1 + cos πu)/2:
+//
+//	k ≤ W−1:  A(start, peak, k/(W−1))
+//	else:     A(peak, end, (k−W+1)/(T−W))
+//
+// The peak is reached at step W−1 and the end at step T−1; Rate(T) follows the
+// cosine one step past its end, where it turns up again by a little. A warm-up
+// of one step is at the peak at once, and where the warm-up takes the whole run
+// there is no fall: Rate(T) is the peak.
+func (s Schedule) oneCycleCos(k int) float64 {
+	start := s.Peak / s.Div
+	end := start / s.FinalDiv
+	last := s.Warmup - 1
+	switch {
+	case k <= last && last > 0:
+		return anneal(start, s.Peak, float64(k)/float64(last))
+	case k <= last, s.Warmup == s.Total:
+		return s.Peak
+	}
+	return anneal(s.Peak, end, float64(k-last)/float64(s.Total-s.Warmup))
+}
+
+// anneal goes from a to b along half a cosine while u goes from 0 to 1.
+func anneal(a, b, u float64) float64 {
+	return b + (a-b)/2*(1+math.Cos(math.Pi*u))
+}
+
+// linearWarmup rises along a line that reaches Peak at step W−1, and falls to FinalFrac·Peak
+// along half a cosine (cosine annealing: Loshchilov and Hutter 2017, "SGDR") or a line.
+// With W = Warmup, T = Total:
+//
+//	k < W:  peak·(k+1)/W
+//	else:   fall(u),  u = min(1, (k+1−W)/(T−W))
+func (s Schedule) linearWarmup(k int, shape DecayShape) float64 {
+	if k < s.Warmup {
+		return s.Peak * float64(k+1) / float64(s.Warmup)
+	}
+	return s.fall(min(1, float64(k+1-s.Warmup)/float64(max(1, s.Total-s.Warmup))), shape)
+}
+
+// wsd warms up along a line from Peak/Div, stays at Peak, and decays to
+// FinalFrac·Peak over the last D = ⌊DecayFrac·Total⌋ steps (warm-up, stable,
+// decay: Hu et al. 2024, "MiniCPM"). With W = Warmup, T = Total:
+//
+//	k < W:    peak·(k/W + (1 − k/W)/div)
+//	k < T−D:  peak
+//	else:     fall(u),  u = (k − (T−D))/D
+//
+// The end is reached at k = T, one step after the run's last. Without a decay
+// (D = 0) the rate stays at the peak, which makes this the warm-up followed by
+// a constant rate that fine-tuning uses.
+func (s Schedule) wsd(k int) float64 {
+	decay := portion(s.DecayFrac, s.Total) // D
+	hold := s.Total - decay
+	switch {
+	case k < s.Warmup:
+		u := float64(k) / float64(s.Warmup)
+		return s.Peak * (u + (1-u)/s.Div)
+	case k < hold || decay == 0:
+		return s.Peak
+	case k == s.Total:
+		return s.Peak * s.FinalFrac // exact, where a cosine would leave a rounding error
+	}
+	return s.fall(float64(k-hold)/float64(decay), s.Shape)
+}
+
+// fall is the rate at progress u in [0, 1] of a fall from Peak to FinalFrac·Peak.
+func (s Schedule) fall(u float64, shape DecayShape) float64 {
+	f, height := s.FinalFrac, 1-u
+	switch shape {
+	case CosineDecay:
+		height = halfCosine(u)
+	case MirrorCosineDecay:
+		height = 2*height - halfCosine(u)
+	case SquareDecay:
+		height = 1 - u*u
+	case SqrtDecay:
+		height = 1 - math.Sqrt(u)
+	case ExponentialDecay:
+		return s.Peak * math.Pow(f, u)
+	}
+	return s.Peak * (f + (1-f)*height)
+}
+
+// ScheduleSettings is the table [schedule] of a configuration.
+type ScheduleSettings struct {
+	Kind   ScheduleKind
+	Rate   float64    // the peak rate
+	Warmup float64    // below 1, a fraction of the steps; otherwise a number of steps; see WarmupSteps
+	From   float64    // OneCycleCos, WSD: the first rate as a fraction of Rate
+	Floor  float64    // the last rate as a fraction of Rate
+	Decay  float64    // WSD: fraction of the steps that decay
+	Shape  DecayShape // WSD: curve of the decay
+}
+
+// Keys returns the keys of the table.
+func (s *ScheduleSettings) Keys() []schema.Key {
+	return []schema.Key{
+		{Name: "kind", To: &s.Kind, Is: schema.OneOf(ScheduleKinds()...), Default: OneCycleCos,
+			Doc: "shape; onecycle_cos: half a cosine up and one down; cosine (also " +
+				"linear_warmup_cosine): a line up, half a cosine down; linear: a line up and one " +
+				"down; wsd: a line up, the rate, and a decay at the end; constant has the rate at " +
+				"every step, without a warm-up or a floor; wsd with decay = 0 is constant after " +
+				"its warm-up"},
+		{Name: "rate", To: &s.Rate, Is: schema.Above(0, 1000),
+			Doc: "peak learning rate"},
+		{Name: "warmup", To: &s.Warmup, Is: schema.Between(0, schema.Most), Default: 0.1,
+			Doc: "warm-up: a fraction of the steps when below 1, else a whole number of steps"},
+		{Name: "warmup_from", To: &s.From, Is: schema.Above(0, 1), Default: 0.01,
+			Doc: "onecycle_cos and wsd: rate at the beginning of the warm-up, as a fraction of rate"},
+		{Name: "floor", To: &s.Floor, Is: schema.Between(0, 1), Default: 0.1,
+			Doc: "rate at the end, as a fraction of rate"},
+		{Name: "decay", To: &s.Decay, Is: schema.Between(0, 1), Default: 0.1,
+			Doc: "wsd only: fraction of the steps in the decay phase"},
+		{Name: "decay_shape", To: &s.Shape, Is: schema.OneOf(DecayShapes()...), Default: LinearDecay,
+			Doc: "wsd only: curve of the decay, over its progress u from 0 to 1. The rate is " +
+				"floor + (1 − floor)·h of rate, with h = 1 − u (linear), (1 + cos πu)/2 (cosine), " +
+				"2(1 − u) − (1 + cos πu)/2 (mirror_cosine), 1 − u² (square) or 1 − √u (sqrt); " +
+				"exponential: floorᵘ of rate"},
+	}
+}
+
+// WarmupSteps returns the number of warm-up steps in a run of the given length: a
+// fraction below 1 is rounded down.
+func (s ScheduleSettings) WarmupSteps(steps int) int {
+	return StepsOf(s.Warmup, steps)
+}
+
+// StepsOf is the number of steps that a setting gives in a run of the given length: the setting
+// itself, or below 1 a fraction of the length, rounded down.
+func StepsOf(setting float64, steps int) int {
+	if setting >= 1 {
+		return int(setting)
+	}
+	return portion(setting, steps)
+}
+
+// Problem returns what is wrong, if anything, with the phases of a run of the given
+// number of steps: only the first problem, as the others follow from it. If the number is
+// not known (0), it reports only what is wrong for every number.
+func (s ScheduleSettings) Problem(steps int) (p schema.Problem, found bool) {
+	warmup, decay := s.WarmupSteps(steps), portion(s.Decay, steps)
+	p = schema.Problem{Key: "schedule.warmup", With: []string{"train.steps"}}
+	switch {
+	case s.Warmup >= 1 && s.Warmup != math.Trunc(s.Warmup):
+		p.With = nil
+		p.Found, p.Hint = "the float "+schema.Decimal(s.Warmup), "want a fraction of the steps below 1, or a whole number of steps"
+	case s.Kind == WSD && s.Shape == ExponentialDecay && s.Floor == 0:
+		p.Key, p.With = "schedule.floor", []string{"schedule.kind", "schedule.decay_shape"}
+		p.Found = fmt.Sprintf("the float 0 with decay_shape = %q", s.Shape)
+		p.Hint = "want a floor above 0, to which the rate falls by the same factor at each step"
+	case steps == 0:
+		return p, false
+	case warmup > steps && s.Kind.reads("warmup"):
+		p.Found, p.Hint = fmt.Sprintf("a warm-up of %d steps in a run of %d", warmup, steps), "want at most train.steps, or a fraction below 1"
+	case s.Kind == WSD && warmup+decay > steps:
+		p.Key, p.With = "schedule.decay", []string{"schedule.warmup", "schedule.kind", "train.steps"}
+		p.Found, p.Hint = fmt.Sprintf("a warm-up of %d and a decay of %d steps in a run of %d", warmup, decay, steps), "want both together to fit in train.steps"
+	default:
+		return p, false
+	}
+	return p, true
+}
+
+// Idle lists the keys that the kind of the schedule does not use, if their values are neither 0 nor the default.
+func (s ScheduleSettings) Idle() (keys []string) {
+	var unset ScheduleSettings
+	defaults := unset.Keys()
+	for i, k := range s.Keys() {
+		given := false
+		switch value := k.To.(type) {
+		case *float64:
+			given = *value != 0 && *value != defaults[i].Default
+		case *DecayShape:
+			given = *value != "" && *value != defaults[i].Default
+		}
+		if given && k.Name != "rate" && !s.Kind.reads(k.Name) {
+			keys = append(keys, "schedule."+k.Name)
+		}
+	}
+	return keys
+}
+
+// reads reports whether a schedule of the kind depends on the key.
+func (k ScheduleKind) reads(key string) bool {
+	switch k {
+	case ConstantRate:
+		return false
+	case LinearWarmupCosine, Cosine, LinearRate:
+		return key == "warmup" || key == "floor"
+	case OneCycleCos:
+		return key != "decay" && key != "decay_shape"
+	}
+	return true
+}
+
+// Schedule returns the schedule of a run of the given number of steps.
+func (s ScheduleSettings) Schedule(steps int) Schedule {
+	c := DefaultSchedule(s.Kind, s.Rate, steps)
+	c.Warmup, c.FinalFrac, c.DecayFrac, c.Div = s.WarmupSteps(steps), s.Floor, s.Decay, 1/s.From
+	c.Shape = s.Shape
+	// One-cycle states its floor relative to its start.
+	c.FinalDiv = 1 / (s.Floor * c.Div)
+	if s.Floor == 0 {
+		c.FinalDiv = 1e30
+	}
+	return c
+}
+
+// portion rounds fraction·steps down, forgiving the last bit of a decimal fraction that
+// binary cannot hold: 0.29 of 100 is 29.
+func portion(fraction float64, steps int) int { return int(math.Floor(fraction*float64(steps) + 1e-9)) }
