@@ -183,14 +183,14 @@ func printLeftOut(w io.Writer, list []data.LeftOut) {
 
 // chatFlags are the flags of `data prepare` that conversations have beside those of texts.
 type chatFlags struct {
-	kind, template, trainOn, special, date string
+	kind, template, trainOn, date string
 	addTokens, plainMarks                  bool
 	variables                              map[string]string
 }
 
 // The names of the flags for one kind of data.
 var (
-	onlyChat = []string{"template", "train-on", "special-in-content", "template-date", "template-var", "add-tokens", "plain-marks"}
+	onlyChat = []string{"template", "train-on", "template-date", "template-var", "add-tokens", "plain-marks"}
 	onlyText = []string{"separator", "max-bytes", "field", "shard-tokens"}
 )
 
@@ -199,7 +199,6 @@ func (c *chatFlags) add(cmd *cobra.Command) {
 	flags.StringVar(&c.kind, "kind", config.KindText, `"text", or "chat": conversations, of which the assistant's part is learned`)
 	flags.StringVar(&c.template, "template", "", "chat: template of the text: "+strings.Join(chat.BuiltIn(), ", ")+" or a `FILE`; the model's own if not given")
 	flags.StringVar(&c.trainOn, "train-on", string(chat.AllTurns), "chat: all_turns or last_turn of the assistant")
-	flags.StringVar(&c.special, "special-in-content", string(chat.AllowSpecial), "chat: special tokens in messages: allow, or error")
 	flags.BoolVar(&c.addTokens, "add-tokens", false, "chat: add the marks of the template that are no tokens, such as <|im_end|>, to the tokenizer")
 	flags.BoolVar(&c.plainMarks, "plain-marks", false, "chat: marks of the template that are no tokens are ordinary text, instead of an error")
 	flags.StringVar(&c.date, "template-date", chat.DefaultTime.Format(time.DateOnly), "chat: the `DATE` that templates take for today")
@@ -236,7 +235,7 @@ func (c *chatFlags) prepare(cmd *cobra.Command, opts data.PrepareOptions, spec s
 	}
 	o := chat.PrepareOptions{
 		Rows: chatRows(files.Rows()), Out: opts.Out, ValFraction: opts.ValFraction, Seed: opts.Seed,
-		TrainOn: chat.TrainOn(c.trainOn), Special: chat.Special(c.special), Marks: c.marks(), SkipBad: opts.SkipBad,
+		TrainOn: chat.TrainOn(c.trainOn), Marks: c.marks(), SkipBad: opts.SkipBad,
 	}
 	due := throttle(2 * time.Second)
 	o.Progress = func(rows int64) {

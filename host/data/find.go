@@ -162,7 +162,7 @@ func (f *finder) visit(name, below, resolved string, entry fs.DirEntry) error {
 	return nil
 }
 
-// isFolder tells whether a link leads to a folder.
+// isFolder reports whether a link leads to a folder.
 func isFolder(link string) bool {
 	stat, err := os.Stat(link)
 	return err == nil && stat.IsDir()
@@ -176,7 +176,7 @@ func (f *finder) leave(r Reason, resolved, name string) {
 	}
 }
 
-// matches tells whether one of the patterns fits: one with a slash the path below the
+// matches reports whether one of the patterns fits: one with a slash the path below the
 // input, any other the file's name.
 func (f *finder) matches(name, below string) bool {
 	for _, pattern := range f.include {
@@ -209,7 +209,7 @@ func (f *finder) kind(name string) (source.Format, source.Compression) {
 	return format, compress
 }
 
-// written tells whether a file is one of those that are being written, of which an earlier preparation may have left one.
+// written reports whether a file is one of those that are being written, of which an earlier preparation may have left one.
 func (f *finder) written(resolved string) bool {
 	return filepath.Dir(resolved) == f.exclude && f.own(filepath.Base(resolved))
 }
@@ -232,7 +232,7 @@ func (f *finder) takeStdin() error {
 // anyDepth is the element of a pattern that stands for any number of folders.
 const anyDepth = "**"
 
-// isPattern tells whether an input is meant as a pattern.
+// isPattern reports whether an input is meant as a pattern.
 func isPattern(input string) bool { return strings.ContainsAny(input, "*?[") }
 
 // matchElements is path.Match with [anyDepth], for a pattern and a path that are cut at their slashes.
@@ -335,7 +335,7 @@ func (f *finder) expandEntry(name string, entry os.DirEntry, elements []string) 
 	return f.expand(name, rest)
 }
 
-// excluded tells whether a folder is the one that is being written.
+// excluded reports whether a folder is the one that is being written.
 func (f *finder) excluded(name string) bool {
 	resolved, err := realPath(name)
 	return err == nil && resolved == f.exclude

@@ -367,7 +367,7 @@ func separated(text, separator []byte) int {
 
 func (s *scanner) look(text []byte) { s.visible = s.visible || !isBlank(text) }
 
-// isBlank tells whether text has nothing but white space.
+// isBlank reports whether text has nothing but white space.
 func isBlank(text []byte) bool { return len(bytes.TrimSpace(text)) == 0 }
 
 // finish ends the current document.

@@ -19,7 +19,7 @@ type RowOptions struct {
 	Stdin             io.Reader
 	// Out is the folder that is written to, and therefore not read; empty means none.
 	Out string
-	// Owns tells whether a file of that name is written there.
+	// Owns reports whether a file of that name is written there.
 	Owns func(name string) bool
 	// Columns lists the columns of Parquet files to read, if present.
 	Columns []string
@@ -35,7 +35,7 @@ type InputRow struct {
 // errNoRows says of a file that it is of a format without rows.
 var errNoRows = errors.New("neither JSONL nor Parquet by its name: --format says what it is")
 
-// hasRows tells whether files of a format have rows.
+// hasRows reports whether files of a format have rows.
 func hasRows(f source.Format) bool { return f == source.JSONL || f == source.Parquet }
 
 // RowFiles are files that have rows. They must be JSONL or Parquet, by their names or by the given format; others in

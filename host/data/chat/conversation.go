@@ -168,7 +168,7 @@ const wantKeys = "messages, conversations, or prompt and completion"
 // errZero is the same error as that of a text in JSONL.
 var errZero = errors.New("the text has a zero byte")
 
-// hasZero tells whether a value has a text with a zero byte.
+// hasZero reports whether a value has a text with a zero byte.
 func hasZero(value any) bool {
 	switch v := value.(type) {
 	case string:

@@ -102,8 +102,7 @@ func FuzzRow(f *testing.F) {
 	})
 }
 
-// FuzzConfig: a tokenizer_config.json or tokenizer.json, whatever is in it, is read or
-// refused.
+// FuzzConfig: a tokenizer_config.json, whatever is in it, is read or refused.
 func FuzzConfig(f *testing.F) {
 	for _, name := range []string{"testdata/tokenizer_config.json", "testdata/llama32.tokenizer.json"} {
 		text := testfile.Read(f, name)
@@ -113,12 +112,6 @@ func FuzzConfig(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text []byte) {
 		if c, err := parseConfig(text); (c == nil) == (err == nil) && err == nil {
 			t.Fatal("neither a configuration nor an error")
-		}
-		list, err := specialTokens(text)
-		for _, token := range list {
-			if token == "" || err != nil {
-				t.Fatalf("the special tokens %q, %v", list, err)
-			}
 		}
 	})
 }

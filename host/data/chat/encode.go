@@ -30,34 +30,21 @@ const (
 	LastTurn TrainOn = "last_turn"
 )
 
-// Special says what to do with special tokens that are written in a message.
-type Special string
-
-// With AllowSpecial they become the tokens that they name, as in transformers; with
-// RefuseSpecial such a conversation is an error.
-const (
-	AllowSpecial  Special = "allow"
-	RefuseSpecial Special = "error"
-)
-
 // Encoder turns conversations into documents. It is safe for concurrent use.
 type Encoder struct {
 	template  *Template
 	tokenizer tokenizer.Tokenizer
 	trainOn   TrainOn
-	refused   []string // that messages must not contain
 	stops     []string // tokens that end texts
 	pieces    sync.Map // the bytes of tokens that have occurred, by id
 }
 
-// NewEncoder returns an encoder. Zero values mean [AllTurns] and [AllowSpecial].
-func NewEncoder(t *Template, tok tokenizer.Tokenizer, trainOn TrainOn, special Special) (*Encoder, error) {
+// NewEncoder returns an encoder. An empty trainOn means [AllTurns]. Special tokens that are written in
+// messages become the tokens that they name, as in transformers.
+func NewEncoder(t *Template, tok tokenizer.Tokenizer, trainOn TrainOn) (*Encoder, error) {
 	e := &Encoder{template: t, tokenizer: tok, trainOn: trainOn}
-	switch {
-	case trainOn != "" && trainOn != AllTurns && trainOn != LastTurn:
+	if trainOn != "" && trainOn != AllTurns && trainOn != LastTurn {
 		return nil, fmt.Errorf("train on %q: want %s or %s", trainOn, AllTurns, LastTurn)
-	case special != "" && special != AllowSpecial && special != RefuseSpecial:
-		return nil, fmt.Errorf("special tokens in messages: %q, want %s or %s", special, AllowSpecial, RefuseSpecial)
 	}
 	e.stops = []string{t.Tokens.EOS}
 	if id := tok.Info().EOS; id != tokenizer.NoToken {
@@ -68,12 +55,6 @@ func NewEncoder(t *Template, tok tokenizer.Tokenizer, trainOn TrainOn, special S
 		e.stops = append(e.stops, stop)
 	}
 	e.stops = slices.DeleteFunc(e.stops, func(stop string) bool { return stop == "" })
-	if defined, ok := tok.(interface{ Definition() []byte }); ok && special == RefuseSpecial {
-		var err error
-		if e.refused, err = specialTokens(defined.Definition()); err != nil {
-			return nil, fmt.Errorf("tokenizer %s: %w", tok.Info().Name, err)
-		}
-	}
 	return e, nil
 }
 
@@ -134,13 +115,6 @@ func asDropped(err error) error {
 // If the conversation has nothing to learn from, or the template refuses it, the error is a
 // [*Dropped].
 func (e *Encoder) Encode(ctx context.Context, c Conversation) ([]*Document, error) {
-	for i, m := range c {
-		for _, token := range e.refused {
-			if strings.Contains(m.Content, token) {
-				return nil, &specialError{i, token}
-			}
-		}
-	}
 	texts, err := e.texts(ctx, c)
 	if err != nil {
 		return nil, err
@@ -160,16 +134,6 @@ func (e *Encoder) Encode(ctx context.Context, c Conversation) ([]*Document, erro
 		return nil, &Dropped{NoLoss}
 	}
 	return list, nil
-}
-
-// specialError reports a special token that somebody has written into a message.
-type specialError struct {
-	message int
-	token   string
-}
-
-func (e *specialError) Error() string {
-	return fmt.Sprintf("messages[%d]: the content has the special token %s", e.message, e.token)
 }
 
 // learnedText is a text with the parts that are learned, in order.
@@ -200,7 +164,8 @@ func (e *Encoder) texts(ctx context.Context, c Conversation) ([]learnedText, err
 		}
 	}
 	turns := e.turns(c)
-	return e.prefixes(ctx, c, turns, whole.Text).texts(turns, printed)
+	p := &prefixes{e: e, ctx: ctx, c: c, whole: whole.Text, left: maxWork, stays: map[string]bool{}}
+	return p.texts(turns, printed)
 }
 
 // turns are the messages that carry loss.

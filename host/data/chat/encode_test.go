@@ -18,12 +18,12 @@ func encoder(t testing.TB, source string, trainOn TrainOn) *Encoder {
 	if err := tmpl.parse(); err != nil {
 		t.Fatal(err)
 	}
-	return encoderOf(t, tmpl, tokenizer.Bytes{}, trainOn, "")
+	return encoderOf(t, tmpl, tokenizer.Bytes{}, trainOn)
 }
 
-func encoderOf(t testing.TB, tmpl *Template, tok tokenizer.Tokenizer, trainOn TrainOn, special Special) *Encoder {
+func encoderOf(t testing.TB, tmpl *Template, tok tokenizer.Tokenizer, trainOn TrainOn) *Encoder {
 	t.Helper()
-	e, err := NewEncoder(tmpl, tok, trainOn, special)
+	e, err := NewEncoder(tmpl, tok, trainOn)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -137,7 +137,7 @@ func TestMarks(t *testing.T) {
 	} {
 		tmpl := encoder(t, c.template, "").template
 		tmpl.Tokens.EOS = "$"
-		e := encoderOf(t, tmpl, tokenizer.Bytes{}, c.trainOn, "")
+		e := encoderOf(t, tmpl, tokenizer.Bytes{}, c.trainOn)
 		d, err := e.Encode(t.Context(), c.conversation)
 		if err != nil {
 			t.Errorf("%s, %s: %v", c.template, c.trainOn, err)
@@ -193,7 +193,7 @@ func TestNormalForms(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		e := encoderOf(t, encoder(t, k.template, "").template, tok, LastTurn, "")
+		e := encoderOf(t, encoder(t, k.template, "").template, tok, LastTurn)
 		c[1] = NewMessage(Assistant, k.answer)
 		for _, conversation := range []Conversation{c, append(c[:2:2], c...)} {
 			d, err := e.Encode(t.Context(), conversation)
@@ -226,7 +226,7 @@ func (v vast) Info() tokenizer.Info {
 // TestVastVocabulary: what an encoder keeps grows with the tokens that occur, and not with the largest id.
 func TestVastVocabulary(t *testing.T) {
 	tmpl := encoder(t, plain, "").template
-	e := encoderOf(t, tmpl, vast{}, "", "")
+	e := encoderOf(t, tmpl, vast{}, "")
 	c := Conversation{NewMessage(User, "q"), NewMessage(Assistant, "one")}
 	got, err := e.Encode(t.Context(), c)
 	want, wantErr := encoder(t, plain, "").Encode(t.Context(), c)
@@ -246,20 +246,11 @@ func TestEncodeMistakes(t *testing.T) {
 		t.Fatal(err)
 	}
 	tmpl := encoder(t, plain, "").template
-	e := encoderOf(t, tmpl, metaspace, "", "")
+	e := encoderOf(t, tmpl, metaspace, "")
 	if _, err := e.Encode(t.Context(), c); err == nil || !strings.Contains(err.Error(), "changes the text that it cuts") {
 		t.Errorf("a tokenizer that changes the text: %v", err)
 	}
-	e = encoderOf(t, tmpl, goldenTokenizer(t), "", RefuseSpecial)
-	if _, err := e.Encode(t.Context(), c); err == nil || err.Error() != "messages[1]: the content has the special token <|eot_id|>" {
-		t.Errorf("a special token in a message: %v", err)
-	}
-	for want, make := range map[string]func() (*Encoder, error){
-		`train on "x"`:                       func() (*Encoder, error) { return NewEncoder(tmpl, metaspace, "x", "") },
-		`messages: "x", want allow or error`: func() (*Encoder, error) { return NewEncoder(tmpl, metaspace, "", "x") },
-	} {
-		if _, err := make(); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("got %v, want %s", err, want)
-		}
+	if _, err := NewEncoder(tmpl, metaspace, "x"); err == nil || !strings.Contains(err.Error(), `train on "x"`) {
+		t.Errorf("a wrong choice of turns: %v", err)
 	}
 }

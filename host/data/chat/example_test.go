@@ -19,7 +19,7 @@ func Example() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	encoder, err := chat.NewEncoder(template, tokenizer.Bytes{}, chat.AllTurns, chat.AllowSpecial)
+	encoder, err := chat.NewEncoder(template, tokenizer.Bytes{}, chat.AllTurns)
 	if err != nil {
 		log.Fatal(err)
 	}

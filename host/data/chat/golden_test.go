@@ -136,7 +136,7 @@ func TestGoldenMarks(t *testing.T) {
 			continue
 		}
 		tmpl, conversation := g.template(t, c), c.conversation(t)
-		e := encoderOf(t, tmpl, tok, "", "")
+		e := encoderOf(t, tmpl, tok, "")
 		want := c.Generation
 		if want == nil {
 			want = c.Loss

@@ -107,7 +107,7 @@ func TestLearned(t *testing.T) {
 		k := templates[rng.IntN(len(templates))]
 		c := randomConversation(rng, strings.Contains(k.plain.Source, ".role +"))
 		trainOn := []TrainOn{AllTurns, AllTurns, LastTurn}[rng.IntN(3)]
-		list, err := encoderOf(t, k.plain, tokenizer.Bytes{}, trainOn, "").Encode(t.Context(), c)
+		list, err := encoderOf(t, k.plain, tokenizer.Bytes{}, trainOn).Encode(t.Context(), c)
 		if reason, ok := errors.AsType[*Dropped](err); ok {
 			if wrong := wronglyDropped(k, c, trainOn, reason.Reason); wrong {
 				t.Errorf("%s: dropped, %s:\n%s", k.name, reason.Reason, show(c))
@@ -242,7 +242,7 @@ func TestMasksOfTransformers(t *testing.T) {
 	}
 	encoders := map[string]*Encoder{}
 	for _, k := range maskedTemplates(t) {
-		encoders[k.name] = encoderOf(t, k.tagged, goldenTokenizer(t), "", "")
+		encoders[k.name] = encoderOf(t, k.tagged, goldenTokenizer(t), "")
 	}
 	for i, c := range cases {
 		e := encoders[c.Template]

@@ -50,9 +50,6 @@ type PrepareOptions struct {
 	Tokenizer tokenizer.Tokenizer
 	// TrainOn says which turns carry loss; empty means all of the assistant's.
 	TrainOn TrainOn
-	// Special says what to do with special tokens in messages; empty means that they are
-	// allowed.
-	Special Special
 	// Marks says what becomes of marks of the template that are no tokens; empty means that they are an error.
 	Marks Marks
 	// SkipBad leaves out and counts rows that hold no conversation; otherwise the first
@@ -67,9 +64,6 @@ type PrepareOptions struct {
 func (o *PrepareOptions) resolve() error {
 	if o.TrainOn == "" {
 		o.TrainOn = AllTurns
-	}
-	if o.Special == "" {
-		o.Special = AllowSpecial
 	}
 	if o.Marks == "" {
 		o.Marks = RefuseMarks
@@ -118,7 +112,7 @@ func (p *preparation) run(ctx context.Context) (m *Manifest, err error) {
 	if o.Tokenizer, added, err = o.Template.withMarks(o.Tokenizer, o.Marks); err != nil {
 		return nil, err
 	}
-	if p.encoder, err = NewEncoder(o.Template, o.Tokenizer, o.TrainOn, o.Special); err != nil {
+	if p.encoder, err = NewEncoder(o.Template, o.Tokenizer, o.TrainOn); err != nil {
 		return nil, err
 	}
 	companions, err := o.companions(added)
@@ -138,7 +132,7 @@ func (p *preparation) run(ctx context.Context) (m *Manifest, err error) {
 	}
 	m = &Manifest{
 		Manifest: dataset.Manifest{ValFraction: o.ValFraction, Seed: o.Seed},
-		Tokens:   o.Template.Tokens, Variables: o.Template.Variables, Special: o.Special, AddedTokens: added, Counts: p.counts,
+		Tokens:   o.Template.Tokens, Variables: o.Template.Variables, AddedTokens: added, Counts: p.counts,
 	}
 	if m.Dropped == nil {
 		m.Dropped = []DroppedRows{}
@@ -241,9 +235,7 @@ func (p *preparation) outcome(ctx context.Context, r Row) outcome {
 	ofRow := err != nil
 	if err == nil {
 		o.documents, err = p.encoder.Encode(ctx, c)
-		_, special := errors.AsType[*specialError](err)
-		_, long := errors.AsType[*longError](err)
-		ofRow = special || long
+		_, ofRow = errors.AsType[*longError](err)
 	}
 	dropped, ok := errors.AsType[*Dropped](err)
 	switch {
@@ -311,7 +303,6 @@ type Manifest struct {
 	// Tokens and Variables are the inputs of the template.
 	Tokens    SpecialTokens  `json:"tokens"`
 	Variables map[string]any `json:"variables,omitempty"`
-	Special   Special        `json:"special_in_content"`
 	// AddedTokens are the marks of the template that were added to the tokenizer.
 	AddedTokens []AddedToken `json:"added_tokens,omitempty"`
 	Counts

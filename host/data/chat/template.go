@@ -331,23 +331,3 @@ func (t *Template) tokenizerConfig(added []AddedToken) (map[string]any, error) {
 	}
 	return out, nil
 }
-
-// specialTokens lists the special tokens of a tokenizer.json.
-func specialTokens(definition []byte) ([]string, error) {
-	var file struct {
-		AddedTokens []struct {
-			Content string `json:"content"`
-			Special bool   `json:"special"`
-		} `json:"added_tokens"`
-	}
-	if err := plainjson.Unmarshal(definition, &file); err != nil {
-		return nil, err
-	}
-	var list []string
-	for _, token := range file.AddedTokens {
-		if token.Special && token.Content != "" {
-			list = append(list, token.Content)
-		}
-	}
-	return list, nil
-}

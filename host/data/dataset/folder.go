@@ -24,12 +24,12 @@ var (
 	Conversations = Kind{"chat.json", "train.chat", "val.chat"}
 )
 
-// Owns tells whether a file of that name is part of a dataset.
+// Owns reports whether a file of that name is part of a dataset.
 func (k Kind) Owns(name string) bool {
 	return k.holdsTraining(name) || name == k.Val || name == k.Manifest || slices.Contains(tokenizer.Files, name)
 }
 
-// holdsTraining tells whether the name is that of the training file, or of one of its shards.
+// holdsTraining reports whether the name is that of the training file, or of one of its shards.
 func (k Kind) holdsTraining(name string) bool {
 	m := shardNumbers.FindStringSubmatch(name)
 	return name == k.Train || m != nil && m[1]+m[4] == k.Train

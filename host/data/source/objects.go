@@ -185,7 +185,7 @@ func plainColumns(row map[string]any) (invalid string) {
 }
 
 // plain makes texts of bytes, and lists of what Parquet writes as groups named list and
-// element; valid tells whether the texts are UTF-8, as those of JSON must be.
+// element; valid reports whether the texts are UTF-8, as those of JSON must be.
 func plain(value any) (out any, valid bool) {
 	valid = true
 	of := func(part any) any {

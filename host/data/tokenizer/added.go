@@ -92,7 +92,7 @@ func (s *addedSet) next(input string, from int) (*addedToken, int) {
 	return nil, 0
 }
 
-// inWord tells whether there is a character, and it is one of words, \w, as the original library has it.
+// inWord reports whether there is a character, and it is one of words, \w, as the original library has it.
 func inWord(r rune, size int) bool {
 	return size > 0 && unicode.In(r, unicode.L, unicode.M, unicode.Nd, unicode.Nl, unicode.Pc, unicode.Other_Alphabetic, unicode.Join_Control)
 }

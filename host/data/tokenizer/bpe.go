@@ -117,7 +117,7 @@ func (m *bpe) symbols(word string, g *wordMerger) error {
 // spaceMark is how tokenizers in the manner of SentencePiece write a space.
 const spaceMark = "\u2581"
 
-// marksWords tells whether every token has its marks in front. Then nothing is ever
+// marksWords reports whether every token has its marks in front. Then nothing is ever
 // joined across a place where a mark follows another character, and the text between two
 // such places can be encoded by itself: without that, a whole document is one word.
 func (m *bpe) marksWords() bool {

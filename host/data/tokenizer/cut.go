@@ -78,7 +78,7 @@ func (t *HuggingFace) Cut(text []byte) int {
 	return 0
 }
 
-// cutAllowed tells whether pattern and model allow a cut before text[n], white space.
+// cutAllowed reports whether pattern and model allow a cut before text[n], white space.
 func (c *cutRule) cutAllowed(t *HuggingFace, text []byte, n int) bool {
 	r, size := utf8.DecodeLastRune(text[:n])
 	if r == utf8.RuneError && size < 2 || unicode.IsSpace(r) {
@@ -95,7 +95,7 @@ func (c *cutRule) cutAllowed(t *HuggingFace, text []byte, n int) bool {
 	return before == letter || before == number || before == other && text[n] == ' '
 }
 
-// keepsTokens tells whether no added token would be cut before text[n].
+// keepsTokens reports whether no added token would be cut before text[n].
 func (c *cutRule) keepsTokens(text []byte, n int) bool {
 	for _, content := range c.claiming {
 		if bytes.HasSuffix(text[:n], []byte(content)) {
@@ -112,7 +112,7 @@ func (c *cutRule) keepsTokens(text []byte, n int) bool {
 	return true
 }
 
-// normalizesOnly tells whether a normalizer is of the given types or there is none.
+// normalizesOnly reports whether a normalizer is of the given types or there is none.
 func normalizesOnly(section json.RawMessage, types ...string) bool {
 	steps, err := flatten(section)
 	for _, step := range steps {
@@ -123,7 +123,7 @@ func normalizesOnly(section json.RawMessage, types ...string) bool {
 	return err == nil
 }
 
-// marksSpaces tells whether spaces become marks, and nothing else happens to a text but
+// marksSpaces reports whether spaces become marks, and nothing else happens to a text but
 // that a mark is put before it: by the normalizer, or by a pre-tokenizer Metaspace.
 func marksSpaces(def *definition) bool {
 	marks := false

@@ -137,7 +137,7 @@ func (p *mergePair) UnmarshalJSON(data []byte) error {
 	return fmt.Errorf("merge %q has no space between two parts", joined)
 }
 
-// present says whether a section is there at all: absent and null are the same.
+// present reports whether a section is there at all: absent and null are the same.
 func present(section json.RawMessage) bool {
 	return len(section) > 0 && string(section) != "null"
 }

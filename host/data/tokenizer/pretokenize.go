@@ -69,7 +69,7 @@ func (s *step) prependScheme() string {
 	return "always"
 }
 
-// marksSpaces tells whether the step is a normalizer that writes a mark for a space.
+// marksSpaces reports whether the step is a normalizer that writes a mark for a space.
 func (s *step) marksSpaces() bool {
 	return s.Type == "Replace" && s.Pattern.String != nil && *s.Pattern.String == " " && s.Content == spaceMark
 }

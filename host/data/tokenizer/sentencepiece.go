@@ -155,7 +155,7 @@ func (s *SentencePiece) setScores(t *HuggingFace, added []addedToken) {
 	}
 }
 
-// joins tells whether a text is two parts, each a token or one character.
+// joins reports whether a text is two parts, each a token or one character.
 func (m *bpe) joins(text string) bool {
 	part := func(text string) bool {
 		_, ok := m.vocab[text]

@@ -36,7 +36,7 @@ func (k *keys) fault(key, found, want string) {
 	k.faults = append(k.faults, fmt.Sprintf("%s: %s, want %s", key, found, want))
 }
 
-// has tells whether a key is there.
+// has reports whether a key is there.
 func (k *keys) has(key string) bool {
 	v, ok := k.values[key]
 	return ok && v.Kind() != 'n'

@@ -181,7 +181,7 @@ func parseIndex(text []byte) (index, error) {
 	return x, joinFaults("index", faults)
 }
 
-// isPlain tells whether a name is that of a file in the directory itself.
+// isPlain reports whether a name is that of a file in the directory itself.
 func isPlain(name string) bool {
 	return name != "" && name != "." && !strings.Contains(name, "..") && !strings.ContainsAny(name, "/\\:\x00")
 }

@@ -12,7 +12,7 @@ func (c *constant) eval(*machine, *scope) any { return c.value }
 
 func (v *variable) eval(m *machine, s *scope) any {
 	m.step(v.line)
-	value := currentValue(s.get(v.name))
+	value := s.get(v.name)
 	if _, missing := value.(*undefined); missing && slices.Contains(implicit, v.name) {
 		fail(v.line, "%s, which Jinja gives to macros, is not supported", v.name)
 	}
@@ -265,7 +265,7 @@ func (f *filter) apply(m *machine, s *scope, value any) any {
 	return c.filter(f.name)(c, value)
 }
 
-// ofBlock tells whether the chain of filters begins with the text of a block.
+// ofBlock reports whether the chain of filters begins with the text of a block.
 func (f *filter) ofBlock() bool {
 	before, ok := f.input.(*filter)
 	return f.input == nil || ok && before.ofBlock()
@@ -273,9 +273,6 @@ func (f *filter) ofBlock() bool {
 
 func (t *test) eval(m *machine, s *scope) any {
 	m.step(t.line)
-	if t.name == "defined" && m.isOpen(t.input, s) {
-		return true
-	}
 	c := newCalling(m, s, t.line, t.name, t.args)
 	return c.test(t.name)(c, t.input.eval(m, s))
 }
@@ -314,9 +311,6 @@ func attributeValue(line int, of any, name string) any {
 // eval of a subscript: the keys of a mapping come before its methods.
 func (x *subscript) eval(m *machine, s *scope) any {
 	m.step(x.line)
-	if open := m.openList(x.of, s); open != nil {
-		return open.element(x.key.eval(m, s))
-	}
 	return m.element(x.line, x.of.eval(m, s), x.key.eval(m, s))
 }
 

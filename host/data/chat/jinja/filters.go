@@ -32,12 +32,6 @@ func init() {
 		"replace":    replace,
 		"items":      items,
 		"int":        toInteger,
-		"indent":     indent,
-		"sort":       sortFilter,
-		"dictsort":   dictSort,
-		"unique":     unique,
-		"min":        func(c *calling, v any) any { return c.extreme(v, false) },
-		"max":        func(c *calling, v any) any { return c.extreme(v, true) },
 		"map":        mapFilter,
 		"select":     func(c *calling, v any) any { return c.choose(v, "", true) },
 		"reject":     func(c *calling, v any) any { return c.choose(v, "", false) },
@@ -164,29 +158,6 @@ func toInteger(c *calling, value any) any {
 	return otherwise
 }
 
-// indent puts spaces before all lines but the first, which has them on demand, and but
-// empty ones.
-func indent(c *calling, value any) any {
-	args := c.bind(0, "width", "first", "blank")
-	prefix, ok := args[0].(string)
-	if !ok {
-		prefix = strings.Repeat(" ", int(min(max(c.integer(args[0], 4), 0), 100)))
-	}
-	lines := splitLines(c.text(value)+"\n", false)
-	var out strings.Builder
-	for i, line := range lines {
-		c.m.make(c.line, len(line)+len(prefix)+1)
-		if i > 0 {
-			out.WriteByte('\n')
-		}
-		if i == 0 && truthOf(args[1]) || i > 0 && (line != "" || truthOf(args[2])) {
-			out.WriteString(prefix)
-		}
-		out.WriteString(line)
-	}
-	return out.String()
-}
-
 // attributes are an attribute of each element; otherwise stands for missing ones.
 func (c *calling) attributes(list List, name string, otherwise any) List {
 	c.m.make(c.line, 16*len(list))
@@ -273,96 +244,4 @@ func (c *calling) choose(value any, attribute string, keep bool) any {
 		}
 	}
 	return out
-}
-
-// foldCase is what values are compared by: strings in small letters unless case counts.
-func foldCase(value any, caseSensitive bool) any {
-	if s, ok := value.(string); ok && !caseSensitive {
-		return lower(s)
-	}
-	return value
-}
-
-// order puts a copy of a list into the order of what key gives for the elements.
-func (c *calling) order(list List, reverse, caseSensitive bool, key func(any) any) List {
-	c.m.make(c.line, 16*len(list))
-	list = slices.Clone(list)
-	slices.SortStableFunc(list, func(a, b any) int {
-		c.m.step(c.line)
-		a, b = foldCase(key(a), caseSensitive), foldCase(key(b), caseSensitive)
-		if reverse {
-			a, b = b, a
-		}
-		switch {
-		case less(c.line, a, b):
-			return -1
-		case less(c.line, b, a):
-			return 1
-		}
-		return 0
-	})
-	return list
-}
-
-// sortFilter is the filter sort.
-func sortFilter(c *calling, value any) any {
-	args := c.bind(0, "reverse", "case_sensitive", "attribute")
-	key := func(v any) any { return v }
-	if args[2] != (absent{}) && args[2] != nil {
-		path := c.text(args[2])
-		key = func(v any) any { return c.attributeOf(v, path) }
-	}
-	return c.order(c.m.elements(c.line, value), truthOf(args[0]), truthOf(args[1]), key)
-}
-
-// dictSort is the filter dictsort: the pairs of a mapping by key, or by value.
-func dictSort(c *calling, value any) any {
-	args := c.bind(0, "case_sensitive", "by", "reverse")
-	d, ok := value.(*Dict)
-	if !ok {
-		c.fail("the input is %s, want a mapping", typeName(value))
-	}
-	at := 0
-	if by := c.str(args[1], "key"); by == "value" {
-		at = 1
-	} else if by != "key" {
-		c.fail("by %q, want key or value", by)
-	}
-	c.m.make(c.line, 64*len(d.keys))
-	return c.order(d.items(), truthOf(args[2]), truthOf(args[0]), func(v any) any { return v.(List)[at] })
-}
-
-// unique keeps the first of equal elements.
-func unique(c *calling, value any) any {
-	args := c.bind(0, "case_sensitive", "attribute")
-	out, seen := List{}, List{}
-	for _, element := range c.m.elements(c.line, value) {
-		key := element
-		if args[1] != (absent{}) && args[1] != nil {
-			key = c.attributeOf(element, c.text(args[1]))
-		}
-		key = foldCase(key, truthOf(args[0]))
-		if !slices.ContainsFunc(seen, func(other any) bool { return c.m.equal(c.line, key, other, 0) }) {
-			out, seen = append(out, element), append(seen, key)
-		}
-	}
-	return out
-}
-
-// extreme is the filter min or max.
-func (c *calling) extreme(value any, largest bool) any {
-	args := c.bind(0, "case_sensitive")
-	list := c.m.elements(c.line, value)
-	if len(list) == 0 {
-		return &undefined{"the " + c.what + " of an empty list"}
-	}
-	found := list[0]
-	for _, element := range list[1:] {
-		c.m.step(c.line)
-		a, b := foldCase(element, truthOf(args[0])), foldCase(found, truthOf(args[0]))
-		if largest && less(c.line, b, a) || !largest && less(c.line, a, b) {
-			found = element
-		}
-	}
-	return found
 }

@@ -7,10 +7,8 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"slices"
 	"strconv"
 	"strings"
-	"unicode/utf16"
 
 	"github.com/cage-qat/cage/internal/plainjson"
 )
@@ -101,37 +99,24 @@ func readNumber(s string) (number any, err error) {
 	return number, nil
 }
 
-// jsonWriter writes values as Python's json.dumps does.
+// jsonWriter writes values as Python's json.dumps does with ensure_ascii=False.
 type jsonWriter struct {
-	c              *calling
-	out            strings.Builder
-	indent         string // of one level; "" with oneLine
-	oneLine        bool
-	comma, colon   string
-	ascii, sorting bool
+	c       *calling
+	out     strings.Builder
+	indent  string // of one level; "" with oneLine
+	oneLine bool
 }
 
-// toJSON is the filter, with the arguments that transformers gives it.
+// toJSON is the filter tojson.
 func toJSON(c *calling, value any) any {
-	args := c.bind(0, "ensure_ascii", "indent", "separators", "sort_keys")
-	w := &jsonWriter{c: c, oneLine: true, comma: ", ", colon: ": "}
-	arg := func(i int) any {
-		if args[i] == (absent{}) {
-			return nil
-		}
-		return args[i]
-	}
-	w.ascii, w.sorting = truth(arg(0)), truth(arg(3))
-	switch indent := arg(1).(type) {
-	case nil:
+	w := &jsonWriter{c: c, oneLine: true}
+	switch indent := c.bind(0, "indent")[0].(type) {
+	case nil, absent:
 	case string:
-		w.indent, w.oneLine, w.comma = indent, false, ","
+		w.indent, w.oneLine = indent, false
 	default:
-		w.indent, w.oneLine, w.comma = strings.Repeat(" ", int(min(max(c.integer(indent, 0), 0), 100))), false, ","
-	}
-	if pair := arg(2); pair != nil {
-		parts := unpack(c.line, pair, 2)
-		w.comma, w.colon = c.str(parts[0], ""), c.str(parts[1], "")
+		spaces := int(min(max(c.integer(indent, 0), 0), 100))
+		w.indent, w.oneLine = strings.Repeat(" ", spaces), false
 	}
 	w.write(value, 0)
 	return w.out.String()
@@ -165,14 +150,10 @@ func (w *jsonWriter) write(value any, depth int) {
 	case List:
 		w.within('[', ']', depth, len(v), func(i int) { w.write(v[i], depth+1) })
 	case *Dict:
-		keys := v.keys
-		if w.sorting {
-			keys = slices.Sorted(slices.Values(keys))
-		}
-		w.within('{', '}', depth, len(keys), func(i int) {
-			w.string(keys[i])
-			w.out.WriteString(w.colon)
-			w.write(v.values[keys[i]], depth+1)
+		w.within('{', '}', depth, len(v.keys), func(i int) {
+			w.string(v.keys[i])
+			w.out.WriteString(": ")
+			w.write(v.values[v.keys[i]], depth+1)
 		})
 	default:
 		w.c.fail("%s cannot be written as JSON", typeName(value))
@@ -190,7 +171,10 @@ func (w *jsonWriter) within(open, end byte, depth, n int, element func(i int)) {
 	w.out.WriteByte(open)
 	for i := range n {
 		if i > 0 {
-			w.out.WriteString(w.comma)
+			w.out.WriteByte(',')
+			if w.oneLine {
+				w.out.WriteByte(' ')
+			}
 		}
 		line(depth + 1)
 		element(i)
@@ -208,11 +192,8 @@ func (w *jsonWriter) string(s string) {
 		switch escape, ok := jsonEscapes[r]; {
 		case ok:
 			w.out.WriteString(escape)
-		case r < ' ' || w.ascii && r > '~' && r < 0x10000:
+		case r < ' ':
 			fmt.Fprintf(&w.out, `\u%04x`, r)
-		case w.ascii && r > '~':
-			high, low := utf16.EncodeRune(r)
-			fmt.Fprintf(&w.out, `\u%04x\u%04x`, high, low)
 		default:
 			w.out.WriteRune(r)
 		}

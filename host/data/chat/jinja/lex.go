@@ -273,21 +273,12 @@ func (l *lexer) unescape(s string) string {
 			continue
 		}
 		if digits, ok := map[byte]int{'x': 2, 'u': 4, 'U': 8}[s[0]]; ok {
-			out.WriteRune(l.character(s, 1, digits, 16))
+			out.WriteRune(l.character(s[:min(len(s), 1+digits)], digits))
 			s = s[1+digits:]
 			continue
 		}
-		if s[0] == 'N' {
-			fail(l.line, `the escape \N is not supported: write the character itself`)
-		}
-		octal := 0
-		for octal < 3 && octal < len(s) && s[octal] >= '0' && s[octal] <= '7' {
-			octal++
-		}
-		if octal > 0 {
-			out.WriteRune(l.character(s, 0, octal, 8))
-			s = s[octal:]
-			continue
+		if s[0] == 'N' || s[0] >= '0' && s[0] <= '7' {
+			fail(l.line, `the escape \%c is not supported: write the character itself`, s[0])
 		}
 		out.WriteByte('\\')
 	}
@@ -295,14 +286,11 @@ func (l *lexer) unescape(s string) string {
 	return out.String()
 }
 
-// character is the one whose number stands in digits of an escape, which begin at from.
-func (l *lexer) character(s string, from, digits, base int) rune {
-	if len(s) >= from+digits {
-		n, err := strconv.ParseUint(s[from:from+digits], base, 32)
-		if err == nil && n <= utf8.MaxRune && utf8.ValidRune(rune(n)) {
-			return rune(n)
-		}
+// character is the one of an escape such as x41, without its backslash.
+func (l *lexer) character(escape string, digits int) rune {
+	n, err := strconv.ParseUint(escape[1:], 16, 32)
+	if err != nil || len(escape) != 1+digits || !utf8.ValidRune(rune(n)) {
+		fail(l.line, `a string has the escape \ with %q, which is no character`, escape)
 	}
-	fail(l.line, `a string has the escape \ with %q, which is no character`, s[:min(len(s), from+digits)])
-	return 0
+	return rune(n)
 }

@@ -2,7 +2,6 @@ package jinja
 
 import (
 	"context"
-	"maps"
 	"strings"
 	"time"
 )
@@ -19,19 +18,11 @@ type machine struct {
 	printed      map[*Dict]Span // as [Rendering.Printed]
 	inElement    bool           // the place is within an iteration for a mapping
 	ctx          context.Context
-	follow       *prefixRun // of the prefixes of a list; nil: the template is rendered once
 }
 
 func newMachine(limits Limits, now time.Time, out *strings.Builder) *machine {
 	return &machine{steps: limits.Steps, bytes: limits.Bytes, strict: limits.Strict, now: now,
 		out: out, ctx: limits.Context, printed: map[*Dict]Span{}}
-}
-
-// topScope is the scope of a whole template.
-func topScope(variables map[string]any) *scope {
-	vars := map[string]any{}
-	maps.Copy(vars, variables)
-	return &scope{vars: vars, parent: &scope{vars: globals}}
 }
 
 // scope holds the variables of a block. Those of the blocks around it are seen, and hidden
@@ -80,9 +71,6 @@ func (m *machine) enter(line int) {
 }
 
 func (m *machine) run(body []statement, s *scope) flow {
-	if m.follow != nil {
-		return m.follow.runs(m, body, s)
-	}
 	for _, one := range body {
 		if how := one.exec(m, s); how != goOn {
 			return how
@@ -134,9 +122,6 @@ func (c *conditional) exec(m *machine, s *scope) flow {
 func (l leave) exec(*machine, *scope) flow { return l.how }
 
 func (l *loop) exec(m *machine, s *scope) flow {
-	if open := m.openList(l.over, s); open != nil {
-		return m.follow.loop(m, l, s, open.from)
-	}
 	list := l.filtered(m, s, m.elements(l.line, l.over.eval(m, s)))
 	for i := range list {
 		if l.iteration(m, s, &position{list: list, at: i}) == breakLoop {
@@ -152,10 +137,6 @@ func (l *loop) exec(m *machine, s *scope) flow {
 // iteration runs the body for one element.
 func (l *loop) iteration(m *machine, s *scope, at *position) flow {
 	m.step(l.line)
-	if m.follow != nil {
-		m.follow.nested++
-		defer func() { m.follow.nested-- }()
-	}
 	inner := s.inner()
 	inner.vars["loop"] = at
 	l.bind(inner, at.list[at.at])
@@ -211,10 +192,6 @@ func unpack(line int, value any, n int) List {
 
 func (a *assignment) exec(m *machine, s *scope) flow {
 	m.step(a.line)
-	if open := m.openList(a.value, s); open != nil && len(a.targets) == 1 && a.targets[0].attribute == "" {
-		m.set(s, a.targets[0].name, open)
-		return goOn
-	}
 	value := a.value.eval(m, s)
 	if len(a.targets) == 1 {
 		a.targets[0].assign(m, a.line, s, value)
@@ -239,16 +216,12 @@ func (b *blockAssignment) exec(m *machine, s *scope) flow {
 
 func (t target) assign(m *machine, line int, s *scope, value any) {
 	if t.attribute == "" {
-		m.set(s, t.name, value)
+		s.vars[t.name] = value
 		return
 	}
 	ns, ok := s.get(t.name).(*namespace)
 	if !ok {
 		fail(line, "the attribute %q of %s cannot be set: only those of a namespace can", t.attribute, t.name)
-	}
-	if f := m.follow; f != nil && !f.open {
-		before := Dict{ns.keys, maps.Clone(ns.values)}
-		f.undo = append(f.undo, func() { ns.Dict = before })
 	}
 	ns.Set(t.attribute, value)
 }
@@ -265,7 +238,7 @@ func (g *generation) exec(m *machine, s *scope) flow {
 }
 
 func (d *macro) exec(m *machine, s *scope) flow {
-	m.set(s, d.name, &function{d.name, func(c *calling) any { return d.call(c, s) }})
+	s.vars[d.name] = &function{d.name, func(c *calling) any { return d.call(c, s) }}
 	return goOn
 }
 

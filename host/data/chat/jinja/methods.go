@@ -1,8 +1,6 @@
 package jinja
 
 import (
-	"slices"
-	"strconv"
 	"strings"
 	"unicode/utf8"
 )
@@ -59,7 +57,6 @@ var stringMethods = map[string]func(c *calling, s string) any{
 		}
 		return int64(utf8.RuneCountInString(s[:at]))
 	},
-	"format": func(c *calling, s string) any { return format(c, s) },
 	"count": func(c *calling, s string) any {
 		return int64(strings.Count(s, c.str(c.bind(1, "sub")[0], "")))
 	},
@@ -91,7 +88,7 @@ func splitting(c *calling, s string, fromRight bool) any {
 	return texts(c, s, split(s, args[0], c.integer(args[1], -1), fromRight))
 }
 
-// affix tells whether a string begins, or ends, with a string or with one of a list.
+// affix reports whether a string begins, or ends, with a string or with one of a list.
 func affix(c *calling, s string, has func(s, part string) bool) any {
 	candidates, ok := c.bind(1, "part")[0].(List)
 	if !ok {
@@ -138,52 +135,6 @@ func (c *calling) joined(list List, separator string, strict bool) string {
 	return out.String()
 }
 
-// format is str.format for fields without a conversion or a width: {}, {0} and {name}.
-func format(c *calling, s string) any {
-	var out strings.Builder
-	next := 0
-	for s != "" {
-		at := strings.IndexAny(s, "{}")
-		if at < 0 {
-			break
-		}
-		out.WriteString(s[:at])
-		if strings.HasPrefix(s[at+1:], s[at:at+1]) {
-			out.WriteByte(s[at])
-			s = s[at+2:]
-			continue
-		}
-		field, rest, ok := strings.Cut(s[at+1:], "}")
-		if s[at] == '}' || !ok {
-			c.fail("a brace stands alone in the format")
-		}
-		value := c.m.str(c.line, c.field(field, &next))
-		c.m.make(c.line, len(value))
-		out.WriteString(value)
-		s = rest
-	}
-	out.WriteString(s)
-	c.m.make(c.line, out.Len())
-	return out.String()
-}
-
-// field is the argument that a field of a format names; next is the number of the next
-// field without a name.
-func (c *calling) field(name string, next *int) any {
-	if at := slices.Index(c.names, name); at >= 0 {
-		return c.named[at]
-	}
-	at, err := strconv.Atoi(name)
-	if name == "" {
-		at, err = *next, nil
-		*next++
-	}
-	if err != nil || at < 0 || at >= len(c.positional) {
-		c.fail("the field {%s} has no argument, or a form that is not supported", name)
-	}
-	return c.positional[at]
-}
-
 func truthOf(value any) bool { return value != (absent{}) && truth(value) }
 
 var dictMethods = map[string]func(c *calling, d *Dict) any{
@@ -225,15 +176,6 @@ var listMethods = map[string]func(c *calling, list List) any{
 		}
 		c.fail("the list does not have this element")
 		return nil
-	},
-	"count": func(c *calling, list List) any {
-		what, n := c.bind(1, "value")[0], int64(0)
-		for _, element := range list {
-			if c.m.equal(c.line, element, what, 0) {
-				n++
-			}
-		}
-		return n
 	},
 	"append": changes[List], "extend": changes[List], "insert": changes[List], "pop": changes[List],
 	"remove": changes[List], "clear": changes[List], "sort": changes[List], "reverse": changes[List],

@@ -188,7 +188,7 @@ func (p *parser) unexpected(wanted string) {
 	fail(t.line, "found %s, want %s", found, wanted)
 }
 
-// is tells whether the next token is this operator or keyword.
+// is reports whether the next token is this operator or keyword.
 func (p *parser) is(kind tokenKind, text string) bool {
 	return p.at().kind == kind && p.at().text == text
 }

@@ -20,7 +20,7 @@ func (p *parser) tupleOf(element func() expression) expression {
 	return list
 }
 
-// endsTuple tells whether a comma was the last of a tuple.
+// endsTuple reports whether a comma was the last of a tuple.
 func (p *parser) endsTuple() bool {
 	return p.at().kind == closePrint || p.at().kind == closeBlock || p.is(operatorToken, ")")
 }
@@ -238,7 +238,7 @@ func (p *parser) test(value expression) expression {
 	return t
 }
 
-// beginsArgument tells whether a test has an argument without parentheses, as "is equalto 3".
+// beginsArgument reports whether a test has an argument without parentheses, as "is equalto 3".
 func (p *parser) beginsArgument() bool {
 	switch t := p.at(); t.kind {
 	case nameToken:

@@ -59,7 +59,6 @@ type (
 	position struct {
 		list List
 		at   int
-		open bool // the end of the list is not known
 	}
 	// function is what can be called: a global, a macro, a method of a value.
 	function struct {
@@ -71,9 +70,6 @@ type (
 // get returns an attribute of "loop".
 func (p *position) get(name string) (any, bool) {
 	n := len(p.list)
-	if p.open && (name == "length" || name == "revindex" || name == "revindex0") {
-		panic(errDepends)
-	}
 	switch name {
 	case "index":
 		return int64(p.at + 1), true
@@ -111,7 +107,7 @@ func isSpace(r rune) bool {
 	return false
 }
 
-// truth tells whether a condition with this value holds.
+// truth reports whether a condition with this value holds.
 func truth(value any) bool {
 	switch v := value.(type) {
 	case nil:

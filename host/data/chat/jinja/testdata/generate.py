@@ -92,18 +92,17 @@ d
 {{ words | reverse | list }} {{ 'abc' | reverse }}
 {{ tree | tojson }}
 {{ tree | tojson(indent=2) }}
-{{ tree | tojson(indent=4, sort_keys=true) }} {{ [] | tojson(indent=1) }} {{ tree | tojson(ensure_ascii=true) }} {{ '𝄞' | tojson(ensure_ascii=true) }} {{ [1, {'a': 2}] | tojson(separators=(',', ':')) }}
+{{ tree | tojson(indent=4) }} {{ [] | tojson(indent=1) }} {{ '𝄞' | tojson }}
 {{ messages[1] | tojson }}
 {{ tree }}
 {{ [1.0, 1e16, 123456789012345680.0, 0.0001, 0.00001, -0.0, 1e22, 3.14] }} {{ 1_000 }} {{ 1.5e3 }} {{ 2e-7 }}
-{{ ['it\'s', "q\"", 'b\\', 'a\tb', '\x41\u00e9\U0001d11e\101\d'] }} {{ 'a' 'b' }}
+{{ ['it\'s', "q\"", 'b\\', 'a\tb', '\x41\u00e9\U0001d11e\d'] }} {{ 'a' 'b' }}
 {{ tree.get('b') }} {{ tree.get('zz') }} {{ tree.get('zz', 5) }} {{ tree.keys() | list }} {{ tree.values() | list | length }} {{ tree.items() | list | length }} {{ tree | items | list | length }}
 {{ dict(a=1, b=2) }} {{ dict({'q': 1}, r=2) }} {{ range(3) | list }} {{ range(1, 4) | list }} {{ range(5, 0, -2) | list }} {{ range(0) | list }}
 {{ n is string }}{{ 's' is string }}{{ none is none }}{{ n is not none }}{{ tree is mapping }}{{ words is iterable }}{{ words is sequence }}{{ tree is sequence }}{{ true is true }}{{ 1 is true }}{{ false is false }}{{ n is number }}{{ x is float }}{{ n is integer }}{{ true is integer }}{{ true is boolean }}{{ range is callable }}
 {{ n is odd }}{{ n is even }}{{ n is divisibleby 3 }}{{ n is divisibleby(2) }}{{ n is eq 3 }}{{ n is ne(3) }}{{ n is gt 2 }}{{ 'a' is in words }}{{ missing is undefined }}{{ n is not defined }}{{ n is equalto 3 and true }}
 {{ 'a' if n is odd else 'b' }}{{ 'a' if missing is string else 'b' }}
 {{ '12' | int + 1 }} {{ 'x' | int }} {{ 'x' | int(5) }} {{ 2.9 | int }} {{ ' 7 ' | int }} {{ '2.5' | int }}
-{{ 'a\nb\n\nc' | indent }} {{ 'a\nb' | indent(2, true) }} {{ 'a\n\nb' | indent(1, blank=true) }}
 {{ strftime_now('%d %b %Y') }} {{ strftime_now('%Y-%m-%dT%H:%M:%S %A %B %j %%') }}
 {{ -n }} {{ +n }} {{ -2.5 }} {{ - -2 }} {{ -n | string }} {{ (-n) ~ '' }}
 {{ none }} {{ true }} {{ False }} {{ None }}
@@ -121,13 +120,11 @@ d
     {%- endif %}
     {{- '<|' + message.role + '|>\n' + content }}
 {%- endfor %}
-{{ '' or messages[0]['content'].strip() if messages else 'q' }} {{ words.index('c') }} {{ words.count('a') }}
+{{ '' or messages[0]['content'].strip() if messages else 'q' }} {{ words.index('c') }}
 {{ x | default(1) }} {{ '' | default('e', true) }} {{ '' | default('e') }} {{ none_value | d('e', boolean=true) }} {{ none_value | default('e') }}
 {{ 'abc'.removeprefix('a') }} {{ 'abc'.removesuffix('c') }} {{ 'abc' | safe }} {{ 5 | string ~ 'a' }}
 {{ messages[0].content | trim }}|{{ '\n\t a\u00a0\x1c' | trim }}|
-{{ words | sort }} {{ words | sort(reverse=true, case_sensitive=true) }} {{ messages | sort(attribute='role') | map(attribute='role') | list }} {{ tree | dictsort | map('first') | list }} {{ {'a': 2, 'B': 1} | dictsort(by='value', reverse=true) | map('last') | list }} {{ {'b': 2, 'A': 1} | dictsort(true) | map('first') | list }}
-{{ ['a', 'A', 'b', 1, 1.0] | unique | list }} {{ ['a', 'A'] | unique(true) | list }} {{ messages | unique(attribute='role') | list | length }} {{ words | min }} {{ words | max }} {{ [3, 1, 2] | max }} {{ [] | min is defined }}
-{{ '{} and {}'.format(1, 'x') }} {{ '{1}{0}{a}{{}}'.format(1, 'x', a=none) }} {{ none | map('upper') | list }} {{ none | select | list }} {{ 'q' if false else 'x' | default('y') }} {% if false %}{{ 1 | nofilter }}{{ 1 is notest }}{% endif %}
+{{ none | map('upper') | list }} {{ none | select | list }} {{ 'q' if false else 'x' | default('y') }} {% if false %}{{ 1 | nofilter }}{{ 1 is notest }}{% endif %}
 {{ loop is defined }} {{ words.0 }} {{ messages.1.role }}
 """.strip("\n")
 
