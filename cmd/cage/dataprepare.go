@@ -184,8 +184,8 @@ func printLeftOut(w io.Writer, list []data.LeftOut) {
 // chatFlags are the flags of `data prepare` that conversations have beside those of texts.
 type chatFlags struct {
 	kind, template, trainOn, date string
-	addTokens, plainMarks                  bool
-	variables                              map[string]string
+	addTokens, plainMarks         bool
+	variables                     map[string]string
 }
 
 // The names of the flags for one kind of data.

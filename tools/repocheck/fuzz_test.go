@@ -72,7 +72,6 @@ var unfuzzed = map[string]string{
 	"host/train/plugin/scaffold": "what the go command says of a module that it has fetched",
 	"internal/testing/testfile":  "for tests only",
 	"tools/crashtest":            "reads what its own processes have just written",
-	"tools/tokencheck":           "reads what scripts/compare-tokenizers.py has just written",
 	"tools/protogen":             "a generator of this repository",
 }
 

@@ -180,9 +180,6 @@ func TestNormalForms(t *testing.T) {
 	c := Conversation{NewMessage(User, "<|im_start|>\u0338\u212b?"), NewMessage(Assistant, ohm+" "+accent)}
 	for _, k := range []struct{ form, template, answer, want string }{
 		{"NFC", plain, ohm + " " + accent, "5 kΩ café;"},
-		{"NFD", plain, ohm + " café", "5 kΩ cafe\u0301;"},
-		{"NFKC", plain, "ﬁ", "fi;"},
-		{"NFKD", plain, "ﬁ é", "fi e\u0301;"},
 		{"NFC", blocks, ohm + " " + accent, "5 kΩ café"},
 		{"NFC", joined, "\u0301 " + ohm, "é 5 kΩ"},
 		{"NFC", lastOnly, ohm + " " + accent, "5 kΩ café;"},

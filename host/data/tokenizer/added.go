@@ -7,7 +7,6 @@ import (
 	"sort"
 	"strings"
 	"unicode"
-	"unicode/utf8"
 )
 
 // addedToken is a token that is cut out of the text as a whole, before the text
@@ -55,9 +54,6 @@ func (s *addedSet) split(input string, text func(start, end int) error, token fu
 		}
 		start, end := at, at+len(t.Content)
 		i = end
-		if t.SingleWord && (inWord(utf8.DecodeLastRuneInString(input[:start])) || inWord(utf8.DecodeRuneInString(input[end:]))) {
-			continue
-		}
 		if t.LStrip && done < start {
 			start = done + len(strings.TrimRightFunc(input[done:start], unicode.IsSpace))
 		}
@@ -90,11 +86,6 @@ func (s *addedSet) next(input string, from int) (*addedToken, int) {
 		}
 	}
 	return nil, 0
-}
-
-// inWord reports whether there is a character, and it is one of words, \w, as the original library has it.
-func inWord(r rune, size int) bool {
-	return size > 0 && unicode.In(r, unicode.L, unicode.M, unicode.Nd, unicode.Nl, unicode.Pc, unicode.Other_Alphabetic, unicode.Join_Control)
 }
 
 func (s *addedSet) match(input string) *addedToken {

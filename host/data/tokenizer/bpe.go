@@ -159,7 +159,6 @@ func eachMarkedWord(text, mark string, emit func(word string) error) error {
 type wordCache struct {
 	model *bpe
 	ids   []int32 // of the text so far
-	left  int     // bytes that its words may still have
 
 	known map[string][]int32
 	fresh []int32 // memory for the ids of known words

@@ -52,7 +52,7 @@ func newCutRule(t *HuggingFace, def *definition) cutRule {
 		}
 		c.inner = append(c.inner, added.Content)
 	}
-	c.byPattern = t.pre.scan != nil && t.formsOnly
+	c.byPattern = t.pre.scan != nil && t.composesOnly
 	c.byMark = !c.byPattern && t.model.wordMark != "" && marksSpaces(def)
 	if c.byMark {
 		for _, added := range def.AddedTokens {
@@ -88,8 +88,7 @@ func (c *cutRule) cutAllowed(t *HuggingFace, text []byte, n int) bool {
 		return text[n] == ' ' && string(r) != spaceMark
 	}
 	if text[n] == '\n' { // the pattern sees normalized text, in which a letter may end with a mark, to which line ends belong
-		normal, _ := t.normalize(string(r), true, mostOfSize(size)) // a normal form, which is never too long
-		r, _ = utf8.DecodeLastRuneInString(normal)
+		r, _ = utf8.DecodeLastRuneInString(t.normalize(string(r), true))
 	}
 	before, _ := t.pre.scan.classAt(string(r), 0)
 	return before == letter || before == number || before == other && text[n] == ' '
@@ -129,17 +128,14 @@ func marksSpaces(def *definition) bool {
 	marks := false
 	normalizers, err := flatten(def.Normalizer)
 	for _, step := range normalizers {
-		switch {
-		case step.Type == "Prepend":
-		case step.marksSpaces():
-			marks = true
-		default:
+		if step.Type == "NFC" {
 			return false
 		}
+		marks = marks || step.Type == "Replace"
 	}
 	cutters, errCutters := flatten(def.PreTokenizer)
 	for _, step := range cutters {
-		if step.Type != "Metaspace" || step.Replacement != "" && step.Replacement != spaceMark {
+		if step.Type != "Metaspace" {
 			return false
 		}
 		marks = true

@@ -9,11 +9,11 @@ import (
 	"github.com/cage-qat/cage/internal/plainjson"
 )
 
-// decodeStep rewrites the list of tokens; what is left at the end is joined. More than most bytes are an error.
-type decodeStep func(tokens []string, most int) ([]string, error)
+// decodeStep rewrites the list of tokens; what is left at the end is joined.
+type decodeStep func(tokens []string) []string
 
-// newDecoder builds the section "decoder". Without one, tokens are joined with
-// spaces between them, as the original library does.
+// newDecoder builds the section "decoder". Without one, tokens are joined with spaces between them, as
+// the original library does.
 func newDecoder(section json.RawMessage) ([]decodeStep, error) {
 	if !present(section) {
 		return []decodeStep{joinTokens(" ")}, nil
@@ -49,59 +49,45 @@ func newDecoder(section json.RawMessage) ([]decodeStep, error) {
 	case "Fuse":
 		return []decodeStep{joinTokens("")}, nil
 	case "Replace":
-		if def.Pattern.String == nil || *def.Pattern.String == "" {
-			return nil, &UnsupportedError{"decoder", "Replace with a regular expression", "a literal pattern works"}
+		if !def.Pattern.is(spaceMark) || def.Content != " " {
+			return nil, &UnsupportedError{"decoder", "Replace of anything but ▁ by a space", "want that"}
 		}
-		return []decodeStep{replaceEach(*def.Pattern.String, def.Content)}, nil
+		return []decodeStep{each(func(token string) string {
+			return strings.ReplaceAll(token, spaceMark, " ")
+		})}, nil
 	case "Strip":
-		return []decodeStep{each(func(token string) string { return strip(token, def.Content, def.Start, def.Stop) })}, nil
+		return []decodeStep{each(func(token string) string {
+			return strip(token, def.Content, def.Start, def.Stop)
+		})}, nil
 	case "Metaspace":
 		prepended := def.PrependScheme == nil || *def.PrependScheme != "never"
-		mark, err := metaspaceMark("decoder", def.Replacement)
-		return []decodeStep{decodeMetaspace(mark, prepended)}, err
+		return []decodeStep{decodeMetaspace(prepended)}, checkMark("decoder", def.Replacement)
 	}
 	return nil, &UnsupportedError{"decoder", fmt.Sprintf("type %q", def.Type),
 		"supported are ByteLevel, ByteFallback, Fuse, Replace, Strip, Metaspace and Sequence"}
 }
 
-// joinTokens makes one text of the tokens.
 func joinTokens(between string) decodeStep {
-	return func(tokens []string, _ int) ([]string, error) { return []string{strings.Join(tokens, between)}, nil }
+	return func(tokens []string) []string { return []string{strings.Join(tokens, between)} }
 }
 
-// each rewrites tokens without making them longer.
 func each(rewrite func(string) string) decodeStep {
-	return func(tokens []string, _ int) ([]string, error) {
+	return func(tokens []string) []string {
 		for i := range tokens {
 			tokens[i] = rewrite(tokens[i])
 		}
-		return tokens, nil
-	}
-}
-
-// replaceEach replaces a text in every token.
-func replaceEach(old, content string) decodeStep {
-	return func(tokens []string, most int) ([]string, error) {
-		for i := range tokens {
-			token, err := replaced("decoder", tokens[i], old, content, most)
-			if err != nil {
-				return nil, err
-			}
-			tokens[i] = token
-			most -= len(token)
-		}
-		return tokens, nil
+		return tokens
 	}
 }
 
 // decodeByteLevel returns a single text, since a character may begin in one
 // token and end in the next.
-func decodeByteLevel(tokens []string, _ int) ([]string, error) {
+func decodeByteLevel(tokens []string) []string {
 	var text []byte
 	for _, token := range tokens {
 		text = fromByteLevel(text, token)
 	}
-	return []string{string(text)}, nil
+	return []string{string(text)}
 }
 
 // decodeByteFallback turns a token of the form <0x0A> into the byte that it names.
@@ -129,15 +115,15 @@ func strip(token, content string, start, stop int) string {
 
 // decodeMetaspace turns marks into spaces. Where a mark was prepended to the text,
 // those of the first token are removed.
-func decodeMetaspace(mark string, prepended bool) decodeStep {
-	return func(tokens []string, _ int) ([]string, error) {
+func decodeMetaspace(prepended bool) decodeStep {
+	return func(tokens []string) []string {
 		for i := range tokens {
 			space := " "
 			if i == 0 && prepended {
 				space = ""
 			}
-			tokens[i] = strings.ReplaceAll(tokens[i], mark, space)
+			tokens[i] = strings.ReplaceAll(tokens[i], spaceMark, space)
 		}
-		return tokens, nil
+		return tokens
 	}
 }

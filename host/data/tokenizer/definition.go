@@ -6,8 +6,6 @@ import (
 	"encoding/json/jsontext"
 	"fmt"
 	"math"
-	"strings"
-	"unicode/utf8"
 
 	"github.com/cage-qat/cage/internal/plainjson"
 	"github.com/cage-qat/cage/internal/vfs"
@@ -83,6 +81,11 @@ func (d *definition) check() error {
 			return err
 		}
 	}
+	for _, added := range d.AddedTokens {
+		if added.SingleWord {
+			return &UnsupportedError{"added_tokens", fmt.Sprintf("single_word of %q", added.Content), "set it to false"}
+		}
+	}
 	return d.Model.check()
 }
 
@@ -148,6 +151,9 @@ type pattern struct {
 	Regex  *string `json:"Regex"`
 }
 
+// is reports whether the pattern is this literal.
+func (p pattern) is(literal string) bool { return p.String != nil && *p.String == literal }
+
 // wordsOfGPT4 is the pre_tokenizer of a tokenizer.json that cuts words by [PatternGPT4].
 var wordsOfGPT4 = map[string]any{"type": "Sequence", "pretokenizers": []any{
 	map[string]any{"type": "Split", "pattern": map[string]any{"Regex": PatternGPT4}, "behavior": "Isolated", "invert": false},
@@ -190,43 +196,7 @@ func BytesDefinition() ([]byte, error) {
 const (
 	maxFile    = 128 << 20 // bytes of a file of a tokenizer; those of the largest published ones are around 35 MB
 	maxNesting = 32        // values within values; published files have about six
-	maxGrowth  = 4         // a text may become as many times as long
-	maxShort   = 64 << 10  // and its first bytes, so many of them,
-	shortMore  = 12        // so many times more: a normal form with marks for its spaces can need 13 in all
-	maxExtra   = 64        // and so many bytes longer, for what is put before it
 )
-
-// mostOf is how many bytes a tokenizer may make of a text before it looks for tokens, or of tokens when it decodes them.
-func mostOf(text string) int { return mostOfSize(len(text)) }
-
-func mostOfSize(size int) int { return maxGrowth*size + shortMore*min(size, maxShort) + maxExtra }
-
-// growthError reports a section of a tokenizer.json that makes more of a text than it may.
-type growthError struct{ section string }
-
-func (e *growthError) Error() string {
-	return fmt.Sprintf("%s: it makes a text longer than is supported: at most %d times as long, or %d times if the text has up to %d KiB",
-		e.section, maxGrowth, maxGrowth+shortMore, maxShort>>10)
-}
-
-// replaced is strings.ReplaceAll; more than most bytes are an error of a section.
-func replaced(section, text, old, content string, most int) (string, error) {
-	if size := len(text) + strings.Count(text, old)*(len(content)-len(old)); size > most {
-		return "", &growthError{section}
-	}
-	return strings.ReplaceAll(text, old, content), nil
-}
-
-// metaspaceMark is the one character that Metaspace writes for a space; "" stands for the usual one.
-func metaspaceMark(section, mark string) (string, error) {
-	switch utf8.RuneCountInString(mark) {
-	case 0:
-		return spaceMark, nil
-	case 1:
-		return mark, nil
-	}
-	return "", fmt.Errorf("%s: Metaspace with the replacement %q: want one character", section, mark)
-}
 
 // readFile reads a file of a tokenizer.
 func readFile(path string) ([]byte, error) { return vfs.At(path).ReadSmallFile(maxFile) }

@@ -49,7 +49,16 @@ func TestUnsupported(t *testing.T) {
 		"prefix":          {"model", `{"type":"BPE","continuing_subword_prefix":"##","vocab":{"a":0},"merges":[]}`, "prefix"},
 		"normalizer":      {"normalizer", `{"type":"BertNormalizer"}`, `"BertNormalizer"`},
 		"in a sequence":   {"normalizer", `{"type":"Sequence","normalizers":[{"type":"NFC"},{"type":"Lowercase"}]}`, `"Lowercase"`},
-		"Replace regex":   {"normalizer", `{"type":"Replace","pattern":{"Regex":" +"},"content":" "}`, "regular expression"},
+		"Replace regex":   {"normalizer", `{"type":"Replace","pattern":{"Regex":" +"},"content":" "}`, `"Replace"`},
+		"another Replace": {"normalizer", `{"type":"Replace","pattern":{"String":" "},"content":"_"}`, `"Replace"`},
+		"another Prepend": {"normalizer", `{"type":"Prepend","prepend":"_"}`, `"Prepend"`},
+		"NFKC":            {"normalizer", `{"type":"NFKC"}`, `"NFKC"`},
+		"a literal":       {"pre_tokenizer", `{"type":"Split","pattern":{"String":" "},"behavior":"Isolated"}`, "without a regular expression"},
+		"no pattern":      {"pre_tokenizer", `{"type":"Split","behavior":"Isolated"}`, "without a regular expression"},
+		"all digits":      {"pre_tokenizer", `{"type":"Digits","individual_digits":false}`, `"Digits"`},
+		"another mark":    {"pre_tokenizer", `{"type":"Metaspace","replacement":"_"}`, `replacement "_"`},
+		"a decoder's":     {"decoder", `{"type":"Metaspace","replacement":"_"}`, `replacement "_"`},
+		"single word":     {"added_tokens", `[{"id":420,"content":"on","single_word":true}]`, "single_word"},
 		"pre-tokenizer":   {"pre_tokenizer", `{"type":"BertPreTokenizer"}`, `"BertPreTokenizer"`},
 		"behavior":        {"pre_tokenizer", `{"type":"Split","pattern":{"String":" "},"behavior":"Sideways"}`, `"Sideways"`},
 		"after ByteLevel": {"pre_tokenizer", `{"type":"Sequence","pretokenizers":[{"type":"ByteLevel"},{"type":"Digits"}]}`, "Digits after ByteLevel"},
@@ -63,7 +72,7 @@ func TestUnsupported(t *testing.T) {
 		"no text":         {"post_processor", template(`{"SpecialToken":{"id":"a"}}`), "the text A"},
 		"two templates": {"post_processor", `{"type":"Sequence","processors":[` + template(`{"SpecialToken":{"id":"a"}},{"Sequence":{"id":"A"}}`) + "," +
 			template(`{"Sequence":{"id":"A"}},{"SpecialToken":{"id":"b"}}`) + `]}`, "several put tokens"},
-		"decoder regex": {"decoder", `{"type":"Replace","pattern":{"Regex":"_"},"content":" "}`, "regular expression"},
+		"decoder regex": {"decoder", `{"type":"Replace","pattern":{"Regex":"_"},"content":" "}`, "Replace of anything but"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -88,7 +97,6 @@ func TestBadDefinition(t *testing.T) {
 		"merge of numbers":   {"model", `{"type":"BPE","vocab":{"a":0},"merges":[7]}`, "merge 7"},
 		"unknown token":      {"model", `{"type":"BPE","unk_token":"?","vocab":{"a":0},"merges":[]}`, `"?"`},
 		"bad pattern":        {"pre_tokenizer", `{"type":"Split","pattern":{"Regex":"("},"behavior":"Isolated"}`, `pattern "("`},
-		"no pattern":         {"pre_tokenizer", `{"type":"Split","behavior":"Isolated"}`, "without a pattern"},
 		"taken id":           {"added_tokens", `[{"id":5,"content":"not in the vocabulary"}]`, "has id 5, but the original library gives it 420"},
 		"a gap":              {"added_tokens", `[{"id":420,"content":"<x>"},{"id":422,"content":"<y>"}]`, `added_tokens[1]: "<y>" has id 422, but the original library gives it 421`},
 		"template":           {"post_processor", `{"type":"TemplateProcessing","single":[{"SpecialToken":{"id":"?"}},{"Sequence":{"id":"A"}}]}`, `"?"`},

@@ -18,21 +18,21 @@ import (
 // gives the same ids as the original library, except where the two use different versions
 // of the Unicode tables.
 type HuggingFace struct {
-	info       Info
-	cuts       cutRule
-	definition []byte    // the tokenizer.json
-	folder     string    // where it was read from; "" if that is not known
-	added      *addedSet // matched in the text as it is
-	normAdded  *addedSet // matched after normalization
-	normalize  normalizer
-	formsOnly  bool // normalize does no more than bring text into a normal form of Unicode
-	pre        *preTokenizer
-	model      *bpe
-	decode     []decodeStep
-	tokens     map[int32]string
-	special    map[int32]bool // tokens that stand for no text
-	addsBOS    bool
-	wordCaches sync.Pool // of *wordCache
+	info         Info
+	cuts         cutRule
+	definition   []byte    // the tokenizer.json
+	folder       string    // where it was read from; "" if that is not known
+	added        *addedSet // matched in the text as it is
+	normAdded    *addedSet // matched after normalization
+	normalize    normalizer
+	composesOnly bool // normalize does no more than bring text into the normal form NFC
+	pre          *preTokenizer
+	model        *bpe
+	decode       []decodeStep
+	tokens       map[int32]string
+	special      map[int32]bool // tokens that stand for no text
+	addsBOS      bool
+	wordCaches   sync.Pool // of *wordCache
 }
 
 var _ Tokenizer = (*HuggingFace)(nil)
@@ -102,7 +102,7 @@ func newHuggingFace(data, config []byte) (*HuggingFace, error) {
 	if t.normalize, err = newNormalizer(def.Normalizer); err != nil {
 		return nil, err
 	}
-	t.formsOnly = normalizesOnly(def.Normalizer, normalForms...)
+	t.composesOnly = normalizesOnly(def.Normalizer, "NFC")
 	if t.pre, err = newPreTokenizer(def.PreTokenizer); err != nil {
 		return nil, err
 	}
@@ -121,20 +121,20 @@ func newHuggingFace(data, config []byte) (*HuggingFace, error) {
 	return t, t.setMarkers(def.PostProcessor, config)
 }
 
-// Normal converts text to the Unicode normal form that the tokenizer's normalizer asks for; if the normalizer does
-// anything else, it changes nothing. The result is what the ids of a byte-level tokenizer decode to.
+// Normal converts text to the normal form NFC if that is what the tokenizer's normalizer does; if it
+// does anything else, text stays as it is. The result is what the ids of a byte-level tokenizer decode
+// to.
 func (t *HuggingFace) Normal(text string) string {
-	if !t.formsOnly {
+	if !t.composesOnly {
 		return text
 	}
 	var out strings.Builder
 	done := 0
-	_ = t.added.split(text, func(start, end int) error { // which fails only where a normal form does, and that never does
+	_ = t.added.split(text, func(start, end int) error {
 		out.WriteString(text[done:start])
-		normal, err := t.normalize(text[start:end], false, mostOf(text))
-		out.WriteString(normal)
+		out.WriteString(t.normalize(text[start:end], false))
 		done = end
-		return err
+		return nil
 	}, func(int32) {})
 	out.WriteString(text[done:])
 	return out.String()
@@ -177,11 +177,7 @@ func (t *HuggingFace) setTokens(def *definition) error {
 			t.special[added.ID] = true
 		}
 		if added.Normalized {
-			content, err := t.normalize(added.Content, false, mostOf(added.Content))
-			if err != nil {
-				return fmt.Errorf("added_tokens[%d]: %w", i, err)
-			}
-			added.Content = content
+			added.Content = t.normalize(added.Content, false)
 			normalized = append(normalized, added)
 		} else {
 			raw = append(raw, added)
@@ -235,14 +231,8 @@ func (t *HuggingFace) encode(text string, rest bool) ([]int32, error) {
 	words := t.wordCaches.Get().(*wordCache)
 	defer t.wordCaches.Put(words)
 	words.ids = make([]int32, 0, len(text)/3+1)
-	most, size := mostOf(text), 0 // of the normalized text
-	words.left = most
 	err := t.added.split(text, func(start, end int) error {
-		normal, err := t.normalize(text[start:end], rest && start == 0, most-size)
-		if err != nil {
-			return err
-		}
-		size += len(normal)
+		normal := t.normalize(text[start:end], rest && start == 0)
 		return t.normAdded.split(normal, func(from, to int) error {
 			return t.appendWords(words, normal[from:to], start == 0 && from == 0 && !rest)
 		}, words.appendID)
@@ -259,7 +249,7 @@ func (t *HuggingFace) appendWords(words *wordCache, text string, first bool) err
 	if t.pre.scan != nil {
 		return t.pre.scan.eachWord(text, t.pre.isolate, words.appendWord)
 	}
-	pieces, err := t.pre.words(text, first, &words.left)
+	pieces, err := t.pre.words(text, first)
 	for i := 0; i < len(pieces) && err == nil; i++ {
 		if t.model.wordMark == "" {
 			err = words.appendWord(pieces[i].text)
@@ -272,20 +262,16 @@ func (t *HuggingFace) appendWords(words *wordCache, text string, first bool) err
 
 // Decode returns the text of ids; an id that is not a token is a [*RangeError].
 func (t *HuggingFace) Decode(ids []int32) (string, error) {
-	tokens, size := make([]string, len(ids)), 0
+	tokens := make([]string, len(ids))
 	for i, id := range ids {
 		token, ok := t.tokens[id]
 		if !ok {
 			return "", &RangeError{ID: int64(id), VocabSize: t.info.VocabSize}
 		}
 		tokens[i] = token
-		size += len(token)
 	}
 	for _, step := range t.decode {
-		var err error
-		if tokens, err = step(tokens, mostOfSize(size)); err != nil {
-			return "", fmt.Errorf("tokenizer %s: %w", t.info.Name, err)
-		}
+		tokens = step(tokens)
 	}
 	return strings.Join(tokens, ""), nil
 }

@@ -32,7 +32,7 @@ func readGolden(t testing.TB, name string) (*HuggingFace, golden) {
 }
 
 func TestGolden(t *testing.T) {
-	for _, name := range []string{"gpt2", "gpt2_prefix", "llama3", "llama2", "metaspace", "split_forms"} {
+	for _, name := range []string{"gpt2", "gpt2_prefix", "llama3", "llama2", "metaspace"} {
 		t.Run(name, func(t *testing.T) {
 			tok, want := readGolden(t, name)
 			if len(want.Cases) < 20 {

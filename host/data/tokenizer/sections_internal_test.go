@@ -2,7 +2,6 @@ package tokenizer
 
 import (
 	"errors"
-	"fmt"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -24,86 +23,16 @@ const letters = `{"type":"BPE","unk_token":"?","vocab":{"?":0,"a":1,"b":2,"aa":3
 // small is a tokenizer.json with that model and other sections.
 func small(sections string) []byte { return []byte(`{"model":` + letters + sections + `}`) }
 
-func replace(from, to string) string {
-	return fmt.Sprintf(`{"type":"Replace","pattern":{"String":%q},"content":%q}`, from, to)
-}
-
-func sequence(key string, steps ...string) string {
-	return fmt.Sprintf(`{"type":"Sequence",%q:[%s]}`, key, strings.Join(steps, ","))
-}
-
-// doubling are steps that double a text n times.
-func doubling(n int) []string {
-	steps := make([]string, n)
-	for i := range steps {
-		steps[i] = replace("a", "aa")
-	}
-	return steps
-}
-
-// TestGrowth: a few bytes of a tokenizer.json that ask for more memory than any machine has are an error that names the
-// section, before the memory is taken.
-func TestGrowth(t *testing.T) {
-	text := strings.Repeat("a b", 1000)
-	marks := make([]string, 200)
-	for i := range marks {
-		marks[i] = fmt.Sprintf(`{"type":"Split","pattern":{"String":"a"},"behavior":"Isolated"},{"type":"Metaspace","replacement":"%c"}`, '一'+i)
-	}
-	for name, test := range map[string]struct{ sections, want string }{
-		"Replace":       {`,"normalizer":` + replace("a", strings.Repeat("b", 100_000)), "normalizer"},
-		"Replace twice": {`,"normalizer":` + sequence("normalizers", doubling(60)...), "normalizer"},
-		"Prepend":       {`,"normalizer":` + fmt.Sprintf(`{"type":"Prepend","prepend":%q}`, strings.Repeat("b", 100_000)), "normalizer"},
-		"Replace, NFKC": {`,"normalizer":` + sequence("normalizers", replace("a", "\ufdfa"), replace("b", "\ufdfa"), `{"type":"NFKC"}`), "normalizer"},
-		"Metaspace":     {`,"pre_tokenizer":` + sequence("pretokenizers", marks...), "pre_tokenizer"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			tok := parsed(t, small(test.sections))
-			var ids []int32
-			var err error
-			used := allocated(func() { ids, err = tok.Encode(text) })
-			if grown, ok := errors.AsType[*growthError](err); !ok || grown.section != test.want {
-				t.Fatalf("%d ids, error %v, want one about the %s", len(ids), err, test.want)
-			}
-			if most := 1000 * len(text); used > most {
-				t.Errorf("%d bytes were used to find that out, want at most %d", used, most)
-			}
-		})
-	}
-	tok := parsed(t, small(`,"decoder":`+sequence("decoders", doubling(60)...)))
-	if text, err := tok.Decode([]int32{1, 2, 3}); err == nil {
-		t.Errorf("a decoder makes %d bytes of four", len(text))
-	}
-}
-
-// TestUnicodeGrows: what Unicode's normal forms make of a text is never too long, whatever characters it has.
-func TestUnicodeGrows(t *testing.T) {
-	testlevel.Long(t, "every character of Unicode")
-	for form := range forms {
-		tok := parsed(t, small(`,"normalizer":`+sequence("normalizers", `{"type":"`+form+`"}`, replace(" ", "▁"))))
-		for r := rune(1); r <= 0x10ffff; r += 1 {
-			if r == 0xd800 {
-				r = 0xe000
-			}
-			if _, err := tok.normalize(string(r), false, 13*len(string(r))); err != nil {
-				t.Fatalf("%s of %U: %v", form, r, err)
-			}
-		}
-	}
-}
-
 // TestBounds: sections within each other without end, and marks of several characters, are errors.
 func TestBounds(t *testing.T) {
 	deep := func(key, inner string) string {
 		return strings.Repeat(`{"type":"Sequence","`+key+`":[`, 4000) + inner + strings.Repeat("]}", 4000)
 	}
 	for name, test := range map[string]struct{ sections, want string }{
-		"normalizer":        {`,"normalizer":` + deep("normalizers", `{"type":"NFC"}`), "normalizer: values within values more than 32 deep"},
-		"pre-tokenizer":     {`,"pre_tokenizer":` + deep("pretokenizers", `{"type":"ByteLevel"}`), "pre_tokenizer: values within values"},
-		"decoder":           {`,"decoder":` + deep("decoders", `{"type":"Fuse"}`), "decoder: values within values"},
-		"post-processor":    {`,"post_processor":` + deep("processors", `{"type":"ByteLevel"}`), "post_processor: values within values"},
-		"long mark":         {`,"pre_tokenizer":{"type":"Metaspace","replacement":"__"}`, "want one character"},
-		"long decoder mark": {`,"decoder":{"type":"Metaspace","replacement":"__"}`, "want one character"},
-		"long added token":  {`,"added_tokens":[{"id":6,"content":"aaaa","normalized":true}],"normalizer":` + replace("a", strings.Repeat("b", 1000)), "added_tokens[0]: normalizer"},
+		"normalizer":     {`,"normalizer":` + deep("normalizers", `{"type":"NFC"}`), "normalizer: values within values more than 32 deep"},
+		"pre-tokenizer":  {`,"pre_tokenizer":` + deep("pretokenizers", `{"type":"ByteLevel"}`), "pre_tokenizer: values within values"},
+		"decoder":        {`,"decoder":` + deep("decoders", `{"type":"Fuse"}`), "decoder: values within values"},
+		"post-processor": {`,"post_processor":` + deep("processors", `{"type":"ByteLevel"}`), "post_processor: values within values"},
 	} {
 		var err error
 		used := allocated(func() { _, err = ParseHuggingFace(small(test.sections)) })
@@ -138,21 +67,14 @@ func allocated(f func()) int {
 	return int(after.TotalAlloc - before.TotalAlloc)
 }
 
-// TestMemory: a tokenizer.json that asks for as much as it may takes a memory that is in proportion to a long text. What is
-// measured is all memory that is ever taken, of which at most a quarter is in use at a time.
+// TestMemory: the memory that is taken is in proportion to the text. What is measured is all memory
+// that is ever taken, of which at most a quarter is in use at a time.
 func TestMemory(t *testing.T) {
 	testlevel.Long(t, "long texts")
 	n := 1 << 16
 	for name, test := range map[string]struct{ sections, text string }{
 		"one word":             {``, strings.Repeat("a", n)},
-		"4 times as long":      {`,"normalizer":` + replace("b", strings.Repeat("b", 4)), strings.Repeat("b", n)},
-		"U+FDFA":               {`,"normalizer":{"type":"NFKD"}`, strings.Repeat("\ufdfa\u4e00\u4e00", n/9)},
-		"to U+FDFA":            {`,"normalizer":` + sequence("normalizers", replace("b", "\ufdfa"), `{"type":"NFKC"}`), strings.Repeat("ab          ", n/12)},
-		"marks":                {`,"normalizer":` + sequence("normalizers", replace("b", strings.Repeat("\u0301", 2)), `{"type":"NFC"}`), strings.Repeat("b", n)},
 		"a word per character": {`,"pre_tokenizer":{"type":"Split","pattern":{"Regex":"|a"},"behavior":"Isolated"}`, strings.Repeat("a", n)},
-		"and longer": {`,"normalizer":` + replace("b", strings.Repeat("ab", 2)) + `,"pre_tokenizer":` + sequence("pretokenizers",
-			`{"type":"Split","pattern":{"Regex":"|a"},"behavior":"Isolated"}`, `{"type":"Split","pattern":{"Regex":"|."},"behavior":"Isolated"}`, `{"type":"ByteLevel","add_prefix_space":false}`), strings.Repeat("b", n)},
-		"bytes": {`,"normalizer":` + replace("b", strings.Repeat("a", 4)) + `,"pre_tokenizer":{"type":"ByteLevel","use_regex":false}`, strings.Repeat("b", n)},
 	} {
 		tok := parsed(t, small(test.sections))
 		var ids []int32
@@ -164,24 +86,19 @@ func TestMemory(t *testing.T) {
 	}
 }
 
-var forms = map[string]norm.Form{"NFC": norm.NFC, "NFD": norm.NFD, "NFKC": norm.NFKC, "NFKD": norm.NFKD}
-
 // TestManyMarks: a normal form has only what is in the text, however many marks a letter has.
 func TestManyMarks(t *testing.T) {
 	acute, below := strings.Repeat("\u0301", 40), strings.Repeat("\u0323", 40)
 	for _, c := range []struct{ form, text, want string }{
 		{"NFC", "a" + acute, "á" + acute[2:]},
-		{"NFD", "á" + acute, "a\u0301" + acute},
 		{"NFC", "ﬁa" + acute + below + "é", "ﬁạ" + below[2:] + acute + "é"},
-		{"NFKC", "ﬁa" + strings.Repeat("\u0301\u0323", 40), "fiạ" + below[2:] + acute},
-		{"NFKD", "ﬁạ" + acute + "\u034f" + acute, "fia\u0323" + acute + "\u034f" + acute},
 	} {
 		normalize, err := newNormalizer([]byte(`{"type": "` + c.form + `"}`))
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got, err := normalize(c.text, false, mostOf(c.text)); err != nil || got != c.want {
-			t.Errorf("%s of %+q is %+q, %v, want %+q", c.form, c.text, got, err, c.want)
+		if got := normalize(c.text, false); got != c.want {
+			t.Errorf("%s of %+q is %+q, want %+q", c.form, c.text, got, c.want)
 		}
 	}
 }
@@ -199,11 +116,9 @@ func TestFormsByRule(t *testing.T) {
 		}
 		texts = append(texts, string(text))
 	}
-	for name, form := range forms {
-		for _, text := range texts {
-			if got, want := inFormByRule(form, text), form.String(text); got != want {
-				t.Fatalf("%s of %+q is %+q, want %+q", name, text, got, want)
-			}
+	for _, text := range texts {
+		if got, want := composedByRule(text), norm.NFC.String(text); got != want {
+			t.Fatalf("NFC of %+q is %+q, want %+q", text, got, want)
 		}
 	}
 }
@@ -217,12 +132,12 @@ func TestSplits(t *testing.T) {
 		Words                   []string
 	}
 	testfile.ReadJSON(t, "testdata/splits.json", &list)
-	if len(list) < 60 {
+	if len(list) != 18 {
 		t.Fatalf("%d cases", len(list))
 	}
 	for _, c := range list {
 		var p preTokenizer
-		if err := p.addSplit(c.Pattern, c.Behavior, c.Invert); err != nil {
+		if err := p.addSplit(c.Pattern, c.Behavior == "Removed"); err != nil {
 			t.Fatal(err)
 		}
 		pieces, err := p.cutters[0].cut(nil, piece{c.Text, true})
@@ -245,7 +160,7 @@ func TestMatchTimeout(t *testing.T) {
 	matchTimeout = 100 * time.Millisecond
 	defer func() { matchTimeout = before }()
 	var p preTokenizer
-	if err := p.addSplit(`(a+)+$`, "Isolated", false); err != nil {
+	if err := p.addSplit(`(a+)+$`, false); err != nil {
 		t.Fatal(err)
 	}
 	_, err := p.cutters[0].cut(nil, piece{strings.Repeat("a", 5000) + "b", true})
@@ -258,12 +173,12 @@ func TestMatchTimeout(t *testing.T) {
 func TestOtherDialect(t *testing.T) {
 	for _, expr := range []string{`[[:punct:]]`, `[^[:space:]]`, `[\p{L}&&[^\p{Han}]]+`, `a{,2}`, `[a-z-[aeiou]]`, `(?m).`, `(?im:x)`, `(?i)ß`} {
 		var unsupported *UnsupportedError
-		if err := (&preTokenizer{}).addSplit(expr, "Isolated", false); !errors.As(err, &unsupported) {
+		if err := (&preTokenizer{}).addSplit(expr, false); !errors.As(err, &unsupported) {
 			t.Errorf("%s: %v", expr, err)
 		}
 	}
 	for _, expr := range []string{`\[[\[\]&]+`, `a{2,}`, `(?i:'s|'t)|\s+(?!\S)`, "[!\"#$%&'()*+,\\-./:;<=>?@\\[\\\\\\]^_`{|}~][A-Za-z]+", `\{,`} {
-		if err := (&preTokenizer{}).addSplit(expr, "Isolated", false); err != nil {
+		if err := (&preTokenizer{}).addSplit(expr, false); err != nil {
 			t.Errorf("%s: %v", expr, err)
 		}
 	}

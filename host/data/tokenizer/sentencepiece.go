@@ -75,9 +75,9 @@ func (s *SentencePiece) setSpaces(def *definition) error {
 	}
 	for _, step := range steps {
 		switch {
-		case step.Type == "Prepend" && step.Prepend == spaceMark && !s.Prefix && !replaces:
+		case step.Type == "Prepend" && !s.Prefix && !replaces:
 			s.Prefix = true
-		case step.marksSpaces() && !replaces:
+		case step.Type == "Replace" && !replaces:
 			replaces = true
 		default:
 			return &UnsupportedError{"normalizer", fmt.Sprintf("type %q", step.Type), `SentencePiece puts "▁" before texts and for spaces`}
@@ -90,16 +90,14 @@ func (s *SentencePiece) setSpaces(def *definition) error {
 	case len(steps) == 0 && replaces:
 		return nil
 	case len(steps) == 1 && steps[0].Type == "Metaspace" && !s.Prefix:
-		return s.setMetaspace(steps[0], def)
+		s.setMetaspace(steps[0], def)
+		return nil
 	}
 	return &UnsupportedError{"pre_tokenizer", "this way of cutting texts", "SentencePiece does not cut texts before it joins"}
 }
 
 // setMetaspace is setSpaces for the pre-tokenizer Metaspace.
-func (s *SentencePiece) setMetaspace(step step, def *definition) error {
-	if step.Replacement != "" && step.Replacement != spaceMark {
-		return &UnsupportedError{"pre_tokenizer", fmt.Sprintf("Metaspace with %q", step.Replacement), `SentencePiece writes "▁" for a space`}
-	}
+func (s *SentencePiece) setMetaspace(step step, def *definition) {
 	scheme := step.prependScheme()
 	if s.Prefix = scheme != "never"; s.Prefix {
 		s.differ("a text that begins with a space gets no second one before it")
@@ -108,15 +106,14 @@ func (s *SentencePiece) setMetaspace(step step, def *definition) error {
 		s.differ("a text behind an added token gets no space before it")
 	}
 	if step.Split != nil && !*step.Split {
-		return nil
+		return
 	}
 	for _, pair := range def.Model.Merges {
 		if joined := pair[0] + pair[1]; strings.LastIndex(joined, spaceMark) > 0 {
 			s.differ(fmt.Sprintf("words are cut before every space, and %q is a token", joined))
-			break
+			return
 		}
 	}
-	return nil
 }
 
 func (s *SentencePiece) differ(reason string) { s.Differs = append(s.Differs, reason) }

@@ -165,7 +165,6 @@ func TestSentencePieceForms(t *testing.T) {
 		{"lower case", map[string]string{"normalizer": `{"type": "NFC"}`}, false, "", `normalizer: type "NFC"`},
 		{"two prefixes", map[string]string{"pre_tokenizer": `{"type": "Metaspace"}`}, false, "", "pre_tokenizer: this way of cutting"},
 		{"nothing", map[string]string{"normalizer": "null"}, false, "", "pre_tokenizer: this way of cutting"},
-		{"other mark", map[string]string{"normalizer": "null", "pre_tokenizer": `{"type": "Metaspace", "replacement": "_"}`}, false, "", `Metaspace with "_"`},
 	} {
 		var file map[string]json.RawMessage
 		if err := json.Unmarshal(text, &file); err != nil {

@@ -79,14 +79,14 @@ def gpt2():
 
 
 def gpt2_prefix():
-    """As gpt2, with a space put before every text, digits apart, and NFKC."""
+    """As gpt2, with a space put before every text, digits apart, and NFC."""
     tok = byte_level(
         pre_tokenizers.Sequence(
             [pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel(add_prefix_space=True, use_regex=True)]
         ),
         320,
     )
-    tok.normalizer = normalizers.Sequence([normalizers.NFKC()])
+    tok.normalizer = normalizers.Sequence([normalizers.NFC()])
     return tok
 
 
@@ -166,22 +166,6 @@ def metaspace():
     )
 
 
-def split_forms():
-    """Every supported behaviour of Split, in one chain."""
-    tok = byte_level(pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True), 320)
-    tok.pre_tokenizer = pre_tokenizers.Sequence(
-        [
-            pre_tokenizers.Split(",", behavior="merged_with_previous"),
-            pre_tokenizers.Split("(", behavior="merged_with_next"),
-            pre_tokenizers.Split(Regex(r"\r?\n"), behavior="removed"),
-            pre_tokenizers.Split(Regex(r"\p{L}+|[^\p{L}]+"), behavior="removed", invert=True),
-            pre_tokenizers.Digits(individual_digits=False),
-            pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
-        ]
-    )
-    return tok
-
-
 def write(name, tok):
     (HERE / f"{name}.tokenizer.json").write_text(tok.to_str(pretty=False) + "\n", encoding="utf-8")
     cases = []
@@ -200,5 +184,5 @@ def write(name, tok):
     print(name, tok.get_vocab_size(), sum(len(c["ids"]) for c in cases))
 
 
-for build in (gpt2, gpt2_prefix, llama3, llama2, metaspace, split_forms):
+for build in (gpt2, gpt2_prefix, llama3, llama2, metaspace):
     write(build.__name__, build())
