@@ -15,7 +15,6 @@ host/compute/engine/cuda(plugin|libraries)\.go:.*	called in builds with the tag 
 
 
 (internal/fpmodel|internal/testing/.*)/.*	for tests only
-internal/golden/.*	the part that is bound to tests
 sdk/(program/reference/|sdktest/)?[a-z]+\.go:.*	what authors of plugins call
 host/model/safetensors/read\.go:NewFile	tests read files from memory
 host/model/gguf/read\.go:File\.Entries	tests compare whole files with those of other programs

@@ -14,7 +14,6 @@ import (
 	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/compute/engine"
 	kit "github.com/cage-qat/cage/host/train/conformance"
-	"github.com/cage-qat/cage/host/train/conformance/values"
 	"github.com/cage-qat/cage/host/train/plugin"
 	"github.com/cage-qat/cage/internal/regular"
 	"github.com/cage-qat/cage/sdk"
@@ -36,7 +35,7 @@ and what its description claims. The exit code is 1 when a check fails.
 
   cage plugins test quest
   cage plugins test ./my-quantizer --set bits=3
-  cage plugins test adamw --golden adamw.json
+  cage plugins test ./my-optimizer --golden values.json
 
 A golden file holds values of an independent implementation: for each case settings,
 inputs, and the outputs and gradients that are expected. docs/writing-a-plugin.md
@@ -145,7 +144,7 @@ func (p *pluginTest) options() ([]sdktest.Option, []sdk.Kind, error) {
 		if err != nil {
 			return nil, nil, fmt.Errorf("--golden: %w", err)
 		}
-		v, err := values.Parse(file)
+		v, err := sdktest.ParseGolden(file)
 		if err != nil {
 			return nil, nil, fmt.Errorf("--golden %s: %w", name, err)
 		}

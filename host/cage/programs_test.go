@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cage-qat/cage/internal/golden"
+	"github.com/cage-qat/cage/internal/testing/golden"
 	"github.com/cage-qat/cage/internal/testing/plugintest"
 	"github.com/cage-qat/cage/internal/testing/testlevel"
 	"github.com/cage-qat/cage/sdk"

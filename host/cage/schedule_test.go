@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/cage-qat/cage/host/cage"
-	"github.com/cage-qat/cage/internal/golden"
+	"github.com/cage-qat/cage/internal/testing/golden"
 )
 
 func TestGoldenTables(t *testing.T) {

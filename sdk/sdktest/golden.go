@@ -1,11 +1,17 @@
 package sdktest
 
 import (
+	"cmp"
+	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"math"
+	"os"
 	"slices"
 	"strings"
+	"testing"
 
 	"github.com/cage-qat/cage/sdk"
 	"github.com/cage-qat/cage/sdk/program"
@@ -14,294 +20,350 @@ import (
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
-const goldenAsks = "the values of an independent implementation: on the oracle within their tolerance, on devices within that of binary32; codes and masks are equal"
+const goldenAsks = "the values of an independent implementation: within their tolerance on the " +
+	"oracle, within that of binary32 on devices; codes and masks are equal"
 
 // goldenCloseness takes the place of closeness for golden files, whose tensors are small
 // and whose sums are short.
 const goldenCloseness = 1e-6
 
-// Array is a list of numbers in row-major order, with its shape.
-type Array struct {
-	Shape []int
-	Data  []float64
-}
+// The inputs of an optimizer's case that are the host's part. With decayLast, weights decay after
+// each step except the first, as in code that returns from its first call before the decay.
+const (
+	goldenRate      = spec.InputRate
+	goldenDecay     = "weight_decay"
+	goldenDecayLast = "decay_last"
+)
 
-// check fails where there are not as many numbers as the shape says.
-func (a Array) check() error {
-	const most = 1 << 40
-	size := 1
-	for _, d := range a.Shape {
-		if d < 0 || d > 0 && size > most/d {
-			size = -1
-			break
-		}
-		size *= d
-	}
-	if size != len(a.Data) {
-		return fmt.Errorf("%d numbers cannot have the shape %v", len(a.Data), a.Shape)
-	}
-	return nil
-}
+// inputDY is the gradient by the value.
+const inputDY = autodiff.Prefix + spec.OutputValue
 
 // Values are results of an independent implementation, for [Golden].
 type Values struct {
 	Name string // what they are of; it names the check
 	Kind sdk.Kind
-	// Abs and Rel are the tolerance on the oracle: |got − want| ≤ Abs + Rel·|want|.
-	Abs, Rel float64
-	Cases    []Case
+	// abs and rel are the tolerance on the oracle: |got − want| ≤ abs + rel·|want|.
+	abs, rel float64
+	cases    []goldenCase
 }
 
-// Case is a case of Values, given the description of the plugin under test: what a quantizer is asked, one after the other,
-// or what an optimizer is. An error is a failure of the check.
-type Case struct {
-	ID        string
-	Quantizer []func(sdk.Description) (QuantizerValues, error)
-	Optimizer func(sdk.Description) (OptimizerValues, error)
+// GoldenFile is [Golden] with the values of a file. If it cannot be read, the test ends.
+func GoldenFile(t testing.TB, path string) Option {
+	t.Helper()
+	file, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	v, err := ParseGolden(file)
+	if err != nil {
+		t.Fatalf("%s: %v", path, err)
+	}
+	return Golden(v)
 }
 
-// QuantizerValues are what a quantizer gives of one tensor.
-type QuantizerValues struct {
-	Settings map[string]any // in place of those of [With]
-	Role     sdk.Role
-	Trained  map[string]float64 // values of trained parameters, in all their elements
-	// Inputs are the program's inputs besides x, by their names, such as "trained.step"; a single number is repeated. With
-	// statistics of columns, such as "activations.max", trained parameters and state start from them and x, and are compared
-	// as they start.
-	Inputs  map[string]Array
-	X       Array
-	GradOut *Array // gradient by the value; nil: there are no gradients to compare
-	Compare []Comparand
-}
-
-// Comparand is an output of a program, or a gradient, that is compared. Multiplied by Factor it must agree with Want, and be
-// equal to it if Exact is set.
-type Comparand struct {
-	Output string
-	Name   string // of the expected values, in messages
-	Want   *Array // nil: there are none, which is an error where the program has the output
-	Factor float64
-	Exact  bool
-	// Required makes it an error if the plugin does not give the output.
-	Required bool
-}
-
-// OptimizerValues are the path that an optimizer takes with given gradients and rates.
-type OptimizerValues struct {
-	Settings map[string]any // in place of those of [With]
-	Role     sdk.TensorRole // empty: of a matrix
-	X        Array          // where it starts
-	// Gradients have the gradient of each step, Rates the rates, and Want, if it is there, the parameter after it.
-	Gradients, Want, Rates Array
-	// Losses are the losses of the steps, for optimizers that read them.
-	Losses Array
-	// Path has what else is expected of each step, by name: x, as in Want; direction; and state tensors, such as "state.m".
-	Path      map[string]Array
-	Decay     float64 // coefficient of decoupled weight decay, which the host applies
-	DecayLast bool    // after each step except the first, as code does that returns from its first call before
-}
-
-// goldenCase is a case under trial. An error fails the trial and ends what it runs.
+// goldenCase is a case of a file.
 type goldenCase struct {
-	Case
+	ID       string           `json:"id"`
+	Role     string           `json:"role"`
+	Settings map[string]any   `json:"settings"` // in place of those of [With]
+	Inputs   map[string]array `json:"inputs"`
+	Expected map[string]array `json:"expected"`
+}
+
+// ParseGolden reads a golden file: one JSON object, in which inputs and outputs have the names
+// that they have in programs. docs/writing-a-plugin.md describes the format.
+func ParseGolden(file []byte) (Values, error) {
+	var f struct {
+		Format      int      `json:"format"`
+		Kind        sdk.Kind `json:"kind"`
+		Name        string   `json:"name"`
+		Description string   `json:"description"`
+		Tolerance   struct {
+			Abs float64 `json:"abs"`
+			Rel float64 `json:"rel"`
+		} `json:"tolerance"`
+		Cases []goldenCase `json:"cases"`
+	}
+	d := json.NewDecoder(strings.NewReader(string(file)))
+	d.DisallowUnknownFields()
+	d.UseNumber()
+	if err := d.Decode(&f); err != nil {
+		return Values{}, fmt.Errorf("not a golden file: %w", err)
+	}
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+		return Values{}, errors.New("something follows the JSON object")
+	}
+	abs, rel := f.Tolerance.Abs, f.Tolerance.Rel
+	switch {
+	case f.Format != 1:
+		return Values{}, fmt.Errorf("format: is %d, want 1", f.Format)
+	case f.Name == "":
+		return Values{}, errors.New("name: is absent; it says what the values are of")
+	case f.Kind != sdk.KindQuantizer && f.Kind != sdk.KindOptimizer:
+		return Values{}, fmt.Errorf("kind: is %q, want quantizer or optimizer", f.Kind)
+	case !(abs >= 0 && rel >= 0):
+		return Values{}, fmt.Errorf("tolerance: is %v and %v, want numbers of at least 0", abs, rel)
+	case len(f.Cases) == 0:
+		return Values{}, errors.New("cases: there are none, so nothing would be compared")
+	}
+	seen := map[string]bool{}
+	for i, c := range f.Cases {
+		if c.ID == "" || seen[c.ID] {
+			return Values{}, fmt.Errorf("cases[%d].id: is %q, want a name that no other case has", i, c.ID)
+		}
+		seen[c.ID] = true
+		if len(c.Expected) == 0 {
+			return Values{}, fmt.Errorf("cases[%d] (%s): expected is empty, so nothing would be compared",
+				i, c.ID)
+		}
+	}
+	return Values{Name: f.Name, Kind: f.Kind, abs: abs, rel: rel, cases: f.Cases}, nil
+}
+
+// settings are those of the case, with the types that the plugin declares.
+func (c goldenCase) settings(d sdk.Description) (map[string]any, error) {
+	settings := map[string]any{}
+	for name, v := range c.Settings {
+		settings[name] = v
+		n, isNumber := v.(json.Number)
+		if !isNumber {
+			continue
+		}
+		i := slices.IndexFunc(d.Parameters, func(p sdk.Parameter) bool { return p.Name == name })
+		var err error
+		if whole, e := n.Int64(); e == nil && !(i >= 0 && d.Parameters[i].Type == sdk.TypeFloat) {
+			settings[name] = int(whole)
+		} else if settings[name], err = n.Float64(); err != nil {
+			return nil, fmt.Errorf("settings: %s: %w", name, err)
+		}
+	}
+	return settings, nil
+}
+
+// array is a list of numbers in row-major order, with its shape. In JSON it is nested lists. The
+// strings "NaN", "Inf" and "-Inf" are numbers, and so are true and false, as 1 and 0.
+type array struct {
+	shape []int
+	data  []float64
+}
+
+// UnmarshalJSON reads the lists, which have to be of equal length.
+func (a *array) UnmarshalJSON(text []byte) error {
+	if text[0] != '[' { // json passes a value without the space around it
+		v, err := element(text)
+		*a = array{shape: []int{}, data: []float64{v}}
+		return err
+	}
+	var list []json.RawMessage
+	if err := json.Unmarshal(text, &list); err != nil {
+		return err
+	}
+	out := array{shape: []int{len(list)}}
+	for i, item := range list {
+		var part array
+		if err := part.UnmarshalJSON(item); err != nil {
+			return err
+		}
+		if i == 0 {
+			out.shape = append(out.shape, part.shape...)
+		} else if !slices.Equal(part.shape, out.shape[1:]) {
+			return fmt.Errorf("lists of different lengths: element %d has the shape %v, the first %v",
+				i, part.shape, out.shape[1:])
+		}
+		out.data = append(out.data, part.data...)
+	}
+	*a = out
+	return nil
+}
+
+func element(text []byte) (float64, error) {
+	switch string(text) {
+	case "true":
+		return 1, nil
+	case "false":
+		return 0, nil
+	case "null":
+		return 0, errors.New("null is not a number")
+	}
+	var n Number
+	err := n.UnmarshalJSON(text)
+	return float64(n), err
+}
+
+// tensor holds the numbers as elements of a type; a single number is repeated.
+func (a array) tensor(name string, t program.Type) (reference.Tensor, error) {
+	if len(a.data) == 1 {
+		a = array{t.Shape, full(a.data[0], int(t.Size()))}
+	}
+	if !slices.Equal(a.shape, t.Shape) {
+		return reference.Tensor{}, fmt.Errorf("%s has the shape %v, want %v or a single number",
+			name, a.shape, t.Shape)
+	}
+	if t.DType == program.Float {
+		return reference.Floats(a.data, t.Shape...), nil
+	}
+	out := reference.Tensor{Type: t}
+	for _, v := range a.data {
+		out.Ints = append(out.Ints, int64(v))
+	}
+	return out, nil
+}
+
+// goldenTrial is a case under trial. An error fails the trial and ends the case.
+type goldenTrial struct {
+	goldenCase
 	t  *trial
 	of Values
 }
 
-func (c goldenCase) must(err error) {
+func (c goldenTrial) must(err error) {
 	if err != nil {
 		c.t.must(example{}, fmt.Errorf("case %s: %w", c.ID, err))
 	}
 }
 
 // goldenStep is the check of values on a plugin of the given kind; run is called for each case.
-func goldenStep(v Values, kind sdk.Kind, run func(goldenCase)) step {
+func goldenStep(v Values, kind sdk.Kind, run func(goldenTrial)) step {
 	return step{"golden " + v.Name, goldenAsks, func(t *trial) {
 		if v.Kind != kind {
 			t.failf(example{}, "the values are for plugins of the kind %s", v.Kind)
 			return
 		}
-		for _, c := range v.Cases {
-			t.run(func() { run(goldenCase{c, t, v}) })
+		for _, c := range v.cases {
+			t.run(func() { run(goldenTrial{c, t, v}) })
 		}
-		t.notef("%d cases", len(v.Cases))
+		t.notef("%d cases", len(v.cases))
 	}}
 }
 
-// goldenVariant is the plugin with the settings of a case, which take the place of those given by the caller.
-func (s *session) goldenVariant(settings map[string]any) (variant, error) {
+// variant is the plugin with the settings of the case.
+func (c goldenTrial) variant(s *session) variant {
+	settings, err := c.settings(s.about)
+	c.must(err)
 	all := maps.Clone(s.settings)
 	maps.Copy(all, settings)
-	return newVariant(s.about, all)
-}
-
-// goldenCase asks the questions of a case and compares the answers, on every machine.
-func (q *quantizerRun) goldenCase(c goldenCase) {
-	for _, question := range c.Quantizer {
-		c.t.run(func() {
-			ask, err := question(q.about)
-			c.must(err)
-			c.must(ask.X.check())
-			if ask.GradOut != nil {
-				c.must(ask.GradOut.check())
-			}
-			v, err := q.goldenVariant(ask.Settings)
-			c.must(err)
-			s, err := q.ask(v, ask.Role, ask.X.Shape...)
-			c.must(err)
-			if s.evaluation != nil && !ask.trains() && (s.Backward == nil || ask.GradOut == nil) {
-				s = s.evaluation
-			}
-			in := &instance{siteAnswer: s, t: c.t, m: Oracle{}}
-			for _, p := range []*program.Program{s.Init, s.InitState} {
-				if p == nil || !ask.calibrates() {
-					continue
-				}
-				inputs, err := ask.calibration(p, s.shape)
-				c.must(err)
-				for name, v := range in.run(p, inputs) { // in binary64, as the values are
-					ask.Inputs[name] = Array{v.Type.Shape, v.Float64s()}
-				}
-			}
-			in.trained, err = ask.beside().inputs(s.Program)
-			c.must(err)
-			q.goldenRuns(c, in, ask)
-		})
-	}
-}
-
-// trains reports whether the values are those of a step of training: they have noise, or the step, or the next state.
-func (v QuantizerValues) trains() bool {
-	if slices.ContainsFunc(v.Compare, func(c Comparand) bool { return kindOfOutput(c.Output) == spec.KeptPrefix }) {
-		return true
-	}
-	for _, name := range []string{spec.InputNoise, spec.InputSharedNoise, spec.InputStep} {
-		if _, ok := v.Inputs[name]; ok {
-			return true
-		}
-	}
-	return false
-}
-
-// calibrates reports whether the values begin with statistics of columns.
-func (v QuantizerValues) calibrates() bool {
-	return slices.ContainsFunc(spec.ColumnInputs(nil), func(in program.Input) bool { _, ok := v.Inputs[in.Name]; return ok })
-}
-
-// beside is without statistics, and with a map of its own.
-func (v QuantizerValues) beside() QuantizerValues {
-	v.Inputs = maps.Clone(v.Inputs)
-	for _, in := range spec.ColumnInputs(nil) {
-		delete(v.Inputs, in.Name)
-	}
+	v, err := newVariant(s.about, all)
+	c.must(err)
 	return v
 }
 
-// calibration are the inputs of a program of initial values.
-func (v QuantizerValues) calibration(p *program.Program, shape []int) (map[string]reference.Tensor, error) {
-	out := map[string]reference.Tensor{spec.InputX: reference.Floats(v.X.Data, shape...)}
-	for _, in := range p.Inputs[1:] {
-		a, ok := v.Inputs[in.Name]
-		if !ok || len(a.Data) != int(in.Type.Size()) {
-			return nil, fmt.Errorf("the plugin's initial values follow from %s, of which the case must have %d numbers", in.Name, in.Type.Size())
+// within compares a result with what is expected: on the oracle within the tolerance of the
+// values, or exactly; on a device within what the function device allows.
+func (c goldenTrial) within(on example, name string, got []float64, exact bool,
+	device func(i int) float64) {
+	want := c.Expected[name]
+	allowed := device
+	if on.machine == (Oracle{}).Name() {
+		allowed = upTo(0)
+		if !exact {
+			allowed = func(i int) float64 { return c.of.abs + c.of.rel*math.Abs(want.data[i]) }
 		}
-		out[in.Name] = reference.Floats(a.Data, in.Type.Shape...)
 	}
-	return out, nil
+	c.t.within(on, "case "+c.ID+": "+name, want.shape, got, want.data, allowed)
+}
+
+// goldenCase runs the quantizer as the case says, on every machine.
+func (q *quantizerRun) goldenCase(c goldenTrial) {
+	x, ok := c.Inputs[spec.InputX]
+	if !ok {
+		c.must(fmt.Errorf("inputs: it has no %q", spec.InputX))
+	}
+	dy, backward := c.Inputs[inputDY]
+	for name := range c.Expected {
+		if strings.HasPrefix(name, autodiff.Prefix) && !backward {
+			c.must(fmt.Errorf("expected: %q needs the input %q, the gradient by the value", name, inputDY))
+		}
+	}
+	s, err := q.ask(c.variant(q.session), sdk.Role(cmp.Or(c.Role, "weight")), x.shape...)
+	c.must(err)
+	if s.evaluation != nil && !c.trains() && (s.Backward == nil || !backward) {
+		s = s.evaluation
+	}
+	in := &instance{siteAnswer: s, t: c.t, m: Oracle{}}
+	given := maps.Clone(c.Inputs)
+	starts := map[string]*program.Program{} // what is compared of them, by the prefix of its name
+	for _, column := range spec.ColumnInputs(nil) {
+		if _, ok := given[column.Name]; ok {
+			delete(given, column.Name)
+			starts = map[string]*program.Program{spec.TrainedPrefix: s.Init, spec.KeptPrefix: s.InitState}
+		}
+	}
+	maps.DeleteFunc(starts, func(_ string, p *program.Program) bool { return p == nil })
+	for _, p := range starts {
+		for name, v := range in.run(p, c.initial(p)) { // in binary64, as the values are
+			given[name] = array{v.Type.Shape, v.Float64s()}
+		}
+	}
+	delete(given, inputDY)
+	in.trained = c.inputs(s.Program, given)
+	in.run(s.Program, in.inputs(x.data)) // an error of the program ends the case
+
+	c.compare(q, in, s.Program, in.inputs(x.data), "")
+	for prefix, p := range starts {
+		c.compare(q, in, p, c.initial(p), prefix)
+	}
+	if in.Next != nil && len(starts) == 0 {
+		c.compare(q, in, in.Next, in.inputsOf(in.Next, x.data), spec.KeptPrefix)
+	}
+	if backward {
+		vjp, err := in.reverse()
+		c.must(err)
+		c.compare(q, in, vjp, in.reverseInputs(vjp, x.data, dy.data), autodiff.Prefix)
+	}
+}
+
+// trains reports whether the values are those of a step of training: they have noise, or the step,
+// or the next state.
+func (c goldenCase) trains() bool {
+	for name := range c.Expected {
+		if kindOfOutput(name) == spec.KeptPrefix {
+			return true
+		}
+	}
+	return slices.ContainsFunc(spec.StepInputs, func(in program.Input) bool {
+		_, ok := c.Inputs[in.Name]
+		return ok
+	})
+}
+
+// initial are the inputs of a program of initial values.
+func (c goldenTrial) initial(p *program.Program) map[string]reference.Tensor {
+	out := map[string]reference.Tensor{}
+	for _, in := range p.Inputs {
+		a, ok := c.Inputs[in.Name]
+		if !ok || len(a.data) != int(in.Type.Size()) {
+			c.must(fmt.Errorf("the plugin's initial values follow from %s, of which the case must have %d numbers",
+				in.Name, in.Type.Size()))
+		}
+		out[in.Name] = reference.Floats(a.data, in.Type.Shape...)
+	}
+	return out
 }
 
 // inputs are those of a quantizer's program besides x.
-func (v QuantizerValues) inputs(p *program.Program) (map[string]reference.Tensor, error) {
-	given := maps.Clone(v.Inputs)
-	if given == nil {
-		given = map[string]Array{}
-	}
-	for name, value := range v.Trained {
-		given[spec.TrainedPrefix+name] = Array{Data: []float64{value}}
-	}
+func (c goldenTrial) inputs(p *program.Program, given map[string]array) map[string]reference.Tensor {
 	out := map[string]reference.Tensor{}
 	for _, in := range p.Inputs {
-		if in.Name == spec.InputX {
-			continue
-		}
 		a, ok := given[in.Name]
 		delete(given, in.Name)
 		if !ok {
-			return nil, fmt.Errorf("the plugin's program takes %s, for which the case has no value", in.Name)
+			c.must(fmt.Errorf("the plugin's program takes %s, for which the case has no value", in.Name))
 		}
-		if size := int(in.Type.Size()); len(a.Data) == 1 {
-			a = Array{in.Type.Shape, full(a.Data[0], size)}
+		if in.Name == spec.InputX {
+			continue
 		}
-		if err := a.check(); err != nil || !slices.Equal(a.Shape, in.Type.Shape) {
-			return nil, fmt.Errorf("%s has the shape %v, want %v or a single number", in.Name, a.Shape, in.Type.Shape)
-		}
-		out[in.Name] = tensor(in.Type, a.Data)
+		var err error
+		out[in.Name], err = a.tensor(in.Name, in.Type)
+		c.must(err)
 	}
 	for name := range given {
-		return nil, fmt.Errorf("the plugin's program does not take %s, for which the case has a value", name)
+		c.must(fmt.Errorf("the plugin's program does not take %s, for which the case has a value", name))
 	}
-	return out, nil
+	return out
 }
 
-// tensor holds numbers as elements of the type.
-func tensor(t program.Type, data []float64) reference.Tensor {
-	ints, uints, bools := make([]int32, len(data)), make([]uint32, len(data)), make([]bool, len(data))
-	for i, v := range data {
-		ints[i], uints[i], bools[i] = int32(v), uint32(v), v != 0
-	}
-	switch t.DType {
-	case program.Int:
-		return reference.Ints(ints, t.Shape...)
-	case program.Uint:
-		return reference.Uints(uints, t.Shape...)
-	case program.Bool:
-		return reference.Bools(bools, t.Shape...)
-	}
-	return reference.Floats(data, t.Shape...)
-}
-
-// goldenRuns runs the program and, when a gradient is asked for, its reverse pass.
-func (q *quantizerRun) goldenRuns(c goldenCase, in *instance, ask QuantizerValues) {
-	run := func(p *program.Program, inputs map[string]reference.Tensor, of string) {
-		e, err := expect(p, inputs)
-		c.must(err)
-		// Whether every operation has one correct result in binary32.
-		orderless := !slices.ContainsFunc(p.Nodes, func(n program.Node) bool { return n.Op.Approximate() })
-		for _, m := range q.machines {
-			out, err := m.Run(p, inputs)
-			c.must(err)
-			if m != (Oracle{}) && !e.roundsAsMeant(out) {
-				c.must(e.jumps(p, inputs))
-			}
-			for _, want := range ask.Compare {
-				if kindOfOutput(want.Output) == of {
-					c.compare(in.example.on(m), want, out, e, orderless)
-				}
-			}
-		}
-	}
-	run(in.Program, in.inputs(ask.X.Data), "")
-	if ask.calibrates() {
-		for prefix, p := range map[string]*program.Program{spec.TrainedPrefix: in.Init, spec.KeptPrefix: in.InitState} {
-			if p != nil {
-				inputs, err := ask.calibration(p, in.shape)
-				c.must(err)
-				run(p, inputs, prefix)
-			}
-		}
-	} else if in.Next != nil {
-		run(in.Next, in.inputsOf(in.Next, ask.X.Data), spec.KeptPrefix)
-	}
-	if ask.GradOut == nil {
-		return
-	}
-	vjp, err := in.reverse()
-	c.must(err)
-	run(vjp, in.reverseInputs(vjp, ask.X.Data, ask.GradOut.Data), autodiff.Prefix)
-}
-
-// kindOfOutput is the prefix of the name of an output: that of gradients, of the next or first state, of trained parameters as they
-// start, or none.
+// kindOfOutput is the prefix of the name of an output: that of gradients, of state, of trained
+// parameters, or none.
 func kindOfOutput(name string) string {
 	for _, prefix := range []string{autodiff.Prefix, spec.KeptPrefix, spec.TrainedPrefix} {
 		if strings.HasPrefix(name, prefix) {
@@ -311,137 +373,135 @@ func kindOfOutput(name string) string {
 	return ""
 }
 
-// compare compares one output on one machine with what is expected. Outputs that the plugin
-// does not give are skipped; it always gives the value.
-func (c goldenCase) compare(on example, want Comparand, out map[string]reference.Tensor, e expectation, orderless bool) {
-	got, ok := out[want.Output]
-	if !ok && want.Required {
-		c.must(fmt.Errorf("it expects %s, which the plugin does not give", want.Name))
-	}
-	if !ok {
-		c.t.notef("no %s to compare", want.Output)
-		return
-	}
-	if want.Want == nil {
-		c.must(fmt.Errorf("it has no %q", want.Name))
-	}
-	expected := *want.Want
-	spread, base := e.spread[want.Output], goldenCloseness*largest(expected.Data)
-	c.within(on, want.Name, scaled(want.Factor, got.Float64s()), expected, want.Exact, func(i int) float64 {
-		switch {
-		case i >= len(spread):
-			return 0
-		case want.Exact && orderless && !e.jumped[want.Output][i] && e.single[want.Output].Float64s()[i] == expected.Data[i]:
-			return 0 // every operation is exact or correctly rounded, so nothing is left to the device
-		case want.Exact:
-			return amplification * spread[i]
+// compare runs a program on every machine, and compares those of the outputs that are expected and
+// have the prefix.
+func (c goldenTrial) compare(q *quantizerRun, in *instance, p *program.Program,
+	inputs map[string]reference.Tensor, prefix string) {
+	e, err := expect(p, inputs)
+	c.must(err)
+	// Whether every operation has one correct result in binary32.
+	exact := !slices.ContainsFunc(p.Nodes, func(n program.Node) bool { return n.Op.Approximate() })
+	for _, m := range q.machines {
+		out, err := m.Run(p, inputs)
+		c.must(err)
+		if m != (Oracle{}) && !e.roundsAsMeant(out) {
+			c.must(e.jumps(p, inputs))
 		}
-		return base + want.Factor*amplification*spread[i]
-	})
-}
-
-// within compares a result with what is expected: on the oracle within the tolerance of the values, or
-// exactly if exact is set; on a device within what the function device allows.
-func (c goldenCase) within(on example, key string, got []float64, want Array, exact bool, device func(i int) float64) {
-	allowed := device
-	if on.machine == (Oracle{}).Name() {
-		allowed = upTo(0)
-		if !exact {
-			allowed = func(i int) float64 { return c.of.Abs + c.of.Rel*math.Abs(want.Data[i]) }
+		for name, want := range inOrder(c.Expected) {
+			if kindOfOutput(name) != prefix {
+				continue
+			}
+			got, ok := out[name]
+			if !ok {
+				c.must(fmt.Errorf("it expects %s, which the plugin does not give", name))
+			}
+			equal := name == spec.OutputCodes || name == spec.OutputMask
+			spread, base := e.spread[name], goldenCloseness*largest(want.data)
+			c.within(in.example.on(m), name, got.Float64s(), equal, func(i int) float64 {
+				switch {
+				case i >= len(spread):
+					return 0
+				case equal && exact && !e.jumped[name][i] && e.single[name].Float64s()[i] == want.data[i]:
+					return 0 // nothing is left to the device
+				case equal:
+					return amplification * spread[i]
+				}
+				return base + amplification*spread[i]
+			})
 		}
 	}
-	c.t.within(on, "case "+c.ID+": "+key, want.Shape, got, want.Data, allowed)
 }
 
-// goldenTraining is a case of an optimizer, which has the parameter after every step.
+// goldenTraining is a case of an optimizer.
 type goldenTraining struct {
 	*tensorAnswer
-	goldenCase
-	OptimizerValues
+	goldenTrial
+	rates []float64
 }
 
 // goldenCase trains as the case says, on every machine.
-func (o *optimizerRun) goldenCase(c goldenCase) {
-	g := goldenTraining{goldenCase: c}
+func (o *optimizerRun) goldenCase(c goldenTrial) {
+	g := goldenTraining{goldenTrial: c}
+	known := []string{spec.InputX, spec.InputGradient, goldenRate, goldenDecay, spec.InputLoss, goldenDecayLast}
+	for name, a := range c.Inputs {
+		if !slices.Contains(known, name) {
+			c.must(fmt.Errorf("inputs: unknown %q; known are %q", name, known))
+		}
+		if name == goldenDecay && len(a.data) != 1 {
+			c.must(fmt.Errorf("inputs: %s is not a number", name))
+		}
+	}
+	x, gradients := c.Inputs[spec.InputX], c.Inputs[spec.InputGradient]
+	if len(gradients.shape) == 0 || len(x.data) == 0 {
+		c.must(fmt.Errorf("inputs: it needs %s, and %s with a tensor for each update",
+			spec.InputX, spec.InputGradient))
+	}
+	steps := gradients.shape[0]
+	if n := len(c.Inputs[spec.InputLoss].data); n != 0 && n != steps {
+		c.must(fmt.Errorf("inputs: %d losses for %d gradients", n, steps))
+	}
+	switch g.rates = c.Inputs[goldenRate].data; len(g.rates) {
+	case 0: // x stays where it is
+		g.rates = full(0, steps)
+	case 1:
+		g.rates = full(g.rates[0], steps)
+	}
+	if len(g.rates) != steps || len(gradients.data) != steps*len(x.data) {
+		c.must(fmt.Errorf("it has %d rates, %v gradients", len(g.rates), gradients.shape))
+	}
 	var err error
-	g.OptimizerValues, err = c.Optimizer(o.about)
+	g.tensorAnswer, err = o.ask(c.variant(o.session), sdk.TensorRole(cmp.Or(c.Role, "matrix")), x.shape...)
 	c.must(err)
-	for _, a := range []Array{g.X, g.Gradients, g.Rates} {
-		c.must(a.check())
+	switch {
+	case !g.Accepts:
+		c.must(errors.New("the plugin declines the tensor"))
+	case g.ProbeDue.First > 0:
+		c.must(errors.New("the plugin takes second gradients, of which golden files know nothing: " +
+			"compare them in a test of your own"))
 	}
-	expected := g.expected()
-	if n := len(g.Rates.Data); len(g.Gradients.Data) != n*len(g.X.Data) || len(expected) == 0 {
-		c.must(fmt.Errorf("it has %d rates, %v gradients and expects %d results", n, g.Gradients.Shape, len(expected)))
-	}
-	if g.Role == "" {
-		g.Role = sdk.TensorMatrix
-	}
-	v, err := o.goldenVariant(g.Settings)
-	c.must(err)
-	g.tensorAnswer, err = o.ask(v, g.Role, g.X.Shape...)
-	c.must(err)
-	if !g.Accepts {
-		c.must(fmt.Errorf("the plugin declines the tensor"))
-	}
-	if g.ProbeDue.First > 0 {
-		c.must(fmt.Errorf("the plugin takes second gradients, of which golden files know nothing: compare them in a test of your own"))
-	}
-	spread := g.spread()
+	spread := g.spread(x.data, gradients.data)
 	for _, m := range o.machines {
 		at := g.on(m)
 		if g.Opaque { // whatever the machine, it computes in binary32
 			at.machine = ""
 		}
-		got := g.run(m, false, g.X.Data, g.Gradients.Data)
-		for _, name := range slices.Sorted(maps.Keys(expected)) {
-			want := expected[name]
+		got := g.path(m, false, x.data, gradients.data)
+		for name, want := range inOrder(c.Expected) {
 			if _, ok := got[name]; !ok {
 				c.must(fmt.Errorf("it expects %s, which the plugin does not have", name))
 			}
-			base := goldenCloseness * largest(want.Data)
-			c.within(at, name, got[name], want, false, func(i int) float64 { return base + amplification*spread[name][i] })
+			base := goldenCloseness * largest(want.data)
+			c.within(at, name, got[name], false, func(i int) float64 { return base + amplification*spread[name][i] })
 		}
 	}
 }
 
-// expected has the arrays that are compared, by name.
-func (g goldenTraining) expected() map[string]Array {
-	all := maps.Clone(g.Path)
-	if all == nil {
-		all = map[string]Array{}
-	}
-	if g.Want.Data != nil {
-		all[spec.InputX] = g.Want
-	}
-	for _, a := range all {
-		g.must(a.check())
-	}
-	return all
-}
-
-// run plays the host's part in every step: x ← (1 − αω)·x, then the update u, then x ← x − α·u; or
+// path plays the host's part in every step: x ← (1 − αω)·x, then the update u, then x ← x − α·u; or
 // the decay last. It returns what each step left: x, the direction and the state.
-func (g goldenTraining) run(m Machine, single bool, x, gradients []float64) (all map[string][]float64) {
-	all = map[string][]float64{}
+func (g goldenTraining) path(m Machine, single bool, x, gradients []float64) map[string][]float64 {
+	all := map[string][]float64{}
 	r := g.untrained(g.t, m, x)
 	g.must(r.init())
 	r.single = r.single || single
-	r.steps = float64(len(g.Rates.Data))
-	for i, rate := range g.Rates.Data {
+	r.steps = float64(len(g.rates))
+	decay, losses, decayLast := 0.0, g.Inputs[spec.InputLoss].data, g.Inputs[goldenDecayLast].data != nil
+	if a, ok := g.Inputs[goldenDecay]; ok {
+		decay = a.data[0]
+	}
+	for i, rate := range g.rates {
 		gradient := gradients[i*len(x) : (i+1)*len(x)]
 		r.schedule = rate
-		if i < len(g.Losses.Data) {
-			r.loss = g.Losses.Data[i]
+		if i < len(losses) {
+			r.loss = losses[i]
 		}
 		g.must(r.pace(x, gradient))
-		rate, keep := r.rate, 1-r.rate*g.Decay
-		if !g.DecayLast {
+		rate, keep := r.rate, 1-r.rate*decay
+		if !decayLast {
 			x = scaled(keep, x)
 		}
 		u, err := r.step(x, gradient)
 		g.must(err)
-		x = axpy(x, -rate, u)
-		if g.DecayLast && i > 0 { // the published code returns from its first call before the decay
+		if x = axpy(x, -rate, u); decayLast && i > 0 {
 			x = scaled(keep, x)
 		}
 		all[spec.InputX] = append(all[spec.InputX], x...)
@@ -455,18 +515,18 @@ func (g goldenTraining) run(m Machine, single bool, x, gradients []float64) (all
 
 // spread is how far each element of the path moves with noise in the start and in
 // the gradients, and with a state in binary32.
-func (g goldenTraining) spread() map[string][]float64 {
-	base := g.run(Oracle{}, false, g.X.Data, g.Gradients.Data)
+func (g goldenTraining) spread(x, gradients []float64) map[string][]float64 {
+	base := g.path(Oracle{}, false, x, gradients)
 	out := map[string][]float64{}
 	for name, v := range base {
 		out[name] = make([]float64, len(v))
 	}
 	for i := range noises + 1 {
-		x, gradients := g.X.Data, g.Gradients.Data
+		movedX, movedGradients := x, gradients
 		if i > 0 {
-			x, gradients = withNoise(x, uint64(i)), withNoise(gradients, uint64(i))
+			movedX, movedGradients = withNoise(x, uint64(i)), withNoise(gradients, uint64(i))
 		}
-		for name, moved := range g.run(Oracle{}, i == 0, x, gradients) {
+		for name, moved := range g.path(Oracle{}, i == 0, movedX, movedGradients) {
 			for j, v := range moved {
 				out[name][j] = max(out[name][j], distance(v, base[name][j]))
 			}

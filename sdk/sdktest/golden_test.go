@@ -1,128 +1,168 @@
 package sdktest_test
 
 import (
-	"encoding/json"
-	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/cage-qat/cage/sdk"
 	"github.com/cage-qat/cage/sdk/sdktest"
-	"github.com/cage-qat/cage/sdk/spec"
 )
 
-// matrix is a matrix of one row.
-func matrix(row ...float64) sdktest.Array {
-	return sdktest.Array{Shape: []int{1, len(row)}, Data: row}
+// caseFile is a golden file with one case.
+func caseFile(kind, of string) []byte {
+	return fmt.Appendf(nil, `{"format": 1, "kind": %q, "name": "mine", "description": "by hand", "tolerance": {"abs": 1e-12, "rel": 0}, "cases": [{"id": "one", %s}]}`, kind, of)
 }
 
-// rounded are values of [rows] in 4 bits, with these codes.
-func rounded(codes *sdktest.Array) sdktest.QuantizerValues {
-	value, scale := matrix(7, -4, 0, 2), matrix(1)
-	return sdktest.QuantizerValues{Settings: map[string]any{"bits": 4}, Role: sdk.RoleWeight, X: matrix(7, -3.5, 0.5, 1.5), Compare: []sdktest.Comparand{
-		{Output: spec.OutputValue, Name: "dequant", Want: &value, Factor: 1}, {Output: spec.OutputCodes, Name: "codes", Want: codes, Factor: 1, Exact: true},
-		{Output: spec.OutputScale, Name: "scales", Want: &scale, Factor: 1}}}
-}
+// The learned step of [learned] is 0.5: its codes are those of 4 bits, and the last entry is clipped.
+const learnedCase = `"role": "activation", "inputs": {"x": [[1.6, -0.2, 9]], "trained.step": 0.5, "d.value": [[1, 1, 1]]},
+	"expected": {"value": [[1.5, 0, 3.5]], "codes": [[3, 0, 7]], "mask": [[true, true, false]], "d.x": [[1, 1, 0]], "d.trained.step": 7.2}`
 
-// asked are values of one question.
-func asked(v sdktest.QuantizerValues, err error) sdktest.Values {
-	question := func(sdk.Description) (sdktest.QuantizerValues, error) { return v, err }
-	return sdktest.Values{Name: "rows", Kind: sdk.KindQuantizer, Abs: 1e-12, Rel: 1e-12,
-		Cases: []sdktest.Case{{ID: "one", Quantizer: []func(sdk.Description) (sdktest.QuantizerValues, error){question}}}}
-}
-
-// taken are values of one path.
-func taken(v sdktest.OptimizerValues) sdktest.Values {
-	return sdktest.Values{Name: "momentum", Kind: sdk.KindOptimizer, Abs: 1e-12, Rel: 1e-12,
-		Cases: []sdktest.Case{{ID: "one", Optimizer: func(sdk.Description) (sdktest.OptimizerValues, error) { return v, nil }}}}
-}
-
-// TestGoldenQuantizer: the case is compared on every machine, and only what the plugin gives.
-func TestGoldenQuantizer(t *testing.T) {
-	right, other, short := matrix(7, -4, 0, 2), matrix(7, -3, 0, 2), sdktest.Array{Shape: []int{2}, Data: []float64{7, -4}}
-	set := func(name string, value any) sdktest.QuantizerValues {
-		v := rounded(&right)
-		v.Settings = map[string]any{name: value}
-		return v
-	}
-	misshapen := rounded(&right)
-	misshapen.X.Shape = []int{2, 4}
+// TestGoldenFileQuantizer: the file of any plugin, with trained parameters and gradients.
+// The gradient by the step is Σ round(r) − r = 3 − 3.2 + 0 + 0.4 inside, and 7 outside.
+func TestGoldenFileQuantizer(t *testing.T) {
 	for _, c := range []struct {
-		name   string
-		values sdktest.Values
-		says   string
+		name, of string
+		says     string
 	}{
-		{"right", asked(rounded(&right), nil), ""},
-		{"another code", asked(rounded(&other), nil), "on oracle, weight [1 4]: case one: codes at [0 1]: got -4, want -3"},
-		{"another shape", asked(rounded(&short), nil), "codes has 4 elements, want 2"},
-		{"no codes", asked(rounded(nil), nil), `it has no "codes"`},
-		{"fewer numbers than the shape has", asked(misshapen, nil), "case one: 4 numbers cannot have the shape [2 4]"},
-		{"a question that cannot be asked", asked(rounded(&right), errors.New("of another plugin")), "case one: of another plugin"},
-		{"an unknown setting", asked(set("grad", 1), nil), "grad"},
-		{"a setting out of range", asked(set("bits", 12), nil), "got 12, want an integer: 2 to 8"},
-		{"of optimizers", taken(sdktest.OptimizerValues{}), "for plugins of the kind optimizer"},
+		{"right", learnedCase, ""},
+		{"another gradient", strings.Replace(learnedCase, "7.2", "7.3", 1), "case one: d.trained.step: got 7.1"},
+		{"another mask", strings.Replace(learnedCase, "true, false", "false, false", 1), "case one: mask at [0 1]: got 1, want 0"},
+		{"a step for each row", strings.Replace(learnedCase, "0.5", "[0.5, 0.5]", 1), "trained.step has the shape [2], want [] or a single number"},
+		{"a scale that is not given", strings.Replace(learnedCase, `"codes": [[3, 0, 7]]`, `"scale": 0.5`, 1), "it expects scale, which the plugin does not give"},
+		{"no step", `"inputs": {"x": [[1]]}, "expected": {"value": [[1]]}`, "the plugin's program takes trained.step, for which the case has no value"},
+		{"an unknown input", strings.Replace(learnedCase, `"trained.step"`, `"trained.step": 1, "trained.zero"`, 1), "the plugin's program does not take trained.zero"},
+		{"no x", `"inputs": {}, "expected": {"value": [[1]]}`, `it has no "x"`},
+		{"a gradient of nothing", `"inputs": {"x": [[1]], "trained.step": 1}, "expected": {"d.x": [[1]]}`, `"d.x" needs the input "d.value"`},
+		{"an unknown setting", `"settings": {"bit": 3}, ` + learnedCase, "bit"},
+		{"another code", strings.Replace(learnedCase, `[[3, 0, 7]]`, `[[3, 0, 6]]`, 1),
+			"case one: codes at [0 2]: got 7, want 6"},
+		{"another shape", strings.Replace(learnedCase, `[[3, 0, 7]]`, `[3, 0]`, 1),
+			"codes has 3 elements, want 2"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			check := sdktest.CheckGoldenQuantizer(good(), c.values, sdktest.On(device{}))
-			if c.says == "" {
-				if check.Status != sdktest.Pass || check.Tried != 6 {
-					t.Errorf("got %+v, want three outputs on two machines", check)
-				}
-				return
+			v, err := sdktest.ParseGolden(caseFile("quantizer", c.of))
+			if err != nil {
+				t.Fatal(err)
 			}
-			if check.Status != sdktest.Fail || !strings.Contains(check.Failures[0].String(), c.says) {
-				t.Errorf("got %s: %v, want %q", check.Status, check.Failures, c.says)
-			}
+			check := sdktest.CheckGoldenQuantizer(learned{}, v, sdktest.On(device{}))
+			says(t, check, c.says, 10)
 		})
 	}
 }
 
-// TestGoldenOptimizer: decay comes first, unless it is to come last. 2 → 1.8, u = 1, x = 1.7; then 1.53, u = 0.9 + 1,
-// x = 1.34. With the decay last, and none in the first step: 1.9, then 1.71, and a tenth less.
-func TestGoldenOptimizer(t *testing.T) {
-	path := func(last bool, x ...float64) sdktest.Values {
-		ones := sdktest.Array{Shape: []int{2, 1, 1}, Data: []float64{1, 1}}
-		return taken(sdktest.OptimizerValues{X: matrix(2), Gradients: ones, Rates: sdktest.Array{Shape: []int{2}, Data: []float64{0.1, 0.1}},
-			Want: sdktest.Array{Shape: []int{len(x), 1, 1}, Data: x}, Decay: 1, DecayLast: last})
+// says asks that a check failed with a message, or passed after so many comparisons.
+func says(t *testing.T, check sdktest.Check, says string, tried int) {
+	t.Helper()
+	if says == "" {
+		if check.Status != sdktest.Pass || check.Tried != tried {
+			t.Errorf("got %+v, want a pass of %d", check, tried)
+		}
+		return
 	}
+	if check.Status != sdktest.Fail || !strings.Contains(check.Failures[0].String(), says) {
+		t.Errorf("got %s: %v, want %q", check.Status, check.Failures, says)
+	}
+}
+
+// TestGoldenFileOptimizer: directions and states of each step, with and without x. In the first case x stays where it is: u = m
+// = 1, then 0.9 + 1. In the second, with the rate 0.1 and decay 1: 2 → 1.8 → 1.7, then 1.53 → 1.34. With
+// the decay last, and none in the first step: 1.9, then 1.71, and a tenth less.
+func TestGoldenFileOptimizer(t *testing.T) {
+	const directions = `"inputs": {"x": [[2]], "gradient": [[[1]], [[1]]]}, "expected": {"direction": [[[1]], [[1.9]]], "state.m": [[[1]], [[1.9]]]}`
+	const path = `"role": "vector", "inputs": {"x": [2], "gradient": [[1], [1]], "rate": 0.1, "weight_decay": 1}, "expected": {"x": [[1.7], [1.34]]}`
 	for _, c := range []struct {
-		values sdktest.Values
-		says   string
+		name, of string
+		tried    int
+		says     string
 	}{
-		{path(false, 1.7, 1.34), ""},
-		{path(true, 1.9, 1.539), ""},
-		{path(false, 1.7, 1.35), "case one: x at [1 0 0]: got 1.34"},
-		{path(false, 1.7), "case one: x has 2 elements, want 1"},
+		{"directions", directions, 4, ""},
+		{"a path", path, 2, ""},
+		{"the decay last", strings.NewReplacer(`"weight_decay": 1`, `"weight_decay": 1, "decay_last": true`,
+			"1.7", "1.9", "1.34", "1.539").Replace(path), 2, ""},
+		{"rates", strings.Replace(path, "0.1", "[0.1, 0.1]", 1), 2, ""},
+		{"another direction", strings.Replace(directions, "1.9", "1.8", 1), 0, "case one: direction at [1 0 0]: got 1.9"},
+		{"an unknown state", strings.Replace(directions, "state.m", "state.v", 1), 0, "it expects state.v, which the plugin does not have"},
+		{"an unknown input", strings.Replace(path, "rate", "rates", 1), 0, `unknown "rates"`},
+		{"no gradients", `"inputs": {"x": [[2]]}, "expected": {"x": [[2]]}`, 0, "it needs x, and gradient"},
+		{"three rates", strings.Replace(path, "0.1", "[0.1, 0.1, 0.1]", 1), 0, "it has 3 rates, [2 1] gradients"},
 	} {
-		check := sdktest.CheckGoldenOptimizer(momentum{}, c.values, sdktest.On(device{}))
-		switch {
-		case c.says == "" && check.Status != sdktest.Pass:
-			t.Errorf("%+v", check)
-		case c.says != "" && (check.Status != sdktest.Fail || !strings.Contains(check.Failures[0].String(), c.says)):
-			t.Errorf("got %s: %v, want %q", check.Status, check.Failures, c.says)
+		t.Run(c.name, func(t *testing.T) {
+			v, err := sdktest.ParseGolden(caseFile("optimizer", c.of))
+			if err != nil {
+				t.Fatal(err)
+			}
+			says(t, sdktest.CheckGoldenOptimizer(momentum{}, v, sdktest.On(device{})), c.says, c.tried)
+		})
+	}
+}
+
+// TestGoldenFileMistakes: what is wrong with a file is told with its key.
+func TestGoldenFileMistakes(t *testing.T) {
+	for text, says := range map[string]string{
+		"":                          "not a golden file",
+		`{"format": 1, "nam": "x"}`: `unknown field "nam"`,
+		`{"format": 2, "kind": "quantizer", "name": "x"}`:                                                                        "format: is 2, want 1",
+		`{"format": 1, "kind": "quantizer"}`:                                                                                     "name: is absent",
+		`{"format": 1, "name": "x", "kind": "quant"}`:                                                                            `kind: is "quant", want quantizer or optimizer`,
+		`{"format": 1, "name": "x", "kind": "quantizer"}`:                                                                        "cases: there are none",
+		`{"format": 1, "name": "x", "kind": "quantizer", "tolerance": {"abs": -1}}`:                                              "tolerance: is -1",
+		`{"format": 1, "name": "x", "kind": "quantizer", "cases": [{"inputs": {"x": [1]}}]}`:                                     `cases[0].id: is ""`,
+		`{"format": 1, "name": "x", "kind": "quantizer", "cases": [{"id": "a", "inputs": {"x": [1]}}]}`:                          "cases[0] (a): expected is empty",
+		`{"format": 1, "name": "x", "kind": "quantizer", "cases": [{"id": "a", "inputs": {"x": [[1, 2], [3]]}}]}`:                "lists of different lengths: element 1 has the shape [1], the first [2]",
+		`{"format": 1, "name": "x", "kind": "quantizer", "cases": [{"id": "a", "inputs": {"x": ["one"]}}]}`:                      `"one" is not a number`,
+		`{"format": 1, "name": "x", "kind": "quantizer", "cases": [{"id": "a", "inputs": {"x": [null]}}]}`:                       "null is not a number",
+		`{"format": 1, "name": "x", "kind": "optimizer", "cases": [{"id": "a", "inputs": {"x": 1}, "expected": {"x": 1}}]} true`: "something follows",
+	} {
+		if _, err := sdktest.ParseGolden([]byte(text)); err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("%s: got %v, want %q", text, err, says)
 		}
 	}
 }
 
-// FuzzGolden: no values make the kit panic.
-func FuzzGolden(f *testing.F) {
-	for _, seed := range []string{
-		`{"Role":"weight","X":{"Shape":[1,4],"Data":[7,-3.5,0.5,1.5]},"Compare":[{"Output":"codes","Want":{"Shape":[1],"Data":[7]},"Factor":1,"Exact":true}]}`,
-		`{"Role":"weight","X":{"Shape":[0]}}`, `{"X":{"Shape":[-1,-1],"Data":[1]}}`, `{"Role":"activation","X":{"Data":[1]},"Trained":{"step":1}}`,
-		`{"X":{"Shape":[1,1],"Data":[2]},"Gradients":{"Shape":[1],"Data":[1]},"Rates":{"Shape":[1],"Data":[0.1]},"Want":{"Shape":[1],"Data":[1]},"Decay":1}`,
-		`{"X":{"Shape":[],"Data":[1]},"Rates":{"Shape":[0]}}`,
-	} {
-		f.Add([]byte(seed))
+// TestGoldenFile is what an author writes.
+func TestGoldenFile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "learned.json")
+	if err := os.WriteFile(path, caseFile("quantizer", learnedCase), 0o644); err != nil {
+		t.Fatal(err)
 	}
-	f.Fuzz(func(t *testing.T, text []byte) {
-		var q sdktest.QuantizerValues
-		var o sdktest.OptimizerValues
-		_, _ = json.Unmarshal(text, &q), json.Unmarshal(text, &o)
-		for _, c := range []sdktest.Check{sdktest.CheckGoldenQuantizer(good(), asked(q, nil)), sdktest.CheckGoldenOptimizer(momentum{}, taken(o))} {
-			for _, failure := range c.Failures {
-				if strings.HasPrefix(failure.Message, "panic") {
-					t.Error(failure)
-				}
+	r := sdktest.CheckQuantizer(sdktest.NewQuantizer(learned{}), sdktest.GoldenFile(t, path))
+	if last := r.Checks[len(r.Checks)-1]; last.Name != "golden mine" || last.Status != sdktest.Pass {
+		t.Errorf("got %+v", last)
+	}
+}
+
+// TestGoldenKind: values of the other kind of plugin are not compared.
+func TestGoldenKind(t *testing.T) {
+	v, err := sdktest.ParseGolden(caseFile("quantizer", learnedCase))
+	if err != nil {
+		t.Fatal(err)
+	}
+	says(t, sdktest.CheckGoldenOptimizer(momentum{}, v), "for plugins of the kind quantizer", 0)
+}
+
+// FuzzGoldenFile: a file is refused, or compared without a panic.
+func FuzzGoldenFile(f *testing.F) {
+	f.Add(caseFile("quantizer", learnedCase))
+	f.Add(caseFile("optimizer", `"inputs": {"x": [[2]], "gradient": [[[1]], [[1]]]}, "expected": {"direction": [[[1]], [[1.9]]]}`))
+	f.Add(caseFile("quantizer", `"inputs": {"x": [], "d.value": []}, "expected": {"value": []}`))
+	f.Add(caseFile("optimizer", `"inputs": {"x": 1, "gradient": []}, "expected": {"x": "NaN"}`))
+	f.Fuzz(func(t *testing.T, file []byte) {
+		v, err := sdktest.ParseGolden(file)
+		if err != nil {
+			return
+		}
+		var check sdktest.Check
+		if v.Kind == sdk.KindOptimizer {
+			check = sdktest.CheckGoldenOptimizer(momentum{}, v)
+		} else {
+			check = sdktest.CheckGoldenQuantizer(learned{}, v)
+		}
+		for _, failure := range check.Failures {
+			if strings.HasPrefix(failure.Message, "panic") {
+				t.Error(failure)
 			}
 		}
 	})

@@ -124,7 +124,7 @@ func checkClaims(d sdk.Description, kind sdk.Kind) error {
 }
 
 // addSteps adds the checks of a kind of plugin, and those of values of other implementations.
-func (s *session) addSteps(checks []step, golden func(goldenCase)) {
+func (s *session) addSteps(checks []step, golden func(goldenTrial)) {
 	s.steps = append(s.steps, checks...)
 	for _, v := range s.golden {
 		s.steps = append(s.steps, goldenStep(v, s.report.Kind, golden))

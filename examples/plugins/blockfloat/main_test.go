@@ -9,7 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
-	"github.com/cage-qat/cage/internal/golden"
+	"github.com/cage-qat/cage/internal/testing/golden"
 	"github.com/cage-qat/cage/internal/testing/plugintest"
 )
 

@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/cage-qat/cage/host/deploy/posttrain"
-	"github.com/cage-qat/cage/internal/golden"
+	"github.com/cage-qat/cage/internal/testing/golden"
 	"github.com/cage-qat/cage/internal/testing/testlevel"
 )
 

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"maps"
 	"math"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -13,8 +12,8 @@ import (
 
 	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/train/conformance"
-	"github.com/cage-qat/cage/host/train/conformance/values"
 	"github.com/cage-qat/cage/host/train/plugin"
+	"github.com/cage-qat/cage/internal/testing/plugintest"
 	"github.com/cage-qat/cage/internal/testing/testlevel"
 	"github.com/cage-qat/cage/internal/testing/testrun"
 	"github.com/cage-qat/cage/sdk"
@@ -53,15 +52,8 @@ func TestPlugins(t *testing.T) {
 			}
 			options := []sdktest.Option{sdktest.On(device)}
 			if c.golden != "" {
-				file, err := os.ReadFile(filepath.Join("../../../plugins", c.name, "testdata", c.golden+".json"))
-				if err != nil {
-					t.Fatal(err)
-				}
-				published, err := values.Parse(file)
-				if err != nil {
-					t.Fatal(err)
-				}
-				options = append(options, sdktest.Golden(published))
+				path := filepath.Join("../../../plugins", c.name, "testdata", c.golden+".json")
+				options = append(options, plugintest.Golden(t, path))
 			}
 			report := check(t, c.name, options...)
 			if report.Failed() {

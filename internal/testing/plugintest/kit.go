@@ -3,15 +3,13 @@ package plugintest
 import (
 	"math"
 	"math/rand/v2"
-	"os"
 	"path/filepath"
 	"testing"
 
 	"gonum.org/v1/gonum/floats"
 	"gonum.org/v1/gonum/mat"
 
-	"github.com/cage-qat/cage/host/train/conformance/values"
-	"github.com/cage-qat/cage/internal/golden"
+	"github.com/cage-qat/cage/internal/testing/golden"
 	"github.com/cage-qat/cage/sdk"
 	"github.com/cage-qat/cage/sdk/microscaling"
 	"github.com/cage-qat/cage/sdk/program"
@@ -22,15 +20,7 @@ import (
 // kit: also on the CPU device, and with the golden file of that name.
 func Kit(t testing.TB, goldenFile string, more ...sdktest.Option) []sdktest.Option {
 	t.Helper()
-	text, err := os.ReadFile(goldenPath(goldenFile))
-	if err != nil {
-		t.Fatal(err)
-	}
-	published, err := values.Parse(text)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return append(With(t, nil, more...), sdktest.Golden(published))
+	return append(With(t, nil, more...), Golden(t, goldenPath(goldenFile)))
 }
 
 // With returns options for the conformance kit with other settings.

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cage-qat/cage/internal/golden"
+	"github.com/cage-qat/cage/internal/testing/golden"
 	"github.com/cage-qat/cage/sdk"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/autodiff"
