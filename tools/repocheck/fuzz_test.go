@@ -73,3 +73,125 @@ var unfuzzed = map[string]string{
 	"internal/testing/testfile":   "for tests only",
 	"tools/crashtest":             "reads what its own processes have just written",
 	"tools/protogen":              "a generator of this repository",
+}
+
+// TestParsersHaveTargets: every package that decodes bytes has a fuzz target, the table
+// lists all targets, and all that it lists are there.
+func TestParsersHaveTargets(t *testing.T) {
+	decoding, targets := decoders(t)
+	listed := map[string]bool{}
+	for _, p := range parsers {
+		listed[p.pkg] = true
+		want := strings.Fields(p.targets)
+		if got := targets[p.pkg]; !slices.Equal(got, want) {
+			t.Errorf("%s has the targets %q; the table says %q (%s)", p.pkg, got, want, p.what)
+		}
+	}
+	for pkg, calls := range decoding {
+		if _, ok := unfuzzed[pkg]; !ok && !listed[pkg] {
+			t.Errorf("%s decodes (%s): write a fuzz target, and list it here", pkg, strings.Join(calls, ", "))
+		}
+	}
+	for pkg, names := range targets {
+		if !listed[pkg] {
+			t.Errorf("%s has the targets %q, which are not listed", pkg, names)
+		}
+	}
+	for pkg, reason := range unfuzzed {
+		if decoding[pkg] == nil {
+			t.Errorf("the exception %s (%s) is not needed any more", pkg, reason)
+		}
+	}
+}
+
+// TestFuzzScriptFindsTargets: `make fuzz` runs all of them.
+func TestFuzzScriptFindsTargets(t *testing.T) {
+	testlevel.Long(t, "asks the go command for every package")
+	out, err := exec.Command("bash", "../../scripts/fuzz.sh", "--list").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, targets := decoders(t)
+	var want []string
+	for pkg, names := range targets {
+		for _, name := range names {
+			want = append(want, "./"+pkg+" "+name)
+		}
+	}
+	slices.Sort(want)
+	got := strings.Split(strings.TrimSpace(string(out)), "\n")
+	slices.Sort(got)
+	if !slices.Equal(got, want) {
+		t.Errorf("the script finds\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}
+
+// decode are the calls by which foreign bytes become values.
+var decode = []string{"json.Unmarshal", "json.NewDecoder", "toml.Decode", "toml.Unmarshal", "toml.NewDecoder", "plaintoml.Parse", "proto.Unmarshal",
+	"csv.NewReader", "binary.Read", "binary.Decode", "xml.Unmarshal", "gob.NewDecoder", "yaml.Unmarshal"}
+
+// noCode are folders without packages of the product; those with a slash are in the root.
+var noCode = []string{"testdata", "templates", "testrun", "/bin", "/data", "/runs", "/studies"}
+
+// decoders lists by package what is decoded outside of tests, and the fuzz targets in
+// their order.
+func decoders(t *testing.T) (decoding, targets map[string][]string) {
+	const root = "../.."
+	decoding, targets = map[string][]string{}, map[string][]string{}
+	err := filepath.WalkDir(root, func(name string, d os.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		below, err := filepath.Rel(root, name)
+		if err != nil {
+			return err
+		}
+		if d.IsDir() && (strings.HasPrefix(d.Name(), ".") && below != "." || slices.Contains(noCode, d.Name()) || slices.Contains(noCode, "/"+below)) {
+			return filepath.SkipDir
+		}
+		if filepath.Ext(name) != ".go" || strings.HasSuffix(name, ".pb.go") {
+			return nil
+		}
+		pkg := path.Dir(filepath.ToSlash(below))
+		file, err := parser.ParseFile(token.NewFileSet(), name, nil, 0)
+		if err != nil {
+			return err
+		}
+		if strings.HasSuffix(name, "_test.go") {
+			targets[pkg] = slices.Sorted(slices.Values(append(targets[pkg], fuzzed(file)...)))
+		} else if calls := decoded(file); calls != nil {
+			decoding[pkg] = append(decoding[pkg], calls...)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for pkg, names := range targets {
+		if len(names) == 0 {
+			delete(targets, pkg)
+		}
+	}
+	return decoding, targets
+}
+
+func fuzzed(file *ast.File) (names []string) {
+	for _, d := range file.Decls {
+		if f, ok := d.(*ast.FuncDecl); ok && f.Recv == nil && strings.HasPrefix(f.Name.Name, "Fuzz") {
+			names = append(names, f.Name.Name)
+		}
+	}
+	return names
+}
+
+func decoded(file *ast.File) (calls []string) {
+	ast.Inspect(file, func(n ast.Node) bool {
+		if s, ok := n.(*ast.SelectorExpr); ok {
+			if x, ok := s.X.(*ast.Ident); ok && slices.Contains(decode, x.Name+"."+s.Sel.Name) {
+				calls = append(calls, x.Name+"."+s.Sel.Name)
+			}
+		}
+		return true
+	})
+	return calls
+}
