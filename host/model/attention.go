@@ -1,18 +1,20 @@
 package model
 
 import (
+	"math"
+	"slices"
+
+	"github.com/gomlx/compute"
+	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/compute/shapes"
 	"github.com/gomlx/gomlx/core/graph"
 
+	"github.com/cage-qat/cage/host/compute/attention"
+	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/compute/engine/autodiff"
 	"github.com/cage-qat/cage/host/compute/lower"
+	"github.com/cage-qat/cage/host/model/architecture"
 )
-
-// In attention, features come before positions here, [features, tokens]: the adjoints of the weight, the keys and the
-// values are then products without transpositions. Queries and the output are needed in both orders. On GPUs in bfloat16
-// positions come first: see [attentionByPosition].
-//
-// Each head of keys and values serves a group of heads of queries, often a group of one. The scores of a group are one
-// product, in which its queries follow each other.
 
 // attend returns the values that each position mixes from those before it and itself, [tokens, width], for x [tokens,
 // width] and the fused weight w of queries, keys and values. norms, if any, normalizes queries and keys, and q quantizes what has a
@@ -41,48 +43,36 @@ func attendOnce(x, w *graph.Node, norms *queryKeyNorm, r *rope, sites blockSites
 	if q != nil && sites.quantizesAttention() {
 		return attentionQuantized(x, w, norms, r, sites, q)
 	}
-	if r.core != nil {
-		return attentionByPosition(x, w, norms, r, r.core)
+	if norms == nil && engine.DeviceOf(x.Graph()).Fuses() && r.turn.cos.Shape().Dim(0) == 1 {
+		return attentionNatively(x, w, r)
 	}
-	return attentionByFeature(x, w, norms, r)
+	return projectedAttention(x, w, norms, r)
 }
 
-// attentionByFeature is [attend] on the CPU and in float32.
-func attentionByFeature(x, w *graph.Node, norms *queryKeyNorm, r *rope) *graph.Node {
-	parts := r.splitWeight(w)
-	query := points{r.project(parts[0], x, r.heads), r.project(parts[1], x, r.heads)}
-	key := points{r.project(parts[2], x, r.keyHeads), r.project(parts[3], x, r.keyHeads)}
-	query, key, normBack := normalizeBoth(norms, query, key, r.normalize)
-	query, key = r.turnScaled.apply(query), r.turn.apply(key)
+// projectedAttention is [attend] on tensors [batch, context, heads, size], the order in which the products of a linear layer leave
+// them and in which GPUs compute attention as one operation: nothing large is transposed.
+func projectedAttention(x, w *graph.Node, norms *queryKeyNorm, r *rope) *graph.Node {
+	// In each head of queries and keys all first coordinates come before all second ones.
+	rows := r.toCoordinateOrder(w)
+	if c, ok := lower.CodesOf(w); ok {
+		c.Map(r.toCoordinateOrder).AttachTo(rows)
+	}
+	queries, keys := r.heads*r.size, r.keyHeads*r.size
+	projected := matMulTransposedRounded(x, rows) // [tokens, queries, keys and values]
+	inputs := append([]*graph.Node{x, w}, norms.gains()...)
+	query := graph.SliceAxis(projected, 1, graph.AxisRange(0, queries))
+	key := graph.SliceAxis(projected, 1, graph.AxisRange(queries, queries+keys))
+	value := r.splitHeads(graph.SliceAxis(projected, 1, graph.AxisRange(queries+keys)))
+	query, key, normBack := norms.apply(r, query, key)
+	mixed, coreBack := r.core(r.rotatePoints(r.splitHeads(query), r.turn, 1), r.rotatePoints(r.splitHeads(key), r.turn, 1), value)
 
-	queries := query.join() // [heads, size, tokens]
-	queriesByPosition := r.group(r.splitTokens(transpose(r.flatten(queries))))
-	keys := r.splitFeatures(key.join())
-	values := r.splitFeatures(matMulTransposed(parts[4], x))
-
-	scores := graph.Add(r.ungroup(matMul(queriesByPosition, keys)), r.mask) // [batch, heads, queries, keys]
-	weights := softmax(scores)
-	mixed := r.ungroup(matMulTransposed(r.group(weights), values)) // [batch, heads, positions, size]
-	value := r.joinTokens(mixed)
-
-	return autodiff.Custom(value, append([]*graph.Node{x, w}, norms.gains()...), func(dy *graph.Node) []*graph.Node {
-		dMixed := r.splitTokens(dy)
-		dValues := r.sumGroups(matMul(r.splitFeatures(transpose(dy)), weights))
-		// The adjoint of the scores is weights·(dWeights − Σ weights·dWeights); the sum over keys equals one over features.
-		sum := graph.ReduceAndKeep(graph.Mul(dMixed, mixed), graph.ReduceSum, -1)
-		dScores := graph.Mul(graph.Sub(r.ungroup(matMul(r.group(dMixed), values)), sum), weights)
-		dQueries := r.joinQueries(matMulTransposed(keys, r.group(dScores)))
-		dKeys := r.joinFeatures(r.sumGroups(matMul(r.splitFeatures(queries), dScores)))
-		dQuery, dKey := r.turnScaled.back(splitPoints(dQueries)), r.turn.back(splitPoints(dKeys))
+	return autodiff.Custom(r.joinHeads(mixed), inputs, func(dy *graph.Node) []*graph.Node {
+		dQuery, dKey, dValue := coreBack(r.splitHeads(dy))
+		dQuery, dKey = r.joinHeads(r.rotatePoints(dQuery, r.turn, -1)), r.joinHeads(r.rotatePoints(dKey, r.turn, -1))
 		dQuery, dKey, dGains := normBack(dQuery, dKey)
-		dProjections := graph.Concatenate([]*graph.Node{r.flatten(dQuery.first), r.flatten(dQuery.second), r.flatten(dKey.first),
-			r.flatten(dKey.second), r.flatten(r.joinFeatures(dValues))}, 0) // [rows of w, tokens]
-		if quantizesBackward(w) {
-			dx, dw := linearGradients(transpose(r.joinWeight(dProjections)), x, w)
-			return append([]*graph.Node{dx, dw}, dGains...)
-		}
-		dx := transpose(transposedMatMul(graph.Concatenate(parts[:], 0), dProjections))
-		return append([]*graph.Node{dx, r.joinWeight(matMul(dProjections, x))}, dGains...)
+		dProjected := graph.Concatenate([]*graph.Node{dQuery, dKey, r.joinHeads(dValue)}, 1)
+		dx, dw := r.projectionGradients(dProjected, x, w, rows)
+		return append([]*graph.Node{dx, dw}, dGains...)
 	})
 }
 
@@ -98,67 +88,289 @@ func softmax(x *graph.Node) *graph.Node {
 	return y
 }
 
-// project returns w·xᵀ as [heads, features of a head in w, tokens].
-func (r *rope) project(w, x *graph.Node, heads int) *graph.Node {
-	return graph.Reshape(matMulTransposed(w, x), heads, w.Shape().Dim(0)/heads, r.batch*r.context)
+// attentionNatively is the same on the CPU, for queries and keys that are not normalized. Points turn where they are: products of
+// queries and keys do not depend on the order of features.
+func attentionNatively(x, w *graph.Node, r *rope) *graph.Node {
+	heads := attention.Heads{Batch: r.batch, Context: r.context, Size: r.size, Pairs: r.pairing == architecture.Interleaved,
+		Parts: []attention.Part{{Heads: r.heads, Turned: true}, {Heads: r.keyHeads, Turned: true}, {Heads: r.keyHeads}}}
+	parts := splitNatively(heads, matMulTransposedRounded(x, w), r.turn)
+	mixed, coreBack := r.core(parts[0], parts[1], parts[2])
+	y := autodiff.Custom(reshapeShort(mixed, r.joinHeads), []*graph.Node{x, w}, func(dy *graph.Node) []*graph.Node {
+		dMixed := reshapeShort(dy, r.splitHeads)
+		stored := engine.OperandType(x.Graph()) // only products read it, and they round it
+		if quantizesBackward(w) {
+			stored = dtypes.Float32
+		}
+		var dJoined *graph.Node
+		if n, ok := engine.NoteOf[*nativeAttention](mixed); ok {
+			dJoined = n.joinedAdjoints(dMixed, heads, r.turn, stored)
+		} else {
+			dQuery, dKey, dValue := coreBack(dMixed)
+			dJoined = joinNatively(heads, []*graph.Node{dQuery, dKey, dValue}, r.turn, stored)
+		}
+		dx, dw := linearGradients(dJoined, x, w)
+		return []*graph.Node{dx, dw}
+	})
+	lower.NoteRoundedAdjoint(y) // it is an operand of products
+	return y
 }
 
-// flatten joins the first two axes of three: [features, tokens].
-func (r *rope) flatten(x *graph.Node) *graph.Node { return graph.Reshape(x, -1, r.batch*r.context) }
-
-// splitTokens turns [tokens, width] into [batch, heads, context, size].
-func (r *rope) splitTokens(x *graph.Node) *graph.Node {
-	return graph.TransposeAllAxes(graph.Reshape(x, r.batch, r.context, r.heads, r.size), 0, 2, 1, 3)
+// reshapeShort reshapes x as it is stored, so that natives can read it so.
+func reshapeShort(x *graph.Node, reshape func(x *graph.Node) *graph.Node) *graph.Node {
+	return toFloat32(reshape(engine.ShortOperand(x)))
 }
 
-// joinTokens is the inverse of splitTokens.
-func (r *rope) joinTokens(x *graph.Node) *graph.Node {
-	return graph.Reshape(graph.TransposeAllAxes(x, 0, 2, 1, 3), r.batch*r.context, r.heads*r.size)
-}
-
-// splitFeatures turns [heads, size, tokens], or [heads·size, tokens], into [batch, heads, size, context].
-func (r *rope) splitFeatures(x *graph.Node) *graph.Node {
-	return graph.TransposeAllAxes(graph.Reshape(x, -1, r.size, r.batch, r.context), 2, 0, 1, 3)
-}
-
-// joinFeatures turns [batch, heads, size, context] into [heads, size, tokens].
-func (r *rope) joinFeatures(x *graph.Node) *graph.Node {
-	return graph.Reshape(graph.TransposeAllAxes(x, 1, 2, 0, 3), -1, r.size, r.batch*r.context)
-}
-
-// groups is the number of heads of queries for one of keys.
-func (r *rope) groups() int { return r.heads / r.keyHeads }
-
-// group turns [batch, heads, context, n] into [batch, key heads, group·context, n].
-func (r *rope) group(x *graph.Node) *graph.Node {
-	if r.groups() == 1 {
-		return x
+// projectionGradients returns the adjoints of x and of the fused weight w, given that of the projection x·rowsᵀ. rows is w in
+// the order of coordinates.
+func (r *rope) projectionGradients(dProjected, x, w, rows *graph.Node) (dx, dw *graph.Node) {
+	if quantizesBackward(w) { // in the order of the weight, on which blocks and noise depend
+		return linearGradients(transpose(r.toFeatureOrder(transpose(dProjected))), x, w)
 	}
-	return graph.Reshape(x, r.batch, r.keyHeads, r.groups()*r.context, -1)
+	if !engine.OnCPU(x.Graph()) {
+		dProjected = engine.Rounded(dProjected) // written once, or XLA has one product read the parts, and writes these, too
+	}
+	return matMul(dProjected, rows), r.toFeatureOrder(transposedMatMul(dProjected, x))
 }
 
-// ungroup is the inverse of group.
-func (r *rope) ungroup(x *graph.Node) *graph.Node {
-	if r.groups() == 1 {
-		return x
+// splitNatively splits a projection into queries, keys and values, with queries and keys turned, in one pass. They are stored in the
+// precision to which products round them.
+func splitNatively(h attention.Heads, joined *graph.Node, turn rotation) []*graph.Node {
+	stored := engine.OperandType(joined.Graph())
+	var shapesOfParts []shapes.Shape
+	for _, p := range h.Parts {
+		shapesOfParts = append(shapesOfParts, shapes.Make(stored, h.Batch, h.Context, p.Heads, h.Size))
 	}
-	return graph.Reshape(x, r.batch, r.heads, r.context, -1)
+	parts := engine.Native{Name: "split of heads", Outputs: shapesOfParts, Run: func(in, out []engine.Tensor, parallel engine.Parallel) error {
+		angles := elementsOf(in[1:])
+		return h.Split(engine.AllElements(out), engine.Elements(in[0]), angles[0], angles[1], parallel)
+	}}.Call(engine.ShortOperand(joined), turn.cos, turn.sin)
+	for i := range parts {
+		parts[i] = graph.ConvertDType(parts[i], dtypes.Float32)
+	}
+	return parts
 }
 
-// sumGroups adds up over the heads of each group: [batch, heads, …] becomes [batch, key heads, …].
-func (r *rope) sumGroups(x *graph.Node) *graph.Node {
-	if r.groups() == 1 {
-		return x
+// joinNatively is the adjoint of splitNatively, stored in the given type.
+func joinNatively(h attention.Heads, parts []*graph.Node, turn rotation, stored dtypes.DType) *graph.Node {
+	joined := engine.Native{Name: "join of heads", Outputs: []shapes.Shape{shapeOfJoined(h, stored)}, Run: func(in, out []engine.Tensor, parallel engine.Parallel) error {
+		angles := elementsOf(in[:2])
+		return h.Join(engine.Elements(out[0]), engine.AllElements(in[2:]), angles[0], angles[1], parallel)
+	}}.Call(append([]*graph.Node{turn.cos, turn.sin}, parts...)...)[0]
+	return graph.ConvertDType(joined, dtypes.Float32)
+}
+
+func shapeOfJoined(h attention.Heads, stored dtypes.DType) shapes.Shape {
+	return shapes.Make(stored, h.Batch*h.Context, h.Columns())
+}
+
+// elementsOf are the elements of tensors of float32.
+func elementsOf(list []engine.Tensor) (all [][]float32) {
+	for _, t := range list {
+		all = append(all, t.Flat.([]float32))
 	}
+	return all
+}
+
+// splitHeads turns [tokens, heads·size] into [batch, context, heads, size].
+func (r *rope) splitHeads(x *graph.Node) *graph.Node {
+	return graph.Reshape(x, r.batch, r.context, x.Shape().Dim(1)/r.size, r.size)
+}
+
+// joinHeads is the inverse of splitHeads.
+func (r *rope) joinHeads(x *graph.Node) *graph.Node {
+	return graph.Reshape(x, r.batch*r.context, x.Shape().Dim(2)*r.size)
+}
+
+// rotatePoints turns the points of x [batch, context, heads, size], whose coordinates are the halves of the last axis, forward
+// for direction 1 and back for −1. Both halves are computed at once, each from itself and from the other half in reverse
+// order. If they were computed apart, compilers would write them to memory to join them.
+func (r *rope) rotatePoints(x *graph.Node, turn rotation, direction float32) *graph.Node {
 	dims := x.Shape().Dimensions
-	return graph.ReduceSum(graph.Reshape(x, r.batch, r.keyHeads, r.groups(), dims[2], dims[3]), 2)
+	halves := graph.Reshape(x, dims[0], dims[1], dims[2], 2, r.size/2)
+	table := func(t *graph.Node) *graph.Node { return graph.Reshape(t, -1, dims[1], 1, 1, r.size/2) }
+	signs := engine.Constant(x.Graph(), []float32{-direction, direction}, 1, 1, 1, 2, 1)
+	y := graph.Add(graph.Mul(halves, table(turn.cos)), graph.Mul(graph.Reverse(halves, 3), graph.Mul(table(turn.sin), signs)))
+	return graph.Reshape(y, dims...)
 }
 
-// joinQueries turns [batch, key heads, size, group·context] into [heads, size, tokens].
-func (r *rope) joinQueries(x *graph.Node) *graph.Node {
-	if r.groups() == 1 {
-		return r.joinFeatures(x)
+// toCoordinateOrder brings the rows of queries and keys of the fused weight, or those of one of the two, [heads·size, n] at
+// least, into the order of coordinates within each head.
+func (r *rope) toCoordinateOrder(w *graph.Node) *graph.Node { return r.reorder(w, r.size/2, 2) }
+
+// toFeatureOrder is the inverse of toCoordinateOrder.
+func (r *rope) toFeatureOrder(w *graph.Node) *graph.Node { return r.reorder(w, 2, r.size/2) }
+
+// reorder transposes the rows of each head of queries and keys, seen as a matrix of the given size.
+func (r *rope) reorder(w *graph.Node, rows, columns int) *graph.Node {
+	if r.pairing != architecture.Interleaved { // halves already
+		return w
 	}
-	x = graph.Reshape(x, r.batch, r.keyHeads, r.size, r.groups(), r.context)
-	return graph.Reshape(graph.TransposeAllAxes(x, 1, 3, 2, 0, 4), r.heads, r.size, r.batch*r.context)
+	all, n := w.Shape().Dim(0), w.Shape().Dim(1)
+	turned := min(all, (r.heads+r.keyHeads)*r.size)
+	heads := graph.Reshape(graph.Slice(w, graph.AxisRange(0, turned)), turned/r.size, rows, columns, n)
+	out := graph.Reshape(graph.TransposeAllAxes(heads, 0, 2, 1, 3), turned, n)
+	if turned == all {
+		return out
+	}
+	return graph.Concatenate([]*graph.Node{out, graph.Slice(w, graph.AxisRange(turned))}, 0)
 }
+
+// An attentionCore returns what each position mixes from the values of those before it and its own, [batch, context,
+// heads, size], for queries [batch, context, heads, size] and keys and values [batch, context, key heads, size], all
+// float32, and the adjoints of the three from that of the result.
+type attentionCore func(query, key, value *graph.Node) (mixed *graph.Node, back func(dMixed *graph.Node) (dQuery, dKey, dValue *graph.Node))
+
+// plainCore keeps the weights of every pair of positions for the backward pass. segments are those of the documents in
+// each row, [batch, context], nil for one.
+func plainCore(segments *graph.Node) attentionCore {
+	return maskedCore(func(scores *graph.Node) *graph.Node {
+		if segments == nil {
+			return maskScores(scores, nil)
+		}
+		return maskScores(scores, sameDocument(segments))
+	})
+}
+
+// maskedCore is plainCore with a function that hides keys from queries in scores [batch, key heads, queries, group, keys].
+func maskedCore(hide func(scores *graph.Node) *graph.Node) attentionCore {
+	return func(query, key, value *graph.Node) (*graph.Node, func(*graph.Node) (*graph.Node, *graph.Node, *graph.Node)) {
+		return scaledCore(1/math.Sqrt(float64(query.Shape().Dim(3))), hide)(query, key, value)
+	}
+}
+
+// scaledCore is maskedCore with a factor of the scores.
+func scaledCore(scale float64, hide func(scores *graph.Node) *graph.Node) attentionCore {
+	return func(query, key, value *graph.Node) (*graph.Node, func(*graph.Node) (*graph.Node, *graph.Node, *graph.Node)) {
+		dims := query.Shape().Dimensions
+		batch, context, keyHeads, size := dims[0], dims[1], key.Shape().Dim(2), dims[3]
+		group := dims[2] / keyHeads
+		grouped := func(x *graph.Node) *graph.Node { return graph.Reshape(x, batch, context, keyHeads, group, size) }
+
+		q := grouped(query)
+		products := engine.DotGeneral(q, []int{4}, []int{0, 2}, key, []int{3}, []int{0, 2}) // [batch, key heads, queries, group, keys]
+		weights := softmax(hide(graph.MulScalar(products, scale)))
+		outputs := engine.DotGeneral(weights, []int{4}, []int{0, 1}, value, []int{1}, []int{0, 2}) // [batch, key heads, queries, group, size]
+		mixed := graph.TransposeAllAxes(outputs, 0, 2, 1, 3, 4)
+		return graph.Reshape(mixed, dims...), func(dMixed *graph.Node) (*graph.Node, *graph.Node, *graph.Node) {
+			d := grouped(dMixed)
+			dValue := engine.DotGeneral(weights, []int{2, 3}, []int{0, 1}, d, []int{1, 3}, []int{0, 2})
+			// The adjoint of the scores is weights·(dWeights − Σ weights·dWeights); the sum over keys equals one over features.
+			sum := graph.TransposeAllAxes(graph.ReduceAndKeep(graph.Mul(d, mixed), graph.ReduceSum, -1), 0, 2, 1, 3, 4)
+			dWeights := engine.DotGeneral(d, []int{4}, []int{0, 2}, value, []int{3}, []int{0, 2})
+			dProducts := graph.MulScalar(graph.Mul(graph.Sub(dWeights, sum), weights), scale)
+			dQuery := graph.TransposeAllAxes(engine.DotGeneral(dProducts, []int{4}, []int{0, 1}, key, []int{1}, []int{0, 2}), 0, 2, 1, 3, 4)
+			dKey := engine.DotGeneral(dProducts, []int{2, 3}, []int{0, 1}, q, []int{1, 3}, []int{0, 2})
+			return graph.Reshape(dQuery, dims...), graph.TransposeAllAxes(dKey, 0, 2, 1, 3), graph.TransposeAllAxes(dValue, 0, 2, 1, 3)
+		}
+	}
+}
+
+// maskScores hides later keys from a query in scores [batch, key heads, queries, group, keys], and those that visible
+// [batch, queries, keys] leaves out; nil: none.
+func maskScores(scores, visible *graph.Node) *graph.Node {
+	g, dims := scores.Graph(), scores.Shape().Dimensions
+	square := shapes.Make(dtypes.Int32, 1, 1, dims[2], 1, dims[4])
+	seen := graph.LessOrEqual(graph.Iota(g, square, 4), graph.Iota(g, square, 2))
+	seen = graph.BroadcastToDims(seen, dims...)
+	if visible != nil {
+		visible = graph.InsertAxes(graph.InsertAxes(visible, 2), 1)
+		seen = graph.LogicalAnd(seen, graph.BroadcastToDims(visible, dims...))
+	}
+	hidden := graph.Scalar(g, scores.DType(), math.Inf(-1))
+	return graph.Where(seen, scores, graph.BroadcastToDims(hidden, dims...))
+}
+
+// fusedCore is one operation of the device forward and one backward, in bfloat16 with sums in float32, which keeps one
+// number for each query and head (Dao et al., 2022). It panics with [compute.ErrNotImplemented] where the device has
+// none for such operands. The scores are multiplied by scale.
+func fusedCore(scale float64) attentionCore {
+	return func(query, key, value *graph.Node) (*graph.Node, func(*graph.Node) (*graph.Node, *graph.Node, *graph.Node)) {
+		config := &compute.ScaledDotProductAttentionConfig{Scale: scale, Causal: true}
+		q, k, v := toBFloat16(query), toBFloat16(key), toBFloat16(value)
+		mixed, _ := graph.BackendFusedScaledDotProductAttention(q, k, v, compute.AttentionAxesLayoutBSHD, config)
+		return toFloat32(mixed), func(dMixed *graph.Node) (*graph.Node, *graph.Node, *graph.Node) {
+			d := autodiff.VJP(mixed, toBFloat16(dMixed), q, k, v)
+			return toFloat32(d[0]), toFloat32(d[1]), toFloat32(d[2])
+		}
+	}
+}
+
+// nativeCore is package attention, for the CPU. segments are as for [plainCore]. The result has the note of a [nativeAttention].
+func nativeCore(segments *graph.Node) attentionCore {
+	return func(query, key, value *graph.Node) (*graph.Node, func(*graph.Node) (*graph.Node, *graph.Node, *graph.Node)) {
+		n := newNativeAttention(query, key, value, segments)
+		engine.Note(n.mixed, n)
+		return n.mixed, func(dMixed *graph.Node) (*graph.Node, *graph.Node, *graph.Node) {
+			adjoints := n.adjoints("adjoints of attention", []shapes.Shape{query.Shape(), key.Shape(), value.Shape()}, dMixed, nil,
+				func(out []engine.Tensor, _ [][]float32) attention.Adjoints {
+					o := elementsOf(out)
+					return attention.Adjoints{Query: o[0], Key: o[1], Value: o[2]}
+				})
+			return adjoints[0], adjoints[1], adjoints[2]
+		}
+	}
+}
+
+// nativeAttention is attention by package attention.
+type nativeAttention struct {
+	plan     *attention.Plan
+	inputs   []*graph.Node // and segments, if there are any
+	segments bool
+	mixed    *graph.Node // stored in the precision to which products round it
+	logs     *graph.Node
+}
+
+func newNativeAttention(query, key, value, segments *graph.Node) *nativeAttention {
+	tier, err := engine.ProductTier()
+	if err != nil {
+		panic(err)
+	}
+	dims := query.Shape().Dimensions
+	sizes := attention.Sizes{Batch: dims[0], Context: dims[1], Heads: dims[2], KeyHeads: key.Shape().Dim(2), Size: dims[3]}
+	p, err := attention.New(tier, engine.Arithmetic(query.Graph()), sizes)
+	if err != nil {
+		panic(err)
+	}
+	n := &nativeAttention{plan: p, inputs: []*graph.Node{engine.ShortOperand(query), engine.ShortOperand(key), engine.ShortOperand(value)}}
+	if segments != nil {
+		n.inputs, n.segments = append(n.inputs, segments), true
+	}
+	outputs := []shapes.Shape{shapes.Make(engine.OperandType(query.Graph()), dims...), shapes.Make(dtypes.Float32, p.Logs())}
+	forward := engine.Native{Name: "attention", Outputs: outputs, Run: func(in, out []engine.Tensor, parallel engine.Parallel) error {
+		i, _ := n.read(in)
+		return p.Forward(engine.Elements(out[0]), out[1].Flat.([]float32), i, parallel)
+	}}.Call(n.inputs...)
+	n.mixed, n.logs = toFloat32(forward[0]), forward[1]
+	return n
+}
+
+// read splits what a native reads into inputs of attention and the rest.
+func (n *nativeAttention) read(in []engine.Tensor) (i attention.Inputs, rest []engine.Tensor) {
+	i = attention.Inputs{Query: engine.Elements(in[0]), Key: engine.Elements(in[1]), Value: engine.Elements(in[2])}
+	if in = in[3:]; n.segments {
+		i.Segments, in = in[0].Flat.([]int32), in[1:]
+	}
+	return i, in
+}
+
+// adjoints calls the backward pass. to says where it writes, from its outputs and more of its inputs.
+func (n *nativeAttention) adjoints(name string, outputs []shapes.Shape, dMixed *graph.Node, more []*graph.Node, to func(out []engine.Tensor, more [][]float32) attention.Adjoints) []*graph.Node {
+	inputs := append(slices.Clone(n.inputs), engine.ShortOperand(n.mixed), n.logs, engine.ShortOperand(dMixed))
+	return engine.Native{Name: name, Outputs: outputs, Run: func(in, out []engine.Tensor, parallel engine.Parallel) error {
+		i, in := n.read(in)
+		return n.plan.Backward(to(out, elementsOf(in[3:])), i, engine.Elements(in[0]), in[1].Flat.([]float32), engine.Elements(in[2]), parallel)
+	}}.Call(append(inputs, more...)...)
+}
+
+// joinedAdjoints are the adjoints of queries, keys and values as [joinNatively] joins them.
+func (n *nativeAttention) joinedAdjoints(dMixed *graph.Node, h attention.Heads, turn rotation, stored dtypes.DType) *graph.Node {
+	joined := n.adjoints("joined adjoints of attention", []shapes.Shape{shapeOfJoined(h, stored)}, dMixed, []*graph.Node{turn.cos, turn.sin},
+		func(out []engine.Tensor, angles [][]float32) attention.Adjoints {
+			return attention.Adjoints{Joined: &attention.Joined{Heads: &h, Elements: engine.Elements(out[0]), Cos: angles[0], Sin: angles[1]}}
+		})
+	return toFloat32(joined[0])
+}
+
+func toBFloat16(x *graph.Node) *graph.Node { return graph.ConvertDType(x, dtypes.BFloat16) }
+
+func toFloat32(x *graph.Node) *graph.Node { return graph.ConvertDType(x, dtypes.Float32) }

@@ -134,12 +134,12 @@ func TestOperandsMayBeRotated(t *testing.T) {
 	})
 }
 
-// attentionVariant computes attention in one of its two orders.
-type attentionVariant func(s architecture.Settings, x, w *graph.Node, norms *queryKeyNorm) *graph.Node
+// attentionLayer computes a layer of attention.
+type attentionLayer func(s architecture.Settings, x, w *graph.Node, norms *queryKeyNorm) *graph.Node
 
 // attentionOutputs evaluates a layer of attention on a device and returns its value and the adjoints of x, of the weight
 // and of the gains, if there are any: as many for queries and for keys.
-func attentionOutputs(t *testing.T, d *engine.Device, s architecture.Settings, batch, context int, gains [2]int, attention attentionVariant) [][]float32 {
+func attentionOutputs(t *testing.T, d *engine.Device, s architecture.Settings, batch, context int, gains [2]int, attention attentionLayer) [][]float32 {
 	t.Helper()
 	rng := rand.New(rand.NewPCG(5, 6))
 	var in []*engine.Buffer
@@ -168,17 +168,13 @@ func attentionOutputs(t *testing.T, d *engine.Device, s architecture.Settings, b
 	})
 }
 
-// TestAttentionByPosition: attention is the same whichever of positions and features come first, with each pairing, with
-// shared keys, with norms of all heads or of each, and with heads of their own size, up to rounding.
-func TestAttentionByPosition(t *testing.T) {
+// TestAttentionInGraphs: the CPU's own attention is that of operations of the graph, up to rounding, with each pairing,
+// shared keys, norms of all heads or of each, and heads of their own size.
+func TestAttentionInGraphs(t *testing.T) {
 	const batch, context = 3, 10
-	d := testdevice.Open(t, engine.Options{})
-	byFeature := func(s architecture.Settings, x, w *graph.Node, norms *queryKeyNorm) *graph.Node {
-		return attentionByFeature(x, w, norms, newRopeByFeature(x.Graph(), s, batch, context))
-	}
-	byPosition := func(s architecture.Settings, x, w *graph.Node, norms *queryKeyNorm) *graph.Node {
-		r := newRopeByPosition(x.Graph(), s, batch, context, plainCore(nil))
-		return attentionByPosition(x, w, norms, r, r.core)
+	fused, graphs := testdevice.OpenCPU(t, engine.Options{}), testdevice.OpenCPU(t, engine.Options{Kernels: device.GraphKernels})
+	layer := func(s architecture.Settings, x, w *graph.Node, norms *queryKeyNorm) *graph.Node {
+		return attend(x, w, norms, newRope(x.Graph(), s, batch, context, nil), blockSites{}, nil)
 	}
 	for _, c := range []struct {
 		pairing        architecture.Pairing
@@ -192,8 +188,8 @@ func TestAttentionByPosition(t *testing.T) {
 			s := architecture.Settings{Kind: architecture.KindLlama, Layers: 1, Heads: 4, KVHeads: c.keyHeads, HeadSize: c.size, Width: 32, RopePairs: c.pairing}
 			s.FillIn()
 			gains := map[string][2]int{"all heads": {s.QueryWidth(), s.KeyWidth()}, "each head": {c.size, c.size}}[c.norms]
-			want := attentionOutputs(t, d, s, batch, context, gains, byFeature)
-			got := attentionOutputs(t, d, s, batch, context, gains, byPosition)
+			want := attentionOutputs(t, graphs, s, batch, context, gains, layer)
+			got := attentionOutputs(t, fused, s, batch, context, gains, layer)
 			for i := range want {
 				if apart := engine.Distance(got[i], want[i]); !(apart < 1e-6) {
 					t.Errorf("output %d: the relative difference is %.2g", i, apart)
@@ -207,7 +203,11 @@ func TestAttentionByPosition(t *testing.T) {
 func withFusedAttention(t *testing.T, c coreSizes) *engine.Device {
 	t.Helper()
 	d := testdevice.Open(t, engine.Options{Precision: device.BFloat16})
-	if !d.ChooseFused(c.kind(), "", func() (engine.Trial, error) { return c.trial(d), nil }) {
+	core, scores := c.fused, 1<<26
+	if testdevice.Kind() == device.CPU {
+		core, scores = nativeCore, 1<<18
+	}
+	if !d.ChooseFused(c.kind(), "", func() (engine.Trial, error) { return c.trial(core, scores), nil }) {
 		choice := d.Choices()[0]
 		if choice.Reason == "" || strings.Contains(choice.Reason, engine.ErrRefused.Error()) {
 			t.Skip("fused attention is not used: ", choice)
@@ -302,7 +302,7 @@ func TestAttentionChoice(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer d.Close()
-	c := coreSizes{group: 1, size: 0, context: 32} // heads without elements
+	c := coreSizes{group: 1, size: 8, context: 32} // the CPU's own attention is another operation
 	for range 2 {
 		if c.choose(d, nil) == nil {
 			t.Error("there is no attention")

@@ -14,13 +14,17 @@ import (
 	"github.com/cage-qat/cage/host/model/architecture"
 )
 
-// chooseCore returns the core of attention by position for the graph's device, and nil where attention by feature is
-// better: where products need their operands transposed, and in float32 on GPUs.
+// chooseCore returns the core of attention for the graph's device. In float32 GPUs have no fused one.
 func chooseCore(g *graph.Graph, s architecture.Settings, context int, segments *graph.Node) attentionCore {
-	if engine.TransposesOperands(g) || !engine.OnCPU(g) && !engine.InBFloat16(g) {
-		return nil
+	d := engine.DeviceOf(g)
+	switch {
+	case engine.OwnProducts(g) && d.Attention() != device.PlainAttention:
+		return nativeCore(segments)
+	case engine.OnCPU(g), !engine.InBFloat16(g):
+		return plainCore(segments)
 	}
-	return coreSizes{group: s.Heads / s.KVHeads, size: s.HeadSize, context: context, documents: segments != nil && !engine.OnCPU(g)}.choose(engine.DeviceOf(g), segments)
+	sizes := coreSizes{group: s.Heads / s.KVHeads, size: s.HeadSize, context: context, documents: segments != nil}
+	return sizes.choose(d, segments)
 }
 
 // coreSizes are those on which it may depend whether the fused core is right, and fast.
@@ -50,31 +54,24 @@ func (c coreSizes) kind() string {
 // choose returns the core that the device is to use. segments are as for [plainCore].
 func (c coreSizes) choose(d *engine.Device, segments *graph.Node) attentionCore {
 	if d.Attention() == device.PlainAttention || d.Attention() == device.AutoAttention && !d.ChooseFused(c.kind(),
-		"attention is computed without the device's fused operation, which takes more time and memory", func() (engine.Trial, error) { return c.trial(d), nil }) {
+		"attention is computed without the device's fused operation, which takes more time and memory", func() (engine.Trial, error) { return c.trial(c.fused, 1<<26), nil }) {
 		return plainCore(segments)
 	}
-	return c.fused(d, segments)
+	return c.fused(segments)
 }
 
-// fused is the fused core of a device.
-func (c coreSizes) fused(d *engine.Device, segments *graph.Node) attentionCore {
-	scale := 1 / math.Sqrt(float64(c.size))
-	switch {
-	case d.Kind() == device.CPU:
-		return nativeCore(segments)
-	case segments != nil:
-		return markedCore(segments, fusedCore(scale))
+// fused is the fused core of a GPU.
+func (c coreSizes) fused(segments *graph.Node) attentionCore {
+	core := fusedCore(1 / math.Sqrt(float64(c.size)))
+	if segments != nil {
+		return markedCore(segments, core)
 	}
-	return fusedCore(scale)
+	return core
 }
 
-// trial computes the cores and their gradients on random numbers: on the CPU, where it takes no times, of a short
-// context, and on a GPU of about the model's.
-func (c coreSizes) trial(d *engine.Device) engine.Trial {
-	longest, scores := 256, 1<<18
-	if d.Kind() != device.CPU {
-		longest, scores = 4096, 1<<26
-	}
+// trial computes a fused core, the plain one and their gradients on random numbers, of about the model's context and that many scores.
+func (c coreSizes) trial(fused func(segments *graph.Node) attentionCore, scores int) engine.Trial {
+	const longest = 4096
 	if c.context > longest {
 		c.context = longest + c.context%attentionTile
 	}
@@ -98,7 +95,7 @@ func (c coreSizes) trial(d *engine.Device) engine.Trial {
 	if c.documents {
 		documents = randomDocuments(rng, batch, c.context)
 	}
-	t.Fused = coreAndAdjoints(documents, func(segments *graph.Node) attentionCore { return c.fused(d, segments) })
+	t.Fused = coreAndAdjoints(documents, fused)
 	t.Plain = coreAndAdjoints(documents, plainCore)
 	return t
 }

@@ -10,15 +10,9 @@ import (
 // attentionQuantized is [attend] with operands that are quantized as they are when sequences are continued piece by piece
 // ([attentionCached]). It is made of steps that each have their own gradient, so that quantizers may have any.
 func attentionQuantized(x, w *graph.Node, norms *queryKeyNorm, r *rope, sites blockSites, q ActivationQuantizer) *graph.Node {
-	query, key, value := r.operands(x, w, norms, r.turnByPosition())
+	query, key, value := r.operands(x, w, norms, r.turn)
 	query, key, value = r.quantize(query, sites[siteQuery], q), r.quantize(key, sites[siteKey], q), r.quantize(value, sites[siteValue], q)
-	core := r.core
-	if core == nil {
-		core = maskedCore(func(scores *graph.Node) *graph.Node {
-			return graph.Add(scores, graph.Reshape(r.mask, -1, 1, r.context, 1, r.context))
-		})
-	}
-	mixed, back := core(query, key, value)
+	mixed, back := r.core(query, key, value)
 	mixed = autodiff.Custom(mixed, []*graph.Node{query, key, value}, func(dy *graph.Node) []*graph.Node {
 		dQuery, dKey, dValue := back(dy)
 		return []*graph.Node{dQuery, dKey, dValue}
@@ -46,18 +40,6 @@ func (r *rope) quantize(x *graph.Node, site ActivationSite, q ActivationQuantize
 		return x
 	}
 	return r.splitHeads(q(site, r.joinHeads(x)))
-}
-
-// turnByPosition is the rotation of each token, [1 or batch, context, 1, size/2].
-func (r *rope) turnByPosition() rotation {
-	if r.core != nil {
-		return r.turn
-	}
-	table := func(t *graph.Node) *graph.Node {
-		byToken := graph.TransposeAllAxes(graph.Reshape(t, r.size/2, r.batch*r.context), 1, 0)
-		return graph.Reshape(byToken, r.batch, r.context, 1, r.size/2)
-	}
-	return rotation{table(r.turn.cos), table(r.turn.sin)}
 }
 
 // rotateCoordinates turns the points of x [batch, n, heads, size], and puts all first coordinates before all second ones.

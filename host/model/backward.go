@@ -66,7 +66,7 @@ func addLinearGradients(sum, dy, x, w *graph.Node) (dx, dw *graph.Node) {
 		dx = graph.Add(sum, dx)
 	}
 	if b.WeightGradient.none() {
-		return dx, weightGradient(dy, x)
+		return dx, transposedMatMul(dy, x)
 	}
 	return dx, b.WeightGradient.product(transpose(dy), transpose(b.other(b.WeightGradient, x)))
 }

@@ -56,7 +56,7 @@ func (m *transformer) Decode(params []*graph.Node, piece Piece, caches []*graph.
 type cached struct {
 	start        *graph.Node
 	turn         rotation    // [1, n, 1, size/2]
-	mask         *graph.Node // [batch, 1, n, length]: 0 where a query sees a key, −∞ where not
+	mask         *graph.Node // [batch, 1, n, 1, length]: 0 where a query sees a key, −∞ where not
 	segments     *graph.Node // [batch, n]: Padding in front of a sequence, 0 in it
 	keys, values *graph.Node // caches of the present block, replaced by those with the piece
 }
@@ -75,7 +75,7 @@ func (m *transformer) newCached(piece Piece, length int) *cached {
 	return &cached{
 		start:    piece.Start,
 		turn:     m.turnAt(piece.Start, n, length),
-		mask:     graph.InsertAxes(graph.Where(seen, graph.BroadcastToDims(shown, batch, n, length), graph.BroadcastToDims(hidden, batch, n, length)), 1),
+		mask:     graph.Reshape(graph.Where(seen, graph.BroadcastToDims(shown, batch, n, length), graph.BroadcastToDims(hidden, batch, n, length)), batch, 1, n, 1, length),
 		segments: graph.AddScalar(graph.ConvertDType(inside, dtypes.Int32), Padding),
 	}
 }
@@ -99,11 +99,11 @@ func attentionCached(x, w *graph.Node, norms *queryKeyNorm, r *rope, sites block
 	key, value = r.quantize(key, sites[siteKey], q), r.quantize(value, sites[siteValue], q)
 	c.keys, c.values = c.appendTo(c.keys, key), c.appendTo(c.values, value)
 
-	perHead := func(x *graph.Node) *graph.Node { return graph.TransposeAllAxes(x, 0, 2, 1, 3) } // [batch, heads, n, size] and back
-	grouped := r.group(perHead(query))
-	products := r.ungroup(graph.MulScalar(matMulTransposed(grouped, c.keys), 1/math.Sqrt(float64(r.size))))
-	weights := softmax(graph.Add(products, c.mask))
-	return r.joinHeads(perHead(r.ungroup(matMul(r.group(weights), c.values))))
+	grouped := graph.Reshape(query, r.batch, r.context, r.keyHeads, r.heads/r.keyHeads, r.size)
+	products := engine.DotGeneral(grouped, []int{4}, []int{0, 2}, c.keys, []int{3}, []int{0, 1}) // [batch, key heads, n, group, length]
+	weights := softmax(graph.Add(graph.MulScalar(products, 1/math.Sqrt(float64(r.size))), c.mask))
+	mixed := engine.DotGeneral(weights, []int{4}, []int{0, 1}, c.values, []int{2}, []int{0, 1}) // [batch, key heads, n, group, size]
+	return graph.Reshape(graph.TransposeAllAxes(mixed, 0, 2, 1, 3, 4), r.batch*r.context, r.heads*r.size)
 }
 
 // appendTo puts keys or values [batch, n, key heads, size] into a cache, rounded as the operands of products that they are: package
@@ -121,8 +121,7 @@ type Scored struct {
 
 	// Positions and Parts, int32 [batch, length], are nil if each row is one sequence. Otherwise a row is a context,
 	// which is part 0, and continuations of it, each of which is a part of its own: a token sees the context and the
-	// earlier tokens of its part, and has the position that it has in that sequence. This works only in graphs in
-	// float32.
+	// earlier tokens of its part, and has the position that it has in that sequence.
 	Positions, Parts *graph.Node
 }
 
@@ -134,9 +133,11 @@ func (m *transformer) Scores(params []*graph.Node, s Scored, q ActivationQuantiz
 	place := graph.Iota(g, shapes.Make(dtypes.Int32, batch, length), 1)
 	used := graph.LessThan(place, graph.BroadcastToDims(graph.InsertAxes(s.Lengths, 1), batch, length))
 	segments := graph.AddScalar(graph.ConvertDType(used, dtypes.Int32), Padding)
-	r := newRope(g, m.Settings, batch, length, nil) // padding is behind all that counts: no token sees it
+	var r *rope // padding is behind all that counts: no token sees it
 	if s.Parts != nil {
-		r.shareContext(m.Settings, s.Positions, s.Parts)
+		r = newSharedRope(m.Settings, s.Positions, s.Parts)
+	} else {
+		r = newRope(g, m.Settings, batch, length, nil)
 	}
 	h := m.blocks(params, s.Tokens, r, q.zeroPadding(segments), func(_ int, block func() *graph.Node) *graph.Node { return block() })
 	return m.scoreTargets(graph.Gather(h, graph.InsertAxes(s.Places, -1)), m.head(params), clampIDs(s.Targets, m.Vocab))
@@ -156,21 +157,17 @@ func (m *transformer) scoreTargets(h, head, targets *graph.Node) (logProbs, like
 	return graph.Concatenate(probs, 0), graph.Concatenate(best, 0)
 }
 
-// shareContext replaces the tables and the mask by those of rows that share a context; see [Scored].
-func (r *rope) shareContext(s architecture.Settings, positions, parts *graph.Node) {
-	if r.core != nil {
-		exceptions.Panicf("sequences that share a context are scored with plain attention in float32 only")
-	}
-	g := parts.Graph()
+// newSharedRope is [newRope] for rows that share a context; see [Scored].
+func newSharedRope(s architecture.Settings, positions, parts *graph.Node) *rope {
+	g, batch, context := parts.Graph(), parts.Shape().Dim(0), parts.Shape().Dim(1)
+	ofContext := graph.InsertAxes(graph.Equal(parts, graph.ScalarZero(g, parts.DType())), 1)
+	seen := graph.LogicalOr(sameDocument(parts), graph.BroadcastToDims(ofContext, batch, context, context))
+	r := headsOf(s, batch, context, maskedCore(func(scores *graph.Node) *graph.Node { return maskScores(scores, seen) }))
 	places := graph.Reshape(positions, -1, 1)
-	table := func(f func(float64) float64, factor float64) *graph.Node {
-		values := s.ByPosition(r.context, func(angle float64) float64 { return factor * f(angle) })
-		rows := graph.Gather(engine.Constant(g, values, r.context, r.size/2), places)
-		return graph.Reshape(transpose(rows), 1, r.size/2, r.batch*r.context)
+	table := func(f func(float64) float64) *graph.Node {
+		rows := graph.Gather(engine.Constant(g, s.ByPosition(context, f), context, r.size/2), places)
+		return graph.Reshape(rows, batch, context, 1, r.size/2)
 	}
-	scale := 1 / math.Sqrt(float64(r.size))
-	r.turn = rotation{table(math.Cos, 1), table(math.Sin, 1)}
-	r.turnScaled = rotation{table(math.Cos, scale), table(math.Sin, scale)}
-	context := graph.Equal(parts, graph.ScalarZero(g, parts.DType()))
-	r.hide(graph.LogicalOr(sameDocument(parts), graph.BroadcastToDims(graph.InsertAxes(context, 1), r.batch, r.context, r.context)))
+	r.turn = rotation{table(math.Cos), table(math.Sin)}
+	return r
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/compute/engine"
+	"github.com/cage-qat/cage/host/compute/lower"
 	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/cage-qat/cage/internal/testing/testdevice"
 )
@@ -120,7 +121,7 @@ func TestBlocks(t *testing.T) {
 				at += len(own)
 				params, listed = append(params, own...), append(listed, m.BlockSites(block, batch, context)...)
 			}
-			logits := linear(rmsNorm(x, weights[at], m.NormEps), m.head(weights))
+			logits := linear(lower.Unquantized(rmsNorm(x, weights[at], m.NormEps)), m.head(weights))
 			return []*graph.Node{graph.Reshape(logits, batch, context, m.Vocab), m.Logits(weights, ids, nil)}
 		})
 		if !slices.Equal(out[0], out[1]) {

@@ -6,8 +6,8 @@ import (
 	"github.com/gomlx/gomlx/core/graph"
 	"github.com/gomlx/gomlx/support/exceptions"
 
-	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/compute/engine/autodiff"
+	"github.com/cage-qat/cage/host/compute/lower"
 )
 
 // Distillation is the loss of a model that learns from a teacher's predictions: the generalized Jensen-Shannon
@@ -54,13 +54,13 @@ func (m *transformer) Distilled(params []*graph.Node, batch, teacher *graph.Node
 	mean := func(losses *graph.Node) *graph.Node {
 		return graph.ReduceAllMean(m.weightLosses(graph.Reshape(losses, targets.Shape().Dim(0)), in))
 	}
-	if !engine.HasNatives(h.Graph()) {
+	if !lower.ByRows(h.Graph()) {
 		divergences, crossEntropies := d.losses(linear(h, head), teacher, targets)
 		return d.means(mean(divergences), mean(crossEntropies))
 	}
 	divergences, crossEntropies, dLogits := nativeDistilled(d, matMulTransposed(h, head), teacher, graph.InsertAxes(targets, -1), m.factors(in, h))
 	out := d.means(mean(divergences), mean(crossEntropies))
-	dh, dHead := matMul(dLogits, head), weightGradient(dLogits, h)
+	dh, dHead := matMul(dLogits, head), transposedMatMul(dLogits, h)
 	out.Loss = autodiff.Custom(out.Loss, []*graph.Node{h, head}, func(dy *graph.Node) []*graph.Node {
 		return []*graph.Node{graph.Mul(dh, dy), graph.Mul(dHead, dy)}
 	})

@@ -79,7 +79,7 @@ func TestDocumentsAreKeptApart(t *testing.T) {
 // TestDocumentsByPosition: attention within documents is the same in both orders.
 func TestDocumentsByPosition(t *testing.T) {
 	const batch, context = 2, 12
-	d := testdevice.Open(t, engine.Options{})
+	fused, graphs := testdevice.OpenCPU(t, engine.Options{}), testdevice.OpenCPU(t, engine.Options{Kernels: device.GraphKernels})
 	rows, _ := packed(context, 13, rand.New(rand.NewPCG(3, 4)))
 	var ids []int32
 	for _, r := range DocumentRows(rows, context) {
@@ -88,13 +88,11 @@ func TestDocumentsByPosition(t *testing.T) {
 	s := architecture.Settings{Kind: architecture.KindLlama, Layers: 1, Heads: 4, KVHeads: 2, Width: 32}
 	s.FillIn()
 	segments := func(g *graph.Graph) *graph.Node { return engine.Constant(g, ids, batch, context) }
-	want := attentionOutputs(t, d, s, batch, context, [2]int{}, func(s architecture.Settings, x, w *graph.Node, norms *queryKeyNorm) *graph.Node {
+	layer := func(s architecture.Settings, x, w *graph.Node, norms *queryKeyNorm) *graph.Node {
 		return attend(x, w, norms, newRope(x.Graph(), s, batch, context, segments(x.Graph())), blockSites{}, nil)
-	})
-	got := attentionOutputs(t, d, s, batch, context, [2]int{}, func(s architecture.Settings, x, w *graph.Node, norms *queryKeyNorm) *graph.Node {
-		r := newRopeByPosition(x.Graph(), s, batch, context, plainCore(segments(x.Graph())))
-		return attend(x, w, norms, r, blockSites{}, nil)
-	})
+	}
+	want := attentionOutputs(t, graphs, s, batch, context, [2]int{}, layer)
+	got := attentionOutputs(t, fused, s, batch, context, [2]int{}, layer)
 	for i := range want {
 		if apart := engine.Distance(got[i], want[i]); !(apart < 1e-6) {
 			t.Errorf("output %d: the relative difference is %.2g", i, apart)

@@ -1,7 +1,6 @@
 package model
 
 import (
-	"fmt"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -15,51 +14,6 @@ import (
 	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/cage-qat/cage/internal/testing/testdevice"
 )
-
-// TestTransposed compares with a transposition in Go, for shapes on both sides of each of transposeBlock's limits.
-func TestTransposed(t *testing.T) {
-	d, err := engine.Open(device.CPU, engine.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer d.Close()
-	rng := rand.New(rand.NewPCG(5, 6))
-	for _, tc := range []struct{ rows, columns, block int }{
-		{1, 1, 0}, {3, 5, 0}, {5, 3, 0}, {40, 8, 0}, {40, 16, 16}, {31, 16, 0}, {100, 48, 16}, {96, 24, 0},
-		{256, 64, 64}, {1024, 128, 64}, {64, 1024, 0}, {400, 192, 64}, {300, 160, 0}, {320, 160, 32},
-	} {
-		if got := transposeBlock(tc.rows, tc.columns); got != tc.block {
-			t.Errorf("%d by %d: blocks of %d, want %d", tc.rows, tc.columns, got, tc.block)
-		}
-		values := make([]float32, tc.rows*tc.columns)
-		for i := range values {
-			values[i] = float32(rng.NormFloat64())
-		}
-		x, err := engine.Upload(d, values, tc.rows, tc.columns)
-		if err != nil {
-			t.Fatal(err)
-		}
-		step, err := d.Compile(fmt.Sprint(tc), []engine.Spec{{Name: "x", Shape: x.Shape()}}, func(_ *graph.Graph, in []*graph.Node) []*graph.Node {
-			return []*graph.Node{transpose(in[0])}
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		out, err := step.Run([]*engine.Buffer{x}, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		got, err := engine.Download[float32](out[0])
-		if err != nil {
-			t.Fatal(err)
-		}
-		for i, value := range got {
-			if row, column := i%tc.rows, i/tc.rows; value != values[row*tc.columns+column] {
-				t.Fatalf("%d by %d: element %d, %d of the transpose is %v", tc.rows, tc.columns, column, row, value)
-			}
-		}
-	}
-}
 
 // TestBFloat16 compares losses and gradients with those of float32. A rounding to bfloat16 errs by up to 2⁻⁹, and what
 // is compared has passed some ten products, and twice as many with their errors in the gradient. The results of the first
@@ -133,7 +87,7 @@ func TestFusedFloat32(t *testing.T) {
 	})
 }
 
-// TestCrossEntropies: both ways to compute it agree, the gradients included, and with bfloat16 the loss of a certain
+// TestCrossEntropies: at once and in chunks it is the same, the gradients included, and with bfloat16 the loss of a certain
 // prediction is 0, as is its gradient.
 func TestCrossEntropies(t *testing.T) {
 	const tokens, width, vocabulary = 24, 16, 11
@@ -159,9 +113,10 @@ func TestCrossEntropies(t *testing.T) {
 			return append([]*graph.Node{losses}, graph.Gradient(graph.ReduceAllSum(losses), in[:2]...)...)
 		})
 	}
-	rows, mask := evaluate(crossEntropyByRows, device.Float32, h), evaluate(crossEntropyAtOnce, device.Float32, h)
+	inChunks := func(h, head, targets *graph.Node) *graph.Node { return crossEntropyInChunks(4, h, head, targets) }
+	chunks, whole := evaluate(inChunks, device.Float32, h), evaluate(crossEntropyAtOnce, device.Float32, h)
 	for i, what := range []string{"losses", "gradient of h", "gradient of the head"} {
-		if d := engine.Distance(mask[i], rows[i]); !(d < 1e-6) {
+		if d := engine.Distance(chunks[i], whole[i]); !(d < 1e-6) {
 			t.Errorf("%s: the relative difference is %.2g", what, d)
 		}
 	}

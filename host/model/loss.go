@@ -20,11 +20,8 @@ func embed(table, ids *graph.Node) *graph.Node {
 }
 
 // crossEntropy returns −log softmax(h·headᵀ)[target] for each row of h [tokens, width], with head [vocabulary, width]
-// and targets [tokens], computed in n chunks one after the other but for the library's float32 on the CPU.
+// and targets [tokens], computed in n chunks one after the other.
 func crossEntropy(n int, h, head, targets *graph.Node) *graph.Node {
-	if engine.TransposesOperands(h.Graph()) {
-		return crossEntropyByRows(h, head, targets)
-	}
 	if n == 1 {
 		return crossEntropyAtOnce(h, head, targets)
 	}
@@ -50,7 +47,7 @@ func crossEntropyAtOnce(h, head, targets *graph.Node) *graph.Node {
 	losses, logTotal := maskedLosses(logits, targets)
 	return autodiff.Custom(graph.Squeeze(losses, -1), []*graph.Node{h, head}, func(dLosses *graph.Node) []*graph.Node {
 		dLogits := logitsGradient(logits, logTotal, targets, graph.InsertAxes(dLosses, -1))
-		return []*graph.Node{matMul(dLogits, head), weightGradient(dLogits, h)}
+		return []*graph.Node{matMul(dLogits, head), transposedMatMul(dLogits, h)}
 	})
 }
 
@@ -81,26 +78,6 @@ func isTarget(logits, targets *graph.Node) *graph.Node {
 	return graph.Equal(columns, graph.BroadcastToDims(targets, logits.Shape().Dimensions...))
 }
 
-// crossEntropyByRows stores neither a one-hot matrix nor log-probabilities: the target's part of a gradient is a row of
-// the head, or is added to one, and the rest comes from the exponentials of the forward pass.
-func crossEntropyByRows(h, head, targets *graph.Node) *graph.Node {
-	logits := matMulTransposed(h, head)
-	highest := graph.ReduceAndKeep(logits, graph.ReduceMax, -1)
-	exponentials := graph.Exp(graph.Sub(logits, highest))
-	total := graph.ReduceAndKeep(exponentials, graph.ReduceSum, -1) // [tokens, 1]
-	index := graph.InsertAxes(targets, -1)
-	rows := graph.Gather(head, index) // [tokens, width]
-	chosen := graph.ReduceAndKeep(graph.Mul(h, rows), graph.ReduceSum, -1)
-	losses := graph.Squeeze(graph.Sub(graph.Add(graph.Log(total), highest), chosen), -1)
-	return autodiff.Custom(losses, []*graph.Node{h, head}, func(dLosses *graph.Node) []*graph.Node {
-		dLosses = graph.InsertAxes(dLosses, -1)
-		dLogits := graph.Mul(exponentials, graph.Div(dLosses, total)) // without the target's −1
-		dh := graph.Sub(matMul(dLogits, head), graph.Mul(rows, dLosses))
-		dTargets := graph.Scatter(index, graph.Mul(h, dLosses), head.Shape(), false, false)
-		return []*graph.Node{dh, graph.Sub(weightGradient(dLogits, h), dTargets)}
-	})
-}
-
 // clampIDs brings ids into the vocabulary, because the lookup of one outside it is undefined: on the CPU it ends the
 // process. nanUnlessValid makes the mistake visible.
 func clampIDs(ids *graph.Node, vocabulary int) *graph.Node {
@@ -118,8 +95,7 @@ func nanUnlessValid(x, ids *graph.Node, vocabulary int) *graph.Node {
 
 // Loss implements [Model]. In the gradient of a mean, the factor of each loss is known in advance. So the tokens go
 // through the head chunk by chunk, forward and backward, and only the logits of one chunk and their gradient are in
-// memory: for all of 32,768 tokens and 32,000 words they would take 6.3 GB. In the library's float32 on the CPU the backward pass
-// follows the forward pass, as usual.
+// memory: for all of 32,768 tokens and 32,000 words they would take 6.3 GB.
 func (m *transformer) Loss(params []*graph.Node, batch *graph.Node, q ActivationQuantizer) *graph.Node {
 	in, h := m.readHidden(params, batch, q)
 	return m.meanLoss(in, h, m.head(params), m.targets(in))
@@ -128,9 +104,6 @@ func (m *transformer) Loss(params []*graph.Node, batch *graph.Node, q Activation
 // meanLoss is the mean of the losses of targets, [batch·context].
 func (m *transformer) meanLoss(in sequences, h, head, targets *graph.Node) *graph.Node {
 	tokens := targets.Shape().Dim(0)
-	if engine.TransposesOperands(h.Graph()) {
-		return graph.ReduceAllMean(m.weightLosses(crossEntropy(m.chunks(tokens), h, head, targets), in))
-	}
 	losses, dh, dHead := lossInChunks(m.chunks(tokens), h, head, graph.InsertAxes(targets, -1), m.factors(in, h))
 	mean := graph.ReduceAllMean(m.weightLosses(graph.Reshape(losses, tokens), in))
 	return autodiff.Custom(mean, []*graph.Node{h, head}, func(dy *graph.Node) []*graph.Node {
@@ -249,7 +222,7 @@ func lossAtOnce(h, head, targets, factors *graph.Node) (losses, dh, dHead *graph
 		losses, logTotal = maskedLosses(logits, targets)
 		dLogits = logitsGradient(logits, logTotal, targets, factors)
 	}
-	return losses, matMul(dLogits, head), weightGradient(dLogits, h)
+	return losses, matMul(dLogits, head), transposedMatMul(dLogits, h)
 }
 
 // rowLosses returns the losses of the rows of logits and the gradients with respect to these, by one kernel that reads a

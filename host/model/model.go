@@ -84,7 +84,7 @@ type Options struct {
 	Documents bool                   // rows of a batch may hold several documents, which are kept apart: see [DocumentRow]
 
 	// LossTokens is the largest number of tokens whose logits a loss holds in memory at a time; 0 means as many as take
-	// 1 GiB. It has no effect on the CPU in float32.
+	// 1 GiB.
 	LossTokens int
 
 	Sites Sites // what is quantized beside the inputs of the layers in blocks

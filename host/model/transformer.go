@@ -7,6 +7,7 @@ import (
 	"github.com/gomlx/gomlx/support/exceptions"
 
 	"github.com/cage-qat/cage/host/compute/engine/autodiff"
+	"github.com/cage-qat/cage/host/compute/lower"
 	"github.com/cage-qat/cage/host/model/architecture"
 )
 
@@ -229,9 +230,9 @@ func (m *transformer) blocks(params []*graph.Node, tokens *graph.Node, r *rope, 
 	}
 	x = rmsNorm(x, params[norm], m.NormEps)
 	if m.Sites.Head {
-		x = q.apply(m.headSite(r.batch*r.context), x)
+		return q.apply(m.headSite(r.batch*r.context), x)
 	}
-	return x
+	return lower.Unquantized(x)
 }
 
 func (m *transformer) checkParams(params []*graph.Node) {

@@ -42,6 +42,8 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/cage-qat/cage/host/cage"
+	"github.com/cage-qat/cage/host/compute/device"
+	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/model"
 	"github.com/cage-qat/cage/host/train/build"
 	"github.com/cage-qat/cage/host/train/checkpoint"
@@ -236,6 +238,9 @@ func (r *run) prepare(ctx context.Context) error {
 	r.cfg = r.Programs.Pinned(r.cfg)
 	if err := r.Prepare(r.cfg.Method.ParetoEvery > 0); err != nil {
 		return err
+	}
+	if r.cfg.Device.Kind == device.CPU && !r.cfg.Given("device.precision") && r.done.Step == 0 && engine.MultipliesBFloat16() {
+		r.log.Info("this processor is faster in bfloat16", "set", `device.precision = "bfloat16"`)
 	}
 	for _, c := range r.Device.Choices() {
 		if c.Reason == "" { // else a warning has told it

@@ -249,6 +249,12 @@ func (p Places) moved(key string, from place) {
 // File returns the name of the document for messages.
 func (p Places) File() string { return p.file }
 
+// Stands reports whether the key stands in the document or in an override.
+func (p Places) Stands(key string) bool {
+	_, ok := p.keys[key]
+	return ok
+}
+
 // Placed returns the name of a table or, where no line of the file has the table, the first key in it that an override
 // has set.
 func (p Places) Placed(table string) string {

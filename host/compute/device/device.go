@@ -76,14 +76,8 @@ type Kernels string
 
 // The ways to compute programs of plugins.
 const (
-	AutoKernels  Kernels = "auto"  // FusedKernels if a trial shows that their results are right, otherwise GraphKernels
-	FusedKernels Kernels = "fused" // a program that fits into one kernel becomes one; an error if the device takes no kernels
-	GraphKernels Kernels = "graph" // graph operations, which the compiler fuses as it likes
+	AutoKernels  Kernels = "auto"  // on GPUs FusedKernels if a trial shows that their results are right, otherwise GraphKernels
+	FusedKernels Kernels = "fused" // a program that fits into one kernel becomes one
+	GraphKernels Kernels = "graph" // graph operations, which the compiler fuses as it likes; on the CPU for tests
 	BodyKernels  Kernels = "body"  // like FusedKernels, but computes the body of each call: for tests, on any device
 )
-
-// FusesFloat32 reports whether settings ask for float32 by this project's own products, attention and passes over rows, which only
-// the CPU has, in the place of its library's operations.
-func FusesFloat32(kind string, p Precision, k Kernels) bool {
-	return kind == CPU && p == Float32 && k == FusedKernels
-}

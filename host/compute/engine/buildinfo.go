@@ -21,8 +21,7 @@ type BuildInfo struct {
 
 	// Products says to which type matrix products round their operands, if not float32: "bfloat16" for products that
 	// ask for the device's precision, "tf32" for the others. On the CPU it also names what rounds sums in an order of its own, those of
-	// attention in blocks among them: "bfloat16/avx512bf16" is the instruction for bfloat16, "bfloat16/library" a build that lacks natives, "float32/fused" what
-	// [device.FusedKernels] make of float32.
+	// attention in blocks among them: "bfloat16/avx512bf16" is the instruction for bfloat16, "float32/fused" the products of package matmul.
 	Products string `json:"products,omitempty"`
 
 	// Replicas is the number of replicas, if there are several: it affects the order of rounding in sums.
@@ -83,15 +82,13 @@ func (d *Device) products() string {
 	if d.options.Precision == device.BFloat16 {
 		name := string(device.BFloat16)
 		if d.kind == device.CPU {
-			if tier, err := nativeTier(); err != nil {
-				name += "/library"
-			} else if tier.HasBFloat16() {
+			if tier, err := ProductTier(); err == nil && tier.HasBFloat16() {
 				name += "/" + tier.Name()
 			}
 		}
 		list = append(list, name)
 	}
-	if d.FusesFloat32() {
+	if d.ownFloat32() {
 		list = append(list, "float32/fused")
 	}
 	if d.kind == device.CUDA && d.options.TF32 {

@@ -50,9 +50,6 @@ func openForChoices(t *testing.T, choices ...Choice) (*Device, *[]string) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { d.Close() })
-	if err := nativesLack(); err != nil {
-		t.Skip(err)
-	}
 	return d, &warnings
 }
 

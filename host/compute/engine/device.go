@@ -44,11 +44,10 @@ type Options struct {
 	// On the CPU device [device.BFloat16] is faster than float32 where the processor has products in bfloat16.
 	Precision device.Precision
 
-	// Attention says how models compute attention; [device.AutoAttention] if empty. Float32 ignores it without [device.FusedKernels].
+	// Attention says how models compute attention; [device.AutoAttention] if empty. GPUs ignore it in float32.
 	Attention device.Attention
 
-	// Kernels says how programs of plugins are computed; [device.AutoKernels] if empty. In float32, [device.FusedKernels] are for the
-	// CPU, where they also replace the library's products and attention; see [Device.FusesFloat32].
+	// Kernels says how programs of plugins are computed; [device.AutoKernels] if empty.
 	Kernels device.Kernels
 
 	// Products says how quantized matrices are multiplied; [device.FloatProducts] if empty. [device.BlockProducts] is for GPUs
@@ -308,6 +307,12 @@ func (d *Device) checkOpen() error {
 
 // openCPU makes GoMLX's Go backend.
 func openCPU(opts Options) (compute.Backend, error) {
+	if err := nativesLack(); err != nil {
+		return nil, err
+	}
+	if _, err := ProductTier(); err != nil {
+		return nil, err
+	}
 	backend, err := gobackend.New("")
 	if err != nil {
 		return nil, err

@@ -44,7 +44,7 @@ func InBFloat16(g *graph.Graph) bool {
 // Operand returns x in the element type in which [DotGeneral] reads it. If many products read x, this converts it only
 // once. Products of package matmul convert while they read.
 func Operand(x *graph.Node) *graph.Node {
-	if !InBFloat16(x.Graph()) || hasProducts(x.Graph()) {
+	if !InBFloat16(x.Graph()) || OnCPU(x.Graph()) {
 		return x
 	}
 	if known, ok := NoteOf[operand](x); ok {
@@ -73,7 +73,7 @@ func DotGeneralRounded(a *graph.Node, aContracted, aBatch []int, b *graph.Node, 
 
 // AddDotGeneral returns sum + [DotGeneral], in one pass where products are those of package matmul.
 func AddDotGeneral(sum, a *graph.Node, aContracted, aBatch []int, b *graph.Node, bContracted, bBatch []int) *graph.Node {
-	if ownFloats(a.Graph()) {
+	if OwnProducts(a.Graph()) {
 		return nativeDot(a, aContracted, aBatch, b, bContracted, bBatch, nil, nil, sum, false)
 	}
 	return graph.Add(sum, dot(a, aContracted, aBatch, b, bContracted, bBatch, false))
@@ -82,17 +82,10 @@ func AddDotGeneral(sum, a *graph.Node, aContracted, aBatch []int, b *graph.Node,
 func dot(a *graph.Node, aContracted, aBatch []int, b *graph.Node, bContracted, bBatch []int, rounded bool) *graph.Node {
 	g := a.Graph()
 	switch {
-	case ownFloats(g):
+	case OwnProducts(g):
 		return nativeDot(a, aContracted, aBatch, b, bContracted, bBatch, nil, nil, nil, rounded)
 	case !InBFloat16(g):
 		return graph.DotGeneral(a, aContracted, aBatch, b, bContracted, bBatch)
-	case OnCPU(g):
-		// The Go backend multiplies rounded operands in float32 faster than in bfloat16, whose product it gets wrong with AVX2.
-		product := graph.DotGeneral(Rounded(a), aContracted, aBatch, Rounded(b), bContracted, bBatch)
-		if rounded {
-			product = Rounded(product)
-		}
-		return product
 	}
 	result := dtypes.Float32
 	if rounded {
@@ -151,11 +144,8 @@ const LongestIntegers = math.MaxInt32 / (127 * 127)
 // rounded to the precision of the device.
 func DotIntegers(a, b, rows, columns *graph.Node, rounded bool) *graph.Node {
 	g := a.Graph()
-	if hasProducts(g) {
+	if OnCPU(g) {
 		return nativeDot(a, []int{1}, nil, b, []int{1}, nil, rows, columns, nil, rounded)
-	}
-	if OnCPU(g) { // it adds up in the type of the operands
-		a, b = graph.ConvertDType(a, dtypes.Int32), graph.ConvertDType(b, dtypes.Int32)
 	}
 	product := graph.ConvertDType(graph.Dot(a, b).WithOutputDType(dtypes.Int32).General([]int{1}, nil, []int{1}, nil), dtypes.Float32)
 	dims := product.Shape().Dimensions

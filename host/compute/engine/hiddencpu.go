@@ -23,8 +23,7 @@ import (
 // ours takes its place in the table. Where the data of a call's node is a Native, it runs that; all other calls go on to the
 // backend's own. docs/upstream has a patch with which the backend would offer this itself.
 //
-// [nativesLack] tries all of it once, on a graph of its own. If an upgrade changes what this relies on, there are no
-// natives: graphs are built from the backend's operations, and [Device.WarnOfProducts] says so.
+// [nativesLack] tries all of it once, on a graph of its own. If an upgrade changes what this relies on, the CPU device does not open.
 
 // executor executes nodes with several outputs. In the backend the pointers have types: *Backend, *Node and *Buffer, which are
 // internal to its module. Functions that differ in the types of pointers only are called in the same way.

@@ -9,8 +9,6 @@ import (
 
 	"github.com/gomlx/compute/shapes"
 	"github.com/gomlx/gomlx/core/graph"
-
-	"github.com/cage-qat/cage/host/compute/device"
 )
 
 // A Native is a function of ours that the CPU device calls in the middle of a graph, on tensors in the host's memory: a
@@ -35,13 +33,7 @@ type Tensor struct {
 // returned. If a call panics, so does Parallel.
 type Parallel func(n int, f func(i int))
 
-// HasNatives reports whether the graph's device calls functions of ours.
-func HasNatives(g *graph.Graph) bool { return OnCPU(g) && nativesLack() == nil }
-
-// HasNatives reports whether the device calls functions of ours in its graphs.
-func (d *Device) HasNatives() bool { return d.Kind() == device.CPU && nativesLack() == nil }
-
-// Call returns the outputs of the function for the inputs. The graph's device must have natives, see [HasNatives]. Gradients do
+// Call returns the outputs of the function for the inputs, on the CPU device. Gradients do
 // not pass through it. Like other functions that build graphs, it panics on a mistake.
 func (n Native) Call(inputs ...*graph.Node) []*graph.Node {
 	g := inputs[0].Graph()

@@ -13,66 +13,47 @@ import (
 	"github.com/cage-qat/cage/host/compute/matmul"
 )
 
-// Products of the CPU device in bfloat16 and of integers are those of package matmul, as natives, and those in float32 where
-// [device.FusedKernels] are asked for.
+// Products of the CPU device are those of package matmul, as natives.
 
 // ProductTier returns the kernels for products on this processor.
 var ProductTier = sync.OnceValues(matmul.Best)
 
-// nativeTier is ProductTier for products in graphs, which have to be natives.
-func nativeTier() (*matmul.Tier, error) {
-	if err := nativesLack(); err != nil {
-		return nil, err
-	}
-	return ProductTier()
+// Fuses reports whether the device, which may be nil, computes programs over rows by package cpu, and products and attention by
+// packages matmul and attention: the CPU does, unless a test asks for operations of the graph.
+func (d *Device) Fuses() bool {
+	return d != nil && d.kind == device.CPU &&
+		(d.options.Kernels == device.AutoKernels || d.options.Kernels == device.FusedKernels)
 }
 
-// hasProducts reports whether the graph may use products of package matmul.
-func hasProducts(g *graph.Graph) bool {
-	_, err := nativeTier()
-	return err == nil && OnCPU(g)
+// FusesFloat32 reports whether the device [Device.Fuses] in float32.
+func (d *Device) FusesFloat32() bool { return d.Fuses() && d.options.Precision == device.Float32 }
+
+// OwnProducts reports whether products of floats in the graph are those of package matmul. In float32 they are the library's where
+// that package has no vector instructions for the processor.
+func OwnProducts(g *graph.Graph) bool {
+	return OnCPU(g) && (InBFloat16(g) || DeviceOf(g).ownFloat32())
 }
 
-// ownFloats reports whether products of floats in the graph are those of package matmul.
-func ownFloats(g *graph.Graph) bool {
-	return hasProducts(g) && (InBFloat16(g) || DeviceOf(g).FusesFloat32())
+func (d *Device) ownFloat32() bool {
+	tier, err := ProductTier()
+	return err == nil && d.FusesFloat32() && !tier.IsPortable()
 }
 
-// FusesFloat32 reports whether a device, which may be nil, computes as [device.FusesFloat32] says: its settings ask for it, and the
-// build has natives. That is faster, with other bits.
-func (d *Device) FusesFloat32() bool {
-	if d == nil || !d.asksForFusedFloat32() {
-		return false
-	}
-	_, err := nativeTier()
-	return err == nil
-}
-
-func (d *Device) asksForFusedFloat32() bool {
-	return device.FusesFloat32(d.kind, d.options.Precision, d.options.Kernels)
-}
-
-// WarnOfProducts warns if products take longer than the device's options let expect.
+// WarnOfProducts warns if products in bfloat16 are no faster than those in float32.
 func (d *Device) WarnOfProducts() {
-	inBFloat16, integer := d.options.Precision == device.BFloat16, d.options.Products == device.IntegerProducts
-	if d.kind != device.CPU || !inBFloat16 && !integer && !d.asksForFusedFloat32() {
+	if d.kind != device.CPU || d.options.Precision != device.BFloat16 {
 		return
 	}
-	tier, err := nativeTier()
-	switch {
-	case err != nil && d.asksForFusedFloat32():
-		d.Warn("device.kernels = \"fused\" has no effect: float32 is computed by operations of the library, which takes more time", "reason", err)
-	case err != nil:
-		d.Warn("products in bfloat16 and of integers are computed by operations of the library, which takes more time than float32", "reason", err)
-	case inBFloat16 && !tier.HasBFloat16():
-		d.Warn("on this processor products in bfloat16 are multiplied in float32, after their operands are rounded: that takes as long as float32 with device.kernels = \"fused\" would", "kernels", tier.Name())
+	if tier, err := ProductTier(); err == nil && !tier.HasBFloat16() {
+		d.Warn("this processor multiplies no bfloat16: products round their operands and take as long as in float32",
+			"kernels", tier.Name())
 	}
 }
 
-// TransposesOperands reports whether products of the graph's device read operands in one order of axes only, so that others
-// are transposed in memory first. Graphs are then better built so that few are. It is so for the library's float32 on the CPU.
-func TransposesOperands(g *graph.Graph) bool {
-	return OnCPU(g) && !ownFloats(g)
+// MultipliesBFloat16 reports whether this processor has an instruction for products in bfloat16.
+func MultipliesBFloat16() bool {
+	tier, err := ProductTier()
+	return err == nil && tier.HasBFloat16()
 }
 
 // nativeDot is [DotGeneral] by package matmul, in the device's precision for operands of floats and exact for those of int8. rows

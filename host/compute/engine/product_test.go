@@ -20,7 +20,7 @@ import (
 // the library computes them from rounded operands. Operands may be stored in bfloat16.
 func TestProducts(t *testing.T) {
 	t.Run("bfloat16", func(t *testing.T) { testProducts(t, engine.Options{Precision: device.BFloat16}) })
-	t.Run("float32", func(t *testing.T) { testProducts(t, engine.Options{Kernels: device.FusedKernels}) })
+	t.Run("float32", func(t *testing.T) { testProducts(t, engine.Options{}) })
 }
 
 func testProducts(t *testing.T, o engine.Options) {

@@ -101,7 +101,7 @@ func standIn(joined bool, rows, width, block int) (*program.Program, error) {
 
 // hasKernels reports whether a device, which may be nil, computes what a subject stands for by kernels.
 func hasKernels(d *engine.Device, s Subject) bool {
-	return hasRows(d) || hasTriton(d) && chosen(d, s.Kind, "programs are computed without kernels of this kind, which takes more time and memory", s.trial)
+	return d.Fuses() || hasTriton(d) && chosen(d, s.Kind, "programs are computed without kernels of this kind, which takes more time and memory", s.trial)
 }
 
 // chosen reports whether a kind is computed fused on a GPU: as the setting says, or else by a trial.

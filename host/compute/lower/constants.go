@@ -60,7 +60,7 @@ var threefryRotations = [8]uint32{13, 15, 26, 6, 17, 29, 16, 24}
 // lowerRandomBits is the first word of Threefry-2x32-20 (Salmon et al. 2011) under
 // the key for the counters (0, 0), (1, 0), …
 func lowerRandomBits(l *lowering, n *program.Node, args []*graph.Node) *graph.Node {
-	if engine.HasNatives(l.g) {
+	if engine.OnCPU(l.g) {
 		return nativeBits(n.Type, args[0])
 	}
 	word := func(i int) *graph.Node {

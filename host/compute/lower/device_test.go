@@ -11,6 +11,7 @@ import (
 	"github.com/gomlx/compute/shapes"
 	"github.com/gomlx/gomlx/core/graph"
 
+	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/compute/lower"
 	"github.com/cage-qat/cage/internal/testing/testdevice"
@@ -18,7 +19,9 @@ import (
 	"github.com/cage-qat/cage/sdk/program/reference"
 )
 
-var openDevice = sync.OnceValues(func() (*engine.Device, error) { return engine.Open(testdevice.Kind(), engine.Options{}) })
+var openDevice = sync.OnceValues(func() (*engine.Device, error) {
+	return engine.Open(testdevice.Kind(), engine.Options{Kernels: device.GraphKernels})
+})
 
 // shared opens the device once for all tests.
 func shared(t testing.TB) *engine.Device {

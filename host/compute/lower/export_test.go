@@ -21,9 +21,6 @@ func Fused(q Quantizer, s Source) (forward, backward *program.Program, memory In
 	return forward, backward, p.fusedMemory(s), err
 }
 
-// InPieces is how programs over rows are computed on the CPU in float32.
-var InPieces = inPieces
-
 // Crossing says what a program needs of other replicas where each has its rows of some inputs, which divided names.
 type Crossing struct {
 	// Gathered has the operations, one for each time, that need rows of all replicas.

@@ -45,17 +45,23 @@ func Kernel(g *graph.Graph, s Subject, p *program.Program, rows int, inputs []*g
 	return kernelOf(g, p, rows, s.Largest, inputs, at)
 }
 
-// lowerRows computes a program by [Kernel], or by [Lower] if there is no kernel for it, on the CPU in float32 in pieces.
+// Rows is [Lower] as quantizers are computed: by [Kernel], where the device has one, on the rows of the first input.
+func Rows(g *graph.Graph, p *program.Program, inputs []*graph.Node) map[string]*graph.Node {
+	return lowerRows(g, p, rowsOf(p), inputs, nil)
+}
+
+// rowsOf is the number of rows of a program's first input.
+func rowsOf(p *program.Program) int {
+	t := p.Inputs[0].Type
+	return int(t.Size()) / t.Shape[len(t.Shape)-1]
+}
+
+// lowerRows computes a program by [Kernel], or by [Lower] if there is no kernel for it.
 func lowerRows(g *graph.Graph, p *program.Program, rows int, inputs []*graph.Node, at InMemory) map[string]*graph.Node {
 	if out, ok := Kernel(g, subjectOf(p, rows, false), p, rows, inputs, at); ok {
 		return out
 	}
-	var out map[string]*graph.Node
-	if hasPieces(engine.DeviceOf(g)) && isSingle(inputs) {
-		out = inPieces(g, p, rows, inputs)
-	} else {
-		out = Lower(g, p, inputs)
-	}
+	out := Lower(g, p, inputs)
 	for name, node := range out {
 		if at[name] == triton.Int8 {
 			out[name] = at.store(name, node)
@@ -81,7 +87,7 @@ func kernelOf(g *graph.Graph, p *program.Program, rows, largest int, inputs []*g
 	if slices.ContainsFunc(inputs, engine.HasRows) {
 		replicas = engine.Replicas(g)
 	}
-	if hasRows(engine.DeviceOf(g)) {
+	if engine.DeviceOf(g).Fuses() {
 		d, call, ok = rowsKernel(g, p, rows, inputs, at)
 	} else {
 		d, call, ok = tritonKernel(g, p, rows, largest, replicas, at)
@@ -295,19 +301,11 @@ func warnOnce(g *graph.Graph, reason string, refusal error, inPlace string) {
 // HasKernels reports whether the graph's device may compute programs over rows by kernels of some kind.
 func HasKernels(g *graph.Graph) bool {
 	d := engine.DeviceOf(g)
-	return hasRows(d) || hasTriton(d)
+	return d.Fuses() || hasTriton(d)
 }
 
 // ByRows reports whether the graph's device computes programs over rows by package cpu.
-func ByRows(g *graph.Graph) bool { return hasRows(engine.DeviceOf(g)) }
-
-// hasRows reports whether a device computes programs over rows by package cpu.
-func hasRows(d *engine.Device) bool {
-	if d == nil || !d.HasNatives() {
-		return false
-	}
-	return d.Kernels() == device.FusedKernels || d.Kernels() == device.AutoKernels && d.Precision() == device.BFloat16
-}
+func ByRows(g *graph.Graph) bool { return engine.DeviceOf(g).Fuses() }
 
 // hasTriton reports whether a device may compute programs over rows by kernels for GPUs.
 func hasTriton(d *engine.Device) bool {

@@ -131,10 +131,7 @@ type programQuantizer struct {
 }
 
 // rows is the number of rows of x.
-func (q programQuantizer) rows() int {
-	shape := q.Program.Inputs[0].Type.Shape
-	return int(q.Program.Inputs[0].Type.Size()) / shape[len(shape)-1]
-}
+func (q programQuantizer) rows() int { return rowsOf(q.Program) }
 
 func (q programQuantizer) Trained() []spec.Tensor { return q.Quantizer.Trained }
 

@@ -20,9 +20,8 @@ import (
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
-// TestRowsOnCPU: the CPU in bfloat16 computes quantizers row by row, unless graphs are asked for, and in float32 if it is asked to:
-// values are then rounded to the precision, and those of the graph but for that. What is not of rows is told once and computed as
-// operations.
+// TestRowsOnCPU: the CPU computes quantizers row by row, unless graphs are asked for: values are then rounded to the precision,
+// and those of the graph but for that. What is not of rows is told once and computed as operations.
 func TestRowsOnCPU(t *testing.T) {
 	for _, tt := range []struct {
 		precision  device.Precision
@@ -36,8 +35,8 @@ func TestRowsOnCPU(t *testing.T) {
 		{device.BFloat16, device.AutoKernels, true, false, "transpose: the CPU executor does not have this operation"},
 		{device.BFloat16, device.GraphKernels, false, false, ""},
 		{device.Float32, device.AutoKernels, false, false, ""},
-		{device.Float32, device.FusedKernels, false, false, ""},
-		{device.Float32, device.FusedKernels, true, false, "transpose: the CPU executor does not have this operation"},
+		{device.Float32, device.GraphKernels, false, false, ""},
+		{device.Float32, device.AutoKernels, true, false, "transpose: the CPU executor does not have this operation"},
 	} {
 		t.Run(fmt.Sprint(tt.precision, tt.kernels, tt.transposed), func(t *testing.T) {
 			var warnings []string
@@ -47,7 +46,7 @@ func TestRowsOnCPU(t *testing.T) {
 			q := thirds(t, tt.transposed)
 			x := randomFloats(64 * 64)
 			out := testdevice.Evaluate(t, d, []*engine.Buffer{testdevice.Upload(t, d, x, 64, 64)}, func(g *graph.Graph, in []*graph.Node) []*graph.Node {
-				if has := lower.HasKernels(g); has != (tt.kernels == device.FusedKernels || tt.precision == device.BFloat16 && tt.kernels != device.GraphKernels) {
+				if has := lower.HasKernels(g); has != (tt.kernels != device.GraphKernels) {
 					t.Errorf("the device has kernels: %t", has)
 				}
 				value := lower.Quantize(in[0], lower.Given{}, q)

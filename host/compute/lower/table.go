@@ -123,7 +123,7 @@ func lowerOrderStatistic(l *lowering, n *program.Node, args []*graph.Node) *grap
 // native replaces a rule by a function of package tables, where the CPU calls functions of ours and computes in float32.
 func native(name string, others rule, run func(n *program.Node, in, out []engine.Tensor, parallel lookup.Parallel)) rule {
 	return func(l *lowering, n *program.Node, args []*graph.Node) *graph.Node {
-		if l.float != single || !engine.HasNatives(l.g) {
+		if l.float != single || !engine.OnCPU(l.g) {
 			return others(l, n, args)
 		}
 		call := engine.Native{Name: name, Outputs: []shapes.Shape{l.shape(n.Type)}, Run: func(in, out []engine.Tensor, parallel engine.Parallel) error {

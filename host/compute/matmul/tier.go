@@ -21,6 +21,9 @@ type Tier struct {
 // Name is what the environment variable CAGE_CPU and [Named] call the tier.
 func (t *Tier) Name() string { return t.name }
 
+// IsPortable reports whether the tier is plain Go, without vector instructions.
+func (t *Tier) IsPortable() bool { return t == portable }
+
 // Tiers lists the tiers of this processor, the fastest first. The last is always "portable", which is plain Go.
 func Tiers() []*Tier { return append(processorTiers(), portable) }
 

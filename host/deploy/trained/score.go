@@ -24,7 +24,7 @@ func (t *Model) scoredTokens() int {
 // Score computes how likely continuations are, with the run's quantizers. The run must
 // have been opened with Score.
 //
-// Requests are scored in batches ([score.Batches]). With plain attention in float32, requests with the same
+// Requests are scored in batches ([score.Batches]). In float32, requests with the same
 // context can share a row of a batch, which then holds that context only once. The same
 // requests form the same batches on every device of the same kind and precision, so that
 // interrupted work can be continued.
@@ -38,7 +38,7 @@ func (t *Model) Score(ctx context.Context, requests []score.Request, skip func(r
 			return err
 		}
 	}
-	share := t.cfg.Device.Precision == device.Float32 && !t.cfg.Device.FusesFloat32()
+	share := t.cfg.Device.Precision == device.Float32
 	return t.scoreBatches(ctx, requests, share, skip, func(b *score.Batch, logProbs []float32, likeliest []bool) error {
 		return each(b.Requests, b.Scores(logProbs, likeliest))
 	})

@@ -53,9 +53,13 @@ func deviceOf(cfg *config.Config, warn func(message string, details ...any), cho
 		e.Hint = "want the number of GPUs of all processes, of which each has as many as the others"
 		return nil, e
 	}
+	kernels := d.Kernels
+	if d.Kind == device.CPU && kernels != device.BodyKernels {
+		kernels = device.AutoKernels
+	}
 	dev, err := engine.Open(d.Kind, engine.Options{
 		Threads: d.Threads, Count: d.Count, Processes: processes, Precision: d.Precision, TF32: d.TF32 == "on",
-		Attention: d.Attention, Kernels: d.Kernels, Products: d.Products, Choices: choices, Warn: warn,
+		Attention: d.Attention, Kernels: kernels, Products: d.Products, Choices: choices, Warn: warn,
 		Allocator: d.Allocator, Preallocate: d.Preallocate == "on", MemoryFraction: d.MemoryFraction, Cache: d.Cache, Offload: d.Offload == device.OffloadStates,
 		Timeout: time.Duration(d.TimeoutMinutes * float64(time.Minute)),
 	})
@@ -67,6 +71,9 @@ func deviceOf(cfg *config.Config, warn func(message string, details ...any), cho
 	}
 	if err != nil {
 		return nil, cfg.ErrorAt("device.kind", "%w", err)
+	}
+	if kernels != d.Kernels {
+		dev.Warn("device.kernels has no effect on the CPU any more", "kernels", d.Kernels)
 	}
 	dev.WarnOfProducts()
 	return dev, nil

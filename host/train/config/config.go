@@ -67,6 +67,9 @@ func (c *Config) ErrorAt(key, format string, args ...any) *plaintoml.Error {
 	return c.places.ErrorAt(key, format, args...)
 }
 
+// Given reports whether the key is written in the file or an override, and not a default.
+func (c *Config) Given(key string) bool { return c.places.Stands(key) }
+
 // Changed returns a copy of the configuration to which a change has been applied. The
 // configuration itself stays as it is.
 func (c *Config) Changed(change func(*Config) error) (*Config, error) {

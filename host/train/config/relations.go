@@ -224,9 +224,6 @@ func (d *decoder) quantizedWeights() {
 		"want a [quantizer.weights], with which the run is evaluated")
 }
 
-// FusesFloat32 is [device.FusesFloat32] of the settings.
-func (d Device) FusesFloat32() bool { return device.FusesFloat32(d.Kind, d.Precision, d.Kernels) }
-
 // check refuses what the CPU has not, and micro-batches that the replicas cannot share.
 func (d Device) check(batch int) (out schema.Problems) {
 	onCPU := func(key, value, only string) {
@@ -243,11 +240,11 @@ func (d Device) check(batch int) (out schema.Problems) {
 	onCPU("device.cache", d.Cache, "")
 	out.Unless(d.MemoryFraction == 0 || d.Kind == device.CUDA, schema.Problem{Key: "device.memory_fraction", With: []string{"device.kind"},
 		Found: fmt.Sprintf("the number %g with device.kind = %q", d.MemoryFraction, d.Kind), Hint: `want 0, or device.kind = "cuda"`})
-	out.Unless(d.Attention != device.FusedAttention || d.Precision == device.BFloat16 || d.FusesFloat32(), schema.Problem{
-		Key: "device.attention", With: []string{"device.kind", "device.precision", "device.kernels"},
-		Found: fmt.Sprintf("the string %q with device.precision = %q and device.kernels = %q", d.Attention, d.Precision, d.Kernels),
-		Hint:  `want "auto", or device.precision = "bfloat16", or on the CPU device.kernels = "fused"`})
-	out.Unless(d.Kernels != device.FusedKernels || d.Precision == device.BFloat16 || d.FusesFloat32(), schema.Problem{
+	out.Unless(d.Attention != device.FusedAttention || d.Precision == device.BFloat16 || d.Kind == device.CPU, schema.Problem{
+		Key: "device.attention", With: []string{"device.kind", "device.precision"},
+		Found: fmt.Sprintf("the string %q with device.kind = %q and device.precision = %q", d.Attention, d.Kind, d.Precision),
+		Hint:  `want "auto", or device.precision = "bfloat16", or device.kind = "cpu"`})
+	out.Unless(d.Kernels != device.FusedKernels || d.Precision == device.BFloat16 || d.Kind == device.CPU, schema.Problem{
 		Key: "device.kernels", With: []string{"device.kind", "device.precision"},
 		Found: fmt.Sprintf("the string %q with device.kind = %q and device.precision = %q", d.Kernels, d.Kind, d.Precision),
 		Hint:  `want "auto", or device.precision = "bfloat16", or device.kind = "cpu"`})

@@ -62,7 +62,7 @@ func quantizedStage(rule cage.Rule) stage {
 			args[i] = in[spec.Name]
 		}
 		out := update.Nodes{}
-		for name, node := range lower.Lower(g, p, args) {
+		for name, node := range lower.Rows(g, p, args) {
 			if name == spec.OutputCodes {
 				node = graph.ConvertDType(node, dtypes.Int32)
 			}
@@ -231,7 +231,7 @@ func codesStage(rules []cage.Rule, chosen []WeightElements) stage {
 
 // codesOf returns the codes and values of a weight.
 func codesOf(q spec.Quantizer, in []*graph.Node) (codes, value *graph.Node) {
-	out := lower.Lower(in[0].Graph(), lower.Only(q.ForEvaluation().Program, spec.OutputValue, spec.OutputCodes), in)
+	out := lower.Rows(in[0].Graph(), lower.Only(q.ForEvaluation().Program, spec.OutputValue, spec.OutputCodes), in)
 	value = out[spec.OutputValue]
 	if codes = out[spec.OutputCodes]; codes == nil {
 		zero := graph.ScalarZero(value.Graph(), value.DType())
