@@ -12,6 +12,7 @@ MODULES := . tools examples
 EVERYTHING := ./... ./tools/... ./examples/...
 PLUGINS := $(notdir $(wildcard plugins/*))
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
+GREMLINS := github.com/go-gremlins/gremlins/cmd/gremlins@v0.6.0
 GORELEASER := github.com/goreleaser/goreleaser/v2@v2.13.0
 
 .DEFAULT_GOAL := help
@@ -92,11 +93,9 @@ campaign-short: build ## A minute and a half of the crash campaign
 faults: ## Make every operation on kept files fail in turn, and lose power at every moment (half an hour)
 	CAGE_TESTS=all $(GO) test -count=1 -timeout 2h -v -run 'TestFaults|TestPowerLoss' ./host/train ./host/study ./host/data
 
-MUTANTS ?= 20
-
 .PHONY: mutants
-mutants: ## Change the code in one place at a time and see which test fails (MUTANTS=24 PACKAGES=./host/compute/lower)
-	$(GO) run ./tools/mutate -n $(MUTANTS) $(PACKAGES)
+mutants: ## Change the code of a package in one place at a time and see whether a test fails (PACKAGES=./host/compute/lower)
+	$(GO) run $(GREMLINS) unleash $(PACKAGES)
 
 .PHONY: fuzz
 fuzz: ## Fuzz every parser and format, FUZZTIME each (10m); some: TARGETS="./host/data FuzzGolden"

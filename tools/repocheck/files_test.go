@@ -23,7 +23,6 @@ var mayChange = map[string]string{
 	"internal/testing/*/*":                   "for tests only",
 	"tools/crashtest/*":                      "a program for tests: it damages directories on purpose",
 	"tools/syscallfault/*":                   "a program for tests",
-	"tools/mutate/*":                         "a program for tests: a scratch directory",
 	"tools/kernelgen/main.go":                "a generator of this repository",
 	"host/train/plugin/client.go":            "directories of sockets: nothing in them is kept",
 	"host/train/plugin/start.go":             "directories of sockets: nothing in them is kept",
