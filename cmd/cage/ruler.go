@@ -28,8 +28,8 @@ func newRuler() *cobra.Command {
 		Short: "Measure how long a text may be for a model to work with it (RULER)",
 		Long: `Let a model answer the 13 tasks of RULER, which hide something in a text of a given
 length, and score its answers. The prompts are those that RULER's scripts make, the
-answers are the likeliest tokens. Prompts and answers lie in --out, in RULER's own
-format; killed at any moment, the same command goes on.
+answers are the likeliest tokens. Answers are in --out, in RULER's own format; killed at
+any moment, the same command continues.
 
 Some tasks are made of texts of others, and are left out without them: --essay, --squad,
 --hotpot. Words are made up unless --words has lists.
@@ -40,7 +40,7 @@ Some tasks are made of texts of others, and are left out without them: --essay, 
 	f.add(cmd)
 	m.add(cmd)
 	lifelineFlag(cmd, &lifeline)
-	cmd.AddCommand(surviveSIGPIPE(newRulerGenerate()), newRulerScore())
+	cmd.AddCommand(newRulerScore())
 	return withAnswer(cmd, func(cmd *cobra.Command, args []string) (*answer, error) {
 		watchLifeline(lifeline)
 		plan, g, err := f.plan(cmd)
@@ -54,20 +54,17 @@ Some tasks are made of texts of others, and are left out without them: --essay, 
 		if err := f.tokenize(&plan, g, m.tok, args[0]); err != nil {
 			return nil, err
 		}
-		plan.Model = &m.name
+		plan.Batch, plan.Model = m.batch, query.RulerName(args[0], m.model, m.batch)
 		d := ruler.At(vfs.At(f.out))
-		if plan, err = g.Write(cmd.Context(), d, plan); err != nil {
+		model := query.Ruler(m.model, m.tok, g.Before != "")
+		if err := d.Ask(cmd.Context(), g, plan, model); err != nil {
 			return nil, err
 		}
-		if err := d.Ask(cmd.Context(), plan, query.Ruler(m.model, m.tok, g.Before != ""), m.batch); err != nil {
-			return nil, err
-		}
-		return rulerReport(d, m.threshold)
+		return rulerReport(d)
 	})
 }
 
 func newRulerScore() *cobra.Command {
-	var threshold float64
 	cmd := &cobra.Command{
 		Use:   "score DIR",
 		Short: "Score answers to RULER's prompts",
@@ -75,18 +72,13 @@ func newRulerScore() *cobra.Command {
 RULER's own scripts put the answers of a model so, too. No model is needed.`,
 		Args: exactly(1, "one directory with answers"),
 	}
-	thresholdFlag(cmd, &threshold)
 	return withAnswer(cmd, func(_ *cobra.Command, args []string) (*answer, error) {
-		return rulerReport(ruler.At(vfs.At(args[0])), threshold)
+		return rulerReport(ruler.At(vfs.At(args[0])))
 	})
 }
 
-func thresholdFlag(cmd *cobra.Command, threshold *float64) {
-	cmd.Flags().Float64Var(threshold, "threshold", ruler.DefaultThreshold, "average that a length must exceed to be effective, in percent")
-}
-
-func rulerReport(d ruler.Directory, threshold float64) (*answer, error) {
-	r, err := d.Report(threshold)
+func rulerReport(d ruler.Directory) (*answer, error) {
+	r, err := d.Report()
 	if err != nil {
 		return nil, err
 	}
@@ -94,50 +86,6 @@ func rulerReport(d ruler.Directory, threshold float64) (*answer, error) {
 		table(w, r.Table())
 		fmt.Fprint(w, r.Words())
 	}}, nil
-}
-
-func newRulerGenerate() *cobra.Command {
-	f := rulerFlags{}
-	var spec string
-	cmd := &cobra.Command{
-		Use:   "generate",
-		Short: "Write RULER's prompts for any model",
-		Long: `Write the prompts of RULER's tasks as RULER's scripts write them, to
-LENGTH/data/TASK/validation.jsonl in the directory --out: what a model is to continue is
-"input" and "answer_prefix", and "outputs" is what its answer should have.
-
-  cage ruler generate --tokenizer tokenizer.json --length 4096,8192 --out ruler/prompts`,
-		Args: exactly(0, "no argument"),
-	}
-	f.add(cmd)
-	cmd.Flags().StringVar(&spec, "tokenizer", "bytes", `"bytes", or the path of a Hugging Face tokenizer.json or of its directory`)
-	return withAnswer(cmd, func(cmd *cobra.Command, _ []string) (*answer, error) {
-		plan, g, err := f.plan(cmd)
-		if err != nil {
-			return nil, err
-		}
-		tok, err := tokenizer.Open(spec)
-		if err != nil {
-			return nil, fmt.Errorf("--tokenizer: %w", err)
-		}
-		if err := f.tokenize(&plan, g, tok, spec); err != nil {
-			return nil, err
-		}
-		d := ruler.At(vfs.At(f.out))
-		if _, err = g.Write(cmd.Context(), d, plan); err != nil {
-			return nil, err
-		}
-		manifest, err := d.Manifest()
-		if err != nil {
-			return nil, err
-		}
-		return &answer{manifest, func(w io.Writer) {
-			fmt.Fprintf(w, "%s: prompts of %d tokens and less\n", f.out, plan.Lengths[len(plan.Lengths)-1])
-			for _, note := range manifest.Notes() {
-				fmt.Fprintf(w, "note: %s\n", note)
-			}
-		}}, nil
-	})
 }
 
 // rulerFlags are the flags about RULER's prompts.
@@ -156,7 +104,7 @@ func (f *rulerFlags) add(cmd *cobra.Command) {
 	}
 	addKeys(cmd, keys)
 	cmd.Flags().Uint32Var(&f.seed, "seed", ruler.DefaultSeed, "seed of the prompts")
-	cmd.Flags().StringVar(&f.out, "out", "", "directory `DIR` of prompts and answers (required)")
+	cmd.Flags().StringVar(&f.out, "out", "", "directory `DIR` of the answers (required)")
 }
 
 // plan checks the flags and reads the texts that prompts are made of.
@@ -166,7 +114,7 @@ func (f *rulerFlags) plan(cmd *cobra.Command) (plan ruler.Plan, g *ruler.Generat
 	case err != nil:
 		return plan, nil, usageError{fmt.Errorf("--tasks: %w", err)}
 	case f.out == "":
-		return plan, nil, usageError{fmt.Errorf("--out is required: the directory of prompts and answers")}
+		return plan, nil, usageError{fmt.Errorf("--out is required: the directory of the answers")}
 	}
 	if err := checkKeys(cmd, f.Keys()); err != nil {
 		return plan, nil, err
@@ -180,9 +128,9 @@ func (f *rulerFlags) plan(cmd *cobra.Command) (plan ruler.Plan, g *ruler.Generat
 		return plan, nil, err
 	}
 	due := throttle(10 * time.Second)
-	progress := func(doing string, t ruler.Task, length, done, of int) {
+	progress := func(t ruler.Task, length, done, of int) {
 		if due() {
-			log.Info(fmt.Sprintf("%s at %d: %d of %d %s", t.Name, length, done, of, doing))
+			log.Info(fmt.Sprintf("%s at %d: %d of %d answers", t.Name, length, done, of))
 		}
 	}
 	return ruler.Plan{Tasks: tasks, Lengths: f.SortedLengths(), Samples: f.Samples, Progress: progress}, g, nil
@@ -224,11 +172,9 @@ func (f *rulerFlags) tokenize(plan *ruler.Plan, g *ruler.Generator, tok tokenize
 // rulerModel is the model that answers, with the flags about it.
 type rulerModel struct {
 	batch, step, context int
-	threshold            float64
 
 	model *trained.Model
 	tok   tokenizer.Tokenizer
-	name  ruler.ModelName
 }
 
 func (m *rulerModel) add(cmd *cobra.Command) {
@@ -236,7 +182,6 @@ func (m *rulerModel) add(cmd *cobra.Command) {
 	flags.IntVar(&m.batch, "batch", ruler.DefaultBatch, "prompts that are answered at once")
 	flags.IntVar(&m.step, "step", 0, "use the checkpoint of this step instead of the newest")
 	flags.IntVar(&m.context, "context", 0, "tokens of a sequence of a Hugging Face checkpoint; 0: the largest length")
-	thresholdFlag(cmd, &m.threshold)
 }
 
 // open opens the model in dir with a context for prompts of these lengths.
@@ -256,7 +201,6 @@ func (m *rulerModel) open(cmd *cobra.Command, dir string, lengths []int) error {
 	if err != nil {
 		return err
 	}
-	m.name = query.RulerName(dir, m.model, m.batch)
 	m.tok, err = m.model.Tokenizer()
 	if context := m.model.Context(); err == nil && context < longest {
 		err = fmt.Errorf("%s sees %d tokens at most: want a --length of no more, not %d", dir, context, longest)

@@ -27,22 +27,19 @@ func selected(t testing.TB, names []string) []Task {
 	return tasks
 }
 
-// plan makes prompts of two tasks in a directory.
-func plan(t *testing.T, samples int) (Directory, Plan) {
-	t.Helper()
-	d := At(vfs.At(t.TempDir()))
-	return d, write(t, d, samples)
+// planned is a plan without progress.
+func planned(tasks []Task, samples, batch int, lengths ...int) Plan {
+	return Plan{
+		Tasks: tasks, Lengths: lengths, Samples: samples, Batch: batch, Model: ModelName{Name: "m"},
+		Progress: func(Task, int, int, int) {},
+	}
 }
 
-func write(t *testing.T, d Directory, samples int) Plan {
+// askTwo asks a model the prompts of two tasks.
+func askTwo(t *testing.T, d Directory, m Model, samples, batch int) error {
 	t.Helper()
-	tasks := selected(t, []string{"fwe", "niah_multikey_3"})
-	g := &Generator{Count: countWords, Seed: DefaultSeed}
-	p, err := g.Write(context.Background(), d, Plan{Tasks: tasks, Lengths: []int{500}, Samples: samples})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return p
+	p := planned(selected(t, []string{"fwe", "niah_multikey_3"}), samples, batch, 500)
+	return d.Ask(t.Context(), &Generator{Count: countWords, Seed: DefaultSeed}, p, m)
 }
 
 // echo answers with the number of the batch and the length of the prompt.
@@ -69,25 +66,24 @@ func content(t *testing.T, path vfs.Path) string {
 // and no more than a batch is asked again.
 func TestGoingOn(t *testing.T) {
 	const samples, batch = 7, 3
-	d, p := plan(t, samples)
-	asked := 0
-	if err := d.Ask(context.Background(), p, echo(&asked), batch); err != nil {
+	d, asked := At(vfs.At(t.TempDir())), 0
+	if err := askTwo(t, d, echo(&asked), samples, batch); err != nil {
 		t.Fatal(err)
 	}
 	if asked != 2*samples {
 		t.Errorf("%d prompts were asked, want %d", asked, 2*samples)
 	}
-	path := d.answers(500, p.Tasks[1])
+	path := d.answers(500, selected(t, []string{"niah_multikey_3"})[0])
 	want := content(t, path)
 	damaged := strings.Replace(want, `"pred"`, "\x00\n", 5) // as after a loss of power
 	testfile.Write(t, path.Name, damaged)
-	if err := d.Ask(context.Background(), p, echo(&asked), batch); err != nil || content(t, path) != want {
+	if err := askTwo(t, d, echo(&asked), samples, batch); err != nil || content(t, path) != want {
 		t.Errorf("a damaged file is not mended: %v", err)
 	}
 	for _, size := range cuts(want) {
 		testfile.Write(t, path.Name, want[:size])
 		asked = 0
-		if err := d.Ask(context.Background(), p, echo(&asked), batch); err != nil {
+		if err := askTwo(t, d, echo(&asked), samples, batch); err != nil {
 			t.Fatalf("cut at %d: %v", size, err)
 		}
 		if got := content(t, path); got != want {
@@ -112,17 +108,16 @@ func cuts(text string) []int {
 
 // TestMoreSamples: when more samples are wanted, answers to the first stay.
 func TestMoreSamples(t *testing.T) {
-	d, p := plan(t, 3)
-	asked := 0
-	if err := d.Ask(context.Background(), p, echo(&asked), 2); err != nil {
+	d, asked := At(vfs.At(t.TempDir())), 0
+	if err := askTwo(t, d, echo(&asked), 3, 2); err != nil {
 		t.Fatal(err)
 	}
-	p = write(t, d, 5)
-	before := content(t, d.answers(500, p.Tasks[0]))
-	if err := d.Ask(context.Background(), p, echo(&asked), 2); err != nil {
+	path := d.answers(500, selected(t, []string{"fwe"})[0])
+	before := content(t, path)
+	if err := askTwo(t, d, echo(&asked), 5, 2); err != nil {
 		t.Fatal(err)
 	}
-	after := content(t, d.answers(500, p.Tasks[0]))
+	after := content(t, path)
 	first := before[:strings.LastIndex(strings.TrimSpace(before), "\n")+1] // a batch and a half
 	if !strings.HasPrefix(after, first) || strings.Count(after, "\n") != 5 {
 		t.Errorf("the answers were\n%s\nand became\n%s", before, after)
@@ -134,14 +129,13 @@ func TestMoreSamples(t *testing.T) {
 
 // TestOtherPrompts: answers to other prompts are not taken for answers.
 func TestOtherPrompts(t *testing.T) {
-	d, p := plan(t, 2)
-	path := d.answers(500, p.Tasks[0])
-	if err := path.Dir().MkdirAll(); err != nil {
+	d, asked := At(vfs.At(t.TempDir())), 0
+	if err := askTwo(t, d, echo(&asked), 2, 2); err != nil {
 		t.Fatal(err)
 	}
+	path := d.answers(500, selected(t, []string{"fwe"})[0])
 	testfile.Write(t, path.Name, `{"index":0,"pred":"x","input":"another","outputs":["y"]}`+"\n")
-	asked := 0
-	err := d.Ask(context.Background(), p, echo(&asked), 2)
+	err := askTwo(t, d, echo(&asked), 2, 2)
 	if err == nil || !strings.Contains(err.Error(), "line 1 answers another prompt") {
 		t.Errorf("the error is %v", err)
 	}
@@ -149,47 +143,42 @@ func TestOtherPrompts(t *testing.T) {
 
 // TestModelFails: the error of a model ends the work, and the answers before it stay.
 func TestModelFails(t *testing.T) {
-	d, p := plan(t, 4)
+	d := At(vfs.At(t.TempDir()))
 	broken := errors.New("out of memory")
 	calls := 0
-	err := d.Ask(context.Background(), p, func(_ context.Context, prompts []string, _ int) ([]string, error) {
+	err := askTwo(t, d, func(_ context.Context, prompts []string, _ int) ([]string, error) {
 		if calls++; calls == 2 {
 			return nil, broken
 		}
 		return prompts, nil
-	}, 3)
+	}, 4, 3)
 	if !errors.Is(err, broken) {
 		t.Errorf("the error is %v", err)
 	}
-	if got := strings.Count(content(t, d.answers(500, p.Tasks[0])), "\n"); got != 3 {
+	if got := strings.Count(content(t, d.answers(500, selected(t, []string{"niah_multikey_3"})[0])), "\n"); got != 3 {
 		t.Errorf("%d answers are kept, want 3", got)
 	}
-	err = d.Ask(context.Background(), p, func(context.Context, []string, int) ([]string, error) { return nil, nil }, 3)
+	err = askTwo(t, d, func(context.Context, []string, int) ([]string, error) { return nil, nil }, 4, 3)
 	if err == nil || !strings.Contains(err.Error(), "0 answers to 1 prompts") {
 		t.Errorf("the error is %v", err)
 	}
 }
 
-// TestLeftOut: a task is named as left out until it has prompts, and not again when its input is missing later.
+// TestLeftOut: tasks without an input are named in the manifest.
 func TestLeftOut(t *testing.T) {
 	_, inputs := readGolden(t)
-	tasks := selected(t, []string{"fwe", "niah_single_2"})
 	d := At(vfs.At(t.TempDir()))
-	for _, step := range []struct {
-		essay string
-		want  bool
-	}{{"", true}, {inputs.Essay, false}, {"", false}} {
+	for essay, want := range map[string]int{"": 1, inputs.Essay: 0} {
 		g := &Generator{Count: countWords, Seed: DefaultSeed}
-		g.Inputs.Words, g.Inputs.Essay = inputs.Words, step.essay
-		if _, err := g.Write(context.Background(), d, Plan{Tasks: tasks, Lengths: []int{1000}, Samples: 1}); err != nil {
+		g.Inputs.Words, g.Inputs.Essay = inputs.Words, essay
+		asked := 0
+		p := planned(selected(t, []string{"fwe", "niah_single_2"}), 1, 1, 1000)
+		if err := d.Ask(t.Context(), g, p, echo(&asked)); err != nil {
 			t.Fatal(err)
 		}
 		m, err := d.Manifest()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, out := m.LeftOut["niah_single_2"]; out != step.want {
-			t.Errorf("with the essay %.10q…: left out %v", step.essay, m.LeftOut)
+		if err != nil || len(m.LeftOut) != want || asked == 0 && want > 0 {
+			t.Errorf("with the essay %.10q…: left out %v, error %v", essay, m.LeftOut, err)
 		}
 	}
 }
@@ -202,12 +191,8 @@ func measure(files vfs.FS, dir string) error {
 	}
 	d := At(vfs.On(files, dir))
 	g := &Generator{Count: countWords, Seed: DefaultSeed}
-	p, err := g.Write(context.Background(), d, Plan{Tasks: tasks, Lengths: []int{300}, Samples: 3})
-	if err != nil {
-		return err
-	}
 	asked := 0
-	return d.Ask(context.Background(), p, echo(&asked), 2)
+	return d.Ask(context.Background(), g, planned(tasks, 3, 2, 300), echo(&asked))
 }
 
 // again demands that the same measurement in a directory ends in the same files.
@@ -231,7 +216,7 @@ func TestFaults(t *testing.T) {
 	}
 	want := vfstest.Contents(t, reference)
 	every := testlevel.Sample(5, 1, 1)
-	for files := range faultfs.Each(t, every, 50) {
+	for files := range faultfs.Each(t, every, 30) {
 		dir := filepath.Join(t.TempDir(), "out")
 		err := measure(files, dir)
 		again(t, files.Reported(t, err), dir, want)
@@ -251,24 +236,23 @@ func TestPowerLoss(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := vfstest.Contents(t, dir)
-	for lost, what := range files.Each(t, uint64(testlevel.Choose(2, 12)), 50) {
+	for lost, what := range files.Each(t, uint64(testlevel.Choose(2, 12)), 40) {
 		again(t, what, filepath.Join(lost, "out"), want)
 	}
 }
 
 // TestLocked: a second process is sent away.
 func TestLocked(t *testing.T) {
-	d, p := plan(t, 2)
-	lock, err := d.lock()
+	d, asked := At(vfs.At(t.TempDir())), 0
+	lock, err := d.path.Join(vfs.LockFile).Lock()
 	if err != nil {
 		t.Fatal(err)
 	}
-	asked := 0
-	err = d.Ask(context.Background(), p, echo(&asked), 1)
+	err = askTwo(t, d, echo(&asked), 2, 1)
 	if err == nil || !strings.Contains(err.Error(), "another process is working on it") {
 		t.Errorf("the error is %v", err)
 	}
-	if err := errors.Join(lock.Unlock(), d.Ask(context.Background(), p, echo(&asked), 1)); err != nil {
+	if err := errors.Join(lock.Unlock(), askTwo(t, d, echo(&asked), 2, 1)); err != nil {
 		t.Error(err)
 	}
 }

@@ -20,7 +20,7 @@ var commonFrame = frame{
 	prefix: " Answer: The top 10 words that appear most often in the list are:",
 }
 
-func (commonWords) start(s *session) (func(int) (drawnPrompt, error), error) {
+func (commonWords) start(s *session) (func(int) (Sample, error), error) {
 	d := &commonDraw{session: s, example: wordList{40, 10, 3}, common: 30, rest: 3, words: s.Words.all()}
 	if s.short() {
 		d.example, d.common, d.rest = wordList{20, 3, 1}, 6, 1
@@ -42,18 +42,18 @@ type commonDraw struct {
 	words        []string
 }
 
-func (d *commonDraw) prompt(_, n int) (drawnPrompt, error) {
+func (d *commonDraw) prompt(_, n int) (Sample, error) {
 	list, answers, err := d.list(d.example)
 	if err != nil {
-		return drawnPrompt{}, err
+		return Sample{}, err
 	}
-	example := d.fill(commonFrame, "{context}", list).text() + " " + numbered(answers)
+	example := d.fill(commonFrame, "{context}", list).Prompt() + " " + numbered(answers)
 	if list, answers, err = d.list(wordList{n, d.common, d.rest}); err != nil {
-		return drawnPrompt{}, err
+		return Sample{}, err
 	}
 	p := d.fill(commonFrame, "{context}", list)
-	p.input = example + "\n" + p.input
-	p.answers = answers
+	p.Input = example + "\n" + p.Input
+	p.Outputs = answers
 	return p, nil
 }
 

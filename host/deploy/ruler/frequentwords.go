@@ -26,7 +26,7 @@ var frequentFrame = frame{
 	prefix: " Answer: According to the coded text above, the three most frequently appeared words are:",
 }
 
-func (frequentWords) start(s *session) (func(int) (drawnPrompt, error), error) {
+func (frequentWords) start(s *session) (func(int) (Sample, error), error) {
 	most := s.length - s.newTokens
 	d := &frequentDraw{session: s, most: most, vocabulary: most / 50, step: most / 32}
 	if d.vocabulary < 4 {
@@ -40,7 +40,7 @@ func (frequentWords) start(s *session) (func(int) (drawnPrompt, error), error) {
 			return nil, err
 		}
 		if tokens >= most {
-			return func(int) (drawnPrompt, error) { return d.sample(words - d.step) }, nil
+			return func(index int) (Sample, error) { return d.sample(index, words-d.step) }, nil
 		}
 	}
 }
@@ -54,7 +54,7 @@ type frequentDraw struct {
 }
 
 // sample draws a prompt of at most n words, and of fewer when it is too long.
-func (d *frequentDraw) sample(n int) (drawnPrompt, error) {
+func (d *frequentDraw) sample(index, n int) (Sample, error) {
 	vocabulary := d.draw()
 	for ; n > 0; n -= d.step {
 		p, tokens, err := d.prompt(vocabulary, n)
@@ -62,11 +62,11 @@ func (d *frequentDraw) sample(n int) (drawnPrompt, error) {
 			return p, err
 		}
 		if tokens <= d.most {
-			p.tokens = tokens + d.newTokens
+			p.Index, p.Length = index, tokens+d.newTokens
 			return p, nil
 		}
 	}
-	return drawnPrompt{}, fmt.Errorf("no text is short enough: choose a larger length")
+	return Sample{}, fmt.Errorf("no text is short enough: choose a larger length")
 }
 
 var lowerCase = strings.Split("abcdefghijklmnopqrstuvwxyz", "")
@@ -88,7 +88,7 @@ func (d *frequentDraw) draw() []string {
 }
 
 // prompt is a text of about n words, and the tokens of its question.
-func (d *frequentDraw) prompt(vocabulary []string, n int) (drawnPrompt, int, error) {
+func (d *frequentDraw) prompt(vocabulary []string, n int) (Sample, int, error) {
 	var text []string
 	for i, word := range vocabulary {
 		copies := int(float64(n) * math.Pow(float64(i+1), -2) / zeta2)
@@ -96,7 +96,7 @@ func (d *frequentDraw) prompt(vocabulary []string, n int) (drawnPrompt, int, err
 	}
 	pyrandom.Shuffle(d.fresh(), text)
 	p := d.fill(frequentFrame, "{context}", strings.Join(text, " "))
-	p.answers = slices.Clone(vocabulary[1:4])
-	tokens, err := d.count(p.text())
+	p.Outputs = slices.Clone(vocabulary[1:4])
+	tokens, err := d.count(p.Prompt())
 	return p, tokens, err
 }

@@ -37,13 +37,8 @@ type Sample struct {
 	// Outputs lists what the answer should contain.
 	Outputs []string `json:"outputs"`
 	// Length counts the tokens of the question, the prefix, and the longest answer.
-	Length int `json:"length"`
-	// LengthWithTemplate is the same as Length here, because Before and After are part of
-	// the input.
-	LengthWithTemplate int    `json:"length_w_model_temp"`
-	AnswerPrefix       string `json:"answer_prefix"`
-	// TokenPosition is the position of the first value in tokens; only in needle tasks.
-	TokenPosition *int `json:"token_position_answer,omitempty"`
+	Length       int    `json:"length"`
+	AnswerPrefix string `json:"answer_prefix"`
 }
 
 // Prompt returns the text that a model reads.
@@ -68,12 +63,12 @@ func (g *Generator) Samples(ctx context.Context, t Task, length, samples int) it
 			return
 		}
 		for i := range samples {
-			d, err := next(i)
+			sample, err := next(i)
 			if err != nil {
 				fail(fmt.Errorf("sample %d: %w", i, err))
 				return
 			}
-			if !yield(d.sample(i), nil) {
+			if !yield(sample, nil) {
 				return
 			}
 		}
@@ -107,32 +102,13 @@ func (s *session) count(text string) (int, error) {
 	return s.Count(text)
 }
 
-// drawnPrompt is a prompt.
-type drawnPrompt struct {
-	input, prefix string
-	answers       []string
-	tokens        int  // with those of the answer
-	index         *int // where it is not the number of the sample
-	position      *int // of the first answer, in tokens
-}
-
-func (d drawnPrompt) text() string { return d.input + d.prefix }
-
-func (d drawnPrompt) sample(i int) Sample {
-	if d.index != nil {
-		i = *d.index
-	}
-	return Sample{Index: i, Input: d.input, Outputs: d.answers, Length: d.tokens, LengthWithTemplate: d.tokens,
-		AnswerPrefix: d.prefix, TokenPosition: d.position}
-}
-
 // frame is the text around the haystack and the question of a task.
 type frame struct{ body, prefix string }
 
 // fill puts values for the names in braces, and the template of conversations around it.
-func (g *Generator) fill(f frame, values ...string) drawnPrompt {
+func (g *Generator) fill(f frame, values ...string) Sample {
 	r := strings.NewReplacer(values...)
-	return drawnPrompt{input: g.Before + r.Replace(f.body) + g.After, prefix: r.Replace(f.prefix)}
+	return Sample{Input: g.Before + r.Replace(f.body) + g.After, AnswerPrefix: r.Replace(f.prefix)}
 }
 
 // Settings say what prompts to make: the flags of `cage ruler`, which are keys of a study file, too.
@@ -173,9 +149,9 @@ const patience = 100
 type filler struct {
 	*session
 	// build draws a prompt of n units for a sample.
-	build func(index, n int) (drawnPrompt, error)
+	build func(index, n int) (Sample, error)
 	// finish, if not nil, draws what a sample has more than a prompt of the search.
-	finish func(d drawnPrompt) drawnPrompt
+	finish func(d Sample) Sample
 	// besides are tokens that prompts of the search lack.
 	besides int
 	// least is the smallest number of units, and the step by which too long prompts shrink.
@@ -191,7 +167,7 @@ func (s *session) threefold(perUnit float64) int { return int(float64(s.length) 
 
 // start finds the largest size whose prompt fits, by bisection as RULER does (each trial
 // draws), and returns what draws samples of that size.
-func (f *filler) start() (func(index int) (drawnPrompt, error), error) {
+func (f *filler) start() (func(index int) (Sample, error), error) {
 	_, tokens, err := f.try(f.probe)
 	if err != nil {
 		return nil, err
@@ -210,21 +186,21 @@ func (f *filler) start() (func(index int) (drawnPrompt, error), error) {
 			high = middle - 1
 		}
 	}
-	return func(index int) (drawnPrompt, error) { return f.sample(index, size) }, nil
+	return func(index int) (Sample, error) { return f.sample(index, size) }, nil
 }
 
 // try draws a prompt for the first sample and counts its tokens.
-func (f *filler) try(n int) (drawnPrompt, int, error) {
+func (f *filler) try(n int) (Sample, int, error) {
 	d, err := f.build(0, n)
 	if err != nil {
 		return d, 0, err
 	}
-	tokens, err := f.count(d.text())
+	tokens, err := f.count(d.Prompt())
 	return d, tokens, err
 }
 
 // sample draws a prompt of n units; while it is too long, one that is smaller by a step.
-func (f *filler) sample(index, n int) (drawnPrompt, error) {
+func (f *filler) sample(index, n int) (Sample, error) {
 	var shortest int
 	var failed error
 	for stuck := 0; stuck < patience; {
@@ -233,13 +209,14 @@ func (f *filler) sample(index, n int) (drawnPrompt, error) {
 			if f.finish != nil {
 				d = f.finish(d)
 			}
-			if d.tokens, err = f.count(d.text()); err != nil {
+			if d.Length, err = f.count(d.Prompt()); err != nil {
 				return d, err
 			}
-			if d.tokens += f.newTokens; d.tokens <= f.length {
+			if d.Length += f.newTokens; d.Length <= f.length {
+				d.Index = index
 				return d, nil
 			}
-			shortest = d.tokens
+			shortest = d.Length
 		}
 		failed = err
 		if n > f.least {
@@ -249,9 +226,9 @@ func (f *filler) sample(index, n int) (drawnPrompt, error) {
 		}
 	}
 	if failed != nil {
-		return drawnPrompt{}, failed
+		return Sample{}, failed
 	}
-	return drawnPrompt{}, &tooLong{shortest}
+	return Sample{}, &tooLong{shortest}
 }
 
 // tooLong is the error of a task whose smallest prompts do not fit.

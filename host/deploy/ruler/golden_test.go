@@ -10,7 +10,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/cage-qat/cage/internal/jsonlines"
 	"github.com/cage-qat/cage/internal/testing/testfile"
 	"github.com/cage-qat/cage/internal/testing/testlevel"
 	"github.com/cage-qat/cage/internal/vfs"
@@ -73,7 +72,6 @@ func TestGolden(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				s.TokenPosition = nil // the golden file has none
 				got = append(got, s)
 			}
 			if diff := cmp.Diff(c.Samples, got); diff != "" {
@@ -111,33 +109,30 @@ func TestOracle(t *testing.T) {
 	g := &Generator{Inputs: inputs, Count: countWords, Seed: DefaultSeed}
 	for _, knows := range []bool{true, false} {
 		d := At(vfs.At(t.TempDir()))
-		p, err := g.Write(context.Background(), d, Plan{Tasks: Tasks(), Lengths: []int{1500, 2000}, Samples: 2})
-		if err != nil {
-			t.Fatal(err)
-		}
+		p := planned(Tasks(), 2, 2, 1500, 2000)
 		wanted := map[string]string{}
 		for _, length := range p.Lengths {
 			for _, task := range p.Tasks {
-				for s, err := range jsonlines.Read[Sample](d.prompts(length, task)) {
+				for s, err := range g.Samples(t.Context(), task, length, p.Samples) {
 					if err != nil {
 						t.Fatal(err)
 					}
 					if knows {
-						wanted[s.Value.Prompt()] = " Well: " + strings.ToUpper(strings.Join(s.Value.Outputs, ", ")) + "."
+						wanted[s.Prompt()] = " Well: " + strings.ToUpper(strings.Join(s.Outputs, ", ")) + "."
 					}
 				}
 			}
 		}
-		err = d.Ask(context.Background(), p, func(_ context.Context, prompts []string, _ int) (said []string, _ error) {
+		err := d.Ask(context.Background(), g, p, func(_ context.Context, prompts []string, _ int) (said []string, _ error) {
 			for _, p := range prompts {
 				said = append(said, wanted[p])
 			}
 			return said, nil
-		}, 2)
+		})
 		if err != nil {
 			t.Fatal(err)
 		}
-		r := reported(t, d, DefaultThreshold)
+		r := reported(t, d)
 		want, effective := TaskReport{Answers: 2, Empty: 2}, 0
 		if knows {
 			want, effective = TaskReport{Score: 100, Answers: 2}, 2000
@@ -167,11 +162,10 @@ type longCase struct {
 
 // digest stands for a sample.
 type digest struct {
-	Index         int
-	Length        int
-	Outputs       []string
-	TokenPosition *int   `json:"token_position_answer"`
-	SHA256        string // of the input and the prefix of the answer, with a zero between
+	Index   int
+	Length  int
+	Outputs []string
+	SHA256  string // of the input and the prefix of the answer, with a zero between
 }
 
 // TestLong: whole prompts of all tasks below, at and above the length from which RULER's
@@ -194,7 +188,7 @@ func TestLong(t *testing.T) {
 					t.Fatal(err)
 				}
 				sum := sha256.Sum256([]byte(s.Input + "\x00" + s.AnswerPrefix))
-				got = append(got, digest{s.Index, s.Length, s.Outputs, s.TokenPosition, fmt.Sprintf("%x", sum)})
+				got = append(got, digest{s.Index, s.Length, s.Outputs, fmt.Sprintf("%x", sum)})
 			}
 			if diff := cmp.Diff(c.Samples, got); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)

@@ -82,28 +82,25 @@ func syllables(n int) []string {
 }
 
 // need is an input that a task cannot do without.
-type need int
+type need string
 
 const (
-	needWords need = iota
-	needEnglish
-	needEssay
-	needSquad
-	needHotpot
+	needWords   need = "words"
+	needEnglish need = "a long list of words"
+	needEssay   need = "an essay"
+	needSquad   need = "SQuAD"
+	needHotpot  need = "HotpotQA"
 )
 
 // Missing names the input that a task lacks; empty if it lacks none.
 func (i Inputs) Missing(t Task) string {
+	given := map[need]bool{
+		needWords: i.Words != nil, needEnglish: i.Words != nil, needSquad: i.Squad != nil,
+		needHotpot: i.Hotpot != nil, needEssay: strings.TrimFunc(i.Essay, isSpace) != "",
+	}
 	for _, n := range t.needs {
-		switch {
-		case (n == needWords || n == needEnglish) && i.Words == nil:
-			return "words"
-		case n == needEssay && strings.TrimFunc(i.Essay, isSpace) == "":
-			return "an essay"
-		case n == needSquad && i.Squad == nil:
-			return "SQuAD"
-		case n == needHotpot && i.Hotpot == nil:
-			return "HotpotQA"
+		if !given[n] {
+			return string(n)
 		}
 	}
 	return ""

@@ -62,7 +62,7 @@ func (t niah) needs() []need {
 	return needs
 }
 
-func (t niah) start(s *session) (func(int) (drawnPrompt, error), error) {
+func (t niah) start(s *session) (func(int) (Sample, error), error) {
 	t.keys = max(t.keys, t.queries)
 	d := &niahDraw{session: s, niah: t}
 	if t.keyKind == words {
@@ -80,16 +80,14 @@ func (t niah) start(s *session) (func(int) (drawnPrompt, error), error) {
 	if err != nil {
 		return nil, err
 	}
-	return func(index int) (drawnPrompt, error) {
+	return func(index int) (Sample, error) {
 		prompt, err := next(index)
 		if err != nil {
 			return prompt, err
 		}
-		before, _, _ := strings.Cut(prompt.input, prompt.answers[0])
-		place := utf8.RuneCountInString(before)
-		tokens, err := d.count(before)
-		prompt.index, prompt.position = &place, &tokens
-		return prompt, err
+		before, _, _ := strings.Cut(prompt.Input, prompt.Outputs[0])
+		prompt.Index = utf8.RuneCountInString(before)
+		return prompt, nil
 	}, nil
 }
 
@@ -101,7 +99,7 @@ type niahDraw struct {
 	essay []string // its words
 }
 
-func (d *niahDraw) prompt(_, n int) (drawnPrompt, error) {
+func (d *niahDraw) prompt(_, n int) (Sample, error) {
 	var keys, lines []string
 	var values [][]string
 	for range d.keys {
@@ -116,7 +114,7 @@ func (d *niahDraw) prompt(_, n int) (drawnPrompt, error) {
 	pyrandom.Shuffle(d.fresh(), lines)
 	context, err := d.hide(lines, n)
 	if err != nil {
-		return drawnPrompt{}, err
+		return Sample{}, err
 	}
 	var asked, answers []string
 	for _, i := range d.rng.Sample(len(keys), d.queries) {
@@ -127,7 +125,7 @@ func (d *niahDraw) prompt(_, n int) (drawnPrompt, error) {
 		f, kind = singular(f), strings.TrimSuffix(kind, "s")
 	}
 	prompt := d.fill(f, "{kind}", kind, "{context}", context, "{query}", enumerate(asked))
-	prompt.answers = answers
+	prompt.Outputs = answers
 	return prompt, nil
 }
 

@@ -23,7 +23,7 @@ var questionFrame = frame{
 	prefix: " Answer:",
 }
 
-func (t questions) start(s *session) (func(int) (drawnPrompt, error), error) {
+func (t questions) start(s *session) (func(int) (Sample, error), error) {
 	d := &questionDraw{session: s, documents: t.of(s.Inputs)}
 	if n := len(d.documents.questions); s.samples > n {
 		return nil, fmt.Errorf("the file has %d questions, and %d samples are asked for", n, s.samples)
@@ -38,11 +38,11 @@ type questionDraw struct {
 	documents *Documents
 }
 
-func (d *questionDraw) prompt(index, n int) (drawnPrompt, error) {
+func (d *questionDraw) prompt(index, n int) (Sample, error) {
 	q := d.documents.questions[index]
 	list, err := d.list(q, n)
 	if err != nil {
-		return drawnPrompt{}, err
+		return Sample{}, err
 	}
 	pyrandom.Shuffle(d.fresh(), list)
 	var b strings.Builder
@@ -53,7 +53,7 @@ func (d *questionDraw) prompt(index, n int) (drawnPrompt, error) {
 		b.WriteString("Document " + strconv.Itoa(i+1) + ":\n" + d.documents.texts[k])
 	}
 	p := d.fill(questionFrame, "{context}", b.String(), "{query}", q.text)
-	p.answers = q.answers
+	p.Outputs = q.answers
 	return p, nil
 }
 

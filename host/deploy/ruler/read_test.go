@@ -151,7 +151,10 @@ func FuzzManifest(f *testing.F) {
 		if err != nil {
 			return
 		}
-		again := &Manifest{Format: old.Format, Seed: old.Seed, Samples: old.Samples, Settings: map[string]string{}, LeftOut: map[string]string{}}
+		again := &Manifest{Format: old.Format, Seed: old.Seed, Samples: old.Samples, Settings: map[string]string{}, Model: &ModelName{Name: "a", Batch: 1}}
+		if old.Model != nil {
+			again.Model = old.Model
+		}
 		if err := again.follow(old); err != nil {
 			t.Errorf("%q: %v", text, err)
 		}

@@ -14,10 +14,10 @@ import (
 	"github.com/cage-qat/cage/internal/jsonlines"
 )
 
-// DefaultThreshold is the average that a model must exceed to be considered good at a
+// threshold is the average that a model must exceed to be considered good at a
 // length: that of Llama-2-7B (chat) at 4096 tokens (the paper, section 4, and RULER's
 // README).
-const DefaultThreshold = 85.6
+const threshold = 85.6
 
 // Report contains the scores of the answers in a directory, in percent.
 type Report struct {
@@ -51,7 +51,7 @@ type TaskReport struct {
 }
 
 // Report scores all answers in the directory.
-func (d Directory) Report(threshold float64) (*Report, error) {
+func (d Directory) Report() (*Report, error) {
 	lengths, err := d.lengths()
 	if err != nil {
 		return nil, err
@@ -161,7 +161,11 @@ func (r *Report) note(m *Manifest) {
 		if most = m.Samples; m.Model != nil {
 			r.Model = m.Model.Name
 		}
-		r.Notes = append(r.Notes, m.Notes()...)
+		maps.DeleteFunc(m.LeftOut, func(name, _ string) bool { return all[name] })
+		if len(m.LeftOut) > 0 {
+			r.Notes = append(r.Notes, "left out: "+leftOut(m.LeftOut))
+		}
+		r.Notes = append(r.Notes, m.Substitutions...)
 	}
 	if n := len(Tasks()); len(all) < n {
 		r.Notes = append(r.Notes, fmt.Sprintf("averages are over %d of %d tasks", len(all), n))

@@ -28,7 +28,7 @@ type Task struct {
 // kind is how the prompts of some of the tasks are made.
 type kind interface {
 	// start finds how much text fits, and returns what draws one sample after the other.
-	start(s *session) (func(index int) (drawnPrompt, error), error)
+	start(s *session) (func(index int) (Sample, error), error)
 }
 
 // Tasks returns all tasks, in RULER's order (scripts/synthetic.yaml; the numbers of

@@ -30,7 +30,7 @@ const (
 	exampleValue  = "12345"
 )
 
-func (tracking) start(s *session) (func(int) (drawnPrompt, error), error) {
+func (tracking) start(s *session) (func(int) (Sample, error), error) {
 	example, err := trackingExample(s)
 	if long, ok := errors.AsType[*tooLong](err); ok {
 		return nil, fmt.Errorf("its example has %d tokens at most, whatever the length, and the smallest of this tokenizer about %d: leave the task out", exampleLength, long.tokens)
@@ -48,9 +48,9 @@ func (tracking) start(s *session) (func(int) (drawnPrompt, error), error) {
 	}
 	d := trackingDraw{session: s, letters: 5}
 	f := &filler{session: s, least: least, probe: least, besides: besides, most: s.threefold, build: d.prompt,
-		finish: func(p drawnPrompt) drawnPrompt {
-			question := strings.TrimPrefix(p.input, s.Before)
-			p.input = s.Before + d.redraw(example) + "\n" + question
+		finish: func(p Sample) Sample {
+			question := strings.TrimPrefix(p.Input, s.Before)
+			p.Input = s.Before + d.redraw(example) + "\n" + question
 			return p
 		}}
 	return f.start()
@@ -69,7 +69,7 @@ func trackingExample(s *session) (string, error) {
 		return "", err
 	}
 	p, err := next(0)
-	return p.text() + " " + strings.Join(p.answers, " ") + "\n", err
+	return p.Prompt() + " " + strings.Join(p.Outputs, " ") + "\n", err
 }
 
 // trackingDraw draws prompts of the task.
@@ -92,21 +92,21 @@ func (d trackingDraw) number() string {
 	return strconv.Itoa(d.numbers.RandInt(10_000, 99_999))
 }
 
-func (d trackingDraw) prompt(_, n int) (drawnPrompt, error) {
+func (d trackingDraw) prompt(_, n int) (Sample, error) {
 	var names []string
 	for range hops + 1 {
 		names = append(names, d.name(d.letters))
 	}
 	value := d.number()
 	if different(names) < len(names) {
-		return drawnPrompt{}, d.twice(names)
+		return Sample{}, d.twice(names)
 	}
 	chain := []string{"VAR " + names[0] + " = " + value}
 	for i := range hops {
 		chain = append(chain, "VAR "+names[i+1]+" = VAR "+names[i]+" ")
 	}
 	if n < len(chain) {
-		return drawnPrompt{}, fmt.Errorf("%d assignments do not go into %d lines: choose a larger length", len(chain), n)
+		return Sample{}, fmt.Errorf("%d assignments do not go into %d lines: choose a larger length", len(chain), n)
 	}
 	lines := make([]string, n)
 	for i := range lines {
@@ -118,7 +118,7 @@ func (d trackingDraw) prompt(_, n int) (drawnPrompt, error) {
 		lines = slices.Insert(lines, place+i, chain[i])
 	}
 	p := d.fill(trackingFrame, "{context}", strings.Join(lines, "\n"), "{query}", value, "{count}", strconv.Itoa(hops+1))
-	p.answers = names
+	p.Outputs = names
 	return p, nil
 }
 

@@ -65,7 +65,7 @@ func (e *Ruler) Arguments(run, out string) []string {
 
 // Read implements [Evaluation].
 func (e *Ruler) Read(out vfs.Path) (map[string]float64, error) {
-	r, err := ruler.At(out).Report(ruler.DefaultThreshold)
+	r, err := ruler.At(out).Report()
 	if err != nil {
 		return nil, err
 	}

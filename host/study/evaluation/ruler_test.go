@@ -54,20 +54,20 @@ func TestRulerRead(t *testing.T) {
 	}
 	g := &ruler.Generator{Inputs: ruler.Inputs{Words: ruler.MadeUpWords()}, Seed: ruler.DefaultSeed, Count: func(s string) (int, error) { return len(s) / 4, nil }}
 	d := ruler.At(out)
-	plan, err := g.Write(t.Context(), d, ruler.Plan{Tasks: e.Tasks, Lengths: e.Lengths, Samples: e.Samples, Settings: map[string]string{}})
-	if err != nil {
-		t.Fatal(err)
+	plan := ruler.Plan{
+		Tasks: e.Tasks, Lengths: e.Lengths, Samples: e.Samples, Batch: 4,
+		Progress: func(ruler.Task, int, int, int) {},
 	}
 	echo := func(_ context.Context, prompts []string, _ int) ([]string, error) { return prompts, nil }
 	short := plan
 	short.Lengths = e.Lengths[:1]
-	if err := d.Ask(t.Context(), short, echo, 4); err != nil {
+	if err := d.Ask(t.Context(), g, short, echo); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := e.Read(out); err == nil || !strings.Contains(err.Error(), "has no answers for ruler.1200") {
 		t.Errorf("of one length: %v", err)
 	}
-	if err := d.Ask(t.Context(), plan, echo, 4); err != nil {
+	if err := d.Ask(t.Context(), g, plan, echo); err != nil {
 		t.Fatal(err)
 	}
 	found, err := e.Read(out)

@@ -1,0 +1,351 @@
+package ruler
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"slices"
+	"strconv"
+
+	"github.com/cage-qat/cage/internal/atomicfile"
+	"github.com/cage-qat/cage/internal/jsonlines"
+	"github.com/cage-qat/cage/internal/plainjson"
+	"github.com/cage-qat/cage/internal/vfs"
+)
+
+// DefaultBatch is the number of prompts that are answered at once unless another is asked for.
+const DefaultBatch = 8
+
+// Model answers prompts with at most newTokens tokens each.
+type Model func(ctx context.Context, prompts []string, newTokens int) ([]string, error)
+
+// Plan says which prompts a model is to answer.
+type Plan struct {
+	Tasks   []Task
+	Lengths []int
+	Samples int
+	Batch   int // prompts that are answered at once
+	// Settings holds what the prompts depend on beside the inputs, such as the tokenizer.
+	Settings map[string]string
+	Model    ModelName
+	// Progress is called with the number of answers to a task at a length.
+	Progress func(t Task, length, done, of int)
+}
+
+// Answer is a model's answer to a sample, with the fields that RULER stores.
+type Answer struct {
+	Index int `json:"index"`
+	// Pred is the answer without its prefix.
+	Pred string `json:"pred"`
+	// Input is everything that the model read: input and answer prefix of the sample.
+	Input   string   `json:"input"`
+	Outputs []string `json:"outputs"`
+	// Others and Truncation have no meaning here; RULER's evaluation expects them.
+	Others     struct{} `json:"others"`
+	Truncation int      `json:"truncation"`
+	Length     int      `json:"length"`
+}
+
+// Manifest says what the answers of a directory were made with. To add to the directory, the same
+// must be used.
+type Manifest struct {
+	Format int    `json:"format"`
+	Seed   uint32 `json:"seed"`
+	// Samples is the number of samples for each task and length.
+	Samples int `json:"samples"`
+	// Settings holds what the prompts depend on: tokenizer, template, inputs.
+	Settings map[string]string `json:"settings"`
+	Model    *ModelName        `json:"model,omitempty"`
+	// Substitutions lists what differs from RULER's own inputs.
+	Substitutions []string `json:"substitutions,omitempty"`
+	// LeftOut maps tasks without prompts to the input that they need.
+	LeftOut map[string]string `json:"left_out,omitempty"`
+}
+
+const manifestFormat = 1
+
+// ModelName names a model.
+type ModelName struct {
+	// Name is for people to read.
+	Name string `json:"name"`
+	// Identity, if not empty, identifies the model, wherever it is stored.
+	Identity string `json:"identity,omitempty"`
+	// Batch is the number of prompts it answers at once, on which the answers depend slightly.
+	Batch int `json:"batch,omitempty"`
+}
+
+func (n ModelName) is(other ModelName) bool {
+	if n.Identity != "" && other.Identity != "" {
+		return n.Identity == other.Identity
+	}
+	return n.Name == other.Name
+}
+
+func (n ModelName) String() string {
+	if n.Identity == "" {
+		return n.Name
+	}
+	return n.Name + " (" + n.Identity + ")"
+}
+
+// Directory stores answers as RULER's scripts do: those of length L are in L/pred/TASK.jsonl.
+// ruler.json says what they were made with.
+type Directory struct{ path vfs.Path }
+
+// At returns the directory at path, which need not exist yet.
+func At(path vfs.Path) Directory { return Directory{path} }
+
+func (d Directory) manifest() vfs.Path { return d.path.Join("ruler.json") }
+
+func (d Directory) answers(length int, t Task) vfs.Path {
+	return d.path.Join(strconv.Itoa(length), "pred", t.Name+".jsonl")
+}
+
+// lengths are those for which there are answers.
+func (d Directory) lengths() ([]int, error) {
+	entries, err := d.path.ReadDir()
+	var list []int
+	for _, e := range entries {
+		n, err := strconv.Atoi(e.Name())
+		if err == nil && n > 0 && strconv.Itoa(n) == e.Name() && e.IsDir() {
+			list = append(list, n)
+		}
+	}
+	slices.Sort(list)
+	return list, err
+}
+
+func missing(err error) bool { return errors.Is(err, fs.ErrNotExist) }
+
+// ParseManifest parses a manifest.
+func ParseManifest(content []byte) (*Manifest, error) {
+	m := &Manifest{}
+	if err := plainjson.UnmarshalStrict(content, m); err != nil {
+		return nil, err
+	}
+	if m.Format != manifestFormat {
+		return nil, fmt.Errorf("it has the format %d, and this version reads %d", m.Format, manifestFormat)
+	}
+	return m, nil
+}
+
+// Manifest reads the directory's manifest; nil if there is none.
+func (d Directory) Manifest() (*Manifest, error) {
+	content, err := d.manifest().ReadFile()
+	if missing(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	m, err := ParseManifest(content)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", d.manifest(), err)
+	}
+	return m, nil
+}
+
+// Ask makes the prompts of all tasks of a plan whose inputs are there, and asks a model those that
+// it has not answered yet. Each answer is on disk before the next batch is asked.
+func (d Directory) Ask(ctx context.Context, g *Generator, p Plan, model Model) (err error) {
+	m := &Manifest{
+		Format: manifestFormat, Seed: g.Seed, Samples: p.Samples, Model: &p.Model,
+		Settings: map[string]string{}, LeftOut: map[string]string{},
+	}
+	maps.Copy(m.Settings, p.Settings)
+	maps.Copy(m.Settings, g.sources)
+	var tasks []Task
+	for _, t := range p.Tasks {
+		if input := g.Missing(t); input != "" {
+			m.LeftOut[t.Name] = input
+		} else {
+			tasks = append(tasks, t)
+		}
+	}
+	if len(tasks) == 0 {
+		return fmt.Errorf("all of these tasks lack an input: %s", leftOut(m.LeftOut))
+	}
+	m.Substitutions = g.Substitutions(tasks)
+	if err := d.path.MkdirAll(); err != nil {
+		return err
+	}
+	lock, err := d.path.Join(vfs.LockFile).Lock()
+	if errors.Is(err, vfs.ErrLocked) {
+		err = fmt.Errorf("%s: another process is working on it", d.path)
+	}
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, lock.Unlock()) }()
+	if err := d.write(m); err != nil {
+		return err
+	}
+	for _, length := range p.Lengths {
+		for _, t := range tasks {
+			if err := d.ask(ctx, g, p, t, length, model); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// write writes the manifest, after it was compared with that of earlier answers.
+func (d Directory) write(m *Manifest) error {
+	old, err := d.Manifest()
+	switch {
+	case err != nil:
+		return err
+	case old == nil:
+		err = d.checkOurs()
+	default:
+		if err = m.follow(old); err != nil {
+			err = fmt.Errorf("%s: %w: choose another directory", d.path, err)
+		}
+	}
+	if err != nil {
+		return err
+	}
+	ours := func(name string) bool { return name == d.manifest().Base() }
+	if err := atomicfile.RemoveAbandoned(d.path, ours); err != nil {
+		return err
+	}
+	return atomicfile.WriteJSON(d.manifest(), m)
+}
+
+// checkOurs fails for a directory without a manifest, which comes first, that has answers all the
+// same, such as those of RULER's scripts: they would be completed, and damaged lines cut off.
+func (d Directory) checkOurs() error {
+	lengths, err := d.lengths()
+	if err != nil {
+		return err
+	}
+	for _, length := range lengths {
+		path := d.path.Join(strconv.Itoa(length), "pred")
+		if there, err := path.Exists(); there || err != nil {
+			return errors.Join(err, fmt.Errorf("%s is in the way, and there is no %s: "+
+				"cage did not make it. Move it away, or choose another directory",
+				path, d.manifest().Base()))
+		}
+	}
+	return nil
+}
+
+// follow compares m with what was before it. Inputs may be added, and samples, which follow those
+// that are there.
+func (m *Manifest) follow(old *Manifest) error {
+	if m.Seed != old.Seed {
+		return fmt.Errorf("its prompts were made with the seed %d, not %d", old.Seed, m.Seed)
+	}
+	if m.Samples < old.Samples {
+		return fmt.Errorf("it has %d samples of each task, and %d are asked for",
+			old.Samples, m.Samples)
+	}
+	for _, key := range slices.Sorted(maps.Keys(old.Settings)) {
+		now, ok := m.Settings[key]
+		if ok && now != old.Settings[key] {
+			return fmt.Errorf("its prompts were made with %s %q, not %q", key, old.Settings[key], now)
+		}
+		m.Settings[key] = old.Settings[key]
+	}
+	switch {
+	case old.Model == nil:
+	case !m.Model.is(*old.Model):
+		return fmt.Errorf("it has answers of %s, not of %s", old.Model, m.Model)
+	case old.Model.Batch > 0 && old.Model.Batch != m.Model.Batch:
+		return fmt.Errorf("its prompts were answered %d at once, not %d",
+			old.Model.Batch, m.Model.Batch)
+	}
+	for _, s := range old.Substitutions {
+		if !slices.Contains(m.Substitutions, s) {
+			m.Substitutions = append(m.Substitutions, s)
+		}
+	}
+	return nil
+}
+
+func (d Directory) ask(
+	ctx context.Context, g *Generator, p Plan, t Task, length int, model Model,
+) (err error) {
+	path := d.answers(length, t)
+	var samples []Sample
+	for s, err := range g.Samples(ctx, t, length, p.Samples) {
+		if err != nil {
+			return err
+		}
+		samples = append(samples, s)
+	}
+	done, size, err := answered(path, samples, p.Batch)
+	if err != nil {
+		return err
+	}
+	if err := path.Dir().MkdirAll(); err != nil {
+		return err
+	}
+	log, err := jsonlines.Continue[Answer](path, size)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, log.Close()) }()
+	for batch := range slices.Chunk(samples[done:], p.Batch) {
+		if err := answer(ctx, log, t, model, batch); err != nil {
+			return err
+		}
+		done += len(batch)
+		p.Progress(t, length, done, p.Samples)
+	}
+	return nil
+}
+
+// answered returns how many samples have an answer, and the size of the file up to the last whole
+// batch of them. What follows is asked again: a model may answer a little differently in other
+// company, and a file shall not depend on where it was interrupted. A line that is no answer, as a
+// loss of power may leave it, ends the answers.
+func answered(path vfs.Path, samples []Sample, batch int) (done int, size int64, err error) {
+	n := 0
+	for a, err := range jsonlines.Read[Answer](path) {
+		if _, damaged := errors.AsType[*jsonlines.Error](err); damaged || missing(err) {
+			break
+		}
+		if err != nil {
+			return 0, 0, err
+		}
+		if n == len(samples) || samples[n].Prompt() != a.Value.Input || a.Value.Outputs == nil {
+			return 0, 0, fmt.Errorf("%s: line %d answers another prompt: move the file away", path, a.Line)
+		}
+		if n++; n-done == batch || n == len(samples) {
+			size, done = a.End, n
+		}
+	}
+	return done, size, nil
+}
+
+// answer asks for the answers to some samples and appends them to a file.
+func answer(
+	ctx context.Context, log *jsonlines.Log[Answer], t Task, model Model, batch []Sample,
+) error {
+	var prompts []string
+	for _, s := range batch {
+		prompts = append(prompts, s.Prompt())
+	}
+	texts, err := model(ctx, prompts, t.NewTokens)
+	if err != nil {
+		return err
+	}
+	if len(texts) != len(batch) {
+		return fmt.Errorf("the model gave %d answers to %d prompts", len(texts), len(batch))
+	}
+	answers := make([]Answer, len(batch))
+	for i, s := range batch {
+		answers[i] = Answer{
+			Index: s.Index, Pred: texts[i], Input: prompts[i],
+			Outputs: s.Outputs, Truncation: -1, Length: s.Length,
+		}
+	}
+	if err := log.Append(answers...); err != nil {
+		return err
+	}
+	return log.Sync()
+}
