@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/cage-qat/cage/host/deploy/export/pack"
 	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/cage-qat/cage/host/model/safetensors"
 )
@@ -182,7 +181,7 @@ func (p *compressedPlan) packed(t Stored, s scheme) []safetensors.Tensor {
 		}
 	}
 	if s.float() {
-		codes := ofGrid(t.Name+"_packed", []int{rows, columns / 2}, grid, func(g *Grid) ([]uint8, error) { return pack.E2M1(g.Codes) })
+		codes := ofGrid(t.Name+"_packed", []int{rows, columns / 2}, grid, func(g *Grid) ([]uint8, error) { return packE2M1(g.Codes) })
 		shape := []int{rows, columns / s.group}
 		if s.typ == typeMXFP4 {
 			return []safetensors.Tensor{codes, ofGrid(t.Name+"_scale", shape, grid, mxfp4Exponents)}
@@ -198,7 +197,7 @@ func (p *compressedPlan) packed(t Stored, s scheme) []safetensors.Tensor {
 		groups = columns / s.group
 	}
 	return []safetensors.Tensor{
-		ofGrid(t.Name+"_packed", []int{rows, (columns*s.bits() + 31) / 32}, grid, func(g *Grid) ([]int32, error) { return pack.Words(g.Codes, columns, s.bits()) }),
+		ofGrid(t.Name+"_packed", []int{rows, (columns*s.bits() + 31) / 32}, grid, func(g *Grid) ([]int32, error) { return packWords(g.Codes, columns, s.bits()) }),
 		ofGrid(t.Name+"_scale", []int{rows, groups}, grid, func(g *Grid) ([]float32, error) { return g.Scales, nil }),
 		safetensors.Lazy(t.Name+"_shape", []int{2}, func() ([]int64, error) { return []int64{int64(rows), int64(columns)}, nil }),
 	}

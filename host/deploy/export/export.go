@@ -5,7 +5,7 @@
 // For a quantized weight x, the Q(x) that training used is exported, bit for bit, except
 // that −0 counts as 0, since integers have no −0. A weight is taken as the codes and
 // scales that its quantizer's program returns ([Grid]), and stored in that form if the
-// format can. What was written is read back by separate code (host/deploy/export/readback) and
+// format can. What was written is read back by separate code (readback.go) and
 // compared. A weight that a format cannot hold exactly is refused with the reason, unless
 // [Options.Inexact] is set; then the report says how large the difference is.
 //

@@ -3,11 +3,10 @@ package export
 import (
 	"encoding/binary"
 	"fmt"
+	"github.com/cage-qat/cage/internal/vecmath"
 	"io"
 	"math"
 	"slices"
-
-	"github.com/cage-qat/cage/host/deploy/export/pack"
 )
 
 // The types of plain floats, as Options name them.
@@ -36,9 +35,9 @@ func holds(typ string, values []float32) bool {
 		ok := true
 		switch typ {
 		case floatBF16:
-			_, ok = pack.ExactBF16(v)
+			_, ok = exactBF16(v)
 		case floatF16:
-			_, ok = pack.ExactF16(v)
+			_, ok = exactF16(v)
 		}
 		if !ok {
 			return false
@@ -57,9 +56,9 @@ func writeFloats(w io.Writer, typ string, values []float32) error {
 			case floatF32:
 				data = binary.LittleEndian.AppendUint32(data, math.Float32bits(v))
 			case floatBF16:
-				data = binary.LittleEndian.AppendUint16(data, pack.BF16(v))
+				data = binary.LittleEndian.AppendUint16(data, vecmath.ToBFloat16(v))
 			case floatF16:
-				data = binary.LittleEndian.AppendUint16(data, pack.F16(v))
+				data = binary.LittleEndian.AppendUint16(data, vecmath.ToHalf(v))
 			}
 		}
 		if _, err := w.Write(data); err != nil {

@@ -8,9 +8,8 @@ import (
 	"math"
 	"slices"
 
-	"github.com/cage-qat/cage/host/deploy/export/pack"
-	"github.com/cage-qat/cage/host/deploy/export/readback"
 	"github.com/cage-qat/cage/host/model/gguf"
+	"github.com/cage-qat/cage/internal/vecmath"
 	"github.com/cage-qat/cage/internal/vfs"
 	"github.com/cage-qat/cage/sdk/spec"
 )
@@ -275,8 +274,22 @@ func (p *ggufPlan) write(out io.Writer, t ggufTensor) error {
 }
 
 // Read implements Plan.
-func (p *ggufPlan) Read(dir vfs.Path, each func(name string, values []float32) error) error {
-	return readback.GGUF(dir.Join(ggufFile), each)
+func (p *ggufPlan) Read(dir vfs.Path, each func(name string, values []float32) error) (err error) {
+	f, err := gguf.Open(dir.Join(ggufFile))
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	for _, t := range f.Tensors() {
+		values, err := f.Values(t)
+		if err == nil {
+			err = each(t.Name, values)
+		}
+		if err != nil {
+			return fmt.Errorf("%s: tensor %s: %w", dir.Join(ggufFile), t.Name, err)
+		}
+	}
+	return nil
 }
 
 // ggufBlocks packs a grid.
@@ -291,13 +304,13 @@ func ggufBlocks(g *Grid, typ gguf.Type, inexact bool) ([]byte, error) {
 		codes := g.Codes[i*size : (i+1)*size]
 		switch typ {
 		case gguf.Q8_0:
-			out, err = pack.Q8_0(out, codes, s)
+			out, err = packQ8_0(out, codes, s)
 		case gguf.Q4_0:
-			out, err = pack.Q4_0(out, codes, s)
+			out, err = packQ4_0(out, codes, s)
 		case gguf.Q4_1:
 			out, err = halfIntegers(out, codes, s, inexact)
 		case gguf.MXFP4:
-			out, err = pack.MXFP4(out, codes, s)
+			out, err = packMXFP4(out, codes, s)
 		}
 		if err != nil {
 			return nil, err
@@ -326,7 +339,7 @@ func ggufGrid(g *Grid, typ gguf.Type, inexact bool) (*Grid, error) {
 	rounded := *g
 	rounded.Scales = slices.Clone(g.Scales)
 	for i, s := range g.Scales {
-		if _, ok := pack.ExactF16(s); !ok && !inexact {
+		if _, ok := exactF16(s); !ok && !inexact {
 			return nil, fmt.Errorf("its scales are not all half floats, as those of a quantizer with scale_dtype = \"f16\" are; --inexact rounds them")
 		}
 		rounded.Scales[i] = roundedToHalf(s)
@@ -348,14 +361,7 @@ func halfIntegers(out []byte, codes []int32, scale float32, inexact bool) ([]byt
 	} else {
 		minimum = rounded
 	}
-	return pack.Q4_1(out, shifted, 2*scale, minimum)
+	return packQ4_1(out, shifted, 2*scale, minimum)
 }
 
-func roundedToHalf(v float32) float32 {
-	bits := pack.F16(v)
-	values, err := gguf.Decode(gguf.F16, []byte{byte(bits), byte(bits >> 8)})
-	if err != nil {
-		return float32(math.NaN()) // never: two bytes are one number
-	}
-	return values[0]
-}
+func roundedToHalf(v float32) float32 { return vecmath.FromHalf(vecmath.ToHalf(v)) }

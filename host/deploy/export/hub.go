@@ -10,7 +10,6 @@ import (
 	"strings"
 
 	"github.com/cage-qat/cage/host/data/tokenizer"
-	"github.com/cage-qat/cage/host/deploy/export/readback"
 	"github.com/cage-qat/cage/host/model/huggingface"
 	"github.com/cage-qat/cage/host/model/safetensors"
 	"github.com/cage-qat/cage/internal/atomicfile"
@@ -146,5 +145,5 @@ func (p *hubPlan) Write(ctx context.Context, dir vfs.Path) error {
 
 // Read implements Plan.
 func (p *hubPlan) Read(dir vfs.Path, each func(name string, values []float32) error) error {
-	return readback.Directory(dir, each)
+	return readDirectory(dir, each)
 }

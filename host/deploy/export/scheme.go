@@ -5,7 +5,6 @@ import (
 	"math"
 	"slices"
 
-	"github.com/cage-qat/cage/host/deploy/export/pack"
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
@@ -122,7 +121,7 @@ func mxfp4Exponents(g *Grid) ([]byte, error) {
 	out := make([]byte, len(g.Scales))
 	for i, s := range g.Scales {
 		var ok bool
-		if out[i], ok = pack.E8M0(s); !ok {
+		if out[i], ok = codeE8M0(s); !ok {
 			return nil, fmt.Errorf("its scale %v is no power of two from 2^-127 to 2^127", s)
 		}
 	}
@@ -198,7 +197,7 @@ func findNVFP4(scales []float32) (nvfp4Scales, bool) {
 	if largest == 0 { // a tensor of zeros
 		return nvfp4Scales{1, map[float32]byte{0: 0}, true}, true
 	}
-	values := pack.E4M3Values()
+	values := valuesE4M3()
 	for _, top := range slices.Backward(values[1:]) {
 		global := top / largest
 		for range neighbours {

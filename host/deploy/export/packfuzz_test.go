@@ -1,11 +1,10 @@
-package pack_test
+package export
 
 import (
 	"encoding/binary"
 	"math"
 	"testing"
 
-	"github.com/cage-qat/cage/host/deploy/export/pack"
 	"github.com/cage-qat/cage/host/model/gguf"
 )
 
@@ -36,14 +35,14 @@ func FuzzBlocks(f *testing.F) {
 				}
 			}
 		}
-		block, err := pack.Q8_0(nil, wide, scale)
+		block, err := packQ8_0(nil, wide, scale)
 		check(gguf.Q8_0, block, err, func(i int) float32 { return float32(wide[i]) * scale })
-		block, err = pack.Q4_0(nil, narrow, scale)
+		block, err = packQ4_0(nil, narrow, scale)
 		check(gguf.Q4_0, block, err, func(i int) float32 { return float32(narrow[i]) * scale })
 		minimum := -8 * scale
-		block, err = pack.Q4_1(nil, unsigned, scale, minimum)
+		block, err = packQ4_1(nil, unsigned, scale, minimum)
 		check(gguf.Q4_1, block, err, func(i int) float32 { return float32(float32(unsigned[i])*scale) + minimum })
-		block, err = pack.MXFP4(nil, unsigned, scale)
+		block, err = packMXFP4(nil, unsigned, scale)
 		check(gguf.MXFP4, block, err, func(i int) float32 {
 			m := []float32{0, 0.5, 1, 1.5, 2, 3, 4, 6}[unsigned[i]%8]
 			if unsigned[i] > 7 {
@@ -73,7 +72,7 @@ func FuzzWords(f *testing.F) {
 				codes[i] = codes[i]&15 - 8
 			}
 		}
-		words, err := pack.Words(codes, n, bits)
+		words, err := packWords(codes, n, bits)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,4 +1,4 @@
-package pack
+package export
 
 import (
 	"encoding/binary"
@@ -9,9 +9,9 @@ import (
 // blockSize is the number of elements of a block of GGUF.
 const blockSize = 32
 
-// Q8_0 appends a block of 32 codes −128…127 and their scale: the scale as a half float,
+// packQ8_0 appends a block of 32 codes −128…127 and their scale: the scale as a half float,
 // then a byte for each code.
-func Q8_0(dst []byte, codes []int32, scale float32) ([]byte, error) {
+func packQ8_0(dst []byte, codes []int32, scale float32) ([]byte, error) {
 	if len(codes) != blockSize {
 		return nil, errLength(codes)
 	}
@@ -28,9 +28,9 @@ func Q8_0(dst []byte, codes []int32, scale float32) ([]byte, error) {
 	return dst, nil
 }
 
-// Q4_0 appends a block of 32 codes −8…7 and their scale: the scale as a half float, then
+// packQ4_0 appends a block of 32 codes −8…7 and their scale: the scale as a half float, then
 // the codes plus 8.
-func Q4_0(dst []byte, codes []int32, scale float32) ([]byte, error) {
+func packQ4_0(dst []byte, codes []int32, scale float32) ([]byte, error) {
 	dst, err := withHalf(dst, scale)
 	if err != nil {
 		return nil, err
@@ -38,9 +38,9 @@ func Q4_0(dst []byte, codes []int32, scale float32) ([]byte, error) {
 	return nibbles(dst, codes, 8)
 }
 
-// Q4_1 appends a block of 32 codes 0…15 that stand for code·scale + minimum: both as half
+// packQ4_1 appends a block of 32 codes 0…15 that stand for code·scale + minimum: both as half
 // floats, then the codes.
-func Q4_1(dst []byte, codes []int32, scale, minimum float32) ([]byte, error) {
+func packQ4_1(dst []byte, codes []int32, scale, minimum float32) ([]byte, error) {
 	dst, err := withHalf(dst, scale)
 	if err != nil {
 		return nil, err
@@ -51,10 +51,10 @@ func Q4_1(dst []byte, codes []int32, scale, minimum float32) ([]byte, error) {
 	return nibbles(dst, codes, 0)
 }
 
-// MXFP4 appends a block of 32 codes of E2M1 and a scale that is a power of two: its
+// packMXFP4 appends a block of 32 codes of E2M1 and a scale that is a power of two: its
 // exponent plus 127, then the codes.
-func MXFP4(dst []byte, codes []int32, scale float32) ([]byte, error) {
-	exponent, ok := E8M0(scale)
+func packMXFP4(dst []byte, codes []int32, scale float32) ([]byte, error) {
+	exponent, ok := codeE8M0(scale)
 	if !ok {
 		return nil, fmt.Errorf("the scale %v is no power of two from 2^-127 to 2^127", scale)
 	}
@@ -62,7 +62,7 @@ func MXFP4(dst []byte, codes []int32, scale float32) ([]byte, error) {
 }
 
 func withHalf(dst []byte, v float32) ([]byte, error) {
-	bits, ok := ExactF16(v)
+	bits, ok := exactF16(v)
 	if !ok {
 		return nil, fmt.Errorf("the scale %v is no half float", v)
 	}

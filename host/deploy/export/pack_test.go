@@ -1,4 +1,4 @@
-package pack_test
+package export
 
 import (
 	"math"
@@ -6,9 +6,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cage-qat/cage/host/deploy/export/pack"
 	"github.com/cage-qat/cage/host/model/gguf"
 	"github.com/cage-qat/cage/internal/testing/testfile"
+	"github.com/cage-qat/cage/internal/vecmath"
 )
 
 // TestGolden packs codes that compressed-tensors 0.20 packed.
@@ -23,10 +23,10 @@ func TestGolden(t *testing.T) {
 			Bytes [][]int
 		}
 	}
-	testfile.ReadJSON(t, "../testdata/golden/packing.json", &golden)
+	testfile.ReadJSON(t, "testdata/golden/packing.json", &golden)
 	packed := 0
 	for _, c := range golden.Cases {
-		got, err := pack.Words(slices.Concat(c.Codes...), len(c.Codes[0]), c.Bits)
+		got, err := packWords(slices.Concat(c.Codes...), len(c.Codes[0]), c.Bits)
 		if c.Bits != 4 && c.Bits != 8 { // on which readers do not agree
 			if err == nil {
 				t.Errorf("%d bits were packed", c.Bits)
@@ -42,7 +42,7 @@ func TestGolden(t *testing.T) {
 		t.Fatalf("%d cases of integers, %d of E2M1", packed, len(golden.FP4.Codes))
 	}
 	for i, codes := range golden.FP4.Codes {
-		got, err := pack.E2M1(codes)
+		got, err := packE2M1(codes)
 		for j, b := range got {
 			if int(b) != golden.FP4.Bytes[i][j] {
 				t.Errorf("byte %d is %d, want %d", j, b, golden.FP4.Bytes[i][j])
@@ -57,7 +57,7 @@ func TestGolden(t *testing.T) {
 // TestE4M3 compares the numbers with their definition: multiples of 2^−9 up to 15 of them,
 // then eight for each exponent.
 func TestE4M3(t *testing.T) {
-	values := pack.E4M3Values()
+	values := valuesE4M3()
 	if len(values) != 127 || values[126] != 448 {
 		t.Fatalf("%d values up to %v", len(values), values[len(values)-1])
 	}
@@ -85,7 +85,7 @@ func TestF16(t *testing.T) {
 	}
 	for bits := range 0x7c00 {
 		v := at(bits)
-		if got, ok := pack.ExactF16(v); !ok || int(got) != bits || pack.F16(-v) != got|0x8000 {
+		if got, ok := exactF16(v); !ok || int(got) != bits || vecmath.ToHalf(-v) != got|0x8000 {
 			t.Fatalf("%v: bits %#x (%v), want %#x", v, got, ok, bits)
 		}
 		if bits == 0x7bff {
@@ -94,21 +94,21 @@ func TestF16(t *testing.T) {
 		middle := (v + at(bits+1)) / 2
 		even := bits + bits%2
 		below, above := math.Nextafter32(middle, 0), math.Nextafter32(middle, 1e9)
-		if _, ok := pack.ExactF16(middle); ok || int(pack.F16(middle)) != even || int(pack.F16(below)) != bits || int(pack.F16(above)) != bits+1 {
-			t.Fatalf("around %v: %#x %#x %#x, want %#x %#x %#x", middle, pack.F16(below), pack.F16(middle), pack.F16(above), bits, even, bits+1)
+		if _, ok := exactF16(middle); ok || int(vecmath.ToHalf(middle)) != even || int(vecmath.ToHalf(below)) != bits || int(vecmath.ToHalf(above)) != bits+1 {
+			t.Fatalf("around %v: %#x %#x %#x, want %#x %#x %#x", middle, vecmath.ToHalf(below), vecmath.ToHalf(middle), vecmath.ToHalf(above), bits, even, bits+1)
 		}
 	}
 	for v, want := range map[float32]uint16{65519: 0x7bff, 65520: 0x7c00, -1e9: 0xfc00, float32(math.Inf(1)): 0x7c00, 0x1p-25: 0, 0x1.8p-25: 1} {
-		if got := pack.F16(v); got != want {
+		if got := vecmath.ToHalf(v); got != want {
 			t.Errorf("%v has the bits %#x, want %#x", v, got, want)
 		}
 	}
 	for _, v := range []float32{65505, float32(math.NaN()), float32(math.Inf(1)), 1 + 0x1p-11, 0x1p-25} {
-		if _, ok := pack.ExactF16(v); ok {
+		if _, ok := exactF16(v); ok {
 			t.Errorf("%v is taken for a half float", v)
 		}
 	}
-	if got := pack.F16(float32(math.NaN())); got&0x7c00 != 0x7c00 || got&0x3ff == 0 {
+	if got := vecmath.ToHalf(float32(math.NaN())); got&0x7c00 != 0x7c00 || got&0x3ff == 0 {
 		t.Errorf("NaN has the bits %#x", got)
 	}
 }
@@ -118,10 +118,10 @@ func TestBF16(t *testing.T) {
 		0x3f800000: 0x3f80, 0x3f808000: 0x3f80, 0x3f808001: 0x3f81, 0x3f818000: 0x3f82, 0xbf817fff: 0xbf81, 0x7f7fffff: 0x7f80, 0x7f800001: 0x7fc0,
 	} {
 		v := math.Float32frombits(bits)
-		if got := pack.BF16(v); got != want {
+		if got := vecmath.ToBFloat16(v); got != want {
 			t.Errorf("%#x becomes %#x, want %#x", bits, got, want)
 		}
-		if _, ok := pack.ExactBF16(v); ok != (bits&0xffff == 0) {
+		if _, ok := exactBF16(v); ok != (bits&0xffff == 0) {
 			t.Errorf("%#x is exact: %v", bits, ok)
 		}
 	}
@@ -129,12 +129,12 @@ func TestBF16(t *testing.T) {
 
 func TestE8M0(t *testing.T) {
 	for e := -127; e <= 127; e++ {
-		if got, ok := pack.E8M0(float32(math.Ldexp(1, e))); !ok || int(got) != e+127 {
+		if got, ok := codeE8M0(float32(math.Ldexp(1, e))); !ok || int(got) != e+127 {
 			t.Errorf("2^%d has the code %d (%v)", e, got, ok)
 		}
 	}
 	for _, v := range []float32{0, -1, 3, 0x1p-128, float32(math.Inf(1)), float32(math.NaN())} {
-		if _, ok := pack.E8M0(v); ok {
+		if _, ok := codeE8M0(v); ok {
 			t.Errorf("%v has a code", v)
 		}
 	}
@@ -146,18 +146,18 @@ func TestRefusals(t *testing.T) {
 	big := slices.Clone(codes)
 	big[7] = 200
 	for says, f := range map[string]func() error{
-		"at 7 does not fit into 8 bits": func() error { _, err := pack.Q8_0(nil, big, 1); return err },
-		"at 7 does not fit into 4 bits": func() error { _, err := pack.Q4_0(nil, big, 1); return err },
-		"does not fit into 4 bits":      func() error { _, err := pack.Q4_1(nil, big, 1, 0); return err },
-		"is no half float":              func() error { _, err := pack.Q4_0(nil, codes, 1.0/3); return err },
-		"0.3 is no half float":          func() error { _, err := pack.Q4_1(nil, codes, 1, 0.3); return err },
-		"no power of two":               func() error { _, err := pack.MXFP4(nil, codes, 3); return err },
-		"31 codes, want blocks of 32":   func() error { _, err := pack.Q8_0(nil, codes[1:], 1); return err },
-		"30 codes, want blocks of 32":   func() error { _, err := pack.MXFP4(nil, codes[2:], 1); return err },
-		"are no pairs":                  func() error { _, err := pack.E2M1(codes[1:]); return err },
-		"is none of E2M1":               func() error { _, err := pack.E2M1(big); return err },
-		"at 7 does not fit into 4":      func() error { _, err := pack.Words(big, 32, 4); return err },
-		"are no rows of 5":              func() error { _, err := pack.Words(codes, 5, 4); return err },
+		"at 7 does not fit into 8 bits": func() error { _, err := packQ8_0(nil, big, 1); return err },
+		"at 7 does not fit into 4 bits": func() error { _, err := packQ4_0(nil, big, 1); return err },
+		"does not fit into 4 bits":      func() error { _, err := packQ4_1(nil, big, 1, 0); return err },
+		"is no half float":              func() error { _, err := packQ4_0(nil, codes, 1.0/3); return err },
+		"0.3 is no half float":          func() error { _, err := packQ4_1(nil, codes, 1, 0.3); return err },
+		"no power of two":               func() error { _, err := packMXFP4(nil, codes, 3); return err },
+		"31 codes, want blocks of 32":   func() error { _, err := packQ8_0(nil, codes[1:], 1); return err },
+		"30 codes, want blocks of 32":   func() error { _, err := packMXFP4(nil, codes[2:], 1); return err },
+		"are no pairs":                  func() error { _, err := packE2M1(codes[1:]); return err },
+		"is none of E2M1":               func() error { _, err := packE2M1(big); return err },
+		"at 7 does not fit into 4":      func() error { _, err := packWords(big, 32, 4); return err },
+		"are no rows of 5":              func() error { _, err := packWords(codes, 5, 4); return err },
 	} {
 		if err := f(); err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("%v, want an error that says %q", err, says)

@@ -1,19 +1,12 @@
-// Package pack turns the codes and scales of quantized weights into the bytes in which
-// other programs store them: words of integers and bytes of E2M1 for compressed-tensors,
-// and blocks of 32 for GGUF. Scales become half floats, bfloat16, E4M3 or powers of two.
-//
-// Scales are converted exactly or not at all. The decoders live elsewhere
-// (host/deploy/export/readback, host/model/gguf) and share no code with this package, so that
-// comparing what they return with what was packed proves something.
-package pack
+package export
 
 import "fmt"
 
-// Words packs rows of signed integers of 4 or 8 bits as compressed-tensors does: element
+// packWords packs rows of signed integers of 4 or 8 bits as compressed-tensors does: element
 // i of a row, plus 2^(bits−1), takes bits bits·i … bits·i+bits−1 of the row, counted from
 // the least significant bit of its first word. Each row begins with a new word; its last
 // word is filled up with zeros.
-func Words(codes []int32, columns, bits int) ([]int32, error) {
+func packWords(codes []int32, columns, bits int) ([]int32, error) {
 	if bits != 4 && bits != 8 {
 		return nil, fmt.Errorf("integers of %d bits: readers agree on 4 and 8 only", bits)
 	}
@@ -38,8 +31,8 @@ func Words(codes []int32, columns, bits int) ([]int32, error) {
 	return out, nil
 }
 
-// E2M1 packs codes 0…15 in pairs: the first of each pair goes into the low four bits.
-func E2M1(codes []int32) ([]byte, error) {
+// packE2M1 packs codes 0…15 in pairs: the first of each pair goes into the low four bits.
+func packE2M1(codes []int32) ([]byte, error) {
 	if len(codes)%2 != 0 {
 		return nil, fmt.Errorf("%d codes are no pairs", len(codes))
 	}

@@ -1,4 +1,4 @@
-package readback
+package export
 
 import (
 	"encoding/binary"
@@ -10,11 +10,16 @@ import (
 
 	"github.com/cage-qat/cage/host/model/safetensors"
 	"github.com/cage-qat/cage/internal/plainjson"
+	"github.com/cage-qat/cage/internal/vecmath"
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// quantization is the part of quantization_config that says how weights are stored.
-type quantization struct {
+// The reading functions of this file are written from the descriptions of the formats and share no
+// code with what writes them, so that comparing what they return with what was to be stored proves
+// something.
+
+// storedQuantization is the part of quantization_config that says how weights are stored.
+type storedQuantization struct {
 	Groups map[string]struct {
 		Format  string   `json:"format"`
 		Targets []string `json:"targets"`
@@ -27,15 +32,15 @@ type quantization struct {
 	} `json:"config_groups"`
 }
 
-// Directory reads all weights of a Hugging Face directory, plain or in one of the layouts
+// readDirectory reads all weights of a Hugging Face directory, plain or in one of the layouts
 // of compressed-tensors, under the names that they have without quantization.
-func Directory(dir vfs.Path, each Each) (err error) {
+func readDirectory(dir vfs.Path, each func(name string, values []float32) error) (err error) {
 	text, err := dir.Join("config.json").ReadFile()
 	if err != nil {
 		return err
 	}
 	var config struct {
-		Quantization *quantization `json:"quantization_config"`
+		Quantization *storedQuantization `json:"quantization_config"`
 	}
 	if err := plainjson.Unmarshal(text, &config); err != nil {
 		return fmt.Errorf("%s: %w", dir.Join("config.json"), err)
@@ -47,10 +52,10 @@ func Directory(dir vfs.Path, each Each) (err error) {
 	defer func() { err = errors.Join(err, files.Close()) }()
 	c := checkpoint{files, config.Quantization}
 	for _, info := range files.Tensors() {
-		if strings.HasSuffix(info.Name, scale) || strings.HasSuffix(info.Name, shape) {
+		if strings.HasSuffix(info.Name, scaleSuffix) || strings.HasSuffix(info.Name, shapeSuffix) {
 			continue // it belongs to another tensor
 		}
-		name := strings.TrimSuffix(info.Name, packed)
+		name := strings.TrimSuffix(info.Name, packedSuffix)
 		values, err := c.values(name)
 		if err == nil {
 			err = each(name, values)
@@ -63,22 +68,22 @@ func Directory(dir vfs.Path, each Each) (err error) {
 }
 
 const (
-	packed = "_packed"
-	scale  = "_scale"
-	global = "_global_scale"
-	shape  = "_shape"
+	packedSuffix = "_packed"
+	scaleSuffix  = "_scale"
+	globalSuffix = "_global_scale"
+	shapeSuffix  = "_shape"
 )
 
 type checkpoint struct {
 	files        *safetensors.Shards
-	quantization *quantization
+	quantization *storedQuantization
 }
 
 func (c checkpoint) values(name string) ([]float32, error) {
 	if t, err := c.files.Tensor(name); err == nil {
 		return floats(t)
 	}
-	t, err := c.files.Tensor(name + packed)
+	t, err := c.files.Tensor(name + packedSuffix)
 	if err != nil {
 		return nil, err
 	}
@@ -135,25 +140,12 @@ func floats(t safetensors.Tensor) ([]float32, error) {
 		}
 	case safetensors.F16:
 		for ; len(data) > 0; data = data[2:] {
-			out = append(out, half(binary.LittleEndian.Uint16(data)))
+			out = append(out, vecmath.FromHalf(binary.LittleEndian.Uint16(data)))
 		}
 	default:
 		return nil, fmt.Errorf("elements of type %s are no weights", t.DType)
 	}
 	return out, nil
-}
-
-// half widens an IEEE binary16 number by the bits of binary32.
-func half(h uint16) float32 {
-	sign, exponent, fraction := uint32(h>>15)<<31, uint32(h>>10&31), uint32(h&0x3ff)
-	switch exponent {
-	case 0: // fraction·2^−24
-		v := float32(fraction) / (1 << 24)
-		return math.Float32frombits(math.Float32bits(v) | sign)
-	case 31:
-		return math.Float32frombits(sign | 0xff<<23 | fraction<<13)
-	}
-	return math.Float32frombits(sign | (exponent+112)<<23 | fraction<<13)
 }
 
 // integers reads codes plus 2^(bits−1) in words: value = code·scale.
@@ -193,7 +185,7 @@ func (c checkpoint) integers(name string, words safetensors.Tensor, bits int) ([
 
 // shapeOf is the shape that weight_shape gives, which must go with the packed tensor.
 func (c checkpoint) shapeOf(name string, words safetensors.Tensor) (rows, columns int, err error) {
-	t, err := c.files.Tensor(name + shape)
+	t, err := c.files.Tensor(name + shapeSuffix)
 	if err != nil {
 		return 0, 0, err
 	}
@@ -209,7 +201,7 @@ func (c checkpoint) shapeOf(name string, words safetensors.Tensor) (rows, column
 
 // scalesOf are the scales of rows or groups, and how many a row has.
 func (c checkpoint) scalesOf(name string, rows, columns int) (scales []float32, perRow int, err error) {
-	t, err := c.files.Tensor(name + scale)
+	t, err := c.files.Tensor(name + scaleSuffix)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -249,7 +241,7 @@ func (c checkpoint) fourBit(t safetensors.Tensor, block int, scaleOf func(i int)
 
 // blockScales are the bytes of the scales of blocks.
 func (c checkpoint) blockScales(name string, t safetensors.Tensor, block int, dtype safetensors.DType) ([]byte, error) {
-	s, err := c.files.Tensor(name + scale)
+	s, err := c.files.Tensor(name + scaleSuffix)
 	if err != nil {
 		return nil, err
 	}
@@ -264,7 +256,7 @@ func (c checkpoint) nvfp4(name string, t safetensors.Tensor) ([]float32, error) 
 	if err != nil {
 		return nil, err
 	}
-	g, err := c.files.Tensor(name + global)
+	g, err := c.files.Tensor(name + globalSuffix)
 	if err != nil {
 		return nil, err
 	}

@@ -1,17 +1,16 @@
-package readback_test
+package export
 
 import (
 	"encoding/json"
 	"path/filepath"
 	"testing"
 
-	"github.com/cage-qat/cage/host/deploy/export/readback"
 	"github.com/cage-qat/cage/host/model/safetensors"
 	"github.com/cage-qat/cage/internal/testing/testfile"
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-const goldens = "../testdata/golden"
+const goldens = "testdata/golden"
 
 // TestGoldens reads directories that another program wrote, and compares every packed
 // weight with the numbers that it was made of, bit for bit.
@@ -22,7 +21,7 @@ func TestGoldens(t *testing.T) {
 			t.Fatal(err)
 		}
 		compared := 0
-		err = readback.Directory(vfs.At(filepath.Join(goldens, dir)), func(name string, values []float32) error {
+		err = readDirectory(vfs.At(filepath.Join(goldens, dir)), func(name string, values []float32) error {
 			tensor, err := want.Tensor(name)
 			if err != nil {
 				return nil // it is not quantized
@@ -73,7 +72,7 @@ func FuzzDirectory(f *testing.F) {
 		if err := safetensors.WriteFile(t.Context(), dir.Join("model.safetensors"), tensors, nil); err != nil {
 			t.Fatal(err)
 		}
-		_ = readback.Directory(dir, func(string, []float32) error { return nil })
+		_ = readDirectory(dir, func(string, []float32) error { return nil })
 	})
 }
 
