@@ -6,7 +6,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/cobra"
 
-	posttrain "github.com/cage-qat/cage/host/deploy/posttrain/settings"
+	"github.com/cage-qat/cage/host/deploy/posttrain"
 	"github.com/cage-qat/cage/host/deploy/ruler"
 	"github.com/cage-qat/cage/host/deploy/tasks"
 	"github.com/cage-qat/cage/internal/schema"

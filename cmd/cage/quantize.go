@@ -10,7 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/cage-qat/cage/host/deploy/posttrain/layerwise"
+	"github.com/cage-qat/cage/host/deploy/posttrain"
 	"github.com/cage-qat/cage/host/deploy/quantize"
 	"github.com/cage-qat/cage/host/deploy/trained"
 )
@@ -110,7 +110,7 @@ func printQuantized(w io.Writer, out string, p *trained.Posttrained) {
 }
 
 // notes tells what was unusual about a matrix.
-func notes(m layerwise.Matrix) string {
+func notes(m posttrain.Matrix) string {
 	var list []string
 	if m.Fallback {
 		list = append(list, "rounded: the Hessian is not positive definite")

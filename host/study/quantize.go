@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"github.com/cage-qat/cage/host/cage"
-	"github.com/cage-qat/cage/host/deploy/posttrain/settings"
+	"github.com/cage-qat/cage/host/deploy/posttrain"
 	"github.com/cage-qat/cage/host/train/config"
 	"github.com/cage-qat/cage/host/train/metrics"
 	"github.com/cage-qat/cage/host/train/rundir"
@@ -35,7 +35,7 @@ const (
 
 // Quantize says that the model of a cell is not trained but quantized, with the quantizer of the cell's configuration.
 type Quantize struct {
-	settings.Quantization
+	posttrain.Quantization
 	Of string
 
 	given map[string]bool // keys that stand in the file
@@ -57,7 +57,7 @@ func (t *table) quantize(raw any) *Quantize {
 	for i := range keys {
 		q.given[keys[i].Name] = in.has(keys[i].Name)
 		if keys[i].Name == "method" {
-			keys[i].Is, keys[i].Default, keys[i].Doc = schema.OneOf(settings.RTN, settings.GPTQ, Unquantized), nil, ""
+			keys[i].Is, keys[i].Default, keys[i].Doc = schema.OneOf(posttrain.RTN, posttrain.GPTQ, Unquantized), nil, ""
 		}
 	}
 	in.read(append(keys, schema.Key{Name: "of", To: &q.Of, Is: schema.OneOf(OfFullPrecision, OfInit), Default: OfFullPrecision})...)
@@ -203,7 +203,7 @@ func (c Cell) quantizable(hasSource bool) *unquantizable {
 		return &unquantizable{"there is no model.init", `want it, or leave of = "init" out`}
 	case c.Quantize.Of == OfFullPrecision && !hasSource:
 		return &unquantizable{"no cell trains the same in full precision", `add one: the same settings with "quantizer.plugin" = "none"`}
-	case c.Quantize.Method == settings.GPTQ && c.Quantize.Data == "" && c.Quantize.Of == OfInit:
+	case c.Quantize.Method == posttrain.GPTQ && c.Quantize.Data == "" && c.Quantize.Of == OfInit:
 		return &unquantizable{"there is no training set to calibrate with", "name a token file, a chat file or a text with data"}
 	}
 	return nil

@@ -68,7 +68,7 @@ var direct = []struct {
 		"processes and connections are the business of one place on each side; gRPC also connects the processes of one training"},
 	{[]string{"./internal/testing/..."}, []string{"./internal/testing/...", "./tools/..."},
 		"test support is imported by tests and tools alone"},
-	{[]string{"github.com/gomlx/..."}, []string{"./host/compute/engine/...", "./host/compute/lower", "./host/model", "./host/compute/update", "./host/train/step", "./host/train/conformance", "./host/deploy/posttrain/layerwise", "./host/study/bench", "./internal/testing/..."},
+	{[]string{"github.com/gomlx/..."}, []string{"./host/compute/engine/...", "./host/compute/lower", "./host/model", "./host/compute/update", "./host/train/step", "./host/train/conformance", "./host/deploy/quantize", "./host/study/bench", "./internal/testing/..."},
 		"graphs are built in few packages; all others see buffers and executables"},
 	{[]string{"./cmd/...", "./plugins/..."}, nil, "commands are not libraries"},
 }

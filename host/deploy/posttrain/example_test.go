@@ -14,7 +14,7 @@ func ExampleGPTQ() {
 	h := &posttrain.Hessian{Size: 2, Data: []float64{1, 0.9, 0.9, 1}}
 	w := []float64{0.6, 0.6}
 	nearest, _ := grid.Nearest(w)
-	result, err := posttrain.GPTQ(context.Background(), w, h, grid, posttrain.Options{Damping: 0.01})
+	result, err := posttrain.Round(context.Background(), w, h, grid, posttrain.Settings{Damping: 0.01}, nil)
 	if err != nil {
 		fmt.Println(err)
 		return

@@ -4,7 +4,7 @@
 //
 // A grid is found in what a quantizer's program returns for a weight: a scale for each group of elements, and the
 // numbers that codes stand for. Nothing here knows which quantizer it was. Models, devices and files are handled
-// elsewhere; the subpackage layerwise provides the inputs of the layers.
+// elsewhere: host/deploy/quantize provides the inputs of the layers.
 package posttrain
 
 import (
@@ -19,18 +19,10 @@ import (
 	"github.com/cage-qat/cage/internal/linalg"
 )
 
-// Options are the options of GPTQ. With the zero value, except for the damping, it does what the paper describes.
-type Options struct {
-	// Damping is the share of the mean of H's diagonal that is added to the diagonal; 0.01 is usual. If H is not
-	// positive definite with it, ten times as much is tried, repeatedly, up to 1.
-	Damping float64
-	// ActivationOrder rounds the columns with the largest inputs first, instead of from the first to the last.
-	ActivationOrder bool
-	// Rescale computes new scales for a group of columns, one for each row, when the column loop enters the group. w is
-	// the matrix at that moment: columns already rounded have their rounded values, the others are corrected. Nil keeps
-	// the scales of the grid. It cannot be combined with ActivationOrder, which enters all groups at once.
-	Rescale func(group int, w []float64) ([]float64, error)
-}
+// Rescale computes new scales for a group of columns, one for each row, when the column loop enters
+// the group. w is the matrix at that moment: columns already rounded have their rounded values, the
+// others are corrected.
+type Rescale func(group int, w []float64) ([]float64, error)
 
 // lazyColumns are corrected at once by one product (section 3.3 of the paper, "lazy batch updates").
 const lazyColumns = 128
@@ -44,21 +36,24 @@ type Result struct {
 	Dead    int // number of columns whose inputs are all 0; they were rounded as zeros
 }
 
-// GPTQ rounds the matrix w, [rows, columns], to a grid in such a way that the outputs of its layer change little on the
+// Round rounds the matrix w, [rows, columns], to a grid by GPTQ, in such a way that the outputs of its layer change little on the
 // inputs that have the Hessian h. For each column j, with H⁻¹ = Uᵀ·U, it computes
 //
 //	q = round(w_j) ; e = (w_j − q)/U_jj ; w_t ← w_t − e·U_jt for t > j
 //
-// which is algorithm 1 of the paper. It overwrites w and h and, with Rescale, the scales of the grid. It stops soon
-// after ctx has ended.
-func GPTQ(ctx context.Context, w []float64, h *Hessian, g *Grid, o Options) (*Result, error) {
+// which is algorithm 1 of the paper, with the damping and the order of columns of s. It overwrites w and h. A nil rescale
+// keeps the scales of the grid; another changes them, and cannot be combined with s.ActivationOrder, which enters all
+// groups at once. It stops soon after ctx has ended.
+func Round(
+	ctx context.Context, w []float64, h *Hessian, g *Grid, s Settings, rescale Rescale,
+) (*Result, error) {
 	if err := h.check(g.Columns); err != nil {
 		return nil, err
 	}
-	if o.Rescale != nil && o.ActivationOrder {
+	if rescale != nil && s.ActivationOrder {
 		return nil, fmt.Errorf("scales of the current weights do not go with the order of activations: take those of the original weights")
 	}
-	q := &gptq{Options: o, grid: g, w: w, h: h, result: &Result{Codes: make([]int32, len(w))}}
+	q := &gptq{Settings: s, rescale: rescale, grid: g, w: w, h: h, result: &Result{Codes: make([]int32, len(w))}}
 	q.dropDead()
 	q.sort()
 	if !q.factor() {
@@ -84,13 +79,14 @@ func GPTQ(ctx context.Context, w []float64, h *Hessian, g *Grid, o Options) (*Re
 
 // gptq is the state of the algorithm.
 type gptq struct {
-	Options
-	grid   *Grid
-	w      []float64 // [rows, columns], in the order of the loop
-	h      *Hessian
-	u      []float64
-	order  []int // the column of the matrix at each place of the loop
-	result *Result
+	Settings
+	rescale Rescale
+	grid    *Grid
+	w       []float64 // [rows, columns], in the order of the loop
+	h       *Hessian
+	u       []float64
+	order   []int // the column of the matrix at each place of the loop
+	result  *Result
 }
 
 // dropDead sets columns without inputs to zero.
@@ -174,11 +170,11 @@ func (q *gptq) factor() bool {
 func (q *gptq) enter(from int) (to int, err error) {
 	g := q.grid
 	to = min(from+lazyColumns, g.Columns)
-	if q.Rescale == nil {
+	if q.rescale == nil {
 		return to, nil
 	}
 	if from%g.Group == 0 {
-		scales, err := q.Rescale(from/g.Group, q.w)
+		scales, err := q.rescale(from/g.Group, q.w)
 		if err != nil {
 			return 0, err
 		}

@@ -12,10 +12,16 @@ import (
 	"github.com/cage-qat/cage/internal/testing/testlevel"
 )
 
+// options are the settings of GPTQ, and how scales follow.
+type options struct {
+	posttrain.Settings
+	Rescale posttrain.Rescale
+}
+
 // quantized is what GPTQ makes of a matrix, which stays as it is, as the Hessian does.
-func quantized(t *testing.T, w []float64, h *posttrain.Hessian, g *posttrain.Grid, o posttrain.Options) *posttrain.Result {
+func quantized(t *testing.T, w []float64, h *posttrain.Hessian, g *posttrain.Grid, o options) *posttrain.Result {
 	t.Helper()
-	result, err := posttrain.GPTQ(t.Context(), slices.Clone(w), clone(h), g, o)
+	result, err := posttrain.Round(t.Context(), slices.Clone(w), clone(h), g, o.Settings, o.Rescale)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -27,7 +33,7 @@ func TestGolden(t *testing.T) {
 		w, x := c.Inputs.Array("w"), c.Inputs.Array("x")
 		rows, columns, bits := w.Shape[0], w.Shape[1], c.Params.Int("bits")
 		group := c.Params.Int("group")
-		o := posttrain.Options{Damping: c.Params.Float("damp"), ActivationOrder: c.Params.Bool("act_order")}
+		o := options{Settings: posttrain.Settings{Damping: c.Params.Float("damp"), ActivationOrder: c.Params.Bool("act_order")}}
 		g := full(w.Data, columns, columns, bits)
 		if group > 0 {
 			g = full(w.Data, columns, group, bits)
@@ -49,7 +55,7 @@ func TestGolden(t *testing.T) {
 
 // definition is GPTQ as it is defined: each column corrects all behind it, and the inverse factor is that of a matrix that
 // is inverted by elimination, column by column: see equation 3 of the paper.
-func definition(w []float64, h *posttrain.Hessian, g *posttrain.Grid, o posttrain.Options) []float64 {
+func definition(w []float64, h *posttrain.Hessian, g *posttrain.Grid, o options) []float64 {
 	n := g.Columns
 	w = slices.Clone(w)
 	more := o.Damping * trace(h) / float64(n)
@@ -124,8 +130,8 @@ func TestDefinition(t *testing.T) {
 	for _, group := range []int{columns, 32, 100, 128} {
 		t.Run(fmt.Sprint(group), func(t *testing.T) {
 			w, x := problem(uint64(group), rows, columns, 700)
-			run := func() (*posttrain.Grid, posttrain.Options) {
-				g, o := full(w, columns, group, 4), posttrain.Options{Damping: 0.01}
+			run := func() (*posttrain.Grid, options) {
+				g, o := full(w, columns, group, 4), options{Settings: posttrain.Settings{Damping: 0.01}}
 				if group < columns {
 					o.Rescale = current(g, 4)
 				}
@@ -153,7 +159,7 @@ func TestBetterThanRounding(t *testing.T) {
 		_, rounded := full(w, columns, 32, 3).Nearest(w)
 		for _, order := range []bool{false, true} {
 			g := full(w, columns, 32, 3)
-			result := quantized(t, w, h, g, posttrain.Options{Damping: 0.01, ActivationOrder: order})
+			result := quantized(t, w, h, g, options{Settings: posttrain.Settings{Damping: 0.01, ActivationOrder: order}})
 			got, than := outputError(h, 400, difference(w, values(g, result.Codes))), outputError(h, 400, difference(w, rounded))
 			if !(got < than) {
 				t.Errorf("seed %d, order of activations %t: error %v, that of rounding is %v", seed, order, got, than)
@@ -169,7 +175,7 @@ func TestAnyProcessors(t *testing.T) {
 	var first []int32
 	for _, n := range []int{1, 2, 5} {
 		before := runtime.GOMAXPROCS(n)
-		result := quantized(t, w, hessian(x, columns), full(w, columns, columns, 4), posttrain.Options{Damping: 0.01})
+		result := quantized(t, w, hessian(x, columns), full(w, columns, columns, 4), options{Settings: posttrain.Settings{Damping: 0.01}})
 		runtime.GOMAXPROCS(before)
 		if first == nil {
 			first = result.Codes
@@ -186,7 +192,7 @@ func TestDeadColumns(t *testing.T) {
 	h := &posttrain.Hessian{Size: 3, Data: []float64{2, 0, 1, 0, 0, 0, 1, 0, 2}}
 	for _, order := range []bool{false, true} {
 		g := full(w, 3, 3, 4)
-		result := quantized(t, w, h, g, posttrain.Options{Damping: 0.01, ActivationOrder: order})
+		result := quantized(t, w, h, g, options{Settings: posttrain.Settings{Damping: 0.01, ActivationOrder: order}})
 		zeros, _ := g.Nearest(make([]float64, len(w)))
 		if result.Dead != 1 || result.Codes[1] != zeros[1] || result.Codes[4] != zeros[4] {
 			t.Errorf("%d dead columns, codes %v", result.Dead, result.Codes)
@@ -214,7 +220,7 @@ func TestDamping(t *testing.T) {
 			w := w[:len(w)/c.h.Size*c.h.Size] // whole rows
 			g := full(w, c.h.Size, c.h.Size, 4)
 			for _, order := range []bool{false, true} {
-				result := quantized(t, w, c.h, g, posttrain.Options{Damping: c.damping, ActivationOrder: order})
+				result := quantized(t, w, c.h, g, options{Settings: posttrain.Settings{Damping: c.damping, ActivationOrder: order}})
 				if math.Abs(result.Damping-c.want) > 1e-12 {
 					t.Errorf("damping %v, want %v", result.Damping, c.want)
 				}
@@ -229,16 +235,16 @@ func TestDamping(t *testing.T) {
 func TestRefuses(t *testing.T) {
 	w := []float64{1, 2}
 	h := &posttrain.Hessian{Size: 2, Data: []float64{1, 0, 0, math.NaN()}}
-	if _, err := posttrain.GPTQ(t.Context(), w, h, full(w, 2, 2, 4), posttrain.Options{}); err == nil || err.Error() != "the inputs of the layer are NaN or infinite" {
+	if _, err := posttrain.Round(t.Context(), w, h, full(w, 2, 2, 4), posttrain.Settings{}, nil); err == nil || err.Error() != "the inputs of the layer are NaN or infinite" {
 		t.Errorf("NaN: %v", err)
 	}
 	h = &posttrain.Hessian{Size: 1, Data: []float64{1}}
-	if _, err := posttrain.GPTQ(t.Context(), w, h, full(w, 2, 2, 4), posttrain.Options{}); err == nil || err.Error() != "inputs of 1 features for a matrix of 2 columns" {
+	if _, err := posttrain.Round(t.Context(), w, h, full(w, 2, 2, 4), posttrain.Settings{}, nil); err == nil || err.Error() != "inputs of 1 features for a matrix of 2 columns" {
 		t.Errorf("another size: %v", err)
 	}
 	g := full(w, 2, 1, 4)
 	h = hessian([]float64{1, 0, 0, 1}, 2)
-	if _, err := posttrain.GPTQ(t.Context(), w, h, g, posttrain.Options{ActivationOrder: true, Rescale: current(g, 4)}); err == nil {
+	if _, err := posttrain.Round(t.Context(), w, h, g, posttrain.Settings{ActivationOrder: true}, current(g, 4)); err == nil {
 		t.Error("scales of current weights were accepted with the order of activations")
 	}
 }
@@ -248,7 +254,7 @@ func BenchmarkGPTQ(b *testing.B) {
 	w, x := problem(1, rows, columns, 1100)
 	h := hessian(x, columns)
 	for b.Loop() {
-		if _, err := posttrain.GPTQ(b.Context(), slices.Clone(w), clone(h), full(w, columns, 128, 4), posttrain.Options{Damping: 0.01}); err != nil {
+		if _, err := posttrain.Round(b.Context(), slices.Clone(w), clone(h), full(w, columns, 128, 4), posttrain.Settings{Damping: 0.01}, nil); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cage-qat/cage/host/deploy/posttrain/settings"
+	"github.com/cage-qat/cage/host/deploy/posttrain"
 	"github.com/cage-qat/cage/host/deploy/quantize"
 	"github.com/cage-qat/cage/host/deploy/trained"
 	"github.com/cage-qat/cage/host/model/safetensors"
@@ -122,7 +122,7 @@ func TestOutliers(t *testing.T) {
 			}
 			name = exe.Path
 		}
-		o := quantize.Options{Quantization: settings.Quantization{Settings: settings.Settings{Method: settings.RTN}, Windows: 32, Data: "../../../README.md"},
+		o := quantize.Options{Quantization: posttrain.Quantization{Settings: posttrain.Settings{Method: posttrain.RTN}, Windows: 32, Data: "../../../README.md"},
 			Plugin: name, Params: params, Activations: activations, Context: hubContext, Out: filepath.Join(t.TempDir(), "out"), Finder: testrun.Finder(t)}
 		run(t, dir, o)
 		sum := 0.0

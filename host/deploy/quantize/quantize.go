@@ -1,6 +1,6 @@
 // Package quantize quantizes a model after its training: it reads the weights of a run or of a Hugging Face checkpoint, draws
-// the texts to calibrate with, has host/deploy/posttrain/layerwise quantize block after block, and makes a run directory
-// of the result. How a matrix is rounded is decided there.
+// the texts to calibrate with, quantizes block after block ([Blocks]), and makes a run directory of the result. Package
+// posttrain rounds a matrix.
 package quantize
 
 import (
@@ -15,8 +15,7 @@ import (
 
 	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/data/dataset"
-	"github.com/cage-qat/cage/host/deploy/posttrain/layerwise"
-	"github.com/cage-qat/cage/host/deploy/posttrain/settings"
+	"github.com/cage-qat/cage/host/deploy/posttrain"
 	"github.com/cage-qat/cage/host/deploy/trained"
 	"github.com/cage-qat/cage/host/model"
 	"github.com/cage-qat/cage/host/train/build"
@@ -30,7 +29,7 @@ import (
 
 // Options say how to quantize a trained model.
 type Options struct {
-	settings.Quantization
+	posttrain.Quantization
 	// Plugin names the quantizer for weights, whose parameters are Params; empty means that of the run.
 	Plugin string
 	Params map[string]any
@@ -56,7 +55,7 @@ func Run(ctx context.Context, dir string, o Options) (*trained.Posttrained, erro
 	if o.Finder, o.Logger, err = plugin.Defaults(o.Finder, o.Logger); err != nil {
 		return nil, err
 	}
-	if o.Method == settings.GPTQ && o.Windows < 1 {
+	if o.Method == posttrain.GPTQ && o.Windows < 1 {
 		return nil, fmt.Errorf("GPTQ needs texts to calibrate with: want at least one window")
 	}
 	o.Out = filepath.Clean(o.Out)
@@ -124,7 +123,7 @@ func (s *source) quantize(ctx context.Context, o Options) (*trained.Posttrained,
 	if s.cfg, err = s.withValidation(o); err != nil {
 		return nil, err
 	}
-	run := &layerwise.Run{Settings: o.Settings, Model: blockwise, Values: s.values, Sequences: texts.sequences, Segments: texts.segments,
+	run := &Blocks{Settings: o.Settings, Model: blockwise, Values: s.values, Sequences: texts.sequences, Segments: texts.segments,
 		Batch: batchSize(len(texts.sequences), s.cfg.Model.Context), Context: s.cfg.Model.Context}
 	programs, err := build.Collect(ctx, build.Request{Config: s.cfg, Model: m, Batch: run.Batch, Forward: true, Finder: o.Finder, Options: plugin.Options{Logger: o.Logger}})
 	if err != nil {

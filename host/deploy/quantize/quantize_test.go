@@ -14,7 +14,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/cage-qat/cage/host/deploy/export"
-	"github.com/cage-qat/cage/host/deploy/posttrain/settings"
+	"github.com/cage-qat/cage/host/deploy/posttrain"
 	"github.com/cage-qat/cage/host/deploy/quantize"
 	"github.com/cage-qat/cage/host/deploy/trained"
 	"github.com/cage-qat/cage/host/model/huggingface"
@@ -39,7 +39,7 @@ func fullPrecision(t *testing.T) *config.Config {
 // gptqOptions are those of the command, with fewer texts.
 func gptqOptions(t *testing.T, plugin string, params map[string]any) quantize.Options {
 	t.Helper()
-	return quantize.Options{Quantization: settings.Quantization{Settings: settings.Settings{Method: settings.GPTQ, Damping: 0.01, Scales: settings.AutoScales}, Windows: 64},
+	return quantize.Options{Quantization: posttrain.Quantization{Settings: posttrain.Settings{Method: posttrain.GPTQ, Damping: 0.01, Scales: posttrain.AutoScales}, Windows: 64},
 		Plugin: plugin, Params: params, Out: filepath.Join(t.TempDir(), "out"), Finder: testrun.Finder(t)}
 }
 
@@ -131,7 +131,7 @@ func TestQuantizeOwn(t *testing.T) {
 	cfg := testrun.Config(t)
 	testrun.Train(t, cfg, train.Options{})
 	o := gptqOptions(t, "", nil)
-	o.Method, o.Windows, o.Activations = settings.RTN, 0, true
+	o.Method, o.Windows, o.Activations = posttrain.RTN, 0, true
 	run(t, cfg.Train.Out, o)
 	var losses []float64
 	for _, dir := range []string{cfg.Train.Out, o.Out} {
@@ -201,7 +201,7 @@ func TestQuantizeTrained(t *testing.T) {
 		cfg := testrun.Config(t, `quantizer={weights={plugin="`+plugin+`"}}`, `method.form="off"`)
 		testrun.Train(t, cfg, train.Options{})
 		o := gptqOptions(t, "", nil)
-		o.Method, o.Windows = settings.RTN, 0
+		o.Method, o.Windows = posttrain.RTN, 0
 		result := run(t, cfg.Train.Out, o)
 		from, to := exportOf(t, cfg.Train.Out), exportOf(t, o.Out)
 		for _, m := range result.Matrices {
@@ -237,7 +237,7 @@ func exportOf(t *testing.T, dir string) *export.Model {
 func TestQuantizeHub(t *testing.T) {
 	const dir, step = "../../model/huggingface/testdata/llama32", 0.01
 	o := gptqOptions(t, "grid", map[string]any{"step": step})
-	o.Method, o.Windows, o.Context = settings.RTN, 0, 16
+	o.Method, o.Windows, o.Context = posttrain.RTN, 0, 16
 	result := run(t, dir, o)
 	hub, err := huggingface.Open(vfs.At(dir), huggingface.Options{Context: 16})
 	if err != nil {
@@ -275,7 +275,7 @@ func TestQuantizeIntoNameWithSlash(t *testing.T) {
 	cfg := fullPrecision(t)
 	o := gptqOptions(t, "absmax", nil)
 	out := o.Out
-	o.Method, o.Windows, o.Out = settings.RTN, 0, out+string(filepath.Separator)
+	o.Method, o.Windows, o.Out = posttrain.RTN, 0, out+string(filepath.Separator)
 	run(t, cfg.Train.Out, o)
 	checkHeld(t, cfg, out)
 }
@@ -287,7 +287,7 @@ func TestQuantizeLOTION(t *testing.T) {
 	cfg := testrun.Config(t, `quantizer={weights={plugin="absmax"}}`, `method={name="lotion"}`, "train.steps=2")
 	testrun.Train(t, cfg, train.Options{})
 	o := gptqOptions(t, "absmax", nil)
-	o.Method, o.Windows = settings.RTN, 0
+	o.Method, o.Windows = posttrain.RTN, 0
 	run(t, cfg.Train.Out, o)
 	checkHeld(t, cfg, o.Out)
 	path := rundir.At(o.Out).Config()

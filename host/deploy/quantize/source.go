@@ -9,7 +9,6 @@ import (
 
 	"github.com/cage-qat/cage/host/data/dataset"
 	"github.com/cage-qat/cage/host/data/tokenizer"
-	"github.com/cage-qat/cage/host/deploy/posttrain/layerwise"
 	"github.com/cage-qat/cage/host/deploy/trained"
 	"github.com/cage-qat/cage/host/model"
 	"github.com/cage-qat/cage/host/model/huggingface"
@@ -31,7 +30,7 @@ type source struct {
 	origin *provenance.Origin
 	values func(param string) ([]float32, error)
 	// trained reads trained parameters and states of the run's own quantizers; nil where there are none.
-	trained layerwise.Trained
+	trained Trained
 }
 
 // withSource opens a run or a Hugging Face checkpoint while it is used.
@@ -114,7 +113,7 @@ func withHubSource(dir string, o Options, use func(*source) error) (err error) {
 	return c.Err()
 }
 
-// calibrationSet are the sequences of a calibration, of as many tokens as the model's context. See [layerwise.Run] for
+// calibrationSet are the sequences of a calibration, of as many tokens as the model's context. See [Blocks] for
 // segments.
 type calibrationSet struct {
 	sequences, segments [][]int32

@@ -8,7 +8,6 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/cage-qat/cage/host/compute/engine"
-	"github.com/cage-qat/cage/host/deploy/posttrain/layerwise"
 	"github.com/cage-qat/cage/host/deploy/trained"
 	"github.com/cage-qat/cage/host/model"
 	"github.com/cage-qat/cage/host/model/safetensors"
@@ -40,7 +39,7 @@ type quantizedRun struct {
 }
 
 // write quantizes block after block, and writes the run.
-func (w *quantizedRun) write(ctx context.Context, run *layerwise.Run) error {
+func (w *quantizedRun) write(ctx context.Context, run *Blocks) error {
 	w.ready = map[string][]safetensors.Tensor{}
 	return atomicdir.Write(vfs.At(w.out), func(dir vfs.Path) error {
 		w.dir = rundir.Dir{Path: dir}
@@ -49,12 +48,12 @@ func (w *quantizedRun) write(ctx context.Context, run *layerwise.Run) error {
 }
 
 // fill quantizes block after block, and writes the run.
-func (w *quantizedRun) fill(ctx context.Context, run *layerwise.Run) (err error) {
+func (w *quantizedRun) fill(ctx context.Context, run *Blocks) (err error) {
 	parts := w.dir.Join("blocks")
 	if err := parts.MkdirAll(); err != nil {
 		return err
 	}
-	run.Block = func(block int, weights []*layerwise.Quantized) error {
+	run.Block = func(block int, weights []*Quantized) error {
 		w.log.Info("quantized", "block", block+1, "of", run.Model.Blocks())
 		return w.keep(ctx, parts.Join(fmt.Sprintf("%d.safetensors", block)), weights)
 	}
@@ -88,7 +87,7 @@ func (w *quantizedRun) hold(ctx context.Context) error {
 }
 
 // keep puts the weights of a block aside, so that they need no memory until all are written.
-func (w *quantizedRun) keep(ctx context.Context, path vfs.Path, weights []*layerwise.Quantized) error {
+func (w *quantizedRun) keep(ctx context.Context, path vfs.Path, weights []*Quantized) error {
 	var tensors []safetensors.Tensor
 	for _, q := range weights {
 		w.result.Matrices = append(w.result.Matrices, q.Report)

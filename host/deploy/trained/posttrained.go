@@ -6,8 +6,7 @@ import (
 	"slices"
 
 	"github.com/cage-qat/cage/host/deploy/export"
-	"github.com/cage-qat/cage/host/deploy/posttrain/layerwise"
-	"github.com/cage-qat/cage/host/deploy/posttrain/settings"
+	"github.com/cage-qat/cage/host/deploy/posttrain"
 	"github.com/cage-qat/cage/host/model/safetensors"
 	"github.com/cage-qat/cage/host/train/checkpoint"
 	"github.com/cage-qat/cage/host/train/config"
@@ -31,10 +30,10 @@ func ReadRecord(dir rundir.Dir) (*Record, error) {
 
 // Posttrained says how a model was quantized after its training.
 type Posttrained struct {
-	settings.Settings
+	posttrain.Settings
 	Calibration *Calibration       `json:"calibration,omitempty"`
 	Activations bool               `json:"activations"`
-	Matrices    []layerwise.Matrix `json:"matrices"`
+	Matrices    []posttrain.Matrix `json:"matrices"`
 	// Loss is the loss on the validation set, in nats per token; nil if it was not evaluated.
 	Loss *metrics.Number `json:"val_loss,omitempty"`
 }
@@ -69,11 +68,11 @@ func (c *Calibration) String() string {
 func ScaleName(param string) string { return "scale/" + param }
 
 // matrix is the report on a weight that was quantized; nil: it was not.
-func (p *Posttrained) matrix(param string) *layerwise.Matrix {
+func (p *Posttrained) matrix(param string) *posttrain.Matrix {
 	if p == nil {
 		return nil
 	}
-	i := slices.IndexFunc(p.Matrices, func(m layerwise.Matrix) bool { return m.Name == param })
+	i := slices.IndexFunc(p.Matrices, func(m posttrain.Matrix) bool { return m.Name == param })
 	if i < 0 {
 		return nil
 	}
@@ -82,7 +81,7 @@ func (p *Posttrained) matrix(param string) *layerwise.Matrix {
 
 // posttrained is a weight of a run that holds quantized weights, as an export needs it: the weight is Ŵ, and its scales
 // stand beside it in the checkpoint.
-func (t *Model) posttrained(w *layerwise.Matrix) (*export.Quantized, error) {
+func (t *Model) posttrained(w *posttrain.Matrix) (*export.Quantized, error) {
 	value, err := t.latent(w.Name)
 	if err != nil {
 		return nil, err

@@ -1,15 +1,14 @@
-// Package settings describes the settings of quantization after training: the flags of `cage quantize`, which are keys of
-// a study file, too. It computes nothing and needs no tensor engine; see package posttrain for what the settings mean.
-package settings
+package posttrain
 
 import (
 	"github.com/cage-qat/cage/internal/schema"
+	"github.com/cage-qat/cage/sdk/spec"
 )
 
 // The methods of quantization.
 const (
 	RTN  = "rtn"  // rounds each element to the nearest level
-	GPTQ = "gptq" // GPTQ, see package posttrain
+	GPTQ = "gptq" // see [Round]
 )
 
 // Where the scales of groups come from.
@@ -23,10 +22,14 @@ const (
 
 // Settings say how weights are quantized.
 type Settings struct {
-	Method          string  `json:"method"`
-	Damping         float64 `json:"damping,omitempty"` // share of the mean of the Hessian's diagonal
-	ActivationOrder bool    `json:"activation_order,omitempty"`
-	Scales          string  `json:"scales,omitempty"`
+	Method string `json:"method"`
+	// Damping is the share of the mean of H's diagonal that is added to the diagonal; 0.01 is usual. If
+	// H is not positive definite with it, ten times as much is tried, repeatedly, up to 1.
+	Damping float64 `json:"damping,omitempty"`
+	// ActivationOrder rounds the columns with the largest inputs first, instead of from the first to
+	// the last.
+	ActivationOrder bool   `json:"activation_order,omitempty"`
+	Scales          string `json:"scales,omitempty"`
 	// OnePass computes the inputs of all layers of a block with its original weights, in one pass instead of one for
 	// each layer.
 	OnePass bool `json:"one_pass,omitempty"`
@@ -64,4 +67,30 @@ func (q *Quantization) Check() (problems schema.Problems) {
 	problems.Unless(q.Method != GPTQ || q.Windows > 0, schema.Problem{Key: "windows",
 		Found: "the integer 0, but GPTQ needs a text to calibrate with", Hint: "want at least 1"})
 	return problems
+}
+
+// Matrix reports on one matrix.
+type Matrix struct {
+	Name  string `json:"name"`
+	Shape []int  `json:"shape"`
+	// WeightError is ‖W − Ŵ‖/‖W‖.
+	WeightError float64 `json:"weight_error"`
+	*OutputErrors
+	// Rotation is the block size of the quantizer's rotation; 0: it does not rotate.
+	Rotation int `json:"rotation,omitempty"`
+	// Damping is what was added for H; 0 if the matrix was rounded to the nearest levels.
+	Damping float64 `json:"damping,omitempty"`
+	// Fallback says that GPTQ was not possible, and the matrix was rounded to the nearest levels instead.
+	Fallback bool   `json:"fallback,omitempty"`
+	Dead     int    `json:"dead_columns,omitempty"` // number of columns whose inputs were all 0
+	Scales   string `json:"scales,omitempty"`
+	// Grid is what the quantizer says of its codes and scales; the zero Grid: nothing.
+	Grid spec.Grid `json:"grid,omitzero"`
+}
+
+// OutputErrors compares the outputs of a layer on the calibration texts, summed over all tokens.
+type OutputErrors struct {
+	OutputError   float64 `json:"output_error"`   // ‖(W − Ŵ)X‖²
+	RelativeError float64 `json:"relative_error"` // the same over ‖WX‖²
+	RoundingError float64 `json:"rounding_error"` // ‖(W − Q(W))X‖², the error of rounding to the nearest levels
 }

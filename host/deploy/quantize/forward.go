@@ -1,4 +1,4 @@
-package layerwise
+package quantize
 
 import (
 	"context"
@@ -12,6 +12,7 @@ import (
 
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/compute/lower"
+	"github.com/cage-qat/cage/host/deploy/posttrain"
 	"github.com/cage-qat/cage/host/model"
 	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/cage-qat/cage/sdk/spec"
@@ -330,7 +331,7 @@ func (in *inputs) close() { _ = in.mean.Finalize() }
 
 // errors compares the outputs of the weight w with those of what became of it, and of what rounding makes of it. The
 // products are computed on the device; ‖X·dᵀ‖² is samples/2·tr(d·H·dᵀ).
-func (in *inputs) errors(w, quantized, rounded []float32) (*OutputErrors, error) {
+func (in *inputs) errors(w, quantized, rounded []float32) (*posttrain.OutputErrors, error) {
 	rows := len(w) / in.size
 	e, err := in.forward.traces(rows, in.size)
 	if err != nil {
@@ -360,7 +361,7 @@ func (in *inputs) errors(w, quantized, rounded []float32) (*OutputErrors, error)
 			sums[i] += float64(v) * float64(in.samples) / 2
 		}
 	}
-	errors := &OutputErrors{OutputError: sums[0], RoundingError: sums[1]}
+	errors := &posttrain.OutputErrors{OutputError: sums[0], RoundingError: sums[1]}
 	if sums[2] > 0 {
 		errors.RelativeError = sums[0] / sums[2]
 	}

@@ -1,4 +1,4 @@
-package layerwise_test
+package quantize_test
 
 import (
 	"math"
@@ -11,8 +11,8 @@ import (
 	"github.com/gomlx/gomlx/core/graph"
 
 	"github.com/cage-qat/cage/host/compute/engine"
-	"github.com/cage-qat/cage/host/deploy/posttrain/layerwise"
-	"github.com/cage-qat/cage/host/deploy/posttrain/settings"
+	"github.com/cage-qat/cage/host/deploy/posttrain"
+	"github.com/cage-qat/cage/host/deploy/quantize"
 	"github.com/cage-qat/cage/host/model"
 	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/cage-qat/cage/sdk"
@@ -96,10 +96,10 @@ func TestActivations(t *testing.T) {
 			}
 			quantized[s.Name] = p
 		}
-		got, replaced := map[string]layerwise.Matrix{}, map[string][]float32{}
-		r := layerwise.Run{Settings: settings.Settings{Method: settings.RTN}, Device: cpu(t), Model: m, Weights: programs(t, m, plain{}), Activations: quantized,
+		got, replaced := map[string]posttrain.Matrix{}, map[string][]float32{}
+		r := quantize.Blocks{Settings: posttrain.Settings{Method: posttrain.RTN}, Device: cpu(t), Model: m, Weights: programs(t, m, plain{}), Activations: quantized,
 			Values: fleeting(values), Sequences: sequences(texts), Batch: batch, Context: length,
-			Block: func(_ int, list []*layerwise.Quantized) error {
+			Block: func(_ int, list []*quantize.Quantized) error {
 				for _, w := range list {
 					got[w.Report.Name], replaced[w.Report.Name] = w.Report, slices.Clone(w.Value)
 				}

@@ -1,4 +1,4 @@
-package layerwise_test
+package quantize_test
 
 import (
 	"context"
@@ -10,14 +10,14 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cage-qat/cage/host/deploy/posttrain/layerwise"
-	"github.com/cage-qat/cage/host/deploy/posttrain/settings"
+	"github.com/cage-qat/cage/host/deploy/posttrain"
+	"github.com/cage-qat/cage/host/deploy/quantize"
 	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/cage-qat/cage/internal/testing/testlevel"
 )
 
-// gptq are the usual settings.
-var gptq = settings.Settings{Method: settings.GPTQ, Damping: 0.01, Scales: settings.AutoScales}
+// usual are the usual settings.
+var usual = posttrain.Settings{Method: posttrain.GPTQ, Damping: 0.01, Scales: posttrain.AutoScales}
 
 // outputError is ‖(a − b)X‖² computed as it is written.
 func outputError(a, b, x []float32, columns int) float64 {
@@ -41,9 +41,9 @@ func TestReport(t *testing.T) {
 	for _, kind := range []string{architecture.KindLlama, architecture.KindOLMo2} {
 		for _, onePass := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s one pass %t", kind, onePass), func(t *testing.T) {
-				settings := gptq
+				settings := usual
 				settings.OnePass = onePass
-				got := run(t, kind, rounding{group: 8}, settings, texts)
+				got := runBlocks(t, kind, rounding{group: 8}, settings, texts)
 				m, values := small(t, kind, 2, 32)
 				replaced := map[string][]float32{}
 				for block := range m.Blocks() {
@@ -77,20 +77,20 @@ func TestReport(t *testing.T) {
 func TestBetterThanRounding(t *testing.T) {
 	for name, c := range map[string]struct {
 		q      rounding
-		change func(*settings.Settings)
+		change func(*posttrain.Settings)
 		scales string
 	}{
-		"row":              {rounding{}, func(*settings.Settings) {}, settings.OriginalScales},
-		"group":            {rounding{group: 8}, func(*settings.Settings) {}, settings.CurrentScales},
-		"original scales":  {rounding{group: 8}, func(s *settings.Settings) { s.Scales = settings.OriginalScales }, settings.OriginalScales},
-		"activation order": {rounding{group: 8}, func(s *settings.Settings) { s.ActivationOrder = true }, settings.OriginalScales},
-		"rotated":          {rounding{block: 16}, func(*settings.Settings) {}, settings.OriginalScales},
-		"rotated groups":   {rounding{group: 8, block: 32}, func(*settings.Settings) {}, settings.CurrentScales},
+		"row":              {rounding{}, func(*posttrain.Settings) {}, posttrain.OriginalScales},
+		"group":            {rounding{group: 8}, func(*posttrain.Settings) {}, posttrain.CurrentScales},
+		"original scales":  {rounding{group: 8}, func(s *posttrain.Settings) { s.Scales = posttrain.OriginalScales }, posttrain.OriginalScales},
+		"activation order": {rounding{group: 8}, func(s *posttrain.Settings) { s.ActivationOrder = true }, posttrain.OriginalScales},
+		"rotated":          {rounding{block: 16}, func(*posttrain.Settings) {}, posttrain.OriginalScales},
+		"rotated groups":   {rounding{group: 8, block: 32}, func(*posttrain.Settings) {}, posttrain.CurrentScales},
 	} {
 		t.Run(name, func(t *testing.T) {
-			settings := gptq
+			settings := usual
 			c.change(&settings)
-			for name, w := range run(t, architecture.KindLlama, c.q, settings, 40) {
+			for name, w := range runBlocks(t, architecture.KindLlama, c.q, settings, 40) {
 				r := w.Report
 				if !(r.OutputError < r.RoundingError) || r.Fallback || r.Damping != 0.01 || r.Scales != c.scales || r.Rotation != c.q.block {
 					t.Errorf("%s: %+v with %+v", name, r, r.OutputErrors)
@@ -121,8 +121,8 @@ func TestBetterThanRounding(t *testing.T) {
 
 // TestRounding: RTN is Q(W), with texts and without.
 func TestRounding(t *testing.T) {
-	settings := settings.Settings{Method: settings.RTN}
-	with, without := run(t, architecture.KindLlama, plain{}, settings, 4), run(t, architecture.KindLlama, plain{}, settings, 0)
+	settings := posttrain.Settings{Method: posttrain.RTN}
+	with, without := runBlocks(t, architecture.KindLlama, plain{}, settings, 4), runBlocks(t, architecture.KindLlama, plain{}, settings, 0)
 	_, values := small(t, architecture.KindLlama, 2, 32)
 	if len(with) != 10 || len(without) != 10 {
 		t.Fatalf("%d and %d matrices", len(with), len(without))
@@ -145,7 +145,7 @@ func TestRounding(t *testing.T) {
 
 // TestSame: the same again gives the same bits.
 func TestSame(t *testing.T) {
-	first, again := run(t, architecture.KindLlama, rounding{group: 8}, gptq, 6), run(t, architecture.KindLlama, rounding{group: 8}, gptq, 6)
+	first, again := runBlocks(t, architecture.KindLlama, rounding{group: 8}, usual, 6), runBlocks(t, architecture.KindLlama, rounding{group: 8}, usual, 6)
 	for name, w := range first {
 		if !slices.Equal(w.Value, again[name].Value) || *w.Report.OutputErrors != *again[name].Report.OutputErrors {
 			t.Errorf("%s differs", name)
@@ -155,15 +155,15 @@ func TestSame(t *testing.T) {
 
 func TestRefuses(t *testing.T) {
 	m, values := small(t, architecture.KindLlama, 2, 32)
-	base := layerwise.Run{Settings: gptq, Device: cpu(t), Model: m, Weights: programs(t, m, rounding{}), Values: values, Sequences: sequences(2), Batch: batch, Context: length,
-		Block: func(int, []*layerwise.Quantized) error { return nil }}
+	base := quantize.Blocks{Settings: usual, Device: cpu(t), Model: m, Weights: programs(t, m, rounding{}), Values: values, Sequences: sequences(2), Batch: batch, Context: length,
+		Block: func(int, []*quantize.Quantized) error { return nil }}
 	for _, c := range []struct {
 		want   string
-		change func(*layerwise.Run)
+		change func(*quantize.Blocks)
 	}{
-		{"layers.0.attn.qkv: GPTQ needs the levels of the quantizer: the quantizer cannot say what numbers its codes stand for", func(r *layerwise.Run) { r.Weights = programs(t, m, plain{}) }},
-		{"the token 40 is not among the 40 of the model", func(r *layerwise.Run) { r.Sequences[1][3] = vocabulary }},
-		{"layers.1.mlp.w1: 1 of 2048 numbers are NaN or infinite", func(r *layerwise.Run) {
+		{"layers.0.attn.qkv: GPTQ needs the levels of the quantizer: the quantizer cannot say what numbers its codes stand for", func(r *quantize.Blocks) { r.Weights = programs(t, m, plain{}) }},
+		{"the token 40 is not among the 40 of the model", func(r *quantize.Blocks) { r.Sequences[1][3] = vocabulary }},
+		{"layers.1.mlp.w1: 1 of 2048 numbers are NaN or infinite", func(r *quantize.Blocks) {
 			r.Values = func(name string) ([]float32, error) {
 				w, err := values(name)
 				if name == "layers.1.mlp.w1" {
@@ -172,8 +172,8 @@ func TestRefuses(t *testing.T) {
 				return w, err
 			}
 		}},
-		{"no disk", func(r *layerwise.Run) {
-			r.Block = func(int, []*layerwise.Quantized) error { return errors.New("no disk") }
+		{"no disk", func(r *quantize.Blocks) {
+			r.Block = func(int, []*quantize.Quantized) error { return errors.New("no disk") }
 		}},
 	} {
 		r := base
@@ -197,8 +197,8 @@ func TestMemory(t *testing.T) {
 	m, values := small(t, architecture.KindLlama, layers, width)
 	size := uint64(4 * architecture.CountParams(m.BlockParams(0), nil))
 	var used []uint64
-	r := layerwise.Run{Settings: gptq, Device: cpu(t), Model: m, Weights: programs(t, m, rounding{}), Values: values, Sequences: sequences(8), Batch: batch, Context: length,
-		Block: func(int, []*layerwise.Quantized) error {
+	r := quantize.Blocks{Settings: usual, Device: cpu(t), Model: m, Weights: programs(t, m, rounding{}), Values: values, Sequences: sequences(8), Batch: batch, Context: length,
+		Block: func(int, []*quantize.Quantized) error {
 			runtime.GC()
 			runtime.GC() // pools keep what is in them for one more
 			var now runtime.MemStats

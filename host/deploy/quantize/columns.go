@@ -1,4 +1,4 @@
-package layerwise
+package quantize
 
 import (
 	"context"
@@ -23,7 +23,7 @@ import (
 type statistics map[string][]float32
 
 // calibrate returns the statistics at the sites where quantizers ask for them, and finds the states of quantizers of activations.
-func (r *Run) calibrate(ctx context.Context, f *forward, sites []model.ActivationSite, values map[string][]float32) (map[string]statistics, error) {
+func (r *Blocks) calibrate(ctx context.Context, f *forward, sites []model.ActivationSite, values map[string][]float32) (map[string]statistics, error) {
 	asking := slices.DeleteFunc(slices.Clone(sites), func(s model.ActivationSite) bool {
 		return !r.Activations[s.Name].Calibrated() && !slices.ContainsFunc(s.Feeds, func(w string) bool { return r.Weights[w].Calibrated() })
 	})
@@ -167,7 +167,7 @@ func (f *forward) initState(ctx context.Context, s model.ActivationSite, q spec.
 }
 
 // loadState uploads the state with which a site's quantizer was trained.
-func (r *Run) loadState(f *forward, s model.ActivationSite, q spec.Quantizer) error {
+func (r *Blocks) loadState(f *forward, s model.ActivationSite, q spec.Quantizer) error {
 	for _, t := range q.State {
 		values, err := r.Trained(s.Name, q, spec.KeptPrefix+t.Name)
 		if err != nil {
@@ -183,7 +183,7 @@ func (r *Run) loadState(f *forward, s model.ActivationSite, q spec.Quantizer) er
 }
 
 // report hands the state of a site's quantizer to the caller.
-func (r *Run) report(f *forward, s model.ActivationSite, q spec.Quantizer) error {
+func (r *Blocks) report(f *forward, s model.ActivationSite, q spec.Quantizer) error {
 	if r.State == nil {
 		return nil
 	}

@@ -1,12 +1,12 @@
-package layerwise_test
+package quantize_test
 
 import (
 	"math"
 	"slices"
 	"testing"
 
-	"github.com/cage-qat/cage/host/deploy/posttrain/layerwise"
-	"github.com/cage-qat/cage/host/deploy/posttrain/settings"
+	"github.com/cage-qat/cage/host/deploy/posttrain"
+	"github.com/cage-qat/cage/host/deploy/quantize"
 	"github.com/cage-qat/cage/host/model"
 	"github.com/cage-qat/cage/host/model/architecture"
 )
@@ -26,11 +26,11 @@ func TestDocumentsApart(t *testing.T) {
 		}
 	}
 	m, values := small(t, architecture.KindLlama, 2, 32)
-	errorsOf := func(sequences, segments [][]int32) map[string]layerwise.Matrix {
-		out := map[string]layerwise.Matrix{}
-		r := layerwise.Run{Settings: settings.Settings{Method: settings.RTN}, Device: cpu(t), Model: m, Weights: programs(t, m, rounding{}), Values: values,
+	errorsOf := func(sequences, segments [][]int32) map[string]posttrain.Matrix {
+		out := map[string]posttrain.Matrix{}
+		r := quantize.Blocks{Settings: posttrain.Settings{Method: posttrain.RTN}, Device: cpu(t), Model: m, Weights: programs(t, m, rounding{}), Values: values,
 			Sequences: sequences, Segments: segments, Batch: batch, Context: length,
-			Block: func(_ int, list []*layerwise.Quantized) error {
+			Block: func(_ int, list []*quantize.Quantized) error {
 				for _, w := range list {
 					out[w.Report.Name] = w.Report
 				}
@@ -44,7 +44,7 @@ func TestDocumentsApart(t *testing.T) {
 	want, got, mixed := errorsOf(alone, padded), errorsOf(packed, apart), errorsOf(packed, nil)
 	differ := 0
 	for name, w := range want {
-		off := func(r layerwise.Matrix) float64 { return math.Abs(r.OutputError-w.OutputError) / w.OutputError }
+		off := func(r posttrain.Matrix) float64 { return math.Abs(r.OutputError-w.OutputError) / w.OutputError }
 		if !(off(got[name]) < 1e-5) {
 			t.Errorf("%s: the error is %v, of the documents alone %v", name, got[name].OutputError, w.OutputError)
 		}

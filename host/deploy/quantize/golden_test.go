@@ -1,4 +1,4 @@
-package layerwise
+package quantize
 
 import (
 	"math"
@@ -6,7 +6,7 @@ import (
 
 	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/compute/engine"
-	"github.com/cage-qat/cage/host/deploy/posttrain/settings"
+	"github.com/cage-qat/cage/host/deploy/posttrain"
 	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/cage-qat/cage/internal/testing/golden"
 	"github.com/cage-qat/cage/sdk"
@@ -46,23 +46,23 @@ func TestGolden(t *testing.T) {
 	}
 	t.Cleanup(func() { dev.Close() })
 	tolerance := golden.Tolerance{Abs: 1e-6, Rel: 1e-5}
-	golden.Load(t, "../testdata/gptq.json").Run(t, func(t *testing.T, c golden.Case) {
+	golden.Load(t, "../posttrain/testdata/gptq.json").Run(t, func(t *testing.T, c golden.Case) {
 		w, x := c.Inputs.Array("w"), c.Inputs.Array("x")
 		group := c.Params.Int("group")
-		s := settings.Settings{Method: settings.GPTQ, Damping: c.Params.Float("damp"), ActivationOrder: c.Params.Bool("act_order"), Scales: settings.AutoScales}
+		s := posttrain.Settings{Method: posttrain.GPTQ, Damping: c.Params.Float("damp"), ActivationOrder: c.Params.Bool("act_order"), Scales: posttrain.AutoScales}
 		got := quantizeGolden(t, dev, s, published{c.Params.Int("bits"), group}, w, x)
 		c.Expected.CloseWithin(tolerance, "q", toFloat64(got.Value))
 		c.Expected.CloseWithin(tolerance, "output_error", []float64{math.Sqrt(got.Report.OutputError)})
 		if group < 0 {
 			c.Expected.CloseWithin(tolerance, "rtn_output_error", []float64{math.Sqrt(got.Report.RoundingError)})
 		}
-		rounded := quantizeGolden(t, dev, settings.Settings{Method: settings.RTN}, published{c.Params.Int("bits"), -1}, w, x)
+		rounded := quantizeGolden(t, dev, posttrain.Settings{Method: posttrain.RTN}, published{c.Params.Int("bits"), -1}, w, x)
 		c.Expected.CloseWithin(tolerance, "rtn", toFloat64(rounded.Value))
 		c.Expected.CloseWithin(tolerance, "rtn_output_error", []float64{math.Sqrt(rounded.Report.OutputError)})
 	})
 }
 
-func quantizeGolden(t *testing.T, dev *engine.Device, s settings.Settings, p published, w, x golden.Array) *Quantized {
+func quantizeGolden(t *testing.T, dev *engine.Device, s posttrain.Settings, p published, w, x golden.Array) *Quantized {
 	t.Helper()
 	rows, columns, samples := w.Shape[0], w.Shape[1], x.Shape[0]
 	program, err := sdk.BuildQuantizer(p, sdk.Site{Role: sdk.RoleWeight, Name: "w", Shape: w.Shape})

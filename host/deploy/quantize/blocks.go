@@ -1,10 +1,4 @@
-// Package layerwise quantizes a trained language model block by block. It holds no more than the parameters of one
-// block in memory, in addition to the residual streams of the calibration texts.
-//
-// Each layer is quantized for the inputs that it will have: those computed by the blocks and layers before it, which
-// are already quantized. Package posttrain decides what the inputs say about a matrix, and how it is rounded; the
-// programs of quantizers come from plugins. The caller decides where weights come from and where they go.
-package layerwise
+package quantize
 
 import (
 	"context"
@@ -13,7 +7,7 @@ import (
 	"slices"
 
 	"github.com/cage-qat/cage/host/compute/engine"
-	"github.com/cage-qat/cage/host/deploy/posttrain/settings"
+	"github.com/cage-qat/cage/host/deploy/posttrain"
 	"github.com/cage-qat/cage/host/model"
 	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/cage-qat/cage/sdk/spec"
@@ -22,9 +16,13 @@ import (
 // Trained reads what an input of the program q of a weight's quantizer gets: a trained parameter or a state tensor.
 type Trained func(param string, q spec.Quantizer, input string) ([]float32, error)
 
-// Run describes the quantization of a model.
-type Run struct {
-	Settings settings.Settings
+// Blocks quantizes a trained language model block by block. It holds no more than the parameters of
+// one block in memory, in addition to the residual streams of the calibration texts.
+//
+// Each layer is quantized for the inputs that it will have: those computed by the blocks and layers
+// before it, which are already quantized.
+type Blocks struct {
+	Settings posttrain.Settings
 	Device   *engine.Device
 	Model    model.Blockwise
 	// Weights holds the programs of quantizers by parameter; a parameter without an entry is not quantized. Activations
@@ -55,7 +53,7 @@ const garbage = 10
 
 // Do quantizes block after block. It stops soon after ctx has ended. While it runs, the process collects garbage more
 // often.
-func (r *Run) Do(ctx context.Context) error {
+func (r *Blocks) Do(ctx context.Context) error {
 	defer debug.SetGCPercent(debug.SetGCPercent(garbage))
 	forward, err := newForward(r.Device, r.Model, r.Batch, r.Context, r.Activations, r.Trained != nil)
 	if err != nil {
@@ -90,7 +88,7 @@ func (r *Run) Do(ctx context.Context) error {
 }
 
 // block quantizes one block.
-func (r *Run) block(ctx context.Context, f *forward, block int) (list []*Quantized, err error) {
+func (r *Blocks) block(ctx context.Context, f *forward, block int) (list []*Quantized, err error) {
 	values := map[string][]float32{}
 	for _, p := range r.Model.BlockParams(block) {
 		read, err := r.Values(p.Name)
@@ -124,7 +122,7 @@ func (r *Run) block(ctx context.Context, f *forward, block int) (list []*Quantiz
 }
 
 // pass finds the inputs at some sites, and quantizes the weights that these feed.
-func (r *Run) pass(ctx context.Context, f *forward, block int, sites []model.ActivationSite, values map[string][]float32) (list []*Quantized, err error) {
+func (r *Blocks) pass(ctx context.Context, f *forward, block int, sites []model.ActivationSite, values map[string][]float32) (list []*Quantized, err error) {
 	columns, err := r.calibrate(ctx, f, sites, values)
 	if err != nil {
 		return nil, err
@@ -150,7 +148,7 @@ func (r *Run) pass(ctx context.Context, f *forward, block int, sites []model.Act
 }
 
 // weights quantizes those of some parameters that have a quantizer.
-func (r *Run) weights(ctx context.Context, f *forward, params []architecture.Param, values map[string][]float32, in *inputs, st statistics) (list []*Quantized, err error) {
+func (r *Blocks) weights(ctx context.Context, f *forward, params []architecture.Param, values map[string][]float32, in *inputs, st statistics) (list []*Quantized, err error) {
 	for _, p := range params {
 		program, ok := r.Weights[p.Name]
 		if !ok {
@@ -174,7 +172,7 @@ func (r *Run) weights(ctx context.Context, f *forward, params []architecture.Par
 	return list, nil
 }
 
-func (r *Run) weight(ctx context.Context, p architecture.Param, program spec.Quantizer, w []float32, in *inputs, st statistics) (*Quantized, error) {
+func (r *Blocks) weight(ctx context.Context, p architecture.Param, program spec.Quantizer, w []float32, in *inputs, st statistics) (*Quantized, error) {
 	var own func(input string) ([]float32, error)
 	if r.Trained != nil {
 		own = func(input string) ([]float32, error) { return r.Trained(p.Name, program, input) }

@@ -1,4 +1,4 @@
-package layerwise_test
+package quantize_test
 
 import (
 	"math/rand/v2"
@@ -6,8 +6,8 @@ import (
 
 	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/compute/engine"
-	"github.com/cage-qat/cage/host/deploy/posttrain/layerwise"
-	"github.com/cage-qat/cage/host/deploy/posttrain/settings"
+	"github.com/cage-qat/cage/host/deploy/posttrain"
+	"github.com/cage-qat/cage/host/deploy/quantize"
 	"github.com/cage-qat/cage/host/model"
 	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/cage-qat/cage/sdk"
@@ -131,12 +131,12 @@ func cpu(t testing.TB) *engine.Device {
 }
 
 // run quantizes a model of two blocks and returns its weights by name.
-func run(t testing.TB, kind string, q sdk.Quantizer, s settings.Settings, texts int) map[string]*layerwise.Quantized {
+func runBlocks(t testing.TB, kind string, q sdk.Quantizer, s posttrain.Settings, texts int) map[string]*quantize.Quantized {
 	t.Helper()
 	m, values := small(t, kind, 2, 32)
-	out := map[string]*layerwise.Quantized{}
-	r := layerwise.Run{Settings: s, Device: cpu(t), Model: m, Weights: programs(t, m, q), Values: fleeting(values), Sequences: sequences(texts), Batch: batch, Context: length,
-		Block: func(_ int, list []*layerwise.Quantized) error {
+	out := map[string]*quantize.Quantized{}
+	r := quantize.Blocks{Settings: s, Device: cpu(t), Model: m, Weights: programs(t, m, q), Values: fleeting(values), Sequences: sequences(texts), Batch: batch, Context: length,
+		Block: func(_ int, list []*quantize.Quantized) error {
 			for _, w := range list {
 				out[w.Report.Name] = w
 			}

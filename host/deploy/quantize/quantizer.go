@@ -1,4 +1,4 @@
-package layerwise
+package quantize
 
 import (
 	"errors"

@@ -1,4 +1,4 @@
-package layerwise_test
+package quantize_test
 
 import (
 	"context"
@@ -6,8 +6,8 @@ import (
 
 	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/compute/engine"
-	"github.com/cage-qat/cage/host/deploy/posttrain/layerwise"
-	"github.com/cage-qat/cage/host/deploy/posttrain/settings"
+	"github.com/cage-qat/cage/host/deploy/posttrain"
+	"github.com/cage-qat/cage/host/deploy/quantize"
 	"github.com/cage-qat/cage/host/model"
 	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/cage-qat/cage/sdk"
@@ -15,7 +15,7 @@ import (
 )
 
 // A small model is quantized by GPTQ, for the inputs that two short texts give its layers.
-func ExampleRun() {
+func ExampleBlocks() {
 	device, err := engine.Open(device.CPU, engine.Options{})
 	if err != nil {
 		fmt.Println(err)
@@ -35,12 +35,12 @@ func ExampleRun() {
 			programs[p.Name], _ = sdk.BuildQuantizer(rounding{}, sdk.Site{Role: sdk.RoleWeight, Name: p.Name, Shape: p.Dims})
 		}
 	}
-	run := layerwise.Run{
-		Settings: settings.Settings{Method: settings.GPTQ, Damping: 0.01, Scales: settings.AutoScales},
+	run := quantize.Blocks{
+		Settings: posttrain.Settings{Method: posttrain.GPTQ, Damping: 0.01, Scales: posttrain.AutoScales},
 		Device:   device, Model: m.(model.Blockwise), Weights: programs,
 		Values:    func(param string) ([]float32, error) { return start[param], nil },
 		Sequences: [][]int32{{1, 2, 3, 4}, {5, 6, 7, 8}}, Batch: 2, Context: 4,
-		Block: func(block int, weights []*layerwise.Quantized) error {
+		Block: func(block int, weights []*quantize.Quantized) error {
 			fmt.Println("block", block, "has", len(weights), "quantized weights, the first is", weights[0].Report.Name)
 			return nil
 		},

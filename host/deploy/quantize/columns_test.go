@@ -1,4 +1,4 @@
-package layerwise_test
+package quantize_test
 
 import (
 	"math"
@@ -6,8 +6,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cage-qat/cage/host/deploy/posttrain/layerwise"
-	"github.com/cage-qat/cage/host/deploy/posttrain/settings"
+	"github.com/cage-qat/cage/host/deploy/posttrain"
+	"github.com/cage-qat/cage/host/deploy/quantize"
 	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/cage-qat/cage/sdk"
 	"github.com/cage-qat/cage/sdk/program"
@@ -71,13 +71,13 @@ func TestColumns(t *testing.T) {
 				quantizers[s.Name] = p
 			}
 			replaced, states := map[string][]float32{}, map[string][]float32{}
-			r := layerwise.Run{Settings: settings.Settings{Method: settings.RTN, OnePass: c.onePass}, Device: cpu(t), Model: m, Weights: programs(t, m, c.q), Activations: quantizers,
+			r := quantize.Blocks{Settings: posttrain.Settings{Method: posttrain.RTN, OnePass: c.onePass}, Device: cpu(t), Model: m, Weights: programs(t, m, c.q), Activations: quantizers,
 				Values: fleeting(values), Sequences: sequences(texts), Batch: batch, Context: length,
 				State: func(site, _ string, _ []int, values []float32) error {
 					states[site] = values
 					return nil
 				},
-				Block: func(_ int, list []*layerwise.Quantized) error {
+				Block: func(_ int, list []*quantize.Quantized) error {
 					for _, w := range list {
 						replaced[w.Report.Name] = slices.Clone(w.Value)
 					}
@@ -128,8 +128,8 @@ func mean(rows [][]float32, i int) (m float64) {
 func TestColumnsNeedTexts(t *testing.T) {
 	m, values := small(t, architecture.KindLlama, 2, 32)
 	q := informed{statistic: func(s sdk.Site) program.Value { return s.Activations.Max }}
-	r := layerwise.Run{Settings: settings.Settings{Method: settings.RTN}, Device: cpu(t), Model: m, Weights: programs(t, m, q), Values: fleeting(values), Batch: 1, Context: length,
-		Block: func(int, []*layerwise.Quantized) error { return nil }}
+	r := quantize.Blocks{Settings: posttrain.Settings{Method: posttrain.RTN}, Device: cpu(t), Model: m, Weights: programs(t, m, q), Values: fleeting(values), Batch: 1, Context: length,
+		Block: func(int, []*quantize.Quantized) error { return nil }}
 	if err := r.Do(t.Context()); err == nil || !strings.Contains(err.Error(), "layers.0.attn.qkv: its quantizer takes statistics of activations: calibrate with texts") {
 		t.Errorf("error %v", err)
 	}

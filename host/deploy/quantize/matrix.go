@@ -1,4 +1,4 @@
-package layerwise
+package quantize
 
 import (
 	"context"
@@ -8,41 +8,13 @@ import (
 
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/deploy/posttrain"
-	"github.com/cage-qat/cage/host/deploy/posttrain/settings"
 	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/cage-qat/cage/internal/linalg"
-	"github.com/cage-qat/cage/sdk/spec"
 )
-
-// Matrix reports on one matrix.
-type Matrix struct {
-	Name  string `json:"name"`
-	Shape []int  `json:"shape"`
-	// WeightError is ‖W − Ŵ‖/‖W‖.
-	WeightError float64 `json:"weight_error"`
-	*OutputErrors
-	// Rotation is the block size of the quantizer's rotation; 0: it does not rotate.
-	Rotation int `json:"rotation,omitempty"`
-	// Damping is what was added for H; 0 if the matrix was rounded to the nearest levels.
-	Damping float64 `json:"damping,omitempty"`
-	// Fallback says that GPTQ was not possible, and the matrix was rounded to the nearest levels instead.
-	Fallback bool   `json:"fallback,omitempty"`
-	Dead     int    `json:"dead_columns,omitempty"` // number of columns whose inputs were all 0
-	Scales   string `json:"scales,omitempty"`
-	// Grid is what the quantizer says of its codes and scales; the zero Grid: nothing.
-	Grid spec.Grid `json:"grid,omitzero"`
-}
-
-// OutputErrors compares the outputs of a layer on the calibration texts, summed over all tokens.
-type OutputErrors struct {
-	OutputError   float64 `json:"output_error"`   // ‖(W − Ŵ)X‖²
-	RelativeError float64 `json:"relative_error"` // the same over ‖WX‖²
-	RoundingError float64 `json:"rounding_error"` // ‖(W − Q(W))X‖², the error of rounding to the nearest levels
-}
 
 // Quantized is a weight that was quantized.
 type Quantized struct {
-	Report Matrix
+	Report posttrain.Matrix
 	Value  []float32 // Ŵ
 	// Scale holds the scales that belong to the codes of Ŵ; nil if there are no codes, or if the codes are those of the
 	// rotated weight.
@@ -51,7 +23,7 @@ type Quantized struct {
 }
 
 // quantizeMatrix quantizes the weight w. in is what its inputs were; nil: they are not known, and weights are rounded.
-func quantizeMatrix(ctx context.Context, s settings.Settings, q *quantizer, p architecture.Param, w []float32, in *inputs) (*Quantized, error) {
+func quantizeMatrix(ctx context.Context, s posttrain.Settings, q *quantizer, p architecture.Param, w []float32, in *inputs) (*Quantized, error) {
 	value, answer, err := q.quantize(w)
 	if err != nil {
 		return nil, err
@@ -59,12 +31,12 @@ func quantizeMatrix(ctx context.Context, s settings.Settings, q *quantizer, p ar
 	if err := checkFinite(value); err != nil {
 		return nil, fmt.Errorf("Q(W): %w", err)
 	}
-	report := Matrix{Name: p.Name, Shape: p.Dims, Grid: q.program.Grid}
+	report := posttrain.Matrix{Name: p.Name, Shape: p.Dims, Grid: q.program.Grid}
 	out := &Quantized{Report: report, Value: value}
 	if q.hasCodes() {
 		out.Scale, out.ScaleShape = answer.Scale, q.scaleShape()
 	}
-	if s.Method == settings.GPTQ {
+	if s.Method == posttrain.GPTQ {
 		if err := gptq(ctx, s, q, w, answer, in, out); err != nil {
 			return nil, err
 		}
@@ -82,7 +54,7 @@ func quantizeMatrix(ctx context.Context, s settings.Settings, q *quantizer, p ar
 }
 
 // gptq replaces rounding by GPTQ.
-func gptq(ctx context.Context, s settings.Settings, q *quantizer, w []float32, answer posttrain.Answer, in *inputs, out *Quantized) error {
+func gptq(ctx context.Context, s posttrain.Settings, q *quantizer, w []float32, answer posttrain.Answer, in *inputs, out *Quantized) error {
 	grid, err := q.grid(answer, largest(w))
 	if err != nil {
 		return fmt.Errorf("GPTQ needs the levels of the quantizer: %w; --method rtn works with every quantizer", err)
@@ -99,12 +71,12 @@ func gptq(ctx context.Context, s settings.Settings, q *quantizer, w []float32, a
 	if err := h.Rotate(q.block); err != nil {
 		return err
 	}
-	o := posttrain.Options{Damping: s.Damping, ActivationOrder: s.ActivationOrder}
 	out.Report.Scales = scalesOf(s, grid)
-	if out.Report.Scales == settings.CurrentScales {
-		o.Rescale = q.rescale(grid)
+	var rescale posttrain.Rescale
+	if out.Report.Scales == posttrain.CurrentScales {
+		rescale = q.rescale(grid)
 	}
-	result, err := posttrain.GPTQ(ctx, z, h, grid, o)
+	result, err := posttrain.Round(ctx, z, h, grid, s, rescale)
 	if err != nil {
 		return err
 	}
@@ -113,7 +85,7 @@ func gptq(ctx context.Context, s settings.Settings, q *quantizer, w []float32, a
 	if r.Fallback {
 		return nil
 	}
-	if o.Rescale != nil {
+	if rescale != nil {
 		out.Scale = toFloat32(grid.Scales)
 	}
 	out.Value, err = q.unpack(q.program.Unpack, result.Codes, out.Scale)
@@ -121,18 +93,18 @@ func gptq(ctx context.Context, s settings.Settings, q *quantizer, w []float32, a
 }
 
 // scalesOf says where the scales of a grid come from.
-func scalesOf(s settings.Settings, g *posttrain.Grid) string {
+func scalesOf(s posttrain.Settings, g *posttrain.Grid) string {
 	switch {
-	case s.Scales == settings.AutoScales && g.Uniform() && g.Groups() > 1 && !s.ActivationOrder:
-		return settings.CurrentScales
-	case s.Scales == settings.AutoScales || g.Groups() == 1:
-		return settings.OriginalScales
+	case s.Scales == posttrain.AutoScales && g.Uniform() && g.Groups() > 1 && !s.ActivationOrder:
+		return posttrain.CurrentScales
+	case s.Scales == posttrain.AutoScales || g.Groups() == 1:
+		return posttrain.OriginalScales
 	}
 	return s.Scales
 }
 
 // rescale lets the quantizer say what scales the groups of the current weights have.
-func (q *quantizer) rescale(g *posttrain.Grid) func(group int, w []float64) ([]float64, error) {
+func (q *quantizer) rescale(g *posttrain.Grid) posttrain.Rescale {
 	return func(group int, w []float64) ([]float64, error) {
 		if q.block > 1 {
 			w = slices.Clone(w)
