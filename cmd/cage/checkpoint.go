@@ -1,14 +1,10 @@
 package main
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
-	"maps"
 	"os"
-	"slices"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -20,8 +16,7 @@ import (
 )
 
 func newCheckpoint() *cobra.Command {
-	return group(&cobra.Command{Use: "checkpoint", Short: "Show and verify checkpoints"},
-		newCheckpointShow(), newCheckpointVerify())
+	return group(&cobra.Command{Use: "checkpoint", Short: "Verify checkpoints"}, newCheckpointVerify())
 }
 
 // checkpointsAt returns a checkpoint given by its file, or all of a run directory, in the order of their steps.
@@ -48,81 +43,6 @@ func checkpointsAt(path string) ([]vfs.Path, error) {
 		list = append(list, e.Path)
 	}
 	return list, nil
-}
-
-func newCheckpointShow() *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "show FILE|RUN",
-		Short: "Show what a checkpoint says of itself",
-		Long: `Show what a checkpoint says of itself, or the newest one of a run directory: its step,
-the identity of its run, the build that wrote it, its tensors, its hash, and the files of
-its parts, if several processes wrote it. The values are not read: 'cage checkpoint
-verify' tells whether they are intact.`,
-		Args: exactly(1, "one checkpoint or run directory"),
-	}
-	return withAnswer(cmd, func(_ *cobra.Command, args []string) (*answer, error) {
-		list, err := checkpointsAt(args[0])
-		if err != nil {
-			return nil, err
-		}
-		path := list[len(list)-1]
-		f, err := checkpoint.Open(path)
-		if err != nil {
-			return nil, err
-		}
-		defer f.Close()
-		about := [][]string{{path.Name, ""}, {"step", fmt.Sprint(f.Step)}}
-		for _, key := range slices.Sorted(maps.Keys(f.Meta)) {
-			about = append(about, []string{key, f.Meta[key]})
-		}
-		about = append(about, []string{"bytes", fmt.Sprint(f.Size())}, []string{"SHA-256", f.Digest()})
-		for _, p := range f.Parts() {
-			about = append(about, []string{"part", p.File})
-		}
-		tensors := [][]string{{"tensor", "type", "bytes", "shape"}}
-		for _, t := range f.Infos() {
-			tensors = append(tensors, []string{t.Name, string(t.DType), fmt.Sprint(t.End - t.Begin), fmt.Sprint(t.Shape)})
-		}
-		return &answer{listCheckpoint(path, f), func(w io.Writer) {
-			table(w, about)
-			fmt.Fprintln(w)
-			table(w, tensors)
-		}}, nil
-	})
-}
-
-// checkpointListing is a checkpoint as printed in JSON.
-type checkpointListing struct {
-	File    string                     `json:"file"`
-	Step    int                        `json:"step"`
-	Meta    map[string]json.RawMessage `json:"meta"`
-	Bytes   int64                      `json:"bytes"` // of all files
-	SHA256  string                     `json:"sha256"`
-	Parts   []checkpoint.Part          `json:"parts,omitempty"`
-	Tensors []tensorListing            `json:"tensors"`
-}
-
-type tensorListing struct {
-	Name  string `json:"name"`
-	Type  string `json:"type"`
-	Shape []int  `json:"shape"`
-	Bytes int64  `json:"bytes"`
-}
-
-func listCheckpoint(path vfs.Path, f *checkpoint.File) checkpointListing {
-	out := checkpointListing{File: path.Name, Step: f.Step, Meta: map[string]json.RawMessage{},
-		Bytes: f.Size(), SHA256: f.Digest(), Parts: f.Parts(), Tensors: []tensorListing{}}
-	for key, text := range f.Meta {
-		raw := json.RawMessage(text)
-		if !json.Valid(raw) { // not a checkpoint of ours
-			raw, _ = json.Marshal(text)
-		}
-		out.Meta[key] = raw
-	}
-	for _, t := range f.Infos() {
-		out.Tensors = append(out.Tensors, tensorListing{t.Name, string(t.DType), append([]int{}, t.Shape...), t.End - t.Begin})
-	}
-	return out
 }
 
 // verifiedCheckpoint is a checkpoint that was read, as printed in JSON.

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -349,4 +350,22 @@ func comparisonsJSON(list []ask.Comparison) any {
 		out = append(out, m)
 	}
 	return out
+}
+
+// breakLines breaks text between words into lines of at most width characters,
+// longer words excepted.
+func breakLines(text string, width int) []string {
+	lines := []string{""}
+	for _, word := range strings.Fields(text) {
+		line := &lines[len(lines)-1]
+		switch {
+		case *line == "":
+			*line = word
+		case utf8.RuneCountInString(*line)+1+utf8.RuneCountInString(word) <= width:
+			*line += " " + word
+		default:
+			lines = append(lines, word)
+		}
+	}
+	return lines
 }

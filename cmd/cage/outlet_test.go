@@ -265,19 +265,6 @@ func TestFullDisk(t *testing.T) {
 	}
 }
 
-func TestWrapLast(t *testing.T) {
-	rows := [][]string{{"name", "what it is"}, {"q", "one two three four five six"}, {"long-name", ""}}
-	want := [][]string{{"name", "what it is"}, {"q", "one two three four"}, {"", "five six"}, {"long-name", ""}}
-	if diff := cmp.Diff(want, wrapLast(rows, 31)); diff != "" {
-		t.Errorf("31 columns (-want +got):\n%s", diff)
-	}
-	for _, width := range []int{0, 30, 200} {
-		if diff := cmp.Diff(rows, wrapLast(rows, width)); diff != "" {
-			t.Errorf("%d columns (-want +got):\n%s", width, diff)
-		}
-	}
-}
-
 func TestBreakLines(t *testing.T) {
 	for text, want := range map[string][]string{
 		"":             {""},

@@ -12,7 +12,6 @@ import (
 	"syscall"
 	"text/tabwriter"
 	"time"
-	"unicode/utf8"
 
 	"github.com/hashicorp/go-hclog"
 	"github.com/spf13/cobra"
@@ -79,14 +78,10 @@ func wantsJSON(cmd *cobra.Command) bool {
 	return asJSON
 }
 
-// table writes rows in aligned columns; the first is the heading. On a terminal the
-// last column is wrapped.
+// table writes rows in aligned columns; the first is the heading.
 func table(w io.Writer, rows [][]string) {
 	rows = escapedRows(rows)
-	if width, _ := console.Size(unescaped(w)); width != nil {
-		rows = wrapLast(rows, width())
-	}
-	t := tabwriter.NewWriter(w, 0, 0, columnGap, ' ', 0)
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	for _, row := range rows {
 		fmt.Fprintln(t, strings.TrimRight(strings.Join(row, "\t"), "\t"))
 	}
@@ -102,55 +97,6 @@ func escapedRows(rows [][]string) [][]string {
 		}
 	}
 	return out
-}
-
-const (
-	columnGap  = 2
-	leastWidth = 20 // a narrower column is not worth wrapping
-)
-
-// wrapLast breaks the last column between words so that rows fit into width.
-func wrapLast(rows [][]string, width int) [][]string {
-	last, left := len(rows[0])-1, width
-	for c := range last {
-		widest := 0
-		for _, row := range rows {
-			widest = max(widest, utf8.RuneCountInString(row[c]))
-		}
-		left -= widest + columnGap
-	}
-	if left < leastWidth {
-		return rows
-	}
-	var out [][]string
-	for _, row := range rows {
-		for i, line := range breakLines(row[last], left) {
-			cells := make([]string, last, last+1)
-			if i == 0 {
-				copy(cells, row)
-			}
-			out = append(out, append(cells, line))
-		}
-	}
-	return out
-}
-
-// breakLines breaks text between words into lines of at most width characters,
-// longer words excepted.
-func breakLines(text string, width int) []string {
-	lines := []string{""}
-	for _, word := range strings.Fields(text) {
-		line := &lines[len(lines)-1]
-		switch {
-		case *line == "":
-			*line = word
-		case utf8.RuneCountInString(*line)+1+utf8.RuneCountInString(word) <= width:
-			*line += " " + word
-		default:
-			lines = append(lines, word)
-		}
-	}
-	return lines
 }
 
 // throttle returns a function that is true at most once in an interval, for reports of progress.

@@ -17,29 +17,14 @@ import (
 func newRuns() *cobra.Command {
 	return group(&cobra.Command{
 		Use:   "runs",
-		Short: "List, show and compare run directories",
-		Long: `List, show and compare run directories, those of studies included. What a run is
+		Short: "List and show run directories",
+		Long: `List and show run directories, those of studies included. What a run is
 known by is any key of its configuration (quantizer.bits), any number of its
 summary.json (val_loss), and run, state and modified. Of a run that is not done the
 numbers are those of its newest records, and val_loss is that of its newest evaluation.
 The state is done, running, interrupted (stopped or killed, and can go on), diverged,
 failed or unreadable.`,
-	}, newRunsList(), newRunsShow(), newRunsDiff(), newRunsNumbers())
-}
-
-func newRunsNumbers() *cobra.Command {
-	return &cobra.Command{
-		Use:   "numbers",
-		Short: "List the numbers that runs have, with their names",
-		Long: `List the numbers of metrics.jsonl and summary.json with their names, as Markdown: for
---where, --sort and --columns of cage runs list, for the tables and figures of studies,
-and for the filter of cage serve.`,
-		Args: exactly(0, "no argument"),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			_, err := fmt.Fprint(cmd.OutOrStdout(), metrics.Reference())
-			return err
-		},
-	}
+	}, newRunsList(), newRunsShow())
 }
 
 // roots are the directories that are searched for runs when none is named. They hold the defaults of train.out and study.out.

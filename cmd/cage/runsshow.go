@@ -1,14 +1,11 @@
 package main
 
 import (
-	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
-	"math"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -130,59 +127,4 @@ func provenanceRows(text []byte) ([][]string, error) {
 		rows = append(rows, []string{p.Table, strings.TrimSpace(fmt.Sprintf("%s %s, SHA-256 %s", p.Name, p.Version, p.SHA256))})
 	}
 	return rows, nil
-}
-
-func newRunsDiff() *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "diff A B",
-		Short: "Show in what two runs differ, and their results side by side",
-		Args:  exactly(2, "two run directories"),
-	}
-	return withAnswer(cmd, func(cmd *cobra.Command, args []string) (*answer, error) {
-		a, err := rundir.Open(args[0])
-		if err != nil {
-			return nil, err
-		}
-		b, err := rundir.Open(args[1])
-		if err != nil {
-			return nil, err
-		}
-		config, results := map[string][]string{}, map[string][]*metrics.Number{}
-		rows := [][]string{{"", a.Dir, b.Dir}}
-		differences, _, err := rundir.Diff(cmd.Context(), []*rundir.Run{a, b}, math.MaxInt)
-		if err != nil {
-			return nil, err
-		}
-		for _, d := range differences {
-			config[d.Key] = d.Values
-			rows = append(rows, []string{d.Key, cmp.Or(d.Values[0], "–"), cmp.Or(d.Values[1], "–")})
-		}
-		rows = append(rows, []string{"state", string(a.State), string(b.State)})
-		for _, name := range resultNames(a, b) {
-			x, y := resultOf(a, name), resultOf(b, name)
-			results[name] = []*metrics.Number{x, y}
-			rows = append(rows, []string{name, ifMeasured(x, metrics.Short), ifMeasured(y, metrics.Short)})
-		}
-		return tableAnswer(map[string]any{"runs": []string{a.Dir, b.Dir}, "config": config, "results": results}, rows), nil
-	})
-}
-
-// resultNames are the names of the results of either run.
-func resultNames(a, b *rundir.Run) []string {
-	var names []string
-	known := map[string]bool{}
-	for _, x := range slices.Concat(a.Results(), b.Results()) {
-		if !known[x.Name] {
-			known[x.Name] = true
-			names = append(names, x.Name)
-		}
-	}
-	return names
-}
-
-func resultOf(r *rundir.Run, name string) *metrics.Number {
-	if x, ok := r.Result(name); ok {
-		return metrics.Some(x)
-	}
-	return nil
 }

@@ -3,9 +3,7 @@ package console
 import (
 	"bytes"
 	"errors"
-	"fmt"
 	"io"
-	"slices"
 	"sync"
 	"time"
 
@@ -37,7 +35,6 @@ type Run struct {
 	mu     sync.Mutex
 	out    io.Writer
 	opts   RunOptions
-	pace   pace
 	state  state
 	drawn  time.Time // when the live line was last drawn; zero: it is not on the screen
 	stale  bool      // whether state has changed since it was last shown
@@ -72,8 +69,7 @@ func (d *Run) Update(r metrics.Record) {
 		return
 	}
 	now := d.opts.Now()
-	d.pace.add(now, r)
-	d.state.add(r, d.pace)
+	d.state.add(r)
 	d.stale = true
 	if d.opts.Width == nil {
 		if d.plainLineDue(r) {
@@ -83,7 +79,7 @@ func (d *Run) Update(r metrics.Record) {
 	}
 	switch {
 	case r.ValLoss != nil:
-		d.draw(d.state.evaluation(d.opts.Width()-1)+"\n", now)
+		d.draw(truncate(d.state.line(), d.opts.Width()-1)+"\n", now)
 	case d.drawn.IsZero() || now.Sub(d.drawn) >= redrawInterval:
 		d.draw("", now)
 	}
@@ -98,9 +94,8 @@ func (d *Run) plainLineDue(r metrics.Record) bool {
 
 // plainLine writes the line for a log: everything, with the learning rate.
 func (d *Run) plainLine() {
-	rate := segment{text: fmt.Sprintf("lr %.2e", d.state.lr)}
-	d.write([]byte(join(slices.Insert(d.state.segments(), 1+len(d.state.losses()), rate)) + "\n"))
-	d.shown, d.stale = d.state.step, false
+	d.write([]byte(d.state.line() + "\n"))
+	d.shown, d.stale = d.state.last.Step, false
 }
 
 // Write prints log lines, above the live line if there is one. An incomplete line is held

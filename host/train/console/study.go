@@ -61,7 +61,6 @@ func NewStudy(out io.Writer) *Study {
 }
 
 const (
-	barColumns  = 24
 	leastHeight = 4
 )
 
