@@ -107,9 +107,6 @@ func (r *Reader) Excuse(keys ...string) {
 // Given reports whether a key that has been read stands in the document.
 func (r *Reader) Given(key string) bool { return r.given[key] }
 
-// Assume makes a key count as given.
-func (r *Reader) Assume(key string) { r.given[key] = true }
-
 // Good reports whether no problem with any of the keys is known.
 func (r *Reader) Good(keys ...string) bool {
 	return !slices.ContainsFunc(keys, func(k string) bool { return r.bad[k] })

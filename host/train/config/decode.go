@@ -2,7 +2,6 @@ package config
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
@@ -20,10 +19,6 @@ type decoder struct {
 	initial *Initial // that model.init names, if it was read
 	closed  bool     // model.init is not read
 	given   *Initial // what it names; nil: it is read
-
-	// Tables that nobody knows, and the keys that are missing because these may be what was
-	// meant for them.
-	strangers, orphans []string
 }
 
 // newDecoder returns a decoder of a document, which it may change.
@@ -85,8 +80,6 @@ func (d *decoder) suggestions() map[string]any {
 		d.cfg.Model.Kind = architecture.KindLlama
 		if d.initial != nil {
 			d.cfg.Model.Kind = d.initial.Settings.Kind
-		} else {
-			d.kindOfKeys()
 		}
 	}
 	if d.initial != nil {
@@ -151,17 +144,18 @@ func (d *decoder) reportUnknown(t table, key string, raw any) {
 	path := t.path(key)
 	what, meant := "unknown key", meantKey(t, key)
 	if schema.IsTable(raw) {
-		what, meant = "unknown table", d.meantTable(t, key, raw)
+		what, meant = "unknown table", ""
+		if near := schema.Nearest(key, t.children()); near != "" {
+			meant = t.path(near)
+		}
 	}
 	if t.name != "" && slices.Contains(table{}.children(), key) {
 		d.Excuse(key)
-		d.Report(path, fmt.Sprintf("%s belongs to [%s] here, which does not have it", key, t.name), "write it above all tables, or as a table ["+key+"]")
+		d.Report(path, fmt.Sprintf("%s belongs to [%s] here, which does not have it", key, t.name),
+			"write it above all tables, or as a table ["+key+"]")
 		return
 	}
 	if meant == "" {
-		if what == "unknown table" && t.name == "" {
-			d.strangers = append(d.strangers, path)
-		}
 		d.Report(path, what, "known here: "+strings.Join(d.knownKeys(t), ", "))
 		return
 	}
@@ -169,8 +163,8 @@ func (d *decoder) reportUnknown(t table, key string, raw any) {
 	d.Report(path, what, "did you mean "+meant+"?")
 }
 
-// meantKey guesses the full key meant by an unknown one in a table: the same
-// name in another table, else a similar name here, else one elsewhere.
+// meantKey guesses the full key meant by an unknown one in a table: the same name in another
+// table, else a similar name here.
 func meantKey(t table, key string) string {
 	if full := uniqueKey(key); full != "" {
 		return full
@@ -178,15 +172,7 @@ func meantKey(t table, key string) string {
 	if near := schema.Nearest(key, t.names()); near != "" {
 		return t.path(near)
 	}
-	var everywhere []string
-	for _, other := range new(Config).tables() {
-		if other.plugin == nil {
-			for _, k := range other.keys {
-				everywhere = append(everywhere, k.Name)
-			}
-		}
-	}
-	return uniqueKey(schema.Nearest(key, everywhere))
+	return ""
 }
 
 // uniqueKey returns the full key of the only key of that name in all tables, or "".
@@ -229,10 +215,6 @@ func (d *decoder) reportMissing(t table, k schema.Key) {
 	if !d.Good(t.path(k.Name), t.name) {
 		return
 	}
-	if len(d.strangers) > 0 && t.name != "" && d.raw(t.name) == nil {
-		d.orphans = append(d.orphans, t.path(k.Name))
-		return
-	}
 	if inPresets(t.path(k.Name)) {
 		if !d.Good("model", "model.preset") {
 			return
@@ -252,70 +234,4 @@ func (d *decoder) reportMissing(t table, k schema.Key) {
 func inPresets(path string) bool {
 	_, ok := architecture.Presets()[0].Values()[path]
 	return ok
-}
-
-// One mistake can have many consequences: without the name of a table, all its keys are
-// missing. The functions below find the mistake, and keep its consequences from
-// being reported as if they were mistakes of their own.
-
-// meantTable guesses the table meant by an unknown one: one of a similar name, else the
-// absent one that has all its keys.
-func (d *decoder) meantTable(t table, key string, raw any) string {
-	if near := schema.Nearest(key, t.children()); near != "" {
-		return t.path(near)
-	}
-	values, ok := raw.(map[string]any)
-	if !ok || t.name != "" || len(values) == 0 {
-		return ""
-	}
-	var meant []string
-	for _, other := range d.schema {
-		absent := other.name != "" && !strings.Contains(other.name, ".") && d.raw(other.name) == nil
-		if absent && !slices.ContainsFunc(slices.Collect(maps.Keys(values)), func(name string) bool { return other.key(name) == nil }) {
-			meant = append(meant, other.name)
-		}
-	}
-	if len(meant) != 1 {
-		return ""
-	}
-	return meant[0]
-}
-
-// fold adds the keys whose tables are absent to the error about the unknown table that
-// may be one of these.
-func (d *decoder) fold() {
-	if len(d.orphans) == 0 {
-		return
-	}
-	i := slices.IndexFunc(d.Errs, func(e *plaintoml.Error) bool { return slices.Contains(d.strangers, e.Key) })
-	slices.Sort(d.orphans)
-	d.Errs[i].Hint += "; missing: " + strings.Join(d.orphans, ", ")
-}
-
-// kindOfKeys reports that model.kind is missing when keys are given that a model of the
-// default kind does not have, and one of another kind has all of. That kind is then
-// assumed.
-func (d *decoder) kindOfKeys() {
-	var foreign []string
-	kinds := slices.Clone(architecture.Kinds)
-	for _, t := range d.schema {
-		if t.plugin != nil || t.list || t.name == "method" {
-			continue
-		}
-		for _, k := range t.keys {
-			if path := t.path(k.Name); d.Given(path) && k.For != nil {
-				kinds = slices.DeleteFunc(kinds, func(kind string) bool { return !k.Belongs(kind) })
-				if !k.Belongs(architecture.KindLlama) {
-					foreign = append(foreign, path)
-				}
-			}
-		}
-	}
-	if len(foreign) == 0 || len(kinds) == 0 {
-		return
-	}
-	d.Report("model.kind", "missing", fmt.Sprintf("want kind = %s, which has %s; without kind the model is a %s",
-		strings.ReplaceAll(schema.Quoted(kinds), ", ", " or "), strings.Join(foreign, ", "), architecture.KindLlama))
-	d.cfg.Model.Kind = kinds[0]
-	d.Assume("model.kind")
 }

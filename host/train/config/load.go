@@ -84,7 +84,6 @@ func (d *decoder) result() (*Config, error) {
 		return nil, d.Errs
 	}
 	cfg := d.decode()
-	d.fold()
 	if err := d.Err(); err != nil {
 		return nil, err
 	}
