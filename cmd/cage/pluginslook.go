@@ -10,12 +10,13 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/cage-qat/cage/internal/vfs"
+
 	"github.com/spf13/cobra"
 
 	"github.com/cage-qat/cage/host/train/inspect"
 	"github.com/cage-qat/cage/host/train/plugin"
 	"github.com/cage-qat/cage/internal/npy"
-	"github.com/cage-qat/cage/internal/regular"
 	"github.com/cage-qat/cage/sdk"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/reference"
@@ -70,7 +71,7 @@ func (p *pluginLook) question() (q question, err error) {
 		return q, usageError{fmt.Errorf("--role %q: use weight, activation, gradient, key, value or query", p.role)}
 	}
 	if p.npy != "" {
-		file, err := regular.ReadFile(p.npy)
+		file, err := vfs.ReadRegular(p.npy)
 		if err != nil {
 			return q, fmt.Errorf("--npy: %w", err)
 		}

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/cage-qat/cage/internal/vfs"
+
 	"github.com/hashicorp/go-hclog"
 	"github.com/spf13/cobra"
 
@@ -15,7 +17,6 @@ import (
 	"github.com/cage-qat/cage/host/compute/engine"
 	kit "github.com/cage-qat/cage/host/train/conformance"
 	"github.com/cage-qat/cage/host/train/plugin"
-	"github.com/cage-qat/cage/internal/regular"
 	"github.com/cage-qat/cage/sdk"
 	"github.com/cage-qat/cage/sdk/sdktest"
 )
@@ -140,7 +141,7 @@ func (p *pluginTest) options() ([]sdktest.Option, []sdk.Kind, error) {
 	}
 	var of []sdk.Kind
 	for _, name := range files {
-		file, err := regular.ReadFile(name)
+		file, err := vfs.ReadRegular(name)
 		if err != nil {
 			return nil, nil, fmt.Errorf("--golden: %w", err)
 		}

@@ -4,12 +4,13 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/cage-qat/cage/internal/vfs"
+
 	"github.com/spf13/cobra"
 
 	"github.com/cage-qat/cage/host/deploy/query"
 	"github.com/cage-qat/cage/host/deploy/trained"
 	"github.com/cage-qat/cage/host/train/metrics"
-	"github.com/cage-qat/cage/internal/regular"
 )
 
 const scoreHelp = `Compute the log-probability of each token given those before it, with the run's
@@ -109,7 +110,7 @@ func (f *scoreFlags) read(cmd *cobra.Command, model *trained.Model) (list [][]in
 		}
 		return list, nil
 	}
-	file, err := regular.Open(name)
+	file, err := vfs.OpenRegular(name)
 	if err != nil {
 		return nil, err
 	}

@@ -10,7 +10,6 @@ import (
 
 	"github.com/cage-qat/cage/host/data/dataset"
 	"github.com/cage-qat/cage/internal/atomicfile"
-	"github.com/cage-qat/cage/internal/regular"
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
@@ -62,7 +61,7 @@ func (r *textReader) reader(file int) (io.ReaderAt, error) {
 		return r.file, nil
 	}
 	r.close()
-	f, err := regular.Open(r.files[file].path)
+	f, err := vfs.OpenRegular(r.files[file].path)
 	if err == nil {
 		r.file, r.open = f, file
 	}

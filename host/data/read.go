@@ -10,8 +10,9 @@ import (
 	"os"
 	"unicode/utf8"
 
+	"github.com/cage-qat/cage/internal/vfs"
+
 	"github.com/cage-qat/cage/host/data/source"
-	"github.com/cage-qat/cage/internal/regular"
 )
 
 // sourceResult is what a source file gave.
@@ -74,7 +75,7 @@ func (in *input) read() error {
 		in.found.compress = compress
 		return in.decode(peek, nil)
 	}
-	file, err := regular.Open(in.source.path)
+	file, err := vfs.OpenRegular(in.source.path)
 	if err != nil {
 		return err
 	}
@@ -86,9 +87,9 @@ func (in *input) read() error {
 // is compressed.
 func standardInput(in io.Reader) (*bufio.Reader, source.Compression, error) {
 	peek := bufio.NewReader(in)
-	begin, _ := peek.Peek(regular.MaxPointer) // an error comes back when it is read
-	if regular.IsPointer(begin) {
-		return nil, source.None, regular.ErrPointer
+	begin, _ := peek.Peek(vfs.MaxPointer) // an error comes back when it is read
+	if vfs.IsPointer(begin) {
+		return nil, source.None, vfs.ErrPointer
 	}
 	return peek, source.ByContent(begin), nil
 }

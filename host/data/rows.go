@@ -7,8 +7,9 @@ import (
 	"iter"
 	"os"
 
+	"github.com/cage-qat/cage/internal/vfs"
+
 	"github.com/cage-qat/cage/host/data/source"
-	"github.com/cage-qat/cage/internal/regular"
 )
 
 // RowOptions says which rows [FindRows] finds. All fields except Owns and Columns are as in [PrepareOptions].
@@ -124,7 +125,7 @@ func (f *sourceFile) rows(columns []string, use func(source.Row) bool) (more boo
 	in, compress := f.stdin, f.compress
 	var file *os.File
 	if in == nil {
-		if file, err = regular.Open(f.path); err != nil {
+		if file, err = vfs.OpenRegular(f.path); err != nil {
 			return false, err
 		}
 		defer file.Close()

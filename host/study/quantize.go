@@ -19,7 +19,7 @@ import (
 	"github.com/cage-qat/cage/host/train/config"
 	"github.com/cage-qat/cage/host/train/metrics"
 	"github.com/cage-qat/cage/host/train/rundir"
-	"github.com/cage-qat/cage/internal/atomicdir"
+	"github.com/cage-qat/cage/internal/atomicfile"
 	"github.com/cage-qat/cage/internal/plaintoml"
 	"github.com/cage-qat/cage/internal/schema"
 )
@@ -252,7 +252,7 @@ func (r *runner) quantize(ctx context.Context, c Cell) (State, *Failure, error) 
 	// A process that lost its parent may still be at work.
 	for busy := true; busy && ctx.Err() == nil; {
 		var err error
-		if busy, err = atomicdir.Busy(r.study.run(c).Path); err != nil {
+		if busy, err = atomicfile.BusyDir(r.study.run(c).Path); err != nil {
 			return Interrupted, nil, err
 		}
 		if busy {

@@ -18,9 +18,9 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/BurntSushi/toml"
+	"github.com/cage-qat/cage/internal/vfs"
 
-	"github.com/cage-qat/cage/internal/regular"
+	"github.com/BurntSushi/toml"
 )
 
 // Document is parsed TOML that knows the line of every key. Keys are full and dotted; an element of an array is given by
@@ -74,7 +74,7 @@ func readText(path, something string) ([]byte, error) {
 	case info.IsDir():
 		return nil, fail(nil, "is a directory")
 	}
-	f, err := regular.Open(path)
+	f, err := vfs.OpenRegular(path)
 	if err != nil {
 		return nil, fail(err, "cannot read: "+Reason(err))
 	}

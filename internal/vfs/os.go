@@ -8,8 +8,6 @@ import (
 	"syscall"
 
 	"github.com/gofrs/flock"
-
-	"github.com/cage-qat/cage/internal/regular"
 )
 
 // OS is the file system of the operating system.
@@ -20,7 +18,7 @@ type osFS struct{}
 // OpenFile opens regular files only: a named pipe in place of a checkpoint must not make
 // its reader wait.
 func (osFS) OpenFile(name string, flag int, perm fs.FileMode) (File, error) {
-	f, err := regular.OpenFile(name, flag, perm)
+	f, err := openRegular(name, flag, perm)
 	if err != nil {
 		return nil, err // f in its place would be a File that is not nil
 	}
@@ -88,7 +86,7 @@ func lockError(name string, err error) error {
 	return err
 }
 
-// lockFileAt tells whether there is a file to be locked, which must be a regular one: see [regular]. Where that
+// lockFileAt tells whether there is a file to be locked, which must be a regular one: see regular.go. Where that
 // cannot be told, opening it tells why.
 func lockFileAt(name string) (there bool, err error) {
 	info, err := os.Stat(name)
@@ -96,7 +94,7 @@ func lockFileAt(name string) (there bool, err error) {
 		return false, nil
 	}
 	if err == nil && !info.Mode().IsRegular() {
-		return false, &fs.PathError{Op: "lock", Path: name, Err: &regular.Error{Mode: info.Mode()}}
+		return false, &fs.PathError{Op: "lock", Path: name, Err: &NotRegularError{Mode: info.Mode()}}
 	}
 	return true, nil
 }

@@ -11,8 +11,6 @@ import (
 	"strings"
 	"syscall"
 	"time"
-
-	"github.com/cage-qat/cage/internal/regular"
 )
 
 // Path is the name of a file or directory together with its file system. Without a file
@@ -121,7 +119,7 @@ func (p Path) CheckLinks() error {
 func (p Path) Replaceable() error {
 	info, err := p.lstat()
 	if err == nil && info != nil && !info.Mode().IsRegular() {
-		err = fmt.Errorf("%s is in the way: it %w. Move it away", p, &regular.Error{Mode: info.Mode()})
+		err = fmt.Errorf("%s is in the way: it %w. Move it away", p, &NotRegularError{Mode: info.Mode()})
 	}
 	return err
 }

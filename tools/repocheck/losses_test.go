@@ -22,10 +22,8 @@ import (
 var losing = map[string][]string{
 	"os":      {"CopyFS", "Create", "Link", "OpenFile", "OpenRoot", "Remove", "RemoveAll", "Rename", "Symlink", "Truncate", "WriteFile"},
 	"syscall": unixCalls, "golang.org/x/sys/unix": unixCalls,
-	module + "/internal/atomicfile": {"Create", "RemoveAbandoned", "Temporary", "Write", "WriteBytes", "WriteJSON"},
-	module + "/internal/atomicdir":  {"Write"},
+	module + "/internal/atomicfile": {"Create", "RemoveAbandoned", "Temporary", "Write", "WriteBytes", "WriteDir", "WriteJSON"},
 	module + "/internal/jsonlines":  {"Continue", "Create"},
-	module + "/internal/regular":    {"OpenFile"},
 	"":                              {"CommitAs", "OpenFile", "Remove", "RemoveAll", "RemoveDir", "Rename", "Truncate"},
 }
 

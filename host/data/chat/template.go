@@ -14,10 +14,11 @@ import (
 	"strings"
 	"time"
 
+	"github.com/cage-qat/cage/internal/vfs"
+
 	"github.com/cage-qat/cage/host/data/chat/jinja"
 	"github.com/cage-qat/cage/host/data/tokenizer"
 	"github.com/cage-qat/cage/internal/plainjson"
-	"github.com/cage-qat/cage/internal/regular"
 )
 
 // Template writes conversations as text.
@@ -124,7 +125,7 @@ func (t *Template) parse() (err error) {
 }
 
 func (t *Template) fromFile(path string) error {
-	text, err := regular.ReadFile(path)
+	text, err := vfs.ReadRegular(path)
 	t.Name, t.Source = path, strings.TrimPrefix(string(text), "\ufeff")
 	return err
 }
@@ -263,7 +264,7 @@ type config struct {
 // folder, it is empty.
 func readConfig(folder string) (*config, error) {
 	path := filepath.Join(tokenizerFolder(folder), tokenizer.ConfigFile)
-	text, err := regular.ReadFile(path)
+	text, err := vfs.ReadRegular(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return &config{}, nil
 	}

@@ -22,9 +22,10 @@ import (
 	"sync"
 	"time"
 
+	"github.com/cage-qat/cage/internal/vfs"
+
 	"github.com/cage-qat/cage/host/data/tokenizer"
 	"github.com/cage-qat/cage/internal/digest"
-	"github.com/cage-qat/cage/internal/regular"
 )
 
 // File is a token file opened for reading, or several that are read as one. It is safe
@@ -79,8 +80,8 @@ func Open(paths ...string) (*File, error) {
 }
 
 func openPart(path string) (filePart, error) {
-	file, err := regular.Open(path)
-	if wrong, ok := errors.AsType[*regular.Error](err); ok {
+	file, err := vfs.OpenRegular(path)
+	if wrong, ok := errors.AsType[*vfs.NotRegularError](err); ok {
 		return filePart{}, &FormatError{path, wrong.Error()}
 	}
 	if err != nil {

@@ -9,9 +9,10 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/cage-qat/cage/internal/vfs"
+
 	"github.com/cage-qat/cage/host/data/tokenizer"
 	"github.com/cage-qat/cage/internal/plainjson"
-	"github.com/cage-qat/cage/internal/regular"
 )
 
 const manifestVersion = 3
@@ -72,7 +73,7 @@ func parseManifest(text []byte) (*Manifest, error) {
 
 // readManifest reads a manifest of this version.
 func readManifest(path string) (*Manifest, error) {
-	text, err := regular.ReadFile(path)
+	text, err := vfs.ReadRegular(path)
 	if err != nil {
 		return nil, err
 	}
@@ -153,7 +154,7 @@ func Verify(ctx context.Context, path string) ([]Verification, error) {
 	if m.Conversations() {
 		v := Verification{Path: filepath.Join(path, tokenizer.TemplateFile)}
 		var text []byte
-		text, v.Err = regular.ReadFile(v.Path)
+		text, v.Err = vfs.ReadRegular(v.Path)
 		if sum := sha256.Sum256(text); v.Err == nil && hex.EncodeToString(sum[:]) != m.TemplateSHA256 {
 			v.Err = fmt.Errorf("%s is not the template that %s describes: prepare the dataset again", v.Path, kind.Manifest)
 		}

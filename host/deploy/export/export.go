@@ -23,7 +23,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/cage-qat/cage/internal/atomicdir"
 	"github.com/cage-qat/cage/internal/atomicfile"
 	"github.com/cage-qat/cage/internal/vfs"
 )
@@ -49,14 +48,14 @@ type Report struct {
 }
 
 // Write exports a model to a directory that does not exist yet. The directory is complete
-// or absent: see package atomicdir.
+// or absent: see package atomicfile.
 func Write(ctx context.Context, format string, to vfs.Path, m *Model, o Options) (*Report, error) {
 	f, err := formatOf(format)
 	if err != nil {
 		return nil, err
 	}
 	to = vfs.On(to.FS, filepath.Clean(to.Name)) // DIR/ is DIR: the other name stands beside it
-	if err := atomicdir.Check(to); err != nil {
+	if err := atomicfile.CheckDir(to); err != nil {
 		return nil, err
 	}
 	if err := m.Tokenizer.check(m.Settings.Vocab); err != nil {
@@ -71,7 +70,7 @@ func Write(ctx context.Context, format string, to vfs.Path, m *Model, o Options)
 	}
 	e := preparedExport{format: format, plan: plan, model: m, options: o}
 	var report *Report
-	err = atomicdir.Write(to, func(dir vfs.Path) (err error) {
+	err = atomicfile.WriteDir(to, func(dir vfs.Path) (err error) {
 		report, err = e.fill(ctx, dir, to)
 		return err
 	})

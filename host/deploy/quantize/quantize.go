@@ -23,7 +23,7 @@ import (
 	"github.com/cage-qat/cage/host/train/metrics"
 	"github.com/cage-qat/cage/host/train/plugin"
 	"github.com/cage-qat/cage/host/train/rundir"
-	"github.com/cage-qat/cage/internal/atomicdir"
+	"github.com/cage-qat/cage/internal/atomicfile"
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
@@ -59,7 +59,7 @@ func Run(ctx context.Context, dir string, o Options) (*trained.Posttrained, erro
 		return nil, fmt.Errorf("GPTQ needs texts to calibrate with: want at least one window")
 	}
 	o.Out = filepath.Clean(o.Out)
-	if err := atomicdir.Check(vfs.At(o.Out)); err != nil {
+	if err := atomicfile.CheckDir(vfs.At(o.Out)); err != nil {
 		return nil, err
 	}
 	var out *trained.Posttrained

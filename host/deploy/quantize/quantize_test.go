@@ -21,7 +21,7 @@ import (
 	"github.com/cage-qat/cage/host/train"
 	"github.com/cage-qat/cage/host/train/config"
 	"github.com/cage-qat/cage/host/train/rundir"
-	"github.com/cage-qat/cage/internal/atomicdir"
+	"github.com/cage-qat/cage/internal/atomicfile"
 	"github.com/cage-qat/cage/internal/testing/testfile"
 	"github.com/cage-qat/cage/internal/testing/testlevel"
 	"github.com/cage-qat/cage/internal/testing/testrun"
@@ -172,7 +172,7 @@ func TestQuantizeInterrupted(t *testing.T) {
 	if err := os.MkdirAll(filepath.Join(o.Out+".incomplete", "blocks", "more"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{atomicdir.Mark, "blocks/0.safetensors"} {
+	for _, name := range []string{atomicfile.Mark, "blocks/0.safetensors"} {
 		testfile.Write(t, filepath.Join(o.Out+".incomplete", name), "")
 	}
 	o.Logger = nil

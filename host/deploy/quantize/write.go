@@ -16,7 +16,7 @@ import (
 	"github.com/cage-qat/cage/host/train/provenance"
 	"github.com/cage-qat/cage/host/train/rundir"
 	"github.com/cage-qat/cage/host/train/step"
-	"github.com/cage-qat/cage/internal/atomicdir"
+	"github.com/cage-qat/cage/internal/atomicfile"
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
@@ -41,7 +41,7 @@ type quantizedRun struct {
 // write quantizes block after block, and writes the run.
 func (w *quantizedRun) write(ctx context.Context, run *Blocks) error {
 	w.ready = map[string][]safetensors.Tensor{}
-	return atomicdir.Write(vfs.At(w.out), func(dir vfs.Path) error {
+	return atomicfile.WriteDir(vfs.At(w.out), func(dir vfs.Path) error {
 		w.dir = rundir.Dir{Path: dir}
 		return w.fill(ctx, run)
 	})

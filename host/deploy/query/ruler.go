@@ -9,12 +9,13 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/cage-qat/cage/internal/vfs"
+
 	"github.com/cage-qat/cage/host/data/tokenizer"
 	"github.com/cage-qat/cage/host/deploy/ruler"
 	"github.com/cage-qat/cage/host/deploy/trained"
 	"github.com/cage-qat/cage/host/model/generate"
 	"github.com/cage-qat/cage/host/model/huggingface"
-	"github.com/cage-qat/cage/internal/regular"
 )
 
 // RulerName is what answers to RULER's prompts say of the model in dir.
@@ -69,7 +70,7 @@ func checkpointName(dir string) string {
 	}
 	// What computes with the weights, and what ends a text; the prompts are kept with the answers.
 	for _, f := range []string{huggingface.ConfigName, tokenizer.GenerationFile} {
-		if text, err := regular.ReadFile(filepath.Join(dir, f)); err == nil {
+		if text, err := vfs.ReadRegular(filepath.Join(dir, f)); err == nil {
 			name += fmt.Sprintf(" %s:%x", f, sha256.Sum256(text))
 		}
 	}

@@ -12,8 +12,9 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/cage-qat/cage/internal/vfs"
+
 	"github.com/cage-qat/cage/internal/plainjson"
-	"github.com/cage-qat/cage/internal/regular"
 )
 
 // The files of word lists, with the names that they have in wonderwords and in RULER.
@@ -57,7 +58,7 @@ func (r *reader) file(input, path string) []byte {
 	if r.err != nil {
 		return nil
 	}
-	content, err := regular.ReadFile(path)
+	content, err := vfs.ReadRegular(path)
 	r.err = err
 	r.sources[input] = fmt.Sprintf("%x", sha256.Sum256(append([]byte(r.sources[input]), content...)))
 	return content

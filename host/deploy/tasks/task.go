@@ -16,7 +16,7 @@ import (
 	"regexp"
 	"strings"
 
-	"github.com/cage-qat/cage/internal/regular"
+	"github.com/cage-qat/cage/internal/vfs"
 )
 
 // The kinds of tasks.
@@ -112,7 +112,7 @@ var ErrNone = errors.New("there is no task")
 // Open returns the task with the given name or, if spec ends in .toml, the task described by that file.
 func Open(spec string) (*Task, error) {
 	if strings.HasSuffix(spec, ".toml") {
-		text, err := regular.ReadFile(spec)
+		text, err := vfs.ReadRegular(spec)
 		if err != nil {
 			return nil, err
 		}

@@ -24,7 +24,6 @@ import (
 	"github.com/cage-qat/cage/host/train/provenance"
 	"github.com/cage-qat/cage/host/train/rundir"
 	"github.com/cage-qat/cage/host/train/step"
-	"github.com/cage-qat/cage/internal/atomicdir"
 	"github.com/cage-qat/cage/internal/atomicfile"
 	"github.com/cage-qat/cage/internal/vfs"
 )
@@ -37,7 +36,7 @@ const usualContext = 2048
 // most 2048. If out is empty, nothing is written and the checkpoint is only checked.
 func Import(ctx context.Context, dir, out string, context int) (*huggingface.Checkpoint, error) {
 	if out != "" {
-		if err := atomicdir.Check(vfs.At(out)); err != nil {
+		if err := atomicfile.CheckDir(vfs.At(out)); err != nil {
 			return nil, err
 		}
 	}
@@ -47,7 +46,7 @@ func Import(ctx context.Context, dir, out string, context int) (*huggingface.Che
 	}
 	err = c.Verify()
 	if err == nil && out != "" {
-		err = atomicdir.Write(vfs.At(out), func(to vfs.Path) error {
+		err = atomicfile.WriteDir(vfs.At(out), func(to vfs.Path) error {
 			made, err := importedFrom(vfs.At(dir), c)
 			if err != nil {
 				return err

@@ -16,8 +16,9 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/cage-qat/cage/internal/vfs"
+
 	"github.com/cage-qat/cage/internal/plainjson"
-	"github.com/cage-qat/cage/internal/regular"
 )
 
 // maxFile bounds a file of points, in bytes.
@@ -73,7 +74,7 @@ func ReadFile(path string) ([]Point, error) {
 		}
 		return nil, &Problem{File: path, Msg: "unknown file type; want a .csv or .json file, or a run directory"}
 	}
-	f, err := regular.Open(path)
+	f, err := vfs.OpenRegular(path)
 	if err != nil {
 		return nil, &Problem{File: path, Msg: reason(err)}
 	}

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/cage-qat/cage/host/train/rundir"
-	"github.com/cage-qat/cage/internal/regular"
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
@@ -109,7 +108,7 @@ func (s *Server) report(w http.ResponseWriter, r *http.Request) error {
 	if !below(dir, path) {
 		return refuse(http.StatusNotFound, "%s has no report", dir)
 	}
-	file, err := regular.Open(path)
+	file, err := vfs.OpenRegular(path)
 	if err != nil {
 		return refuse(http.StatusNotFound, "%s has no report that can be shown", dir)
 	}

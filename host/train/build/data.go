@@ -9,11 +9,12 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/cage-qat/cage/internal/vfs"
+
 	"github.com/cage-qat/cage/host/data/batching"
 	"github.com/cage-qat/cage/host/data/dataset"
 	"github.com/cage-qat/cage/host/data/tokenizer"
 	"github.com/cage-qat/cage/host/train/config"
-	"github.com/cage-qat/cage/internal/regular"
 )
 
 // Data holds the texts or conversations of a run.
@@ -211,7 +212,7 @@ func OpenTexts(path string) (tokens *dataset.File, text []byte, err error) {
 		return file, nil, nil
 	}
 	if _, ok := errors.AsType[*dataset.FormatError](err); ok {
-		content, readErr := regular.ReadFile(path)
+		content, readErr := vfs.ReadRegular(path)
 		if readErr == nil && utf8.Valid(content) && bytes.IndexByte(content, 0) < 0 {
 			return nil, bytes.TrimPrefix(content, []byte("\ufeff")), nil
 		}

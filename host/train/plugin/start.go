@@ -13,6 +13,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/cage-qat/cage/internal/vfs"
+
 	"github.com/hashicorp/go-hclog"
 	goplugin "github.com/hashicorp/go-plugin"
 	"google.golang.org/grpc"
@@ -20,7 +22,6 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/cage-qat/cage/internal/digest"
-	"github.com/cage-qat/cage/internal/regular"
 	"github.com/cage-qat/cage/sdk"
 	"github.com/cage-qat/cage/sdk/client"
 )
@@ -295,7 +296,7 @@ type Executable struct {
 
 // checksum hashes the file and compares it with the pinned hash, if any.
 func checksum(path, pinned string) (string, error) {
-	f, err := regular.Open(path)
+	f, err := vfs.OpenRegular(path)
 	if err != nil {
 		return "", &Error{Kind: ErrNotFound, Err: err}
 	}

@@ -1,4 +1,4 @@
-package atomicdir_test
+package atomicfile_test
 
 import (
 	"errors"
@@ -10,7 +10,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/cage-qat/cage/internal/atomicdir"
 	"github.com/cage-qat/cage/internal/atomicfile"
 	"github.com/cage-qat/cage/internal/testing/crashfs"
 	"github.com/cage-qat/cage/internal/testing/faultfs"
@@ -62,7 +61,7 @@ func TestForeign(t *testing.T) {
 			}
 		},
 		"a symbolic link to what cage left": func(t *testing.T, root string) {
-			put(t, root, map[string]string{"precious/" + atomicdir.Mark: ""})
+			put(t, root, map[string]string{"precious/" + atomicfile.Mark: ""})
 			if err := os.Symlink("precious", filepath.Join(root, "out.incomplete")); err != nil {
 				t.Fatal(err)
 			}
@@ -73,8 +72,8 @@ func TestForeign(t *testing.T) {
 		"1 more, and without": func(t *testing.T, root string) {
 			put(t, root, map[string]string{"out.incomplete/1": "", "out.incomplete/2": "", "out.incomplete/3": "", "out.incomplete/4": ""})
 		},
-		"a directory with " + atomicdir.Mark: func(t *testing.T, root string) {
-			put(t, root, map[string]string{"out.incomplete/" + atomicdir.Mark + "/notes": "a directory of that name is no mark"})
+		"a directory with " + atomicfile.Mark: func(t *testing.T, root string) {
+			put(t, root, map[string]string{"out.incomplete/" + atomicfile.Mark + "/notes": "a directory of that name is no mark"})
 		},
 		"a file": func(t *testing.T, root string) { put(t, root, map[string]string{"out.incomplete": "mine"}) },
 	} {
@@ -83,7 +82,7 @@ func TestForeign(t *testing.T) {
 		lay(t, root)
 		before := vfstest.Contents(t, root)
 		out := vfs.At(filepath.Join(root, "out"))
-		for _, err := range []error{atomicdir.Check(out), atomicdir.Write(out, fill)} {
+		for _, err := range []error{atomicfile.CheckDir(out), atomicfile.WriteDir(out, fill)} {
 			if err == nil || !strings.Contains(err.Error(), "out.incomplete is in the way. It is "+strings.TrimSuffix(what, " to what cage left")) &&
 				!strings.Contains(err.Error(), what) || !strings.Contains(err.Error(), "Move it away, or choose another --out") {
 				t.Errorf("%s: %v", what, err)
@@ -95,7 +94,7 @@ func TestForeign(t *testing.T) {
 
 // TestLeft: an empty directory, and what a killed process left, are replaced. Links in it are removed, not followed.
 func TestLeft(t *testing.T) {
-	for _, left := range []map[string]string{{}, {atomicdir.Mark: ""}, {atomicdir.Mark: "", "a": "ha", "old/deep/c": "x"}} {
+	for _, left := range []map[string]string{{}, {atomicfile.Mark: ""}, {atomicfile.Mark: "", "a": "ha", "old/deep/c": "x"}} {
 		root := t.TempDir()
 		dir := filepath.Join(root, "out.incomplete")
 		put(t, root, map[string]string{"precious/f": "keep"})
@@ -108,7 +107,7 @@ func TestLeft(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if err := atomicdir.Write(vfs.At(filepath.Join(root, "out")+"/"), fill); err != nil {
+		if err := atomicfile.WriteDir(vfs.At(filepath.Join(root, "out")+"/"), fill); err != nil {
 			t.Fatal(err)
 		}
 		check(t, "replaced", root, map[string]string{"precious/f": "keep", "out/a": "first", "out/below/b": "second"})
@@ -121,23 +120,23 @@ func TestThere(t *testing.T) {
 	out := vfs.At(filepath.Join(root, "out"))
 	refused := func(what string, want map[string]string) {
 		t.Helper()
-		if err := atomicdir.Write(out, fill); !errors.Is(err, fs.ErrExist) || !strings.Contains(err.Error(), "give another --out") {
+		if err := atomicfile.WriteDir(out, fill); !errors.Is(err, fs.ErrExist) || !strings.Contains(err.Error(), "give another --out") {
 			t.Errorf("%s: %v", what, err)
 		}
 		check(t, what, root, want)
 	}
-	put(t, root, map[string]string{"out/f": "keep", "out/" + atomicdir.Mark: ""})
+	put(t, root, map[string]string{"out/f": "keep", "out/" + atomicfile.Mark: ""})
 	refused("killed after the renaming", map[string]string{"out/f": "keep"})
-	put(t, root, map[string]string{"out/" + atomicdir.Mark: ""})
-	lock, err := out.Join(atomicdir.Mark).Lock()
+	put(t, root, map[string]string{"out/" + atomicfile.Mark: ""})
+	lock, err := out.Join(atomicfile.Mark).Lock()
 	if err != nil {
 		t.Fatal(err)
 	}
-	refused("another process renames it", map[string]string{"out/f": "keep", "out/" + atomicdir.Mark: ""})
+	refused("another process renames it", map[string]string{"out/f": "keep", "out/" + atomicfile.Mark: ""})
 	if err := errors.Join(lock.Unlock(), out.RemoveAll(), os.Symlink("nowhere", out.Name)); err != nil {
 		t.Fatal(err)
 	}
-	if err := atomicdir.Write(out, fill); !errors.Is(err, fs.ErrExist) {
+	if err := atomicfile.WriteDir(out, fill); !errors.Is(err, fs.ErrExist) {
 		t.Errorf("a link that leads nowhere: %v", err)
 	}
 	if _, err := os.Lstat(out.Name); err != nil {
@@ -151,17 +150,17 @@ func TestOneAtATime(t *testing.T) {
 	out := vfs.At(filepath.Join(root, "out"))
 	busy := func(want bool) {
 		t.Helper()
-		if got, err := atomicdir.Busy(out); got != want || err != nil {
+		if got, err := atomicfile.BusyDir(out); got != want || err != nil {
 			t.Errorf("busy: %v, %v", got, err)
 		}
 	}
 	busy(false)
-	err := atomicdir.Write(out, func(dir vfs.Path) error {
+	err := atomicfile.WriteDir(out, func(dir vfs.Path) error {
 		busy(true)
 		if err := fill(dir); err != nil {
 			return err
 		}
-		if err := atomicdir.Write(out, fill); !errors.Is(err, vfs.ErrLocked) {
+		if err := atomicfile.WriteDir(out, fill); !errors.Is(err, vfs.ErrLocked) {
 			t.Errorf("twice at once: %v", err)
 		}
 		return nil
@@ -174,10 +173,10 @@ func TestOneAtATime(t *testing.T) {
 }
 
 // TestFailed: a directory that cannot be filled leaves nothing.
-func TestFailed(t *testing.T) {
+func TestFailedDir(t *testing.T) {
 	root := t.TempDir()
 	failed := errors.New("failed")
-	if err := atomicdir.Write(vfs.At(filepath.Join(root, "out")), func(dir vfs.Path) error { return errors.Join(fill(dir), failed) }); !errors.Is(err, failed) {
+	if err := atomicfile.WriteDir(vfs.At(filepath.Join(root, "out")), func(dir vfs.Path) error { return errors.Join(fill(dir), failed) }); !errors.Is(err, failed) {
 		t.Errorf("error %v", err)
 	}
 	if left, err := os.ReadDir(root); err != nil || len(left) > 0 {
@@ -190,7 +189,7 @@ func again(t *testing.T, what, root string) {
 	t.Helper()
 	out := vfs.At(filepath.Join(root, "out"))
 	_, missing := os.Stat(out.Name)
-	if err := atomicdir.Write(out, fill); (missing != nil) != (err == nil) || err != nil && !errors.Is(err, fs.ErrExist) {
+	if err := atomicfile.WriteDir(out, fill); (missing != nil) != (err == nil) || err != nil && !errors.Is(err, fs.ErrExist) {
 		t.Errorf("%s: the next call: %v", what, err)
 	}
 	check(t, what, out.Name, filled)
@@ -201,33 +200,33 @@ func again(t *testing.T, what, root string) {
 
 // TestFaults: whichever operation on files fails, once or with all after it, it is reported, and the same call makes the
 // directory then. Half of the directories replace what a killed process left.
-func TestFaults(t *testing.T) {
+func TestDirFaults(t *testing.T) {
 	for _, left := range []bool{false, true} {
 		for files := range faultfs.Each(t, 1, 25) {
 			root := t.TempDir()
 			if left {
-				put(t, root, map[string]string{"out.incomplete/" + atomicdir.Mark: "", "out.incomplete/old": "x", "out.incomplete/deep/old": "x"})
+				put(t, root, map[string]string{"out.incomplete/" + atomicfile.Mark: "", "out.incomplete/old": "x", "out.incomplete/deep/old": "x"})
 			}
-			err := atomicdir.Write(vfs.On(files, filepath.Join(root, "out")), fill)
+			err := atomicfile.WriteDir(vfs.On(files, filepath.Join(root, "out")), fill)
 			again(t, files.Reported(t, err), root)
 		}
 	}
 }
 
 // TestPowerLoss: whenever power is lost, also while a directory is given up, the same call makes it then.
-func TestPowerLoss(t *testing.T) {
+func TestDirPowerLoss(t *testing.T) {
 	failed := errors.New("failed")
 	for _, end := range []error{nil, failed} {
 		for _, left := range []bool{false, true} {
 			root := t.TempDir()
 			if left {
-				put(t, root, map[string]string{"out.incomplete/" + atomicdir.Mark: "", "out.incomplete/old": "x"})
+				put(t, root, map[string]string{"out.incomplete/" + atomicfile.Mark: "", "out.incomplete/old": "x"})
 			}
 			files, err := crashfs.New(root)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := atomicdir.Write(vfs.On(files, filepath.Join(root, "out")), func(dir vfs.Path) error { return errors.Join(fill(dir), end) }); !errors.Is(err, end) {
+			if err := atomicfile.WriteDir(vfs.On(files, filepath.Join(root, "out")), func(dir vfs.Path) error { return errors.Join(fill(dir), end) }); !errors.Is(err, end) {
 				t.Fatal(err)
 			}
 			for lost, what := range files.Each(t, uint64(testlevel.Choose(1, 6)), 15) {

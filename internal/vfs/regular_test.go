@@ -1,8 +1,7 @@
-package regular_test
+package vfs_test
 
 import (
 	"errors"
-	"fmt"
 	"io/fs"
 	"net"
 	"os"
@@ -11,7 +10,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/cage-qat/cage/internal/regular"
+	"github.com/cage-qat/cage/internal/vfs"
 )
 
 func TestOnlyRegularFiles(t *testing.T) {
@@ -35,7 +34,7 @@ func TestOnlyRegularFiles(t *testing.T) {
 		at("pipe"): "is a named pipe", at("piped"): "is a named pipe", at("s"): "is a socket",
 		dir: "is a directory", "/dev/zero": "is a device", at("none"): "no such file",
 	} {
-		content, err := regular.ReadFile(name)
+		content, err := vfs.ReadRegular(name)
 		switch {
 		case want == "" && (err != nil || string(content) != "text"):
 			t.Errorf("%s: %q, %v", name, content, err)
@@ -45,26 +44,26 @@ func TestOnlyRegularFiles(t *testing.T) {
 	}
 	// For writing, too.
 	for _, flag := range []int{os.O_WRONLY, os.O_RDWR | os.O_CREATE, os.O_WRONLY | os.O_APPEND} {
-		if _, err := regular.OpenFile(at("pipe"), flag, 0o644); err == nil || !strings.Contains(err.Error(), "is a named pipe") {
+		if _, err := vfs.OS.OpenFile(at("pipe"), flag, 0o644); err == nil || !strings.Contains(err.Error(), "is a named pipe") {
 			t.Errorf("flag %d: %v", flag, err)
 		}
 	}
-	f, err := regular.OpenFile(at("new"), os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o644)
+	f, err := vfs.OS.OpenFile(at("new"), os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o644)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	if _, err := f.WriteString("new"); err != nil {
+	if _, err := f.Write([]byte("new")); err != nil {
 		t.Error(err)
 	}
 }
 
 func TestKindsOfErrors(t *testing.T) {
-	_, err := regular.Open(t.TempDir())
-	if _, ok := errors.AsType[*regular.Error](err); !ok || !errors.Is(err, syscall.EISDIR) {
+	_, err := vfs.OpenRegular(t.TempDir())
+	if _, ok := errors.AsType[*vfs.NotRegularError](err); !ok || !errors.Is(err, syscall.EISDIR) {
 		t.Errorf("a directory: %v", err)
 	}
-	if _, err := regular.Open("none"); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := vfs.OpenRegular("none"); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("no file: %v", err)
 	}
 }
@@ -80,26 +79,20 @@ func TestPointers(t *testing.T) {
 		strings.Replace(pointer, "git-lfs.github", "hawser.github", 1): true,
 		"": false, "text": false, " " + pointer: false, "See:\n" + pointer: false,
 		"version https://git-lfs.github.com/spec/v1 begins a pointer\n": false,
-		pointer + strings.Repeat("x", regular.MaxPointer):               false,
+		pointer + strings.Repeat("x", vfs.MaxPointer):                   false,
 	} {
 		path := filepath.Join(t.TempDir(), "model.safetensors")
 		if err := os.WriteFile(path, []byte(content), 0o644); err != nil {
 			t.Fatal(err)
 		}
-		got, err := regular.ReadFile(path)
-		if want != errors.Is(err, regular.ErrPointer) || !want && string(got) != content || want && !strings.Contains(err.Error(), path+": is a Git LFS pointer") {
+		got, err := vfs.ReadRegular(path)
+		if want != errors.Is(err, vfs.ErrPointer) || !want && string(got) != content || want && !strings.Contains(err.Error(), path+": is a Git LFS pointer") {
 			t.Errorf("%q: %q, %v", content, got, err)
 		}
-		f, err := regular.OpenFile(path, os.O_WRONLY|os.O_TRUNC, 0)
+		f, err := vfs.OS.OpenFile(path, os.O_WRONLY|os.O_TRUNC, 0)
 		if err != nil {
 			t.Fatal(err)
 		}
 		f.Close()
 	}
-}
-
-func Example() {
-	_, err := regular.Open("/dev/null")
-	fmt.Println(err)
-	// Output: open /dev/null: is a device: want a regular file
 }

@@ -1,11 +1,11 @@
-// Package atomicdir makes directories that are either complete or absent, whenever the process or the machine stops.
+package atomicfile
+
+// Directories that are either complete or absent.
 //
-// Until a directory DIR is complete its name is DIR.incomplete, and it holds the empty file [Mark], which is written before
-// anything else. So what a killed process left can be told from what somebody else put there. The former is replaced, the
-// latter is never touched: it is an error that says what is there.
-//
-// Single files are the business of internal/atomicfile.
-package atomicdir
+// Until a directory DIR is complete its name is DIR.incomplete, and it holds the empty file
+// [Mark], which is written before anything else. So what a killed process left is distinguished
+// from what somebody else put there. The former is replaced, the latter is never touched: it is
+// an error that says what is there.
 
 import (
 	"errors"
@@ -20,11 +20,11 @@ import (
 // Mark is the name of the file that says that a directory is being filled. It is locked meanwhile.
 const Mark = ".cage-incomplete"
 
-// Write makes the directory to, with what fill puts into the directory that it is given. If fill returns an error, nothing
+// WriteDir makes the directory to, with what fill puts into the directory that it is given. If fill returns an error, nothing
 // is left. It is an error if there is something at to already.
-func Write(to vfs.Path, fill func(dir vfs.Path) error) error {
+func WriteDir(to vfs.Path, fill func(dir vfs.Path) error) error {
 	to = clean(to)
-	if err := Check(to); err != nil {
+	if err := CheckDir(to); err != nil {
 		return err
 	}
 	dir := incomplete(to)
@@ -60,8 +60,8 @@ func Write(to vfs.Path, fill func(dir vfs.Path) error) error {
 	return errors.Join(to.Join(Mark).Remove(), lock.Unlock(), to.SyncDir())
 }
 
-// Check tells early whether Write would refuse to make the directory.
-func Check(to vfs.Path) error {
+// CheckDir reports early whether WriteDir would refuse to make the directory.
+func CheckDir(to vfs.Path) error {
 	to = clean(to)
 	_, err := to.Lstat()
 	if err == nil {
@@ -73,8 +73,8 @@ func Check(to vfs.Path) error {
 	return replaceable(incomplete(to))
 }
 
-// Busy reports whether a process is making the directory.
-func Busy(to vfs.Path) (bool, error) { return incomplete(clean(to)).Join(Mark).Locked() }
+// BusyDir reports whether a process is making the directory.
+func BusyDir(to vfs.Path) (bool, error) { return incomplete(clean(to)).Join(Mark).Locked() }
 
 // clean makes DIR of DIR/, so that the other name stands beside it and not in it.
 func clean(to vfs.Path) vfs.Path { return vfs.On(to.FS, filepath.Clean(to.Name)) }

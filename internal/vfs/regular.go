@@ -1,11 +1,4 @@
-// Package regular opens files that must be regular files: data, checkpoints,
-// configurations, tokenizers.
-//
-// If a named pipe is opened in the usual way, the reader waits for a writer that may
-// never come; a device may deliver data without end. Here both are errors at once, and so
-// are directories and sockets. So are Git LFS pointers: small texts that stand for files which
-// were not downloaded.
-package regular
+package vfs
 
 import (
 	"errors"
@@ -17,12 +10,17 @@ import (
 	"syscall"
 )
 
-// Error is the cause of the [fs.PathError] that is returned for anything but a regular
-// file.
-type Error struct{ Mode fs.FileMode }
+// Data, checkpoints, configurations and tokenizers must be regular files.
+//
+// If a named pipe is opened in the usual way, the reader waits for a writer that may never come; a
+// device may deliver data without end. Here both are errors at once, and so are directories,
+// sockets and Git LFS pointers: small texts that stand for files which were not downloaded.
+
+// NotRegularError is the cause of the [fs.PathError] for anything but a regular file.
+type NotRegularError struct{ Mode fs.FileMode }
 
 // Error says what kind of file it is.
-func (e *Error) Error() string {
+func (e *NotRegularError) Error() string {
 	what := "is no file"
 	switch {
 	case e.Mode.IsDir():
@@ -40,14 +38,14 @@ func (e *Error) Error() string {
 }
 
 // Is reports a directory as syscall.EISDIR, as the operating system does.
-func (e *Error) Is(target error) bool { return target == syscall.EISDIR && e.Mode.IsDir() }
+func (e *NotRegularError) Is(target error) bool { return target == syscall.EISDIR && e.Mode.IsDir() }
 
-// Open opens a file for reading.
-func Open(name string) (*os.File, error) { return OpenFile(name, os.O_RDONLY, 0) }
+// OpenRegular opens a regular file for reading.
+func OpenRegular(name string) (*os.File, error) { return openRegular(name, os.O_RDONLY, 0) }
 
-// OpenFile opens a file with flags of package os. It does not wait for the other end of a
+// openRegular opens a regular file with flags of package os. It does not wait for the other end of a
 // named pipe; for regular files this makes no difference.
-func OpenFile(name string, flag int, perm fs.FileMode) (*os.File, error) {
+func openRegular(name string, flag int, perm fs.FileMode) (*os.File, error) {
 	f, err := os.OpenFile(name, flag|syscall.O_NONBLOCK|syscall.O_NOCTTY, perm)
 	if err != nil {
 		if info, statErr := os.Stat(name); statErr == nil && !info.Mode().IsRegular() {
@@ -72,9 +70,9 @@ func OpenFile(name string, flag int, perm fs.FileMode) (*os.File, error) {
 	return f, nil
 }
 
-// ReadFile returns the content of a file.
-func ReadFile(name string) ([]byte, error) {
-	f, err := Open(name)
+// ReadRegular returns the content of a regular file.
+func ReadRegular(name string) ([]byte, error) {
+	f, err := OpenRegular(name)
 	if err != nil {
 		return nil, err
 	}
@@ -87,7 +85,7 @@ func ReadFile(name string) ([]byte, error) {
 }
 
 func refusal(name string, info fs.FileInfo) error {
-	return &fs.PathError{Op: "open", Path: name, Err: &Error{info.Mode()}}
+	return &fs.PathError{Op: "open", Path: name, Err: &NotRegularError{info.Mode()}}
 }
 
 // ErrPointer is the cause of the [fs.PathError] for a Git LFS pointer that is opened for reading.
