@@ -13,8 +13,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/cage-qat/cage/host/train"
+	"github.com/cage-qat/cage/host/train/build"
 	"github.com/cage-qat/cage/host/train/config"
-	"github.com/cage-qat/cage/host/train/memory"
 	"github.com/cage-qat/cage/host/train/metrics"
 	"github.com/cage-qat/cage/host/train/processes"
 	"github.com/cage-qat/cage/host/train/rundir"
@@ -132,9 +132,9 @@ func estimateMemory(cmd *cobra.Command, cfg *config.Config, opts train.Options) 
 	return &answer{report, func(w io.Writer) { printMemory(w, cfg, report) }}, nil
 }
 
-func printMemory(w io.Writer, cfg *config.Config, r *memory.Report) {
+func printMemory(w io.Writer, cfg *config.Config, r *build.Report) {
 	switch {
-	case r.By == memory.XLA:
+	case r.By == build.ByXLA:
 		fmt.Fprintf(w, "%s, which has compiled the step in %.0f s:\n", r.Says(), r.Seconds)
 	default:
 		fmt.Fprintf(w, "%s, by an estimate that may be off by %.0f %%:\n", strings.TrimPrefix(r.Says(), "about "), 100*r.Accuracy)
@@ -143,10 +143,7 @@ func printMemory(w io.Writer, cfg *config.Config, r *memory.Report) {
 		fmt.Fprintf(w, "  %s\n", p)
 	}
 	if r.Host > 0 {
-		fmt.Fprintf(w, "in addition, %s of the machine's memory for the states of each GPU\n", memory.Bytes(r.Host))
-	}
-	for _, p := range r.Phases {
-		fmt.Fprintln(w, p)
+		fmt.Fprintf(w, "in addition, %s of the machine's memory for the states of each GPU\n", build.Bytes(r.Host))
 	}
 	if r.Reason != "" {
 		fmt.Fprintf(w, "XLA was not asked: %s\n", r.Reason)
@@ -157,7 +154,7 @@ func printMemory(w io.Writer, cfg *config.Config, r *memory.Report) {
 	case r.Available == nil:
 		fmt.Fprintf(w, "what %s has is not known before the run begins\n", cfg.Device.Kind)
 	case !r.Fits:
-		fmt.Fprintf(w, "%s, which is too little\n%s\n", r.Available, memory.WouldFit(r.Changes))
+		fmt.Fprintf(w, "%s, which is too little\n%s\n", r.Available, r.NeedsLess())
 	default:
 		fmt.Fprintln(w, r.Available)
 	}

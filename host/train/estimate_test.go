@@ -9,8 +9,8 @@ import (
 	"testing"
 
 	"github.com/cage-qat/cage/host/train"
+	"github.com/cage-qat/cage/host/train/build"
 	"github.com/cage-qat/cage/host/train/config"
-	"github.com/cage-qat/cage/host/train/memory"
 	"github.com/cage-qat/cage/internal/testing/testlevel"
 	"github.com/cage-qat/cage/internal/testing/testrun"
 )
@@ -45,7 +45,7 @@ func TestPublishedEstimates(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if report.By == memory.XLA {
+		if report.By == build.ByXLA {
 			t.Skip("there is a GPU, and what is stated is the estimate without one")
 		}
 		if report.Available != nil || !report.Fits {
@@ -54,7 +54,7 @@ func TestPublishedEstimates(t *testing.T) {
 		for file, pattern := range c.stated {
 			text := read(t, filepath.Join("../..", file))
 			found := regexp.MustCompile(pattern).FindSubmatch(text)
-			if got := memory.Bytes(report.Bytes); found == nil || string(found[1])+" GB" != got {
+			if got := build.Bytes(report.Bytes); found == nil || string(found[1])+" GB" != got {
 				t.Errorf("%s says %q, the estimate of %s %s", file, found, c.recipe, got)
 			}
 		}
@@ -63,7 +63,7 @@ func TestPublishedEstimates(t *testing.T) {
 }
 
 // checkParts compares the parts that the comment of a recipe lists with those of the estimate.
-func checkParts(t *testing.T, recipe string, report *memory.Report) {
+func checkParts(t *testing.T, recipe string, report *build.Report) {
 	t.Helper()
 	text := read(t, filepath.Join("../../examples/recipes", recipe))
 	flat := strings.ReplaceAll(string(text), "\n#", "")
@@ -91,7 +91,7 @@ func accurate(t *testing.T, cfg *config.Config, megabytes float64) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := report.Bytes / 1e6 / megabytes; math.Abs(got-1) > memory.Accuracy {
+	if got := report.Bytes / 1e6 / megabytes; math.Abs(got-1) > build.Accuracy {
 		t.Errorf("the estimate is %.2f of %v MB, which were measured", got, megabytes)
 	}
 }

@@ -220,7 +220,7 @@ func TestPhasesAreReplayed(t *testing.T) {
 	}
 }
 
-// TestPhasesAreEstimated: an estimate lists the phases, and is that of the largest.
+// TestPhasesAreEstimated: an estimate is that of the phase that needs most.
 func TestPhasesAreEstimated(t *testing.T) {
 	cfg := testrun.Config(t, overrides(`to=5, plugin="none"`))
 	report, err := train.EstimateMemory(t.Context(), cfg, train.Options{Finder: testrun.Finder(t)})
@@ -231,8 +231,8 @@ func TestPhasesAreEstimated(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(report.Phases) != 2 || report.Phases[0].Weights != 0 || report.Phases[1].Weights != 5 || report.Phases[1].From != 6 || report.Phases[1].To != 20 || report.Phases[0].Bytes >= report.Bytes || report.Bytes != plain.Bytes {
-		t.Errorf("%+v, and %g without phases", report, plain.Bytes)
+	if report.Bytes != plain.Bytes {
+		t.Errorf("%g bytes, and %g without phases", report.Bytes, plain.Bytes)
 	}
 }
 

@@ -48,7 +48,6 @@ import (
 	"github.com/cage-qat/cage/host/train/build"
 	"github.com/cage-qat/cage/host/train/checkpoint"
 	"github.com/cage-qat/cage/host/train/config"
-	"github.com/cage-qat/cage/host/train/memory"
 	"github.com/cage-qat/cage/host/train/metrics"
 	"github.com/cage-qat/cage/host/train/plugin"
 	"github.com/cage-qat/cage/host/train/provenance"
@@ -298,7 +297,7 @@ func stepError(step int, err error) error { return fmt.Errorf("step %d: %w", ste
 // [Run] refuses runs that are too large, or on a GPU by XLA, which compiles the step. It starts the
 // plugins, but not the run. Data is opened only if the size of the vocabulary comes from its
 // tokenizer. Of opts, only Finder and Logger are used.
-func EstimateMemory(ctx context.Context, cfg *config.Config, opts Options) (*memory.Report, error) {
+func EstimateMemory(ctx context.Context, cfg *config.Config, opts Options) (*build.Report, error) {
 	opts, err := opts.withDefaults()
 	if err != nil {
 		return nil, err

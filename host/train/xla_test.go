@@ -17,7 +17,6 @@ import (
 	"github.com/cage-qat/cage/host/train"
 	"github.com/cage-qat/cage/host/train/build"
 	"github.com/cage-qat/cage/host/train/config"
-	"github.com/cage-qat/cage/host/train/memory"
 	"github.com/cage-qat/cage/host/train/plugin"
 	"github.com/cage-qat/cage/host/train/provenance"
 	"github.com/cage-qat/cage/host/train/rundir"
@@ -277,7 +276,7 @@ func TestXLAMemory(t *testing.T) {
 	recorder := onXLA(t, 2)
 	cpu := testrun.Config(t, "train.steps=2", "train.batch=64", "train.accumulate=2", "train.eval_every=0")
 	cfg := onCUDA(t, cpu, 1)
-	estimate := func(cfg *config.Config) *memory.Report {
+	estimate := func(cfg *config.Config) *build.Report {
 		t.Helper()
 		report, err := train.EstimateMemory(t.Context(), cfg, train.Options{Finder: testrun.Finder(t)})
 		if err != nil {
@@ -291,15 +290,15 @@ func TestXLAMemory(t *testing.T) {
 		t.Fatal(err)
 	}
 	state := 4 * 3 * float64(architecture.CountParams(pinned.Model.Params(), nil)) // in float32, with the two moments of AdamW
-	if report.By != memory.XLA || report.Seconds <= 0 || report.Accuracy != 0 || report.Available != nil || !report.Fits || report.Bytes < 2*state {
+	if report.By != build.ByXLA || report.Seconds <= 0 || report.Accuracy != 0 || report.Available != nil || !report.Fits || report.Bytes < 2*state {
 		t.Errorf("of a device that does not tell what it has: %+v", report)
 	}
 	for _, p := range report.Parts {
 		if strings.HasPrefix(p.What, "parameters, and states") && !(p.Bytes >= state && p.Bytes < 1.1*state) {
-			t.Errorf("%s, want %s", p, memory.Bytes(state))
+			t.Errorf("%s, want %s", p, build.Bytes(state))
 		}
 	}
-	if two := estimate(onCUDA(t, cpu, 2)); two.By != memory.XLA || !(two.Bytes < report.Bytes) {
+	if two := estimate(onCUDA(t, cpu, 2)); two.By != build.ByXLA || !(two.Bytes < report.Bytes) {
 		t.Errorf("two GPUs need %g bytes each, one %g", two.Bytes, report.Bytes)
 	}
 	recorder.Memory(t, int64(report.Bytes))
@@ -311,7 +310,7 @@ func TestXLAMemory(t *testing.T) {
 	if little := estimate(cfg); little.Fits || len(little.Changes) == 0 {
 		t.Errorf("less than it needs: %+v", little)
 	}
-	refused(t, "too little", cfg, train.Options{}, "of each GPU's memory", "device.memory_fraction = 0.75 of each GPU", "what would fit: ", `train.memory_check = "off"`)
+	refused(t, "too little", cfg, train.Options{}, "of each GPU's memory", "device.memory_fraction = 0.75 of each GPU", "what needs less: ", `train.memory_check = "off"`)
 	recorder.Memory(t, int64(2*report.Bytes))
 	for at, event := range map[string]pjrtrecord.Fault{
 		"a step":    {At: pjrtrecord.Execute, Contains: "module @step", After: 1},

@@ -20,7 +20,6 @@ import (
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/model"
 	"github.com/cage-qat/cage/host/train/config"
-	"github.com/cage-qat/cage/host/train/memory"
 	"github.com/cage-qat/cage/host/train/step"
 	"github.com/cage-qat/cage/sdk/spec"
 )
@@ -98,14 +97,11 @@ type Built struct {
 // which the memory check can be turned off; empty: the one that the user has given.
 func (b *Built) Build(ctx context.Context, req Request, warn func(message string, details ...any), file string) (err error) {
 	b.req = req
-	if err := CheckSizes(req); err != nil {
-		return refusal(err, file)
-	}
 	if b.Programs, err = Collect(ctx, req); err != nil {
 		return err
 	}
 	if req.Config.Device.Kind == device.CPU {
-		if err := b.decide(&req, checkedMemory(req.Config)); err != nil {
+		if err := b.decide(&req, machineFor(req.Config)); err != nil {
 			return refusal(err, file)
 		}
 	}
@@ -115,7 +111,7 @@ func (b *Built) Build(ctx context.Context, req Request, warn func(message string
 	if b.Device, err = deviceOf(req.Config, warn, req.Choices, req.Processes); err != nil {
 		return err
 	}
-	if err := b.decide(&req, deviceMemory(req.Config, b.Device)); err != nil {
+	if err := b.decide(&req, gpuMemory(req.Config, b.Device)); err != nil {
 		return refusal(err, file)
 	}
 	if err := b.checkDevice(); err != nil {
@@ -150,7 +146,7 @@ func (b *Built) Build(ctx context.Context, req Request, warn func(message string
 }
 
 // decide decides what the request leaves to the memory that is available.
-func (b *Built) decide(req *Request, available *memory.Available) (err error) {
+func (b *Built) decide(req *Request, available *Available) (err error) {
 	req.Config, req.Model, err = decide(req.Config, req.Model, b.Programs, available)
 	b.req = *req
 	return err
@@ -240,7 +236,7 @@ func refusal(err error, file string) error {
 		file = " in " + file
 	}
 	off := ""
-	if e, ok := errors.AsType[*memory.Error](err); ok && e.Accuracy > 0 {
+	if e, ok := errors.AsType[*MemoryError](err); ok && e.Accuracy > 0 {
 		off = fmt.Sprintf("the estimate may be off by %.0f %%; ", 100*e.Accuracy)
 	}
 	return fmt.Errorf("%w\n%strain.memory_check = \"off\"%s tries it all the same", err, off, file)

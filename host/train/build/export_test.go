@@ -1,3 +1,10 @@
 package build
 
-var Decide = decide
+// What tests of the package call.
+var (
+	AvailableIn    = availableIn
+	CheckHost      = checkHost
+	CompiledReport = compiledReport
+	Decide         = decide
+	EstimateOf     = estimate
+)

@@ -148,7 +148,7 @@ func TestTeacherInMemory(t *testing.T) {
 	attention := (s.Heads + 2*s.KVHeads + s.Heads) * s.HeadSize * s.Width
 	want := s.Vocab*s.Width + s.Layers*(attention+3*s.Width*s.Hidden+2*s.Width) + s.Width // with a tied head
 	for forward, wanted := range map[bool]float64{false: float64(want), true: 0} {
-		got, err := memoryModel(cfg, m, &Programs{Forward: forward})
+		got, err := sizesOf(cfg, m, &Programs{Forward: forward})
 		if err != nil || got.Teacher.Parameters != wanted {
 			t.Errorf("forward %v: %v elements, want %v; error %v", forward, got.Teacher, wanted, err)
 		}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"runtime"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/cage-qat/cage/host/compute/device"
@@ -15,144 +14,137 @@ import (
 	"github.com/cage-qat/cage/host/model"
 	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/cage-qat/cage/host/train/config"
-	"github.com/cage-qat/cage/host/train/memory"
 	"github.com/cage-qat/cage/host/train/step"
 	"github.com/cage-qat/cage/sdk"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
-// CheckMemory refuses a run that is estimated to need more memory than the machine has,
-// before anything large is allocated. On a GPU, which [Built.Build] compares when it has one, and with train.memory_check = "off",
-// only sizes that no machine has are refused.
+// CheckMemory refuses a run that is estimated to need more memory than the machine has, before
+// anything large is allocated. With train.memory_check = "off", and of a GPU, which is compared
+// when it is open, only sizes that no machine has are refused.
 func CheckMemory(cfg *config.Config, m model.Model, programs *Programs) error {
-	available := checkedMemory(cfg)
-	if err := checkMemory(cfg, m, programs, available); err != nil {
+	available := machineFor(cfg)
+	r, err := estimate(cfg, m, programs, available)
+	if err != nil {
+		return err
+	}
+	if err := r.Err(); err != nil {
 		return err
 	}
 	if available != nil {
-		memory.Limit(*available)
+		limitHeap(*available)
 	}
-	return checkHost(cfg, m, programs)
-}
-
-// checkHost refuses states in a machine's memory that has less.
-func checkHost(cfg *config.Config, m model.Model, programs *Programs) error {
-	machine, known := memory.Machine()
-	if cfg.Device.Offload != device.OffloadStates || cfg.Train.MemoryCheck == "off" || !known {
+	machine, known := machineMemory()
+	if cfg.Train.MemoryCheck == "off" || !known {
 		return nil
 	}
-	for _, p := range programs.Phases() {
-		sizes, err := memoryModel(cfg, m, p)
-		if err == nil {
-			err = memory.CheckHost(sizes, &machine)
-		}
-		if err != nil {
-			return err
-		}
-	}
-	return nil
+	return checkHost(r.sizes, machine)
 }
 
-// checkMemory refuses what is estimated to need more than is available in one of the phases.
-func checkMemory(cfg *config.Config, m model.Model, programs *Programs, available *memory.Available) error {
-	for _, p := range programs.Phases() {
-		sizes, err := memoryModel(cfg, m, p)
-		if err == nil {
-			err = memory.Check(sizes, available)
-		}
-		if err != nil {
-			return err
-		}
+// machineFor is the memory that a run on the CPU is compared with; nil: that of any machine.
+func machineFor(cfg *config.Config) *Available {
+	a, known := machineMemory()
+	if cfg.Train.MemoryCheck == "off" || cfg.Device.Kind != device.CPU || !known {
+		return nil
 	}
-	return nil
+	return &a
 }
 
-// checkDevice refuses a run that needs more than its GPU lets it take: by the estimate, as long as nothing is compiled, or by what
-// XLA says of the steps that are.
+// gpuMemory is what a device lets programs take; nil if it is not known.
+func gpuMemory(cfg *config.Config, dev *engine.Device) *Available {
+	bytes, ok := dev.MemoryLimit()
+	if !ok {
+		return nil
+	}
+	fraction := cmp.Or(cfg.Device.MemoryFraction, device.MemoryFraction)
+	return &Available{Bytes: bytes, Limit: fmt.Sprintf("device.memory_fraction = %g of each GPU", fraction)}
+}
+
+// estimate is the report, from sizes alone, of the phase that needs most.
+func estimate(cfg *config.Config, m model.Model, programs *Programs, available *Available) (*Report, error) {
+	return mostOf(programs, func(i int, p *Programs) (*Report, error) {
+		s, err := sizesOf(cfg, m, p)
+		return NewReport(s, available), err
+	})
+}
+
+// mostOf is the report of the phase that needs most.
+func mostOf(programs *Programs, of func(i int, p *Programs) (*Report, error)) (most *Report, err error) {
+	for i, p := range programs.Phases() {
+		r, err := of(i, p)
+		if err != nil {
+			return nil, err
+		}
+		if most == nil || r.Bytes > most.Bytes {
+			most = r
+		}
+	}
+	return most, nil
+}
+
+// gpuReport is what a run needs of its GPU: by XLA as far as its steps are compiled, otherwise by
+// the estimate.
+func (b *Built) gpuReport() (*Report, error) {
+	available := gpuMemory(b.req.Config, b.Device)
+	if len(b.phases) == 0 {
+		return estimate(b.req.Config, b.req.Model, b.Programs, available)
+	}
+	return mostOf(b.Programs, func(i int, p *Programs) (*Report, error) {
+		s, err := sizesOf(b.req.Config, b.req.Model, p)
+		if err != nil {
+			return nil, err
+		}
+		if need, ok := b.phases[i].Memory(); ok {
+			return compiledReport(s, need, available), nil
+		}
+		return NewReport(s, available), nil
+	})
+}
+
+// checkDevice refuses a run that needs more than its GPU lets it take.
 func (b *Built) checkDevice() error {
 	if b.req.Config.Train.MemoryCheck == "off" || b.Device.SharesMemory() {
 		return nil
 	}
-	available := deviceMemory(b.req.Config, b.Device)
-	if available == nil {
-		return nil
+	r, err := b.gpuReport()
+	if err != nil || r.Available == nil {
+		return err
 	}
-	if len(b.phases) == 0 {
-		return checkMemory(b.req.Config, b.req.Model, b.Programs, available)
-	}
-	reports, err := b.compiledReports()
-	for _, r := range reports {
-		err = cmp.Or(err, r.Err())
-	}
-	return err
+	return r.Err()
 }
 
-// compiledReports says what the steps of the phases need by XLA, of what is compiled.
-func (b *Built) compiledReports() (list []*memory.Report, err error) {
-	for i, p := range b.Programs.Phases() {
-		need, ok := b.phases[i].Memory()
-		if !ok {
-			continue
-		}
-		sizes, err := memoryModel(b.req.Config, b.req.Model, p)
-		if err != nil {
-			return nil, err
-		}
-		list = append(list, memory.ByXLA(sizes, asCompiled(need), deviceMemory(b.req.Config, b.Device)))
-	}
-	return list, nil
-}
-
-func asCompiled(m step.Memory) memory.Compiled {
-	return memory.Compiled{State: float64(m.State), Temporary: float64(m.Temporary), Other: float64(m.Other), Host: float64(m.Host)}
-}
-
-// Explain adds to an error of a GPU that has no memory left what the run needs, what there is, and what would need less.
+// Explain adds to an error of a GPU that has no memory left what the run needs, and what needs less.
 func (b *Built) Explain(err error) error {
 	if _, full := errors.AsType[*engine.MemoryError](err); !full || b.Device == nil || b.Device.SharesMemory() {
 		return err
 	}
-	available := deviceMemory(b.req.Config, b.Device)
-	reports, failed := b.compiledReports()
-	if failed != nil || len(reports) == 0 {
-		sizes, failed := memoryModel(b.req.Config, b.req.Model, b.Programs)
-		if failed != nil {
-			return err
-		}
-		reports = []*memory.Report{memory.NewReport(sizes, available)}
+	r, failed := b.gpuReport()
+	if failed != nil {
+		return err
 	}
-	most := most(reports)
 	there := "how much there is, it does not tell"
-	if available != nil {
-		there = available.String()
+	if r.Available != nil {
+		there = r.Available.String()
 	}
-	return fmt.Errorf("%w\nThe GPU had no memory left. The run needs %s; %s; nvidia-smi lists what else uses the GPU.\nWhat needs less: %s",
-		err, most.Says(), there, strings.Join(append(most.Remedies(), "a smaller model"), "; or "))
+	return fmt.Errorf("%w\nThe GPU had no memory left. The run needs %s; %s; nvidia-smi lists what else uses the GPU.\n%s",
+		err, r.Says(), there, r.NeedsLess())
 }
 
-// most is the report of what needs most.
-func most(reports []*memory.Report) *memory.Report {
-	return slices.MaxFunc(reports, func(a, b *memory.Report) int { return cmp.Compare(a.Bytes, b.Bytes) })
-}
-
-// decide returns the configuration and its model with train.recompute = "auto" decided: the least is computed again with which no more memory is
-// needed than is available, and blocks where that is too little for all. What is available may not be known.
-func decide(cfg *config.Config, m model.Model, programs *Programs, available *memory.Available) (*config.Config, model.Model, error) {
+// decide returns the configuration and its model with train.recompute = "auto" decided: the least is
+// computed again with which the run fits, and blocks where that is too little. What is available
+// may not be known.
+func decide(cfg *config.Config, m model.Model, programs *Programs, available *Available) (*config.Config, model.Model, error) {
 	if cfg.Train.Recompute != config.RecomputeAuto {
 		return cfg, m, nil
 	}
 	decided := *cfg
 	for _, decided.Train.Recompute = range []architecture.Recompute{architecture.RecomputeNone, architecture.RecomputeAttention, architecture.RecomputeBlocks} {
-		most := 0.0
-		for _, p := range programs.Phases() {
-			sizes, err := memoryModel(&decided, m, p)
-			if err != nil {
-				return nil, nil, err
-			}
-			most = max(most, memory.Estimate(sizes).Total())
+		r, err := estimate(&decided, m, programs, available)
+		if err != nil {
+			return nil, nil, err
 		}
-		if available == nil || most <= float64(available.Bytes) {
+		if available == nil || r.Bytes <= float64(available.Bytes) {
 			break
 		}
 	}
@@ -160,102 +152,33 @@ func decide(cfg *config.Config, m model.Model, programs *Programs, available *me
 	return &decided, m, err
 }
 
-// manyTensors is more than published models have. To ask plugins about them takes seconds, and memory.
-const manyTensors = 2000
-
-// CheckSizes refuses a run of very many tensors whose model alone needs too much memory, before plugins are asked about
-// each of them. Of others, CheckMemory can say all that they need.
-func CheckSizes(req Request) error {
-	if len(req.Model.Params()) <= manyTensors {
-		return nil
-	}
-	sizes := modelSizes(req.Config, req.Forward, req.Piece)
-	for _, p := range req.Model.Params() {
-		sizes.Parameters += elements(p.Dims)
-	}
-	return memory.CheckPart(sizes, checkedMemory(req.Config))
-}
-
-// checkedMemory is the memory that a run is compared with; nil: that of any machine.
-func checkedMemory(cfg *config.Config) *memory.Available {
-	if cfg.Train.MemoryCheck == "off" {
-		return nil
-	}
-	return availableMemory(cfg)
-}
-
-// availableMemory is what the device of a run has; nil: that is not known. Of GPUs it is not.
-func availableMemory(cfg *config.Config) *memory.Available {
-	if cfg.Device.Kind != device.CPU {
-		return nil
-	}
-	if a, ok := memory.Machine(); ok {
-		return &a
-	}
-	return nil
-}
-
-// Memory returns what a run needs, whether or not there is that much memory. On a GPU that can be opened, XLA compiles the step
-// and says it; warn is as for [Device]. Otherwise it is that of [EstimateMemory], with the reason.
-func Memory(cfg *config.Config, m model.Model, programs *Programs, warn func(message string, details ...any)) (*memory.Report, error) {
-	cfg, m, err := decide(cfg, m, programs, checkedMemory(cfg))
+// Memory returns what a run needs, whether or not there is that much memory. On a GPU that can be
+// opened, XLA compiles the step and says it; warn is as for [Device]. Otherwise it is the estimate
+// with which runs are refused, with the reason.
+func Memory(cfg *config.Config, m model.Model, programs *Programs, warn func(message string, details ...any)) (*Report, error) {
+	cfg, m, err := decide(cfg, m, programs, machineFor(cfg))
 	if err != nil {
 		return nil, err
 	}
-	if cfg.Device.Kind != device.CUDA {
-		return EstimateMemory(cfg, m, programs)
+	var reason error
+	if cfg.Device.Kind == device.CUDA {
+		var r *Report
+		if r, reason = compiledMemory(cfg, m, programs, warn); reason == nil {
+			return r, nil
+		}
 	}
-	reports, reason := compiledMemory(cfg, m, programs, warn)
-	if reason == nil {
-		return mostOf(cfg, programs, reports), nil
-	}
-	r, err := EstimateMemory(cfg, m, programs)
-	if err == nil {
+	unchecked := *cfg
+	unchecked.Train.MemoryCheck = "on"
+	r, err := estimate(cfg, m, programs, machineFor(&unchecked))
+	if err == nil && reason != nil {
 		r.Reason = reason.Error()
 	}
 	return r, err
 }
 
-// EstimateMemory returns the estimate, from sizes alone, with which runs are refused.
-func EstimateMemory(cfg *config.Config, m model.Model, programs *Programs) (*memory.Report, error) {
-	var reports []*memory.Report
-	for _, p := range programs.Phases() {
-		sizes, err := memoryModel(cfg, m, p)
-		if err != nil {
-			return nil, err
-		}
-		reports = append(reports, memory.NewReport(sizes, availableMemory(cfg)))
-	}
-	return mostOf(cfg, programs, reports), nil
-}
-
-// mostOf is the report of the phase that needs most, and lists all if there are several.
-func mostOf(cfg *config.Config, programs *Programs, reports []*memory.Report) *memory.Report {
-	r := most(reports)
-	if len(reports) > 1 {
-		r.Phases = phasesOf(cfg, programs, reports)
-	}
-	return r
-}
-
-// phasesOf lists the phases with what each needs.
-func phasesOf(cfg *config.Config, programs *Programs, reports []*memory.Report) (phases []memory.Phase) {
-	list := programs.Phases()
-	for i, p := range list {
-		phase := memory.Phase{From: p.From, To: cfg.Train.Steps, Bytes: reports[i].Bytes, Weights: len(p.Weights), Activations: len(p.Activations), Backward: len(p.Backward)}
-		if i+1 < len(list) {
-			phase.To = list[i+1].From - 1
-		}
-		phases = append(phases, phase)
-	}
-	return phases
-}
-
-// errNotTold is the reason why there is no report of XLA on a device that does not tell.
-var errNotTold = errors.New("the PJRT plugin does not say what a program needs")
-
-// compiledMemory has XLA compile the step of each phase, on the device of the configuration, and returns what it says.
-func compiledMemory(cfg *config.Config, m model.Model, programs *Programs, warn func(message string, details ...any)) (reports []*memory.Report, err error) {
+// compiledMemory has XLA compile the step of each phase, on the device of the configuration, and
+// returns what it says.
+func compiledMemory(cfg *config.Config, m model.Model, programs *Programs, warn func(message string, details ...any)) (_ *Report, err error) {
 	if len(programs.opaque) > 0 {
 		return nil, errors.New("it is not asked about optimizers that are no programs")
 	}
@@ -266,7 +189,7 @@ func compiledMemory(cfg *config.Config, m model.Model, programs *Programs, warn 
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, dev.Close()) }()
-	for _, p := range programs.Phases() {
+	return mostOf(programs, func(_ int, p *Programs) (*Report, error) {
 		plan, err := Plan(cfg, m, p)
 		if err != nil {
 			return nil, err
@@ -277,32 +200,22 @@ func compiledMemory(cfg *config.Config, m model.Model, programs *Programs, warn 
 			return nil, err
 		}
 		if !ok {
-			return nil, errNotTold
+			return nil, errors.New("the PJRT plugin does not say what a program needs")
 		}
-		compiled := asCompiled(need)
-		compiled.Seconds = time.Since(began).Seconds()
-		sizes, err := memoryModel(cfg, m, p)
+		seconds := time.Since(began).Seconds()
+		s, err := sizesOf(cfg, m, p)
 		if err != nil {
 			return nil, err
 		}
-		reports = append(reports, memory.ByXLA(sizes, compiled, deviceMemory(cfg, dev)))
-	}
-	return reports, nil
+		r := compiledReport(s, need, gpuMemory(cfg, dev))
+		r.Seconds = seconds
+		return r, nil
+	})
 }
 
-// deviceMemory is what a device lets programs take; nil: it does not tell.
-func deviceMemory(cfg *config.Config, dev *engine.Device) *memory.Available {
-	bytes, ok := dev.MemoryLimit()
-	if !ok {
-		return nil
-	}
-	fraction := cmp.Or(cfg.Device.MemoryFraction, device.MemoryFraction)
-	return &memory.Available{Bytes: bytes, Limit: fmt.Sprintf("device.memory_fraction = %g of each GPU", fraction), Fraction: fraction}
-}
-
-// memoryModel gathers the sizes that memory depends on.
-func memoryModel(cfg *config.Config, m model.Model, programs *Programs) (memory.Model, error) {
-	out := modelSizes(cfg, programs.Forward, programs.Piece)
+// sizesOf gathers the sizes that memory depends on.
+func sizesOf(cfg *config.Config, m model.Model, programs *Programs) (Sizes, error) {
+	out := configuredSizes(cfg, programs.Forward, programs.Piece)
 	for _, p := range m.Params() {
 		if q, ok := programs.Weights[p.Name]; ok {
 			out.Quantized += elements(p.Dims)
@@ -353,7 +266,7 @@ func memoryModel(cfg *config.Config, m model.Model, programs *Programs) (memory.
 			out.States += elements(t.Shape)
 		}
 		if t.RefreshDelay > 0 { // what a refresh reads is copied while it is under way
-			out.States += memory.Inputs(t.Optimizer.Refresh)
+			out.States += inputElements(t.Optimizer.Refresh)
 		}
 		if _, quantized := programs.Weights[t.Name]; quantized && !programs.Forward {
 			for _, s := range cfg.Method.Method().State(t.Shape) {
@@ -379,7 +292,7 @@ func memoryModel(cfg *config.Config, m model.Model, programs *Programs) (memory.
 	d, err := distillation(cfg)
 	if d != nil {
 		n := d.Teacher.(model.Network).Network()
-		out.Teacher = memory.Teacher{Parameters: float64(architecture.CountParams(d.Teacher.Params(), nil)),
+		out.Teacher = Teacher{Parameters: float64(architecture.CountParams(d.Teacher.Params(), nil)),
 			Width: n.Width, HeadWidth: n.Heads * n.HeadSize, Hidden: n.Hidden, Heads: n.Heads}
 	}
 	if cfg.Method.ParetoEvery > 0 {
@@ -389,7 +302,7 @@ func memoryModel(cfg *config.Config, m model.Model, programs *Programs) (memory.
 }
 
 // addResiduals counts what quantizers of activations keep for the backward pass, beside the values that products read.
-func addResiduals(out *memory.Model, programs *Programs) error {
+func addResiduals(out *Sizes, programs *Programs) error {
 	counted := map[string][3]float64{} // by program
 	for _, q := range programs.Activations {
 		key := fmt.Sprint(spec.Hashes(q.Programs()))
@@ -414,9 +327,9 @@ func addResiduals(out *memory.Model, programs *Programs) error {
 	return nil
 }
 
-// modelSizes are the sizes that follow from the configuration alone.
-func modelSizes(cfg *config.Config, forward bool, piece int) memory.Model {
-	out := memory.Model{Batch: ReplicaBatch(cfg), Replicas: cfg.Device.Count, Accumulate: cfg.Train.Accumulate, Context: cfg.Model.Context, Forward: forward, Piece: piece}
+// configuredSizes are the sizes that follow from the configuration alone.
+func configuredSizes(cfg *config.Config, forward bool, piece int) Sizes {
+	out := Sizes{Batch: ReplicaBatch(cfg), Replicas: cfg.Device.Count, Accumulate: cfg.Train.Accumulate, Context: cfg.Model.Context, Forward: forward, Piece: piece}
 	out.Offload = cfg.Device.Offload == device.OffloadStates && !forward
 	switch cfg.Device.Shard {
 	case device.ShardStates, device.ShardGradients:
@@ -426,7 +339,7 @@ func modelSizes(cfg *config.Config, forward bool, piece int) memory.Model {
 	}
 	if cfg.Device.Kind == device.CUDA {
 		half := cfg.Device.Precision == device.BFloat16
-		out.GPU = &memory.GPU{BFloat16: half, Kernels: half && cfg.Device.Kernels != device.GraphKernels,
+		out.GPU = &GPU{BFloat16: half, Kernels: half && cfg.Device.Kernels != device.GraphKernels,
 			FusedAttention: half && cfg.Device.Attention != device.PlainAttention}
 	}
 	if cfg.Model.Language() {
@@ -449,9 +362,9 @@ func workspaces(programs *Programs, threads int) float64 {
 		if key := fmt.Sprint(t.Table, t.Shape); !seen[key] {
 			seen[key] = true
 			o := t.Optimizer // the memory that the programs of its updates need while they run
-			updates += max(memory.Workspace(o.Init), memory.Workspace(o.Observe), memory.Workspace(o.Update), memory.Workspace(o.Collect), memory.Workspace(o.Probe), memory.Workspace(o.Evaluate), memory.Workspace(t.Constrain))
+			updates += max(workspaceOf(o.Init), workspaceOf(o.Observe), workspaceOf(o.Update), workspaceOf(o.Collect), workspaceOf(o.Probe), workspaceOf(o.Evaluate), workspaceOf(t.Constrain))
 		}
-		refreshes = append(refreshes, max(memory.RefreshWorkspace(t.Optimizer.FirstRefresh), memory.RefreshWorkspace(t.Optimizer.Refresh)))
+		refreshes = append(refreshes, max(refreshWorkspace(t.Optimizer.FirstRefresh), refreshWorkspace(t.Optimizer.Refresh)))
 	}
 	slices.Sort(refreshes)
 	all := float64(threads) * updates

@@ -11,7 +11,6 @@ import (
 	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/cage-qat/cage/host/train/build"
 	"github.com/cage-qat/cage/host/train/config"
-	"github.com/cage-qat/cage/host/train/memory"
 	"github.com/cage-qat/cage/internal/testing/testrun"
 )
 
@@ -45,7 +44,7 @@ func TestEstimateOfGPU(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		report, err := build.EstimateMemory(cfg, m, programs)
+		report, err := build.EstimateOf(cfg, m, programs, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -56,13 +55,13 @@ func TestEstimateOfGPU(t *testing.T) {
 			}
 		}
 		if math.Abs(state/c.State-1) > 0.01 {
-			t.Errorf("%q: parameters and states are %s, by XLA %s", c.Set, memory.Bytes(state), memory.Bytes(c.State))
+			t.Errorf("%q: parameters and states are %s, by XLA %s", c.Set, build.Bytes(state), build.Bytes(c.State))
 		}
 		off := report.Bytes/want - 1
 		worst = max(worst, math.Abs(off))
-		t.Logf("%+5.1f %% of %-8s %q", 100*off, memory.Bytes(want), c.Set)
-		if math.Abs(off) > within || report.Accuracy != memory.AccuracyOnGPU {
-			t.Errorf("%q: %s, by XLA %s, which is off by %.0f %%", c.Set, memory.Bytes(report.Bytes), memory.Bytes(want), 100*off)
+		t.Logf("%+5.1f %% of %-8s %q", 100*off, build.Bytes(want), c.Set)
+		if math.Abs(off) > within || report.Accuracy != build.AccuracyOnGPU {
+			t.Errorf("%q: %s, by XLA %s, which is off by %.0f %%", c.Set, build.Bytes(report.Bytes), build.Bytes(want), 100*off)
 		}
 	}
 	t.Logf("the worst is off by %.0f %%", 100*worst)
@@ -78,21 +77,21 @@ func TestRecomputeAuto(t *testing.T) {
 	}
 	need := map[architecture.Recompute]int64{}
 	for _, recompute := range []architecture.Recompute{architecture.RecomputeNone, architecture.RecomputeAttention} {
-		report, err := build.EstimateMemory(testrun.Again(t, cfg, fmt.Sprintf("train.recompute=%q", recompute)), m, programs)
+		report, err := build.EstimateOf(testrun.Again(t, cfg, fmt.Sprintf("train.recompute=%q", recompute)), m, programs, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
 		need[recompute] = int64(report.Bytes)
 	}
 	for _, tt := range []struct {
-		available *memory.Available
+		available *build.Available
 		want      architecture.Recompute
 	}{
 		{nil, architecture.RecomputeNone},
-		{&memory.Available{Bytes: need[architecture.RecomputeNone] + 1}, architecture.RecomputeNone},
-		{&memory.Available{Bytes: need[architecture.RecomputeNone] - 1}, architecture.RecomputeAttention},
-		{&memory.Available{Bytes: need[architecture.RecomputeAttention] - 1}, architecture.RecomputeBlocks},
-		{&memory.Available{Bytes: 1}, architecture.RecomputeBlocks},
+		{&build.Available{Bytes: need[architecture.RecomputeNone] + 1}, architecture.RecomputeNone},
+		{&build.Available{Bytes: need[architecture.RecomputeNone] - 1}, architecture.RecomputeAttention},
+		{&build.Available{Bytes: need[architecture.RecomputeAttention] - 1}, architecture.RecomputeBlocks},
+		{&build.Available{Bytes: 1}, architecture.RecomputeBlocks},
 	} {
 		decided, _, err := build.Decide(cfg, m, programs, tt.available)
 		if err != nil {

@@ -1,13 +1,10 @@
 package build_test
 
 import (
-	"errors"
 	"slices"
 	"strings"
 	"testing"
 
-	"github.com/cage-qat/cage/host/train/build"
-	"github.com/cage-qat/cage/host/train/memory"
 	"github.com/cage-qat/cage/internal/testing/testrun"
 	"github.com/cage-qat/cage/sdk/program"
 )
@@ -62,22 +59,6 @@ func TestDecayOrder(t *testing.T) {
 			if r.DecayLast != want {
 				t.Errorf("train.decay = %q: %s decays last: %t", text, r.Name, r.DecayLast)
 			}
-		}
-	}
-}
-
-// TestCheckSizes: a model of very many tensors that no machine has memory for is refused without a word from plugins. What
-// fits, or has few tensors, is left to CheckMemory.
-func TestCheckSizes(t *testing.T) {
-	for set, refused := range map[string]bool{
-		"model={layers=4096, width=16384, heads=1, context=8}": true,
-		"model={layers=1000, width=32, heads=1, context=8}":    false,
-		"model={layers=100, width=65536, heads=1, context=8}":  false,
-	} {
-		cfg := testrun.Config(t, set, `train.memory_check="off"`)
-		err := build.CheckSizes(build.Request{Config: cfg, Model: modelOf(t, cfg)})
-		if _, tooLarge := errors.AsType[*memory.Error](err); tooLarge != refused || !refused && err != nil {
-			t.Errorf("%s: %v", set, err)
 		}
 	}
 }

@@ -1,4 +1,4 @@
-package memory_test
+package build_test
 
 import (
 	"math"
@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/cage-qat/cage/host/model/architecture"
-	"github.com/cage-qat/cage/host/train/memory"
+	"github.com/cage-qat/cage/host/train/build"
 )
 
 // sizes are those of a Llama, with what was measured of it.
@@ -69,7 +69,7 @@ func TestEstimate(t *testing.T) {
 	for i, c := range append(slices.Clone(measured), distilled...) {
 		hidden := (8*c.width/3 + 255) / 256 * 256
 		matrices := float64(c.layers * (4*c.width*c.width + 3*c.width*hidden))
-		m := memory.Model{
+		m := build.Sizes{
 			Layers: c.layers, Width: c.width, Hidden: hidden, Heads: c.heads, Vocabulary: c.vocabulary,
 			Context: c.context, Batch: c.batch, Recompute: recompute(c.recompute),
 			Parameters: matrices + float64(2*c.vocabulary*c.width+c.width*(2*c.layers+1)),
@@ -81,10 +81,10 @@ func TestEstimate(t *testing.T) {
 			m.States = 2 * m.Parameters
 		}
 		if i >= len(measured) {
-			m.Teacher = memory.Teacher{Parameters: m.Parameters, Width: m.Width, Hidden: m.Hidden, Heads: m.Heads}
+			m.Teacher = build.Teacher{Parameters: m.Parameters, Width: m.Width, Hidden: m.Hidden, Heads: m.Heads}
 		}
-		got := memory.Estimate(m).Total() / (c.mebibytes * (1 << 20))
-		if math.Abs(got-1) > memory.Accuracy {
+		got := build.Estimate(m).Total() / (c.mebibytes * (1 << 20))
+		if math.Abs(got-1) > build.Accuracy {
 			t.Errorf("%+v: the estimate is %.2f of what was measured", c, got)
 		}
 	}
@@ -92,22 +92,22 @@ func TestEstimate(t *testing.T) {
 
 // TestEstimateOfGeneration: to continue texts takes caches, and the scores of the tokens that are read at once.
 func TestEstimateOfGeneration(t *testing.T) {
-	m := memory.Model{Layers: 2, Width: 64, Hidden: 96, Heads: 4, KeyWidth: 32, Vocabulary: 328, Context: 49152, Batch: 1, Parameters: 82752, Forward: true}
-	whole := memory.Estimate(m)
+	m := build.Sizes{Layers: 2, Width: 64, Hidden: 96, Heads: 4, KeyWidth: 32, Vocabulary: 328, Context: 49152, Batch: 1, Parameters: 82752, Forward: true}
+	whole := build.Estimate(m)
 	m.Piece = 64
-	pieces := memory.Estimate(m)
+	pieces := build.Estimate(m)
 	if share := whole.Scores / pieces.Scores; share != 49152/64 || pieces.Logits*49152 != whole.Logits || pieces.Caches != 4*2*2*49152*32 || whole.Caches != 0 {
 		t.Errorf("whole sequences %+v, pieces %+v", whole, pieces)
 	}
 	// Measured: the largest resident size of `cage generate` with GOGC=10, of host/model/huggingface/testdata/llama32 with 131072
 	// positions, --context 49152 and a prompt of 32 kB.
 	const mebibytes = 258
-	if got := pieces.Total() / (mebibytes * (1 << 20)); math.Abs(got-1) > memory.Accuracy {
+	if got := pieces.Total() / (mebibytes * (1 << 20)); math.Abs(got-1) > build.Accuracy {
 		t.Errorf("the estimate is %.2f of what was measured", got)
 	}
 	m.Piece = 0
-	err := memory.Check(m, &memory.Available{Bytes: 1 << 30})
-	if err == nil || !strings.Contains(err.Error(), "what would fit: sequences of ") || strings.Contains(err.Error(), "train.batch") {
+	err := build.NewReport(m, &build.Available{Bytes: 1 << 30}).Err()
+	if err == nil || !strings.Contains(err.Error(), "what needs less: fewer or shorter sequences") || strings.Contains(err.Error(), "train.batch") {
 		t.Errorf("an evaluation of whole sequences: %v", err)
 	}
 }
@@ -115,19 +115,19 @@ func TestEstimateOfGeneration(t *testing.T) {
 // TestEstimateGrows: no size is so large that it overflows, and more of anything is
 // never less memory.
 func TestEstimateGrows(t *testing.T) {
-	base := memory.Model{Layers: 4096, Width: 1 << 20, Hidden: 1 << 22, Heads: 1 << 16, Vocabulary: 1 << 24,
+	base := build.Sizes{Layers: 4096, Width: 1 << 20, Hidden: 1 << 22, Heads: 1 << 16, Vocabulary: 1 << 24,
 		Context: 1 << 20, Batch: 1 << 20, Parameters: 1e17, Quantized: 1e17, States: 1e18}
-	total := memory.Estimate(base).Total()
+	total := build.Estimate(base).Total()
 	if math.IsInf(total, 0) || math.IsNaN(total) || total < 1e20 {
 		t.Errorf("the largest model needs %g bytes", total)
 	}
 	recompute, forward, taught := base, base, base
 	taught.Teacher.Parameters = 1e17
-	if more := memory.Estimate(taught).Total(); !(more > total+4e17) {
+	if more := build.Estimate(taught).Total(); !(more > total+4e17) {
 		t.Errorf("%g bytes, with a teacher %g", total, more)
 	}
 	recompute.Recompute, forward.Forward = architecture.RecomputeBlocks, true
-	if r, f := memory.Estimate(recompute).Total(), memory.Estimate(forward).Total(); !(f < r && r < total) {
+	if r, f := build.Estimate(recompute).Total(), build.Estimate(forward).Total(); !(f < r && r < total) {
 		t.Errorf("%g bytes, recomputed %g, forward %g", total, r, f)
 	}
 }
@@ -186,13 +186,13 @@ func TestEstimateOfShapes(t *testing.T) {
 	for _, c := range shapes {
 		heads, keys := c.heads*c.headSize, c.keyHeads*c.headSize
 		matrices := float64(c.layers * c.width * (2*heads + 2*keys + 3*c.hidden))
-		m := memory.Model{
+		m := build.Sizes{
 			Layers: c.layers, Width: c.width, Hidden: c.hidden, Heads: c.heads, HeadWidth: heads, KeyWidth: keys, Normed: c.normed,
 			Vocabulary: 256, Context: c.context, Batch: c.batch, Recompute: recompute(c.recompute),
 			Parameters: matrices + float64(2*256*c.width), Quantized: matrices,
 		}
 		m.States = 2 * m.Parameters
-		got := memory.Estimate(m).Total() / 1e6 / c.megabytes
+		got := build.Estimate(m).Total() / 1e6 / c.megabytes
 		if math.Abs(got-1) > 0.15 {
 			t.Errorf("%+v: the estimate is %.2f of what was measured", c, got)
 		}
@@ -203,10 +203,10 @@ func TestEstimateOfShapes(t *testing.T) {
 func TestReport(t *testing.T) {
 	with := small
 	with.Teacher.Parameters = 2.2e6
-	total := memory.Estimate(with).Total()
-	for _, available := range []*memory.Available{nil, {Bytes: int64(total)}, {Bytes: int64(total / 2)}} {
-		r := memory.NewReport(with, available)
-		if want := memory.Check(with, available) == nil; r.Fits != want || r.Bytes != total || r.Available != available {
+	total := build.Estimate(with).Total()
+	for _, available := range []*build.Available{nil, {Bytes: int64(total)}, {Bytes: int64(total / 2)}} {
+		r := build.NewReport(with, available)
+		if want := build.NewReport(with, available).Err() == nil; r.Fits != want || r.Bytes != total || r.Available != available {
 			t.Errorf("%+v, want %g bytes and fits %v", r, total, want)
 		}
 		sum := 0.0
@@ -216,10 +216,10 @@ func TestReport(t *testing.T) {
 		if math.Abs(sum-total) > 1e-9*total {
 			t.Errorf("the parts are %g bytes, want %g", sum, total)
 		}
-		if !slices.IsSortedFunc(r.Parts, func(a, b memory.Part) int { return int(b.Bytes - a.Bytes) }) {
+		if !slices.IsSortedFunc(r.Parts, func(a, b build.Part) int { return int(b.Bytes - a.Bytes) }) {
 			t.Errorf("not the largest first: %v", r.Parts)
 		}
-		if !slices.ContainsFunc(r.Parts, func(p memory.Part) bool { return strings.Contains(p.What, "teacher") && p.Bytes == 4*2.2e6 }) {
+		if !slices.ContainsFunc(r.Parts, func(p build.Part) bool { return strings.Contains(p.What, "teacher") && p.Bytes == 4*2.2e6 }) {
 			t.Errorf("no teacher among %v", r.Parts)
 		}
 	}

@@ -1,4 +1,4 @@
-package memory
+package build
 
 import (
 	"cmp"
@@ -12,10 +12,6 @@ type GPU struct {
 	Kernels        bool // programs of quantizers are kernels
 	FusedAttention bool // attention is one operation, which has no scores in memory
 }
-
-// AccuracyOnGPU is the share by which the estimate may be off on a GPU. Of the steps that it was fitted to, and most others that
-// were compiled, it is off by 6 %; by 16 % of one whose attention has scores of 4,096 tokens.
-const AccuracyOnGPU = 0.2
 
 // costs are bytes for each of the numbers that a step works with.
 type costs struct {
@@ -79,7 +75,7 @@ const distilledLogits = 4
 
 // onGPU is [Estimate] for a GPU, where the whole step is one program: what it needs is the most of what it needs while the loss is
 // computed, when all layers have left what their backward pass reads, and at its end, when all gradients are there.
-func onGPU(m Model) Need {
+func onGPU(m Sizes) Need {
 	c := m.GPU.costs()
 	tokens, context := float64(m.Batch)*float64(m.Context), float64(m.Context)
 	if m.Piece > 0 {

@@ -1,11 +1,4 @@
-// Package memory finds out, before a run begins, whether there is enough memory for it.
-// [Estimate] computes from sizes alone what a run needs, [Machine] asks the system how
-// much the run may take, and [Check] compares the two and says what would fit.
-//
-// Configurations, graphs, and anything that allocates do not belong here. How often a
-// tensor is counted was fitted to measurements of the CPU device; devices that fuse
-// operations need less.
-package memory
+package build
 
 import (
 	"cmp"
@@ -16,9 +9,9 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// Model holds the sizes on which the memory of a run depends. Those of a transformer are
+// Sizes are what the memory of a run depends on. Those of a transformer are
 // zero for a problem without data, which is small.
-type Model struct {
+type Sizes struct {
 	Layers, Width, Hidden, Heads, Vocabulary int
 	HeadWidth                                int // features of a token's queries, all heads together; 0: Width
 	KeyWidth                                 int // features of a token's keys, and also of its values
@@ -107,7 +100,7 @@ const (
 
 // Estimate computes what a run needs. It never overflows: sizes are floating-point
 // numbers here.
-func Estimate(m Model) Need {
+func Estimate(m Sizes) Need {
 	if m.GPU != nil {
 		return onGPU(m)
 	}
@@ -124,7 +117,7 @@ func Estimate(m Model) Need {
 		Logits:     wordBytes * logits * predicted * float64(m.Vocabulary),
 	}
 	if m.Forward {
-		n.Blocks, n.Scores = forward(tokens, float64(m.Context), Teacher{Width: m.Width, HeadWidth: m.HeadWidth, Hidden: m.Hidden, Heads: m.Heads})
+		n.Blocks, n.Scores = forwardNeed(tokens, float64(m.Context), Teacher{Width: m.Width, HeadWidth: m.HeadWidth, Hidden: m.Hidden, Heads: m.Heads})
 		if m.Piece > 0 {
 			n.Caches = wordBytes * 2 * float64(m.Layers) * float64(m.Batch) * float64(m.Context) * float64(m.KeyWidth)
 		}
@@ -152,15 +145,15 @@ func Estimate(m Model) Need {
 		n.Teacher = wordBytes * m.Teacher.Parameters
 		n.Logits *= distilled / logits
 		// Its blocks are gone when those of the model are computed.
-		if blocks, scores := forward(tokens, float64(m.Context), m.Teacher); blocks+scores > n.Blocks+n.Scores {
+		if blocks, scores := forwardNeed(tokens, float64(m.Context), m.Teacher); blocks+scores > n.Blocks+n.Scores {
 			n.Blocks, n.Scores = blocks, scores
 		}
 	}
 	return n
 }
 
-// forward is what the blocks of a model need without a backward pass, and their attention: that of one layer.
-func forward(tokens, context float64, m Teacher) (blocks, scores float64) {
+// forwardNeed is what the blocks of a model need without a backward pass, and their attention: that of one layer.
+func forwardNeed(tokens, context float64, m Teacher) (blocks, scores float64) {
 	heads := float64(cmp.Or(m.HeadWidth, m.Width))
 	blocks = wordBytes * tokens * (forwardWidth*float64(m.Width) + forwardHeads*heads + forwardHidden*float64(m.Hidden))
 	return blocks, wordBytes * tokens * context * forwardScores * float64(m.Heads)
@@ -210,10 +203,10 @@ func largestFirst(all []Part) (list []Part) {
 	return list
 }
 
-// Workspace estimates the number of elements that an executor works with in addition to
+// workspaceOf estimates the number of elements that an executor works with in addition to
 // the inputs and outputs of a program: the values that are needed at the same time. A
 // program with only elementwise operations needs none.
-func Workspace(p *program.Program) float64 {
+func workspaceOf(p *program.Program) float64 {
 	if p == nil || !products(p) {
 		return 0
 	}
@@ -235,12 +228,12 @@ func Workspace(p *program.Program) float64 {
 	return most
 }
 
-// RefreshWorkspace is [Workspace] for a refresh, which is computed in float64 on copies of its inputs. It counts in
+// refreshWorkspace is [workspaceOf] for a refresh, which is computed in float64 on copies of its inputs. It counts in
 // elements of 4 bytes.
-func RefreshWorkspace(p *program.Program) float64 { return 2 * (Inputs(p) + Workspace(p)) }
+func refreshWorkspace(p *program.Program) float64 { return 2 * (inputElements(p) + workspaceOf(p)) }
 
-// Inputs counts the elements that a program reads; 0 for nil.
-func Inputs(p *program.Program) float64 {
+// inputElements counts the elements that a program reads; 0 for nil.
+func inputElements(p *program.Program) float64 {
 	n := 0.0
 	if p != nil {
 		for _, in := range p.Inputs {

@@ -1,10 +1,10 @@
-package memory
+package build
 
 import "golang.org/x/sys/unix"
 
-// Machine returns how much memory this process may take: all that the machine has,
+// machineMemory returns how much memory this process may take: all that the machine has,
 // because macOS does not tell how much is free.
-func Machine() (Available, bool) {
+func machineMemory() (Available, bool) {
 	size, err := unix.SysctlUint64("hw.memsize")
 	if err != nil {
 		return Available{}, false
