@@ -150,7 +150,6 @@ func written(v any) string {
 	return fmt.Sprint(v)
 }
 
-// integer returns the value of an integer type.
 func integer(v any) (int, bool) {
 	switch n := v.(type) {
 	case int:

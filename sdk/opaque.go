@@ -75,7 +75,6 @@ func (opaque) Update(*program.Builder, UpdateInput, Tensor) (program.Value, Stat
 	return program.Value{}, nil, errOpaque
 }
 
-// build answers for one tensor.
 func (o opaque) build(t Tensor) (out spec.Optimizer, err error) {
 	if s, ok := o.OpaqueOptimizer.(Selective); ok && !s.Accepts(t) {
 		return out, nil

@@ -73,7 +73,6 @@ func (s *opaqueServer) Attach(_ context.Context, r *pb.AttachRequest) (*pb.Attac
 	return &pb.AttachResponse{}, nil
 }
 
-// notAttached is the answer for a tensor that cannot be attached.
 func notAttached(tensor string, err error) error {
 	if m, ok := errors.AsType[*SiteError](err); ok {
 		return failure(fmt.Errorf("%s: %w", m.Site, m.Err))
@@ -81,7 +80,6 @@ func notAttached(tensor string, err error) error {
 	return wire.ToStatus(wire.Unreadable, fmt.Sprintf("%s: %v", tensor, err))
 }
 
-// attach finds one tensor in the memory.
 func (s *opaqueServer) attach(memory *shared.Memory, m *pb.AttachedTensor) (*attached, error) {
 	t, err := fromTensor(m.GetTensor())
 	if err != nil {
@@ -178,7 +176,6 @@ func guarded(tensor string, memory *shared.Memory, readOnly string, f func() err
 	return nil
 }
 
-// step computes an update of one tensor.
 func (s *opaqueServer) step(r *pb.StepRequest, a *attached) error {
 	from, to := 0, 1
 	if r.GetOdd() {

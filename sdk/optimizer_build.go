@@ -98,7 +98,6 @@ func (o *optimizerBuilder) init(author Optimizer) error {
 	return err
 }
 
-// setStorage asks how the state is kept.
 func (o *optimizerBuilder) setStorage(author Optimizer) error {
 	c, ok := author.(Compact)
 	if !ok {
@@ -151,7 +150,6 @@ func (o *optimizerBuilder) update(author Optimizer) error {
 	return err
 }
 
-// prober builds the offset. Where no probe is ever due there is none.
 func (o *optimizerBuilder) prober(author Prober) error {
 	o.out.ProbeDue = author.ProbeAt(o.tensor)
 	if err := o.out.ProbeDue.Check(); err != nil {
@@ -171,7 +169,6 @@ func (o *optimizerBuilder) prober(author Prober) error {
 	return err
 }
 
-// sampler says when labels are drawn.
 func (o *optimizerBuilder) sampler(author Sampler) error {
 	due := author.SampleAt(o.tensor)
 	if err := due.Check(); err != nil {

@@ -10,7 +10,6 @@ import (
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
-// inputState declares an input for each tensor of the list.
 func inputState(b *program.Builder, prefix string, list []spec.Tensor) State {
 	state := State{}
 	for _, s := range list {

@@ -53,7 +53,6 @@ type authoring struct {
 	builders []*program.Builder
 }
 
-// builder starts a program.
 func (a *authoring) builder(path string) *program.Builder {
 	b := program.NewBuilder(a.plugin + "/" + path)
 	a.builders = append(a.builders, b)
@@ -165,7 +164,6 @@ func (i initial) build(q Quantizer, a *authoring, site Site) (*program.Program, 
 	return p, list, err
 }
 
-// share adds to trained parameters which of them sites share, and their constraints.
 func share(q Quantizer, trained []spec.Tensor, a *authoring, site Site) (err error) {
 	for i := range trained {
 		if s, ok := q.(Sharer); ok {
@@ -193,7 +191,6 @@ func buildConstrain(q Constrained, t spec.Tensor, a *authoring, site Site) (*pro
 	return finish(b, "constrain", method)
 }
 
-// buildPrograms builds the programs of training and of evaluation.
 func (q *quantizerAnswer) buildPrograms(author Quantizer, a *authoring, site Site) error {
 	var trained, evaluated Quantized
 	var err error
@@ -269,12 +266,10 @@ func (q *quantizerAnswer) buildProgram(author Quantizer, a *authoring, site Site
 	return p, res, err
 }
 
-// inputKept declares the trained parameters and the state as inputs.
 func (q *quantizerAnswer) inputKept(b *program.Builder, site *Site) {
 	site.Trained, site.State = inputState(b, spec.TrainedPrefix, q.Trained), inputState(b, spec.KeptPrefix, q.State)
 }
 
-// inputStep declares what changes from step to step.
 func inputStep(b *program.Builder, site *Site) {
 	for i, v := range []*program.Value{&site.Noise, &site.SharedNoise, &site.Step} {
 		*v = b.Input(spec.StepInputs[i].Name, spec.StepInputs[i].Type)

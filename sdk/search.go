@@ -47,7 +47,6 @@ type SearchInput struct {
 	Next map[string][]float32
 }
 
-// searches asks a quantizer for the state that its searches find at a site.
 func (q *quantizerAnswer) searches(s Searcher, site Site) error {
 	if site.Role != RoleWeight || site.Product != ProductForward {
 		return nil

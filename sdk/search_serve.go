@@ -63,7 +63,6 @@ func (s *searchServer) AttachSites(_ context.Context, r *pb.AttachSitesRequest) 
 	return &pb.AttachResponse{}, nil
 }
 
-// attach finds one weight in the memory.
 func (s *searchServer) attach(memory *shared.Memory, m *pb.AttachedSite) (*searched, error) {
 	site, err := fromSite(m.GetSite())
 	if err != nil {

@@ -82,7 +82,6 @@ func describe(q Quantizer, o Optimizer) (out map[Kind]Description, err error) {
 	return out, nil
 }
 
-// servers are the gRPC services of the quantizer and the optimizer that are given.
 func servers(q Quantizer, o Optimizer) goplugin.PluginSet {
 	set := goplugin.PluginSet{}
 	if q != nil {
@@ -115,7 +114,6 @@ type quantizerServer struct {
 	q Quantizer
 }
 
-// newQuantizerServer is the service of a quantizer, whether or not it searches.
 func newQuantizerServer(q Quantizer) pb.QuantizerServer {
 	if s, ok := q.(Searcher); ok {
 		return &searchServer{quantizerServer: quantizerServer{q: q}, author: s}
@@ -148,7 +146,6 @@ type optimizerServer struct {
 	o Optimizer
 }
 
-// newOptimizerServer is the service of an optimizer, opaque or not.
 func newOptimizerServer(o Optimizer) pb.OptimizerServer {
 	if o, ok := o.(opaque); ok {
 		return &opaqueServer{optimizerServer: optimizerServer{o: o}, author: o.OpaqueOptimizer}

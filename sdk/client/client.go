@@ -73,7 +73,6 @@ func (o *Optimizer) Program(ctx context.Context, tensor sdk.Tensor, limits progr
 // method is a generated client method.
 type method[Q, R any] func(context.Context, Q, ...grpc.CallOption) (R, error)
 
-// ask makes one call, and reads and checks the programs of the answer.
 func ask[Q, R any, P interface{ Check(shape []int) error }](ctx context.Context, f method[Q, R], request Q,
 	read func(R, program.Limits) (P, error), shape []int, limits program.Limits) (programs P, err error) {
 	response, err := call(ctx, f, request)
@@ -90,7 +89,6 @@ func ask[Q, R any, P interface{ Check(shape []int) error }](ctx context.Context,
 	return out, nil
 }
 
-// call makes one call, within the limits of the protocol, and scans the answer.
 func call[Q, R any](ctx context.Context, f method[Q, R], request Q) (R, error) {
 	codec := wire.NewCodec()
 	response, err := f(ctx, request,

@@ -88,7 +88,6 @@ func fromQuantizeResponse(r *pb.QuantizeResponse, limits program.Limits) (out sp
 	}, limits)
 }
 
-// fromGrid reads a grid, which is not checked yet.
 func fromGrid(m *pb.Grid) (g spec.Grid, err error) {
 	if m == nil {
 		return g, nil
@@ -167,7 +166,6 @@ type sent struct {
 	factorizes bool
 }
 
-// fromPrograms reads and validates the programs that are there.
 func fromPrograms(list []sent, limits program.Limits) error {
 	for _, s := range list {
 		if s.message == nil {

@@ -169,7 +169,6 @@ func callSite() string {
 	}
 }
 
-// prune returns the program without nodes that no output needs.
 func (p *Program) prune() *Program {
 	live, first := make([]bool, p.NumValues()), len(p.Inputs)
 	for _, o := range p.Outputs {

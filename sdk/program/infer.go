@@ -349,7 +349,6 @@ func inferDot(args []Type, attr Attr, _ Type) (Type, error) {
 	return Type{Float, shape}, nil
 }
 
-// dotWork is the size of the result times the contracted length.
 func dotWork(n *Node, args []Type) float64 {
 	work := float64(n.Type.Size())
 	for _, a := range n.Attr.LhsContract {
@@ -358,7 +357,6 @@ func dotWork(n *Node, args []Type) float64 {
 	return work
 }
 
-// matrix is the size of the matrices of the last two axes of x.
 func matrix(x Type) (rows, cols int, err error) {
 	if err := need(x, Float); err != nil {
 		return 0, 0, err
@@ -429,7 +427,6 @@ func inferNearest(args []Type, _ Attr, _ Type) (Type, error) {
 	return Type{Int, t.Shape}, err
 }
 
-// nearestWork is what the distances to all rows of the table take.
 func nearestWork(_ *Node, args []Type) float64 {
 	return float64(args[0].Size()) * float64(args[1].Shape[0])
 }
@@ -463,7 +460,6 @@ func inferScatterAdd(args []Type, _ Attr, want Type) (Type, error) {
 	return t, err
 }
 
-// inferOrder checks a tensor with a last axis, and a place along it.
 func inferOrder(args []Type) error {
 	if err := need(args[0], Float); err != nil {
 		return err

@@ -68,7 +68,6 @@ func approximate(r row) row {
 	return r
 }
 
-// joinTypes is how the column Operands names element types.
 func joinTypes(types []DType) string {
 	names := make([]string, len(types))
 	for i, t := range types {

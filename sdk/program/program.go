@@ -203,7 +203,6 @@ const (
 // Check says what is wrong with the name or the type.
 func (in Input) Check() error { return cmp.Or(checkName(in.Name), in.Type.check()) }
 
-// check tells what is wrong with a type on its own.
 func (t Type) check() error {
 	if !t.DType.Valid() {
 		return fmt.Errorf("element type %s does not exist: use float, int, uint or bool", t.DType)

@@ -189,7 +189,6 @@ func (v *validator) addWork(n *Node, args []Type) error {
 // MaxName is the largest length, in bytes, of the name of a program, input or output.
 const MaxName = 200
 
-// checkName accepts printable names that the text form can show as one word.
 func checkName(name string) error {
 	switch {
 	case name == "":
@@ -216,7 +215,6 @@ func checkNew(name string, seen map[string]bool) error {
 	return checkName(name)
 }
 
-// clip shortens a hostile name for an error message.
 func clip(name string) string {
 	const most = 60
 	if len(name) <= most {

@@ -141,7 +141,6 @@ func byReciprocal(n *program.Node, args []reference.Tensor) (*program.Node, []re
 	return &program.Node{Op: program.OpMul, Args: n.Args, Type: n.Type}, []reference.Tensor{args[0], inverse}
 }
 
-// noisy adds noise to each float input except the step.
 func noisy(inputs map[string]reference.Tensor, seed uint64) map[string]reference.Tensor {
 	out := make(map[string]reference.Tensor, len(inputs))
 	for name, in := range inputs {
@@ -168,7 +167,6 @@ func (e expectation) steady(name string, i int) bool {
 	return e.spread[name][i] <= steadiness*largest(out.Floats)
 }
 
-// allowed is how far each element of an output may be from the oracle's.
 func (e expectation) allowed(name string) func(i int) float64 {
 	out, spread, base := e.outputs[name], e.spread[name], 0.0
 	if out.Type.DType == program.Float {

@@ -22,7 +22,6 @@ const (
 	outlierFactor = 20
 )
 
-// statisticsOf names the statistics of an operand.
 func statisticsOf(role sdk.Role) (largest, mean string) {
 	if role == sdk.RoleActivation {
 		return spec.InputActivationsMax, spec.InputActivationsMean
@@ -30,7 +29,6 @@ func statisticsOf(role sdk.Role) (largest, mean string) {
 	return spec.InputWeightsMax, spec.InputWeightsMean
 }
 
-// otherRole is that of the other operand.
 func otherRole(role sdk.Role) sdk.Role {
 	if role == sdk.RoleActivation {
 		return sdk.RoleWeight
@@ -38,7 +36,6 @@ func otherRole(role sdk.Role) sdk.Role {
 	return sdk.RoleActivation
 }
 
-// operand is a matrix with rows of a length, such as the other operand of a product could be.
 func operand(role sdk.Role, d int) []float64 {
 	x := normal(31, otherRows, d)
 	if role == sdk.RoleActivation {
@@ -51,7 +48,6 @@ func operand(role sdk.Role, d int) []float64 {
 	return x
 }
 
-// columns are the statistics of a matrix with rows of a length.
 func columns(role sdk.Role, x []float64, d int) map[string]reference.Tensor {
 	most, mean := make([]float64, d), make([]float64, d)
 	for i, v := range x {
@@ -74,9 +70,8 @@ func (s *siteAnswer) initialInputs(p *program.Program, sample, other []float64) 
 	return inputs
 }
 
-// checkColumns tries initial values that follow from statistics of columns.
 func (q *quantizerRun) checkColumns(t *trial) {
-	q.each(t, q.machines, func(in *instance, x []float64) {
+	q.everywhere(func(_ *trial, in *instance, x []float64) {
 		if !in.Calibrated() || in.evaluates {
 			return
 		}
@@ -93,8 +88,8 @@ func (q *quantizerRun) checkColumns(t *trial) {
 				})
 			}
 		}
-	})
-	q.onOracle(t, func(in *instance, x []float64) {
+	})(t)
+	q.onOracle(func(_ *trial, in *instance, x []float64) {
 		byDefault := len(in.variant.changed) == 0 // with other settings they may not count
 		if in.Calibrated() && !in.evaluates && byDefault && len(x) >= enoughEntries && in.shape[1] > 1 {
 			for _, p := range []*program.Program{in.Init, in.InitState} {
@@ -103,18 +98,15 @@ func (q *quantizerRun) checkColumns(t *trial) {
 				}
 			}
 		}
-	})
+	})(t)
 	q.checkProduct(t)
-	t.skipUntried("no statistics are taken")
 }
 
-// otherOperands are unusual ones: columns of zeros, and very large and very small numbers.
 func otherOperands(role sdk.Role, d int) [][]float64 {
 	x := operand(role, d)
 	return [][]float64{x, otherColumn(x, d, 0), make([]float64, len(x)), scaled(0x1p20, x), scaled(0x1p-30, x), otherColumn(x, d, 0x1p30)}
 }
 
-// otherColumn is x with one of its columns multiplied by c.
 func otherColumn(x []float64, d int, c float64) []float64 {
 	x = slices.Clone(x)
 	for i := d / 2; i < len(x); i += d {
@@ -123,12 +115,10 @@ func otherColumn(x []float64, d int, c float64) []float64 {
 	return x
 }
 
-// beside is an instance on the same machine, initialised from a sample beside another operand.
 func (in *instance) beside(sample, other []float64) *instance {
 	return in.siteAnswer.beside(in.t, in.m, sample, other)
 }
 
-// initialValues are the trained parameters and the state.
 func (in *instance) initialValues() map[string]reference.Tensor {
 	all := maps.Clone(in.trained)
 	if all == nil {

@@ -98,7 +98,7 @@ func (o *optimizerRun) checkDescent(t *trial, l landscape, steps int, goal float
 		goal, wanted = part.(float64), ", as descent claims"
 	}
 	worst, at := 0.0, 0.0
-	o.eachDefault(t, func(s *tensorAnswer) {
+	o.byDefault(func(_ *trial, s *tensorAnswer) {
 		t.announce()
 		best, bestRate := math.Inf(1), 0.0
 		for _, rate := range rates {
@@ -113,7 +113,7 @@ func (o *optimizerRun) checkDescent(t *trial, l landscape, steps int, goal float
 			t.failf(s.example, "after %d steps the value is %.3g times the first at best, with rate %v; want %v%s", steps, best, bestRate, goal, wanted)
 		}
 		worst, at = max(worst, best), bestRate
-	})
+	})(t)
 	if t.skipUntried("no tensor is accepted with the settings given"); !t.skipped {
 		t.notef("%.2g of the first value after %d steps, with rate %v", worst, steps, at)
 	}

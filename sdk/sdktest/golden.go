@@ -120,7 +120,6 @@ func ParseGolden(file []byte) (Values, error) {
 	return Values{Name: f.Name, Kind: f.Kind, abs: abs, rel: rel, cases: f.Cases}, nil
 }
 
-// settings are those of the case, with the types that the plugin declares.
 func (c goldenCase) settings(d sdk.Description) (map[string]any, error) {
 	settings := map[string]any{}
 	for name, v := range c.Settings {
@@ -224,7 +223,7 @@ func (c goldenTrial) must(err error) {
 
 // goldenStep is the check of values on a plugin of the given kind; run is called for each case.
 func goldenStep(v Values, kind sdk.Kind, run func(goldenTrial)) step {
-	return step{"golden " + v.Name, goldenAsks, func(t *trial) {
+	return step{name: "golden " + v.Name, asks: goldenAsks, run: func(t *trial) {
 		if v.Kind != kind {
 			t.failf(example{}, "the values are for plugins of the kind %s", v.Kind)
 			return
@@ -236,7 +235,6 @@ func goldenStep(v Values, kind sdk.Kind, run func(goldenTrial)) step {
 	}}
 }
 
-// variant is the plugin with the settings of the case.
 func (c goldenTrial) variant(s *session) variant {
 	settings, err := c.settings(s.about)
 	c.must(err)
@@ -262,7 +260,6 @@ func (c goldenTrial) within(on example, name string, got []float64, exact bool,
 	c.t.within(on, "case "+c.ID+": "+name, want.shape, got, want.data, allowed)
 }
 
-// goldenCase runs the quantizer as the case says, on every machine.
 func (q *quantizerRun) goldenCase(c goldenTrial) {
 	x, ok := c.Inputs[spec.InputX]
 	if !ok {
@@ -326,7 +323,6 @@ func (c goldenCase) trains() bool {
 	})
 }
 
-// initial are the inputs of a program of initial values.
 func (c goldenTrial) initial(p *program.Program) map[string]reference.Tensor {
 	out := map[string]reference.Tensor{}
 	for _, in := range p.Inputs {
@@ -340,7 +336,6 @@ func (c goldenTrial) initial(p *program.Program) map[string]reference.Tensor {
 	return out
 }
 
-// inputs are those of a quantizer's program besides x.
 func (c goldenTrial) inputs(p *program.Program, given map[string]array) map[string]reference.Tensor {
 	out := map[string]reference.Tensor{}
 	for _, in := range p.Inputs {
@@ -419,7 +414,6 @@ type goldenTraining struct {
 	rates []float64
 }
 
-// goldenCase trains as the case says, on every machine.
 func (o *optimizerRun) goldenCase(c goldenTrial) {
 	g := goldenTraining{goldenTrial: c}
 	known := []string{spec.InputX, spec.InputGradient, goldenRate, goldenDecay, spec.InputLoss, goldenDecayLast}

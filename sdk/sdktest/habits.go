@@ -18,24 +18,21 @@ const equalGradients = 6
 // checkCorrection makes updates with one gradient. Averages that start at zero and are corrected for it then give one direction,
 // from the first update on. An optimizer that gives it only when the step is counted from another number corrects for one update
 // too many, or too few.
-func (o *optimizerRun) checkCorrection(t *trial) {
-	o.eachDefault(t, func(s *tensorAnswer) {
-		if !s.readsStep() {
+func (o *optimizerRun) checkCorrection(t *trial, s *tensorAnswer) {
+	if !s.readsStep() {
+		return
+	}
+	t.announce()
+	if s.steady(t, 0) {
+		return
+	}
+	for _, shift := range []int{-1, 1} {
+		if s.steady(t, shift) {
+			t.failf(s.example, "with equal gradients the directions would be equal if the first update were number %d: the step counts from 1, and so does the bias correction β^t", 1+shift)
 			return
 		}
-		t.announce()
-		if s.steady(t, 0) {
-			return
-		}
-		for _, shift := range []int{-1, 1} {
-			if s.steady(t, shift) {
-				t.failf(s.example, "with equal gradients the directions would be equal if the first update were number %d: the step counts from 1, and so does the bias correction β^t", 1+shift)
-				return
-			}
-		}
-		t.notef("with equal gradients the directions are not equal")
-	})
-	t.skipUntried("no update reads the step")
+	}
+	t.notef("with equal gradients the directions are not equal")
 }
 
 // readsStep reports whether the direction depends on the number of the step.
@@ -70,13 +67,12 @@ func (s *tensorAnswer) steady(t *trial, shift int) bool {
 	return largest(first) > 0
 }
 
-// checkDecay makes updates without a gradient: a direction in proportion to x is weight decay.
 func (o *optimizerRun) checkDecay(t *trial) {
 	if o.space.singles[0].claims(sdk.ClaimOwnDecay) {
 		t.skipf("own_decay is claimed")
 		return
 	}
-	o.eachDefault(t, func(s *tensorAnswer) {
+	o.byDefault(func(_ *trial, s *tensorAnswer) {
 		t.announce()
 		r := s.train(t, Oracle{})
 		for range 3 {
@@ -93,7 +89,7 @@ func (o *optimizerRun) checkDecay(t *trial) {
 			}
 			return
 		}
-	})
+	})(t)
 }
 
 // leastDecay is the least part of x that is decay: 10⁵ updates with a rate of 1 take a tenth of x away with it. Less is what an

@@ -16,9 +16,8 @@ const (
 	mostDrift = 3
 )
 
-// checkKept follows the state of a quantizer through steps.
 func (q *quantizerRun) checkKept(t *trial) {
-	q.each(t, q.machines, func(in *instance, x []float64) {
+	q.everywhere(func(_ *trial, in *instance, x []float64) {
 		if len(in.State) == 0 || in.evaluates {
 			return
 		}
@@ -32,8 +31,8 @@ func (q *quantizerRun) checkKept(t *trial) {
 			t.run(func() { from.advance(sample) })
 		}
 		t.run(func() { in.drift(x) })
-	})
-	q.onOracle(t, func(in *instance, x []float64) {
+	})(t)
+	q.onOracle(func(_ *trial, in *instance, x []float64) {
 		if len(x) < enoughEntries || len(in.State) == 0 || in.evaluates {
 			return
 		}
@@ -44,15 +43,13 @@ func (q *quantizerRun) checkKept(t *trial) {
 			t.run(func() { in.isRead(spec.KeptPrefix+s.Name, x) })
 		}
 		t.run(func() { in.evaluatesWithState(x) })
-	})
+	})(t)
 	q.shapesFor(t, "state", func(s *siteAnswer) []spec.Tensor { return s.State })
 	for _, v := range q.space.core() {
 		q.combine(t, v)
 	}
-	t.skipUntried("none")
 }
 
-// advance is the instance after a step that quantizes x.
 func (in *instance) advance(x []float64) *instance {
 	other := in.atStep(in.step + 1)
 	other.kept = other.next(x)
@@ -62,7 +59,6 @@ func (in *instance) advance(x []float64) *instance {
 	return other
 }
 
-// next is the state after a step that quantizes x, or after a search.
 func (in *instance) next(x []float64) map[string]reference.Tensor {
 	if in.SearchEvery > 0 {
 		return in.searched(x)
@@ -133,7 +129,6 @@ func (in *instance) changes(name string, x []float64) {
 	in.t.failf(in.at(), "%s is the same after %d steps with other tensors: nothing changes it", name, keptSteps)
 }
 
-// other is the tensor of a step that sees other tensors.
 func (in *instance) other(i int) []float64 {
 	return scaled(1+float64(i%5)/2, normal(uint64(100+i), in.shape...))
 }

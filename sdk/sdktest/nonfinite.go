@@ -64,24 +64,22 @@ type poisoning struct {
 	dy       []float64
 }
 
-func (q *quantizerRun) checkNonFinite(t *trial) {
-	q.each(t, q.machines, func(in *instance, x []float64) {
-		// Without small entries, so that the codes of coarse grids are not zero.
-		x = rounded(mapped(x, func(v float64) float64 { return math.Copysign(0.5+0.5*math.Abs(math.Tanh(v)), v) }))
-		p := poisoning{instance: in.from(x), x: x, dy: normal(3, in.shape...), at: len(x)/2 - len(x)/2%in.shape[1] + in.shape[1]/2}
-		p.base, p.gradient = p.quantize(x), p.byX(x, p.dy)
-		p.shared = p.influence(x, p.at)
-		marks, ok := p.check(math.NaN())
-		if !ok {
-			return
+func (q *quantizerRun) checkNonFinite(t *trial, in *instance, x []float64) {
+	// Without small entries, so that the codes of coarse grids are not zero.
+	x = rounded(mapped(x, func(v float64) float64 { return math.Copysign(0.5+0.5*math.Abs(math.Tanh(v)), v) }))
+	p := poisoning{instance: in.from(x), x: x, dy: normal(3, in.shape...), at: len(x)/2 - len(x)/2%in.shape[1] + in.shape[1]/2}
+	p.base, p.gradient = p.quantize(x), p.byX(x, p.dy)
+	p.shared = p.influence(x, p.at)
+	marks, ok := p.check(math.NaN())
+	if !ok {
+		return
+	}
+	for _, bad := range []float64{math.Inf(1), math.Inf(-1)} {
+		if other, ok := p.check(bad); ok && !slices.Equal(other, marks) {
+			t.failf(in.at(), "%v and NaN at %v make different elements NaN", bad, unravel(p.at, in.shape))
 		}
-		for _, bad := range []float64{math.Inf(1), math.Inf(-1)} {
-			if other, ok := p.check(bad); ok && !slices.Equal(other, marks) {
-				t.failf(in.at(), "%v and NaN at %v make different elements NaN", bad, unravel(p.at, in.shape))
-			}
-		}
-		p.checkPartition(marks)
-	})
+	}
+	p.checkPartition(marks)
 }
 
 // check poisons with one number and returns which values became NaN.
@@ -206,32 +204,30 @@ func (p poisoning) checkPartition(marks []bool) {
 // quantizers add 1e-8 to their scale, or let it be no less than 1e-5.
 const nearZero = 1e-5
 
-func (q *quantizerRun) checkZeros(t *trial) {
-	q.each(t, q.machines, func(in *instance, _ []float64) {
-		zeros := make([]float64, in.size())
-		out := in.from(zeros).quantize(zeros)
-		if !in.finite(nil, "value of zeros", out.value) {
-			return
-		}
-		if largest(out.value) > 0 {
-			in.within(nil, "value of zeros", out.value, zeros, upTo(nearZero))
-			t.notef("zero is no level with %s", settingsOrDefaults(in.settings))
-			return
-		}
-		if in.hasMemory() {
-			return // with a scale that does not follow from them zeros may lie at the end of a grid
-		}
-		switch {
-		case len(out.codes) == 0:
-		case in.variant.claims(sdk.ClaimAnyZeroCode):
-			in.equal(nil, "codes of zeros, against the first of them,", out.codes, full(out.codes[0], len(zeros)))
-		default:
-			in.equal(nil, "codes of zeros (if another code stands for zero, "+claim(sdk.ClaimAnyZeroCode)+")", out.codes, zeros)
-		}
-		if len(out.mask) > 0 && !in.variant.claims(sdk.ClaimPrunes) {
-			in.equal(nil, "mask of zeros (if entries are pruned, "+claim(sdk.ClaimPrunes)+")", out.mask, full(1, len(zeros)))
-		}
-	})
+func (q *quantizerRun) checkZeros(t *trial, in *instance, _ []float64) {
+	zeros := make([]float64, in.size())
+	out := in.from(zeros).quantize(zeros)
+	if !in.finite(nil, "value of zeros", out.value) {
+		return
+	}
+	if largest(out.value) > 0 {
+		in.within(nil, "value of zeros", out.value, zeros, upTo(nearZero))
+		t.notef("zero is no level with %s", settingsOrDefaults(in.settings))
+		return
+	}
+	if in.hasMemory() {
+		return // with a scale that does not follow from them zeros may lie at the end of a grid
+	}
+	switch {
+	case len(out.codes) == 0:
+	case in.variant.claims(sdk.ClaimAnyZeroCode):
+		in.equal(nil, "codes of zeros, against the first of them,", out.codes, full(out.codes[0], len(zeros)))
+	default:
+		in.equal(nil, "codes of zeros (if another code stands for zero, "+claim(sdk.ClaimAnyZeroCode)+")", out.codes, zeros)
+	}
+	if len(out.mask) > 0 && !in.variant.claims(sdk.ClaimPrunes) {
+		in.equal(nil, "mask of zeros (if entries are pruned, "+claim(sdk.ClaimPrunes)+")", out.mask, full(1, len(zeros)))
+	}
 }
 
 func settingsOrDefaults(settings map[string]any) string {
@@ -241,44 +237,40 @@ func settingsOrDefaults(settings map[string]any) string {
 	return settingsText(settings)
 }
 
-func (q *quantizerRun) checkConstants(t *trial) {
-	q.each(t, q.machines, func(in *instance, _ []float64) {
-		n := in.size()
-		tiny := make([]float64, n)
-		for i := range tiny {
-			tiny[i] = 0x1p-149 * float64(1+i%7)
+func (q *quantizerRun) checkConstants(t *trial, in *instance, _ []float64) {
+	n := in.size()
+	tiny := make([]float64, n)
+	for i := range tiny {
+		tiny[i] = 0x1p-149 * float64(1+i%7)
+	}
+	for _, x := range [][]float64{full(-0.375, n), full(3, n), tiny, full(0x1p-140, n)} {
+		out := in.from(x).quantize(x)
+		if !in.finite(x, fmt.Sprintf("value of numbers like %v", x[0]), out.value) {
+			return
 		}
-		for _, x := range [][]float64{full(-0.375, n), full(3, n), tiny, full(0x1p-140, n)} {
-			out := in.from(x).quantize(x)
-			if !in.finite(x, fmt.Sprintf("value of numbers like %v", x[0]), out.value) {
-				return
-			}
-			if len(out.codes) > 0 {
-				in.finite(x, fmt.Sprintf("code of numbers like %v", x[0]), out.codes)
-			}
+		if len(out.codes) > 0 {
+			in.finite(x, fmt.Sprintf("code of numbers like %v", x[0]), out.codes)
 		}
-	})
+	}
 }
 
 // checkLargest puts a row of the largest numbers first. In binary32 their squares
 // overflow, and what becomes of the row is the plugin's choice; in binary64 it is a row
 // like any other.
-func (q *quantizerRun) checkLargest(t *trial) {
-	q.each(t, q.machines, func(in *instance, x []float64) {
-		d := in.shape[1]
-		huge := slices.Clone(x)
-		for j := range d {
-			huge[j] = math.MaxFloat32 * float64(1-2*(j%2))
-		}
-		out := in.quantize(huge)
-		if in.m == (Oracle{}) {
-			in.finite(huge, "value beside the largest numbers", out.value)
-		}
-		if in.Init != nil || slices.Contains(in.influence(x, 0)[d:], true) {
-			return // one scale, or one trained parameter, for all rows
-		}
-		below, want := out.part(d, len(x)), in.quantize(x).part(d, len(x))
-		in.equal(nil, "value in a row below one of the largest numbers", below.value, want.value)
-		in.equal(nil, "codes in a row below one of the largest numbers", below.codes, want.codes)
-	})
+func (q *quantizerRun) checkLargest(t *trial, in *instance, x []float64) {
+	d := in.shape[1]
+	huge := slices.Clone(x)
+	for j := range d {
+		huge[j] = math.MaxFloat32 * float64(1-2*(j%2))
+	}
+	out := in.quantize(huge)
+	if in.m == (Oracle{}) {
+		in.finite(huge, "value beside the largest numbers", out.value)
+	}
+	if in.Init != nil || slices.Contains(in.influence(x, 0)[d:], true) {
+		return // one scale, or one trained parameter, for all rows
+	}
+	below, want := out.part(d, len(x)), in.quantize(x).part(d, len(x))
+	in.equal(nil, "value in a row below one of the largest numbers", below.value, want.value)
+	in.equal(nil, "codes in a row below one of the largest numbers", below.codes, want.codes)
 }

@@ -35,7 +35,6 @@ func largest(data []float64) float64 {
 	return most
 }
 
-// unravel turns a row-major offset into one index for each axis.
 func unravel(offset int, shape []int) []int {
 	index := make([]int, len(shape))
 	for axis, d := range slices.Backward(shape) {
@@ -55,7 +54,6 @@ func draw(next func() float64, shape []int) []float64 {
 	return mapped(make([]float64, program.FloatType(shape...).Size()), func(float64) float64 { return float64(float32(next())) })
 }
 
-// mapped is f of each element.
 func mapped(v []float64, f func(float64) float64) []float64 {
 	out := make([]float64, len(v))
 	for i, x := range v {
@@ -64,7 +62,6 @@ func mapped(v []float64, f func(float64) float64) []float64 {
 	return out
 }
 
-// full is a slice of n numbers, all v.
 func full(v float64, n int) []float64 { return slices.Repeat([]float64{v}, n) }
 
 // inOrder yields a map in the order of its keys, so that reports do not change from run to run.
@@ -88,7 +85,6 @@ func axpy(x []float64, c float64, y []float64) []float64 {
 	return floats.AddScaledTo(make([]float64, len(x)), x, c, y)
 }
 
-// with is v with one element replaced.
 func with(v []float64, i int, x float64) []float64 {
 	out := slices.Clone(v)
 	out[i] = x

@@ -29,7 +29,6 @@ func (r *training) opaqueStep(x, gradient []float64) sdk.OpaqueStep {
 	return in
 }
 
-// stepOpaque is the next update.
 func (r *training) stepOpaque(x, gradient []float64) (u []float64, err error) {
 	r.rate = r.schedule
 	in := r.opaqueStep(x, gradient)
@@ -43,7 +42,6 @@ func (r *training) stepOpaque(x, gradient []float64) (u []float64, err error) {
 	return doubles(in.Direction), nil
 }
 
-// initOpaque sets all states to zero.
 func (r *training) initOpaque() {
 	for _, t := range r.State {
 		r.state[spec.StatePrefix+t.Name] = reference.Floats(make([]float64, program.FloatType(t.Shape...).Size()), t.Shape...)
@@ -51,42 +49,39 @@ func (r *training) initOpaque() {
 }
 
 // checkRetry asks for one update again and again: an update may go by its inputs alone, because a host asks again after a crash.
-func (o *optimizerRun) checkRetry(t *trial) {
-	o.eachDefault(t, func(s *tensorAnswer) {
-		if !s.Opaque {
-			return
-		}
-		r, other := s.train(t, Oracle{}), s.train(t, Oracle{})
-		for range 3 {
-			r.next(20)
-		}
-		g := r.gradient(20)
-		first := r.opaqueStep(r.x, g)
-		t.must(s.example, s.opaque(first))
-		again := r.opaqueStep(r.x, g)
-		fillUnwritten(again, 7)
-		other.next(30) // of another tensor, for all that the plugin knows
-		t.must(s.example, s.opaque(again))
-		s.sameStep(t, "asked again, after another tensor", first, again)
-		unchanged := r.opaqueStep(r.x, g)
-		s.sameReads(t, unchanged, again)
+func (o *optimizerRun) checkRetry(t *trial, s *tensorAnswer) {
+	if !s.Opaque {
+		return
+	}
+	r, other := s.train(t, Oracle{}), s.train(t, Oracle{})
+	for range 3 {
+		r.next(20)
+	}
+	g := r.gradient(20)
+	first := r.opaqueStep(r.x, g)
+	t.must(s.example, s.opaque(first))
+	again := r.opaqueStep(r.x, g)
+	fillUnwritten(again, 7)
+	other.next(30) // of another tensor, for all that the plugin knows
+	t.must(s.example, s.opaque(again))
+	s.sameStep(t, "asked again, after another tensor", first, again)
+	unchanged := r.opaqueStep(r.x, g)
+	s.sameReads(t, unchanged, again)
 
-		const many = 4
-		var all sync.WaitGroup
-		list, errs := make([]sdk.OpaqueStep, many), make([]error, many)
-		for i := range list {
-			list[i] = r.opaqueStep(r.x, g)
-		}
-		for i := range list {
-			all.Go(func() { errs[i] = s.opaque(list[i]) })
-		}
-		all.Wait()
-		for i, in := range list {
-			t.must(s.example, errs[i])
-			s.sameStep(t, "beside others", first, in)
-		}
-	})
-	t.skipUntried("the optimizer is a program")
+	const many = 4
+	var all sync.WaitGroup
+	list, errs := make([]sdk.OpaqueStep, many), make([]error, many)
+	for i := range list {
+		list[i] = r.opaqueStep(r.x, g)
+	}
+	for i := range list {
+		all.Go(func() { errs[i] = s.opaque(list[i]) })
+	}
+	all.Wait()
+	for i, in := range list {
+		t.must(s.example, errs[i])
+		s.sameStep(t, "beside others", first, in)
+	}
 }
 
 // sameStep fails unless two updates have written the same.

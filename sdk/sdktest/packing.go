@@ -10,20 +10,16 @@ import (
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
-// checkSplit runs the parts into which hosts divide a quantizer.
-func (q *quantizerRun) checkSplit(t *trial) {
-	q.each(t, q.machines, func(in *instance, x []float64) {
-		parts, err := in.Split()
-		t.must(in.at(), err)
-		whole, forward := in.quantize(x), in.run(parts.Forward, in.inputs(x))
-		in.equal(x, "value of the forward pass", forward[spec.OutputValue].Float64s(), whole.value)
-		if in.m == (Oracle{}) {
-			in.checkBackward(parts, x, forward)
-		}
-	})
+func (q *quantizerRun) checkSplit(t *trial, in *instance, x []float64) {
+	parts, err := in.Split()
+	t.must(in.at(), err)
+	whole, forward := in.quantize(x), in.run(parts.Forward, in.inputs(x))
+	in.equal(x, "value of the forward pass", forward[spec.OutputValue].Float64s(), whole.value)
+	if in.m == (Oracle{}) {
+		in.checkBackward(parts, x, forward)
+	}
 }
 
-// checkBackward compares the backward part with the reverse pass in one piece.
 func (in *instance) checkBackward(parts *autodiff.Partition, x []float64, forward map[string]reference.Tensor) {
 	dy := normal(8, in.shape...)
 	want, given := in.gradient(x, dy), in.inputs(x)
@@ -47,7 +43,7 @@ func (in *instance) checkBackward(parts *autodiff.Partition, x []float64, forwar
 // checkUnpack packs and unpacks matrices with ordinary and with unusual rows and, for the
 // settings given, some with longer rows.
 func (q *quantizerRun) checkUnpack(t *trial) {
-	q.each(t, q.machines, (*instance).checkUnpack)
+	q.everywhere(func(_ *trial, in *instance, x []float64) { in.checkUnpack(x) })(t)
 	for _, d := range []int{128, 640} {
 		for _, s := range q.sites(q.space.singles[0], 7, d) {
 			for _, m := range q.machines {
@@ -56,23 +52,19 @@ func (q *quantizerRun) checkUnpack(t *trial) {
 			}
 		}
 	}
-	t.skipUntried("not a packer")
 }
 
 // checkWhole looks for codes that are not whole numbers: a host treats codes as integers when it
 // counts how they move. And codes and scales are those of the grid, where there is one.
-func (q *quantizerRun) checkWhole(t *trial) {
-	q.each(t, q.machines, func(in *instance, x []float64) {
-		for _, x := range append(oddities(x, in.shape[1]), x) {
-			codes := in.quantize(x).codes
-			if codes == nil {
-				return
-			}
-			in.equal(x, "codes, against the nearest whole numbers,", codes, whole(codes))
-			in.checkGrid(x)
+func (q *quantizerRun) checkWhole(t *trial, in *instance, x []float64) {
+	for _, x := range append(oddities(x, in.shape[1]), x) {
+		codes := in.quantize(x).codes
+		if codes == nil {
+			return
 		}
-	})
-	t.skipUntried("no codes")
+		in.equal(x, "codes, against the nearest whole numbers,", codes, whole(codes))
+		in.checkGrid(x)
+	}
 }
 
 // checkGrid compares with the grid that the quantizer declares for evaluation. Before a rotation

@@ -10,36 +10,74 @@ import (
 // checks are all checks of quantizers, in the order of the report.
 func (q *quantizerRun) checks() []step {
 	return []step{
-		{"parameters", "each value in a declared range, alone and with others, gives a valid program or an error that says what to do", q.checkParameters},
-		{"shapes", "valid programs for weights and activations of every shape, and for gradients or a refusal; rows of a length that 32 divides cannot be refused", q.checkShapes},
-		{"layers", "valid programs for every block of a model, however many there are, and for what is in none", q.checkLayers},
-		{"deterministic", "the same request gives the same programs, and the same program the same bits", q.checkDeterministic},
-		{"zeros", "zeros stay zeros, with codes 0 (or one code, where that is claimed) and mask 1; or a level near zero where zero is none", q.checkZeros},
-		{"constant and tiny rows", "rows of equal, and of subnormal, numbers give finite values", q.checkConstants},
-		{"largest numbers", "rows of the largest binary32 numbers do no harm to others", q.checkLargest},
-		{"non-finite", "NaN and ±Inf make exactly what shares their scale NaN, with codes 0, mask 0 and a finite gradient", q.checkNonFinite},
-		{"rows", "a row has the same result alone and in a matrix, unless one scale is for the whole tensor", q.checkRows},
-		{"scale scope", "a scale is shared by what is claimed: if nothing is, by a row or a part of it, or by a whole weight", q.checkScope},
-		{"nearest", "where the levels can be seen from outside, each value goes to the nearest, and they reach as far as their scale says", q.checkNearest},
-		{"error", "the error is that of a quantizer: no row much worse than others, no bias, no shrinking", q.checkError},
-		{"noise", "where a program takes noise, another key gives another result; the mean over the noise is x, where that is claimed", q.checkNoise},
-		{"fixed points", "what is on the grid stays there, where that is claimed", q.checkFixed},
-		{"homogeneous", "Q(c·x) = c·Q(x) where it is promised", q.checkHomogeneous},
-		{"gradient", "the gradient by x and by trained parameters is that of the surrogate, by central differences", q.checkGradient},
-		{"own backward pass", "where the quantizer has one, it is finite, also for dy of zeros, zero where dy is zero, and in each row that of the row", q.checkOwnBackward},
-		{"gradient size", "the gradient passes where the mask says so, with factor 1", q.checkGradientSize},
-		{"mask", "where a mask stops something, what it passes is not clipped", q.checkMask},
-		{"forward split", "the forward pass of training gives the bits of the value", q.checkSplit},
-		{"unpack", "codes and scale unpack to the value, bit for bit", q.checkUnpack},
-		{"whole codes", "codes are whole numbers, of any type; with a grid, they are codes of it, and values their numbers times the scales", q.checkWhole},
-		{"count of codes", "a quantizer with a parameter bits has at most 2^bits codes", q.checkCount},
-		{"trained parameters", "they start finite from any finite tensor, and do not depend on the number of rows of an activation", q.checkTrained},
-		{"constraints", "they hold for initial values, and what is in the set already stays as it is", q.checkConstraints},
-		{"kept state", "it starts finite and stays so, steps change it, something depends on it, evaluation too, and it stays good for a tensor that repeats", q.checkKept},
-		{"search", "a search goes by its inputs alone, changes nothing that it reads, and writes all of the state, the same when it is asked again or beside others", q.checkSearch},
-		{"statistics of columns", "initial values that follow from them are finite, depend on them, and do not make the product of an activation with outliers worse", q.checkColumns},
-		{"learning", "away from their start, the gradient leads trained parameters to a smaller error, and not to a larger one", q.checkLearning},
-		{"devices", "compiled programs agree with the oracle: outputs, gradients, initial values, next states", q.checkDevices},
+		{"parameters", "each value in a declared range, alone and with others, gives a valid " +
+			"program or an error that says what to do", q.checkParameters, ""},
+		{"shapes", "valid programs for weights and activations of every shape, and for " +
+			"gradients or a refusal; rows of a length that 32 divides cannot be refused",
+			q.checkShapes, ""},
+		{"layers", "valid programs for every block of a model, however many there are, and for " +
+			"what is in none", q.checkLayers, ""},
+		{"deterministic", "the same request gives the same programs, and the same program the " +
+			"same bits", q.checkDeterministic, ""},
+		{"zeros", "zeros stay zeros, with codes 0 (or one code, where that is claimed) and mask " +
+			"1; or a level near zero where zero is none", q.everywhere(q.checkZeros), ""},
+		{"constant and tiny rows", "rows of equal, and of subnormal, numbers give finite values",
+			q.everywhere(q.checkConstants), ""},
+		{"largest numbers", "rows of the largest binary32 numbers do no harm to others",
+			q.everywhere(q.checkLargest), ""},
+		{"non-finite", "NaN and ±Inf make exactly what shares their scale NaN, with codes 0, " +
+			"mask 0 and a finite gradient", q.everywhere(q.checkNonFinite), ""},
+		{"rows", "a row has the same result alone and in a matrix, unless one scale is for the " +
+			"whole tensor", q.onOracle(q.checkRows), ""},
+		{"scale scope", "a scale is shared by what is claimed: if nothing is, by a row or a " +
+			"part of it, or by a whole weight", q.checkScope, "no scale that depends on the data"},
+		{"nearest", "where the levels can be seen from outside, each value goes to the nearest, " +
+			"and they reach as far as their scale says",
+			q.onOracle(q.checkNearest), "the levels of an entry cannot be seen from outside"},
+		{"error", "the error is that of a quantizer: no row much worse than others, no bias, no " +
+			"shrinking", q.checkError, ""},
+		{"noise", "where a program takes noise, another key gives another result; the mean over " +
+			"the noise is x, where that is claimed", q.checkNoise, "no program takes noise"},
+		{"fixed points", "what is on the grid stays there, where that is claimed",
+			q.checkFixed, ""},
+		{"homogeneous", "Q(c·x) = c·Q(x) where it is promised",
+			q.onOracle(q.checkHomogeneous), "no program says that it is homogeneous"},
+		{"gradient", "the gradient by x and by trained parameters is that of the surrogate, by " +
+			"central differences",
+			q.onOracle(q.checkGradient), "the quantizer has a backward pass of its own"},
+		{"own backward pass", "where the quantizer has one, it is finite, also for dy of zeros, " +
+			"zero where dy is zero, and in each row that of the row",
+			q.everywhere(q.checkOwnBackward), "the gradients are those of a surrogate"},
+		{"gradient size", "the gradient passes where the mask says so, with factor 1",
+			q.checkGradientSize, "any_gradient is claimed"},
+		{"mask", "where a mask stops something, what it passes is not clipped",
+			q.checkMask, "no mask that stops anything, with the defaults"},
+		{"forward split", "the forward pass of training gives the bits of the value",
+			q.everywhere(q.checkSplit), ""},
+		{"unpack", "codes and scale unpack to the value, bit for bit",
+			q.checkUnpack, "not a packer"},
+		{"whole codes", "codes are whole numbers, of any type; with a grid, they are codes of " +
+			"it, and values their numbers times the scales",
+			q.everywhere(q.checkWhole), "no codes"},
+		{"count of codes", "a quantizer with a parameter bits has at most 2^bits codes",
+			q.checkCount, "no codes"},
+		{"trained parameters", "they start finite from any finite tensor, and do not depend on " +
+			"the number of rows of an activation", q.checkTrained, "none"},
+		{"constraints", "they hold for initial values, and what is in the set already stays as " +
+			"it is", q.everywhere(q.checkConstraints), "none"},
+		{"kept state", "it starts finite and stays so, steps change it, something depends on " +
+			"it, evaluation too, and it stays good for a tensor that repeats",
+			q.checkKept, "none"},
+		{"search", "a search goes by its inputs alone, changes nothing that it reads, and " +
+			"writes all of the state, the same when it is asked again or beside others",
+			q.onOracle(q.checkSearch), "the quantizer does not search"},
+		{"statistics of columns", "initial values that follow from them are finite, depend on " +
+			"them, and do not make the product of an activation with outliers worse",
+			q.checkColumns, "no statistics are taken"},
+		{"learning", "away from their start, the gradient leads trained parameters to a smaller " +
+			"error, and not to a larger one", q.onOracle(q.checkLearning), "none"},
+		{"devices", "compiled programs agree with the oracle: outputs, gradients, initial " +
+			"values, next states", q.checkDevices, ""},
 	}
 }
 
@@ -82,7 +120,6 @@ func (q *quantizerRun) checkParameters(t *trial) {
 	refused.note(t, len(variants), "settings")
 }
 
-// runOnce runs a site on the oracle and asks for finite values.
 func (s *siteAnswer) runOnce(t *trial) {
 	t.run(func() {
 		x := normal(1, s.shape...)
@@ -177,8 +214,8 @@ func (q *quantizerRun) checkDeterministic(t *trial) {
 			}
 		}
 	}
-	q.each(t, q.machines, func(in *instance, x []float64) {
+	q.everywhere(func(_ *trial, in *instance, x []float64) {
 		first, second := in.quantize(x), in.quantize(x)
 		in.equal(x, "value of a second run", second.value, first.value)
-	})
+	})(t)
 }

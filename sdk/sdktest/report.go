@@ -171,7 +171,6 @@ func (c Check) write(s *strings.Builder, width int) {
 	}
 }
 
-// remark is what follows the name of a check that did not fail.
 func (c Check) remark() string {
 	var parts []string
 	if c.Status == Pass {
@@ -214,7 +213,6 @@ func (f Failure) String() string {
 	return strings.Join(parts, ", ") + ": " + text
 }
 
-// settingsText writes settings as on a command line.
 func settingsText(settings map[string]any) string {
 	var parts []string
 	for _, name := range slices.Sorted(maps.Keys(settings)) {

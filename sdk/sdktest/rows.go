@@ -12,35 +12,32 @@ const exactness = 1e-12
 
 // checkRows compares each row of a matrix with the same row alone, and with itself among
 // other rows.
-func (q *quantizerRun) checkRows(t *trial) {
-	q.onOracle(t, func(in *instance, x []float64) {
-		rows, d := in.shape[0], in.shape[1]
-		if rows == 1 {
-			return
-		}
-		if slices.Contains(in.influence(x, 0)[d:], true) {
-			t.notef("one scale for the whole tensor with %s", settingsOrDefaults(in.settings))
-			return
-		}
-		if in.hasMemory() {
-			t.notef("not with trained parameters or state, which rows share")
-			return
-		}
-		base := in.quantize(x)
-		for i := range rows {
-			from, to := i*d, (i+1)*d
-			row, want := x[from:to], base.part(from, to)
-			others := scaled(-3, x)
-			copy(others[from:to], row)
-			t.run(func() {
-				in.sameRow("among other rows", row, in.quantize(others).part(from, to), want, 0)
-			})
-			t.run(func() { q.rowAlone(in, row, want) })
-		}
-	})
+func (q *quantizerRun) checkRows(t *trial, in *instance, x []float64) {
+	rows, d := in.shape[0], in.shape[1]
+	if rows == 1 {
+		return
+	}
+	if slices.Contains(in.influence(x, 0)[d:], true) {
+		t.notef("one scale for the whole tensor with %s", settingsOrDefaults(in.settings))
+		return
+	}
+	if in.hasMemory() {
+		t.notef("not with trained parameters or state, which rows share")
+		return
+	}
+	base := in.quantize(x)
+	for i := range rows {
+		from, to := i*d, (i+1)*d
+		row, want := x[from:to], base.part(from, to)
+		others := scaled(-3, x)
+		copy(others[from:to], row)
+		t.run(func() {
+			in.sameRow("among other rows", row, in.quantize(others).part(from, to), want, 0)
+		})
+		t.run(func() { q.rowAlone(in, row, want) })
+	}
 }
 
-// sameRow compares the result for a row with the result for the same row in the matrix.
 func (in *instance) sameRow(where string, x []float64, got, want quantization, allowed float64) {
 	same := func(what string, got, want []float64, allowed float64) {
 		in.t.within(in.given(x), what+" of a row "+where+", against the row in a matrix", []int{1, len(x)}, got, want, upTo(allowed))
@@ -89,10 +86,9 @@ func (in *instance) sameError(x, alone, inMatrix []float64) {
 	}
 }
 
-// checkFixed quantizes twice, to see whether the second time changes anything.
 func (q *quantizerRun) checkFixed(t *trial) {
 	holds, some, claimed := true, false, false
-	q.onOracle(t, func(in *instance, x []float64) {
+	q.onOracle(func(_ *trial, in *instance, x []float64) {
 		once := in.quantize(x)
 		twice := in.quantize(once.value)
 		allowed := exactness * largest(once.value)
@@ -106,7 +102,7 @@ func (q *quantizerRun) checkFixed(t *trial) {
 		for i, v := range twice.value {
 			holds = holds && distance(v, once.value[i]) <= allowed
 		}
-	})
+	})(t)
 	switch {
 	case claimed:
 	case !some:
@@ -121,32 +117,29 @@ func (q *quantizerRun) checkFixed(t *trial) {
 // boundary may go either way, whatever the precision in which the plugin keeps its scale.
 // On a grid that puts entries of every tensor on a boundary, the rounding of the scale
 // decides where they go; such a grid has to be claimed (see [sdk.ClaimTies]).
-func (q *quantizerRun) checkHomogeneous(t *trial) {
-	q.onOracle(t, func(in *instance, x []float64) {
-		if !in.Homogeneous {
-			return
-		}
-		e, err := expect(in.Program, in.inputs(x))
-		t.must(in.at(), err)
-		base, spread := newQuantization(e.outputs), e.spread[spec.OutputValue]
-		for _, c := range []float64{0x1p10, 0x1p-20} {
-			out := in.quantize(scaled(c, x))
-			in.equal(x, "Q(c·x)/c, against Q(x),", scaled(1/c, out.value), base.value)
-			in.equal(x, "codes of c·x, against those of x,", out.codes, base.codes)
-			in.equal(x, "mask of c·x, against that of x,", out.mask, base.mask)
-		}
-		if in.variant.claims(sdk.ClaimTies) {
-			return
-		}
-		for _, c := range []float64{3.7, 0.013} {
-			out := in.quantize(scaled(c, x))
-			in.within(x, "Q(c·x)/c, against Q(x), for a c that is no power of two (if entries lie half way between two levels, "+claim(sdk.ClaimTies)+")", scaled(1/c, out.value), base.value, func(i int) float64 {
-				if e.steady(spec.OutputValue, i) {
-					return closeness * largest(base.value)
-				}
-				return 2 * spread[i]
-			})
-		}
-	})
-	t.skipUntried("no program says that it is homogeneous")
+func (q *quantizerRun) checkHomogeneous(t *trial, in *instance, x []float64) {
+	if !in.Homogeneous {
+		return
+	}
+	e, err := expect(in.Program, in.inputs(x))
+	t.must(in.at(), err)
+	base, spread := newQuantization(e.outputs), e.spread[spec.OutputValue]
+	for _, c := range []float64{0x1p10, 0x1p-20} {
+		out := in.quantize(scaled(c, x))
+		in.equal(x, "Q(c·x)/c, against Q(x),", scaled(1/c, out.value), base.value)
+		in.equal(x, "codes of c·x, against those of x,", out.codes, base.codes)
+		in.equal(x, "mask of c·x, against that of x,", out.mask, base.mask)
+	}
+	if in.variant.claims(sdk.ClaimTies) {
+		return
+	}
+	for _, c := range []float64{3.7, 0.013} {
+		out := in.quantize(scaled(c, x))
+		in.within(x, "Q(c·x)/c, against Q(x), for a c that is no power of two (if entries lie half way between two levels, "+claim(sdk.ClaimTies)+")", scaled(1/c, out.value), base.value, func(i int) float64 {
+			if e.steady(spec.OutputValue, i) {
+				return closeness * largest(base.value)
+			}
+			return 2 * spread[i]
+		})
+	}
 }

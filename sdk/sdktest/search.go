@@ -29,7 +29,6 @@ func (in *instance) searchInput(x []float64) sdk.SearchInput {
 	return s
 }
 
-// searched is the state that a search in x finds.
 func (in *instance) searched(x []float64) map[string]reference.Tensor {
 	s := in.searchInput(x)
 	in.t.must(in.at(), in.search(s))
@@ -41,42 +40,39 @@ func (in *instance) searched(x []float64) map[string]reference.Tensor {
 }
 
 // checkSearch asks for one search again and again: it may go by its inputs alone, because a host asks again after a crash.
-func (q *quantizerRun) checkSearch(t *trial) {
-	q.onOracle(t, func(in *instance, x []float64) {
-		if in.SearchEvery == 0 || in.evaluates {
-			return
-		}
-		in = in.advance(scaled(1.25, x)) // with a state that a search has found
-		first := in.searchInput(x)
-		t.must(in.at(), in.search(first))
-		for _, st := range in.State {
-			t.finite(in.at(), "state "+st.Name+", which a search is to write,", st.Shape, doubles(first.Next[st.Name]))
-		}
-		in.from(normal(77, in.shape...)) // another tensor, for all that the plugin knows
-		again := in.searchInput(x)
-		for name := range again.Next {
-			again.Next[name] = singles(full(7, len(again.Next[name])))
-		}
-		t.must(in.at(), in.search(again))
-		in.sameSearch("asked again, after another tensor", first, again)
-		in.sameGiven(in.searchInput(x), again)
+func (q *quantizerRun) checkSearch(t *trial, in *instance, x []float64) {
+	if in.SearchEvery == 0 || in.evaluates {
+		return
+	}
+	in = in.advance(scaled(1.25, x)) // with a state that a search has found
+	first := in.searchInput(x)
+	t.must(in.at(), in.search(first))
+	for _, st := range in.State {
+		t.finite(in.at(), "state "+st.Name+", which a search is to write,", st.Shape, doubles(first.Next[st.Name]))
+	}
+	in.from(normal(77, in.shape...)) // another tensor, for all that the plugin knows
+	again := in.searchInput(x)
+	for name := range again.Next {
+		again.Next[name] = singles(full(7, len(again.Next[name])))
+	}
+	t.must(in.at(), in.search(again))
+	in.sameSearch("asked again, after another tensor", first, again)
+	in.sameGiven(in.searchInput(x), again)
 
-		const many = 4
-		var all sync.WaitGroup
-		list, errs := make([]sdk.SearchInput, many), make([]error, many)
-		for i := range list {
-			list[i] = in.searchInput(x)
-		}
-		for i := range list {
-			all.Go(func() { errs[i] = in.search(list[i]) })
-		}
-		all.Wait()
-		for i, s := range list {
-			t.must(in.at(), errs[i])
-			in.sameSearch("beside others", first, s)
-		}
-	})
-	t.skipUntried("the quantizer does not search")
+	const many = 4
+	var all sync.WaitGroup
+	list, errs := make([]sdk.SearchInput, many), make([]error, many)
+	for i := range list {
+		list[i] = in.searchInput(x)
+	}
+	for i := range list {
+		all.Go(func() { errs[i] = in.search(list[i]) })
+	}
+	all.Wait()
+	for i, s := range list {
+		t.must(in.at(), errs[i])
+		in.sameSearch("beside others", first, s)
+	}
 }
 
 // sameSearch fails unless two searches have found the same.

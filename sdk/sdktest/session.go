@@ -73,6 +73,8 @@ type session struct {
 type step struct {
 	name, asks string
 	run        func(*trial)
+	// untried is why a check that has tried nothing is skipped; empty leaves it to the check.
+	untried string
 }
 
 // newSession asks for the description, and makes checking it the first step. ok is false
@@ -97,7 +99,7 @@ func newSession(kind sdk.Kind, describe func() (sdk.Description, error), list []
 		s.report.Machines = append(s.report.Machines, m.Name())
 	}
 	const asks = "the description is well formed, defaults lie in their ranges, claims are those of the kind, and the settings given are accepted"
-	s.steps = []step{{"description", asks, func(t *trial) {
+	s.steps = []step{{name: "description", asks: asks, run: func(t *trial) {
 		t.announce()
 		t.ok(example{}, err)
 		if s.about.Doc == "" {
@@ -112,7 +114,6 @@ func newSession(kind sdk.Kind, describe func() (sdk.Description, error), list []
 	return s, err == nil
 }
 
-// checkClaims refuses claims of the other kind of plugins, which no check would look at.
 func checkClaims(d sdk.Description, kind sdk.Kind) error {
 	for _, c := range d.Claims {
 		if names := sdk.ClaimNames(kind); !slices.Contains(names, c.Name) {
@@ -123,7 +124,6 @@ func checkClaims(d sdk.Description, kind sdk.Kind) error {
 	return nil
 }
 
-// addSteps adds the checks of a kind of plugin, and those of values of other implementations.
 func (s *session) addSteps(checks []step, golden func(goldenTrial)) {
 	s.steps = append(s.steps, checks...)
 	for _, v := range s.golden {
@@ -131,7 +131,6 @@ func (s *session) addSteps(checks []step, golden func(goldenTrial)) {
 	}
 }
 
-// do runs a step. A panic, for example of the plugin's code, fails it.
 func (s *session) do(c step) Check {
 	before := s.answered
 	t := &trial{check: Check{Name: c.name, Asks: c.asks}, built: func() int { return s.answered - before }}
@@ -142,11 +141,13 @@ func (s *session) do(c step) Check {
 			}
 		}()
 		t.run(func() { c.run(t) })
+		if c.untried != "" && !t.skipped {
+			t.skipUntried(c.untried)
+		}
 	}()
 	return t.result()
 }
 
-// all runs the steps one after the other.
 func (s *session) all() Report {
 	for _, step := range s.steps {
 		s.report.Checks = append(s.report.Checks, s.do(step))
@@ -154,7 +155,6 @@ func (s *session) all() Report {
 	return s.report
 }
 
-// test runs the steps as subtests.
 func (s *session) test(t *testing.T) {
 	for _, step := range s.steps {
 		t.Run(strings.ReplaceAll(step.name, " ", "-"), func(t *testing.T) {

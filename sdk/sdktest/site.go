@@ -39,7 +39,6 @@ type siteAnswer struct {
 	search func(sdk.SearchInput) error
 }
 
-// ask returns the answer for a site. The plugin is asked once.
 func (q *quantizerRun) ask(v variant, role sdk.Role, shape ...int) (*siteAnswer, error) {
 	key := fmt.Sprint(role, shape, settingsText(v.changed))
 	s, ok := q.asked[key]
@@ -68,7 +67,6 @@ func (q *quantizerRun) programs(v variant, role sdk.Role, shape []int, at depth)
 	return q.answer(site(v, role, shape, at))
 }
 
-// answer is the checked answer for a site.
 func (q *quantizerRun) answer(site sdk.Site) (spec.Quantizer, error) {
 	out, err := q.subject.Programs(site)
 	if err != nil {
@@ -77,7 +75,6 @@ func (q *quantizerRun) answer(site sdk.Site) (spec.Quantizer, error) {
 	return out, out.Check(site.Shape)
 }
 
-// search returns the searches of a site, for a quantizer that searches.
 func (q *quantizerRun) search(v variant, role sdk.Role, shape []int, at depth) func(sdk.SearchInput) error {
 	return func(in sdk.SearchInput) error { return q.subject.Search(site(v, role, shape, at), in) }
 }
@@ -123,12 +120,10 @@ func (q *quantizerRun) roles() []sdk.Role {
 	return q.asksFor
 }
 
-// ofAttention says that a role is that of an operand of attention.
 func ofAttention(role sdk.Role) bool {
 	return role == sdk.RoleKey || role == sdk.RoleValue || role == sdk.RoleQuery
 }
 
-// headsOf is into how many heads rows of a length are divided.
 func headsOf(length int) int {
 	const size = 32
 	if length%size == 0 {
@@ -160,31 +155,36 @@ func (q *quantizerRun) anyRounding(s *siteAnswer) bool {
 	return !s.evaluates && (s.variant.claims(sdk.ClaimAnyRounding) || s.Draws())
 }
 
-// each calls f for every variant and matrix shape that the plugin answers, on each machine,
-// with a matrix of normal random numbers. Other checks report the answers that are errors.
-func (q *quantizerRun) each(t *trial, machines []Machine, f func(in *instance, x []float64)) {
-	for k, v := range q.space.core() {
-		shapes := matrixShapes
-		if k == 0 {
-			shapes = slices.Concat(matrixShapes, edgeShapes)
-		}
-		for i, shape := range shapes {
-			x := normal(uint64(i), shape...)
-			for _, s := range q.sites(v, shape...) {
-				for _, m := range machines {
-					t.run(func() { f(s.instance(t, m, x), x) })
+// quantizerCheck looks at a site on a machine, with a matrix of normal random numbers.
+type quantizerCheck func(t *trial, in *instance, x []float64)
+
+// on is a check of every variant and matrix shape that the plugin answers, on each machine. Other
+// checks report the answers that are errors.
+func (q *quantizerRun) on(machines []Machine, f quantizerCheck) func(*trial) {
+	return func(t *trial) {
+		for k, v := range q.space.core() {
+			shapes := matrixShapes
+			if k == 0 {
+				shapes = slices.Concat(matrixShapes, edgeShapes)
+			}
+			for i, shape := range shapes {
+				x := normal(uint64(i), shape...)
+				for _, s := range q.sites(v, shape...) {
+					for _, m := range machines {
+						t.run(func() { f(t, s.instance(t, m, x), x) })
+					}
 				}
 			}
 		}
 	}
 }
 
-// onOracle is each on the oracle alone.
-func (q *quantizerRun) onOracle(t *trial, f func(in *instance, x []float64)) {
-	q.each(t, []Machine{Oracle{}}, f)
+func (q *quantizerRun) everywhere(f quantizerCheck) func(*trial) { return q.on(q.machines, f) }
+
+func (q *quantizerRun) onOracle(f quantizerCheck) func(*trial) {
+	return q.on([]Machine{Oracle{}}, f)
 }
 
-// reverse is the backward pass.
 func (s *siteAnswer) reverse() (_ *program.Program, err error) {
 	if s.vjp == nil {
 		s.vjp, err = s.Reverse()
@@ -203,7 +203,6 @@ type instance struct {
 	step    int                         // the number of the step, from 0; it also determines the keys of random bits
 }
 
-// instance initialises the trained parameters and the state from a sample of the tensor.
 func (s *siteAnswer) instance(t *trial, m Machine, sample []float64) *instance {
 	return s.beside(t, m, sample, operand(otherRole(s.asked), s.shape[len(s.shape)-1]))
 }
@@ -246,7 +245,6 @@ func startingSamples(x []float64) [][]float64 {
 // hasMemory says that what x is initialised from matters: there are trained parameters or state, which rows share.
 func (s *siteAnswer) hasMemory() bool { return s.Init != nil || len(s.State) > 0 }
 
-// from is an instance on the same machine, initialised from another sample.
 func (in *instance) from(sample []float64) *instance {
 	return in.siteAnswer.instance(in.t, in.m, sample)
 }
@@ -260,12 +258,10 @@ func (in *instance) given(x []float64) example {
 	return e
 }
 
-// inputs are those of the site's program.
 func (in *instance) inputs(x []float64) map[string]reference.Tensor {
 	return in.inputsOf(in.Program, x)
 }
 
-// inputsOf are those of one of the site's programs.
 func (in *instance) inputsOf(p *program.Program, x []float64) map[string]reference.Tensor {
 	inputs := map[string]reference.Tensor{spec.InputX: reference.Floats(x, in.shape...)}
 	for i, name := range []string{spec.InputNoise, spec.InputSharedNoise} {
@@ -281,13 +277,11 @@ func (in *instance) inputsOf(p *program.Program, x []float64) map[string]referen
 	return inputs
 }
 
-// keyAt is a key of random bits at a step.
 func keyAt(step, which int) reference.Tensor {
 	r := rand.New(rand.NewPCG(uint64(step), uint64(which)))
 	return reference.Uints([]uint32{r.Uint32(), r.Uint32()}, 2)
 }
 
-// atStep is the instance at another step, with other noise.
 func (in *instance) atStep(step int) *instance {
 	other := *in
 	other.step = step
@@ -322,13 +316,11 @@ func newQuantization(out map[string]reference.Tensor) quantization {
 	return quantization{out[spec.OutputValue].Float64s(), out[spec.OutputCodes].Float64s(), out[spec.OutputMask].Float64s(), out}
 }
 
-// part is the quantization of some of the elements.
 func (q quantization) part(from, to int) quantization {
 	cut := func(v []float64) []float64 { return v[min(from, len(v)):min(to, len(v))] }
 	return quantization{value: cut(q.value), codes: cut(q.codes), mask: cut(q.mask)}
 }
 
-// gradient returns the gradients with respect to x and the trained parameters.
 func (in *instance) gradient(x, dy []float64) map[string]reference.Tensor {
 	vjp, err := in.reverse()
 	in.t.must(in.at(), err)

@@ -50,7 +50,6 @@ func (o *optimizerRun) checkState(t *trial) {
 			}
 		}
 	}
-	t.skipUntried("no state")
 }
 
 // checkChanges fails unless updates change the named state tensor, or it keeps something of x at the start.
@@ -132,7 +131,6 @@ func (r *training) differs(other *training, seed uint64) bool {
 	return false
 }
 
-// alter puts other numbers into a state tensor.
 func (r *training) alter(name string) {
 	v := r.state[name]
 	changed := scaled(1.5, v.Floats)
@@ -148,7 +146,7 @@ func (o *optimizerRun) checkCheckpoint(t *trial) {
 	// Statistics of fewer gradients than a vector has elements are singular, and
 	// preconditioners may do anything in their null space.
 	const before, after = 8, 5
-	o.eachDefault(t, func(s *tensorAnswer) {
+	o.byDefault(func(_ *trial, s *tensorAnswer) {
 		if len(s.State) == 0 {
 			return
 		}
@@ -164,62 +162,52 @@ func (o *optimizerRun) checkCheckpoint(t *trial) {
 			got, want := saved.next(60), r.next(60)
 			t.within(s.example, fmt.Sprintf("direction of update %d after a checkpoint", r.updates), s.shape, got, want, upTo(1e-3*largest(want)))
 		}
-	})
-	t.skipUntried("no state")
+	})(t)
 }
 
-// checkStorage looks at what is returned for state that is kept as integers.
-func (o *optimizerRun) checkStorage(t *trial) {
-	o.each(t, o.machines, func(s *tensorAnswer, m Machine) {
-		if !slices.ContainsFunc(s.State, func(x spec.Tensor) bool { return x.Storage == sdk.StoreInt8 || x.Storage == sdk.StoreUint8 }) {
-			return
-		}
-		t.announce()
-		for _, size := range sizes {
-			r := s.untrained(t, m, normal(11, s.shape...))
-			r.returned = func(name string, v reference.Tensor) {
-				storage := s.storage(name)
-				for i, x := range v.Floats {
-					if storage != sdk.StoreFloat32 && storage != sdk.StoreBFloat16 && storage.Kept(x) != x {
-						t.failf(r.at(), "element %d of %s is %v after update %d, which is kept as %s: return whole numbers in its range", i, name, x, r.updates, storage)
-						return
-					}
+func (o *optimizerRun) checkStorage(t *trial, s *tensorAnswer, m Machine) {
+	if !slices.ContainsFunc(s.State, func(x spec.Tensor) bool { return x.Storage == sdk.StoreInt8 || x.Storage == sdk.StoreUint8 }) {
+		return
+	}
+	t.announce()
+	for _, size := range sizes {
+		r := s.untrained(t, m, normal(11, s.shape...))
+		r.returned = func(name string, v reference.Tensor) {
+			storage := s.storage(name)
+			for i, x := range v.Floats {
+				if storage != sdk.StoreFloat32 && storage != sdk.StoreBFloat16 && storage.Kept(x) != x {
+					t.failf(r.at(), "element %d of %s is %v after update %d, which is kept as %s: return whole numbers in its range", i, name, x, r.updates, storage)
+					return
 				}
 			}
-			t.must(r.at(), r.init())
-			for range 5 {
-				r.x = axpy(r.x, -r.rate, r.update(r.x, rounded(scaled(size, r.gradient(90)))))
-			}
 		}
-	})
-	t.skipUntried("no state is kept as integers")
+		t.must(r.at(), r.init())
+		for range 5 {
+			r.x = axpy(r.x, -r.rate, r.update(r.x, rounded(scaled(size, r.gradient(90)))))
+		}
+	}
 }
 
-// checkRefresh compares a training with one whose refreshes are left out.
-func (o *optimizerRun) checkRefresh(t *trial) {
-	o.onOracle(t, func(s *tensorAnswer) {
-		if s.Due.First == 0 || s.Due.First > s.horizon() {
-			return
-		}
-		t.announce()
-		t.notef("due at %d, %d, every %d", s.Due.First, s.Due.Next, s.Due.Every)
-		r := s.train(t, Oracle{})
-		without := r.fork()
-		without.skipRefresh = true
-		if !r.differs(without, 70) {
-			t.failf(s.example, "the directions of %d updates are the same with refreshes and without", s.horizon())
-		}
-	})
-	t.skipUntried("none is due")
+func (o *optimizerRun) checkRefresh(t *trial, s *tensorAnswer) {
+	if s.Due.First == 0 || s.Due.First > s.horizon() {
+		return
+	}
+	t.announce()
+	t.notef("due at %d, %d, every %d", s.Due.First, s.Due.Next, s.Due.Every)
+	r := s.train(t, Oracle{})
+	without := r.fork()
+	without.skipRefresh = true
+	if !r.differs(without, 70) {
+		t.failf(s.example, "the directions of %d updates are the same with refreshes and without", s.horizon())
+	}
 }
 
-// checkDevices gives every machine, in each step, the inputs that the oracle has.
 func (o *optimizerRun) checkDevices(t *trial) {
 	if len(o.machines) == 1 {
 		t.skipf("no device")
 		return
 	}
-	o.onOracle(t, func(s *tensorAnswer) {
+	o.onOracle(func(_ *trial, s *tensorAnswer) {
 		r := s.untrained(t, Oracle{}, normal(11, s.shape...))
 		r.single = true
 		r.trace = func(what string, p *program.Program, inputs map[string]reference.Tensor) {
@@ -231,5 +219,5 @@ func (o *optimizerRun) checkDevices(t *trial) {
 		for range 5 {
 			r.next(80)
 		}
-	})
+	})(t)
 }

@@ -32,7 +32,6 @@ type tensorAnswer struct {
 	opaque func(sdk.OpaqueStep) error
 }
 
-// ask returns the answer for a tensor. The plugin is asked once.
 func (o *optimizerRun) ask(v variant, role sdk.TensorRole, shape ...int) (*tensorAnswer, error) {
 	key := fmt.Sprint(role, shape, settingsText(v.changed))
 	s, ok := o.asked[key]
@@ -47,7 +46,6 @@ func (o *optimizerRun) ask(v variant, role sdk.TensorRole, shape ...int) (*tenso
 	return s, s.err
 }
 
-// answer fills in the optimizer's answer for a tensor.
 func (o *optimizerRun) answer(s *tensorAnswer, v variant, role sdk.TensorRole, name string, shape []int, parts ...sdk.Part) (err error) {
 	s.Optimizer, err = o.programs(v, role, name, shape, parts...)
 	tensor := sdk.Tensor{Name: name, Role: role, Shape: slices.Clone(shape), Parts: parts, Values: v.values}
@@ -85,32 +83,39 @@ func (o *optimizerRun) accepted(v variant) (list []*tensorAnswer, err error) {
 	return list, err
 }
 
-// each calls f on each machine, for every variant that the plugin answers, with the kinds of
+// on is a check of every variant that the plugin answers, on each machine, with the kinds of
 // tensors that it accepts: all of them for the defaults, only the first for other variants.
-func (o *optimizerRun) each(t *trial, machines []Machine, f func(s *tensorAnswer, m Machine)) {
-	for i, v := range o.space.core() {
-		list, _ := o.accepted(v)
-		if i > 0 {
-			list = list[:min(1, len(list))]
-		}
-		for _, s := range list {
-			for _, m := range machines {
-				t.run(func() { f(s, m) })
+func (o *optimizerRun) on(machines []Machine, f func(*trial, *tensorAnswer, Machine)) func(*trial) {
+	return func(t *trial) {
+		for i, v := range o.space.core() {
+			list, _ := o.accepted(v)
+			if i > 0 {
+				list = list[:min(1, len(list))]
+			}
+			for _, s := range list {
+				for _, m := range machines {
+					t.run(func() { f(t, s, m) })
+				}
 			}
 		}
 	}
 }
 
-// onOracle is each on the oracle alone.
-func (o *optimizerRun) onOracle(t *trial, f func(s *tensorAnswer)) {
-	o.each(t, []Machine{Oracle{}}, func(s *tensorAnswer, _ Machine) { f(s) })
+func (o *optimizerRun) everywhere(f func(*trial, *tensorAnswer, Machine)) func(*trial) {
+	return o.on(o.machines, f)
 }
 
-// eachDefault calls f for the tensors that the plugin accepts with the settings given.
-func (o *optimizerRun) eachDefault(t *trial, f func(s *tensorAnswer)) {
-	list, _ := o.accepted(o.space.singles[0])
-	for _, s := range list {
-		t.run(func() { f(s) })
+func (o *optimizerRun) onOracle(f func(*trial, *tensorAnswer)) func(*trial) {
+	return o.on([]Machine{Oracle{}}, func(t *trial, s *tensorAnswer, _ Machine) { f(t, s) })
+}
+
+// byDefault is a check of the tensors that the plugin accepts with the settings given.
+func (o *optimizerRun) byDefault(f func(*trial, *tensorAnswer)) func(*trial) {
+	return func(t *trial) {
+		list, _ := o.accepted(o.space.singles[0])
+		for _, s := range list {
+			t.run(func() { f(t, s) })
+		}
 	}
 }
 
@@ -173,7 +178,6 @@ func (s *tensorAnswer) trainFrom(t *trial, m Machine, x []float64) *training {
 	return r
 }
 
-// untrained is a training without its initial state.
 func (s *tensorAnswer) untrained(t *trial, m Machine, x []float64) *training {
 	return &training{tensorAnswer: s, t: t, m: m, x: x, state: map[string]reference.Tensor{}, conditions: s.ordinary(), single: m != Oracle{}}
 }
@@ -189,7 +193,6 @@ func (r *training) init() error {
 // at is where the training runs.
 func (r *training) at() example { return r.example.on(r.m) }
 
-// fork is a training that goes on from the same state.
 func (r *training) fork() *training {
 	other := *r
 	other.state = maps.Clone(r.state)
@@ -214,14 +217,12 @@ func (r *training) gradient(seed uint64) []float64 {
 	return scaled(cmp.Or(r.gradients, 1), axpy(scaled(0.6, same), 0.8, other))
 }
 
-// update is step, except that an error fails the trial and ends the example.
 func (r *training) update(x, gradient []float64) []float64 {
 	u, err := r.step(x, gradient)
 	r.t.must(r.at(), err)
 	return u
 }
 
-// inputs are those of the programs of the next update, beside the state.
 func (r *training) inputs(x, gradient []float64) map[string]reference.Tensor {
 	inputs := map[string]reference.Tensor{
 		spec.InputX: reference.Floats(x, r.shape...), spec.InputGradient: reference.Floats(gradient, r.shape...),
@@ -233,7 +234,6 @@ func (r *training) inputs(x, gradient []float64) map[string]reference.Tensor {
 	return inputs
 }
 
-// pace collects for the next update and sets its rate, once. x is the tensor before decay.
 func (r *training) pace(x, gradient []float64) (err error) {
 	if r.paced == r.updates+1 {
 		return nil
@@ -254,7 +254,6 @@ func (r *training) pace(x, gradient []float64) (err error) {
 	return err
 }
 
-// probe adds to the inputs of the next update what it reads of a second gradient.
 func (r *training) probe(x, gradient []float64, inputs map[string]reference.Tensor) error {
 	probed, probing := gradient, 0.0
 	r.offset = nil
@@ -288,7 +287,6 @@ func (r *training) probe(x, gradient []float64, inputs map[string]reference.Tens
 	return nil
 }
 
-// evaluated is what the model is evaluated with after the last update.
 func (r *training) evaluated(x []float64) ([]float64, error) {
 	if r.Evaluate == nil {
 		return x, nil
@@ -356,7 +354,6 @@ func (r *training) run(what string, p *program.Program, given map[string]referen
 	return nil
 }
 
-// kept is what is left of a state tensor when it has been kept.
 func (r *training) kept(name string, v reference.Tensor) reference.Tensor {
 	storage := r.storage(name)
 	if storage == sdk.StoreFloat32 && !r.single {
@@ -365,7 +362,6 @@ func (r *training) kept(name string, v reference.Tensor) reference.Tensor {
 	return reference.Floats(mapped(v.Floats, storage.Kept), v.Type.Shape...)
 }
 
-// storage says how a state tensor is kept, given the name of the input.
 func (s *tensorAnswer) storage(name string) sdk.Storage {
 	for _, t := range s.State {
 		if spec.StatePrefix+t.Name == name {
@@ -375,7 +371,6 @@ func (s *tensorAnswer) storage(name string) sdk.Storage {
 	return sdk.StoreFloat32
 }
 
-// execute executes a program on what it takes of the state and of the given inputs.
 func (r *training) execute(what string, p *program.Program, given map[string]reference.Tensor) (map[string]reference.Tensor, error) {
 	inputs := map[string]reference.Tensor{}
 	for _, in := range p.Inputs {

@@ -14,7 +14,7 @@ import (
 // checkTrained computes initial values from ordinary and from unusual tensors, and
 // quantizes with them.
 func (q *quantizerRun) checkTrained(t *trial) {
-	q.each(t, q.machines, func(in *instance, x []float64) {
+	q.everywhere(func(_ *trial, in *instance, x []float64) {
 		if in.Init == nil {
 			return
 		}
@@ -27,9 +27,8 @@ func (q *quantizerRun) checkTrained(t *trial) {
 				in.finite(sample, "value with the initial parameters", from.quantize(sample).value)
 			})
 		}
-	})
+	})(t)
 	q.shapesFor(t, "trained parameters", func(s *siteAnswer) []spec.Tensor { return s.Trained })
-	t.skipUntried("none")
 }
 
 // constraintTolerance is how far, relative to the largest element, a constraint may move what is in its set: it may be
@@ -37,37 +36,34 @@ func (q *quantizerRun) checkTrained(t *trial) {
 const constraintTolerance = 1e-4
 
 // checkConstraints applies the constraints of trained parameters to their initial values, and twice to others.
-func (q *quantizerRun) checkConstraints(t *trial) {
-	q.each(t, q.machines, func(in *instance, x []float64) {
-		for i, p := range in.Trained {
-			if p.Constrain == nil {
-				continue
-			}
-			name := spec.TrainedPrefix + p.Name
-			constrain := func(v []float64) []float64 {
-				out := in.run(p.Constrain, map[string]reference.Tensor{name: reference.Floats(v, p.Shape...)})[name]
-				t.finite(in.at(), "constrained "+p.Name, p.Shape, out.Floats)
-				return out.Floats
-			}
-			stays := func(what string, v []float64) {
-				got := constrain(v)
-				for j := range v {
-					if !(math.Abs(got[j]-v[j]) <= constraintTolerance*largest(v)) {
-						t.failf(in.at(), "%s: the constraint changes %s, element %d, from %.6g to %.6g", p.Name, what, j, v[j], got[j])
-						return
-					}
+func (q *quantizerRun) checkConstraints(t *trial, in *instance, x []float64) {
+	for i, p := range in.Trained {
+		if p.Constrain == nil {
+			continue
+		}
+		name := spec.TrainedPrefix + p.Name
+		constrain := func(v []float64) []float64 {
+			out := in.run(p.Constrain, map[string]reference.Tensor{name: reference.Floats(v, p.Shape...)})[name]
+			t.finite(in.at(), "constrained "+p.Name, p.Shape, out.Floats)
+			return out.Floats
+		}
+		stays := func(what string, v []float64) {
+			got := constrain(v)
+			for j := range v {
+				if !(math.Abs(got[j]-v[j]) <= constraintTolerance*largest(v)) {
+					t.failf(in.at(), "%s: the constraint changes %s, element %d, from %.6g to %.6g", p.Name, what, j, v[j], got[j])
+					return
 				}
 			}
-			t.run(func() {
-				t.announce()
-				start := in.trained[name].Floats
-				stays("its initial value", start)
-				moved := axpy(start, 0.3*max(largest(start), 1e-3), normal(uint64(41+i), len(start)))
-				stays("what it has constrained before", constrain(moved))
-			})
 		}
-	})
-	t.skipUntried("none")
+		t.run(func() {
+			t.announce()
+			start := in.trained[name].Floats
+			stays("its initial value", start)
+			moved := axpy(start, 0.3*max(largest(start), 1e-3), normal(uint64(41+i), len(start)))
+			stays("what it has constrained before", constrain(moved))
+		})
+	}
 }
 
 // checkDevices compares every machine with the oracle, with the oracle's trained
@@ -77,7 +73,7 @@ func (q *quantizerRun) checkDevices(t *trial) {
 		t.skipf("no device")
 		return
 	}
-	q.onOracle(t, func(in *instance, x []float64) {
+	q.onOracle(func(_ *trial, in *instance, x []float64) {
 		vjp, err := in.reverse()
 		t.must(in.at(), err)
 		e, others := in.given(x), q.machines[1:]
@@ -98,7 +94,7 @@ func (q *quantizerRun) checkDevices(t *trial) {
 		if in.Next != nil {
 			t.compare(e, others, "next ", in.Next, in.inputsOf(in.Next, x))
 		}
-	})
+	})(t)
 }
 
 // The gradient check compares the reverse pass of the surrogate with the surrogate
@@ -129,17 +125,13 @@ type lesson struct {
 	name string // of the input
 }
 
-// checkLearning tests every trained parameter.
-func (q *quantizerRun) checkLearning(t *trial) {
-	q.onOracle(t, func(in *instance, x []float64) {
-		if len(x) < 64 || in.Init == nil {
-			return // too few numbers to tell an error from chance
-		}
-		for _, p := range in.Trained {
-			t.run(lesson{in, x, spec.TrainedPrefix + p.Name}.run)
-		}
-	})
-	t.skipUntried("none")
+func (q *quantizerRun) checkLearning(t *trial, in *instance, x []float64) {
+	if len(x) < 64 || in.Init == nil {
+		return // too few numbers to tell an error from chance
+	}
+	for _, p := range in.Trained {
+		t.run(lesson{in, x, spec.TrainedPrefix + p.Name}.run)
+	}
 }
 
 // run tries the parameter at its initial value, which may be the best already, and away from it.
@@ -193,7 +185,6 @@ func (l lesson) leads(v, gradient []float64, e float64) bool {
 	return false
 }
 
-// with is the instance with the parameter at v.
 func (l lesson) with(v []float64) *instance {
 	other := *l.instance
 	other.trained = maps.Clone(l.trained)

@@ -33,20 +33,17 @@ type example struct {
 	input    []float64 // x, if it is known for each element of the result
 }
 
-// on is the same example on a machine.
 func (e example) on(m Machine) example {
 	e.machine = m.Name()
 	return e
 }
 
-// size is the number of elements of the tensor.
 func (e example) size() int { return int(program.FloatType(e.shape...).Size()) }
 
 func (e example) failure(message string) Failure {
 	return Failure{Message: message, Machine: e.machine, Role: e.role, Shape: slices.Clone(e.shape), Settings: printable(e.settings)}
 }
 
-// element is a failure at one element of a result.
 func (e example) element(message string, i int, shape []int, got []float64) Failure {
 	f := e.failure(message)
 	f.Index, f.Got = unravel(i, shape), number(got[i])
@@ -56,7 +53,6 @@ func (e example) element(message string, i int, shape []int, got []float64) Fail
 	return f
 }
 
-// printable is a copy of settings that JSON can hold.
 func printable(settings map[string]any) map[string]any {
 	out := maps.Clone(settings)
 	for name, v := range out {
@@ -88,12 +84,10 @@ func (t *trial) announce() {
 	t.open = true
 }
 
-// failf reports that an example failed.
 func (t *trial) failf(e example, format string, args ...any) {
 	t.add(e.failure(fmt.Sprintf(format, args...)))
 }
 
-// ok fails the example when there is an error.
 func (t *trial) ok(e example, err error) bool {
 	if err != nil {
 		t.failf(e, "%v", err)
@@ -135,7 +129,6 @@ func (t *trial) notef(format string, args ...any) {
 	}
 }
 
-// skipf ends a check that finds nothing to do.
 func (t *trial) skipf(format string, args ...any) {
 	t.skipped = true
 	t.notef(format, args...)
@@ -152,7 +145,6 @@ func (t *trial) skipUntried(why string) {
 	t.skipf("%s", why)
 }
 
-// claim says which claim of the description would allow what has failed.
 func claim(name sdk.ClaimName) string { return "claim " + string(name) }
 
 // within fails the example unless each |got − want| is at most allowed, a function
@@ -180,7 +172,6 @@ func (t *trial) within(e example, what string, shape []int, got, want []float64,
 	return false
 }
 
-// upTo allows every element the same distance.
 func upTo(d float64) func(int) float64 { return func(int) float64 { return d } }
 
 // equal fails the example unless got and want are equal; −0 is equal to 0.
@@ -198,7 +189,6 @@ func (t *trial) finite(e example, what string, shape []int, got []float64) bool 
 	return i < 0
 }
 
-// result is the finished check.
 func (t *trial) result() Check {
 	switch {
 	case t.failed():
@@ -229,7 +219,6 @@ func (r *refusals) add(err error) {
 	r.first = cmp.Or(r.first, err)
 }
 
-// note tells how many of n were refused.
 func (r *refusals) note(t *trial, n int, what string) {
 	if r.count > 0 {
 		t.notef("%d of %d %s refused, the first with: %v", r.count, n, what, r.first)

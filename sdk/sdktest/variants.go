@@ -48,7 +48,6 @@ func (s space) core() []variant {
 	return slices.Concat(s.singles, s.mixed[:min(coreMixtures, len(s.mixed))])
 }
 
-// newSpace lists the variants around the given settings, which stay fixed.
 func newSpace(d sdk.Description, given map[string]any) (space, error) {
 	base, err := newVariant(d, given)
 	if err != nil {

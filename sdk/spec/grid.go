@@ -67,7 +67,6 @@ func (g Grid) Codes() (list []int32) {
 // mostCodes bounds what Codes lists.
 const mostCodes = 1 << 16
 
-// check verifies a grid that says something.
 func (g Grid) check() error {
 	integers := g.Min != 0 || g.Max != 0 || g.Step != 0
 	switch {

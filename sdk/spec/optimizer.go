@@ -241,7 +241,6 @@ func (o Optimizer) checkRate() error {
 	return nil
 }
 
-// checkOpaque verifies the answer of an opaque optimizer.
 func (o Optimizer) checkOpaque() error {
 	for name := range o.Programs() {
 		return fmt.Errorf("the optimizer is opaque, but there is a program %s", name)
@@ -252,7 +251,6 @@ func (o Optimizer) checkOpaque() error {
 	return cmp.Or(o.checkList(), checkFloat32(o.State, "the state of an opaque optimizer")) // the first error
 }
 
-// checkList verifies the list of the state.
 func (o Optimizer) checkList() error {
 	const what = "state tensor"
 	return cmp.Or(checkList(what, o.State), checkUntrained(what, o.State), checkMeans(what, o.State))

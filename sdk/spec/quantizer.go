@@ -273,7 +273,6 @@ func (q Quantizer) checkTrained(x program.Input, trained []program.Input) error 
 	return s.check(q.Init, len(trained) > 0)
 }
 
-// checkBackward verifies the backward pass. fixed are x, the trained parameters and the state.
 func (q Quantizer) checkBackward(fixed []program.Input) error {
 	if q.Backward == nil {
 		return nil
@@ -289,7 +288,6 @@ func (q Quantizer) checkBackward(fixed []program.Input) error {
 	return signature{name: "backward", inputs: append(slices.Clone(fixed), dy), optional: StepInputs, outputs: gradients}.check(q.Backward, true)
 }
 
-// checkState verifies the programs of the state.
 func (q Quantizer) checkState(x program.Input, kept, fixed []program.Input) error {
 	if q.Homogeneous && len(kept) > 0 {
 		return fmt.Errorf("Q(c·x) = c·Q(x) is promised, which cannot hold with the state %s: leave homogeneous false", q.State[0].Name)
@@ -305,7 +303,6 @@ func (q Quantizer) checkState(x program.Input, kept, fixed []program.Input) erro
 	return signature{name: "next", inputs: fixed, optional: StepInputs, outputs: kept, when: when}.check(q.Next, len(kept) > 0)
 }
 
-// checkSearch verifies what is said of searches.
 func (q Quantizer) checkSearch() error {
 	switch {
 	case q.SearchEvery == 0:
@@ -340,7 +337,6 @@ func CheckOutputs(p *program.Program, shape []int) error {
 	return nil
 }
 
-// checkOptionalOutput verifies one of the outputs that may be absent.
 func checkOptionalOutput(name string, t program.Type, shape []int) error {
 	shaped := slices.Equal(t.Shape, shape)
 	switch name {

@@ -37,7 +37,6 @@ func (t Tensor) At(site string) string {
 	return "quantizer." + site + "." + t.Name
 }
 
-// ports are the named types of a list of tensors, as inputs or outputs.
 func ports(prefix string, list []Tensor) []program.Input {
 	var out []program.Input
 	for _, s := range list {

@@ -104,7 +104,6 @@ func (d *Device) compile(p *program.Program, args []*engine.Buffer) (*engine.Exe
 	return e, nil
 }
 
-// upload copies a tensor to the device in the device's element types.
 func upload(device *engine.Device, t reference.Tensor) (*engine.Buffer, error) {
 	switch t.Type.DType {
 	case program.Float:
@@ -118,7 +117,6 @@ func upload(device *engine.Device, t reference.Tensor) (*engine.Buffer, error) {
 	}
 }
 
-// download fetches a buffer that holds a value of type t.
 func download(b *engine.Buffer, t program.Type) (reference.Tensor, error) {
 	switch t.DType {
 	case program.Float:
@@ -136,7 +134,6 @@ func download(b *engine.Buffer, t program.Type) (reference.Tensor, error) {
 	}
 }
 
-// convert changes the type of each element.
 func convert[To, From int32 | int64 | uint32 | float32 | float64](data []From) []To {
 	out := make([]To, len(data))
 	for i, v := range data {

@@ -18,7 +18,6 @@ type opaque struct {
 	stepper *plugin.Stepper
 }
 
-// step computes one update, on copies of the tensors.
 func (o *opaque) step(ctx context.Context, tensor sdk.Tensor, in sdk.OpaqueStep) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()

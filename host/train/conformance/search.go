@@ -21,7 +21,6 @@ type search struct {
 	searcher *plugin.Searcher
 }
 
-// run makes one search, on copies of the tensors.
 func (s *search) run(ctx context.Context, site sdk.Site, in sdk.SearchInput) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -71,7 +71,6 @@ func size(t program.Type) int64 {
 	return 4 * t.Size()
 }
 
-// kernel says what a GPU makes of a program.
 func kernel(p *program.Program, rows int) (string, *triton.Kernel) {
 	d, err := triton.Divide(p, rows)
 	if err != nil {
@@ -163,14 +162,12 @@ func Run(q spec.Quantizer, x reference.Tensor, seed uint64, backward bool) (Resu
 	return r, err
 }
 
-// named are the tensors whose names begin with prefix.
 func named(tensors map[string]reference.Tensor, prefix string) map[string]reference.Tensor {
 	out := maps.Clone(tensors)
 	maps.DeleteFunc(out, func(name string, _ reference.Tensor) bool { return !strings.HasPrefix(name, prefix) })
 	return out
 }
 
-// run runs a program on those of the values that it takes.
 func run(p *program.Program, values map[string]reference.Tensor) (map[string]reference.Tensor, error) {
 	in := maps.Clone(values)
 	maps.DeleteFunc(in, func(name string, _ reference.Tensor) bool { return p.Input(name) < 0 })

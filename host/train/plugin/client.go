@@ -158,7 +158,6 @@ func (c *Client) Close() {
 	})
 }
 
-// call runs f with the time limit and puts its errors into words.
 func (c *Client) call(ctx context.Context, site string, f func(context.Context) error) error {
 	return c.callWithin(ctx, c.opts.CallTimeout, moreTime, site, f)
 }
@@ -212,7 +211,6 @@ func sameDeadline(ctx, limited context.Context) bool {
 	return has && !limit.Before(own)
 }
 
-// ended explains a broken connection.
 func (c *Client) ended(err error) *Error {
 	if c.closed.Load() {
 		return failure(ErrShutdown, "was closed")
@@ -233,7 +231,6 @@ func (c *Client) ended(err error) *Error {
 	}
 }
 
-// withOutput adds the last lines that the plugin has printed.
 func (c *Client) withOutput(e *Error) *Error {
 	if p, _ := c.launch.current(); p != nil {
 		e.Output = p.output.lines()

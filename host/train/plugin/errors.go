@@ -91,7 +91,6 @@ func indented(text string) string {
 // Unwrap returns the kind and the cause.
 func (e *Error) Unwrap() []error { return []error{e.Kind, e.Err} }
 
-// failure is an Error whose plugin is not known yet.
 func failure(kind error, format string, args ...any) *Error {
 	return &Error{Kind: kind, Err: fmt.Errorf(format, args...)}
 }

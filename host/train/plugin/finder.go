@@ -140,7 +140,6 @@ func (f *Finder) at(ctx context.Context, name, path string) (Executable, error) 
 	return Executable{Name: name, Path: path}, nil
 }
 
-// lookedIn says of a directory that was searched why the plugin is not there.
 func lookedIn(dir string, err error) string {
 	if _, statErr := os.Stat(dir); statErr != nil {
 		return dir + " (no such directory)"

@@ -100,7 +100,6 @@ func (f *Finder) compile(ctx context.Context, tool *gotool.Tool, dir, target str
 // cacheEntry matches the names in the cache: keys of sources, and directories of builds.
 var cacheEntry = regexp.MustCompile(`^([0-9a-f]{32}|building-[0-9]+)$`)
 
-// prune removes builds that have not been used for keepBuilds.
 func (f *Finder) prune() {
 	entries, _ := os.ReadDir(f.CacheDir)
 	for _, e := range entries {

@@ -76,7 +76,6 @@ func (k *keeper) open(ctx context.Context, bytes int64, variable string, timeout
 	return nil
 }
 
-// start starts the process and attaches the memory.
 func (k *keeper) start(ctx context.Context) error {
 	c, err := k.origin.Restart(context.WithoutCancel(ctx))
 	if err != nil {
@@ -99,7 +98,6 @@ func (k *keeper) stop() {
 	}
 }
 
-// floats views a tensor in the host's memory.
 func (k *keeper) floats(p place) []float32 {
 	at, ok := k.spans[p]
 	if !ok {
@@ -178,7 +176,6 @@ func (x *exchange) parts(s span, f func(first int, part []float32, bytes []byte,
 	}
 }
 
-// give copies all of the host's memory to the plugin.
 func (x *exchange) give() {
 	x.parts(span{0, len(x.own)}, func(_ int, _ []float32, bytes []byte, at int64) error {
 		return sharing(x.memory.file.WriteAt(bytes, at))
@@ -206,7 +203,6 @@ func sharing(_ int, err error) error {
 	return nil
 }
 
-// wait returns what went wrong, as an error of the plugin.
 func (x *exchange) wait() error {
 	if err := x.group.Wait(); err != nil {
 		return x.origin.exe.complete(err)

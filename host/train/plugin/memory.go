@@ -49,7 +49,6 @@ func parseSize(text string) (uint64, error) {
 // memory.
 var memoryComplaints = []string{"out of memory", "cannot allocate memory", "MemoryError", "bad_alloc", "Cannot allocate memory"}
 
-// explainMemory adds the limit to an error that tells of a lack of memory.
 func explainMemory(e *Error, limit uint64) *Error {
 	if limit == math.MaxUint64 { // there is none
 		return e

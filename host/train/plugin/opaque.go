@@ -114,7 +114,6 @@ func (s *Stepper) Step(step, steps int, rate, loss float64) (err error) {
 	return err
 }
 
-// take copies what a step has written.
 func (s *Stepper) take() error {
 	x := s.exchange()
 	for _, p := range s.layout.Tensors {

@@ -12,7 +12,6 @@ import (
 // there from the start.
 type sharedMemory struct{ file *os.File }
 
-// newSharedMemory makes memory of zeros.
 func newSharedMemory(bytes int64) (_ *sharedMemory, err error) {
 	fd, err := unix.MemfdCreate("cage", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
 	if err != nil {

@@ -19,7 +19,6 @@ import (
 // maxLine is the length at which lines of a plugin's output are split.
 const maxLine = 64 << 10
 
-// eachLine calls f for every line until r ends or fails.
 func eachLine(r io.Reader, f func(line string)) {
 	reader := bufio.NewReaderSize(r, maxLine)
 	for {
@@ -82,7 +81,6 @@ func (o *output) keep(line, message string, args []any) {
 	o.last = append(o.last, clip(line, keptLength))
 }
 
-// lines returns what was kept.
 func (o *output) lines() []string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -175,7 +173,6 @@ func (t *throttle) admit(size int) bool {
 	return true
 }
 
-// close says once what was left out.
 func (t *throttle) close() {
 	t.mu.Lock()
 	defer t.mu.Unlock()

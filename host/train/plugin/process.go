@@ -81,7 +81,6 @@ func (p *process) start(launch func() error) error {
 	return <-started
 }
 
-// read follows both outputs.
 func (p *process) read(stdout, stderr *os.File) {
 	go func() {
 		<-p.exited
@@ -109,7 +108,6 @@ func (p *process) read(stdout, stderr *os.File) {
 	close(p.drained)
 }
 
-// ending describes how the process ended, after exited is closed.
 func (p *process) ending() string {
 	switch status, known := p.status(); {
 	case !known:

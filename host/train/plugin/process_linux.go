@@ -29,13 +29,10 @@ func (r *pluginProcess) launch(path string, env []string, stdin, stdout, stderr 
 	return err
 }
 
-// pid is the number of the plugin's process.
 func (r *pluginProcess) pid() int { return r.supervised.PID }
 
-// reap waits for the end of the process and of all that it has started.
 func (r *pluginProcess) reap() { r.result, r.known = r.supervised.Wait() }
 
-// status says how the process ended, after reap.
 func (r *pluginProcess) status() (syscall.WaitStatus, bool) { return r.result, r.known }
 
 // kill ends the process and all its descendants at once; also one that is stopped.
@@ -69,7 +66,6 @@ func machineMemory() uint64 {
 	return total
 }
 
-// hardLimit is this process's own hard limit of private memory.
 func hardLimit() uint64 {
 	var limit unix.Rlimit
 	if unix.Getrlimit(unix.RLIMIT_DATA, &limit) != nil {

@@ -30,7 +30,6 @@ func (r *pluginProcess) launch(path string, env []string, stdin, stdout, stderr 
 
 func (r *pluginProcess) pid() int { return r.cmd.Process.Pid }
 
-// reap waits for the end of the process and kills what is left of its group.
 func (r *pluginProcess) reap() {
 	_ = r.cmd.Wait() // how it ended is in ProcessState
 	r.mu.Lock()
@@ -39,7 +38,6 @@ func (r *pluginProcess) reap() {
 	r.reaped = true
 }
 
-// status says how the process ended, after reap.
 func (r *pluginProcess) status() (syscall.WaitStatus, bool) {
 	status, ok := r.cmd.ProcessState.Sys().(syscall.WaitStatus)
 	return status, ok

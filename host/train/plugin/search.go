@@ -101,7 +101,6 @@ func (s *Searcher) Search(ctx context.Context, step int, weights []string) error
 	return s.ask(ctx, step, call, func() error { return s.take(weights) })
 }
 
-// take copies what a search has written.
 func (s *Searcher) take(weights []string) error {
 	x := s.exchange()
 	for _, name := range weights {

@@ -210,7 +210,6 @@ func socketDir() string {
 	return "/tmp"
 }
 
-// complete names the plugin in an error.
 func (e Executable) complete(err error) error {
 	typed, ok := errors.AsType[*Error](err)
 	if !ok {
@@ -231,7 +230,6 @@ const TimeoutVariable = "CAGE_PLUGIN_TIMEOUT"
 // moreTime ends messages about a limit of time.
 const moreTime = " (" + TimeoutVariable + "=1m allows a minute)"
 
-// timeLimit is the limit of the variable, or the default.
 func timeLimit() (time.Duration, error) {
 	text := os.Getenv(TimeoutVariable)
 	if text == "" {

@@ -87,7 +87,6 @@ func (s *scanner) check(field protoreflect.FieldDescriptor) error {
 	return nil
 }
 
-// fits tells whether a field may be encoded with the wire type.
 func fits(field protoreflect.FieldDescriptor, t protowire.Type) bool {
 	var scalar protowire.Type
 	switch field.Kind() {

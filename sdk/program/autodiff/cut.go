@@ -131,7 +131,6 @@ type network struct {
 
 func newNetwork(nodes int) *network { return &network{edges: make([][]int, nodes)} }
 
-// connect adds an edge of the given capacity.
 func (f *network) connect(from, to int, capacity int64) {
 	f.edges[from] = append(f.edges[from], len(f.to))
 	f.edges[to] = append(f.edges[to], len(f.to)+1)

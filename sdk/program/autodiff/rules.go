@@ -94,7 +94,6 @@ func passes(op program.Op, i int) bool {
 	return r.refused != "" || r.adjoint != nil && (r.to == nil || slices.Contains(r.to, i))
 }
 
-// propagate sends the cotangent dy of a node's result to its operands.
 func (t *tape) propagate(n *program.Node, id program.ID, dy program.Value) error {
 	r := rules[n.Op]
 	if r.refused != "" {
@@ -123,7 +122,6 @@ func binary(toX, toY func(t *tape, x, y, z, dz program.Value) program.Value) rul
 
 func cotangent(_ *tape, _, _, _, dz program.Value) program.Value { return dz }
 
-// difference changes the sign after the sum, of which there is less.
 func (t *tape) difference(n *program.Node, _ program.ID, dy program.Value) {
 	t.addSum(n.Args[0], dy)
 	t.add(n.Args[1], t.neg(t.unrepeat(dy, t.values[n.Args[1]].Type())))
@@ -156,7 +154,6 @@ func (t *tape) lowerPower(x, y program.Value) program.Value {
 	return t.w.Binary(program.OpPow, x, exponent)
 }
 
-// extreme is the rule of the larger or the smaller of two values, that which beats the other.
 func extreme(beats program.Op) rule {
 	return binary(
 		func(t *tape, x, y, z, dz program.Value) program.Value { return t.winner(beats, x, y, dz) },
@@ -207,7 +204,6 @@ func (t *tape) orderStatistic(n *program.Node, id program.ID, dy program.Value) 
 	t.reduceExtreme(&fold, id, dy)
 }
 
-// lookup and scatterAdd are the transposed maps of each other.
 func (t *tape) lookup(n *program.Node, _ program.ID, dy program.Value) {
 	table := t.p.TypeOf(n.Args[1])
 	t.add(n.Args[1], t.w.Apply(program.OpScatterAdd, program.Attr{}, table, t.values[n.Args[0]], dy))
@@ -237,7 +233,6 @@ func (t *tape) pick(cond, x, y program.Value) program.Value {
 	return t.w.Apply(program.OpSelect, program.Attr{}, program.Type{}, cond, x, y)
 }
 
-// hadamard is symmetric.
 func (t *tape) hadamard(n *program.Node, _ program.ID, dy program.Value) {
 	t.add(n.Args[0], t.w.Apply(program.OpHadamard, n.Attr, program.Type{}, dy))
 }

@@ -79,7 +79,6 @@ func (t *tape) spread(v program.Value, axis, stride int) program.Value {
 	return t.reshape(v, shape)
 }
 
-// pad puts zeros before and after v along the axis.
 func (t *tape) pad(v program.Value, axis, before, after int) program.Value {
 	zeros := func(n int) []program.Value {
 		if n == 0 {

@@ -97,7 +97,6 @@ func SplitBy(p *program.Program, outputs []string, backward *program.Program, co
 	return splitJoint(w, p, outputs)
 }
 
-// writeOutputs names outputs of p, whose values are given, as outputs.
 func writeOutputs(w *simplify.Writer, p *program.Program, values []program.Value, outputs []string) error {
 	for _, name := range outputs {
 		id, ok := p.Output(name)
@@ -109,7 +108,6 @@ func writeOutputs(w *simplify.Writer, p *program.Program, values []program.Value
 	return nil
 }
 
-// splitJoint cuts the program that w has written: the outputs of p, and the gradients.
 func splitJoint(w *simplify.Writer, p *program.Program, outputs []string) (*Partition, error) {
 	joint, err := w.Build()
 	if err != nil {

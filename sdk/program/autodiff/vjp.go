@@ -56,7 +56,6 @@ type tape struct {
 	active []bool
 }
 
-// newTape checks the names and declares the inputs of the new program.
 func newTape(p *program.Program, output string, wrt []string, suffix string) (*tape, error) {
 	t := &tape{p: p, adjoints: make([]program.Value, p.NumValues())}
 	var ok bool
@@ -90,7 +89,6 @@ func newTape(p *program.Program, output string, wrt []string, suffix string) (*t
 	return t, t.w.Err()
 }
 
-// extend appends to a program's name as long as the result may still be one.
 func extend(name, suffix string) string {
 	if len(name)+len(suffix) > program.MaxName {
 		return name
@@ -114,7 +112,6 @@ func replay(w *simplify.Writer, p *program.Program, inputs []program.Value, with
 	})
 }
 
-// reverse writes the gradients and names them as outputs.
 func (t *tape) reverse() error {
 	inputs := make([]bool, len(t.p.Inputs))
 	for _, id := range t.wrt {
@@ -150,7 +147,6 @@ func Reaches(p *program.Program, value program.ID, input int) bool {
 	return active(p, inputs)[value]
 }
 
-// active are the values that depend on some inputs by operations with a gradient.
 func active(p *program.Program, inputs []bool) []bool {
 	return transform.Interpret(p, inputs, func(_ program.ID, n *program.Node, args []bool) bool {
 		for i, active := range args {

@@ -122,7 +122,6 @@ func dot(n *program.Node, args []Tensor) (Tensor, error) {
 	return out, nil
 }
 
-// product is the number of elements along the given axes.
 func product(x Tensor, axes []int) int {
 	n := 1
 	for _, a := range axes {

@@ -88,7 +88,6 @@ var operations = map[program.Op]operation{
 	program.OpOrderStatistic: orderStatistic,
 }
 
-// unary applies a function to floats, or another one to integers and bools.
 func unary(floats func(float64) float64, ints func(int64) int64) operation {
 	return func(n *program.Node, args []Tensor) (Tensor, error) {
 		if n.Type.DType == program.Float {
@@ -98,7 +97,6 @@ func unary(floats func(float64) float64, ints func(int64) int64) operation {
 	}
 }
 
-// binary applies a function to floats, or another one to integers and bools.
 func binary(floats func(x, y float64) float64, ints func(x, y int64) int64) operation {
 	return func(n *program.Node, args []Tensor) (Tensor, error) {
 		x, y := spread(args[0], n.Type.Shape), spread(args[1], n.Type.Shape)
@@ -135,7 +133,6 @@ func sign(x float64) float64 {
 	return x // NaN
 }
 
-// each applies f to all elements.
 func each[A, B any](x []A, f func(A) B) []B {
 	if x == nil {
 		return nil
@@ -222,7 +219,6 @@ func choose[T any](cond []int64, x, y []T) []T {
 	return out
 }
 
-// convert gives the same numbers in another element type.
 func convert(n *program.Node, args []Tensor) (Tensor, error) {
 	x, to := args[0], n.Type
 	out := Tensor{Type: to}

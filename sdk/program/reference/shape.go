@@ -41,7 +41,6 @@ func broadcast(x Tensor, shape, axes []int) Tensor {
 	return gather(x, shape, strides, 0)
 }
 
-// rowMajor gives the distance in memory between neighbours along each axis.
 func rowMajor(shape []int) []int {
 	strides := make([]int, len(shape))
 	step := 1
@@ -61,7 +60,6 @@ func gather(x Tensor, shape, strides []int, offset int) Tensor {
 	return Tensor{Type: t, Floats: strided(x.Floats, shape, strides, offset), Ints: strided(x.Ints, shape, strides, offset)}
 }
 
-// strided reads the elements of a gather from the floats or the integers of its operand.
 func strided[T any](data []T, shape, strides []int, offset int) []T {
 	if data == nil {
 		return nil
@@ -97,7 +95,6 @@ func concatenate(n *program.Node, args []Tensor) (Tensor, error) {
 	return out, nil
 }
 
-// part is one of count equal parts of data.
 func part[T any](data []T, i, count int) []T {
 	size := len(data) / count
 	return data[i*size : (i+1)*size]

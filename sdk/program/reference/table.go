@@ -40,7 +40,6 @@ func squaredDistance(x, y []float64) (sum float64) {
 	return sum
 }
 
-// within is an index, moved into the range of a table with n rows.
 func within(index int64, n int) int { return int(min(max(index, 0), int64(n-1))) }
 
 func lookup(n *program.Node, args []Tensor) (Tensor, error) {

@@ -133,7 +133,6 @@ func (w *Writer) record(v program.Value, n node) {
 	w.origin[v] = n
 }
 
-// key is equal for operations that have equal results.
 func (w *Writer) key(op program.Op, attr program.Attr, t program.Type, args []program.Value) string {
 	numbers := make([]int, len(args))
 	for i, a := range args {
