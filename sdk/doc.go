@@ -12,17 +12,10 @@
 // program of tensor operations (package program), which becomes part of the training step.
 //
 // Some algorithms need more. For each need there is a further interface, which an author
-// implements on the same type. For quantizers: [Trainable] parameters, which [Sharer] lets
-// sites share and [Constrained] keeps in a set; state from step to step ([Stateful]), of which
-// some may be maxima ([Maximal]), or state that its own process searches for ([Searcher]); a
-// backward pass of its own ([Differentiator]); codes for export ([Packer]). For optimizers:
-// some tensors only ([Selective]); factorizations every few updates ([Refresher]); a rate of
-// its own ([Pacer]); sums over all tensors ([Collector]); a second gradient, at another point
-// ([Prober]) or with labels drawn from the model ([Sampler]); another point as the result
-// ([Averaged]); state in fewer bits ([Compact]), and tensors ([Rounded]).
-//
-// An algorithm that is no program can still be an optimizer: [OpaqueOptimizer] computes in its own
-// process.
+// implements on the same type. For quantizers: parameters that are trained ([Trainable]), state
+// from step to step ([Stateful]), a backward pass of its own ([Differentiator]), codes for export
+// ([Packer]). For optimizers: some tensors only ([Selective]), factorizations every few updates
+// ([Refresher]), state in fewer bits ([Compact]). What few algorithms need is in package ext.
 //
 // What hosts read of a plugin's answers is in package spec.
 //

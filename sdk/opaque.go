@@ -9,25 +9,6 @@ import (
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
-// OpaqueOptimizer is an optimizer that cannot be written as a program, such as one that
-// calls another library or searches. Its own process computes the updates, on memory that
-// it shares with the host.
-//
-// Prefer [Optimizer] where you can: a program runs on every device, is compiled together
-// with the rest of the step, and can be printed and compared. An opaque optimizer costs
-// copies in each step, and its process must live as long as the run does.
-type OpaqueOptimizer interface {
-	// Describe names the plugin and declares its parameters.
-	Describe() Description
-	// State lists the tensors that are kept from step to step for a tensor, in any order.
-	// They start at zero. A method that needs others fills them in the first step.
-	State(t Tensor) ([]StateTensor, error)
-	// Step computes one update. It is called for several tensors at the same time, and must
-	// keep nothing anywhere but in the state: after a crash the process is started again and
-	// gets the same step once more. All of Direction and Next must be written.
-	Step(in OpaqueStep, t Tensor) error
-}
-
 // StateTensor is the name and shape of a tensor of the state; the rest of its fields stay empty.
 type StateTensor = spec.Tensor
 

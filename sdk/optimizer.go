@@ -100,60 +100,6 @@ type UpdateInput struct {
 	Probed, Probing program.Value
 }
 
-// Pacer is an optimizer with a rate of its own, such as Adafactor, whose rate follows the size
-// of the weights. The host uses it wherever it would use the schedule's: for the direction, for
-// the weight decay and for the correction by CAGE.
-type Pacer interface {
-	// Rate builds the rate α of this update, a scalar float, at least 0: the host applies
-	// x ← x − α·u. in.X is the parameter before weight decay, and in.State the state before
-	// Observe; what Observe or Refresh changes cannot be read. in.Rate is the schedule's rate.
-	// α should be 0 where it is 0, so that warmup, the end of a schedule and the groups of a
-	// configuration have their effect.
-	Rate(b *program.Builder, in UpdateInput, t Tensor) (program.Value, error)
-}
-
-// Collector is an optimizer that needs to know something of all its tensors together, such as the
-// norm of the whole gradient or of the way that all of them have come (Prodigy, D-Adaptation).
-type Collector interface {
-	// Collect builds scalar floats of one tensor, by name. The host adds up those of each name over
-	// all tensors that the optimizer has by the same table of the configuration. The other
-	// programs of the same step find the sums in in.Global. As in Rate, in.X is the parameter
-	// before weight decay, and in.State the state before Observe.
-	Collect(b *program.Builder, in UpdateInput, t Tensor) (State, error)
-}
-
-// Prober is an optimizer that takes a second gradient, at another point and with the same batch, as
-// sharpness-aware minimization does (SAM), or for the product of the Hessian and a vector, as a
-// difference of two gradients (Sophia-H, AdaHessian).
-type Prober interface {
-	// Probe builds the offset p of one tensor from x, where the gradient was taken. If a probe is due, the
-	// host takes the gradient at x + p, with all tensors moved at once, before Update. The model at that
-	// point is quantized as it is at x, with the same noise; it is then forgotten. As in Collect, in.X is
-	// the parameter before weight decay, and in.State the state before Observe.
-	Probe(b *program.Builder, in UpdateInput, t Tensor) (program.Value, error)
-	// ProbeAt says at which updates of the tensor a probe is due.
-	ProbeAt(t Tensor) Due
-}
-
-// Sampler is an optimizer that takes a second gradient at x and with the same batch, but with labels that the
-// host draws from the predictions of the model, as Sophia-G does. There is one second gradient: for a tensor for which
-// this one is ever due, an offset of a [Prober] must never be.
-type Sampler interface {
-	// SampleAt says at which updates of the tensor such a gradient is due. Update has it as in.Probed, times √n, where
-	// n is the number of labels, and not clipped: so the mean of its square is the diagonal of the Gauss-Newton
-	// matrix of the loss (Liu et al. 2023, arXiv 2305.14342, §2.3). Where labels have weights, n is (Σw)²/Σw². The model is
-	// quantized as for Gradient, with the same noise. With a teacher, too, labels are drawn from the student.
-	SampleAt(t Tensor) Due
-}
-
-// Averaged is an optimizer whose result is another point than the one at which it takes
-// gradients, such as an average of the path (schedule-free methods, EMA, SWA).
-type Averaged interface {
-	// Evaluate builds the tensor to evaluate the model with, and to export, from x, where
-	// training is, and the state after an update. Before the first update it must be x.
-	Evaluate(b *program.Builder, x program.Value, state State, t Tensor) (program.Value, error)
-}
-
 // Compact is an optimizer that keeps parts of its state in fewer bits than float32, as 8-bit Adam
 // does. Its programs still take and return floats.
 type Compact interface {
@@ -173,16 +119,6 @@ const (
 	StoreUint8    = spec.StoreUint8
 	StoreBFloat16 = spec.StoreBFloat16
 )
-
-// Rounded is an optimizer after whose updates the tensor itself has numbers of fewer bits, as in training in pure
-// bfloat16.
-type Rounded interface {
-	// RoundTo says what x consists of after an update of t: with [StoreBFloat16] the host rounds it to one of the two nearest
-	// numbers of bfloat16, at random and so that the mean is what it rounds: x − α·u after weight decay and correction
-	// by CAGE. What is less than half of the distance of two numbers is then not lost in every update. [StoreFloat32] leaves x as
-	// it is; there are no others. Trained parameters of quantizers that have a constraint are not rounded.
-	RoundTo(t Tensor) Storage
-}
 
 // Refresher is an optimizer with preconditioners: parts of its state that need
 // factorizations, which are too costly for every update. The host runs a refresh program

@@ -30,26 +30,6 @@ type Trainable interface {
 	InitTrained(b *program.Builder, x program.Value, site Site) (State, error)
 }
 
-// Sharer is a [Trainable] quantizer of which several sites train the same parameter, such as
-// a learned rotation of rows (SpinQuant) or one codebook for a whole model.
-type Sharer interface {
-	// Shared returns the name under which sites share the trained parameter p of this
-	// one; empty means that it is the site's own. All sites that return the same name,
-	// whatever their plugins, have one parameter with the sum of their gradients, so its
-	// shape and what [Constrained] says of it must be the same for all. It starts from
-	// what InitTrained gives for the first of them; weights come before activations.
-	Shared(p string, site Site) string
-}
-
-// Constrained is a [Trainable] quantizer whose trained parameters must stay in a set, such
-// as that of orthogonal matrices or of positive numbers.
-type Constrained interface {
-	// Constrain builds the point of the set that takes the place of the value v of the
-	// trained parameter p after each update, in the shape of v. It returns v itself for a
-	// parameter without a constraint. The values of InitTrained must be in the set already.
-	Constrain(b *program.Builder, p string, v program.Value, site Site) (program.Value, error)
-}
-
 // Stateful is a quantizer that keeps state from step to step, such as a moving average of
 // what it has seen. Nothing trains it: the quantizer says in each step what comes next.
 // Checkpoints save it, and evaluation reads it as the last step left it.
@@ -92,15 +72,6 @@ type Gradients struct {
 	X program.Value
 	// Trained has the gradient of each parameter in Site.Trained, with its name and shape.
 	Trained State
-}
-
-// Maximal is a [Stateful] quantizer of whose state some tensors are maxima, such as the
-// largest magnitudes of the last steps.
-type Maximal interface {
-	// Maximum reports whether, for an activation, the state tensor s after a step is the
-	// maximum of Next over the micro-batches and the replicas, element by element, in the
-	// place of the mean.
-	Maximum(s string, site Site) bool
 }
 
 // Packer is a quantizer whose results can be stored as integer codes and scales.

@@ -15,13 +15,14 @@ import (
 	"math"
 
 	"github.com/cage-qat/cage/sdk"
+	"github.com/cage-qat/cage/sdk/ext"
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// adafactor implements [sdk.Optimizer] and [sdk.Pacer].
+// adafactor implements [sdk.Optimizer] and [ext.Pacer].
 type adafactor struct{}
 
-var _ sdk.Pacer = adafactor{}
+var _ ext.Pacer = adafactor{}
 
 // The names of the state tensors: means of the second moment's rows and columns, or the moment.
 const (

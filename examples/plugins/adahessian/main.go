@@ -17,13 +17,14 @@ import (
 	"math"
 
 	"github.com/cage-qat/cage/sdk"
+	"github.com/cage-qat/cage/sdk/ext"
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// adahessian implements [sdk.Optimizer] and [sdk.Prober].
+// adahessian implements [sdk.Optimizer] and [ext.Prober].
 type adahessian struct{}
 
-var _ sdk.Prober = adahessian{}
+var _ ext.Prober = adahessian{}
 
 // The names of the state tensors: the moments, and the last estimate.
 const (

@@ -16,15 +16,16 @@ import (
 	"math"
 
 	"github.com/cage-qat/cage/sdk"
+	"github.com/cage-qat/cage/sdk/ext"
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// adamw implements [sdk.Optimizer], [sdk.Compact] and [sdk.Rounded].
+// adamw implements [sdk.Optimizer], [sdk.Compact] and [ext.Rounded].
 type adamw struct{}
 
 var (
 	_ sdk.Compact = adamw{}
-	_ sdk.Rounded = adamw{}
+	_ ext.Rounded = adamw{}
 )
 
 // The names of the state tensors.
@@ -53,7 +54,7 @@ func (adamw) Storage(sdk.Tensor) map[string]sdk.Storage {
 	return map[string]sdk.Storage{stateM: sdk.StoreBFloat16, stateV: sdk.StoreBFloat16}
 }
 
-// RoundTo implements [sdk.Rounded].
+// RoundTo implements [ext.Rounded].
 func (adamw) RoundTo(t sdk.Tensor) sdk.Storage {
 	if t.Bool("round_weights") {
 		return sdk.StoreBFloat16

@@ -16,6 +16,7 @@ import (
 	"math"
 
 	"github.com/cage-qat/cage/sdk"
+	"github.com/cage-qat/cage/sdk/ext"
 	"github.com/cage-qat/cage/sdk/microscaling"
 	"github.com/cage-qat/cage/sdk/program"
 )
@@ -25,7 +26,7 @@ type delayed struct{}
 var (
 	_ sdk.Quantizer = delayed{}
 	_ sdk.Stateful  = delayed{}
-	_ sdk.Maximal   = delayed{}
+	_ ext.Maximal   = delayed{}
 )
 
 func (delayed) Describe() sdk.Description {

@@ -16,13 +16,14 @@ import (
 	"math"
 
 	"github.com/cage-qat/cage/sdk"
+	"github.com/cage-qat/cage/sdk/ext"
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// mars implements [sdk.Optimizer] and [sdk.Prober].
+// mars implements [sdk.Optimizer] and [ext.Prober].
 type mars struct{}
 
-var _ sdk.Prober = mars{}
+var _ ext.Prober = mars{}
 
 const (
 	stateM    = "m"

@@ -18,15 +18,16 @@ import (
 	"math"
 
 	"github.com/cage-qat/cage/sdk"
+	"github.com/cage-qat/cage/sdk/ext"
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// prodigy implements [sdk.Optimizer], [sdk.Pacer] and [sdk.Collector].
+// prodigy implements [sdk.Optimizer], [ext.Pacer] and [ext.Collector].
 type prodigy struct{}
 
 var (
-	_ sdk.Pacer     = prodigy{}
-	_ sdk.Collector = prodigy{}
+	_ ext.Pacer     = prodigy{}
+	_ ext.Collector = prodigy{}
 )
 
 // The names of the state tensors.

@@ -11,15 +11,16 @@ package main
 
 import (
 	"github.com/cage-qat/cage/sdk"
+	"github.com/cage-qat/cage/sdk/ext"
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// sam implements [sdk.Optimizer], [sdk.Collector] and [sdk.Prober].
+// sam implements [sdk.Optimizer], [ext.Collector] and [ext.Prober].
 type sam struct{}
 
 var (
-	_ sdk.Collector = sam{}
-	_ sdk.Prober    = sam{}
+	_ ext.Collector = sam{}
+	_ ext.Prober    = sam{}
 )
 
 const (

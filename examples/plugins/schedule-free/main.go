@@ -15,13 +15,14 @@ import (
 	"math"
 
 	"github.com/cage-qat/cage/sdk"
+	"github.com/cage-qat/cage/sdk/ext"
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// scheduleFree implements [sdk.Optimizer] and [sdk.Averaged].
+// scheduleFree implements [sdk.Optimizer] and [ext.Averaged].
 type scheduleFree struct{}
 
-var _ sdk.Averaged = scheduleFree{}
+var _ ext.Averaged = scheduleFree{}
 
 // The names of the state tensors: z, the second moment, the sum of the weights, and the largest rate.
 const (

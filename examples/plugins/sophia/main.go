@@ -17,15 +17,16 @@ package main
 
 import (
 	"github.com/cage-qat/cage/sdk"
+	"github.com/cage-qat/cage/sdk/ext"
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// sophia implements [sdk.Optimizer], [sdk.Prober] and [sdk.Sampler].
+// sophia implements [sdk.Optimizer], [ext.Prober] and [ext.Sampler].
 type sophia struct{}
 
 var (
-	_ sdk.Prober  = sophia{}
-	_ sdk.Sampler = sophia{}
+	_ ext.Prober  = sophia{}
+	_ ext.Sampler = sophia{}
 )
 
 // What the setting estimator can be.
