@@ -56,9 +56,6 @@ func (b *branch) take() (dSum *graph.Node) {
 
 // addProduct returns sum + x·wᵀ, without gradients.
 func addProduct(sum, x, w *graph.Node) *graph.Node {
-	if total, ok := lower.AddProductOfCodes(sum, x, w); ok {
-		return total
-	}
 	if y, ok := lower.ProductOfCodes(x, w, false); ok {
 		return graph.Add(sum, y)
 	}

@@ -49,7 +49,6 @@ var parsers = []struct{ what, pkg, targets string }{
 	{"programs", "sdk/program", "FuzzValidate"},
 	{"programs, run by the oracle", "sdk/program/reference", "FuzzRun"},
 	{"products of matrices, on every tier", "host/compute/matmul", "FuzzProduct"},
-	{"programs, for many tensors at once", "host/compute/pass/vectorize", "FuzzProgram"},
 	{"programs, run by rows", "host/compute/cpu", "FuzzPrograms"},
 	{"programs, run by every executor", "internal/testing/executortest", "FuzzExecutors"},
 	{"values of other implementations, put to plugins", "sdk/sdktest", "FuzzGoldenFile"},

@@ -48,7 +48,7 @@ type Products string
 const (
 	FloatProducts   Products = "float"   // of values, as they are
 	IntegerProducts Products = "integer" // of codes, in 8 bits with sums in 32, if both have one scale for each row
-	BlockProducts   Products = "fp4"     // of four-bit floats, if both have scales for their blocks, as in MXFP4 or NVFP4
+	FormerBlocks    Products = "fp4"     // was an experiment on some GPUs; now as FloatProducts
 )
 
 // Shard says what several GPUs divide among them, each keeping its rows, in the place of having all of it on each.

@@ -230,5 +230,5 @@ func setOperation(s *stablehlo.Statement, name string) error {
 func (k Kernel) ToStableHLO() string {
 	text := strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`).Replace(k.Text)
 	return "{debug = false, grid_x = " + strconv.Itoa(k.Grid) + ` : i32, grid_y = 1 : i32, grid_z = 1 : i32, ir = "` + text +
-		`", name = "` + k.Name + `", num_stages = ` + strconv.Itoa(k.Stages) + ` : i32, num_warps = ` + strconv.Itoa(k.Warps) + " : i32}"
+		`", name = "` + k.Name + `", num_stages = 1 : i32, num_warps = ` + strconv.Itoa(k.Warps) + " : i32}"
 }

@@ -50,8 +50,7 @@ type Options struct {
 	// Kernels says how programs of plugins are computed; [device.AutoKernels] if empty.
 	Kernels device.Kernels
 
-	// Products says how quantized matrices are multiplied; [device.FloatProducts] if empty. [device.BlockProducts] is for GPUs
-	// that have such products.
+	// Products says how quantized matrices are multiplied; [device.FloatProducts] if empty.
 	Products device.Products
 
 	// Allocator is how the CUDA device allocates the memory of a GPU; [device.DefaultAllocator] if empty. Preallocate reserves
@@ -164,7 +163,7 @@ func (o *Options) complete() error {
 	return errors.Join(oneOf("precision", o.Precision, device.Float32, device.BFloat16),
 		oneOf("attention", o.Attention, device.AutoAttention, device.FusedAttention, device.PlainAttention),
 		oneOf("kernels", o.Kernels, device.AutoKernels, device.FusedKernels, device.GraphKernels, device.BodyKernels),
-		oneOf("products", o.Products, device.FloatProducts, device.IntegerProducts, device.BlockProducts),
+		oneOf("products", o.Products, device.FloatProducts, device.IntegerProducts),
 		oneOf("allocator", o.Allocator, device.Allocators()...))
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/gomlx/gomlx/core/tensors"
 
 	"github.com/cage-qat/cage/host/compute/device"
+	"github.com/cage-qat/cage/host/compute/matmul"
 )
 
 // Constant returns a node with the given dimensions and elements, in row-major order. It is the way to put a large
@@ -74,7 +75,7 @@ func DotGeneralRounded(a *graph.Node, aContracted, aBatch []int, b *graph.Node, 
 // AddDotGeneral returns sum + [DotGeneral], in one pass where products are those of package matmul.
 func AddDotGeneral(sum, a *graph.Node, aContracted, aBatch []int, b *graph.Node, bContracted, bBatch []int) *graph.Node {
 	if OwnProducts(a.Graph()) {
-		return nativeDot(a, aContracted, aBatch, b, bContracted, bBatch, nil, nil, sum, false)
+		return nativeDot(Arithmetic(a.Graph()), a, aContracted, aBatch, b, bContracted, bBatch, nil, nil, sum, false)
 	}
 	return graph.Add(sum, dot(a, aContracted, aBatch, b, bContracted, bBatch, false))
 }
@@ -83,7 +84,7 @@ func dot(a *graph.Node, aContracted, aBatch []int, b *graph.Node, bContracted, b
 	g := a.Graph()
 	switch {
 	case OwnProducts(g):
-		return nativeDot(a, aContracted, aBatch, b, bContracted, bBatch, nil, nil, nil, rounded)
+		return nativeDot(Arithmetic(a.Graph()), a, aContracted, aBatch, b, bContracted, bBatch, nil, nil, nil, rounded)
 	case !InBFloat16(g):
 		return graph.DotGeneral(a, aContracted, aBatch, b, bContracted, bBatch)
 	}
@@ -93,6 +94,14 @@ func dot(a *graph.Node, aContracted, aBatch []int, b *graph.Node, bContracted, b
 	}
 	product := graph.Dot(Operand(a), Operand(b)).WithAccumulatorDType(dtypes.Float32).WithOutputDType(result)
 	return graph.ConvertDType(product.General(aContracted, aBatch, bContracted, bBatch), dtypes.Float32)
+}
+
+// ExactDot is GoMLX's product of two nodes whatever the precision of the graph's device, on the CPU by package matmul.
+func ExactDot(a *graph.Node, aContracted, aBatch []int, b *graph.Node, bContracted, bBatch []int) *graph.Node {
+	if tier, err := ProductTier(); err == nil && a.DType() == dtypes.Float32 && DeviceOf(a.Graph()).Fuses() && !tier.IsPortable() {
+		return nativeDot(matmul.Float32, a, aContracted, aBatch, b, bContracted, bBatch, nil, nil, nil, false)
+	}
+	return graph.DotGeneral(a, aContracted, aBatch, b, bContracted, bBatch)
 }
 
 // Rounded returns x, rounded to the precision of the graph's device, as a float32 node.
@@ -145,7 +154,7 @@ const LongestIntegers = math.MaxInt32 / (127 * 127)
 func DotIntegers(a, b, rows, columns *graph.Node, rounded bool) *graph.Node {
 	g := a.Graph()
 	if OnCPU(g) {
-		return nativeDot(a, []int{1}, nil, b, []int{1}, nil, rows, columns, nil, rounded)
+		return nativeDot(matmul.Int8, a, []int{1}, nil, b, []int{1}, nil, rows, columns, nil, rounded)
 	}
 	product := graph.ConvertDType(graph.Dot(a, b).WithOutputDType(dtypes.Int32).General([]int{1}, nil, []int{1}, nil), dtypes.Float32)
 	dims := product.Shape().Dimensions
@@ -266,8 +275,6 @@ type Kernel struct {
 	Text string
 	// Grid is the number of instances of the function, and Warps the number of threads of each, in groups of 32.
 	Grid, Warps int
-	// Stages is the number of tiles of a loop that are in shared memory at once; 1 if there is no loop.
-	Stages int
 }
 
 // Call returns the outputs of the kernel for the inputs. They have the number, shapes and element types of the outputs

@@ -56,14 +56,10 @@ func MultipliesBFloat16() bool {
 	return err == nil && tier.HasBFloat16()
 }
 
-// nativeDot is [DotGeneral] by package matmul, in the device's precision for operands of floats and exact for those of int8. rows
+// nativeDot is [DotGeneral] by package matmul in an arithmetic. rows
 // and columns scale the results of each row of a and each row of b, see [matmul.Scales], and sum is what they are added to; nil for none.
 // If rounded is set, the result is rounded to the precision, and stored so: natives read it as it is ([ShortOperand]).
-func nativeDot(a *graph.Node, aContracted, aBatch []int, b *graph.Node, bContracted, bBatch []int, rows, columns, sum *graph.Node, rounded bool) *graph.Node {
-	arithmetic := Arithmetic(a.Graph())
-	if a.DType() == dtypes.Int8 {
-		arithmetic = matmul.Int8
-	}
+func nativeDot(arithmetic matmul.Arithmetic, a *graph.Node, aContracted, aBatch []int, b *graph.Node, bContracted, bBatch []int, rows, columns, sum *graph.Node, rounded bool) *graph.Node {
 	left, right := layoutOf(a.Shape(), aBatch, aContracted), layoutOf(b.Shape(), bBatch, bContracted)
 	tier, err := ProductTier()
 	if err != nil {

@@ -27,21 +27,10 @@ func lowerLogb(l *lowering, _ *program.Node, args []*graph.Node) *graph.Node {
 // lowerLdexp multiplies by powers of two whose product is 2ⁿ, in an order in which
 // only the last product rounds: a subnormal result that is rounded twice may differ
 // from one that is rounded once.
-func lowerLdexp(l *lowering, n *program.Node, args []*graph.Node) *graph.Node {
-	x, e, f := args[0], args[1], l.float
-	r := l.ranges[n.Args[1]]
-	var powers []*graph.Node
-	switch {
-	case r.within(float64(f.minNormal()), float64(f.bias)):
-		powers = []*graph.Node{l.powerOfTwo(e)}
-	case r.within(float64(f.minExponent()), float64(f.bias)):
-		powers = []*graph.Node{l.smallPower(e)}
-	default:
-		powers = l.powers(e)
-	}
-	if r.nan {
-		powers[0] = graph.Where(graph.Equal(e, e), powers[0], e)
-	}
+func lowerLdexp(l *lowering, _ *program.Node, args []*graph.Node) *graph.Node {
+	x, e := args[0], args[1]
+	powers := l.powers(e)
+	powers[0] = graph.Where(graph.Equal(e, e), powers[0], e) // NaN stays
 	for _, p := range powers {
 		x = graph.Mul(x, p)
 	}
@@ -102,8 +91,3 @@ func (f format) minExponent() int { return f.minNormal() - f.mantissa }
 
 // infinity is the bit pattern of +Inf.
 func (f format) infinity() int64 { return int64(2*f.bias+1) << f.mantissa }
-
-// shifter is 1.5·2^mantissa. The floats near it are whole numbers, so that adding and then subtracting it rounds a number to
-// the nearest whole number, ties to even. This is right for magnitudes up to exact.
-func (f format) shifter() float64 { return 1.5 * math.Ldexp(1, f.mantissa) }
-func (f format) exact() float64   { return math.Ldexp(1, f.mantissa-1) }

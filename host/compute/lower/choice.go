@@ -33,7 +33,6 @@ const (
 	Losses          Kind = "losses"
 	LossSums        Kind = "sums of losses" // of a long vocabulary, and in evaluations
 	IntegerProducts Kind = "products of integers"
-	FourBitProducts Kind = "products of four-bit floats"
 )
 
 // mostRotated is the largest rotation of [Rotations].

@@ -89,12 +89,11 @@ func TestCompareCodes(t *testing.T) {
 	}
 }
 
-// TestProductTrials: products of codes pass their trials, those of blocks in both formats.
+// TestProductTrials: products of codes pass their trial.
 func TestProductTrials(t *testing.T) {
 	const rows, columns, inner = 128, 256, 768
 	d := testdevice.Open(t, engine.Options{Precision: device.BFloat16, Kernels: device.BodyKernels})
-	t.Run("blocks", func(t *testing.T) { passes(t, d, blockTrial(rows, columns, inner), nil) })
-	t.Run("integers", func(t *testing.T) { passes(t, d, integerTrial(rows, columns, inner), nil) })
+	passes(t, d, integerTrial(rows, columns, inner), nil)
 }
 
 // TestCompareSums: a kernel that computes something else does not pass.
@@ -130,82 +129,12 @@ func TestNodeErrors(t *testing.T) {
 	} {
 		_, err := cpu.Compile("node", inputs, func(g *graph.Graph, in []*graph.Node) []*graph.Node {
 			p := &program.Program{Name: "bad", Inputs: []program.Input{{Name: "x", Type: program.FloatType(4)}}, Nodes: []program.Node{n}}
-			l := &lowering{g: g, p: p, float: single, ranges: ranges(p)}
+			l := &lowering{g: g, p: p, float: single}
 			return []*graph.Node{l.node(1, &n, in)}
 		})
 		var failed *NodeError
 		if !errors.As(err, &failed) || failed.Program != "bad" || failed.Node != "%1 = "+n.Op.String() || errors.Unwrap(failed) == nil {
 			t.Errorf("%s: got %v, want a NodeError", n.Op, err)
-		}
-	}
-}
-
-func TestRanges(t *testing.T) {
-	b := program.NewBuilder("ranges")
-	x, c := b.Input("x", program.FloatType(4)), b.Input("c", program.Type{DType: program.Bool, Shape: []int{4}})
-	inf := math.Inf(1)
-	cases := []struct {
-		name  string
-		value program.Value
-		want  bounds
-	}{
-		{"clip", x.Clip(-8, 7), bounds{-8, 7, true}},
-		{"clip_small", b.Iota(program.FloatType(4), 0).Clip(-8, 2), bounds{0, 2, false}},
-		{"clip_tiny", x.Sign().Clip(-8, 7), bounds{-8, 7, true}},
-		{"neg", x.Clip(-8, 7).Round().Neg(), bounds{-7, 8, true}},
-		{"abs", x.Clip(-8, 7).Abs(), bounds{0, 8, true}},
-		{"abs_far", x.Clip(2, 7).Neg().Abs(), bounds{2, 7, true}},
-		{"sign", x.Sign(), bounds{-1, 1, true}},
-		{"bool", c.Convert(program.Float), bounds{0, 1, false}},
-		{"select", c.Select(x.Clip(0, 1), b.Const(5)), bounds{0, 5, true}},
-		{"floor", x.Clip(-1.5, 2.5).Floor().Reshape(2, 2).MaxRow(), bounds{-2, 2, true}},
-		{"add", x.Clip(0, 9).Add(x), unknown},
-		{"iota", b.Iota(program.Type{DType: program.Int, Shape: []int{3}}, 0).Convert(program.Float), bounds{0, 2, false}},
-		{"concatenate", x.Max(b.Const(1)).Concatenate(0, x.Clip(-3, 4)), bounds{-3, inf, true}},
-		{"nan", b.Const(math.NaN()), unknown},
-		{"int", x.Clip(0, 1).Convert(program.Int), unknown},
-	}
-	for _, c := range cases {
-		b.Output(c.name, c.value)
-	}
-	p, err := b.Build()
-	if err != nil {
-		t.Fatal(err)
-	}
-	got := ranges(p)
-	for i, c := range cases {
-		if s := got[p.Outputs[i].Value]; s != c.want {
-			t.Errorf("%s: %v, want %v", c.name, s, c.want)
-		}
-	}
-}
-
-// TestRoundingIsDelayed: a clip of a rounding becomes the rounding of a clip, whose number is known to be small, unless
-// the rounding is used elsewhere, too, or a bound would be rounded.
-func TestRoundingIsDelayed(t *testing.T) {
-	for name, c := range map[string]struct {
-		build func(*program.Builder, program.Value) program.Value
-		last  program.Op
-	}{
-		"clamp":  {func(_ *program.Builder, x program.Value) program.Value { return x.Round().Clip(-7, 7) }, program.OpRound},
-		"second": {func(b *program.Builder, x program.Value) program.Value { return b.Const(-7).Max(x.Round()) }, program.OpRound},
-		"two": {func(b *program.Builder, x program.Value) program.Value {
-			return x.Round().Max(b.Const(-7)).Min(b.Const(7))
-		}, program.OpRound},
-		"used-twice":  {func(_ *program.Builder, x program.Value) program.Value { r := x.Round(); return r.Mul(r.Clip(-7, 7)) }, program.OpMul},
-		"no-integer":  {func(_ *program.Builder, x program.Value) program.Value { return x.Round().Clip(-6.5, 7) }, program.OpClamp},
-		"no-constant": {func(_ *program.Builder, x program.Value) program.Value { return x.Round().Max(x) }, program.OpMax},
-	} {
-		b := program.NewBuilder(name)
-		b.Output("y", c.build(b, b.Input("x", program.FloatType(4))))
-		p, err := b.Build()
-		if err == nil {
-			p, err = delayRounding(p)
-		}
-		if err != nil {
-			t.Errorf("%s: %v", name, err)
-		} else if got := p.Node(p.Outputs[0].Value).Op; got != c.last {
-			t.Errorf("%s: the last operation is %v, want %v", name, got, c.last)
 		}
 	}
 }

@@ -119,40 +119,6 @@ func TestKindsAreLeftAlone(t *testing.T) {
 	}
 }
 
-// TestBlockKernelCalls: products of four-bit floats are calls of a kernel, unless the trial of kernels fails.
-func TestBlockKernelCalls(t *testing.T) {
-	for kernels, want := range map[device.Kernels]int{device.FusedKernels: 1, device.AutoKernels: 0} {
-		t.Run(string(kernels), func(t *testing.T) {
-			var warnings []string
-			d, r, err := pjrtrecord.Open(t, 1, engine.Options{Precision: device.BFloat16, Kernels: kernels, Products: device.BlockProducts, Warn: func(message string, details ...any) {
-				warnings = append(warnings, fmt.Sprint(message, details))
-			}})
-			if err != nil {
-				t.Fatal(err)
-			}
-			q := mxfp4(t, 128, 64)
-			e, err := d.Compile("step", []engine.Spec{{Name: "x", Shape: shapes.Make(dtypes.Float32, 128, 64)}}, func(_ *graph.Graph, in []*graph.Node) []*graph.Node {
-				y := lower.Quantize(in[0], lower.Given{}, q)
-				if product, ok := lower.ProductOfCodes(y, y, true); ok {
-					return []*graph.Node{product}
-				}
-				return []*graph.Node{y}
-			})
-			if err != nil {
-				t.Fatal(err)
-			}
-			e.Close()
-			programs := r.Programs(t)
-			if got := strings.Count(programs[len(programs)-1], `name = "cage_blocks_product"`); got != want {
-				t.Errorf("%d products, want %d", got, want)
-			}
-			if said := strings.Join(warnings, "\n"); strings.Contains(said, "multiplied by their values and not by their codes, which takes more time[kind products of four-bit floats reason the device computes nothing but zeros]") != (want == 0) {
-				t.Errorf("the device warns %q", warnings)
-			}
-		})
-	}
-}
-
 // quantizerOf makes a quantizer of matrices from the value and the surrogate of its program.
 func quantizerOf(t *testing.T, name string, rows, columns int, make func(b *program.Builder, x program.Value) (value, surrogate program.Value),
 	trained ...spec.Tensor) lower.Quantizer {
@@ -233,18 +199,6 @@ func TestLongProductOfCodes(t *testing.T) {
 	}
 }
 
-// TestProductOfBlocks: so is that of four-bit floats. With scales that are powers of two, values are exact in bfloat16, too.
-func TestProductOfBlocks(t *testing.T) {
-	wrong := productErrors(t, engine.Options{Products: device.BlockProducts, Kernels: device.BodyKernels}, mxfp4)
-	if wrong[0] > 1e-6 || wrong[1] > 1.0/256 || wrong[1] < 100*wrong[0] || wrong[2] > 1e-6 {
-		t.Errorf("relative errors of %g", wrong)
-	}
-	wrong = productErrors(t, engine.Options{Products: device.BlockProducts, Kernels: device.BodyKernels}, nvfp4)
-	if wrong[0] > 1e-6 || wrong[1] > 1.0/256 || wrong[1] < 100*wrong[0] || wrong[2] < 100*wrong[0] {
-		t.Errorf("relative errors of %g, with two scales", wrong)
-	}
-}
-
 // productErrors are the relative errors of the product of two matrices that a quantizer makes: of their codes, of their codes
 // rounded at the end, and of their values.
 func productErrors(t *testing.T, o engine.Options, quantizer func(t *testing.T, rows, columns int) lower.Quantizer) (wrong [3]float64) {
@@ -302,48 +256,4 @@ func productErrors(t *testing.T, o engine.Options, quantizer func(t *testing.T, 
 func uploaded(t *testing.T, d *engine.Device, x, w []float32, tokens, out, in int) []*engine.Buffer {
 	t.Helper()
 	return []*engine.Buffer{testdevice.Upload(t, d, x, tokens, in), testdevice.Upload(t, d, w, out, in)}
-}
-
-// TestNoBlocks: a device without kernels says once that it multiplies values, and so it does with sizes that are no whole
-// tiles. With quantizers that have no codes of this form it does so without a word.
-func TestNoBlocks(t *testing.T) {
-	for _, tt := range []struct {
-		name      string
-		kernels   device.Kernels
-		out       int
-		quantizer func(t *testing.T, rows, columns int) lower.Quantizer
-		codes     bool
-		warnings  int
-	}{
-		{"blocks", device.BodyKernels, 32, mxfp4, true, 0},
-		{"no kernels", device.GraphKernels, 32, mxfp4, false, 1},
-		{"no whole tiles", device.BodyKernels, 40, mxfp4, true, 1},
-		{"other codes", device.BodyKernels, 32, uniform, false, 0},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			const tokens, in = 128, 64
-			warnings := 0
-			d := testdevice.Open(t, engine.Options{Precision: device.BFloat16, Products: device.BlockProducts, Kernels: tt.kernels,
-				Warn: func(string, ...any) { warnings++ }})
-			qx, qw := tt.quantizer(t, tokens, in), tt.quantizer(t, tt.out, in)
-			if ok := qx.CodeShapes(d) != nil; ok != tt.codes {
-				t.Errorf("there are codes: %t", ok)
-			}
-			x, w := testdevice.Upload(t, d, make([]float32, tokens*in), tokens, in), testdevice.Upload(t, d, make([]float32, tt.out*in), tt.out, in)
-			testdevice.Evaluate(t, d, []*engine.Buffer{x, w}, func(_ *graph.Graph, in []*graph.Node) []*graph.Node {
-				a, b := lower.Quantize(in[0], lower.Given{}, qx), lower.Quantize(in[1], lower.Given{}, qw)
-				product, ok := lower.ProductOfCodes(a, b, true)
-				if ok != (tt.name == "blocks") {
-					t.Errorf("codes are multiplied: %t", ok)
-				}
-				if !ok {
-					product = a
-				}
-				return []*graph.Node{product}
-			})
-			if warnings != tt.warnings {
-				t.Errorf("%d warnings, want %d", warnings, tt.warnings)
-			}
-		})
-	}
 }

@@ -6,15 +6,21 @@ import (
 	"math/bits"
 
 	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/compute/shapes"
 	"github.com/gomlx/gomlx/core/graph"
 
 	"github.com/cage-qat/cage/host/compute/engine"
+	"github.com/cage-qat/cage/host/compute/loops"
 	"github.com/cage-qat/cage/sdk/program"
 )
 
 func lowerDot(_ *lowering, n *program.Node, args []*graph.Node) *graph.Node {
 	a := n.Attr
-	return graph.DotGeneral(args[0], a.LhsContract, a.LhsBatch, args[1], a.RhsContract, a.RhsBatch)
+	if len(a.LhsContract) == 0 { // each operand gets an axis of size 1 that is contracted
+		x, y := graph.InsertAxes(args[0], -1), graph.InsertAxes(args[1], -1)
+		return graph.DotGeneral(x, []int{x.Rank() - 1}, a.LhsBatch, y, []int{y.Rank() - 1}, a.RhsBatch)
+	}
+	return engine.ExactDot(args[0], a.LhsContract, a.LhsBatch, args[1], a.RhsContract, a.RhsBatch)
 }
 
 // largestBlock is the largest rotation that is one product with its matrix.
@@ -24,8 +30,25 @@ const largestBlock = 256
 // matrix of natural order is the Kronecker product of two smaller ones,
 // H(ab) = H(a) ⊗ H(b), so that a + b products for each element replace ab.
 func lowerHadamard(l *lowering, n *program.Node, args []*graph.Node) *graph.Node {
+	if l.gobackend && l.float == single && engine.DeviceOf(l.g).Fuses() {
+		return nativeRotation(args[0], n.Attr.Block)
+	}
 	runs := int(n.Type.Size()) / n.Attr.Block
 	return graph.Reshape(l.rotate(args[0], runs, n.Attr.Block), n.Type.Shape...)
+}
+
+// nativeRotation is lowerHadamard as package cpu rotates.
+func nativeRotation(x *graph.Node, block int) *graph.Node {
+	blocks := max(1, (1<<14)/block) // of a task
+	return engine.Native{Name: "rotation", Outputs: []shapes.Shape{x.Shape()}, Run: func(in, out []engine.Tensor, parallel engine.Parallel) error {
+		from, to := floats(in[0]), floats(out[0])
+		each := blocks * block
+		parallel((len(to)+each-1)/each, func(i int) {
+			last := min(len(to), (i+1)*each)
+			loops.Rotate(to[i*each:last], from[i*each:last], block)
+		})
+		return nil
+	}}.Call(x)[0]
 }
 
 // rotateByKernel is lowerHadamard by a kernel. ok is false if there is none, or if the node is no rotation.
@@ -55,20 +78,19 @@ func (l *lowering) rotate(x *graph.Node, runs, block int) *graph.Node {
 		return l.rotateSplit(x, block)
 	}
 	if block <= largestBlock {
-		return l.rotateRows(x, block, 0)
+		return l.rotateRows(x, block)
 	}
 	trail := min(largestBlock, 1<<(bits.Len(uint(block))/2))
 	lead := block / trail
-	x = graph.Reshape(l.rotateRows(x, trail, 0), runs, lead, trail)
+	x = graph.Reshape(l.rotateRows(x, trail), runs, lead, trail)
 	x = l.rotate(graph.TransposeAllAxes(x, 0, 2, 1), runs*trail, lead)
 	return graph.TransposeAllAxes(graph.Reshape(x, runs, trail, lead), 0, 2, 1)
 }
 
-// rotateRows views x as a matrix with rows of size elements, and multiplies it by the Walsh–Hadamard matrix. That matrix is
-// symmetric, so either of its axes can be contracted; which one is faster depends on the device.
-func (l *lowering) rotateRows(x *graph.Node, size, axis int) *graph.Node {
+// rotateRows views x as a matrix with rows of size elements, and multiplies it by the Walsh–Hadamard matrix.
+func (l *lowering) rotateRows(x *graph.Node, size int) *graph.Node {
 	x = graph.Reshape(x, x.Shape().Size()/size, size)
-	return graph.DotGeneral(x, []int{1}, nil, l.hadamard(size), []int{axis}, nil)
+	return graph.DotGeneral(x, []int{1}, nil, l.hadamard(size), []int{0}, nil)
 }
 
 // butterflies views x as matrices of the given number of rows, a power of two, with rows of size elements. It multiplies each

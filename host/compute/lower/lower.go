@@ -69,13 +69,10 @@ func (l *lowering) program(p *program.Program, inputs []*graph.Node) map[string]
 	if err == nil {
 		p, err = simplify.Program(p)
 	}
-	if err == nil && l.gobackend {
-		p, err = delayRounding(p)
-	}
 	if err != nil {
 		panic(err)
 	}
-	l.p, l.float, l.ranges, l.clips = p, formatOf(p, inputs), ranges(p), map[*graph.Node]clipChain{}
+	l.p, l.float = p, formatOf(p, inputs)
 	for i, in := range p.Inputs {
 		if want, got := l.shape(in.Type), inputs[i].Shape(); !got.Equal(want) {
 			panic(fmt.Errorf("program %q: input %q is %s, got a node of shape %s, want %s", p.Name, in.Name, in.Type, got, want))
@@ -99,8 +96,6 @@ type lowering struct {
 	float     format
 	gobackend bool // the graph is for GoMLX's Go backend
 	kernels   bool // rotations are kernels, where the device has them
-	ranges    []bounds
-	clips     map[*graph.Node]clipChain // by their results; see goExtreme
 }
 
 // formatOf is the floating-point format of the first float input.

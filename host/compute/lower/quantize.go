@@ -207,11 +207,11 @@ func (q programQuantizer) others(p *program.Program, given Given) []*graph.Node 
 }
 
 func (q programQuantizer) Forward(x *graph.Node, given Given) (*graph.Node, []*graph.Node) {
-	p, coding := q.factoredForward(engine.DeviceOf(x.Graph()))
+	p, coded := q.factoredForward(engine.DeviceOf(x.Graph()))
 	out := lowerRows(x.Graph(), p, q.rows(), append([]*graph.Node{x}, q.others(q.Program, given)...), q.memory)
 	value := out[spec.OutputValue]
-	if coding != nil {
-		coding.codes(out).AttachTo(value)
+	if coded {
+		codesAmong(out).AttachTo(value)
 	}
 	return value, q.residuals(out)
 }
@@ -489,7 +489,7 @@ func (q programQuantizer) fusedMemory(s Source) InMemory {
 // quantizeFused is [Quantize] by one kernel that also computes x, from its source. ok is false if there is no such kernel.
 func (q programQuantizer) quantizeFused(x *graph.Node, s Source, given Given) (y *graph.Node, ok bool) {
 	g := x.Graph()
-	base, coding := q.factoredForward(engine.DeviceOf(g))
+	base, coded := q.factoredForward(engine.DeviceOf(g))
 	p, err := q.fusedForward(s, base)
 	if err != nil {
 		panic(err)
@@ -515,8 +515,8 @@ func (q programQuantizer) quantizeFused(x *graph.Node, s Source, given Given) (y
 		dx, dTrained := q.Backward(at, residuals, dy)
 		return append(s.Adjoint(sourceResiduals, dx), dTrained...)
 	})
-	if coding != nil {
-		coding.codes(out).AttachTo(y)
+	if coded {
+		codesAmong(out).AttachTo(y)
 	}
 	return y, true
 }

@@ -91,40 +91,22 @@ var unsupported = map[program.Op]string{
 
 const factorization = "factorizations belong into refresh programs, which the host executes"
 
-// gobackendRules are the rules for GoMLX's Go backend. It runs each node as a pass over
-// memory. Additions, products, quotients, maxima, square roots and Where are
-// vectorized, comparisons, conversions and roundings are not, and logic on bools
-// branches on every element.
-//
-// Its vectorized maximum, minimum and exponential lose NaN, the latter also
-// saturates at ±88; tanh cancels near 0, the sign of NaN is 0, and bools cannot be
-// compared.
+// gobackendRules are the rules for GoMLX's Go backend where its results are others than the definition of an operation: its vectorized
+// maximum, minimum and exponential lose NaN, the latter also saturates at ±88; tanh cancels near 0, the sign of NaN is 0, and bools
+// cannot be compared. Others are functions of ours, called as natives.
 var gobackendRules = map[program.Op]rule{
-	program.OpAbs:      forFloats(goAbs, unary(graph.Abs)),
-	program.OpSign:     forFloats(goSign, unary(graph.Sign)),
-	program.OpExp:      goExp,
-	program.OpTanh:     goTanh,
-	program.OpRound:    goRound,
-	program.OpIsFinite: goIsFinite,
-	program.OpNot:      byType(bools(notBits), unary(graph.BitwiseNot)),
+	program.OpAbs:  forFloats(goAbs, unary(graph.Abs)),
+	program.OpSign: forFloats(goSign, unary(graph.Sign)),
+	program.OpExp:  goExp,
+	program.OpTanh: goTanh,
 
 	program.OpMax: forFloats(goExtreme(graph.Max), binary(graph.Max)),
 	program.OpMin: forFloats(goExtreme(graph.Min), binary(graph.Min)),
-	program.OpAnd: byType(bools(andBits), binary(graph.BitwiseAnd)),
-	program.OpOr:  byType(bools(orBits), binary(graph.BitwiseOr)),
-	program.OpXor: byType(bools(xorBits), binary(graph.BitwiseXor)),
 	program.OpEq:  byType(bools(equalBits), binary(graph.Equal)),
 	program.OpNe:  byType(bools(xorBits), binary(graph.NotEqual)),
 
-	program.OpSelect:    goSelect,
-	program.OpConvert:   byType(goFromBool, lowerConvert),
-	program.OpBroadcast: goBroadcast,
-
 	program.OpReduceMax: forFloats(goReduceExtreme(graph.ReduceMax), reduction(graph.ReduceMax)),
 	program.OpReduceMin: forFloats(goReduceExtreme(graph.ReduceMin), reduction(graph.ReduceMin)),
-
-	program.OpDot:      goDot,
-	program.OpHadamard: goHadamard,
 
 	program.OpNearest:        goNearest,
 	program.OpLookup:         goLookup,
@@ -174,17 +156,10 @@ func lowerShr(_ *lowering, n *program.Node, args []*graph.Node) *graph.Node {
 	return graph.BitwiseShiftRightArithmetic(args[0], args[1])
 }
 
-// lowerClamp applies only those bounds that x may violate. For NaN, the maximum and minimum of the Go backend return either
-// operand, so the result is NaN or within the bounds. The definition of the operation allows both.
-func lowerClamp(l *lowering, n *program.Node, args []*graph.Node) *graph.Node {
-	x, out := l.ranges[n.Args[0]], args[0]
-	if x.lo < l.ranges[n.Args[1]].hi {
-		out = graph.Max(out, args[1])
-	}
-	if x.hi > l.ranges[n.Args[2]].lo {
-		out = graph.Min(out, args[2])
-	}
-	return out
+// lowerClamp: for NaN, the maximum and minimum of the Go backend return either operand, so the result is NaN or within the bounds.
+// The definition of the operation allows both.
+func lowerClamp(_ *lowering, _ *program.Node, args []*graph.Node) *graph.Node {
+	return graph.Min(graph.Max(args[0], args[1]), args[2])
 }
 
 func lowerSelect(_ *lowering, _ *program.Node, args []*graph.Node) *graph.Node {

@@ -14,7 +14,7 @@ import (
 )
 
 // tableRow is the number of elements in a row of a table of this shape.
-func tableRow(table []int) int { return product(table[1:]) }
+func tableRow(table []int) int { return shapes.Make(dtypes.Float32, table[1:]...).Size() }
 
 // mostDistances is the largest number of distances that a graph computes at once.
 const mostDistances = 1 << 24

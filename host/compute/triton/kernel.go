@@ -30,8 +30,6 @@ type Kernel struct {
 	Grid int // number of instances
 	// Warps is the number of threads of an instance, in groups of 32.
 	Warps int
-	// Stages is the number of tiles of a loop that are in shared memory at once; 1 if there is no loop.
-	Stages int
 }
 
 // A Refusal says why a program cannot be written as a kernel. The program itself is not at fault.
@@ -92,7 +90,7 @@ func newKernel(p *program.Program, rows, largest int, stored map[string]Storage)
 	if err != nil {
 		return nil, err
 	}
-	return &Kernel{Name: w.name(), Text: text, Grid: w.instances(), Warps: w.warps, Stages: 1}, nil
+	return &Kernel{Name: w.name(), Text: text, Grid: w.instances(), Warps: w.warps}, nil
 }
 
 func (w *writer) refuse(reason string) error { return &Refusal{Program: w.p.Name, Reason: reason} }

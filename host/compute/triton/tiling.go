@@ -115,7 +115,7 @@ func (w *writer) tensors(row layout) int {
 		}
 	}
 	for _, o := range w.p.Outputs {
-		if l, ok := w.layout(w.p.TypeOf(o.Value)); ok && l.Size()*codesPerByte >= row.Size() && (l.Size() < row.Size() || w.stored[o.Name] != Int8) {
+		if l, ok := w.layout(w.p.TypeOf(o.Value)); ok && l.Size()*2 >= row.Size() && (l.Size() < row.Size() || w.stored[o.Name] != Int8) {
 			n += 2
 		}
 	}

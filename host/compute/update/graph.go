@@ -12,7 +12,6 @@ import (
 
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/compute/lower"
-	"github.com/cage-qat/cage/host/compute/pass/vectorize"
 	"github.com/cage-qat/cage/sdk"
 	"github.com/cage-qat/cage/sdk/program"
 )
@@ -201,7 +200,7 @@ func Unpack(vector *graph.Node, names []string) Nodes {
 
 // Build adds the jobs to a graph. Given the nodes of tensors and scalars by name, it
 // returns those of the tensors that the jobs write, and those of their measures, each of
-// shape [1]. Tensors that are in the machine's memory are fetched for one job, or stack of jobs, after
+// shape [1]. Tensors that are in the machine's memory are fetched for one job after
 // the other, and those of the first when after has been computed.
 func (o Options) Build(g *graph.Graph, jobs []Job, tensors, scalars Nodes, after ...*graph.Node) (out Nodes, measures []*graph.Node) {
 	out = Nodes{}
@@ -261,34 +260,10 @@ func inputNodes(j *Job, tensors, scalars Nodes, after []*graph.Node) Nodes {
 	return in
 }
 
-// Stacking says how a graph computes jobs that have the same program.
-type Stacking string
-
-// The ways to compute jobs that have the same program.
-const (
-	// ByDevice is Unstacked on the CPU and Stacked on other devices.
-	//
-	// On the CPU, products of single matrices already run near the peak speed, and the
-	// copies cost memory bandwidth: stacking made the updates of Shampoo and SOAP slower,
-	// and that of Muon no faster, at every size that was measured. For GPUs nothing has
-	// been measured yet; there a small product occupies a fraction of the GPU, and the
-	// launch of an operation takes some microseconds.
-	ByDevice Stacking = ""
-	// Unstacked lowers the program of each job by itself.
-	Unstacked Stacking = "side-by-side"
-	// Stacked stacks the tensors of jobs with the same program, if it has products, and
-	// lowers one program for all of them: batched products take the place of many single ones.
-	Stacked Stacking = "together"
-)
-
-// mostStacked is the largest number of elements in all inputs of a stack. It bounds the
-// memory of the copies. Larger matrices keep a device busy by themselves.
-const mostStacked = 1 << 26
-
 // build builds all jobs, each from its inputs by name to its outputs by name. It asks for the inputs of a job when it builds it, and
 // says when it has.
 func (o Options) build(g *graph.Graph, jobs []Job, inputs func(*Job) Nodes, done func(*Job, Nodes)) []Nodes {
-	in, out := make([]Nodes, len(jobs)), make([]Nodes, len(jobs))
+	out := make([]Nodes, len(jobs))
 	if o.Lower != nil {
 		for i, j := range jobs {
 			out[i] = o.Lower(j, inputs(&j))
@@ -296,24 +271,10 @@ func (o Options) build(g *graph.Graph, jobs []Job, inputs func(*Job) Nodes, done
 		}
 		return out
 	}
-	programs := make([]*program.Program, len(jobs))
 	for i, j := range jobs {
-		programs[i] = j.Program
-	}
-	for _, at := range o.Stacking.stacks(programs, engine.OnCPU(g)) {
-		for _, i := range at {
-			in[i] = inputs(&jobs[i])
-		}
-		if len(at) > 1 {
-			share := 1
-			if o.Places.Divided != nil {
-				share = engine.Replicas(g)
-			}
-			lowerStacked(g, &jobs[at[0]], at, share, in, out)
-		} else {
-			out[at[0]] = lower.WithKernels(g, programs[at[0]], arguments(programs[at[0]], in[at[0]]))
-		}
-		done(&jobs[at[0]], out[at[0]])
+		in := inputs(&j)
+		out[i] = lower.WithKernels(g, j.Program, arguments(j.Program, in))
+		done(&j, out[i])
 	}
 	return out
 }
@@ -325,96 +286,4 @@ func arguments(p *program.Program, in Nodes) []*graph.Node {
 		args[i] = in[input.Name]
 	}
 	return args
-}
-
-// stacks lists the stacks of programs, by their positions; many have one program only.
-func (s Stacking) stacks(programs []*program.Program, onCPU bool) [][]int {
-	stacked := s == Stacked || s == ByDevice && !onCPU
-	var list [][]int
-	open := map[string]int{} // positions in list of stacks that have room, by program
-	for i, p := range programs {
-		room := 1
-		if stacked {
-			room = stackSize(p)
-		}
-		if room == 1 {
-			list = append(list, []int{i})
-			continue
-		}
-		unnamed := *p // programs that differ in their names only are the same
-		unnamed.Name = "update"
-		key := unnamed.Hash()
-		if at, ok := open[key]; ok && len(list[at]) < room {
-			list[at] = append(list[at], i)
-			continue
-		}
-		open[key] = len(list)
-		list = append(list, []int{i})
-	}
-	return list
-}
-
-// stackSize returns how many tensors a stack with this program may have. It is 1 for a
-// program without products: that is a few passes over memory, and a stack gains nothing.
-func stackSize(p *program.Program) int {
-	if !slices.ContainsFunc(p.Nodes, func(n program.Node) bool { return n.Op == program.OpDot }) {
-		return 1
-	}
-	elements, rank := int64(0), 0
-	for _, input := range p.Inputs {
-		elements += input.Type.Size()
-	}
-	for i := range p.NumValues() {
-		rank = max(rank, p.TypeOf(program.ID(i)).Rank())
-	}
-	if rank == program.MaxRank { // there is no axis left to stack along
-		return 1
-	}
-	return int(max(1, mostStacked/elements))
-}
-
-// lowerStacked lowers one program for the jobs at the given positions, which have the
-// program of j: it works on the stacks of their inputs. Several replicas can share the
-// tensors of a stack, where they have its rows anyway: what works on whole matrices is then
-// computed once, and not on each of them.
-func lowerStacked(g *graph.Graph, j *Job, at []int, replicas int, in, out []Nodes) {
-	p := j.Program
-	each := (len(at) + replicas - 1) / replicas
-	padded := append(slices.Clone(at), slices.Repeat(at[len(at)-1:], each*replicas-len(at))...)
-	var shared []string
-	for _, input := range p.Inputs {
-		if _, bound := j.Inputs[input.Name]; !bound {
-			shared = append(shared, input.Name)
-		}
-	}
-	stacked, err := vectorize.Program(p, each, shared...)
-	if err != nil {
-		panic(err)
-	}
-	args := Nodes{}
-	for _, input := range p.Inputs {
-		list := make([]*graph.Node, len(padded))
-		for n, i := range padded {
-			list[n] = in[i][input.Name]
-		}
-		args[input.Name] = list[0]
-		if !slices.Contains(shared, input.Name) {
-			args[input.Name] = graph.Stack(list, 0)
-			if replicas > 1 {
-				args[input.Name] = engine.Rows(args[input.Name])
-			}
-		}
-	}
-	results := lower.WithKernels(g, stacked, arguments(stacked, args))
-	if replicas > 1 {
-		for name, y := range results {
-			results[name] = engine.Gather(y)
-		}
-	}
-	for n, i := range at {
-		out[i] = Nodes{}
-		for name, y := range results {
-			out[i][name] = graph.Reshape(graph.Slice(y, graph.AxisElem(n)), y.Shape().Dimensions[1:]...)
-		}
-	}
 }

@@ -70,7 +70,6 @@ type Refusal struct {
 
 // Options are the options of an update.
 type Options struct {
-	Stacking Stacking
 	// Lower builds the graph of a job, from its inputs by name to its outputs by name,
 	// instead of lowering the job's program; nil lowers the program.
 	Lower LowerFunc

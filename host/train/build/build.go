@@ -52,13 +52,16 @@ func deviceOf(cfg *config.Config, warn func(message string, details ...any), cho
 		e.Hint = "want the number of GPUs of all processes, of which each has as many as the others"
 		return nil, e
 	}
-	kernels := d.Kernels
+	kernels, products := d.Kernels, d.Products
+	if products == device.FormerBlocks {
+		products = device.FloatProducts
+	}
 	if d.Kind == device.CPU && kernels != device.BodyKernels {
 		kernels = device.AutoKernels
 	}
 	dev, err := engine.Open(d.Kind, engine.Options{
 		Threads: d.Threads, Count: d.Count, Processes: processes, Precision: d.Precision, TF32: d.TF32 == "on",
-		Attention: d.Attention, Kernels: kernels, Products: d.Products, Choices: choices, Warn: warn,
+		Attention: d.Attention, Kernels: kernels, Products: products, Choices: choices, Warn: warn,
 		Allocator: d.Allocator, Preallocate: d.Preallocate == "on", MemoryFraction: d.MemoryFraction, Cache: d.Cache, Offload: d.Offload == device.OffloadStates,
 		Timeout: time.Duration(d.TimeoutMinutes * float64(time.Minute)),
 	})
@@ -73,6 +76,9 @@ func deviceOf(cfg *config.Config, warn func(message string, details ...any), cho
 	}
 	if kernels != d.Kernels {
 		dev.Warn("device.kernels has no effect on the CPU any more", "kernels", d.Kernels)
+	}
+	if products != d.Products {
+		dev.Warn("device.products = \"fp4\" has no effect any more: values are multiplied")
 	}
 	dev.WarnOfProducts()
 	return dev, nil

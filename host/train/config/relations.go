@@ -248,10 +248,6 @@ func (d Device) check(batch int) (out schema.Problems) {
 		Key: "device.kernels", With: []string{"device.kind", "device.precision"},
 		Found: fmt.Sprintf("the string %q with device.kind = %q and device.precision = %q", d.Kernels, d.Kind, d.Precision),
 		Hint:  `want "auto", or device.precision = "bfloat16", or device.kind = "cpu"`})
-	out.Unless(d.Products != device.BlockProducts || d.Kind != device.CUDA || d.Precision == device.BFloat16 && d.Kernels != device.GraphKernels, schema.Problem{
-		Key: "device.products", With: []string{"device.precision", "device.kernels"},
-		Found: fmt.Sprintf("the string %q with device.precision = %q and device.kernels = %q", d.Products, d.Precision, d.Kernels),
-		Hint:  `want "float" or "integer", or device.precision = "bfloat16" and device.kernels = "auto" or "fused"`})
 	out.Unless(d.Shard != device.ShardFull || d.Products == device.FloatProducts, schema.Problem{
 		Key: "device.shard", With: []string{"device.products"},
 		Found: fmt.Sprintf("the string %q with device.products = %q", d.Shard, d.Products),

@@ -289,7 +289,7 @@ func (p *Plan) rules(kind updateKind) []cage.Rule {
 
 // updateOptions are the options for compiling a part of the update.
 func (p *Plan) updateOptions(of cage.Part, rules []cage.Rule) update.Options {
-	o := update.Options{Stacking: p.Stacking, Executors: p.Executors, Places: p.places()}
+	o := update.Options{Executors: p.Executors, Places: p.places()}
 	switch {
 	case of == cage.Giving:
 		o.Memory = p.givenMemory(rules)

@@ -49,7 +49,7 @@ func (p *Plan) weightNodes(in update.Nodes, full bool) []*graph.Node {
 	for _, t := range p.params() {
 		w := in[p.forwardName(full)(t.Name)]
 		if parts := numberedNodes(in, codeName, t.Name); parts != nil && !full {
-			lower.Codes{Parts: parts}.AttachTo(w)
+			lower.CodesFrom(parts).AttachTo(w)
 		}
 		list = append(list, w)
 	}

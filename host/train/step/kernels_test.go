@@ -52,9 +52,8 @@ On a GPU in bfloat16 the program of a quantizer becomes one kernel for its forwa
 operations. This table is what a test finds for the plugins of this repository on a weight of 32 × 384: it compares
 each kernel, executed from its text, with the reference executor in binary32: all codes are equal.
 
-The last column tells whether both operands of a product can be codes (` + "`device.products`" + `): "integer" means whole numbers of
-8 bits with one scale for each row; "fp4" means floats of four bits with one scale for each block: a power of two for 32 numbers, or a
-float of 8 bits for 16 numbers.
+The last column says whether both operands of a product can be codes (` + "`device.products`" + `): "integer" means whole numbers of
+8 bits with one scale for each row.
 
 | quantizer | forward | backward | codes |
 |---|---|---|---|
@@ -84,12 +83,8 @@ func TestKernels(t *testing.T) {
 			}
 			forward, backward := partsOf(t, r.Quantizer)
 			ahead, codes := kernelOf(t, settings, forward), "no"
-			for kind, find := range map[device.Products]func(*program.Program, string) (*program.Program, bool){device.IntegerProducts: factor.Rows, device.BlockProducts: factor.Blocks} {
-				factored, ok := find(forward, spec.OutputValue)
-				if !ok {
-					continue
-				}
-				codes = string(kind)
+			if factored, ok := factor.Rows(forward, spec.OutputValue); ok {
+				codes = string(device.IntegerProducts)
 				if with := kernelOf(t, settings, factored); with != ahead {
 					t.Errorf("%s: with its codes the forward pass is %s, without them %s", settings, with, ahead)
 				}
@@ -147,7 +142,7 @@ func TestRows(t *testing.T) {
 
 // storedAs stores the activations of a quantizer in a type, and codes in 8 bits.
 func storedAs(storage triton.Storage) map[string]triton.Storage {
-	stored := map[string]triton.Storage{factor.OutputIntegers: triton.Int8, factor.OutputPacked: triton.Int8, factor.OutputScales: triton.Int8}
+	stored := map[string]triton.Storage{factor.OutputIntegers: triton.Int8}
 	for _, name := range []string{spec.InputX, spec.OutputValue, autodiff.Prefix + spec.OutputSurrogate, autodiff.Prefix + spec.InputX} {
 		stored[name] = storage
 	}

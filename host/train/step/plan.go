@@ -60,8 +60,6 @@ type Plan struct {
 	// Search finds the states of quantizers that search, by the names of their weights. Only trainings
 	// have it.
 	Search map[string]Search
-	// Stacking says how a graph computes updates whose programs are the same.
-	Stacking update.Stacking
 	// Executors run the updates of a step that is a chain; nil leaves the choice to the
 	// device.
 	Executors []update.Executor
@@ -111,11 +109,6 @@ func (p *Plan) check() error {
 	}
 	if p.FullPrecision && len(p.Trained())+len(p.kept()) > 0 {
 		return fmt.Errorf("step: quantizers with trained parameters or state in a training without quantization")
-	}
-	switch p.Stacking {
-	case update.ByDevice, update.Unstacked, update.Stacked:
-	default:
-		return fmt.Errorf("step: stacking %q: use %s, %s or nothing", p.Stacking, update.Unstacked, update.Stacked)
 	}
 	switch p.Rotations {
 	case "", HalfRotations, FullRotations:

@@ -287,33 +287,6 @@ func TestPredictedJoined(t *testing.T) {
 	}
 }
 
-// TestPredictedBlocks: nor do the products of four-bit floats, on a GPU that multiplies such, in tiles of several sizes. Plugins
-// before 0.12 are older than they should be for these GPUs, and have too few registers.
-func TestPredictedBlocks(t *testing.T) {
-	python := pythonForGPUs(t)
-	if version, err := exec.Command(python, "-c", "import jaxlib; print(jaxlib.__version__)").Output(); err != nil || strings.HasPrefix(string(version), "0.10") || strings.HasPrefix(string(version), "0.11") {
-		t.Skipf("jaxlib %s: %v", version, err)
-	}
-	for _, tt := range []struct {
-		width, hidden int
-		plugin        string
-	}{{640, 1792, "mxfp4"}, {960, 2624, "mxfp4"}, {1664, 4608, "mxfp4"}, {640, 1792, "nvfp4"}, {1664, 4608, "nvfp4"}} {
-		t.Run(fmt.Sprint(tt.width, tt.plugin), func(t *testing.T) {
-			dev, r, err := pjrtrecord.Open(t, 1, engine.Options{Precision: device.BFloat16, Attention: device.PlainAttention, Kernels: device.FusedKernels, Products: device.BlockProducts})
-			if err != nil {
-				t.Fatal(err)
-			}
-			program := stepProgram(t, dev, r, "model.vocab=1024", "model.heads=1", "model.layers=1", fmt.Sprint("model.width=", tt.width), fmt.Sprint("model.hidden=", tt.hidden),
-				"model.context=128", `device={kind="cuda", precision="bfloat16", products="fp4"}`, `quantizer={plugin="`+tt.plugin+`"}`)
-			const products = 5 // queries with keys and values, what follows attention, gate, up, down
-			if n := strings.Count(program, `name = "cage_blocks_product"`); n != products {
-				t.Errorf("%d products of blocks, want %d", n, products)
-			}
-			compileFor(t, python, "kernels", program, "NVIDIA B200")
-		})
-	}
-}
-
 // TestPredictedLoss: neither does the kernel of the loss, for the vocabularies of known models; it is one that reads the
 // logits once. With many tokens, training and evaluation compute one chunk of them after the other.
 func TestPredictedLoss(t *testing.T) {

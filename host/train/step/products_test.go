@@ -7,8 +7,6 @@ import (
 	"strings"
 	"testing"
 
-	"gonum.org/v1/gonum/stat"
-
 	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/compute/lower"
@@ -108,45 +106,6 @@ func lossesOn(t *testing.T, cfg *config.Config, d *engine.Device, dispatch step.
 		losses = append(losses, run(t, c, s, b, step.Settings{Step: i + 1, Rate: 1e-4, NextRate: 1e-4, Lambda: 1}).Loss)
 	}
 	return append(losses, wide(evaluated(t, c, s, b[0]))...)
-}
-
-// wholeTiles are sizes of which all products of a weight are whole tiles of blocks.
-var wholeTiles = []string{"model.vocab=32", "model.width=64", "model.hidden=128", "model.context=64", "train.batch=2"}
-
-// TestBlockProducts trains with products of four-bit floats in blocks, computed as their kernel means, and with those of
-// values. They differ by the rounding of sums, and of values where these are not exact in bfloat16, which moves some numbers
-// from one code to the next, as any rounding does: losses of tokens differ, means hardly do. TestProgramOfBlocks sees that
-// they are multiplied so.
-func TestBlockProducts(t *testing.T) {
-	testlevel.Long(t, "compiles many steps")
-	for _, tt := range []struct {
-		settings []string
-		dispatch step.Dispatch
-	}{
-		{[]string{`quantizer={plugin="mxfp4"}`}, step.Chain},
-		{[]string{`quantizer={plugin="mxfp4", rotation="32", scale_rule="quest"}`, "train.accumulate=2"}, step.Single},
-		{[]string{`quantizer={plugin="mxfp4", scale_rule="absmax34"}`, `train.recompute="blocks"`, `model.kind="olmo2"`}, step.Single},
-		{[]string{`quantizer={plugin="nvfp4", rotation="16"}`}, step.Chain},
-		{[]string{`quantizer={plugin="nvfp4", scale_form="encode"}`, `model.kind="qwen3"`}, step.Single},
-	} {
-		t.Run(fmt.Sprint(tt.settings, tt.dispatch), func(t *testing.T) {
-			cfg := testrun.Config(t, append(slices.Clone(wholeTiles), tt.settings...)...)
-			o := engine.Options{Precision: device.BFloat16, Kernels: device.BodyKernels, Products: device.FloatProducts}
-			want := lossesBy(t, cfg, o, tt.dispatch)
-			o.Products = device.BlockProducts
-			got := lossesBy(t, cfg, o, tt.dispatch)
-			got, want = means(got), means(want)
-			for i := range want {
-				near(t, fmt.Sprint("loss ", i), got[i], want[i], 5e-3)
-			}
-		})
-	}
-}
-
-// means takes the mean of the losses of tokens that lossesBy has returned behind those of steps.
-func means(losses []float64) []float64 {
-	const steps = 3
-	return append(slices.Clone(losses[:steps]), stat.Mean(losses[steps:], nil))
 }
 
 // TestBFloat16 trains a quantized model for thirty steps on one batch, in float32 and with products in bfloat16: the

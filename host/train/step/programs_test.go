@@ -2,7 +2,6 @@ package step_test
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 
@@ -37,39 +36,6 @@ func TestSingleProgram(t *testing.T) {
 				checkSingle(t, c.Plan(), p)
 			}
 			checkRuns(t, c, r, cfg.Model.Context)
-		})
-	}
-}
-
-// TestProgramOfBlocks: with device.products = "fp4" each product of a quantized activation and a weight is one kernel that
-// reads their codes, in training and in evaluation, of sizes that are whole tiles; without it none is.
-func TestProgramOfBlocks(t *testing.T) {
-	const layers, products = 2, 5 // queries with keys and values, what follows attention, gate, up, down
-	for _, tt := range []struct {
-		products device.Products
-		settings string
-		kernels  int
-	}{
-		{device.BlockProducts, `quantizer={plugin="mxfp4"}`, layers * products},
-		{device.BlockProducts, `quantizer={plugin="nvfp4"}`, layers * products},
-		{device.FloatProducts, `quantizer={plugin="mxfp4"}`, 0},
-		{device.BlockProducts, `quantizer={plugin="mxfp4", ties="away"}`, 0},
-		{device.BlockProducts, `quantizer={plugin="quest"}`, 0},
-		{device.BlockProducts, `quantizer={weights={plugin="mxfp4"}, activations={plugin="absmax"}}`, 0},
-		{device.BlockProducts, `quantizer={weights={plugin="mxfp4"}, activations={plugin="nvfp4"}}`, 0},
-	} {
-		t.Run(fmt.Sprint(tt.products, strings.ReplaceAll(tt.settings, ",", "")), func(t *testing.T) {
-			dev, r, err := pjrtrecord.Open(t, 1, engine.Options{Precision: device.BFloat16, Attention: device.PlainAttention, Kernels: device.FusedKernels, Products: tt.products})
-			if err != nil {
-				t.Fatal(err)
-			}
-			program := stepProgram(t, dev, r, append(slices.Clone(wholeTiles), tt.settings, `device={kind="cuda", precision="bfloat16"}`)...)
-			programs := r.Programs(t)
-			for name, text := range map[string]string{"step": program, "losses": programs[len(programs)-1]} {
-				if n := strings.Count(text, `name = "cage_blocks_product"`); n != tt.kernels {
-					t.Errorf("%s: %d products of blocks, want %d", name, n, tt.kernels)
-				}
-			}
 		})
 	}
 }

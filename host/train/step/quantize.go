@@ -33,7 +33,7 @@ func (p *Plan) quantizeStage() stage {
 			out[program.KindValue.Of(t.Name)] = value
 			setNext(out, q, t.Name, q.Next(x, g), nextName)
 			if c, ok := lower.CodesOf(value); ok && p.codes[t.Name] != nil {
-				for i, part := range c.Parts {
+				for i, part := range c.Parts() {
 					out[codeName(t.Name, i)] = part
 				}
 			}

@@ -170,8 +170,6 @@ func convert(op *operation, x *value, result kind) (*value, error) {
 			out.integers = append(out.integers, saturated(float64(x.floats[i])))
 		case op.name == "arith.fptoui":
 			out.integers = append(out.integers, int32(uint32(max(0, min(float64(x.floats[i]), math.MaxUint32)))))
-		case op.name == "tt.bitcast" && result.elem == "f8E4M3FN":
-			out.integers = append(out.integers, x.integers[i]) // its bits
 		case op.name == "tt.bitcast" && x.isFloat():
 			out.integers = append(out.integers, int32(math.Float32bits(x.floats[i])))
 		case op.name == "tt.bitcast":

@@ -112,7 +112,7 @@ func checkTypes(op *operation, args []*value) error {
 	var want []kind
 	switch {
 	case len(args) == 0:
-	case op.name == "tt.load" || op.name == "tt.store" || op.name == "tt.dot" || op.name == "tt.dot_scaled":
+	case op.name == "tt.load" || op.name == "tt.store" || op.name == "tt.dot":
 		return nil // where they are executed
 	case op.name == "tt.elementwise_inline_asm":
 		want = op.types[:min(len(args), len(op.types))]
@@ -185,8 +185,6 @@ func (m *machine) execute(op *operation, args []*value) (*value, error) {
 		return nil, m.store(args)
 	case "tt.dot":
 		return dot(args, op.types)
-	case "tt.dot_scaled":
-		return dotScaled(op, args)
 	case "tt.reduce":
 		return reduce(op, args[0])
 	case "arith.select":

@@ -1,6 +1,5 @@
-// Package factor recognizes programs that compute a matrix of small numbers times scales, as quantizers do. The small
-// numbers are either integers, with one scale for each row ([Rows]), which can be multiplied in integer arithmetic, or
-// four-bit floats in blocks with scales ([Blocks]), which some GPUs multiply directly.
+// Package factor recognizes programs that compute a matrix of small integers times one scale for each row, as quantizers do
+// ([Rows]). The integers can be multiplied in integer arithmetic.
 //
 // It only reads programs; it does not matter which quantizer a program belongs to.
 package factor
@@ -81,65 +80,82 @@ func extend(p *program.Program, more func(values []program.Value) []program.Valu
 	return extended
 }
 
-// exponentBits masks the exponent of a float32. What the mask leaves of a float is 0, a power of two, or ∞.
-const exponentBits = 0x7f800000
+// A set has all numbers that the elements of a value can be in binary32, NaN aside: they lie between lo and hi, and are multiples
+// of step, a power of two, unless step is 0. Rounding to binary32 leaves a multiple of a power of two one.
+type set struct{ lo, hi, step float64 }
 
-// numbers finds what is known of each value of p, by abstract interpretation. It knows the operations with which quantizers round, clip and
-// shift.
-func numbers(p *program.Program) []set {
-	var known []set
-	for range p.Inputs {
-		known = append(known, anything)
+var (
+	anything = set{lo: math.Inf(-1), hi: math.Inf(1)}
+	onlyNaN  = set{lo: math.Inf(1), hi: math.Inf(-1), step: coarsest}
+)
+
+// The smallest and the largest step. That of a 0 is the largest.
+const finest, coarsest = 1.0 / (1 << 20), 1 << 20
+
+func (s set) isNaN() bool { return s.lo > s.hi }
+
+// magnitude is the largest one.
+func (s set) magnitude() float64 { return max(-s.lo, s.hi) }
+
+// union has the elements of both.
+func (s set) union(o set) set { return set{min(s.lo, o.lo), max(s.hi, o.hi), min(s.step, o.step)} }
+
+// round is f(x), where f rounds to an integer.
+func (s set) round(f func(float64) float64) set { return set{f(s.lo), f(s.hi), max(s.step, 1)} }
+
+func (s set) neg() set { return set{-s.hi, -s.lo, s.step} }
+
+// clamp includes the limits themselves, because a clamp may turn NaN into one.
+func (s set) clamp(lo, hi set) set {
+	return set{min(max(s.lo, lo.lo), hi.lo), min(max(s.hi, lo.hi), hi.hi), min(s.step, lo.step, hi.step)}.union(lo).union(hi)
+}
+
+func (s set) plus(o set) set { return set{s.lo + o.lo, s.hi + o.hi, min(s.step, o.step)} }
+
+func (s set) times(o set) set {
+	corners := []float64{s.lo * o.lo, s.lo * o.hi, s.hi * o.lo, s.hi * o.hi}
+	for i, c := range corners {
+		if math.IsNaN(c) { // 0·∞ is NaN, which does not count, and 0 times any number is 0
+			corners[i] = 0
+		}
 	}
-	return transform.Interpret(p, slices.Clone(known), func(_ program.ID, n *program.Node, args []set) set {
+	u := set{lo: slices.Min(corners), hi: slices.Max(corners)}
+	if step := s.step * o.step; step >= finest && step <= coarsest {
+		u.step = step
+	}
+	return u
+}
+
+// numbers finds the set of each value of p by abstract interpretation. It knows the operations with which quantizers round and clip.
+func numbers(p *program.Program) []set {
+	inputs := slices.Repeat([]set{anything}, len(p.Inputs))
+	return transform.Interpret(p, inputs, func(_ program.ID, n *program.Node, args []set) set {
 		s := anything
-		switch {
-		case n.Type.DType == program.Float:
-			s = numbersOf(n, args, known)
-			if n.Op == program.OpDiv {
-				// On some devices clamps turn NaN into numbers. A clamp of this quotient could then give a number that the quotient does
-				// not bound, unless its dividend was clamped, too, and so has no NaN on these devices.
-				s.near.known = node(p, n.Args[0], program.OpClamp) != nil
-			}
-		// The set of an integer value is that of the floats with the same bits.
-		case n.Op == program.OpAnd && slices.ContainsFunc(n.Args, func(id program.ID) bool { return isMask(p, id) }):
-			s.lo, s.unit, s.unsigned = 0, 1, true
-		case n.Op == program.OpBitcast && p.TypeOf(n.Args[0]).DType == program.Float:
-			s = args[0].permuted()
+		if n.Type.DType == program.Float {
+			s = numbersOf(n, args)
 		}
 		switch {
 		case math.IsNaN(s.lo) || math.IsNaN(s.hi): // ∞ − ∞
-			s = anything
+			return anything
 		case s.isNaN():
-			s = onlyNaN
+			return onlyNaN
 		}
-		s = s.inBinary32()
-		known = append(known, s)
+		s.lo, s.hi = float64(float32(s.lo)), float64(float32(s.hi)) // rounding is monotonic
 		return s
 	})
 }
 
-// isMask reports whether a value is the constant exponentBits.
-func isMask(p *program.Program, id program.ID) bool {
-	n := node(p, id, program.OpConstant)
-	return n != nil && slices.Equal(n.Attr.Ints, []int64{exponentBits})
-}
-
-func (s set) is(x float64) bool { return len(s.listed) == 1 && s.listed[0] == x }
-
-// numbersOf is what is known of the result of a node. args are the sets of its operands, known those of all values before it.
-func numbersOf(n *program.Node, args, known []set) set {
+// numbersOf is the set of the result of a node whose operands have the given ones.
+func numbersOf(n *program.Node, args []set) set {
 	switch n.Op {
 	case program.OpConstant:
 		return constant(n.Attr.Floats)
 	case program.OpRound:
-		return args[0].round(math.RoundToEven, 0.5)
+		return args[0].round(math.RoundToEven)
 	case program.OpFloor:
-		return args[0].round(math.Floor, 1)
-	case program.OpLogb:
-		return set{lo: math.Inf(-1), hi: math.Inf(1), step: 1}
+		return args[0].round(math.Floor)
 	case program.OpSign:
-		return set{lo: -1, hi: 1, step: 1, unit: 1}
+		return set{-1, 1, 1}
 	case program.OpNeg:
 		return args[0].neg()
 	case program.OpClamp:
@@ -151,55 +167,13 @@ func numbersOf(n *program.Node, args, known []set) set {
 	case program.OpSub:
 		return args[0].plus(args[1].neg())
 	case program.OpAbs:
-		return set{lo: 0, hi: args[0].magnitude(), step: args[0].step, unit: args[0].unit, unsigned: true, near: args[0].near}
-	case program.OpDiv:
-		s := anything
-		s.near = quotientBound{known: true, num: n.Args[0], den: n.Args[1]}
-		if args[0].positive() && args[1].positive() {
-			s.lo, s.unsigned = 0, true
-		}
-		return s
+		return set{0, args[0].magnitude(), args[0].step}
 	case program.OpMul:
-		return product(n, args, known)
-	case program.OpLdexp:
-		return args[0].ldexp(args[1])
-	case program.OpReshape, program.OpBroadcast, program.OpReduceMax, program.OpReduceMin:
-		return args[0].permuted()
-	case program.OpStopGradient, program.OpBitcast: // bits have the set of their floats
+		return args[0].times(args[1])
+	case program.OpReshape, program.OpBroadcast, program.OpReduceMax, program.OpReduceMin, program.OpStopGradient:
 		return args[0]
 	}
 	return anything
-}
-
-// product is what is known of a node's product. If one factor is bounded by a quotient whose divisor is the other factor, a power of
-// two, then the product is bounded by the dividend.
-func product(n *program.Node, args, known []set) set {
-	a, b := args[0], args[1]
-	corners := []float64{a.lo * b.lo, a.lo * b.hi, a.hi * b.lo, a.hi * b.hi}
-	for i, c := range corners {
-		if math.IsNaN(c) { // 0·∞ is NaN, which does not count, and 0 times any number is 0
-			corners[i] = 0
-		}
-	}
-	u := set{lo: slices.Min(corners), hi: slices.Max(corners), unsigned: a.positive() && b.positive()}
-	if a.unit*b.unit == max(a.unit, b.unit) {
-		u.unit = a.unit * b.unit
-	}
-	if s := a.step * b.step; s >= finest && s <= coarsest {
-		u.step = s
-	}
-	for i, den := range n.Args {
-		q, d := args[1-i], args[i]
-		if q.near.known && q.near.den == den && d.unit == 1 && d.lo > 0 {
-			const rounding = 1 + 1.0/(1<<20) // allows for those of the quotient, of mostSums sums and of this product, in binary32
-			const underflow = 0x1p-149       // allows for that of the quotient
-			size := (known[q.near.num].magnitude() + (q.near.more+underflow)*d.hi) * rounding
-			u.lo, u.hi = max(u.lo, -size), min(u.hi, size)
-		}
-	}
-	u = u.inBinary32().checkUnit()
-	u.listed = productMembers(a, b, u)
-	return u
 }
 
 // constant is the set of the elements of a constant, rounded to binary32.
@@ -217,12 +191,7 @@ func constant(elements []float64) set {
 		if step < finest || math.IsInf(f, 0) {
 			step = 0
 		}
-		fraction, _ := math.Frexp(math.Abs(f))
-		one := set{lo: f, hi: f, step: step, unit: 2 * fraction, unsigned: !math.Signbit(f), listed: []float64{f}}
-		if f == 0 || math.IsInf(f, 0) {
-			one.unit = 1
-		}
-		s = s.union(one)
+		s = s.union(set{f, f, step})
 	}
 	return s
 }
