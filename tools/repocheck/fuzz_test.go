@@ -39,7 +39,7 @@ var parsers = []struct{ what, pkg, targets string }{
 	{"chat templates, and JSON as their values", "host/data/chat/jinja", "FuzzTemplate"},
 	{"JSONL, Parquet and compressed files", "host/data/source", "FuzzDecompress FuzzJSONL FuzzParquet FuzzParquetObjects"},
 	{"tokenizer.json, tokenizer_config.json", "host/data/tokenizer", "FuzzBytes FuzzConfig FuzzDefinition FuzzWords"},
-	{"tables of losses as CSV and JSON, runs as points", "host/study/scaling", "FuzzParseCSV FuzzParseJSON FuzzReadRuns"},
+	{"tables of losses as CSV, runs as points", "host/study/scaling", "FuzzParseCSV FuzzReadRuns"},
 	{"descriptions of evaluation tasks, and their rows", "host/deploy/tasks", "FuzzParse"},
 	{"answers and samples of evaluation tasks", "host/deploy/tasks/ask", "FuzzAnswers"},
 	{"inputs and manifests of RULER", "host/deploy/ruler", "FuzzDocuments FuzzManifest FuzzWords"},

@@ -22,11 +22,7 @@ func (f *fitting) bootstrap(ctx context.Context, fit *Fit, all []minimum, k know
 	err := f.parallel(ctx, len(samples), func(ctx context.Context, i int) {
 		random := rand.New(rand.NewPCG(f.options.Seed, uint64(i)))
 		m := f.model
-		if f.options.Resample == Cases {
-			m.take(f.drawCases(random), f.place)
-		} else {
-			m.logLoss = f.drawResiduals(random, fit)
-		}
+		m.logLoss = f.drawResiduals(random, fit)
 		p := m.problem(f.options.Huber)
 		best := minimum{cost: math.Inf(1)}
 		for _, start := range starts {
@@ -45,7 +41,7 @@ func (f *fitting) bootstrap(ctx context.Context, fit *Fit, all []minimum, k know
 			continue
 		}
 		e := fit.at(j)
-		low, high := percentiles(samples, fit.Level, func(s []float64) float64 { return s[j] })
+		low, high := percentiles(samples, func(s []float64) float64 { return s[j] })
 		e.Low, e.High = math.Exp(low), math.Exp(high)
 		if high-low > hardlyKnown && e.Status == Fitted {
 			e.Status = Undetermined
@@ -55,7 +51,7 @@ func (f *fitting) bootstrap(ctx context.Context, fit *Fit, all []minimum, k know
 }
 
 // percentiles are the ends of the central interval of a value over replicates.
-func percentiles(samples [][]float64, level float64, value func(sample []float64) float64) (low, high float64) {
+func percentiles(samples [][]float64, value func(sample []float64) float64) (low, high float64) {
 	column := make([]float64, len(samples))
 	for i, s := range samples {
 		column[i] = value(s)
@@ -89,25 +85,12 @@ func (f *fitting) compare(fit *Fit, samples [][]float64, k knowledge) error {
 				}
 				return s[j]
 			}
-			low, high := percentiles(samples, fit.Level, func(s []float64) float64 { return log(s, own) - log(s, others) })
+			low, high := percentiles(samples, func(s []float64) float64 { return log(s, own) - log(s, others) })
 			g.Low, g.High = math.Exp(low), math.Exp(high)
 		}
 		e.Gain = g
 	}
 	return nil
-}
-
-// drawCases draws as many points as each group has, with replacement.
-func (f *fitting) drawCases(random *rand.Rand) []Point {
-	members := map[Group][]Point{}
-	for _, p := range f.points {
-		members[p.Group] = append(members[p.Group], p)
-	}
-	out := make([]Point, len(f.points))
-	for i, p := range f.points {
-		out[i] = members[p.Group][random.IntN(len(members[p.Group]))]
-	}
-	return out
 }
 
 // drawResiduals returns log-losses: the fitted ones with residuals drawn from all of

@@ -147,9 +147,7 @@ func (f *fitting) prepare() error {
 		}
 		m.free = append(m.free, j)
 	}
-	for k, center := range []float64{f.options.Alpha0, f.options.Beta0} {
-		m.prior[k].weight, m.prior[k].center = f.options.Prior, math.Log(center)
-	}
+	m.prior = f.options.Prior
 	f.model = m
 	f.model.take(f.points, f.place)
 	return nil
@@ -207,12 +205,8 @@ func (f *fitting) each(ctx context.Context, starts [][]float64, steps int, p *le
 
 // parallel calls work for 0 … n−1, several at once.
 func (f *fitting) parallel(ctx context.Context, n int, work func(ctx context.Context, i int)) error {
-	workers := f.options.Workers
-	if workers <= 0 {
-		workers = runtime.GOMAXPROCS(0)
-	}
 	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(workers)
+	group.SetLimit(runtime.GOMAXPROCS(0))
 	for i := range n {
 		group.Go(func() error {
 			work(ctx, i)
@@ -276,7 +270,7 @@ func (f *fitting) result(all []minimum) *Fit {
 	full := m.full(all[0].x)
 	fit := &Fit{
 		Reference: f.reference, Points: f.points, Cost: all[0].cost,
-		Starts: f.starts, Finished: len(all), Level: f.options.Level,
+		Starts: f.starts, Finished: len(all), Level: level,
 	}
 	for _, other := range all {
 		if other.cost <= all[0].cost*(1+sameCost) {

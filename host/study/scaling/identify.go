@@ -58,7 +58,7 @@ func (f *fitting) identify(fit *Fit, x []float64) knowledge {
 			continue
 		}
 		// The interval of Student's t around the logarithm. An estimate that nothing determines gets none.
-		t := distuv.StudentsT{Sigma: 1, Nu: float64(degrees)}.Quantile(0.5 + fit.Level/2)
+		t := distuv.StudentsT{Sigma: 1, Nu: float64(degrees)}.Quantile(0.5 + level/2)
 		low, high := e.Value*math.Exp(-t*with[place]), e.Value*math.Exp(t*with[place])
 		if with[place] > 1e-12 && !math.IsInf(high, 0) {
 			e.StdErr, e.Low, e.High = with[place], low, high

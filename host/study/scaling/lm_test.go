@@ -103,7 +103,7 @@ func TestCost(t *testing.T) {
 func TestDerivatives(t *testing.T) {
 	random := rand.New(rand.NewPCG(3, 4))
 	points := synthesize(random, truth(random), []float64{1e7, 1e8, 1e9}, []float64{10, 100}, 0.01)
-	f := &fitting{options: Options{Prior: 0.01, Alpha0: 0.3, Beta0: 0.3}, points: points, groups: groups(points)}
+	f := &fitting{options: Options{Prior: 0.01}, points: points, groups: groups(points)}
 	if err := f.prepare(); err != nil {
 		t.Fatal(err)
 	}

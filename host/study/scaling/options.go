@@ -10,10 +10,13 @@ import (
 
 // Defaults of [Options].
 const (
-	DefaultHuber  = 1e-3
-	DefaultPrior  = 1e-6
-	DefaultCenter = 0.3
-	DefaultLevel  = 0.95
+	DefaultHuber = 1e-3
+	DefaultPrior = 1e-6
+)
+
+const (
+	priorCenter = 0.3  // of α and β
+	level       = 0.95 // confidence level of the intervals
 )
 
 // Options says how to fit. The zero value fits by plain least squares without priors and
@@ -30,36 +33,18 @@ type Options struct {
 	// Huber is the threshold in log-loss beyond which a residual counts linearly; 0: never.
 	Huber float64
 	// Prior is the weight w of the priors w·(log α − log α₀)² + w·(log β − log β₀)²,
-	// added to the squared residuals; 0: none. Alpha0 and Beta0 are their centres; 0
-	// stands for 0.3. With residuals of size σ, the priors mean that log α has the
-	// standard deviation σ/√w.
-	Prior         float64
-	Alpha0, Beta0 float64
+	// added to the squared residuals, with α₀ = β₀ = 0.3; 0: none. With residuals of size
+	// σ, the priors mean that log α has the standard deviation σ/√w.
+	Prior float64
 	// Bootstrap is the number of replicates for the intervals; 0: intervals come from the
 	// linearized law.
 	Bootstrap int
-	// Resample says what is drawn anew in each replicate; "": [Residuals].
-	Resample Resampling
-	Seed     uint64
-	Level    float64 // confidence level of the intervals; 0: 0.95
-	Workers  int     // number of goroutines; 0: as many as cores
+	Seed      uint64 // of the bootstrap
 }
-
-// Resampling is a kind of bootstrap.
-type Resampling string
-
-// The kinds of bootstrap.
-const (
-	// Residuals adds residuals, drawn from all of them, to the fitted log-losses; the
-	// sizes and token counts stay as they are.
-	Residuals Resampling = "residuals"
-	// Cases draws points with replacement, within each group.
-	Cases Resampling = "cases"
-)
 
 // Defaults returns the default options of `cage fit`.
 func Defaults() Options {
-	return Options{Huber: DefaultHuber, Prior: DefaultPrior, Bootstrap: 1000, Resample: Residuals, Level: DefaultLevel}
+	return Options{Huber: DefaultHuber, Prior: DefaultPrior, Bootstrap: 1000}
 }
 
 // Check returns an error that says what is wrong with the options, or nil.
@@ -70,21 +55,13 @@ func (o Options) Check() error {
 
 // resolve fills in defaults and refuses values that make no sense.
 func (o Options) resolve() (Options, error) {
-	o.Level, o.Resample = cmp.Or(o.Level, DefaultLevel), cmp.Or(o.Resample, Residuals)
-	o.Alpha0, o.Beta0 = cmp.Or(o.Alpha0, DefaultCenter), cmp.Or(o.Beta0, DefaultCenter)
 	switch {
 	case !(o.Huber >= 0):
 		return o, fmt.Errorf("huber threshold %v; want 0 or more", o.Huber)
 	case !(o.Prior >= 0) || math.IsInf(o.Prior, 1):
 		return o, fmt.Errorf("weight of the priors %v; want 0 or more", o.Prior)
-	case !positive(o.Alpha0) || !positive(o.Beta0):
-		return o, fmt.Errorf("centres of the priors %v and %v; want them above 0", o.Alpha0, o.Beta0)
-	case !(o.Level > 0 && o.Level < 1):
-		return o, fmt.Errorf("level %v of the intervals; want it between 0 and 1, such as 0.95", o.Level)
 	case o.Bootstrap < 0:
 		return o, fmt.Errorf("%d bootstrap replicates; want 0 or more", o.Bootstrap)
-	case o.Resample != Residuals && o.Resample != Cases:
-		return o, fmt.Errorf("resampling %q; want %q or %q", o.Resample, Residuals, Cases)
 	}
 	for name, v := range o.Fixed {
 		if !slices.Contains(names[:], name) {

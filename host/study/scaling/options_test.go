@@ -21,10 +21,7 @@ func TestOptionsAreChecked(t *testing.T) {
 	for want, o := range map[string]Options{
 		"huber threshold -1":         {Huber: -1},
 		"weight of the priors NaN":   {Prior: math.NaN()},
-		"centres of the priors -1":   {Alpha0: -1},
-		"level 95 of the intervals":  {Level: 95},
 		"-1 bootstrap replicates":    {Bootstrap: -1},
-		`resampling "jackknife"`:     {Resample: "jackknife"},
 		`no parameter "a" to fix`:    {Fixed: map[string]float64{"a": 1}},
 		"alpha fixed at 0; want":     {Fixed: map[string]float64{"alpha": 0}},
 		"E fixed at -1; want":        {Fixed: map[string]float64{"E": -1}},

@@ -3,7 +3,6 @@ package scaling
 import (
 	"bytes"
 	"context"
-	"encoding/csv"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -17,40 +16,12 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// Format is an output format for a fit.
-type Format string
-
-// The formats that [Fit.Write] supports.
-const (
-	Text     Format = "text"
-	Markdown Format = "markdown"
-	CSV      Format = "csv"  // one line for each parameter and efficiency
-	JSON     Format = "json" // everything, residuals included
-)
-
-// Formats lists the formats.
-var Formats = []Format{Text, Markdown, CSV, JSON}
-
-// Write writes a fit in the given format.
-func (fit *Fit) Write(w io.Writer, format Format) error {
-	switch format {
-	case Text, Markdown:
-		return fit.prose(w, format)
-	case CSV:
-		return fit.csv(w)
-	case JSON:
-		e := json.NewEncoder(w)
-		e.SetIndent("", "  ")
-		return e.Encode(fit)
-	}
-	return fmt.Errorf("unknown format %q; want one of %v", format, Formats)
-}
-
-// prose is the result for a reader: two tables and what to know about them.
-func (fit *Fit) prose(w io.Writer, format Format) error {
+// Write writes the result for a reader: two tables and what to know about them, as text or
+// Markdown.
+func (fit *Fit) Write(w io.Writer, markdown bool) error {
 	var b strings.Builder
 	law := "L(N, D, P) = A/(N·eff)^α + B/D^β + E"
-	if format == Markdown {
+	if markdown {
 		law = "`" + law + "`"
 	}
 	fmt.Fprintf(&b, "%s, %d points; root mean square of log L − log L̂: %.2g\n\n", law, len(fit.Points), fit.RMS)
@@ -58,9 +29,9 @@ func (fit *Fit) prose(w io.Writer, format Format) error {
 	for _, e := range fit.Parameters {
 		rows = append(rows, []string{e.Name, significant(e.Value), interval(e, significant), remark(e)})
 	}
-	writeRows(&b, format, rows)
+	writeRows(&b, markdown, rows)
 	b.WriteByte('\n')
-	writeRows(&b, format, fit.efficiencyRows())
+	writeRows(&b, markdown, fit.efficiencyRows())
 	from := "of the linearized law"
 	if fit.Replicates > 0 {
 		from = fmt.Sprintf("from %d bootstrap replicates", fit.Replicates)
@@ -98,8 +69,8 @@ func (fit *Fit) efficiencyRows() [][]string {
 }
 
 // writeRows writes aligned columns, or a table of Markdown; the first row is the heading.
-func writeRows(b *strings.Builder, format Format, rows [][]string) {
-	if format == Markdown {
+func writeRows(b *strings.Builder, markdown bool, rows [][]string) {
+	if markdown {
 		for i, row := range rows {
 			for k, cell := range row {
 				row[k] = strings.ReplaceAll(cell, "|", `\|`)
@@ -146,60 +117,34 @@ func round(bits float64) float64 {
 	return short
 }
 
-func (fit *Fit) csv(w io.Writer) error {
-	c := csv.NewWriter(w)
-	c.Write([]string{"parameter", "method", "bits", "points", "value", "low", "high", "std_err_log", "normalized", "gain", "gain_low", "gain_high", "status"})
-	for _, e := range fit.Parameters {
-		c.Write([]string{e.Name, "", "", "", number(e.Value), number(e.Low), number(e.High), numberIfKnown(e.StdErr), "", "", "", "", string(e.Status)})
-	}
-	for _, e := range fit.Effs {
-		row := []string{"eff", e.Method, number(e.Bits), strconv.Itoa(e.Points), number(e.Value), number(e.Low), number(e.High), numberIfKnown(e.StdErr), number(e.Normalized), "", "", ""}
-		if e.Gain != nil {
-			copy(row[9:], []string{number(e.Gain.Value), number(e.Gain.Low), number(e.Gain.High)})
-		}
-		c.Write(append(row, string(e.Status)))
-	}
-	c.Flush()
-	return c.Error()
-}
-
-func numberIfKnown(x float64) string {
-	if x == 0 {
-		return ""
-	}
-	return number(x)
-}
-
-// Save writes the result in all its forms, and its figures, into a directory. It replaces those of an earlier fit, of which
-// fit.json comes first.
+// Save writes the result as JSON and Markdown, and its figures, into a directory. It replaces
+// those of an earlier fit.
 func (fit *Fit) Save(ctx context.Context, dir vfs.Path) error {
+	all, err := json.MarshalIndent(fit, "", "  ")
+	if err != nil {
+		return err
+	}
+	var text bytes.Buffer
+	if err := fit.Write(&text, true); err != nil {
+		return err
+	}
 	type file struct {
 		name    string
-		content bytes.Buffer
+		content []byte
 	}
-	var files []*file
-	add := func(name string, write func(w io.Writer) error) error {
-		f := &file{name: name}
-		files = append(files, f)
-		return errors.Join(ctx.Err(), write(&f.content))
-	}
-	for _, f := range []struct {
-		name   string
-		format Format
-	}{{"fit.json", JSON}, {"fit.md", Markdown}, {"fit.csv", CSV}} {
-		if err := add(f.name, func(w io.Writer) error { return fit.Write(w, f.format) }); err != nil {
-			return err
-		}
-	}
+	files := []file{{"fit.json", append(all, '\n')}, {"fit.md", text.Bytes()}}
 	for _, f := range fit.Figures() {
 		for _, format := range []figure.Format{figure.SVG, figure.PNG} {
-			if err := add(f.Name+"."+string(format), func(w io.Writer) error { return figure.Draw(w, format, f.Picture, f.Options) }); err != nil {
+			var b bytes.Buffer
+			err := errors.Join(ctx.Err(), figure.Draw(&b, format, f.Picture, f.Options))
+			if err != nil {
 				return fmt.Errorf("figure %s: %w", f.Name, err)
 			}
+			files = append(files, file{f.Name + "." + string(format), b.Bytes()})
 		}
 	}
-	before := false
-	err := atomicfile.CheckOurs(dir.Join(files[0].name), func(content io.Reader) bool {
+	before := false // fit.json is that of an earlier fit
+	err = atomicfile.CheckOurs(dir.Join(files[0].name), func(content io.Reader) bool {
 		var earlier struct {
 			Parameters []Estimate `json:"parameters"`
 		}
@@ -207,14 +152,15 @@ func (fit *Fit) Save(ctx context.Context, dir vfs.Path) error {
 		return before
 	})
 	for _, f := range files[1:] {
-		err = errors.Join(err, atomicfile.CheckOurs(dir.Join(f.name), func(io.Reader) bool { return before }))
+		ours := func(io.Reader) bool { return before }
+		err = errors.Join(err, atomicfile.CheckOurs(dir.Join(f.name), ours))
 	}
 	if err == nil {
 		err = dir.MkdirAll()
 	}
 	for _, f := range files {
 		if err == nil {
-			err = atomicfile.WriteBytes(dir.Join(f.name), f.content.Bytes())
+			err = atomicfile.WriteBytes(dir.Join(f.name), f.content)
 		}
 	}
 	return err

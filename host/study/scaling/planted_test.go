@@ -5,6 +5,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"reflect"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -98,16 +99,13 @@ func TestPlantedIsFoundExactly(t *testing.T) {
 func TestPlantedIsFoundWithinIntervals(t *testing.T) {
 	testlevel.Long(t, "fits with bootstraps")
 	const draws = 5
-	for _, kind := range []Resampling{Residuals, Cases, ""} {
+	for _, replicates := range []int{100, 0} { // 0: linearized
 		inside, all := 0, 0
 		for seed := range uint64(draws) {
 			random := rand.New(rand.NewPCG(seed, 2))
 			p := truth(random)
 			o := Defaults()
-			o.Bootstrap, o.Resample, o.Seed = 100, kind, seed
-			if kind == "" {
-				o.Bootstrap = 0 // linearized
-			}
+			o.Bootstrap, o.Seed = replicates, seed
 			fit := fitOrFail(t, synthesize(random, p, wideSizes, wideRatios, 1e-3), o)
 			check := func(e Estimate, want float64) {
 				all++
@@ -115,7 +113,7 @@ func TestPlantedIsFoundWithinIntervals(t *testing.T) {
 					inside++
 				}
 				if !(e.Low <= e.Value && e.Value <= e.High) || e.Status != Fitted {
-					t.Errorf("%s seed %d: %+v", kind, seed, e)
+					t.Errorf("%d replicates, seed %d: %+v", replicates, seed, e)
 				}
 			}
 			for j, want := range []float64{p.law.A, p.law.Alpha, p.law.B, p.law.Beta, p.law.E} {
@@ -124,15 +122,15 @@ func TestPlantedIsFoundWithinIntervals(t *testing.T) {
 			for _, e := range fit.Effs[1:] {
 				check(e.Estimate, p.effs[e.Group])
 				if math.Abs(e.Value-p.effs[e.Group]) > 0.02 {
-					t.Errorf("%s seed %d: %s = %.4f, planted was %.4f", kind, seed, e.Name, e.Value, p.effs[e.Group])
+					t.Errorf("%d replicates, seed %d: %s = %.4f, planted was %.4f", replicates, seed, e.Name, e.Value, p.effs[e.Group])
 				}
 			}
 		}
 		// The parameters of a draw are found or missed together, so that fewer than
 		// 95 % of so few draws is no surprise; a third of them outside would be.
-		t.Logf("%q: %d of %d planted values lie in their 95 %% intervals", kind, inside, all)
+		t.Logf("%d replicates: %d of %d planted values lie in their 95 %% intervals", replicates, inside, all)
 		if inside < all*85/100 {
-			t.Errorf("%q: only %d of %d planted values lie in their 95 %% intervals", kind, inside, all)
+			t.Errorf("%d replicates: only %d of %d planted values lie in their 95 %% intervals", replicates, inside, all)
 		}
 	}
 }
@@ -145,7 +143,8 @@ func TestDeterministic(t *testing.T) {
 	var first *Fit
 	for _, workers := range []int{1, 3, 8} {
 		o := Defaults()
-		o.Bootstrap, o.Workers, o.Baseline = 20, workers, "QuEST"
+		o.Bootstrap, o.Baseline = 20, "QuEST"
+		defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(workers))
 		fit := fitOrFail(t, points, o)
 		if first == nil {
 			first = fit
@@ -212,11 +211,11 @@ func TestNoIntervalWithoutKnowledge(t *testing.T) {
 	}
 }
 
-// BenchmarkRun fits 60 points from all starting points, without a bootstrap, on one core.
+// BenchmarkRun fits 60 points from all starting points, without a bootstrap, on as many cores as Go uses.
 func BenchmarkRun(b *testing.B) {
 	points := wide(1, 1e-3)
 	o := Defaults()
-	o.Bootstrap, o.Workers = 0, 1
+	o.Bootstrap = 0
 	for b.Loop() {
 		fitOrFail(b, points, o)
 	}

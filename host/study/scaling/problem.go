@@ -28,7 +28,7 @@ type model struct {
 	group               []int     // of each point: the place of its efficiency, -1 for the reference
 	fixed               []float64 // values of the parameters that are held, 0 for the others
 	free                []int     // places of those that are fitted
-	prior               [2]struct{ weight, center float64 }
+	prior               float64   // the weight of the two priors
 }
 
 // bounds of the parameters: wide enough for any law that means something, and
@@ -92,7 +92,7 @@ func (m *model) problem(threshold float64) *leastSquares {
 		column[j] = k
 	}
 	return &leastSquares{
-		residuals: len(m.logN) + len(m.prior), robust: len(m.logN), threshold: threshold,
+		residuals: len(m.logN) + 2, robust: len(m.logN), threshold: threshold,
 		low: m.reduce(low), high: m.reduce(high),
 		eval: func(x, r []float64, jac *mat.Dense) { m.eval(m.full(x), column, r, jac) },
 	}
@@ -127,15 +127,15 @@ func (m *model) eval(full []float64, column []int, r []float64, jac *mat.Dense) 
 		set(atE, -c.floor/total)
 	}
 	for k, j := range []int{atAlpha, atBeta} {
-		i, p := len(m.logN)+k, m.prior[k]
+		i := len(m.logN) + k
 		r[i] = 0
-		if p.weight == 0 || column[j] < 0 {
+		if m.prior == 0 || column[j] < 0 {
 			continue
 		}
-		r[i] = math.Sqrt(p.weight) * (full[j] - p.center)
+		r[i] = math.Sqrt(m.prior) * (full[j] - math.Log(priorCenter))
 		if jac != nil {
 			row = jac.RawRowView(i)
-			set(j, math.Sqrt(p.weight))
+			set(j, math.Sqrt(m.prior))
 		}
 	}
 }

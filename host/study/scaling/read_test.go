@@ -33,15 +33,6 @@ func TestParse(t *testing.T) {
 	if diff := cmp.Diff(want[1:], got); diff != "" {
 		t.Error(diff)
 	}
-	json := "[\n {\"method\": \"BF16\", \"bits\": 16, \"n\": 3e7, \"d\": 3e9, \"loss\": 3.2},\n\n {\"method\": \"CAGE, HT\",\n  \"bits\": 4, \"n\": 3e7, \"d\": 3e9, \"ppl\": 26}\n]\n"
-	got, err = ParseJSON("a.json", []byte(json))
-	if err != nil {
-		t.Fatal(err)
-	}
-	want[0].Source, want[1].Source = "a.json:2", "a.json:4"
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Error(diff)
-	}
 }
 
 func TestParseSaysWhatIsWrong(t *testing.T) {
@@ -66,26 +57,6 @@ func TestParseSaysWhatIsWrong(t *testing.T) {
 			t.Errorf("%q: error\n%v\nwant\n%s", text, err, want)
 		}
 	}
-	const good = `{"n": 1, "d": 1, "method": "a", "bits": 4, "loss": 1}`
-	json := map[string]string{
-		"":                   "f:1: not valid JSON: there is nothing",
-		"{}":                 "f:1: want an array of objects, each with n, d, method, bits, and loss or ppl",
-		"[]":                 "f: no points in the array",
-		"[\n" + good:         "f:2: not valid JSON: it ends in the middle",
-		"[\n1,\n\"a\"]":      "f:2: found number where a point should be; want an object\nf:3: found string where a point should be; want an object",
-		"[" + good + "\n] 3": "f:2: something follows the array",
-		"[\n{\"n\": \"7\", \"d\": null, \"method\": 4, \"bits\": 4, \"los\": 3}]": "f:2: want one of loss (nats per token) and ppl (its exponential)\nf:2: d is null; want a number\n" +
-			"f:2: unknown key \"los\"; want n, d, method, bits, and loss or ppl\nf:2: method is 4; want a string\nf:2: n is \"7\"; want a number",
-		"[{\"n\": 1, \"d\": 1, \"method\": \"a\", \"bits\": 0, \"loss\": 1}]": "f:1: bits is 0; want bits per weight, above 0 and at most 64",
-		"[\n\n{\"ppl\": 1}]": "f:3: no n; want n, d, method, bits, and loss or ppl\nf:3: no d; want n, d, method, bits, and loss or ppl\n" +
-			"f:3: no method; want n, d, method, bits, and loss or ppl\nf:3: no bits; want n, d, method, bits, and loss or ppl",
-		"[{\"n\": 1,\n }]": "f:2: not valid JSON: found \"}]\", want a key in double quotes",
-	}
-	for text, want := range json {
-		if _, err := ParseJSON("f", []byte(text)); err == nil || err.Error() != want {
-			t.Errorf("%q: error\n%v\nwant\n%s", text, err, want)
-		}
-	}
 }
 
 func TestManyProblemsAreCut(t *testing.T) {
@@ -107,13 +78,9 @@ func TestReadFile(t *testing.T) {
 	if points, err := ReadFile(path); err != nil || len(points) != 1 {
 		t.Errorf("%v, %v", points, err)
 	}
-	if err := os.WriteFile(filepath.Join(dir, "points.txt"), nil, 0o644); err != nil {
-		t.Fatal(err)
-	}
 	for name, want := range map[string]string{
-		"points.txt": "unknown file type; want a .csv or .json file, or a run directory",
-		"none.csv":   "no such file or directory",
-		"none":       "no such file or directory",
+		"none.csv": "no such file or directory",
+		"none":     "no such file or directory",
 	} {
 		path := filepath.Join(dir, name)
 		if _, err := ReadFile(path); err == nil || err.Error() != path+": "+want {
@@ -145,11 +112,4 @@ func FuzzParseCSV(f *testing.F) {
 		f.Add([]byte(seed))
 	}
 	fuzzParser(f, ParseCSV)
-}
-
-func FuzzParseJSON(f *testing.F) {
-	for _, seed := range []string{"", "[]", `[{"n": 1, "d": 1, "method": "a", "bits": 4, "loss": 1}]`, `[{"n": 1e999}, null, [1]] x`, "[\n{\"ppl\": 1,\"loss\":2,\"N\":3}]"} {
-		f.Add([]byte(seed))
-	}
-	fuzzParser(f, ParseJSON)
 }
