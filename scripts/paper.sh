@@ -62,4 +62,4 @@ if [ $# -eq 0 ]; then
 fi
 
 say "Reports"
-"$cage" study report "${files[@]}" --contents studies/index.html
+"$cage" study report "${files[@]}"

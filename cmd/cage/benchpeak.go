@@ -13,13 +13,12 @@ import (
 
 func newBenchPeak() *cobra.Command {
 	o := bench.PeakOptions{}
-	mebibytes := 0
 	cmd := &cobra.Command{
 		Use:   "peak",
 		Short: "Measure peaks of this processor, and what products reach of them",
 		Long: `Measure the peak of each instruction with which products of matrices are computed on
-this processor, how fast memory is, and what part of the peaks the products reach: on
-one thread, and on as many as Go uses (GOMAXPROCS).
+this processor, and what part of the peaks the products reach: on one thread, and on as
+many as Go uses (GOMAXPROCS).
 
 Everything is timed in turn, --runs times for --time each after a run that warms up,
 and the fastest run counts: other load on the machine only makes runs slower. --json
@@ -30,10 +29,6 @@ instruction  groups of independent instructions that read no memory: GOP/s are
              billions of multiplications and additions per second (GFLOP/s, where
              the numbers are floats). Where a product needs two instructions, both
              are executed, and the multiplications and additions of the product count.
-memory       GB/s are billions of bytes per second. Reading adds up float32 numbers,
-             writing and copying are Go's clear and copy; copying counts what is read
-             and what is written. The second cache: each thread uses half of its own.
-             Memory: arrays that together are four times as large as the last caches.
 product      square matrices, and the products of models' layers: x·Wᵀ of a
              feed-forward layer, the gradients of its input (dy·W) and of its weight
              (dyᵀ·x), and scores (q·kᵀ) and values (p·v) of attention, for sequences
@@ -55,9 +50,7 @@ of peak      that, as a part of the peak of the instruction that multiplies, on 
 	flags.IntSliceVar(&o.Squares, "squares", []int{128, 256, 512, 1024, 2048}, "sizes of square matrices")
 	flags.IntSliceVar(&o.Widths, "widths", []int{128, 256, 512}, "widths of models")
 	flags.IntVar(&o.Tokens, "tokens", 2048, "tokens in a step of the models")
-	flags.IntVar(&mebibytes, "memory", 0, "MiB of memory to read, write and copy; 0: four times the last caches, and at least 256")
 	return withAnswer(cmd, func(cmd *cobra.Command, _ []string) (*answer, error) {
-		o.Memory = mebibytes << 20
 		if err := o.Check(); err != nil {
 			return nil, usageError{err}
 		}
@@ -87,7 +80,6 @@ func printPeak(w io.Writer, r *bench.PeakReport, o bench.PeakOptions) {
 		fmt.Fprintln(w)
 	}
 	named("instruction", "GOP/s", r.Instructions)
-	named("memory", "GB/s", r.Memory)
 	rows := [][]string{{"product", "size", "numbers", "instruction"}}
 	for _, n := range r.Threads {
 		rows[0] = append(rows[0], onThreads("GOP/s", n), "of peak")

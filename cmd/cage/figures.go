@@ -13,7 +13,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/cage-qat/cage/host/study/figure"
-	"github.com/cage-qat/cage/host/train/config"
 	"github.com/cage-qat/cage/host/train/metrics"
 	"github.com/cage-qat/cage/host/train/rundir"
 )
@@ -21,24 +20,18 @@ import (
 func newPlot() *cobra.Command {
 	var out []string
 	var title string
-	var movement bool
 	var from int
 	cmd := &cobra.Command{
 		Use:   "plot RUN...",
 		Short: "Draw loss, λ_t and quantization error of runs",
 		Long: `Draw the curves of one or several runs: training and validation loss, the
 quantization error and λ_t over the steps. The ending of each --out chooses PNG or
-SVG; without --out both are written into the first run directory.
-
-With --diagnostics, draw what runs with diagnostics.every > 0 have recorded about their
-weights instead: how many codes change, whether residuals add up, and how long codes
-stay as they are, with λ_t shaded.`,
+SVG; without --out both are written into the first run directory.`,
 		Args: atLeastOne("run directory"),
 	}
 	cmd.Flags().StringArrayVar(&out, "out", nil, "`FILE` to write, .png, .svg or .pdf (repeatable)")
 	cmd.Flags().StringVar(&title, "title", "", "title above the figure")
 	cmd.Flags().IntVar(&from, "from", 0, "draw what came from this `STEP` on: the end of a run in detail")
-	cmd.Flags().BoolVar(&movement, "diagnostics", false, "draw the movement of the weights between quantization cells")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		runs, err := readRuns(args)
 		if err != nil {
@@ -47,19 +40,10 @@ stay as they are, with λ_t shaded.`,
 		for i := range runs {
 			runs[i].Records = slices.DeleteFunc(runs[i].Records, func(r metrics.Record) bool { return r.Step < from })
 		}
-		name, picture := "curves", figure.Picture(&figure.Curves{Runs: runs})
-		if movement {
-			name = "diagnostics"
-			cfg, err := config.Load(rundir.At(args[0]).Config().Name, nil)
-			if err != nil {
-				return explainUnreadable(args[0], "it has no configuration", err)
-			}
-			picture = &figure.Movement{Runs: runs, Window: cfg.Diagnostics.Window}
-		}
 		if len(out) == 0 {
-			out = []string{filepath.Join(args[0], name+".png"), filepath.Join(args[0], name+".svg")}
+			out = []string{filepath.Join(args[0], "curves.png"), filepath.Join(args[0], "curves.svg")}
 		}
-		return savePicture(cmd.OutOrStdout(), out, picture, title)
+		return savePicture(cmd.OutOrStdout(), out, &figure.Curves{Runs: runs}, title)
 	}
 	return cmd
 }
@@ -68,9 +52,6 @@ stay as they are, with λ_t shaded.`,
 func savePicture(w io.Writer, paths []string, p figure.Picture, title string) error {
 	for _, path := range paths {
 		err := figure.Save(path, p, figure.Options{Title: title})
-		if _, movement := p.(*figure.Movement); movement && errors.Is(err, figure.ErrNoData) {
-			return errors.New("no run has recorded diagnostics, as those with diagnostics.every above 0 do")
-		}
 		if err != nil {
 			return err
 		}

@@ -11,12 +11,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/cage-qat/cage/host/study/report"
-	"github.com/cage-qat/cage/internal/atomicfile"
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
 func newStudyReport() *cobra.Command {
-	var out, contents string
+	var out string
 	cmd := &cobra.Command{
 		Use:   "report FILE...",
 		Short: "Write tables, figures and a page of what is done",
@@ -27,14 +26,10 @@ SVG and PNG; and index.html, one page with all of it that needs no network.
 
 The same results make the same bytes: there is no time, speed or path in a report.
 A run with a damaged file is left out and named, and so is one that is stale, made by
-a plugin or of data that has changed since; the exit code is 1 then.
-
---contents also writes one page with the tables of all studies named, which leads to
-the page of each.`,
+a plugin or of data that has changed since; the exit code is 1 then.`,
 		Args: atLeastOne("study file"),
 	}
 	cmd.Flags().StringVar(&out, "out", "", "`DIR` to write into (default: report, in the study's directory)")
-	cmd.Flags().StringVar(&contents, "contents", "", "`FILE` for a page that leads to the reports")
 	return withAnswer(cmd, func(cmd *cobra.Command, args []string) (*answer, error) {
 		if out != "" && len(args) > 1 {
 			return nil, usageError{fmt.Errorf("--out %s is one directory, for one study, not %d", out, len(args))}
@@ -54,13 +49,7 @@ the page of each.`,
 		if len(reports) == 1 {
 			value = reports[0]
 		}
-		if contents == "" {
-			return textAnswer(value, ""), leftOutError(reports)
-		}
-		if err := writeContents(contents, reports); err != nil {
-			return nil, err
-		}
-		return textAnswer(value, "%s\n", contents), leftOutError(reports)
+		return textAnswer(value, ""), leftOutError(reports)
 	})
 }
 
@@ -107,24 +96,6 @@ func writeReport(cmd *cobra.Command, file, out string) (writtenReport, error) {
 	out = cmp.Or(out, report.Dir(s.Out))
 	files, err := r.Save(vfs.At(out))
 	return writtenReport{out, files, r.Results(), r}, err
-}
-
-// writeContents writes a page with links to the reports.
-func writeContents(path string, list []writtenReport) error {
-	var reports []*report.Report
-	var dirs []string
-	for _, w := range list {
-		reports, dirs = append(reports, w.report), append(dirs, w.Dir)
-	}
-	html, err := report.Contents("Studies", reports, dirs, filepath.Dir(path))
-	if err != nil {
-		return err
-	}
-	to, err := atomicfile.Target(path)
-	if err != nil {
-		return err
-	}
-	return atomicfile.WriteBytes(to, html)
 }
 
 // printReport prints the tables of a report, and the path of its page.

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"math"
 	"os"
 	"os/exec"
@@ -183,88 +182,22 @@ func lastArray(s *study.Study) array {
 	return arrayOf(strings.TrimSpace(string(text)))
 }
 
-// task is a task of an array as squeue shows it.
-type task struct {
-	index         int
-	state, reason string // PENDING, JobHeldUser
-}
-
-// queue is what Slurm says of the tasks of an array: those that have not ended, and those that have, for some minutes.
-type queue []task
-
-// errGone is the error about an array that Slurm knows no more.
-var errGone = errors.New("the array is no longer known to Slurm")
-
-// squeue asks Slurm for the tasks of an array.
-func squeue(ctx context.Context, a array) (queue, error) {
-	arguments := []string{"--noheader", "--array", "--states=all", "--jobs=" + a.job, "--format=%K|%T|%r"}
+// tasksLeft lists the tasks of an array that have not ended, as Slurm shows them. An array that
+// Slurm no longer knows has none.
+func tasksLeft(ctx context.Context, a array) (string, error) {
+	arguments := []string{"--noheader", "--array", "--jobs=" + a.job, "--format=%K %T %r"}
 	if a.cluster != "" {
 		arguments = append(arguments, "--clusters="+a.cluster)
 	}
 	out, err := output(exec.CommandContext(ctx, "squeue", arguments...))
 	if err != nil && strings.Contains(err.Error(), "Invalid job id") {
-		return nil, errGone
+		return "", nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("squeue: %w", err)
+		return "", fmt.Errorf("squeue: %w", err)
 	}
-	return readQueue(out), nil
-}
-
-// readQueue reads what squeue says.
-func readQueue(said string) (q queue) {
-	for line := range strings.Lines(said) {
-		parts := strings.SplitN(strings.TrimSpace(line), "|", 3)
-		index, err := strconv.Atoi(parts[0])
-		if len(parts) < 3 || err != nil { // such as the name of the cluster
-			continue
-		}
-		q = append(q, task{index, parts[1], parts[2]})
-	}
-	return q
-}
-
-// ended says whether a task has come to its end.
-func (t task) ended() bool {
-	return slices.Contains([]string{"BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "NODE_FAIL", "OUT_OF_MEMORY", "PREEMPTED", "REVOKED", "TIMEOUT"}, t.state)
-}
-
-// held says whether a task waits until somebody releases it.
-func (t task) held() bool {
-	return t.state == "PENDING" && strings.Contains(strings.ToLower(t.reason), "held")
-}
-
-// open are the tasks that have not ended.
-func (q queue) open() queue {
-	return slices.DeleteFunc(slices.Clone(q), task.ended)
-}
-
-// held are the tasks that wait until somebody releases them.
-func (q queue) held() queue {
-	return slices.DeleteFunc(slices.Clone(q), func(t task) bool { return !t.held() })
-}
-
-// String sums the open tasks up: "4 running, 12 pending (Resources), 1 held (JobHeldUser)".
-func (q queue) String() string {
-	counts, reasons := map[string]int{}, map[string][]string{}
-	for _, t := range q.open() {
-		kind := strings.ToLower(t.state)
-		if t.held() {
-			kind = "held"
-		}
-		counts[kind]++
-		if t.state == "PENDING" && !slices.Contains(reasons[kind], t.reason) && t.reason != "None" {
-			reasons[kind] = append(reasons[kind], t.reason)
-		}
-	}
-	var parts []string
-	for _, kind := range slices.Sorted(maps.Keys(counts)) {
-		text := fmt.Sprintf("%d %s", counts[kind], kind)
-		if list := reasons[kind]; len(list) > 0 {
-			slices.Sort(list)
-			text += " (" + strings.Join(list, ", ") + ")"
-		}
-		parts = append(parts, text)
-	}
-	return strings.Join(parts, ", ")
+	lines := slices.DeleteFunc(strings.Split(out, "\n"), func(line string) bool {
+		return line == "" || strings.HasPrefix(line, "CLUSTER:")
+	})
+	return strings.Join(lines, ", "), nil
 }

@@ -19,7 +19,7 @@ type submission struct {
 }
 
 func newStudySubmit() *cobra.Command {
-	var slurm, dry, detach bool
+	var slurm, dry bool
 	var opts study.RunOptions
 	cmd := &cobra.Command{
 		Use:   "submit FILE --slurm [-- OPTION...]",
@@ -33,10 +33,9 @@ Before its time is over, study.stop_minutes and two more, a task saves a checkpo
 is queued again; so is a cell that waits for what a table chooses. The script and what
 tasks print are in the study's directory.
 
-The command shows how far the cells are until all are done. When an array has ended it
-submits another one for what was killed or preempted, and for cells that had to wait until
-a table has chosen; not for tasks that were cancelled, or cells that failed. After Ctrl-C
-the tasks go on, and the same command follows them again. With --detach it only submits.`,
+The command submits and ends; 'cage study status' shows how far the cells are. When the
+array has ended, the same command submits what is left: cells that were killed, preempted or
+cancelled, and those that had to wait until a table has chosen.`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if n := cmd.ArgsLenAtDash(); n >= 0 {
 				args = args[:n]
@@ -47,7 +46,6 @@ the tasks go on, and the same command follows them again. With --detach it only 
 	flags := cmd.Flags()
 	flags.BoolVar(&slurm, "slurm", false, "to Slurm")
 	flags.BoolVar(&dry, "dry-run", false, "print the script, and submit nothing")
-	flags.BoolVar(&detach, "detach", false, "submit to Slurm and follow nothing")
 	flags.BoolVar(&opts.Retry, "retry", false, "submit failed cells, too")
 	return withAnswer(cmd, func(cmd *cobra.Command, args []string) (*answer, error) {
 		if !slurm {
@@ -61,12 +59,12 @@ the tasks go on, and the same command follows them again. With --detach it only 
 			return nil, err
 		}
 		if last := lastArray(s); last.job != "" && !dry {
-			q, err := squeue(cmd.Context(), last)
-			if err != nil && !errors.Is(err, errGone) {
+			// A second array would wait for the cells of the first.
+			switch left, err := tasksLeft(cmd.Context(), last); {
+			case err != nil:
 				return nil, err
-			}
-			if len(q.open()) > 0 {
-				return again(cmd, s, opts, args[1:], last, q, detach)
+			case left != "":
+				return nil, fmt.Errorf("%s: Slurm has array %s of it already: %s", s.Out, last, left)
 			}
 		}
 		plan, err := s.Plan(cmd.Context(), opts)
@@ -87,10 +85,6 @@ the tasks go on, and the same command follows them again. With --detach it only 
 		if err != nil {
 			return nil, err
 		}
-		if !detach {
-			fmt.Fprintf(cmd.ErrOrStderr(), "%s: %d tasks: array %s\n", s.Out, len(job.Cells), a)
-			return followArrays(cmd, s, opts, args[1:], a)
-		}
 		job.Array = a.job
 		return &answer{job, func(w io.Writer) {
 			fmt.Fprintf(w, "%s: %d tasks: array %s\n", s.Out, len(job.Cells), a)
@@ -99,15 +93,6 @@ the tasks go on, and the same command follows them again. With --detach it only 
 			}
 		}}, nil
 	})
-}
-
-// again takes up an array that Slurm still has: a second one would wait for the cells of the first.
-func again(cmd *cobra.Command, s *study.Study, opts study.RunOptions, options []string, a array, q queue, detach bool) (*answer, error) {
-	if detach {
-		return nil, fmt.Errorf("%s: Slurm has array %s of it already: %s", s.Out, a, q)
-	}
-	fmt.Fprintf(cmd.ErrOrStderr(), "%s: Slurm has array %s of it already: %s\n", s.Out, a, q)
-	return followArrays(cmd, s, opts, options, a)
 }
 
 // indices are the places of cells in the study. Cells that share a run have the place of the first.

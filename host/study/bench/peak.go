@@ -20,10 +20,9 @@ type PeakOptions struct {
 	Squares []int         // sizes of square matrices
 	Widths  []int         // of models
 	Tokens  int           // in a step of these models
-	Memory  int           // bytes to be read, written and copied; 0: what no cache can hold
 }
 
-// A Rate is how much was done in a second: operations, or bytes.
+// A Rate is how much was done in a second: operations.
 type Rate struct {
 	Threads int `json:"threads"`
 	// Best is that of the fastest run. Other load on the machine makes runs slower, and nothing makes one faster than
@@ -36,25 +35,24 @@ type Rate struct {
 	all []float64
 }
 
-// Named are the rates of an instruction, or of a way to use memory.
+// Named are the rates of an instruction.
 type Named struct {
 	Name  string `json:"name"`
 	Rates []Rate `json:"rates"`
 }
 
-// A PeakReport has operations and bytes per second. An operation is a multiplication or an addition.
+// A PeakReport has operations per second. An operation is a multiplication or an addition.
 type PeakReport struct {
 	Build        engine.BuildInfo `json:"build"`
 	Kernels      string           `json:"kernels"` // the tier of package matmul
 	Threads      []int            `json:"threads"`
 	Instructions []Named          `json:"instructions"`
-	Memory       []Named          `json:"memory"`
 	Products     []Product        `json:"products"`
 }
 
 // A subject is something to be timed.
 type subject struct {
-	work  float64 // operations or bytes of a call of once
+	work  float64 // operations of a call of once
 	rates *[]Rate
 	// start prepares for so many threads, and returns what does the work. If each is set, that keeps one thread busy, and is
 	// called on all threads at once, each with its number; otherwise it uses the threads itself.
@@ -78,7 +76,6 @@ func Peaks(ctx context.Context, o PeakOptions) (*PeakReport, error) {
 		r.Threads = append(r.Threads, most)
 	}
 	subjects := r.instructions()
-	subjects = append(subjects, r.memory(o.Memory)...)
 	products, closeAll, err := r.products(dev, tier, o)
 	defer closeAll()
 	if err != nil {
@@ -191,8 +188,9 @@ func (r *PeakReport) addShares() {
 
 // Check refuses sizes of which there is nothing to measure.
 func (o PeakOptions) Check() error {
-	if o.Runs < 1 || o.Time < 0 || o.Tokens < 1 || o.Memory < 0 {
-		return fmt.Errorf("%d runs of %v, %d tokens, %d bytes of memory: want at least one run and one token, and no negative number", o.Runs, o.Time, o.Tokens, o.Memory)
+	if o.Runs < 1 || o.Time < 0 || o.Tokens < 1 {
+		return fmt.Errorf("%d runs of %v, %d tokens: want at least one run and one token, and no negative number",
+			o.Runs, o.Time, o.Tokens)
 	}
 	const most = 1 << 14 // matrices of a gigabyte
 	for _, n := range append(slices.Clone(o.Squares), o.Widths...) {

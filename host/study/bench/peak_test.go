@@ -14,15 +14,15 @@ import (
 // TestPeaks: there are rates of everything, and shares of what has an instruction.
 func TestPeaks(t *testing.T) {
 	procs := runtime.GOMAXPROCS(0)
-	r, err := Peaks(t.Context(), PeakOptions{Runs: 2, Time: time.Millisecond, Squares: []int{16}, Widths: []int{32, 128}, Tokens: 300, Memory: 1 << 20})
+	r, err := Peaks(t.Context(), PeakOptions{Runs: 2, Time: time.Millisecond, Squares: []int{16}, Widths: []int{32, 128}, Tokens: 300})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if runtime.GOMAXPROCS(0) != procs {
 		t.Errorf("GOMAXPROCS is %d, was %d", runtime.GOMAXPROCS(0), procs)
 	}
-	if len(r.Instructions) != len(matmul.Peaks()) || len(r.Memory) != 6 || len(r.Products) != 5*(1+2*5) {
-		t.Errorf("%d instructions, %d ways to use memory, %d products", len(r.Instructions), len(r.Memory), len(r.Products))
+	if len(r.Instructions) != len(matmul.Peaks()) || len(r.Products) != 5*(1+2*5) {
+		t.Errorf("%d instructions, %d products", len(r.Instructions), len(r.Products))
 	}
 	check := func(name string, rates []Rate, share bool) {
 		if len(rates) != len(r.Threads) {
@@ -35,7 +35,7 @@ func TestPeaks(t *testing.T) {
 		}
 	}
 	peaks := map[string]bool{}
-	for _, n := range append(r.Instructions, r.Memory...) {
+	for _, n := range r.Instructions {
 		check(n.Name, n.Rates, false)
 		peaks[n.Name] = true
 	}
@@ -101,7 +101,7 @@ func TestForms(t *testing.T) {
 func TestPeaksStops(t *testing.T) {
 	stopped, stop := context.WithCancel(t.Context())
 	stop()
-	if _, err := Peaks(stopped, PeakOptions{Runs: 1, Tokens: 1, Memory: 1}); err == nil {
+	if _, err := Peaks(stopped, PeakOptions{Runs: 1, Tokens: 1}); err == nil {
 		t.Error("measured, though the caller has given up")
 	}
 }
@@ -116,7 +116,6 @@ func TestCheck(t *testing.T) {
 		func(o *PeakOptions) { o.Time = -1 },
 		func(o *PeakOptions) { o.Tokens = 0 },
 		func(o *PeakOptions) { o.Tokens = math.MaxInt },
-		func(o *PeakOptions) { o.Memory = -1 },
 		func(o *PeakOptions) { o.Squares = []int{0} },
 		func(o *PeakOptions) { o.Widths = []int{1<<14 + 1} },
 	} {
@@ -125,11 +124,5 @@ func TestCheck(t *testing.T) {
 		if bad.Check() == nil {
 			t.Errorf("%+v is accepted", bad)
 		}
-	}
-}
-
-func TestCaches(t *testing.T) {
-	if second, last := caches(); second < 1<<12 || last < 0 || last > 0 && last < second {
-		t.Errorf("the second cache has %d bytes, the last ones %d", second, last)
 	}
 }

@@ -1,10 +1,7 @@
 package figure_test
 
 import (
-	"bytes"
 	"fmt"
-	"image/png"
-	"math"
 	"regexp"
 	"strings"
 	"testing"
@@ -57,69 +54,5 @@ func TestManyRuns(t *testing.T) {
 			t.Errorf("%s: a line begins left of the figure: %s", name, m[0])
 		}
 		drawn(t, figure.PNG, p, figure.Options{Height: 1}) // what has no room is left out
-	}
-}
-
-// moving makes the records of a run with diagnostics at every tenth step: codes settle
-// and residuals become coherent, from the 32nd sample on.
-func moving(steps int, lambda float64) []metrics.Record {
-	records := simulate(steps, 2, lambda)
-	for i := range records {
-		r := &records[i]
-		if r.Step%10 != 0 || r.Step == 10 {
-			continue
-		}
-		t := float64(r.Step) / float64(steps)
-		r.FlipRate = metrics.Some(0.4 * math.Exp(-3*t))
-		r.DwellMean, r.DwellP90, r.DwellMax = metrics.Some(10*math.Exp(3*t)), metrics.Some(20*math.Exp(3*t)), metrics.Some(float64(r.Step))
-		if r.Step >= 320 {
-			r.Coherence, r.CoherenceVector = metrics.Some(0.2+0.5*t*t), metrics.Some(0.2+0.6*t*t)
-		}
-	}
-	return records
-}
-
-func TestMovement(t *testing.T) {
-	const flips, coherence, dwell = "codes changed (%)", "coherence", "dwell time (steps)"
-	still := []metrics.Record{{Step: 10}, {Step: 20, FlipRate: metrics.Some(0), DwellMean: metrics.Some(20), DwellP90: metrics.Some(20), DwellMax: metrics.Some(20)}}
-	odd := moving(400, 1)
-	*odd[99].FlipRate, *odd[109].DwellMean, *odd[349].Coherence = metrics.Number(math.NaN()), 0, metrics.Number(math.Inf(1))
-	tests := map[string]struct {
-		runs   []figure.Run
-		window int
-		o      figure.Options
-		want   []string
-		not    []string
-	}{
-		"one run": {[]figure.Run{{"run", moving(1000, 2)}}, 32, figure.Options{Title: "title"},
-			[]string{"title", flips, coherence, dwell, "vector", "mean over coordinates", "independent residuals", "mean", "ninth decile", "largest", "λ", "step"}, []string{"run"}},
-		"several, one of them without": {[]figure.Run{{"CAGE", moving(1000, 2)}, {"QuEST", moving(1000, 0)}, {"nothing", simulate(1000, 2, 1)}}, 0, figure.Options{},
-			[]string{flips, coherence, dwell, "CAGE", "QuEST", "λ"}, []string{"independent residuals", "nothing"}},
-		"before the window is full": {[]figure.Run{{"run", moving(200, 0)}}, 32, figure.Options{}, []string{flips, dwell}, []string{coherence, "λ"}},
-		"nothing moves":             {[]figure.Run{{"run", still}}, 32, figure.Options{}, []string{flips, dwell}, []string{coherence}},
-		"not finite":                {[]figure.Run{{"run", odd}}, 32, figure.Options{}, []string{flips, coherence, dwell}, nil},
-	}
-	for name, test := range tests {
-		t.Run(name, func(t *testing.T) {
-			picture := &figure.Movement{Runs: test.runs, Window: test.window}
-			svg := drawn(t, figure.SVG, picture, test.o)
-			got := labels(t, svg)
-			for _, label := range test.want {
-				if got[label] != 1 {
-					t.Errorf("%q appears %d times among %v", label, got[label], got)
-				}
-			}
-			for _, label := range test.not {
-				if got[label] != 0 {
-					t.Errorf("%q appears", label)
-				}
-			}
-			if !bytes.Equal(svg, drawn(t, figure.SVG, picture, test.o)) {
-				t.Error("the same runs give two figures")
-			}
-			if _, err := png.Decode(bytes.NewReader(drawn(t, figure.PNG, picture, test.o))); err != nil {
-				t.Error(err)
-			}
-		})
 	}
 }

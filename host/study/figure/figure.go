@@ -1,6 +1,5 @@
 // Package figure draws figures as PNG, SVG or PDF. Save and Draw draw any Picture: the Curves
-// of training runs (loss, quantization error and λ_t over the steps), the Movement of
-// their weights, a Chart of curves, bands, points and trajectories, grouped Bars,
+// of training runs (loss, quantization error and λ_t over the steps), a Chart of curves, bands, points and trajectories, grouped Bars,
 // Differences of pairs, or a Heat map.
 //
 // It draws what it is given and computes nothing but smoothing: means, intervals and
@@ -26,7 +25,7 @@ import (
 	"github.com/cage-qat/cage/internal/atomicfile"
 )
 
-// Picture is one of the kinds of figures that Draw knows: *Curves, *Movement, *Chart,
+// Picture is one of the kinds of figures that Draw knows: *Curves, *Chart,
 // *Bars, *Differences or *Heat.
 type Picture interface {
 	// compose makes the parts of a figure of the given width. It returns ErrNoData when

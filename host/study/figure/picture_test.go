@@ -182,7 +182,6 @@ func TestPicturesWithoutData(t *testing.T) {
 		"a matrix of nothing": &figure.Heat{Rows: []string{"a"}, Columns: []string{"b"}, Values: [][]float64{{nan}}},
 		"no pairs":            &figure.Differences{Rows: []string{"a"}, Series: []figure.DifferenceSeries{{Rows: []figure.PairDifferences{{Each: []float64{nan}, Mean: nan, Low: nan, High: nan}}}}},
 		"pairs beyond rows":   &figure.Differences{Series: []figure.DifferenceSeries{{Rows: []figure.PairDifferences{{Each: []float64{1}, Mean: 1, Low: 0, High: 2}}}}},
-		"no diagnostics":      &figure.Movement{Runs: []figure.Run{{Name: "run", Records: simulate(100, 2, 1)}}, Window: 32},
 		"no matrix":           &figure.Heat{Rows: []string{"a"}, Columns: []string{"b"}},
 	} {
 		if err := figure.Draw(io.Discard, figure.PNG, p, figure.Options{}); !errors.Is(err, figure.ErrNoData) {

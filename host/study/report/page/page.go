@@ -127,21 +127,7 @@ type Detail struct {
 	Provenance int // index in Provenances; -1: none
 }
 
-// Contents is a page with the tables of several studies and links to their pages.
-type Contents struct {
-	Title   string
-	Studies []Entry
-}
-
-// Entry is a study on the contents page.
-type Entry struct {
-	Name    string
-	Summary string // a sentence shown below the name
-	Link    string // to the study's page, relative to the contents
-	Tables  []Table
-}
-
-//go:embed page.gohtml contents.gohtml style.css script.js chart.js uplot
+//go:embed page.gohtml style.css script.js chart.js uplot
 var files embed.FS
 
 var layout = template.Must(template.New("page.gohtml").Funcs(template.FuncMap{
@@ -150,7 +136,7 @@ var layout = template.Must(template.New("page.gohtml").Funcs(template.FuncMap{
 	"svg": picture,
 	"key": func(x *float64) string { return strconv.FormatFloat(*x, 'g', -1, 64) },
 	"inc": func(i int) int { return i + 1 },
-}).ParseFS(files, "page.gohtml", "contents.gohtml"))
+}).ParseFS(files, "page.gohtml"))
 
 // Assets returns the files that pages are made of, for other pages with the same look.
 func Assets() fs.FS { return files }
@@ -178,13 +164,8 @@ func picture(svg []byte) template.HTML {
 }
 
 // Render renders the page as HTML.
-func Render(p Page) ([]byte, error) { return render("page.gohtml", p) }
-
-// RenderContents renders the contents page as HTML.
-func RenderContents(c Contents) ([]byte, error) { return render("contents.gohtml", c) }
-
-func render(name string, data any) ([]byte, error) {
+func Render(p Page) ([]byte, error) {
 	var b bytes.Buffer
-	err := layout.ExecuteTemplate(&b, name, data)
+	err := layout.Execute(&b, p)
 	return b.Bytes(), err
 }
