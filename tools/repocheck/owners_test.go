@@ -3,7 +3,6 @@ package repocheck
 // knows says, for each place that may lose the content of a file, how it knows whose the file is: "file: function: expression".
 var knows = map[string]string{
 	"cmd/cage/bench.go: startProfile: os.Create":                                 "the user names the file",
-	"cmd/cage/studyreport.go: writeContents: atomicfile.WriteBytes":              "the user names the file (Target)",
 	"cmd/cage/studyslurm.go: sbatch: atomicfile.WriteBytes":                      "CheckOurs: the script begins as cage's does, the other file is the number of a job",
 	"host/data/dataset/folder.go: Close: f.path.Join(LockFile).Remove":           "this process made the directory",
 	"host/data/dataset/folder.go: Close: f.path.RemoveDir":                       "this process made the directory, and it is empty",
