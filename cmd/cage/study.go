@@ -13,7 +13,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/cage-qat/cage/host/study"
-	"github.com/cage-qat/cage/host/study/lease"
 	"github.com/cage-qat/cage/host/train/build"
 	"github.com/cage-qat/cage/host/train/config"
 	"github.com/cage-qat/cage/host/train/console"
@@ -278,7 +277,7 @@ type cellListing struct {
 	Error   string                    `json:"error,omitempty"`
 	Set     []study.Setting           `json:"set,omitempty"`
 	Summary map[string]metrics.Number `json:"summary,omitempty"`
-	Holder  *lease.Holder             `json:"holder,omitempty"` // who works on it
+	Holder  *study.Holder             `json:"holder,omitempty"` // who works on it
 }
 
 func newStudyStatus() *cobra.Command {

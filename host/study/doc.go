@@ -19,8 +19,7 @@
 // A cell is identified by its configuration: a study file may change, and cells whose
 // configuration it still names are not trained again.
 //
-// The rooms of the wing: evaluation says how a model is asked; report makes tables and figures
-// (figure, stat) of the results, kept holds those that documents show, serve shows them while
-// they come; held says who works on which cell; scaling fits the scaling law; bench measures steps. Runs come in as directories of
-// host/train, evaluations as those of host/deploy, and both leave as numbers, tables and pages.
+// Its packages: report makes tables and figures (drawn by figure) of the results; snapshot keeps
+// results for documents; serve shows runs while they train; scaling fits the scaling law; bench
+// measures steps and the processor.
 package study

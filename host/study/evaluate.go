@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"maps"
 
-	"github.com/cage-qat/cage/host/study/evaluation"
 	"github.com/cage-qat/cage/host/train/metrics"
 	"github.com/cage-qat/cage/internal/atomicfile"
 	"github.com/cage-qat/cage/internal/vfs"
@@ -32,8 +31,8 @@ func (s *Study) evaluationsOf(c Cell) []*placedEvaluation {
 	if c.Quantize == nil || c.Quantize.Of != OfFullPrecision {
 		return s.evaluations
 	}
-	e := &evaluation.Validation{Batches: c.Config.Train.FinalEvalBatches}
-	return append([]*placedEvaluation{{Evaluation: e, rows: e.Rows}}, s.evaluations...)
+	e := &validationLoss{Batches: c.Config.Train.FinalEvalBatches}
+	return append([]*placedEvaluation{{evaluation: e, rows: e.Rows}}, s.evaluations...)
 }
 
 // answers returns the directory of an evaluation of a cell.
@@ -116,7 +115,7 @@ func (r *runner) evaluate(ctx context.Context, c Cell) (State, *Failure, error) 
 		if done {
 			continue
 		}
-		output := dir.Join(evaluation.OutputFile)
+		output := dir.Join(outputFile)
 		p := process{dir: r.study.dir(c), grace: r.study.grace(), log: evaluationLog, environment: c.environment, output: &output, threads: r.plan.Threads, command: r.tool(e.Arguments(c.Run, dir.Name))}
 		failure, err := p.run(ctx)
 		switch {
@@ -157,7 +156,7 @@ func (s *Study) beginEvaluation(ctx context.Context, c Cell, e *placedEvaluation
 		err = damage.putAside()
 	case err != nil:
 	case !begun: // it comes first, so whoever made these files was not the study
-		err = atomicfile.CheckOurs(dir.Join(evaluation.OutputFile), func(io.Reader) bool { return false })
+		err = atomicfile.CheckOurs(dir.Join(outputFile), func(io.Reader) bool { return false })
 	case a.Rows == now:
 		return a.Metrics != nil, nil
 	default:

@@ -8,7 +8,6 @@ import (
 
 	"github.com/cage-qat/cage/host/deploy/ruler"
 	"github.com/cage-qat/cage/host/deploy/tasks"
-	"github.com/cage-qat/cage/host/study/evaluation"
 	"github.com/cage-qat/cage/internal/plaintoml"
 	"github.com/cage-qat/cage/internal/safetext"
 	"github.com/cage-qat/cage/internal/schema"
@@ -16,7 +15,7 @@ import (
 
 // placedEvaluation is an evaluation with its place in the study file.
 type placedEvaluation struct {
-	evaluation.Evaluation
+	evaluation
 	// rows is a hash of the files that questions are made of, read once.
 	rows  func() (string, error)
 	place plaintoml.Error // of what names these files
@@ -26,7 +25,7 @@ type placedEvaluation struct {
 func (s *Study) readEvaluations(tables []*table) {
 	measured := map[string]string{}
 	for _, t := range tables {
-		var e evaluation.Evaluation
+		var e evaluation
 		at := t.key("data")
 		if t.has("ruler") {
 			e, at = t.ruler(), t.key("ruler")
@@ -55,8 +54,8 @@ func required(keys []schema.Key, names ...string) []schema.Key {
 }
 
 // ruler reads an evaluation with RULER.
-func (t *table) ruler() *evaluation.Ruler {
-	e := &evaluation.Ruler{}
+func (t *table) ruler() *rulerQuestions {
+	e := &rulerQuestions{}
 	var values map[string]any
 	t.read(schema.Key{Name: "batch", To: &e.Batch, Is: schema.From(1, schema.Most), Default: ruler.DefaultBatch}, schema.Key{Name: "ruler", To: &values})
 	if in := t.below("ruler", values); in != nil {
@@ -71,8 +70,8 @@ func (t *table) ruler() *evaluation.Ruler {
 }
 
 // tasks reads an evaluation with tasks.
-func (t *table) tasks() *evaluation.Tasks {
-	e := &evaluation.Tasks{}
+func (t *table) tasks() *taskQuestions {
+	e := &taskQuestions{}
 	keys := required(e.Keys(), "tasks", "data")
 	keys[0].Is = schema.Paths("that name tasks, or files that describe one: " + strings.Join(tasks.Names(), ", "))
 	t.read(keys...)
@@ -115,7 +114,7 @@ func (s *Study) metrics() []string {
 // lower.
 func (s *Study) better(metric string) string {
 	for _, e := range s.evaluations {
-		if slices.Contains(e.Metrics(), evaluation.Metric{Name: metric, Higher: true}) {
+		if slices.Contains(e.Metrics(), measure{Name: metric, Higher: true}) {
 			return "higher"
 		}
 	}
@@ -133,7 +132,7 @@ func (s *Study) checkAnswerable(r *reader, study *table, axes []axis) {
 			return
 		}
 		for i, e := range s.evaluations {
-			long, ok := e.Evaluation.(*evaluation.Ruler)
+			long, ok := e.evaluation.(*rulerQuestions)
 			if most := c.Config.Model.Context; ok && len(long.Lengths) > 0 && slices.Max(long.Lengths) > most {
 				r.report(plaintoml.Indexed(study.key("evaluations"), i)+".ruler.lengths", "want no more, or a larger model.context", "the model sees %d tokens (cell %s)", most, strings.Join(c.Of(axisNames(axes)), " · "))
 				return

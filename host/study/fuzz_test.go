@@ -6,8 +6,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cage-qat/cage/host/study/evaluation"
-	"github.com/cage-qat/cage/host/study/lease"
 	"github.com/cage-qat/cage/host/train/rundir"
 	"github.com/cage-qat/cage/internal/plaintoml"
 	"github.com/cage-qat/cage/internal/testing/badfiles"
@@ -64,7 +62,7 @@ func FuzzState(f *testing.F) {
 	s := parsed(f, path, small)
 	s.Out = filepath.Join(dir, "out")
 	cell := filepath.Join(s.Out, "cells", "a")
-	e := &placedEvaluation{Evaluation: &evaluation.Tasks{}}
+	e := &placedEvaluation{evaluation: &taskQuestions{}}
 	s.evaluations = []*placedEvaluation{e}
 	f.Fuzz(func(t *testing.T, running, failed, summary, account []byte) {
 		c := Cell{ID: "a", Dir: cell}
@@ -73,14 +71,14 @@ func FuzzState(f *testing.F) {
 		if err := answers.MkdirAll(); err != nil {
 			t.Fatal(err)
 		}
-		for path, content := range map[string][]byte{s.at(lease.RunningFile).Name: running, at.Join(failedFile).Name: failed, at.Summary().Name: summary, answers.Join(accountFile).Name: account} {
+		for path, content := range map[string][]byte{s.at(runningFile).Name: running, at.Join(failedFile).Name: failed, at.Summary().Name: summary, answers.Join(accountFile).Name: account} {
 			write(t, path, string(content))
 		}
 		lock, err := s.lock(t.Context(), false)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := lease.Cells(s.at()); err != nil && !strings.Contains(err.Error(), lease.RunningFile) {
+		if _, err := Holders(s.at()); err != nil && !strings.Contains(err.Error(), runningFile) {
 			t.Fatalf("no file in %v", err)
 		}
 		if err := lock.Unlock(); err != nil {

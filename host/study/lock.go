@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/cage-qat/cage/host/study/lease"
 	"github.com/cage-qat/cage/host/train/rundir"
 	"github.com/cage-qat/cage/internal/vfs"
 )
@@ -45,10 +44,10 @@ func (s *Study) lock(ctx context.Context, shared bool) (vfs.Lock, error) {
 
 // tidy removes what killed processes have left in the study's directory. Nobody else may run the study.
 func (s *Study) tidy() error {
-	if err := removeAbandoned(s.at(), rundir.StudyFile, lease.RunningFile); err != nil {
+	if err := removeAbandoned(s.at(), rundir.StudyFile, runningFile); err != nil {
 		return err
 	}
-	return lease.Reset(s.at())
+	return resetRunning(s.at())
 }
 
 // awaitFree waits until no process holds a lock: one that lost its parent may still be saving its last checkpoint, or answering.

@@ -11,7 +11,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/cage-qat/cage/host/study/lease"
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
@@ -44,7 +43,7 @@ func (s *Study) refuse(format string, args ...any) error {
 // join makes this process a member of those that share the study until leave is called. It fails where locks do not hold.
 func (s *Study) join(ctx context.Context) (leave func() error, err error) {
 	dir := s.at(membersDir)
-	if err := errors.Join(dir.MkdirAll(), lease.Prepare(s.at())); err != nil {
+	if err := dir.MkdirAll(); err != nil {
 		return nil, err
 	}
 	host, err := os.Hostname()

@@ -8,7 +8,6 @@ import (
 	"reflect"
 	"slices"
 
-	"github.com/cage-qat/cage/host/study/lease"
 	"github.com/cage-qat/cage/host/train/config"
 	"github.com/cage-qat/cage/host/train/metrics"
 	"github.com/cage-qat/cage/host/train/rundir"
@@ -46,7 +45,7 @@ type Result struct {
 	// finished evaluations by their names. It is nil unless the training is done.
 	Summary map[string]float64
 	// Holder works on the cell, if that is running.
-	Holder lease.Holder
+	Holder Holder
 }
 
 // Trained reports whether the training of the cell is done and may be reported on,
@@ -59,7 +58,7 @@ func (r Result) Known() bool { return r.State == Done || r.Diverged }
 // Results reads from disk how far every cell has come. It may be called at any time, even
 // while the study runs in this or another process.
 func (s *Study) Results() ([]Result, error) {
-	running, err := lease.Cells(s.at())
+	running, err := Holders(s.at())
 	if err != nil {
 		return nil, err
 	}

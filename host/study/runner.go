@@ -8,7 +8,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/cage-qat/cage/host/study/lease"
 	"github.com/cage-qat/cage/host/train/config"
 	"github.com/cage-qat/cage/host/train/console"
 	"github.com/cage-qat/cage/host/train/metrics"
@@ -192,11 +191,11 @@ func (r *runner) noteActive() error {
 	if r.opts.Share {
 		return nil
 	}
-	cells := map[string]lease.Holder{}
+	cells := map[string]Holder{}
 	for _, a := range r.active {
-		cells[a.cell.ID] = lease.Self(a.began)
+		cells[a.cell.ID] = self(a.began)
 	}
-	return lease.SetRunning(r.study.at(), cells)
+	return setRunning(r.study.at(), cells)
 }
 
 // outcome counts the states.

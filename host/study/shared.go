@@ -5,7 +5,6 @@ import (
 	"errors"
 	"slices"
 
-	"github.com/cage-qat/cage/host/study/lease"
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
@@ -16,7 +15,7 @@ func (r *runner) claim(ctx context.Context, c Cell) (vfs.Lock, error) {
 		r.putOff(c)
 		return nil, nil
 	}
-	lock, err := lease.Take(r.study.at(), c.ID)
+	lock, err := takeClaim(r.study.at(), c.ID)
 	if errors.Is(err, vfs.ErrLocked) {
 		r.putOff(c)
 		return nil, nil
@@ -87,7 +86,7 @@ func (r *runner) awaitOthers(ctx context.Context) {
 		return
 	}
 	free := func(c Cell) bool {
-		locked, err := lease.Claim(r.study.at(), c.ID).Locked()
+		locked, err := claimFile(r.study.at(), c.ID).Locked()
 		return err != nil || !locked && r.decided(c) // claiming it reports the error
 	}
 	for {

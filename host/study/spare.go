@@ -5,8 +5,6 @@ import (
 	"math"
 	"slices"
 	"strings"
-
-	"github.com/cage-qat/cage/host/study/stat"
 )
 
 // Spare says which cells need no training because of tables whose best has Spare: the runs that would be reported with
@@ -124,7 +122,7 @@ func (b *Best) choose(labels []string, results []Result, place []int) (soFar, ch
 		case len(x) < planned:
 			untried = true
 		default:
-			tried, means = append(tried, label), append(means, stat.Describe(x).Mean)
+			tried, means = append(tried, label), append(means, Describe(x).Mean)
 		}
 		first = cmp.Or(first, label)
 	}

@@ -19,12 +19,11 @@ import (
 // crash may have damaged, with the fuzz targets that hold it to its promises.
 var parsers = []struct{ what, pkg, targets string }{
 	{"configuration: TOML and --set", "host/train/config", "FuzzParse"},
-	{"study files, and what a study keeps of its cells", "host/study", "FuzzParse FuzzState"},
+	{"study files, and what a study keeps of its cells", "host/study", "FuzzParse FuzzRead FuzzState"},
 	{"records, trajectories, samples and summaries of runs", "host/train/metrics", "FuzzNumbers FuzzParse FuzzResume FuzzSample FuzzSummary FuzzTrajectory"},
 	{"run directories, conditions of runs list --where", "host/train/rundir", "FuzzCondition FuzzOpen"},
 	{"provenance.json", "host/train/provenance", "FuzzProvenance"},
 	{"recorded programs in provenance.json", "host/train/build", "FuzzRecorded"},
-	{"results of evaluations", "host/study/evaluation", "FuzzRead"},
 	{"kept results of studies", "host/study/snapshot", "FuzzRead"},
 	{"comments in documents about kept results", "tools/docsnapshots", "FuzzMarks"},
 	{"curves and provenance in a study's report", "host/study/report", "FuzzCurve FuzzProvenance"},

@@ -7,7 +7,6 @@ import (
 	"slices"
 
 	"github.com/cage-qat/cage/host/study"
-	"github.com/cage-qat/cage/host/study/stat"
 	"github.com/cage-qat/cage/host/train/metrics"
 )
 
@@ -130,8 +129,8 @@ func (a *Agreement) compare(t, now *Table) {
 				continue
 			}
 			d := Deviation{Table: t.Title, Labels: t.labels(i, c), N: e.N}
-			low, high := e.Interval(stat.Level)
-			a.add(d, t.number, stat.Difference{N: e.N, Mean: e.Mean, SD: e.SD, Low: low, High: high}, f.Mean)
+			low, high := e.Interval(study.Level)
+			a.add(d, t.number, study.Difference{N: e.N, Mean: e.Mean, SD: e.SD, Low: low, High: high}, f.Mean)
 			if t.best != nil {
 				chosen := d
 				if a.Values++; e.chosen() != f.chosen() {
@@ -148,7 +147,7 @@ func (a *Agreement) compare(t, now *Table) {
 }
 
 // add counts a value, and notes it where it is written in another way now.
-func (a *Agreement) add(d Deviation, write func(float64) string, before stat.Difference, again float64) {
+func (a *Agreement) add(d Deviation, write func(float64) string, before study.Difference, again float64) {
 	a.Values++
 	if d.Again = write(again); d.Again == write(before.Mean) {
 		return

@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"github.com/cage-qat/cage/host/study"
-	"github.com/cage-qat/cage/host/study/stat"
 )
 
 // Choice is the value of an axis that was chosen for one place of a table.
@@ -46,7 +45,7 @@ func (g *grouped) choose(b *study.Best, row, column []string) (choice *Choice, r
 			continue
 		}
 		if _, x := values(c.choosing, b.Metric); len(x) == len(c.choosing) {
-			c.mean, c.known = stat.Describe(x).Mean, true
+			c.mean, c.known = study.Describe(x).Mean, true
 		}
 		list = append(list, c)
 	}

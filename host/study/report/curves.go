@@ -12,7 +12,6 @@ import (
 
 	"github.com/cage-qat/cage/host/study"
 	"github.com/cage-qat/cage/host/study/figure"
-	"github.com/cage-qat/cage/host/study/stat"
 	"github.com/cage-qat/cage/host/train/metrics"
 	"github.com/cage-qat/cage/host/train/rundir"
 	"github.com/cage-qat/cage/internal/jsonlines"
@@ -104,7 +103,7 @@ func average(runs []curve) []figure.Point {
 			}
 		}
 		if len(x) == len(runs) {
-			d := stat.Describe(x)
+			d := study.Describe(x)
 			out = append(out, figure.Point{X: float64(step), Y: d.Mean, Minus: zeroIfNaN(d.SD), Plus: zeroIfNaN(d.SD)})
 		}
 	}

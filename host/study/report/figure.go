@@ -12,7 +12,6 @@ import (
 
 	"github.com/cage-qat/cage/host/study"
 	"github.com/cage-qat/cage/host/study/figure"
-	"github.com/cage-qat/cage/host/study/stat"
 	"github.com/cage-qat/cage/host/train/metrics"
 )
 
@@ -145,7 +144,7 @@ func bars(s *study.Study, f study.Figure, results []study.Result) (picture, erro
 		for _, label := range g.labels[0] {
 			place := g.at(label, series)
 			_, x := values(place, f.Metric)
-			d := stat.Describe(x)
+			d := study.Describe(x)
 			n.add(d.N)
 			b.Bars = append(b.Bars, figure.Bar{Y: d.Mean, Minus: zeroIfNaN(d.SD), Plus: zeroIfNaN(d.SD), Absent: len(place) == 0})
 		}
@@ -170,7 +169,7 @@ func heatmap(s *study.Study, f study.Figure, results []study.Result) (picture, e
 		means := make([]float64, len(out.Columns))
 		for i, column := range g.labels[1] {
 			_, x := values(g.at(row, column), f.Metric)
-			d := stat.Describe(x)
+			d := study.Describe(x)
 			n.add(d.N)
 			means[i] = d.Mean
 		}
@@ -195,7 +194,7 @@ func scatter(s *study.Study, f study.Figure, results []study.Result) (picture, e
 			if len(x) == 0 {
 				continue
 			}
-			across, d := stat.Describe(x), stat.Describe(y)
+			across, d := study.Describe(x), study.Describe(y)
 			n.add(d.N)
 			line.Points = append(line.Points, figure.Point{X: across.Mean, Y: d.Mean, Minus: zeroIfNaN(d.SD), Plus: zeroIfNaN(d.SD), Across: zeroIfNaN(across.SD)})
 		}
@@ -272,7 +271,7 @@ func differences(s *study.Study, f study.Figure, results []study.Result) (pictur
 		series := figure.DifferenceSeries{Name: label[0]}
 		for _, row := range g.labels[0] {
 			a, b := pairValues(g.at(row, label), g.at(row, []string{f.Baseline}), f.Metric)
-			d := stat.Pair(a, b, stat.Level)
+			d := study.Pair(a, b, study.Level)
 			n.add(d.N)
 			pairs := figure.PairDifferences{Mean: d.Mean, Low: d.Low, High: d.High}
 			for i := range a {

@@ -13,7 +13,6 @@ import (
 	"github.com/cage-qat/cage/host/study"
 	"github.com/cage-qat/cage/host/study/figure"
 	"github.com/cage-qat/cage/host/study/report"
-	"github.com/cage-qat/cage/host/study/stat"
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
@@ -30,7 +29,7 @@ over = ["seed"]
 func TestDifferences(t *testing.T) {
 	s := parse(t, paired, t.TempDir())
 	r := newReport(t, s, trained(s, map[string][]float64{"QuEST": {2.0, 2.25, 2.5}, "CAGE": {1.75, 2.125}}))
-	f, d := r.Figures[0], stat.Pair([]float64{1.75, 2.125}, []float64{2, 2.25}, stat.Level)
+	f, d := r.Figures[0], study.Pair([]float64{1.75, 2.125}, []float64{2, 2.25}, study.Level)
 	want := &figure.Differences{X: figure.Axis{Label: "difference of validation loss to QuEST"}, Rows: []string{""},
 		Series: []figure.DifferenceSeries{{Name: "CAGE", Rows: []figure.PairDifferences{{Each: []float64{-0.25, -0.125}, Mean: d.Mean, Low: d.Low, High: d.High}}}}}
 	if diff := cmp.Diff(want, f.Picture); diff != "" {

@@ -11,7 +11,6 @@ import (
 	"github.com/cage-qat/cage/host/study"
 	"github.com/cage-qat/cage/host/study/figure"
 	"github.com/cage-qat/cage/host/study/report/page"
-	"github.com/cage-qat/cage/host/study/stat"
 )
 
 func TestPlaceless(t *testing.T) {
@@ -77,7 +76,7 @@ func TestHeadings(t *testing.T) {
 }
 
 func TestChooseFormat(t *testing.T) {
-	entry := func(mean, sd float64) Entry { return Entry{Sample: stat.Sample{N: 3, Mean: mean, SD: sd}} }
+	entry := func(mean, sd float64) Entry { return Entry{Sample: study.Sample{N: 3, Mean: mean, SD: sd}} }
 	nan := math.NaN()
 	for _, test := range []struct {
 		entries []Entry
@@ -106,9 +105,9 @@ func TestNumbersForReaders(t *testing.T) {
 	}{
 		{table.number(-1.234), "−1.23"}, {table.number(math.NaN()), "NaN"}, {table.number(math.Inf(-1)), "−∞"},
 		{table.signed(0.5), "+0.50"}, {table.signed(0), "0.00"}, {table.signed(math.Inf(1)), "+∞"},
-		{table.mean(Entry{Sample: stat.Sample{N: 1, Mean: 2, SD: math.NaN()}}), "2.00"},
-		{intervalText(table.signed, stat.Pair([]float64{1, 2, 3}, []float64{0, 0, 0}, 0.95)), "+2.00 [−0.48, +4.48]"},
-		{intervalText(table.signed, stat.Pair([]float64{1}, []float64{3}, 0.95)), "−2.00"},
+		{table.mean(Entry{Sample: study.Sample{N: 1, Mean: 2, SD: math.NaN()}}), "2.00"},
+		{intervalText(table.signed, study.Pair([]float64{1, 2, 3}, []float64{0, 0, 0}, 0.95)), "+2.00 [−0.48, +4.48]"},
+		{intervalText(table.signed, study.Pair([]float64{1}, []float64{3}, 0.95)), "−2.00"},
 	} {
 		if test.got != test.want {
 			t.Errorf("%q, want %q", test.got, test.want)
@@ -190,10 +189,10 @@ func TestAverage(t *testing.T) {
 // TestDifferenceFormat: no interval is written as zeros, and nothing as minus zero.
 func TestDifferenceFormat(t *testing.T) {
 	known := func(mean, half float64) Entry {
-		return Entry{Difference: &stat.Difference{N: 3, Mean: mean, Low: mean - half, High: mean + half}}
+		return Entry{Difference: &study.Difference{N: 3, Mean: mean, Low: mean - half, High: mean + half}}
 	}
 	one := func(mean float64) Entry {
-		return Entry{Difference: &stat.Difference{N: 1, Mean: mean, Low: math.NaN(), High: math.NaN()}}
+		return Entry{Difference: &study.Difference{N: 1, Mean: mean, Low: math.NaN(), High: math.NaN()}}
 	}
 	for _, tt := range []struct {
 		format  string

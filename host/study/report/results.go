@@ -9,7 +9,6 @@ import (
 	"strings"
 
 	"github.com/cage-qat/cage/host/study"
-	"github.com/cage-qat/cage/host/study/stat"
 	"github.com/cage-qat/cage/host/train/metrics"
 )
 
@@ -70,7 +69,7 @@ func (r *Report) Results() Results {
 }
 
 func (t *Table) results() TableResults {
-	out := TableResults{Title: t.Title, Metric: t.Metric, Better: t.Better, Over: t.Over, Baseline: t.base, Best: t.best, Level: stat.Level, Entries: []EntryResults{}}
+	out := TableResults{Title: t.Title, Metric: t.Metric, Better: t.Better, Over: t.Over, Baseline: t.base, Best: t.best, Level: study.Level, Entries: []EntryResults{}}
 	for i := range t.Rows {
 		for c := range t.Columns {
 			e := t.Entries[i][c]

@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"github.com/cage-qat/cage/host/study"
-	"github.com/cage-qat/cage/host/study/stat"
 	"github.com/cage-qat/cage/host/train/metrics"
 )
 
@@ -35,13 +34,13 @@ type Table struct {
 
 // Entry is one cell of a table.
 type Entry struct {
-	stat.Sample
+	study.Sample
 	Expected int // number of replicates that the study plans here; 0: this combination is not part of the study
 	Mark     Mark
 	// Difference is the difference from the entry with the labels of the baseline, and for other
 	// axes the same as here, over the replicates that both have; nil in the baseline itself, or
 	// without one.
-	Difference *stat.Difference
+	Difference *study.Difference
 	// Holm is the probability of such a difference by chance, with Holm's correction for the number of the table's differences; NaN
 	// where the difference has no interval.
 	Holm float64
@@ -119,7 +118,7 @@ func (t *Table) correct() {
 			}
 		}
 	}
-	p = stat.Holm(p)
+	p = study.Holm(p)
 	for _, row := range t.Entries {
 		for c := range row {
 			row[c].Holm, p = p[0], p[1:]
@@ -127,8 +126,8 @@ func (t *Table) correct() {
 	}
 }
 
-// stands reports whether a difference would be clear at stat.Level with Holm's correction, too. A single one needs none.
-func (t *Table) stands(e Entry) bool { return t.intervals > 1 && e.Holm < 1-stat.Level }
+// stands reports whether a difference would be clear at study.Level with Holm's correction, too. A single one needs none.
+func (t *Table) stands(e Entry) bool { return t.intervals > 1 && e.Holm < 1-study.Level }
 
 // columns are the labels above the columns, one column left out. A table without axes in
 // its columns has a single column, named after the metric.
@@ -158,7 +157,7 @@ func (t *Table) compare(places [][][]replicate) error {
 				continue
 			}
 			if a, b := pairValues(places[i][c], places[row][column], t.Metric); len(a) > 0 {
-				d := stat.Pair(a, b, stat.Level)
+				d := study.Pair(a, b, study.Level)
 				t.Entries[i][c].Difference = &d
 			}
 		}
@@ -208,7 +207,7 @@ func (t *Table) entries(places [][]replicate) []Entry {
 	means := make([]float64, len(places))
 	for c, list := range places {
 		_, x := values(list, t.Metric)
-		row[c] = Entry{Sample: stat.Describe(x), Expected: len(list)}
+		row[c] = Entry{Sample: study.Describe(x), Expected: len(list)}
 		means[c] = row[c].Mean
 	}
 	best := -1
@@ -233,7 +232,7 @@ func (t *Table) mark(c, best int, places [][]replicate) Mark {
 		return Best
 	}
 	a, b := pairValues(places[c], places[best], t.Metric)
-	switch d := stat.Pair(a, b, stat.Level); {
+	switch d := study.Pair(a, b, study.Level); {
 	case math.IsInf(d.Mean, 0): // it diverged where the best did not
 		return Plain
 	case !d.Known(), d.Clear() && study.Better(t.Better, d.Mean, 0): // where the best lacks replicates, those of both may say the opposite

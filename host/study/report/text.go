@@ -2,6 +2,7 @@ package report
 
 import (
 	"fmt"
+	"github.com/cage-qat/cage/host/study"
 	"math"
 	"path"
 	"regexp"
@@ -9,7 +10,6 @@ import (
 	"strings"
 	"unicode"
 
-	"github.com/cage-qat/cage/host/study/stat"
 	"github.com/cage-qat/cage/internal/transliterate"
 )
 
@@ -171,7 +171,7 @@ func (t *Table) mean(e Entry) string {
 }
 
 // intervalText writes a mean with its confidence interval, if it has one.
-func intervalText(write func(float64) string, d stat.Difference) string {
+func intervalText(write func(float64) string, d study.Difference) string {
 	s := write(d.Mean)
 	if d.Known() {
 		s += fmt.Sprintf(" [%s, %s]", write(d.Low), write(d.High))
@@ -265,7 +265,7 @@ func (t *Table) differenceNotes() []string {
 	}
 	first := fmt.Sprintf("Differences to %s, replicate by replicate, n = %d unless noted, with the 95 %% interval of Student's t for each alone", t.baseName(), t.common())
 	if t.intervals > 1 {
-		first += fmt.Sprintf(": of %d intervals %.2g would leave out zero by chance if nothing made a difference", t.intervals, (1-stat.Level)*float64(t.intervals))
+		first += fmt.Sprintf(": of %d intervals %.2g would leave out zero by chance if nothing made a difference", t.intervals, (1-study.Level)*float64(t.intervals))
 	}
 	notes := []string{first + "."}
 	if bold {

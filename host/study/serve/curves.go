@@ -9,7 +9,6 @@ import (
 	"strings"
 
 	"github.com/cage-qat/cage/host/study/report/page"
-	"github.com/cage-qat/cage/host/study/serve/curve"
 	"github.com/cage-qat/cage/host/train/metrics"
 	"github.com/cage-qat/cage/host/train/rundir"
 )
@@ -186,7 +185,7 @@ func (p panel) axis() string {
 	return p.Title
 }
 
-func pageCurve(name string, points []curve.Point) page.Curve {
+func pageCurve(name string, points []point) page.Curve {
 	c := page.Curve{Name: name, X: make([]float64, len(points)), Y: make([]*float64, len(points)), Low: []*float64{}, High: []*float64{}}
 	for i, p := range points {
 		c.X[i], c.Y[i] = float64(p.Step), page.Finite(p.Value)

@@ -6,7 +6,6 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/cage-qat/cage/host/study/serve/curve"
 	"github.com/cage-qat/cage/host/train/metrics"
 	"github.com/cage-qat/cage/host/train/rundir"
 	"github.com/cage-qat/cage/internal/jsonlines"
@@ -67,7 +66,7 @@ type runLog struct {
 	mu          sync.Mutex
 	follower    jsonlines.Follower
 	texts       writtenTexts
-	curves      map[string]*curve.Curve
+	curves      map[string]*curve
 	weights     map[string]map[string]*weightNumber // by weight and name
 	weightNames []string                            // in the order of the records
 	moreWeights bool                                // than are kept
@@ -90,7 +89,7 @@ func newRunLog(dir string) *runLog {
 }
 
 func (l *runLog) restart() {
-	l.curves, l.weights = map[string]*curve.Curve{}, map[string]map[string]*weightNumber{}
+	l.curves, l.weights = map[string]*curve{}, map[string]map[string]*weightNumber{}
 	l.weightNames, l.moreWeights = nil, false
 }
 
@@ -121,10 +120,10 @@ func (l *runLog) line(text []byte) {
 }
 
 // curve is that of a number; nil where there are too many.
-func (l *runLog) curve(name []byte) *curve.Curve {
+func (l *runLog) curve(name []byte) *curve {
 	c := l.curves[string(name)]
 	if c == nil && len(l.curves) < mostNames {
-		c = curve.New(stretches)
+		c = newCurve(stretches)
 		l.curves[string(name)] = c
 	}
 	return c
@@ -138,7 +137,7 @@ func (l *runLog) has(name string) bool {
 }
 
 // points are those of a number's curve, with the smoothed value of each if there are enough.
-func (l *runLog) points(name string) (points []curve.Point, smoothed []float64) {
+func (l *runLog) points(name string) (points []point, smoothed []float64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if c := l.curves[name]; c != nil {

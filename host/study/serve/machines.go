@@ -3,19 +3,19 @@ package serve
 import (
 	"cmp"
 	"fmt"
+	"github.com/cage-qat/cage/host/study"
 	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
 	"time"
 
-	"github.com/cage-qat/cage/host/study/lease"
 	"github.com/cage-qat/cage/host/train/rundir"
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
 // holders are who works on which cell, by the study's directory and the cell's ID.
-type holders map[string]map[string]lease.Holder
+type holders map[string]map[string]study.Holder
 
 // holdersOf asks the studies that have a run which is not done: to ask one takes a look at the lock of each cell.
 func holdersOf(list []*rundir.Run) holders {
@@ -25,7 +25,7 @@ func holdersOf(list []*rundir.Run) holders {
 		if _, known := all[dir]; known || dir == "" || run.State == rundir.Done {
 			continue
 		}
-		cells, err := lease.Cells(vfs.At(dir))
+		cells, err := study.Holders(vfs.At(dir))
 		if err != nil { // then it is not known, but all else is
 			cells = nil
 		}

@@ -11,7 +11,6 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/cage-qat/cage/host/study/lease"
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
@@ -105,7 +104,6 @@ func TestLongReport(t *testing.T) {
 
 // TestMachines: pages say which machine works on a cell, and since when, as its lock does.
 func TestMachines(t *testing.T) {
-	t.Setenv("CAGE_MACHINE", "node<3>")
 	root := filepath.Join(t.TempDir(), "studies")
 	one := filepath.Join(root, "one")
 	put(t, one, "study.toml", "")
@@ -113,10 +111,8 @@ func TestMachines(t *testing.T) {
 		put(t, one, "cells", id, "run.toml", "seed = 1\n")
 		put(t, one, "cells", id, "metrics.jsonl", `{"step": 1, "loss": 2}`+"\n")
 	}
-	if err := lease.Prepare(vfs.At(one)); err != nil {
-		t.Fatal(err)
-	}
-	claim, err := lease.Take(vfs.At(one), "x")
+	put(t, one, ".claims", "x", `{"machine": "node<3>", "process": 7, "since": "2026-11-27T08:00:00Z"}`)
+	claim, err := vfs.At(one).Join(".claims", "x").Lock()
 	if err != nil {
 		t.Fatal(err)
 	}

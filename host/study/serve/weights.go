@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"github.com/cage-qat/cage/host/study/report/page"
-	"github.com/cage-qat/cage/host/study/serve/curve"
 	"github.com/cage-qat/cage/host/train/rundir"
 )
 
@@ -46,10 +45,10 @@ type weightValue struct{ Text, Share string }
 type weightNumber struct {
 	step  int // of the newest
 	value float64
-	curve *curve.Curve // nil for a weight that is not drawn
+	curve *curve // nil for a weight that is not drawn
 }
 
-// Add is that of [curve.Curve].
+// Add is that of [curve].
 func (n *weightNumber) Add(step int, y float64) {
 	if step <= n.step {
 		return
@@ -81,7 +80,7 @@ func (l *runLog) numberOfWeight(weight, name []byte) *weightNumber {
 	}
 	n = &weightNumber{step: -1}
 	if slices.Contains(l.drawn(), string(weight)) {
-		n.curve = curve.New(weightStretches)
+		n.curve = newCurve(weightStretches)
 	}
 	numbers[string(name)] = n
 	return n

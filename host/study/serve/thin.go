@@ -1,27 +1,25 @@
-// Package curve keeps a curve of any length in bounded memory: for each stretch of steps
-// its lowest and its highest value, so that no peak is lost, and in addition the newest
-// value. When there are too many stretches, they are made twice as long.
-package curve
+package serve
 
 import (
 	"math"
 	"slices"
 )
 
-// Curve is a curve to which points are added at the end. The zero value is not usable;
-// see [New].
-type Curve struct {
+// curve is a curve of any length in bounded memory: for each stretch of steps its lowest and
+// its highest value, so that no peak is lost, and the newest value. When there are too many
+// stretches, they are made twice as long. Points are added at the end.
+type curve struct {
 	most  int
 	shift uint // a stretch has 2^shift steps
-	cells []cell
+	cells []stretch
 
 	count int     // of all values
 	step  int     // of the newest
 	value float64 // the newest
 }
 
-// cell is a stretch of steps. Where wild is set, a value was not finite.
-type cell struct {
+// stretch is a stretch of steps. Where wild is set, a value was not finite.
+type stretch struct {
 	key               int // step >> shift
 	some, wild        bool
 	lowStep, highStep int
@@ -31,19 +29,19 @@ type cell struct {
 	values            int     // their number
 }
 
-// New makes a curve with at most the given number of stretches, and at least 2.
-func New(most int) *Curve { return &Curve{most: max(2, most)} }
+// newCurve makes a curve with at most the given number of stretches, and at least 2.
+func newCurve(most int) *curve { return &curve{most: max(2, most)} }
 
 // Add appends the value at a step. Steps must be in order. If there are several values at
 // one step, the first counts.
-func (c *Curve) Add(step int, y float64) {
+func (c *curve) Add(step int, y float64) {
 	if c.count > 0 && step <= c.step {
 		return
 	}
 	c.count, c.step, c.value = c.count+1, step, y
 	key := step >> c.shift
 	if n := len(c.cells); n == 0 || c.cells[n-1].key != key {
-		c.cells = append(c.cells, cell{key: key})
+		c.cells = append(c.cells, stretch{key: key})
 	}
 	c.cells[len(c.cells)-1].add(step, y)
 	for len(c.cells) > c.most {
@@ -51,7 +49,7 @@ func (c *Curve) Add(step int, y float64) {
 	}
 }
 
-func (c *cell) add(step int, y float64) {
+func (c *stretch) add(step int, y float64) {
 	if math.IsNaN(y) || math.IsInf(y, 0) {
 		c.wild, c.wildStep = true, step
 		return
@@ -69,7 +67,7 @@ func (c *cell) add(step int, y float64) {
 }
 
 // halve makes the stretches twice as long.
-func (c *Curve) halve() {
+func (c *curve) halve() {
 	c.shift++
 	out := c.cells[:0]
 	for _, next := range c.cells {
@@ -83,7 +81,7 @@ func (c *Curve) halve() {
 	c.cells = out
 }
 
-func (c *cell) merge(d cell) {
+func (c *stretch) merge(d stretch) {
 	if d.some && (!c.some || d.low < c.low) {
 		c.low, c.lowStep = d.low, d.lowStep
 	}
@@ -97,9 +95,9 @@ func (c *cell) merge(d cell) {
 	c.sum, c.values = c.sum+d.sum, c.values+d.values
 }
 
-// Point is a point of a curve. A NaN, which stands for a value that was not finite,
+// point is a point of a curve. A NaN, which stands for a value that was not finite,
 // breaks the curve.
-type Point struct {
+type point struct {
 	Step  int
 	Value float64
 }
@@ -107,23 +105,23 @@ type Point struct {
 // Points returns at most 3·most + 1 points in the order of their steps: for each stretch
 // the lowest and the highest, and a NaN if a value was not finite; and the newest. Every
 // finite value of the curve lies between the lowest and the highest of its stretch.
-func (c *Curve) Points() []Point {
-	out := make([]Point, 0, 2*len(c.cells)+1)
+func (c *curve) Points() []point {
+	out := make([]point, 0, 2*len(c.cells)+1)
 	for _, s := range c.cells {
 		from := len(out)
 		if s.some {
-			out = append(out, Point{s.lowStep, s.low})
+			out = append(out, point{s.lowStep, s.low})
 			if s.highStep != s.lowStep {
-				out = append(out, Point{s.highStep, s.high})
+				out = append(out, point{s.highStep, s.high})
 			}
 		}
 		if s.wild {
-			out = append(out, Point{s.wildStep, math.NaN()})
+			out = append(out, point{s.wildStep, math.NaN()})
 		}
-		slices.SortStableFunc(out[from:], func(a, b Point) int { return a.Step - b.Step })
+		slices.SortStableFunc(out[from:], func(a, b point) int { return a.Step - b.Step })
 	}
 	if n := len(out); n > 0 && out[n-1].Step < c.step {
-		out = append(out, Point{c.step, c.value})
+		out = append(out, point{c.step, c.value})
 	}
 	return out
 }
@@ -136,23 +134,23 @@ const (
 	smoothShare = 0.02
 )
 
-// Smoothed returns a value for each of [Curve.Points]: the mean of all values in the stretches around it, or NaN where
+// Smoothed returns a value for each of [curve.Points]: the mean of all values in the stretches around it, or NaN where
 // the curve breaks. The window is centred. It is narrower at the beginning, where a loss falls too steeply to be
 // averaged over, and cut off at the end. For a short curve it returns nothing.
-func (c *Curve) Smoothed() []float64 {
+func (c *curve) Smoothed() []float64 {
 	if c.count < smoothFrom {
 		return nil
 	}
 	n := len(c.cells)
 	reach := max(1, int(smoothShare*float64(n)/2))
 	out := []float64{}
-	cell := 0
+	stretch := 0
 	for _, p := range c.Points() {
-		for cell < n-1 && c.cells[cell].key < p.Step>>c.shift {
-			cell++
+		for stretch < n-1 && c.cells[stretch].key < p.Step>>c.shift {
+			stretch++
 		}
-		r := min(reach, cell)
-		from, to := cell-r, min(cell+r+1, n)
+		r := min(reach, stretch)
+		from, to := stretch-r, min(stretch+r+1, n)
 		mean := math.NaN()
 		if !math.IsNaN(p.Value) {
 			sum, values := 0.0, 0

@@ -1,8 +1,4 @@
-// Package evaluation defines what the trained models of a study can be asked: the commands that ask it, the metrics it
-// yields, and how its results are read.
-//
-// It starts no process and knows no model. Which cells are asked, and when, is decided in host/study.
-package evaluation
+package study
 
 import (
 	"crypto/sha256"
@@ -12,22 +8,21 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"regexp"
 	"strings"
 
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// Evaluation is something that a model is asked, such as the questions of a benchmark.
-type Evaluation interface {
+// evaluation is something that a model is asked, such as the questions of a benchmark.
+type evaluation interface {
 	// ID identifies the evaluation and is fit for a file name. Evaluations with the same ID ask a model the same
-	// questions, as long as their [Evaluation.Rows] are the same.
+	// questions, as long as their Rows are the same.
 	ID() string
 	// Metrics lists what is measured, in order.
-	Metrics() []Metric
+	Metrics() []measure
 	// Arguments returns the arguments of the cage command that asks the model in the directory run, and leaves the
 	// answers in the directory out. After an interruption it continues if given the same arguments. Its output is kept
-	// in [OutputFile] there.
+	// in [outputFile] there.
 	Arguments(run, out string) []string
 
 	// Read reads the results that the command has left in out, by the names of the metrics. Logs of the command do not
@@ -40,16 +35,14 @@ type Evaluation interface {
 	Check() error
 }
 
-// OutputFile is the name of the file that holds the output of the command.
-const OutputFile = "output.json"
+// outputFile is the name of the file that holds the output of the command.
+const outputFile = "output.json"
 
-// Metric is a quantity that an evaluation measures.
-type Metric struct {
+// measure is a quantity that an evaluation measures.
+type measure struct {
 	Name   string // such as "hellaswag.acc_norm"
 	Higher bool   // whether higher is better
 }
-
-var notInFileNames = regexp.MustCompile(`[^A-Za-z0-9._]+`)
 
 // identify makes an ID of what an evaluation is called and what it depends on.
 func identify(name string, of any) string {

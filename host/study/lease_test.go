@@ -1,4 +1,4 @@
-package lease_test
+package study
 
 import (
 	"errors"
@@ -8,13 +8,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cage-qat/cage/host/study/lease"
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-func cells(t *testing.T, study vfs.Path) map[string]lease.Holder {
+func cells(t *testing.T, study vfs.Path) map[string]Holder {
 	t.Helper()
-	all, err := lease.Cells(study)
+	all, err := Holders(study)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -30,15 +29,12 @@ func TestClaims(t *testing.T) {
 	if all := cells(t, study); len(all) != 0 {
 		t.Errorf("%v", all)
 	}
-	if err := lease.Prepare(study); err != nil {
-		t.Fatal(err)
-	}
 	before := time.Now()
-	lock, err := lease.Take(study, "a")
+	lock, err := takeClaim(study, "a")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := lease.Take(study, "a"); !errors.Is(err, vfs.ErrLocked) {
+	if _, err := takeClaim(study, "a"); !errors.Is(err, vfs.ErrLocked) {
 		t.Errorf("a second one: %v", err)
 	}
 	all := cells(t, study)
@@ -48,10 +44,10 @@ func TestClaims(t *testing.T) {
 	}
 	// One that has not written yet, or something else, has the cell all the same.
 	for _, text := range []string{"", "{", "[]", strings.Repeat(" ", 1<<20)} {
-		if err := os.WriteFile(lease.Claim(study, "a").Name, []byte(text), 0o644); err != nil {
+		if err := os.WriteFile(claimFile(study, "a").Name, []byte(text), 0o644); err != nil {
 			t.Fatal(err)
 		}
-		if all := cells(t, study); len(all) != 1 || all["a"] != (lease.Holder{}) {
+		if all := cells(t, study); len(all) != 1 || all["a"] != (Holder{}) {
 			t.Errorf("%.10q: %+v", text, all)
 		}
 	}
@@ -65,7 +61,7 @@ func TestClaims(t *testing.T) {
 
 // TestAlone: of a process that shares the study with nobody it is its own file that counts, while it runs.
 func TestAlone(t *testing.T) {
-	t.Setenv(lease.MachineVariable, "this")
+	t.Setenv(MachineVariable, "this")
 	study := vfs.At(t.TempDir())
 	lock, err := study.Join(vfs.LockFile).Lock()
 	if err != nil {
@@ -75,16 +71,16 @@ func TestAlone(t *testing.T) {
 		t.Errorf("before it has written anything: %v", all)
 	}
 	since := time.Now().Add(-time.Hour)
-	if err := lease.SetRunning(study, map[string]lease.Holder{"a": lease.Self(since), "b": {}}); err != nil {
+	if err := setRunning(study, map[string]Holder{"a": self(since), "b": {}}); err != nil {
 		t.Fatal(err)
 	}
 	if all := cells(t, study); len(all) != 2 || all["a"].Machine != "this" || !all["a"].Since.Equal(since) {
 		t.Errorf("%+v", all)
 	}
-	if err := os.WriteFile(study.Join(lease.RunningFile).Name, []byte("["), 0o644); err != nil {
+	if err := os.WriteFile(study.Join(runningFile).Name, []byte("["), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := lease.Cells(study); err == nil || !strings.Contains(err.Error(), lease.RunningFile) {
+	if _, err := Holders(study); err == nil || !strings.Contains(err.Error(), runningFile) {
 		t.Errorf("a damaged file: %v", err)
 	}
 	if err := lock.Unlock(); err != nil {
@@ -97,11 +93,11 @@ func TestAlone(t *testing.T) {
 
 func ExampleHolder_Text() {
 	now := time.Date(2026, 11, 26, 13, 0, 0, 0, time.Local)
-	h := lease.Holder{Machine: "node3", Process: 5, Since: now.Add(-time.Minute)}
+	h := Holder{Machine: "node3", Process: 5, Since: now.Add(-time.Minute)}
 	fmt.Println(h.Text(now))
 	h.Task = "17_4"
 	fmt.Println(h.Text(now.AddDate(0, 0, 1)))
-	fmt.Println(lease.Holder{}.Text(now))
+	fmt.Println(Holder{}.Text(now))
 	// Output:
 	// node3 since 12:59:00
 	// node3 since 2026-11-26 12:59, task 17_4

@@ -1,4 +1,4 @@
-package evaluation_test
+package study
 
 import (
 	"context"
@@ -9,22 +9,21 @@ import (
 	"testing"
 
 	"github.com/cage-qat/cage/host/deploy/ruler"
-	"github.com/cage-qat/cage/host/study/evaluation"
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-func longTexts(t *testing.T, files ruler.Files) *evaluation.Ruler {
+func longTexts(t *testing.T, files ruler.Files) *rulerQuestions {
 	t.Helper()
 	list, err := ruler.Select([]string{"fwe", "niah_single_2", "niah_single_1"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &evaluation.Ruler{Lengths: []int{1000, 1200}, Samples: 2, Tasks: list, Files: files, Batch: 4}
+	return &rulerQuestions{Lengths: []int{1000, 1200}, Samples: 2, Tasks: list, Files: files, Batch: 4}
 }
 
 // TestRulerMetrics: there are those of tasks that lack no input.
 func TestRulerMetrics(t *testing.T) {
-	names := func(e *evaluation.Ruler) (list []string) {
+	names := func(e *rulerQuestions) (list []string) {
 		for _, m := range e.Metrics() {
 			if !m.Higher {
 				t.Errorf("lower is better of %s", m.Name)

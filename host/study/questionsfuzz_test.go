@@ -1,4 +1,4 @@
-package evaluation_test
+package study
 
 import (
 	"os"
@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	"github.com/cage-qat/cage/host/deploy/tasks"
-	"github.com/cage-qat/cage/host/study/evaluation"
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
@@ -19,7 +18,7 @@ func FuzzRead(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	e := &evaluation.Tasks{List: []*tasks.Task{piqa}}
+	e := &taskQuestions{List: []*tasks.Task{piqa}}
 	out := vfs.At(f.TempDir())
 	f.Fuzz(func(t *testing.T, content []byte) {
 		if err := os.WriteFile(out.Join("results.json").Name, content, 0o600); err != nil {

@@ -1,4 +1,4 @@
-package stat_test
+package study_test
 
 import (
 	"fmt"
@@ -6,7 +6,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"github.com/cage-qat/cage/host/study/stat"
+	"github.com/cage-qat/cage/host/study"
 	"github.com/cage-qat/cage/internal/testing/testlevel"
 )
 
@@ -19,19 +19,19 @@ var nan, inf = math.NaN(), math.Inf(1)
 func TestDescribe(t *testing.T) {
 	tests := []struct {
 		x    []float64
-		want stat.Sample
+		want study.Sample
 	}{
-		{nil, stat.Sample{0, nan, nan}},
-		{[]float64{3.5}, stat.Sample{1, 3.5, nan}},
-		{[]float64{2, 4}, stat.Sample{2, 3, math.Sqrt2}},
-		{[]float64{2, 4, 4, 4, 5, 5, 7, 9}, stat.Sample{8, 5, math.Sqrt(32.0 / 7)}},
-		{[]float64{1, 1, 1}, stat.Sample{3, 1, 0}},
-		{[]float64{0.1, 0.1, 0.1}, stat.Sample{3, 0.1, 0}},
-		{[]float64{1, nan}, stat.Sample{2, nan, nan}},
-		{[]float64{1, inf}, stat.Sample{2, inf, nan}},
+		{nil, study.Sample{0, nan, nan}},
+		{[]float64{3.5}, study.Sample{1, 3.5, nan}},
+		{[]float64{2, 4}, study.Sample{2, 3, math.Sqrt2}},
+		{[]float64{2, 4, 4, 4, 5, 5, 7, 9}, study.Sample{8, 5, math.Sqrt(32.0 / 7)}},
+		{[]float64{1, 1, 1}, study.Sample{3, 1, 0}},
+		{[]float64{0.1, 0.1, 0.1}, study.Sample{3, 0.1, 0}},
+		{[]float64{1, nan}, study.Sample{2, nan, nan}},
+		{[]float64{1, inf}, study.Sample{2, inf, nan}},
 	}
 	for _, test := range tests {
-		got := stat.Describe(test.x)
+		got := study.Describe(test.x)
 		if got.N != test.want.N || !near(got.Mean, test.want.Mean) || !near(got.SD, test.want.SD) || (got.SD == 0) != (test.want.SD == 0) {
 			t.Errorf("%v: %+v, want %+v", test.x, got, test.want)
 		}
@@ -44,27 +44,27 @@ func TestPair(t *testing.T) {
 	tests := []struct {
 		a, b  []float64
 		level float64
-		want  stat.Difference
+		want  study.Difference
 	}{
-		{nil, nil, 0.95, stat.Difference{0, nan, nan, nan, nan}},
-		{[]float64{3}, []float64{1}, 0.95, stat.Difference{1, 2, nan, nan, nan}},
+		{nil, nil, 0.95, study.Difference{0, nan, nan, nan, nan}},
+		{[]float64{3}, []float64{1}, 0.95, study.Difference{1, 2, nan, nan, nan}},
 		// differences 1, 3: mean 2, SD √2, error 1
-		{[]float64{2, 5}, []float64{1, 2}, 0.95, stat.Difference{2, 2, math.Sqrt2, 2 - 12.7062047361747, 2 + 12.7062047361747}},
+		{[]float64{2, 5}, []float64{1, 2}, 0.95, study.Difference{2, 2, math.Sqrt2, 2 - 12.7062047361747, 2 + 12.7062047361747}},
 		// differences −1, −2, −3: mean −2, SD 1, error 1/√3
-		{[]float64{0, 1, 2}, []float64{1, 3, 5}, 0.95, stat.Difference{3, -2, 1, -2 - 4.30265272974946/math.Sqrt(3), -2 + 4.30265272974946/math.Sqrt(3)}},
-		{[]float64{0, 1, 2}, []float64{1, 3, 5}, 0.99, stat.Difference{3, -2, 1, -2 - 9.92484320091829/math.Sqrt(3), -2 + 9.92484320091829/math.Sqrt(3)}},
+		{[]float64{0, 1, 2}, []float64{1, 3, 5}, 0.95, study.Difference{3, -2, 1, -2 - 4.30265272974946/math.Sqrt(3), -2 + 4.30265272974946/math.Sqrt(3)}},
+		{[]float64{0, 1, 2}, []float64{1, 3, 5}, 0.99, study.Difference{3, -2, 1, -2 - 9.92484320091829/math.Sqrt(3), -2 + 9.92484320091829/math.Sqrt(3)}},
 		// differences 1, 2, 3, 4, 5: mean 3, SD √2.5, error √0.5
-		{[]float64{1, 2, 3, 4, 5}, make([]float64, 5), 0.95, stat.Difference{5, 3, math.Sqrt(2.5), 3 - 2.77644510519779*math.Sqrt(0.5), 3 + 2.77644510519779*math.Sqrt(0.5)}},
-		{[]float64{1, 2}, []float64{1, 2}, 0.95, stat.Difference{2, 0, 0, 0, 0}},
+		{[]float64{1, 2, 3, 4, 5}, make([]float64, 5), 0.95, study.Difference{5, 3, math.Sqrt(2.5), 3 - 2.77644510519779*math.Sqrt(0.5), 3 + 2.77644510519779*math.Sqrt(0.5)}},
+		{[]float64{1, 2}, []float64{1, 2}, 0.95, study.Difference{2, 0, 0, 0, 0}},
 		// none solves a question: that they are equal is known, and not left open as an interval without ends
-		{make([]float64, 3), make([]float64, 3), 0.95, stat.Difference{3, 0, 0, 0, 0}},
+		{make([]float64, 3), make([]float64, 3), 0.95, study.Difference{3, 0, 0, 0, 0}},
 		// 5 questions of 300 more for each seed: equal but for rounding, and nothing about chance
-		{[]float64{187. / 300, 156. / 300, 214. / 300}, []float64{182. / 300, 151. / 300, 209. / 300}, 0.95, stat.Difference{3, 5. / 300, 0, nan, nan}},
-		{[]float64{inf, 2}, []float64{1, 2}, 0.95, stat.Difference{2, inf, nan, nan, nan}},
-		{[]float64{inf, 2}, []float64{inf, 2}, 0.95, stat.Difference{2, nan, nan, nan, nan}},
+		{[]float64{187. / 300, 156. / 300, 214. / 300}, []float64{182. / 300, 151. / 300, 209. / 300}, 0.95, study.Difference{3, 5. / 300, 0, nan, nan}},
+		{[]float64{inf, 2}, []float64{1, 2}, 0.95, study.Difference{2, inf, nan, nan, nan}},
+		{[]float64{inf, 2}, []float64{inf, 2}, 0.95, study.Difference{2, nan, nan, nan, nan}},
 	}
 	for _, test := range tests {
-		got := stat.Pair(test.a, test.b, test.level)
+		got := study.Pair(test.a, test.b, test.level)
 		if got.N != test.want.N || !near(got.Mean, test.want.Mean) || !near(got.SD, test.want.SD) || !near(got.Low, test.want.Low) || !near(got.High, test.want.High) {
 			t.Errorf("%v − %v: %+v, want %+v", test.a, test.b, got, test.want)
 		}
@@ -73,15 +73,15 @@ func TestPair(t *testing.T) {
 
 func TestClear(t *testing.T) {
 	for _, test := range []struct {
-		d    stat.Difference
+		d    study.Difference
 		want bool
 	}{
-		{stat.Difference{Low: -2, High: -1}, true},
-		{stat.Difference{Low: 1, High: 2}, true},
-		{stat.Difference{Low: -1, High: 1}, false},
-		{stat.Difference{Low: 0, High: 0}, false},
-		{stat.Difference{Low: 0, High: 1}, false},
-		{stat.Difference{Low: nan, High: nan}, false},
+		{study.Difference{Low: -2, High: -1}, true},
+		{study.Difference{Low: 1, High: 2}, true},
+		{study.Difference{Low: -1, High: 1}, false},
+		{study.Difference{Low: 0, High: 0}, false},
+		{study.Difference{Low: 0, High: 1}, false},
+		{study.Difference{Low: nan, High: nan}, false},
 	} {
 		if got := test.d.Clear(); got != test.want {
 			t.Errorf("[%v, %v]: %v", test.d.Low, test.d.High, got)
@@ -105,7 +105,7 @@ func TestP(t *testing.T) {
 		{[]float64{1, 1}, nan}, // which says nothing about chance
 		{[]float64{inf, 1}, nan},
 	} {
-		if got := stat.Pair(test.a, make([]float64, len(test.a)), stat.Level).P(); !near(got, test.want) {
+		if got := study.Pair(test.a, make([]float64, len(test.a)), study.Level).P(); !near(got, test.want) {
 			t.Errorf("%v: %v, want %v", test.a, got, test.want)
 		}
 	}
@@ -121,7 +121,7 @@ func TestHolm(t *testing.T) {
 		{[]float64{0.5, 0.001, nan, 0.02, 0.9}, []float64{1, 0.004, nan, 0.06, 1}},
 		{[]float64{0.02, 0.02}, []float64{0.04, 0.04}},
 	} {
-		got := stat.Holm(test.p)
+		got := study.Holm(test.p)
 		if len(got) != len(test.want) {
 			t.Fatalf("%v: %v", test.p, got)
 		}
@@ -148,7 +148,7 @@ func TestIntervalsCover(t *testing.T) {
 				seed := 10 * random.NormFloat64() // common to both
 				a[i], b[i] = seed+random.NormFloat64(), seed+random.NormFloat64()
 			}
-			if stat.Pair(a, b, stat.Level).Clear() {
+			if study.Pair(a, b, study.Level).Clear() {
 				wrong++
 			}
 		}
@@ -159,10 +159,10 @@ func TestIntervalsCover(t *testing.T) {
 	}
 }
 
-func Example() {
+func ExamplePair() {
 	cage := []float64{3.01, 2.98, 3.05}
 	quest := []float64{3.06, 3.02, 3.11}
-	d := stat.Pair(cage, quest, stat.Level)
+	d := study.Pair(cage, quest, study.Level)
 	fmt.Printf("%.3f [%.3f, %.3f], n = %d, clear: %v\n", d.Mean, d.Low, d.High, d.N, d.Clear())
 	// Output: -0.050 [-0.075, -0.025], n = 3, clear: true
 }

@@ -1,4 +1,4 @@
-package evaluation
+package study
 
 import (
 	"fmt"
@@ -12,16 +12,16 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// Tasks asks the questions of evaluation tasks, as `cage eval --tasks` does.
-type Tasks struct {
+// taskQuestions asks the questions of evaluation tasks, as `cage eval --tasks` does.
+type taskQuestions struct {
 	tasks.Settings
 	List []*tasks.Task // those of the settings
 }
 
-var _ Evaluation = (*Tasks)(nil)
+var _ evaluation = (*taskQuestions)(nil)
 
-// ID implements [Evaluation].
-func (e *Tasks) ID() string {
+// ID implements [evaluation].
+func (e *taskQuestions) ID() string {
 	var names, hashes []string
 	for _, t := range e.List {
 		names, hashes = append(names, t.Name), append(hashes, t.Hash())
@@ -29,11 +29,11 @@ func (e *Tasks) ID() string {
 	return identify(strings.Join(names, "-"), []any{hashes, e.Source.Shots, e.Source.Limit, e.Batch, e.MaxTokens, e.Chat, e.OneTurn})
 }
 
-// Metrics implements [Evaluation]: "TASK.METRIC", followed by a comma and the filter if the task has filters.
-func (e *Tasks) Metrics() (list []Metric) {
+// Metrics implements [evaluation]: "TASK.METRIC", followed by a comma and the filter if the task has filters.
+func (e *taskQuestions) Metrics() (list []measure) {
 	for _, t := range e.List {
 		for _, name := range t.MetricNames() {
-			list = append(list, Metric{metricName(t, name), tasks.HigherIsBetter(name)})
+			list = append(list, measure{metricName(t, name), tasks.HigherIsBetter(name)})
 		}
 	}
 	return list
@@ -43,13 +43,13 @@ func metricName(t *tasks.Task, name string) string {
 	return t.Name + "." + strings.TrimSuffix(name, ","+tasks.NoFilter)
 }
 
-// Arguments implements [Evaluation].
-func (e *Tasks) Arguments(run, out string) []string {
+// Arguments implements [evaluation].
+func (e *taskQuestions) Arguments(run, out string) []string {
 	return append([]string{"eval", run, "--out", out, "--json", "--lifeline"}, schema.Arguments(e.Keys())...)
 }
 
-// Read implements [Evaluation].
-func (e *Tasks) Read(out vfs.Path) (map[string]float64, error) {
+// Read implements [evaluation].
+func (e *taskQuestions) Read(out vfs.Path) (map[string]float64, error) {
 	path := out.Join("results.json")
 	text, err := path.ReadFile()
 	if err != nil {
@@ -74,8 +74,8 @@ func (e *Tasks) Read(out vfs.Path) (map[string]float64, error) {
 	return found, nil
 }
 
-// Rows implements [Evaluation].
-func (e *Tasks) Rows() (string, error) {
+// Rows implements [evaluation].
+func (e *taskQuestions) Rows() (string, error) {
 	var files []string
 	for _, t := range e.List {
 		questions, examples, err := e.Source.Files(t)
@@ -87,8 +87,8 @@ func (e *Tasks) Rows() (string, error) {
 	return hashFiles(files)
 }
 
-// Check implements [Evaluation].
-func (e *Tasks) Check() error {
+// Check implements [evaluation].
+func (e *taskQuestions) Check() error {
 	encoder := &tasks.Encoder{Encode: func(text string) ([]int32, error) { return []rune(text), nil }, BOS: -1, Prefix: 0, Context: 1 << 10}
 	for _, t := range e.List {
 		if _, _, err := e.Source.Items(t, encoder, tasks.Options{}); err != nil {

@@ -1,4 +1,4 @@
-package evaluation
+package study
 
 import (
 	"fmt"
@@ -12,17 +12,17 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// Ruler measures how long a text may be for a model to work with it, with the benchmark RULER, as `cage ruler` does.
-type Ruler struct {
+// rulerQuestions measures how long a text may be for a model to work with it, with the benchmark RULER, as `cage ruler` does.
+type rulerQuestions struct {
 	ruler.Settings              // with ascending lengths
 	Tasks          []ruler.Task // those of the settings
 	Batch          int          // number of prompts answered at once
 }
 
-var _ Evaluation = (*Ruler)(nil)
+var _ evaluation = (*rulerQuestions)(nil)
 
-// ID implements [Evaluation].
-func (e *Ruler) ID() string {
+// ID implements [evaluation].
+func (e *rulerQuestions) ID() string {
 	var names []string
 	for _, t := range e.Tasks {
 		names = append(names, t.Name)
@@ -31,9 +31,9 @@ func (e *Ruler) ID() string {
 	return identify("ruler", []any{e.Lengths, e.Samples, names, f.Words != "", f.Essay != "", f.Squad != "", f.Hotpot != "", e.Template, e.Batch})
 }
 
-// Metrics implements [Evaluation]: the average, the average for each length, and the score of each task whose input is
+// Metrics implements [evaluation]: the average, the average for each length, and the score of each task whose input is
 // present, in percent: "ruler.average", "ruler.4096", "ruler.4096.vt".
-func (e *Ruler) Metrics() []Metric {
+func (e *rulerQuestions) Metrics() []measure {
 	given := ruler.Inputs{Words: &ruler.Words{}} // stands for the inputs whose files are named
 	if e.Files.Essay != "" {
 		given.Essay = "."
@@ -44,12 +44,12 @@ func (e *Ruler) Metrics() []Metric {
 	if e.Files.Hotpot != "" {
 		given.Hotpot = &ruler.Documents{}
 	}
-	list := []Metric{{"ruler.average", true}}
+	list := []measure{{"ruler.average", true}}
 	for _, length := range e.Lengths {
-		list = append(list, Metric{lengthMetric(length), true})
+		list = append(list, measure{lengthMetric(length), true})
 		for _, t := range e.Tasks {
 			if given.Missing(t) == "" {
-				list = append(list, Metric{lengthMetric(length) + "." + t.Name, true})
+				list = append(list, measure{lengthMetric(length) + "." + t.Name, true})
 			}
 		}
 	}
@@ -58,13 +58,13 @@ func (e *Ruler) Metrics() []Metric {
 
 func lengthMetric(length int) string { return "ruler." + strconv.Itoa(length) }
 
-// Arguments implements [Evaluation].
-func (e *Ruler) Arguments(run, out string) []string {
+// Arguments implements [evaluation].
+func (e *rulerQuestions) Arguments(run, out string) []string {
 	return append([]string{"ruler", run, "--batch", strconv.Itoa(e.Batch), "--out", out, "--json", "--lifeline"}, schema.Arguments(e.Keys())...)
 }
 
-// Read implements [Evaluation].
-func (e *Ruler) Read(out vfs.Path) (map[string]float64, error) {
+// Read implements [evaluation].
+func (e *rulerQuestions) Read(out vfs.Path) (map[string]float64, error) {
 	r, err := ruler.At(out).Report()
 	if err != nil {
 		return nil, err
@@ -87,8 +87,8 @@ func (e *Ruler) Read(out vfs.Path) (map[string]float64, error) {
 	return found, nil
 }
 
-// Rows implements [Evaluation].
-func (e *Ruler) Rows() (string, error) {
+// Rows implements [evaluation].
+func (e *rulerQuestions) Rows() (string, error) {
 	var files []string
 	if e.Files.Words != "" {
 		entries, err := os.ReadDir(e.Files.Words)
@@ -109,8 +109,8 @@ func (e *Ruler) Rows() (string, error) {
 	return hashFiles(files)
 }
 
-// Check implements [Evaluation].
-func (e *Ruler) Check() error {
+// Check implements [evaluation].
+func (e *rulerQuestions) Check() error {
 	_, err := e.Files.Read()
 	return err
 }

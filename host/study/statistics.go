@@ -1,9 +1,4 @@
-// Package stat holds the statistics of a report: mean and standard deviation over
-// replicates, and paired differences with their confidence interval, alone and as one of several.
-//
-// It works on numbers only; which of them belong together is decided in
-// host/study/report. What is undefined is NaN, never zero.
-package stat
+package study
 
 import (
 	"cmp"

@@ -1,4 +1,4 @@
-package evaluation
+package study
 
 import "testing"
 

@@ -1,17 +1,15 @@
-package curve_test
+package serve
 
 import (
 	"fmt"
 	"math"
 	"math/rand/v2"
 	"testing"
-
-	"github.com/cage-qat/cage/host/study/serve/curve"
 )
 
 // Of a long curve with one peak, few points are kept, and the peak is one of them.
 func Example() {
-	c := curve.New(4)
+	c := newCurve(4)
 	for step := 1; step <= 1000; step++ {
 		y := 1 / float64(step)
 		if step == 700 {
@@ -35,7 +33,7 @@ func Example() {
 
 // TestShortCurve: a curve that fits is kept as it is.
 func TestShortCurve(t *testing.T) {
-	c := curve.New(100)
+	c := newCurve(100)
 	for step := 0; step < 100; step++ {
 		c.Add(step/2, float64(step)) // each step twice: the first value counts
 	}
@@ -44,11 +42,11 @@ func TestShortCurve(t *testing.T) {
 		t.Fatalf("%d points of 50 values", len(points))
 	}
 	for i, p := range points {
-		if want := (curve.Point{Step: i, Value: float64(2 * i)}); p != want {
+		if want := (point{Step: i, Value: float64(2 * i)}); p != want {
 			t.Errorf("point %d is %v, want %v", i, p, want)
 		}
 	}
-	if points := curve.New(2).Points(); len(points) != 0 {
+	if points := newCurve(2).Points(); len(points) != 0 {
 		t.Errorf("an empty curve has the points %v", points)
 	}
 }
@@ -59,7 +57,7 @@ func TestProperties(t *testing.T) {
 	for seed := range uint64(200) {
 		random := rand.New(rand.NewPCG(seed, 1))
 		most := 2 + random.IntN(20)
-		c := curve.New(most)
+		c := newCurve(most)
 		values := map[int]float64{}
 		low, high, wild, step := math.Inf(1), math.Inf(-1), false, 0
 		for range random.IntN(2000) {
@@ -101,7 +99,7 @@ func TestProperties(t *testing.T) {
 
 // BenchmarkAdd is a number of a record.
 func BenchmarkAdd(b *testing.B) {
-	c := curve.New(600)
+	c := newCurve(600)
 	for step := 0; b.Loop(); step++ {
 		c.Add(step, 1/float64(step+1))
 	}
@@ -110,7 +108,7 @@ func BenchmarkAdd(b *testing.B) {
 // TestSmoothed: where each value has a stretch of its own, the smoothed values are means of the
 // values around.
 func TestSmoothed(t *testing.T) {
-	c := curve.New(600)
+	c := newCurve(600)
 	for step := 1; step <= 49; step++ {
 		c.Add(step, 1)
 	}
@@ -147,7 +145,7 @@ func TestSmoothed(t *testing.T) {
 // TestSmoothedLong: of a long curve the mean stays that of all values, and is not drawn to
 // the lowest and highest that are kept of each stretch.
 func TestSmoothedLong(t *testing.T) {
-	c := curve.New(100)
+	c := newCurve(100)
 	for step := range 100_000 {
 		y := 1.0
 		if step%50 == 0 {

@@ -1,4 +1,4 @@
-package evaluation_test
+package study
 
 import (
 	"maps"
@@ -9,14 +9,13 @@ import (
 	"testing"
 
 	"github.com/cage-qat/cage/host/deploy/tasks"
-	"github.com/cage-qat/cage/host/study/evaluation"
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
 // asking is an evaluation of tasks that come with cage, changed.
-func asking(t *testing.T, change func(*evaluation.Tasks), names ...string) *evaluation.Tasks {
+func asking(t *testing.T, change func(*taskQuestions), names ...string) *taskQuestions {
 	t.Helper()
-	e := &evaluation.Tasks{Names: names, Batch: 8, Source: tasks.Source{Data: t.TempDir(), Shots: -1}}
+	e := &taskQuestions{Names: names, Batch: 8, Source: tasks.Source{Data: t.TempDir(), Shots: -1}}
 	for _, name := range names {
 		task, err := tasks.Open(name)
 		if err != nil {
@@ -33,16 +32,16 @@ func asking(t *testing.T, change func(*evaluation.Tasks), names ...string) *eval
 // TestID: whatever changes what a model is asked changes the ID, and where the rows lie does not.
 func TestID(t *testing.T) {
 	seen := map[string]string{}
-	for what, e := range map[string]*evaluation.Tasks{
+	for what, e := range map[string]*taskQuestions{
 		"as it is":         asking(t, nil, "piqa"),
 		"another task":     asking(t, nil, "arc_easy"),
 		"two tasks":        asking(t, nil, "piqa", "arc_easy"),
-		"examples":         asking(t, func(e *evaluation.Tasks) { e.Source.Shots = 0 }, "piqa"),
-		"fewer questions":  asking(t, func(e *evaluation.Tasks) { e.Source.Limit = 3 }, "piqa"),
-		"other batches":    asking(t, func(e *evaluation.Tasks) { e.Batch = 4 }, "piqa"),
-		"shorter answers":  asking(t, func(e *evaluation.Tasks) { e.MaxTokens = 4 }, "piqa"),
-		"conversations":    asking(t, func(e *evaluation.Tasks) { e.Chat = true }, "piqa"),
-		"in one message":   asking(t, func(e *evaluation.Tasks) { e.Chat, e.OneTurn = true, true }, "piqa"),
+		"examples":         asking(t, func(e *taskQuestions) { e.Source.Shots = 0 }, "piqa"),
+		"fewer questions":  asking(t, func(e *taskQuestions) { e.Source.Limit = 3 }, "piqa"),
+		"other batches":    asking(t, func(e *taskQuestions) { e.Batch = 4 }, "piqa"),
+		"shorter answers":  asking(t, func(e *taskQuestions) { e.MaxTokens = 4 }, "piqa"),
+		"conversations":    asking(t, func(e *taskQuestions) { e.Chat = true }, "piqa"),
+		"in one message":   asking(t, func(e *taskQuestions) { e.Chat, e.OneTurn = true, true }, "piqa"),
 		"many, many tasks": asking(t, nil, slices.Repeat([]string{"gsm8k_cot_zeroshot"}, 30)...),
 	} {
 		id := e.ID()
@@ -101,7 +100,7 @@ func TestRead(t *testing.T) {
 
 // TestRows: the hash is that of all files with questions and examples; what is missing or wrong in them is said.
 func TestRows(t *testing.T) {
-	e := asking(t, func(e *evaluation.Tasks) { e.Source.Shots = 1 }, "piqa")
+	e := asking(t, func(e *taskQuestions) { e.Source.Shots = 1 }, "piqa")
 	put := func(name, text string) {
 		t.Helper()
 		if err := os.WriteFile(filepath.Join(e.Source.Data, name), []byte(text), 0o600); err != nil {

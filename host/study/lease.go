@@ -1,13 +1,13 @@
-// Package lease keeps which cells of a study are worked on: by which process, on which machine, and since when. It keeps the files that say so,
-// beside the locks that they go with:
+package study
+
+// Which process works on which cell, on which machine, and since when, is in files beside the locks
+// that they go with:
 //
 //	.lock       held by the process that runs the study; by several that share it, together
-//	.running    the cells of a process that shares the study with nobody
-//	.claims/ID  held by the process that works on the cell, where several share the study, and says which it is
+//	.running    the cells of a process that does not share the study
+//	.claims/ID  held by the process that works on the cell, where several share the study
 //
-// A lock goes with its process, however that ends. So what a file says counts only while its lock is held. What is done with the cells is
-// the caller's business.
-package lease
+// A lock ends with its process. What a file says counts only while its lock is held.
 
 import (
 	"bytes"
@@ -27,7 +27,7 @@ import (
 
 // Names in the directory of a study.
 const (
-	RunningFile = ".running"
+	runningFile = ".running"
 	claimsDir   = ".claims"
 )
 
@@ -44,7 +44,7 @@ type Holder struct {
 const MachineVariable = "CAGE_MACHINE"
 
 // Self is this process as a holder since some time.
-func Self(since time.Time) Holder {
+func self(since time.Time) Holder {
 	host, _ := os.Hostname() // without a name it is one without a name
 	h := Holder{Machine: cmp.Or(os.Getenv(MachineVariable), os.Getenv("SLURMD_NODENAME"), host), Process: os.Getpid(), Since: since.Round(0)}
 	if job := os.Getenv("SLURM_ARRAY_JOB_ID"); job != "" {
@@ -70,16 +70,16 @@ func (h Holder) Text(now time.Time) string {
 	return text
 }
 
-// Claim is the lock of a cell. It lies outside of the cell's directory, which is moved away when its run is stale.
-func Claim(study vfs.Path, id string) vfs.Path { return study.Join(claimsDir, id) }
+// claimFile is the lock of a cell. It lies outside of the cell's directory, which is moved away when its run is stale.
+func claimFile(study vfs.Path, id string) vfs.Path { return study.Join(claimsDir, id) }
 
-// Prepare makes the directory of claims.
-func Prepare(study vfs.Path) error { return study.Join(claimsDir).MkdirAll() }
-
-// Take claims a cell for this process, or returns [vfs.ErrLocked]. It is an error if the claim's file holds anything that no
+// takeClaim claims a cell for this process, or returns [vfs.ErrLocked]. It is an error if the claim's file holds anything that no
 // process wrote which took the claim. That it cannot be written down who has it does no harm.
-func Take(study vfs.Path, id string) (vfs.Lock, error) {
-	claim := Claim(study, id)
+func takeClaim(study vfs.Path, id string) (vfs.Lock, error) {
+	claim := claimFile(study, id)
+	if err := claim.Dir().MkdirAll(); err != nil {
+		return nil, err
+	}
 	lock, err := claim.Lock()
 	if err != nil {
 		return nil, err
@@ -93,8 +93,8 @@ func Take(study vfs.Path, id string) (vfs.Lock, error) {
 
 // signature reports whether content is what sign writes, or what a loss of power leaves of it.
 func signature(content io.Reader) bool {
-	text, err := io.ReadAll(io.LimitReader(content, longest+1))
-	if err != nil || len(text) > longest {
+	text, err := io.ReadAll(io.LimitReader(content, maxHolder+1))
+	if err != nil || len(text) > maxHolder {
 		return false
 	}
 	var h Holder
@@ -103,7 +103,7 @@ func signature(content io.Reader) bool {
 
 // sign writes into a claim who has it.
 func sign(claim vfs.Path) error {
-	text, err := json.Marshal(Self(time.Now()))
+	text, err := json.Marshal(self(time.Now()))
 	if err != nil {
 		return err
 	}
@@ -115,26 +115,26 @@ func sign(claim vfs.Path) error {
 	return errors.Join(err, f.Close())
 }
 
-// Reset writes down that nobody works on a cell, after a process that was killed. It is an error if the file is not one that
-// [SetRunning] wrote.
-func Reset(study vfs.Path) error {
-	if _, err := running(study); err != nil {
+// resetRunning writes down that nobody works on a cell, after a process that was killed. It is an error if the file is not one that
+// [setRunning] wrote.
+func resetRunning(study vfs.Path) error {
+	if _, err := runningCells(study); err != nil {
 		return fmt.Errorf("%w. It is no list of running cells: move it away", err)
 	}
-	return SetRunning(study, map[string]Holder{})
+	return setRunning(study, map[string]Holder{})
 }
 
-// SetRunning writes down the cells that a process works on which shares the study with nobody.
-func SetRunning(study vfs.Path, cells map[string]Holder) error {
+// setRunning writes down the cells that a process works on which shares the study with nobody.
+func setRunning(study vfs.Path, cells map[string]Holder) error {
 	text, err := json.Marshal(cells)
 	if err != nil {
 		return err
 	}
-	return atomicfile.WriteBytes(study.Join(RunningFile), append(text, '\n'))
+	return atomicfile.WriteBytes(study.Join(runningFile), append(text, '\n'))
 }
 
-// Cells returns who works on which cell, by the cells' IDs.
-func Cells(study vfs.Path) (map[string]Holder, error) {
+// Holders returns who works on which cell, by the cells' IDs.
+func Holders(study vfs.Path) (map[string]Holder, error) {
 	lock := study.Join(vfs.LockFile)
 	alone, err := lock.Locked()
 	if err != nil {
@@ -143,13 +143,13 @@ func Cells(study vfs.Path) (map[string]Holder, error) {
 	if !alone {
 		return claimed(study)
 	}
-	return running(study)
+	return runningCells(study)
 }
 
-// running reads the cells of a process that shares the study with nobody.
-func running(study vfs.Path) (map[string]Holder, error) {
-	file := study.Join(RunningFile)
-	text, err := file.ReadSmallFile(mostRunning)
+// runningCells reads the cells of a process that shares the study with nobody.
+func runningCells(study vfs.Path) (map[string]Holder, error) {
+	file := study.Join(runningFile)
+	text, err := file.ReadSmallFile(maxRunning)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
@@ -177,7 +177,7 @@ func claimed(study vfs.Path) (map[string]Holder, error) {
 		if !e.Type().IsRegular() {
 			continue
 		}
-		claim := Claim(study, e.Name())
+		claim := claimFile(study, e.Name())
 		locked, err := claim.Locked()
 		if err != nil {
 			return nil, err
@@ -191,13 +191,13 @@ func claimed(study vfs.Path) (map[string]Holder, error) {
 
 // Files are not longer than this.
 const (
-	longest     = 4 << 10 // of a holder
-	mostRunning = 1 << 20 // of all cells that one process works on
+	maxHolder  = 4 << 10 // of a holder
+	maxRunning = 1 << 20 // of all cells that one process works on
 )
 
 // signed reads who has a claim. One that was taken a moment ago may not say it yet.
 func signed(claim vfs.Path) Holder {
-	text, err := claim.ReadSmallFile(longest)
+	text, err := claim.ReadSmallFile(maxHolder)
 	if err != nil {
 		return Holder{}
 	}
