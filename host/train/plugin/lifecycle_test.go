@@ -296,7 +296,7 @@ func TestTimeoutVariable(t *testing.T) {
 func TestEntriesOnStandardOutput(t *testing.T) {
 	t.Parallel()
 	log := &logBuffer{}
-	o := &output{log: newThrottle(log.logger())}
+	o := &output{log: &throttle{logger: log.logger()}}
 	o.line(`{"@level":"error","@message":"no codebook","size":3}`)
 	if text := log.String(); !strings.Contains(text, "[ERROR] no codebook: size=3") {
 		t.Errorf("logged %q", text)

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -54,19 +55,12 @@ func explainMemory(e *Error, limit uint64) *Error {
 		return e
 	}
 	text := e.Err.Error() + strings.Join(e.Output, "\n")
-	for _, words := range memoryComplaints {
-		if strings.Contains(text, words) {
-			way := fmt.Sprintf("%s=%dM allows twice as much", MemoryVariable, limit>>19)
-			if limit >= hardLimit() {
-				way = "the hard limit of this process, as ulimit -H -d shows it"
-			}
-			size := fmt.Sprintf("%d MiB", limit>>20)
-			if limit >= 10<<30 {
-				size = fmt.Sprintf("%d GiB", limit>>30)
-			}
-			e.Err = fmt.Errorf("%w; it may use %s of memory (%s)", e.Err, size, way)
-			return e
+	if slices.ContainsFunc(memoryComplaints, func(words string) bool { return strings.Contains(text, words) }) {
+		way := fmt.Sprintf("%s=%dM allows twice as much", MemoryVariable, limit>>19)
+		if limit >= hardLimit() {
+			way = "the hard limit of this process, as ulimit -H -d shows it"
 		}
+		e.Err = fmt.Errorf("%w; it may use %d MiB of memory (%s)", e.Err, limit>>20, way)
 	}
 	return e
 }

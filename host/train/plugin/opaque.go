@@ -4,18 +4,11 @@ import (
 	"context"
 	"time"
 
-	"github.com/cage-qat/cage/sdk"
 	"github.com/cage-qat/cage/sdk/client"
-	"github.com/cage-qat/cage/sdk/spec"
 )
 
-// OpaqueTensor is a tensor that an opaque optimizer updates.
-type OpaqueTensor struct {
-	sdk.Tensor
-	State []spec.Tensor
-	// RateFactor is what the schedule's rate is multiplied by.
-	RateFactor float64
-}
+// OpaqueTensor is a tensor that an opaque optimizer updates, without its places.
+type OpaqueTensor = client.Placed
 
 // Stepper runs the steps of an opaque optimizer: it holds the process, starts it again when it has crashed or does not
 // answer, and has the memory that both share. A crash costs time and changes no result, because a step reads one copy of the
@@ -37,12 +30,7 @@ const (
 // NewStepper starts the plugin of c once more and hands it the memory of the tensors. The process lives until Close, whatever
 // becomes of c and ctx. Errors are [*Error].
 func NewStepper(ctx context.Context, c *Client, list []OpaqueTensor) (*Stepper, error) {
-	s := &Stepper{}
-	var placed []client.Placed
-	for _, t := range list {
-		placed = append(placed, client.Placed{Tensor: t.Tensor, State: t.State, RateFactor: t.RateFactor})
-	}
-	s.layout = client.Arrange(placed)
+	s := &Stepper{layout: client.Arrange(list)}
 	spans := map[place]span{}
 	for _, t := range s.layout.Tensors {
 		for kind, at := range map[string]int64{kindX: t.X, kindGradient: t.Gradient, kindDirection: t.Direction} {

@@ -93,7 +93,7 @@ func BenchmarkSearch(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		list, weights = append(list, SearchedSite{site, answer}), append(weights, site.Name)
+		list, weights = append(list, SearchedSite{Site: site, Answer: answer}), append(weights, site.Name)
 	}
 	s, err := NewSearcher(b.Context(), c, list, 1)
 	if err != nil {

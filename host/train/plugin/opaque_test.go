@@ -219,25 +219,3 @@ func TestOpaqueFailures(t *testing.T) {
 		})
 	}
 }
-
-// TestFinite: every number that is not finite is found, wherever it is.
-func TestFinite(t *testing.T) {
-	list := make([]float32, 41)
-	for i := range list {
-		list[i] = math.MaxFloat32 * float32(1-2*(i%2))
-	}
-	for n := range list {
-		if !finite(list[:n]) {
-			t.Fatalf("%d finite numbers", n)
-		}
-		for i := range list[:n] {
-			for _, v := range []float64{math.Inf(1), math.Inf(-1), math.NaN()} {
-				old := list[i]
-				if list[i] = float32(v); finite(list[:n]) {
-					t.Fatalf("%v at %d of %d is taken for finite", v, i, n)
-				}
-				list[i] = old
-			}
-		}
-	}
-}

@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/hashicorp/go-hclog"
 
@@ -113,12 +112,10 @@ func parseLog(line string) (level hclog.Level, message string, args []any) {
 	return level, message, args
 }
 
-// What a plugin may log and print, in all and in a second: a loop that prints must not
-// fill the host's log.
+// What a plugin may log and print: a loop that prints must not fill the host's log.
 const (
-	loggedBytes = 1 << 20
-	loggedBurst = 1000 // lines at once
-	loggedRate  = 100  // lines a second, after that
+	loggedBytes = 1 << 20 // in all, with loggedEntry for each line
+	loggedEntry = 64
 	loggedLine  = 4096 // bytes of a line
 )
 
@@ -126,18 +123,11 @@ const (
 // and escaped by package safetext. Both streams share it.
 type throttle struct {
 	logger hclog.Logger
-	now    func() time.Time
 
 	mu           sync.Mutex
-	bytes        int       // passed on
-	lines        float64   // how many may be passed on at once
-	last         time.Time // the time that lines is of; zero: before the first line
+	bytes        int // passed on
 	droppedLines int
 	droppedBytes int64
-}
-
-func newThrottle(logger hclog.Logger) *throttle {
-	return &throttle{logger: logger, now: time.Now, lines: loggedBurst}
 }
 
 // log passes a line on, or counts it among those that are left out.
@@ -154,22 +144,15 @@ func (t *throttle) log(level hclog.Level, message string, args ...any) {
 	t.logger.Log(level, safetext.Line(clip(message, loggedLine)), args...)
 }
 
-// admit decides on a line of so many bytes.
 func (t *throttle) admit(size int) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	now := t.now()
-	if !t.last.IsZero() {
-		t.lines = min(loggedBurst, t.lines+loggedRate*now.Sub(t.last).Seconds())
-	}
-	t.last = now
-	if t.lines < 1 || t.bytes+size > loggedBytes {
+	if t.bytes+size+loggedEntry > loggedBytes {
 		t.droppedLines++
 		t.droppedBytes += int64(size)
 		return false
 	}
-	t.lines--
-	t.bytes += size
+	t.bytes += size + loggedEntry
 	return true
 }
 

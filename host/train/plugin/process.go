@@ -36,7 +36,7 @@ type process struct {
 func startProcess(path string, env []string, memory uint64, logger hclog.Logger) (*process, error) {
 	p := &process{
 		handshake: make(chan string, 1),
-		log:       newThrottle(logger),
+		log:       &throttle{logger: logger},
 		exited:    make(chan struct{}),
 		drained:   make(chan struct{}),
 	}

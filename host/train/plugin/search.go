@@ -4,17 +4,11 @@ import (
 	"context"
 	"time"
 
-	"github.com/cage-qat/cage/sdk"
 	"github.com/cage-qat/cage/sdk/client"
-	"github.com/cage-qat/cage/sdk/spec"
 )
 
-// SearchedSite is a weight of which a quantizer searches the state.
-type SearchedSite struct {
-	sdk.Site
-	// Answer is the quantizer's.
-	Answer spec.Quantizer
-}
+// SearchedSite is a weight of which a quantizer searches the state, without its places.
+type SearchedSite = client.PlacedSite
 
 // Searcher runs the searches of a quantizer: it holds the process, starts it again when it has crashed or does not answer,
 // and has the memory that both share. A crash costs time and changes no result, because a search reads one copy of the states
@@ -37,15 +31,10 @@ const (
 // NewSearcher starts the plugin of c once more and hands it the memory of the weights, for a run of so many steps. The process lives until Close,
 // whatever becomes of c and ctx. Errors are [*Error].
 func NewSearcher(ctx context.Context, c *Client, list []SearchedSite, steps int) (*Searcher, error) {
-	s := &Searcher{sites: map[string]int{}, steps: steps}
-	var placed []client.PlacedSite
-	for i, site := range list {
-		placed = append(placed, client.PlacedSite{Site: site.Site, Answer: site.Answer})
-		s.sites[site.Name] = i
-	}
-	s.layout = client.ArrangeSites(placed)
+	s := &Searcher{layout: client.ArrangeSites(list), sites: map[string]int{}, steps: steps}
 	spans := map[place]span{}
-	for _, p := range s.layout.Sites {
+	for i, p := range s.layout.Sites {
+		s.sites[p.Name] = i
 		spans[place{p.Name, kindX, ""}] = spanOf(p.X, p.Shape)
 		for i, t := range p.Answer.Trained {
 			spans[place{p.Name, kindTrained, t.Name}] = spanOf(p.OfTrained[i], t.Shape)

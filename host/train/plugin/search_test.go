@@ -106,7 +106,7 @@ func searcher(t *testing.T, values map[string]any) *Searcher {
 		if err != nil {
 			t.Fatal(err)
 		}
-		list = append(list, SearchedSite{site, answer})
+		list = append(list, SearchedSite{Site: site, Answer: answer})
 	}
 	s, err := NewSearcher(t.Context(), c, list, 3)
 	if err != nil {
