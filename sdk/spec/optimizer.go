@@ -1,7 +1,6 @@
 package spec
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"iter"
@@ -134,7 +133,11 @@ func (o Optimizer) Check(shape []int) error {
 	if o.Rounded != StoreFloat32 && o.Rounded != StoreBFloat16 {
 		return fmt.Errorf("the tensor is to be rounded to %s: it can be to bfloat16, or stay as it is", o.Rounded)
 	}
-	if err := o.checkList(); err != nil {
+	rules := listRules{what: "state tensor"}
+	if o.Due.First > 0 {
+		rules.float32 = "what a refresh may read"
+	}
+	if err := rules.check(o.State); err != nil {
 		return err
 	}
 	if err := o.ProbeDue.Check(); err != nil {
@@ -142,11 +145,6 @@ func (o Optimizer) Check(shape []int) error {
 	}
 	if o.Sampled && o.ProbeDue.First == 0 {
 		return errors.New("labels are to be drawn from the model, but never")
-	}
-	if o.Due.First > 0 {
-		if err := checkFloat32(o.State, "what a refresh may read"); err != nil {
-			return err
-		}
 	}
 	if err := o.Due.Check(); err != nil {
 		return fmt.Errorf("refreshes are due at %w", err)
@@ -248,10 +246,5 @@ func (o Optimizer) checkOpaque() error {
 	if o.Due != (Due{}) || o.ProbeDue != (Due{}) || o.Sampled || o.Rounded != StoreFloat32 {
 		return errors.New("the optimizer is opaque, but there are refreshes, probes or a rounding")
 	}
-	return cmp.Or(o.checkList(), checkFloat32(o.State, "the state of an opaque optimizer")) // the first error
-}
-
-func (o Optimizer) checkList() error {
-	const what = "state tensor"
-	return cmp.Or(checkList(what, o.State), checkUntrained(what, o.State), checkMeans(what, o.State))
+	return listRules{what: "state tensor", float32: "the state of an opaque optimizer"}.check(o.State)
 }

@@ -177,8 +177,8 @@ func (q Quantizer) Check(shape []int) error {
 	fixed := slices.Concat([]program.Input{x}, trained, kept)
 	s := signature{name: "quantizer's", inputs: fixed, optional: StepInputs}
 	return cmp.Or( // the first error
-		checkList("trained parameter", q.Trained), checkShared(q.Trained), checkMeans("trained parameter", q.Trained), checkFloat32(q.Trained, "a trained parameter"),
-		checkList("state tensor", q.State), checkUntrained("state tensor", q.State), checkFloat32(q.State, "state of a quantizer"),
+		listRules{"trained parameter", true, false, "a trained parameter"}.check(q.Trained),
+		listRules{"state tensor", false, true, "state of a quantizer"}.check(q.State),
 		s.checkInputs(q.Program), CheckOutputs(q.Program, shape), s.checkOps(q.Program),
 		q.checkEvaluate(fixed, shape), q.checkTrained(x, trained), q.checkSearch(), q.checkState(x, kept, fixed), q.checkBackward(fixed), q.checkUnpack(x), q.checkGrid())
 }

@@ -49,57 +49,44 @@ func ports(prefix string, list []Tensor) []program.Input {
 // tensors a site.
 const MaxTensors = 1024
 
-// checkList verifies that every tensor has a name and that the names are in order, so that
-// two lists of the same tensors are equal.
-func checkList(what string, list []Tensor) error {
+// listRules says what the tensors of a list may be. float32 is who needs them in that type; empty
+// allows every type.
+type listRules struct {
+	what             string
+	trained, maximum bool
+	float32          string
+}
+
+// check verifies a list. Its names are in order, so that two lists of the same tensors are equal.
+func (r listRules) check(list []Tensor) error {
 	if len(list) > MaxTensors {
-		return fmt.Errorf("%d %ss, want at most %d: put them together into fewer, larger ones", len(list), what, MaxTensors)
+		return fmt.Errorf("%d %ss, want at most %d: put them together into fewer, larger ones",
+			len(list), r.what, MaxTensors)
 	}
 	for i, s := range list {
 		if s.Name == "" {
-			return fmt.Errorf("%s %d has no name", what, i)
+			return fmt.Errorf("%s %d has no name", r.what, i)
 		}
 		if err := (program.Input{Name: s.Name, Type: program.FloatType(s.Shape...)}).Check(); err != nil {
-			return fmt.Errorf("%s %d (%.60q): %w", what, i, s.Name, err)
+			return fmt.Errorf("%s %d (%.60q): %w", r.what, i, s.Name, err)
 		}
-		if !s.Storage.valid() {
-			return fmt.Errorf("%s %s is kept as %q: use %s, %s or %s, or nothing for float32", what, s.Name, s.Storage, StoreInt8, StoreUint8, StoreBFloat16)
-		}
-		if i > 0 && list[i-1].Name >= s.Name {
-			return fmt.Errorf("%ss are not in the order of their names", what)
-		}
-	}
-	return nil
-}
-
-// checkUntrained refuses what can only be said of trained parameters.
-func checkUntrained(what string, list []Tensor) error {
-	for _, s := range list {
-		if s.Shared != "" || s.Constrain != nil {
-			return fmt.Errorf("%s %s is shared or constrained: only trained parameters of quantizers can be", what, s.Name)
-		}
-	}
-	return nil
-}
-
-// checkMeans refuses maxima, which only state of quantizers can be.
-func checkMeans(what string, list []Tensor) error {
-	for _, s := range list {
-		if s.Maximum {
-			return fmt.Errorf("%s %s is a maximum: only state of quantizers can be", what, s.Name)
-		}
-	}
-	return nil
-}
-
-// checkShared verifies the names under which trained parameters are shared: they become a part of the names of tensors in checkpoints.
-func checkShared(list []Tensor) error {
-	for _, s := range list {
-		if s.Shared == "" {
-			continue
-		}
-		if err := (program.Input{Name: s.Shared, Type: program.FloatType()}).Check(); err != nil {
-			return fmt.Errorf("trained parameter %s is shared as %.60q: %w", s.Name, s.Shared, err)
+		switch {
+		case !s.Storage.valid():
+			return fmt.Errorf("%s %s is kept as %q: use %s, %s or %s, or nothing for float32",
+				r.what, s.Name, s.Storage, StoreInt8, StoreUint8, StoreBFloat16)
+		case i > 0 && list[i-1].Name >= s.Name:
+			return fmt.Errorf("%ss are not in the order of their names", r.what)
+		case !r.trained && (s.Shared != "" || s.Constrain != nil):
+			return fmt.Errorf("%s %s is shared or constrained: only trained parameters of quantizers can be",
+				r.what, s.Name)
+		case !r.maximum && s.Maximum:
+			return fmt.Errorf("%s %s is a maximum: only state of quantizers can be", r.what, s.Name)
+		case r.float32 != "" && s.Storage != StoreFloat32:
+			return fmt.Errorf("%s is kept as %s: %s must be kept as float32", s.Name, s.Storage, r.float32)
+		case s.Shared != "": // it becomes a part of the names of tensors in checkpoints
+			if err := (program.Input{Name: s.Shared, Type: program.FloatType()}).Check(); err != nil {
+				return fmt.Errorf("trained parameter %s is shared as %.60q: %w", s.Name, s.Shared, err)
+			}
 		}
 	}
 	return nil

@@ -1,7 +1,6 @@
 package spec
 
 import (
-	"fmt"
 	"math"
 )
 
@@ -59,14 +58,4 @@ func (s Storage) valid() bool {
 		return true
 	}
 	return false
-}
-
-// checkFloat32 refuses tensors that are kept in another type.
-func checkFloat32(list []Tensor, what string) error {
-	for _, s := range list {
-		if s.Storage != StoreFloat32 {
-			return fmt.Errorf("%s is kept as %s: %s must be kept as float32", s.Name, s.Storage, what)
-		}
-	}
-	return nil
 }

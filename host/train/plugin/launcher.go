@@ -109,9 +109,16 @@ func checkAddress(network, address string) *Error {
 	return failure(ErrProtocol, "listens on %.20q %.100q: must be a unix socket or tcp on 127.0.0.1", network, address)
 }
 
-// launcher starts a process for go-plugin and stands between the two: go-plugin
-// sees a checked handshake on the standard output and nothing on the standard
-// error.
+// launcher starts a process for go-plugin, whose own runner is not used, because go-plugin
+//   - does not check the handshake, such as an address on another machine (TestFailuresAtStart);
+//   - panics at some lines of standard error that are JSON (TestOutput, FuzzParseLog);
+//   - waits without end for a process that is stopped, in Kill (TestStoppedProcess);
+//   - leaves the plugin's children, and the plugin when the host is killed (TestNoDescendantsStay,
+//     TestNoOrphans).
+//
+// So go-plugin sees a checked handshake on the standard output and nothing on the standard error.
+// Its SecureConfig checks the path of its own command, which there is none of here, and the hash of
+// a plugin is recorded where it is not pinned, too (TestPinnedChecksum).
 type launcher struct {
 	executable string
 	env        []string

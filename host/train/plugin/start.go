@@ -79,7 +79,8 @@ func Start(ctx context.Context, exe Executable, kind sdk.Kind, opts Options) (*C
 	}
 	c := &Client{
 		exe: exe, kind: kind, sum: sum, opts: opts,
-		launch: &launcher{executable: exe.Path, env: environment(opts.Logger), memory: opts.Memory, logger: opts.Logger.Named(filepath.Base(exe.Name))},
+		launch: &launcher{executable: exe.Path, env: environment(opts.Logger), memory: opts.Memory,
+			logger: opts.Logger.Named(filepath.Base(exe.Name))},
 	}
 	if err := c.start(ctx); err != nil {
 		c.Close()
@@ -126,8 +127,10 @@ func (c *Client) start(ctx context.Context) *Error {
 	return c.startError(err)
 }
 
-// withoutBroker refuses go-plugin's stream of further connections: cage makes none, and go-plugin keeps all that a plugin sends there.
-func withoutBroker(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, streamer grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
+// withoutBroker refuses go-plugin's stream of further connections: cage makes none, and go-plugin
+// keeps all that a plugin sends there (TestFloodedStreams).
+func withoutBroker(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string,
+	streamer grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
 	if strings.HasPrefix(method, "/plugin.GRPCBroker/") {
 		return nil, status.Error(codes.Unimplemented, "there are no further connections")
 	}
@@ -201,8 +204,8 @@ func environment(logger hclog.Logger) []string {
 	return append(env, client.Environment(level.String())...)
 }
 
-// socketDir is where sockets are made. Their paths may have about 100 bytes, of
-// which go-plugin's names take 40; temporary directories can be longer.
+// socketDir is where sockets are made. Their paths may have about 100 bytes, of which go-plugin's
+// names take 40; temporary directories can be longer (TestTemporaryDirectory).
 func socketDir() string {
 	if dir := os.TempDir(); len(dir) <= 60 {
 		return dir
