@@ -84,7 +84,6 @@ func buildVersion() string {
 	return revision + dirty
 }
 
-// releases is the address of complete archives.
 const releases = "https://" + scaffold.Module + "/releases"
 
 // findLacks says what this executable lacks, and how to get it. One that go install made has no plugins, and no vector
@@ -101,7 +100,6 @@ func findLacks() (list []string) {
 	return list
 }
 
-// warnedCommands are the commands that compute or need plugins.
 var warnedCommands = []string{"train", "study run", "eval", "generate", "chat", "bench", "plugins list"}
 
 // warnOfLacks warns, before such a command runs, of what the executable lacks.

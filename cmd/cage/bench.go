@@ -22,7 +22,6 @@ func newBench() *cobra.Command {
 		surviveSIGPIPE(newBenchStep()), surviveSIGPIPE(newBenchPeak()))
 }
 
-// benchModel are the sizes and plugins of the model whose step is measured, as the flags give them.
 type benchModel struct {
 	layers, width, heads, context, batch, vocab, bits int
 	quantizer, optimizer, device, precision           string
@@ -30,7 +29,6 @@ type benchModel struct {
 	given                                             func(flag string) bool
 }
 
-// sizeFlags adds the flags of the model's sizes.
 func (m *benchModel) sizeFlags(flags *pflag.FlagSet) {
 	flags.IntVar(&m.layers, "layers", 4, "transformer blocks")
 	flags.IntVar(&m.width, "width", 256, "width of the residual stream")
@@ -40,7 +38,6 @@ func (m *benchModel) sizeFlags(flags *pflag.FlagSet) {
 	flags.IntVar(&m.vocab, "vocab", 256, "size of the vocabulary")
 }
 
-// kindFlags adds the flags of the plugins.
 func (m *benchModel) kindFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&m.quantizer, "quantizer", "quest", "quantizer plugin of weights and activations, or none")
 	flags.IntVar(&m.bits, "bits", 0, "bits of the quantizer; 0: its own default")
@@ -125,7 +122,6 @@ func startProfile(path string) (stop func() error, err error) {
 	}, nil
 }
 
-// benchSize is a size of the model. Its flag and its key have the same name.
 type benchSize struct {
 	flag  string
 	value int
@@ -183,7 +179,6 @@ func printBench(w io.Writer, r *bench.Report) {
 	table(w, rows)
 }
 
-// aloneAnswer is one line of JSON.
 func aloneAnswer(cfg *config.Config, r *bench.Report) (*answer, error) {
 	value := map[string]any{
 		"seconds": r.Seconds, "first_step_unix": r.FirstStepUnix,

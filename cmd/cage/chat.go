@@ -63,7 +63,6 @@ which --json prints as JSON. The directory of a Hugging Face checkpoint is used 
 	})
 }
 
-// converse answers each line of the standard input until it ends, or the context does.
 func converse(cmd *cobra.Command, d *query.Dialogue) error {
 	ctx, out := cmd.Context(), cmd.OutOrStdout()
 	width, _ := console.Size(unescaped(out))
@@ -100,8 +99,8 @@ func converse(cmd *cobra.Command, d *query.Dialogue) error {
 	}
 }
 
-// longestMessage bounds a line of the input, in bytes.
-const longestMessage = 1 << 20
+// maxMessage bounds a line of the input, in bytes.
+const maxMessage = 1 << 20
 
 // inputLine is a line, or the error of reading it, io.EOF at the end.
 type inputLine struct {
@@ -123,7 +122,7 @@ func linesOf(ctx context.Context, in io.Reader) <-chan inputLine {
 	}
 	go func() {
 		from := bufio.NewScanner(in)
-		from.Buffer(nil, longestMessage)
+		from.Buffer(nil, maxMessage)
 		for from.Scan() {
 			if !send(inputLine{text: from.Text()}) {
 				return
@@ -131,7 +130,7 @@ func linesOf(ctx context.Context, in io.Reader) <-chan inputLine {
 		}
 		err := cmp.Or(from.Err(), io.EOF)
 		if errors.Is(err, bufio.ErrTooLong) {
-			err = fmt.Errorf("a line of the standard input is a message, and one is longer than %d bytes: write it in several lines", longestMessage)
+			err = fmt.Errorf("a line of the standard input is a message, and one is longer than %d bytes: write it in several lines", maxMessage)
 		}
 		send(inputLine{err: err})
 	}()

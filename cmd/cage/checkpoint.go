@@ -45,7 +45,6 @@ func checkpointsAt(path string) ([]vfs.Path, error) {
 	return list, nil
 }
 
-// verifiedCheckpoint is a checkpoint that was read, as printed in JSON.
 type verifiedCheckpoint struct {
 	File    string `json:"file"`
 	Intact  bool   `json:"intact"`

@@ -87,7 +87,6 @@ func newDataShow() *cobra.Command {
 	})
 }
 
-// tokenName is a token's ID as text, or "none".
 func tokenName(id int32) string {
 	if id == tokenizer.NoToken {
 		return "none"
@@ -132,7 +131,6 @@ code is 1 when a file is damaged or missing. Training verifies its files by itse
 	})
 }
 
-// verifiedFile is the result of verifying a file, as printed in JSON.
 type verifiedFile struct {
 	Path   string `json:"path"`
 	Intact bool   `json:"intact"`
@@ -141,7 +139,6 @@ type verifiedFile struct {
 	Error  string `json:"error,omitempty"`
 }
 
-// chatListing is what is shown of a chat file.
 type chatListing struct {
 	dataset.Header
 	Length   int       `json:"row_length"` // in tokens
@@ -156,7 +153,6 @@ type chatRow struct {
 	Free      int            `json:"free"` // places that no document fills
 }
 
-// chatDocument is a document in a row, as text.
 type chatDocument struct {
 	Tokens int        `json:"tokens"`
 	Parts  []chatPart `json:"parts"`
@@ -174,13 +170,12 @@ const (
 	learnedEnd   = "⟧"
 )
 
-// longestDefaultRow bounds the rows that are shown where no length is given, in tokens.
-const longestDefaultRow = 2048
+// maxDefaultRow bounds the rows that are shown where no length is given, in tokens.
+const maxDefaultRow = 2048
 
-// showChat describes a chat file and prints its first rows.
 func showChat(f *dataset.File, rows, length int) (*answer, error) {
 	if length == 0 {
-		length = int(min(f.Header().Longest, longestDefaultRow))
+		length = int(min(f.Header().Longest, maxDefaultRow))
 	}
 	listing := chatListing{Header: f.Header(), Length: length}
 	if rows > 0 && f.Documents() > 0 {
@@ -191,7 +186,6 @@ func showChat(f *dataset.File, rows, length int) (*answer, error) {
 	return &answer{listing, listing.print}, nil
 }
 
-// read packs the documents into rows, in the order of the file, and reads the first rows.
 func (s *chatListing) read(f *dataset.File, count int) error {
 	tok, err := tokenizer.Reopen(filepath.Dir(f.Path()), f.Header().Tokenizer)
 	if err != nil {
@@ -216,7 +210,6 @@ func (s *chatListing) read(f *dataset.File, count int) error {
 	return nil
 }
 
-// readRow decodes the documents of a row.
 func readRow(row batching.Row, tok tokenizer.Tokenizer) (chatRow, error) {
 	var out chatRow
 	for at := 0; at < len(row.Tokens); {
@@ -270,7 +263,6 @@ func (s *chatListing) print(w io.Writer) {
 	}
 }
 
-// markedText is the text of a document, indented, with marks around what is learned.
 func (d chatDocument) markedText() string {
 	var out strings.Builder
 	for _, p := range d.Parts {

@@ -98,13 +98,11 @@ func newDataPrepare() *cobra.Command {
 	})
 }
 
-// preparedTexts is a dataset of texts as printed.
 type preparedTexts struct {
 	*data.Manifest
 	MBPerSecond float64 `json:"mb_per_second"`
 }
 
-// checkPrepare refuses what is wrong with the flags by themselves.
 func checkPrepare(cmd *cobra.Command, opts *data.PrepareOptions) error {
 	if opts.Out == "" {
 		return usageError{fmt.Errorf("--out is required: the directory of the dataset")}
@@ -140,7 +138,6 @@ func (p preparedTexts) print(w io.Writer, dir string) {
 		m.Tokenizer.Name, m.Tokenizer.VocabSize, p.MBPerSecond*m.Seconds, m.Seconds, p.MBPerSecond)
 }
 
-// printRead prints what was read, by format, and which rows were left out.
 func printRead(w io.Writer, list []data.Read) {
 	rows, bad := [][]string{{"read", "files", "rows", "documents", "MB"}}, [][]string{}
 	for _, r := range list {
@@ -165,7 +162,6 @@ func printRead(w io.Writer, list []data.Read) {
 	}
 }
 
-// printLeftOut prints which files were left out of a dataset, and why.
 func printLeftOut(w io.Writer, list []data.LeftOut) {
 	if len(list) == 0 {
 		return
@@ -181,7 +177,6 @@ func printLeftOut(w io.Writer, list []data.LeftOut) {
 	}
 }
 
-// chatFlags are the flags of `data prepare` that conversations have beside those of texts.
 type chatFlags struct {
 	kind, template, trainOn, date string
 	addTokens, plainMarks         bool
@@ -272,13 +267,11 @@ func (c *chatFlags) marks() chat.Marks {
 	return chat.RefuseMarks
 }
 
-// preparedChat is a dataset of conversations as printed.
 type preparedChat struct {
 	*chat.Manifest
 	LeftOut []data.LeftOut `json:"left_out"` // files that were found and not taken
 }
 
-// chatRows converts rows of files to those that package chat reads.
 func chatRows(rows iter.Seq2[data.InputRow, error]) chat.Rows {
 	return func(yield func(chat.Row, error) bool) {
 		for row, err := range rows {

@@ -65,7 +65,7 @@ func newEval() *cobra.Command {
 	f.add(cmd)
 	cmd.AddCommand(newEvalRescore(), newEvalCompare())
 	return withAnswer(cmd, func(cmd *cobra.Command, args []string) (*answer, error) {
-		watchLifeline(f.lifeline)
+		watchParent(f.parentPipe)
 		var err error
 		if f.quantizer, err = quantizer.replacement(); err != nil {
 			return nil, err
@@ -99,12 +99,10 @@ func newEval() *cobra.Command {
 	})
 }
 
-// contextFlag adds the flag for the context of a Hugging Face checkpoint.
 func contextFlag(cmd *cobra.Command, context *int) {
 	cmd.Flags().IntVar(context, "context", 0, "tokens of a sequence of a Hugging Face checkpoint; 0: as many as it has positions, 2048 at most")
 }
 
-// openRun opens a trained model, which logs to the standard error of the command.
 func openRun(cmd *cobra.Command, dir string, o trained.Options) (model *trained.Model, err error) {
 	if o.Logger, err = newLogger(cmd, cmd.ErrOrStderr()); err != nil {
 		return nil, err
@@ -154,7 +152,6 @@ Face checkpoint is used as it is.`,
 	})
 }
 
-// samplingFlags adds the flags for drawing tokens.
 func samplingFlags(flags *pflag.FlagSet, o *generate.Options) {
 	flags.IntVar(&o.Tokens, "tokens", 200, "tokens to generate at most")
 	flags.Float64Var(&o.Temperature, "temperature", 0.8, "temperature; 0 takes the likeliest token")
@@ -163,7 +160,6 @@ func samplingFlags(flags *pflag.FlagSet, o *generate.Options) {
 	flags.Uint64Var(&o.Seed, "seed", 0, "seed of the draws")
 }
 
-// textPrinter prints text as it grows, unless the answer is to be JSON.
 func textPrinter(cmd *cobra.Command) func(text string) error {
 	return func(text string) error {
 		if wantsJSON(cmd) {
@@ -174,22 +170,20 @@ func textPrinter(cmd *cobra.Command) func(text string) error {
 	}
 }
 
-// taskFlags are the flags of an evaluation on tasks.
 type taskFlags struct {
 	tasks.Settings
 	out           string
 	step, context int
-	lifeline      time.Duration
+	parentPipe    time.Duration
 	quantizer     *trained.Quantizer // instead of the run's own; nil: that
 }
 
 func (f *taskFlags) add(cmd *cobra.Command) {
 	addKeys(cmd, f.Keys())
-	lifelineFlag(cmd, &f.lifeline)
+	parentPipeFlag(cmd, &f.parentPipe)
 	cmd.Flags().StringVar(&f.out, "out", "", "`DIR` for answers, samples and results of tasks; the same command goes on there")
 }
 
-// run has the model in dir answer the questions of the tasks.
 func (f *taskFlags) run(cmd *cobra.Command, dir string) (*answer, error) {
 	if f.Data == "" {
 		return nil, usageError{fmt.Errorf("--data is missing: want the folder with the rows of the tasks")}

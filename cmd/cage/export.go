@@ -87,7 +87,6 @@ not exist. It gets the weights, the tokenizer, a model card (README.md) and a re
 	})
 }
 
-// checkExport refuses flags that are missing or have an unknown value.
 func checkExport(to, out, weights string) error {
 	switch {
 	case !slices.Contains(export.Formats(), to):
@@ -100,7 +99,6 @@ func checkExport(to, out, weights string) error {
 	return nil
 }
 
-// exportCommand is the command line that makes this export again.
 func exportCommand(cmd *cobra.Command, run string) string {
 	words := []string{"cage export", run}
 	cmd.Flags().Visit(func(f *pflag.Flag) {

@@ -13,7 +13,6 @@ import (
 	"github.com/cage-qat/cage/internal/schema"
 )
 
-// addKeys adds a flag for each key, with its default and its description.
 func addKeys(cmd *cobra.Command, keys []schema.Key) {
 	flags := cmd.Flags()
 	for _, k := range keys {
@@ -56,7 +55,6 @@ func checkKeys(cmd *cobra.Command, keys []schema.Key) error {
 	return nil
 }
 
-// quantizerFlags are the flags that name a quantizer other than the run's own.
 type quantizerFlags struct {
 	plugin      string
 	sets        []string
@@ -74,7 +72,6 @@ func (f *quantizerFlags) addReplacement(flags *pflag.FlagSet) {
 	flags.BoolVar(&f.weightsOnly, "weights-only", false, "with --quantizer: leave activations in full precision")
 }
 
-// params parses the parameters of the plugin.
 func (f *quantizerFlags) params() (map[string]any, error) {
 	if f.plugin == "" && len(f.sets) > 0 {
 		return nil, usageError{fmt.Errorf("--set gives parameters to a quantizer: name it with --quantizer")}

@@ -17,7 +17,7 @@ import (
 func newImport() *cobra.Command {
 	var out string
 	var context int
-	var lifeline time.Duration
+	var parentPipe time.Duration
 	cmd := &cobra.Command{
 		Use:   "import CHECKPOINT [--out RUN]",
 		Short: "Make a run directory of a Hugging Face checkpoint",
@@ -32,9 +32,9 @@ from the checkpoint itself, with model.init.`,
 	}
 	cmd.Flags().StringVar(&out, "out", "", "run directory to make; empty: none")
 	contextFlag(cmd, &context)
-	lifelineFlag(cmd, &lifeline)
+	parentPipeFlag(cmd, &parentPipe)
 	return withAnswer(cmd, func(cmd *cobra.Command, args []string) (*answer, error) {
-		watchLifeline(lifeline)
+		watchParent(parentPipe)
 		c, err := trained.Import(cmd.Context(), args[0], out, context)
 		if run, _ := rundir.At(args[0]).Config().Exists(); run && errors.Is(err, fs.ErrNotExist) {
 			return nil, fmt.Errorf("%s is a run directory already: want the directory of a Hugging Face checkpoint", args[0])
@@ -46,7 +46,6 @@ from the checkpoint itself, with model.init.`,
 	})
 }
 
-// importListing is an imported checkpoint as printed in JSON.
 type importListing struct {
 	Checkpoint   string             `json:"checkpoint"`
 	Run          string             `json:"run,omitempty"`
@@ -59,7 +58,6 @@ type importListing struct {
 	Tensors      huggingface.Report `json:"tensors"`
 }
 
-// shownKeys are the keys of [model] that a checkpoint decides.
 var shownKeys = []string{"kind", "layers", "width", "heads", "kv_heads", "head_size", "hidden", "vocab", "head", "norm_eps",
 	"rope_theta", "rope_pairs", "rope_factor", "rope_low", "rope_high", "rope_original"}
 
@@ -80,7 +78,6 @@ func newImported(dir, out string, c *huggingface.Checkpoint) importListing {
 	return importListing{dir, out, c.Config.Architecture, shown, parameters, c.Config.MaxPositions, c.Config.Tokens, c.Config.Warnings, c.Report}
 }
 
-// printImported prints the model as a table, and then what became of the tensors.
 func printImported(w io.Writer, dir, out string, c *huggingface.Checkpoint) {
 	about := newImported(dir, out, c)
 	rows := [][]string{{dir, about.Architecture}}

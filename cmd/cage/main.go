@@ -29,7 +29,6 @@ const (
 
 func main() { os.Exit(run(os.Args[1:])) }
 
-// run executes the command line and returns the exit code.
 func run(args []string) int {
 	ctx, stop := interruptible()
 	defer stop()
@@ -142,23 +141,24 @@ func interruptible() (context.Context, func()) {
 	return ctx, func() { hangUp(); stop() }
 }
 
-// lifelineFlag adds --lifeline to a command that other programs start: how long the command may take to stop. 0: it has no lifeline.
-func lifelineFlag(cmd *cobra.Command, lifeline *time.Duration) {
-	cmd.Flags().DurationVar(lifeline, "lifeline", 0, "stop as on Ctrl-C when standard input ends, within this `TIME`: for a program that starts this one")
+// parentPipeFlag adds --lifeline to a command that other programs start: the command stops when its
+// standard input ends, which is a pipe of its parent, and may take that long; 0: it does not.
+func parentPipeFlag(cmd *cobra.Command, parentPipe *time.Duration) {
+	cmd.Flags().DurationVar(parentPipe, "lifeline", 0, "stop as on Ctrl-C when standard input ends, within this `TIME`: for a program that starts this one")
 	cmd.Flags().Lookup("lifeline").NoOptDefVal = time.Minute.String()
 }
 
-// watchLifeline interrupts this process when its standard input ends, if that is its lifeline. Then a second signal is nothing but a second
-// signal: Slurm sends one to all processes of a task, and the program that has started this one ends its lifeline besides.
-func watchLifeline(lifeline time.Duration) {
-	if lifeline > 0 {
+// watchParent interrupts this process when its standard input ends, if that is its parent-death pipe.
+// A second signal then does nothing more: Slurm sends one to all processes of a task, and the parent
+// closes the pipe as well.
+func watchParent(parentPipe time.Duration) {
+	if parentPipe > 0 {
 		signal.Notify(make(chan os.Signal, 1), os.Interrupt, syscall.SIGTERM) // which takes from them what they do by default
-		go interruptAtEnd(os.Stdin, lifeline)
+		go interruptAtEnd(os.Stdin, parentPipe)
 	}
 }
 
-// interruptAtEnd interrupts this process when in ends: the program at the other end wants it to stop, or has ended itself. What
-// has not stopped in time then ends at once.
+// interruptAtEnd interrupts this process when in ends, and exits if it has not stopped in time.
 func interruptAtEnd(in io.Reader, inTime time.Duration) {
 	_, _ = io.Copy(io.Discard, in)
 	self, err := os.FindProcess(os.Getpid())

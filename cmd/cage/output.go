@@ -27,12 +27,10 @@ type answer struct {
 	text  func(w io.Writer)
 }
 
-// tableAnswer is an answer whose text is a table; the first row is the heading.
 func tableAnswer(value any, rows [][]string) *answer {
 	return &answer{value, func(w io.Writer) { table(w, rows) }}
 }
 
-// textAnswer is an answer whose text is formatted like that of fmt.Printf.
 func textAnswer(value any, format string, args ...any) *answer {
 	return &answer{value, func(w io.Writer) { fmt.Fprintf(w, format, args...) }}
 }
@@ -72,7 +70,6 @@ func withAnswer(cmd *cobra.Command, run func(cmd *cobra.Command, args []string) 
 	return cmd
 }
 
-// wantsJSON tells whether a command shall print its result as JSON.
 func wantsJSON(cmd *cobra.Command) bool {
 	asJSON, _ := cmd.Flags().GetBool("json")
 	return asJSON
@@ -99,7 +96,6 @@ func escapedRows(rows [][]string) [][]string {
 	return out
 }
 
-// throttle returns a function that is true at most once in an interval, for reports of progress.
 func throttle(interval time.Duration) (due func() bool) {
 	next := time.Now().Add(interval)
 	return func() bool {

@@ -157,7 +157,6 @@ func firstSentence(text string) string {
 	return text
 }
 
-// pluginListing is a plugin as printed in JSON.
 type pluginListing struct {
 	Name       string      `json:"name"`
 	Path       string      `json:"path"`
@@ -181,7 +180,6 @@ type parameter struct {
 	Doc     string   `json:"doc"`
 }
 
-// describe fills in what a plugin says of itself.
 func (l pluginListing) describe(d sdk.Description) pluginListing {
 	l.Version, l.Doc, l.Claims = d.Version, d.Doc, d.Claims
 	for _, p := range d.Parameters {

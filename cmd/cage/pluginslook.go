@@ -24,7 +24,6 @@ import (
 	sdkanswer "github.com/cage-qat/cage/sdk/spec"
 )
 
-// pluginLook are the flags of the commands that look at what one plugin writes.
 type pluginLook struct {
 	shape, role, npy             string
 	sets                         []string
@@ -52,7 +51,6 @@ func newPluginsLook(p *pluginLook, cmd *cobra.Command, look func(context.Context
 	})
 }
 
-// question is what the flags ask for.
 type question struct {
 	shape    []int
 	role     sdk.Role
@@ -86,18 +84,17 @@ func (p *pluginLook) question() (q question, err error) {
 	size := 1
 	for text := range strings.SplitSeq(p.shape, "x") {
 		n, err := strconv.Atoi(text)
-		if err != nil || n < 1 || size > mostElements/n {
-			return q, usageError{fmt.Errorf("--shape %q: want sizes of axes such as 32x384, with at most %d elements", p.shape, mostElements)}
+		if err != nil || n < 1 || size > maxElements/n {
+			return q, usageError{fmt.Errorf("--shape %q: want sizes of axes such as 32x384, with at most %d elements", p.shape, maxElements)}
 		}
 		q.shape, size = append(q.shape, n), size*n
 	}
 	return q, nil
 }
 
-// mostElements bounds what the oracle, which is slow, is asked.
-const mostElements = 1 << 24
+// maxElements bounds what the oracle, which is slow, is asked.
+const maxElements = 1 << 24
 
-// ask starts the plugin, and looks at it as each of the kinds that it serves.
 func (p *pluginLook) ask(ctx context.Context, cmd *cobra.Command, name string, q question, look func(context.Context, *plugin.Client, question) (*answer, error)) (a *answer, err error) {
 	finder, opts, err := newFinder(cmd)
 	if err != nil {
@@ -117,7 +114,6 @@ func (p *pluginLook) ask(ctx context.Context, cmd *cobra.Command, name string, q
 	return a, err
 }
 
-// quantizer asks for the programs of a site.
 func (p *pluginLook) quantizer(ctx context.Context, client *plugin.Client, q question) (out sdkanswer.Quantizer, err error) {
 	if client.Kind() != sdk.KindQuantizer {
 		return out, fmt.Errorf("%s is an optimizer: only `cage plugins program` is for it", client.Description().Name)
@@ -144,7 +140,6 @@ func (p *pluginLook) quantizer(ctx context.Context, client *plugin.Client, q que
 	return out, err
 }
 
-// siteName is the name of a site of a role, as in a model.
 func siteName(role sdk.Role) string {
 	return "layers.0." + map[sdk.Role]string{
 		sdk.RoleWeight: "attn.qkv", sdk.RoleActivation: "attn.qkv.input", sdk.RoleGradient: "attn.qkv",
@@ -170,7 +165,6 @@ tensor is read. Of a quantizer the last column says what becomes one kernel on a
 	return cmd
 }
 
-// programPart is a part of a plugin's answer as printed in JSON.
 type programPart struct {
 	Name       string  `json:"name"`
 	Operations float64 `json:"operations_per_element"`
@@ -261,7 +255,6 @@ random, with outliers, or one that numpy.save wrote.
 	return cmd
 }
 
-// ran is the result of run as printed in JSON; tensors are flat, in row-major order.
 type ran struct {
 	Shape    []int                       `json:"shape"`
 	Error    sdktest.Number              `json:"error"`
@@ -312,7 +305,6 @@ func (p *pluginLook) run(ctx context.Context, client *plugin.Client, q question)
 	return &answer{value, func(w io.Writer) { writeRun(w, client.Description().Name, r) }}, nil
 }
 
-// writeRun writes a summary, and the first elements of the first rows.
 func writeRun(w io.Writer, name string, r inspect.Result) {
 	fmt.Fprintf(w, "%s, %v: error %.3g of the norm of x, at most %.3g\n", name, r.X.Type, r.Error, r.Largest)
 	rows := [][]string{{"", "type", "from", "to", "different", "zeros"}}
@@ -370,5 +362,4 @@ func writeRun(w io.Writer, name string, r inspect.Result) {
 	}
 }
 
-// digits writes a number with four digits.
 func digits(v float64) string { return strconv.FormatFloat(v, 'g', 4, 64) }

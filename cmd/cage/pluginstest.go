@@ -60,7 +60,6 @@ describes the format. Of a directory all files *.json are tried.`,
 	})
 }
 
-// verdict is an error that names the failed checks, nil without any.
 func verdict(name string, reports []sdktest.Report) error {
 	var failed []string
 	for _, r := range reports {
@@ -76,13 +75,11 @@ func verdict(name string, reports []sdktest.Report) error {
 	return fmt.Errorf("plugin %s: failed: %s", name, strings.Join(failed, ", "))
 }
 
-// pluginTest are the flags of cage plugins test.
 type pluginTest struct {
 	golden, device string
 	sets           []string
 }
 
-// run tests the plugin as each kind that it serves.
 func (p *pluginTest) run(cmd *cobra.Command, name string) ([]sdktest.Report, error) {
 	options, kinds, err := p.options()
 	if err != nil {
@@ -159,7 +156,6 @@ func (p *pluginTest) options() ([]sdktest.Option, []sdk.Kind, error) {
 	return options, of, nil
 }
 
-// settings parses the values of --set as TOML. Strings need no quotes where the plugin declares a string.
 func (p *pluginTest) settings(d sdk.Description) map[string]any {
 	settings := map[string]any{}
 	for _, set := range p.sets {

@@ -33,7 +33,7 @@ the calibration with those of the original weights.`
 func newQuantize() *cobra.Command {
 	var o quantize.Options
 	var quantizer quantizerFlags
-	var lifeline time.Duration
+	var parentPipe time.Duration
 	cmd := &cobra.Command{
 		Use:   "quantize RUN|CHECKPOINT --out RUN",
 		Short: "Quantize the weights of a trained model without training",
@@ -50,12 +50,12 @@ func newQuantize() *cobra.Command {
 	flags.IntVar(&o.Step, "step", 0, "quantize the checkpoint of this step instead of the newest")
 	flags.StringVar(&o.Device, "device", "", "`KIND` of device: cpu or cuda; default: that of the run")
 	contextFlag(cmd, &o.Context)
-	lifelineFlag(cmd, &lifeline)
+	parentPipeFlag(cmd, &parentPipe)
 	return withAnswer(cmd, func(cmd *cobra.Command, args []string) (*answer, error) {
 		if err := checkQuantize(cmd, &o); err != nil {
 			return nil, err
 		}
-		watchLifeline(lifeline)
+		watchParent(parentPipe)
 		o.Plugin = quantizer.plugin
 		var err error
 		if o.Params, err = quantizer.params(); err != nil {
@@ -72,7 +72,6 @@ func newQuantize() *cobra.Command {
 	})
 }
 
-// checkQuantize refuses flags that are missing, have an unknown value or contradict each other.
 func checkQuantize(cmd *cobra.Command, o *quantize.Options) error {
 	if err := checkKeys(cmd, o.Keys()); err != nil {
 		return err
@@ -86,7 +85,6 @@ func checkQuantize(cmd *cobra.Command, o *quantize.Options) error {
 	return nil
 }
 
-// printQuantized prints a table of the matrices, and what can be done with the result.
 func printQuantized(w io.Writer, out string, p *trained.Posttrained) {
 	rows := [][]string{{"matrix", "shape", "‖W−Ŵ‖/‖W‖"}}
 	if p.Calibration != nil {
@@ -109,7 +107,6 @@ func printQuantized(w io.Writer, out string, p *trained.Posttrained) {
 	fmt.Fprintf(w, "%s holds the quantized model: try cage eval, cage generate or cage export\n", out)
 }
 
-// notes tells what was unusual about a matrix.
 func notes(m posttrain.Matrix) string {
 	var list []string
 	if m.Fallback {

@@ -22,7 +22,7 @@ import (
 func newRuler() *cobra.Command {
 	f := rulerFlags{}
 	var m rulerModel
-	var lifeline time.Duration
+	var parentPipe time.Duration
 	cmd := &cobra.Command{
 		Use:   "ruler RUN|CHECKPOINT",
 		Short: "Measure how long a text may be for a model to work with it (RULER)",
@@ -39,10 +39,10 @@ Some tasks are made of texts of others, and are left out without them: --essay, 
 	}
 	f.add(cmd)
 	m.add(cmd)
-	lifelineFlag(cmd, &lifeline)
+	parentPipeFlag(cmd, &parentPipe)
 	cmd.AddCommand(newRulerScore())
 	return withAnswer(cmd, func(cmd *cobra.Command, args []string) (*answer, error) {
-		watchLifeline(lifeline)
+		watchParent(parentPipe)
 		plan, g, err := f.plan(cmd)
 		if err != nil {
 			return nil, err
@@ -88,7 +88,6 @@ func rulerReport(d ruler.Directory) (*answer, error) {
 	}}, nil
 }
 
-// rulerFlags are the flags about RULER's prompts.
 type rulerFlags struct {
 	ruler.Settings
 	seed uint32
@@ -107,7 +106,6 @@ func (f *rulerFlags) add(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.out, "out", "", "directory `DIR` of the answers (required)")
 }
 
-// plan checks the flags and reads the texts that prompts are made of.
 func (f *rulerFlags) plan(cmd *cobra.Command) (plan ruler.Plan, g *ruler.Generator, err error) {
 	tasks, err := ruler.Select(f.Names)
 	switch {
@@ -169,7 +167,6 @@ func (f *rulerFlags) tokenize(plan *ruler.Plan, g *ruler.Generator, tok tokenize
 	return nil
 }
 
-// rulerModel is the model that answers, with the flags about it.
 type rulerModel struct {
 	batch, step, context int
 
@@ -184,7 +181,6 @@ func (m *rulerModel) add(cmd *cobra.Command) {
 	flags.IntVar(&m.context, "context", 0, "tokens of a sequence of a Hugging Face checkpoint; 0: the largest length")
 }
 
-// open opens the model in dir with a context for prompts of these lengths.
 func (m *rulerModel) open(cmd *cobra.Command, dir string, lengths []int) error {
 	if m.batch < 1 {
 		return usageError{fmt.Errorf("--batch %d: want 1 or more", m.batch)}

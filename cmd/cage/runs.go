@@ -30,7 +30,6 @@ failed or unreadable.`,
 // roots are the directories that are searched for runs when none is named. They hold the defaults of train.out and study.out.
 var roots = []string{"runs", "studies"}
 
-// columnsOfKeys is how many keys of configurations are listed without --columns.
 const columnsOfKeys = 4
 
 const runsListHelp = `List the runs below the given directories, by default runs and studies: their state,
@@ -63,7 +62,6 @@ func newRunsList() *cobra.Command {
 	})
 }
 
-// runsQuery are the flags of cage runs list: which runs, in which order, with which columns.
 type runsQuery struct {
 	where, columns []string
 	by             string
@@ -71,7 +69,6 @@ type runsQuery struct {
 	lister         rundir.Lister
 }
 
-// list finds the runs below the directories. The first row is the heading.
 func (q *runsQuery) list(ctx context.Context, dirs []string) ([]runListing, [][]string, error) {
 	list, err := q.find(ctx, dirs)
 	if err != nil {
@@ -98,7 +95,6 @@ func (q *runsQuery) list(ctx context.Context, dirs []string) ([]runListing, [][]
 	return value, rows, nil
 }
 
-// find lists the runs below the directories, or below the usual ones.
 func (q *runsQuery) find(ctx context.Context, dirs []string) ([]*rundir.Run, error) {
 	if len(dirs) == 0 {
 		for _, dir := range roots {
@@ -145,7 +141,6 @@ func selectRuns(list []*rundir.Run, where []string, by string, columns []string)
 	return list, nil
 }
 
-// cells is the row of a run: its values of the columns, – where it has none.
 func cells(r *rundir.Run, columns []string) []string {
 	var row []string
 	for _, name := range columns {
@@ -161,7 +156,6 @@ func cells(r *rundir.Run, columns []string) []string {
 	return row
 }
 
-// runListing is a run as printed in JSON.
 type runListing struct {
 	Run      string                    `json:"run"`
 	State    rundir.State              `json:"state"`

@@ -80,7 +80,6 @@ func newestSample(r *rundir.Run) (*metrics.Sample, error) {
 	return &list[len(list)-1], nil
 }
 
-// printSample prints the texts of a sample below a line with its step.
 func printSample(w io.Writer, s *metrics.Sample) {
 	if s == nil {
 		return
@@ -91,7 +90,6 @@ func printSample(w io.Writer, s *metrics.Sample) {
 	}
 }
 
-// runRows is the table of what is known of a run beside its configuration.
 func runRows(r *rundir.Run, checkpoints []int, provenance []byte) ([][]string, error) {
 	rows := [][]string{{r.Dir, string(r.State)}}
 	if r.Err != "" {
@@ -110,7 +108,6 @@ func runRows(r *rundir.Run, checkpoints []int, provenance []byte) ([][]string, e
 	return append(rows, more...), err
 }
 
-// provenanceRows reads the build and the plugins of a run from its provenance.json.
 func provenanceRows(text []byte) ([][]string, error) {
 	var record provenance.Record
 	if err := plainjson.Unmarshal(text, &record); err != nil {

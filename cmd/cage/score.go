@@ -61,10 +61,8 @@ func newScore() *cobra.Command {
 	})
 }
 
-// scoreFlags name the input and the output of scores.
 type scoreFlags struct{ ids, texts, out string }
 
-// score writes the log-probabilities that the model in dir gives to the input.
 func (f *scoreFlags) score(cmd *cobra.Command, dir string, o trained.Options) (*answer, error) {
 	o.NoData, o.Score = true, true
 	model, err := openRun(cmd, dir, o)
@@ -91,7 +89,6 @@ func (f *scoreFlags) score(cmd *cobra.Command, dir string, o trained.Options) (*
 	return textAnswer(result, "%s, step %d: %d sequences in %s, mean log-probability %.6g of %d tokens\n", dir, model.Step(), len(sequences), f.out, mean, tokens), nil
 }
 
-// read reads the input as sequences of token IDs.
 func (f *scoreFlags) read(cmd *cobra.Command, model *trained.Model) (list [][]int32, err error) {
 	s := query.Reader{Most: model.Context() + 1}
 	if s.Vocab, err = model.Vocab(); err != nil {

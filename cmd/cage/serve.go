@@ -47,7 +47,6 @@ the address sees the runs. They load nothing from any network.`,
 	return cmd
 }
 
-// serveRuns serves the pages until the context ends.
 func serveRuns(cmd *cobra.Command, listen string, dirs []string) error {
 	host, _, err := net.SplitHostPort(listen)
 	if err != nil {

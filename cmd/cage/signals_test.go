@@ -153,7 +153,7 @@ func TestLifelineAndSignals(t *testing.T) {
 	if os.Getenv("CAGE_TEST_LIFELINE") != "" {
 		ctx, stop := interruptible()
 		defer stop()
-		watchLifeline(time.Minute)
+		watchParent(time.Minute)
 		fmt.Println("begun")
 		<-ctx.Done()
 		fmt.Println("asked to stop")

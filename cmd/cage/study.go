@@ -103,7 +103,6 @@ that was killed leaves is taken over by another one.`,
 	})
 }
 
-// runStudy trains the cells and displays their progress.
 func runStudy(cmd *cobra.Command, s *study.Study, opts study.RunOptions) (*answer, error) {
 	opts.Planned = func(p study.Plan) { printStale(cmd.ErrOrStderr(), s, p, opts.KeepStale) }
 	display := console.NewStudy(unescaped(cmd.ErrOrStderr()))
@@ -123,7 +122,6 @@ func runStudy(cmd *cobra.Command, s *study.Study, opts study.RunOptions) (*answe
 	}{s.Name, s.Out, out}, "%s", countsLine(s, out)), err
 }
 
-// newSurvey returns the function that checks plugins and data before any cell is trained.
 func newSurvey(cmd *cobra.Command) (study.Survey, error) {
 	finder, opts, err := newFinder(cmd)
 	if err != nil {
@@ -147,7 +145,6 @@ func printStale(w io.Writer, s *study.Study, p study.Plan, keep bool) {
 	}
 }
 
-// loadResults reads a study file and the results of its cells, as readResults does.
 func loadResults(cmd *cobra.Command, file string) (*study.Study, []study.Result, error) {
 	s, err := study.Load(file)
 	if err != nil {
@@ -187,7 +184,6 @@ func findStale(cmd *cobra.Command, s *study.Study, find func(context.Context, st
 	return err
 }
 
-// parseOnly reads the values of --only.
 func parseOnly(s *study.Study, only []string) (map[string][]string, error) {
 	where := map[string][]string{}
 	for _, text := range only {
@@ -219,7 +215,6 @@ func parseOnly(s *study.Study, only []string) (map[string][]string, error) {
 	return where, nil
 }
 
-// countsLine says how many cells are in each state.
 func countsLine(s *study.Study, out study.Outcome) string {
 	if out.Cells == 0 { // all are kept
 		return s.Out + ": no cell is left to train\n"
@@ -236,7 +231,6 @@ func countsLine(s *study.Study, out study.Outcome) string {
 	return text + "\n"
 }
 
-// dryRun lists the cells that a run would train.
 func dryRun(cmd *cobra.Command, s *study.Study, opts study.RunOptions) (*answer, error) {
 	plan, err := s.Plan(cmd.Context(), opts)
 	if err != nil {
@@ -268,7 +262,6 @@ func dryRun(cmd *cobra.Command, s *study.Study, opts study.RunOptions) (*answer,
 	}}, nil
 }
 
-// cellListing is a cell as printed in JSON.
 type cellListing struct {
 	ID      string                    `json:"id"`
 	Labels  map[string]string         `json:"labels"`
@@ -329,7 +322,6 @@ file of 'cage study keep' that are shown, and which of them are stale.`,
 	})
 }
 
-// machinesLine says how many cells run on which machine; nothing if there is one machine or none.
 func machinesLine(results []study.Result) string {
 	cells := map[string]string{} // machines, by ID: cells may share a run
 	for _, r := range results {
@@ -351,7 +343,6 @@ func machinesLine(results []study.Result) string {
 	return "running: " + strings.Join(parts, ", ") + "\n"
 }
 
-// statusColumns are the state of a cell, its loss, and its error or directory.
 func statusColumns(r study.Result, keptFile string) []string {
 	loss, last := "–", r.Cell.Dir
 	if x, ok := r.Summary["val_loss"]; ok {

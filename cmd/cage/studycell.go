@@ -13,10 +13,8 @@ import (
 	"github.com/cage-qat/cage/host/train/console"
 )
 
-// errWaits is the error about a cell that cannot be trained yet.
 var errWaits = errors.New("the cell waits for what a table chooses: others are to be trained first")
 
-// plannedCell is a cell as printed in JSON.
 type plannedCell struct {
 	Index  int               `json:"index"`
 	ID     string            `json:"id"`
@@ -28,7 +26,6 @@ type plannedCell struct {
 	Spared bool              `json:"spared,omitempty"` // no table wants it
 }
 
-// plannedCells are the cells of a study in their order.
 func plannedCells(s *study.Study, results []study.Result) []plannedCell {
 	spared, waiting := s.Spare(results)
 	list := make([]plannedCell, len(results))
@@ -119,7 +116,6 @@ what a table chooses: then the same command goes on, and the task is to be reque
 	})
 }
 
-// runCell trains a cell and says how it ended.
 func runCell(cmd *cobra.Command, s *study.Study, index int, opts study.RunOptions) (*answer, error) {
 	opts.IDs = []string{s.Cells[index].ID}
 	opts.Planned = func(p study.Plan) { printStale(cmd.ErrOrStderr(), s, p, opts.KeepStale) }

@@ -49,7 +49,6 @@ cells that the study file does not name any more, --forget drops them.`,
 	})
 }
 
-// keptResults reads a file of kept results, stale ones marked.
 func keptResults(cmd *cobra.Command, s *study.Study, path string) ([]study.Result, error) {
 	file, err := snapshot.ReadFor(s, path)
 	if err != nil {
@@ -131,7 +130,6 @@ fewer than two replicates.`,
 	})
 }
 
-// agreementListing is a comparison with kept results as printed.
 type agreementListing struct {
 	*report.Agreement
 	Changed int    `json:"changed"`       // cells that were kept with other plugins or data than those of here

@@ -24,7 +24,7 @@ func newTrain() *cobra.Command {
 	var opts train.Options
 	var sets []string
 	var quiet, estimate bool
-	var lifeline time.Duration
+	var parentPipe time.Duration
 	var together string
 	cmd := &cobra.Command{
 		Use:   "train RUN.toml",
@@ -64,7 +64,7 @@ See 'cage config' for all keys and 'cage plugins show NAME' for a plugin's.`,
 	flags.BoolVar(&quiet, "quiet", false, "show messages, but no progress")
 	flags.BoolVar(&estimate, "estimate", false, "only print how much memory the run needs, by estimate")
 	flags.StringVar(&together, "processes", "", "train together with other processes, whose numbers come from `SOURCE`: "+processes.Sources)
-	lifelineFlag(cmd, &lifeline)
+	parentPipeFlag(cmd, &parentPipe)
 	flags.IntVar(&opts.StopAfter, "stop-after", 0, "stop after this many steps of the run, with a checkpoint; 0: do not")
 	return withAnswer(cmd, func(cmd *cobra.Command, args []string) (*answer, error) {
 		place := processes.Place{Size: 1}
@@ -82,7 +82,7 @@ See 'cage config' for all keys and 'cage plugins show NAME' for a plugin's.`,
 		if estimate {
 			return estimateMemory(cmd, cfg, opts)
 		}
-		watchLifeline(lifeline)
+		watchParent(parentPipe)
 		if place.Size > 1 {
 			return trainTogether(cmd, cfg, opts, quiet, place)
 		}
@@ -90,7 +90,7 @@ See 'cage config' for all keys and 'cage plugins show NAME' for a plugin's.`,
 	})
 }
 
-// overridesOut tells whether an override sets train.out. Blanks around the key do not count.
+// overridesOut reports whether an override sets train.out. Blanks around the key do not count.
 func overridesOut(override string) bool {
 	key, _, _ := strings.Cut(override, "=")
 	return strings.TrimSpace(key) == "train.out"
@@ -120,7 +120,6 @@ func loadRun(path string, sets []string) (*config.Config, error) {
 	return nil, e
 }
 
-// estimateMemory estimates the memory that a training needs.
 func estimateMemory(cmd *cobra.Command, cfg *config.Config, opts train.Options) (_ *answer, err error) {
 	if opts.Logger, err = newLogger(cmd, cmd.ErrOrStderr()); err != nil {
 		return nil, err
@@ -160,7 +159,6 @@ func printMemory(w io.Writer, cfg *config.Config, r *build.Report) {
 	}
 }
 
-// runTraining trains, with messages and, unless quiet, a display of progress on the standard error.
 func runTraining(cmd *cobra.Command, cfg *config.Config, opts train.Options, quiet bool) (_ *metrics.Summary, err error) {
 	messages := cmd.ErrOrStderr()
 	if !quiet {
@@ -174,7 +172,6 @@ func runTraining(cmd *cobra.Command, cfg *config.Config, opts train.Options, qui
 	return train.Run(cmd.Context(), cfg, opts)
 }
 
-// trainAlone trains in one process.
 func trainAlone(cmd *cobra.Command, cfg *config.Config, opts train.Options, quiet bool) (*answer, error) {
 	summary, err := runTraining(cmd, cfg, opts, quiet)
 	if summary == nil {
@@ -280,7 +277,6 @@ that trained; another build, or a GPU, may round differently.`,
 	})
 }
 
-// replayText describes the result of a replay.
 func replayText(r *train.Replayed) string {
 	verdict := "every bit is the same"
 	if n := len(r.Differences); n > 0 {

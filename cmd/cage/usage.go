@@ -12,7 +12,6 @@ import (
 	"github.com/cage-qat/cage/internal/schema"
 )
 
-// usageError is a mistake on the command line.
 type usageError struct{ error }
 
 // group completes a command that only has subcommands. Without arguments it prints its help; any argument is an unknown
@@ -102,7 +101,6 @@ func newHelp() *cobra.Command {
 	}
 }
 
-// exactly accepts n arguments. what describes them in the error.
 func exactly(n int, what string) cobra.PositionalArgs {
 	return func(_ *cobra.Command, args []string) error {
 		switch {
@@ -115,7 +113,6 @@ func exactly(n int, what string) cobra.PositionalArgs {
 	}
 }
 
-// atLeastOne accepts one or more arguments.
 func atLeastOne(what string) cobra.PositionalArgs {
 	return func(_ *cobra.Command, args []string) error {
 		if len(args) == 0 {
@@ -125,7 +122,6 @@ func atLeastOne(what string) cobra.PositionalArgs {
 	}
 }
 
-// atMostOne accepts one argument or none.
 func atMostOne(what string) cobra.PositionalArgs {
 	return func(_ *cobra.Command, args []string) error {
 		if len(args) > 1 {

@@ -71,7 +71,7 @@ func TestCoupledIsDecoupledForSGD(t *testing.T) {
 	a := testrun.Values(t, testrun.Checkpoint(t, decoupled.Train.Out, 20))
 	b := testrun.Values(t, testrun.Checkpoint(t, coupled.Train.Out, 20))
 	for name := range a {
-		if d, largest := largestDifference(a, b, name), largestValue(a[name]); d > 20*0x1p-24*largest {
+		if d, largest := largestDifference(a, b, name), maxValue(a[name]); d > 20*0x1p-24*largest {
 			t.Errorf("%s differs by %.2g, its largest element is %.2g", name, d, largest)
 		}
 	}

@@ -26,7 +26,6 @@ type sample struct {
 	residuals []float32
 }
 
-// prepareMovement chooses the coordinates to follow, of the weights that the phase quantizes, and compiles their reading.
 func (r *run) prepareMovement() error {
 	r.movement.close()
 	r.movement = nil
@@ -73,7 +72,6 @@ func (m *movement) close() {
 	}
 }
 
-// due tells whether a sample is taken at step t.
 func (m *movement) due(t int) bool { return m != nil && t%m.settings.Every == 0 }
 
 // read takes the sample of step t, if it is due, at the point that the step starts
@@ -89,7 +87,6 @@ func (m *movement) read(t int, s *step.State) (*sample, error) {
 	return &sample{codes, residuals}, nil
 }
 
-// record adds a sample, if there is one, and its measures to the record of its step.
 func (m *movement) record(rec *metrics.Record, s *sample) error {
 	if s == nil {
 		return nil
@@ -138,7 +135,6 @@ type savedMovement struct {
 	Samples  int
 }
 
-// save adds what the next samples are compared with to a checkpoint.
 func (m *movement) save(state *checkpoint.State) error {
 	if m == nil || m.tracker.Samples() == 0 {
 		return nil

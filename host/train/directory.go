@@ -34,7 +34,6 @@ var changeable = append([]string{
 	"train.distillation.teacher", "device.count", "device.shard", "device.offload", "data.train", "data.validation", "data.validation_sha256", "data.tokenizer",
 }, config.Incidental()...)
 
-// open enters the run directory: a new run, or the continuation of one.
 func (r *run) open() error {
 	if err := r.dir.MkdirAll(); err != nil {
 		return r.cfg.ErrorAt("train.out", "%w", err)
@@ -90,7 +89,6 @@ func (r *run) open() error {
 	return r.resume(previous)
 }
 
-// previous is the configuration that the run directory holds.
 func (r *run) previous() (*config.Config, error) {
 	path := r.dir.Config()
 	text, err := path.ReadFile()
@@ -199,7 +197,6 @@ func (r *run) newState() (*step.State, error) {
 	return r.Compiled.NewState(uint64(r.cfg.Seed), tokens)
 }
 
-// begin starts a new run: its description is on disk before the first step.
 func (r *run) begin() error {
 	if err := r.nothingOfAnother(); err != nil {
 		return err

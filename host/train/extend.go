@@ -23,7 +23,6 @@ var extendableKeys = []string{
 	"method.reset_start", "method.anneal_start", "method.anneal_end", "data.epochs",
 }
 
-// extends tells whether the run is to have more steps than before.
 func (r *run) extends(previous *config.Config) bool { return r.cfg.Train.Steps > previous.Train.Steps }
 
 // checkExtension fails when a step that is done would have been another one in the longer
@@ -78,7 +77,7 @@ func (r *run) notExtended(total int, key, what string, step int, was, is any, hi
 	return e
 }
 
-// mayDiffer tells whether a key may have another value than in the run that is continued.
+// mayDiffer reports whether a key may have another value than in the run that is continued.
 func (r *run) mayDiffer(key string, previous *config.Config) bool {
 	moved := strings.HasPrefix(key, "data.mixture[") && strings.HasSuffix(key, "].path") // as data.train: the hash is compared
 	return moved || slices.Contains(changeable, key) || strings.HasSuffix(key, ".sha256") || r.extends(previous) && slices.Contains(extendableKeys, key)

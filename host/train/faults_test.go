@@ -222,7 +222,7 @@ func (v victim) fail(t *testing.T, finder *plugin.Finder, prepared string, i int
 	return true
 }
 
-// harmless tells whether the fault of an operation may go unreported: a checkpoint about
+// harmless reports whether the fault of an operation may go unreported: a checkpoint about
 // whose file nothing can be found out is read again before it counts.
 func harmless(op faultfs.Op) bool {
 	return op.Kind == faultfs.Stat && strings.HasSuffix(op.Path, ".safetensors")

@@ -35,7 +35,7 @@ func largestDifference(a, b map[string][]float32, name string) float64 {
 	return d
 }
 
-func largestValue(values []float32) float64 {
+func maxValue(values []float32) float64 {
 	largest := 0.0
 	for _, v := range values {
 		largest = max(largest, math.Abs(float64(v)))

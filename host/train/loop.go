@@ -103,7 +103,6 @@ func (r *run) steps(ctx context.Context) error {
 	return nil
 }
 
-// step runs the next step, and what is due after it: a record, an evaluation, a checkpoint.
 func (r *run) step(ctx context.Context, ahead *feed) error {
 	before := r.done
 	began := time.Now()
@@ -191,7 +190,6 @@ func (r *run) search(ctx context.Context) error {
 	return nil
 }
 
-// evaluates tells whether an evaluation in the middle of training follows step t.
 func (r *run) evaluates(t int) bool {
 	every := r.cfg.Train.EvalEvery
 	return every > 0 && t > 0 && t%every == 0 && t < r.cfg.Train.Steps
@@ -216,13 +214,12 @@ func (r *run) settings(t int) step.Settings {
 	return set
 }
 
-// logs tells whether step t is recorded.
 func (r *run) logs(t int) bool {
 	every := max(1, r.cfg.Train.LogEvery)
 	return t == 1 || t%every == 0 || t == r.cfg.Train.Steps || r.measuresPareto(t) || r.movement.due(t)
 }
 
-// measuresPareto tells whether ‖P_λ‖ is measured at step t; without quantized
+// measuresPareto reports whether ‖P_λ‖ is measured at step t; without quantized
 // weights there is nothing to measure.
 func (r *run) measuresPareto(t int) bool {
 	every := r.cfg.Method.ParetoEvery
@@ -239,7 +236,6 @@ func (r *run) countUncorrected(res step.Result) {
 	r.uncorrected = res.Uncorrected
 }
 
-// count adds what the method has counted in the step. Records hold earlier counts.
 func (r *run) count(res step.Result) {
 	if res.Counts == nil {
 		return
@@ -282,7 +278,6 @@ type delivery struct {
 	err     error
 }
 
-// newFeed feeds the steps up to last.
 func newFeed(source build.Batches, compiled *step.Compiled, last int) *feed {
 	f := &feed{source: source, load: compiled.Load, last: last, arrived: make(chan delivery, 1)}
 	for i := range f.memory {
@@ -308,7 +303,6 @@ func (f *feed) take(t int) (delivery, error) {
 	return got, got.err
 }
 
-// begin loads step t on a goroutine of its own.
 func (f *feed) begin(t int) {
 	f.step = t
 	go func() { f.arrived <- f.read(t) }()
@@ -340,7 +334,6 @@ func (f *feed) close() {
 // ErrAsked is the [ErrInterrupted] of a run that was asked to stop by a request in its run directory.
 var ErrAsked = fmt.Errorf("%w by a request in its run directory", ErrInterrupted)
 
-// requestInterval is the time between two looks for requests.
 const requestInterval = time.Second
 
 // obey looks for requests until the function that it returns is called. A request to stop

@@ -91,7 +91,7 @@ func TestEveryPairWithTeacher(t *testing.T) {
 	}
 }
 
-// sampled tells whether the i-th choice is tried with the j-th optimizer: each choice with one of them, unless all pairs are asked for.
+// sampled reports whether the i-th choice is tried with the j-th optimizer: each choice with one of them, unless all pairs are asked for.
 func sampled(i, j int) bool { return testlevel.All() || i%len(matrixOptimizers) == j }
 
 // fell fails unless the mean loss of a run's last steps is below that of its first.

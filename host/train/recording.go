@@ -20,13 +20,11 @@ type recording struct {
 	show      func(metrics.Record) // is given each record that was written
 }
 
-// write appends a record, after those that wait.
 func (w *recording) write(rec metrics.Record) error {
 	w.unwritten = append(w.unwritten, rec)
 	return w.flush()
 }
 
-// flush writes the records that wait.
 func (w *recording) flush() error {
 	for len(w.unwritten) > 0 {
 		rec := w.unwritten[0]
@@ -40,7 +38,6 @@ func (w *recording) flush() error {
 	return nil
 }
 
-// wrote notes that a record is in the file.
 func (w *recording) wrote(rec metrics.Record) {
 	if len(w.newest) > 0 && w.newest[0].Step != rec.Step {
 		w.newest = nil
@@ -194,7 +191,6 @@ func (r *run) showRecord(rec metrics.Record) {
 	}
 }
 
-// noteScalars ends the event file at its first error.
 func (r *run) noteScalars(err error) {
 	if err == nil {
 		return
@@ -234,7 +230,6 @@ func (r *run) openTrajectory() error {
 	return r.recordPoint()
 }
 
-// pointDue tells whether the point after the step just done is recorded.
 func (r *run) pointDue() bool {
 	return r.done.Step%r.cfg.Train.TrajectoryEvery == 0 || r.done.Step == r.cfg.Train.Steps
 }
@@ -252,12 +247,10 @@ func (r *run) recordPoint() error {
 	return r.trajectory.Write(metrics.Point{Step: r.done.Step, X: x})
 }
 
-// point is where the parameters of a problem are.
 func (r *run) point() ([]float32, error) {
 	return engine.Download[float32](r.state.Param(r.model.Params()[0].Name))
 }
 
-// distance is how far the parameters are from the problem's optimum, nil without one.
 func (r *run) distance() (*metrics.Number, error) {
 	if r.problem == nil {
 		return nil, nil

@@ -306,7 +306,6 @@ func compareStates(want, got checkpoint.State) ([]Difference, error) {
 	return list, nil
 }
 
-// compareTensors describes the difference of two tensors of one type and shape.
 func compareTensors(x, y safetensors.Tensor) (Difference, error) {
 	a, errA := x.Bytes()
 	b, errB := y.Bytes()

@@ -45,7 +45,6 @@ func (r *run) report(set step.Settings, res step.Result, sampled *sample) error 
 	return r.record(rec)
 }
 
-// losses is a record with the losses of a step alone.
 func (r *run) losses(res step.Result) metrics.Record {
 	rec := metrics.Record{Loss: metrics.Number(res.Loss)}
 	if r.teacher != nil {
@@ -104,7 +103,6 @@ func addStatistics(rec *metrics.Record, set step.Settings, res step.Result) {
 	rec.AppliedParams = &applied
 }
 
-// relative is ‖e‖²/‖x‖², 0 of weights that are all 0 and have no error.
 func relative(e2, x2 float64) *metrics.Number {
 	if e2 == 0 {
 		return metrics.Some(0)
@@ -112,7 +110,6 @@ func relative(e2, x2 float64) *metrics.Number {
 	return metrics.Some(e2 / x2)
 }
 
-// validate evaluates in the middle of training and records the result.
 func (r *run) validate(ctx context.Context, set step.Settings) error {
 	losses, err := r.evaluate(ctx, r.cfg.Train.EvalBatches)
 	if ctx.Err() != nil {
@@ -134,7 +131,6 @@ func (r *run) validate(ctx context.Context, set step.Settings) error {
 	return r.record(rec)
 }
 
-// evaluate returns the validation losses over several numbers of first batches.
 func (r *run) evaluate(ctx context.Context, batches ...int) (losses []float64, err error) {
 	var sequence step.Sequence
 	if r.data != nil {
@@ -149,7 +145,6 @@ func (r *run) evaluate(ctx context.Context, batches ...int) (losses []float64, e
 	return losses, err
 }
 
-// perplexity is exp(loss) of a language model, nil of a problem.
 func (r *run) perplexity(loss float64) *metrics.Number {
 	if !r.cfg.Model.Language() {
 		return nil
@@ -157,7 +152,6 @@ func (r *run) perplexity(loss float64) *metrics.Number {
 	return metrics.Some(math.Exp(loss))
 }
 
-// summary is the summary of the run so far, without its results.
 func (r *run) summary() *metrics.Summary {
 	c := r.cfg
 	name := c.Method.Name
@@ -171,7 +165,6 @@ func (r *run) summary() *metrics.Summary {
 	}
 }
 
-// epochs says how much of each source of a mixture the run has seen.
 func (r *run) epochs() (list []metrics.Epochs) {
 	for i, n := range build.MixtureEpochs(r.batches, int64(r.done.Step)*int64(r.cfg.Train.Accumulate)) {
 		list = append(list, metrics.Epochs{Path: r.cfg.Data.Mixture[i].Path, Epochs: n})
@@ -179,7 +172,6 @@ func (r *run) epochs() (list []metrics.Epochs) {
 	return list
 }
 
-// summarize evaluates a completed run and gathers its results.
 func (r *run) summarize(ctx context.Context, completed bool) (*metrics.Summary, error) {
 	last := r.display.latest
 	s := r.summary()
@@ -349,7 +341,6 @@ func NewConsole(out io.Writer, cfg *config.Config) *console.Run {
 	return console.NewRun(out, opts)
 }
 
-// step shows a record and keeps it as the newest.
 func (d *display) step(r metrics.Record) {
 	if r.ErrorNorm2 == nil {
 		r.ErrorNorm2, r.ErrorRel = d.latest.ErrorNorm2, d.latest.ErrorRel

@@ -139,7 +139,6 @@ func Run(ctx context.Context, cfg *config.Config, opts Options) (summary *metric
 	return summary, err
 }
 
-// run is one training in progress.
 type run struct {
 	cfg   *config.Config
 	opts  Options
@@ -284,7 +283,6 @@ func (r *run) closeRecords() {
 	}
 }
 
-// warnOfDamage logs that damaged lines were cut off a file of records.
 func (r *run) warnOfDamage(damage error) {
 	if damage != nil {
 		r.log.Warn("the records were damaged behind the checkpoint: they are cut off there", "damage", damage)

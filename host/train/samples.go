@@ -93,7 +93,6 @@ func (r *run) sample(ctx context.Context) (written bool, err error) {
 	return true, nil
 }
 
-// continuations are the prompts with what the model of now says after them.
 func (r *run) continuations(ctx context.Context) ([]metrics.Text, error) {
 	e, err := r.Compiled.Evaluator(r.state)
 	if err != nil {
@@ -122,16 +121,13 @@ func (r *run) continuations(ctx context.Context) ([]metrics.Text, error) {
 	return texts, nil
 }
 
-// liveModel is the model in the middle of its training, as [generate.Model] wants it.
 type liveModel struct {
 	evaluator *step.Evaluator
 	context   int
 }
 
-// Context implements [generate.Model].
 func (w liveModel) Context() int { return w.context }
 
-// Begin implements [generate.Model].
 func (w liveModel) Begin(prompts [][]int32, length int) (generate.Sequences, []float32, error) {
 	return w.evaluator.Begin(prompts, length)
 }

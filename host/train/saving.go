@@ -13,10 +13,9 @@ import (
 	"github.com/cage-qat/cage/host/train/step"
 )
 
-// longestWait bounds the steps between two tries to save a checkpoint.
-const longestWait = 1024
+// maxWait bounds the steps between two tries to save a checkpoint.
+const maxWait = 1024
 
-// saving is what is known of a run's checkpoints.
 type saving struct {
 	step     int       // of the newest, -1 for none
 	at       time.Time // of the newest, or of the first step
@@ -25,23 +24,20 @@ type saving struct {
 	underway *save     // the one that is being written, nil for none
 }
 
-// save is a checkpoint that is being written in the background.
 type save struct {
 	step int
 	done chan struct{} // closed when err is known
 	err  error
 }
 
-// done notes that the state after a step is saved.
 func (s *saving) done(step int) { *s = saving{step: step, at: time.Now()} }
 
 // failed notes that it could not be saved, and doubles the steps until the next try.
 func (s *saving) failed(step int) {
-	s.wait = min(max(1, 2*s.wait), longestWait)
+	s.wait = min(max(1, 2*s.wait), maxWait)
 	s.retry = step + s.wait
 }
 
-// saveDue tells whether a checkpoint follows the step just done.
 func (r *run) saveDue() bool {
 	t, c := r.done.Step, r.cfg.Train
 	if r.saveAsked.Swap(false) {
@@ -123,7 +119,6 @@ func (r *run) awaitSave() error {
 	return s.err
 }
 
-// mustNotSave tells whether an error forbids to save anything of this run.
 func mustNotSave(err error) bool { return errors.Is(err, ErrReplaced) || errors.Is(err, errData) }
 
 // saveLast saves the state when the steps have ended, with an error or without one, and
@@ -251,7 +246,6 @@ func (r *run) readyToSave() error {
 	return r.awaitData()
 }
 
-// prune removes old checkpoints. Those that it cannot remove do no harm, and go later.
 func (r *run) prune() {
 	if err := r.checkpoints.Prune(); err != nil {
 		r.log.Warn("old checkpoints could not be removed", "error", err)
@@ -354,10 +348,8 @@ func (r *run) restoreRefreshes(f *checkpoint.File, state *step.State) error {
 	return r.Compiled.RestoreRefreshes(state, pending, provenance.Tensors(f))
 }
 
-// errData is wrapped by the error of a run whose data is not intact.
 var errData = errors.New("nothing was saved")
 
-// damagedData is the error of a run whose data is not intact.
 func damagedData(err error) error {
 	return fmt.Errorf("%w; %w: put the file in order and begin the run again, or resume it", err, errData)
 }

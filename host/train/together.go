@@ -38,7 +38,6 @@ type Processes interface {
 // ErrStoppedElsewhere is the [ErrInterrupted] of a process that stops because another one of its training was asked to.
 var ErrStoppedElsewhere = fmt.Errorf("%w, because another process was asked to stop", ErrInterrupted)
 
-// follows tells whether another process writes the run directory.
 func (r *run) follows() bool { return r.opts.Processes != nil && r.opts.Processes.Rank() > 0 }
 
 // same fails when the processes do not have the same of something that decides what they compute.
@@ -101,10 +100,8 @@ const (
 	startEvaluate = "step of the last evaluation"
 )
 
-// newRun stands for the step of a run that begins.
 const newRun = -1
 
-// told returns what the first process tells.
 func (r *run) told(what string, value int) (int, error) {
 	p := r.opts.Processes
 	if p == nil {
@@ -172,7 +169,6 @@ func (r *run) follow() error {
 	}
 }
 
-// restoreStep goes on from the checkpoint of a step. What is read of it is verified.
 func (r *run) restoreStep(step int) error {
 	f, err := checkpoint.Open(r.dir.Checkpoints().Join(checkpoint.FileName(step)))
 	if err != nil {
@@ -336,7 +332,6 @@ func (r *run) leave(summary bool, err error) error {
 	return err
 }
 
-// isLost reports whether an error is the loss of another process.
 func isLost(err error) bool {
 	_, lost := errors.AsType[*engine.LostError](err)
 	return lost

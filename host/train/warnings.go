@@ -86,8 +86,8 @@ func withoutEffect(cfg *config.Config, programs *build.Programs) (messages []str
 // 1, with which both are hundreds of times too strong. Ordinary runs stay far below
 // these bounds: at a rate of 3e-3, λ = 2 and a decay of 0.1 they have 0.006 and 0.0003.
 const (
-	mostCorrection = 0.125 // of the residual, in one step
-	mostDecay      = 0.02  // of a weight, in one step
+	maxCorrection = 0.125 // of the residual, in one step
+	maxDecay      = 0.02  // of a weight, in one step
 )
 
 // tooStrong returns warnings of a correction or a weight decay that is too strong in a
@@ -113,10 +113,10 @@ func (r *run) tooStrong(rules []cage.Rule) (messages []string) {
 		decay = max(decay, factor*rate*rule.Decay)
 	}
 	const hint = "an optimizer with a step size of its own wants schedule.rate near 1: then multiply %s by that step size, about 1e-3"
-	if correction > mostCorrection {
+	if correction > maxCorrection {
 		messages = append(messages, fmt.Sprintf("rate × λ reaches %.3g: a step of the correction takes that share of x − Q(x); "+hint, correction, "method.lambda"))
 	}
-	if decay > mostDecay {
+	if decay > maxDecay {
 		messages = append(messages, fmt.Sprintf("rate × weight decay reaches %.3g: weights lose that share in a step; "+hint, decay, "train.weight_decay"))
 	}
 	return messages
@@ -134,7 +134,7 @@ func (r *run) checkRates(set step.Settings, res step.Result) {
 		if rule.Quantizer != nil && r.cfg.Method.CAGE.Form == cage.Decoupled {
 			pull = rate * set.Lambda
 		}
-		if !own || pull <= mostCorrection && rate*rule.Decay <= mostDecay {
+		if !own || pull <= maxCorrection && rate*rule.Decay <= maxDecay {
 			continue
 		}
 		r.warnedOfRates = true

@@ -245,7 +245,7 @@ func CheckOurs(path vfs.Path, ours func(content io.Reader) bool) error {
 	return nil
 }
 
-// Is tells whether content is the given one.
+// Is reports whether content is the given one.
 func Is(want []byte) func(content io.Reader) bool {
 	return func(content io.Reader) bool {
 		got, err := io.ReadAll(io.LimitReader(content, int64(len(want))+1))
@@ -253,7 +253,7 @@ func Is(want []byte) func(content io.Reader) bool {
 	}
 }
 
-// Begins tells whether content begins so.
+// Begins reports whether content begins so.
 func Begins(with string) func(content io.Reader) bool {
 	return func(content io.Reader) bool {
 		got, err := io.ReadAll(io.LimitReader(content, int64(len(with))))

@@ -79,7 +79,6 @@ func BusyDir(to vfs.Path) (bool, error) { return incomplete(clean(to)).Join(Mark
 // clean makes DIR of DIR/, so that the other name stands beside it and not in it.
 func clean(to vfs.Path) vfs.Path { return vfs.On(to.FS, filepath.Clean(to.Name)) }
 
-// incomplete is the name of a directory until it is complete.
 func incomplete(to vfs.Path) vfs.Path { return vfs.On(to.FS, to.Name+".incomplete") }
 
 // replaceable fails for anything but an empty directory and one with the mark.
@@ -114,7 +113,6 @@ func marked(list []fs.DirEntry) bool {
 	return false
 }
 
-// names are those of the first files.
 func names(list []fs.DirEntry) string {
 	const most = 3
 	var first []string

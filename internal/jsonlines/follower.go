@@ -67,7 +67,7 @@ func (f *Follower) restart() {
 	}
 }
 
-// continues tells whether the last line that was read is still where it was.
+// continues reports whether the last line that was read is still where it was.
 func (f *Follower) continues(file vfs.File) (bool, error) {
 	if f.offset == 0 {
 		return true, nil
@@ -89,7 +89,7 @@ func (f *Follower) read(file vfs.File, budget int64) (more bool, err error) {
 		f.searched = 0
 	}
 	f.info = info
-	if f.searched >= longest {
+	if f.searched >= maxLine {
 		return false, f.tooLong()
 	}
 	buffer := make([]byte, followBytes)
@@ -101,7 +101,7 @@ func (f *Follower) read(file vfs.File, budget int64) (more bool, err error) {
 		whole := bytes.LastIndexByte(buffer[:n], '\n') + 1
 		if whole == 0 {
 			f.searched += int64(n)
-			if f.searched >= longest {
+			if f.searched >= maxLine {
 				return false, f.tooLong()
 			}
 			if n < len(buffer) {
@@ -126,17 +126,16 @@ func (f *Follower) read(file vfs.File, budget int64) (more bool, err error) {
 	}
 }
 
-// changed tells whether the bytes that were searched may be others now: the file is another one, or was cut.
+// changed reports whether the bytes that were searched may be others now: the file is another one, or was cut.
 func (f *Follower) changed(now fs.FileInfo) bool {
 	end := f.offset + f.searched
 	return f.searched > 0 && (!vfs.SameFile(f.info, now) || now.Size() < end || now.Size() == end && !now.ModTime().Equal(f.info.ModTime()))
 }
 
 func (f *Follower) tooLong() error {
-	return fmt.Errorf("a line at byte %d is longer than %d bytes", f.offset, longest)
+	return fmt.Errorf("a line at byte %d is longer than %d bytes", f.offset, maxLine)
 }
 
-// pass passes on whole lines.
 func (f *Follower) pass(text []byte) {
 	f.offset, f.searched = f.offset+int64(len(text)), 0
 	start := bytes.LastIndexByte(text[:len(text)-1], '\n') + 1

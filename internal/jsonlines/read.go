@@ -83,8 +83,8 @@ func readLines[T any](path vfs.Path, file io.Reader, yield func(Entry[T], error)
 		}
 		end += n
 		e := Entry[T]{Line: number, End: end}
-		if n > longest {
-			err = fmt.Errorf("is longer than %d bytes", longest)
+		if n > maxLine {
+			err = fmt.Errorf("is longer than %d bytes", maxLine)
 		} else {
 			err = decode(text[:n-1], &e.Value)
 		}
@@ -101,7 +101,7 @@ func readLines[T any](path vfs.Path, file io.Reader, yield func(Entry[T], error)
 func readLine(in *bufio.Reader, text []byte) (line []byte, n int64, err error) {
 	for {
 		part, err := in.ReadSlice('\n')
-		if n += int64(len(part)); n <= longest {
+		if n += int64(len(part)); n <= maxLine {
 			text = append(text, part...)
 		}
 		if !errors.Is(err, bufio.ErrBufferFull) {
@@ -167,8 +167,8 @@ func backward(f vfs.File, yield func([]byte, error) bool) error {
 		if from == 0 {
 			return nil
 		}
-		if len(text) >= longest {
-			return fmt.Errorf("a line before byte %d is longer than %d bytes", from+int64(len(text)), longest)
+		if len(text) >= maxLine {
+			return fmt.Errorf("a line before byte %d is longer than %d bytes", from+int64(len(text)), maxLine)
 		}
 		n := min(from, max(16<<10, int64(len(text)))) // most files need one read
 		before := make([]byte, n)
@@ -183,6 +183,6 @@ func backward(f vfs.File, yield func([]byte, error) bool) error {
 	}
 }
 
-// longest bounds a line in bytes, and so the memory that reading takes. The longest that are written are records with
+// maxLine bounds a line in bytes, and so the memory that reading takes. The longest are records with
 // measures of very many weights.
-const longest = 64 << 20
+const maxLine = 64 << 20

@@ -45,7 +45,6 @@ func Run[T, R any](ctx context.Context, items iter.Seq2[T, error], work func(T) 
 	return group.Wait()
 }
 
-// hand passes the results on.
 func hand[R any](ctx context.Context, results <-chan chan R, consume func(R) error) error {
 	for result := range results {
 		select {

@@ -77,7 +77,6 @@ func Explain(text []byte, err error) error {
 	return err
 }
 
-// plain is an error in plain words.
 type plain struct {
 	text  string
 	cause error
@@ -99,7 +98,6 @@ func place(text []byte, offset int, key string) string {
 	return at
 }
 
-// dottedKey is a pointer as a key with dots.
 func dottedKey(p jsontext.Pointer) string {
 	var parts []string
 	for token := range p.Tokens() {
@@ -108,7 +106,6 @@ func dottedKey(p jsontext.Pointer) string {
 	return strings.Join(parts, ".")
 }
 
-// misfit says that a value is of another type than it should be.
 func misfit(found string, want reflect.Type) string {
 	if words := typeWords(want); words != "" {
 		return "found " + article(found) + ", want " + words
@@ -156,7 +153,6 @@ func typeWords(t reflect.Type) string {
 	return ""
 }
 
-// semantic says what is wrong with a value, to version 2 of encoding/json.
 func semantic(s *jsonv2.SemanticError) string {
 	if errors.Is(s.Err, jsonv2.ErrUnknownName) {
 		return "unknown key"
@@ -192,7 +188,6 @@ var expectedWords = []struct{ words, want string }{
 	{"at start of value", "a value, or a key in double quotes"},
 }
 
-// syntax says why a text is no JSON.
 func syntax(text []byte, offset int, message string) string {
 	const what = "not valid JSON: "
 	switch offset = min(max(offset, 0), len(text)); {

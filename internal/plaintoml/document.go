@@ -32,7 +32,6 @@ type Document struct {
 	scalars map[string]string // by key: numbers, booleans and dates as they are written
 }
 
-// leaf is a `key = value` expression.
 type leaf struct {
 	key  toml.Key
 	name string // full, with indexes
@@ -49,7 +48,6 @@ type Setting struct {
 // Text returns the value in TOML, on one line.
 func (s Setting) Text() string { return inline(s.Value) }
 
-// maxSize bounds a file, in bytes.
 const maxSize = 1 << 20
 
 // ReadFile reads and parses a file; something says, for messages, what the file describes. The error is an *[Error].

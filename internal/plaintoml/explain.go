@@ -8,7 +8,6 @@ import (
 	"github.com/BurntSushi/toml"
 )
 
-// syntaxError is an error of toml.Decode about a text, with its line.
 func syntaxError(file, text string, err error) *Error {
 	e := &Error{File: file, Line: 1, Msg: err.Error(), Cause: err}
 	if pe, ok := errors.AsType[toml.ParseError](err); ok {

@@ -13,9 +13,9 @@ import (
 // unbounded stack, so the bound is checked before it sees the text.
 const maxDepth = 16
 
-// longestNames bounds the full names of all keys of a text together, in bytes: a long
+// maxNames bounds the full names of all keys of a text together, in bytes: a long
 // name of a table stands before each of its keys. A study of 10,000 cells has a tenth.
-const longestNames = 32 << 20
+const maxNames = 32 << 20
 
 // outline finds where the keys of a TOML text stand, and how numbers are written, which
 // BurntSushi/toml does not tell. Where the text is no TOML it stops: what is wrong
@@ -58,7 +58,6 @@ func (o *outline) tooDeep(line int) {
 	o.text = ""
 }
 
-// take takes the next n bytes.
 func (o *outline) take(n int) string {
 	taken := o.text[:n]
 	o.text = o.text[n:]
@@ -66,7 +65,6 @@ func (o *outline) take(n int) string {
 	return taken
 }
 
-// accept takes a prefix, if it is there.
 func (o *outline) accept(prefix string) bool {
 	found := strings.HasPrefix(o.text, prefix)
 	if found {
@@ -75,7 +73,6 @@ func (o *outline) accept(prefix string) bool {
 	return found
 }
 
-// space takes blanks, comments and ends of lines.
 func (o *outline) space() {
 	for o.take(len(o.text) - len(strings.TrimLeft(o.text, " \t\r\n"))); strings.HasPrefix(o.text, "#"); {
 		comment, _, _ := strings.Cut(o.text, "\n")
@@ -84,7 +81,6 @@ func (o *outline) space() {
 	}
 }
 
-// quoted takes a string with its quotes.
 func (o *outline) quoted() string {
 	quote := o.text[:1]
 	if three := strings.Repeat(quote, 3); strings.HasPrefix(o.text, three) {
@@ -104,7 +100,6 @@ func (o *outline) quoted() string {
 	return o.take(end)
 }
 
-// part takes one part of a dotted key.
 func (o *outline) part() (part string, ok bool) {
 	if o.text != "" && (o.text[0] == '"' || o.text[0] == '\'') {
 		var decoded struct{ Part string }
@@ -153,9 +148,9 @@ func (o *outline) key(at location, array bool) location {
 }
 
 func (o *outline) mention(at location) {
-	if o.names += len(at.name); o.names > longestNames {
+	if o.names += len(at.name); o.names > maxNames {
 		o.err = &Error{File: o.doc.file, Line: at.line, Msg: "the names of the keys are too long together",
-			Hint: fmt.Sprintf("want at most %d bytes, each name with those of its tables", longestNames)}
+			Hint: fmt.Sprintf("want at most %d bytes, each name with those of its tables", maxNames)}
 		o.text = ""
 	}
 	if _, known := o.doc.keys[at.name]; !known {

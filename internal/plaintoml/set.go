@@ -128,7 +128,6 @@ func (d *Document) element(tree map[string]any, s step, name string, from place)
 	return list[s.index], nil
 }
 
-// replace puts a whole table in the place of an element of an array.
 func (d *Document) replace(element map[string]any, value any, name string, from place) *Error {
 	table, ok := value.(map[string]any)
 	if !ok {

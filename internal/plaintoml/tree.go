@@ -10,7 +10,6 @@ import (
 	"github.com/BurntSushi/toml"
 )
 
-// dig returns the value at a key, or nil.
 func dig(values map[string]any, key toml.Key) any {
 	var v any = values
 	for _, part := range key {
@@ -54,7 +53,6 @@ func elementOf[T any](list []T, i int) any {
 	return list[i]
 }
 
-// clone copies a tree of TOML values.
 func clone(v any) any {
 	switch v := v.(type) {
 	case map[string]any:

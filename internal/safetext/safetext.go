@@ -22,7 +22,6 @@ import (
 // result may have several lines, and tabs.
 func Text(s string) string { return escape(s, isShown, `\x%02x`) }
 
-// isShown reports whether a character of a text is visible or a space.
 func isShown(r rune) bool { return r == '\n' || r == '\t' || unicode.IsGraphic(r) }
 
 // Line is [Text] for text that must stay on one line: it also escapes line ends and tabs.

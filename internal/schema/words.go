@@ -72,14 +72,14 @@ func Clipped(s string, most int) string {
 	return string([]rune(s)[:most]) + "..."
 }
 
-// longestCompared bounds the work of Nearest; no key of ours is longer.
-const longestCompared = 64
+// maxCompared bounds the work of Nearest; no key of ours is longer.
+const maxCompared = 64
 
 // Nearest returns the known key that the writer of key most likely meant, or "" if none
 // is similar. Case is ignored; about one letter in three may differ. Among equally near
 // keys, the first is returned.
 func Nearest(key string, known []string) string {
-	if len(key) > longestCompared {
+	if len(key) > maxCompared {
 		return ""
 	}
 	key = strings.ToLower(key)

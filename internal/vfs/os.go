@@ -86,7 +86,7 @@ func lockError(name string, err error) error {
 	return err
 }
 
-// lockFileAt tells whether there is a file to be locked, which must be a regular one: see regular.go. Where that
+// lockFileAt reports whether there is a file to be locked, which must be a regular one: see regular.go. Where that
 // cannot be told, opening it tells why.
 func lockFileAt(name string) (there bool, err error) {
 	info, err := os.Stat(name)

@@ -124,11 +124,11 @@ func (p Path) Replaceable() error {
 	return err
 }
 
-// largest is more than any file has that is read at once, in bytes.
-const largest = 1 << 28
+// maxFile bounds files that are read at once, in bytes.
+const maxFile = 1 << 28
 
 // ReadFile returns the content of the file. A file that is larger than any that is read at once is refused.
-func (p Path) ReadFile() ([]byte, error) { return p.ReadSmallFile(largest) }
+func (p Path) ReadFile() ([]byte, error) { return p.ReadSmallFile(maxFile) }
 
 // ErrTooLarge is wrapped by the error about a file that is larger than any of its kind.
 var ErrTooLarge = errors.New("is too large")

@@ -47,7 +47,6 @@ var ErrNone = errors.New("no checkpoint")
 // Save.
 var ErrDamaged = errors.New("damaged checkpoint")
 
-// stepKey is the entry of the metadata that holds State.Step.
 const stepKey = "step"
 
 const (
@@ -59,7 +58,6 @@ const (
 // step up to step 99,999,999.
 func FileName(step int) string { return fmt.Sprintf("%s%08d%s", namePrefix, step, nameSuffix) }
 
-// stepOf is the inverse of FileName.
 func stepOf(name string) (step int, ok bool) {
 	digits := strings.TrimSuffix(strings.TrimPrefix(name, namePrefix), nameSuffix)
 	step, err := strconv.Atoi(digits)

@@ -34,7 +34,6 @@ type Keeper struct {
 	intact map[string]known // by name
 }
 
-// known is an intact checkpoint.
 type known struct {
 	files  map[vfs.Path]fs.FileInfo // that it consists of, by their paths
 	finite bool
@@ -226,7 +225,6 @@ func (k *Keeper) note(path vfs.Path, parts []string, finite bool) {
 	k.intact[path.Name] = known{files, finite}
 }
 
-// unchanged reports whether the files are what they were.
 func (k known) unchanged() bool {
 	for path, then := range k.files {
 		now, err := path.Stat()
@@ -237,7 +235,6 @@ func (k known) unchanged() bool {
 	return len(k.files) > 0
 }
 
-// damagedFile is a checkpoint and what is wrong with it: it is damaged or not finite.
 type damagedFile struct {
 	path vfs.Path
 	err  error

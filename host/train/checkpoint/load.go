@@ -61,7 +61,6 @@ func Open(path vfs.Path) (*File, error) {
 	return f, nil
 }
 
-// stepIn checks what the metadata must hold, and returns the step.
 func (f *File) stepIn(path vfs.Path) (int, error) {
 	step, err := strconv.Atoi(f.Meta[stepKey])
 	switch named, ok := stepOf(path.Base()); {
@@ -236,7 +235,6 @@ func isContent(err error) bool {
 	return errors.Is(err, safetensors.ErrFormat) || errors.Is(err, safetensors.ErrChecksum)
 }
 
-// asDamage lets an error about the content of a file wrap ErrDamaged.
 func asDamage(err error) error {
 	if isContent(err) {
 		return fmt.Errorf("%w: %w", ErrDamaged, err)

@@ -41,7 +41,6 @@ func PartName(step, number, of int, mark uint32) string {
 	return fmt.Sprintf("%s%08d.part-%d-of-%d.%08x%s", namePrefix, step, number, of, mark, nameSuffix)
 }
 
-// partStep returns the step of the part with that name.
 func partStep(name string) (step int, ok bool) {
 	m := partName.FindStringSubmatch(name)
 	if m == nil {
@@ -50,7 +49,6 @@ func partStep(name string) (step int, ok bool) {
 	return stepOf(namePrefix + m[1] + nameSuffix)
 }
 
-// listParts returns the parts in dir, whether or not a checkpoint consists of them.
 func listParts(dir vfs.Path) ([]Entry, error) { return list(dir, partStep) }
 
 // SavePart writes the rows of tensors into the part with that name in dir, which it creates if necessary. It is complete or absent, as what
@@ -70,7 +68,6 @@ func SavePart(ctx context.Context, dir vfs.Path, name string, tensors []safetens
 	return nil
 }
 
-// describeParts adds the entry for parts that are on the disk to the metadata.
 func describeParts(metadata map[string]string, dir vfs.Path, names []string) error {
 	parts := make([]Part, len(names))
 	for i, name := range names {
@@ -94,7 +91,6 @@ func describeParts(metadata map[string]string, dir vfs.Path, names []string) err
 	return err
 }
 
-// partNames are those of the parts of a checkpoint.
 func (f *File) partNames() []string {
 	var names []string
 	for _, p := range f.parts {
@@ -103,7 +99,6 @@ func (f *File) partNames() []string {
 	return names
 }
 
-// openParts opens the parts that the metadata of the checkpoint at path lists.
 func (f *File) openParts(path vfs.Path) error {
 	if err := f.Meta.GetIf(partsKey, &f.parts); err != nil {
 		return fmt.Errorf("%s: %w", path, err)
@@ -137,7 +132,6 @@ func (f *File) openParts(path vfs.Path) error {
 	return nil
 }
 
-// join finds the whole tensors of all files.
 func (f *File) join(path vfs.Path) error {
 	f.pieces, f.at = map[string][]safetensors.Tensor{}, map[string]int{}
 	for _, file := range f.files {

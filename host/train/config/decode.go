@@ -10,7 +10,6 @@ import (
 	"github.com/cage-qat/cage/internal/schema"
 )
 
-// decoder turns a document into a Config, collecting problems.
 type decoder struct {
 	*plaintoml.Reader
 	cfg    *Config
@@ -29,7 +28,6 @@ func newDecoder(doc *plaintoml.Document) *decoder {
 	return d
 }
 
-// raw returns the value at a dotted key without quotes or indexes; nil if there is none.
 func (d *decoder) raw(key string) any { return d.Lookup(strings.Split(key, ".")...) }
 
 // expandShort makes a table of every string that stands for one: rest = "sgd" is
@@ -90,7 +88,6 @@ func (d *decoder) suggestions() map[string]any {
 	return preset.Values()
 }
 
-// mixture reads [[data.mixture]].
 func (d *decoder) mixture() {
 	t := mixtureTable(&Source{})
 	raw := d.raw(t.name)
@@ -109,7 +106,6 @@ func (d *decoder) mixture() {
 	}
 }
 
-// table returns the values of a table, nothing when it is absent.
 func (d *decoder) table(t table) (map[string]any, bool) {
 	if t.name == "" {
 		return d.Values(), true
@@ -129,7 +125,6 @@ func (d *decoder) table(t table) (map[string]any, bool) {
 	return values, ok
 }
 
-// settings reads the keys of a table that is not a plugin's.
 func (d *decoder) settings(t table, values map[string]any) {
 	d.Each(t.name, values, t.keys, func(name string, raw any) {
 		if !slices.Contains(t.children(), name) {
@@ -230,7 +225,6 @@ func (d *decoder) reportMissing(t table, k schema.Key) {
 	d.Missing(t.path(k.Name), k)
 }
 
-// inPresets reports whether presets say something of a key.
 func inPresets(path string) bool {
 	_, ok := architecture.Presets()[0].Values()[path]
 	return ok

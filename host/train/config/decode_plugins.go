@@ -8,7 +8,6 @@ import (
 	"github.com/cage-qat/cage/internal/schema"
 )
 
-// plugins reads the tables of plugins and gives each role its own.
 func (d *decoder) plugins() {
 	q, o := &d.cfg.Quantizer, &d.cfg.Optimizer
 	both, _ := d.plugin(quantizerTable(&Plugin{}))
@@ -55,7 +54,6 @@ func readList[T any](d *decoder, one func(*T) table, done func(e *T, table strin
 	return out
 }
 
-// plugin reads a plugin's table, if it is given.
 func (d *decoder) plugin(t table) (p *Plugin, given bool) {
 	values, given := d.table(t)
 	p = d.readPlugin(t, values)
@@ -98,7 +96,6 @@ func (d *decoder) readPlugin(t table, values map[string]any) *Plugin {
 	return p
 }
 
-// missingKeys reports the keys that select what a table is about when they are missing.
 func (d *decoder) missingKeys(t table, params []string) {
 	given := func(name string) bool { return d.Given(t.path(name)) }
 	var selecting []string
@@ -145,7 +142,6 @@ func (d *decoder) param(p *Plugin, key string, raw any) {
 	p.Params[key] = raw
 }
 
-// subTable reports a table where none belongs.
 func (d *decoder) subTable(t table, key string) {
 	path := t.path(key)
 	if near := schema.Nearest(key, t.children()); near != "" {

@@ -15,7 +15,6 @@ import (
 	"github.com/cage-qat/cage/internal/plaintoml"
 )
 
-// setting is one key of a resolved configuration, as it is written.
 type setting struct {
 	table string // dotted name, with its index in an array; "" for the top level
 	key   string // quoted where TOML needs it
@@ -210,7 +209,6 @@ func (w *settingsWriter) add(table, key string, value any, def bool) {
 	w.settings = append(w.settings, setting{table: table, key: quoted, value: text, def: def})
 }
 
-// table writes a table: its keys, with the parameters of its plugin behind the plugin's own.
 func (w *settingsWriter) table(t table, c *Config) {
 	_, selected := t.selector(c)
 	for _, k := range t.keys {

@@ -93,7 +93,6 @@ func loadInitial(path string) (*Config, error) {
 	return d.result()
 }
 
-// grownSettings are the settings of the model with new tokens.
 func (i *Initial) grownSettings(newTokens int) architecture.Settings {
 	s := i.Settings
 	s.Vocab += newTokens
@@ -113,7 +112,6 @@ func (i *Initial) values(newTokens int) map[string]any {
 	return values
 }
 
-// problems lists the settings with which the weights cannot be used.
 func (i *Initial) problems(c *Config) (out schema.Problems) {
 	s, grown := c.Model, i.grownSettings(c.NewTokens)
 	theirs, rescaled := grown.Keys(), false

@@ -90,7 +90,6 @@ func (d *decoder) result() (*Config, error) {
 	return cfg, nil
 }
 
-// defaultOut is the run directory of a configuration file: runs/NAME.
 func defaultOut(path string) string {
 	base := filepath.Base(path)
 	name := strings.TrimSuffix(base, filepath.Ext(base))

@@ -24,7 +24,6 @@ type Plugin struct {
 // Path returns the full dotted key of a parameter, for [Config.ErrorAt].
 func (p *Plugin) Path(key string) string { return plaintoml.JoinKey(p.Table, key) }
 
-// copy is a plugin of its own with what p has; nil when p is.
 func (p *Plugin) copy() *Plugin {
 	if p == nil {
 		return nil
@@ -105,10 +104,8 @@ func (o *Override) Matches(role, name string) bool {
 		(o.Layers == nil || slices.Contains(o.Layers, architecture.LayerOf(name)))
 }
 
-// forward reports whether the override is about something that an evaluation has.
 func (o *Override) forward() bool { return o.Role != RoleGradients && o.Role != RoleBackward }
 
-// at reports whether the override holds at a step.
 func (o *Override) at(step int) bool { return o.From <= step && (o.To == 0 || step <= o.To) }
 
 // Phase is a range of steps with one quantizer.
@@ -163,7 +160,6 @@ func (q *Quantizer) For(role, name string) *Plugin {
 	return *q.role(role)
 }
 
-// role is the quantizer of a role, where no override matches.
 func (q *Quantizer) role(role string) **Plugin {
 	switch role {
 	case RoleWeights:
@@ -243,7 +239,6 @@ func (q *Quantizer) QuantizesBackward() bool {
 	return q.Quantizes(RoleGradients) || q.Quantizes(RoleBackward)
 }
 
-// quantizesWeights reports whether some table names a quantizer of weights.
 func (q *Quantizer) quantizesWeights() bool { return q.Quantizes(RoleWeights) || q.Quantizes(RoleHead) }
 
 func present(plugins ...*Plugin) []*Plugin {

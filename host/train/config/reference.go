@@ -40,7 +40,6 @@ func Reference() string {
 	return b.String()
 }
 
-// title is the table's heading as TOML writes it.
 func (t table) title() string {
 	switch {
 	case t.name == "":
@@ -52,7 +51,6 @@ func (t table) title() string {
 	}
 }
 
-// meaning is the key's doc with the methods or the models that have it.
 func meaning(k schema.Key) string {
 	if len(k.For) == 0 {
 		return k.Doc

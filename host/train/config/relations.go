@@ -47,7 +47,6 @@ func (d *decoder) relations() {
 	}
 }
 
-// trainingFiles demands either one file or a mixture.
 func (d *decoder) trainingFiles() {
 	mixture := len(d.cfg.Data.Mixture) > 0
 	switch {
@@ -60,7 +59,6 @@ func (d *decoder) trainingFiles() {
 	}
 }
 
-// conversations refuses keys of the other kind of data.
 func (d *decoder) conversations() {
 	if !d.Good("data", "data.kind", "model", "model.kind") {
 		return
@@ -162,7 +160,6 @@ func (d *decoder) samples() {
 	}
 }
 
-// problems reports those that do not follow from others.
 func (d *decoder) problems(list schema.Problems) {
 	for _, p := range list {
 		if d.Good(p.Key) && d.Good(p.With...) {

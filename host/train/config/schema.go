@@ -9,7 +9,6 @@ import (
 	"github.com/cage-qat/cage/internal/schema"
 )
 
-// table is a TOML table of the schema.
 type table struct {
 	name string // dotted; "" for the top level
 	doc  string
@@ -26,10 +25,8 @@ type table struct {
 	sample string   // TOML that shows the use
 }
 
-// path is the full dotted key of a key in the table.
 func (t table) path(key string) string { return plaintoml.JoinKey(t.name, key) }
 
-// key returns the key of that name, or nil.
 func (t table) key(name string) *schema.Key {
 	i := slices.IndexFunc(t.keys, func(k schema.Key) bool { return k.Name == name })
 	if i < 0 {
@@ -38,7 +35,6 @@ func (t table) key(name string) *schema.Key {
 	return &t.keys[i]
 }
 
-// names lists what may stand in the table: its keys, then the tables in it.
 func (t table) names() []string {
 	var names []string
 	for _, k := range t.keys {
@@ -47,7 +43,6 @@ func (t table) names() []string {
 	return append(names, t.children()...)
 }
 
-// children lists the names of the tables in a table.
 func (t table) children() []string {
 	var names []string
 	for _, other := range new(Config).tables() {
@@ -81,7 +76,7 @@ func (t table) applies(k schema.Key, c *Config) bool {
 	return k.Belongs(c.Model.Kind)
 }
 
-// trains tells whether a table is one that a run without steps has not. It may name data to evaluate on.
+// trains reports whether a table is one that a run without steps has not. It may name data to evaluate on.
 func (c *Config) trains(table string) bool {
 	return table == "schedule" || table == distillationTable || table == "data" && c.Data.Validation == ""
 }

@@ -262,7 +262,6 @@ const aboutParams = "Every other key is a parameter of the plugin (`cage plugins
 // noPlugin in place of a quantizer's name leaves the role unquantized.
 const noPlugin = "none"
 
-// defaultOptimizer is the plugin of an [optimizer] that names none.
 const defaultOptimizer = "adamw"
 
 var tensorRoles = []string{string(sdk.TensorMatrix), string(sdk.TensorVector), string(sdk.TensorEmbedding), string(sdk.TensorHead)}
@@ -285,7 +284,6 @@ func quantizerTable(p *Plugin) table {
 		absent: "unquantized, unless the table of a role or an override says otherwise"}
 }
 
-// roleTable is the table of one role.
 func roleTable(role string, p *Plugin) table {
 	t := table{name: "quantizer." + role, plugin: p, example: `"mxfp4"`, keys: quantizerKeys(p), models: architecture.Languages}
 	switch role {

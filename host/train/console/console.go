@@ -46,12 +46,10 @@ const (
 	gap         = "  "
 )
 
-// bar is a line of the given number of columns, the first of them marked as done.
 func bar(done, columns int) string {
 	return strings.Repeat("━", done) + strings.Repeat("─", columns-done)
 }
 
-// truncate cuts text to width columns.
 func truncate(text string, width int) string {
 	runes := []rune(text)
 	if len(runes) <= width {

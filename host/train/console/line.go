@@ -8,10 +8,8 @@ import (
 	"github.com/cage-qat/cage/host/train/metrics"
 )
 
-// window is the number of records over which the speed is averaged.
 const window = 32
 
-// state is what the display of a run knows.
 type state struct {
 	total             int
 	problem           bool

@@ -92,7 +92,6 @@ func (d *Run) plainLineDue(r metrics.Record) bool {
 	return d.shown == 0 || r.Step >= d.opts.Total || r.Step/every > d.shown/every || r.ValLoss != nil
 }
 
-// plainLine writes the line for a log: everything, with the learning rate.
 func (d *Run) plainLine() {
 	d.write([]byte(d.state.line() + "\n"))
 	d.shown, d.stale = d.state.last.Step, false

@@ -147,7 +147,6 @@ func stepOf(a Active) string {
 	return fmt.Sprintf("step %d/%d", a.Step, a.Steps)
 }
 
-// headline sums the study up.
 func headline(p Progress) string {
 	filled := 0
 	if p.Total > 0 {
@@ -172,7 +171,6 @@ func headline(p Progress) string {
 	return strings.Join(parts, gap)
 }
 
-// counter is the number of cells done and failed, of all.
 func counter(p Progress) string {
 	total := fmt.Sprint(p.Total)
 	text := fmt.Sprintf("[%*d/%s]", len(total), p.Done+p.Failed, total)
@@ -182,7 +180,6 @@ func counter(p Progress) string {
 	return text
 }
 
-// endLine says how a cell has ended, on one line.
 func endLine(e Ended) string {
 	text := safetext.Line(e.Label) + ": " + e.State
 	if e.ValLoss != nil {

@@ -119,7 +119,6 @@ const (
 // fileVersion is that of the format, in the first event of each file.
 const fileVersion = "brain.Event:2"
 
-// message is an encoded message that grows field by field.
 type message []byte
 
 func (m message) double(field protowire.Number, x float64) message {

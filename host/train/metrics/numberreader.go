@@ -61,7 +61,6 @@ func (r *NumberReader) members(buffer int, each func(name []byte)) {
 	_, _ = r.decoder.ReadToken()
 }
 
-// number reads a value, and passes it on if it is a [Number].
 func (r *NumberReader) number(weight, name []byte, yield func(weight, name []byte, x float64)) {
 	text, _ := r.decoder.ReadValue()
 	switch {

@@ -47,7 +47,6 @@ func (r Record) Values() []Value {
 	return list
 }
 
-// valuesOf lists the numbers among the fields of a struct, whose names in JSON follow the prefix.
 func valuesOf(prefix string, of any) (list []Value) {
 	v := reflect.ValueOf(of)
 	for i := range v.NumField() {

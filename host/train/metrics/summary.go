@@ -71,8 +71,8 @@ const (
 // WriteSummary writes a summary to path as indented JSON, atomically.
 func WriteSummary(path vfs.Path, summary Summary) error { return atomicfile.WriteJSON(path, summary) }
 
-// longestSummary is far more than any summary has, in bytes.
-const longestSummary = 1 << 20
+// maxSummary is far more than any summary has, in bytes.
+const maxSummary = 1 << 20
 
 // ReadSummary reads the summary at path.
 func ReadSummary(path vfs.Path) (s Summary, err error) {
@@ -81,7 +81,7 @@ func ReadSummary(path vfs.Path) (s Summary, err error) {
 }
 
 func readSummary(path vfs.Path, to any) error {
-	text, err := path.ReadSmallFile(longestSummary)
+	text, err := path.ReadSmallFile(maxSummary)
 	if err != nil {
 		return fmt.Errorf("metrics: %w", err)
 	}

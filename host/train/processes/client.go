@@ -117,7 +117,6 @@ func (g *Group) attend(ctx context.Context) error {
 	return nil
 }
 
-// enter tells process 0 that this process takes part, and returns when it is accepted.
 func (g *Group) enter(ctx context.Context) (wire.Processes_AttendClient, error) {
 	stream, err := g.rpc.Attend(ctx, grpc.WaitForReady(true))
 	if err != nil {

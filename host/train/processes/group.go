@@ -202,12 +202,10 @@ func (g *Group) Leave(err error) {
 	g.end(text)
 }
 
-// name is how errors call a process.
 func (g *Group) name(rank int, host string) string {
 	return fmt.Sprintf("process %d of %d (on %s)", rank, g.place.Size, shown(host))
 }
 
-// goneError says that a process is gone, and why if it has said that itself.
 func (g *Group) goneError(rank int, host, failure string) error {
 	if failure == "" {
 		return fmt.Errorf("%s is gone: its connection has ended", g.name(rank, host))

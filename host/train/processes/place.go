@@ -21,9 +21,9 @@ type Place struct {
 // Sources names what [Find] reads, for help and errors.
 const Sources = `slurm, torchrun, kubernetes, or RANK/SIZE@HOST:PORT`
 
-// mostProcesses is how many there can be: each has one of the GPUs at least, of which device.count
+// maxProcesses is how many there can be: each has one of the GPUs at least, of which device.count
 // allows as many.
-const mostProcesses = 1024
+const maxProcesses = 1024
 
 // defaultPort is where process 0 listens if nothing says it: the port that torchrun has by default.
 const defaultPort = "29500"
@@ -66,13 +66,12 @@ func Find(source string, getenv func(string) string) (Place, error) {
 	return p, p.check(source)
 }
 
-// check refuses a place that there cannot be.
 func (p Place) check(source string) error {
 	host, port, err := net.SplitHostPort(p.Address)
 	n, wrong := strconv.Atoi(port)
 	switch {
-	case p.Size < 1 || p.Size > mostProcesses:
-		return fmt.Errorf("processes %q: %d processes: want 1 to %d", source, p.Size, mostProcesses)
+	case p.Size < 1 || p.Size > maxProcesses:
+		return fmt.Errorf("processes %q: %d processes: want 1 to %d", source, p.Size, maxProcesses)
 	case p.Rank < 0 || p.Rank >= p.Size:
 		return fmt.Errorf("processes %q: process %d of %d: they are counted from 0", source, p.Rank, p.Size)
 	case err != nil || host == "" || safetext.Line(host) != host || wrong != nil || n < 1 || n > 65535:
@@ -88,7 +87,6 @@ type environment struct {
 	err    error
 }
 
-// need is the value of a variable that must be set.
 func (e *environment) need(name string) string {
 	value := e.get(name)
 	if value == "" && e.err == nil {
@@ -110,7 +108,6 @@ func (e *environment) number(name, text string) int {
 	return n
 }
 
-// local is the number among the processes of the machine.
 func (e *environment) local(name string) int {
 	if text := e.get(name); text != "" {
 		return e.number(name, text)

@@ -18,7 +18,6 @@ import (
 	"github.com/cage-qat/cage/host/train/processes/wire"
 )
 
-// server is process 0, as the others see it.
 type server struct {
 	wire.UnimplementedProcessesServer
 	g        *Group
@@ -32,7 +31,6 @@ type server struct {
 	over     chan struct{} // closed when process 0 leaves
 }
 
-// serve listens, and waits for the others.
 func (g *Group) serve(ctx context.Context) error {
 	listener, err := g.listen(ctx)
 	if err != nil {
@@ -164,7 +162,6 @@ func (g *Group) resolve(ctx context.Context, host string) ([]netip.Addr, error) 
 	}
 }
 
-// waits says what process 0 waits for.
 func (s *server) waits() string {
 	text := fmt.Sprintf("of %d processes, those with the numbers %s have not come to %s yet",
 		s.g.place.Size, listed(s.missing()), s.g.place.Address)
@@ -202,7 +199,6 @@ func (s *server) note(change func()) {
 	s.changed = make(chan struct{})
 }
 
-// missing lists those that have not come.
 func (s *server) missing() (list []int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -214,7 +210,6 @@ func (s *server) missing() (list []int) {
 	return list
 }
 
-// Attend implements the protocol: it lasts as long as the other process is there.
 func (s *server) Attend(stream wire.Processes_AttendServer) error {
 	first, err := stream.Recv()
 	if err != nil {
@@ -291,7 +286,6 @@ func (s *server) check(w *wire.Word) error {
 	return status.Errorf(codes.FailedPrecondition, "%s is refused: %s", s.g.name(rank, w.GetHost()), refused)
 }
 
-// Unseen implements the protocol.
 func (s *server) Unseen(_ context.Context, w *wire.Word) (*wire.Done, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -304,7 +298,6 @@ func (s *server) Unseen(_ context.Context, w *wire.Word) (*wire.Done, error) {
 	return nil, status.Error(codes.FailedPrecondition, s.g.Err().Error())
 }
 
-// last tells another process what it has to know when it is over.
 func (s *server) last(stream wire.Processes_AttendServer) error {
 	if err := s.g.Err(); err != nil {
 		return stream.Send(&wire.Notice{Gone: err.Error()})
@@ -312,18 +305,15 @@ func (s *server) last(stream wire.Processes_AttendServer) error {
 	return nil
 }
 
-// Put implements the protocol.
 func (s *server) Put(_ context.Context, e *wire.Entry) (*wire.Done, error) {
 	return &wire.Done{}, s.g.store.put(e.GetKey(), e.GetValue())
 }
 
-// Get implements the protocol.
 func (s *server) Get(ctx context.Context, q *wire.Question) (*wire.Answer, error) {
 	value, found, err := s.g.store.get(ctx, q.GetKey(), time.Duration(q.GetWaitMilliseconds())*time.Millisecond)
 	return &wire.Answer{Found: found, Value: value}, err
 }
 
-// Agree implements the protocol.
 func (s *server) Agree(ctx context.Context, v *wire.Vote) (*wire.Votes, error) {
 	values, err := s.g.store.agree(ctx, v.GetName(), int(v.GetRank()), v.GetValue())
 	return &wire.Votes{Values: values}, err

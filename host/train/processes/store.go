@@ -7,7 +7,6 @@ import (
 	"time"
 )
 
-// store is what process 0 keeps for all: values by key, and votes that are not complete.
 type store struct {
 	mu      sync.Mutex
 	values  map[string][]byte
@@ -23,14 +22,13 @@ type store struct {
 // each group of them that sums together adds a value. A vote is open while its processes compute the
 // same step.
 const (
-	largestKey   = 1 << 10
-	largestValue = 2 << 20
-	mostValues   = 1 << 16
-	mostBytes    = 256 << 20
-	mostBallots  = 256
+	maxKey     = 1 << 10
+	maxValue   = 2 << 20
+	maxValues  = 1 << 16
+	maxBytes   = 256 << 20
+	maxBallots = 256
 )
 
-// ballot collects one number of each process.
 type ballot struct {
 	values   []int64
 	voted    []bool
@@ -47,17 +45,17 @@ func newStore(size int, limit time.Duration, gone <-chan struct{}) *store {
 
 // put sets the value of a key, unless that would be too much.
 func (s *store) put(key string, value []byte) error {
-	if len(key) > largestKey || len(value) > largestValue {
+	if len(key) > maxKey || len(value) > maxValue {
 		return fmt.Errorf("a key of %d bytes with a value of %d: want at most %d and %d",
-			len(key), len(value), largestKey, largestValue)
+			len(key), len(value), maxKey, maxValue)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	old, known := s.values[key]
 	bytes := s.bytes + len(value) - len(old)
-	if !known && len(s.values) == mostValues || bytes > mostBytes {
+	if !known && len(s.values) == maxValues || bytes > maxBytes {
 		return fmt.Errorf("%d values of %d bytes are kept, and one of %d would be too many: "+
-			"want at most %d of %d", len(s.values), s.bytes, len(value), mostValues, mostBytes)
+			"want at most %d of %d", len(s.values), s.bytes, len(value), maxValues, maxBytes)
 	}
 	s.values[key], s.bytes = value, bytes
 	close(s.changed)
@@ -91,14 +89,14 @@ func (s *store) get(ctx context.Context, key string, wait time.Duration) (value 
 
 // agree adds the number of a process, and returns those of all when they are there.
 func (s *store) agree(ctx context.Context, name string, rank int, value int64) ([]int64, error) {
-	if rank < 0 || rank >= s.size || len(name) > largestKey {
+	if rank < 0 || rank >= s.size || len(name) > maxKey {
 		return nil, fmt.Errorf("process %d of %d votes on %.100q", rank, s.size, name)
 	}
 	s.mu.Lock()
 	b := s.ballots[name]
-	if b == nil && len(s.ballots) == mostBallots {
+	if b == nil && len(s.ballots) == maxBallots {
 		s.mu.Unlock()
-		return nil, fmt.Errorf("%d votes wait for processes: %q is one too many", mostBallots, name)
+		return nil, fmt.Errorf("%d votes wait for processes: %q is one too many", maxBallots, name)
 	}
 	if b == nil {
 		b = &ballot{values: make([]int64, s.size), voted: make([]bool, s.size), missing: s.size, complete: make(chan struct{})}

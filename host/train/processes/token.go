@@ -27,10 +27,8 @@ import (
 // attempt to train and to no earlier one, and is allowed to take part: the file is for the user of
 // the training alone. The number of a scheduler's job would show none of these, and can be guessed.
 
-// tokenFile is the name of the file with the token.
 const tokenFile = ".processes"
 
-// tokenMark is how the file begins.
 const tokenMark = "cage: token of processes that begin to train in this directory\n"
 
 // tokenLimit bounds what is read of a file with that name, in bytes.
@@ -74,7 +72,6 @@ func writeToken(dir vfs.Path) (token string, err error) {
 	return token, nil
 }
 
-// readToken returns the token in dir.
 func readToken(dir vfs.Path) (string, error) {
 	path := dir.Join(tokenFile)
 	text, err := readFile(path)
@@ -134,7 +131,6 @@ type credential struct {
 	err   error // why process 0 is not reached, or the token not read
 }
 
-// dial connects with process 0.
 func (c *credential) dial(ctx context.Context, address string) (net.Conn, error) {
 	conn, err := new(net.Dialer).DialContext(ctx, "tcp", address)
 	c.mu.Lock()
@@ -153,7 +149,6 @@ func (c *credential) trouble() string {
 	return ": " + c.err.Error()
 }
 
-// GetRequestMetadata implements credentials.PerRPCCredentials.
 func (c *credential) GetRequestMetadata(context.Context, ...string) (map[string]string, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -163,7 +158,6 @@ func (c *credential) GetRequestMetadata(context.Context, ...string) (map[string]
 	return map[string]string{tokenKey: c.token}, nil
 }
 
-// RequireTransportSecurity implements credentials.PerRPCCredentials.
 func (c *credential) RequireTransportSecurity() bool { return false }
 
 // refused returns what is wrong with the token that process 0 has refused. It is read again with the

@@ -375,13 +375,13 @@ func TestBounds(t *testing.T) {
 	for name, c := range map[string]struct {
 		key   string
 		value int
-	}{"key": {strings.Repeat("k", largestKey+1), 0}, "value": {"k", largestValue + 1}} {
+	}{"key": {strings.Repeat("k", maxKey+1), 0}, "value": {"k", maxValue + 1}} {
 		if err := s.put(c.key, make([]byte, c.value)); err == nil || !strings.Contains(err.Error(), "want at most") {
 			t.Errorf("a %s that is too large: %v", name, err)
 		}
 	}
-	full := make([]byte, largestValue)
-	for i := range mostBytes / largestValue {
+	full := make([]byte, maxValue)
+	for i := range maxBytes / maxValue {
 		if err := s.put(fmt.Sprint(i), full); err != nil {
 			t.Fatal(err)
 		}
@@ -395,16 +395,16 @@ func TestBounds(t *testing.T) {
 		}
 	}
 	var err error
-	for i := 0; err == nil && i <= mostValues; i++ {
+	for i := 0; err == nil && i <= maxValues; i++ {
 		err = s.put(fmt.Sprint("small ", i), nil)
 	}
-	if err == nil || len(s.values) != mostValues {
+	if err == nil || len(s.values) != maxValues {
 		t.Errorf("%d values are kept, %v", len(s.values), err)
 	}
 	if err := s.put("0", nil); err != nil {
 		t.Errorf("a value that is known cannot be set any more: %v", err)
 	}
-	if _, err := s.agree(t.Context(), strings.Repeat("x", largestKey+1), 0, 0); err == nil {
+	if _, err := s.agree(t.Context(), strings.Repeat("x", maxKey+1), 0, 0); err == nil {
 		t.Error("a vote has any name")
 	}
 	if _, err := s.agree(t.Context(), "x", 1, 0); err == nil || !strings.Contains(err.Error(), `[0 2] have not voted on "x" within 20ms`) {
@@ -413,7 +413,7 @@ func TestBounds(t *testing.T) {
 	s.limit = time.Hour
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	for i := range mostBallots - 1 {
+	for i := range maxBallots - 1 {
 		s.agree(ctx, fmt.Sprint(i), 0, 0)
 	}
 	if _, err := s.agree(ctx, "more", 0, 0); err == nil || !strings.Contains(err.Error(), "one too many") {
@@ -432,18 +432,18 @@ func TestBounds(t *testing.T) {
 func TestLargeValues(t *testing.T) {
 	groups := join(t, 2, 0, 1)
 	for _, g := range groups {
-		if err := g.Put("k", make([]byte, largestValue+1)); err == nil || !strings.Contains(err.Error(), "want at most") || strings.Contains(err.Error(), "rpc error") {
+		if err := g.Put("k", make([]byte, maxValue+1)); err == nil || !strings.Contains(err.Error(), "want at most") || strings.Contains(err.Error(), "rpc error") {
 			t.Errorf("process %d: %v", g.Rank(), err)
 		}
 		if err := g.Put("k", make([]byte, 8<<20)); err == nil {
 			t.Errorf("process %d sends 8 MiB", g.Rank())
 		}
-		if err := g.Put("k", make([]byte, largestValue)); err != nil {
+		if err := g.Put("k", make([]byte, maxValue)); err != nil {
 			t.Error(err)
 		}
 	}
 	for _, g := range groups {
-		if value, found, err := g.Get("k", 0); len(value) != largestValue || !found || err != nil {
+		if value, found, err := g.Get("k", 0); len(value) != maxValue || !found || err != nil {
 			t.Errorf("process %d gets %d bytes, %t, %v", g.Rank(), len(value), found, err)
 		}
 	}

@@ -169,7 +169,6 @@ func Stored(t step.Stored) safetensors.Tensor {
 	return safetensors.Lazy(t.Name, t.Dims, t.Read)
 }
 
-// narrowed is a tensor of elements that hold the values exactly.
 func narrowed[T safetensors.Element](t step.Stored, element func(float32) T) safetensors.Tensor {
 	return safetensors.Lazy(t.Name, t.Dims, func() ([]T, error) {
 		values, err := t.Read()

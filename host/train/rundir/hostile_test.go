@@ -23,7 +23,7 @@ func TestHostileFiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	// Files without content that are larger than any that cage writes.
-	long := map[string]int64{"config": longestConfig + 1, "summary": 5 << 20, "records": 65 << 20}
+	long := map[string]int64{"config": maxConfig + 1, "summary": 5 << 20, "records": 65 << 20}
 	for name, size := range long {
 		fake(t, "runs/"+name, 4, 7)
 		d := At("runs/" + name)

@@ -68,7 +68,6 @@ func (l *Lister) List(ctx context.Context, roots ...string) ([]*Run, error) {
 	return all, nil
 }
 
-// entry is a run with the stamps that its files had when it was read.
 type entry struct {
 	run    *Run
 	stamps stamps
@@ -125,7 +124,6 @@ func scan(ctx context.Context, root string, known map[string]entry) (list []entr
 	return list, readers.Wait()
 }
 
-// stamp tells whether a file has changed.
 type stamp struct {
 	Size int64
 	Time int64 // of the last change, nanoseconds since 1970, where 0 counts as 1; 0: there is no file
@@ -142,7 +140,6 @@ func stampOf(path string) stamp {
 // stamps are those of a run's files. The records of a run that is done do not count.
 type stamps struct{ Config, Summary, Metrics stamp }
 
-// modified is when the newest of the files was written.
 func (s stamps) modified() time.Time {
 	return time.Unix(0, max(s.Config.Time, s.Summary.Time, s.Metrics.Time))
 }
@@ -161,7 +158,6 @@ func stampsOf(dir string, known entry) (s stamps, ok bool) {
 	return s, true
 }
 
-// read reads the run directory with these stamps.
 func read(dir string, s stamps) entry {
 	r := &Run{Dir: dir, State: Interrupted}
 	if err := r.read(); err != nil {
@@ -177,18 +173,18 @@ func read(dir string, s stamps) entry {
 // Limits of a run.toml: far more than any has, and little enough that a stranger's file is
 // refused in no time, or read in a part of a second.
 const (
-	longestConfig = 1 << 20 // bytes
-	mostKeys      = 5_000
+	maxConfig = 1 << 20 // bytes
+	maxKeys   = 5_000
 )
 
 func (r *Run) read() error {
 	path := At(r.Dir).Config()
-	text, err := path.ReadSmallFile(longestConfig)
+	text, err := path.ReadSmallFile(maxConfig)
 	if err != nil {
 		return err
 	}
-	if bytes.Count(text, []byte("=")) > mostKeys || bytes.Count(text, []byte("[")) > mostKeys {
-		return fmt.Errorf("%s has more than %d keys or tables", path, mostKeys)
+	if bytes.Count(text, []byte("=")) > maxKeys || bytes.Count(text, []byte("[")) > maxKeys {
+		return fmt.Errorf("%s has more than %d keys or tables", path, maxKeys)
 	}
 	doc, err := plaintoml.Parse(path.Name, text)
 	if err != nil {
@@ -299,7 +295,6 @@ func splitQuantizer(values map[string]any) {
 	values["quantizer"] = split
 }
 
-// flatten appends the entries of a table.
 func flatten(prefix string, values map[string]any, list []Entry) []Entry {
 	for key, v := range values {
 		name := plaintoml.JoinKey(prefix, key)

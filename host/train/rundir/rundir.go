@@ -115,7 +115,6 @@ const (
 	Checkpoint Request = "checkpoint" // save a checkpoint after the current step
 )
 
-// requestPrefix begins the names of the files.
 const requestPrefix = ".ask-"
 
 // ErrNotRunning is returned for a request to a run in which no process trains.
@@ -203,7 +202,6 @@ func ReadFiles(files map[string][]byte, folder vfs.Path, names []string) error {
 	return nil
 }
 
-// furtherTemplates lists the files in [tokenizer.TemplateFolder].
 func furtherTemplates(folder vfs.Path) (names []string, err error) {
 	entries, err := folder.Join(tokenizer.TemplateFolder).ReadDir()
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {

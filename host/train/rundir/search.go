@@ -100,7 +100,6 @@ func Names(dirs []string) []string {
 	}
 }
 
-// lastParts are so many parts at the end of a path.
 func lastParts(path string, n int) string {
 	parts := strings.Split(strings.Trim(filepath.ToSlash(path), "/"), "/")
 	return strings.Join(parts[max(0, len(parts)-n):], "/")

@@ -132,7 +132,7 @@ func rank(first bool) int {
 	return 1
 }
 
-// Has tells whether any of the runs has something under that name, or will have it when
+// Has reports whether any of the runs has something under that name, or will have it when
 // the run is done. Where there are no runs, every name is good.
 func Has(list []*Run, name string) bool {
 	later := slices.Contains(metrics.NumberNames(reflect.TypeFor[metrics.Summary]()), name)
@@ -142,8 +142,8 @@ func Has(list []*Run, name string) bool {
 	})
 }
 
-// mostSuggested bounds the names among which one is looked for that was probably meant.
-const mostSuggested = 10_000
+// maxSuggested bounds the names among which one is looked for that was probably meant.
+const maxSuggested = 10_000
 
 // Known returns an error unless the runs have that name, by [Has]. The error suggests the
 // name that was probably meant.
@@ -153,7 +153,7 @@ func Known(list []*Run, name string) error {
 	}
 	names := map[string]bool{dirName: true, stateName: true, modifiedName: true}
 	for _, r := range list {
-		if len(names) >= mostSuggested {
+		if len(names) >= maxSuggested {
 			break
 		}
 		for _, e := range r.config {
