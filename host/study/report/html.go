@@ -10,18 +10,17 @@ import (
 
 	"github.com/cage-qat/cage/host/study"
 	"github.com/cage-qat/cage/host/study/figure"
-	"github.com/cage-qat/cage/host/study/report/page"
 	"github.com/cage-qat/cage/host/train/metrics"
 )
 
 // HTML returns the report as a page.
 func (r *Report) HTML() ([]byte, error) {
-	p := page.Page{Title: r.Name, Summary: r.Progress(), Runs: r.runs()}
+	p := webPage{Title: r.Name, Summary: r.Progress(), Runs: r.runs()}
 	for i := range r.Tables {
 		p.Tables = append(p.Tables, r.Tables[i].page(r))
 	}
 	for _, f := range r.Figures {
-		view := page.Figure{Title: f.Title, Notes: f.Notes, Paper: f.Kind == study.Heatmap}
+		view := webFigure{Title: f.Title, Notes: f.Notes, Paper: f.Kind == study.Heatmap}
 		if !f.Empty() {
 			var svg bytes.Buffer
 			if err := figure.Draw(&svg, figure.SVG, f.Picture, figure.Options{}); err != nil {
@@ -35,13 +34,13 @@ func (r *Report) HTML() ([]byte, error) {
 		p.Figures = append(p.Figures, view)
 	}
 	for _, run := range r.failed() {
-		p.Failures = append(p.Failures, page.Failure{Name: join(run.Labels), Err: cmp.Or(run.Err, firstLine(""))})
+		p.Failures = append(p.Failures, webFailure{Name: join(run.Labels), Err: cmp.Or(run.Err, firstLine(""))})
 	}
-	return page.Render(p)
+	return render(p)
 }
 
 // page lays out the table, with the differences to the baseline below it.
-func (t *Table) page(r *Report) page.Table {
+func (t *Table) page(r *Report) webTable {
 	grids := t.grids()
 	out := t.layOut(r, grids[0])
 	if len(grids) > 1 {
@@ -51,26 +50,26 @@ func (t *Table) page(r *Report) page.Table {
 	return out
 }
 
-func (t *Table) layOut(r *Report, g grid) page.Table {
-	out := page.Table{Title: g.title, Notes: g.notes}
+func (t *Table) layOut(r *Report, g grid) webTable {
+	out := webTable{Title: g.title, Notes: g.notes}
 	levels := headings(g.columns)
 	for level, spans := range levels {
-		var head []page.Heading
+		var head []heading
 		for _, axis := range t.RowAxes {
 			label := ""
 			if level == len(levels)-1 {
 				label = axis
 			}
-			head = append(head, page.Heading{Label: label, Columns: 1, Text: true})
+			head = append(head, heading{Label: label, Columns: 1, Text: true})
 		}
 		out.Head = append(out.Head, append(head, spans...))
 	}
 	for i, labels := range t.Rows {
 		row := rowHead(r, t.RowAxes, labels)
 		for _, c := range g.cells[i] {
-			shown := page.Cell{Text: c.text + c.sign, Note: c.note, Bold: c.bold}
+			shown := webCell{Text: c.text + c.sign, Note: c.note, Bold: c.bold}
 			if c.key != nil {
-				shown.Sort = page.Key(*c.key)
+				shown.Sort = sortKey(*c.key)
 			}
 			row = append(row, shown)
 		}
@@ -80,11 +79,11 @@ func (t *Table) layOut(r *Report, g grid) page.Table {
 }
 
 // rowHead makes the labels of a row. They are sorted in the order of their axes.
-func rowHead(r *Report, axes, labels []string) []page.Cell {
-	var row []page.Cell
+func rowHead(r *Report, axes, labels []string) []webCell {
+	var row []webCell
 	for k, label := range labels {
 		place := slices.IndexFunc(r.Axes, func(a study.Axis) bool { return a.Name == axes[k] })
-		row = append(row, page.Cell{Text: label, Head: true, Sort: page.Key(float64(slices.Index(r.Axes[place].Labels, label)))})
+		row = append(row, webCell{Text: label, Head: true, Sort: sortKey(float64(slices.Index(r.Axes[place].Labels, label)))})
 	}
 	return row
 }
@@ -93,18 +92,18 @@ func rowHead(r *Report, axes, labels []string) []page.Cell {
 const mostHover = 600
 
 // chart is a figure's curves as numbers.
-func chart(c *figure.Chart) *page.Chart {
-	out := &page.Chart{X: c.X.Label, Y: c.Y.Label, LogX: c.X.Log, LogY: c.Y.Log, YMin: c.Y.Min, YMax: c.Y.Max, Series: []page.Curve{}}
+func chart(c *figure.Chart) *Chart {
+	out := &Chart{X: c.X.Label, Y: c.Y.Label, LogX: c.X.Log, LogY: c.Y.Log, YMin: c.Y.Min, YMax: c.Y.Max, Series: []Curve{}}
 	if low, high, ok := c.Span(); ok && c.Y.Log && out.YMax == 0 {
 		out.YMin, out.YMax = low, high // as in the picture, where bands do not stretch it
 	}
 	for _, s := range c.Series {
-		curve := page.Curve{Name: s.Name, X: []float64{}, Y: []*float64{}, Low: []*float64{}, High: []*float64{}}
+		curve := Curve{Name: s.Name, X: []float64{}, Y: []*float64{}, Low: []*float64{}, High: []*float64{}}
 		banded := slices.ContainsFunc(s.Points, func(p figure.Point) bool { return p.Minus != 0 || p.Plus != 0 })
 		for _, p := range figure.Thin(s.Points, mostHover) {
-			curve.X, curve.Y = append(curve.X, p.X), append(curve.Y, page.Finite(p.Y))
+			curve.X, curve.Y = append(curve.X, p.X), append(curve.Y, Finite(p.Y))
 			if banded {
-				curve.Low, curve.High = append(curve.Low, page.Finite(p.Y-p.Minus)), append(curve.High, page.Finite(p.Y+p.Plus))
+				curve.Low, curve.High = append(curve.Low, Finite(p.Y-p.Minus)), append(curve.High, Finite(p.Y+p.Plus))
 			}
 		}
 		out.Series = append(out.Series, curve)
@@ -113,27 +112,27 @@ func chart(c *figure.Chart) *page.Chart {
 }
 
 // runs lists all cells with the numbers that tables and figures speak of.
-func (r *Report) runs() page.Runs {
+func (r *Report) runs() webRuns {
 	shown := r.metrics()
-	head := []page.Heading{{Label: "run", Columns: 1, Text: true}}
+	head := []heading{{Label: "run", Columns: 1, Text: true}}
 	var axes []string
 	for _, a := range r.Axes {
 		axes = append(axes, a.Name)
-		head = append(head, page.Heading{Label: a.Name, Columns: 1, Text: true})
+		head = append(head, heading{Label: a.Name, Columns: 1, Text: true})
 	}
-	head = append(head, page.Heading{Label: "state", Columns: 1, Text: true})
+	head = append(head, heading{Label: "state", Columns: 1, Text: true})
 	for _, m := range shown {
-		head = append(head, page.Heading{Label: metrics.Label(m), Columns: 1})
+		head = append(head, heading{Label: metrics.Label(m), Columns: 1})
 	}
-	out := page.Runs{Table: page.Table{Title: "Runs", Head: [][]page.Heading{head}}}
+	out := webRuns{Table: webTable{Title: "Runs", Head: [][]heading{head}}}
 	for i, run := range r.Runs {
 		id := fmt.Sprintf("run-%d", i+1)
-		row := append([]page.Cell{{Text: fmt.Sprint(i + 1), Head: true, Sort: page.Key(float64(i)), Link: id}}, rowHead(r, axes, run.Labels)...)
-		row = append(row, page.Cell{Text: string(run.State), Left: true, Sort: page.Key(float64(slices.Index(states, run.State)))})
+		row := append([]webCell{{Text: fmt.Sprint(i + 1), Head: true, Sort: sortKey(float64(i)), Link: id}}, rowHead(r, axes, run.Labels)...)
+		row = append(row, webCell{Text: string(run.State), Left: true, Sort: sortKey(float64(slices.Index(states, run.State)))})
 		for _, m := range shown {
-			cell := page.Cell{Text: absent}
+			cell := webCell{Text: absent}
 			if v, ok := run.Summary[m]; ok {
-				cell = page.Cell{Text: minus(metrics.Short(v)), Sort: page.Key(v)}
+				cell = webCell{Text: minus(metrics.Short(v)), Sort: sortKey(v)}
 			}
 			row = append(row, cell)
 		}
@@ -148,8 +147,8 @@ var states = []study.State{study.Done, study.Unevaluated, study.Running, study.I
 
 // detail is what can be unfolded. Runs of one build and the same plugins share their
 // provenance.
-func (run *Run) detail(id string, provenances *[]string) page.Detail {
-	d := page.Detail{ID: id, Name: run.ID, State: string(run.State), Config: run.Config, Provenance: -1}
+func (run *Run) detail(id string, provenances *[]string) webDetail {
+	d := webDetail{ID: id, Name: run.ID, State: string(run.State), Config: run.Config, Provenance: -1}
 	for _, s := range run.Set {
 		d.Settings = append(d.Settings, removePlaces(s.Key+" = "+s.Value))
 	}

@@ -10,7 +10,6 @@ import (
 
 	"github.com/cage-qat/cage/host/study"
 	"github.com/cage-qat/cage/host/study/figure"
-	"github.com/cage-qat/cage/host/study/report/page"
 )
 
 func TestPlaceless(t *testing.T) {
@@ -66,7 +65,7 @@ func TestMarkdownText(t *testing.T) {
 
 func TestHeadings(t *testing.T) {
 	got := headings([][]string{{"HT", "QuEST"}, {"HT", "CAGE"}, {"none", "QuEST"}, {"none", "CAGE"}})
-	want := [][]page.Heading{
+	want := [][]heading{
 		{{Label: "HT", Columns: 2}, {Label: "none", Columns: 2}},
 		{{Label: "QuEST", Columns: 1}, {Label: "CAGE", Columns: 1}, {Label: "QuEST", Columns: 1}, {Label: "CAGE", Columns: 1}},
 	}

@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"strings"
 	"unicode/utf8"
-
-	"github.com/cage-qat/cage/host/study/report/page"
 )
 
 // LaTeX returns the tables for a paper, with the rules of the package booktabs.
@@ -128,20 +126,20 @@ func (t *Table) latexHead(b *strings.Builder, columns [][]string) {
 
 // headings are the labels above columns, level by level; neighbours with the same
 // labels down to a level share their heading.
-func headings(columns [][]string) [][]page.Heading {
+func headings(columns [][]string) [][]heading {
 	if len(columns) == 0 {
 		return nil
 	}
-	var levels [][]page.Heading
+	var levels [][]heading
 	for level := range columns[0] {
-		var spans []page.Heading
+		var spans []heading
 		for c, labels := range columns {
 			last := level == len(labels)-1
 			if c > 0 && !last && placeKey([][]string{labels[:level+1]}) == placeKey([][]string{columns[c-1][:level+1]}) {
 				spans[len(spans)-1].Columns++
 				continue
 			}
-			spans = append(spans, page.Heading{Label: labels[level], Columns: 1})
+			spans = append(spans, heading{Label: labels[level], Columns: 1})
 		}
 		levels = append(levels, spans)
 	}

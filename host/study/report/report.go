@@ -2,8 +2,7 @@
 // and LaTeX, figures, and one self-contained page.
 //
 // It reads run directories and computes means, paired differences and principal
-// components; host/study/figure draws the figures, and
-// host/study/report/page lays out the page. A report depends only on what the runs
+// components; host/study/figure draws the figures. A report depends only on what the runs
 // computed: it contains no time, date, speed or absolute path. So the report of a study
 // that was interrupted and resumed is identical, byte by byte, to that of one that was
 // not.

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/cage-qat/cage/host/study/report/page"
+	"github.com/cage-qat/cage/host/study/report"
 	"github.com/cage-qat/cage/host/train/metrics"
 	"github.com/cage-qat/cage/host/train/rundir"
 )
@@ -59,9 +59,9 @@ type curvesAnswer struct {
 }
 
 type chartView struct {
-	Panel string     `json:"panel"`
-	Title string     `json:"title"`
-	Chart page.Chart `json:"chart"`
+	Panel string       `json:"panel"`
+	Title string       `json:"title"`
+	Chart report.Chart `json:"chart"`
 }
 
 // curves answers with the curves of the named runs, in one panel or in all. A run that does
@@ -110,9 +110,6 @@ func (s *Server) curves(w http.ResponseWriter, r *http.Request) error {
 			out.Charts = append(out.Charts, chartView{p.Name, p.Title, c})
 		}
 	}
-	if len(runs) == 1 && len(chosen) > 1 {
-		out.Charts = append(out.Charts, read[0].weightCharts()...)
-	}
 	body, err := json.Marshal(out)
 	if err != nil {
 		return err
@@ -121,8 +118,8 @@ func (s *Server) curves(w http.ResponseWriter, r *http.Request) error {
 }
 
 // chart has a curve for each metric of each run that has values of it.
-func (p panel) chart(runs []*rundir.Run, read []*runLog) page.Chart {
-	out := page.Chart{X: "step", Y: p.axis(), LogY: p.log, Series: []page.Curve{}}
+func (p panel) chart(runs []*rundir.Run, read []*runLog) report.Chart {
+	out := report.Chart{X: "step", Y: p.axis(), LogY: p.log, Series: []report.Curve{}}
 	names := legendNames(runs)
 	for nth, metric := range p.metrics {
 		for i := range runs {
@@ -145,7 +142,7 @@ func (p panel) chart(runs []*rundir.Run, read []*runLog) page.Chart {
 			if p.noisy && metric == p.metrics[0] && smoothed != nil {
 				c.Raw, c.Y = c.Y, make([]*float64, len(smoothed))
 				for i, v := range smoothed {
-					c.Y[i] = page.Finite(v)
+					c.Y[i] = report.Finite(v)
 				}
 				if len(runs) == 1 {
 					c.Name += ", smoothed; faint: as recorded"
@@ -185,10 +182,10 @@ func (p panel) axis() string {
 	return p.Title
 }
 
-func pageCurve(name string, points []point) page.Curve {
-	c := page.Curve{Name: name, X: make([]float64, len(points)), Y: make([]*float64, len(points)), Low: []*float64{}, High: []*float64{}}
+func pageCurve(name string, points []point) report.Curve {
+	c := report.Curve{Name: name, X: make([]float64, len(points)), Y: make([]*float64, len(points)), Low: []*float64{}, High: []*float64{}}
 	for i, p := range points {
-		c.X[i], c.Y[i] = float64(p.Step), page.Finite(p.Value)
+		c.X[i], c.Y[i] = float64(p.Step), report.Finite(p.Value)
 	}
 	return c
 }

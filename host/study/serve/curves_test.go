@@ -10,7 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/cage-qat/cage/host/study/report/page"
+	"github.com/cage-qat/cage/host/study/report"
 )
 
 // answered are the curves of an answer by panel and name, with null as NaN left out.
@@ -62,9 +62,6 @@ func TestCurves(t *testing.T) {
 			loss += ", smoothed; faint: as recorded"
 		}
 		want := map[string]int{"loss " + loss: steps, "lr learning rate": steps, "lambda λ": steps}
-		for _, w := range []string{"0", "1"} {
-			want["weights/flip_rate block."+w+".w"], want["weights/dwell_mean block."+w+".w"] = steps, steps
-		}
 		if diff := cmp.Diff(want, got); diff != "" || wrong != "" {
 			t.Errorf("%d steps: %s %s", steps, wrong, diff)
 		}
@@ -77,9 +74,6 @@ func TestCurves(t *testing.T) {
 	got, _ := answered(t, get(t, h, "/curves", "panel", "loss", "run", b, "run", filepath.Join(root, "a")))
 	if diff := cmp.Diff(map[string]int{"loss b": 20, "loss a": 100}, got); diff != "" {
 		t.Error(diff)
-	}
-	if body := get(t, h, "/weights", "run", b).Body.String(); !strings.Contains(body, "after step 20") || strings.Count(body, "<meter") != 4 {
-		t.Errorf("weights:\n%s", body)
 	}
 }
 
@@ -123,7 +117,7 @@ func TestLooksOfCurves(t *testing.T) {
 		query = append(query, "run", filepath.Join(root, name))
 	}
 	var a struct {
-		Charts []struct{ Chart page.Chart }
+		Charts []struct{ Chart report.Chart }
 	}
 	if err := json.Unmarshal(get(t, pages(root), "/curves", query...).Body.Bytes(), &a); err != nil || len(a.Charts) != 1 {
 		t.Fatal(err, a)
@@ -138,39 +132,5 @@ func TestLooksOfCurves(t *testing.T) {
 	}
 	if len(named) != 32 {
 		t.Errorf("%d curves, want 32", len(named))
-	}
-}
-
-// TestWeights: the table says after which step each number was measured, and charts say that they are not of all weights.
-func TestWeights(t *testing.T) {
-	root := filepath.Join(t.TempDir(), "runs")
-	put(t, root, "a", "run.toml", "seed = 1\n")
-	a := filepath.Join(root, "a")
-	titles := func(weights int) (list []string) {
-		var sample, tensors []string
-		for i := range weights {
-			sample = append(sample, fmt.Sprintf(`"w%d":{"flip_rate":0.5,"lr":0.1}`, i))
-			tensors = append(tensors, fmt.Sprintf(`"w%d":{"lr":0.2}`, i))
-		}
-		put(t, a, "metrics.jsonl", fmt.Sprintf(`{"step":900,"weights":{%s}}`+"\n"+`{"step":990,"weights":{%s}}`+"\n", strings.Join(sample, ","), strings.Join(tensors, ",")))
-		var answer struct{ Charts []struct{ Title string } }
-		if err := json.Unmarshal(get(t, pages(root), "/curves", "run", a).Body.Bytes(), &answer); err != nil {
-			t.Fatal(err)
-		}
-		for _, c := range answer.Charts {
-			list = append(list, c.Title)
-		}
-		return list
-	}
-	for weights, which := range map[int]string{14: "weights", 15: "the first 14 of 15 weights", 401: "the first 14 of more than 400 weights"} {
-		if diff := cmp.Diff([]string{"flip_rate of " + which, "lr of " + which}, titles(weights)); diff != "" {
-			t.Errorf("%d weights: %s", weights, diff)
-		}
-	}
-	h := pages(root)
-	get(t, h, "/curves", "run", a)
-	const want = `<th scope="col">flip_rate<small>after step 900</small></th><th scope="col">lr<small>after step 990</small></th>`
-	if body := get(t, h, "/weights", "run", a).Body.String(); !strings.Contains(body, want) {
-		t.Errorf("weights:\n%s", body)
 	}
 }

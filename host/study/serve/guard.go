@@ -8,7 +8,7 @@ import (
 	"net/http"
 	"strings"
 
-	"github.com/cage-qat/cage/host/study/report/page"
+	"github.com/cage-qat/cage/host/study/report"
 	"github.com/cage-qat/cage/host/train/rundir"
 )
 
@@ -69,11 +69,11 @@ var assets = map[string]struct {
 	path string
 	kind string
 }{
-	"uplot.css": {page.Assets(), "uplot/uPlot.min.css", "text/css; charset=utf-8"},
-	"style.css": {page.Assets(), "style.css", "text/css; charset=utf-8"},
+	"uplot.css": {report.Assets(), "uplot/uPlot.min.css", "text/css; charset=utf-8"},
+	"style.css": {report.Assets(), "style.css", "text/css; charset=utf-8"},
 	"live.css":  {files, "page/live.css", "text/css; charset=utf-8"},
-	"uplot.js":  {page.Assets(), "uplot/uPlot.iife.min.js", "text/javascript; charset=utf-8"},
-	"chart.js":  {page.Assets(), "chart.js", "text/javascript; charset=utf-8"},
+	"uplot.js":  {report.Assets(), "uplot/uPlot.iife.min.js", "text/javascript; charset=utf-8"},
+	"chart.js":  {report.Assets(), "chart.js", "text/javascript; charset=utf-8"},
 	"live.js":   {files, "page/live.js", "text/javascript; charset=utf-8"},
 }
 

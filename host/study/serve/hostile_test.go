@@ -83,7 +83,7 @@ func TestBadRequests(t *testing.T) {
 	h := pages(root)
 	secret := filepath.Join(filepath.Dir(root), "secret")
 	for _, run := range []string{"", ".", "..", "/etc/passwd", secret, filepath.Join(root, "a", "..", "..", "secret"), root + "/../secret", root + "/a/../b", root, "a\x00", root + "/a/"} {
-		for _, path := range []string{"/run", "/facts", "/configuration", "/weights", "/samples", "/curves"} {
+		for _, path := range []string{"/run", "/facts", "/configuration", "/samples", "/curves"} {
 			if w := get(t, h, path, "run", run); w.Code != 404 {
 				t.Errorf("%s of %q: %d %s", path, run, w.Code, w.Body)
 			}
@@ -140,7 +140,7 @@ func TestTextsAreText(t *testing.T) {
 	h := pages(root)
 	c := filepath.Join(root, "c <b>&c")
 	get(t, h, "/curves", "run", c)
-	for _, path := range []string{"/", "/table", "/run", "/facts", "/configuration", "/weights", "/samples", "/compare"} {
+	for _, path := range []string{"/", "/table", "/run", "/facts", "/configuration", "/samples", "/compare"} {
 		w := get(t, h, path, "run", c, "run", filepath.Join(root, "a"), "q", hostile[:1], "q", hostile)
 		if w.Code != 200 {
 			t.Fatalf("%s: %d %s", path, w.Code, w.Body)

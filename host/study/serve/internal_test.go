@@ -2,9 +2,7 @@ package serve
 
 import (
 	"fmt"
-	"runtime"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -40,31 +38,6 @@ func TestLogsInUse(t *testing.T) {
 	}
 	if ask(100, 300); len(l.byRun) != mostInUse {
 		t.Errorf("%d are kept at once", len(l.byRun))
-	}
-}
-
-// TestMemoryOfWeights: of weights that are not drawn only the newest numbers are kept.
-func TestMemoryOfWeights(t *testing.T) {
-	heap := func() uint64 {
-		runtime.GC()
-		var m runtime.MemStats
-		runtime.ReadMemStats(&m)
-		return m.HeapAlloc
-	}
-	var weights strings.Builder
-	for i := range mostWeights {
-		fmt.Fprintf(&weights, `,"block.%d.w":{"flip_rate":0.5,"dwell_mean":2,"coherence":1,"grad_norm":3,"lr":0.1,"error_rel":0.1}`, i)
-	}
-	l := newRunLog(t.TempDir())
-	before := heap()
-	for step := range 2 * weightStretches {
-		l.line(fmt.Appendf(nil, `{"step":%d,"weights":{%s}}`, step, weights.String()[1:]))
-	}
-	if used := heap() - before; used > 6<<20 {
-		t.Errorf("%d bytes are kept", used)
-	}
-	if n := l.weights[fmt.Sprintf("block.%d.w", mostWeights-1)]["lr"]; n == nil || n.step != 2*weightStretches-1 || n.value != 0.1 {
-		t.Errorf("of the last weight %+v is kept", n)
 	}
 }
 

@@ -62,21 +62,18 @@ func (l *logs) read(dir string) (log *runLog, more bool, err error) {
 
 // runLog is what the records of a run say, as far as they are read.
 type runLog struct {
-	used        time.Time // guarded by the mutex of logs
-	mu          sync.Mutex
-	follower    jsonlines.Follower
-	texts       writtenTexts
-	curves      map[string]*curve
-	weights     map[string]map[string]*weightNumber // by weight and name
-	weightNames []string                            // in the order of the records
-	moreWeights bool                                // than are kept
-	reader      metrics.NumberReader
-	numbers     []measurement // of the line that is read
+	used     time.Time // guarded by the mutex of logs
+	mu       sync.Mutex
+	follower jsonlines.Follower
+	texts    writtenTexts
+	curves   map[string]*curve
+	reader   metrics.NumberReader
+	numbers  []measurement // of the line that is read
 }
 
 // measurement is a value on its way to where it is kept.
 type measurement struct {
-	to interface{ Add(step int, y float64) }
+	to *curve
 	x  float64
 }
 
@@ -88,10 +85,7 @@ func newRunLog(dir string) *runLog {
 	return log
 }
 
-func (l *runLog) restart() {
-	l.curves, l.weights = map[string]*curve{}, map[string]map[string]*weightNumber{}
-	l.weightNames, l.moreWeights = nil, false
-}
+func (l *runLog) restart() { l.curves = map[string]*curve{} }
 
 // line adds a record. What is no record is passed over: a page shows what can be read.
 func (l *runLog) line(text []byte) {
@@ -99,10 +93,7 @@ func (l *runLog) line(text []byte) {
 	l.numbers = l.numbers[:0]
 	ok := l.reader.Each(text, func(weight, name []byte, x float64) {
 		switch {
-		case len(weight) > 0:
-			if n := l.numberOfWeight(weight, name); n != nil {
-				l.numbers = append(l.numbers, measurement{n, x})
-			}
+		case len(weight) > 0: // of a single tensor
 		case string(name) == "step":
 			step = int(x)
 		default:

@@ -18,7 +18,6 @@ type runPage struct {
 	Name    string // of the run as it is read
 	Query   string // names the run in addresses
 	Facts   factsView
-	Weights weightsView
 	Samples samplesView
 	Config  []rundir.Entry
 }
@@ -46,7 +45,7 @@ func (s *Server) run(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	return show(w, r, "run.gohtml", runPage{
-		Run: run.Dir, Name: s.name(run.Dir), Query: url.Values{"run": {run.Dir}}.Encode(), Facts: s.factsOf(run), Weights: s.weightsOf(run), Samples: s.samplesOf(run), Config: run.Config(),
+		Run: run.Dir, Name: s.name(run.Dir), Query: url.Values{"run": {run.Dir}}.Encode(), Facts: s.factsOf(run), Samples: s.samplesOf(run), Config: run.Config(),
 	})
 }
 

@@ -4,7 +4,7 @@
 //
 // The pages are made here and work without a script; the script in page/live.js only
 // keeps them up to date. They load nothing from elsewhere. Curves are drawn as in the
-// report of a study (host/study/report/page), but thinned out here, so that a page stays
+// report of a study (host/study/report), but thinned out here, so that a page stays
 // fast however long a run is.
 //
 // Runs are files that others may have written. So all text is escaped, no request names a
@@ -98,7 +98,6 @@ func (s *Server) Handler() http.Handler {
 		"GET /run":           s.run,
 		"GET /facts":         s.part("facts", func(run *rundir.Run) any { return s.factsOf(run) }),
 		"GET /configuration": s.part("configuration", func(run *rundir.Run) any { return run.Config() }),
-		"GET /weights":       s.part("weights", func(run *rundir.Run) any { return s.weightsOf(run) }),
 		"GET /samples":       s.part("samples", func(run *rundir.Run) any { return s.samplesOf(run) }),
 		"GET /compare":       s.compare,
 		"GET /curves":        s.curves,

@@ -248,7 +248,7 @@ func TestAtOnce(t *testing.T) {
 	a := filepath.Join(root, "a")
 	var all sync.WaitGroup
 	for range 8 {
-		for _, path := range []string{"/", "/table", "/run", "/facts", "/weights", "/curves", "/assets/style.css"} {
+		for _, path := range []string{"/", "/table", "/run", "/facts", "/curves", "/assets/style.css"} {
 			all.Go(func() {
 				if w := get(t, h, path, "run", a); w.Code != 200 {
 					t.Errorf("%s: %d %s", path, w.Code, w.Body)

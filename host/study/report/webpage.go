@@ -1,11 +1,9 @@
-// Package page lays out the report of a study as one HTML file that needs no network, no
-// other file, and no particular browser. Without JavaScript, all that is missing is
-// sorting, filtering, and values under the pointer.
-//
-// It handles texts, numbers and pictures, and knows nothing about studies:
-// host/study/report decides what is on the page. All texts are escaped here. Curves are
-// drawn by uPlot, whose files, as published on npm, are in the directory uplot.
-package page
+package report
+
+// The report as one HTML file needs no network, no other file, and no particular browser. Without
+// JavaScript, all that is missing is sorting, filtering, and values under the pointer. All texts are
+// escaped by the template. Curves are drawn by uPlot, whose files, as published on npm, are in the
+// directory page/uplot.
 
 import (
 	"bytes"
@@ -16,35 +14,35 @@ import (
 	"strconv"
 )
 
-// Page is the content of the page, from top to bottom.
-type Page struct {
+// webPage is the content of the page, from top to bottom.
+type webPage struct {
 	Title    string
 	Summary  string // a sentence shown below the title
-	Tables   []Table
-	Figures  []Figure
-	Failures []Failure
-	Runs     Runs
+	Tables   []webTable
+	Figures  []webFigure
+	Failures []webFailure
+	Runs     webRuns
 }
 
-// Table is a table whose columns can be sorted.
-type Table struct {
+// webTable is a table whose columns can be sorted.
+type webTable struct {
 	Title string
-	Head  [][]Heading // lines of headings; those in the last line sort
-	Rows  [][]Cell
+	Head  [][]heading // lines of headings; those in the last line sort
+	Rows  [][]webCell
 	Notes []string
 	// Below is a table that belongs to this one; nil if there is none.
-	Below *Table
+	Below *webTable
 }
 
-// Heading is a heading above one or more columns.
-type Heading struct {
+// heading is a heading above one or more columns.
+type heading struct {
 	Label   string
 	Columns int
 	Text    bool // the column contains texts, which are left-aligned
 }
 
-// Cell is a cell of a table.
-type Cell struct {
+// webCell is a cell of a table.
+type webCell struct {
 	Text string
 	Note string   // smaller text, below the text
 	Sort *float64 // value by which the column is sorted; nil: at the end
@@ -54,8 +52,8 @@ type Cell struct {
 	Link string // the ID of an element of the page
 }
 
-// Key makes a number a value to sort by; NaN is sorted to the end.
-func Key(x float64) *float64 {
+// sortKey makes a number a value to sort by; NaN is sorted to the end.
+func sortKey(x float64) *float64 {
 	if math.IsNaN(x) {
 		return nil
 	}
@@ -70,8 +68,8 @@ func Finite(x float64) *float64 {
 	return &x
 }
 
-// Figure is a picture with its title.
-type Figure struct {
+// webFigure is a picture with its title.
+type webFigure struct {
 	Title string
 	SVG   []byte // as written by host/study/figure; empty: nothing to draw
 	Notes []string
@@ -107,18 +105,18 @@ type Curve struct {
 	Raw   []*float64 `json:"raw,omitempty"`  // what Y was smoothed from, in which case there is no band; empty: Y is as recorded
 }
 
-// Failure is a cell that ended in an error.
-type Failure struct{ Name, Err string }
+// webFailure is a cell that ended in an error.
+type webFailure struct{ Name, Err string }
 
-// Runs lists all cells of the study.
-type Runs struct {
-	Table       Table
-	Details     []Detail
+// webRuns lists all cells of the study.
+type webRuns struct {
+	Table       webTable
+	Details     []webDetail
 	Provenances []string // texts that several details share
 }
 
-// Detail is what is known about one cell.
-type Detail struct {
+// webDetail is what is known about one cell.
+type webDetail struct {
 	ID         string // used in links
 	Name       string
 	State      string
@@ -127,25 +125,31 @@ type Detail struct {
 	Provenance int // index in Provenances; -1: none
 }
 
-//go:embed page.gohtml style.css script.js chart.js uplot
-var files embed.FS
+//go:embed page
+var pageFiles embed.FS
 
-var layout = template.Must(template.New("page.gohtml").Funcs(template.FuncMap{
-	"css": func(names ...string) (template.CSS, error) { s, err := read(names); return template.CSS(s), err },
-	"js":  func(names ...string) (template.JS, error) { s, err := read(names); return template.JS(s), err },
-	"svg": picture,
+var pageLayout = template.Must(template.New("page.gohtml").Funcs(template.FuncMap{
+	"css": func(names ...string) (template.CSS, error) { s, err := readAssets(names); return template.CSS(s), err },
+	"js":  func(names ...string) (template.JS, error) { s, err := readAssets(names); return template.JS(s), err },
+	"svg": svgElement,
 	"key": func(x *float64) string { return strconv.FormatFloat(*x, 'g', -1, 64) },
 	"inc": func(i int) int { return i + 1 },
-}).ParseFS(files, "page.gohtml"))
+}).ParseFS(pageFiles, "page/page.gohtml"))
 
 // Assets returns the files that pages are made of, for other pages with the same look.
-func Assets() fs.FS { return files }
+func Assets() fs.FS {
+	assets, err := fs.Sub(pageFiles, "page")
+	if err != nil {
+		panic(err) // the name is valid
+	}
+	return assets
+}
 
-// read returns files one after another.
-func read(names []string) (string, error) {
+// readAssets returns files one after another.
+func readAssets(names []string) (string, error) {
 	var all []byte
 	for _, name := range names {
-		text, err := files.ReadFile(name)
+		text, err := pageFiles.ReadFile("page/" + name)
 		if err != nil {
 			return "", err
 		}
@@ -154,18 +158,18 @@ func read(names []string) (string, error) {
 	return string(all), nil
 }
 
-// picture takes the element out of an SVG file. Its texts were escaped when it was
+// svgElement takes the element out of an SVG file. Its texts were escaped when it was
 // drawn.
-func picture(svg []byte) template.HTML {
+func svgElement(svg []byte) template.HTML {
 	if i := bytes.Index(svg, []byte("<svg")); i >= 0 {
 		svg = svg[i:]
 	}
 	return template.HTML(bytes.TrimSpace(svg))
 }
 
-// Render renders the page as HTML.
-func Render(p Page) ([]byte, error) {
+// render renders the page as HTML.
+func render(p webPage) ([]byte, error) {
 	var b bytes.Buffer
-	err := layout.Execute(&b, p)
+	err := pageLayout.Execute(&b, p)
 	return b.Bytes(), err
 }

@@ -1,4 +1,4 @@
-package page_test
+package report
 
 import (
 	"bytes"
@@ -10,8 +10,6 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-
-	"github.com/cage-qat/cage/host/study/report/page"
 )
 
 const hostile = `</script><script>alert("1")</script><img src=x onerror='a()'>` + "\x00{{.}}"
@@ -19,33 +17,33 @@ const hostile = `</script><script>alert("1")</script><img src=x onerror='a()'>` 
 func number(x float64) *float64 { return &x }
 
 // full has a hostile text in every place for one.
-func full() page.Page {
-	table := page.Table{
+func full() webPage {
+	table := webTable{
 		Title: hostile, Notes: []string{hostile, hostile},
-		Head: [][]page.Heading{{{Label: hostile, Columns: 1, Text: true}, {Label: hostile, Columns: 2}}, {{Label: hostile, Columns: 1}, {Label: "a", Columns: 1}, {Label: "b", Columns: 1}}},
-		Rows: [][]page.Cell{{{Text: hostile, Head: true, Link: "run-1", Sort: page.Key(0)}, {Text: hostile, Note: hostile, Bold: true, Sort: page.Key(math.Inf(-1))}, {Text: hostile, Left: true}}},
+		Head: [][]heading{{{Label: hostile, Columns: 1, Text: true}, {Label: hostile, Columns: 2}}, {{Label: hostile, Columns: 1}, {Label: "a", Columns: 1}, {Label: "b", Columns: 1}}},
+		Rows: [][]webCell{{{Text: hostile, Head: true, Link: "run-1", Sort: sortKey(0)}, {Text: hostile, Note: hostile, Bold: true, Sort: sortKey(math.Inf(-1))}, {Text: hostile, Left: true}}},
 	}
 	below := table
 	table.Below = &below
-	curve := page.Curve{Name: hostile, X: []float64{1, 2}, Y: []*float64{number(1), nil}, Low: []*float64{}, High: []*float64{}}
-	return page.Page{
-		Title: hostile, Summary: hostile, Tables: []page.Table{table},
-		Figures: []page.Figure{
-			{Title: hostile, SVG: []byte("<?xml version=\"1.0\"?>\n<svg><text>1</text></svg>\n"), Notes: []string{hostile}, Chart: &page.Chart{X: hostile, Y: hostile, Series: []page.Curve{curve}}},
+	curve := Curve{Name: hostile, X: []float64{1, 2}, Y: []*float64{number(1), nil}, Low: []*float64{}, High: []*float64{}}
+	return webPage{
+		Title: hostile, Summary: hostile, Tables: []webTable{table},
+		Figures: []webFigure{
+			{Title: hostile, SVG: []byte("<?xml version=\"1.0\"?>\n<svg><text>1</text></svg>\n"), Notes: []string{hostile}, Chart: &Chart{X: hostile, Y: hostile, Series: []Curve{curve}}},
 			{Title: "empty"},
 		},
-		Failures: []page.Failure{{Name: hostile, Err: hostile}},
-		Runs: page.Runs{
+		Failures: []webFailure{{Name: hostile, Err: hostile}},
+		Runs: webRuns{
 			Table:       table,
-			Details:     []page.Detail{{ID: "run-1", Name: hostile, State: hostile, Settings: []string{hostile}, Config: hostile, Provenance: 0}, {ID: "run-2", Provenance: -1}},
+			Details:     []webDetail{{ID: "run-1", Name: hostile, State: hostile, Settings: []string{hostile}, Config: hostile, Provenance: 0}, {ID: "run-2", Provenance: -1}},
 			Provenances: []string{hostile},
 		},
 	}
 }
 
-func render(t testing.TB, p page.Page) []byte {
+func rendered(t testing.TB, p webPage) []byte {
 	t.Helper()
-	html, err := page.Render(p)
+	html, err := render(p)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -54,7 +52,7 @@ func render(t testing.TB, p page.Page) []byte {
 
 // Whatever a text says, the page has the elements of the layout and no others.
 func TestTextsAreText(t *testing.T) {
-	html := render(t, full())
+	html := rendered(t, full())
 	for _, bad := range []string{"<script>alert", "<img", "onerror='a()'>\x00", "\x00"} {
 		if bytes.Contains(html, []byte(bad)) {
 			t.Errorf("the page contains %q", bad)
@@ -71,7 +69,7 @@ func TestTextsAreText(t *testing.T) {
 
 // Elements are closed in the order in which they were opened.
 func TestWellFormed(t *testing.T) {
-	html := string(render(t, full()))
+	html := string(rendered(t, full()))
 	html = regexp.MustCompile(`(?s)<(style|script)\b[^>]*>.*?</(style|script)>`).ReplaceAllString(html, "")
 	html = regexp.MustCompile(`<(meta|link|input)\b[^>]*>`).ReplaceAllString(html, "")
 	html = strings.TrimPrefix(html, "<!DOCTYPE html>")
@@ -104,7 +102,7 @@ func TestWellFormed(t *testing.T) {
 
 // The page asks for nothing outside itself, and forbids it.
 func TestNothingIsLoaded(t *testing.T) {
-	html := string(render(t, full()))
+	html := string(rendered(t, full()))
 	html = strings.ReplaceAll(html, "http://www.w3.org/2000/svg", "")                         // the name of a language
 	html = strings.Replace(html, "/*! https://github.com/leeoniya/uPlot (v1.6.32) */", "", 1) // where it is from
 	for _, m := range regexp.MustCompile(`(?i)(https?:|//[a-z]|@import|url\()[^\s]{0,30}`).FindAllString(html, -1) {
@@ -116,24 +114,24 @@ func TestNothingIsLoaded(t *testing.T) {
 }
 
 func TestKey(t *testing.T) {
-	if page.Key(math.NaN()) != nil || *page.Key(2) != 2 {
+	if sortKey(math.NaN()) != nil || *sortKey(2) != 2 {
 		t.Error("keys are not those of numbers")
 	}
 }
 
 func TestEmptyPage(t *testing.T) {
-	if html := render(t, page.Page{Title: "empty"}); !bytes.Contains(html, []byte("<h1>empty</h1>")) {
+	if html := rendered(t, webPage{Title: "empty"}); !bytes.Contains(html, []byte("<h1>empty</h1>")) {
 		t.Error("the title is missing")
 	}
 }
 
 func Example() {
-	html, err := page.Render(page.Page{
+	html, err := render(webPage{
 		Title: "bits",
-		Tables: []page.Table{{
+		Tables: []webTable{{
 			Title: "Validation loss",
-			Head:  [][]page.Heading{{{Label: "bits", Columns: 1, Text: true}, {Label: "CAGE", Columns: 1}}},
-			Rows:  [][]page.Cell{{{Text: "4", Head: true, Sort: page.Key(4)}, {Text: "2.055 ± 0.092", Sort: page.Key(2.055)}}},
+			Head:  [][]heading{{{Label: "bits", Columns: 1, Text: true}, {Label: "CAGE", Columns: 1}}},
+			Rows:  [][]webCell{{{Text: "4", Head: true, Sort: sortKey(4)}, {Text: "2.055 ± 0.092", Sort: sortKey(2.055)}}},
 		}},
 	})
 	if err != nil {
