@@ -2,27 +2,28 @@ package cage
 
 import "github.com/cage-qat/cage/sdk/program"
 
-// Program returns the program of one step of one tensor: the body of the loop of
-// Algorithm 1, with any optimizer in place of AdamW (Eq. 5), and any method in place of the correction. Comments at the ends of
-// lines give the paper's lines. The correction is never clipped; decoupled, it never
+// Program returns the program of one step of one tensor: the body of the loop of Algorithm 1,
+// with any optimizer in place of AdamW (Eq. 5), and any method in place of the correction. Comments
+// at the ends of lines give the paper's lines. The correction is never clipped; decoupled, it never
 // enters the optimizer's state.
-func (r Rule) Program() (*program.Program, error) { return r.write(r.active().after) }
-
-// write writes the step with what a method does after it.
-func (r Rule) write(after func(s *step, x, y program.Value) program.Value) (*program.Program, error) {
-	s := r.begin("update/", r.Inputs())
+func (r Rule) Program() (*program.Program, error) {
+	s, method := r.begin("update/", r.Inputs()), r.active()
 	if r.RateFactor == 0 { // 0·u would not do where u is not finite, or α is the optimizer's own
 		s.α = s.rate
 		s.output(s.x)
 		return s.build()
 	}
-	g := s.gradient()      // compute stochastic gradient g_t with quantized forward pass
-	s.setRate(g)           // α_t is the schedule's, or the optimizer's own
-	x := s.decayFirst(s.x) // x_t ← (1 − α·ω)·x_t
-	u := s.direction(x, g) // m_t, v_t, m̂_t and v̂_t, all inside the optimizer
-	y := x.Sub(u.Mul(s.α)) // x̃_{t+1} ← x_t − α·m̂_t/(√v̂_t + ε); in general α·u
-	y = s.decayLast(y)     // not in the paper; see Rule.DecayLast
-	y = after(s, x, y)     // e_t and x_{t+1}: CAGE.literally, or what replaces it
+	g := s.gradient()                 // compute stochastic gradient g_t with quantized forward pass
+	s.setRate(g)                      // α_t is the schedule's, or the optimizer's own
+	x := s.decayFirst(s.x)            // x_t ← (1 − α·ω)·x_t
+	u := s.direction(x, g)            // m_t, v_t, m̂_t and v̂_t, all inside the optimizer
+	y := x.Sub(u.Mul(s.α))            // x̃_{t+1} ← x_t − α·m̂_t/(√v̂_t + ε); in general α·u
+	y = s.decayLast(y)                // not in the paper; see Rule.DecayLast
+	e, αλ := method.residual(s, x, y) // e_t ← x_t − Q(x_t)
+	if e.Valid() {
+		y = y.Sub(e.Mul(αλ)) // x_{t+1} ← x̃_{t+1} − α·λ_t·e_t
+	}
+	y = method.after(s, y) // not in the paper: what other methods do
 	y = s.constrain(y)     // not in the paper: trained parameters of quantizers may have a constraint
 	s.output(s.round(y))   // not in the paper: see sdk.Rounded
 	return s.build()

@@ -18,8 +18,15 @@ func correcting(form Form, variant Variant) (Method, Mode) {
 	return CAGE{Form: form, Variant: variant}, Mode(form)
 }
 
-// literally is the correction as the algorithm has it.
-func literally(s *step, x, y program.Value) program.Value { return CAGE{}.literally(s, x, y, s.α) }
+// literal is the correction as the algorithm has it: with a second quantization, at the decayed point.
+type literal struct{ CAGE }
+
+func (literal) Reads(Rule) Reads { return Reads{Again: true} }
+
+func (literal) residual(s *step, x, _ program.Value) (e, αλ program.Value) {
+	αλ = s.α.Mul(s.λ)
+	return s.ifFinite(x.Sub(s.quantize(x))), αλ
+}
 
 var testScalars = map[string]float64{
 	spec.InputStep: 1, spec.InputRate: 0.1, InputNextRate: 0.05, InputClip: 0.5, InputLambda: 1.5,
@@ -107,12 +114,9 @@ func TestLiterally(t *testing.T) {
 			t.Errorf("%s: the error is not that of the forward pass", name)
 		}
 		short := runRule(t, rule, x, g, testScalars)[spec.InputX].Floats
-		p, err := rule.write(literally)
-		if err != nil {
-			t.Fatal(err)
-		}
-		literal := runProgram(t, p, rule, x, g, testScalars)[spec.InputX].Floats
-		for i, want := range literal {
+		rule.Method = literal{rule.Method.(CAGE)}
+		long := runRule(t, rule, x, g, testScalars)[spec.InputX].Floats
+		for i, want := range long {
 			if math.Abs(short[i]-want) > 1e-14 {
 				t.Errorf("%s: element %d: %v, literally %v", name, i, short[i], want)
 			}
@@ -126,11 +130,13 @@ func TestAnyQuantizer(t *testing.T) {
 	rule := testRule(t, adam{}, "fixed grid 0.25", 2, 3)
 	rule.Method, rule.Mode = correcting(Decoupled, Paper)
 	rule.Decay = 0.1
-	literal, err := rule.write(literally)
+	long := rule
+	long.Method = literal{rule.Method.(CAGE)}
+	want, err := long.Program()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if p, err := rule.Program(); err != nil || p.Hash() != literal.Hash() {
+	if p, err := rule.Program(); err != nil || p.Hash() != want.Hash() {
 		t.Errorf("the program is not that of the algorithm: %v", err)
 	}
 	if rule.NeedsQuantized() {

@@ -127,50 +127,28 @@ func (m CAGE) gradient(s *step, g program.Value) program.Value {
 	return g.Add(s.finiteForwardError().Mul(s.λ))
 }
 
-// after is the correction of the decoupled form.
-func (m CAGE) after(s *step, x, y program.Value) program.Value {
+// residual is that of the decoupled form, and the factor of the step along it. A tensor whose
+// residual is not finite gets no correction.
+func (m CAGE) residual(s *step, x, y program.Value) (e, αλ program.Value) {
 	switch {
 	case m.Form != Decoupled:
-		return y
-	case m.Variant == Official:
-		return m.afterwards(s, y)
-	case s.rule.forwardErrorServes():
-		return m.byForwardError(s, y)
-	default:
-		return m.literally(s, x, y, s.α)
+		return e, αλ
+	case m.Variant == Official: // at the point after the optimizer's step, with the next rate
+		αλ = s.nextRate().Mul(s.λ)
+		return s.ifFinite(y.Sub(s.quantize(y))), αλ
+	case !s.rule.forwardErrorServes():
+		αλ = s.α.Mul(s.λ)
+		return s.ifFinite(x.Sub(s.quantize(x))), αλ
 	}
-}
-
-// literally is the decoupled correction as the algorithm has it; y is x̃_{t+1}. A
-// tensor whose residual is not finite gets none.
-func (CAGE) literally(s *step, x, y, α program.Value) program.Value {
-	αλ := α.Mul(s.λ)
-	e := x.Sub(s.quantize(x))           // e_t ← x_t − Q(x_t)
-	return y.Sub(s.ifFinite(e).Mul(αλ)) // x_{t+1} ← x̃_{t+1} − α·λ_t·e_t
-}
-
-// afterwards is the official variant: the residual is that of the point after the
-// whole optimizer step, and the rate is the next one. The next rate of an optimizer with a
-// rate of its own is not known yet, and its present one takes that place.
-func (m CAGE) afterwards(s *step, y program.Value) program.Value {
-	α := s.α
-	if s.rule.Optimizer.Rate == nil {
-		α = s.scaledRate(s.in[InputNextRate])
+	αλ = s.α.Mul(s.λ)
+	e = s.finiteForwardError()
+	if s.rule.decaysFirst() {
+		αλ = αλ.Mul(s.decayFactor())
 	}
-	return m.literally(s, y, y, α)
+	return e, αλ
 }
 
 // forwardErrorServes reports whether e at the decayed point follows from that at x_t,
 // which the forward pass of the step has: either the two points are the same, or
 // Q(c·x) = c·Q(x), and then e(c·x) = c·e(x) with c = 1 − α·ω.
 func (r Rule) forwardErrorServes() bool { return !r.decaysFirst() || r.Quantizer.Homogeneous }
-
-// byForwardError is literally without a second quantization.
-func (CAGE) byForwardError(s *step, y program.Value) program.Value {
-	αλ := s.α.Mul(s.λ)
-	e := s.finiteForwardError()
-	if s.rule.decaysFirst() {
-		αλ = αλ.Mul(s.decayFactor())
-	}
-	return y.Sub(e.Mul(αλ))
-}

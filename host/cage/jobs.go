@@ -21,40 +21,42 @@ const (
 	Updating     Part = "update"   // replaces the parameter and the states, and consumes gradients
 )
 
-// programs are those of a rule for a part; most rules have none for most parts.
-func (r Rule) programs(of Part) ([]*program.Program, error) {
-	write := map[Part]func() (*program.Program, error){
-		Evaluating: func() (*program.Program, error) { return r.EvaluationProgram(), nil },
-		Collecting: r.CollectProgram, Probing: r.ProbeProgram, Giving: r.GivenProgram,
-		Observing: r.ObserveProgram, Updating: r.Program,
-	}[of]
-	if of == Initializing {
-		return r.InitPrograms(), nil
-	}
-	p, err := write()
-	if p == nil || err != nil {
-		return nil, err
-	}
-	return []*program.Program{p}, nil
-}
-
-// Jobs returns the programs of a part of all rules, bound to tensors.
-func Jobs(rules []Rule, of Part) ([]spec.Job, error) {
-	var jobs []spec.Job
+// Jobs returns the programs of a part of all rules, bound to tensors. Most rules have none for most
+// parts.
+func Jobs(rules []Rule, of Part) (jobs []spec.Job, err error) {
 	for _, r := range rules {
-		list, err := r.programs(of)
+		var p *program.Program
+		switch of {
+		case Initializing:
+			for _, p := range r.InitPrograms() {
+				jobs = append(jobs, r.bind(p))
+			}
+		case Evaluating:
+			p = r.EvaluationProgram()
+		case Collecting:
+			p, err = r.CollectProgram()
+		case Probing:
+			p, err = r.ProbeProgram()
+		case Giving:
+			p, err = r.GivenProgram()
+		case Observing:
+			p, err = r.ObserveProgram()
+		case Updating:
+			p, err = r.Program()
+		}
 		if err != nil {
 			return nil, err
 		}
-		for _, p := range list {
-			j := r.bind(p)
-			for _, gradient := range []string{spec.InputGradient, spec.InputProbed} {
-				if of == Updating && j.Inputs[gradient] != "" {
-					j.Donated[gradient] = true
-				}
-			}
-			jobs = append(jobs, j)
+		if p == nil {
+			continue
 		}
+		j := r.bind(p)
+		for _, gradient := range []string{spec.InputGradient, spec.InputProbed} {
+			if of == Updating && j.Inputs[gradient] != "" {
+				j.Donated[gradient] = true
+			}
+		}
+		jobs = append(jobs, j)
 	}
 	return jobs, nil
 }

@@ -24,10 +24,13 @@ type Method interface {
 
 	// Reads says what the program of a rule reads.
 	Reads(Rule) Reads
-	// gradient is the gradient that the optimizer sees in the place of g, that of the task after clipping.
+	// gradient is what the optimizer gets instead of g, the gradient of the task after clipping.
 	gradient(s *step, g program.Value) program.Value
-	// after takes y, the weight after decay and optimizer, to x_{t+1}. x is the point that the optimizer started from.
-	after(s *step, x, y program.Value) program.Value
+	// residual is e_t and α·λ_t, whose product is subtracted from y, the weight after decay and
+	// optimizer. x is the point that the optimizer started from. An e that is not valid means none.
+	residual(s *step, x, y program.Value) (e, αλ program.Value)
+	// after takes the weight y after all this to x_{t+1}.
+	after(s *step, y program.Value) program.Value
 }
 
 // Forwarder is a method that looks at the quantizers of weights.
@@ -82,7 +85,9 @@ func (None) Reads(Rule) Reads { return Reads{} }
 
 func (None) gradient(_ *step, g program.Value) program.Value { return g }
 
-func (None) after(_ *step, _, y program.Value) program.Value { return y }
+func (None) residual(*step, program.Value, program.Value) (e, αλ program.Value) { return e, αλ }
+
+func (None) after(_ *step, y program.Value) program.Value { return y }
 
 // Of is the method of a training with these rules.
 func Of(rules []Rule) Method {

@@ -145,7 +145,7 @@ func (OsciReset) Softens() bool { return false }
 // Reads: the window needs Q(x_t) and Q(x_{t+1}), a reset the latter.
 func (OsciReset) Reads(r Rule) Reads { return Reads{Quantized: r.Mode == tracking, Again: true} }
 
-func (m OsciReset) after(s *step, _, y program.Value) program.Value {
+func (m OsciReset) after(s *step, y program.Value) program.Value {
 	if m.By == ByEdge {
 		return m.fromEdges(s, y)
 	}

@@ -50,6 +50,15 @@ func (s *step) setRate(g program.Value) {
 	}
 }
 
+// nextRate is α_{t+1}. That of an optimizer with a rate of its own is not known yet, and its present
+// one takes that place.
+func (s *step) nextRate() program.Value {
+	if s.rule.Optimizer.Rate != nil {
+		return s.α
+	}
+	return s.scaledRate(s.in[InputNextRate])
+}
+
 // direction writes the optimizer's programs and returns u. An opaque optimizer has none, and has
 // computed u before.
 func (s *step) direction(x, g program.Value) program.Value {

@@ -7,8 +7,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/gomlx/gomlx/core/graph"
-
 	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/internal/testing/testdevice"
@@ -193,47 +191,5 @@ func TestFill(t *testing.T) {
 			t.Errorf("zeros are %v, %v", got, err)
 		}
 		zeros.Finalize()
-	}
-}
-
-// TestLend: lent memory is the buffer's, executables read it and keep nothing of it, even where it is donated.
-func TestLend(t *testing.T) {
-	d := open(t)
-	if d.Kind() != device.CPU {
-		t.Skip("only the CPU's memory is the host's")
-	}
-	memory := []float32{1, 2, 3}
-	b, err := engine.Lend(d, memory, 3)
-	if err != nil {
-		t.Fatal(err)
-	}
-	e, err := d.Compile("twice", []engine.Spec{{Name: "x", Shape: f32(3), Donated: true}}, func(_ *graph.Graph, in []*graph.Node) []*graph.Node {
-		return []*graph.Node{graph.Add(in[0], in[0])}
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer e.Close()
-	for i, donated := range []bool{false, false, true} {
-		memory[0] = float32(i)
-		out, err := e.Run([]*engine.Buffer{b}, []bool{donated})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got := testdevice.Download[float32](t, out[0]); got[0] != float32(2*i) || got[2] != 6 || memory[2] != 3 {
-			t.Errorf("got %v; the memory is %v", got, memory)
-		}
-		if err := out[0].Finalize(); err != nil {
-			t.Error(err)
-		}
-		if data, err := engine.View[float32](b); !donated && (err != nil || &data[0] != &memory[0]) {
-			t.Errorf("the buffer has %v, %v", data, err)
-		}
-	}
-	if !b.Gone() {
-		t.Error("the buffer was donated and is there")
-	}
-	if _, err := engine.Lend(d, memory, 4); err == nil {
-		t.Error("3 elements were lent as 4")
 	}
 }

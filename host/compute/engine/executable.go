@@ -205,11 +205,6 @@ func (e *Executable) Run(inputs []*Buffer, donate []bool) ([]*Buffer, error) {
 			return nil, stepError(e.name, Running, err)
 		}
 	}
-	copies, err := copyLent(buffers, donate)
-	if err != nil {
-		return nil, stepError(e.name, Running, err)
-	}
-	defer finalize(copies)
 	// From here on the donated buffers are gone, whatever happens.
 	for i := range donate {
 		if donate[i] {

@@ -15,16 +15,13 @@ import (
 
 // CPU is an executor that runs programs in the processor's caches (package cpu), on devices whose memory is the host's. It
 // replaces donated tensors in place.
-type CPU struct {
-	// Memory is that of [Options.Memory].
-	Memory func(tensor string) []float32
-}
+type CPU struct{}
 
 // Name implements [Executor].
 func (CPU) Name() string { return "cpu" }
 
 // Compile implements [Executor].
-func (x CPU) Compile(dev *engine.Device, name string, jobs []Job) (Runner, []Refusal, error) {
+func (CPU) Compile(dev *engine.Device, name string, jobs []Job) (Runner, []Refusal, error) {
 	var refused []Refusal
 	if !dev.SharesMemory() {
 		for _, j := range jobs {
@@ -32,7 +29,7 @@ func (x CPU) Compile(dev *engine.Device, name string, jobs []Job) (Runner, []Ref
 		}
 		return nil, refused, nil
 	}
-	r := &cpuRunner{dev: dev, name: name, memory: x.Memory}
+	r := &cpuRunner{dev: dev, name: name}
 	for _, j := range jobs {
 		if len(j.Storage) > 0 {
 			refused = append(refused, Refusal{j, errors.New("a tensor is not kept as float32")})
@@ -60,7 +57,6 @@ func (x CPU) Compile(dev *engine.Device, name string, jobs []Job) (Runner, []Ref
 type cpuRunner struct {
 	dev      *engine.Device
 	name     string
-	memory   func(tensor string) []float32
 	jobs     []Job
 	calls    []cpu.Call
 	consumed []string
@@ -141,7 +137,7 @@ func (r *cpuRunner) bind(i int, in Tensors, scalars Scalars, out Tensors) (err e
 			out[name], err = engine.Take(in[j.Inputs[o.Name]])
 		} else {
 			t := j.Program.TypeOf(o.Value)
-			out[name], err = r.allocate(name, t.Shape)
+			out[name], err = engine.Fill(r.dev, t.Shape, func([]float32) error { return nil }) // the program sets all
 		}
 		if err != nil {
 			return err
@@ -153,16 +149,6 @@ func (r *cpuRunner) bind(i int, in Tensors, scalars Scalars, out Tensors) (err e
 		call.Outputs[k] = data
 	}
 	return nil
-}
-
-// allocate makes a tensor, all of whose elements the program will set.
-func (r *cpuRunner) allocate(name string, dims []int) (*engine.Buffer, error) {
-	if r.memory != nil {
-		if memory := r.memory(name); memory != nil {
-			return engine.Lend(r.dev, memory, dims...)
-		}
-	}
-	return engine.Fill(r.dev, dims, func([]float32) error { return nil })
 }
 
 func dataOf(t Tensors, name string) ([]float32, error) {

@@ -19,10 +19,6 @@ import (
 // Nodes holds values of a graph under construction, by name.
 type Nodes map[string]*graph.Node
 
-// LowerFunc builds the graph of a job: it maps the job's inputs, by name, to its outputs,
-// by name. Like other functions that build graphs, it panics on a mistake.
-type LowerFunc func(j Job, in Nodes) Nodes
-
 // Graph is an executor that runs all its jobs as one compiled graph, on any device.
 type Graph struct{ Options }
 
@@ -264,13 +260,6 @@ func inputNodes(j *Job, tensors, scalars Nodes, after []*graph.Node) Nodes {
 // says when it has.
 func (o Options) build(g *graph.Graph, jobs []Job, inputs func(*Job) Nodes, done func(*Job, Nodes)) []Nodes {
 	out := make([]Nodes, len(jobs))
-	if o.Lower != nil {
-		for i, j := range jobs {
-			out[i] = o.Lower(j, inputs(&j))
-			done(&j, out[i])
-		}
-		return out
-	}
 	for i, j := range jobs {
 		in := inputs(&j)
 		out[i] = lower.WithKernels(g, j.Program, arguments(j.Program, in))

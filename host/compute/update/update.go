@@ -70,15 +70,9 @@ type Refusal struct {
 
 // Options are the options of an update.
 type Options struct {
-	// Lower builds the graph of a job, from its inputs by name to its outputs by name,
-	// instead of lowering the job's program; nil lowers the program.
-	Lower LowerFunc
-	// Executors are tried in this order. If it is nil, they are [CPU] and then [Graph],
-	// which takes every program, or with Lower only [Graph].
+	// Executors are tried in this order. If it is nil, they are [CPU] and then [Graph] with
+	// these options, which takes every program.
 	Executors []Executor
-	// Memory returns memory of the caller's into which a new tensor is to be written, where
-	// executors can choose: [CPU] does. nil, and a nil slice, mean memory of the device.
-	Memory func(tensor string) []float32
 	// Places says where the device keeps tensors.
 	Places Places
 }
@@ -96,12 +90,8 @@ func Compile(dev *engine.Device, name string, jobs []Job, o Options) (*Update, e
 	jobs = keepShared(jobs)
 	u := &Update{consumed: consumedTensors(jobs), Executed: map[string]int{}}
 	executors := o.Executors
-	switch {
-	case executors != nil:
-	case o.Lower != nil:
-		executors = []Executor{Graph{o}}
-	default:
-		executors = []Executor{CPU{o.Memory}, Graph{o}}
+	if executors == nil {
+		executors = []Executor{CPU{}, Graph{o}}
 	}
 	rest := jobs
 	var reasons []error

@@ -42,8 +42,8 @@ func (c *Compiled) Run(s *State, b *Batches, set Settings) (Result, error) {
 	return res, err
 }
 
-// runChain runs a step as a chain of executables. They read and write the tensors t: those of the state, and what is
-// computed from them.
+// runChain runs a step as a chain of executables. They read and write the tensors t: those of the
+// state, and what is computed from them.
 func (c *Compiled) runChain(s *State, batches *Batches, set Settings) (res Result, err error) {
 	t := maps.Clone(s.Tensors)
 	defer keepState(s.Tensors, t)
@@ -51,47 +51,56 @@ func (c *Compiled) runChain(s *State, batches *Batches, set Settings) (res Resul
 		return res, err
 	}
 	if c.needsQuantized(set) {
-		if err := c.runQuantize(t); err != nil {
+		if err := c.runQuantize(t); err != nil { // Q(x), e = x − Q(x)
 			return res, err
 		}
 	}
-	sums, err := c.runGradients(t, batches, set.Step, gradientKind{full: c.plan.FullPrecision})
+	sums, err := c.runGradients(t, batches, set.Step, gradientKind{full: c.plan.FullPrecision}) // ∇f(Q(x))
 	if err != nil {
 		return res, err
 	}
 	c.plan.setLoss(sums, &res)
-	if err = c.runFinish(t, &res); err != nil || !res.checkFinite() {
+	if err = c.runFinish(t, &res); err != nil || !res.checkFinite() { // its mean and norms, through the quantizers
 		return res, err
 	}
-	began := time.Now()
 	if err := c.measurePareto(t, batches, set, &res); err != nil {
 		return res, err
 	}
-	res.Overhead = time.Since(began)
-	scalars, err := c.collect(t, set, &res)
+	err = c.finishStep(s, t, batches, set, &res) // x_{t+1}, by Algorithm 1
+	return res, err
+}
+
+// finishStep takes a step from its gradients to its end: the second gradients that optimizers ask for,
+// what opaque optimizers compute, the renewal of preconditioners, and the update.
+func (c *Compiled) finishStep(s *State, t update.Tensors, batches *Batches, set Settings, res *Result) error {
+	scalars, err := c.collect(t, set, res)
 	if err == nil {
-		err = c.probe(s, t, batches, set, scalars, &res)
+		err = c.probe(s, t, batches, set, scalars, res)
 	}
 	if err == nil && !res.Skipped {
 		err = c.runOpaque(t, set, scalars, res.Loss)
 	}
 	if err != nil || res.Skipped {
-		return res, err
+		return err
 	}
-	began = time.Now()
+	began := time.Now()
 	s.replace()
 	res.Overhead += time.Since(began)
-	if err = c.takeOpaque(t); err == nil {
-		var observed bool
-		if observed, err = c.refresh(s, t, set, scalars, &res); err == nil {
-			err = c.runUpdate(t, updateKind{mode: c.mode(set), part: cage.Updating, statistics: set.Statistics && len(c.plan.quantizedParams()) > 0, observed: observed, probes: c.plan.probesDue(set.Step)}, scalars, &res)
-		}
+	if err := c.takeOpaque(t); err != nil {
+		return err
 	}
-	if err == nil {
-		c.plan.advance(t)
+	observed, err := c.refresh(s, t, set, scalars, res)
+	if err != nil {
+		return err
 	}
-	s.inconsistent = err != nil
-	return res, err
+	kind := updateKind{mode: c.mode(set), part: cage.Updating, observed: observed, probes: c.plan.probesDue(set.Step),
+		statistics: set.Statistics && len(c.plan.quantizedParams()) > 0}
+	if err := c.runUpdate(t, kind, scalars, res); err != nil {
+		return err
+	}
+	c.plan.advance(t)
+	s.inconsistent = false
+	return nil
 }
 
 // advance puts the next states of the quantizers in the places of the ones that the step has read.

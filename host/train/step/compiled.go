@@ -10,7 +10,6 @@ import (
 	"github.com/cage-qat/cage/host/compute/update"
 	"github.com/cage-qat/cage/host/model"
 	"github.com/cage-qat/cage/sdk/program"
-	"github.com/cage-qat/cage/sdk/spec"
 )
 
 // Compiled holds the compiled programs of a step, one for each stage of its plan. Each program is compiled when first
@@ -101,16 +100,24 @@ const (
 // evaluation, and the stationarity measures if pareto is true. What cannot be compiled
 // then fails before the first step, and no step waits for a compiler.
 func (c *Compiled) Prepare(pareto bool) error {
-	modes := append(cage.Of(c.plan.Rules).Modes(), cage.Idle)
-	if c.isSingle() {
-		for _, mode := range modes {
+	chain := !c.isSingle() || c.refresher.Any() || pareto || c.plan.probesEver(false) || c.plan.probesEver(true)
+	for _, mode := range append(cage.Of(c.plan.Rules).Modes(), cage.Idle) {
+		if c.isSingle() {
 			if _, err := c.single(mode); err != nil {
 				return err
 			}
 		}
+		for _, kind := range c.updateKinds(mode, pareto) {
+			if !chain {
+				break
+			}
+			if _, err := c.update(kind); err != nil {
+				return err
+			}
+		}
 	}
-	if !c.isSingle() || c.refresher.Any() || pareto || c.plan.probesEver(false) || c.plan.probesEver(true) {
-		if err := c.prepareChain(modes, pareto); err != nil {
+	if chain {
+		if err := c.prepareGradients(pareto && len(c.plan.quantizedParams()) > 0); err != nil {
 			return err
 		}
 	}
@@ -124,11 +131,10 @@ func (c *Compiled) Prepare(pareto bool) error {
 	return err
 }
 
-// prepareChain compiles what the chain needs in the given modes.
-func (c *Compiled) prepareChain(modes []cage.Mode, pareto bool) error {
+// prepareGradients compiles what the chain needs for gradients, and for the stationarity measures.
+func (c *Compiled) prepareGradients(pareto bool) error {
 	kinds := []gradientKind{{full: c.plan.FullPrecision}}
-	measured := pareto && len(c.plan.quantizedParams()) > 0
-	if measured && !c.plan.FullPrecision {
+	if pareto && !c.plan.FullPrecision {
 		kinds = append(kinds, gradientKind{full: true})
 	}
 	if c.plan.probesEver(true) {
@@ -142,18 +148,8 @@ func (c *Compiled) prepareChain(modes []cage.Mode, pareto bool) error {
 			}
 		}
 	}
-	if _, err := c.finish(); err != nil {
+	if _, err := c.finish(); err != nil || !pareto {
 		return err
-	}
-	for _, mode := range modes {
-		for _, kind := range c.updateKinds(mode, pareto) {
-			if _, err := c.update(kind); err != nil {
-				return err
-			}
-		}
-	}
-	if !measured {
-		return nil
 	}
 	if _, err := c.pareto(program.KindGradient.Of); err != nil || c.plan.FullPrecision {
 		return err
@@ -265,7 +261,7 @@ func (c *Compiled) update(kind updateKind) (*update.Update, error) {
 	}
 	var u *update.Update
 	if len(jobs) > 0 {
-		if u, err = update.Compile(c.dev, fmt.Sprintf("%s (%s)", kind.part, kind.mode), jobs, c.plan.updateOptions(kind.part, rules)); err != nil {
+		if u, err = update.Compile(c.dev, fmt.Sprintf("%s (%s)", kind.part, kind.mode), jobs, c.plan.updateOptions()); err != nil {
 			return nil, err
 		}
 	}
@@ -288,16 +284,6 @@ func (p *Plan) rules(kind updateKind) []cage.Rule {
 }
 
 // updateOptions are the options for compiling a part of the update.
-func (p *Plan) updateOptions(of cage.Part, rules []cage.Rule) update.Options {
-	o := update.Options{Executors: p.Executors, Places: p.places()}
-	switch {
-	case of == cage.Giving:
-		o.Memory = p.givenMemory(rules)
-	case p.Update != nil && (of == cage.Updating || of == cage.Observing):
-		o.Lower = func(j spec.Job, in update.Nodes) update.Nodes {
-			i := slices.IndexFunc(rules, func(r cage.Rule) bool { return r.Name == j.Tensor })
-			return p.Update(rules[i], in)
-		}
-	}
-	return o
+func (p *Plan) updateOptions() update.Options {
+	return update.Options{Executors: p.Executors, Places: p.places()}
 }

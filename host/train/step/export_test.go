@@ -38,7 +38,7 @@ func (c *Compiled) Products() (int, error) {
 		}
 	}
 	e, err := stage{"count", specs, func(g *graph.Graph, in update.Nodes) update.Nodes {
-		out, _ := c.plan.updateOptions(cage.Updating, c.plan.Rules).Build(g, jobs, in, update.Unpack(in["scalars"], scalars))
+		out, _ := c.plan.updateOptions().Build(g, jobs, in, update.Unpack(in["scalars"], scalars))
 		for _, n := range g.Nodes() {
 			if n.Type() == graph.NodeTypeDotGeneral {
 				count++

@@ -5,6 +5,7 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/gomlx/gomlx/core/graph"
 
@@ -54,6 +55,7 @@ func (c *Compiled) measurePareto(t update.Tensors, batches *Batches, set Setting
 	if len(c.plan.quantizedParams()) == 0 {
 		return nil
 	}
+	defer func(began time.Time) { res.Overhead = time.Since(began) }(time.Now())
 	if c.plan.FullPrecision {
 		if set.Pareto {
 			res.Pareto, err = c.paretoNorm(t, program.KindGradient.Of, set.ParetoLambda)

@@ -46,18 +46,6 @@ func (p *Plan) opaqueRules() (list []cage.Rule) {
 	return list
 }
 
-// givenMemory finds the memory of opaque optimizers into which what they are given is written at once, on the CPU and where tiles
-// do it.
-func (p *Plan) givenMemory(rules []cage.Rule) func(tensor string) []float32 {
-	memory := map[string][]float32{}
-	for _, r := range rules {
-		if o, ok := p.Opaque[r.Name]; ok {
-			memory[program.KindOpaqueX.Of(r.Name)], memory[program.KindOpaqueGradient.Of(r.Name)] = o.Given(r.Name)
-		}
-	}
-	return func(tensor string) []float32 { return memory[tensor] }
-}
-
 // runOpaque lets opaque optimizers compute their directions. It changes nothing in t.
 func (c *Compiled) runOpaque(t update.Tensors, set Settings, scalars update.Scalars, loss float64) error {
 	u, err := c.update(updateKind{mode: c.mode(set), part: cage.Giving})
@@ -96,19 +84,17 @@ func (c *Compiled) runOpaque(t update.Tensors, set Settings, scalars update.Scal
 	return nil
 }
 
-// copyTo copies a tensor, unless it is in that memory already.
+// copyTo copies a tensor to the host.
 func copyTo(to []float32, from *engine.Buffer) error {
 	data, err := engine.View[float32](from)
-	if err == nil && &data[0] != &to[0] {
-		copy(to, data)
-	}
+	copy(to, data)
 	return err
 }
 
 // takeOpaque puts directions and next states into t.
 func (c *Compiled) takeOpaque(t update.Tensors) error {
 	take := func(name string, data []float32, dims []int) error {
-		b, err := c.lendOrUpload(name, data, dims)
+		b, err := c.put(Tensor{Name: name, Dims: dims}, data)
 		if err == nil {
 			t[name].Finalize()
 			t[name] = b
@@ -127,11 +113,4 @@ func (c *Compiled) takeOpaque(t update.Tensors) error {
 		}
 	}
 	return nil
-}
-
-func (c *Compiled) lendOrUpload(name string, data []float32, dims []int) (*engine.Buffer, error) {
-	if c.dev.SharesMemory() {
-		return engine.Lend(c.dev, data, dims...)
-	}
-	return c.put(Tensor{Name: name, Dims: dims}, data)
 }

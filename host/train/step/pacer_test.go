@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/cage-qat/cage/host/compute/update"
 	"github.com/cage-qat/cage/host/train/step"
 	"github.com/cage-qat/cage/internal/testing/testrun"
 	"github.com/cage-qat/cage/sdk"
@@ -43,7 +42,7 @@ func TestTold(t *testing.T) {
 			plan := planOf(t, cfg, grid{}, told{})
 			plan.Dispatch = d
 			if i < 2 { // the last runs in tiles, which add up in another order
-				plan.Executors = []update.Executor{update.Graph{}}
+				plan.Executors = lowered
 			}
 			ways[i] = started(t, cfg, plan)
 		}

@@ -48,8 +48,6 @@ type Plan struct {
 	Distillation *Distillation
 	// Clip is the largest global norm of the gradient; 0 means no clipping.
 	Clip float64
-	// Update builds the graph of one rule; nil lowers the programs of the rules.
-	Update UpdateFunc
 	// RefreshDelay says, by the name of a rule, how many updates after they are due its
 	// refreshes take effect; see [refresh.CheckDelay]. They are computed while the updates in
 	// between run. The first refresh of a rule is never late, and neither are those of
@@ -79,10 +77,6 @@ type Plan struct {
 	replicas int                      // of the device
 	codes    map[string][]engine.Spec // of weights that products multiply by their codes; see findCodes
 }
-
-// UpdateFunc builds the update of one tensor: it maps the rule's inputs, by name, to its
-// outputs, by name. Like other functions that build graphs, it panics on a mistake.
-type UpdateFunc func(rule cage.Rule, in update.Nodes) update.Nodes
 
 // check fails when the parts of the plan do not fit together.
 func (p *Plan) check() error {

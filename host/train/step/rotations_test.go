@@ -167,7 +167,7 @@ func TestHalfIsFull(t *testing.T) {
 // inGraphs compiles a step whose updates are in graphs: tiles rotate in another order.
 func inGraphs(t *testing.T, cfg *config.Config) *step.Compiled {
 	plan := testrun.Plan(t, cfg)
-	plan.Update = lowered
+	plan.Executors = lowered
 	return testrun.Compile(t, plan)
 }
 

@@ -68,7 +68,7 @@ func (c *Compiled) single(mode cage.Mode) (*single, error) {
 		return nil, err
 	}
 	w := &single{jobs: jobs, collect: collect, scalars: update.ScalarNames(append(slices.Clone(jobs), collect...))}
-	if w.exec, err = c.plan.singleStage(w, "step ("+string(mode)+")", c.plan.updateOptions(cage.Updating, rules)).compile(c); err != nil {
+	if w.exec, err = c.plan.singleStage(w, "step ("+string(mode)+")", c.plan.updateOptions()).compile(c); err != nil {
 		return nil, err
 	}
 	c.singles[mode] = w
@@ -151,7 +151,7 @@ func (p *Plan) setLossScalar(scalars update.Nodes, losses *graph.Node) {
 // setSums puts the sums of what optimizers collect among the scalars. They are added up in float64 and in
 // the order of the rules, as on the host.
 func (p *Plan) setSums(g *graph.Graph, jobs []spec.Job, tensors, scalars update.Nodes) {
-	_, collected := p.updateOptions(cage.Collecting, nil).Build(g, jobs, tensors, scalars)
+	_, collected := p.updateOptions().Build(g, jobs, tensors, scalars)
 	sums := update.Nodes{}
 	for _, j := range jobs {
 		for _, o := range j.Program.Outputs {

@@ -7,17 +7,12 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/gomlx/gomlx/core/graph"
-
-	"github.com/cage-qat/cage/host/cage"
 	"github.com/cage-qat/cage/host/compute/device"
-	"github.com/cage-qat/cage/host/compute/lower"
 	"github.com/cage-qat/cage/host/compute/update"
 	"github.com/cage-qat/cage/host/train/config"
 	"github.com/cage-qat/cage/host/train/step"
 	"github.com/cage-qat/cage/internal/testing/testlevel"
 	"github.com/cage-qat/cage/internal/testing/testrun"
-	"github.com/cage-qat/cage/sdk/spec"
 )
 
 // compiledStep is a compiled step with a state that starts as all others do.
@@ -34,18 +29,8 @@ func started(t testing.TB, cfg *config.Config, plan step.Plan) compiledStep {
 	return compiledStep{c, state}
 }
 
-// lowered is the update of a rule in a graph, whatever its program.
-func lowered(rule cage.Rule, in update.Nodes) update.Nodes {
-	p, err := rule.Program()
-	if err != nil {
-		panic(err)
-	}
-	var args []*graph.Node
-	for _, input := range p.Inputs {
-		args = append(args, in[input.Name])
-	}
-	return lower.Lower(in[spec.InputX].Graph(), p, args)
-}
+// lowered has all updates lowered to graphs, in the chain, too.
+var lowered = []update.Executor{update.Graph{}}
 
 // pair compiles a configuration as it is and with all updates in a graph.
 func pair(t testing.TB, cfg *config.Config) (tiles, graphs compiledStep) {
@@ -55,7 +40,7 @@ func pair(t testing.TB, cfg *config.Config) (tiles, graphs compiledStep) {
 		plan := testrun.Plan(t, cfg)
 		plan.Rotations = step.FullRotations // and rotations with quantizers
 		if i == 1 {
-			plan.Update = lowered
+			plan.Executors = lowered
 		}
 		both[i] = started(t, cfg, plan)
 	}
@@ -116,7 +101,7 @@ func TestRotationsInTiles(t *testing.T) {
 			for i := range ends {
 				plan := testrun.Plan(t, cfg)
 				if i == 1 {
-					plan.Update = lowered
+					plan.Executors = lowered
 				}
 				k := started(t, cfg, plan)
 				run(t, k.Compiled, k.State, batches(cfg, 1, 1), step.Settings{Step: 1, Rate: 1e-3, NextRate: 1e-3, Lambda: 2, Statistics: true})
