@@ -95,7 +95,6 @@ func largest(x []float32) float32 {
 	return m
 }
 
-// activationSchemes are tried in this order.
 var activationSchemes = []activationScheme{typeMXFP4, typeInt4, typeInt8}
 
 // schemeOfActivation finds the scheme that quantizes as an activation was quantized in
@@ -153,7 +152,6 @@ func probe(rows, width int) []float32 {
 	return x
 }
 
-// activations finds the scheme of the input of each quantized parameter.
 func activations(m *Model) (map[string]activationScheme, error) {
 	if m.Activations == nil {
 		return nil, nil

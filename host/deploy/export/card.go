@@ -23,7 +23,6 @@ type Card struct {
 	Version                      string // version of cage
 }
 
-// cardTemplate is the model card in the form of the Hugging Face hub.
 var cardTemplate = template.Must(template.New(cardFile).Parse(`---
 # license: choose one before you publish the model
 tags:
@@ -63,7 +62,6 @@ Made by cage {{.Card.Version}} with
 ` + "```toml\n{{.Card.Config}}```" + `
 `))
 
-// render writes the card.
 func (c Card) render(r *Report, m *Model) ([]byte, error) {
 	s := m.Settings
 	var out bytes.Buffer
@@ -75,7 +73,6 @@ func (c Card) render(r *Report, m *Model) ([]byte, error) {
 	return out.Bytes(), err
 }
 
-// types lists the types of the tensors, those of quantized weights first.
 func (r *Report) types() string {
 	var list []string
 	for _, g := range r.groups() {
@@ -95,7 +92,6 @@ type group struct {
 	difference float64 // the largest
 }
 
-// groups puts alike tensors together, quantized ones first.
 func (r *Report) groups() []*group {
 	var list []*group
 	for _, quantized := range []bool{true, false} {
@@ -134,7 +130,6 @@ func (r *Report) Summary() []string {
 	return append(lines, r.Notes...)
 }
 
-// exactness says in words what was compared.
 func (r *Report) exactness() string {
 	quantized, largest := 0, 0.0
 	for _, g := range r.groups() {

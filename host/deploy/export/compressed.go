@@ -54,7 +54,6 @@ func (compressedFormat) Plan(m *Model, o Options) (Plan, error) {
 	return p, nil
 }
 
-// choose finds what becomes of each tensor.
 func (p *compressedPlan) choose(parts []part, o Options) error {
 	var refused refusals
 	var floats leaving
@@ -114,7 +113,6 @@ func (p *compressedPlan) choose(parts []part, o Options) error {
 		"--allow-floats stores them so, and packs the others; --to hf stores all as floats")
 }
 
-// stayFloat describes a tensor that stays a float, for a reason if it is quantized.
 func (p *compressedPlan) stayFloat(t *Stored, w weight, reason error, o Options) error {
 	var notes []string
 	if w.quantized {
@@ -130,7 +128,6 @@ func (p *compressedPlan) stayFloat(t *Stored, w weight, reason error, o Options)
 	return checkFits(p.float, w.values)
 }
 
-// pack describes a tensor that is packed.
 func (p *compressedPlan) pack(t *Stored, s scheme) {
 	p.fourBitFloats = p.fourBitFloats || s.float()
 	t.Type, t.Bytes = s.String(), 0
@@ -158,7 +155,6 @@ func elements(shape []int) int {
 	return n
 }
 
-// tensors are those of the files for a tensor of the model.
 func (p *compressedPlan) tensors(t Stored) ([]safetensors.Tensor, error) {
 	if s, ok := p.schemes[t.Name]; ok {
 		return p.packed(t, s), nil
@@ -166,7 +162,6 @@ func (p *compressedPlan) tensors(t Stored) ([]safetensors.Tensor, error) {
 	return p.plain(t)
 }
 
-// packed are the tensors of a packed weight.
 func (p *compressedPlan) packed(t Stored, s scheme) []safetensors.Tensor {
 	rows, columns := t.Shape[0], t.Shape[1]
 	grid := func() (*Grid, error) {
@@ -203,7 +198,6 @@ func (p *compressedPlan) packed(t Stored, s scheme) []safetensors.Tensor {
 	}
 }
 
-// ofGrid is a tensor that is made of a grid when it is needed.
 func ofGrid[T safetensors.Element](name string, shape []int, grid func() (*Grid, error), values func(*Grid) ([]T, error)) safetensors.Tensor {
 	return safetensors.Lazy(name, shape, func() ([]T, error) {
 		g, err := grid()
@@ -214,7 +208,6 @@ func ofGrid[T safetensors.Element](name string, shape []int, grid func() (*Grid,
 	})
 }
 
-// layerScheme is how a linear layer is quantized.
 type layerScheme struct {
 	weight scheme
 	input  activationScheme

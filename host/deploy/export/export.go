@@ -224,7 +224,6 @@ type Stored struct {
 	part part
 }
 
-// formats are all formats by the name that --to gives.
 var formats = map[string]Format{
 	"hf":                 hubFormat{},
 	"compressed-tensors": compressedFormat{},
@@ -234,7 +233,6 @@ var formats = map[string]Format{
 // Formats lists the names of the formats.
 func Formats() []string { return slices.Sorted(maps.Keys(formats)) }
 
-// formatOf finds a format by name.
 func formatOf(name string) (Format, error) {
 	if f, ok := formats[name]; ok {
 		return f, nil

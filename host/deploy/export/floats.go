@@ -18,7 +18,6 @@ const (
 
 var floatTypes = []string{floatF32, floatBF16, floatF16}
 
-// checkFloat returns the type that a name stands for, "" being float32.
 func checkFloat(typ string) (string, error) {
 	if typ == "" {
 		return floatF32, nil
@@ -29,7 +28,7 @@ func checkFloat(typ string) (string, error) {
 	return typ, nil
 }
 
-// holds tells whether all values are numbers of the type.
+// holds reports whether all values are numbers of the type.
 func holds(typ string, values []float32) bool {
 	for _, v := range values {
 		ok := true

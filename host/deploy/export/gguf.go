@@ -14,18 +14,14 @@ import (
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
-// ggufFormat is GGUF, the format of llama.cpp.
 type ggufFormat struct{}
 
-// ggufFile is the name of the file in a directory.
 const ggufFile = "model.gguf"
 
-// ggufTypes are the types of weights as Options.Type names them.
 var ggufTypes = map[string]gguf.Type{
 	"q4_0": gguf.Q4_0, "q4_1": gguf.Q4_1, "q8_0": gguf.Q8_0, typeMXFP4: gguf.MXFP4, floatF32: gguf.F32, floatF16: gguf.F16, floatBF16: gguf.BF16,
 }
 
-// ggufPlan implements Plan.
 type ggufPlan struct {
 	source  *source
 	inexact bool
@@ -185,7 +181,6 @@ func ggufCodes(g *Grid, typ gguf.Type) error {
 	return nil
 }
 
-// fits checks that a type holds a quantized weight.
 func (p *ggufPlan) fits(w weight, typ gguf.Type) error {
 	if name := floatName(typ); name != "" {
 		if !p.inexact && !holds(name, w.values) {
@@ -200,7 +195,6 @@ func (p *ggufPlan) fits(w weight, typ gguf.Type) error {
 	return err
 }
 
-// floatName is the name of a type of floats in Options, "" for another.
 func floatName(typ gguf.Type) string {
 	switch typ {
 	case gguf.F32:
@@ -213,7 +207,6 @@ func floatName(typ gguf.Type) string {
 	return ""
 }
 
-// quantizes tells whether some tensor is quantized.
 func (p *ggufPlan) quantizes() bool {
 	return slices.ContainsFunc(p.tensors, func(t ggufTensor) bool { return t.Quantized })
 }
@@ -292,7 +285,6 @@ func (p *ggufPlan) Read(dir vfs.Path, each func(name string, values []float32) e
 	return nil
 }
 
-// ggufBlocks packs a grid.
 func ggufBlocks(g *Grid, typ gguf.Type, inexact bool) ([]byte, error) {
 	size, _ := typ.Block()
 	g, err := ggufGrid(g, typ, inexact)

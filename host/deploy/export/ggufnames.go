@@ -12,7 +12,6 @@ import (
 	"github.com/cage-qat/cage/host/model/gguf"
 )
 
-// names lists the keys of a map.
 func names[V any](m map[string]V) string { return strings.Join(slices.Sorted(maps.Keys(m)), ", ") }
 
 // ggufShared are the names that llama.cpp gives the tensors of all kinds of models.

@@ -174,7 +174,6 @@ func (g *Grid) read(q *Quantized) bool {
 	return true
 }
 
-// nearest is the code whose number comes nearest to a value.
 func nearest(value, scale float32, numbers spec.Grid) int32 {
 	ratio := 0.0
 	if scale != 0 {
@@ -192,7 +191,6 @@ func nearest(value, scale float32, numbers spec.Grid) int32 {
 	return best
 }
 
-// of is the grid of some rows.
 func (g *Grid) of(p part) *Grid {
 	out := *g
 	out.Rows = len(p.rows)

@@ -16,7 +16,6 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// hubFormat is a directory of Hugging Face with plain floats.
 type hubFormat struct{}
 
 // hubPlan is a directory of Hugging Face. It implements Plan, for compressed-tensors too.
@@ -33,7 +32,6 @@ type hubPlan struct {
 	fourBitFloats bool
 }
 
-// floatTypesOfFiles are the float types in safetensors.
 var floatTypesOfFiles = map[string]safetensors.DType{floatF32: safetensors.F32, floatBF16: safetensors.BF16, floatF16: safetensors.F16}
 
 func newHubPlan(m *Model, o Options) (*hubPlan, []part, error) {
@@ -81,13 +79,11 @@ func (hubFormat) Plan(m *Model, o Options) (Plan, error) {
 	return p, refused.err("--dtype f32 stores the numbers of Q(x) as they are")
 }
 
-// storedPlain describes a tensor of plain floats.
 func (p *hubPlan) storedPlain(part part, quantized bool) Stored {
 	return Stored{Name: part.name, Param: part.param.Name, Type: strings.ToUpper(p.float), Shape: part.shape(), Quantized: quantized,
 		Bytes: int64(len(part.rows)) * int64(part.columns()) * int64(floatTypesOfFiles[p.float].Bits()/8), part: part}
 }
 
-// plain is the tensor of plain floats.
 func (p *hubPlan) plain(t Stored) ([]safetensors.Tensor, error) {
 	return []safetensors.Tensor{{Name: t.Name, DType: floatTypesOfFiles[p.float], Shape: t.Shape, Write: func(out io.Writer) error {
 		w, err := p.source.weight(t.part.param)

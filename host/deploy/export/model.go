@@ -34,7 +34,6 @@ type Model struct {
 	Card        Card
 }
 
-// describe is the description with which the model is exported.
 func (m *Model) describe() (huggingface.Description, error) {
 	if m.Description.Config != nil {
 		return m.Description, nil
@@ -73,7 +72,6 @@ type part struct {
 	rows  []int // of the parameter
 }
 
-// shape is that of the tensor.
 func (p part) shape() []int {
 	shape := slices.Clone(p.param.Dims)
 	shape[0] = len(p.rows)
@@ -101,7 +99,6 @@ type source struct {
 	numbers map[string]spec.Grid // of quantizers that do not say so, by their settings
 }
 
-// weight is a parameter as it is to be exported.
 type weight struct {
 	param     string
 	values    []float32
@@ -111,7 +108,6 @@ type weight struct {
 	noGrid    error  // why there is none
 }
 
-// rememberedWeights is the number of weights that a source remembers.
 const rememberedWeights = 2
 
 func (s *source) weight(p architecture.Param) (weight, error) {
@@ -156,7 +152,6 @@ func (s *source) read(p architecture.Param) (w weight, err error) {
 	return w, checkFinite(w.values)
 }
 
-// findGrid sets the grid of a weight, or why there is none.
 func (s *source) findGrid(w *weight, q *Quantized, dims []int) (err error) {
 	if q.Grid != (spec.Grid{}) {
 		w.grid, w.noGrid = NewGrid(q, dims, q.Grid)
@@ -247,7 +242,6 @@ func (l layout) parts(s architecture.Settings, params []architecture.Param) ([]p
 	return list, nil
 }
 
-// piecesOf are the parts of a parameter by their whole names.
 func piecesOf(p architecture.Param) []architecture.Part {
 	if p.Parts == nil {
 		return []architecture.Part{{Name: p.Name, Rows: p.Dims[0]}}
@@ -259,7 +253,6 @@ func piecesOf(p architecture.Param) []architecture.Part {
 	return list
 }
 
-// find is the foreign name of a part.
 func (l layout) find(name string) (string, bool) {
 	block := ""
 	if rest, ok := strings.CutPrefix(name, "layers."); ok {
@@ -273,7 +266,6 @@ func (l layout) find(name string) (string, bool) {
 // rotaryParts end the names of the parts whose rows are features that rotary positions turn.
 var rotaryParts = []string{".attn.qkv.q", ".attn.qkv.k", ".attn.q_norm", ".attn.k_norm"}
 
-// headSize is the number of features of a head.
 func headSize(s architecture.Settings) int {
 	s.FillIn()
 	return s.HeadSize

@@ -6,7 +6,6 @@ import (
 	"math"
 )
 
-// blockSize is the number of elements of a block of GGUF.
 const blockSize = 32
 
 // packQ8_0 appends a block of 32 codes −128…127 and their scale: the scale as a half float,

@@ -122,7 +122,6 @@ func (c checkpoint) formatOf(module string) (format string, bits int) {
 	return format, bits
 }
 
-// floats widens a tensor of plain floats.
 func floats(t safetensors.Tensor) ([]float32, error) {
 	data, err := t.Bytes()
 	if err != nil {

@@ -16,7 +16,6 @@ const (
 	typeNVFP4 = "nvfp4"
 )
 
-// scheme is how compressed-tensors stores a weight.
 type scheme struct {
 	typ   string
 	group int // elements that share a scale; 0: a row
@@ -44,7 +43,6 @@ func (s scheme) bits() int {
 
 func (s scheme) float() bool { return s.typ == typeMXFP4 || s.typ == typeNVFP4 }
 
-// format is the name of the layout.
 func (s scheme) format() string {
 	if s.float() {
 		return s.typ + "-pack-quantized"
@@ -69,7 +67,6 @@ func (s scheme) weights() map[string]any {
 	return out
 }
 
-// schemeTypes are the types that may hold a grid, the smallest first.
 func schemeTypes(g *Grid) []string {
 	if g.Numbers.Format == spec.FormatE2M1 {
 		return []string{typeMXFP4, typeNVFP4}
@@ -77,7 +74,6 @@ func schemeTypes(g *Grid) []string {
 	return []string{typeInt4, typeInt8}
 }
 
-// schemeOf checks that a type holds a grid.
 func schemeOf(g *Grid, typ string, inexact bool) (scheme, error) {
 	switch typ {
 	case typeInt4, typeInt8:
@@ -112,7 +108,6 @@ func integerScheme(g *Grid, typ string) (scheme, error) {
 	return s, nil
 }
 
-// mxfp4Exponents are the scales as exponents.
 func mxfp4Exponents(g *Grid) ([]byte, error) {
 	g, err := mxfp4Blocks(g)
 	if err != nil {
@@ -237,7 +232,6 @@ func nvfp4With(scales []float32, global float32, values []float32) nvfp4Scales {
 	return out
 }
 
-// of are the scales of the blocks of a grid.
 func (s nvfp4Scales) of(g *Grid) ([]byte, error) {
 	g, err := floatBlocks(g, nvfp4Block)
 	if err != nil {

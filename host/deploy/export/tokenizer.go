@@ -52,7 +52,6 @@ func (t Tokenizer) templates() map[string]string {
 	return list
 }
 
-// understood is a setting; empty where it is not understood.
 func understood(text string, err error) string {
 	if err != nil {
 		return ""
@@ -121,7 +120,6 @@ func (t Tokenizer) generationEnds() []int32 {
 	return list
 }
 
-// unique drops what a list has a second time.
 func unique(list []int32) (out []int32) {
 	for _, id := range list {
 		if !slices.Contains(out, id) {
@@ -131,7 +129,6 @@ func unique(list []int32) (out []int32) {
 	return out
 }
 
-// ids are the ids of all tokens by their text.
 func (t Tokenizer) ids() (map[string]int32, error) {
 	var f tokenizerFile
 	if err := plainjson.Unmarshal(t.Files[tokenizer.DefinitionFile], &f); err != nil {
@@ -145,7 +142,6 @@ func (t Tokenizer) ids() (map[string]int32, error) {
 	return ids, nil
 }
 
-// check refuses a tokenizer whose ids the model does not have.
 func (t Tokenizer) check(vocab int) error {
 	ids, err := t.ids()
 	if err != nil {

@@ -23,7 +23,6 @@ const (
 	tokenByte    int32 = 6
 )
 
-// tokenizerFile is the part of a tokenizer.json that GGUF needs.
 type tokenizerFile struct {
 	Added []struct {
 		ID         int32  `json:"id"`
@@ -45,7 +44,6 @@ type tokenizerFile struct {
 	PostProcessor json.RawMessage `json:"post_processor"`
 }
 
-// normalizer is how a text is rewritten before anything else.
 type normalizer struct {
 	Type  string       `json:"type"`
 	Parts []normalizer `json:"normalizers"` // of the type Sequence
@@ -82,7 +80,6 @@ func ggufTokens(t Tokenizer, vocab int, inexact bool) (entries []gguf.Entry, not
 	return append(entries, marks...), append(notes, more...), err
 }
 
-// byteLevel are the entries about a byte-level tokenizer.
 func (f *tokenizerFile) byteLevel(vocab int, inexact bool) (entries []gguf.Entry, notes []string, err error) {
 	pre, err := f.preName()
 	if err != nil {
@@ -111,7 +108,6 @@ func (f *tokenizerFile) byteLevel(vocab int, inexact bool) (entries []gguf.Entry
 	}, notes, nil
 }
 
-// is tells whether a normalizer is of a type, alone or in a sequence of one.
 func (n *normalizer) is(name string) bool {
 	return n != nil && (n.Type == name || n.Type == "Sequence" && len(n.Parts) == 1 && n.Parts[0].is(name))
 }
@@ -210,7 +206,6 @@ func ggufTemplates(list map[string]string) (entries []gguf.Entry) {
 
 var otherThanWords = regexp.MustCompile(`[^A-Za-z0-9]`)
 
-// tokens lists the token of each id and its type.
 func (f *tokenizerFile) tokens(vocab int) (tokens []string, types []int32, err error) {
 	tokens, types = make([]string, vocab), make([]int32, vocab)
 	for token, id := range f.Model.Vocab {
@@ -236,7 +231,6 @@ func (f *tokenizerFile) tokens(vocab int) (tokens []string, types []int32, err e
 	return tokens, types, nil
 }
 
-// preTokenizer is how a text is cut before merges are applied.
 type preTokenizer struct {
 	Type    string         `json:"type"`
 	Parts   []preTokenizer `json:"pretokenizers"`
@@ -327,7 +321,7 @@ func (f *tokenizerFile) sentencePiece(definition []byte, vocab int, inexact bool
 	return entries, notes, nil
 }
 
-// isByte tells whether a token stands for a byte: <0x00> to <0xFF>.
+// isByte reports whether a token stands for a byte: <0x00> to <0xFF>.
 func isByte(token string) bool {
 	var value byte
 	n, err := fmt.Sscanf(token, "<0x%02X>", &value)

@@ -58,7 +58,6 @@ func (t triangle) part(i0, i1, j0, j1 int) linalg.Matrix {
 	return linalg.Matrix{Rows: i1 - i0, Cols: j1 - j0, RowStride: t.n, ColStride: 1, Data: t.data[i0*t.n+j0:]}
 }
 
-// block is a block of the diagonal.
 func (t triangle) block(from, to int) blas64.Triangular {
 	return blas64.Triangular{Uplo: blas.Upper, Diag: blas.NonUnit, N: to - from, Stride: t.n, Data: t.data[from*t.n+from:]}
 }

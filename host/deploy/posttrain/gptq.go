@@ -77,7 +77,6 @@ func Round(
 	return q.result, nil
 }
 
-// gptq is the state of the algorithm.
 type gptq struct {
 	Settings
 	rescale Rescale
@@ -89,7 +88,6 @@ type gptq struct {
 	result  *Result
 }
 
-// dropDead sets columns without inputs to zero.
 func (q *gptq) dropDead() {
 	n := q.h.Size
 	for j := range n {
@@ -121,7 +119,6 @@ func (q *gptq) sort() {
 	permute(q.h.Data, q.order)
 }
 
-// permute brings the columns of m into the given order.
 func permute(m []float64, order []int) {
 	from := make([]float64, len(order))
 	for row := range slices.Chunk(m, len(order)) {
@@ -132,7 +129,6 @@ func permute(m []float64, order []int) {
 	}
 }
 
-// inverse is the permutation that undoes order.
 func inverse(order []int) []int {
 	out := make([]int, len(order))
 	for i, j := range order {
@@ -141,7 +137,6 @@ func inverse(order []int) []int {
 	return out
 }
 
-// factor finds U, with as much damping as that takes.
 func (q *gptq) factor() bool {
 	n := q.h.Size
 	mean := 0.0
@@ -200,7 +195,6 @@ func (q *gptq) columns(from, to int) error {
 	return group.Wait()
 }
 
-// rows is columns for some rows.
 func (q *gptq) rows(low, high, from, to int) {
 	n := q.h.Size
 	errors := make([]float64, (high-low)*(to-from))

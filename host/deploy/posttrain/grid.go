@@ -76,7 +76,6 @@ func NewGrid(a Answer, numbers map[int32]float32, rows, columns int) (*Grid, err
 	return nil, fmt.Errorf("its values are not numbers of its codes times its scales")
 }
 
-// represents tells whether codes and scales stand for the values.
 func (g *Grid) represents(a Answer, numbers map[int32]float32) bool {
 	if len(a.Value) != g.Rows*g.Columns || len(a.Codes) != len(a.Value) {
 		return false

@@ -87,7 +87,6 @@ func (r *Blocks) Do(ctx context.Context) error {
 	return nil
 }
 
-// block quantizes one block.
 func (r *Blocks) block(ctx context.Context, f *forward, block int) (list []*Quantized, err error) {
 	values := map[string][]float32{}
 	for _, p := range r.Model.BlockParams(block) {
@@ -147,7 +146,6 @@ func (r *Blocks) pass(ctx context.Context, f *forward, block int, sites []model.
 	return list, nil
 }
 
-// weights quantizes those of some parameters that have a quantizer.
 func (r *Blocks) weights(ctx context.Context, f *forward, params []architecture.Param, values map[string][]float32, in *inputs, st statistics) (list []*Quantized, err error) {
 	for _, p := range params {
 		program, ok := r.Weights[p.Name]

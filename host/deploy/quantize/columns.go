@@ -141,7 +141,6 @@ func (st statistics) upload(dev *engine.Device, inputs []program.Input) (list []
 	return list, nil
 }
 
-// initState computes the state of a site's quantizer from the first text.
 func (f *forward) initState(ctx context.Context, s model.ActivationSite, q spec.Quantizer, st statistics) error {
 	inputs := q.InitState.Inputs[1:]
 	columns, err := st.upload(f.dev, inputs)
@@ -166,7 +165,6 @@ func (f *forward) initState(ctx context.Context, s model.ActivationSite, q spec.
 	return err
 }
 
-// loadState uploads the state with which a site's quantizer was trained.
 func (r *Blocks) loadState(f *forward, s model.ActivationSite, q spec.Quantizer) error {
 	for _, t := range q.State {
 		values, err := r.Trained(s.Name, q, spec.KeptPrefix+t.Name)
@@ -182,7 +180,6 @@ func (r *Blocks) loadState(f *forward, s model.ActivationSite, q spec.Quantizer)
 	return nil
 }
 
-// report hands the state of a site's quantizer to the caller.
 func (r *Blocks) report(f *forward, s model.ActivationSite, q spec.Quantizer) error {
 	if r.State == nil {
 		return nil

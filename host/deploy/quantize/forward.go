@@ -84,7 +84,6 @@ func (f *forward) begin(embedding []float32, width int, sequences, segments [][]
 	return nil
 }
 
-// enter uploads the weights of a block.
 func (f *forward) enter(block int, values map[string][]float32) error {
 	f.block = block
 	for _, p := range f.model.BlockParams(block) {
@@ -97,7 +96,6 @@ func (f *forward) enter(block int, values map[string][]float32) error {
 	return nil
 }
 
-// replace puts other values in the place of a weight of the block.
 func (f *forward) replace(name string, values []float32) error {
 	i := slices.IndexFunc(f.model.BlockParams(f.block), func(p architecture.Param) bool { return p.Name == name })
 	b, err := engine.Upload(f.dev, values, f.model.BlockParams(f.block)[i].Dims...)
@@ -132,7 +130,6 @@ func (f *forward) free() error {
 	return err
 }
 
-// close frees everything.
 func (f *forward) close() {
 	_ = f.free()
 	for _, list := range f.kept {
@@ -179,7 +176,6 @@ func (f *forward) keeping() []model.ActivationSite {
 	return slices.DeleteFunc(f.model.BlockSites(f.block, f.batch, f.context), func(s model.ActivationSite) bool { return f.kept[s.Name] == nil })
 }
 
-// hessians are those of the inputs at some sites of the block, from all texts.
 func (f *forward) hessians(ctx context.Context, sites []model.ActivationSite) ([]*inputs, error) {
 	specs := []engine.Spec{float32Input("keep", false), float32Input("add", false)}
 	for _, s := range sites {
@@ -234,7 +230,6 @@ func (f *forward) scalars(a, b float32) (x, y *engine.Buffer, err error) {
 	return x, y, nil
 }
 
-// seen is an activation, before and after its quantizer.
 type seen struct{ plain, quantized *graph.Node }
 
 // compile compiles the block, and what build makes of the activations at some sites, of the output and of more inputs. Quantizers
@@ -314,7 +309,6 @@ func (f *forward) specs(keeping []model.ActivationSite) []engine.Spec {
 	return specs
 }
 
-// float32Input is a float32 input.
 func float32Input(name string, donated bool, dims ...int) engine.Spec {
 	return engine.Spec{Name: name, Shape: shapes.Make(dtypes.Float32, dims...), Donated: donated}
 }

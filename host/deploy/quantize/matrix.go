@@ -53,7 +53,6 @@ func quantizeMatrix(ctx context.Context, s posttrain.Settings, q *quantizer, p a
 	return out, nil
 }
 
-// gptq replaces rounding by GPTQ.
 func gptq(ctx context.Context, s posttrain.Settings, q *quantizer, w []float32, answer posttrain.Answer, in *inputs, out *Quantized) error {
 	grid, err := q.grid(answer, largest(w))
 	if err != nil {

@@ -33,14 +33,14 @@ type Options struct {
 	// Plugin names the quantizer for weights, whose parameters are Params; empty means that of the run.
 	Plugin string
 	Params map[string]any
-	// Activations says whether to quantize activations with the same quantizer, during calibration and from then on.
+	// Activations reports whether to quantize activations with the same quantizer, during calibration and from then on.
 	Activations bool
 	Out         string // run directory to create
 	Step        int    // checkpoint of a run; 0 means the newest one
 	Context     int    // of a Hugging Face checkpoint, see [trained.Import]
 	// Validation is a token file or a chat file that becomes the validation set of the result; empty means that of the run.
 	Validation string
-	// Evaluate says whether to evaluate the result on its validation set and record the loss in its summary. That needs
+	// Evaluate reports whether to evaluate the result on its validation set and record the loss in its summary. That needs
 	// memory for the whole model.
 	Evaluate bool
 	Device   string
@@ -75,7 +75,6 @@ func Run(ctx context.Context, dir string, o Options) (*trained.Posttrained, erro
 	return out, err
 }
 
-// evaluate evaluates the run, as a training does at its end.
 func evaluate(ctx context.Context, result *trained.Posttrained, o Options) error {
 	dir := rundir.At(o.Out)
 	cfg, err := dir.LoadConfig()
@@ -100,7 +99,6 @@ func evaluate(ctx context.Context, result *trained.Posttrained, o Options) error
 	return metrics.WriteSummary(dir.Summary(), summary)
 }
 
-// quantize does the work, with the weights at hand.
 func (s *source) quantize(ctx context.Context, o Options) (*trained.Posttrained, error) {
 	m, err := model.New(s.cfg.Model, model.Options{})
 	if err != nil {
@@ -142,7 +140,6 @@ func (s *source) quantize(ctx context.Context, o Options) (*trained.Posttrained,
 	return result, w.write(ctx, run)
 }
 
-// withQuantizer is the configuration with the quantizers that are asked for.
 func (s *source) withQuantizer(o Options) (*config.Config, error) {
 	return s.cfg.Changed(func(c *config.Config) error {
 		c.Device.Count = min(1, c.Device.Count)
@@ -170,7 +167,6 @@ func (s *source) withQuantizer(o Options) (*config.Config, error) {
 	})
 }
 
-// withValidation is the configuration with the validation set that is asked for.
 func (s *source) withValidation(o Options) (*config.Config, error) {
 	if o.Validation == "" {
 		return s.cfg, nil

@@ -72,7 +72,6 @@ func (q *quantizer) close() {
 	}
 }
 
-// load uploads the trained parameters and the state.
 func (q *quantizer) load(read func(input string) ([]float32, error)) error {
 	for _, in := range q.program.Program.Inputs[1:] {
 		values, err := read(in.Name)
@@ -136,7 +135,6 @@ func (q *quantizer) init(w []float32, st statistics) error {
 	return err
 }
 
-// specs are the weight, the trained parameters and the state.
 func (q *quantizer) specs() []engine.Spec {
 	var specs []engine.Spec
 	for _, in := range q.program.Program.Inputs {
@@ -162,7 +160,6 @@ func (q *quantizer) compile() error {
 	return err
 }
 
-// withoutRotation is a program without the rotation that its value ends in.
 func (q *quantizer) withoutRotation(p *program.Program) (*program.Program, error) {
 	if q.block == 1 {
 		return p, nil
@@ -170,20 +167,17 @@ func (q *quantizer) withoutRotation(p *program.Program) (*program.Program, error
 	return rotation.Undo(p, q.block, spec.OutputValue)
 }
 
-// hasCodes tells whether the program gives codes and scales.
 func (q *quantizer) hasCodes() bool {
 	_, codes := q.program.Program.Output(spec.OutputCodes)
 	_, scale := q.program.Program.Output(spec.OutputScale)
 	return codes && scale
 }
 
-// scaleShape is the shape of the scales.
 func (q *quantizer) scaleShape() []int {
 	id, _ := q.program.Program.Output(spec.OutputScale)
 	return q.program.Program.TypeOf(id).Shape
 }
 
-// run runs an executable on a weight and more.
 func (q *quantizer) run(e *engine.Executable, w []float32, more []*engine.Buffer) ([]*engine.Buffer, error) {
 	x, err := engine.Upload(q.dev, w, q.dims...)
 	if err != nil {
@@ -193,7 +187,6 @@ func (q *quantizer) run(e *engine.Executable, w []float32, more []*engine.Buffer
 	return e.Run(append([]*engine.Buffer{x}, more...), nil)
 }
 
-// scales are those that the quantizer gives a weight.
 func (q *quantizer) scales(w []float32) (scale []float32, err error) {
 	if q.scaling == nil {
 		q.scaling, err = q.dev.Compile("scales of "+q.program.Program.Name, q.specs(), func(g *graph.Graph, in []*graph.Node) []*graph.Node {
@@ -317,7 +310,6 @@ func (q *quantizer) unpack(p *program.Program, codes []int32, scale []float32) (
 	return engine.Download[float32](out[0])
 }
 
-// dtypeOf is the device's type of codes.
 func dtypeOf(d program.DType) dtypes.DType {
 	switch d {
 	case program.Float:

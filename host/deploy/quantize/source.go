@@ -33,7 +33,6 @@ type source struct {
 	trained Trained
 }
 
-// withSource opens a run or a Hugging Face checkpoint while it is used.
 func withSource(dir string, o Options, use func(*source) error) error {
 	if trained.IsHub(dir) {
 		return withHubSource(dir, o, use)
@@ -74,7 +73,6 @@ func withSource(dir string, o Options, use func(*source) error) error {
 	return checkpoint.Use(rundir.At(dir).Checkpoints(), o.Step, from)
 }
 
-// openCheckpoint reads weights from a checkpoint of the run.
 func (s *source) openCheckpoint(f *checkpoint.File) error {
 	run := rundir.At(s.dir)
 	if err := s.made.CheckOwner(run, f.Step, f.Meta); err != nil {
@@ -120,7 +118,6 @@ type calibrationSet struct {
 	*trained.Calibration
 }
 
-// texts draws the sequences of the calibration.
 func (s *source) texts(o Options) (c calibrationSet, err error) {
 	if o.Windows == 0 {
 		return c, nil
@@ -165,12 +162,10 @@ func (s *source) texts(o Options) (c calibrationSet, err error) {
 	return c, nil
 }
 
-// tokens says what the ids of the model's tokens mean.
 func (s *source) tokens() provenance.Tokens {
 	return provenance.Tokens{Tokenizer: s.made.Tokenizer, Dir: s.dir, Vocab: s.cfg.Model.Vocab}
 }
 
-// openTexts opens what the quantization is calibrated with.
 func (s *source) openTexts(o Options) (tokens *dataset.File, text []byte, err error) {
 	if o.Data != "" {
 		return build.OpenTexts(o.Data)
@@ -184,7 +179,6 @@ func (s *source) openTexts(o Options) (tokens *dataset.File, text []byte, err er
 	return tokens, nil, nil
 }
 
-// plainText draws sequences from a text.
 func (s *source) plainText(text []byte, o Options) ([][]int32, error) {
 	if s.made.Tokenizer == nil {
 		return nil, fmt.Errorf("%s is no token file, and %s has no %s to make tokens of a text with", o.Data, s.dir, tokenizer.DefinitionFile)

@@ -38,7 +38,6 @@ type quantizedRun struct {
 	kept  []safetensors.Tensor            // states of the quantizers of activations
 }
 
-// write quantizes block after block, and writes the run.
 func (w *quantizedRun) write(ctx context.Context, run *Blocks) error {
 	w.ready = map[string][]safetensors.Tensor{}
 	return atomicfile.WriteDir(vfs.At(w.out), func(dir vfs.Path) error {
@@ -47,7 +46,6 @@ func (w *quantizedRun) write(ctx context.Context, run *Blocks) error {
 	})
 }
 
-// fill quantizes block after block, and writes the run.
 func (w *quantizedRun) fill(ctx context.Context, run *Blocks) (err error) {
 	parts := w.dir.Join("blocks")
 	if err := parts.MkdirAll(); err != nil {
@@ -74,7 +72,6 @@ func (w *quantizedRun) fill(ctx context.Context, run *Blocks) (err error) {
 	return parts.RemoveAll()
 }
 
-// hold writes the run that holds the result.
 func (w *quantizedRun) hold(ctx context.Context) error {
 	cfg, err := w.configuration()
 	if err != nil {
@@ -128,7 +125,6 @@ func (w *quantizedRun) keep(ctx context.Context, path vfs.Path, weights []*Quant
 	return nil
 }
 
-// configuration returns the configuration of the run: weights are used as they are, and activations as in the calibration.
 func (w *quantizedRun) configuration() (*config.Config, error) {
 	return w.cfg.WithoutTraining(w.out).Changed(func(c *config.Config) error {
 		if !w.result.Activations {

@@ -71,7 +71,6 @@ func (s *Reader) tooLong(length string) error {
 	return fmt.Errorf("a sequence of %s tokens: a model with a context of %d scores at most %d (the last is only predicted)", length, s.Most-1, s.Most)
 }
 
-// ids reads a list of ids.
 func (s *Reader) ids(d *jsontext.Decoder) (ids []int32, err error) {
 	want := fmt.Sprintf("want a list of token ids, from 0 to %d", s.Vocab-1)
 	if token, err := d.ReadToken(); err != nil || token.Kind() != '[' {
@@ -95,7 +94,6 @@ func (s *Reader) ids(d *jsontext.Decoder) (ids []int32, err error) {
 	return ids, err
 }
 
-// text reads a text.
 func (s *Reader) text(d *jsontext.Decoder) ([]int32, error) {
 	token, err := d.ReadToken()
 	if err != nil || token.Kind() != '"' {

@@ -31,10 +31,8 @@ func (commonWords) start(s *session) (func(int) (Sample, error), error) {
 	return f.start()
 }
 
-// wordList is a number of words, and how often the common ones and the others are repeated.
 type wordList struct{ words, common, rest int }
 
-// commonDraw draws prompts of the task.
 type commonDraw struct {
 	*session
 	example      wordList
@@ -82,7 +80,6 @@ func (d *commonDraw) list(l wordList) (list string, common []string, err error) 
 	return numbered(all), common, nil
 }
 
-// numbered is "1. a 2. b".
 func numbered(list []string) string {
 	var b strings.Builder
 	for i, word := range list {

@@ -45,7 +45,6 @@ func (frequentWords) start(s *session) (func(int) (Sample, error), error) {
 	}
 }
 
-// frequentDraw draws prompts of the task.
 type frequentDraw struct {
 	*session
 	most       int // tokens of a prompt without the answer

@@ -75,7 +75,6 @@ func (g *Generator) Samples(ctx context.Context, t Task, length, samples int) it
 	}
 }
 
-// session makes the prompts of one task at one length.
 type session struct {
 	*Generator
 	ctx       context.Context
@@ -91,7 +90,7 @@ type session struct {
 // put into the same order.
 func (s *session) fresh() *pyrandom.Random { return pyrandom.New(int64(s.Seed)) }
 
-// short tells whether RULER takes smaller steps, and cwe smaller counts.
+// short reports whether RULER takes smaller steps, and cwe smaller counts.
 func (s *session) short() bool { return s.length < 4096 }
 
 // count counts the tokens of a text, unless the context has ended.

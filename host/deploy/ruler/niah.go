@@ -91,7 +91,6 @@ func (t niah) start(s *session) (func(int) (Sample, error), error) {
 	}, nil
 }
 
-// niahDraw draws prompts of a needle task.
 type niahDraw struct {
 	*session
 	niah
@@ -138,7 +137,6 @@ func enumerate(list []string) string {
 	return strings.Join(list[:last], ", ") + ", and " + list[last]
 }
 
-// draw draws a key or a value.
 func (d *niahDraw) draw(kind string) string {
 	switch kind {
 	case words:

@@ -32,7 +32,6 @@ func (t questions) start(s *session) (func(int) (Sample, error), error) {
 	return f.start()
 }
 
-// questionDraw draws prompts of a task.
 type questionDraw struct {
 	*session
 	documents *Documents
@@ -90,7 +89,6 @@ func (d *questionDraw) list(q question, n int) ([]int, error) {
 	return append(first, d.pick(others, n-len(first))...), nil
 }
 
-// pick draws some of a list.
 func (d *questionDraw) pick(list []int, k int) []int {
 	var picked []int
 	for _, i := range d.rng.Sample(len(list), k) {

@@ -47,13 +47,11 @@ func (f Files) Read() (Inputs, error) {
 	return in, r.err
 }
 
-// reader reads inputs up to the first error.
 type reader struct {
 	sources map[string]string // the hash of each input
 	err     error
 }
 
-// file reads a file that is part of an input.
 func (r *reader) file(input, path string) []byte {
 	if r.err != nil {
 		return nil
@@ -64,7 +62,6 @@ func (r *reader) file(input, path string) []byte {
 	return content
 }
 
-// fail notes what is wrong with a file, if anything is.
 func (r *reader) fail(path string, err error) {
 	if r.err == nil && err != nil {
 		r.err = fmt.Errorf("%s: %w", path, err)
@@ -96,7 +93,6 @@ func (r *reader) words(dir string) *Words {
 	return w
 }
 
-// lines reads the words of a file, one on each line.
 func (r *reader) lines(path string) (list []string) {
 	for line := range strings.Lines(string(r.file("words", path))) {
 		if word := strings.TrimFunc(line, isSpace); word != "" {

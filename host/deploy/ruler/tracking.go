@@ -72,7 +72,6 @@ func trackingExample(s *session) (string, error) {
 	return p.Prompt() + " " + strings.Join(p.Outputs, " ") + "\n", err
 }
 
-// trackingDraw draws prompts of the task.
 type trackingDraw struct {
 	*session
 	letters int    // of a name

@@ -84,7 +84,6 @@ func checkPair(before, behind []int32, continuation string) error {
 // Window is a part of a text that is scored at once.
 type Window struct{ Context, Targets []int32 }
 
-// windows are the requests of a whole text.
 func (e *Encoder) windows(s string) (list []score.Request, err error) {
 	ids, err := e.text(s)
 	if err != nil {

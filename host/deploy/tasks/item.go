@@ -62,7 +62,6 @@ func (t *Task) Items(docs, examples []Doc, e *Encoder, o Options) ([]Item, error
 	return items, nil
 }
 
-// fill sets the requests of an item.
 func (t *Task) fill(it *Item, a filledDoc, prompts []string, e *Encoder, delimiter string) (err error) {
 	if t.Kind == Generation {
 		it.Texts = []RequestText{{Context: prompts[0]}}
@@ -120,10 +119,8 @@ type Options struct {
 // fewshotSeed is the seed with which lm-eval draws examples.
 const fewshotSeed = 1234
 
-// exampleSeparator stands between examples.
 const exampleSeparator = "\n\n"
 
-// prompter puts questions behind examples.
 type prompter struct {
 	t        *Task
 	o        Options
@@ -196,7 +193,6 @@ func (p *prompter) otherExamples(which []int, d Doc, n int) (list []filledDoc) {
 	return list
 }
 
-// prompts are the texts before each choice, or the one before what is generated.
 func (p *prompter) prompts(examples []filledDoc, a filledDoc) ([]string, error) {
 	list := make([]string, len(a.questions))
 	for i, q := range a.questions {

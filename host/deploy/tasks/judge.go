@@ -46,7 +46,6 @@ func (t *Task) Judge(it *Item, a *Answer) (map[string]float64, error) {
 	return t.ownMetrics(map[string]float64{Acc: one(largest(a.LogProbs) == it.Gold), AccNorm: one(largest(byCharacter) == it.Gold)}), nil
 }
 
-// ownMetrics returns the values of the task's own metrics.
 func (t *Task) ownMetrics(values map[string]float64) map[string]float64 {
 	out := map[string]float64{}
 	for _, m := range t.Metrics {

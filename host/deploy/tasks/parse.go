@@ -13,7 +13,6 @@ import (
 	"github.com/cage-qat/cage/internal/schema"
 )
 
-// metricsOf lists the metrics of each kind of task.
 var metricsOf = map[string][]string{Choices: {Acc, AccNorm}, Continuation: {Perplexity, Acc}, Generation: {ExactMatch}, Text: {WordPerplexity, BytePerplexity, BitsPerByte}}
 
 // Parse parses the description of a task; name is for messages. The error is a *[plaintoml.Error] if the text is no TOML,
@@ -73,7 +72,6 @@ func (t *Task) keys(replacements *any, filters *[]map[string]any) []schema.Key {
 	}
 }
 
-// readClean reads the pairs of patterns and replacements.
 func (t *Task) readClean(r *plaintoml.Reader, raw any) {
 	list, ok := raw.([]any)
 	for _, e := range list {
@@ -90,7 +88,6 @@ func (t *Task) readClean(r *plaintoml.Reader, raw any) {
 	}
 }
 
-// checkKind checks that the keys are those of the kind of task.
 func (t *Task) checkKind(r *plaintoml.Reader) {
 	allowed := strings.Join(metricsOf[t.Kind], ", ")
 	if len(t.Metrics) == 0 {
@@ -149,7 +146,6 @@ func (t *Task) checkTemplates(r *plaintoml.Reader) {
 	}
 }
 
-// compile compiles the patterns.
 func (t *Task) compile(r *plaintoml.Reader) {
 	pattern := func(key string, i int, source string) *regexp.Regexp {
 		compiled, err := regexp.Compile(source)

@@ -19,7 +19,6 @@ type filledDoc struct {
 	target    string // of continuations and generated texts
 }
 
-// ask fills the templates of a task in.
 func (t *Task) ask(d Doc) (a filledDoc, err error) {
 	for _, source := range t.Question {
 		q, err := t.render("question", source, d)
@@ -67,7 +66,6 @@ func (t *Task) choices(d Doc, target string) (list []string, err error) {
 	return list, err
 }
 
-// gold is the number of the right choice.
 func (t *Task) gold(d Doc, choices int) (int, error) {
 	text, err := t.render("gold", t.Gold, d)
 	if err != nil {
@@ -91,7 +89,6 @@ func (a filledDoc) question(choice int) string {
 	return a.questions[min(choice, len(a.questions)-1)]
 }
 
-// answer is the right answer, as an example shows it.
 func (a filledDoc) answer() string {
 	if len(a.choices) > 0 {
 		return a.choices[a.gold]
@@ -129,7 +126,6 @@ func (t *Task) NewDoc(place string, object []byte, example bool) (Doc, error) {
 	return Doc{place, string(object), fields}, nil
 }
 
-// render fills in a template, which is the value of a key.
 func (t *Task) render(key, source string, d Doc) (string, error) {
 	p, err := jinja.Parse(t.Name, source)
 	if err != nil {
@@ -149,7 +145,6 @@ func (t *Task) render(key, source string, d Doc) (string, error) {
 	return r.Text, nil
 }
 
-// cleanText returns a question or a choice as the task wants it.
 func (t *Task) cleanText(s string) string {
 	if t.Strip {
 		s = strip(s)

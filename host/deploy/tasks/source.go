@@ -48,7 +48,6 @@ func (s Source) Items(t *Task, e *Encoder, o Options) (items []Item, all int, er
 	return items, all, err
 }
 
-// shots is the number of examples of a task.
 func (s Source) shots(t *Task) int {
 	if s.Shots < 0 {
 		return t.Shots

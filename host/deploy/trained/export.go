@@ -156,7 +156,6 @@ func (t *Model) tokenizerFiles(tok tokenizer.Tokenizer) (map[string][]byte, erro
 	return files, nil
 }
 
-// tokenizerFolders are where the tokenizer may be, best first.
 func (t *Model) tokenizerFolders() []vfs.Path {
 	folders := []vfs.Path{vfs.At(t.dir)}
 	if path := t.cfg.Data.Tokenizer; path != "" {
@@ -226,7 +225,6 @@ func (t *Model) method() string {
 	return m.Name
 }
 
-// trainedOn says what the model was trained on.
 func (t *Model) trainedOn(cfg *config.Config) string {
 	if from := t.made.Initial; cfg.Untrained() && from != nil {
 		words := "nothing in this run, which holds the model of " + filepath.Base(from.Path)

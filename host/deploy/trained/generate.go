@@ -96,7 +96,6 @@ func (t *Model) Ends(tok tokenizer.Tokenizer) []int32 {
 // Vocab returns the number of tokens that the model has.
 func (t *Model) Vocab() (int, error) { return t.cfg.Model.Vocab, t.checkLanguage() }
 
-// checkLanguage refuses problems without data.
 func (t *Model) checkLanguage() error {
 	if !t.cfg.Model.Language() {
 		return fmt.Errorf("%s: a model of kind %q does not predict text", t.dir, t.cfg.Model.Kind)

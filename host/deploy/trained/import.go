@@ -85,7 +85,6 @@ func OpenHub(dir, out string, step, context int, log hclog.Logger) (*Hub, error)
 	return &Hub{c, cfg, tok}, nil
 }
 
-// openHub opens a checkpoint and makes a configuration for it.
 func openHub(dir, out string, context int) (*huggingface.Checkpoint, *config.Config, error) {
 	if context == 0 {
 		// What is wrong with the checkpoint is told when it is opened.
@@ -104,7 +103,6 @@ func openHub(dir, out string, context int) (*huggingface.Checkpoint, *config.Con
 	return c, cfg, nil
 }
 
-// importedFrom is the provenance of a run that was imported.
 func importedFrom(dir vfs.Path, c *huggingface.Checkpoint) (*Record, error) {
 	made := &Record{}
 	var err error
@@ -182,7 +180,6 @@ func (h *Held) Write(ctx context.Context, to rundir.Dir) error {
 	return atomicfile.WriteBytes(to.Config(), text)
 }
 
-// save writes the checkpoint.
 func (h *Held) save(ctx context.Context, to rundir.Dir) error {
 	meta, err := provenance.Metadata(h.Record.Run, provenance.Progress{}, h.Record.Build)
 	if err != nil {

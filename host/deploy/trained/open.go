@@ -131,7 +131,6 @@ func (t *Model) load(f *checkpoint.File) error {
 	return err
 }
 
-// upload makes the state of what was trained.
 func (t *Model) upload(load step.LoadFunc) (*step.State, error) {
 	if t.other {
 		return t.built.Compiled.StartParams(load)
@@ -288,7 +287,7 @@ func (t *Model) Close() {
 	}
 }
 
-// IsHub tells whether a directory holds a Hugging Face checkpoint and no run.
+// IsHub reports whether a directory holds a Hugging Face checkpoint and no run.
 func IsHub(dir string) bool {
 	run, err := rundir.At(dir).Config().Exists()
 	return !run && err == nil && huggingface.IsCheckpoint(vfs.At(dir))

@@ -101,7 +101,6 @@ func (t *Model) scoreBatches(ctx context.Context, requests []score.Request, shar
 	return nil
 }
 
-// checkIDs refuses tokens that the model does not have.
 func (t *Model) checkIDs(sequence int, ids []int32) error {
 	for _, id := range ids {
 		if id < 0 || int(id) >= t.cfg.Model.Vocab {

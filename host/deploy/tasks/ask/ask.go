@@ -44,7 +44,6 @@ type Asking struct {
 	Progress func(done, of int)
 }
 
-// header is the first line of a file of answers.
 type header struct {
 	Format   int               `json:"format"`
 	Task     string            `json:"task"`
@@ -63,7 +62,6 @@ type line struct {
 	Text    *string  `json:"text,omitempty"`
 }
 
-// asking is an Asking under way.
 type asking struct {
 	Asking
 	requests []score.Request
@@ -220,7 +218,6 @@ func (s *asking) open(path vfs.Path) error {
 	return err
 }
 
-// header is the first line of the file, without its end.
 func (s *asking) header() ([]byte, error) {
 	hash := sha256.New()
 	for _, it := range s.Items {
@@ -233,7 +230,6 @@ func (s *asking) header() ([]byte, error) {
 	return json.Marshal(header{1, s.Task.Name, hex.EncodeToString(hash.Sum(nil)), s.Until, s.Task.Tokens(), s.Settings})
 }
 
-// answers are those of each item.
 func (s *asking) answers() []tasks.Answer {
 	list := make([]tasks.Answer, len(s.Items))
 	for i, it := range s.Items {

@@ -29,7 +29,6 @@ type Comparison struct {
 	McNemar               float64
 }
 
-// bootstraps is the number of samples of a bootstrap.
 const bootstraps = 10000
 
 // ErrText is the error for a task of whole texts.

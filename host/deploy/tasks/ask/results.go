@@ -112,7 +112,6 @@ func version(s string) any {
 	return "N/A"
 }
 
-// cut divides the name of a metric into metric and filter.
 func cut(name string) (metric, filter string) {
 	metric, filter, _ = strings.Cut(name, ",")
 	return metric, filter
@@ -143,7 +142,6 @@ func ReadSamples(path vfs.Path) (items []tasks.Item, answers []tasks.Answer, err
 	return items, answers, nil
 }
 
-// samplesFile is the file of a task's samples.
 func samplesFile(dir vfs.Path, task string) vfs.Path { return dir.Join("samples_" + task + ".jsonl") }
 
 // Table returns results as a table with a row for each metric.
@@ -211,7 +209,6 @@ func Answers(dir vfs.Path) vfs.Path { return dir.Join("answers") }
 // AnswersFile returns the path of the answers to a task.
 func AnswersFile(dir vfs.Path, task string) vfs.Path { return Answers(dir).Join(task + ".jsonl") }
 
-// resultsFile is the file of all results in a folder.
 func resultsFile(dir vfs.Path) vfs.Path { return dir.Join("results.json") }
 
 // OneModel returns an error if a folder has answers, to any task, of another model than the given one, which is the
