@@ -14,7 +14,7 @@ tested='
 host/compute/engine/cuda(plugin|libraries)\.go:.*	called in builds with the tag cuda
 
 
-(internal/fpmodel|internal/testing/.*)/.*	for tests only
+internal/testing/.*/.*	for tests only
 sdk/(program/reference/|sdktest/)?[a-z]+\.go:.*	what authors of plugins call
 host/model/safetensors/read\.go:NewFile	tests read files from memory
 host/model/gguf/read\.go:File\.Entries	tests compare whole files with those of other programs

@@ -6,7 +6,7 @@ import (
 	"math"
 	"testing"
 
-	"github.com/cage-qat/cage/internal/fpmodel"
+	"github.com/cage-qat/cage/internal/testing/fpmodel"
 	"github.com/cage-qat/cage/internal/testing/golden"
 	"github.com/cage-qat/cage/internal/testing/plugintest"
 	"github.com/cage-qat/cage/sdk/microscaling"

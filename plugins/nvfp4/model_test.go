@@ -6,7 +6,7 @@ import (
 
 	"gonum.org/v1/gonum/floats"
 
-	"github.com/cage-qat/cage/internal/fpmodel"
+	"github.com/cage-qat/cage/internal/testing/fpmodel"
 	"github.com/cage-qat/cage/sdk/microscaling"
 )
 

@@ -10,7 +10,7 @@ import (
 	"gonum.org/v1/gonum/floats"
 	"gonum.org/v1/gonum/mat"
 
-	"github.com/cage-qat/cage/internal/fpmodel"
+	"github.com/cage-qat/cage/internal/testing/fpmodel"
 	"github.com/cage-qat/cage/internal/testing/golden"
 	"github.com/cage-qat/cage/internal/testing/plugintest"
 	"github.com/cage-qat/cage/sdk"

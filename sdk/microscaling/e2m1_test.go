@@ -4,7 +4,7 @@ import (
 	"math"
 	"testing"
 
-	"github.com/cage-qat/cage/internal/fpmodel"
+	"github.com/cage-qat/cage/internal/testing/fpmodel"
 	"github.com/cage-qat/cage/sdk/microscaling"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/reference"
