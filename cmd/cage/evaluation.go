@@ -15,7 +15,6 @@ import (
 
 	"github.com/cage-qat/cage/host/deploy/query"
 	"github.com/cage-qat/cage/host/deploy/tasks"
-	"github.com/cage-qat/cage/host/deploy/tasks/ask"
 	"github.com/cage-qat/cage/host/deploy/trained"
 	"github.com/cage-qat/cage/host/model/generate"
 	"github.com/cage-qat/cage/host/train/metrics"
@@ -214,7 +213,7 @@ func (f *taskFlags) run(cmd *cobra.Command, dir string) (*answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &answer{results, func(w io.Writer) { table(w, ask.Table(asked)) }}, nil
+	return &answer{results, func(w io.Writer) { table(w, tasks.Table(asked)) }}, nil
 }
 
 func openTasks(names []string) (list []*tasks.Task, err error) {
@@ -267,7 +266,7 @@ filters or metrics have changed. No model is needed, and no file is changed.`,
 		if err != nil {
 			return nil, err
 		}
-		return &answer{ask.Summarize(list, nil), func(w io.Writer) { table(w, ask.Table(list)) }}, nil
+		return &answer{tasks.Summarize(list, nil), func(w io.Writer) { table(w, tasks.Table(list)) }}, nil
 	})
 }
 
@@ -292,7 +291,7 @@ unevenly (McNemar, exact).`,
 		if err != nil {
 			return nil, err
 		}
-		list, leftOut, err := ask.CompareAll(first, second)
+		list, leftOut, err := tasks.CompareAll(first, second)
 		if err != nil {
 			return nil, fmt.Errorf("%s and %s: %w", args[0], args[1], err)
 		}
@@ -307,19 +306,19 @@ func ownTasks(cmd *cobra.Command, own *[]string) {
 	cmd.Flags().StringSliceVar(own, "tasks", nil, "files (.toml) that describe tasks which do not come with cage")
 }
 
-func loadSamples(dir string, own []string) ([]*ask.Result, error) {
+func loadSamples(dir string, own []string) ([]*tasks.Result, error) {
 	list, err := openTasks(own)
 	if err != nil {
 		return nil, usageError{err}
 	}
-	loaded, err := ask.Load(vfs.At(dir), list)
+	loaded, err := tasks.LoadResults(vfs.At(dir), list)
 	if errors.Is(err, tasks.ErrNone) {
 		err = fmt.Errorf("%w; name the file of a task of your own with --tasks", err)
 	}
 	return loaded, err
 }
 
-func comparisonTable(list []ask.Comparison) [][]string {
+func comparisonTable(list []tasks.Comparison) [][]string {
 	rows := [][]string{{"task", "metric", "items", "first", "second", "difference", "95 % interval", "only first", "only second", "McNemar p"}}
 	for _, c := range list {
 		p := "–"
@@ -333,7 +332,7 @@ func comparisonTable(list []ask.Comparison) [][]string {
 }
 
 // comparisonsJSON is what --json prints. The p-value is left out where it is not defined.
-func comparisonsJSON(list []ask.Comparison) any {
+func comparisonsJSON(list []tasks.Comparison) any {
 	var out []map[string]any
 	for _, c := range list {
 		m := map[string]any{"task": c.Task, "metric": c.Metric, "items": c.Items, "first": metrics.Number(c.First), "second": metrics.Number(c.Second),

@@ -4,7 +4,7 @@
 //	posttrain  how one matrix is rounded (RTN, GPTQ), and the settings of that
 //	trained    a model in use: opened, evaluated, exported; and the import of a published one
 //	query      what a model is asked: tasks, prompts of RULER, messages, sequences to score
-//	tasks      evaluation tasks as lm-eval asks and judges them; tasks/ask saves the answers
+//	tasks      evaluation tasks as lm-eval asks and judges them, and their saved answers
 //	ruler      the benchmark RULER: its prompts, and scores of answers
 //	export     formats of other programs
 //

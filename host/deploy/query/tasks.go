@@ -8,7 +8,6 @@ import (
 	"github.com/cage-qat/cage/host/data/chat"
 	"github.com/cage-qat/cage/host/data/tokenizer"
 	"github.com/cage-qat/cage/host/deploy/tasks"
-	"github.com/cage-qat/cage/host/deploy/tasks/ask"
 	"github.com/cage-qat/cage/host/deploy/trained"
 	"github.com/cage-qat/cage/host/model/score"
 	"github.com/cage-qat/cage/internal/vfs"
@@ -32,12 +31,12 @@ type Tasks struct {
 	template func([]tasks.Turn) (string, error)
 }
 
-// Score implements ask.Model.
+// Score implements tasks.Model.
 func (e *Tasks) Score(ctx context.Context, requests []score.Request, skip func(int) bool, each func([]int, []score.Score) error) error {
 	return e.Model.Score(ctx, requests, skip, each)
 }
 
-// Generate implements ask.Model.
+// Generate implements tasks.Model.
 func (e *Tasks) Generate(ctx context.Context, prompts [][]int32, tokens int, until []string) ([]string, error) {
 	if e.MaxTokens > 0 {
 		tokens = e.MaxTokens
@@ -46,7 +45,7 @@ func (e *Tasks) Generate(ctx context.Context, prompts [][]int32, tokens int, unt
 }
 
 // Ask asks one task after the other. What has been answered in Out already is not asked again.
-func (e *Tasks) Ask(ctx context.Context, list []*tasks.Task) (results []*ask.Result, err error) {
+func (e *Tasks) Ask(ctx context.Context, list []*tasks.Task) (results []*tasks.Result, err error) {
 	if e.encoder, e.tok, err = Encoder(e.Model); err != nil {
 		return nil, err
 	}
@@ -58,7 +57,7 @@ func (e *Tasks) Ask(ctx context.Context, list []*tasks.Task) (results []*ask.Res
 		e.template = tasks.Rendered(template)
 	}
 	if e.Out != "" {
-		if err := ask.Answers(vfs.At(e.Out)).MkdirAll(); err != nil {
+		if err := tasks.AnswersDir(vfs.At(e.Out)).MkdirAll(); err != nil {
 			return nil, err
 		}
 		lock, err := vfs.At(e.Out).Join(vfs.LockFile).Lock() // which keeps other processes from writing there
@@ -66,11 +65,11 @@ func (e *Tasks) Ask(ctx context.Context, list []*tasks.Task) (results []*ask.Res
 			return nil, fmt.Errorf("%s: %w", e.Out, err)
 		}
 		defer lock.Unlock()
-		if err := ask.OneModel(vfs.At(e.Out), e.name()); err != nil {
+		if err := tasks.OneModel(vfs.At(e.Out), e.name()); err != nil {
 			return nil, err
 		}
 		for _, t := range list {
-			if err := ask.CheckOurs(vfs.At(e.Out), t.Name); err != nil {
+			if err := tasks.CheckOurs(vfs.At(e.Out), t.Name); err != nil {
 				return nil, err
 			}
 		}
@@ -85,7 +84,7 @@ func (e *Tasks) Ask(ctx context.Context, list []*tasks.Task) (results []*ask.Res
 	return results, nil
 }
 
-func (e *Tasks) one(ctx context.Context, t *tasks.Task) (*ask.Result, error) {
+func (e *Tasks) one(ctx context.Context, t *tasks.Task) (*tasks.Result, error) {
 	items, all, err := e.Source.Items(t, e.encoder, tasks.Options{Chat: e.template, OneTurn: e.OneTurn})
 	if err != nil {
 		return nil, err
@@ -94,18 +93,18 @@ func (e *Tasks) one(ctx context.Context, t *tasks.Task) (*ask.Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	a := ask.Asking{Task: t, Items: items, Until: t.UntilTexts(e.encoder), Batch: e.Batch, Progress: progress, Settings: map[string]string{
+	a := tasks.Asking{Task: t, Items: items, Until: t.UntilTexts(e.encoder), Batch: e.Batch, Progress: progress, Settings: map[string]string{
 		"model": e.name(), "context": strconv.Itoa(e.Model.Context()), "batch": strconv.Itoa(e.Batch), "max_tokens": strconv.Itoa(e.MaxTokens)}}
 	var path *vfs.Path
 	if e.Out != "" {
-		p := ask.AnswersFile(vfs.At(e.Out), t.Name)
+		p := tasks.AnswersFile(vfs.At(e.Out), t.Name)
 		path = &p
 	}
-	answers, err := ask.Ask(ctx, path, e, a)
+	answers, err := tasks.Ask(ctx, path, e, a)
 	if err != nil {
 		return nil, err
 	}
-	r, err := ask.Judge(t, items, answers)
+	r, err := tasks.Judge(t, items, answers)
 	if err == nil {
 		r.All = all
 	}
@@ -113,16 +112,16 @@ func (e *Tasks) one(ctx context.Context, t *tasks.Task) (*ask.Result, error) {
 }
 
 // Summarize are the results in the form in which they are written to Out.
-func (e *Tasks) Summarize(list []*ask.Result) (*ask.Results, error) {
+func (e *Tasks) Summarize(list []*tasks.Result) (*tasks.Results, error) {
 	model := map[string]string{"model": "cage", "model_args": "pretrained=" + e.Dir, "step": strconv.Itoa(e.Model.Step())}
 	if e.Quantizer != nil {
 		model["quantizer"] = e.Quantizer.String()
 	}
-	results := ask.Summarize(list, model)
+	results := tasks.Summarize(list, model)
 	if e.Out == "" {
 		return results, nil
 	}
-	return results, ask.Write(vfs.At(e.Out), list, results)
+	return results, tasks.WriteResults(vfs.At(e.Out), list, results)
 }
 
 // name tells the model from others, also from one whose quantizers have been changed.

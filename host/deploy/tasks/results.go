@@ -1,4 +1,4 @@
-package ask
+package tasks
 
 import (
 	"bytes"
@@ -15,7 +15,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/cage-qat/cage/host/deploy/tasks"
 	"github.com/cage-qat/cage/internal/atomicfile"
 	"github.com/cage-qat/cage/internal/jsonlines"
 	"github.com/cage-qat/cage/internal/vfs"
@@ -23,22 +22,22 @@ import (
 
 // Sample is an item with the answer to it and its judgment.
 type Sample struct {
-	tasks.Item
-	tasks.Answer
+	Item
+	Answer
 	Values map[string]float64 `json:"metrics"` // by metric and filter
 }
 
 // Result is the result of a task.
 type Result struct {
-	Task    *tasks.Task
+	Task    *Task
 	Shots   int
 	Samples []Sample
-	Metrics []tasks.Metric
+	Metrics []Metric
 	All     int // number of questions that the task has, of which only some may have been asked; 0: not known
 }
 
 // Judge judges the answers to all items of a task.
-func Judge(t *tasks.Task, items []tasks.Item, answers []tasks.Answer) (*Result, error) {
+func Judge(t *Task, items []Item, answers []Answer) (*Result, error) {
 	r := &Result{Task: t}
 	if len(items) > 0 {
 		r.Shots = items[0].Shots
@@ -86,7 +85,7 @@ func Summarize(list []*Result, config map[string]string) *Results {
 			if m.Error != nil {
 				values[metric+"_stderr,"+filter] = finite(*m.Error)
 			}
-			higher[metric] = tasks.HigherIsBetter(metric)
+			higher[metric] = HigherIsBetter(metric)
 		}
 		out.Results[name], out.Higher[name], out.Shots[name] = values, higher, r.Shots
 		out.Samples[name] = map[string]int{"original": max(r.All, len(r.Samples)), "effective": len(r.Samples)}
@@ -129,7 +128,7 @@ func WriteSamples(path vfs.Path, samples []Sample) error {
 }
 
 // ReadSamples reads what [WriteSamples] wrote, except the values of metrics, which Judge computes.
-func ReadSamples(path vfs.Path) (items []tasks.Item, answers []tasks.Answer, err error) {
+func ReadSamples(path vfs.Path) (items []Item, answers []Answer, err error) {
 	for s, err := range jsonlines.Read[Sample](path) {
 		if err != nil {
 			return nil, nil, err
@@ -154,7 +153,7 @@ func Table(list []*Result) [][]string {
 			if m.Error != nil {
 				row[7] = fmt.Sprintf("%.4f", *m.Error)
 			}
-			if r.Task.Chance > 0 && metric != tasks.Perplexity {
+			if r.Task.Chance > 0 && metric != Perplexity {
 				row[8] = fmt.Sprint(r.Task.Chance)
 			}
 			rows = append(rows, row)
@@ -163,9 +162,9 @@ func Table(list []*Result) [][]string {
 	return rows
 }
 
-// Load reads the samples of all tasks in a folder written by [Write], and judges their answers again. Tasks that are
+// LoadResults reads the samples of all tasks in a folder written by [WriteResults], and judges their answers again. Tasks that are
 // not part of the program are looked up in own.
-func Load(dir vfs.Path, own []*tasks.Task) ([]*Result, error) {
+func LoadResults(dir vfs.Path, own []*Task) ([]*Result, error) {
 	entries, err := dir.ReadDir()
 	if err != nil {
 		return nil, err
@@ -180,10 +179,10 @@ func Load(dir vfs.Path, own []*tasks.Task) ([]*Result, error) {
 		if !ok || e.Name() == name {
 			continue
 		}
-		var t *tasks.Task
-		if i := slices.IndexFunc(own, func(t *tasks.Task) bool { return t.Name == name }); i >= 0 {
+		var t *Task
+		if i := slices.IndexFunc(own, func(t *Task) bool { return t.Name == name }); i >= 0 {
 			t = own[i]
-		} else if t, err = tasks.Open(name); err != nil {
+		} else if t, err = Open(name); err != nil {
 			return nil, err
 		}
 		items, answers, err := ReadSamples(samplesFile(dir, name))
@@ -203,18 +202,18 @@ func Load(dir vfs.Path, own []*tasks.Task) ([]*Result, error) {
 	return list, nil
 }
 
-// Answers returns the directory of the answers in the folder of an evaluation.
-func Answers(dir vfs.Path) vfs.Path { return dir.Join("answers") }
+// AnswersDir returns the directory of the answers in the folder of an evaluation.
+func AnswersDir(dir vfs.Path) vfs.Path { return dir.Join("answers") }
 
 // AnswersFile returns the path of the answers to a task.
-func AnswersFile(dir vfs.Path, task string) vfs.Path { return Answers(dir).Join(task + ".jsonl") }
+func AnswersFile(dir vfs.Path, task string) vfs.Path { return AnswersDir(dir).Join(task + ".jsonl") }
 
 func resultsFile(dir vfs.Path) vfs.Path { return dir.Join("results.json") }
 
 // OneModel returns an error if a folder has answers, to any task, of another model than the given one, which is the
 // setting "model" of [Asking]: results of both would be side by side.
 func OneModel(dir vfs.Path, model string) error {
-	entries, err := Answers(dir).ReadDir()
+	entries, err := AnswersDir(dir).ReadDir()
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
@@ -222,7 +221,7 @@ func OneModel(dir vfs.Path, model string) error {
 		if filepath.Ext(e.Name()) != ".jsonl" {
 			continue
 		}
-		path := Answers(dir).Join(e.Name())
+		path := AnswersDir(dir).Join(e.Name())
 		other, err := modelOf(path)
 		if err != nil {
 			return err
@@ -256,9 +255,9 @@ func modelOf(path vfs.Path) (string, error) {
 	return "", nil
 }
 
-// Write writes the samples of tasks, and adds results to results.json, which keeps the results of other tasks in the
+// WriteResults writes the samples of tasks, and adds results to results.json, which keeps the results of other tasks in the
 // folder.
-func Write(dir vfs.Path, list []*Result, results *Results) error {
+func WriteResults(dir vfs.Path, list []*Result, results *Results) error {
 	for _, r := range list {
 		if err := WriteSamples(samplesFile(dir, r.Task.Name), r.Samples); err != nil {
 			return err

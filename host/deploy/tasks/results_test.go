@@ -1,4 +1,4 @@
-package ask_test
+package tasks_test
 
 import (
 	"context"
@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	"github.com/cage-qat/cage/host/deploy/tasks"
-	"github.com/cage-qat/cage/host/deploy/tasks/ask"
 	"github.com/cage-qat/cage/host/model/score"
 	"github.com/cage-qat/cage/internal/vfs"
 )
@@ -17,22 +16,22 @@ import (
 func TestLoad(t *testing.T) {
 	dir := t.TempDir()
 	evaluated(t, vfs.At(dir))
-	list, err := ask.Load(vfs.At(dir), nil)
+	list, err := tasks.LoadResults(vfs.At(dir), nil)
 	if err != nil || len(list) != 1 {
 		t.Fatal(err)
 	}
-	again := ask.Summarize(list, nil)
+	again := tasks.Summarize(list, nil)
 	if got := fmt.Sprint(again.Results["piqa"]["acc,none"]); !strings.Contains(files(t, dir)["results.json"], `"acc,none": `+got) {
 		t.Errorf("acc is %s now, before\n%s", got, files(t, dir)["results.json"])
 	}
-	same, err := ask.Compare(list[0].Task, list[0].Samples, list[0].Samples)
+	same, err := tasks.Compare(list[0].Task, list[0].Samples, list[0].Samples)
 	if err != nil || len(same) != 2 || same[0].Difference != 0 || same[0].Low != 0 || same[0].McNemar != 1 {
 		t.Errorf("%+v, %v", same, err)
 	}
-	if _, err := ask.Compare(list[0].Task, list[0].Samples, list[0].Samples[1:]); err == nil {
+	if _, err := tasks.Compare(list[0].Task, list[0].Samples, list[0].Samples[1:]); err == nil {
 		t.Error("other numbers of items are compared")
 	}
-	if _, err := ask.Load(vfs.At(t.TempDir()), nil); err == nil || !strings.Contains(err.Error(), "no samples of a task") {
+	if _, err := tasks.LoadResults(vfs.At(t.TempDir()), nil); err == nil || !strings.Contains(err.Error(), "no samples of a task") {
 		t.Errorf("an empty folder: %v", err)
 	}
 }
@@ -44,9 +43,9 @@ func TestImpossible(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "item 0: the model's log-probability is NaN") {
 		t.Errorf("%v", err)
 	}
-	r := &ask.Result{Task: a.Task, Metrics: []tasks.Metric{{Name: "acc,none", Value: math.Inf(1)}}}
+	r := &tasks.Result{Task: a.Task, Metrics: []tasks.Metric{{Name: "acc,none", Value: math.Inf(1)}}}
 	dir := vfs.At(t.TempDir())
-	if err := ask.Write(dir, nil, ask.Summarize([]*ask.Result{r}, nil)); err != nil || !strings.Contains(files(t, dir.Name)["results.json"], `"acc,none": "+Inf"`) {
+	if err := tasks.WriteResults(dir, nil, tasks.Summarize([]*tasks.Result{r}, nil)); err != nil || !strings.Contains(files(t, dir.Name)["results.json"], `"acc,none": "+Inf"`) {
 		t.Errorf("%v, %v", files(t, dir.Name), err)
 	}
 }
@@ -68,7 +67,7 @@ func TestCompare(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var first, second []ask.Sample
+	var first, second []tasks.Sample
 	for i := range 100 {
 		values := func(right bool) map[string]float64 {
 			if right {
@@ -77,10 +76,10 @@ func TestCompare(t *testing.T) {
 			return map[string]float64{"acc,none": 0, "acc_norm,none": 0}
 		}
 		item := tasks.Item{Doc: i, Choices: []string{"a", "b"}}
-		first = append(first, ask.Sample{Item: item, Values: values(i < 59)})
-		second = append(second, ask.Sample{Item: item, Values: values(i >= 9 && i < 59 || i == 99)})
+		first = append(first, tasks.Sample{Item: item, Values: values(i < 59)})
+		second = append(second, tasks.Sample{Item: item, Values: values(i >= 9 && i < 59 || i == 99)})
 	}
-	list, err := ask.Compare(task, first, second)
+	list, err := tasks.Compare(task, first, second)
 	if err != nil {
 		t.Fatal(err)
 	}

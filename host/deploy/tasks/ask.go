@@ -1,9 +1,4 @@
-// Package ask asks a model the items of tasks and keeps its answers. Every answer is on disk before the next batch is
-// computed, so that an evaluation that was killed can be continued, and its report is the same as without the
-// interruption. Stored answers can be judged again without a model.
-//
-// The questions are defined in package tasks; how a model answers is up to the caller.
-package ask
+package tasks
 
 import (
 	"bytes"
@@ -16,7 +11,6 @@ import (
 	"math"
 	"slices"
 
-	"github.com/cage-qat/cage/host/deploy/tasks"
 	"github.com/cage-qat/cage/host/model/score"
 	"github.com/cage-qat/cage/internal/atomicfile"
 	"github.com/cage-qat/cage/internal/jsonlines"
@@ -34,8 +28,8 @@ type Model interface {
 
 // Asking describes what is asked, and on which settings the answers depend.
 type Asking struct {
-	Task  *tasks.Task
-	Items []tasks.Item
+	Task  *Task
+	Items []Item
 	Until []string
 	// Settings are what answers depend on in addition to the items: above all, the model. Stored answers with other
 	// settings are not used.
@@ -73,7 +67,7 @@ type asking struct {
 
 // Ask returns the answers to all items. Items that the file at path already answers are not asked again; path may be
 // nil.
-func Ask(ctx context.Context, path *vfs.Path, m Model, a Asking) (answers []tasks.Answer, err error) {
+func Ask(ctx context.Context, path *vfs.Path, m Model, a Asking) (answers []Answer, err error) {
 	s := &asking{Asking: a, answered: map[int]line{}}
 	for i, it := range a.Items {
 		s.first = append(s.first, len(s.requests))
@@ -87,7 +81,7 @@ func Ask(ctx context.Context, path *vfs.Path, m Model, a Asking) (answers []task
 		}
 		defer func() { err = errors.Join(err, s.log.Close()) }()
 	}
-	if a.Task.Kind == tasks.Generation {
+	if a.Task.Kind == Generation {
 		err = s.generate(ctx, m)
 	} else {
 		err = s.score(ctx, m)
@@ -132,7 +126,7 @@ func (s *asking) generate(ctx context.Context, m Model) error {
 		}
 		lines := make([]line, len(texts))
 		for k, text := range texts {
-			text = tasks.Cut(text, s.Until)
+			text = Cut(text, s.Until)
 			lines[k] = line{Item: from + k, Text: &text}
 		}
 		if err := s.keep(lines, len(s.Items)); err != nil {
@@ -147,7 +141,7 @@ func (s *asking) place(l line) (at int, ok bool) {
 	if l.Item < 0 || l.Item >= len(s.Items) {
 		return 0, false
 	}
-	if s.Task.Kind == tasks.Generation {
+	if s.Task.Kind == Generation {
 		return l.Item, l.Text != nil
 	}
 	return s.first[l.Item] + l.Request, l.Request >= 0 && l.Request < len(s.Items[l.Item].Scored) && l.LogProb != nil
@@ -230,10 +224,10 @@ func (s *asking) header() ([]byte, error) {
 	return json.Marshal(header{1, s.Task.Name, hex.EncodeToString(hash.Sum(nil)), s.Until, s.Task.Tokens(), s.Settings})
 }
 
-func (s *asking) answers() []tasks.Answer {
-	list := make([]tasks.Answer, len(s.Items))
+func (s *asking) answers() []Answer {
+	list := make([]Answer, len(s.Items))
 	for i, it := range s.Items {
-		if s.Task.Kind == tasks.Generation {
+		if s.Task.Kind == Generation {
 			list[i].Text = s.answered[i].Text
 			continue
 		}

@@ -1,4 +1,4 @@
-package ask_test
+package tasks_test
 
 import (
 	"bytes"
@@ -13,7 +13,6 @@ import (
 	"testing"
 
 	"github.com/cage-qat/cage/host/deploy/tasks"
-	"github.com/cage-qat/cage/host/deploy/tasks/ask"
 	"github.com/cage-qat/cage/host/model/score"
 	"github.com/cage-qat/cage/internal/testing/faultfs"
 	"github.com/cage-qat/cage/internal/testing/testfile"
@@ -74,7 +73,7 @@ func (m *model) Generate(_ context.Context, prompts [][]int32, _ int, until []st
 }
 
 // asking puts the questions of a task.
-func asking(t *testing.T, name string) ask.Asking {
+func asking(t *testing.T, name string) tasks.Asking {
 	t.Helper()
 	task, err := tasks.Open(name)
 	if err != nil {
@@ -97,25 +96,25 @@ func asking(t *testing.T, name string) ask.Asking {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return ask.Asking{Task: task, Items: items, Until: task.UntilTexts(e), Batch: 2, Settings: map[string]string{"model": "m"}}
+	return tasks.Asking{Task: task, Items: items, Until: task.UntilTexts(e), Batch: 2, Settings: map[string]string{"model": "m"}}
 }
 
 // evaluate asks, judges and writes; it returns the files.
-func evaluate(dir vfs.Path, m ask.Model, a ask.Asking) error {
+func evaluate(dir vfs.Path, m tasks.Model, a tasks.Asking) error {
 	if err := dir.Join("answers").MkdirAll(); err != nil {
 		return err
 	}
 	path := dir.Join("answers", a.Task.Name+".jsonl")
-	answers, err := ask.Ask(context.Background(), &path, m, a)
+	answers, err := tasks.Ask(context.Background(), &path, m, a)
 	if err != nil {
 		return err
 	}
-	r, err := ask.Judge(a.Task, a.Items, answers)
+	r, err := tasks.Judge(a.Task, a.Items, answers)
 	if err != nil {
 		return err
 	}
-	list := []*ask.Result{r}
-	return ask.Write(dir, list, ask.Summarize(list, map[string]string{"model": "m"}))
+	list := []*tasks.Result{r}
+	return tasks.WriteResults(dir, list, tasks.Summarize(list, map[string]string{"model": "m"}))
 }
 
 // evaluated asks all questions of piqa.
@@ -224,7 +223,7 @@ func TestOthersAnswers(t *testing.T) {
 	fewer.Items = fewer.Items[:3]
 	stops := asking(t, "piqa")
 	stops.Until = []string{"another end"}
-	for _, a := range []ask.Asking{other, fewer, stops} {
+	for _, a := range []tasks.Asking{other, fewer, stops} {
 		if err := evaluate(dir, &model{left: 100}, a); err == nil || !strings.Contains(err.Error(), "answers of another model, or to other questions") {
 			t.Errorf("%v", err)
 		}
@@ -258,7 +257,7 @@ func FuzzAnswers(f *testing.F) {
 		if evaluate(dir, &model{left: 100}, a) != nil {
 			return
 		}
-		if list, err := ask.Load(dir, nil); err != nil || len(list[0].Samples) != 7 {
+		if list, err := tasks.LoadResults(dir, nil); err != nil || len(list[0].Samples) != 7 {
 			t.Fatal(err)
 		}
 	})

@@ -1,4 +1,4 @@
-package ask
+package tasks
 
 import (
 	"errors"
@@ -9,8 +9,6 @@ import (
 	"strings"
 
 	"gonum.org/v1/gonum/stat/distuv"
-
-	"github.com/cage-qat/cage/host/deploy/tasks"
 )
 
 // Comparison compares two models on the same items. Differences are those of the first from the second.
@@ -36,8 +34,8 @@ var ErrText = errors.New("whole texts are not compared one by one")
 
 // Compare compares the answers of two models to the same items of a task. For a task of whole texts, the error wraps
 // [ErrText].
-func Compare(t *tasks.Task, first, second []Sample) ([]Comparison, error) {
-	if t.Kind == tasks.Text {
+func Compare(t *Task, first, second []Sample) ([]Comparison, error) {
+	if t.Kind == Text {
 		return nil, fmt.Errorf("%s: %w", t.Name, ErrText)
 	}
 	if len(first) != len(second) {
@@ -87,7 +85,7 @@ func CompareAll(first, second []*Result) (list []Comparison, leftOut, err error)
 func compare(task, metric string, a, b []float64) Comparison {
 	c := Comparison{Task: task, Metric: metric, Items: len(a), First: mean(a), Second: mean(b), McNemar: math.NaN()}
 	of := func(a, b float64) float64 { return a - b }
-	if strings.HasPrefix(metric, tasks.Perplexity+",") {
+	if strings.HasPrefix(metric, Perplexity+",") {
 		c.First, c.Second = math.Exp(-c.First), math.Exp(-c.Second)
 		of = func(a, b float64) float64 { return math.Exp(-a) - math.Exp(-b) }
 	} else {
@@ -125,12 +123,4 @@ func (c *Comparison) count(a, b []float64) {
 		return
 	}
 	c.McNemar = min(1, 2*distuv.Binomial{N: float64(n), P: 0.5}.CDF(float64(min(c.OnlyFirst, c.OnlySecond))))
-}
-
-func mean(list []float64) float64 {
-	sum := 0.0
-	for _, v := range list {
-		sum += v
-	}
-	return sum / float64(len(list))
 }
