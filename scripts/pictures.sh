@@ -44,8 +44,8 @@ terminal() {
 		session | tee "$recording.new" >&2
 		mv "$recording.new" "$recording"
 	fi
-	go run ./tools/terminal --out "$out/terminal.svg" \
-		--title "A terminal: a 4-bit model is trained, evaluated, and continues a text" <"$recording"
+	go run github.com/charmbracelet/freeze@v0.2.2 --language text --window --font.family monospace \
+		--output "$out/terminal.svg" <"$recording"
 }
 
 curves() {

@@ -10,17 +10,13 @@ import (
 
 // Card is what the model card says in addition to what the export itself shows.
 type Card struct {
-	Name    string // name of the model
-	Step    int    // optimizer steps behind the checkpoint
-	Trained string // what it was trained on, as a sentence
-	// Quantizer, Optimizer and Method say how it was trained, each in a few words; "" is
-	// left out.
-	Quantizer, Optimizer, Method string
-	Posttrained                  bool   // weights were quantized after training
-	Loss                         string // loss on the validation set; "" is left out
-	Command                      string // command that made the export
-	Config                       string // the configuration of the run, in TOML
-	Version                      string // version of cage
+	Name        string // name of the model
+	Step        int    // optimizer steps behind the checkpoint
+	Posttrained string // how weights were quantized after training; "": they were not
+	Loss        string // loss on the validation set; "" is left out
+	Command     string // command that made the export
+	Config      string // the configuration of the run, in TOML
+	Version     string // version of cage
 }
 
 var cardTemplate = template.Must(template.New(cardFile).Parse(`---
@@ -36,14 +32,9 @@ tags:
 
 | | |
 |---|---|
-| trained on | {{.Card.Trained}} |
 | steps | {{.Card.Step}} |
-{{- with .Card.Quantizer}}
-| weights | {{.}} |{{end}}
-{{- with .Card.Optimizer}}
-| optimizer | {{.}} |{{end}}
-{{- with .Card.Method}}
-| method | {{.}} |{{end}}
+{{- with .Card.Posttrained}}
+| quantized | {{.}} |{{end}}
 {{- with .Card.Loss}}
 | validation loss | {{.}} |{{end}}
 | exported as | {{.Report.Format}}: {{.Types}} |

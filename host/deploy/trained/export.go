@@ -180,78 +180,18 @@ func (t *Model) card() (export.Card, error) {
 	if err != nil {
 		return export.Card{}, err
 	}
-	cfg, err := config.Load(rundir.At(t.dir).Config().Name, nil)
-	if err != nil {
-		return export.Card{}, err
-	}
-	card := export.Card{Name: filepath.Base(filepath.Clean(t.dir)), Step: t.step, Config: string(text), Trained: t.trainedOn(cfg)}
-	card.Method = t.method()
-	card.Posttrained = t.made.Posttrained != nil
-	var quantizers, optimizers []string
-	for _, used := range t.made.Plugins {
-		var settings []string
-		for key, value := range used.Values {
-			settings = append(settings, fmt.Sprintf("%s = %v", key, value))
+	card := export.Card{Name: filepath.Base(filepath.Clean(t.dir)), Step: t.step, Config: string(text)}
+	if p := t.made.Posttrained; p != nil {
+		card.Posttrained = strings.ToUpper(p.Method) + " after the training"
+		if c := p.Calibration; c != nil {
+			card.Posttrained += fmt.Sprintf(", on %d sequences of %d tokens", c.Windows, c.Context)
 		}
-		slices.Sort(settings)
-		list := &optimizers
-		if strings.HasPrefix(used.Table, "quantizer") {
-			list = &quantizers
-		} else if !strings.HasPrefix(used.Table, "optimizer") {
-			continue
-		}
-		*list = appendNew(*list, fmt.Sprintf("[%s] %s (%s)", used.Table, used.Name, strings.Join(settings, ", ")))
 	}
-	card.Quantizer, card.Optimizer = strings.Join(quantizers, "; "), strings.Join(optimizers, "; ")
-	if s, err := metrics.ReadSummary(rundir.At(t.dir).Summary()); err == nil && s.Steps == t.step && s.ValLoss != nil {
+	s, err := metrics.ReadSummary(rundir.At(t.dir).Summary())
+	if err == nil && s.Steps == t.step && s.ValLoss != nil {
 		card.Loss = fmt.Sprintf("%.4f nats per token", float64(*s.ValLoss))
 	}
 	return card, nil
-}
-
-// method says in a few words how weights were brought to their grid.
-func (t *Model) method() string {
-	m := t.cfg.Method
-	switch p := t.made.Posttrained; {
-	case p != nil && p.Calibration != nil:
-		return fmt.Sprintf("%s after the training, on %d sequences of %d tokens", strings.ToUpper(p.Method), p.Calibration.Windows, p.Calibration.Context)
-	case p != nil:
-		return strings.ToUpper(p.Method) + " after the training"
-	case !m.Acts() || t.cfg.Untrained():
-		return ""
-	case m.Name == cage.NameCAGE:
-		return fmt.Sprintf("%s, λ = %g", m.Name, m.CAGE.Lambda)
-	}
-	return m.Name
-}
-
-func (t *Model) trainedOn(cfg *config.Config) string {
-	if from := t.made.Initial; cfg.Untrained() && from != nil {
-		words := "nothing in this run, which holds the model of " + filepath.Base(from.Path)
-		if from.Run != "" {
-			words += fmt.Sprintf(" after %d steps", from.Step)
-		}
-		return words
-	}
-	words := fmt.Sprintf("%s, %d tokens in each step", strings.Join(cfg.Data.Files(), ", "), cfg.Train.Batch*cfg.Train.Accumulate*cfg.Model.Context)
-	if len(t.made.Data) == 0 {
-		return words
-	}
-	switch f := t.made.Data[0]; { // the training data; behind it is what the run was validated on
-	case len(f.Files) > 0:
-		words += "; together they have the SHA-256 " + f.SHA256
-	case len(cfg.Data.Files()) == 1 && filepath.Base(f.Path) == filepath.Base(cfg.Data.Files()[0]):
-		words += fmt.Sprintf("; %s has the SHA-256 %s", filepath.Base(f.Path), f.SHA256)
-	}
-	return words
-}
-
-// appendNew adds what is not in the list: one table may be for weights and activations.
-func appendNew(list []string, more string) []string {
-	if slices.Contains(list, more) {
-		return list
-	}
-	return append(list, more)
 }
 
 // unstored says what the model quantizes that no format knows of.
