@@ -30,7 +30,7 @@ by a path are looked for at that path, then where the run was trained, then in t
 directory; --data needs neither the training nor the validation set.
 
 --data names a token file or a chat file, whichever of the two the run was trained on. On
-conversations the loss is that of a training's validation: over what is learned in them.
+conversations the loss is that of a training's validation: over the tokens with loss.
 
 The directory of a Hugging Face checkpoint is evaluated as it is, in full precision, on
 the file that --data names.

@@ -182,7 +182,7 @@ func withoutPairs(a, b []string, replaceable func(name string, list []string) bo
 	return x, y
 }
 
-// olderCheckpoint tells whether a sorted list holds, beside a checkpoint, a newer one of the
+// olderCheckpoint reports whether a sorted list holds, beside a checkpoint, a newer one of the
 // same run.
 func olderCheckpoint(name string, list []string) bool {
 	return filepath.Ext(name) == ".safetensors" && slices.ContainsFunc(list, func(other string) bool {

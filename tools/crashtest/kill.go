@@ -73,7 +73,7 @@ type workplace struct {
 }
 
 // command runs cage in the working directory and asks decide about each call that changes
-// a kept file there. Calls are numbered from 1.
+// a file there. Calls are numbered from 1.
 func (w workplace) command(ctx context.Context, args []string, decide func(n int, c syscallfault.Call) syscallfault.Decision) (syscallfault.Report, error) {
 	ctx, cancel := context.WithTimeout(ctx, commandLimit)
 	defer cancel()
@@ -94,7 +94,7 @@ func (w workplace) command(ctx context.Context, args []string, decide func(n int
 	})
 }
 
-// within tells whether a path is that directory or below it.
+// within reports whether a path is that directory or below it.
 func within(path, dir string) bool { return path == dir || strings.HasPrefix(path, dir+"/") }
 
 // clean empties the working directory and fills it from a template.
@@ -138,7 +138,7 @@ func (e *experiment) fail(format string, args ...any) {
 	e.record.Failures = append(e.record.Failures, fmt.Sprintf(format, args...))
 }
 
-// tooBusy tells whether cage gave up a plugin that had no time to start or to answer, or
+// tooBusy reports whether cage gave up a plugin that had no time to start or to answer, or
 // was itself given up.
 func (e *experiment) tooBusy() bool {
 	said, err := os.ReadFile(e.log)

@@ -3,17 +3,17 @@
 //
 //	make build && go run ./tools/crashtest
 //
-// It can be stopped at any moment; the same command then continues. At the end it prints tables of what was done, and
+// It can be stopped at any moment; the same command then continues. At the end it prints how many experiments failed, and
 // exits with code 1 if anything was lost.
 //
 // For each scenario (a training, a study, the preparation of data) it counts the system
-// calls that change a kept file in an undisturbed run. It then runs the scenario once for
+// calls that change a file in an undisturbed run. It then runs the scenario once for
 // each of them and kills it there: either the process that makes the call or all
 // processes, before the call or in the middle of its write. What is on disk must then be
 // whole; the same command, given again as documented, must succeed; and all files must
 // then be identical to those of the undisturbed run, except for times.
 //
-// The scenarios, and what must hold, are defined here. Package trap stops a process at a
+// The scenarios, and what must hold, are defined here. Package syscallfault stops a process at a
 // system call.
 package main
 
@@ -37,10 +37,10 @@ import (
 	"github.com/cage-qat/cage/tools/syscallfault"
 )
 
-// options say what a campaign does.
+// options are those of a crash test.
 type options struct {
 	Cage     string        // executable, with its plugins beside it
-	Dir      string        // directory for everything that is kept
+	Dir      string        // directory for results
 	Seed     uint64        // determines how each kill is done, and the order of the kills
 	Rounds   int           // number of experiments at each call
 	For      time.Duration // no experiment begins after this time; 0: all are done
@@ -59,8 +59,7 @@ type subject struct {
 func (s subject) template() string { return filepath.Join(s.dir, "template") }
 func (s subject) whole() string    { return filepath.Join(s.dir, "whole") }
 
-// campaign is a campaign while it runs.
-type campaign struct {
+type runner struct {
 	options
 	results  *results
 	subjects map[string]subject
@@ -69,7 +68,7 @@ type campaign struct {
 }
 
 // experiments does the experiments that have no stored result yet, and returns all outcomes. Each
-// failure is kept in a directory and printed with the command that repeats it.
+// failure is saved in a directory and printed with the command that repeats it.
 func experiments(ctx context.Context, o options, scenarios []Scenario) ([]Record, error) {
 	build, err := identity(o.Cage)
 	if err != nil {
@@ -82,7 +81,7 @@ func experiments(ctx context.Context, o options, scenarios []Scenario) ([]Record
 	if err := os.MkdirAll(o.Dir, 0o755); err != nil {
 		return nil, err
 	}
-	c := &campaign{options: o, subjects: map[string]subject{}}
+	c := &runner{options: o, subjects: map[string]subject{}}
 	if c.results, err = openResults(vfs.At(filepath.Join(o.Dir, "results.jsonl"))); err != nil {
 		return nil, err
 	}
@@ -101,7 +100,7 @@ func experiments(ctx context.Context, o options, scenarios []Scenario) ([]Record
 }
 
 // prepare makes a scenario's template and runs it undisturbed.
-func (c *campaign) prepare(ctx context.Context, s Scenario) error {
+func (c *runner) prepare(ctx context.Context, s Scenario) error {
 	sub := subject{Scenario: s, dir: filepath.Join(c.Dir, s.Name)}
 	if err := os.RemoveAll(sub.dir); err != nil {
 		return err
@@ -132,8 +131,8 @@ func (c *campaign) prepare(ctx context.Context, s Scenario) error {
 }
 
 // keys lists the experiments to do, round by round. Within a round their order is random,
-// so that a campaign that is stopped early has done a random sample.
-func (c *campaign) keys() []Key {
+// so that a test that is stopped early has done a random sample.
+func (c *runner) keys() []Key {
 	random := rand.New(rand.NewPCG(c.Seed, 0))
 	var list []Key
 	for round := range c.Rounds {
@@ -156,7 +155,7 @@ func (c *campaign) keys() []Key {
 }
 
 // doAll does the experiments, several at once.
-func (c *campaign) doAll(ctx context.Context, end time.Time) error {
+func (c *runner) doAll(ctx context.Context, end time.Time) error {
 	keys := c.keys()
 	fmt.Fprintf(c.Out, "%d scenarios, %d experiments to do, %d done before, in %s\n", len(c.subjects), len(keys), len(c.results.records), c.Dir)
 	queue := make(chan Key)
@@ -199,7 +198,7 @@ const tries = 3
 
 // do does an experiment and keeps its outcome. It does it again where cage gave up a plugin
 // because the machine was too busy, which says nothing about cage.
-func (c *campaign) do(ctx context.Context, worker int, k Key) error {
+func (c *runner) do(ctx context.Context, worker int, k Key) error {
 	for left := tries; ; left-- {
 		e, err := c.try(ctx, worker, k)
 		if err != nil {
@@ -219,7 +218,7 @@ func (c *campaign) do(ctx context.Context, worker int, k Key) error {
 }
 
 // try does an experiment once.
-func (c *campaign) try(ctx context.Context, worker int, k Key) (*experiment, error) {
+func (c *runner) try(ctx context.Context, worker int, k Key) (*experiment, error) {
 	s := c.subjects[k.Scenario]
 	dir := filepath.Join(c.Dir, fmt.Sprintf("worker-%d", worker))
 	e := &experiment{
@@ -233,7 +232,7 @@ func (c *campaign) try(ctx context.Context, worker int, k Key) (*experiment, err
 }
 
 // keep keeps what a failed experiment left, and says how to repeat it.
-func (c *campaign) keep(dir string, e *experiment) error {
+func (c *runner) keep(dir string, e *experiment) error {
 	kept := filepath.Join(c.Dir, "failures", strings.ReplaceAll(e.record.Key.String(), ":", "-"))
 	if err := errors.Join(os.RemoveAll(kept), os.MkdirAll(filepath.Dir(kept), 0o755), os.Rename(dir, kept)); err != nil {
 		return err
@@ -260,9 +259,9 @@ func main() {
 	err := run(ctx)
 	switch {
 	case errors.Is(err, syscallfault.ErrUnsupported):
-		fmt.Println("crash campaign: skipped:", err)
+		fmt.Println("crashtest: skipped:", err)
 	case err != nil:
-		fmt.Fprintln(os.Stderr, "crash campaign:", err)
+		fmt.Fprintln(os.Stderr, "crashtest:", err)
 		stop()
 		os.Exit(1)
 	}

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -17,7 +16,7 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// results is the file of outcomes, one line for each experiment. A campaign that was
+// results is the file of outcomes, one line for each experiment. A test that was
 // stopped goes on after the last whole line.
 type results struct {
 	mu      sync.Mutex
@@ -75,56 +74,23 @@ func identity(cage string) (string, error) {
 	return hex.EncodeToString(sum.Sum(nil))[:12], nil
 }
 
-// tally counts the outcomes of one row of a table.
-type tally struct{ experiments, kills, torn, alone, failures int }
-
-func (t *tally) add(r Record) {
-	t.experiments++
-	if len(r.Failures) > 0 {
-		t.failures++
-	}
-	for _, k := range r.Kills {
-		t.count(k)
-	}
-}
-
-func (t *tally) count(k Killed) {
-	t.kills++
-	if k.Torn {
-		t.torn++
-	}
-	if !k.All {
-		t.alone++
-	}
-}
-
-// summarize prints the outcomes as two Markdown tables: by scenario, and by system call.
+// summarize prints how many experiments were done, and what kills they had.
 func summarize(w io.Writer, records []Record) {
-	scenarios, calls, total := map[string]*tally{}, map[string]*tally{}, &tally{}
-	at := func(m map[string]*tally, name string) *tally {
-		if m[name] == nil {
-			m[name] = &tally{}
-		}
-		return m[name]
-	}
+	kills, torn, alone, failures := 0, 0, 0, 0
 	for _, r := range records {
-		at(scenarios, r.Scenario).add(r)
-		total.add(r)
+		if len(r.Failures) > 0 {
+			failures++
+		}
 		for _, k := range r.Kills {
-			at(calls, k.Call).count(k)
+			kills++
+			if k.Torn {
+				torn++
+			}
+			if !k.All {
+				alone++
+			}
 		}
 	}
-	fmt.Fprintf(w, "\n| scenario | experiments | kills | caller alone | torn writes | failures |\n|---|---|---|---|---|---|\n")
-	row := func(name string, t *tally) {
-		fmt.Fprintf(w, "| %s | %d | %d | %d | %d | %d |\n", name, t.experiments, t.kills, t.alone, t.torn, t.failures)
-	}
-	for _, name := range slices.Sorted(maps.Keys(scenarios)) {
-		row("`"+name+"`", scenarios[name])
-	}
-	row("all", total)
-	fmt.Fprintf(w, "\n| system call | kills | caller alone | torn |\n|---|---|---|---|\n")
-	for _, name := range slices.Sorted(maps.Keys(calls)) {
-		t := calls[name]
-		fmt.Fprintf(w, "| `%s` | %d | %d | %d |\n", name, t.kills, t.alone, t.torn)
-	}
+	fmt.Fprintf(w, "%d experiments with %d kills, %d of the caller alone, %d in the middle of a write: %d failed\n",
+		len(records), kills, alone, torn, failures)
 }

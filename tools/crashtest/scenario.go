@@ -16,7 +16,7 @@ type Scenario struct {
 	Again, Failed []string
 }
 
-// scenarios lists the scenarios of the campaign: every optimizer with a state of its own, the trained quantizer,
+// scenarios lists the scenarios: every optimizer with a state of its own, the trained quantizer,
 // diagnostics and trajectories, resumed runs, studies and the preparation of data.
 func scenarios() []Scenario {
 	list := []Scenario{

@@ -73,7 +73,7 @@ func start(c Command) (*exec.Cmd, int, error) {
 	if err != nil {
 		return nil, 0, err
 	}
-	ours, theirs := os.NewFile(uintptr(pair[0]), "trap"), os.NewFile(uintptr(pair[1]), "trap")
+	ours, theirs := os.NewFile(uintptr(pair[0]), "seccomp"), os.NewFile(uintptr(pair[1]), "seccomp")
 	defer ours.Close()
 	defer theirs.Close()
 	output, err := os.OpenFile(c.Output, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o644)
@@ -280,7 +280,7 @@ func Launch() {
 		return
 	}
 	err := launch()
-	fmt.Fprintln(os.Stderr, "trap:", err)
+	fmt.Fprintln(os.Stderr, "syscallfault:", err)
 	os.Exit(127)
 }
 

@@ -5,7 +5,7 @@
 //
 // It uses the kernel's notifications for seccomp filters. They need no debugger and no
 // root rights, and otherwise processes run at full speed. It works on Linux 5.19 and
-// later; elsewhere [Supported] returns an error. Package campaign decides where to crash,
+// later; elsewhere [Supported] returns an error. Command crashtest decides where to crash,
 // and what must be true afterwards.
 package syscallfault
 

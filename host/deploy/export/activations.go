@@ -98,7 +98,7 @@ func largest(x []float32) float32 {
 var activationSchemes = []activationScheme{typeMXFP4, typeInt4, typeInt8}
 
 // schemeOfActivation finds the scheme that quantizes as an activation was quantized in
-// training. It takes nothing on trust: the quantizer is tried on tokens of all kinds, and
+// training. The quantizer is tried on tokens of all kinds, and
 // what comes out must be equal bit for bit.
 func schemeOfActivation(a Activation) (activationScheme, error) {
 	x := probe(a.Rows, a.Width)

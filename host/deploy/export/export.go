@@ -54,7 +54,7 @@ func Write(ctx context.Context, format string, to vfs.Path, m *Model, o Options)
 	if err != nil {
 		return nil, err
 	}
-	to = vfs.On(to.FS, filepath.Clean(to.Name)) // DIR/ is DIR: the other name stands beside it
+	to = vfs.On(to.FS, filepath.Clean(to.Name)) // atomicdir makes a directory beside it
 	if err := atomicfile.CheckDir(to); err != nil {
 		return nil, err
 	}

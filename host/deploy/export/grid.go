@@ -41,7 +41,7 @@ var e2m1, e2m1Doubled = func() (numbers [16]float32, doubled [16]int32) {
 }()
 
 // NewGrid makes a grid of what a quantizer's program returned for a matrix of the given
-// shape, whose codes are those of numbers. It takes nothing on trust: only a grid that gives Q(x)
+// shape, whose codes are those of numbers. Only a grid that gives Q(x)
 // bit for bit is accepted. Without codes it finds them by the values and scales.
 func NewGrid(q *Quantized, dims []int, numbers spec.Grid) (*Grid, error) {
 	switch {

@@ -16,11 +16,11 @@ func chooseTypes[T any](s *source, parts []part, types func(weight) []T,
 		at    int // the type that is tried
 	}
 	groups, of := map[string]*group{}, make([]*group, len(parts))
-	held := make([]int, len(parts)) // the type of its group that is known to hold a part
+	fits := make([]int, len(parts)) // the type of its group that is known to hold a part
 	for again := true; again; {
 		again = false
 		for i, p := range parts {
-			if g := of[i]; g != nil && (g.at == len(g.types) || held[i] == g.at) {
+			if g := of[i]; g != nil && (g.at == len(g.types) || fits[i] == g.at) {
 				continue
 			}
 			w, err := s.weight(p.param)
@@ -41,7 +41,7 @@ func chooseTypes[T any](s *source, parts []part, types func(weight) []T,
 			for ; g.at < len(g.types) && holds(p, w, g.types[g.at]) != nil; g.at++ {
 				again = true // those that came before have another type now
 			}
-			held[i] = g.at
+			fits[i] = g.at
 		}
 	}
 	chosen := map[string]T{}

@@ -12,7 +12,7 @@ import (
 )
 
 // inverseFactor replaces the symmetric matrix h, [n, n], by the upper triangular factor U with a positive diagonal of its
-// inverse, h⁻¹ = Uᵀ·U. It is false where h is not positive definite; h is of no use then.
+// inverse, h⁻¹ = Uᵀ·U. It returns false if h is not positive definite; h is overwritten then, too.
 //
 // With the order of rows and columns reversed, the Cholesky factor of h is that of a product of an upper with a lower
 // triangle, h = R·Rᵀ. So h⁻¹ = (R⁻¹)ᵀ·R⁻¹ and U = R⁻¹: the inverse itself, which loses digits, is never computed.

@@ -51,7 +51,7 @@ type Answer struct {
 }
 
 // NewGrid finds the grid of a matrix in what a quantizer returned for it, given the numbers that its codes stand for.
-// It takes nothing on trust: the values must be the numbers times the scales, bit for bit.
+// The values must be the numbers times the scales, bit for bit.
 func NewGrid(a Answer, numbers map[int32]float32, rows, columns int) (*Grid, error) {
 	count := len(a.Scale)
 	if count == 1 && rows > 1 { // of the tensor

@@ -160,7 +160,7 @@ func (f *forward) initState(ctx context.Context, s model.ActivationSite, q spec.
 		return f.activations[s.Name].InitState(at[0].plain, named)
 	})
 	if err == nil {
-		f.kept[s.Name], err = f.run(ctx, e, f.texts[0], columns)
+		f.states[s.Name], err = f.run(ctx, e, f.texts[0], columns)
 	}
 	return err
 }
@@ -175,7 +175,7 @@ func (r *Blocks) loadState(f *forward, s model.ActivationSite, q spec.Quantizer)
 		if err != nil {
 			return fmt.Errorf("%s: %w", t.Name, err)
 		}
-		f.kept[s.Name] = append(f.kept[s.Name], b)
+		f.states[s.Name] = append(f.states[s.Name], b)
 	}
 	return nil
 }
@@ -185,7 +185,7 @@ func (r *Blocks) report(f *forward, s model.ActivationSite, q spec.Quantizer) er
 		return nil
 	}
 	for i, t := range q.State {
-		values, err := engine.Download[float32](f.kept[s.Name][i])
+		values, err := engine.Download[float32](f.states[s.Name][i])
 		if err == nil {
 			err = r.State(s.Name, t.Name, t.Shape, values)
 		}

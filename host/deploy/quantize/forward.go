@@ -25,7 +25,7 @@ type forward struct {
 	model          model.Blockwise
 	batch, context int
 	activations    map[string]lower.Quantizer  // by site
-	kept           map[string][]*engine.Buffer // states of these quantizers, from when they are known
+	states         map[string][]*engine.Buffer // states of these quantizers, from when they are known
 	texts          []text
 
 	block    int
@@ -42,7 +42,7 @@ type text struct {
 
 // newForward prepares a forward pass. Programs of activations are those of batch sequences. Their states are found for the texts, or known.
 func newForward(dev *engine.Device, m model.Blockwise, batch, context int, activations map[string]spec.Quantizer, known bool) (*forward, error) {
-	f := &forward{dev: dev, model: m, batch: batch, context: context, activations: map[string]lower.Quantizer{}, kept: map[string][]*engine.Buffer{}, compiled: map[string]*engine.Executable{}}
+	f := &forward{dev: dev, model: m, batch: batch, context: context, activations: map[string]lower.Quantizer{}, states: map[string][]*engine.Buffer{}, compiled: map[string]*engine.Executable{}}
 	for site, p := range activations {
 		if len(p.Trained) > 0 {
 			return nil, fmt.Errorf("%s: the quantizer has trained parameters, which only a training finds: leave activations as they are", site)
@@ -132,7 +132,7 @@ func (f *forward) free() error {
 
 func (f *forward) close() {
 	_ = f.free()
-	for _, list := range f.kept {
+	for _, list := range f.states {
 		_ = engine.FinalizeAll(list...)
 	}
 	for _, e := range f.compiled {
@@ -160,8 +160,8 @@ func (f *forward) run(ctx context.Context, e *engine.Executable, t text, more []
 		defer segments.Finalize()
 		in = append(in, segments)
 	}
-	for _, s := range f.keeping() {
-		in = append(in, f.kept[s.Name]...)
+	for _, s := range f.stateful() {
+		in = append(in, f.states[s.Name]...)
 	}
 	in = append(in, more...)
 	donate := make([]bool, len(in), len(in)+len(donated))
@@ -171,9 +171,9 @@ func (f *forward) run(ctx context.Context, e *engine.Executable, t text, more []
 	return e.Run(append(in, donated...), donate)
 }
 
-// keeping are the sites of the block whose quantizers have states that are known.
-func (f *forward) keeping() []model.ActivationSite {
-	return slices.DeleteFunc(f.model.BlockSites(f.block, f.batch, f.context), func(s model.ActivationSite) bool { return f.kept[s.Name] == nil })
+// stateful are the sites of the block whose quantizers have states that are known.
+func (f *forward) stateful() []model.ActivationSite {
+	return slices.DeleteFunc(f.model.BlockSites(f.block, f.batch, f.context), func(s model.ActivationSite) bool { return f.states[s.Name] == nil })
 }
 
 func (f *forward) hessians(ctx context.Context, sites []model.ActivationSite) ([]*inputs, error) {
@@ -248,24 +248,24 @@ func (f *forward) compile(what string, sites []model.ActivationSite, more []engi
 	if e, ok := f.compiled[key]; ok {
 		return e, nil
 	}
-	keeping := f.keeping()
-	e, err := f.dev.Compile(key, append(f.specs(keeping), more...), func(g *graph.Graph, in []*graph.Node) []*graph.Node {
+	stateful := f.stateful()
+	e, err := f.dev.Compile(key, append(f.specs(stateful), more...), func(g *graph.Graph, in []*graph.Node) []*graph.Node {
 		count := len(f.weights)
 		x, more := in[count], in[count+1:]
 		var segments *graph.Node
 		if f.texts[0].segments != nil {
 			segments, more = more[0], more[1:]
 		}
-		kept := map[string][]*graph.Node{}
-		for _, s := range keeping {
-			n := len(f.kept[s.Name])
-			kept[s.Name], more = more[:n], more[n:]
+		states := map[string][]*graph.Node{}
+		for _, s := range stateful {
+			n := len(f.states[s.Name])
+			states[s.Name], more = more[:n], more[n:]
 		}
 		at := make([]seen, len(sites))
 		y := f.model.Block(f.block, in[:count], x, segments, f.batch, f.context, func(site model.ActivationSite, x *graph.Node) *graph.Node {
 			s := seen{x, x}
-			if q, ok := f.activations[site.Name]; ok && len(q.State()) == len(kept[site.Name]) {
-				s.quantized, _ = q.Forward(x, lower.Given{State: kept[site.Name]})
+			if q, ok := f.activations[site.Name]; ok && len(q.State()) == len(states[site.Name]) {
+				s.quantized, _ = q.Forward(x, lower.Given{State: states[site.Name]})
 			}
 			if i := slices.IndexFunc(sites, func(s model.ActivationSite) bool { return s.Name == site.Name }); i >= 0 {
 				at[i] = s
@@ -291,7 +291,7 @@ func gram(x *graph.Node) *graph.Node {
 
 // specs are the first inputs of an executable: the weights, a residual stream, the segments of its sequences if they have any, and
 // the states of quantizers.
-func (f *forward) specs(keeping []model.ActivationSite) []engine.Spec {
+func (f *forward) specs(stateful []model.ActivationSite) []engine.Spec {
 	var specs []engine.Spec
 	for _, p := range f.model.BlockParams(f.block) {
 		specs = append(specs, float32Input(p.Name, false, p.Dims...))
@@ -301,7 +301,7 @@ func (f *forward) specs(keeping []model.ActivationSite) []engine.Spec {
 	if f.texts[0].segments != nil {
 		specs = append(specs, engine.Spec{Name: "segments", Shape: shapes.Make(dtypes.Int32, f.batch, f.context)})
 	}
-	for _, s := range keeping {
+	for _, s := range stateful {
 		for _, t := range f.activations[s.Name].State() {
 			specs = append(specs, float32Input(s.Name+"."+t.Name, false, t.Shape...))
 		}

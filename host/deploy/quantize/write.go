@@ -32,10 +32,10 @@ type quantizedRun struct {
 	build    engine.BuildInfo
 	log      hclog.Logger
 
-	dir   rundir.Dir
-	parts []*safetensors.File             // weights of blocks
-	ready map[string][]safetensors.Tensor // by parameter: Ŵ, and its scales if they are kept
-	kept  []safetensors.Tensor            // states of the quantizers of activations
+	dir    rundir.Dir
+	parts  []*safetensors.File             // weights of blocks
+	ready  map[string][]safetensors.Tensor // by parameter: Ŵ, and its scales where there are some
+	states []safetensors.Tensor            // states of the quantizers of activations
 }
 
 func (w *quantizedRun) write(ctx context.Context, run *Blocks) error {
@@ -53,15 +53,15 @@ func (w *quantizedRun) fill(ctx context.Context, run *Blocks) (err error) {
 	}
 	run.Block = func(block int, weights []*Quantized) error {
 		w.log.Info("quantized", "block", block+1, "of", run.Model.Blocks())
-		return w.keep(ctx, parts.Join(fmt.Sprintf("%d.safetensors", block)), weights)
+		return w.store(ctx, parts.Join(fmt.Sprintf("%d.safetensors", block)), weights)
 	}
 	run.State = func(site, name string, shape []int, values []float32) error {
-		kept, err := safetensors.New(step.KeptName(site, name), shape, values)
-		w.kept = append(w.kept, kept)
+		state, err := safetensors.New(step.KeptName(site, name), shape, values)
+		w.states = append(w.states, state)
 		return err
 	}
 	if err = run.Do(ctx); err == nil {
-		err = w.hold(ctx)
+		err = w.writeRun(ctx)
 	}
 	for _, part := range w.parts {
 		err = errors.Join(err, part.Close())
@@ -72,19 +72,19 @@ func (w *quantizedRun) fill(ctx context.Context, run *Blocks) (err error) {
 	return parts.RemoveAll()
 }
 
-func (w *quantizedRun) hold(ctx context.Context) error {
+func (w *quantizedRun) writeRun(ctx context.Context) error {
 	cfg, err := w.configuration()
 	if err != nil {
 		return err
 	}
 	made := &trained.Record{Posttrained: w.result, Record: provenance.Record{Build: w.build, Initial: w.origin,
 		Tokenizer: w.made.Tokenizer, Plugins: w.used, Programs: w.programs, Directory: w.made.Directory}}
-	held := &trained.Held{Config: cfg, Method: w.cfg.Method, Record: made, Params: w.model.Params(), Values: w.values, Ready: w.ready, More: w.kept, From: w.source.dir}
-	return held.Write(ctx, w.dir)
+	run := &trained.ModelRun{Config: cfg, Method: w.cfg.Method, Record: made, Params: w.model.Params(), Values: w.values, Ready: w.ready, More: w.states, From: w.source.dir}
+	return run.Write(ctx, w.dir)
 }
 
-// keep puts the weights of a block aside, so that they need no memory until all are written.
-func (w *quantizedRun) keep(ctx context.Context, path vfs.Path, weights []*Quantized) error {
+// store writes the weights of a block to a file, so that they need no memory until all are written.
+func (w *quantizedRun) store(ctx context.Context, path vfs.Path, weights []*Quantized) error {
 	var tensors []safetensors.Tensor
 	for _, q := range weights {
 		w.result.Matrices = append(w.result.Matrices, q.Report)

@@ -68,7 +68,7 @@ func checkpointName(dir string) string {
 			name += fmt.Sprintf(" %s:%d:%d", stat.Name(), stat.Size(), stat.ModTime().UnixNano())
 		}
 	}
-	// What computes with the weights, and what ends a text; the prompts are kept with the answers.
+	// What computes with the weights, and what ends a text; the prompts are saved with the answers.
 	for _, f := range []string{huggingface.ConfigName, tokenizer.GenerationFile} {
 		if text, err := vfs.ReadRegular(filepath.Join(dir, f)); err == nil {
 			name += fmt.Sprintf(" %s:%x", f, sha256.Sum256(text))

@@ -22,7 +22,7 @@ type Tasks struct {
 	Chat, OneTurn bool   // see [tasks.Options]: questions go into the model's template
 	Batch         int    // texts that are generated at once
 	MaxTokens     int    // of a generated answer; 0: the task's number
-	Out           string // folder for answers, samples and results; "": nothing is kept
+	Out           string // folder for answers, samples and results; "": nothing is saved
 	// Progress is called for each task, and what it returns while the task is asked.
 	Progress func(task string) (func(done, of int), error)
 

@@ -165,7 +165,7 @@ func (d Directory) Ask(ctx context.Context, g *Generator, p Plan, model Model) (
 		}
 	}
 	if len(tasks) == 0 {
-		return fmt.Errorf("all of these tasks lack an input: %s", leftOut(m.LeftOut))
+		return fmt.Errorf("each of these tasks needs an input that was not given: %s", leftOut(m.LeftOut))
 	}
 	m.Substitutions = g.Substitutions(tasks)
 	if err := d.path.MkdirAll(); err != nil {

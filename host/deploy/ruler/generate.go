@@ -151,7 +151,7 @@ type filler struct {
 	build func(index, n int) (Sample, error)
 	// finish, if not nil, draws what a sample has more than a prompt of the search.
 	finish func(d Sample) Sample
-	// besides are tokens that prompts of the search lack.
+	// besides are tokens that prompts of the search do not have yet.
 	besides int
 	// least is the smallest number of units, and the step by which too long prompts shrink.
 	least int

@@ -92,7 +92,7 @@ const (
 	needHotpot  need = "HotpotQA"
 )
 
-// Missing names the input that a task lacks; empty if it lacks none.
+// Missing names an input of a task that is missing; empty if none is.
 func (i Inputs) Missing(t Task) string {
 	given := map[need]bool{
 		needWords: i.Words != nil, needEnglish: i.Words != nil, needSquad: i.Squad != nil,

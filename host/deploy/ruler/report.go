@@ -182,15 +182,14 @@ func (r *Report) note(m *Manifest) {
 	}
 }
 
-// leftOut lists tasks with what they lack.
 func leftOut(tasks map[string]string) string {
 	by := map[string][]string{}
 	for _, name := range slices.Sorted(maps.Keys(tasks)) {
 		by[tasks[name]] = append(by[tasks[name]], name)
 	}
 	var list []string
-	for _, lack := range slices.Sorted(maps.Keys(by)) {
-		list = append(list, strings.Join(by[lack], ", ")+" (without "+lack+")")
+	for _, input := range slices.Sorted(maps.Keys(by)) {
+		list = append(list, strings.Join(by[input], ", ")+" (without "+input+")")
 	}
 	return strings.Join(list, "; ")
 }

@@ -62,7 +62,7 @@ type asking struct {
 	of       [][2]int             // item and request of each of requests
 	first    []int                // place of each item's first request
 	answered map[int]line         // by place: of a request, or of an item where texts are generated
-	log      *jsonlines.Log[line] // nil: answers are not kept
+	log      *jsonlines.Log[line] // nil: answers are not saved
 }
 
 // Ask returns the answers to all items. Items that the file at path already answers are not asked again; path may be

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"gonum.org/v1/gonum/stat"
 	"gonum.org/v1/gonum/stat/distuv"
 )
 
@@ -83,7 +84,7 @@ func CompareAll(first, second []*Result) (list []Comparison, leftOut, err error)
 }
 
 func compare(task, metric string, a, b []float64) Comparison {
-	c := Comparison{Task: task, Metric: metric, Items: len(a), First: mean(a), Second: mean(b), McNemar: math.NaN()}
+	c := Comparison{Task: task, Metric: metric, Items: len(a), First: stat.Mean(a, nil), Second: stat.Mean(b, nil), McNemar: math.NaN()}
 	of := func(a, b float64) float64 { return a - b }
 	if strings.HasPrefix(metric, Perplexity+",") {
 		c.First, c.Second = math.Exp(-c.First), math.Exp(-c.Second)

@@ -6,6 +6,8 @@ import (
 	"regexp"
 	"strings"
 	"unicode/utf8"
+
+	"gonum.org/v1/gonum/stat"
 )
 
 // NoFilter is the name of the filter for unfiltered answers.
@@ -135,13 +137,13 @@ func (t *Task) Aggregate(values []map[string]float64) []Metric {
 		for i, v := range values {
 			of[i] = v[name]
 		}
-		m := Metric{Name: name, Value: mean(of)}
+		m := Metric{Name: name, Value: stat.Mean(of, nil)}
 		if t.Kind == Text {
 			m.Value = overTexts(name, values)
 		} else if strings.HasPrefix(name, Perplexity+",") {
 			m.Value = math.Exp(-m.Value)
 		} else if len(of) > 1 {
-			e := standardError(of)
+			e := stat.StdErr(stat.StdDev(of, nil), float64(len(of)))
 			m.Error = &e
 		}
 		list = append(list, m)
@@ -192,23 +194,6 @@ func overTexts(metric string, values []map[string]float64) float64 {
 		return -sum / count / math.Ln2
 	}
 	return math.Exp(-sum / count)
-}
-
-func mean(list []float64) float64 {
-	sum := 0.0
-	for _, v := range list {
-		sum += v
-	}
-	return sum / float64(len(list))
-}
-
-// standardError of the mean: the standard deviation of the sample, by n − 1, over the root of n.
-func standardError(list []float64) float64 {
-	m, sum := mean(list), 0.0
-	for _, v := range list {
-		sum += (v - m) * (v - m)
-	}
-	return math.Sqrt(sum/float64(len(list)-1)) / math.Sqrt(float64(len(list)))
 }
 
 // Cut cuts a generated text at the first occurrence of each of the texts in until, one after the other.

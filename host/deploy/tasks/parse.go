@@ -128,7 +128,7 @@ func (t *Task) checkKind(r *plaintoml.Reader) {
 	}
 }
 
-// checkTemplates finds mistakes in templates. What a template lacks of a row is known only when a row is there.
+// checkTemplates finds mistakes in templates. Columns that a row does not have are found when the template is rendered.
 func (t *Task) checkTemplates(r *plaintoml.Reader) {
 	for _, part := range []struct {
 		key  string

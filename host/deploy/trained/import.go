@@ -51,8 +51,8 @@ func Import(ctx context.Context, dir, out string, context int) (*huggingface.Che
 			if err != nil {
 				return err
 			}
-			held := &Held{Config: cfg, Method: cfg.Method, Record: made, Params: c.Params(), Values: c.Values, From: dir}
-			return held.Write(ctx, rundir.Dir{Path: to})
+			run := &ModelRun{Config: cfg, Method: cfg.Method, Record: made, Params: c.Params(), Values: c.Values, From: dir}
+			return run.Write(ctx, rundir.Dir{Path: to})
 		})
 	}
 	return c, errors.Join(err, c.Close())
@@ -134,8 +134,8 @@ func hubTokenizer(dir vfs.Path) (*tokenizer.Info, error) {
 	return &info, nil
 }
 
-// Held is a run that trains no step: its state is a model as it is.
-type Held struct {
+// ModelRun is a run without training steps: its state is a model as it is.
+type ModelRun struct {
 	Config *config.Config
 	Method cage.Settings // with which the model was trained
 	Record *Record
@@ -151,50 +151,50 @@ type Held struct {
 
 // Write writes the run into a directory, which is named train.out once it is complete. run.toml, which makes it a run
 // directory, comes last.
-func (h *Held) Write(ctx context.Context, to rundir.Dir) error {
-	text, err := h.Config.Encode()
+func (r *ModelRun) Write(ctx context.Context, to rundir.Dir) error {
+	text, err := r.Config.Encode()
 	if err != nil {
 		return err
 	}
-	h.Record.Run = provenance.NewIdentity()
-	if err := h.save(ctx, to); err != nil {
+	r.Record.Run = provenance.NewIdentity()
+	if err := r.save(ctx, to); err != nil {
 		return err
 	}
-	if err := rundir.CopyFiles(to, vfs.At(h.From), slices.Concat(tokenizer.Files, huggingface.DescriptionFiles)); err != nil {
+	if err := rundir.CopyFiles(to, vfs.At(r.From), slices.Concat(tokenizer.Files, huggingface.DescriptionFiles)); err != nil {
 		return err
 	}
-	if h.Record.Directory == "" {
-		if h.Record.Directory, err = os.Getwd(); err != nil {
+	if r.Record.Directory == "" {
+		if r.Record.Directory, err = os.Getwd(); err != nil {
 			return err
 		}
 	}
-	if err := atomicfile.WriteJSON(to.Provenance(), h.Record); err != nil {
+	if err := atomicfile.WriteJSON(to.Provenance(), r.Record); err != nil {
 		return err
 	}
-	out := rundir.At(h.Config.Train.Out)
-	summary := metrics.Summary{Name: out.Base(), Completed: true, Dir: out.Name, Method: h.Method.Name, Settings: h.Method.Own(),
-		Parameters: int64(architecture.CountParams(h.Params, nil)), NonEmbedding: int64(architecture.NonEmbedding(h.Params))}
+	out := rundir.At(r.Config.Train.Out)
+	summary := metrics.Summary{Name: out.Base(), Completed: true, Dir: out.Name, Method: r.Method.Name, Settings: r.Method.Own(),
+		Parameters: int64(architecture.CountParams(r.Params, nil)), NonEmbedding: int64(architecture.NonEmbedding(r.Params))}
 	if err := metrics.WriteSummary(to.Summary(), summary); err != nil {
 		return err
 	}
 	return atomicfile.WriteBytes(to.Config(), text)
 }
 
-func (h *Held) save(ctx context.Context, to rundir.Dir) error {
-	meta, err := provenance.Metadata(h.Record.Run, provenance.Progress{}, h.Record.Build)
+func (r *ModelRun) save(ctx context.Context, to rundir.Dir) error {
+	meta, err := provenance.Metadata(r.Record.Run, provenance.Progress{}, r.Record.Build)
 	if err != nil {
 		return err
 	}
 	state := checkpoint.State{Meta: meta}
-	for _, p := range h.Params {
-		if ready := h.Ready[p.Name]; ready != nil {
+	for _, p := range r.Params {
+		if ready := r.Ready[p.Name]; ready != nil {
 			state.Tensors = append(state.Tensors, ready...)
 			continue
 		}
-		read := func() ([]float32, error) { return h.Values(p.Name) }
+		read := func() ([]float32, error) { return r.Values(p.Name) }
 		state.Tensors = append(state.Tensors, safetensors.Lazy(step.ParamName(p.Name), p.Dims, read))
 	}
-	state.Tensors = append(state.Tensors, h.More...)
+	state.Tensors = append(state.Tensors, r.More...)
 	_, err = checkpoint.Save(ctx, to.Checkpoints(), state)
 	return err
 }
