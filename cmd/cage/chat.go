@@ -25,7 +25,7 @@ func newChat() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "chat RUN|CHECKPOINT",
 		Short: "Talk with a model that was trained on conversations",
-		Long: `Talk with a model that was trained on conversations, with the template that it was trained with:
+		Long: `Talk with a model that was trained on conversations, in its own chat template:
 each line of the standard input is a message, whose answer appears as it grows. The end of
 the input ends the conversation. With --message there is one message and one answer,
 which --json prints as JSON. The directory of a Hugging Face checkpoint is used as it is.`,
