@@ -23,7 +23,7 @@ import (
 
 const prepareHelp = `Turn texts into a dataset: a directory with train.tokens, val.tokens, the tokenizer
 and a manifest. An input is a file, a directory, which is searched to any depth, a
-pattern in which ** stands for directories of any depth, or - for the standard input.
+pattern such as 'web/*.jsonl', or - for the standard input.
 
 By their names, files are JSONL (.jsonl, .jsonlines, .ndjson), Parquet (.parquet) or
 plain text, each also compressed (.gz, .zst); --format says it of all. Every plain text
@@ -41,7 +41,7 @@ With --kind chat the rows of JSONL and Parquet are conversations, of which a mod
 learn what the assistant says.
 
   cage data prepare "$(go env GOROOT)/src" --include '*.go' --out data/go
-  cage data prepare 'web/**/*.jsonl.zst' --tokenizer tokenizer.json --out data/web
+  cage data prepare web --include '*.jsonl.zst' --tokenizer tokenizer.json --out data/web
   cage data prepare talks.jsonl --kind chat --tokenizer MODEL --out data/talks`
 
 func newDataPrepare() *cobra.Command {
@@ -66,7 +66,6 @@ func newDataPrepare() *cobra.Command {
 	flags.StringArrayVar(&opts.ValInputs, "validation-text", nil, "validation text: `INPUT`, instead of a share (repeatable)")
 	flags.Uint64Var(&opts.Seed, "seed", data.DefaultSplitSeed, "seed of the split")
 	flags.Int64Var(&opts.MaxBytes, "max-bytes", 0, "take at most this much text, at random; 0: all")
-	flags.Int64Var(&opts.ShardTokens, "shard-tokens", 0, "divide the training tokens into files of about `N`; 0: one file")
 	conversations.add(cmd)
 	return withAnswer(cmd, func(cmd *cobra.Command, args []string) (*answer, error) {
 		if err := conversations.check(cmd); err != nil {
@@ -125,9 +124,6 @@ func checkPrepare(cmd *cobra.Command, opts *data.PrepareOptions) error {
 func (p preparedTexts) print(w io.Writer, dir string) {
 	m := p.Manifest
 	file := filepath.Join(dir, dataset.Texts.Train)
-	if n := len(m.Train.Shards); n > 0 {
-		file = fmt.Sprintf("%s (%d files)", filepath.Join(dir, "train-*.tokens"), n)
-	}
 	table(w, [][]string{{"", "documents", "tokens", "file"},
 		{"training", fmt.Sprint(m.Train.Documents), fmt.Sprint(m.Train.Tokens), file},
 		{"validation", fmt.Sprint(m.Val.Documents), fmt.Sprint(m.Val.Tokens), filepath.Join(dir, dataset.Texts.Val)},
@@ -169,7 +165,7 @@ func printLeftOut(w io.Writer, list []data.LeftOut) {
 	rows, byName := [][]string{{"left out", "files", ""}}, false
 	for _, l := range list {
 		rows = append(rows, []string{string(l.Reason), fmt.Sprint(l.Files), l.List()})
-		byName = byName || l.Reason == data.Compressed || l.Reason == data.Parquet
+		byName = byName || l.Reason == data.Binary
 	}
 	table(w, rows)
 	if byName {
@@ -186,7 +182,7 @@ type chatFlags struct {
 // The names of the flags for one kind of data.
 var (
 	onlyChat = []string{"template", "train-on", "template-date", "template-var", "add-tokens", "plain-marks"}
-	onlyText = []string{"separator", "max-bytes", "field", "shard-tokens"}
+	onlyText = []string{"separator", "max-bytes", "field"}
 )
 
 func (c *chatFlags) add(cmd *cobra.Command) {

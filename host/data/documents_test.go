@@ -1,6 +1,7 @@
 package data
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/cage-qat/cage/host/data/dataset"
 	"github.com/cage-qat/cage/host/data/tokenizer"
+	"github.com/cage-qat/cage/internal/atomicfile"
 	"github.com/cage-qat/cage/internal/testing/testfile"
 	"github.com/cage-qat/cage/internal/testing/testlevel"
 	"github.com/cage-qat/cage/internal/vfs"
@@ -79,36 +81,78 @@ func cutAt(ids []int32, mark int32) (list [][]int32) {
 	return list
 }
 
-// TestShards: the same tokens in the same order, in several files.
+// inShards divides the training file of a dataset, as earlier versions of cage did, into files that
+// end with the first document that brings them to a number of tokens.
+func inShards(t *testing.T, out string, tokens int64) *Manifest {
+	t.Helper()
+	m := manifestIn(t, out)
+	whole := filepath.Join(out, dataset.Texts.Train)
+	var texts [][]int32
+	for _, id := range tokensOf(t, open(t, whole)) {
+		if id == m.Tokenizer.BOS {
+			texts = append(texts, nil)
+			continue
+		}
+		texts[len(texts)-1] = append(texts[len(texts)-1], id)
+	}
+	var headers []dataset.Header
+	for at := 0; at < len(texts); {
+		w, err := dataset.NewWriter(vfs.At(filepath.Join(out, fmt.Sprint("shard", len(headers)))), m.Origin)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for size := int64(0); at < len(texts) && size < tokens; at++ {
+			if err := w.WriteDocument(texts[at], nil); err != nil {
+				t.Fatal(err)
+			}
+			size += int64(len(texts[at])) + 1
+		}
+		h, err := w.Commit()
+		if err != nil {
+			t.Fatal(err)
+		}
+		headers = append(headers, h)
+	}
+	var paths []string
+	for i, h := range headers {
+		name := fmt.Sprintf("train-%05d-of-%05d.tokens", i, len(headers))
+		if err := os.Rename(filepath.Join(out, fmt.Sprint("shard", i)), filepath.Join(out, name)); err != nil {
+			t.Fatal(err)
+		}
+		paths = append(paths, filepath.Join(out, name))
+		shard := dataset.Shard{File: name, Documents: h.Documents, Tokens: h.Tokens, SHA256: h.SHA256}
+		m.Train.Shards = append(m.Train.Shards, shard)
+	}
+	m.Train.SHA256 = open(t, paths...).Header().SHA256
+	err := atomicfile.WriteJSON(vfs.At(filepath.Join(out, dataset.Texts.Manifest)), m)
+	if err = errors.Join(err, os.Remove(whole)); err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+// TestShards: a dataset in several files has the same tokens in the same order, is verified, and is
+// replaced by one in one file.
 func TestShards(t *testing.T) {
 	dir, _ := corpus(t, 50)
-	whole, one := prepare(t, PrepareOptions{Inputs: []string{dir}, ValFraction: 0.1})
-	out := t.TempDir()
-	for _, most := range []int64{100, 300, 1 << 20, 0} {
-		m, d := prepare(t, PrepareOptions{Inputs: []string{dir}, ValFraction: 0.1, ShardTokens: most, Out: out})
-		if m.Train.Tokens != whole.Train.Tokens || m.Train.Documents != whole.Train.Documents || m.Val.SHA256 != whole.Val.SHA256 {
-			t.Errorf("shards of %d: %+v, want %+v", most, m.Train, whole.Train)
-		}
-		if diff := cmp.Diff(tokensOf(t, one.Train), tokensOf(t, d.Train)); diff != "" {
-			t.Errorf("shards of %d: the tokens differ", most)
-		}
-		for i, s := range m.Train.Shards {
-			if s.Tokens < most && i < len(m.Train.Shards)-1 || s.File != fmt.Sprintf("train-%05d-of-%05d.tokens", i, len(m.Train.Shards)) {
-				t.Errorf("shards of %d: %+v", most, s)
-			}
-		}
-		if got := damaged(t, out); len(got) > 0 {
-			t.Errorf("shards of %d: %q are damaged", most, got)
-		}
-		names, err := filepath.Glob(filepath.Join(out, "train*.tokens"))
-		if err != nil || len(names) != max(1, len(m.Train.Shards)) || (most == 0) != (len(m.Train.Shards) == 0) {
-			t.Errorf("shards of %d: %q", most, names)
-		}
-		if pattern, err := dataset.Open(filepath.Join(out, "train*.tokens")); err != nil || pattern.Header().SHA256 != m.Train.SHA256 || !slices.Equal(pattern.Paths(), names) {
-			t.Errorf("shards of %d by pattern: %v", most, err)
-		} else {
-			pattern.Close()
-		}
+	options := PrepareOptions{Inputs: []string{dir}, ValFraction: 0.1, Out: t.TempDir()}
+	whole, one := prepare(t, options)
+	tokens := tokensOf(t, one.Train)
+	m := inShards(t, options.Out, 300)
+	if got := damaged(t, options.Out); len(got) > 0 {
+		t.Errorf("%q are damaged", got)
+	}
+	several := open(t, filepath.Join(options.Out, "train*.tokens"))
+	if h := several.Header(); h.SHA256 != m.Train.SHA256 || len(several.Paths()) < 2 || h.Documents != whole.Train.Documents {
+		t.Errorf("%q have the header %+v", several.Paths(), h)
+	}
+	if diff := cmp.Diff(tokens, tokensOf(t, several)); diff != "" {
+		t.Error("the tokens differ")
+	}
+	prepare(t, options)
+	names, err := filepath.Glob(filepath.Join(options.Out, "train*.tokens"))
+	if err != nil || len(names) != 1 {
+		t.Errorf("%q are left, %v", names, err)
 	}
 }
 
@@ -130,7 +174,8 @@ func tokensOf(t *testing.T, f *dataset.File) []int32 {
 func TestOpenSeveral(t *testing.T) {
 	dir, _ := corpus(t, 50)
 	out := t.TempDir()
-	m, _ := prepare(t, PrepareOptions{Inputs: []string{dir}, ShardTokens: 100, Out: out})
+	prepare(t, PrepareOptions{Inputs: []string{dir}, Out: out})
+	m := inShards(t, out, 100)
 	llama3 := openTokenizer(t, "tokenizer/testdata/llama3.tokenizer.json")
 	_, other := prepare(t, PrepareOptions{Inputs: []string{dir}, Tokenizer: llama3})
 	first, second := filepath.Join(out, m.Train.Shards[0].File), filepath.Join(out, m.Train.Shards[1].File)

@@ -33,7 +33,7 @@ type encodedPiece struct {
 }
 
 // encode writes documents to token files that are still to be committed.
-func (p *preparation) encode(out *dataset.PartWriter, documents []document) error {
+func (p *preparation) encode(out *dataset.Writer, documents []document) error {
 	err := parallel.Run(p.ctx, p.batches(documents), p.encodeBatch, func(list []encodedPiece) error {
 		for _, e := range list {
 			err := out.Append(e.ids, nil)

@@ -38,7 +38,7 @@ func (p preparing) run(t *testing.T, files vfs.FS, out string, seed uint64) erro
 	if files == nil {
 		files = vfstest.NoSync
 	}
-	_, err := Prepare(t.Context(), PrepareOptions{Inputs: p.inputs, Tokenizer: p.tok, Files: files, Out: out, Seed: seed, ShardTokens: 60})
+	_, err := Prepare(t.Context(), PrepareOptions{Inputs: p.inputs, Tokenizer: p.tok, Files: files, Out: out, Seed: seed})
 	return err
 }
 
@@ -63,7 +63,7 @@ func (p preparing) begin(t *testing.T, older bool) string {
 // whole demands that the token files in a directory are whole, and that preparing it again makes the dataset of want.
 func (p preparing) whole(t *testing.T, what, out string, want map[string]string) {
 	t.Helper()
-	for _, name := range []string{dataset.Texts.Train, "train-*.tokens", dataset.Texts.Val} {
+	for _, name := range []string{dataset.Texts.Train, dataset.Texts.Val} {
 		if f, err := dataset.Open(filepath.Join(out, name)); err == nil {
 			if err := f.Verify(t.Context()); err != nil {
 				t.Errorf("%s: a damaged file is opened: %v", what, err)
@@ -115,7 +115,7 @@ func TestPowerLoss(t *testing.T) {
 			t.Fatal(err)
 		}
 		want := contents(t, out)
-		for lost, what := range files.Each(t, testlevel.Choose[uint64](2, 6), 60) {
+		for lost, what := range files.Each(t, testlevel.Choose[uint64](2, 6), 50) {
 			p.whole(t, what, filepath.Join(lost, "data", "set"), want)
 		}
 	}

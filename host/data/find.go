@@ -257,21 +257,33 @@ func matchElements(pattern, name []string) bool {
 	return len(name) == 0
 }
 
-// glob adds what a pattern matches, as if all of it were named.
+// glob adds what a pattern matches, as if all of it were named. As in a shell, names that begin with
+// a dot have to be named with it.
 func (f *finder) glob(pattern string) error {
-	elements := strings.Split(filepath.ToSlash(pattern), "/")
-	for _, e := range elements {
-		if _, err := path.Match(e, ""); err != nil {
-			return fmt.Errorf("pattern %q: %w", pattern, err)
-		}
+	if strings.Contains(pattern, anyDepth) {
+		return fmt.Errorf("pattern %q: ** is for --include: name the directory, and select its files with --include",
+			pattern)
 	}
-	root := "."
-	if elements[0] == "" {
-		root, elements = "/", elements[1:]
+	matches, err := filepath.Glob(pattern)
+	if err != nil {
+		return fmt.Errorf("pattern %q: %w", pattern, err)
 	}
 	before := f.added
-	if err := f.expand(root, elements); err != nil {
-		return err
+	for _, name := range matches {
+		if hidden(pattern, name) {
+			continue
+		}
+		resolved, err := realPath(name)
+		switch {
+		case err == nil && f.written(resolved):
+			f.leave(Own, resolved, name)
+			f.added++
+		case err == nil && resolved != f.exclude:
+			err = f.add(name)
+		}
+		if err != nil {
+			return err
+		}
 	}
 	if f.added == before {
 		return fmt.Errorf("no file matches %q", pattern)
@@ -279,64 +291,13 @@ func (f *finder) glob(pattern string) error {
 	return nil
 }
 
-// expand adds what the elements of a pattern match below folder.
-func (f *finder) expand(folder string, elements []string) error {
-	if len(elements) == 0 || len(elements) == 1 && elements[0] == anyDepth {
-		return f.add(folder)
-	}
-	first, rest := elements[0], elements[1:]
-	if !isPattern(first) {
-		next := filepath.Join(folder, first)
-		if _, err := os.Stat(next); err != nil {
-			return nil // nothing matches here
-		}
-		return f.expand(next, rest)
-	}
-	if first == anyDepth {
-		if err := f.expand(folder, rest); err != nil {
-			return err
+// hidden reports whether an element of a name begins with a dot which that of the pattern has not.
+func hidden(pattern, name string) bool {
+	elements := strings.Split(filepath.Clean(pattern), string(filepath.Separator))
+	for i, e := range strings.Split(filepath.Clean(name), string(filepath.Separator)) {
+		if strings.HasPrefix(e, ".") && i < len(elements) && !strings.HasPrefix(elements[i], ".") {
+			return true
 		}
 	}
-	entries, err := os.ReadDir(folder)
-	if err != nil {
-		return err
-	}
-	for _, e := range entries {
-		if err := f.expandEntry(filepath.Join(folder, e.Name()), e, elements); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// expandEntry goes on with an entry of a folder. As in a shell, names that begin with a
-// dot have to be named with it.
-func (f *finder) expandEntry(name string, entry os.DirEntry, elements []string) error {
-	first, rest := elements[0], elements[1:]
-	if strings.HasPrefix(entry.Name(), ".") && !strings.HasPrefix(first, ".") {
-		return nil
-	}
-	if first == anyDepth {
-		if entry.IsDir() && !f.excluded(name) {
-			return f.expand(name, elements)
-		}
-		return nil
-	}
-	if ok, _ := path.Match(first, entry.Name()); !ok || f.excluded(name) {
-		return nil
-	}
-	if len(rest) > 0 && !entry.IsDir() && !isFolder(name) {
-		return nil
-	}
-	if resolved, err := realPath(name); err == nil && f.written(resolved) {
-		f.leave(Own, resolved, name)
-		return nil
-	}
-	return f.expand(name, rest)
-}
-
-// excluded reports whether a folder is the one that is being written.
-func (f *finder) excluded(name string) bool {
-	resolved, err := realPath(name)
-	return err == nil && resolved == f.exclude
+	return false
 }

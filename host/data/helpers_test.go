@@ -52,14 +52,7 @@ func prepare(t testing.TB, options PrepareOptions) (*Manifest, *opened) {
 	if got := damaged(t, options.Out); len(got) > 0 {
 		t.Fatalf("%q are damaged", got)
 	}
-	train := []string{filepath.Join(options.Out, dataset.Texts.Train)}
-	if len(m.Train.Shards) > 0 {
-		train = nil
-		for _, s := range m.Train.Shards {
-			train = append(train, filepath.Join(options.Out, s.File))
-		}
-	}
-	return m, &opened{open(t, train...), open(t, filepath.Join(options.Out, dataset.Texts.Val))}
+	return m, &opened{open(t, filepath.Join(options.Out, dataset.Texts.Train)), open(t, filepath.Join(options.Out, dataset.Texts.Val))}
 }
 
 // manifestIn reads the manifest of a dataset.

@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"path/filepath"
 	"strings"
-
-	"github.com/cage-qat/cage/host/data/source"
 )
 
 // Reason says why a file was left out.
@@ -15,8 +13,6 @@ type Reason string
 const (
 	Binary      Reason = "binary"        // it contains a zero byte
 	InvalidUTF8 Reason = "not UTF-8"     // text in another encoding, or not text
-	Compressed  Reason = "compressed"    // compressed in a way that is not read, or whose ending its name lacks
-	Parquet     Reason = "Parquet"       // Parquet, but not named as such
 	Empty       Reason = "empty"         // nothing but white space
 	Hidden      Reason = "hidden"        // its name, or that of its folder, begins with a dot
 	Link        Reason = "symbolic link" // links are not followed, except inputs
@@ -30,7 +26,7 @@ const (
 const isText Reason = ""
 
 // reasons is the order in which they are reported.
-var reasons = []Reason{Parquet, Compressed, Binary, InvalidUTF8, Empty, NoRows, Hidden, Link, Special, Own}
+var reasons = []Reason{Binary, InvalidUTF8, Empty, NoRows, Hidden, Link, Special, Own}
 
 // mostNames is how many files are named for each reason.
 const mostNames = 5
@@ -91,24 +87,11 @@ func (l leftOut) String() string {
 		return ""
 	}
 	text := "; left out: " + strings.Join(parts, ", ")
-	if l[Parquet] != nil || l[Compressed] != nil {
+	if l[Binary] != nil {
 		text += "; " + NameHint
 	}
 	return text
 }
 
-// NameHint is the end of an error message, about files that do not hold plain text.
+// NameHint is the end of a message about binary files.
 const NameHint = "compressed files and Parquet are read when they are called so: .gz, .zst, .parquet"
-
-// nameReason says what a file that is no text is, by its first bytes.
-func nameReason(begin []byte, found Reason) Reason {
-	switch source.Sniff(begin) {
-	case "", source.KindMarkup, source.KindPDF:
-		return found
-	case source.KindParquet:
-		return Parquet
-	case source.KindUTF16:
-		return InvalidUTF8
-	}
-	return Compressed
-}

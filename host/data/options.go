@@ -70,9 +70,6 @@ type PrepareOptions struct {
 	// to the first that does not fit, ignoring those that are longer than the limit. Zero
 	// means no limit.
 	MaxBytes int64
-	// ShardTokens divides the training tokens into several files: each ends with the
-	// first document that brings it to this number. Zero means one file.
-	ShardTokens int64
 	// Files is the file system of Out; nil means the operating system's.
 	Files vfs.FS
 	// Progress, if not nil, is called now and then, by one goroutine at a time.
@@ -104,8 +101,6 @@ func (o *PrepareOptions) resolve() error {
 		return errors.New("a validation fraction and validation inputs exclude each other")
 	case o.MaxBytes < 0:
 		return fmt.Errorf("at most %d bytes, want 0 (no bound) or more", o.MaxBytes)
-	case o.ShardTokens < 0:
-		return fmt.Errorf("shards of %d tokens, want 0 (one file) or more", o.ShardTokens)
 	case !utf8.ValidString(o.Separator) || strings.ContainsRune(o.Separator, 0):
 		return fmt.Errorf("separator %q is not text", o.Separator)
 	}
@@ -131,15 +126,14 @@ type Manifest struct {
 	LeftOut []LeftOut `json:"left_out"`
 
 	// The options it was made with.
-	Inputs      []string      `json:"inputs"`
-	Format      source.Format `json:"format,omitempty"`
-	Field       string        `json:"field,omitempty"`
-	SkipBad     bool          `json:"skip_bad,omitempty"`
-	Include     []string      `json:"include,omitempty"`
-	Separator   string        `json:"separator,omitempty"`
-	ValInputs   []string      `json:"val_inputs,omitempty"`
-	MaxBytes    int64         `json:"max_bytes,omitempty"`
-	ShardTokens int64         `json:"shard_tokens,omitempty"`
+	Inputs    []string      `json:"inputs"`
+	Format    source.Format `json:"format,omitempty"`
+	Field     string        `json:"field,omitempty"`
+	SkipBad   bool          `json:"skip_bad,omitempty"`
+	Include   []string      `json:"include,omitempty"`
+	Separator string        `json:"separator,omitempty"`
+	ValInputs []string      `json:"val_inputs,omitempty"`
+	MaxBytes  int64         `json:"max_bytes,omitempty"`
 }
 
 // Read counts what was read in one format and compression.

@@ -67,7 +67,7 @@ func (p *preparation) run() (manifest *Manifest, err error) {
 		companions[tokenizer.DefinitionFile] = t.Definition()
 	}
 	out := vfs.On(o.Files, o.Out)
-	folder, err := dataset.Prepare(out, dataset.Texts, dataset.Origin{Tokenizer: o.Tokenizer.Info()}, companions, o.ShardTokens)
+	folder, err := dataset.Prepare(out, dataset.Texts, dataset.Origin{Tokenizer: o.Tokenizer.Info()}, companions)
 	if err != nil {
 		return nil, err
 	}
@@ -237,17 +237,16 @@ func (p *preparation) manifest(train, val []document) *Manifest {
 			ValFraction: o.ValFraction,
 			Seed:        o.Seed,
 		},
-		Read:        p.report.list(),
-		LeftOut:     p.finder.leftOut.list(),
-		Inputs:      o.Inputs,
-		Format:      o.Format,
-		Field:       o.Field,
-		SkipBad:     o.SkipBad,
-		Include:     o.Include,
-		Separator:   o.Separator,
-		ValInputs:   o.ValInputs,
-		MaxBytes:    o.MaxBytes,
-		ShardTokens: o.ShardTokens,
+		Read:      p.report.list(),
+		LeftOut:   p.finder.leftOut.list(),
+		Inputs:    o.Inputs,
+		Format:    o.Format,
+		Field:     o.Field,
+		SkipBad:   o.SkipBad,
+		Include:   o.Include,
+		Separator: o.Separator,
+		ValInputs: o.ValInputs,
+		MaxBytes:  o.MaxBytes,
 	}
 }
 

@@ -250,7 +250,6 @@ type scanner struct {
 	base      int64  // where in that file the text begins
 	separator []byte // empty: the file is one document; its line ends are those of Windows, too
 	documents []document
-	begin     []byte // the first bytes of the file
 
 	position int64 // of the chunk in the file
 	start    int64 // of the current document
@@ -271,8 +270,7 @@ func (s *scanner) run(r io.Reader, chunk int) (Reason, error) {
 			return isText, err
 		}
 		text := buf[:kept+n]
-		if len(s.begin) == 0 {
-			s.begin = append(s.begin, text[:min(len(text), 8)]...)
+		if kept == 0 && s.position == 0 { // nothing is held back yet
 			s.skip = len(text) - len(bytes.TrimPrefix(text, []byte(source.UTF8Mark)))
 			s.start = int64(s.skip)
 		}
@@ -282,9 +280,9 @@ func (s *scanner) run(r io.Reader, chunk int) (Reason, error) {
 		}
 		switch {
 		case bytes.IndexByte(text, 0) >= 0:
-			return nameReason(s.begin, Binary), nil
+			return Binary, nil
 		case !utf8.Valid(text[:cut]):
-			return nameReason(s.begin, InvalidUTF8), nil
+			return InvalidUTF8, nil
 		}
 		s.split(text, cut)
 		s.position += int64(cut)

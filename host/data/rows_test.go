@@ -128,7 +128,7 @@ func TestReadRowsBelow(t *testing.T) {
 	dir := t.TempDir()
 	testfile.Tree(t, dir, map[string]string{"a.jsonl": `{"a":1}`, "sub/b.jsonl": `{"b":2}`})
 	t.Chdir(filepath.Join(dir, "sub"))
-	for _, input := range []string{dir, "..", filepath.Join(dir, "**")} {
+	for _, input := range []string{dir, ".."} {
 		var got []string
 		for row, err := range ReadRows(RowOptions{Inputs: []string{input}}) {
 			if err != nil {

@@ -36,7 +36,7 @@ var parsers = []struct{ what, pkg, targets string }{
 	{"token files, dataset.json, chat.json", "host/data/dataset", "FuzzFile FuzzManifest FuzzParseHeader"},
 	{"conversations, the templates and special tokens of tokenizer_config.json", "host/data/chat", "FuzzConfig FuzzRow"},
 	{"chat templates, and JSON as their values", "host/data/chat/jinja", "FuzzTemplate"},
-	{"JSONL, Parquet and compressed files", "host/data/source", "FuzzDecompress FuzzJSONL FuzzParquet FuzzParquetObjects"},
+	{"JSONL and compressed files", "host/data/source", "FuzzDecompress FuzzJSONL"},
 	{"tokenizer.json, tokenizer_config.json", "host/data/tokenizer", "FuzzBytes FuzzConfig FuzzDefinition FuzzWords"},
 	{"tables of losses as CSV, runs as points", "host/study/scaling", "FuzzParseCSV FuzzReadRuns"},
 	{"descriptions of evaluation tasks, their rows, answers and samples", "host/deploy/tasks", "FuzzAnswers FuzzParse"},

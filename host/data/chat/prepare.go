@@ -123,7 +123,7 @@ func (p *preparation) run(ctx context.Context) (m *Manifest, err error) {
 	origin := dataset.Origin{
 		Tokenizer: o.Tokenizer.Info(), Template: o.Template.Name, TemplateSHA256: hex.EncodeToString(sum[:]), TrainOn: string(o.TrainOn),
 	}
-	if p.folder, err = dataset.Prepare(vfs.On(o.Files, o.Out), dataset.Conversations, origin, companions, 0); err != nil {
+	if p.folder, err = dataset.Prepare(vfs.On(o.Files, o.Out), dataset.Conversations, origin, companions); err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, p.folder.Close()) }()
@@ -180,7 +180,7 @@ func (p *preparation) encode(ctx context.Context) error {
 }
 
 // write returns a function that writes documents to a part of the dataset.
-func write(w *dataset.PartWriter) func([]*Document) error {
+func write(w *dataset.Writer) func([]*Document) error {
 	return func(list []*Document) error {
 		for _, d := range list {
 			if err := w.WriteDocument(d.IDs, d.Loss); err != nil {

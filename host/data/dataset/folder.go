@@ -26,13 +26,14 @@ var (
 
 // Owns reports whether a file of that name is part of a dataset.
 func (k Kind) Owns(name string) bool {
-	return k.holdsTraining(name) || name == k.Val || name == k.Manifest || slices.Contains(tokenizer.Files, name)
+	return name == k.Train || k.isShard(name) || name == k.Val || name == k.Manifest || slices.Contains(tokenizer.Files, name)
 }
 
-// holdsTraining reports whether the name is that of the training file, or of one of its shards.
-func (k Kind) holdsTraining(name string) bool {
+// isShard reports whether the name is that of one of several training files, which earlier
+// versions of cage wrote.
+func (k Kind) isShard(name string) bool {
 	m := shardNumbers.FindStringSubmatch(name)
-	return name == k.Train || m != nil && m[1]+m[4] == k.Train
+	return m != nil && m[1]+m[4] == k.Train
 }
 
 // Folder is the directory of a dataset that is being prepared.
@@ -48,7 +49,7 @@ type Folder struct {
 	committed bool
 
 	// Train and Val take the documents.
-	Train, Val *PartWriter
+	Train, Val *Writer
 }
 
 // LockFile is held while a dataset is prepared.
@@ -56,15 +57,12 @@ const LockFile = vfs.LockFile
 
 // Prepare begins to prepare the dataset in a directory, which is created if necessary.
 // Nobody else can prepare it until Close, which must follow. companions has the content of the
-// files of the tokenizer, by name. If shardTokens is not 0, a training file ends with the
-// first document that brings it to this number of tokens, and another follows.
+// files of the tokenizer, by name.
 //
 // It is an error if files of somebody else have the names of the dataset's. What a killed
 // preparation has left in the directory is removed.
-func Prepare(path vfs.Path, kind Kind, origin Origin, companions map[string][]byte, shardTokens int64) (_ *Folder, err error) {
+func Prepare(path vfs.Path, kind Kind, origin Origin, companions map[string][]byte) (_ *Folder, err error) {
 	f := &Folder{path: path, kind: kind, companions: companions, origin: origin, began: time.Now()}
-	f.Train = &PartWriter{path: path.Join(kind.Train), origin: origin, shardTokens: shardTokens}
-	f.Val = &PartWriter{path: path.Join(kind.Val), origin: origin}
 	exists, err := path.Exists()
 	if err != nil {
 		return nil, err
@@ -83,7 +81,14 @@ func Prepare(path vfs.Path, kind Kind, origin Origin, companions map[string][]by
 	if err != nil {
 		return nil, err
 	}
-	if err := atomicfile.RemoveAbandoned(path, kind.Owns); err != nil {
+	err = atomicfile.RemoveAbandoned(path, kind.Owns)
+	if err == nil {
+		f.Train, err = NewWriter(path.Join(kind.Train), origin)
+	}
+	if err == nil {
+		f.Val, err = NewWriter(path.Join(kind.Val), origin)
+	}
+	if err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
 	return f, nil
@@ -139,20 +144,21 @@ func (f *Folder) Commit(manifest AnyManifest) error {
 	if err := f.writeCompanions(); err != nil {
 		return err
 	}
-	train, err := f.Train.commit()
+	train, err := f.Train.Commit()
 	if err != nil {
 		return err
 	}
-	val, err := f.Val.commit()
+	val, err := f.Val.Commit()
 	if err != nil {
 		return err
 	}
-	if err := f.removeStale(train); err != nil {
+	if err := f.removeShards(); err != nil {
 		return err
 	}
 	m := manifest.contained()
-	train.Bytes, val.Bytes = m.Train.Bytes, m.Val.Bytes
-	m.Version, m.Origin, m.Train, m.Val, m.Seconds = manifestVersion, f.origin, train, val, time.Since(f.began).Seconds()
+	m.Version, m.Origin, m.Seconds = manifestVersion, f.origin, time.Since(f.began).Seconds()
+	m.Train.contains(train)
+	m.Val.contains(val)
 	err = atomicfile.WriteJSON(f.path.Join(f.kind.Manifest), manifest)
 	f.committed = err == nil
 	return err
@@ -185,17 +191,15 @@ func (f *Folder) writeCompanions() error {
 	return nil
 }
 
-// removeStale removes the training files of an earlier preparation that are no part of
-// the dataset.
-func (f *Folder) removeStale(train Part) error {
+// removeShards removes the shards of an earlier preparation.
+func (f *Folder) removeShards() error {
 	entries, err := f.path.ReadDir()
 	if err != nil {
 		return err
 	}
 	removed := false
 	for _, e := range entries {
-		ours := func(s Shard) bool { return s.File == e.Name() }
-		if f.kind.holdsTraining(e.Name()) && !slices.ContainsFunc(train.files(f.kind.Train), ours) {
+		if f.kind.isShard(e.Name()) {
 			if err := f.path.Join(e.Name()).Remove(); err != nil {
 				return err
 			}
@@ -211,7 +215,12 @@ func (f *Folder) removeStale(train Part) error {
 // Close removes what was written and not committed, and lets others prepare the dataset. A
 // directory that was made for a dataset which was not committed is removed as well.
 func (f *Folder) Close() error {
-	err := errors.Join(f.Train.abort(), f.Val.abort())
+	var err error
+	for _, w := range []*Writer{f.Train, f.Val} {
+		if w != nil {
+			err = errors.Join(err, w.Abort())
+		}
+	}
 	abandoned := f.fresh && !f.committed
 	if abandoned {
 		_ = f.path.Join(LockFile).Remove()

@@ -47,7 +47,7 @@ type Part struct {
 	Longest int64 `json:"longest,omitempty"`
 	// SHA256 is the hash of the stored tokens, as [File.Header] has it.
 	SHA256 string `json:"sha256"`
-	// Shards lists the files if there are several.
+	// Shards lists the files if there are several, which earlier versions of cage wrote.
 	Shards []Shard `json:"shards,omitempty"`
 }
 
@@ -57,6 +57,12 @@ type Shard struct {
 	Documents int64  `json:"documents"`
 	Tokens    int64  `json:"tokens"`
 	SHA256    string `json:"sha256"`
+}
+
+// contains fills in what the token file of the part has.
+func (p *Part) contains(h Header) {
+	p.Documents, p.Tokens, p.Learned, p.Longest = h.Documents, h.Tokens, h.Learned, h.Longest
+	p.SHA256 = h.SHA256
 }
 
 // parseManifest reads what all manifests have in common.

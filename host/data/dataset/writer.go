@@ -156,8 +156,8 @@ func (w *Writer) writeBytes(content []byte) error {
 	return nil
 }
 
-// finish writes what follows the ids and the header, and closes the file when it is on disk.
-func (w *Writer) finish() error {
+// Finish writes what follows the ids and the header, and closes the file when it is on disk.
+func (w *Writer) Finish() error {
 	if w.header.SHA256 != "" {
 		return nil
 	}
@@ -183,7 +183,7 @@ func (w *Writer) finish() error {
 
 // Commit writes the header, moves the file to its path, and returns when it is on disk.
 func (w *Writer) Commit() (Header, error) {
-	if err := w.finish(); err != nil {
+	if err := w.Finish(); err != nil {
 		return Header{}, err
 	}
 	if err := w.file.CommitAs(w.path); err != nil {

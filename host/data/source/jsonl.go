@@ -36,6 +36,61 @@ func ReadJSONL(r io.Reader, field string) iter.Seq2[Row, error] {
 	}
 }
 
+// ReadObjects returns every line of JSONL as it is; lines of white space are skipped. It
+// does not check whether a line is JSON. An error in reading r, if any, comes last.
+func ReadObjects(r io.Reader) iter.Seq2[Row, error] {
+	return func(yield func(Row, error) bool) {
+		l := &lines{r: bufio.NewReaderSize(r, 1<<20)}
+		begin, _ := l.r.Peek(sniffed) // an error comes back when it is read
+		if err := checkJSONL(begin); err != nil {
+			yield(Row{}, err)
+			return
+		}
+		for {
+			line, err := l.next()
+			row := Row{Number: l.number, Text: line}
+			switch {
+			case err == io.EOF:
+				return
+			case errors.Is(err, errLong):
+				problem := fmt.Sprintf("longer than %d MiB", MaxRow>>20)
+				row = Row{Number: l.number, Err: &RowError{"line", l.number, problem, false}}
+			case err != nil:
+				yield(Row{}, err)
+				return
+			}
+			if !yield(row, nil) {
+				return
+			}
+		}
+	}
+}
+
+// sniffed is how many bytes of a file are looked at.
+const sniffed = 512
+
+// otherFormats are what files begin with that are called JSONL by mistake.
+var otherFormats = []struct{ begins, name string }{
+	{"PAR1", "Parquet"}, {"\x1f\x8b", "gzip"}, {"\x28\xb5\x2f\xfd", "Zstandard"},
+	{"\xfd7zXZ\x00", "xz"}, {"BZh", "bzip2"}, {"PK\x03\x04", "zip"},
+	{"\xff\xfe", "UTF-16"}, {"\xfe\xff", "UTF-16"}, {"<", "HTML or XML"},
+}
+
+// checkJSONL refuses a file of another format by its first bytes, so that its lines do not count as
+// bad rows.
+func checkJSONL(begin []byte) error {
+	text := bytes.TrimSpace(bytes.TrimPrefix(begin, []byte(UTF8Mark)))
+	for _, other := range otherFormats {
+		if bytes.HasPrefix(begin, []byte(other.begins)) || bytes.HasPrefix(text, []byte(other.begins)) {
+			return &DamagedError{"JSONL", "this is " + other.name + ", whatever it is called"}
+		}
+	}
+	return nil
+}
+
+// UTF8Mark is what some programs write before a text in UTF-8.
+const UTF8Mark = "\xef\xbb\xbf"
+
 var errLong = errors.New("a line is too long")
 
 // lines cuts what it reads at line ends.

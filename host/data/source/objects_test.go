@@ -2,7 +2,6 @@ package source
 
 import (
 	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -111,16 +110,4 @@ func TestLongObject(t *testing.T) {
 	if n != 2 {
 		t.Errorf("%d rows, want 2", n)
 	}
-}
-
-// FuzzParquetObjects: a Parquet file, whatever is in it, is refused or gives objects of JSON.
-func FuzzParquetObjects(f *testing.F) {
-	f.Add(inParquet(f, []talk{{1, []message{{"user", "a"}, {"assistant", "b"}}, []string{"x"}}, {}}))
-	f.Fuzz(func(t *testing.T, in []byte) {
-		for row, err := range ReadParquetObjects(bytes.NewReader(in), int64(len(in)), []string{"messages", "tags"}) {
-			if err == nil && row.Err == nil && !json.Valid(row.Text) {
-				t.Fatalf("row %d is no JSON: %q", row.Number, row.Text)
-			}
-		}
-	})
 }

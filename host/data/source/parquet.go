@@ -1,11 +1,15 @@
 package source
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"iter"
+	"maps"
+	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/parquet-go/parquet-go"
 	"github.com/parquet-go/parquet-go/format"
@@ -15,149 +19,176 @@ import (
 // error, if any, comes last.
 func ReadParquet(r io.ReaderAt, size int64, column string) iter.Seq2[Row, error] {
 	return func(yield func(Row, error) bool) {
-		t := &table{parquetRows: newParquetRows(r, size, yield), name: column}
-		if err := t.open(t.read); err != nil && err != errStop {
-			yield(Row{}, err)
+		p := newParquetFile(r, size, yield)
+		p.row = func(_ *parquet.Schema, values parquet.Row) (text []byte, problem string) {
+			if len(values) != 1 || values[0].IsNull() {
+				return nil, fmt.Sprintf("column %q is null, want a string", column)
+			}
+			text = values[0].ByteArray()
+			return text, checkText(text)
 		}
+		p.run([]string{column}, func(file *parquet.File) error { return checkColumn(file, column) })
 	}
 }
 
-// table is a Parquet file that is being read.
-type table struct {
-	parquetRows
-	name   string // of the column
-	values []parquet.Value
-}
-
-// read reads all row groups.
-func (t *table) read(file *parquet.File, pages *pages) error {
-	column, err := t.column(file)
-	if err != nil {
-		return err
-	}
-	checked := newLeaf(column.Index(), column.MaxRepetitionLevel(), column.MaxDefinitionLevel(), column.Type())
-	t.values = make([]parquet.Value, 256)
-	for i, group := range file.RowGroups() {
-		if err := pages.group(i, checked); err != nil {
-			return err
-		}
-		if err := t.group(group.ColumnChunks()[column.Index()], group.NumRows()); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// column finds the column and makes sure that it holds texts.
-func (t *table) column(file *parquet.File) (*parquet.Column, error) {
-	c := file.Root().Column(t.name)
-	var names []string
-	for _, other := range file.Root().Columns() {
-		names = append(names, other.Name())
-	}
+// checkColumn makes sure that a column holds texts.
+func checkColumn(file *parquet.File, name string) error {
+	c := file.Root().Column(name)
 	if c == nil {
-		return nil, fmt.Errorf("no column %q; there are %s", t.name, strings.Join(names, ", "))
+		return fmt.Errorf("no column %q; there are %s", name, columnNames(file))
 	}
-	problem := func(what string) error { return fmt.Errorf("column %q is %s, want strings", t.name, what) }
+	problem := func(what string) error { return fmt.Errorf("column %q is %s, want strings", name, what) }
 	switch {
 	case !c.Leaf():
-		return nil, problem("a group of columns")
+		return problem("a group of columns")
 	case c.Repeated():
-		return nil, problem("a list")
+		return problem("a list")
 	case c.Type().Kind() != parquet.ByteArray:
-		return nil, problem("of the type " + c.Type().String())
+		return problem("of the type " + c.Type().String())
 	}
 	if logical := c.Type().LogicalType(); logical != nil {
 		switch logical.Value.(type) {
 		case nil, *format.StringType, *format.JsonType, *format.EnumType:
 		default:
-			return nil, problem("of the type " + logical.String())
+			return problem("of the type " + logical.String())
 		}
-	}
-	return c, nil
-}
-
-// group reads the column's part of a row group.
-func (t *table) group(chunk parquet.ColumnChunk, rows int64) error {
-	pages := chunk.Pages()
-	defer pages.Close()
-	last := t.number + rows
-	for {
-		page, err := pages.ReadPage()
-		if err == io.EOF {
-			break
-		}
-		if err != nil {
-			return damagedParquet(err)
-		}
-		err = t.page(page)
-		parquet.Release(page)
-		if err != nil {
-			return err
-		}
-	}
-	if t.number != last {
-		return damagedParquet(fmt.Errorf("a row group has %d rows too many", t.number-last))
 	}
 	return nil
 }
 
-func (t *table) page(page parquet.Page) error {
-	values := page.Values()
-	for {
-		n, err := values.ReadValues(t.values)
-		for i := range n {
-			if err := t.budget.spend(int64(len(t.values[i].ByteArray()))); err != nil {
-				return damagedParquet(err)
+func columnNames(file *parquet.File) string {
+	var names []string
+	for _, c := range file.Root().Columns() {
+		names = append(names, c.Name())
+	}
+	return strings.Join(names, ", ")
+}
+
+// maxNamed is how many missing columns an error names.
+const maxNamed = 4
+
+// ReadParquetObjects returns the rows of a Parquet file, the size bytes of r, as JSON
+// objects with those of the columns that exist; at least one must. The values are
+// numbers, texts, and lists and groups of them. An error, if any, comes last.
+func ReadParquetObjects(r io.ReaderAt, size int64, columns []string) iter.Seq2[Row, error] {
+	return func(yield func(Row, error) bool) {
+		p := newParquetFile(r, size, yield)
+		p.row = jsonRow
+		p.run(columns, func(file *parquet.File) error {
+			for _, field := range file.Schema().Fields() {
+				if !slices.Contains(columns, field.Name()) {
+					p.unread = append(p.unread, field.Name())
+				}
 			}
-			if !t.value(&t.values[i]) {
-				return errStop
+			if len(p.unread) < len(file.Schema().Fields()) {
+				return nil
 			}
-		}
-		if err == io.EOF {
-			return nil
-		}
-		if err != nil {
-			return damagedParquet(err)
-		}
-		if n == 0 {
-			return damagedParquet(io.ErrNoProgress)
-		}
+			named := columns
+			if len(named) > maxNamed {
+				named = append(named[:maxNamed:maxNamed], "…")
+			}
+			return fmt.Errorf("none of the columns %s; there are %s",
+				strings.Join(named, ", "), columnNames(file))
+		})
 	}
 }
 
-// value hands on one row; false: no more are wanted.
-func (t *table) value(v *parquet.Value) bool {
-	row, problem := t.next(), ""
-	if v.IsNull() {
-		problem = fmt.Sprintf("column %q is null, want a string", t.name)
-	} else if row.Text = v.ByteArray(); len(row.Text) > MaxRow {
-		problem = fmt.Sprintf("longer than %d MiB", MaxRow>>20)
-	} else {
-		problem = checkText(row.Text)
+// jsonRow is a row as a JSON object.
+func jsonRow(schema *parquet.Schema, values parquet.Row) (text []byte, problem string) {
+	var row any = map[string]any{}
+	err := schema.Reconstruct(&row, values)
+	if err != nil {
+		return nil, err.Error()
 	}
-	return t.hand(row, problem, v.IsNull())
+	object := row.(map[string]any)
+	for _, name := range slices.Sorted(maps.Keys(object)) {
+		value, valid := plain(object[name])
+		if object[name] = value; !valid {
+			return nil, fmt.Sprintf("column %q: the text is not UTF-8", name)
+		}
+	}
+	if text, err = json.Marshal(object); err != nil {
+		return nil, err.Error()
+	}
+	return text, ""
 }
 
-// parquetRows is a Parquet file whose rows are handed on.
-type parquetRows struct {
+// plain makes texts of bytes, and lists of what Parquet writes as groups named list and
+// element; valid reports whether the texts are UTF-8, as those of JSON must be.
+func plain(value any) (out any, valid bool) {
+	valid = true
+	of := func(part any) any {
+		part, ok := plain(part)
+		valid = valid && ok
+		return part
+	}
+	switch v := value.(type) {
+	case []byte:
+		return string(v), utf8.Valid(v)
+	case string:
+		return v, utf8.ValidString(v)
+	case []any:
+		for i := range v {
+			v[i] = of(v[i])
+		}
+	case map[string]any:
+		for key := range v {
+			v[key] = of(v[key])
+		}
+		return unlisted(v), valid
+	}
+	return value, valid
+}
+
+// unlisted is the list that a group stands for, or the group.
+func unlisted(group map[string]any) any {
+	list, ok := group["list"].([]any)
+	if !ok || len(group) != 1 {
+		return group
+	}
+	out := make([]any, len(list))
+	for i, entry := range list {
+		single, ok := entry.(map[string]any)
+		if !ok || len(single) != 1 {
+			return group
+		}
+		for _, element := range single {
+			out[i] = element
+		}
+	}
+	return out
+}
+
+// parquetFile is a Parquet file that is being read.
+type parquetFile struct {
 	r       io.ReaderAt
 	size    int64
 	yield   func(Row, error) bool
-	number  int64  // of the row
-	budget  budget // of what the rows hold
-	calling bool   // yield runs: a panic is not the library's
+	row     func(*parquet.Schema, parquet.Row) (text []byte, problem string)
+	unread  []string // columns
+	number  int64    // of the row
+	budget  budget   // of what the rows hold
+	claimed budget   // of what the headers of pages say
+	calling bool     // yield runs: a panic is not the library's
 }
 
-func newParquetRows(r io.ReaderAt, size int64, yield func(Row, error) bool) parquetRows {
-	return parquetRows{r: r, size: size, yield: yield, budget: budget{size: size}}
+func newParquetFile(r io.ReaderAt, size int64, yield func(Row, error) bool) *parquetFile {
+	limit := budget{size: size}
+	return &parquetFile{r: r, size: size, yield: yield, budget: limit, claimed: limit}
 }
 
 // errStop ends the reading of a file whose caller wants no more rows.
 var errStop = errors.New("stop")
 
-// open opens the file for read. The library panics over some damaged files.
-func (p *parquetRows) open(read func(*parquet.File, *pages) error) (err error) {
+// run reads the rows of a file in some columns, after a check of the file.
+func (p *parquetFile) run(columns []string, check func(*parquet.File) error) {
+	if err := p.read(columns, check); err != nil && err != errStop {
+		p.yield(Row{}, err)
+	}
+}
+
+// read reads all row groups. The library panics over some damaged files.
+func (p *parquetFile) read(columns []string, check func(*parquet.File) error) (err error) {
 	defer func() {
 		if problem := recover(); problem != nil {
 			if p.calling {
@@ -166,35 +197,94 @@ func (p *parquetRows) open(read func(*parquet.File, *pages) error) (err error) {
 			err = damagedParquet(fmt.Errorf("%v", problem))
 		}
 	}()
-	if err := checkFooter(p.r, p.size); err != nil {
-		begin := make([]byte, min(sniffed, p.size))
-		if _, readErr := p.r.ReadAt(begin, 0); readErr == nil || readErr == io.EOF {
-			if err := otherwise(string(KindParquet), begin); err != nil {
-				return err
-			}
-		}
+	if err := checkMagic(p.r, p.size); err != nil {
 		return damagedParquet(err)
 	}
 	file, err := parquet.OpenFile(p.r, p.size, parquet.SkipPageIndex(true), parquet.SkipBloomFilters(true))
 	if err != nil {
 		return damagedParquet(err)
 	}
-	pages := &pages{file: file, r: p.r, budget: budget{size: p.size}}
-	defer pages.close()
-	return read(file, pages)
+	if err := check(file); err != nil {
+		return err
+	}
+	selected := parquet.Group{}
+	for _, field := range file.Schema().Fields() {
+		if slices.Contains(columns, field.Name()) {
+			selected[field.Name()] = field
+		}
+	}
+	schema := parquet.NewSchema("rows", selected)
+	conversion, err := parquet.Convert(schema, file.Schema())
+	if err != nil {
+		return damagedParquet(err)
+	}
+	for i, group := range file.RowGroups() {
+		for _, path := range file.Schema().Columns() {
+			if selected[path[0]] == nil {
+				continue
+			}
+			leaf, ok := file.Schema().Lookup(path...)
+			if !ok {
+				return damagedParquet(fmt.Errorf("the column %s is not in the schema", strings.Join(path, ".")))
+			}
+			if err := p.checkPages(file, i, leaf); err != nil {
+				return damagedParquet(fmt.Errorf("row group %d: %w", i, err))
+			}
+		}
+		last := p.number + group.NumRows()
+		if err := p.group(schema, parquet.ConvertRowGroup(group, conversion)); err != nil {
+			return err
+		}
+		if p.number != last {
+			return damagedParquet(fmt.Errorf("a row group has %d rows too many", p.number-last))
+		}
+	}
+	return nil
 }
 
-// next begins a row.
-func (p *parquetRows) next() Row {
+// group reads the rows of a row group.
+func (p *parquetFile) group(schema *parquet.Schema, group parquet.RowGroup) error {
+	rows := group.Rows()
+	defer rows.Close()
+	batch := make([]parquet.Row, 16)
+	for {
+		n, err := rows.ReadRows(batch)
+		for _, row := range batch[:n] {
+			size := int64(0)
+			for _, v := range row {
+				size += valueCost + int64(len(v.Bytes()))
+			}
+			if err := p.budget.spend(size); err != nil {
+				return damagedParquet(err)
+			}
+			if !p.use(schema, row, size) {
+				return errStop
+			}
+		}
+		switch {
+		case err == io.EOF:
+			return nil
+		case err != nil:
+			return damagedParquet(err)
+		case n == 0:
+			return damagedParquet(io.ErrNoProgress)
+		}
+	}
+}
+
+// use yields a row, and reports whether more are wanted.
+func (p *parquetFile) use(schema *parquet.Schema, values parquet.Row, size int64) bool {
 	p.number++
-	return Row{Number: p.number}
-}
-
-// hand hands on a row, or what is wrong with it; false: no more are wanted.
-// field is that of [RowError].
-func (p *parquetRows) hand(row Row, problem string, field bool) bool {
+	row, problem := Row{Number: p.number, Unread: p.unread}, ""
+	if size <= MaxRow {
+		row.Text, problem = p.row(schema, values)
+	}
+	if size > MaxRow || len(row.Text) > MaxRow {
+		problem = fmt.Sprintf("longer than %d MiB", MaxRow>>20)
+	}
 	if problem != "" {
-		row = Row{Number: p.number, Err: &RowError{"row", p.number, problem, field}}
+		null := len(values) == 1 && values[0].IsNull()
+		row = Row{Number: p.number, Err: &RowError{"row", p.number, problem, null}}
 	}
 	p.calling = true
 	more := p.yield(row, nil)

@@ -4,14 +4,13 @@
 // It knows formats, and nothing about what becomes of the texts. A problem in a file
 // gives an error that says where it is: in a damaged file ([DamagedError]), or in a row
 // ([RowError]), after which reading can continue with the next row. The memory that a
-// hostile file can make the program allocate is limited: by [MaxRow], by what a Parquet
-// page declares as its size and values, and by how many times the size of its file a text
-// may have.
+// file can make the program allocate is limited: by [MaxRow], by what a Parquet page may
+// declare as its size and values, and by how many times the size of its file a text may
+// have.
 package source
 
 import (
 	"bufio"
-	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -140,16 +139,13 @@ func Decompress(r io.Reader, kind Compression) (io.ReadCloser, error) {
 	in := &counter{r: r}
 	d := &decompressor{in: in, kind: string(kind)}
 	buffered := bufio.NewReaderSize(in, 1<<16)
-	d.begin, _ = buffered.Peek(sniffed) // an error comes back when it is read
-	d.begin = bytes.Clone(d.begin)
 	switch kind {
 	case Gzip:
 		z, err := gzip.NewReader(buffered)
 		if err != nil {
 			return nil, d.explain(err)
 		}
-		z.Multistream(false)
-		d.out, d.close = &members{buffered, z}, func() { z.Close() }
+		d.out, d.close = z, func() { z.Close() }
 	case Zstd:
 		z, err := zstd.NewReader(buffered, zstd.WithDecoderConcurrency(1),
 			zstd.WithDecoderMaxWindow(maxWindow), zstd.WithDecoderLowmem(true))
@@ -161,33 +157,6 @@ func Decompress(r io.Reader, kind Compression) (io.ReadCloser, error) {
 		return nil, fmt.Errorf("unknown compression %q", kind)
 	}
 	return d, nil
-}
-
-// members reads the members of a gzip file, one after the other.
-type members struct {
-	r *bufio.Reader
-	z *gzip.Reader
-}
-
-func (m *members) Read(p []byte) (int, error) {
-	n, err := m.z.Read(p)
-	if err != io.EOF || n > 0 {
-		if err == io.EOF {
-			err = nil // it comes again
-		}
-		return n, err
-	}
-	var next byte
-	for next == 0 { // zeros fill up the blocks of a tape
-		if next, err = m.r.ReadByte(); err != nil {
-			return 0, err
-		}
-	}
-	if err := errors.Join(m.r.UnreadByte(), m.z.Reset(m.r)); err != nil {
-		return 0, err
-	}
-	m.z.Multistream(false)
-	return m.Read(p)
 }
 
 // counter counts the bytes that are read through it.
@@ -213,7 +182,6 @@ type decompressor struct {
 	out   io.Reader
 	close func()
 	kind  string
-	begin []byte // of the file
 	n     int64
 }
 
@@ -241,9 +209,6 @@ func (d *decompressor) explain(err error) error {
 	case errors.Is(err, gzip.ErrHeader), errors.Is(err, zstd.ErrMagicMismatch):
 		if d.n > 0 {
 			return &DamagedError{d.kind, "damaged: something else follows what is compressed"}
-		}
-		if err := otherwise(d.kind, d.begin); err != nil {
-			return err
 		}
 		return &DamagedError{d.kind, "this is no " + d.kind + " file, though its name says so"}
 	case errors.Is(err, zstd.ErrWindowSizeExceeded):
