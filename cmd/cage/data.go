@@ -9,7 +9,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/cage-qat/cage/host/data"
-	"github.com/cage-qat/cage/host/data/batching"
 	"github.com/cage-qat/cage/host/data/dataset"
 	"github.com/cage-qat/cage/host/data/tokenizer"
 	"github.com/cage-qat/cage/internal/vfs"
@@ -191,14 +190,14 @@ func (s *chatListing) read(f *dataset.File, count int) error {
 	if err != nil {
 		return err
 	}
-	sampler, err := batching.NewRows(f, batching.RowsConfig{Length: s.Length, Batch: 1, Epochs: 1, Packing: batching.FirstFit, InOrder: true})
+	sampler, err := dataset.NewRows(f, dataset.RowsConfig{Length: s.Length, Batch: 1, Epochs: 1, Packing: dataset.FirstFit, InOrder: true})
 	if err != nil {
 		return err
 	}
 	s.RowCount, s.LeftOut = sampler.Steps(), sampler.LeftOut()
-	row := batching.NewRow(s.Length)
+	row := dataset.NewRow(s.Length)
 	for i := range min(int64(count), s.RowCount) {
-		if _, err := sampler.At(i, 0, []batching.Row{row}); err != nil {
+		if _, err := sampler.At(i, 0, []dataset.Row{row}); err != nil {
 			return err
 		}
 		texts, err := readRow(row, tok)
@@ -210,14 +209,14 @@ func (s *chatListing) read(f *dataset.File, count int) error {
 	return nil
 }
 
-func readRow(row batching.Row, tok tokenizer.Tokenizer) (chatRow, error) {
+func readRow(row dataset.Row, tok tokenizer.Tokenizer) (chatRow, error) {
 	var out chatRow
 	for at := 0; at < len(row.Tokens); {
 		end := at + 1
 		for end < len(row.Tokens) && row.Segments[end] == row.Segments[at] {
 			end++
 		}
-		if row.Segments[at] == batching.NoDocument {
+		if row.Segments[at] == dataset.NoDocument {
 			out.Free = end - at
 			break
 		}

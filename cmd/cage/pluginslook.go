@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -10,13 +11,12 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/cage-qat/cage/internal/vfs"
-
 	"github.com/spf13/cobra"
 
+	"github.com/cage-qat/cage/host/model/safetensors"
 	"github.com/cage-qat/cage/host/train/inspect"
 	"github.com/cage-qat/cage/host/train/plugin"
-	"github.com/cage-qat/cage/internal/npy"
+	"github.com/cage-qat/cage/internal/vfs"
 	"github.com/cage-qat/cage/sdk"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/reference"
@@ -25,7 +25,7 @@ import (
 )
 
 type pluginLook struct {
-	shape, role, npy             string
+	shape, role, tensor          string
 	sets                         []string
 	backward, kernel, evaluation bool
 	seed                         uint64
@@ -68,16 +68,9 @@ func (p *pluginLook) question() (q question, err error) {
 	if !slices.Contains([]sdk.Role{sdk.RoleWeight, sdk.RoleActivation, sdk.RoleGradient, sdk.RoleKey, sdk.RoleValue, sdk.RoleQuery}, q.role) {
 		return q, usageError{fmt.Errorf("--role %q: use weight, activation, gradient, key, value or query", p.role)}
 	}
-	if p.npy != "" {
-		file, err := vfs.ReadRegular(p.npy)
-		if err != nil {
-			return q, fmt.Errorf("--npy: %w", err)
-		}
-		if q.shape, q.x, err = npy.Parse(file); err != nil {
-			return q, fmt.Errorf("--npy %s: %w", p.npy, err)
-		}
-		if len(q.shape) == 0 {
-			return q, fmt.Errorf("--npy %s: it holds one number, want rows", p.npy)
+	if p.tensor != "" {
+		if q.shape, q.x, err = readTensor(p.tensor); err != nil {
+			return q, fmt.Errorf("--tensor %s: %w", p.tensor, err)
 		}
 		return q, nil
 	}
@@ -94,6 +87,31 @@ func (p *pluginLook) question() (q question, err error) {
 
 // maxElements bounds what the oracle, which is slow, is asked.
 const maxElements = 1 << 24
+
+// readTensor reads a tensor of float32 that is given as FILE:NAME.
+func readTensor(spec string) (shape []int, x []float64, err error) {
+	at := strings.LastIndexByte(spec, ':')
+	if at < 0 {
+		return nil, nil, usageError{errors.New("want FILE.safetensors:NAME")}
+	}
+	f, err := safetensors.Open(vfs.At(spec[:at]))
+	if err != nil {
+		return nil, nil, err
+	}
+	defer f.Close()
+	t, err := f.Tensor(spec[at+1:])
+	if err != nil {
+		return nil, nil, err
+	}
+	values, err := safetensors.Values[float32](t)
+	if err == nil && (len(t.Shape) == 0 || len(values) == 0) {
+		err = errors.New("it has no rows")
+	}
+	for _, v := range values {
+		x = append(x, float64(v))
+	}
+	return t.Shape, x, err
+}
 
 func (p *pluginLook) ask(ctx context.Context, cmd *cobra.Command, name string, q question, look func(context.Context, *plugin.Client, question) (*answer, error)) (a *answer, err error) {
 	finder, opts, err := newFinder(cmd)
@@ -242,14 +260,14 @@ func newPluginsRun() *cobra.Command {
 		Use:   "run NAME",
 		Short: "Quantize a tensor, and show codes, scales and the error",
 		Long: `Quantize a tensor in float64, and show codes, scales, values and the error. The tensor is
-random, with outliers, or one that numpy.save wrote.
+random, with outliers, or one of float32 in a safetensors file.
 
-  cage plugins run ./my-quantizer --set bits=3 --npy weight.npy --backward`,
+  cage plugins run ./my-quantizer --set bits=3 --tensor model.safetensors:lm_head.weight --backward`,
 	}, func(ctx context.Context, client *plugin.Client, q question) (*answer, error) {
 		return p.run(ctx, client, q)
 	})
 	flags := cmd.Flags()
-	flags.StringVar(&p.npy, "npy", "", "quantize the tensor of a `FILE` of numpy.save")
+	flags.StringVar(&p.tensor, "tensor", "", "quantize a tensor of a safetensors file: `FILE:NAME`")
 	flags.Uint64Var(&p.seed, "seed", 1, "of the random tensor, and of noise")
 	flags.BoolVar(&p.backward, "backward", false, "also the gradients, for a random gradient of Q(x)")
 	return cmd

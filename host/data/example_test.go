@@ -9,7 +9,6 @@ import (
 	"strings"
 
 	"github.com/cage-qat/cage/host/data"
-	"github.com/cage-qat/cage/host/data/batching"
 	"github.com/cage-qat/cage/host/data/dataset"
 	"github.com/cage-qat/cage/host/data/tokenizer"
 )
@@ -48,7 +47,7 @@ func Example() {
 		log.Fatal(err)
 	}
 	defer train.Close()
-	sampler, err := batching.NewWindows(train, batching.WindowsConfig{Context: 14, Batch: 2, Seed: 1337})
+	sampler, err := dataset.NewWindows(train, dataset.WindowsConfig{Context: 14, Batch: 2, Seed: 1337})
 	if err != nil {
 		log.Fatal(err)
 	}

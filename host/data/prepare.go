@@ -3,8 +3,7 @@
 //
 // [Prepare] turns texts into a dataset: a folder with training and validation files of
 // token ids, the tokenizer that made them, and a manifest against which [dataset.Verify] checks
-// the files. Package dataset reads and writes token files, package arrange draws batches from
-// them, package source reads the input files, package tokenizer turns text into ids, and
+// the files. Package dataset reads and writes token files and draws batches from them, package source reads the input files, package tokenizer turns text into ids, and
 // package chat makes documents of conversations.
 //
 // Everything here is deterministic: the same files and settings give the same bytes on

@@ -12,8 +12,8 @@ import (
 
 	"github.com/cage-qat/cage/host/train/rundir"
 	"github.com/cage-qat/cage/internal/plaintoml"
+	"github.com/cage-qat/cage/internal/safetext"
 	"github.com/cage-qat/cage/internal/schema"
-	"github.com/cage-qat/cage/internal/transliterate"
 )
 
 // mostParallel bounds study.parallel.
@@ -177,7 +177,7 @@ var notInFileNames = regexp.MustCompile(`[^A-Za-z0-9._]+`)
 // slug makes text fit for a file name. Names that it makes alike are told apart by the
 // hash behind them.
 func slug(text string) string {
-	s := strings.Trim(notInFileNames.ReplaceAllString(transliterate.ASCII(text), "-"), "-.")
+	s := strings.Trim(notInFileNames.ReplaceAllString(safetext.ASCII(text), "-"), "-.")
 	if len(s) > longestSlug {
 		s = strings.Trim(s[:longestSlug], "-.")
 	}

@@ -51,12 +51,10 @@ var parsers = []struct{ what, pkg, targets string }{
 	{"programs, run by every executor", "internal/testing/executortest", "FuzzExecutors"},
 	{"values of other implementations, put to plugins", "sdk/sdktest", "FuzzGoldenFile"},
 	{"golden files", "internal/testing/golden", "FuzzParse"},
-	{"arrays of NumPy", "internal/npy", "FuzzParse"},
 	{"lines of JSON of files that grow", "internal/jsonlines", "FuzzRead"},
-	{"foreign text on a terminal", "internal/safetext", "FuzzText"},
+	{"foreign text on a terminal, labels as names of files", "internal/safetext", "FuzzASCII FuzzText"},
 	{"mistakes in JSON, in plain words", "internal/plainjson", "FuzzExplain"},
 	{"TOML, and mistakes in it in plain words", "internal/plaintoml", "FuzzParse"},
-	{"labels as names of files", "internal/transliterate", "FuzzASCII"},
 	{"settings of plugins test, provenance in runs show", "cmd/cage", "FuzzMadeWith FuzzSet"},
 	{"sequences to score", "host/deploy/query", "FuzzSequences"},
 }

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"unicode"
 
-	"github.com/cage-qat/cage/internal/transliterate"
+	"github.com/cage-qat/cage/internal/safetext"
 )
 
 // line makes any text one line of printable characters.
@@ -37,7 +37,7 @@ func firstLine(s string) string {
 // slug makes a name of a file from any text.
 func slug(s string) string {
 	var b strings.Builder
-	for _, r := range strings.ToLower(transliterate.ASCII(line(s))) {
+	for _, r := range strings.ToLower(safetext.ASCII(line(s))) {
 		switch {
 		case r < unicode.MaxASCII && (unicode.IsLetter(r) || unicode.IsDigit(r)):
 			b.WriteRune(r)

@@ -1,7 +1,6 @@
 package build
 
 import (
-	"github.com/cage-qat/cage/host/data/batching"
 	"github.com/cage-qat/cage/host/data/dataset"
 	"github.com/cage-qat/cage/host/data/tokenizer"
 	"github.com/cage-qat/cage/host/model"
@@ -44,19 +43,19 @@ func OpenBatches(cfg *config.Config, m model.Model, d *Data) (Batches, error) {
 
 // openWindows opens the token files of texts.
 func openWindows(cfg *config.Config, d *Data) (sampler, error) {
-	how := batching.WindowsConfig{Context: cfg.Model.Context, Batch: cfg.Train.Batch, Seed: uint64(cfg.Data.Seed)}
+	how := dataset.WindowsConfig{Context: cfg.Model.Context, Batch: cfg.Train.Batch, Seed: uint64(cfg.Data.Seed)}
 	if d.Sources == nil {
-		s, err := batching.NewWindows(d.Train, how)
+		s, err := dataset.NewWindows(d.Train, how)
 		if err != nil {
 			return nil, cfg.ErrorAt("data.train", "%w", err)
 		}
 		return s, nil
 	}
-	var sources []batching.Weighted
+	var sources []dataset.Weighted
 	for i, f := range d.Sources {
-		sources = append(sources, batching.Weighted{File: f, Weight: cfg.Data.Mixture[i].Weight})
+		sources = append(sources, dataset.Weighted{File: f, Weight: cfg.Data.Mixture[i].Weight})
 	}
-	mixture, err := batching.NewMixture(sources, how)
+	mixture, err := dataset.NewMixture(sources, how)
 	if err != nil {
 		return nil, cfg.ErrorAt("data.mixture", "%w", err)
 	}
@@ -86,7 +85,7 @@ func MixtureEpochs(b Batches, batches int64) []float64 {
 	case *documents:
 		s = b.sampler
 	}
-	if m, ok := s.(*batching.Mixture); ok {
+	if m, ok := s.(*dataset.Mixture); ok {
 		return m.Epochs(batches)
 	}
 	return nil
@@ -139,10 +138,10 @@ func (n normalization) Finish(batches [][]int32) (sum int64) {
 // conversations are the rows of conversations. A step has the rows of its micro-batches.
 type conversations struct {
 	normalization
-	sampler    *batching.Rows
+	sampler    *dataset.Rows
 	batch      int
 	accumulate int64
-	read       []batching.Row
+	read       []dataset.Row
 }
 
 // openConversations takes the sampler that counted the steps, if there is one that fits:
@@ -161,8 +160,8 @@ func (d *Data) openConversations(cfg *config.Config) (*conversations, error) {
 }
 
 // openRows lays out conversations for training, of which there must be enough for the steps.
-func openRows(cfg *config.Config, f *dataset.File) (*batching.Rows, error) {
-	s, err := batching.NewRows(f, trainRows(cfg))
+func openRows(cfg *config.Config, f *dataset.File) (*dataset.Rows, error) {
+	s, err := dataset.NewRows(f, trainRows(cfg))
 	if err != nil {
 		return nil, cfg.ErrorAt("data.train", "%w", err)
 	}
@@ -175,19 +174,19 @@ func openRows(cfg *config.Config, f *dataset.File) (*batching.Rows, error) {
 }
 
 // trainRows says how conversations are laid out for training: a step takes a batch of them.
-func trainRows(cfg *config.Config) batching.RowsConfig {
+func trainRows(cfg *config.Config) dataset.RowsConfig {
 	return conversationRows(cfg, cfg.Train.Batch*cfg.Train.Accumulate)
 }
 
 // conversationRows says how conversations are laid out.
-func conversationRows(cfg *config.Config, batch int) batching.RowsConfig {
-	return batching.RowsConfig{Length: cfg.Model.Context, Batch: batch, Epochs: cfg.Data.Epochs, Packing: batching.Packing(cfg.Data.Packing), Seed: uint64(cfg.Data.Seed)}
+func conversationRows(cfg *config.Config, batch int) dataset.RowsConfig {
+	return dataset.RowsConfig{Length: cfg.Model.Context, Batch: batch, Epochs: cfg.Data.Epochs, Packing: dataset.Packing(cfg.Data.Packing), Seed: uint64(cfg.Data.Seed)}
 }
 
-func newRows(n, length int) []batching.Row {
-	list := make([]batching.Row, n)
+func newRows(n, length int) []dataset.Row {
+	list := make([]dataset.Row, n)
 	for i := range list {
-		list[i] = batching.NewRow(length)
+		list[i] = dataset.NewRow(length)
 	}
 	return list
 }

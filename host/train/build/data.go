@@ -11,7 +11,6 @@ import (
 
 	"github.com/cage-qat/cage/internal/vfs"
 
-	"github.com/cage-qat/cage/host/data/batching"
 	"github.com/cage-qat/cage/host/data/dataset"
 	"github.com/cage-qat/cage/host/data/tokenizer"
 	"github.com/cage-qat/cage/host/train/config"
@@ -23,7 +22,7 @@ type Data struct {
 	// Sources are the files of Train from which a mixture draws; nil without a mixture.
 	Sources []*dataset.File
 
-	counted *batching.Rows // that counted the steps of conversations, for [OpenBatches]
+	counted *dataset.Rows // that counted the steps of conversations, for [OpenBatches]
 }
 
 // OpenData opens the files that the configuration names, and checks them against the
@@ -228,7 +227,7 @@ func Windows(cfg *config.Config, file *dataset.File, n int, seed uint64) (tokens
 		return conversationWindows(cfg, file, n, seed)
 	}
 	context := cfg.Model.Context
-	s, err := batching.NewWindows(file, batching.WindowsConfig{Context: context, Batch: 1, Seed: seed})
+	s, err := dataset.NewWindows(file, dataset.WindowsConfig{Context: context, Batch: 1, Seed: seed})
 	if err != nil {
 		return nil, nil, err
 	}
@@ -251,7 +250,7 @@ func Windows(cfg *config.Config, file *dataset.File, n int, seed uint64) (tokens
 func conversationWindows(cfg *config.Config, file *dataset.File, n int, seed uint64) (tokens, segments [][]int32, err error) {
 	how := conversationRows(cfg, 1)
 	how.Epochs, how.Seed = 1, seed
-	s, err := batching.NewRows(file, how)
+	s, err := dataset.NewRows(file, how)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cage-qat/cage/host/data/batching"
 	"github.com/cage-qat/cage/host/data/dataset"
 	"github.com/cage-qat/cage/host/data/tokenizer"
 	"github.com/cage-qat/cage/host/model"
@@ -177,7 +176,7 @@ func TestUnusedRowsArePadding(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	s, err := batching.NewSequential(f, context, batch)
+	s, err := dataset.NewSequential(f, context, batch)
 	if err != nil {
 		t.Fatal(err)
 	}

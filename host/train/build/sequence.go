@@ -1,7 +1,6 @@
 package build
 
 import (
-	"github.com/cage-qat/cage/host/data/batching"
 	"github.com/cage-qat/cage/host/data/dataset"
 	"github.com/cage-qat/cage/host/data/tokenizer"
 	"github.com/cage-qat/cage/host/model"
@@ -16,13 +15,13 @@ func OpenSequence(cfg *config.Config, file *dataset.File, batch int) (step.Seque
 	if file.Conversations() {
 		how := conversationRows(cfg, batch)
 		how.Epochs, how.InOrder = 1, true
-		s, err := batching.NewRows(file, how)
+		s, err := dataset.NewRows(file, how)
 		if err != nil {
 			return nil, err
 		}
 		return &conversationsInOrder{s, context, newRows(batch, context)}, nil
 	}
-	s, err := batching.NewSequential(file, context, batch)
+	s, err := dataset.NewSequential(file, context, batch)
 	if err != nil || !cfg.Data.Separate() {
 		return windowsInOrder{s, context}, err
 	}
@@ -31,7 +30,7 @@ func OpenSequence(cfg *config.Config, file *dataset.File, batch int) (step.Seque
 
 // windowsInOrder are sequences of tokens whatever documents they are of.
 type windowsInOrder struct {
-	*batching.Sequential
+	*dataset.Sequential
 	context int
 }
 
@@ -42,7 +41,7 @@ func (w windowsInOrder) At(i int64, dst []int32) (int, int64, error) {
 
 // documentsInOrder are windows in which documents are kept apart.
 type documentsInOrder struct {
-	*batching.Sequential
+	*dataset.Sequential
 	context int
 	info    tokenizer.Info
 	read    []int32
@@ -68,9 +67,9 @@ func (d *documentsInOrder) At(i int64, dst []int32) (int, int64, error) {
 
 // conversationsInOrder are the rows of conversations.
 type conversationsInOrder struct {
-	sampler *batching.Rows
+	sampler *dataset.Rows
 	context int
-	read    []batching.Row
+	read    []dataset.Row
 }
 
 func (c *conversationsInOrder) Batches() int64 { return c.sampler.Steps() }
@@ -120,7 +119,7 @@ func numberDocuments(segments, window []int32, info tokenizer.Info) {
 
 // conversation fills a row of documents from one of conversations, which is as long as the
 // context: the place behind it is padding.
-func conversation(row model.DocumentRow, from batching.Row) {
+func conversation(row model.DocumentRow, from dataset.Row) {
 	n := copy(row.Tokens, from.Tokens)
 	row.Tokens[n], row.Segments[n] = 0, model.Padding
 	copy(row.Segments, from.Segments)

@@ -1,4 +1,4 @@
-package transliterate
+package safetext
 
 import (
 	"strings"

@@ -1,9 +1,4 @@
-// Package transliterate writes text in ASCII, for file names that people read and every
-// system accepts.
-//
-// It handles letters and digits only; its callers decide which punctuation may be in a
-// name, and how long a name may be.
-package transliterate
+package safetext
 
 import (
 	"fmt"

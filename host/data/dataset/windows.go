@@ -1,18 +1,10 @@
-// Package batching makes batches of the tokens in token files: of texts [Windows], and
-// [Mixture] of several files; of conversations [Rows]. It does so epoch after epoch, in
-// orders that a seed fixes, and for evaluation in the order of the file ([Sequential],
-// RowsConfig.InOrder).
-//
-// A batch depends on nothing but its number, so that training can be resumed from the number
-// of the step alone. Batches are numbers: nothing here knows models or devices.
-package batching
+package dataset
 
 import (
 	"fmt"
 	"math"
 	"math/rand/v2"
 
-	"github.com/cage-qat/cage/host/data/dataset"
 	"github.com/cage-qat/cage/internal/shuffle"
 )
 
@@ -37,9 +29,9 @@ type WindowsConfig struct {
 // has ⌊Tokens/Context⌋ − 1 windows, as many as fit at any offset, so that batch i depends
 // only on the file, the configuration and i.
 //
-// It is not safe for concurrent use; several may share a [dataset.File].
+// It is not safe for concurrent use; several may share a [File].
 type Windows struct {
-	file    *dataset.File
+	file    *File
 	config  WindowsConfig
 	windows uint32 // of an epoch
 	batches int64  // of an epoch
@@ -67,7 +59,7 @@ func (e *ShortError) Error() string {
 
 // NewWindows returns the windows of a file. A file that is too short for one batch is a
 // [*ShortError].
-func NewWindows(file *dataset.File, config WindowsConfig) (*Windows, error) {
+func NewWindows(file *File, config WindowsConfig) (*Windows, error) {
 	if config.Context < 1 || config.Batch < 1 {
 		return nil, fmt.Errorf("windows: context %d and batch %d must be at least 1", config.Context, config.Batch)
 	}
@@ -156,7 +148,7 @@ func epochOrder(seed uint64, epoch int64, context int, windows uint32) (offset i
 //
 // It is safe for concurrent use.
 type Sequential struct {
-	file    *dataset.File
+	file    *File
 	context int
 	batch   int
 	windows int64
@@ -164,7 +156,7 @@ type Sequential struct {
 
 // NewSequential returns a reader of batches of batch windows. A file that is
 // too short for one window is a [*ShortError].
-func NewSequential(file *dataset.File, context, batch int) (*Sequential, error) {
+func NewSequential(file *File, context, batch int) (*Sequential, error) {
 	if context < 1 || batch < 1 {
 		return nil, fmt.Errorf("evaluation: context %d and batch %d must be at least 1", context, batch)
 	}

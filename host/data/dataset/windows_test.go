@@ -1,4 +1,4 @@
-package batching
+package dataset
 
 import (
 	"errors"
@@ -9,7 +9,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/cage-qat/cage/host/data/dataset"
 	"github.com/cage-qat/cage/internal/testing/testfile"
 )
 
@@ -33,7 +32,7 @@ func TestEpochOrderGolden(t *testing.T) {
 	}
 }
 
-func newWindows(t testing.TB, f *dataset.File, config WindowsConfig) *Windows {
+func newWindows(t testing.TB, f *File, config WindowsConfig) *Windows {
 	t.Helper()
 	s, err := NewWindows(f, config)
 	if err != nil {

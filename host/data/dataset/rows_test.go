@@ -1,4 +1,4 @@
-package batching
+package dataset
 
 import (
 	"fmt"
@@ -8,11 +8,10 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/cage-qat/cage/host/data/dataset"
 	"github.com/cage-qat/cage/internal/testing/testfile"
 )
 
-func newRows(t testing.TB, f *dataset.File, c RowsConfig) *Rows {
+func newRows(t testing.TB, f *File, c RowsConfig) *Rows {
 	t.Helper()
 	s, err := NewRows(f, c)
 	if err != nil {
@@ -58,7 +57,7 @@ func TestGoldenRows(t *testing.T) {
 		}
 		loss = append(loss, l)
 	}
-	s := newRows(t, write(t, origin, golden.Documents, loss), RowsConfig{Length: golden.Length, Batch: len(golden.Rows), Epochs: 1, Packing: FirstFit, InOrder: true})
+	s := newRows(t, store(t, origin, golden.Documents, loss), RowsConfig{Length: golden.Length, Batch: len(golden.Rows), Epochs: 1, Packing: FirstFit, InOrder: true})
 	if s.Steps() != 1 { // a row more than those of the reference would begin another
 		t.Errorf("%d steps, want 1", s.Steps())
 	}
@@ -120,7 +119,7 @@ func seen(batch []Row) (first []int32) {
 // however it is reached; the last of an epoch is filled up with empty rows.
 func TestRowsEpochs(t *testing.T) {
 	f := lengths(t, 5, 3, 8, 2, 9, 4, 4, 7, 6, 3, 10)
-	for _, packing := range []Packing{FirstFit, None} {
+	for _, packing := range []Packing{FirstFit, NoPacking} {
 		config := RowsConfig{Length: 10, Batch: 3, Epochs: 3, Packing: packing, Seed: 7}
 		s := newRows(t, f, config)
 		var orders [][]int32
@@ -151,7 +150,7 @@ func TestRowsEpochs(t *testing.T) {
 				t.Errorf("%s: step %d alone differs:\n%s", packing, step, diff)
 			}
 		}
-		if packing == None && s.Steps() != 12 {
+		if packing == NoPacking && s.Steps() != 12 {
 			t.Errorf("11 documents in rows of their own, 3 a step, 3 times: %d steps, want 12", s.Steps())
 		}
 		config.Seed++
@@ -183,7 +182,7 @@ func TestParts(t *testing.T) {
 // out.
 func TestCut(t *testing.T) {
 	ids := []int32{1, 2, 3, 4, 5, 6}
-	f := write(t, origin, [][]int32{ids, ids}, [][]bool{{false, false, true, true, true, true}, {true, false, false, false, true, true}})
+	f := store(t, origin, [][]int32{ids, ids}, [][]bool{{false, false, true, true, true, true}, {true, false, false, false, true, true}})
 	s := newRows(t, f, RowsConfig{Length: 4, Batch: 1, Epochs: 1, Packing: FirstFit, InOrder: true})
 	if s.Steps() != 1 || s.LeftOut() != 1 {
 		t.Errorf("%d steps, %d left out, want 1 and 1", s.Steps(), s.LeftOut())
@@ -192,7 +191,7 @@ func TestCut(t *testing.T) {
 	if diff := cmp.Diff(want, read(t, s, 0)[0]); diff != "" {
 		t.Error(diff)
 	}
-	if _, err := NewRows(f, RowsConfig{Length: 2, Batch: 1, Epochs: 1, Packing: None}); err == nil || !strings.Contains(err.Error(), "no document with something to learn in its first 2 tokens") {
+	if _, err := NewRows(f, RowsConfig{Length: 2, Batch: 1, Epochs: 1, Packing: NoPacking}); err == nil || !strings.Contains(err.Error(), "no document with something to learn in its first 2 tokens") {
 		t.Errorf("rows that are too short: %v", err)
 	}
 }

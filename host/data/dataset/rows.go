@@ -1,4 +1,4 @@
-package batching
+package dataset
 
 import (
 	"fmt"
@@ -6,7 +6,6 @@ import (
 	"slices"
 	"sort"
 
-	"github.com/cage-qat/cage/host/data/dataset"
 	"github.com/cage-qat/cage/internal/shuffle"
 )
 
@@ -64,9 +63,9 @@ func (r Row) clear() {
 // order specific to that epoch, and rows are arranged anew. The last batch of an epoch
 // has the rows that are left; its other rows are empty.
 //
-// It is not safe for concurrent use; several may share a [dataset.File].
+// It is not safe for concurrent use; several may share a [File].
 type Rows struct {
-	file   *dataset.File
+	file   *File
 	config RowsConfig
 	usable []uint32 // documents that have something to learn
 	ends   []int64  // the number of steps up to the end of each epoch
@@ -77,15 +76,15 @@ type Rows struct {
 }
 
 // NewRows returns the rows of a file. It arranges every epoch once, to count the steps.
-func NewRows(file *dataset.File, config RowsConfig) (*Rows, error) {
+func NewRows(file *File, config RowsConfig) (*Rows, error) {
 	r := &Rows{file: file, config: config, epoch: -1}
 	switch {
 	case config.Length < 2 || config.Length > math.MaxInt32:
 		return nil, fmt.Errorf("rows of %d tokens, want at least 2", config.Length)
 	case config.Batch < 1 || config.Epochs < 1:
 		return nil, fmt.Errorf("batches of %d rows and %d epochs, want at least 1", config.Batch, config.Epochs)
-	case config.Packing != FirstFit && config.Packing != None:
-		return nil, fmt.Errorf("packing %q, want %s or %s", config.Packing, FirstFit, None)
+	case config.Packing != FirstFit && config.Packing != NoPacking:
+		return nil, fmt.Errorf("packing %q, want %s or %s", config.Packing, FirstFit, NoPacking)
 	}
 	for i := range file.Documents() {
 		if file.Learned(i, config.Length) {
@@ -192,8 +191,8 @@ const (
 	// FirstFit puts each document into the first row that has room for it, in the order of
 	// the documents.
 	FirstFit Packing = "first_fit"
-	// None gives every document a row of its own.
-	None Packing = "none"
+	// NoPacking gives every document a row of its own.
+	NoPacking Packing = "none"
 )
 
 // layout is which documents stand in which row.
@@ -210,7 +209,7 @@ func (l *layout) row(i int) []uint32 { return l.documents[l.begins[i]:l.begins[i
 func (p Packing) pack(documents []uint32, tokens func(document uint32) int, length int) *layout {
 	row := make([]uint32, len(documents)) // of each document
 	n := uint32(0)
-	if p == None {
+	if p == NoPacking {
 		for i := range row {
 			row[i] = uint32(i)
 		}

@@ -1,4 +1,4 @@
-package batching
+package dataset
 
 import (
 	"errors"
@@ -6,13 +6,11 @@ import (
 	"slices"
 	"strings"
 	"testing"
-
-	"github.com/cage-qat/cage/host/data/dataset"
 )
 
 // marked is a token file of n tokens that are all mark, but for the number of the window
 // of 4 in every fourth.
-func marked(t *testing.T, mark int32, n int) *dataset.File {
+func marked(t *testing.T, mark int32, n int) *File {
 	t.Helper()
 	ids := make([]int32, n)
 	for i := range ids {

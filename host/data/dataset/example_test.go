@@ -1,4 +1,4 @@
-package batching_test
+package dataset_test
 
 import (
 	"fmt"
@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/cage-qat/cage/host/data/batching"
 	"github.com/cage-qat/cage/host/data/dataset"
 	"github.com/cage-qat/cage/host/data/tokenizer"
 	"github.com/cage-qat/cage/internal/vfs"
@@ -45,12 +44,12 @@ func ExampleRows() {
 		log.Fatal(err)
 	}
 	defer file.Close()
-	s, err := batching.NewRows(file, batching.RowsConfig{Length: 6, Batch: 1, Epochs: 1, Packing: batching.FirstFit, InOrder: true})
+	s, err := dataset.NewRows(file, dataset.RowsConfig{Length: 6, Batch: 1, Epochs: 1, Packing: dataset.FirstFit, InOrder: true})
 	if err != nil {
 		log.Fatal(err)
 	}
-	row := batching.NewRow(6)
-	if _, err := s.At(0, 0, []batching.Row{row}); err != nil {
+	row := dataset.NewRow(6)
+	if _, err := s.At(0, 0, []dataset.Row{row}); err != nil {
 		log.Fatal(err)
 	}
 	fmt.Println(row.Tokens)

@@ -1,4 +1,4 @@
-package batching
+package dataset
 
 import (
 	"cmp"
@@ -7,13 +7,12 @@ import (
 	"math"
 	"slices"
 
-	"github.com/cage-qat/cage/host/data/dataset"
 	"github.com/cage-qat/cage/internal/shuffle"
 )
 
 // Weighted is a source of a [Mixture].
 type Weighted struct {
-	File *dataset.File
+	File *File
 	// Weight is the source's share of the tokens, relative to the other weights.
 	Weight float64
 }
