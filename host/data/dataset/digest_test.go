@@ -47,8 +47,8 @@ func TestRowsGolden(t *testing.T) {
 	}
 	f := lengths(t, sizes...)
 	for packing, want := range map[Packing]string{
-		FirstFit: "10e83991d73611dc23f8437ef94b01573e033ea1999aa39d8419ec25af14d36e",
-		NoPacking:     "b4c9b39412c3f712b45979d4cd4184932127f428dd6aae0dc0d8b47a7e5a41e6",
+		FirstFit:  "10e83991d73611dc23f8437ef94b01573e033ea1999aa39d8419ec25af14d36e",
+		NoPacking: "b4c9b39412c3f712b45979d4cd4184932127f428dd6aae0dc0d8b47a7e5a41e6",
 	} {
 		s := newRows(t, f, RowsConfig{Length: 48, Batch: 4, Epochs: 3, Packing: packing, Seed: 2357})
 		sum := sha256.New()
