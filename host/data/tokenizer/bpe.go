@@ -200,49 +200,12 @@ func (c *wordCache) appendWord(word string) error {
 // wordMerger joins symbols. It keeps memory between words.
 type wordMerger struct {
 	ids   []int32
-	pairs []merge // pairs[i] is what ids[i] and ids[i+1] become
 	list  []symbol
 	queue candidates
 }
 
-// fewSymbols is how many symbols are joined without a heap.
-const fewSymbols = 64
-
 // noMerge is the merge of a pair that is not joined.
 var noMerge = merge{rank: math.MaxInt32}
-
-// merge joins pairs in the order of their rank, and from left to right among equal
-// ranks, until none is left, and appends what is left.
-func (m *bpe) merge(dst []int32, g *wordMerger) []int32 {
-	if len(g.ids) > fewSymbols {
-		return m.mergeMany(dst, g)
-	}
-	g.pairs = g.pairs[:0]
-	for i := 1; i < len(g.ids); i++ {
-		g.pairs = append(g.pairs, m.pair(g.ids[i-1], g.ids[i]))
-	}
-	for len(g.pairs) > 0 {
-		at := 0
-		for i := range g.pairs {
-			if g.pairs[i].rank < g.pairs[at].rank {
-				at = i
-			}
-		}
-		if g.pairs[at].rank == math.MaxInt32 {
-			break
-		}
-		g.ids[at] = g.pairs[at].id
-		g.ids = append(g.ids[:at+1], g.ids[at+2:]...)
-		g.pairs = append(g.pairs[:at], g.pairs[at+1:]...)
-		if at < len(g.pairs) {
-			g.pairs[at] = m.pair(g.ids[at], g.ids[at+1])
-		}
-		if at > 0 {
-			g.pairs[at-1] = m.pair(g.ids[at-1], g.ids[at])
-		}
-	}
-	return append(dst, g.ids...)
-}
 
 // pair returns what two symbols become.
 func (m *bpe) pair(left, right int32) merge {
@@ -261,8 +224,9 @@ type symbol struct {
 	prev, next int32
 }
 
-// mergeMany is merge with a heap, in O(n log n).
-func (m *bpe) mergeMany(dst []int32, g *wordMerger) []int32 {
+// merge joins pairs in the order of their rank, and from left to right among equal ranks, until none
+// is left, and appends what is left. With a heap that takes O(n log n).
+func (m *bpe) merge(dst []int32, g *wordMerger) []int32 {
 	g.list, g.queue = slices.Grow(g.list[:0], len(g.ids)), slices.Grow(g.queue[:0], len(g.ids))
 	for i, id := range g.ids {
 		g.list = append(g.list, symbol{id, int32(i) - 1, int32(i) + 1})

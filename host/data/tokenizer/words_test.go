@@ -189,26 +189,6 @@ func TestAddedTokensAreNotCut(t *testing.T) {
 	}
 }
 
-// TestMerge: with a heap or without, the same is joined.
-func TestMerge(t *testing.T) {
-	rng := rand.New(rand.NewPCG(7, 8))
-	tok, _ := readGolden(t, "llama2")
-	for range 2000 {
-		word := strings.ReplaceAll(randomText(rng, 30), " ", "e")
-		for range 10 {
-			word += []string{"th", "e", "in", "re", "quant", "iz", "ed"}[rng.IntN(7)]
-		}
-		var a, b wordMerger
-		if err := tok.model.symbols(word, &a); err != nil {
-			t.Fatal(err)
-		}
-		b.ids = slices.Clone(a.ids)
-		if few, many := tok.model.merge(nil, &a), tok.model.mergeMany(nil, &b); !slices.Equal(few, many) {
-			t.Fatalf("%q: %v, with a heap %v", word, few, many)
-		}
-	}
-}
-
 // TestWordMarks: cutting at marks changes nothing, and is left alone where tokens have
 // marks within.
 func TestWordMarks(t *testing.T) {

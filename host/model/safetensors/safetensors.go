@@ -17,7 +17,8 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"math/bits"
+	mathbits "math/bits"
+	"reflect"
 	"slices"
 )
 
@@ -48,30 +49,14 @@ type Element interface {
 	uint8 | int8 | uint16 | int16 | uint32 | int32 | uint64 | int64 | float32 | float64
 }
 
-// dtypeOf returns the element type that T is stored as.
-func dtypeOf[T Element]() DType {
-	switch any(*new(T)).(type) {
-	case uint8:
-		return U8
-	case int8:
-		return I8
-	case uint16:
-		return U16
-	case int16:
-		return I16
-	case uint32:
-		return U32
-	case int32:
-		return I32
-	case uint64:
-		return U64
-	case int64:
-		return I64
-	case float32:
-		return F32
-	}
-	return F64
+// dtypes are the element types that Go types are stored as.
+var dtypes = map[reflect.Kind]DType{
+	reflect.Uint8: U8, reflect.Int8: I8, reflect.Uint16: U16, reflect.Int16: I16,
+	reflect.Uint32: U32, reflect.Int32: I32, reflect.Uint64: U64, reflect.Int64: I64,
+	reflect.Float32: F32, reflect.Float64: F64,
 }
+
+func dtypeOf[T Element]() DType { return dtypes[reflect.TypeFor[T]().Kind()] }
 
 // bytesOf is the size of an element that has a Go counterpart.
 func bytesOf(d DType) int { return d.Bits() / 8 }
@@ -198,7 +183,7 @@ func elements(shape []int) (int, error) {
 			empty = true
 			continue
 		}
-		high, low := bits.Mul64(n, uint64(d))
+		high, low := mathbits.Mul64(n, uint64(d))
 		if high != 0 || low > math.MaxInt {
 			return 0, fmt.Errorf("shape %v has too many elements to count", shape)
 		}

@@ -168,7 +168,7 @@ func TestWriteRefuses(t *testing.T) {
 		"reserved name":    {[]safetensors.Tensor{raw("__metadata__", safetensors.U8, nil, 1)}, nil, "name"},
 		"name not UTF-8":   {[]safetensors.Tensor{raw("\xff", safetensors.U8, nil, 1)}, nil, "UTF-8"},
 		"unknown type":     {[]safetensors.Tensor{raw("w", "F3", nil, 1)}, nil, `"F3"`},
-		"half a byte":      {[]safetensors.Tensor{raw("w", safetensors.F4, []int{3}, 1, 2)}, nil, "3 elements of 4 bits"},
+		"half a byte":      {[]safetensors.Tensor{raw("w", "F4", []int{3}, 1, 2)}, nil, "3 elements of 4 bits"},
 		"too few bytes":    {[]safetensors.Tensor{raw("w", safetensors.F32, []int{2}, make([]byte, 4)...)}, nil, "4 bytes"},
 		"part of element":  {[]safetensors.Tensor{raw("w", safetensors.F32, []int{1}, make([]byte, 5)...)}, nil, "5 bytes"},
 		"negative axis":    {[]safetensors.Tensor{raw("w", safetensors.U8, []int{-1})}, nil, "negative"},

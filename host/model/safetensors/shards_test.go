@@ -24,7 +24,7 @@ func sharded(t testing.TB, limit int64) (dir string, tensors []safetensors.Tenso
 		tensor[float32](t, "a", []int{1}, 1),
 		tensor[float32](t, "b", []int{2}, 2, 3),
 		tensor[float32](t, "c", []int{0}),
-		raw("d", safetensors.F4, []int{3, 2}, 1, 2, 3),
+		raw("d", "F4", []int{3, 2}, 1, 2, 3),
 	}
 	if err := safetensors.WriteShards(context.Background(), vfs.At(dir), tensors, map[string]string{"format": "pt"}, limit); err != nil {
 		t.Fatal(err)
