@@ -107,7 +107,8 @@ func (s *opaqueServer) attach(memory *shared.Memory, m *pb.AttachedTensor) (*att
 	return a, errors.Join(errs...)
 }
 
-// finding returns a function that finds a tensor in shared memory, by a view of it, and adds its errors to a list.
+// finding returns a function that finds a tensor in shared memory, by a view of it, and adds its
+// errors to a list.
 func finding(errs *[]error) func(view func(uint64, int) ([]float32, error), at uint64, shape []int) []float32 {
 	return func(view func(uint64, int) ([]float32, error), at uint64, shape []int) []float32 {
 		list, err := view(at, int(program.FloatType(shape...).Size()))
@@ -129,7 +130,8 @@ func (s *opaqueServer) Step(_ context.Context, r *pb.StepRequest) (*pb.StepRespo
 	return &pb.StepResponse{}, nil
 }
 
-// sideBySide calls f for all of a list, in this order, as many at a time as there are processors. After an error it begins no more.
+// sideBySide calls f for all of a list, in this order, as many at a time as there are processors.
+// After an error it begins no more.
 func sideBySide[T any](list []T, f func(T) error) error {
 	next := make(chan T, len(list))
 	for _, a := range list {
@@ -156,8 +158,9 @@ func sideBySide[T any](list []T, f func(T) error) error {
 	return nil
 }
 
-// guarded calls the author's code for one tensor and names the tensor in its errors. A panic becomes an error, also that of writing to
-// the memory that can only be read, which are the fields in readOnly.
+// guarded calls the author's code for one tensor and names the tensor in its errors. A panic
+// becomes an error, also that of writing to the memory that can only be read, which are the fields
+// in readOnly.
 func guarded(tensor string, memory *shared.Memory, readOnly string, f func() error) (err error) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() {

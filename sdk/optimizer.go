@@ -93,10 +93,10 @@ type UpdateInput struct {
 	Noise program.Value
 	// Global has the sums of what a [Collector] collects, by name; nil in Collect.
 	Global State
-	// Probed and Probing are for the Update of a [Prober] or a [Sampler]. Where a probe is due, Probing is 1,
-	// and Probed is the second gradient, of the tensor's shape: that of a Prober at the offset point, scaled by
-	// the factor of the clipping of Gradient, or that of a Sampler. In other updates Probing, a scalar float,
-	// is 0, and Probed is Gradient.
+	// Probed and Probing are for the Update of a [Prober] or a [Sampler]. Where a probe is due,
+	// Probing is 1, and Probed is the second gradient, of the tensor's shape: that of a Prober at
+	// the offset point, scaled by the factor of the clipping of Gradient, or that of a Sampler. In
+	// other updates Probing, a scalar float, is 0, and Probed is Gradient.
 	Probed, Probing program.Value
 }
 
@@ -111,8 +111,8 @@ type Compact interface {
 // Storage is the type in which a state tensor is kept between programs.
 type Storage = spec.Storage
 
-// How state is kept: as integers from -128 to 127, integers from 0 to 255, or rounded to the nearest
-// number of bfloat16.
+// How state is kept: as integers from -128 to 127, integers from 0 to 255, or rounded to the
+// nearest number of bfloat16.
 const (
 	StoreFloat32  = spec.StoreFloat32
 	StoreInt8     = spec.StoreInt8
@@ -134,7 +134,7 @@ type Refresher interface {
 	Observe(b *program.Builder, in UpdateInput, t Tensor) (State, error)
 	// Refresh builds the renewed state tensors and returns only those, at least one.
 	// The program of the first refresh may differ from that of the others; first
-	// says whether it is the one that is asked for.
+	// reports whether it is the one that is asked for.
 	Refresh(b *program.Builder, in RefreshInput, first bool, t Tensor) (State, error)
 	// RefreshAt says at which updates of the tensor a refresh is due.
 	RefreshAt(t Tensor) Due

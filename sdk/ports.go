@@ -40,7 +40,8 @@ func finishUsed(b *program.Builder, which string, method reflect.Method, optiona
 	return onlyOutputs(p, p.Name, p.Outputs, optional)
 }
 
-// onlyOutputs is the part of p with these of its outputs, and without those of the optional inputs that none of them needs.
+// onlyOutputs is the part of p with these of its outputs, and without those of the optional inputs
+// that none of them needs.
 func onlyOutputs(p *program.Program, name string, outputs []program.Output, optional []program.Input) (*program.Program, error) {
 	needed := transform.Needs(p, outputs)
 	var keep []program.Output

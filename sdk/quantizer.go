@@ -34,12 +34,12 @@ type Trainable interface {
 // what it has seen. Nothing trains it: the quantizer says in each step what comes next.
 // Checkpoints save it, and evaluation reads it as the last step left it.
 //
-// All of a step reads the state as the step found it. Afterwards the state is what
-// [Quantized.Next] says: for a weight, of which there is one; for an activation, the mean of
-// Next over the micro-batches and the replicas of the step, so that it does not depend on
-// how a batch is divided, and a moving average of means is exact; see [Maximal]. A step that is skipped,
-// because its loss is not finite, leaves the state as it is. A run that takes gradients in
-// full precision, and the products of the backward pass, refuse quantizers with state.
+// All of a step reads the state as the step found it. Afterwards the state is what [Quantized.Next]
+// says: for a weight, of which there is one; for an activation, the mean of Next over the
+// micro-batches and the replicas of the step, so that it does not depend on how a batch is divided,
+// and a moving average of means is exact; see [Maximal]. A step that is skipped, because its loss
+// is not finite, leaves the state as it is. A run that takes gradients in full precision, and the
+// products of the backward pass, refuse quantizers with state.
 type Stateful interface {
 	// InitState builds the state that training begins with from x: the weight, or the
 	// first batch of activations. Quantize then finds it in Site.State. For a site
@@ -49,7 +49,7 @@ type Stateful interface {
 	InitState(b *program.Builder, x program.Value, site Site) (State, error)
 }
 
-// Differentiator is a quantizer with a backward pass of its own, in place of that of a
+// Differentiator is a quantizer with a backward pass of its own, instead of that of a
 // surrogate: for gradients that no surrogate has, because they are not linear in dy, as
 // where they are scaled by its sign (EWGS).
 type Differentiator interface {
@@ -136,8 +136,8 @@ type Site struct {
 	// is in none. Layers is how many blocks the model has, so that the last one has the
 	// number Layers - 1; 0 if that is not known.
 	Layer, Layers int
-	// Shape is the shape of the tensor, with at least one axis. The last axis is the one that the matrix product
-	// contracts. In the forward product a row is one output channel of a weight, one
+	// Shape is the shape of the tensor, with at least one axis. The last axis is the one that the
+	// matrix product contracts. In the forward product a row is one output channel of a weight, one
 	// token of an activation; in the others the tensor may be transposed: see [Product].
 	Shape []int
 	// Heads is the number of equal parts of the last axis that belong to one head of
@@ -162,9 +162,9 @@ type Site struct {
 	// with which the model is evaluated, exported and used. Most quantizers build the same.
 	// It is true in Backward.
 	Training bool
-	// Noise, SharedNoise and Step change from step to step. They are there while Quantize
-	// builds the program of training, and in Backward, and absent elsewhere. A program that does not use one
-	// does not have it among its inputs, and costs nothing for it.
+	// Noise, SharedNoise and Step change from step to step. They are there while Quantize builds
+	// the program of training, and in Backward, and absent elsewhere. A program that does not use
+	// one does not have it among its inputs, and costs nothing for it.
 	//
 	// Noise is a key for [program.Builder.RandomBits], uint[2], of this site alone: a new
 	// one in each step, and for an activation in each micro-batch. SharedNoise is a key,
@@ -223,7 +223,7 @@ type Quantized struct {
 	// Value is Q(x): on the grid, in the shape of x, and in the original domain, which means that a
 	// rotation has been undone. Required.
 	Value program.Value
-	// Surrogate is what the backward pass differentiates in place of Value. The
+	// Surrogate is what the backward pass differentiates instead of Value. The
 	// forward value stays Value bit for bit. If it is absent, x itself takes its place:
 	// the plain straight-through estimator. A [Differentiator] leaves it absent.
 	Surrogate program.Value

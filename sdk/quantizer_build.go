@@ -59,8 +59,8 @@ func (a *authoring) builder(path string) *program.Builder {
 	return b
 }
 
-// first is the first mistake in a program, or err if there is none. After a mistake shapes are empty, so
-// that what the author's code comes to then, even a panic, is only its consequence.
+// first is the first mistake in a program, or err if there is none. After a mistake shapes are
+// empty, so that what the author's code comes to then, even a panic, is only its consequence.
 func (a *authoring) first(err error) error {
 	for _, b := range a.builders {
 		if mistake := b.Err(); mistake != nil && !errors.Is(err, mistake) {
@@ -70,8 +70,8 @@ func (a *authoring) first(err error) error {
 	return err
 }
 
-// finish builds one of the programs of an answer. What is wrong with its outputs is wrong with what the
-// author's method returned.
+// finish builds one of the programs of an answer. What is wrong with its outputs is wrong with what
+// the author's method returned.
 func finish(b *program.Builder, which string, method reflect.Method) (*program.Program, error) {
 	p, err := b.Build()
 	if err != nil {
@@ -145,8 +145,8 @@ type initial struct {
 	of                      func(b *program.Builder, x program.Value, site Site) (State, error)
 }
 
-// build returns the program and the tensors that it computes; nil if there are none. Statistics that the author does not use are
-// left out.
+// build returns the program and the tensors that it computes; nil if there are none. Statistics
+// that the author does not use are left out.
 func (i initial) build(q Quantizer, a *authoring, site Site) (*program.Program, []spec.Tensor, error) {
 	b := a.builder(i.program + "/" + site.Name)
 	x := b.Input(spec.InputX, program.FloatType(site.Shape...))
@@ -178,7 +178,8 @@ func share(q Quantizer, trained []spec.Tensor, a *authoring, site Site) (err err
 	return nil
 }
 
-// buildConstrain builds the program that keeps a trained parameter in its set; nil if there is no constraint.
+// buildConstrain builds the program that keeps a trained parameter in its set; nil if there is no
+// constraint.
 func buildConstrain(q Constrained, t spec.Tensor, a *authoring, site Site) (*program.Program, error) {
 	b := a.builder("constrain/" + cmp.Or(t.Shared, site.Name) + "/" + t.Name)
 	in := b.Input(spec.TrainedPrefix+t.Name, program.FloatType(t.Shape...))
@@ -210,8 +211,8 @@ func (q *quantizerAnswer) buildPrograms(author Quantizer, a *authoring, site Sit
 	return nil
 }
 
-// buildProgram builds one of the two programs. Those of the inputs that change from step to step that the author does not use
-// are left out.
+// buildProgram builds one of the two programs. Those of the inputs that change from step to step
+// that the author does not use are left out.
 func (q *quantizerAnswer) buildProgram(author Quantizer, a *authoring, site Site, training bool) (p *program.Program, res Quantized, err error) {
 	b := a.builder(site.Name)
 	x := b.Input(spec.InputX, program.FloatType(site.Shape...))

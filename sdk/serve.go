@@ -249,7 +249,7 @@ const parentPoll = 500 * time.Millisecond
 // this is that the pipe on standard input closes. If another process still holds the pipe
 // open, the sign is that the plugin gets another parent.
 func watchHost() {
-	if os.Getenv(wire.LifelineKey) == wire.LifelineStdin {
+	if os.Getenv(wire.ParentPipeKey) == wire.ParentPipeStdin {
 		go func() {
 			_, _ = io.Copy(io.Discard, os.Stdin)
 			os.Exit(0)

@@ -128,7 +128,7 @@ func Handshake() goplugin.HandshakeConfig {
 // adds. The host must hold a pipe open on the plugin's standard input as long as it wants
 // the plugin to live. logLevel is trace, debug, info, warn or error.
 func Environment(logLevel string) []string {
-	return []string{wire.LifelineKey + "=" + wire.LifelineStdin, wire.LogKey + "=" + logLevel}
+	return []string{wire.ParentPipeKey + "=" + wire.ParentPipeStdin, wire.LogKey + "=" + logLevel}
 }
 
 // Plugins lists what can be dispensed for each protocol version: a [*Quantizer] as

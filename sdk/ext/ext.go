@@ -38,10 +38,10 @@ type (
 
 	// Searcher is a quantizer of weights whose state no program can compute: a codebook by k-means,
 	// codes by beam search (AQLM) or along a trellis (QTIP). The plugin's own process finds it, on
-	// memory that it shares with the host; Quantize stays a program, which reads
-	// [sdk.Site.State]. So gradients, the correction, evaluation and export are those of every other
-	// quantizer. State may be all of the result: codes and codebooks that Quantize decodes, or Q(x)
-	// itself and a mask. A search sees trained parameters, but does not change them.
+	// memory that it shares with the host; Quantize stays a program, which reads [sdk.Site.State].
+	// So gradients, the correction, evaluation and export are those of every other quantizer. State
+	// may be all of the result: codes and codebooks that Quantize decodes, or Q(x) itself and a
+	// mask. A search sees trained parameters, but does not change them.
 	//
 	// SearchState lists the state tensors of a site, in any order, and after how many steps each
 	// search follows; at least 1. For a site without a search it returns none. It is called for
@@ -49,8 +49,9 @@ type (
 	//
 	// Search finds the state of one site: before the first step, from what the weights start with,
 	// and then after every so many steps, from what the step has made of them. It is called for
-	// several sites at the same time, and must keep nothing anywhere but in the state: after a crash
-	// the process is started again and gets the same search once more. All of Next must be written.
+	// several sites at the same time, and must keep nothing anywhere but in the state: after a
+	// crash the process is started again and gets the same search once more. All of Next must be
+	// written.
 	//
 	// Prefer [sdk.Stateful] where a program can do it: a search needs Linux, and its process must
 	// live as long as the training does. Example: kmeans.
@@ -65,9 +66,9 @@ type (
 	// of the weights. The host uses it wherever it would use the schedule's: for the direction, for
 	// the weight decay and for the correction by CAGE.
 	//
-	// Rate builds the rate α of this update, a scalar float, at least 0: the host applies
-	// x ← x − α·u. in.X is the parameter before weight decay, and in.State the state before Observe;
-	// what Observe or Refresh changes cannot be read. in.Rate is the schedule's rate. α should be 0
+	// Rate builds the rate α of this update, a scalar float, at least 0: the host applies x ← x −
+	// α·u. in.X is the parameter before weight decay, and in.State the state before Observe; what
+	// Observe or Refresh changes cannot be read. in.Rate is the schedule's rate. α should be 0
 	// where it is 0, so that warmup, the end of a schedule and the groups of a configuration have
 	// their effect. Example: adafactor.
 	Pacer = sdk.Pacer
@@ -81,9 +82,9 @@ type (
 	// decay, and in.State the state before Observe. Example: prodigy.
 	Collector = sdk.Collector
 
-	// Prober is an optimizer that takes a second gradient, at another point and with the same batch,
-	// as sharpness-aware minimization does (SAM), or for the product of the Hessian and a vector, as
-	// a difference of two gradients (Sophia-H, AdaHessian).
+	// Prober is an optimizer that takes a second gradient, at another point and with the same
+	// batch, as sharpness-aware minimization does (SAM), or for the product of the Hessian and a
+	// vector, as a difference of two gradients (Sophia-H, AdaHessian).
 	//
 	// Probe builds the offset p of one tensor from x, where the gradient was taken. If a probe is
 	// due, the host takes the gradient at x + p, with all tensors moved at once, before Update. The
@@ -97,10 +98,10 @@ type (
 	// tensor for which this one is ever due, an offset of a [Prober] must never be.
 	//
 	// SampleAt says at which updates of the tensor it is due. Update has it as in.Probed, times √n,
-	// where n is the number of labels, and not clipped: so the mean of its square is the diagonal of
-	// the Gauss-Newton matrix of the loss (Liu et al. 2023, arXiv 2305.14342, §2.3). Where labels
-	// have weights, n is (Σw)²/Σw². The model is quantized as for Gradient, with the same noise.
-	// With a teacher, too, labels are drawn from the student. Example: sophia.
+	// where n is the number of labels, and not clipped: so the mean of its square is the diagonal
+	// of the Gauss-Newton matrix of the loss (Liu et al. 2023, arXiv 2305.14342, §2.3). Where
+	// labels have weights, n is (Σw)²/Σw². The model is quantized as for Gradient, with the same
+	// noise. With a teacher, too, labels are drawn from the student. Example: sophia.
 	Sampler = sdk.Sampler
 
 	// Averaged is an optimizer whose result is another point than the one at which it takes
@@ -111,12 +112,12 @@ type (
 	// schedule-free.
 	Averaged = sdk.Averaged
 
-	// Rounded is an optimizer after whose updates the tensor itself has numbers of fewer bits, as in
-	// training in pure bfloat16.
+	// Rounded is an optimizer after whose updates the tensor itself has numbers of fewer bits, as
+	// in training in pure bfloat16.
 	//
-	// RoundTo says what x consists of after an update of t: with [sdk.StoreBFloat16] the host rounds
-	// x − α·u, after weight decay and correction by CAGE, to one of the two nearest numbers of
-	// bfloat16, at random and so that the mean is what it rounds. What is less than half of the
+	// RoundTo says what x consists of after an update of t: with [sdk.StoreBFloat16] the host
+	// rounds x − α·u, after weight decay and correction by CAGE, to one of the two nearest numbers
+	// of bfloat16, at random and so that the mean is what it rounds. What is less than half of the
 	// distance of two numbers is then not lost in every update. [sdk.StoreFloat32] leaves x as it
 	// is; there are no others. Trained parameters of quantizers that have a constraint are not
 	// rounded. Example: adamw-bf16.
@@ -126,11 +127,11 @@ type (
 	// another library or searches. Its own process computes the updates, on memory that it shares
 	// with the host. [sdk.ServeOpaqueOptimizer] serves it.
 	//
-	// State lists the tensors that are kept from step to step for a tensor, in any order. They start
-	// at zero; a method that needs others fills them in the first step. Step computes one update. It
-	// is called for several tensors at the same time, and must keep nothing anywhere but in the
-	// state: after a crash the process is started again and gets the same step once more. All of
-	// Direction and Next must be written.
+	// State lists the tensors that are kept from step to step for a tensor, in any order. They
+	// start at zero; a method that needs others fills them in the first step. Step computes one
+	// update. It is called for several tensors at the same time, and must keep nothing anywhere but
+	// in the state: after a crash the process is started again and gets the same step once more.
+	// All of Direction and Next must be written.
 	//
 	// Prefer [sdk.Optimizer] where you can: a program runs on every device, is compiled together
 	// with the rest of the step, and can be printed and compared. An opaque optimizer costs copies

@@ -35,8 +35,9 @@ func (b Blocks) padded() []int {
 	return shape
 }
 
-// Split gives each block an axis of its own: […,row] becomes […,blocks,size], for numbers of any element type. Reductions of the last axis that keep it, such as MaxRow,
-// then give one number for each block, in a shape that combines with the blocks.
+// Split gives each block an axis of its own: […,row] becomes […,blocks,size], for numbers of any
+// element type. Reductions of the last axis that keep it, such as MaxRow, then give one number for
+// each block, in a shape that combines with the blocks.
 func (b Blocks) Split(v program.Value) program.Value {
 	last := len(b.shape) - 1
 	length, n := b.row()

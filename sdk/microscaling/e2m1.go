@@ -46,17 +46,18 @@ func RoundE2M1(r program.Value, ties Ties) program.Value {
 	return nearest(r.Div(distance).Clip(-4, 4), ties).Mul(distance)
 }
 
-// spacing returns r within the bounds of E2M1, and the distance of the levels between which it lies.
+// spacing returns r within the bounds of E2M1, and the distance of the levels between which it
+// lies.
 func spacing(r program.Value) (bounded, distance program.Value) {
 	bounded = r.Clip(-LargestE2M1, LargestE2M1)
 	power := bounded.Bitcast(program.Uint).And(r.Builder().ConstUint(exponentBits)).Bitcast(program.Float)
 	return bounded, power.Clip(1, 4).Scale(0.5)
 }
 
-// StochasticE2M1 rounds r to one of the two levels between which it lies, at random, so that the mean is r: to the upper
-// one if u, uniform in [0, 1), is at least the distance to it in units of the distance of both levels. Levels stay as they are
-// if u has at most 20 bits. Magnitudes above 6 become 6, which has another mean. Signs of zeros and NaN are as in
-// [RoundE2M1].
+// StochasticE2M1 rounds r to one of the two levels between which it lies, at random, so that the
+// mean is r: to the upper one if u, uniform in [0, 1), is at least the distance to it in units of
+// the distance of both levels. Levels stay as they are if u has at most 20 bits. Magnitudes above 6
+// become 6, which has another mean. Signs of zeros and NaN are as in [RoundE2M1].
 func StochasticE2M1(r, u program.Value) program.Value {
 	r, distance := spacing(r)
 	return r.Div(distance).Add(u).Floor().Clip(-4, 4).Mul(distance)

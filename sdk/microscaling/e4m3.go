@@ -25,9 +25,10 @@ func RoundE4M3(v program.Value) program.Value {
 	return v.Ldexp(unit.Neg()).Round().Ldexp(unit).Clip(-LargestE4M3, LargestE4M3)
 }
 
-// StochasticE4M3 rounds v to one of the two numbers of E4M3 between which it lies, at random, so that the mean is v: to the
-// upper one if u, uniform in [0, 1), is at least the distance to it in units of the distance of both. Numbers of E4M3 stay as they
-// are if u has at most 19 bits. Magnitudes above 448 become 448, which has another mean. NaN is as in [RoundE4M3].
+// StochasticE4M3 rounds v to one of the two numbers of E4M3 between which it lies, at random, so
+// that the mean is v: to the upper one if u, uniform in [0, 1), is at least the distance to it in
+// units of the distance of both. Numbers of E4M3 stay as they are if u has at most 19 bits.
+// Magnitudes above 448 become 448, which has another mean. NaN is as in [RoundE4M3].
 func StochasticE4M3(v, u program.Value) program.Value {
 	unit := unitE4M3(v)
 	return v.Ldexp(unit.Neg()).Add(u).Floor().Ldexp(unit).Clip(-LargestE4M3, LargestE4M3)

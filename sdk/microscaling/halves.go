@@ -55,13 +55,14 @@ func (t ScaleType) RoundStep(v program.Value) program.Value {
 	return t.Round(v)
 }
 
-// Single rounds v to binary32, as formats store the scale of a tensor, whatever the precision of the computation: bitcasting it to
-// an integer and back does just that.
+// Single rounds v to binary32, as formats store the scale of a tensor, whatever the precision of
+// the computation: bitcasting it to an integer and back does just that.
 func Single(v program.Value) program.Value { return v.Bitcast(program.Uint).Bitcast(program.Float) }
 
-// roundBits rounds the significand of v to fewer bits, by so many: half of the last bit that stays is added to the bits, less one if
-// that bit is even, and the rest is cut off. Unlike [roundSignificand] it needs no distance between numbers, which would be below the
-// smallest normal number here, and zero to some devices.
+// roundBits rounds the significand of v to fewer bits, by so many: half of the last bit that stays
+// is added to the bits, less one if that bit is even, and the rest is cut off. Unlike
+// [roundSignificand] it needs no distance between numbers, which would be below the smallest normal
+// number here, and zero to some devices.
 func roundBits(v program.Value, fewer int) program.Value {
 	b := v.Builder()
 	bits, last := v.Bitcast(program.Uint), uint32(1)<<fewer

@@ -137,8 +137,9 @@ func (b *Builder) own(v Value) error {
 	return nil
 }
 
-// Fail makes err the mistake that Build returns, with the line of the caller, unless there has been one before. It is for packages
-// that write parts of programs, which report what is wrong with their arguments in this way.
+// Fail makes err the mistake that Build returns, with the line of the caller, unless there has been
+// one before. It is for packages that write parts of programs, which report what is wrong with
+// their arguments in this way.
 func (b *Builder) Fail(err error) { b.fail(err) }
 
 // fail keeps the first mistake, with the author's line that made it.
@@ -149,8 +150,8 @@ func (b *Builder) fail(err error) Value {
 	return Value{b: b}
 }
 
-// callSite is the innermost line outside this package. It is empty where that line is in package sdk,
-// because it would tell an author nothing.
+// callSite is the innermost line outside this package. It is empty where that line is in package
+// sdk, because it would tell an author nothing.
 func callSite() string {
 	const self, transforms, builds = "sdk/program.", "sdk/program/transform.", "cage/sdk."
 	pcs := make([]uintptr, 32)

@@ -95,7 +95,8 @@ func checkConstant(attr Attr, want Type) error {
 	return nil
 }
 
-// A typeRule returns the type of a result, where the number of operands and the attributes are those of the operation.
+// A typeRule returns the type of a result, where the number of operands and the attributes are
+// those of the operation.
 type typeRule func(args []Type, attr Attr, want Type) (Type, error)
 
 func inferUnary(types []DType) typeRule {
@@ -404,8 +405,8 @@ func inferSortColumns(args []Type, _ Attr, _ Type) (Type, error) {
 	return x, nil
 }
 
-// inferRows checks that x has a row for each index and a table: an element for a table of one axis, d elements along the last
-// axis for one of two. It returns the type of an element for each row.
+// inferRows checks that x has a row for each index and a table: an element for a table of one axis,
+// d elements along the last axis for one of two. It returns the type of an element for each row.
 func inferRows(x, table Type) (Type, error) {
 	if err := cmp.Or(need(x, Float), need(table, Float)); err != nil {
 		return Type{}, err

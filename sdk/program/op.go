@@ -92,8 +92,8 @@ func (op Op) Info() (OpInfo, bool) {
 	return OpInfo{}, false
 }
 
-// Approximate reports whether correct results of op in binary32 may differ between machines: those of sums, whose order
-// is free, and of functions that are only approximated.
+// Approximate reports whether correct results of op in binary32 may differ between machines: those
+// of sums, whose order is free, and of functions that are only approximated.
 func (op Op) Approximate() bool {
 	r, ok := rows[op]
 	return ok && r.approximate

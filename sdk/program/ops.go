@@ -1,8 +1,9 @@
 package program
 
-// This file is the language: the numbers of the operations, the table that defines them, and the methods of [Value] that
-// write them. Package reference executes the table's meaning, autodiff has its gradients, executors of the host lower it,
-// and docs/ops.md and the enumeration of the wire format are generated from it.
+// This file is the language: the numbers of the operations, the table that defines them, and the
+// methods of [Value] that write them. Package reference executes the table's meaning, autodiff has
+// its gradients, executors of the host lower it, and docs/ops.md and the enumeration of the wire
+// format are generated from it.
 //
 // "Elementwise" operands have equal rank, or one of them is a scalar; axes are
 // equal, or 1 in one operand, which is then repeated along the other. There is no
@@ -402,16 +403,19 @@ func (v Value) EighVectors() Value { return v.unary(OpEighVectors) }
 // key for each column.
 func (v Value) SortColumns(keys Value) Value { return v.binary(OpSortColumns, keys) }
 
-// Nearest is the index, an int, of the row of a table that is nearest to each element of v, for a table of type
-// float[n], or to each run of d elements along the last axis of v, for one of type float[n,d]; see [OpNearest].
+// Nearest is the index, an int, of the row of a table that is nearest to each element of v, for a
+// table of type float[n], or to each run of d elements along the last axis of v, for one of type
+// float[n,d]; see [OpNearest].
 func (v Value) Nearest(table Value) Value { return v.binary(OpNearest, table) }
 
-// Lookup is the row of a table, float[n] or float[n,d], for each index in v, an int; see [OpLookup].
+// Lookup is the row of a table, float[n] or float[n,d], for each index in v, an int; see
+// [OpLookup].
 func (v Value) Lookup(table Value) Value { return v.binary(OpLookup, table) }
 
-// ScatterAdd adds values to the rows of a table of n rows of zeros: each element to the row whose index v, an int, has in
-// its place, or, if the values have one axis more than v, each run along their last axis. It counts and sums what was
-// assigned to the rows of a codebook; see [OpScatterAdd].
+// ScatterAdd adds values to the rows of a table of n rows of zeros: each element to the row whose
+// index v, an int, has in its place, or, if the values have one axis more than v, each run along
+// their last axis. It counts and sums what was assigned to the rows of a codebook; see
+// [OpScatterAdd].
 func (v Value) ScatterAdd(values Value, n int) Value {
 	shape := []int{n}
 	if rank := v.Type().Rank(); values.Type().Rank() > rank {
@@ -420,9 +424,11 @@ func (v Value) ScatterAdd(values Value, n int) Value {
 	return v.builder().Apply(OpScatterAdd, Attr{}, FloatType(shape...), v, values)
 }
 
-// TopK is a bool: whether an element is one of the k largest along the last axis. k is an int scalar; see [OpTopK].
+// TopK is a bool: whether an element is one of the k largest along the last axis. k is an int
+// scalar; see [OpTopK].
 func (v Value) TopK(k Value) Value { return v.binary(OpTopK, k) }
 
-// OrderStatistic is the element at place k, an int scalar that counts from 0, in the ascending order of the elements along
-// the last axis, which is dropped; see [OpOrderStatistic] and [Value.QuantileRow].
+// OrderStatistic is the element at place k, an int scalar that counts from 0, in the ascending
+// order of the elements along the last axis, which is dropped; see [OpOrderStatistic] and
+// [Value.QuantileRow].
 func (v Value) OrderStatistic(k Value) Value { return v.binary(OpOrderStatistic, k) }

@@ -118,7 +118,7 @@ func (p *Program) Hash() string {
 type DType uint8
 
 // The element types. Float is the type of computation: IEEE binary32 on a
-// device and binary64 in the oracle; its bit pattern ([OpBitcast]) is always
+// device and binary64 in the reference implementation; its bit pattern ([OpBitcast]) is always
 // that of binary32. Int and Uint are 32 bits wide and wrap around.
 const (
 	Invalid DType = iota

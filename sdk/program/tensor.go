@@ -1,6 +1,7 @@
 package program
 
-// TensorID identifies a tensor of a training. Its String is the tensor's name, in memory and in checkpoints.
+// TensorID identifies a tensor of a training. Its String is the tensor's name, in memory and in
+// checkpoints.
 type TensorID struct {
 	Kind  Kind
 	Owner string // the parameter or activation site that it belongs to; "" if there is only one tensor of its kind

@@ -25,7 +25,7 @@ type Limits struct {
 	Linalg bool
 }
 
-// WithDefaults returns the limits with the defaults in place of zeros.
+// WithDefaults returns the limits with the defaults instead of zeros.
 func (l Limits) WithDefaults() Limits {
 	l.Nodes = cmp.Or(l.Nodes, 4096)
 	l.Elements = cmp.Or(l.Elements, MaxSize)

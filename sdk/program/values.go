@@ -92,13 +92,13 @@ func (v Value) At(axis, from, to int) Value {
 	return v.Slice(start, shape, stride)
 }
 
-// Column is element i of each row. The last axis is kept with one element, so that the result combines with v:
-// float[…,d] gives float[…,1].
+// Column is element i of each row. The last axis is kept with one element, so that the result
+// combines with v: float[…,d] gives float[…,1].
 func (v Value) Column(i int) Value { return v.At(v.Type().Rank()-1, i, i+1) }
 
-// Sums, means, maxima and minima come in three forms, by their names. SumAll and the like give a scalar. SumRow and the
-// like fold the last axis, which is kept with one element, so that the result combines with v. ReduceSum and the like fold
-// the axes that they are told, which disappear.
+// Sums, means, maxima and minima come in three forms, by their names. SumAll and the like give a
+// scalar. SumRow and the like fold the last axis, which is kept with one element, so that the
+// result combines with v. ReduceSum and the like fold the axes that they are told, which disappear.
 
 // Sum is [Value.ReduceSum].
 //
@@ -152,24 +152,25 @@ func (v Value) MaxRow() Value { return v.keepLast(OpReduceMax) }
 // MinRow is the minimum over the last axis, which is kept with one element.
 func (v Value) MinRow() Value { return v.keepLast(OpReduceMin) }
 
-// ArgMinRow is the index, an int, of the least element along the last axis, which is kept with one element: the first of
-// equals, and of a row with NaN the index of the first NaN.
+// ArgMinRow is the index, an int, of the least element along the last axis, which is kept with one
+// element: the first of equals, and of a row with NaN the index of the first NaN.
 func (v Value) ArgMinRow() Value { return v.firstRow(v.MinRow()) }
 
-// ArgMaxRow is the index, an int, of the largest element along the last axis, which is kept with one element: the first of
-// equals, and of a row with NaN the index of the first NaN.
+// ArgMaxRow is the index, an int, of the largest element along the last axis, which is kept with
+// one element: the first of equals, and of a row with NaN the index of the first NaN.
 func (v Value) ArgMaxRow() Value { return v.firstRow(v.MaxRow()) }
 
-// StochasticBFloat16 is v, rounded to one of the two numbers of bfloat16 between which it lies, at random and so that the mean
-// is v. bits are random bits, a uint of v's shape (Builder.RandomBits). Numbers of bfloat16 stay as they are, and so do
-// NaN and infinities.
+// StochasticBFloat16 is v, rounded to one of the two numbers of bfloat16 between which it lies, at
+// random and so that the mean is v. bits are random bits, a uint of v's shape (Builder.RandomBits).
+// Numbers of bfloat16 stay as they are, and so do NaN and infinities.
 func (v Value) StochasticBFloat16(bits Value) Value {
 	b := v.Builder()
 	rounded := v.Bitcast(Uint).Add(bits.Shr(b.ConstUint(16))).And(b.ConstUint(0xffff0000)).Bitcast(Float)
 	return v.IsFinite().Select(rounded, v)
 }
 
-// firstRow is the place of the first element along the last axis that equals the extreme, or is NaN like it.
+// firstRow is the place of the first element along the last axis that equals the extreme, or is NaN
+// like it.
 func (v Value) firstRow(extreme Value) Value {
 	t := v.Type()
 	t.DType = Int
@@ -181,9 +182,10 @@ func (v Value) firstRow(extreme Value) Value {
 	return found.Select(places, v.builder().ConstInt(int32(v.lastDim()))).MinRow()
 }
 
-// QuantileRow is the p-quantile, 0 ≤ p ≤ 1, of the elements along the last axis, which is kept with one element. Between
-// two elements it is interpolated linearly: the place is p·(d−1) of d elements in ascending order, as in NumPy's
-// quantile. NaN if any element is NaN. Reshape a tensor to one row for a quantile of all its elements.
+// QuantileRow is the p-quantile, 0 ≤ p ≤ 1, of the elements along the last axis, which is kept with
+// one element. Between two elements it is interpolated linearly: the place is p·(d−1) of d elements
+// in ascending order, as in NumPy's quantile. NaN if any element is NaN. Reshape a tensor to one
+// row for a quantile of all its elements.
 func (v Value) QuantileRow(p float64) Value {
 	b, shape := v.builder(), v.Shape()
 	if !(p >= 0 && p <= 1) {

@@ -12,11 +12,11 @@ import (
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
-// These constants say how a machine in binary32 is compared with the oracle. An element may
-// differ by closeness times the largest magnitude of its tensor, which is the error of a sum
-// of a thousand terms, plus amplification times the distance that it moves on the oracle
-// when there is noise in the inputs. So an element on a rounding boundary may go either way,
-// as it would in training, and an ill-conditioned one may differ by more than others.
+// These constants say how a machine in binary32 is compared with the reference implementation. An
+// element may differ by closeness times the largest magnitude of its tensor, which is the error of
+// a sum of a thousand terms, plus amplification times the distance that it moves on the reference
+// implementation when there is noise in the inputs. So an element on a rounding boundary may go
+// either way, as it would in training, and an ill-conditioned one may differ by more than others.
 const (
 	closeness     = 4e-6
 	amplification = 16
@@ -25,8 +25,8 @@ const (
 	steadiness    = 256 * noise // of the largest magnitude: what moves no further stays where it is
 )
 
-// expectation is the oracle's result for a program and inputs, and how far each element
-// moves with noise.
+// expectation is the reference implementation's result for a program and inputs, and how far each
+// element moves with noise.
 type expectation struct {
 	outputs map[string]reference.Tensor
 	single  map[string]reference.Tensor // in binary32
@@ -34,8 +34,8 @@ type expectation struct {
 	jumped  map[string][]bool // elements that jumps has moved
 }
 
-// expect runs p on the oracle with the inputs as they are, with each result rounded to
-// binary32, and with noise in the float inputs. The number of the step never gets noise.
+// expect runs p on the reference implementation with the inputs as they are, with each result
+// rounded to binary32, and with noise in the float inputs. The number of the step never gets noise.
 func expect(p *program.Program, inputs map[string]reference.Tensor) (expectation, error) {
 	base, err := reference.Run(p, inputs)
 	if err != nil {
@@ -72,10 +72,11 @@ func (e expectation) widen(out map[string]reference.Tensor) {
 // roundings is how often a program is run with other roundings.
 const roundings = 32
 
-// jumps widens the spread of elements that land somewhere else when the program is run with other roundings. A device may multiply by
-// a reciprocal where the program divides, or round once where there are two operations, and then what lies half way between two
-// levels, as the largest entry on some grids does, goes either way. Noise in the inputs does not show that, since it moves such an entry and its
-// scale together. What stays where it is, up to rounding, keeps its spread.
+// jumps widens the spread of elements that land somewhere else when the program is run with other
+// roundings. A device may multiply by a reciprocal where the program divides, or round once where
+// there are two operations, and then what lies half way between two levels, as the largest entry on
+// some grids does, goes either way. Noise in the inputs does not show that, since it moves such an
+// entry and its scale together. What stays where it is, up to rounding, keeps its spread.
 func (e expectation) jumps(p *program.Program, inputs map[string]reference.Tensor) error {
 	for seed := range uint64(roundings) {
 		out, err := runRounded(p, inputs, rand.New(rand.NewPCG(seed, 7)))
@@ -97,8 +98,9 @@ func (e expectation) jumps(p *program.Program, inputs map[string]reference.Tenso
 	return nil
 }
 
-// runRounded runs a program, with the inputs in binary32 and each result of an operation rounded to one of the two numbers of
-// binary32 next to it. At random, divisions are products with the reciprocal.
+// runRounded runs a program, with the inputs in binary32 and each result of an operation rounded to
+// one of the two numbers of binary32 next to it. At random, divisions are products with the
+// reciprocal.
 func runRounded(p *program.Program, inputs map[string]reference.Tensor, r *rand.Rand) (map[string]reference.Tensor, error) {
 	args := make([]reference.Tensor, len(p.Inputs))
 	for i, in := range p.Inputs {
@@ -132,7 +134,8 @@ func runRounded(p *program.Program, inputs map[string]reference.Tensor, r *rand.
 	return out, failed
 }
 
-// byReciprocal is the product with the reciprocal, in binary32, in the place of a division; the division if a reciprocal is not finite.
+// byReciprocal is the product with the reciprocal, in binary32, instead of a division; the division
+// if a reciprocal is not finite.
 func byReciprocal(n *program.Node, args []reference.Tensor) (*program.Node, []reference.Tensor) {
 	inverse := reference.Floats(rounded(mapped(args[1].Floats, func(v float64) float64 { return 1 / v })), args[1].Type.Shape...)
 	if slices.ContainsFunc(inverse.Floats, func(v float64) bool { return math.IsNaN(v - v) }) {
@@ -198,7 +201,7 @@ func (e expectation) roundsAsMeant(got map[string]reference.Tensor) bool {
 	return true
 }
 
-// compare fails unless every machine agrees with the oracle on all outputs of p.
+// compare fails unless every machine agrees with the reference implementation on all outputs of p.
 func (t *trial) compare(on example, machines []Machine, what string, p *program.Program, inputs map[string]reference.Tensor) {
 	e, err := expect(p, inputs)
 	if !t.ok(on, err) {

@@ -11,8 +11,9 @@ import (
 	"github.com/cage-qat/cage/sdk/program/reference"
 )
 
-// A backward pass of the quantizer's own follows from nothing, so that there is nothing to compare it with. But there is what every
-// gradient has to be: finite, zero where dy is, unless the quantizer has a loss of its own, and for each row its own.
+// A backward pass of the quantizer's own follows from nothing, so that there is nothing to compare
+// it with. But there is what every gradient has to be: finite, zero where dy is, unless the
+// quantizer has a loss of its own, and for each row its own.
 
 func (q *quantizerRun) checkOwnBackward(t *trial, in *instance, x []float64) {
 	if in.Backward == nil {
@@ -48,7 +49,8 @@ func (q *quantizerRun) checkOwnBackward(t *trial, in *instance, x []float64) {
 	}
 }
 
-// inProportion notes that a gradient, apart from what it is where dy is zero, is not in proportion to dy.
+// inProportion notes that a gradient, apart from what it is where dy is zero, is not in proportion
+// to dy.
 func (in *instance) inProportion(x, dy []float64) {
 	const c = 4
 	at, once, more := in.byX(x, make([]float64, len(x))), in.byX(x, dy), in.byX(x, scaled(c, dy))
@@ -59,7 +61,8 @@ func (in *instance) inProportion(x, dy []float64) {
 	}
 }
 
-// rowsOfGradient changes other rows of x and dy. If these do not share the scale of a row, its gradient has to stay.
+// rowsOfGradient changes other rows of x and dy. If these do not share the scale of a row, its
+// gradient has to stay.
 func (in *instance) rowsOfGradient(x, dy []float64) {
 	rows, d := in.shape[0], in.shape[1]
 	if rows == 1 || slices.Contains(in.influence(x, 0)[d:], true) {
@@ -89,8 +92,9 @@ func (in *instance) noisyGradients(x []float64, input string, key reference.Tens
 	return out
 }
 
-// checkPasses looks at the factors with which a gradient of the quantizer's own passes for dy in one element at a time: about 1 in
-// the mean, and 0 where the mask stops something and nothing is mixed.
+// checkPasses looks at the factors with which a gradient of the quantizer's own passes for dy in
+// one element at a time: about 1 in the mean, and 0 where the mask stops something and nothing is
+// mixed.
 func (in *instance) checkPasses(x, mask, diagonal []float64, mixes, byDefault bool) {
 	passed, n := floats.Sum(diagonal), float64(len(x))
 	if len(mask) > 0 {

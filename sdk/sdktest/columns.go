@@ -11,11 +11,13 @@ import (
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
-// Initial values may follow from statistics of the columns of both operands of a product. Those of a site's own operand are
-// computed here from the tensor that it is initialised from. Of the other operand there is a matrix for each length of
-// rows; an activation has outliers in some columns, as those of language models.
+// Initial values may follow from statistics of the columns of both operands of a product. Those of
+// a site's own operand are computed here from the tensor that it is initialised from. Of the other
+// operand there is a matrix for each length of rows; an activation has outliers in some columns, as
+// those of language models.
 
-// otherRows is the number of rows of the other operand. Every outlierEvery-th column of an activation is outlierFactor times as large.
+// otherRows is the number of rows of the other operand. Every outlierEvery-th column of an
+// activation is outlierFactor times as large.
 const (
 	otherRows     = 24
 	outlierEvery  = 16
@@ -58,7 +60,8 @@ func columns(role sdk.Role, x []float64, d int) map[string]reference.Tensor {
 	return map[string]reference.Tensor{forMost: reference.Floats(rounded(most), 1, d), forMean: reference.Floats(rounded(mean), 1, d)}
 }
 
-// initialInputs are those of a program of initial values for a sample of the tensor, beside another operand.
+// initialInputs are those of a program of initial values for a sample of the tensor, beside another
+// operand.
 func (s *siteAnswer) initialInputs(p *program.Program, sample, other []float64) map[string]reference.Tensor {
 	d := s.shape[len(s.shape)-1]
 	all := columns(s.asked, sample, d)
@@ -128,7 +131,8 @@ func (in *instance) initialValues() map[string]reference.Tensor {
 	return all
 }
 
-// dependsOnColumns fails unless each of the statistics that a program of initial values takes changes what it returns.
+// dependsOnColumns fails unless each of the statistics that a program of initial values takes
+// changes what it returns.
 func (in *instance) dependsOnColumns(p *program.Program, x []float64) {
 	d := in.shape[1]
 	inputs := in.initialInputs(p, x, operand(otherRole(in.asked), d))
@@ -147,16 +151,18 @@ func (in *instance) dependsOnColumns(p *program.Program, x []float64) {
 	}
 }
 
-// productRows and productWidth are the shape of the operands of a product whose error is measured. What statistics are for is that
-// the error is smaller; mostLoss is the factor by which it may be larger than with statistics that are the same for all columns.
+// productRows and productWidth are the shape of the operands of a product whose error is measured.
+// What statistics are for is that the error is smaller; mostLoss is the factor by which it may be
+// larger than with statistics that are the same for all columns.
 const (
 	productRows  = 32
 	productWidth = 256
 	mostLoss     = 1.2
 )
 
-// checkProduct multiplies an activation that has outliers in some columns with a weight, both as they are quantized with the default
-// settings. Statistics that are used the wrong way around make the outliers larger.
+// checkProduct multiplies an activation that has outliers in some columns with a weight, both as
+// they are quantized with the default settings. Statistics that are used the wrong way around make
+// the outliers larger.
 func (q *quantizerRun) checkProduct(t *trial) {
 	var weight, activation *siteAnswer
 	calibrated := false
@@ -181,8 +187,8 @@ func (q *quantizerRun) checkProduct(t *trial) {
 	})
 }
 
-// productError is the error of x·wᵀ, relative to its norm, where sites that there are quantize the operands. With flat, they are
-// initialised with statistics that are the same for all columns.
+// productError is the error of x·wᵀ, relative to its norm, where sites that there are quantize the
+// operands. With flat, they are initialised with statistics that are the same for all columns.
 func productError(t *trial, activation, weight *siteAnswer, x, w []float64, flat bool) float64 {
 	quantized := func(s *siteAnswer, own, other []float64) []float64 {
 		if s == nil {

@@ -42,7 +42,8 @@ const inputDY = autodiff.Prefix + spec.OutputValue
 type Values struct {
 	Name string // what they are of; it names the check
 	Kind sdk.Kind
-	// abs and rel are the tolerance on the oracle: |got − want| ≤ abs + rel·|want|.
+	// abs and rel are the tolerance on the reference implementation: |got − want| ≤ abs +
+	// rel·|want|.
 	abs, rel float64
 	cases    []goldenCase
 }
@@ -245,8 +246,8 @@ func (c goldenTrial) variant(s *session) variant {
 	return v
 }
 
-// within compares a result with what is expected: on the oracle within the tolerance of the
-// values, or exactly; on a device within what the function device allows.
+// within compares a result with what is expected: on the reference implementation within the
+// tolerance of the values, or exactly; on a device within what the function device allows.
 func (c goldenTrial) within(on example, name string, got []float64, exact bool,
 	device func(i int) float64) {
 	want := c.Expected[name]

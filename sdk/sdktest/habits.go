@@ -9,15 +9,16 @@ import (
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
-// This file has checks of what optimizers should leave to others: the decay of weights, which is the host's, the names of
-// tensors, which say nothing of what they are, and counting from anything but 1.
+// This file has checks of what optimizers should leave to others: the decay of weights, which is
+// the host's, the names of tensors, which say nothing of what they are, and counting from anything
+// but 1.
 
 // equalGradients is the number of updates with one gradient.
 const equalGradients = 6
 
-// checkCorrection makes updates with one gradient. Averages that start at zero and are corrected for it then give one direction,
-// from the first update on. An optimizer that gives it only when the step is counted from another number corrects for one update
-// too many, or too few.
+// checkCorrection makes updates with one gradient. Averages that start at zero and are corrected
+// for it then give one direction, from the first update on. An optimizer that gives it only when
+// the step is counted from another number corrects for one update too many, or too few.
 func (o *optimizerRun) checkCorrection(t *trial, s *tensorAnswer) {
 	if !s.readsStep() {
 		return
@@ -44,7 +45,8 @@ func (s *tensorAnswer) readsStep() bool {
 	return i >= 0 && transform.Needs(s.Update, s.Update.Outputs)[i]
 }
 
-// steady reports whether updates with one gradient have one direction, when steps are counted from 1 + shift.
+// steady reports whether updates with one gradient have one direction, when steps are counted from
+// 1 + shift.
 func (s *tensorAnswer) steady(t *trial, shift int) bool {
 	r := s.train(t, Oracle{})
 	r.stepShift = shift
@@ -92,8 +94,9 @@ func (o *optimizerRun) checkDecay(t *trial) {
 	})(t)
 }
 
-// leastDecay is the least part of x that is decay: 10⁵ updates with a rate of 1 take a tenth of x away with it. Less is what an
-// optimizer adds to a denominator, or where an estimate of a rate begins.
+// leastDecay is the least part of x that is decay: 10⁵ updates with a rate of 1 take a tenth of x
+// away with it. Less is what an optimizer adds to a denominator, or where an estimate of a rate
+// begins.
 const leastDecay = 1e-6
 
 // proportion reports whether u = c·x with c that is not about 0.
@@ -109,7 +112,8 @@ func proportion(u, x []float64) (c float64, ok bool) {
 	return c, true
 }
 
-// checkNames asks for tensors that differ in their names alone: the programs must be equal but for their own names.
+// checkNames asks for tensors that differ in their names alone: the programs must be equal but for
+// their own names.
 func (o *optimizerRun) checkNames(t *trial) {
 	if o.space.singles[0].claims(sdk.ClaimByName) {
 		t.skipf("by_name is claimed")

@@ -9,8 +9,8 @@ import (
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
-// keptSteps is how many steps the state of a quantizer is followed, and mostDrift by which factor the error
-// may grow when they all see the same tensor.
+// keptSteps is how many steps the state of a quantizer is followed, and mostDrift by which factor
+// the error may grow when they all see the same tensor.
 const (
 	keptSteps = 64
 	mostDrift = 3
@@ -66,7 +66,8 @@ func (in *instance) next(x []float64) map[string]reference.Tensor {
 	return inSingle(in.run(in.Next, in.inputsOf(in.Next, x)))
 }
 
-// constant says that a state tensor is found once, from statistics of columns, and that Next returns it as it is.
+// constant says that a state tensor is found once, from statistics of columns, and that Next
+// returns it as it is.
 func (in *instance) constant(name string) bool {
 	if in.Next == nil {
 		return false
@@ -75,7 +76,8 @@ func (in *instance) constant(name string) bool {
 	return len(in.InitState.Inputs) > 1 && int(id) == in.Next.Input(name)
 }
 
-// combine takes a step with a batch, and one with each half: of a maximum, the larger one must be that of the batch.
+// combine takes a step with a batch, and one with each half: of a maximum, the larger one must be
+// that of the batch.
 func (q *quantizerRun) combine(t *trial, v variant) {
 	const rows, d = 8, 64
 	whole, err := q.ask(v, sdk.RoleActivation, rows, d)
@@ -105,7 +107,8 @@ func (q *quantizerRun) combine(t *trial, v variant) {
 	})
 }
 
-// drift repeats one tensor: what was good levels for it at the start must not become worse and worse.
+// drift repeats one tensor: what was good levels for it at the start must not become worse and
+// worse.
 func (in *instance) drift(x []float64) {
 	first := relativeError(in.quantize(x).value, x)
 	after := in
@@ -133,7 +136,8 @@ func (in *instance) other(i int) []float64 {
 	return scaled(1+float64(i%5)/2, normal(uint64(100+i), in.shape...))
 }
 
-// fromThenOn are the instance, and that after some steps with other tensors: what a state tensor is for may only show then.
+// fromThenOn are the instance, and that after some steps with other tensors: what a state tensor is
+// for may only show then.
 func (in *instance) fromThenOn() []*instance {
 	after := in
 	for i := range 8 {
@@ -142,7 +146,8 @@ func (in *instance) fromThenOn() []*instance {
 	return []*instance{in, after}
 }
 
-// isRead fails unless something in training depends on a state tensor: a result, or the next one of another.
+// isRead fails unless something in training depends on a state tensor: a result, or the next one of
+// another.
 func (in *instance) isRead(name string, x []float64) {
 	for _, from := range in.fromThenOn() {
 		for _, c := range []float64{2, 0.5, -1} {
@@ -163,7 +168,8 @@ func (in *instance) isRead(name string, x []float64) {
 	in.t.failf(in.at(), "nothing depends on %s", name)
 }
 
-// evaluatesWithState fails unless evaluation depends on the state: it is there that the state takes the place of what a batch says.
+// evaluatesWithState fails unless evaluation depends on the state: it is there that the state takes
+// the place of what a batch says.
 func (in *instance) evaluatesWithState(x []float64) {
 	for _, from := range in.fromThenOn() {
 		e := *from
@@ -182,7 +188,7 @@ func (in *instance) evaluatesWithState(x []float64) {
 	in.t.failf(in.at(), "evaluation does not depend on the state")
 }
 
-// withKept is the instance with a state tensor c·s + c/10 in the place of s.
+// withKept is the instance with a state tensor c·s + c/10 instead of s.
 func (in *instance) withKept(name string, c float64) *instance {
 	other := *in
 	other.kept = map[string]reference.Tensor{}

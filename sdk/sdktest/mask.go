@@ -7,11 +7,12 @@ import (
 	"github.com/cage-qat/cage/sdk"
 )
 
-// maskWidth is the length of the row for which masks are compared with errors: odd, so that it is not rotated, and long enough to
-// have entries on most levels.
+// maskWidth is the length of the row for which masks are compared with errors: odd, so that it is
+// not rotated, and long enough to have entries on most levels.
 const maskWidth = 513
 
-// spreadRow is a row of normal numbers, of which every fourth is one of evenly spaced numbers up to six deviations.
+// spreadRow is a row of normal numbers, of which every fourth is one of evenly spaced numbers up to
+// six deviations.
 func spreadRow() []float64 {
 	x := normal(23, 1, maskWidth)
 	for i := 0; i < len(x); i += 4 {
@@ -21,8 +22,9 @@ func spreadRow() []float64 {
 	return x
 }
 
-// checkMask: an entry that passes its gradient lies at its level, not beyond the end of the grid. A mask that stops nothing at
-// all is a choice; one that stops some entries and passes others that are clipped has a threshold that does not fit its grid.
+// checkMask: an entry that passes its gradient lies at its level, not beyond the end of the grid. A
+// mask that stops nothing at all is a choice; one that stops some entries and passes others that
+// are clipped has a threshold that does not fit its grid.
 func (q *quantizerRun) checkMask(t *trial) {
 	if v := q.space.singles[0]; v.claims(sdk.ClaimAnyGradient) || v.claims(sdk.ClaimAnyRounding) {
 		t.skipf("any_gradient or any_rounding is claimed")
@@ -92,7 +94,8 @@ func halfGap(levels []float64, v float64) float64 {
 // bitsParameter is the name by which a parameter says how many bits a code has.
 const bitsParameter = "bits"
 
-// checkCount counts the codes. A quantizer whose parameter bits is an integer cannot have more than 2^bits of them.
+// checkCount counts the codes. A quantizer whose parameter bits is an integer cannot have more than
+// 2^bits of them.
 func (q *quantizerRun) checkCount(t *trial) {
 	i := slices.IndexFunc(q.about.Parameters, func(p sdk.Parameter) bool { return p.Name == bitsParameter && p.Type == sdk.TypeInt })
 	if i < 0 {

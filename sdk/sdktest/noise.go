@@ -13,10 +13,11 @@ import (
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
-// noiseDraws is the number of keys over which the mean of a random rounding is taken, and mostDeviations how many standard
-// errors it may be off. rareDraws is how many times something may be expected that happens in no draw, however unlikely that
-// is. With these, a bias of a fifth of a step is found in a single element, and of a hundredth in the whole matrix. The keys are
-// always the same, so that the check does not depend on chance.
+// noiseDraws is the number of keys over which the mean of a random rounding is taken, and
+// mostDeviations how many standard errors it may be off. rareDraws is how many times something may
+// be expected that happens in no draw, however unlikely that is. With these, a bias of a fifth of a
+// step is found in a single element, and of a hundredth in the whole matrix. The keys are always
+// the same, so that the check does not depend on chance.
 const (
 	noiseDraws     = 400
 	mostDeviations = 6
@@ -44,7 +45,8 @@ func (q *quantizerRun) checkNoise(t *trial) {
 	}
 }
 
-// firstSites are the answers at the first of the matrix shapes that is not refused; those that rotate refuse rows of odd length.
+// firstSites are the answers at the first of the matrix shapes that is not refused; those that
+// rotate refuse rows of odd length.
 func (q *quantizerRun) firstSites(v variant) (list []*siteAnswer) {
 	for _, shape := range matrixShapes {
 		if list = q.sites(v, shape...); len(list) > 0 {
@@ -82,8 +84,8 @@ func (in *instance) usesKey(input string, x []float64) {
 	in.t.failf(in.at(), "the program takes %s, but its results are the same with other keys", input)
 }
 
-// unbiased compares the mean of Q(x) over many keys with x, element by element, and in the direction of x for all elements
-// together.
+// unbiased compares the mean of Q(x) over many keys with x, element by element, and in the
+// direction of x for all elements together.
 func (in *instance) unbiased(x []float64) {
 	draws := make([][]float64, noiseDraws)
 	along := make([]float64, noiseDraws) // Σ (Q(x) − x)·sign(x), which is not 0 if values shrink or grow

@@ -8,12 +8,12 @@ import (
 	"github.com/cage-qat/cage/sdk"
 )
 
-// influence marks the elements whose value changes when element j of x takes other
-// finite values: those that share a scale with it, or are mixed with it by a rotation.
-// It is found on the oracle. On a coarse grid the code of an element, and with it the
-// value, may be zero whatever the scale. So tensors are tried, too, whose elements are
-// all as large as the largest of x, once positive and once negative: no grid can make
-// zeros of both (an unsigned grid does so only with the negative ones).
+// influence marks the elements whose value changes when element j of x takes other finite values:
+// those that share a scale with it, or are mixed with it by a rotation. It is found on the
+// reference implementation. On a coarse grid the code of an element, and with it the value, may be
+// zero whatever the scale. So tensors are tried, too, whose elements are all as large as the
+// largest of x, once positive and once negative: no grid can make zeros of both (an unsigned grid
+// does so only with the negative ones).
 func (in *instance) influence(x []float64, j int) []bool {
 	on := *in
 	on.m = Oracle{}
@@ -144,7 +144,8 @@ func (t *trial) hintAtNaN(gradient []float64) {
 	}
 }
 
-// reach marks what the poisoned element may make NaN. What was pruned does not show that it shares the scale.
+// reach marks what the poisoned element may make NaN. What was pruned does not show that it shares
+// the scale.
 func (p poisoning) reach() []bool {
 	reach := hull(p.shared, p.shape[1])
 	if !p.variant.claims(sdk.ClaimPrunes) {

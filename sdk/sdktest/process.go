@@ -12,8 +12,8 @@ import (
 )
 
 // This file runs plugins that compute in their own process: quantizers that search for their state,
-// and opaque optimizers, whose update is a call. All other checks hold for them too; those that look
-// at programs find none. Tensors are binary32 on every machine.
+// and opaque optimizers, whose update is a call. All other checks hold for them too; those that
+// look at programs find none. Tensors are binary32 on every machine.
 
 // processCall is a call with what it may only read and what it has to write, by name. What is to be
 // written holds NaN before.
@@ -22,8 +22,9 @@ type processCall struct {
 	run           func() error
 }
 
-// repeatable makes one call again and again, after another call (between), and beside others: it may
-// depend on its inputs alone, because a host repeats it after a crash. It returns the first call.
+// repeatable makes one call again and again, after another call (between), and beside others: it
+// may depend on its inputs alone, because a host repeats it after a crash. It returns the first
+// call.
 func (t *trial) repeatable(at example, what string, call func() processCall, between func()) processCall {
 	first := call()
 	t.must(at, first.run())

@@ -167,7 +167,8 @@ var operands = []sdk.Site{
 	{Role: sdk.RoleActivation, Product: sdk.ProductWeightGradient},
 }
 
-// checkOperands asks for the operands of the products of the backward pass. A quantizer may refuse any of them.
+// checkOperands asks for the operands of the products of the backward pass. A quantizer may refuse
+// any of them.
 func (q *quantizerRun) checkOperands(t *trial) {
 	for _, site := range operands {
 		v, shape := q.space.singles[0], []int{7, 128}

@@ -76,8 +76,9 @@ func (q *quantizerRun) checkNearest(t *trial, in *instance, x []float64) {
 // sweepLargest is the largest entry of the row in which a sweep moves another.
 const sweepLargest = 2.5
 
-// checkReach compares the largest entries of a swept row, one of each sign, with the outermost levels. Where even steps would
-// lead from there to the entry itself, and the scale follows it, the scale was made for it, and the grid ends too early.
+// checkReach compares the largest entries of a swept row, one of each sign, with the outermost
+// levels. Where even steps would lead from there to the entry itself, and the scale follows it, the
+// scale was made for it, and the grid ends too early.
 func (in *instance) checkReach(x, levels []float64) {
 	n := len(levels)
 	if n < 4 {

@@ -6,7 +6,8 @@ import (
 	"github.com/cage-qat/cage/sdk"
 )
 
-// seenScope is what the first element influences: parts of the first row, other rows in the same place, or more.
+// seenScope is what the first element influences: parts of the first row, other rows in the same
+// place, or more.
 func (in *instance) seenScope(x []float64) string {
 	d := in.shape[1]
 	marks := in.influence(x, 0)
@@ -30,12 +31,13 @@ func (in *instance) seenScope(x []float64) string {
 	return sdk.ScopeRow
 }
 
-// scopeShapes are a regular one, one with rows of odd length, and one whose rows are longer than blocks are.
+// scopeShapes are a regular one, one with rows of odd length, and one whose rows are longer than
+// blocks are.
 var scopeShapes = [][]int{{3, 128}, {4, 33}, {3, 640}}
 
-// checkScope compares what shares a scale with what is claimed. Without a claim a weight may have one scale, which is noted; a
-// token of an activation that depends on the other tokens, and columns, are mistakes. With settings that a person chose they are
-// noted, too.
+// checkScope compares what shares a scale with what is claimed. Without a claim a weight may have
+// one scale, which is noted; a token of an activation that depends on the other tokens, and
+// columns, are mistakes. With settings that a person chose they are noted, too.
 func (q *quantizerRun) checkScope(t *trial) {
 	for _, v := range slices.Concat(q.space.singles[:1], q.space.claimed) {
 		q.checkScopeOf(t, v)

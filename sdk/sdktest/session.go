@@ -4,11 +4,12 @@
 //
 //	func TestConformance(t *testing.T) { sdktest.Quantizer(t, absmax{}) }
 //
-// and the command "cage plugins test NAME" runs the same checks on the executable of any
-// plugin, and also runs the programs on a device. A plugin that passes keeps every promise that
-// can be tested without knowing its algorithm; values of another implementation ([Golden]) test the algorithm.
+// and the command "cage plugins test NAME" runs the same checks on the executable of any plugin,
+// and also runs the programs on a device. A plugin that passes keeps every promise that can be
+// tested without knowing its algorithm; values of another implementation ([Golden]) test the
+// algorithm.
 //
-// Programs run on the float64 oracle and on the machines that the caller adds. A device
+// Programs run on the reference implementation and on the machines that the caller adds. A device
 // computes in binary32, and its results differ by rounding errors. The kit finds out how
 // much they may differ: it changes the inputs by a few units in the last place and looks
 // at how far the results move. So no author has to give a tolerance.
@@ -65,7 +66,8 @@ type session struct {
 	space  space
 	report Report
 	steps  []step
-	// answered counts the answers of the plugin that checks have looked at, each as often as it was.
+	// answered counts the answers of the plugin that checks have looked at, each as often as it
+	// was.
 	answered int
 }
 
@@ -191,11 +193,11 @@ func With(settings map[string]any) Option {
 	return func(o *options) { maps.Copy(o.settings, settings) }
 }
 
-// On adds machines on which programs run, besides the oracle.
+// On adds machines on which programs run, besides the reference implementation.
 func On(machines ...Machine) Option {
 	return func(o *options) { o.machines = append(o.machines, machines...) }
 }
 
-// Golden adds the values of an independent implementation. On a machine in binary32, an element may go either way if noise of
-// a few units in the last place moves it.
+// Golden adds the values of an independent implementation. On a machine in binary32, an element may
+// go either way if noise of a few units in the last place moves it.
 func Golden(v Values) Option { return func(o *options) { o.golden = append(o.golden, v) } }

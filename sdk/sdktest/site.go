@@ -31,7 +31,7 @@ type siteAnswer struct {
 	variant variant
 	asked   sdk.Role         // the role of the site
 	vjp     *program.Program // the backward pass, made when needed
-	// evaluation is the answer with the program of evaluation in place of that of training;
+	// evaluation is the answer with the program of evaluation instead of that of training;
 	// nil if they are the same, and in itself. evaluates says that this is such an answer.
 	evaluation *siteAnswer
 	evaluates  bool
@@ -102,8 +102,9 @@ var matrixShapes = [][]int{{4, 33}, {3, 128}}
 // single rows, and rows a little shorter or longer than a block.
 var edgeShapes = [][]int{{1, 1}, {4, 1}, {4, 3}, {4, 31}, {1, 32}, {4, 32}, {1, 33}}
 
-// roles are the roles that sites have: weight and activation, and key and value where a plugin has other programs for
-// these than for activations. Those of queries are like those of keys. A plugin may be too old to know them.
+// roles are the roles that sites have: weight and activation, and key and value where a plugin has
+// other programs for these than for activations. Those of queries are like those of keys. A plugin
+// may be too old to know them.
 func (q *quantizerRun) roles() []sdk.Role {
 	if q.asksFor == nil {
 		q.asksFor = []sdk.Role{sdk.RoleWeight, sdk.RoleActivation}
@@ -192,8 +193,8 @@ func (s *siteAnswer) reverse() (_ *program.Program, err error) {
 	return s.vjp, err
 }
 
-// instance is a site on a machine, with trained parameters and state, at a training step. An error of
-// a run fails the trial and ends the example.
+// instance is a site on a machine, with trained parameters and state, at a training step. An error
+// of a run fails the trial and ends the example.
 type instance struct {
 	*siteAnswer
 	t       *trial
@@ -237,12 +238,14 @@ func inSingle(values map[string]reference.Tensor) map[string]reference.Tensor {
 	return values
 }
 
-// startingSamples are tensors from which trained parameters and state start: x, large and small ones, and constant ones.
+// startingSamples are tensors from which trained parameters and state start: x, large and small
+// ones, and constant ones.
 func startingSamples(x []float64) [][]float64 {
 	return [][]float64{x, scaled(0x1p20, x), scaled(0x1p-30, x), make([]float64, len(x)), full(-2.5, len(x))}
 }
 
-// hasMemory says that what x is initialised from matters: there are trained parameters or state, which rows share.
+// hasMemory says that what x is initialised from matters: there are trained parameters or state,
+// which rows share.
 func (s *siteAnswer) hasMemory() bool { return s.Init != nil || len(s.State) > 0 }
 
 func (in *instance) from(sample []float64) *instance {

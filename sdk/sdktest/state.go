@@ -52,7 +52,8 @@ func (o *optimizerRun) checkState(t *trial) {
 	}
 }
 
-// checkChanges fails unless updates change the named state tensor, or it keeps something of x at the start.
+// checkChanges fails unless updates change the named state tensor, or it keeps something of x at
+// the start.
 func (s *tensorAnswer) checkChanges(t *trial, name string) {
 	if !s.Opaque {
 		if out, _ := s.Init.Output(name); transform.Needs(s.Init, []program.Output{{Value: out}})[0] {
@@ -74,7 +75,8 @@ func (s *tensorAnswer) checkChanges(t *trial, name string) {
 	t.failf(s.example, "%s is still what it was at the start after %d updates", name, s.horizon())
 }
 
-// holdsStart reports whether the initial value of a state tensor depends on x, and updates read it: then it may stay as it is.
+// holdsStart reports whether the initial value of a state tensor depends on x, and updates read it:
+// then it may stay as it is.
 func (s *tensorAnswer) holdsStart(name string) bool {
 	p, err := transform.Trim(s.Init, name)
 	if err != nil || !transform.Needs(p, p.Outputs)[p.Input(spec.InputX)] {
@@ -112,8 +114,8 @@ func (s *tensorAnswer) checkEffect(t *trial, name string) {
 }
 
 // differs continues both trainings along one path and reports whether, within the horizon, the
-// other one has a different direction, rate or result, or fails. It may fail because a state that no training
-// reaches can break a factorization.
+// other one has a different direction, rate or result, or fails. It may fail because a state that
+// no training reaches can break a factorization.
 func (r *training) differs(other *training, seed uint64) bool {
 	for range r.horizon() {
 		g := r.gradient(seed)

@@ -33,7 +33,8 @@ type QuantizerSubject = Subject[sdk.Site, spec.Quantizer]
 // OptimizerSubject is an optimizer under test.
 type OptimizerSubject = Subject[sdk.Tensor, spec.Optimizer]
 
-// NewQuantizer is the subject for a quantizer in this process. Its programs are checked under the limits of a host.
+// NewQuantizer is the subject for a quantizer in this process. Its programs are checked under the
+// limits of a host.
 func NewQuantizer(q sdk.Quantizer) QuantizerSubject {
 	return QuantizerSubject{
 		Search: func(site sdk.Site, in sdk.SearchInput) error {
@@ -87,7 +88,7 @@ func describe(f func() sdk.Description) (d sdk.Description, err error) {
 	return f(), nil
 }
 
-// Machine executes programs. The oracle is always there; a host adds its device,
+// Machine executes programs. The reference implementation is always there; a host adds its device,
 // which computes in binary32.
 type Machine interface {
 	// Name is the machine's name in the report, for example "cpu".

@@ -157,8 +157,8 @@ type training struct {
 // conditions are what a host tells an update beside the tensor and the gradient.
 type conditions struct{ schedule, steps, loss float64 }
 
-// ordinary are the conditions where a check does not care. The schedules of optimizers with rates of
-// their own have rates about 1.
+// ordinary are the conditions where a check does not care. The schedules of optimizers with rates
+// of their own have rates about 1.
 func (s *tensorAnswer) ordinary() conditions {
 	c := conditions{schedule: 0.01, steps: 100, loss: 2}
 	if s.Rate != nil {

@@ -31,11 +31,12 @@ func (q *quantizerRun) checkTrained(t *trial) {
 	q.shapesFor(t, "trained parameters", func(s *siteAnswer) []spec.Tensor { return s.Trained })
 }
 
-// constraintTolerance is how far, relative to the largest element, a constraint may move what is in its set: it may be
-// computed by an iteration.
+// constraintTolerance is how far, relative to the largest element, a constraint may move what is in
+// its set: it may be computed by an iteration.
 const constraintTolerance = 1e-4
 
-// checkConstraints applies the constraints of trained parameters to their initial values, and twice to others.
+// checkConstraints applies the constraints of trained parameters to their initial values, and twice
+// to others.
 func (q *quantizerRun) checkConstraints(t *trial, in *instance, x []float64) {
 	for i, p := range in.Trained {
 		if p.Constrain == nil {
@@ -66,8 +67,8 @@ func (q *quantizerRun) checkConstraints(t *trial, in *instance, x []float64) {
 	}
 }
 
-// checkDevices compares every machine with the oracle, with the oracle's trained
-// parameters and state.
+// checkDevices compares every machine with the reference implementation, with the reference
+// implementation's trained parameters and state.
 func (q *quantizerRun) checkDevices(t *trial) {
 	if len(q.machines) == 1 {
 		t.skipf("no device")

@@ -134,7 +134,8 @@ func (t *trial) skipf(format string, args ...any) {
 	t.notef(format, args...)
 }
 
-// skipUntried skips a check that has tried nothing. Why that is says nothing where there was nothing to look at.
+// skipUntried skips a check that has tried nothing. Why that is says nothing where there was
+// nothing to look at.
 func (t *trial) skipUntried(why string) {
 	if t.check.Tried > 0 {
 		return

@@ -10,7 +10,8 @@ import (
 	"github.com/cage-qat/cage/sdk"
 )
 
-// mostExhaustive is the largest number of values of an integer parameter for which all of them are tried.
+// mostExhaustive is the largest number of values of an integer parameter for which all of them are
+// tried.
 const mostExhaustive = 9
 
 // mixtures is the number of random combinations of parameter values.

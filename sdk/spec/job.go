@@ -2,7 +2,8 @@ package spec
 
 import "github.com/cage-qat/cage/sdk/program"
 
-// Job is a program bound to tensors by name, for an executor. Names are those of [program.TensorID].
+// Job is a program bound to tensors by name, for an executor. Names are those of
+// [program.TensorID].
 type Job struct {
 	// Tensor is the parameter that the program works on.
 	Tensor  string

@@ -90,18 +90,19 @@ type Optimizer struct {
 	Rate *program.Program
 	// Evaluate maps x and the state to the weights to evaluate with; nil means x.
 	Evaluate *program.Program
-	// Probe takes what Update takes, without a probed gradient, and returns the offset at which that is taken
-	// when ProbeDue says so. It is nil exactly when no probe is ever due, or Sampled is true.
+	// Probe takes what Update takes, without a probed gradient, and returns the offset at which
+	// that is taken when ProbeDue says so. It is nil exactly when no probe is ever due, or Sampled
+	// is true.
 	Probe    *program.Program
 	ProbeDue Due
-	// Sampled says that the second gradient is taken at x, with labels that the host draws from the predictions of the
-	// model, and multiplied by the root of their number.
+	// Sampled says that the second gradient is taken at x, with labels that the host draws from the
+	// predictions of the model, and multiplied by the root of their number.
 	Sampled bool
-	// Rounded is the type of numbers to which the tensor itself is rounded after each update, at random: StoreFloat32,
-	// which leaves it as it is, or StoreBFloat16.
+	// Rounded is the type of numbers to which the tensor itself is rounded after each update, at
+	// random: StoreFloat32, which leaves it as it is, or StoreBFloat16.
 	Rounded Storage
-	// Collect takes what Update takes, without sums, and returns scalars that are summed over tensors; nil
-	// means that there are none.
+	// Collect takes what Update takes, without sums, and returns scalars that are summed over
+	// tensors; nil means that there are none.
 	Collect *program.Program
 }
 

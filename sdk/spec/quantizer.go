@@ -51,9 +51,9 @@ type Quantizer struct {
 	// Init maps x, and those of the statistics of columns that it uses, to the initial
 	// trained parameters; nil exactly when there are none.
 	Init *program.Program
-	// State lists the state tensors in the order of their names. InitState maps what Init
-	// takes to the initial state, and Next maps what Program takes to the state after a step; both are
-	// nil exactly when there is no state, or when searches find it.
+	// State lists the state tensors in the order of their names. InitState maps what Init takes to
+	// the initial state, and Next maps what Program takes to the state after a step; both are nil
+	// exactly when there is no state, or when searches find it.
 	State           []Tensor
 	InitState, Next *program.Program
 	// SearchEvery is not 0 if searches of a Searcher find the state: before the first step
@@ -70,7 +70,7 @@ type Quantizer struct {
 	Grid Grid
 }
 
-// ForEvaluation is the answer with the program of evaluation in place of that of
+// ForEvaluation is the answer with the program of evaluation instead of that of
 // training, and without Next and Backward: what quantizes a model that is not being trained.
 func (q Quantizer) ForEvaluation() Quantizer {
 	q.Next, q.Backward = nil, nil
@@ -190,8 +190,8 @@ var StepInputs = []program.Input{
 	{Name: InputStep, Type: program.FloatType()},
 }
 
-// ColumnInputs are the inputs that programs of initial values may take after x, of the given shape: the statistics of Columns,
-// in this order.
+// ColumnInputs are the inputs that programs of initial values may take after x, of the given shape:
+// the statistics of Columns, in this order.
 func ColumnInputs(shape []int) (list []program.Input) {
 	columns := slices.Repeat([]int{1}, len(shape))
 	if n := len(shape); n > 0 {
@@ -206,7 +206,8 @@ func ColumnInputs(shape []int) (list []program.Input) {
 // keyType is the type of a key for random bits.
 var keyType = program.Type{DType: program.Uint, Shape: []int{2}}
 
-// checkEvaluate verifies the program of evaluation. It must be there if that of training changes from step to step.
+// checkEvaluate verifies the program of evaluation. It must be there if that of training changes
+// from step to step.
 func (q Quantizer) checkEvaluate(inputs []program.Input, shape []int) error {
 	changes := slices.ContainsFunc(StepInputs, func(in program.Input) bool { return q.Program.Input(in.Name) >= 0 })
 	switch {

@@ -13,9 +13,9 @@ import (
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
-// Quantizer returns a test subject for a running quantizer. If it ends during the test, it is started again, up to 20
-// times, so that a crash fails only the check that has caused it. Processes started in this way are closed when ctx is
-// cancelled. After ctx is cancelled, requests fail.
+// Quantizer returns a test subject for a running quantizer. If it ends during the test, it is
+// started again, up to 20 times, so that a crash fails only the check that has caused it. Processes
+// started in this way are closed when ctx is cancelled. After ctx is cancelled, requests fail.
 func Quantizer(ctx context.Context, c *plugin.Client) sdktest.QuantizerSubject {
 	r := &restartable{client: c}
 	s := &search{client: c}

@@ -13,8 +13,9 @@ import (
 	"github.com/cage-qat/cage/sdk/sdktest"
 )
 
-// keptExecutables is the number of compiled programs that a Device keeps. Every check of the kit runs the programs of all settings
-// and shapes, some hundred for a plugin with several parameters: with fewer, each check would compile them anew.
+// keptExecutables is the number of compiled programs that a Device keeps. Every check of the kit
+// runs the programs of all settings and shapes, some hundred for a plugin with several parameters:
+// with fewer, each check would compile them anew.
 const keptExecutables = 1024
 
 // Device executes programs on a device, in binary32, one at a time. It is safe for

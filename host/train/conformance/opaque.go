@@ -9,8 +9,8 @@ import (
 	"github.com/cage-qat/cage/sdk"
 )
 
-// opaque runs steps of an opaque optimizer in a process that has the memory of one tensor; for another tensor it starts
-// another process.
+// opaque runs steps of an opaque optimizer in a process that has the memory of one tensor; for
+// another tensor it starts another process.
 type opaque struct {
 	client  *plugin.Client
 	mu      sync.Mutex

@@ -12,8 +12,8 @@ import (
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
-// search runs the searches of a quantizer in a process that has the memory of one weight; for another weight it starts another
-// process.
+// search runs the searches of a quantizer in a process that has the memory of one weight; for
+// another weight it starts another process.
 type search struct {
 	client   *plugin.Client
 	mu       sync.Mutex
@@ -54,7 +54,8 @@ func (s *search) run(ctx context.Context, site sdk.Site, in sdk.SearchInput) err
 	return nil
 }
 
-// sizesOf lists tensors in the order of their names, with their sizes as their shapes, which are the plugin's affair.
+// sizesOf lists tensors in the order of their names, with their sizes as their shapes, which are
+// the plugin's affair.
 func sizesOf(tensors map[string][]float32) (list []spec.Tensor) {
 	for name, v := range tensors {
 		list = append(list, spec.Tensor{Name: name, Shape: []int{len(v)}})

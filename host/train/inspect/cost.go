@@ -16,9 +16,9 @@ type cost struct {
 	passes     int   // times the tensor has to be read, one after the other
 }
 
-// costOf adds up what a program costs after simplification. A pass over the tensor ends where a result depends on more than the
-// corresponding elements: at a reduction, a product, a rotation or a transposition.
-// Elementwise operations in between are taken as fused into one pass.
+// costOf adds up what a program costs after simplification. A pass over the tensor ends where a
+// result depends on more than the corresponding elements: at a reduction, a product, a rotation or
+// a transposition. Elementwise operations in between are taken as fused into one pass.
 func costOf(p *program.Program) cost {
 	if s, err := simplify.Program(p); err == nil {
 		p = s

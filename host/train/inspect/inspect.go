@@ -25,7 +25,8 @@ type Part struct {
 	// Operations and Products are for each element of the tensor. Bytes are those of the
 	// inputs and outputs, in float32, for each element.
 	Operations, Products, Bytes float64
-	// Passes is how often the tensor has to be read where each pass ends at a reduction, product or rotation.
+	// Passes is how often the tensor has to be read where each pass ends at a reduction, product or
+	// rotation.
 	Passes int
 	// Kernel says what becomes one kernel on a GPU, or why nothing does.
 	Kernel string
@@ -33,8 +34,8 @@ type Part struct {
 	Text *triton.Kernel
 }
 
-// Passes are the forward and the backward pass of a quantizer at a site of the given shape, without the rest of the program. The
-// backward pass is absent where gradients pass unchanged.
+// Passes are the forward and the backward pass of a quantizer at a site of the given shape, without
+// the rest of the program. The backward pass is absent where gradients pass unchanged.
 func Passes(q spec.Quantizer, shape []int) ([]Part, error) {
 	split, err := q.Split()
 	if err != nil {
@@ -102,7 +103,8 @@ func why(err error) string {
 	return fmt.Sprintf("operations, because of %s: %s", r.Node, r.Reason)
 }
 
-// Random is a tensor of normal numbers, of which every hundredth is ten times as large, rounded to float32.
+// Random is a tensor of normal numbers, of which every hundredth is ten times as large, rounded to
+// float32.
 func Random(shape []int, seed uint64) []float64 {
 	r := rand.New(rand.NewPCG(seed, 1))
 	x := make([]float64, program.FloatType(shape...).Size())
@@ -124,12 +126,14 @@ type Result struct {
 	// Gradients are those of the backward pass, for dy, by x and the trained parameters, by name.
 	DY        reference.Tensor
 	Gradients map[string]reference.Tensor
-	// Trained and State are the trained parameters and the state at their start, Next is the state after the step, by name.
+	// Trained and State are the trained parameters and the state at their start, Next is the state
+	// after the step, by name.
 	Trained, State, Next map[string]reference.Tensor
 }
 
-// Run quantizes x, with noise from the seed, at the first step; with backward also the gradients for random dy. Trained parameters and
-// state start from x, and from its columns as those of both operands of the product.
+// Run quantizes x, with noise from the seed, at the first step; with backward also the gradients
+// for random dy. Trained parameters and state start from x, and from its columns as those of both
+// operands of the product.
 func Run(q spec.Quantizer, x reference.Tensor, seed uint64, backward bool) (Result, error) {
 	inputs, err := inputs(q, x, seed)
 	if err != nil {

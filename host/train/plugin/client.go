@@ -4,7 +4,7 @@
 // A plugin is somebody else's program. It may crash, hang, be stopped, print garbage or
 // answer with an ill-typed program: all that results is one clear [Error] within the time
 // limits. No plugin outlives the host, however the host ends. This package checks the
-// plugins' answers and hands them on; it does not use them.
+// plugins' answers and passes them on; it does not use them.
 //
 // Package sdk/client speaks the protocol, over hashicorp/go-plugin. Both sides create a
 // certificate for the one connection and use TLS; a plugin in another language may do
@@ -31,7 +31,7 @@ import (
 )
 
 // How long a plugin may take to end when it is closed: first it is asked, then its
-// lifeline is cut, then it is killed.
+// parent-death pipe is cut, then it is killed.
 const (
 	cutAfter  = 300 * time.Millisecond
 	killAfter = time.Second
@@ -82,7 +82,8 @@ func (c *Client) PID() int {
 	return p.pid()
 }
 
-// Restart starts the same executable again, in the same way; it must not have changed. This client is not affected.
+// Restart starts the same executable again, in the same way; it must not have changed. This client
+// is not affected.
 func (c *Client) Restart(ctx context.Context) (*Client, error) {
 	opts := c.opts
 	opts.SHA256 = c.sum
@@ -143,7 +144,7 @@ func (c *Client) Close() {
 			c.release()
 		}
 		if p, _ := c.launch.current(); p != nil {
-			defer time.AfterFunc(cutAfter, func() { _ = p.lifeline.Close() }).Stop()
+			defer time.AfterFunc(cutAfter, func() { _ = p.parentPipe.Close() }).Stop()
 			defer time.AfterFunc(killAfter, p.kill).Stop()
 		}
 		if c.gp != nil {

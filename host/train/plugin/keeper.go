@@ -53,8 +53,9 @@ func spanOf(at int64, shape []int) span {
 // pauses are those before a call is tried for the first, second and third time.
 var pauses = []time.Duration{0, 100 * time.Millisecond, 2 * time.Second}
 
-// open makes the memory and starts the process, which lives until Close, whatever becomes of ctx. The time limit of calls is the
-// default, unless the environment variable says another. Errors are [*Error].
+// open makes the memory and starts the process, which lives until Close, whatever becomes of ctx.
+// The time limit of calls is the default, unless the environment variable says another. Errors are
+// [*Error].
 func (k *keeper) open(ctx context.Context, bytes int64, variable string, timeout time.Duration) error {
 	k.variable, k.timeout = variable, timeout
 	if text := os.Getenv(variable); text != "" {

@@ -16,9 +16,9 @@ const MemoryVariable = "CAGE_PLUGIN_MEMORY"
 // leastMemory is enough for any plugin to start, and for most to work.
 const leastMemory = 256 << 20
 
-// memoryLimit is how many bytes a plugin, and each process that it starts, may use. By
-// default that is half of the machine: plenty for a plugin, which sees no tensors, and the
-// host can go on beside it. It is no more than the host's own hard limit, which only root may raise.
+// memoryLimit is how many bytes a plugin, and each process that it starts, may use. By default that
+// is half of the machine: plenty for a plugin, which sees no tensors, and the host can go on beside
+// it. It is no more than the host's own hard limit, which only root may raise.
 func memoryLimit(given uint64) (uint64, error) {
 	limit := uint64(math.MaxUint64) // where the machine does not say how much there is
 	if half := machineMemory() / 2; half > 0 {

@@ -10,9 +10,10 @@ import (
 // OpaqueTensor is a tensor that an opaque optimizer updates, without its places.
 type OpaqueTensor = client.Placed
 
-// Stepper runs the steps of an opaque optimizer: it holds the process, starts it again when it has crashed or does not
-// answer, and has the memory that both share. A crash costs time and changes no result, because a step reads one copy of the
-// states and writes another. It is used by one goroutine at a time.
+// Stepper runs the steps of an opaque optimizer: it holds the process, starts it again when it has
+// crashed or does not answer, and has the memory that both share. A crash costs time and changes no
+// result, because a step reads one copy of the states and writes another. It is used by one
+// goroutine at a time.
 type Stepper struct {
 	keeper
 	layout client.Layout
@@ -27,8 +28,8 @@ const (
 	StepTimeoutVariable = "CAGE_PLUGIN_STEP_TIMEOUT"
 )
 
-// NewStepper starts the plugin of c once more and hands it the memory of the tensors. The process lives until Close, whatever
-// becomes of c and ctx. Errors are [*Error].
+// NewStepper starts the plugin of c once more and hands it the memory of the tensors. The process
+// lives until Close, whatever becomes of c and ctx. Errors are [*Error].
 func NewStepper(ctx context.Context, c *Client, list []OpaqueTensor) (*Stepper, error) {
 	s := &Stepper{layout: client.Arrange(list)}
 	spans := map[place]span{}
@@ -71,8 +72,8 @@ func (s *Stepper) Direction(tensor string) []float32 {
 	return s.floats(place{tensor, kindDirection, ""})
 }
 
-// State returns the memory of a state tensor that the next step will read. A step that succeeds leaves it as it is, and
-// State then returns what the step has written.
+// State returns the memory of a state tensor that the next step will read. A step that succeeds
+// leaves it as it is, and State then returns what the step has written.
 func (s *Stepper) State(tensor, state string) []float32 {
 	return s.floats(place{tensor, kindState[index(s.odd)], state})
 }
@@ -89,9 +90,9 @@ func index(odd bool) int {
 	return 0
 }
 
-// Step computes one update from what is given and the states. After a crash, and when there is no answer within the time
-// limit, the plugin is started again, and the step is tried again, twice at most. Errors are [*Error]; the states are then
-// as they were.
+// Step computes one update from what is given and the states. After a crash, and when there is no
+// answer within the time limit, the plugin is started again, and the step is tried again, twice at
+// most. Errors are [*Error]; the states are then as they were.
 func (s *Stepper) Step(step, steps int, rate, loss float64) (err error) {
 	ask := client.Step{Step: step, Steps: steps, Rate: rate, Loss: loss, Odd: s.odd}
 	call := func(ctx context.Context, c *Client) error { return c.optimizer.Step(ctx, ask) }

@@ -29,8 +29,8 @@ func eachLine(r io.Reader, f func(line string)) {
 	}
 }
 
-// output is what a plugin prints, on standard error and on standard output after the handshake: it goes to the host's log,
-// and the last lines are kept for error messages.
+// output is what a plugin prints, on standard error and on standard output after the handshake: it
+// goes to the host's log, and the last lines are kept for error messages.
 //
 // go-plugin's own parser of these lines panics on some that are JSON but not a log
 // entry, so it never sees them.

@@ -18,9 +18,9 @@ const drainTime = 300 * time.Millisecond
 // process is a plugin's process, leader of a process group of its own.
 type process struct {
 	pluginProcess // what it takes to end it, on this system
-	// lifeline is the host's end of the process's standard input. It closes when
+	// parent-death pipe is the host's end of the process's standard input. It closes when
 	// the host ends, and tells the plugin to end.
-	lifeline *os.File
+	parentPipe *os.File
 	// handshake receives the first line of the standard output and is closed.
 	handshake chan string
 	log       *throttle
@@ -42,14 +42,14 @@ func startProcess(path string, env []string, memory uint64, logger hclog.Logger)
 	}
 	p.output = &output{log: p.log}
 	var pipes pipes
-	stdin, lifeline := pipes.open()
+	stdin, parentPipe := pipes.open()
 	stdout, stdoutWriter := pipes.open()
 	stderr, stderrWriter := pipes.open()
 	if pipes.err != nil {
 		pipes.close()
 		return nil, pipes.err
 	}
-	p.lifeline = lifeline
+	p.parentPipe = parentPipe
 	err := p.start(func() error { return p.launch(path, env, stdin, stdoutWriter, stderrWriter, memory) })
 	for _, theirs := range []*os.File{stdin, stdoutWriter, stderrWriter} {
 		_ = theirs.Close()
@@ -75,7 +75,7 @@ func (p *process) start(launch func() error) error {
 			return
 		}
 		p.reap()
-		_ = p.lifeline.Close()
+		_ = p.parentPipe.Close()
 		close(p.exited)
 	}()
 	return <-started

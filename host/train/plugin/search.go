@@ -10,9 +10,10 @@ import (
 // SearchedSite is a weight of which a quantizer searches the state, without its places.
 type SearchedSite = client.PlacedSite
 
-// Searcher runs the searches of a quantizer: it holds the process, starts it again when it has crashed or does not answer,
-// and has the memory that both share. A crash costs time and changes no result, because a search reads one copy of the states
-// and writes another. It is used by one goroutine at a time.
+// Searcher runs the searches of a quantizer: it holds the process, starts it again when it has
+// crashed or does not answer, and has the memory that both share. A crash costs time and changes no
+// result, because a search reads one copy of the states and writes another. It is used by one
+// goroutine at a time.
 type Searcher struct {
 	keeper
 	layout client.SearchLayout
@@ -28,8 +29,8 @@ const (
 	SearchTimeoutVariable = "CAGE_PLUGIN_SEARCH_TIMEOUT"
 )
 
-// NewSearcher starts the plugin of c once more and hands it the memory of the weights, for a run of so many steps. The process lives until Close,
-// whatever becomes of c and ctx. Errors are [*Error].
+// NewSearcher starts the plugin of c once more and hands it the memory of the weights, for a run of
+// so many steps. The process lives until Close, whatever becomes of c and ctx. Errors are [*Error].
 func NewSearcher(ctx context.Context, c *Client, list []SearchedSite, steps int) (*Searcher, error) {
 	s := &Searcher{layout: client.ArrangeSites(list), sites: map[string]int{}, steps: steps}
 	spans := map[place]span{}
@@ -78,9 +79,9 @@ func (s *Searcher) Next(weight, state string) []float32 {
 	return s.floats(place{weight, kindNext, state})
 }
 
-// Search finds the states of some weights after a step, from what was put into the memory. After a crash, and when there is
-// no answer within the time limit, the plugin is started again, and the search begins again, twice at most. Errors are
-// [*Error].
+// Search finds the states of some weights after a step, from what was put into the memory. After a
+// crash, and when there is no answer within the time limit, the plugin is started again, and the
+// search begins again, twice at most. Errors are [*Error].
 func (s *Searcher) Search(ctx context.Context, step int, weights []string) error {
 	var sites []int
 	for _, w := range weights {

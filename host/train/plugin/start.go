@@ -109,7 +109,8 @@ func (c *Client) start(ctx context.Context) *Error {
 		SkipHostEnv:      true,
 		AutoMTLS:         true,
 		UnixSocketConfig: &goplugin.UnixSocketConfig{TempDir: socketDir()},
-		// What a plugin may send beside its answers, each of which has a limit of its own, is bounded.
+		// What a plugin may send beside its answers, each of which has a limit of its own, is
+		// bounded.
 		GRPCDialOptions: []grpc.DialOption{
 			grpc.WithIdleTimeout(0), // the connection must not be closed for being idle: it cannot be made again
 			grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(1 << 20)),
@@ -226,8 +227,8 @@ func (e Executable) complete(err error) error {
 // DefaultTimeout is the default of the time limits in [Options].
 const DefaultTimeout = 10 * time.Second
 
-// TimeoutVariable is the environment variable that sets the time limits, for example to 30s or 2m. A plugin that
-// imports a large library from a network disk may need more than the default.
+// TimeoutVariable is the environment variable that sets the time limits, for example to 30s or 2m.
+// A plugin that imports a large library from a network disk may need more than the default.
 const TimeoutVariable = "CAGE_PLUGIN_TIMEOUT"
 
 // moreTime ends messages about a limit of time.

@@ -1,6 +1,6 @@
-// Package shared has the plugin's view of memory that it shares with its host: a file that is mapped twice, once
-// for reading only. What the plugin must not change it gets from that mapping, so that a mistake is a fault at the
-// author's line and not a wrong result.
+// Package shared has the plugin's view of memory that it shares with its host: a file that is
+// mapped twice, once for reading only. What the plugin must not change it gets from that mapping,
+// so that a mistake is a fault at the author's line and not a wrong result.
 package shared
 
 import (

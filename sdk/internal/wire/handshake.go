@@ -15,10 +15,10 @@ const (
 	CookieKey   = "CAGE_PLUGIN"
 	CookieValue = "5a1f8d0c2b7e4e36a9c3d471f06be928"
 
-	// LifelineKey set to LifelineStdin says that standard input is a pipe which
+	// ParentPipeKey set to ParentPipeStdin says that standard input is a pipe which
 	// the host holds open as long as it lives.
-	LifelineKey   = "CAGE_PLUGIN_LIFELINE"
-	LifelineStdin = "stdin"
+	ParentPipeKey   = "CAGE_PLUGIN_LIFELINE"
+	ParentPipeStdin = "stdin"
 
 	// LogKey is the variable with the lowest level that the plugin should log: trace,
 	// debug, info, warn or error.

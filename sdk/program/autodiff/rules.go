@@ -10,7 +10,8 @@ import (
 // An adjoint sends the cotangent dy of a node's result to its operands.
 type adjoint func(t *tape, n *program.Node, id program.ID, dy program.Value)
 
-// A rule is what the reverse pass does with an operation. The zero rule is that of operations whose gradient is zero.
+// A rule is what the reverse pass does with an operation. The zero rule is that of operations whose
+// gradient is zero.
 type rule struct {
 	adjoint adjoint
 	to      []int  // the operands that have a gradient; nil for all of them
@@ -88,7 +89,8 @@ var rules = map[program.Op]rule{
 	program.OpOrderStatistic: {adjoint: (*tape).orderStatistic, to: []int{0}},
 }
 
-// passes reports whether an operation has a gradient, or refuses one, with respect to its operand i.
+// passes reports whether an operation has a gradient, or refuses one, with respect to its operand
+// i.
 func passes(op program.Op, i int) bool {
 	r := rules[op]
 	return r.refused != "" || r.adjoint != nil && (r.to == nil || slices.Contains(r.to, i))
@@ -110,8 +112,8 @@ func unary(f func(t *tape, x, y, dy program.Value) program.Value) rule {
 	}}
 }
 
-// binary is the rule of z = op(x, y); toX and toY give the cotangents of x and y before sums over the axes along which
-// they were repeated.
+// binary is the rule of z = op(x, y); toX and toY give the cotangents of x and y before sums over
+// the axes along which they were repeated.
 func binary(toX, toY func(t *tape, x, y, z, dz program.Value) program.Value) rule {
 	return rule{adjoint: func(t *tape, n *program.Node, id program.ID, dz program.Value) {
 		x, y, z := t.values[n.Args[0]], t.values[n.Args[1]], t.values[id]
@@ -196,8 +198,8 @@ func (t *tape) reduceExtreme(n *program.Node, id program.ID, dy program.Value) {
 	t.add(n.Args[0], t.pick(found, t.unreduce(n, t.div(dy, count)), t.w.Const(0)))
 }
 
-// orderStatistic sends dy to the elements that equal the result, in equal parts, like the extremes, which are the first and
-// the last of the order.
+// orderStatistic sends dy to the elements that equal the result, in equal parts, like the extremes,
+// which are the first and the last of the order.
 func (t *tape) orderStatistic(n *program.Node, id program.ID, dy program.Value) {
 	fold := *n
 	fold.Attr.Axes = []int{t.p.TypeOf(n.Args[0]).Rank() - 1}

@@ -62,7 +62,7 @@ func Split(p *program.Program, outputs []string, output string, wrt ...string) (
 	return splitJoint(t.w, p, outputs)
 }
 
-// SplitBy is [Split] for a program whose backward pass is given, in place of that of one of
+// SplitBy is [Split] for a program whose backward pass is given, instead of that of one of
 // its outputs. backward must be valid. It takes a cotangent, inputs of p, by their names, and
 // perhaps others, which count as inputs, too; what it returns, the backward part returns.
 func SplitBy(p *program.Program, outputs []string, backward *program.Program, cotangent string) (*Partition, error) {

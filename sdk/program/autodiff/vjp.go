@@ -139,8 +139,8 @@ func (t *tape) reverse() error {
 	return t.w.Err()
 }
 
-// Reaches reports whether a gradient of a value can reach an input: whether the value depends on it in other ways than
-// through operations whose gradient is zero everywhere.
+// Reaches reports whether a gradient of a value can reach an input: whether the value depends on it
+// in other ways than through operations whose gradient is zero everywhere.
 func Reaches(p *program.Program, value program.ID, input int) bool {
 	inputs := make([]bool, len(p.Inputs))
 	inputs[input] = true

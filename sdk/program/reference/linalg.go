@@ -15,8 +15,8 @@ import (
 
 var errNoConvergence = errors.New("the eigenvalue iteration did not converge")
 
-// ofMatrices applies f to each matrix of the last two axes, of so many rows, which it may overwrite; keys are the second
-// operand's for that matrix, if there is one.
+// ofMatrices applies f to each matrix of the last two axes, of so many rows, which it may
+// overwrite; keys are the second operand's for that matrix, if there is one.
 func ofMatrices(f func(a []float64, rows int, keys []float64) ([]float64, error)) operation {
 	return func(n *program.Node, args []Tensor) (Tensor, error) {
 		x := args[0]

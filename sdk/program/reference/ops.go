@@ -10,9 +10,9 @@ import (
 // An operation executes a node on its operands.
 type operation func(n *program.Node, args []Tensor) (Tensor, error)
 
-// operations has the meaning of every operation. The built-in max and min return NaN if either operand is NaN, which
-// those of package math do not when the other is infinite. Shift counts outside 0…31 have no defined meaning; they are
-// reduced modulo 32 so that they cannot panic.
+// operations has the meaning of every operation. The built-in max and min return NaN if either
+// operand is NaN, which those of package math do not when the other is infinite. Shift counts
+// outside 0…31 have no defined meaning; they are reduced modulo 32 so that they cannot panic.
 var operations = map[program.Op]operation{
 	program.OpConstant:   constant,
 	program.OpIota:       iota,
@@ -144,7 +144,8 @@ func each[A, B any](x []A, f func(A) B) []B {
 	return out
 }
 
-// pairs applies f to the elements of two lists of the same length; a list of one element is repeated.
+// pairs applies f to the elements of two lists of the same length; a list of one element is
+// repeated.
 func pairs[A, B any](x, y []A, f func(a, b A) B) []B {
 	out := make([]B, max(len(x), len(y)))
 	dx, dy := step(x), step(y)

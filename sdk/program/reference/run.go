@@ -1,5 +1,5 @@
-// Package reference executes programs in plain float64 Go. It is the oracle: what it
-// computes is what a program means.
+// Package reference executes programs in plain float64 Go. It is the reference implementation: what
+// it computes is what a program means.
 //
 // Every operation is written for the reader, after the table in package program;
 // products, QR and eigenvalues of matrices are gonum's. Nothing here is made for speed.

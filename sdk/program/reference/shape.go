@@ -100,7 +100,8 @@ func part[T any](data []T, i, count int) []T {
 	return data[i*size : (i+1)*size]
 }
 
-// reduction folds the named axes, after moving them behind the others, by a function of two floats or of two integers.
+// reduction folds the named axes, after moving them behind the others, by a function of two floats
+// or of two integers.
 func reduction(floats func(x, y float64) float64, ints func(x, y int64) int64) operation {
 	return func(n *program.Node, args []Tensor) (Tensor, error) {
 		x := args[0]

@@ -7,7 +7,8 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// rowsOf divides data into the rows that belong to a table: single elements, or runs along the last axis.
+// rowsOf divides data into the rows that belong to a table: single elements, or runs along the last
+// axis.
 func rowsOf(data []float64, table program.Type) (count int, row func(i int) []float64) {
 	d := 1
 	if table.Rank() == 2 {
@@ -64,7 +65,8 @@ func scatterAdd(n *program.Node, args []Tensor) (Tensor, error) {
 	return out, nil
 }
 
-// topK marks the first k places in the descending order of each row. A stable sort leaves equal elements in their order.
+// topK marks the first k places in the descending order of each row. A stable sort leaves equal
+// elements in their order.
 func topK(n *program.Node, args []Tensor) (Tensor, error) {
 	x := args[0]
 	d := x.Type.Shape[x.Type.Rank()-1]

@@ -62,7 +62,7 @@ func (w *Writer) Inputs(p *program.Program) []program.Value {
 	return values
 }
 
-// Copy writes the operations of p, with inputs in place of its own, and returns what each
+// Copy writes the operations of p, with inputs instead of its own, and returns what each
 // value of p has become.
 func (w *Writer) Copy(p *program.Program, inputs []program.Value) []program.Value {
 	return transform.Interpret(p, inputs, func(_ program.ID, n *program.Node, args []program.Value) program.Value {

@@ -1,5 +1,5 @@
-// Package transform reads and rewrites programs, for hosts and tools: it interprets them in any way, copies parts of them into
-// others, and inlines them. Authors of plugins need nothing of it.
+// Package transform reads and rewrites programs, for hosts and tools: it interprets them in any
+// way, copies parts of them into others, and inlines them. Authors of plugins need nothing of it.
 package transform
 
 import (
@@ -95,7 +95,7 @@ func Trim(p *program.Program, outputs ...string) (*program.Program, error) {
 	return Extract(p, p.Name, Arguments(p), wanted)
 }
 
-// Inline adds the operations of p, which must be valid, with args in place of its
+// Inline adds the operations of p, which must be valid, with args instead of its
 // inputs, and returns its outputs by name.
 func Inline(b *program.Builder, p *program.Program, args ...program.Value) map[string]program.Value {
 	results := make(map[string]program.Value, len(p.Outputs))

@@ -77,8 +77,9 @@ func (s Plugin) published() (*pluginModule, error) {
 	return &pluginModule{name: s.Name, version: info.Main.Version}, nil
 }
 
-// isPublished tells whether an executable was built from a version of cage's module that others can fetch. Built in a
-// working copy between two versions, it has a version of its own, made of the last one and the commit.
+// isPublished reports whether an executable was built from a version of cage's module that others
+// can fetch. Built in a working copy between two versions, it has a version of its own, made of the
+// last one and the commit.
 func isPublished(info *debug.BuildInfo) bool {
 	version := info.Main.Version
 	if info.Main.Path != Module || !strings.HasPrefix(version, "v") || strings.Contains(version, "+") {

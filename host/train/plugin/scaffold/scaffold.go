@@ -1,5 +1,5 @@
-// Package scaffold writes the source of a new plugin, to start from: a small complete one with its test, as a package of the
-// module around it or as a module of its own.
+// Package scaffold writes the source of a new plugin, to start from: a small complete one with its
+// test, as a package of the module around it or as a module of its own.
 package scaffold
 
 import (
@@ -23,8 +23,8 @@ import (
 	"github.com/cage-qat/cage/sdk"
 )
 
-// templates holds a directory for each kind of plugin in Go, and in python, jax and pytest, which both of these have, others.
-// A template is named after the file that it becomes, with .tmpl added.
+// templates holds a directory for each kind of plugin in Go, and in python, jax and pytest, which
+// both of these have, others. A template is named after the file that it becomes, with .tmpl added.
 //
 //go:embed templates
 var templates embed.FS
@@ -93,9 +93,9 @@ func (s Plugin) Check() error {
 	return sdk.Description{Name: s.Name}.Check()
 }
 
-// Write makes the directory with all its files, or leaves nothing behind. settings are the variables of the environment with
-// which the go command compiles no library once more; notice says why the requirements of a new module are not complete yet.
-// inform is told what is waited for.
+// Write makes the directory with all its files, or leaves nothing behind. settings are the
+// variables of the environment with which the go command compiles no library once more; notice says
+// why the requirements of a new module are not complete yet. inform is told what is waited for.
 func (s Plugin) Write(ctx context.Context, inform func(string)) (settings string, notice, err error) {
 	if !s.inGo() {
 		return "", nil, s.place(func(string) error { return nil })
@@ -123,7 +123,8 @@ func (s Plugin) write(ctx context.Context, tool *gotool.Tool) (notice, err error
 	return notice, err
 }
 
-// place renders the templates into a scratch directory, which finish completes, and moves it into place.
+// place renders the templates into a scratch directory, which finish completes, and moves it into
+// place.
 func (s Plugin) place(finish func(scratch string) error) error {
 	scratch, err := os.MkdirTemp(s.Parent, ".new-plugin-")
 	if err != nil {
