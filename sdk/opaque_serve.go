@@ -10,7 +10,6 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/cage-qat/cage/sdk/internal/shared"
 	"github.com/cage-qat/cage/sdk/internal/wire"
 	pb "github.com/cage-qat/cage/sdk/internal/wire/cage/plugin/v1"
 	"github.com/cage-qat/cage/sdk/program"
@@ -22,7 +21,7 @@ type opaqueServer struct {
 	author OpaqueOptimizer
 
 	mu       sync.Mutex // held by a step, which comes alone
-	memory   *shared.Memory
+	memory   *sharedMemory
 	attached []*attached // the largest first
 }
 
@@ -52,7 +51,7 @@ type attachedState struct {
 func (s *opaqueServer) Attach(_ context.Context, r *pb.AttachRequest) (*pb.AttachResponse, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	memory, err := shared.Open(r.GetPath(), r.GetBytes())
+	memory, err := openShared(r.GetPath(), r.GetBytes())
 	if err != nil {
 		return nil, failure(fmt.Errorf("the memory that the host shares: %w", err))
 	}
@@ -60,14 +59,14 @@ func (s *opaqueServer) Attach(_ context.Context, r *pb.AttachRequest) (*pb.Attac
 	for _, m := range r.GetTensors() {
 		a, err := s.attach(memory, m)
 		if err != nil {
-			_ = memory.Close()
+			_ = memory.close()
 			return nil, notAttached(m.GetTensor().GetName(), err)
 		}
 		list = append(list, a)
 	}
 	slices.SortStableFunc(list, func(a, b *attached) int { return cmp.Compare(len(b.x), len(a.x)) })
 	if s.memory != nil {
-		_ = s.memory.Close()
+		_ = s.memory.close()
 	}
 	s.memory, s.attached = memory, list
 	return &pb.AttachResponse{}, nil
@@ -80,7 +79,7 @@ func notAttached(tensor string, err error) error {
 	return wire.ToStatus(wire.Unreadable, fmt.Sprintf("%s: %v", tensor, err))
 }
 
-func (s *opaqueServer) attach(memory *shared.Memory, m *pb.AttachedTensor) (*attached, error) {
+func (s *opaqueServer) attach(memory *sharedMemory, m *pb.AttachedTensor) (*attached, error) {
 	t, err := fromTensor(m.GetTensor())
 	if err != nil {
 		return nil, err
@@ -95,12 +94,12 @@ func (s *opaqueServer) attach(memory *shared.Memory, m *pb.AttachedTensor) (*att
 	a := &attached{tensor: t, rateFactor: m.GetRateFactor()}
 	var errs []error
 	find := finding(&errs)
-	a.x, a.gradient = find(memory.Read, m.GetX(), t.Shape), find(memory.Read, m.GetGradient(), t.Shape)
-	a.direction = find(memory.Write, m.GetDirection(), t.Shape)
+	a.x, a.gradient = find(memory.reads, m.GetX(), t.Shape), find(memory.reads, m.GetGradient(), t.Shape)
+	a.direction = find(memory.writes, m.GetDirection(), t.Shape)
 	for i, st := range built.State {
 		state := attachedState{name: st.Name}
 		for odd, at := range []uint64{m.GetState()[i].GetEven(), m.GetState()[i].GetOdd()} {
-			state.read[odd], state.write[odd] = find(memory.Read, at, st.Shape), find(memory.Write, at, st.Shape)
+			state.read[odd], state.write[odd] = find(memory.reads, at, st.Shape), find(memory.writes, at, st.Shape)
 		}
 		a.states = append(a.states, state)
 	}
@@ -161,14 +160,14 @@ func sideBySide[T any](list []T, f func(T) error) error {
 // guarded calls the author's code for one tensor and names the tensor in its errors. A panic
 // becomes an error, also that of writing to the memory that can only be read, which are the fields
 // in readOnly.
-func guarded(tensor string, memory *shared.Memory, readOnly string, f func() error) (err error) {
+func guarded(tensor string, memory *sharedMemory, readOnly string, f func() error) (err error) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() {
 		p := recover()
 		if p == nil {
 			return
 		}
-		if fault, ok := p.(interface{ Addr() uintptr }); ok && memory.Protects(fault.Addr()) {
+		if fault, ok := p.(interface{ Addr() uintptr }); ok && memory.protects(fault.Addr()) {
 			p = "it writes to " + readOnly + ", which can only be read"
 		}
 		err = fmt.Errorf("%s: panic: %v%s", tensor, p, panicSite())

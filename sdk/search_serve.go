@@ -9,7 +9,6 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/cage-qat/cage/sdk/internal/shared"
 	"github.com/cage-qat/cage/sdk/internal/wire"
 	pb "github.com/cage-qat/cage/sdk/internal/wire/cage/plugin/v1"
 )
@@ -20,7 +19,7 @@ type searchServer struct {
 	author Searcher
 
 	mu       sync.Mutex // held by a search, which comes alone
-	memory   *shared.Memory
+	memory   *sharedMemory
 	attached []*searched // as the host numbers them
 }
 
@@ -43,7 +42,7 @@ type searched struct {
 func (s *searchServer) AttachSites(_ context.Context, r *pb.AttachSitesRequest) (*pb.AttachResponse, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	memory, err := shared.Open(r.GetPath(), r.GetBytes())
+	memory, err := openShared(r.GetPath(), r.GetBytes())
 	if err != nil {
 		return nil, failure(fmt.Errorf("the memory that the host shares: %w", err))
 	}
@@ -51,19 +50,19 @@ func (s *searchServer) AttachSites(_ context.Context, r *pb.AttachSitesRequest) 
 	for _, m := range r.GetSites() {
 		a, err := s.attach(memory, m)
 		if err != nil {
-			_ = memory.Close()
+			_ = memory.close()
 			return nil, notAttached(m.GetSite().GetName(), err)
 		}
 		list = append(list, a)
 	}
 	if s.memory != nil {
-		_ = s.memory.Close()
+		_ = s.memory.close()
 	}
 	s.memory, s.attached = memory, list
 	return &pb.AttachResponse{}, nil
 }
 
-func (s *searchServer) attach(memory *shared.Memory, m *pb.AttachedSite) (*searched, error) {
+func (s *searchServer) attach(memory *sharedMemory, m *pb.AttachedSite) (*searched, error) {
 	site, err := fromSite(m.GetSite())
 	if err != nil {
 		return nil, err
@@ -82,12 +81,12 @@ func (s *searchServer) attach(memory *shared.Memory, m *pb.AttachedSite) (*searc
 	}
 	var errs []error
 	find := finding(&errs)
-	a := &searched{site: site, x: find(memory.Read, m.GetX(), site.Shape), trained: map[string][]float32{}, state: map[string][]float32{}, next: map[string][]float32{}}
+	a := &searched{site: site, x: find(memory.reads, m.GetX(), site.Shape), trained: map[string][]float32{}, state: map[string][]float32{}, next: map[string][]float32{}}
 	for i, t := range built.Trained {
-		a.trained[t.Name] = find(memory.Read, m.GetTrained()[i], t.Shape)
+		a.trained[t.Name] = find(memory.reads, m.GetTrained()[i], t.Shape)
 	}
 	for i, t := range built.State {
-		a.state[t.Name], a.next[t.Name] = find(memory.Read, m.GetState()[i], t.Shape), find(memory.Write, m.GetNext()[i], t.Shape)
+		a.state[t.Name], a.next[t.Name] = find(memory.reads, m.GetState()[i], t.Shape), find(memory.writes, m.GetNext()[i], t.Shape)
 	}
 	return a, errors.Join(errs...)
 }

@@ -15,6 +15,6 @@
 //	matmul     products of matrices of bfloat16 and of 8-bit integers on the CPU
 //
 // A program of a plugin comes from package sdk/program. It is differentiated and simplified (sdk/program/autodiff,
-// sdk/program/simplify), rewritten by passes, and leaves as part of a graph (lower), as a kernel in it (triton,
+// sdk/program/transform), rewritten by passes, and leaves as part of a graph (lower), as a kernel in it (triton,
 // cpu), or as loops over parts of tensors (cpu). What programs are for, and which models and runs there are, is unknown here.
 package compute

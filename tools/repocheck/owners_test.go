@@ -121,5 +121,5 @@ var knows = map[string]string{
 	"internal/vfs/path.go: RemoveAll: p.fs().Remove":                             "its callers are listed; it follows no link",
 	"internal/vfs/path.go: RemoveDir: p.fs().Remove":                             "its callers are listed; it follows no link",
 	"internal/vfs/path.go: Rename: p.fs().Rename":                                "its callers are listed; it follows no link",
-	"sdk/internal/shared/map_unix.go: Open: os.OpenFile":                         "memory that the host shares; it is opened as it is",
+	"sdk/shared_unix.go: openShared: os.OpenFile":                                "memory that the host shares; it is opened as it is",
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/cage-qat/cage/host/compute/pass/byrow"
 	"github.com/cage-qat/cage/internal/recovered"
 	"github.com/cage-qat/cage/sdk/program"
-	"github.com/cage-qat/cage/sdk/program/simplify"
+	"github.com/cage-qat/cage/sdk/program/transform"
 )
 
 // executor is the name of this executor in errors.
@@ -75,7 +75,7 @@ const (
 // float inputs and outputs are stored; those without an entry are float32.
 func Compile(p *program.Program, rows int, stored map[string]byrow.Storage) (k *Kernel, err error) {
 	defer recovered.Catch(executor, p.Name, &err)
-	if p, err = simplify.Program(p); err != nil {
+	if p, err = transform.Simplify(p); err != nil {
 		return nil, err
 	}
 	return compile(&analysis{p: p, rows: rows}, stored)
@@ -85,7 +85,7 @@ func Compile(p *program.Program, rows int, stored map[string]byrow.Storage) (k *
 // the same number of elements and no operation depends on rows, else the rows of the last axis. It refuses p with a [*Refusal].
 func CompileFlat(p *program.Program) (k *Kernel, err error) {
 	defer recovered.Catch(executor, p.Name, &err)
-	if p, err = simplify.Program(p); err != nil {
+	if p, err = transform.Simplify(p); err != nil {
 		return nil, err
 	}
 	size, last, block := 1, 1, 1

@@ -4,7 +4,6 @@ import (
 	"slices"
 
 	"github.com/cage-qat/cage/sdk/program"
-	"github.com/cage-qat/cage/sdk/program/simplify"
 	"github.com/cage-qat/cage/sdk/program/transform"
 )
 
@@ -31,7 +30,7 @@ type Crossing struct {
 
 // Crosses returns what p needs on so many replicas.
 func Crosses(p *program.Program, replicas int, divided func(input program.Input) bool) (Crossing, error) {
-	p, err := simplify.Program(p)
+	p, err := transform.Simplify(p)
 	if err != nil {
 		return Crossing{}, err
 	}

@@ -16,7 +16,7 @@ import (
 	"github.com/cage-qat/cage/host/compute/pass/byrow"
 	"github.com/cage-qat/cage/host/compute/triton"
 	"github.com/cage-qat/cage/sdk/program"
-	"github.com/cage-qat/cage/sdk/program/simplify"
+	"github.com/cage-qat/cage/sdk/program/transform"
 )
 
 // Constants of package triton, for callers of [Kernel].
@@ -73,7 +73,7 @@ func lowerRows(g *graph.Graph, p *program.Program, rows int, inputs []*graph.Nod
 // kernelOf is [Kernel] for rows of at most the given number of elements. It does not ask whether the device has kernels,
 // because the trial that answers this uses it.
 func kernelOf(g *graph.Graph, p *program.Program, rows, largest int, inputs []*graph.Node, at InMemory) (outputs map[string]*graph.Node, ok bool) {
-	p, err := simplify.Program(p)
+	p, err := transform.Simplify(p)
 	if err != nil {
 		panic(err)
 	}

@@ -10,7 +10,6 @@ import (
 
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/sdk/program"
-	"github.com/cage-qat/cage/sdk/program/simplify"
 	"github.com/cage-qat/cage/sdk/program/transform"
 )
 
@@ -67,7 +66,7 @@ func (l *lowering) program(p *program.Program, inputs []*graph.Node) map[string]
 		err = fmt.Errorf("program %q takes %d inputs, got %d", p.Name, len(p.Inputs), len(inputs))
 	}
 	if err == nil {
-		p, err = simplify.Program(p)
+		p, err = transform.Simplify(p)
 	}
 	if err != nil {
 		panic(err)

@@ -5,7 +5,6 @@ import (
 	"slices"
 
 	"github.com/cage-qat/cage/sdk/program"
-	"github.com/cage-qat/cage/sdk/program/simplify"
 	"github.com/cage-qat/cage/sdk/program/transform"
 )
 
@@ -20,7 +19,7 @@ type cost struct {
 // result depends on more than the corresponding elements: at a reduction, a product, a rotation or
 // a transposition. Elementwise operations in between are taken as fused into one pass.
 func costOf(p *program.Program) cost {
-	if s, err := simplify.Program(p); err == nil {
+	if s, err := transform.Simplify(p); err == nil {
 		p = s
 	}
 	var c cost

@@ -6,7 +6,6 @@ import (
 	"slices"
 
 	"github.com/cage-qat/cage/sdk/program"
-	"github.com/cage-qat/cage/sdk/program/simplify"
 	"github.com/cage-qat/cage/sdk/program/transform"
 )
 
@@ -72,7 +71,7 @@ func SplitBy(p *program.Program, outputs []string, backward *program.Program, co
 	if backward.Input(cotangent) < 0 || p.Input(cotangent) >= 0 {
 		return nil, fmt.Errorf("the cotangent %q must be an input of %q, and none of %q", cotangent, backward.Name, p.Name)
 	}
-	w := simplify.NewWriter(p.Name)
+	w := transform.NewWriter(p.Name)
 	inputs := w.Inputs(p)
 	given := make([]program.Value, len(backward.Inputs))
 	for i, in := range backward.Inputs {
@@ -97,7 +96,7 @@ func SplitBy(p *program.Program, outputs []string, backward *program.Program, co
 	return splitJoint(w, p, outputs)
 }
 
-func writeOutputs(w *simplify.Writer, p *program.Program, values []program.Value, outputs []string) error {
+func writeOutputs(w *transform.Writer, p *program.Program, values []program.Value, outputs []string) error {
 	for _, name := range outputs {
 		id, ok := p.Output(name)
 		if !ok {
@@ -108,7 +107,7 @@ func writeOutputs(w *simplify.Writer, p *program.Program, values []program.Value
 	return nil
 }
 
-func splitJoint(w *simplify.Writer, p *program.Program, outputs []string) (*Partition, error) {
+func splitJoint(w *transform.Writer, p *program.Program, outputs []string) (*Partition, error) {
 	joint, err := w.Build()
 	if err != nil {
 		return nil, err

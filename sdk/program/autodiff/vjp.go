@@ -14,7 +14,6 @@ import (
 	"slices"
 
 	"github.com/cage-qat/cage/sdk/program"
-	"github.com/cage-qat/cage/sdk/program/simplify"
 	"github.com/cage-qat/cage/sdk/program/transform"
 )
 
@@ -45,7 +44,7 @@ func VJP(p *program.Program, output string, wrt ...string) (*program.Program, er
 // of the cotangents that have reached it.
 type tape struct {
 	p      *program.Program
-	w      *simplify.Writer
+	w      *transform.Writer
 	output program.ID
 	wrt    []program.ID
 	seed   program.Value // the cotangent of the output
@@ -83,7 +82,7 @@ func newTape(p *program.Program, output string, wrt []string, suffix string) (*t
 	if len(wrt) == 0 {
 		return nil, fmt.Errorf("program %q: no input to differentiate by is named", p.Name)
 	}
-	t.w = simplify.NewWriter(extend(p.Name, suffix))
+	t.w = transform.NewWriter(extend(p.Name, suffix))
 	t.values = t.w.Inputs(p)
 	t.seed = t.w.Input(Prefix+output, p.TypeOf(t.output))
 	return t, t.w.Err()
@@ -103,7 +102,7 @@ func (t *tape) replay(withoutStops bool) {
 	t.values = replay(t.w, t.p, t.values, withoutStops)
 }
 
-func replay(w *simplify.Writer, p *program.Program, inputs []program.Value, withoutStops bool) []program.Value {
+func replay(w *transform.Writer, p *program.Program, inputs []program.Value, withoutStops bool) []program.Value {
 	return transform.Interpret(p, inputs, func(_ program.ID, n *program.Node, args []program.Value) program.Value {
 		if withoutStops && n.Op == program.OpStopGradient {
 			return args[0]

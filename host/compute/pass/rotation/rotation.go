@@ -18,7 +18,7 @@ import (
 	"slices"
 
 	"github.com/cage-qat/cage/sdk/program"
-	"github.com/cage-qat/cage/sdk/program/simplify"
+	"github.com/cage-qat/cage/sdk/program/transform"
 )
 
 // Ending returns the block size of the rotation that an output of a valid program ends
@@ -74,7 +74,7 @@ func Undo(p *program.Program, block int, outputs ...string) (*program.Program, e
 	}
 	// All of p is written as it is. What no output needs any more is dropped at the end,
 	// and equal operations become one: a rotation of x that p has already costs nothing.
-	u.w = simplify.NewWriter(p.Name)
+	u.w = transform.NewWriter(p.Name)
 	u.values = u.w.Copy(p, u.w.Inputs(p))
 	for _, o := range p.Outputs {
 		v := u.values[o.Value]
@@ -101,7 +101,7 @@ func Receive(p *program.Program, block int, input string) (*program.Program, err
 	if t := p.Inputs[in].Type; !divides(block, t) {
 		return nil, fmt.Errorf("program %q: input %q is %s, which has no rows of blocks of %d floats to rotate", p.Name, input, t, block)
 	}
-	w := simplify.NewWriter(p.Name)
+	w := transform.NewWriter(p.Name)
 	values := w.Inputs(p)
 	rotated := values[in]
 	values[in] = w.Apply(program.OpHadamard, program.Attr{Block: block}, program.Type{}, rotated)
@@ -145,7 +145,7 @@ const impossible = math.MaxInt64
 type undoer struct {
 	p      *program.Program
 	block  int
-	w      *simplify.Writer
+	w      *transform.Writer
 	values []program.Value // of p, in the new program
 	costs  map[program.ID]int64
 	done   map[program.ID]program.Value

@@ -1,4 +1,4 @@
-package simplify
+package transform
 
 import (
 	"crypto/sha256"
@@ -6,12 +6,13 @@ import (
 	"slices"
 
 	"github.com/cage-qat/cage/sdk/program"
-	"github.com/cage-qat/cage/sdk/program/transform"
 )
 
-// Program returns p, which must be valid, in its simplified form: the same inputs
-// and outputs, the same bits, less to compute.
-func Program(p *program.Program) (*program.Program, error) {
+// Simplify returns p, which must be valid, with the same inputs and outputs and the same bits, and
+// less to compute: equal operations are merged, and operations that change nothing and whatever no
+// output needs are removed. Only exact identities are used: x·1 is x and x − 0 is x, but x + 0 is
+// not x when x is −0, and products of constants would round differently.
+func Simplify(p *program.Program) (*program.Program, error) {
 	w := NewWriter(p.Name)
 	values := w.Copy(p, w.Inputs(p))
 	for _, o := range p.Outputs {
@@ -65,7 +66,7 @@ func (w *Writer) Inputs(p *program.Program) []program.Value {
 // Copy writes the operations of p, with inputs instead of its own, and returns what each
 // value of p has become.
 func (w *Writer) Copy(p *program.Program, inputs []program.Value) []program.Value {
-	return transform.Interpret(p, inputs, func(_ program.ID, n *program.Node, args []program.Value) program.Value {
+	return Interpret(p, inputs, func(_ program.ID, n *program.Node, args []program.Value) program.Value {
 		return w.Apply(n.Op, n.Attr, n.Type, args...)
 	})
 }

@@ -1,4 +1,4 @@
-package simplify_test
+package transform_test
 
 import (
 	"fmt"
@@ -11,7 +11,7 @@ import (
 	"github.com/cage-qat/cage/internal/testing/randprog"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/reference"
-	"github.com/cage-qat/cage/sdk/program/simplify"
+	"github.com/cage-qat/cage/sdk/program/transform"
 )
 
 // bitwise tells −0 from 0 and takes all NaN as one.
@@ -23,7 +23,7 @@ func TestSameBits(t *testing.T) {
 	shorter := 0
 	for seed := range uint64(300) {
 		c := randprog.New(seed, randprog.Options{Nodes: 40})
-		s, err := simplify.Program(c.Program)
+		s, err := transform.Simplify(c.Program)
 		if err != nil {
 			t.Fatalf("seed %d: %v", seed, err)
 		}
@@ -41,7 +41,7 @@ func TestSameBits(t *testing.T) {
 		if len(s.Nodes) < len(c.Program.Nodes) {
 			shorter++
 		}
-		again, err := simplify.Program(s)
+		again, err := transform.Simplify(s)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -110,7 +110,7 @@ func TestRules(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			s, err := simplify.Program(p)
+			s, err := transform.Simplify(p)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -135,7 +135,7 @@ func TestConstantsMergeByValueAndType(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := simplify.Program(p)
+	s, err := transform.Simplify(p)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -145,7 +145,7 @@ func TestConstantsMergeByValueAndType(t *testing.T) {
 }
 
 func TestWriterKeepsTheFirstMistake(t *testing.T) {
-	w := simplify.NewWriter("wrong")
+	w := transform.NewWriter("wrong")
 	x := w.Input("x", program.FloatType(2))
 	y := w.Binary(program.OpAdd, x, w.Input("n", program.FloatType(3)))
 	w.Output("y", w.Unary(program.OpExp, y))
@@ -159,7 +159,7 @@ func ExampleProgram() {
 	x := b.Input("x", program.FloatType(2, 3))
 	b.Output("y", x.Scale(1).Transpose(1, 0).Transpose(1, 0).Exp().Add(x.Exp()))
 	p, _ := b.Build()
-	s, err := simplify.Program(p)
+	s, err := transform.Simplify(p)
 	if err != nil {
 		fmt.Println(err)
 		return

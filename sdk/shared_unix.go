@@ -1,6 +1,6 @@
 //go:build unix
 
-package shared
+package sdk
 
 import (
 	"errors"
@@ -10,8 +10,8 @@ import (
 	"syscall"
 )
 
-// Open maps the first size bytes of a file.
-func Open(path string, size uint64) (*Memory, error) {
+// openShared maps the first size bytes of a file.
+func openShared(path string, size uint64) (*sharedMemory, error) {
 	f, err := os.OpenFile(path, os.O_RDWR, 0)
 	if err != nil {
 		return nil, err
@@ -20,18 +20,18 @@ func Open(path string, size uint64) (*Memory, error) {
 	if info, err := f.Stat(); err != nil || size == 0 || size > math.MaxInt || uint64(info.Size()) < size {
 		return nil, errors.Join(err, fmt.Errorf("%s does not have %d bytes", path, size))
 	}
-	m := &Memory{}
+	m := &sharedMemory{}
 	if m.read, err = syscall.Mmap(int(f.Fd()), 0, int(size), syscall.PROT_READ, syscall.MAP_SHARED); err == nil {
 		m.write, err = syscall.Mmap(int(f.Fd()), 0, int(size), syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_SHARED)
 	}
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("map %s: %w", path, err), m.Close())
+		return nil, errors.Join(fmt.Errorf("map %s: %w", path, err), m.close())
 	}
 	return m, nil
 }
 
-// Close unmaps the memory; what it has returned must not be used any more.
-func (m *Memory) Close() error {
+// close unmaps the memory; what it has returned must not be used any more.
+func (m *sharedMemory) close() error {
 	var errs []error
 	for _, part := range [][]byte{m.read, m.write} {
 		if part != nil {

@@ -1,0 +1,13 @@
+//go:build !unix
+
+package sdk
+
+import "errors"
+
+// openShared fails: this system has no mapped files of the kind that is needed.
+func openShared(string, uint64) (*sharedMemory, error) {
+	return nil, errors.New("memory cannot be shared on this system")
+}
+
+// close does nothing.
+func (m *sharedMemory) close() error { return nil }
