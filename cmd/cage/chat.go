@@ -12,7 +12,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/cage-qat/cage/host/data/chat"
-	"github.com/cage-qat/cage/host/deploy/query"
 	"github.com/cage-qat/cage/host/deploy/trained"
 	"github.com/cage-qat/cage/host/model/generate"
 	"github.com/cage-qat/cage/host/train/console"
@@ -48,7 +47,7 @@ which --json prints as JSON. The directory of a Hugging Face checkpoint is used 
 			return nil, err
 		}
 		defer model.Close()
-		d, err := query.NewDialogue(model, args[0], template, system, opts)
+		d, err := trained.NewDialogue(model, args[0], template, system, opts)
 		if err != nil {
 			return nil, err
 		}
@@ -63,7 +62,7 @@ which --json prints as JSON. The directory of a Hugging Face checkpoint is used 
 	})
 }
 
-func converse(cmd *cobra.Command, d *query.Dialogue) error {
+func converse(cmd *cobra.Command, d *trained.Dialogue) error {
 	ctx, out := cmd.Context(), cmd.OutOrStdout()
 	width, _ := console.Size(unescaped(out))
 	terminal := width != nil

@@ -10,7 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/cage-qat/cage/host/deploy/query"
+	"github.com/cage-qat/cage/host/deploy/trained"
 )
 
 // startConversation runs a conversation in which the model is asked nothing.
@@ -20,7 +20,7 @@ func startConversation(ctx context.Context, in io.Reader) <-chan error {
 	cmd.SetIn(in)
 	cmd.SetOut(io.Discard)
 	ended := make(chan error, 1)
-	go func() { ended <- converse(cmd, &query.Dialogue{}) }()
+	go func() { ended <- converse(cmd, &trained.Dialogue{}) }()
 	return ended
 }
 

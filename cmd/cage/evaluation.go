@@ -13,7 +13,6 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/cage-qat/cage/host/deploy/query"
 	"github.com/cage-qat/cage/host/deploy/tasks"
 	"github.com/cage-qat/cage/host/deploy/trained"
 	"github.com/cage-qat/cage/host/model/generate"
@@ -203,7 +202,7 @@ func (f *taskFlags) run(cmd *cobra.Command, dir string) (*answer, error) {
 		return nil, err
 	}
 	defer model.Close()
-	e := query.Tasks{Model: model, Dir: dir, Quantizer: f.quantizer, Source: f.Source,
+	e := trained.Tasks{Model: model, Dir: dir, Quantizer: f.quantizer, Source: f.Source,
 		Chat: f.Chat, OneTurn: f.OneTurn, Batch: f.Batch, MaxTokens: f.MaxTokens, Out: f.out, Progress: func(task string) (func(done, of int), error) { return taskProgress(cmd, task) }}
 	asked, err := e.Ask(cmd.Context(), list)
 	if err != nil {

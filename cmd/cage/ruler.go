@@ -12,7 +12,6 @@ import (
 
 	"github.com/cage-qat/cage/host/data/chat"
 	"github.com/cage-qat/cage/host/data/tokenizer"
-	"github.com/cage-qat/cage/host/deploy/query"
 	"github.com/cage-qat/cage/host/deploy/ruler"
 	"github.com/cage-qat/cage/host/deploy/trained"
 	"github.com/cage-qat/cage/host/train/rundir"
@@ -54,9 +53,9 @@ Some tasks are made of texts of others, and are left out without them: --essay, 
 		if err := f.tokenize(&plan, g, m.tok, args[0]); err != nil {
 			return nil, err
 		}
-		plan.Batch, plan.Model = m.batch, query.RulerName(args[0], m.model, m.batch)
+		plan.Batch, plan.Model = m.batch, trained.RulerName(args[0], m.model, m.batch)
 		d := ruler.At(vfs.At(f.out))
-		model := query.Ruler(m.model, m.tok, g.Before != "")
+		model := trained.Ruler(m.model, m.tok, g.Before != "")
 		if err := d.Ask(cmd.Context(), g, plan, model); err != nil {
 			return nil, err
 		}

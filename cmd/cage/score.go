@@ -8,7 +8,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/cage-qat/cage/host/deploy/query"
 	"github.com/cage-qat/cage/host/deploy/trained"
 	"github.com/cage-qat/cage/host/train/metrics"
 )
@@ -79,25 +78,25 @@ func (f *scoreFlags) score(cmd *cobra.Command, dir string, o trained.Options) (*
 		return nil, err
 	}
 	if f.out == "" {
-		return nil, query.WriteScores(cmd.OutOrStdout(), sequences, logProbs)
+		return nil, trained.WriteScores(cmd.OutOrStdout(), sequences, logProbs)
 	}
-	if err := query.SaveScores(cmd.Context(), f.out, sequences, logProbs); err != nil {
+	if err := trained.SaveScores(cmd.Context(), f.out, sequences, logProbs); err != nil {
 		return nil, err
 	}
-	mean, tokens := query.MeanLogProb(logProbs)
+	mean, tokens := trained.MeanLogProb(logProbs)
 	result := map[string]any{"run": dir, "step": model.Step(), "out": f.out, "sequences": len(sequences), "tokens": tokens, "mean_log_prob": metrics.Number(mean)}
 	return textAnswer(result, "%s, step %d: %d sequences in %s, mean log-probability %.6g of %d tokens\n", dir, model.Step(), len(sequences), f.out, mean, tokens), nil
 }
 
 func (f *scoreFlags) read(cmd *cobra.Command, model *trained.Model) (list [][]int32, err error) {
-	s := query.Reader{Most: model.Context() + 1}
+	s := trained.Reader{Most: model.Context() + 1}
 	if s.Vocab, err = model.Vocab(); err != nil {
 		return nil, err
 	}
 	name := f.ids
 	if f.texts != "" {
 		name = f.texts
-		if s.Encoder, _, err = query.Encoder(model); err != nil {
+		if s.Encoder, _, err = trained.Encoder(model); err != nil {
 			return nil, err
 		}
 	}

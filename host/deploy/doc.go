@@ -2,8 +2,7 @@
 //
 //	quantize   quantization after training, block by block, from a run or a published model to a run
 //	posttrain  how one matrix is rounded (RTN, GPTQ), and the settings of that
-//	trained    a model in use: opened, evaluated, exported; and the import of a published one
-//	query      what a model is asked: tasks, prompts of RULER, messages, sequences to score
+//	trained    a model in use: opened, evaluated, asked (tasks, RULER, messages), exported; and the import of a published one
 //	tasks      evaluation tasks as lm-eval asks and judges them, and their saved answers
 //	ruler      the benchmark RULER: its prompts, and scores of answers
 //	export     formats of other programs

@@ -56,7 +56,7 @@ var parsers = []struct{ what, pkg, targets string }{
 	{"mistakes in JSON, in plain words", "internal/plainjson", "FuzzExplain"},
 	{"TOML, and mistakes in it in plain words", "internal/plaintoml", "FuzzParse"},
 	{"settings of plugins test, provenance in runs show", "cmd/cage", "FuzzMadeWith FuzzSet"},
-	{"sequences to score", "host/deploy/query", "FuzzSequences"},
+	{"sequences to score", "host/deploy/trained", "FuzzSequences"},
 }
 
 // unfuzzed are packages that decode something, and need no target.

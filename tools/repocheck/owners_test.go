@@ -25,7 +25,7 @@ var knows = map[string]string{
 	"host/deploy/export/hub.go: Write: atomicfile.WriteBytes":                    "in a directory of atomicfile.WriteDir",
 	"host/deploy/quantize/write.go: fill: parts.RemoveAll":                       "this process made it, in a directory of atomicfile.WriteDir",
 	"host/deploy/quantize/write.go: write: atomicfile.WriteDir":                  "what is in the way is refused there",
-	"host/deploy/query/sequences.go: SaveScores: atomicfile.Write":               "the user names the file (Target)",
+	"host/deploy/trained/sequences.go: SaveScores: atomicfile.Write":             "the user names the file (Target)",
 	"host/deploy/ruler/directory.go: ask: jsonlines.Continue":                    "checkOurs: a directory with ruler.json; answers are read first",
 	"host/deploy/ruler/directory.go: write: atomicfile.RemoveAbandoned":          "temporary files of a directory that this process has locked",
 	"host/deploy/ruler/directory.go: write: atomicfile.WriteJSON":                "ruler.json is read strictly first",

@@ -1,4 +1,4 @@
-package query
+package trained
 
 import (
 	"context"
@@ -8,16 +8,15 @@ import (
 	"github.com/cage-qat/cage/host/data/chat"
 	"github.com/cage-qat/cage/host/data/tokenizer"
 	"github.com/cage-qat/cage/host/deploy/tasks"
-	"github.com/cage-qat/cage/host/deploy/trained"
 	"github.com/cage-qat/cage/host/model/score"
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
 // Tasks asks a model the questions of evaluation tasks.
 type Tasks struct {
-	Model         *trained.Model
-	Dir           string             // of the model
-	Quantizer     *trained.Quantizer // with which the model was opened instead of its own; nil: that
+	Model         *Model
+	Dir           string     // of the model
+	Quantizer     *Quantizer // with which the model was opened instead of its own; nil: that
 	Source        tasks.Source
 	Chat, OneTurn bool   // see [tasks.Options]: questions go into the model's template
 	Batch         int    // texts that are generated at once
@@ -137,7 +136,7 @@ func (e *Tasks) name() string {
 }
 
 // Encoder says how the model's tokenizer begins and ends texts.
-func Encoder(model *trained.Model) (*tasks.Encoder, tokenizer.Tokenizer, error) {
+func Encoder(model *Model) (*tasks.Encoder, tokenizer.Tokenizer, error) {
 	tok, err := model.Tokenizer()
 	if err != nil {
 		return nil, nil, err

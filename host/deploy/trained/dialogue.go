@@ -1,8 +1,4 @@
-// Package query asks a trained model: questions of evaluation tasks, prompts of RULER, messages of a conversation, and the
-// log-probabilities of given sequences. It says how the model's tokenizer begins and ends a text, what ends an answer, and by
-// which name the answers of this model are told from those of others. Packages
-// tasks and ruler say what is asked and how answers are judged.
-package query
+package trained
 
 import (
 	"context"
@@ -10,13 +6,12 @@ import (
 
 	"github.com/cage-qat/cage/host/data/chat"
 	"github.com/cage-qat/cage/host/data/tokenizer"
-	"github.com/cage-qat/cage/host/deploy/trained"
 	"github.com/cage-qat/cage/host/model/generate"
 )
 
 // Dialogue is a conversation with a model.
 type Dialogue struct {
-	model    *trained.Model
+	model    *Model
 	tok      tokenizer.Tokenizer
 	template *chat.Template
 	options  generate.Options
@@ -26,7 +21,7 @@ type Dialogue struct {
 
 // NewDialogue begins a conversation with the model in dir, by the template of a name or file, or by its own, with a message of
 // the system unless that is empty.
-func NewDialogue(model *trained.Model, dir, template, system string, o generate.Options) (*Dialogue, error) {
+func NewDialogue(model *Model, dir, template, system string, o generate.Options) (*Dialogue, error) {
 	d := &Dialogue{model: model, options: o}
 	var err error
 	if d.tok, err = model.Tokenizer(); err != nil {

@@ -1,4 +1,4 @@
-package query
+package trained
 
 import (
 	"encoding/json"

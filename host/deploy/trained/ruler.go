@@ -1,4 +1,4 @@
-package query
+package trained
 
 import (
 	"context"
@@ -13,13 +13,12 @@ import (
 
 	"github.com/cage-qat/cage/host/data/tokenizer"
 	"github.com/cage-qat/cage/host/deploy/ruler"
-	"github.com/cage-qat/cage/host/deploy/trained"
 	"github.com/cage-qat/cage/host/model/generate"
 	"github.com/cage-qat/cage/host/model/huggingface"
 )
 
 // RulerName is what answers to RULER's prompts say of the model in dir.
-func RulerName(dir string, m *trained.Model, batch int) ruler.ModelName {
+func RulerName(dir string, m *Model, batch int) ruler.ModelName {
 	name := ruler.ModelName{Name: fmt.Sprintf("%s, step %d", dir, m.Step()), Identity: m.Identity(), Batch: batch}
 	if name.Identity == "" {
 		sum := sha256.Sum256([]byte(checkpointName(dir)))
@@ -31,7 +30,7 @@ func RulerName(dir string, m *trained.Model, batch int) ruler.ModelName {
 
 // Ruler lets a model answer with the likeliest tokens. A prompt begins a document, unless
 // a template has printed how one begins.
-func Ruler(m *trained.Model, tok tokenizer.Tokenizer, templated bool) ruler.Model {
+func Ruler(m *Model, tok tokenizer.Tokenizer, templated bool) ruler.Model {
 	return func(ctx context.Context, prompts []string, newTokens int) ([]string, error) {
 		var all [][]int32
 		for _, p := range prompts {
@@ -49,7 +48,7 @@ func Ruler(m *trained.Model, tok tokenizer.Tokenizer, templated bool) ruler.Mode
 }
 
 // withQuantizers is the name of a model with the digest of its quantizers, if it has any.
-func withQuantizers(name string, model *trained.Model) string {
+func withQuantizers(name string, model *Model) string {
 	if programs := model.Quantizers(); programs != "" {
 		name += ", programs " + programs
 	}
