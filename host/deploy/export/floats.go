@@ -3,7 +3,7 @@ package export
 import (
 	"encoding/binary"
 	"fmt"
-	"github.com/cage-qat/cage/internal/vecmath"
+	"github.com/cage-qat/cage/internal/halffloat"
 	"io"
 	"math"
 	"slices"
@@ -55,9 +55,9 @@ func writeFloats(w io.Writer, typ string, values []float32) error {
 			case floatF32:
 				data = binary.LittleEndian.AppendUint32(data, math.Float32bits(v))
 			case floatBF16:
-				data = binary.LittleEndian.AppendUint16(data, vecmath.ToBFloat16(v))
+				data = binary.LittleEndian.AppendUint16(data, halffloat.ToBFloat16(v))
 			case floatF16:
-				data = binary.LittleEndian.AppendUint16(data, vecmath.ToHalf(v))
+				data = binary.LittleEndian.AppendUint16(data, halffloat.ToHalf(v))
 			}
 		}
 		if _, err := w.Write(data); err != nil {

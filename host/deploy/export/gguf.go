@@ -9,7 +9,7 @@ import (
 	"slices"
 
 	"github.com/cage-qat/cage/host/model/gguf"
-	"github.com/cage-qat/cage/internal/vecmath"
+	"github.com/cage-qat/cage/internal/halffloat"
 	"github.com/cage-qat/cage/internal/vfs"
 	"github.com/cage-qat/cage/sdk/spec"
 )
@@ -356,4 +356,4 @@ func halfIntegers(out []byte, codes []int32, scale float32, inexact bool) ([]byt
 	return packQ4_1(out, shifted, 2*scale, minimum)
 }
 
-func roundedToHalf(v float32) float32 { return vecmath.FromHalf(vecmath.ToHalf(v)) }
+func roundedToHalf(v float32) float32 { return halffloat.FromHalf(halffloat.ToHalf(v)) }

@@ -7,8 +7,8 @@ import (
 	"testing"
 
 	"github.com/cage-qat/cage/host/model/gguf"
+	"github.com/cage-qat/cage/internal/halffloat"
 	"github.com/cage-qat/cage/internal/testing/testfile"
-	"github.com/cage-qat/cage/internal/vecmath"
 )
 
 // TestGolden packs codes that compressed-tensors 0.20 packed.
@@ -85,7 +85,7 @@ func TestF16(t *testing.T) {
 	}
 	for bits := range 0x7c00 {
 		v := at(bits)
-		if got, ok := exactF16(v); !ok || int(got) != bits || vecmath.ToHalf(-v) != got|0x8000 {
+		if got, ok := exactF16(v); !ok || int(got) != bits || halffloat.ToHalf(-v) != got|0x8000 {
 			t.Fatalf("%v: bits %#x (%v), want %#x", v, got, ok, bits)
 		}
 		if bits == 0x7bff {
@@ -94,12 +94,12 @@ func TestF16(t *testing.T) {
 		middle := (v + at(bits+1)) / 2
 		even := bits + bits%2
 		below, above := math.Nextafter32(middle, 0), math.Nextafter32(middle, 1e9)
-		if _, ok := exactF16(middle); ok || int(vecmath.ToHalf(middle)) != even || int(vecmath.ToHalf(below)) != bits || int(vecmath.ToHalf(above)) != bits+1 {
-			t.Fatalf("around %v: %#x %#x %#x, want %#x %#x %#x", middle, vecmath.ToHalf(below), vecmath.ToHalf(middle), vecmath.ToHalf(above), bits, even, bits+1)
+		if _, ok := exactF16(middle); ok || int(halffloat.ToHalf(middle)) != even || int(halffloat.ToHalf(below)) != bits || int(halffloat.ToHalf(above)) != bits+1 {
+			t.Fatalf("around %v: %#x %#x %#x, want %#x %#x %#x", middle, halffloat.ToHalf(below), halffloat.ToHalf(middle), halffloat.ToHalf(above), bits, even, bits+1)
 		}
 	}
 	for v, want := range map[float32]uint16{65519: 0x7bff, 65520: 0x7c00, -1e9: 0xfc00, float32(math.Inf(1)): 0x7c00, 0x1p-25: 0, 0x1.8p-25: 1} {
-		if got := vecmath.ToHalf(v); got != want {
+		if got := halffloat.ToHalf(v); got != want {
 			t.Errorf("%v has the bits %#x, want %#x", v, got, want)
 		}
 	}
@@ -108,7 +108,7 @@ func TestF16(t *testing.T) {
 			t.Errorf("%v is taken for a half float", v)
 		}
 	}
-	if got := vecmath.ToHalf(float32(math.NaN())); got&0x7c00 != 0x7c00 || got&0x3ff == 0 {
+	if got := halffloat.ToHalf(float32(math.NaN())); got&0x7c00 != 0x7c00 || got&0x3ff == 0 {
 		t.Errorf("NaN has the bits %#x", got)
 	}
 }
@@ -118,7 +118,7 @@ func TestBF16(t *testing.T) {
 		0x3f800000: 0x3f80, 0x3f808000: 0x3f80, 0x3f808001: 0x3f81, 0x3f818000: 0x3f82, 0xbf817fff: 0xbf81, 0x7f7fffff: 0x7f80, 0x7f800001: 0x7fc0,
 	} {
 		v := math.Float32frombits(bits)
-		if got := vecmath.ToBFloat16(v); got != want {
+		if got := halffloat.ToBFloat16(v); got != want {
 			t.Errorf("%#x becomes %#x, want %#x", bits, got, want)
 		}
 		if _, ok := exactBF16(v); ok != (bits&0xffff == 0) {

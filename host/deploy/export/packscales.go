@@ -3,13 +3,13 @@ package export
 import (
 	"math"
 
-	"github.com/cage-qat/cage/internal/vecmath"
+	"github.com/cage-qat/cage/internal/halffloat"
 )
 
 // exactF16 returns the bits of the half float that equals v, if there is one.
 func exactF16(v float32) (bits uint16, ok bool) {
-	bits = vecmath.ToHalf(v)
-	return bits, vecmath.FromHalf(bits) == v && v-v == 0
+	bits = halffloat.ToHalf(v)
+	return bits, halffloat.FromHalf(bits) == v && v-v == 0
 }
 
 // exactBF16 returns the bits of the bfloat16 that equals v, if there is one.

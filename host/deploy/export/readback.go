@@ -9,8 +9,8 @@ import (
 	"strings"
 
 	"github.com/cage-qat/cage/host/model/safetensors"
+	"github.com/cage-qat/cage/internal/halffloat"
 	"github.com/cage-qat/cage/internal/plainjson"
-	"github.com/cage-qat/cage/internal/vecmath"
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
@@ -139,7 +139,7 @@ func floats(t safetensors.Tensor) ([]float32, error) {
 		}
 	case safetensors.F16:
 		for ; len(data) > 0; data = data[2:] {
-			out = append(out, vecmath.FromHalf(binary.LittleEndian.Uint16(data)))
+			out = append(out, halffloat.FromHalf(binary.LittleEndian.Uint16(data)))
 		}
 	default:
 		return nil, fmt.Errorf("elements of type %s are no weights", t.DType)

@@ -8,7 +8,6 @@ import (
 	"github.com/cage-qat/cage/host/model"
 	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/cage-qat/cage/internal/linalg"
-	"github.com/cage-qat/cage/internal/vecmath"
 )
 
 // Place says at which places of their caches sequences are.
@@ -130,7 +129,7 @@ func (r *step) block(b *block, keys, values []float32) error {
 				loops.RoundToBFloat16(gate, gate)
 				loops.RoundToBFloat16(up, up)
 			}
-			vecmath.SwiGLU(gate, up)
+			swiGLU(gate, up)
 		}
 	})
 	if err := r.quantizeSite(b.sites[siteDown], r.gate); err != nil {
@@ -272,7 +271,7 @@ func (r *step) head(sequence, head int, keys, values []float32) {
 	linalg.FewTimes(weights, linalg.RowMajor(queries, group, size), part(keys))
 	for g := range group {
 		row := weights.Data[g*seen:][:seen]
-		vecmath.Softmax(row, float32(1/math.Sqrt(float64(size))))
+		softmax(row, float32(1/math.Sqrt(float64(size))))
 		if r.rounds {
 			loops.RoundToBFloat16(row, row)
 		}

@@ -7,7 +7,7 @@ import (
 	"math"
 	"math/bits"
 
-	"github.com/cage-qat/cage/internal/vecmath"
+	"github.com/cage-qat/cage/internal/halffloat"
 )
 
 // ErrFormat is wrapped by every error about bytes that are not a well-formed GGUF file.
@@ -156,4 +156,4 @@ func decodeNibbles(out []float32, codes []byte, value func(code byte) float32) [
 }
 
 // half is the IEEE binary16 number at the start of b.
-func half(b []byte) float32 { return vecmath.FromHalf(binary.LittleEndian.Uint16(b)) }
+func half(b []byte) float32 { return halffloat.FromHalf(binary.LittleEndian.Uint16(b)) }

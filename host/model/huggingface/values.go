@@ -8,7 +8,7 @@ import (
 
 	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/cage-qat/cage/host/model/safetensors"
-	"github.com/cage-qat/cage/internal/vecmath"
+	"github.com/cage-qat/cage/internal/halffloat"
 )
 
 // mostKept bounds the elements of the memory that is used again. The few parameters that are larger, the embedding and the
@@ -145,7 +145,7 @@ func widen(dtype safetensors.DType, data []byte, to []float32) error {
 		}
 	case safetensors.F16:
 		for i := range to {
-			to[i] = vecmath.FromHalf(binary.LittleEndian.Uint16(data[2*i:]))
+			to[i] = halffloat.FromHalf(binary.LittleEndian.Uint16(data[2*i:]))
 		}
 	default:
 		return fmt.Errorf("elements of type %s are not read as weights", dtype)

@@ -12,7 +12,7 @@ import (
 	"github.com/cage-qat/cage/host/model/huggingface"
 	"github.com/cage-qat/cage/host/model/safetensors"
 	"github.com/cage-qat/cage/internal/atomicfile"
-	"github.com/cage-qat/cage/internal/vecmath"
+	"github.com/cage-qat/cage/internal/halffloat"
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
@@ -69,9 +69,9 @@ func encode(dtype safetensors.DType, values []float32) (data []byte) {
 		case safetensors.F32:
 			data = binary.LittleEndian.AppendUint32(data, math.Float32bits(v))
 		case safetensors.BF16:
-			data = binary.LittleEndian.AppendUint16(data, vecmath.ToBFloat16(v))
+			data = binary.LittleEndian.AppendUint16(data, halffloat.ToBFloat16(v))
 		case safetensors.F16:
-			data = binary.LittleEndian.AppendUint16(data, vecmath.ToHalf(v))
+			data = binary.LittleEndian.AppendUint16(data, halffloat.ToHalf(v))
 		}
 	}
 	return data
