@@ -11,7 +11,6 @@ import (
 
 	"github.com/cage-qat/cage/host/compute/attention"
 	"github.com/cage-qat/cage/host/compute/engine"
-	"github.com/cage-qat/cage/host/compute/engine/autodiff"
 	"github.com/cage-qat/cage/host/compute/lower"
 	"github.com/cage-qat/cage/host/model/architecture"
 )
@@ -27,7 +26,7 @@ func attend(x, w *graph.Node, norms *queryKeyNorm, r *rope, sites blockSites, q 
 		return attendOnce(x, w, norms, r, sites, q)
 	}
 	rounded := false // the note of attendOnce, which a checkpoint does not pass on
-	mixed := autodiff.Checkpoint(func(in []*graph.Node) *graph.Node {
+	mixed := engine.Checkpoint(func(in []*graph.Node) *graph.Node {
 		y := attendOnce(in[0], in[1], norms.with(in[2:]), r, sites, q)
 		rounded = lower.HasRoundedAdjoint(y)
 		return y
@@ -66,7 +65,7 @@ func projectedAttention(x, w *graph.Node, norms *queryKeyNorm, r *rope) *graph.N
 	query, key, normBack := norms.apply(r, query, key)
 	mixed, coreBack := r.core(r.rotatePoints(r.splitHeads(query), r.turn, 1), r.rotatePoints(r.splitHeads(key), r.turn, 1), value)
 
-	return autodiff.Custom(r.joinHeads(mixed), inputs, func(dy *graph.Node) []*graph.Node {
+	return engine.Custom(r.joinHeads(mixed), inputs, func(dy *graph.Node) []*graph.Node {
 		dQuery, dKey, dValue := coreBack(r.splitHeads(dy))
 		dQuery, dKey = r.joinHeads(r.rotatePoints(dQuery, r.turn, -1)), r.joinHeads(r.rotatePoints(dKey, r.turn, -1))
 		dQuery, dKey, dGains := normBack(dQuery, dKey)
@@ -95,7 +94,7 @@ func attentionNatively(x, w *graph.Node, r *rope) *graph.Node {
 		Parts: []attention.Part{{Heads: r.heads, Turned: true}, {Heads: r.keyHeads, Turned: true}, {Heads: r.keyHeads}}}
 	parts := splitNatively(heads, matMulTransposedRounded(x, w), r.turn)
 	mixed, coreBack := r.core(parts[0], parts[1], parts[2])
-	y := autodiff.Custom(reshapeShort(mixed, r.joinHeads), []*graph.Node{x, w}, func(dy *graph.Node) []*graph.Node {
+	y := engine.Custom(reshapeShort(mixed, r.joinHeads), []*graph.Node{x, w}, func(dy *graph.Node) []*graph.Node {
 		dMixed := reshapeShort(dy, r.splitHeads)
 		stored := engine.OperandType(x.Graph()) // only products read it, and they round it
 		if quantizesBackward(w) {
@@ -289,7 +288,7 @@ func fusedCore(scale float64) attentionCore {
 		q, k, v := toBFloat16(query), toBFloat16(key), toBFloat16(value)
 		mixed, _ := graph.BackendFusedScaledDotProductAttention(q, k, v, compute.AttentionAxesLayoutBSHD, config)
 		return toFloat32(mixed), func(dMixed *graph.Node) (*graph.Node, *graph.Node, *graph.Node) {
-			d := autodiff.VJP(mixed, toBFloat16(dMixed), q, k, v)
+			d := engine.VJP(mixed, toBFloat16(dMixed), q, k, v)
 			return toFloat32(d[0]), toFloat32(d[1]), toFloat32(d[2])
 		}
 	}

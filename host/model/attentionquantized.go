@@ -3,7 +3,7 @@ package model
 import (
 	"github.com/gomlx/gomlx/core/graph"
 
-	"github.com/cage-qat/cage/host/compute/engine/autodiff"
+	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/model/architecture"
 )
 
@@ -13,7 +13,7 @@ func attentionQuantized(x, w *graph.Node, norms *queryKeyNorm, r *rope, sites bl
 	query, key, value := r.operands(x, w, norms, r.turn)
 	query, key, value = r.quantize(query, sites[siteQuery], q), r.quantize(key, sites[siteKey], q), r.quantize(value, sites[siteValue], q)
 	mixed, back := r.core(query, key, value)
-	mixed = autodiff.Custom(mixed, []*graph.Node{query, key, value}, func(dy *graph.Node) []*graph.Node {
+	mixed = engine.Custom(mixed, []*graph.Node{query, key, value}, func(dy *graph.Node) []*graph.Node {
 		dQuery, dKey, dValue := back(dy)
 		return []*graph.Node{dQuery, dKey, dValue}
 	})
@@ -49,7 +49,7 @@ func (r *rope) rotateCoordinates(x *graph.Node, turn rotation) *graph.Node {
 		pairs := graph.Reshape(x, dims[0], dims[1], dims[2], r.size/2, 2)
 		x = graph.Reshape(graph.TransposeAllAxes(pairs, 0, 1, 2, 4, 3), dims...)
 	}
-	return autodiff.Custom(r.rotatePoints(x, turn, 1), []*graph.Node{x}, func(dy *graph.Node) []*graph.Node {
+	return engine.Custom(r.rotatePoints(x, turn, 1), []*graph.Node{x}, func(dy *graph.Node) []*graph.Node {
 		return []*graph.Node{r.rotatePoints(dy, turn, -1)}
 	})
 }
@@ -58,7 +58,7 @@ func (r *rope) rotateCoordinates(x *graph.Node, turn rotation) *graph.Node {
 func normalizeHeads(x, gain *graph.Node, epsilon float64) *graph.Node {
 	rows := graph.Reshape(x, -1, gain.Shape().Dim(0))
 	y, back := normalizeRows(rows, gain, epsilon, nil)
-	y = autodiff.Custom(y, []*graph.Node{rows, gain}, func(dy *graph.Node) []*graph.Node {
+	y = engine.Custom(y, []*graph.Node{rows, gain}, func(dy *graph.Node) []*graph.Node {
 		dx, dGain := back(dy)
 		return []*graph.Node{dx, dGain}
 	})

@@ -8,7 +8,6 @@ import (
 	"github.com/gomlx/gomlx/core/graph"
 
 	"github.com/cage-qat/cage/host/compute/engine"
-	"github.com/cage-qat/cage/host/compute/engine/autodiff"
 	"github.com/cage-qat/cage/host/model/architecture"
 )
 
@@ -71,7 +70,7 @@ func TestGradientsOfOperands(t *testing.T) {
 						return x
 					}
 					f := graph.BroadcastToDims(factor, x.Shape().Dimensions...)
-					return autodiff.Custom(graph.Mul(x, f), []*graph.Node{x, factor}, func(dy *graph.Node) []*graph.Node {
+					return engine.Custom(graph.Mul(x, f), []*graph.Node{x, factor}, func(dy *graph.Node) []*graph.Node {
 						return []*graph.Node{graph.Mul(dy, f), graph.ReduceAllSum(graph.Mul(dy, x))}
 					})
 				}))

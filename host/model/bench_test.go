@@ -12,7 +12,6 @@ import (
 
 	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/compute/engine"
-	"github.com/cage-qat/cage/host/compute/engine/autodiff"
 	"github.com/cage-qat/cage/host/model/architecture"
 )
 
@@ -93,7 +92,7 @@ func fakeQuantize(x *graph.Node) *graph.Node {
 	r := graph.Div(z, scale)
 	code := graph.ClipScalar(graph.Round(r), lowest, highest)
 	mask := graph.Equal(graph.ClipScalar(r, lowest-0.5, highest+0.5), r)
-	return autodiff.Custom(turn(graph.Mul(code, scale)), []*graph.Node{x}, func(dy *graph.Node) []*graph.Node {
+	return engine.Custom(turn(graph.Mul(code, scale)), []*graph.Node{x}, func(dy *graph.Node) []*graph.Node {
 		return []*graph.Node{turn(graph.Where(mask, turn(dy), graph.ScalarZero(x.Graph(), x.DType())))}
 	})
 }

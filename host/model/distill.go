@@ -6,7 +6,7 @@ import (
 	"github.com/gomlx/gomlx/core/graph"
 	"github.com/gomlx/gomlx/support/exceptions"
 
-	"github.com/cage-qat/cage/host/compute/engine/autodiff"
+	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/compute/lower"
 )
 
@@ -61,7 +61,7 @@ func (m *transformer) Distilled(params []*graph.Node, batch, teacher *graph.Node
 	divergences, crossEntropies, dLogits := nativeDistilled(d, matMulTransposed(h, head), teacher, graph.InsertAxes(targets, -1), m.factors(in, h))
 	out := d.means(mean(divergences), mean(crossEntropies))
 	dh, dHead := matMul(dLogits, head), transposedMatMul(dLogits, h)
-	out.Loss = autodiff.Custom(out.Loss, []*graph.Node{h, head}, func(dy *graph.Node) []*graph.Node {
+	out.Loss = engine.Custom(out.Loss, []*graph.Node{h, head}, func(dy *graph.Node) []*graph.Node {
 		return []*graph.Node{graph.Mul(dh, dy), graph.Mul(dHead, dy)}
 	})
 	return out
@@ -102,7 +102,7 @@ func (d Distillation) scale() float64 {
 func (d Distillation) divergence(model, teacher predictions) *graph.Node {
 	logRatio := teacher.logRatio(model)
 	if d.Beta == 0 {
-		return autodiff.Custom(teacher.mean(logRatio), []*graph.Node{model.logits}, func(dy *graph.Node) []*graph.Node {
+		return engine.Custom(teacher.mean(logRatio), []*graph.Node{model.logits}, func(dy *graph.Node) []*graph.Node {
 			dy = graph.InsertAxes(graph.MulScalar(dy, 1/d.Temperature), -1)
 			return []*graph.Node{graph.Mul(graph.Sub(model.probabilities(), teacher.probabilities()), dy)}
 		})
@@ -114,7 +114,7 @@ func (d Distillation) divergence(model, teacher predictions) *graph.Node {
 	u, r := d.toMixture(logRatio)
 	modelKL := model.mean(r) // KL(Q‖M)
 	value := graph.Add(graph.MulScalar(teacher.mean(u), d.Beta), graph.MulScalar(modelKL, factor))
-	return autodiff.Custom(value, []*graph.Node{model.logits}, func(dy *graph.Node) []*graph.Node {
+	return engine.Custom(value, []*graph.Node{model.logits}, func(dy *graph.Node) []*graph.Node {
 		dy = graph.Div(graph.InsertAxes(graph.MulScalar(dy, factor/d.Temperature), -1), model.total)
 		return []*graph.Node{graph.Mul(graph.Mul(model.exponentials, graph.Sub(r, graph.InsertAxes(modelKL, -1))), dy)}
 	})
@@ -174,7 +174,7 @@ func (p predictions) logRatio(other predictions) *graph.Node {
 func (p predictions) crossEntropy(targets *graph.Node) *graph.Node {
 	targets = graph.InsertAxes(targets, -1)
 	value := graph.Sub(graph.Squeeze(p.logTotal, -1), chosenLogits(p.logits, targets))
-	return autodiff.Custom(value, []*graph.Node{p.logits}, func(dy *graph.Node) []*graph.Node {
+	return engine.Custom(value, []*graph.Node{p.logits}, func(dy *graph.Node) []*graph.Node {
 		q := p.probabilities()
 		return []*graph.Node{graph.Mul(graph.Where(isTarget(p.logits, targets), graph.AddScalar(q, -1), q), graph.InsertAxes(dy, -1))}
 	})

@@ -4,7 +4,6 @@ import (
 	"github.com/gomlx/gomlx/core/graph"
 
 	"github.com/cage-qat/cage/host/compute/engine"
-	"github.com/cage-qat/cage/host/compute/engine/autodiff"
 	"github.com/cage-qat/cage/host/compute/lower"
 )
 
@@ -34,13 +33,13 @@ func (b *branch) norm(x, gain *graph.Node, epsilon float64) *graph.Node {
 func (b *branch) add(sum, x, w *graph.Node) *graph.Node {
 	total := addProduct(sum, x, w)
 	if b.joins {
-		return autodiff.Custom(total, []*graph.Node{x, w}, func(dy *graph.Node) []*graph.Node {
+		return engine.Custom(total, []*graph.Node{x, w}, func(dy *graph.Node) []*graph.Node {
 			b.dSum = dy
 			dx, dw := linearGradients(dy, x, w)
 			return []*graph.Node{dx, dw}
 		})
 	}
-	return autodiff.Custom(total, []*graph.Node{sum, x, w}, func(dy *graph.Node) []*graph.Node {
+	return engine.Custom(total, []*graph.Node{sum, x, w}, func(dy *graph.Node) []*graph.Node {
 		dx, dw := linearGradients(dy, x, w)
 		return []*graph.Node{dy, dx, dw}
 	})
@@ -77,7 +76,7 @@ func matMulTransposedRounded(x, w *graph.Node) *graph.Node {
 
 // withLinearGradient gives the product y = x·wᵀ its gradients.
 func withLinearGradient(y, x, w *graph.Node) *graph.Node {
-	return autodiff.Custom(y, []*graph.Node{x, w}, func(dy *graph.Node) []*graph.Node {
+	return engine.Custom(y, []*graph.Node{x, w}, func(dy *graph.Node) []*graph.Node {
 		dx, dw := linearGradients(dy, x, w)
 		return []*graph.Node{dx, dw}
 	})

@@ -9,7 +9,6 @@ import (
 	"github.com/gomlx/gomlx/core/graph"
 
 	"github.com/cage-qat/cage/host/compute/engine"
-	"github.com/cage-qat/cage/host/compute/engine/autodiff"
 	"github.com/cage-qat/cage/host/compute/lower"
 	"github.com/cage-qat/cage/sdk/program"
 )
@@ -33,7 +32,7 @@ func crossEntropy(n int, h, head, targets *graph.Node) *graph.Node {
 func crossEntropyInChunks(n int, h, head, targets *graph.Node) *graph.Node {
 	targets = graph.InsertAxes(targets, -1)
 	losses := lossesInChunks(n, h, head, targets)
-	return autodiff.Custom(graph.Squeeze(losses, -1), []*graph.Node{h, head}, func(dLosses *graph.Node) []*graph.Node {
+	return engine.Custom(graph.Squeeze(losses, -1), []*graph.Node{h, head}, func(dLosses *graph.Node) []*graph.Node {
 		_, dh, dHead := lossInChunks(n, h, head, targets, graph.InsertAxes(dLosses, -1))
 		return []*graph.Node{dh, dHead}
 	})
@@ -45,7 +44,7 @@ func crossEntropyAtOnce(h, head, targets *graph.Node) *graph.Node {
 	targets = graph.InsertAxes(targets, -1)
 	logits := matMulTransposed(h, head)
 	losses, logTotal := maskedLosses(logits, targets)
-	return autodiff.Custom(graph.Squeeze(losses, -1), []*graph.Node{h, head}, func(dLosses *graph.Node) []*graph.Node {
+	return engine.Custom(graph.Squeeze(losses, -1), []*graph.Node{h, head}, func(dLosses *graph.Node) []*graph.Node {
 		dLogits := logitsGradient(logits, logTotal, targets, graph.InsertAxes(dLosses, -1))
 		return []*graph.Node{matMul(dLogits, head), transposedMatMul(dLogits, h)}
 	})
@@ -106,7 +105,7 @@ func (m *transformer) meanLoss(in sequences, h, head, targets *graph.Node) *grap
 	tokens := targets.Shape().Dim(0)
 	losses, dh, dHead := lossInChunks(m.chunks(tokens), h, head, graph.InsertAxes(targets, -1), m.factors(in, h))
 	mean := graph.ReduceAllMean(m.weightLosses(graph.Reshape(losses, tokens), in))
-	return autodiff.Custom(mean, []*graph.Node{h, head}, func(dy *graph.Node) []*graph.Node {
+	return engine.Custom(mean, []*graph.Node{h, head}, func(dy *graph.Node) []*graph.Node {
 		return []*graph.Node{graph.Mul(dh, dy), graph.Mul(dHead, dy)}
 	})
 }

@@ -6,9 +6,8 @@ import (
 	"github.com/gomlx/gomlx/core/graph"
 
 	"github.com/cage-qat/cage/host/compute/engine"
-	"github.com/cage-qat/cage/host/compute/engine/autodiff"
+	"github.com/cage-qat/cage/host/compute/loops"
 	"github.com/cage-qat/cage/host/compute/lower"
-	"github.com/cage-qat/cage/host/compute/onepass"
 )
 
 // What package onepass computes, where the CPU computes programs over rows: as such programs, losses, which know no lookup, would
@@ -29,7 +28,7 @@ func rowAdjoints(x, gainRow, scale, dy, sum *graph.Node) (dx, dGain *graph.Node)
 	outputs := engine.Native{Name: "adjoints of a norm", Outputs: []shapes.Shape{x.Shape(), shapes.Make(dtypes.Float32, width)},
 		Run: func(in, out []engine.Tensor, parallel engine.Parallel) error {
 			f, to := elementsOf(in), elementsOf(out)
-			n := onepass.Norm{Width: width, X: f[0], Gain: f[1], Scale: f[2], Adjoint: f[3]}
+			n := loops.Norm{Width: width, X: f[0], Gain: f[1], Scale: f[2], Adjoint: f[3]}
 			if len(f) > 4 {
 				n.Sum = f[4]
 			}
@@ -42,7 +41,7 @@ func rowAdjoints(x, gainRow, scale, dy, sum *graph.Node) (dx, dGain *graph.Node)
 // hasNativeGate reports whether [swiGLU] is computed in one pass.
 func hasNativeGate(a, b *graph.Node) bool {
 	short := func(x *graph.Node) bool { return engine.ShortOperand(x).DType() == dtypes.BFloat16 }
-	return lower.ByRows(a.Graph()) && onepass.HasGates() && short(a) && short(b)
+	return lower.ByRows(a.Graph()) && loops.HasGates() && short(a) && short(b)
 }
 
 // nativeGate is [swiGLU] in one pass, for operands that are stored in bfloat16. So are the result and the adjoints. The gradients are
@@ -50,14 +49,14 @@ func hasNativeGate(a, b *graph.Node) bool {
 func nativeGate(a, b *graph.Node, of *gateOperands) *graph.Node {
 	short := shapes.Make(dtypes.BFloat16, a.Shape().Dimensions...)
 	operands := []*graph.Node{engine.ShortOperand(a), engine.ShortOperand(b)}
-	gate := func(in []engine.Tensor) onepass.Gate {
-		return onepass.Gate{A: in[0].Flat.([]uint16), B: in[1].Flat.([]uint16)}
+	gate := func(in []engine.Tensor) loops.Gates {
+		return loops.Gates{A: in[0].Flat.([]uint16), B: in[1].Flat.([]uint16)}
 	}
 	y := engine.Native{Name: "gate", Outputs: []shapes.Shape{short}, Run: func(in, out []engine.Tensor, parallel engine.Parallel) error {
 		gate(in).Values(out[0].Flat.([]uint16), parallel)
 		return nil
 	}}.Call(operands...)
-	return autodiff.Custom(toFloat32(y[0]), []*graph.Node{of.x, of.w1, of.w2}, func(dy *graph.Node) []*graph.Node {
+	return engine.Custom(toFloat32(y[0]), []*graph.Node{of.x, of.w1, of.w2}, func(dy *graph.Node) []*graph.Node {
 		d := toBFloat16(engine.ShortOperand(dy))
 		adjoints := engine.Native{Name: "adjoints of a gate", Outputs: []shapes.Shape{short, short}, Run: func(in, out []engine.Tensor, parallel engine.Parallel) error {
 			gate(in).Adjoints(out[0].Flat.([]uint16), out[1].Flat.([]uint16), in[2].Flat.([]uint16), parallel)
@@ -90,7 +89,7 @@ func nativeDistilled(d Distillation, logits, teacher, targets, factors *graph.No
 	results := engine.Native{Name: "distillation", Outputs: []shapes.Shape{each, each, gradient}, Run: func(in, out []engine.Tensor, parallel engine.Parallel) error {
 		whole, _ := out[2].Flat.([]float32)
 		short, _ := out[2].Flat.([]uint16)
-		of := onepass.Distillation{Teacher: in[3].Flat.([]float32), Beta: d.Beta, Temperature: d.Temperature, Weight: d.Weight, Scale: d.scale()}
+		of := loops.Distillation{Teacher: in[3].Flat.([]float32), Beta: d.Beta, Temperature: d.Temperature, Weight: d.Weight, Scale: d.scale()}
 		return rowsOf(in).Distilled(of, out[0].Flat.([]float32), out[1].Flat.([]float32), whole, short, in[2].Flat.([]float32), parallel)
 	}}.Call(logits, targets, factors, teacher)
 	return results[0], results[1], graph.ConvertDType(results[2], dtypes.Float32)
@@ -107,6 +106,6 @@ func nativeSums(logits, targets *graph.Node) (logTotal, chosen *graph.Node) {
 }
 
 // rowsOf are the logits and targets of a native.
-func rowsOf(in []engine.Tensor) onepass.Logits {
-	return onepass.Logits{Columns: in[0].Shape.Dim(1), Logits: in[0].Flat.([]float32), Targets: in[1].Flat.([]int32)}
+func rowsOf(in []engine.Tensor) loops.Logits {
+	return loops.Logits{Columns: in[0].Shape.Dim(1), Logits: in[0].Flat.([]float32), Targets: in[1].Flat.([]int32)}
 }

@@ -14,7 +14,6 @@ import (
 	"gonum.org/v1/gonum/mat"
 
 	"github.com/cage-qat/cage/host/compute/engine"
-	"github.com/cage-qat/cage/host/compute/engine/autodiff"
 	"github.com/cage-qat/cage/host/model/architecture"
 )
 
@@ -95,7 +94,7 @@ func (m *Quadratic) Losses(params []*graph.Node, batch *graph.Node, _ Activation
 	away := graph.Sub(x, engine.Constant(g, m.optimum, rows, n))
 	gradient := matMul(away, engine.Constant(g, m.matrix, n, n)) // A is symmetric
 	value := graph.Reshape(graph.MulScalar(graph.ReduceAllSum(graph.Mul(away, gradient)), 0.5), 1)
-	return autodiff.Custom(value, []*graph.Node{x}, func(dy *graph.Node) []*graph.Node {
+	return engine.Custom(value, []*graph.Node{x}, func(dy *graph.Node) []*graph.Node {
 		return []*graph.Node{graph.Mul(graph.Add(gradient, noise), graph.InsertAxes(dy, 0))}
 	})
 }

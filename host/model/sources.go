@@ -6,7 +6,6 @@ import (
 	"github.com/gomlx/gomlx/core/graph"
 
 	"github.com/cage-qat/cage/host/compute/engine"
-	"github.com/cage-qat/cage/host/compute/engine/autodiff"
 	"github.com/cage-qat/cage/host/compute/lower"
 	"github.com/cage-qat/cage/sdk/program"
 )
@@ -18,7 +17,7 @@ func rmsNorm(x, gain *graph.Node, epsilon float64) *graph.Node { return normOf(x
 // normOf is rmsNorm at the beginning of a branch, if there is one.
 func normOf(x, gain *graph.Node, epsilon float64, of *branch) *graph.Node {
 	value, back := normalizeRows(x, gain, epsilon, of)
-	y := autodiff.Custom(value, []*graph.Node{x, gain}, func(dy *graph.Node) []*graph.Node {
+	y := engine.Custom(value, []*graph.Node{x, gain}, func(dy *graph.Node) []*graph.Node {
 		dx, dGain := back(dy)
 		return []*graph.Node{dx, dGain}
 	})
@@ -137,7 +136,7 @@ func swiGLU(a, b *graph.Node, of *gateOperands) *graph.Node {
 	adjoints := func(dy *graph.Node) []*graph.Node {
 		return []*graph.Node{siluGradient(gate, a, graph.Mul(dy, b)), graph.Mul(dy, gate)}
 	}
-	y := autodiff.Custom(graph.Mul(gate, b), []*graph.Node{a, b}, adjoints)
+	y := engine.Custom(graph.Mul(gate, b), []*graph.Node{a, b}, adjoints)
 	if lower.HasKernels(a.Graph()) {
 		forward, backward, err := gatePrograms(a.Shape().Dim(0), a.Shape().Dim(1))
 		if err != nil {

@@ -6,7 +6,7 @@ import (
 	"github.com/gomlx/gomlx/core/graph"
 	"github.com/gomlx/gomlx/support/exceptions"
 
-	"github.com/cage-qat/cage/host/compute/engine/autodiff"
+	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/compute/lower"
 	"github.com/cage-qat/cage/host/model/architecture"
 )
@@ -223,7 +223,7 @@ func (m *transformer) blocks(params []*graph.Node, tokens *graph.Node, r *rope, 
 		block := func(in []*graph.Node) *graph.Node { return m.block(m.Settings, in[0], in[1:], sites, r, q) }
 		x = around(layer, func() *graph.Node {
 			if m.Recompute == architecture.RecomputeBlocks {
-				return autodiff.Checkpoint(block, in...)
+				return engine.Checkpoint(block, in...)
 			}
 			return block(in)
 		})

@@ -6,7 +6,7 @@ import (
 	"slices"
 
 	"github.com/cage-qat/cage/host/compute/loops"
-	"github.com/cage-qat/cage/host/compute/pass/byrow"
+	"github.com/cage-qat/cage/host/compute/passes"
 	"github.com/cage-qat/cage/sdk/program"
 )
 
@@ -136,7 +136,7 @@ func (a *analysis) output(o program.Output) error {
 		a.outputs, a.numbers = append(a.outputs, -1), append(a.numbers, r.id)
 		return nil
 	}
-	l, ok := byrow.Of(t, a.rows)
+	l, ok := passes.LayoutOf(t, a.rows)
 	if !ok || r.partial != loops.None || a.isShared(o.Value) {
 		return &Refusal{Program: a.p.Name, Reason: fmt.Sprintf("output %q of type %s has no part in every row", o.Name, t)}
 	}
@@ -148,7 +148,7 @@ func (a *analysis) output(o program.Output) error {
 }
 
 // isShared reports whether a value is an input that all rows share.
-func (a *analysis) isShared(id program.ID) bool { return !a.flat && byrow.IsShared(a.p, id, a.rows) }
+func (a *analysis) isShared(id program.ID) bool { return !a.flat && passes.IsShared(a.p, id, a.rows) }
 
 func (a *analysis) inputRef(i int, in program.Input) (ref, error) {
 	if in.Type.Size() == 1 {
@@ -157,7 +157,7 @@ func (a *analysis) inputRef(i int, in program.Input) (ref, error) {
 	if a.isShared(program.ID(i)) {
 		return a.add(node{op: opInput, input: i, size: in.Type.Shape[1], shared: true}), nil
 	}
-	l, ok := byrow.Of(in.Type, a.rows)
+	l, ok := passes.LayoutOf(in.Type, a.rows)
 	if !ok {
 		return ref{}, &Refusal{Program: a.p.Name, Reason: fmt.Sprintf("input %q of type %s has no part in every row", in.Name, in.Type)}
 	}
@@ -236,7 +236,7 @@ func (a *analysis) iota(n *program.Node) (ref, error) {
 	if n.Type.Size() == 1 {
 		return a.constantRef(0), nil
 	}
-	l, ok := byrow.Of(n.Type, a.rows)
+	l, ok := passes.LayoutOf(n.Type, a.rows)
 	if !ok || l.Axis(n.Attr.Axes[0]) == 0 || l.Merged && n.Attr.Axes[0] < l.Outer {
 		return ref{}, a.refuse(n, "it counts rows")
 	}
@@ -257,7 +257,7 @@ func (a *analysis) iota(n *program.Node) (ref, error) {
 // reshape changes no element's place in its row.
 func (a *analysis) reshape(n *program.Node) (ref, error) {
 	r := a.refs[n.Args[0]]
-	switch _, ok := byrow.Of(n.Type, a.rows); {
+	switch _, ok := passes.LayoutOf(n.Type, a.rows); {
 	case r.scalar || r.partial != loops.None:
 	case !ok && n.Type.Size() > 1:
 		return ref{}, a.refuse(n, "%s has no part in every row", n.Type)
@@ -271,7 +271,7 @@ func (a *analysis) broadcast(n *program.Node) (ref, error) {
 	if r.scalar {
 		return r, nil
 	}
-	to, ok := byrow.Of(n.Type, a.rows)
+	to, ok := passes.LayoutOf(n.Type, a.rows)
 	if !ok {
 		return ref{}, a.refuse(n, "%s has no part in every row", n.Type)
 	}
@@ -290,11 +290,11 @@ func (a *analysis) broadcast(n *program.Node) (ref, error) {
 
 // widen repeats a value, of a type with as many axes, to another type.
 func (a *analysis) widen(n *program.Node, r ref, from, to program.Type) (ref, error) {
-	t, ok := byrow.Of(to, a.rows)
+	t, ok := passes.LayoutOf(to, a.rows)
 	if len(from.Shape) == 0 { // the only element of a single row
 		from.Shape = slices.Repeat([]int{1}, len(to.Shape))
 	}
-	f, fits := byrow.Of(from, a.rows)
+	f, fits := passes.LayoutOf(from, a.rows)
 	if !ok || !fits || f.Outer != t.Outer || len(f.Row) != len(t.Row) || !slices.Equal(from.Shape[:f.Outer], to.Shape[:t.Outer]) {
 		return ref{}, a.refuse(n, "rows of its operands are repeated")
 	}
@@ -303,7 +303,7 @@ func (a *analysis) widen(n *program.Node, r ref, from, to program.Type) (ref, er
 		last--
 	}
 	if slices.Equal(f.Row[:last+1], t.Row[:last+1]) {
-		r.repeat *= byrow.Layout{Row: t.Row[last+1:]}.Size()
+		r.repeat *= passes.Layout{Row: t.Row[last+1:]}.Size()
 		return r, nil
 	}
 	index := make([]int32, t.Size())
@@ -357,7 +357,7 @@ func (a *analysis) reduce(n *program.Node) (ref, error) {
 	if r.partial != loops.None {
 		return a.reduceAll(n, op, r)
 	}
-	l, ok := byrow.Of(t, a.rows)
+	l, ok := passes.LayoutOf(t, a.rows)
 	if !ok {
 		return ref{}, a.refuse(n, "it folds what has no part in every row")
 	}
@@ -451,7 +451,7 @@ func movedLast(dims []int, folded []bool) []int32 {
 }
 
 func (a *analysis) rotate(n *program.Node) (ref, error) {
-	l, ok := byrow.Of(n.Type, a.rows)
+	l, ok := passes.LayoutOf(n.Type, a.rows)
 	switch {
 	case !ok:
 		return ref{}, a.refuse(n, "%s has no part in every row", n.Type)
@@ -485,7 +485,7 @@ func (a *analysis) elementwise(n *program.Node) (ref, error) {
 		switch {
 		case r.scalar:
 		case a.isShared(id):
-			if l, ok := byrow.Of(n.Type, a.rows); !ok || !slices.Equal(l.Row, t.Shape[1:]) {
+			if l, ok := passes.LayoutOf(n.Type, a.rows); !ok || !slices.Equal(l.Row, t.Shape[1:]) {
 				return ref{}, a.refuse(n, "a vector is no row")
 			}
 		default:

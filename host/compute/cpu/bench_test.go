@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/cage-qat/cage/host/compute/cpu"
-	"github.com/cage-qat/cage/host/compute/pass/byrow"
+	"github.com/cage-qat/cage/host/compute/passes"
 	"github.com/cage-qat/cage/internal/testing/testrows"
 	"github.com/cage-qat/cage/sdk/microscaling"
 	"github.com/cage-qat/cage/sdk/program"
@@ -61,9 +61,9 @@ func BenchmarkQuest(b *testing.B) {
 			"forward": quest(b, n, columns, block, true), "forward.whole": quest(b, n, columns, block, false),
 			"backward": questBack(b, n, columns, block, true),
 		} {
-			for _, at := range []byrow.Storage{byrow.Float32, byrow.BFloat16} {
+			for _, at := range []passes.Storage{passes.Float32, passes.BFloat16} {
 				b.Run(fmt.Sprintf("%dx%d/%s/%s", n, columns, name, at), func(b *testing.B) {
-					benchmark(b, p, n, n*columns, map[string]byrow.Storage{"x": at, "value": at, "dy": at, "dx": at})
+					benchmark(b, p, n, n*columns, map[string]passes.Storage{"x": at, "value": at, "dy": at, "dx": at})
 				})
 			}
 		}
@@ -174,7 +174,7 @@ func gateBack(t testing.TB, n, columns int) *program.Program {
 // BenchmarkStep has the programs of a training step in bfloat16, whose inputs are float32 in memory.
 func BenchmarkStep(b *testing.B) {
 	const n = 512
-	stored := map[string]byrow.Storage{"x": byrow.Rounded, "y": byrow.Rounded, "dy": byrow.Rounded, "value": byrow.BFloat16, "integers": byrow.Int8, "dx": byrow.BFloat16, "dgate": byrow.BFloat16}
+	stored := map[string]passes.Storage{"x": passes.Rounded, "y": passes.Rounded, "dy": passes.Rounded, "value": passes.BFloat16, "integers": passes.Int8, "dx": passes.BFloat16, "dgate": passes.BFloat16}
 	for _, c := range []struct {
 		name    string
 		columns int
@@ -193,13 +193,13 @@ func BenchmarkPrograms(b *testing.B) {
 			columns = 512
 		}
 		b.Run(name, func(b *testing.B) {
-			benchmark(b, write(b, n, columns), n, n*columns, map[string]byrow.Storage{"x": byrow.BFloat16, "y": byrow.BFloat16, "value": byrow.BFloat16})
+			benchmark(b, write(b, n, columns), n, n*columns, map[string]passes.Storage{"x": passes.BFloat16, "y": passes.BFloat16, "value": passes.BFloat16})
 		})
 	}
 }
 
 // benchmark runs a program on one goroutine, and reports the time of the fastest run.
-func benchmark(b *testing.B, p *program.Program, n, elements int, stored map[string]byrow.Storage) {
+func benchmark(b *testing.B, p *program.Program, n, elements int, stored map[string]passes.Storage) {
 	b.Helper()
 	k, err := cpu.Compile(p, n, stored)
 	if err != nil {

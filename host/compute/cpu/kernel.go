@@ -4,7 +4,7 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/cage-qat/cage/host/compute/pass/byrow"
+	"github.com/cage-qat/cage/host/compute/passes"
 	"github.com/cage-qat/cage/internal/recovered"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/transform"
@@ -39,8 +39,8 @@ type pass struct {
 type port struct {
 	name  string
 	dtype program.DType
-	at    byrow.Storage // of a float
-	size  int           // elements
+	at    passes.Storage // of a float
+	size  int            // elements
 }
 
 // A Refusal says why this package does not execute a program. The program itself is not at fault.
@@ -59,8 +59,8 @@ func (r *Refusal) Error() string {
 }
 
 // Divide cuts p, which must be valid, into what needs whole tensors and what needs one row at a time.
-func Divide(p *program.Program, rows int) (byrow.Division, error) {
-	return byrow.Divide(p, rows, func(byrow.Layout) bool { return true })
+func Divide(p *program.Program, rows int) (passes.Division, error) {
+	return passes.DivideRows(p, rows, func(passes.Layout) bool { return true })
 }
 
 // Sizes of what is computed at once.
@@ -73,7 +73,7 @@ const (
 // Compile compiles p, which must be valid, for the given number of rows, or refuses it with a [*Refusal]. All inputs and outputs
 // must have a part in every row, except scalars and inputs of shape [1, n], which all rows share. stored says, by name, how
 // float inputs and outputs are stored; those without an entry are float32.
-func Compile(p *program.Program, rows int, stored map[string]byrow.Storage) (k *Kernel, err error) {
+func Compile(p *program.Program, rows int, stored map[string]passes.Storage) (k *Kernel, err error) {
 	defer recovered.Catch(executor, p.Name, &err)
 	if p, err = transform.Simplify(p); err != nil {
 		return nil, err
@@ -106,7 +106,7 @@ func CompileFlat(p *program.Program) (k *Kernel, err error) {
 	return k, err
 }
 
-func compile(a *analysis, stored map[string]byrow.Storage) (*Kernel, error) {
+func compile(a *analysis, stored map[string]passes.Storage) (*Kernel, error) {
 	a.fills, a.spreads, a.scalars = map[int]int{}, map[spread]int{}, &scalars{}
 	if err := a.run(); err != nil {
 		return nil, err
@@ -119,12 +119,12 @@ func compile(a *analysis, stored map[string]byrow.Storage) (*Kernel, error) {
 		k.outputs = append(k.outputs, portOf(o.Name, a.p.TypeOf(o.Value), stored))
 	}
 	for _, in := range k.inputs {
-		if in.at == byrow.Int8 {
+		if in.at == passes.Int8 {
 			return nil, &Refusal{Program: a.p.Name, Reason: fmt.Sprintf("input %q is stored in 8 bits", in.name)}
 		}
 	}
 	for _, o := range k.outputs {
-		if o.at == byrow.Rounded {
+		if o.at == passes.Rounded {
 			return nil, &Refusal{Program: a.p.Name, Reason: fmt.Sprintf("output %q is stored as inputs are read", o.name)}
 		}
 	}
@@ -147,8 +147,8 @@ func compile(a *analysis, stored map[string]byrow.Storage) (*Kernel, error) {
 	return k, nil
 }
 
-func portOf(name string, t program.Type, stored map[string]byrow.Storage) port {
-	at := byrow.Float32
+func portOf(name string, t program.Type, stored map[string]passes.Storage) port {
+	at := passes.Float32
 	if s, ok := stored[name]; ok && t.DType == program.Float {
 		at = s
 	}

@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	"github.com/cage-qat/cage/host/compute/cpu"
-	"github.com/cage-qat/cage/host/compute/pass/byrow"
+	"github.com/cage-qat/cage/host/compute/passes"
 	"github.com/cage-qat/cage/internal/testing/testrows"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/reference"
@@ -46,7 +46,7 @@ func blocks(t testing.TB, n, columns, group int) *program.Program {
 func TestShapes(t *testing.T) {
 	for _, n := range []int{1, 3, 17, 64} {
 		for _, shape := range [][2]int{{32, 16}, {48, 16}, {100, 4}, {96, 32}, {320, 64}, {704, 64}, {5120, 128}} {
-			for _, stored := range []byrow.Storage{byrow.Float32, byrow.BFloat16} {
+			for _, stored := range []passes.Storage{passes.Float32, passes.BFloat16} {
 				if n*shape[0] > 1<<16 { // slow for the oracle
 					continue
 				}
@@ -60,7 +60,7 @@ func TestShapes(t *testing.T) {
 					for _, i := range p.Inputs {
 						in[i.Name] = halves(random(rng, i.Type))
 					}
-					at := map[string]byrow.Storage{"x": stored, "value": stored, "code": byrow.Int8, "integers": byrow.Int8, "dx": stored, "dgate": stored}
+					at := map[string]passes.Storage{"x": stored, "value": stored, "code": passes.Int8, "integers": passes.Int8, "dx": stored, "dgate": stored}
 					compareWithOracle(t, fmt.Sprint(name, n, shape, stored), p, n, at, in)
 				}
 			}
@@ -98,7 +98,7 @@ func TestSteps(t *testing.T) {
 				steps.Floats[i] = float64(float32(0.2 + math.Abs(v)))
 			}
 			in := map[string]reference.Tensor{"x": halves(random(rng, program.FloatType(n, columns))), "step": steps}
-			for _, at := range []map[string]byrow.Storage{nil, {"codes": byrow.Int8, "value": byrow.BFloat16}} {
+			for _, at := range []map[string]passes.Storage{nil, {"codes": passes.Int8, "value": passes.BFloat16}} {
 				compareWithOracle(t, fmt.Sprint(shape, divides, at), p, n, at, in)
 			}
 		}
@@ -140,7 +140,7 @@ func halves(x reference.Tensor) reference.Tensor {
 	return x
 }
 
-func compareWithOracle(t *testing.T, name string, p *program.Program, n int, at map[string]byrow.Storage, in map[string]reference.Tensor) {
+func compareWithOracle(t *testing.T, name string, p *program.Program, n int, at map[string]passes.Storage, in map[string]reference.Tensor) {
 	t.Helper()
 	got, computed, err := testrows.Run(p, n, at, in)
 	if err != nil || !computed {
@@ -152,7 +152,7 @@ func compareWithOracle(t *testing.T, name string, p *program.Program, n int, at 
 	}
 	for _, o := range p.Outputs {
 		tolerance := 2e-6
-		if at[o.Name] == byrow.BFloat16 {
+		if at[o.Name] == passes.BFloat16 {
 			tolerance = 1.0 / 256
 		}
 		moved := 0 // sums in another order move numbers that lie between two codes
@@ -212,8 +212,8 @@ func TestRounded(t *testing.T) {
 	x := random(rand.New(rand.NewPCG(4, 4)), program.FloatType(n, columns))
 	x.Floats[5], x.Floats[columns] = math.NaN(), math.Inf(1)
 	var results []string
-	for _, at := range []byrow.Storage{byrow.BFloat16, byrow.Rounded} {
-		got, computed, err := testrows.Run(p, n, map[string]byrow.Storage{"x": at}, map[string]reference.Tensor{"x": x})
+	for _, at := range []passes.Storage{passes.BFloat16, passes.Rounded} {
+		got, computed, err := testrows.Run(p, n, map[string]passes.Storage{"x": at}, map[string]reference.Tensor{"x": x})
 		if err != nil || !computed {
 			t.Fatal(computed, err)
 		}
@@ -222,7 +222,7 @@ func TestRounded(t *testing.T) {
 	if results[0] != results[1] {
 		t.Error("the results differ")
 	}
-	if _, err := cpu.Compile(p, n, map[string]byrow.Storage{"value": byrow.Rounded}); err == nil {
+	if _, err := cpu.Compile(p, n, map[string]passes.Storage{"value": passes.Rounded}); err == nil {
 		t.Error("outputs are rounded when they are read")
 	}
 }
@@ -313,7 +313,7 @@ func TestRefusals(t *testing.T) {
 	if _, err := cpu.Compile(quest(t, 4, 16, 16, true), 7, nil); err == nil || !strings.Contains(err.Error(), "no part in every row") {
 		t.Errorf("another number of rows: %v", err)
 	}
-	if _, err := cpu.Compile(quest(t, 4, 16, 16, true), 4, map[string]byrow.Storage{"x": byrow.Int8}); err == nil {
+	if _, err := cpu.Compile(quest(t, 4, 16, 16, true), 4, map[string]passes.Storage{"x": passes.Int8}); err == nil {
 		t.Error("inputs in 8 bits are taken")
 	}
 }
@@ -321,7 +321,7 @@ func TestRefusals(t *testing.T) {
 // TestWrongMemory: slices that do not fit are an error.
 func TestWrongMemory(t *testing.T) {
 	p := questBack(t, 4, 16, 16, true)
-	k, err := cpu.Compile(p, 4, map[string]byrow.Storage{"dy": byrow.BFloat16})
+	k, err := cpu.Compile(p, 4, map[string]passes.Storage{"dy": passes.BFloat16})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -4,7 +4,7 @@ import (
 	"slices"
 
 	"github.com/cage-qat/cage/host/compute/loops"
-	"github.com/cage-qat/cage/host/compute/pass/byrow"
+	"github.com/cage-qat/cage/host/compute/passes"
 	"github.com/cage-qat/cage/sdk/program"
 )
 
@@ -67,7 +67,7 @@ func (a *analysis) fuseQuantizers(outputs []port) {
 				s.value, in[quantizedScale] = o, factor
 			}
 		}
-		if o := slices.Index(a.outputs, id); o >= 0 && outputs[o].at == byrow.Int8 {
+		if o := slices.Index(a.outputs, id); o >= 0 && outputs[o].at == passes.Int8 {
 			s.codes = o
 		}
 		if s == (sinks{-1, -1, -1}) {

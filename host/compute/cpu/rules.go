@@ -2,12 +2,12 @@ package cpu
 
 import (
 	"github.com/cage-qat/cage/host/compute/loops"
-	"github.com/cage-qat/cage/host/compute/pass/byrow"
+	"github.com/cage-qat/cage/host/compute/passes"
 	"github.com/cage-qat/cage/sdk/program"
 )
 
 // unsupported has the operations that this executor does not have, with the reasons.
-var unsupported = byrow.Unsupported(notYet, factorization)
+var unsupported = passes.UnsupportedByRows(notYet, factorization)
 
 const (
 	notYet        = "the CPU executor does not have this operation"

@@ -9,7 +9,7 @@ import (
 	"unsafe"
 
 	"github.com/cage-qat/cage/host/compute/loops"
-	"github.com/cage-qat/cage/host/compute/pass/byrow"
+	"github.com/cage-qat/cage/host/compute/passes"
 	"github.com/cage-qat/cage/internal/recovered"
 	"github.com/cage-qat/cage/sdk/program"
 )
@@ -275,11 +275,11 @@ func (k *Kernel) check(kind string, ports []port, memory []any) error {
 		n, ok := -1, false
 		switch m := memory[i].(type) {
 		case []float32:
-			n, ok = len(m), p.dtype == program.Float && (p.at == byrow.Float32 || p.at == byrow.Rounded)
+			n, ok = len(m), p.dtype == program.Float && (p.at == passes.Float32 || p.at == passes.Rounded)
 		case []uint16:
-			n, ok = len(m), p.dtype == program.Float && p.at == byrow.BFloat16
+			n, ok = len(m), p.dtype == program.Float && p.at == passes.BFloat16
 		case []int8:
-			n, ok = len(m), p.dtype == program.Float && p.at == byrow.Int8
+			n, ok = len(m), p.dtype == program.Float && p.at == passes.Int8
 		case []bool:
 			n, ok = len(m), p.dtype == program.Bool
 		case []int32:
@@ -298,7 +298,7 @@ func (k *Kernel) check(kind string, ports []port, memory []any) error {
 func (k *Kernel) load(dst []float32, inputs []any, i, from int) {
 	switch m := inputs[i].(type) {
 	case []float32:
-		if k.inputs[i].at == byrow.Rounded {
+		if k.inputs[i].at == passes.Rounded {
 			loops.RoundToBFloat16(dst, m[from:])
 			return
 		}

@@ -5,7 +5,7 @@ import (
 	"slices"
 
 	"github.com/cage-qat/cage/host/compute/loops"
-	"github.com/cage-qat/cage/host/compute/pass/byrow"
+	"github.com/cage-qat/cage/host/compute/passes"
 	"github.com/cage-qat/cage/sdk/program"
 )
 
@@ -327,7 +327,7 @@ func (w *writer) destinations(at, id int) (direct int, stores, deferred []instru
 			continue
 		}
 		store := instruction{node: node{in: []operand{{id: id, repeat: 1}}, size: n.size}, dst: o, store: true}
-		plain := w.outs[o].dtype == program.Float && w.outs[o].at == byrow.Float32
+		plain := w.outs[o].dtype == program.Float && w.outs[o].at == passes.Float32
 		switch {
 		case n.op == opInput || n.op == opChoose || w.overwrites(o, at, n):
 			w.lastRead[id] = afterAll
@@ -368,7 +368,7 @@ func (w *writer) define(at, id, direct int) {
 	case n.op == opInput && n.shared:
 		p.kind, p.index = inShared, n.input
 		return
-	case n.op == opInput && w.inputs[n.input].dtype == program.Float && w.inputs[n.input].at == byrow.Float32 && !w.saved[n.input]:
+	case n.op == opInput && w.inputs[n.input].dtype == program.Float && w.inputs[n.input].at == passes.Float32 && !w.saved[n.input]:
 		p.kind, p.index = inInput, n.input
 		return
 	}

@@ -1,6 +1,6 @@
 // Package engine opens devices, compiles functions that build GoMLX graphs into executables, moves numbers between host
-// slices and device buffers, and runs the executables. It knows nothing about models or training. Rules for gradients
-// are in its subpackage autodiff.
+// slices and device buffers, and runs the executables. It knows nothing about models or training. Nodes may have
+// gradients that the caller defines ([Custom]).
 //
 // Functions that build graphs follow GoMLX's convention and panic on a mistake; all other code returns errors.
 // [Device.Compile] and [Executable.Run] turn every panic that reaches them into a [*StepError] that names the step.

@@ -6,5 +6,6 @@
 // of an operand. Bools are the floats 0 and 1; integers are floats with the same bits, which nothing but the operations on
 // integers computes with.
 //
-// Programs, tiles and rows are unknown here.
+// Beside these loops there are functions of whole rows that models need: adjoints of norms, gates, losses of logits; lookups and
+// order statistics; and random bits (Threefry-2x32, Salmon et al. 2011). The package knows no programs, graphs or devices.
 package loops

@@ -11,7 +11,6 @@ import (
 	"github.com/gomlx/gomlx/core/graph"
 
 	"github.com/cage-qat/cage/host/compute/engine"
-	"github.com/cage-qat/cage/host/compute/engine/autodiff"
 	"github.com/cage-qat/cage/host/compute/lower"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/reference"
@@ -115,7 +114,7 @@ func BenchmarkLowerQuest(b *testing.B) {
 				rotate := func(x *graph.Node) *graph.Node {
 					return graph.Reshape(graph.Dot(graph.Reshape(x, s.rows*s.cols/s.block, s.block), h).Product(), s.rows, s.cols)
 				}
-				return gradient(autodiff.Custom(value, in, func(dy *graph.Node) []*graph.Node {
+				return gradient(engine.Custom(value, in, func(dy *graph.Node) []*graph.Node {
 					dz := rotate(dy)
 					return []*graph.Node{rotate(graph.Where(mask, dz, graph.ZerosLike(dz)))}
 				}), in[0])

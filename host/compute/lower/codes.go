@@ -6,7 +6,7 @@ import (
 
 	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/compute/engine"
-	"github.com/cage-qat/cage/host/compute/pass/factor"
+	"github.com/cage-qat/cage/host/compute/passes"
 	"github.com/cage-qat/cage/host/compute/triton"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/spec"
@@ -46,7 +46,7 @@ func (q programQuantizer) CodeShapes(d *engine.Device) []shapes.Shape {
 		id, _ := p.Output(name)
 		return shapes.Make(q.memory.dtype(name), p.TypeOf(id).Shape...)
 	}
-	return []shapes.Shape{shapeOf(factor.OutputIntegers), shapeOf(factor.OutputScale)}
+	return []shapes.Shape{shapeOf(passes.OutputIntegers), shapeOf(passes.OutputScale)}
 }
 
 // factoredForward returns the program of the forward pass for a device. It is coded, with the codes of the value among its
@@ -54,7 +54,7 @@ func (q programQuantizer) CodeShapes(d *engine.Device) []shapes.Shape {
 func (q programQuantizer) factoredForward(d *engine.Device) (p *program.Program, coded bool) {
 	length := int(q.parts.Forward.Inputs[0].Type.Size()) / q.rows()
 	if d != nil && d.Products() == device.IntegerProducts && multipliesIntegers(d, length) {
-		if p, ok := factor.Rows(q.parts.Forward, spec.OutputValue); ok {
+		if p, ok := passes.FactorRows(q.parts.Forward, spec.OutputValue); ok {
 			return p, true
 		}
 	}
@@ -63,11 +63,11 @@ func (q programQuantizer) factoredForward(d *engine.Device) (p *program.Program,
 
 // codesAmong picks the codes among the outputs of a coded program.
 func codesAmong(out map[string]*graph.Node) Codes {
-	return Codes{Integers: out[factor.OutputIntegers], Scale: out[factor.OutputScale]}
+	return Codes{Integers: out[passes.OutputIntegers], Scale: out[passes.OutputScale]}
 }
 
 // codesInMemory says that kernels store codes in 8 bits.
-var codesInMemory = InMemory{factor.OutputIntegers: triton.Int8}
+var codesInMemory = InMemory{passes.OutputIntegers: triton.Int8}
 
 // ProductOfCodes returns x·wᵀ, of shape [rows of x, rows of w], computed from the codes of both. ok is false if one of
 // them has no codes, or if codes of these sizes cannot be multiplied. If rounded is set, the product is rounded to the device's

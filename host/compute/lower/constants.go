@@ -10,7 +10,7 @@ import (
 	"github.com/gomlx/gomlx/core/graph"
 
 	"github.com/cage-qat/cage/host/compute/engine"
-	"github.com/cage-qat/cage/host/compute/threefry"
+	"github.com/cage-qat/cage/host/compute/loops"
 	"github.com/cage-qat/cage/sdk/program"
 )
 
@@ -96,7 +96,7 @@ func nativeBits(t program.Type, key *graph.Node) *graph.Node {
 			words, dst := in[0].Flat.([]uint32), out[0].Flat.([]uint32)
 			parallel((len(dst)+bitsOfTask-1)/bitsOfTask, func(i int) {
 				first := i * bitsOfTask
-				threefry.Bits(dst[first:min(len(dst), first+bitsOfTask)], [2]uint32(words), uint32(first))
+				loops.Bits(dst[first:min(len(dst), first+bitsOfTask)], [2]uint32(words), uint32(first))
 			})
 			return nil
 		},

@@ -21,9 +21,9 @@ import (
 // fewElements are enough for a trial whose times nobody takes.
 const fewElements = 1 << 14
 
-// passes has a device compute both ways of a trial, and compares them. Which is faster does not matter here: XLA takes times on a
+// succeeds has a device compute both ways of a trial, and compares them. Which is faster does not matter here: XLA takes times on a
 // processor, too.
-func passes(t *testing.T, d *engine.Device, trial engine.Trial, err error) {
+func succeeds(t *testing.T, d *engine.Device, trial engine.Trial, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
@@ -47,7 +47,7 @@ func TestSubjects(t *testing.T) {
 		t.Run(fmt.Sprint(tt), func(t *testing.T) {
 			d := testdevice.Open(t, engine.Options{Precision: device.BFloat16, Kernels: device.BodyKernels})
 			trial, err := quantizerSubject(tt.kind, tt.width, tt.block).trial(fewElements)
-			passes(t, d, trial, err)
+			succeeds(t, d, trial, err)
 			p, err := standIn(tt.kind == Joined, 64, tt.width, tt.block)
 			if err != nil {
 				t.Fatal(err)
@@ -93,7 +93,7 @@ func TestCompareCodes(t *testing.T) {
 func TestProductTrials(t *testing.T) {
 	const rows, columns, inner = 128, 256, 768
 	d := testdevice.Open(t, engine.Options{Precision: device.BFloat16, Kernels: device.BodyKernels})
-	passes(t, d, integerTrial(rows, columns, inner), nil)
+	succeeds(t, d, integerTrial(rows, columns, inner), nil)
 }
 
 // TestCompareSums: a kernel that computes something else does not pass.

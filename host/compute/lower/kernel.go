@@ -13,7 +13,7 @@ import (
 	"github.com/cage-qat/cage/host/compute/cpu"
 	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/compute/engine"
-	"github.com/cage-qat/cage/host/compute/pass/byrow"
+	"github.com/cage-qat/cage/host/compute/passes"
 	"github.com/cage-qat/cage/host/compute/triton"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/transform"
@@ -81,7 +81,7 @@ func kernelOf(g *graph.Graph, p *program.Program, rows, largest int, inputs []*g
 		at = maps.Clone(at)
 		maps.DeleteFunc(at, func(_ string, s triton.Storage) bool { return s == triton.BFloat16 })
 	}
-	var d byrow.Division
+	var d passes.Division
 	var call kernelCall
 	replicas := 1 // that share the rows
 	if slices.ContainsFunc(inputs, engine.HasRows) {
@@ -104,7 +104,7 @@ func kernelOf(g *graph.Graph, p *program.Program, rows, largest int, inputs []*g
 	if d.Whole != nil {
 		out = Lower(g, d.Whole, inputs)
 		for name, node := range out {
-			if strings.HasPrefix(name, byrow.NumberPrefix) { // outputs of the program may have names of inputs
+			if strings.HasPrefix(name, passes.NumberPrefix) { // outputs of the program may have names of inputs
 				known[name] = node
 			}
 		}
@@ -135,15 +135,15 @@ func kernelOf(g *graph.Graph, p *program.Program, rows, largest int, inputs []*g
 
 // hasPartOfRows reports whether a value of a program over rows has a part in each row of its own.
 func hasPartOfRows(p *program.Program, id program.ID, rows int) bool {
-	_, ok := byrow.Of(p.TypeOf(id), rows)
-	return ok && !byrow.IsShared(p, id, rows)
+	_, ok := passes.LayoutOf(p.TypeOf(id), rows)
+	return ok && !passes.IsShared(p, id, rows)
 }
 
 // A kernelCall calls the kernel of a program: it takes the inputs and returns the outputs as they are stored.
 type kernelCall func(inputs []*graph.Node) []*graph.Node
 
 // tritonKernel divides a program and makes a kernel for GPUs of its rows, of which each replica has a part. ok is false if there is none.
-func tritonKernel(g *graph.Graph, p *program.Program, rows, largest, replicas int, at InMemory) (d byrow.Division, call kernelCall, ok bool) {
+func tritonKernel(g *graph.Graph, p *program.Program, rows, largest, replicas int, at InMemory) (d passes.Division, call kernelCall, ok bool) {
 	d, err := triton.Divide(p, rows)
 	if err != nil {
 		panic(err)
@@ -183,7 +183,7 @@ func tritonKernel(g *graph.Graph, p *program.Program, rows, largest, replicas in
 
 // rowsKernel is the same on the CPU: rows are computed in one pass through the caches. What is float32 and is to be stored in
 // bfloat16 is rounded when it is read, which saves a pass over memory. inputs are those of the program, as they are.
-func rowsKernel(g *graph.Graph, p *program.Program, count int, inputs []*graph.Node, at InMemory) (d byrow.Division, call kernelCall, ok bool) {
+func rowsKernel(g *graph.Graph, p *program.Program, count int, inputs []*graph.Node, at InMemory) (d passes.Division, call kernelCall, ok bool) {
 	d, err := cpu.Divide(p, count)
 	if err != nil {
 		panic(err)
@@ -196,7 +196,7 @@ func rowsKernel(g *graph.Graph, p *program.Program, count int, inputs []*graph.N
 		if at[in.Name] == triton.BFloat16 && inputs[i].DType() == dtypes.Float32 {
 			direct[in.Name] = engine.ShortOperand(inputs[i])
 			if direct[in.Name].DType() == dtypes.Float32 {
-				asTheyAre[in.Name] = byrow.Rounded
+				asTheyAre[in.Name] = passes.Rounded
 			}
 		}
 	}

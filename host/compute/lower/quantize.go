@@ -9,8 +9,7 @@ import (
 	"github.com/gomlx/gomlx/core/graph"
 
 	"github.com/cage-qat/cage/host/compute/engine"
-	graphdiff "github.com/cage-qat/cage/host/compute/engine/autodiff"
-	"github.com/cage-qat/cage/host/compute/pass/rotation"
+	"github.com/cage-qat/cage/host/compute/passes"
 	"github.com/cage-qat/cage/host/compute/triton"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/autodiff"
@@ -274,7 +273,7 @@ func Quantize(x *graph.Node, given Given, q Quantizer) *graph.Node {
 	}
 	value, residuals := q.Forward(x, given)
 	at := Point{X: x, Given: given, Value: value}
-	y := graphdiff.Custom(value, append([]*graph.Node{x}, given.Trained...), func(dy *graph.Node) []*graph.Node {
+	y := engine.Custom(value, append([]*graph.Node{x}, given.Trained...), func(dy *graph.Node) []*graph.Node {
 		dx, dTrained := q.Backward(at, residuals, dy)
 		return append([]*graph.Node{dx}, dTrained...)
 	})
@@ -287,17 +286,17 @@ func Quantize(x *graph.Node, given Given, q Quantizer) *graph.Node {
 // KeepRotated leaves the last rotation out of the value and out of the surrogate, and so out of the surrogate's gradient. A
 // backward pass of the quantizer's own takes the rotated gradient.
 func (q programQuantizer) KeepRotated() (*Rotated, error) {
-	block := rotation.Ending(q.Program, spec.OutputValue)
+	block := passes.EndingRotation(q.Program, spec.OutputValue)
 	if block == 0 {
 		return nil, nil
 	}
 	full, half := q.Quantizer, q.Quantizer
 	var err error
-	if half.Program, err = rotation.Undo(full.Program, block, spec.OutputValue, spec.OutputSurrogate); err != nil {
+	if half.Program, err = passes.UndoRotation(full.Program, block, spec.OutputValue, spec.OutputSurrogate); err != nil {
 		return nil, err
 	}
 	if full.Backward != nil {
-		if half.Backward, err = rotation.Receive(full.Backward, block, spec.InputDY); err != nil {
+		if half.Backward, err = passes.ReceiveRotated(full.Backward, block, spec.InputDY); err != nil {
 			return nil, err
 		}
 	}
@@ -308,7 +307,7 @@ func (q programQuantizer) KeepRotated() (*Rotated, error) {
 	}
 	rotated := func(parts ...*program.Program) (sum int64) {
 		for _, p := range parts {
-			sum += rotation.Elements(p)
+			sum += passes.RotatedElements(p)
 		}
 		return sum
 	}
@@ -381,7 +380,7 @@ func Unquantized(x *graph.Node) *graph.Node {
 	if !ok {
 		return x
 	}
-	y := graphdiff.Custom(out[SourceValue], s.Inputs, func(dy *graph.Node) []*graph.Node {
+	y := engine.Custom(out[SourceValue], s.Inputs, func(dy *graph.Node) []*graph.Node {
 		p := s.Backward
 		if p == nil {
 			return s.Adjoint(out, dy)
@@ -507,7 +506,7 @@ func (q programQuantizer) quantizeFused(x *graph.Node, s Source, given Given) (y
 	}
 	value, residuals := out[spec.OutputValue], q.residuals(out)
 	inputs := append(slices.Clone(s.Inputs), given.Trained...)
-	y = graphdiff.Custom(value, inputs, func(dy *graph.Node) []*graph.Node {
+	y = engine.Custom(value, inputs, func(dy *graph.Node) []*graph.Node {
 		at := Point{X: x, Given: given, Value: value}
 		if adjoints, ok := q.backwardFused(s, at, residuals, dy, memory); ok {
 			return adjoints

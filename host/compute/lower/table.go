@@ -9,7 +9,7 @@ import (
 	"github.com/gomlx/gomlx/core/graph"
 
 	"github.com/cage-qat/cage/host/compute/engine"
-	"github.com/cage-qat/cage/host/compute/lookup"
+	"github.com/cage-qat/cage/host/compute/loops"
 	"github.com/cage-qat/cage/sdk/program"
 )
 
@@ -121,13 +121,13 @@ func lowerOrderStatistic(l *lowering, n *program.Node, args []*graph.Node) *grap
 }
 
 // native replaces a rule by a function of package tables, where the CPU calls functions of ours and computes in float32.
-func native(name string, others rule, run func(n *program.Node, in, out []engine.Tensor, parallel lookup.Parallel)) rule {
+func native(name string, others rule, run func(n *program.Node, in, out []engine.Tensor, parallel loops.Parallel)) rule {
 	return func(l *lowering, n *program.Node, args []*graph.Node) *graph.Node {
 		if l.float != single || !engine.OnCPU(l.g) {
 			return others(l, n, args)
 		}
 		call := engine.Native{Name: name, Outputs: []shapes.Shape{l.shape(n.Type)}, Run: func(in, out []engine.Tensor, parallel engine.Parallel) error {
-			run(n, in, out, lookup.Parallel(parallel))
+			run(n, in, out, loops.Parallel(parallel))
 			return nil
 		}}
 		return call.Call(args...)[0]
@@ -135,20 +135,20 @@ func native(name string, others rule, run func(n *program.Node, in, out []engine
 }
 
 var (
-	goNearest = native("nearest", lowerNearest, func(_ *program.Node, in, out []engine.Tensor, parallel lookup.Parallel) {
-		lookup.Nearest(ints(out[0]), floats(in[0]), floats(in[1]), tableRow(in[1].Shape.Dimensions), parallel)
+	goNearest = native("nearest", lowerNearest, func(_ *program.Node, in, out []engine.Tensor, parallel loops.Parallel) {
+		loops.Nearest(ints(out[0]), floats(in[0]), floats(in[1]), tableRow(in[1].Shape.Dimensions), parallel)
 	})
-	goLookup = native("lookup", lowerLookup, func(_ *program.Node, in, out []engine.Tensor, parallel lookup.Parallel) {
-		lookup.Lookup(floats(out[0]), ints(in[0]), floats(in[1]), tableRow(in[1].Shape.Dimensions), parallel)
+	goLookup = native("lookup", lowerLookup, func(_ *program.Node, in, out []engine.Tensor, parallel loops.Parallel) {
+		loops.Lookup(floats(out[0]), ints(in[0]), floats(in[1]), tableRow(in[1].Shape.Dimensions), parallel)
 	})
-	goScatterAdd = native("scatter_add", lowerScatterAdd, func(n *program.Node, in, out []engine.Tensor, parallel lookup.Parallel) {
-		lookup.ScatterAdd(floats(out[0]), ints(in[0]), floats(in[1]), tableRow(n.Type.Shape), parallel)
+	goScatterAdd = native("scatter_add", lowerScatterAdd, func(n *program.Node, in, out []engine.Tensor, parallel loops.Parallel) {
+		loops.ScatterAdd(floats(out[0]), ints(in[0]), floats(in[1]), tableRow(n.Type.Shape), parallel)
 	})
-	goTopK = native("top_k", lowerTopK, func(n *program.Node, in, out []engine.Tensor, parallel lookup.Parallel) {
-		lookup.TopK(out[0].Flat.([]bool), floats(in[0]), n.Type.Shape[n.Type.Rank()-1], int(ints(in[1])[0]), parallel)
+	goTopK = native("top_k", lowerTopK, func(n *program.Node, in, out []engine.Tensor, parallel loops.Parallel) {
+		loops.TopK(out[0].Flat.([]bool), floats(in[0]), n.Type.Shape[n.Type.Rank()-1], int(ints(in[1])[0]), parallel)
 	})
-	goOrderStatistic = native("order_statistic", lowerOrderStatistic, func(_ *program.Node, in, out []engine.Tensor, parallel lookup.Parallel) {
-		lookup.OrderStatistic(floats(out[0]), floats(in[0]), in[0].Shape.Dim(-1), int(ints(in[1])[0]), parallel)
+	goOrderStatistic = native("order_statistic", lowerOrderStatistic, func(_ *program.Node, in, out []engine.Tensor, parallel loops.Parallel) {
+		loops.OrderStatistic(floats(out[0]), floats(in[0]), in[0].Shape.Dim(-1), int(ints(in[1])[0]), parallel)
 	})
 )
 

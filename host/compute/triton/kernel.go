@@ -6,19 +6,19 @@ import (
 	"math/bits"
 	"slices"
 
-	"github.com/cage-qat/cage/host/compute/pass/byrow"
+	"github.com/cage-qat/cage/host/compute/passes"
 	"github.com/cage-qat/cage/sdk/program"
 )
 
 // Storage is the type in which floats are stored in memory. Kernels compute in float32.
-type Storage = byrow.Storage
+type Storage = passes.Storage
 
 // The types of floats in memory.
 const (
-	Float32  = byrow.Float32
-	BFloat16 = byrow.BFloat16
-	Int8     = byrow.Int8
-	Summed   = byrow.Summed
+	Float32  = passes.Float32
+	BFloat16 = passes.BFloat16
+	Int8     = passes.Int8
+	Summed   = passes.Summed
 )
 
 // A Kernel is a program in the text form of Triton's intermediate representation. Its
@@ -74,7 +74,7 @@ func New(p *program.Program, rows, largest int, stored map[string]Storage) (*Ker
 func finerRows(p *program.Program, rows int) int {
 	longest := 1
 	for id := range p.NumValues() {
-		if l, ok := byrow.Of(p.TypeOf(program.ID(id)), rows); ok {
+		if l, ok := passes.LayoutOf(p.TypeOf(program.ID(id)), rows); ok {
 			longest = max(longest, l.Size())
 		}
 	}
@@ -97,10 +97,10 @@ func (w *writer) refuse(reason string) error { return &Refusal{Program: w.p.Name
 
 // Divide cuts p, which must be valid, into what needs whole tensors and what needs one row at a time, where small tables of constants
 // have become selections.
-func Divide(p *program.Program, rows int) (byrow.Division, error) {
+func Divide(p *program.Program, rows int) (passes.Division, error) {
 	p, err := withoutTables(p)
 	if err != nil {
-		return byrow.Division{}, err
+		return passes.Division{}, err
 	}
-	return byrow.Divide(p, rows, isPadded)
+	return passes.DivideRows(p, rows, isPadded)
 }

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/cage-qat/cage/host/compute/pass/byrow"
+	"github.com/cage-qat/cage/host/compute/passes"
 	"github.com/cage-qat/cage/sdk/program"
 )
 
@@ -18,7 +18,7 @@ type rule func(w *writer, n *program.Node, args []value) value
 var rules map[program.Op]rule
 
 // unsupported has the operations that kernels do not have, with the reasons.
-var unsupported = byrow.Unsupported(notYet, factorization)
+var unsupported = passes.UnsupportedByRows(notYet, factorization)
 
 const (
 	notYet        = "kernels do not have this operation"

@@ -5,7 +5,7 @@ import (
 	"math"
 	"slices"
 
-	"github.com/cage-qat/cage/host/compute/pass/byrow"
+	"github.com/cage-qat/cage/host/compute/passes"
 	"github.com/cage-qat/cage/sdk/program"
 )
 
@@ -171,7 +171,7 @@ func (w *writer) broadcast(n *program.Node, args []value) value {
 }
 
 // isShared reports whether a value is an input [1, n], which all rows share.
-func (w *writer) isShared(id program.ID) bool { return byrow.IsShared(w.p, id, w.rows) }
+func (w *writer) isShared(id program.ID) bool { return passes.IsShared(w.p, id, w.rows) }
 
 // isRow reports whether what all rows share is a row of a tile.
 func (w *writer) isRow(shared value, dims []int) bool {

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/cage-qat/cage/host/compute/pass/byrow"
+	"github.com/cage-qat/cage/host/compute/passes"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/transform"
 )
@@ -229,7 +229,7 @@ func (w *writer) memory(name string, t program.Type) string {
 func (w *writer) load(pointer string, t program.Type, stored string, shared bool) parts {
 	l, ok := w.layout(t)
 	if shared {
-		l.Layout, ok = byrow.Layout{Row: t.Shape[1:]}, true
+		l.Layout, ok = passes.Layout{Row: t.Shape[1:]}, true
 	}
 	if !ok && t.Size() != 1 {
 		panic(w.refuse("an input of type " + t.String() + " has no part in every row"))
@@ -416,12 +416,12 @@ func (w *writer) compare(op, predicate string, x, y value) value {
 }
 
 // A layout says which elements of a tensor belong to which row.
-type layout struct{ byrow.Layout }
+type layout struct{ passes.Layout }
 
 // layout divides a type's axes into those that count rows and those within a row. ok is false for what has no
 // part in every row, such as a scalar where there are several rows.
 func (w *writer) layout(t program.Type) (l layout, ok bool) {
-	l.Layout, ok = byrow.Of(t, w.rows)
+	l.Layout, ok = passes.LayoutOf(t, w.rows)
 	if !ok || !isPadded(l.Layout) {
 		return layout{}, false
 	}
@@ -429,7 +429,7 @@ func (w *writer) layout(t program.Type) (l layout, ok bool) {
 }
 
 // isPadded reports whether a row fills a tile when one of its axes is padded: the others must be powers of two.
-func isPadded(l byrow.Layout) bool {
+func isPadded(l passes.Layout) bool {
 	for _, n := range l.Row[min(len(l.Row), layout{l}.first()+1):] {
 		if n&(n-1) != 0 {
 			return false

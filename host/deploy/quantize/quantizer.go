@@ -13,7 +13,7 @@ import (
 	"github.com/cage-qat/cage/host/cage"
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/compute/lower"
-	"github.com/cage-qat/cage/host/compute/pass/rotation"
+	"github.com/cage-qat/cage/host/compute/passes"
 	"github.com/cage-qat/cage/host/deploy/posttrain"
 	"github.com/cage-qat/cage/internal/linalg"
 	"github.com/cage-qat/cage/sdk/program"
@@ -44,7 +44,7 @@ const (
 // have their initial values, which may follow from statistics.
 func newQuantizer(dev *engine.Device, p spec.Quantizer, w []float32, own func(input string) ([]float32, error), st statistics) (*quantizer, error) {
 	p = p.ForEvaluation()
-	q := &quantizer{dev: dev, program: p, dims: p.Program.Inputs[0].Type.Shape, block: max(1, rotation.Ending(p.Program, spec.OutputValue))}
+	q := &quantizer{dev: dev, program: p, dims: p.Program.Inputs[0].Type.Shape, block: max(1, passes.EndingRotation(p.Program, spec.OutputValue))}
 	var err error
 	if own != nil {
 		err = q.load(own)
@@ -164,7 +164,7 @@ func (q *quantizer) withoutRotation(p *program.Program) (*program.Program, error
 	if q.block == 1 {
 		return p, nil
 	}
-	return rotation.Undo(p, q.block, spec.OutputValue)
+	return passes.UndoRotation(p, q.block, spec.OutputValue)
 }
 
 func (q *quantizer) hasCodes() bool {

@@ -10,7 +10,7 @@ import (
 
 	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/compute/engine"
-	"github.com/cage-qat/cage/host/compute/pass/rotation"
+	"github.com/cage-qat/cage/host/compute/passes"
 	"github.com/cage-qat/cage/host/model"
 	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/cage-qat/cage/host/train/config"
@@ -219,7 +219,7 @@ func sizesOf(cfg *config.Config, m model.Model, programs *Programs) (Sizes, erro
 	for _, p := range m.Params() {
 		if q, ok := programs.Weights[p.Name]; ok {
 			out.Quantized += elements(p.Dims)
-			if rotation.Ending(q.Program, spec.OutputValue) > 1 {
+			if passes.EndingRotation(q.Program, spec.OutputValue) > 1 {
 				out.Rotated += elements(p.Dims)
 			}
 			// The state, and what a search reads and writes, for the host and for the plugin.

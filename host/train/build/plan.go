@@ -7,7 +7,7 @@ import (
 
 	"github.com/cage-qat/cage/host/cage"
 	"github.com/cage-qat/cage/host/compute/lower"
-	"github.com/cage-qat/cage/host/compute/pass/rotation"
+	"github.com/cage-qat/cage/host/compute/passes"
 	"github.com/cage-qat/cage/host/model"
 	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/cage-qat/cage/host/train/config"
@@ -115,10 +115,10 @@ func weightsOf(cfg *config.Config, quantizers map[string]spec.Quantizer) (map[st
 		q := quantizers[name]
 		key := nameless(q.Program) + nameless(q.ForEvaluation().Program)
 		if alike[key] == nil {
-			w := &cage.Weight{Quantizer: q, Rotation: rotation.Ending(q.ForEvaluation().Program, spec.OutputValue), Unpack: q.Unpack}
+			w := &cage.Weight{Quantizer: q, Rotation: passes.EndingRotation(q.ForEvaluation().Program, spec.OutputValue), Unpack: q.Unpack}
 			if w.Rotation > 1 && w.Unpack != nil {
 				var err error
-				if w.Unpack, err = rotation.Undo(w.Unpack, w.Rotation, spec.OutputValue); err != nil {
+				if w.Unpack, err = passes.UndoRotation(w.Unpack, w.Rotation, spec.OutputValue); err != nil {
 					return nil, fmt.Errorf("%s: %w", name, err)
 				}
 			}

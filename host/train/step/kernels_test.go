@@ -14,8 +14,7 @@ import (
 
 	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/compute/engine"
-	"github.com/cage-qat/cage/host/compute/pass/factor"
-	"github.com/cage-qat/cage/host/compute/pass/rotation"
+	"github.com/cage-qat/cage/host/compute/passes"
 	"github.com/cage-qat/cage/host/compute/triton"
 	"github.com/cage-qat/cage/host/train/plugin"
 	"github.com/cage-qat/cage/host/train/step"
@@ -83,7 +82,7 @@ func TestKernels(t *testing.T) {
 			}
 			forward, backward := partsOf(t, r.Quantizer)
 			ahead, codes := kernelOf(t, settings, forward), "no"
-			if factored, ok := factor.Rows(forward, spec.OutputValue); ok {
+			if factored, ok := passes.FactorRows(forward, spec.OutputValue); ok {
 				codes = string(device.IntegerProducts)
 				if with := kernelOf(t, settings, factored); with != ahead {
 					t.Errorf("%s: with its codes the forward pass is %s, without them %s", settings, with, ahead)
@@ -121,7 +120,7 @@ func TestRows(t *testing.T) {
 			forward, backward := partsOf(t, r.Quantizer)
 			whole, wholeBack := split(t, r.Quantizer, r.Quantizer.Program)
 			programs := []*program.Program{forward, backward, whole, wholeBack}
-			if factored, ok := factor.Rows(forward, spec.OutputValue); ok {
+			if factored, ok := passes.FactorRows(forward, spec.OutputValue); ok {
 				programs = append(programs, factored)
 			}
 			for _, p := range programs {
@@ -142,7 +141,7 @@ func TestRows(t *testing.T) {
 
 // storedAs stores the activations of a quantizer in a type, and codes in 8 bits.
 func storedAs(storage triton.Storage) map[string]triton.Storage {
-	stored := map[string]triton.Storage{factor.OutputIntegers: triton.Int8}
+	stored := map[string]triton.Storage{passes.OutputIntegers: triton.Int8}
 	for _, name := range []string{spec.InputX, spec.OutputValue, autodiff.Prefix + spec.OutputSurrogate, autodiff.Prefix + spec.InputX} {
 		stored[name] = storage
 	}
@@ -154,9 +153,9 @@ func storedAs(storage triton.Storage) map[string]triton.Storage {
 func partsOf(t *testing.T, q *spec.Quantizer) (forward, backward *program.Program) {
 	t.Helper()
 	p := q.Program
-	if block := rotation.Ending(p, spec.OutputValue); block > 0 {
+	if block := passes.EndingRotation(p, spec.OutputValue); block > 0 {
 		var err error
-		if p, err = rotation.Undo(p, block, spec.OutputValue, spec.OutputSurrogate); err != nil {
+		if p, err = passes.UndoRotation(p, block, spec.OutputValue, spec.OutputSurrogate); err != nil {
 			t.Fatal(err)
 		}
 	}

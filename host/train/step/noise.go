@@ -11,8 +11,8 @@ import (
 	"github.com/gomlx/gomlx/core/graph"
 
 	"github.com/cage-qat/cage/host/compute/engine"
+	"github.com/cage-qat/cage/host/compute/loops"
 	"github.com/cage-qat/cage/host/compute/lower"
-	"github.com/cage-qat/cage/host/compute/threefry"
 	"github.com/cage-qat/cage/host/compute/update"
 	"github.com/cage-qat/cage/host/model"
 	"github.com/cage-qat/cage/host/model/architecture"
@@ -175,14 +175,14 @@ func given(q lower.Quantizer, site string, in update.Nodes) lower.Given {
 
 // keyValues returns the keys of one micro-batch on one replica.
 func (p *Plan) keyValues(keys []key, step, batch, replica int) []uint32 {
-	ofStep := threefry.Block([2]uint32{uint32(p.Seed), uint32(p.Seed >> 32)}, [2]uint32{uint32(step), 0})
-	shared := threefry.Block(ofStep, [2]uint32{0, 0})
-	own := threefry.Block(ofStep, [2]uint32{uint32(batch), uint32(replica)})
+	ofStep := loops.Block([2]uint32{uint32(p.Seed), uint32(p.Seed >> 32)}, [2]uint32{uint32(step), 0})
+	shared := loops.Block(ofStep, [2]uint32{0, 0})
+	own := loops.Block(ofStep, [2]uint32{uint32(batch), uint32(replica)})
 	var values []uint32
 	for _, k := range keys {
-		words := threefry.Block(own, k.id)
+		words := loops.Block(own, k.id)
 		if k.shared {
-			words = threefry.Block(shared, k.id)
+			words = loops.Block(shared, k.id)
 		}
 		values = append(values, words[:]...)
 	}

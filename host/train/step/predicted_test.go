@@ -191,7 +191,7 @@ func TestPredictedPresets(t *testing.T) {
 				}
 			}
 			var rows []ownKernel
-			decoder := json.NewDecoder(bytes.NewReader(compileFor(t, python, "own", passes(t, list), os.Getenv("CAGE_TEST_PREDICT_GPU"))))
+			decoder := json.NewDecoder(bytes.NewReader(compileFor(t, python, "own", bothPasses(t, list), os.Getenv("CAGE_TEST_PREDICT_GPU"))))
 			for decoder.More() {
 				k := ownKernel{Settings: settings}
 				if err := decoder.Decode(&k); err != nil {
@@ -341,8 +341,8 @@ type passed struct {
 	activation bool
 }
 
-// passes is the program of both passes of the quantizers of some tensors.
-func passes(t *testing.T, list []passed) string {
+// bothPasses is the program of both passes of the quantizers of some tensors.
+func bothPasses(t *testing.T, list []passed) string {
 	t.Helper()
 	d, r, err := pjrtrecord.Open(t, 1, engine.Options{Precision: device.BFloat16, Kernels: device.FusedKernels})
 	if err != nil {

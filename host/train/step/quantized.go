@@ -11,7 +11,7 @@ import (
 	"github.com/cage-qat/cage/host/cage"
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/compute/lower"
-	"github.com/cage-qat/cage/host/compute/pass/rotation"
+	"github.com/cage-qat/cage/host/compute/passes"
 	"github.com/cage-qat/cage/host/compute/update"
 	"github.com/cage-qat/cage/host/model"
 	"github.com/cage-qat/cage/sdk/program"
@@ -47,7 +47,7 @@ func (c *Compiled) Quantized(s *State, weight string) (*Quantized, error) {
 		return nil, err
 	}
 	defer keepState(s.Tensors, t)
-	out := &Quantized{Rotation: rotation.Ending(rule.Quantizer.ForEvaluation().Program, spec.OutputValue)}
+	out := &Quantized{Rotation: passes.EndingRotation(rule.Quantizer.ForEvaluation().Program, spec.OutputValue)}
 	return out, out.download(t)
 }
 

@@ -8,7 +8,7 @@ import (
 
 	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/compute/lower"
-	"github.com/cage-qat/cage/host/compute/pass/rotation"
+	"github.com/cage-qat/cage/host/compute/passes"
 	"github.com/cage-qat/cage/host/train/config"
 	"github.com/cage-qat/cage/host/train/step"
 	"github.com/cage-qat/cage/internal/testing/testdevice"
@@ -252,7 +252,7 @@ func TestPluginPrograms(t *testing.T) {
 				if r.Quantizer == nil {
 					continue
 				}
-				got := rotation.Ending(r.Quantizer.Program, spec.OutputValue)
+				got := passes.EndingRotation(r.Quantizer.Program, spec.OutputValue)
 				want := c.block
 				if want == row {
 					want = r.Shape[1]
@@ -270,7 +270,7 @@ func TestPluginPrograms(t *testing.T) {
 
 func checkUndone(t *testing.T, p *program.Program, block int) {
 	t.Helper()
-	half, err := rotation.Undo(p, block, spec.OutputValue, spec.OutputSurrogate)
+	half, err := passes.UndoRotation(p, block, spec.OutputValue, spec.OutputSurrogate)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,7 +9,6 @@ import (
 
 	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/compute/engine"
-	"github.com/cage-qat/cage/host/compute/engine/autodiff"
 	"github.com/cage-qat/cage/host/compute/update"
 	"github.com/cage-qat/cage/sdk/program"
 )
@@ -101,7 +100,7 @@ func (p *Plan) gatherWeights(in update.Nodes, full bool) []*graph.Node {
 		}
 		rows := engine.Rows(in[name])
 		_, quantized := p.Weights[t.Name]
-		in[name] = autodiff.Gather(rows, quantized && !full && engine.InBFloat16(rows.Graph()))
+		in[name] = engine.GatherDifferentiable(rows, quantized && !full && engine.InBFloat16(rows.Graph()))
 		at = append(at, rows)
 	}
 	return at

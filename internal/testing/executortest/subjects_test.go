@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/cage-qat/cage/host/compute/cpu"
-	"github.com/cage-qat/cage/host/compute/pass/byrow"
+	"github.com/cage-qat/cage/host/compute/passes"
 	"github.com/cage-qat/cage/host/compute/refresh"
 	"github.com/cage-qat/cage/host/compute/triton"
 	"github.com/cage-qat/cage/internal/testing/executortest"
@@ -61,7 +61,7 @@ func TestKernels(t *testing.T) { executortest.Run(t, kernelSubject) }
 type byRows struct{}
 
 type rowsKernel struct {
-	byrow.Division
+	passes.Division
 	kernel *cpu.Kernel
 }
 

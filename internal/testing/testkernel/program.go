@@ -13,7 +13,7 @@ import (
 	"math"
 	"strings"
 
-	"github.com/cage-qat/cage/host/compute/pass/byrow"
+	"github.com/cage-qat/cage/host/compute/passes"
 	"github.com/cage-qat/cage/host/compute/triton"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/reference"
@@ -21,7 +21,7 @@ import (
 
 // A Program is a program as divided and written by package triton.
 type Program struct {
-	byrow.Division
+	passes.Division
 	Kernel *triton.Kernel // nil if no rows are left for it
 	Stored map[string]triton.Storage
 }
@@ -79,7 +79,7 @@ func (p *Program) Run(inputs map[string]reference.Tensor) (map[string]reference.
 			return nil, err
 		}
 		for name, t := range out {
-			if strings.HasPrefix(name, byrow.NumberPrefix) { // outputs of the program may have names of inputs
+			if strings.HasPrefix(name, passes.NumberPrefix) { // outputs of the program may have names of inputs
 				known[name] = t
 			}
 		}

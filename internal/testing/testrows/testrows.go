@@ -6,7 +6,7 @@ import (
 	"math"
 
 	"github.com/cage-qat/cage/host/compute/cpu"
-	"github.com/cage-qat/cage/host/compute/pass/byrow"
+	"github.com/cage-qat/cage/host/compute/passes"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/reference"
 )
@@ -20,7 +20,7 @@ func InTurn(n int, f func(i int)) {
 
 // Run executes a program: what needs whole tensors with the oracle in binary32, the rest by rows. The error is that of package
 // rows. computed is false if no part of the program is computed by rows.
-func Run(p *program.Program, n int, stored map[string]byrow.Storage, inputs map[string]reference.Tensor) (out map[string]reference.Tensor, computed bool, err error) {
+func Run(p *program.Program, n int, stored map[string]passes.Storage, inputs map[string]reference.Tensor) (out map[string]reference.Tensor, computed bool, err error) {
 	d, err := cpu.Divide(p, n)
 	if err != nil || d.Rows == nil {
 		return nil, false, err
@@ -31,8 +31,8 @@ func Run(p *program.Program, n int, stored map[string]byrow.Storage, inputs map[
 	}
 	known := maps.Clone(inputs)
 	for name, x := range inputs {
-		if stored[name] == byrow.BFloat16 {
-			known[name] = FromMemory(x.Type, ToMemory(x, byrow.BFloat16))
+		if stored[name] == passes.BFloat16 {
+			known[name] = FromMemory(x.Type, ToMemory(x, passes.BFloat16))
 		}
 	}
 	out = map[string]reference.Tensor{}
@@ -63,7 +63,7 @@ func Run(p *program.Program, n int, stored map[string]byrow.Storage, inputs map[
 }
 
 // ToMemory returns the memory of a tensor that is stored in this type.
-func ToMemory(x reference.Tensor, at byrow.Storage) any {
+func ToMemory(x reference.Tensor, at passes.Storage) any {
 	switch x.Type.DType {
 	case program.Bool:
 		list := make([]bool, len(x.Ints))
@@ -88,7 +88,7 @@ func ToMemory(x reference.Tensor, at byrow.Storage) any {
 	for i, v := range x.Floats {
 		list[i] = float32(v)
 	}
-	if at != byrow.BFloat16 {
+	if at != passes.BFloat16 {
 		return list
 	}
 	short := make([]uint16, len(list))
@@ -108,7 +108,7 @@ func round(x float32) uint16 {
 }
 
 // Empty returns memory for a tensor.
-func Empty(t program.Type, at byrow.Storage) any {
+func Empty(t program.Type, at passes.Storage) any {
 	n := int(t.Size())
 	switch {
 	case t.DType == program.Bool:
@@ -117,9 +117,9 @@ func Empty(t program.Type, at byrow.Storage) any {
 		return make([]int32, n)
 	case t.DType == program.Uint:
 		return make([]uint32, n)
-	case at == byrow.BFloat16:
+	case at == passes.BFloat16:
 		return make([]uint16, n)
-	case at == byrow.Int8:
+	case at == passes.Int8:
 		return make([]int8, n)
 	}
 	return make([]float32, n)

@@ -1,0 +1,67 @@
+package engine
+
+import (
+	"github.com/gomlx/gomlx/core/graph"
+	"github.com/gomlx/gomlx/support/exceptions"
+)
+
+// Custom returns a node whose value is that of value, bit for bit, and whose gradient is defined by vjp: when the loss
+// is differentiated and its adjoint with respect to the returned node is dy, of value's shape, then vjp(dy) is the
+// adjoint with respect to each of the inputs. vjp returns one node per input, each with its input's shape and element
+// type, or nil for an input that gets no gradient. No gradient flows through value itself.
+//
+// vjp is called once per differentiation, and not at all if no gradient is asked for. The device never computes results
+// that are not needed, so vjp need not ask which inputs matter.
+//
+// If vjp is the identity, this is the straight-through estimator (Bengio et al., 2013) of a quantizer's value.
+func Custom(value *graph.Node, inputs []*graph.Node, vjp func(dy *graph.Node) []*graph.Node) *graph.Node {
+	if len(inputs) == 0 {
+		exceptions.Panicf("autodiff: a custom gradient needs at least one input")
+	}
+	// GoMLX lets a node have a custom gradient with respect to one input of the same shape. It also lets a node be
+	// differentiated through an alternative of the same shape that is never executed. The alternative built here only
+	// passes adjoints on: its last node hands dy to vjp, and its first nodes, one per input, deliver the results.
+	var adjoints []*graph.Node
+	routes := make([]*graph.Node, len(inputs))
+	for i, input := range inputs {
+		first := graph.IdentityWithCustomGradient(input, func(x, _ *graph.Node) *graph.Node {
+			return checkAdjoint(adjoints[i], x, i)
+		})
+		routes[i] = graph.BroadcastToShape(graph.ConvertDType(graph.ReduceAllSum(first), value.DType()), value.Shape())
+	}
+	total := routes[0]
+	for _, route := range routes[1:] {
+		total = graph.Add(total, route)
+	}
+	last := graph.IdentityWithCustomGradient(total, func(_, dy *graph.Node) *graph.Node {
+		adjoints = vjp(dy)
+		if len(adjoints) != len(inputs) {
+			exceptions.Panicf("autodiff: the custom gradient returned %d adjoints for %d inputs", len(adjoints), len(inputs))
+		}
+		return dy
+	})
+	return withAlternative(value, last, inputs)
+}
+
+// withAlternative returns a node with the value of value that is differentiated as if it were alternative, which must
+// descend from the inputs.
+func withAlternative(value, alternative *graph.Node, inputs []*graph.Node) *graph.Node {
+	outputs, _ := graph.InternalFusedOpCallerMulti(
+		func() []*graph.Node { return []*graph.Node{graph.Identity(value)} },
+		func() []*graph.Node { return []*graph.Node{alternative} },
+		true)
+	// GoMLX passes an adjoint to the alternative only if the node's own inputs can have a gradient, too.
+	Descend(outputs[0], inputs...)
+	return outputs[0]
+}
+
+// checkAdjoint returns the adjoint of x, zero if the rule gave none.
+func checkAdjoint(adjoint, x *graph.Node, i int) *graph.Node {
+	if adjoint == nil {
+		return graph.ZerosLike(x)
+	}
+	if !adjoint.Shape().Equal(x.Shape()) {
+		exceptions.Panicf("autodiff: the custom gradient of input %d has shape %s, want %s", i, adjoint.Shape(), x.Shape())
+	}
+	return adjoint
+}

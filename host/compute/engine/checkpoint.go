@@ -1,0 +1,100 @@
+package engine
+
+import (
+	"slices"
+
+	"github.com/gomlx/gomlx/core/graph"
+	"github.com/gomlx/gomlx/support/exceptions"
+)
+
+// Checkpoint returns f(inputs), with the gradient of f computed from the inputs alone: the backward pass calls f a
+// second time and differentiates what it returns, so that the intermediate values of the first call need not be kept
+// (Chen et al., 2016). Values and gradients are those of f, bit for bit. f may read nodes other than its inputs; they
+// get their gradients, too.
+//
+// The second call gets copies of the inputs that become available together with the adjoint of the result. Otherwise a
+// device might merge both calls, or compute the second early, and no memory would be saved. f must build the same both
+// times; without a gradient it is called once.
+func Checkpoint(f func(inputs []*graph.Node) *graph.Node, inputs ...*graph.Node) *graph.Node {
+	if len(inputs) == 0 {
+		exceptions.Panicf("autodiff: a checkpoint needs at least one input")
+	}
+	before := inputs[0].Graph().LastNode().Id()
+	inputs, gather := ungather(inputs)
+	whole := f
+	f = func(in []*graph.Node) *graph.Node { return whole(gather(in)) }
+	value := f(inputs)
+	all := slices.Concat(inputs, capturedNodes(value, before, inputs))
+	return Custom(value, all, func(dy *graph.Node) []*graph.Node {
+		again := delayInputs(dy, inputs)
+		return VJP(f(again), dy, slices.Concat(again, all[len(inputs):])...)
+	})
+}
+
+// VJP returns the adjoints of the inputs, given the adjoint dy of y, which was computed from them: zeros for an input
+// that y does not depend on.
+func VJP(y, dy *graph.Node, inputs ...*graph.Node) []*graph.Node {
+	if !y.Shape().Equal(dy.Shape()) {
+		exceptions.Panicf("autodiff: an adjoint of shape %s for a value of shape %s", dy.Shape(), y.Shape())
+	}
+	// GoMLX differentiates scalars. The adjoint of this one is thrown away for dy; the sum itself is never executed.
+	seeded := graph.IdentityWithCustomGradient(y, func(_, _ *graph.Node) *graph.Node { return dy })
+	return graph.Gradient(graph.ReduceAllSum(seeded), inputs...)
+}
+
+// capturedNodes lists the nodes that f reads beside its inputs: the floating-point nodes up to the given number that are operands of
+// later nodes on the way to value. It leaves out constants and nodes that no gradient passes, because GoMLX would
+// differentiate everything that such a node was computed from.
+func capturedNodes(value *graph.Node, last graph.NodeId, inputs []*graph.Node) []*graph.Node {
+	visited := make(map[*graph.Node]bool)
+	for _, input := range inputs {
+		visited[input] = true
+	}
+	var found []*graph.Node
+	var visit func(*graph.Node)
+	visit = func(n *graph.Node) {
+		if visited[n] {
+			return
+		}
+		visited[n] = true
+		if n.Id() <= last {
+			if n.NumOutputs() == 1 && n.DType().IsFloat() && n.Type() != graph.NodeTypeConstant && !n.StopGradient() {
+				found = append(found, n)
+			}
+			return
+		}
+		for _, input := range n.Inputs() {
+			visit(input)
+		}
+	}
+	visit(value)
+	return found
+}
+
+// delayInputs returns the inputs, bit for bit, as nodes that are available only after dy, and through which no gradient passes.
+func delayInputs(dy *graph.Node, inputs []*graph.Node) []*graph.Node {
+	again := make([]*graph.Node, len(inputs))
+	if !OnCPU(dy.Graph()) {
+		copy(again, graph.OptimizationBarriers(append(slices.Clone(inputs), dy)...))
+	} else {
+		// On the CPU that operation does not make its operands wait for each other. The one used here does, but copies
+		// what is read elsewhere too. Inputs of the whole graph exist all along and need not wait.
+		for i, input := range inputs {
+			again[i] = input
+			if input.Type() != graph.NodeTypeParameter {
+				again[i] = graph.SchedulingBarrier(input, dy)
+			}
+		}
+	}
+	// GoMLX differentiates through everything that a node with a custom gradient descends from. Without this end, a chain
+	// of checkpoints would be differentiated anew from each of them.
+	for i, node := range again {
+		if node.Type() != graph.NodeTypeParameter {
+			again[i] = graph.Identity(graph.StopGradient(node))
+		}
+		if node != inputs[i] {
+			CopyNotes(again[i], inputs[i])
+		}
+	}
+	return again
+}

@@ -1,0 +1,162 @@
+package engine_test
+
+import (
+	"math/rand/v2"
+	"runtime"
+	"runtime/debug"
+	"slices"
+	"testing"
+
+	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/compute/shapes"
+	"github.com/gomlx/gomlx/core/graph"
+
+	"github.com/cage-qat/cage/host/compute/device"
+	"github.com/cage-qat/cage/host/compute/engine"
+	"github.com/cage-qat/cage/internal/racing"
+)
+
+// block is a layer of a network with a residual stream, a value with a gradient of its own, and a gain that it reads
+// although it is none of its inputs.
+func block(gain *graph.Node) func(in []*graph.Node) *graph.Node {
+	return func(in []*graph.Node) *graph.Node {
+		x, w := in[0], in[1]
+		h := graph.Tanh(graph.MatMul(x, w))
+		h = straightThrough(graph.Round(graph.MulScalar(h, 8)), h, func(dy *graph.Node) *graph.Node { return graph.Mul(dy, h) })
+		return graph.Add(x, graph.Mul(graph.Sigmoid(h), gain))
+	}
+}
+
+// chain applies a block for each weight, as it is or checkpointed, and differentiates the sum of squares.
+func chain(checkpointed bool, calls *int) engine.BuildFunc {
+	return func(_ *graph.Graph, in []*graph.Node) []*graph.Node {
+		x, gain := in[0], in[1]
+		counted := func(in []*graph.Node) *graph.Node {
+			*calls++
+			return block(graph.Exp(gain))(in)
+		}
+		for _, w := range in[2:] {
+			if checkpointed {
+				x = engine.Checkpoint(counted, x, w)
+			} else {
+				x = counted([]*graph.Node{x, w})
+			}
+		}
+		loss := graph.ReduceAllSum(graph.Square(x))
+		return append(graph.Gradient(loss, in...), loss)
+	}
+}
+
+func random(n int, factor float64) []float32 {
+	rng := rand.New(rand.NewPCG(uint64(n), 1))
+	values := make([]float32, n)
+	for i := range values {
+		values[i] = float32(factor * rng.NormFloat64())
+	}
+	return values
+}
+
+// TestCheckpointIsExact compares a loss and its gradients bit for bit, of what the blocks are given and of what they
+// read besides. Each block is built twice, however many follow it.
+func TestCheckpointIsExact(t *testing.T) {
+	const layers, rows, width = 24, 6, 8
+	inputs, dims := [][]float32{random(rows*width, 1), random(width, 0.3)}, [][]int{{rows, width}, {1, width}}
+	for i := range layers {
+		w := random(width*width+i, 0.3)
+		inputs, dims = append(inputs, w[i:]), append(dims, []int{width, width})
+	}
+	var plain, checkpointed int
+	want := evaluate(t, inputs, dims, chain(false, &plain))
+	got := evaluate(t, inputs, dims, chain(true, &checkpointed))
+	for i := range want {
+		expect(t, "output", got[i], want[i])
+		if !slices.ContainsFunc(got[i], func(v float32) bool { return v != 0 }) {
+			t.Errorf("output %d is zero", i)
+		}
+	}
+	if plain != layers || checkpointed != 2*layers {
+		t.Errorf("the blocks were built %d and %d times, want %d and %d", plain, checkpointed, layers, 2*layers)
+	}
+}
+
+// TestCheckpointNegativeZero: what is computed again is computed from the bits of the inputs.
+func TestCheckpointNegativeZero(t *testing.T) {
+	out := evaluate(t, [][]float32{{0, 2}, {3, 4}}, [][]int{{2}, {2}}, func(g *graph.Graph, in []*graph.Node) []*graph.Node {
+		x := graph.Neg(in[0])
+		y := engine.Checkpoint(func(in []*graph.Node) *graph.Node { return graph.Mul(in[0], in[1]) }, x, in[1])
+		return append(graph.Gradient(graph.ReduceAllSum(y), x, in[1]), y)
+	})
+	expect(t, "dx", out[0], []float32{3, 4})
+	expect(t, "dw", out[1], []float32{negativeZero, -2})
+	expect(t, "value", out[2], []float32{negativeZero, -8})
+}
+
+// TestCheckpointIsLazy: without differentiation nothing is built again.
+func TestCheckpointIsLazy(t *testing.T) {
+	calls := 0
+	out := evaluate(t, [][]float32{{1, 2}}, [][]int{{2}}, func(g *graph.Graph, in []*graph.Node) []*graph.Node {
+		return []*graph.Node{engine.Checkpoint(func(in []*graph.Node) *graph.Node {
+			calls++
+			return graph.Square(in[0])
+		}, in...)}
+	})
+	expect(t, "value", out[0], []float32{1, 4})
+	if calls != 1 {
+		t.Errorf("built %d times, want once", calls)
+	}
+}
+
+// TestMemoryOfCheckpoints: intermediate values of a checkpointed block live only while it is computed.
+func TestMemoryOfCheckpoints(t *testing.T) {
+	if racing.Enabled {
+		t.Skip("the race detector takes memory of its own")
+	}
+	const layers, rows, width = 16, 2048, 32
+	calls := 0
+	allocated := func(checkpointed bool) uint64 {
+		d, err := engine.Open(device.CPU, engine.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer d.Close()
+		var specs []engine.Spec
+		var buffers []*engine.Buffer
+		for i := range layers + 2 {
+			dims := []int{width, width}
+			if i == 0 {
+				dims[0] = rows
+			} else if i == 1 {
+				dims[0] = 1
+			}
+			b, err := engine.Upload(d, random(dims[0]*dims[1], 0.1), dims...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			specs = append(specs, engine.Spec{Name: string(rune('a' + i)), Shape: shapes.Make(dtypes.Float32, dims...)})
+			buffers = append(buffers, b)
+		}
+		e, err := d.Compile(t.Name(), specs, chain(checkpointed, &calls))
+		if err != nil {
+			t.Fatal(err)
+		}
+		// The device reuses what is freed and, as long as nothing is collected, allocates only what was alive at once.
+		runtime.GC()
+		defer debug.SetGCPercent(debug.SetGCPercent(-1))
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		out, err := e.Run(buffers, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		runtime.ReadMemStats(&after)
+		if err := engine.FinalizeAll(out...); err != nil {
+			t.Fatal(err)
+		}
+		return after.TotalAlloc - before.TotalAlloc
+	}
+	plain, checkpointed := allocated(false), allocated(true)
+	t.Logf("%d KiB, checkpointed %d KiB", plain>>10, checkpointed>>10)
+	if checkpointed > plain/2 {
+		t.Errorf("checkpointed blocks took %d KiB, others %d: want less than half", checkpointed>>10, plain>>10)
+	}
+}

@@ -1,0 +1,51 @@
+package engine
+
+import (
+	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/gomlx/core/graph"
+)
+
+// gathered is the note of what [GatherDifferentiable] returns.
+type gathered struct {
+	rows    *graph.Node
+	rounded bool
+}
+
+// GatherDifferentiable is [Gather] with a gradient: each replica gets the rows of the sum of all adjoints. If rounded is set, the values are
+// rounded to bfloat16 on their way, for products that do so anyway. A [Checkpoint] whose input was gathered gathers it inside,
+// and once more in the backward pass, so that the whole is not kept in between.
+func GatherDifferentiable(rows *graph.Node, rounded bool) *graph.Node {
+	part := rows
+	if rounded {
+		part = graph.ConvertDType(part, dtypes.BFloat16)
+	}
+	whole := Gather(part)
+	if rounded {
+		whole = graph.ConvertDType(whole, dtypes.Float32)
+	}
+	whole = Custom(whole, []*graph.Node{rows}, func(dy *graph.Node) []*graph.Node {
+		return []*graph.Node{Rows(ScatterSum(dy))}
+	})
+	Note(whole, gathered{rows, rounded})
+	return whole
+}
+
+// ungather puts rows in the places of inputs that were gathered, and returns a function that gathers them again.
+func ungather(inputs []*graph.Node) (rows []*graph.Node, gather func([]*graph.Node) []*graph.Node) {
+	notes := make([]gathered, len(inputs))
+	rows = append(rows, inputs...)
+	for i, in := range inputs {
+		if note, ok := NoteOf[gathered](in); ok {
+			notes[i], rows[i] = note, note.rows
+		}
+	}
+	return rows, func(in []*graph.Node) []*graph.Node {
+		whole := append([]*graph.Node(nil), in...)
+		for i, note := range notes {
+			if note.rows != nil {
+				whole[i] = GatherDifferentiable(in[i], note.rounded)
+			}
+		}
+		return whole
+	}
+}

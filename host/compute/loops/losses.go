@@ -1,0 +1,83 @@
+package loops
+
+import (
+	"fmt"
+	"math"
+	"sync"
+)
+
+// Logits are rows of logits, each with the column that was to be predicted.
+type Logits struct {
+	Columns int
+	Logits  []float32 // [rows, Columns]
+	Targets []int32   // of each row
+}
+
+// taskElements is the number of logits in a task.
+const taskElements = 1 << 15
+
+// Losses writes log Σ exp(logits) − logits[target] of each row, and the gradients with respect to the logits of these losses times
+// factors, to gradients or, rounded to bfloat16, to short; the other one is nil. Where a prediction is certain, its gradient is 0.
+func (l Logits) Losses(losses, gradients []float32, short []uint16, factors []float32, parallel func(n int, f func(i int))) error {
+	return l.each(parallel, func(i int, row []float32, scratch *[]float32) {
+		exponentials := scratchOf(scratch, l.Columns)
+		if gradients != nil {
+			exponentials = gradients[i*l.Columns:][:l.Columns]
+		}
+		highest, sum := softmaxParts(exponentials, row, 1)
+		target := l.Targets[i]
+		losses[i] = float32(math.Log(float64(sum))) + highest - row[target]
+		BinaryS(Mul, exponentials, exponentials, factors[i]/sum)
+		exponentials[target] -= factors[i]
+		if gradients == nil {
+			ToBFloat16(short[i*l.Columns:][:l.Columns], exponentials)
+		}
+	})
+}
+
+// Sums writes log Σ exp(logits) and logits[target] of each row.
+func (l Logits) Sums(logTotal, chosen []float32, parallel func(n int, f func(i int))) error {
+	return l.each(parallel, func(i int, row []float32, scratch *[]float32) {
+		highest, sum := softmaxParts(scratchOf(scratch, l.Columns), row, 1)
+		logTotal[i], chosen[i] = float32(math.Log(float64(sum)))+highest, row[l.Targets[i]]
+	})
+}
+
+// softmaxParts returns the largest of some logits times scale, and the sum of the exponentials of their distances to it,
+// which it stores.
+func softmaxParts(exponentials, logits []float32, scale float32) (highest, sum float32) {
+	var one [1]float32
+	GroupFold(Max, one[:], logits, len(logits))
+	highest = one[0] * scale
+	ExpLin(exponentials, logits, scale, highest)
+	GroupFold(Add, one[:], exponentials, len(exponentials))
+	return highest, one[0]
+}
+
+// scratches keeps the memory of tasks.
+var scratches = sync.Pool{New: func() any { return new([]float32) }}
+
+func scratchOf(s *[]float32, n int) []float32 {
+	if cap(*s) < n {
+		*s = make([]float32, n)
+	}
+	return (*s)[:n]
+}
+
+// each calls f with each row, several at once, and memory that it may use. A target that is no column is an error.
+func (l Logits) each(parallel func(n int, f func(i int)), f func(i int, row []float32, scratch *[]float32)) error {
+	for i, target := range l.Targets {
+		if target < 0 || int(target) >= l.Columns {
+			return fmt.Errorf("target %d of %d columns is %d", i, l.Columns, target)
+		}
+	}
+	rows := max(1, taskElements/l.Columns) // of a task
+	parallel((len(l.Targets)+rows-1)/rows, func(task int) {
+		scratch := scratches.Get().(*[]float32)
+		defer scratches.Put(scratch)
+		for i := task * rows; i < min((task+1)*rows, len(l.Targets)); i++ {
+			f(i, l.Logits[i*l.Columns:(i+1)*l.Columns], scratch)
+		}
+	})
+	return nil
+}

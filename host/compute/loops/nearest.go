@@ -1,0 +1,185 @@
+package loops
+
+import (
+	"math"
+	"slices"
+)
+
+// Nearest finds for each row of x, of d elements, the index of the nearest row of a table. Of equal distances the lowest
+// index counts. Where no distance is finite, as for a row that is not, the index is 0.
+func Nearest(dst []int32, x, table []float32, d int, parallel Parallel) {
+	if d == 1 {
+		s := newSteps(table)
+		divide(len(x), len(s.above), parallel, func(from, to int) { s.find(dst[from:to], x[from:to]) })
+		return
+	}
+	p := newPanels(table, d)
+	divide(len(dst), len(table), parallel, func(from, to int) { p.find(dst[from:to], x[from*d:to*d]) })
+}
+
+// steps find the nearest of some numbers by comparisons: the numbers are in ascending order, and the nearest one to x is
+// at the place that is the count of the bounds below x.
+type steps struct {
+	above []float32 // bounds: the largest float32 that belongs to the lower of two neighbours
+	index []int32   // of the number at each place
+	plain bool      // index[i] is i
+	// searched are the bounds as ordered integers, and the largest one behind them, so that there are 2ᵏ − 1.
+	searched []int32
+}
+
+// mostCounted is the largest number of bounds that are all compared, where there are vectors. More are searched.
+const mostCounted = 32
+
+func newSteps(table []float32) *steps {
+	var order []int32
+	for i, v := range table {
+		if isNumber(v) {
+			order = append(order, int32(i))
+		}
+	}
+	slices.SortStableFunc(order, func(i, j int32) int {
+		switch a, b := table[i], table[j]; {
+		case a < b:
+			return -1
+		case a > b:
+			return 1
+		}
+		return 0
+	})
+	order = slices.CompactFunc(order, func(i, j int32) bool { return table[i] == table[j] })
+	if len(order) == 0 {
+		order = []int32{0}
+	}
+	s := &steps{index: order, plain: true}
+	for i, j := range order {
+		s.plain = s.plain && int(j) == i
+		if i > 0 {
+			s.above = append(s.above, bound(table[order[i-1]], table[j], order[i-1] < j))
+		}
+	}
+	for size := 1; len(s.searched) < len(s.above); size *= 2 {
+		s.searched = slices.Repeat([]int32{math.MaxInt32}, 2*size-1)
+	}
+	for i, v := range s.above {
+		s.searched[i] = ordered(v)
+	}
+	return s
+}
+
+// bound is the largest float32 that is nearer to a than to b > a. The number half way belongs to the lower index.
+func bound(a, b float32, lowerFirst bool) float32 {
+	half := (float64(a) + float64(b)) / 2
+	at := float32(half)
+	if float64(at) > half || float64(at) == half && !lowerFirst {
+		at = math.Nextafter32(at, float32(math.Inf(-1)))
+	}
+	return at
+}
+
+func isNumber(x float32) bool { return x-x == 0 }
+
+func (s *steps) find(dst []int32, x []float32) {
+	done := 0
+	if len(s.above) <= mostCounted {
+		done = s.count(dst, x)
+	}
+	for i := done; i < len(x); i++ {
+		dst[i] = int32(s.place(x[i]))
+	}
+	if s.plain {
+		return
+	}
+	for i, v := range x {
+		if dst[i] = s.index[dst[i]]; !isNumber(v) {
+			dst[i] = 0
+		}
+	}
+}
+
+// place is the number of bounds below x, or 0 where x is not finite.
+func (s *steps) place(x float32) int {
+	if !isNumber(x) {
+		return 0
+	}
+	key, at := int64(ordered(x)), 0
+	for half := (len(s.searched) + 1) >> 1; half > 0; half >>= 1 {
+		at += half & int((int64(s.searched[at+half-1])-key)>>63) // without a jump, which would be guessed wrong half of the time
+	}
+	return at
+}
+
+// ordered is an integer that is larger where x is; that of −0 is that of 0.
+func ordered(x float32) int32 {
+	bits := int32(math.Float32bits(x + 0))
+	return bits ^ bits>>31&math.MaxInt32
+}
+
+// panels are a table of vectors in the order in which the distances to them are computed: groups of 16 rows, and in each
+// group first half the squared lengths of the rows, then their elements with the sign changed, one after the other.
+// With them |t|²/2 − x·t, which is (|x − t|² − |x|²)/2, is a chain of multiplications and additions.
+type panels struct {
+	d    int
+	data []float32
+}
+
+// panelRows is the number of rows in a group.
+const panelRows = 16
+
+func newPanels(table []float32, d int) *panels {
+	n := len(table) / d
+	groups := (n + panelRows - 1) / panelRows
+	p := &panels{d, make([]float32, groups*panelRows*(d+1))}
+	for i := range groups * panelRows {
+		at := p.data[i/panelRows*panelRows*(d+1)+i%panelRows:]
+		half := math.Inf(1) // of rows that the table does not have, or that are not finite
+		if i < n {
+			half = 0
+			for _, v := range table[i*d : (i+1)*d] {
+				half += float64(v) * float64(v) / 2
+			}
+		}
+		if at[0] = float32(half); !isNumber(at[0]) {
+			at[0] = float32(math.Inf(1))
+			continue
+		}
+		for k, v := range table[i*d : (i+1)*d] {
+			at[(k+1)*panelRows] = -v
+		}
+	}
+	return p
+}
+
+func (p *panels) find(dst []int32, x []float32) {
+	n := p.findBlocks(dst, x)
+	for i := n; i < len(dst); i++ {
+		dst[i] = p.nearest(x[i*p.d : (i+1)*p.d])
+	}
+	for i := range dst {
+		for _, v := range x[i*p.d : (i+1)*p.d] {
+			if !isNumber(v) {
+				dst[i] = 0
+			}
+		}
+	}
+}
+
+// nearest is the plain form for one row.
+func (p *panels) nearest(x []float32) (index int32) {
+	least := float32(math.Inf(1))
+	for base, data := int32(0), p.data; len(data) > 0; base, data = base+panelRows, data[panelRows*(p.d+1):] {
+		var sums [panelRows]float32
+		copy(sums[:], data)
+		for k, v := range x {
+			t := (*[panelRows]float32)(data[(k+1)*panelRows:])
+			for i := range sums {
+				sums[i] += v * t[i]
+			}
+		}
+		for i, s := range sums {
+			if s < least {
+				least, index = s, base+int32(i)
+			}
+		}
+	}
+	return index
+}

@@ -1,0 +1,128 @@
+package loops
+
+import "math"
+
+// A key is a float32 as an integer with the same order. Zeros have one key, and NaN the largest.
+func key(x float32) int32 {
+	switch {
+	case x != x:
+		return math.MaxInt32
+	case x == 0:
+		return 0
+	}
+	bits := int32(math.Float32bits(x))
+	return bits ^ bits>>31&math.MaxInt32
+}
+
+// ofKey is the number with a key.
+func ofKey(k int32) float32 {
+	if k == math.MaxInt32 {
+		return float32(math.NaN())
+	}
+	return math.Float32frombits(uint32(k ^ k>>31&math.MaxInt32))
+}
+
+// mostCompared is the longest row whose elements are compared in pairs. Longer ones are divided about a pivot.
+const mostCompared = 8
+
+// TopK marks the k largest elements of each row of d, of equals the first. NaN is larger than any number.
+func TopK(dst []bool, x []float32, d, k int, parallel Parallel) {
+	k = min(max(k, 0), d)
+	divide(len(x)/d, d*mostCompared, parallel, func(from, to int) {
+		keys, work := make([]int32, d), make([]int32, d)
+		for row := from; row < to; row++ {
+			for i, v := range x[row*d : (row+1)*d] {
+				keys[i] = key(v)
+			}
+			markLargest(dst[row*d:(row+1)*d], keys, work, k)
+		}
+	})
+}
+
+func markLargest(dst []bool, keys, work []int32, k int) {
+	if len(keys) <= mostCompared {
+		for i, a := range keys {
+			before := 0
+			for j, b := range keys {
+				if b > a || b == a && j < i {
+					before++
+				}
+			}
+			dst[i] = before < k
+		}
+		return
+	}
+	if k == 0 {
+		clear(dst)
+		return
+	}
+	copy(work, keys)
+	least := place(work, len(work)-k) // of the k largest
+	equal := k
+	for _, a := range keys {
+		if a > least {
+			equal--
+		}
+	}
+	for i, a := range keys {
+		dst[i] = a > least || a == least && equal > 0
+		if a == least {
+			equal--
+		}
+	}
+}
+
+// OrderStatistic finds in each row of d elements the one at place k, from 0, of their ascending order. NaN if there is one.
+func OrderStatistic(dst, x []float32, d, k int, parallel Parallel) {
+	k = min(max(k, 0), d-1)
+	divide(len(dst), 8*d, parallel, func(from, to int) {
+		keys := make([]int32, d)
+		for row := from; row < to; row++ {
+			nan := false
+			for i, v := range x[row*d : (row+1)*d] {
+				keys[i] = key(v)
+				nan = nan || v != v
+			}
+			if dst[row] = float32(math.NaN()); !nan {
+				dst[row] = ofKey(place(keys, k))
+			}
+		}
+	})
+}
+
+// place is the element at place k of the ascending order (Hoare's FIND, 1961). It moves elements. The pivot is the median of three
+// elements at places that change from step to step, so that no order is slow time and again.
+func place(a []int32, k int) int32 {
+	state := uint32(len(a))
+	for len(a) > 1 {
+		draw := func() int32 {
+			state = state*1664525 + 1013904223
+			return a[uint64(state)*uint64(len(a))>>32]
+		}
+		p, q, r := draw(), draw(), draw()
+		pivot := max(min(p, q), min(max(p, q), r))
+		i, j := 0, len(a)-1
+		for i <= j {
+			for a[i] < pivot {
+				i++
+			}
+			for a[j] > pivot {
+				j--
+			}
+			if i <= j {
+				a[i], a[j] = a[j], a[i]
+				i++
+				j--
+			}
+		}
+		switch { // a[:j+1] ≤ pivot ≤ a[i:], and what lies between equals it
+		case k <= j:
+			a = a[:j+1]
+		case k >= i:
+			a, k = a[i:], k-i
+		default:
+			return pivot
+		}
+	}
+	return a[0]
+}

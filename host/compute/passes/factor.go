@@ -1,0 +1,193 @@
+package passes
+
+import (
+	"math"
+	"slices"
+
+	"github.com/cage-qat/cage/sdk/program"
+	"github.com/cage-qat/cage/sdk/program/transform"
+)
+
+// Names of the outputs that [FactorRows] adds.
+const (
+	// OutputIntegers holds the integers, from −127 to 127, as floats of the matrix's shape [n, m].
+	OutputIntegers = "factor.integers"
+	// OutputScale holds the scales, [n, 1]. If a row has NaN among its integers, its scale is NaN.
+	OutputScale = "factor.scale"
+)
+
+// largest is the largest magnitude of the integers, so that 8 bits hold them.
+const largest = 127
+
+// FactorRows returns p with two more outputs, whose product is the output with the given name, a matrix. This holds in exact
+// arithmetic and, because the integers are small, in binary32, except for the smallest numbers. ok is false if the
+// integers and scales cannot be seen in the program.
+func FactorRows(p *program.Program, output string) (factored *program.Program, ok bool) {
+	id, ok := p.Output(output)
+	if !ok {
+		return nil, false
+	}
+	n := p.Node(id)
+	if t := p.TypeOf(id); n == nil || n.Op != program.OpMul || t.DType != program.Float || len(t.Shape) != 2 {
+		return nil, false
+	}
+	known := numbers(p)
+	for i, codes := range n.Args {
+		scale, c := n.Args[1-i], known[codes]
+		step := min(c.step, 1) // with a larger one, the scale could become infinite
+		if p.TypeOf(codes).Equal(p.TypeOf(id)) && isScale(p.TypeOf(scale), p.TypeOf(id)) && step > 0 && max(-c.lo, c.hi)/step <= largest {
+			return extend(p, func(values []program.Value) []program.Value { return integers(values[codes], values[scale], step) },
+				OutputIntegers, OutputScale), true
+		}
+	}
+	return nil, false
+}
+
+// isScale reports whether t has one number for each row of a matrix, or one for all.
+func isScale(t, matrix program.Type) bool {
+	return t.Size() == 1 || len(t.Shape) == 2 && t.Shape[0] == matrix.Shape[0] && t.Shape[1] == 1
+}
+
+// integers are the two outputs. The sum of a row, times zero, is added to its scale: it makes the scale NaN if one of the integers is.
+func integers(codes, scale program.Value, step float64) []program.Value {
+	integers := codes.Scale(1 / step)
+	rows := integers.Shape()[0]
+	return []program.Value{integers, integers.ReduceSum(1).Reshape(rows, 1).Scale(0).Add(scale).Scale(step)}
+}
+
+// extend returns p with more outputs, computed from its values.
+func extend(p *program.Program, more func(values []program.Value) []program.Value, names ...string) *program.Program {
+	b := program.NewBuilder(p.Name)
+	given := make([]program.Value, p.NumValues())
+	for i, in := range p.Inputs {
+		given[i] = b.Input(in.Name, in.Type)
+	}
+	values := transform.Copy(b, p, given)
+	for _, o := range p.Outputs {
+		b.Output(o.Name, values[o.Value])
+	}
+	for i, v := range more(values) {
+		b.Output(names[i], v)
+	}
+	extended, err := b.Build()
+	if err != nil {
+		panic(err) // p is not valid
+	}
+	return extended
+}
+
+// A set has all numbers that the elements of a value can be in binary32, NaN aside: they lie between lo and hi, and are multiples
+// of step, a power of two, unless step is 0. Rounding to binary32 leaves a multiple of a power of two one.
+type set struct{ lo, hi, step float64 }
+
+var (
+	anything = set{lo: math.Inf(-1), hi: math.Inf(1)}
+	onlyNaN  = set{lo: math.Inf(1), hi: math.Inf(-1), step: coarsest}
+)
+
+// The smallest and the largest step. That of a 0 is the largest.
+const finest, coarsest = 1.0 / (1 << 20), 1 << 20
+
+func (s set) isNaN() bool { return s.lo > s.hi }
+
+// magnitude is the largest one.
+func (s set) magnitude() float64 { return max(-s.lo, s.hi) }
+
+// union has the elements of both.
+func (s set) union(o set) set { return set{min(s.lo, o.lo), max(s.hi, o.hi), min(s.step, o.step)} }
+
+// round is f(x), where f rounds to an integer.
+func (s set) round(f func(float64) float64) set { return set{f(s.lo), f(s.hi), max(s.step, 1)} }
+
+func (s set) neg() set { return set{-s.hi, -s.lo, s.step} }
+
+// clamp includes the limits themselves, because a clamp may turn NaN into one.
+func (s set) clamp(lo, hi set) set {
+	return set{min(max(s.lo, lo.lo), hi.lo), min(max(s.hi, lo.hi), hi.hi), min(s.step, lo.step, hi.step)}.union(lo).union(hi)
+}
+
+func (s set) plus(o set) set { return set{s.lo + o.lo, s.hi + o.hi, min(s.step, o.step)} }
+
+func (s set) times(o set) set {
+	corners := []float64{s.lo * o.lo, s.lo * o.hi, s.hi * o.lo, s.hi * o.hi}
+	for i, c := range corners {
+		if math.IsNaN(c) { // 0·∞ is NaN, which does not count, and 0 times any number is 0
+			corners[i] = 0
+		}
+	}
+	u := set{lo: slices.Min(corners), hi: slices.Max(corners)}
+	if step := s.step * o.step; step >= finest && step <= coarsest {
+		u.step = step
+	}
+	return u
+}
+
+// numbers finds the set of each value of p by abstract interpretation. It knows the operations with which quantizers round and clip.
+func numbers(p *program.Program) []set {
+	inputs := slices.Repeat([]set{anything}, len(p.Inputs))
+	return transform.Interpret(p, inputs, func(_ program.ID, n *program.Node, args []set) set {
+		s := anything
+		if n.Type.DType == program.Float {
+			s = numbersOf(n, args)
+		}
+		switch {
+		case math.IsNaN(s.lo) || math.IsNaN(s.hi): // ∞ − ∞
+			return anything
+		case s.isNaN():
+			return onlyNaN
+		}
+		s.lo, s.hi = float64(float32(s.lo)), float64(float32(s.hi)) // rounding is monotonic
+		return s
+	})
+}
+
+// numbersOf is the set of the result of a node whose operands have the given ones.
+func numbersOf(n *program.Node, args []set) set {
+	switch n.Op {
+	case program.OpConstant:
+		return constant(n.Attr.Floats)
+	case program.OpRound:
+		return args[0].round(math.RoundToEven)
+	case program.OpFloor:
+		return args[0].round(math.Floor)
+	case program.OpSign:
+		return set{-1, 1, 1}
+	case program.OpNeg:
+		return args[0].neg()
+	case program.OpClamp:
+		return args[0].clamp(args[1], args[2])
+	case program.OpSelect:
+		return args[1].union(args[2])
+	case program.OpAdd:
+		return args[0].plus(args[1])
+	case program.OpSub:
+		return args[0].plus(args[1].neg())
+	case program.OpAbs:
+		return set{0, args[0].magnitude(), args[0].step}
+	case program.OpMul:
+		return args[0].times(args[1])
+	case program.OpReshape, program.OpBroadcast, program.OpReduceMax, program.OpReduceMin, program.OpStopGradient:
+		return args[0]
+	}
+	return anything
+}
+
+// constant is the set of the elements of a constant, rounded to binary32.
+func constant(elements []float64) set {
+	s := onlyNaN
+	for _, x := range elements {
+		f := float64(float32(x))
+		if math.IsNaN(f) {
+			continue
+		}
+		step := float64(coarsest)
+		for step >= finest && f != step*math.Trunc(f/step) {
+			step /= 2
+		}
+		if step < finest || math.IsInf(f, 0) {
+			step = 0
+		}
+		s = s.union(set{f, f, step})
+	}
+	return s
+}

@@ -1,0 +1,218 @@
+// Package passes reads and rewrites programs. It says which elements of a program's values belong to which row, and cuts a program
+// into what needs whole tensors and what computes rows from rows ([DivideRows]); it finds matrices of small integers times scales
+// ([FactorRows]) and the rotation that an output ends in, which it can remove ([UndoRotation]).
+package passes
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/cage-qat/cage/sdk/program"
+	"github.com/cage-qat/cage/sdk/program/transform"
+)
+
+// Storage is the type in which floats are stored in memory. Rows are computed in float32.
+type Storage string
+
+// The types of floats in memory.
+const (
+	Float32  Storage = "f32"
+	BFloat16 Storage = "bf16"
+	// Int8 is for outputs that are integers from −128 to 127.
+	Int8 Storage = "i8"
+	// Summed is for outputs: float32, and in the place of each row there are sums over many rows. It is for GPUs only.
+	Summed Storage = "sums of f32"
+	// Rounded is for inputs: float32 in memory, and rounded to bfloat16 when it is read.
+	Rounded Storage = "f32 as bf16"
+)
+
+// A Layout says which elements of a tensor belong to which row. All rows have equally many, one
+// after the other in memory.
+type Layout struct {
+	// Outer is the number of leading axes that count rows.
+	Outer int
+	// Merged says that the last of them counts parts of rows, too. The number of parts is then the first
+	// axis in the row.
+	Merged bool
+	// Row are the axes in a row; none for one element.
+	Row []int
+}
+
+// LayoutOf divides a type's axes into those that count rows and those within a row. ok is false for what has no
+// part in every row, such as a scalar where there are several rows.
+func LayoutOf(t program.Type, rows int) (l Layout, ok bool) {
+	if t.Size() == 1 && rows > 1 {
+		return Layout{}, false
+	}
+	count := 1
+	for l.Outer < len(t.Shape) && count%rows != 0 {
+		count *= t.Shape[l.Outer]
+		l.Outer++
+	}
+	if count%rows != 0 {
+		return Layout{}, false
+	}
+	if parts := count / rows; parts > 1 {
+		l.Merged = true
+		l.Row = append(l.Row, parts)
+	}
+	l.Row = append(l.Row, t.Shape[l.Outer:]...)
+	return l, true
+}
+
+// Size is the number of elements in a row.
+func (l Layout) Size() int {
+	n := 1
+	for _, x := range l.Row {
+		n *= x
+	}
+	return n
+}
+
+// Axis is the axis of a row, counted from 1, that corresponds to axis i of the tensor; 0 for one that counts rows.
+func (l Layout) Axis(i int) int {
+	if i < l.Outer {
+		return 0
+	}
+	if l.Merged {
+		i++
+	}
+	return 1 + i - l.Outer
+}
+
+// IsShared reports whether a value of p is an input [1, n], which all rows share.
+func IsShared(p *program.Program, id program.ID, rows int) bool {
+	return int(id) < len(p.Inputs) && isShared(p.TypeOf(id), rows)
+}
+
+func isShared(t program.Type, rows int) bool {
+	return rows > 1 && len(t.Shape) == 2 && t.Shape[0] == 1 && t.Shape[1] > 1
+}
+
+// A Division is a program in two parts: the first computes numbers that need whole
+// tensors, such as their largest element; the second uses them and computes row by row.
+type Division struct {
+	// Whole takes the inputs of the program and returns the numbers that Rows takes, and
+	// those outputs of the program that Rows does not have; nil if there are none.
+	Whole *program.Program
+	// Rows takes those inputs of the program that it needs, and the numbers of Whole,
+	// which are named [NumberPrefix] and a number; nil if nothing is left for it.
+	Rows *program.Program
+}
+
+// NumberPrefix begins the names of the values that go from one part of a division to the
+// other.
+const NumberPrefix = "whole."
+
+// DivideRows cuts p, which must be valid, into what needs whole tensors and what needs one row at a time. fits tells which layouts
+// the executor of rows computes; what has another one is computed from whole tensors.
+func DivideRows(p *program.Program, rows int, fits func(Layout) bool) (Division, error) {
+	c := cut{p, rows, fits}
+	whole := c.whole()
+	var numbers, outside, inside []program.Output
+	for _, o := range p.Outputs {
+		if c.apart(p.TypeOf(o.Value)) {
+			outside = append(outside, o)
+		} else {
+			inside = append(inside, o)
+		}
+	}
+	needed := transform.Needs(p, inside)
+	for i := range p.Nodes {
+		id := program.ID(len(p.Inputs) + i)
+		if !needed[id] || whole[id] {
+			continue
+		}
+		for _, a := range p.Nodes[i].Args {
+			known := func(o program.Output) bool { return o.Value == a }
+			if whole[a] && p.Node(a) != nil && !slices.ContainsFunc(numbers, known) {
+				numbers = append(numbers, program.Output{Name: fmt.Sprint(NumberPrefix, len(numbers)), Value: a})
+			}
+		}
+	}
+	var d Division
+	var err error
+	if to := append(slices.Clone(numbers), outside...); len(to) > 0 {
+		if d.Whole, err = transform.Extract(p, p.Name+".whole", transform.Arguments(p), to); err != nil {
+			return d, err
+		}
+	}
+	if len(inside) > 0 {
+		d.Rows, err = c.remainder(numbers, inside)
+	}
+	return d, err
+}
+
+// cut is the state of one division.
+type cut struct {
+	p    *program.Program
+	rows int
+	fits func(Layout) bool
+}
+
+// apart reports whether a value of this type has no part in every row.
+func (c cut) apart(t program.Type) bool {
+	l, ok := LayoutOf(t, c.rows)
+	return !ok || !c.fits(l)
+}
+
+// whole marks the values that are computed from whole tensors though they are made from rows or for rows: those that have no
+// part in every row but are computed from values that have; random bits, whose places in the tensor count; and what is computed
+// from random bits without rows and has no part in every row, such as random signs that all rows share.
+func (c cut) whole() []bool {
+	inputs := make([]bool, len(c.p.Inputs))
+	reads := make([]bool, c.p.NumValues()) // rows
+	drawn := make([]bool, c.p.NumValues()) // random bits
+	for i, in := range c.p.Inputs {
+		reads[i] = !c.apart(in.Type) && !IsShared(c.p, program.ID(i), c.rows)
+	}
+	return transform.Interpret(c.p, inputs, func(id program.ID, n *program.Node, _ []bool) bool {
+		for _, a := range n.Args {
+			reads[id] = reads[id] || reads[a]
+			drawn[id] = drawn[id] || drawn[a]
+		}
+		if n.Op == program.OpRandomBits {
+			reads[id], drawn[id] = false, true
+			return true
+		}
+		return reads[id] && c.apart(n.Type) || drawn[id] && !reads[id] && (c.apart(n.Type) || isShared(n.Type, c.rows))
+	})
+}
+
+// remainder is the second part, with the inputs that it needs.
+func (c cut) remainder(numbers, to []program.Output) (*program.Program, error) {
+	from := append(transform.Arguments(c.p), numbers...)
+	p, err := transform.Extract(c.p, c.p.Name, from, to)
+	if err != nil {
+		return nil, err
+	}
+	needed := transform.Needs(p, p.Outputs)
+	var list []program.Output
+	for _, a := range transform.Arguments(p) {
+		if needed[a.Value] {
+			list = append(list, a)
+		}
+	}
+	return transform.Extract(p, c.p.Name, list, p.Outputs)
+}
+
+// UnsupportedByRows has the operations that no executor of rows has, with the reason that it gives for factorizations, and for the others.
+func UnsupportedByRows(other, factorization string) map[program.Op]string {
+	return map[program.Op]string{
+		program.OpRandomBits:  other,
+		program.OpTranspose:   other,
+		program.OpSlice:       other,
+		program.OpConcatenate: other,
+		program.OpDot:         other,
+		program.OpQR:          factorization,
+		program.OpEighValues:  factorization,
+		program.OpEighVectors: factorization,
+		program.OpSortColumns: factorization,
+
+		program.OpNearest:        other,
+		program.OpLookup:         other,
+		program.OpScatterAdd:     other,
+		program.OpTopK:           other,
+		program.OpOrderStatistic: other,
+	}
+}

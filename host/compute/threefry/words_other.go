@@ -1,7 +1,0 @@
-//go:build !amd64 || !goexperiment.simd
-
-package threefry
-
-const hasAVX2 = false
-
-func bits256([]uint32, [2]uint32, uint32) int { panic("threefry: no AVX2") }
