@@ -101,7 +101,6 @@ func converse(cmd *cobra.Command, d *trained.Dialogue) error {
 // maxMessage bounds a line of the input, in bytes.
 const maxMessage = 1 << 20
 
-// inputLine is a line, or the error of reading it, io.EOF at the end.
 type inputLine struct {
 	text string
 	err  error

@@ -196,7 +196,6 @@ func (c *chatFlags) add(cmd *cobra.Command) {
 	flags.StringToStringVar(&c.variables, "template-var", nil, "chat: variable of the template, `NAME=TEXT` (repeatable)")
 }
 
-// check refuses flags that have no meaning for the kind of data.
 func (c *chatFlags) check(cmd *cobra.Command) error {
 	wrong := onlyChat
 	switch c.kind {

@@ -41,7 +41,6 @@ type textReader struct {
 
 func newTextReader(files []textFile) *textReader { return &textReader{files: files, open: -1} }
 
-// readAt fills p with what file has from offset at.
 func (r *textReader) readAt(p []byte, file int, at int64) error {
 	from, err := r.reader(file)
 	if err != nil {
@@ -68,7 +67,6 @@ func (r *textReader) reader(file int) (io.ReaderAt, error) {
 	return f, err
 }
 
-// close closes the file that is open.
 func (r *textReader) close() {
 	if r.file != nil {
 		r.file.Close()

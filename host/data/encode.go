@@ -12,7 +12,6 @@ import (
 // a piece of a long one.
 const pieceSize = 256 << 10
 
-// batch is such text.
 type batch struct {
 	documents []document // whole ones, still to be read
 	piece     *piece     // or part of one
@@ -57,7 +56,6 @@ func (p *preparation) encode(out *dataset.Writer, documents []document) error {
 	return err
 }
 
-// batches divides documents.
 func (p *preparation) batches(documents []document) iter.Seq2[batch, error] {
 	return func(yield func(batch, error) bool) {
 		size := int64(0)
@@ -113,7 +111,6 @@ func (p *preparation) pieces(d document, yield func(batch, error) bool) bool {
 	return true
 }
 
-// encodeBatch encodes one batch.
 func (p *preparation) encodeBatch(b batch) ([]encodedPiece, error) {
 	if b.piece != nil {
 		e, err := p.encodePiece(b.piece)

@@ -14,7 +14,6 @@ import (
 	"github.com/cage-qat/cage/host/data/source"
 )
 
-// sourceFile is a file that documents are taken from.
 type sourceFile struct {
 	path     string
 	size     int64     // -1: not known
@@ -24,7 +23,6 @@ type sourceFile struct {
 	compress source.Compression
 }
 
-// stdinName is the input that means the standard input.
 const stdinName = "-"
 
 // finder lists files that it has not listed before.
@@ -162,13 +160,11 @@ func (f *finder) visit(name, below, resolved string, entry fs.DirEntry) error {
 	return nil
 }
 
-// isFolder reports whether a link leads to a folder.
 func isFolder(link string) bool {
 	stat, err := os.Stat(link)
 	return err == nil && stat.IsDir()
 }
 
-// leave counts what is left out, once.
 func (f *finder) leave(r Reason, resolved, name string) {
 	if !f.seen[resolved] {
 		f.seen[resolved] = true
@@ -191,7 +187,6 @@ func (f *finder) matches(name, below string) bool {
 	return false
 }
 
-// take adds a file unless an earlier input named it already.
 func (f *finder) take(name, resolved string, size int64) {
 	if !f.seen[resolved] {
 		f.seen[resolved] = true
@@ -200,7 +195,6 @@ func (f *finder) take(name, resolved string, size int64) {
 	}
 }
 
-// kind says what a file is, and how it is compressed.
 func (f *finder) kind(name string) (source.Format, source.Compression) {
 	format, compress := source.ByName(name)
 	if f.format != "" {
@@ -214,7 +208,6 @@ func (f *finder) written(resolved string) bool {
 	return filepath.Dir(resolved) == f.exclude && f.own(filepath.Base(resolved))
 }
 
-// takeStdin adds the standard input.
 func (f *finder) takeStdin() error {
 	switch {
 	case f.stdin == nil:

@@ -22,14 +22,12 @@ const (
 	NoRows Reason = "neither JSONL nor Parquet" // by its name, if rows are wanted
 )
 
-// isText is the reason of a file that is taken.
 const isText Reason = ""
 
 // reasons is the order in which they are reported.
 var reasons = []Reason{Binary, InvalidUTF8, Empty, NoRows, Hidden, Link, Special, Own}
 
-// mostNames is how many files are named for each reason.
-const mostNames = 5
+const maxNames = 5
 
 // LeftOut describes the files that were left out of a dataset for one reason.
 type LeftOut struct {
@@ -54,7 +52,6 @@ func (l LeftOut) List() string {
 	return list
 }
 
-// leftOut gathers what is left out.
 type leftOut map[Reason]*LeftOut
 
 func (l leftOut) add(r Reason, name string) {
@@ -62,7 +59,7 @@ func (l leftOut) add(r Reason, name string) {
 		l[r] = &LeftOut{Reason: r}
 	}
 	l[r].Files++
-	if len(l[r].Names) < mostNames {
+	if len(l[r].Names) < maxNames {
 		l[r].Names = append(l[r].Names, filepath.ToSlash(name))
 	}
 }

@@ -86,7 +86,6 @@ type Progress struct {
 	Bytes, TotalBytes int64
 }
 
-// resolve checks the options and fills in defaults.
 func (o *PrepareOptions) resolve() error {
 	switch {
 	case len(o.Inputs) == 0:
@@ -149,7 +148,6 @@ type Read struct {
 	FirstBad    string             `json:"first_bad,omitempty"` // what was wrong with the first bad row
 }
 
-// report gathers what is read.
 type report struct{ reads []*Read }
 
 func (r *report) add(f *sourceResult) {

@@ -91,7 +91,6 @@ func (p *preparation) run() (manifest *Manifest, err error) {
 	return manifest, folder.Commit(manifest)
 }
 
-// preparation is one run of Prepare.
 type preparation struct {
 	ctx     context.Context
 	options *PrepareOptions
@@ -104,7 +103,6 @@ type preparation struct {
 	progress Progress
 }
 
-// addFile gives a text file its number.
 func (p *preparation) addFile(file textFile) int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -112,7 +110,6 @@ func (p *preparation) addFile(file textFile) int {
 	return len(p.files) - 1
 }
 
-// collect finds the documents of both parts.
 func (p *preparation) collect() (train, val []document, err error) {
 	o := p.options
 	// Validation comes first: its files are then taken, and cannot be trained on.
@@ -138,7 +135,6 @@ func (p *preparation) collect() (train, val []document, err error) {
 // numbers apart from other uses of the same seed.
 const splitStream = 0x63616765_73706c74 // "cagesplt"
 
-// tooFew explains why a part would be empty.
 func (p *preparation) tooFew(documents int) error {
 	o := p.options
 	switch {
@@ -152,7 +148,6 @@ func (p *preparation) tooFew(documents int) error {
 	return errors.New("one document cannot be split into training and validation: give more files, a separator that cuts it into documents, or separate validation text")
 }
 
-// scan returns the documents of inputs in random order.
 func (p *preparation) scan(inputs []string) ([]document, error) {
 	files, err := p.finder.find(inputs)
 	if err != nil {
@@ -182,7 +177,6 @@ func (p *preparation) scan(inputs []string) ([]document, error) {
 	return documents, err
 }
 
-// advance reports progress.
 func (p *preparation) advance(documents, bytes int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -193,7 +187,6 @@ func (p *preparation) advance(documents, bytes int64) {
 	}
 }
 
-// expect adds to the bytes that progress goes to.
 func (p *preparation) expect(bytes int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

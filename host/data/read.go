@@ -15,7 +15,6 @@ import (
 	"github.com/cage-qat/cage/host/data/source"
 )
 
-// sourceResult is what a source file gave.
 type sourceResult struct {
 	source    *sourceFile
 	documents []document
@@ -28,7 +27,6 @@ type sourceResult struct {
 	firstBad  error
 }
 
-// input is a source file that is being read.
 type input struct {
 	p      *preparation
 	source *sourceFile
@@ -37,7 +35,6 @@ type input struct {
 	begin  int64  // the size of the spool before this file
 }
 
-// readFile finds the documents of a file.
 func (p *preparation) readFile(file *sourceFile) (sourceResult, error) {
 	in := &input{p: p, source: file, found: sourceResult{source: file}}
 	err := in.read()
@@ -162,7 +159,6 @@ func (in *input) parquet(r io.Reader, direct *os.File) error {
 	return in.rows(source.ReadParquet(io.NewSectionReader(in.spool.file, in.begin, size), size, in.p.options.Field))
 }
 
-// rows takes the text of every row.
 func (in *input) rows(rows iter.Seq2[source.Row, error]) error {
 	if err := in.toSpool(); err != nil {
 		return err
@@ -366,10 +362,8 @@ func separated(text, separator []byte) int {
 
 func (s *scanner) look(text []byte) { s.visible = s.visible || !isBlank(text) }
 
-// isBlank reports whether text has nothing but white space.
 func isBlank(text []byte) bool { return len(bytes.TrimSpace(text)) == 0 }
 
-// finish ends the current document.
 func (s *scanner) finish(end int64) {
 	if s.visible {
 		s.documents = append(s.documents, newDocument(s.file, s.base+s.start, s.base+end))

@@ -36,7 +36,6 @@ type InputRow struct {
 // errNoRows says of a file that it is of a format without rows.
 var errNoRows = errors.New("neither JSONL nor Parquet by its name: --format says what it is")
 
-// hasRows reports whether files of a format have rows.
 func hasRows(f source.Format) bool { return f == source.JSONL || f == source.Parquet }
 
 // RowFiles are files that have rows. They must be JSONL or Parquet, by their names or by the given format; others in

@@ -114,7 +114,6 @@ func empty(value any) bool {
 	return false
 }
 
-// form is how a row writes the messages of a conversation.
 type form struct {
 	key           string            // of the list
 	role, content string            // keys of a message
@@ -165,10 +164,8 @@ const ofMessage = "[]."
 // wantKeys are the forms of a row in words.
 const wantKeys = "messages, conversations, or prompt and completion"
 
-// errZero is the same error as that of a text in JSONL.
 var errZero = errors.New("the text has a zero byte")
 
-// hasZero reports whether a value has a text with a zero byte.
 func hasZero(value any) bool {
 	switch v := value.(type) {
 	case string:
@@ -208,7 +205,6 @@ func (f *form) message(d *jinja.Dict) (m Message, ignored []string, err error) {
 	return m, ignored, err
 }
 
-// text is the string that a key of a message must have.
 func text(d *jinja.Dict, key string) (string, error) {
 	value, ok := d.Get(key)
 	if !ok {

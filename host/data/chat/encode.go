@@ -142,7 +142,6 @@ type learnedText struct {
 	spans []jinja.Span
 }
 
-// texts are those of the documents of a conversation.
 func (e *Encoder) texts(ctx context.Context, c Conversation) ([]learnedText, error) {
 	variables := e.template.variables(c, false)
 	whole, err := e.template.program.Render(variables, e.template.now(), jinja.Limits{Context: ctx})
@@ -168,7 +167,6 @@ func (e *Encoder) texts(ctx context.Context, c Conversation) ([]learnedText, err
 	return p.texts(turns, printed)
 }
 
-// turns are the messages that carry loss.
 func (e *Encoder) turns(c Conversation) []int {
 	list := c.answers()
 	if e.trainOn == LastTurn && len(list) > 0 {
@@ -177,7 +175,6 @@ func (e *Encoder) turns(c Conversation) []int {
 	return slices.DeleteFunc(list, func(i int) bool { return c[i].Context })
 }
 
-// document makes the document of a text.
 func (e *Encoder) document(text learnedText) (*Document, error) {
 	ids, err := e.tokenizer.Encode(text.text)
 	if err != nil {

@@ -44,7 +44,6 @@ const (
 		"variables by themselves, with a template that sets them ({% set enable_thinking = false %})"
 )
 
-// rowKeys are the keys of a row, apart from those of [forms].
 var rowKeys = mergedKeys(harmlessKeys, map[string]keyRule{
 	"system": {meaning: keyUsed}, "system_prompt": {meaning: keyUsed},
 	"tools":                {keyRefused, noConversations},
@@ -59,7 +58,6 @@ var rowKeys = mergedKeys(harmlessKeys, map[string]keyRule{
 	"label":                {keyLearned, noLabel}, "kto_tag": {keyLearned, noLabel},
 }, mediaKeys)
 
-// messageKeys are the keys of a message, apart from its role and content.
 var messageKeys = mergedKeys(harmlessKeys, map[string]keyRule{
 	"tool_calls": {keyRefused, noTools}, "function_call": {keyRefused, noTools},
 	"tools": {keyRefused, noTools}, "functions": {keyRefused, noTools},
@@ -130,7 +128,6 @@ func checkKeys(d *jinja.Dict, table map[string]keyRule, own ...string) (ignored 
 	return ignored, nil
 }
 
-// unknownKeys are those keys of rows of which nothing is known.
 func unknownKeys(keys []string) (list []string) {
 	for _, name := range keys {
 		if rowKeys[name].meaning == keyUnknown {
@@ -148,7 +145,6 @@ func (t *Template) unused(ignored []string) []string {
 	})
 }
 
-// flag reads a value that says yes or no.
 func flag(value any) (on, known bool) {
 	switch v := value.(type) {
 	case bool:
@@ -164,7 +160,6 @@ func flag(value any) (on, known bool) {
 	return false, false
 }
 
-// isContext reports whether a message says that it is not to be learned.
 func isContext(d *jinja.Dict, role string) (context bool, err error) {
 	for _, name := range []string{"train", "training", "loss", "weight"} {
 		value, _ := d.Get(name)
@@ -185,7 +180,6 @@ func isContext(d *jinja.Dict, role string) (context bool, err error) {
 	return context, nil
 }
 
-// answers are the messages of the assistant.
 func (c Conversation) answers() (list []int) {
 	for i, m := range c {
 		if m.Role == Assistant {
@@ -235,7 +229,6 @@ func systemOf(d *jinja.Dict) (content string, err error) {
 	return content, nil
 }
 
-// withSystem puts the system message of a row before its conversation.
 func (c Conversation) withSystem(content string) (Conversation, error) {
 	switch {
 	case content == "":
@@ -256,7 +249,6 @@ var otherRows = []struct{ key, hint string }{
 	{"text", "rows with a finished text are prepared with --kind text"},
 }
 
-// noConversation reports a row of none of the forms.
 func noConversation(d *jinja.Dict) error {
 	text := "want the key " + wantKeys + "; the row has none"
 	if keys := d.Keys(); len(keys) > 0 {

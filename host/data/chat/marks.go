@@ -26,7 +26,6 @@ type AddedToken struct {
 	Content string `json:"content"`
 }
 
-// markPattern is what marks look like in the source of a template.
 var markPattern = regexp.MustCompile(`<\|[A-Za-z0-9_.-]+\|>`)
 
 // plainMarks lists the built-in templates whose marks are ordinary text in the models that use them.

@@ -2,7 +2,6 @@ package chat
 
 import "github.com/cage-qat/cage/host/data/chat/jinja"
 
-// normal is the text as the tokenizer normalizes it, which its tokens decode to.
 func (e *Encoder) normal(text string) string {
 	if t, ok := e.tokenizer.(interface{ Normal(text string) string }); ok {
 		return t.Normal(text)
@@ -27,7 +26,6 @@ func (e *Encoder) normalSpans(text, normal string, spans []jinja.Span) []jinja.S
 	return list
 }
 
-// commonPrefix is the number of bytes with which two texts begin alike.
 func commonPrefix(a, b string) int {
 	n := 0
 	for n < len(a) && n < len(b) && a[n] == b[n] {
@@ -36,7 +34,6 @@ func commonPrefix(a, b string) int {
 	return n
 }
 
-// commonSuffix is the number of bytes with which two texts end alike.
 func commonSuffix(a, b string) int {
 	n := 0
 	for n < len(a) && n < len(b) && a[len(a)-1-n] == b[len(b)-1-n] {

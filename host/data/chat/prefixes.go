@@ -29,7 +29,6 @@ type prefixes struct {
 // encoded: around half a minute.
 const maxWork = 200_000_000
 
-// rendered is the text of a conversation.
 type rendered struct {
 	text string
 	// last is the part that a loop printed for the last message, if [jinja.Rendering.Printed] has
@@ -51,7 +50,6 @@ func (p *prefixes) render(c Conversation, prompt bool) (rendered, error) {
 	return out, p.spend(r.Steps)
 }
 
-// spend counts work.
 func (p *prefixes) spend(work int) error {
 	if p.left -= work; p.left < 0 {
 		return &longError{len(p.c)}

@@ -95,7 +95,6 @@ func Prepare(ctx context.Context, options PrepareOptions) (*Manifest, error) {
 	return m, nil
 }
 
-// preparation is one run of Prepare.
 type preparation struct {
 	options *PrepareOptions
 	encoder *Encoder
@@ -160,7 +159,6 @@ func (o *PrepareOptions) companions(added []AddedToken) (map[string][]byte, erro
 	return files, nil
 }
 
-// encode writes all documents.
 func (p *preparation) encode(ctx context.Context) error {
 	if p.options.ValRows == nil {
 		return p.split(ctx)
@@ -179,7 +177,6 @@ func (p *preparation) encode(ctx context.Context) error {
 	return err
 }
 
-// write returns a function that writes documents to a part of the dataset.
 func write(w *dataset.Writer) func([]*Document) error {
 	return func(list []*Document) error {
 		for _, d := range list {
@@ -223,7 +220,6 @@ func (p *preparation) each(ctx context.Context, list Rows, use func([]*Document)
 	})
 }
 
-// outcome makes the documents of a row.
 func (p *preparation) outcome(ctx context.Context, r Row) outcome {
 	o := outcome{place: r.Place}
 	var c Conversation

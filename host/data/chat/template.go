@@ -130,7 +130,6 @@ func (t *Template) fromFile(path string) error {
 	return err
 }
 
-// ofModel takes the template that comes with the tokenizer.
 func (t *Template) ofModel(folder string, c *config) error {
 	t.ofItsModel = true
 	dir := tokenizerFolder(folder)
@@ -253,7 +252,6 @@ type SpecialTokens struct {
 	Pad string `json:"pad_token,omitempty"`
 }
 
-// config is what tokenizer_config.json says about chats.
 type config struct {
 	tokens   SpecialTokens
 	template string // "": none

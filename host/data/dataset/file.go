@@ -53,7 +53,6 @@ type filePart struct {
 	begin  int64 // the number of its first token among those of all
 }
 
-// content is what a token file is read from.
 type content interface {
 	io.ReaderAt
 	io.Closer
@@ -102,7 +101,6 @@ func openPart(path string) (filePart, error) {
 	return part, nil
 }
 
-// newPart reads the header of a file that is size bytes long.
 func newPart(path string, file content, size int64) (filePart, error) {
 	block := make([]byte, headerSize)
 	_, err := file.ReadAt(block, 0)
@@ -119,7 +117,6 @@ func newPart(path string, file content, size int64) (filePart, error) {
 	return filePart{path: path, file: file, header: header}, nil
 }
 
-// newFile makes one file of several.
 func newFile(parts []filePart) (*File, error) {
 	f := &File{}
 	f.buffers.New = func() any { return new([]byte) }
@@ -197,7 +194,6 @@ func (f *File) ReadTokens(dst []int32, at int64) error {
 	return nil
 }
 
-// readPart is ReadTokens for one file.
 func (f *File) readPart(p *filePart, dst []int32, at int64) error {
 	width := p.header.TokenBytes
 	buffer := f.buffers.Get().(*[]byte)
@@ -277,7 +273,6 @@ func (p *filePart) verify(ctx context.Context, pause func(worked time.Duration))
 	return nil
 }
 
-// largest is the largest of stored ids.
 func (h *Header) largest(raw []byte) uint32 {
 	var found uint32
 	if h.TokenBytes == 2 {
@@ -299,7 +294,6 @@ type index struct {
 	mask   []byte
 }
 
-// readIndex reads the mask and the index of conversations, which lie in one file.
 func (f *File) readIndex() error {
 	p := &f.parts[0]
 	n, maskBytes := int(p.header.Documents), p.header.maskBytes()
@@ -352,7 +346,6 @@ func (f *File) ReadDocument(document int, ids []int32, learned []bool) error {
 	return nil
 }
 
-// readMask fills learned with the bits of the tokens from position at onwards.
 func (f *File) readMask(learned []bool, at int64) {
 	mask, bit := f.index.mask[at/8:], uint(at%8)
 	for i := range learned {

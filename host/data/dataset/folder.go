@@ -191,7 +191,6 @@ func (f *Folder) writeCompanions() error {
 	return nil
 }
 
-// removeShards removes the shards of an earlier preparation.
 func (f *Folder) removeShards() error {
 	entries, err := f.path.ReadDir()
 	if err != nil {

@@ -78,7 +78,6 @@ type FormatError struct {
 
 func (e *FormatError) Error() string { return fmt.Sprintf("token file %s: %s", e.Path, e.Problem) }
 
-// tokenBytes returns the width of an id for a vocabulary.
 func tokenBytes(vocabSize int) int {
 	if vocabSize <= 1<<16 {
 		return 2
@@ -103,7 +102,6 @@ func (h *Header) indexBytes() int64 {
 	return h.Documents * entrySize
 }
 
-// encode returns the first headerSize bytes of a file.
 func (h *Header) encode() ([]byte, error) {
 	text, err := json.Marshal(h)
 	if err != nil {

@@ -65,7 +65,6 @@ func (p *Part) contains(h Header) {
 	p.SHA256 = h.SHA256
 }
 
-// parseManifest reads what all manifests have in common.
 func parseManifest(text []byte) (*Manifest, error) {
 	m := &Manifest{}
 	if err := plainjson.Unmarshal(text, m); err != nil {
@@ -97,7 +96,6 @@ func readManifest(path string) (*Manifest, error) {
 	return m, nil
 }
 
-// checkShards compares the totals of the part with its shards.
 func (p *Part) checkShards() error {
 	if len(p.Shards) == 0 {
 		return nil
@@ -172,7 +170,6 @@ func Verify(ctx context.Context, path string) ([]Verification, error) {
 	return list, ctx.Err()
 }
 
-// verifyFile verifies one token file.
 func verifyFile(ctx context.Context, path string) Verification {
 	v := Verification{Path: path}
 	f, err := Open(path)

@@ -164,7 +164,6 @@ func (m *Mixture) window(i int64) (source int, nth int64) {
 	return source, nth
 }
 
-// shuffled returns the sources of a group of windows in their order.
 func (m *Mixture) shuffled(group int64) []uint16 {
 	begin := group * groupWindows % cycleWindows
 	order := slices.Clone(m.sources[begin : begin+groupWindows])

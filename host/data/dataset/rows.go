@@ -108,7 +108,6 @@ func NewRows(file *File, config RowsConfig) (*Rows, error) {
 // Config returns the configuration with which it was made.
 func (r *Rows) Config() RowsConfig { return r.config }
 
-// begin lays out an epoch.
 func (r *Rows) begin(epoch int) {
 	order := slices.Clone(r.usable)
 	if !r.config.InOrder {
@@ -157,7 +156,6 @@ func (r *Rows) At(step int64, first int, rows []Row) (filled int, err error) {
 	return filled, nil
 }
 
-// fill writes documents into an empty row.
 func (r *Rows) fill(row Row, documents []uint32) error {
 	if len(row.Tokens) != r.config.Length {
 		return fmt.Errorf("a row with room for %d tokens, want %d", len(row.Tokens), r.config.Length)
@@ -195,7 +193,6 @@ const (
 	NoPacking Packing = "none"
 )
 
-// layout is which documents stand in which row.
 type layout struct {
 	documents []uint32 // row after row
 	begins    []uint32 // of each row in documents, and the end of the last

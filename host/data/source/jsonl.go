@@ -66,7 +66,6 @@ func ReadObjects(r io.Reader) iter.Seq2[Row, error] {
 	}
 }
 
-// sniffed is how many bytes of a file are looked at.
 const sniffed = 512
 
 // otherFormats are what files begin with that are called JSONL by mistake.
@@ -230,7 +229,6 @@ func syntaxProblem(line []byte, err error) string {
 	return "not JSON: " + err.Error()
 }
 
-// kindName is what a value of JSON is called.
 func kindName(kind jsontext.Kind) string {
 	switch kind {
 	case 'n':

@@ -93,7 +93,6 @@ func ReadParquetObjects(r io.ReaderAt, size int64, columns []string) iter.Seq2[R
 	}
 }
 
-// jsonRow is a row as a JSON object.
 func jsonRow(schema *parquet.Schema, values parquet.Row) (text []byte, problem string) {
 	var row any = map[string]any{}
 	err := schema.Reconstruct(&row, values)
@@ -242,7 +241,6 @@ func (p *parquetFile) read(columns []string, check func(*parquet.File) error) (e
 	return nil
 }
 
-// group reads the rows of a row group.
 func (p *parquetFile) group(schema *parquet.Schema, group parquet.RowGroup) error {
 	rows := group.Rows()
 	defer rows.Close()

@@ -159,7 +159,6 @@ func Decompress(r io.Reader, kind Compression) (io.ReadCloser, error) {
 	return d, nil
 }
 
-// counter counts the bytes that are read through it.
 type counter struct {
 	r   io.Reader
 	n   int64

@@ -66,7 +66,6 @@ func newBPE(def *modelDefinition) (*bpe, error) {
 	return m, nil
 }
 
-// appendWord appends the ids of one word.
 func (m *bpe) appendWord(dst []int32, word string, g *wordMerger) ([]int32, error) {
 	if m.byteLevel {
 		word = toByteLevel(word)
@@ -170,10 +169,8 @@ const (
 	maxCachedWords = 1 << 16 // then it starts afresh
 )
 
-// appendID appends an id.
 func (c *wordCache) appendID(id int32) { c.ids = append(c.ids, id) }
 
-// appendWord appends the ids of a word.
 func (c *wordCache) appendWord(word string) error {
 	if ids, ok := c.known[word]; ok {
 		c.ids = append(c.ids, ids...)
@@ -267,7 +264,6 @@ func (m *bpe) apply(g *wordMerger, top candidate) {
 	m.push(g, top.at)
 }
 
-// push queues the pair that begins at a symbol.
 func (m *bpe) push(g *wordMerger, at int32) {
 	if at < 0 || int(g.list[at].next) >= len(g.list) {
 		return

@@ -31,7 +31,6 @@ type cutRule struct {
 	claiming  []string // added tokens behind which there must be no cut
 }
 
-// newCutRule finds out how a tokenizer's texts can be cut.
 func newCutRule(t *HuggingFace, def *definition) cutRule {
 	c := cutRule{}
 	for _, added := range def.AddedTokens {

@@ -151,7 +151,6 @@ type pattern struct {
 	Regex  *string `json:"Regex"`
 }
 
-// is reports whether the pattern is this literal.
 func (p pattern) is(literal string) bool { return p.String != nil && *p.String == literal }
 
 // wordsOfGPT4 is the pre_tokenizer of a tokenizer.json that cuts words by [PatternGPT4].
@@ -198,7 +197,6 @@ const (
 	maxNesting = 32        // values within values; published files have about six
 )
 
-// readFile reads a file of a tokenizer.
 func readFile(path string) ([]byte, error) { return vfs.At(path).ReadSmallFile(maxFile) }
 
 // checkNesting refuses a section with values too deep within each other: each level of a Sequence is copied and parsed again.

@@ -109,7 +109,6 @@ func (d *definition) comparable(t addedToken) addedToken {
 	return t
 }
 
-// sameJSON reports whether two sections say the same.
 func sameJSON(a, b json.RawMessage) bool {
 	var values [2]any
 	for i, section := range []json.RawMessage{a, b} {

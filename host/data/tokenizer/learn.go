@@ -114,7 +114,6 @@ func (m *merger) id(token string) int32 {
 	return id
 }
 
-// add changes the count of a pair by that of a word in which it stands, or stood.
 func (m *merger) add(a, b, word int32, count int) {
 	p := m.pairs[[2]int32{a, b}]
 	if p == nil {

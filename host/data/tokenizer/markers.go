@@ -46,7 +46,6 @@ func (t *HuggingFace) setMarkers(postProcessor json.RawMessage, config []byte) e
 	return t.accept(bos, eos)
 }
 
-// find returns the id of a token.
 func (t *HuggingFace) find(content string) (int32, bool) {
 	for id, token := range t.tokens {
 		if token == content {
@@ -77,7 +76,6 @@ type postProcessor struct {
 	} `json:"special_tokens"`
 }
 
-// templatePart is a special token or a text.
 type templatePart struct {
 	SpecialToken *struct {
 		ID string `json:"id"`

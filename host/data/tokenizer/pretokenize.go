@@ -62,7 +62,6 @@ func newPreTokenizer(section json.RawMessage) (*preTokenizer, error) {
 	return p, nil
 }
 
-// add appends the cutters of one step.
 func (p *preTokenizer) add(def *step) error {
 	if p.byteLevel {
 		return &UnsupportedError{"pre_tokenizer", def.Type + " after ByteLevel", "put ByteLevel last"}

@@ -112,7 +112,6 @@ func (s *scanner) white(text string, at int) int {
 	return end
 }
 
-// lineEnds matches [\r\n]*.
 func lineEnds(text string, at int) int {
 	for at < len(text) && (text[at] == '\r' || text[at] == '\n') {
 		at++
@@ -240,7 +239,6 @@ func (s *scanner) classAt(text string, at int) (class, int) {
 	return lookUp(r), size
 }
 
-// run returns where a run of characters of one class ends that begins at a place in text.
 func (s *scanner) run(text string, at int, of class) int {
 	for at < len(text) {
 		c, size := s.classAt(text, at)

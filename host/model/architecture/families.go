@@ -132,12 +132,10 @@ func (s Settings) qkvParam(prefix string) Param {
 	return p
 }
 
-// matrixParam is the weight of a linear layer.
 func matrixParam(name string, std float64, out, in int) Param {
 	return Param{Name: name, Dims: []int{out, in}, Role: RoleMatrix, Quantized: true, Decay: true, InitStd: std}
 }
 
-// normParam is the gain of a normalization.
 func normParam(name string, width int) Param {
 	return Param{Name: name, Dims: []int{width}, Role: RoleNorm, InitMean: 1}
 }

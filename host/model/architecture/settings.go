@@ -223,7 +223,6 @@ func (s Settings) checkPreset() (out schema.Problems) {
 	return out
 }
 
-// checkSizes checks the numbers of heads and the wavelengths of positions.
 func (s Settings) checkSizes() (out schema.Problems) {
 	out.Unless(s.RopeHigh > s.RopeLow, schema.Problem{Key: "model.rope_high", With: []string{"model.rope_low"},
 		Found: schema.Describe(s.RopeHigh) + " with model.rope_low = " + schema.Decimal(s.RopeLow), Hint: "want a number above model.rope_low"})
@@ -238,7 +237,6 @@ func (s Settings) checkSizes() (out schema.Problems) {
 	return out
 }
 
-// checkLists checks the lists of numbers of a problem against its shape.
 func (s Settings) checkLists() (out schema.Problems) {
 	for _, l := range []struct {
 		key        string

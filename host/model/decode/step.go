@@ -17,7 +17,6 @@ type Place struct {
 	First  []int32 // place at which each sequence begins, none of them after Start
 }
 
-// step is one step under way.
 type step struct {
 	*Network
 	at                     Place
@@ -153,7 +152,6 @@ func (r *step) roundOperand(x linalg.MatrixOf[float32], w matrix) {
 	}
 }
 
-// layerInput makes the input of a layer from the residual stream.
 func (r *step) layerInput(b *block, site int, norm []float32, behind bool) error {
 	if behind {
 		copy(r.in.Data, r.x.Data)
@@ -163,7 +161,6 @@ func (r *step) layerInput(b *block, site int, norm []float32, behind bool) error
 	return r.quantizeSite(b.sites[site], r.in)
 }
 
-// addResidual adds the output of a layer to the residual stream.
 func (r *step) addResidual(norm []float32, behind bool) {
 	if behind {
 		r.normalize(r.out, r.out, norm)
@@ -199,7 +196,6 @@ func (r *step) attention(b *block, keys, values []float32) error {
 	return nil
 }
 
-// turnAll turns all heads of queries and keys.
 func (r *step) turnAll() {
 	size := r.s.HeadSize
 	spare := make([]float32, size)
@@ -244,7 +240,6 @@ func (r *step) normalizeHeads(b *block) {
 	}
 }
 
-// head computes one head of keys of a sequence.
 func (r *step) head(sequence, head int, keys, values []float32) {
 	size, group := r.s.HeadSize, r.s.Heads/r.s.KVHeads
 	row := r.qkv.Data[sequence*r.qkv.Cols:][:r.qkv.Cols]

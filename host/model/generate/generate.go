@@ -114,7 +114,6 @@ type continuation struct {
 	seen      int       // tokens of the longest sequence that it has read
 }
 
-// advance adds a token to each sequence that is not done.
 func (c *continuation) advance(emit func(i int, token int32) error) error {
 	logits, err := c.read()
 	if err != nil {

@@ -156,7 +156,6 @@ func (d *decoder) header(f *File) error {
 	return d.place(f)
 }
 
-// counts reads the fixed part of the header.
 func (d *decoder) counts() (tensors, entries uint64, err error) {
 	start, err := d.bytes(4)
 	if err != nil || string(start) != magic {

@@ -60,7 +60,6 @@ func (t Type) Block() (elements, bytes int) {
 	return l.elements, l.bytes
 }
 
-// size returns the bytes of a tensor.
 func (t Type) size(shape []int) (int64, error) {
 	elements, bytes := t.Block()
 	if elements == 0 {
@@ -93,7 +92,6 @@ type Entry struct {
 	Value any
 }
 
-// align is the next multiple of the alignment.
 func align(n, alignment int64) int64 { return (n + alignment - 1) / alignment * alignment }
 
 // levels are the numbers of E2M1 by their code.

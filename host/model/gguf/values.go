@@ -22,7 +22,6 @@ const (
 	kindArray
 )
 
-// entry appends an entry.
 func (e *encoder) entry(entry Entry) error {
 	if err := e.name(entry.Key); err != nil {
 		return err
@@ -57,7 +56,6 @@ func (e *encoder) value(v any) {
 	e.number(v)
 }
 
-// value reads the type of a value and the value.
 func (d *decoder) value() (any, error) {
 	kind, err := readNumber[uint32](d)
 	if err != nil {
@@ -95,7 +93,6 @@ func (d *decoder) value() (any, error) {
 	return list.Interface(), nil
 }
 
-// single reads a value that stands alone.
 func (d *decoder) single(kind uint32) (v reflect.Value, err error) {
 	if int(kind) >= len(kinds) {
 		return v, d.fail("the value type %d, want 0 to %d", kind, len(kinds)-1)
@@ -121,7 +118,6 @@ func (d *decoder) single(kind uint32) (v reflect.Value, err error) {
 	return v, err
 }
 
-// readNumber reads a number.
 func readNumber[T any](d *decoder) (v T, err error) {
 	data, err := d.bytes(int64(binary.Size(v)))
 	if err == nil {

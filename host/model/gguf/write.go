@@ -116,7 +116,6 @@ type encoder struct {
 	names  map[string]bool
 }
 
-// number appends numbers, little-endian. Writing to memory cannot fail.
 func (e *encoder) number(values ...any) {
 	for _, v := range values {
 		_ = binary.Write(&e.buffer, binary.LittleEndian, v)

@@ -41,12 +41,12 @@ const (
 
 // Bounds of sizes, those of the configuration of a run.
 const (
-	mostLayers    = 4096
-	mostWidth     = 1 << 20
-	mostHeads     = 1 << 16
-	mostHidden    = 1 << 22
-	mostVocab     = 1 << 24
-	mostPositions = 1 << 30
+	maxLayers    = 4096
+	maxWidth     = 1 << 20
+	maxHeads     = 1 << 16
+	maxHidden    = 1 << 22
+	maxVocab     = 1 << 24
+	maxPositions = 1 << 30
 )
 
 // defaultPositions stands for max_position_embeddings where it is absent, as in transformers.
@@ -106,12 +106,12 @@ func findFamily(k *keys) family {
 // defaults must be there.
 func (k *keys) sizes(c *Config, f family) {
 	s := &c.Settings
-	s.Width = k.required("hidden_size", mostWidth)
-	s.Layers = k.required("num_hidden_layers", mostLayers)
-	s.Heads = k.required("num_attention_heads", mostHeads)
-	s.Hidden = k.required("intermediate_size", mostHidden)
-	s.Vocab = k.required(vocabKey, mostVocab)
-	s.KVHeads = cmp.Or(k.size("num_key_value_heads", mostHeads), s.Heads)
+	s.Width = k.required("hidden_size", maxWidth)
+	s.Layers = k.required("num_hidden_layers", maxLayers)
+	s.Heads = k.required("num_attention_heads", maxHeads)
+	s.Hidden = k.required("intermediate_size", maxHidden)
+	s.Vocab = k.required(vocabKey, maxVocab)
+	s.KVHeads = cmp.Or(k.size("num_key_value_heads", maxHeads), s.Heads)
 	k.headSize(s, f)
 	if s.NormEps = k.number("rms_norm_eps"); !k.has("rms_norm_eps") {
 		k.fault("rms_norm_eps", "missing", "a positive number")
@@ -124,7 +124,7 @@ func (k *keys) sizes(c *Config, f family) {
 
 // headSize reads the size of a head, which in most families is fixed by the other sizes.
 func (k *keys) headSize(s *architecture.Settings, f family) {
-	switch size := k.size("head_dim", mostHeads); {
+	switch size := k.size("head_dim", maxHeads); {
 	case f.freeHeads && !k.has("head_dim"):
 		k.fault("head_dim", "missing", "an even number")
 	case f.freeHeads:
@@ -152,7 +152,7 @@ func (k *keys) refusals(c *Config) {
 // positions reads how long sequences may be and how far attention looks back. A window
 // is no matter while no sequence is longer.
 func (k *keys) positions(c *Config, f family, context int) {
-	c.MaxPositions = cmp.Or(k.size(positionsKey, mostPositions), defaultPositions)
+	c.MaxPositions = cmp.Or(k.size(positionsKey, maxPositions), defaultPositions)
 	if f.window != nil {
 		c.Window = f.window(k)
 	}

@@ -178,7 +178,6 @@ func Stored(config []byte, dtype safetensors.DType, quantization map[string]any)
 	return change(config, changes, Tokens{}, Tokens{})
 }
 
-// encode is the text of an object, as transformers writes it.
 func encode(object map[string]any) ([]byte, error) {
 	text, err := json.Marshal(object, json.Deterministic(true), jsontext.WithIndent("  "))
 	return append(text, '\n'), err

@@ -28,7 +28,6 @@ func familyNames() string {
 	return strings.Join(names, ", ")
 }
 
-// familyOf returns the family in which a kind of models is written.
 func familyOf(kind string) (family, error) {
 	for _, f := range families {
 		if f.kind == kind {
@@ -92,7 +91,7 @@ func mistralWindow(k *keys) int {
 	if _, some := k.values["sliding_window"]; !some {
 		return 4096
 	}
-	return k.size("sliding_window", mostPositions)
+	return k.size("sliding_window", maxPositions)
 }
 
 // olmo2Family are the models of OLMo 2. Norms stand behind the layers: post_attention_layernorm behind attention,
@@ -118,5 +117,5 @@ func qwen3Window(k *keys) int {
 	if !k.flag("use_sliding_window") {
 		return 0
 	}
-	return k.size("sliding_window", mostPositions)
+	return k.size("sliding_window", maxPositions)
 }

@@ -31,12 +31,10 @@ func newKeys(text []byte) (*keys, error) {
 	return k, nil
 }
 
-// fault notes what is wrong with a key.
 func (k *keys) fault(key, found, want string) {
 	k.faults = append(k.faults, fmt.Sprintf("%s: %s, want %s", key, found, want))
 }
 
-// has reports whether a key is there.
 func (k *keys) has(key string) bool {
 	v, ok := k.values[key]
 	return ok && v.Kind() != 'n'
@@ -95,7 +93,6 @@ func (k *keys) number(key string) float64 {
 	return x
 }
 
-// flag reads true or false; false where the key is absent.
 func (k *keys) flag(key string) (value bool) {
 	k.read(key, &value, "true or false")
 	return value
@@ -116,7 +113,6 @@ func only[T comparable](k *keys, key string, value T) {
 	}
 }
 
-// object reads an object; nil where the key is absent or wrong.
 func (k *keys) object(key string) *keys {
 	if !k.has(key) {
 		return nil
@@ -158,7 +154,6 @@ var scalingKeys = []string{"rope_scaling", "rope_parameters"}
 // defaultTheta stands for rope_theta where it is absent.
 const defaultTheta = 10000
 
-// rope reads the wavelengths of the rotary position embedding.
 func (k *keys) rope(s *architecture.Settings) {
 	s.RopePairs = architecture.Interleaved
 	if s.Kind != architecture.KindLlama {
@@ -199,7 +194,6 @@ type scaling struct {
 	theta             float64 // 0: not said here
 }
 
-// scaling reads one of the objects.
 func (k *keys) scaling() (out scaling) {
 	out.theta = k.number("rope_theta")
 	only(k, "partial_rotary_factor", 1.0)
@@ -214,7 +208,7 @@ func (k *keys) scaling() (out scaling) {
 				k.fault(name, "missing", "a positive number")
 			}
 		}
-		out.original = k.required("original_max_position_embeddings", mostPositions)
+		out.original = k.required("original_max_position_embeddings", maxPositions)
 		if out.factor != 0 && out.factor < 1 {
 			k.fault("factor", k.found("factor"), "a number from 1")
 		}

@@ -165,7 +165,6 @@ func (c *Checkpoint) bind() (faults []string, err error) {
 // Params lists the parameters of the model in its order.
 func (c *Checkpoint) Params() []architecture.Param { return c.Config.Settings.Params() }
 
-// note keeps a fault of the values.
 func (c *Checkpoint) note(fault string) {
 	if !slices.Contains(c.faults, fault) {
 		c.faults = append(c.faults, fault)

@@ -89,7 +89,6 @@ func fits(info safetensors.Info, dims []int) bool {
 	return slices.Contains(readable, info.DType) && slices.Equal(info.Shape, dims)
 }
 
-// faults lists what is wrong.
 func (r Report) faults() (list []string) {
 	for _, name := range r.Missing {
 		list = append(list, fmt.Sprintf("tensor %s: missing", name))
@@ -114,13 +113,12 @@ type Error struct {
 	Faults []string
 }
 
-// mostFaults bounds what a message lists.
-const mostFaults = 100
+const maxFaults = 100
 
 func (e *Error) Error() string {
 	list := e.Faults
-	if more := len(list) - mostFaults; more > 0 {
-		list = append(list[:mostFaults:mostFaults], fmt.Sprintf("and %d more", more))
+	if more := len(list) - maxFaults; more > 0 {
+		list = append(list[:maxFaults:maxFaults], fmt.Sprintf("and %d more", more))
 	}
 	lines := make([]string, len(list))
 	for i, fault := range list {

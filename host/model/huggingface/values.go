@@ -11,9 +11,9 @@ import (
 	"github.com/cage-qat/cage/internal/halffloat"
 )
 
-// mostKept bounds the elements of the memory that is used again. The few parameters that are larger, the embedding and the
+// maxKept bounds the elements of the memory that is used again. The few parameters that are larger, the embedding and the
 // head, get memory of their own, which does not stay when they are done with.
-const mostKept = 1 << 22
+const maxKept = 1 << 22
 
 // Values reads a parameter of the model and returns its elements as float32. They are valid until the next call, which
 // reuses the memory. Numbers that are not finite are counted, see [Checkpoint.Err].
@@ -40,7 +40,7 @@ func (c *Checkpoint) Values(param string) ([]float32, error) {
 
 // memory is room for n elements.
 func (c *Checkpoint) memory(n int) []float32 {
-	if n > mostKept {
+	if n > maxKept {
 		return make([]float32, n)
 	}
 	if cap(c.buffer) < n {
@@ -52,7 +52,6 @@ func (c *Checkpoint) memory(n int) []float32 {
 // embeddingParam is the parameter that a tied head shares.
 const embeddingParam = "embedding"
 
-// readPiece reads a tensor into the rows of a parameter.
 func (c *Checkpoint) readPiece(p piece, rows []float32) error {
 	t, err := c.shards.Tensor(p.tensor)
 	if err != nil {
@@ -215,7 +214,6 @@ func blockPattern(param string) (pattern, block string) {
 	return prefix + "*." + rest, block
 }
 
-// size is the number of elements.
 func (p piece) size() int {
 	n := 1
 	for _, d := range p.dims {

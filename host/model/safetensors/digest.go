@@ -89,7 +89,6 @@ func (d digests) checkHeader(head []byte) error {
 	return checkDigest(hexDigest(bytes.Replace(head, []byte(d.ofHeader), []byte(noDigest), 1)), d.ofHeader)
 }
 
-// hexDigest is the SHA-256 of data.
 func hexDigest(data []byte) string {
 	sum := sha256.Sum256(data)
 	return hex.EncodeToString(sum[:])

@@ -166,7 +166,6 @@ func (t Tensor) checkSize(got int64) error {
 	return nil
 }
 
-// maxRank bounds the number of axes of a tensor.
 const maxRank = 64
 
 // elements is the product of a shape, 1 for the empty one.

@@ -157,7 +157,6 @@ func isPlain(name string) bool {
 	return name != "" && name != "." && !strings.Contains(name, "..") && !strings.ContainsAny(name, "/\\:\x00")
 }
 
-// files lists the names of the files, sorted.
 func (x index) files() []string {
 	return slices.Compact(slices.Sorted(maps.Values(x.WeightMap)))
 }
@@ -181,8 +180,7 @@ func (x index) compare(name string, placed []string, f *File) (faults []string) 
 	return faults
 }
 
-// mostFaults bounds what one error lists.
-const mostFaults = 100
+const maxFaults = 100
 
 // joinFaults is one error about all faults, sorted; nil for none.
 func joinFaults(what string, faults []string) error {
@@ -190,8 +188,8 @@ func joinFaults(what string, faults []string) error {
 		return nil
 	}
 	slices.Sort(faults)
-	if more := len(faults) - mostFaults; more > 0 {
-		faults = append(faults[:mostFaults], fmt.Sprintf("and %d more", more))
+	if more := len(faults) - maxFaults; more > 0 {
+		faults = append(faults[:maxFaults], fmt.Sprintf("and %d more", more))
 	}
 	return fmt.Errorf("%w %s:\n  %s", ErrFormat, what, strings.Join(faults, "\n  "))
 }

@@ -164,7 +164,6 @@ func WriteShards(ctx context.Context, dir vfs.Path, tensors []Tensor, metadata m
 	return atomicfile.WriteBytes(dir.Join(IndexName), append(text, '\n'))
 }
 
-// intoShards divides tensors, in their order, into lists of limited size.
 func intoShards(tensors []Tensor, limit int64) (shards [][]Tensor, total int64, err error) {
 	if limit <= 0 {
 		limit = ShardSize

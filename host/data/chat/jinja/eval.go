@@ -162,7 +162,6 @@ func (m *machine) add(line int, left, right any) any {
 	return nil
 }
 
-// repeat is a string or a list, n times.
 func (m *machine) repeat(line int, what any, n int64) any {
 	n = max(n, 0)
 	if n > math.MaxInt32 {
@@ -288,7 +287,6 @@ func (a *attribute) eval(m *machine, s *scope) any {
 	return attributeValue(a.line, of, a.name)
 }
 
-// attributeValue is the element of a mapping, or the attribute of a namespace or of "loop".
 func attributeValue(line int, of any, name string) any {
 	var value any
 	var ok bool
@@ -348,7 +346,6 @@ func (m *machine) element(line int, of, key any) any {
 	return &undefined{fmt.Sprintf("element [%d] of %s of length %d (counted from 0)", i, typeName(of), n)}
 }
 
-// elementOrMethod is the element of a mapping or else a method.
 func elementOrMethod(line int, of any, name string) any {
 	value := attributeValue(line, of, name)
 	if _, missing := value.(*undefined); missing {

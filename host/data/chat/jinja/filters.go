@@ -92,7 +92,6 @@ func join(c *calling, value any) any {
 	return c.joined(list, c.str(args[0], ""), false)
 }
 
-// end is the first or the last element.
 func (c *calling) end(value any, at int64) any {
 	if s, ok := value.(string); ok {
 		return c.m.element(c.line, s, at)

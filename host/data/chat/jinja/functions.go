@@ -88,7 +88,6 @@ func (c *calling) integer(value any, otherwise int64) int64 {
 	return i
 }
 
-// globals are the functions that every template has.
 var globals = map[string]any{
 	"raise_exception": &function{"raise_exception", func(c *calling) any {
 		message := c.m.str(c.line, c.bind(1, "message")[0])

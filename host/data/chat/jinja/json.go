@@ -107,7 +107,6 @@ type jsonWriter struct {
 	oneLine bool
 }
 
-// toJSON is the filter tojson.
 func toJSON(c *calling, value any) any {
 	w := &jsonWriter{c: c, oneLine: true}
 	switch indent := c.bind(0, "indent")[0].(type) {
@@ -160,7 +159,6 @@ func (w *jsonWriter) write(value any, depth int) {
 	}
 }
 
-// within writes n elements between brackets.
 func (w *jsonWriter) within(open, end byte, depth, n int, element func(i int)) {
 	line := func(depth int) {
 		if !w.oneLine && n > 0 {

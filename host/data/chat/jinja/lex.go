@@ -64,7 +64,6 @@ func (l *lexer) advance(n int) {
 
 func (l *lexer) rest() string { return l.source[l.pos:] }
 
-// part reads the text up to the next tag, and the tag.
 func (l *lexer) part() {
 	rest := l.rest()
 	at := 0
@@ -146,7 +145,6 @@ func (l *lexer) afterTag(sign byte, block bool) {
 	l.lineBegins = strings.HasSuffix(l.source[from:l.pos], "\n")
 }
 
-// tag reads the tokens up to the end of a tag.
 func (l *lexer) tag(close tokenKind, end string) {
 	var open []byte // brackets that are not closed yet
 	for {
@@ -174,7 +172,6 @@ func (l *lexer) tag(close tokenKind, end string) {
 // operators are the longer ones first.
 var operators = []string{"**", "//", "==", "!=", ">=", "<=", "+", "-", "*", "/", "%", "~", "(", ")", "[", "]", "{", "}", "<", ">", "=", ".", ":", "|", ",", ";"}
 
-// word reads one token within a tag.
 func (l *lexer) word(rest string, open []byte) []byte {
 	first, _ := utf8.DecodeRuneInString(rest)
 	switch {

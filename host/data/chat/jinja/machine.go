@@ -6,7 +6,6 @@ import (
 	"time"
 )
 
-// machine renders one template once.
 type machine struct {
 	steps, bytes int // that are left
 	depth        int // of calls
@@ -43,7 +42,6 @@ func (s *scope) get(name string) any {
 	return &undefined{name}
 }
 
-// step counts one operation.
 func (m *machine) step(line int) {
 	if m.steps--; m.steps < 0 {
 		fail(line, tooMuchWork)
@@ -63,7 +61,6 @@ func (m *machine) make(line, bytes int) {
 	m.bytes -= bytes
 }
 
-// enter begins a call within calls.
 func (m *machine) enter(line int) {
 	if m.depth++; m.depth > maxDepth {
 		fail(line, "more than %d calls within calls", maxDepth)
@@ -79,7 +76,6 @@ func (m *machine) run(body []statement, s *scope) flow {
 	return goOn
 }
 
-// capture runs a block and returns what it prints.
 func (m *machine) capture(body []statement, s *scope) string {
 	out := m.out
 	m.out = &strings.Builder{}
@@ -134,7 +130,6 @@ func (l *loop) exec(m *machine, s *scope) flow {
 	return goOn
 }
 
-// iteration runs the body for one element.
 func (l *loop) iteration(m *machine, s *scope, at *position) flow {
 	m.step(l.line)
 	inner := s.inner()
@@ -154,7 +149,6 @@ func (l *loop) iteration(m *machine, s *scope, at *position) flow {
 	return how
 }
 
-// filtered keeps the elements that the loop's condition holds for.
 func (l *loop) filtered(m *machine, s *scope, list List) List {
 	if l.condition == nil {
 		return list
@@ -242,7 +236,6 @@ func (d *macro) exec(m *machine, s *scope) flow {
 	return goOn
 }
 
-// call runs a macro that was defined in scope outside.
 func (d *macro) call(c *calling, outside *scope) any {
 	c.m.enter(c.line)
 	defer func() { c.m.depth-- }()

@@ -69,7 +69,6 @@ func transformed(c *calling, s string, change func(string) string) any {
 	return change(s)
 }
 
-// texts makes a list of strings that are parts of s.
 func texts(c *calling, s string, parts []string) List {
 	c.m.make(c.line, len(s)+16*len(parts))
 	list := make(List, len(parts))

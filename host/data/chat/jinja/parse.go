@@ -5,12 +5,10 @@ import (
 	"slices"
 )
 
-// expression is a part of a template that has a value.
 type expression interface {
 	eval(m *machine, s *scope) any
 }
 
-// statement is a part of a template that does something.
 type statement interface {
 	exec(m *machine, s *scope) flow
 }
@@ -89,7 +87,6 @@ type (
 	}
 )
 
-// arguments are those of a call, as they are written.
 type arguments struct {
 	positional []expression
 	names      []string // of the named ones
@@ -146,7 +143,6 @@ type (
 // target is what a value is assigned to: a name, or an attribute of a namespace.
 type target struct{ name, attribute string }
 
-// flow is how execution goes on after a statement.
 type flow int
 
 const (
@@ -188,12 +184,10 @@ func (p *parser) unexpected(wanted string) {
 	fail(t.line, "found %s, want %s", found, wanted)
 }
 
-// is reports whether the next token is this operator or keyword.
 func (p *parser) is(kind tokenKind, text string) bool {
 	return p.at().kind == kind && p.at().text == text
 }
 
-// skip takes the next token if it is this operator or keyword.
 func (p *parser) skip(kind tokenKind, text string) bool {
 	found := p.is(kind, text)
 	if found {
@@ -250,7 +244,6 @@ func (p *parser) statements(until ...string) []statement {
 	}
 }
 
-// block reads a statement behind its {%.
 func (p *parser) block() statement {
 	word := p.want(nameToken, "", "the name of a block")
 	switch word.text {
@@ -277,7 +270,6 @@ func (p *parser) block() statement {
 
 func (p *parser) closeBlock() { p.want(closeBlock, "", `"%}"`) }
 
-// end reads the word that ends a block, behind its {%.
 func (p *parser) end(word string) {
 	p.want(nameToken, word, "{% "+word+" %}")
 	p.closeBlock()
@@ -305,7 +297,6 @@ func (p *parser) forBlock(line int) statement {
 	return f
 }
 
-// names reads the names that the elements of a loop are given.
 func (p *parser) names() []string {
 	parenthesis := p.skip(operatorToken, "(")
 	list := []string{p.want(nameToken, "", "a name").text}

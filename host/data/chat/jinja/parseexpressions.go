@@ -128,7 +128,6 @@ func (p *parser) unary() expression {
 	return p.postfix(value)
 }
 
-// postfix reads attributes, subscripts and calls behind a value.
 func (p *parser) postfix(value expression) expression {
 	for {
 		line := p.at().line
@@ -220,7 +219,6 @@ func (p *parser) filters(value expression) expression {
 	return value
 }
 
-// test reads "is name", "is not name", with or without arguments.
 func (p *parser) test(value expression) expression {
 	p.take()
 	negated := p.skip(nameToken, "not")
@@ -253,7 +251,6 @@ func (p *parser) beginsArgument() bool {
 
 var constants = map[string]any{"true": true, "True": true, "false": false, "False": false, "none": nil, "None": nil}
 
-// primary reads a name, a constant, or something in brackets.
 func (p *parser) primary() expression {
 	t := p.at()
 	switch t.kind {

@@ -96,7 +96,6 @@ func formatFloat(x float64) string {
 	return s
 }
 
-// quote writes a string as a literal of Python.
 func quote(s string) string {
 	mark := '\''
 	if strings.Contains(s, "'") && !strings.Contains(s, `"`) {
@@ -197,7 +196,6 @@ func fields(s string, times int64, fromRight bool) []string {
 	return parts
 }
 
-// splitLines is str.splitlines.
 func splitLines(s string, keep bool) []string {
 	var lines []string
 	for s != "" {
@@ -225,10 +223,8 @@ func upper(s string) string { return cases.Upper(language.Und).String(s) }
 
 func lower(s string) string { return cases.Lower(language.Und).String(s) }
 
-// titleCase is the title case of a single character.
 func titleCase(r string) string { return cases.Title(language.Und, cases.NoLower).String(r) }
 
-// capitalize makes the first character large and all others small.
 func capitalize(s string) string {
 	_, size := utf8.DecodeRuneInString(s)
 	// What becomes of a sigma at the end depends on what stands before it.

@@ -40,7 +40,6 @@ func (d *Dict) Get(key string) (any, bool) {
 // Keys returns the keys in order. They must not be changed.
 func (d *Dict) Keys() []string { return d.keys }
 
-// items are the pairs of key and value.
 func (d *Dict) items() List {
 	list := make(List, len(d.keys))
 	for i, key := range d.keys {
@@ -67,7 +66,6 @@ type (
 	}
 )
 
-// get returns an attribute of "loop".
 func (p *position) get(name string) (any, bool) {
 	n := len(p.list)
 	switch name {
@@ -107,7 +105,6 @@ func isSpace(r rune) bool {
 	return false
 }
 
-// truth reports whether a condition with this value holds.
 func truth(value any) bool {
 	switch v := value.(type) {
 	case nil:
@@ -130,7 +127,6 @@ func truth(value any) bool {
 	return true
 }
 
-// typeName is the kind of a value, for messages.
 func typeName(value any) string {
 	switch v := value.(type) {
 	case nil:
@@ -172,7 +168,6 @@ func length(value any) int {
 	return -1
 }
 
-// elements are what a loop runs over: elements, keys, or characters.
 func (m *machine) elements(line int, value any) List {
 	switch v := value.(type) {
 	case List:
@@ -198,7 +193,6 @@ func (m *machine) elements(line int, value any) List {
 	return nil
 }
 
-// known lists the names in a table, for messages.
 func known[T any](table map[string]T) string {
 	return strings.Join(slices.Sorted(maps.Keys(table)), ", ")
 }
@@ -219,7 +213,6 @@ func asNumber(value any) (integer int64, real float64, kind byte) {
 	return 0, 0, 0
 }
 
-// equal compares by value, as == does.
 func (m *machine) equal(line int, a, b any, depth int) bool {
 	m.step(line)
 	if depth > maxDepth {
@@ -267,7 +260,6 @@ func (m *machine) equal(line int, a, b any, depth int) bool {
 	return false
 }
 
-// less orders numbers and strings.
 func less(line int, a, b any) bool {
 	i, x, kind := asNumber(a)
 	j, y, other := asNumber(b)
@@ -285,7 +277,6 @@ func less(line int, a, b any) bool {
 	return s < t
 }
 
-// contains is the operator "in".
 func (m *machine) contains(line int, where, what any) bool {
 	switch w := where.(type) {
 	case string:
@@ -308,7 +299,6 @@ func (m *machine) contains(line int, where, what any) bool {
 	return false
 }
 
-// tests stand behind "is".
 var tests = map[string]func(c *calling, value any) any{
 	"defined":   func(_ *calling, v any) any { return !is[*undefined](v) },
 	"undefined": func(_ *calling, v any) any { return is[*undefined](v) },
