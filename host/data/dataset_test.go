@@ -98,8 +98,8 @@ func TestVerifyRefuses(t *testing.T) {
 	}
 }
 
-// TestKeepsTokenizer: what was published with a tokenizer lies in the dataset, as it is. What lay beside another tokenizer
-// goes with that one; what lies beside the same one stays.
+// TestKeepsTokenizer: what was published with a tokenizer lies in the dataset, as it is. What lay
+// beside another tokenizer goes with that one; what lies beside the same one stays.
 func TestKeepsTokenizer(t *testing.T) {
 	dir := t.TempDir()
 	out := filepath.Join(dir, "set")

@@ -60,7 +60,8 @@ func (p preparing) begin(t *testing.T, older bool) string {
 	return out
 }
 
-// whole demands that the token files in a directory are whole, and that preparing it again makes the dataset of want.
+// whole demands that the token files in a directory are whole, and that preparing it again makes
+// the dataset of want.
 func (p preparing) whole(t *testing.T, what, out string, want map[string]string) {
 	t.Helper()
 	for _, name := range []string{dataset.Texts.Train, dataset.Texts.Val} {

@@ -203,7 +203,8 @@ func (f *finder) kind(name string) (source.Format, source.Compression) {
 	return format, compress
 }
 
-// written reports whether a file is one of those that are being written, of which an earlier preparation may have left one.
+// written reports whether a file is one of those that are being written, of which an earlier
+// preparation may have left one.
 func (f *finder) written(resolved string) bool {
 	return filepath.Dir(resolved) == f.exclude && f.own(filepath.Base(resolved))
 }
@@ -228,7 +229,8 @@ const anyDepth = "**"
 // isPattern reports whether an input is meant as a pattern.
 func isPattern(input string) bool { return strings.ContainsAny(input, "*?[") }
 
-// matchElements is path.Match with [anyDepth], for a pattern and a path that are cut at their slashes.
+// matchElements is path.Match with [anyDepth], for a pattern and a path that are cut at their
+// slashes.
 func matchElements(pattern, name []string) bool {
 	for len(pattern) > 0 {
 		if pattern[0] == anyDepth {
@@ -250,8 +252,8 @@ func matchElements(pattern, name []string) bool {
 	return len(name) == 0
 }
 
-// glob adds what a pattern matches, as if all of it were named. As in a shell, names that begin with
-// a dot have to be named with it.
+// glob adds what a pattern matches, as if all of it were named. As in a shell, names that begin
+// with a dot have to be named with it.
 func (f *finder) glob(pattern string) error {
 	if strings.Contains(pattern, anyDepth) {
 		return fmt.Errorf("pattern %q: ** is for --include: name the directory, and select its files with --include",

@@ -80,7 +80,8 @@ func TestFind(t *testing.T) {
 	}
 }
 
-// TestPreparedInPlace: what an earlier preparation has written into the folder of the texts is no text, and is reported.
+// TestPreparedInPlace: what an earlier preparation has written into the folder of the texts is no
+// text, and is reported.
 func TestPreparedInPlace(t *testing.T) {
 	dir := t.TempDir()
 	testfile.Tree(t, dir, map[string]string{"a.txt": "first", "b.txt": "second", "sub/dataset.json": "third", "tokenizer.json": "another time"})

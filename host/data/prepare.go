@@ -1,10 +1,11 @@
 // Package data turns text into token files and token files into batches for the training
 // loop.
 //
-// [Prepare] turns texts into a dataset: a folder with training and validation files of
-// token ids, the tokenizer that made them, and a manifest against which [dataset.Verify] checks
-// the files. Package dataset reads and writes token files and draws batches from them, package source reads the input files, package tokenizer turns text into ids, and
-// package chat makes documents of conversations.
+// [Prepare] turns texts into a dataset: a folder with training and validation files of token ids,
+// the tokenizer that made them, and a manifest against which [dataset.Verify] checks the files.
+// Package dataset reads and writes token files and draws batches from them, package source reads
+// the input files, package tokenizer turns text into ids, and package chat makes documents of
+// conversations.
 //
 // Everything here is deterministic: the same files and settings give the same bytes on
 // every machine, and a batch depends on nothing but its number. Batches are []int32:
@@ -193,8 +194,8 @@ func (p *preparation) expect(bytes int64) {
 	p.progress.TotalBytes += bytes
 }
 
-// limit returns the documents up to the first that would exceed the bound, without those that alone do: one of them would
-// end the choice wherever it stands, at worst before the first document.
+// limit returns the documents up to the first that would exceed the bound, without those that alone
+// do: one of them would end the choice wherever it stands, at worst before the first document.
 func limit(documents []document, maxBytes int64) []document {
 	if maxBytes == 0 {
 		return documents

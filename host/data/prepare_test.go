@@ -110,7 +110,8 @@ func TestPrepareMaxBytes(t *testing.T) {
 	}
 }
 
-// TestLongDocumentBesideABound: a document that is longer than the bound is passed over, and does not end the choice.
+// TestLongDocumentBesideABound: a document that is longer than the bound is passed over, and does
+// not end the choice.
 func TestLongDocumentBesideABound(t *testing.T) {
 	dir := t.TempDir()
 	files := map[string]string{"long": strings.Repeat("x", 1000)}

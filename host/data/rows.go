@@ -12,7 +12,8 @@ import (
 	"github.com/cage-qat/cage/host/data/source"
 )
 
-// RowOptions says which rows [FindRows] finds. All fields except Owns and Columns are as in [PrepareOptions].
+// RowOptions says which rows [FindRows] finds. All fields except Owns and Columns are as in
+// [PrepareOptions].
 type RowOptions struct {
 	Inputs, ValInputs []string
 	Include           []string
@@ -38,8 +39,8 @@ var errNoRows = errors.New("neither JSONL nor Parquet by its name: --format says
 
 func hasRows(f source.Format) bool { return f == source.JSONL || f == source.Parquet }
 
-// RowFiles are files that have rows. They must be JSONL or Parquet, by their names or by the given format; others in
-// folders are left out.
+// RowFiles are files that have rows. They must be JSONL or Parquet, by their names or by the given
+// format; others in folders are left out.
 type RowFiles struct {
 	columns           []string
 	train, validation []sourceFile
@@ -47,8 +48,8 @@ type RowFiles struct {
 	LeftOut []LeftOut
 }
 
-// FindRows finds the data files, for rows that consist of more than a text. A file that is found among ValInputs is not
-// used for Inputs.
+// FindRows finds the data files, for rows that consist of more than a text. A file that is found
+// among ValInputs is not used for Inputs.
 func FindRows(o RowOptions) (*RowFiles, error) {
 	finder, err := newFinder(&PrepareOptions{Include: o.Include, Format: o.Format, Stdin: o.Stdin, Out: o.Out})
 	if err != nil {

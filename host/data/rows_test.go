@@ -95,7 +95,8 @@ func TestReadRows(t *testing.T) {
 	}
 }
 
-// TestRowsOfFolders: what has no rows by its name is left out of a folder, and refused before anything is read where it is named.
+// TestRowsOfFolders: what has no rows by its name is left out of a folder, and refused before
+// anything is read where it is named.
 func TestRowsOfFolders(t *testing.T) {
 	dir := t.TempDir()
 	testfile.Tree(t, dir, map[string]string{"README.md": "Read me.", "a.jsonl": `{"a":1}`, "set/chat.json": `{"b":2}`, "set/sub/chat.json": `{"b":2}`})

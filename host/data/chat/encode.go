@@ -39,8 +39,8 @@ type Encoder struct {
 	pieces    sync.Map // the bytes of tokens that have occurred, by id
 }
 
-// NewEncoder returns an encoder. An empty trainOn means [AllTurns]. Special tokens that are written in
-// messages become the tokens that they name, as in transformers.
+// NewEncoder returns an encoder. An empty trainOn means [AllTurns]. Special tokens that are written
+// in messages become the tokens that they name, as in transformers.
 func NewEncoder(t *Template, tok tokenizer.Tokenizer, trainOn TrainOn) (*Encoder, error) {
 	e := &Encoder{template: t, tokenizer: tok, trainOn: trainOn}
 	if trainOn != "" && trainOn != AllTurns && trainOn != LastTurn {

@@ -171,7 +171,8 @@ func TestDropped(t *testing.T) {
 	}
 }
 
-// TestNormalForms: where the tokenizer brings text into a normal form, its tokens give that form back, and what is learned is found in it.
+// TestNormalForms: where the tokenizer brings text into a normal form, its tokens give that form
+// back, and what is learned is found in it.
 func TestNormalForms(t *testing.T) {
 	definition := testfile.Read(t, "testdata/llama32.tokenizer.json")
 	// The template's e and the accent that the answer begins with are one letter in NFC.
@@ -220,7 +221,8 @@ func (v vast) Info() tokenizer.Info {
 	return info
 }
 
-// TestVastVocabulary: what an encoder keeps grows with the tokens that occur, and not with the largest id.
+// TestVastVocabulary: what an encoder keeps grows with the tokens that occur, and not with the
+// largest id.
 func TestVastVocabulary(t *testing.T) {
 	tmpl := encoder(t, plain, "").template
 	e := encoderOf(t, tmpl, vast{}, "")

@@ -14,7 +14,8 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// whole demands that the token files in a directory are whole, and that preparing again makes the data set of want, whatever is in the folder.
+// whole demands that the token files in a directory are whole, and that preparing again makes the
+// data set of want, whatever is in the folder.
 func whole(t *testing.T, what, out string, want map[string]string) {
 	t.Helper()
 	for _, name := range []string{dataset.Conversations.Train, dataset.Conversations.Val} {

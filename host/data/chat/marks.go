@@ -9,11 +9,12 @@ import (
 	"github.com/cage-qat/cage/host/data/tokenizer"
 )
 
-// Marks says what becomes of marks of a template, such as <|im_end|>, that are no tokens of the tokenizer.
+// Marks says what becomes of marks of a template, such as <|im_end|>, that are no tokens of the
+// tokenizer.
 type Marks string
 
-// With RefuseMarks they are an error: a model would learn each as several ordinary tokens. With AddMarks they become tokens of
-// the tokenizer, and with PlainMarks they stay ordinary text.
+// With RefuseMarks they are an error: a model would learn each as several ordinary tokens. With
+// AddMarks they become tokens of the tokenizer, and with PlainMarks they stay ordinary text.
 const (
 	RefuseMarks Marks = "error"
 	AddMarks    Marks = "add"
@@ -28,10 +29,12 @@ type AddedToken struct {
 
 var markPattern = regexp.MustCompile(`<\|[A-Za-z0-9_.-]+\|>`)
 
-// plainMarks lists the built-in templates whose marks are ordinary text in the models that use them.
+// plainMarks lists the built-in templates whose marks are ordinary text in the models that use
+// them.
 var plainMarks = []string{"tulu"}
 
-// missingMarks lists the marks of a template that are not single tokens. A tokenizer whose tokens are bytes has none.
+// missingMarks lists the marks of a template that are not single tokens. A tokenizer whose tokens
+// are bytes has none.
 func (t *Template) missingMarks(tok *tokenizer.HuggingFace) ([]string, error) {
 	var missing []string
 	for _, mark := range markPattern.FindAllString(t.Source, -1) {
@@ -46,7 +49,8 @@ func (t *Template) missingMarks(tok *tokenizer.HuggingFace) ([]string, error) {
 	return missing, nil
 }
 
-// withMarks returns a tokenizer for the template: the given one, or one with the marks added as tokens.
+// withMarks returns a tokenizer for the template: the given one, or one with the marks added as
+// tokens.
 func (t *Template) withMarks(tok tokenizer.Tokenizer, marks Marks) (tokenizer.Tokenizer, []AddedToken, error) {
 	hub, ok := tok.(*tokenizer.HuggingFace)
 	if !ok && marks == AddMarks {

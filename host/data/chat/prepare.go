@@ -50,7 +50,8 @@ type PrepareOptions struct {
 	Tokenizer tokenizer.Tokenizer
 	// TrainOn says which turns carry loss; empty means all of the assistant's.
 	TrainOn TrainOn
-	// Marks says what becomes of marks of the template that are no tokens; empty means that they are an error.
+	// Marks says what becomes of marks of the template that are no tokens; empty means that they are
+	// an error.
 	Marks Marks
 	// SkipBad leaves out and counts rows that hold no conversation; otherwise the first
 	// of them is an error.
@@ -142,7 +143,8 @@ func (p *preparation) run(ctx context.Context) (m *Manifest, err error) {
 	return m, p.folder.Commit(m)
 }
 
-// companions has the files with which the folder of the data, and a run that copies from it, has all that chats need.
+// companions has the files with which the folder of the data, and a run that copies from it, has
+// all that chats need.
 func (o *PrepareOptions) companions(added []AddedToken) (map[string][]byte, error) {
 	config, err := o.Template.tokenizerConfig(added)
 	if err != nil {

@@ -99,8 +99,8 @@ func OpenTemplate(spec, tokenizer string, addsBOS bool) (*Template, error) {
 	return t, t.parse()
 }
 
-// ModelTemplate returns the template that comes with a tokenizer, given the contents of the tokenizer's files by their names;
-// nil if there is none.
+// ModelTemplate returns the template that comes with a tokenizer, given the contents of the
+// tokenizer's files by their names; nil if there is none.
 func ModelTemplate(files map[string][]byte) (*Template, error) {
 	t := &Template{Name: tokenizer.TemplateFile, Source: string(files[tokenizer.TemplateFile])}
 	if text, ok := files[tokenizer.ConfigFile]; ok {
@@ -193,15 +193,15 @@ func (t *Template) now() time.Time {
 	return t.Time
 }
 
-// Ending is what a template prints behind a turn of the assistant, which tells a program that the answer is complete: a
-// special token, or else a text.
+// Ending is what a template prints behind a turn of the assistant, which tells a program that the
+// answer is complete: a special token, or else a text.
 type Ending struct {
 	Token int32  // [tokenizer.NoToken]: none
 	Text  string // "" if there is a token, or if nothing is known
 }
 
-// Ending finds what ends a turn that follows before. It is not known of a template that prints answers in another way
-// than they were given.
+// Ending finds what ends a turn that follows before. It is not known of a template that prints
+// answers in another way than they were given.
 func (t *Template) Ending(tok tokenizer.Tokenizer, before Conversation) (Ending, error) {
 	none := Ending{Token: tokenizer.NoToken}
 	const question, reply = "question", "reply"
@@ -224,7 +224,8 @@ func (t *Template) Ending(tok tokenizer.Tokenizer, before Conversation) (Ending,
 	return Ending{tokenizer.NoToken, behind}, nil
 }
 
-// ModelEnding finds what ends a turn in the template that is among the files of a model's tokenizer, if there is one.
+// ModelEnding finds what ends a turn in the template that is among the files of a model's
+// tokenizer, if there is one.
 func ModelEnding(files map[string][]byte, tok tokenizer.Tokenizer) (Ending, error) {
 	template, err := ModelTemplate(files)
 	if err != nil || template == nil {
@@ -233,8 +234,8 @@ func ModelEnding(files map[string][]byte, tok tokenizer.Tokenizer) (Ending, erro
 	return template.Ending(tok, nil)
 }
 
-// Ends are the tokens that end a text of a model, given the files of its tokenizer: the one that begins the next document,
-// the one that ends a document, and the one that ends a turn.
+// Ends are the tokens that end a text of a model, given the files of its tokenizer: the one that
+// begins the next document, the one that ends a document, and the one that ends a turn.
 func Ends(files map[string][]byte, tok tokenizer.Tokenizer) (list []int32) {
 	end, _ := ModelEnding(files, tok) // without a template there is no end of a turn
 	for _, id := range []int32{tok.Info().BOS, tok.Info().EOS, end.Token} {
@@ -299,8 +300,9 @@ func parseConfig(text []byte) (*config, error) {
 	return c, nil
 }
 
-// tokenizerConfig is the tokenizer_config.json of a data set: the model's with the tokens of the template, and without a
-// template of its own, which stands in a file beside it. Added tokens stand among its own, where it lists them.
+// tokenizerConfig is the tokenizer_config.json of a data set: the model's with the tokens of the
+// template, and without a template of its own, which stands in a file beside it. Added tokens stand
+// among its own, where it lists them.
 func (t *Template) tokenizerConfig(added []AddedToken) (map[string]any, error) {
 	out := map[string]any{}
 	for key, value := range t.config.file {

@@ -57,7 +57,8 @@ func TestModelsTemplate(t *testing.T) {
 	}
 }
 
-// TestTokenizerConfig: a data set has all that the model's tokenizer_config.json says, but for the template and what that does not print.
+// TestTokenizerConfig: a data set has all that the model's tokenizer_config.json says, but for the
+// template and what that does not print.
 func TestTokenizerConfig(t *testing.T) {
 	dir := folder(t, map[string]string{"tokenizer_config.json": `{"tokenizer_class": "Own", "model_max_length": 1e30, "chat_template": "x", "bos_token": "<s>",
 		"eos_token": {"content": "</s>", "lstrip": false}, "pad_token": null, "added_tokens_decoder": {"0": {"content": "<s>"}}}`})
@@ -115,7 +116,8 @@ func TestTemplateMistakes(t *testing.T) {
 	}
 }
 
-// TestEnding: an answer ends at the special token behind it, or at a text where that is no such token.
+// TestEnding: an answer ends at the special token behind it, or at a text where that is no such
+// token.
 func TestEnding(t *testing.T) {
 	llama, err := tokenizer.Open(filepath.Join("testdata", "llama32.tokenizer.json"))
 	if err != nil {
@@ -163,7 +165,8 @@ func TestEndingBehindOthers(t *testing.T) {
 	}
 }
 
-// TestModelTemplate: a tokenizer without a template has none, and one that cannot be read is an error.
+// TestModelTemplate: a tokenizer without a template has none, and one that cannot be read is an
+// error.
 func TestModelTemplate(t *testing.T) {
 	for _, files := range []map[string][]byte{nil, {tokenizer.ConfigFile: []byte(`{"eos_token": "</s>"}`)}} {
 		if tmpl, err := ModelTemplate(files); tmpl != nil || err != nil {
@@ -207,8 +210,8 @@ func withoutMarks(t *testing.T) *tokenizer.HuggingFace {
 	return tok
 }
 
-// TestMissingMarks: marks of a template that are no tokens are an error that says what to do, unless they are added, or are to be text,
-// or always were.
+// TestMissingMarks: marks of a template that are no tokens are an error that says what to do,
+// unless they are added, or are to be text, or always were.
 func TestMissingMarks(t *testing.T) {
 	tok := withoutMarks(t)
 	builtIn := func(name string) *Template { return openTemplate(t, name, "testdata", false) }
@@ -238,7 +241,8 @@ func TestMissingMarks(t *testing.T) {
 	}
 }
 
-// TestAddedMarks: the files of the data set agree about added tokens, and a turn ends with one of them.
+// TestAddedMarks: the files of the data set agree about added tokens, and a turn ends with one of
+// them.
 func TestAddedMarks(t *testing.T) {
 	tok := withoutMarks(t)
 	folder := t.TempDir()

@@ -6,10 +6,10 @@
 // that made them, and a [Manifest]. A [Folder] prepares one: the directory changes only at
 // the end. [Verify] checks one against its manifest.
 //
-// Batches are made of texts ([Windows], and [Mixture] of several files) and of conversations ([Rows]),
-// epoch after epoch in orders that a seed fixes, and for evaluation in the order of the file
-// ([Sequential], RowsConfig.InOrder). A batch depends on nothing but its number, so that training can
-// be resumed from the number of the step alone.
+// Batches are made of texts ([Windows], and [Mixture] of several files) and of conversations
+// ([Rows]), epoch after epoch in orders that a seed fixes, and for evaluation in the order of the
+// file ([Sequential], RowsConfig.InOrder). A batch depends on nothing but its number, so that
+// training can be resumed from the number of the step alone.
 //
 // How a document becomes ids is decided in packages data (texts) and chat (conversations).
 package dataset

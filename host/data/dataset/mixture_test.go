@@ -152,7 +152,8 @@ func TestShares(t *testing.T) {
 	}
 }
 
-// TestSharesByFraction: what is left goes to the sources whose shares were rounded down most, not to the largest.
+// TestSharesByFraction: what is left goes to the sources whose shares were rounded down most, not
+// to the largest.
 func TestSharesByFraction(t *testing.T) {
 	got, err := shares([]float64{0.54, 0.26, 0.2}, 10)
 	if want := []int64{5, 3, 2}; err != nil || !slices.Equal(got, want) {

@@ -59,9 +59,9 @@ func (r Row) clear() {
 	}
 }
 
-// Rows makes the batches of a training on conversations. In each epoch every document comes once, in an
-// order specific to that epoch, and rows are arranged anew. The last batch of an epoch
-// has the rows that are left; its other rows are empty.
+// Rows makes the batches of a training on conversations. In each epoch every document comes once,
+// in an order specific to that epoch, and rows are arranged anew. The last batch of an epoch has
+// the rows that are left; its other rows are empty.
 //
 // It is not safe for concurrent use; several may share a [File].
 type Rows struct {

@@ -53,7 +53,8 @@ func TestReadParquetObjects(t *testing.T) {
 	}
 }
 
-// TestParquetObjectsText: bytes that are no text are an error of their row, and not a text with replacement characters.
+// TestParquetObjectsText: bytes that are no text are an error of their row, and not a text with
+// replacement characters.
 func TestParquetObjectsText(t *testing.T) {
 	content := inParquet(t, []talk{{1, []message{{"user", "a\xffb"}}, nil}, {2, []message{{"user", "b"}}, nil}})
 	var problems []string

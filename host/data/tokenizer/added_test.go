@@ -44,7 +44,8 @@ func TestAddsBOS(t *testing.T) {
 	}
 }
 
-// TestWithTokens: added tokens get the ids behind the others, all other ids stay, and the definition gives the same tokenizer.
+// TestWithTokens: added tokens get the ids behind the others, all other ids stay, and the
+// definition gives the same tokenizer.
 func TestWithTokens(t *testing.T) {
 	for _, name := range []string{"llama3", "llama2", "gpt2"} {
 		before, err := tokenizer.LoadHuggingFace(filepath.Join("testdata", name+".tokenizer.json"))
@@ -78,7 +79,8 @@ func TestWithTokens(t *testing.T) {
 	}
 }
 
-// TestWithTokenOfVocabulary: a token that stands in the vocabulary, but that texts do not become, keeps its id.
+// TestWithTokenOfVocabulary: a token that stands in the vocabulary, but that texts do not become,
+// keeps its id.
 func TestWithTokenOfVocabulary(t *testing.T) {
 	before, err := tokenizer.ParseHuggingFace([]byte(`{"model":{"type":"BPE","vocab":{"<":0,"x":1,">":2,"<x>":3},"merges":[]}}`))
 	if err != nil {
@@ -93,8 +95,8 @@ func TestWithTokenOfVocabulary(t *testing.T) {
 	}
 }
 
-// TestMain fails when a goroutine outlives the tests, but for the clock of expressions, which ends by itself a while after
-// the last match.
+// TestMain fails when a goroutine outlives the tests, but for the clock of expressions, which ends
+// by itself a while after the last match.
 func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/dlclark/regexp2/v2.runClock"))
 }

@@ -221,8 +221,8 @@ type symbol struct {
 	prev, next int32
 }
 
-// merge joins pairs in the order of their rank, and from left to right among equal ranks, until none
-// is left, and appends what is left. With a heap that takes O(n log n).
+// merge joins pairs in the order of their rank, and from left to right among equal ranks, until
+// none is left, and appends what is left. With a heap that takes O(n log n).
 func (m *bpe) merge(dst []int32, g *wordMerger) []int32 {
 	g.list, g.queue = slices.Grow(g.list[:0], len(g.ids)), slices.Grow(g.queue[:0], len(g.ids))
 	for i, id := range g.ids {

@@ -54,7 +54,8 @@ func configToken(key string, value json.RawMessage) (string, error) {
 // DefaultTemplate is the name of the chat template that is used where none is named.
 const DefaultTemplate = "default"
 
-// Template returns the chat template. If the key holds a list of named templates, it is [DefaultTemplate].
+// Template returns the chat template. If the key holds a list of named templates, it is
+// [DefaultTemplate].
 func (c Config) Template() (string, error) {
 	list, err := c.Templates()
 	source, ok := list[DefaultTemplate]

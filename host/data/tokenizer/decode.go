@@ -12,8 +12,8 @@ import (
 // decodeStep rewrites the list of tokens; what is left at the end is joined.
 type decodeStep func(tokens []string) []string
 
-// newDecoder builds the section "decoder". Without one, tokens are joined with spaces between them, as
-// the original library does.
+// newDecoder builds the section "decoder". Without one, tokens are joined with spaces between them,
+// as the original library does.
 func newDecoder(section json.RawMessage) ([]decodeStep, error) {
 	if !present(section) {
 		return []decodeStep{joinTokens(" ")}, nil

@@ -191,7 +191,8 @@ func BytesDefinition() ([]byte, error) {
 	return json.MarshalIndent(sections(byteLevelSection, string(byteToRune[0]), 0, []map[string]any{}, vocab, [][2]string{}), "", "  ")
 }
 
-// Bounds on what a tokenizer.json can cost. Without them a small file could ask for any amount of memory.
+// Bounds on what a tokenizer.json can cost. Without them a small file could ask for any amount of
+// memory.
 const (
 	maxFile    = 128 << 20 // bytes of a file of a tokenizer; those of the largest published ones are around 35 MB
 	maxNesting = 32        // values within values; published files have about six
@@ -199,7 +200,8 @@ const (
 
 func readFile(path string) ([]byte, error) { return vfs.At(path).ReadSmallFile(maxFile) }
 
-// checkNesting refuses a section with values too deep within each other: each level of a Sequence is copied and parsed again.
+// checkNesting refuses a section with values too deep within each other: each level of a Sequence
+// is copied and parsed again.
 func checkNesting(section string, value []byte) error {
 	dec := jsontext.NewDecoder(bytes.NewReader(value), jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
 	for {

@@ -39,10 +39,11 @@ var _ Tokenizer = (*HuggingFace)(nil)
 
 // LoadHuggingFace reads the tokenizer.json at path.
 //
-// The begin token is the one that its post-processor puts before a text; failing that, the bos_token of a
-// tokenizer_config.json in the same folder; failing that, there is none. The end token is the one that the
-// post-processor puts after a text, or the eos_token. Truncation and padding settings are ignored. If the file needs an
-// unsupported feature, the error wraps an [*UnsupportedError].
+// The begin token is the one that its post-processor puts before a text; failing that, the
+// bos_token of a tokenizer_config.json in the same folder; failing that, there is none. The end
+// token is the one that the post-processor puts after a text, or the eos_token. Truncation and
+// padding settings are ignored. If the file needs an unsupported feature, the error wraps an
+// [*UnsupportedError].
 func LoadHuggingFace(path string) (*HuggingFace, error) {
 	data, err := readFile(path)
 	if err != nil {
@@ -81,7 +82,8 @@ func Identify(folder string) (Info, error) {
 	return Info{Name: name, BOS: NoToken, EOS: NoToken, SHA256: hash(content)}, err
 }
 
-// ParseHuggingFace is [LoadHuggingFace] for the content of a tokenizer.json. The tokenizer gets no name.
+// ParseHuggingFace is [LoadHuggingFace] for the content of a tokenizer.json. The tokenizer gets no
+// name.
 func ParseHuggingFace(definition []byte) (*HuggingFace, error) {
 	return newHuggingFace(definition, nil)
 }
@@ -121,9 +123,9 @@ func newHuggingFace(data, config []byte) (*HuggingFace, error) {
 	return t, t.setMarkers(def.PostProcessor, config)
 }
 
-// Normal converts text to the normal form NFC if that is what the tokenizer's normalizer does; if it
-// does anything else, text stays as it is. The result is what the ids of a byte-level tokenizer decode
-// to.
+// Normal converts text to the normal form NFC if that is what the tokenizer's normalizer does; if
+// it does anything else, text stays as it is. The result is what the ids of a byte-level tokenizer
+// decode to.
 func (t *HuggingFace) Normal(text string) string {
 	if !t.composesOnly {
 		return text
@@ -197,7 +199,8 @@ func (t *HuggingFace) Info() Info { return t.info }
 // all that [Reopen] needs, stored as tokenizer.json.
 func (t *HuggingFace) Definition() []byte { return t.definition }
 
-// ReadCompanions reads those of the files in [CompanionFiles] that are in the folder of the tokenizer.json.
+// ReadCompanions reads those of the files in [CompanionFiles] that are in the folder of the
+// tokenizer.json.
 func (t *HuggingFace) ReadCompanions() (map[string][]byte, error) {
 	files := map[string][]byte{}
 	if t.folder == "" {
@@ -276,9 +279,10 @@ func (t *HuggingFace) Decode(ids []int32) (string, error) {
 	return strings.Join(tokens, ""), nil
 }
 
-// Special reports whether a token stands for no text, like those that begin and end documents and turns.
+// Special reports whether a token stands for no text, like those that begin and end documents and
+// turns.
 func (t *HuggingFace) Special(id int32) bool { return t.special[id] }
 
-// AddsBOS reports whether the Python package puts the begin token before every text. It does not if only
-// tokenizer_config.json names that token.
+// AddsBOS reports whether the Python package puts the begin token before every text. It does not if
+// only tokenizer_config.json names that token.
 func (t *HuggingFace) AddsBOS() bool { return t.addsBOS }

@@ -85,7 +85,8 @@ type templatePart struct {
 	} `json:"Sequence"`
 }
 
-// templateMarkers returns the tokens that a post-processor puts before and behind a single text, or NoToken.
+// templateMarkers returns the tokens that a post-processor puts before and behind a single text, or
+// NoToken.
 func templateMarkers(section json.RawMessage) (bos, eos int32, err error) {
 	var def postProcessor
 	if err := plainjson.UnmarshalPart(section, &def); err != nil {
@@ -134,7 +135,8 @@ func (p *postProcessor) markers() (bos, eos int32, err error) {
 	return bos, eos, err
 }
 
-// special returns the id of the token that these parts of the template are, NoToken where there are none.
+// special returns the id of the token that these parts of the template are, NoToken where there are
+// none.
 func (p *postProcessor) special(parts []templatePart, does string) (int32, error) {
 	if len(parts) == 0 {
 		return NoToken, nil

@@ -50,8 +50,9 @@ func newNormalizer(section json.RawMessage) (normalizer, error) {
 	}, nil
 }
 
-// joiner is what golang.org/x/text puts after every 30 marks in a row, so that a buffer of fixed size
-// holds them (UAX #15, Stream-Safe Text Format). A normal form has no more of them than the text.
+// joiner is what golang.org/x/text puts after every 30 marks in a row, so that a buffer of fixed
+// size holds them (UAX #15, Stream-Safe Text Format). A normal form has no more of them than the
+// text.
 const joiner = "\u034f"
 
 // composed brings text into the normal form NFC.
@@ -63,8 +64,8 @@ func composed(text string) string {
 	return composedByRule(text)
 }
 
-// composedByRule is the algorithm of the Unicode Standard (section 3.11) for texts with any number of
-// marks in a row.
+// composedByRule is the algorithm of the Unicode Standard (section 3.11) for texts with any number
+// of marks in a row.
 func composedByRule(text string) string {
 	var runes []rune
 	for _, r := range text {

@@ -170,8 +170,8 @@ func (p *preTokenizer) words(text string, first bool) ([]piece, error) {
 	return pieces, nil
 }
 
-// matchTimeout bounds the search for one match: by backtracking, some expressions take a time that is
-// exponential in the length of the text, as (a+)+$.
+// matchTimeout bounds the search for one match: by backtracking, some expressions take a time that
+// is exponential in the length of the text, as (a+)+$.
 var matchTimeout = 20 * time.Second
 
 // addSplit appends a cutter that makes pieces of the matches of expr, and of what is between them
@@ -208,10 +208,12 @@ func (p *preTokenizer) addSplit(expr string, onlyMatches bool) error {
 	return nil
 }
 
-// multiline are flags with m, by which ^ and $ match at every line here, and a dot matches line feeds in Oniguruma.
+// multiline are flags with m, by which ^ and $ match at every line here, and a dot matches line
+// feeds in Oniguruma.
 var multiline = regexp.MustCompile(`^\(\?[a-zA-Z]*m`)
 
-// meansOther names what an expression has that Oniguruma, the original library, reads in another way; "" for nothing.
+// meansOther names what an expression has that Oniguruma, the original library, reads in another
+// way; "" for nothing.
 func meansOther(expr string) string {
 	class := false
 	for i := 0; i < len(expr); i++ {

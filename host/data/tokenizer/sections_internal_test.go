@@ -123,8 +123,9 @@ func TestFormsByRule(t *testing.T) {
 	}
 }
 
-// TestSplits: patterns cut where the original library does, empty matches included. The words are those of tokenizers
-// 0.23.3, pre_tokenizers.Split(Regex(pattern), behavior, invert).pre_tokenize_str(text).
+// TestSplits: patterns cut where the original library does, empty matches included. The words are
+// those of tokenizers 0.23.3, pre_tokenizers.Split(Regex(pattern), behavior,
+// invert).pre_tokenize_str(text).
 func TestSplits(t *testing.T) {
 	var list []struct {
 		Pattern, Text, Behavior string
@@ -154,7 +155,8 @@ func TestSplits(t *testing.T) {
 	}
 }
 
-// TestMatchTimeout: an expression that takes forever is an error that names it, and not the whole text.
+// TestMatchTimeout: an expression that takes forever is an error that names it, and not the whole
+// text.
 func TestMatchTimeout(t *testing.T) {
 	before := matchTimeout
 	matchTimeout = 100 * time.Millisecond
@@ -169,7 +171,8 @@ func TestMatchTimeout(t *testing.T) {
 	}
 }
 
-// TestOtherDialect: expressions that mean something else in the original library are refused; those of published models are not.
+// TestOtherDialect: expressions that mean something else in the original library are refused; those
+// of published models are not.
 func TestOtherDialect(t *testing.T) {
 	for _, expr := range []string{`[[:punct:]]`, `[^[:space:]]`, `[\p{L}&&[^\p{Han}]]+`, `a{,2}`, `[a-z-[aeiou]]`, `(?m).`, `(?im:x)`, `(?i)ß`} {
 		var unsupported *UnsupportedError

@@ -10,17 +10,19 @@ import (
 	"github.com/cage-qat/cage/internal/plainjson"
 )
 
-// SentencePiece describes a tokenizer for programs that compute its ids as SentencePiece does: they write spaces as "▁"
-// and repeatedly join the two neighbours whose joined text is the token with the highest score, leftmost first.
-// Characters that are not tokens become bytes at the end.
+// SentencePiece describes a tokenizer for programs that compute its ids as SentencePiece does: they
+// write spaces as "▁" and repeatedly join the two neighbours whose joined text is the token with
+// the highest score, leftmost first. Characters that are not tokens become bytes at the end.
 type SentencePiece struct {
-	// Scores has one number for each id below VocabSize: the later merges make a token, the smaller its score.
+	// Scores has one number for each id below VocabSize: the later merges make a token, the smaller
+	// its score.
 	Scores []float32
 	// Unknown is the id of the unknown token, or [NoToken].
 	Unknown int32
 	// Prefix says that "▁" is put before a text, and before what follows an added token.
 	Prefix bool
-	// Differs lists the reasons why some texts get other ids than from the tokenizer; empty if none does.
+	// Differs lists the reasons why some texts get other ids than from the tokenizer; empty if none
+	// does.
 	Differs []string
 }
 

@@ -91,8 +91,8 @@ type Tokenizer interface {
 	Decode(ids []int32) (string, error)
 }
 
-// AddsBOS reports whether other programs put the begin token before a text that they encode with the tokenizer. Having
-// such a token is not enough: see [HuggingFace.AddsBOS].
+// AddsBOS reports whether other programs put the begin token before a text that they encode with
+// the tokenizer. Having such a token is not enough: see [HuggingFace.AddsBOS].
 func AddsBOS(t Tokenizer) bool {
 	h, ok := t.(*HuggingFace)
 	return t.Info().BOS != NoToken && (!ok || h.AddsBOS())

@@ -147,8 +147,8 @@ func TestCut(t *testing.T) {
 	}
 }
 
-// TestCutOfDecomposed: where normalization makes a mark of the end of a letter, the pattern gives it the line ends behind it, so that
-// there is no place before them.
+// TestCutOfDecomposed: where normalization makes a mark of the end of a letter, the pattern gives
+// it the line ends behind it, so that there is no place before them.
 func TestCutOfDecomposed(t *testing.T) {
 	for _, c := range []struct {
 		form, text string

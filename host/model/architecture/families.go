@@ -10,9 +10,10 @@ import (
 	"strings"
 )
 
-// Params lists the parameters of a model in its order, with the sizes that [Settings.FillIn] fills in. Those of a language model are the
-// embedding, those of each block, the last norm, and the head if it is not the embedding. A problem has the one parameter x,
-// [rows, dimension], a matrix without weight decay, so that a quantizer scales its rows.
+// Params lists the parameters of a model in its order, with the sizes that [Settings.FillIn] fills
+// in. Those of a language model are the embedding, those of each block, the last norm, and the head
+// if it is not the embedding. A problem has the one parameter x, [rows, dimension], a matrix
+// without weight decay, so that a quantizer scales its rows.
 func (s Settings) Params() []Param {
 	s.FillIn()
 	if !s.Language() {
@@ -40,7 +41,8 @@ func (s Settings) Params() []Param {
 	return params
 }
 
-// LayerOf returns the number of the block that a parameter or activation with that name is in; -1 if it is in none.
+// LayerOf returns the number of the block that a parameter or activation with that name is in; -1
+// if it is in none.
 func LayerOf(name string) int {
 	rest, inBlock := strings.CutPrefix(name, "layers.")
 	number, _, _ := strings.Cut(rest, ".")
@@ -67,12 +69,12 @@ func (s Settings) BlockParams(layer int) []Param {
 	return nil
 }
 
-// NormsBehind reports whether the norms of a block stand behind its layers, on what these return, and not in front of
-// them.
+// NormsBehind reports whether the norms of a block stand behind its layers, on what these return,
+// and not in front of them.
 func (s Settings) NormsBehind() bool { return s.Kind == KindOLMo2 }
 
-// llamaBlock starts the weights that write to the residual stream smaller, by √(2·layers), so that its variance does
-// not grow with depth.
+// llamaBlock starts the weights that write to the residual stream smaller, by √(2·layers), so that
+// its variance does not grow with depth.
 func (s Settings) llamaBlock(prefix string) []Param {
 	residualStd := s.InitStd / math.Sqrt(2*float64(s.Layers))
 	return []Param{
@@ -118,14 +120,15 @@ func (s Settings) qwen3Block(prefix string) []Param {
 // Tied reports whether the embedding is the output head.
 func (s Settings) Tied() bool { return s.Head == "tied" }
 
-// QueryWidth is the number of features of all heads of queries, which is what attention returns too.
+// QueryWidth is the number of features of all heads of queries, which is what attention returns
+// too.
 func (s Settings) QueryWidth() int { return s.Heads * s.HeadSize }
 
 // KeyWidth is the number of features of all heads of keys, and of values.
 func (s Settings) KeyWidth() int { return s.KVHeads * s.HeadSize }
 
-// qkvParam is the fused weight of queries, keys and values. Where several heads of queries share one of keys, keys and
-// values have fewer rows.
+// qkvParam is the fused weight of queries, keys and values. Where several heads of queries share
+// one of keys, keys and values have fewer rows.
 func (s Settings) qkvParam(prefix string) Param {
 	p := matrixParam(prefix+"attn.qkv", s.InitStd, s.QueryWidth()+2*s.KeyWidth(), s.Width)
 	p.Parts = []Part{{"q", s.QueryWidth()}, {"k", s.KeyWidth()}, {"v", s.KeyWidth()}}
@@ -189,15 +192,17 @@ func (p Param) Size() int {
 	return size
 }
 
-// Init returns the initial elements of the parameter, in row-major order, as [Param.Draw] sets them.
+// Init returns the initial elements of the parameter, in row-major order, as [Param.Draw] sets
+// them.
 func (p Param) Init(seed uint64) []float32 {
 	values := make([]float32, p.Size())
 	p.Draw(seed, values)
 	return values
 }
 
-// Draw sets values to the initial elements of the parameter, in row-major order. They depend only on the seed and on
-// the parameter's name and size, so that parameters can be initialized in any order, and in parallel.
+// Draw sets values to the initial elements of the parameter, in row-major order. They depend only
+// on the seed and on the parameter's name and size, so that parameters can be initialized in any
+// order, and in parallel.
 func (p Param) Draw(seed uint64, values []float32) {
 	if p.Start != nil {
 		copy(values, p.Start)
@@ -230,7 +235,8 @@ func CountParams(params []Param, keep func(Param) bool) int {
 	return total
 }
 
-// NonEmbedding counts the elements of all parameters except the embedding and the head: the N of scaling laws.
+// NonEmbedding counts the elements of all parameters except the embedding and the head: the N of
+// scaling laws.
 func NonEmbedding(params []Param) int {
 	return CountParams(params, func(p Param) bool { return p.Role != RoleEmbedding && p.Role != RoleHead })
 }

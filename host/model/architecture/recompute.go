@@ -1,6 +1,7 @@
 package architecture
 
-// Recompute says what the backward pass of a language model computes again, instead of keeping it from the forward pass.
+// Recompute says what the backward pass of a language model computes again, instead of keeping it
+// from the forward pass.
 type Recompute string
 
 // What can be computed again, from little to much.

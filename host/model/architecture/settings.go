@@ -1,6 +1,7 @@
-// Package architecture says what models there are: the settings of each kind and their keys, presets, the parameters that
-// follow from the settings and how these start, and the angles of rotary positions. It is numbers and names alone: package
-// host/model computes with them, in graphs, and whoever only reads a configuration or a checkpoint needs no tensor engine.
+// Package architecture says what models there are: the settings of each kind and their keys,
+// presets, the parameters that follow from the settings and how these start, and the angles of
+// rotary positions. It is numbers and names alone: package host/model computes with them, in
+// graphs, and whoever only reads a configuration or a checkpoint needs no tensor engine.
 package architecture
 
 import (
@@ -38,11 +39,12 @@ var languageDefaults = map[string]Settings{
 
 const defaultInitStd = 0.02
 
-// largestDimension and largestRows bound the shapes of problems: A is dense, and its eigenvectors are computed.
+// largestDimension and largestRows bound the shapes of problems: A is dense, and its eigenvectors
+// are computed.
 const largestDimension, largestRows = 4096, 4096
 
-// Settings is the table [model] of a configuration, from which [New] makes the model. Fields that belong to other kinds
-// of models are zero, except that Context is 1 for problems.
+// Settings is the table [model] of a configuration, from which [New] makes the model. Fields that
+// belong to other kinds of models are zero, except that Context is 1 for problems.
 type Settings struct {
 	Kind string // one of Kinds
 
@@ -59,10 +61,10 @@ type Settings struct {
 
 	RopeTheta float64 // base of the wavelengths of the rotary position embedding
 	RopePairs Pairing
-	// RopeFactor stretches the long wavelengths, so that a model that was trained on short sequences works on long
-	// ones, by the rule of Llama 3.1: wavelengths up to RopeOriginal/RopeHigh stay as they are; those from
-	// RopeOriginal/RopeLow on become RopeFactor times as long; in between, both frequencies are mixed. With 1, all stay
-	// as they are.
+	// RopeFactor stretches the long wavelengths, so that a model that was trained on short sequences
+	// works on long ones, by the rule of Llama 3.1: wavelengths up to RopeOriginal/RopeHigh stay as
+	// they are; those from RopeOriginal/RopeLow on become RopeFactor times as long; in between, both
+	// frequencies are mixed. With 1, all stay as they are.
 	RopeFactor, RopeLow, RopeHigh float64
 	RopeOriginal                  int // length, in tokens, of the sequences that the wavelengths were made for
 
@@ -70,8 +72,8 @@ type Settings struct {
 	InitStd float64 // standard deviation of the initial weights
 	Head    string  // "own", or "tied": the embedding is the output head, too (Press and Wolf, 2017), as in small Llama 3 models
 
-	// Problems without data. Lists that are nil are drawn at random. The point x has Rows rows, each a problem of its
-	// own with the same A.
+	// Problems without data. Lists that are nil are drawn at random. The point x has Rows rows, each a
+	// problem of its own with the same A.
 	Dimension, Rows int
 	Condition       float64   // κ(A), if there is no Spectrum: the eigenvalues are evenly spaced in their logarithm, from 1/κ to 1
 	Spectrum        []float64 // eigenvalues of A
@@ -161,8 +163,8 @@ func (s *Settings) problemKeys() []schema.Key {
 	}
 }
 
-// FillIn replaces zeros that stand for another value by that value, and gives a problem without data the sizes that
-// training needs.
+// FillIn replaces zeros that stand for another value by that value, and gives a problem without
+// data the sizes that training needs.
 func (s *Settings) FillIn() {
 	if s.Kind == KindToy {
 		s.Dimension, s.Rows = 1, 1
@@ -178,8 +180,8 @@ func (s *Settings) FillIn() {
 	s.NormEps, s.InitStd = cmp.Or(s.NormEps, d.NormEps), cmp.Or(s.InitStd, defaultInitStd)
 }
 
-// FindPreset returns the preset that the settings name, or an empty one if they name none. It is a problem if the kind
-// of model has no such preset.
+// FindPreset returns the preset that the settings name, or an empty one if they name none. It is a
+// problem if the kind of model has no such preset.
 func (s Settings) FindPreset() (p Preset, problems schema.Problems) {
 	p, ok := LookupPreset(s.Kind, s.Preset)
 	hint := "this kind has no presets: give model.layers, model.width, model.heads and model.context"
@@ -253,12 +255,14 @@ func (s Settings) checkLists() (out schema.Problems) {
 	return out
 }
 
-// SwiGLUHidden returns the usual number of features inside a feed-forward layer with SwiGLU: 8/3 of the width, rounded
-// up to a multiple of 256. Three matrices of that size have as many elements as two with four times the width.
+// SwiGLUHidden returns the usual number of features inside a feed-forward layer with SwiGLU: 8/3 of
+// the width, rounded up to a multiple of 256. Three matrices of that size have as many elements as
+// two with four times the width.
 func SwiGLUHidden(width int) int { return (8*width/3 + 255) / 256 * 256 }
 
-// Pairing says which two features of a head are the coordinates of one point, which the rotary position embedding
-// rotates. Weights for one pairing become those for the other by a permutation of rows.
+// Pairing says which two features of a head are the coordinates of one point, which the rotary
+// position embedding rotates. Weights for one pairing become those for the other by a permutation
+// of rows.
 type Pairing string
 
 // The pairings.
@@ -267,7 +271,8 @@ const (
 	HalfSplit   Pairing = "half"        // features i and size/2 + i
 )
 
-// Feature returns which feature of a head in the pairing from is feature i in the pairing to. A head has size features.
+// Feature returns which feature of a head in the pairing from is feature i in the pairing to. A
+// head has size features.
 func Feature(i, size int, from, to Pairing) int {
 	switch {
 	case from == to:
@@ -287,8 +292,8 @@ func Reorder(features []int, size int, from, to Pairing) []int {
 	return out
 }
 
-// Turns returns the cosines and sines of the angles of the rotary position embedding, for positions from 0 on: each has
-// shape [positions, size/2], where size is that of a head.
+// Turns returns the cosines and sines of the angles of the rotary position embedding, for positions
+// from 0 on: each has shape [positions, size/2], where size is that of a head.
 func (s Settings) Turns(positions int) (cos, sin []float32) {
 	return s.ByPosition(positions, math.Cos), s.ByPosition(positions, math.Sin)
 }
@@ -305,8 +310,8 @@ func (s Settings) ByPosition(positions int, f func(float64) float64) []float32 {
 	return values
 }
 
-// RopeFrequencies returns the rotation per position of each pair, θ^(−2i/size) for i = 0 … size/2−1, lower where
-// RopeFactor stretches the wavelength.
+// RopeFrequencies returns the rotation per position of each pair, θ^(−2i/size) for i = 0 …
+// size/2−1, lower where RopeFactor stretches the wavelength.
 func (s Settings) RopeFrequencies() []float64 {
 	frequencies := make([]float64, s.HeadSize/2)
 	for i := range frequencies {

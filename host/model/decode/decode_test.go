@@ -129,8 +129,8 @@ func next(t testing.TB, n *decode.Network, tokens [][]int32, caches [][]float32)
 	return logits
 }
 
-// TestNext: two sequences of different lengths, begun by a graph, have the logits that each has as a whole, whatever the
-// number of goroutines.
+// TestNext: two sequences of different lengths, begun by a graph, have the logits that each has as
+// a whole, whatever the number of goroutines.
 func TestNext(t *testing.T) {
 	for name, s := range settings {
 		t.Run(name, func(t *testing.T) {
@@ -157,7 +157,8 @@ func TestNext(t *testing.T) {
 	}
 }
 
-// nearby fails unless logits differ by at most 5e-6 of the largest: sums of products are in another order.
+// nearby fails unless logits differ by at most 5e-6 of the largest: sums of products are in another
+// order.
 func nearby(t *testing.T, got, want []float32) {
 	t.Helper()
 	size := 0.0
@@ -194,7 +195,8 @@ func TestHalves(t *testing.T) {
 	}
 }
 
-// nextByGraph reads the tokens behind those of begin with a graph for each, and returns the logits behind the last.
+// nextByGraph reads the tokens behind those of begin with a graph for each, and returns the logits
+// behind the last.
 func (e *example) nextByGraph(t testing.TB, tokens [][]int32, caches [][]float32) (logits []float32) {
 	t.Helper()
 	dims := e.m.CacheDims(2, length)
@@ -214,8 +216,9 @@ func (e *example) nextByGraph(t testing.TB, tokens [][]int32, caches [][]float32
 	return logits
 }
 
-// TestBFloat16: with products in bfloat16, logits are those of a graph in that precision: sums in another order change a few roundings,
-// but by far not as many as a network without rounding. With all products exact but those of attention, it is the reverse.
+// TestBFloat16: with products in bfloat16, logits are those of a graph in that precision: sums in
+// another order change a few roundings, but by far not as many as a network without rounding. With
+// all products exact but those of attention, it is the reverse.
 func TestBFloat16(t *testing.T) {
 	for name, s := range settings {
 		t.Run(name, func(t *testing.T) {
@@ -250,8 +253,8 @@ func TestBFloat16(t *testing.T) {
 	}
 }
 
-// TestQuantizer: the sites are those of the model, in its order, with a row for each sequence; what the quantizer writes
-// counts, and its error ends the step.
+// TestQuantizer: the sites are those of the model, in its order, with a row for each sequence; what
+// the quantizer writes counts, and its error ends the step.
 func TestQuantizer(t *testing.T) {
 	e := newExampleOf(t, settings["olmo2"], model.Options{Sites: model.Sites{Keys: true, Values: true, Queries: true, Head: true}}, engine.Options{})
 	tokens := sequences(e.m.Network().Vocab)
@@ -287,8 +290,8 @@ func TestQuantizer(t *testing.T) {
 	}
 }
 
-// TestOperands: keys, values, queries and the input of the head are quantized as in a graph: each token of a sequence, read one after
-// the other, ends in the logits of the whole.
+// TestOperands: keys, values, queries and the input of the head are quantized as in a graph: each
+// token of a sequence, read one after the other, ends in the logits of the whole.
 func TestOperands(t *testing.T) {
 	// A smooth function for each kind, so that rounding errors stay small.
 	factors := map[model.SiteKind]float32{model.KindQuery: 0.9, model.KindKey: 0.7, model.KindValue: 1.3, model.KindHead: 1.1}

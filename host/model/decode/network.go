@@ -1,9 +1,11 @@
-// Package decode computes the next token of sequences on the processor, without a graph. For one token of a few
-// sequences there is little arithmetic, but all weights must be read. Here all processors read each weight once, in the
-// order in which it lies in memory, and nothing else of that size is read or written.
+// Package decode computes the next token of sequences on the processor, without a graph. For one
+// token of a few sequences there is little arithmetic, but all weights must be read. Here all
+// processors read each weight once, in the order in which it lies in memory, and nothing else of
+// that size is read or written.
 //
-// [model.Language.Decode] is the definition of what is computed. It is used for reading prompts, and for everything on
-// other devices. Both keep what attention needs in the same caches, and tests compare the two.
+// [model.Language.Decode] is the definition of what is computed. It is used for reading prompts,
+// and for everything on other devices. Both keep what attention needs in the same caches, and tests
+// compare the two.
 package decode
 
 import (
@@ -16,8 +18,8 @@ import (
 	"github.com/cage-qat/cage/internal/linalg"
 )
 
-// A Quantizer replaces an activation x, [rows, width of the site], by its quantized form, as the site's quantizer does
-// in training.
+// A Quantizer replaces an activation x, [rows, width of the site], by its quantized form, as the
+// site's quantizer does in training.
 type Quantizer func(site model.ActivationSite, x []float32) error
 
 // Network is a model with its parameters. It computes one step at a time.
@@ -53,18 +55,21 @@ type matrix struct {
 // Options say how to compute a network.
 type Options struct {
 	Threads int // maximal number of goroutines; 0: as many as there are processors
-	// Halves keeps copies in bfloat16 of those weights whose elements are all exact in bfloat16, as in most published
-	// models, and reads these copies, if the processor has instructions for that. Each step then reads half the memory,
-	// with the same results.
+	// Halves keeps copies in bfloat16 of those weights whose elements are all exact in bfloat16, as in
+	// most published models, and reads these copies, if the processor has instructions for that. Each
+	// step then reads half the memory, with the same results.
 	Halves bool
-	// BFloat16 computes as graphs in that precision do: products round their operands to bfloat16 and add up in float32. Weights
-	// are then kept in half the memory, too, if the processor has instructions for that.
+	// BFloat16 computes as graphs in that precision do: products round their operands to bfloat16 and
+	// add up in float32. Weights are then kept in half the memory, too, if the processor has
+	// instructions for that.
 	BFloat16 bool
-	// Exact names the weights whose products are not rounded with BFloat16, as those of codes are not; nil: there are none.
+	// Exact names the weights whose products are not rounded with BFloat16, as those of codes are not;
+	// nil: there are none.
 	Exact func(weight string) bool
 }
 
-// New makes a network of the model's parameters. weights holds their elements by name, which must not change.
+// New makes a network of the model's parameters. weights holds their elements by name, which must
+// not change.
 func New(m model.Network, weights map[string][]float32, o Options) (*Network, error) {
 	s := m.Network()
 	n := &Network{s: s, threads: o.Threads, rounds: o.BFloat16}
@@ -112,7 +117,8 @@ func New(m model.Network, weights map[string][]float32, o Options) (*Network, er
 	return n, nil
 }
 
-// convert rounds the weights of products that are rounded, and keeps weights in half the memory where that is wanted and possible.
+// convert rounds the weights of products that are rounded, and keeps weights in half the memory
+// where that is wanted and possible.
 func (n *Network) convert(halve bool) {
 	all := []*matrix{&n.head}
 	for i := range n.blocks {

@@ -27,9 +27,9 @@ type step struct {
 	gate, up               linalg.MatrixOf[float32]
 }
 
-// Next reads the next token of each sequence and returns the logits of the token after it, [sequences, vocabulary].
-// caches are those of [model.Language.CacheDims]; Next adds what later tokens need of this one. A nil quantizer leaves
-// activations unquantized.
+// Next reads the next token of each sequence and returns the logits of the token after it,
+// [sequences, vocabulary]. caches are those of [model.Language.CacheDims]; Next adds what later
+// tokens need of this one. A nil quantizer leaves activations unquantized.
 func (n *Network) Next(tokens []int32, at Place, caches [][]float32, quantize Quantizer) ([]float32, error) {
 	if err := n.check(tokens, at, caches); err != nil {
 		return nil, err
@@ -178,8 +178,9 @@ func (r *step) quantizeSite(site model.ActivationSite, x linalg.MatrixOf[float32
 	return r.quantize(site, x.Data)
 }
 
-// attention quantizes what has a site, puts keys and values of the token into the caches and mixes, for each head of queries, the values of the
-// sequence so far. Heads of keys are computed side by side, each with its group of heads of queries.
+// attention quantizes what has a site, puts keys and values of the token into the caches and mixes,
+// for each head of queries, the values of the sequence so far. Heads of keys are computed side by
+// side, each with its group of heads of queries.
 func (r *step) attention(b *block, keys, values []float32) error {
 	r.normalizeHeads(b)
 	r.turnAll()
@@ -207,7 +208,8 @@ func (r *step) turnAll() {
 	}
 }
 
-// quantizeOperand quantizes the columns of the projection from the given one on, as many as the site has.
+// quantizeOperand quantizes the columns of the projection from the given one on, as many as the
+// site has.
 func (r *step) quantizeOperand(site model.ActivationSite, from int) error {
 	if r.quantize == nil || site.Name == "" {
 		return nil
@@ -225,7 +227,8 @@ func (r *step) quantizeOperand(site model.ActivationSite, from int) error {
 	return nil
 }
 
-// normalizeHeads normalizes queries and keys where the block has gains for them: over all heads, or each head alone.
+// normalizeHeads normalizes queries and keys where the block has gains for them: over all heads, or
+// each head alone.
 func (r *step) normalizeHeads(b *block) {
 	queries, keys := r.s.Heads*r.s.HeadSize, r.s.KVHeads*r.s.HeadSize
 	normalized := func(x, gain []float32) {
@@ -289,8 +292,8 @@ func (n *Network) normalizeRow(y, x, gain []float32) {
 	}
 }
 
-// turn turns the points of a head by the angles of a position, and puts all first coordinates before all second ones.
-// spare is as long as the head.
+// turn turns the points of a head by the angles of a position, and puts all first coordinates
+// before all second ones. spare is as long as the head.
 func (n *Network) turn(head, spare []float32, position int) {
 	half := len(head) / 2
 	cos, sin := n.cos[position*half:][:half], n.sin[position*half:][:half]

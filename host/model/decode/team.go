@@ -8,8 +8,8 @@ import (
 	"github.com/cage-qat/cage/internal/linalg"
 )
 
-// A team is goroutines that compute a step together. The helpers do not sleep between the products of a step, of which each
-// takes less time than waking up.
+// A team is goroutines that compute a step together. The helpers do not sleep between the products
+// of a step, of which each takes less time than waking up.
 type team struct {
 	now     atomic.Pointer[work] // nil: the step is over
 	helpers sync.WaitGroup
@@ -78,7 +78,8 @@ func (m matrix) times(y, x linalg.MatrixOf[float32], from, to int) {
 	linalg.FewTimes(y, x, m.single.Part(from, to))
 }
 
-// rowsAtOnce is how many rows one goroutine takes at once: enough to read memory at full speed, and so few that all end together.
+// rowsAtOnce is how many rows one goroutine takes at once: enough to read memory at full speed, and
+// so few that all end together.
 func (m matrix) rowsAtOnce() int {
 	const elements = 1 << 14
 	return max(1, elements/max(1, m.single.Cols)/8) * 8

@@ -50,7 +50,8 @@ func (o Options) draw(rng *rand.Rand, logits []float32) (int32, error) {
 	return list[len(list)-1].id, nil
 }
 
-// restrict leaves the candidates of TopK and of these the ones of TopP, and returns the sum of their weights.
+// restrict leaves the candidates of TopK and of these the ones of TopP, and returns the sum of
+// their weights.
 func (o Options) restrict(list []candidate, total float64) ([]candidate, float64) {
 	nucleus, few := o.TopP > 0 && o.TopP < 1, o.TopK > 0 && o.TopK < len(list)
 	if nucleus && !few {

@@ -89,7 +89,8 @@ func (s *Stream) send(text string) error {
 	return s.Emit(more)
 }
 
-// LastOf is the last token of a text, given the ids of the document that begins with it: none of an empty one.
+// LastOf is the last token of a text, given the ids of the document that begins with it: none of an
+// empty one.
 func LastOf(text string, ids []int32) []int32 {
 	if text == "" {
 		return nil
@@ -97,8 +98,8 @@ func LastOf(text string, ids []int32) []int32 {
 	return ids[len(ids)-1:]
 }
 
-// Following is the text of tokens that follow others: some tokenizers write no space in front of the first word of a text,
-// which would be missing between the two.
+// Following is the text of tokens that follow others: some tokenizers write no space in front of
+// the first word of a text, which would be missing between the two.
 func Following(tok tokenizer.Tokenizer, before, ids []int32) (string, error) {
 	if len(before) > 0 {
 		head, err := tok.Decode(before)

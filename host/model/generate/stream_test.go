@@ -7,7 +7,8 @@ import (
 	"github.com/cage-qat/cage/host/data/tokenizer"
 )
 
-// TestStream: a text grows in whole characters, nothing of what ends it is ever sent, and all that does not end it is.
+// TestStream: a text grows in whole characters, nothing of what ends it is ever sent, and all that
+// does not end it is.
 func TestStream(t *testing.T) {
 	for _, c := range []struct {
 		text, want string
@@ -53,8 +54,8 @@ func TestStream(t *testing.T) {
 	}
 }
 
-// TestFollowing: a text and what follows it are the text of all their tokens, wherever it is cut, though the tokenizer of
-// Llama 2 writes no space in front of a text.
+// TestFollowing: a text and what follows it are the text of all their tokens, wherever it is cut,
+// though the tokenizer of Llama 2 writes no space in front of a text.
 func TestFollowing(t *testing.T) {
 	llama, err := tokenizer.Open("../../data/tokenizer/testdata/llama2.tokenizer.json")
 	if err != nil {
@@ -82,7 +83,8 @@ func TestFollowing(t *testing.T) {
 			t.Errorf("%s: behind nothing it is %q, %v", tok.Info().Name, alone, err)
 		}
 	}
-	// The second byte of a character behind the first: the text of both does not begin with that of the first.
+	// The second byte of a character behind the first: the text of both does not begin with that of
+	// the first.
 	if text, err := Following(tokenizer.Bytes{}, []int32{0xc3}, []int32{0xb6, 'x'}); err != nil || text[len(text)-1] != 'x' {
 		t.Errorf("in the middle of a character: %q, %v", text, err)
 	}

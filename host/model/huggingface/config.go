@@ -52,8 +52,8 @@ const (
 // defaultPositions stands for max_position_embeddings where it is absent, as in transformers.
 const defaultPositions = 2048
 
-// ParseConfig parses the text of a config.json, for use with sequences of context tokens; 0 means as many as the model
-// has positions. The error is an [*Error].
+// ParseConfig parses the text of a config.json, for use with sequences of context tokens; 0 means
+// as many as the model has positions. The error is an [*Error].
 func ParseConfig(text []byte, context int) (*Config, error) {
 	k, err := newKeys(text)
 	if err != nil {
@@ -102,8 +102,8 @@ func findFamily(k *keys) family {
 	return f
 }
 
-// sizes reads the shape of the model. Nothing is guessed: what transformers would take from its class
-// defaults must be there.
+// sizes reads the shape of the model. Nothing is guessed: what transformers would take from its
+// class defaults must be there.
 func (k *keys) sizes(c *Config, f family) {
 	s := &c.Settings
 	s.Width = k.required("hidden_size", maxWidth)
@@ -178,8 +178,8 @@ func (k *keys) checkSizes(s architecture.Settings) {
 // torchNames are the names of element types in config.json.
 var torchNames = map[safetensors.DType]string{safetensors.F32: "float32", safetensors.BF16: "bfloat16", safetensors.F16: "float16"}
 
-// Describe returns the description of a model that comes from no checkpoint, with the keys of transformers 4, which all
-// versions read.
+// Describe returns the description of a model that comes from no checkpoint, with the keys of
+// transformers 4, which all versions read.
 func (c *Config) Describe() (d Description, err error) {
 	s := c.Settings
 	s.FillIn()

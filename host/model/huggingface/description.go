@@ -16,9 +16,10 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// A Description is what a checkpoint says of its model and of how it generates text: the contents of config.json and of
-// generation_config.json, nil for a file that it lacks. A model that was made from the checkpoint keeps it, with the keys
-// changed that training has changed ([Description.For]).
+// A Description is what a checkpoint says of its model and of how it generates text: the contents
+// of config.json and of generation_config.json, nil for a file that it lacks. A model that was made
+// from the checkpoint keeps it, with the keys changed that training has changed
+// ([Description.For]).
 type Description struct{ Config, Generation []byte }
 
 // DescriptionFiles are the names of the files.
@@ -36,7 +37,8 @@ func ReadDescription(dir vfs.Path) (d Description, err error) {
 	return d, nil
 }
 
-// parse parses the files, for sequences of context tokens. The error is an [*Error] whose Path is the name of a file.
+// parse parses the files, for sequences of context tokens. The error is an [*Error] whose Path is
+// the name of a file.
 func (d Description) parse(context int) (*Config, error) {
 	c, err := ParseConfig(d.Config, context)
 	if fault, ok := errors.AsType[*Error](err); ok {
@@ -61,9 +63,9 @@ func (d Description) parse(context int) (*Config, error) {
 	return c, nil
 }
 
-// For returns the description of a model with settings s that was made from the described one and has learned at which
-// tokens texts begin and end. Keys that hold for both models stay as they are. The error is an [*Error] where training
-// cannot have made such a model from the described one.
+// For returns the description of a model with settings s that was made from the described one and
+// has learned at which tokens texts begin and end. Keys that hold for both models stay as they are.
+// The error is an [*Error] where training cannot have made such a model from the described one.
 func (d Description) For(s architecture.Settings, learned Tokens) (Description, error) {
 	s.FillIn()
 	c, err := d.parse(s.Context)
@@ -103,8 +105,8 @@ func differences(described, s architecture.Settings) (faults []string) {
 	return faults
 }
 
-// setWavelengths changes the keys that give the wavelengths of positions, in the form of the version of transformers that
-// wrote the file.
+// setWavelengths changes the keys that give the wavelengths of positions, in the form of the
+// version of transformers that wrote the file.
 func setWavelengths(changes, now map[string]any, file []byte) {
 	const before, since5 = "rope_scaling", "rope_parameters"
 	k, _ := newKeys(file) // it has been parsed before
@@ -122,8 +124,9 @@ func setWavelengths(changes, now map[string]any, file []byte) {
 	}
 }
 
-// change returns the text of an object with other values for some keys, where nil removes a key, and with the tokens that a
-// model has learned beside the described ones. All other values stay as they are, to the digit.
+// change returns the text of an object with other values for some keys, where nil removes a key,
+// and with the tokens that a model has learned beside the described ones. All other values stay as
+// they are, to the digit.
 func change(text []byte, changes map[string]any, described, learned Tokens) ([]byte, error) {
 	k, err := newKeys(text)
 	if err != nil {
@@ -157,9 +160,9 @@ func change(text []byte, changes map[string]any, described, learned Tokens) ([]b
 	return encode(object)
 }
 
-// Stored returns the text of a config.json for weights of a type. quantization is the entry that says how they are packed;
-// nil: not at all. What the file said of the weights of another checkpoint goes, and so does the name of a module of
-// Python that stood beside it.
+// Stored returns the text of a config.json for weights of a type. quantization is the entry that
+// says how they are packed; nil: not at all. What the file said of the weights of another
+// checkpoint goes, and so does the name of a module of Python that stood beside it.
 func Stored(config []byte, dtype safetensors.DType, quantization map[string]any) ([]byte, error) {
 	k, err := newKeys(config)
 	if err != nil {

@@ -19,7 +19,8 @@ import (
 
 type object = map[string]any
 
-// checkKeys compares objects key by key: want has the text of what differs, "" for a key that is gone.
+// checkKeys compares objects key by key: want has the text of what differs, "" for a key that is
+// gone.
 func checkKeys(t *testing.T, what string, before, after []byte, want map[string]string) {
 	t.Helper()
 	var a, b map[string]jsontext.Value
@@ -52,8 +53,8 @@ func compact(v jsontext.Value) string {
 	return string(v)
 }
 
-// TestDescriptionFor: of what a checkpoint says, exactly the keys change that training has changed, in the form of either
-// version of transformers; everything else stays as it is, to the digit.
+// TestDescriptionFor: of what a checkpoint says, exactly the keys change that training has changed,
+// in the form of either version of transformers; everything else stays as it is, to the digit.
 func TestDescriptionFor(t *testing.T) {
 	const common = `"architectures": ["MistralForCausalLM"], "model_type": "mistral", "hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4,
 		"intermediate_size": 96, "vocab_size": 160, "rms_norm_eps": 1e-05, "max_position_embeddings": 131072, "sliding_window": 4096, "bos_token_id": 1,
@@ -99,7 +100,8 @@ func TestDescriptionFor(t *testing.T) {
 	}
 }
 
-// TestLongerContext: a model that was trained with longer sequences than it had positions has as many afterwards.
+// TestLongerContext: a model that was trained with longer sequences than it had positions has as
+// many afterwards.
 func TestLongerContext(t *testing.T) {
 	c, text := readConfig(t, "llama32")
 	s := c.Settings
@@ -150,7 +152,8 @@ func TestOtherModel(t *testing.T) {
 	}
 }
 
-// TestStored: the type of the weights stands under the key of the version, and nothing of another quantization survives.
+// TestStored: the type of the weights stands under the key of the version, and nothing of another
+// quantization survives.
 func TestStored(t *testing.T) {
 	for before, want := range map[string]map[string]string{
 		`{"torch_dtype": "bfloat16", "a": 1.0}`: {"torch_dtype": `"float16"`},

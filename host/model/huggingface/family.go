@@ -37,8 +37,8 @@ func familyOf(kind string) (family, error) {
 	return family{}, fmt.Errorf("a model of kind %q has no counterpart on the Hugging Face hub", kind)
 }
 
-// A table says in which tensors the parameters of cage's models are found, by the name of the parameter. A *
-// stands for the number of a block.
+// A table says in which tensors the parameters of cage's models are found, by the name of the
+// parameter. A * stands for the number of a block.
 type table map[string][]source
 
 // A source is a tensor that holds a parameter, or some rows of it.
@@ -76,8 +76,8 @@ var commonTensors = table{
 // llamaFamily are Llama 2, 3 and what is built like them: TinyLlama, SmolLM.
 var llamaFamily = family{architecture: "LlamaForCausalLM", modelType: "llama", kind: architecture.KindLlama, tensors: llamaTensors}
 
-// mistralFamily are the models of Mistral AI that are Llamas as long as their window of attention is no
-// shorter than the sequences.
+// mistralFamily are the models of Mistral AI that are Llamas as long as their window of attention
+// is no shorter than the sequences.
 var mistralFamily = family{architecture: "MistralForCausalLM", modelType: "mistral", kind: architecture.KindLlama, tensors: llamaTensors, window: mistralWindow}
 
 // llamaTensors: post_attention_layernorm stands before the feed-forward layer.
@@ -94,8 +94,8 @@ func mistralWindow(k *keys) int {
 	return k.size("sliding_window", maxPositions)
 }
 
-// olmo2Family are the models of OLMo 2. Norms stand behind the layers: post_attention_layernorm behind attention,
-// where a Llama has another norm of that name.
+// olmo2Family are the models of OLMo 2. Norms stand behind the layers: post_attention_layernorm
+// behind attention, where a Llama has another norm of that name.
 var olmo2Family = family{architecture: "Olmo2ForCausalLM", modelType: "olmo2", kind: architecture.KindOLMo2,
 	tensors: commonTensors.merged(table{
 		"layers.*.attn.q_norm": {rotary("model.layers.*.self_attn.q_norm.weight")},

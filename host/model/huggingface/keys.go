@@ -50,8 +50,8 @@ func (k *keys) found(key string) string {
 	return "found " + text
 }
 
-// read decodes the value of a key into the variable that to points to, and reports whether it is there
-// and of the right type.
+// read decodes the value of a key into the variable that to points to, and reports whether it is
+// there and of the right type.
 func (k *keys) read(key string, to any, want string) bool {
 	if !k.has(key) {
 		return false
@@ -220,7 +220,8 @@ func (k *keys) scaling() (out scaling) {
 	return out
 }
 
-// untyped notes the keys of a scaling that does not say which it is, as those beside a misspelt rope_type.
+// untyped notes the keys of a scaling that does not say which it is, as those beside a misspelt
+// rope_type.
 func (k *keys) untyped() {
 	var others []string
 	for name := range k.values {

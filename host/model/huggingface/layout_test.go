@@ -15,8 +15,8 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// TestLayout: a checkpoint that is read, and written again as Layout and Describe say, has the same configuration, and the
-// same bytes in every tensor.
+// TestLayout: a checkpoint that is read, and written again as Layout and Describe say, has the same
+// configuration, and the same bytes in every tensor.
 func TestLayout(t *testing.T) {
 	testlevel.Long(t, "every kind of checkpoint, written again")
 	types := map[string]safetensors.DType{"llama32": safetensors.BF16, "llama2": safetensors.F16, "mistral": safetensors.BF16}

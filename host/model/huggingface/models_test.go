@@ -115,11 +115,12 @@ func loss(logits []float32, target int32) float64 {
 	return top + math.Log(sum) - float64(logits[target])
 }
 
-// near is stricter than the tolerance of the golden files, 5e-5 + 5e-5·|x|. The differences seen are below 4e-6.
+// near is stricter than the tolerance of the golden files, 5e-5 + 5e-5·|x|. The differences seen
+// are below 4e-6.
 func near(got, want float64) bool { return math.Abs(got-want) <= 1e-5+1e-5*math.Abs(want) }
 
-// TestModels compares logits, losses and greedy continuations with those of transformers, with both orders of the
-// features that positions turn.
+// TestModels compares logits, losses and greedy continuations with those of transformers, with both
+// orders of the features that positions turn.
 func TestModels(t *testing.T) {
 	for _, name := range goldenModels {
 		for _, pairs := range []architecture.Pairing{architecture.Interleaved, architecture.HalfSplit} {

@@ -70,8 +70,8 @@ func Hint(path string) string {
 	return ""
 }
 
-// ReadConfig reads a checkpoint's description of its model, for sequences of context tokens. The error is an [*Error] if
-// the content is at fault.
+// ReadConfig reads a checkpoint's description of its model, for sequences of context tokens. The
+// error is an [*Error] if the content is at fault.
 func ReadConfig(dir vfs.Path, context int) (*Config, error) {
 	d, err := ReadDescription(dir)
 	if err == nil && d.Config == nil {
@@ -87,8 +87,8 @@ func ReadConfig(dir vfs.Path, context int) (*Config, error) {
 	return c, err
 }
 
-// Open opens the checkpoint in a directory. All problems with its configuration and with the names, shapes and types of
-// its tensors are in one error, an [*Error]. The values are not read.
+// Open opens the checkpoint in a directory. All problems with its configuration and with the names,
+// shapes and types of its tensors are in one error, an [*Error]. The values are not read.
 func Open(dir vfs.Path, o Options) (*Checkpoint, error) {
 	config, err := ReadConfig(dir, o.Context)
 	fault, wrong := errors.AsType[*Error](err)
@@ -124,7 +124,8 @@ func Open(dir vfs.Path, o Options) (*Checkpoint, error) {
 	return c, nil
 }
 
-// withConversionHint is an error about missing weights, with what to do where they have another format.
+// withConversionHint is an error about missing weights, with what to do where they have another
+// format.
 func withConversionHint(dir vfs.Path, err error) string {
 	entries, _ := dir.ReadDir()
 	for _, e := range entries {
@@ -180,7 +181,8 @@ func (c *Checkpoint) Err() error {
 	return &Error{Path: c.dir.Name, Faults: c.faults}
 }
 
-// Verify reads all values. The error is that of [Checkpoint.Err], or about a file that cannot be read.
+// Verify reads all values. The error is that of [Checkpoint.Err], or about a file that cannot be
+// read.
 func (c *Checkpoint) Verify() error {
 	for _, p := range c.Params() {
 		if _, err := c.Values(p.Name); err != nil {

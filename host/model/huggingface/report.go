@@ -35,17 +35,19 @@ type Mismatch struct {
 	Want   []int             `json:"want"` // the shape that the model needs
 }
 
-// headTensor is the matrix of the output head. With a tied head it may be missing, or be a copy of the embedding.
+// headTensor is the matrix of the output head. With a tied head it may be missing, or be a copy of
+// the embedding.
 const headTensor = "lm_head.weight"
 
-// ignoredSuffix ends the names of tensors in old files that hold what is computed from the configuration.
+// ignoredSuffix ends the names of tensors in old files that hold what is computed from the
+// configuration.
 const ignoredSuffix = "rotary_emb.inv_freq"
 
 // readable are the types of elements that become float32 without loss.
 var readable = []safetensors.DType{safetensors.F32, safetensors.BF16, safetensors.F16}
 
-// compare says what becomes of the tensors of a checkpoint. Both ways are looked at: what the model needs, and
-// what is there.
+// compare says what becomes of the tensors of a checkpoint. Both ways are looked at: what the model
+// needs, and what is there.
 func compare(bindings []binding, infos []safetensors.Info, tied bool) Report {
 	there := map[string]safetensors.Info{}
 	for _, info := range infos {

@@ -11,12 +11,13 @@ import (
 	"github.com/cage-qat/cage/internal/halffloat"
 )
 
-// maxKept bounds the elements of the memory that is used again. The few parameters that are larger, the embedding and the
-// head, get memory of their own, which does not stay when they are done with.
+// maxKept bounds the elements of the memory that is used again. The few parameters that are larger,
+// the embedding and the head, get memory of their own, which does not stay when they are done with.
 const maxKept = 1 << 22
 
-// Values reads a parameter of the model and returns its elements as float32. They are valid until the next call, which
-// reuses the memory. Numbers that are not finite are counted, see [Checkpoint.Err].
+// Values reads a parameter of the model and returns its elements as float32. They are valid until
+// the next call, which reuses the memory. Numbers that are not finite are counted, see
+// [Checkpoint.Err].
 func (c *Checkpoint) Values(param string) ([]float32, error) {
 	b, ok := c.bindings[param]
 	if !ok {
@@ -152,10 +153,11 @@ func widen(dtype safetensors.DType, data []byte, to []float32) error {
 	return nil
 }
 
-// Rotary positions turn pairs of features of a head. The hub keeps them in the two halves of the head. Weights
-// become those of another order when the rows that make these features change places.
+// Rotary positions turn pairs of features of a head. The hub keeps them in the two halves of the
+// head. Weights become those of another order when the rows that make these features change places.
 
-// interleave brings the rows of heads of the given size, width elements each, from halves to interleaved pairs.
+// interleave brings the rows of heads of the given size, width elements each, from halves to
+// interleaved pairs.
 func interleave(rows []float32, size, width int) {
 	before := make([]float32, size*width)
 	for head := rows; len(head) > 0; head = head[len(before):] {
@@ -167,7 +169,8 @@ func interleave(rows []float32, size, width int) {
 	}
 }
 
-// A binding is a parameter of a model with the tensors that hold it, whose rows stand one below the other.
+// A binding is a parameter of a model with the tensors that hold it, whose rows stand one below the
+// other.
 type binding struct {
 	param  architecture.Param
 	pieces []piece

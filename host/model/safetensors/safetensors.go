@@ -1,13 +1,17 @@
-// Package safetensors reads and writes files in the safetensors format: named arrays of numbers with a small JSON
-// header, readable by every deep-learning framework (https://github.com/huggingface/safetensors).
+// Package safetensors reads and writes files in the safetensors format: named arrays of numbers
+// with a small JSON header, readable by every deep-learning framework
+// (https://github.com/huggingface/safetensors).
 //
-// Files written here are complete or absent, are identical for identical content, and carry a SHA-256 of each tensor
-// and one of the header, which the reader verifies. Tensors are written and read one after the other, in small pieces,
-// so that a file may be larger than memory. The reader takes nothing on trust: a header is believed only after its
-// sizes, offsets and names have been checked against each other and against the file, and before anything of a size
-// that the file claims is allocated. Checkpoints in several files with an index ([Shards]) are read and written, too.
+// Files written here are complete or absent, are identical for identical content, and carry a
+// SHA-256 of each tensor and one of the header, which the reader verifies. Tensors are written and
+// read one after the other, in small pieces, so that a file may be larger than memory. The reader
+// takes nothing on trust: a header is believed only after its sizes, offsets and names have been
+// checked against each other and against the file, and before anything of a size that the file
+// claims is allocated. Checkpoints in several files with an index ([Shards]) are read and written,
+// too.
 //
-// What the arrays mean (parameters, optimizer states, step counters) is not known here; see host/train/checkpoint.
+// What the arrays mean (parameters, optimizer states, step counters) is not known here; see
+// host/train/checkpoint.
 package safetensors
 
 import (

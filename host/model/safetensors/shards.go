@@ -24,9 +24,10 @@ type Shards struct {
 // maxIndexSize bounds an index, in bytes, at several times the largest published ones.
 const maxIndexSize = 50_000_000
 
-// OpenShards opens the checkpoint in a directory: its [SingleName], or else all files that its [IndexName] names. Every
-// tensor must be where the index says, and the files must contain no others. The error lists all problems. It wraps
-// fs.ErrNotExist if the directory has neither file, and ErrFormat if the content is at fault.
+// OpenShards opens the checkpoint in a directory: its [SingleName], or else all files that its
+// [IndexName] names. Every tensor must be where the index says, and the files must contain no
+// others. The error lists all problems. It wraps fs.ErrNotExist if the directory has neither file,
+// and ErrFormat if the content is at fault.
 func OpenShards(dir vfs.Path) (*Shards, error) {
 	s := &Shards{files: map[string]*File{}, fileOf: map[string]*File{}}
 	single, err := Open(dir.Join(SingleName))

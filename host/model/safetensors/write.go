@@ -132,9 +132,10 @@ func (d *digester) Write(data []byte) (int, error) {
 // ShardSize is the usual limit for the data in one file, in bytes.
 const ShardSize = 5_000_000_000
 
-// WriteShards writes the tensors, in order, into files with at most limit bytes of data each; 0 means [ShardSize]. A
-// tensor that is larger gets a file of its own. A single file is called [SingleName]. Several files are numbered, and
-// their index is written last; without the index, they are not a checkpoint. The metadata is in each file.
+// WriteShards writes the tensors, in order, into files with at most limit bytes of data each; 0
+// means [ShardSize]. A tensor that is larger gets a file of its own. A single file is called
+// [SingleName]. Several files are numbered, and their index is written last; without the index,
+// they are not a checkpoint. The metadata is in each file.
 func WriteShards(ctx context.Context, dir vfs.Path, tensors []Tensor, metadata map[string]string, limit int64) error {
 	shards, total, err := intoShards(tensors, limit)
 	if err != nil {

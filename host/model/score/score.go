@@ -1,5 +1,6 @@
-// Package score puts sequences of different lengths into batches of few shapes, so that a model can compute how likely
-// the last tokens of each are. It knows only token ids: texts, tasks and models belong to the caller.
+// Package score puts sequences of different lengths into batches of few shapes, so that a model can
+// compute how likely the last tokens of each are. It knows only token ids: texts, tasks and models
+// belong to the caller.
 package score
 
 import (
@@ -21,7 +22,8 @@ type Score struct {
 	Greedy  bool    // whether each of them is the likeliest token at its place
 }
 
-// A Batch is a group of requests as rows of equal length. The unused part of a row comes after its sequence.
+// A Batch is a group of requests as rows of equal length. The unused part of a row comes after its
+// sequence.
 type Batch struct {
 	Requests []int   // indices of the requests in the list, in the order of the rows
 	Rows     int     // Rows·Length is the same for all batches
@@ -29,13 +31,15 @@ type Batch struct {
 	Tokens   []int32 // [Rows, Length]
 	Lengths  []int32 // [Rows], number of tokens in use; 0 for a row without a request
 
-	// Positions and Parts, [Rows, Length], are nil if each row is one sequence. Otherwise a row is a context, which is
-	// part 0, followed by several continuations, parts 1, 2 …: a token is to see the context and the earlier tokens of
-	// its part, and Positions are the positions in the sequence that these form.
+	// Positions and Parts, [Rows, Length], are nil if each row is one sequence. Otherwise a row is a
+	// context, which is part 0, followed by several continuations, parts 1, 2 …: a token is to see the
+	// context and the earlier tokens of its part, and Positions are the positions in the sequence that
+	// these form.
 	Positions, Parts []int32
 
-	// Targets are the tokens whose probability is wanted, and Places are the indices in Tokens of the tokens that they
-	// follow. Their number is one of a few sizes; those after the targets of the last request are not used.
+	// Targets are the tokens whose probability is wanted, and Places are the indices in Tokens of the
+	// tokens that they follow. Their number is one of a few sizes; those after the targets of the last
+	// request are not used.
 	Places, Targets []int32
 
 	counts []int // targets of each request
@@ -44,8 +48,8 @@ type Batch struct {
 // parts are the numbers of rows that a batch can have. All divide [Tokens]'s results.
 var parts = []int{48, 32, 24, 16, 12, 8, 6, 4, 3, 2, 1}
 
-// Tokens returns a number of tokens for a batch, 3·2ⁿ, of at least the given size, into which a sequence of context
-// tokens fits.
+// Tokens returns a number of tokens for a batch, 3·2ⁿ, of at least the given size, into which a
+// sequence of context tokens fits.
 func Tokens(context, least int) int {
 	n := 3 * 64
 	for n < max(context, least) {
@@ -54,10 +58,11 @@ func Tokens(context, least int) int {
 	return n
 }
 
-// Batches divides requests into batches of the given number of tokens, which must be one that [Tokens] returns. The
-// longest requests come first, so that a lack of memory is noticed at once. A sequence that is longer than what a model
-// with context tokens can use is cut at the front: of context + 1 tokens the last is only a target. If share is set,
-// requests with the same context can become one row, which holds the context once.
+// Batches divides requests into batches of the given number of tokens, which must be one that
+// [Tokens] returns. The longest requests come first, so that a lack of memory is noticed at once. A
+// sequence that is longer than what a model with context tokens can use is cut at the front: of
+// context + 1 tokens the last is only a target. If share is set, requests with the same context can
+// become one row, which holds the context once.
 //
 // Equal requests give equal batches, so that interrupted work can be continued after any batch.
 func Batches(requests []Request, tokens, context int, share bool) ([]Batch, error) {
@@ -131,7 +136,8 @@ func (b *Batch) addOne(r Request, at, context int) {
 	b.counts = append(b.counts, count)
 }
 
-// Split returns the part of a list with an entry for each target that belongs to each request, in the order of Requests.
+// Split returns the part of a list with an entry for each target that belongs to each request, in
+// the order of Requests.
 func (b *Batch) Split(targets []float32) [][]float32 {
 	list := make([][]float32, len(b.counts))
 	for i, n := range b.counts {
@@ -140,8 +146,8 @@ func (b *Batch) Split(targets []float32) [][]float32 {
 	return list
 }
 
-// Scores adds up the model's results for the targets: the log-probability of each, and whether it is the likeliest
-// token.
+// Scores adds up the model's results for the targets: the log-probability of each, and whether it
+// is the likeliest token.
 func (b *Batch) Scores(logProbs []float32, likeliest []bool) []Score {
 	list := make([]Score, len(b.Requests))
 	at := 0
@@ -186,8 +192,9 @@ func rows(requests []Request, tokens, context int, share bool) (list []row) {
 	return list
 }
 
-// takes reports whether a request of the row's context can join it: a row is at most twice as long as its longest sequence.
-// Attention looks at all of a row, and would soon cost more than the context that is saved.
+// takes reports whether a request of the row's context can join it: a row is at most twice as long
+// as its longest sequence. Attention looks at all of a row, and would soon cost more than the
+// context that is saved.
 func (w row) takes(requests []Request, r Request, tokens int) bool {
 	longest := r.seen()
 	for _, i := range w.requests {
@@ -204,8 +211,8 @@ func bytesOf(ids []int32) []byte {
 	return key
 }
 
-// addShared fills the row that begins at a place with a context and its continuations. The first token of each
-// continuation follows the end of the context, which stands there once.
+// addShared fills the row that begins at a place with a context and its continuations. The first
+// token of each continuation follows the end of the context, which stands there once.
 func (b *Batch) addShared(requests []Request, which []int, at int) {
 	before := requests[which[0]].Context
 	copy(b.Tokens[at:], before)

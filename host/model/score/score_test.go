@@ -110,7 +110,8 @@ func TestBatches(t *testing.T) {
 	}
 }
 
-// alone scores a request as the definition says: the last context + 1 tokens, of which the last is only a target.
+// alone scores a request as the definition says: the last context + 1 tokens, of which the last is
+// only a target.
 func alone(r score.Request, context int) score.Score {
 	all := slices.Concat(r.Context, r.Continuation)
 	if len(all) > context+1 {

@@ -191,7 +191,8 @@ func TestGenerated(t *testing.T) {
 	}
 }
 
-// TestPrinted: what loops print for a mapping is found again in the text, but not what macros and set blocks do.
+// TestPrinted: what loops print for a mapping is found again in the text, but not what macros and
+// set blocks do.
 func TestPrinted(t *testing.T) {
 	list := jinja.List{}
 	for _, role := range []string{"system", "user", "assistant"} {

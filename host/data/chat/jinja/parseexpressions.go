@@ -193,7 +193,8 @@ func (p *parser) arguments() arguments {
 	return a
 }
 
-// commaSeparated reads elements up to a bracket, with commas between them and perhaps behind the last.
+// commaSeparated reads elements up to a bracket, with commas between them and perhaps behind the
+// last.
 func (p *parser) commaSeparated(end string, element func()) {
 	for first := true; !p.skip(operatorToken, end); first = false {
 		if !first {

@@ -231,7 +231,8 @@ func capitalize(s string) string {
 	return titleCase(s[:size]) + strings.TrimPrefix(lower(s), lower(s[:size]))
 }
 
-// title is Python's method: the first letter of each word is made large; a word is a stretch of letters that have cases.
+// title is Python's method: the first letter of each word is made large; a word is a stretch of
+// letters that have cases.
 func title(s string) string {
 	var b strings.Builder
 	small := lower(s)
@@ -254,7 +255,8 @@ func title(s string) string {
 
 var wordStart = regexp.MustCompile(`[-\s({\[<]+`)
 
-// titleFilter is Jinja's filter: words are what stands between blanks, hyphens and opening brackets.
+// titleFilter is Jinja's filter: words are what stands between blanks, hyphens and opening
+// brackets.
 func titleFilter(s string) string {
 	var b strings.Builder
 	word := func(text string) {
