@@ -23,7 +23,6 @@ type Average struct {
 // AverageState is the name of x̄ among the state tensors of a rule.
 const AverageState = "average.x"
 
-// averaged writes x̄ after the step, given x_t.
 func (s *step) averaged(x program.Value) {
 	a := s.rule.Average
 	if a == nil {
@@ -60,7 +59,6 @@ func (r Rule) EvaluationProgram() *program.Program {
 	return r.Optimizer.Evaluate
 }
 
-// copies is a program that hands a tensor of the rule's shape through.
 func (r Rule) copies(prefix, from, to string) *program.Program {
 	b := program.NewBuilder(prefix + r.Name)
 	b.Output(to, b.Input(from, program.FloatType(r.Shape...)))

@@ -146,12 +146,10 @@ func (t *Tracker) dropOldest() {
 	t.rows = t.rows[:len(t.rows)-1]
 }
 
-// codesChanged reports whether any code of a group differs between two samples.
 func codesChanged(group span, a, b sample) bool {
 	return !slices.Equal(a.codes[group.from:group.to], b.codes[group.from:group.to])
 }
 
-// first is the number of the oldest kept sample.
 func (t *Tracker) first() int { return t.samples - len(t.rows) }
 
 // TrackerState is everything that a tracker remembers, for a checkpoint.

@@ -73,7 +73,6 @@ func (LOTION) State(shape []int) []spec.Tensor {
 	return []spec.Tensor{{Name: fisherState, Shape: shape}}
 }
 
-// gradient adds the slope of the regularizer.
 func (m LOTION) gradient(s *step, g program.Value) program.Value {
 	terms := m.regularize(s.b, s.x, g, s.state[fisherState])
 	s.state[fisherState] = terms.fisher

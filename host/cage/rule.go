@@ -101,7 +101,6 @@ func (r Rule) State() []spec.Tensor {
 	return append(list, r.average()...)
 }
 
-// average lists the state tensor of the average, if there is one.
 func (r Rule) average() []spec.Tensor {
 	if r.Average == nil {
 		return nil
@@ -159,7 +158,6 @@ func (r Rule) Inputs() []program.Input {
 	return list
 }
 
-// global is the name of the sum of what the tensors of the rule's group collect under a name.
 func (r Rule) global(name string) string { return spec.GlobalPrefix + r.Group + "." + name }
 
 // TakesKey reports whether the program has the input optimizer_noise: for the optimizer, or to round the tensor.

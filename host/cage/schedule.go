@@ -95,7 +95,6 @@ func (s Schedule) Rate(k int) float64 {
 	return s.Peak // ConstantRate
 }
 
-// halfCosine is (1 + cos πu)/2, which falls from 1 to 0 while u goes from 0 to 1.
 func halfCosine(u float64) float64 { return 0.5 * (1 + math.Cos(math.Pi*u)) }
 
 // oneCycleCos rises from Peak/Div to Peak and falls to Peak/Div/FinalDiv, both
@@ -123,7 +122,6 @@ func (s Schedule) oneCycleCos(k int) float64 {
 	return anneal(s.Peak, end, float64(k-last)/float64(s.Total-s.Warmup))
 }
 
-// anneal goes from a to b along half a cosine while u goes from 0 to 1.
 func anneal(a, b, u float64) float64 {
 	return b + (a-b)/2*(1+math.Cos(math.Pi*u))
 }
@@ -284,7 +282,6 @@ func (s ScheduleSettings) Idle() (keys []string) {
 	return keys
 }
 
-// reads reports whether a schedule of the kind depends on the key.
 func (k ScheduleKind) reads(key string) bool {
 	switch k {
 	case ConstantRate:

@@ -28,7 +28,6 @@ type step struct {
 	counts map[string]program.Value
 }
 
-// begin declares the inputs.
 func (r Rule) begin(prefix string, inputs []program.Input) *step {
 	s := &step{rule: r, b: program.NewBuilder(prefix + r.Name), in: map[string]program.Value{}, state: map[string]program.Value{}, counts: map[string]program.Value{}}
 	for _, i := range inputs {
@@ -83,7 +82,6 @@ func (s *step) optimize(p *program.Program, x, g program.Value) map[string]progr
 	return out
 }
 
-// arguments are the inputs of one of the optimizer's programs.
 func (s *step) arguments(p *program.Program, x, g program.Value) []program.Value {
 	list := make([]program.Value, len(p.Inputs))
 	for i, in := range p.Inputs {
@@ -130,7 +128,6 @@ func (s *step) quantized(x program.Value) map[string]program.Value {
 	return transform.Inline(s.b, s.rule.Quantizer.Program, args...)
 }
 
-// constrain puts a trained parameter back into its set.
 func (s *step) constrain(x program.Value) program.Value {
 	p := s.rule.Constrain
 	if p == nil {
@@ -142,7 +139,6 @@ func (s *step) constrain(x program.Value) program.Value {
 // roundingKey sets the bits of the rounding apart from those that the optimizer draws with its key.
 const roundingKey = 0x9e3779b9
 
-// round rounds the tensor as the optimizer wants it.
 func (s *step) round(x program.Value) program.Value {
 	if !s.rule.rounds() {
 		return x
@@ -151,7 +147,6 @@ func (s *step) round(x program.Value) program.Value {
 	return x.StochasticBFloat16(s.b.RandomBits(key, s.rule.Shape...))
 }
 
-// output declares the outputs: x_{t+1}, the next state and the measures.
 func (s *step) output(x program.Value) {
 	s.averaged(x)
 	s.b.Output(spec.InputX, x)
@@ -161,7 +156,6 @@ func (s *step) output(x program.Value) {
 	s.measure()
 }
 
-// build ends the program.
 func (s *step) build() (*program.Program, error) {
 	p, err := s.b.Build()
 	if err != nil {
@@ -200,7 +194,6 @@ func (s *step) probed(g program.Value) program.Value {
 	return p
 }
 
-// probing is 1 where a probe is due.
 func (s *step) probing() program.Value {
 	if s.rule.Probing {
 		return s.b.Const(1)
@@ -216,7 +209,6 @@ func (r Rule) rotateBack(quantized program.Value) program.Value {
 	return quantized
 }
 
-// forwardError is e = x_t − Q(x_t) of the forward pass.
 func (s *step) forwardError() program.Value {
 	if !s.e.Valid() {
 		s.e = s.x.Sub(s.rule.rotateBack(s.in[InputQuantized]))
@@ -224,7 +216,6 @@ func (s *step) forwardError() program.Value {
 	return s.e
 }
 
-// quantizationError is x_t − Q(x_t).
 func (s *step) quantizationError() program.Value {
 	if s.rule.softened() {
 		return s.x.Sub(s.quantize(s.x))
@@ -243,7 +234,6 @@ func (s *step) finiteForwardError() program.Value {
 	return s.zeroUnlessFinite(s.x.Sub(s.in[InputQuantized]), s.forwardError())
 }
 
-// ifFinite is e, or zeros if any element of it is not finite.
 func (s *step) ifFinite(e program.Value) program.Value { return s.zeroUnlessFinite(e, e) }
 
 // zeroUnlessFinite is e, or zeros if any element of x is not finite. Such a tensor is
@@ -256,7 +246,6 @@ func (s *step) zeroUnlessFinite(x, e program.Value) program.Value {
 // decaysFirst reports whether the optimizer gets a decayed x.
 func (r Rule) decaysFirst() bool { return r.Decay > 0 && !r.DecayLast }
 
-// decayFirst is x after the weight decay that precedes the optimizer.
 func (s *step) decayFirst(x program.Value) program.Value {
 	if s.rule.decaysFirst() {
 		return x.Mul(s.decayFactor())
@@ -264,7 +253,6 @@ func (s *step) decayFirst(x program.Value) program.Value {
 	return x
 }
 
-// decayLast is y after the weight decay that follows the optimizer.
 func (s *step) decayLast(y program.Value) program.Value {
 	if s.rule.Decay > 0 && s.rule.DecayLast {
 		return y.Mul(s.decayFactor())
@@ -272,10 +260,8 @@ func (s *step) decayLast(y program.Value) program.Value {
 	return y
 }
 
-// decayFactor is 1 − α·ω, the factor of weight decay on x.
 func (s *step) decayFactor() program.Value { return s.b.Const(1).Sub(s.α.Scale(s.rule.Decay)) }
 
-// scaledRate is a rate of the schedule times the tensor's factor.
 func (s *step) scaledRate(rate program.Value) program.Value {
 	if f := s.rule.RateFactor; f != 1 {
 		return rate.Scale(f)
@@ -283,7 +269,6 @@ func (s *step) scaledRate(rate program.Value) program.Value {
 	return rate
 }
 
-// measure declares the scalar outputs beside x and the state.
 func (s *step) measure() {
 	if s.rule.Statistics {
 		s.b.Output(OutputErrorNorm2, sumOfSquares(s.quantizationError()))
@@ -321,7 +306,6 @@ func ParetoNorm2(r Rule) (*program.Program, error) {
 	return b.Build()
 }
 
-// sumOfSquares is Σ v².
 func sumOfSquares(v program.Value) program.Value { return sum(v.Square()) }
 
 // sum adds up rows first: in float32 one running sum over millions of terms loses what is

@@ -57,7 +57,6 @@ func arguments(unpack *program.Program, codes, scale program.Value) (list []prog
 // mostLevels bounds the levels of a grid that is not uniform: the map compares each weight with all of them.
 const mostLevels = 64
 
-// levels are those of the quantizer, which are sought once.
 func (w *Weight) levels() (Levels, error) {
 	w.once.Do(func() { w.grid, w.err = w.findLevels() })
 	return w.grid, w.err
@@ -134,7 +133,6 @@ func (w *Weight) probe(columns, size int) ([]float64, error) {
 	return x, linalg.Rotate(x, columns, max(1, w.Rotation))
 }
 
-// whole are the elements of a tensor of whole numbers.
 func whole(t reference.Tensor) []int32 {
 	list := make([]int32, t.Type.Size())
 	for i, v := range t.Float64s() {
@@ -143,7 +141,6 @@ func whole(t reference.Tensor) []int32 {
 	return list
 }
 
-// filled is a tensor of whole numbers.
 func filled(t program.Type, at func(i int) int32) reference.Tensor {
 	out := reference.Tensor{Type: t}
 	for i := range int(t.Size()) {

@@ -24,7 +24,6 @@ import (
 	"io"
 	"sort"
 	"sync"
-	"time"
 
 	"github.com/cage-qat/cage/internal/vfs"
 
@@ -230,21 +229,16 @@ func (p *filePart) decode(dst []int32, raw []byte, at int64) error {
 // Verify reads the whole file and checks it against its hash, its vocabulary and, if it has
 // conversations, its mask; it stops when ctx ends. A file that was changed or damaged is a
 // [*FormatError], or a [*tokenizer.RangeError] if the damage shows in an id.
-func (f *File) Verify(ctx context.Context) error { return f.VerifyPaced(ctx, nil) }
-
-// VerifyPaced is Verify with pauses for other work on the same processors: after each
-// part of the file, about a megabyte, it calls pause, unless that is nil, with the time
-// that the part took.
-func (f *File) VerifyPaced(ctx context.Context, pause func(worked time.Duration)) error {
+func (f *File) Verify(ctx context.Context) error {
 	for i := range f.parts {
-		if err := f.parts[i].verify(ctx, pause); err != nil {
+		if err := f.parts[i].verify(ctx); err != nil {
 			return err
 		}
 	}
 	return f.verifyIndex()
 }
 
-func (p *filePart) verify(ctx context.Context, pause func(worked time.Duration)) error {
+func (p *filePart) verify(ctx context.Context) error {
 	const chunk = 1 << 20
 	sum := digest.New()
 	h := &p.header
@@ -254,7 +248,6 @@ func (p *filePart) verify(ctx context.Context, pause func(worked time.Duration))
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		begin := time.Now()
 		part := raw[:min(chunk, end-at)]
 		if _, err := p.file.ReadAt(part, headerSize+at); err != nil {
 			return fmt.Errorf("token file %s: %d bytes from %d: %w", p.path, len(part), headerSize+at, err)
@@ -262,9 +255,6 @@ func (p *filePart) verify(ctx context.Context, pause func(worked time.Duration))
 		sum.Write(part)
 		if stored := part[:min(int64(len(part)), max(0, ids-at))]; h.largest(stored) >= uint32(h.Tokenizer.VocabSize) {
 			return p.decode(make([]int32, len(stored)/h.TokenBytes), stored, at/int64(h.TokenBytes)) // says where
-		}
-		if pause != nil {
-			pause(time.Since(begin))
 		}
 	}
 	if got := hex.EncodeToString(sum.Sum(nil)); got != h.SHA256 {

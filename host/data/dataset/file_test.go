@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/cage-qat/cage/host/data/tokenizer"
 	"github.com/cage-qat/cage/internal/testing/testfile"
@@ -134,29 +133,6 @@ func TestVerifyFindsDamage(t *testing.T) {
 	}
 }
 
-func TestVerifyPaced(t *testing.T) {
-	const part = 1 << 18 // tokens
-	f := writeTokens(t, wideInfo, counting(2*part+1, 1000))
-	pauses := 0
-	pause := func(worked time.Duration) {
-		pauses++
-		if worked <= 0 {
-			t.Errorf("a part took %v", worked)
-		}
-	}
-	if err := f.VerifyPaced(context.Background(), pause); err != nil {
-		t.Error(err)
-	}
-	if pauses != 3 {
-		t.Errorf("%d pauses, want one after each of 3 parts", pauses)
-	}
-	patch(t, f.Path(), headerSize+4*2*part, []byte{1})
-	var format *FormatError
-	if err := f.VerifyPaced(context.Background(), pause); !errors.As(err, &format) {
-		t.Errorf("a damaged last token: %v", err)
-	}
-}
-
 func patch(t *testing.T, path string, at int64, b []byte) {
 	t.Helper()
 	file, err := os.OpenFile(path, os.O_WRONLY, 0)
@@ -224,5 +200,19 @@ func BenchmarkReadTokens(b *testing.B) {
 		if err := f.ReadTokens(dst, int64(i*7919%(1<<20-513))); err != nil {
 			b.Fatal(err)
 		}
+	}
+}
+
+// TestVerifyChunks: a file that is read in three chunks is verified to its last token.
+func TestVerifyChunks(t *testing.T) {
+	const chunk = 1 << 18 // tokens
+	f := writeTokens(t, wideInfo, counting(2*chunk+1, 1000))
+	if err := f.Verify(context.Background()); err != nil {
+		t.Error(err)
+	}
+	patch(t, f.Path(), headerSize+4*2*chunk, []byte{1})
+	var format *FormatError
+	if err := f.Verify(context.Background()); !errors.As(err, &format) {
+		t.Errorf("a damaged last token: %v", err)
 	}
 }

@@ -90,7 +90,7 @@ func (s *source) openCheckpoint(f *checkpoint.File) error {
 		return t.Data, err
 	}
 	s.values = func(param string) ([]float32, error) { return read(step.ParamName(param)) }
-	s.trained = step.LoadTrained(load)
+	s.trained = step.LoadQuantizer(load)
 	return nil
 }
 

@@ -56,7 +56,7 @@ func (w *quantizedRun) fill(ctx context.Context, run *Blocks) (err error) {
 		return w.store(ctx, parts.Join(fmt.Sprintf("%d.safetensors", block)), weights)
 	}
 	run.State = func(site, name string, shape []int, values []float32) error {
-		state, err := safetensors.New(step.KeptName(site, name), shape, values)
+		state, err := safetensors.New(step.QuantizerStateName(site, name), shape, values)
 		w.states = append(w.states, state)
 		return err
 	}

@@ -41,7 +41,6 @@ func OpenBatches(cfg *config.Config, m model.Model, d *Data) (Batches, error) {
 	return &documents{s, normalization{cfg.Model.Context, cfg.Train.LossMean == config.MeanOfMicroBatches}, d.Train.Tokenizer(), make([]int32, s.BatchLen())}, nil
 }
 
-// openWindows opens the token files of texts.
 func openWindows(cfg *config.Config, d *Data) (sampler, error) {
 	how := dataset.WindowsConfig{Context: cfg.Model.Context, Batch: cfg.Train.Batch, Seed: uint64(cfg.Data.Seed)}
 	if d.Sources == nil {
@@ -159,7 +158,6 @@ func (d *Data) openConversations(cfg *config.Config) (*conversations, error) {
 	return &conversations{how, s, cfg.Train.Batch, int64(cfg.Train.Accumulate), newRows(cfg.Train.Batch, cfg.Model.Context)}, nil
 }
 
-// openRows lays out conversations for training, of which there must be enough for the steps.
 func openRows(cfg *config.Config, f *dataset.File) (*dataset.Rows, error) {
 	s, err := dataset.NewRows(f, trainRows(cfg))
 	if err != nil {
@@ -173,12 +171,10 @@ func openRows(cfg *config.Config, f *dataset.File) (*dataset.Rows, error) {
 	return s, nil
 }
 
-// trainRows says how conversations are laid out for training: a step takes a batch of them.
 func trainRows(cfg *config.Config) dataset.RowsConfig {
 	return conversationRows(cfg, cfg.Train.Batch*cfg.Train.Accumulate)
 }
 
-// conversationRows says how conversations are laid out.
 func conversationRows(cfg *config.Config, batch int) dataset.RowsConfig {
 	return dataset.RowsConfig{Length: cfg.Model.Context, Batch: batch, Epochs: cfg.Data.Epochs, Packing: dataset.Packing(cfg.Data.Packing), Seed: uint64(cfg.Data.Seed)}
 }

@@ -44,7 +44,6 @@ func Device(cfg *config.Config, warn func(message string, details ...any), choic
 	return deviceOf(cfg, warn, choices, nil)
 }
 
-// deviceOf is [Device], of one process or several.
 func deviceOf(cfg *config.Config, warn func(message string, details ...any), choices []engine.Choice, processes engine.Processes) (*engine.Device, error) {
 	d := cfg.Device
 	if processes != nil && d.Count%processes.Size() != 0 {
@@ -209,7 +208,6 @@ func (b *Built) Enter(step int, s *step.State, batches *step.Batches) (bool, err
 // Has reports whether the phase that is chosen is that of a step.
 func (b *Built) Has(step int) bool { return b.phaseOf(step) == b.phase }
 
-// sameQuantizer reports whether a weight or site has the same programs in two phases.
 func sameQuantizer(a, b *Programs, site string) bool {
 	same := func(before, after map[string]spec.Quantizer) bool {
 		p, had := before[site]
@@ -236,7 +234,6 @@ func (b *Built) LendTeacher() {
 	}
 }
 
-// refusal says how to do what needs too much memory all the same.
 func refusal(err error, file string) error {
 	if file != "" {
 		file = " in " + file

@@ -98,7 +98,6 @@ func (c *collector) start(ctx context.Context, list []*config.Plugin) error {
 	return nil
 }
 
-// distinct leaves out repeated problems: one table may serve both roles of the quantizer.
 func distinct(problems plaintoml.Errors) plaintoml.Errors {
 	var out plaintoml.Errors
 	for _, e := range problems {
@@ -123,7 +122,6 @@ func (c *collector) startError(p *config.Plugin, err error) *plaintoml.Error {
 	return c.Config.ErrorAt(p.Path(key), "%w", err)
 }
 
-// resolve checks the parameters of a plugin's table against its declaration.
 func (c *collector) resolve(p *config.Plugin) plaintoml.Errors {
 	client := c.clients[p.Table]
 	d := client.Description()
@@ -136,7 +134,6 @@ func (c *collector) resolve(p *config.Plugin) plaintoml.Errors {
 	return nil
 }
 
-// parameterErrors gives every parameter error its line, and a hint.
 func (c *collector) parameterErrors(p *config.Plugin, d sdk.Description, err error) plaintoml.Errors {
 	list := []error{err}
 	if joined, ok := err.(interface{ Unwrap() []error }); ok {

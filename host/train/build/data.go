@@ -44,7 +44,6 @@ func OpenData(cfg *config.Config) (*Data, error) {
 	return d, nil
 }
 
-// openTrain opens the files to train on, and those of a mixture one by one.
 func openTrain(cfg *config.Config) (train *dataset.File, sources []*dataset.File, err error) {
 	if len(cfg.Data.Mixture) == 0 {
 		train, err = openPart(cfg, "data.train", cfg.Data.TrainSHA256, cfg.Data.Files()...)
@@ -101,7 +100,6 @@ func checkPin(cfg *config.Config, pinKey, pin string, f *dataset.File) error {
 	return nil
 }
 
-// fit compares the vocabularies of both files and of the model.
 func (d *Data) fit(cfg *config.Config) error {
 	train, val := d.Train.Tokenizer(), d.Validation.Tokenizer()
 	if train.SHA256 != val.SHA256 || train.VocabSize != val.VocabSize {
@@ -183,7 +181,6 @@ func (d *Data) Close() error {
 	return first
 }
 
-// openFiles opens token files of the given kind of data, as one.
 func openFiles(kind string, paths ...string) (*dataset.File, error) {
 	f, err := dataset.Open(paths...)
 	if err != nil {
@@ -246,7 +243,6 @@ func Windows(cfg *config.Config, file *dataset.File, n int, seed uint64) (tokens
 	return tokens, segments, nil
 }
 
-// conversationWindows are rows of the first epoch with the given seed.
 func conversationWindows(cfg *config.Config, file *dataset.File, n int, seed uint64) (tokens, segments [][]int32, err error) {
 	how := conversationRows(cfg, 1)
 	how.Epochs, how.Seed = 1, seed

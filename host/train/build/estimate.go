@@ -192,7 +192,6 @@ func (n Need) Parts() []Part {
 	return largestFirst(all)
 }
 
-// largestFirst sorts parts and leaves out those that are zero.
 func largestFirst(all []Part) (list []Part) {
 	for _, p := range all {
 		if p.Bytes > 0 {

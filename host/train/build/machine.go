@@ -72,7 +72,6 @@ func left(root fs.FS, group string) (int64, bool) {
 	return limit - max(0, usage-cached), true
 }
 
-// number reads a file that holds one number.
 func number(root fs.FS, name string) (int64, bool) {
 	text, err := fs.ReadFile(root, name)
 	if err != nil {
@@ -82,7 +81,6 @@ func number(root fs.FS, name string) (int64, bool) {
 	return n, err == nil
 }
 
-// field reads the number that follows a word at the beginning of a line.
 func field(root fs.FS, name, word string) (int64, bool) {
 	text, err := fs.ReadFile(root, name)
 	if err != nil {

@@ -102,7 +102,6 @@ func (b *Built) gpuReport() (*Report, error) {
 	})
 }
 
-// checkDevice refuses a run that needs more than its GPU lets it take.
 func (b *Built) checkDevice() error {
 	if b.req.Config.Train.MemoryCheck == "off" || b.Device.SharesMemory() {
 		return nil

@@ -17,7 +17,6 @@ type opaquePart struct {
 	tensors []plugin.OpaqueTensor
 }
 
-// addOpaque notes that a tensor has an opaque optimizer.
 func (p *Programs) addOpaque(table *config.Plugin, c *plugin.Client, t *TrainedTensor, tensor sdk.Tensor) {
 	t.Executable = c.SHA256()
 	part := opaquePart{table.Path("plugin"), c, []plugin.OpaqueTensor{{Tensor: tensor, State: t.Optimizer.State, RateFactor: t.RateFactor}}}
@@ -37,7 +36,6 @@ type searchPart struct {
 	sites  []plugin.SearchedSite
 }
 
-// addSearch notes that the quantizer of a weight searches.
 func (p *Programs) addSearch(table *config.Plugin, c *plugin.Client, site plugin.SearchedSite) {
 	p.executables[site.Name] = c.SHA256()
 	for i, known := range p.searches {
@@ -49,7 +47,6 @@ func (p *Programs) addSearch(table *config.Plugin, c *plugin.Client, site plugin
 	p.searches = append(p.searches, searchPart{table.Path("plugin"), c, []plugin.SearchedSite{site}})
 }
 
-// startSearches starts the quantizers of a training that search and returns them by the names of their weights.
 func (b *Built) startSearches(ctx context.Context, cfg *config.Config) (map[string]step.Search, error) {
 	byWeight := map[string]step.Search{}
 	for _, part := range b.Programs.searches {
@@ -65,7 +62,6 @@ func (b *Built) startSearches(ctx context.Context, cfg *config.Config) (map[stri
 	return byWeight, nil
 }
 
-// startOpaque starts the opaque optimizers of a training and returns them by the names of their tensors.
 func (b *Built) startOpaque(ctx context.Context, cfg *config.Config) (map[string]step.Opaque, error) {
 	byTensor := map[string]step.Opaque{}
 	for _, part := range b.Programs.opaque {

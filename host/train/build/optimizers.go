@@ -17,7 +17,6 @@ import (
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
-// optimizers collects the optimizers' programs for everything that is trained.
 func (c *collector) optimizers(ctx context.Context) error {
 	if err := c.checkShared(); err != nil {
 		return err
@@ -113,7 +112,6 @@ func Tensors(cfg *config.Config, m model.Model, p *Programs) []TrainedTensor {
 	return list
 }
 
-// checkShared compares what the sites that share a trained parameter say of it.
 func (c *collector) checkShared() error {
 	type owner struct {
 		site string
@@ -146,7 +144,6 @@ func hash(p *program.Program) string {
 	return p.Hash()
 }
 
-// parts are those of a fused weight as plugins see them.
 func parts(param architecture.Param) (list []sdk.Part) {
 	first := 0
 	for _, p := range param.Parts {
@@ -214,7 +211,6 @@ func (c *collector) delay(t *TrainedTensor, g *config.Group, p *config.Plugin) e
 	return nil
 }
 
-// requestOptimizer requests the program for a tensor from a plugin, and reports whether the plugin accepts the tensor.
 func (c *collector) requestOptimizer(ctx context.Context, p *config.Plugin, t *TrainedTensor) (accepted bool, err error) {
 	tensor := sdk.Tensor{Name: t.Name, Role: t.Role, Shape: t.Shape, Parts: t.Parts, Values: c.values[p.Table]}
 	program, err := c.clients[p.Table].Program(ctx, tensor)
@@ -265,7 +261,6 @@ func (c *collector) checkUnused() error {
 	return nil
 }
 
-// matched are the names of what an override matches in the model.
 func (c *collector) matched(o *config.Override) (names []string) {
 	add := func(name string, roles ...string) {
 		if slices.ContainsFunc(roles, func(role string) bool { return o.Matches(role, name) }) {
@@ -298,7 +293,6 @@ func (c *collector) operandNames(o *config.Override) []string {
 	return distinctNames(c.matched(&any))
 }
 
-// parameterNames are those of everything that is trained in some phase.
 func (c *collector) parameterNames() (names []string) {
 	for _, p := range c.out.Phases() {
 		for _, t := range p.Tensors {

@@ -98,7 +98,6 @@ func fullPrecision(cfg *config.Config, programs *Programs) (bool, error) {
 	return true, noTrained(cfg, key, programs)
 }
 
-// nameless is the hash of a program without its name, which is that of its weight.
 func nameless(p *program.Program) string {
 	q := *p
 	q.Name = ""
@@ -153,7 +152,6 @@ func forward(cfg *config.Config, quantizers map[string]spec.Quantizer, weights m
 	return out, nil
 }
 
-// addRules adds the update rules of all tensors that are trained.
 func addRules(plan *step.Plan, cfg *config.Config, programs *Programs, weights map[string]*cage.Weight) {
 	groups := map[string]string{} // of tables
 	for _, t := range programs.Tensors {

@@ -148,7 +148,6 @@ func (p *Programs) Pinned(cfg *config.Config) *config.Config {
 	return pinned
 }
 
-// collect asks the plugins of the pool for everything.
 func (c *collector) collect(ctx context.Context) (*Programs, error) {
 	began := time.Now()
 	if err := c.start(ctx, c.tables()); err != nil {
@@ -188,7 +187,6 @@ func (c *collector) phases() []config.Phase {
 	return list[at : at+1]
 }
 
-// phase collects the programs of a range of steps.
 func (c *collector) phase(ctx context.Context, p config.Phase, later bool) error {
 	c.quantizer, c.now = p.Quantizer, c.out
 	if later {
@@ -253,7 +251,6 @@ func (c *collector) quantizeActivations(ctx context.Context, sites []model.Activ
 	return list, nil
 }
 
-// backward collects the programs for operands of products in the backward pass.
 func (c *collector) backward(ctx context.Context) error {
 	c.now.Backward = map[step.OperandSite]spec.Quantizer{}
 	if c.Forward {

@@ -148,8 +148,6 @@ func (r *Report) NeedsLess() string {
 	return "what needs less: " + strings.Join(r.sizes.remedies(), "; or ")
 }
 
-// checkHost returns an error if what a GPU keeps in its machine's memory is more than is available
-// there.
 func checkHost(s Sizes, machine Available) error {
 	if host := Estimate(s).Host; host > float64(machine.Bytes) {
 		return fmt.Errorf("device.offload = %q keeps %s of states for each GPU in the machine's memory, and %s: want device.offload = %q, or a machine with more memory",

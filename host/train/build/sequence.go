@@ -129,5 +129,4 @@ func conversation(row model.DocumentRow, from dataset.Row) {
 	row.SetWeight(n, 0)
 }
 
-// targets is the number of targets of a batch of documents whose weights are 0 or 1.
 func targets(batch []int32, context int) int64 { return int64(model.TotalWeight(batch, context)) }

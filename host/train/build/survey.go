@@ -67,7 +67,6 @@ func surveyKey(cfg *config.Config) (string, error) {
 	return string(text), err
 }
 
-// check does what a training does, up to its plan.
 func check(ctx context.Context, cfg *config.Config, running *pool) (trainingInputs, error) {
 	if cfg.Model.Language() {
 		var err error

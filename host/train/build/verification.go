@@ -2,45 +2,26 @@ package build
 
 import (
 	"context"
-	"time"
 
 	"github.com/cage-qat/cage/host/data/dataset"
 )
 
 // Verification compares token files with their hashes while the first steps run. The first
-// checkpoint waits for it, so that nothing computed from a damaged file is kept.
+// checkpoint waits for it, so that nothing computed from a damaged file is saved.
 type Verification struct {
 	stop context.CancelFunc
 	done chan struct{}
 	err  error // valid once done is closed
-	// awaited ends when somebody waits: until then the processors are left to the
-	// training. hurry ends it.
-	awaited context.Context
-	hurry   context.CancelFunc
-}
-
-// idleShare is how long a verification that nobody waits for pauses, relative to how long
-// it works: it takes a tenth of one processor.
-const idleShare = 9
-
-// pause leaves the processors to others for a while, or until somebody waits.
-func (v *Verification) pause(worked time.Duration) {
-	select {
-	case <-v.awaited.Done():
-	case <-time.After(idleShare * worked):
-	}
 }
 
 // VerifyFiles begins the verification of files, one after the other.
 func VerifyFiles(files ...*dataset.File) *Verification {
 	ctx, stop := context.WithCancel(context.Background())
 	v := &Verification{stop: stop, done: make(chan struct{})}
-	v.awaited, v.hurry = context.WithCancel(ctx)
 	go func() {
 		defer close(v.done)
 		for _, f := range files {
-			if err := f.VerifyPaced(ctx, v.pause); err != nil {
-				v.err = err
+			if v.err = f.Verify(ctx); v.err != nil {
 				return
 			}
 		}
@@ -66,7 +47,6 @@ func (v *Verification) Wait() error {
 	if v == nil {
 		return nil
 	}
-	v.hurry()
 	<-v.done
 	return v.err
 }

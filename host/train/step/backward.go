@@ -48,12 +48,10 @@ func BackwardSites(m model.Model, batch, context int) (sites []OperandSite, shap
 	return sites, shapes
 }
 
-// inputSites are the activation sites at which layers in blocks have their inputs.
 func inputSites(m model.Model, batch, context int) []model.ActivationSite {
 	return slices.DeleteFunc(m.ActivationSites(batch, context), func(s model.ActivationSite) bool { return !s.OfBlock() })
 }
 
-// backwardSites lists the operands that are quantized.
 func (p *Plan) backwardSites() []OperandSite {
 	if len(p.Backward) == 0 {
 		return nil
@@ -62,7 +60,6 @@ func (p *Plan) backwardSites() []OperandSite {
 	return slices.DeleteFunc(sites, func(s OperandSite) bool { _, ok := p.Backward[s]; return !ok })
 }
 
-// backwardKeys lists the keys that the quantizers of these operands take.
 func (p *Plan) backwardKeys() (list []key) {
 	for _, s := range p.backwardSites() {
 		list = append(list, keysOf(p.Backward[s], s.String(), s.String(), string(s.Product)+" "+p.partners(s.Name))...)

@@ -105,7 +105,7 @@ func (c *Compiled) finishStep(s *State, t update.Tensors, batches *Batches, set 
 
 // advance puts the next states of the quantizers in the places of the ones that the step has read.
 func (p *Plan) advance(t update.Tensors) {
-	for _, s := range p.kept() {
+	for _, s := range p.quantizerStates() {
 		if next := t[nextName(s.Name)]; next != nil { // searches find others
 			t[s.Name].Finalize()
 			t[s.Name] = next
@@ -121,12 +121,10 @@ func (c *Compiled) needsQuantized(set Settings) bool {
 		slices.ContainsFunc(c.plan.rules(updateKind{mode: c.mode(set)}), cage.Rule.Quantizes)
 }
 
-// mode is the method's in a step.
 func (c *Compiled) mode(set Settings) cage.Mode {
 	return cage.Of(c.plan.Rules).Mode(cage.At{Step: set.Step, Steps: set.Steps, Strength: set.Lambda})
 }
 
-// runQuantize adds the values and residuals of the quantized weights to t.
 func (c *Compiled) runQuantize(t update.Tensors) error {
 	q, err := c.quantize()
 	if q == nil || err != nil {
@@ -135,7 +133,6 @@ func (c *Compiled) runQuantize(t update.Tensors) error {
 	return q.run(t)
 }
 
-// runQuantizeForEvaluation is runQuantize with the quantizers of evaluation.
 func (c *Compiled) runQuantizeForEvaluation(t update.Tensors) error {
 	q, err := c.quantizeForEvaluation()
 	if q == nil || err != nil {
@@ -205,7 +202,6 @@ func (c *Compiled) runFinish(t update.Tensors, res *Result) error {
 	return err
 }
 
-// collect returns the scalars of the update, among them the sums of what optimizers collect of their tensors.
 func (c *Compiled) collect(t update.Tensors, set Settings, res *Result) (update.Scalars, error) {
 	scalars := c.scalars(set, res.GradNorm, res.Loss)
 	u, err := c.update(updateKind{mode: c.mode(set), part: cage.Collecting})
@@ -355,7 +351,6 @@ func (b *Batches) uploadSeparate() ([]*engine.Buffer, error) {
 	return b.each, nil
 }
 
-// uploadBatch uploads one batch of all replicas together.
 func (c *Compiled) uploadBatch(tokens []int32) (*engine.Buffer, error) {
 	dims := slices.Clone(c.plan.batchDims())
 	dims[0] *= c.dev.Count()

@@ -17,7 +17,6 @@ import (
 // Quantizers may compute their initial values from statistics of the columns of both operands of a product. They are those of the
 // model in full precision on the first batch, and both operands have the same ones.
 
-// calibratedGroups are the operands of the products for which a quantizer takes statistics.
 func (p *Plan) calibratedGroups() []operandGroup {
 	return slices.DeleteFunc(operandGroups(p.Model.ActivationSites(p.Batch, p.Context)), func(g operandGroup) bool {
 		return !slices.ContainsFunc(p.operandsOf(g), func(o operand) bool { q := o.quantizers[o.name]; return q != nil && q.Calibrated() })
@@ -41,7 +40,6 @@ func (p *Plan) checkColumns() error {
 	return nil
 }
 
-// columnsName is the name of a statistic of a group.
 func (g operandGroup) columnsName(input string) string { return input + " for " + g.weights[0] }
 
 // columnSpecs are the statistics as inputs of stages; none if no quantizer takes any.
@@ -97,7 +95,6 @@ func (p *Plan) columnsStage() stage {
 	}}
 }
 
-// initColumns adds the statistics to t, if a quantizer takes them.
 func (c *Compiled) initColumns(t update.Tensors, tokens []int32) error {
 	if len(c.plan.calibratedGroups()) == 0 {
 		return nil
@@ -112,7 +109,6 @@ func (c *Compiled) initColumns(t update.Tensors, tokens []int32) error {
 	return c.runOnce(c.plan.columnsStage(), t)
 }
 
-// dropColumns frees the statistics.
 func (c *Compiled) dropColumns(t update.Tensors) error {
 	for _, spec := range c.plan.columnSpecs() {
 		t[spec.Name].Finalize()

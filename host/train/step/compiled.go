@@ -131,7 +131,6 @@ func (c *Compiled) Prepare(pareto bool) error {
 	return err
 }
 
-// prepareGradients compiles what the chain needs for gradients, and for the stationarity measures.
 func (c *Compiled) prepareGradients(pareto bool) error {
 	kinds := []gradientKind{{full: c.plan.FullPrecision}}
 	if pareto && !c.plan.FullPrecision {
@@ -229,7 +228,6 @@ func (c *Compiled) quantize() (*executable, error) {
 	return c.compileOnce(quantizeKey, c.plan.quantizeStage)
 }
 
-// quantizeForEvaluation is quantize with the quantizers of evaluation.
 func (c *Compiled) quantizeForEvaluation() (*executable, error) {
 	if c.evaluationPlan == &c.plan || len(c.plan.quantizedParams()) == 0 {
 		return c.quantize()
@@ -269,7 +267,6 @@ func (c *Compiled) update(kind updateKind) (*update.Update, error) {
 	return u, nil
 }
 
-// rules returns the plan's rules as a variant of the update has them.
 func (p *Plan) rules(kind updateKind) []cage.Rule {
 	rules := slices.Clone(p.Rules)
 	for i := range rules {
@@ -283,7 +280,6 @@ func (p *Plan) rules(kind updateKind) []cage.Rule {
 	return rules
 }
 
-// updateOptions are the options for compiling a part of the update.
 func (p *Plan) updateOptions() update.Options {
 	return update.Options{Executors: p.Executors, Places: p.places()}
 }

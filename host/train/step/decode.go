@@ -149,7 +149,6 @@ func (d *Decoder) withoutGraph() bool {
 	return ok && c.dev.SharesMemory() && int(slices.Max(d.first)) <= d.start
 }
 
-// nextToken is [Decoder.Next] for one token of each sequence, without a graph.
 func (d *Decoder) nextToken(tokens []int32) ([]float32, error) {
 	network, err := d.e.decodeNetwork()
 	if err != nil {
@@ -175,7 +174,6 @@ func (d *Decoder) nextToken(tokens []int32) ([]float32, error) {
 	return logits, nil
 }
 
-// decodeNetwork returns the network of the evaluator's parameters.
 func (e *Evaluator) decodeNetwork() (*decode.Network, error) {
 	if e.network != nil {
 		return e.network, nil
@@ -195,7 +193,6 @@ func (e *Evaluator) decodeNetwork() (*decode.Network, error) {
 	return e.network, err
 }
 
-// quantizeActivation quantizes an activation of that many tokens in place, as evaluation does.
 func (e *Evaluator) quantizeActivation(site model.ActivationSite, tokens int, x []float32) error {
 	q, ok := e.c.evaluationPlan.Pieces[tokens][site.Name]
 	if !ok {
@@ -206,10 +203,10 @@ func (e *Evaluator) quantizeActivation(site model.ActivationSite, tokens int, x 
 		return err
 	}
 	t := update.Tensors{}
-	for _, p := range trainedOf(q, site.Name) {
+	for _, p := range parametersOf(q, site.Name) {
 		t[program.KindParam.Of(p.Name)] = e.t[program.KindParam.Of(p.Name)]
 	}
-	for _, s := range keptOf(q, site.Name) {
+	for _, s := range statesOf(q, site.Name) {
 		t[s.Name] = e.t[s.Name]
 	}
 	return exec.quantize(e.c.dev, t, x, tokens, site.Width)

@@ -20,7 +20,6 @@ type Distillation struct {
 	Teacher model.Language
 }
 
-// teacherParam is a parameter of the teacher, among the tensors of a step.
 func teacherParam(name string) string { return "teacher/" + name }
 
 // teacherParams lists the parameters of the teacher; none without one.

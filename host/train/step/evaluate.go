@@ -54,7 +54,6 @@ func (e *Evaluator) Close() {
 	keepState(e.s.Tensors, e.t)
 }
 
-// prepareEvaluation compiles what [Compiled.evaluated] needs.
 func (c *Compiled) prepareEvaluation() error {
 	jobs, err := cage.Jobs(c.plan.Rules, cage.Evaluating)
 	if len(jobs) > 0 && c.evaluation == nil {
@@ -107,7 +106,6 @@ func (e *Evaluator) runStage(name string, s func() stage, batch update.Tensors) 
 	return engine.Download[float32](t[name])
 }
 
-// lossStage maps what the forward pass reads and tokens to the loss of every token of all replicas.
 func (p *Plan) lossStage() stage {
 	specs := append(p.forwardSpecs(false), p.tokenSpec())
 	return stage{"losses", specs, func(_ *graph.Graph, in update.Nodes) update.Nodes {

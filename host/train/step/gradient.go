@@ -28,7 +28,7 @@ func (p *Plan) gradientTensors(full bool) []Tensor {
 	if full {
 		return p.params()
 	}
-	return append(p.params(), p.trainedActivations()...)
+	return append(p.params(), p.activationQuantizerParameters()...)
 }
 
 // summed are the tensors whose sums, or maxima, over micro-batches a step computes, with the names of the sums: the gradients, and the
@@ -36,7 +36,7 @@ func (p *Plan) gradientTensors(full bool) []Tensor {
 func (p *Plan) summed(full bool) []Tensor {
 	list := p.gradientTensors(full)
 	if !full {
-		list = append(list, p.keptOfActivations()...)
+		list = append(list, p.activationQuantizerStates()...)
 	}
 	for i := range list {
 		list[i].Name = sumName(list[i].Name)
@@ -60,7 +60,7 @@ func (p *Plan) weightNodes(in update.Nodes, full bool) []*graph.Node {
 func (p *Plan) forwardSpecs(full bool) []engine.Spec {
 	specs := inputSpecs(p.gradientTensors(full), p.forwardName(full), false)
 	if !full {
-		specs = append(specs, inputSpecs(p.keptOfActivations(), asNamed, false)...)
+		specs = append(specs, inputSpecs(p.activationQuantizerStates(), asNamed, false)...)
 		for _, t := range p.quantizedParams() {
 			specs = append(specs, p.codes[t.Name]...)
 		}
@@ -79,7 +79,6 @@ func (p *Plan) gradientSpecs(full bool) []engine.Spec {
 	return append(specs, p.batchNumberSpecs()...)
 }
 
-// batchSpecs are the inputs of a forward and backward pass that each micro-batch has of its own.
 func (p *Plan) batchSpecs(full bool) []engine.Spec {
 	specs := []engine.Spec{p.tokenSpec()}
 	if full {
@@ -108,7 +107,6 @@ func (p *Plan) gradientStage(kind gradientKind) stage {
 	return stage{name, specs, func(_ *graph.Graph, in update.Nodes) update.Nodes { return p.gradients(kind, in) }}
 }
 
-// gradients builds the graph of the forward and the backward pass.
 func (p *Plan) gradients(kind gradientKind, in update.Nodes) update.Nodes {
 	var hook model.ActivationQuantizer
 	next := update.Nodes{}
@@ -223,7 +221,7 @@ func (p *Plan) finishStage(quantize *executable) stage {
 		specs = append(specs, quantize.inputs...)
 		values := slices.DeleteFunc(quantize.outputSpecs(), func(s engine.Spec) bool { // the keys follow from its inputs, too
 			return slices.ContainsFunc(p.weightKeys(), func(k key) bool { return k.node == s.Name }) ||
-				slices.ContainsFunc(p.keptOfWeights(), func(t Tensor) bool { return nextName(t.Name) == s.Name })
+				slices.ContainsFunc(p.weightQuantizerStates(), func(t Tensor) bool { return nextName(t.Name) == s.Name })
 		})
 		for i := range values {
 			values[i].Donated = !slices.ContainsFunc(p.quantizedParams(), func(t Tensor) bool { return program.KindValue.Of(t.Name) == values[i].Name })
@@ -233,7 +231,6 @@ func (p *Plan) finishStage(quantize *executable) stage {
 	return stage{"finish", specs, func(_ *graph.Graph, in update.Nodes) update.Nodes { return p.meanGradients(in) }}
 }
 
-// meanGradients builds the graph of the finish stage.
 func (p *Plan) meanGradients(in update.Nodes) update.Nodes {
 	out := update.Nodes{}
 	if !p.FullPrecision {
@@ -256,7 +253,7 @@ func (p *Plan) meanGradients(in update.Nodes) update.Nodes {
 	}
 	out[normsName] = graph.Concatenate(norms, 0)
 	if !p.FullPrecision {
-		for _, t := range p.keptOfActivations() {
+		for _, t := range p.activationQuantizerStates() {
 			next := in[sumName(t.Name)]
 			if !t.Maximum {
 				next = graph.DivScalar(next, float64(p.Accumulate*engine.Replicas(next.Graph())))
@@ -267,8 +264,6 @@ func (p *Plan) meanGradients(in update.Nodes) update.Nodes {
 	return out
 }
 
-// sumOfSquares adds up rows first: one running sum over millions of squares would
-// lose what is small beside it, 0.4 % of the sum for 8192 × 4096 equal elements.
 func sumOfSquares(x *graph.Node) *graph.Node {
 	if x.Shape().IsScalar() {
 		return graph.Mul(x, x)
@@ -334,7 +329,6 @@ func (t Tensor) overReplicas(x *graph.Node) *graph.Node {
 	return replicaMeans([]*graph.Node{x})[0]
 }
 
-// replicaMeans returns the means of nodes over the replicas.
 func replicaMeans(nodes []*graph.Node) []*graph.Node {
 	means := engine.SumAcross(nodes...)
 	for i, sum := range means {

@@ -17,7 +17,6 @@ import (
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
-// setMeasures puts the measures of the quantized parameters into the result.
 func (c *Compiled) setMeasures(m update.Measures, res *Result) {
 	list := func(name string) (values []float64) {
 		for _, t := range c.plan.quantizedParams() {
@@ -50,7 +49,6 @@ func (c *Compiled) setMeasures(m update.Measures, res *Result) {
 	}
 }
 
-// measurePareto fills in the stationarity measures that were asked for.
 func (c *Compiled) measurePareto(t update.Tensors, batches *Batches, set Settings, res *Result) (err error) {
 	if len(c.plan.quantizedParams()) == 0 {
 		return nil
@@ -81,7 +79,6 @@ func (c *Compiled) measurePareto(t update.Tensors, batches *Batches, set Setting
 	return err
 }
 
-// paretoNorm is the measure with the gradients of the given names.
 func (c *Compiled) paretoNorm(t update.Tensors, gradient func(tensor string) string, lambda float64) (float64, error) {
 	e, err := c.pareto(gradient)
 	if err != nil {

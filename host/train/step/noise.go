@@ -47,7 +47,6 @@ func newKey(node, of string, shared bool) key {
 	return key{node, [2]uint32{binary.LittleEndian.Uint32(hash[:]), binary.LittleEndian.Uint32(hash[4:])}, shared}
 }
 
-// weightKeys lists the keys that the quantizers of weights take.
 func (p *Plan) weightKeys() []key {
 	var list []key
 	for _, t := range p.quantizedParams() {
@@ -56,7 +55,6 @@ func (p *Plan) weightKeys() []key {
 	return list
 }
 
-// optimizerKeys lists the keys that optimizers take.
 func (p *Plan) optimizerKeys() []key {
 	var list []key
 	for _, r := range p.Rules {
@@ -67,7 +65,6 @@ func (p *Plan) optimizerKeys() []key {
 	return list
 }
 
-// activationKeys lists the keys that the quantizers of activations take, and those of the backward pass.
 func (p *Plan) activationKeys() []key {
 	list := p.backwardKeys()
 	for _, s := range p.Model.ActivationSites(p.Batch, p.Context) {
@@ -110,7 +107,6 @@ func (p *Plan) partners(operand string) string {
 	return operand
 }
 
-// siteNamed finds the site with that name.
 func siteNamed(sites []model.ActivationSite, name string) (model.ActivationSite, bool) {
 	i := slices.IndexFunc(sites, func(s model.ActivationSite) bool { return s.Name == name })
 	if i < 0 {
@@ -154,26 +150,23 @@ func (p *Plan) stepSpecs() []engine.Spec {
 	return slices.Concat(keySpecs(weightKeysName, p.weightKeys()), keySpecs(optimizerKeysName, p.optimizerKeys()), number)
 }
 
-// addKeys adds the node of each key to in, which has all of them as one tensor.
 func addKeys(in update.Nodes, name string, keys []key) {
 	for i, k := range keys {
 		in[k.node] = graph.Reshape(graph.Slice(in[name], graph.AxisElem(i)), 2)
 	}
 }
 
-// given is what the quantizer of a weight or site reads, among the nodes of a stage.
 func given(q lower.Quantizer, site string, in update.Nodes) lower.Given {
 	g := lower.Given{Noise: in[program.KindNoise.Of(site)], SharedNoise: in[program.KindSharedNoise.Of(site)], Step: in[stepNumberName]}
-	for _, t := range trainedOf(q, site) {
+	for _, t := range parametersOf(q, site) {
 		g.Trained = append(g.Trained, in[program.KindParam.Of(t.Name)])
 	}
-	for _, s := range keptOf(q, site) {
+	for _, s := range statesOf(q, site) {
 		g.State = append(g.State, in[s.Name])
 	}
 	return g
 }
 
-// keyValues returns the keys of one micro-batch on one replica.
 func (p *Plan) keyValues(keys []key, step, batch, replica int) []uint32 {
 	ofStep := loops.Block([2]uint32{uint32(p.Seed), uint32(p.Seed >> 32)}, [2]uint32{uint32(step), 0})
 	shared := loops.Block(ofStep, [2]uint32{0, 0})
@@ -189,7 +182,6 @@ func (p *Plan) keyValues(keys []key, step, batch, replica int) []uint32 {
 	return values
 }
 
-// addStepInputs uploads what stepSpecs describes.
 func (c *Compiled) addStepInputs(t update.Tensors, step int) (err error) {
 	for _, spec := range c.plan.stepSpecs() {
 		switch spec.Name {
@@ -227,7 +219,6 @@ func (c *Compiled) addActivationKeys(t update.Tensors, step, first, end int, dim
 	return c.addBatchKeys(t, activationKeysName, c.plan.activationKeys(), step, first, end, dims...)
 }
 
-// addBatchKeys is addActivationKeys for other keys.
 func (c *Compiled) addBatchKeys(t update.Tensors, name string, keys []key, step, first, end int, dims ...int) (err error) {
 	if len(keys) == 0 {
 		return nil

@@ -26,7 +26,6 @@ type Opaque interface {
 // hasOpaque reports whether some optimizer is no program. Its steps are chains.
 func (p *Plan) hasOpaque() bool { return len(p.Opaque) > 0 }
 
-// checkOpaque fails unless all opaque optimizers, and only these, are there.
 func (p *Plan) checkOpaque() error {
 	for _, r := range p.Rules {
 		if _, ok := p.Opaque[r.Name]; ok != r.Optimizer.Opaque {
@@ -36,7 +35,6 @@ func (p *Plan) checkOpaque() error {
 	return nil
 }
 
-// opaqueRules are the rules whose optimizers are opaque.
 func (p *Plan) opaqueRules() (list []cage.Rule) {
 	for _, r := range p.Rules {
 		if r.Optimizer.Opaque {

@@ -51,12 +51,10 @@ type operandGroup struct {
 	weights []string
 }
 
-// has reports whether a weight or an activation site is in the group.
 func (g operandGroup) has(operand string) bool {
 	return slices.Contains(g.weights, operand) || slices.ContainsFunc(g.sites, func(s model.ActivationSite) bool { return s.Name == operand })
 }
 
-// operandGroups divides the operands of all products into groups.
 func operandGroups(sites []model.ActivationSite) []operandGroup {
 	var groups []operandGroup
 	for _, s := range sites {
@@ -110,7 +108,6 @@ func (p *Plan) keepGroupRotated(g operandGroup) error {
 	return p.keepPiecesRotated(g, halves[0].Block)
 }
 
-// keepPiecesRotated keeps the activations of pieces rotated, as those of batches are.
 func (p *Plan) keepPiecesRotated(g operandGroup, block int) error {
 	for tokens, list := range p.Pieces {
 		for _, s := range g.sites {

@@ -20,7 +20,7 @@ import (
 // and from the first micro-batch, as [Compiled.NewState] does; optimizers' states of trained parameters that begin start
 // with them. After an error the state is as it was.
 func (c *Compiled) Enter(s *State, before *Compiled, stays func(site string) bool, batches *Batches) error {
-	kept := c.plan.keptFrom(&before.plan, stays)
+	kept := c.plan.carriedFrom(&before.plan, stays)
 	next := update.Tensors{}
 	for name, b := range s.Tensors {
 		if kept[name] {
@@ -51,15 +51,14 @@ func (s *State) replaceAll(next update.Tensors) {
 	s.Tensors, s.inconsistent = next, false
 }
 
-// begin adds to the tensors of a state what quantizers and their optimizers begin with, and the state has not yet.
 func (c *Compiled) begin(t update.Tensors, kept map[string]bool, tokens []int32) error {
-	if len(missing(t, c.plan.Trained(), program.KindParam.Of))+len(missing(t, c.plan.kept(), asNamed)) == 0 {
+	if len(missing(t, c.plan.Trained(), program.KindParam.Of))+len(missing(t, c.plan.quantizerStates(), asNamed)) == 0 {
 		return nil
 	}
 	for _, init := range []func() error{
 		func() error { return c.initColumns(t, tokens) },
-		func() error { return c.initTrainedWeights(t) },
-		func() error { return c.initTrainedActivations(t, tokens) },
+		func() error { return c.initWeightQuantizers(t) },
+		func() error { return c.initActivationQuantizers(t, tokens) },
 		func() error { return c.dropColumns(t) },
 	} {
 		if err := init(); err != nil {
@@ -69,9 +68,9 @@ func (c *Compiled) begin(t update.Tensors, kept map[string]bool, tokens []int32)
 	return c.initOptimizers(t, slices.DeleteFunc(slices.Clone(c.plan.Rules), func(r cage.Rule) bool { return kept[program.KindParam.Of(r.Name)] }))
 }
 
-// keptFrom names the tensors of a state that stay as they are when a plan follows another one: the model's parameters, what the
+// carriedFrom names the tensors of a state that stay as they are when a plan follows another one: the model's parameters, what the
 // quantizers that stay the same have, and the optimizers' states of all these.
-func (p *Plan) keptFrom(before *Plan, stays func(site string) bool) map[string]bool {
+func (p *Plan) carriedFrom(before *Plan, stays func(site string) bool) map[string]bool {
 	kept := map[string]bool{}
 	for _, t := range p.params() {
 		kept[program.KindParam.Of(t.Name)] = true
@@ -91,8 +90,8 @@ func (p *Plan) keptFrom(before *Plan, stays func(site string) bool) map[string]b
 		}
 	}
 	for _, all := range []func(func(lower.Quantizer, string) []Tensor) []Tensor{p.ofWeights, p.ofActivations} {
-		all(own(trainedOf, program.KindParam.Of))
-		all(own(keptOf, asNamed))
+		all(own(parametersOf, program.KindParam.Of))
+		all(own(statesOf, asNamed))
 	}
 	for _, r := range p.Rules {
 		for _, st := range r.State() {
@@ -104,7 +103,6 @@ func (p *Plan) keptFrom(before *Plan, stays func(site string) bool) map[string]b
 	return kept
 }
 
-// moveNew moves the buffers of the tensors in list that t has not yet from one map of tensors to t.
 func moveNew(t, from update.Tensors, list []Tensor, name func(string) string) {
 	for _, l := range list {
 		if name := name(l.Name); t[name] == nil && from[name] != nil {
@@ -113,12 +111,10 @@ func moveNew(t, from update.Tensors, list []Tensor, name func(string) string) {
 	}
 }
 
-// missing lists those of the tensors in list that t has not.
 func missing(t update.Tensors, list []Tensor, name func(string) string) []Tensor {
 	return slices.DeleteFunc(slices.Clone(list), func(l Tensor) bool { return t[name(l.Name)] != nil })
 }
 
-// without are the tensors of a list that are not in another one.
 func without(list, others []Tensor) []Tensor {
 	return slices.DeleteFunc(slices.Clone(list), func(l Tensor) bool {
 		return slices.ContainsFunc(others, func(o Tensor) bool { return o.Name == l.Name })

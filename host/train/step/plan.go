@@ -78,7 +78,6 @@ type Plan struct {
 	codes    map[string][]engine.Spec // of weights that products multiply by their codes; see findCodes
 }
 
-// check fails when the parts of the plan do not fit together.
 func (p *Plan) check() error {
 	tensors := p.tensors()
 	if len(p.Rules) != len(tensors) {
@@ -101,7 +100,7 @@ func (p *Plan) check() error {
 	if p.FullPrecision && len(p.Backward) > 0 {
 		return fmt.Errorf("step: quantized gradients in a training without quantization")
 	}
-	if p.FullPrecision && len(p.Trained())+len(p.kept()) > 0 {
+	if p.FullPrecision && len(p.Trained())+len(p.quantizerStates()) > 0 {
 		return fmt.Errorf("step: quantizers with trained parameters or state in a training without quantization")
 	}
 	switch p.Rotations {
@@ -168,7 +167,6 @@ func (p *Plan) forEvaluation() (*Plan, error) {
 	return &e, nil
 }
 
-// prepare decides in which form products get their operands.
 func (p *Plan) prepare(dev *engine.Device) error {
 	if err := p.keepOperandsRotated(); err != nil {
 		return err
@@ -182,10 +180,9 @@ func (p *Plan) prepare(dev *engine.Device) error {
 // names are unique in the plan; they are also the names of their rules and their names in
 // checkpoints.
 func (p *Plan) Trained() []Tensor {
-	return distinct(append(p.trainedWeights(), p.trainedActivations()...))
+	return distinct(append(p.weightQuantizerParameters(), p.activationQuantizerParameters()...))
 }
 
-// distinct leaves out the tensors that are there before: those that several sites share.
 func distinct(list []Tensor) []Tensor {
 	var out []Tensor
 	for _, t := range list {
@@ -196,9 +193,11 @@ func distinct(list []Tensor) []Tensor {
 	return out
 }
 
-func (p *Plan) trainedWeights() []Tensor { return distinct(p.ofWeights(trainedOf)) }
+func (p *Plan) weightQuantizerParameters() []Tensor { return distinct(p.ofWeights(parametersOf)) }
 
-func (p *Plan) trainedActivations() []Tensor { return distinct(p.ofActivations(trainedOf)) }
+func (p *Plan) activationQuantizerParameters() []Tensor {
+	return distinct(p.ofActivations(parametersOf))
+}
 
 // ofWeights and ofActivations join what list gives for each quantizer of weights, in the order of the parameters, or of
 // activations, in the order of the sites.
@@ -220,7 +219,7 @@ func (p *Plan) ofActivations(list func(q lower.Quantizer, site string) []Tensor)
 	return all
 }
 
-func trainedOf(q lower.Quantizer, site string) []Tensor {
+func parametersOf(q lower.Quantizer, site string) []Tensor {
 	var list []Tensor
 	for _, t := range q.Trained() {
 		list = append(list, Tensor{Name: t.At(site), Dims: t.Shape})
@@ -228,15 +227,17 @@ func trainedOf(q lower.Quantizer, site string) []Tensor {
 	return list
 }
 
-// kept lists the state tensors of the quantizers, with their names in checkpoints: first those for weights, then those for
+// quantizerStates lists the state tensors of the quantizers, with their names in checkpoints: first those for weights, then those for
 // activations.
-func (p *Plan) kept() []Tensor { return append(p.keptOfWeights(), p.keptOfActivations()...) }
+func (p *Plan) quantizerStates() []Tensor {
+	return append(p.weightQuantizerStates(), p.activationQuantizerStates()...)
+}
 
-func (p *Plan) keptOfWeights() []Tensor { return p.ofWeights(keptOf) }
+func (p *Plan) weightQuantizerStates() []Tensor { return p.ofWeights(statesOf) }
 
-func (p *Plan) keptOfActivations() []Tensor { return p.ofActivations(keptOf) }
+func (p *Plan) activationQuantizerStates() []Tensor { return p.ofActivations(statesOf) }
 
-func keptOf(q lower.Quantizer, site string) []Tensor {
+func statesOf(q lower.Quantizer, site string) []Tensor {
 	var list []Tensor
 	for _, s := range q.State() {
 		list = append(list, Tensor{Name: program.KindQuantizerState.PartOf(site, s.Name), Dims: s.Shape, Maximum: s.Maximum})
@@ -295,7 +296,6 @@ type Result struct {
 	Overhead time.Duration
 }
 
-// setNorms sets the norms of gradients, given their squares.
 func (r *Result) setNorms(squares []float32) {
 	total := 0.0
 	r.GradNorms = make([]float64, len(squares))

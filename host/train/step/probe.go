@@ -26,7 +26,6 @@ func dueText(d sdk.Due) string { return fmt.Sprint(d) + ";" }
 
 func (s dues) has(d sdk.Due) bool { return s != "" && strings.Contains(string(s), dueText(d)) }
 
-// probesDue returns the schedules by which a probe is due at update t.
 func (p *Plan) probesDue(t int) (set dues) {
 	for _, r := range p.Rules {
 		if due, _ := r.Optimizer.ProbeDue.At(t); due && !set.has(r.Optimizer.ProbeDue) {
@@ -36,7 +35,6 @@ func (p *Plan) probesDue(t int) (set dues) {
 	return set
 }
 
-// probesEver reports whether a probe of a kind is due at any update.
 func (p *Plan) probesEver(sampled bool) bool {
 	return slices.ContainsFunc(p.Rules, func(r cage.Rule) bool {
 		return r.Optimizer.ProbeDue.First > 0 && r.Optimizer.Sampled == sampled
@@ -57,7 +55,6 @@ func (p *Plan) probePatterns() []dues {
 	return list
 }
 
-// probes lists the rules whose probes of a kind are due.
 func (p *Plan) probes(due dues, sampled bool) (list []cage.Rule) {
 	for _, r := range p.Rules {
 		if due.has(r.Optimizer.ProbeDue) && r.Optimizer.Sampled == sampled {

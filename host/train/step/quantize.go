@@ -17,9 +17,9 @@ import (
 // quantizers to their values Q(x), rotated where the plan leaves them so, and residuals; in training also to the next states
 // of the quantizers.
 func (p *Plan) quantizeStage() stage {
-	specs := inputSpecs(append(p.quantizedParams(), p.trainedWeights()...), program.KindParam.Of, false)
+	specs := inputSpecs(append(p.quantizedParams(), p.weightQuantizerParameters()...), program.KindParam.Of, false)
 	keys := p.weightKeys()
-	specs = slices.Concat(specs, inputSpecs(p.keptOfWeights(), asNamed, false), keySpecs(weightKeysName, keys), numberSpecs(p.Weights))
+	specs = slices.Concat(specs, inputSpecs(p.weightQuantizerStates(), asNamed, false), keySpecs(weightKeysName, keys), numberSpecs(p.Weights))
 	return stage{"quantize", specs, func(_ *graph.Graph, in update.Nodes) update.Nodes {
 		addKeys(in, weightKeysName, keys)
 		out := update.Nodes{}
@@ -52,7 +52,7 @@ func (p *Plan) quantizerBackward(weight string, in update.Nodes, dy *graph.Node,
 	at := lower.Point{X: in[program.KindParam.Of(weight)], Given: given(q, weight, in), Value: in[program.KindValue.Of(weight)]}
 	dx, dTrained := q.Backward(at, numberedNodes(in, residualName, weight), dy)
 	out[program.KindGradient.Of(weight)] = dx
-	for i, t := range trainedOf(q, weight) {
+	for i, t := range parametersOf(q, weight) {
 		addGradient(out, t.Name, dTrained[i])
 	}
 }
@@ -60,7 +60,7 @@ func (p *Plan) quantizerBackward(weight string, in update.Nodes, dy *graph.Node,
 // setNext adds the next state of a quantizer to out, where name gives the names from those of the state; none if it has no next state.
 func setNext(out update.Nodes, q lower.Quantizer, site string, next []*graph.Node, name func(kept string) string) {
 	for i, node := range next {
-		out[name(keptOf(q, site)[i].Name)] = node
+		out[name(statesOf(q, site)[i].Name)] = node
 	}
 }
 
@@ -91,7 +91,7 @@ func (p *Plan) initStage() stage {
 // setTrained adds the initial values of the trained parameters of a quantizer to out, and returns what the site then has: a
 // parameter that another site shares and came first with keeps its value, which is in out already, or in in.
 func setTrained(in, out update.Nodes, q lower.Quantizer, site string, values []*graph.Node) []*graph.Node {
-	for i, t := range trainedOf(q, site) {
+	for i, t := range parametersOf(q, site) {
 		name := program.KindParam.Of(t.Name)
 		if have := cmp.Or(in[name], out[name]); have != nil {
 			values[i] = have
@@ -118,7 +118,7 @@ func (p *Plan) calibrateStage(known []engine.Spec) stage {
 			columns := p.columnsFor(site.Name, in)
 			trained := setTrained(in, out, q, site.Name, replicaMeans(q.Init(x, columns)))
 			state := q.InitState(x, columns)
-			for i, s := range keptOf(q, site.Name) {
+			for i, s := range statesOf(q, site.Name) {
 				if have := in[s.Name]; have != nil {
 					state[i] = have
 				} else {

@@ -131,8 +131,8 @@ const (
 // activationStage maps an activation of that many tokens, and the trained parameters and state of its quantizer, to its quantized form.
 func activationStage(q lower.Quantizer, site model.ActivationSite, tokens int) stage {
 	specs := []engine.Spec{{Name: activationName, Shape: floatShape(tokens, site.Width)}}
-	specs = append(specs, inputSpecs(trainedOf(q, site.Name), program.KindParam.Of, false)...)
-	specs = append(specs, inputSpecs(keptOf(q, site.Name), asNamed, false)...)
+	specs = append(specs, inputSpecs(parametersOf(q, site.Name), program.KindParam.Of, false)...)
+	specs = append(specs, inputSpecs(statesOf(q, site.Name), asNamed, false)...)
 	return stage{activationName, specs, func(_ *graph.Graph, in update.Nodes) update.Nodes {
 		return update.Nodes{valueName: lower.Quantize(in[activationName], given(q, site.Name, in), q)}
 	}}

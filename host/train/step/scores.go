@@ -106,7 +106,6 @@ func (p *Plan) checkScored(s Scored) error {
 	return nil
 }
 
-// scoreStage maps what the forward pass reads and the sequences to scores of n targets. shared says that rows share contexts.
 func (p *Plan) scoreStage(rows, length, n int, shared bool) stage {
 	ids := func(name string, dims ...int) engine.Spec {
 		return engine.Spec{Name: name, Shape: shapes.Make(dtypes.Int32, dims...)}

@@ -26,7 +26,6 @@ type Search interface {
 	Search(ctx context.Context, step int, weights []string) error
 }
 
-// searched lists the rules of the weights whose quantizers search after a step.
 func (p *Plan) searched(step int) (list []cage.Rule) {
 	for _, r := range p.Rules {
 		if q := r.Quantizer; q != nil && q.SearchEvery > 0 && step%q.SearchEvery == 0 {
@@ -83,7 +82,6 @@ func (c *Compiled) Search(ctx context.Context, s *State, step int) error {
 	return nil
 }
 
-// give puts what a search reads of a weight where it reads it.
 func give(to Search, r cage.Rule, t update.Tensors) error {
 	if err := copyTo(to.Weight(r.Name), t[program.KindParam.Of(r.Name)]); err != nil {
 		return err

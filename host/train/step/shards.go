@@ -41,7 +41,6 @@ func (p *Plan) offloaded(name string, dims []int) bool {
 	return p.Offload == device.OffloadStates && kind == "state" && len(dims) > 1
 }
 
-// places says where the device keeps tensors.
 func (p *Plan) places() (places update.Places) {
 	if p.replicas > 1 && stored[p.Shard] != nil {
 		places.Divided = p.divided
@@ -52,18 +51,15 @@ func (p *Plan) places() (places update.Places) {
 	return places
 }
 
-// scatters reports whether the sum of a gradient over the replicas is computed by rows.
 func (p *Plan) scatters(t Tensor) bool {
 	return !t.Maximum && p.divided(program.KindGradient.Of(strings.TrimPrefix(t.Name, sumName(""))), t.Dims)
 }
 
-// put uploads a tensor as the replicas keep it.
 func (c *Compiled) put(t Tensor, data []float32) (*engine.Buffer, error) {
 	b, err := update.Upload(c.dev, data, t.Storage, c.plan.divided(t.Name, t.Dims), t.Dims...)
 	return c.placed(t.Name, b, err)
 }
 
-// placed puts a tensor that was uploaded where it is kept.
 func (c *Compiled) placed(name string, b *engine.Buffer, err error) (*engine.Buffer, error) {
 	if err != nil {
 		return nil, err

@@ -105,7 +105,7 @@ func (p *Plan) singleStage(w *single, name string, o update.Options) stage {
 		p.setLossScalar(scalars, losses)
 		p.setSums(g, w.collect, have, scalars)
 		out, measures := o.Build(g, w.jobs, have, scalars, norms) // states are fetched when no gradient is computed any more
-		for _, s := range p.kept() {
+		for _, s := range p.quantizerStates() {
 			out[s.Name] = cmp.Or(have[nextName(s.Name)], have[s.Name]) // searches find the next one of some
 		}
 		ok := graph.LogicalAnd(allFinite(losses), allFinite(norms))
@@ -168,7 +168,6 @@ func (p *Plan) setSums(g *graph.Graph, jobs []spec.Job, tensors, scalars update.
 	}
 }
 
-// sum64 adds up a float vector in float64.
 func sum64(v *graph.Node) *graph.Node {
 	return graph.ReduceAllSum(graph.ConvertDType(v, dtypes.Float64))
 }
@@ -177,8 +176,6 @@ func sum64(v *graph.Node) *graph.Node {
 // their sum cannot overflow.
 func allFinite(v *graph.Node) *graph.Node { return graph.IsFinite(sum64(v)) }
 
-// runSingle replaces parameters and states, by their own values when the step is
-// skipped.
 func (c *Compiled) runSingle(s *State, b *Batches, set Settings) (res Result, err error) {
 	w, err := c.single(c.mode(set))
 	if err != nil {
@@ -235,7 +232,6 @@ func (c *Compiled) runSingle(s *State, b *Batches, set Settings) (res Result, er
 	return res, nil
 }
 
-// readSingle takes the result apart that the host reads after a step.
 func (c *Compiled) readSingle(w *single, read []float32, set Settings, res *Result) {
 	next := func(n int) (total float64) {
 		for _, v := range read[:n] {

@@ -29,7 +29,6 @@ type executable struct {
 	outputs []string
 }
 
-// compile compiles a stage.
 func (s stage) compile(c *Compiled) (*executable, error) {
 	e, places := &executable{inputs: s.inputs}, c.plan.places()
 	var err error
@@ -75,7 +74,6 @@ func (e *executable) run(t update.Tensors) error {
 	return nil
 }
 
-// outputSpecs are the outputs as inputs of another stage.
 func (e *executable) outputSpecs() []engine.Spec {
 	var specs []engine.Spec
 	for i, shape := range e.exec.Outputs() {
@@ -95,16 +93,13 @@ const (
 // tensor: its quantized value, or the tensor itself.
 func sumName(tensor string) string { return "sum/" + tensor }
 
-// residualName is the name of a value that the forward pass of a weight's quantizer keeps for its backward pass.
 func residualName(weight string, i int) string { return fmt.Sprintf("residual/%s/%d", weight, i) }
 
-// codeName is the name of a part of the codes of a weight.
 func codeName(weight string, i int) string { return fmt.Sprintf("codes/%s/%d", weight, i) }
 
 // nextName is the name of what comes after a step in the place of a state tensor of a quantizer.
 func nextName(kept string) string { return "next/" + kept }
 
-// asNamed is the name of a tensor in a stage that has the name it is listed with.
 func asNamed(tensor string) string { return tensor }
 
 // numberedNodes lists the nodes of a weight with the names name(weight, 0), name(weight, 1), … as far as there are any.
@@ -115,7 +110,6 @@ func numberedNodes(in update.Nodes, name func(weight string, i int) string, weig
 	return list
 }
 
-// floatShape is a shape of float32.
 func floatShape(dims ...int) shapes.Shape { return shapes.Make(dtypes.Float32, dims...) }
 
 // Tensor is a named tensor of floats in host memory or, without Data, a tensor of the plan,
@@ -138,7 +132,6 @@ func inputSpecs(list []Tensor, name func(tensor string) string, donated bool) []
 	return specs
 }
 
-// params lists the model's parameters.
 func (p *Plan) params() []Tensor {
 	var list []Tensor
 	for _, param := range p.Model.Params() {
@@ -147,7 +140,6 @@ func (p *Plan) params() []Tensor {
 	return list
 }
 
-// quantizedParams lists the model's parameters that are quantized.
 func (p *Plan) quantizedParams() []Tensor {
 	return slices.DeleteFunc(p.params(), func(t Tensor) bool { return p.Weights[t.Name] == nil })
 }
@@ -166,7 +158,6 @@ func (p *Plan) forwardName(full bool) func(parameter string) string {
 	}
 }
 
-// batchDims are the dimensions of a micro-batch on one replica.
 func (p *Plan) batchDims() []int { return p.Model.BatchDims(p.Batch, p.Context) }
 
 func (p *Plan) tokenSpec() engine.Spec {

@@ -46,7 +46,6 @@ func (s *State) replace() {
 	s.inconsistent = true
 }
 
-// wait waits for those who read the state.
 func (s *State) wait() {
 	if s.held != nil {
 		<-s.held
@@ -73,7 +72,6 @@ func keepState(state, t update.Tensors) {
 	}
 }
 
-// stateTensors lists the tensors of a state in the order of checkpoints.
 func (p *Plan) stateTensors() []Tensor {
 	var list []Tensor
 	for i, t := range p.tensors() {
@@ -82,7 +80,7 @@ func (p *Plan) stateTensors() []Tensor {
 			list = append(list, Tensor{Name: program.KindState.PartOf(t.Name, st.Name), Dims: st.Shape, Storage: st.Storage})
 		}
 	}
-	return append(list, p.kept()...)
+	return append(list, p.quantizerStates()...)
 }
 
 // Stored is a tensor of a state as a checkpoint stores it.
@@ -166,8 +164,10 @@ type LoadFunc func(name string) (Tensor, error)
 // ParamName returns the name of a model parameter in checkpoints.
 func ParamName(param string) string { return program.KindParam.Of(param) }
 
-// KeptName returns the name, in checkpoints, of a state tensor of the quantizer of a weight or activation site.
-func KeptName(site, state string) string { return program.KindQuantizerState.PartOf(site, state) }
+// QuantizerStateName returns the name, in checkpoints, of a state tensor of the quantizer of a weight or activation site.
+func QuantizerStateName(site, state string) string {
+	return program.KindQuantizerState.PartOf(site, state)
+}
 
 // EvaluatedName returns the name, in checkpoints, of the tensor that the model is evaluated with in
 // the place of a parameter or trained parameter with the given name there. A checkpoint has it only
@@ -185,9 +185,9 @@ func AverageName(name string) string {
 // ownerOf is the parameter that a tensor of a checkpoint is.
 func ownerOf(name string) string { return strings.TrimPrefix(name, string(program.KindParam)+"/") }
 
-// LoadTrained returns a function that loads what the quantizer of a weight or site takes under the name of an input of its program
+// LoadQuantizer returns a function that loads what the quantizer of a weight or site takes under the name of an input of its program
 // of evaluation: a trained parameter or a state tensor.
-func LoadTrained(load LoadFunc) func(site string, q spec.Quantizer, input string) ([]float32, error) {
+func LoadQuantizer(load LoadFunc) func(site string, q spec.Quantizer, input string) ([]float32, error) {
 	return func(site string, q spec.Quantizer, input string) ([]float32, error) {
 		name := program.KindQuantizerState.PartOf(site, strings.TrimPrefix(input, spec.KeptPrefix))
 		for _, t := range q.Trained {
@@ -217,7 +217,6 @@ func LoadParams(m model.Model, values func(param string) ([]float32, error)) Loa
 	}
 }
 
-// loadShaped loads a tensor and checks its shape.
 func (load LoadFunc) loadShaped(name string, dims []int) ([]float32, error) {
 	t, err := load(name)
 	if err == nil && !slices.Equal(t.Dims, dims) {
@@ -226,7 +225,6 @@ func (load LoadFunc) loadShaped(name string, dims []int) ([]float32, error) {
 	return t.Data, err
 }
 
-// load puts a tensor of a checkpoint on the device.
 func (c *Compiled) load(load LoadFunc, t Tensor) (*engine.Buffer, error) {
 	data, err := load.loadShaped(t.Name, t.Dims)
 	if err != nil {
@@ -255,7 +253,7 @@ func (c *Compiled) UploadParams(load LoadFunc) (*State, error) {
 	for i := range list {
 		list[i].Name = program.KindParam.Of(list[i].Name)
 	}
-	return c.upload(append(list, c.plan.kept()...), load)
+	return c.upload(append(list, c.plan.quantizerStates()...), load)
 }
 
 func (c *Compiled) upload(list []Tensor, load LoadFunc) (*State, error) {
@@ -307,10 +305,10 @@ func (c *Compiled) NewStateFrom(load LoadFunc, tokens []int32) (*State, error) {
 // are loaded; the trained parameters of quantizers get the values with which a training would begin. For quantizers of
 // activations these would depend on a text, so trained parameters there are an error.
 func (c *Compiled) StartParams(load LoadFunc) (*State, error) {
-	if list := c.plan.trainedActivations(); len(list) > 0 {
+	if list := c.plan.activationQuantizerParameters(); len(list) > 0 {
 		return nil, fmt.Errorf("%s is a parameter that is trained: this quantizer of activations does nothing useful before", list[0].Name)
 	}
-	if list := c.plan.keptOfActivations(); len(list) > 0 {
+	if list := c.plan.activationQuantizerStates(); len(list) > 0 {
 		return nil, fmt.Errorf("%s is state that training gathers: this quantizer of activations does nothing useful before", list[0].Name)
 	}
 	if groups := c.plan.calibratedGroups(); len(groups) > 0 {
@@ -321,7 +319,7 @@ func (c *Compiled) StartParams(load LoadFunc) (*State, error) {
 		return c.load(load, Tensor{Name: program.KindParam.Of(p.Name), Dims: p.Dims})
 	})
 	if err == nil {
-		err = c.initTrainedWeights(s.Tensors)
+		err = c.initWeightQuantizers(s.Tensors)
 	}
 	if err == nil {
 		err = c.initSearched(s)
@@ -333,15 +331,14 @@ func (c *Compiled) StartParams(load LoadFunc) (*State, error) {
 	return s, nil
 }
 
-// newState makes the parameters with param, in as many goroutines as there are workers.
 func (c *Compiled) newState(tokens []int32, workers int, param func(architecture.Param) (*engine.Buffer, error)) (*State, error) {
 	s := &State{Tensors: update.Tensors{}}
 	for _, init := range []func() error{
 		func() error { return c.initParams(s.Tensors, workers, param) },
 		func() error { return c.initColumns(s.Tensors, tokens) },
-		func() error { return c.initTrainedWeights(s.Tensors) },
+		func() error { return c.initWeightQuantizers(s.Tensors) },
 		func() error { return c.initSearched(s) },
-		func() error { return c.initTrainedActivations(s.Tensors, tokens) },
+		func() error { return c.initActivationQuantizers(s.Tensors, tokens) },
 		func() error { return c.dropColumns(s.Tensors) },
 		func() error { return c.initOptimizers(s.Tensors, c.plan.Rules) },
 	} {
@@ -375,9 +372,9 @@ func (c *Compiled) initParams(t update.Tensors, workers int, param func(architec
 	return err
 }
 
-// initTrainedWeights adds the trained parameters and states of the quantizers of weights that t has not yet.
-func (c *Compiled) initTrainedWeights(t update.Tensors) error {
-	trained, kept := c.plan.trainedWeights(), c.plan.keptOfWeights()
+// initWeightQuantizers adds the trained parameters and states of the quantizers of weights that t has not yet.
+func (c *Compiled) initWeightQuantizers(t update.Tensors) error {
+	trained, kept := c.plan.weightQuantizerParameters(), c.plan.weightQuantizerStates()
 	stepped := slices.ContainsFunc(c.plan.Rules, func(r cage.Rule) bool { return r.Quantizer != nil && r.Quantizer.InitState != nil })
 	if len(missing(t, trained, program.KindParam.Of)) == 0 && (!stepped || len(missing(t, kept, asNamed)) == 0) {
 		return nil
@@ -397,7 +394,6 @@ func (c *Compiled) initTrainedWeights(t update.Tensors) error {
 	return err
 }
 
-// runOnce compiles a stage, runs it on t and frees it.
 func (c *Compiled) runOnce(s stage, t update.Tensors) error {
 	e, err := s.compile(c)
 	if err != nil {
@@ -407,11 +403,11 @@ func (c *Compiled) runOnce(s stage, t update.Tensors) error {
 	return e.run(t)
 }
 
-// initTrainedActivations adds the trained parameters and states of the quantizers of activations that t has not yet.
-func (c *Compiled) initTrainedActivations(t update.Tensors, tokens []int32) error {
-	trained, kept := c.plan.trainedActivations(), c.plan.keptOfActivations()
-	newTrained, newKept := missing(t, trained, program.KindParam.Of), missing(t, kept, asNamed)
-	if len(newTrained)+len(newKept) == 0 {
+// initActivationQuantizers adds the trained parameters and states of the quantizers of activations that t has not yet.
+func (c *Compiled) initActivationQuantizers(t update.Tensors, tokens []int32) error {
+	trained, kept := c.plan.activationQuantizerParameters(), c.plan.activationQuantizerStates()
+	newParameters, newStates := missing(t, trained, program.KindParam.Of), missing(t, kept, asNamed)
+	if len(newParameters)+len(newStates) == 0 {
 		return nil
 	}
 	batch, err := c.uploadBatch(tokens)
@@ -424,11 +420,11 @@ func (c *Compiled) initTrainedActivations(t update.Tensors, tokens []int32) erro
 	if err := c.runQuantizeForEvaluation(have); err != nil {
 		return err
 	}
-	known := inputSpecs(without(trained, newTrained), program.KindParam.Of, false)
-	known = append(known, inputSpecs(without(kept, newKept), asNamed, false)...)
+	known := inputSpecs(without(trained, newParameters), program.KindParam.Of, false)
+	known = append(known, inputSpecs(without(kept, newStates), asNamed, false)...)
 	err = c.runOnce(c.evaluationPlan.calibrateStage(known), have)
-	moveNew(t, have, newTrained, program.KindParam.Of)
-	moveNew(t, have, newKept, asNamed)
+	moveNew(t, have, newParameters, program.KindParam.Of)
+	moveNew(t, have, newStates, asNamed)
 	keepState(t, have)
 	return err
 }
