@@ -18,10 +18,10 @@ import (
 // started in this way are closed when ctx is cancelled. After ctx is cancelled, requests fail.
 func Quantizer(ctx context.Context, c *plugin.Client) sdktest.QuantizerSubject {
 	r := &restartable{client: c}
-	s := &search{client: c}
+	s := &process[*plugin.Searcher]{client: c}
 	context.AfterFunc(ctx, s.close)
 	return sdktest.QuantizerSubject{
-		Search:   func(site sdk.Site, in sdk.SearchInput) error { return s.run(ctx, site, in) },
+		Search:   func(site sdk.Site, in sdk.SearchInput) error { return search(ctx, s, site, in) },
 		Describe: func() (sdk.Description, error) { return c.Description(), nil },
 		Programs: func(site sdk.Site) (out spec.Quantizer, err error) {
 			client, err := r.get(ctx)
@@ -36,10 +36,10 @@ func Quantizer(ctx context.Context, c *plugin.Client) sdktest.QuantizerSubject {
 // Optimizer returns a test subject for a running optimizer; see [Quantizer].
 func Optimizer(ctx context.Context, c *plugin.Client) sdktest.OptimizerSubject {
 	r := &restartable{client: c}
-	o := &opaque{client: c}
+	o := &process[*plugin.Stepper]{client: c}
 	context.AfterFunc(ctx, o.close)
 	return sdktest.OptimizerSubject{
-		Step:     func(tensor sdk.Tensor, in sdk.OpaqueStep) error { return o.step(ctx, tensor, in) },
+		Step:     func(tensor sdk.Tensor, in sdk.OpaqueStep) error { return step(ctx, o, tensor, in) },
 		Describe: func() (sdk.Description, error) { return c.Description(), nil },
 		Programs: func(tensor sdk.Tensor) (out spec.Optimizer, err error) {
 			client, err := r.get(ctx)

@@ -1,0 +1,117 @@
+package conformance
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/cage-qat/cage/host/train/plugin"
+	"github.com/cage-qat/cage/sdk"
+	"github.com/cage-qat/cage/sdk/spec"
+)
+
+// process is a plugin's process that has the memory of one tensor; for another tensor it starts
+// another process.
+type process[T interface{ Close() }] struct {
+	client  *plugin.Client
+	mu      sync.Mutex
+	key     string // of the tensor; empty: nothing runs
+	running T
+}
+
+func (p *process[T]) get(ctx context.Context, key string, start func() (T, error)) (T, error) {
+	if err := ctx.Err(); err != nil || key == p.key {
+		return p.running, err
+	}
+	p.end()
+	s, err := start()
+	if err == nil {
+		p.key, p.running = key, s
+	}
+	return s, err
+}
+
+func (p *process[T]) end() {
+	if p.key != "" {
+		p.running.Close()
+		p.key = ""
+	}
+}
+
+func (p *process[T]) close() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.end()
+}
+
+// step computes one update of an opaque optimizer, on copies of the tensors.
+func step(ctx context.Context, p *process[*plugin.Stepper], tensor sdk.Tensor, in sdk.OpaqueStep) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	name := tensor.Name
+	key := fmt.Sprintf("%q %q %v %v %v", name, tensor.Role, tensor.Shape, tensor.Parts, tensor.Map())
+	s, err := p.get(ctx, key, func() (*plugin.Stepper, error) {
+		list := []plugin.OpaqueTensor{{Tensor: tensor, State: sizesOf(in.State), RateFactor: 1}}
+		return plugin.NewStepper(ctx, p.client, list)
+	})
+	if err != nil {
+		return err
+	}
+	x, gradient := s.Given(name)
+	copy(x, in.X)
+	copy(gradient, in.Gradient)
+	copy(s.Direction(name), in.Direction)
+	for st := range in.State {
+		copy(s.State(name, st), in.State[st])
+		copy(s.Next(name, st), in.Next[st])
+	}
+	if err := s.Step(in.Step, in.Steps, in.Rate, in.Loss); err != nil {
+		return err
+	}
+	copy(in.Direction, s.Direction(name))
+	for st, next := range in.Next {
+		copy(next, s.State(name, st))
+	}
+	return nil
+}
+
+// search makes one search of a quantizer, on copies of the tensors.
+func search(ctx context.Context, p *process[*plugin.Searcher], site sdk.Site, in sdk.SearchInput) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	key := fmt.Sprintf("%q %v %v %v %d", site.Name, site.Shape, site.Layer, site.Map(), in.Steps)
+	s, err := p.get(ctx, key, func() (*plugin.Searcher, error) {
+		answer := spec.Quantizer{Trained: sizesOf(in.Trained), State: sizesOf(in.State)}
+		list := []plugin.SearchedSite{{Site: site, Answer: answer}}
+		return plugin.NewSearcher(ctx, p.client, list, in.Steps)
+	})
+	if err != nil {
+		return err
+	}
+	copy(s.Weight(site.Name), in.X)
+	for name, v := range in.Trained {
+		copy(s.Trained(site.Name, name), v)
+	}
+	for name, v := range in.State {
+		copy(s.State(site.Name, name), v)
+		copy(s.Next(site.Name, name), in.Next[name])
+	}
+	if err := s.Search(ctx, in.Step, []string{site.Name}); err != nil {
+		return err
+	}
+	for name, v := range in.Next {
+		copy(v, s.Next(site.Name, name))
+	}
+	return nil
+}
+
+// sizesOf lists tensors in the order of their names, with their sizes as their shapes.
+func sizesOf(tensors map[string][]float32) (list []spec.Tensor) {
+	for name, v := range tensors {
+		list = append(list, spec.Tensor{Name: name, Shape: []int{len(v)}})
+	}
+	slices.SortFunc(list, func(a, b spec.Tensor) int { return cmp.Compare(a.Name, b.Name) })
+	return list
+}
