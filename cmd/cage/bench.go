@@ -46,7 +46,8 @@ func (m *benchModel) kindFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&m.precision, "precision", "float32", "type of the model's matrix products: float32 or bfloat16")
 }
 
-// runFlags adds the flags of a command that takes them or a run's TOML file. It returns the overrides of that file's keys.
+// runFlags adds the flags of a command that takes them or a run's TOML file. It returns the
+// overrides of that file's keys.
 func (m *benchModel) runFlags(flags *pflag.FlagSet) (sets *[]string) {
 	m.sizeFlags(flags)
 	m.kindFlags(flags)

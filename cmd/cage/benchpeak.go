@@ -98,7 +98,6 @@ func printPeak(w io.Writer, r *bench.PeakReport, o bench.PeakOptions) {
 	table(w, rows)
 }
 
-// onThreads is the title of a column.
 func onThreads(unit string, n int) string {
 	if n == 1 {
 		return unit + ", 1 thread"

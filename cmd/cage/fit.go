@@ -80,7 +80,6 @@ size, eff·16/P, and the Pareto front of loss against bytes.`,
 	})
 }
 
-// assignments reads the numbers of NAME=VALUE flags.
 func assignments(flag string, texts map[string]string) (map[string]float64, error) {
 	values := map[string]float64{}
 	for name, text := range texts {

@@ -15,7 +15,8 @@ import (
 	"github.com/cage-qat/cage/host/study/serve"
 )
 
-// defaultListen is the default address. It is fixed, so that a page that was left open finds its server again.
+// defaultListen is the default address. It is fixed, so that a page that was left open finds its
+// server again.
 const defaultListen = "127.0.0.1:7170"
 
 func newServe() *cobra.Command {

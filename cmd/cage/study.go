@@ -132,7 +132,6 @@ func newSurvey(cmd *cobra.Command) (study.Survey, error) {
 	}, nil
 }
 
-// printStale prints the stale runs of a plan, and what happens to them.
 func printStale(w io.Writer, s *study.Study, p study.Plan, keep bool) {
 	what := "is put aside, into " + s.StaleDir() + ", and trained again"
 	if keep {
@@ -154,7 +153,6 @@ func loadResults(cmd *cobra.Command, file string) (*study.Study, []study.Result,
 	return s, results, err
 }
 
-// readResults reads the result of each cell, stale ones marked.
 func readResults(cmd *cobra.Command, s *study.Study) ([]study.Result, error) {
 	results, err := s.Results()
 	if err != nil {
@@ -165,8 +163,8 @@ func readResults(cmd *cobra.Command, s *study.Study) ([]study.Result, error) {
 	})
 }
 
-// findStale marks the results that other plugins or data gave than the present ones, and names on the standard error those
-// that could not be compared.
+// findStale marks the results that other plugins or data gave than the present ones, and names on
+// the standard error those that could not be compared.
 func findStale(cmd *cobra.Command, s *study.Study, find func(context.Context, study.Survey) error) error {
 	survey, err := newSurvey(cmd)
 	if err != nil {

@@ -53,7 +53,8 @@ a plugin or of data that has changed since; the exit code is 1 then.`,
 	})
 }
 
-// leftOutError names the runs that reports leave out because they are damaged or stale, nil without any.
+// leftOutError names the runs that reports leave out because they are damaged or stale, nil without
+// any.
 func leftOutError(reports []writtenReport) error {
 	var errs []error
 	for _, why := range []struct {
@@ -98,7 +99,6 @@ func writeReport(cmd *cobra.Command, file, out string) (writtenReport, error) {
 	return writtenReport{out, files, r.Results(), r}, err
 }
 
-// printReport prints the tables of a report, and the path of its page.
 func printReport(w io.Writer, r writtenReport) {
 	fmt.Fprintln(w, r.report.Progress())
 	for i := range r.report.Tables {

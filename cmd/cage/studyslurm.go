@@ -25,7 +25,7 @@ const (
 	slurmArray  = "slurm.job" // the job array that was submitted last
 
 	slurmHeading = "#!/bin/sh\n# Written by cage study submit, each time anew.\n" // begins the batch script
-	mostArray    = 1 << 10                                                        // bytes of slurmArray, and more than it has
+	maxArrayFile = 1 << 10                                                        // bytes of slurmArray, and more than it has
 )
 
 // ranges writes ascending numbers as Slurm reads them: 0-3,7.
@@ -49,8 +49,9 @@ func ranges(list []int) string {
 // quoted is a word for the shell.
 func quoted(word string) string { return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'" }
 
-// slurmLog is the pattern of Slurm for the logs of tasks in a directory. With a backslash, which another one must precede, Slurm puts
-// nothing in place of %A and the like, so all tasks share a log (man sbatch, "filename pattern").
+// slurmLog is the pattern of Slurm for the logs of tasks in a directory. With a backslash, which
+// another one must precede, Slurm puts nothing in place of %A and the like, so all tasks share a
+// log (man sbatch, "filename pattern").
 func slurmLog(dir string) string {
 	if strings.Contains(dir, `\`) {
 		return strings.ReplaceAll(filepath.Join(dir, "slurm.log"), `\`, `\\`)
@@ -58,8 +59,9 @@ func slurmLog(dir string) string {
 	return filepath.Join(strings.ReplaceAll(dir, "%", "%%"), "slurm-%A_%a.log")
 }
 
-// slurmText is the batch script. Before the time is over the script alone receives SIGUSR1, and passes it on as SIGTERM; SIGTERM goes to
-// all processes of a task by itself, when it is cancelled or preempted, and Slurm knows what it does then.
+// slurmText is the batch script. Before the time is over the script alone receives SIGUSR1, and
+// passes it on as SIGTERM; SIGTERM goes to all processes of a task by itself, when it is cancelled
+// or preempted, and Slurm knows what it does then.
 func slurmText(s *study.Study, cells []int, retry bool, options []string) (string, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -129,7 +131,7 @@ func sbatch(ctx context.Context, s *study.Study, script string) (array, error) {
 	file := vfs.At(s.Out).Join(slurmScript)
 	job := vfs.At(s.Out).Join(slurmArray)
 	err = errors.Join(atomicfile.CheckOurs(file, atomicfile.Begins(slurmHeading)), atomicfile.CheckOurs(job, func(content io.Reader) bool {
-		text, err := io.ReadAll(io.LimitReader(content, mostArray))
+		text, err := io.ReadAll(io.LimitReader(content, maxArrayFile))
 		return err == nil && arrayOf(strings.TrimSpace(string(text))).job != ""
 	}))
 	if err == nil {
@@ -175,7 +177,7 @@ func arrayOf(said string) array {
 
 // lastArray is the array that was submitted last, if there was one.
 func lastArray(s *study.Study) array {
-	text, err := vfs.At(s.Out).Join(slurmArray).ReadSmallFile(mostArray)
+	text, err := vfs.At(s.Out).Join(slurmArray).ReadSmallFile(maxArrayFile)
 	if err != nil { // none was, or nobody knows which
 		return array{}
 	}

@@ -24,8 +24,9 @@ import (
 // exitInterrupted is the exit code of a training that was interrupted.
 const exitInterrupted = 130
 
-// attempt trains or quantizes a cell, and evaluates it, in processes of their own, until it is done, has failed, or ctx ends. The error is
-// about the cell's directory; that of a process is the failure.
+// attempt trains or quantizes a cell, and evaluates it, in processes of their own, until it is
+// done, has failed, or ctx ends. The error is about the cell's directory; that of a process is the
+// failure.
 func (r *runner) attempt(ctx context.Context, c Cell) (State, *Failure, error) {
 	dir := r.study.dir(c)
 	previous, err := prepare(ctx, dir, c)
@@ -64,7 +65,6 @@ func (r *runner) attempt(ctx context.Context, c Cell) (State, *Failure, error) {
 	return state, failure, err
 }
 
-// train trains a cell.
 func (r *runner) train(ctx context.Context, c Cell) (State, *Failure, error) {
 	dir := r.study.dir(c)
 	command := r.opts.Command
@@ -108,7 +108,8 @@ type process struct {
 	start int64 // where its messages begin in the log
 }
 
-// run runs the process to its end, which is a failure unless its exit status is 0. The error is about the log.
+// run runs the process to its end, which is a failure unless its exit status is 0. The error is
+// about the log.
 func (p *process) run(ctx context.Context) (failure *Failure, err error) {
 	log, err := p.openLog()
 	if err != nil {
@@ -183,8 +184,9 @@ func prepare(ctx context.Context, dir rundir.Dir, c Cell) (attempts int, err err
 	return failure.Attempts, errors.Join(dir.Join(failedFile).Remove(), dir.SyncDir())
 }
 
-// checkOurs fails if the study would change a file in the directory of a cell that it did not write. What it writes there
-// first is the cell's configuration; where that is, the logs are its own.
+// checkOurs fails if the study would change a file in the directory of a cell that it did not
+// write. What it writes there first is the cell's configuration; where that is, the logs are its
+// own.
 func checkOurs(dir vfs.Path) error {
 	cell := dir.Join(cellFile)
 	if err := atomicfile.CheckOurs(cell, atomicfile.Begins(config.Heading)); err != nil {
@@ -209,10 +211,11 @@ func removeAbandoned(dir vfs.Path, names ...string) error {
 // errOutlived is returned for a process that did not end in time.
 var errOutlived = errors.New("was killed, because it did not stop")
 
-// supervise runs a process to its end. Its standard input stays open as long as it is to
-// run: it ends when ctx does, and with this process, however that ends. What has not stopped after grace is killed.
+// supervise runs a process to its end. Its standard input stays open as long as it is to run: it
+// ends when ctx does, and with this process, however that ends. What has not stopped after grace is
+// killed.
 func supervise(ctx context.Context, cmd *exec.Cmd, grace time.Duration) error {
-	lifeline, err := cmd.StdinPipe()
+	alive, err := cmd.StdinPipe()
 	if err != nil {
 		return err
 	}
@@ -226,7 +229,7 @@ func supervise(ctx context.Context, cmd *exec.Cmd, grace time.Duration) error {
 		return err
 	case <-ctx.Done():
 	}
-	_ = lifeline.Close()
+	_ = alive.Close()
 	select {
 	case err := <-ended:
 		return err

@@ -12,8 +12,8 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// evaluationsDir is the directory with the evaluations of a cell, in its own directory. It has a directory for each, with
-// the answers of the model and the account of the evaluation.
+// evaluationsDir is the directory with the evaluations of a cell, in its own directory. It has a
+// directory for each, with the answers of the model and the account of the evaluation.
 const (
 	evaluationsDir = "evaluations"
 	accountFile    = "evaluation.json"
@@ -25,8 +25,8 @@ type account struct {
 	Metrics map[string]metrics.Number `json:"metrics,omitempty"` // nil: it is not done
 }
 
-// evaluationsOf returns the evaluations of a cell. The validation loss of a model that is quantized after its training is
-// one of them: no training measures it.
+// evaluationsOf returns the evaluations of a cell. The validation loss of a model that is quantized
+// after its training is one of them: no training measures it.
 func (s *Study) evaluationsOf(c Cell) []*placedEvaluation {
 	if c.Quantize == nil || c.Quantize.Of != OfFullPrecision {
 		return s.evaluations
@@ -35,7 +35,6 @@ func (s *Study) evaluationsOf(c Cell) []*placedEvaluation {
 	return append([]*placedEvaluation{{evaluation: e, rows: e.Rows}}, s.evaluations...)
 }
 
-// answers returns the directory of an evaluation of a cell.
 func (s *Study) answers(c Cell, e *placedEvaluation) vfs.Path {
 	return s.dir(c).Join(evaluationsDir, e.ID())
 }
@@ -49,7 +48,6 @@ func readAccount(dir vfs.Path) (a account, begun bool, err error) {
 	return a, true, err
 }
 
-// addEvaluations adds the results of the evaluations to those of a trained cell.
 func (s *Study) addEvaluations(r *Result, running bool) {
 	for _, e := range s.evaluationsOf(r.Cell) {
 		a, _, err := readAccount(s.answers(r.Cell, e))
@@ -80,8 +78,8 @@ func (s *Study) addEvaluations(r *Result, running bool) {
 	}
 }
 
-// findOutdated finds evaluations whose questions have changed. Questions that cannot be read now are taken to be
-// unchanged.
+// findOutdated finds evaluations whose questions have changed. Questions that cannot be read now
+// are taken to be unchanged.
 func (s *Study) findOutdated(results []Result) {
 	for _, e := range s.evaluations {
 		now, err := e.rows()
@@ -101,7 +99,6 @@ func (s *Study) findOutdated(results []Result) {
 	}
 }
 
-// evaluate runs the evaluations of a cell that are not complete.
 func (r *runner) evaluate(ctx context.Context, c Cell) (State, *Failure, error) {
 	for _, e := range r.study.evaluationsOf(c) {
 		dir := r.study.answers(c, e)
@@ -133,8 +130,8 @@ func (r *runner) evaluate(ctx context.Context, c Cell) (State, *Failure, error) 
 	return Done, nil, nil
 }
 
-// beginEvaluation prepares the directory of an evaluation, and reports whether the evaluation is complete already. Answers
-// to other questions are moved to the stale runs.
+// beginEvaluation prepares the directory of an evaluation, and reports whether the evaluation is
+// complete already. Answers to other questions are moved to the stale runs.
 func (s *Study) beginEvaluation(ctx context.Context, c Cell, e *placedEvaluation) (done bool, err error) {
 	dir := s.answers(c, e)
 	now, err := e.rows()
@@ -171,7 +168,6 @@ func (s *Study) beginEvaluation(ctx context.Context, c Cell, e *placedEvaluation
 	return false, atomicfile.WriteJSON(dir.Join(accountFile), account{Rows: now})
 }
 
-// endEvaluation records the results in the account.
 func endEvaluation(dir vfs.Path, e *placedEvaluation) error {
 	a, _, err := readAccount(dir)
 	if err != nil {
@@ -188,8 +184,8 @@ func endEvaluation(dir vfs.Path, e *placedEvaluation) error {
 	return atomicfile.WriteJSON(dir.Join(accountFile), a)
 }
 
-// Evaluated returns the evaluations of a cell's model that have begun: for the ID of each, the hash of the files with its
-// questions. It is nil if there are none.
+// Evaluated returns the evaluations of a cell's model that have begun: for the ID of each, the hash
+// of the files with its questions. It is nil if there are none.
 func (s *Study) Evaluated(c Cell) (map[string]string, error) {
 	var list map[string]string
 	for _, e := range s.evaluationsOf(c) {
@@ -207,9 +203,10 @@ func (s *Study) Evaluated(c Cell) (map[string]string, error) {
 	return list, nil
 }
 
-// FindUnevaluated compares the recorded evaluations of a result, as returned by [Study.Evaluated], with those of the study
-// now. If they differ, it gives the result the state [Unevaluated] and removes from its summary the metrics of the
-// evaluations that differ. Questions whose files cannot be read now are taken to be unchanged.
+// FindUnevaluated compares the recorded evaluations of a result, as returned by [Study.Evaluated],
+// with those of the study now. If they differ, it gives the result the state [Unevaluated] and
+// removes from its summary the metrics of the evaluations that differ. Questions whose files cannot
+// be read now are taken to be unchanged.
 func (s *Study) FindUnevaluated(r *Result, recorded map[string]string) {
 	for _, e := range s.evaluationsOf(r.Cell) {
 		if was, ok := recorded[e.ID()]; !ok {

@@ -53,7 +53,6 @@ func required(keys []schema.Key, names ...string) []schema.Key {
 	return keys
 }
 
-// ruler reads an evaluation with RULER.
 func (t *table) ruler() *rulerQuestions {
 	e := &rulerQuestions{}
 	var values map[string]any
@@ -99,7 +98,6 @@ func (t *table) tasks() *taskQuestions {
 	return e
 }
 
-// metrics are the names of all numbers that a cell has in the end.
 func (s *Study) metrics() []string {
 	list := SummaryMetrics()
 	for _, e := range s.evaluations {
@@ -110,8 +108,8 @@ func (s *Study) metrics() []string {
 	return list
 }
 
-// better is which way a metric is better where the study does not say: of losses, and all that a training records, the
-// lower.
+// better is which way a metric is better where the study does not say: of losses, and all that a
+// training records, the lower.
 func (s *Study) better(metric string) string {
 	for _, e := range s.evaluations {
 		if slices.Contains(e.Metrics(), measure{Name: metric, Higher: true}) {
@@ -121,7 +119,6 @@ func (s *Study) better(metric string) string {
 	return "lower"
 }
 
-// checkAnswerable reports cells whose models cannot answer the evaluations.
 func (s *Study) checkAnswerable(r *reader, study *table, axes []axis) {
 	if len(s.evaluations) == 0 {
 		return

@@ -37,7 +37,6 @@ func (a *axis) labels() []string {
 	return append(list, a.extra...)
 }
 
-// value returns the value of that label.
 func (a *axis) value(label string) (value, bool) {
 	i := slices.IndexFunc(a.values, func(v value) bool { return v.label == label })
 	if i < 0 {
@@ -46,7 +45,8 @@ func (a *axis) value(label string) (value, bool) {
 	return a.values[i], true
 }
 
-// seeds reports whether the labels of the axis are replicates, by the keys that it sets or by its name.
+// seeds reports whether the labels of the axis are replicates, by the keys that it sets or by its
+// name.
 func (a *axis) seeds() bool {
 	if len(a.keys) == 0 {
 		return a.name == "seed" || a.name == "seeds"
@@ -72,7 +72,6 @@ func find(axes []axis, name string) *axis {
 	return &axes[i]
 }
 
-// readAxes reads [[study.axes]].
 func readAxes(tables []*table) []axis {
 	var axes []axis
 	for _, t := range tables {
@@ -100,7 +99,6 @@ func readAxes(tables []*table) []axis {
 
 const wantValues = `want values such as [2, 3, 4] with key = "...", or [{label = "...", set = {...}}, ...]`
 
-// readValues reads the values of an axis.
 func readValues(t *table, a axis, raw any) []value {
 	var elements []any
 	switch list := raw.(type) {
@@ -188,7 +186,6 @@ func (r *reader) assign(keys []string, at string, raw any) []plaintoml.Setting {
 	return list
 }
 
-// settings reads a table of settings.
 func (t *table) settings(name string, values map[string]any) []plaintoml.Setting {
 	if values == nil {
 		return nil
@@ -228,8 +225,8 @@ func readCells(study *table, axes []axis, exclude, cells []*table) []plan {
 		excludes = append(excludes, where)
 	}
 	var plans []plan
-	if n := size(axes, nil); n > mostCells {
-		study.report(study.key("axes"), fmt.Sprintf("want at most %d", mostCells), "the grid has %.3g cells", n)
+	if n := size(axes, nil); n > maxCells {
+		study.report(study.key("axes"), fmt.Sprintf("want at most %d", maxCells), "the grid has %.3g cells", n)
 		return nil
 	}
 	for _, p := range grid(axes, nil) {
@@ -255,8 +252,8 @@ func readCells(study *table, axes []axis, exclude, cells []*table) []plan {
 	return plans
 }
 
-// mostCells bounds a study.
-const mostCells = 10_000
+// maxCells bounds a study.
+const maxCells = 10_000
 
 // size returns the number of cells of a grid, as a float because it may be very large.
 func size(axes []axis, fixed map[string]string) float64 {
@@ -318,8 +315,8 @@ func readCell(t *table, axes []axis) []plan {
 			t.report(label.path, "want a label for it: the axis has no values", "no label of the axis %q", a.name)
 		}
 	}
-	if n := size(axes, fixed); n > mostCells {
-		t.report(label.path, fmt.Sprintf("want labels of more axes: at most %d cells", mostCells), "stands for %.3g cells", n)
+	if n := size(axes, fixed); n > maxCells {
+		t.report(label.path, fmt.Sprintf("want labels of more axes: at most %d cells", maxCells), "stands for %.3g cells", n)
 		return nil
 	}
 	plans := grid(axes, fixed)

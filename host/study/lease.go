@@ -39,8 +39,8 @@ type Holder struct {
 	Since   time.Time `json:"since"`
 }
 
-// MachineVariable is the variable of the environment that names the machine where its host name does not: a pod of Kubernetes has a host name
-// of its own.
+// MachineVariable is the variable of the environment that names the machine where its host name
+// does not: a pod of Kubernetes has a host name of its own.
 const MachineVariable = "CAGE_MACHINE"
 
 // Self is this process as a holder since some time.
@@ -70,11 +70,13 @@ func (h Holder) Text(now time.Time) string {
 	return text
 }
 
-// claimFile is the lock of a cell. It lies outside of the cell's directory, which is moved away when its run is stale.
+// claimFile is the lock of a cell. It lies outside of the cell's directory, which is moved away
+// when its run is stale.
 func claimFile(study vfs.Path, id string) vfs.Path { return study.Join(claimsDir, id) }
 
-// takeClaim claims a cell for this process, or returns [vfs.ErrLocked]. It is an error if the claim's file holds anything that no
-// process wrote which took the claim. That it cannot be written down who has it does no harm.
+// takeClaim claims a cell for this process, or returns [vfs.ErrLocked]. It is an error if the
+// claim's file holds anything that no process wrote which took the claim. That it cannot be written
+// down who has it does no harm.
 func takeClaim(study vfs.Path, id string) (vfs.Lock, error) {
 	claim := claimFile(study, id)
 	if err := claim.Dir().MkdirAll(); err != nil {
@@ -115,8 +117,8 @@ func sign(claim vfs.Path) error {
 	return errors.Join(err, f.Close())
 }
 
-// resetRunning writes down that nobody works on a cell, after a process that was killed. It is an error if the file is not one that
-// [setRunning] wrote.
+// resetRunning writes down that nobody works on a cell, after a process that was killed. It is an
+// error if the file is not one that [setRunning] wrote.
 func resetRunning(study vfs.Path) error {
 	if _, err := runningCells(study); err != nil {
 		return fmt.Errorf("%w. It is no list of running cells: move it away", err)

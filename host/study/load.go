@@ -16,8 +16,8 @@ import (
 	"github.com/cage-qat/cage/internal/schema"
 )
 
-// mostParallel bounds study.parallel.
-const mostParallel = 4096
+// maxParallel bounds study.parallel.
+const maxParallel = 4096
 
 // Load reads and checks the study file at path and resolves every cell. It looks into the
 // study's directory only for the names of cells that already exist.
@@ -57,7 +57,7 @@ func load(path string, text []byte, doc *plaintoml.Document) (*Study, error) {
 	base := s.readBase(top, baseValue)
 	var lists struct{ axes, exclude, cells, evaluations, tables, figures []map[string]any }
 	study.read(optional("name", &s.Name), optional("out", &s.Out),
-		schema.Key{Name: "parallel", To: &s.Parallel, Is: schema.From(0, mostParallel), Default: 0},
+		schema.Key{Name: "parallel", To: &s.Parallel, Is: schema.From(0, maxParallel), Default: 0},
 		schema.Key{Name: "stop_minutes", To: &s.StopMinutes, Is: schema.Above(0, 1e6), Default: 1.0},
 		schema.Key{Name: "axes", To: &lists.axes, Doc: "each with a name and values"},
 		optional("exclude", &lists.exclude), optional("cells", &lists.cells), optional("evaluations", &lists.evaluations),
@@ -122,7 +122,8 @@ func (s *Study) readBase(top *table, raw any) *plaintoml.Document {
 	return nil
 }
 
-// completeNames gives the study the name of its file, and a directory of that name, unless the file says otherwise.
+// completeNames gives the study the name of its file, and a directory of that name, unless the file
+// says otherwise.
 func (s *Study) completeNames(t *table) {
 	if s.Name == "" {
 		file := filepath.Base(s.File)
@@ -169,8 +170,8 @@ func (s *Study) name() error {
 	return s.placeRuns()
 }
 
-// longestSlug leaves room for the hash in a file name, which some systems limit.
-const longestSlug = 80
+// maxSlug leaves room for the hash in a file name, which some systems limit.
+const maxSlug = 80
 
 var notInFileNames = regexp.MustCompile(`[^A-Za-z0-9._]+`)
 
@@ -178,8 +179,8 @@ var notInFileNames = regexp.MustCompile(`[^A-Za-z0-9._]+`)
 // hash behind them.
 func slug(text string) string {
 	s := strings.Trim(notInFileNames.ReplaceAllString(safetext.ASCII(text), "-"), "-.")
-	if len(s) > longestSlug {
-		s = strings.Trim(s[:longestSlug], "-.")
+	if len(s) > maxSlug {
+		s = strings.Trim(s[:maxSlug], "-.")
 	}
 	if s == "" {
 		return "cell"
@@ -187,7 +188,8 @@ func slug(text string) string {
 	return s
 }
 
-// problems collects the problems of the configurations of cells. A problem of many cells is listed once.
+// problems collects the problems of the configurations of cells. A problem of many cells is listed
+// once.
 type problems []*problem
 
 type problem struct {
@@ -195,7 +197,6 @@ type problem struct {
 	cells []string
 }
 
-// add records the problems of a cell's configuration.
 func (p *problems) add(err error, cell string) {
 	for _, e := range problemsOf(err) {
 		i := slices.IndexFunc(*p, func(known *problem) bool { return known.err.Error() == e.Error() })
@@ -207,8 +208,8 @@ func (p *problems) add(err error, cell string) {
 	}
 }
 
-// list returns the problems of a study of so many cells. A problem that not all cells have comes from a combination of
-// settings, and names the first such cell.
+// list returns the problems of a study of so many cells. A problem that not all cells have comes
+// from a combination of settings, and names the first such cell.
 func (p problems) list(cells int) plaintoml.Errors {
 	var errs plaintoml.Errors
 	for _, one := range p {

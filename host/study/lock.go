@@ -19,8 +19,8 @@ const (
 // ErrLocked is returned by [Run] when another process runs the study.
 var ErrLocked = errors.New("the study is running in another process")
 
-// lock makes sure that no other process runs the study; shared, that none does which shares it with nobody. It goes with the
-// process, however that ends.
+// lock makes sure that no other process runs the study; shared, that none does which shares it with
+// nobody. It goes with the process, however that ends.
 func (s *Study) lock(ctx context.Context, shared bool) (vfs.Lock, error) {
 	ctx, cancel := context.WithTimeout(ctx, lockPatience)
 	defer cancel()
@@ -42,7 +42,8 @@ func (s *Study) lock(ctx context.Context, shared bool) (vfs.Lock, error) {
 	return l, err
 }
 
-// tidy removes what killed processes have left in the study's directory. Nobody else may run the study.
+// tidy removes what killed processes have left in the study's directory. Nobody else may run the
+// study.
 func (s *Study) tidy() error {
 	if err := removeAbandoned(s.at(), rundir.StudyFile, runningFile); err != nil {
 		return err
@@ -50,7 +51,8 @@ func (s *Study) tidy() error {
 	return resetRunning(s.at())
 }
 
-// awaitFree waits until no process holds a lock: one that lost its parent may still be saving its last checkpoint, or answering.
+// awaitFree waits until no process holds a lock: one that lost its parent may still be saving its
+// last checkpoint, or answering.
 func awaitFree(ctx context.Context, lock vfs.Path) error {
 	l, err := lock.AwaitLock(ctx, lockRetry)
 	if err != nil {

@@ -14,8 +14,9 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// membersDir has a file for each process that shares the study with others. The process holds a lock on it and writes into it
-// again and again. So whoever gets that lock, and still sees the file change, knows that locks do not hold between the two.
+// membersDir has a file for each process that shares the study with others. The process holds a
+// lock on it and writes into it again and again. So whoever gets that lock, and still sees the file
+// change, knows that locks do not hold between the two.
 const membersDir = ".members"
 
 // The names and the contents of such files, by which they are told from those of somebody else.
@@ -24,7 +25,7 @@ var (
 	memberContent = regexp.MustCompile(`^(\d+\n)?$`)
 )
 
-const mostBeat = 64 // bytes of content, and more than it has
+const maxBeat = 64 // bytes of content, and more than it has
 
 const (
 	beat  = time.Second
@@ -40,7 +41,8 @@ func (s *Study) refuse(format string, args ...any) error {
 		s.Out, ErrLocks, fmt.Sprintf(format, args...))
 }
 
-// join makes this process a member of those that share the study until leave is called. It fails where locks do not hold.
+// join makes this process a member of those that share the study until leave is called. It fails
+// where locks do not hold.
 func (s *Study) join(ctx context.Context) (leave func() error, err error) {
 	dir := s.at(membersDir)
 	if err := dir.MkdirAll(); err != nil {
@@ -66,7 +68,8 @@ func (s *Study) join(ctx context.Context) (leave func() error, err error) {
 	return leave, nil
 }
 
-// enter makes the file of a member. It gets its name once it is locked, so that nobody takes it for one that was left.
+// enter makes the file of a member. It gets its name once it is locked, so that nobody takes it for
+// one that was left.
 func (s *Study) enter(dir vfs.Path, name string) (vfs.Lock, error) {
 	temp := dir.Join("." + name)
 	lock, err := temp.Lock()
@@ -87,8 +90,8 @@ func (s *Study) enter(dir vfs.Path, name string) (vfs.Lock, error) {
 	return lock, nil
 }
 
-// beats writes into the file of a member until stop is called. That it cannot be written for a while does no harm: it shows
-// others that locks do not hold, and nothing else.
+// beats writes into the file of a member until stop is called. That it cannot be written for a
+// while does no harm: it shows others that locks do not hold, and nothing else.
 func (s *Study) beats(file vfs.Path) (stop func()) {
 	quit := make(chan struct{})
 	var done sync.WaitGroup
@@ -107,7 +110,8 @@ func (s *Study) beats(file vfs.Path) (stop func()) {
 	return func() { close(quit); done.Wait() }
 }
 
-// overwrite writes into a file that is there. To close it brings what was written to other machines.
+// overwrite writes into a file that is there. To close it brings what was written to other
+// machines.
 func overwrite(file vfs.Path, text string) error {
 	f, err := file.OpenFile(os.O_WRONLY, 0)
 	if err != nil {
@@ -117,8 +121,9 @@ func overwrite(file vfs.Path, text string) error {
 	return errors.Join(err, f.Close())
 }
 
-// meet looks at the files of all other members. Those that can be locked must have been left by processes that were killed:
-// they are watched for a while, and removed. What is no file of a member stays as it is.
+// meet looks at the files of all other members. Those that can be locked must have been left by
+// processes that were killed: they are watched for a while, and removed. What is no file of a
+// member stays as it is.
 func (s *Study) meet(ctx context.Context, dir vfs.Path, self string) error {
 	entries, err := dir.ReadDir()
 	if err != nil {
@@ -144,7 +149,7 @@ func (s *Study) meet(ctx context.Context, dir vfs.Path, self string) error {
 			return s.refuse("%v", err)
 		}
 		locks = append(locks, lock)
-		text, err := file.ReadSmallFile(mostBeat)
+		text, err := file.ReadSmallFile(maxBeat)
 		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, vfs.ErrTooLarge) { // it left just now, or was none
 			continue
 		}
@@ -164,7 +169,7 @@ func (s *Study) meet(ctx context.Context, dir vfs.Path, self string) error {
 	}
 	for name, was := range left {
 		file := dir.Join(name)
-		text, err := file.ReadSmallFile(mostBeat)
+		text, err := file.ReadSmallFile(maxBeat)
 		if err == nil && string(text) != was {
 			return s.refuse("this process has got a lock that another one holds, %s", name)
 		}

@@ -33,7 +33,8 @@ const (
 	OfInit          = "init"           // the model that trainings start from: model.init
 )
 
-// Quantize says that the model of a cell is not trained but quantized, with the quantizer of the cell's configuration.
+// Quantize says that the model of a cell is not trained but quantized, with the quantizer of the
+// cell's configuration.
 type Quantize struct {
 	posttrain.Quantization
 	Of string
@@ -42,7 +43,6 @@ type Quantize struct {
 	at    string          // key in the file
 }
 
-// quantize reads what makes a cell one that is quantized: a method, or a table; nil where it is absent.
 func (t *table) quantize(raw any) *Quantize {
 	if raw == nil {
 		return nil
@@ -69,7 +69,6 @@ func (t *table) quantize(raw any) *Quantize {
 	return q
 }
 
-// arguments are those of the command cage that makes the run of a cell.
 func (q *Quantize) arguments(c Cell) []string {
 	if q.Method == Unquantized {
 		return []string{"import", c.source, "--out", c.Run, "--context", strconv.Itoa(c.Config.Model.Context), "--lifeline"}
@@ -88,7 +87,7 @@ func (q *Quantize) arguments(c Cell) []string {
 	return append(args, schema.Arguments(q.Keys())...)
 }
 
-// initIsRun tells whether trainings start from a run, whose context is fixed.
+// initIsRun reports whether trainings start from a run, whose context is fixed.
 func (c Cell) initIsRun() bool {
 	if c.start > 0 {
 		return true
@@ -97,8 +96,8 @@ func (c Cell) initIsRun() bool {
 	return err == nil && i.Run
 }
 
-// text shows what the file says of quantization as the cell's other settings are shown. The hash of the cell depends on
-// it, so that a default that the file does not state leaves no trace.
+// text shows what the file says of quantization as the cell's other settings are shown. The hash of
+// the cell depends on it, so that a default that the file does not state leaves no trace.
 func (q *Quantize) text() string {
 	member := func(name string, value any) string {
 		text, err := json.Marshal(map[string]any{name: value})
@@ -239,7 +238,6 @@ func (s *Study) placeRuns() error {
 	return nil
 }
 
-// run returns the run directory of a cell.
 func (s *Study) run(c Cell) rundir.Dir {
 	if c.Run == c.Dir {
 		return s.dir(c)
@@ -247,7 +245,6 @@ func (s *Study) run(c Cell) rundir.Dir {
 	return rundir.Dir{Path: s.dir(c).Join(rundir.StudyModel)}
 }
 
-// quantize quantizes the model of a cell.
 func (r *runner) quantize(ctx context.Context, c Cell) (State, *Failure, error) {
 	// A process that lost its parent may still be at work.
 	for busy := true; busy && ctx.Err() == nil; {
@@ -303,8 +300,8 @@ func (r *runner) awaitSource(ctx context.Context, c Cell) (ready bool, failure *
 	return false, nil
 }
 
-// source says whether the model is there that a cell is made of, and whether that is decided: it is
-// not while the model is to be trained.
+// source reports whether the model is there that a cell is made of, and whether that is decided: it
+// is not while the model is to be trained.
 func (r *runner) source(c Cell) (ready, decided bool, failure *Failure) {
 	of := r.study.madeOf(c)
 	if of == nil {
@@ -324,7 +321,6 @@ func (r *runner) source(c Cell) (ready, decided bool, failure *Failure) {
 	return false, false, nil
 }
 
-// pause waits for a while, or until ctx ends.
 func pause(ctx context.Context, d time.Duration) {
 	select {
 	case <-ctx.Done():

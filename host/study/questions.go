@@ -15,21 +15,21 @@ import (
 
 // evaluation is something that a model is asked, such as the questions of a benchmark.
 type evaluation interface {
-	// ID identifies the evaluation and is fit for a file name. Evaluations with the same ID ask a model the same
-	// questions, as long as their Rows are the same.
+	// ID identifies the evaluation and is fit for a file name. Evaluations with the same ID ask a
+	// model the same questions, as long as their Rows are the same.
 	ID() string
 	// Metrics lists what is measured, in order.
 	Metrics() []measure
-	// Arguments returns the arguments of the cage command that asks the model in the directory run, and leaves the
-	// answers in the directory out. After an interruption it continues if given the same arguments. Its output is kept
-	// in [outputFile] there.
+	// Arguments returns the arguments of the cage command that asks the model in the directory run,
+	// and leaves the answers in the directory out. After an interruption it continues if given the
+	// same arguments. Its output is kept in [outputFile] there.
 	Arguments(run, out string) []string
 
-	// Read reads the results that the command has left in out, by the names of the metrics. Logs of the command do not
-	// affect it.
+	// Read reads the results that the command has left in out, by the names of the metrics. Logs of
+	// the command do not affect it.
 	Read(out vfs.Path) (map[string]float64, error)
-	// Rows returns a hash of the files that questions are made of. The error is about a file that is missing or
-	// unreadable.
+	// Rows returns a hash of the files that questions are made of. The error is about a file that
+	// is missing or unreadable.
 	Rows() (string, error)
 	// Check reads these files and makes the questions, to find problems before a model is asked.
 	Check() error

@@ -12,7 +12,8 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// rulerQuestions measures how long a text may be for a model to work with it, with the benchmark RULER, as `cage ruler` does.
+// rulerQuestions measures how long a text may be for a model to work with it, with the benchmark
+// RULER, as `cage ruler` does.
 type rulerQuestions struct {
 	ruler.Settings              // with ascending lengths
 	Tasks          []ruler.Task // those of the settings
@@ -31,8 +32,8 @@ func (e *rulerQuestions) ID() string {
 	return identify("ruler", []any{e.Lengths, e.Samples, names, f.Words != "", f.Essay != "", f.Squad != "", f.Hotpot != "", e.Template, e.Batch})
 }
 
-// Metrics implements [evaluation]: the average, the average for each length, and the score of each task whose input is
-// present, in percent: "ruler.average", "ruler.4096", "ruler.4096.vt".
+// Metrics implements [evaluation]: the average, the average for each length, and the score of each
+// task whose input is present, in percent: "ruler.average", "ruler.4096", "ruler.4096.vt".
 func (e *rulerQuestions) Metrics() []measure {
 	given := ruler.Inputs{Words: &ruler.Words{}} // stands for the inputs whose files are named
 	if e.Files.Essay != "" {

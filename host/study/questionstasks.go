@@ -29,7 +29,8 @@ func (e *taskQuestions) ID() string {
 	return identify(strings.Join(names, "-"), []any{hashes, e.Source.Shots, e.Source.Limit, e.Batch, e.MaxTokens, e.Chat, e.OneTurn})
 }
 
-// Metrics implements [evaluation]: "TASK.METRIC", followed by a comma and the filter if the task has filters.
+// Metrics implements [evaluation]: "TASK.METRIC", followed by a comma and the filter if the task
+// has filters.
 func (e *taskQuestions) Metrics() (list []measure) {
 	for _, t := range e.List {
 		for _, name := range t.MetricNames() {

@@ -10,8 +10,8 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// validationLoss measures the loss on the validation set of the run, for a model that was not trained; a training measures
-// it itself.
+// validationLoss measures the loss on the validation set of the run, for a model that was not
+// trained; a training measures it itself.
 type validationLoss struct {
 	Batches int // number of batches; 0 means all
 }

@@ -18,7 +18,6 @@ type reader struct {
 	vague bool
 }
 
-// report records a problem at a key.
 func (r *reader) report(key, hint, format string, args ...any) {
 	r.Report(key, fmt.Sprintf(format, args...), hint)
 }
@@ -30,16 +29,13 @@ type table struct {
 	values map[string]any
 }
 
-// key is the full key of a key of the table.
 func (t *table) key(name string) string { return plaintoml.JoinKey(t.path, name) }
 
-// has reports whether the table has a key.
 func (t *table) has(name string) bool { return t.values[name] != nil }
 
 // read reads the keys of the table, which may have no others.
 func (t *table) read(keys ...schema.Key) { t.Read(t.path, t.values, keys...) }
 
-// wrong reports a value of the wrong kind.
 func (t *table) wrong(name string, raw any, want string) {
 	t.report(t.key(name), "want "+want, "found %s", schema.Describe(raw))
 }
@@ -121,7 +117,6 @@ func (t *table) labels(axes []axis, many bool) map[string][]string {
 	return out
 }
 
-// unknownAxis reports a name that is not one of an axis.
 func (r *reader) unknownAxis(key, name string, axes []axis) {
 	if r.vague {
 		return
@@ -134,7 +129,6 @@ func (r *reader) unknownAxis(key, name string, axes []axis) {
 	r.report(key, hint, "there is no axis %q", name)
 }
 
-// checkLabels reports labels that no cell has.
 func (t *table) checkLabels(where map[string][]string, axes []axis) {
 	if t.vague {
 		return

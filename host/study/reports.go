@@ -13,7 +13,6 @@ import (
 // defaultMetric is what tables show when nothing is said.
 const defaultMetric = "val_loss"
 
-// readTables reads [[study.tables]].
 func (s *Study) readTables(tables []*table, axes []axis, plans []plan) {
 	known := s.metrics()
 	for _, t := range tables {
@@ -70,7 +69,8 @@ func defaultTable(axes []axis) Table {
 	return t
 }
 
-// checkMetric reports the name of a metric that there is not, and takes it away; an empty one has been reported.
+// checkMetric reports the name of a metric that there is not, and takes it away; an empty one has
+// been reported.
 func (t *table) checkMetric(key string, metric *string, known []string) {
 	m := *metric
 	if m == "" || slices.Contains(known, m) {
@@ -132,7 +132,6 @@ func (t *table) checkAllUsed(axes []axis, where map[string][]string, places stri
 	}
 }
 
-// where reads labels by axis.
 func (t *table) where(values map[string]any, axes []axis) map[string][]string {
 	w := t.below("where", values)
 	if w == nil {
@@ -251,7 +250,6 @@ var contentOf = map[string][]string{
 	Bar: {"metric", "x"}, Curves: {"metric"}, Heatmap: {"metric", "x", "y"}, Trajectories: {}, Scatter: {"x", "y"}, Differences: {"metric", "x", "baseline"},
 }
 
-// readFigures reads [[study.figures]].
 func (s *Study) readFigures(tables []*table, axes []axis, plans []plan) {
 	known := s.metrics()
 	for _, t := range tables {
@@ -289,7 +287,8 @@ func (s *Study) readFigures(tables []*table, axes []axis, plans []plan) {
 	}
 }
 
-// content describes the keys that a figure of a kind has; if there is no such kind, those of all kinds.
+// content describes the keys that a figure of a kind has; if there is no such kind, those of all
+// kinds.
 func (t *table) content(f *Figure, kind string, axes []axis, known []string) []schema.Key {
 	list, ok := contentOf[kind]
 	if !ok {
@@ -333,7 +332,6 @@ func (f Figure) axes() (used []string, places string) {
 	return used, ""
 }
 
-// checkContent checks what depends on the kind of a figure: its metrics and axes.
 func (t *table) checkContent(f *Figure, axes []axis, known []string) {
 	once := map[string][]string{"series": f.Series, "over": f.Over}
 	switch f.Kind {

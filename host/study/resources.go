@@ -33,7 +33,6 @@ func stepFLOPs(c *config.Config) float64 {
 	return 6 * params * float64(c.Train.Batch) * float64(m.Context) * float64(c.Train.Accumulate)
 }
 
-// steps returns the number of steps of the cell's training.
 func (c Cell) steps() int {
 	if c.Quantize != nil {
 		return 0
@@ -41,7 +40,6 @@ func (c Cell) steps() int {
 	return c.Config.Train.Steps
 }
 
-// work estimates the operations of some steps of a run.
 func work(c *config.Config, steps int) float64 { return stepFLOPs(c) * float64(max(0, steps)) }
 
 // GPUs is the number of GPUs that the cell which needs most of them needs; 0 if none needs any.
@@ -75,7 +73,8 @@ func share(cells []Cell, cores, gpus, parallel int) (atOnce, threads int) {
 	return parallel, max(1, cores/parallel)
 }
 
-// visibleDevices is the variable by which a process of CUDA is told which GPUs it may use, and in which order.
+// visibleDevices is the variable by which a process of CUDA is told which GPUs it may use, and in
+// which order.
 const visibleDevices = "CUDA_VISIBLE_DEVICES"
 
 // gpus shares the GPUs that this process may use among cells that run at once.
@@ -86,8 +85,8 @@ type gpus struct {
 	used []int // by how many cells each is used
 }
 
-// newGPUs finds the GPUs that this process may use; none where that is not known. It reads no CUDA library: a cage without
-// one can run the studies of one that has it.
+// newGPUs finds the GPUs that this process may use; none where that is not known. It reads no CUDA
+// library: a cage without one can run the studies of one that has it.
 func newGPUs() *gpus {
 	value, set := os.LookupEnv(visibleDevices)
 	files, _ := filepath.Glob("/dev/nvidia[0-9]*") // the pattern is well-formed
@@ -95,8 +94,8 @@ func newGPUs() *gpus {
 	return &gpus{names: names, used: make([]int, len(names))}
 }
 
-// visible are the GPUs that CUDA_VISIBLE_DEVICES names, or as many as there are if it is not set. A name that is none ends
-// the list, as it does for CUDA.
+// visible are the GPUs that CUDA_VISIBLE_DEVICES names, or as many as there are if it is not set. A
+// name that is none ends the list, as it does for CUDA.
 func visible(value string, set bool, there int) (names []string) {
 	if !set {
 		for i := range there {
@@ -114,7 +113,8 @@ func visible(value string, set bool, there int) (names []string) {
 	return names
 }
 
-// leastUsed chooses n of the GPUs, those that the fewest cells use, in their order. Without so many it is nil.
+// leastUsed chooses n of the GPUs, those that the fewest cells use, in their order. Without so many
+// it is nil.
 func leastUsed(used []int, n int) []int {
 	if n > len(used) {
 		return nil
@@ -127,8 +127,9 @@ func leastUsed(used []int, n int) []int {
 	return slices.Sorted(slices.Values(order[:n]))
 }
 
-// acquire reserves GPUs for a cell until release is called, and returns the variables that name them to the cell's
-// processes. There are none for a cell on another device, or if there are too few GPUs, which the training then reports.
+// acquire reserves GPUs for a cell until release is called, and returns the variables that name
+// them to the cell's processes. There are none for a cell on another device, or if there are too
+// few GPUs, which the training then reports.
 func (g *gpus) acquire(c Cell) (environment []string, release func()) {
 	if c.Config.Device.Kind != "cuda" {
 		return nil, func() {}

@@ -33,11 +33,11 @@ const (
 type Result struct {
 	Cell  Cell
 	State State
-	// Err is, for a failed cell, the last error of its training, or the file that cannot be read; for a stale cell,
-	// what has changed.
+	// Err is, for a failed cell, the last error of its training, or the file that cannot be read;
+	// for a stale cell, what has changed.
 	Err string
-	// Diverged says that a failed cell's loss or gradient was not finite: the cell has no results, but is not left out
-	// of means.
+	// Diverged says that a failed cell's loss or gradient was not finite: the cell has no results,
+	// but is not left out of means.
 	Diverged bool
 	// Unreadable says that the cell counts as failed because a file of its run is damaged.
 	Unreadable bool
@@ -133,7 +133,6 @@ type Failure struct {
 	stopped bool // it ended because it was to
 }
 
-// readFailure reads the account of a cell's failure.
 func readFailure(dir rundir.Dir) (Failure, error) {
 	var f Failure
 	path := dir.Join(failedFile)
@@ -144,7 +143,8 @@ func readFailure(dir rundir.Dir) (Failure, error) {
 	return f, err
 }
 
-// readOurs reads a small file of the study. The error is a *damagedFile if the file holds something else.
+// readOurs reads a small file of the study. The error is a *damagedFile if the file holds something
+// else.
 func readOurs(path vfs.Path, to any) error {
 	text, err := path.ReadSmallFile(1 << 20)
 	if err == nil {
@@ -185,7 +185,6 @@ func SummaryMetrics() []string { return numbers(reflect.TypeFor[metrics.Summary]
 // speeds.
 func RecordMetrics() []string { return numbers(reflect.TypeFor[metrics.Record]()) }
 
-// numbers lists the numeric fields of a struct but for times and speeds.
 func numbers(t reflect.Type) []string {
 	return slices.DeleteFunc(metrics.NumberNames(t), metrics.Timed)
 }

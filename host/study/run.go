@@ -32,15 +32,16 @@ type RunOptions struct {
 	Only map[string][]string
 	// IDs restricts the cells to these, too; nil means all cells.
 	IDs []string
-	// Share lets other processes with Share, on this machine or on others that see the study's directory, train the study at the
-	// same time. Each cell is trained by one of them. Run returns when all are done, whoever has done them.
+	// Share lets other processes with Share, on this machine or on others that see the study's
+	// directory, train the study at the same time. Each cell is trained by one of them. Run returns
+	// when all are done, whoever has done them.
 	Share bool
 	// Kept says which cells are left out because their results are kept elsewhere. The
 	// model of such a cell is trained all the same if another cell is quantized from it.
 	// Nil means none.
 	Kept func(Cell) bool
-	// Elsewhere holds the results of all cells that are kept elsewhere, in the order of the study: tables choose from them
-	// as from those here ([Study.Spare]). Nil means none.
+	// Elsewhere holds the results of all cells that are kept elsewhere, in the order of the study:
+	// tables choose from them as from those here ([Study.Spare]). Nil means none.
 	Elsewhere []Result
 	// Command is the program, with its first arguments, that trains. It is given the path
 	// of a configuration, --resume, --quiet and --lifeline=TIME. Nil means this executable
@@ -141,11 +142,11 @@ func (s *Study) Plan(ctx context.Context, o RunOptions) (Plan, error) {
 	return p, nil
 }
 
-// Run trains the cells that are not done, each in a process of its own, so that a crash of one affects no other. Cells
-// that fail are recorded with their error and not tried again without Retry. If a single cell is stopped, by a request
-// in its directory, the others go on, and the error at the end is [ErrInterrupted]. When ctx ends, the cells that are
-// running save checkpoints, and the error is [ErrInterrupted], too. If this process is killed, they also save
-// checkpoints.
+// Run trains the cells that are not done, each in a process of its own, so that a crash of one
+// affects no other. Cells that fail are recorded with their error and not tried again without
+// Retry. If a single cell is stopped, by a request in its directory, the others go on, and the
+// error at the end is [ErrInterrupted]. When ctx ends, the cells that are running save checkpoints,
+// and the error is [ErrInterrupted], too. If this process is killed, they also save checkpoints.
 func Run(ctx context.Context, s *Study, o RunOptions) (Outcome, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -171,7 +172,8 @@ func Run(ctx context.Context, s *Study, o RunOptions) (Outcome, error) {
 	return out, errors.Join(err, end())
 }
 
-// begin makes this process the one that runs the study, or one of those that do, until end is called.
+// begin makes this process the one that runs the study, or one of those that do, until end is
+// called.
 func (s *Study) begin(ctx context.Context, share bool) (end func() error, err error) {
 	if share { // what is left is removed by one that is alone, if there is one
 		lock, err := s.at(lockFile).Lock()
@@ -199,8 +201,8 @@ func (s *Study) begin(ctx context.Context, share bool) (end func() error, err er
 	return func() error { return errors.Join(leave(), lock.Unlock()) }, nil
 }
 
-// rounds trains what there is to train, until nothing more comes up: when cells are done, a table may choose others, and processes
-// that share the study may leave cells to this one.
+// rounds trains what there is to train, until nothing more comes up: when cells are done, a table
+// may choose others, and processes that share the study may leave cells to this one.
 func (s *Study) rounds(ctx context.Context, o RunOptions) (Outcome, error) {
 	for trained := 0; ; {
 		plan, err := s.Plan(ctx, o)
@@ -234,7 +236,8 @@ func (s *Study) rounds(ctx context.Context, o RunOptions) (Outcome, error) {
 	}
 }
 
-// spare takes the runs that nothing needs out of a plan, unless they are there already, and says which ones wait.
+// spare takes the runs that nothing needs out of a plan, unless they are there already, and says
+// which ones wait.
 func (s *Study) spare(p *Plan, results, elsewhere []Result) (waiting map[string]bool) {
 	latest := map[string]Result{} // by ID: with what has been found stale
 	for _, r := range p.Results {
@@ -254,8 +257,8 @@ func (s *Study) spare(p *Plan, results, elsewhere []Result) (waiting map[string]
 	return waiting
 }
 
-// checkOurs refuses a directory that belongs to something else: it has a file with the name of the study file's copy that is
-// no copy of one, or a copy of another one where no study has run.
+// checkOurs refuses a directory that belongs to something else: it has a file with the name of the
+// study file's copy that is no copy of one, or a copy of another one where no study has run.
 func (s *Study) checkOurs() error {
 	began, err := s.at(rundir.StudyCells).Exists()
 	if err != nil {
@@ -272,8 +275,8 @@ func (s *Study) checkOurs() error {
 	})
 }
 
-// check looks for the files that the cells need, runs the survey, and prepares the questions of evaluations, before any cell
-// is trained. All problems are reported together.
+// check looks for the files that the cells need, runs the survey, and prepares the questions of
+// evaluations, before any cell is trained. All problems are reported together.
 func (s *Study) check(ctx context.Context, cells []Cell, survey Survey) error {
 	var found problems
 	var list []*config.Config

@@ -54,8 +54,8 @@ func newRunner(s *Study, o RunOptions, p Plan) *runner {
 	return r
 }
 
-// run trains and evaluates the cells of the plan. Its error is about the files of the study; the error of a training is in
-// the state of its cell.
+// run trains and evaluates the cells of the plan. Its error is about the files of the study; the
+// error of a training is in the state of its cell.
 func (r *runner) run(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -142,7 +142,6 @@ func (r *runner) wasStopped(c Cell) bool {
 	return r.stopped[c.ID]
 }
 
-// start records that a cell is running.
 func (r *runner) start(c Cell) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -159,7 +158,6 @@ func (r *runner) start(c Cell) error {
 	return nil
 }
 
-// end records how a cell has ended.
 func (r *runner) end(c Cell, state State, f *Failure, took time.Duration) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -198,7 +196,6 @@ func (r *runner) noteActive() error {
 	return setRunning(r.study.at(), cells)
 }
 
-// outcome counts the states.
 func (r *runner) outcome() Outcome {
 	out := count(r.states)
 	out.Trained = r.trained
@@ -299,7 +296,6 @@ func (r *runner) left() time.Duration {
 	return time.Duration(float64(time.Since(r.began)) * rest / done)
 }
 
-// look reads the newest record of the cell.
 func (a *active) look() {
 	r, ok, err := metrics.Last(a.dir.Metrics())
 	if err != nil || !ok { // the display keeps the record that it has
@@ -308,8 +304,9 @@ func (a *active) look() {
 	a.record = r
 }
 
-// steps is how many steps the training of a cell has. That of conversations for some epochs counts them itself, and its
-// run directory tells; until then it is taken to have as many as another cell, and 0 stands for not known. r.mu is held.
+// steps is how many steps the training of a cell has. That of conversations for some epochs counts
+// them itself, and its run directory tells; until then it is taken to have as many as another cell,
+// and 0 stands for not known. r.mu is held.
 func (r *runner) steps(c Cell) int {
 	if n := c.steps(); n > 0 || c.Quantize != nil || c.Config.Data.Kind != config.KindChat {
 		return n

@@ -8,8 +8,9 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// claim takes a cell for this process. Without a lock there is nothing to do now: another process works on the cell, or has done
-// so since the plan was made, or the model is not there yet that it is made of.
+// claim takes a cell for this process. Without a lock there is nothing to do now: another process
+// works on the cell, or has done so since the plan was made, or the model is not there yet that it
+// is made of.
 func (r *runner) claim(ctx context.Context, c Cell) (vfs.Lock, error) {
 	if !r.decided(c) {
 		r.putOff(c)
@@ -35,8 +36,8 @@ func (r *runner) claim(ctx context.Context, c Cell) (vfs.Lock, error) {
 	return nil, lock.Unlock()
 }
 
-// again reads the state of a cell that has been claimed, and says whether it is still to be trained: another process may have
-// done that after the plan was made.
+// again reads the state of a cell that has been claimed, and reports whether it is still to be
+// trained: another process may have done that after the plan was made.
 func (r *runner) again(ctx context.Context, c Cell) (State, bool) {
 	planned := r.stateOf(c)
 	now := []Result{r.study.readCellResult(c, false)}
@@ -58,7 +59,6 @@ func (r *runner) again(ctx context.Context, c Cell) (State, bool) {
 	}
 }
 
-// attempts says how often a cell has failed.
 func (s *Study) attempts(c Cell) int {
 	f, err := readFailure(s.dir(c))
 	if err != nil { // it has not failed, or nobody knows how often
@@ -67,13 +67,12 @@ func (s *Study) attempts(c Cell) int {
 	return f.Attempts
 }
 
-// decided says whether a cell need not wait for another one that it is made of.
+// decided reports whether a cell need not wait for the cell that it is made of.
 func (r *runner) decided(c Cell) bool {
 	_, decided, _ := r.source(c)
 	return decided
 }
 
-// putOff leaves a cell for later.
 func (r *runner) putOff(c Cell) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

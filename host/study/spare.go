@@ -7,11 +7,12 @@ import (
 	"strings"
 )
 
-// Spare says which cells need no training because of tables whose best has Spare: the runs that would be reported with
-// another label than the chosen one. Results are those of all cells, in the order of the study.
+// Spare says which cells need no training because of tables whose best has Spare: the runs that
+// would be reported with another label than the chosen one. Results are those of all cells, in the
+// order of the study.
 //
-// A place whose choice is not known yet has one cell for each replicate that waits for it; the others are spared until
-// then. A cell that some table wants all the same is neither.
+// A place whose choice is not known yet has one cell for each replicate that waits for it; the
+// others are spared until then. A cell that some table wants all the same is neither.
 func (s *Study) Spare(results []Result) (spared, waiting map[string]bool) {
 	var uses []map[int]use // what each such table says of the cells that it reports
 	for _, t := range s.Tables {
@@ -47,7 +48,8 @@ func (s *Study) Spare(results []Result) (spared, waiting map[string]bool) {
 	return spared, waiting
 }
 
-// Wanted are the results, of all cells in the order of the study, without those that nothing needs and that are not known.
+// Wanted are the results, of all cells in the order of the study, without those that nothing needs
+// and that are not known.
 func (s *Study) Wanted(results []Result) []Result {
 	spared, _ := s.Spare(results)
 	return slices.DeleteFunc(slices.Clone(results), func(r Result) bool { return spared[r.Cell.ID] && !r.Known() })
@@ -97,8 +99,9 @@ func (t *Table) spare(s *Study, results []Result) map[int]use {
 	return out
 }
 
-// choose returns the chosen label of a place: as a report chooses it, once all labels are tried, and "" before. So far is the one that
-// is the best of those that are tried, and the first one where none is.
+// choose returns the chosen label of a place: as a report chooses it, once all labels are tried,
+// and "" before. So far is the one that is the best of those that are tried, and the first one
+// where none is.
 func (b *Best) choose(labels []string, results []Result, place []int) (soFar, chosen string) {
 	var tried []string
 	var means []float64
@@ -136,7 +139,8 @@ func (b *Best) choose(labels []string, results []Result, place []int) (soFar, ch
 	return soFar, chosen
 }
 
-// Pick returns the place of the best of the means, the first of equal ones; −1 if none is finite. Better is a direction: see [Better].
+// Pick returns the place of the best of the means, the first of equal ones; −1 if none is finite.
+// Better is a direction: see [Better].
 func Pick(better string, means []float64) int {
 	best := -1
 	for i, mean := range means {
@@ -147,7 +151,8 @@ func Pick(better string, means []float64) int {
 	return best
 }
 
-// Better reports whether a is better than b in a direction: "higher", or "lower", which anything else is, too.
+// Better reports whether a is better than b in a direction: "higher", or "lower", which anything
+// else is, too.
 func Better(direction string, a, b float64) bool {
 	if direction == "higher" {
 		return a > b

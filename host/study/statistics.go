@@ -61,9 +61,10 @@ type Difference struct {
 // rounding is the part of the larger of two numbers by which their difference may be off.
 const rounding = 1e-12
 
-// Pair describes the differences a[i] − b[i] of two slices of equal length, with the [Sample.Interval] of their mean.
-// Pairing removes what both have in common, such as the difficulty of a seed. If all pairs have the same difference,
-// that says nothing about chance, so there is no interval, unless the difference is zero.
+// Pair describes the differences a[i] − b[i] of two slices of equal length, with the
+// [Sample.Interval] of their mean. Pairing removes what both have in common, such as the difficulty
+// of a seed. If all pairs have the same difference, that says nothing about chance, so there is no
+// interval, unless the difference is zero.
 func Pair(a, b []float64, level float64) Difference {
 	differences, largest := make([]float64, len(a)), 0.0
 	for i := range a {
@@ -88,8 +89,8 @@ func (d Difference) Known() bool { return !math.IsNaN(d.Low) && !math.IsNaN(d.Hi
 // chance makes plausible.
 func (d Difference) Clear() bool { return d.Known() && (d.Low > 0 || d.High < 0) }
 
-// P is the probability of a mean at least as far from zero if there is no difference: the interval at a level excludes zero where
-// P < 1 − level. It is NaN where there is no interval.
+// P is the probability of a mean at least as far from zero if there is no difference: the interval
+// at a level excludes zero where P < 1 − level. It is NaN where there is no interval.
 func (d Difference) P() float64 {
 	switch {
 	case !d.Known():
@@ -100,9 +101,10 @@ func (d Difference) P() float64 {
 	return 2 * student(d.N).Survival(math.Abs(d.Mean)/stat.StdErr(d.SD, float64(d.N)))
 }
 
-// Holm corrects probabilities, such as those of [Difference.P], for their number: the probability that any of those without a
-// difference falls below a limit is at most that limit, however they depend on each other. NaN stays NaN, and does not count.
-// (Holm, "A simple sequentially rejective multiple test procedure", 1979.)
+// Holm corrects probabilities, such as those of [Difference.P], for their number: the probability
+// that any of those without a difference falls below a limit is at most that limit, however they
+// depend on each other. NaN stays NaN, and does not count. (Holm, "A simple sequentially rejective
+// multiple test procedure", 1979.)
 func Holm(p []float64) []float64 {
 	out := slices.Clone(p)
 	var order []int // of increasing probabilities

@@ -20,7 +20,8 @@ type Study struct {
 	Base string // path of the base configuration; equal to File if that is the table [base]
 	// Parallel is study.parallel, the number of cells at once; 0 leaves it to [Run].
 	Parallel int
-	// StopMinutes is study.stop_minutes: how long a training may take to save its checkpoint when it is to stop, before it is killed.
+	// StopMinutes is study.stop_minutes: how long a training may take to save its checkpoint when
+	// it is to stop, before it is killed.
 	StopMinutes float64
 
 	Axes    []Axis
@@ -55,8 +56,8 @@ type Cell struct {
 	// Run is the run directory: Dir, or a directory in it if the cell is not trained.
 	Run    string
 	Config *config.Config // resolved; train.out is Run
-	// Quantize says how this cell's model is made by quantizing that of another cell, or model.init; nil if it is
-	// trained.
+	// Quantize says how this cell's model is made by quantizing that of another cell, or
+	// model.init; nil if it is trained.
 	Quantize *Quantize
 
 	start  int    // the number, from 1, of the cell whose model this one starts from; 0: there is none
@@ -89,16 +90,17 @@ type Table struct {
 	Best     *Best               // the axis of which each place has its own label; nil: there is none
 }
 
-// Best says how each place of a table gets its own label of an axis, such as each optimizer its own rate: the one with
-// the best mean.
+// Best says how each place of a table gets its own label of an axis, such as each optimizer its own
+// rate: the one with the best mean.
 type Best struct {
 	Axis   string `json:"axis"`
 	Metric string `json:"metric"` // as in Table
 	Better string `json:"better"` // "lower" or "higher"
-	// On are the replicates to choose on, by axes of Over. They are not reported. If it is nil, those that are reported
-	// also choose.
+	// On are the replicates to choose on, by axes of Over. They are not reported. If it is nil,
+	// those that are reported also choose.
 	On map[string][]string `json:"on,omitempty"`
-	// Spare says that of the replicates that are reported only those with the chosen label are trained, see [Study.Spare].
+	// Spare says that of the replicates that are reported only those with the chosen label are
+	// trained, see [Study.Spare].
 	Spare bool `json:"-"`
 }
 
@@ -118,7 +120,8 @@ type Figure struct {
 	Title  string
 	Metric string // bar, heatmap: as in Table; curves: one of [RecordMetrics]
 	X, Y   string // bar, differences: X is an axis; heatmap: both are axes; scatter: both are metrics as in Table
-	// Baseline is the label of the axis X with which the others are compared; used for differences only.
+	// Baseline is the label of the axis X with which the others are compared; used for differences
+	// only.
 	Baseline string
 	Series   []string // axes whose labels make series
 	Over     []string // axes over whose labels (the replicates) the mean is taken
@@ -180,8 +183,6 @@ const (
 // grace is how long a process of a cell may take to stop.
 func (s *Study) grace() time.Duration { return time.Duration(s.StopMinutes * float64(time.Minute)) }
 
-// at is a path in the study's directory.
 func (s *Study) at(elem ...string) vfs.Path { return vfs.On(s.Files, s.Out).Join(elem...) }
 
-// dir is the run directory of a cell.
 func (s *Study) dir(c Cell) rundir.Dir { return rundir.Dir{Path: s.at(rundir.StudyCells, c.ID)} }

@@ -118,7 +118,6 @@ func (p *Plan) backward(s *backward, g *gradient, batch, keyHead int) {
 	}
 	p.store(s, g, partKeys, batch, keyHead, 0, p.Context, s.dKey)
 	p.store(s, g, partValues, batch, keyHead, 0, p.Context, s.dValue)
-	s.Report(5 * p.operations(0, p.Context))
 }
 
 // backwardQueries computes the adjoints of a block of queries, and what they add to those of the keys and values they see.

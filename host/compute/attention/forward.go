@@ -64,14 +64,6 @@ func (p *Plan) forward(s *forward, batch, keyHead, from, to int, mixed matmul.El
 			p.forwardBlock(s, batch, head, query, to, mixed, logs, in)
 		}
 	}
-	s.Report(2 * p.operations(from, to))
-}
-
-// operations are the multiplications and additions of one product of the queries from one position to another with the keys that
-// they see, for the heads that share a head of keys.
-func (p *Plan) operations(from, to int) float64 {
-	seen := to*(to+1)/2 - from*(from+1)/2
-	return 2 * float64(p.Heads/p.KeyHeads*p.Size) * float64(seen)
 }
 
 // forwardBlock computes a block of queries, which lie along the rows of a block of weights.

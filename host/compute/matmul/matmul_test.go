@@ -548,26 +548,6 @@ func TestInstruction(t *testing.T) {
 	}
 }
 
-// TestWatch: who watches hears of each product, until he stops.
-func TestWatch(t *testing.T) {
-	got := map[string]float64{}
-	stop := Watch(func(instruction string, operations float64) { got[instruction] += operations })
-	r := rand.New(rand.NewPCG(9, 9))
-	run := func() {
-		l, rl := square(3, 5, 7).layouts()
-		x, y := elements(t, "int8", reaches(t, l), false, codes(r, 7)), elements(t, "int8", reaches(t, rl), false, codes(r, 7))
-		p := plan(t, portable, Int8, square(3, 5, 7))
-		run1(t, p, make([]float32, p.Size()), x, y, Scales{}, inOrder)
-	}
-	run()
-	run()
-	stop()
-	run()
-	if want := 2.0 * 2 * 3 * 5 * 7; len(got) != 1 || got[portable.Instruction(Int8, 7)] != want {
-		t.Errorf("operations: %v, want %v", got, want)
-	}
-}
-
 // TestTasksCoverRows: tasks have all rows, each once, in whole panels but for the last, and the later ones have no more than those before.
 func TestTasksCoverRows(t *testing.T) {
 	for _, c := range []struct{ all, panel, rows, share, least int }{

@@ -62,14 +62,6 @@ func (m *Multiplier) Multiply(panels, words int, left []float32, apart int, righ
 	m.format.multiply(m.format, s)
 }
 
-// Report tells the function that watches, see [Watch], of so many multiplications and additions, of which the caller knows how many
-// of a panel's were of use.
-func (m *Multiplier) Report(operations float64) {
-	if f := watch.Load(); f != nil {
-		(*f)(m.format.name, operations)
-	}
-}
-
 // A Packing brings parts of an operand into panels.
 type Packing struct {
 	format *format

@@ -72,8 +72,6 @@ func testPanels(t *testing.T, r *rand.Rand, tier *matmul.Tier, a matmul.Arithmet
 	multiplier := p.Multiplier()
 	panels := (m + rows - 1) / rows
 	tiles := make([]float32, panels*rows*columns)
-	operations := 0.0
-	defer matmul.Watch(func(_ string, n float64) { operations += n })()
 	for j := 0; j < n; j += columns {
 		multiplier.Multiply(panels, words, packedLeft, rows*words, packedRight[j*words:], tiles, columns, false)
 		multiplier.Multiply(panels, words, packedLeft, rows*words, packedRight[j*words:], tiles, columns, true)
@@ -88,9 +86,5 @@ func testPanels(t *testing.T, r *rand.Rand, tier *matmul.Tier, a matmul.Arithmet
 				}
 			}
 		}
-	}
-	multiplier.Report(12)
-	if operations != 12 {
-		t.Errorf("%v operations are reported, want 12", operations)
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"sync/atomic"
 )
 
 // Arithmetic is what a product computes with.
@@ -114,23 +113,9 @@ func (p *Product) Run(out Results, left, right Elements, s Scales, parallel func
 	r := runs.Get().(*run)
 	r.alone = alone
 	r.begin(p, out, left, right, s, parallel)
-	if f := watch.Load(); f != nil {
-		(*f)(r.format.name, 2*float64(p.Size())*float64(p.k))
-	}
 	r.multiply()
 	r.end()
 	return nil
-}
-
-// watch is what [Watch] was given.
-var watch atomic.Pointer[func(instruction string, operations float64)]
-
-// Watch has f called in each [Product.Run] and [Multiplier.Report] until the returned function is called, on the goroutine of the
-// call: with the name of the instruction that multiplies, as [Tier.Instruction] returns it, and the number of multiplications and
-// additions. One function watches at a time.
-func Watch(f func(instruction string, operations float64)) (stop func()) {
-	watch.Store(&f)
-	return func() { watch.Store(nil) }
 }
 
 func inOrder(n int, f func(i int)) {

@@ -190,7 +190,8 @@ func corrected(rules []cage.Rule) []cage.Rule {
 }
 
 // timeInTurn compiles the variants, and runs rounds of one step of each. A quarter of the rounds,
-// at least two, warm up and do not count. All start from the same parameters and see the same tokens.
+// at least two, warm up and do not count. All start from the same parameters and see the same
+// tokens.
 func timeInTurn(
 	ctx context.Context, dev *engine.Device, list []variant, vocab, rounds int,
 ) ([]Timing, error) {
@@ -291,7 +292,6 @@ func summarize(t, first *Timing) {
 	t.CPU, t.CPURatio = quantile(t.cpu, 0.5), quantile(ratios(t.cpu, first.cpu), 0.5)
 }
 
-// ratios divides round by round.
 func ratios(a, b []float64) []float64 {
 	out := make([]float64, 0, len(a))
 	for i := range a {
@@ -302,7 +302,6 @@ func ratios(a, b []float64) []float64 {
 	return out
 }
 
-// quantile interpolates linearly between the sorted values.
 func quantile(values []float64, p float64) float64 {
 	sorted := slices.Sorted(slices.Values(values))
 	if len(sorted) == 0 {

@@ -25,8 +25,8 @@ type PeakOptions struct {
 // A Rate is how much was done in a second: operations.
 type Rate struct {
 	Threads int `json:"threads"`
-	// Best is that of the fastest run. Other load on the machine makes runs slower, and nothing makes one faster than
-	// the processor is.
+	// Best is that of the fastest run. Other load on the machine makes runs slower, and nothing
+	// makes one faster than the processor is.
 	Best   float64 `json:"best"`
 	Median float64 `json:"median"`
 	// Share is Best as a part of that of the instruction on as many threads; 0 for what has none.
@@ -54,8 +54,9 @@ type PeakReport struct {
 type subject struct {
 	work  float64 // operations of a call of once
 	rates *[]Rate
-	// start prepares for so many threads, and returns what does the work. If each is set, that keeps one thread busy, and is
-	// called on all threads at once, each with its number; otherwise it uses the threads itself.
+	// start prepares for so many threads, and returns what does the work. If each is set, that
+	// keeps one thread busy, and is called on all threads at once, each with its number; otherwise
+	// it uses the threads itself.
 	start func(threads int) (once func(thread int) error)
 	each  bool
 }
@@ -88,7 +89,6 @@ func Peaks(ctx context.Context, o PeakOptions) (*PeakReport, error) {
 	return r, nil
 }
 
-// instructions lists the loops of package matmul in the report.
 func (r *PeakReport) instructions() (list []subject) {
 	peaks := matmul.Peaks()
 	r.Instructions = make([]Named, len(peaks))
@@ -103,8 +103,8 @@ func (r *PeakReport) instructions() (list []subject) {
 	return list
 }
 
-// inTurn runs all subjects, A B C A B C …, so that what disturbs the machine for a while disturbs no subject in all of its runs.
-// One thread is as many as Go has then.
+// inTurn runs all subjects, A B C A B C …, so that what disturbs the machine for a while disturbs
+// no subject in all of its runs. One thread is as many as Go has then.
 func inTurn(ctx context.Context, subjects []subject, threads []int, o PeakOptions) error {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(0))
 	for _, n := range threads {
@@ -142,7 +142,6 @@ func (r *Rate) sumUp() {
 	r.Best, r.Median = r.all[n-1], (r.all[(n-1)/2]+r.all[n/2])/2
 }
 
-// run times one run of a subject and returns its rate.
 func (s subject) run(once func(int) error, threads int, least time.Duration) (float64, error) {
 	if !s.each {
 		threads = 1
@@ -173,7 +172,6 @@ func (s subject) run(once func(int) error, threads int, least time.Duration) (fl
 	return float64(calls) * s.work / max(seconds, 1e-9), nil
 }
 
-// addShares compares products with their instructions.
 func (r *PeakReport) addShares() {
 	for i := range r.Products {
 		p := &r.Products[i]

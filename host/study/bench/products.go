@@ -24,8 +24,8 @@ type Product struct {
 	M     int `json:"m"`
 	N     int `json:"n"`
 	K     int `json:"k"`
-	// Numbers are what is multiplied: float32, by the CPU device's own product; and by package matmul float32 ("fused"), bfloat16,
-	// or integers of 4 or 8 bits.
+	// Numbers are what is multiplied: float32, by the CPU device's own product; and by package
+	// matmul float32 ("fused"), bfloat16, or integers of 4 or 8 bits.
 	Numbers     string `json:"numbers"`
 	Instruction string `json:"instruction"`
 	Rates       []Rate `json:"rates"`
@@ -34,7 +34,6 @@ type Product struct {
 // deviceFloat32 are the numbers of the CPU device's own product.
 const deviceFloat32 = "float32"
 
-// operations is the number of multiplications and additions.
 func (p *Product) operations() float64 {
 	return 2 * float64(p.Batch) * float64(p.M) * float64(p.N) * float64(p.K)
 }
@@ -56,8 +55,9 @@ func (f form) dims(cross int, first bool) []int {
 	return []int{f.batch, cross, f.k}
 }
 
-// forms are squares, and the products of models of the given widths: of a linear layer (W1 of the feed-forward one) forward,
-// and of the gradients of its input and its weight; of attention, the scores and the values, each with heads of 64.
+// forms are squares, and the products of models of the given widths: of a linear layer (W1 of the
+// feed-forward one) forward, and of the gradients of its input and its weight; of attention, the
+// scores and the values, each with heads of 64.
 func forms(o PeakOptions) (list []form) {
 	for _, n := range o.Squares {
 		list = append(list, form{"square", 1, n, n, n, 2, 1})
@@ -77,7 +77,8 @@ func forms(o PeakOptions) (list []form) {
 	return list
 }
 
-// products lists the products in the report. The returned function frees what they use, also after an error.
+// products lists the products in the report. The returned function frees what they use, also after
+// an error.
 func (r *PeakReport) products(dev *engine.Device, tier *matmul.Tier, o PeakOptions) (list []subject, closeAll func(), err error) {
 	var closers []func() error
 	closeAll = func() {
@@ -121,13 +122,12 @@ func (r *PeakReport) products(dev *engine.Device, tier *matmul.Tier, o PeakOptio
 	return list, closeAll, nil
 }
 
-// float32Instruction names the instruction with which the CPU device multiplies matrices in float32; "" if it is none of
-// [matmul.Peaks].
+// float32Instruction names the instruction with which the CPU device multiplies matrices in
+// float32; "" if it is none of [matmul.Peaks].
 func float32Instruction(b engine.BuildInfo) string {
 	return map[string]string{"avx512": "VFMADD231PS 512", "avx2": "VFMADD231PS 256"}[b.SIMD]
 }
 
-// onDevice is a product of the CPU device in float32.
 func onDevice(dev *engine.Device, f form) (start func(int) func(int) error, closers []func() error, err error) {
 	var batch []int
 	dims := [][]int{f.leftDims(), f.rightDims()}
@@ -163,7 +163,6 @@ func onDevice(dev *engine.Device, f form) (start func(int) func(int) error, clos
 	}, closers, nil
 }
 
-// byMatmul is a product of package matmul, of integers up to largest, or of floats if that is 0.
 func byMatmul(tier *matmul.Tier, a matmul.Arithmetic, f form, o *operands, largest int) (start func(int) func(int) error, err error) {
 	p, err := matmul.New(tier, a, layout(f.leftDims(), f.left), layout(f.rightDims(), f.right))
 	if err != nil {
@@ -203,7 +202,8 @@ func parallel(threads int) func(n int, f func(i int)) {
 	}
 }
 
-// operands are numbers for all products of package matmul, and room for their results: products are timed one by one.
+// operands are numbers for all products of package matmul, and room for their results: products are
+// timed one by one.
 type operands struct {
 	floats   []float32
 	integers map[int][]int8 // by the largest

@@ -15,7 +15,6 @@ type Axis struct {
 	Min, Max float64 // range of the axis; both 0: the range of the data
 }
 
-// drawable reports whether a value has a place on the axis.
 func (a Axis) drawable(v float64) bool {
 	if a.Log {
 		return v > 1/largest && v < largest
@@ -46,7 +45,6 @@ func (s *span) add(a Axis, v float64) {
 	}
 }
 
-// addInterval adds a value with the ends of the interval around it.
 func (s *span) addInterval(a Axis, v, minus, plus float64) {
 	for _, x := range []float64{v, v - reach(minus), v + reach(plus)} {
 		s.add(a, x)
@@ -61,7 +59,6 @@ func (s span) single() bool { return s.high-s.low <= 1e-9*max(math.Abs(s.low), m
 // room is the share of a range that is left free at its ends.
 const room = 0.05
 
-// apply sets up an axis of a plot for the values in s.
 func (a Axis) apply(axis *plot.Axis, s span) {
 	axis.Label.Text = clean(a.Label)
 	if a.Log {
@@ -127,7 +124,6 @@ func (logTicks) Ticks(low, high float64) []plot.Tick {
 	return out
 }
 
-// formatPower writes m·10ᵉ for an axis.
 func formatPower(m, e int) string {
 	if e >= -3 && e <= 4 {
 		return strconv.FormatFloat(float64(m)*math.Pow10(e), 'f', max(0, -e), 64)

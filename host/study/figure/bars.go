@@ -94,7 +94,6 @@ func (s BarSeries) thumbnail(i int, dots bool) plot.Thumbnailer {
 	return swatch{mark: &mark}
 }
 
-// draw draws all bars with their intervals and numbers.
 func (b *Bars) draw(c draw.Canvas, p *plot.Plot, dots bool) {
 	x, y := p.Transforms(&c)
 	at := heights(c, p)

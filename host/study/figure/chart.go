@@ -82,7 +82,8 @@ func (c *Chart) compose(vg.Length) (composition, error) {
 	return out, nil
 }
 
-// nearZero is the share of a value below which the end of a band does not stretch a logarithmic axis.
+// nearZero is the share of a value below which the end of a band does not stretch a logarithmic
+// axis.
 const nearZero = 0.25
 
 // spans are the ranges of what is drawn. On a logarithmic axis a band that comes near to zero
@@ -105,7 +106,8 @@ func (c *Chart) spans() (x, y span) {
 	return x, y
 }
 
-// Span returns the range that the vertical axis has if the chart is drawn alone; ok is false if there is no point.
+// Span returns the range that the vertical axis has if the chart is drawn alone; ok is false if
+// there is no point.
 func (c *Chart) Span() (low, high float64, ok bool) {
 	_, y := c.spans()
 	if y.empty() {
@@ -125,7 +127,6 @@ func place(color, i int) int {
 	return i
 }
 
-// pieces are the unbroken parts of a series.
 func (s Series) pieces(c *Chart) [][]Point {
 	out := split(s.Points, c.X, c.Y)
 	if s.Line != NoLine && !s.Marks {
@@ -160,7 +161,6 @@ func (s Series) style(place int) *draw.LineStyle {
 	return &style
 }
 
-// thumbnail is the picture of a series in the legend.
 func (s Series) thumbnail(place int) plot.Thumbnailer {
 	out := swatch{}
 	if s.Line == NoLine {
@@ -244,7 +244,6 @@ func band(c color.NRGBA, bands int) color.NRGBA {
 	return c
 }
 
-// fillArea fills what of an area lies on the canvas.
 func fillArea(c draw.Canvas, ink color.Color, outline []vg.Point) {
 	if outline = c.ClipPolygonXY(outline); len(outline) > 2 {
 		c.FillPolygon(ink, outline)
@@ -268,7 +267,6 @@ const (
 	capSize = 2.5 // points, half of what closes an error bar
 )
 
-// errorBar draws an interval at x from low to high.
 func errorBar(c draw.Canvas, style draw.LineStyle, x, low, high vg.Length) {
 	c.StrokeLine2(style, x, low, x, high)
 	for _, end := range []vg.Length{low, high} {
@@ -276,7 +274,6 @@ func errorBar(c draw.Canvas, style draw.LineStyle, x, low, high vg.Length) {
 	}
 }
 
-// acrossBar draws an interval of X from low to high at a height.
 func acrossBar(c draw.Canvas, style draw.LineStyle, low, high, y vg.Length) {
 	c.StrokeLine2(style, low, y, high, y)
 	for _, end := range []vg.Length{low, high} {
@@ -284,7 +281,6 @@ func acrossBar(c draw.Canvas, style draw.LineStyle, low, high, y vg.Length) {
 	}
 }
 
-// lines draws the connected points.
 func (d drawing) lines(c draw.Canvas, p *plot.Plot) {
 	if style := d.series.style(d.place); style != nil {
 		for _, piece := range d.pieces {
@@ -293,7 +289,6 @@ func (d drawing) lines(c draw.Canvas, p *plot.Plot) {
 	}
 }
 
-// marks draws the marks, those of the ends, and labels.
 func (d drawing) marks(c draw.Canvas, p *plot.Plot) {
 	x, y := p.Transforms(&c)
 	style := textStyle(tickSize - 1)

@@ -61,7 +61,6 @@ func (l legend) small(width vg.Length) bool {
 	return len(l) <= most && widest <= 0.5*width
 }
 
-// lossPanel draws training and validation loss, and returns the legend of all panels.
 func lossPanel(runs []Run) (*panel, legend) {
 	label := "loss" // of a problem without data
 	ofLanguage := func(r metrics.Record) bool { return r.Tokens > 0 }

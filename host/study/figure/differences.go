@@ -44,7 +44,7 @@ type rows struct {
 }
 
 func (r rows) height(title string, width vg.Length) vg.Length {
-	h := r.room + frameRoom + max(0, r.legend.height(width)-usualLegend)
+	h := r.room + frameRoom + max(0, r.legend.height(width)-defaultLegend)
 	if title != "" {
 		h += titleHeight
 	}
@@ -100,7 +100,6 @@ func (d *Differences) draw(c draw.Canvas, p *plot.Plot) {
 	}
 }
 
-// row draws the differences of one row at a height.
 func (d *Differences) row(c draw.Canvas, x func(float64) vg.Length, y vg.Length, place int, r PairDifferences) {
 	dot := draw.GlyphStyle{Color: faint(runColor(place)), Radius: pairRadius, Shape: draw.CircleGlyph{}}
 	for _, v := range r.Each {

@@ -1,10 +1,10 @@
-// Package figure draws figures as PNG, SVG or PDF. Save and Draw draw any Picture: the Curves
-// of training runs (loss, quantization error and λ_t over the steps), a Chart of curves, bands, points and trajectories, grouped Bars,
-// Differences of pairs, or a Heat map.
+// Package figure draws figures as PNG, SVG or PDF. Save and Draw draw any Picture: the Curves of
+// training runs (loss, quantization error and λ_t over the steps), a Chart of curves, bands, points
+// and trajectories, grouped Bars, Differences of pairs, or a Heat map.
 //
-// It draws what it is given and computes nothing but smoothing: means, intervals and
-// projections are computed elsewhere (host/study/report). The same input gives the same
-// bytes. Colours can be told apart with any kind of colour vision.
+// It draws what it is given and computes nothing but smoothing: means, intervals and projections
+// are computed elsewhere (host/study/report). The same input gives the same bytes. Colours can be
+// told apart with any kind of colour vision.
 package figure
 
 import (
@@ -114,7 +114,6 @@ const (
 	dotsPerInch   = 200
 )
 
-// render writes what paint draws on a canvas with a background.
 func render(w io.Writer, format Format, width, height vg.Length, paint func(draw.Canvas)) error {
 	onto := func(c vg.CanvasSizer) {
 		canvas := draw.New(c)
@@ -135,7 +134,8 @@ func render(w io.Writer, format Format, width, height vg.Length, paint func(draw
 		if _, err := c.WriteTo(&text); err != nil {
 			return err
 		}
-		// Viewers that lack the font with which the text was measured fall back on others; Arial has the same widths.
+		// Viewers that lack the font with which the text was measured fall back on others; Arial
+		// has the same widths.
 		_, err := w.Write(bytes.ReplaceAll(text.Bytes(),
 			[]byte("font-family:Liberation Sans;"), []byte("font-family:'Liberation Sans',Arial,Helvetica,sans-serif;")))
 		return err

@@ -96,7 +96,6 @@ func corners(r vg.Rectangle) []vg.Point {
 	return []vg.Point{r.Min, {X: r.Max.X, Y: r.Min.Y}, r.Max, {X: r.Min.X, Y: r.Max.Y}}
 }
 
-// colorScale maps values to colours.
 func (h *Heat) colorScale(s span) *plot.Plot {
 	p := newBarePlot(clean(h.Scale))
 	p.HideX()

@@ -54,7 +54,6 @@ func stack(above legend, list ...*panel) (composition, error) {
 
 func (ps panels) gaps() vg.Length { return panelGap * vg.Length(len(ps.list)-1) }
 
-// content is the height of the panels with the title and what stands below the last.
 func (ps panels) content(title string) vg.Length {
 	total := footHeight
 	if title != "" {
@@ -104,8 +103,8 @@ func (ps panels) lay(c draw.Canvas, title string) {
 	for i, p := range list {
 		data := p.plot.DataCanvas(cells[i])
 		cell := draw.Crop(cells[i], left-(data.Min.X-cells[i].Min.X), (cells[i].Max.X-data.Max.X)-right, 0, 0)
-		// The legend is at the right end of the data area, with its text after the swatches, where it may grow in a viewer
-		// that uses another font.
+		// The legend is at the right end of the data area, with its text after the swatches, where
+		// it may grow in a viewer that uses another font.
 		area, names := p.plot.DataCanvas(cell), &p.plot.Legend
 		names.XOffs = area.Max.X - area.Min.X - names.Rectangle(area).Size().X - legendInset
 		names.Left = true
@@ -113,7 +112,6 @@ func (ps panels) lay(c draw.Canvas, title string) {
 	}
 }
 
-// addLine adds the curve of a run to a panel.
 func addLine(p *plot.Plot, pieces [][]Point, style draw.LineStyle) {
 	for _, piece := range pieces {
 		p.Add(&plotter.Line{XYs: coordinates(Thin(piece, maxPoints)), LineStyle: style})
@@ -141,11 +139,12 @@ const (
 	scaleGap   = 0.15 * vg.Inch
 )
 
-// usualLegend is the height of a legend up to which a figure of one plot is no higher than others.
-const usualLegend = 4*rowHeight + legendFoot
+// defaultLegend is the height of a legend up to which a figure of one plot is no higher than
+// others.
+const defaultLegend = 4*rowHeight + legendFoot
 
 func (s *single) height(_ string, width vg.Length) vg.Length {
-	return defaultHeight + max(0, s.legend.height(width)-usualLegend)
+	return defaultHeight + max(0, s.legend.height(width)-defaultLegend)
 }
 
 // drawTitle draws a title at the top of c and returns the height it took.

@@ -74,7 +74,6 @@ func split(list []Point, x, y Axis) [][]Point {
 	return pieces
 }
 
-// points is the number of points of a curve.
 func points(pieces [][]Point) int {
 	n := 0
 	for _, piece := range pieces {

@@ -86,7 +86,6 @@ func newPlot(yLabel string) *plot.Plot {
 	return p
 }
 
-// newBarePlot returns an empty plot without a grid.
 func newBarePlot(yLabel string) *plot.Plot {
 	p := plot.New()
 	p.BackgroundColor = nil
@@ -117,15 +116,15 @@ func newBarePlot(yLabel string) *plot.Plot {
 // that is readable. Unlabelled is for a panel that shares the axis below it.
 type ticks struct{ unlabelled bool }
 
-// mostTicks is more than six steps have.
-const mostTicks = 10
+// maxTicks is more than six steps have.
+const maxTicks = 10
 
 // Ticks returns the labelled marks of an axis.
 func (t ticks) Ticks(low, high float64) []plot.Tick {
 	step, digits := niceStep((high - low) / 6)
 	var out []plot.Tick
 	first := math.Ceil(low/step - 1e-9)
-	for i := range mostTicks { // an i of 2⁵³ and more would not grow
+	for i := range maxTicks { // an i of 2⁵³ and more would not grow
 		value := (first + float64(i)) * step
 		if !(value <= high+step*1e-9) {
 			break
@@ -160,8 +159,8 @@ func niceStep(x float64) (step float64, digits int) {
 	return 10 * power, max(0, -int(exponent)-1)
 }
 
-// formatTick writes a mark with so many decimals, or where these are many with as many digits as tell it from the next,
-// a step further.
+// formatTick writes a mark with so many decimals, or where these are many with as many digits as
+// tell it from the next, a step further.
 func formatTick(x, step float64, digits int) string {
 	s := strconv.FormatFloat(x, 'f', digits, 64)
 	if digits > 6 || math.Abs(x) >= 1e7 {
@@ -266,7 +265,6 @@ func runs(line string) []run {
 	return out
 }
 
-// face is the font that a run is drawn with.
 func (t typesetter) face(r run, f font.Font) font.Face {
 	if r.raised {
 		f.Size *= raisedSize

@@ -17,7 +17,8 @@ type Agreement struct {
 	Same   int         `json:"same"`   // number of cells of which all numbers that both times know are equal to the last bit
 	Values int         `json:"values"` // number of means, differences and choices in the tables of these cells
 	Others []Deviation `json:"others"` // those of the values that are now written differently in a table
-	// Numbers of cells that only one of the times knows, by name, such as those that a version does not write any more.
+	// Numbers of cells that only one of the times knows, by name, such as those that a version does
+	// not write any more.
 	OnlyBefore []string `json:"only_before,omitempty"`
 	OnlyAgain  []string `json:"only_again,omitempty"`
 }
@@ -34,7 +35,7 @@ type Deviation struct {
 	Place      Where             `json:"place"`
 }
 
-// Where says whether a value lies inside an interval.
+// Where is how a value relates to an interval.
 type Where string
 
 // The possible relations of a value to the interval.
@@ -92,8 +93,9 @@ func (a *Agreement) inBoth(before, again []study.Result) (x, y []study.Result) {
 	return x, y
 }
 
-// sameNumbers reports whether the numbers that both have are equal, but for times, and whether there are any: other versions may have
-// more of them, or fewer. Those that have none have diverged.
+// sameNumbers reports whether the numbers that both have are equal, but for times, and whether
+// there are any: other versions may have more of them, or fewer. Those that have none have
+// diverged.
 func sameNumbers(x, y map[string]float64) bool {
 	compared := 0
 	for name, a := range x {

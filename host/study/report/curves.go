@@ -110,9 +110,9 @@ func average(runs []curve) []figure.Point {
 	return out
 }
 
-// mostSteps bounds the points of one path, which are evenly thinned to it: beyond, no
+// maxSteps bounds the points of one path, which are evenly thinned to it: beyond, no
 // picture shows more, and the decomposition takes long.
-const mostSteps = 512
+const maxSteps = 512
 
 // trail is where the parameters of one run went.
 type trail struct {
@@ -252,7 +252,7 @@ func orient(v []float64) {
 }
 
 // readTrajectory reads the points of a trajectory.jsonl up to the first that is not
-// finite, thinned to mostSteps with both ends kept.
+// finite, thinned to maxSteps with both ends kept.
 func readTrajectory(path vfs.Path) ([][]float64, error) {
 	list, err := metrics.Read[metrics.Point](path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -283,12 +283,12 @@ func readTrajectory(path vfs.Path) ([][]float64, error) {
 }
 
 func thinPath(points [][]float64) [][]float64 {
-	if len(points) <= mostSteps {
+	if len(points) <= maxSteps {
 		return points
 	}
-	out := make([][]float64, mostSteps)
+	out := make([][]float64, maxSteps)
 	for i := range out {
-		out[i] = points[i*(len(points)-1)/(mostSteps-1)]
+		out[i] = points[i*(len(points)-1)/(maxSteps-1)]
 	}
 	return out
 }

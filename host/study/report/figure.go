@@ -27,11 +27,10 @@ type Figure struct {
 // nothingToDraw replaces an empty figure.
 const nothingToDraw = "No cell of this figure is done, or none has a value that can be drawn."
 
-// Empty reports whether there is nothing to draw: no cell of the figure is done, or none has a value that fits on the
-// axes.
+// Empty reports whether there is nothing to draw: no cell of the figure is done, or none has a
+// value that fits on the axes.
 func (f Figure) Empty() bool { return f.Picture == nil }
 
-// file is the path of the figure inside the report's directory.
 func (f Figure) file(ending string) string { return "figures/" + f.Name + "." + ending }
 
 // drawers make the pictures of each kind.
@@ -128,7 +127,6 @@ func metricPhrase(metric string) string {
 	return name
 }
 
-// bars has a group for each label of an axis.
 func bars(s *study.Study, f study.Figure, results []study.Result) (picture, error) {
 	g, err := group(s, results, f.Over, f.Where, []string{f.X}, f.Series)
 	if err != nil {
@@ -153,7 +151,6 @@ func bars(s *study.Study, f study.Figure, results []study.Result) (picture, erro
 	return meanPicture(out, n, "Mean ± standard deviation", f), nil
 }
 
-// heatmap has an axis on each side.
 func heatmap(s *study.Study, f study.Figure, results []study.Result) (picture, error) {
 	g, err := group(s, results, f.Over, f.Where, []string{f.Y}, []string{f.X})
 	if err != nil {
@@ -215,7 +212,6 @@ func pairMetrics(list []replicate, first, second string) (x, y []float64) {
 	return x, y
 }
 
-// otherAxes are the axes that are in none of the lists.
 func otherAxes(s *study.Study, lists ...[]string) []string {
 	return slices.DeleteFunc(s.AxisNames(), func(axis string) bool { return slices.Contains(slices.Concat(lists...), axis) })
 }
@@ -246,7 +242,6 @@ func meanPicture(p figure.Picture, n counts, what string, f study.Figure) pictur
 	return out
 }
 
-// zeroIfNaN is x, or 0 if that is NaN.
 func zeroIfNaN(x float64) float64 {
 	if math.IsNaN(x) {
 		return 0
@@ -254,8 +249,8 @@ func zeroIfNaN(x float64) float64 {
 	return x
 }
 
-// differences has a row for each label of the series, and in it what the other labels of the axis X differ from the
-// baseline by, replicate by replicate.
+// differences has a row for each label of the series, and in it what the other labels of the axis X
+// differ from the baseline by, replicate by replicate.
 func differences(s *study.Study, f study.Figure, results []study.Result) (picture, error) {
 	g, err := group(s, results, f.Over, f.Where, f.Series, []string{f.X})
 	if err != nil {
@@ -354,7 +349,8 @@ func sameScale(list []*Figure) {
 	}
 }
 
-// seriesName returns the labels of a series on one line. The name of the axis stands before a label that is a number.
+// seriesName returns the labels of a series on one line. The name of the axis stands before a label
+// that is a number.
 func seriesName(axes, labels []string) string {
 	out := slices.Clone(labels)
 	for i, label := range out {

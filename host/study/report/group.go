@@ -32,8 +32,9 @@ func placeKey(labels [][]string) string {
 	return strings.Join(parts, "\x1e")
 }
 
-// group sorts results into places. sides are the axes of each side of a table or figure, such as rows and columns, over those
-// of the replicates. It fails when two results cannot be told apart, because an axis in which they differ is in none of these.
+// group sorts results into places. sides are the axes of each side of a table or figure, such as
+// rows and columns, over those of the replicates. It fails when two results cannot be told apart,
+// because an axis in which they differ is in none of these.
 func group(s *study.Study, results []study.Result, over []string, where map[string][]string, sides ...[]string) (*grouped, error) {
 	out := &grouped{labels: make([][][]string, len(sides)), places: map[string][]replicate{}}
 	for _, r := range results {
@@ -97,8 +98,9 @@ func ambiguous(s *study.Study, a, b study.Cell) error {
 	return fmt.Errorf("two cells have the labels %s", s.Label(a))
 }
 
-// values are the values of a metric, and the keys of the replicates that have one. That of a replicate that diverged is NaN:
-// without it, the mean of the others would look better than the method is.
+// values are the values of a metric, and the keys of the replicates that have one. That of a
+// replicate that diverged is NaN: without it, the mean of the others would look better than the
+// method is.
 func values(list []replicate, metric string) (keys []string, x []float64) {
 	for _, r := range list {
 		if v, ok := r.result.Value(metric); ok {
@@ -120,5 +122,4 @@ func pairValues(a, b []replicate, metric string) (x, y []float64) {
 	return x, y
 }
 
-// join writes labels on one line.
 func join(labels []string) string { return strings.Join(labels, " · ") }

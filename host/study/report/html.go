@@ -88,10 +88,9 @@ func rowHead(r *Report, axes, labels []string) []webCell {
 	return row
 }
 
-// mostHover is how many points of a curve are in the page, to be read off with the mouse.
-const mostHover = 600
+// maxHover is how many points of a curve are in the page, to be read off with the mouse.
+const maxHover = 600
 
-// chart is a figure's curves as numbers.
 func chart(c *figure.Chart) *Chart {
 	out := &Chart{X: c.X.Label, Y: c.Y.Label, LogX: c.X.Log, LogY: c.Y.Log, YMin: c.Y.Min, YMax: c.Y.Max, Series: []Curve{}}
 	if low, high, ok := c.Span(); ok && c.Y.Log && out.YMax == 0 {
@@ -100,7 +99,7 @@ func chart(c *figure.Chart) *Chart {
 	for _, s := range c.Series {
 		curve := Curve{Name: s.Name, X: []float64{}, Y: []*float64{}, Low: []*float64{}, High: []*float64{}}
 		banded := slices.ContainsFunc(s.Points, func(p figure.Point) bool { return p.Minus != 0 || p.Plus != 0 })
-		for _, p := range figure.Thin(s.Points, mostHover) {
+		for _, p := range figure.Thin(s.Points, maxHover) {
 			curve.X, curve.Y = append(curve.X, p.X), append(curve.Y, Finite(p.Y))
 			if banded {
 				curve.Low, curve.High = append(curve.Low, Finite(p.Y-p.Minus)), append(curve.High, Finite(p.Y+p.Plus))

@@ -168,7 +168,7 @@ func TestThinned(t *testing.T) {
 		points = append(points, []float64{float64(i)})
 	}
 	got := thinPath(points)
-	if len(got) != mostSteps || got[0][0] != 0 || got[mostSteps-1][0] != 4999 {
+	if len(got) != maxSteps || got[0][0] != 0 || got[maxSteps-1][0] != 4999 {
 		t.Errorf("%d points from %v to %v", len(got), got[0], got[len(got)-1])
 	}
 }

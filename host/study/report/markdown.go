@@ -127,7 +127,6 @@ func markdownRow(b *strings.Builder, cells []string) {
 	fmt.Fprintf(b, "| %s |\n", strings.Join(cells, " | "))
 }
 
-// markdownText escapes what Markdown or the HTML in it would read as more than text.
 func markdownText(s string) string {
 	var b strings.Builder
 	for _, r := range line(s) {

@@ -100,8 +100,8 @@ func allFigures(s *study.Study, results []study.Result) (all []Figure, err error
 	return all, nil
 }
 
-// Figures computes the figures of a study that need nothing of the runs but their results. It refuses others: curves
-// and trajectories.
+// Figures computes the figures of a study that need nothing of the runs but their results. It
+// refuses others: curves and trajectories.
 func Figures(s *study.Study, results []study.Result) ([]Figure, error) {
 	for i, f := range s.Figures {
 		if f.Kind == study.Curves || f.Kind == study.Trajectories {
@@ -241,7 +241,6 @@ func readProvenance(path vfs.Path) (string, error) {
 	return string(out), err
 }
 
-// removePlacesInJSON applies removePlaces to all texts of a JSON value.
 func removePlacesInJSON(v any) any {
 	switch v := v.(type) {
 	case map[string]any:

@@ -96,7 +96,6 @@ func (t *Table) results() TableResults {
 	return out
 }
 
-// labels are the labels of a row and a column together, by axis.
 func (t *Table) labels(row, column int) map[string]string {
 	return byAxis(slices.Concat(t.RowAxes, t.ColAxes), slices.Concat(t.Rows[row], t.Columns[column]))
 }
@@ -144,9 +143,9 @@ func (t *Table) Text() [][]string {
 	return out
 }
 
-// CSV returns every entry of every table as a line, in full precision: the labels of all
-// axes (empty for axes of replicates and axes that are not in the table; a label that was chosen too), the numbers,
-// and the comparisons. Missing numbers are empty.
+// CSV returns every entry of every table as a line, in full precision: the labels of all axes
+// (empty for axes of replicates and axes that are not in the table; a label that was chosen too),
+// the numbers, and the comparisons. Missing numbers are empty.
 func (r *Report) CSV() ([]byte, error) {
 	var b bytes.Buffer
 	w := csv.NewWriter(&b)
@@ -169,7 +168,6 @@ func (r *Report) CSV() ([]byte, error) {
 	return b.Bytes(), w.Error()
 }
 
-// record is the line of an entry.
 func (e EntryResults) record(axes []study.Axis, t *Table) []string {
 	record := []string{t.Title, t.Metric}
 	for _, a := range axes {

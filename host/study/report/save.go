@@ -74,8 +74,8 @@ var reportStart = regexp.MustCompile(`^# [^\n]*\n\n\d+ of \d+ cells are done`)
 // pictures.
 var pictureLink = regexp.MustCompile(`(?m)^!?\[.*\]\((` + figuresDir + `/\d\d+-[^/()]*)\.(svg|pdf)\)$`)
 
-// earlierFiles are those of the report that is in a directory, by its text, which is written first. There are none without a
-// report.
+// earlierFiles are those of the report that is in a directory, by its text, which is written first.
+// There are none without a report.
 func earlierFiles(dir vfs.Path) (names []string, err error) {
 	text, err := dir.Join(MarkdownFile).ReadFile()
 	if errors.Is(err, fs.ErrNotExist) || err == nil && !reportStart.Match(text) {

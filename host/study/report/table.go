@@ -41,10 +41,11 @@ type Entry struct {
 	// axes the same as here, over the replicates that both have; nil in the baseline itself, or
 	// without one.
 	Difference *study.Difference
-	// Holm is the probability of such a difference by chance, with Holm's correction for the number of the table's differences; NaN
-	// where the difference has no interval.
+	// Holm is the probability of such a difference by chance, with Holm's correction for the number
+	// of the table's differences; NaN where the difference has no interval.
 	Holm float64
-	// Choice is the value that was chosen here; nil in tables that choose none, and where nothing is known yet.
+	// Choice is the value that was chosen here; nil in tables that choose none, and where nothing
+	// is known yet.
 	Choice *Choice
 }
 
@@ -126,7 +127,8 @@ func (t *Table) correct() {
 	}
 }
 
-// stands reports whether a difference would be clear at study.Level with Holm's correction, too. A single one needs none.
+// stands reports whether a difference would be clear at study.Level with Holm's correction, too. A
+// single one needs none.
 func (t *Table) stands(e Entry) bool { return t.intervals > 1 && e.Holm < 1-study.Level }
 
 // columns are the labels above the columns, one column left out. A table without axes in
@@ -142,7 +144,6 @@ func (t *Table) columns(without int) [][]string {
 	return list
 }
 
-// compare makes the entries of places, with their differences to the baseline.
 func (t *Table) compare(places [][][]replicate) error {
 	found := len(t.base) == 0
 	for i := range t.Rows {
@@ -190,7 +191,6 @@ func (t *Table) baseOf(i, c int) (row, column int) {
 	return at(t.Rows, t.RowAxes, t.Rows[i]), at(t.Columns, t.ColAxes, t.Columns[c])
 }
 
-// baseName are the labels of the baseline.
 func (t *Table) baseName() string {
 	var labels []string
 	for _, axis := range slices.Concat(t.ColAxes, t.RowAxes) {
@@ -201,7 +201,6 @@ func (t *Table) baseName() string {
 	return join(labels)
 }
 
-// entries computes one row, without differences.
 func (t *Table) entries(places [][]replicate) []Entry {
 	row := make([]Entry, len(places))
 	means := make([]float64, len(places))
@@ -235,7 +234,7 @@ func (t *Table) mark(c, best int, places [][]replicate) Mark {
 	switch d := study.Pair(a, b, study.Level); {
 	case math.IsInf(d.Mean, 0): // it diverged where the best did not
 		return Plain
-	case !d.Known(), d.Clear() && study.Better(t.Better, d.Mean, 0): // where the best lacks replicates, those of both may say the opposite
+	case !d.Known(), d.Clear() && study.Better(t.Better, d.Mean, 0): // where replicates of the best are missing, those of both may say the opposite
 		return Untested
 	case d.Clear():
 		return Plain
@@ -381,7 +380,6 @@ func (t *Table) Place(labels map[string]string) (Place, error) {
 	return p, nil
 }
 
-// contains reports whether all of some labels are among others.
 func contains(all, some map[string]string) bool {
 	for axis, label := range some {
 		if all[axis] != label {

@@ -127,7 +127,6 @@ func differenceFormat(format string, entries [][]Entry) string {
 	return fmt.Sprintf("%%.%df", max(decimals, min(max(1+place(halves[len(halves)/2]), place(halves[0])), 8))) + suffix
 }
 
-// number writes a value of the table for a reader.
 func (t *Table) number(x float64) string { return formatNumber(t.format, x) }
 
 func formatNumber(format string, x float64) string {
@@ -161,7 +160,6 @@ func isZero(s string) bool { return !strings.ContainsAny(s, "123456789∞") }
 // minus replaces the hyphens that numbers begin with, also in an exponent.
 func minus(s string) string { return strings.ReplaceAll(s, "-", "−") }
 
-// mean writes the mean of an entry with its standard deviation, if it has one.
 func (t *Table) mean(e Entry) string {
 	s := t.number(e.Mean)
 	if !math.IsNaN(e.SD) {
@@ -191,7 +189,6 @@ func (t *Table) replicates(e Entry) string {
 	return ""
 }
 
-// common is the largest number of replicates of the table.
 func (t *Table) common() int {
 	n := 0
 	for _, row := range t.Entries {
@@ -202,7 +199,6 @@ func (t *Table) common() int {
 	return n
 }
 
-// notes explain the table, as sentences.
 func (t *Table) notes() []string {
 	if t.common() == 0 {
 		return []string{"No cell of this table is done."}
@@ -250,7 +246,6 @@ func (t *Table) notes() []string {
 	return notes
 }
 
-// differenceNotes explain the table of differences.
 func (t *Table) differenceNotes() []string {
 	if t.common() == 0 {
 		return t.notes()

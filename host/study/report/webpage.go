@@ -1,9 +1,9 @@
 package report
 
 // The report as one HTML file needs no network, no other file, and no particular browser. Without
-// JavaScript, all that is missing is sorting, filtering, and values under the pointer. All texts are
-// escaped by the template. Curves are drawn by uPlot, whose files, as published on npm, are in the
-// directory page/uplot.
+// JavaScript, all that is missing is sorting, filtering, and values under the pointer. All texts
+// are escaped by the template. Curves are drawn by uPlot, whose files, as published on npm, are in
+// the directory page/uplot.
 
 import (
 	"bytes"
@@ -73,8 +73,8 @@ type webFigure struct {
 	Title string
 	SVG   []byte // as written by host/study/figure; empty: nothing to draw
 	Notes []string
-	// Paper keeps the picture on a light background in dark mode. It is for pictures whose colours are ordered from
-	// light to dark, which must not be inverted.
+	// Paper keeps the picture on a light background in dark mode. It is for pictures whose colours
+	// are ordered from light to dark, which must not be inverted.
 	Paper bool
 	Chart *Chart // values to show under the pointer; nil: the picture alone
 }
@@ -145,7 +145,6 @@ func Assets() fs.FS {
 	return assets
 }
 
-// readAssets returns files one after another.
 func readAssets(names []string) (string, error) {
 	var all []byte
 	for _, name := range names {
@@ -167,7 +166,6 @@ func svgElement(svg []byte) template.HTML {
 	return template.HTML(bytes.TrimSpace(svg))
 }
 
-// render renders the page as HTML.
 func render(p webPage) ([]byte, error) {
 	var b bytes.Buffer
 	err := pageLayout.Execute(&b, p)

@@ -61,7 +61,6 @@ func percentiles(samples [][]float64, value func(sample []float64) float64) (low
 	return stat.Quantile(tail, stat.LinInterp, column, nil), stat.Quantile(1-tail, stat.LinInterp, column, nil)
 }
 
-// compare adds the gains over the baseline.
 func (f *fitting) compare(fit *Fit, samples [][]float64, k knowledge) error {
 	name := f.options.Baseline
 	if name == "" {

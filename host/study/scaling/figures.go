@@ -41,7 +41,6 @@ func (fit *Fit) size(title string) figure.Options {
 	return figure.Options{Title: title, Width: 6 + min(2, more/4), Height: 3.6 + min(3, more/4)}
 }
 
-// groups are the groups of the efficiencies, those of most bits first.
 func (fit *Fit) groups() []Group {
 	var all []Group
 	for _, e := range fit.Effs {
@@ -50,9 +49,10 @@ func (fit *Fit) groups() []Group {
 	return all
 }
 
-// losses draws the losses over x of a model's parameters and bits, and the law for each group along the tracks, over the
-// sizes that the group has there; tracks beyond the third have no line. Groups that share a colour have dashes of their own,
-// unless these tell the tracks apart: then the marks do.
+// losses draws the losses over x of a model's parameters and bits, and the law for each group along
+// the tracks, over the sizes that the group has there; tracks beyond the third have no line. Groups
+// that share a colour have dashes of their own, unless these tell the tracks apart: then the marks
+// do.
 func (fit *Fit) losses(label string, x func(n, bits float64) float64) *figure.Chart {
 	chart := &figure.Chart{X: figure.Axis{Label: label, Log: true}, Y: figure.Axis{Label: "validation loss (nats per token)"}}
 	for i, g := range fit.groups() {
@@ -72,7 +72,6 @@ func (fit *Fit) losses(label string, x func(n, bits float64) float64) *figure.Ch
 	return chart
 }
 
-// points are the measured losses of the i-th group.
 func (fit *Fit) points(g Group, i int, x func(n, bits float64) float64) figure.Series {
 	s := figure.Series{Name: g.String(), Marks: true, Color: i + 1}
 	if tracks := fit.tracks(); len(tracks) == 1 && len(fit.curve(g, tracks[0], x).Points) > 0 {
@@ -152,7 +151,6 @@ func (t track) of(n, d float64) float64 {
 	return d
 }
 
-// d is the number of tokens of a model of n parameters.
 func (t track) d(n float64) float64 {
 	if t.perParameter {
 		return t.tokens * n

@@ -123,7 +123,6 @@ type fitting struct {
 	starts    int
 }
 
-// prepare sets the model up for the points.
 func (f *fitting) prepare() error {
 	g, ok, err := f.options.reference(f.groups)
 	if err != nil {
@@ -153,7 +152,6 @@ func (f *fitting) prepare() error {
 	return nil
 }
 
-// take sets the points that the law is fitted to.
 func (m *model) take(points []Point, place map[Group]int) {
 	n := len(points)
 	m.logN, m.logD, m.logLoss, m.group = make([]float64, n), make([]float64, n), make([]float64, n), make([]int, n)
@@ -203,7 +201,6 @@ func (f *fitting) each(ctx context.Context, starts [][]float64, steps int, p *le
 	return out, err
 }
 
-// parallel calls work for 0 … n−1, several at once.
 func (f *fitting) parallel(ctx context.Context, n int, work func(ctx context.Context, i int)) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(runtime.GOMAXPROCS(0))
@@ -264,7 +261,6 @@ func startEfficiency(bits float64) float64 {
 	return 1
 }
 
-// result gathers what the search found.
 func (f *fitting) result(all []minimum) *Fit {
 	m := &f.model
 	full := m.full(all[0].x)

@@ -15,12 +15,13 @@ type knowledge struct {
 	places []int
 	// worst is the direction in these parameters that the points know least.
 	worst []float64
-	// weak has the places of the parameters that the priors determine more than the points do, or that nothing determines.
-	// They have no interval: it would show the width of the prior.
+	// weak has the places of the parameters that the priors determine more than the points do, or
+	// that nothing determines. They have no interval: it would show the width of the prior.
 	weak map[int]bool
 }
 
-// identify adds to a fit what the points know about its parameters: linearized standard errors and the condition number.
+// identify adds to a fit what the points know about its parameters: linearized standard errors and
+// the condition number.
 func (f *fitting) identify(fit *Fit, x []float64) knowledge {
 	k := knowledge{weak: map[int]bool{}}
 	var columns []int
@@ -57,7 +58,8 @@ func (f *fitting) identify(fit *Fit, x []float64) knowledge {
 		if degrees <= 0 || k.weak[j] {
 			continue
 		}
-		// The interval of Student's t around the logarithm. An estimate that nothing determines gets none.
+		// The interval of Student's t around the logarithm. An estimate that nothing determines
+		// gets none.
 		t := distuv.StudentsT{Sigma: 1, Nu: float64(degrees)}.Quantile(0.5 + level/2)
 		low, high := e.Value*math.Exp(-t*with[place]), e.Value*math.Exp(t*with[place])
 		if with[place] > 1e-12 && !math.IsInf(high, 0) {
@@ -67,15 +69,14 @@ func (f *fitting) identify(fit *Fit, x []float64) knowledge {
 	return k
 }
 
-// degreesOfFreedom returns the degrees of freedom: how many points there are beyond the free parameters.
 func (f *fitting) degreesOfFreedom() int { return len(f.points) - len(f.model.free) }
 
 // hardlyKnown is the width of an interval of a logarithm, four standard errors, from which
 // a parameter counts as undetermined: a factor of 7.
 const hardlyKnown = 2.0
 
-// singularError is the standard error of a logarithm from which the points say nothing: a factor of e¹⁰⁰. What
-// [standardErrors] gives beyond it is the rounding of a singular matrix.
+// singularError is the standard error of a logarithm from which the points say nothing: a factor of
+// e¹⁰⁰. What [standardErrors] gives beyond it is the rounding of a singular matrix.
 const singularError = 100.0
 
 // scatter estimates the variance of ρ'(r)/2 and the mean of ρ”(r)/2 of the residuals: what

@@ -21,7 +21,6 @@ type leastSquares struct {
 	eval func(x, r []float64, jac *mat.Dense)
 }
 
-// cost of residuals.
 func (p *leastSquares) cost(r []float64) float64 {
 	sum := 0.0
 	for i, v := range r {
@@ -55,7 +54,7 @@ type minimum struct {
 
 const (
 	firstDamping = 1e-3
-	mostDamping  = 1e12
+	maxDamping   = 1e12
 	negligible   = 1e-13 // relative decrease of the cost that no longer counts
 	patience     = 5     // steps of negligible decrease in a row that end the search
 	perfect      = 1e-28 // cost of residuals that are but rounding
@@ -78,7 +77,7 @@ func (p *leastSquares) minimize(ctx context.Context, start []float64, steps int)
 	}
 	s.linearize()
 	damping, growth, idle := firstDamping, 2.0, 0
-	for step := 0; step < steps && idle < patience && s.cost > perfect && damping < mostDamping && ctx.Err() == nil; step++ {
+	for step := 0; step < steps && idle < patience && s.cost > perfect && damping < maxDamping && ctx.Err() == nil; step++ {
 		trial, promised := s.step(damping)
 		if trial == nil {
 			damping, growth = damping*growth, growth*2
@@ -121,7 +120,6 @@ type descent struct {
 	trialR   []float64
 }
 
-// linearize evaluates the linear model at x.
 func (s *descent) linearize() {
 	n := len(s.x)
 	s.p.eval(s.x, s.r, s.jac)

@@ -84,7 +84,6 @@ var columns = []string{"n", "d", "method", "bits", "loss", "ppl"}
 
 const wantedColumns = "want n, d, method, bits, and loss or ppl"
 
-// set sets a column that holds a number.
 func (p *Point) set(column string, x float64) {
 	switch column {
 	case "n":
@@ -150,7 +149,6 @@ func (p *csvParser) fail(line int, format string, args ...any) {
 	p.problems = append(p.problems, &Problem{p.file, line, fmt.Sprintf(format, args...)})
 }
 
-// heading reads the names of the columns.
 func (p *csvParser) heading(line int, names []string) {
 	for _, name := range names {
 		name = strings.ToLower(strings.TrimSpace(name))

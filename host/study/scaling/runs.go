@@ -148,7 +148,6 @@ type origin struct {
 	} `json:"plugins"`
 }
 
-// bits per weight: the quantizer's parameter of that name.
 func (l Labels) bits(cfg *config.Config, values map[string]any) (float64, error) {
 	w := cfg.Quantizer.Weights
 	if w == nil {
@@ -167,7 +166,6 @@ func (l Labels) bits(cfg *config.Config, values map[string]any) (float64, error)
 	return 0, fmt.Errorf("the quantizer %s has no parameter that says its bits per weight: give them with --bits %s=4", name, name)
 }
 
-// method names the method of a run.
 func (l Labels) method(dir string, cfg *config.Config, values map[string]any) (string, error) {
 	w, a := cfg.Quantizer.Weights, cfg.Quantizer.Activations
 	if len(cfg.Quantizer.Plugins()) == 0 {
@@ -195,7 +193,6 @@ func (l Labels) method(dir string, cfg *config.Config, values map[string]any) (s
 	return name, nil
 }
 
-// chosen joins the values of the keys.
 func (l Labels) chosen(dir string, values map[string]any) (string, error) {
 	doc, _, err := plaintoml.ReadFile(rundir.At(dir).Config().Name, "a run")
 	if err != nil {
@@ -223,8 +220,8 @@ func (l Labels) chosen(dir string, values map[string]any) (string, error) {
 	return strings.Join(parts, ", "), nil
 }
 
-// ReadAll reads all sources: files, and directories of runs. Runs that have not ended, or are damaged, are mentioned
-// on w.
+// ReadAll reads all sources: files, and directories of runs. Runs that have not ended, or are
+// damaged, are mentioned on w.
 func ReadAll(w io.Writer, sources []string, labels Labels) (points []Point, damaged int, err error) {
 	for _, source := range sources {
 		info, err := os.Stat(source)

@@ -48,8 +48,8 @@ var panels = []panel{
 // chartColors is how many colours chart.js has.
 const chartColors = 7
 
-// mostCurves limits the runs whose curves one request can ask for.
-const mostCurves = 16
+// maxCurves limits the runs whose curves one request can ask for.
+const maxCurves = 16
 
 // curvesAnswer is the JSON of curves.
 type curvesAnswer struct {
@@ -68,8 +68,8 @@ type chartView struct {
 // not exist, or no longer, is reported beside the curves of the others.
 func (s *Server) curves(w http.ResponseWriter, r *http.Request) error {
 	q := r.URL.Query()
-	if len(q["run"]) > mostCurves {
-		return refuse(http.StatusBadRequest, "curves of %d runs, want at most %d", len(q["run"]), mostCurves)
+	if len(q["run"]) > maxCurves {
+		return refuse(http.StatusBadRequest, "curves of %d runs, want at most %d", len(q["run"]), maxCurves)
 	}
 	chosen := panels
 	if name := q.Get("panel"); name != "" {
@@ -117,7 +117,6 @@ func (s *Server) curves(w http.ResponseWriter, r *http.Request) error {
 	return send(w, r, "application/json", body)
 }
 
-// chart has a curve for each metric of each run that has values of it.
 func (p panel) chart(runs []*rundir.Run, read []*runLog) report.Chart {
 	out := report.Chart{X: "step", Y: p.axis(), LogY: p.log, Series: []report.Curve{}}
 	names := legendNames(runs)
@@ -136,7 +135,8 @@ func (p panel) chart(runs []*rundir.Run, read []*runLog) report.Chart {
 			}
 			c := pageCurve(name, points)
 			if len(runs) > 1 {
-				// The colour tells the run and the kind of line the metric, others for runs of the same colour.
+				// The colour tells the run and the kind of line the metric, others for runs of the
+				// same colour.
 				c.Color, c.Dash = i+1, 1+nth+i/chartColors*len(p.metrics)
 			}
 			if p.noisy && metric == p.metrics[0] && smoothed != nil {
@@ -154,7 +154,8 @@ func (p panel) chart(runs []*rundir.Run, read []*runLog) report.Chart {
 	return out
 }
 
-// legendNames returns the names of runs without the directory that all of them are in, because a legend has little room.
+// legendNames returns the names of runs without the directory that all of them are in, because a
+// legend has little room.
 func legendNames(runs []*rundir.Run) []string {
 	names := make([]string, len(runs))
 	for i, r := range runs {
@@ -167,16 +168,17 @@ func legendNames(runs []*rundir.Run) []string {
 	return names
 }
 
-// longestAxis is how many bytes of a label have room beside a chart of a run.
-const longestAxis = 36
+// maxAxisLabel is how many bytes of a label have room beside a chart of a run.
+const maxAxisLabel = 36
 
-// axis labels the vertical axis, which has no room for formulas, or for a long name and its unit: the title says it.
+// axis labels the vertical axis, which has no room for formulas, or for a long name and its unit:
+// the title says it.
 func (p panel) axis() string {
 	name, unit, found := strings.Cut(p.Title, ", ")
 	switch {
 	case len(unit) > len("nats per token"): // it is a formula
 		return name
-	case found && len(p.Title) > longestAxis:
+	case found && len(p.Title) > maxAxisLabel:
 		return unit
 	}
 	return p.Title

@@ -38,8 +38,8 @@ func (s *Server) guard(next http.Handler) http.Handler {
 	})
 }
 
-// fromOtherSite reports whether a page of another site made the browser send the request. It could not read
-// the answer, but keep this server busy. A link may lead here from everywhere: then the
+// fromOtherSite reports whether a page of another site made the browser send the request. It could
+// not read the answer, but keep this server busy. A link may lead here from everywhere: then the
 // browser shows the page in a window of its own, and does not fetch it beforehand.
 func fromOtherSite(r *http.Request) bool {
 	if r.Method == http.MethodGet && r.Header.Get("Sec-Fetch-Mode") == "navigate" && r.Header.Get("Sec-Fetch-Dest") == "document" && r.Header.Get("Sec-Purpose") == "" {
@@ -93,8 +93,8 @@ func asset(w http.ResponseWriter, r *http.Request) error {
 // nor make the browser do so.
 const tokenHeader = "X-Cage-Token"
 
-// mostForm bounds the body of a request.
-const mostForm = 64 << 10
+// maxForm bounds the body of a request.
+const maxForm = 64 << 10
 
 // requests are what a run can be asked for.
 var requests = map[string]rundir.Request{"stop": rundir.Stop, "checkpoint": rundir.Checkpoint}
@@ -104,7 +104,7 @@ func (s *Server) ask(w http.ResponseWriter, r *http.Request) error {
 	if s.token == "" || subtle.ConstantTimeCompare([]byte(r.Header.Get(tokenHeader)), []byte(s.token)) != 1 {
 		return refuse(http.StatusForbidden, "open the page by the address that cage serve has printed: it holds a token without which nothing can be changed")
 	}
-	r.Body = http.MaxBytesReader(w, r.Body, mostForm)
+	r.Body = http.MaxBytesReader(w, r.Body, maxForm)
 	if err := r.ParseForm(); err != nil {
 		return refuse(http.StatusBadRequest, "%v", err)
 	}

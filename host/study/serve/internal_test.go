@@ -33,10 +33,10 @@ func TestLogsInUse(t *testing.T) {
 		t.Errorf("%d were read again; %d and %d are kept", read, len(l.byRun), len(l.order))
 	}
 	now = now.Add(time.Minute)
-	if ask(39, 40); len(l.byRun) != mostLogs || len(l.order) != mostLogs || l.byRun["0"] != nil || l.byRun["20"] == nil {
+	if ask(39, 40); len(l.byRun) != maxLogs || len(l.order) != maxLogs || l.byRun["0"] != nil || l.byRun["20"] == nil {
 		t.Errorf("after a minute %d are kept: %v", len(l.byRun), l.order)
 	}
-	if ask(100, 300); len(l.byRun) != mostInUse {
+	if ask(100, 300); len(l.byRun) != maxInUse {
 		t.Errorf("%d are kept at once", len(l.byRun))
 	}
 }

@@ -13,10 +13,10 @@ import (
 
 // Limits of what is kept in memory, whatever the files hold.
 const (
-	mostLogs    = mostCurves + 4   // runs whose curves are kept: those of a chart, and some
-	mostInUse   = 4 * mostCurves   // and as many while pages ask for them: of several windows
+	maxLogs     = maxCurves + 4    // runs whose curves are kept: those of a chart, and some
+	maxInUse    = 4 * maxCurves    // and as many while pages ask for them: of several windows
 	inUse       = 10 * time.Second // since the last question: pages ask every two seconds
-	mostNames   = 64               // numbers of a record
+	maxNames    = 64               // numbers of a record
 	stretches   = 600              // of a curve: more than a chart has pixels for
 	bytesAtOnce = 24 << 20         // read of a run for one request, a part of a second
 )
@@ -31,7 +31,6 @@ type logs struct {
 
 func newLogs() *logs { return &logs{byRun: map[string]*runLog{}, now: time.Now} }
 
-// get returns the log of a run directory. Of too many logs, the one that was used longest ago is dropped.
 func (l *logs) get(dir string) *runLog {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -44,7 +43,7 @@ func (l *logs) get(dir string) *runLog {
 		l.order = slices.DeleteFunc(l.order, func(name string) bool { return name == dir })
 	}
 	l.order, log.used = append(l.order, dir), now
-	for n := len(l.order); n > mostInUse || n > mostLogs && now.Sub(l.byRun[l.order[0]].used) > inUse; n = len(l.order) {
+	for n := len(l.order); n > maxInUse || n > maxLogs && now.Sub(l.byRun[l.order[0]].used) > inUse; n = len(l.order) {
 		delete(l.byRun, l.order[0])
 		l.order = l.order[1:]
 	}
@@ -113,14 +112,13 @@ func (l *runLog) line(text []byte) {
 // curve is that of a number; nil where there are too many.
 func (l *runLog) curve(name []byte) *curve {
 	c := l.curves[string(name)]
-	if c == nil && len(l.curves) < mostNames {
+	if c == nil && len(l.curves) < maxNames {
 		c = newCurve(stretches)
 		l.curves[string(name)] = c
 	}
 	return c
 }
 
-// has reports whether there is a curve of a number.
 func (l *runLog) has(name string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -139,9 +137,9 @@ func (l *runLog) points(name string) (points []point, smoothed []float64) {
 
 // Limits of what is kept of the texts that a run has written.
 const (
-	mostSamples = 20   // evaluations, the newest
-	mostTexts   = 16   // of an evaluation
-	longestText = 4096 // bytes of one
+	maxSamples = 20   // evaluations, the newest
+	maxTexts   = 16   // of an evaluation
+	maxText    = 4096 // bytes of one
 )
 
 // writtenTexts follows the samples.jsonl of a run.
@@ -156,22 +154,22 @@ func (w *writtenTexts) line(text []byte) {
 	if err != nil || len(s.Texts) == 0 {
 		return
 	}
-	s.Texts = slices.Clone(s.Texts[:min(len(s.Texts), mostTexts)])
+	s.Texts = slices.Clone(s.Texts[:min(len(s.Texts), maxTexts)])
 	for i := range s.Texts {
 		s.Texts[i].Prompt, s.Texts[i].Text = shorten(s.Texts[i].Prompt), shorten(s.Texts[i].Text)
 	}
 	w.newest = append(w.newest, s)
-	if len(w.newest) > mostSamples {
+	if len(w.newest) > maxSamples {
 		w.newest = slices.Delete(w.newest, 0, 1)
 	}
 }
 
 // shorten returns the beginning of a long text, with a sign of that.
 func shorten(text string) string {
-	if len(text) <= longestText {
+	if len(text) <= maxText {
 		return text
 	}
-	end := longestText
+	end := maxText
 	for !utf8.RuneStart(text[end]) {
 		end--
 	}

@@ -17,7 +17,8 @@ import (
 // holders are who works on which cell, by the study's directory and the cell's ID.
 type holders map[string]map[string]study.Holder
 
-// holdersOf asks the studies that have a run which is not done: to ask one takes a look at the lock of each cell.
+// holdersOf asks the studies that have a run which is not done: to ask one takes a look at the lock
+// of each cell.
 func holdersOf(list []*rundir.Run) holders {
 	all := holders{}
 	for _, run := range list {
@@ -47,7 +48,6 @@ func (h holders) of(run *rundir.Run, now time.Time) string {
 	return who.Text(now)
 }
 
-// machines says how many cells of a study each machine works on.
 func (h holders) machines(study string) string {
 	counts := map[string]int{}
 	for _, who := range h[study] {

@@ -30,7 +30,6 @@ type factsView struct {
 	More        int // results that are not shown
 }
 
-// one returns the run that a request is about.
 func (s *Server) one(r *http.Request) (*rundir.Run, error) {
 	list, err := s.runsNamed([]string{r.URL.Query().Get("run")})
 	if err != nil {
@@ -49,7 +48,6 @@ func (s *Server) run(w http.ResponseWriter, r *http.Request) error {
 	})
 }
 
-// part answers with a part of the page of a run.
 func (s *Server) part(name string, of func(*rundir.Run) any) answer {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		run, err := s.one(r)
@@ -95,8 +93,8 @@ type comparedRow struct {
 
 func (s *Server) compare(w http.ResponseWriter, r *http.Request) error {
 	names := r.URL.Query()["run"]
-	if len(names) < 2 || len(names) > mostCurves {
-		return refuse(http.StatusBadRequest, "choose from 2 to %d runs to compare them, not %d", mostCurves, len(names))
+	if len(names) < 2 || len(names) > maxCurves {
+		return refuse(http.StatusBadRequest, "choose from 2 to %d runs to compare them, not %d", maxCurves, len(names))
 	}
 	list, err := s.runsNamed(names)
 	if err != nil {
@@ -104,7 +102,7 @@ func (s *Server) compare(w http.ResponseWriter, r *http.Request) error {
 	}
 	p := comparePage{Title: fmt.Sprintf("%d runs", len(list)), Query: url.Values{"run": names}.Encode()}
 	config := comparison{Title: "Configurations", Nothing: "Their configurations are the same."}
-	differences, more, err := rundir.Diff(r.Context(), list, mostRows)
+	differences, more, err := rundir.Diff(r.Context(), list, maxRows)
 	if err != nil {
 		return err
 	}
@@ -145,11 +143,12 @@ func (s *Server) compare(w http.ResponseWriter, r *http.Request) error {
 // resultView is a result as it is shown: its name in filters, what it is called, and its value.
 type resultView struct{ Name, Label, Value string }
 
-// firstResults come first in a list of results, in this order. The others follow in the order in which they are found.
+// firstResults come first in a list of results, in this order. The others follow in the order in
+// which they are found.
 var firstResults = []string{"val_loss", "val_ppl", "train_loss", "error_rel", "error_norm2", "distance"}
 
-// mostRows limits the keys and results on a page. Only files that cage did not write have more.
-const mostRows = 1000
+// maxRows limits the keys and results on a page. Only files that cage did not write have more.
+const maxRows = 1000
 
 // resultNames are those of the results of the runs, and how many more there are.
 func resultNames(list []*rundir.Run) (names []string, more int) {
@@ -163,7 +162,7 @@ func resultNames(list []*rundir.Run) (names []string, more int) {
 		}
 	}
 	slices.SortStableFunc(names, func(a, b string) int { return resultOrder(a) - resultOrder(b) })
-	shown := min(len(names), mostRows)
+	shown := min(len(names), maxRows)
 	return names[:shown], len(names) - shown
 }
 

@@ -114,8 +114,9 @@ func (s *Server) Handler() http.Handler {
 // listedFor is how long a list of runs is good for.
 const listedFor = time.Second
 
-// runs lists the runs as they are now, or were a moment ago. They must not be changed. A root that does not exist yet has
-// no runs. Listing goes on to its end whoever is waiting, because what it has read is known to those who ask next.
+// runs lists the runs as they are now, or were a moment ago. They must not be changed. A root that
+// does not exist yet has no runs. Listing goes on to its end whoever is waiting, because what it
+// has read is known to those who ask next.
 func (s *Server) runs() ([]*rundir.Run, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -141,7 +142,6 @@ func (s *Server) held() holders {
 	return s.holders
 }
 
-// runsNamed returns the runs of these names, which the list must have.
 func (s *Server) runsNamed(names []string) ([]*rundir.Run, error) {
 	runs, missing, err := s.find(names)
 	if err == nil && len(missing) > 0 {
@@ -202,7 +202,6 @@ var files embed.FS
 
 var layout = template.Must(template.New("layout").ParseFS(files, "page/*.gohtml"))
 
-// show answers with a page or a part of one.
 func show(w http.ResponseWriter, r *http.Request, name string, data any) error {
 	var b bytes.Buffer
 	if err := layout.ExecuteTemplate(&b, name, data); err != nil {

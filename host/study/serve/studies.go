@@ -16,9 +16,9 @@ import (
 // reportFile is the report in the directory of a study.
 const reportFile = "report/index.html"
 
-// reportPolicy lets a report do what it needs, which is to sort and draw, and nothing else:
-// it is a file that anybody may have written, so that it counts as a page of another site,
-// which loads nothing from these pages or any network. What it can still do is lead the browser elsewhere.
+// reportPolicy lets a report do what it needs, which is to sort and draw, and nothing else: it is a
+// file that anybody may have written, so that it counts as a page of another site, which loads
+// nothing from these pages or any network. What it can still do is lead the browser elsewhere.
 const reportPolicy = "sandbox allow-scripts; default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
 
 // studiesPage is what the template studies shows.

@@ -108,8 +108,8 @@ func (s *Server) view(ctx context.Context, q url.Values) (tableView, error) {
 	return v, nil
 }
 
-// mostTerms bounds the words and conditions of a filter: nobody types more.
-const mostTerms = 32
+// maxTerms bounds the words and conditions of a filter: nobody types more.
+const maxTerms = 32
 
 func running(r *rundir.Run) int {
 	if r.State == rundir.Running {
@@ -125,9 +125,9 @@ func search(ctx context.Context, list []*rundir.Run, text string) (found []*rund
 	var words []string
 	unknown := ""
 	terms := rundir.Terms(text)
-	if len(terms) > mostTerms {
-		wrong = fmt.Errorf("%d words and conditions: the first %d count", len(terms), mostTerms)
-		terms = terms[:mostTerms]
+	if len(terms) > maxTerms {
+		wrong = fmt.Errorf("%d words and conditions: the first %d count", len(terms), maxTerms)
+		terms = terms[:maxTerms]
 	}
 	for _, term := range terms {
 		if strings.IndexAny(term, "=<>!~") <= 0 {

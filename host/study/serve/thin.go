@@ -29,7 +29,6 @@ type stretch struct {
 	values            int     // their number
 }
 
-// newCurve makes a curve with at most the given number of stretches, and at least 2.
 func newCurve(most int) *curve { return &curve{most: max(2, most)} }
 
 // Add appends the value at a step. Steps must be in order. If there are several values at
@@ -66,7 +65,6 @@ func (c *stretch) add(step int, y float64) {
 	}
 }
 
-// halve makes the stretches twice as long.
 func (c *curve) halve() {
 	c.shift++
 	out := c.cells[:0]
@@ -134,9 +132,10 @@ const (
 	smoothShare = 0.02
 )
 
-// Smoothed returns a value for each of [curve.Points]: the mean of all values in the stretches around it, or NaN where
-// the curve breaks. The window is centred. It is narrower at the beginning, where a loss falls too steeply to be
-// averaged over, and cut off at the end. For a short curve it returns nothing.
+// Smoothed returns a value for each of [curve.Points]: the mean of all values in the stretches
+// around it, or NaN where the curve breaks. The window is centred. It is narrower at the beginning,
+// where a loss falls too steeply to be averaged over, and cut off at the end. For a short curve it
+// returns nothing.
 func (c *curve) Smoothed() []float64 {
 	if c.count < smoothFrom {
 		return nil

@@ -91,8 +91,8 @@ func ReadFor(s *study.Study, path string) (*File, error) {
 	return file, nil
 }
 
-// Update writes the file at path, or adds to it. Where it has results of cells that the study does not name any more, forget
-// drops them.
+// Update writes the file at path, or adds to it. Where it has results of cells that the study does
+// not name any more, forget drops them.
 func Update(path string, s *study.Study, results []study.Result, forget bool, revision string, now time.Time) (*File, error) {
 	before, err := Read(path)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {

@@ -27,7 +27,8 @@ import (
 type File struct {
 	Study string `json:"study"`
 	From  string `json:"from"` // path of the study file, as it was given
-	// Sources lists the occasions on which results were added, the newest first, one for each build.
+	// Sources lists the occasions on which results were added, the newest first, one for each
+	// build.
 	Sources []Source `json:"sources"`
 	Cells   []Cell   `json:"cells"` // in the order of the study
 }
@@ -54,8 +55,9 @@ type Cell struct {
 	// Programs is a hash of the programs that its plugins returned; empty if it is not
 	// known, as may be for a model that was quantized after training.
 	Programs string `json:"programs,omitempty"`
-	// Asked holds the evaluations that its model was asked, see [study.Study.Evaluated]. It is nil if there are none, and
-	// in files of versions that did not record them; such cells are assumed to have been asked what the study asks now.
+	// Asked holds the evaluations that its model was asked, see [study.Study.Evaluated]. It is nil
+	// if there are none, and in files of versions that did not record them; such cells are assumed
+	// to have been asked what the study asks now.
 	Asked   map[string]string         `json:"asked,omitempty"`
 	Metrics map[string]metrics.Number `json:"metrics"` // without times and speeds; empty if it diverged
 	// Diverged says that the training ended because the loss or gradient was not finite.
@@ -109,13 +111,13 @@ func Take(s *study.Study, results []study.Result, before *File, revision string,
 	return out, nil
 }
 
-// same reports whether two cells have the same programs and results.
 func (c Cell) same(d Cell) bool {
 	equal := func(a, b metrics.Number) bool { return math.Float64bits(float64(a)) == math.Float64bits(float64(b)) }
 	return c.Programs == d.Programs && c.Diverged == d.Diverged && maps.EqualFunc(c.results(), d.results(), equal)
 }
 
-// results are the numbers without those that repeat the configuration, of which kept results of earlier versions have more.
+// results are the numbers without those that repeat the configuration, of which kept results of
+// earlier versions have more.
 func (c Cell) results() map[string]metrics.Number {
 	list := maps.Clone(c.Metrics)
 	maps.DeleteFunc(list, func(name string, _ metrics.Number) bool { return metrics.Configured(name) })
@@ -137,8 +139,8 @@ func (f *File) takeOver(before *File, cells []Cell) {
 	}
 }
 
-// Results returns a result for each of the study's cells. Kept cells are done, failed if they diverged, or unevaluated
-// if the study asks something else now; all others are missing.
+// Results returns a result for each of the study's cells. Kept cells are done, failed if they
+// diverged, or unevaluated if the study asks something else now; all others are missing.
 func (f *File) Results(s *study.Study) []study.Result {
 	kept, out := f.byConfiguration(), make([]study.Result, len(s.Cells))
 	for i, c := range s.Cells {

@@ -128,8 +128,9 @@ func (f *File) FindStale(ctx context.Context, s *study.Study, results []study.Re
 	return nil
 }
 
-// Changed counts the cells in results whose runs had other programs or data than the kept ones, and describes the
-// difference for the first of them. A run that does not record what it was made of is not counted.
+// Changed counts the cells in results whose runs had other programs or data than the kept ones, and
+// describes the difference for the first of them. A run that does not record what it was made of is
+// not counted.
 func (f *File) Changed(results []study.Result) (cells int, first string) {
 	kept, seen := f.byConfiguration(), map[string]bool{}
 	for _, r := range results {
@@ -150,8 +151,8 @@ func (f *File) Changed(results []study.Result) (cells int, first string) {
 	return cells, first
 }
 
-// changed describes what has changed in what a cell is made of, given the digest of its programs and the hashes of its data;
-// it is empty if nothing has.
+// changed describes what has changed in what a cell is made of, given the digest of its programs
+// and the hashes of its data; it is empty if nothing has.
 func (f *File) changed(c Cell, programs string, data map[string]string) string {
 	if programs != c.Programs {
 		return fmt.Sprintf("its plugins give other programs now: their hash is %s, was %s", programs, c.Programs)

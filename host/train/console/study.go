@@ -19,8 +19,6 @@ type Progress struct {
 	// Left is the estimated time for the rest, at the pace so far; 0 as long as it is not
 	// known.
 	Left time.Duration
-	// Note is what else is to be said of it on a terminal; "" for nothing.
-	Note string
 	// Ended is the cell whose end caused this report; nil if there is another reason.
 	Ended *Ended
 }
@@ -84,18 +82,6 @@ func (d *Study) Watch(p Progress) {
 		text = truncate(endLine(*p.Ended), d.width()-1) + eraseToEnd + "\n" // stays above what is drawn anew
 	}
 	d.draw(text)
-}
-
-// Say shows a line that stays.
-func (d *Study) Say(text string) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	text = safetext.Line(text)
-	if d.width == nil {
-		fmt.Fprintln(d.out, text)
-		return
-	}
-	d.draw(text + eraseToEnd + "\n")
 }
 
 // draw puts the lines in the place of those drawn before, below text that stays, in a
@@ -164,9 +150,6 @@ func headline(p Progress) string {
 	}
 	if p.Left > 0 {
 		parts = append(parts, duration(p.Left)+" left")
-	}
-	if p.Note != "" {
-		parts = append(parts, safetext.Line(p.Note))
 	}
 	return strings.Join(parts, gap)
 }

@@ -88,25 +88,6 @@ func TestEscapes(t *testing.T) {
 	}
 }
 
-// What is said stays above what is drawn, where there is a terminal; a note stands behind the counts, and what is not known is left out.
-func TestSaidAndNoted(t *testing.T) {
-	s := &screen{}
-	d := drawn(s, 90, 24)
-	d.Watch(Progress{Total: 12, Note: "array 7:\n4 running", Running: []Active{{Label: "CAGE on node3", Step: 1, Steps: 2, Loss: 3.25}}})
-	d.Say("array 8\x1b[31m")
-	want := []string{`array 8\x1b[31m`, `────────────────────────  0 of 12 cells done  1 running  array 7:\n4 running`, "  CAGE on node3  step 1/2  loss 3.250"}
-	if diff := cmp.Diff(want, s.lines); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
-	var out bytes.Buffer
-	d = NewStudy(&out)
-	d.Watch(Progress{Total: 12, Done: 1, Note: "array 7", Ended: &Ended{Label: "STE", State: "done"}})
-	d.Say("array 8")
-	if got, want := out.String(), "[ 1/12]  STE: done\narray 8\n"; got != want {
-		t.Errorf("%q, want %q", got, want)
-	}
-}
-
 // On a terminal the lines are drawn anew; failures stay above them.
 func TestTerminal(t *testing.T) {
 	s := &screen{}
