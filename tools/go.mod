@@ -3,6 +3,7 @@ module github.com/cage-qat/cage/tools
 go 1.27.2
 
 require (
+	github.com/bufbuild/protocompile v0.14.1
 	github.com/cage-qat/cage v0.0.0
 	github.com/chromedp/cdproto v0.159.0
 	github.com/chromedp/chromedp v0.22.0
@@ -10,6 +11,7 @@ require (
 	github.com/google/licensecheck v0.3.1
 	golang.org/x/sys v0.49.0
 	golang.org/x/tools v0.50.0
+	google.golang.org/protobuf v1.36.12
 )
 
 require (
@@ -56,7 +58,6 @@ require (
 	gonum.org/v1/plot v0.17.0 // indirect
 	google.golang.org/genproto/googleapis/rpc v0.0.0-20260817212433-ac3dfec99bb1 // indirect
 	google.golang.org/grpc v1.85.0 // indirect
-	google.golang.org/protobuf v1.36.12 // indirect
 	k8s.io/klog/v2 v2.140.0 // indirect
 )
 
