@@ -18,7 +18,6 @@ import (
 	"github.com/cage-qat/cage/host/compute/lower"
 	"github.com/cage-qat/cage/internal/testing/pjrtrecord"
 	"github.com/cage-qat/cage/internal/testing/testdevice"
-	"github.com/cage-qat/cage/sdk/microscaling"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/spec"
 )
@@ -144,30 +143,6 @@ func uniform(t *testing.T, rows, columns int) lower.Quantizer {
 	return quantizerOf(t, "uniform", rows, columns, func(_ *program.Builder, x program.Value) (value, surrogate program.Value) {
 		scale := x.Abs().MaxRow().Scale(1.0 / 8)
 		return x.Div(scale).Clip(-8, 7).Round().Mul(scale), x
-	})
-}
-
-// mxfp4 quantizes blocks of 32 to floats of four bits times a power of two.
-func mxfp4(t *testing.T, rows, columns int) lower.Quantizer {
-	t.Helper()
-	return quantizerOf(t, "mxfp4", rows, columns, func(b *program.Builder, x program.Value) (value, surrogate program.Value) {
-		blocks := microscaling.NewBlocks([]int{rows, columns}, 32)
-		v := blocks.Split(x)
-		scale := b.Const(1).Ldexp(v.Abs().MaxRow().Logb().Shift(-2).Clip(-127, 127))
-		return blocks.Join(microscaling.RoundE2M1(v.Div(scale), microscaling.TiesEven).Mul(scale)), x
-	})
-}
-
-// nvfp4 has blocks of 16, whose scales are floats of eight bits times one for the tensor.
-func nvfp4(t *testing.T, rows, columns int) lower.Quantizer {
-	t.Helper()
-	return quantizerOf(t, "nvfp4", rows, columns, func(b *program.Builder, x program.Value) (value, surrogate program.Value) {
-		blocks := microscaling.NewBlocks([]int{rows, columns}, 16)
-		v := blocks.Split(x)
-		largest := v.Abs().MaxRow()
-		overall := largest.MaxAll().Scale(1.0 / 2688)
-		scale := microscaling.RoundE4M3(largest.Scale(1.0 / 6).Div(overall)).Mul(overall)
-		return blocks.Join(microscaling.RoundE2M1(v.Div(scale), microscaling.TiesEven).Mul(scale)), x
 	})
 }
 
