@@ -174,60 +174,21 @@ func semantic(s *jsonv2.SemanticError) string {
 	return misfit(found, s.GoType)
 }
 
-// expectedWords says what should stand where something else was found, by the words of
-// encoding/json and those of its version 2.
-var expectedWords = []struct{ words, want string }{
-	{"looking for beginning of object key string", "a key in double quotes"},
-	{"after object key:value pair", `"," or "}"`},
-	{"after object value", `"," or "}"`},
-	{"after object key", `":"`},
-	{"after object name", `":"`},
-	{"after array element", `"," or "]"`},
-	{"after top-level value", "the end of the text"},
-	{"looking for beginning of value", "a value"},
-	{"at start of value", "a value, or a key in double quotes"},
-}
-
 func syntax(text []byte, offset int, message string) string {
 	const what = "not valid JSON: "
+	message = strings.TrimPrefix(message, "jsontext: ")
 	switch offset = min(max(offset, 0), len(text)); {
 	case text == nil:
-		return what + strings.TrimPrefix(message, "jsontext: ")
+		return what + message
 	case len(bytes.TrimSpace(text)) == 0:
 		return what + "there is nothing"
 	case strings.Contains(message, "unexpected end") || strings.Contains(message, "unexpected EOF"):
 		return place(text, len(bytes.TrimRight(text, " \t\r\n")), "") + what + "it ends in the middle"
 	}
-	if strings.Contains(message, "in literal ") { // a word that begins like null, true or false
-		for offset > 0 && text[offset-1] >= 'a' && text[offset-1] <= 'z' {
-			offset--
-		}
-		message = "at start of value"
+	if line := place(text, offset, ""); line != "" {
+		return line + what + message
 	}
-	line := place(text, offset, "")
-	where := ""
-	if line == "" {
-		where = fmt.Sprintf(" (byte %d)", offset+1)
-	}
-	for _, e := range expectedWords {
-		if strings.Contains(message, e.words) {
-			return line + what + "found " + snippet(text[offset:]) + where + ", want " + e.want
-		}
-	}
-	return line + what + strings.TrimPrefix(message, "jsontext: ") + where
-}
-
-// snippet is the beginning of a text, quoted: what can be seen of the mistake.
-func snippet(text []byte) string {
-	const most = 20
-	line, _, _ := strings.Cut(string(text), "\n")
-	if line = strings.TrimSpace(line); line == "" {
-		line = string(text[:min(1, len(text))])
-	}
-	if runes := []rune(line); len(runes) > most {
-		line = string(runes[:most]) + "…"
-	}
-	return strconv.Quote(line)
+	return fmt.Sprintf("%s%s (byte %d)", what, message, offset+1)
 }
 
 // noNumbers are what Python's json module writes for numbers that JSON does not have.

@@ -269,7 +269,7 @@ func TestVerifyDamage(t *testing.T) {
 	prepare(t, options(t, conversations(9), out))
 	whole := contents(t, out)
 	for name, want := range map[string]string{
-		dataset.Conversations.Train: "hash", dataset.Conversations.Val: "hash", tokenizer.TemplateFile: "is not the template that chat.json describes", dataset.Conversations.Manifest: `not valid JSON: found "}", want "," or "}"`,
+		dataset.Conversations.Train: "hash", dataset.Conversations.Val: "hash", tokenizer.TemplateFile: "is not the template that chat.json describes", dataset.Conversations.Manifest: "not valid JSON: invalid character",
 	} {
 		path := filepath.Join(out, name)
 		content := testfile.Read(t, path)
