@@ -5,6 +5,12 @@ import (
 	"math"
 	"regexp"
 	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/agnivade/levenshtein"
 )
 
 // Most is the upper bound of counts that have no natural one.
@@ -110,4 +116,131 @@ var hexHash = regexp.MustCompile(`^([0-9a-f]{64})?$`)
 // Hash returns the range of SHA-256 hashes and the empty string.
 func Hash() Range {
 	return Matching("of 64 hexadecimal digits in lower case, or empty", hexHash)
+}
+
+// Finite reports whether a number is neither NaN nor infinite.
+func Finite(x float64) bool { return !math.IsNaN(x) && !math.IsInf(x, 0) }
+
+// Decimal formats a number as a person would: with an exponent only if it is very small
+// or large.
+func Decimal(x float64) string {
+	format := byte('g')
+	if a := math.Abs(x); a == 0 || a >= 1e-4 && a < 1e9 {
+		format = 'f'
+	}
+	return strconv.FormatFloat(x, format, -1, 64)
+}
+
+// Quoted formats strings as `"a", "b", "c"`.
+func Quoted(words []string) string {
+	quoted := make([]string, len(words))
+	for i, w := range words {
+		quoted[i] = strconv.Quote(w)
+	}
+	return strings.Join(quoted, ", ")
+}
+
+// Describe describes a raw TOML value, for a message.
+func Describe(raw any) string {
+	switch v := raw.(type) {
+	case string:
+		return "the string " + strconv.Quote(Clipped(v, 60))
+	case int64:
+		return "the integer " + strconv.FormatInt(v, 10)
+	case float64:
+		s := strings.ToLower(strings.TrimPrefix(Decimal(v), "+"))
+		if Finite(v) && !strings.ContainsAny(s, ".e") {
+			s += ".0" // TOML keeps a float apart from an integer
+		}
+		return "the float " + s
+	case bool:
+		return "the boolean " + strconv.FormatBool(v)
+	case time.Time:
+		return "a date or time"
+	case []any:
+		if len(v) == 0 {
+			return "an empty array"
+		}
+		return "an array"
+	case []map[string]any:
+		return "an array of tables"
+	case map[string]any:
+		return "a table"
+	default:
+		return fmt.Sprintf("a %T", raw)
+	}
+}
+
+// Clipped shortens text of unknown length for use in a message.
+func Clipped(s string, most int) string {
+	if utf8.RuneCountInString(s) <= most {
+		return s
+	}
+	return string([]rune(s)[:most]) + "..."
+}
+
+// maxCompared bounds the work of Nearest; no key of ours is longer.
+const maxCompared = 64
+
+// Nearest returns the known key that the writer of key most likely meant, or "" if none
+// is similar. Case is ignored; about one letter in three may differ. Among equally near
+// keys, the first is returned.
+func Nearest(key string, known []string) string {
+	if len(key) > maxCompared {
+		return ""
+	}
+	key = strings.ToLower(key)
+	length := utf8.RuneCountInString(key)
+	best, limit := "", max(1, (length+1)/3)
+	for _, k := range known {
+		n := utf8.RuneCountInString(k)
+		if n < length-limit || n > length+limit {
+			continue // so many letters are missing or too many
+		}
+		if d := levenshtein.ComputeDistance(key, strings.ToLower(k)); d <= limit && d < n {
+			best, limit = k, d-1
+		}
+	}
+	return best
+}
+
+// DidYouMean returns a question that suggests the known word nearest to word, such as `;
+// did you mean "cpu"?`, or "" if none is near.
+func DidYouMean(word string, known []string) string {
+	near := Nearest(word, known)
+	if near == "" {
+		return ""
+	}
+	return "did you mean " + strconv.Quote(near) + "?"
+}
+
+// IsTable reports whether a raw TOML value is a table, or an array of at least one.
+func IsTable(v any) bool {
+	_, one := v.(map[string]any)
+	return one || IsTables(v)
+}
+
+// IsTables reports whether a raw TOML value is an array of at least one table.
+func IsTables(v any) bool {
+	list, ok := TablesOf(v)
+	return ok && len(list) > 0
+}
+
+// TablesOf returns the tables of an array of tables, in either notation of TOML.
+func TablesOf(v any) ([]map[string]any, bool) {
+	switch v := v.(type) {
+	case []map[string]any:
+		return v, true
+	case []any:
+		out := make([]map[string]any, len(v))
+		for i, e := range v {
+			table, ok := e.(map[string]any)
+			if !ok {
+				return nil, false
+			}
+			out[i] = table
+		}
+		return out, true
+	}
+	return nil, false
 }

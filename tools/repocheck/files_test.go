@@ -19,7 +19,6 @@ var changing = []string{
 // mayChange are the files that may call them, with the reason.
 var mayChange = map[string]string{
 	"internal/vfs/os.go":                     "it is the file system of the operating system",
-	"internal/vfs/regular.go":                "the file system of the operating system opens files through it",
 	"internal/testing/*/*":                   "for tests only",
 	"tools/crashtest/*":                      "a program for tests: it damages directories on purpose",
 	"tools/syscallfault/*":                   "a program for tests",

@@ -8,11 +8,14 @@ import (
 	"maps"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/BurntSushi/toml"
 
+	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/cage-qat/cage/internal/plaintoml"
+	"github.com/cage-qat/cage/internal/schema"
 )
 
 type setting struct {
@@ -232,4 +235,185 @@ func (w *settingsWriter) table(t table, c *Config) {
 			}
 		}
 	}
+}
+
+// Reference documents every key of the schema, and the presets, as Markdown. For each key
+// it gives type and range, default, and meaning.
+func Reference() string {
+	var b strings.Builder
+	b.WriteString("# Configuration of a training run\n\n" +
+		"A TOML file. Keys match exactly; an unknown key is an error. Any key can be set on the\n" +
+		"command line: `--set train.steps=100`, `--set 'model.preset=\"30M\"'`; in an array of tables by index,\n" +
+		"`--set 'quantizer.overrides[0].bits=3'`, where the first free index adds a table.\n")
+	for _, t := range new(Config).tables() {
+		b.WriteString("\n## " + t.title() + "\n\n")
+		if t.doc != "" {
+			b.WriteString(t.doc + "\n")
+		}
+		if t.absent != "" {
+			b.WriteString("When the table is absent: " + t.absent + ".\n")
+		}
+		if t.doc != "" || t.absent != "" {
+			b.WriteString("\n")
+		}
+		b.WriteString("| key | value | default | meaning |\n|---|---|---|---|\n")
+		for _, k := range t.keys {
+			fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", k.Name, k.Wants(), defaultWords(t, k), meaning(k))
+		}
+		if t.sample != "" {
+			b.WriteString("\n```toml\n" + t.sample + "```\n")
+		}
+	}
+	presetReference(&b)
+	return b.String()
+}
+
+func (t table) title() string {
+	switch {
+	case t.name == "":
+		return "Top level"
+	case t.list:
+		return "[[" + t.name + "]]"
+	default:
+		return "[" + t.name + "]"
+	}
+}
+
+func meaning(k schema.Key) string {
+	if len(k.For) == 0 {
+		return k.Doc
+	}
+	return strings.Join(k.For, ", ") + ": " + k.Doc
+}
+
+// defaultWords says what a key is when left out.
+func defaultWords(t table, k schema.Key) string {
+	words := "required"
+	switch {
+	case k.Default != nil:
+		words = "`" + tomlScalar(k.DefaultValue()) + "`"
+	case k.Derive != nil:
+		words = k.Derived
+	case k.Optional != "":
+		words = k.Optional
+	}
+	if inPresets(t.path(k.Name)) {
+		words += "; the preset's, when one is named"
+	}
+	return words
+}
+
+func tomlScalar(v any) string {
+	switch x := v.(type) {
+	case string:
+		return strconv.Quote(x)
+	case float64:
+		return schema.Decimal(x)
+	case []string:
+		return "[" + schema.Quoted(x) + "]"
+	default:
+		return fmt.Sprint(x)
+	}
+}
+
+func presetReference(b *strings.Builder) {
+	b.WriteString("\n## Presets\n\n" +
+		"`model.preset` fixes the sizes of the model. The other columns are the defaults of keys that the\n" +
+		"file leaves out. Parameters do not count the embedding and the output head. The OLMo2\n" +
+		"presets 30M and 60M are OLMo-core's, whose names count the embedding, too; 50M has the sizes of the Llama 50M.\n" +
+		"1700M and 3200M are from the training script of QuEST's code (train.sh), with its 10.75 and\n" +
+		"20 billion tokens: 6 for each parameter, where the smaller ones have 100.\n\n" +
+		"| kind | preset | layers | heads | width | hidden | parameters | context | vocab | batch | accumulate | steps | warm-up | rate |\n" +
+		"|---|---|---|---|---|---|---|---|---|---|---|---|---|---|\n")
+	for _, p := range architecture.Presets() {
+		fmt.Fprintf(b, "| %s | %s | %d | %d | %d | %d | %d | %d | %d | %d | %d | %d | %d | %s |\n",
+			p.Kind, p.Name, p.Layers, p.Heads, p.Width, p.Hidden, p.Parameters(), p.Context, p.Vocab,
+			p.Batch, p.Accumulate, p.Steps, p.Warmup, schema.Decimal(p.Rate))
+	}
+}
+
+type table struct {
+	name string // dotted; "" for the top level
+	doc  string
+	keys []schema.Key
+
+	// For the table of a plugin, whose other keys are the plugin's parameters:
+	plugin  *Plugin
+	example string // a plugin's name, quoted
+	absent  string // what it means when the table is absent
+	short   bool   // a string in place of the table is the plugin's name
+
+	models []string // kinds of the models that have the table; nil: all
+	list   bool     // an array of tables
+	sample string   // TOML that shows the use
+}
+
+func (t table) path(key string) string { return plaintoml.JoinKey(t.name, key) }
+
+func (t table) key(name string) *schema.Key {
+	i := slices.IndexFunc(t.keys, func(k schema.Key) bool { return k.Name == name })
+	if i < 0 {
+		return nil
+	}
+	return &t.keys[i]
+}
+
+func (t table) names() []string {
+	var names []string
+	for _, k := range t.keys {
+		names = append(names, k.Name)
+	}
+	return append(names, t.children()...)
+}
+
+func (t table) children() []string {
+	var names []string
+	for _, other := range new(Config).tables() {
+		if other.name != "" && plaintoml.ParentKey(other.name) == t.name {
+			names = append(names, other.name[strings.LastIndexByte(other.name, '.')+1:])
+		}
+	}
+	return names
+}
+
+// selector is the key on whose value it depends which keys a table has, with that value.
+func (t table) selector(c *Config) (key, value string) {
+	if t.name == "method" {
+		return "method.name", c.Method.Name
+	}
+	return "model.kind", c.Model.Kind
+}
+
+// applies reports whether a key is one of the configuration's kind of model. The keys of
+// other methods apply, too: they have their defaults.
+func (t table) applies(k schema.Key, c *Config) bool {
+	if c.untrained && c.trains(t.name) || t.name == distillationTable && c.Train.Distillation.Teacher == "" {
+		return false
+	}
+	if t.name == "train" && k.Name == "steps" && c.Data.Kind == KindChat && c.Train.Steps == 0 && !c.untrained {
+		return false // they follow from the conversations
+	}
+	if k.For == nil || t.name == "method" {
+		return t.models == nil || slices.Contains(t.models, c.Model.Kind)
+	}
+	return k.Belongs(c.Model.Kind)
+}
+
+// trains reports whether a table is one that a run without steps has not. It may name data to evaluate on.
+func (c *Config) trains(table string) bool {
+	return table == "schedule" || table == distillationTable || table == "data" && c.Data.Validation == ""
+}
+
+// knownKeys lists what may stand in a table, given the kind of model that the file names.
+func (d *decoder) knownKeys(t table) []string {
+	kind, ok := d.Lookup("model", "kind").(string)
+	if !ok {
+		kind = architecture.KindLlama
+	}
+	guess := &Config{Model: architecture.Settings{Kind: kind}}
+	guess.Train.Distillation.Teacher = TeacherInitial
+	return slices.DeleteFunc(t.names(), func(name string) bool {
+		k := t.key(name)
+		return k != nil && slices.Contains(architecture.Kinds, kind) && !t.applies(*k, guess)
+	})
 }

@@ -3,13 +3,19 @@ package config
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 
+	"github.com/cage-qat/cage/host/model/architecture"
+	"github.com/cage-qat/cage/host/model/huggingface"
 	"github.com/cage-qat/cage/internal/plaintoml"
+	"github.com/cage-qat/cage/internal/schema"
+	"github.com/cage-qat/cage/internal/vfs"
 )
 
 // Load reads, checks and resolves the configuration at path. Each override is "KEY=VALUE"
@@ -152,4 +158,181 @@ func (c *Config) CheckFiles() error {
 	}
 	errs.Sort()
 	return errs
+}
+
+// RunFile is the file of a run directory that holds its configuration.
+const RunFile = "run.toml"
+
+// initKey names what the model starts from, newTokensKey how many token ids it has beyond those, and newRowsKey what their
+// rows start from.
+const (
+	initKey      = "model.init"
+	newTokensKey = "model.new_tokens"
+	newRowsKey   = "model.new_rows_from"
+)
+
+func (c *Config) initKeys() []schema.Key {
+	return []schema.Key{{Name: "init", To: &c.Init, Is: schema.Anything("that names a directory, or empty"), For: architecture.Languages, Default: "",
+		Doc: "directory of the weights that the model starts from: a Hugging Face checkpoint, or a run (its newest checkpoint is used). The sizes of the model " +
+			"are then those of the checkpoint, and need not be given; empty: weights are drawn"},
+		{Name: "new_tokens", To: &c.NewTokens, Is: schema.From(0, schema.Most), For: architecture.Languages, Default: 0,
+			Doc: "number of token ids beyond those of the model in init, for tokens that were added to its tokenizer: the embedding and the output head get a row for each"},
+		{Name: "new_rows_from", To: &c.NewRowsFrom, Is: schema.From(0, schema.Most), For: architecture.Languages, Optional: "the mean of all rows",
+			Doc: "token id of the model in init whose row each of the new rows copies"},
+	}
+}
+
+// Keys of [model] that are taken from the model that this one starts from.
+var (
+	// fixedKeys cannot differ.
+	fixedKeys = []string{"kind", "layers", "width", "heads", "kv_heads", "head_size", "hidden", "vocab", "norm_eps", "head"}
+	// pairsKey can differ only where rows are brought into order while they are read.
+	pairsKey = "rope_pairs"
+	// scalingKeys can be given another value, to go on with longer sequences.
+	scalingKeys = []string{"rope_theta", "rope_factor", "rope_low", "rope_high", "rope_original"}
+	contextKey  = "context"
+)
+
+// Initial describes the model that another model starts from.
+type Initial struct {
+	Dir          string
+	Run          bool // whether it is a run of cage rather than a Hugging Face checkpoint
+	Settings     architecture.Settings
+	MaxPositions int // maximal number of tokens in a sequence; 0: not known
+}
+
+// ReadInitial reads the description of the model in the run or checkpoint in a directory, but not its weights. context
+// is the number of tokens that sequences are to have; 0 means as many as possible.
+func ReadInitial(dir string, context int) (*Initial, error) {
+	path := filepath.Join(dir, RunFile)
+	cfg, err := loadInitial(path)
+	if err == nil {
+		if !cfg.Model.Language() {
+			return nil, fmt.Errorf("%s: a model of kind %q has no weights to start from", path, cfg.Model.Kind)
+		}
+		return &Initial{Dir: dir, Run: true, Settings: cfg.Model}, nil
+	}
+	hint := huggingface.Hint(dir)
+	if !errors.Is(err, fs.ErrNotExist) && hint == "" {
+		return nil, err
+	}
+	hub, err := huggingface.ReadConfig(vfs.At(dir), context)
+	if errors.Is(err, fs.ErrNotExist) || hint != "" {
+		return nil, fmt.Errorf("%s is neither a run directory nor a Hugging Face checkpoint: "+
+			"it has neither %s nor %s%s", dir, RunFile, huggingface.ConfigName, hint)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &Initial{Dir: dir, Settings: hub.Settings, MaxPositions: hub.MaxPositions}, nil
+}
+
+// loadInitial reads the configuration of a run. It states all sizes, so that no other directory is looked at.
+func loadInitial(path string) (*Config, error) {
+	doc, _, err := plaintoml.ReadFile(path, "a training run")
+	if err != nil {
+		return nil, err
+	}
+	d := newDecoder(doc)
+	d.closed = true
+	return d.result()
+}
+
+func (i *Initial) grownSettings(newTokens int) architecture.Settings {
+	s := i.Settings
+	s.Vocab += newTokens
+	return s
+}
+
+// values are what the model, with new tokens, says of keys that are absent, by full key.
+func (i *Initial) values(newTokens int) map[string]any {
+	values := map[string]any{}
+	s := i.grownSettings(newTokens)
+	for _, k := range s.Keys() {
+		known := slices.Contains(fixedKeys, k.Name) || slices.Contains(scalingKeys, k.Name) || k.Name == pairsKey
+		if known || k.Name == contextKey && i.Settings.Context > 0 {
+			values["model."+k.Name] = k.Value()
+		}
+	}
+	return values
+}
+
+func (i *Initial) problems(c *Config) (out schema.Problems) {
+	s, grown := c.Model, i.grownSettings(c.NewTokens)
+	theirs, rescaled := grown.Keys(), false
+	for n, k := range s.Keys() {
+		mine, found := k.Value(), theirs[n].Value()
+		if reflect.DeepEqual(mine, found) {
+			continue
+		}
+		rescaled = rescaled || slices.Contains(scalingKeys, k.Name)
+		if slices.Contains(fixedKeys, k.Name) || k.Name == pairsKey && i.Run {
+			out = append(out, schema.Problem{Key: "model." + k.Name, With: []string{initKey},
+				Found: fmt.Sprintf("%s, but the model in %s has %v", schema.Describe(mine), i.Dir, found),
+				Hint:  "leave the key out: it is that of the model in " + initKey})
+		}
+	}
+	out.Unless(i.MaxPositions == 0 || s.Context <= i.MaxPositions || rescaled, schema.Problem{Key: "model." + contextKey, With: []string{initKey},
+		Found: fmt.Sprintf("the integer %d, but the model in %s has %d positions", s.Context, i.Dir, i.MaxPositions),
+		Hint:  "want at most as many; longer sequences need other wavelengths of positions, as with model.rope_factor"})
+	if row := c.NewRowsFrom; row != nil && *row >= i.Settings.Vocab {
+		out = append(out, schema.Problem{Key: newRowsKey, With: []string{initKey}, Hint: "want one of them",
+			Found: fmt.Sprintf("the integer %d, but the model in %s has %d token ids", *row, i.Dir, i.Settings.Vocab)})
+	}
+	return out
+}
+
+// CheckInitial reports, as [plaintoml.Errors], the keys whose values do not allow the model to start from another one.
+func (c *Config) CheckInitial(i *Initial) error {
+	var errs plaintoml.Errors
+	for _, p := range i.problems(c) {
+		e := c.ErrorAt(p.Key, "found %s", p.Found)
+		e.Hint = p.Hint
+		errs = append(errs, e)
+	}
+	if len(errs) == 0 {
+		return nil
+	}
+	errs.Sort()
+	return errs
+}
+
+// readInitial reads the model that this one starts from, if it says a key that is absent.
+func (d *decoder) readInitial() {
+	if d.cfg.Init == "" || d.closed || !d.Good(initKey, "model") {
+		return
+	}
+	if d.given != nil {
+		d.initial = d.given
+		return
+	}
+	var absent []string
+	for _, name := range slices.Concat(fixedKeys, scalingKeys, []string{pairsKey}) {
+		if key := "model." + name; !d.Given(key) {
+			absent = append(absent, key)
+		}
+	}
+	if len(absent) == 0 {
+		return
+	}
+	if d.Given("model.preset") && d.cfg.Model.Preset != "" {
+		d.Report("model.preset", "found with "+initKey, "leave one of them out: both say what sizes the model has")
+		return
+	}
+	var err error
+	if d.initial, err = ReadInitial(d.cfg.Init, d.cfg.Model.Context); err != nil {
+		d.Report(initKey, err.Error(), "want the directory of a Hugging Face checkpoint or of a run; a run that began from it goes on without it with its own "+RunFile)
+		for _, key := range append(absent, "model.kind", "model."+contextKey) {
+			d.Excuse(key) // they are missing for that reason
+		}
+	}
+}
+
+// Imported returns the configuration of a run that trains nothing and holds the model of the Hugging Face checkpoint in
+// dir as it is. context is the number of tokens in its sequences, out its run directory.
+func Imported(dir string, context int, out string) (*Config, error) {
+	return newDecoder(plaintoml.New(filepath.Join(dir, huggingface.ConfigName), map[string]any{
+		"model": map[string]any{"init": dir, "context": int64(context)},
+		"train": map[string]any{"steps": int64(0), "batch": int64(1), "out": out},
+	})).result()
 }

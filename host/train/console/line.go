@@ -1,9 +1,21 @@
+// Package console displays runs and studies for the person who watches them. A [Run] is
+// one live line with a bar on a terminal, or plain lines at intervals elsewhere; a
+// [Study] is a few lines that are redrawn, or a line for each cell that has finished.
+//
+// It displays what it is given (records, progress), and passes log lines through so that
+// they appear above the live line. It measures nothing but the rate at which records
+// arrive.
 package console
 
 import (
 	"fmt"
+	"io"
 	"math"
+	"os"
+	"strings"
 	"time"
+
+	"golang.org/x/term"
 
 	"github.com/cage-qat/cage/host/train/metrics"
 )
@@ -86,4 +98,91 @@ func (s *state) live(width int) string {
 	}
 	bar := bar(int(share*barColumns), barColumns)
 	return truncate(fmt.Sprintf("%3d%% %s%s%s", int(share*100), bar, gap, s.line()), width)
+}
+
+// Size returns functions that return the columns and lines of out if it is a terminal
+// that can be redrawn; nil if it is not.
+func Size(out io.Writer) (width, height func() int) {
+	f, ok := out.(*os.File)
+	if !ok || !term.IsTerminal(int(f.Fd())) || os.Getenv("TERM") == "dumb" {
+		return nil, nil
+	}
+	size := func() (int, int) {
+		width, height, err := term.GetSize(int(f.Fd()))
+		if err != nil {
+			return 80, 24
+		}
+		return width, height
+	}
+	return func() int { w, _ := size(); return w }, func() int { _, h := size(); return h }
+}
+
+// What the displays write between texts.
+const (
+	startOfLine = "\r"
+	eraseToEnd  = "\x1b[K"
+	eraseBelow  = "\x1b[J"
+	hideCursor  = "\x1b[?25l"
+	showCursor  = "\x1b[?25h"
+	linesUp     = "\x1b[%dA"
+	gap         = "  "
+)
+
+func bar(done, columns int) string {
+	return strings.Repeat("━", done) + strings.Repeat("─", columns-done)
+}
+
+func truncate(text string, width int) string {
+	runes := []rune(text)
+	if len(runes) <= width {
+		return text
+	}
+	return string(runes[:max(0, width)])
+}
+
+// significant writes a number so that its width changes little: four digits, or
+// an exponent for what is very large or very small.
+func significant(x float64) string {
+	switch abs := math.Abs(x); {
+	case x == 0:
+		return "0"
+	case math.IsNaN(x) || math.IsInf(x, 0):
+		return fmt.Sprint(x)
+	case abs >= 1e5 || abs < 1e-3:
+		return fmt.Sprintf("%.2e", x)
+	case abs >= 1000:
+		return fmt.Sprintf("%.0f", x)
+	case abs >= 100:
+		return fmt.Sprintf("%.1f", x)
+	case abs >= 10:
+		return fmt.Sprintf("%.2f", x)
+	}
+	return fmt.Sprintf("%.3f", x)
+}
+
+// count writes a large number with a unit: 950, 12.3k, 1.25M.
+func count(x float64) string {
+	switch {
+	case x >= 999_500:
+		return fmt.Sprintf("%.2fM", x/1e6)
+	case x >= 9_995:
+		return fmt.Sprintf("%.1fk", x/1e3)
+	case x >= 999.5:
+		return fmt.Sprintf("%.2fk", x/1e3)
+	}
+	return fmt.Sprintf("%.0f", x)
+}
+
+// duration writes a time with the two units that matter: 45s, 2m10s, 3h05m, 2d04h.
+func duration(d time.Duration) string {
+	s := int64(d.Round(time.Second) / time.Second)
+	switch {
+	case s < 60:
+		return fmt.Sprintf("%ds", s)
+	case s < 3600:
+		return fmt.Sprintf("%dm%02ds", s/60, s%60)
+	case s < 86400:
+		return fmt.Sprintf("%dh%02dm", s/3600, s/60%60)
+	}
+	return fmt.Sprintf("%dd%02dh", s/86400, s/3600%24)
 }

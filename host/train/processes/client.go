@@ -2,10 +2,17 @@ package processes
 
 import (
 	"context"
+	"crypto/rand"
+	"crypto/subtle"
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
+	"net"
+	"os"
+	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"google.golang.org/grpc"
@@ -14,8 +21,10 @@ import (
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
+	"google.golang.org/grpc/tap"
 
 	"github.com/cage-qat/cage/host/train/processes/wire"
+	"github.com/cage-qat/cage/internal/vfs"
 )
 
 // attend goes to process 0, which may not listen yet, and waits until all are there.
@@ -151,3 +160,152 @@ func (g *Group) report(ctx context.Context, failed error) error {
 // advice is what to do about run directories that differ.
 const advice = "All processes must have the same run directory: put it on a file system that their " +
 	"machines share, and give its absolute path in train.out"
+
+// Process 0 writes a random token into the run's directory of checkpoints before it answers, and
+// removes it when all processes are there. Who can read it has the same directory, belongs to this
+// attempt to train and to no earlier one, and is allowed to take part: the file is for the user of
+// the training alone. The number of a scheduler's job would show none of these, and can be guessed.
+
+const tokenFile = ".processes"
+
+const tokenMark = "cage: token of processes that begin to train in this directory\n"
+
+// tokenLimit bounds what is read of a file with that name, in bytes.
+const tokenLimit = 256
+
+// Keys of the metadata of calls.
+const (
+	tokenKey = "cage-token"
+	runKey   = "cage-run" // with the digest of the configuration
+)
+
+// writeToken draws a token and writes it into dir. The file of a process that was killed is
+// replaced, another file is not.
+func writeToken(dir vfs.Path) (token string, err error) {
+	if err := dir.MkdirAll(); err != nil {
+		return "", err
+	}
+	path := dir.Join(tokenFile)
+	if _, err := path.Lstat(); !errors.Is(err, fs.ErrNotExist) {
+		text, err := readFile(path)
+		incomplete := strings.HasPrefix(tokenMark, text)
+		if err == nil && !incomplete && !strings.HasPrefix(text, tokenMark) {
+			err = fmt.Errorf("%s is in the way: cage did not write it", path)
+		}
+		if err != nil {
+			return "", err
+		}
+		if err := path.Remove(); err != nil {
+			return "", err
+		}
+	}
+	f, err := path.OpenFile(os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return "", err
+	}
+	token = rand.Text()
+	_, err = io.WriteString(f, tokenMark+token)
+	if err = errors.Join(err, f.Close()); err != nil {
+		return "", errors.Join(err, path.Remove())
+	}
+	return token, nil
+}
+
+func readToken(dir vfs.Path) (string, error) {
+	path := dir.Join(tokenFile)
+	text, err := readFile(path)
+	if err != nil {
+		return "", err
+	}
+	token, marked := strings.CutPrefix(text, tokenMark)
+	if !marked || token == "" || strings.Trim(token, "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567") != "" {
+		return "", fmt.Errorf("%s has no token", path)
+	}
+	return token, nil
+}
+
+// removeToken removes the token from dir, unless another process has written its own meanwhile.
+func removeToken(dir vfs.Path, token string) error {
+	now, err := readToken(dir)
+	if errors.Is(err, fs.ErrNotExist) || err == nil && now != token {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return dir.Join(tokenFile).Remove()
+}
+
+// readFile reads the beginning of a file that is no symbolic link.
+func readFile(path vfs.Path) (string, error) {
+	f, err := path.OpenFile(os.O_RDONLY|syscall.O_NOFOLLOW, 0)
+	if err != nil {
+		return "", err
+	}
+	text, err := io.ReadAll(io.LimitReader(f, tokenLimit))
+	return string(text), errors.Join(err, f.Close())
+}
+
+// admit refuses calls that do not have the token, and reports of a missing token that do not have
+// the digest of the configuration.
+func (s *server) admit(ctx context.Context, call *tap.Info) (context.Context, error) {
+	key, want := tokenKey, s.token
+	if call.FullMethodName == wire.Processes_Unseen_FullMethodName {
+		key, want = runKey, s.g.run.Digest
+	}
+	got := call.Header.Get(key)
+	if want != "" && len(got) == 1 && subtle.ConstantTimeCompare([]byte(got[0]), []byte(want)) == 1 {
+		return ctx, nil
+	}
+	return nil, status.Error(codes.Unauthenticated, "it refuses this process, which does not have the "+
+		"token of this attempt: it belongs to an earlier attempt, or has another run directory")
+}
+
+// credential adds the token to each call of a process. It reads it when the first call has reached
+// process 0, which has written it by then.
+type credential struct {
+	dir   vfs.Path
+	mu    sync.Mutex
+	token string
+	err   error // why process 0 is not reached, or the token not read
+}
+
+func (c *credential) dial(ctx context.Context, address string) (net.Conn, error) {
+	conn, err := new(net.Dialer).DialContext(ctx, "tcp", address)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.err = err
+	return conn, err
+}
+
+// trouble is what an explanation adds that a process waits for process 0.
+func (c *credential) trouble() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.err == nil {
+		return ""
+	}
+	return ": " + c.err.Error()
+}
+
+func (c *credential) GetRequestMetadata(context.Context, ...string) (map[string]string, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.token == "" {
+		c.token, c.err = readToken(c.dir)
+	}
+	return map[string]string{tokenKey: c.token}, nil
+}
+
+func (c *credential) RequireTransportSecurity() bool { return false }
+
+// refused returns what is wrong with the token that process 0 has refused. It is read again with the
+// next call.
+func (c *credential) refused() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.token != "" {
+		c.token, c.err = "", fmt.Errorf("%s has another token", c.dir.Join(tokenFile))
+	}
+	return c.err
+}

@@ -1,15 +1,22 @@
 package rundir
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
+	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
+	"github.com/cage-qat/cage/host/train/metrics"
 	"github.com/cage-qat/cage/internal/plaintoml"
+	"github.com/cage-qat/cage/internal/schema"
 )
 
 // State is how far a run has come.
@@ -150,4 +157,257 @@ func (r *Run) lookWhetherRunning() {
 	if locked, err := At(r.Dir).Lock().Locked(); err == nil && locked {
 		r.State, r.Err = Running, ""
 	}
+}
+
+// Condition is a condition on a run.
+type Condition struct {
+	Name  string // a name for [Run.Lookup]
+	Op    string // one of = != < <= > >= ~
+	Value string
+}
+
+// operators, longer ones before those they begin with.
+var operators = []string{"<=", ">=", "!=", "==", "=", "<", ">", "~"}
+
+// ParseCondition parses NAME OP VALUE, such as "quantizer.bits=4", "val_loss<3" or
+// "run~demo". Numbers are compared as numbers and everything else as text; ~ means
+// contains. A run that has nothing under that name does not satisfy the condition.
+func ParseCondition(text string) (Condition, error) {
+	at := strings.IndexAny(text, "=<>!~")
+	if at > 0 {
+		for _, op := range operators {
+			if rest, ok := strings.CutPrefix(text[at:], op); ok {
+				if op == "==" {
+					op = "="
+				}
+				return Condition{strings.TrimSpace(text[:at]), op, plain(strings.TrimSpace(rest))}, nil
+			}
+		}
+	}
+	return Condition{}, fmt.Errorf("%q is not a condition: want NAME=VALUE, or != < <= > >= ~ in place of =", text)
+}
+
+// Terms splits a text at its spaces, except those next to the operator of a condition.
+func Terms(text string) []string {
+	var terms []string
+	open := false // the last term ends with an operator
+	for _, next := range strings.Fields(text) {
+		begins := slices.ContainsFunc(operators, func(op string) bool { return strings.HasPrefix(next, op) })
+		if n := len(terms); n > 0 && (open || begins) {
+			terms[n-1] += next
+		} else {
+			terms = append(terms, next)
+		}
+		open = slices.ContainsFunc(operators, func(op string) bool { return strings.HasSuffix(next, op) })
+	}
+	return terms
+}
+
+// Holds reports whether a run satisfies the condition.
+func (c Condition) Holds(r *Run) bool {
+	text, ok := r.Lookup(c.Name)
+	if !ok {
+		return false
+	}
+	if c.Op == "~" {
+		return strings.Contains(text, c.Value)
+	}
+	order, comparable := compare(text, c.Value)
+	switch c.Op {
+	case "=":
+		return comparable && order == 0
+	case "!=":
+		return !comparable || order != 0
+	case "<":
+		return comparable && order < 0
+	case "<=":
+		return comparable && order <= 0
+	case ">":
+		return comparable && order > 0
+	default:
+		return comparable && order >= 0
+	}
+}
+
+// compare orders two values, as numbers when both are; NaN has no order.
+func compare(a, b string) (order int, ok bool) {
+	x, errX := strconv.ParseFloat(a, 64)
+	y, errY := strconv.ParseFloat(b, 64)
+	if errX != nil || errY != nil {
+		return strings.Compare(a, b), true
+	}
+	return cmp.Compare(x, y), x == x && y == y
+}
+
+// Filter returns the runs that satisfy all conditions.
+func Filter(list []*Run, conditions []Condition) []*Run {
+	var out []*Run
+	for _, r := range list {
+		if !slices.ContainsFunc(conditions, func(c Condition) bool { return !c.Holds(r) }) {
+			out = append(out, r)
+		}
+	}
+	return out
+}
+
+// Sort sorts runs by a name for [Run.Lookup], in descending order if a "-" precedes it.
+// Runs that have nothing under that name, or NaN, come last.
+func Sort(list []*Run, by string) {
+	name, descending := strings.CutPrefix(by, "-")
+	slices.SortStableFunc(list, func(a, b *Run) int {
+		x, okX := a.Lookup(name)
+		y, okY := b.Lookup(name)
+		if !okX || !okY {
+			return cmp.Compare(rank(okX), rank(okY))
+		}
+		order, comparable := compare(x, y)
+		if !comparable {
+			return cmp.Compare(rank(x != "NaN"), rank(y != "NaN"))
+		}
+		if descending {
+			return -order
+		}
+		return order
+	})
+}
+
+func rank(first bool) int {
+	if first {
+		return 0
+	}
+	return 1
+}
+
+// Has reports whether any of the runs has something under that name, or will have it when
+// the run is done. Where there are no runs, every name is good.
+func Has(list []*Run, name string) bool {
+	later := slices.Contains(metrics.NumberNames(reflect.TypeFor[metrics.Summary]()), name)
+	return len(list) == 0 || slices.ContainsFunc(list, func(r *Run) bool {
+		_, ok := r.Lookup(name)
+		return ok || later && r.State != Done && r.State != Unreadable
+	})
+}
+
+// maxSuggested bounds the names among which one is looked for that was probably meant.
+const maxSuggested = 10_000
+
+// Known returns an error unless the runs have that name, by [Has]. The error suggests the
+// name that was probably meant.
+func Known(list []*Run, name string) error {
+	if Has(list, name) {
+		return nil
+	}
+	names := map[string]bool{dirName: true, stateName: true, modifiedName: true}
+	for _, r := range list {
+		if len(names) >= maxSuggested {
+			break
+		}
+		for _, e := range r.config {
+			names[e.Key] = true
+		}
+		for _, e := range r.results {
+			names[e.Name] = true
+		}
+	}
+	err := fmt.Errorf("no run has %q", schema.Clipped(name, 100))
+	if near := schema.Nearest(name, slices.Sorted(maps.Keys(names))); near != "" {
+		err = fmt.Errorf("%w; did you mean %s?", err, near)
+	}
+	return err
+}
+
+// Search finds the files outside a run directory that its configuration names.
+type Search struct {
+	Run  string // the run directory
+	Made string // the working directory of the training; "" if it is not known
+}
+
+// Places lists the paths at which a file that the configuration calls path may be, best
+// first: the path as it is, relative to the working directory; relative to the working
+// directory of the training; in the run directory. An absolute path is the only place.
+func (s Search) Places(path string) []string {
+	places := []string{path}
+	if filepath.IsAbs(path) {
+		return places
+	}
+	known := []string{absolute(path)}
+	for _, dir := range []string{s.Made, s.Run} {
+		if dir == "" {
+			continue
+		}
+		if place := absolute(filepath.Join(dir, path)); !slices.Contains(known, place) {
+			known, places = append(known, place), append(places, place)
+		}
+	}
+	return places
+}
+
+func absolute(path string) string {
+	if abs, err := filepath.Abs(path); err == nil {
+		return abs
+	}
+	return filepath.Clean(path)
+}
+
+// Find returns the first of the places that use accepts. If it accepts none, the error says
+// what was wrong at each place, and wraps that.
+func (s Search) Find(path string, use func(place string) error) (string, error) {
+	missing := &notFoundError{text: path + " was not found; looked for"}
+	for _, place := range s.Places(path) {
+		err := use(place)
+		if err == nil {
+			return place, nil
+		}
+		missing.text += "\n  " + absolute(place)
+		if !errors.Is(err, fs.ErrNotExist) {
+			missing.text += fmt.Sprintf(" (there is one, but: %v)", err)
+		}
+		missing.reasons = append(missing.reasons, err)
+	}
+	return "", missing
+}
+
+type notFoundError struct {
+	text    string
+	reasons []error // one for each place
+}
+
+func (e *notFoundError) Error() string   { return e.text }
+func (e *notFoundError) Unwrap() []error { return e.reasons }
+
+// Names are the names of run directories: the last part of their paths; of several with the same as many parts as tell them
+// apart.
+func Names(dirs []string) []string {
+	paths, names := make([]string, len(dirs)), make([]string, len(dirs))
+	for i, dir := range dirs {
+		paths[i] = dir
+		if abs, err := filepath.Abs(dir); err == nil {
+			paths[i] = abs // of "." and ".." as well
+		}
+	}
+	for i, path := range paths {
+		names[i] = lastParts(path, 1)
+	}
+	for parts := 2; ; parts++ { // whole paths differ
+		owner, shared := map[string]string{}, map[string]bool{}
+		for i, name := range names {
+			if other, taken := owner[name]; taken && other != paths[i] {
+				shared[name] = true
+			}
+			owner[name] = paths[i]
+		}
+		if len(shared) == 0 {
+			return names
+		}
+		for i, path := range paths {
+			if shared[names[i]] {
+				names[i] = lastParts(path, parts)
+			}
+		}
+	}
+}
+
+func lastParts(path string, n int) string {
+	parts := strings.Split(strings.Trim(filepath.ToSlash(path), "/"), "/")
+	return strings.Join(parts[max(0, len(parts)-n):], "/")
 }
