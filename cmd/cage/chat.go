@@ -64,8 +64,7 @@ which --json prints as JSON. The directory of a Hugging Face checkpoint is used 
 
 func converse(cmd *cobra.Command, d *trained.Dialogue) error {
 	ctx, out := cmd.Context(), cmd.OutOrStdout()
-	width, _ := console.Size(unescaped(out))
-	terminal := width != nil
+	terminal := console.Width(unescaped(out)) != nil
 	lines := linesOf(ctx, cmd.InOrStdin())
 	for {
 		if terminal {

@@ -44,7 +44,7 @@ func textAnswer(value any, format string, args ...any) *answer {
 func exactAnswer(value any, text string) *answer {
 	return &answer{value, func(w io.Writer) {
 		if o, ok := w.(*outlet); ok {
-			if width, _ := console.Size(o.file); width == nil {
+			if console.Width(o.file) == nil {
 				_, _ = o.write(o.file, []byte(text))
 				return
 			}

@@ -268,12 +268,8 @@ func (r *runner) show(p console.Progress) {
 	p.Total, p.Done, p.Failed = out.Cells, out.Done, out.Failed
 	for _, a := range r.active {
 		a.look()
-		p.Running = append(p.Running, console.Active{
-			Label: r.study.Label(a.cell), Step: a.record.Step, Steps: r.steps(a.cell),
-			Loss: float64(a.record.Loss), Began: a.began,
-		})
 	}
-	p.Left = r.left()
+	p.Running, p.Left = len(r.active), r.left()
 	r.opts.Watch(p)
 }
 

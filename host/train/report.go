@@ -337,7 +337,7 @@ type display struct {
 // messages can be written through it.
 func NewConsole(out io.Writer, cfg *config.Config) *console.Run {
 	opts := console.RunOptions{Total: cfg.Train.Steps, Every: max(1, cfg.Train.LogEvery), Problem: !cfg.Model.Language()}
-	opts.Width, _ = console.Size(out)
+	opts.Width = console.Width(out)
 	return console.NewRun(out, opts)
 }
 

@@ -219,7 +219,7 @@ func TestAFileIsNoTerminal(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	if width, _ := console.Size(f); width != nil {
+	if console.Width(f) != nil {
 		t.Error("a file is taken for a terminal")
 	}
 }
