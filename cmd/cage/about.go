@@ -34,12 +34,12 @@ func newVersion() *cobra.Command {
 	cmd := &cobra.Command{Use: "version", Short: "Print the version and how it was built", Args: exactly(0, "no arguments")}
 	kind := cmd.Flags().String("device", device.CPU, "device to open and describe: cpu or cuda")
 	return withAnswer(cmd, func(*cobra.Command, []string) (*answer, error) {
-		var lacksOfDevice []string
+		var deviceWarnings []string
 		dev, err := engine.Open(*kind, engine.Options{Warn: func(message string, details ...any) {
 			for i := 1; i < len(details); i += 2 { // details are keys and values
 				message += fmt.Sprintf(": %v", details[i])
 			}
-			lacksOfDevice = append(lacksOfDevice, message)
+			deviceWarnings = append(deviceWarnings, message)
 		}})
 		if err != nil {
 			return nil, err
@@ -51,7 +51,7 @@ func newVersion() *cobra.Command {
 			Devices []string         `json:"devices"`
 			Device  string           `json:"device"`
 			Lacks   []string         `json:"lacks,omitempty"`
-		}{buildVersion(), dev.BuildInfo(), engine.Built(), dev.Description(), append(findLacks(), lacksOfDevice...)}
+		}{buildVersion(), dev.BuildInfo(), engine.Built(), dev.Description(), append(missingParts(), deviceWarnings...)}
 		lacks := ""
 		for _, what := range v.Lacks {
 			lacks += "lacks: " + what + "\n"
@@ -86,9 +86,9 @@ func buildVersion() string {
 
 const releases = "https://" + scaffold.Module + "/releases"
 
-// findLacks says what this executable lacks, and how to get it. One that go install made has no plugins, and no vector
-// instructions unless GOEXPERIMENT asked for them.
-func findLacks() (list []string) {
+// missingParts describes what this executable does not have, and how to get it. One that go install
+// made has no plugins, and no vector instructions unless GOEXPERIMENT asked for them.
+func missingParts() (list []string) {
 	if engine.LacksSIMD() {
 		list = append(list, "this cage was built without vector instructions (SIMD): on the CPU it computes several times slower. "+
 			"Build it with 'make build', or with GOEXPERIMENT=simd set for go install, or take an archive from "+releases)
@@ -102,8 +102,8 @@ func findLacks() (list []string) {
 
 var warnedCommands = []string{"train", "study run", "eval", "generate", "chat", "bench", "plugins list"}
 
-// warnOfLacks warns, before such a command runs, of what the executable lacks.
-func warnOfLacks(cmd *cobra.Command, _ []string) error {
+// warnOfMissingParts warns before a command runs that computes or needs plugins.
+func warnOfMissingParts(cmd *cobra.Command, _ []string) error {
 	_, path, _ := strings.Cut(cmd.CommandPath(), " ")
 	if !slices.ContainsFunc(warnedCommands, func(c string) bool { return path == c || strings.HasPrefix(path, c+" ") }) {
 		return nil
@@ -112,7 +112,7 @@ func warnOfLacks(cmd *cobra.Command, _ []string) error {
 	if err != nil {
 		return err
 	}
-	for _, what := range findLacks() {
+	for _, what := range missingParts() {
 		log.Warn(what)
 	}
 	return nil

@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -25,7 +26,7 @@ import (
 // TestGeneratedDocs: the lists of keys and of numbers are those of the program.
 func TestGeneratedDocs(t *testing.T) {
 	checkGenerated(t, "docs/configuration.md", "the tables of host/train/config", config.Reference())
-	checkGenerated(t, "docs/records.md", "the types of host/train/metrics", metrics.Reference())
+	checkGenerated(t, "docs/records.md", "the types of host/train/metrics", numbersReference())
 }
 
 // checkGenerated compares a document with what is made from a source, or writes it with -update.
@@ -301,4 +302,41 @@ func TestClaims(t *testing.T) {
 			}
 		}
 	}
+}
+
+// numbersReference documents the numbers of records and of summaries as Markdown.
+func numbersReference() string {
+	var b strings.Builder
+	b.WriteString("# Numbers of a run\n\n" +
+		"A run directory has `metrics.jsonl`, with a record every `train.log_every` steps and at each evaluation, and `summary.json`, what the run\n" +
+		"ended with. A number that was not measured is left out; one that is not finite is the text `\"NaN\"`, `\"Inf\"` or `\"-Inf\"`. Tables and\n" +
+		"figures of [studies](studies.md) call numbers by these names, and so do `cage runs list` and the filter of [`cage serve`](serve.md).\n" +
+		"Losses are in nats per token. [Evaluations](evaluation.md) add numbers of their own, such as `hellaswag.acc_norm`.\n\n" +
+		"| name | what it is | `metrics.jsonl` | of single tensors | `summary.json` |\n|---|---|---|---|---|\n")
+	places := []reflect.Type{reflect.TypeFor[metrics.Record](), reflect.TypeFor[metrics.WeightMeasures](), reflect.TypeFor[metrics.Summary]()}
+	in := map[string][]bool{}
+	var names []string
+	for i, place := range places {
+		for _, name := range metrics.NumberNames(place) {
+			if place == reflect.TypeFor[metrics.Summary]() && metrics.Configured(name) {
+				continue
+			}
+			if in[name] == nil {
+				names = append(names, name)
+				in[name] = make([]bool, len(places))
+			}
+			in[name][i] = true
+		}
+	}
+	for _, name := range names {
+		fmt.Fprintf(&b, "| `%s` | %s |", name, metrics.Label(name))
+		for _, there := range in[name] {
+			b.WriteString(map[bool]string{true: " × |", false: " |"}[there])
+		}
+		b.WriteString("\n")
+	}
+	b.WriteString("\nNumbers of single tensors stand in the table `weights` of a record, below the name of the tensor: [diagnostics](configuration.md#diagnostics)\n" +
+		"say when. What a method has counted so far stands in the table `counts` of records and\n" +
+		"of the summary: for OsciReset `weights_set_back`.\n")
+	return b.String()
 }

@@ -35,7 +35,7 @@ func main() { os.Exit(run(os.Args[1:])) }
 func run(args []string) int {
 	ctx, stop := interruptible()
 	defer stop()
-	out, errOut := &outlet{file: os.Stdout}, &outlet{file: os.Stderr}
+	out, errOut := &stdStream{file: os.Stdout}, &stdStream{file: os.Stderr}
 	root := newRoot()
 	root.SetArgs(args)
 	root.SetOut(out)
@@ -100,7 +100,7 @@ with or without the CAGE correction, from one TOML file.
   cage config                            every key of the TOML, with its default`,
 		Version:           buildVersion(),
 		SilenceErrors:     true,
-		PersistentPreRunE: warnOfLacks,
+		PersistentPreRunE: warnOfMissingParts,
 		SilenceUsage:      true,
 	})
 	root.SetFlagErrorFunc(flagError)

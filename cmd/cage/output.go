@@ -26,7 +26,7 @@ import (
 )
 
 // answer is the result of a command as it is printed: value with --json, else text. Errors of
-// writing are noticed by [outlet], and need no handling here.
+// writing are noticed by [stdStream], and need no handling here.
 type answer struct {
 	value any
 	text  func(w io.Writer)
@@ -40,10 +40,11 @@ func textAnswer(value any, format string, args ...any) *answer {
 	return &answer{value, func(w io.Writer) { fmt.Fprintf(w, format, args...) }}
 }
 
-// exactAnswer is a text for another program. A file or a pipe gets it byte for byte; a terminal, escaped like all else.
+// exactAnswer is a text for another program. A file or a pipe gets it byte for byte, a terminal
+// escaped.
 func exactAnswer(value any, text string) *answer {
 	return &answer{value, func(w io.Writer) {
-		if o, ok := w.(*outlet); ok {
+		if o, ok := w.(*stdStream); ok {
 			if console.Width(o.file) == nil {
 				_, _ = o.write(o.file, []byte(text))
 				return
@@ -126,21 +127,21 @@ func newLogger(cmd *cobra.Command, out io.Writer) (hclog.Logger, error) {
 	return hclog.New(&hclog.LoggerOptions{Name: "cage", Level: level, Output: safetext.NewWriter(out), TimeFormat: "15:04:05"}), nil
 }
 
-// outlet is the standard output or error of this process. All text goes through it,
+// stdStream is the standard output or error of this process. All text goes through it,
 // escaped as package safetext says; only progress displays and texts for other programs are not.
 //
 // Writing to a reader that is gone is no failure: it has seen what it wanted. This concerns
 // commands that outlast their readers (see [surviveSIGPIPE]); SIGPIPE silently ends the others.
-type outlet struct {
+type stdStream struct {
 	file *os.File
 	mu   sync.Mutex
 	err  error // of the first write that failed
 }
 
 // Write implements io.Writer.
-func (o *outlet) Write(p []byte) (int, error) { return o.write(safetext.NewWriter(o.file), p) }
+func (o *stdStream) Write(p []byte) (int, error) { return o.write(safetext.NewWriter(o.file), p) }
 
-func (o *outlet) write(to io.Writer, p []byte) (int, error) {
+func (o *stdStream) write(to io.Writer, p []byte) (int, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	n, err := to.Write(p)
@@ -155,15 +156,16 @@ func (o *outlet) write(to io.Writer, p []byte) (int, error) {
 
 // firstError is the first error of writing. Most callers do not look at the errors of their
 // writes, so that it is reported when the command has ended.
-func (o *outlet) firstError() error {
+func (o *stdStream) firstError() error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.err
 }
 
-// unescaped returns the file of an outlet, for displays that move the cursor; any other writer stays as it is.
+// unescaped returns the file of a stdStream, for displays that move the cursor; any other writer
+// stays as it is.
 func unescaped(w io.Writer) io.Writer {
-	if o, ok := w.(*outlet); ok {
+	if o, ok := w.(*stdStream); ok {
 		return o.file
 	}
 	return w

@@ -85,7 +85,7 @@ func (p *pluginLook) question() (q question, err error) {
 	return q, nil
 }
 
-// maxElements bounds what the oracle, which is slow, is asked.
+// maxElements bounds the tensors that the reference implementation computes, which is slow.
 const maxElements = 1 << 24
 
 // readTensor reads a tensor of float32 that is given as FILE:NAME.

@@ -21,7 +21,7 @@ import (
 	"github.com/cage-qat/cage/sdk/sdktest"
 )
 
-// noDevice is the value of --device for which the oracle alone runs the programs.
+// noDevice is the value of --device for which only the reference implementation runs the programs.
 const noDevice = "none"
 
 func newPluginsTest() *cobra.Command {

@@ -13,11 +13,11 @@
 // The mathematics lives elsewhere: the step in host/train/step, the method in host/cage, the
 // model in host/model. This package is concerned with order and bookkeeping only.
 //
-// The rooms of the wing, the highest first:
+// The packages below, the highest first:
 //
 //	conformance  sdktest's checks of a plugin, on processes and devices
 //	provenance   what a run and its weights come from
-//	assembly     from a configuration to parts: data, programs of plugins, a compiled step
+//	build        from a configuration to parts: data, programs of plugins, a compiled step
 //	step         one step as a compiled graph, with its state; evaluation and decoding of a model
 //	memory       what a training needs of it, from sizes alone
 //	plugin       plugins as processes
@@ -27,7 +27,7 @@
 //	config       run.toml
 //	console, metrics  records, and who shows them
 //
-// A configuration becomes parts (config, plugin, assembly), the loop draws batches from them and runs the step, and what the
+// A configuration becomes parts (config, plugin, build), the loop draws batches from them and runs the step, and what the
 // step returns leaves as records and checkpoints in the run directory.
 package train
 

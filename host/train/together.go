@@ -307,8 +307,9 @@ func (r *run) part(err error) error {
 	return err
 }
 
-// blame is how long an error waits for word of a lost process, of which it may be a consequence.
-const blame = time.Second
+// peerFailureGrace is how long an error waits for the news that another process is lost, which may
+// be its cause.
+const peerFailureGrace = time.Second
 
 // leave tells the others how this process has ended, before it closes what they may need, and returns its error: the loss of another
 // process, if that is why. summary tells that it has come as far as to a summary.
@@ -325,7 +326,7 @@ func (r *run) leave(summary bool, err error) error {
 		select {
 		case <-p.Gone():
 			err = &engine.LostError{Err: p.Err(), Cause: err}
-		case <-time.After(blame):
+		case <-time.After(peerFailureGrace):
 		}
 	}
 	p.Leave(err)

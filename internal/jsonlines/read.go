@@ -41,7 +41,7 @@ type Entry[T any] struct {
 }
 
 // Read yields the lines of the file at path, one after another, so that only one of them needs to be in memory. An
-// [Error] is yielded in the place of a line, and lines may follow it; after any other error nothing follows. Unknown
+// [Error] is yielded instead of a line, and lines may follow it; after any other error nothing follows. Unknown
 // keys are ignored.
 func Read[T any](path vfs.Path) iter.Seq2[Entry[T], error] {
 	return func(yield func(Entry[T], error) bool) {

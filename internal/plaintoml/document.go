@@ -206,7 +206,7 @@ type Places struct {
 }
 
 // place is a line of a file: the document's when that is empty. An override
-// stands in the place of a file, without a line.
+// stands for a file, without a line.
 type place struct {
 	line int
 	file string

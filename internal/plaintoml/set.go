@@ -12,7 +12,7 @@ import (
 	"github.com/cage-qat/cage/internal/schema"
 )
 
-// Set puts a setting in the place of what the document says.
+// Set replaces what the document says by a setting.
 func (d *Document) Set(s Setting) *Error {
 	path, problem := parseKey(s.Key)
 	if problem == nil {
@@ -24,9 +24,10 @@ func (d *Document) Set(s Setting) *Error {
 	return problem
 }
 
-// Override puts a setting of the command line in the place of what the document says. It is KEY=VALUE as given to --set:
-// KEY is a full dotted key; VALUE is written as in TOML, strings in quotes. A table in an array of tables is named by its
-// index, as in "quantizer.overrides[0].bits=3"; the first free index adds one.
+// Override replaces what the document says by a setting of the command line, KEY=VALUE as given to
+// --set: KEY is a full dotted key; VALUE is written as in TOML, strings in quotes. A table in an
+// array of tables is named by its index, as in "quantizer.overrides[0].bits=3"; the first free index
+// adds one.
 func (d *Document) Override(text string) *Error {
 	name := "--set " + oneLine(text)
 	key, value, found := strings.Cut(text, "=")

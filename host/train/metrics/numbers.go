@@ -3,7 +3,6 @@ package metrics
 import (
 	"bytes"
 	"encoding/json/jsontext"
-	"fmt"
 	"maps"
 	"math"
 	"reflect"
@@ -106,54 +105,11 @@ func Label(name string) string {
 }
 
 // Short formats a number with six digits, but a whole number with all of its digits, since every step or token counts.
-func Short(x float64) string { return written(x, 6) }
-
-// Exact formats a number with all of its digits. Whole numbers have no exponent, which some programs do not accept
-// where they expect a step.
-func Exact(x float64) string { return written(x, -1) }
-
-func written(x float64, digits int) string {
+func Short(x float64) string {
 	if x == math.Trunc(x) && math.Abs(x) < 1e15 {
 		return strconv.FormatFloat(x+0, 'f', 0, 64) // +0 turns −0 into 0
 	}
-	return strconv.FormatFloat(x, 'g', digits, 64)
-}
-
-// Reference documents the numbers of records and of summaries as Markdown.
-func Reference() string {
-	var b strings.Builder
-	b.WriteString("# Numbers of a run\n\n" +
-		"A run directory has `metrics.jsonl`, with a record every `train.log_every` steps and at each evaluation, and `summary.json`, what the run\n" +
-		"ended with. A number that was not measured is left out; one that is not finite is the text `\"NaN\"`, `\"Inf\"` or `\"-Inf\"`. Tables and\n" +
-		"figures of [studies](studies.md) call numbers by these names, and so do `cage runs list` and the filter of [`cage serve`](serve.md).\n" +
-		"Losses are in nats per token. [Evaluations](evaluation.md) add numbers of their own, such as `hellaswag.acc_norm`.\n\n" +
-		"| name | what it is | `metrics.jsonl` | of single tensors | `summary.json` |\n|---|---|---|---|---|\n")
-	places := []reflect.Type{reflect.TypeFor[Record](), reflect.TypeFor[WeightMeasures](), reflect.TypeFor[Summary]()}
-	in := map[string][]bool{}
-	var names []string
-	for i, place := range places {
-		for _, name := range NumberNames(place) {
-			if place == reflect.TypeFor[Summary]() && Configured(name) {
-				continue
-			}
-			if in[name] == nil {
-				names = append(names, name)
-				in[name] = make([]bool, len(places))
-			}
-			in[name][i] = true
-		}
-	}
-	for _, name := range names {
-		fmt.Fprintf(&b, "| `%s` | %s |", name, Label(name))
-		for _, there := range in[name] {
-			b.WriteString(map[bool]string{true: " × |", false: " |"}[there])
-		}
-		b.WriteString("\n")
-	}
-	b.WriteString("\nNumbers of single tensors stand in the table `weights` of a record, below the name of the tensor: [diagnostics](configuration.md#diagnostics)\n" +
-		"say when. What a method has counted so far stands in the table `counts` of records and\n" +
-		"of the summary: for OsciReset `weights_set_back`.\n")
-	return b.String()
+	return strconv.FormatFloat(x, 'g', 6, 64)
 }
 
 // Configured reports whether a number of a summary repeats the configuration, in summaries of earlier versions too.

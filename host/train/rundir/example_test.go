@@ -19,7 +19,7 @@ func Example() {
 }
 
 // Runs of four bits, the best first.
-func ExampleList() {
+func ExampleLister_List() {
 	dir, err := os.MkdirTemp("", "runs")
 	if err != nil {
 		log.Fatal(err)
@@ -40,7 +40,7 @@ func ExampleList() {
 			}
 		}
 	}
-	list, err := rundir.List(context.Background(), dir)
+	list, err := new(rundir.Lister).List(context.Background(), dir)
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -59,7 +59,7 @@ func write(t testing.TB, path, text string) {
 
 func list(t testing.TB, roots ...string) []*Run {
 	t.Helper()
-	l, err := List(t.Context(), roots...)
+	l, err := new(Lister).List(t.Context(), roots...)
 	if err != nil {
 		t.Fatal(err)
 	}

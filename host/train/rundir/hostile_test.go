@@ -37,7 +37,7 @@ func TestHostileFiles(t *testing.T) {
 	}
 	listed := make(chan []*Run)
 	go func() {
-		l, err := List(t.Context(), "runs")
+		l, err := new(Lister).List(t.Context(), "runs")
 		if err != nil {
 			t.Error(err)
 		}
@@ -91,7 +91,7 @@ func TestHostileConfigs(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := List(ctx, "runs"); !errors.Is(err, context.Canceled) {
+	if _, err := new(Lister).List(ctx, "runs"); !errors.Is(err, context.Canceled) {
 		t.Errorf("nobody waits for the list: %v", err)
 	}
 }

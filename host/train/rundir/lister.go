@@ -31,11 +31,6 @@ type Lister struct {
 	known map[string]entry // by directory
 }
 
-// List returns the runs below the roots, as a [Lister] does.
-func List(ctx context.Context, roots ...string) ([]*Run, error) {
-	return new(Lister).List(ctx, roots...)
-}
-
 // List returns the runs below the roots, sorted by directory. A root may be a run itself;
 // a root that does not exist is an error. Runs that cannot be read are listed with the
 // reason. It ends early with the context. The returned runs belong to the caller.

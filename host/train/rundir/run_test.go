@@ -51,10 +51,10 @@ func TestList(t *testing.T) {
 			t.Errorf("%s: the loss of e is %v", how, x)
 		}
 	}
-	if _, err := List(t.Context(), "runs", "runz"); err == nil || err.Error() != "there is no directory runz" {
+	if _, err := new(Lister).List(t.Context(), "runs", "runz"); err == nil || err.Error() != "there is no directory runz" {
 		t.Errorf("%v", err)
 	}
-	if _, err := List(t.Context(), "runs/nothing/notes.txt"); err == nil {
+	if _, err := new(Lister).List(t.Context(), "runs/nothing/notes.txt"); err == nil {
 		t.Error("a file is taken for a directory of runs")
 	}
 }
