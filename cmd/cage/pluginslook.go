@@ -262,7 +262,7 @@ func newPluginsRun() *cobra.Command {
 		Long: `Quantize a tensor in float64, and show codes, scales, values and the error. The tensor is
 random, with outliers, or one of float32 in a safetensors file.
 
-  cage plugins run ./my-quantizer --set bits=3 --tensor model.safetensors:lm_head.weight --backward`,
+  cage plugins run ./my-quantizer --tensor model.safetensors:lm_head.weight --backward`,
 	}, func(ctx context.Context, client *plugin.Client, q question) (*answer, error) {
 		return p.run(ctx, client, q)
 	})

@@ -34,8 +34,8 @@ is queued again; so is a cell that waits for what a table chooses. The script an
 tasks print are in the study's directory.
 
 The command submits and ends; 'cage study status' shows how far the cells are. When the
-array has ended, the same command submits what is left: cells that were killed, preempted or
-cancelled, and those that had to wait until a table has chosen.`,
+array has ended, the same command submits what is left: cells that were killed, preempted
+or cancelled, and those that had to wait until a table has chosen.`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if n := cmd.ArgsLenAtDash(); n >= 0 {
 				args = args[:n]
