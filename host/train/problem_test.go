@@ -87,7 +87,7 @@ func iterates(t *testing.T, dir string) []metrics.Point {
 func TestToyParetoPoints(t *testing.T) {
 	testlevel.Long(t, "trains several runs")
 	roots := 0
-	for _, table := range golden.Load(t, "../method/testdata/cage.json").Top(t).List("toy_pareto") {
+	for _, table := range golden.Load(t, "../cage/testdata/cage.json").Top(t).List("toy_pareto") {
 		lambda := table.Float("lam")
 		for _, root := range table.List("roots") {
 			cell, want := root.Float("cell"), root.Float("x")

@@ -22,36 +22,6 @@ func (c *Compiled) Install(s *State, t int) error {
 	return err
 }
 
-// Products counts the products in the graph of the update without correction.
-func (c *Compiled) Products() (int, error) {
-	jobs, err := cage.Jobs(c.plan.Rules, cage.Updating)
-	if err != nil {
-		return 0, err
-	}
-	count, scalars := 0, update.ScalarNames(jobs)
-	specs := []engine.Spec{update.ScalarSpec(scalars)}
-	for _, j := range jobs {
-		for _, in := range j.Program.Inputs {
-			if name, bound := j.Inputs[in.Name]; bound {
-				specs = append(specs, engine.Spec{Name: name, Shape: floatShape(in.Type.Shape...)})
-			}
-		}
-	}
-	e, err := stage{"count", specs, func(g *graph.Graph, in update.Nodes) update.Nodes {
-		out, _ := c.plan.updateOptions().Build(g, jobs, in, update.Unpack(in["scalars"], scalars))
-		for _, n := range g.Nodes() {
-			if n.Type() == graph.NodeTypeDotGeneral {
-				count++
-			}
-		}
-		return out
-	}}.compile(c)
-	if err == nil {
-		e.exec.Close()
-	}
-	return count, err
-}
-
 // Tiled counts the rules of the update that run in tiles, and all, in a form and with or without statistics.
 func (c *Compiled) Tiled(form string, statistics bool) (tiled, all int, err error) {
 	u, err := c.update(updateKind{mode: cage.Mode(form), part: cage.Updating, statistics: statistics})
