@@ -63,7 +63,7 @@ exhaustive: plugins ## Run all tests with everything that make test takes a samp
 
 .PHONY: avx2
 avx2: ## Run the tests of what computes numbers once more, as a processor without AVX-512 does
-	GODEBUG=cpu.avx512f=off $(GO) test ./host/compute/cpu ./host/compute/engine ./host/compute/lower ./host/compute/matmul ./host/model/decode ./host/compute/update/... ./internal/linalg
+	GODEBUG=cpu.avx512f=off $(GO) test ./host/compute/cpu ./host/compute/engine ./host/compute/loops ./host/compute/lower ./host/compute/matmul ./host/model/decode ./host/compute/update/... ./internal/linalg
 
 .PHONY: emulated
 emulated: ## Run the tests of kernels on an emulated processor with AVX-512, BF16 and VNNI (Debian, root; half an hour)
