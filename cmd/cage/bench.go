@@ -75,7 +75,7 @@ go tool pprof -tagfocus executable=gradient cage FILE`,
 	flags := cmd.Flags()
 	sets := m.runFlags(flags)
 	flags.IntVar(&o.Rounds, "steps", 12, "rounds to count, after a warm-up of a quarter as many")
-	flags.StringVar(&profile, "cpuprofile", "", "write a CPU profile for `go tool pprof` to this file")
+	flags.StringVar(&profile, "cpuprofile", "", "write a CPU profile to `FILE`, for go tool pprof")
 	flags.BoolVar(&o.Alone, "alone", false,
 		"measure the configured step only, and print one line of JSON")
 	return withAnswer(cmd, func(cmd *cobra.Command, args []string) (*answer, error) {
