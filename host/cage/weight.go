@@ -54,8 +54,8 @@ func arguments(unpack *program.Program, codes, scale program.Value) (list []prog
 	return list
 }
 
-// mostLevels bounds the levels of a grid that is not uniform: the map compares each weight with all of them.
-const mostLevels = 64
+// maxLevels bounds the levels of a grid that is not uniform: the map compares each weight with all of them.
+const maxLevels = 64
 
 func (w *Weight) levels() (Levels, error) {
 	w.once.Do(func() { w.grid, w.err = w.findLevels() })
@@ -104,8 +104,8 @@ func (w *Weight) findLevels() (l Levels, err error) {
 		}
 	}
 	l = NewLevels(numbers)
-	if len(l.Numbers) < 2 || !l.Uniform() && len(l.Numbers) > mostLevels {
-		return l, fmt.Errorf("its grid has %d levels: want 2 to %d, or a uniform grid", len(l.Numbers), mostLevels)
+	if len(l.Numbers) < 2 || !l.Uniform() && len(l.Numbers) > maxLevels {
+		return l, fmt.Errorf("its grid has %d levels: want 2 to %d, or a uniform grid", len(l.Numbers), maxLevels)
 	}
 	// Nothing is taken on trust: what codes stand for must be their numbers times the scale.
 	top := l.Codes[l.Farthest()]

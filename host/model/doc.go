@@ -16,10 +16,11 @@
 // all sequences of the batch, sequence by sequence. Gradients of products are written by hand: on the CPU the obvious
 // gradient of x·Wᵀ spends more time on transposing its operands than on multiplying them.
 //
-// # Rooms
+// # Packages of the layer
 //
-// The rooms of the wing: architecture has settings and parameters, without graphs; decode computes one token after the other
-// in the host's memory; generate samples, score puts sequences into batches; huggingface, gguf and safetensors are the files
-// of others. A model comes in as settings (architecture) or from such files, becomes a graph here, and gives losses to a step
-// of training and numbers to generate and score.
+// architecture has settings and parameters, without graphs; decode computes one token after the
+// other in the host's memory; generate samples; score puts sequences into batches; huggingface, gguf
+// and safetensors read and write files of other programs. A model begins as settings (architecture)
+// or as such files and becomes a graph here, which gives losses to a training step, and logits to
+// generate and score.
 package model

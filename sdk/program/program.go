@@ -6,8 +6,8 @@
 // inlines into its training graph, differentiates and compiles. This package
 // has the operations and their exact meaning ([Ops]), the [Builder] that
 // writes programs, the check of programs from elsewhere ([Program.Validate]), and
-// their text form ([Program.String]). Programs are executed elsewhere: by the float64
-// oracle (package reference), and by the host on a device. Nothing here may know
+// their text form ([Program.String]). Programs are executed elsewhere: by the
+// reference implementation in float64 (package reference), and by the host on a device. Nothing here may know
 // about plugins, processes or a tensor engine.
 package program
 

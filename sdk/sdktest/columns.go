@@ -152,12 +152,12 @@ func (in *instance) dependsOnColumns(p *program.Program, x []float64) {
 }
 
 // productRows and productWidth are the shape of the operands of a product whose error is measured.
-// What statistics are for is that the error is smaller; mostLoss is the factor by which it may be
+// What statistics are for is that the error is smaller; maxLoss is the factor by which it may be
 // larger than with statistics that are the same for all columns.
 const (
 	productRows  = 32
 	productWidth = 256
-	mostLoss     = 1.2
+	maxLoss      = 1.2
 )
 
 // checkProduct multiplies an activation that has outliers in some columns with a weight, both as
@@ -181,7 +181,7 @@ func (q *quantizerRun) checkProduct(t *trial) {
 		t.announce()
 		informed, flat := productError(t, activation, weight, x, w, false), productError(t, activation, weight, x, w, true)
 		t.notef("the error of a product is %.3g of its norm, with the same statistics for all columns %.3g", informed, flat)
-		if !(informed <= mostLoss*flat) {
+		if !(informed <= maxLoss*flat) {
 			t.failf(example{}, "an activation with outliers in some columns, times a weight: the error is %.3g of the product's norm, and %.3g with the same statistics for all columns: what is done with them makes it worse", informed, flat)
 		}
 	})

@@ -9,11 +9,11 @@ import (
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
-// keptSteps is how many steps the state of a quantizer is followed, and mostDrift by which factor
+// keptSteps is how many steps the state of a quantizer is followed, and maxDrift by which factor
 // the error may grow when they all see the same tensor.
 const (
 	keptSteps = 64
-	mostDrift = 3
+	maxDrift  = 3
 )
 
 func (q *quantizerRun) checkKept(t *trial) {
@@ -115,7 +115,7 @@ func (in *instance) drift(x []float64) {
 	for range keptSteps {
 		after = after.advance(x)
 	}
-	if e := relativeError(after.quantize(x).value, x); !(e <= mostDrift*first+rowError) {
+	if e := relativeError(after.quantize(x).value, x); !(e <= maxDrift*first+rowError) {
 		in.t.failf(in.at(), "after %d steps with the same tensor the error is %.3g of its norm, at the start %.3g: the state drifts away", keptSteps, e, first)
 	}
 }

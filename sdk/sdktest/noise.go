@@ -14,14 +14,14 @@ import (
 )
 
 // noiseDraws is the number of keys over which the mean of a random rounding is taken, and
-// mostDeviations how many standard errors it may be off. rareDraws is how many times something may
+// maxDeviations how many standard errors it may be off. rareDraws is how many times something may
 // be expected that happens in no draw, however unlikely that is. With these, a bias of a fifth of a
 // step is found in a single element, and of a hundredth in the whole matrix. The keys are always
 // the same, so that the check does not depend on chance.
 const (
-	noiseDraws     = 400
-	mostDeviations = 6
-	rareDraws      = 20
+	noiseDraws    = 400
+	maxDeviations = 6
+	rareDraws     = 20
 )
 
 func (q *quantizerRun) checkNoise(t *trial) {
@@ -102,7 +102,7 @@ func (in *instance) unbiased(x []float64) {
 			each[k] = draws[k][i]
 		}
 		m, deviation := moments(each)
-		mean[i], allowed[i] = m, mostDeviations*deviation/math.Sqrt(noiseDraws)+1e-9*largest(x)
+		mean[i], allowed[i] = m, maxDeviations*deviation/math.Sqrt(noiseDraws)+1e-9*largest(x)
 		step = max(step, floats.Max(each)-floats.Min(each))
 	}
 	for i := range allowed { // an element that has not left its level might have
@@ -111,7 +111,7 @@ func (in *instance) unbiased(x []float64) {
 	in.within(x, "the mean over the noise of Q(x), against x, as unbiased claims,", mean, x, func(i int) float64 { return allowed[i] })
 	m, deviation := moments(along)
 	in.t.announce()
-	if most := mostDeviations*deviation/math.Sqrt(noiseDraws) + 1e-9*largest(x)*float64(len(x)); math.Abs(m) > most {
+	if most := maxDeviations*deviation/math.Sqrt(noiseDraws) + 1e-9*largest(x)*float64(len(x)); math.Abs(m) > most {
 		in.t.failf(in.at(), "in the mean over the noise, values grow by %.3g each, want at most %.3g, as unbiased claims", m/float64(len(x)), most/float64(len(x)))
 	}
 }

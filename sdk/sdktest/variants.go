@@ -10,9 +10,9 @@ import (
 	"github.com/cage-qat/cage/sdk"
 )
 
-// mostExhaustive is the largest number of values of an integer parameter for which all of them are
+// maxExhaustive is the largest number of values of an integer parameter for which all of them are
 // tried.
-const mostExhaustive = 9
+const maxExhaustive = 9
 
 // mixtures is the number of random combinations of parameter values.
 const mixtures = 24
@@ -137,7 +137,7 @@ func samples(p sdk.Parameter) []any {
 		for _, c := range p.Choices {
 			add(c)
 		}
-	case p.Type == sdk.TypeInt && p.Max-p.Min < mostExhaustive:
+	case p.Type == sdk.TypeInt && p.Max-p.Min < maxExhaustive:
 		for i := range int(p.Max-p.Min) + 1 { // a float64 as the counter would stand still above 2⁵³
 			add(int(p.Min) + i)
 		}

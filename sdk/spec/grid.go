@@ -64,8 +64,8 @@ func (g Grid) Codes() (list []int32) {
 	return list
 }
 
-// mostCodes bounds what Codes lists.
-const mostCodes = 1 << 16
+// maxCodes bounds what Codes lists.
+const maxCodes = 1 << 16
 
 func (g Grid) check() error {
 	integers := g.Min != 0 || g.Max != 0 || g.Step != 0
@@ -77,10 +77,10 @@ func (g Grid) check() error {
 		return fmt.Errorf("the grid has the format %q: there are %s and %s",
 			g.Format, FormatInteger, FormatE2M1)
 	case g.Step < 1 || g.Max < g.Min || (g.Max-g.Min)%g.Step != 0,
-		(g.Max-g.Min)/g.Step >= mostCodes:
+		(g.Max-g.Min)/g.Step >= maxCodes:
 		return fmt.Errorf("the grid has codes from %d to %d in steps of %d: want a least and a greatest "+
 			"code, and a step from 1 that divides their distance, with at most %d codes",
-			g.Min, g.Max, g.Step, mostCodes)
+			g.Min, g.Max, g.Step, maxCodes)
 	}
 	if g.Group < 0 || max(g.Group, g.Max, -g.Min) > math.MaxInt32 {
 		return fmt.Errorf("the grid has codes from %d to %d in groups of %d elements: want numbers of "+

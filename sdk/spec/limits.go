@@ -20,12 +20,12 @@ func SiteLimits(shape []int) program.Limits {
 		Total:    4096*n + 1<<30,
 		Work:     int64(min(1024*float64(n)*float64(longest)+1<<34, 1<<50)),
 		// The host keeps the constants of every site for as long as a run lasts.
-		Constants: min(4*n+1<<16, mostConstants),
+		Constants: min(4*n+1<<16, maxConstants),
 	}
 }
 
-// mostConstants is the largest number of elements that the constants of a program may have.
-const mostConstants = 1 << 22
+// maxConstants is the largest number of elements that the constants of a program may have.
+const maxConstants = 1 << 22
 
 // TensorLimits returns the limits of each program of an optimizer for a tensor of the
 // given shape. To [SiteLimits] it adds what preconditioners need, a d×d matrix for each
@@ -41,7 +41,7 @@ func TensorLimits(shape []int) program.Limits {
 	}
 	l.Elements = int64(min(float64(l.Elements)+4*squares, program.MaxSize))
 	l.Total = int64(min(float64(l.Total)+256*squares, 1<<50))
-	l.Constants = int64(min(float64(l.Constants)+4*squares, mostConstants))
+	l.Constants = int64(min(float64(l.Constants)+4*squares, maxConstants))
 	l.Work = int64(min(float64(l.Work)+64*cubes, 1<<50))
 	return l
 }

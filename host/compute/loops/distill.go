@@ -114,10 +114,10 @@ func (d Distillation) slopes(r, p, q, log, memory []float32) (sumP, sumQ float64
 // logFrom replaces numbers x from least to 1 by their logarithms: 2·artanh(z) with z = (x−1)/(x+1), by as many terms of
 // its series as float32 needs, unless these are more than the logarithm itself takes.
 func logFrom(least float64, x, z, square []float32) {
-	const mostTerms = 20
+	const maxTerms = 20
 	const precision = 0x1p-26
 	largest := (1 - least) / (1 + least)
-	if math.Pow(largest, 2*mostTerms) > precision {
+	if math.Pow(largest, 2*maxTerms) > precision {
 		Unary(Log, x, x)
 		return
 	}

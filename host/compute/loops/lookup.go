@@ -16,8 +16,8 @@ func divide(n, steps int, parallel Parallel, f func(from, to int)) {
 // rowWithin is an index, moved into the range of a table with n rows.
 func rowWithin(index int32, n int) int { return min(max(int(index), 0), n-1) }
 
-// mostHeld is the length of the longest table that two vector registers hold.
-const mostHeld = 16
+// maxHeld is the length of the longest table that two vector registers hold.
+const maxHeld = 16
 
 // Lookup copies the rows of a table, of d elements each, that have the given indices.
 func Lookup(dst []float32, index []int32, table []float32, d int, parallel Parallel) {
@@ -25,7 +25,7 @@ func Lookup(dst []float32, index []int32, table []float32, d int, parallel Paral
 	divide(len(index), d, parallel, func(from, to int) {
 		if d == 1 {
 			done := from
-			if n <= mostHeld {
+			if n <= maxHeld {
 				done += lookupHeld(dst[from:to], index[from:to], table)
 			}
 			for i := done; i < to; i++ {

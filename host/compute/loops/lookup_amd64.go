@@ -4,12 +4,12 @@ package loops
 
 import "simd/archsimd"
 
-// lookupHeld is [Lookup] for a table of at most mostHeld numbers, by 8 indices at a time. It returns how many elements it has done.
+// lookupHeld is [Lookup] for a table of at most maxHeld numbers, by 8 indices at a time. It returns how many elements it has done.
 func lookupHeld(dst []float32, index []int32, table []float32) int {
 	if !hasAVX2 {
 		return 0
 	}
-	var held [mostHeld]float32
+	var held [maxHeld]float32
 	copy(held[:], table)
 	low, high := archsimd.LoadFloat32x8(held[:8]), archsimd.LoadFloat32x8(held[8:])
 	first, last := archsimd.Int32x8{}, archsimd.BroadcastInt32x8(int32(len(table)-1))

@@ -27,8 +27,8 @@ type steps struct {
 	searched []int32
 }
 
-// mostCounted is the largest number of bounds that are all compared, where there are vectors. More are searched.
-const mostCounted = 32
+// maxCounted is the largest number of bounds that are all compared, where there are vectors. More are searched.
+const maxCounted = 32
 
 func newSteps(table []float32) *steps {
 	var order []int32
@@ -80,7 +80,7 @@ func isNumber(x float32) bool { return x-x == 0 }
 
 func (s *steps) find(dst []int32, x []float32) {
 	done := 0
-	if len(s.above) <= mostCounted {
+	if len(s.above) <= maxCounted {
 		done = s.count(dst, x)
 	}
 	for i := done; i < len(x); i++ {

@@ -22,13 +22,13 @@ func ofKey(k int32) float32 {
 	return math.Float32frombits(uint32(k ^ k>>31&math.MaxInt32))
 }
 
-// mostCompared is the longest row whose elements are compared in pairs. Longer ones are divided about a pivot.
-const mostCompared = 8
+// maxCompared is the longest row whose elements are compared in pairs. Longer ones are divided about a pivot.
+const maxCompared = 8
 
 // TopK marks the k largest elements of each row of d, of equals the first. NaN is larger than any number.
 func TopK(dst []bool, x []float32, d, k int, parallel Parallel) {
 	k = min(max(k, 0), d)
-	divide(len(x)/d, d*mostCompared, parallel, func(from, to int) {
+	divide(len(x)/d, d*maxCompared, parallel, func(from, to int) {
 		keys, work := make([]int32, d), make([]int32, d)
 		for row := from; row < to; row++ {
 			for i, v := range x[row*d : (row+1)*d] {
@@ -40,7 +40,7 @@ func TopK(dst []bool, x []float32, d, k int, parallel Parallel) {
 }
 
 func markLargest(dst []bool, keys, work []int32, k int) {
-	if len(keys) <= mostCompared {
+	if len(keys) <= maxCompared {
 		for i, a := range keys {
 			before := 0
 			for j, b := range keys {

@@ -35,8 +35,8 @@ const (
 	IntegerProducts Kind = "products of integers"
 )
 
-// mostRotated is the largest rotation of [Rotations].
-const mostRotated = 128
+// maxRotated is the largest rotation of [Rotations].
+const maxRotated = 128
 
 // valuesMultiplied warns of what is done in place of products of codes.
 const valuesMultiplied = "quantized matrices are multiplied by their values and not by their codes, which takes more time"
@@ -68,7 +68,7 @@ func subjectOf(p *program.Program, rows int, joined bool) Subject {
 	switch {
 	case joined:
 		kind = Joined
-	case block > mostRotated:
+	case block > maxRotated:
 		kind = LargeRotations
 	case block > 0:
 		kind = Rotations

@@ -16,8 +16,8 @@ import (
 // tableRow is the number of elements in a row of a table of this shape.
 func tableRow(table []int) int { return shapes.Make(dtypes.Float32, table[1:]...).Size() }
 
-// mostDistances is the largest number of distances that a graph computes at once.
-const mostDistances = 1 << 24
+// maxDistances is the largest number of distances that a graph computes at once.
+const maxDistances = 1 << 24
 
 // lowerNearest compares x with some rows of the table at a time, so that the distances to the others need no memory.
 func lowerNearest(l *lowering, n *program.Node, args []*graph.Node) *graph.Node {
@@ -26,7 +26,7 @@ func lowerNearest(l *lowering, n *program.Node, args []*graph.Node) *graph.Node 
 	count := int(n.Type.Size())
 	x := graph.Reshape(args[0], count, 1, d)
 	table = graph.Reshape(table, 1, entries, d)
-	each := max(16, mostDistances/count)
+	each := max(16, maxDistances/count)
 	var least, nearest *graph.Node
 	for first := 0; first < entries; first += each {
 		part := graph.SliceAxis(table, 1, graph.AxisRange(first, min(entries, first+each)))

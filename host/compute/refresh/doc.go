@@ -9,8 +9,8 @@
 // Refresh programs run in binary64, except that products and QR decompositions of
 // matrices, which take nearly all of the time, run in binary32, as on a device
 // ([Execute]). Operations on whole matrices are written for speed, on top of package
-// linalg. Everything else runs on the oracle (package reference), one operation at a
-// time, so that no program is refused.
+// linalg. Everything else runs on the reference implementation (package reference), one
+// operation at a time, so that no program is refused.
 //
 // This package knows the programs of optimizers, and their states by name. Gradients,
 // parameters and the order of a step are handled elsewhere.

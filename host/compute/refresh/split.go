@@ -135,9 +135,9 @@ func (c *splitter) check() error {
 			case factorizes(n.Op):
 				return fmt.Errorf("a refresh renews the state %s by %s of what updates write, too: it cannot begin before it takes effect", stateName(output.Name), n.Op)
 			case n.Op == program.OpSortColumns:
-				if pairs := float64(n.Type.Size()) * float64(n.Type.Shape[n.Type.Rank()-1]); pairs > mostSorted {
+				if pairs := float64(n.Type.Size()) * float64(n.Type.Shape[n.Type.Rank()-1]); pairs > maxSorted {
 					return fmt.Errorf("a refresh renews the state %s by sorting columns of what updates write, too, on the device, where that compares %.3g pairs: want at most %d",
-						stateName(output.Name), pairs, mostSorted)
+						stateName(output.Name), pairs, maxSorted)
 				}
 			}
 		}
@@ -172,8 +172,8 @@ func (c *splitter) cut() {
 	slices.Sort(c.handed)
 }
 
-// mostSorted is the largest number of pairs that a device may compare to sort columns: it stores all of them.
-const mostSorted = 1 << 28
+// maxSorted is the largest number of pairs that a device may compare to sort columns: it stores all of them.
+const maxSorted = 1 << 28
 
 // factorizes reports whether the operation is one that devices do not have.
 func factorizes(op program.Op) bool {

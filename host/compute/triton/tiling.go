@@ -19,12 +19,12 @@ type tiling struct {
 // Sizes of tiles.
 const (
 	leastDot     = 16 // elements of each axis of a matrix product
-	mostParts    = 3  // of a row
+	maxParts     = 3  // of a row
 	lanes        = 32 // threads of a warp
-	largestWarps = 16 // 32 threads of each have mostRegisters
+	largestWarps = 16 // 32 threads of each have maxRegisters
 
-	// mostRegisters are those of a thread: the compiler is told so, and a multiprocessor has room for 16 warps.
-	mostRegisters = 128
+	// maxRegisters are those of a thread: the compiler is told so, and a multiprocessor has room for 16 warps.
+	maxRegisters = 128
 )
 
 // residentWarps are those of all instances: about what a GPU of 132 multiprocessors has at once. Tests have fewer.
@@ -59,7 +59,7 @@ func (w *writer) setTile(largest int) error {
 	limit := float64(laneElements[min(w.tensors(row), len(laneElements)-1)])
 	var best tiling
 	least := math.Inf(1)
-	for w.parts = 1; w.parts <= mostParts; w.parts++ {
+	for w.parts = 1; w.parts <= maxParts; w.parts++ {
 		for w.warps = 1; w.warps <= largestWarps; w.warps *= 2 {
 			for w.tile = 1; w.rows%w.tile == 0 && w.tile*row.Size() <= largest; w.tile *= 2 {
 				elements, fits := w.computed(row)

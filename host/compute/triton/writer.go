@@ -77,7 +77,7 @@ func (w *writer) write() (text string, err error) {
 	for _, s := range sums {
 		w.storeSums(s)
 	}
-	return w.module(fmt.Sprintf(`"ttg.maxnreg" = %d : i32`, mostRegisters), w.parameters()), nil
+	return w.module(fmt.Sprintf(`"ttg.maxnreg" = %d : i32`, maxRegisters), w.parameters()), nil
 }
 
 // A sum is what an instance adds up of a part of a [Summed] output: a tile, whose elements are those of all its tiles together.

@@ -5,7 +5,7 @@
 // each takes the jobs that it can run and refuses the rest, with reasons. An [Update] then runs on [Tensors], which are
 // buffers by name, and replaces those that the programs write. Everything is compiled before it runs.
 //
-// Executors must compute the same as the float64 oracle (package reference), within the precision of binary32; they are
+// Executors must compute the same as the reference implementation in float64 (package reference), within the precision of binary32; they are
 // all tested by one suite, package executortest. To add an executor, write one file here, and
 // add it to the list and to the suite. A step that is one executable, as on accelerators, is a single
 // graph: it takes the jobs' graphs from [Options.Build] and uses no other executor.

@@ -63,14 +63,14 @@ func gpuMemory(cfg *config.Config, dev *engine.Device) *Available {
 
 // estimate is the report, from sizes alone, of the phase that needs most.
 func estimate(cfg *config.Config, m model.Model, programs *Programs, available *Available) (*Report, error) {
-	return mostOf(programs, func(i int, p *Programs) (*Report, error) {
+	return largestReport(programs, func(i int, p *Programs) (*Report, error) {
 		s, err := sizesOf(cfg, m, p)
 		return NewReport(s, available), err
 	})
 }
 
-// mostOf is the report of the phase that needs most.
-func mostOf(programs *Programs, of func(i int, p *Programs) (*Report, error)) (most *Report, err error) {
+// largestReport is the report of the phase that needs most.
+func largestReport(programs *Programs, of func(i int, p *Programs) (*Report, error)) (most *Report, err error) {
 	for i, p := range programs.Phases() {
 		r, err := of(i, p)
 		if err != nil {
@@ -90,7 +90,7 @@ func (b *Built) gpuReport() (*Report, error) {
 	if len(b.phases) == 0 {
 		return estimate(b.req.Config, b.req.Model, b.Programs, available)
 	}
-	return mostOf(b.Programs, func(i int, p *Programs) (*Report, error) {
+	return largestReport(b.Programs, func(i int, p *Programs) (*Report, error) {
 		s, err := sizesOf(b.req.Config, b.req.Model, p)
 		if err != nil {
 			return nil, err
@@ -188,7 +188,7 @@ func compiledMemory(cfg *config.Config, m model.Model, programs *Programs, warn 
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, dev.Close()) }()
-	return mostOf(programs, func(_ int, p *Programs) (*Report, error) {
+	return largestReport(programs, func(_ int, p *Programs) (*Report, error) {
 		plan, err := Plan(cfg, m, p)
 		if err != nil {
 			return nil, err

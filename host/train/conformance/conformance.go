@@ -51,8 +51,8 @@ func Optimizer(ctx context.Context, c *plugin.Client) sdktest.OptimizerSubject {
 	}
 }
 
-// mostRestarts bounds the time that the test of a plugin takes which crashes always.
-const mostRestarts = 20
+// maxRestarts bounds the time that the test of a plugin takes which crashes always.
+const maxRestarts = 20
 
 // restartable is a plugin that is started again when it has ended.
 type restartable struct {
@@ -69,7 +69,7 @@ func (r *restartable) get(ctx context.Context) (*plugin.Client, error) {
 	default:
 		return r.client, nil
 	}
-	if r.restarts == mostRestarts {
+	if r.restarts == maxRestarts {
 		return r.client, nil // whose errors say how it ended
 	}
 	r.restarts++

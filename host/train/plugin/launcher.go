@@ -61,14 +61,14 @@ func splitHandshake(line string) ([]string, *Error) {
 	return parts, nil
 }
 
-// longestCertificate is the length in characters of the longest certificate that is
+// maxCertificate is the length in characters of the longest certificate that is
 // accepted; go-plugin's have about 700.
-const longestCertificate = 16 << 10
+const maxCertificate = 16 << 10
 
 // checkCertificate verifies that a field is a certificate, DER in base64.
 func checkCertificate(text string) *Error {
-	if len(text) > longestCertificate {
-		return failure(ErrProtocol, "offers a certificate of %d characters; at most %d are accepted", len(text), longestCertificate)
+	if len(text) > maxCertificate {
+		return failure(ErrProtocol, "offers a certificate of %d characters; at most %d are accepted", len(text), maxCertificate)
 	}
 	der, err := base64.RawStdEncoding.DecodeString(text)
 	if err == nil {

@@ -1,6 +1,6 @@
 // Package executortest tests that executors compute what programs mean. One suite tests
 // all of them: it runs hundreds of random programs like those of optimizers and compares
-// the results with the oracle (package reference). To be tested, an executor needs an
+// the results with the reference implementation (package reference). To be tested, an executor needs an
 // [Executor] of two methods; see the tests of this package, which cover all executors.
 //
 // Only what every executor must do belongs here: results, memory, goroutines. What one
@@ -159,8 +159,8 @@ type trial struct {
 // package randprog.
 const most = 1e4
 
-// newTrial asks the oracle. In exact programs every result is correctly rounded, so that
-// the oracle has to round as the executor does; in the others the errors of binary32
+// newTrial asks the reference implementation. In exact programs every result is correctly rounded, so that
+// it has to round as the executor does; in the others the errors of binary32
 // are what is measured.
 func (s Subject) newTrial(c randprog.Case, k Kernel, exact bool) (*trial, error) {
 	oracle := reference.Run

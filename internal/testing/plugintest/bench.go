@@ -1,4 +1,4 @@
-// Package plugintest runs a plugin's programs in its tests: on the float64 oracle and,
+// Package plugintest runs a plugin's programs in its tests: on the reference implementation (float64) and,
 // compiled, on the CPU device in float32. It has what tests of an algorithm need:
 // building its programs, running them and their gradients, and the steps of an optimizer.
 // What every plugin promises, and the values of its golden file, are checked by the
@@ -22,7 +22,7 @@ import (
 	"github.com/cage-qat/cage/sdk/sdktest"
 )
 
-// init lets garbage grow in tests: the oracle makes much of it, and next to nothing stays,
+// init lets garbage grow in tests: the reference implementation makes much of it, and next to nothing stays,
 // so that the collector would take a third of the time.
 func init() { debug.SetGCPercent(800) }
 
@@ -53,7 +53,7 @@ func CPU(t testing.TB) Bench {
 	return Bench{device}
 }
 
-// Double reports whether m computes in binary64, as the oracle does.
+// Double reports whether m computes in binary64, as the reference implementation does.
 func (m Bench) Double() bool { return m == Oracle() }
 
 // Run executes a valid program on inputs by name. Float inputs are rounded to the
@@ -95,7 +95,7 @@ func (m Bench) Eval(t testing.TB, body func(b *program.Builder, in []program.Val
 	return all
 }
 
-// Each runs a test on the oracle and on the CPU, each in a subtest.
+// Each runs a test on the reference implementation and on the CPU, each in a subtest.
 func Each(t *testing.T, test func(t *testing.T, m Bench)) {
 	t.Helper()
 	for _, m := range []Bench{Oracle(), CPU(t)} {
@@ -103,7 +103,7 @@ func Each(t *testing.T, test func(t *testing.T, m Bench)) {
 	}
 }
 
-// Close compares got with the golden numbers at key: on the oracle within the file's own
+// Close compares got with the golden numbers at key: on the reference implementation within the file's own
 // tolerance, on a device within single times the largest finite magnitude among them. In
 // binary32, a sum of terms of that magnitude cannot be more accurate, however small the
 // result.

@@ -13,7 +13,7 @@ import (
 )
 
 // Training is a tensor being trained by one optimizer, between two updates. A machine
-// runs its steps as a host does; refreshes run on the oracle in binary64, reading and
+// runs its steps as a host does; refreshes run on the reference implementation in binary64, reading and
 // writing a state in the machine's precision.
 type Training struct {
 	// Program holds the optimizer's programs for the tensor.

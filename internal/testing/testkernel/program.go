@@ -59,7 +59,7 @@ func compile(p *program.Program, rows, largest int, stored map[string]triton.Sto
 	return out, err
 }
 
-// Run returns the outputs of the program for its inputs, in binary32. The oracle computes
+// Run returns the outputs of the program for its inputs, in binary32. The reference implementation computes
 // the part for whole tensors; it sees inputs rounded as the kernel does.
 func (p *Program) Run(inputs map[string]reference.Tensor) (map[string]reference.Tensor, error) {
 	known := maps.Clone(inputs)

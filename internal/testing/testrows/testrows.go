@@ -18,7 +18,7 @@ func InTurn(n int, f func(i int)) {
 	}
 }
 
-// Run executes a program: what needs whole tensors with the oracle in binary32, the rest by rows. The error is that of package
+// Run executes a program: what needs whole tensors with the reference implementation in binary32, the rest by rows. The error is that of package
 // rows. computed is false if no part of the program is computed by rows.
 func Run(p *program.Program, n int, stored map[string]passes.Storage, inputs map[string]reference.Tensor) (out map[string]reference.Tensor, computed bool, err error) {
 	d, err := cpu.Divide(p, n)
