@@ -27,9 +27,8 @@ func newPlugins() *cobra.Command {
 		Long: `List and describe plugins. A plugin is found by a path given directly, in the
 directories of CAGE_PLUGIN_PATH, in plugins/ beside the cage executable, and in
 plugins/ in the working directory. A directory that holds a Go main package is built
-on demand. A plugin is a program that runs with your rights; on Linux it may use half of
-the memory, or as much as CAGE_PLUGIN_MEMORY says, such as 8G. It has 10 s to start and
-for each answer, or as long as CAGE_PLUGIN_TIMEOUT says, such as 1m.`,
+on demand. A plugin is a program that runs with your rights. It has 10 s to start and for
+each answer, or as long as CAGE_PLUGIN_TIMEOUT says, such as 1m.`,
 	}, newPluginsList(), newPluginsShow(), newPluginsNew(), surviveSIGPIPE(newPluginsTest()), newPluginsProgram(), newPluginsRun())
 }
 

@@ -41,7 +41,7 @@ var parsers = []struct{ what, pkg, targets string }{
 	{"tables of losses as CSV, runs as points", "host/study/scaling", "FuzzParseCSV FuzzReadRuns"},
 	{"descriptions of evaluation tasks, their rows, answers and samples", "host/deploy/tasks", "FuzzAnswers FuzzParse"},
 	{"inputs and manifests of RULER", "host/deploy/ruler", "FuzzDocuments FuzzManifest FuzzWords"},
-	{"what a plugin prints: handshake and log", "host/train/plugin", "FuzzHandshake FuzzParseLog"},
+	{"what a plugin logs", "host/train/plugin", "FuzzParseLog"},
 	{"messages between host and plugin", "sdk", "FuzzDescribeAnswer FuzzOptimizerAnswer FuzzQuantizeRequest FuzzQuantizerAnswer"},
 	{"programs on the wire", "sdk/internal/wire", "FuzzProgram"},
 	{"programs", "sdk/program", "FuzzValidate"},

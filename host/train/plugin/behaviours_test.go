@@ -77,14 +77,12 @@ var behaviours = map[string]func(){
 		fmt.Fprintf(os.Stderr, "socket directory %v, %d bytes\n", info.Mode(), len(dir))
 		sdk.ServeQuantizer(testQuantizer{})
 	},
-	"says-certificate":      says("1|1|unix|/tmp/s|grpc|" + strings.Repeat("MIIB", 50)),
-	"says-long-certificate": says("1|1|unix|/tmp/s|grpc|" + strings.Repeat("MIIB", 10000)),
-	"says-old-protocol":     says("1|0|unix|/tmp/s|grpc"),
-	"says-new-protocol":     says("1|2|unix|/tmp/s|grpc"),
-	"says-new-handshake":    says("2|1|unix|/tmp/s|grpc"),
-	"says-net-rpc":          says("1|1|unix|/tmp/s|netrpc"),
-	"says-far-address":      says("1|1|tcp|192.0.2.1:80|grpc"),
-	"says-dead-socket":      says("1|1|unix|/nonexistent/socket|grpc"),
+	"says-certificate":   says("1|1|unix|/tmp/s|grpc|" + strings.Repeat("MIIB", 50)),
+	"says-old-protocol":  says("1|0|unix|/tmp/s|grpc"),
+	"says-new-protocol":  says("1|2|unix|/tmp/s|grpc"),
+	"says-new-handshake": says("2|1|unix|/tmp/s|grpc"),
+	"says-net-rpc":       says("1|1|unix|/tmp/s|netrpc"),
+	"says-dead-socket":   says("1|1|unix|/nonexistent/socket|grpc"),
 	"knows-no-cookie": func() {
 		os.Unsetenv("CAGE_PLUGIN")
 		sdk.ServeQuantizer(testQuantizer{})
@@ -103,16 +101,6 @@ var behaviours = map[string]func(){
 		fmt.Fprintln(os.Stderr, `{"@level":"warn","@message":"two\nlines \u001b[2J","k\u001b[1m":"v\u202e\n","deep":{"a\u001b":["\u001b[3m"]}}`)
 		sdk.ServeQuantizer(testQuantizer{})
 	},
-	"floods": func() { // 8 MB, then serves
-		line := strings.Repeat("x", 1023) + "\n"
-		w := bufio.NewWriter(os.Stderr)
-		for range 8 << 10 {
-			_, _ = w.WriteString(line)
-		}
-		_ = w.Flush()
-		sdk.ServeQuantizer(testQuantizer{})
-	},
-	"floods-streams": floodStreams,
 	"ignores-its-host": func() { // it does not notice that standard input is closed
 		r, w, err := os.Pipe()
 		if err != nil {
@@ -129,19 +117,6 @@ var behaviours = map[string]func(){
 			panic(err)
 		}
 		slog.Warn("forked", "pid", child.Process.Pid)
-		sdk.ServeQuantizer(testQuantizer{})
-	},
-	"forks-away": func() { // its children leave the group, the session and their parent
-		for _, script := range []string{"exec sleep 300", "sleep 300 & exit"} {
-			child := exec.Command("/bin/sh", "-c", script)
-			child.Env, child.SysProcAttr = []string{}, &syscall.SysProcAttr{Setsid: true}
-			if err := child.Start(); err != nil {
-				panic(err)
-			}
-			if strings.HasSuffix(script, "exit") {
-				_ = child.Wait()
-			}
-		}
 		sdk.ServeQuantizer(testQuantizer{})
 	},
 	"host": hostProcess,
@@ -212,18 +187,6 @@ func (testQuantizer) Quantize(b *program.Builder, x program.Value, site sdk.Site
 		go func() { panic("from a goroutine") }()
 		time.Sleep(time.Hour)
 	case "hang":
-		time.Sleep(time.Hour)
-	case "eat":
-		var eaten [][]byte
-		for {
-			eaten = append(eaten, bytes.Repeat([]byte{1}, 16<<20))
-			runtime.KeepAlive(eaten)
-		}
-	case "stop-parent": // on Linux that is its supervisor
-		_ = syscall.Kill(os.Getppid(), syscall.SIGSTOP)
-		time.Sleep(time.Hour)
-	case "kill-parent":
-		_ = syscall.Kill(os.Getppid(), syscall.SIGKILL)
 		time.Sleep(time.Hour)
 	case "log":
 		slog.With("a", 1).WithGroup("g").Warn("from the author", "b", "two")

@@ -39,7 +39,7 @@ const (
 
 // deathNotice is how long the end of a process may lag behind the end of its
 // connection.
-const deathNotice = 500 * time.Millisecond
+const deathNotice = time.Second
 
 // Client is a running plugin. Its methods may be called concurrently.
 type Client struct {
@@ -151,7 +151,7 @@ func (c *Client) Close() {
 			c.gp.Kill() // ends when the process does
 		}
 		if p, _ := c.launch.current(); p != nil {
-			<-p.drained
+			<-p.exited
 		}
 		if c.launch.socketDir != "" {
 			_ = os.RemoveAll(c.launch.socketDir)
@@ -222,7 +222,6 @@ func (c *Client) ended(err error) *Error {
 	}
 	select {
 	case <-p.exited:
-		<-p.drained
 		return c.withOutput(failure(ErrShutdown, "%s", p.ending()))
 	case <-time.After(deathNotice):
 		if len(c.info) == 0 { // it has never answered
@@ -236,5 +235,5 @@ func (c *Client) withOutput(e *Error) *Error {
 	if p, _ := c.launch.current(); p != nil {
 		e.Output = p.output.lines()
 	}
-	return explainMemory(e, c.launch.memory)
+	return e
 }

@@ -23,7 +23,6 @@ import (
 	"google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/encoding/prototext"
-	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/reflect/protoregistry"
@@ -67,7 +66,7 @@ var hostileAnswers = []struct {
 	{"raises", "!raises", ErrFailed, "KeyError: 'bits'"},
 	{"wrong-status", "!wrong-status", ErrFailed, "use rows of 8"},
 	{"huge-message", "!huge", ErrProtocol, "a message is too large"},
-	{"broken", "!broken", ErrProtocol, "broken encoding"},
+	{"broken", "!broken", ErrFailed, "cannot parse invalid wire-format data"},
 }
 
 // goodAnswer rounds.
@@ -229,32 +228,4 @@ func serveWithout(certificate string, options ...grpc.ServerOption) {
 	if err := server.Serve(l); err != nil {
 		panic(err)
 	}
-}
-
-// floodStreams sends what fills the host's memory if it keeps it, on the streams that go-plugin opens by itself: to the broker, and
-// for standard output.
-func floodStreams() {
-	serveWithout("", grpc.UnknownServiceHandler(func(_ any, stream grpc.ServerStream) error {
-		method, _ := grpc.MethodFromServerStream(stream)
-		fields := protowire.AppendBytes(protowire.AppendTag(nil, 2, protowire.BytesType), make([]byte, 64<<20)) // of standard output
-		times := 1
-		switch {
-		case strings.HasPrefix(method, "/plugin.GRPCBroker/"):
-			fields = protowire.AppendVarint(protowire.AppendTag(nil, 1, protowire.VarintType), 1)
-			fields = protowire.AppendBytes(protowire.AppendTag(fields, 3, protowire.BytesType), make([]byte, 8<<20)) // an address
-			fields = protowire.AppendBytes(protowire.AppendTag(fields, 4, protowire.BytesType), []byte{1 << 3, 1})   // knock
-			times = 8
-		case !strings.HasPrefix(method, "/plugin.GRPCStdio/"):
-			return status.Error(codes.Unimplemented, method)
-		}
-		m := &emptypb.Empty{}
-		m.ProtoReflect().SetUnknown(fields)
-		for range times {
-			if err := stream.SendMsg(m); err != nil {
-				return err
-			}
-		}
-		<-stream.Context().Done()
-		return nil
-	}))
 }

@@ -5,12 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"runtime"
 	"slices"
 	"time"
 	"unsafe"
 
-	"golang.org/x/sync/errgroup"
+	"github.com/cage-qat/cage/sdk/program"
 )
 
 // keeper holds the process of a plugin that computes itself, starts it again when it has crashed or
@@ -19,35 +18,24 @@ import (
 // The plugin can write to the shared memory at any time, also after it has answered. So the host
 // works on memory of its own with the same layout: it is copied to the plugin before each call, and
 // what the call has written is copied back and checked there. Nothing else is ever read from the
-// shared memory.
+// shared memory, which is read and written as a file: what a plugin does to it is an error then,
+// and no signal that ends the host.
 type keeper struct {
 	origin   *Client // what to start; it may be closed
 	running  *Client // nil: not running
 	call     string  // what it is called for, in words: step or search
 	attach   func(context.Context, *Client) error
 	memory   *sharedMemory
-	own      []float32      // the host's
-	spans    map[place]span // of what the memory holds
-	variable string         // that sets the time limit
+	own      []float32 // the host's
+	variable string    // that sets the time limit
 	timeout  time.Duration
 }
 
-// place names a tensor in the memory. What it is besides x, such as a state, is said by kind and,
-// of several, name.
-type place struct{ tensor, kind, name string }
-
-// span is where a tensor is, in bytes, and its number of elements.
-type span struct {
-	at int64
-	n  int
-}
-
-func spanOf(at int64, shape []int) span {
-	n := 1
-	for _, d := range shape {
-		n *= d
-	}
-	return span{at, n}
+// result is a tensor that a call writes: where it is, in bytes, and what it is called.
+type result struct {
+	at           int64
+	shape        []int
+	tensor, what string
 }
 
 // pauses are those before a call is tried for the first, second and third time.
@@ -61,7 +49,8 @@ func (k *keeper) open(ctx context.Context, bytes int64, variable string, timeout
 	if text := os.Getenv(variable); text != "" {
 		limit, err := time.ParseDuration(text)
 		if err != nil || limit <= 0 {
-			return k.origin.exe.complete(failure(ErrStart, "%s is %q: want a time, such as 30s or 2m", variable, text))
+			return k.origin.exe.complete(failure(ErrStart,
+				"%s is %q: want a time, such as 30s or 2m", variable, text))
 		}
 		k.timeout = limit
 	}
@@ -83,7 +72,8 @@ func (k *keeper) start(ctx context.Context) error {
 		return err
 	}
 	k.running = c
-	return c.callWithin(ctx, c.opts.CallTimeout, moreTime, "", func(ctx context.Context) error { return k.attach(ctx, c) })
+	attach := func(ctx context.Context) error { return k.attach(ctx, c) }
+	return c.callWithin(ctx, c.opts.CallTimeout, moreTime, "", attach)
 }
 
 // Close ends the process and frees the memory.
@@ -99,26 +89,22 @@ func (k *keeper) stop() {
 	}
 }
 
-func (k *keeper) floats(p place) []float32 {
-	at, ok := k.spans[p]
-	if !ok {
-		panic(fmt.Sprintf("there is no %+v", p))
-	}
-	return at.in(k.own)
+// view is a tensor in the host's memory, by its place in bytes.
+func (k *keeper) view(at int64, shape []int) []float32 {
+	n := program.FloatType(shape...).Size()
+	return k.own[at/4:][:n:n]
 }
 
-func (s span) in(memory []float32) []float32 { return memory[s.at/4:][:s.n:s.n] }
-
-// ask makes a call, and takes what it has written. After a crash, and when there is no answer
-// within the time limit, the plugin is started again, and the call is made again, twice at most.
-// Errors are [*Error].
-func (k *keeper) ask(ctx context.Context, step int, call func(context.Context, *Client) error, take func() error) (err error) {
+// ask makes a call and takes what it has written. After a crash, and when there is no answer within
+// the time limit, the plugin is started again, and the call is made again, twice at most. Errors
+// are [*Error].
+func (k *keeper) ask(ctx context.Context, step int, call func(context.Context, *Client) error, list []result) (err error) {
 	for i, pause := range pauses {
 		time.Sleep(pause)
-		if err = k.try(ctx, call); err == nil {
-			return take()
+		if err = k.try(ctx, call, list); err == nil {
+			return nil
 		}
-		if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) { // nobody waits any more
+		if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 			k.stop() // it may still compute
 			return err
 		}
@@ -127,7 +113,8 @@ func (k *keeper) ask(ctx context.Context, step int, call func(context.Context, *
 		}
 		k.stop()
 		if i+1 < len(pauses) {
-			k.origin.opts.Logger.Warn("a "+k.call+" of a plugin is tried again", "step", step, "after", pauses[i+1], "error", err)
+			k.origin.opts.Logger.Warn("a "+k.call+" of a plugin is tried again", "step", step,
+				"after", pauses[i+1], "error", err)
 		}
 	}
 	e := *err.(*Error)
@@ -135,79 +122,41 @@ func (k *keeper) ask(ctx context.Context, step int, call func(context.Context, *
 	return &e
 }
 
-// try starts the plugin, if it does not run, and makes the call once.
-func (k *keeper) try(ctx context.Context, call func(context.Context, *Client) error) error {
+// try starts the plugin, if it does not run, makes the call once, and verifies that what it has
+// written is finite.
+func (k *keeper) try(ctx context.Context, call func(context.Context, *Client) error, list []result) error {
 	if k.running == nil {
 		if err := k.start(ctx); err != nil {
 			return err
 		}
 	}
-	x := k.exchange()
-	x.give()
-	if err := x.wait(); err != nil {
+	sharing := func(err error) error {
+		return k.origin.exe.complete(failure(ErrFailed, "the memory that it shares: %w", err))
+	}
+	if _, err := k.memory.file.WriteAt(asBytes(k.own), 0); err != nil {
+		return sharing(err)
+	}
+	c, hint := k.running, " ("+k.variable+"=5m allows five minutes)"
+	err := c.callWithin(ctx, k.timeout, hint, "", func(ctx context.Context) error { return call(ctx, c) })
+	if err != nil {
 		return err
 	}
-	c := k.running
-	return c.callWithin(ctx, k.timeout, " ("+k.variable+"=5m allows five minutes)", "", func(ctx context.Context) error { return call(ctx, c) })
-}
-
-// exchange copies between the host's memory and the plugin's, side by side. The plugin's is read
-// and written as a file: what a plugin does to it is an error then, and no signal that ends the
-// host.
-type exchange struct {
-	*keeper
-	group errgroup.Group
-}
-
-func (k *keeper) exchange() *exchange {
-	x := &exchange{keeper: k}
-	x.group.SetLimit(runtime.GOMAXPROCS(0))
-	return x
-}
-
-// parts calls f for parts of the host's memory, as bytes too.
-func (x *exchange) parts(s span, f func(first int, part []float32, bytes []byte, at int64) error) {
-	const most = 1 << 18 // elements; their time is far above that of a goroutine
-	for first := 0; first < s.n; first += most {
-		at, n := s.at+4*int64(first), min(s.n-first, most)
-		part := span{at, n}.in(x.own)
-		x.group.Go(func() error {
-			return f(first, part, unsafe.Slice((*byte)(unsafe.Pointer(&part[0])), 4*n), at)
-		})
-	}
-}
-
-func (x *exchange) give() {
-	x.parts(span{0, len(x.own)}, func(_ int, _ []float32, bytes []byte, at int64) error {
-		return sharing(x.memory.file.WriteAt(bytes, at))
-	})
-}
-
-// take copies a tensor that the plugin has written, and verifies that the copy is finite. what says
-// which tensor it is.
-func (x *exchange) take(p place, what string) {
-	x.parts(x.spans[p], func(first int, part []float32, bytes []byte, at int64) error {
-		err := sharing(x.memory.file.ReadAt(bytes, at))
-		i := slices.IndexFunc(part, func(v float32) bool { return v-v != 0 }) // NaN or infinite
-		if err != nil || i < 0 {
-			return err
+	for _, w := range list {
+		values := k.view(w.at, w.shape)
+		if _, err := k.memory.file.ReadAt(asBytes(values), w.at); err != nil {
+			return sharing(err)
 		}
-		e := failure(ErrFailed, "it wrote %v to element %d of %s; all that it was given is finite", part[i], first+i, what)
-		e.Site = p.tensor
-		return e
-	})
-}
-
-func sharing(_ int, err error) error {
-	if err != nil {
-		return failure(ErrFailed, "the memory that it shares: %w", err)
+		i := slices.IndexFunc(values, func(v float32) bool { return v-v != 0 }) // NaN or infinite
+		if i >= 0 {
+			e := failure(ErrFailed, "it wrote %v to element %d of %s; all that it was given is finite",
+				values[i], i, w.what)
+			e.Site = w.tensor
+			return k.origin.exe.complete(e)
+		}
 	}
 	return nil
 }
 
-func (x *exchange) wait() error {
-	if err := x.group.Wait(); err != nil {
-		return x.origin.exe.complete(err)
-	}
-	return nil
+func asBytes(values []float32) []byte {
+	return unsafe.Slice((*byte)(unsafe.Pointer(&values[0])), 4*len(values))
 }

@@ -2,9 +2,11 @@ package plugin
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/cage-qat/cage/sdk/client"
+	"github.com/cage-qat/cage/sdk/spec"
 )
 
 // OpaqueTensor is a tensor that an opaque optimizer updates, without its places.
@@ -16,8 +18,9 @@ type OpaqueTensor = client.Placed
 // goroutine at a time.
 type Stepper struct {
 	keeper
-	layout client.Layout
-	odd    bool // which states are the current ones
+	layout  client.Layout
+	tensors map[string]client.Placed
+	odd     bool // which states are the current ones
 }
 
 // The time limit of a step.
@@ -28,22 +31,14 @@ const (
 	StepTimeoutVariable = "CAGE_PLUGIN_STEP_TIMEOUT"
 )
 
-// NewStepper starts the plugin of c once more and hands it the memory of the tensors. The process
+// NewStepper starts the plugin of c once more and attaches the memory of the tensors. The process
 // lives until Close, whatever becomes of c and ctx. Errors are [*Error].
 func NewStepper(ctx context.Context, c *Client, list []OpaqueTensor) (*Stepper, error) {
-	s := &Stepper{layout: client.Arrange(list)}
-	spans := map[place]span{}
+	s := &Stepper{layout: client.Arrange(list), tensors: map[string]client.Placed{}}
 	for _, t := range s.layout.Tensors {
-		for kind, at := range map[string]int64{kindX: t.X, kindGradient: t.Gradient, kindDirection: t.Direction} {
-			spans[place{t.Name, kind, ""}] = spanOf(at, t.Shape)
-		}
-		for i, st := range t.State {
-			for odd, at := range t.States[i] {
-				spans[place{t.Name, kindState[odd], st.Name}] = spanOf(at, st.Shape)
-			}
-		}
+		s.tensors[t.Name] = t
 	}
-	s.keeper = keeper{origin: c, call: "step", spans: spans, attach: func(ctx context.Context, c *Client) error {
+	s.keeper = keeper{origin: c, call: "step", attach: func(ctx context.Context, c *Client) error {
 		return c.optimizer.Attach(ctx, s.memory.path(), s.layout)
 	}}
 	if err := s.open(ctx, s.layout.Bytes, StepTimeoutVariable, DefaultStepTimeout); err != nil {
@@ -52,64 +47,55 @@ func NewStepper(ctx context.Context, c *Client, list []OpaqueTensor) (*Stepper, 
 	return s, nil
 }
 
-// What the memory of a tensor holds.
-const (
-	kindX         = "x"
-	kindGradient  = "gradient"
-	kindDirection = "direction"
-)
-
-// kindState is that of the states which even steps read and odd ones write, and that of the others.
-var kindState = [2]string{"even state", "odd state"}
-
 // Given returns where x and the gradient of a tensor are to be put before a step.
 func (s *Stepper) Given(tensor string) (x, gradient []float32) {
-	return s.floats(place{tensor, kindX, ""}), s.floats(place{tensor, kindGradient, ""})
+	t := s.tensors[tensor]
+	return s.view(t.X, t.Shape), s.view(t.Gradient, t.Shape)
 }
 
 // Direction returns where the direction of a tensor is after a step.
 func (s *Stepper) Direction(tensor string) []float32 {
-	return s.floats(place{tensor, kindDirection, ""})
+	t := s.tensors[tensor]
+	return s.view(t.Direction, t.Shape)
 }
 
 // State returns the memory of a state tensor that the next step will read. A step that succeeds
 // leaves it as it is, and State then returns what the step has written.
-func (s *Stepper) State(tensor, state string) []float32 {
-	return s.floats(place{tensor, kindState[index(s.odd)], state})
-}
+func (s *Stepper) State(tensor, state string) []float32 { return s.state(tensor, state, s.odd) }
 
 // Next returns the memory of a state tensor that the next step will write.
-func (s *Stepper) Next(tensor, state string) []float32 {
-	return s.floats(place{tensor, kindState[index(!s.odd)], state})
+func (s *Stepper) Next(tensor, state string) []float32 { return s.state(tensor, state, !s.odd) }
+
+func (s *Stepper) state(tensor, state string, odd bool) []float32 {
+	t := s.tensors[tensor]
+	i := slices.IndexFunc(t.State, func(st spec.Tensor) bool { return st.Name == state })
+	return s.view(place(t.States[i], odd), t.State[i].Shape)
 }
 
-func index(odd bool) int {
+// place is the one of the two places of a state that even or odd steps read.
+func place(places [2]int64, odd bool) int64 {
 	if odd {
-		return 1
+		return places[1]
 	}
-	return 0
+	return places[0]
 }
 
 // Step computes one update from what is given and the states. After a crash, and when there is no
 // answer within the time limit, the plugin is started again, and the step is tried again, twice at
 // most. Errors are [*Error]; the states are then as they were.
-func (s *Stepper) Step(step, steps int, rate, loss float64) (err error) {
+func (s *Stepper) Step(step, steps int, rate, loss float64) error {
+	var list []result
+	for _, t := range s.layout.Tensors {
+		list = append(list, result{t.Direction, t.Shape, t.Name, "the direction"})
+		for i, st := range t.State {
+			list = append(list, result{place(t.States[i], !s.odd), st.Shape, t.Name, "the state " + st.Name})
+		}
+	}
 	ask := client.Step{Step: step, Steps: steps, Rate: rate, Loss: loss, Odd: s.odd}
 	call := func(ctx context.Context, c *Client) error { return c.optimizer.Step(ctx, ask) }
-	err = s.ask(context.Background(), step, call, s.take)
+	err := s.ask(context.Background(), step, call, list)
 	if err == nil {
 		s.odd = !s.odd
 	}
 	return err
-}
-
-func (s *Stepper) take() error {
-	x := s.exchange()
-	for _, p := range s.layout.Tensors {
-		x.take(place{p.Name, kindDirection, ""}, "the direction")
-		for _, st := range p.State {
-			x.take(place{p.Name, kindState[index(!s.odd)], st.Name}, "the state "+st.Name)
-		}
-	}
-	return x.wait()
 }

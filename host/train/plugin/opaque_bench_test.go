@@ -72,9 +72,6 @@ func BenchmarkOpaqueAdamW(b *testing.B) {
 	b.Run("step", func(b *testing.B) {
 		run(b, (6+3)*size, next) // g, m, v, and m, v, u, which are then looked at
 	})
-	b.Run("take", func(b *testing.B) {
-		run(b, 3*size, s.take)
-	})
 }
 
 // BenchmarkSearch is a search that adds 2²⁴ weights to as many numbers of state, beside a copy of as many bytes. Bytes are those that are read and written.

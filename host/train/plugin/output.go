@@ -35,32 +35,33 @@ func eachLine(r io.Reader, f func(line string)) {
 // go-plugin's own parser of these lines panics on some that are JSON but not a log
 // entry, so it never sees them.
 type output struct {
-	log    *throttle
+	log    hclog.Logger
 	mu     sync.Mutex
 	last   []string
 	panics bool // last begins with a panic and is kept as it is
 }
 
-// Bounds on what is kept.
 const (
-	keptLines  = 12
-	keptLength = 400
+	loggedLength = 4096 // of a message or an argument in the log
+	keptLines    = 12
+	keptLength   = 400
 )
 
+// line logs a line, escaped by package safetext, and keeps it unless it is a routine entry of the
+// plugin's log. A Go program that panics prints the reason first and may print thousands of lines
+// after it.
 func (o *output) line(line string) {
 	line = strings.TrimRight(line, "\r")
 	level, message, args := parseLog(line)
-	o.log.log(level, message, slices.Clone(args)...)
-	if level < hclog.Warn && args != nil {
-		return // routine entries of a plugin's log explain no failure
+	escaped := make([]any, len(args))
+	for i, arg := range args {
+		escaped[i] = safetext.Line(clip(fmt.Sprint(arg), loggedLength))
 	}
-	o.keep(line, message, args)
-}
-
-// keep remembers a line. A Go program that panics prints the reason first and may
-// print thousands of lines after it.
-func (o *output) keep(line, message string, args []any) {
+	o.log.Log(level, safetext.Line(clip(message, loggedLength)), escaped...)
 	if args != nil {
+		if level < hclog.Warn {
+			return
+		}
 		line = message
 		for i := 0; i+1 < len(args); i += 2 {
 			line += fmt.Sprintf(" %v=%v", args[i], args[i+1])
@@ -110,56 +111,4 @@ func parseLog(line string) (level hclog.Level, message string, args []any) {
 		}
 	}
 	return level, message, args
-}
-
-// What a plugin may log and print: a loop that prints must not fill the host's log.
-const (
-	loggedBytes = 1 << 20 // in all, with loggedEntry for each line
-	loggedEntry = 64
-	loggedLine  = 4096 // bytes of a line
-)
-
-// throttle passes the output of one plugin on to the host's log, up to the limits above
-// and escaped by package safetext. Both streams share it.
-type throttle struct {
-	logger hclog.Logger
-
-	mu           sync.Mutex
-	bytes        int // passed on
-	droppedLines int
-	droppedBytes int64
-}
-
-// log passes a line on, or counts it among those that are left out.
-func (t *throttle) log(level hclog.Level, message string, args ...any) {
-	size := len(message)
-	for i, arg := range args {
-		text := fmt.Sprint(arg) // of any JSON
-		size += len(text)
-		args[i] = safetext.Line(clip(text, loggedLine))
-	}
-	if !t.admit(size) {
-		return
-	}
-	t.logger.Log(level, safetext.Line(clip(message, loggedLine)), args...)
-}
-
-func (t *throttle) admit(size int) bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.bytes+size+loggedEntry > loggedBytes {
-		t.droppedLines++
-		t.droppedBytes += int64(size)
-		return false
-	}
-	t.bytes += size + loggedEntry
-	return true
-}
-
-func (t *throttle) close() {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.droppedLines > 0 {
-		t.logger.Warn("printed too much: the rest was left out", "lines", t.droppedLines, "bytes", t.droppedBytes)
-	}
 }

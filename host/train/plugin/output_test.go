@@ -2,10 +2,8 @@ package plugin
 
 import (
 	"fmt"
-	"runtime"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/hashicorp/go-hclog"
@@ -45,7 +43,7 @@ func FuzzParseLog(f *testing.F) {
 	f.Add(`{"@level":"info","@message":"m","k":null}`)
 	f.Add("[WARN] x")
 	f.Fuzz(func(t *testing.T, line string) {
-		o := &output{log: &throttle{logger: hclog.NewNullLogger()}}
+		o := &output{log: hclog.NewNullLogger()}
 		eachLine(strings.NewReader(line), o.line)
 		for _, kept := range o.lines() {
 			if len(kept) > keptLength+len("…") {
@@ -55,24 +53,9 @@ func FuzzParseLog(f *testing.F) {
 	})
 }
 
-func FuzzHandshake(f *testing.F) {
-	f.Add("1|1|unix|/tmp/s|grpc")
-	f.Add("1|1|tcp|127.0.0.1:80|grpc|")
-	f.Add("1|1|tcp|[::1]:80|grpc|" + strings.Repeat("MIIB", 20))
-	f.Fuzz(func(t *testing.T, line string) {
-		clean, certified, err := checkHandshake(line)
-		if (err == nil) != strings.HasPrefix(clean, "1|1|") {
-			t.Errorf("%q gave %q, %v", line, clean, err)
-		}
-		if err == nil && (strings.Count(clean, "|") == 5) != certified {
-			t.Errorf("%q is passed on as %q", line, clean)
-		}
-	})
-}
-
 // The last lines are kept, but of a panic the first ones.
 func TestKeptLines(t *testing.T) {
-	o := &output{log: &throttle{logger: hclog.NewNullLogger()}}
+	o := &output{log: hclog.NewNullLogger()}
 	for i := range 100 {
 		o.line(fmt.Sprintf("line %d", i))
 	}
@@ -99,62 +82,6 @@ func TestErrorText(t *testing.T) {
 	e = &Error{Plugin: "/p/quest", Path: "/p/quest", Kind: ErrProtocol, Err: fmt.Errorf("%s", strings.Repeat("x", 10000))}
 	if got := e.Error(); len(got) > longest+100 || strings.Contains(got, "(") {
 		t.Errorf("got %d bytes: %.100s", len(got), got)
-	}
-}
-
-func TestThrottle(t *testing.T) {
-	log := &logBuffer{}
-	th := &throttle{logger: log.logger()}
-	for range 2 * loggedBytes / 8192 {
-		th.log(hclog.Info, strings.Repeat("x", 8192))
-	}
-	if got, want := strings.Count(log.String(), "\n"), loggedBytes/(8192+loggedEntry); got != want {
-		t.Errorf("%d long lines passed, want %d", got, want)
-	}
-	for range 2 * loggedBytes / loggedEntry {
-		th.log(hclog.Info, "")
-	}
-	if longest := len(log.String()); longest > 2*loggedBytes {
-		t.Errorf("%d bytes were passed on", longest)
-	}
-	th.close()
-	if !strings.Contains(log.String(), "printed too much: the rest was left out: lines=") {
-		t.Errorf("in the end it says %q", log.String()[len(log.String())-100:])
-	}
-}
-
-// A plugin that prints without end fills neither the log nor the message.
-func TestFlood(t *testing.T) {
-	testlevel.Long(t, "prints megabytes")
-	t.Parallel()
-	log := &logBuffer{}
-	c := start(t, "floods", sdk.KindQuantizer, Options{Logger: log.logger()})
-	serves(t, c)
-	c.Close()
-	text := log.String()
-	if len(text) > 2*loggedBytes || !strings.Contains(text, "printed too much: the rest was left out: lines=") {
-		t.Errorf("%d bytes were logged, which end in\n%s", len(text), text[max(0, len(text)-300):])
-	}
-}
-
-// What a plugin sends beside its answers is bounded, too.
-func TestFloodedStreams(t *testing.T) {
-	testlevel.Long(t, "sends megabytes")
-	heap := func() uint64 {
-		var m runtime.MemStats
-		runtime.GC()
-		runtime.ReadMemStats(&m)
-		return m.HeapAlloc
-	}
-	before := heap()
-	c := start(t, "floods-streams", sdk.KindQuantizer, Options{})
-	defer c.Close()
-	for range 5 {
-		serves(t, c)
-		if now := heap(); now > before+32<<20 {
-			t.Fatalf("the host keeps %d MiB", (now-before)>>20)
-		}
-		time.Sleep(100 * time.Millisecond)
 	}
 }
 

@@ -3,144 +3,119 @@ package plugin
 import (
 	"errors"
 	"fmt"
+	"io"
+	"io/fs"
 	"os"
+	"os/exec"
 	"runtime"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
 )
 
-// drainTime is how long output is still read after the process has ended: a child
-// of the plugin that left the process group may hold the pipes open for ever.
+// drainTime is how long output is still read after the process has ended: a child that it has left
+// behind may hold the pipes open.
 const drainTime = 300 * time.Millisecond
 
-// process is a plugin's process, leader of a process group of its own.
+// process is a plugin's process. It leads a process group of its own, so that a Ctrl-C at the
+// terminal is the host's alone and all of the group can be killed.
 type process struct {
-	pluginProcess // what it takes to end it, on this system
-	// parent-death pipe is the host's end of the process's standard input. It closes when
-	// the host ends, and tells the plugin to end.
-	parentPipe *os.File
-	// handshake receives the first line of the standard output and is closed.
+	cmd *exec.Cmd
+	// parentPipe is the standard input. It closes when the host ends, which tells the plugin to end.
+	parentPipe io.Closer
+	// handshake receives the first line of the standard output. It is closed after the end.
 	handshake chan string
-	log       *throttle
 	output    *output
-	// exited is closed when the process has ended and its group is killed.
+	// exited is closed when the process has ended, its output is read and its group is killed.
 	exited chan struct{}
-	// drained is closed when both outputs have been read to the end after that.
-	drained chan struct{}
+
+	mu     sync.Mutex
+	reaped bool
 }
 
-// startProcess starts the executable with at most so many bytes of memory. Its output
-// goes to the logger.
-func startProcess(path string, env []string, memory uint64, logger hclog.Logger) (*process, error) {
-	p := &process{
-		handshake: make(chan string, 1),
-		log:       &throttle{logger: logger},
-		exited:    make(chan struct{}),
-		drained:   make(chan struct{}),
-	}
-	p.output = &output{log: p.log}
-	var pipes pipes
-	stdin, parentPipe := pipes.open()
-	stdout, stdoutWriter := pipes.open()
-	stderr, stderrWriter := pipes.open()
-	if pipes.err != nil {
-		pipes.close()
-		return nil, pipes.err
-	}
-	p.parentPipe = parentPipe
-	err := p.start(func() error { return p.launch(path, env, stdin, stdoutWriter, stderrWriter, memory) })
-	for _, theirs := range []*os.File{stdin, stdoutWriter, stderrWriter} {
-		_ = theirs.Close()
-	}
-	if err != nil {
-		pipes.close()
+// startProcess starts the executable. Its output goes to the logger.
+func startProcess(path string, env []string, logger hclog.Logger) (*process, error) {
+	p := &process{cmd: exec.Command(path), handshake: make(chan string, 1),
+		output: &output{log: logger}, exited: make(chan struct{})}
+	stdout, stdoutWriter := io.Pipe()
+	stderr, stderrWriter := io.Pipe()
+	p.cmd.Env, p.cmd.WaitDelay = env, drainTime
+	p.cmd.Stdout, p.cmd.Stderr = stdoutWriter, stderrWriter
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	endWithParent(p.cmd.SysProcAttr)
+	var err error
+	if p.parentPipe, err = p.cmd.StdinPipe(); err != nil {
 		return nil, err
 	}
-	go p.read(stdout, stderr)
-	return p, nil
-}
-
-// start launches on a thread that lives as long as the process: on Linux the kernel
-// ends the process when the thread that forked it ends.
-func (p *process) start(launch func() error) error {
 	started := make(chan error)
 	go func() {
+		// On Linux the kernel ends the process when the thread that started it ends.
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
-		err := launch()
+		err := p.cmd.Start()
 		started <- err
 		if err != nil {
 			return
 		}
-		p.reap()
-		_ = p.parentPipe.Close()
+		var lines sync.WaitGroup
+		lines.Go(func() {
+			first := true
+			eachLine(stdout, func(line string) {
+				if first {
+					first = false
+					p.handshake <- line
+					return
+				}
+				p.output.line(line)
+			})
+		})
+		lines.Go(func() { eachLine(stderr, p.output.line) })
+		_ = p.cmd.Wait() // how it ended is in ProcessState
+		p.mu.Lock()
+		p.killGroup()
+		p.reaped = true
+		p.mu.Unlock()
+		_, _ = stdoutWriter.Close(), stderrWriter.Close()
+		lines.Wait()
+		close(p.handshake)
 		close(p.exited)
 	}()
-	return <-started
+	if err = <-started; err == nil {
+		return p, nil
+	}
+	_, missing := os.Stat(path)
+	switch {
+	case errors.Is(err, syscall.ENOEXEC):
+		err = fmt.Errorf("%s is neither a program for this machine nor a script with #! and an "+
+			"interpreter in its first line", path)
+	case errors.Is(err, fs.ErrNotExist) && missing == nil:
+		err = fmt.Errorf("the interpreter of %s, which its first line names after #!, or a loader "+
+			"that it needs, does not exist", path)
+	}
+	return nil, err
 }
 
-func (p *process) read(stdout, stderr *os.File) {
-	go func() {
-		<-p.exited
-		_ = stdout.SetReadDeadline(time.Now().Add(drainTime))
-		_ = stderr.SetReadDeadline(time.Now().Add(drainTime))
-	}()
-	var both sync.WaitGroup
-	both.Go(func() {
-		first := true
-		eachLine(stdout, func(line string) {
-			if first {
-				first = false
-				p.handshake <- line
-				return
-			}
-			p.output.line(line)
-		})
-		close(p.handshake)
-	})
-	both.Go(func() { eachLine(stderr, p.output.line) })
-	both.Wait()
-	p.log.close()
-	_ = stdout.Close()
-	_ = stderr.Close()
-	close(p.drained)
+func (p *process) pid() int { return p.cmd.Process.Pid }
+
+// kill ends the whole process group at once; also one that is stopped. After the end it does
+// nothing: the group's number may be somebody else's by then.
+func (p *process) kill() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.reaped {
+		p.killGroup()
+	}
 }
 
+func (p *process) killGroup() { _ = syscall.Kill(-p.pid(), syscall.SIGKILL) }
+
+// ending says how the process has ended.
 func (p *process) ending() string {
-	switch status, known := p.status(); {
-	case !known:
-		return "was lost: the process that watches over it has ended"
-	case status.Exited():
-		return fmt.Sprintf("exited with status %d", status.ExitStatus())
-	case status.Signaled():
+	status := p.cmd.ProcessState.Sys().(syscall.WaitStatus)
+	if status.Signaled() {
 		return fmt.Sprintf("was ended by signal: %v", status.Signal())
-	default:
-		return fmt.Sprintf("ended with status %#x", int(status))
 	}
-}
-
-// pipes opens several pipes and remembers the first failure.
-type pipes struct {
-	files []*os.File
-	err   error
-}
-
-func (p *pipes) open() (r, w *os.File) {
-	if p.err != nil {
-		return nil, nil
-	}
-	if r, w, p.err = os.Pipe(); p.err == nil {
-		p.files = append(p.files, r, w)
-	}
-	return r, w
-}
-
-func (p *pipes) close() {
-	for _, f := range p.files {
-		if err := f.Close(); err != nil && !errors.Is(err, os.ErrClosed) {
-			p.err = errors.Join(p.err, err)
-		}
-	}
+	return fmt.Sprintf("exited with status %d", status.ExitStatus())
 }

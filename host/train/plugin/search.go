@@ -2,9 +2,11 @@ package plugin
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/cage-qat/cage/sdk/client"
+	"github.com/cage-qat/cage/sdk/spec"
 )
 
 // SearchedSite is a weight of which a quantizer searches the state, without its places.
@@ -29,23 +31,14 @@ const (
 	SearchTimeoutVariable = "CAGE_PLUGIN_SEARCH_TIMEOUT"
 )
 
-// NewSearcher starts the plugin of c once more and hands it the memory of the weights, for a run of
+// NewSearcher starts the plugin of c once more and attaches the memory of the weights, for a run of
 // so many steps. The process lives until Close, whatever becomes of c and ctx. Errors are [*Error].
 func NewSearcher(ctx context.Context, c *Client, list []SearchedSite, steps int) (*Searcher, error) {
 	s := &Searcher{layout: client.ArrangeSites(list), sites: map[string]int{}, steps: steps}
-	spans := map[place]span{}
 	for i, p := range s.layout.Sites {
 		s.sites[p.Name] = i
-		spans[place{p.Name, kindX, ""}] = spanOf(p.X, p.Shape)
-		for i, t := range p.Answer.Trained {
-			spans[place{p.Name, kindTrained, t.Name}] = spanOf(p.OfTrained[i], t.Shape)
-		}
-		for i, t := range p.Answer.State {
-			spans[place{p.Name, kindKept, t.Name}] = spanOf(p.Kept[i], t.Shape)
-			spans[place{p.Name, kindNext, t.Name}] = spanOf(p.Next[i], t.Shape)
-		}
 	}
-	s.keeper = keeper{origin: c, call: "search", spans: spans, attach: func(ctx context.Context, c *Client) error {
+	s.keeper = keeper{origin: c, call: "search", attach: func(ctx context.Context, c *Client) error {
 		return c.quantizer.AttachSites(ctx, s.memory.path(), s.layout)
 	}}
 	if err := s.open(ctx, s.layout.Bytes, SearchTimeoutVariable, DefaultSearchTimeout); err != nil {
@@ -54,29 +47,35 @@ func NewSearcher(ctx context.Context, c *Client, list []SearchedSite, steps int)
 	return s, nil
 }
 
-// What the memory of a weight holds besides x.
-const (
-	kindTrained = "trained parameter"
-	kindKept    = "state"
-	kindNext    = "next state"
-)
+func (s *Searcher) site(weight string) client.PlacedSite { return s.layout.Sites[s.sites[weight]] }
 
 // Weight returns where the weight is to be put before a search.
-func (s *Searcher) Weight(weight string) []float32 { return s.floats(place{weight, kindX, ""}) }
+func (s *Searcher) Weight(weight string) []float32 {
+	p := s.site(weight)
+	return s.view(p.X, p.Shape)
+}
 
 // Trained returns where a trained parameter of the quantizer is to be put before a search.
 func (s *Searcher) Trained(weight, parameter string) []float32 {
-	return s.floats(place{weight, kindTrained, parameter})
+	p := s.site(weight)
+	return s.named(p.Answer.Trained, parameter, p.OfTrained)
 }
 
 // State returns where a state tensor is to be put before a search. A search leaves it as it is.
 func (s *Searcher) State(weight, state string) []float32 {
-	return s.floats(place{weight, kindKept, state})
+	p := s.site(weight)
+	return s.named(p.Answer.State, state, p.Kept)
 }
 
 // Next returns where a state tensor is after a search.
 func (s *Searcher) Next(weight, state string) []float32 {
-	return s.floats(place{weight, kindNext, state})
+	p := s.site(weight)
+	return s.named(p.Answer.State, state, p.Next)
+}
+
+func (s *Searcher) named(list []spec.Tensor, name string, places []int64) []float32 {
+	i := slices.IndexFunc(list, func(t spec.Tensor) bool { return t.Name == name })
+	return s.view(places[i], list[i].Shape)
 }
 
 // Search finds the states of some weights after a step, from what was put into the memory. After a
@@ -84,19 +83,14 @@ func (s *Searcher) Next(weight, state string) []float32 {
 // search begins again, twice at most. Errors are [*Error].
 func (s *Searcher) Search(ctx context.Context, step int, weights []string) error {
 	var sites []int
+	var list []result
 	for _, w := range weights {
+		p := s.site(w)
 		sites = append(sites, s.sites[w])
-	}
-	call := func(ctx context.Context, c *Client) error { return c.quantizer.Search(ctx, step, s.steps, sites) }
-	return s.ask(ctx, step, call, func() error { return s.take(weights) })
-}
-
-func (s *Searcher) take(weights []string) error {
-	x := s.exchange()
-	for _, name := range weights {
-		for _, st := range s.layout.Sites[s.sites[name]].Answer.State {
-			x.take(place{name, kindNext, st.Name}, "the state "+st.Name)
+		for i, st := range p.Answer.State {
+			list = append(list, result{p.Next[i], st.Shape, w, "the state " + st.Name})
 		}
 	}
-	return x.wait()
+	call := func(ctx context.Context, c *Client) error { return c.quantizer.Search(ctx, step, s.steps, sites) }
+	return s.ask(ctx, step, call, list)
 }

@@ -38,10 +38,6 @@ type Options struct {
 	// SHA256 is the hash, in hexadecimal, that the executable must have; empty
 	// accepts any.
 	SHA256 string
-	// Memory is the number of bytes that the plugin, and each process that it starts, may
-	// use; 0 means the value of CAGE_PLUGIN_MEMORY, or half of the machine's memory. The
-	// limit is enforced on Linux only.
-	Memory uint64
 }
 
 func (o Options) withDefaults() (Options, error) {
@@ -54,9 +50,6 @@ func (o Options) withDefaults() (Options, error) {
 	}
 	o.StartTimeout = cmp.Or(o.StartTimeout, usual)
 	o.CallTimeout = cmp.Or(o.CallTimeout, usual)
-	if o.Memory, err = memoryLimit(o.Memory); err != nil {
-		return o, failure(ErrStart, "%w", err)
-	}
 	return o, nil
 }
 
@@ -79,7 +72,7 @@ func Start(ctx context.Context, exe Executable, kind sdk.Kind, opts Options) (*C
 	}
 	c := &Client{
 		exe: exe, kind: kind, sum: sum, opts: opts,
-		launch: &launcher{executable: exe.Path, env: environment(opts.Logger), memory: opts.Memory,
+		launch: &launcher{executable: exe.Path, env: environment(opts.Logger),
 			logger: opts.Logger.Named(filepath.Base(exe.Name))},
 	}
 	if err := c.start(ctx); err != nil {
@@ -109,13 +102,8 @@ func (c *Client) start(ctx context.Context) *Error {
 		SkipHostEnv:      true,
 		AutoMTLS:         true,
 		UnixSocketConfig: &goplugin.UnixSocketConfig{TempDir: socketDir()},
-		// What a plugin may send beside its answers, each of which has a limit of its own, is
-		// bounded.
-		GRPCDialOptions: []grpc.DialOption{
-			grpc.WithIdleTimeout(0), // the connection must not be closed for being idle: it cannot be made again
-			grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(1 << 20)),
-			grpc.WithStreamInterceptor(withoutBroker),
-		},
+		// A connection that was closed for being idle could not be made again.
+		GRPCDialOptions: []grpc.DialOption{grpc.WithIdleTimeout(0)},
 	}
 	c.gp = goplugin.NewClient(config)
 	err := c.connect(ctx, config)
@@ -126,16 +114,6 @@ func (c *Client) start(ctx context.Context) *Error {
 		return nil
 	}
 	return c.startError(err)
-}
-
-// withoutBroker refuses go-plugin's stream of further connections: cage makes none, and go-plugin
-// keeps all that a plugin sends there (TestFloodedStreams).
-func withoutBroker(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string,
-	streamer grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
-	if strings.HasPrefix(method, "/plugin.GRPCBroker/") {
-		return nil, status.Error(codes.Unimplemented, "there are no further connections")
-	}
-	return streamer(ctx, desc, cc, method, opts...)
 }
 
 // connect starts the process and asks what it is. With a plugin that has given no
@@ -183,13 +161,13 @@ func (c *Client) startError(err error) *Error {
 		return cause
 	}
 	p.kill()
-	<-p.drained
+	<-p.exited
 	out := *cause // made before the last lines of output arrived
 	out.Output = p.output.lines()
 	if out.Kind == ErrShutdown { // before it was ready
 		out.Kind = ErrStart
 	}
-	return explainMemory(&out, c.launch.memory)
+	return &out
 }
 
 // environment is that of this process with the variables of the protocol. Those with
