@@ -103,7 +103,7 @@ func empty(value any) bool {
 		parsed, err := jinja.FromJSON([]byte(v))
 		_, text := parsed.(string)
 		return strings.TrimSpace(v) == "" || err == nil && !text && empty(parsed)
-	case jinja.List:
+	case []any:
 		return len(v) == 0
 	case *jinja.Dict: // groups of Parquet have all their keys
 		return !slices.ContainsFunc(v.Keys(), func(key string) bool {
@@ -128,7 +128,7 @@ var forms = []form{
 }
 
 func (f *form) parse(value any) (c Conversation, ignored []string, err error) {
-	list, ok := value.(jinja.List)
+	list, ok := value.([]any)
 	if !ok {
 		return nil, nil, fmt.Errorf("%s: want a list of messages", f.key)
 	}
@@ -170,7 +170,7 @@ func hasZero(value any) bool {
 	switch v := value.(type) {
 	case string:
 		return strings.Contains(v, "\x00")
-	case jinja.List:
+	case []any:
 		return slices.ContainsFunc(v, hasZero)
 	case *jinja.Dict:
 		return slices.ContainsFunc(v.Keys(), func(key string) bool {

@@ -156,7 +156,7 @@ func (e *Encoder) texts(ctx context.Context, c Conversation) ([]learnedText, err
 		return []learnedText{text}, nil
 	}
 	printed := make([]int, len(c))
-	for i, m := range variables[messagesVariable].(jinja.List) {
+	for i, m := range variables[messagesVariable].([]any) {
 		printed[i] = -1
 		if s, ok := whole.Printed[m.(*jinja.Dict)]; ok {
 			printed[i] = s.End

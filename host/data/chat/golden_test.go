@@ -84,7 +84,7 @@ func (c goldenCase) conversation(t *testing.T) Conversation {
 		t.Fatal(err)
 	}
 	var list Conversation
-	for _, element := range value.(jinja.List) {
+	for _, element := range value.([]any) {
 		d := element.(*jinja.Dict)
 		role, _ := d.Get("role")
 		content, _ := d.Get("content")

@@ -45,7 +45,7 @@ func (p *prefixes) render(c Conversation, prompt bool) (rendered, error) {
 		return rendered{}, asDropped(err)
 	}
 	out := rendered{text: r.Text}
-	list := variables[messagesVariable].(jinja.List)
+	list := variables[messagesVariable].([]any)
 	out.last, out.hasLast = r.Printed[list[len(list)-1].(*jinja.Dict)]
 	return out, p.spend(r.Steps)
 }

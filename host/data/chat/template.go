@@ -170,7 +170,7 @@ const (
 )
 
 func (t *Template) variables(c Conversation, prompt bool) map[string]any {
-	messages := make(jinja.List, len(c))
+	messages := make([]any, len(c))
 	for i, m := range c {
 		fields := *m.fields // a copy, so that [jinja.Rendering.Printed] tells equal messages apart
 		messages[i] = &fields

@@ -167,7 +167,7 @@ func (d Doc) list(column string) ([]string, error) {
 			return nil, fmt.Errorf("%s: there is no %q", d.Place, column)
 		}
 	}
-	elements, ok := value.(jinja.List)
+	elements, ok := value.([]any)
 	if !ok {
 		return nil, fmt.Errorf("%s: %s is no list", d.Place, column)
 	}

@@ -194,7 +194,7 @@ func TestGenerated(t *testing.T) {
 // TestPrinted: what loops print for a mapping is found again in the text, but not what macros and
 // set blocks do.
 func TestPrinted(t *testing.T) {
-	list := jinja.List{}
+	list := []any{}
 	for _, role := range []string{"system", "user", "assistant"} {
 		d := &jinja.Dict{}
 		d.Set("role", role)

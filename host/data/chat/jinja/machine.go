@@ -1,27 +1,21 @@
 package jinja
 
 import (
-	"context"
 	"strings"
 	"time"
 )
 
+// machine is the state of a rendering.
 type machine struct {
-	steps, bytes int // that are left
-	depth        int // of calls
-	strict       bool
-	now          time.Time
-	out          *strings.Builder
-	captures     int // how many blocks around the place print into a variable
-	generated    []Span
-	printed      map[*Dict]Span // as [Rendering.Printed]
-	inElement    bool           // the place is within an iteration for a mapping
-	ctx          context.Context
-}
-
-func newMachine(limits Limits, now time.Time, out *strings.Builder) *machine {
-	return &machine{steps: limits.Steps, bytes: limits.Bytes, strict: limits.Strict, now: now,
-		out: out, ctx: limits.Context, printed: map[*Dict]Span{}}
+	Limits    // Steps and Bytes are those that are left
+	line      int
+	depth     int // of calls
+	now       time.Time
+	out       *strings.Builder
+	captures  int // how many blocks around the place print into a variable
+	generated []Span
+	printed   map[*Dict]Span // as [Rendering.Printed]
+	inElement bool           // the place is within an iteration for a mapping
 }
 
 // scope holds the variables of a block. Those of the blocks around it are seen, and hidden
@@ -42,214 +36,76 @@ func (s *scope) get(name string) any {
 	return &undefined{name}
 }
 
+func (m *machine) fail(format string, args ...any) { fail(m.line, format, args...) }
+
+// step counts a step of the computation, in a line that errors name from here on.
 func (m *machine) step(line int) {
-	if m.steps--; m.steps < 0 {
-		fail(line, tooMuchWork)
+	m.line = line
+	if m.Steps--; m.Steps < 0 {
+		m.fail("the template was stopped: it computes too much, perhaps in a loop that does not end")
 	}
-	if m.steps%1024 == 0 && m.ctx.Err() != nil {
-		panic(&Error{Line: line, Problem: "the template was stopped", Cause: m.ctx.Err()})
+	if m.Steps%1024 == 0 && m.Context.Err() != nil {
+		panic(&Error{Line: line, Problem: "the template was stopped", Cause: m.Context.Err()})
 	}
 }
-
-const tooMuchWork = "the template was stopped: it computes too much, perhaps in a loop that does not end"
 
 // make counts bytes of texts and lists before they are made.
-func (m *machine) make(line, bytes int) {
-	if bytes < 0 || bytes > m.bytes {
-		fail(line, "the template was stopped: it makes too much text")
+func (m *machine) make(bytes int) {
+	if bytes < 0 || bytes > m.Bytes {
+		m.fail("the template was stopped: it makes too much text")
 	}
-	m.bytes -= bytes
+	m.Bytes -= bytes
 }
 
-func (m *machine) enter(line int) {
+// enter guards against calls without end; the function it returns ends one.
+func (m *machine) enter() func() {
 	if m.depth++; m.depth > maxDepth {
-		fail(line, "more than %d calls within calls", maxDepth)
+		m.fail("more than %d calls within calls", maxDepth)
 	}
+	return func() { m.depth-- }
 }
 
-func (m *machine) run(body []statement, s *scope) flow {
-	for _, one := range body {
-		if how := one.exec(m, s); how != goOn {
-			return how
-		}
-	}
-	return goOn
+func (m *machine) print(s string) {
+	m.make(len(s))
+	m.out.WriteString(s)
 }
 
-func (m *machine) capture(body []statement, s *scope) string {
+// capture returns what a block prints.
+func (m *machine) capture(body statement, s *scope) string {
 	out := m.out
 	m.out = &strings.Builder{}
 	m.captures++
-	m.run(body, s)
+	body(m, s)
 	printed := m.out.String()
 	m.out = out
 	m.captures--
 	return printed
 }
 
-func (m *machine) print(line int, s string) {
-	m.make(line, len(s))
-	m.out.WriteString(s)
-}
-
-func (t *text) exec(m *machine, _ *scope) flow {
-	m.print(t.line, t.text)
-	return goOn
-}
-
-func (o *output) exec(m *machine, s *scope) flow {
-	m.print(o.line, m.str(o.line, o.of.eval(m, s)))
-	return goOn
-}
-
-func (c *conditional) exec(m *machine, s *scope) flow {
-	for i, condition := range c.conditions {
-		m.step(c.line)
-		if truth(condition.eval(m, s)) {
-			return m.run(c.bodies[i], s)
-		}
-	}
-	if len(c.bodies) > len(c.conditions) {
-		return m.run(c.bodies[len(c.conditions)], s)
-	}
-	return goOn
-}
-
-func (l leave) exec(*machine, *scope) flow { return l.how }
-
-func (l *loop) exec(m *machine, s *scope) flow {
-	list := l.filtered(m, s, m.elements(l.line, l.over.eval(m, s)))
-	for i := range list {
-		if l.iteration(m, s, &position{list: list, at: i}) == breakLoop {
-			return goOn
-		}
-	}
-	if len(list) == 0 {
-		return m.run(l.otherwise, s.inner())
-	}
-	return goOn
-}
-
-func (l *loop) iteration(m *machine, s *scope, at *position) flow {
-	m.step(l.line)
-	inner := s.inner()
-	inner.vars["loop"] = at
-	l.bind(inner, at.list[at.at])
-	element, ok := at.list[at.at].(*Dict)
+// iteration runs the body of a loop, and notes what it prints for a mapping.
+func (m *machine) iteration(body statement, s *scope, element any) flow {
+	dict, ok := element.(*Dict)
 	if !ok || m.inElement || m.captures > 0 {
-		return m.run(l.body, inner)
+		return body(m, s)
 	}
 	m.inElement = true
 	start := m.out.Len()
-	how := m.run(l.body, inner)
+	how := body(m, s)
 	m.inElement = false
-	if _, before := m.printed[element]; !before || m.out.Len() > start {
-		m.printed[element] = Span{start, m.out.Len()}
+	if _, before := m.printed[dict]; !before || m.out.Len() > start {
+		m.printed[dict] = Span{start, m.out.Len()}
 	}
 	return how
 }
 
-func (l *loop) filtered(m *machine, s *scope, list List) List {
-	if l.condition == nil {
-		return list
+// parts divides a value among n names.
+func (m *machine) parts(value any, n int) []any {
+	if n == 1 {
+		return []any{value}
 	}
-	var kept List
-	for _, element := range list {
-		m.step(l.line)
-		inner := s.inner()
-		l.bind(inner, element)
-		if truth(l.condition.eval(m, inner)) {
-			kept = append(kept, element)
-		}
-	}
-	return kept
-}
-
-// bind gives an element its name, or the parts of an element theirs.
-func (l *loop) bind(s *scope, element any) {
-	if len(l.targets) == 1 {
-		s.vars[l.targets[0]] = element
-		return
-	}
-	for i, part := range unpack(l.line, element, len(l.targets)) {
-		s.vars[l.targets[i]] = part
-	}
-}
-
-func unpack(line int, value any, n int) List {
-	list, ok := value.(List)
+	list, ok := value.([]any)
 	if !ok || len(list) != n {
-		fail(line, "%s cannot be divided among %d names", typeName(value), n)
+		m.fail("%s cannot be divided among %d names", typeName(value), n)
 	}
 	return list
-}
-
-func (a *assignment) exec(m *machine, s *scope) flow {
-	m.step(a.line)
-	value := a.value.eval(m, s)
-	if len(a.targets) == 1 {
-		a.targets[0].assign(m, a.line, s, value)
-		return goOn
-	}
-	for i, part := range unpack(a.line, value, len(a.targets)) {
-		a.targets[i].assign(m, a.line, s, part)
-	}
-	return goOn
-}
-
-func (b *blockAssignment) exec(m *machine, s *scope) flow {
-	m.step(b.line)
-	inner := s.inner()
-	var value any = m.capture(b.body, inner)
-	if f, ok := b.filter.(*filter); ok {
-		value = f.apply(m, inner, value)
-	}
-	b.target.assign(m, b.line, s, value)
-	return goOn
-}
-
-func (t target) assign(m *machine, line int, s *scope, value any) {
-	if t.attribute == "" {
-		s.vars[t.name] = value
-		return
-	}
-	ns, ok := s.get(t.name).(*namespace)
-	if !ok {
-		fail(line, "the attribute %q of %s cannot be set: only those of a namespace can", t.attribute, t.name)
-	}
-	ns.Set(t.attribute, value)
-}
-
-func (g *generation) exec(m *machine, s *scope) flow {
-	m.step(g.line)
-	if m.captures > 0 {
-		fail(g.line, "a generation block within a set block: where its text stands in the end cannot be told")
-	}
-	start := m.out.Len()
-	m.run(g.body, s.inner())
-	m.generated = append(m.generated, Span{start, m.out.Len()})
-	return goOn
-}
-
-func (d *macro) exec(m *machine, s *scope) flow {
-	s.vars[d.name] = &function{d.name, func(c *calling) any { return d.call(c, s) }}
-	return goOn
-}
-
-func (d *macro) call(c *calling, outside *scope) any {
-	c.m.enter(c.line)
-	defer func() { c.m.depth-- }()
-	values := c.bind(0, d.params...)
-	inner := outside.inner()
-	for i, name := range d.params {
-		if values[i] != (absent{}) {
-			inner.vars[name] = values[i]
-			continue
-		}
-		inner.vars[name] = &undefined{"parameter " + name}
-		if at := i - (len(d.params) - len(d.defaults)); at >= 0 {
-			inner.vars[name] = d.defaults[at].eval(c.m, inner)
-		}
-	}
-	return c.m.capture(d.body, inner)
 }

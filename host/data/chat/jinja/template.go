@@ -28,10 +28,19 @@ import (
 	"unicode/utf8"
 )
 
+const (
+	defaultSteps = 2_000_000
+	defaultBytes = 1 << 28
+	maxDepth     = 100     // of calls, and of values within values
+	maxNesting   = 200     // of expressions within expressions and blocks within blocks
+	maxSource    = 1 << 18 // bytes of a template
+	maxRange     = 100000  // elements of range(), as in Jinja's sandbox
+)
+
 // Template is a parsed template. It is safe for concurrent use.
 type Template struct {
 	name       string
-	body       []statement
+	body       statement
 	generation bool
 }
 
@@ -85,34 +94,23 @@ type Limits struct {
 	Context context.Context
 }
 
-func (l Limits) orDefault() Limits {
-	l.Steps = cmp.Or(l.Steps, defaultSteps)
-	l.Bytes = cmp.Or(l.Bytes, defaultBytes)
-	l.Context = cmp.Or(l.Context, context.Background())
-	return l
-}
-
-const (
-	defaultSteps = 2_000_000
-	defaultBytes = 1 << 28
-	maxDepth     = 100     // of calls, and of values within values
-	maxSource    = 1 << 18 // bytes of a template
-	maxRange     = 100000  // elements of range(), as in Jinja's sandbox
-)
-
 // Render runs the template. Variables are none (nil), bool, int64, float64, string,
-// [List] or [*Dict]. now is the time that strftime_now returns. Errors are of type
+// []any or [*Dict]. now is the time that strftime_now returns. Errors are of type
 // [*Error].
-func (t *Template) Render(variables map[string]any, now time.Time, limits Limits) (r Rendering, err error) {
+func (t *Template) Render(
+	variables map[string]any, now time.Time, limits Limits,
+) (r Rendering, err error) {
 	defer recoverError(t.name, &err)
+	limits.Steps = cmp.Or(limits.Steps, defaultSteps)
+	limits.Bytes = cmp.Or(limits.Bytes, defaultBytes)
+	limits.Context = cmp.Or(limits.Context, context.Background())
 	var out strings.Builder
-	limits = limits.orDefault()
-	m := newMachine(limits, now, &out)
+	m := &machine{Limits: limits, now: now, out: &out, printed: map[*Dict]Span{}}
 	top := (&scope{vars: globals}).inner()
 	maps.Copy(top.vars, variables)
-	m.run(t.body, top)
+	t.body(m, top)
 	return Rendering{
-		Text: out.String(), Generated: m.generated, Steps: limits.Steps - m.steps, Printed: m.printed,
+		Text: out.String(), Generated: m.generated, Steps: limits.Steps - m.Steps, Printed: m.printed,
 	}, nil
 }
 

@@ -1,17 +1,12 @@
 package jinja
 
 import (
-	"maps"
-	"slices"
-	"strings"
+	"fmt"
 	"unicode/utf8"
 )
 
-// The values of a template are nil (none), bool, int64, float64, string, List, *Dict and
-// the types of this file that are not exported.
-
-// List is a list or a tuple. Neither can be changed, so they are the same here.
-type List []any
+// The values of a template are nil (none), bool, int64, float64, string, []any (a list or a
+// tuple), *Dict and the types of this file that are not exported.
 
 // Dict is a mapping from strings that keeps the order in which its keys were added. The
 // zero value is empty.
@@ -40,14 +35,6 @@ func (d *Dict) Get(key string) (any, bool) {
 // Keys returns the keys in order. They must not be changed.
 func (d *Dict) Keys() []string { return d.keys }
 
-func (d *Dict) items() List {
-	list := make(List, len(d.keys))
-	for i, key := range d.keys {
-		list[i] = List{key, d.values[key]}
-	}
-	return list
-}
-
 type (
 	// undefined is what a missing variable, attribute or element is. It prints nothing,
 	// counts as false, and most other uses of it are errors.
@@ -56,13 +43,13 @@ type (
 	namespace struct{ Dict }
 	// position is "loop" in the body of a loop.
 	position struct {
-		list List
+		list []any
 		at   int
 	}
 	// function is what can be called: a global, a macro, a method of a value.
 	function struct {
 		name string
-		run  func(c *calling) any
+		run  func(c *call) any
 	}
 )
 
@@ -95,19 +82,9 @@ func (p *position) get(name string) (any, bool) {
 	return nil, false
 }
 
-// isSpace tells what Python counts as white space.
-func isSpace(r rune) bool {
-	switch {
-	case r >= '\t' && r <= '\r', r >= 0x1c && r <= ' ', r == 0x85, r == 0xa0, r == 0x1680,
-		r >= 0x2000 && r <= 0x200a, r == 0x2028, r == 0x2029, r == 0x202f, r == 0x205f, r == 0x3000:
-		return true
-	}
-	return false
-}
-
 func truth(value any) bool {
 	switch v := value.(type) {
-	case nil:
+	case nil, *undefined:
 		return false
 	case bool:
 		return v
@@ -115,14 +92,8 @@ func truth(value any) bool {
 		return v != 0
 	case float64:
 		return v != 0
-	case string:
-		return v != ""
-	case List:
-		return len(v) > 0
-	case *Dict:
-		return len(v.keys) > 0
-	case *undefined:
-		return false
+	case string, []any, *Dict:
+		return length(v) > 0
 	}
 	return true
 }
@@ -139,7 +110,7 @@ func typeName(value any) string {
 		return "a number"
 	case string:
 		return "a string"
-	case List:
+	case []any:
 		return "a list"
 	case *Dict:
 		return "a mapping"
@@ -158,7 +129,7 @@ func length(value any) int {
 	switch v := value.(type) {
 	case string:
 		return utf8.RuneCountInString(v)
-	case List:
+	case []any:
 		return len(v)
 	case *Dict:
 		return len(v.keys)
@@ -168,36 +139,43 @@ func length(value any) int {
 	return -1
 }
 
-func (m *machine) elements(line int, value any) List {
+// elements are what a loop over the value goes through.
+func (m *machine) elements(value any) []any {
 	switch v := value.(type) {
-	case List:
+	case []any:
 		return v
 	case *undefined:
 		return nil
 	case *Dict:
-		m.make(line, 16*len(v.keys))
-		list := make(List, len(v.keys))
+		m.make(16 * len(v.keys))
+		list := make([]any, len(v.keys))
 		for i, key := range v.keys {
 			list[i] = key
 		}
 		return list
 	case string:
-		m.make(line, 16*len(v))
-		list := make(List, 0, len(v))
+		m.make(16 * len(v))
+		list := make([]any, 0, len(v))
 		for _, r := range v {
 			list = append(list, string(r))
 		}
 		return list
 	}
-	fail(line, "%s has no elements to go through", typeName(value))
+	m.fail("%s has no elements to go through", typeName(value))
 	return nil
 }
 
-func known[T any](table map[string]T) string {
-	return strings.Join(slices.Sorted(maps.Keys(table)), ", ")
+func (m *machine) items(d *Dict) []any {
+	m.make(64 * len(d.keys))
+	list := make([]any, len(d.keys))
+	for i, key := range d.keys {
+		list[i] = []any{key, d.values[key]}
+	}
+	return list
 }
 
-// asNumber is the value of a number; truth values count as 0 and 1.
+// asNumber is the value of a number, an integer of kind 'i' or a float64 of kind 'f'; truth values
+// count as 0 and 1.
 func asNumber(value any) (integer int64, real float64, kind byte) {
 	switch v := value.(type) {
 	case bool:
@@ -213,154 +191,21 @@ func asNumber(value any) (integer int64, real float64, kind byte) {
 	return 0, 0, 0
 }
 
-func (m *machine) equal(line int, a, b any, depth int) bool {
-	m.step(line)
-	if depth > maxDepth {
-		fail(line, "more than %d levels of values within values", maxDepth)
-	}
-	if i, x, kind := asNumber(a); kind != 0 {
-		j, y, other := asNumber(b)
-		return other != 0 && (kind == 'i' && other == 'i' && i == j || (kind == 'f' || other == 'f') && x == y)
-	}
-	switch a := a.(type) {
-	case nil:
-		return b == nil
-	case string:
-		b, ok := b.(string)
-		return ok && a == b
-	case *undefined:
-		_, ok := b.(*undefined)
-		return ok
-	case List:
-		b, ok := b.(List)
-		if !ok || len(a) != len(b) {
-			return false
-		}
-		for i := range a {
-			if !m.equal(line, a[i], b[i], depth+1) {
-				return false
-			}
-		}
-		return true
+func (m *machine) attribute(of any, name string) any {
+	var value any
+	var ok bool
+	switch v := of.(type) {
 	case *Dict:
-		b, ok := b.(*Dict)
-		if !ok || len(a.keys) != len(b.keys) {
-			return false
-		}
-		for _, key := range a.keys {
-			value, ok := b.Get(key)
-			if !ok || !m.equal(line, a.values[key], value, depth+1) {
-				return false
-			}
-		}
-		return true
+		value, ok = v.Get(name)
 	case *namespace:
-		return a == b
+		value, ok = v.Get(name)
+	case *position:
+		value, ok = v.get(name)
+	case *undefined:
+		m.fail("%q is asked of %s", name, typeName(v))
 	}
-	return false
-}
-
-func less(line int, a, b any) bool {
-	i, x, kind := asNumber(a)
-	j, y, other := asNumber(b)
-	switch {
-	case kind == 'i' && other == 'i':
-		return i < j
-	case kind != 0 && other != 0:
-		return x < y
+	if !ok {
+		return &undefined{fmt.Sprintf("%q of %s", name, typeName(of))}
 	}
-	s, ok := a.(string)
-	t, too := b.(string)
-	if !ok || !too {
-		fail(line, "%s and %s have no order", typeName(a), typeName(b))
-	}
-	return s < t
-}
-
-func (m *machine) contains(line int, where, what any) bool {
-	switch w := where.(type) {
-	case string:
-		s, ok := what.(string)
-		if !ok {
-			fail(line, "only a string can be in a string, not %s", typeName(what))
-		}
-		m.make(line, len(w)/16)
-		return strings.Contains(w, s)
-	case *Dict:
-		key, ok := what.(string)
-		_, found := w.values[key]
-		return ok && found
-	}
-	for _, element := range m.elements(line, where) {
-		if m.equal(line, element, what, 0) {
-			return true
-		}
-	}
-	return false
-}
-
-var tests = map[string]func(c *calling, value any) any{
-	"defined":   func(_ *calling, v any) any { return !is[*undefined](v) },
-	"undefined": func(_ *calling, v any) any { return is[*undefined](v) },
-	"none":      func(_ *calling, v any) any { return v == nil },
-	"true":      func(_ *calling, v any) any { return v == true },
-	"false":     func(_ *calling, v any) any { return v == false },
-	"boolean":   func(_ *calling, v any) any { return is[bool](v) },
-	"integer":   func(_ *calling, v any) any { return is[int64](v) },
-	"float":     func(_ *calling, v any) any { return is[float64](v) },
-	"number":    func(_ *calling, v any) any { return is[bool](v) || is[int64](v) || is[float64](v) },
-	"string":    func(_ *calling, v any) any { return is[string](v) },
-	"mapping":   func(_ *calling, v any) any { return is[*Dict](v) },
-	"sequence":  func(_ *calling, v any) any { return length(v) >= 0 },
-	"iterable":  func(_ *calling, v any) any { return length(v) >= 0 },
-	"callable":  func(_ *calling, v any) any { return is[*function](v) },
-	"odd":       func(c *calling, v any) any { return c.remainder(v, 2) == 1 },
-	"even":      func(c *calling, v any) any { return c.remainder(v, 2) == 0 },
-	"divisibleby": func(c *calling, v any) any {
-		return c.remainder(v, c.integer(c.bind(1, "num")[0], 0)) == 0
-	},
-	"in":          func(c *calling, v any) any { return c.m.contains(c.line, c.bind(1, "seq")[0], v) },
-	"equalto":     compares("=="),
-	"eq":          compares("=="),
-	"==":          compares("=="),
-	"ne":          compares("!="),
-	"!=":          compares("!="),
-	"lt":          compares("<"),
-	"<":           compares("<"),
-	"le":          compares("<="),
-	"<=":          compares("<="),
-	"gt":          compares(">"),
-	">":           compares(">"),
-	"greaterthan": compares(">"),
-	"lessthan":    compares("<"),
-	"ge":          compares(">="),
-	">=":          compares(">="),
-}
-
-// test returns the test of this name. As in Jinja, one that there is not is an error only
-// where it is used.
-func (c *calling) test(name string) func(c *calling, value any) any {
-	passes := tests[name]
-	if passes == nil {
-		fail(c.line, "the test %q is not supported: there are %s", name, known(tests))
-	}
-	return passes
-}
-
-func is[T any](value any) bool {
-	_, ok := value.(T)
-	return ok
-}
-
-func compares(op string) func(c *calling, value any) any {
-	return func(c *calling, value any) any { return c.m.holds(c.line, op, value, c.bind(1, "other")[0]) }
-}
-
-// remainder is that of a division, never negative for a positive divisor.
-func (c *calling) remainder(value any, by int64) int64 {
-	n, _, kind := asNumber(value)
-	if kind != 'i' {
-		c.fail("the input is %s, want an integer", typeName(value))
-	}
-	return integers(c.line, "%", n, by).(int64)
+	return value
 }

@@ -1,0 +1,546 @@
+package jinja
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+)
+
+var globals = map[string]any{
+	"raise_exception": &function{"raise_exception", func(c *call) any {
+		c.bind(1, "message")
+		panic(&Error{Line: c.line, Problem: c.str(c.args[0]), Raised: true})
+	}},
+	"strftime_now": &function{"strftime_now", strftime},
+	"namespace":    &function{"namespace", func(c *call) any { return &namespace{*c.dict()} }},
+	"dict":         &function{"dict", func(c *call) any { return c.dict() }},
+	"range":        &function{"range", numbers},
+}
+
+// dict is made of a mapping and of named arguments.
+func (c *call) dict() *Dict {
+	d := &Dict{}
+	if len(c.positional) > 1 {
+		c.fail("%d arguments, want at most a mapping and named ones", len(c.positional))
+	}
+	for _, from := range c.positional {
+		other, ok := from.(*Dict)
+		if !ok {
+			c.fail("the argument is %s, want a mapping", typeName(from))
+		}
+		c.make(64 * len(other.keys))
+		for _, key := range other.keys {
+			d.Set(key, other.values[key])
+		}
+	}
+	for i, name := range c.names {
+		d.Set(name, c.named[i])
+	}
+	return d
+}
+
+// numbers is range(stop) or range(start, stop, step).
+func numbers(c *call) any {
+	c.bind(1, "start", "stop", "step")
+	start, stop, step := int64(0), c.integer(0, 0), int64(1)
+	if c.has(1) {
+		start, stop, step = stop, c.integer(1, 0), c.integer(2, 1)
+	}
+	if step == 0 {
+		c.fail("the step is 0")
+	}
+	list := []any{}
+	for i := start; step > 0 && i < stop || step < 0 && i > stop; {
+		if len(list) == maxRange {
+			c.fail("more than %d elements", maxRange)
+		}
+		c.make(16)
+		list = append(list, i)
+		next := i + step
+		if (next > i) != (step > 0) {
+			break // the next one does not fit into 64 bits
+		}
+		i = next
+	}
+	return list
+}
+
+// dateFormats are the directives of strftime, as layouts of package time.
+var dateFormats = map[byte]string{
+	'Y': "2006", 'y': "06", 'm': "01", 'd': "02", 'B': "January", 'b': "Jan", 'A': "Monday",
+	'a': "Mon", 'H': "15", 'I': "03", 'M': "04", 'S': "05", 'p': "PM", 'j': "002", 'Z': "MST",
+	'z': "-0700",
+}
+
+// strftime writes the time of the rendering.
+func strftime(c *call) any {
+	c.bind(1, "format")
+	format := c.text(0)
+	c.make(16 * len(format))
+	var out strings.Builder
+	for {
+		before, directive, found := strings.Cut(format, "%")
+		out.WriteString(before)
+		if !found {
+			return out.String()
+		}
+		short := len(directive) > 1 && directive[0] == '-' &&
+			strings.IndexByte("dmHIMSj", directive[1]) >= 0 // without zeros at the beginning
+		if short {
+			directive = directive[1:]
+		}
+		if directive == "" {
+			c.fail("the format ends in %%")
+		}
+		layout, ok := dateFormats[directive[0]]
+		switch {
+		case short:
+			out.WriteString(cmp.Or(strings.TrimLeft(c.now.Format(layout), "0"), "0"))
+		case ok:
+			out.WriteString(c.now.Format(layout))
+		case directive[0] == '%':
+			out.WriteByte('%')
+		default:
+			c.fail("the directive %%%c is not supported", directive[0])
+		}
+		format = directive[1:]
+	}
+}
+
+var tests = map[string]builtin{
+	"defined":   {"", func(_ *call, v any) any { return !is[*undefined](v) }},
+	"undefined": {"", func(_ *call, v any) any { return is[*undefined](v) }},
+	"none":      {"", func(_ *call, v any) any { return v == nil }},
+	"true":      {"", func(_ *call, v any) any { return v == true }},
+	"false":     {"", func(_ *call, v any) any { return v == false }},
+	"boolean":   {"", func(_ *call, v any) any { return is[bool](v) }},
+	"integer":   {"", func(_ *call, v any) any { return is[int64](v) }},
+	"float":     {"", func(_ *call, v any) any { return is[float64](v) }},
+	"number":    {"", func(_ *call, v any) any { _, _, kind := asNumber(v); return kind != 0 }},
+	"string":    {"", func(_ *call, v any) any { return is[string](v) }},
+	"mapping":   {"", func(_ *call, v any) any { return is[*Dict](v) }},
+	"sequence":  {"", func(_ *call, v any) any { return length(v) >= 0 }},
+	"iterable":  {"", func(_ *call, v any) any { return length(v) >= 0 }},
+	"callable":  {"", func(_ *call, v any) any { return is[*function](v) }},
+	"odd":       {"", func(c *call, v any) any { return c.remainder(v, 2) == 1 }},
+	"even":      {"", func(c *call, v any) any { return c.remainder(v, 2) == 0 }},
+	"divisibleby": {"num", func(c *call, v any) any {
+		return c.remainder(v, c.integer(0, 0)) == 0
+	}},
+}
+
+func (c *call) remainder(value any, by int64) int64 {
+	n, _, kind := asNumber(value)
+	if kind != 'i' {
+		c.fail("the input is %s, want an integer", typeName(value))
+	}
+	if by == 0 {
+		c.fail("division by zero")
+	}
+	return c.integers("%", n, by)
+}
+
+// filters are set when the program starts, because some of them call others.
+var filters map[string]builtin
+
+func init() {
+	for name, operator := range map[string]string{
+		"in": "in", "==": "==", "eq": "==", "equalto": "==", "!=": "!=", "ne": "!=",
+		"<": "<", "lt": "<", "lessthan": "<", "<=": "<=", "le": "<=",
+		">": ">", "gt": ">", "greaterthan": ">", ">=": ">=", "ge": ">=",
+	} {
+		tests[name] = builtin{"other", func(c *call, v any) any {
+			return compares[operator](c.machine, v, c.args[0])
+		}}
+	}
+	filters = map[string]builtin{
+		"trim":       onText(stringMethods["strip"]),
+		"upper":      onText(stringMethods["upper"]),
+		"lower":      onText(stringMethods["lower"]),
+		"capitalize": onText(stringMethods["capitalize"]),
+		"title":      onText(changed(titleFilter)),
+		"string":     {"", func(c *call, v any) any { return c.str(v) }},
+		"safe":       {"", func(c *call, v any) any { return c.str(v) }},
+		"length":     {"", lengthOf},
+		"count":      {"", lengthOf},
+		"tojson":     {"? indent", toJSON},
+		"default":    {"? default_value boolean", defaultTo},
+		"d":          {"? default_value boolean", defaultTo},
+		"join":       {"? d attribute", join},
+		"list":       {"", func(c *call, v any) any { return c.elements(v) }},
+		"first":      {"", func(c *call, v any) any { return c.end(v, 0) }},
+		"last":       {"", func(c *call, v any) any { return c.end(v, -1) }},
+		"reverse":    {"", reverse},
+		"replace": {"old new ? count", func(c *call, v any) any {
+			return c.replace(c.str(v), c.str(c.args[0]), c.str(c.args[1]))
+		}},
+		"items":      {"", items},
+		"int":        {"? default", toInteger},
+		"map":        {"*", mapFilter},
+		"select":     {"*", func(c *call, v any) any { return c.choose(v, false, true) }},
+		"reject":     {"*", func(c *call, v any) any { return c.choose(v, false, false) }},
+		"selectattr": {"*", func(c *call, v any) any { return c.choose(v, true, true) }},
+		"rejectattr": {"*", func(c *call, v any) any { return c.choose(v, true, false) }},
+	}
+}
+
+// onText makes a method of strings a filter of what values print.
+func onText(method builtin) builtin {
+	return builtin{method.params, func(c *call, v any) any { return method.run(c, c.str(v)) }}
+}
+
+func lengthOf(c *call, value any) any {
+	n := length(value)
+	if n < 0 {
+		c.fail("%s has no length", typeName(value))
+	}
+	return int64(n)
+}
+
+// defaultTo replaces what is undefined, or with a second argument that is true, what is
+// false.
+func defaultTo(c *call, value any) any {
+	switch {
+	case !is[*undefined](value) && (truth(value) || !c.has(1) || !truth(c.args[1])):
+		return value
+	case c.has(0):
+		return c.args[0]
+	}
+	return ""
+}
+
+func join(c *call, value any) any {
+	list := c.elements(value)
+	if c.has(1) {
+		list = c.attributes(list, c.text(1), nil)
+	}
+	parts := make([]string, len(list))
+	for i, element := range list {
+		parts[i] = c.str(element)
+	}
+	return c.joined(parts, c.text(0))
+}
+
+func (c *call) joined(parts []string, separator string) string {
+	for _, part := range parts {
+		c.make(len(part) + len(separator))
+	}
+	return strings.Join(parts, separator)
+}
+
+func (c *call) end(value any, at int64) any {
+	if !is[string](value) {
+		list := c.elements(value)
+		if len(list) == 0 {
+			return &undefined{"the " + c.name + " element of an empty list"}
+		}
+		value = list
+	}
+	return c.element(value, at)
+}
+
+func reverse(c *call, value any) any {
+	if s, ok := value.(string); ok {
+		c.make(5 * len(s))
+		runes := []rune(s)
+		slices.Reverse(runes)
+		return string(runes)
+	}
+	list := slices.Clone(c.elements(value))
+	c.make(16 * len(list))
+	slices.Reverse(list)
+	return list
+}
+
+func items(c *call, value any) any {
+	switch v := value.(type) {
+	case *Dict:
+		return c.items(v)
+	case *undefined:
+		return []any{}
+	}
+	c.fail("the input is %s, want a mapping", typeName(value))
+	return nil
+}
+
+// toInteger reads an integer, or returns the default, 0, where there is none.
+func toInteger(c *call, value any) any {
+	if s, ok := value.(string); ok {
+		s = strings.TrimFunc(s, isSpace)
+		if n, err := strconv.ParseInt(s, 10, 64); err == nil {
+			return n
+		}
+		if x, err := strconv.ParseFloat(s, 64); err == nil {
+			value = x
+		}
+	}
+	switch i, x, kind := asNumber(value); {
+	case kind == 'i':
+		return i
+	case kind == 'f' && math.Abs(x) < 1<<63:
+		return int64(x)
+	}
+	return c.integer(0, 0)
+}
+
+// attributes are an attribute of each element; otherwise stands for missing ones.
+func (c *call) attributes(list []any, name string, otherwise any) []any {
+	c.make(16 * len(list))
+	out := make([]any, len(list))
+	for i, element := range list {
+		out[i] = c.attributeOf(element, name)
+		if is[*undefined](out[i]) && otherwise != nil {
+			out[i] = otherwise
+		}
+	}
+	return out
+}
+
+// attributeOf follows a path such as "function.name" or "0".
+func (c *call) attributeOf(value any, path string) any {
+	for part := range strings.SplitSeq(path, ".") {
+		c.step(c.line)
+		if n, err := strconv.ParseInt(part, 10, 64); err == nil {
+			value = c.element(value, n)
+		} else {
+			value = c.element(value, part)
+		}
+	}
+	return value
+}
+
+// orEmpty are the elements of a value; one that counts as false has none.
+func (c *call) orEmpty(value any) []any {
+	if !truth(value) {
+		return nil
+	}
+	return c.elements(value)
+}
+
+// mapFilter applies a filter to every element, or takes an attribute of it.
+func mapFilter(c *call, value any) any {
+	list := c.orEmpty(value)
+	if len(c.positional) == 0 {
+		c.bind(0, "attribute", "default")
+		if !c.has(0) {
+			c.fail(`want the name of a filter, or attribute="NAME"`)
+		}
+		var otherwise any
+		if c.has(1) {
+			otherwise = c.args[1]
+		}
+		return c.attributes(list, c.str(c.args[0]), otherwise)
+	}
+	name := c.string(c.positional[0])
+	defer c.enter()()
+	c.make(16 * len(list))
+	out := make([]any, len(list))
+	for i, element := range list {
+		c.step(c.line)
+		inner := *c
+		inner.positional = c.positional[1:]
+		out[i] = inner.apply(filters, "filter", name, element)
+	}
+	return out
+}
+
+// choose returns the elements that pass a test, or those that do not; or it tests an attribute of
+// each. Without a test it is their truth.
+func (c *call) choose(value any, ofAttribute, passes bool) any {
+	args := c.positional
+	path := ""
+	if ofAttribute {
+		if len(args) == 0 {
+			c.fail("the name of an attribute is missing")
+		}
+		path, args = c.str(args[0]), args[1:]
+	}
+	out := []any{}
+	for _, element := range c.orEmpty(value) {
+		c.step(c.line)
+		tested := element
+		if ofAttribute {
+			tested = c.attributeOf(element, path)
+		}
+		if len(args) > 0 {
+			inner := *c
+			inner.positional = args[1:]
+			tested = inner.apply(tests, "test", c.string(args[0]), tested)
+		}
+		if truth(tested) == passes {
+			out = append(out, element)
+		}
+	}
+	return out
+}
+
+// method returns the method of a value with this name, nil if it has none.
+func method(of any, name string) any {
+	var table map[string]builtin
+	switch of.(type) {
+	case string:
+		table = stringMethods
+	case *Dict:
+		table = dictMethods
+	case []any:
+		table = listMethods
+	}
+	if _, ok := table[name]; !ok {
+		return nil
+	}
+	return &function{name, func(c *call) any { return c.apply(table, "method", name, of) }}
+}
+
+// onString is a method of strings; a filter calls it with the text of another value.
+func onString(params string, run func(c *call, s string) any) builtin {
+	return builtin{params, func(c *call, v any) any { return run(c, v.(string)) }}
+}
+
+var stringMethods = map[string]builtin{
+	"strip": onString("? chars", func(c *call, s string) any {
+		return strings.TrimLeftFunc(strings.TrimRightFunc(s, c.cutset()), c.cutset())
+	}),
+	"lstrip": onString("? chars", func(c *call, s string) any {
+		return strings.TrimLeftFunc(s, c.cutset())
+	}),
+	"rstrip": onString("? chars", func(c *call, s string) any {
+		return strings.TrimRightFunc(s, c.cutset())
+	}),
+	"split":  onString("? sep maxsplit", func(c *call, s string) any { return c.split(s, false) }),
+	"rsplit": onString("? sep maxsplit", func(c *call, s string) any { return c.split(s, true) }),
+	"startswith": onString("part", func(c *call, s string) any {
+		return c.affix(s, strings.HasPrefix)
+	}),
+	"endswith": onString("part", func(c *call, s string) any {
+		return c.affix(s, strings.HasSuffix)
+	}),
+	"removeprefix": onString("prefix", func(c *call, s string) any {
+		return strings.TrimPrefix(s, c.text(0))
+	}),
+	"removesuffix": onString("suffix", func(c *call, s string) any {
+		return strings.TrimSuffix(s, c.text(0))
+	}),
+	"upper":      changed(upper),
+	"lower":      changed(lower),
+	"capitalize": changed(capitalize),
+	"title":      changed(title),
+	"replace": onString("old new ? count", func(c *call, s string) any {
+		return c.replace(s, c.text(0), c.text(1))
+	}),
+	"join": onString("list", func(c *call, s string) any {
+		var parts []string
+		for i, element := range c.elements(c.args[0]) {
+			if !is[string](element) {
+				c.fail("element %d is %s, want a string", i, typeName(element))
+			}
+			parts = append(parts, element.(string))
+		}
+		return c.joined(parts, s)
+	}),
+	"find": onString("sub", func(c *call, s string) any {
+		before, _, found := strings.Cut(s, c.text(0))
+		if !found {
+			return int64(-1)
+		}
+		return int64(utf8.RuneCountInString(before))
+	}),
+	"count": onString("sub", func(c *call, s string) any {
+		return int64(strings.Count(s, c.text(0)))
+	}),
+}
+
+// changed is a change of a text that may become up to three times as long.
+func changed(change func(string) string) builtin {
+	return onString("", func(c *call, s string) any {
+		c.make(3 * len(s))
+		return change(s)
+	})
+}
+
+// cutset is what is removed from the ends of a string: white space, or the characters of a set.
+func (c *call) cutset() func(r rune) bool {
+	if set, ok := c.args[0].(string); ok {
+		return func(r rune) bool { return strings.ContainsRune(set, r) }
+	}
+	return isSpace
+}
+
+func (c *call) texts(s string, parts []string) []any {
+	c.make(len(s) + 16*len(parts))
+	list := make([]any, len(parts))
+	for i, part := range parts {
+		list[i] = part
+	}
+	return list
+}
+
+// split is str.split, or rsplit.
+func (c *call) split(s string, fromRight bool) any {
+	sep, ok := c.args[0].(string)
+	if ok && sep == "" {
+		c.fail("the separator is empty")
+	}
+	c.make(32 * len(s))
+	times := min(c.integer(1, -1), int64(len(s)))
+	return c.texts(s, split(s, sep, int(times), fromRight))
+}
+
+// affix reports whether a string begins, or ends, with a string or with one of a list.
+func (c *call) affix(s string, has func(s, part string) bool) any {
+	candidates, ok := c.args[0].([]any)
+	if !ok {
+		candidates = c.args
+	}
+	return slices.ContainsFunc(candidates, func(part any) bool { return has(s, c.string(part)) })
+}
+
+// replace replaces the first occurrences, as many as the third argument says, or all.
+func (c *call) replace(s, old, by string) string {
+	n := strings.Count(s, old)
+	if count := c.integer(2, -1); count >= 0 {
+		n = int(min(count, int64(n)))
+	}
+	c.make(len(s))
+	for range n {
+		c.make(len(by))
+	}
+	return strings.Replace(s, old, by, n)
+}
+
+var dictMethods = map[string]builtin{
+	"get": {"key ? default", func(c *call, d any) any {
+		key, ok := c.args[0].(string)
+		value, found := d.(*Dict).Get(key)
+		switch {
+		case ok && found:
+			return value
+		case c.has(1):
+			return c.args[1]
+		}
+		return nil
+	}},
+	"items": {"", func(c *call, d any) any { return c.items(d.(*Dict)) }},
+	"keys":  {"", func(c *call, d any) any { return c.elements(d) }},
+	"values": {"", func(c *call, d any) any {
+		list := c.elements(d)
+		for i, key := range d.(*Dict).keys {
+			list[i] = d.(*Dict).values[key]
+		}
+		return list
+	}},
+	"update": change, "pop": change, "popitem": change, "clear": change, "setdefault": change,
+}
+
+var listMethods = map[string]builtin{
+	"append": change, "extend": change, "insert": change, "pop": change,
+	"remove": change, "clear": change, "sort": change, "reverse": change,
+}
+
+// change refuses a method that changes its value, as the sandbox of transformers does.
+var change = builtin{"*", func(c *call, _ any) any {
+	c.fail("a template cannot change values: make a new one with +, or keep it in a namespace")
+	return nil
+}}

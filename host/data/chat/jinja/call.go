@@ -1,0 +1,107 @@
+package jinja
+
+import (
+	"maps"
+	"slices"
+	"strings"
+)
+
+// call is a call of a function, method, filter or test with the values of its arguments.
+type call struct {
+	*machine
+	name       string
+	positional []any
+	names      []string // of the named ones
+	named      []any
+	args       []any // by parameter; absent{} for one that was left out
+}
+
+// absent stands for an argument that was left out.
+type absent struct{}
+
+// builtin is a method, filter or test. params are the names of its parameters; one with a question
+// mark may be left out, and with "*" alone run reads the arguments itself.
+type builtin struct {
+	params string
+	run    func(c *call, value any) any
+}
+
+// apply runs a builtin on a value.
+func (c *call) apply(table map[string]builtin, kind, name string, value any) any {
+	b, ok := table[name]
+	if !ok {
+		known := slices.Sorted(maps.Keys(table))
+		c.machine.fail("the %s %q is not supported: there are %s", kind, name, strings.Join(known, ", "))
+	}
+	c.name = name
+	if b.params != "*" {
+		required, optional, _ := strings.Cut(b.params, "?")
+		params := append(strings.Fields(required), strings.Fields(optional)...)
+		c.bind(len(strings.Fields(required)), params...)
+	}
+	return b.run(c, value)
+}
+
+// bind sets the arguments by parameter. The first ones, as many as required says, must be there.
+func (c *call) bind(required int, params ...string) {
+	if len(c.positional) > len(params) {
+		c.fail("%d arguments, want at most %d", len(c.positional), len(params))
+	}
+	c.args = make([]any, len(params))
+	for i := range c.args {
+		c.args[i] = absent{}
+	}
+	copy(c.args, c.positional)
+	for i, name := range c.names {
+		at := slices.Index(params, name)
+		switch {
+		case at < 0:
+			c.fail("there is no argument %q", name)
+		case c.has(at):
+			c.fail("the argument %q is given twice", name)
+		}
+		c.args[at] = c.named[i]
+	}
+	for i := range required {
+		if !c.has(i) {
+			c.fail("the argument %q is missing", params[i])
+		}
+	}
+}
+
+func (c *call) fail(format string, args ...any) { c.machine.fail(c.name+": "+format, args...) }
+
+func (c *call) has(i int) bool { return c.args[i] != (absent{}) }
+
+// text returns an argument that must be a string; one that is absent or none is "".
+func (c *call) text(i int) string { return c.string(c.args[i]) }
+
+func (c *call) string(value any) string {
+	switch v := value.(type) {
+	case string:
+		return v
+	case absent, nil:
+		return ""
+	}
+	c.fail("the argument is %s, want a string", typeName(value))
+	return ""
+}
+
+// integer returns an argument that must be an integer, or the default where it is absent
+// or none.
+func (c *call) integer(i int, otherwise int64) int64 {
+	switch c.args[i].(type) {
+	case absent, nil:
+		return otherwise
+	}
+	n, _, kind := asNumber(c.args[i])
+	if kind != 'i' {
+		c.fail("the argument is %s, want an integer", typeName(c.args[i]))
+	}
+	return n
+}
+
+func is[T any](value any) bool {
+	_, ok := value.(T)
+	return ok
+}

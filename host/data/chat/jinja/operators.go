@@ -1,0 +1,291 @@
+package jinja
+
+import (
+	"fmt"
+	"math"
+	"math/big"
+	"strings"
+)
+
+var compares = map[string]func(m *machine, a, b any) bool{
+	"==":     func(m *machine, a, b any) bool { return m.equal(a, b, 0) },
+	"!=":     func(m *machine, a, b any) bool { return !m.equal(a, b, 0) },
+	"<":      func(m *machine, a, b any) bool { return m.less(a, b) },
+	">":      func(m *machine, a, b any) bool { return m.less(b, a) },
+	"<=":     func(m *machine, a, b any) bool { return m.less(a, b) || m.equal(a, b, 0) },
+	">=":     func(m *machine, a, b any) bool { return m.less(b, a) || m.equal(a, b, 0) },
+	"in":     func(m *machine, a, b any) bool { return m.contains(b, a) },
+	"not in": func(m *machine, a, b any) bool { return !m.contains(b, a) },
+}
+
+func (m *machine) equal(a, b any, depth int) bool {
+	m.step(m.line)
+	if depth > maxDepth {
+		m.fail("more than %d levels of values within values", maxDepth)
+	}
+	if i, x, kind := asNumber(a); kind != 0 {
+		j, y, other := asNumber(b)
+		if kind == 'i' && other == 'i' {
+			return i == j
+		}
+		return other != 0 && x == y
+	}
+	switch a := a.(type) {
+	case []any:
+		b, ok := b.([]any)
+		if !ok || len(a) != len(b) {
+			return false
+		}
+		for i := range a {
+			if !m.equal(a[i], b[i], depth+1) {
+				return false
+			}
+		}
+		return true
+	case *Dict:
+		b, ok := b.(*Dict)
+		if !ok || len(a.keys) != len(b.keys) {
+			return false
+		}
+		for _, key := range a.keys {
+			value, ok := b.Get(key)
+			if !ok || !m.equal(a.values[key], value, depth+1) {
+				return false
+			}
+		}
+		return true
+	case *undefined:
+		return is[*undefined](b)
+	case nil, string, *namespace:
+		return a == b
+	}
+	return false
+}
+
+func (m *machine) less(a, b any) bool {
+	i, x, kind := asNumber(a)
+	j, y, other := asNumber(b)
+	switch {
+	case kind == 'i' && other == 'i':
+		return i < j
+	case kind != 0 && other != 0:
+		return x < y
+	case !is[string](a) || !is[string](b):
+		m.fail("%s and %s have no order", typeName(a), typeName(b))
+	}
+	return a.(string) < b.(string)
+}
+
+func (m *machine) contains(where, what any) bool {
+	switch w := where.(type) {
+	case string:
+		if !is[string](what) {
+			m.fail("only a string can be in a string, not %s", typeName(what))
+		}
+		m.make(len(w) / 16)
+		return strings.Contains(w, what.(string))
+	case *Dict:
+		key, ok := what.(string)
+		_, found := w.values[key]
+		return ok && found
+	}
+	for _, element := range m.elements(where) {
+		if m.equal(element, what, 0) {
+			return true
+		}
+	}
+	return false
+}
+
+func (m *machine) binary(op string, left, right any) any {
+	if op == "~" {
+		a, b := m.str(left), m.str(right)
+		m.make(len(a) + len(b))
+		return a + b
+	}
+	i, x, kind := asNumber(left)
+	j, y, other := asNumber(right)
+	switch {
+	case kind != 0 && other != 0:
+		if (op == "/" || op == "//" || op == "%") && y == 0 {
+			m.fail("division by zero")
+		}
+		if kind == 'i' && other == 'i' && op != "/" {
+			return m.integers(op, i, j)
+		}
+		return reals(op, x, y)
+	case op == "*" && other == 'i':
+		return m.repeat(left, j)
+	case op == "*" && kind == 'i':
+		return m.repeat(right, i)
+	case op == "+" && is[string](left) && is[string](right):
+		return m.binary("~", left, right)
+	case op == "+" && is[[]any](left) && is[[]any](right):
+		a, b := left.([]any), right.([]any)
+		m.make(16 * (len(a) + len(b)))
+		return append(append(make([]any, 0, len(a)+len(b)), a...), b...)
+	case op == "+":
+		m.fail("%s + %s: only two numbers, two strings or two lists can be added",
+			typeName(left), typeName(right))
+	}
+	m.fail("%s %s %s: the operator does not take these", typeName(left), op, typeName(right))
+	return nil
+}
+
+func (m *machine) repeat(what any, n int64) any {
+	if n = max(n, 0); n > math.MaxInt32 {
+		m.fail("the template was stopped: it makes too much text")
+	}
+	switch v := what.(type) {
+	case string:
+		m.make(len(v) * int(n))
+		return strings.Repeat(v, int(n))
+	case []any:
+		m.make(16 * len(v) * int(n))
+		list := make([]any, 0, len(v)*int(n))
+		for range n {
+			list = append(list, v...)
+		}
+		return list
+	}
+	m.fail("%s cannot be repeated", typeName(what))
+	return nil
+}
+
+// integers computes with integers as Python does: // and % round towards minus infinity.
+func (m *machine) integers(op string, a, b int64) int64 {
+	x, y := big.NewInt(a), big.NewInt(b)
+	switch op {
+	case "+":
+		x.Add(x, y)
+	case "-":
+		x.Sub(x, y)
+	case "*":
+		x.Mul(x, y)
+	default:
+		rest := new(big.Int)
+		x.QuoRem(x, y, rest)
+		if rest.Sign()*y.Sign() < 0 {
+			x.Sub(x, big.NewInt(1))
+			rest.Add(rest, y)
+		}
+		if op == "%" {
+			x = rest
+		}
+	}
+	if !x.IsInt64() {
+		m.fail("the result of %d %s %d does not fit into 64 bits", a, op, b)
+	}
+	return x.Int64()
+}
+
+// reals does the same with numbers of which one is not an integer.
+func reals(op string, a, b float64) float64 {
+	switch op {
+	case "+":
+		return a + b
+	case "-":
+		return a - b
+	case "*":
+		return a * b
+	case "/":
+		return a / b
+	case "//":
+		return math.Floor(a / b)
+	}
+	rest := math.Mod(a, b)
+	if rest != 0 && (rest < 0) != (b < 0) {
+		rest += b
+	}
+	return rest
+}
+
+// element is of[key]: the keys of a mapping come before its methods.
+func (m *machine) element(of, key any) any {
+	if name, ok := key.(string); ok {
+		value := m.attribute(of, name)
+		if is[*undefined](value) {
+			if f := method(of, name); f != nil {
+				return f
+			}
+		}
+		return value
+	}
+	i, _, kind := asNumber(key)
+	if kind != 'i' {
+		m.fail("%s is no place in %s", typeName(key), typeName(of))
+	}
+	n := int64(length(of))
+	at := i
+	if at < 0 {
+		at += n // counted from the end
+	}
+	switch v := of.(type) {
+	case []any:
+		if at >= 0 && at < n {
+			return v[at]
+		}
+	case string:
+		m.make(len(v) / 16)
+		if at >= 0 && at < n {
+			return string([]rune(v)[at])
+		}
+	case *undefined:
+		m.fail("an element is asked of %s", typeName(v))
+	default:
+		return &undefined{"an element of " + typeName(of)}
+	}
+	return &undefined{
+		fmt.Sprintf("element [%d] of %s of length %d (counted from 0)", i, typeName(of), n),
+	}
+}
+
+// slice is of[start:stop:step], in which nil stands for what was left out.
+func (m *machine) slice(of any, parts [3]any) any {
+	n := int64(length(of))
+	part := func(i int, otherwise int64) int64 {
+		if parts[i] == nil {
+			return otherwise
+		}
+		integer, _, kind := asNumber(parts[i])
+		if kind != 'i' {
+			m.fail("a slice from or to %s, want an integer", typeName(parts[i]))
+		}
+		return integer
+	}
+	step := part(2, 1)
+	if step == 0 {
+		m.fail("a slice with step 0")
+	}
+	step = min(max(step, -n-1), n+1)
+	first, last, lowest, highest := int64(0), n, int64(0), n
+	if step < 0 {
+		first, last, lowest, highest = n-1, -1-n, -1, n-1
+	}
+	// bound puts an end into the range of the sequence, as Python does.
+	bound := func(i int64) int64 {
+		if i < 0 {
+			i += n
+		}
+		return min(max(i, lowest), highest)
+	}
+	from, to := bound(part(0, first)), bound(part(1, last))
+	switch v := of.(type) {
+	case []any:
+		m.make(16 * len(v))
+		return pick(v, from, to, step)
+	case string:
+		m.make(5 * len(v))
+		return string(pick([]rune(v), from, to, step))
+	}
+	m.fail("%s has no slices", typeName(of))
+	return nil
+}
+
+func pick[T any](list []T, from, to, step int64) []T {
+	var picked []T
+	for i := from; step > 0 && i < to || step < 0 && i > to; i += step {
+		picked = append(picked, list[i])
+	}
+	return picked
+}

@@ -1,0 +1,170 @@
+package jinja
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"unicode"
+)
+
+// writer writes values as Python does: as within a list (repr), or as JSON by json.dumps with
+// ensure_ascii=False.
+type writer struct {
+	*machine
+	out    strings.Builder
+	json   bool
+	indent string // of one level, with lines
+	lines  bool   // each element has a line
+}
+
+// str is what printing a value writes: Python's str().
+func (m *machine) str(value any) string {
+	switch v := value.(type) {
+	case string:
+		return v
+	case *undefined:
+		if m.Strict {
+			m.fail("%s is undefined", v.what)
+		}
+		return ""
+	}
+	w := &writer{machine: m}
+	w.write(value, 0)
+	return w.out.String()
+}
+
+func toJSON(c *call, value any) any {
+	w := &writer{machine: c.machine, json: true}
+	switch indent := c.args[0].(type) {
+	case nil, absent:
+	case string:
+		w.indent, w.lines = indent, true
+	default:
+		spaces := int(min(max(c.integer(0, 0), 0), 100))
+		w.indent, w.lines = strings.Repeat(" ", spaces), true
+	}
+	w.write(value, 0)
+	return w.out.String()
+}
+
+func (w *writer) write(value any, depth int) {
+	w.step(w.line)
+	if depth > maxDepth {
+		w.fail("more than %d levels of values within values", maxDepth)
+	}
+	words := map[any]string{nil: "None", true: "True", false: "False"}
+	if w.json {
+		words = map[any]string{nil: "null", true: "true", false: "false"}
+	}
+	switch v := value.(type) {
+	case nil, bool:
+		w.out.WriteString(words[v])
+	case int64:
+		w.out.WriteString(strconv.FormatInt(v, 10))
+	case float64:
+		w.out.WriteString(w.float(v))
+	case string:
+		w.string(v)
+	case []any:
+		w.within('[', ']', depth, len(v), func(i int) { w.write(v[i], depth+1) })
+	case *Dict:
+		w.within('{', '}', depth, len(v.keys), func(i int) {
+			w.string(v.keys[i])
+			w.out.WriteString(": ")
+			w.write(v.values[v.keys[i]], depth+1)
+		})
+	case *undefined:
+		if w.json {
+			w.fail("tojson: %s cannot be written as JSON", typeName(value))
+		}
+		w.out.WriteString("Undefined")
+	default:
+		how := "printed"
+		if w.json {
+			how = "written as JSON"
+		}
+		w.fail("%s cannot be %s", typeName(value), how)
+	}
+}
+
+func (w *writer) within(open, end byte, depth, n int, element func(i int)) {
+	separator, first, last := ", ", "", ""
+	if w.lines && n > 0 {
+		w.make((n + 1) * (2 + (depth+1)*len(w.indent)))
+		first = "\n" + strings.Repeat(w.indent, depth+1)
+		last = "\n" + strings.Repeat(w.indent, depth)
+		separator = "," + first
+	}
+	w.out.WriteByte(open)
+	w.out.WriteString(first)
+	for i := range n {
+		if i > 0 {
+			w.out.WriteString(separator)
+		}
+		element(i)
+	}
+	w.out.WriteString(last)
+	w.out.WriteByte(end)
+}
+
+// float writes the shortest digits that identify a number, with an exponent below 1e-4 and from
+// 1e16 on.
+func (w *writer) float(x float64) string {
+	size := math.Abs(x)
+	switch {
+	case math.IsNaN(x) && w.json:
+		return "NaN"
+	case math.IsNaN(x):
+		return "nan"
+	case math.IsInf(x, 0):
+		s := strings.TrimPrefix(strconv.FormatFloat(x, 'g', -1, 64), "+")
+		if w.json {
+			return s + "inity"
+		}
+		return strings.ToLower(s)
+	case size != 0 && (size < 1e-4 || size >= 1e16):
+		return strconv.FormatFloat(x, 'e', -1, 64)
+	}
+	s := strconv.FormatFloat(x, 'f', -1, 64)
+	if !strings.Contains(s, ".") {
+		s += ".0"
+	}
+	return s
+}
+
+var escapes = map[rune]string{'\\': `\\`, '\n': `\n`, '\r': `\r`, '\t': `\t`}
+
+// string writes a string in quotes.
+func (w *writer) string(s string) {
+	w.make(len(s))
+	quote := '"'
+	if !w.json && (!strings.Contains(s, "'") || strings.Contains(s, `"`)) {
+		quote = '\''
+	}
+	w.out.WriteRune(quote)
+	for _, r := range s {
+		escape, escaped := escapes[r]
+		switch {
+		case r == quote:
+			w.out.WriteString(`\` + string(quote))
+		case escaped:
+			w.out.WriteString(escape)
+		case w.json && r == '\b':
+			w.out.WriteString(`\b`)
+		case w.json && r == '\f':
+			w.out.WriteString(`\f`)
+		case w.json && r >= ' ', unicode.IsPrint(r):
+			w.out.WriteRune(r)
+		case w.json:
+			fmt.Fprintf(&w.out, `\u%04x`, r)
+		case r < 0x100:
+			fmt.Fprintf(&w.out, `\x%02x`, r)
+		case r < 0x10000:
+			fmt.Fprintf(&w.out, `\u%04x`, r)
+		default:
+			fmt.Fprintf(&w.out, `\U%08x`, r)
+		}
+	}
+	w.out.WriteRune(quote)
+}
