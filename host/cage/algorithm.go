@@ -24,7 +24,6 @@ func (r Rule) Program() (*program.Program, error) {
 		y = y.Sub(e.Mul(αλ)) // x_{t+1} ← x̃_{t+1} − α·λ_t·e_t
 	}
 	y = method.after(s, y) // not in the paper: what other methods do
-	y = s.constrain(y)     // not in the paper: trained parameters of quantizers may have a constraint
-	s.output(s.round(y))   // not in the paper: see sdk.Rounded
+	s.output(s.finish(y))  // not in the paper: constraints and rounding
 	return s.build()
 }

@@ -23,48 +23,21 @@ type Average struct {
 // AverageState is the name of x̄ among the state tensors of a rule.
 const AverageState = "average.x"
 
-func (s *step) averaged(x program.Value) {
-	a := s.rule.Average
-	if a == nil {
-		return
+// output writes the new x and all states.
+func (s *step) output(x program.Value) {
+	if a := s.rule.Average; a != nil {
+		t, mean := s.in[spec.InputStep], s.state[AverageState]
+		w := s.b.Const(1 - a.Decay)
+		if a.Uniform {
+			one := s.b.Const(1)
+			w = one.Div(t.Shift(float64(1 - a.From)).Max(one))
+		}
+		next := mean.Add(x.Sub(mean).Mul(w))
+		s.state[AverageState] = t.Gt(s.b.Const(float64(a.From))).Select(next, x)
 	}
-	t, mean := s.in[spec.InputStep], s.state[AverageState]
-	w := s.b.Const(1 - a.Decay)
-	if a.Uniform {
-		one := s.b.Const(1)
-		w = one.Div(t.Shift(float64(1 - a.From)).Max(one))
+	s.b.Output(spec.InputX, x)
+	for _, t := range s.rule.computed() {
+		s.b.Output(spec.StatePrefix+t.Name, s.state[t.Name])
 	}
-	next := mean.Add(x.Sub(mean).Mul(w))
-	s.state[AverageState] = t.Gt(s.b.Const(float64(a.From))).Select(next, x)
-}
-
-// InitPrograms returns the programs that make the state of the rule from x: that of the optimizer,
-// and that of the average. Other state begins with zeros.
-func (r Rule) InitPrograms() (list []*program.Program) {
-	if r.Optimizer.Init != nil {
-		list = append(list, r.Optimizer.Init)
-	}
-	if r.Average != nil {
-		list = append(list, r.copies("average/", spec.InputX, spec.StatePrefix+AverageState))
-	}
-	return list
-}
-
-// EvaluationProgram returns a program for the tensor that the model is evaluated with in place of
-// x; nil means x itself.
-func (r Rule) EvaluationProgram() *program.Program {
-	if r.Average != nil {
-		return r.copies("averaged/", spec.StatePrefix+AverageState, spec.OutputWeights)
-	}
-	return r.Optimizer.Evaluate
-}
-
-func (r Rule) copies(prefix, from, to string) *program.Program {
-	b := program.NewBuilder(prefix + r.Name)
-	b.Output(to, b.Input(from, program.FloatType(r.Shape...)))
-	p, err := b.Build()
-	if err != nil {
-		panic(err) // of constant names, and a shape that the optimizer's programs have, too
-	}
-	return p
+	s.measure()
 }

@@ -5,8 +5,8 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// CAGE is curvature-aware gradient estimation (MLSys 2026): a step along the quantization error e = x − Q(x), with a weight λ_t
-// that ramps up late in a training.
+// CAGE is curvature-aware gradient estimation (MLSys 2026): a step along the quantization error
+// e = x − Q(x), with a weight λ_t that ramps up late in a training.
 type CAGE struct {
 	None
 	Form    Form
@@ -18,7 +18,8 @@ type CAGE struct {
 	Ramp    Ramp
 }
 
-// Default is the method of a training that names none, with the paper's setting for pre-training: decoupled, λ = 2, s = 0.9.
+// Default is the method of a training that names none, with the paper's setting for pre-training:
+// decoupled, λ = 2, s = 0.9.
 var Default = CAGE{Form: Decoupled, Variant: Paper, Lambda: 2, Silence: 0.9, Ramp: Linear}
 
 // Form says where the correction enters the step.
@@ -134,7 +135,11 @@ func (m CAGE) residual(s *step, x, y program.Value) (e, αλ program.Value) {
 	case m.Form != Decoupled:
 		return e, αλ
 	case m.Variant == Official: // at the point after the optimizer's step, with the next rate
-		αλ = s.nextRate().Mul(s.λ)
+		next := s.α // the next rate of an optimizer with rates of its own is not known yet
+		if s.rule.Optimizer.Rate == nil {
+			next = s.scaledRate(s.in[InputNextRate])
+		}
+		αλ = next.Mul(s.λ)
 		return s.ifFinite(y.Sub(s.quantize(y))), αλ
 	case !s.rule.forwardErrorServes():
 		αλ = s.α.Mul(s.λ)

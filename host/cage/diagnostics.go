@@ -1,8 +1,8 @@
 package cage
 
 import (
-	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"math/bits"
 	"math/rand/v2"
@@ -48,109 +48,13 @@ func (s *Diagnostics) Keys() []schema.Key {
 // as its own code is unchanged, the vector visit of a group as long as all codes of the
 // group are.
 type Tracker struct {
-	window  int
-	groups  []span
-	samples int      // in all
-	rows    []sample // the last ones, oldest first, at most window
-
-	begun []int32 // visits of each coordinate since the first sample
-	// Of the visits to which the oldest kept sample belongs: the number of the sample
-	// at which each began, and the sum of the residuals before the oldest sample.
-	since      []int32 // of each coordinate
-	groupSince []int32
-	before     []float64 // of the group's vector visit, by coordinate
+	window int
+	groups []span
+	s      TrackerState
 }
 
 // span is the range of a group's coordinates.
 type span struct{ from, to int }
-
-// sample is what was read at one moment.
-type sample struct {
-	codes     []int32
-	residuals []float32
-}
-
-// NewTracker makes a tracker of groups with the given numbers of coordinates. The window is the
-// number of samples that the measures look at, at least 2.
-func NewTracker(window int, groups ...int) (*Tracker, error) {
-	if window < 2 {
-		return nil, fmt.Errorf("diagnostics: a window of %d samples, want at least 2", window)
-	}
-	if len(groups) == 0 {
-		return nil, errors.New("diagnostics: no group of coordinates")
-	}
-	t := &Tracker{window: window}
-	n := 0
-	for i, size := range groups {
-		if size < 1 {
-			return nil, fmt.Errorf("diagnostics: group %d has %d coordinates, want at least 1", i, size)
-		}
-		t.groups = append(t.groups, span{n, n + size})
-		n += size
-	}
-	t.begun, t.since = make([]int32, n), make([]int32, n)
-	t.groupSince, t.before = make([]int32, len(groups)), make([]float64, n)
-	return t, nil
-}
-
-// Coordinates returns the number of coordinates that are followed.
-func (t *Tracker) Coordinates() int { return len(t.since) }
-
-// Samples returns the number of samples since the beginning.
-func (t *Tracker) Samples() int { return t.samples }
-
-// Full reports whether there have been as many samples as the window holds. Before that,
-// coherence is larger only because there are fewer residuals.
-func (t *Tracker) Full() bool { return len(t.rows) == t.window }
-
-// Add takes the next sample: the code and the residual of every coordinate, group
-// after group. The slices are copied.
-func (t *Tracker) Add(codes []int32, residuals []float32) error {
-	if n := t.Coordinates(); len(codes) != n || len(residuals) != n {
-		return fmt.Errorf("diagnostics: a sample of %d codes and %d residuals of %d coordinates", len(codes), len(residuals), n)
-	}
-	t.rows = append(t.rows, sample{slices.Clone(codes), slices.Clone(residuals)})
-	t.samples++
-	last := t.rows[len(t.rows)-1]
-	for i, c := range last.codes {
-		if len(t.rows) == 1 || t.rows[len(t.rows)-2].codes[i] != c {
-			t.begun[i]++
-		}
-	}
-	if len(t.rows) > t.window {
-		t.dropOldest()
-	}
-	return nil
-}
-
-// dropOldest drops the oldest sample, and keeps what it adds to visits that continue.
-func (t *Tracker) dropOldest() {
-	gone, oldest := t.rows[0], t.rows[1]
-	now := int32(t.samples - len(t.rows) + 1) // the number of the sample that is the oldest now
-	for i := range gone.codes {
-		if gone.codes[i] != oldest.codes[i] {
-			t.since[i] = now
-		}
-	}
-	for g, group := range t.groups {
-		if codesChanged(group, gone, oldest) {
-			t.groupSince[g] = now
-			clear(t.before[group.from:group.to])
-			continue
-		}
-		for i := group.from; i < group.to; i++ {
-			t.before[i] += float64(gone.residuals[i])
-		}
-	}
-	copy(t.rows, t.rows[1:])
-	t.rows = t.rows[:len(t.rows)-1]
-}
-
-func codesChanged(group span, a, b sample) bool {
-	return !slices.Equal(a.codes[group.from:group.to], b.codes[group.from:group.to])
-}
-
-func (t *Tracker) first() int { return t.samples - len(t.rows) }
 
 // TrackerState is everything that a tracker remembers, for a checkpoint.
 type TrackerState struct {
@@ -160,23 +64,87 @@ type TrackerState struct {
 	Codes     []int32
 	Residuals []float32
 	// Begun is the number of visits so far, and Since the sample at which the visit of
-	// the oldest kept sample began, both by coordinate. GroupSince is the same as Since
-	// for the vector visit of each group. Before is, by coordinate, the sum of the
-	// residuals of that vector visit before the oldest kept sample.
+	// the oldest sample in the window began, both by coordinate. GroupSince is the same as
+	// Since for the vector visit of each group. Before is, by coordinate, the sum of the
+	// residuals of that vector visit before the oldest sample in the window.
 	Begun, Since, GroupSince []int32
 	Before                   []float64
 }
 
+// NewTracker makes a tracker of groups with the given numbers of coordinates, each at least 1. The
+// window is the number of samples that the measures look at, at least 2.
+func NewTracker(window int, groups ...int) *Tracker {
+	t := &Tracker{window: window}
+	n := 0
+	for _, size := range groups {
+		t.groups = append(t.groups, span{n, n + size})
+		n += size
+	}
+	t.s.Begun, t.s.Since = make([]int32, n), make([]int32, n)
+	t.s.GroupSince, t.s.Before = make([]int32, len(groups)), make([]float64, n)
+	return t
+}
+
+// Coordinates returns the number of coordinates that are followed.
+func (t *Tracker) Coordinates() int { return len(t.s.Since) }
+
+// Samples returns the number of samples since the beginning.
+func (t *Tracker) Samples() int { return t.s.Samples }
+
+// rows is the number of samples in the window.
+func (t *Tracker) rows() int { return min(t.s.Samples, t.window) }
+
+// Full reports whether there have been as many samples as the window holds. Before that,
+// coherence is larger only because there are fewer residuals.
+func (t *Tracker) Full() bool { return t.rows() == t.window }
+
+// Add takes the next sample: the code and the residual of every coordinate, group
+// after group. The slices are copied.
+func (t *Tracker) Add(codes []int32, residuals []float32) {
+	n, s := t.Coordinates(), &t.s
+	for i, c := range codes {
+		if s.Samples == 0 || s.Codes[len(s.Codes)-n+i] != c {
+			s.Begun[i]++
+		}
+	}
+	s.Codes, s.Residuals = append(s.Codes, codes...), append(s.Residuals, residuals...)
+	s.Samples++
+	if s.Samples <= t.window {
+		return
+	}
+	now := int32(s.Samples - t.window) // the number of the sample that is the oldest from now on
+	for i := range n {
+		if s.Codes[i] != s.Codes[n+i] {
+			s.Since[i] = now
+		}
+	}
+	for g, group := range t.groups {
+		if t.changed(group, 1) {
+			s.GroupSince[g] = now
+			clear(s.Before[group.from:group.to])
+			continue
+		}
+		for i := group.from; i < group.to; i++ {
+			s.Before[i] += float64(s.Residuals[i])
+		}
+	}
+	s.Codes, s.Residuals = slices.Delete(s.Codes, 0, n), slices.Delete(s.Residuals, 0, n)
+}
+
+// changed reports whether codes of a group are others than in the row before.
+func (t *Tracker) changed(group span, row int) bool {
+	n := t.Coordinates()
+	before, codes := t.s.Codes[(row-1)*n:], t.s.Codes[row*n:]
+	return !slices.Equal(before[group.from:group.to], codes[group.from:group.to])
+}
+
 // State returns a copy of what the tracker remembers.
-func (t *Tracker) State() TrackerState {
-	s := TrackerState{
-		Samples: t.samples,
-		Begun:   slices.Clone(t.begun), Since: slices.Clone(t.since),
-		GroupSince: slices.Clone(t.groupSince), Before: slices.Clone(t.before),
-	}
-	for _, row := range t.rows {
-		s.Codes, s.Residuals = append(s.Codes, row.codes...), append(s.Residuals, row.residuals...)
-	}
+func (t *Tracker) State() TrackerState { return t.s.clone() }
+
+func (s TrackerState) clone() TrackerState {
+	s.Codes, s.Residuals = slices.Clone(s.Codes), slices.Clone(s.Residuals)
+	s.Begun, s.Since = slices.Clone(s.Begun), slices.Clone(s.Since)
+	s.GroupSince, s.Before = slices.Clone(s.GroupSince), slices.Clone(s.Before)
 	return s
 }
 
@@ -190,20 +158,15 @@ func (t *Tracker) Restore(s TrackerState) error {
 	}{
 		{"codes", len(s.Codes), rows * n}, {"residuals", len(s.Residuals), rows * n},
 		{"numbers of visits", len(s.Begun), n}, {"beginnings of visits", len(s.Since), n},
-		{"beginnings of vector visits", len(s.GroupSince), len(t.groups)}, {"sums of residuals", len(s.Before), n},
+		{"beginnings of vector visits", len(s.GroupSince), len(t.groups)},
+		{"sums of residuals", len(s.Before), n},
 	} {
 		if s.Samples < 0 || part.got != part.want {
-			return fmt.Errorf("diagnostics: a state of %d samples with %d %s, want %d", s.Samples, part.got, part.name, part.want)
+			return fmt.Errorf("diagnostics: a state of %d samples with %d %s, want %d",
+				s.Samples, part.got, part.name, part.want)
 		}
 	}
-	t.samples, t.rows = s.Samples, nil
-	for r := range rows {
-		t.rows = append(t.rows, sample{slices.Clone(s.Codes[r*n : (r+1)*n]), slices.Clone(s.Residuals[r*n : (r+1)*n])})
-	}
-	copy(t.begun, s.Begun)
-	copy(t.since, s.Since)
-	copy(t.groupSince, s.GroupSince)
-	copy(t.before, s.Before)
+	t.s = s.clone()
 	return nil
 }
 
@@ -211,11 +174,11 @@ func (t *Tracker) Restore(s TrackerState) error {
 // apart from other uses of the same seed.
 const choiceStream = 0x63616765_64696167 // "cagediag"
 
-// ChooseCoordinates draws a random subset of the coordinates of tensors of the given sizes: count of
-// them in total, or all if there are fewer. Each tensor gets a share in proportion to its
-// size, so that a mean over the chosen coordinates estimates the mean over all. A tensor
-// whose share is below one coordinate may get none. The positions in each tensor are
-// ascending and determined by the seed alone.
+// ChooseCoordinates draws a random subset of the coordinates of tensors of the given sizes: count
+// of them in total, or all if there are fewer. Each tensor gets a share in proportion to its size,
+// so that a mean over the chosen coordinates estimates the mean over all. A tensor whose share is
+// below one coordinate may get none. The positions in each tensor are ascending and determined by
+// the seed alone.
 func ChooseCoordinates(seed uint64, count int, sizes ...int) [][]int32 {
 	total := 0
 	for _, size := range sizes {
@@ -230,8 +193,19 @@ func ChooseCoordinates(seed uint64, count int, sizes ...int) [][]int32 {
 			continue
 		}
 		n := share(count, before+size, total) - share(count, before, total)
-		chosen[i] = subset(rng, n, size)
 		before += size
+		// All subsets with the same chance: Floyd's algorithm (Bentley and Floyd, "A sample of
+		// brilliance", 1987).
+		taken := make(map[int32]bool, n)
+		for j := size - n; j < size; j++ {
+			upper, _ := bits.Mul64(rng.Uint64(), uint64(j)+1) // a number from 0 to j
+			k := int32(upper)
+			if taken[k] {
+				k = int32(j)
+			}
+			taken[k] = true
+		}
+		chosen[i] = slices.Sorted(maps.Keys(taken))
 	}
 	return chosen
 }
@@ -241,28 +215,4 @@ func share(count, part, total int) int {
 	hi, lo := bits.Mul64(uint64(count), uint64(part))
 	quotient, _ := bits.Div64(hi, lo, uint64(total))
 	return int(quotient)
-}
-
-// subset draws count of the numbers below size, all subsets with the same chance, by
-// Floyd's algorithm (Bentley and Floyd, "A sample of brilliance", 1987).
-func subset(rng rand.Source, count, size int) []int32 {
-	taken := make(map[int32]bool, count)
-	list := make([]int32, 0, count)
-	for j := size - count; j < size; j++ {
-		k := int32(below(rng, uint64(j)+1))
-		if taken[k] {
-			k = int32(j)
-		}
-		taken[k] = true
-		list = append(list, k)
-	}
-	slices.Sort(list)
-	return list
-}
-
-// below returns a number in [0, n): the upper half of a 128-bit product. Its bias is at
-// most n/2⁶⁴.
-func below(rng rand.Source, n uint64) uint64 {
-	hi, _ := bits.Mul64(rng.Uint64(), n)
-	return hi
 }

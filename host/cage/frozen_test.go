@@ -45,12 +45,11 @@ func TestFrozen(t *testing.T) {
 			"official":  {CAGE{Form: Decoupled, Variant: Official}, Mode(Decoupled)},
 			"coupled":   {CAGE{Form: Coupled, Variant: Paper}, Mode(Coupled)},
 			"lotion":    {DefaultLOTION, DefaultLOTION.Modes()[0]},
-			"oscireset": {OsciReset{Every: 3, By: ByEdge, Edge: 0.01}, resetting},
+			"oscireset": {OsciReset{Every: 3, Threshold: 1}, resetting},
 		} {
 			for _, last := range []bool{false, true} {
 				rule := testRule(t, o, "fixed grid 0.25", 2, 3)
-				q := e2m1(t, 2, 3)
-				rule.Quantizer, rule.Weight = &q, &Weight{Quantizer: q, Unpack: q.Unpack}
+				q := *rule.Quantizer
 				rule.Method, rule.Mode = m.Method, m.Mode
 				rule.Decay, rule.DecayLast, rule.Clip = 0.1, last, true
 				run := func(factor float64) (x, state []float64) {

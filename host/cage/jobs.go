@@ -25,47 +25,100 @@ const (
 // parts.
 func Jobs(rules []Rule, of Part) (jobs []spec.Job, err error) {
 	for _, r := range rules {
-		var p *program.Program
-		switch of {
-		case Initializing:
-			for _, p := range r.InitPrograms() {
-				jobs = append(jobs, r.bind(p))
-			}
-		case Evaluating:
-			p = r.EvaluationProgram()
-		case Collecting:
-			p, err = r.CollectProgram()
-		case Probing:
-			p, err = r.ProbeProgram()
-		case Giving:
-			p, err = r.GivenProgram()
-		case Observing:
-			p, err = r.ObserveProgram()
-		case Updating:
-			p, err = r.Program()
-		}
+		programs, err := r.programs(of)
 		if err != nil {
 			return nil, err
 		}
-		if p == nil {
-			continue
-		}
-		j := r.bind(p)
-		for _, gradient := range []string{spec.InputGradient, spec.InputProbed} {
-			if of == Updating && j.Inputs[gradient] != "" {
-				j.Donated[gradient] = true
+		for _, p := range programs {
+			j := r.bind(p)
+			for _, gradient := range []string{spec.InputGradient, spec.InputProbed} {
+				if of == Updating && j.Inputs[gradient] != "" {
+					j.Donated[gradient] = true
+				}
 			}
+			jobs = append(jobs, j)
 		}
-		jobs = append(jobs, j)
 	}
 	return jobs, nil
+}
+
+func (r Rule) programs(of Part) (list []*program.Program, err error) {
+	o := r.Optimizer
+	var p *program.Program
+	switch {
+	case of == Initializing: // other state begins with zeros
+		if o.Init != nil {
+			list = append(list, o.Init)
+		}
+		if r.Average != nil {
+			p, err = r.copies("average/", spec.InputX, spec.StatePrefix+AverageState)
+		}
+	case of == Evaluating && r.Average != nil:
+		p, err = r.copies("averaged/", spec.StatePrefix+AverageState, spec.OutputWeights)
+	case of == Evaluating:
+		p = o.Evaluate
+	case of == Updating:
+		p, err = r.Program()
+	case of == Collecting && o.Collect != nil, of == Probing && r.Probing && o.Probe != nil,
+		of == Giving && o.Opaque, of == Observing && o.Observe != nil:
+		p, err = r.before(of)
+	}
+	if p != nil {
+		list = append(list, p)
+	}
+	return list, err
+}
+
+func (r Rule) copies(prefix, from, to string) (*program.Program, error) {
+	b := program.NewBuilder(prefix + r.Name)
+	b.Output(to, b.Input(from, program.FloatType(r.Shape...)))
+	return b.Build()
+}
+
+// before returns the program of a part that runs before the update, in which the optimizer sees the
+// same gradient. What is collected has the names of the inputs that are to be the sums over the
+// tensors of the group.
+func (r Rule) before(of Part) (*program.Program, error) {
+	var inputs []program.Input
+	switch of {
+	case Collecting, Giving:
+		inputs = r.inputs()
+	case Probing:
+		r.Probing = false // there is no second gradient yet
+		inputs = r.Inputs()
+	default:
+		inputs = r.Inputs()
+	}
+	s := r.begin(string(of)+"/", inputs)
+	g, o := s.gradient(), r.Optimizer
+	switch of {
+	case Collecting:
+		out := s.optimize(o.Collect, s.x, g)
+		for _, sum := range o.Collect.Outputs {
+			name := r.global(strings.TrimPrefix(sum.Name, spec.GlobalPrefix))
+			s.b.Output(name, out[sum.Name])
+		}
+	case Probing:
+		s.b.Output(OutputPoint, s.x.Add(s.optimize(o.Probe, s.x, g)[spec.OutputOffset]))
+	case Giving: // x after the weight decay that comes first, and the gradient
+		s.setRate(g)
+		s.b.Output(OutputOpaqueX, s.decayFirst(s.x))
+		s.b.Output(OutputOpaqueGradient, g)
+	case Observing:
+		s.setRate(g)
+		s.optimize(o.Observe, s.decayFirst(s.x), g)
+		for _, out := range o.Observe.Outputs {
+			s.b.Output(out.Name, s.state[strings.TrimPrefix(out.Name, spec.StatePrefix)])
+		}
+	}
+	return s.build()
 }
 
 // bind binds a program to the rule's tensors, by the names of its inputs and outputs. What
 // replaces a tensor may take its memory.
 func (r Rule) bind(p *program.Program) spec.Job {
-	j := spec.Job{Tensor: r.Name, Program: p, Inputs: map[string]string{}, Outputs: map[string]string{},
-		Storage: map[string]spec.Storage{}, Donated: map[string]bool{}}
+	j := spec.Job{Tensor: r.Name, Program: p, Inputs: map[string]string{},
+		Outputs: map[string]string{}, Storage: map[string]spec.Storage{}, Donated: map[string]bool{}}
 	for _, s := range r.State() {
 		if s.Storage != spec.StoreFloat32 {
 			j.Storage[program.KindState.PartOf(r.Name, s.Name)] = s.Storage
@@ -90,13 +143,18 @@ func (r Rule) bind(p *program.Program) spec.Job {
 // kinds are the tensors behind inputs and outputs; those of states and of quantizers' trained
 // parameters have prefixes, and others are scalars.
 var kinds = map[string]program.Kind{
-	spec.InputX: program.KindParam, spec.InputGradient: program.KindGradient, InputQuantized: program.KindValue,
-	spec.InputNoise: program.KindNoise, spec.InputSharedNoise: program.KindSharedNoise,
-	InputOptimizerNoise: program.KindOptimizerNoise,
-	OutputPoint:         program.KindPoint, spec.InputProbed: program.KindProbed,
-	spec.OutputWeights: program.KindEvaluated,
-	OutputOpaqueX:      program.KindOpaqueX, OutputOpaqueGradient: program.KindOpaqueGradient,
-	spec.OutputDirection: program.KindDirection,
+	spec.InputX:           program.KindParam,
+	spec.InputGradient:    program.KindGradient,
+	InputQuantized:        program.KindValue,
+	spec.InputNoise:       program.KindNoise,
+	spec.InputSharedNoise: program.KindSharedNoise,
+	InputOptimizerNoise:   program.KindOptimizerNoise,
+	OutputPoint:           program.KindPoint,
+	spec.InputProbed:      program.KindProbed,
+	spec.OutputWeights:    program.KindEvaluated,
+	OutputOpaqueX:         program.KindOpaqueX,
+	OutputOpaqueGradient:  program.KindOpaqueGradient,
+	spec.OutputDirection:  program.KindDirection,
 }
 
 // tensor is the name of the tensor behind an input or output, "" for a scalar.

@@ -13,8 +13,8 @@ type Levels struct {
 	Codes   []int32 // the code of each number
 }
 
-// NewLevels sorts the numbers of codes. If several codes stand for one number, as for 0 and −0, it keeps the smallest
-// code.
+// NewLevels sorts the numbers of codes. If several codes stand for one number, as for 0 and −0, it
+// keeps the smallest code.
 func NewLevels(numbers map[int32]float32) Levels {
 	type level struct {
 		number float64
@@ -56,8 +56,8 @@ func (l Levels) Uniform() bool {
 	return true
 }
 
-// Nearest is the place of the level that is nearest to x. Half way between two it is that with the even code, and the
-// upper one where both are odd or both even.
+// Nearest is the place of the level that is nearest to x. Half way between two it is that with the
+// even code, and the upper one where both are odd or both even.
 func (l Levels) Nearest(x float64) int {
 	i, found := slices.BinarySearch(l.Numbers, x)
 	switch {
@@ -76,8 +76,8 @@ func (l Levels) Nearest(x float64) int {
 // maxCodes bounds the number of codes.
 const maxCodes = 1 << 16
 
-// Alphabet infers all codes of a quantizer from those that it returned: from the lowest to the highest, in steps of the
-// greatest common divisor of their differences.
+// Alphabet infers all codes of a quantizer from those that it returned: from the lowest to the
+// highest, in steps of the greatest common divisor of their differences.
 func Alphabet(seen ...[]int32) ([]int32, error) {
 	all := slices.Concat(seen...)
 	if len(all) == 0 {
@@ -109,8 +109,9 @@ func Alphabet(seen ...[]int32) ([]int32, error) {
 // ProbeRows are the rows of a probe that differ.
 const ProbeRows = 64
 
-// ProbeMatrix is a matrix for which a quantizer of whatever kind gives all its codes, or the first and the last: its rows are
-// ramps in order and in disorder, normal numbers, and a few large ones among small ones.
+// ProbeMatrix is a matrix for which a quantizer of whatever kind gives all its codes, or the first
+// and the last: its rows are ramps in order and in disorder, normal numbers, and a few large ones
+// among small ones.
 func ProbeMatrix(rows, columns int, largest float64) []float64 {
 	rng := rand.New(rand.NewPCG(0, 0))
 	ramp := func(i int) float64 { return 2*float64(i)/float64(max(1, columns-1)) - 1 }

@@ -6,9 +6,10 @@ import (
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
-// LOTION trains in full precision on a loss that is smoothed by randomized rounding of the weights ("Smoothing the Optimization Landscape
-// for Quantized Training", Kwun et al. 2025, arXiv 2510.08757). The CAGE paper compares its own method with it
-// ("Relationship to LOTION", "Comparison to LOTION").
+// LOTION trains in full precision on a loss that is smoothed by randomized rounding of the weights
+// ("Smoothing the Optimization Landscape for Quantized Training", Kwun et al. 2025, arXiv
+// 2510.08757). The CAGE paper compares its own method with it ("Relationship to LOTION",
+// "Comparison to LOTION").
 //
 // To second order the smoothed loss is the loss plus a regularizer R, the variance of the
 // rounding weighted by the curvature. R is implemented as by the CAGE authors. Here s is
@@ -30,8 +31,9 @@ type LOTION struct {
 	Coeff       float64 // strength of the regularizer, at least 0; 0: none
 	FisherDecay float64 // of F, at least 0 and below 1
 	Bits        int     // of the grid
-	// Denom says how many steps of the grid the largest magnitude of a tensor is: 2^(bits−1) with "power", as in the CAGE
-	// authors' code; one less with "symmetric", the integer grid of the LOTION paper.
+	// Denom says how many steps of the grid the largest magnitude of a tensor is: 2^(bits−1) with
+	// "power", as in the CAGE authors' code; one less with "symmetric", the integer grid of the
+	// LOTION paper.
 	Denom string
 }
 
@@ -73,12 +75,6 @@ func (LOTION) State(shape []int) []spec.Tensor {
 	return []spec.Tensor{{Name: fisherState, Shape: shape}}
 }
 
-func (m LOTION) gradient(s *step, g program.Value) program.Value {
-	terms := m.regularize(s.b, s.x, g, s.state[fisherState])
-	s.state[fisherState] = terms.fisher
-	return terms.gradient
-}
-
 // steps is the largest magnitude of a tensor in steps of its grid.
 func (m LOTION) steps() float64 {
 	steps := float64(int64(1) << (m.Bits - 1))
@@ -88,53 +84,36 @@ func (m LOTION) steps() float64 {
 	return steps
 }
 
-// lotionTerms is what one step of one tensor gives. What the caller does not use is not
-// computed.
-type lotionTerms struct {
-	// gradient is g + ∂R/∂x, which the optimizer gets in the place of g.
-	gradient program.Value
-	// fisher is F for the next step.
-	fisher program.Value
-	// regularizer is R, which belongs to the loss of this step, and variance is
-	// Σ σ², the expected squared error of randomized rounding; both are scalars.
-	regularizer, variance program.Value
+// gradient is g + ∂R/∂x at x, before weight decay.
+//
+// R uses F as it comes in, and F is then updated with the gradient as it comes in: that of the task
+// alone, after clipping. How the authors' training loop ordered this is not known (their code is
+// public only as a class without the loop that calls it), and F might as well see unclipped
+// gradients, or gradients that contain the regularizer. As it is here, nothing that LOTION adds
+// enters its own measure of curvature, and the regularizer itself is never clipped.
+//
+// A tensor of zeros has no regularizer. A tensor with a NaN or ±Inf gives a gradient with NaN; its
+// loss is not finite either, and no step is taken. With a strength of 0 the gradient is g to the
+// last bit.
+func (m LOTION) gradient(s *step, g program.Value) program.Value {
+	step, delta := m.cells(s.b, s.x)
+	f := s.state[fisherState]
+	s.state[fisherState] = f.Scale(m.FisherDecay).Add(g.Square().Scale(1 - m.FisherDecay))
+	if m.Coeff == 0 {
+		return g
+	}
+	slope := s.b.Const(0.5).Sub(delta).Mul(step.Scale(m.Coeff)) // ½·Coeff·s·(1 − 2Δ)
+	return g.Add(f.Mul(slope))
 }
 
-// regularize writes one step of a weight tensor with a quantizer of its own. x is the
-// point at which the gradient was taken, before weight decay; fisher is F as the
-// step before left it, zeros at first. x, gradient and fisher have one shape of
-// at least one axis.
-//
-// The regularizer uses F as it comes in, and F is then updated with the gradient as it
-// comes in: that of the task alone, after clipping. How the authors' training loop
-// ordered this is not known (their code is public only as a class without the loop
-// that calls it), and F might as well see unclipped gradients, or gradients that
-// contain the regularizer. As it is here, nothing that LOTION adds enters its own
-// measure of curvature, and the regularizer itself is never clipped.
-//
-// A tensor of zeros has no regularizer. A tensor with a NaN or ±Inf gives a gradient
-// with NaN; its loss is not finite either, and no step is taken. With a strength
-// of 0 the gradient is handed through, the same bits as without LOTION.
-func (m LOTION) regularize(b *program.Builder, x, gradient, fisher program.Value) lotionTerms {
+// cells is the step of the grid, and Δ. It computes x/max|x| first: so the largest weight, which is
+// a point of the grid at every step, stays one in any precision. In x/s it could fall just below,
+// where the derivative has the other sign.
+func (m LOTION) cells(b *program.Builder, x program.Value) (step, delta program.Value) {
 	amax := x.Abs().MaxAll()
-	step := amax.Scale(1 / m.steps())
-	// x/max|x| first: so the largest weight, which is a point of the grid at every
-	// step, stays one in any precision. In x/s it could fall just below, where the
-	// derivative has the other sign.
+	step = amax.Scale(1 / m.steps())
 	r := x.Div(amax.Max(b.Const(smallest))).Scale(m.steps())
-	delta := r.Sub(r.Floor())
-	spread := delta.Mul(b.Const(1).Sub(delta))
-	t := lotionTerms{
-		gradient:    gradient,
-		fisher:      fisher.Scale(m.FisherDecay).Add(gradient.Square().Scale(1 - m.FisherDecay)),
-		regularizer: sum(fisher.Mul(spread)).Mul(step).Mul(step).Scale(m.Coeff / 2),
-		variance:    sum(spread).Mul(step).Mul(step),
-	}
-	if m.Coeff > 0 {
-		slope := b.Const(0.5).Sub(delta).Mul(step.Scale(m.Coeff)) // ½·Coeff·s·(1 − 2Δ)
-		t.gradient = gradient.Add(fisher.Mul(slope))
-	}
-	return t
+	return step, r.Sub(r.Floor())
 }
 
 // smallest is the least normal binary32 number. It stands in for the maximum of a

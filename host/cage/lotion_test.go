@@ -36,11 +36,13 @@ func lotionProgram(m LOTION, shape ...int) (*program.Program, error) {
 	b := program.NewBuilder("lotion")
 	tensor := program.FloatType(shape...)
 	x, g, fisher := b.Input("x", tensor), b.Input("gradient", tensor), b.Input("fisher", tensor)
-	t := m.regularize(b, x, g, fisher)
-	b.Output("gradient", t.gradient)
-	b.Output("fisher", t.fisher)
-	b.Output("regularizer", t.regularizer)
-	b.Output("variance", t.variance)
+	s := &step{b: b, x: x, state: map[string]program.Value{fisherState: fisher}}
+	b.Output("gradient", m.gradient(s, g))
+	b.Output("fisher", s.state[fisherState])
+	size, delta := m.cells(b, x)
+	spread := delta.Mul(b.Const(1).Sub(delta))
+	b.Output("regularizer", sum(fisher.Mul(spread)).Mul(size).Mul(size).Scale(m.Coeff/2))
+	b.Output("variance", sum(spread).Mul(size).Mul(size))
 	return b.Build()
 }
 

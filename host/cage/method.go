@@ -5,14 +5,16 @@ import (
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
-// Method is what a training does about the quantization of its weights, beside quantizing them. Its parts are written into
-// programs, so that they run on every device, and what it keeps for a weight is in checkpoints. All of it is for quantized
-// weights only. The methods of this package embed [None], and have only the parts that they need.
+// Method is what a training does about the quantization of its weights, beside quantizing them. Its
+// parts are written into programs, so that they run on every device, and what it keeps for a weight
+// is in checkpoints. All of it is for quantized weights only. The methods of this package embed
+// [None], and have only the parts that they need.
 type Method interface {
-	// Strength is a number that the programs of step t = 1…total read and that records of a run have: λ_t of the correction.
+	// Strength is a number that the programs of step t = 1…total read and that records of a run
+	// have: λ_t of the correction.
 	Strength(t, total int) float64
-	// Modes lists the modes that the method needs beside Idle, and Mode is the one of a step. Each is compiled as another
-	// update of the weights.
+	// Modes lists the modes that the method needs beside Idle, and Mode is the one of a step. Each
+	// is compiled as another update of the weights.
 	Modes() []Mode
 	Mode(At) Mode
 	// FullPrecision reports whether the gradient is taken at x, without any quantization.
@@ -35,10 +37,11 @@ type Method interface {
 
 // Forwarder is a method that looks at the quantizers of weights.
 type Forwarder interface {
-	// Forward returns the quantizer with which a training of that many steps computes a weight; that of evaluations stays. It is
-	// an error if the method cannot train with the quantizer.
+	// Forward returns the quantizer with which a training of that many steps computes a weight;
+	// that of evaluations stays. It is an error if the method cannot train with the quantizer.
 	Forward(w *Weight, total int) (spec.Quantizer, error)
-	// Softens reports whether training computes with another value than Q(x). Statistics are of x − Q(x) all the same.
+	// Softens reports whether training computes with another value than Q(x). Statistics are of x −
+	// Q(x) all the same.
 	Softens() bool
 }
 

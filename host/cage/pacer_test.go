@@ -89,7 +89,7 @@ func TestCollect(t *testing.T) {
 	rule := testRule(t, collector{}, "fixed grid 0.25", 2, 3)
 	rule.Method, rule.Mode = correcting(Coupled, Paper)
 	rule.Clip, rule.Group = true, "2"
-	p, err := rule.CollectProgram()
+	p, err := rule.before(Collecting)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -138,12 +138,12 @@ func TestProbe(t *testing.T) {
 	rule := testRule(t, prober{}, "fixed grid 0.25", 2, 3)
 	rule.Method, rule.Mode = correcting(Coupled, Paper)
 	rule.Clip, rule.Decay = true, 0.5
-	if p, err := rule.ProbeProgram(); p != nil || err != nil {
+	if list, err := rule.programs(Probing); list != nil || err != nil {
 		t.Errorf("there is a probe where none is due: %v", err)
 	}
 	before := runRule(t, rule, sampleX, sampleG, testScalars)
 	rule.Probing = true
-	p, err := rule.ProbeProgram()
+	p, err := rule.before(Probing)
 	if err != nil {
 		t.Fatal(err)
 	}

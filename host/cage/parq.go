@@ -12,9 +12,10 @@ import (
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
-// PARQ quantizes gradually: the model computes with a proximal map of the latent weights x, which lies between x and Q(x) and
-// hardens until it is Q(x) ("PARQ: Piecewise-Affine Regularized Quantization", Jin et al. 2025, arXiv 2503.15748; BinaryRelax:
-// Yin et al. 2018, arXiv 1801.06313). Between two neighbouring levels l < u of the grid, whose middle is m, the maps are
+// PARQ quantizes gradually: the model computes with a proximal map of the latent weights x, which
+// lies between x and Q(x) and hardens until it is Q(x) ("PARQ: Piecewise-Affine Regularized
+// Quantization", Jin et al. 2025, arXiv 2503.15748; BinaryRelax: Yin et al. 2018, arXiv
+// 1801.06313). Between two neighbouring levels l < u of the grid, whose middle is m, the maps are
 //
 //	parq:          min(max(m + (x − m)/ρ, l), u)      ρ falls from 1 to 0
 //	binary_relax:  (1 − θ)·x + θ·Q(x)                 θ grows from 0 to 1
@@ -24,9 +25,10 @@ import (
 //	ρ = (S(f) − S₁)/(S₀ − S₁)    S(f) = 1/(1 + exp(s·(f − c))), S₀ = 1/(1 + exp(−s/2)), S₁ = 1/(1 + exp(s/2))
 //	θ = f
 //
-// with the steepness s and the center c. Before a the weights are as they are, and from b on they are Q(x). All this is as in
-// pytorch/ao at 36027d82, torchao/prototype/parq/optim (parq.py, binarelax.py, quantopt.py): there the map follows the update
-// number k = 0, 1 …, so that the weights of step t have that of k = t − 2. Gradients pass straight through to x, where the
+// with the steepness s and the center c. Before a the weights are as they are, and from b on they
+// are Q(x). All this is as in pytorch/ao at 36027d82, torchao/prototype/parq/optim (parq.py,
+// binarelax.py, quantopt.py): there the map follows the update number k = 0, 1 …, so that the
+// weights of step t have that of k = t − 2. Gradients pass straight through to x, where the
 // optimizer acts, by the surrogate of the quantizer. Evaluations use Q(x).
 //
 // The authors keep the levels for 10 steps (quant_period); here they are always those of x.
@@ -38,7 +40,8 @@ type PARQ struct {
 	Center                 float64 // c
 }
 
-// DefaultPARQ has the authors' steepness and center. How long to anneal they leave to the user; here it is the whole run.
+// DefaultPARQ has the authors' steepness and center. How long to anneal they leave to the user;
+// here it is the whole run.
 var DefaultPARQ = PARQ{Map: "parq", AnnealEnd: 1, Steepness: 10, Center: 0.5}
 
 func (m *PARQ) keys() []schema.Key {
@@ -101,10 +104,20 @@ func (m PARQ) Forward(w *Weight, total int) (spec.Quantizer, error) {
 	f := k.Sub(start).Div(end.Sub(start))
 	soft := x.Add(f.Mul(hard.Sub(x)))
 	if m.Map == "parq" {
-		var err error
-		if soft, err = m.lines(b, w, x, out, m.inverseSlope(b, f)); err != nil {
-			return q, err
+		l, err := w.levels()
+		if err != nil {
+			return q, fmt.Errorf(`the map parq needs the levels of the grid, and %w: use map = "binary_relax", or another quantizer`, err)
 		}
+		one := b.Const(1)
+		sigmoid := func(f program.Value) program.Value { return one.Div(one.Add(f.Scale(m.Steepness).Exp())) }
+		s0, s1 := 1/(1+math.Exp(-m.Steepness/2)), 1/(1+math.Exp(m.Steepness/2))
+		ρ := sigmoid(f.Shift(-m.Center)).Shift(-s1).Scale(1 / (s0 - s1)).Max(b.Const(smallest))
+		scale := w.scale(b, l, out)
+		r := w.rotate(x).Div(scale) // where a rotation ends the quantizer, the grid is before it
+		lower, upper := neighbours(b, l, r)
+		middle := lower.Add(upper).Scale(0.5)
+		y := middle.Add(r.Sub(middle).Div(ρ)).Max(lower).Min(upper).Mul(scale)
+		soft = w.rotate(scale.Ne(b.Const(0)).Select(y, b.Const(0)))
 	}
 	value := k.Lt(start).Select(x, k.Ge(end).Select(hard, soft))
 	b.Output(spec.OutputValue, value)
@@ -119,28 +132,6 @@ func (m PARQ) Forward(w *Weight, total int) (spec.Quantizer, error) {
 	var err error
 	q.Program, err = b.Build()
 	return q, err
-}
-
-// inverseSlope is ρ, at least the least normal number.
-func (m PARQ) inverseSlope(b *program.Builder, f program.Value) program.Value {
-	one := b.Const(1)
-	s := func(f program.Value) program.Value { return one.Div(one.Add(f.Scale(m.Steepness).Exp())) }
-	s0, s1 := 1/(1+math.Exp(-m.Steepness/2)), 1/(1+math.Exp(m.Steepness/2))
-	return s(f.Shift(-m.Center)).Shift(-s1).Scale(1 / (s0 - s1)).Max(b.Const(smallest))
-}
-
-// lines is the map of PARQ. In a quantizer that ends in a rotation it acts before that, where the grid is.
-func (m PARQ) lines(b *program.Builder, w *Weight, x program.Value, out map[string]program.Value, ρ program.Value) (program.Value, error) {
-	l, err := w.levels()
-	if err != nil {
-		return x, fmt.Errorf(`the map parq needs the levels of the grid, and %w: use map = "binary_relax", or another quantizer`, err)
-	}
-	scale := w.scale(b, l, out)
-	r := w.rotate(x).Div(scale)
-	lower, upper := neighbours(b, l, r)
-	middle := lower.Add(upper).Scale(0.5)
-	y := middle.Add(r.Sub(middle).Div(ρ)).Max(lower).Min(upper).Mul(scale)
-	return w.rotate(scale.Ne(b.Const(0)).Select(y, b.Const(0))), nil
 }
 
 // neighbours are the levels below and above r; outside the grid both are its end.

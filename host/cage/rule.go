@@ -48,7 +48,8 @@ type Rule struct {
 	// tensor that is not quantized, which is never corrected. Where the update quantizes
 	// again, it does so as that forward pass, with the same noise and state.
 	Quantizer *spec.Quantizer
-	// Weight is what the quantizer's programs say of its grid, for a method that is a [Forwarder]; else it may be nil.
+	// Weight is what the quantizer's programs say of its grid, for a method that is a [Forwarder];
+	// else it may be nil.
 	Weight *Weight
 	// Rotation is the block size of the rotation H in which the input quantized has been
 	// left: the input is H·Q(x_t), and the program rotates it back where it needs Q(x_t).
@@ -66,15 +67,17 @@ type Rule struct {
 	// RateFactor multiplies the schedule's rate for this tensor: 1 normally. 0 freezes the tensor:
 	// the update changes neither it nor its state, whatever the optimizer and the method do.
 	RateFactor float64
-	// Method is what the training adds for a quantized tensor, and Mode its mode in this step; nil and Idle mean nothing. A
-	// rule in the mode Idle has the same program, and ends with the same bits, as one without the method.
+	// Method is what the training adds for a quantized tensor, and Mode its mode in this step; nil
+	// and Idle mean nothing. A rule in the mode Idle has the same program, and ends with the same
+	// bits, as one without the method.
 	Method Method
 	Mode   Mode
 	// Statistics adds the outputs error_norm2 and value_norm2 of x_t − Q(x_t) and x_t.
 	Statistics bool
 	// Average is the running mean that the model is evaluated with; nil: with x itself.
 	Average *Average
-	// Constrain keeps a trained parameter of a quantizer in its set after the update; nil means that it may have any value.
+	// Constrain keeps a trained parameter of a quantizer in its set after the update; nil means
+	// that it may have any value.
 	Constrain *program.Program
 	// Probing says that this is a step in which the optimizer's probe is due.
 	Probing bool
@@ -108,8 +111,8 @@ func (r Rule) average() []spec.Tensor {
 	return []spec.Tensor{{Name: AverageState, Shape: r.Shape}}
 }
 
-// computed lists the state tensors that programs read and write: an opaque optimizer writes its own itself, and a method
-// that is idle leaves its own alone.
+// computed lists the state tensors that programs read and write: an opaque optimizer writes its own
+// itself, and a method that is idle leaves its own alone.
 func (r Rule) computed() []spec.Tensor {
 	list := append(slices.Clone(r.active().State(r.Shape)), r.average()...)
 	if r.Optimizer.Opaque {
@@ -129,10 +132,12 @@ func (r Rule) softened() bool {
 	return ok && r.Quantizer != nil && f.Softens()
 }
 
-// Quantizes reports whether the program reads anything of the quantization of x_t: its value, or the noise with which it was made.
+// Quantizes reports whether the program reads anything of the quantization of x_t: its value, or
+// the noise with which it was made.
 func (r Rule) Quantizes() bool { return r.NeedsQuantized() || r.quantizesAgain() }
 
-// quantizesAgain reports whether the program itself quantizes: another point than x_t, or x_t where Q(x_t) is not what the forward pass has.
+// quantizesAgain reports whether the program itself quantizes: another point than x_t, or x_t where
+// Q(x_t) is not what the forward pass has.
 func (r Rule) quantizesAgain() bool {
 	return r.active().Reads(r).Again || r.Statistics && r.softened()
 }
@@ -160,7 +165,8 @@ func (r Rule) Inputs() []program.Input {
 
 func (r Rule) global(name string) string { return spec.GlobalPrefix + r.Group + "." + name }
 
-// TakesKey reports whether the program has the input optimizer_noise: for the optimizer, or to round the tensor.
+// TakesKey reports whether the program has the input optimizer_noise: for the optimizer, or to
+// round the tensor.
 func (r Rule) TakesKey() bool { return r.Optimizer.Reads(spec.InputNoise) || r.rounds() }
 
 // rounds reports whether the tensor is rounded after the update. A constraint would be lost.
@@ -168,7 +174,8 @@ func (r Rule) rounds() bool {
 	return r.Optimizer.Rounded == spec.StoreBFloat16 && r.RateFactor != 0 && r.Constrain == nil
 }
 
-// inputs are those that are known before anything is collected, and before an opaque optimizer has run.
+// inputs are those that are known before anything is collected, and before an opaque optimizer has
+// run.
 func (r Rule) inputs() []program.Input {
 	tensor, scalar := program.FloatType(r.Shape...), program.FloatType()
 	list := []program.Input{{Name: spec.InputX, Type: tensor}, {Name: spec.InputGradient, Type: tensor}}

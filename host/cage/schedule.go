@@ -25,8 +25,8 @@ func ScheduleKinds() []ScheduleKind {
 	return []ScheduleKind{OneCycleCos, LinearWarmupCosine, Cosine, LinearRate, WSD, ConstantRate}
 }
 
-// DecayShape names the curve of a fall from 1 to f, over its progress u from 0 to 1. The formulas are
-// those of wsd_schedule in QuEST's training code (Panferov et al. 2025); f is FinalFrac.
+// DecayShape names the curve of a fall from 1 to f, over its progress u from 0 to 1. The formulas
+// are those of wsd_schedule in QuEST's training code (Panferov et al. 2025); f is FinalFrac.
 type DecayShape string
 
 // The shapes of WSD's decay: f + (1−f)·h(u) with the h given here, but for ExponentialDecay.
@@ -47,8 +47,7 @@ func DecayShapes() []DecayShape {
 }
 
 // Schedule is a learning-rate schedule: a pure function from the number of an optimizer step to
-// a rate, in float64. A field that its kind does not use is ignored. Zeros are not replaced by
-// defaults: start from DefaultSchedule.
+// a rate, in float64. A field that its kind does not use is ignored.
 type Schedule struct {
 	Kind   ScheduleKind
 	Peak   float64 // the highest rate, > 0; every kind
@@ -60,20 +59,6 @@ type Schedule struct {
 	FinalFrac float64    // the others but ConstantRate: the fall ends at FinalFrac·Peak, in [0, 1]
 	DecayFrac float64    // WSD: share of Total that decays, in [0, 1]; ⌊DecayFrac·Total⌋ steps
 	Shape     DecayShape // WSD: curve of the decay
-}
-
-// DefaultSchedule is a schedule of a kind for a run of total steps with the given peak
-// rate: warm-up over a tenth of the steps (rounded down), a start at a hundredth of the
-// peak, and an end at a tenth of it (for WSD: at 0, linearly over the last tenth).
-func DefaultSchedule(kind ScheduleKind, peak float64, total int) Schedule {
-	c := Schedule{
-		Kind: kind, Peak: peak, Total: total, Warmup: total / 10,
-		Div: 100, FinalDiv: 0.1, FinalFrac: 0.1, DecayFrac: 0.1, Shape: LinearDecay,
-	}
-	if kind == WSD {
-		c.FinalFrac = 0
-	}
-	return c
 }
 
 // Rate returns the learning rate of optimizer step k, counted from 0. The last step of a
@@ -263,7 +248,8 @@ func (s ScheduleSettings) Problem(steps int) (p schema.Problem, found bool) {
 	return p, true
 }
 
-// Idle lists the keys that the kind of the schedule does not use, if their values are neither 0 nor the default.
+// Idle lists the keys that the kind of the schedule does not use, if their values are neither 0 nor
+// the default.
 func (s ScheduleSettings) Idle() (keys []string) {
 	var unset ScheduleSettings
 	defaults := unset.Keys()
@@ -296,13 +282,12 @@ func (k ScheduleKind) reads(key string) bool {
 
 // Schedule returns the schedule of a run of the given number of steps.
 func (s ScheduleSettings) Schedule(steps int) Schedule {
-	c := DefaultSchedule(s.Kind, s.Rate, steps)
-	c.Warmup, c.FinalFrac, c.DecayFrac, c.Div = s.WarmupSteps(steps), s.Floor, s.Decay, 1/s.From
-	c.Shape = s.Shape
-	// One-cycle states its floor relative to its start.
-	c.FinalDiv = 1 / (s.Floor * c.Div)
-	if s.Floor == 0 {
-		c.FinalDiv = 1e30
+	c := Schedule{
+		Kind: s.Kind, Peak: s.Rate, Total: steps, Warmup: s.WarmupSteps(steps),
+		Div: 1 / s.From, FinalDiv: 1e30, FinalFrac: s.Floor, DecayFrac: s.Decay, Shape: s.Shape,
+	}
+	if s.Floor > 0 { // one-cycle states its floor relative to its start
+		c.FinalDiv = 1 / (s.Floor * c.Div)
 	}
 	return c
 }

@@ -20,12 +20,13 @@ const (
 // precision.
 const FullGradient = "full"
 
-// measured are the methods beside which ‖P_λ‖ can be measured. It is of use without a correction, too.
+// measured are the methods beside which ‖P_λ‖ can be measured. It is of use without a correction,
+// too.
 var measured = []string{NameCAGE, NameOff}
 
-// Settings is the table [method] of a configuration: how training takes the quantization
-// of weights into account, beyond the straight-through estimator. The keys of the methods that are not named have their
-// default values, except for that of CAGE's form, which is then Off.
+// Settings is the table [method] of a configuration: how training takes the quantization of weights
+// into account, beyond the straight-through estimator. The keys of the methods that are not named
+// have their default values, except for that of CAGE's form, which is then Off.
 type Settings struct {
 	Name      string // NameCAGE, NameLOTION … or NameOff
 	CAGE      CAGE
@@ -58,7 +59,8 @@ func (s Settings) Title() string {
 	return map[string]string{NameCAGE: "CAGE", NameLOTION: "LOTION", NameOsciReset: "OsciReset", NamePARQ: "PARQ", NameOff: "no method"}[s.Name]
 }
 
-// HasStrength reports whether the method that is named has a strength that changes from step to step.
+// HasStrength reports whether the method that is named has a strength that changes from step to
+// step.
 func (s Settings) HasStrength() bool {
 	return s.Name == NameCAGE || s.Name == NamePARQ
 }
@@ -103,7 +105,7 @@ func (s *Settings) Keys(quantized func() bool) []schema.Key {
 // Check returns what is wrong with keys together.
 func (s Settings) Check() (out schema.Problems) {
 	m := s.OsciReset
-	out.Unless(m.By == ByEdge || m.Window <= m.Every-2, schema.Problem{Key: "method.reset_window", With: []string{"method.reset_every"},
+	out.Unless(m.By == byEdge || m.Window <= m.Every-2, schema.Problem{Key: "method.reset_window", With: []string{"method.reset_every"},
 		Found: fmt.Sprintf("%d steps of every %d", m.Window, m.Every), Hint: fmt.Sprintf("want at most %d: a period has its first step before the window, and the reset behind it", m.Every-2)})
 	p := s.PARQ
 	out.Unless(p.AnnealStart < p.AnnealEnd, schema.Problem{Key: "method.anneal_end", With: []string{"method.anneal_start"},

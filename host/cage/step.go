@@ -29,7 +29,8 @@ type step struct {
 }
 
 func (r Rule) begin(prefix string, inputs []program.Input) *step {
-	s := &step{rule: r, b: program.NewBuilder(prefix + r.Name), in: map[string]program.Value{}, state: map[string]program.Value{}, counts: map[string]program.Value{}}
+	s := &step{rule: r, b: program.NewBuilder(prefix + r.Name), in: map[string]program.Value{},
+		state: map[string]program.Value{}, counts: map[string]program.Value{}}
 	for _, i := range inputs {
 		s.in[i.Name] = s.b.Input(i.Name, i.Type)
 	}
@@ -38,6 +39,14 @@ func (r Rule) begin(prefix string, inputs []program.Input) *step {
 	}
 	s.x, s.rate, s.λ = s.in[spec.InputX], s.scaledRate(s.in[spec.InputRate]), s.in[InputLambda]
 	return s
+}
+
+func (s *step) build() (*program.Program, error) {
+	p, err := s.b.Build()
+	if err != nil {
+		return nil, fmt.Errorf("update of %s: %w", s.rule.Name, err)
+	}
+	return p, nil
 }
 
 // setRate sets α_t: the schedule's, or the optimizer's own, which it writes from x_t and the
@@ -49,13 +58,22 @@ func (s *step) setRate(g program.Value) {
 	}
 }
 
-// nextRate is α_{t+1}. That of an optimizer with a rate of its own is not known yet, and its present
-// one takes that place.
-func (s *step) nextRate() program.Value {
-	if s.rule.Optimizer.Rate != nil {
-		return s.α
+func (s *step) scaledRate(rate program.Value) program.Value {
+	if f := s.rule.RateFactor; f != 1 {
+		return rate.Scale(f)
 	}
-	return s.scaledRate(s.in[InputNextRate])
+	return rate
+}
+
+// gradient is the gradient that the optimizer sees: that of the task, clipped, and what the method
+// adds to it, which is not.
+func (s *step) gradient() program.Value {
+	g := s.in[spec.InputGradient]
+	if s.rule.Clip {
+		g = g.Mul(s.in[InputClip])
+	}
+	s.task = g
+	return s.rule.active().gradient(s, g)
 }
 
 // direction writes the optimizer's programs and returns u. An opaque optimizer has none, and has
@@ -70,10 +88,36 @@ func (s *step) direction(x, g program.Value) program.Value {
 	return s.optimize(s.rule.Optimizer.Update, x, g)[spec.OutputDirection]
 }
 
-// optimize inlines one of the optimizer's programs and takes over the state that it
-// returns.
+// optimize inlines one of the optimizer's programs and takes over the state that it returns.
 func (s *step) optimize(p *program.Program, x, g program.Value) map[string]program.Value {
-	out := transform.Inline(s.b, p, s.arguments(p, x, g)...)
+	args := make([]program.Value, len(p.Inputs))
+	for i, in := range p.Inputs {
+		state, isState := strings.CutPrefix(in.Name, spec.StatePrefix)
+		sum, isSum := strings.CutPrefix(in.Name, spec.GlobalPrefix)
+		switch {
+		case isState:
+			args[i] = s.state[state]
+		case isSum:
+			args[i] = s.in[s.rule.global(sum)]
+		case in.Name == spec.InputX:
+			args[i] = x
+		case in.Name == spec.InputGradient:
+			args[i] = g
+		case in.Name == spec.InputRate:
+			args[i] = s.rate
+		case in.Name == spec.InputNoise:
+			args[i] = s.in[InputOptimizerNoise]
+		case in.Name == spec.InputProbed:
+			args[i] = s.probed(g)
+		case in.Name == spec.InputProbing && s.rule.Probing:
+			args[i] = s.b.Const(1)
+		case in.Name == spec.InputProbing:
+			args[i] = s.b.Const(0)
+		default:
+			args[i] = s.in[in.Name]
+		}
+	}
+	out := transform.Inline(s.b, p, args...)
 	for name, v := range out {
 		if t, ok := strings.CutPrefix(name, spec.StatePrefix); ok {
 			s.state[t] = v
@@ -82,101 +126,8 @@ func (s *step) optimize(p *program.Program, x, g program.Value) map[string]progr
 	return out
 }
 
-func (s *step) arguments(p *program.Program, x, g program.Value) []program.Value {
-	list := make([]program.Value, len(p.Inputs))
-	for i, in := range p.Inputs {
-		state, isState := strings.CutPrefix(in.Name, spec.StatePrefix)
-		sum, isSum := strings.CutPrefix(in.Name, spec.GlobalPrefix)
-		switch {
-		case isState:
-			list[i] = s.state[state]
-		case isSum:
-			list[i] = s.in[s.rule.global(sum)]
-		case in.Name == spec.InputX:
-			list[i] = x
-		case in.Name == spec.InputGradient:
-			list[i] = g
-		case in.Name == spec.InputRate:
-			list[i] = s.rate
-		case in.Name == spec.InputNoise:
-			list[i] = s.in[InputOptimizerNoise]
-		case in.Name == spec.InputProbed:
-			list[i] = s.probed(g)
-		case in.Name == spec.InputProbing:
-			list[i] = s.probing()
-		default:
-			list[i] = s.in[in.Name]
-		}
-	}
-	return list
-}
-
-// quantize is Q at any point, with the trained parameters as they are and the noise of the
-// forward pass.
-func (s *step) quantize(x program.Value) program.Value { return s.quantized(x)[spec.OutputValue] }
-
-// quantized are all outputs of the quantizer there.
-func (s *step) quantized(x program.Value) map[string]program.Value {
-	var args []program.Value
-	for _, in := range s.rule.Quantizer.Program.Inputs {
-		arg := s.in[in.Name]
-		if in.Name == spec.InputX {
-			arg = x
-		}
-		args = append(args, arg)
-	}
-	return transform.Inline(s.b, s.rule.Quantizer.Program, args...)
-}
-
-func (s *step) constrain(x program.Value) program.Value {
-	p := s.rule.Constrain
-	if p == nil {
-		return x
-	}
-	return transform.Inline(s.b, p, x)[p.Outputs[0].Name]
-}
-
-// roundingKey sets the bits of the rounding apart from those that the optimizer draws with its key.
-const roundingKey = 0x9e3779b9
-
-func (s *step) round(x program.Value) program.Value {
-	if !s.rule.rounds() {
-		return x
-	}
-	key := s.in[InputOptimizerNoise].Xor(s.b.ConstUint(roundingKey))
-	return x.StochasticBFloat16(s.b.RandomBits(key, s.rule.Shape...))
-}
-
-func (s *step) output(x program.Value) {
-	s.averaged(x)
-	s.b.Output(spec.InputX, x)
-	for _, t := range s.rule.computed() {
-		s.b.Output(spec.StatePrefix+t.Name, s.state[t.Name])
-	}
-	s.measure()
-}
-
-func (s *step) build() (*program.Program, error) {
-	p, err := s.b.Build()
-	if err != nil {
-		return nil, fmt.Errorf("update of %s: %w", s.rule.Name, err)
-	}
-	return p, nil
-}
-
-// gradient is the gradient that the optimizer sees: that of the task, clipped, and what the method
-// adds to it, which is not.
-func (s *step) gradient() program.Value {
-	g := s.in[spec.InputGradient]
-	if s.rule.Clip {
-		g = g.Mul(s.in[InputClip])
-	}
-	s.task = g
-	return s.rule.active().gradient(s, g)
-}
-
-// probed is the optimizer's second gradient as the optimizer sees it. At another point it is clipped by the same factor
-// as the gradient g at x, and has what the method adds to that.
+// probed is the optimizer's second gradient as the optimizer sees it. At another point it is
+// clipped by the same factor as the gradient g at x, and has what the method adds to that.
 func (s *step) probed(g program.Value) program.Value {
 	if !s.rule.Probing {
 		return g
@@ -194,11 +145,39 @@ func (s *step) probed(g program.Value) program.Value {
 	return p
 }
 
-func (s *step) probing() program.Value {
-	if s.rule.Probing {
-		return s.b.Const(1)
+// decaysFirst reports whether the optimizer gets a decayed x.
+func (r Rule) decaysFirst() bool { return r.Decay > 0 && !r.DecayLast }
+
+func (s *step) decayFirst(x program.Value) program.Value {
+	if s.rule.decaysFirst() {
+		return x.Mul(s.decayFactor())
 	}
-	return s.b.Const(0)
+	return x
+}
+
+func (s *step) decayLast(y program.Value) program.Value {
+	if s.rule.Decay > 0 && s.rule.DecayLast {
+		return y.Mul(s.decayFactor())
+	}
+	return y
+}
+
+func (s *step) decayFactor() program.Value {
+	return s.b.Const(1).Sub(s.α.Scale(s.rule.Decay))
+}
+
+// quantize is Q at any point, with the trained parameters as they are and the noise of the
+// forward pass.
+func (s *step) quantize(x program.Value) program.Value {
+	var args []program.Value
+	for _, in := range s.rule.Quantizer.Program.Inputs {
+		arg := s.in[in.Name]
+		if in.Name == spec.InputX {
+			arg = x
+		}
+		args = append(args, arg)
+	}
+	return transform.Inline(s.b, s.rule.Quantizer.Program, args...)[spec.OutputValue]
 }
 
 // rotateBack is Q(x_t) from the input quantized, which is H·Q(x_t) in a rule with a rotation.
@@ -214,13 +193,6 @@ func (s *step) forwardError() program.Value {
 		s.e = s.x.Sub(s.rule.rotateBack(s.in[InputQuantized]))
 	}
 	return s.e
-}
-
-func (s *step) quantizationError() program.Value {
-	if s.rule.softened() {
-		return s.x.Sub(s.quantize(s.x))
-	}
-	return s.forwardError()
 }
 
 // finiteForwardError is e, or zeros if any element of it is not finite. The check looks at
@@ -243,35 +215,31 @@ func (s *step) zeroUnlessFinite(x, e program.Value) program.Value {
 	return s.finite.Select(e, s.b.Const(0))
 }
 
-// decaysFirst reports whether the optimizer gets a decayed x.
-func (r Rule) decaysFirst() bool { return r.Decay > 0 && !r.DecayLast }
+// roundingKey sets the bits of the rounding apart from those that the optimizer draws with its key.
+const roundingKey = 0x9e3779b9
 
-func (s *step) decayFirst(x program.Value) program.Value {
-	if s.rule.decaysFirst() {
-		return x.Mul(s.decayFactor())
+// finish applies what follows an update: the constraint of a quantizer's trained parameter, and the
+// rounding of sdk.Rounded.
+func (s *step) finish(x program.Value) program.Value {
+	if p := s.rule.Constrain; p != nil {
+		x = transform.Inline(s.b, p, x)[p.Outputs[0].Name]
+	}
+	if s.rule.rounds() {
+		key := s.in[InputOptimizerNoise].Xor(s.b.ConstUint(roundingKey))
+		x = x.StochasticBFloat16(s.b.RandomBits(key, s.rule.Shape...))
 	}
 	return x
 }
 
-func (s *step) decayLast(y program.Value) program.Value {
-	if s.rule.Decay > 0 && s.rule.DecayLast {
-		return y.Mul(s.decayFactor())
-	}
-	return y
-}
-
-func (s *step) decayFactor() program.Value { return s.b.Const(1).Sub(s.α.Scale(s.rule.Decay)) }
-
-func (s *step) scaledRate(rate program.Value) program.Value {
-	if f := s.rule.RateFactor; f != 1 {
-		return rate.Scale(f)
-	}
-	return rate
-}
-
 func (s *step) measure() {
 	if s.rule.Statistics {
-		s.b.Output(OutputErrorNorm2, sumOfSquares(s.quantizationError()))
+		var e program.Value
+		if s.rule.softened() { // where the forward pass has another value than Q(x)
+			e = s.x.Sub(s.quantize(s.x))
+		} else {
+			e = s.forwardError()
+		}
+		s.b.Output(OutputErrorNorm2, sumOfSquares(e))
 		s.b.Output(OutputValueNorm2, sumOfSquares(s.x))
 	}
 	if s.finite.Valid() {
@@ -315,67 +283,4 @@ func sum(v program.Value) program.Value {
 		v = v.ReduceSum(rank - 1)
 	}
 	return v.SumAll()
-}
-
-// ObserveProgram returns a program for the optimizer's observation alone, for a step in
-// which the observation is followed by a refresh. It maps the inputs of the rule to the
-// state tensors that the observation changes. It is nil if the optimizer has no
-// observation.
-func (r Rule) ObserveProgram() (*program.Program, error) {
-	if r.Optimizer.Observe == nil {
-		return nil, nil
-	}
-	s := r.begin("observe/", r.Inputs())
-	g := s.gradient()
-	s.setRate(g)
-	s.optimize(r.Optimizer.Observe, s.decayFirst(s.x), g)
-	for _, o := range r.Optimizer.Observe.Outputs {
-		s.b.Output(o.Name, s.state[strings.TrimPrefix(o.Name, spec.StatePrefix)])
-	}
-	return s.build()
-}
-
-// CollectProgram returns a program for what the optimizer collects of the tensor before the update.
-// Its inputs are those of the rule without sums; its outputs are scalars with the names of the
-// inputs that are to be their sums over the tensors of the group. It is nil if the optimizer
-// collects nothing.
-func (r Rule) CollectProgram() (*program.Program, error) {
-	if r.Optimizer.Collect == nil {
-		return nil, nil
-	}
-	s := r.begin("collect/", r.inputs())
-	g := s.gradient()
-	out := s.optimize(r.Optimizer.Collect, s.x, g)
-	for _, o := range r.Optimizer.Collect.Outputs {
-		s.b.Output(r.global(strings.TrimPrefix(o.Name, spec.GlobalPrefix)), out[o.Name])
-	}
-	return s.build()
-}
-
-// ProbeProgram returns a program for the point at which the optimizer takes its second gradient. Its inputs are
-// those of the rule, its output is that point. It is nil if no probe is due, or if it is at x.
-func (r Rule) ProbeProgram() (*program.Program, error) {
-	if !r.Probing || r.Optimizer.Probe == nil {
-		return nil, nil
-	}
-	r.Probing = false // there is no second gradient yet
-	s := r.begin("probe/", r.Inputs())
-	g := s.gradient()
-	s.b.Output(OutputPoint, s.x.Add(s.optimize(r.Optimizer.Probe, s.x, g)[spec.OutputOffset]))
-	return s.build()
-}
-
-// GivenProgram returns a program for what an opaque optimizer is given, x after the weight decay that
-// comes first and the gradient. Its inputs are those of the rule without the direction. It is nil for other
-// optimizers.
-func (r Rule) GivenProgram() (*program.Program, error) {
-	if !r.Optimizer.Opaque {
-		return nil, nil
-	}
-	s := r.begin("given/", r.inputs())
-	g := s.gradient()
-	s.setRate(g)
-	s.b.Output(OutputOpaqueX, s.decayFirst(s.x))
-	s.b.Output(OutputOpaqueGradient, g)
-	return s.build()
 }

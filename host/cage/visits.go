@@ -32,14 +32,24 @@ type Measures struct {
 
 // Measure returns the measures of all coordinates together, and of each group.
 func (t *Tracker) Measure() (all Measures, groups []Measures) {
-	if len(t.rows) == 0 {
+	rows := t.rows()
+	if rows == 0 {
 		return Measures{}, make([]Measures, len(t.groups))
 	}
-	total := newSums(len(t.rows))
+	total := &sums{norm2: make([]float64, rows)}
 	for g := range t.groups {
 		s := t.sumsOf(g)
 		groups = append(groups, s.measures())
-		total.merge(s)
+		total.coordinates += s.coordinates
+		total.flips, total.begun = total.flips+s.flips, total.begun+s.begun
+		total.coherence, total.sum2 = total.coherence+s.coherence, total.sum2+s.sum2
+		for i, v := range s.norm2 {
+			total.norm2[i] += v
+		}
+		total.dwell.merge(s.dwell)
+		total.vectorDwell.merge(s.vectorDwell)
+		total.visitSum = max(total.visitSum, s.visitSum)
+		total.residual = max(total.residual, s.residual)
 	}
 	return total.measures(), groups
 }
@@ -52,19 +62,6 @@ type sums struct {
 	norm2                     []float64 // ‖e‖² of each sample in the window
 	dwell, vectorDwell        Lengths
 	visitSum, residual        float64
-}
-
-func newSums(rows int) *sums { return &sums{norm2: make([]float64, rows)} }
-
-func (s *sums) merge(o *sums) {
-	s.coordinates, s.flips, s.begun = s.coordinates+o.coordinates, s.flips+o.flips, s.begun+o.begun
-	s.coherence, s.sum2 = s.coherence+o.coherence, s.sum2+o.sum2
-	for i, v := range o.norm2 {
-		s.norm2[i] += v
-	}
-	s.dwell.merge(o.dwell)
-	s.vectorDwell.merge(o.vectorDwell)
-	s.visitSum, s.residual = max(s.visitSum, o.visitSum), max(s.residual, o.residual)
 }
 
 func (s *sums) measures() Measures {
@@ -88,84 +85,56 @@ func ratio(a, b float64) float64 {
 	return a / b
 }
 
-// sumsOf goes through the window of one group.
+// sumsOf goes through the window of one group: its residuals, the visits of its coordinates, and
+// those of the group as a whole.
 func (t *Tracker) sumsOf(g int) *sums {
-	group := t.groups[g]
-	s := newSums(len(t.rows))
-	s.coordinates = group.to - group.from
-	for _, n := range t.begun[group.from:group.to] {
-		s.begun += int(n)
-	}
-	t.residuals(group, s)
-	t.visits(group, s)
-	t.vectorVisits(g, s)
-	return s
-}
-
-// residuals adds up what does not depend on codes.
-func (t *Tracker) residuals(group span, s *sums) {
+	group, rows, n := t.groups[g], t.rows(), t.Coordinates()
+	s := &sums{norm2: make([]float64, rows), coordinates: group.to - group.from}
+	first := t.s.Samples - rows // the number of the oldest sample in the window
 	for i := group.from; i < group.to; i++ {
-		sum, absolute := 0.0, 0.0
-		for r, row := range t.rows {
-			e := float64(row.residuals[i])
+		sum, absolute, began := 0.0, 0.0, int(t.s.Since[i])
+		for r := range rows {
+			e := float64(t.s.Residuals[r*n+i])
 			sum, absolute = sum+e, absolute+math.Abs(e)
 			s.norm2[r] += e * e
+			if r == 0 || t.s.Codes[r*n+i] == t.s.Codes[(r-1)*n+i] {
+				continue
+			}
+			s.dwell.add(first+r-began, 1)
+			began = first + r
+			if r == rows-1 {
+				s.flips++
+			}
 		}
+		s.begun += int(t.s.Begun[i])
+		s.dwell.add(t.s.Samples-began, 1)
 		s.coherence += ratio(math.Abs(sum), absolute)
 		s.sum2 += sum * sum
 	}
 	for _, v := range s.norm2 {
 		s.residual = max(s.residual, math.Sqrt(v))
 	}
-}
-
-// visits counts the flips of the last sample and the visits of coordinates by length.
-func (t *Tracker) visits(group span, s *sums) {
-	for i := group.from; i < group.to; i++ {
-		began := int(t.since[i])
-		for r := 1; r < len(t.rows); r++ {
-			if t.rows[r].codes[i] == t.rows[r-1].codes[i] {
-				continue
-			}
-			now := t.first() + r
-			s.dwell.add(now-began, 1)
-			began = now
-			if r == len(t.rows)-1 {
-				s.flips++
-			}
-		}
-		s.dwell.add(t.samples-began, 1)
-	}
-}
-
-// vectorVisits counts the visits of a group as a whole by length and finds the largest
-// sum of residuals over one of them.
-func (t *Tracker) vectorVisits(g int, s *sums) {
-	group, began := t.groups[g], int(t.groupSince[g])
-	sum := slices.Clone(t.before[group.from:group.to])
+	began, sum := int(t.s.GroupSince[g]), slices.Clone(t.s.Before[group.from:group.to])
 	end := func(now int) {
 		s.vectorDwell.add(now-began, 1)
-		s.visitSum = max(s.visitSum, norm(sum))
+		norm2 := 0.0
+		for _, x := range sum {
+			norm2 += x * x
+		}
+		s.visitSum = max(s.visitSum, math.Sqrt(norm2))
 		began = now
 		clear(sum)
 	}
-	for r, row := range t.rows {
-		if r > 0 && codesChanged(group, t.rows[r-1], row) {
-			end(t.first() + r)
+	for r := range rows {
+		if r > 0 && t.changed(group, r) {
+			end(first + r)
 		}
-		for i, e := range row.residuals[group.from:group.to] {
+		for i, e := range t.s.Residuals[r*n:][group.from:group.to] {
 			sum[i] += float64(e)
 		}
 	}
-	end(t.samples)
-}
-
-func norm(v []float64) float64 {
-	sum := 0.0
-	for _, x := range v {
-		sum += x * x
-	}
-	return math.Sqrt(sum)
+	end(t.s.Samples)
+	return s
 }
 
 // Lengths is the distribution of the lengths of visits (dwell times τ_{k+1} − τ_k), in

@@ -178,9 +178,9 @@ func TestMeasuresAreAsDefined(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	for range 30 {
 		h := walk(rng, 2+rng.IntN(40), 1+rng.IntN(4), 1+rng.IntN(3), 1)
-		tr := tracker(t, 2+rng.IntN(12), h.groups...)
+		tr := cage.NewTracker(2+rng.IntN(12), h.groups...)
 		for s := range h.codes {
-			add(t, tr, h.codes[s], h.residuals[s])
+			tr.Add(h.codes[s], h.residuals[s])
 			h.upTo(s+1).check(t, tr)
 		}
 	}
@@ -192,9 +192,9 @@ func TestVisitSumsAreBounded(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 4))
 	for range 20 {
 		h := walk(rng, 40, 2, 1)
-		tr := tracker(t, 40, h.groups...)
+		tr := cage.NewTracker(40, h.groups...)
 		for s := range h.codes {
-			add(t, tr, h.codes[s], h.residuals[s])
+			tr.Add(h.codes[s], h.residuals[s])
 		}
 		_, groups := tr.Measure()
 		for _, m := range groups {
@@ -212,14 +212,14 @@ func TestRestore(t *testing.T) {
 	for range 20 {
 		h := walk(rng, 30, 3, 2)
 		window := 2 + rng.IntN(20)
-		whole, parts := tracker(t, window, h.groups...), tracker(t, window, h.groups...)
+		whole, parts := cage.NewTracker(window, h.groups...), cage.NewTracker(window, h.groups...)
 		for s := range h.codes {
-			add(t, whole, h.codes[s], h.residuals[s])
-			add(t, parts, h.codes[s], h.residuals[s])
+			whole.Add(h.codes[s], h.residuals[s])
+			parts.Add(h.codes[s], h.residuals[s])
 			if rng.IntN(3) == 0 {
 				state := parts.State()
-				parts = tracker(t, window, h.groups...)
-				add(t, parts, h.codes[0], h.residuals[0]) // is forgotten
+				parts = cage.NewTracker(window, h.groups...)
+				parts.Add(h.codes[0], h.residuals[0]) // is forgotten
 				if err := parts.Restore(state); err != nil {
 					t.Fatal(err)
 				}
@@ -239,10 +239,10 @@ func TestGolden(t *testing.T) {
 	top := golden.Load(t, "testdata/diagnostics.json").Top(t).Object("diagnostics")
 	codes, residuals, want := top.Array("codes"), top.Array("residuals"), top.Object("expected")
 	rows := codes.Shape[0]
-	one, two := tracker(t, rows, 2), tracker(t, rows, 1, 1)
+	one, two := cage.NewTracker(rows, 2), cage.NewTracker(rows, 1, 1)
 	for r := range rows {
 		for _, tr := range []*cage.Tracker{one, two} {
-			add(t, tr, ints(codes.Row(r).Data), residuals.Row(r).Float32())
+			tr.Add(ints(codes.Row(r).Data), residuals.Row(r).Float32())
 		}
 	}
 	all, _ := one.Measure()
@@ -280,20 +280,4 @@ func lengths(l cage.Lengths) []int32 {
 		out = append(out, slices.Repeat([]int32{int32(length)}, visits)...)
 	}
 	return out
-}
-
-func tracker(t testing.TB, window int, groups ...int) *cage.Tracker {
-	t.Helper()
-	tr, err := cage.NewTracker(window, groups...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return tr
-}
-
-func add(t testing.TB, tr *cage.Tracker, codes []int32, residuals []float32) {
-	t.Helper()
-	if err := tr.Add(codes, residuals); err != nil {
-		t.Fatal(err)
-	}
 }

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"sync"
 
 	"github.com/cage-qat/cage/internal/linalg"
 	"github.com/cage-qat/cage/sdk/program"
@@ -17,14 +16,12 @@ import (
 // Weight is the quantizer of a weight, and what its programs say of it.
 type Weight struct {
 	Quantizer spec.Quantizer
-	// Rotation is the block size of the rotation that values end in; 0 or 1 if there is none. The quantizer rounds before it.
+	// Rotation is the block size of the rotation that values end in; 0 or 1 if there is none. The
+	// quantizer rounds before it.
 	Rotation int
-	// Unpack maps codes and scales to values before that rotation; nil for a quantizer that does not pack.
+	// Unpack maps codes and scales to values before that rotation; nil for a quantizer that does
+	// not pack.
 	Unpack *program.Program
-
-	once sync.Once
-	grid Levels
-	err  error
 }
 
 // rotate is the rotation that values end in, which is its own inverse.
@@ -35,43 +32,39 @@ func (w *Weight) rotate(x program.Value) program.Value {
 	return x
 }
 
-// scale is that of each element, given what the quantizer returns: found by unpacking the level farthest from 0 everywhere.
+// scale is that of each element, given what the quantizer returns: found by unpacking the level
+// farthest from 0 everywhere.
 func (w *Weight) scale(b *program.Builder, l Levels, out map[string]program.Value) program.Value {
 	codes, top := out[spec.OutputCodes], l.Farthest()
 	farthest := b.Zeros(codes.Type().Shape...).Shift(float64(l.Codes[top])).Convert(codes.Type().DType)
-	return transform.Inline(b, w.Unpack, arguments(w.Unpack, farthest, out[spec.OutputScale])...)[spec.OutputValue].Scale(1 / l.Numbers[top])
-}
-
-// arguments are codes and scale in the order in which a program that unpacks takes them.
-func arguments(unpack *program.Program, codes, scale program.Value) (list []program.Value) {
-	for _, in := range unpack.Inputs {
+	var args []program.Value
+	for _, in := range w.Unpack.Inputs {
 		if in.Name == spec.OutputCodes {
-			list = append(list, codes)
+			args = append(args, farthest)
 		} else {
-			list = append(list, scale)
+			args = append(args, out[spec.OutputScale])
 		}
 	}
-	return list
+	values := transform.Inline(b, w.Unpack, args...)[spec.OutputValue]
+	return values.Scale(1 / l.Numbers[top])
 }
 
-// maxLevels bounds the levels of a grid that is not uniform: the map compares each weight with all of them.
+// maxLevels bounds the levels of a grid that is not uniform: the map compares each weight with all
+// of them.
 const maxLevels = 64
 
-func (w *Weight) levels() (Levels, error) {
-	w.once.Do(func() { w.grid, w.err = w.findLevels() })
-	return w.grid, w.err
-}
-
-// findLevels finds the levels of the quantizer in what its programs return for numbers of all sizes.
-func (w *Weight) findLevels() (l Levels, err error) {
+// levels finds the levels of the quantizer in what its programs return for numbers of all sizes.
+func (w *Weight) levels() (l Levels, err error) {
 	q := w.Quantizer.ForEvaluation()
 	if w.Unpack == nil {
 		return l, errors.New("its quantizer cannot say what numbers its codes stand for (it does not implement Packer)")
 	}
 	shape := q.Program.Inputs[0].Type.Shape
 	columns, size := shape[len(shape)-1], int(program.FloatType(shape...).Size())
-	probe, err := w.probe(columns, size)
-	if err != nil {
+	rows := size / columns // matrices of the weight's size, with rows of all kinds where it rounds
+	rows *= (ProbeRows + rows - 1) / rows
+	probe := ProbeMatrix(rows, columns, 1)
+	if err := linalg.Rotate(probe, columns, max(1, w.Rotation)); err != nil {
 		return l, err
 	}
 	var codes, scale reference.Tensor
@@ -82,7 +75,10 @@ func (w *Weight) findLevels() (l Levels, err error) {
 			return l, err
 		}
 		codes, scale = out[spec.OutputCodes], out[spec.OutputScale]
-		seen = whole(codes)
+		seen = make([]int32, size)
+		for i, c := range codes.Float64s() {
+			seen[i] = int32(c)
+		}
 		all = append(all, seen...)
 	}
 	alphabet, err := Alphabet(all)
@@ -123,22 +119,6 @@ func (w *Weight) findLevels() (l Levels, err error) {
 		}
 	}
 	return l, nil
-}
-
-// probe are matrices of the weight's size, one behind the other, with rows of all kinds where the quantizer rounds.
-func (w *Weight) probe(columns, size int) ([]float64, error) {
-	rows := size / columns
-	rows *= (ProbeRows + rows - 1) / rows
-	x := ProbeMatrix(rows, columns, 1)
-	return x, linalg.Rotate(x, columns, max(1, w.Rotation))
-}
-
-func whole(t reference.Tensor) []int32 {
-	list := make([]int32, t.Type.Size())
-	for i, v := range t.Float64s() {
-		list[i] = int32(v)
-	}
-	return list
 }
 
 func filled(t program.Type, at func(i int) int32) reference.Tensor {

@@ -88,7 +88,6 @@ func TestResumeContinues(t *testing.T) {
 		"official variant": {`method.variant="official"`, "method.silence=0.2"},
 		"unquantized":      {`quantizer.plugin="none"`},
 		"oscireset":        {`method={name="oscireset", reset_start=0.0, reset_every=8, reset_window=4, reset_threshold=1.5}`},
-		"edges of bins":    {`method={name="oscireset", reset_by="bin_edge", reset_start=0.0, reset_every=4, reset_edge=0.4}`},
 		"parq":             {`method={name="parq"}`, `quantizer={plugin="absmax", bits=4}`},
 		"tied head, muon":  {`model.head="tied"`, `optimizer.plugin="muon"`},
 		"fused":            {`device.kernels="fused"`, `device.products="integer"`},

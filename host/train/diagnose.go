@@ -55,10 +55,8 @@ func (r *run) prepareMovement() error {
 		r.log.Warn("the run is too short for the coherence of residuals to be recorded: a window takes diagnostics.every × diagnostics.window steps",
 			"steps", r.cfg.Train.Steps, "window", needed)
 	}
+	m.tracker = cage.NewTracker(m.settings.Window, groups...)
 	var err error
-	if m.tracker, err = cage.NewTracker(m.settings.Window, groups...); err != nil {
-		return r.cfg.ErrorAt("diagnostics.window", "%w", err)
-	}
 	if m.reader, err = r.Compiled.CodeReader(chosen); err != nil {
 		return err
 	}
@@ -91,9 +89,7 @@ func (m *movement) record(rec *metrics.Record, s *sample) error {
 	if s == nil {
 		return nil
 	}
-	if err := m.tracker.Add(s.codes, s.residuals); err != nil {
-		return err
-	}
+	m.tracker.Add(s.codes, s.residuals)
 	if m.tracker.Samples() < 2 {
 		return nil // nothing can have moved
 	}

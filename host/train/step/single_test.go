@@ -45,7 +45,6 @@ var singleCases = map[string][]string{
 	"no quantizer":      {`optimizer={plugin="sgd"}`, three},
 	"refreshes":         {`quantizer={plugin="quest"}`, `optimizer={plugin="shampoo"}`, "train.accumulate=2"},
 	"late refreshes":    {`quantizer={plugin="quest"}`, `optimizer={plugin="soap", refresh_delay=2}`},
-	"edges of bins":     {`method={name="oscireset", reset_by="bin_edge", reset_start=0.0, reset_every=3, reset_edge=0.4}`, `quantizer={plugin="quest"}`},
 	"oscireset":         {`method={name="oscireset", reset_start=0.0, reset_every=4, reset_window=2}`, `quantizer={plugin="quest"}`},
 	"parq":              {`method={name="parq", anneal_start=0.2}`, `quantizer={plugin="mxfp4"}`, three},
 	"lotion":            {`method={name="lotion"}`, `quantizer={weights={plugin="quest"}}`, "train.accumulate=2"},

@@ -69,7 +69,6 @@ func TestTilesAreGraphs(t *testing.T) {
 		"trained":   {[]string{`optimizer={plugin="adamw"}`, `quantizer={plugin="lsq"}`}, every},
 		"fixed":     {[]string{`optimizer={plugin="adamw"}`, `quantizer={plugin="grid", step=0.01}`}, every},
 		"muon":      {[]string{`optimizer={plugin="muon"}`}, some},
-		"edges":     {[]string{`optimizer={plugin="adamw"}`, `method={name="oscireset", reset_by="bin_edge", reset_start=0.0, reset_every=3, reset_edge=0.4}`, exact}, every},
 		"oscireset": {[]string{`optimizer={plugin="adamw"}`, `method={name="oscireset", reset_start=0.0, reset_every=4, reset_window=2, reset_threshold=1.5}`, exact}, every},
 		"lotion":    {[]string{`optimizer={plugin="adamw"}`, `method={name="lotion"}`, `quantizer={weights={plugin="quest"}}`}, some},
 	} {
