@@ -68,7 +68,7 @@ See 'cage config' for all keys and 'cage plugins show NAME' for a plugin's.`,
 	flags.BoolVar(&opts.Resume, "resume", false, "go on with the run in train.out, or begin it")
 	flags.StringArrayVar(&sets, "set", nil, "override a key of the file: `KEY=VALUE` (repeatable)")
 	flags.BoolVar(&quiet, "quiet", false, "show messages, but no progress")
-	flags.BoolVar(&estimate, "estimate", false, "only print how much memory the run needs, by estimate")
+	flags.BoolVar(&estimate, "estimate", false, "only print how much memory the run needs: an estimate, or what XLA says on a GPU")
 	flags.StringVar(&together, "processes", "", "train together with other processes, whose numbers come from `SOURCE`: "+processes.Sources)
 	parentPipeFlag(cmd, &parentPipe)
 	flags.IntVar(&opts.StopAfter, "stop-after", 0, "stop after this many steps of the run, with a checkpoint; 0: do not")
@@ -149,9 +149,6 @@ func printMemory(w io.Writer, cfg *config.Config, r *build.Report) {
 	}
 	if r.Host > 0 {
 		fmt.Fprintf(w, "in addition, %s of the machine's memory for the states of each GPU\n", build.Bytes(r.Host))
-	}
-	if r.Reason != "" {
-		fmt.Fprintf(w, "XLA was not asked: %s\n", r.Reason)
 	}
 	switch {
 	case r.Available == nil && !r.Fits:

@@ -106,21 +106,22 @@ func (b *Built) Build(ctx context.Context, req Request, warn func(message string
 		return err
 	}
 	if req.Config.Device.Kind == device.CPU {
-		if err := b.decide(&req, machineFor(req.Config)); err != nil {
+		err := b.decide(&req, onMachine(b.Programs))
+		if err == nil {
+			err = CheckMemory(req.Config, req.Model, b.Programs)
+		}
+		if err != nil {
 			return refusal(err, file)
 		}
-	}
-	if err := CheckMemory(req.Config, req.Model, b.Programs); err != nil {
-		return refusal(err, file)
 	}
 	if b.Device, err = deviceOf(req.Config, warn, req.Choices, req.Processes); err != nil {
 		return err
 	}
-	if err := b.decide(&req, gpuMemory(req.Config, b.Device)); err != nil {
-		return refusal(err, file)
-	}
-	if err := b.checkDevice(); err != nil {
-		return refusal(err, file)
+	err = b.decide(&req, func(cfg *config.Config, m model.Model) (*Report, error) {
+		return compiledReport(cfg, m, b.Programs, b.Device)
+	})
+	if err != nil {
+		return err
 	}
 	var plans []step.Plan
 	for _, p := range b.Programs.Phases() {
@@ -151,8 +152,8 @@ func (b *Built) Build(ctx context.Context, req Request, warn func(message string
 }
 
 // decide decides what the request leaves to the memory that is available.
-func (b *Built) decide(req *Request, available *Available) (err error) {
-	req.Config, req.Model, err = decide(req.Config, req.Model, b.Programs, available)
+func (b *Built) decide(req *Request, need func(*config.Config, model.Model) (*Report, error)) (err error) {
+	req.Config, req.Model, err = decide(req.Config, req.Model, need)
 	b.req = *req
 	return err
 }

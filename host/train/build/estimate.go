@@ -3,53 +3,45 @@ package build
 import (
 	"cmp"
 	"fmt"
-	"sort"
+	"runtime"
+	"slices"
 
+	"github.com/cage-qat/cage/host/model"
 	"github.com/cage-qat/cage/host/model/architecture"
+	"github.com/cage-qat/cage/host/train/config"
+	"github.com/cage-qat/cage/sdk"
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// Sizes are what the memory of a run depends on. Those of a transformer are
-// zero for a problem without data, which is small.
+// Sizes are what the memory of a run on the CPU depends on. Those of a transformer are zero for a
+// problem without data, which is small.
 type Sizes struct {
 	Layers, Width, Hidden, Heads, Vocabulary int
-	HeadWidth                                int // features of a token's queries, all heads together; 0: Width
-	KeyWidth                                 int // features of a token's keys, and also of its values
-	// Normed says that queries and keys are normalized.
-	Normed bool
-	// Context is the number of tokens in a sequence, Batch the number of sequences computed at once, by each of the Replicas; 0
-	// of these is 1. A step has Accumulate times as many; 0: once.
-	Context, Batch, Replicas, Accumulate int
-	// StateShards and ParameterShards are the numbers of GPUs among which states and gradients, and parameters, are divided; 0: 1.
-	StateShards, ParameterShards int
-	// GPU says how a GPU computes; nil: the CPU does.
-	GPU *GPU
+	HeadWidth                                int  // features of a token's queries, all heads together; 0: Width
+	KeyWidth                                 int  // features of a token's keys, and also of its values
+	Normed                                   bool // queries and keys are normalized
+	// Context is the number of tokens in a sequence, Batch the number of sequences computed at once.
+	Context, Batch int
 	// Recompute is what the backward pass computes again.
 	Recompute architecture.Recompute
 	// Forward says that this is an evaluation: no gradients, no optimizer.
 	Forward bool
-	// Piece is the number of tokens of each sequence that an evaluation reads at once to continue it, while caches hold
-	// the keys and values of those before; 0: whole sequences.
+	// Piece is the number of tokens of each sequence that an evaluation reads at once to continue
+	// it, while caches hold the keys and values of those before; 0: whole sequences.
 	Piece int
 
 	// Numbers of elements: of everything that is trained, of the part that has a
 	// quantized copy, and of the optimizers' states.
 	Parameters, Quantized, States float64
-	// Rotated is the part of Quantized whose values products read rotated. A GPU keeps these until the update, which rotates them back.
-	Rotated float64
-	// Offloadable are those of the states that a GPU can keep in its machine's memory, and Offload says that it does.
-	Offloadable float64
-	Offload     bool
-	// Activations is the number of activations that are quantized; Masks is the number of truth values, and Residuals that of other
-	// numbers, which their quantizers keep from the forward pass for the backward pass. They are counted for a GPU only.
-	Activations, Masks, Residuals float64
 	// Teacher is the model whose predictions are learned; zero if there is none.
 	Teacher Teacher
-	// Measured is the number of elements of gradients that are also computed without quantization, for a measure.
+	// Measured is the number of elements of gradients that are also computed without quantization,
+	// for a measure.
 	Measured float64
 	// Samples is the number of samples of codes that are kept, summed over all coordinates.
 	Samples float64
-	// Workspace is the number of elements that the update of the most demanding tensor needs to work with.
+	// Workspace is the number of elements that the update of the most demanding tensor needs to work
+	// with.
 	Workspace float64
 }
 
@@ -59,24 +51,14 @@ type Teacher struct {
 	Width, HeadWidth, Hidden, Heads int
 }
 
-// Need is an estimate of what a run needs at the same time, in bytes. A checkpoint needs
-// no additional memory: it is written from the parameters and states themselves, and read
-// tensor by tensor.
-type Need struct {
-	Program    float64 // the program itself
-	Parameters float64
-	Gradients  float64 // gradients, and the new parameters
-	Quantized  float64
-	States     float64
-	Workspace  float64
-	Blocks     float64 // values inside transformer blocks that the backward pass needs
-	Scores     float64 // attention scores
-	Logits     float64
-	Caches     float64 // keys and values of what has been read
-	Teacher    float64 // the teacher's parameters
-	Samples    float64 // codes and residuals, and their copy in a checkpoint
-	Host       float64 // states that a GPU keeps in its machine's memory; not a part of the total
+// Part is one item of the memory that a run needs.
+type Part struct {
+	What  string  `json:"what"`
+	Bytes float64 `json:"bytes"`
 }
+
+// String returns a line of a table.
+func (p Part) String() string { return fmt.Sprintf("%-10s %s", Bytes(p.Bytes), p.What) }
 
 // What is counted how often was fitted to the largest resident sizes of trainings on the
 // CPU that collected garbage often (GOGC=10); TestEstimate has them.
@@ -98,115 +80,192 @@ const (
 	forwardWidth, forwardHeads, forwardHidden, forwardScores = 5.0, 3.0, 3.0, 2.4 // of one layer
 )
 
-// Estimate computes what a run needs. It never overflows: sizes are floating-point
-// numbers here.
-func Estimate(m Sizes) Need {
-	if m.GPU != nil {
-		return onGPU(m)
-	}
+// Estimate lists what a run needs at the same time, in bytes. A checkpoint needs no additional memory:
+// it is written from the parameters and states themselves, and read tensor by tensor. Nothing
+// overflows: sizes are floating-point numbers here.
+func Estimate(m Sizes) []Part {
 	tokens, predicted := float64(m.Batch)*float64(m.Context), float64(m.Batch)*float64(m.Context)
 	if m.Piece > 0 {
 		tokens, predicted = float64(m.Batch)*float64(m.Piece), float64(m.Batch)
 	}
-	width, heads, hidden := tokens*float64(m.Width), tokens*float64(cmp.Or(m.HeadWidth, m.Width)), tokens*float64(m.Hidden)
-	scores := tokens * float64(m.Context) * float64(m.Heads)
-	n := Need{
-		Program:    itself,
-		Parameters: wordBytes * m.Parameters,
-		Quantized:  wordBytes * quantized * m.Quantized,
-		Logits:     wordBytes * logits * predicted * float64(m.Vocabulary),
-	}
+	width, hidden := tokens*float64(m.Width), tokens*float64(m.Hidden)
+	heads := tokens * float64(cmp.Or(m.HeadWidth, m.Width))
+	logit := logits * predicted * float64(m.Vocabulary)
+	var blocks, scores, caches, updates, states, workspace, samples float64 // elements, but samples
 	if m.Forward {
-		n.Blocks, n.Scores = forwardNeed(tokens, float64(m.Context), Teacher{Width: m.Width, HeadWidth: m.HeadWidth, Hidden: m.Hidden, Heads: m.Heads})
+		blocks, scores = forwardNeed(tokens, float64(m.Context),
+			Teacher{Width: m.Width, HeadWidth: m.HeadWidth, Hidden: m.Hidden, Heads: m.Heads})
 		if m.Piece > 0 {
-			n.Caches = wordBytes * 2 * float64(m.Layers) * float64(m.Batch) * float64(m.Context) * float64(m.KeyWidth)
+			caches = 2 * float64(m.Layers) * float64(m.Batch) * float64(m.Context) * float64(m.KeyWidth)
 		}
-		return n
-	}
-	layers, inputs := float64(m.Layers), 0.0
-	if m.Recompute == architecture.RecomputeBlocks {
-		layers, inputs = min(1, layers), layers*width
-	}
-	n.Gradients = wordBytes * (gradients*m.Parameters + measured*m.Measured)
-	n.States = wordBytes * m.States
-	n.Workspace = wordBytes * m.Workspace
-	n.Samples = sampled * m.Samples
-	attentions := layers
-	if m.Recompute == architecture.RecomputeAttention {
-		attentions = min(1, layers)
-	}
-	attention := keptHeads * heads
-	if m.Normed {
-		attention += keptNormed * (heads + tokens*float64(m.KeyWidth))
-	}
-	n.Blocks = wordBytes * (inputs + layers*(keptWidth*width+keptHidden*hidden) + attentions*attention + onceHidden*hidden)
-	n.Scores = wordBytes * scores * (attentions*keptScores + onceScores)
-	if m.Teacher.Parameters > 0 {
-		n.Teacher = wordBytes * m.Teacher.Parameters
-		n.Logits *= distilled / logits
-		// Its blocks are gone when those of the model are computed.
-		if blocks, scores := forwardNeed(tokens, float64(m.Context), m.Teacher); blocks+scores > n.Blocks+n.Scores {
-			n.Blocks, n.Scores = blocks, scores
+	} else {
+		layers, inputs := float64(m.Layers), 0.0
+		if m.Recompute == architecture.RecomputeBlocks {
+			layers, inputs = min(1, layers), layers*width
+		}
+		attentions := layers
+		if m.Recompute == architecture.RecomputeAttention {
+			attentions = min(1, layers)
+		}
+		attention := keptHeads * heads
+		if m.Normed {
+			attention += keptNormed * (heads + tokens*float64(m.KeyWidth))
+		}
+		updates = gradients*m.Parameters + measured*m.Measured
+		states, workspace, samples = m.States, m.Workspace, m.Samples
+		blocks = inputs + layers*(keptWidth*width+keptHidden*hidden) + attentions*attention + onceHidden*hidden
+		scores = tokens * float64(m.Context) * float64(m.Heads) * (attentions*keptScores + onceScores)
+		if m.Teacher.Parameters > 0 {
+			logit *= distilled / logits
+			// Its blocks are gone when those of the model are computed.
+			if b, s := forwardNeed(tokens, float64(m.Context), m.Teacher); b+s > blocks+scores {
+				blocks, scores = b, s
+			}
 		}
 	}
-	return n
+	return []Part{
+		{"the program itself", itself},
+		{"parameters", wordBytes * m.Parameters},
+		{"gradients, and parameters after the step", wordBytes * updates},
+		{"quantized copies of weights", wordBytes * quantized * m.Quantized},
+		{"states of the optimizer", wordBytes * states},
+		{"products of the optimizer", wordBytes * workspace},
+		{"activations of the blocks", wordBytes * blocks},
+		{"attention scores, which grow with the square of the context", wordBytes * scores},
+		{"logits of the vocabulary", wordBytes * logit},
+		{"keys and values of what has been read", wordBytes * caches},
+		{"parameters of the teacher", wordBytes * m.Teacher.Parameters},
+		{"samples of codes", sampled * samples}, // codes and residuals, and their copy in a checkpoint
+	}
 }
 
-// forwardNeed is what the blocks of a model need without a backward pass, and their attention: that of one layer.
+// forwardNeed is how many elements the blocks of a model need without a backward pass, and their
+// attention: those of one layer.
 func forwardNeed(tokens, context float64, m Teacher) (blocks, scores float64) {
 	heads := float64(cmp.Or(m.HeadWidth, m.Width))
-	blocks = wordBytes * tokens * (forwardWidth*float64(m.Width) + forwardHeads*heads + forwardHidden*float64(m.Hidden))
-	return blocks, wordBytes * tokens * context * forwardScores * float64(m.Heads)
+	blocks = tokens * (forwardWidth*float64(m.Width) + forwardHeads*heads + forwardHidden*float64(m.Hidden))
+	return blocks, tokens * context * forwardScores * float64(m.Heads)
 }
 
-// Total returns what the run needs at its peak, of a GPU of the GPU's own memory.
-func (n Need) Total() float64 {
-	return n.Program + n.Parameters + n.Gradients + n.Quantized + n.States + n.Workspace + n.Blocks + n.Scores + n.Logits + n.Caches + n.Teacher + n.Samples
-}
-
-// Part is one item of the memory that a run needs.
-type Part struct {
-	What  string  `json:"what"`
-	Bytes float64 `json:"bytes"`
-}
-
-// String returns a line of a table.
-func (p Part) String() string { return fmt.Sprintf("%-10s %s", Bytes(p.Bytes), p.What) }
-
-// Parts lists what a run needs, the largest first, leaving out items that are zero.
-func (n Need) Parts() []Part {
-	all := []Part{
-		{"the program itself", n.Program},
-		{"parameters", n.Parameters},
-		{"gradients, and parameters after the step", n.Gradients},
-		{"quantized copies of weights", n.Quantized},
-		{"states of the optimizer", n.States},
-		{"products of the optimizer", n.Workspace},
-		{"activations of the blocks", n.Blocks},
-		{"attention scores, which grow with the square of the context", n.Scores},
-		{"logits of the vocabulary", n.Logits},
-		{"keys and values of what has been read", n.Caches},
-		{"parameters of the teacher", n.Teacher},
-		{"samples of codes", n.Samples},
+// sizesOf gathers the sizes that memory depends on.
+func sizesOf(cfg *config.Config, m model.Model, programs *Programs) (Sizes, error) {
+	out := Sizes{Batch: cfg.Train.Batch, Context: cfg.Model.Context, Forward: programs.Forward, Piece: programs.Piece}
+	if cfg.Model.Language() {
+		s := cfg.Model
+		out.Layers, out.Width, out.Hidden, out.Heads, out.Vocabulary = s.Layers, s.Width, s.Hidden, s.Heads, s.Vocab
+		out.HeadWidth, out.KeyWidth = s.Heads*s.HeadSize, s.KVHeads*s.HeadSize
+		out.Normed, out.Recompute = s.Kind != architecture.KindLlama, cfg.Train.Recompute
 	}
-	return largestFirst(all)
-}
-
-func largestFirst(all []Part) (list []Part) {
-	for _, p := range all {
-		if p.Bytes > 0 {
-			list = append(list, p)
+	for _, p := range m.Params() {
+		if q, ok := programs.Weights[p.Name]; ok {
+			out.Quantized += elements(p.Dims)
+			// The state, and what a search reads and writes, for the host and for the plugin.
+			if q.SearchEvery > 0 && !programs.Forward {
+				out.States += 2 * elements(p.Dims)
+				for _, s := range q.Trained {
+					out.States += 2 * elements(s.Shape)
+				}
+				for _, s := range q.State {
+					out.States += 5 * elements(s.Shape)
+				}
+			}
 		}
 	}
-	sort.SliceStable(list, func(i, j int) bool { return list[i].Bytes > list[j].Bytes })
-	return list
+	for _, t := range programs.Tensors {
+		out.Parameters += elements(t.Shape)
+		for _, s := range t.Optimizer.State {
+			out.States += elements(s.Shape) * float64(s.Storage.Bytes()) / float64(sdk.StoreFloat32.Bytes())
+		}
+		// X, gradient, direction and two copies of the states, for the host and for the plugin.
+		if t.Optimizer.Opaque {
+			out.States += 6 * elements(t.Shape)
+			for _, s := range t.Optimizer.State { // one is the state itself
+				out.States += 3 * elements(s.Shape)
+			}
+		}
+		if t.Optimizer.Evaluate != nil { // during an evaluation, or while a checkpoint is written
+			out.States += elements(t.Shape)
+		}
+		if t.average(cfg) != nil && !programs.Forward {
+			out.States += 2 * elements(t.Shape) // the average, and as above
+		}
+		if t.Optimizer.ProbeDue.First > 0 { // the second gradient
+			out.States += elements(t.Shape)
+		}
+		if t.Optimizer.Probe != nil { // the point where it is taken
+			out.States += elements(t.Shape)
+		}
+		if t.RefreshDelay > 0 { // what a refresh reads is copied while it is under way
+			out.States += inputElements(t.Optimizer.Refresh)
+		}
+		if _, quantized := programs.Weights[t.Name]; quantized && !programs.Forward {
+			for _, s := range cfg.Method.Method().State(t.Shape) {
+				out.States += elements(s.Shape)
+			}
+		}
+	}
+	if d := cfg.Diagnostics; d.Every > 0 && !programs.Forward {
+		out.Samples = min(float64(d.Coordinates), out.Quantized) * float64(min(d.Window, cfg.Train.Steps/d.Every))
+	}
+	out.Workspace = workspaces(programs, cfg.Device.Threads)
+	if programs.Forward {
+		return out, nil
+	}
+	d, err := distillation(cfg)
+	if d != nil {
+		n := d.Teacher.(model.Network).Network()
+		out.Teacher = Teacher{Parameters: float64(architecture.CountParams(d.Teacher.Params(), nil)),
+			Width: n.Width, HeadWidth: n.Heads * n.HeadSize, Hidden: n.Hidden, Heads: n.Heads}
+	}
+	if cfg.Method.ParetoEvery > 0 {
+		out.Measured = out.Parameters
+	}
+	return out, err
+}
+
+// workspaces is the memory that optimizers work with: each of the threads that update tensors keeps some for every shape,
+// and computes one refresh at a time.
+func workspaces(programs *Programs, threads int) float64 {
+	if threads <= 0 {
+		threads = runtime.GOMAXPROCS(0)
+	}
+	updates, seen, refreshes := 0.0, map[string]bool{}, []float64{}
+	for _, t := range programs.Tensors {
+		if key := fmt.Sprint(t.Table, t.Shape); !seen[key] {
+			seen[key] = true
+			o := t.Optimizer // the memory that the programs of its updates need while they run
+			most := 0.0
+			for _, p := range []*program.Program{o.Init, o.Observe, o.Update, o.Collect, o.Probe, o.Evaluate, t.Constrain} {
+				most = max(most, workspaceOf(p))
+			}
+			updates += most
+		}
+		refreshes = append(refreshes, max(refreshWorkspace(t.Optimizer.FirstRefresh), refreshWorkspace(t.Optimizer.Refresh)))
+	}
+	slices.Sort(refreshes)
+	all := float64(threads) * updates
+	for _, r := range refreshes[max(0, len(refreshes)-threads):] { // the largest
+		all += r
+	}
+	return all
+}
+
+func elements(dims []int) float64 {
+	n := 1.0
+	for _, d := range dims {
+		n *= float64(d)
+	}
+	return n
 }
 
 // workspaceOf estimates the number of elements that an executor works with in addition to
 // the inputs and outputs of a program: the values that are needed at the same time. A
 // program with only elementwise operations needs none.
 func workspaceOf(p *program.Program) float64 {
-	if p == nil || !products(p) {
+	if p == nil || !slices.ContainsFunc(p.Nodes, func(n program.Node) bool {
+		info, _ := n.Op.Info() // a valid program has no other
+		return info.Class == program.ClassLinear || info.Class == program.ClassLinalg
+	}) {
 		return 0
 	}
 	last := map[program.ID]int{}
@@ -240,15 +299,4 @@ func inputElements(p *program.Program) float64 {
 		}
 	}
 	return n
-}
-
-// products tells whether a program multiplies or factorizes matrices.
-func products(p *program.Program) bool {
-	for _, n := range p.Nodes {
-		info, _ := n.Op.Info() // a valid program has no other
-		if info.Class == program.ClassLinear || info.Class == program.ClassLinalg {
-			return true
-		}
-	}
-	return false
 }

@@ -2,9 +2,9 @@ package build
 
 // What tests of the package call.
 var (
-	AvailableIn    = availableIn
-	CheckHost      = checkHost
-	CompiledReport = compiledReport
-	Decide         = decide
-	EstimateOf     = estimate
+	AvailableIn = availableIn
+	Decide      = decide
+	EstimateOf  = estimate
+	NewReport   = newReport
+	Remedies    = remedies
 )

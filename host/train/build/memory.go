@@ -4,26 +4,164 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"runtime"
+	"math"
+	"runtime/debug"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/compute/engine"
-	"github.com/cage-qat/cage/host/compute/passes"
 	"github.com/cage-qat/cage/host/model"
 	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/cage-qat/cage/host/train/config"
 	"github.com/cage-qat/cage/host/train/step"
-	"github.com/cage-qat/cage/sdk"
-	"github.com/cage-qat/cage/sdk/program"
-	"github.com/cage-qat/cage/sdk/spec"
 )
 
-// CheckMemory refuses a run that is estimated to need more memory than the machine has, before
-// anything large is allocated. With train.memory_check = "off", and of a GPU, which is compared
-// when it is open, only sizes that no machine has are refused.
+// By says where the numbers of a [Report] come from.
+type By string
+
+// The sources of a report.
+const (
+	BySizes By = "sizes" // [Estimate], for the CPU
+	ByXLA   By = "XLA"   // the compiler of the GPU, from the program of a step
+)
+
+// Report is the memory that a run needs, beside the memory that is available.
+type Report struct {
+	Bytes    float64 `json:"bytes"`          // total; of each GPU
+	Parts    []Part  `json:"parts"`          // the largest first, without items that are zero
+	Host     float64 `json:"host,omitempty"` // of the machine's memory, for each GPU that keeps states there
+	By       By      `json:"by"`
+	Accuracy float64 `json:"accuracy"`          // the share by which it may be off; 0 by XLA
+	Seconds  float64 `json:"seconds,omitempty"` // how long XLA took to compile
+	// Available is nil if it is not known how much the machine, or the GPU, has.
+	Available *Available `json:"available,omitempty"`
+	Fits      bool       `json:"fits"`
+	Changes   []string   `json:"changes,omitempty"` // what needs less, if it does not fit
+
+	less []string // what needs less
+}
+
+// Accuracy is the share by which the estimate may be off. A run that would fit if the estimate is too
+// high by that share is not refused.
+const Accuracy = 0.25
+
+// addressable is more than a process can have on the machines of today (48 bits of address, half of
+// them its own).
+const addressable = 1 << 47
+
+// newReport compares parts with what is available; nil if that is not known.
+func newReport(by By, parts []Part, available *Available, less []string) *Report {
+	r := &Report{By: by, Available: available, less: less}
+	if by == BySizes {
+		r.Accuracy = Accuracy
+	}
+	for _, p := range parts {
+		if r.Bytes += p.Bytes; p.Bytes > 0 {
+			r.Parts = append(r.Parts, p)
+		}
+	}
+	slices.SortStableFunc(r.Parts, func(a, b Part) int { return cmp.Compare(b.Bytes, a.Bytes) })
+	r.Fits = r.Bytes < addressable && (available == nil || r.Bytes*(1-r.Accuracy) <= float64(available.Bytes))
+	if !r.Fits {
+		r.Changes = less
+	}
+	return r
+}
+
+// remedies lists what needs less memory than a run, or an evaluation, does.
+func remedies(cfg *config.Config, forward bool) (list []string) {
+	if forward {
+		return []string{"fewer or shorter sequences at once"}
+	}
+	if cfg.Model.Language() {
+		list = append(list, "a smaller train.batch with a larger train.accumulate")
+		if cfg.Train.Recompute != architecture.RecomputeBlocks {
+			list = append(list, `train.recompute = "blocks"`)
+		}
+		list = append(list, "a smaller model.context")
+	}
+	if cfg.Diagnostics.Every > 0 {
+		list = append(list, "a smaller diagnostics.coordinates or diagnostics.window")
+	}
+	if cfg.Device.Kind == device.CUDA {
+		if cfg.Device.Count > 1 && cfg.Device.Shard != device.ShardFull {
+			list = append(list, fmt.Sprintf("device.shard = %q", device.ShardFull))
+		}
+		if cfg.Device.Offload != device.OffloadStates {
+			list = append(list, fmt.Sprintf("device.offload = %q", device.OffloadStates))
+		}
+		list = append(list, "a larger device.memory_fraction, if nothing else uses the GPU")
+	}
+	return append(list, "a smaller model")
+}
+
+// Err returns a [*MemoryError] if the run does not fit.
+func (r *Report) Err() error {
+	if r.Fits {
+		return nil
+	}
+	return &MemoryError{r}
+}
+
+// Says begins a sentence about what a run needs.
+func (r *Report) Says() string {
+	if r.By == ByXLA {
+		return fmt.Sprintf("%s of each GPU's memory by XLA", Bytes(r.Bytes))
+	}
+	return fmt.Sprintf("about %s of memory", Bytes(r.Bytes))
+}
+
+// NeedsLess is a sentence about what needs less memory.
+func (r *Report) NeedsLess() string { return needsLess(r.less) }
+
+func needsLess(list []string) string { return "what needs less: " + strings.Join(list, "; or ") }
+
+// MemoryError says that there is not enough memory, and what needs less.
+type MemoryError struct{ *Report }
+
+func (e *MemoryError) Error() string {
+	limit := "more than any machine has"
+	if e.Available != nil {
+		limit = e.Available.String()
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "this needs %s, %s", e.Says(), limit)
+	for _, p := range e.Parts {
+		if p.Bytes >= 0.01*e.Bytes {
+			fmt.Fprintf(&b, "\n  %s", p)
+		}
+	}
+	fmt.Fprintf(&b, "\n%s", e.NeedsLess())
+	return b.String()
+}
+
+// String says how much memory is available, and what limits it.
+func (a Available) String() string {
+	return fmt.Sprintf("%s are there (%s)", Bytes(float64(a.Bytes)), a.Limit)
+}
+
+// Bytes formats a number of bytes for people.
+func Bytes(n float64) string {
+	const units = "kMGTPEZY"
+	if n < 999.5 {
+		return fmt.Sprintf("%.0f B", n)
+	}
+	at := 1
+	for n /= 1000; n >= 999.5 && at < len(units); n /= 1000 { // 999.5 would be shown as 1e+03
+		at++
+	}
+	return fmt.Sprintf("%.3g %cB", n, units[at-1])
+}
+
+// CheckMemory refuses a run on the CPU that is estimated to need more memory than the machine has,
+// before anything large is allocated. With train.memory_check = "off" only what no machine has is
+// refused. A GPU is checked when its steps are compiled.
 func CheckMemory(cfg *config.Config, m model.Model, programs *Programs) error {
+	if cfg.Device.Kind != device.CPU {
+		return nil
+	}
 	available := machineFor(cfg)
 	r, err := estimate(cfg, m, programs, available)
 	if err != nil {
@@ -32,41 +170,35 @@ func CheckMemory(cfg *config.Config, m model.Model, programs *Programs) error {
 	if err := r.Err(); err != nil {
 		return err
 	}
-	if available != nil {
-		limitHeap(*available)
+	// The garbage collector works harder when the memory of this process comes close to what is
+	// available. A limit that the user has set (GOMEMLIMIT) is kept.
+	if available != nil && debug.SetMemoryLimit(-1) == math.MaxInt64 {
+		debug.SetMemoryLimit(int64(0.9 * float64(available.Bytes)))
 	}
-	machine, known := machineMemory()
-	if cfg.Train.MemoryCheck == "off" || !known {
-		return nil
-	}
-	return checkHost(r.sizes, machine)
+	return nil
 }
 
 // machineFor is the memory that a run on the CPU is compared with; nil: that of any machine.
 func machineFor(cfg *config.Config) *Available {
 	a, known := machineMemory()
-	if cfg.Train.MemoryCheck == "off" || cfg.Device.Kind != device.CPU || !known {
+	if cfg.Train.MemoryCheck == "off" || !known {
 		return nil
 	}
 	return &a
 }
 
-// gpuMemory is what a device lets programs take; nil if it is not known.
-func gpuMemory(cfg *config.Config, dev *engine.Device) *Available {
-	bytes, ok := dev.MemoryLimit()
-	if !ok {
-		return nil
-	}
-	fraction := cmp.Or(cfg.Device.MemoryFraction, device.MemoryFraction)
-	return &Available{Bytes: bytes, Limit: fmt.Sprintf("device.memory_fraction = %g of each GPU", fraction)}
-}
-
 // estimate is the report, from sizes alone, of the phase that needs most.
 func estimate(cfg *config.Config, m model.Model, programs *Programs, available *Available) (*Report, error) {
-	return largestReport(programs, func(i int, p *Programs) (*Report, error) {
+	return largestReport(programs, func(_ int, p *Programs) (*Report, error) {
 		s, err := sizesOf(cfg, m, p)
-		return NewReport(s, available), err
+		return newReport(BySizes, Estimate(s), available, remedies(cfg, p.Forward)), err
 	})
+}
+
+func onMachine(programs *Programs) func(*config.Config, model.Model) (*Report, error) {
+	return func(cfg *config.Config, m model.Model) (*Report, error) {
+		return estimate(cfg, m, programs, machineFor(cfg))
+	}
 }
 
 // largestReport is the report of the phase that needs most.
@@ -83,32 +215,82 @@ func largestReport(programs *Programs, of func(i int, p *Programs) (*Report, err
 	return most, nil
 }
 
-// gpuReport is what a run needs of its GPU: by XLA as far as its steps are compiled, otherwise by
-// the estimate.
-func (b *Built) gpuReport() (*Report, error) {
-	available := gpuMemory(b.req.Config, b.Device)
-	if len(b.phases) == 0 {
-		return estimate(b.req.Config, b.req.Model, b.Programs, available)
+// gpuReport is the report of what XLA says that a step needs.
+func gpuReport(cfg *config.Config, dev *engine.Device, m step.Memory) *Report {
+	var available *Available
+	if bytes, ok := dev.MemoryLimit(); ok {
+		fraction := cmp.Or(cfg.Device.MemoryFraction, device.MemoryFraction)
+		available = &Available{Bytes: bytes, Limit: fmt.Sprintf("device.memory_fraction = %g of each GPU", fraction)}
 	}
-	return largestReport(b.Programs, func(i int, p *Programs) (*Report, error) {
-		s, err := sizesOf(b.req.Config, b.req.Model, p)
+	r := newReport(ByXLA, []Part{
+		{"parameters, and states of optimizers and quantizers", float64(m.State)},
+		{"values inside a step: activations, gradients, quantized weights", float64(m.Temporary)},
+		{"its code, and what else it reads and returns", float64(m.Other)},
+	}, available, remedies(cfg, false))
+	r.Host = float64(m.Host)
+	return r
+}
+
+var errUntold = errors.New("XLA does not say what a step needs")
+
+// compiledReport has XLA compile the step of each phase, and returns what it says.
+func compiledReport(cfg *config.Config, m model.Model, programs *Programs, dev *engine.Device) (*Report, error) {
+	if len(programs.opaque) > 0 {
+		return nil, fmt.Errorf("%w of an optimizer that is no program", errUntold)
+	}
+	return largestReport(programs, func(_ int, p *Programs) (*Report, error) {
+		plan, err := Plan(cfg, m, p)
 		if err != nil {
 			return nil, err
 		}
-		if need, ok := b.phases[i].Memory(); ok {
-			return compiledReport(s, need, available), nil
+		began := time.Now()
+		need, ok, err := step.CompiledMemory(dev, plan)
+		if err == nil && !ok {
+			err = errUntold
 		}
-		return NewReport(s, available), nil
+		if err != nil {
+			return nil, err
+		}
+		r := gpuReport(cfg, dev, need)
+		r.Seconds = time.Since(began).Seconds()
+		return r, nil
 	})
 }
 
+// report is what XLA says of the steps that are compiled; nil if it says nothing.
+func (b *Built) report() (*Report, error) {
+	if len(b.phases) == 0 {
+		return nil, nil
+	}
+	r, err := largestReport(b.Programs, func(i int, _ *Programs) (*Report, error) {
+		need, ok := b.phases[i].Memory()
+		if !ok {
+			return nil, errUntold
+		}
+		return gpuReport(b.req.Config, b.Device, need), nil
+	})
+	if errors.Is(err, errUntold) {
+		return nil, nil
+	}
+	return r, err
+}
+
+// checkDevice refuses a run that by XLA needs more than its GPU has, or of whose states the machine
+// cannot keep what it should.
 func (b *Built) checkDevice() error {
 	if b.req.Config.Train.MemoryCheck == "off" || b.Device.SharesMemory() {
 		return nil
 	}
-	r, err := b.gpuReport()
-	if err != nil || r.Available == nil {
+	r, err := b.report()
+	if err != nil || r == nil {
 		return err
+	}
+	if machine, known := machineMemory(); known && r.Host > float64(machine.Bytes) {
+		return fmt.Errorf("device.offload = %q keeps %s of states for each GPU in the machine's memory, and %s: want device.offload = %q, or a machine with more memory",
+			device.OffloadStates, Bytes(r.Host), machine, device.OffloadNone)
+	}
+	if r.Available == nil {
+		return nil
 	}
 	return r.Err()
 }
@@ -118,68 +300,54 @@ func (b *Built) Explain(err error) error {
 	if _, full := errors.AsType[*engine.MemoryError](err); !full || b.Device == nil || b.Device.SharesMemory() {
 		return err
 	}
-	r, failed := b.gpuReport()
-	if failed != nil {
-		return err
+	needs := ""
+	if r, failed := b.report(); failed == nil && r != nil {
+		there := "how much there is, it does not tell"
+		if r.Available != nil {
+			there = r.Available.String()
+		}
+		needs = fmt.Sprintf(" The run needs %s; %s;", r.Says(), there)
 	}
-	there := "how much there is, it does not tell"
-	if r.Available != nil {
-		there = r.Available.String()
-	}
-	return fmt.Errorf("%w\nThe GPU had no memory left. The run needs %s; %s; nvidia-smi lists what else uses the GPU.\n%s",
-		err, r.Says(), there, r.NeedsLess())
+	return fmt.Errorf("%w\nThe GPU had no memory left.%s nvidia-smi lists what else uses the GPU.\n%s",
+		err, needs, needsLess(remedies(b.req.Config, false)))
 }
 
 // decide returns the configuration and its model with train.recompute = "auto" decided: the least is
-// computed again with which the run fits, and blocks where that is too little. What is available
-// may not be known.
-func decide(cfg *config.Config, m model.Model, programs *Programs, available *Available) (*config.Config, model.Model, error) {
+// computed again with which the run fits, and blocks where that is too little.
+func decide(cfg *config.Config, m model.Model, need func(*config.Config, model.Model) (*Report, error)) (*config.Config, model.Model, error) {
 	if cfg.Train.Recompute != config.RecomputeAuto {
 		return cfg, m, nil
 	}
 	decided := *cfg
 	for _, decided.Train.Recompute = range []architecture.Recompute{architecture.RecomputeNone, architecture.RecomputeAttention, architecture.RecomputeBlocks} {
-		r, err := estimate(&decided, m, programs, available)
-		if err != nil {
+		var err error
+		if m, err = Model(&decided); err != nil {
 			return nil, nil, err
 		}
-		if available == nil || r.Bytes <= float64(available.Bytes) {
+		if decided.Train.Recompute == architecture.RecomputeBlocks {
+			break
+		}
+		r, err := need(&decided, m)
+		if err != nil && !errors.Is(err, errUntold) {
+			return nil, nil, err
+		}
+		if r == nil || r.Available == nil || r.Bytes <= float64(r.Available.Bytes) {
 			break
 		}
 	}
-	m, err := Model(&decided)
-	return &decided, m, err
+	return &decided, m, nil
 }
 
-// Memory returns what a run needs, whether or not there is that much memory. On a GPU that can be
-// opened, XLA compiles the step and says it; warn is as for [Device]. Otherwise it is the estimate
-// with which runs are refused, with the reason.
-func Memory(cfg *config.Config, m model.Model, programs *Programs, warn func(message string, details ...any)) (*Report, error) {
-	cfg, m, err := decide(cfg, m, programs, machineFor(cfg))
-	if err != nil {
-		return nil, err
-	}
-	var reason error
-	if cfg.Device.Kind == device.CUDA {
-		var r *Report
-		if r, reason = compiledMemory(cfg, m, programs, warn); reason == nil {
-			return r, nil
+// Memory returns what a run needs, whether or not there is that much memory: on the CPU the estimate
+// with which runs are refused, on a GPU what XLA says of the compiled step. warn is as for [Device].
+func Memory(cfg *config.Config, m model.Model, programs *Programs, warn func(message string, details ...any)) (_ *Report, err error) {
+	if cfg.Device.Kind == device.CPU {
+		if cfg, m, err = decide(cfg, m, onMachine(programs)); err != nil {
+			return nil, err
 		}
-	}
-	unchecked := *cfg
-	unchecked.Train.MemoryCheck = "on"
-	r, err := estimate(cfg, m, programs, machineFor(&unchecked))
-	if err == nil && reason != nil {
-		r.Reason = reason.Error()
-	}
-	return r, err
-}
-
-// compiledMemory has XLA compile the step of each phase, on the device of the configuration, and
-// returns what it says.
-func compiledMemory(cfg *config.Config, m model.Model, programs *Programs, warn func(message string, details ...any)) (_ *Report, err error) {
-	if len(programs.opaque) > 0 {
-		return nil, errors.New("it is not asked about optimizers that are no programs")
+		checked := *cfg
+		checked.Train.MemoryCheck = "on"
+		return estimate(cfg, m, programs, machineFor(&checked))
 	}
 	other := *cfg
 	other.Device.Preallocate = "off" // programs are compiled, and only trials run
@@ -188,195 +356,11 @@ func compiledMemory(cfg *config.Config, m model.Model, programs *Programs, warn 
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, dev.Close()) }()
-	return largestReport(programs, func(_ int, p *Programs) (*Report, error) {
-		plan, err := Plan(cfg, m, p)
-		if err != nil {
-			return nil, err
-		}
-		began := time.Now()
-		need, ok, err := step.CompiledMemory(dev, plan)
-		if err != nil {
-			return nil, err
-		}
-		if !ok {
-			return nil, errors.New("the PJRT plugin does not say what a program needs")
-		}
-		seconds := time.Since(began).Seconds()
-		s, err := sizesOf(cfg, m, p)
-		if err != nil {
-			return nil, err
-		}
-		r := compiledReport(s, need, gpuMemory(cfg, dev))
-		r.Seconds = seconds
-		return r, nil
-	})
-}
-
-// sizesOf gathers the sizes that memory depends on.
-func sizesOf(cfg *config.Config, m model.Model, programs *Programs) (Sizes, error) {
-	out := configuredSizes(cfg, programs.Forward, programs.Piece)
-	for _, p := range m.Params() {
-		if q, ok := programs.Weights[p.Name]; ok {
-			out.Quantized += elements(p.Dims)
-			if passes.EndingRotation(q.Program, spec.OutputValue) > 1 {
-				out.Rotated += elements(p.Dims)
-			}
-			// The state, and what a search reads and writes, for the host and for the plugin.
-			if q.SearchEvery > 0 && !programs.Forward {
-				out.States += 2 * elements(p.Dims)
-				for _, s := range q.Trained {
-					out.States += 2 * elements(s.Shape)
-				}
-				for _, s := range q.State {
-					out.States += 5 * elements(s.Shape)
-				}
-			}
-		}
+	need := func(cfg *config.Config, m model.Model) (*Report, error) {
+		return compiledReport(cfg, m, programs, dev)
 	}
-	for _, t := range programs.Tensors {
-		out.Parameters += elements(t.Shape)
-		for _, s := range t.Optimizer.State {
-			n := elements(s.Shape) * float64(s.Storage.Bytes()) / float64(sdk.StoreFloat32.Bytes())
-			out.States += n
-			if len(s.Shape) > 1 {
-				out.Offloadable += n
-			}
-		}
-		// X, gradient, direction and two copies of the states, for the host and for the plugin.
-		if t.Optimizer.Opaque {
-			out.States += 6 * elements(t.Shape)
-			for _, s := range t.Optimizer.State { // one is the state itself
-				out.States += 3 * elements(s.Shape)
-			}
-		}
-		if t.Optimizer.Evaluate != nil { // during an evaluation, or while a checkpoint is written
-			out.States += elements(t.Shape)
-		}
-		if t.average(cfg) != nil && !programs.Forward {
-			out.States += 2 * elements(t.Shape) // the average, and as above
-			if len(t.Shape) > 1 {
-				out.Offloadable += elements(t.Shape)
-			}
-		}
-		if t.Optimizer.ProbeDue.First > 0 { // the second gradient
-			out.States += elements(t.Shape)
-		}
-		if t.Optimizer.Probe != nil { // the point where it is taken
-			out.States += elements(t.Shape)
-		}
-		if t.RefreshDelay > 0 { // what a refresh reads is copied while it is under way
-			out.States += inputElements(t.Optimizer.Refresh)
-		}
-		if _, quantized := programs.Weights[t.Name]; quantized && !programs.Forward {
-			for _, s := range cfg.Method.Method().State(t.Shape) {
-				out.States += elements(s.Shape)
-				if len(s.Shape) > 1 {
-					out.Offloadable += elements(s.Shape)
-				}
-			}
-		}
+	if cfg, m, err = decide(cfg, m, need); err != nil {
+		return nil, err
 	}
-	if d := cfg.Diagnostics; d.Every > 0 && !programs.Forward {
-		out.Samples = min(float64(d.Coordinates), out.Quantized) * float64(min(d.Window, cfg.Train.Steps/d.Every))
-	}
-	out.Workspace = workspaces(programs, cfg.Device.Threads)
-	if programs.Forward {
-		return out, nil
-	}
-	if out.GPU != nil {
-		if err := addResiduals(&out, programs); err != nil {
-			return out, err
-		}
-	}
-	d, err := distillation(cfg)
-	if d != nil {
-		n := d.Teacher.(model.Network).Network()
-		out.Teacher = Teacher{Parameters: float64(architecture.CountParams(d.Teacher.Params(), nil)),
-			Width: n.Width, HeadWidth: n.Heads * n.HeadSize, Hidden: n.Hidden, Heads: n.Heads}
-	}
-	if cfg.Method.ParetoEvery > 0 {
-		out.Measured = out.Parameters
-	}
-	return out, err
-}
-
-// addResiduals counts what quantizers of activations keep for the backward pass, beside the values that products read.
-func addResiduals(out *Sizes, programs *Programs) error {
-	counted := map[string][3]float64{} // by program
-	for _, q := range programs.Activations {
-		key := fmt.Sprint(spec.Hashes(q.Programs()))
-		n, ok := counted[key]
-		if !ok {
-			parts, err := q.Split()
-			if err != nil {
-				return err
-			}
-			n[2] = float64(q.Program.Inputs[0].Type.Size())
-			for _, r := range parts.Residuals {
-				if r.Type.DType == program.Bool {
-					n[0] += float64(r.Type.Size())
-				} else {
-					n[1] += float64(r.Type.Size())
-				}
-			}
-			counted[key] = n
-		}
-		out.Masks, out.Residuals, out.Activations = out.Masks+n[0], out.Residuals+n[1], out.Activations+n[2]
-	}
-	return nil
-}
-
-// configuredSizes are the sizes that follow from the configuration alone.
-func configuredSizes(cfg *config.Config, forward bool, piece int) Sizes {
-	out := Sizes{Batch: ReplicaBatch(cfg), Replicas: cfg.Device.Count, Accumulate: cfg.Train.Accumulate, Context: cfg.Model.Context, Forward: forward, Piece: piece}
-	out.Offload = cfg.Device.Offload == device.OffloadStates && !forward
-	switch cfg.Device.Shard {
-	case device.ShardStates, device.ShardGradients:
-		out.StateShards = cfg.Device.Count
-	case device.ShardFull:
-		out.StateShards, out.ParameterShards = cfg.Device.Count, cfg.Device.Count
-	}
-	if cfg.Device.Kind == device.CUDA {
-		half := cfg.Device.Precision == device.BFloat16
-		out.GPU = &GPU{BFloat16: half, Kernels: half && cfg.Device.Kernels != device.GraphKernels,
-			FusedAttention: half && cfg.Device.Attention != device.PlainAttention}
-	}
-	if cfg.Model.Language() {
-		out.Layers, out.Width, out.Hidden, out.Heads = cfg.Model.Layers, cfg.Model.Width, cfg.Model.Hidden, cfg.Model.Heads
-		out.HeadWidth, out.KeyWidth = cfg.Model.Heads*cfg.Model.HeadSize, cfg.Model.KVHeads*cfg.Model.HeadSize
-		out.Normed = cfg.Model.Kind != architecture.KindLlama
-		out.Vocabulary, out.Recompute = cfg.Model.Vocab, cfg.Train.Recompute
-	}
-	return out
-}
-
-// workspaces is the memory that optimizers work with: each of the threads that update tensors keeps some for every shape,
-// and computes one refresh at a time.
-func workspaces(programs *Programs, threads int) float64 {
-	if threads <= 0 {
-		threads = runtime.GOMAXPROCS(0)
-	}
-	updates, seen, refreshes := 0.0, map[string]bool{}, []float64{}
-	for _, t := range programs.Tensors {
-		if key := fmt.Sprint(t.Table, t.Shape); !seen[key] {
-			seen[key] = true
-			o := t.Optimizer // the memory that the programs of its updates need while they run
-			updates += max(workspaceOf(o.Init), workspaceOf(o.Observe), workspaceOf(o.Update), workspaceOf(o.Collect), workspaceOf(o.Probe), workspaceOf(o.Evaluate), workspaceOf(t.Constrain))
-		}
-		refreshes = append(refreshes, max(refreshWorkspace(t.Optimizer.FirstRefresh), refreshWorkspace(t.Optimizer.Refresh)))
-	}
-	slices.Sort(refreshes)
-	all := float64(threads) * updates
-	for _, r := range refreshes[max(0, len(refreshes)-threads):] { // the largest
-		all += r
-	}
-	return all
-}
-
-func elements(dims []int) float64 {
-	n := 1.0
-	for _, d := range dims {
-		n *= float64(d)
-	}
-	return n
+	return need(cfg, m)
 }

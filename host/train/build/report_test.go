@@ -1,13 +1,16 @@
 package build_test
 
 import (
-	"math"
+	"fmt"
 	"strings"
 	"testing"
 	"testing/fstest"
 
+	"github.com/cage-qat/cage/host/model"
+	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/cage-qat/cage/host/train/build"
-	"github.com/cage-qat/cage/host/train/step"
+	"github.com/cage-qat/cage/host/train/config"
+	"github.com/cage-qat/cage/internal/testing/testrun"
 )
 
 // small is a Llama of 2 layers.
@@ -18,42 +21,44 @@ var small = build.Sizes{
 
 // TestReportErr: what fits is not refused, and what does not is told what needs less.
 func TestReportErr(t *testing.T) {
-	onCPU := small
-	onCPU.Replicas, onCPU.Samples = 1, 1e6
-	onGPU := onCPU
-	onGPU.Replicas, onGPU.GPU = 2, &build.GPU{BFloat16: true, Kernels: true, FusedAttention: true}
-	forward := small
-	forward.Forward = true
-	for _, c := range []struct {
-		sizes build.Sizes
-		less  []string
+	for name, c := range map[string]struct {
+		overrides []string
+		forward   bool
+		less      []string
 	}{
-		{onCPU, []string{"train.batch", `train.recompute = "blocks"`, "model.context", "diagnostics", "smaller model"}},
-		{onGPU, []string{"train.batch", `device.shard = "full"`, `device.offload = "states"`, "device.memory_fraction"}},
-		{forward, []string{"fewer or shorter sequences"}},
+		"on the CPU": {nil, false, []string{"train.batch", `train.recompute = "blocks"`, "model.context", "diagnostics", "smaller model"}},
+		"on GPUs": {[]string{`device.kind="cuda"`, "device.count=2"}, false,
+			[]string{"train.batch", `device.shard = "full"`, `device.offload = "states"`, "device.memory_fraction"}},
+		"forward": {nil, true, []string{"fewer or shorter sequences"}},
 	} {
-		need := build.Estimate(c.sizes).Total()
-		if err := build.NewReport(c.sizes, &build.Available{Bytes: int64(need)}).Err(); err != nil {
-			t.Errorf("refused what fits: %v", err)
-		}
-		err := build.NewReport(c.sizes, &build.Available{Bytes: int64(need / 2), Limit: "of a test"}).Err()
-		for _, part := range append(c.less, "are there (of a test)\n", "\nwhat needs less: ") {
-			if err == nil || !strings.Contains(err.Error(), part) {
-				t.Errorf("the error does not say %q: %v", part, err)
+		t.Run(name, func(t *testing.T) {
+			cfg := testrun.Config(t, append(c.overrides, "diagnostics.every=5")...)
+			report := func(available int64) *build.Report {
+				return build.NewReport(build.BySizes, build.Estimate(small), &build.Available{Bytes: available, Limit: "of a test"}, build.Remedies(cfg, c.forward))
 			}
-		}
+			need := int64(total(small))
+			if err := report(need).Err(); err != nil {
+				t.Errorf("refused what fits: %v", err)
+			}
+			err := report(need / 2).Err()
+			for _, part := range append(c.less, "are there (of a test)\n", "\nwhat needs less: ") {
+				if err == nil || !strings.Contains(err.Error(), part) {
+					t.Errorf("the error does not say %q: %v", part, err)
+				}
+			}
+		})
 	}
 }
 
 // TestCheckWithoutMachine: where nothing is known of the machine, only what no machine
 // has is refused.
 func TestCheckWithoutMachine(t *testing.T) {
-	if err := build.NewReport(small, nil).Err(); err != nil {
+	if err := build.NewReport(build.BySizes, build.Estimate(small), nil, nil).Err(); err != nil {
 		t.Error(err)
 	}
 	huge := small
 	huge.Context, huge.Heads = 1<<20, 1<<16
-	if err := build.NewReport(huge, nil).Err(); err == nil {
+	if err := build.NewReport(build.BySizes, build.Estimate(huge), nil, nil).Err(); err == nil {
 		t.Error("a petabyte was not refused")
 	}
 }
@@ -110,28 +115,40 @@ func TestOf(t *testing.T) {
 	}
 }
 
-// TestCheckOffload: states in the machine's memory take none of the GPU's, and the machine must have that much.
-func TestCheckOffload(t *testing.T) {
-	m := small
-	m.Replicas, m.GPU = 1, &build.GPU{BFloat16: true}
-	m.Parameters, m.States, m.Offloadable = 1e9, 21e8, 2e9
-	need := build.Estimate(m)
-	offloaded := m
-	offloaded.Offload = true
-	after := build.Estimate(offloaded)
-	if after.Host != 8e9 || math.Abs(need.Total()-after.Total()-8e9) > 1 || need.Host != 0 {
-		t.Errorf("%g bytes, offloaded %g and %g of the machine's", need.Total(), after.Total(), after.Host)
+// TestRecomputeAuto: what is computed again is the least with which there is enough memory.
+func TestRecomputeAuto(t *testing.T) {
+	cfg := testrun.Config(t, testrun.TwoLayers, "model.vocab=32", `train.recompute="auto"`)
+	m := modelOf(t, cfg)
+	programs, err := build.Collect(t.Context(), build.Request{Config: cfg, Model: m, Batch: cfg.Train.Batch, Finder: testrun.Finder(t)})
+	if err != nil {
+		t.Fatal(err)
 	}
-	err := build.CheckHost(offloaded, build.Available{Bytes: 7e9, Limit: "of a test"})
-	if want := `device.offload = "states" keeps 8 GB of states for each GPU in the machine's memory, and 7 GB are there (of a test)`; err == nil || !strings.Contains(err.Error(), want) {
-		t.Errorf("%v, want %s", err, want)
-	}
-	for _, fits := range []error{build.CheckHost(m, build.Available{Bytes: 1}), build.CheckHost(offloaded, build.Available{Bytes: 9e9})} {
-		if fits != nil {
-			t.Error(fits)
+	need := map[architecture.Recompute]int64{}
+	for _, recompute := range []architecture.Recompute{architecture.RecomputeNone, architecture.RecomputeAttention} {
+		report, err := build.EstimateOf(testrun.Again(t, cfg, fmt.Sprintf("train.recompute=%q", recompute)), m, programs, nil)
+		if err != nil {
+			t.Fatal(err)
 		}
+		need[recompute] = int64(report.Bytes)
 	}
-	if r := build.CompiledReport(offloaded, step.Memory{State: 1, Host: 2}, nil); r.Bytes != 1 || r.Host != 2 {
-		t.Errorf("by XLA %+v", r)
+	for _, tt := range []struct {
+		available *build.Available
+		want      architecture.Recompute
+	}{
+		{nil, architecture.RecomputeNone},
+		{&build.Available{Bytes: need[architecture.RecomputeNone] + 1}, architecture.RecomputeNone},
+		{&build.Available{Bytes: need[architecture.RecomputeNone] - 1}, architecture.RecomputeAttention},
+		{&build.Available{Bytes: need[architecture.RecomputeAttention] - 1}, architecture.RecomputeBlocks},
+		{&build.Available{Bytes: 1}, architecture.RecomputeBlocks},
+	} {
+		decided, _, err := build.Decide(cfg, m, func(cfg *config.Config, m model.Model) (*build.Report, error) {
+			return build.EstimateOf(cfg, m, programs, tt.available)
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if decided.Train.Recompute != tt.want || cfg.Train.Recompute != config.RecomputeAuto {
+			t.Errorf("with %v: %q, want %q", tt.available, decided.Train.Recompute, tt.want)
+		}
 	}
 }
