@@ -25,24 +25,33 @@ const (
 // parts.
 func Jobs(rules []Rule, of Part) (jobs []spec.Job, err error) {
 	for _, r := range rules {
-		programs, err := r.programs(of)
+		if of != Updating {
+			programs, err := r.others(of)
+			if err != nil {
+				return nil, err
+			}
+			for _, p := range programs {
+				jobs = append(jobs, r.bind(p))
+			}
+			continue
+		}
+		p, err := r.Program()
 		if err != nil {
 			return nil, err
 		}
-		for _, p := range programs {
-			j := r.bind(p)
-			for _, gradient := range []string{spec.InputGradient, spec.InputProbed} {
-				if of == Updating && j.Inputs[gradient] != "" {
-					j.Donated[gradient] = true
-				}
+		j := r.bind(p)
+		for _, gradient := range []string{spec.InputGradient, spec.InputProbed} {
+			if j.Inputs[gradient] != "" {
+				j.Donated[gradient] = true
 			}
-			jobs = append(jobs, j)
 		}
+		jobs = append(jobs, j)
 	}
 	return jobs, nil
 }
 
-func (r Rule) programs(of Part) (list []*program.Program, err error) {
+// others are the programs of a part other than the update.
+func (r Rule) others(of Part) (list []*program.Program, err error) {
 	o := r.Optimizer
 	var p *program.Program
 	switch {
@@ -57,8 +66,6 @@ func (r Rule) programs(of Part) (list []*program.Program, err error) {
 		p, err = r.copies("averaged/", spec.StatePrefix+AverageState, spec.OutputWeights)
 	case of == Evaluating:
 		p = o.Evaluate
-	case of == Updating:
-		p, err = r.Program()
 	case of == Collecting && o.Collect != nil, of == Probing && r.Probing && o.Probe != nil,
 		of == Giving && o.Opaque, of == Observing && o.Observe != nil:
 		p, err = r.before(of)

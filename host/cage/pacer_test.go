@@ -138,7 +138,7 @@ func TestProbe(t *testing.T) {
 	rule := testRule(t, prober{}, "fixed grid 0.25", 2, 3)
 	rule.Method, rule.Mode = correcting(Coupled, Paper)
 	rule.Clip, rule.Decay = true, 0.5
-	if list, err := rule.programs(Probing); list != nil || err != nil {
+	if list, err := rule.others(Probing); list != nil || err != nil {
 		t.Errorf("there is a probe where none is due: %v", err)
 	}
 	before := runRule(t, rule, sampleX, sampleG, testScalars)

@@ -82,14 +82,16 @@ func digest(t *testing.T, rule Rule) string {
 // writeHashes writes the hashes of a rule's programs, and what describes them.
 func writeHashes(t *testing.T, w io.Writer, r Rule) {
 	t.Helper()
-	for _, part := range []Part{Updating, Observing} {
-		list, err := r.programs(part)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, p := range list {
-			fmt.Fprintln(w, p.Hash())
-		}
+	update, err := r.Program()
+	if err != nil {
+		t.Fatal(err)
+	}
+	observe, err := r.others(Observing)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range append([]*program.Program{update}, observe...) {
+		fmt.Fprintln(w, p.Hash())
 	}
 	pareto, err := ParetoNorm2(r)
 	if err != nil {

@@ -114,9 +114,7 @@ func (r *Report) Says() string {
 }
 
 // NeedsLess is a sentence about what needs less memory.
-func (r *Report) NeedsLess() string { return needsLess(r.less) }
-
-func needsLess(list []string) string { return "what needs less: " + strings.Join(list, "; or ") }
+func (r *Report) NeedsLess() string { return "what needs less: " + strings.Join(r.less, "; or ") }
 
 // MemoryError says that there is not enough memory, and what needs less.
 type MemoryError struct{ *Report }
@@ -300,16 +298,15 @@ func (b *Built) Explain(err error) error {
 	if _, full := errors.AsType[*engine.MemoryError](err); !full || b.Device == nil || b.Device.SharesMemory() {
 		return err
 	}
-	needs := ""
-	if r, failed := b.report(); failed == nil && r != nil {
-		there := "how much there is, it does not tell"
-		if r.Available != nil {
-			there = r.Available.String()
-		}
-		needs = fmt.Sprintf(" The run needs %s; %s;", r.Says(), there)
+	r, failed := b.report()
+	if failed != nil || r == nil {
+		return err
 	}
-	return fmt.Errorf("%w\nThe GPU had no memory left.%s nvidia-smi lists what else uses the GPU.\n%s",
-		err, needs, needsLess(remedies(b.req.Config, false)))
+	there := "how much there is, it does not tell"
+	if r.Available != nil {
+		there = r.Available.String()
+	}
+	return fmt.Errorf("%w\nThe GPU had no memory left. The run needs %s; %s.\n%s", err, r.Says(), there, r.NeedsLess())
 }
 
 // decide returns the configuration and its model with train.recompute = "auto" decided: the least is
