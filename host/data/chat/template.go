@@ -18,7 +18,6 @@ import (
 
 	"github.com/cage-qat/cage/host/data/chat/jinja"
 	"github.com/cage-qat/cage/host/data/tokenizer"
-	"github.com/cage-qat/cage/internal/plainjson"
 )
 
 // Template writes conversations as text.
@@ -176,9 +175,9 @@ func (t *Template) variables(c Conversation, prompt bool) map[string]any {
 		messages[i] = &fields
 	}
 	variables := map[string]any{"tools": nil, "documents": nil}
-	for name, token := range map[string]string{"bos_token": t.Tokens.BOS, "eos_token": t.Tokens.EOS, "pad_token": t.Tokens.Pad} {
-		if token != "" {
-			variables[name] = token
+	for name, token := range t.Tokens.byKey() {
+		if *token != "" {
+			variables[name] = *token
 		}
 	}
 	maps.Copy(variables, t.Variables)
@@ -253,10 +252,15 @@ type SpecialTokens struct {
 	Pad string `json:"pad_token,omitempty"`
 }
 
+// byKey has the tokens by their keys in a tokenizer_config.json.
+func (t *SpecialTokens) byKey() map[string]*string {
+	return map[string]*string{"bos_token": &t.BOS, "eos_token": &t.EOS, "pad_token": &t.Pad}
+}
+
 type config struct {
 	tokens   SpecialTokens
 	template string // "": none
-	file     map[string]json.RawMessage
+	file     tokenizer.Config
 }
 
 // readConfig reads the tokenizer_config.json of a tokenizer; without one, or without a
@@ -282,22 +286,14 @@ func parseConfig(text []byte) (*config, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &config{}
-	if err := plainjson.Unmarshal(text, &c.file); err != nil {
-		return nil, err
-	}
-	for _, key := range []struct {
-		to   *string
-		read func(tokenizer.Config) (string, error)
-	}{
-		{&c.tokens.BOS, tokenizer.Config.BOS}, {&c.tokens.EOS, tokenizer.Config.EOS}, {&c.tokens.Pad, tokenizer.Config.Pad},
-		{&c.template, tokenizer.Config.Template},
-	} {
-		if *key.to, err = key.read(file); err != nil {
+	c := &config{file: file}
+	for key, token := range c.tokens.byKey() {
+		if *token, err = file.Token(key); err != nil {
 			return nil, err
 		}
 	}
-	return c, nil
+	c.template, err = file.Template()
+	return c, err
 }
 
 // tokenizerConfig is the tokenizer_config.json of a data set: the model's with the tokens of the
@@ -319,15 +315,14 @@ func (t *Template) tokenizerConfig(added []AddedToken) (map[string]any, error) {
 		}
 		out["added_tokens_decoder"] = list
 	}
-	for key, token := range map[string]struct{ now, before string }{
-		"bos_token": {t.Tokens.BOS, t.config.tokens.BOS}, "eos_token": {t.Tokens.EOS, t.config.tokens.EOS}, "pad_token": {t.Tokens.Pad, t.config.tokens.Pad},
-	} {
+	before := t.config.tokens.byKey()
+	for key, token := range t.Tokens.byKey() {
 		switch {
-		case token.now == token.before: // it stays as it is, as an object with more than its text
-		case token.now == "":
+		case *token == *before[key]: // it stays as it is, as an object with more than its text
+		case *token == "":
 			delete(out, key)
 		default:
-			out[key] = token.now
+			out[key] = *token
 		}
 	}
 	return out, nil

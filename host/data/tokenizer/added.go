@@ -4,7 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"sort"
+	"slices"
 	"strings"
 	"unicode"
 )
@@ -37,7 +37,7 @@ func newAddedSet(tokens []addedToken) *addedSet {
 		set.empty = false
 	}
 	for _, list := range set.byFirst {
-		sort.SliceStable(list, func(i, j int) bool { return len(list[i].Content) > len(list[j].Content) })
+		slices.SortStableFunc(list, func(a, b addedToken) int { return len(b.Content) - len(a.Content) })
 	}
 	return set
 }
@@ -47,12 +47,17 @@ func newAddedSet(tokens []addedToken) *addedSet {
 // rstrip) belongs to it.
 func (s *addedSet) split(input string, text func(start, end int) error, token func(id int32)) error {
 	done := 0
-	for i := 0; !s.empty; {
-		t, at := s.next(input, i)
-		if t == nil {
-			break
+	for i := 0; !s.empty && i < len(input); {
+		list := s.byFirst[input[i]]
+		at := slices.IndexFunc(list, func(t addedToken) bool {
+			return strings.HasPrefix(input[i:], t.Content)
+		})
+		if at < 0 {
+			i++
+			continue
 		}
-		start, end := at, at+len(t.Content)
+		t := &list[at]
+		start, end := i, i+len(t.Content)
 		i = end
 		if t.LStrip && done < start {
 			start = done + len(strings.TrimRightFunc(input[done:start], unicode.IsSpace))
@@ -70,30 +75,6 @@ func (s *addedSet) split(input string, text func(start, end int) error, token fu
 	}
 	if done < len(input) {
 		return text(done, len(input))
-	}
-	return nil
-}
-
-// next returns the first added token in input from a place on, and where it is; nil: there
-// is none.
-func (s *addedSet) next(input string, from int) (*addedToken, int) {
-	for i := from; i < len(input); i++ {
-		if s.byFirst[input[i]] == nil {
-			continue
-		}
-		if t := s.match(input[i:]); t != nil {
-			return t, i
-		}
-	}
-	return nil, 0
-}
-
-func (s *addedSet) match(input string) *addedToken {
-	list := s.byFirst[input[0]]
-	for i := range list {
-		if strings.HasPrefix(input, list[i].Content) {
-			return &list[i]
-		}
 	}
 	return nil
 }

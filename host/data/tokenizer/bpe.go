@@ -18,8 +18,8 @@ type bpe struct {
 	unk          int32      // or noID
 	fuseUnk      bool
 	ignoreMerges bool
-	byteLevel    bool   // words arrive as text and are looked up in the byte-level alphabet
-	wordMark     string // where it follows another character, words can be cut; "": nowhere
+	byteLevel    bool // words arrive as text and are looked up in the byte-level alphabet
+	cutsAtMarks  bool // words can be cut where spaceMark follows another character
 }
 
 type merge struct {
@@ -60,12 +60,12 @@ func newBPE(def *modelDefinition) (*bpe, error) {
 		// Of two entries for one pair the later wins, as in the original library.
 		m.merges[pairKey(left, right)] = merge{rank: int32(rank), id: joined}
 	}
-	if m.marksWords() {
-		m.wordMark = spaceMark
-	}
+	m.cutsAtMarks = m.marksWords()
 	return m, nil
 }
 
+// appendWord appends the ids of a word. A character that is no token becomes its bytes if all of
+// them are tokens, or else the unknown token.
 func (m *bpe) appendWord(dst []int32, word string, g *wordMerger) ([]int32, error) {
 	if m.byteLevel {
 		word = toByteLevel(word)
@@ -75,42 +75,28 @@ func (m *bpe) appendWord(dst []int32, word string, g *wordMerger) ([]int32, erro
 			return append(dst, id), nil
 		}
 	}
-	if err := m.symbols(word, g); err != nil {
-		return dst, err
-	}
-	return m.merge(dst, g), nil
-}
-
-// symbols cuts a word into the ids of its characters; a character that is no
-// token becomes its bytes if all of them are tokens, or else the unknown token.
-func (m *bpe) symbols(word string, g *wordMerger) error {
 	g.ids = g.ids[:0]
 	lastUnknown := false
 	for i := 0; i < len(word); {
 		_, size := utf8.DecodeRuneInString(word[i:])
 		char := word[i : i+size]
 		i += size
+		unknown := false
 		if id, ok := m.vocab[char]; ok {
 			g.ids = append(g.ids, id)
-			lastUnknown = false
-			continue
-		}
-		if !slices.ContainsFunc([]byte(char), func(b byte) bool { return m.bytes[b] == noID }) {
+		} else if !slices.ContainsFunc([]byte(char), func(b byte) bool { return m.bytes[b] == noID }) {
 			for j := range len(char) {
 				g.ids = append(g.ids, m.bytes[char[j]])
 			}
-			lastUnknown = false
-			continue
-		}
-		if m.unk == noID {
-			return fmt.Errorf("no token contains the character %q, and the tokenizer has no unknown token", char)
-		}
-		if !lastUnknown || !m.fuseUnk {
+		} else if unknown = true; m.unk == noID {
+			return dst, fmt.Errorf("no token contains the character %q, "+
+				"and the tokenizer has no unknown token", char)
+		} else if !lastUnknown || !m.fuseUnk {
 			g.ids = append(g.ids, m.unk)
 		}
-		lastUnknown = true
+		lastUnknown = unknown
 	}
-	return nil
+	return m.merge(dst, g), nil
 }
 
 // spaceMark is how tokenizers in the manner of SentencePiece write a space.
@@ -133,24 +119,6 @@ func (m *bpe) marksWords() bool {
 		}
 	}
 	return true
-}
-
-// eachMarkedWord calls emit for the parts of text that begin where a mark follows another
-// character.
-func eachMarkedWord(text, mark string, emit func(word string) error) error {
-	for len(text) > 0 {
-		at := len(text) - len(strings.TrimLeft(text, mark))
-		if i := strings.Index(text[at:], mark); i >= 0 {
-			at += i
-		} else {
-			at = len(text)
-		}
-		if err := emit(text[:at]); err != nil {
-			return err
-		}
-		text = text[at:]
-	}
-	return nil
 }
 
 // wordCache appends the ids of words, and keeps those of short ones: texts are made of
@@ -191,6 +159,24 @@ func (c *wordCache) appendWord(word string) error {
 	at := len(c.fresh)
 	c.fresh = append(c.fresh, ids...)
 	c.known[strings.Clone(word)] = c.fresh[at:len(c.fresh):len(c.fresh)]
+	return nil
+}
+
+// appendMarkedWords is appendWord for the parts of text that begin where a mark follows another
+// character.
+func (c *wordCache) appendMarkedWords(text string) error {
+	for len(text) > 0 {
+		at := len(text) - len(strings.TrimLeft(text, spaceMark))
+		if i := strings.Index(text[at:], spaceMark); i >= 0 {
+			at += i
+		} else {
+			at = len(text)
+		}
+		if err := c.appendWord(text[:at]); err != nil {
+			return err
+		}
+		text = text[at:]
+	}
 	return nil
 }
 
@@ -235,7 +221,22 @@ func (m *bpe) merge(dst []int32, g *wordMerger) []int32 {
 	}
 	heap.Init(&g.queue)
 	for len(g.queue) > 0 {
-		m.apply(g, heap.Pop(&g.queue).(candidate))
+		top := heap.Pop(&g.queue).(candidate)
+		left := &g.list[top.at]
+		if left.id == noID || int(left.next) >= len(g.list) {
+			continue
+		}
+		right := &g.list[left.next]
+		if joined := m.pair(left.id, right.id); joined.id != top.id || joined == noMerge {
+			continue // an earlier merge has changed a side of it
+		}
+		left.id, right.id = top.id, noID
+		left.next = right.next
+		if int(left.next) < len(g.list) {
+			g.list[left.next].prev = top.at
+		}
+		m.push(g, left.prev)
+		m.push(g, top.at)
 	}
 	for i := range g.list {
 		if g.list[i].id != noID {
@@ -243,25 +244,6 @@ func (m *bpe) merge(dst []int32, g *wordMerger) []int32 {
 		}
 	}
 	return dst
-}
-
-// apply joins the pair of a candidate, unless an earlier merge has changed a side of it.
-func (m *bpe) apply(g *wordMerger, top candidate) {
-	left := &g.list[top.at]
-	if left.id == noID || int(left.next) >= len(g.list) {
-		return
-	}
-	right := &g.list[left.next]
-	if joined := m.pair(left.id, right.id); joined.id != top.id || joined == noMerge {
-		return
-	}
-	left.id, right.id = top.id, noID
-	left.next = right.next
-	if int(left.next) < len(g.list) {
-		g.list[left.next].prev = top.at
-	}
-	m.push(g, left.prev)
-	m.push(g, top.at)
 }
 
 func (m *bpe) push(g *wordMerger, at int32) {

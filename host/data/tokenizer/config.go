@@ -10,42 +10,24 @@ import (
 )
 
 // Config is the content of a tokenizer_config.json. A key is parsed only when it is asked
-// for, so that a mistake in another one does no harm. Texts that are absent are empty.
-type Config struct {
-	bos, eos, pad, template json.RawMessage
-}
+// for, so that a mistake in another one does no harm.
+type Config map[string]json.RawMessage
 
 // ParseConfig parses a tokenizer_config.json.
-func ParseConfig(text []byte) (Config, error) {
-	var file struct {
-		BOS      json.RawMessage `json:"bos_token"`
-		EOS      json.RawMessage `json:"eos_token"`
-		Pad      json.RawMessage `json:"pad_token"`
-		Template json.RawMessage `json:"chat_template"`
-	}
-	err := plainjson.Unmarshal(text, &file)
-	return Config{file.BOS, file.EOS, file.Pad, file.Template}, err
-}
+func ParseConfig(text []byte) (c Config, err error) { return c, plainjson.Unmarshal(text, &c) }
 
-// BOS returns the token that begins a document.
-func (c Config) BOS() (string, error) { return configToken("bos_token", c.bos) }
-
-// EOS returns the token that ends a document.
-func (c Config) EOS() (string, error) { return configToken("eos_token", c.eos) }
-
-// Pad returns the token that pads sequences.
-func (c Config) Pad() (string, error) { return configToken("pad_token", c.pad) }
-
-// configToken reads a token: a string, or an object with its content.
-func configToken(key string, value json.RawMessage) (string, error) {
+// Token returns the token of a key: "bos_token" begins a document, "eos_token" ends one,
+// "pad_token" pads sequences. It is "" where the key is absent. The value is a string, or an object
+// with its content.
+func (c Config) Token(key string) (string, error) {
 	var token string
-	if !present(value) || json.Unmarshal(value, &token) == nil {
+	if !present(c[key]) || json.Unmarshal(c[key], &token) == nil {
 		return token, nil
 	}
 	var object struct {
 		Content *string `json:"content"`
 	}
-	if json.Unmarshal(value, &object) != nil || object.Content == nil {
+	if json.Unmarshal(c[key], &object) != nil || object.Content == nil {
 		return "", fmt.Errorf("%s: want a string, or an object with the key content", key)
 	}
 	return *object.Content, nil
@@ -54,8 +36,8 @@ func configToken(key string, value json.RawMessage) (string, error) {
 // DefaultTemplate is the name of the chat template that is used where none is named.
 const DefaultTemplate = "default"
 
-// Template returns the chat template. If the key holds a list of named templates, it is
-// [DefaultTemplate].
+// Template returns the chat template, "" where there is none. If the key holds a list of named
+// templates, it is [DefaultTemplate].
 func (c Config) Template() (string, error) {
 	list, err := c.Templates()
 	source, ok := list[DefaultTemplate]
@@ -68,17 +50,18 @@ func (c Config) Template() (string, error) {
 // Templates returns all chat templates by name; none where the key is absent.
 func (c Config) Templates() (map[string]string, error) {
 	var source string
-	if !present(c.template) {
+	templates := c["chat_template"]
+	if !present(templates) {
 		return nil, nil
 	}
-	if json.Unmarshal(c.template, &source) == nil {
+	if json.Unmarshal(templates, &source) == nil {
 		return map[string]string{DefaultTemplate: source}, nil
 	}
 	var list []struct {
 		Name     string `json:"name"`
 		Template string `json:"template"`
 	}
-	if json.Unmarshal(c.template, &list) != nil {
+	if json.Unmarshal(templates, &list) != nil {
 		return nil, errors.New("chat_template: want a string, or a list of objects with name and template")
 	}
 	named := map[string]string{}

@@ -2,8 +2,6 @@ package tokenizer
 
 import (
 	"bytes"
-	"encoding/json"
-	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -51,8 +49,10 @@ func newCutRule(t *HuggingFace, def *definition) cutRule {
 		}
 		c.inner = append(c.inner, added.Content)
 	}
-	c.byPattern = t.pre.scan != nil && t.composesOnly
-	c.byMark = !c.byPattern && t.model.wordMark != "" && marksSpaces(def)
+	marks := t.pre.metaspace != nil || t.normalize.has("Replace")
+	c.byPattern = t.pre.scan != nil && !t.pre.prefixSpace && t.normalize.composesOnly()
+	c.byMark = t.model.cutsAtMarks && t.pre.scan == nil && !t.pre.byteLevel &&
+		marks && !t.normalize.has("NFC")
 	if c.byMark {
 		for _, added := range def.AddedTokens {
 			if added.Content != "" {
@@ -70,31 +70,35 @@ func (t *HuggingFace) Cut(text []byte) int {
 		return 0
 	}
 	for n := len(text) - 1; n > 0; n-- {
-		if (text[n] == ' ' || text[n] == '\n') && c.cutAllowed(t, text, n) && c.keepsTokens(text, n) {
+		if (text[n] == ' ' || text[n] == '\n') && c.cutAllowed(t, text, n) {
 			return n
 		}
 	}
 	return 0
 }
 
-// cutAllowed reports whether pattern and model allow a cut before text[n], white space.
+// cutAllowed reports whether pattern and model allow a cut before text[n], white space, and no
+// added token would be cut there.
 func (c *cutRule) cutAllowed(t *HuggingFace, text []byte, n int) bool {
 	r, size := utf8.DecodeLastRune(text[:n])
 	if r == utf8.RuneError && size < 2 || unicode.IsSpace(r) {
 		return false
 	}
 	if c.byMark {
-		return text[n] == ' ' && string(r) != spaceMark
+		if text[n] != ' ' || string(r) == spaceMark {
+			return false
+		}
+	} else {
+		if text[n] == '\n' {
+			// The pattern sees normalized text, in which a letter may end with a mark, to which line
+			// ends belong.
+			r, _ = utf8.DecodeLastRuneInString(t.normalize.apply(string(r), true))
+		}
+		before, _ := t.pre.scan.classAt(string(r), 0)
+		if before != letter && before != number && (before != other || text[n] != ' ') {
+			return false
+		}
 	}
-	if text[n] == '\n' { // the pattern sees normalized text, in which a letter may end with a mark, to which line ends belong
-		r, _ = utf8.DecodeLastRuneInString(t.normalize(string(r), true))
-	}
-	before, _ := t.pre.scan.classAt(string(r), 0)
-	return before == letter || before == number || before == other && text[n] == ' '
-}
-
-// keepsTokens reports whether no added token would be cut before text[n].
-func (c *cutRule) keepsTokens(text []byte, n int) bool {
 	for _, content := range c.claiming {
 		if bytes.HasSuffix(text[:n], []byte(content)) {
 			return false
@@ -108,36 +112,4 @@ func (c *cutRule) keepsTokens(text []byte, n int) bool {
 		}
 	}
 	return true
-}
-
-// normalizesOnly reports whether a normalizer is of the given types or there is none.
-func normalizesOnly(section json.RawMessage, types ...string) bool {
-	steps, err := flatten(section)
-	for _, step := range steps {
-		if !slices.Contains(types, step.Type) {
-			return false
-		}
-	}
-	return err == nil
-}
-
-// marksSpaces reports whether spaces become marks, and nothing else happens to a text but
-// that a mark is put before it: by the normalizer, or by a pre-tokenizer Metaspace.
-func marksSpaces(def *definition) bool {
-	marks := false
-	normalizers, err := flatten(def.Normalizer)
-	for _, step := range normalizers {
-		if step.Type == "NFC" {
-			return false
-		}
-		marks = marks || step.Type == "Replace"
-	}
-	cutters, errCutters := flatten(def.PreTokenizer)
-	for _, step := range cutters {
-		if step.Type != "Metaspace" {
-			return false
-		}
-		marks = true
-	}
-	return marks && err == nil && errCutters == nil
 }

@@ -43,25 +43,53 @@ func newDecoder(section json.RawMessage) ([]decodeStep, error) {
 		}
 		return steps, nil
 	case "ByteLevel":
-		return []decodeStep{decodeByteLevel}, nil
-	case "ByteFallback":
-		return []decodeStep{each(decodeByteFallback)}, nil
+		// The result is a single text, since a character may begin in one token and end in the next.
+		return []decodeStep{func(tokens []string) []string {
+			var text []byte
+			for _, token := range tokens {
+				text = fromByteLevel(text, token)
+			}
+			return []string{string(text)}
+		}}, nil
+	case "ByteFallback": // a token of the form <0x0A> is the byte that it names
+		return []decodeStep{each(func(_ int, token string) string {
+			if len(token) == 6 && strings.HasPrefix(token, "<0x") && token[5] == '>' {
+				if value, err := strconv.ParseUint(token[3:5], 16, 8); err == nil {
+					return string([]byte{byte(value)})
+				}
+			}
+			return token
+		})}, nil
 	case "Fuse":
 		return []decodeStep{joinTokens("")}, nil
 	case "Replace":
 		if !def.Pattern.is(spaceMark) || def.Content != " " {
 			return nil, &UnsupportedError{"decoder", "Replace of anything but ▁ by a space", "want that"}
 		}
-		return []decodeStep{each(func(token string) string {
+		return []decodeStep{each(func(_ int, token string) string {
 			return strings.ReplaceAll(token, spaceMark, " ")
 		})}, nil
 	case "Strip":
-		return []decodeStep{each(func(token string) string {
-			return strip(token, def.Content, def.Start, def.Stop)
+		return []decodeStep{each(func(_ int, token string) string {
+			if def.Content == "" {
+				return token
+			}
+			for n := def.Start; n > 0 && strings.HasPrefix(token, def.Content); n-- {
+				token = token[len(def.Content):]
+			}
+			for n := def.Stop; n > 0 && strings.HasSuffix(token, def.Content); n-- {
+				token = token[:len(token)-len(def.Content)]
+			}
+			return token
 		})}, nil
-	case "Metaspace":
+	case "Metaspace": // where a mark was put before the text, those of the first token are removed
 		prepended := def.PrependScheme == nil || *def.PrependScheme != "never"
-		return []decodeStep{decodeMetaspace(prepended)}, checkMark("decoder", def.Replacement)
+		return []decodeStep{each(func(i int, token string) string {
+			if i == 0 && prepended {
+				return strings.ReplaceAll(token, spaceMark, "")
+			}
+			return strings.ReplaceAll(token, spaceMark, " ")
+		})}, checkMark("decoder", def.Replacement)
 	}
 	return nil, &UnsupportedError{"decoder", fmt.Sprintf("type %q", def.Type),
 		"supported are ByteLevel, ByteFallback, Fuse, Replace, Strip, Metaspace and Sequence"}
@@ -71,58 +99,10 @@ func joinTokens(between string) decodeStep {
 	return func(tokens []string) []string { return []string{strings.Join(tokens, between)} }
 }
 
-func each(rewrite func(string) string) decodeStep {
+func each(rewrite func(i int, token string) string) decodeStep {
 	return func(tokens []string) []string {
 		for i := range tokens {
-			tokens[i] = rewrite(tokens[i])
-		}
-		return tokens
-	}
-}
-
-// decodeByteLevel returns a single text, since a character may begin in one
-// token and end in the next.
-func decodeByteLevel(tokens []string) []string {
-	var text []byte
-	for _, token := range tokens {
-		text = fromByteLevel(text, token)
-	}
-	return []string{string(text)}
-}
-
-// decodeByteFallback turns a token of the form <0x0A> into the byte that it names.
-func decodeByteFallback(token string) string {
-	if len(token) != 6 || !strings.HasPrefix(token, "<0x") || token[5] != '>' {
-		return token
-	}
-	value, err := strconv.ParseUint(token[3:5], 16, 8)
-	if err != nil {
-		return token
-	}
-	return string([]byte{byte(value)})
-}
-
-// strip removes up to start copies of content from the front, and up to stop from the end.
-func strip(token, content string, start, stop int) string {
-	for ; start > 0 && content != "" && strings.HasPrefix(token, content); start-- {
-		token = token[len(content):]
-	}
-	for ; stop > 0 && content != "" && strings.HasSuffix(token, content); stop-- {
-		token = token[:len(token)-len(content)]
-	}
-	return token
-}
-
-// decodeMetaspace turns marks into spaces. Where a mark was prepended to the text,
-// those of the first token are removed.
-func decodeMetaspace(prepended bool) decodeStep {
-	return func(tokens []string) []string {
-		for i := range tokens {
-			space := " "
-			if i == 0 && prepended {
-				space = ""
-			}
-			tokens[i] = strings.ReplaceAll(tokens[i], spaceMark, space)
+			tokens[i] = rewrite(i, tokens[i])
 		}
 		return tokens
 	}

@@ -6,6 +6,7 @@ import (
 	"encoding/json/jsontext"
 	"fmt"
 	"math"
+	"strings"
 
 	"github.com/cage-qat/cage/internal/plainjson"
 	"github.com/cage-qat/cage/internal/vfs"
@@ -72,31 +73,39 @@ func (m *modelDefinition) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// check refuses sections that are too deep, and models that are not supported.
+// check refuses sections that are too deep, models that are not supported, and ids that are out of
+// range or used twice.
 func (d *definition) check() error {
 	for name, section := range map[string]json.RawMessage{
-		"normalizer": d.Normalizer, "pre_tokenizer": d.PreTokenizer, "post_processor": d.PostProcessor, "decoder": d.Decoder,
+		"normalizer": d.Normalizer, "pre_tokenizer": d.PreTokenizer,
+		"post_processor": d.PostProcessor, "decoder": d.Decoder,
 	} {
-		if err := checkNesting(name, section); err != nil {
-			return err
+		// Each level of a Sequence is copied and parsed again.
+		dec := jsontext.NewDecoder(bytes.NewReader(section),
+			jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
+		for {
+			if _, err := dec.ReadToken(); err != nil {
+				break // at the end: the section was found to be JSON before
+			}
+			if dec.StackDepth() > maxNesting {
+				return fmt.Errorf("%s: values within values more than %d deep", name, maxNesting)
+			}
 		}
 	}
 	for _, added := range d.AddedTokens {
 		if added.SingleWord {
-			return &UnsupportedError{"added_tokens", fmt.Sprintf("single_word of %q", added.Content), "set it to false"}
+			feature := fmt.Sprintf("single_word of %q", added.Content)
+			return &UnsupportedError{"added_tokens", feature, "set it to false"}
 		}
 	}
-	return d.Model.check()
-}
-
-// check refuses what bpe.go does not compute, and ids that are out of range or used twice.
-func (m *modelDefinition) check() error {
+	m := &d.Model
 	set := func(s *string) bool { return s != nil && *s != "" }
 	switch {
 	case m.Dropout != nil && *m.Dropout != 0:
 		return &UnsupportedError{"model", "dropout", "set it to null: ids must not depend on chance"}
 	case set(m.Prefix), set(m.Suffix):
-		return &UnsupportedError{"model", "continuing_subword_prefix or end_of_word_suffix", "use a byte-level or SentencePiece BPE model"}
+		return &UnsupportedError{"model", "continuing_subword_prefix or end_of_word_suffix",
+			"use a byte-level or SentencePiece BPE model"}
 	case len(m.Vocab) == 0:
 		return fmt.Errorf("model.vocab: missing or empty")
 	}
@@ -106,7 +115,8 @@ func (m *modelDefinition) check() error {
 			return fmt.Errorf("model.vocab: token %q has id %d, want 0 to %d", token, id, math.MaxInt32-1)
 		}
 		if other, taken := owner[id]; taken {
-			return fmt.Errorf("model.vocab: tokens %q and %q have the same id %d", min(token, other), max(token, other), id)
+			return fmt.Errorf("model.vocab: tokens %q and %q have the same id %d",
+				min(token, other), max(token, other), id)
 		}
 		owner[id] = token
 	}
@@ -131,13 +141,12 @@ func (p *mergePair) UnmarshalJSON(data []byte) error {
 	if err := json.Unmarshal(data, &joined); err != nil {
 		return fmt.Errorf("merge %s is neither \"a b\" nor [\"a\", \"b\"]", data)
 	}
-	for i := 1; i < len(joined)-1; i++ {
-		if joined[i] == ' ' {
-			*p = mergePair{joined[:i], joined[i+1:]}
-			return nil
-		}
+	i := strings.Index(joined[min(1, len(joined)):], " ") + 1
+	if i < 1 || i == len(joined)-1 {
+		return fmt.Errorf("merge %q has no space between two parts", joined)
 	}
-	return fmt.Errorf("merge %q has no space between two parts", joined)
+	*p = mergePair{joined[:i], joined[i+1:]}
+	return nil
 }
 
 // present reports whether a section is there at all: absent and null are the same.
@@ -163,22 +172,25 @@ var byteLevelSection = map[string]any{"type": "ByteLevel", "add_prefix_space": f
 
 // sections are those of a tokenizer.json of byte-level BPE. The token begin, with the id
 // first, is put before each text.
-func sections(words any, begin string, first int, added []map[string]any, vocab map[string]int, merges [][2]string) map[string]any {
-	return map[string]any{
-		"version": "1.0", "truncation": nil, "padding": nil, "normalizer": nil,
-		"added_tokens": added, "pre_tokenizer": words, "decoder": byteLevelSection, "post_processor": beginsWith(begin, first),
-		"model": map[string]any{"type": "BPE", "dropout": nil, "unk_token": nil, "continuing_subword_prefix": nil, "end_of_word_suffix": nil,
-			"fuse_unk": false, "byte_fallback": false, "ignore_merges": false, "vocab": vocab, "merges": merges},
-	}
-}
-
-// beginsWith is a post_processor that puts a token before each text.
-func beginsWith(token string, id int) map[string]any {
-	special := map[string]any{"SpecialToken": map[string]any{"id": token, "type_id": 0}}
+func sections(words any, begin string, first int, added []map[string]any, vocab map[string]int,
+	merges [][2]string) map[string]any {
+	special := map[string]any{"SpecialToken": map[string]any{"id": begin, "type_id": 0}}
 	a := map[string]any{"Sequence": map[string]any{"id": "A", "type_id": 0}}
 	b := map[string]any{"Sequence": map[string]any{"id": "B", "type_id": 1}}
-	return map[string]any{"type": "TemplateProcessing", "single": []any{special, a}, "pair": []any{special, a, special, b},
-		"special_tokens": map[string]any{token: map[string]any{"id": token, "ids": []int{id}, "tokens": []string{token}}}}
+	token := map[string]any{"id": begin, "ids": []int{first}, "tokens": []string{begin}}
+	return map[string]any{
+		"version": "1.0", "truncation": nil, "padding": nil, "normalizer": nil,
+		"added_tokens": added, "pre_tokenizer": words, "decoder": byteLevelSection,
+		"post_processor": map[string]any{
+			"type": "TemplateProcessing", "single": []any{special, a}, "pair": []any{special, a, special, b},
+			"special_tokens": map[string]any{begin: token},
+		},
+		"model": map[string]any{
+			"type": "BPE", "dropout": nil, "unk_token": nil, "continuing_subword_prefix": nil,
+			"end_of_word_suffix": nil, "fuse_unk": false, "byte_fallback": false, "ignore_merges": false,
+			"vocab": vocab, "merges": merges,
+		},
+	}
 }
 
 // BytesDefinition returns a tokenizer.json with which other programs get the same ids as
@@ -199,17 +211,3 @@ const (
 )
 
 func readFile(path string) ([]byte, error) { return vfs.At(path).ReadSmallFile(maxFile) }
-
-// checkNesting refuses a section with values too deep within each other: each level of a Sequence
-// is copied and parsed again.
-func checkNesting(section string, value []byte) error {
-	dec := jsontext.NewDecoder(bytes.NewReader(value), jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
-	for {
-		if _, err := dec.ReadToken(); err != nil {
-			return nil // at the end: the section was found to be JSON before
-		}
-		if dec.StackDepth() > maxNesting {
-			return fmt.Errorf("%s: values within values more than %d deep", section, maxNesting)
-		}
-	}
-}

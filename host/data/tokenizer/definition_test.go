@@ -55,6 +55,7 @@ func TestUnsupported(t *testing.T) {
 		"NFKC":            {"normalizer", `{"type":"NFKC"}`, `"NFKC"`},
 		"a literal":       {"pre_tokenizer", `{"type":"Split","pattern":{"String":" "},"behavior":"Isolated"}`, "without a regular expression"},
 		"no pattern":      {"pre_tokenizer", `{"type":"Split","behavior":"Isolated"}`, "without a regular expression"},
+		"another pattern": {"pre_tokenizer", `{"type":"Split","pattern":{"Regex":"\\S+|\\s+"},"behavior":"Isolated"}`, "supported is one of those of GPT-2"},
 		"all digits":      {"pre_tokenizer", `{"type":"Digits","individual_digits":false}`, `"Digits"`},
 		"another mark":    {"pre_tokenizer", `{"type":"Metaspace","replacement":"_"}`, `replacement "_"`},
 		"a decoder's":     {"decoder", `{"type":"Metaspace","replacement":"_"}`, `replacement "_"`},
@@ -100,7 +101,7 @@ func TestBadDefinition(t *testing.T) {
 		"taken id":           {"added_tokens", `[{"id":5,"content":"not in the vocabulary"}]`, "has id 5, but the original library gives it 420"},
 		"a gap":              {"added_tokens", `[{"id":420,"content":"<x>"},{"id":422,"content":"<y>"}]`, `added_tokens[1]: "<y>" has id 422, but the original library gives it 421`},
 		"template":           {"post_processor", `{"type":"TemplateProcessing","single":[{"SpecialToken":{"id":"?"}},{"Sequence":{"id":"A"}}]}`, `"?"`},
-		"template part":      {"post_processor", template(`{"Sequence":{"id":"B"}},{"Sequence":{"id":"A"}}`), "begins with neither"},
+		"template part":      {"post_processor", template(`{"Sequence":{"id":"B"}},{"Sequence":{"id":"A"}}`), "a part that is neither"},
 		"template id":        {"post_processor", `{"type":"TemplateProcessing","single":[{"Sequence":{"id":"A"}},{"SpecialToken":{"id":"?"}}],"special_tokens":{"?":{"ids":[9999]}}}`, "9999"},
 		"type":               {"pre_tokenizer", `7`, "pre_tokenizer"},
 	}

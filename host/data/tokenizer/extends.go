@@ -1,6 +1,7 @@
 package tokenizer
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -27,37 +28,57 @@ func Extends(more, base []byte) error {
 			return err
 		}
 	}
-	if err := a.Model.extends(&b.Model); err != nil {
+	if err := a.Model.same(&b.Model); err != nil {
 		return err
 	}
-	for _, section := range []struct {
-		name string
-		a, b json.RawMessage
-	}{
-		{"normalizer", a.Normalizer, b.Normalizer},
-		{"pre_tokenizer", a.PreTokenizer, b.PreTokenizer},
+	for name, of := range map[string][2]json.RawMessage{
+		"normalizer": {a.Normalizer, b.Normalizer}, "pre_tokenizer": {a.PreTokenizer, b.PreTokenizer},
 	} {
-		if !sameJSON(section.a, section.b) {
-			return fmt.Errorf("the sections %s differ", section.name)
+		var values [2]any
+		for i, section := range of {
+			if present(section) && json.Unmarshal(section, &values[i]) != nil {
+				return fmt.Errorf("the section %s is no JSON", name)
+			}
+		}
+		if !reflect.DeepEqual(values[0], values[1]) {
+			return fmt.Errorf("the sections %s differ", name)
 		}
 	}
-	return a.addedTo(&b)
+	// The added tokens of the base must be there, and others must have ids of their own.
+	byContent, owner := map[string]addedToken{}, map[int32]string{}
+	for _, t := range a.AddedTokens {
+		byContent[t.Content] = a.comparable(t)
+	}
+	for token, id := range b.Model.Vocab {
+		owner[id] = token
+	}
+	for _, t := range b.AddedTokens {
+		want := b.comparable(t)
+		owner[want.ID] = t.Content
+		if got, ok := byContent[t.Content]; !ok || got != want {
+			return fmt.Errorf("only the latter has the added token %q as it is there, with the id %d",
+				t.Content, want.ID)
+		}
+	}
+	for _, t := range a.AddedTokens {
+		id := byContent[t.Content].ID
+		if token, taken := owner[id]; taken && token != t.Content {
+			return fmt.Errorf("token %d is %q in the former, %q in the latter",
+				id, t.Content, token)
+		}
+	}
+	return nil
 }
 
-// extends compares vocabularies and merges, which must be the same.
-func (m *modelDefinition) extends(base *modelDefinition) error {
+// same compares vocabularies, merges and settings.
+func (m *modelDefinition) same(base *modelDefinition) error {
 	first, of := int32(-1), ""
 	for token, id := range base.Vocab {
 		if got, ok := m.Vocab[token]; (!ok || got != id) && (of == "" || id < first) {
 			first, of = id, token
 		}
 	}
-	value := func(s *string) string {
-		if s == nil {
-			return ""
-		}
-		return *s
-	}
+	unknown := func(m *modelDefinition) string { return *cmp.Or(m.UnkToken, new(string)) }
 	switch {
 	case of != "":
 		return fmt.Errorf("only the latter has %q as token %d", of, first)
@@ -65,37 +86,9 @@ func (m *modelDefinition) extends(base *modelDefinition) error {
 		return fmt.Errorf("the vocabularies have %d and %d tokens", len(m.Vocab), len(base.Vocab))
 	case !slices.Equal(m.Merges, base.Merges):
 		return errors.New("the merges differ")
-	case value(m.UnkToken) != value(base.UnkToken), m.FuseUnk != base.FuseUnk,
+	case unknown(m) != unknown(base), m.FuseUnk != base.FuseUnk,
 		m.ByteFallback != base.ByteFallback, m.IgnoreMerges != base.IgnoreMerges:
 		return errors.New("the settings of the model differ")
-	}
-	return nil
-}
-
-// addedTo compares the added tokens: those of the base must be there, and others must have ids of
-// their own.
-func (d *definition) addedTo(base *definition) error {
-	byContent, owner := map[string]addedToken{}, map[int32]string{}
-	for _, t := range d.AddedTokens {
-		byContent[t.Content] = d.comparable(t)
-	}
-	for token, id := range base.Model.Vocab {
-		owner[id] = token
-	}
-	for _, t := range base.AddedTokens {
-		want := base.comparable(t)
-		owner[want.ID] = t.Content
-		if got, ok := byContent[t.Content]; !ok || got != want {
-			return fmt.Errorf("only the latter has the added token %q as it is there, with the id %d",
-				t.Content, want.ID)
-		}
-	}
-	for _, t := range d.AddedTokens {
-		id := byContent[t.Content].ID
-		if token, taken := owner[id]; taken && token != t.Content {
-			return fmt.Errorf("token %d is %q in the former, %q in the latter",
-				id, t.Content, token)
-		}
 	}
 	return nil
 }
@@ -107,16 +100,6 @@ func (d *definition) comparable(t addedToken) addedToken {
 	}
 	t.Special = false
 	return t
-}
-
-func sameJSON(a, b json.RawMessage) bool {
-	var values [2]any
-	for i, section := range []json.RawMessage{a, b} {
-		if present(section) && json.Unmarshal(section, &values[i]) != nil {
-			return false
-		}
-	}
-	return reflect.DeepEqual(values[0], values[1])
 }
 
 // Distinct returns the names of two tokenizers, with the beginnings of their hashes if they have

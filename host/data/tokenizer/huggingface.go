@@ -18,21 +18,20 @@ import (
 // gives the same ids as the original library, except where the two use different versions
 // of the Unicode tables.
 type HuggingFace struct {
-	info         Info
-	cuts         cutRule
-	definition   []byte    // the tokenizer.json
-	folder       string    // where it was read from; "" if that is not known
-	added        *addedSet // matched in the text as it is
-	normAdded    *addedSet // matched after normalization
-	normalize    normalizer
-	composesOnly bool // normalize does no more than bring text into the normal form NFC
-	pre          *preTokenizer
-	model        *bpe
-	decode       []decodeStep
-	tokens       map[int32]string
-	special      map[int32]bool // tokens that stand for no text
-	addsBOS      bool
-	wordCaches   sync.Pool // of *wordCache
+	info       Info
+	cuts       cutRule
+	definition []byte    // the tokenizer.json
+	folder     string    // where it was read from; "" if that is not known
+	added      *addedSet // matched in the text as it is
+	normAdded  *addedSet // matched after normalization
+	normalize  normalizer
+	pre        *preTokenizer
+	model      *bpe
+	decode     []decodeStep
+	tokens     map[int32]string
+	special    map[int32]bool // tokens that stand for no text
+	addsBOS    bool
+	wordCaches sync.Pool // of *wordCache
 }
 
 var _ Tokenizer = (*HuggingFace)(nil)
@@ -104,7 +103,6 @@ func newHuggingFace(data, config []byte) (*HuggingFace, error) {
 	if t.normalize, err = newNormalizer(def.Normalizer); err != nil {
 		return nil, err
 	}
-	t.composesOnly = normalizesOnly(def.Normalizer, "NFC")
 	if t.pre, err = newPreTokenizer(def.PreTokenizer); err != nil {
 		return nil, err
 	}
@@ -127,14 +125,14 @@ func newHuggingFace(data, config []byte) (*HuggingFace, error) {
 // it does anything else, text stays as it is. The result is what the ids of a byte-level tokenizer
 // decode to.
 func (t *HuggingFace) Normal(text string) string {
-	if !t.composesOnly {
+	if !t.normalize.composesOnly() {
 		return text
 	}
 	var out strings.Builder
 	done := 0
 	_ = t.added.split(text, func(start, end int) error {
 		out.WriteString(text[done:start])
-		out.WriteString(t.normalize(text[start:end], false))
+		out.WriteString(t.normalize.apply(text[start:end], false))
 		done = end
 		return nil
 	}, func(int32) {})
@@ -179,7 +177,7 @@ func (t *HuggingFace) setTokens(def *definition) error {
 			t.special[added.ID] = true
 		}
 		if added.Normalized {
-			added.Content = t.normalize(added.Content, false)
+			added.Content = t.normalize.apply(added.Content, false)
 			normalized = append(normalized, added)
 		} else {
 			raw = append(raw, added)
@@ -234,33 +232,20 @@ func (t *HuggingFace) encode(text string, rest bool) ([]int32, error) {
 	words := t.wordCaches.Get().(*wordCache)
 	defer t.wordCaches.Put(words)
 	words.ids = make([]int32, 0, len(text)/3+1)
+	emit := words.appendWord
+	if t.model.cutsAtMarks && t.pre.scan == nil {
+		emit = words.appendMarkedWords
+	}
 	err := t.added.split(text, func(start, end int) error {
-		normal := t.normalize(text[start:end], rest && start == 0)
+		normal := t.normalize.apply(text[start:end], rest && start == 0)
 		return t.normAdded.split(normal, func(from, to int) error {
-			return t.appendWords(words, normal[from:to], start == 0 && from == 0 && !rest)
+			return t.pre.eachWord(normal[from:to], start == 0 && from == 0 && !rest, emit)
 		}, words.appendID)
 	}, words.appendID)
 	if err != nil {
 		return nil, fmt.Errorf("tokenizer %s: %w", t.info.Name, err)
 	}
 	return words.ids, nil
-}
-
-// appendWords appends the ids of text between added tokens; first says that the whole
-// text begins with it.
-func (t *HuggingFace) appendWords(words *wordCache, text string, first bool) error {
-	if t.pre.scan != nil {
-		return t.pre.scan.eachWord(text, t.pre.isolate, words.appendWord)
-	}
-	pieces, err := t.pre.words(text, first)
-	for i := 0; i < len(pieces) && err == nil; i++ {
-		if t.model.wordMark == "" {
-			err = words.appendWord(pieces[i].text)
-		} else {
-			err = eachMarkedWord(pieces[i].text, t.model.wordMark, words.appendWord)
-		}
-	}
-	return err
 }
 
 // Decode returns the text of ids; an id that is not a token is a [*RangeError].

@@ -29,7 +29,7 @@ func NewLearner() *Learner {
 
 // Add counts the words of a text.
 func (l *Learner) Add(text string) error {
-	return l.pre.scan.eachWord(text, l.pre.isolate, func(word string) error {
+	return l.pre.eachWord(text, true, func(word string) error {
 		if _, known := l.words[word]; !known {
 			word = strings.Clone(word) // which does not keep the text in memory
 		}

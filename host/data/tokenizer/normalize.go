@@ -12,8 +12,8 @@ import (
 	"github.com/cage-qat/cage/internal/plainjson"
 )
 
-// normalizer rewrites text before it is cut. rest says that other text stood before it.
-type normalizer func(text string, rest bool) string
+// normalizer rewrites text before it is divided into words, by the steps NFC, Prepend and Replace.
+type normalizer []step
 
 // newNormalizer builds the section "normalizer"; an absent one changes nothing.
 func newNormalizer(section json.RawMessage) (normalizer, error) {
@@ -21,34 +21,40 @@ func newNormalizer(section json.RawMessage) (normalizer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("normalizer: %w", err)
 	}
-	var list []normalizer
 	for _, step := range steps {
 		switch {
 		case step.Type == "NFC":
-			list = append(list, func(text string, _ bool) string { return composed(text) })
 		case step.Type == "Prepend" && step.Prepend == spaceMark:
-			list = append(list, func(text string, rest bool) string {
-				if text == "" || rest {
-					return text
-				}
-				return spaceMark + text
-			})
 		case step.Type == "Replace" && step.Pattern.is(" ") && step.Content == spaceMark:
-			list = append(list, func(text string, _ bool) string {
-				return strings.ReplaceAll(text, " ", spaceMark)
-			})
 		default:
 			return nil, &UnsupportedError{"normalizer", fmt.Sprintf("type %q", step.Type),
 				`supported are NFC, Prepend and Replace with "▁" for spaces, and Sequence`}
 		}
 	}
-	return func(text string, rest bool) string {
-		for _, step := range list {
-			text = step(text, rest)
-		}
-		return text
-	}, nil
+	return steps, nil
 }
+
+// apply normalizes text; rest reports whether other text stood before it.
+func (n normalizer) apply(text string, rest bool) string {
+	for _, step := range n {
+		switch {
+		case step.Type == "NFC":
+			text = composed(text)
+		case step.Type == "Replace":
+			text = strings.ReplaceAll(text, " ", spaceMark)
+		case text != "" && !rest:
+			text = spaceMark + text
+		}
+	}
+	return text
+}
+
+func (n normalizer) has(kind string) bool {
+	return slices.ContainsFunc(n, func(s step) bool { return s.Type == kind })
+}
+
+// composesOnly reports whether texts are brought into the form NFC at most.
+func (n normalizer) composesOnly() bool { return !n.has("Prepend") && !n.has("Replace") }
 
 // joiner is what golang.org/x/text puts after every 30 marks in a row, so that a buffer of fixed
 // size holds them (UAX #15, Stream-Safe Text Format). A normal form has no more of them than the

@@ -1,15 +1,12 @@
 package tokenizer
 
 import (
-	"errors"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"runtime"
-	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"golang.org/x/text/unicode/norm"
 
@@ -73,8 +70,7 @@ func TestMemory(t *testing.T) {
 	testlevel.Long(t, "long texts")
 	n := 1 << 16
 	for name, test := range map[string]struct{ sections, text string }{
-		"one word":             {``, strings.Repeat("a", n)},
-		"a word per character": {`,"pre_tokenizer":{"type":"Split","pattern":{"Regex":"|a"},"behavior":"Isolated"}`, strings.Repeat("a", n)},
+		"one word": {``, strings.Repeat("a", n)},
 	} {
 		tok := parsed(t, small(test.sections))
 		var ids []int32
@@ -97,7 +93,7 @@ func TestManyMarks(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := normalize(c.text, false); got != c.want {
+		if got := normalize.apply(c.text, false); got != c.want {
 			t.Errorf("%s of %+q is %+q, want %+q", c.form, c.text, got, c.want)
 		}
 	}
@@ -119,70 +115,6 @@ func TestFormsByRule(t *testing.T) {
 	for _, text := range texts {
 		if got, want := composedByRule(text), norm.NFC.String(text); got != want {
 			t.Fatalf("NFC of %+q is %+q, want %+q", text, got, want)
-		}
-	}
-}
-
-// TestSplits: patterns cut where the original library does, empty matches included. The words are
-// those of tokenizers 0.23.3, pre_tokenizers.Split(Regex(pattern), behavior,
-// invert).pre_tokenize_str(text).
-func TestSplits(t *testing.T) {
-	var list []struct {
-		Pattern, Text, Behavior string
-		Invert                  bool
-		Words                   []string
-	}
-	testfile.ReadJSON(t, "testdata/splits.json", &list)
-	if len(list) != 18 {
-		t.Fatalf("%d cases", len(list))
-	}
-	for _, c := range list {
-		var p preTokenizer
-		if err := p.addSplit(c.Pattern, c.Behavior == "Removed"); err != nil {
-			t.Fatal(err)
-		}
-		pieces, err := p.cutters[0].cut(nil, piece{c.Text, true})
-		if err != nil {
-			t.Fatal(err)
-		}
-		var got []string
-		for _, piece := range pieces {
-			got = append(got, piece.text)
-		}
-		if !slices.Equal(got, c.Words) {
-			t.Errorf("%s, %s, invert %v: %q is cut into %q, want %q", c.Pattern, c.Behavior, c.Invert, c.Text, got, c.Words)
-		}
-	}
-}
-
-// TestMatchTimeout: an expression that takes forever is an error that names it, and not the whole
-// text.
-func TestMatchTimeout(t *testing.T) {
-	before := matchTimeout
-	matchTimeout = 100 * time.Millisecond
-	defer func() { matchTimeout = before }()
-	var p preTokenizer
-	if err := p.addSplit(`(a+)+$`, false); err != nil {
-		t.Fatal(err)
-	}
-	_, err := p.cutters[0].cut(nil, piece{strings.Repeat("a", 5000) + "b", true})
-	if err == nil || !strings.Contains(err.Error(), `pattern "(a+)+$": no match was found, nor that there is none, within 100ms in a text of 5001 bytes`) || len(err.Error()) > 300 {
-		t.Errorf("%v", err)
-	}
-}
-
-// TestOtherDialect: expressions that mean something else in the original library are refused; those
-// of published models are not.
-func TestOtherDialect(t *testing.T) {
-	for _, expr := range []string{`[[:punct:]]`, `[^[:space:]]`, `[\p{L}&&[^\p{Han}]]+`, `a{,2}`, `[a-z-[aeiou]]`, `(?m).`, `(?im:x)`, `(?i)ß`} {
-		var unsupported *UnsupportedError
-		if err := (&preTokenizer{}).addSplit(expr, false); !errors.As(err, &unsupported) {
-			t.Errorf("%s: %v", expr, err)
-		}
-	}
-	for _, expr := range []string{`\[[\[\]&]+`, `a{2,}`, `(?i:'s|'t)|\s+(?!\S)`, "[!\"#$%&'()*+,\\-./:;<=>?@\\[\\\\\\]^_`{|}~][A-Za-z]+", `\{,`} {
-		if err := (&preTokenizer{}).addSplit(expr, false); err != nil {
-			t.Errorf("%s: %v", expr, err)
 		}
 	}
 }

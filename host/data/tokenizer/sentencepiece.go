@@ -37,7 +37,7 @@ func (t *HuggingFace) SentencePiece() (*SentencePiece, error) {
 		return nil, err
 	}
 	s := &SentencePiece{Unknown: t.model.unk, Scores: make([]float32, t.info.VocabSize)}
-	if err := s.setSpaces(&def); err != nil {
+	if err := s.setSpaces(t, &def); err != nil {
 		return nil, err
 	}
 	found := func(a addedToken) bool { return a.Normalized || a.LStrip || a.RStrip || a.SingleWord }
@@ -69,53 +69,40 @@ func (t *HuggingFace) checkPieces(def *definition) error {
 
 // setSpaces finds out how the tokenizer writes spaces, and whether it puts one before a text:
 // Llama 2 does so in its normalizer, newer files in their pre-tokenizer.
-func (s *SentencePiece) setSpaces(def *definition) error {
+func (s *SentencePiece) setSpaces(t *HuggingFace, def *definition) error {
 	replaces := false
-	steps, err := flatten(def.Normalizer)
-	if err != nil {
-		return fmt.Errorf("normalizer: %w", err)
-	}
-	for _, step := range steps {
+	for _, step := range t.normalize {
 		switch {
 		case step.Type == "Prepend" && !s.Prefix && !replaces:
 			s.Prefix = true
 		case step.Type == "Replace" && !replaces:
 			replaces = true
 		default:
-			return &UnsupportedError{"normalizer", fmt.Sprintf("type %q", step.Type), `SentencePiece puts "▁" before texts and for spaces`}
+			return &UnsupportedError{"normalizer", fmt.Sprintf("type %q", step.Type),
+				`SentencePiece puts "▁" before texts and for spaces`}
 		}
 	}
-	if steps, err = flatten(def.PreTokenizer); err != nil {
-		return fmt.Errorf("pre_tokenizer: %w", err)
-	}
+	m := t.pre.metaspace
 	switch {
-	case len(steps) == 0 && replaces:
+	case m == nil && replaces && t.pre.scan == nil:
 		return nil
-	case len(steps) == 1 && steps[0].Type == "Metaspace" && !s.Prefix:
-		s.setMetaspace(steps[0], def)
-		return nil
+	case m == nil || s.Prefix:
+		return &UnsupportedError{"pre_tokenizer", "this way of cutting texts",
+			"SentencePiece does not cut texts before it joins"}
 	}
-	return &UnsupportedError{"pre_tokenizer", "this way of cutting texts", "SentencePiece does not cut texts before it joins"}
-}
-
-// setMetaspace is setSpaces for the pre-tokenizer Metaspace.
-func (s *SentencePiece) setMetaspace(step step, def *definition) {
-	scheme := step.prependScheme()
-	if s.Prefix = scheme != "never"; s.Prefix {
+	if s.Prefix = m.scheme != "never"; s.Prefix {
 		s.differ("a text that begins with a space gets no second one before it")
 	}
-	if scheme == "first" && len(def.AddedTokens) > 0 {
+	if m.scheme == "first" && len(def.AddedTokens) > 0 {
 		s.differ("a text behind an added token gets no space before it")
 	}
-	if step.Split != nil && !*step.Split {
-		return
-	}
 	for _, pair := range def.Model.Merges {
-		if joined := pair[0] + pair[1]; strings.LastIndex(joined, spaceMark) > 0 {
+		if joined := pair[0] + pair[1]; m.split && strings.LastIndex(joined, spaceMark) > 0 {
 			s.differ(fmt.Sprintf("words are cut before every space, and %q is a token", joined))
-			return
+			break
 		}
 	}
+	return nil
 }
 
 func (s *SentencePiece) differ(reason string) { s.Differs = append(s.Differs, reason) }

@@ -188,7 +188,10 @@ func TestUnknownToken(t *testing.T) {
 // TestConfig: each key is read in all its published forms, and a mistake at one key leaves
 // the others readable.
 func TestConfig(t *testing.T) {
-	keys := map[string]func(Config) (string, error){"bos_token": Config.BOS, "eos_token": Config.EOS, "pad_token": Config.Pad, "chat_template": Config.Template}
+	keys := map[string]func(Config) (string, error){"chat_template": Config.Template}
+	for _, key := range []string{"bos_token", "eos_token", "pad_token"} {
+		keys[key] = func(c Config) (string, error) { return c.Token(key) }
+	}
 	for _, c := range []struct{ key, value, want, err string }{
 		{"bos_token", `"<s>"`, "<s>", ""},
 		{"eos_token", `{"content": "</s>", "lstrip": false}`, "</s>", ""},

@@ -8,15 +8,19 @@ import (
 )
 
 // wordPattern is a pattern of published tokenizers that a function of this package
-// matches, many times as fast as an engine of regular expressions. Each of these
-// patterns matches at every place of every text, so that its matches are words without
-// gaps.
+// matches. Go's regexp has no look-ahead, which they need, and an engine with backtracking takes a
+// time that is exponential in the text for some patterns. Each of these patterns matches at every
+// place of every text, so that its matches are words without gaps.
 type wordPattern struct {
 	// digits is how many digits a word can have, 0 for any number.
 	digits int
 	// next returns where the word ends that begins at a place in text.
 	next func(s *scanner, text string, at int) int
 }
+
+// The pattern that ByteLevel has built in (GPT-2, Radford et al. 2019).
+const byteLevelPattern = `'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+|` +
+	` ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+`
 
 // wordPatterns are these patterns by their expressions.
 var wordPatterns = map[string]wordPattern{
@@ -63,7 +67,18 @@ func (s *scanner) nextGPT4(text string, at int) int {
 	case c == letter:
 		return s.run(text, begin, letter)
 	case c == number:
-		return s.number(text, at)
+		end := s.run(text, begin, number)
+		if s.digits > 0 { // one word has that many at most
+			end = begin
+			for n := 1; n < s.digits && end < len(text); n++ {
+				next, size := s.classAt(text, end)
+				if next != number {
+					break
+				}
+				end += size
+			}
+		}
+		return end
 	case begin < len(text) && text[at] != '\r' && text[at] != '\n':
 		next, nextSize := s.classAt(text, begin)
 		if next == letter {
@@ -81,21 +96,6 @@ func (s *scanner) nextGPT4(text string, at int) int {
 		return at + last + 1
 	}
 	return s.white(text, at)
-}
-
-// number matches as many digits as a word can have.
-func (s *scanner) number(text string, at int) int {
-	if s.digits == 0 {
-		return s.run(text, at, number)
-	}
-	for n := 0; n < s.digits && at < len(text); n++ {
-		c, size := s.classAt(text, at)
-		if c != number {
-			break
-		}
-		at += size
-	}
-	return at
 }
 
 // white matches \s+(?!\S)|\s+: a run of white space, but for its last character if
@@ -153,44 +153,7 @@ func contraction(text string, at int, anyCase bool) int {
 	return 0
 }
 
-// eachWord calls emit for the words of text. Where isolate is set, every digit is a text
-// of its own, as a pre-tokenizer Digits before the pattern makes it.
-func (s *scanner) eachWord(text string, isolate bool, emit func(word string) error) error {
-	for len(text) > 0 {
-		part := text
-		if isolate {
-			part = text[:s.untilNumber(text)]
-		}
-		if part == "" {
-			_, size := s.classAt(text, 0)
-			part = text[:size]
-		}
-		for at := 0; at < len(part); {
-			end := s.next(s, part, at)
-			if err := emit(part[at:end]); err != nil {
-				return err
-			}
-			at = end
-		}
-		text = text[len(part):]
-	}
-	return nil
-}
-
-// untilNumber returns where the first digit of text is.
-func (s *scanner) untilNumber(text string) int {
-	for at := 0; at < len(text); {
-		c, size := s.classAt(text, at)
-		if c == number {
-			return at
-		}
-		at += size
-	}
-	return len(text)
-}
-
-// class is what the patterns of published tokenizers tell characters apart by. Every
-// character has one.
+// class is what the patterns distinguish characters by. Every character has one.
 type class uint8
 
 const (

@@ -43,16 +43,20 @@ func sameAsExpression(t *testing.T, expr string, text string) {
 	t.Helper()
 	re := expressions()[expr]
 	var want, got []string
-	err := eachStretch(re, text, func(start, end int, _ bool) {
-		if start < end {
-			want = append(want, text[start:end])
-		}
+	runes := []rune(text)
+	err := re.FindRunesMatches(runes, 0, func(m regexp2.MatchView) bool {
+		index, length, _ := m.GroupRange(0)
+		want = append(want, string(runes[index:index+length]))
+		return true
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &scanner{classes(), wordPatterns[expr]}
-	_ = s.eachWord(text, false, func(word string) error {
+	if strings.Join(want, "") != text {
+		t.Fatalf("%q leaves gaps in %q: %q", expr, text, want)
+	}
+	p := &preTokenizer{scan: &scanner{classes(), wordPatterns[expr]}}
+	_ = p.eachWord(text, true, func(word string) error {
 		got = append(got, word)
 		return nil
 	})
@@ -193,11 +197,11 @@ func TestAddedTokensAreNotCut(t *testing.T) {
 // marks within.
 func TestWordMarks(t *testing.T) {
 	tok, golden := readGolden(t, "llama2")
-	if tok.model.wordMark == "" {
+	if !tok.model.cutsAtMarks {
 		t.Fatal("words are not cut at marks")
 	}
 	whole, _ := readGolden(t, "llama2")
-	whole.model.wordMark = ""
+	whole.model.cutsAtMarks = false
 	rng := rand.New(rand.NewPCG(9, 10))
 	texts := []string{"", " ", "   ", "a ", " a", "▁▁ ▁"}
 	for range 1000 {
@@ -218,7 +222,7 @@ func TestWordMarks(t *testing.T) {
 	for merge, want := range map[string]bool{`["a","b"]`: true, `["▁","▁"]`: true, `["▁","a"]`: true, `["a","▁"]`: false, `["▁a","▁"]`: false} {
 		text := `{"model":{"type":"BPE","vocab":{"a":0,"b":1,"▁":2,"ab":3,"▁▁":4,"▁a":5,"a▁":6,"▁a▁":7},"merges":[["▁","a"],` + merge + `]}}`
 		tok, err := newHuggingFace([]byte(text), nil)
-		if err != nil || (tok.model.wordMark != "") != want {
+		if err != nil || tok.model.cutsAtMarks != want {
 			t.Errorf("%s: %v", merge, err)
 		}
 	}

@@ -85,7 +85,7 @@ func NewTokenizer(files map[string][]byte, info tokenizer.Info, ends ...int32) (
 		return t, err
 	}
 	config := t.config()
-	if id, ok := ids[understood(config.EOS())]; ok {
+	if id, ok := ids[understood(config.Token("eos_token"))]; ok {
 		t.EOS = append(t.EOS, id)
 	}
 	t.EOS = slices.Concat(t.EOS, t.generationEnds(), []int32{info.EOS}, ends)
@@ -95,7 +95,7 @@ func NewTokenizer(files map[string][]byte, info tokenizer.Info, ends ...int32) (
 	}
 	t.EOS = unique(t.EOS)
 	delete(t.Files, tokenizer.GenerationFile)
-	if id, ok := ids[understood(config.Pad())]; ok {
+	if id, ok := ids[understood(config.Token("pad_token"))]; ok {
 		t.Pad = id
 	}
 	return t, nil
