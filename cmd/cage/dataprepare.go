@@ -22,11 +22,11 @@ import (
 )
 
 const prepareHelp = `Turn texts into a dataset: a directory with train.tokens, val.tokens, the tokenizer
-and a manifest. An input is a file, a directory, which is searched to any depth, a
-pattern such as 'web/*.jsonl', or - for the standard input.
+and a manifest. An input is a file, a directory, which is searched to any depth, or - for
+the standard input.
 
-By their names, files are JSONL (.jsonl, .jsonlines, .ndjson), Parquet (.parquet) or
-plain text, each also compressed (.gz, .zst); --format says it of all. Every plain text
+By their names, files are Parquet (.parquet), or JSONL (.jsonl, .jsonlines, .ndjson) or
+plain text, also compressed (.gz, .zst); --format says it of all. Every plain text
 is a document, unless --separator divides it; of the other formats every row is one,
 with its text in --field. Documents are split at random, by seed, into training and
 validation; the same files and options give the same bytes. Each document has the
@@ -52,7 +52,7 @@ func newDataPrepare() *cobra.Command {
 		Use:   "prepare INPUT...",
 		Short: "Turn texts into token files",
 		Long:  prepareHelp,
-		Args:  atLeastOne("file, directory or pattern"),
+		Args:  atLeastOne("file or directory"),
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&opts.Out, "out", "", "directory `DIR` of the dataset (required)")
@@ -74,14 +74,14 @@ func newDataPrepare() *cobra.Command {
 		if err := checkPrepare(cmd, &opts); err != nil {
 			return nil, err
 		}
+		opts.Inputs, opts.Stdin = args, cmd.InOrStdin()
 		if conversations.kind == config.KindChat {
-			return conversations.prepare(cmd, opts, spec, args)
+			return conversations.prepare(cmd, opts, spec)
 		}
 		var err error
 		if opts.Tokenizer, err = tokenizer.Open(spec); err != nil {
 			return nil, fmt.Errorf("--tokenizer: %w", err)
 		}
-		opts.Inputs, opts.Stdin = args, cmd.InOrStdin()
 		due := throttle(2 * time.Second)
 		opts.Progress = func(p data.Progress) {
 			if due() {
@@ -217,9 +217,8 @@ func (c *chatFlags) check(cmd *cobra.Command) error {
 }
 
 // prepare makes a dataset of conversations. opts are the flags that both kinds of data have, spec names the tokenizer.
-func (c *chatFlags) prepare(cmd *cobra.Command, opts data.PrepareOptions, spec string, inputs []string) (*answer, error) {
-	files, err := data.FindRows(data.RowOptions{Inputs: inputs, ValInputs: opts.ValInputs, Include: opts.Include, Format: opts.Format,
-		Stdin: cmd.InOrStdin(), Out: opts.Out, Owns: dataset.Conversations.Owns, Columns: chat.Columns})
+func (c *chatFlags) prepare(cmd *cobra.Command, opts data.PrepareOptions, spec string) (*answer, error) {
+	files, err := data.FindRows(opts, dataset.Conversations, chat.Columns)
 	if err != nil {
 		return nil, fmt.Errorf("prepare: %w", err)
 	}

@@ -41,30 +41,24 @@ type textReader struct {
 
 func newTextReader(files []textFile) *textReader { return &textReader{files: files, open: -1} }
 
-func (r *textReader) readAt(p []byte, file int, at int64) error {
-	from, err := r.reader(file)
-	if err != nil {
-		return err
+func (r *textReader) readAt(p []byte, file int, at int64) (err error) {
+	from := r.files[file]
+	if from.spool != nil {
+		_, err = from.spool.file.ReadAt(p, at)
+	} else {
+		if r.open != file {
+			r.close()
+			if r.file, err = vfs.OpenRegular(from.path); err != nil {
+				return err
+			}
+			r.open = file
+		}
+		_, err = r.file.ReadAt(p, at)
 	}
-	if _, err := from.ReadAt(p, at); err != nil {
-		return fmt.Errorf("%s changed while it was being read: %w", r.files[file].path, err)
+	if err != nil {
+		return fmt.Errorf("%s changed while it was being read: %w", from.path, err)
 	}
 	return nil
-}
-
-func (r *textReader) reader(file int) (io.ReaderAt, error) {
-	if spool := r.files[file].spool; spool != nil {
-		return spool.file, nil
-	}
-	if r.open == file {
-		return r.file, nil
-	}
-	r.close()
-	f, err := vfs.OpenRegular(r.files[file].path)
-	if err == nil {
-		r.file, r.open = f, file
-	}
-	return f, err
 }
 
 func (r *textReader) close() {
@@ -86,18 +80,6 @@ type spool struct {
 	file   vfs.File
 	out    *bufio.Writer
 	size   int64
-}
-
-// newSpool makes a spool in dir.
-func newSpool(dir vfs.Path) (*spool, error) {
-	file, path, err := atomicfile.Temporary(dir.Join(spoolName), 0o600)
-	if err != nil {
-		return nil, err
-	}
-	if err := path.Remove(); err != nil {
-		return nil, errors.Join(err, file.Close())
-	}
-	return &spool{file: file, out: bufio.NewWriterSize(file, 1<<18)}, nil
 }
 
 // Write appends text.
@@ -152,10 +134,14 @@ func (s *spools) take() (*spool, error) {
 		s.free = s.free[:n]
 		return free, nil
 	}
-	fresh, err := newSpool(s.dir)
+	file, path, err := atomicfile.Temporary(s.dir.Join(spoolName), 0o600)
 	if err != nil {
 		return nil, err
 	}
+	if err := path.Remove(); err != nil {
+		return nil, errors.Join(err, file.Close())
+	}
+	fresh := &spool{file: file, out: bufio.NewWriterSize(file, 1<<18)}
 	fresh.number = s.add(fresh)
 	s.all = append(s.all, fresh)
 	return fresh, nil

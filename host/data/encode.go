@@ -43,7 +43,7 @@ func (p *preparation) encode(out *dataset.Writer, documents []document) error {
 			if err != nil {
 				return err
 			}
-			p.advance(ended, e.bytes)
+			p.advance(ended, e.bytes, 0)
 		}
 		return nil
 	})

@@ -79,7 +79,13 @@ func TestFormats(t *testing.T) {
 		for ending, packed := range map[string]string{"": content, ".gz": zipped(t, content), ".zst": inZstd(t, content)} {
 			path := filepath.Join(t.TempDir(), name+ending)
 			testfile.Write(t, path, packed)
+			if name == "a.parquet" && ending != "" {
+				continue // it is refused: TestDamagedInputs
+			}
 			for _, stdin := range []bool{false, true} {
+				if name == "a.parquet" && stdin {
+					continue
+				}
 				o := PrepareOptions{Inputs: []string{path}, Separator: "<|end|>", Field: "body", ValFraction: 0.5, Out: t.TempDir()}
 				if stdin {
 					o.Inputs, o.Stdin, o.Format = []string{"-"}, strings.NewReader(packed), formats[name]
@@ -164,11 +170,11 @@ func TestDamagedInputs(t *testing.T) {
 	})
 	for input, want := range map[string]string{
 		"cut.txt.gz": "cut.txt.gz: gzip: the data end too early", "cut.jsonl.zst": "cut.jsonl.zst: zstd: the data end too early",
-		"cut.parquet": "cut.parquet: Parquet: damaged, or no Parquet file: it does not end with the mark PAR1", "cut.parquet.gz": "cut.parquet.gz: gzip: the data end too early",
+		"cut.parquet": "cut.parquet: Parquet: damaged, or no Parquet file: it does not end with the mark PAR1", "cut.parquet.gz": "cut.parquet.gz: a Parquet file is read from its end",
 		"false.gz": "false.gz: gzip: this is no gzip file", "false.parquet": "false.parquet: Parquet: damaged, or no Parquet file",
 		"broken.jsonl": "broken.jsonl: line 1: not JSON: the line ends too early", "number.jsonl": `number.jsonl: line 1: field "text" is a number, want a string`,
 		"field.parquet": `field.parquet: no column "text"; there are id, body`, "bomb.gz": "bomb.gz: gzip: 64 MiB so far, from",
-		"*.csv": `no file matches "*.csv"`, "[": `pattern "[": syntax error`, "-": "the standard input has no name",
+		"*.csv": "*.csv: no such file", "-": "the standard input has no name",
 	} {
 		o := PrepareOptions{Inputs: []string{input}, Stdin: strings.NewReader("x"), Out: t.TempDir(), Tokenizer: tokenizer.Bytes{}}
 		if _, err := Prepare(t.Context(), o); err == nil || !strings.Contains(err.Error(), want) {

@@ -30,7 +30,7 @@ const DefaultField = "text"
 
 // PrepareOptions says which text [Prepare] reads and what it makes of it.
 type PrepareOptions struct {
-	// Inputs are files, folders and patterns ("data/**/*.jsonl.gz"), and "-" for Stdin.
+	// Inputs are files and folders, and "-" for Stdin.
 	// Folders are searched to any depth; hidden entries, links and anything but regular
 	// files are skipped.
 	Inputs []string
@@ -148,15 +148,20 @@ type Read struct {
 	FirstBad    string             `json:"first_bad,omitempty"` // what was wrong with the first bad row
 }
 
-type report struct{ reads []*Read }
+// report counts what was read, with the formats in the order of [source.Formats].
+type report []Read
 
 func (r *report) add(f *sourceResult) {
-	i := slices.IndexFunc(r.reads, func(one *Read) bool { return one.Format == f.format && one.Compression == f.compress })
-	if i < 0 {
-		i = len(r.reads)
-		r.reads = append(r.reads, &Read{Format: f.format, Compression: f.compress})
+	format, compress := f.source.format, f.source.compress
+	order := func(a Read, b Read) int {
+		index := func(f source.Format) int { return slices.Index(source.Formats, f) }
+		return cmp.Or(index(a.Format)-index(b.Format), cmp.Compare(a.Compression, b.Compression))
 	}
-	one := r.reads[i]
+	i, found := slices.BinarySearchFunc(*r, Read{Format: format, Compression: compress}, order)
+	if !found {
+		*r = slices.Insert(*r, i, Read{Format: format, Compression: compress})
+	}
+	one := &(*r)[i]
 	one.Files++
 	one.Rows += f.rows
 	one.Documents += int64(len(f.documents))
@@ -166,17 +171,4 @@ func (r *report) add(f *sourceResult) {
 	if one.FirstBad == "" && f.firstBad != nil {
 		one.FirstBad = f.firstBad.Error()
 	}
-}
-
-// list has the formats in the order of [source.Formats].
-func (r *report) list() []Read {
-	list := make([]Read, 0, len(r.reads))
-	for _, one := range r.reads {
-		list = append(list, *one)
-	}
-	slices.SortFunc(list, func(a, b Read) int {
-		order := func(f source.Format) int { return slices.Index(source.Formats, f) }
-		return cmp.Or(order(a.Format)-order(b.Format), cmp.Compare(a.Compression, b.Compression))
-	})
-	return list
 }

@@ -44,18 +44,12 @@ import (
 //
 // The folder changes only at the end, file by file and each atomically; the manifest
 // comes last, and [dataset.Verify] checks the files against it.
-func Prepare(ctx context.Context, options PrepareOptions) (*Manifest, error) {
-	p := &preparation{ctx: ctx, options: &options}
-	manifest, err := p.run()
-	if err != nil {
-		return nil, fmt.Errorf("prepare: %w", err)
-	}
-	return manifest, nil
-}
-
-// run is Prepare.
-func (p *preparation) run() (manifest *Manifest, err error) {
-	o := p.options
+func Prepare(ctx context.Context, o PrepareOptions) (manifest *Manifest, err error) {
+	defer func() {
+		if err != nil {
+			manifest, err = nil, fmt.Errorf("prepare: %w", err)
+		}
+	}()
 	if err := o.resolve(); err != nil {
 		return nil, err
 	}
@@ -67,21 +61,66 @@ func (p *preparation) run() (manifest *Manifest, err error) {
 		companions[tokenizer.DefinitionFile] = t.Definition()
 	}
 	out := vfs.On(o.Files, o.Out)
-	folder, err := dataset.Prepare(out, dataset.Texts, dataset.Origin{Tokenizer: o.Tokenizer.Info()}, companions)
+	origin := dataset.Origin{Tokenizer: o.Tokenizer.Info()}
+	folder, err := dataset.Prepare(out, dataset.Texts, origin, companions)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, folder.Close()) }()
-	if p.finder, err = newFinder(o); err != nil {
+	p := &preparation{ctx: ctx, options: &o}
+	if p.finder, err = newFinder(&o, dataset.Texts); err != nil {
 		return nil, err
 	}
-	p.spools = &spools{dir: out, add: func(s *spool) int { return p.addFile(textFile{"the text of rows and compressed files", s}) }}
+	p.spools = &spools{dir: out, add: func(s *spool) int {
+		return p.addFile(textFile{"the text of rows and compressed files", s})
+	}}
 	defer func() { err = errors.Join(err, p.spools.close()) }()
-	train, val, err := p.collect()
+
+	// Validation comes first: its files are then taken, and cannot be trained on.
+	val, err := p.scan(o.ValInputs)
 	if err != nil {
 		return nil, err
 	}
-	manifest = p.manifest(train, val)
+	train, err := p.scan(o.Inputs)
+	if err != nil {
+		return nil, err
+	}
+	train = limit(train, o.MaxBytes)
+	found := len(train)
+	if n := found; len(o.ValInputs) == 0 && n > 1 {
+		n = min(max(int(math.RoundToEven(o.ValFraction*float64(n))), 1), n-1)
+		val, train = train[:n], train[n:]
+	}
+	left := p.finder.leftOut
+	switch {
+	case found == 0 && o.MaxBytes > 0:
+		return nil, fmt.Errorf("no document of at most %d bytes found%s", o.MaxBytes, left)
+	case found == 0:
+		return nil, fmt.Errorf("no document found in %q with include patterns %q%s", o.Inputs, o.Include, left)
+	case len(val) == 0 && len(o.ValInputs) > 0:
+		return nil, fmt.Errorf("no document found in %q for validation%s", o.ValInputs, left)
+	case len(val) == 0:
+		return nil, errors.New("one document cannot be split into training and validation: " +
+			"give more files, a separator that cuts it into documents, or separate validation text")
+	}
+	manifest = &Manifest{
+		Manifest: dataset.Manifest{
+			Train:       dataset.Part{Bytes: textBytes(train)},
+			Val:         dataset.Part{Bytes: textBytes(val)},
+			ValFraction: o.ValFraction,
+			Seed:        o.Seed,
+		},
+		Read:      p.report,
+		LeftOut:   left.list(),
+		Inputs:    o.Inputs,
+		Format:    o.Format,
+		Field:     o.Field,
+		SkipBad:   o.SkipBad,
+		Include:   o.Include,
+		Separator: o.Separator,
+		ValInputs: o.ValInputs,
+		MaxBytes:  o.MaxBytes,
+	}
 	p.progress = Progress{Stage: "encode", TotalBytes: manifest.Train.Bytes + manifest.Val.Bytes}
 	if err := p.encode(folder.Train, train); err != nil {
 		return nil, err
@@ -111,44 +150,11 @@ func (p *preparation) addFile(file textFile) int {
 	return len(p.files) - 1
 }
 
-func (p *preparation) collect() (train, val []document, err error) {
-	o := p.options
-	// Validation comes first: its files are then taken, and cannot be trained on.
-	if val, err = p.scan(o.ValInputs); err != nil {
-		return nil, nil, err
-	}
-	documents, err := p.scan(o.Inputs)
-	if err != nil {
-		return nil, nil, err
-	}
-	documents = limit(documents, o.MaxBytes)
-	train = documents
-	if len(o.ValInputs) == 0 {
-		val, train = split(documents, o.ValFraction)
-	}
-	if len(train) == 0 || len(val) == 0 {
-		return nil, nil, p.tooFew(len(documents))
-	}
-	return train, val, nil
-}
-
 // splitStream is the second half of the seed of the documents' order; it keeps these
 // numbers apart from other uses of the same seed.
 const splitStream = 0x63616765_73706c74 // "cagesplt"
 
-func (p *preparation) tooFew(documents int) error {
-	o := p.options
-	switch {
-	case documents == 0 && o.MaxBytes > 0:
-		return fmt.Errorf("no document of at most %d bytes found%s", o.MaxBytes, p.finder.leftOut)
-	case documents == 0:
-		return fmt.Errorf("no document found in %q with include patterns %q%s", o.Inputs, o.Include, p.finder.leftOut)
-	case len(o.ValInputs) > 0:
-		return fmt.Errorf("no document found in %q for validation%s", o.ValInputs, p.finder.leftOut)
-	}
-	return errors.New("one document cannot be split into training and validation: give more files, a separator that cuts it into documents, or separate validation text")
-}
-
+// scan returns the documents of inputs in random order.
 func (p *preparation) scan(inputs []string) ([]document, error) {
 	files, err := p.finder.find(inputs)
 	if err != nil {
@@ -161,37 +167,29 @@ func (p *preparation) scan(inputs []string) ([]document, error) {
 	}
 	var documents []document
 	err = parallel.Run(p.ctx, parallel.Each(files), p.readFile, func(f sourceResult) error {
-		if documents == nil {
-			documents = f.documents
-		} else {
-			documents = append(documents, f.documents...)
-		}
+		documents = append(documents, f.documents...)
 		if f.reason != isText {
 			p.finder.leftOut.add(f.reason, f.source.path)
 		} else {
 			p.report.add(&f)
 		}
-		p.advance(int64(len(f.documents)), 0)
+		p.advance(int64(len(f.documents)), 0, 0)
 		return nil
 	})
 	shuffle.Slice(rand.NewPCG(p.options.Seed, splitStream), documents)
 	return documents, err
 }
 
-func (p *preparation) advance(documents, bytes int64) {
+// advance reports progress; more is added to the bytes that are expected.
+func (p *preparation) advance(documents, bytes, more int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.progress.TotalBytes += more
 	p.progress.Documents += documents
 	p.progress.Bytes += bytes
 	if p.options.Progress != nil {
 		p.options.Progress(p.progress)
 	}
-}
-
-func (p *preparation) expect(bytes int64) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.progress.TotalBytes += bytes
 }
 
 // limit returns the documents up to the first that would exceed the bound, without those that alone
@@ -207,40 +205,6 @@ func limit(documents []document, maxBytes int64) []document {
 		}
 	}
 	return documents
-}
-
-// split returns the first documents for validation, fraction of all but at
-// least one, and the rest; where that leaves nothing, the last one stays.
-func split(documents []document, fraction float64) (val, train []document) {
-	if len(documents) < 2 {
-		return nil, documents
-	}
-	n := int(math.RoundToEven(fraction * float64(len(documents))))
-	n = min(max(n, 1), len(documents)-1)
-	return documents[:n], documents[n:]
-}
-
-// manifest says what is known before anything is written.
-func (p *preparation) manifest(train, val []document) *Manifest {
-	o := p.options
-	return &Manifest{
-		Manifest: dataset.Manifest{
-			Train:       dataset.Part{Bytes: textBytes(train)},
-			Val:         dataset.Part{Bytes: textBytes(val)},
-			ValFraction: o.ValFraction,
-			Seed:        o.Seed,
-		},
-		Read:      p.report.list(),
-		LeftOut:   p.finder.leftOut.list(),
-		Inputs:    o.Inputs,
-		Format:    o.Format,
-		Field:     o.Field,
-		SkipBad:   o.SkipBad,
-		Include:   o.Include,
-		Separator: o.Separator,
-		ValInputs: o.ValInputs,
-		MaxBytes:  o.MaxBytes,
-	}
 }
 
 func textBytes(documents []document) int64 {

@@ -1,223 +1,121 @@
 package data
 
 import (
-	"bufio"
 	"bytes"
-	"errors"
 	"fmt"
 	"io"
-	"iter"
 	"os"
+	"regexp"
+	"strings"
 	"unicode/utf8"
-
-	"github.com/cage-qat/cage/internal/vfs"
 
 	"github.com/cage-qat/cage/host/data/source"
 )
 
+// sourceResult is what was found in a file.
 type sourceResult struct {
 	source    *sourceFile
 	documents []document
 	reason    Reason // why the whole file was left out, or isText
-	format    source.Format
-	compress  source.Compression
 	rows      int64
 	empty     int64 // rows with nothing but white space
 	bad       int64 // rows left out because they hold no text
 	firstBad  error
 }
 
-type input struct {
-	p      *preparation
-	source *sourceFile
-	found  sourceResult
-	spool  *spool // nil while nothing is spooled
-	begin  int64  // the size of the spool before this file
-}
-
-func (p *preparation) readFile(file *sourceFile) (sourceResult, error) {
-	in := &input{p: p, source: file, found: sourceResult{source: file}}
-	err := in.read()
-	if in.spool != nil {
-		if err == nil && in.found.reason != isText {
-			err = in.spool.cut(in.begin)
+func (p *preparation) readFile(file *sourceFile) (found sourceResult, err error) {
+	found.source = file
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("%s: %w", file.path, withoutPath(err))
 		}
-		if err == nil {
-			err = in.spool.flush()
-		}
-		p.spools.put(in.spool)
-	}
+	}()
+	raw := func(in io.Reader) io.Reader { return &progressReader{in, p, file.stdin != nil} }
+	text, direct, close, err := file.open(raw)
+	defer close()
 	if err != nil {
-		return in.found, fmt.Errorf("%s: %w", file.path, withoutPath(err))
+		return found, err
 	}
-	return in.found, nil
+	scan := func(s scanner, in io.Reader, chunk int64) error {
+		s.separator = separatorForm(p.options.Separator)
+		err := s.run(in, int(chunk))
+		if found.reason = s.reason; s.reason == isText {
+			found.documents = s.documents
+		}
+		return err
+	}
+	if direct != nil && file.format == source.Text { // most files are small
+		return found, scan(scanner{file: file.number}, text, min(1<<20, max(file.size, 1<<12)))
+	}
+	spool, err := p.spools.take()
+	if err != nil {
+		return found, err
+	}
+	defer p.spools.put(spool)
+	begin := spool.size
+	if file.format != source.Text {
+		err = p.readRows(text, direct, &found, spool)
+	} else {
+		err = scan(scanner{file: spool.number, base: begin}, io.TeeReader(text, spool), 1<<20)
+		if err == nil && found.reason != isText {
+			err = spool.cut(begin)
+		}
+	}
+	if err == nil {
+		err = spool.flush()
+	}
+	return found, err
 }
 
 // withoutPath takes the path off an error of the operating system, which the message
 // names already.
 func withoutPath(err error) error {
-	if pathError, ok := errors.AsType[*os.PathError](err); ok && pathError == err {
+	if pathError, ok := err.(*os.PathError); ok {
 		return pathError.Err
 	}
 	return err
 }
 
-func (in *input) read() error {
-	in.found.format, in.found.compress = in.source.format, in.source.compress
-	if in.source.stdin != nil {
-		peek, compress, err := standardInput(&progressReader{in.source.stdin, in.p, true})
+// readRows puts the texts of rows into a spool.
+func (p *preparation) readRows(
+	text io.Reader, direct *os.File, found *sourceResult, spool *spool,
+) error {
+	if found.source.format == source.Parquet {
+		p.advance(0, max(found.source.size, 0), 0) // it is not read in order
+	}
+	for row, err := range found.source.rows(text, direct, p.options.Field, nil) {
 		if err != nil {
 			return err
 		}
-		in.found.compress = compress
-		return in.decode(peek, nil)
-	}
-	file, err := vfs.OpenRegular(in.source.path)
-	if err != nil {
-		return err
-	}
-	defer file.Close()
-	return in.decode(&progressReader{file, in.p, false}, file)
-}
-
-// standardInput looks at the first bytes of the standard input, which has no name that says how it
-// is compressed.
-func standardInput(in io.Reader) (*bufio.Reader, source.Compression, error) {
-	peek := bufio.NewReader(in)
-	begin, _ := peek.Peek(vfs.MaxPointer) // an error comes back when it is read
-	if vfs.IsPointer(begin) {
-		return nil, source.None, vfs.ErrPointer
-	}
-	return peek, source.ByContent(begin), nil
-}
-
-// decode reads the file by its format. direct is the file itself, if it has a name.
-func (in *input) decode(raw io.Reader, direct *os.File) error {
-	text, err := source.Decompress(raw, in.found.compress)
-	if err != nil {
-		return err
-	}
-	defer text.Close()
-	if in.found.compress != source.None {
-		direct = nil
-	}
-	switch in.found.format {
-	case source.JSONL:
-		return in.rows(source.ReadJSONL(text, in.p.options.Field))
-	case source.Parquet:
-		return in.parquet(text, direct)
-	}
-	return in.text(text, direct != nil)
-}
-
-// text finds the documents of a plain text; direct: it can be read again where it is.
-func (in *input) text(r io.Reader, direct bool) error {
-	s := &scanner{file: in.source.number, separator: []byte(in.p.options.Separator)}
-	if !direct {
-		if err := in.toSpool(); err != nil {
-			return err
+		found.rows++
+		if found.rows&0xfff == 0 && p.ctx.Err() != nil {
+			return p.ctx.Err()
 		}
-		s.file, s.base = in.spool.number, in.spool.size
-		r = io.TeeReader(r, in.spool)
-	}
-	chunk := int64(1 << 20)
-	if direct { // most files are small
-		chunk = min(chunk, max(in.source.size, 1<<12))
-	}
-	var err error
-	in.found.reason, err = s.run(r, int(chunk))
-	if in.found.reason != isText {
-		return err
-	}
-	in.found.documents = s.documents
-	if len(s.documents) == 0 {
-		in.found.reason = Empty
-	}
-	return err
-}
-
-// parquet finds the rows of a Parquet file, which is read from its end.
-func (in *input) parquet(r io.Reader, direct *os.File) error {
-	if direct != nil {
-		stat, err := direct.Stat()
-		if err != nil {
-			return err
-		}
-		in.p.advance(0, stat.Size())
-		return in.rows(source.ReadParquet(direct, stat.Size(), in.p.options.Field))
-	}
-	if err := in.toSpool(); err != nil {
-		return err
-	}
-	size, err := io.Copy(in.spool, r)
-	if err == nil {
-		err = in.spool.flush()
-	}
-	if err != nil {
-		return err
-	}
-	return in.rows(source.ReadParquet(io.NewSectionReader(in.spool.file, in.begin, size), size, in.p.options.Field))
-}
-
-func (in *input) rows(rows iter.Seq2[source.Row, error]) error {
-	if err := in.toSpool(); err != nil {
-		return err
-	}
-	for row, err := range rows {
-		if err == nil {
-			err = in.row(row)
-		}
-		if err != nil {
-			return err
-		}
-	}
-	if in.found.rows == 0 {
-		in.found.reason = Empty
-	}
-	return nil
-}
-
-func (in *input) row(row source.Row) error {
-	f := &in.found
-	f.rows++
-	if f.rows&0xfff == 0 && in.p.ctx.Err() != nil {
-		return in.p.ctx.Err()
-	}
-	if row.Err != nil {
-		if !in.p.options.SkipBad {
+		switch {
+		case row.Err != nil && p.options.SkipBad:
+			if found.bad++; found.firstBad == nil {
+				found.firstBad = fmt.Errorf("%s: %w", found.source.path, row.Err)
+			}
+		case row.Err != nil:
 			hint := "--skip-bad leaves out rows without text"
 			if row.Err.Field {
 				hint = "--field names another field, " + hint
 			}
 			return fmt.Errorf("%w; %s", row.Err, hint)
+		case isBlank(row.Text):
+			found.empty++
+		default:
+			begin := spool.size
+			if _, err := spool.Write(row.Text); err != nil {
+				return err
+			}
+			found.documents = append(found.documents, newDocument(spool.number, begin, spool.size))
 		}
-		if f.bad++; f.firstBad == nil {
-			f.firstBad = fmt.Errorf("%s: %w", in.source.path, row.Err)
-		}
-		return nil
 	}
-	if isBlank(row.Text) {
-		f.empty++
-		return nil
+	if found.rows == 0 {
+		found.reason = Empty
 	}
-	begin := in.spool.size
-	if _, err := in.spool.Write(row.Text); err != nil {
-		return err
-	}
-	f.documents = append(f.documents, newDocument(in.spool.number, begin, in.spool.size))
 	return nil
-}
-
-// toSpool takes a spool that nobody else writes to, unless there is one.
-func (in *input) toSpool() (err error) {
-	if in.spool != nil {
-		return nil
-	}
-	in.spool, err = in.p.spools.take()
-	if err == nil {
-		in.begin = in.spool.size
-	}
-	return err
 }
 
 // progressReader reports what is read, and stops when the preparation does.
@@ -232,20 +130,30 @@ func (r *progressReader) Read(b []byte) (int, error) {
 		return 0, err
 	}
 	n, err := r.r.Read(b)
+	more := int64(0)
 	if r.unsized {
-		r.p.expect(int64(n))
+		more = int64(n)
 	}
-	r.p.advance(0, int64(n))
+	r.p.advance(0, int64(n), more)
 	return n, err
+}
+
+// separatorForm matches a separator, in which a line may also end with \r\n; nil: there is none.
+func separatorForm(separator string) *regexp.Regexp {
+	if separator == "" {
+		return nil
+	}
+	return regexp.MustCompile(strings.ReplaceAll(regexp.QuoteMeta(separator), "\n", `\r?\n`))
 }
 
 // scanner goes through a file in chunks. Documents that are nothing but white
 // space are left out.
 type scanner struct {
-	file      int    // the number of the text file that the documents lie in
-	base      int64  // where in that file the text begins
-	separator []byte // empty: the file is one document; its line ends are those of Windows, too
+	file      int            // the number of the text file that the documents lie in
+	base      int64          // where in that file the text begins
+	separator *regexp.Regexp // nil: the file is one document
 	documents []document
+	reason    Reason // why the file is left out
 
 	position int64 // of the chunk in the file
 	start    int64 // of the current document
@@ -253,17 +161,20 @@ type scanner struct {
 	visible  bool  // the current document has more than white space
 }
 
-func (s *scanner) run(r io.Reader, chunk int) (Reason, error) {
+func (s *scanner) run(r io.Reader, chunk int) error {
 	// What is held back at the end of a chunk: a character, or a separator, may
-	// be cut there.
-	hold := max(len(s.separator)+bytes.Count(s.separator, []byte("\n"))-1, utf8.UTFMax-1)
+	// be cut there. An expression is at least as long as what it matches.
+	hold := utf8.UTFMax - 1
+	if s.separator != nil {
+		hold = max(hold, len(s.separator.String()))
+	}
 	buf := make([]byte, chunk+hold+utf8.UTFMax)
 	kept := 0
 	for {
 		n, err := io.ReadFull(r, buf[kept:])
 		last := err == io.EOF || err == io.ErrUnexpectedEOF
 		if err != nil && !last {
-			return isText, err
+			return err
 		}
 		text := buf[:kept+n]
 		if kept == 0 && s.position == 0 { // nothing is held back yet
@@ -271,47 +182,47 @@ func (s *scanner) run(r io.Reader, chunk int) (Reason, error) {
 			s.start = int64(s.skip)
 		}
 		cut := len(text)
-		if !last {
-			cut = runeStart(text, cut-hold)
+		if !last { // at the beginning of a character, if this is UTF-8
+			cut -= hold
+			for at := cut; at > max(0, cut-utf8.UTFMax); at-- {
+				if utf8.RuneStart(text[at]) {
+					cut = at
+					break
+				}
+			}
 		}
 		switch {
 		case bytes.IndexByte(text, 0) >= 0:
-			return Binary, nil
+			s.reason = Binary
+			return nil
 		case !utf8.Valid(text[:cut]):
-			return InvalidUTF8, nil
+			s.reason = InvalidUTF8
+			return nil
 		}
 		s.split(text, cut)
 		s.position += int64(cut)
 		if last {
-			s.finish(s.position)
-			return isText, nil
+			if s.finish(s.position); len(s.documents) == 0 {
+				s.reason = Empty
+			}
+			return nil
 		}
 		kept = copy(buf, text[cut:])
 	}
-}
-
-// runeStart moves at back to the beginning of a character.
-func runeStart(text []byte, at int) int {
-	for i := at; i > max(0, at-utf8.UTFMax); i-- {
-		if utf8.RuneStart(text[i]) {
-			return i
-		}
-	}
-	return at // this is not UTF-8
 }
 
 // split ends a document at every separator that begins before cut.
 func (s *scanner) split(text []byte, cut int) {
 	from := s.skip
 	s.skip = 0
-	for len(s.separator) > 0 && from < cut {
-		begin, end := s.find(text, from)
-		if begin < 0 || begin >= cut {
+	for s.separator != nil && from < cut {
+		found := s.separator.FindIndex(text[from:])
+		if found == nil || from+found[0] >= cut {
 			break
 		}
-		s.look(text[from:begin])
-		s.finish(s.position + int64(begin))
-		from = end
+		s.look(text[from : from+found[0]])
+		s.finish(s.position + int64(from+found[0]))
+		from += found[1]
 		s.start = s.position + int64(from)
 	}
 	if from < cut {
@@ -319,45 +230,6 @@ func (s *scanner) split(text []byte, cut int) {
 	} else {
 		s.skip = from - cut
 	}
-}
-
-// find returns where the next separator in text begins and ends, from a place on; a begin below 0:
-// there is none.
-func (s *scanner) find(text []byte, from int) (begin, end int) {
-	line := bytes.IndexByte(s.separator, '\n')
-	anchor := s.separator // or what stands before its first line end, or else that line end
-	if line >= 0 {
-		anchor = anchor[:max(line, 1)]
-	}
-	for at := from; ; at = begin + 1 {
-		i := bytes.Index(text[at:], anchor)
-		if i < 0 {
-			return -1, -1
-		}
-		begin = at + i
-		if end = begin + separated(text[begin:], s.separator); end > begin {
-			if line == 0 && begin > from && text[begin-1] == '\r' {
-				begin--
-			}
-			return begin, end
-		}
-	}
-}
-
-// separated is the length of the separator that text begins with, in which a line may also end with
-// \r\n; 0: there is none.
-func separated(text, separator []byte) int {
-	n := 0
-	for _, b := range separator {
-		if b == '\n' && bytes.HasPrefix(text[n:], []byte("\r\n")) {
-			n++
-		}
-		if n == len(text) || text[n] != b {
-			return 0
-		}
-		n++
-	}
-	return n
 }
 
 func (s *scanner) look(text []byte) { s.visible = s.visible || !isBlank(text) }

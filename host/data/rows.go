@@ -7,25 +7,9 @@ import (
 	"iter"
 	"os"
 
-	"github.com/cage-qat/cage/internal/vfs"
-
+	"github.com/cage-qat/cage/host/data/dataset"
 	"github.com/cage-qat/cage/host/data/source"
 )
-
-// RowOptions says which rows [FindRows] finds. All fields except Owns and Columns are as in
-// [PrepareOptions].
-type RowOptions struct {
-	Inputs, ValInputs []string
-	Include           []string
-	Format            source.Format
-	Stdin             io.Reader
-	// Out is the folder that is written to, and therefore not read; empty means none.
-	Out string
-	// Owns reports whether a file of that name is written there.
-	Owns func(name string) bool
-	// Columns lists the columns of Parquet files to read, if present.
-	Columns []string
-}
 
 // InputRow is a row of a file, as a JSON object.
 type InputRow struct {
@@ -48,19 +32,20 @@ type RowFiles struct {
 	LeftOut []LeftOut
 }
 
-// FindRows finds the data files, for rows that consist of more than a text. A file that is found
-// among ValInputs is not used for Inputs.
-func FindRows(o RowOptions) (*RowFiles, error) {
-	finder, err := newFinder(&PrepareOptions{Include: o.Include, Format: o.Format, Stdin: o.Stdin, Out: o.Out})
+// FindRows finds the data files of a dataset of a kind whose rows consist of more than a text. A
+// file that is found among ValInputs is not used for Inputs. columns lists the columns of Parquet
+// files to read, if present. Of the options, those about rows of texts have no effect.
+func FindRows(o PrepareOptions, kind dataset.Kind, columns []string) (*RowFiles, error) {
+	finder, err := newFinder(&o, kind)
 	if err != nil {
 		return nil, err
 	}
-	finder.own = o.Owns
 	finder.rows = o.Format == "" // otherwise no name tells what a file is
 	find := func(inputs []string, apart string) ([]sourceFile, error) {
 		files, err := finder.find(inputs)
 		if err == nil && len(inputs) > 0 && len(files) == 0 {
-			err = fmt.Errorf("no file found in %q with include patterns %q%s%s", inputs, o.Include, apart, finder.leftOut)
+			err = fmt.Errorf("no file found in %q with include patterns %q%s%s",
+				inputs, o.Include, apart, finder.leftOut)
 		}
 		for _, f := range files {
 			if !hasRows(f.format) {
@@ -69,7 +54,7 @@ func FindRows(o RowOptions) (*RowFiles, error) {
 		}
 		return files, err
 	}
-	r := &RowFiles{columns: o.Columns}
+	r := &RowFiles{columns: columns}
 	if r.validation, err = find(o.ValInputs, ""); err != nil {
 		return nil, err
 	}
@@ -84,18 +69,6 @@ func FindRows(o RowOptions) (*RowFiles, error) {
 	return r, nil
 }
 
-// ReadRows finds files and returns the rows of Inputs.
-func ReadRows(o RowOptions) iter.Seq2[InputRow, error] {
-	return func(yield func(InputRow, error) bool) {
-		files, err := FindRows(o)
-		if err != nil {
-			yield(InputRow{}, err)
-			return
-		}
-		files.Rows()(yield)
-	}
-}
-
 // Rows returns the rows of Inputs in order.
 func (r *RowFiles) Rows() iter.Seq2[InputRow, error] { return r.rows(r.train) }
 
@@ -105,13 +78,26 @@ func (r *RowFiles) ValRows() iter.Seq2[InputRow, error] { return r.rows(r.valida
 func (r *RowFiles) rows(files []sourceFile) iter.Seq2[InputRow, error] {
 	return func(yield func(InputRow, error) bool) {
 		for i := range files {
+			f := &files[i]
 			unit := "line"
-			if files[i].format == source.Parquet {
+			if f.format == source.Parquet {
 				unit = "row"
 			}
-			more, err := files[i].rows(r.columns, func(row source.Row) bool { return yield(InputRow{files[i].path, unit, row}, nil) })
+			text, direct, close, err := f.open(func(in io.Reader) io.Reader { return in })
+			more := true
+			if err == nil {
+				for row, problem := range f.rows(text, direct, "", r.columns) {
+					if err = problem; err != nil {
+						break
+					}
+					if more = yield(InputRow{f.path, unit, row}, nil); !more {
+						break
+					}
+				}
+			}
+			close()
 			if err != nil {
-				yield(InputRow{}, fmt.Errorf("%s: %w", files[i].path, withoutPath(err)))
+				yield(InputRow{}, fmt.Errorf("%s: %w", f.path, withoutPath(err)))
 			}
 			if err != nil || !more {
 				return
@@ -120,47 +106,18 @@ func (r *RowFiles) rows(files []sourceFile) iter.Seq2[InputRow, error] {
 	}
 }
 
-// rows reads the rows of a file; more is false when no more are wanted.
-func (f *sourceFile) rows(columns []string, use func(source.Row) bool) (more bool, err error) {
-	in, compress := f.stdin, f.compress
-	var file *os.File
-	if in == nil {
-		if file, err = vfs.OpenRegular(f.path); err != nil {
-			return false, err
-		}
-		defer file.Close()
-		in = file
-	} else if in, compress, err = standardInput(in); err != nil {
-		return false, err
+// rows returns the rows of an open file: the texts of a field or column, or if field is "" objects
+// with some columns.
+func (f *sourceFile) rows(
+	text io.Reader, direct *os.File, field string, columns []string,
+) iter.Seq2[source.Row, error] {
+	switch {
+	case f.format == source.Parquet && field == "":
+		return source.ReadParquetObjects(direct, f.size, columns)
+	case f.format == source.Parquet:
+		return source.ReadParquet(direct, f.size, field)
+	case field == "":
+		return source.ReadObjects(text)
 	}
-	var list iter.Seq2[source.Row, error]
-	switch f.format {
-	case source.JSONL:
-		text, err := source.Decompress(in, compress)
-		if err != nil {
-			return false, err
-		}
-		defer text.Close()
-		list = source.ReadObjects(text)
-	case source.Parquet:
-		if file == nil || f.compress != source.None {
-			return false, errors.New("a Parquet file is read from its end: give it as a file that is not compressed as a whole")
-		}
-		stat, err := file.Stat()
-		if err != nil {
-			return false, err
-		}
-		list = source.ReadParquetObjects(file, stat.Size(), columns)
-	default:
-		return false, errNoRows
-	}
-	for row, err := range list {
-		if err != nil {
-			return false, err
-		}
-		if !use(row) {
-			return false, nil
-		}
-	}
-	return true, nil
+	return source.ReadJSONL(text, field)
 }

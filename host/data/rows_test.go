@@ -49,9 +49,13 @@ func rowFiles(t *testing.T) string {
 }
 
 // listed writes the rows as one text, up to an error.
-func listed(o RowOptions, dir string) string {
+func listed(o PrepareOptions, dir string, columns ...string) string {
 	var out strings.Builder
-	for row, err := range ReadRows(o) {
+	files, err := FindRows(o, dataset.Conversations, columns)
+	if err != nil {
+		return strings.ReplaceAll("error "+err.Error(), dir, "DIR")
+	}
+	for row, err := range files.Rows() {
 		if err != nil {
 			fmt.Fprintf(&out, "error %v", err)
 			break
@@ -70,27 +74,32 @@ func TestReadRows(t *testing.T) {
 		return list
 	}
 	for _, c := range []struct {
-		o    RowOptions
-		want string
+		o       PrepareOptions
+		columns []string
+		want    string
 	}{
-		{RowOptions{Inputs: []string{dir}, Include: []string{"[a-c].*"}, Columns: []string{"a", "z"}},
+		{PrepareOptions{Inputs: []string{dir}, Include: []string{"[a-c].*"}}, []string{"a", "z"},
 			`a.jsonl line 1 {"a": 1}; a.jsonl line 3 x; b.jsonl.gz line 1 {"a": 2}; c.parquet row 1 {"a":3}; c.parquet row 2 {"a":4}; `},
-		{RowOptions{Inputs: in("d.txt"), Format: source.JSONL}, `d.txt line 1 {"a": 5}; `},
-		{RowOptions{Inputs: []string{"-"}, Format: source.JSONL, Stdin: strings.NewReader("{}\n[]")}, "standard input line 1 {}; standard input line 2 []; "},
-		{RowOptions{Inputs: in("d.txt")}, "error DIR/d.txt: neither JSONL nor Parquet by its name: --format says what it is"},
-		{RowOptions{Inputs: in("c.parquet"), Columns: []string{"z"}}, "error DIR/c.parquet: none of the columns z; there are a, b"},
-		{RowOptions{Inputs: in("e.parquet.gz")}, "error DIR/e.parquet.gz: a Parquet file is read from its end: give it as a file that is not compressed as a whole"},
-		{RowOptions{Inputs: in("nothing")}, "error stat DIR/nothing: no such file or directory"},
-		{RowOptions{Inputs: []string{dir}, Include: []string{"*.go"}}, `error no file found in ["DIR"] with include patterns ["*.go"]`},
+		{PrepareOptions{Inputs: in("d.txt"), Format: source.JSONL}, nil, `d.txt line 1 {"a": 5}; `},
+		{PrepareOptions{Inputs: []string{"-"}, Format: source.JSONL, Stdin: strings.NewReader("{}\n[]")}, nil, "standard input line 1 {}; standard input line 2 []; "},
+		{PrepareOptions{Inputs: in("d.txt")}, nil, "error DIR/d.txt: neither JSONL nor Parquet by its name: --format says what it is"},
+		{PrepareOptions{Inputs: in("c.parquet")}, []string{"z"}, "error DIR/c.parquet: none of the columns z; there are a, b"},
+		{PrepareOptions{Inputs: in("e.parquet.gz")}, nil, "error DIR/e.parquet.gz: a Parquet file is read from its end: give it as a file that is not compressed as a whole"},
+		{PrepareOptions{Inputs: in("nothing")}, nil, "error stat DIR/nothing: no such file or directory"},
+		{PrepareOptions{Inputs: []string{dir}, Include: []string{"*.go"}}, nil, `error no file found in ["DIR"] with include patterns ["*.go"]`},
 	} {
-		if got := listed(c.o, dir); got != c.want {
+		if got := listed(c.o, dir, c.columns...); got != c.want {
 			t.Errorf("%+v:\ngot  %s\nwant %s", c.o, got, c.want)
 		}
 	}
-	if got := listed(RowOptions{Inputs: in("f.parquet"), Columns: []string{"a"}}, dir); !strings.HasPrefix(got, "error DIR/f.parquet: ") {
+	if got := listed(PrepareOptions{Inputs: in("f.parquet")}, dir, "a"); !strings.HasPrefix(got, "error DIR/f.parquet: ") {
 		t.Errorf("a damaged file: %s", got)
 	}
-	for range ReadRows(RowOptions{Inputs: []string{dir}, Include: []string{"a.*"}}) {
+	files, err := FindRows(PrepareOptions{Inputs: in("a.jsonl")}, dataset.Conversations, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range files.Rows() {
 		break // no more are wanted
 	}
 }
@@ -100,7 +109,7 @@ func TestReadRows(t *testing.T) {
 func TestRowsOfFolders(t *testing.T) {
 	dir := t.TempDir()
 	testfile.Tree(t, dir, map[string]string{"README.md": "Read me.", "a.jsonl": `{"a":1}`, "set/chat.json": `{"b":2}`, "set/sub/chat.json": `{"b":2}`})
-	files, err := FindRows(RowOptions{Inputs: []string{dir}})
+	files, err := FindRows(PrepareOptions{Inputs: []string{dir}}, dataset.Conversations, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -109,13 +118,13 @@ func TestRowsOfFolders(t *testing.T) {
 		t.Error(diff)
 	}
 	for _, c := range []struct {
-		o    RowOptions
+		o    PrepareOptions
 		want string
 	}{
-		{RowOptions{Inputs: []string{dir}}, `a.jsonl line 1 {"a":1}; `},
-		{RowOptions{Inputs: []string{dir + "/set"}}, `error no file found in ["DIR/set"] with include patterns []; left out: neither JSONL nor Parquet (2: DIR/set/chat.json, DIR/set/sub/chat.json)`},
-		{RowOptions{Inputs: []string{dir + "/README.md", dir}}, "error DIR/README.md: neither JSONL nor Parquet by its name: --format says what it is"},
-		{RowOptions{Inputs: []string{dir + "/set"}, Format: source.JSONL, Out: dir + "/set", Owns: dataset.Conversations.Owns}, `set/sub/chat.json line 1 {"b":2}; `},
+		{PrepareOptions{Inputs: []string{dir}}, `a.jsonl line 1 {"a":1}; `},
+		{PrepareOptions{Inputs: []string{dir + "/set"}}, `error no file found in ["DIR/set"] with include patterns []; left out: neither JSONL nor Parquet (2: DIR/set/chat.json, DIR/set/sub/chat.json)`},
+		{PrepareOptions{Inputs: []string{dir + "/README.md", dir}}, "error DIR/README.md: neither JSONL nor Parquet by its name: --format says what it is"},
+		{PrepareOptions{Inputs: []string{dir + "/set"}, Format: source.JSONL, Out: dir + "/set"}, `set/sub/chat.json line 1 {"b":2}; `},
 	} {
 		if got := listed(c.o, dir); got != c.want {
 			t.Errorf("%+v:\ngot  %s\nwant %s", c.o, got, c.want)
@@ -131,7 +140,11 @@ func TestReadRowsBelow(t *testing.T) {
 	t.Chdir(filepath.Join(dir, "sub"))
 	for _, input := range []string{dir, ".."} {
 		var got []string
-		for row, err := range ReadRows(RowOptions{Inputs: []string{input}}) {
+		files, err := FindRows(PrepareOptions{Inputs: []string{input}}, dataset.Conversations, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for row, err := range files.Rows() {
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -14,16 +14,20 @@ import (
 // of the documents it finds.
 func scanText(t *testing.T, text, separator string, chunk int) ([]string, Reason) {
 	t.Helper()
-	s := &scanner{separator: []byte(separator)}
-	found, err := s.run(strings.NewReader(text), chunk)
-	if err != nil {
+	s := &scanner{separator: separatorForm(separator)}
+	if err := s.run(strings.NewReader(text), chunk); err != nil {
 		t.Fatal(err)
 	}
 	var documents []string
-	for _, d := range s.documents {
-		documents = append(documents, text[d.start():d.start()+d.length()])
+	switch s.reason {
+	case Empty:
+		return nil, isText
+	case isText:
+		for _, d := range s.documents {
+			documents = append(documents, text[d.start():d.start()+d.length()])
+		}
 	}
-	return documents, found
+	return documents, s.reason
 }
 
 // scanSlowly is what the scanner computes, said in a few lines.
@@ -97,8 +101,8 @@ func BenchmarkScan(b *testing.B) {
 	text := bytes.Repeat([]byte("some text that is long enough, größer als nötig\n"), 1<<18)
 	b.SetBytes(int64(len(text)))
 	for b.Loop() {
-		s := &scanner{separator: []byte("<|end|>")}
-		if _, err := s.run(bytes.NewReader(text), 1<<20); err != nil {
+		s := &scanner{separator: separatorForm("<|end|>")}
+		if err := s.run(bytes.NewReader(text), 1<<20); err != nil {
 			b.Fatal(err)
 		}
 	}

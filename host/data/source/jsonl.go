@@ -40,103 +40,59 @@ func ReadJSONL(r io.Reader, field string) iter.Seq2[Row, error] {
 // does not check whether a line is JSON. An error in reading r, if any, comes last.
 func ReadObjects(r io.Reader) iter.Seq2[Row, error] {
 	return func(yield func(Row, error) bool) {
-		l := &lines{r: bufio.NewReaderSize(r, 1<<20)}
-		begin, _ := l.r.Peek(sniffed) // an error comes back when it is read
-		if err := checkJSONL(begin); err != nil {
-			yield(Row{}, err)
-			return
-		}
-		for {
-			line, err := l.next()
-			row := Row{Number: l.number, Text: line}
-			switch {
-			case err == io.EOF:
+		in := bufio.NewReaderSize(r, 1<<20)
+		begin, _ := in.Peek(sniffed) // an error comes back when it is read
+		text := bytes.TrimSpace(bytes.TrimPrefix(begin, []byte(UTF8Mark)))
+		for _, other := range otherFormats {
+			if bytes.HasPrefix(begin, []byte(other.begins)) || bytes.HasPrefix(text, []byte(other.begins)) {
+				yield(Row{}, &DamagedError{"JSONL", "this is " + other.name + ", whatever it is called"})
 				return
-			case errors.Is(err, errLong):
-				problem := fmt.Sprintf("longer than %d MiB", MaxRow>>20)
-				row = Row{Number: l.number, Err: &RowError{"line", l.number, problem, false}}
-			case err != nil:
+			}
+		}
+		var long []byte // a line that does not fit into the buffer
+		for number := int64(1); ; number++ {
+			line, err := in.ReadSlice('\n')
+			tooLong := false
+			if err == bufio.ErrBufferFull {
+				long = append(long[:0], line...)
+				for err == bufio.ErrBufferFull {
+					line, err = in.ReadSlice('\n')
+					if tooLong = tooLong || len(long)+len(line) > MaxRow; !tooLong {
+						long = append(long, line...)
+					}
+				}
+				line = long
+			}
+			if err != nil && err != io.EOF {
 				yield(Row{}, err)
 				return
 			}
-			if !yield(row, nil) {
+			if number == 1 {
+				line = bytes.TrimPrefix(line, []byte(UTF8Mark))
+			}
+			row := Row{Number: number, Text: line}
+			if tooLong {
+				problem := fmt.Sprintf("longer than %d MiB", MaxRow>>20)
+				row = Row{Number: number, Err: &RowError{"line", number, problem, false}}
+			}
+			if (tooLong || len(bytes.TrimSpace(line)) > 0) && !yield(row, nil) || err != nil {
 				return
 			}
 		}
 	}
-}
-
-const sniffed = 512
-
-// otherFormats are what files begin with that are called JSONL by mistake.
-var otherFormats = []struct{ begins, name string }{
-	{"PAR1", "Parquet"}, {"\x1f\x8b", "gzip"}, {"\x28\xb5\x2f\xfd", "Zstandard"},
-	{"\xfd7zXZ\x00", "xz"}, {"BZh", "bzip2"}, {"PK\x03\x04", "zip"},
-	{"\xff\xfe", "UTF-16"}, {"\xfe\xff", "UTF-16"}, {"<", "HTML or XML"},
-}
-
-// checkJSONL refuses a file of another format by its first bytes, so that its lines do not count as
-// bad rows.
-func checkJSONL(begin []byte) error {
-	text := bytes.TrimSpace(bytes.TrimPrefix(begin, []byte(UTF8Mark)))
-	for _, other := range otherFormats {
-		if bytes.HasPrefix(begin, []byte(other.begins)) || bytes.HasPrefix(text, []byte(other.begins)) {
-			return &DamagedError{"JSONL", "this is " + other.name + ", whatever it is called"}
-		}
-	}
-	return nil
 }
 
 // UTF8Mark is what some programs write before a text in UTF-8.
 const UTF8Mark = "\xef\xbb\xbf"
 
-var errLong = errors.New("a line is too long")
+const sniffed = 512
 
-// lines cuts what it reads at line ends.
-type lines struct {
-	r      *bufio.Reader
-	number int64
-	long   []byte // a line that does not fit into r's buffer
-}
-
-// next returns the next line with something in it, errLong for one that is longer than
-// MaxRow, or io.EOF.
-func (l *lines) next() ([]byte, error) {
-	for {
-		line, err := l.line()
-		if err == io.EOF && len(line) > 0 {
-			err = nil
-		}
-		if err != nil {
-			return nil, err
-		}
-		if l.number == 1 {
-			line = bytes.TrimPrefix(line, []byte(UTF8Mark))
-		}
-		if len(bytes.TrimSpace(line)) > 0 {
-			return line, nil
-		}
-	}
-}
-
-func (l *lines) line() ([]byte, error) {
-	l.number++
-	part, err := l.r.ReadSlice('\n')
-	if err != bufio.ErrBufferFull {
-		return part, err
-	}
-	l.long = append(l.long[:0], part...)
-	tooLong := false
-	for err == bufio.ErrBufferFull {
-		part, err = l.r.ReadSlice('\n')
-		if tooLong = tooLong || len(l.long)+len(part) > MaxRow; !tooLong {
-			l.long = append(l.long, part...)
-		}
-	}
-	if tooLong && (err == nil || err == io.EOF) {
-		return nil, errLong
-	}
-	return l.long, err
+// otherFormats are what files begin with that are called JSONL by mistake: their lines would count
+// as bad rows.
+var otherFormats = []struct{ begins, name string }{
+	{"PAR1", "Parquet"}, {"\x1f\x8b", "gzip"}, {"\x28\xb5\x2f\xfd", "Zstandard"},
+	{"\xfd7zXZ\x00", "xz"}, {"BZh", "bzip2"}, {"PK\x03\x04", "zip"},
+	{"\xff\xfe", "UTF-16"}, {"\xfe\xff", "UTF-16"}, {"<", "HTML or XML"},
 }
 
 // objectParser takes one field out of an object.
@@ -159,92 +115,60 @@ func (p *objectParser) parse(line []byte) (text []byte, problem string) {
 	} else if kind != '{' && kind != 0 {
 		return nil, fmt.Sprintf("%s, want an object with the field %q", kindName(kind), p.field)
 	}
-	found, wrong, err := p.object()
-	if err == nil {
-		if _, err = p.dec.ReadToken(); err == io.EOF {
-			err = nil
-		} else if err == nil {
-			return nil, "more than one value in a line"
-		}
-	}
-	p.sound = err == nil
-	switch {
-	case err != nil:
-		return nil, syntaxProblem(line, err)
-	case wrong != "":
-		return nil, wrong
-	case !found:
-		return nil, fmt.Sprintf("no field %q", p.field)
-	}
-	return p.text, ""
-}
-
-// object reads an object and keeps the text of the field.
-func (p *objectParser) object() (found bool, wrong string, err error) {
-	if _, err := p.dec.ReadToken(); err != nil {
-		return false, "", err
-	}
-	for p.dec.PeekKind() != '}' {
-		name, err := p.dec.ReadToken()
-		if err != nil {
-			return false, "", err
+	problem = fmt.Sprintf("no field %q", p.field)
+	_, err := p.dec.ReadToken()
+	for err == nil && p.dec.PeekKind() != '}' {
+		var name jsontext.Token
+		if name, err = p.dec.ReadToken(); err != nil {
+			break
 		}
 		if name.String() != p.field {
-			if err := p.dec.SkipValue(); err != nil {
-				return false, "", err
-			}
+			err = p.dec.SkipValue()
 			continue
 		}
 		kind := p.dec.PeekKind()
-		value, err := p.dec.ReadValue()
-		if err != nil {
-			return false, "", err
+		var value jsontext.Value
+		if value, err = p.dec.ReadValue(); err != nil {
+			break
 		}
-		found = true
-		if kind != '"' {
-			wrong = fmt.Sprintf("field %q is %s, want a string", p.field, kindName(kind))
+		if problem = ""; kind != '"' {
+			problem = fmt.Sprintf("field %q is %s, want a string", p.field, kindName(kind))
 			continue
 		}
-		if p.text, err = jsontext.AppendUnquote(p.text[:0], value); err != nil {
-			return false, "", err
+		p.text, err = jsontext.AppendUnquote(p.text[:0], value)
+	}
+	if err == nil {
+		_, err = p.dec.ReadToken() // the end of the object
+	}
+	if err == nil {
+		if _, err = p.dec.ReadToken(); err == nil {
+			return nil, "more than one value in a line"
+		}
+		if err == io.EOF {
+			p.sound = true
+			return p.text, problem
 		}
 	}
-	_, err = p.dec.ReadToken()
-	return found, wrong, err
-}
-
-// syntaxProblem says what is wrong with a line that is not JSON.
-func syntaxProblem(line []byte, err error) string {
 	if errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF) {
+		problem = "not JSON: the line ends too early"
 		if text := string(bytes.TrimSpace(line)); text == "{" {
-			return "not JSON: the line ends too early; want an object in one line, as jq -c . writes it"
+			problem += "; want an object in one line, as jq -c . writes it"
 		}
-		return "not JSON: the line ends too early"
+		return nil, problem
 	}
 	if syntactic, ok := errors.AsType[*jsontext.SyntacticError](err); ok {
 		at := syntactic.ByteOffset
 		hint := plainjson.NoNumber(line, at)
-		return fmt.Sprintf("not JSON: at byte %d: %v%s", at+1, syntactic.Err, hint)
+		return nil, fmt.Sprintf("not JSON: at byte %d: %v%s", at+1, syntactic.Err, hint)
 	}
-	return "not JSON: " + err.Error()
+	return nil, "not JSON: " + err.Error()
 }
 
 func kindName(kind jsontext.Kind) string {
-	switch kind {
-	case 'n':
-		return "null"
-	case 't', 'f':
-		return "a boolean"
-	case '"':
-		return "a string"
-	case '0':
-		return "a number"
-	case '{':
-		return "an object"
-	case '[':
-		return "an array"
-	}
-	return "not JSON"
+	return map[jsontext.Kind]string{
+		'n': "null", 't': "a boolean", 'f': "a boolean", '"': "a string", '0': "a number",
+		'{': "an object", '[': "an array",
+	}[kind]
 }
 
 // checkText says why bytes are no text, "" if they are.

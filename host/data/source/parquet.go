@@ -19,7 +19,7 @@ import (
 // error, if any, comes last.
 func ReadParquet(r io.ReaderAt, size int64, column string) iter.Seq2[Row, error] {
 	return func(yield func(Row, error) bool) {
-		p := newParquetFile(r, size, yield)
+		p := &parquetFile{r: r, size: size, yield: yield}
 		p.row = func(_ *parquet.Schema, values parquet.Row) (text []byte, problem string) {
 			if len(values) != 1 || values[0].IsNull() {
 				return nil, fmt.Sprintf("column %q is null, want a string", column)
@@ -64,15 +64,12 @@ func columnNames(file *parquet.File) string {
 	return strings.Join(names, ", ")
 }
 
-// maxNamed is how many missing columns an error names.
-const maxNamed = 4
-
 // ReadParquetObjects returns the rows of a Parquet file, the size bytes of r, as JSON
 // objects with those of the columns that exist; at least one must. The values are
 // numbers, texts, and lists and groups of them. An error, if any, comes last.
 func ReadParquetObjects(r io.ReaderAt, size int64, columns []string) iter.Seq2[Row, error] {
 	return func(yield func(Row, error) bool) {
-		p := newParquetFile(r, size, yield)
+		p := &parquetFile{r: r, size: size, yield: yield}
 		p.row = jsonRow
 		p.run(columns, func(file *parquet.File) error {
 			for _, field := range file.Schema().Fields() {
@@ -84,8 +81,8 @@ func ReadParquetObjects(r io.ReaderAt, size int64, columns []string) iter.Seq2[R
 				return nil
 			}
 			named := columns
-			if len(named) > maxNamed {
-				named = append(named[:maxNamed:maxNamed], "…")
+			if len(named) > 4 {
+				named = append(named[:4:4], "…")
 			}
 			return fmt.Errorf("none of the columns %s; there are %s",
 				strings.Join(named, ", "), columnNames(file))
@@ -134,28 +131,23 @@ func plain(value any) (out any, valid bool) {
 		for key := range v {
 			v[key] = of(v[key])
 		}
-		return unlisted(v), valid
+		list, ok := v["list"].([]any)
+		if !ok || len(v) != 1 {
+			return v, valid
+		}
+		out := make([]any, len(list))
+		for i, entry := range list {
+			single, ok := entry.(map[string]any)
+			if !ok || len(single) != 1 {
+				return v, valid
+			}
+			for _, element := range single {
+				out[i] = element
+			}
+		}
+		return out, valid
 	}
 	return value, valid
-}
-
-// unlisted is the list that a group stands for, or the group.
-func unlisted(group map[string]any) any {
-	list, ok := group["list"].([]any)
-	if !ok || len(group) != 1 {
-		return group
-	}
-	out := make([]any, len(list))
-	for i, entry := range list {
-		single, ok := entry.(map[string]any)
-		if !ok || len(single) != 1 {
-			return group
-		}
-		for _, element := range single {
-			out[i] = element
-		}
-	}
-	return out
 }
 
 // parquetFile is a Parquet file that is being read.
@@ -171,16 +163,12 @@ type parquetFile struct {
 	calling bool     // yield runs: a panic is not the library's
 }
 
-func newParquetFile(r io.ReaderAt, size int64, yield func(Row, error) bool) *parquetFile {
-	limit := budget{size: size}
-	return &parquetFile{r: r, size: size, yield: yield, budget: limit, claimed: limit}
-}
-
 // errStop ends the reading of a file whose caller wants no more rows.
 var errStop = errors.New("stop")
 
 // run reads the rows of a file in some columns, after a check of the file.
 func (p *parquetFile) run(columns []string, check func(*parquet.File) error) {
+	p.budget.size, p.claimed.size = p.size, p.size
 	if err := p.read(columns, check); err != nil && err != errStop {
 		p.yield(Row{}, err)
 	}
@@ -247,15 +235,30 @@ func (p *parquetFile) group(schema *parquet.Schema, group parquet.RowGroup) erro
 	batch := make([]parquet.Row, 16)
 	for {
 		n, err := rows.ReadRows(batch)
-		for _, row := range batch[:n] {
+		for _, values := range batch[:n] {
 			size := int64(0)
-			for _, v := range row {
+			for _, v := range values {
 				size += valueCost + int64(len(v.Bytes()))
 			}
 			if err := p.budget.spend(size); err != nil {
 				return damagedParquet(err)
 			}
-			if !p.use(schema, row, size) {
+			p.number++
+			row, problem := Row{Number: p.number, Unread: p.unread}, ""
+			if size <= MaxRow {
+				row.Text, problem = p.row(schema, values)
+			}
+			if size > MaxRow || len(row.Text) > MaxRow {
+				problem = fmt.Sprintf("longer than %d MiB", MaxRow>>20)
+			}
+			if problem != "" {
+				null := len(values) == 1 && values[0].IsNull()
+				row = Row{Number: p.number, Err: &RowError{"row", p.number, problem, null}}
+			}
+			p.calling = true
+			more := p.yield(row, nil)
+			p.calling = false
+			if !more {
 				return errStop
 			}
 		}
@@ -268,26 +271,6 @@ func (p *parquetFile) group(schema *parquet.Schema, group parquet.RowGroup) erro
 			return damagedParquet(io.ErrNoProgress)
 		}
 	}
-}
-
-// use yields a row, and reports whether more are wanted.
-func (p *parquetFile) use(schema *parquet.Schema, values parquet.Row, size int64) bool {
-	p.number++
-	row, problem := Row{Number: p.number, Unread: p.unread}, ""
-	if size <= MaxRow {
-		row.Text, problem = p.row(schema, values)
-	}
-	if size > MaxRow || len(row.Text) > MaxRow {
-		problem = fmt.Sprintf("longer than %d MiB", MaxRow>>20)
-	}
-	if problem != "" {
-		null := len(values) == 1 && values[0].IsNull()
-		row = Row{Number: p.number, Err: &RowError{"row", p.number, problem, null}}
-	}
-	p.calling = true
-	more := p.yield(row, nil)
-	p.calling = false
-	return more
 }
 
 func damagedParquet(err error) error {

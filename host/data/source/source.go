@@ -15,6 +15,7 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/klauspost/compress/gzip"
@@ -36,12 +37,10 @@ var Formats = []Format{Text, JSONL, Parquet}
 
 // ParseFormat returns the format with that name; "" means no format, and is accepted.
 func ParseFormat(name string) (Format, error) {
-	for _, f := range append(Formats, "") {
-		if name == string(f) {
-			return f, nil
-		}
+	if name != "" && !slices.Contains(Formats, Format(name)) {
+		return "", fmt.Errorf("format %q: want text, jsonl or parquet", name)
 	}
-	return "", fmt.Errorf("format %q: want text, jsonl or parquet", name)
+	return Format(name), nil
 }
 
 // Compression says how a file is compressed.

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/cage-qat/cage/host/data"
+	"github.com/cage-qat/cage/host/data/dataset"
 	"github.com/cage-qat/cage/internal/schema"
 )
 
@@ -120,7 +121,11 @@ func (s *Settings) Keys() []schema.Key {
 func (t *Task) ReadDocs(files []string, examples bool) ([]Doc, error) {
 	var list []Doc
 	columns := append([]string{"question", "target"}, t.Columns...)
-	for row, err := range data.ReadRows(data.RowOptions{Inputs: files, Columns: columns}) {
+	found, err := data.FindRows(data.PrepareOptions{Inputs: files}, dataset.Kind{}, columns)
+	if err != nil {
+		return nil, err
+	}
+	for row, err := range found.Rows() {
 		if err != nil {
 			return nil, err
 		}
