@@ -82,11 +82,11 @@ func TestPackingChangesNoLoss(t *testing.T) {
 					t.Fatal(err)
 				}
 				defer f.Close()
-				loss, targets, err := step.Evaluate(t.Context(), c, s, sequence(t, cfg, f, c.Batch()), 0)
-				if err != nil || targets != f.Header().Learned {
-					t.Fatalf("%d targets of %d, %v", targets, f.Header().Learned, err)
+				means, err := step.Evaluate(t.Context(), c, s, sequence(t, cfg, f, c.Batch()), 0)
+				if err != nil || means[0].Targets != f.Header().Learned {
+					t.Fatalf("%v of %d targets, %v", means, f.Header().Learned, err)
 				}
-				return loss, targets
+				return means[0].Loss, means[0].Targets
 			}
 			packed, _ := evaluate("first_fit")
 			alone, _ := evaluate("none")

@@ -138,7 +138,7 @@ func (r *run) evaluate(ctx context.Context, batches ...int) (losses []float64, e
 			return nil, err
 		}
 	}
-	means, err := step.EvaluateFirst(ctx, r.Compiled, r.state, sequence, batches...)
+	means, err := step.Evaluate(ctx, r.Compiled, r.state, sequence, batches...)
 	for _, m := range means {
 		losses = append(losses, m.Loss)
 	}

@@ -258,11 +258,11 @@ func TestEvaluateCountsEveryToken(t *testing.T) {
 		plan := testrun.Plan(t, cfg)
 		c := testrun.Compile(t, plan)
 		s := testrun.Upload(t, c, testrun.Params(plan.Model, 3))
-		loss, tokens, err := step.Evaluate(t.Context(), c, s, sequence(t, cfg, file, c.Batch()), batches)
+		means, err := step.Evaluate(t.Context(), c, s, sequence(t, cfg, file, c.Batch()), batches)
 		if err != nil {
 			t.Fatal(err)
 		}
-		return loss, tokens
+		return means[0].Loss, means[0].Targets
 	}
 	for _, c := range []struct{ batches, single, windows int }{{0, 0, 7}, {2, 7, 7}, {1, 4, 4}, {100, 100, 7}} {
 		loss, tokens := evaluate("train.batch=4", c.batches)
@@ -298,7 +298,7 @@ func stopEvaluation(t *testing.T, file *dataset.File) {
 	defer s.Close()
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, _, err := step.Evaluate(ctx, c, s, sequence(t, cfg, file, c.Batch()), 0); !errors.Is(err, context.Canceled) {
+	if _, err := step.Evaluate(ctx, c, s, sequence(t, cfg, file, c.Batch()), 0); !errors.Is(err, context.Canceled) {
 		t.Errorf("with a cancelled context: %v", err)
 	}
 }

@@ -255,20 +255,20 @@ func (t *Model) Evaluate(ctx context.Context, batches int) (loss float64, tokens
 	if t.data == nil && t.cfg.Model.Language() {
 		return 0, 0, fmt.Errorf("%s was opened without data", t.dir)
 	}
-	if t.data == nil {
-		return step.Evaluate(ctx, t.built.Compiled, t.state, nil, batches)
+	var sequence step.Sequence
+	var verification *build.Verification
+	if t.data != nil {
+		verification = build.VerifyFiles(t.data)
+		defer verification.Close()
+		if sequence, err = build.OpenSequence(t.cfg, t.data, t.built.Compiled.Batch()); err != nil {
+			return 0, 0, err
+		}
 	}
-	verification := build.VerifyFiles(t.data)
-	defer verification.Close()
-	sequence, err := build.OpenSequence(t.cfg, t.data, t.built.Compiled.Batch())
+	means, err := step.Evaluate(ctx, t.built.Compiled, t.state, sequence, batches)
 	if err != nil {
 		return 0, 0, err
 	}
-	loss, tokens, err = step.Evaluate(ctx, t.built.Compiled, t.state, sequence, batches)
-	if err != nil {
-		return 0, 0, err
-	}
-	return loss, tokens, verification.Wait()
+	return means[0].Loss, means[0].Targets, verification.Wait()
 }
 
 // Close frees everything.

@@ -12,8 +12,8 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// OperandSite is an operand of a product in the backward pass of a linear layer. A weight, and the gradient of its layer's
-// output, have the weight's name; an activation has the name of its site.
+// OperandSite is an operand of a product in the backward pass of a linear layer. A weight, and the
+// gradient of its layer's output, have the weight's name; an activation has the name of its site.
 type OperandSite struct {
 	Product sdk.Product
 	Role    sdk.Role
@@ -50,21 +50,6 @@ func BackwardSites(m model.Model, batch, context int) (sites []OperandSite, shap
 
 func inputSites(m model.Model, batch, context int) []model.ActivationSite {
 	return slices.DeleteFunc(m.ActivationSites(batch, context), func(s model.ActivationSite) bool { return !s.OfBlock() })
-}
-
-func (p *Plan) backwardSites() []OperandSite {
-	if len(p.Backward) == 0 {
-		return nil
-	}
-	sites, _ := BackwardSites(p.Model, p.Batch, p.Context)
-	return slices.DeleteFunc(sites, func(s OperandSite) bool { _, ok := p.Backward[s]; return !ok })
-}
-
-func (p *Plan) backwardKeys() (list []key) {
-	for _, s := range p.backwardSites() {
-		list = append(list, keysOf(p.Backward[s], s.String(), s.String(), string(s.Product)+" "+p.partners(s.Name))...)
-	}
-	return list
 }
 
 // quantizeBackward has the model's layers quantize the operands of their backward pass. in has the nodes of the weights
@@ -113,16 +98,4 @@ func (p *Plan) unquantizedWeights() []Tensor {
 		_, ok := p.Backward[OperandSite{sdk.ProductInputGradient, sdk.RoleWeight, t.Name}]
 		return !ok
 	})
-}
-
-// noteUnquantized returns the hook with which a training quantizes activations whose x the backward pass quantizes once more.
-func (p *Plan) noteUnquantized(quantize model.ActivationQuantizer) model.ActivationQuantizer {
-	if quantize == nil || !p.Unquantized {
-		return quantize
-	}
-	return func(site model.ActivationSite, x *graph.Node) *graph.Node {
-		value := quantize(site, x)
-		model.NoteUnquantized(value, x)
-		return value
-	}
 }

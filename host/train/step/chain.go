@@ -1,7 +1,6 @@
 package step
 
 import (
-	"errors"
 	"fmt"
 	"maps"
 	"math"
@@ -14,11 +13,7 @@ import (
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
-// Step runs one optimizer step on the plan's Accumulate micro-batches, each given as flat
-// [batch, context+1] token ids. Parameters and states are replaced in s. If the loss or
-// the gradient's norm is not finite, s keeps its values (though perhaps in new buffers),
-// and the result says Skipped. After an error during the update, s is no longer
-// consistent, because its buffers were donated ([State.Consistent]).
+// Step is [Compiled.Run] for micro-batches that are given as flat [batch, context+1] token ids.
 func (c *Compiled) Step(s *State, batches [][]int32, set Settings) (Result, error) {
 	b, err := c.Load(batches)
 	if err != nil {
@@ -27,8 +22,10 @@ func (c *Compiled) Step(s *State, batches [][]int32, set Settings) (Result, erro
 	return c.Run(s, b, set)
 }
 
-// Run is [Compiled.Step] with micro-batches that were loaded before. Their buffers are
-// freed when it returns.
+// Run runs one optimizer step on the plan's Accumulate micro-batches, whose buffers are freed.
+// Parameters and states are replaced in s. If the loss or the gradient's norm is not finite, s keeps
+// its values (though perhaps in new buffers), and the result says Skipped. After an error during the
+// update, s is no longer consistent, because its buffers were donated ([State.Consistent]).
 func (c *Compiled) Run(s *State, b *Batches, set Settings) (Result, error) {
 	defer b.Close()
 	run := c.runChain
@@ -47,10 +44,16 @@ func (c *Compiled) Run(s *State, b *Batches, set Settings) (Result, error) {
 func (c *Compiled) runChain(s *State, batches *Batches, set Settings) (res Result, err error) {
 	t := maps.Clone(s.Tensors)
 	defer keepState(s.Tensors, t)
-	if err := errors.Join(c.addStepInputs(t, set.Step), c.addOptimizerKeys(t, set.Step)); err != nil {
+	if err := c.addStepInputs(t, set.Step); err != nil {
 		return res, err
 	}
-	if c.needsQuantized(set) {
+	for _, k := range c.plan.optimizerKeys() { // one by one, as updates read them
+		if t[k.node], err = engine.Upload(c.dev, c.plan.keyValues([]key{k}, set.Step, 0, 0), 2); err != nil {
+			return res, err
+		}
+	}
+	if !c.plan.FullPrecision || set.Statistics || set.ParetoSTE || set.Pareto ||
+		slices.ContainsFunc(c.plan.rules(updateKind{mode: c.mode(set)}), cage.Rule.Quantizes) {
 		if err := c.runQuantize(t); err != nil { // Q(x), e = x − Q(x)
 			return res, err
 		}
@@ -66,75 +69,51 @@ func (c *Compiled) runChain(s *State, batches *Batches, set Settings) (res Resul
 	if err := c.measurePareto(t, batches, set, &res); err != nil {
 		return res, err
 	}
-	err = c.finishStep(s, t, batches, set, &res) // x_{t+1}, by Algorithm 1
-	return res, err
-}
-
-// finishStep takes a step from its gradients to its end: the second gradients that optimizers ask for,
-// what opaque optimizers compute, the renewal of preconditioners, and the update.
-func (c *Compiled) finishStep(s *State, t update.Tensors, batches *Batches, set Settings, res *Result) error {
-	scalars, err := c.collect(t, set, res)
+	scalars, err := c.collect(t, set, &res) // sums of what optimizers collect
 	if err == nil {
-		err = c.probe(s, t, batches, set, scalars, res)
+		err = c.probe(s, t, batches, set, scalars, &res) // second gradients
 	}
 	if err == nil && !res.Skipped {
 		err = c.runOpaque(t, set, scalars, res.Loss)
 	}
 	if err != nil || res.Skipped {
-		return err
+		return res, err
 	}
 	began := time.Now()
 	s.replace()
 	res.Overhead += time.Since(began)
 	if err := c.takeOpaque(t); err != nil {
-		return err
+		return res, err
 	}
-	observed, err := c.refresh(s, t, set, scalars, res)
+	observed, err := c.refresh(s, t, set, scalars, &res) // preconditioners
 	if err != nil {
-		return err
+		return res, err
 	}
 	kind := updateKind{mode: c.mode(set), part: cage.Updating, observed: observed, probes: c.plan.probesDue(set.Step),
 		statistics: set.Statistics && len(c.plan.quantizedParams()) > 0}
-	if err := c.runUpdate(t, kind, scalars, res); err != nil {
-		return err
+	if err := c.runUpdate(t, kind, scalars, &res); err != nil { // x_{t+1}, by Algorithm 1
+		return res, err
 	}
-	c.plan.advance(t)
-	s.inconsistent = false
-	return nil
-}
-
-// advance puts the next states of the quantizers in the places of the ones that the step has read.
-func (p *Plan) advance(t update.Tensors) {
-	for _, s := range p.quantizerStates() {
-		if next := t[nextName(s.Name)]; next != nil { // searches find others
-			t[s.Name].Finalize()
-			t[s.Name] = next
-			delete(t, nextName(s.Name))
+	for _, state := range c.plan.quantizerStates() {
+		if next := t[nextName(state.Name)]; next != nil { // searches find others
+			t[state.Name].Finalize()
+			t[state.Name] = next
+			delete(t, nextName(state.Name))
 		}
 	}
-}
-
-// needsQuantized tells whether a step reads Q(x): for the gradient, the method
-// or a measure.
-func (c *Compiled) needsQuantized(set Settings) bool {
-	return !c.plan.FullPrecision || set.Statistics || set.ParetoSTE || set.Pareto ||
-		slices.ContainsFunc(c.plan.rules(updateKind{mode: c.mode(set)}), cage.Rule.Quantizes)
+	s.inconsistent = false
+	return res, nil
 }
 
 func (c *Compiled) mode(set Settings) cage.Mode {
 	return cage.Of(c.plan.Rules).Mode(cage.At{Step: set.Step, Steps: set.Steps, Strength: set.Lambda})
 }
 
-func (c *Compiled) runQuantize(t update.Tensors) error {
-	q, err := c.quantize()
-	if q == nil || err != nil {
-		return err
-	}
-	return q.run(t)
-}
+// runQuantize runs the quantization of the weights, if any is quantized.
+func (c *Compiled) runQuantize(t update.Tensors) error { return runIfAny(c.quantize, t) }
 
-func (c *Compiled) runQuantizeForEvaluation(t update.Tensors) error {
-	q, err := c.quantizeForEvaluation()
+func runIfAny(compile func() (*executable, error), t update.Tensors) error {
+	q, err := compile()
 	if q == nil || err != nil {
 		return err
 	}
@@ -163,7 +142,7 @@ func (c *Compiled) runGradients(t update.Tensors, b *Batches, step int, kind gra
 		}
 		t[tokensName] = tokens
 		if !kind.full {
-			if err := c.addActivationKeys(t, step, i, i+1); err != nil {
+			if err := c.addBatchKeys(t, activationKeysName, c.plan.activationKeys(), step, i, i+1); err != nil {
 				return nil, err
 			}
 		}

@@ -108,11 +108,3 @@ func (c *Compiled) initColumns(t update.Tensors, tokens []int32) error {
 	defer delete(t, tokensName)
 	return c.runOnce(c.plan.columnsStage(), t)
 }
-
-func (c *Compiled) dropColumns(t update.Tensors) error {
-	for _, spec := range c.plan.columnSpecs() {
-		t[spec.Name].Finalize()
-		delete(t, spec.Name)
-	}
-	return nil
-}

@@ -67,16 +67,18 @@ func uncompiled(dev *engine.Device, plan Plan) (*Compiled, error) {
 	if err != nil {
 		return nil, err
 	}
+	plans := []*Plan{&plan}
 	if evaluation != nil {
-		plan.Pieces = nil
-		if err := evaluation.prepare(dev); err != nil {
+		plan.Pieces, plans = nil, append(plans, evaluation)
+	}
+	for _, p := range plans {
+		if err := p.keepOperandsRotated(); err != nil {
 			return nil, err
 		}
+		p.findCodes(dev)
 	}
-	if err := plan.prepare(dev); err != nil {
-		return nil, err
-	}
-	c := &Compiled{dev: dev, plan: plan, evaluationPlan: evaluation, stages: map[string]*executable{}, updates: map[updateKind]*update.Update{}, singles: map[cage.Mode]*single{}}
+	c := &Compiled{dev: dev, plan: plan, evaluationPlan: evaluation, stages: map[string]*executable{},
+		updates: map[updateKind]*update.Update{}, singles: map[cage.Mode]*single{}}
 	if evaluation == nil {
 		c.evaluationPlan = &c.plan
 	}
@@ -100,25 +102,73 @@ const (
 // evaluation, and the stationarity measures if pareto is true. What cannot be compiled
 // then fails before the first step, and no step waits for a compiler.
 func (c *Compiled) Prepare(pareto bool) error {
-	chain := !c.isSingle() || c.refresher.Any() || pareto || c.plan.probesEver(false) || c.plan.probesEver(true)
-	for _, mode := range append(cage.Of(c.plan.Rules).Modes(), cage.Idle) {
+	p := &c.plan
+	quantized := len(p.quantizedParams()) > 0
+	chain := !c.isSingle() || c.refresher.Any() || pareto || p.probesEver(false) || p.probesEver(true)
+	for _, mode := range append(cage.Of(p.Rules).Modes(), cage.Idle) {
 		if c.isSingle() {
 			if _, err := c.single(mode); err != nil {
 				return err
 			}
 		}
-		for _, kind := range c.updateKinds(mode, pareto) {
-			if !chain {
-				break
+		if !chain {
+			continue
+		}
+		kinds := []updateKind{{mode: mode, part: cage.Collecting}, {mode: mode, part: cage.Giving}}
+		if c.refresher.Any() {
+			kinds = append(kinds, updateKind{mode: mode, part: cage.Observing})
+		}
+		for _, due := range p.probePatterns() {
+			kinds = append(kinds, updateKind{mode: mode, part: cage.Probing, probes: due})
+			kind := updateKind{mode: mode, part: cage.Updating, probes: due}
+			for _, kind.statistics = range []bool{false, true}[:1+min(1, len(p.quantizedParams()))] {
+				// Beside a step that is one executable, the chain runs the steps with refreshes, and
+				// those between a refresh and its late effect.
+				if !c.isSingle() || c.refresher.Late() || pareto || due != "" {
+					kinds = append(kinds, kind)
+				}
+				if c.refresher.Any() {
+					observed := kind
+					observed.observed = true
+					kinds = append(kinds, observed)
+				}
 			}
+		}
+		for _, kind := range kinds {
 			if _, err := c.update(kind); err != nil {
 				return err
 			}
 		}
 	}
 	if chain {
-		if err := c.prepareGradients(pareto && len(c.plan.quantizedParams()) > 0); err != nil {
+		full := p.FullPrecision
+		kinds := []gradientKind{{full: full}}
+		if pareto && quantized && !full {
+			kinds = append(kinds, gradientKind{full: true})
+		}
+		if p.probesEver(true) {
+			kinds = append(kinds, gradientKind{full: full, sampled: true})
+		}
+		for _, kind := range kinds {
+			for n := range min(2, p.Accumulate) {
+				kind.sum = n > 0
+				if _, err := c.gradient(kind); err != nil {
+					return err
+				}
+			}
+		}
+		if _, err := c.finish(); err != nil {
 			return err
+		}
+		if pareto && quantized {
+			if _, err := c.pareto(program.KindGradient.Of); err != nil {
+				return err
+			}
+			if !full {
+				if _, err := c.pareto(sumName); err != nil {
+					return err
+				}
+			}
 		}
 	}
 	if err := c.prepareEvaluation(); err != nil {
@@ -129,56 +179,6 @@ func (c *Compiled) Prepare(pareto bool) error {
 	}
 	_, err := c.compileOnce("losses", c.evaluationPlan.lossStage)
 	return err
-}
-
-func (c *Compiled) prepareGradients(pareto bool) error {
-	kinds := []gradientKind{{full: c.plan.FullPrecision}}
-	if pareto && !c.plan.FullPrecision {
-		kinds = append(kinds, gradientKind{full: true})
-	}
-	if c.plan.probesEver(true) {
-		kinds = append(kinds, gradientKind{full: c.plan.FullPrecision, sampled: true})
-	}
-	for _, kind := range kinds {
-		for n := range min(2, c.plan.Accumulate) {
-			kind.sum = n > 0
-			if _, err := c.gradient(kind); err != nil {
-				return err
-			}
-		}
-	}
-	if _, err := c.finish(); err != nil || !pareto {
-		return err
-	}
-	if _, err := c.pareto(program.KindGradient.Of); err != nil || c.plan.FullPrecision {
-		return err
-	}
-	_, err := c.pareto(sumName)
-	return err
-}
-
-// updateKinds are the variants of the update in one mode, with the parts before them.
-func (c *Compiled) updateKinds(mode cage.Mode, pareto bool) []updateKind {
-	list := []updateKind{{mode: mode, part: cage.Collecting}, {mode: mode, part: cage.Giving}}
-	for _, due := range c.plan.probePatterns() {
-		list = append(list, updateKind{mode: mode, part: cage.Probing, probes: due})
-	}
-	for _, statistics := range []bool{false, true}[:1+min(1, len(c.plan.quantizedParams()))] {
-		// Beside a step that is one executable, the chain runs the steps with refreshes, and
-		// those between a refresh and its late effect.
-		for _, due := range c.plan.probePatterns() {
-			if !c.isSingle() || c.refresher.Late() || pareto || due != "" {
-				list = append(list, updateKind{mode: mode, part: cage.Updating, statistics: statistics, probes: due})
-			}
-			if c.refresher.Any() {
-				list = append(list, updateKind{mode: mode, part: cage.Updating, statistics: statistics, observed: true, probes: due})
-			}
-		}
-	}
-	if c.refresher.Any() {
-		list = append(list, updateKind{mode: mode, part: cage.Observing})
-	}
-	return list
 }
 
 // Plan returns the plan that was compiled. In it, quantizers whose operands the products

@@ -86,7 +86,8 @@ func (d *Decoder) Next(tokens []int32) ([]float32, error) {
 	if _, ok := c.evaluationPlan.Pieces[len(tokens)]; !ok && len(c.plan.Activations) > 0 {
 		return nil, fmt.Errorf("step: activations are quantized, but there are no quantizers for %d tokens at once", len(tokens))
 	}
-	if n == 1 && d.withoutGraph() {
+	// In the host's memory the next token of sequences that have all begun is read faster without a graph.
+	if _, ok := c.plan.Model.(model.Network); ok && n == 1 && c.dev.SharesMemory() && int(slices.Max(d.first)) <= d.start {
 		return d.nextToken(tokens)
 	}
 	exec, err := c.compileOnce(fmt.Sprintf("decode %d %d %d", len(d.first), n, d.length), func() stage { return c.evaluationPlan.decodeStage(len(d.first), n, d.length) })
@@ -141,18 +142,22 @@ func (p *Plan) decodeStage(sequences, n, length int) stage {
 	}}
 }
 
-// withoutGraph reports whether the next token of all sequences can be read in the host's memory, which is faster than a
-// graph: not where a sequence has not begun.
-func (d *Decoder) withoutGraph() bool {
-	c := d.e.c
-	_, ok := c.plan.Model.(model.Network)
-	return ok && c.dev.SharesMemory() && int(slices.Max(d.first)) <= d.start
-}
-
-func (d *Decoder) nextToken(tokens []int32) ([]float32, error) {
-	network, err := d.e.decodeNetwork()
-	if err != nil {
-		return nil, err
+// nextToken reads a token of each sequence in the host's memory.
+func (d *Decoder) nextToken(tokens []int32) (logits []float32, err error) {
+	e := d.e
+	c, p := e.c, e.c.evaluationPlan
+	if e.network == nil {
+		weights := map[string][]float32{}
+		for _, param := range c.plan.Model.Params() {
+			if weights[param.Name], err = engine.Data[float32](e.t[p.forwardName(false)(param.Name)]); err != nil {
+				return nil, err
+			}
+		}
+		options := decode.Options{Threads: c.dev.Threads(), Halves: true, BFloat16: c.dev.Precision() == device.BFloat16,
+			Exact: func(weight string) bool { return c.plan.codes[weight] != nil }}
+		if e.network, err = decode.New(c.plan.Model.(model.Network), weights, options); err != nil {
+			return nil, err
+		}
 	}
 	caches := make([][]float32, len(d.t)-1)
 	for i := range caches {
@@ -161,36 +166,16 @@ func (d *Decoder) nextToken(tokens []int32) ([]float32, error) {
 		}
 	}
 	var quantize decode.Quantizer
-	if len(d.e.c.evaluationPlan.Pieces[len(tokens)]) > 0 {
+	if len(p.Pieces[len(tokens)]) > 0 {
 		quantize = func(site model.ActivationSite, x []float32) error {
-			return d.e.quantizeActivation(site, len(tokens), x)
+			return e.quantizeActivation(site, len(tokens), x)
 		}
 	}
-	logits, err := network.Next(tokens, decode.Place{Length: d.length, Start: d.start, First: d.first}, caches, quantize)
-	if err != nil {
-		return nil, err
+	place := decode.Place{Length: d.length, Start: d.start, First: d.first}
+	if logits, err = e.network.Next(tokens, place, caches, quantize); err == nil {
+		d.start++
 	}
-	d.start++
-	return logits, nil
-}
-
-func (e *Evaluator) decodeNetwork() (*decode.Network, error) {
-	if e.network != nil {
-		return e.network, nil
-	}
-	c := e.c
-	weights := map[string][]float32{}
-	for _, p := range c.plan.Model.Params() {
-		var err error
-		if weights[p.Name], err = engine.Data[float32](e.t[c.evaluationPlan.forwardName(false)(p.Name)]); err != nil {
-			return nil, err
-		}
-	}
-	var err error
-	options := decode.Options{Threads: c.dev.Threads(), Halves: true, BFloat16: c.dev.Precision() == device.BFloat16}
-	options.Exact = func(weight string) bool { return c.plan.codes[weight] != nil }
-	e.network, err = decode.New(c.plan.Model.(model.Network), weights, options)
-	return e.network, err
+	return logits, err
 }
 
 func (e *Evaluator) quantizeActivation(site model.ActivationSite, tokens int, x []float32) error {

@@ -37,7 +37,7 @@ func (c *Compiled) Evaluator(s *State) (*Evaluator, error) {
 	}
 	e := &Evaluator{c: c, s: s, t: maps.Clone(s.Tensors), given: given}
 	maps.Copy(e.t, given)
-	if err := c.runQuantizeForEvaluation(e.t); err != nil {
+	if err := runIfAny(c.quantizeForEvaluation, e.t); err != nil {
 		e.Close()
 		return nil, err
 	}
@@ -126,26 +126,16 @@ type Sequence interface {
 	At(i int64, dst []int32) (rows int, targets int64, err error)
 }
 
-// Evaluate returns the mean loss, in nats per target, over the first batches of a
-// sequence (all of them if batches is 0), and the number of targets in that mean. A
-// problem without data has no sequence: its loss is that of its one point, and it has no
-// targets. Quantizers stay active.
-func Evaluate(ctx context.Context, c *Compiled, s *State, sequence Sequence, batches int) (loss float64, targets int64, err error) {
-	means, err := EvaluateFirst(ctx, c, s, sequence, batches)
-	if err != nil {
-		return 0, 0, err
-	}
-	return means[0].Loss, means[0].Targets, nil
-}
-
 // Mean is a mean loss, of a number of targets.
 type Mean struct {
 	Loss    float64
 	Targets int64
 }
 
-// EvaluateFirst evaluates over several numbers of first batches, each of which is computed once.
-func EvaluateFirst(ctx context.Context, c *Compiled, s *State, sequence Sequence, batches ...int) ([]Mean, error) {
+// Evaluate returns the mean losses, in nats per target, over several numbers of first batches of a
+// sequence, each of which is computed once; 0 is all of them. A problem without data has no
+// sequence: its loss is that of its one point, and it has no targets. Quantizers stay active.
+func Evaluate(ctx context.Context, c *Compiled, s *State, sequence Sequence, batches ...int) ([]Mean, error) {
 	e, err := c.Evaluator(s)
 	if err != nil {
 		return nil, err
@@ -172,7 +162,7 @@ func EvaluateFirst(ctx context.Context, c *Compiled, s *State, sequence Sequence
 		if ctx.Err() != nil {
 			return nil, fmt.Errorf("evaluation: %w", ctx.Err())
 		}
-		rows, learned, err := sequence.At(i, ids)
+		rows, n, err := sequence.At(i, ids)
 		if err != nil {
 			return nil, err
 		}
@@ -183,7 +173,7 @@ func EvaluateFirst(ctx context.Context, c *Compiled, s *State, sequence Sequence
 		for _, l := range losses[:rows*c.plan.Context] {
 			total += float64(l)
 		}
-		targets += learned
+		targets += n
 		for j, end := range ends {
 			if i+1 == end {
 				means[j] = Mean{total / float64(targets), targets}

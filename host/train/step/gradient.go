@@ -3,6 +3,7 @@ package step
 import (
 	"math"
 	"slices"
+	"strings"
 
 	"github.com/gomlx/gomlx/core/graph"
 
@@ -104,7 +105,9 @@ func (p *Plan) gradientStage(kind gradientKind) stage {
 	if kind.sum {
 		specs = append(specs, inputSpecs(p.summed(kind.full), asNamed, true)...)
 	}
-	return stage{name, specs, func(_ *graph.Graph, in update.Nodes) update.Nodes { return p.gradients(kind, in) }}
+	return stage{name, specs, func(_ *graph.Graph, in update.Nodes) update.Nodes {
+		return p.gradients(kind, in)
+	}}
 }
 
 func (p *Plan) gradients(kind gradientKind, in update.Nodes) update.Nodes {
@@ -112,12 +115,31 @@ func (p *Plan) gradients(kind gradientKind, in update.Nodes) update.Nodes {
 	next := update.Nodes{}
 	if !kind.full {
 		addKeys(in, activationKeysName, p.activationKeys())
-		hook = p.noteUnquantized(withNext(activationQuantizer(p.Activations, in), p.Activations, in, next))
+		if quantize := activationQuantizer(p.Activations, in); quantize != nil {
+			hook = func(site model.ActivationSite, x *graph.Node) *graph.Node {
+				if q, ok := p.Activations[site.Name]; ok {
+					setNext(next, q, site.Name, q.Next(x, given(q, site.Name, in)), sumName)
+				}
+				value := quantize(site, x)
+				if p.Unquantized {
+					model.NoteUnquantized(value, x)
+				}
+				return value
+			}
+		}
 		p.quantizeBackward(in)
 	}
-	at := p.gatherWeights(in, kind.full)
-	loss, read := p.microBatchLoss(in, kind, hook)
 	list := p.gradientTensors(kind.full)
+	at := make([]*graph.Node, len(list)) // where the gradient is taken: of what replicas have by rows, the rows
+	for i, t := range list {
+		name := p.forwardName(kind.full)(t.Name)
+		if at[i] = in[name]; engine.HasRows(at[i]) {
+			at[i] = engine.Rows(in[name])
+			_, quantized := p.Weights[t.Name]
+			in[name] = engine.GatherDifferentiable(at[i], quantized && !kind.full && engine.InBFloat16(at[i].Graph()))
+		}
+	}
+	loss, read := p.microBatchLoss(in, kind, hook)
 	terms := graph.Gradient(loss, at...)
 	for i, t := range list {
 		if in[p.forwardName(kind.full)(t.Name)] != at[i] { // the sum of the rows over the replicas
@@ -140,7 +162,12 @@ func (p *Plan) gradients(kind gradientKind, in update.Nodes) update.Nodes {
 			out[t.Name] = t.acrossReplicas(p, out[t.Name]) // so that each keeps its rows of the sums over micro-batches
 		}
 		if kind.sum {
-			out[t.Name] = engine.Elementwise(func(of []*graph.Node) *graph.Node { return t.together(of[0], of[1]) }, in[t.Name], out[t.Name])
+			out[t.Name] = engine.Elementwise(func(of []*graph.Node) *graph.Node {
+				if t.Maximum {
+					return graph.Max(of[0], of[1])
+				}
+				return graph.Add(of[0], of[1])
+			}, in[t.Name], out[t.Name])
 		}
 	}
 	return out
@@ -228,7 +255,9 @@ func (p *Plan) finishStage(quantize *executable) stage {
 		}
 		specs = append(specs, values...)
 	}
-	return stage{"finish", specs, func(_ *graph.Graph, in update.Nodes) update.Nodes { return p.meanGradients(in) }}
+	return stage{"finish", specs, func(_ *graph.Graph, in update.Nodes) update.Nodes {
+		return p.meanGradients(in)
+	}}
 }
 
 func (p *Plan) meanGradients(in update.Nodes) update.Nodes {
@@ -242,14 +271,30 @@ func (p *Plan) meanGradients(in update.Nodes) update.Nodes {
 			mean = engine.Elementwise(func(of []*graph.Node) *graph.Node { return graph.MulScalar(of[0], 1/float64(n)) }, mean)
 		}
 		if _, quantized := p.Weights[t.Name]; quantized && !p.FullPrecision {
-			p.quantizerBackward(t.Name, in, mean, out) // which need not be linear
+			q := p.Weights[t.Name] // whose backward pass need not be linear
+			at := lower.Point{X: in[program.KindParam.Of(t.Name)], Given: given(q, t.Name, in), Value: in[program.KindValue.Of(t.Name)]}
+			dx, dTrained := q.Backward(at, numberedNodes(in, residualName, t.Name), mean)
+			out[program.KindGradient.Of(t.Name)] = dx
+			for i, trained := range parametersOf(q, t.Name) {
+				addGradient(out, trained.Name, dTrained[i])
+			}
 		} else {
 			addGradient(out, t.Name, mean)
 		}
 	}
 	var norms []*graph.Node
 	for _, t := range p.tensors() {
-		norms = append(norms, graph.Reshape(sumOfSquares(out[program.KindGradient.Of(t.Name)]), 1))
+		var norm2 *graph.Node
+		rows := func(x *graph.Node) *graph.Node { return graph.ReduceSum(graph.Mul(x, x), -1) }
+		switch g := out[program.KindGradient.Of(t.Name)]; {
+		case g.Shape().IsScalar():
+			norm2 = graph.Mul(g, g)
+		case engine.HasRows(g): // the sums of rows are gathered, so that they are added in the same order
+			norm2 = graph.ReduceAllSum(engine.Gather(rows(engine.Rows(g))))
+		default:
+			norm2 = graph.ReduceAllSum(rows(g))
+		}
+		norms = append(norms, graph.Reshape(norm2, 1))
 	}
 	out[normsName] = graph.Concatenate(norms, 0)
 	if !p.FullPrecision {
@@ -262,17 +307,6 @@ func (p *Plan) meanGradients(in update.Nodes) update.Nodes {
 		}
 	}
 	return out
-}
-
-func sumOfSquares(x *graph.Node) *graph.Node {
-	if x.Shape().IsScalar() {
-		return graph.Mul(x, x)
-	}
-	rows := func(x *graph.Node) *graph.Node { return graph.ReduceSum(graph.Mul(x, x), -1) }
-	if engine.HasRows(x) { // the sums of rows are gathered, so that they are added in the same order
-		return graph.ReduceAllSum(engine.Gather(rows(engine.Rows(x))))
-	}
-	return graph.ReduceAllSum(rows(x))
 }
 
 // A device with several replicas gives each of them an equal part of the sequences of a micro-batch, so that the mean over
@@ -299,34 +333,18 @@ func (t Tensor) acrossReplicas(p *Plan, x *graph.Node) *graph.Node {
 		return x
 	case t.Maximum:
 		return engine.MaxAcross(x)[0]
-	case p.scatters(t):
+	case p.divided(program.KindGradient.Of(strings.TrimPrefix(t.Name, sumName(""))), t.Dims):
 		return engine.ScatterSum(x)
 	}
 	return engine.SumAcross(x)[0]
 }
 
-// together is what two micro-batches make of a tensor: the sum, or the maximum.
-func (t Tensor) together(a, b *graph.Node) *graph.Node {
-	if t.Maximum {
-		return graph.Max(a, b)
-	}
-	return graph.Add(a, b)
-}
-
-// nothing is the number with which [Tensor.together] changes nothing.
+// nothing is the number that changes no sum, or no maximum.
 func (t Tensor) nothing(g *graph.Graph) *graph.Node {
 	if t.Maximum {
 		return graph.Const(g, float32(math.Inf(-1)))
 	}
 	return graph.Const(g, float32(math.Copysign(0, -1)))
-}
-
-// overReplicas is the mean over the replicas, or the maximum.
-func (t Tensor) overReplicas(x *graph.Node) *graph.Node {
-	if t.Maximum {
-		return engine.MaxAcross(x)[0]
-	}
-	return replicaMeans([]*graph.Node{x})[0]
 }
 
 func replicaMeans(nodes []*graph.Node) []*graph.Node {

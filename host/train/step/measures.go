@@ -18,14 +18,6 @@ import (
 )
 
 func (c *Compiled) setMeasures(m update.Measures, res *Result) {
-	list := func(name string) (values []float64) {
-		for _, t := range c.plan.quantizedParams() {
-			if v, ok := m[name][t.Name]; ok {
-				values = append(values, v)
-			}
-		}
-		return values
-	}
 	if m[spec.OutputRate] != nil {
 		res.Rates = m[spec.OutputRate]
 	}
@@ -39,10 +31,11 @@ func (c *Compiled) setMeasures(m update.Measures, res *Result) {
 			}
 		}
 	}
-	if m[cage.OutputErrorNorm2] != nil {
-		res.ErrorNorm2, res.ValueNorm2 = list(cage.OutputErrorNorm2), list(cage.OutputValueNorm2)
-	}
 	for _, t := range c.plan.quantizedParams() {
+		if e, ok := m[cage.OutputErrorNorm2][t.Name]; ok {
+			res.ErrorNorm2 = append(res.ErrorNorm2, e)
+			res.ValueNorm2 = append(res.ValueNorm2, m[cage.OutputValueNorm2][t.Name])
+		}
 		if m[cage.OutputUncorrected][t.Name] != 0 {
 			res.Uncorrected = append(res.Uncorrected, t.Name)
 		}
@@ -101,18 +94,15 @@ func (c *Compiled) paretoNorm(t update.Tensors, gradient func(tensor string) str
 	return math.Sqrt(norm2), err
 }
 
+// pareto returns the executable that maps gradients, parameters and values of the quantized
+// parameters and λ to the vector of their shares of ‖P_λ‖².
 func (c *Compiled) pareto(gradient func(tensor string) string) (*executable, error) {
-	return c.compileOnce("pareto of "+gradient(""), func() stage { return c.plan.paretoStage(gradient) })
-}
-
-// paretoStage maps gradients, parameters and values of the quantized parameters and
-// λ to the vector of their shares of ‖P_λ‖².
-func (p *Plan) paretoStage(gradient func(tensor string) string) stage {
+	p := &c.plan
 	specs := []engine.Spec{{Name: cage.InputLambda, Shape: floatShape()}}
 	for _, name := range []func(string) string{gradient, program.KindParam.Of, program.KindValue.Of} {
 		specs = append(specs, inputSpecs(p.quantizedParams(), name, false)...)
 	}
-	return stage{"pareto", specs, func(g *graph.Graph, in update.Nodes) update.Nodes {
+	build := func(g *graph.Graph, in update.Nodes) update.Nodes {
 		var shares []*graph.Node
 		for _, t := range p.quantizedParams() {
 			i := slices.IndexFunc(p.Rules, func(r cage.Rule) bool { return r.Name == t.Name })
@@ -120,9 +110,11 @@ func (p *Plan) paretoStage(gradient func(tensor string) string) stage {
 			if err != nil {
 				panic(err)
 			}
-			out := lower.Lower(g, prog, []*graph.Node{in[gradient(t.Name)], in[program.KindParam.Of(t.Name)], in[program.KindValue.Of(t.Name)], in[cage.InputLambda]})
+			out := lower.Lower(g, prog, []*graph.Node{in[gradient(t.Name)], in[program.KindParam.Of(t.Name)],
+				in[program.KindValue.Of(t.Name)], in[cage.InputLambda]})
 			shares = append(shares, graph.Reshape(out[cage.OutputNorm2], 1))
 		}
 		return update.Nodes{cage.OutputNorm2: graph.Concatenate(shares, 0)}
-	}}
+	}
+	return c.compileOnce("pareto of "+gradient(""), func() stage { return stage{"pareto", specs, build} })
 }

@@ -65,8 +65,16 @@ func (p *Plan) optimizerKeys() []key {
 	return list
 }
 
-func (p *Plan) activationKeys() []key {
-	list := p.backwardKeys()
+func (p *Plan) activationKeys() (list []key) {
+	if len(p.Backward) > 0 {
+		sites, _ := BackwardSites(p.Model, p.Batch, p.Context)
+		for _, s := range sites {
+			if q, ok := p.Backward[s]; ok {
+				product := string(s.Product) + " " + p.partners(s.Name)
+				list = append(list, keysOf(q, s.String(), s.String(), product)...)
+			}
+		}
+	}
 	for _, s := range p.Model.ActivationSites(p.Batch, p.Context) {
 		if q := p.Activations[s.Name]; q != nil {
 			list = append(list, keysOf(q, s.Name, "activation "+s.Name, "product of "+p.partners(s.Name))...)
@@ -78,7 +86,7 @@ func (p *Plan) activationKeys() []key {
 // labelKeys has the key of the labels that are drawn in a micro-batch.
 var labelKeys = []key{newKey("labels", "labels", false)}
 
-// takes is what reads keys and the number of the step.
+// takes is a quantizer, or that of an operand: Takes reports whether its program has an input.
 type takes interface{ Takes(input string) bool }
 
 // keysOf lists the keys that a quantizer takes. name is that of its site in graphs; its noise belongs to owner, and the shared
@@ -96,8 +104,10 @@ func keysOf(q takes, name, owner, product string) (list []key) {
 // partners names the weights of the products that a weight or activation is an operand of.
 func (p *Plan) partners(operand string) string {
 	sites := p.Model.ActivationSites(p.Batch, p.Context)
-	if s, ok := siteNamed(sites, operand); ok && (s.Kind == model.KindKey || s.Kind == model.KindQuery) {
-		return architecture.LayerPrefix(architecture.LayerOf(operand)) + "attn.scores" // the product of these two
+	for _, s := range sites {
+		if s.Name == operand && (s.Kind == model.KindKey || s.Kind == model.KindQuery) { // their product
+			return architecture.LayerPrefix(architecture.LayerOf(operand)) + "attn.scores"
+		}
 	}
 	for _, g := range operandGroups(sites) {
 		if g.has(operand) {
@@ -105,14 +115,6 @@ func (p *Plan) partners(operand string) string {
 		}
 	}
 	return operand
-}
-
-func siteNamed(sites []model.ActivationSite, name string) (model.ActivationSite, bool) {
-	i := slices.IndexFunc(sites, func(s model.ActivationSite) bool { return s.Name == name })
-	if i < 0 {
-		return model.ActivationSite{}, false
-	}
-	return sites[i], true
 }
 
 // keySpecs are the inputs of a stage for the keys of one micro-batch; none if there are no keys.
@@ -182,15 +184,16 @@ func (p *Plan) keyValues(keys []key, step, batch, replica int) []uint32 {
 	return values
 }
 
+// addStepInputs uploads the number of the step, and keys for all of it.
 func (c *Compiled) addStepInputs(t update.Tensors, step int) (err error) {
 	for _, spec := range c.plan.stepSpecs() {
-		switch spec.Name {
+		switch dims := spec.Shape.Dimensions; spec.Name {
 		case stepNumberName:
 			t[spec.Name], err = engine.Upload(c.dev, []float32{float32(step)})
 		case weightKeysName:
-			t[spec.Name], err = engine.Upload(c.dev, c.plan.keyValues(c.plan.weightKeys(), step, 0, 0), spec.Shape.Dimensions...)
+			t[spec.Name], err = engine.Upload(c.dev, c.plan.keyValues(c.plan.weightKeys(), step, 0, 0), dims...)
 		case optimizerKeysName:
-			t[spec.Name], err = engine.Upload(c.dev, c.plan.keyValues(c.plan.optimizerKeys(), step, 0, 0), spec.Shape.Dimensions...)
+			t[spec.Name], err = engine.Upload(c.dev, c.plan.keyValues(c.plan.optimizerKeys(), step, 0, 0), dims...)
 		}
 		if err != nil {
 			return err
@@ -199,26 +202,8 @@ func (c *Compiled) addStepInputs(t update.Tensors, step int) (err error) {
 	return nil
 }
 
-// addOptimizerKeys uploads the keys of optimizers one by one, as the updates of a chain read them.
-func (c *Compiled) addOptimizerKeys(t update.Tensors, step int) error {
-	keys := c.plan.optimizerKeys()
-	values := c.plan.keyValues(keys, step, 0, 0)
-	for i, k := range keys {
-		b, err := engine.Upload(c.dev, values[2*i:2*i+2], 2)
-		if err != nil {
-			return err
-		}
-		t[k.node] = b
-	}
-	return nil
-}
-
-// addActivationKeys uploads the keys that the quantizers of activations take in the micro-batches first, …, end − 1, in place of
-// those of others. dims are the dimensions on a replica before those of one micro-batch.
-func (c *Compiled) addActivationKeys(t update.Tensors, step, first, end int, dims ...int) error {
-	return c.addBatchKeys(t, activationKeysName, c.plan.activationKeys(), step, first, end, dims...)
-}
-
+// addBatchKeys uploads keys for the micro-batches first, …, end − 1, in place of those of others.
+// dims are the dimensions on a replica before those of one micro-batch.
 func (c *Compiled) addBatchKeys(t update.Tensors, name string, keys []key, step, first, end int, dims ...int) (err error) {
 	if len(keys) == 0 {
 		return nil

@@ -1,8 +1,6 @@
 package step
 
 import (
-	"fmt"
-
 	"github.com/cage-qat/cage/host/cage"
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/compute/update"
@@ -21,18 +19,6 @@ type Opaque interface {
 	// Step computes update step of steps, at the schedule's rate. After an error it can be called
 	// again.
 	Step(step, steps int, rate, loss float64) error
-}
-
-// hasOpaque reports whether some optimizer is no program. Its steps are chains.
-func (p *Plan) hasOpaque() bool { return len(p.Opaque) > 0 }
-
-func (p *Plan) checkOpaque() error {
-	for _, r := range p.Rules {
-		if _, ok := p.Opaque[r.Name]; ok != r.Optimizer.Opaque {
-			return fmt.Errorf("step: the optimizer of %s is opaque: it works in trainings only, where its process is running", r.Name)
-		}
-	}
-	return nil
 }
 
 func (p *Plan) opaqueRules() (list []cage.Rule) {

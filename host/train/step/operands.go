@@ -24,9 +24,13 @@ const (
 	FullRotations Rotations = "full"
 )
 
-// keepOperandsRotated replaces the quantizers of operands that may stay rotated by such as do not rotate back. The update
-// of a weight needs Q(x) itself, so its rule gets the rotation. Where the backward pass quantizes x and W themselves, which are
-// not rotated, nothing stays rotated. The maps and lists of the caller's plan are not changed.
+// keepOperandsRotated replaces the quantizers of operands that may stay rotated by such as do not
+// rotate back: those of groups whose members are all rotated alike, where forward and backward passes
+// then need fewer rotations. The rotation that restores Q(x) for a correction or a measure does not
+// count, because a run with λ = 0 has to compute the same as one without a method. The update of a
+// weight needs Q(x) itself, so its rule gets the rotation. Where the backward pass quantizes x and W
+// themselves, which are not rotated, nothing stays rotated. The maps and lists of the caller's plan
+// are not changed.
 func (p *Plan) keepOperandsRotated() error {
 	if p.Rotations == FullRotations || p.Unquantized && len(p.Backward) > 0 || len(p.Activations) == 0 || len(p.Weights) == 0 {
 		return nil
@@ -36,9 +40,45 @@ func (p *Plan) keepOperandsRotated() error {
 	for tokens, list := range p.Pieces {
 		p.Pieces[tokens] = maps.Clone(list)
 	}
+groups:
 	for _, g := range operandGroups(p.Model.ActivationSites(p.Batch, p.Context)) {
-		if err := p.keepGroupRotated(g); err != nil {
-			return err
+		members := p.operandsOf(g)
+		halves := make([]*lower.Rotated, len(members))
+		saved := 0.0
+		for i, m := range members {
+			u, err := m.keepRotated()
+			if err != nil {
+				return err
+			}
+			if u == nil || i > 0 && u.Block != halves[0].Block {
+				continue groups
+			}
+			halves[i] = u
+			saved += u.Saved * float64(m.size)
+		}
+		if saved <= 0 {
+			continue
+		}
+		block := halves[0].Block
+		for i, m := range members {
+			m.quantizers[m.name] = halves[i].Quantizer
+		}
+		for i, r := range p.Rules {
+			if slices.Contains(g.weights, r.Name) {
+				p.Rules[i].Rotation = block
+			}
+		}
+		for tokens, list := range p.Pieces {
+			for _, s := range g.sites {
+				u, err := operand{name: s.Name, quantizers: list}.keepRotated()
+				if err != nil {
+					return err
+				}
+				if u == nil || u.Block != block {
+					return fmt.Errorf("step: the quantizer of %s rotates %d tokens in another way than a batch", s.Name, tokens)
+				}
+				list[s.Name] = u.Quantizer
+			}
 		}
 	}
 	return nil
@@ -74,54 +114,6 @@ func operandGroups(sites []model.ActivationSite) []operandGroup {
 		groups = append(groups, joined)
 	}
 	return groups
-}
-
-// keepGroupRotated keeps a group rotated if all its members are rotated alike and the forward and backward passes through
-// their quantizers then need fewer rotations. The rotation that restores Q(x) for a correction or a measure does not count,
-// because a run with λ = 0 has to compute the same as one without a method.
-func (p *Plan) keepGroupRotated(g operandGroup) error {
-	members := p.operandsOf(g)
-	halves := make([]*lower.Rotated, len(members))
-	saved := 0.0
-	for i, m := range members {
-		u, err := m.keepRotated()
-		if err != nil {
-			return err
-		}
-		if u == nil || i > 0 && u.Block != halves[0].Block {
-			return nil
-		}
-		halves[i] = u
-		saved += u.Saved * float64(m.size)
-	}
-	if saved <= 0 {
-		return nil
-	}
-	for i, m := range members {
-		m.quantizers[m.name] = halves[i].Quantizer
-	}
-	for i, r := range p.Rules {
-		if slices.Contains(g.weights, r.Name) {
-			p.Rules[i].Rotation = halves[0].Block
-		}
-	}
-	return p.keepPiecesRotated(g, halves[0].Block)
-}
-
-func (p *Plan) keepPiecesRotated(g operandGroup, block int) error {
-	for tokens, list := range p.Pieces {
-		for _, s := range g.sites {
-			u, err := operand{name: s.Name, quantizers: list}.keepRotated()
-			if err != nil {
-				return err
-			}
-			if u == nil || u.Block != block {
-				return fmt.Errorf("step: the quantizer of %s rotates %d tokens in another way than a batch", s.Name, tokens)
-			}
-			list[s.Name] = u.Quantizer
-		}
-	}
-	return nil
 }
 
 // An operand is a weight or an activation, with the map of the plan that holds its quantizer.

@@ -15,10 +15,11 @@ import (
 // quantizers go on where the quantizer of some site that has them stays the same, and begin anew elsewhere: a step size that was
 // learned for 8 bits is of no use to 4 bits.
 
-// Enter changes the state that the steps of another phase have left to one for the steps of this phase, on the same device.
-// stays reports whether the quantizer of a weight or site is the same in both. What begins anew is computed from the weights
-// and from the first micro-batch, as [Compiled.NewState] does; optimizers' states of trained parameters that begin start
-// with them. After an error the state is as it was.
+// Enter changes the state that the steps of another phase have left to one for the steps of this
+// phase, on the same device. stays reports whether the quantizer of a weight or site is the same in
+// both. What begins anew is computed from the weights and from the first micro-batch, as
+// [Compiled.NewState] does; optimizers' states of trained parameters that begin start with them. After
+// an error the state is as it was.
 func (c *Compiled) Enter(s *State, before *Compiled, stays func(site string) bool, batches *Batches) error {
 	kept := c.plan.carriedFrom(&before.plan, stays)
 	next := update.Tensors{}
@@ -27,21 +28,22 @@ func (c *Compiled) Enter(s *State, before *Compiled, stays func(site string) boo
 			next[name] = b
 		}
 	}
-	err := c.begin(next, kept, batches.host[0])
-	for name, b := range next {
-		if err != nil && !kept[name] {
-			b.Finalize()
+	var err error
+	if len(missing(next, c.plan.Trained(), program.KindParam.Of))+len(missing(next, c.plan.quantizerStates(), asNamed)) > 0 {
+		rules := slices.DeleteFunc(slices.Clone(c.plan.Rules), func(r cage.Rule) bool { return kept[program.KindParam.Of(r.Name)] })
+		err = c.initQuantizers(next, batches.host[0], nil)
+		if err == nil {
+			err = c.initOptimizers(next, rules)
 		}
 	}
 	if err != nil {
+		for name, b := range next {
+			if !kept[name] {
+				b.Finalize()
+			}
+		}
 		return fmt.Errorf("step: the state of other quantizers: %w", err)
 	}
-	s.replaceAll(next)
-	return nil
-}
-
-// replaceAll puts tensors in the place of those of a state, and frees those that it has no more.
-func (s *State) replaceAll(next update.Tensors) {
 	s.replace()
 	for name, b := range s.Tensors {
 		if next[name] != b {
@@ -49,23 +51,7 @@ func (s *State) replaceAll(next update.Tensors) {
 		}
 	}
 	s.Tensors, s.inconsistent = next, false
-}
-
-func (c *Compiled) begin(t update.Tensors, kept map[string]bool, tokens []int32) error {
-	if len(missing(t, c.plan.Trained(), program.KindParam.Of))+len(missing(t, c.plan.quantizerStates(), asNamed)) == 0 {
-		return nil
-	}
-	for _, init := range []func() error{
-		func() error { return c.initColumns(t, tokens) },
-		func() error { return c.initWeightQuantizers(t) },
-		func() error { return c.initActivationQuantizers(t, tokens) },
-		func() error { return c.dropColumns(t) },
-	} {
-		if err := init(); err != nil {
-			return err
-		}
-	}
-	return c.initOptimizers(t, slices.DeleteFunc(slices.Clone(c.plan.Rules), func(r cage.Rule) bool { return kept[program.KindParam.Of(r.Name)] }))
+	return nil
 }
 
 // carriedFrom names the tensors of a state that stay as they are when a plan follows another one: the model's parameters, what the
@@ -79,19 +65,19 @@ func (p *Plan) carriedFrom(before *Plan, stays func(site string) bool) map[strin
 	for _, t := range before.stateTensors() {
 		had[t.Name] = true
 	}
-	own := func(list func(lower.Quantizer, string) []Tensor, name func(string) string) func(lower.Quantizer, string) []Tensor {
-		return func(q lower.Quantizer, site string) []Tensor {
-			for _, t := range list(q, site) {
-				if name := name(t.Name); stays(site) && had[name] {
+	for _, list := range []map[string]lower.Quantizer{p.Weights, p.Activations} {
+		for site, q := range list {
+			for _, t := range parametersOf(q, site) {
+				if name := program.KindParam.Of(t.Name); stays(site) && had[name] {
 					kept[name] = true
 				}
 			}
-			return nil
+			for _, t := range statesOf(q, site) {
+				if stays(site) && had[t.Name] {
+					kept[t.Name] = true
+				}
+			}
 		}
-	}
-	for _, all := range []func(func(lower.Quantizer, string) []Tensor) []Tensor{p.ofWeights, p.ofActivations} {
-		all(own(parametersOf, program.KindParam.Of))
-		all(own(statesOf, asNamed))
 	}
 	for _, r := range p.Rules {
 		for _, st := range r.State() {

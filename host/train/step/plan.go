@@ -1,7 +1,6 @@
 package step
 
 import (
-	"cmp"
 	"fmt"
 	"maps"
 	"math"
@@ -91,7 +90,12 @@ func (p *Plan) check() error {
 			return fmt.Errorf("step: %s: the rule and the list of quantized weights disagree", r.Name)
 		}
 	}
-	if err := cmp.Or(p.checkOpaque(), p.checkColumns()); err != nil {
+	for _, r := range p.Rules {
+		if _, ok := p.Opaque[r.Name]; ok != r.Optimizer.Opaque {
+			return fmt.Errorf("step: the optimizer of %s is opaque: it works in trainings only, where its process is running", r.Name)
+		}
+	}
+	if err := p.checkColumns(); err != nil {
 		return err
 	}
 	if _, ok := p.Model.(model.Language); p.probesEver(true) && !ok {
@@ -102,26 +106,6 @@ func (p *Plan) check() error {
 	}
 	if p.FullPrecision && len(p.Trained())+len(p.quantizerStates()) > 0 {
 		return fmt.Errorf("step: quantizers with trained parameters or state in a training without quantization")
-	}
-	switch p.Rotations {
-	case "", HalfRotations, FullRotations:
-	default:
-		return fmt.Errorf("step: rotations %q: use %s, %s or nothing", p.Rotations, HalfRotations, FullRotations)
-	}
-	switch p.Shard {
-	case "", device.ShardNone, device.ShardStates, device.ShardGradients, device.ShardFull:
-	default:
-		return fmt.Errorf("step: shard %q: use %s, %s, %s, %s or nothing", p.Shard, device.ShardNone, device.ShardStates, device.ShardGradients, device.ShardFull)
-	}
-	switch p.Offload {
-	case "", device.OffloadNone, device.OffloadStates:
-	default:
-		return fmt.Errorf("step: offload %q: use %s, %s or nothing", p.Offload, device.OffloadNone, device.OffloadStates)
-	}
-	switch p.Dispatch {
-	case DispatchByDevice, Chain, Single:
-	default:
-		return fmt.Errorf("step: dispatch %q: use %s, %s or nothing", p.Dispatch, Chain, Single)
 	}
 	if _, ok := p.Model.(model.Language); p.Distillation != nil && !ok {
 		return fmt.Errorf("step: a model that reads no sequences cannot learn what a teacher predicts")
@@ -165,14 +149,6 @@ func (p *Plan) forEvaluation() (*Plan, error) {
 		return nil, nil
 	}
 	return &e, nil
-}
-
-func (p *Plan) prepare(dev *engine.Device) error {
-	if err := p.keepOperandsRotated(); err != nil {
-		return err
-	}
-	p.findCodes(dev)
-	return nil
 }
 
 // Trained lists the trained parameters of the quantizers: first those for weights, in the

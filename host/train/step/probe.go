@@ -102,11 +102,24 @@ func (c *Compiled) secondGradients(s *State, t update.Tensors, batches *Batches,
 			at[program.KindParam.Of(r.Name)] = b
 		}
 	}
-	defer func() {
+	defer func() { // what updates read goes to t, and what else t does not have is freed
 		for _, r := range rules {
 			delete(t, program.KindPoint.Of(r.Name)) // at has it
+			name := program.KindGradient.Of(r.Name)
+			if b := at[name]; b != nil && r.Optimizer.Update.Input(spec.InputProbed) >= 0 {
+				t[program.KindProbed.Of(r.Name)] = b
+				delete(at, name)
+			}
 		}
-		keepProbed(t, at, rules)
+		kept := map[*engine.Buffer]bool{}
+		for _, b := range t {
+			kept[b] = true
+		}
+		for _, b := range at {
+			if !kept[b] {
+				b.Finalize()
+			}
+		}
 	}()
 	if !c.plan.FullPrecision {
 		if err := c.runQuantize(at); err != nil {
@@ -122,24 +135,4 @@ func (c *Compiled) secondGradients(s *State, t update.Tensors, batches *Batches,
 	err = c.runFinish(at, &second)
 	res.Skipped = !second.checkFinite()
 	return err
-}
-
-// keepProbed moves the gradients that updates read from at to t, and frees what else t does not have.
-func keepProbed(t, at update.Tensors, rules []cage.Rule) {
-	for _, r := range rules {
-		name := program.KindGradient.Of(r.Name)
-		if b := at[name]; b != nil && r.Optimizer.Update.Input(spec.InputProbed) >= 0 {
-			t[program.KindProbed.Of(r.Name)] = b
-			delete(at, name)
-		}
-	}
-	kept := map[*engine.Buffer]bool{}
-	for _, b := range t {
-		kept[b] = true
-	}
-	for _, b := range at {
-		if !kept[b] {
-			b.Finalize()
-		}
-	}
 }

@@ -45,18 +45,6 @@ func (p *Plan) quantizeStage() stage {
 	}}
 }
 
-// quantizerBackward adds to out the gradients with respect to a weight x and its quantizer's trained parameters. dy is the
-// gradient with respect to Q(x).
-func (p *Plan) quantizerBackward(weight string, in update.Nodes, dy *graph.Node, out update.Nodes) {
-	q := p.Weights[weight]
-	at := lower.Point{X: in[program.KindParam.Of(weight)], Given: given(q, weight, in), Value: in[program.KindValue.Of(weight)]}
-	dx, dTrained := q.Backward(at, numberedNodes(in, residualName, weight), dy)
-	out[program.KindGradient.Of(weight)] = dx
-	for i, t := range parametersOf(q, weight) {
-		addGradient(out, t.Name, dTrained[i])
-	}
-}
-
 // setNext adds the next state of a quantizer to out, where name gives the names from those of the state; none if it has no next state.
 func setNext(out update.Nodes, q lower.Quantizer, site string, next []*graph.Node, name func(kept string) string) {
 	for i, node := range next {
@@ -122,7 +110,11 @@ func (p *Plan) calibrateStage(known []engine.Spec) stage {
 				if have := in[s.Name]; have != nil {
 					state[i] = have
 				} else {
-					state[i] = s.overReplicas(state[i])
+					if s.Maximum {
+						state[i] = engine.MaxAcross(state[i])[0]
+					} else {
+						state[i] = replicaMeans(state[i : i+1])[0]
+					}
 					out[s.Name] = state[i]
 				}
 			}
@@ -144,19 +136,5 @@ func activationQuantizer(quantizers map[string]lower.Quantizer, in update.Nodes)
 			return lower.Quantize(x, given(q, site.Name, in), q)
 		}
 		return x
-	}
-}
-
-// withNext returns the hook with which a training quantizes: beside what quantize does, it adds the next state of each quantizer
-// to next, with the names of the sums over micro-batches.
-func withNext(quantize model.ActivationQuantizer, quantizers map[string]lower.Quantizer, in, next update.Nodes) model.ActivationQuantizer {
-	if quantize == nil {
-		return nil
-	}
-	return func(site model.ActivationSite, x *graph.Node) *graph.Node {
-		if q, ok := quantizers[site.Name]; ok {
-			setNext(next, q, site.Name, q.Next(x, given(q, site.Name, in)), sumName)
-		}
-		return quantize(site, x)
 	}
 }

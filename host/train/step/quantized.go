@@ -32,31 +32,15 @@ type Quantized struct {
 
 // Quantized quantizes one weight.
 func (c *Compiled) Quantized(s *State, weight string) (*Quantized, error) {
-	at := slices.IndexFunc(c.plan.Rules, func(r cage.Rule) bool { return r.Name == weight && r.Quantizer != nil })
-	if at < 0 {
-		return nil, fmt.Errorf("step: %s is no quantized weight", weight)
-	}
-	rule := c.plan.Rules[at]
-	e, err := quantizedStage(rule).compile(c)
+	rule, err := c.quantizedRule(weight)
 	if err != nil {
 		return nil, err
 	}
-	defer e.exec.Close()
+	specs, evaluation := quantizerInputs(rule), rule.Quantizer.ForEvaluation().Program
+	p := lower.Only(evaluation, spec.OutputValue, spec.OutputCodes, spec.OutputScale)
+	const prefix = "quantized/"
 	t := maps.Clone(s.Tensors)
-	if err := e.run(t); err != nil {
-		return nil, err
-	}
-	defer keepState(s.Tensors, t)
-	out := &Quantized{Rotation: passes.EndingRotation(rule.Quantizer.ForEvaluation().Program, spec.OutputValue)}
-	return out, out.download(t)
-}
-
-// quantizedStage maps a weight and its quantizer's trained parameters and state to the outputs of
-// the quantizer's program that describe Q(x).
-func quantizedStage(rule cage.Rule) stage {
-	specs := quantizerInputs(rule)
-	p := lower.Only(rule.Quantizer.ForEvaluation().Program, spec.OutputValue, spec.OutputCodes, spec.OutputScale)
-	return stage{"quantized " + rule.Name, specs, func(g *graph.Graph, in update.Nodes) update.Nodes {
+	err = c.runOnce(stage{"quantized " + weight, specs, func(g *graph.Graph, in update.Nodes) update.Nodes {
 		args := make([]*graph.Node, len(specs))
 		for i, spec := range specs {
 			args[i] = in[spec.Name]
@@ -66,10 +50,37 @@ func quantizedStage(rule cage.Rule) stage {
 			if name == spec.OutputCodes {
 				node = graph.ConvertDType(node, dtypes.Int32)
 			}
-			out[quantizedName(name)] = node
+			out[prefix+name] = node
 		}
 		return out
-	}}
+	}}, t)
+	if err != nil {
+		return nil, err
+	}
+	defer keepState(s.Tensors, t)
+	out := &Quantized{Rotation: passes.EndingRotation(evaluation, spec.OutputValue)}
+	if out.Value, err = engine.Download[float32](t[prefix+spec.OutputValue]); err != nil {
+		return nil, err
+	}
+	if b := t[prefix+spec.OutputCodes]; b != nil {
+		if out.Codes, err = engine.Download[int32](b); err != nil {
+			return nil, err
+		}
+	}
+	if b := t[prefix+spec.OutputScale]; b != nil {
+		out.ScaleShape = slices.Clone(b.Shape().Dimensions)
+		out.Scale, err = engine.Download[float32](b)
+	}
+	return out, err
+}
+
+func (c *Compiled) quantizedRule(weight string) (cage.Rule, error) {
+	for _, r := range c.plan.Rules {
+		if r.Name == weight && r.Quantizer != nil {
+			return r, nil
+		}
+	}
+	return cage.Rule{}, fmt.Errorf("step: %s is no quantized weight", weight)
 }
 
 // quantizerInputs are what the quantizer of a weight reads: the weight, and the quantizer's trained parameters and state.
@@ -82,25 +93,6 @@ func quantizerInputs(rule cage.Rule) []engine.Spec {
 		reads = append(reads, Tensor{Name: program.KindQuantizerState.PartOf(rule.Name, s.Name), Dims: s.Shape})
 	}
 	return inputSpecs(reads, asNamed, false)
-}
-
-// quantizedName is the name of an output of quantizedStage among the tensors of a step.
-func quantizedName(output string) string { return "quantized/" + output }
-
-func (q *Quantized) download(t update.Tensors) (err error) {
-	if q.Value, err = engine.Download[float32](t[quantizedName(spec.OutputValue)]); err != nil {
-		return err
-	}
-	if b := t[quantizedName(spec.OutputCodes)]; b != nil {
-		if q.Codes, err = engine.Download[int32](b); err != nil {
-			return err
-		}
-	}
-	if b := t[quantizedName(spec.OutputScale)]; b != nil {
-		q.ScaleShape = slices.Clone(b.Shape().Dimensions)
-		q.Scale, err = engine.Download[float32](b)
-	}
-	return err
 }
 
 // QuantizedActivation quantizes x, an activation of shape [site.Tokens, site.Width], as
@@ -174,18 +166,40 @@ type WeightElements struct {
 // all of which must be quantized.
 func (c *Compiled) CodeReader(chosen []WeightElements) (*CodeReader, error) {
 	rules := make([]cage.Rule, len(chosen))
+	reads := make([][]engine.Spec, len(chosen)) // by each quantizer's program
 	for i, e := range chosen {
-		at := slices.IndexFunc(c.plan.Rules, func(r cage.Rule) bool { return r.Name == e.Weight && r.Quantizer != nil })
-		if at < 0 {
-			return nil, fmt.Errorf("step: codes of %s: it is no quantized weight", e.Weight)
+		var err error
+		if rules[i], err = c.quantizedRule(e.Weight); err != nil {
+			return nil, err
 		}
-		rules[i] = c.plan.Rules[at]
+		reads[i] = quantizerInputs(rules[i])
 		n := floatShape(rules[i].Shape...).Size()
 		if len(e.Positions) == 0 || slices.Min(e.Positions) < 0 || int(slices.Max(e.Positions)) >= n {
 			return nil, fmt.Errorf("step: codes of %s: want at least one position, all from 0 to %d", e.Weight, n-1)
 		}
 	}
-	e, err := codesStage(rules, chosen).compile(c)
+	e, err := stage{"codes", slices.Concat(reads...), func(g *graph.Graph, in update.Nodes) update.Nodes {
+		var codes, residuals []*graph.Node
+		for i, r := range rules {
+			var args []*graph.Node
+			for _, spec := range reads[i] {
+				args = append(args, in[spec.Name])
+			}
+			out := lower.Rows(g, lower.Only(r.Quantizer.ForEvaluation().Program, spec.OutputValue, spec.OutputCodes), args)
+			code, value := out[spec.OutputCodes], out[spec.OutputValue]
+			if code == nil {
+				zero := graph.ScalarZero(g, value.DType())
+				code = graph.Bitcast(graph.Where(graph.Equal(value, zero), zero, value), dtypes.Int32) // −0 is 0
+			} else {
+				code = graph.ConvertDType(code, dtypes.Int32)
+			}
+			at := engine.Constant(g, chosen[i].Positions, len(chosen[i].Positions), 1)
+			elements := func(x *graph.Node) *graph.Node { return graph.Gather(graph.Reshape(x, x.Shape().Size()), at) }
+			codes = append(codes, elements(code))
+			residuals = append(residuals, graph.Sub(elements(args[0]), elements(value)))
+		}
+		return update.Nodes{"codes": graph.Concatenate(codes, 0), "residuals": graph.Concatenate(residuals, 0)}
+	}}.compile(c)
 	return &CodeReader{e}, err
 }
 
@@ -204,44 +218,4 @@ func (r *CodeReader) Read(s *State) (codes []int32, residuals []float32, err err
 	}
 	residuals, err = engine.Download[float32](t["residuals"])
 	return codes, residuals, err
-}
-
-// codesStage maps weights and their quantizers' trained parameters and states to the codes and the
-// residuals of the chosen elements.
-func codesStage(rules []cage.Rule, chosen []WeightElements) stage {
-	reads := make([][]engine.Spec, len(rules)) // by each quantizer's program
-	for i, r := range rules {
-		reads[i] = quantizerInputs(r)
-	}
-	return stage{"codes", slices.Concat(reads...), func(g *graph.Graph, in update.Nodes) update.Nodes {
-		var codes, residuals []*graph.Node
-		for i, r := range rules {
-			var args []*graph.Node
-			for _, spec := range reads[i] {
-				args = append(args, in[spec.Name])
-			}
-			code, value := codesOf(*r.Quantizer, args)
-			at := engine.Constant(g, chosen[i].Positions, len(chosen[i].Positions), 1)
-			codes = append(codes, elements(code, at))
-			residuals = append(residuals, graph.Sub(elements(args[0], at), elements(value, at)))
-		}
-		return update.Nodes{"codes": graph.Concatenate(codes, 0), "residuals": graph.Concatenate(residuals, 0)}
-	}}
-}
-
-// codesOf returns the codes and values of a weight.
-func codesOf(q spec.Quantizer, in []*graph.Node) (codes, value *graph.Node) {
-	out := lower.Rows(in[0].Graph(), lower.Only(q.ForEvaluation().Program, spec.OutputValue, spec.OutputCodes), in)
-	value = out[spec.OutputValue]
-	if codes = out[spec.OutputCodes]; codes == nil {
-		zero := graph.ScalarZero(value.Graph(), value.DType())
-		value := graph.Where(graph.Equal(value, zero), zero, value) // −0 is 0
-		return graph.Bitcast(value, dtypes.Int32), out[spec.OutputValue]
-	}
-	return graph.ConvertDType(codes, dtypes.Int32), value
-}
-
-// elements returns the elements of x at flat positions, at [n, 1].
-func elements(x, at *graph.Node) *graph.Node {
-	return graph.Gather(graph.Reshape(x, x.Shape().Size()), at)
 }

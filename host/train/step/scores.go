@@ -40,12 +40,30 @@ const (
 // the plan's [Plan.Pieces].
 func (e *Evaluator) Scores(s Scored) (logProbs []float32, likeliest []bool, err error) {
 	c := e.c
-	if err := c.evaluationPlan.checkScored(s); err != nil {
-		return nil, nil, err
+	p, tokens := c.evaluationPlan, s.Rows*s.Length
+	language, ok := p.Model.(model.Language)
+	if !ok {
+		return nil, nil, fmt.Errorf("step: a model that reads no sequences cannot score them")
+	}
+	if _, ok := p.Pieces[tokens]; !ok && len(p.Activations) > 0 {
+		return nil, nil, fmt.Errorf("step: activations are quantized, but there are no quantizers for %d tokens at once", tokens)
 	}
 	shared := s.Parts != nil
 	exec, err := c.compileOnce(fmt.Sprintf("scores %d %d %d %t", s.Rows, s.Length, len(s.Places), shared), func() stage {
-		return c.evaluationPlan.scoreStage(s.Rows, s.Length, len(s.Places), shared)
+		ids := func(name string, dims ...int) engine.Spec {
+			return engine.Spec{Name: name, Shape: shapes.Make(dtypes.Int32, dims...)}
+		}
+		n := len(s.Places)
+		specs := append(p.forwardSpecs(false), ids(tokensName, s.Rows, s.Length), ids(lengthsName, s.Rows), ids(placesName, n), ids(targetsName, n))
+		if shared {
+			specs = append(specs, ids(positionsName, s.Rows, s.Length), ids(partsName, s.Rows, s.Length))
+		}
+		return stage{"scores", specs, func(_ *graph.Graph, in update.Nodes) update.Nodes {
+			scored := model.Scored{Tokens: in[tokensName], Lengths: in[lengthsName], Places: in[placesName], Targets: in[targetsName],
+				Positions: in[positionsName], Parts: in[partsName]}
+			logProbs, likeliest := language.Scores(p.weightNodes(in, false), scored, activationQuantizer(p.Pieces[tokens], in))
+			return update.Nodes{logProbsName: logProbs, likeliestName: likeliest}
+		}}
 	})
 	if err != nil {
 		return nil, nil, err
@@ -77,47 +95,4 @@ func (e *Evaluator) Scores(s Scored) (logProbs []float32, likeliest []bool, err 
 	}
 	likeliest, err = engine.Download[bool](t[likeliestName])
 	return logProbs, likeliest, err
-}
-
-func (p *Plan) checkScored(s Scored) error {
-	if _, ok := p.Model.(model.Language); !ok {
-		return fmt.Errorf("step: a model that reads no sequences cannot score them")
-	}
-	if len(s.Tokens) != s.Rows*s.Length || len(s.Lengths) != s.Rows || len(s.Places) != len(s.Targets) || len(s.Places) == 0 {
-		return fmt.Errorf("step: %d tokens and %d lengths for %d rows of %d, %d places and %d targets",
-			len(s.Tokens), len(s.Lengths), s.Rows, s.Length, len(s.Places), len(s.Targets))
-	}
-	if len(s.Positions) != len(s.Parts) || s.Parts != nil && len(s.Parts) != len(s.Tokens) {
-		return fmt.Errorf("step: %d positions and %d parts for %d tokens", len(s.Positions), len(s.Parts), len(s.Tokens))
-	}
-	for _, position := range s.Positions {
-		if position < 0 || int(position) >= s.Length {
-			return fmt.Errorf("step: the position %d is none of %d", position, s.Length)
-		}
-	}
-	for _, place := range s.Places {
-		if place < 0 || int(place) >= len(s.Tokens) {
-			return fmt.Errorf("step: the place %d is none of %d", place, len(s.Tokens))
-		}
-	}
-	if _, ok := p.Pieces[len(s.Tokens)]; !ok && len(p.Activations) > 0 {
-		return fmt.Errorf("step: activations are quantized, but there are no quantizers for %d tokens at once", len(s.Tokens))
-	}
-	return nil
-}
-
-func (p *Plan) scoreStage(rows, length, n int, shared bool) stage {
-	ids := func(name string, dims ...int) engine.Spec {
-		return engine.Spec{Name: name, Shape: shapes.Make(dtypes.Int32, dims...)}
-	}
-	specs := append(p.forwardSpecs(false), ids(tokensName, rows, length), ids(lengthsName, rows), ids(placesName, n), ids(targetsName, n))
-	if shared {
-		specs = append(specs, ids(positionsName, rows, length), ids(partsName, rows, length))
-	}
-	return stage{"scores", specs, func(_ *graph.Graph, in update.Nodes) update.Nodes {
-		scored := model.Scored{Tokens: in[tokensName], Lengths: in[lengthsName], Places: in[placesName], Targets: in[targetsName],
-			Positions: in[positionsName], Parts: in[partsName]}
-		logProbs, likeliest := p.Model.(model.Language).Scores(p.weightNodes(in, false), scored, activationQuantizer(p.Pieces[rows*length], in))
-		return update.Nodes{logProbsName: logProbs, likeliestName: likeliest}
-	}}
 }

@@ -53,8 +53,18 @@ func (c *Compiled) Search(ctx context.Context, s *State, step int) error {
 			searches = append(searches, search)
 		}
 		weights[search] = append(weights[search], r.Name)
-		if err := give(search, r, s.Tensors); err != nil {
+		if err := copyTo(search.Weight(r.Name), s.Tensors[program.KindParam.Of(r.Name)]); err != nil {
 			return err
+		}
+		for _, tr := range r.Quantizer.Trained {
+			if err := copyTo(search.Trained(r.Name, tr.Name), s.Tensors[program.KindParam.Of(tr.At(r.Name))]); err != nil {
+				return err
+			}
+		}
+		for _, st := range r.Quantizer.State {
+			if err := copyTo(search.State(r.Name, st.Name), s.Tensors[program.KindQuantizerState.PartOf(r.Name, st.Name)]); err != nil {
+				return err
+			}
 		}
 	}
 	for _, search := range searches {
@@ -79,23 +89,6 @@ func (c *Compiled) Search(ctx context.Context, s *State, step int) error {
 		s.Tensors[name] = b
 	}
 	s.Unsearched = false
-	return nil
-}
-
-func give(to Search, r cage.Rule, t update.Tensors) error {
-	if err := copyTo(to.Weight(r.Name), t[program.KindParam.Of(r.Name)]); err != nil {
-		return err
-	}
-	for _, tr := range r.Quantizer.Trained {
-		if err := copyTo(to.Trained(r.Name, tr.Name), t[program.KindParam.Of(tr.At(r.Name))]); err != nil {
-			return err
-		}
-	}
-	for _, st := range r.Quantizer.State {
-		if err := copyTo(to.State(r.Name, st.Name), t[program.KindQuantizerState.PartOf(r.Name, st.Name)]); err != nil {
-			return err
-		}
-	}
 	return nil
 }
 

@@ -5,12 +5,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/gomlx/gomlx/core/graph"
-
 	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/compute/update"
-	"github.com/cage-qat/cage/sdk/program"
 )
 
 // Several replicas of a device can share what each would otherwise have whole ([device.Shard]): of a divided tensor each keeps its
@@ -34,25 +31,18 @@ func (p *Plan) divided(name string, dims []int) bool {
 		!strings.HasPrefix(of, "quantizer.") && !strings.HasPrefix(of, "kept/")
 }
 
-// offloaded reports whether a tensor is kept in the machine's memory: states of optimizers, but for vectors, which cost a copy each and save
-// next to no memory.
-func (p *Plan) offloaded(name string, dims []int) bool {
-	kind, _, _ := strings.Cut(name, "/")
-	return p.Offload == device.OffloadStates && kind == "state" && len(dims) > 1
-}
-
 func (p *Plan) places() (places update.Places) {
 	if p.replicas > 1 && stored[p.Shard] != nil {
 		places.Divided = p.divided
 	}
 	if p.Offload == device.OffloadStates {
-		places.Offloaded = p.offloaded
+		// States of optimizers, but for vectors, which cost a copy each and save next to no memory.
+		places.Offloaded = func(name string, dims []int) bool {
+			kind, _, _ := strings.Cut(name, "/")
+			return kind == "state" && len(dims) > 1
+		}
 	}
 	return places
-}
-
-func (p *Plan) scatters(t Tensor) bool {
-	return !t.Maximum && p.divided(program.KindGradient.Of(strings.TrimPrefix(t.Name, sumName(""))), t.Dims)
 }
 
 func (c *Compiled) put(t Tensor, data []float32) (*engine.Buffer, error) {
@@ -82,22 +72,4 @@ func (c *Compiled) fill(name string, dims []int, write func([]float32) error) (*
 	}
 	b, err := engine.UploadSharded(c.dev, data, dims...)
 	return c.placed(name, b, err)
-}
-
-// gatherWeights puts, in the places of tensors that the forward pass reads and that replicas have by rows, nodes through which the
-// gradient comes back by rows. It returns the nodes with respect to which gradients are to be taken.
-func (p *Plan) gatherWeights(in update.Nodes, full bool) []*graph.Node {
-	var at []*graph.Node
-	for _, t := range p.gradientTensors(full) {
-		name := p.forwardName(full)(t.Name)
-		if !engine.HasRows(in[name]) {
-			at = append(at, in[name])
-			continue
-		}
-		rows := engine.Rows(in[name])
-		_, quantized := p.Weights[t.Name]
-		in[name] = engine.GatherDifferentiable(rows, quantized && !full && engine.InBFloat16(rows.Graph()))
-		at = append(at, rows)
-	}
-	return at
 }

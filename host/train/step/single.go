@@ -32,9 +32,9 @@ const (
 	Single Dispatch = "single"
 )
 
-// isSingle tells whether steps run as one executable where the host has nothing to do in between.
+// isSingle reports whether steps run as one executable where the host has nothing to do in between.
 func (c *Compiled) isSingle() bool {
-	return !c.plan.hasOpaque() && (c.plan.Dispatch == Single || c.plan.Dispatch == DispatchByDevice && !c.dev.SharesMemory())
+	return len(c.plan.Opaque) == 0 && (c.plan.Dispatch == Single || c.plan.Dispatch == DispatchByDevice && !c.dev.SharesMemory())
 }
 
 // single is a step that is compiled as one executable.
@@ -68,7 +68,7 @@ func (c *Compiled) single(mode cage.Mode) (*single, error) {
 		return nil, err
 	}
 	w := &single{jobs: jobs, collect: collect, scalars: update.ScalarNames(append(slices.Clone(jobs), collect...))}
-	if w.exec, err = c.plan.singleStage(w, "step ("+string(mode)+")", c.plan.updateOptions()).compile(c); err != nil {
+	if w.exec, err = c.plan.singleStage(w, "step ("+string(mode)+")").compile(c); err != nil {
 		return nil, err
 	}
 	c.singles[mode] = w
@@ -79,15 +79,17 @@ func (c *Compiled) single(mode cage.Mode) (*single, error) {
 // micro-batches and the scalars to the new parameters and states, and to the vector that
 // the host reads. Where loss or norm is not finite parameters and states come out as they
 // went in. It consists of the stages of the chain, which compute the same.
-func (p *Plan) singleStage(w *single, name string, o update.Options) stage {
+func (p *Plan) singleStage(w *single, name string) stage {
 	specs := inputSpecs(p.stateTensors(), asNamed, true) // all that a step replaces
 	in := slices.Concat(specs, p.teacherSpecs())
 	for _, spec := range p.batchSpecs(p.FullPrecision) {
-		spec.Shape = shapes.Make(spec.Shape.DType, append([]int{p.Accumulate}, spec.Shape.Dimensions...)...)
+		dims := append([]int{p.Accumulate}, spec.Shape.Dimensions...)
+		spec.Shape = shapes.Make(spec.Shape.DType, dims...)
 		in = append(in, spec)
 	}
 	in = append(in, update.ScalarSpec(w.scalars))
 	in = append(in, p.stepSpecs()...)
+	o := p.updateOptions()
 	return stage{name, in, func(g *graph.Graph, in update.Nodes) update.Nodes {
 		have := maps.Clone(in)
 		if len(p.quantizedParams()) > 0 {
@@ -100,10 +102,42 @@ func (p *Plan) singleStage(w *single, name string, o update.Options) stage {
 		maps.Copy(have, p.meanGradients(have))
 		norms := have[normsName]
 		addKeys(have, optimizerKeysName, p.optimizerKeys())
+
+		// Scalars that follow from this are computed in float64, as on the host.
 		scalars := update.Unpack(in["scalars"], w.scalars)
-		p.setClip(scalars, norms)
-		p.setLossScalar(scalars, losses)
-		p.setSums(g, w.collect, have, scalars)
+		if _, read := scalars[cage.InputClip]; read && p.Clip > 0 {
+			norm := graph.Sqrt(sum64(norms))
+			factor := graph.Div(graph.Const(norm.Graph(), p.Clip), graph.AddScalar(norm, clipEpsilon))
+			scalars[cage.InputClip] = graph.ConvertDType(graph.Min(factor, graph.OnesLike(factor)), dtypes.Float32)
+		}
+		if _, read := scalars[spec.InputLoss]; read { // as in [Plan.setLoss]
+			weights := make([]float64, p.lossCount())
+			weights[0] = 1
+			if d := p.Distillation; d != nil {
+				weights[0], weights[1] = d.Weight, 1-d.Weight
+			}
+			n := losses.Shape().Size() / len(weights)
+			of := graph.Reshape(graph.ConvertDType(losses, dtypes.Float64), n, len(weights))
+			means := graph.DivScalar(graph.ReduceSum(of, 0), float64(n))
+			loss := graph.ReduceAllSum(graph.Mul(means, graph.Const(losses.Graph(), weights)))
+			scalars[spec.InputLoss] = graph.ConvertDType(loss, dtypes.Float32)
+		}
+		_, collected := o.Build(g, w.collect, have, scalars)
+		totals := update.Nodes{} // in the order of the rules, as on the host
+		for _, j := range w.collect {
+			for _, out := range j.Program.Outputs {
+				v := graph.ConvertDType(graph.Reshape(collected[0]), dtypes.Float64)
+				collected = collected[1:]
+				if total := totals[out.Name]; total != nil {
+					v = graph.Add(total, v)
+				}
+				totals[out.Name] = v
+			}
+		}
+		for name, total := range totals {
+			scalars[name] = graph.ConvertDType(total, dtypes.Float32)
+		}
+
 		out, measures := o.Build(g, w.jobs, have, scalars, norms) // states are fetched when no gradient is computed any more
 		for _, s := range p.quantizerStates() {
 			out[s.Name] = cmp.Or(have[nextName(s.Name)], have[s.Name]) // searches find the next one of some
@@ -112,67 +146,20 @@ func (p *Plan) singleStage(w *single, name string, o update.Options) stage {
 		for _, spec := range specs {
 			before := engine.Fetched(in[spec.Name])
 			next := cmp.Or(out[spec.Name], before) // a method that is idle leaves its state alone
-			out[spec.Name] = engine.Elementwise(func(of []*graph.Node) *graph.Node { return graph.Where(ok, of[0], of[1]) }, next, before)
+			out[spec.Name] = engine.Elementwise(func(of []*graph.Node) *graph.Node {
+				return graph.Where(ok, of[0], of[1])
+			}, next, before)
 		}
 		out[readName] = graph.Concatenate(append([]*graph.Node{losses, norms}, measures...), 0)
 		return out
 	}}
 }
 
-// setClip puts the clip factor that follows from the squared norms of the gradients
-// among the scalars. It is computed in float64, as the host does.
-func (p *Plan) setClip(scalars update.Nodes, norms *graph.Node) {
-	if _, read := scalars[cage.InputClip]; !read || p.Clip <= 0 {
-		return
-	}
-	norm := graph.Sqrt(sum64(norms))
-	factor := graph.Div(graph.Const(norm.Graph(), p.Clip), graph.AddScalar(norm, clipEpsilon))
-	scalars[cage.InputClip] = graph.ConvertDType(graph.Min(factor, graph.OnesLike(factor)), dtypes.Float32)
-}
-
-// setLossScalar puts the loss of the step among the scalars, where an optimizer reads it. As on
-// the host ([Plan.setLoss]), it is computed in float64 from what is read of each micro-batch.
-func (p *Plan) setLossScalar(scalars update.Nodes, losses *graph.Node) {
-	if _, read := scalars[spec.InputLoss]; !read {
-		return
-	}
-	weights := make([]float64, p.lossCount())
-	weights[0] = 1
-	if d := p.Distillation; d != nil {
-		weights[0], weights[1] = d.Weight, 1-d.Weight
-	}
-	n := losses.Shape().Size() / len(weights)
-	of := graph.Reshape(graph.ConvertDType(losses, dtypes.Float64), n, len(weights))
-	means := graph.DivScalar(graph.ReduceSum(of, 0), float64(n))
-	loss := graph.ReduceAllSum(graph.Mul(means, graph.Const(losses.Graph(), weights)))
-	scalars[spec.InputLoss] = graph.ConvertDType(loss, dtypes.Float32)
-}
-
-// setSums puts the sums of what optimizers collect among the scalars. They are added up in float64 and in
-// the order of the rules, as on the host.
-func (p *Plan) setSums(g *graph.Graph, jobs []spec.Job, tensors, scalars update.Nodes) {
-	_, collected := p.updateOptions().Build(g, jobs, tensors, scalars)
-	sums := update.Nodes{}
-	for _, j := range jobs {
-		for _, o := range j.Program.Outputs {
-			v := graph.ConvertDType(graph.Reshape(collected[0]), dtypes.Float64)
-			collected = collected[1:]
-			if sum := sums[o.Name]; sum != nil {
-				v = graph.Add(sum, v)
-			}
-			sums[o.Name] = v
-		}
-	}
-	for name, sum := range sums {
-		scalars[name] = graph.ConvertDType(sum, dtypes.Float32)
-	}
-}
-
 func sum64(v *graph.Node) *graph.Node {
 	return graph.ReduceAllSum(graph.ConvertDType(v, dtypes.Float64))
 }
 
-// allFinite tells whether no element of a float32 vector is infinite or NaN: in float64
+// allFinite reports whether no element of a float32 vector is infinite or NaN: in float64
 // their sum cannot overflow.
 func allFinite(v *graph.Node) *graph.Node { return graph.IsFinite(sum64(v)) }
 
@@ -210,7 +197,7 @@ func (c *Compiled) runSingle(s *State, b *Batches, set Settings) (res Result, er
 		return res, err
 	}
 	if n := c.plan.Accumulate; !c.plan.FullPrecision {
-		if err := c.addActivationKeys(t, set.Step, 0, n, n); err != nil {
+		if err := c.addBatchKeys(t, activationKeysName, c.plan.activationKeys(), set.Step, 0, n, n); err != nil {
 			return res, err
 		}
 	}
@@ -227,33 +214,22 @@ func (c *Compiled) runSingle(s *State, b *Batches, set Settings) (res Result, er
 	if err != nil {
 		return res, err
 	}
-	c.readSingle(w, read, set, &res)
 	s.inconsistent = false
-	return res, nil
-}
-
-func (c *Compiled) readSingle(w *single, read []float32, set Settings, res *Result) {
-	next := func(n int) (total float64) {
-		for _, v := range read[:n] {
-			total += float64(v)
-		}
-		read = read[n:]
-		return total
-	}
 	sums := make([]float64, c.plan.lossCount())
-	for i := range c.plan.Accumulate * len(sums) {
-		sums[i%len(sums)] += next(1)
+	losses := c.plan.Accumulate * len(sums)
+	for i, loss := range read[:losses] {
+		sums[i%len(sums)] += float64(loss)
 	}
-	c.plan.setLoss(sums, res)
-	res.setNorms(read[:len(c.plan.Rules)])
-	read = read[len(c.plan.Rules):]
+	c.plan.setLoss(sums, &res)
+	res.setNorms(read[losses : losses+len(c.plan.Rules)])
 	if !res.checkFinite() {
-		return
+		return res, nil
 	}
 	measures := update.Measures{}
-	update.ReadMeasures(w.jobs, read, measures)
+	update.ReadMeasures(w.jobs, read[losses+len(c.plan.Rules):], measures)
 	if !set.Statistics {
 		delete(measures, cage.OutputErrorNorm2)
 	}
-	c.setMeasures(measures, res)
+	c.setMeasures(measures, &res)
+	return res, nil
 }

@@ -123,26 +123,11 @@ func (c *Compiled) Stored(s *State) []Stored {
 	for _, r := range s.Pending.Results() {
 		out = append(out, Stored{Name: r.Name, Dims: r.Dims, Read: func() ([]float32, error) { return r.Data, nil }, Storage: sdk.StoreFloat32})
 	}
-	return append(out, c.storedEvaluated(s)...)
-}
-
-// ownOf is what this process has of a tensor in a buffer.
-func ownOf(t Tensor, b *engine.Buffer, read func() ([]float32, error)) Stored {
-	out := Stored{Name: t.Name, Dims: t.Dims, Read: read, Storage: t.Storage}
-	if b.Elsewhere() {
-		out.Dims, out.Rows = b.OwnShape().Dimensions, true
-	}
-	return out
-}
-
-// storedEvaluated lists what optimizers give for evaluation. It is computed now, because the next
-// step changes what it is computed from.
-func (c *Compiled) storedEvaluated(s *State) (out []Stored) {
-	gives := func(r cage.Rule) bool { return r.Optimizer.Evaluate != nil }
+	gives := func(r cage.Rule) bool { return r.Optimizer.Evaluate != nil } // an average is a part of the state
 	if !slices.ContainsFunc(c.plan.Rules, gives) {
-		return nil // an average is a part of the state
+		return out
 	}
-	given, err := c.evaluated(s)
+	given, err := c.evaluated(s) // now, because the next step changes what it is computed from
 	for _, r := range c.plan.Rules {
 		if !gives(r) {
 			continue
@@ -152,8 +137,18 @@ func (c *Compiled) storedEvaluated(s *State) (out []Stored) {
 		if err == nil {
 			data, err = engine.DownloadOwn[float32](b)
 		}
-		out = append(out, ownOf(Tensor{Name: program.KindEvaluated.Of(r.Name), Dims: r.Shape}, b, func() ([]float32, error) { return data, err }))
+		t := Tensor{Name: program.KindEvaluated.Of(r.Name), Dims: r.Shape}
+		out = append(out, ownOf(t, b, func() ([]float32, error) { return data, err }))
 		b.Finalize()
+	}
+	return out
+}
+
+// ownOf is what this process has of a tensor in a buffer.
+func ownOf(t Tensor, b *engine.Buffer, read func() ([]float32, error)) Stored {
+	out := Stored{Name: t.Name, Dims: t.Dims, Read: read, Storage: t.Storage}
+	if b.Elsewhere() {
+		out.Dims, out.Rows = b.OwnShape().Dimensions, true
 	}
 	return out
 }
@@ -333,21 +328,38 @@ func (c *Compiled) StartParams(load LoadFunc) (*State, error) {
 
 func (c *Compiled) newState(tokens []int32, workers int, param func(architecture.Param) (*engine.Buffer, error)) (*State, error) {
 	s := &State{Tensors: update.Tensors{}}
-	for _, init := range []func() error{
-		func() error { return c.initParams(s.Tensors, workers, param) },
-		func() error { return c.initColumns(s.Tensors, tokens) },
-		func() error { return c.initWeightQuantizers(s.Tensors) },
-		func() error { return c.initSearched(s) },
-		func() error { return c.initActivationQuantizers(s.Tensors, tokens) },
-		func() error { return c.dropColumns(s.Tensors) },
-		func() error { return c.initOptimizers(s.Tensors, c.plan.Rules) },
-	} {
-		if err := init(); err != nil {
-			s.Close()
-			return nil, err
-		}
+	err := c.initParams(s.Tensors, workers, param)
+	if err == nil {
+		err = c.initQuantizers(s.Tensors, tokens, s)
+	}
+	if err == nil {
+		err = c.initOptimizers(s.Tensors, c.plan.Rules)
+	}
+	if err != nil {
+		s.Close()
+		return nil, err
 	}
 	return s, nil
+}
+
+// initQuantizers adds the trained parameters and states of quantizers that t has not yet. Searches
+// are made for a state that is new.
+func (c *Compiled) initQuantizers(t update.Tensors, tokens []int32, searched *State) error {
+	err := c.initColumns(t, tokens)
+	if err == nil {
+		err = c.initWeightQuantizers(t)
+	}
+	if err == nil && searched != nil {
+		err = c.initSearched(searched)
+	}
+	if err == nil {
+		err = c.initActivationQuantizers(t, tokens)
+	}
+	for _, spec := range c.plan.columnSpecs() {
+		t[spec.Name].Finalize()
+		delete(t, spec.Name)
+	}
+	return err
 }
 
 func (c *Compiled) initParams(t update.Tensors, workers int, param func(architecture.Param) (*engine.Buffer, error)) error {
@@ -417,7 +429,7 @@ func (c *Compiled) initActivationQuantizers(t update.Tensors, tokens []int32) er
 	defer batch.Finalize()
 	have := maps.Clone(t)
 	have[tokensName] = batch
-	if err := c.runQuantizeForEvaluation(have); err != nil {
+	if err := runIfAny(c.quantizeForEvaluation, have); err != nil {
 		return err
 	}
 	known := inputSpecs(without(trained, newParameters), program.KindParam.Of, false)

@@ -158,7 +158,6 @@ func TestMistakes(t *testing.T) {
 		"is for":                func(p *step.Plan) { p.Rules[0], p.Rules[1] = p.Rules[1], p.Rules[0] },
 		"quantized weights":     func(p *step.Plan) { delete(p.Weights, "layers.0.attn.qkv") },
 		"each must be at least": func(p *step.Plan) { p.Accumulate = 0 },
-		`dispatch "one"`:        func(p *step.Plan) { p.Dispatch = "one" },
 	}
 	for want, spoil := range bad {
 		plan := planOf(t, cfg, grid{}, descent{})
