@@ -4,12 +4,10 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 
 	"github.com/cage-qat/cage/host/cage"
 	"github.com/cage-qat/cage/host/train/build"
 	"github.com/cage-qat/cage/host/train/config"
-	"github.com/cage-qat/cage/host/train/step"
 	"github.com/cage-qat/cage/internal/plaintoml"
 )
 
@@ -92,8 +90,8 @@ const (
 )
 
 // tooStrong returns warnings of a correction or a weight decay that is too strong in a
-// single step; none when both are moderate. What optimizers with rates of their own do is
-// known only during the run: see checkRates.
+// single step; none when both are moderate. It does not know the rates of
+// optimizers that have their own.
 func (r *run) tooStrong(rules []cage.Rule) (messages []string) {
 	m := r.cfg.Method.CAGE
 	rate, pull := 0.0, 0.0 // largest α_t and α_t·λ_t
@@ -121,28 +119,6 @@ func (r *run) tooStrong(rules []cage.Rule) (messages []string) {
 		messages = append(messages, fmt.Sprintf("rate × weight decay reaches %.3g: weights lose that share in a step; "+hint, decay, "train.weight_decay"))
 	}
 	return messages
-}
-
-// checkRates warns once of an optimizer's own rate with which the correction or the weight decay
-// is too strong in a single step.
-func (r *run) checkRates(set step.Settings, res step.Result) {
-	if r.warnedOfRates || len(res.Rates) == 0 {
-		return
-	}
-	for _, rule := range r.Compiled.Plan().Rules {
-		rate, own := res.Rates[rule.Name]
-		pull := 0.0
-		if rule.Quantizer != nil && r.cfg.Method.CAGE.Form == cage.Decoupled {
-			pull = rate * set.Lambda
-		}
-		if !own || pull <= maxCorrection && rate*rule.Decay <= maxDecay {
-			continue
-		}
-		r.warnedOfRates = true
-		r.log.Warn("the optimizer's own rate is large: a step of the correction takes the share rate × λ of x − Q(x), and weights lose the share rate × decay; lower method.lambda or train.weight_decay",
-			"step", set.Step, "tensor", rule.Name, "rate", rate, "rate_lambda", pull, "rate_decay", rate*rule.Decay)
-		return
-	}
 }
 
 // A run goes on with more steps than it was begun with where that changes nothing about
@@ -211,10 +187,4 @@ func (r *run) notExtended(total int, key, what string, step int, was, is any, hi
 		r.cfg.Train.Out, total, r.cfg.Train.Steps, r.done.Step, what, step, was, is)
 	e.Hint = hint + r.instead("; or ")
 	return e
-}
-
-// mayDiffer reports whether a key may have another value than in the run that is continued.
-func (r *run) mayDiffer(key string, previous *config.Config) bool {
-	moved := strings.HasPrefix(key, "data.mixture[") && strings.HasSuffix(key, "].path") // as data.train: the hash is compared
-	return moved || slices.Contains(changeable, key) || strings.HasSuffix(key, ".sha256") || r.extends(previous) && slices.Contains(extendableKeys, key)
 }

@@ -85,13 +85,13 @@ func (m *movement) read(t int, s *step.State) (*sample, error) {
 	return &sample{codes, residuals}, nil
 }
 
-func (m *movement) record(rec *metrics.Record, s *sample) error {
+func (m *movement) record(rec *metrics.Record, s *sample) {
 	if s == nil {
-		return nil
+		return
 	}
 	m.tracker.Add(s.codes, s.residuals)
 	if m.tracker.Samples() < 2 {
-		return nil // nothing can have moved
+		return // nothing can have moved
 	}
 	steps := float64(m.settings.Every) // of a sample
 	all, each := m.tracker.Measure()
@@ -107,7 +107,6 @@ func (m *movement) record(rec *metrics.Record, s *sample) error {
 		w.Coherence, w.CoherenceVector = m.coherence(each[i])
 		rec.Weights[name] = w
 	}
-	return nil
 }
 
 // coherence returns the two coherences once the window is full: before, they are larger

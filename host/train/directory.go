@@ -11,7 +11,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/data/tokenizer"
 	"github.com/cage-qat/cage/host/model/huggingface"
 	"github.com/cage-qat/cage/host/train/build"
@@ -34,12 +33,29 @@ var changeable = append([]string{
 	"train.distillation.teacher", "device.count", "device.shard", "device.offload", "data.train", "data.validation", "data.validation_sha256", "data.tokenizer",
 }, config.Incidental()...)
 
+// Others hold the lock for a moment to see whether the run is being trained.
+const (
+	lockPatience = time.Second
+	lockRetry    = 10 * time.Millisecond
+)
+
+// open locks the run directory, so that no other process trains in it (the lock goes with the
+// process, however that ends), and begins the run or goes on with it.
 func (r *run) open() error {
 	if err := r.dir.MkdirAll(); err != nil {
 		return r.cfg.ErrorAt("train.out", "%w", err)
 	}
-	if err := r.lockDirectory(); err != nil {
-		return err
+	ctx, cancel := context.WithTimeout(context.Background(), lockPatience)
+	defer cancel()
+	var err error
+	r.lock, err = r.dir.Lock().AwaitLock(ctx, lockRetry)
+	if errors.Is(err, context.DeadlineExceeded) {
+		e := r.cfg.ErrorAt("train.out", "another process is training in %s", r.cfg.Train.Out)
+		e.Hint = "wait for it, or give another train.out"
+		return e
+	}
+	if err != nil {
+		return r.cfg.ErrorAt("train.out", "lock the run directory: %w", err)
 	}
 	if err := r.dir.Checkpoints().CheckLinks(); err != nil { // now, and not when the first one is saved
 		return r.cfg.ErrorAt("train.out", "%w", err)
@@ -58,7 +74,15 @@ func (r *run) open() error {
 	if err := r.dir.RemoveAbandoned(); err != nil {
 		r.log.Warn("what a killed process left could not be removed", "error", err)
 	}
-	previous, err := r.previous()
+	var previous *config.Config
+	const unreadable = "the run directory's own configuration cannot be read: %w"
+	path := r.dir.Config()
+	text, err := path.ReadFile()
+	if err != nil {
+		err = fmt.Errorf(unreadable, err)
+	} else if previous, err = config.Parse(path.Name, text, nil); err != nil {
+		err = &provenance.DescriptionError{Err: fmt.Errorf(unreadable, err)}
+	}
 	var damage *provenance.DescriptionError
 	damaged := errors.As(err, &damage)
 	switch {
@@ -89,35 +113,6 @@ func (r *run) open() error {
 	return r.resume(previous)
 }
 
-func (r *run) previous() (*config.Config, error) {
-	path := r.dir.Config()
-	text, err := path.ReadFile()
-	if err != nil {
-		return nil, fmt.Errorf("the run directory's own configuration cannot be read: %w", err)
-	}
-	cfg, err := config.Parse(path.Name, text, nil)
-	if err != nil {
-		return nil, &provenance.DescriptionError{Err: fmt.Errorf("the run directory's own configuration cannot be read: %w", err)}
-	}
-	return cfg, nil
-}
-
-// choices are those that the device made when the run began, if there is one that may be resumed. What is wrong with its
-// description is told later.
-func (r *run) choices() ([]engine.Choice, error) {
-	if !r.opts.Resume {
-		return nil, nil
-	}
-	made, err := provenance.Read(r.dir)
-	if wrong := (*provenance.DescriptionError)(nil); errors.As(err, &wrong) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	return made.ChoicesOn(r.cfg.Device.Kind), nil
-}
-
 // sameRun fails when the configuration differs from that of the run in a way that
 // would change its parameters. Of plugins, the programs are compared instead of the
 // hashes of their executables.
@@ -128,7 +123,9 @@ func (r *run) sameRun(previous *config.Config) error {
 	}
 	var list []string
 	for _, d := range diff {
-		if !r.mayDiffer(d.Key, previous) {
+		moved := strings.HasPrefix(d.Key, "data.mixture[") && strings.HasSuffix(d.Key, "].path") // as data.train: the hash is compared
+		if !moved && !slices.Contains(changeable, d.Key) && !strings.HasSuffix(d.Key, ".sha256") &&
+			!(r.extends(previous) && slices.Contains(extendableKeys, d.Key)) {
 			list = append(list, fmt.Sprintf("  %s was %s, is %s", d.Key, cmp.Or(d.A, "not set"), cmp.Or(d.B, "not set")))
 		}
 	}
@@ -158,30 +155,6 @@ func (r *run) instead(separator string) string {
 	}
 	return fmt.Sprintf("%sanother run can begin with its weights, and new states of the optimizer: model.init = %q, and another train.out",
 		separator, r.cfg.Train.Out)
-}
-
-// Others hold the lock for a moment to see whether the run is being trained.
-const (
-	lockPatience = time.Second
-	lockRetry    = 10 * time.Millisecond
-)
-
-// lockDirectory makes sure that no other process trains in the run directory. The
-// lock goes with the process, however that ends.
-func (r *run) lockDirectory() error {
-	var err error
-	ctx, cancel := context.WithTimeout(context.Background(), lockPatience)
-	defer cancel()
-	r.lock, err = r.dir.Lock().AwaitLock(ctx, lockRetry)
-	if errors.Is(err, context.DeadlineExceeded) {
-		e := r.cfg.ErrorAt("train.out", "another process is training in %s", r.cfg.Train.Out)
-		e.Hint = "wait for it, or give another train.out"
-		return e
-	}
-	if err != nil {
-		return r.cfg.ErrorAt("train.out", "lock the run directory: %w", err)
-	}
-	return nil
 }
 
 // newState is the state before the first step, with weights that are drawn or those of another model. The first

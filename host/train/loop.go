@@ -71,7 +71,12 @@ func (r *run) steps(ctx context.Context) error {
 	if r.opts.StopAfter > 0 {
 		stop = min(stop, r.opts.StopAfter)
 	}
-	ahead := newFeed(r.batches, r.Compiled, stop)
+	ahead := &feed{source: r.batches, load: r.Compiled.Load, last: stop, arrived: make(chan delivery, 1)}
+	for i := range ahead.memory {
+		for range r.cfg.Train.Accumulate {
+			ahead.memory[i] = append(ahead.memory[i], make([]int32, r.batches.BatchLen()))
+		}
+	}
 	defer ahead.close()
 	if err := r.search(ctx); err != nil { // which the run may have been interrupted before
 		return stepError(r.done.Step, err)
@@ -111,17 +116,24 @@ func (r *run) step(ctx context.Context, ahead *feed) error {
 		return err
 	}
 	waited := time.Since(began)
-	if err := r.enterPhase(next.batches); err != nil {
-		next.batches.Close()
-		return err
+	t := before.Step + 1
+	// Until now all that follows a step has had the quantizers of that step.
+	changed, err := r.Enter(t, r.state, next.batches)
+	if err == nil && changed {
+		p := r.Phase()
+		r.log.Info("other quantizers from here on", "step", t, "weights", len(p.Weights), "activations", len(p.Activations), "operands of the backward pass", len(p.Backward))
+		err = r.prepareMovement()
 	}
-	set := r.settings(before.Step + 1)
-	sampled, err := r.movement.read(before.Step+1, r.state)
+	var sampled *sample
+	if err == nil {
+		sampled, err = r.movement.read(t, r.state)
+	}
 	if err != nil {
 		next.batches.Close()
 		return err
 	}
-	r.ask(before.Step + 1)
+	set := r.settings(t)
+	r.ask(t)
 	began = time.Now().Add(-waited)
 	res, err := r.Compiled.Run(r.state, next.batches, set)
 	if err != nil {
@@ -134,12 +146,21 @@ func (r *run) step(ctx context.Context, ahead *feed) error {
 		r.log.Warn("preconditioners could not be renewed and stay as they were", "step", r.done.Step, "tensors", res.FailedRefreshes)
 	}
 	r.countUncorrected(res)
-	r.count(res)
-	r.checkRates(set, res)
+	if res.Counts != nil {
+		counts := map[string]int64{}
+		maps.Copy(counts, r.done.Counts)
+		for name, n := range res.Counts {
+			counts[name] += int64(n)
+		}
+		r.done.Counts = counts
+	}
 	if res.Skipped {
-		if err := r.skipped(res); err != nil {
+		r.done.Skipped++
+		r.log.Warn("skipping a step that is not finite", "step", r.done.Step, "loss", res.Loss, "grad_norm", res.GradNorm)
+		if skipped := r.done.Skipped; r.cfg.Train.NaNPolicy == "stop" || skipped > r.cfg.Train.MaxSkipped {
 			r.done = before // a resumed run meets this step again
-			return err
+			return fmt.Errorf("loss %v, gradient norm %v: %w (%d such steps; train.nan_policy = %q, train.max_skipped = %d): lower schedule.rate or look at the data",
+				res.Loss, res.GradNorm, ErrNotFinite, skipped, r.cfg.Train.NaNPolicy, r.cfg.Train.MaxSkipped)
 		}
 	}
 	if err := r.report(set, res, sampled); err != nil {
@@ -157,19 +178,6 @@ func (r *run) step(ctx context.Context, ahead *feed) error {
 		}
 	}
 	return r.saveIfDue()
-}
-
-// enterPhase goes to the quantizers of the next step, of which batches are, if they are others than before. Until then all that
-// follows a step has the quantizers of that step.
-func (r *run) enterPhase(batches *step.Batches) error {
-	t := r.done.Step + 1
-	changed, err := r.Enter(t, r.state, batches)
-	if err != nil || !changed {
-		return err
-	}
-	p := r.Phase()
-	r.log.Info("other quantizers from here on", "step", t, "weights", len(p.Weights), "activations", len(p.Activations), "operands of the backward pass", len(p.Backward))
-	return r.prepareMovement()
 }
 
 // search lets quantizers search that are due after the last step, if they have not. What fails or is interrupted is searched
@@ -236,29 +244,6 @@ func (r *run) countUncorrected(res step.Result) {
 	r.uncorrected = res.Uncorrected
 }
 
-func (r *run) count(res step.Result) {
-	if res.Counts == nil {
-		return
-	}
-	counts := map[string]int64{}
-	maps.Copy(counts, r.done.Counts)
-	for name, n := range res.Counts {
-		counts[name] += int64(n)
-	}
-	r.done.Counts = counts
-}
-
-// skipped counts a step that was not finite, and ends the run when the policy says so.
-func (r *run) skipped(res step.Result) error {
-	r.done.Skipped++
-	r.log.Warn("skipping a step that is not finite", "step", r.done.Step, "loss", res.Loss, "grad_norm", res.GradNorm)
-	if r.cfg.Train.NaNPolicy == "stop" || r.done.Skipped > r.cfg.Train.MaxSkipped {
-		return fmt.Errorf("loss %v, gradient norm %v: %w (%d such steps; train.nan_policy = %q, train.max_skipped = %d): lower schedule.rate or look at the data",
-			res.Loss, res.GradNorm, ErrNotFinite, r.done.Skipped, r.cfg.Train.NaNPolicy, r.cfg.Train.MaxSkipped)
-	}
-	return nil
-}
-
 // feed brings the micro-batches of each step to the device while the step before is
 // computed. Step t has the batches from (t−1)·accumulate on, however it is reached, so
 // that what was read ahead and not used leaves no trace in a checkpoint.
@@ -278,16 +263,6 @@ type delivery struct {
 	err     error
 }
 
-func newFeed(source build.Batches, compiled *step.Compiled, last int) *feed {
-	f := &feed{source: source, load: compiled.Load, last: last, arrived: make(chan delivery, 1)}
-	for i := range f.memory {
-		for range compiled.Plan().Accumulate {
-			f.memory[i] = append(f.memory[i], make([]int32, source.BatchLen()))
-		}
-	}
-	return f
-}
-
 // take returns the micro-batches of step t, which is done before the next call, and begins
 // to load those of the step after it.
 func (f *feed) take(t int) (delivery, error) {
@@ -305,19 +280,20 @@ func (f *feed) take(t int) (delivery, error) {
 
 func (f *feed) begin(t int) {
 	f.step = t
-	go func() { f.arrived <- f.read(t) }()
-}
-
-func (f *feed) read(t int) (d delivery) {
-	list := f.memory[t%len(f.memory)]
-	for i := range list {
-		if err := f.source.At(int64(t-1)*int64(len(list))+int64(i), list[i]); err != nil {
-			return delivery{err: err}
+	go func() {
+		var d delivery
+		list := f.memory[t%len(f.memory)]
+		for i := range list {
+			if d.err == nil {
+				d.err = f.source.At(int64(t-1)*int64(len(list))+int64(i), list[i])
+			}
 		}
-	}
-	d.targets = f.source.Finish(list)
-	d.batches, d.err = f.load(list)
-	return d
+		if d.err == nil {
+			d.targets = f.source.Finish(list)
+			d.batches, d.err = f.load(list)
+		}
+		f.arrived <- d
+	}()
 }
 
 // close waits for what is on its way and frees it.

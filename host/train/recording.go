@@ -108,24 +108,9 @@ func (r *run) noteRecorded(waited int, err error) {
 // lacked, and those of the same step: a run that goes on from there writes them.
 const missingKey = "missing_records"
 
-func (r *run) saveMissing(state *checkpoint.State) error {
-	list := r.records.missing()
-	if len(list) == 0 {
-		return nil
-	}
-	return state.Meta.Set(missingKey, list)
-}
-
 // latestKey is the entry of a checkpoint's metadata with the record of its step, where that is
 // in no file: an evaluation that is still to be done after the step takes its losses from it.
 const latestKey = "latest_record"
-
-func (r *run) saveLatest(state *checkpoint.State) error {
-	if latest := r.display.latest; latest.Step == state.Step && !r.logs(state.Step) {
-		return state.Meta.Set(latestKey, latest)
-	}
-	return nil
-}
 
 // resumeRecords goes on with metrics.jsonl after the step of the checkpoint with this
 // metadata.
@@ -254,16 +239,17 @@ func (r *run) recordPoint() error {
 	return r.trajectory.Write(metrics.Point{Step: r.done.Step, X: x})
 }
 
+// point is the present point of a problem; nil for a language model.
 func (r *run) point() ([]float32, error) {
+	if r.problem == nil {
+		return nil, nil
+	}
 	return engine.Download[float32](r.state.Param(r.model.Params()[0].Name))
 }
 
 func (r *run) distance() (*metrics.Number, error) {
-	if r.problem == nil {
-		return nil, nil
-	}
 	x, err := r.point()
-	if err != nil {
+	if x == nil || err != nil {
 		return nil, err
 	}
 	return metrics.Some(r.problem.Distance(x)), nil
@@ -378,12 +364,8 @@ func (r *run) continuations(ctx context.Context) ([]metrics.Text, error) {
 }
 
 type liveModel struct {
-	evaluator *step.Evaluator
-	context   int
+	*step.Evaluator
+	context int
 }
 
 func (w liveModel) Context() int { return w.context }
-
-func (w liveModel) Begin(prompts [][]int32, length int) (generate.Sequences, []float32, error) {
-	return w.evaluator.Begin(prompts, length)
-}

@@ -25,7 +25,6 @@ import (
 	"github.com/cage-qat/cage/host/train/provenance"
 	"github.com/cage-qat/cage/host/train/rundir"
 	"github.com/cage-qat/cage/internal/atomicfile"
-	"github.com/cage-qat/cage/internal/vfs"
 )
 
 // ReplayOptions say which part of a run to replay, and how.
@@ -112,9 +111,15 @@ func replayWindow(run rundir.Dir, o ReplayOptions) (from, to *checkpoint.File, e
 		return from, to, fmt.Errorf("%s has no checkpoint after its first step: there is nothing to compare a replay with", run)
 	}
 	if o.From != nil {
-		entries, err = entriesFrom(run, entries, *o.From)
-		if err != nil {
-			return from, to, err
+		// That checkpoint and the one after it; of step 0, which need not be saved, the one after it.
+		steps := checkpoint.Steps(entries)
+		switch at := slices.Index(steps, *o.From); {
+		case *o.From == 0 && at < 0:
+			entries = entries[:1]
+		case at < 0 || at == len(entries)-1:
+			return from, to, fmt.Errorf("%s cannot be replayed from step %d: it has checkpoints of steps %v, of which one after it is needed, too (train.keep)", run, *o.From, steps)
+		default:
+			entries = entries[at : at+2]
 		}
 	}
 	if to, entries, err = newestIntact(entries, o.Logger); err != nil {
@@ -129,27 +134,12 @@ func replayWindow(run rundir.Dir, o ReplayOptions) (from, to *checkpoint.File, e
 	if err == nil && o.From != nil && from.Step != *o.From {
 		err = fmt.Errorf("%w: one of those that are needed to replay from step %d", checkpoint.ErrDamaged, *o.From)
 	}
-	if err == nil {
-		err = provenance.CheckOwner(run, to.Step, to.Meta)
-	}
-	if err == nil && from.Meta != nil {
-		err = provenance.CheckOwner(run, from.Step, from.Meta)
+	for _, f := range []*checkpoint.File{to, from} {
+		if err == nil && f.Meta != nil {
+			err = provenance.CheckOwner(run, f.Step, f.Meta)
+		}
 	}
 	return from, to, err
-}
-
-// entriesFrom are the checkpoint of that step and the one after it; of step 0, which need
-// not be saved, the one after it.
-func entriesFrom(run rundir.Dir, entries []checkpoint.Entry, step int) ([]checkpoint.Entry, error) {
-	steps := checkpoint.Steps(entries)
-	at := slices.Index(steps, step)
-	switch {
-	case step == 0 && at < 0:
-		return entries[:1], nil
-	case at < 0 || at == len(entries)-1:
-		return nil, fmt.Errorf("%s cannot be replayed from step %d: it has checkpoints of steps %v, of which one after it is needed, too (train.keep)", run, step, steps)
-	}
-	return entries[at : at+2], nil
 }
 
 // newestIntact opens the newest of the checkpoints that is intact, and returns those older.
@@ -171,17 +161,49 @@ func newestIntact(entries []checkpoint.Entry, log hclog.Logger) (*checkpoint.Fil
 }
 
 // prepareReplay makes a run directory in the state of the run at the first checkpoint, and
-// returns the configuration with which it is resumed.
+// returns the configuration with which it is resumed: with plugins, weights and data where they are
+// now.
 func prepareReplay(ctx context.Context, cfg *config.Config, run, again rundir.Dir, from *checkpoint.File, finder *plugin.Finder) (*config.Config, error) {
 	made, err := provenance.Read(run)
 	if err != nil {
 		return nil, err
 	}
+	search := rundir.Search{Run: run.Name, Made: made.Directory}
 	cfg, err = cfg.Changed(func(c *config.Config) error {
 		t := &c.Train
 		t.Out, t.EvalEvery, t.TrajectoryEvery = again.Name, 0, 0
 		t.CheckpointEvery, t.CheckpointMinutes, c.Method.ParetoEvery, t.Samples = 0, 0, 0, nil
-		return findForReplay(c, rundir.Search{Run: run.Name, Made: made.Directory}, finder)
+		if err := build.FindPlugins(c, c.Plugins(), search, finder); err != nil || !c.Model.Language() {
+			return err
+		}
+		for _, dir := range []*string{&c.Init, &t.Distillation.Teacher} { // if nowhere, the error is that of reading it
+			if *dir == "" || *dir == config.TeacherInitial {
+				continue
+			}
+			place, err := search.Find(*dir, func(place string) error {
+				_, err := os.Stat(place)
+				return err
+			})
+			if err == nil {
+				*dir = place
+			}
+		}
+		train, places, err := build.FindTrain(c, search)
+		if err != nil {
+			return err
+		}
+		defer train.Close()
+		validation, err := build.FindValidation(c, search)
+		if err != nil {
+			return err
+		}
+		defer validation.Close()
+		c.Data.SetFiles(places)
+		c.Data.Validation = validation.Path()
+		if there, err := run.Tokenizer().Exists(); err == nil && there {
+			c.Data.Tokenizer = run.Name
+		}
+		return nil
 	})
 	if err != nil {
 		return nil, err
@@ -202,34 +224,6 @@ func prepareReplay(ctx context.Context, cfg *config.Config, run, again rundir.Di
 		_, err = checkpoint.Save(ctx, again.Checkpoints(), from.State)
 	}
 	return cfg, err
-}
-
-// findForReplay replaces the paths of plugins and data, in a configuration that is being
-// changed, by those where they are now.
-func findForReplay(cfg *config.Config, search rundir.Search, finder *plugin.Finder) error {
-	if err := build.FindPlugins(cfg, cfg.Plugins(), search, finder); err != nil {
-		return err
-	}
-	if !cfg.Model.Language() {
-		return nil
-	}
-	findWeights(cfg, search)
-	train, places, err := build.FindTrain(cfg, search)
-	if err != nil {
-		return err
-	}
-	defer train.Close()
-	validation, err := build.FindValidation(cfg, search)
-	if err != nil {
-		return err
-	}
-	defer validation.Close()
-	cfg.Data.SetFiles(places)
-	cfg.Data.Validation = validation.Path()
-	if there, err := (vfs.At(search.Run).Join(rundir.TokenizerFile)).Exists(); err == nil && there {
-		cfg.Data.Tokenizer = search.Run
-	}
-	return nil
 }
 
 // Difference describes a part of a state, a tensor or a metadata entry, that differs

@@ -23,34 +23,46 @@ import (
 
 // report shows the step just done, and records it if a record is due.
 func (r *run) report(set step.Settings, res step.Result, sampled *sample) error {
-	rec := r.newRecord(r.losses(res), metrics.Number(set.Rate), set.Lambda)
+	losses := metrics.Record{Loss: metrics.Number(res.Loss)}
+	if r.teacher != nil {
+		losses.Divergence, losses.CrossEntropy = metrics.Some(res.Divergence), metrics.Some(res.CrossEntropy)
+	}
+	rec := r.newRecord(losses, metrics.Number(set.Rate), set.Lambda)
 	rec.GradNorm = metrics.Some(res.GradNorm)
 	addStatistics(&rec, set, res)
 	if !r.logs(r.done.Step) && res.Counts == nil {
 		r.display.step(rec)
 		return nil
 	}
-	r.addSpeed(&rec)
+	// Speed is measured since the last record.
+	before, seconds := r.display.previous, float64(rec.Seconds-r.display.previous.Seconds)
+	r.display.previous = rec
+	if r.cfg.Model.Language() {
+		tokens, steps := 0.0, 0.0 // per second
+		if seconds > 0 {
+			tokens, steps = float64(rec.Tokens-before.Tokens)/seconds, float64(rec.Step-before.Step)/seconds
+		}
+		rec.TokensPerSecond = metrics.Some(tokens)
+		// Not by tokens: those that are no targets are computed as well.
+		flops := steps * float64(r.cfg.Train.Accumulate) * r.model.StepFLOPs(r.cfg.Train.Batch, r.cfg.Model.Context)
+		rec.FLOPSPerSecond = metrics.Some(flops)
+		if peak := r.cfg.Device.PeakTFLOPS; peak > 0 {
+			rec.MFU = metrics.Some(flops / (peak * 1e12))
+		}
+		if bytes := resources.Memory(); bytes > 0 {
+			rec.MemoryBytes = metrics.Some(float64(bytes))
+		}
+	}
 	var err error
 	if rec.Distance, err = r.distance(); err != nil {
 		return err
 	}
-	if err := r.movement.record(&rec, sampled); err != nil {
-		return err
-	}
+	r.movement.record(&rec, sampled)
 	if r.cfg.Diagnostics.Tensors {
 		r.addTensors(&rec, set, res)
 	}
 	r.display.step(rec)
 	return r.record(rec)
-}
-
-func (r *run) losses(res step.Result) metrics.Record {
-	rec := metrics.Record{Loss: metrics.Number(res.Loss)}
-	if r.teacher != nil {
-		rec.Divergence, rec.CrossEntropy = metrics.Some(res.Divergence), metrics.Some(res.CrossEntropy)
-	}
-	return rec
 }
 
 // newRecord is a record of the step just done with what all records have, and with the losses of another one.
@@ -165,17 +177,12 @@ func (r *run) summary() *metrics.Summary {
 	}
 }
 
-func (r *run) epochs() (list []metrics.Epochs) {
-	for i, n := range build.MixtureEpochs(r.batches, int64(r.done.Step)*int64(r.cfg.Train.Accumulate)) {
-		list = append(list, metrics.Epochs{Path: r.cfg.Data.Mixture[i].Path, Epochs: n})
-	}
-	return list
-}
-
 func (r *run) summarize(ctx context.Context, completed bool) (*metrics.Summary, error) {
 	last := r.display.latest
 	s := r.summary()
-	s.Sources = r.epochs()
+	for i, n := range build.MixtureEpochs(r.batches, int64(r.done.Step)*int64(r.cfg.Train.Accumulate)) {
+		s.Sources = append(s.Sources, metrics.Epochs{Path: r.cfg.Data.Mixture[i].Path, Epochs: n})
+	}
 	s.Completed, s.ErrorNorm2, s.ErrorRel = completed, last.ErrorNorm2, last.ErrorRel
 	if r.done.Seconds > 0 && r.done.Tokens > 0 {
 		s.TokensPerSecond = metrics.Some(float64(r.done.Tokens) / r.done.Seconds)
@@ -226,24 +233,6 @@ func (r *run) summarize(ctx context.Context, completed bool) (*metrics.Summary, 
 		return s, ErrInterrupted
 	}
 	return s, r.records.write(rec)
-}
-
-// addSpeed fills in speed and memory. Each call measures the speed since the one before.
-func (r *run) addSpeed(rec *metrics.Record) {
-	tokens, steps := r.display.speed(*rec)
-	if !r.cfg.Model.Language() {
-		return
-	}
-	rec.TokensPerSecond = metrics.Some(tokens)
-	// Not by tokens: those that are no targets are computed as well.
-	flops := steps * float64(r.cfg.Train.Accumulate) * r.model.StepFLOPs(r.cfg.Train.Batch, r.cfg.Model.Context)
-	rec.FLOPSPerSecond = metrics.Some(flops)
-	if peak := r.cfg.Device.PeakTFLOPS; peak > 0 {
-		rec.MFU = metrics.Some(flops / (peak * 1e12))
-	}
-	if bytes := resources.Memory(); bytes > 0 {
-		rec.MemoryBytes = metrics.Some(float64(bytes))
-	}
 }
 
 // addTensors fills in the numbers of single tensors. They are measured in every step; only
@@ -336,9 +325,8 @@ type display struct {
 // otherwise one line per logged record. It can be passed as Options.Console, and log
 // messages can be written through it.
 func NewConsole(out io.Writer, cfg *config.Config) *console.Run {
-	opts := console.RunOptions{Total: cfg.Train.Steps, Every: max(1, cfg.Train.LogEvery), Problem: !cfg.Model.Language()}
-	opts.Width = console.Width(out)
-	return console.NewRun(out, opts)
+	return console.NewRun(out, console.RunOptions{Total: cfg.Train.Steps, Every: max(1, cfg.Train.LogEvery),
+		Problem: !cfg.Model.Language(), Width: console.Width(out)})
 }
 
 func (d *display) step(r metrics.Record) {
@@ -347,15 +335,4 @@ func (d *display) step(r metrics.Record) {
 	}
 	d.latest = r
 	d.console.Update(r)
-}
-
-// speed is the number of tokens and of steps per second since the last call, without what was
-// not training.
-func (d *display) speed(r metrics.Record) (tokens, steps float64) {
-	before, seconds := d.previous, float64(r.Seconds-d.previous.Seconds)
-	d.previous = r
-	if seconds <= 0 {
-		return 0, 0
-	}
-	return float64(r.Tokens-before.Tokens) / seconds, float64(r.Step-before.Step) / seconds
 }

@@ -182,8 +182,6 @@ type run struct {
 	evaluated  int // step of the newest recorded evaluation, 0 for none
 	// uncorrected are the weights that got no correction in the last step.
 	uncorrected []string
-	// warnedOfRates says that the user was warned of an optimizer's own rate.
-	warnedOfRates bool
 }
 
 // prepare makes everything that does not depend on the run directory.
@@ -216,11 +214,16 @@ func (r *run) prepare(ctx context.Context) error {
 	if err := r.sameConfiguration(); err != nil {
 		return err
 	}
-	choices, err := r.choices()
-	if err == nil {
-		err = r.same("run directory (its choices of trials)", fmt.Sprintf("%+v", choices))
+	var choices []engine.Choice // those that the device made when the run began
+	if r.opts.Resume {
+		made, err := provenance.Read(r.dir)
+		if _, wrong := errors.AsType[*provenance.DescriptionError](err); err != nil && !wrong { // that is told later
+			return err
+		} else if err == nil {
+			choices = made.ChoicesOn(r.cfg.Device.Kind)
+		}
 	}
-	if err != nil {
+	if err := r.same("run directory (its choices of trials)", fmt.Sprintf("%+v", choices)); err != nil {
 		return err
 	}
 	err = r.Build(ctx, build.Request{

@@ -10,7 +10,6 @@ import (
 	"github.com/cage-qat/cage/host/compute/refresh"
 	"github.com/cage-qat/cage/host/train/checkpoint"
 	"github.com/cage-qat/cage/host/train/provenance"
-	"github.com/cage-qat/cage/host/train/step"
 )
 
 // maxWait bounds the steps between two tries to save a checkpoint.
@@ -28,14 +27,6 @@ type save struct {
 	step int
 	done chan struct{} // closed when err is known
 	err  error
-}
-
-func (s *saving) done(step int) { *s = saving{step: step, at: time.Now()} }
-
-// failed notes that it could not be saved, and doubles the steps until the next try.
-func (s *saving) failed(step int) {
-	s.wait = min(max(1, 2*s.wait), maxWait)
-	s.retry = step + s.wait
 }
 
 func (r *run) saveDue() bool {
@@ -81,7 +72,9 @@ func (r *run) saveFailed(step int, err error) {
 		r.log.Warn("this process could not write its part of the checkpoint: training goes on", "step", step, "error", err)
 		return
 	}
-	r.saving.failed(step)
+	s := &r.saving
+	s.wait = min(max(1, 2*s.wait), maxWait) // twice as many steps until the next try
+	s.retry = step + s.wait
 	r.log.Warn("the checkpoint could not be saved: training goes on", "step", step, "next_try_after_step", r.saving.retry, "error", err)
 }
 
@@ -114,7 +107,7 @@ func (r *run) awaitSave() error {
 	<-s.done
 	r.saving.underway = nil
 	if s.err == nil && !r.follows() {
-		r.saving.done(s.step)
+		r.saving = saving{step: s.step, at: time.Now()}
 	}
 	return s.err
 }
@@ -191,8 +184,11 @@ func (r *run) save(due bool) error {
 // replaces them. Where other processes have rows of the state, the first says in due for all
 // whether it is saved, and each process writes what it has.
 func (r *run) beginSave(due bool) (recorded, err error) {
-	if due {
-		err = r.readyToSave()
+	if due { // not before the checkpoint before this one is written, and the data is verified
+		r.collect(true)
+		if err = r.checkDirectory(); err == nil {
+			err = r.awaitData()
+		}
 		due = err == nil && r.saving.step != r.done.Step
 	}
 	divided, mark := r.divided(), uint32(0)
@@ -236,16 +232,6 @@ func (r *run) beginSave(due bool) (recorded, err error) {
 	return recorded, nil
 }
 
-// readyToSave waits for the checkpoint before this one, and fails when nothing must be saved. The data is
-// verified by then.
-func (r *run) readyToSave() error {
-	r.collect(true)
-	if err := r.checkDirectory(); err != nil {
-		return err
-	}
-	return r.awaitData()
-}
-
 func (r *run) prune() {
 	if err := r.checkpoints.Prune(); err != nil {
 		r.log.Warn("old checkpoints could not be removed", "error", err)
@@ -261,12 +247,20 @@ func (r *run) snapshot() (checkpoint.State, error) {
 		err,
 		state.Meta.Set("total_steps", r.cfg.Train.Steps),
 		state.Meta.Set("seed", r.cfg.Seed),
-		r.saveMissing(&state),
-		r.saveLatest(&state),
-		r.saveRefreshes(&state),
-		r.saveSearch(&state),
+		setIf(&state, missingKey, r.records.missing(), len(r.records.missing()) > 0),
+		setIf(&state, latestKey, r.display.latest, r.display.latest.Step == state.Step && !r.logs(state.Step)),
+		setIf(&state, refreshesKey, r.state.Pending.Records(), len(r.state.Pending.Records()) > 0),
+		setIf(&state, failuresKey, r.state.Pending.Failures(), len(r.state.Pending.Failures()) > 0),
+		setIf(&state, unsearchedKey, true, r.state.Unsearched),
 		r.movement.save(&state),
 	)
+}
+
+func setIf(state *checkpoint.State, key string, value any, some bool) error {
+	if !some {
+		return nil
+	}
+	return state.Meta.Set(key, value)
 }
 
 // restore goes on from a checkpoint of this run. When that fails the run is as it was
@@ -289,7 +283,14 @@ func (r *run) restore(f *checkpoint.File) error {
 	if err != nil {
 		return fmt.Errorf("checkpoint of step %d: %w", f.Step, err)
 	}
-	if err = r.restoreRefreshes(f, state); err == nil {
+	var failures map[string]int
+	var pending []refresh.Record
+	err = errors.Join(f.Meta.GetIf(failuresKey, &failures), f.Meta.GetIf(refreshesKey, &pending), f.Meta.GetIf(unsearchedKey, &state.Unsearched))
+	if err == nil {
+		state.Pending.RestoreFailures(failures)
+		err = r.Compiled.RestoreRefreshes(state, pending, provenance.Tensors(f))
+	}
+	if err == nil {
 		err = r.restoreMovement(f)
 	}
 	if err != nil {
@@ -300,10 +301,6 @@ func (r *run) restore(f *checkpoint.File) error {
 		r.log.Warn("the checkpoint was written by another build: the bits of this run may differ from an uninterrupted one",
 			"checkpoint", build.String(), "now", now.String())
 	}
-	if err := f.Meta.GetIf(unsearchedKey, &state.Unsearched); err != nil {
-		state.Close()
-		return fmt.Errorf("checkpoint of step %d: %w", f.Step, err)
-	}
 	r.state, r.done, r.saving.step = state, done, f.Step
 	return nil
 }
@@ -312,41 +309,12 @@ func (r *run) restore(f *checkpoint.File) error {
 // made yet. There is none otherwise.
 const unsearchedKey = "unsearched"
 
-func (r *run) saveSearch(state *checkpoint.State) error {
-	if !r.state.Unsearched {
-		return nil
-	}
-	return state.Meta.Set(unsearchedKey, true)
-}
-
 // refreshesKey is the entry of a checkpoint's metadata about refreshes whose results
 // are not in place yet. There is none where there are no such refreshes.
 const refreshesKey = "refreshes"
 
 // failuresKey is the entry about refreshes in a row that failed, where there are any.
 const failuresKey = "refresh_failures"
-
-func (r *run) saveRefreshes(state *checkpoint.State) error {
-	if pending := r.state.Pending.Records(); len(pending) > 0 {
-		if err := state.Meta.Set(refreshesKey, pending); err != nil {
-			return err
-		}
-	}
-	if failures := r.state.Pending.Failures(); len(failures) > 0 {
-		return state.Meta.Set(failuresKey, failures)
-	}
-	return nil
-}
-
-func (r *run) restoreRefreshes(f *checkpoint.File, state *step.State) error {
-	var failures map[string]int
-	var pending []refresh.Record
-	if err := errors.Join(f.Meta.GetIf(failuresKey, &failures), f.Meta.GetIf(refreshesKey, &pending)); err != nil {
-		return err
-	}
-	state.Pending.RestoreFailures(failures)
-	return r.Compiled.RestoreRefreshes(state, pending, provenance.Tensors(f))
-}
 
 var errData = errors.New("nothing was saved")
 

@@ -148,7 +148,13 @@ func (r *run) follow() error {
 	}
 	r.identity = made.Run
 	for {
-		failed := r.restoreStep(at)
+		f, failed := checkpoint.Open(r.dir.Checkpoints().Join(checkpoint.FileName(at)))
+		if failed != nil {
+			failed = fmt.Errorf("%w: all processes need the run directory of the first", failed)
+		} else {
+			failed = r.restore(f)
+			f.Close()
+		}
 		intact, err := r.told(startRead, 0)
 		if err != nil {
 			return err
@@ -167,15 +173,6 @@ func (r *run) follow() error {
 			return err
 		}
 	}
-}
-
-func (r *run) restoreStep(step int) error {
-	f, err := checkpoint.Open(r.dir.Checkpoints().Join(checkpoint.FileName(step)))
-	if err != nil {
-		return fmt.Errorf("%w: all processes need the run directory of the first", err)
-	}
-	defer f.Close()
-	return r.restore(f)
 }
 
 // wishes are what the processes want to do after the step that is computed: all of them stop after the same step.

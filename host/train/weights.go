@@ -2,7 +2,6 @@ package train
 
 import (
 	"fmt"
-	"os"
 	"slices"
 
 	"github.com/cage-qat/cage/host/model"
@@ -114,24 +113,19 @@ func withRows(load step.LoadFunc, grown model.Model, n int, from *int) step.Load
 		if from != nil {
 			copy(row, t.Data[*from*width:])
 		} else {
-			setMean(row, t.Data)
+			sums := make([]float64, width)
+			for i, x := range t.Data {
+				sums[i%width] += float64(x)
+			}
+			for i, sum := range sums {
+				row[i] = float32(sum / float64(t.Dims[0]))
+			}
 		}
 		data := append(make([]float32, 0, len(t.Data)+n*width), t.Data...)
 		for range n {
 			data = append(data, row...)
 		}
 		return step.Tensor{Name: name, Dims: []int{t.Dims[0] + n, width}, Data: data}, nil
-	}
-}
-
-// setMean sets a row to the mean of rows.
-func setMean(mean, rows []float32) {
-	sums := make([]float64, len(mean))
-	for i, x := range rows {
-		sums[i%len(mean)] += float64(x)
-	}
-	for i, sum := range sums {
-		mean[i] = float32(sum / float64(len(rows)/len(mean)))
 	}
 }
 
@@ -148,14 +142,30 @@ func (r *run) loadTeacher() error {
 	defer r.LendTeacher()
 	if r.state != nil && r.cfg.Train.Distillation.Teacher == config.TeacherInitial && !r.state.Elsewhere() {
 		r.teacher = r.initial
-		return r.Compiled.LoadTeacher(r.loadStored())
+		tensors := map[string]step.Stored{}
+		for _, x := range r.Compiled.Stored(r.state) {
+			tensors[x.Name] = x
+		}
+		return r.Compiled.LoadTeacher(func(name string) (step.Tensor, error) {
+			x, ok := tensors[name]
+			if !ok {
+				return step.Tensor{}, fmt.Errorf("the state has no %s", name)
+			}
+			data, err := x.Read()
+			return step.Tensor{Name: name, Dims: x.Dims, Data: data}, err
+		})
 	}
 	fail := func(err error) error { return r.cfg.ErrorAt("train.distillation.teacher", "%w", err) }
 	s, err := build.TeacherSettings(r.cfg)
 	if err != nil {
 		return err
 	}
-	found, err := r.findTeacher()
+	var found *config.Initial
+	if r.cfg.Train.Distillation.Teacher == config.TeacherInitial {
+		found, err = r.findInitial()
+	} else if found, err = config.ReadInitial(r.cfg.TeacherDir(), r.cfg.Model.Context); err != nil {
+		err = fail(err)
+	}
 	if err != nil {
 		return err
 	}
@@ -172,49 +182,4 @@ func (r *run) loadTeacher() error {
 	r.teacher = from
 	r.log.Info("learning what a teacher predicts", "path", from.Path, "step", from.Step)
 	return nil
-}
-
-// loadStored loads tensors from the state of the run.
-func (r *run) loadStored() step.LoadFunc {
-	tensors := map[string]step.Stored{}
-	for _, x := range r.Compiled.Stored(r.state) {
-		tensors[x.Name] = x
-	}
-	return func(name string) (step.Tensor, error) {
-		x, ok := tensors[name]
-		if !ok {
-			return step.Tensor{}, fmt.Errorf("the state has no %s", name)
-		}
-		data, err := x.Read()
-		return step.Tensor{Name: name, Dims: x.Dims, Data: data}, err
-	}
-}
-
-// findTeacher finds the weights of the teacher.
-func (r *run) findTeacher() (*config.Initial, error) {
-	if r.cfg.Train.Distillation.Teacher == config.TeacherInitial {
-		return r.findInitial()
-	}
-	found, err := config.ReadInitial(r.cfg.TeacherDir(), r.cfg.Model.Context)
-	if err != nil {
-		return nil, r.cfg.ErrorAt("train.distillation.teacher", "%w", err)
-	}
-	return found, nil
-}
-
-// findWeights replaces the directories of weights that a run reads, in a configuration that is being changed, by those
-// where they are now. One that is found nowhere is reported when it is read, if it is.
-func findWeights(cfg *config.Config, search rundir.Search) {
-	for _, dir := range []*string{&cfg.Init, &cfg.Train.Distillation.Teacher} {
-		if *dir == "" || *dir == config.TeacherInitial {
-			continue
-		}
-		place, err := search.Find(*dir, func(place string) error {
-			_, err := os.Stat(place)
-			return err
-		})
-		if err == nil {
-			*dir = place
-		}
-	}
 }
