@@ -44,3 +44,19 @@ type (
 		Step(in OpaqueStep, t Tensor) error
 	}
 )
+
+// SearchInput is what a search is given for one weight. Tensors are in row-major order. X,
+// Trained and State can only be read: writing to them is a fault.
+type SearchInput struct {
+	// X is the weight.
+	X []float32
+	// Trained holds the trained parameters, if the quantizer is [Trainable].
+	Trained map[string][]float32
+	// State is what the search before has written to Next; zeros in the first.
+	State map[string][]float32
+	// Step is the number of steps that are done: 0 in the first search. Steps is that of the
+	// whole run.
+	Step, Steps int
+	// Next is where the state goes. It has what an earlier search has left there.
+	Next map[string][]float32
+}

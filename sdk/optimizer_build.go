@@ -1,10 +1,8 @@
 package sdk
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
-	"reflect"
 	"slices"
 	"strings"
 
@@ -17,238 +15,164 @@ import (
 // panics included, come back as errors that name the tensor.
 func BuildOptimizer(o Optimizer, t Tensor) (spec.Optimizer, error) {
 	return build(KindOptimizer, t.Name, o.Describe, func(a *authoring) (spec.Optimizer, error) {
-		return buildOptimizer(o, a, t)
+		if o, ok := o.(opaque); ok {
+			return o.build(t)
+		}
+		if s, ok := o.(Selective); ok && !s.Accepts(t) {
+			return spec.Optimizer{}, nil
+		}
+		b := &optimizerBuilder{authoring: a, author: o, tensor: t, optional: spec.UpdateInputs()}
+		b.out.Accepts = true
+		if err := b.build(); err != nil {
+			return b.out, err
+		}
+		return b.out, b.out.Check(t.Shape)
 	})
-}
-
-func buildOptimizer(o Optimizer, a *authoring, t Tensor) (spec.Optimizer, error) {
-	if o, ok := o.(opaque); ok {
-		return o.build(t)
-	}
-	if s, ok := o.(Selective); ok && !s.Accepts(t) {
-		return spec.Optimizer{}, nil
-	}
-	b := &optimizerBuilder{authoring: a, tensor: t}
-	b.out.Accepts = true
-	if err := b.init(o); err != nil {
-		return b.out, err
-	}
-	if c, ok := o.(Collector); ok {
-		if err := b.collector(c); err != nil {
-			return b.out, err
-		}
-	}
-	if p, ok := o.(Prober); ok {
-		if err := b.prober(p); err != nil {
-			return b.out, err
-		}
-	}
-	if s, ok := o.(Sampler); ok {
-		if err := b.sampler(s); err != nil {
-			return b.out, err
-		}
-	}
-	if err := b.update(o); err != nil {
-		return b.out, err
-	}
-	if r, ok := o.(Refresher); ok {
-		if err := b.refresher(r); err != nil {
-			return b.out, err
-		}
-	}
-	if p, ok := o.(Pacer); ok {
-		if err := b.pacer(p); err != nil {
-			return b.out, err
-		}
-	}
-	if a, ok := o.(Averaged); ok {
-		if err := b.averaged(a); err != nil {
-			return b.out, err
-		}
-	}
-	if r, ok := o.(Rounded); ok {
-		b.out.Rounded = r.RoundTo(t)
-	}
-	return b.out, b.out.Check(t.Shape)
 }
 
 // optimizerBuilder writes the programs of one tensor.
 type optimizerBuilder struct {
 	*authoring
-	tensor Tensor
-	out    spec.Optimizer
+	author   Optimizer
+	tensor   Tensor
+	out      spec.Optimizer
+	optional []program.Input // that programs of an update have only if they use them
 }
 
-func (o *optimizerBuilder) start(which string) *program.Builder {
-	return o.builder(which + "/" + o.tensor.Name)
-}
-
-func (o *optimizerBuilder) init(author Optimizer) error {
-	b := o.start("init")
-	state, err := author.Init(b, b.Input(spec.InputX, program.FloatType(o.tensor.Shape...)), o.tensor)
-	if err = cmp.Or(err, b.Err()); err != nil {
+func (o *optimizerBuilder) build() (err error) {
+	t, tensor := o.tensor, program.FloatType(o.tensor.Shape...)
+	o.out.Init, err = o.write("init", "Init", func(b *program.Builder) ([]output, error) {
+		state, err := o.author.Init(b, b.Input(spec.InputX, tensor), t)
+		o.out.State = tensorsOf(state)
+		return outputsOf(spec.StatePrefix, state), err
+	})
+	if err != nil {
 		return err
 	}
-	o.out.State = outputState(b, spec.StatePrefix, state)
-	if err := o.setStorage(author); err != nil {
-		return err
-	}
-	method, _ := reflect.TypeOf(author).MethodByName("Init")
-	o.out.Init, err = o.finish(b, "init", method, state)
-	return err
-}
-
-func (o *optimizerBuilder) setStorage(author Optimizer) error {
-	c, ok := author.(Compact)
-	if !ok {
-		return nil
-	}
-	for name, storage := range c.Storage(o.tensor) {
-		i := slices.IndexFunc(o.out.State, func(s spec.Tensor) bool { return s.Name == name })
-		if i < 0 {
-			return fmt.Errorf("Storage names the state tensor %s, which Init does not return", name)
+	if c, ok := o.author.(Compact); ok {
+		for name, storage := range c.Storage(t) {
+			i := slices.IndexFunc(o.out.State, func(s spec.Tensor) bool { return s.Name == name })
+			if i < 0 {
+				return fmt.Errorf("Storage names the state tensor %s, which Init does not return", name)
+			}
+			o.out.State[i].Storage = storage
 		}
-		o.out.State[i].Storage = storage
 	}
-	return nil
-}
-
-// optional are the inputs that a program may leave out. There are sums once Collect has been built.
-func (o *optimizerBuilder) optional() []program.Input {
-	collected, _ := o.out.Collected() // Check reports the error
-	return spec.UpdateInputs(collected...)
-}
-
-func (o *optimizerBuilder) collector(author Collector) error {
-	b := o.start("collect")
-	scalars, err := author.Collect(b, o.updateInput(b), o.tensor)
-	if err = cmp.Or(err, b.Err()); err != nil || len(scalars) == 0 {
+	if c, ok := o.author.(Collector); ok {
+		o.out.Collect, err = o.write("collect", "Collect", func(b *program.Builder) ([]output, error) {
+			sums, err := c.Collect(b, o.updateInput(b), t)
+			return outputsOf(spec.GlobalPrefix, sums), err
+		})
+		if err != nil {
+			return err
+		}
+		collected, _ := o.out.Collected() // Check reports the error
+		o.optional = spec.UpdateInputs(collected...)
+	}
+	if p, ok := o.author.(Prober); ok {
+		o.out.ProbeDue = p.ProbeAt(t)
+		if err := o.out.ProbeDue.Check(); err != nil {
+			return fmt.Errorf("probes are due at %w", err)
+		}
+		if o.out.ProbeDue.First > 0 {
+			o.out.Probe, err = o.write("probe", "Probe", func(b *program.Builder) ([]output, error) {
+				offset, err := p.Probe(b, o.updateInput(b), t)
+				return []output{{spec.OutputOffset, offset}}, err
+			})
+			if err != nil {
+				return err
+			}
+		}
+	}
+	if s, ok := o.author.(Sampler); ok {
+		due := s.SampleAt(t)
+		switch err := due.Check(); {
+		case err != nil:
+			return fmt.Errorf("labels are drawn at %w", err)
+		case due == Due{}:
+		case o.out.ProbeDue.First > 0:
+			return errors.New("there is one second gradient, but ProbeAt and SampleAt are both ever " +
+				"due: let one of them return Due{}")
+		default:
+			o.out.ProbeDue, o.out.Sampled = due, true
+		}
+	}
+	if err := o.update(); err != nil {
 		return err
 	}
-	outputState(b, spec.GlobalPrefix, scalars)
-	method, _ := reflect.TypeOf(author).MethodByName("Collect")
-	o.out.Collect, err = finishUsed(b, "collect", method, o.optional())
-	return err
-}
-
-func (o *optimizerBuilder) update(author Optimizer) error {
-	b := o.start("update")
-	in, optional := o.updateInput(b), o.optional()
-	if o.out.ProbeDue.First > 0 {
-		more := spec.ProbeInputs(o.tensor.Shape)
-		in.Probed, in.Probing = b.Input(more[0].Name, more[0].Type), b.Input(more[1].Name, more[1].Type)
-		optional = append(optional, more...)
+	if r, ok := o.author.(Refresher); ok {
+		o.out.Observe, err = o.write("observe", "Observe", func(b *program.Builder) ([]output, error) {
+			seen, err := r.Observe(b, o.updateInput(b), t)
+			return outputsOf(spec.StatePrefix, seen), err
+		})
+		if err != nil {
+			return err
+		}
+		o.out.Due = r.RefreshAt(t)
+		if o.out.Due.First > 0 {
+			if o.out.FirstRefresh, err = o.refresh(r, "first_refresh", true); err != nil {
+				return err
+			}
+		}
+		if o.out.Due.Every > 0 {
+			if o.out.Refresh, err = o.refresh(r, "refresh", false); err != nil {
+				return err
+			}
+		}
 	}
-	u, next, err := author.Update(b, in, o.tensor)
-	if err = cmp.Or(err, b.Err()); err != nil {
-		return err
-	}
-	b.Output(spec.OutputDirection, u)
-	outputState(b, spec.StatePrefix, next)
-	method, _ := reflect.TypeOf(author).MethodByName("Update")
-	o.out.Update, err = finishUsed(b, "update", method, optional)
-	return err
-}
-
-func (o *optimizerBuilder) prober(author Prober) error {
-	o.out.ProbeDue = author.ProbeAt(o.tensor)
-	if err := o.out.ProbeDue.Check(); err != nil {
-		return fmt.Errorf("probes are due at %w", err)
-	}
-	if o.out.ProbeDue.First == 0 {
-		return nil
-	}
-	b := o.start("probe")
-	offset, err := author.Probe(b, o.updateInput(b), o.tensor)
-	if err = cmp.Or(err, b.Err()); err != nil {
-		return err
-	}
-	b.Output(spec.OutputOffset, offset)
-	method, _ := reflect.TypeOf(author).MethodByName("Probe")
-	o.out.Probe, err = finishUsed(b, "probe", method, o.optional())
-	return err
-}
-
-func (o *optimizerBuilder) sampler(author Sampler) error {
-	due := author.SampleAt(o.tensor)
-	if err := due.Check(); err != nil {
-		return fmt.Errorf("labels are drawn at %w", err)
-	}
-	if due.First == 0 {
-		return nil
-	}
-	if o.out.ProbeDue.First > 0 {
-		return errors.New("there is one second gradient, but ProbeAt and SampleAt are both ever due: let one of them return Due{}")
-	}
-	o.out.ProbeDue, o.out.Sampled = due, true
-	return nil
-}
-
-func (o *optimizerBuilder) pacer(author Pacer) error {
-	b := o.start("rate")
-	rate, err := author.Rate(b, o.updateInput(b), o.tensor)
-	if err = cmp.Or(err, b.Err()); err != nil {
-		return err
-	}
-	b.Output(spec.OutputRate, rate)
-	method, _ := reflect.TypeOf(author).MethodByName("Rate")
-	o.out.Rate, err = finishUsed(b, "rate", method, o.optional())
-	return err
-}
-
-func (o *optimizerBuilder) averaged(author Averaged) error {
-	b := o.start("evaluate")
-	x := b.Input(spec.InputX, program.FloatType(o.tensor.Shape...))
-	weights, err := author.Evaluate(b, x, inputState(b, spec.StatePrefix, o.out.State), o.tensor)
-	if err = cmp.Or(err, b.Err()); err != nil {
-		return err
-	}
-	b.Output(spec.OutputWeights, weights)
-	method, _ := reflect.TypeOf(author).MethodByName("Evaluate")
-	o.out.Evaluate, err = finish(b, "evaluate", method)
-	return err
-}
-
-func (o *optimizerBuilder) refresher(author Refresher) error {
-	b := o.start("observe")
-	seen, err := author.Observe(b, o.updateInput(b), o.tensor)
-	if err = cmp.Or(err, b.Err()); err != nil {
-		return err
-	}
-	outputState(b, spec.StatePrefix, seen)
-	method, _ := reflect.TypeOf(author).MethodByName("Observe")
-	if o.out.Observe, err = o.finish(b, "observe", method, seen); err != nil {
-		return err
-	}
-	o.out.Due = author.RefreshAt(o.tensor)
-	if err := o.out.Due.Check(); err != nil {
-		return fmt.Errorf("refreshes are due at %w", err)
-	}
-	if o.out.Due.First > 0 {
-		if o.out.FirstRefresh, err = o.refresh(author, true); err != nil {
+	if p, ok := o.author.(Pacer); ok {
+		o.out.Rate, err = o.write("rate", "Rate", func(b *program.Builder) ([]output, error) {
+			rate, err := p.Rate(b, o.updateInput(b), t)
+			return []output{{spec.OutputRate, rate}}, err
+		})
+		if err != nil {
 			return err
 		}
 	}
-	if o.out.Due.Every > 0 {
-		o.out.Refresh, err = o.refresh(author, false)
+	if a, ok := o.author.(Averaged); ok {
+		o.out.Evaluate, err = o.write("evaluate", "Evaluate", func(b *program.Builder) ([]output, error) {
+			x := b.Input(spec.InputX, tensor)
+			weights, err := a.Evaluate(b, x, inputState(b, spec.StatePrefix, o.out.State), t)
+			return []output{{spec.OutputWeights, weights}}, err
+		})
+	}
+	if r, ok := o.author.(Rounded); ok {
+		o.out.Rounded = r.RoundTo(t)
 	}
 	return err
 }
 
-func (o *optimizerBuilder) refresh(author Refresher, first bool) (*program.Program, error) {
-	which := "refresh"
-	if first {
-		which = "first_refresh"
+func (o *optimizerBuilder) write(which, method string,
+	call func(b *program.Builder) ([]output, error)) (*program.Program, error) {
+	return o.authoring.write(which, o.tensor.Name, o.author, method, o.optional, call)
+}
+
+func (o *optimizerBuilder) update() (err error) {
+	probe := []program.Input(nil)
+	if o.out.ProbeDue.First > 0 {
+		probe = spec.ProbeInputs(o.tensor.Shape)
 	}
-	b := o.start(which)
-	in := RefreshInput{Step: b.Input(spec.InputStep, program.FloatType()), State: inputState(b, spec.StatePrefix, o.out.State)}
-	renewed, err := author.Refresh(b, in, first, o.tensor)
-	if err = cmp.Or(err, b.Err()); err != nil {
-		return nil, err
+	optional := slices.Concat(o.optional, probe)
+	call := func(b *program.Builder) ([]output, error) {
+		in := o.updateInput(b)
+		if probe != nil {
+			in.Probed = b.Input(probe[0].Name, probe[0].Type)
+			in.Probing = b.Input(probe[1].Name, probe[1].Type)
+		}
+		u, next, err := o.author.Update(b, in, o.tensor)
+		return append([]output{{spec.OutputDirection, u}}, outputsOf(spec.StatePrefix, next)...), err
 	}
-	outputState(b, spec.StatePrefix, renewed)
-	method, _ := reflect.TypeOf(author).MethodByName("Refresh")
-	return o.finish(b, which, method, renewed)
+	o.out.Update, err = o.authoring.write("update", o.tensor.Name, o.author, "Update", optional, call)
+	return err
+}
+
+func (o *optimizerBuilder) refresh(r Refresher, which string, first bool) (*program.Program, error) {
+	return o.write(which, "Refresh", func(b *program.Builder) ([]output, error) {
+		in := RefreshInput{Step: b.Input(spec.InputStep, program.FloatType())}
+		in.State = inputState(b, spec.StatePrefix, o.out.State)
+		renewed, err := r.Refresh(b, in, first, o.tensor)
+		return outputsOf(spec.StatePrefix, renewed), err
+	})
 }
 
 func (o *optimizerBuilder) updateInput(b *program.Builder) UpdateInput {
@@ -259,27 +183,23 @@ func (o *optimizerBuilder) updateInput(b *program.Builder) UpdateInput {
 		Step:     b.Input(spec.InputStep, program.FloatType()),
 		State:    inputState(b, spec.StatePrefix, o.out.State),
 	}
-	declared := map[string]program.Value{}
-	for _, i := range o.optional() {
-		declared[i.Name] = b.Input(i.Name, i.Type)
-	}
-	in.Rate, in.Steps, in.Loss, in.Noise = declared[spec.InputRate], declared[spec.InputSteps], declared[spec.InputLoss], declared[spec.InputNoise]
 	if o.out.Collect != nil {
 		in.Global = State{}
-		for name, v := range declared {
-			if sum, ok := strings.CutPrefix(name, spec.GlobalPrefix); ok {
-				in.Global[sum] = v
-			}
+	}
+	for _, i := range o.optional {
+		v := b.Input(i.Name, i.Type)
+		switch i.Name {
+		case spec.InputRate:
+			in.Rate = v
+		case spec.InputSteps:
+			in.Steps = v
+		case spec.InputLoss:
+			in.Loss = v
+		case spec.InputNoise:
+			in.Noise = v
+		default:
+			in.Global[strings.TrimPrefix(i.Name, spec.GlobalPrefix)] = v
 		}
 	}
 	return in
-}
-
-// finish builds a program that returns state. A program that returns none does nothing,
-// and is left out.
-func (o *optimizerBuilder) finish(b *program.Builder, which string, method reflect.Method, state State) (*program.Program, error) {
-	if len(state) == 0 {
-		return nil, nil
-	}
-	return finishUsed(b, which, method, o.optional())
 }

@@ -234,8 +234,8 @@ type Quantized struct {
 	Codes, Scale, Mask program.Value
 	// Grid says what Codes and Scale stand for, so that exports know how to store a weight: it
 	// depends on the settings, never on the tensor. An export checks that the values are those of
-	// the grid. Without it, an export looks at the codes of all weights with the same settings
-	// together. The Grid of the program of evaluation counts.
+	// the grid, and stores weights without one as floats. The Grid of the program of evaluation
+	// counts.
 	Grid Grid
 	// Next is the state after this step, with the names and shapes of Site.State, for a
 	// [Stateful] quantizer; see there. It has no gradient. In evaluation it is not read.

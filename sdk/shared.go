@@ -11,12 +11,6 @@ import (
 // mistake is a fault at the author's line and not a wrong result.
 type sharedMemory struct{ read, write []byte }
 
-// reads returns n numbers at a place in bytes, which cannot be written.
-func (m *sharedMemory) reads(at uint64, n int) ([]float32, error) { return floats(m.read, at, n) }
-
-// writes returns n numbers at a place in bytes.
-func (m *sharedMemory) writes(at uint64, n int) ([]float32, error) { return floats(m.write, at, n) }
-
 // protects reports whether an address is in the mapping that cannot be written.
 func (m *sharedMemory) protects(address uintptr) bool {
 	if m == nil || len(m.read) == 0 {
@@ -26,6 +20,7 @@ func (m *sharedMemory) protects(address uintptr) bool {
 	return address >= first && address < first+uintptr(len(m.read))
 }
 
+// floats returns n numbers at a place in bytes.
 func floats(memory []byte, at uint64, n int) ([]float32, error) {
 	if at%4 != 0 || n < 0 || n > math.MaxInt/4 || at > uint64(len(memory)) || uint64(n)*4 > uint64(len(memory))-at {
 		return nil, fmt.Errorf("%d numbers at %d are not within the %d bytes of the memory", n, at, len(memory))

@@ -60,7 +60,7 @@ func smallOf(t testing.TB, s architecture.Settings, q func(param architecture.Pa
 // integers quantizes with a scale for each group of elements of a row.
 func integers(group int, step func(largest float32) float32) func(architecture.Param, []float32) *export.Quantized {
 	return func(p architecture.Param, x []float32) *export.Quantized {
-		q := &export.Quantized{Value: make([]float32, len(x)), Codes: make([]int32, len(x))}
+		q := &export.Quantized{Value: make([]float32, len(x)), Codes: make([]int32, len(x)), Grid: sdk.Integers(-8, 7, group)}
 		for at := 0; at < len(x); at += group {
 			s := step(largest(x[at:at+group], group, 1)[0])
 			q.Scale = append(q.Scale, s)
@@ -190,17 +190,16 @@ func TestRotatedGGUF(t *testing.T) {
 	}
 }
 
-// TestShortGroups: the last group of a row, shorter than the others, is named, whether or not the
-// quantizer says how large groups are, and also where the number of groups divides the row.
+// TestShortGroups: the last group of a row, shorter than the others, is named, also where
+// the number of groups divides the row.
 func TestShortGroups(t *testing.T) {
 	for _, c := range []struct {
 		group int
 		grid  sdk.Grid
 		says  string
 	}{
-		{40, sdk.Grid{}, "rows of 64 elements end in a group of 24, which is shorter than the others, of 40"}, // 2 groups, as of 32
 		{40, sdk.Integers(-8, 7, 40), "rows of 64 elements end in a group of 24, which is shorter than the others, of 40"},
-		{24, sdk.Grid{}, "rows of 64 elements end in a group of 16, which is shorter than the others, of 24"}, // 3 groups
+		{24, sdk.Integers(-8, 7, 24), "rows of 64 elements end in a group of 16, which is shorter than the others, of 24"}, // 3 groups
 		{48, sdk.E2M1(48), "rows of a multiple of 48 fit"},
 	} {
 		for _, format := range []string{"compressed-tensors", "gguf"} {
@@ -226,7 +225,7 @@ func TestAdvice(t *testing.T) {
 	plain := small(t, architecture.KindLlama, integers(32, halfSeventh))
 	inexact := small(t, architecture.KindLlama, integers(32, seventh))
 	silent := small(t, architecture.KindLlama, func(_ architecture.Param, x []float32) *export.Quantized { return &export.Quantized{Value: x} })
-	short := small(t, architecture.KindLlama, inGroups(40, sdk.Grid{}))
+	short := small(t, architecture.KindLlama, inGroups(40, sdk.Integers(-8, 7, 40)))
 	embedding := large(small(t, architecture.KindLlama, integers(32, halfSeventh)))
 	for _, c := range []struct {
 		format string
@@ -296,6 +295,7 @@ func inGroups(group int, grid sdk.Grid) func(architecture.Param, []float32) *exp
 func TestOneTypeForAll(t *testing.T) {
 	wide := func(p architecture.Param, x []float32) *export.Quantized {
 		q := integers(32, halfSeventh)(p, x)
+		q.Grid = sdk.Integers(-16, 14, 32)
 		if p.Name == "layers.0.mlp.down" {
 			for i := range q.Codes { // beyond four bits
 				q.Codes[i], q.Value[i] = 2*q.Codes[i], 2*q.Value[i]
@@ -308,6 +308,9 @@ func TestOneTypeForAll(t *testing.T) {
 			q := wide(p, x)
 			if separate {
 				q.Settings = p.Name
+				if p.Name != "layers.0.mlp.down" {
+					q.Grid = sdk.Integers(-8, 7, 32)
+				}
 			}
 			return q
 		})
@@ -413,7 +416,7 @@ func TestShards(t *testing.T) {
 // fourBitFloats quantizes to E2M1 with scales of groups.
 func fourBitFloats(t testing.TB, group int, scales func(largest []float32) []float32) func(architecture.Param, []float32) *export.Quantized {
 	return func(_ architecture.Param, x []float32) *export.Quantized {
-		q := &export.Quantized{Value: make([]float32, len(x)), Codes: make([]int32, len(x)), Scale: scales(largest(x, group, 1))}
+		q := &export.Quantized{Value: make([]float32, len(x)), Codes: make([]int32, len(x)), Scale: scales(largest(x, group, 1)), Grid: sdk.E2M1(group)}
 		rng := rand.New(rand.NewPCG(1, 2))
 		for i := range x {
 			q.Codes[i] = rng.Int32N(16)
@@ -495,7 +498,7 @@ func TestCodes(t *testing.T) {
 	}{
 		"integers":           {export.Quantized{Value: []float32{-8 * third, 0, 7 * third, third, 2, -2, 0, 0}, Scale: []float32{third, 2}}, integers, []int32{-8, 0, 7, 1, 1, -1, 0, 0}},
 		"one scale":          {export.Quantized{Value: []float32{1, 2, 3, 4, 5, 6, 7, 8}, Scale: []float32{1}}, integers, []int32{1, 2, 3, 4, 5, 6, 7, 8}},
-		"groups":             {export.Quantized{Value: []float32{1, 2, 6, 8, 0, 0, 5, 10}, Scale: []float32{1, 2, 0, 5}}, integers, []int32{1, 2, 3, 4, 0, 0, 1, 2}},
+		"groups":             {export.Quantized{Value: []float32{1, 2, 6, 8, 0, 0, 5, 10}, Scale: []float32{1, 2, 0, 5}}, sdk.Integers(-8, 8, 2), []int32{1, 2, 3, 4, 0, 0, 1, 2}},
 		"four-bit floats":    {export.Quantized{Value: []float32{1.5 * third, -6 * third, negative, 0.5 * third, 3, -1, 4, 0}, Scale: []float32{third, 1}}, floats, []int32{3, 15, 0, 1, 5, 10, 6, 0}},
 		"other numbers":      {export.Quantized{Value: []float32{0.3, 0, 0, 0, 0, 0, 0, 0}, Scale: []float32{1}}, floats, nil},
 		"below a zero scale": {export.Quantized{Value: []float32{1, 0, 0, 0, 0, 0, 0, 0}, Scale: []float32{0, 1}}, integers, nil},
@@ -503,13 +506,14 @@ func TestCodes(t *testing.T) {
 		"too many scales":    {export.Quantized{Value: make([]float32, 8), Scale: make([]float32, 3)}, integers, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			g, err := export.NewGrid(&c.q, []int{2, 4}, c.numbers)
+			c.q.Grid = c.numbers
+			g, err := export.NewGrid(&c.q, []int{2, 4})
 			if (err != nil) != (c.want == nil) || err == nil && !slices.Equal(g.Codes, c.want) {
 				t.Fatalf("%+v, error %v, want %v", g, err, c.want)
 			}
 		})
 	}
-	if _, err := export.NewGrid(&export.Quantized{}, []int{4}, integers); err == nil {
+	if _, err := export.NewGrid(&export.Quantized{Grid: integers}, []int{4}); err == nil {
 		t.Error("a vector is a grid")
 	}
 }

@@ -45,17 +45,18 @@ func (ggufFormat) Plan(m *Model, o Options) (Plan, error) {
 	if _, ok := ggufTypes[o.Type]; o.Type != "" && !ok {
 		return nil, fmt.Errorf("there is no type %q: want one of %s", o.Type, names(ggufTypes))
 	}
-	family, err := ggufFamilyOf(m.Settings)
+	settings := m.Settings
+	settings.FillIn()
+	family, err := ggufFamilyOf(settings)
 	if err != nil {
 		return nil, err
 	}
-	parts, err := family.parts(m.Settings, m.Params)
+	parts, err := family.parts(m, settings.HeadSize)
 	if err != nil {
 		return nil, err
 	}
-	parts = family.withHead(parts)
 	p := &ggufPlan{source: &source{Model: m, latent: o.Latent}, inexact: o.Inexact}
-	if factors := ropeFactors(m.Settings); factors != nil {
+	if factors := ropeFactors(settings); factors != nil {
 		p.add(ggufTensor{Stored: Stored{Name: "rope_freqs.weight", Shape: []int{len(factors)}}, typ: gguf.F32, values: factors})
 	}
 	if err := p.choose(parts, o, ggufTypes[float]); err != nil {
@@ -64,7 +65,7 @@ func (ggufFormat) Plan(m *Model, o Options) (Plan, error) {
 	if o.Type != "" && !p.quantizes() {
 		return nil, fmt.Errorf("the type %s is for quantized weights, and no weight of this model is quantized: --dtype says how floats are stored", o.Type)
 	}
-	if p.entries, err = family.entries(m, p.mainType()); err != nil {
+	if p.entries, err = family.entries(m, settings, p.mainType()); err != nil {
 		return nil, err
 	}
 	tokens, notes, err := ggufTokens(m.Tokenizer, m.Settings.Vocab, o.Inexact)

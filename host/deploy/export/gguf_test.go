@@ -16,6 +16,7 @@ import (
 	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/cage-qat/cage/host/model/gguf"
 	"github.com/cage-qat/cage/internal/vfs"
+	"github.com/cage-qat/cage/sdk"
 )
 
 // fromGGUF gives the values of a golden file with scales that are found in the values.
@@ -24,13 +25,13 @@ func fromGGUF(kind string) quantizer {
 		value := floats(t, file(t, "gguf", "tiny-"+kind+".dequantized.safetensors"), name)
 		switch kind {
 		case "mxfp4":
-			return of(t, value, exponents(value), true)
+			return of(t, value, exponents(value), sdk.E2M1(32))
 		case "q8_0":
-			return of(t, value, largest(value, 32, 127), false)
+			return of(t, value, largest(value, 32, 127), sdk.Integers(-128, 127, 32))
 		case "q4_1": // odd codes up to 15, of which a row has one
-			return of(t, value, largest(value, columns, 15), false)
+			return of(t, value, largest(value, columns, 15), sdk.OddIntegers(15, 0))
 		}
-		return of(t, value, smallest(value, columns), false)
+		return of(t, value, smallest(value, columns), sdk.Integers(-8, 7, 0))
 	}
 }
 

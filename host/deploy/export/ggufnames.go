@@ -14,77 +14,93 @@ import (
 
 func names[V any](m map[string]V) string { return strings.Join(slices.Sorted(maps.Keys(m)), ", ") }
 
-// ggufShared are the names that llama.cpp gives the tensors of all kinds of models.
-var ggufShared = map[string]string{
-	"embedding": "token_embd.weight", "norm": "output_norm.weight", "head": "output.weight",
-	"layers.*.attn.qkv.q": "blk.*.attn_q.weight", "layers.*.attn.qkv.k": "blk.*.attn_k.weight", "layers.*.attn.qkv.v": "blk.*.attn_v.weight",
-	"layers.*.attn.out": "blk.*.attn_output.weight",
-	"layers.*.mlp.w1":   "blk.*.ffn_gate.weight", "layers.*.mlp.w2": "blk.*.ffn_up.weight", "layers.*.mlp.down": "blk.*.ffn_down.weight",
+// ggufTensors are the names of llama.cpp by those of Hugging Face, in a block without its number.
+var ggufTensors = map[string]string{
+	"model.embed_tokens.weight": "token_embd.weight", "model.norm.weight": "output_norm.weight",
+	"lm_head.weight":                  "output.weight",
+	"self_attn.q_proj.weight":         "attn_q.weight",
+	"self_attn.k_proj.weight":         "attn_k.weight",
+	"self_attn.v_proj.weight":         "attn_v.weight",
+	"self_attn.o_proj.weight":         "attn_output.weight",
+	"self_attn.q_norm.weight":         "attn_q_norm.weight",
+	"self_attn.k_norm.weight":         "attn_k_norm.weight",
+	"mlp.gate_proj.weight":            "ffn_gate.weight",
+	"mlp.up_proj.weight":              "ffn_up.weight",
+	"mlp.down_proj.weight":            "ffn_down.weight",
+	"input_layernorm.weight":          "attn_norm.weight",
+	"post_attention_layernorm.weight": "ffn_norm.weight",
 }
 
-var ggufLlama = mergeNames(ggufShared, map[string]string{
-	"layers.*.attn_norm": "blk.*.attn_norm.weight", "layers.*.mlp_norm": "blk.*.ffn_norm.weight",
-})
-
-var ggufQwen3 = mergeNames(ggufLlama, map[string]string{
-	"layers.*.attn.q_norm": "blk.*.attn_q_norm.weight", "layers.*.attn.k_norm": "blk.*.attn_k_norm.weight",
-})
-
-var ggufOLMo2 = mergeNames(ggufShared, map[string]string{
-	"layers.*.attn.q_norm": "blk.*.attn_q_norm.weight", "layers.*.attn.k_norm": "blk.*.attn_k_norm.weight",
-	"layers.*.attn_norm": "blk.*.post_attention_norm.weight", "layers.*.mlp_norm": "blk.*.post_ffw_norm.weight",
-})
-
-func mergeNames(a, b map[string]string) map[string]string {
-	out := maps.Clone(a)
-	maps.Copy(out, b)
-	return out
+// ggufOLMo2 are those of OLMo 2 that differ.
+var ggufOLMo2 = map[string]string{
+	"post_attention_layernorm.weight":   "post_attention_norm.weight",
+	"post_feedforward_layernorm.weight": "post_ffw_norm.weight",
 }
 
-// ggufFamily is how llama.cpp knows a kind of models.
-type ggufFamily struct {
-	name string
-	layout
-}
+// ggufFamily is the name by which llama.cpp knows a kind of models.
+type ggufFamily string
 
 func ggufFamilyOf(s architecture.Settings) (ggufFamily, error) {
 	switch s.Kind {
 	case architecture.KindLlama:
-		return ggufFamily{"llama", layout{ggufLlama, architecture.Interleaved}}, nil
+		return "llama", nil
 	case architecture.KindOLMo2:
-		if size := headSize(s); size*s.Heads != s.Width {
-			return ggufFamily{}, fmt.Errorf("llama.cpp knows OLMo 2 only with heads of width/heads = %d features, and these have %d: --to hf holds them", s.Width/s.Heads, size)
+		if s.HeadSize*s.Heads != s.Width {
+			return "", fmt.Errorf("llama.cpp knows OLMo 2 only with heads of width/heads = %d features, "+
+				"and these have %d: --to hf holds them", s.Width/s.Heads, s.HeadSize)
 		}
-		return ggufFamily{"olmo2", layout{ggufOLMo2, architecture.HalfSplit}}, refuseScaledPositions(s)
+		return "olmo2", refuseScaledPositions(s)
 	case architecture.KindQwen3:
-		return ggufFamily{"qwen3", layout{ggufQwen3, architecture.HalfSplit}}, refuseScaledPositions(s)
+		return "qwen3", refuseScaledPositions(s)
 	}
-	return ggufFamily{}, fmt.Errorf("llama.cpp has no name for models of the kind %q", s.Kind)
+	return "", fmt.Errorf("llama.cpp has no name for models of the kind %q", s.Kind)
 }
 
-// refuseScaledPositions refuses positions that are stretched as in Llama 3: llama.cpp reads the tensor of their factors for the
-// architecture llama alone.
+// parts lists the tensors with the names and the order of rows of llama.cpp, which wants the
+// features that rotary positions turn in pairs where the family is llama. It wants the output head
+// of OLMo 2 even where it is tied, and then gets the embedding once more.
+func (a ggufFamily) parts(m *Model, headSize int) ([]part, error) {
+	list, err := partsOf(m)
+	if err != nil {
+		return nil, err
+	}
+	var embedding *part
+	for i := range list {
+		p := &list[i]
+		prefix, name := "", p.name
+		if rest, ok := strings.CutPrefix(p.name, "model.layers."); ok {
+			var block string
+			block, name, _ = strings.Cut(rest, ".")
+			prefix = "blk." + block + "."
+		}
+		foreign, ok := ggufTensors[name]
+		if other, differs := ggufOLMo2[name]; differs && a == "olmo2" {
+			foreign, ok = other, true
+		}
+		if !ok {
+			return nil, fmt.Errorf("the tensor %s has no name in the format", p.name)
+		}
+		if a == "llama" && (name == "self_attn.q_proj.weight" || name == "self_attn.k_proj.weight") {
+			p.rows = architecture.Reorder(p.rows, headSize, architecture.HalfSplit, architecture.Interleaved)
+		}
+		if p.name = prefix + foreign; p.name == "token_embd.weight" {
+			embedding = p
+		}
+	}
+	hasHead := slices.ContainsFunc(list, func(p part) bool { return p.name == "output.weight" })
+	if a == "olmo2" && !hasHead {
+		list = append(list, part{"output.weight", embedding.param, embedding.rows})
+	}
+	return list, nil
+}
+
+// refuseScaledPositions refuses positions that are stretched as in Llama 3: llama.cpp reads the
+// tensor of their factors for the family llama alone.
 func refuseScaledPositions(s architecture.Settings) error {
 	if s.RopeFactor <= 1 {
 		return nil
 	}
 	return fmt.Errorf("llama.cpp stretches positions (rope_factor = %g) of models of the kind llama only: --to hf holds them", s.RopeFactor)
-}
-
-// withHead adds the embedding once more, as the output head, where llama.cpp wants the tensor though the head is tied: it
-// takes the embedding in its place for other architectures than that of OLMo 2.
-func (a ggufFamily) withHead(parts []part) []part {
-	head := a.names["head"]
-	if a.name != "olmo2" || slices.ContainsFunc(parts, func(p part) bool { return p.name == head }) {
-		return parts
-	}
-	for _, p := range parts {
-		if p.name == a.names["embedding"] {
-			p.name = head
-			return append(parts, p)
-		}
-	}
-	return parts
 }
 
 // ropeFactors are what llama.cpp divides the frequencies of rotary positions by, nil where
@@ -93,7 +109,7 @@ func ropeFactors(s architecture.Settings) []float32 {
 	if s.RopeFactor <= 1 {
 		return nil
 	}
-	size := headSize(s)
+	size := s.HeadSize
 	factors := make([]float32, size/2)
 	for i := range factors {
 		frequency := math.Pow(s.RopeTheta, -2*float64(i)/float64(size))
@@ -111,32 +127,32 @@ var ggufFileTypes = map[gguf.Type]uint32{
 }
 
 // entries describe the model. Those about its tokenizer follow.
-func (a ggufFamily) entries(m *Model, main gguf.Type) ([]gguf.Entry, error) {
-	s := m.Settings
+func (a ggufFamily) entries(m *Model, s architecture.Settings, main gguf.Type) ([]gguf.Entry, error) {
+	name := string(a)
 	fileType, ok := ggufFileTypes[main]
 	if !ok {
 		return nil, fmt.Errorf("%s is no type of a whole file", main)
 	}
 	entries := []gguf.Entry{
-		{Key: "general.architecture", Value: a.name},
+		{Key: "general.architecture", Value: name},
 		{Key: "general.type", Value: "model"},
 		{Key: "general.name", Value: m.Card.Name},
-		{Key: a.name + ".block_count", Value: uint32(s.Layers)},
-		{Key: a.name + ".context_length", Value: uint32(cmp.Or(m.Positions, s.Context))},
-		{Key: a.name + ".embedding_length", Value: uint32(s.Width)},
-		{Key: a.name + ".feed_forward_length", Value: uint32(s.Hidden)},
-		{Key: a.name + ".attention.head_count", Value: uint32(s.Heads)},
-		{Key: a.name + ".attention.head_count_kv", Value: uint32(s.KVHeads)},
-		{Key: a.name + ".rope.freq_base", Value: float32(s.RopeTheta)},
-		{Key: a.name + ".attention.layer_norm_rms_epsilon", Value: float32(s.NormEps)},
-		{Key: a.name + ".rope.dimension_count", Value: uint32(headSize(s))},
-		{Key: a.name + ".vocab_size", Value: uint32(s.Vocab)},
+		{Key: name + ".block_count", Value: uint32(s.Layers)},
+		{Key: name + ".context_length", Value: uint32(cmp.Or(m.Positions, s.Context))},
+		{Key: name + ".embedding_length", Value: uint32(s.Width)},
+		{Key: name + ".feed_forward_length", Value: uint32(s.Hidden)},
+		{Key: name + ".attention.head_count", Value: uint32(s.Heads)},
+		{Key: name + ".attention.head_count_kv", Value: uint32(s.KVHeads)},
+		{Key: name + ".rope.freq_base", Value: float32(s.RopeTheta)},
+		{Key: name + ".attention.layer_norm_rms_epsilon", Value: float32(s.NormEps)},
+		{Key: name + ".rope.dimension_count", Value: uint32(s.HeadSize)},
+		{Key: name + ".vocab_size", Value: uint32(s.Vocab)},
 		{Key: "general.file_type", Value: fileType},
 		{Key: "general.quantization_version", Value: uint32(2)},
 	}
-	if size := headSize(s); size != s.Width/s.Heads || s.Kind == architecture.KindQwen3 {
-		entries = append(entries, gguf.Entry{Key: a.name + ".attention.key_length", Value: uint32(size)},
-			gguf.Entry{Key: a.name + ".attention.value_length", Value: uint32(size)})
+	if size := s.HeadSize; size != s.Width/s.Heads || s.Kind == architecture.KindQwen3 {
+		entries = append(entries, gguf.Entry{Key: name + ".attention.key_length", Value: uint32(size)},
+			gguf.Entry{Key: name + ".attention.value_length", Value: uint32(size)})
 	}
 	return entries, nil
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/cage-qat/cage/host/model/safetensors"
 	"github.com/cage-qat/cage/internal/testing/testfile"
 	"github.com/cage-qat/cage/internal/vfs"
+	"github.com/cage-qat/cage/sdk"
 )
 
 // The goldens were written by a separate program in Python, from the descriptions of the
@@ -88,7 +89,7 @@ func assemble(t *testing.T, places []huggingface.Place, param string, q quantize
 		piece := q(t, p.Tensor, columns)
 		perRow := len(piece.Scale) / len(p.Rows)
 		if out == nil {
-			out = &export.Quantized{Value: make([]float32, rows*columns), Codes: make([]int32, rows*columns), Scale: make([]float32, rows*perRow)}
+			out = &export.Quantized{Value: make([]float32, rows*columns), Codes: make([]int32, rows*columns), Scale: make([]float32, rows*perRow), Grid: piece.Grid}
 		}
 		for i, r := range p.Rows {
 			copy(out.Value[r*columns:], piece.Value[i*columns:(i+1)*columns])
@@ -157,12 +158,12 @@ func fourBit(t *testing.T, v, scale float32) int32 {
 	return 0
 }
 
-// of makes what a quantizer returns of its values and the scales of its groups.
-func of(t *testing.T, value, scale []float32, e2m1 bool) *export.Quantized {
-	q := &export.Quantized{Value: value, Scale: scale, Codes: make([]int32, len(value))}
+// of makes what a quantizer with a grid returns of its values and the scales of its groups.
+func of(t *testing.T, value, scale []float32, grid sdk.Grid) *export.Quantized {
+	q := &export.Quantized{Value: value, Scale: scale, Codes: make([]int32, len(value)), Grid: grid}
 	for i, v := range value {
 		s := scale[i/(len(value)/len(scale))]
-		if e2m1 {
+		if grid.Format == sdk.E2M1(0).Format {
 			q.Codes[i] = fourBit(t, v, s)
 		} else {
 			q.Codes[i] = int32(math.Round(float64(v / s)))
@@ -182,16 +183,18 @@ func compressed(dir string) quantizer {
 			for _, e := range data(t, f, name+"_scale") {
 				scale = append(scale, float32(math.Ldexp(1, int(e)-127)))
 			}
-			return of(t, value, scale, true)
+			return of(t, value, scale, sdk.E2M1(32))
 		case "ct_nvfp4":
 			global := floats(t, f, name+"_global_scale")[0]
 			var scale []float32
 			for _, b := range data(t, f, name+"_scale") {
 				scale = append(scale, e4m3(b)/global)
 			}
-			return of(t, value, scale, true)
+			return of(t, value, scale, sdk.E2M1(16))
 		}
-		return of(t, value, floats(t, f, name+"_scale"), false)
+		grids := map[string]sdk.Grid{"ct_int4_channel": sdk.Integers(-8, 7, 0), "ct_int8_channel": sdk.Integers(-128, 127, 0),
+			"ct_int4_group": sdk.Integers(-8, 7, 32), "ct_centred_as_int8": sdk.OddIntegers(15, 0)}
+		return of(t, value, floats(t, f, name+"_scale"), grids[dir])
 	}
 }
 

@@ -22,28 +22,19 @@ type Grid struct {
 	Scales  []float32 // [Rows, Columns/Group]; 0 where a group has zeros only
 }
 
-// anyE2M1 and anyInteger are the grids as which codes are read of a quantizer that does not say
-// what its grid is.
-var (
-	anyE2M1    = spec.Grid{Format: spec.FormatE2M1}
-	anyInteger = spec.Grid{
-		Format: spec.FormatInteger, Min: math.MinInt32, Max: math.MaxInt32, Step: 1,
-	}
-)
-
 // e2m1 are the numbers of E2M1 by their code; e2m1Doubled are twice these, integers.
 var e2m1, e2m1Doubled = func() (numbers [16]float32, doubled [16]int32) {
 	for code := range numbers {
-		numbers[code] = anyE2M1.Number(int32(code))
+		numbers[code] = spec.Grid{Format: spec.FormatE2M1}.Number(int32(code))
 		doubled[code] = int32(2 * numbers[code])
 	}
 	return numbers, doubled
 }()
 
-// NewGrid makes a grid of what a quantizer's program returned for a matrix of the given
-// shape, whose codes are those of numbers. Only a grid that gives Q(x)
-// bit for bit is accepted. Without codes it finds them by the values and scales.
-func NewGrid(q *Quantized, dims []int, numbers spec.Grid) (*Grid, error) {
+// NewGrid makes a grid of what a quantizer's program returned for a matrix of the given shape. Only
+// a grid that gives Q(x) bit for bit is accepted. Without codes it finds them by the values and
+// scales. The codes and the scale of a group of zeros say nothing: they become 0.
+func NewGrid(q *Quantized, dims []int) (*Grid, error) {
 	switch {
 	case len(dims) != 2:
 		return nil, fmt.Errorf("its shape %v is no matrix", dims)
@@ -51,104 +42,19 @@ func NewGrid(q *Quantized, dims []int, numbers spec.Grid) (*Grid, error) {
 		return nil, &RotatedError{q.Rotation}
 	case q.Scale == nil:
 		return nil, errors.New("its quantizer returns no codes and scales")
+	case q.Grid == (spec.Grid{}):
+		return nil, errors.New("its quantizer does not declare what its codes stand for (Grid)")
 	}
-	g := &Grid{Rows: dims[0], Columns: dims[1], Numbers: numbers}
-	sizes, err := g.sizes(q)
-	if err != nil {
-		return nil, err
+	g := &Grid{Rows: dims[0], Columns: dims[1], Group: dims[1], Numbers: q.Grid}
+	if q.Grid.Group > 0 {
+		g.Group = min(q.Grid.Group, g.Columns)
 	}
-	for _, g.Group = range sizes {
-		if !g.read(q) {
-			continue
-		}
-		if rest := g.Columns % g.Group; rest != 0 {
-			return nil, &shortGroupError{g.Columns, g.Group, rest}
-		}
-		return g, nil
+	perRow := (g.Columns + g.Group - 1) / g.Group
+	if n := len(q.Scale); n != g.Rows*perRow && (n != 1 || q.Grid.Group > 0) {
+		return nil, fmt.Errorf("it has %d scales, of shape %v, and by the grid that its plugin "+
+			"declares %d for each row: this is a mistake of the plugin", n, q.ScaleShape, perRow)
 	}
-	for _, c := range q.Codes {
-		if !numbers.Holds(c) && c != 0 {
-			return nil, fmt.Errorf("it has the code %d, which the grid that its plugin declares "+
-				"does not have: this is a mistake of the plugin", c)
-		}
-	}
-	if q.Codes == nil {
-		return nil, errors.New("its numbers are neither integers nor four-bit floats times its scales")
-	}
-	return nil, errors.New("Q(x) is not its codes times its scales")
-}
-
-// numbersOf are the numbers that codes stand for, of quantizers that do not say so: as the codes
-// of all weights can be read together, so that what a single weight holds, such as zeros, decides
-// nothing. The zero Grid says that there is no common way; each weight is then read by itself.
-func numbersOf(weights func(each func(q *Quantized, dims []int)) error) (spec.Grid, error) {
-	integers, floats, odd := true, true, true
-	found := anyInteger
-	found.Min, found.Max, found.Step = 0, 0, 1
-	err := weights(func(q *Quantized, dims []int) {
-		if _, err := NewGrid(q, dims, anyE2M1); err != nil {
-			floats = false
-		}
-		g, err := NewGrid(q, dims, anyInteger)
-		if err != nil {
-			integers = false
-			return
-		}
-		for i, c := range g.Codes {
-			if g.Scales[i/g.Group] != 0 {
-				found.Min, found.Max = min(found.Min, int(c)), max(found.Max, int(c))
-				odd = odd && c%2 != 0
-			}
-		}
-	})
-	switch {
-	case integers && odd && found.Max > found.Min:
-		limit := max(-found.Min, found.Max) // one sign may not occur
-		found.Min, found.Max, found.Step = -limit, limit, 2
-		return found, err
-	case integers:
-		return found, err
-	case floats:
-		return anyE2M1, err
-	}
-	return spec.Grid{}, err
-}
-
-// sizes are the numbers of elements that may share a scale, by the number of scales: one, if the
-// quantizer says so, and otherwise first the one that divides a row.
-func (g *Grid) sizes(q *Quantized) (list []int, err error) {
-	count, declared := len(q.Scale), g.Numbers.Group
-	switch {
-	case count == 1 && declared == 0:
-		return []int{g.Columns}, nil
-	case count == 0 || count%g.Rows != 0 || count > len(q.Value):
-		return nil, fmt.Errorf("its %d scales, of shape %v, are not those of rows, groups or the tensor",
-			count, q.ScaleShape)
-	}
-	perRow := count / g.Rows
-	holds := func(size int) bool { return (g.Columns+size-1)/size == perRow }
-	if declared > 0 {
-		if declared = min(declared, g.Columns); !holds(declared) {
-			return nil, fmt.Errorf("its rows of %d elements have %d scales, but groups of %d by the "+
-				"plugin: this is a mistake of the plugin", g.Columns, perRow, declared)
-		}
-		return []int{declared}, nil
-	}
-	for size := g.Columns / perRow; size <= g.Columns && (len(list) == 0 || holds(size)); size++ {
-		if holds(size) {
-			list = append(list, size)
-		}
-	}
-	return list, nil
-}
-
-// read sets codes and scales, and reports whether they stand for Q(x). The codes and the scale of
-// a group of zeros say nothing: they become 0.
-func (g *Grid) read(q *Quantized) bool {
-	if len(q.Value) != g.Rows*g.Columns || len(q.Codes) != 0 && len(q.Codes) != len(q.Value) {
-		return false
-	}
-	g.Codes, g.Scales = make([]int32, len(q.Value)), nil
+	g.Codes = make([]int32, len(q.Value))
 	for row := range g.Rows {
 		for from := 0; from < g.Columns; from += g.Group {
 			scale := q.Scale[len(g.Scales)%len(q.Scale)] // one for the tensor, or one for each group
@@ -158,27 +64,31 @@ func (g *Grid) read(q *Quantized) bool {
 				continue
 			}
 			g.Scales = append(g.Scales, scale)
-			for i, v := range q.Value[start:end] {
-				code := &g.Codes[start+i]
+			for i := start; i < end; i++ {
+				v := q.Value[i]
 				if q.Codes == nil {
-					*code = nearest(v, scale, g.Numbers)
+					g.Codes[i] = nearest(v, scale, g.Numbers)
 				} else {
-					*code = q.Codes[start+i]
+					g.Codes[i] = q.Codes[i]
 				}
-				if !(g.Numbers.Holds(*code) || *code == 0 && v == 0) || g.Numbers.Number(*code)*scale != v {
-					return false
+				if !g.Numbers.Holds(g.Codes[i]) && !(g.Codes[i] == 0 && v == 0) {
+					return nil, fmt.Errorf("it has the code %d, which the grid that its plugin "+
+						"declares does not have: this is a mistake of the plugin", g.Codes[i])
+				}
+				if g.Numbers.Number(g.Codes[i])*scale != v {
+					return nil, errors.New("Q(x) is not its codes times its scales")
 				}
 			}
 		}
 	}
-	return true
+	if rest := g.Columns % g.Group; rest != 0 {
+		return nil, &shortGroupError{g.Columns, g.Group, rest}
+	}
+	return g, nil
 }
 
 func nearest(value, scale float32, numbers spec.Grid) int32 {
-	ratio := 0.0
-	if scale != 0 {
-		ratio = float64(value) / float64(scale)
-	}
+	ratio := float64(value) / float64(scale)
 	if numbers.Format != spec.FormatE2M1 {
 		return int32(math.Round(min(max(ratio, math.MinInt16), math.MaxInt16)))
 	}

@@ -41,15 +41,8 @@ func newHubPlan(m *Model, o Options) (*hubPlan, []part, error) {
 	}
 	p := &hubPlan{source: &source{Model: m, latent: o.Latent}, float: float, limit: o.ShardSize}
 	p.files = p.plain
-	places, err := huggingface.Layout(m.Settings)
-	if err != nil {
-		return nil, nil, err
-	}
-	var parts []part
-	for _, place := range places {
-		parts = append(parts, part{place.Tensor, place.Param, place.Rows})
-	}
-	return p, parts, nil
+	parts, err := partsOf(m)
+	return p, parts, err
 }
 
 // Plan implements Format.

@@ -3,7 +3,6 @@ package export
 import (
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/cage-qat/cage/host/model/huggingface"
@@ -58,7 +57,7 @@ type Quantized struct {
 	Scale      []float32 // nil if there is none
 	ScaleShape []int
 	Rotation   int // block size of the rotation that codes and scale belong to; 0: none
-	// Grid is what the quantizer says that codes and scale stand for; the zero Grid: nothing.
+	// Grid is what the quantizer declares that codes and scale stand for; the zero Grid: nothing.
 	Grid spec.Grid
 	// Settings tells weights that other quantizers, or other settings, have made apart: all with
 	// the same are stored in the same type.
@@ -78,6 +77,15 @@ func (p part) shape() []int {
 	return shape
 }
 
+// partsOf lists the tensors of a model as Hugging Face names and orders them.
+func partsOf(m *Model) (list []part, err error) {
+	places, err := huggingface.Layout(m.Settings)
+	for _, place := range places {
+		list = append(list, part{place.Tensor, place.Param, place.Rows})
+	}
+	return list, err
+}
+
 // columns is the length of a row, 1 for a vector.
 func (p part) columns() int { return p.param.Size() / p.param.Dims[0] }
 
@@ -94,9 +102,8 @@ func pick[T any](p part, values []T, columns int) []T {
 // weight follow each other.
 type source struct {
 	*Model
-	latent  bool // quantized weights are taken as the optimizer keeps them
-	cached  []weight
-	numbers map[string]spec.Grid // of quantizers that do not say so, by their settings
+	latent bool // quantized weights are taken as the optimizer keeps them
+	cached []weight
 }
 
 type weight struct {
@@ -136,9 +143,7 @@ func (s *source) read(p architecture.Param) (w weight, err error) {
 		}
 		if q != nil {
 			w.values, w.quantized, w.settings = q.Value, true, q.Settings
-			if err := s.findGrid(&w, q, p.Dims); err != nil {
-				return w, err
-			}
+			w.grid, w.noGrid = NewGrid(q, p.Dims)
 		}
 	}
 	if w.values == nil {
@@ -152,50 +157,6 @@ func (s *source) read(p architecture.Param) (w weight, err error) {
 	return w, checkFinite(w.values)
 }
 
-func (s *source) findGrid(w *weight, q *Quantized, dims []int) (err error) {
-	if q.Grid != (spec.Grid{}) {
-		w.grid, w.noGrid = NewGrid(q, dims, q.Grid)
-		return nil
-	}
-	numbers, ok := s.numbers[q.Settings]
-	if !ok && q.Rotation <= 1 {
-		like := func(each func(*Quantized, []int)) error { return s.eachLike(q, each) }
-		if numbers, err = numbersOf(like); err != nil {
-			return err
-		}
-		if s.numbers == nil {
-			s.numbers = map[string]spec.Grid{}
-		}
-		s.numbers[q.Settings] = numbers
-	}
-	if numbers == (spec.Grid{}) {
-		numbers, _ = numbersOf(func(each func(*Quantized, []int)) error {
-			each(q, dims)
-			return nil
-		})
-	}
-	if numbers == (spec.Grid{}) {
-		numbers = anyInteger // which fails, with the reason
-	}
-	w.grid, w.noGrid = NewGrid(q, dims, numbers)
-	return nil
-}
-
-// eachLike calls each with the weights that have the settings of q and whose quantizer does not
-// say what its codes stand for.
-func (s *source) eachLike(q *Quantized, each func(*Quantized, []int)) error {
-	for _, p := range s.Params {
-		other, err := s.Quantized(p.Name)
-		if err != nil {
-			return err
-		}
-		if other != nil && other.Settings == q.Settings && other.Grid == q.Grid {
-			each(other, p.Dims)
-		}
-	}
-	return nil
-}
-
 func checkFinite(values []float32) error {
 	bad := 0
 	for _, v := range values {
@@ -207,66 +168,4 @@ func checkFinite(values []float32) error {
 		return fmt.Errorf("%d of %d values are NaN or infinite: there is nothing to serve", bad, len(values))
 	}
 	return nil
-}
-
-// layout says where a foreign format keeps the parameters of a kind of models.
-type layout struct {
-	// names has the foreign name by that of the parameter, or of a part of it. A * stands
-	// for the number of a block.
-	names map[string]string
-	// pairs is the order of the features that rotary positions turn.
-	pairs architecture.Pairing
-}
-
-// parts lists the tensors of the foreign layout, in the order of the parameters.
-func (l layout) parts(s architecture.Settings, params []architecture.Param) ([]part, error) {
-	var list []part
-	for _, p := range params {
-		at := 0
-		for _, piece := range piecesOf(p) {
-			name, ok := l.find(piece.Name)
-			if !ok {
-				return nil, fmt.Errorf("the parameter %s has no name in the format", piece.Name)
-			}
-			q := part{name: name, param: p}
-			for i := range piece.Rows {
-				q.rows = append(q.rows, at+i)
-			}
-			if slices.ContainsFunc(rotaryParts, func(suffix string) bool { return strings.HasSuffix(piece.Name, suffix) }) {
-				q.rows = architecture.Reorder(q.rows, headSize(s), s.RopePairs, l.pairs)
-			}
-			at += piece.Rows
-			list = append(list, q)
-		}
-	}
-	return list, nil
-}
-
-func piecesOf(p architecture.Param) []architecture.Part {
-	if p.Parts == nil {
-		return []architecture.Part{{Name: p.Name, Rows: p.Dims[0]}}
-	}
-	var list []architecture.Part
-	for _, part := range p.Parts {
-		list = append(list, architecture.Part{Name: p.Name + "." + part.Name, Rows: part.Rows})
-	}
-	return list
-}
-
-func (l layout) find(name string) (string, bool) {
-	block := ""
-	if rest, ok := strings.CutPrefix(name, "layers."); ok {
-		block, rest, _ = strings.Cut(rest, ".")
-		name = "layers.*." + rest
-	}
-	foreign, ok := l.names[name]
-	return strings.Replace(foreign, "*", block, 1), ok
-}
-
-// rotaryParts end the names of the parts whose rows are features that rotary positions turn.
-var rotaryParts = []string{".attn.qkv.q", ".attn.qkv.k", ".attn.q_norm", ".attn.k_norm"}
-
-func headSize(s architecture.Settings) int {
-	s.FillIn()
-	return s.HeadSize
 }

@@ -102,8 +102,7 @@ func started(t *testing.T, name string) *plugin.Client {
 	return client
 }
 
-// typesFollowSettings compares the model of random matrices with that of peculiar ones. A silent
-// quantizer does not say what its codes stand for, as plugins from before the field.
+// typesFollowSettings compares the model of random matrices with that of peculiar ones.
 func typesFollowSettings(t *testing.T, dev *conformance.Device, client *plugin.Client, settings map[string]any) {
 	t.Helper()
 	values, err := client.Resolve(settings)
@@ -111,7 +110,7 @@ func typesFollowSettings(t *testing.T, dev *conformance.Device, client *plugin.C
 		t.Fatal(err)
 	}
 	known := map[string]*export.Quantized{} // by the parameter and whether it is peculiar
-	model := func(only string, silent bool) *export.Model {
+	model := func(only string) *export.Model {
 		return small(t, architecture.KindLlama, func(p architecture.Param, x []float32) *export.Quantized {
 			number := peculiar[p.Name]
 			if only != "" && only != p.Name {
@@ -132,26 +131,21 @@ func typesFollowSettings(t *testing.T, dev *conformance.Device, client *plugin.C
 				known[key] = quantized(t, dev, q, x, p.Dims)
 			}
 			out := *known[key]
-			if silent {
-				out.Grid = sdk.Grid{}
-			}
 			return &out
 		})
 	}
-	for _, silent := range []bool{false, true} {
-		typesEqual(t, fmt.Sprintf("%s %v, silent: %t", client.Description().Name, settings, silent), silent, model)
-	}
+	typesEqual(t, fmt.Sprintf("%s %v", client.Description().Name, settings), model)
 }
 
-func typesEqual(t *testing.T, what string, silent bool, model func(only string, silent bool) *export.Model) {
+func typesEqual(t *testing.T, what string, model func(only string) *export.Model) {
 	t.Helper()
 	for _, format := range []string{"compressed-tensors", "gguf"} {
 		what := what + " as " + format
-		usual, refused := write(t, format, model("none", silent), export.Options{})
+		usual, refused := write(t, format, model("none"), export.Options{})
 		for _, only := range append(slices.Sorted(maps.Keys(peculiar)), "") {
-			got, err := write(t, format, model(only, silent), export.Options{})
+			got, err := write(t, format, model(only), export.Options{})
 			switch {
-			case refused != nil && (err == nil || firstReason(err) != firstReason(refused)) && !(silent && err != nil):
+			case refused != nil && (err == nil || firstReason(err) != firstReason(refused)):
 				t.Errorf("%s: %q: %v, and of random matrices %v", what, only, err, refused)
 			case refused != nil:
 			case err != nil:

@@ -1234,9 +1234,7 @@ type QuantizerProgram struct {
 	SearchEvery uint32 `protobuf:"varint,11,opt,name=search_every,json=searchEvery,proto3" json:"search_every,omitempty"`
 	// What the codes and scales of the program of evaluation stand for, for every tensor that
 	// is quantized with these settings. Exports store a weight by it. Absent for values that
-	// are no products of a code's number and a scale, and from plugins that are older than
-	// the field: then an export looks at the codes of all weights with the same settings
-	// together.
+	// are no products of a code's number and a scale: exports store these as floats.
 	Grid          *Grid `protobuf:"bytes,12,opt,name=grid,proto3" json:"grid,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -1,0 +1,270 @@
+package sdk
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"runtime"
+	"runtime/debug"
+	"slices"
+	"sync"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/cage-qat/cage/sdk/internal/wire"
+	pb "github.com/cage-qat/cage/sdk/internal/wire/cage/plugin/v1"
+	"github.com/cage-qat/cage/sdk/program"
+)
+
+// attachments are tensors or sites in the memory that a host shares.
+type attachments[T any] struct {
+	mu     sync.Mutex // held by a call, which comes alone
+	memory *sharedMemory
+	list   []T
+}
+
+// attach maps the memory and finds in it what the messages describe.
+func attach[M, T any](a *attachments[T], path string, bytes uint64, messages []M, name func(M) string,
+	find func(*finder, M) (T, error)) (*pb.AttachResponse, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	memory, err := openShared(path, bytes)
+	if err != nil {
+		return nil, failure(fmt.Errorf("the memory that the host shares: %w", err))
+	}
+	list := make([]T, len(messages))
+	for i, m := range messages {
+		f := &finder{memory: memory}
+		list[i], err = find(f, m)
+		if err = cmp.Or(err, f.err); err == nil {
+			continue
+		}
+		_ = memory.close()
+		if of, ok := errors.AsType[*SiteError](err); ok {
+			return nil, failure(fmt.Errorf("%s: %w", of.Site, of.Err))
+		}
+		return nil, wire.ToStatus(wire.Unreadable, fmt.Sprintf("%s: %v", name(m), err))
+	}
+	if a.memory != nil {
+		_ = a.memory.close()
+	}
+	a.memory, a.list = memory, list
+	return &pb.AttachResponse{}, nil
+}
+
+// finder finds tensors in shared memory and keeps the first error.
+type finder struct {
+	memory *sharedMemory
+	err    error
+}
+
+func (f *finder) reads(at uint64, shape []int) []float32  { return f.find(f.memory.read, at, shape) }
+func (f *finder) writes(at uint64, shape []int) []float32 { return f.find(f.memory.write, at, shape) }
+
+func (f *finder) find(memory []byte, at uint64, shape []int) []float32 {
+	list, err := floats(memory, at, int(program.FloatType(shape...).Size()))
+	f.err = cmp.Or(f.err, err)
+	return list
+}
+
+// sideBySide calls f for all of a list, in this order, as many at a time as there are processors.
+// After an error it begins no more.
+func sideBySide[T any](ctx context.Context, list []T, f func(T) error) error {
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(runtime.GOMAXPROCS(0))
+	for _, a := range list {
+		group.Go(func() error {
+			if ctx.Err() != nil {
+				return ctx.Err()
+			}
+			return f(a)
+		})
+	}
+	return group.Wait()
+}
+
+// guarded calls the author's code for one tensor and names the tensor in its errors. A panic
+// becomes an error, also that of writing to the memory that can only be read, which are the fields
+// in readOnly.
+func guarded(tensor string, memory *sharedMemory, readOnly string, f func() error) (err error) {
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	defer func() {
+		p := recover()
+		if p == nil {
+			return
+		}
+		if fault, ok := p.(interface{ Addr() uintptr }); ok && memory.protects(fault.Addr()) {
+			p = "it writes to " + readOnly + ", which can only be read"
+		}
+		err = fmt.Errorf("%s: panic: %v%s", tensor, p, panicSite())
+	}()
+	if err := f(); err != nil {
+		return fmt.Errorf("%s: %w", tensor, err)
+	}
+	return nil
+}
+
+// opaqueServer is the service of an opaque optimizer.
+type opaqueServer struct {
+	optimizerServer
+	author OpaqueOptimizer
+	attachments[*attachedTensor]
+}
+
+// attachedTensor is a tensor in shared memory. Each state has two places, the even one first.
+type attachedTensor struct {
+	tensor                 Tensor
+	rateFactor             float64
+	x, gradient, direction []float32
+	read, write            map[string][2][]float32
+}
+
+func (s *opaqueServer) Describe(context.Context, *pb.DescribeRequest) (*pb.DescribeResponse, error) {
+	r, err := describeResponse(s.author.Describe())
+	if err == nil {
+		r.Description.Capabilities = []string{wire.OpaqueCapability}
+	}
+	return r, err
+}
+
+// Attach maps the memory.
+func (s *opaqueServer) Attach(_ context.Context, r *pb.AttachRequest) (*pb.AttachResponse, error) {
+	name := func(m *pb.AttachedTensor) string { return m.GetTensor().GetName() }
+	out, err := attach(&s.attachments, r.GetPath(), r.GetBytes(), r.GetTensors(), name, s.find)
+	bySize := func(a, b *attachedTensor) int { return cmp.Compare(len(b.x), len(a.x)) }
+	slices.SortStableFunc(s.list, bySize) // the largest first
+	return out, err
+}
+
+func (s *opaqueServer) find(f *finder, m *pb.AttachedTensor) (*attachedTensor, error) {
+	t, err := fromTensor(m.GetTensor())
+	if err != nil {
+		return nil, err
+	}
+	built, err := BuildOptimizer(opaque{s.author}, t)
+	if err != nil {
+		return nil, err
+	}
+	if len(built.State) != len(m.GetState()) {
+		return nil, fmt.Errorf("%d state tensors are attached, and the plugin has %d",
+			len(m.GetState()), len(built.State))
+	}
+	a := &attachedTensor{tensor: t, rateFactor: m.GetRateFactor(),
+		x: f.reads(m.GetX(), t.Shape), gradient: f.reads(m.GetGradient(), t.Shape),
+		direction: f.writes(m.GetDirection(), t.Shape),
+		read:      map[string][2][]float32{}, write: map[string][2][]float32{}}
+	for i, st := range built.State {
+		even, odd := m.GetState()[i].GetEven(), m.GetState()[i].GetOdd()
+		a.read[st.Name] = [2][]float32{f.reads(even, st.Shape), f.reads(odd, st.Shape)}
+		a.write[st.Name] = [2][]float32{f.writes(even, st.Shape), f.writes(odd, st.Shape)}
+	}
+	return a, nil
+}
+
+// Step computes an update of all tensors, side by side.
+func (s *opaqueServer) Step(ctx context.Context, r *pb.StepRequest) (*pb.StepResponse, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.memory == nil {
+		return nil, wire.ToStatus(wire.Unreadable, "a step before Attach")
+	}
+	from, to := 0, 1
+	if r.GetOdd() {
+		from, to = to, from
+	}
+	err := sideBySide(ctx, s.list, func(a *attachedTensor) error {
+		in := OpaqueStep{
+			X: a.x, Gradient: a.gradient, Direction: a.direction,
+			Step: int(r.GetStep()), Steps: int(r.GetSteps()), Rate: r.GetRate() * a.rateFactor, Loss: r.GetLoss(),
+			State: map[string][]float32{}, Next: map[string][]float32{},
+		}
+		for name := range a.read {
+			in.State[name], in.Next[name] = a.read[name][from], a.write[name][to]
+		}
+		return guarded(a.tensor.Name, s.memory, "X, Gradient or State", func() error { return s.author.Step(in, a.tensor) })
+	})
+	if err != nil {
+		return nil, failure(err)
+	}
+	return &pb.StepResponse{}, nil
+}
+
+// searchServer is the service of a quantizer that searches.
+type searchServer struct {
+	quantizerServer
+	author                     Searcher
+	attachments[*attachedSite] // as the host numbers them
+}
+
+// attachedSite is a weight in shared memory.
+type attachedSite struct {
+	site                 Site
+	x                    []float32
+	trained, state, next map[string][]float32
+}
+
+func (s *searchServer) Describe(context.Context, *pb.DescribeRequest) (*pb.DescribeResponse, error) {
+	r, err := describeResponse(s.q.Describe())
+	if err == nil {
+		r.Description.Capabilities = []string{wire.SearchCapability}
+	}
+	return r, err
+}
+
+// AttachSites maps the memory.
+func (s *searchServer) AttachSites(_ context.Context, r *pb.AttachSitesRequest) (*pb.AttachResponse, error) {
+	name := func(m *pb.AttachedSite) string { return m.GetSite().GetName() }
+	return attach(&s.attachments, r.GetPath(), r.GetBytes(), r.GetSites(), name, s.find)
+}
+
+func (s *searchServer) find(f *finder, m *pb.AttachedSite) (*attachedSite, error) {
+	site, err := fromSite(m.GetSite())
+	if err != nil {
+		return nil, err
+	}
+	built, err := BuildQuantizer(s.q, site)
+	if err != nil {
+		return nil, err
+	}
+	have, are := len(built.Trained), len(built.State)
+	if len(m.GetTrained()) != have || len(m.GetState()) != are || len(m.GetNext()) != are {
+		return nil, fmt.Errorf("%d trained parameters, %d state tensors and %d next ones are attached, and the plugin has %d and %d",
+			len(m.GetTrained()), len(m.GetState()), len(m.GetNext()), have, are)
+	}
+	a := &attachedSite{site: site, x: f.reads(m.GetX(), site.Shape), trained: map[string][]float32{},
+		state: map[string][]float32{}, next: map[string][]float32{}}
+	for i, t := range built.Trained {
+		a.trained[t.Name] = f.reads(m.GetTrained()[i], t.Shape)
+	}
+	for i, t := range built.State {
+		a.state[t.Name], a.next[t.Name] = f.reads(m.GetState()[i], t.Shape), f.writes(m.GetNext()[i], t.Shape)
+	}
+	return a, nil
+}
+
+// Search finds the state of some sites, side by side.
+func (s *searchServer) Search(ctx context.Context, r *pb.SearchRequest) (*pb.SearchResponse, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var list []*attachedSite
+	for _, i := range r.GetSites() {
+		if int64(i) >= int64(len(s.list)) {
+			return nil, wire.ToStatus(wire.Unreadable, fmt.Sprintf("a search of site %d, where %d are attached", i, len(s.list)))
+		}
+		list = append(list, s.list[i])
+	}
+	bySize := func(a, b *attachedSite) int { return cmp.Compare(len(b.x), len(a.x)) }
+	slices.SortStableFunc(list, bySize) // the largest first
+	err := sideBySide(ctx, list, func(a *attachedSite) error {
+		// Maps of its own: the author may change them.
+		in := SearchInput{X: a.x, Trained: maps.Clone(a.trained), State: maps.Clone(a.state),
+			Next: maps.Clone(a.next), Step: int(r.GetStep()), Steps: int(r.GetSteps())}
+		return guarded(a.site.Name, s.memory, "X, Trained or State", func() error { return s.author.Search(in, a.site) })
+	})
+	if err != nil {
+		return nil, failure(err)
+	}
+	return &pb.SearchResponse{}, nil
+}
