@@ -29,13 +29,12 @@ func (s activationScheme) entry() any {
 	case "":
 		return nil
 	case typeMXFP4:
-		return map[string]any{"num_bits": 4, "type": "float", "symmetric": true, "strategy": "group", "group_size": mxfp4Block,
-			"dynamic": true, "scale_dtype": "torch.uint8"}
+		return map[string]any{"num_bits": 4, "type": "float", "symmetric": true, "strategy": "group",
+			"group_size": mxfp4Block, "dynamic": true, "scale_dtype": "torch.uint8"}
 	}
-	return map[string]any{"num_bits": s.bits(), "type": "int", "symmetric": true, "strategy": "token", "group_size": nil, "dynamic": true}
+	return map[string]any{"num_bits": scheme{typ: string(s)}.bits(), "type": "int", "symmetric": true,
+		"strategy": "token", "group_size": nil, "dynamic": true}
 }
-
-func (s activationScheme) bits() int { return scheme{typ: string(s)}.bits() }
 
 // quantize is what those programs do to the features of one token.
 func (s activationScheme) quantize(x []float32) {
@@ -47,12 +46,13 @@ func (s activationScheme) quantize(x []float32) {
 	}
 	// compressed-tensors 0.20, calculate_qparams: the range of 2^bits − 1 steps has the
 	// largest magnitude at both ends.
-	steps := float32(int(1)<<s.bits() - 1)
+	bits := scheme{typ: string(s)}.bits()
+	steps := float32(int(1)<<bits - 1)
 	scale := largest(x) / (steps / 2)
 	if scale == 0 {
 		return
 	}
-	low := -float64(int(1) << (s.bits() - 1))
+	low := -float64(int(1) << (bits - 1))
 	for i, v := range x {
 		x[i] = float32(min(max(math.RoundToEven(float64(v/scale)), low), -low-1)) * scale
 	}
@@ -77,9 +77,9 @@ func quantizeMX(x []float32) {
 
 // roundE2M1 rounds to the nearest number of E2M1, between two to the one with the even code.
 func roundE2M1(v float64) float64 {
-	best := 0
+	best, size := 0, math.Abs(v)
 	for code := range 8 {
-		d, least := math.Abs(math.Abs(v)-float64(e2m1[code])), math.Abs(math.Abs(v)-float64(e2m1[best]))
+		d, least := math.Abs(size-float64(e2m1[code])), math.Abs(size-float64(e2m1[best]))
 		if d < least || d == least && code%2 == 0 {
 			best = code
 		}
@@ -95,11 +95,9 @@ func largest(x []float32) float32 {
 	return m
 }
 
-var activationSchemes = []activationScheme{typeMXFP4, typeInt4, typeInt8}
-
 // schemeOfActivation finds the scheme that quantizes as an activation was quantized in
-// training. The quantizer is tried on tokens of all kinds, and
-// what comes out must be equal bit for bit.
+// training. The quantizer is tried on tokens of all kinds, and what comes out must be equal bit
+// for bit.
 func schemeOfActivation(a Activation) (activationScheme, error) {
 	x := probe(a.Rows, a.Width)
 	got, err := a.Quantize(slices.Clone(x))
@@ -107,7 +105,7 @@ func schemeOfActivation(a Activation) (activationScheme, error) {
 		return "", fmt.Errorf("%s: %w", a.Name, err)
 	}
 	var faults []string
-	for _, s := range activationSchemes {
+	for _, s := range []activationScheme{typeMXFP4, typeInt4, typeInt8} {
 		if s == typeMXFP4 && a.Width%mxfp4Block != 0 {
 			continue
 		}
@@ -126,7 +124,8 @@ func schemeOfActivation(a Activation) (activationScheme, error) {
 		}
 		faults = append(faults, fmt.Sprintf("as %s %d of %d numbers differ", s, differ, len(want)))
 	}
-	return "", fmt.Errorf("%s: programs that load the file would quantize it in another way than the training (%s)", a.Name, strings.Join(faults, ", "))
+	return "", fmt.Errorf("%s: programs that load the file would quantize it in another way than the "+
+		"training (%s)", a.Name, strings.Join(faults, ", "))
 }
 
 // probe is the input on which quantizers of activations are compared: tokens of different
@@ -152,10 +151,8 @@ func probe(rows, width int) []float32 {
 	return x
 }
 
+// activations are the schemes by the parameters that multiply what they quantize.
 func activations(m *Model) (map[string]activationScheme, error) {
-	if m.Activations == nil {
-		return nil, nil
-	}
 	list, err := m.Activations()
 	if err != nil {
 		return nil, err

@@ -54,24 +54,31 @@ Made by cage {{.Card.Version}} with
 `))
 
 func (c Card) render(r *Report, m *Model) ([]byte, error) {
-	s := m.Settings
-	var out bytes.Buffer
-	err := cardTemplate.Execute(&out, map[string]any{
-		"Card": c, "Report": r, "Types": r.types(), "Exact": r.exactness(),
-		"What": fmt.Sprintf("A language model of the kind %s with %d layers, %d features, %d heads and %d tokens in its vocabulary, trained on sequences of %d tokens.",
-			s.Kind, s.Layers, s.Width, s.Heads, s.Vocab, s.Context),
-	})
-	return out.Bytes(), err
-}
-
-func (r *Report) types() string {
-	var list []string
+	var types []string
+	quantized, difference := 0, 0.0
 	for _, g := range r.groups() {
-		if !slices.Contains(list, g.typ) {
-			list = append(list, g.typ)
+		if !slices.Contains(types, g.typ) {
+			types = append(types, g.typ)
+		}
+		if g.quantized {
+			quantized, difference = quantized+g.tensors, max(difference, g.difference)
 		}
 	}
-	return strings.Join(list, "; ")
+	exact := fmt.Sprintf("no: quantized weights differ from those of training by up to %.3g", difference)
+	switch {
+	case quantized == 0:
+		exact = "no weight is quantized"
+	case r.Exact:
+		exact = fmt.Sprintf("all %d quantized weights were read back as those of training, bit for bit", quantized)
+	}
+	s := m.Settings
+	what := fmt.Sprintf("A language model of the kind %s with %d layers, %d features, %d heads and %d "+
+		"tokens in its vocabulary, trained on sequences of %d tokens.",
+		s.Kind, s.Layers, s.Width, s.Heads, s.Vocab, s.Context)
+	var out bytes.Buffer
+	err := cardTemplate.Execute(&out, map[string]any{"Card": c, "Report": r,
+		"Types": strings.Join(types, "; "), "Exact": exact, "What": what})
+	return out.Bytes(), err
 }
 
 // group is the tensors of one type that are quantized, or not, for one reason.
@@ -119,20 +126,4 @@ func (r *Report) Summary() []string {
 		lines = append(lines, line)
 	}
 	return append(lines, r.Notes...)
-}
-
-func (r *Report) exactness() string {
-	quantized, largest := 0, 0.0
-	for _, g := range r.groups() {
-		if g.quantized {
-			quantized, largest = quantized+g.tensors, max(largest, g.difference)
-		}
-	}
-	switch {
-	case quantized == 0:
-		return "no weight is quantized"
-	case r.Exact:
-		return fmt.Sprintf("all %d quantized weights were read back as those of training, bit for bit", quantized)
-	}
-	return fmt.Sprintf("no: quantized weights differ from those of training by up to %.3g", largest)
 }

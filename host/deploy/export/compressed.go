@@ -10,6 +10,7 @@ import (
 
 	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/cage-qat/cage/host/model/safetensors"
+	"github.com/cage-qat/cage/sdk/program"
 )
 
 // compressedFormat is a directory of Hugging Face with packed weights.
@@ -64,18 +65,26 @@ func (p *compressedPlan) choose(parts []part, o Options) error {
 			return err
 		}
 		t := p.storedPlain(part, w.quantized)
+		var reason error // why a quantized weight is not packed
 		if w.quantized {
 			floats.quantized++
+			if rotated, ok := errors.AsType[*RotatedError](w.noGrid); ok {
+				reason = rotated
+			}
+			if part.param.Role != architecture.RoleMatrix {
+				reason = errors.New("only layers in blocks are packed, and not the head")
+			}
 		}
-		if reason := staysFloat(part.param, w); !w.quantized || reason != nil {
+		switch {
+		case !w.quantized || reason != nil:
 			if err := p.stayFloat(&t, w, reason, o); err != nil {
 				refused.add(part.name, false, err) // --dtype is for these, too
 			} else if w.quantized {
 				floats.add(part.name, true, reason)
 			}
-		} else if w.grid == nil {
+		case w.grid == nil:
 			refused.add(part.name, true, w.noGrid)
-		} else {
+		default:
 			packed = append(packed, part)
 		}
 		p.stored = append(p.stored, t)
@@ -102,8 +111,13 @@ func (p *compressedPlan) choose(parts []part, o Options) error {
 		return err
 	}
 	for i := range p.stored {
-		if s, ok := p.schemes[p.stored[i].Name]; ok {
-			p.pack(&p.stored[i], s)
+		t := &p.stored[i]
+		if s, ok := p.schemes[t.Name]; ok {
+			p.fourBitFloats = p.fourBitFloats || s.float()
+			t.Type, t.Bytes = s.String(), 0
+			for _, x := range p.packed(*t, s) {
+				t.Bytes += int64(x.DType.Bits()) / 8 * program.FloatType(x.Shape...).Size()
+			}
 		}
 	}
 	if len(p.schemes) == 0 {
@@ -128,36 +142,9 @@ func (p *compressedPlan) stayFloat(t *Stored, w weight, reason error, o Options)
 	return checkFits(p.float, w.values)
 }
 
-func (p *compressedPlan) pack(t *Stored, s scheme) {
-	p.fourBitFloats = p.fourBitFloats || s.float()
-	t.Type, t.Bytes = s.String(), 0
-	for _, x := range p.packed(*t, s) {
-		t.Bytes += int64(x.DType.Bits()) / 8 * int64(elements(x.Shape))
-	}
-}
-
-// staysFloat says why a quantized weight is stored as floats; nil if it is packed.
-func staysFloat(p architecture.Param, w weight) error {
-	if p.Role != architecture.RoleMatrix {
-		return errors.New("only layers in blocks are packed, and not the head")
-	}
-	if rotated, ok := errors.AsType[*RotatedError](w.noGrid); ok {
-		return rotated
-	}
-	return nil
-}
-
-func elements(shape []int) int {
-	n := 1
-	for _, d := range shape {
-		n *= d
-	}
-	return n
-}
-
-func (p *compressedPlan) tensors(t Stored) ([]safetensors.Tensor, error) {
+func (p *compressedPlan) tensors(t Stored) []safetensors.Tensor {
 	if s, ok := p.schemes[t.Name]; ok {
-		return p.packed(t, s), nil
+		return p.packed(t, s)
 	}
 	return p.plain(t)
 }
@@ -176,7 +163,8 @@ func (p *compressedPlan) packed(t Stored, s scheme) []safetensors.Tensor {
 		}
 	}
 	if s.float() {
-		codes := ofGrid(t.Name+"_packed", []int{rows, columns / 2}, grid, func(g *Grid) ([]uint8, error) { return packE2M1(g.Codes) })
+		pack := func(g *Grid) ([]uint8, error) { return packE2M1(g.Codes) }
+		codes := ofGrid(t.Name+"_packed", []int{rows, columns / 2}, grid, pack)
 		shape := []int{rows, columns / s.group}
 		if s.typ == typeMXFP4 {
 			return []safetensors.Tensor{codes, ofGrid(t.Name+"_scale", shape, grid, mxfp4Exponents)}
@@ -192,9 +180,12 @@ func (p *compressedPlan) packed(t Stored, s scheme) []safetensors.Tensor {
 		groups = columns / s.group
 	}
 	return []safetensors.Tensor{
-		ofGrid(t.Name+"_packed", []int{rows, (columns*s.bits() + 31) / 32}, grid, func(g *Grid) ([]int32, error) { return packWords(g.Codes, columns, s.bits()) }),
-		ofGrid(t.Name+"_scale", []int{rows, groups}, grid, func(g *Grid) ([]float32, error) { return g.Scales, nil }),
-		safetensors.Lazy(t.Name+"_shape", []int{2}, func() ([]int64, error) { return []int64{int64(rows), int64(columns)}, nil }),
+		ofGrid(t.Name+"_packed", []int{rows, (columns*s.bits() + 31) / 32}, grid,
+			func(g *Grid) ([]int32, error) { return packWords(g.Codes, columns, s.bits()) }),
+		ofGrid(t.Name+"_scale", []int{rows, groups}, grid,
+			func(g *Grid) ([]float32, error) { return g.Scales, nil }),
+		safetensors.Lazy(t.Name+"_shape", []int{2},
+			func() ([]int64, error) { return []int64{int64(rows), int64(columns)}, nil }),
 	}
 }
 
@@ -213,10 +204,6 @@ type layerScheme struct {
 	input  activationScheme
 }
 
-func (s layerScheme) compare(t layerScheme) int {
-	return cmp.Or(strings.Compare(s.weight.String(), t.weight.String()), cmp.Compare(s.input, t.input))
-}
-
 // quantizationConfig is the entry of that name of config.json. With one scheme it is that
 // of all linear layers but those that are listed; with several each lists its own.
 func (p *compressedPlan) quantizationConfig() map[string]any {
@@ -232,7 +219,10 @@ func (p *compressedPlan) quantizationConfig() map[string]any {
 		}
 	}
 	groups, format := map[string]any{}, ""
-	for i, s := range slices.SortedFunc(maps.Keys(modules), layerScheme.compare) {
+	schemes := slices.SortedFunc(maps.Keys(modules), func(s, t layerScheme) int {
+		return cmp.Or(strings.Compare(s.weight.String(), t.weight.String()), cmp.Compare(s.input, t.input))
+	})
+	for i, s := range schemes {
 		targets := modules[s]
 		if len(modules) == 1 {
 			targets = []string{"Linear"}
@@ -243,11 +233,12 @@ func (p *compressedPlan) quantizationConfig() map[string]any {
 			format = s.weight.format()
 		}
 		groups[fmt.Sprintf("group_%d", i)] = map[string]any{
-			"targets": targets, "format": s.weight.format(), "weights": s.weight.weights(), "input_activations": s.input.entry(), "output_activations": nil,
+			"targets": targets, "format": s.weight.format(), "weights": s.weight.weights(),
+			"input_activations": s.input.entry(), "output_activations": nil,
 		}
 	}
 	return map[string]any{
-		"quant_method": "compressed-tensors", "format": format, "quantization_status": "compressed", "config_groups": groups,
-		"ignore": ignore, "kv_cache_scheme": nil, "global_compression_ratio": nil,
+		"quant_method": "compressed-tensors", "format": format, "quantization_status": "compressed",
+		"config_groups": groups, "ignore": ignore, "kv_cache_scheme": nil, "global_compression_ratio": nil,
 	}
 }

@@ -50,9 +50,9 @@ type Report struct {
 // Write exports a model to a directory that does not exist yet. The directory is complete
 // or absent: see package atomicfile.
 func Write(ctx context.Context, format string, to vfs.Path, m *Model, o Options) (*Report, error) {
-	f, err := formatOf(format)
-	if err != nil {
-		return nil, err
+	f, ok := formats[format]
+	if !ok {
+		return nil, fmt.Errorf("there is no format %q: want one of %s", format, names(formats))
 	}
 	to = vfs.On(to.FS, filepath.Clean(to.Name)) // atomicdir makes a directory beside it
 	if err := atomicfile.CheckDir(to); err != nil {
@@ -68,52 +68,40 @@ func Write(ctx context.Context, format string, to vfs.Path, m *Model, o Options)
 	if err != nil {
 		return nil, fmt.Errorf("export to %s: %w", format, err)
 	}
-	e := preparedExport{format: format, plan: plan, model: m, options: o}
-	var report *Report
-	err = atomicfile.WriteDir(to, func(dir vfs.Path) (err error) {
-		report, err = e.fill(ctx, dir, to)
-		return err
+	report := &Report{Format: format, Path: to.Name, Exact: true, Tensors: plan.Tensors(),
+		Notes:    slices.Concat(m.Notes, plan.Notes()),
+		Warnings: slices.Concat(m.Warnings, m.Tokenizer.Warnings),
+	}
+	err = atomicfile.WriteDir(to, func(dir vfs.Path) error {
+		if err := plan.Write(ctx, dir); err != nil {
+			return err
+		}
+		if err := report.compare(ctx, plan, &source{Model: m, latent: o.Latent}, dir, o.Inexact); err != nil {
+			return err
+		}
+		card, err := m.Card.render(report, m)
+		if err != nil {
+			return err
+		}
+		return errors.Join(
+			atomicfile.WriteJSON(dir.Join(reportFile), report),
+			atomicfile.WriteBytes(dir.Join(cardFile), card))
 	})
-	return report, err
-}
-
-// preparedExport is an export that is known to be possible.
-type preparedExport struct {
-	format  string
-	plan    Plan
-	model   *Model
-	options Options
-}
-
-func (e preparedExport) fill(ctx context.Context, dir, to vfs.Path) (*Report, error) {
-	if err := e.plan.Write(ctx, dir); err != nil {
-		return nil, err
-	}
-	report := &Report{Format: e.format, Path: to.Name, Exact: true, Tensors: e.plan.Tensors(),
-		Notes:    slices.Concat(e.model.Notes, e.plan.Notes()),
-		Warnings: slices.Concat(e.model.Warnings, e.model.Tokenizer.Warnings),
-	}
-	if err := e.compare(ctx, dir, report); err != nil {
-		return nil, err
-	}
-	card, err := e.model.Card.render(report, e.model)
 	if err != nil {
 		return nil, err
 	}
-	return report, errors.Join(
-		atomicfile.WriteJSON(dir.Join(reportFile), report),
-		atomicfile.WriteBytes(dir.Join(cardFile), card))
+	return report, nil
 }
 
-// compare reads everything back and notes how it differs from what was to be exported.
-func (e preparedExport) compare(ctx context.Context, dir vfs.Path, r *Report) error {
-	source := &source{Model: e.model, latent: e.options.Latent}
+// compare reads everything back and notes how it differs from what was to be exported. Quantized
+// weights are equal, unless a difference is allowed.
+func (r *Report) compare(ctx context.Context, plan Plan, source *source, dir vfs.Path, inexact bool) error {
 	left := map[string]int{}
 	for i, t := range r.Tensors {
 		left[t.Name] = i
 		r.Bytes += t.Bytes
 	}
-	err := e.plan.Read(dir, func(name string, values []float32) error {
+	err := plan.Read(dir, func(name string, values []float32) error {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
@@ -122,7 +110,22 @@ func (e preparedExport) compare(ctx context.Context, dir vfs.Path, r *Report) er
 			return nil // such as the factors of rotary positions, which are no parameter
 		}
 		delete(left, name)
-		return r.Tensors[i].compare(source, values)
+		t := &r.Tensors[i]
+		w, err := source.weight(t.part.param)
+		if err != nil {
+			return err
+		}
+		want := pick(t.part, w.values, t.part.columns())
+		if len(values) != len(want) {
+			return fmt.Errorf("%d numbers, want %d", len(values), len(want))
+		}
+		for i, v := range values {
+			d := math.Abs(float64(v) - float64(want[i]))
+			if d > t.Difference || math.IsNaN(d) {
+				t.Difference = d
+			}
+		}
+		return nil
 	})
 	if err != nil {
 		return fmt.Errorf("reading the export back: %w", err)
@@ -130,7 +133,6 @@ func (e preparedExport) compare(ctx context.Context, dir vfs.Path, r *Report) er
 	if len(left) > 0 {
 		return fmt.Errorf("reading the export back: %s is missing", names(left))
 	}
-	// Quantized weights are equal, unless a difference was allowed.
 	var different []string
 	for _, t := range r.Tensors {
 		if t.Quantized && t.Difference != 0 {
@@ -138,29 +140,10 @@ func (e preparedExport) compare(ctx context.Context, dir vfs.Path, r *Report) er
 		}
 	}
 	r.Exact = len(different) == 0
-	if r.Exact || e.options.Inexact {
+	if r.Exact || inexact {
 		return nil
 	}
 	return fmt.Errorf("what was written does not read back as Q(x): %s; this is a mistake of cage", strings.Join(different, ", "))
-}
-
-// compare notes the largest difference of values that were read back.
-func (t *Stored) compare(s *source, values []float32) error {
-	w, err := s.weight(t.part.param)
-	if err != nil {
-		return err
-	}
-	want := pick(t.part, w.values, t.part.columns())
-	if len(values) != len(want) {
-		return fmt.Errorf("%d numbers, want %d", len(values), len(want))
-	}
-	for i, v := range values {
-		d := math.Abs(float64(v) - float64(want[i]))
-		if d > t.Difference || math.IsNaN(d) {
-			t.Difference = d
-		}
-	}
-	return nil
 }
 
 // Format is a format of exports. To add one, implement this interface in a new file, and
@@ -232,13 +215,6 @@ var formats = map[string]Format{
 
 // Formats lists the names of the formats.
 func Formats() []string { return slices.Sorted(maps.Keys(formats)) }
-
-func formatOf(name string) (Format, error) {
-	if f, ok := formats[name]; ok {
-		return f, nil
-	}
-	return nil, fmt.Errorf("there is no format %q: want one of %s", name, strings.Join(Formats(), ", "))
-}
 
 // refusals are the reasons for which tensors cannot be stored, each with the tensors.
 type refusals struct {

@@ -44,7 +44,7 @@ func TestSchemeOfActivation(t *testing.T) {
 		}
 	}
 	same := func([]float32) {}
-	for _, s := range activationSchemes {
+	for _, s := range []activationScheme{typeMXFP4, typeInt4, typeInt8} {
 		a := Activation{Name: "layers.0.mlp.input", Width: 64, Rows: 8, Quantize: apply(s, same)}
 		if got, err := schemeOfActivation(a); err != nil || got != s {
 			t.Errorf("%s is taken for %q, %v", s, got, err)
@@ -86,11 +86,11 @@ func e4m3(code byte) float32 {
 	return v
 }
 
-// PlanOnly plans an export without writing it.
+// PlanOnly checks and plans an export without writing it.
 func PlanOnly(format string, m *Model) error {
-	f, err := formatOf(format)
-	if err == nil {
-		_, err = f.Plan(m, Options{})
+	if err := m.Tokenizer.check(m.Settings.Vocab); err != nil {
+		return err
 	}
+	_, err := formats[format].Plan(m, Options{})
 	return err
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/cage-qat/cage/host/model/gguf"
 	"github.com/cage-qat/cage/internal/halffloat"
 	"github.com/cage-qat/cage/internal/vfs"
+	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
@@ -84,10 +85,7 @@ func (p *ggufPlan) Notes() []string { return p.notes }
 
 func (p *ggufPlan) add(t ggufTensor) {
 	elements, bytes := t.typ.Block()
-	n := int64(1)
-	for _, d := range t.Shape {
-		n *= int64(d)
-	}
+	n := program.FloatType(t.Shape...).Size()
 	t.Type, t.Bytes = t.typ.String(), n/int64(elements)*int64(bytes)
 	p.tensors = append(p.tensors, t)
 }
@@ -130,9 +128,26 @@ func (p *ggufPlan) choose(parts []part, o Options, float gguf.Type) error {
 		if typ, ok := ggufTypes[o.Type]; ok {
 			return []gguf.Type{typ}
 		}
-		return ggufCandidates(w.grid)
+		if w.grid.Numbers.Format == spec.FormatE2M1 {
+			return []gguf.Type{gguf.MXFP4, gguf.Q8_0}
+		}
+		list := []gguf.Type{gguf.Q4_0, gguf.Q4_1, gguf.Q8_0} // the smallest first
+		return slices.DeleteFunc(list, func(typ gguf.Type) bool {
+			return typ != gguf.Q8_0 && ggufCodes(w.grid, typ) != nil
+		})
 	}
-	holds := func(_ part, w weight, typ gguf.Type) error { return p.fits(w, typ) }
+	holds := func(_ part, w weight, typ gguf.Type) (err error) {
+		switch name := floatName(typ); {
+		case name != "" && !p.inexact && !holds(name, w.values):
+			return fmt.Errorf("its numbers are not all of that type")
+		case name != "":
+			return checkFits(name, w.values)
+		case w.grid == nil:
+			return w.noGrid
+		}
+		_, err = ggufBlocks(w.grid, typ, p.inexact)
+		return err
+	}
 	chosen, err := chooseTypes(p.source, packed, types, holds, &refused)
 	if err == nil {
 		err = refused.err("--type f32 stores the numbers of Q(x) as they are")
@@ -153,17 +168,6 @@ func (p *ggufPlan) choose(parts []part, o Options, float gguf.Type) error {
 	return nil
 }
 
-// ggufCandidates are the types that may hold a grid, the smallest first.
-func ggufCandidates(g *Grid) []gguf.Type {
-	if g.Numbers.Format == spec.FormatE2M1 {
-		return []gguf.Type{gguf.MXFP4, gguf.Q8_0}
-	}
-	list := []gguf.Type{gguf.Q4_0, gguf.Q4_1, gguf.Q8_0}
-	return slices.DeleteFunc(list, func(typ gguf.Type) bool {
-		return typ != gguf.Q8_0 && ggufCodes(g, typ) != nil
-	})
-}
-
 // ggufCodes says why a type does not have all codes of a grid of integers; nil if it has them.
 func ggufCodes(g *Grid, typ gguf.Type) error {
 	low, high := math.MinInt8, math.MaxInt8
@@ -182,30 +186,9 @@ func ggufCodes(g *Grid, typ gguf.Type) error {
 	return nil
 }
 
-func (p *ggufPlan) fits(w weight, typ gguf.Type) error {
-	if name := floatName(typ); name != "" {
-		if !p.inexact && !holds(name, w.values) {
-			return fmt.Errorf("its numbers are not all of that type")
-		}
-		return checkFits(name, w.values)
-	}
-	if w.grid == nil {
-		return w.noGrid
-	}
-	_, err := ggufBlocks(w.grid, typ, p.inexact)
-	return err
-}
-
+// floatName is the type as Options name it; "" if it is none of plain floats.
 func floatName(typ gguf.Type) string {
-	switch typ {
-	case gguf.F32:
-		return floatF32
-	case gguf.BF16:
-		return floatBF16
-	case gguf.F16:
-		return floatF16
-	}
-	return ""
+	return map[gguf.Type]string{gguf.F32: floatF32, gguf.BF16: floatBF16, gguf.F16: floatF16}[typ]
 }
 
 func (p *ggufPlan) quantizes() bool {
@@ -244,27 +227,26 @@ func (p *ggufPlan) Tensors() []Stored {
 func (p *ggufPlan) Write(ctx context.Context, dir vfs.Path) error {
 	var tensors []gguf.Tensor
 	for _, t := range p.tensors {
-		tensors = append(tensors, gguf.Tensor{Name: t.Name, Type: t.typ, Shape: t.Shape, Write: func(w io.Writer) error { return p.write(w, t) }})
+		write := func(out io.Writer) error {
+			if t.values != nil {
+				return writeFloats(out, floatF32, t.values)
+			}
+			w, err := p.source.weight(t.part.param)
+			if err != nil {
+				return err
+			}
+			if name := floatName(t.typ); name != "" {
+				return writeFloats(out, name, pick(t.part, w.values, t.part.columns()))
+			}
+			data, err := ggufBlocks(w.grid.of(t.part), t.typ, p.inexact)
+			if err == nil {
+				_, err = out.Write(data)
+			}
+			return err
+		}
+		tensors = append(tensors, gguf.Tensor{Name: t.Name, Type: t.typ, Shape: t.Shape, Write: write})
 	}
 	return gguf.WriteFile(ctx, dir.Join(ggufFile), p.entries, tensors)
-}
-
-func (p *ggufPlan) write(out io.Writer, t ggufTensor) error {
-	if t.values != nil {
-		return writeFloats(out, floatF32, t.values)
-	}
-	w, err := p.source.weight(t.part.param)
-	if err != nil {
-		return err
-	}
-	if name := floatName(t.typ); name != "" {
-		return writeFloats(out, name, pick(t.part, w.values, t.part.columns()))
-	}
-	data, err := ggufBlocks(w.grid.of(t.part), t.typ, p.inexact)
-	if err == nil {
-		_, err = out.Write(data)
-	}
-	return err
 }
 
 // Read implements Plan.

@@ -25,7 +25,7 @@ type hubPlan struct {
 	limit  int64
 	stored []Stored
 	// files gives the tensors of the files for each of stored.
-	files func(t Stored) ([]safetensors.Tensor, error)
+	files func(t Stored) []safetensors.Tensor
 	// quantization is the entry quantization_config; nil: none.
 	quantization map[string]any
 	// fourBitFloats says that a weight is packed in these.
@@ -77,14 +77,16 @@ func (p *hubPlan) storedPlain(part part, quantized bool) Stored {
 		Bytes: int64(len(part.rows)) * int64(part.columns()) * int64(floatTypesOfFiles[p.float].Bits()/8), part: part}
 }
 
-func (p *hubPlan) plain(t Stored) ([]safetensors.Tensor, error) {
-	return []safetensors.Tensor{{Name: t.Name, DType: floatTypesOfFiles[p.float], Shape: t.Shape, Write: func(out io.Writer) error {
+func (p *hubPlan) plain(t Stored) []safetensors.Tensor {
+	write := func(out io.Writer) error {
 		w, err := p.source.weight(t.part.param)
 		if err != nil {
 			return err
 		}
 		return writeFloats(out, p.float, pick(t.part, w.values, t.part.columns()))
-	}}}, nil
+	}
+	dtype := floatTypesOfFiles[p.float]
+	return []safetensors.Tensor{{Name: t.Name, DType: dtype, Shape: t.Shape, Write: write}}
 }
 
 // Tensors implements Plan.
@@ -97,11 +99,7 @@ func (p *hubPlan) Notes() []string { return nil }
 func (p *hubPlan) Write(ctx context.Context, dir vfs.Path) error {
 	var tensors []safetensors.Tensor
 	for _, t := range p.stored {
-		list, err := p.files(t)
-		if err != nil {
-			return err
-		}
-		tensors = append(tensors, list...)
+		tensors = append(tensors, p.files(t)...)
 	}
 	// Older versions of transformers refuse files without the entry.
 	if err := safetensors.WriteShards(ctx, dir, tensors, map[string]string{"format": "pt"}, p.limit); err != nil {

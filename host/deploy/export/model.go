@@ -18,15 +18,15 @@ type Model struct {
 	// Quantized returns what the quantizer makes of a parameter; nil if the parameter is
 	// not quantized.
 	Quantized func(param string) (*Quantized, error)
-	// Activations lists the inputs of layers that are quantized; nil means none.
+	// Activations lists the inputs of layers that are quantized.
 	Activations func() ([]Activation, error)
 	// Warnings say what else the model does that no format stores, Notes how its weights differ from
 	// those that were trained.
 	Warnings, Notes []string
 
 	Tokenizer Tokenizer
-	// Description is that of the checkpoint that the model was made from, with what training has changed; without a
-	// config.json it is made anew.
+	// Description is that of the checkpoint that the model was made from, with what training has
+	// changed; without a config.json it is made anew.
 	Description huggingface.Description
 	Positions   int // largest number of tokens in a sequence; 0: the context of Settings
 	Window      int // number of tokens that attention looks back; 0: all
@@ -37,17 +37,15 @@ func (m *Model) describe() (huggingface.Description, error) {
 	if m.Description.Config != nil {
 		return m.Description, nil
 	}
-	t := m.Tokenizer
-	c := huggingface.Config{Settings: m.Settings, MaxPositions: m.Settings.Context,
-		Tokens: huggingface.Tokens{Begin: idList(t.BOS), End: t.EOS, Pad: idList(t.Pad)}}
-	return c.Describe()
-}
-
-func idList(id int32) []int32 {
-	if id < 0 {
-		return nil
+	tokens := huggingface.Tokens{End: m.Tokenizer.EOS}
+	if id := m.Tokenizer.BOS; id >= 0 {
+		tokens.Begin = []int32{id}
 	}
-	return []int32{id}
+	if id := m.Tokenizer.Pad; id >= 0 {
+		tokens.Pad = []int32{id}
+	}
+	c := huggingface.Config{Settings: m.Settings, MaxPositions: m.Settings.Context, Tokens: tokens}
+	return c.Describe()
 }
 
 // Quantized is a weight x as returned by its quantizer's program.
@@ -115,8 +113,6 @@ type weight struct {
 	noGrid    error  // why there is none
 }
 
-const rememberedWeights = 2
-
 func (s *source) weight(p architecture.Param) (weight, error) {
 	for _, w := range s.cached {
 		if w.param == p.Name {
@@ -128,9 +124,7 @@ func (s *source) weight(p architecture.Param) (weight, error) {
 		return w, fmt.Errorf("%s: %w", p.Name, err)
 	}
 	s.cached = append(s.cached, w)
-	if len(s.cached) > rememberedWeights {
-		s.cached = s.cached[1:]
-	}
+	s.cached = s.cached[max(0, len(s.cached)-2):]
 	return w, nil
 }
 
@@ -154,18 +148,14 @@ func (s *source) read(p architecture.Param) (w weight, err error) {
 	if len(w.values) != p.Size() {
 		return w, fmt.Errorf("%d values for the shape %v", len(w.values), p.Dims)
 	}
-	return w, checkFinite(w.values)
-}
-
-func checkFinite(values []float32) error {
 	bad := 0
-	for _, v := range values {
+	for _, v := range w.values {
 		if v-v != 0 {
 			bad++
 		}
 	}
 	if bad > 0 {
-		return fmt.Errorf("%d of %d values are NaN or infinite: there is nothing to serve", bad, len(values))
+		return w, fmt.Errorf("%d of %d values are NaN or infinite: there is nothing to serve", bad, len(w.values))
 	}
-	return nil
+	return w, nil
 }

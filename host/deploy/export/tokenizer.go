@@ -35,7 +35,8 @@ func (t Tokenizer) config() tokenizer.Config {
 	return c
 }
 
-// templates are the chat templates by name. Those in files of their own replace those in the settings.
+// templates are the chat templates by name. Those in files of their own replace those in the
+// settings.
 func (t Tokenizer) templates() map[string]string {
 	list := map[string]string{}
 	for name, content := range t.Files {
@@ -65,7 +66,8 @@ func understood(text string, err error) string {
 // generation_config.json says; if there is none of these, at the token that begins the
 // next document. Negative ids stand for no token.
 func NewTokenizer(files map[string][]byte, info tokenizer.Info, ends ...int32) (Tokenizer, error) {
-	t := Tokenizer{Files: maps.Clone(files), BOS: info.BOS, AddBOS: info.BOS >= 0, Turn: tokenizer.NoToken, Pad: tokenizer.NoToken}
+	t := Tokenizer{Files: maps.Clone(files), BOS: info.BOS, AddBOS: info.BOS >= 0,
+		Turn: tokenizer.NoToken, Pad: tokenizer.NoToken}
 	if _, ok := files[tokenizer.DefinitionFile]; !ok {
 		if info.SHA256 != (tokenizer.Bytes{}).Info().SHA256 {
 			return t, fmt.Errorf("the tokenizer %s has no %s", info.Name, tokenizer.DefinitionFile)
@@ -84,16 +86,18 @@ func NewTokenizer(files map[string][]byte, info tokenizer.Info, ends ...int32) (
 	if err != nil {
 		return t, err
 	}
-	config := t.config()
+	config, own := t.config(), int32(tokenizer.NoToken)
 	if id, ok := ids[understood(config.Token("eos_token"))]; ok {
-		t.EOS = append(t.EOS, id)
+		own = id
 	}
-	t.EOS = slices.Concat(t.EOS, t.generationEnds(), []int32{info.EOS}, ends)
-	t.EOS = slices.DeleteFunc(t.EOS, func(id int32) bool { return id < 0 })
+	for _, id := range slices.Concat([]int32{own}, t.generationEnds(), []int32{info.EOS}, ends) {
+		if id >= 0 && !slices.Contains(t.EOS, id) {
+			t.EOS = append(t.EOS, id)
+		}
+	}
 	if len(t.EOS) == 0 && t.BOS >= 0 {
 		t.EOS = []int32{t.BOS}
 	}
-	t.EOS = unique(t.EOS)
 	delete(t.Files, tokenizer.GenerationFile)
 	if id, ok := ids[understood(config.Token("pad_token"))]; ok {
 		t.Pad = id
@@ -120,15 +124,6 @@ func (t Tokenizer) generationEnds() []int32 {
 	return list
 }
 
-func unique(list []int32) (out []int32) {
-	for _, id := range list {
-		if !slices.Contains(out, id) {
-			out = append(out, id)
-		}
-	}
-	return out
-}
-
 func (t Tokenizer) ids() (map[string]int32, error) {
 	var f tokenizerFile
 	if err := plainjson.Unmarshal(t.Files[tokenizer.DefinitionFile], &f); err != nil {
@@ -142,6 +137,7 @@ func (t Tokenizer) ids() (map[string]int32, error) {
 	return ids, nil
 }
 
+// check verifies that the model has all ids of the tokenizer.
 func (t Tokenizer) check(vocab int) error {
 	ids, err := t.ids()
 	if err != nil {

@@ -85,10 +85,7 @@ func (f *tokenizerFile) byteLevel(vocab int, inexact bool) (entries []gguf.Entry
 	if err != nil {
 		return nil, nil, err
 	}
-	tokens, types, err := f.tokens(vocab)
-	if err != nil {
-		return nil, nil, err
-	}
+	tokens, types := f.tokens(vocab)
 	if notes, err = otherIDs(f.differences(pre), inexact); err != nil {
 		return nil, nil, err
 	}
@@ -112,8 +109,9 @@ func (n *normalizer) is(name string) bool {
 	return n != nil && (n.Type == name || n.Type == "Sequence" && len(n.Parts) == 1 && n.Parts[0].is(name))
 }
 
-// differences lists why llama.cpp finds other ids than a byte-level tokenizer in some texts. That it does not compose
-// characters is none of them: the tokenizers of Qwen do, and are used with it all the same.
+// differences lists why llama.cpp finds other ids than a byte-level tokenizer in some texts. That
+// it does not compose characters is none of them: the tokenizers of Qwen do, and are used with it
+// all the same.
 func (f *tokenizerFile) differences(pre string) (list []string) {
 	if n := f.Normalizer; n != nil && !n.is("NFC") && !(n.Type == "Sequence" && len(n.Parts) == 0) {
 		list = append(list, fmt.Sprintf("it does not rewrite texts before it cuts them (the normalizer %s)", n.Type))
@@ -129,7 +127,8 @@ func (f *tokenizerFile) differences(pre string) (list []string) {
 	return list
 }
 
-// otherIDs is a note of the reasons why llama.cpp finds other ids in some texts, or an error where these are not allowed.
+// otherIDs is a note of the reasons why llama.cpp finds other ids in some texts, or an error where
+// these are not allowed.
 func otherIDs(reasons []string, inexact bool) (notes []string, err error) {
 	if len(reasons) == 0 {
 		return nil, nil
@@ -141,11 +140,11 @@ func otherIDs(reasons []string, inexact bool) (notes []string, err error) {
 	return []string{note}, nil
 }
 
-// endOfMessage is the token with which Llama 3.1 ends a message that it goes on from, to call a tool.
+// endOfMessage is the token with which Llama 3.1 ends a message after which it calls a tool.
 const endOfMessage = "<|eom_id|>"
 
-// ggufMarks are the entries about tokens with a meaning of their own. GGUF has a key for each of three tokens that end a
-// text; notes name those that end it too.
+// ggufMarks are the entries about tokens with a meaning of their own. GGUF has a key for each of
+// three tokens that end a text; notes name those that end it too.
 func ggufMarks(t Tokenizer) (entries []gguf.Entry, notes []string, err error) {
 	ids, err := t.ids()
 	if err != nil {
@@ -180,7 +179,8 @@ func ggufMarks(t Tokenizer) (entries []gguf.Entry, notes []string, err error) {
 	return append(entries, ggufTemplates(t.templates())...), notes, nil
 }
 
-// ggufTemplates are the entries about chat templates, with names in the letters and digits that gguf allows in keys.
+// ggufTemplates are the entries about chat templates, with names in the letters and digits that
+// GGUF allows in keys.
 func ggufTemplates(list map[string]string) (entries []gguf.Entry) {
 	const key = "tokenizer.chat_template"
 	var further []string
@@ -206,18 +206,13 @@ func ggufTemplates(list map[string]string) (entries []gguf.Entry) {
 
 var otherThanWords = regexp.MustCompile(`[^A-Za-z0-9]`)
 
-func (f *tokenizerFile) tokens(vocab int) (tokens []string, types []int32, err error) {
+// tokens lists the tokens and their types by their ids, which the model has.
+func (f *tokenizerFile) tokens(vocab int) (tokens []string, types []int32) {
 	tokens, types = make([]string, vocab), make([]int32, vocab)
 	for token, id := range f.Model.Vocab {
-		if id < 0 || int(id) >= vocab {
-			return nil, nil, fmt.Errorf("the token %q has the id %d, and the model has %d ids", token, id, vocab)
-		}
 		tokens[id], types[id] = token, tokenNormal
 	}
 	for _, a := range f.Added {
-		if a.ID < 0 || int(a.ID) >= vocab {
-			return nil, nil, fmt.Errorf("the token %q has the id %d, and the model has %d ids", a.Content, a.ID, vocab)
-		}
 		tokens[a.ID], types[a.ID] = a.Content, tokenUser
 		if a.Special {
 			types[a.ID] = tokenControl
@@ -228,7 +223,7 @@ func (f *tokenizerFile) tokens(vocab int) (tokens []string, types []int32, err e
 			tokens[id], types[id] = fmt.Sprintf("[PAD%d]", id), tokenUnused
 		}
 	}
-	return tokens, types, nil
+	return tokens, types
 }
 
 type preTokenizer struct {
@@ -244,7 +239,8 @@ type preTokenizer struct {
 	IndividualDigits bool   `json:"individual_digits"`
 }
 
-// preLlama3 is the name of a way of cutting texts with which llama.cpp ignores merges for words that are tokens.
+// preLlama3 is the name of a way of cutting texts with which llama.cpp ignores merges for words that
+// are tokens.
 const preLlama3 = "llama-bpe"
 
 // preName is the name under which llama.cpp knows the way the tokenizer cuts texts. One
@@ -290,10 +286,7 @@ func (f *tokenizerFile) sentencePiece(definition []byte, vocab int, inexact bool
 	if err != nil {
 		return nil, nil, fmt.Errorf("%s: %w", tokenizer.DefinitionFile, err)
 	}
-	tokens, types, err := f.tokens(vocab) // which checks that no id is too large
-	if err != nil {
-		return nil, nil, err
-	}
+	tokens, types := f.tokens(vocab)
 	s, err := t.SentencePiece()
 	if err != nil {
 		return nil, nil, fmt.Errorf("llama.cpp has no form for this tokenizer: %w: --to hf copies it as it is", err)
@@ -301,8 +294,8 @@ func (f *tokenizerFile) sentencePiece(definition []byte, vocab int, inexact bool
 	if notes, err = otherIDs(s.Differs, inexact); err != nil {
 		return nil, nil, err
 	}
-	for id, token := range tokens {
-		if types[id] == tokenNormal && isByte(token) {
+	for value := range 256 {
+		if id, ok := f.Model.Vocab[fmt.Sprintf("<0x%02X>", value)]; ok && types[id] == tokenNormal {
 			types[id] = tokenByte
 		}
 	}
@@ -319,11 +312,4 @@ func (f *tokenizerFile) sentencePiece(definition []byte, vocab int, inexact bool
 		entries = append(entries, gguf.Entry{Key: "tokenizer.ggml.unknown_token_id", Value: uint32(s.Unknown)})
 	}
 	return entries, notes, nil
-}
-
-// isByte reports whether a token stands for a byte: <0x00> to <0xFF>.
-func isByte(token string) bool {
-	var value byte
-	n, err := fmt.Sscanf(token, "<0x%02X>", &value)
-	return err == nil && n == 1 && token == fmt.Sprintf("<0x%02X>", value)
 }
