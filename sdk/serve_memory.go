@@ -10,8 +10,7 @@ import (
 	"runtime/debug"
 	"slices"
 	"sync"
-
-	"golang.org/x/sync/errgroup"
+	"sync/atomic"
 
 	"github.com/cage-qat/cage/sdk/internal/wire"
 	pb "github.com/cage-qat/cage/sdk/internal/wire/cage/plugin/v1"
@@ -71,18 +70,25 @@ func (f *finder) find(memory []byte, at uint64, shape []int) []float32 {
 
 // sideBySide calls f for all of a list, in this order, as many at a time as there are processors.
 // After an error it begins no more.
-func sideBySide[T any](ctx context.Context, list []T, f func(T) error) error {
-	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(runtime.GOMAXPROCS(0))
-	for _, a := range list {
-		group.Go(func() error {
-			if ctx.Err() != nil {
-				return ctx.Err()
+func sideBySide[T any](list []T, f func(T) error) error {
+	errs := make([]error, len(list))
+	var failed atomic.Bool
+	var group sync.WaitGroup
+	running := make(chan struct{}, runtime.GOMAXPROCS(0))
+	for i, a := range list {
+		running <- struct{}{}
+		group.Go(func() {
+			defer func() { <-running }()
+			if failed.Load() {
+				return
 			}
-			return f(a)
+			if errs[i] = f(a); errs[i] != nil {
+				failed.Store(true)
+			}
 		})
 	}
-	return group.Wait()
+	group.Wait()
+	return cmp.Or(errs...)
 }
 
 // guarded calls the author's code for one tensor and names the tensor in its errors. A panic
@@ -164,7 +170,7 @@ func (s *opaqueServer) find(f *finder, m *pb.AttachedTensor) (*attachedTensor, e
 }
 
 // Step computes an update of all tensors, side by side.
-func (s *opaqueServer) Step(ctx context.Context, r *pb.StepRequest) (*pb.StepResponse, error) {
+func (s *opaqueServer) Step(_ context.Context, r *pb.StepRequest) (*pb.StepResponse, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.memory == nil {
@@ -174,7 +180,7 @@ func (s *opaqueServer) Step(ctx context.Context, r *pb.StepRequest) (*pb.StepRes
 	if r.GetOdd() {
 		from, to = to, from
 	}
-	err := sideBySide(ctx, s.list, func(a *attachedTensor) error {
+	err := sideBySide(s.list, func(a *attachedTensor) error {
 		in := OpaqueStep{
 			X: a.x, Gradient: a.gradient, Direction: a.direction,
 			Step: int(r.GetStep()), Steps: int(r.GetSteps()), Rate: r.GetRate() * a.rateFactor, Loss: r.GetLoss(),
@@ -245,7 +251,7 @@ func (s *searchServer) find(f *finder, m *pb.AttachedSite) (*attachedSite, error
 }
 
 // Search finds the state of some sites, side by side.
-func (s *searchServer) Search(ctx context.Context, r *pb.SearchRequest) (*pb.SearchResponse, error) {
+func (s *searchServer) Search(_ context.Context, r *pb.SearchRequest) (*pb.SearchResponse, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var list []*attachedSite
@@ -257,7 +263,7 @@ func (s *searchServer) Search(ctx context.Context, r *pb.SearchRequest) (*pb.Sea
 	}
 	bySize := func(a, b *attachedSite) int { return cmp.Compare(len(b.x), len(a.x)) }
 	slices.SortStableFunc(list, bySize) // the largest first
-	err := sideBySide(ctx, list, func(a *attachedSite) error {
+	err := sideBySide(list, func(a *attachedSite) error {
 		// Maps of its own: the author may change them.
 		in := SearchInput{X: a.x, Trained: maps.Clone(a.trained), State: maps.Clone(a.state),
 			Next: maps.Clone(a.next), Step: int(r.GetStep()), Steps: int(r.GetSteps())}
