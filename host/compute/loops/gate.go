@@ -10,7 +10,7 @@ func HasGates() bool { return hasAVX512 }
 func Gate(dst, a, b []uint16) {
 	i := 0
 	if hasAVX512 {
-		i = gate512(dst, a, b)
+		i = gate(dst, a, b)
 	}
 	for ; i < len(dst); i++ {
 		x := math.Float32frombits(uint32(a[i]) << 16)
@@ -23,7 +23,7 @@ func Gate(dst, a, b []uint16) {
 func GateAdjoints(da, db, a, b, d []uint16) {
 	i := 0
 	if hasAVX512 {
-		i = gateAdjoints512(da, db, a, b, d)
+		i = gateAdjoints(da, db, a, b, d)
 	}
 	for ; i < len(d); i++ {
 		x, y, dy := math.Float32frombits(uint32(a[i])<<16), math.Float32frombits(uint32(b[i])<<16), math.Float32frombits(uint32(d[i])<<16)

@@ -4,7 +4,7 @@ package loops
 
 import "simd/archsimd"
 
-func gate512(dst, a, b []uint16) int {
+func gate(dst, a, b []uint16) int {
 	n, round := len(dst)&^15, newRounding()
 	all := archsimd.BroadcastFloat32x16
 	zero, low, high, shift, factor, upper, lower := all(0), all(expLeast), all(expMost), all(shifter), all(log2e), all(log2Upper), all(log2Lower)
@@ -12,14 +12,14 @@ func gate512(dst, a, b []uint16) int {
 	for len(dst) >= 16 && len(a) >= 16 && len(b) >= 16 {
 		x := getShort(a)
 		sigma := logistic512(x, zero, low, high, shift, factor, upper, lower, p0, p1, p2, p3, p4, p5, one)
-		round.short(x.Mul(sigma).Mul(getShort(b))).ShiftAllRight(16).TruncToUint16().Store(dst)
+		round.short(x.Mul(sigma).Mul(getShort(b))).Store(dst)
 		dst, a, b = dst[16:], a[16:], b[16:]
 	}
 	archsimd.ClearAVXUpperBits()
 	return n
 }
 
-func gateAdjoints512(da, db, a, b, d []uint16) int {
+func gateAdjoints(da, db, a, b, d []uint16) int {
 	n, round := len(d)&^15, newRounding()
 	all := archsimd.BroadcastFloat32x16
 	zero, low, high, shift, factor, upper, lower := all(0), all(expLeast), all(expMost), all(shifter), all(log2e), all(log2Upper), all(log2Lower)
@@ -28,8 +28,8 @@ func gateAdjoints512(da, db, a, b, d []uint16) int {
 		x, dy := getShort(a), getShort(d)
 		sigma := logistic512(x, zero, low, high, shift, factor, upper, lower, p0, p1, p2, p3, p4, p5, one)
 		slope := sigma.Mul(x.Mul(one.Sub(sigma)).Add(one))
-		round.short(dy.Mul(getShort(b)).Mul(slope)).ShiftAllRight(16).TruncToUint16().Store(da)
-		round.short(dy.Mul(x.Mul(sigma))).ShiftAllRight(16).TruncToUint16().Store(db)
+		round.short(dy.Mul(getShort(b)).Mul(slope)).Store(da)
+		round.short(dy.Mul(x.Mul(sigma))).Store(db)
 		da, db, a, b, d = da[16:], db[16:], a[16:], b[16:], d[16:]
 	}
 	archsimd.ClearAVXUpperBits()
@@ -48,4 +48,13 @@ func logistic512(x, zero, low, high, shift, factor, upper, lower, p0, p1, p2, p3
 	x = high.IfElse(x.Greater(high), x)
 	y, power := reduced512(x, shift, factor, upper, lower, p0, p1, p2, p3, p4, p5, one)
 	return one.Div(y.Scale(power).Add(one))
+}
+
+// reduced512 returns y and n, where the exponential of x is y·2ⁿ. Its constants are arguments one by one, as the compiler keeps
+// the fields of a structure with more than four in memory.
+func reduced512(x, shift, factor, upper, lower, p0, p1, p2, p3, p4, p5, one floats16) (y, n floats16) {
+	n = x.Mul(factor).Add(shift).Sub(shift)
+	r := x.Sub(n.Mul(upper)).Sub(n.Mul(lower))
+	p := r.Mul(p0).Add(p1).Mul(r).Add(p2).Mul(r).Add(p3).Mul(r).Add(p4).Mul(r).Add(p5)
+	return p.Mul(r.Mul(r)).Add(r).Add(one), n
 }

@@ -5,24 +5,13 @@ import (
 	"math"
 	"math/bits"
 	"math/rand/v2"
+	"slices"
 	"testing"
 )
 
-// TestLoops: vectorized loops give the bits of the plain ones for every length, also in
-// the place of an operand, and write nothing behind the end.
-func TestLoops(t *testing.T) { withAndWithoutAVX512(t, testLoops) }
-
-// withAndWithoutAVX512 runs a test with the widest vectors of the processor, and with those of AVX2.
-func withAndWithoutAVX512(t *testing.T, test func(t *testing.T)) {
-	t.Run("widest", test)
-	if hasAVX512 {
-		hasAVX512 = false
-		defer func() { hasAVX512 = true }()
-		t.Run("AVX2", test)
-	}
-}
-
-func testLoops(t *testing.T) {
+// TestLoops: loops give the bits of the same loops over one element at a time, which are plain ones, for every
+// length, also in the place of an operand, and write nothing behind the end.
+func TestLoops(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	special := []float32{0, float32(math.Copysign(0, -1)), 1, -1, 0.5, 2.5, -3.5, 1e-45, -1e-39, 8388607.5, -8388607.5, 8388609, 4194304.5, math.MaxFloat32, float32(math.Inf(1)), float32(math.Inf(-1)), float32(math.NaN())}
 	draw := func(n int) []float32 {
@@ -37,91 +26,80 @@ func testLoops(t *testing.T) {
 	}
 	for n := range 270 {
 		a, b, c, s := draw(n), draw(n), draw(n), draw(2)
-		for name, loop := range vectorAndPlain(a, b, c, s[0], s[1]) {
+		for name, loop := range elementLoops(s[0], s[1]) {
 			got, want := make([]float32, n+1), make([]float32, n)
 			got[n] = 77
-			loop[0](got[:n])
-			loop[1](want)
+			loop(got[:n], a, b, c)
+			for i := range want {
+				loop(want[i:i+1], a[i:i+1], b[i:i+1], c[i:i+1])
+			}
 			if i := differs(got, want); i >= 0 || got[n] != 77 {
 				t.Fatalf("%s of %d elements: element %d is %v, want %v (behind it: %v)", name, n, i, got[max(i, 0)], want[max(i, 0)], got[n])
 			}
+			x := slices.Clone(a)
+			loop(x, x, b, c)
+			if i := differs(x, want); i >= 0 {
+				t.Fatalf("%s in place, %d elements: element %d is %v, want %v", name, n, i, x[i], want[i])
+			}
 		}
-		x, y := append([]float32(nil), a...), make([]float32, n)
-		linMul(x, x, s[0], b, x, s[1])
-		plainLinMul(y, a, s[0], b, a, s[1])
-		if i := differs(x, y); i >= 0 {
-			t.Fatalf("in place, %d elements: element %d is %v, want %v", n, i, x[i], y[i])
+		var sum, sumMul, sumDiff, l Lanes
+		for i, x := range a {
+			sum[i%block] += x
+			sumMul[i%block] += float32(x * b[i])
+			sumDiff[i%block] += float32((x - b[i]) * (x - b[i]))
+		}
+		for _, c := range []struct {
+			want Lanes
+			add  func()
+		}{{sum, func() { l.Sum(a) }}, {sumMul, func() { l.SumMul(a, b) }}, {sumDiff, func() { l.SumDiff(a, b) }}} {
+			l.Reset(Add)
+			if c.add(); differs(l[:], c.want[:]) >= 0 {
+				t.Fatalf("sums of %d elements are %v, want %v", n, l, c.want)
+			}
 		}
 	}
 }
 
-// vectorAndPlain are the two forms of every loop.
-func vectorAndPlain(a, b, c []float32, s, t float32) map[string][2]func(dst []float32) {
-	type pair = [2]func(d []float32)
-	loops := map[string]pair{
-		"add":        {func(d []float32) { add(d, a, b) }, func(d []float32) { plainAdd(d, a, b) }},
-		"sub":        {func(d []float32) { sub(d, a, b) }, func(d []float32) { plainSub(d, a, b) }},
-		"mul":        {func(d []float32) { mul(d, a, b) }, func(d []float32) { plainMul(d, a, b) }},
-		"div":        {func(d []float32) { div(d, a, b) }, func(d []float32) { plainDiv(d, a, b) }},
-		"addS":       {func(d []float32) { addS(d, a, s) }, func(d []float32) { plainAddS(d, a, s) }},
-		"fromS":      {func(d []float32) { fromS(d, a, s) }, func(d []float32) { plainFromS(d, a, s) }},
-		"mulS":       {func(d []float32) { mulS(d, a, s) }, func(d []float32) { plainMulS(d, a, s) }},
-		"divS":       {func(d []float32) { divS(d, a, s) }, func(d []float32) { plainDivS(d, a, s) }},
-		"intoS":      {func(d []float32) { intoS(d, a, s) }, func(d []float32) { plainIntoS(d, a, s) }},
-		"mulMulS":    {func(d []float32) { mulMulS(d, a, b, s) }, func(d []float32) { plainMulMulS(d, a, b, s) }},
-		"mulMul":     {func(d []float32) { mulMul(d, a, b, c) }, func(d []float32) { plainMulMul(d, a, b, c) }},
-		"intoAddS":   {func(d []float32) { intoAddS(d, a, s, t) }, func(d []float32) { plainIntoAddS(d, a, s, t) }},
-		"siluSlope":  {func(d []float32) { siluSlope(d, a, b) }, func(d []float32) { plainSiLUSlope(d, a, b) }},
-		"linAdd":     {func(d []float32) { linAdd(d, a, s, b, t) }, func(d []float32) { plainLinAdd(d, a, s, b, t) }},
-		"linSub":     {func(d []float32) { linSub(d, a, s, b, t) }, func(d []float32) { plainLinSub(d, a, s, b, t) }},
-		"linMul":     {func(d []float32) { linMul(d, a, s, b, c, t) }, func(d []float32) { plainLinMul(d, a, s, b, c, t) }},
-		"expLin":     {func(d []float32) { expLin(d, a, s, t) }, func(d []float32) { plainExpLin(d, a, s, t) }},
-		"expLin 256": {func(d []float32) { ExpLin(d, a, s, t) }, func(d []float32) { plainExpLin(d, a, s, t) }},
-		"sqrtLin":    {func(d []float32) { sqrtLin(d, a, s, t) }, func(d []float32) { plainSqrtLin(d, a, s, t) }},
-		"clamp":      {func(d []float32) { clampAll(d, a, s, t) }, func(d []float32) { plainClamp(d, a, s, t) }},
-		"selectS":    {func(d []float32) { chooseS(d, a, b, s) }, func(d []float32) { plainSelectS(d, a, b, s) }},
-		"selectSS":   {func(d []float32) { chooseSS(d, a, s, t) }, func(d []float32) { plainSelectSS(d, a, s, t) }},
-		"clamp 256":  {func(d []float32) { Clamp(d, a, s, t) }, func(d []float32) { plainClamp(d, a, s, t) }},
-		"select S":   {func(d []float32) { SelectS(d, a, b, s) }, func(d []float32) { plainSelectS(d, a, b, s) }},
-		"roundMulS":  {func(d []float32) { RoundMulS(d, a, s) }, func(d []float32) { plainRoundSmall(d, a); plainMulS(d, d, s) }},
-		"near": {func(d []float32) { Near(d, a, b, s) }, func(d []float32) {
-			plainSub(d, a, b)
-			plainUnary(Abs, d, d)
-			plainBinaryS(Le, d, d, s)
-		}},
-		"sSelect":    {func(d []float32) { sChoose(d, a, s, b) }, func(d []float32) { plainSSelect(d, a, s, b) }},
-		"roundSmall": {func(d []float32) { roundSmall(d, a) }, func(d []float32) { plainRoundSmall(d, a) }},
-		"fill":       {func(d []float32) { fill(d, s) }, func(d []float32) { plainFill(d, s) }},
-		"select":     {func(d []float32) { choose(d, a, b, c) }, func(d []float32) { plainSelect(d, a, b, c) }},
+func elementLoops(s, t float32) map[string]func(d, a, b, c []float32) {
+	loops := map[string]func(d, a, b, c []float32){
+		"mulMulS":    func(d, a, b, c []float32) { MulMulS(d, a, b, s) },
+		"mulMul":     func(d, a, b, c []float32) { MulMul(d, a, b, c) },
+		"intoAddS":   func(d, a, b, c []float32) { IntoAddS(d, a, s, t) },
+		"siluSlope":  func(d, a, b, c []float32) { SiLUSlope(d, a, b) },
+		"linAdd":     func(d, a, b, c []float32) { LinAdd(d, a, s, b, t) },
+		"linSub":     func(d, a, b, c []float32) { LinSub(d, a, s, b, t) },
+		"linMul":     func(d, a, b, c []float32) { LinMul(d, a, s, b, c, t) },
+		"linMul 2":   func(d, a, b, c []float32) { LinMul(d, b, s, c, a, t) },
+		"sqrtLin":    func(d, a, b, c []float32) { SqrtLin(d, a, s, t) },
+		"expLin":     func(d, a, b, c []float32) { ExpLin(d, a, s, t) },
+		"clamp":      func(d, a, b, c []float32) { Clamp(d, a, s, t) },
+		"select":     func(d, a, b, c []float32) { Select(d, a, b, c) },
+		"selectS":    func(d, a, b, c []float32) { SelectS(d, a, b, s) },
+		"sSelect":    func(d, a, b, c []float32) { SSelect(d, a, s, b) },
+		"selectSS":   func(d, a, b, c []float32) { SelectSS(d, a, s, t) },
+		"roundMulS":  func(d, a, b, c []float32) { RoundMulS(d, a, s) },
+		"roundSmall": func(d, a, b, c []float32) { RoundSmall(d, a) },
+		"near":       func(d, a, b, c []float32) { Near(d, a, b, s) },
+		"fill":       func(d, a, b, c []float32) { Fill(d, s) },
 	}
 	for op := Neg; op < Count; op++ {
 		if op >= And && op < NegBits {
 			continue
 		}
-		loops[fmt.Sprint("one ", op)] = pair{func(d []float32) { Unary(op, d, a) }, func(d []float32) { plainUnary(op, d, a) }}
+		loops[fmt.Sprint("one ", op)] = func(d, a, b, c []float32) { Unary(op, d, a) }
 	}
 	for op := Add; op < NegBits; op++ {
 		if op >= Neg && op < And {
 			continue
 		}
-		loops[fmt.Sprint("two ", op)] = pair{func(d []float32) { Binary(op, d, a, b) }, func(d []float32) { plainBinary(op, d, a, b) }}
-		loops[fmt.Sprint("two, S ", op)] = pair{func(d []float32) { BinaryS(op, d, a, s) }, func(d []float32) { plainBinaryS(op, d, a, s) }}
-		loops[fmt.Sprint("S, two ", op)] = pair{func(d []float32) { SBinary(op, d, s, b) }, func(d []float32) { plainSBinary(op, d, s, b) }}
+		loops[fmt.Sprint("two ", op)] = func(d, a, b, c []float32) { Binary(op, d, a, b) }
+		loops[fmt.Sprint("two, S ", op)] = func(d, a, b, c []float32) { BinaryS(op, d, a, s) }
+		loops[fmt.Sprint("S, two ", op)] = func(d, a, b, c []float32) { SBinary(op, d, s, a) }
 	}
-	lanesOf := func(f func(l *Lanes)) func(d []float32) {
-		return func(d []float32) {
-			var l Lanes
-			f(&l)
-			copy(d, l[:])
-		}
-	}
-	loops["sum"] = pair{lanesOf(func(l *Lanes) { sum(l, a) }), lanesOf(func(l *Lanes) { plainSum(l, a) })}
-	loops["sumMul"] = pair{lanesOf(func(l *Lanes) { sumMul(l, a, b) }), lanesOf(func(l *Lanes) { plainSumMul(l, a, b) })}
-	loops["sumDiff"] = pair{lanesOf(func(l *Lanes) { sumDiff(l, a, b) }), lanesOf(func(l *Lanes) { plainSumDiff(l, a, b) })}
 	return loops
 }
 
-// TestGroups: sums and extremes of groups have the bits of the plain loops, for all sizes.
+// TestGroups: sums and extremes of groups are what they are defined to be, for all sizes.
 func TestGroups(t *testing.T) {
 	rng := rand.New(rand.NewPCG(8, 9))
 	inf := float32(math.Inf(1))
@@ -135,16 +113,52 @@ func TestGroups(t *testing.T) {
 				a[i] = special[rng.IntN(len(special))]
 			}
 		}
-		for name, f := range map[string][2]func(d []float32){
-			"sum":     {func(d []float32) { GroupFold(Add, d, a, size) }, func(d []float32) { plainGroupSum(d, a, size) }},
-			"max":     {func(d []float32) { GroupFold(Max, d, a, size) }, func(d []float32) { plainGroupExtreme(Max, d, a, size) }},
-			"min":     {func(d []float32) { GroupFold(Min, d, a, size) }, func(d []float32) { plainGroupExtreme(Min, d, a, size) }},
-			"sumMul":  {func(d []float32) { GroupSumMul(d, a, b, size) }, func(d []float32) { plainGroupSumMul(d, a, b, size) }},
-			"largest": {func(d []float32) { GroupLargest(d, a, size) }, func(d []float32) { plainGroupLargest(d, a, size) }},
+		lanes := 8
+		for lanes < size && lanes < block {
+			lanes *= 2
+		}
+		extreme := func(op Op) func(x, y []float32) float32 {
+			return func(x, y []float32) float32 {
+				most := x[0]
+				for _, v := range x[1:] {
+					most = Two(op, most, v)
+				}
+				return most + 0
+			}
+		}
+		for name, f := range map[string]struct {
+			loop func(d []float32)
+			want func(x, y []float32) float32
+		}{
+			"sum": {func(d []float32) { GroupFold(Add, d, a, size) }, func(x, y []float32) float32 {
+				var l Lanes
+				for i, v := range x {
+					l[i%lanes] += v
+				}
+				return l.total(lanes)
+			}},
+			"sumMul": {func(d []float32) { GroupSumMul(d, a, b, size) }, func(x, y []float32) float32 {
+				var l Lanes
+				for i, v := range x {
+					l[i%lanes] += float32(v * y[i])
+				}
+				return l.total(lanes)
+			}},
+			"max": {func(d []float32) { GroupFold(Max, d, a, size) }, extreme(Max)},
+			"min": {func(d []float32) { GroupFold(Min, d, a, size) }, extreme(Min)},
+			"largest": {func(d []float32) { GroupLargest(d, a, size) }, func(x, y []float32) float32 {
+				most := uint32(0)
+				for _, v := range x {
+					most = max(most, math.Float32bits(v)&^(1<<31))
+				}
+				return math.Float32frombits(most)
+			}},
 		} {
 			got, want := make([]float32, groups), make([]float32, groups)
-			f[0](got)
-			f[1](want)
+			f.loop(got)
+			for g := range want {
+				want[g] = f.want(a[g*size:(g+1)*size], b[g*size:(g+1)*size])
+			}
 			if i := differs(got, want); i >= 0 {
 				t.Fatalf("%s of %d: group %d is %v, want %v", name, size, i, got[i], want[i])
 			}
@@ -194,9 +208,7 @@ func TestExponents(t *testing.T) {
 
 // TestMemory: loops between memory and floats have the results of the plain ones, for every length, and write nothing behind
 // the end.
-func TestMemory(t *testing.T) { withAndWithoutAVX512(t, testMemory) }
-
-func testMemory(t *testing.T) {
+func TestMemory(t *testing.T) {
 	rng := rand.New(rand.NewPCG(11, 12))
 	for n := range 100 {
 		a, whole, short, bools := make([]float32, n), make([]float32, n), make([]uint16, n), make([]bool, n)
@@ -211,12 +223,12 @@ func testMemory(t *testing.T) {
 				a[i] = math.Float32frombits(rng.Uint32()&^0xffff | 0x8000)
 			}
 		}
-		sameLoop(t, n, func(d []float32) { FromBFloat16(d, short) }, func(d []float32) { plainFromBFloat16(d, short) })
-		sameLoop(t, n, func(d []uint16) { ToBFloat16(d, a) }, func(d []uint16) { plainToBFloat16(d, a) })
-		sameLoop(t, n, func(d []float32) { RoundToBFloat16(d, a) }, func(d []float32) { plainRoundToBFloat16(d, a) })
-		sameLoop(t, n, func(d []float32) { FromBools(d, bools) }, func(d []float32) { plainFromBools(d, bools) })
-		sameLoop(t, n, func(d []bool) { ToBools(d, a) }, func(d []bool) { plainToBools(d, a) })
-		sameLoop(t, n, func(d []int8) { ToInt8(d, whole) }, func(d []int8) { plainToInt8(d, whole) })
+		sameLoop(t, FromBFloat16, short)
+		sameLoop(t, ToBFloat16, a)
+		sameLoop(t, RoundToBFloat16, a)
+		sameLoop(t, FromBools, bools)
+		sameLoop(t, ToBools, a)
+		sameLoop(t, ToInt8, whole)
 	}
 }
 
@@ -241,14 +253,17 @@ func TestSpread(t *testing.T) {
 	}
 }
 
-func sameLoop[T comparable](t *testing.T, n int, loop, plain func(d []T)) {
+// sameLoop compares a loop with the same one over one element at a time.
+func sameLoop[T, S comparable](t *testing.T, loop func(dst []T, a []S), a []S) {
 	t.Helper()
-	got, want := make([]T, n+20), make([]T, n+20)
-	loop(got[:n])
-	plain(want[:n])
+	got, want := make([]T, len(a)+20), make([]T, len(a)+20)
+	loop(got[:len(a)], a)
+	for i := range a {
+		loop(want[i:i+1], a[i:i+1])
+	}
 	for i := range got {
 		if got[i] != want[i] && want[i] == want[i] {
-			t.Fatalf("element %d of %d is %v, want %v", i, n, got[i], want[i])
+			t.Fatalf("element %d of %d is %v, want %v", i, len(a), got[i], want[i])
 		}
 	}
 }
@@ -294,53 +309,34 @@ func TestRotate(t *testing.T) {
 	}
 }
 
-// TestRotateLoops: the vectorized loops have the bits of the plain ones, special numbers
-// included.
+// TestRotateLoops: the loops have the bits of butterflies one by one, special numbers included.
 func TestRotateLoops(t *testing.T) {
 	rng := rand.New(rand.NewPCG(5, 6))
 	special := []float32{0, float32(math.Copysign(0, -1)), 1e-45, -1e-39, math.MaxFloat32, float32(math.Inf(1)), float32(math.NaN())}
-	for n := run; n < 40*run; n += run {
-		a, b := make([]float32, n), make([]float32, n)
+	steps := func(a []float32, h, end int) { // the distances from h to end, which is larger for growing ones
+		for ; h != end; h = map[bool]int{true: 2 * h, false: h / 2}[end > h] {
+			for i := range a {
+				if i&h == 0 {
+					a[i], a[i+h] = a[i]+a[i+h], a[i]-a[i+h]
+				}
+			}
+		}
+	}
+	for size := 1; size <= 1024; size *= 2 {
+		a := make([]float32, 3*size)
 		for i := range a {
-			a[i], b[i] = float32(rng.NormFloat64()), float32(rng.NormFloat64())
-			if rng.IntN(2*n) < 3 {
+			a[i] = float32(rng.NormFloat64())
+			if rng.IntN(2*len(a)) < 3 {
 				a[i] = special[rng.IntN(len(special))]
 			}
 		}
-		for size := 1; size <= run; size *= 2 {
-			got, want := make([]float32, n), make([]float32, n)
-			rotateRuns(got, a, size, 0.3)
-			plainRotateRuns(want, a, size, 0.3)
-			if i := differs(got, want); i >= 0 {
-				t.Fatalf("runs of %d, element %d of %d is %v, want %v", size, i, n, got[i], want[i])
-			}
-		}
-		if want := make([]float32, n); hasAVX2 {
-			got := make([]float32, n)
-			rotate16s(got, a, 0.3)
-			plainRotateRuns(want, a, run, 0.3)
-			if i := differs(got, want); i >= 0 {
-				t.Fatalf("runs of 16, element %d of %d is %v, want %v", i, n, got[i], want[i])
-			}
-			rotate64s(got, a, 0.3)
-			for at := 0; at+64 <= n; at += 64 {
-				plainButterflies(want[at:at+16], want[at+16:at+32], want[at+32:at+48], want[at+48:at+64])
-			}
-			if i := differs(got, want[:n/64*64]); i >= 0 {
-				t.Fatalf("runs of 64, element %d of %d is %v, want %v", i, n, got[i], want[i])
-			}
-		}
-		x, y, p, q := append([]float32(nil), a...), append([]float32(nil), b...), append([]float32(nil), a...), append([]float32(nil), b...)
-		butterfly(x, y)
-		plainButterfly(p, q)
-		if differs(x, p) >= 0 || differs(y, q) >= 0 {
-			t.Fatalf("butterflies of %d elements differ", n)
-		}
-		c, d := append([]float32(nil), a...), append([]float32(nil), b...)
-		butterflies(x, y, a, b)
-		plainButterflies(p, q, c, d)
-		if differs(x, p) >= 0 || differs(y, q) >= 0 || differs(a, c) >= 0 || differs(b, d) >= 0 {
-			t.Fatalf("double butterflies of %d elements differ", n)
+		got, want := make([]float32, len(a)), make([]float32, len(a))
+		Rotate(got, a, size)
+		BinaryS(Mul, want, a, float32(1/math.Sqrt(float64(size))))
+		steps(want, min(size, run)/2, 0)
+		steps(want, run, max(size, run))
+		if i := differs(got, want); i >= 0 {
+			t.Fatalf("blocks of %d: element %d is %v, want %v", size, i, got[i], want[i])
 		}
 	}
 }

@@ -9,51 +9,35 @@ const block = 64
 // result does not depend on the width of vectors, and a lane adds few elements.
 type Lanes [block]float32
 
-func plainSum(l *Lanes, a []float32) {
-	for i, x := range a {
-		l[i%block] += x
-	}
-}
-
-func plainSumMul(l *Lanes, a, b []float32) {
-	for i, x := range a {
-		l[i%block] += float32(x * b[i])
-	}
-}
-
-func plainSumDiff(l *Lanes, a, b []float32) {
-	for i, x := range a {
-		e := x - b[i]
-		l[i%block] += float32(e * e)
-	}
-}
-
 // Sum adds elements to the lanes.
 func (l *Lanes) Sum(a []float32) {
-	sum(l, a)
-	done()
+	for i := sum(l, a); i < len(a); i++ {
+		l[i%block] += a[i]
+	}
 }
 
 // SumMul adds the products of the elements of a and b.
 func (l *Lanes) SumMul(a, b []float32) {
-	sumMul(l, a, b)
-	done()
+	for i := sumMul(l, a, b); i < len(a); i++ {
+		l[i%block] += float32(a[i] * b[i])
+	}
 }
 
 // SumDiff adds the squares of the differences of the elements of a and b.
 func (l *Lanes) SumDiff(a, b []float32) {
-	sumDiff(l, a, b)
-	done()
+	for i := sumDiff(l, a, b); i < len(a); i++ {
+		e := a[i] - b[i]
+		l[i%block] += float32(e * e)
+	}
 }
 
 // Extreme folds elements by maximum or minimum.
 func (l *Lanes) Extreme(op Op, a []float32) {
 	for len(a) > 0 {
 		n := min(block, len(a))
-		binaryAll(op, l[:n], l[:n], a[:n])
+		Binary(op, l[:n], l[:n], a[:n])
 		a = a[n:]
 	}
-	done()
 }
 
 // Reset sets every lane to the neutral element.
@@ -69,11 +53,7 @@ func (l *Lanes) Reset(op Op) {
 func (l *Lanes) Fold(op Op) float64 {
 	const last = 16
 	for n := block / 2; n >= last; n /= 2 {
-		if op == Add {
-			plainAdd(l[:n], l[:n], l[n:2*n])
-		} else {
-			plainBinary(op, l[:n], l[:n], l[n:2*n])
-		}
+		Binary(op, l[:n], l[:n], l[n:2*n])
 	}
 	total := float64(Neutral(op))
 	for _, x := range l[:last] {

@@ -2,20 +2,35 @@
 
 package loops
 
-// The loops of a build without vector instructions are the plain ones.
-var (
-	add, sub, mul, div                 = plainAdd, plainSub, plainMul, plainDiv
-	addS, fromS, mulS, divS, intoS     = plainAddS, plainFromS, plainMulS, plainDivS, plainIntoS
-	mulMulS, linAdd, linSub, linMul    = plainMulMulS, plainLinAdd, plainLinSub, plainLinMul
-	mulMul, intoAddS, siluSlope        = plainMulMul, plainIntoAddS, plainSiLUSlope
-	sqrtLin, clampAll, choose          = plainSqrtLin, plainClamp, plainSelect
-	expLin                             = plainExpLin
-	chooseS, chooseSS, fill            = plainSelectS, plainSelectSS, plainFill
-	sChoose, roundSmall                = plainSSelect, plainRoundSmall
-	unaryAll, binaryAll                = plainUnary, plainBinary
-	binaryAllS, sBinaryAll             = plainBinaryS, plainSBinary
-	rotateRuns, butterfly, butterflies = plainRotateRuns, plainButterfly, plainButterflies
-	sum, sumMul, sumDiff               = plainSum, plainSumMul, plainSumDiff
-	groupSum, groupSumMul              = plainGroupSum, plainGroupSumMul
-	groupExtreme, groupLargest         = plainGroupExtreme, plainGroupLargest
-)
+// In a build without vector instructions no vectorized loop computes any element.
+
+func unary(Op, []float32, []float32) int                              { return 0 }
+func binary(Op, []float32, []float32, []float32) int                  { return 0 }
+func binaryS(Op, []float32, []float32, float32) int                   { return 0 }
+func sBinary(Op, []float32, float32, []float32) int                   { return 0 }
+func mulMulS(_, _, _ []float32, _ float32) int                        { return 0 }
+func mulMul(_, _, _, _ []float32) int                                 { return 0 }
+func intoAddS(_, _ []float32, _, _ float32) int                       { return 0 }
+func siluSlope(_, _, _ []float32) int                                 { return 0 }
+func linAdd(_, _ []float32, _ float32, _ []float32, _ float32) int    { return 0 }
+func linMul(_, _ []float32, _ float32, _, _ []float32, _ float32) int { return 0 }
+func sqrtLin(_, _ []float32, _, _ float32) int                        { return 0 }
+func expLin(_, _ []float32, _, _ float32) int                         { return 0 }
+func clamp(_, _ []float32, _, _ float32) int                          { return 0 }
+func choose(_, _, _, _ []float32) int                                 { return 0 }
+func chooseS(_, _, _ []float32, _ float32) int                        { return 0 }
+func sChoose(_, _ []float32, _ float32, _ []float32) int              { return 0 }
+func chooseSS(_, _ []float32, _, _ float32) int                       { return 0 }
+func roundMulS(_, _ []float32, _ float32) int                         { return 0 }
+func near(_, _, _ []float32, _ float32) int                           { return 0 }
+func fill(_ []float32, _ float32) int                                 { return 0 }
+func butterflies(_, _, _, _ []float32) int                            { return 0 }
+func butterfly(_, _ []float32) int                                    { return 0 }
+func turn(_, _, _, _ []float32, _ bool) int                           { return 0 }
+func roundToBFloat16(_, _ []float32) int                              { return 0 }
+func sum(_ *Lanes, _ []float32) int                                   { return 0 }
+func sumMul(_ *Lanes, _, _ []float32) int                             { return 0 }
+func sumDiff(_ *Lanes, _, _ []float32) int                            { return 0 }
+func maxColumns(_, _ []float32) int                                   { return 0 }
+func expColumns(_ []float32, _ float32, _, _ []float32, _ Form) int   { return 0 }
+func expRows(_, _ []float32, _ float32, _, _ []float32, _ Form) bool  { return false }

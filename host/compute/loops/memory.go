@@ -3,22 +3,46 @@ package loops
 import "math"
 
 // FromBFloat16 widens numbers of bfloat16, given by their bits. a is at least as long as dst.
-func FromBFloat16(dst []float32, a []uint16) { fromBFloat16(dst, a[:len(dst)]) }
+func FromBFloat16(dst []float32, a []uint16) {
+	for i := fromBFloat16(dst, a[:len(dst)]); i < len(dst); i++ {
+		dst[i] = math.Float32frombits(uint32(a[i]) << 16)
+	}
+}
 
 // ToBFloat16 rounds numbers to bfloat16, ties to even. NaN stays NaN.
-func ToBFloat16(dst []uint16, a []float32) { toBFloat16(dst, a[:len(dst)]) }
+func ToBFloat16(dst []uint16, a []float32) {
+	for i := toBFloat16(dst, a[:len(dst)]); i < len(dst); i++ {
+		dst[i] = short(a[i])
+	}
+}
 
 // RoundToBFloat16 rounds numbers to those of bfloat16, and leaves them float32.
-func RoundToBFloat16(dst, a []float32) { roundToBFloat16(dst, a[:len(dst)]) }
+func RoundToBFloat16(dst, a []float32) {
+	for i := roundToBFloat16(dst, a); i < len(dst); i++ {
+		dst[i] = math.Float32frombits(uint32(short(a[i])) << 16)
+	}
+}
 
 // ToInt8 converts whole numbers from −128 to 127. What it makes of others is not defined.
-func ToInt8(dst []int8, a []float32) { toInt8(dst, a[:len(dst)]) }
+func ToInt8(dst []int8, a []float32) {
+	for i := toInt8(dst, a[:len(dst)]); i < len(dst); i++ {
+		dst[i] = int8(int32(a[i]))
+	}
+}
 
 // FromBools makes 0 and 1 of bools.
-func FromBools(dst []float32, a []bool) { fromBools(dst, a[:len(dst)]) }
+func FromBools(dst []float32, a []bool) {
+	for i := fromBools(dst, a[:len(dst)]); i < len(dst); i++ {
+		dst[i] = boolFloat(a[i])
+	}
+}
 
 // ToBools makes bools of numbers: false of 0.
-func ToBools(dst []bool, a []float32) { toBools(dst, a[:len(dst)]) }
+func ToBools(dst []bool, a []float32) {
+	for i := toBools(dst, a[:len(dst)]); i < len(dst); i++ {
+		dst[i] = a[i] != 0
+	}
+}
 
 // Spread repeats each element of a so many times.
 func Spread(dst, a []float32, times int) {
@@ -27,24 +51,12 @@ func Spread(dst, a []float32, times int) {
 		return
 	}
 	if hasAVX2 && times%8 == 0 {
-		n := spread256(dst, a, times)
+		n := spread(dst, a, times)
 		dst, a = dst[n*times:], a[n:]
 	}
 	for _, x := range a {
 		Fill(dst[:times], x)
 		dst = dst[times:]
-	}
-}
-
-func plainFromBFloat16(dst []float32, a []uint16) {
-	for i, x := range a {
-		dst[i] = math.Float32frombits(uint32(x) << 16)
-	}
-}
-
-func plainToBFloat16(dst []uint16, a []float32) {
-	for i, x := range a {
-		dst[i] = short(x)
 	}
 }
 
@@ -55,28 +67,4 @@ func short(x float32) uint16 {
 		return uint16(bits>>16 | 1<<6)
 	}
 	return uint16((bits + 0x7fff + bits>>16&1) >> 16)
-}
-
-func plainRoundToBFloat16(dst, a []float32) {
-	for i, x := range a {
-		dst[i] = math.Float32frombits(uint32(short(x)) << 16)
-	}
-}
-
-func plainToInt8(dst []int8, a []float32) {
-	for i, x := range a {
-		dst[i] = int8(int32(x))
-	}
-}
-
-func plainFromBools(dst []float32, a []bool) {
-	for i, x := range a {
-		dst[i] = boolFloat(x)
-	}
-}
-
-func plainToBools(dst []bool, a []float32) {
-	for i, x := range a {
-		dst[i] = x != 0
-	}
 }

@@ -2,79 +2,51 @@
 
 package loops
 
-import "simd/archsimd"
+import (
+	"simd/archsimd"
+	"unsafe"
+)
 
-func fromBFloat16(dst []float32, a []uint16) {
-	if hasAVX512 {
-		n := fromBFloat16x512(dst, a)
-		dst, a = dst[n:], a[n:]
+// Vectorized loops between memory and floats, with AVX2 or AVX-512. They return how many elements they have computed.
+
+func fromBFloat16(dst []float32, a []uint16) (i int) {
+	for ; hasAVX2 && i <= len(dst)-8; i += 8 {
+		archsimd.LoadUint16x8(a[i:]).ExtendToUint32().ShiftAllLeft(16).BitsToFloat32().Store(dst[i:])
 	}
-	if hasAVX2 {
-		for len(dst) >= 8 && len(a) >= 8 {
-			archsimd.LoadUint16x8(a).ExtendToUint32().ShiftAllLeft(16).BitsToFloat32().Store(dst)
-			dst, a = dst[8:], a[8:]
-		}
-		archsimd.ClearAVXUpperBits()
-	}
-	plainFromBFloat16(dst, a)
+	done()
+	return i
 }
 
-// shortBits are the bits of vectors rounded to bfloat16, in their upper halves.
-func shortBits(x archsimd.Float32x8, half, one, quiet archsimd.Uint32x8) archsimd.Uint32x8 {
-	bits := x.ToBits()
-	rounded := bits.Add(half).Add(bits.ShiftAllRight(16).And(one))
-	return bits.Or(quiet).IfElse(x.NotEqual(x), rounded).ShiftAllRight(16)
+func toBFloat16(dst []uint16, a []float32) (i int) {
+	if hasAVX512 {
+		for round := newRounding(); i <= len(dst)-16; i += 16 {
+			round.short(get16(a[i:])).Store(dst[i:])
+		}
+	}
+	half, one, quiet := archsimd.BroadcastUint32x8(0x7fff), archsimd.BroadcastUint32x8(1), archsimd.BroadcastUint32x8(1<<22)
+	for ; hasAVX2 && i <= len(dst)-8; i += 8 {
+		x := get(a[i:])
+		bits := x.ToBits()
+		y := bits.Add(half).Add(bits.ShiftAllRight(16).And(one))
+		y = bits.Or(quiet).IfElse(x.NotEqual(x), y).ShiftAllRight(16)
+		y.GetLo().BitsToInt32().SaturateToUint16Concat(y.GetHi().BitsToInt32()).Store(dst[i:])
+	}
+	done()
+	return i
 }
 
-func roundToBFloat16(dst, a []float32) {
-	if hasAVX512 {
-		n := roundToBFloat16x512(dst, a)
-		dst, a = dst[n:], a[n:]
-	}
-	if hasAVX2 {
-		half, one, quiet := archsimd.BroadcastUint32x8(0x7fff), archsimd.BroadcastUint32x8(1), archsimd.BroadcastUint32x8(1<<22)
-		for len(dst) >= 8 && len(a) >= 8 {
-			shortBits(archsimd.LoadFloat32x8(a), half, one, quiet).ShiftAllLeft(16).BitsToFloat32().Store(dst)
-			dst, a = dst[8:], a[8:]
-		}
-		archsimd.ClearAVXUpperBits()
-	}
-	plainRoundToBFloat16(dst, a)
-}
-
-func toBFloat16(dst []uint16, a []float32) {
-	if hasAVX512 {
-		n := toBFloat16x512(dst, a)
-		dst, a = dst[n:], a[n:]
-	}
-	if hasAVX2 {
-		half, one, quiet := archsimd.BroadcastUint32x8(0x7fff), archsimd.BroadcastUint32x8(1), archsimd.BroadcastUint32x8(1<<22)
-		for len(dst) >= 8 && len(a) >= 8 {
-			rounded := shortBits(archsimd.LoadFloat32x8(a), half, one, quiet)
-			rounded.GetLo().BitsToInt32().SaturateToUint16Concat(rounded.GetHi().BitsToInt32()).Store(dst)
-			dst, a = dst[8:], a[8:]
-		}
-		archsimd.ClearAVXUpperBits()
-	}
-	plainToBFloat16(dst, a)
+// bytesOf are bools as they are in memory: 0 and 1.
+func bytesOf(a []bool) []uint8 {
+	return unsafe.Slice((*uint8)(unsafe.Pointer(unsafe.SliceData(a))), len(a))
 }
 
 // fromBools loads 16 bools at a time and takes 8 of them.
-func fromBools(dst []float32, a []bool) {
-	if hasAVX512 {
-		n := fromBools512(dst, a)
-		dst, a = dst[n:], a[n:]
+func fromBools(dst []float32, a []bool) (i int) {
+	for bytes := bytesOf(a); hasAVX2 && i <= len(bytes)-16; i += 8 {
+		archsimd.LoadUint8x16(bytes[i:]).ExtendLo8ToUint32().BitsToInt32().ConvertToFloat32().Store(dst[i:])
 	}
-	if hasAVX2 {
-		bytes := bytesOf(a)
-		at := 0
-		for ; at+16 <= len(bytes); at += 8 {
-			archsimd.LoadUint8x16(bytes[at:]).ExtendLo8ToUint32().BitsToInt32().ConvertToFloat32().Store(dst[at:])
-		}
-		archsimd.ClearAVXUpperBits()
-		dst, a = dst[at:], a[at:]
-	}
-	plainFromBools(dst, a)
+	done()
+	return i
 }
 
 // eightBools has the bools of which each byte has the bits.
@@ -87,35 +59,51 @@ var eightBools = func() (table [256][8]bool) {
 	return table
 }()
 
-func toBools(dst []bool, a []float32) {
-	if hasAVX512 {
-		n := toBools512(dst, a)
-		dst, a = dst[n:], a[n:]
+func toBools(dst []bool, a []float32) (i int) {
+	var zero floats8
+	for ; hasAVX2 && i <= len(dst)-8; i += 8 {
+		*(*[8]bool)(dst[i:]) = eightBools[get(a[i:]).NotEqual(zero).ToBits()]
 	}
-	if hasAVX2 {
-		var zero archsimd.Float32x8
-		for len(dst) >= 8 && len(a) >= 8 {
-			*(*[8]bool)(dst) = eightBools[archsimd.LoadFloat32x8(a).NotEqual(zero).ToBits()]
-			dst, a = dst[8:], a[8:]
-		}
-		archsimd.ClearAVXUpperBits()
-	}
-	plainToBools(dst, a)
+	done()
+	return i
 }
 
-func toInt8(dst []int8, a []float32) {
-	if hasAVX512 {
-		n := toInt8x512(dst, a)
-		dst, a = dst[n:], a[n:]
+func toInt8(dst []int8, a []float32) (i int) {
+	for ; hasAVX512 && i <= len(dst)-16; i += 16 {
+		get16(a[i:]).ConvertToInt32().SaturateToInt8().Store(dst[i:])
 	}
-	if hasAVX2 {
-		first := archsimd.LoadInt8x16([]int8{0, 2, 4, 6, 8, 10, 12, 14, -1, -1, -1, -1, -1, -1, -1, -1}) // bytes of 16-bit numbers
-		for len(dst) >= 16 && len(a) >= 8 {
-			n := archsimd.LoadFloat32x8(a).ConvertToInt32()
-			n.GetLo().SaturateToInt16Concat(n.GetHi()).AsInt8x16().PermuteOrZero(first).Store(dst)
-			dst, a = dst[8:], a[8:]
+	first := archsimd.LoadInt8x16([]int8{0, 2, 4, 6, 8, 10, 12, 14, -1, -1, -1, -1, -1, -1, -1, -1}) // bytes of 16-bit numbers
+	for ; hasAVX2 && i <= len(dst)-16; i += 8 {
+		n := get(a[i:]).ConvertToInt32()
+		n.GetLo().SaturateToInt16Concat(n.GetHi()).AsInt8x16().PermuteOrZero(first).Store(dst[i:])
+	}
+	done()
+	return i
+}
+
+// repeated has the numbers of one element, for every element of a vector.
+var repeated = func() (list [8][8]uint32) {
+	for i := range list {
+		for j := range list[i] {
+			list[i][j] = uint32(i)
 		}
-		archsimd.ClearAVXUpperBits()
 	}
-	plainToInt8(dst, a)
+	return list
+}()
+
+// spread takes times that are a multiple of 8, and returns how many elements of a it has repeated.
+func spread(dst, a []float32, times int) int {
+	n := len(a) &^ 7
+	for ; len(a) >= 8; a = a[8:] {
+		v := get(a)
+		for i := range repeated {
+			x := v.Permute(archsimd.LoadUint32x8Array(&repeated[i]))
+			for j := 0; j < times; j += 8 {
+				x.Store(dst[j : j+8])
+			}
+			dst = dst[times:]
+		}
+	}
+	done()
+	return n
 }

@@ -4,9 +4,6 @@ package loops
 
 import "simd/archsimd"
 
-// hasAVX2 says that the loops of this file and of memory_amd64.go run here.
-var hasAVX2 = archsimd.X86.AVX2() && archsimd.X86.FMA()
-
 // signsOf has a row for each bit of a position in a vector: 1 where the bit is 0, and −1 where it is 1.
 var signsOf = [3][8]float32{{1, -1, 1, -1, 1, -1, 1, -1}, {1, 1, -1, -1, 1, 1, -1, -1}, {1, 1, 1, 1, -1, -1, -1, -1}}
 
@@ -18,8 +15,7 @@ func within(x, s4, s2, s1 archsimd.Float32x8) archsimd.Float32x8 {
 	return x.MulAdd(s1, x.ConcatPermuteScalarsGrouped(1, 0, 3, 2, x))
 }
 
-// rotate64s multiplies runs of 64 elements by the scale and by the matrix of ±1, by the butterflies of [plainRotateRuns] and
-// [plainButterflies].
+// rotate64s multiplies runs of 64 elements by the scale and by the matrix of ±1, by the butterflies of [Rotate].
 func rotate64s(dst, a []float32, scale float32) {
 	factor := archsimd.BroadcastFloat32x8(scale)
 	s1, s2, s4 := archsimd.LoadFloat32x8Array(&signsOf[0]), archsimd.LoadFloat32x8Array(&signsOf[1]), archsimd.LoadFloat32x8Array(&signsOf[2])

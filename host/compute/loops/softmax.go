@@ -19,11 +19,13 @@ func weight(x float32) float32 {
 // MaxColumns makes each element of most the largest of itself and of its column of a, which has rows of len(most) elements. Of a
 // column with NaN it is not said what it is.
 func MaxColumns(most, a []float32) {
-	from := 0
-	if hasAVX2 {
-		from = maxColumnsVectors(most, a)
+	for j := maxColumns(most, a); j < len(most); j++ {
+		for i := j; i < len(a); i += len(most) {
+			if a[i] > most[j] {
+				most[j] = a[i]
+			}
+		}
 	}
-	plainMaxColumns(most, a, from)
 }
 
 // A Form is what a block of numbers becomes in the end, as an operand of products.
@@ -41,27 +43,14 @@ const (
 // exp(x·scale − down), where down is that of its column, or by 0 where that is below exp(−87), and adds the weight to the sum of its
 // column. Each 64 rows are added up before they are added to what came before. After that, weights get their form.
 func ExpColumns(a []float32, scale float32, down, sums []float32, form Form) {
-	from := 0
-	switch {
-	case form == Paired && hasAVX512:
-		from = pairedColumnsVectors(a, scale, down, sums)
-	case form != Paired && hasAVX2:
-		from = expColumnsVectors(a, scale, down, sums, form == Rounded)
-	}
-	plainExpColumns(a, scale, down, sums, form, from)
+	plainExpColumns(a, scale, down, sums, form, expColumns(a, scale, down, sums, form))
 }
 
 // ExpRows replaces the scores in a by weights, as ExpColumns does, and the adjoints of the weights in d by those of the scores
 // before they were scaled: weight·(d − mean)·scale. down and means have an element for each row. Both results get the form. Where a
 // score is −∞, both are 0, even if another number of the row is NaN.
 func ExpRows(a, d []float32, scale float32, down, means []float32, form Form) {
-	width := len(a) / len(down)
-	switch {
-	case form == Paired && hasAVX512 && width%16 == 0:
-		pairedRowsVectors(a, d, scale, down, means)
-	case form != Paired && hasAVX2 && width%8 == 0:
-		expRowsVectors(a, d, scale, down, means, form == Rounded)
-	default:
+	if !expRows(a, d, scale, down, means, form) {
 		plainExpRows(a, d, scale, down, means, form)
 	}
 }
@@ -76,7 +65,7 @@ func (f Form) Turn(dst []float32, dstStride int, src []float32, stride, rows, co
 	wholeRows, wholeColumns := 0, 0
 	if hasAVX2 {
 		wholeRows, wholeColumns = rows&^7, columns&^7
-		turnPairs256(dst, dstStride, src, stride, wholeRows, wholeColumns)
+		turnPairs(dst, dstStride, src, stride, wholeRows, wholeColumns)
 	}
 	plainTurnPairs(dst, dstStride, src, stride, wholeRows, rows, 0, columns)
 	plainTurnPairs(dst, dstStride, src, stride, 0, wholeRows, wholeColumns, columns)
@@ -95,16 +84,6 @@ func plainTurnPairs(dst []float32, dstStride int, src []float32, stride, firstRo
 
 // sumRows is the number of rows whose exponentials are added up before they are added to those of others.
 const sumRows = 64
-
-func plainMaxColumns(most, a []float32, from int) {
-	for j := from; j < len(most); j++ {
-		for i := j; i < len(a); i += len(most) {
-			if a[i] > most[j] {
-				most[j] = a[i]
-			}
-		}
-	}
-}
 
 func plainExpColumns(a []float32, scale float32, down, sums []float32, form Form, from int) {
 	width := len(sums)

@@ -2,11 +2,14 @@
 
 package loops
 
-import "simd/archsimd"
+import (
+	"math"
+	"simd/archsimd"
+)
 
-// longSums adds up groups whose size is 16, 32 or a multiple of 64: elements of a, or their products with those of b if b is not nil. The
-// last two numbers of each group are added when no vectors are in use any more.
-func longSums(dst, a, b []float32, size int) {
+// groupSums adds up groups: elements of a, or their products with those of b if b is not nil. The last two
+// numbers of each group are added when no vectors are in use any more.
+func groupSums(dst, a, b []float32, size int) {
 	var last [64][2]float64
 	var zero archsimd.Float32x8
 	for len(dst) > 0 {
@@ -47,9 +50,15 @@ func times(a, b []float32, at int) floats8 {
 	return get(a[at : at+8]).Mul(get(b[at : at+8]))
 }
 
+// sum64 adds in 64 lanes. Zeros behind the last element change no sum.
 func sum64(last *[2]float64, a []float32) {
 	var v0, v1, v2, v3, v4, v5, v6, v7 archsimd.Float32x8
-	for len(a) >= 64 {
+	for len(a) > 0 {
+		if len(a) < 64 {
+			var rest [64]float32
+			copy(rest[:], a)
+			a = rest[:]
+		}
 		x := (*[64]float32)(a)
 		v0 = v0.Add(archsimd.LoadFloat32x8(x[0:8]))
 		v1 = v1.Add(archsimd.LoadFloat32x8(x[8:16]))
@@ -66,7 +75,13 @@ func sum64(last *[2]float64, a []float32) {
 
 func sumMul64(last *[2]float64, a, b []float32) {
 	var v0, v1, v2, v3, v4, v5, v6, v7 archsimd.Float32x8
-	for len(a) >= 64 && len(b) >= 64 {
+	for len(a) > 0 {
+		if len(a) < 64 {
+			var rest, others [64]float32
+			copy(rest[:], a)
+			copy(others[:], b)
+			a, b = rest[:], others[:]
+		}
 		x, y := (*[64]float32)(a), (*[64]float32)(b)
 		v0 = v0.Add(archsimd.LoadFloat32x8(x[0:8]).Mul(archsimd.LoadFloat32x8(y[0:8])))
 		v1 = v1.Add(archsimd.LoadFloat32x8(x[8:16]).Mul(archsimd.LoadFloat32x8(y[8:16])))
@@ -86,4 +101,59 @@ func total(last *[2]float64, v0, v1, v2, v3 archsimd.Float32x8) {
 	v0 = v0.Add(v2).Add(v1.Add(v3))
 	pairs := v0.GetLo().ConvertToFloat64().Add(v0.GetHi().ConvertToFloat64())
 	pairs.GetLo().Add(pairs.GetHi()).StoreArray(last)
+}
+
+// groupLargest takes groups of at least 8 elements, of which some may count twice.
+func groupLargest(dst, a []float32, size int) {
+	for g := range dst {
+		group := a[g*size : (g+1)*size]
+		x := get(group).Abs().AsInt32x8()
+		for i := 8; i+8 <= size; i += 8 {
+			x = x.Max(get(group[i : i+8]).Abs().AsInt32x8())
+		}
+		x = x.Max(get(group[size-8:]).Abs().AsInt32x8())
+		m := x.GetLo().Max(x.GetHi())
+		m = m.Max(m.PermuteScalars(2, 3, 0, 1))
+		m = m.Max(m.PermuteScalars(1, 0, 3, 2))
+		dst[g] = fromInt(m.GetElem(0))
+	}
+	archsimd.ClearAVXUpperBits()
+}
+
+// groupExtreme takes groups of at least 8 elements, of which some may count twice. What the processor's maximum makes of NaN is no matter: whether there is
+// one is found out beside it.
+func groupExtreme(op Op, dst, a []float32, size int) {
+	nan := float32(math.NaN())
+	for g := range dst {
+		group := a[g*size : (g+1)*size]
+		x := get(group)
+		unordered := x.NotEqual(x)
+		for i := 8; i < size; i += 8 {
+			if i+8 > size {
+				i = size - 8
+			}
+			y := get(group[i : i+8])
+			unordered = unordered.Or(y.NotEqual(y))
+			if op == Max {
+				x = x.Max(y)
+			} else {
+				x = x.Min(y)
+			}
+		}
+		m := most(op, x.GetLo(), x.GetHi())
+		m = most(op, m, m.AsInt32x4().PermuteScalars(2, 3, 0, 1).AsFloat32x4())
+		m = most(op, m, m.AsInt32x4().PermuteScalars(1, 0, 3, 2).AsFloat32x4())
+		dst[g] = fromInt(m.Add(archsimd.Float32x4{}).AsInt32x4().GetElem(0)) // a zero gets the positive sign
+		if unordered.ToBits() != 0 {
+			dst[g] = nan
+		}
+	}
+	archsimd.ClearAVXUpperBits()
+}
+
+func most(op Op, x, y archsimd.Float32x4) archsimd.Float32x4 {
+	if op == Max {
+		return x.Max(y)
+	}
+	return x.Min(y)
 }

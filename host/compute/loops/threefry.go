@@ -27,15 +27,7 @@ func Block(key, counter [2]uint32) [2]uint32 {
 
 // Bits sets dst to the first words of [Block] under the key for the counters (first, 0), (first + 1, 0), …
 func Bits(dst []uint32, key [2]uint32, first uint32) {
-	if hasAVX2 {
-		n := bits256(dst, key, first)
-		dst, first = dst[n:], first+uint32(n)
-	}
-	plainBits(dst, key, first)
-}
-
-func plainBits(dst []uint32, key [2]uint32, first uint32) {
-	for i := range dst {
+	for i := bits256(dst, key, first); i < len(dst); i++ {
 		dst[i] = Block(key, [2]uint32{first + uint32(i), 0})[0]
 	}
 }

@@ -4,8 +4,6 @@ package loops
 
 import "simd/archsimd"
 
-// hasAVX2 says that bits256 runs here.
-
 // A counters8 is a vector of eight words of different counters.
 type counters8 = archsimd.Uint32x8
 
@@ -24,8 +22,11 @@ func rounds4(x0, x1 counters8, a, b, c, d uint64) (counters8, counters8) {
 }
 
 // bits256 computes 16 words at a time and returns how many it has computed.
-func bits256(dst []uint32, key [2]uint32, first uint32) (n int) {
-	n = len(dst) &^ 15
+func bits256(dst []uint32, key [2]uint32, first uint32) int {
+	if !hasAVX2 {
+		return 0
+	}
+	n := len(dst) &^ 15
 	third := parity ^ key[0] ^ key[1]
 	k0, k1, k2 := archsimd.BroadcastUint32x8(key[0]), archsimd.BroadcastUint32x8(key[1]), archsimd.BroadcastUint32x8(third)
 	one := archsimd.BroadcastUint32x8(1)

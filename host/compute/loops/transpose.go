@@ -6,7 +6,7 @@ func Transpose(dst []float32, dstStride int, src []float32, stride, rows, column
 	wholeRows, wholeColumns := 0, 0
 	if hasAVX2 {
 		wholeRows, wholeColumns = rows&^7, columns&^7
-		transpose256(dst, dstStride, src, stride, wholeRows, wholeColumns, factors)
+		transpose(dst, dstStride, src, stride, wholeRows, wholeColumns, factors)
 	}
 	plainTranspose(dst, dstStride, src, stride, wholeRows, rows, 0, columns, factors)
 	plainTranspose(dst, dstStride, src, stride, 0, wholeRows, wholeColumns, columns, factors)

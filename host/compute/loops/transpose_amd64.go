@@ -7,8 +7,8 @@ import (
 	"unsafe"
 )
 
-// transpose256 transposes blocks of 8·8. Bounds are checked once: checks of every row would take longer than the rest.
-func transpose256(dst []float32, dstStride int, src []float32, stride, rows, columns int, factors []float32) {
+// transpose transposes blocks of 8·8. Bounds are checked once: checks of every row would take longer than the rest.
+func transpose(dst []float32, dstStride int, src []float32, stride, rows, columns int, factors []float32) {
 	if rows == 0 || columns == 0 {
 		return
 	}
@@ -47,8 +47,8 @@ func transposeBlock(to unsafe.Pointer, toStride int, from unsafe.Pointer, stride
 	b3.ConcatPermute128Scalars(1, 3, b7).StoreArray(words8(to, 7*toStride))
 }
 
-// turnPairs256 is [Form.Turn] of pairs in blocks of 8·8 words.
-func turnPairs256(dst []float32, dstStride int, src []float32, stride, rows, columns int) {
+// turnPairs is [Form.Turn] of pairs in blocks of 8·8 words.
+func turnPairs(dst []float32, dstStride int, src []float32, stride, rows, columns int) {
 	if rows == 0 || columns == 0 {
 		return
 	}

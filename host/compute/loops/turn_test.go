@@ -23,8 +23,14 @@ func TestTurn(t *testing.T) {
 				x[points] = 0
 				got, want := make([]float32, len(x)), make([]float32, len(x))
 				Turn(got, x, cos, sin, back)
-				for i := 0; i < len(x); i += 2 * points {
-					turnFrom(0, want[i:], x[i:], cos, sin, back)
+				for at := 0; at < len(x); at += 2 * points {
+					for i := at; i < at+points; i++ {
+						a, b, c, s := x[i], x[points+i], cos[i-at], sin[i-at]
+						if back {
+							s = -s
+						}
+						want[i], want[points+i] = float32(a*c)-float32(b*s), float32(b*c)+float32(a*s)
+					}
 				}
 				if i := differs(got, want); i >= 0 {
 					t.Fatalf("element %d is %v, want %v", i, got[i], want[i])

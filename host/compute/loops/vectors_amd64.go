@@ -1,0 +1,27 @@
+//go:build amd64 && goexperiment.simd
+
+package loops
+
+import "simd/archsimd"
+
+var (
+	hasAVX    = archsimd.X86.AVX()
+	hasAVX2   = archsimd.X86.AVX2() && archsimd.X86.FMA()
+	hasAVX512 = hasAVX2 && archsimd.X86.AVX512()
+)
+
+type (
+	floats8  = archsimd.Float32x8
+	floats16 = archsimd.Float32x16
+)
+
+func get(a []float32) floats8    { return archsimd.LoadFloat32x8(a) }
+func get16(a []float32) floats16 { return archsimd.LoadFloat32x16(a) }
+
+// done ends a loop over vectors: where the upper halves of registers are not zero, the next operation on
+// a single float takes as long as a hundred others.
+func done() {
+	if hasAVX {
+		archsimd.ClearAVXUpperBits()
+	}
+}

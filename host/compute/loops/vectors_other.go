@@ -1,0 +1,34 @@
+//go:build !amd64 || !goexperiment.simd
+
+package loops
+
+const hasAVX2 = false
+
+var hasAVX512 = false
+
+func done() {}
+
+func fromBFloat16([]float32, []uint16) int              { return 0 }
+func toBFloat16([]uint16, []float32) int                { return 0 }
+func toInt8([]int8, []float32) int                      { return 0 }
+func fromBools([]float32, []bool) int                   { return 0 }
+func toBools([]bool, []float32) int                     { return 0 }
+func gate([]uint16, []uint16, []uint16) int             { return 0 }
+func gateAdjoints(_, _, _, _, _ []uint16) int           { return 0 }
+func bits256([]uint32, [2]uint32, uint32) int           { return 0 }
+func lookupHeld([]float32, []int32, []float32) int      { return 0 }
+func quantize512(*Quantizer, *Quantized, []float32) int { return 0 }
+func (s *steps) count([]int32, []float32) int           { return 0 }
+func (p *panels) findBlocks([]int32, []float32) int     { return 0 }
+func turnNeighbours(_, _, _, _ []float32, _ bool) int   { return 0 }
+
+// These are called with AVX2 alone.
+var (
+	rotate64s, rotate16s func(dst, a []float32, scale float32)
+	spread               func(dst, a []float32, times int) int
+	groupSums            func(dst, a, b []float32, size int)
+	groupLargest         func(dst, a []float32, size int)
+	groupExtreme         func(op Op, dst, a []float32, size int)
+	transpose            func(dst []float32, dstStride int, src []float32, stride, rows, columns int, factors []float32)
+	turnPairs            func(dst []float32, dstStride int, src []float32, stride, rows, columns int)
+)
