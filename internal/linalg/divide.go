@@ -20,7 +20,17 @@ const leaf = 32
 func divide(d, e []float64, vt Matrix) bool {
 	n := len(d)
 	if n <= leaf {
-		return decomposeLeaf(d, e, vt)
+		z, work := make([]float64, n*n), make([]float64, max(1, 2*n-2))
+		if !(lapackgonum.Implementation{}).Dsteqr(lapack.EVTridiag, n, d, e, z, n, work) {
+			return false
+		}
+		for i := range n {
+			row := vt.row(i)
+			for j := range row {
+				row[j] = z[j*n+i]
+			}
+		}
+		return true
 	}
 	half := n / 2
 	off := e[half-1]
@@ -30,24 +40,17 @@ func divide(d, e []float64, vt Matrix) bool {
 		!divide(d[half:], e[half:], vt.part(half, n, half, n)) {
 		return false
 	}
-	m := newMerge(d, off, vt, half)
-	m.deflate()
-	m.solve()
-	return true
-}
-
-func decomposeLeaf(d, e []float64, vt Matrix) bool {
-	n := len(d)
-	z, work := make([]float64, n*n), make([]float64, max(1, 2*n-2))
-	if !(lapackgonum.Implementation{}).Dsteqr(lapack.EVTridiag, n, d, e, z, n, work) {
-		return false
-	}
+	m := &merge{d: d, vt: vt, half: half, z: make([]float64, n), rho: 2 * math.Abs(off), kind: make([]kind, n)}
 	for i := range n {
-		row := vt.row(i)
-		for j := range row {
-			row[j] = z[j*n+i]
+		if i < half {
+			m.z[i] = vt.at(i, half-1) / math.Sqrt2
+		} else {
+			m.z[i] = math.Copysign(1, off) * vt.at(i, half) / math.Sqrt2
+			m.kind[i] = lower
 		}
 	}
+	m.deflate()
+	m.solve()
 	return true
 }
 
@@ -74,20 +77,6 @@ const (
 	both
 	lower
 )
-
-func newMerge(d []float64, off float64, vt Matrix, half int) *merge {
-	n := len(d)
-	m := &merge{d: d, vt: vt, half: half, z: make([]float64, n), rho: 2 * math.Abs(off), kind: make([]kind, n)}
-	for i := range n {
-		if i < half {
-			m.z[i] = vt.at(i, half-1) / math.Sqrt2
-		} else {
-			m.z[i] = math.Copysign(1, off) * vt.at(i, half) / math.Sqrt2
-			m.kind[i] = lower
-		}
-	}
-	return m
-}
 
 // deflate finds the eigenpairs that the change of rank one leaves alone, to working
 // precision: those with a tiny element of z, and, of two almost equal ones, the
@@ -179,7 +168,10 @@ func (m *merge) solve() {
 		copy(fresh.row(len(values)), m.vt.row(i))
 		values = append(values, m.d[i])
 	}
-	m.sort(values, fresh)
+	for to, from := range ascending(values) {
+		m.d[to] = values[from]
+		copy(m.vt.row(to), fresh.row(from))
+	}
 }
 
 // ascending lists the positions of values in ascending order.
@@ -190,14 +182,6 @@ func ascending(values []float64) []int {
 	}
 	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(values[a], values[b]) })
 	return order
-}
-
-// sort writes the eigenpairs back, ascending.
-func (m *merge) sort(values []float64, vectors Matrix) {
-	for to, from := range ascending(values) {
-		m.d[to] = values[from]
-		copy(m.vt.row(to), vectors.row(from))
-	}
 }
 
 // secular computes the eigenvalues that change and their eigenvectors, which are the rows

@@ -28,13 +28,6 @@ func (h Halves) Part(i0, i1 int) Halves {
 	return Halves{i1 - i0, h.Cols, h.Data[i0*h.Cols : i1*h.Cols]}
 }
 
-// widen writes a row as float32.
-func (h Halves) widen(i int, to []float32) {
-	for j, v := range h.Data[i*h.Cols:][:h.Cols] {
-		to[j] = math.Float32frombits(uint32(v) << 16)
-	}
-}
-
 // Part returns the submatrix of the rows from i0 to before i1.
 func (m MatrixOf[T]) Part(i0, i1 int) MatrixOf[T] { return m.part(i0, i1, 0, m.Cols) }
 
@@ -72,17 +65,13 @@ func fewHalvesByRows(y, x MatrixOf[float32], w Halves, dot func(x, y []float32) 
 	wide := temporary[float32](1, w.Cols)
 	defer wide.release()
 	for j := range w.Rows {
-		w.widen(j, wide.Data)
+		for k, v := range w.Data[j*w.Cols:][:w.Cols] {
+			wide.Data[k] = math.Float32frombits(uint32(v) << 16)
+		}
 		for i := range x.Rows {
 			y.Data[i*y.RowStride+j] = dot(x.row(i), wide.Data)
 		}
 	}
-}
-
-func fewPortable(y, x, w MatrixOf[float32]) { fewByRows(y, x, w, dotPortable[float32]) }
-
-func fewHalvesPortable(y, x MatrixOf[float32], w Halves) {
-	fewHalvesByRows(y, x, w, dotPortable[float32])
 }
 
 // Dot returns the inner product of two vectors of the same length.
@@ -103,5 +92,3 @@ func mixFrom(from int, y, x []float32, m MatrixOf[float32], axpy func(alpha floa
 		axpy(v, m.row(i)[from:], y[from:])
 	}
 }
-
-func mixPortable(y, x []float32, m MatrixOf[float32]) { mixFrom(0, y, x, m, axpyPortable[float32]) }

@@ -2,17 +2,164 @@
 
 package linalg
 
-import "simd/archsimd"
+import (
+	"simd"
+	"simd/archsimd"
+)
 
-// supported lists the kernels that run here, the fastest first.
+// supported lists the kernels that run here, the fastest first. Those with AVX-512 and AVX2 differ in the tiles
+// of products alone; everything else takes the width of vectors that the processor has.
 func supported() []kernels {
-	var all []kernels
+	if !archsimd.X86.AVX2() || !archsimd.X86.FMA() {
+		return []kernels{portable}
+	}
+	k := kernels{
+		"AVX2", vectors[float64]{fourRows, 8, tile256, dot256, axpyDouble}, vectors[float32]{fourRows, 16, tile256Single, dot256Single, axpySingle},
+		fourVectors, few256, fewHalves256, false, mixVectors, secularVectors, gapsVectors, quotientsVectors,
+	}
 	if archsimd.X86.AVX512() {
-		// Divisions of twice as many numbers take twice as long: gaps and quotients would gain nothing.
-		all = append(all, kernels{"AVX-512", vectors[float64]{8, 16, tile512, dot512, axpy512}, vectors[float32]{8, 32, tile512Single, dot512Single, axpy512Single}, four512, few512, fewHalves512, true, mix512, secular512, gaps256, quotients256})
+		k.name, k.few, k.fewHalves, k.halves = "AVX-512", few512, fewHalves512, true
+		k.double.tileRows, k.double.tileCols, k.double.tile = 8, 16, tile512
+		k.double.dot, k.single.dot = dot512, dot512Single
+		k.single.tileRows, k.single.tileCols, k.single.tile = 8, 32, tile512Single
 	}
-	if archsimd.X86.AVX2() && archsimd.X86.FMA() {
-		all = append(all, kernels{"AVX2", vectors[float64]{fourRows, 8, tile256, dot256, axpy256}, vectors[float32]{fourRows, 16, tile256Single, dot256Single, axpy256Single}, four256, few256, fewHalves256, false, mix256, secular256, gaps256, quotients256})
-	}
-	return append(all, portable)
+	return []kernels{k, portable}
 }
+
+// sumDouble adds the lanes of a vector up, halves of them at a time.
+func sumDouble(v []float64) float64 {
+	if len(v) == 4 {
+		return (v[0] + v[2]) + (v[1] + v[3])
+	}
+	return ((v[0] + v[4]) + (v[2] + v[6])) + ((v[1] + v[5]) + (v[3] + v[7]))
+}
+
+func sumSingle(v []float32) float32 {
+	for half := len(v) / 2; half > 0; half /= 2 {
+		for i := range half {
+			v[i] += v[i+half]
+		}
+	}
+	return v[0]
+}
+
+func axpyDouble(alpha float64, x, y []float64) {
+	y = y[:len(x)]
+	width, i := simd.Float64s{}.Len(), 0
+	for a := simd.BroadcastFloat64s(alpha); i <= len(x)-width; i += width {
+		a.MulAdd(simd.LoadFloat64s(x[i:]), simd.LoadFloat64s(y[i:])).Store(y[i:])
+	}
+	archsimd.ClearAVXUpperBits()
+	axpyPortable(alpha, x[i:], y[i:])
+}
+
+func axpySingle(alpha float32, x, y []float32) {
+	y = y[:len(x)]
+	width, i := simd.Float32s{}.Len(), 0
+	for a := simd.BroadcastFloat32s(alpha); i <= len(x)-width; i += width {
+		a.MulAdd(simd.LoadFloat32s(x[i:]), simd.LoadFloat32s(y[i:])).Store(y[i:])
+	}
+	archsimd.ClearAVXUpperBits()
+	axpyPortable(alpha, x[i:], y[i:])
+}
+
+func fourVectors(a0, a1, a2, a3, x, y []float64, alpha *[4]float64) [4]float64 {
+	n := len(a0)
+	a1, a2, a3, x, y = a1[:n], a2[:n], a3[:n], x[:n], y[:n]
+	b0, b1 := simd.BroadcastFloat64s(alpha[0]), simd.BroadcastFloat64s(alpha[1])
+	b2, b3 := simd.BroadcastFloat64s(alpha[2]), simd.BroadcastFloat64s(alpha[3])
+	var s0, s1, s2, s3 simd.Float64s
+	width, i := s0.Len(), 0
+	for ; i <= len(a0)-width; i += width {
+		v, w := simd.LoadFloat64s(x[i:]), simd.LoadFloat64s(y[i:])
+		r := simd.LoadFloat64s(a0[i:])
+		s0, w = r.MulAdd(v, s0), r.MulAdd(b0, w)
+		r = simd.LoadFloat64s(a1[i:])
+		s1, w = r.MulAdd(v, s1), r.MulAdd(b1, w)
+		r = simd.LoadFloat64s(a2[i:])
+		s2, w = r.MulAdd(v, s2), r.MulAdd(b2, w)
+		r = simd.LoadFloat64s(a3[i:])
+		s3, w = r.MulAdd(v, s3), r.MulAdd(b3, w)
+		w.Store(y[i:])
+	}
+	var lanes [4][8]float64
+	s0.Store(lanes[0][:])
+	s1.Store(lanes[1][:])
+	s2.Store(lanes[2][:])
+	s3.Store(lanes[3][:])
+	archsimd.ClearAVXUpperBits()
+	sum := fourPortable(a0[i:], a1[i:], a2[i:], a3[i:], x[i:], y[i:], alpha)
+	for i := range lanes {
+		sum[i] += sumDouble(lanes[i][:width])
+	}
+	return sum
+}
+
+func secularVectors(poles, z []float64, origin, mu float64) (value, slope float64) {
+	z = z[:len(poles)]
+	o, m := simd.BroadcastFloat64s(origin), simd.BroadcastFloat64s(mu)
+	var s0, s1 simd.Float64s
+	width, i := s0.Len(), 0
+	for ; i <= len(poles)-width; i += width {
+		v := simd.LoadFloat64s(z[i:])
+		t := v.Div(simd.LoadFloat64s(poles[i:]).Sub(o).Sub(m))
+		s0, s1 = v.MulAdd(t, s0), t.MulAdd(t, s1)
+	}
+	var values, slopes [8]float64
+	s0.Store(values[:])
+	s1.Store(slopes[:])
+	archsimd.ClearAVXUpperBits()
+	value, slope = secularPortable(poles[i:], z[i:], origin, mu)
+	return value + sumDouble(values[:width]), slope + sumDouble(slopes[:width])
+}
+
+func gapsVectors(out, weights, poles []float64, origin, mu, pole float64) {
+	weights, poles = weights[:len(out)], poles[:len(out)]
+	o, m, p := simd.BroadcastFloat64s(origin), simd.BroadcastFloat64s(mu), simd.BroadcastFloat64s(pole)
+	width, i := o.Len(), 0
+	for ; i <= len(out)-width; i += width {
+		d := simd.LoadFloat64s(poles[i:])
+		gap := d.Sub(o).Sub(m)
+		gap.Store(out[i:])
+		simd.LoadFloat64s(weights[i:]).Mul(gap.Div(d.Sub(p))).Store(weights[i:])
+	}
+	archsimd.ClearAVXUpperBits()
+	gapsPortable(out[i:], weights[i:], poles[i:], origin, mu, pole)
+}
+
+func quotientsVectors(x, w []float64) {
+	w = w[:len(x)]
+	width, i := simd.Float64s{}.Len(), 0
+	for ; i <= len(x)-width; i += width {
+		simd.LoadFloat64s(w[i:]).Div(simd.LoadFloat64s(x[i:])).Store(x[i:])
+	}
+	archsimd.ClearAVXUpperBits()
+	quotientsPortable(x[i:], w[i:])
+}
+
+func mixVectors(y, x []float32, m MatrixOf[float32]) {
+	width, j := simd.Float32s{}.Len(), 0
+	for ; j+64 <= len(y); j += 64 {
+		for k := 0; k <= 64-4*width; k += 4 * width {
+			var s0, s1, s2, s3 simd.Float32s
+			for i, v := range x {
+				a, row := simd.BroadcastFloat32s(v), (*[64]float32)(m.Data[i*m.RowStride+j:])
+				s0 = a.MulAdd(simd.LoadFloat32s(row[k:]), s0)
+				s1 = a.MulAdd(simd.LoadFloat32s(row[k+width:]), s1)
+				s2 = a.MulAdd(simd.LoadFloat32s(row[k+2*width:]), s2)
+				s3 = a.MulAdd(simd.LoadFloat32s(row[k+3*width:]), s3)
+			}
+			to := y[j+k:][:4*width]
+			s0.Store(to)
+			s1.Store(to[width:])
+			s2.Store(to[2*width:])
+			s3.Store(to[3*width:])
+		}
+	}
+	archsimd.ClearAVXUpperBits()
+	mixFrom(j, y, x, m, axpySingle)
+}
+
+func few256(y, x, w MatrixOf[float32]) { fewByRows(y, x, w, dot256Single) }
+
+func fewHalves256(y, x MatrixOf[float32], w Halves) { fewHalvesByRows(y, x, w, dot256Single) }

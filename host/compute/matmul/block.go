@@ -67,7 +67,13 @@ func (o *rightPart) multiply(row, rows, panel, panels int, w *workspace) {
 	f, step := o.format, o.run.block
 	padded := roundUp(rows, f.rows)
 	group := max(1, divideUp(f.cut.left/padded, step)) * step
-	w.finish = o.scaling()
+	w.finish = finish{integers: f.integers}
+	if len(o.scales.Rows) > 1 {
+		w.finish.rowStride = 1
+	}
+	if len(o.scales.Columns) > 1 {
+		w.finish.columnStride = 1
+	}
 	for first := 0; first == 0 || first < o.part.words; first += group {
 		end := min(first+group, o.part.words)
 		left := w.left.get(padded*(end-first) + 8)
@@ -120,18 +126,6 @@ func (o *rightPart) finish(e *finish, tile []uint32, out []float32, short []uint
 		e.columnScales = s[scaleAt(s, o.product, o.part.column+column, o.n):]
 	}
 	o.format.finish(e)
-}
-
-// scaling is what is the same for all tiles.
-func (o *rightPart) scaling() finish {
-	e := finish{integers: o.format.integers}
-	if len(o.scales.Rows) > 1 {
-		e.rowStride = 1
-	}
-	if len(o.scales.Columns) > 1 {
-		e.columnStride = 1
-	}
-	return e
 }
 
 // scaleAt is where the scale of a row or column of a product stands.

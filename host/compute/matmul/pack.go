@@ -50,14 +50,6 @@ func (f *format) words(elements int) int {
 	return words
 }
 
-// unit is the number of words that kernels multiply multiples of, where there are as many.
-func (f *format) unit() int {
-	if f.tiled {
-		return tileWords
-	}
-	return 8
-}
-
 // pack packs into consecutive panels; rows and elements that are missing in the last ones are zero. It may overwrite the
 // seven words behind the last panel if its height is no multiple of eight.
 func (f *format) pack(dst []uint32, e Elements, s *source, st *stage) {
@@ -123,19 +115,14 @@ func packAlong[T any](f *format, p *packer[T], dst []uint32, src []T, s *source,
 				}
 			}
 			if s.tiled {
-				tile(panel[w*s.height:], s.height, words[:], n)
+				for at := 0; at < n; at += tileWords {
+					for r := range s.height {
+						*(*[tileWords]uint32)(panel[(w+at)*s.height+r*tileWords:]) = *(*[tileWords]uint32)(words[r*alongWords+at:])
+					}
+				}
 			} else {
 				f.transpose(panel[w*s.height:], s.height, words[:], alongWords, n)
 			}
-		}
-	}
-}
-
-// tile copies words of rows, which lie alongWords apart, to a tiled panel.
-func tile(dst []uint32, height int, words []uint32, n int) {
-	for w := 0; w < n; w += tileWords {
-		for r := range height {
-			*(*[tileWords]uint32)(dst[w*height+r*tileWords:]) = *(*[tileWords]uint32)(words[r*alongWords+w:])
 		}
 	}
 }
@@ -210,7 +197,11 @@ func packStaged[T any](f *format, p *packer[T], dst []uint32, src []T, s *source
 			}
 			for r := 0; r < padded; r += s.height {
 				if to, words := dst[(row+r)*total+w*s.height:], st.words[r:]; s.tiled {
-					turn(to, s.height, words)
+					for r := range s.height {
+						for w := range tileWords {
+							to[r*tileWords+w] = words[w*acrossLength+r]
+						}
+					}
 				} else {
 					distribute(to, s.height, words, chunk)
 				}
@@ -218,15 +209,6 @@ func packStaged[T any](f *format, p *packer[T], dst []uint32, src []T, s *source
 		}
 	}
 	*slices = [4][]T{}
-}
-
-// turn copies the columns of a stage to the rows of a tile of a panel.
-func turn(dst []uint32, height int, words []uint32) {
-	for r := range height {
-		for w := range tileWords {
-			dst[r*tileWords+w] = words[w*acrossLength+r]
-		}
-	}
 }
 
 // distribute copies rows of a stage to a panel. Copies of a known length are a few instructions.

@@ -86,14 +86,6 @@ func equalSizes(which string, left, right []Axis) error {
 	return nil
 }
 
-// format is the fastest one.
-func (p *Product) format() *format {
-	if p.arithmetic == Int8 {
-		return p.tier.codes[0]
-	}
-	return p.tier.floats(p.arithmetic)
-}
-
 // Size is the number of elements of the output.
 func (p *Product) Size() int { return p.batch * p.m * p.n }
 
@@ -106,15 +98,21 @@ func (p *Product) Run(out Results, left, right Elements, s Scales, parallel func
 	if p.Size() == 0 {
 		return nil
 	}
-	alone := parallel == nil || p.Size()*max(p.k, 1) < p.format().cut.alone
+	f := p.tier.codes[0]
+	if p.arithmetic != Int8 {
+		f = p.tier.floats(p.arithmetic)
+	}
+	alone := parallel == nil || p.Size()*max(p.k, 1) < f.cut.alone
 	if alone {
 		parallel = inOrder
 	}
 	r := runs.Get().(*run)
-	r.alone = alone
-	r.begin(p, out, left, right, s, parallel)
+	r.Product, r.out, r.leftElements, r.rightElements, r.scales, r.parallel, r.alone = p, out, left, right, s, parallel, alone
+	r.plan()
 	r.multiply()
-	r.end()
+	// The slices of the caller are forgotten.
+	r.Product, r.out, r.leftElements, r.rightElements, r.scales, r.parallel, r.sums = nil, Results{}, Elements{}, Elements{}, Scales{}, nil, nil
+	runs.Put(r)
 	return nil
 }
 

@@ -107,14 +107,12 @@ type workspace struct {
 
 var (
 	runs       = sync.Pool{New: func() any { return newRun() }}
-	workspaces = sync.Pool{New: func() any { return newWorkspace() }}
+	workspaces = sync.Pool{New: func() any {
+		w := new(workspace)
+		w.tile = w.tiles.get(tileSize)
+		return w
+	}}
 )
-
-func newWorkspace() *workspace {
-	w := new(workspace)
-	w.tile = w.tiles.get(tileSize)
-	return w
-}
 
 func newRun() *run {
 	r := new(run)
@@ -122,22 +120,20 @@ func newRun() *run {
 	return r
 }
 
-func (r *run) begin(p *Product, out Results, left, right Elements, s Scales, parallel func(n int, f func(i int))) {
-	r.Product, r.out, r.leftElements, r.rightElements, r.scales, r.parallel = p, out, left, right, s, parallel
+// plan chooses the kernel and the size of blocks.
+func (r *run) plan() {
 	r.chooseFormat()
-	r.words = r.format.words(p.k)
+	r.words = r.format.words(r.k)
 	words := max(1, r.words)
-	r.block = roundUp(divideUp(words, divideUp(words, r.format.cut.block)), r.format.unit()) // blocks of about one size
-	r.sums = asWords(out.Float32)
-	if r.words > r.block && (out.BFloat16 != nil || out.Addend != nil && r.finishes()) {
-		r.sums = r.ownSums.get(p.Size())
+	unit := 8 // words that kernels multiply multiples of, where there are as many
+	if r.format.tiled {
+		unit = tileWords
 	}
-}
-
-// end forgets the slices of the caller.
-func (r *run) end() {
-	r.Product, r.out, r.leftElements, r.rightElements, r.scales, r.parallel, r.sums = nil, Results{}, Elements{}, Elements{}, Scales{}, nil, nil
-	runs.Put(r)
+	r.block = roundUp(divideUp(words, divideUp(words, r.format.cut.block)), unit) // blocks of about one size
+	r.sums = asWords(r.out.Float32)
+	if r.words > r.block && (r.out.BFloat16 != nil || r.out.Addend != nil && r.finishes()) {
+		r.sums = r.ownSums.get(r.Size())
+	}
 }
 
 // chooseFormat decides which kernel multiplies. Of integers it depends on their magnitudes, where the fastest needs small

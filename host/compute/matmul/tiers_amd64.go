@@ -100,11 +100,11 @@ var formatSingles512 = &format{
 var formatHalves512 = &format{
 	name: "VDPBF16PS 512", rows: 12, columns: 32, per: 2, cut: &cutForVectors, multiply: strip512(halves512),
 	float32s: packer[float32]{
-		along: halvesOfFloat32s512, across: halvesOfFloat32sAcross256, exact: true,
+		along: halvesOfFloat32s, across: halvesOfFloat32sAcross, exact: true,
 		straightAlong: along512[float32](alongRoundedHalves12, alongRoundedHalves32, 2, 1), straightAcross: across512[float32](acrossRoundedHalves12, acrossRoundedHalves32, 2),
 	},
 	bfloat16s: packer[uint16]{
-		along: copyAlong[uint16], across: halvesAcross256, exact: true,
+		along: copyAlong[uint16], across: halvesAcross, exact: true,
 		straightAlong: along512[uint16](alongWords12, alongWords32, 2, 1), straightAcross: across512[uint16](acrossHalves12, acrossHalves32, 2),
 	},
 	helpers: helpers512,
@@ -119,7 +119,7 @@ var formatQuads256 = &format{
 var formatPairs256 = &format{
 	name: "VPMADDWD, VPADDD 256", integers: true, rows: 6, columns: 16, per: 2, cut: &cutForVectors, multiply: checked(pairs256).tileByTile,
 	int8s: packer[int8]{
-		along: pairsAlong256, across: pairsAcross256, straightAlong: alongBy[int8](transposePairs8, 2), straightAcross: acrossBy[int8](acrossPairs, 2),
+		along: pairsAlong, across: pairsAcross, straightAlong: alongBy[int8](transposePairs8, 2), straightAcross: acrossBy[int8](acrossPairs, 2),
 	},
 	helpers: helpers256,
 }
@@ -148,7 +148,7 @@ var (
 		straightAlong: alongBy[uint16](transposeWidened8, 1), straightAcross: acrossBy[uint16](acrossWidened, 1),
 	}
 	quadsOfInt8s = packer[int8]{
-		along: copyAlong[int8], across: quadsAcross256, straightAlong: alongBy[int8](transpose8, 4), straightAcross: acrossBy[int8](acrossQuads, 4),
+		along: copyAlong[int8], across: quadsAcross, straightAlong: alongBy[int8](transpose8, 4), straightAcross: acrossBy[int8](acrossQuads, 4),
 	}
 )
 

@@ -68,117 +68,44 @@ func copyAlong[T int8 | uint16](dst []uint32, src []T) {
 	clear(to[copy(to, src):])
 }
 
-func quadsAcross256(dst []uint32, src *[4][]int8) {
-	n := len(dst)
-	s0, s1, s2, s3 := src[0][:n], src[1][:n], src[2][:n], src[3][:n]
-	i := 0
-	for ; i+16 <= n; i += 16 {
-		low := both(s0[i:], s1[i:])
-		high := both(s2[i:], s3[i:])
-		to := (*[16]uint32)(dst[i:])
-		for half, v := range [2][2]archsimd.Uint16x8{{low.GetLo(), high.GetLo()}, {low.GetHi(), high.GetHi()}} {
-			v[0].InterleaveLo(v[1]).ReshapeToUint32s().StoreArray((*[4]uint32)(to[8*half:]))
-			v[0].InterleaveHi(v[1]).ReshapeToUint32s().StoreArray((*[4]uint32)(to[8*half+4:]))
-		}
-	}
-	archsimd.ClearAVXUpperBits()
-	if i < n {
-		quadsAcross(dst[i:], &[4][]int8{s0[i:], s1[i:], s2[i:], s3[i:]})
-	}
-}
+// The packers below make words of what [packer.straightAlong] and straightAcross leave: rows of incomplete panels,
+// and tensors whose elements are not in rows.
 
-// both makes 16 bits of bytes of two slices each.
-func both(low, high []int8) archsimd.Uint16x16 {
-	return bytes16(low).ExtendToUint16().Or(bytes16(high).ExtendToUint16().ShiftAllLeft(8))
-}
-
-func bytes16(x []int8) archsimd.Uint8x16 {
-	return archsimd.LoadInt8x16Array((*[16]int8)(x)).ToBits()
-}
-
-// Words of two int16.
-
-func pairsAlong256(dst []uint32, src []int8) {
+func pairsAlong(dst []uint32, src []int8) {
 	to := parts[int16](dst)
-	i := 0
-	for ; i+16 <= len(src) && i+16 <= len(to); i += 16 {
-		archsimd.LoadInt8x16Array((*[16]int8)(src[i:])).ExtendToInt16().StoreArray((*[16]int16)(to[i:]))
-	}
-	archsimd.ClearAVXUpperBits()
-	for j, x := range src[i:] {
-		to[i+j] = int16(x)
+	for i, x := range src {
+		to[i] = int16(x)
 	}
 	clear(to[len(src):])
 }
 
-func pairsAcross256(dst []uint32, src *[4][]int8) {
-	n := len(dst)
-	s0, s1 := src[0][:n], src[1][:n]
-	i := 0
-	for ; i+16 <= n; i += 16 {
-		low := archsimd.LoadInt8x16Array((*[16]int8)(s0[i:])).ExtendToInt16().ToBits()
-		high := archsimd.LoadInt8x16Array((*[16]int8)(s1[i:])).ExtendToInt16().ToBits()
-		to := (*[16]uint32)(dst[i:])
-		low.GetLo().InterleaveLo(high.GetLo()).ReshapeToUint32s().StoreArray((*[4]uint32)(to[0:]))
-		low.GetLo().InterleaveHi(high.GetLo()).ReshapeToUint32s().StoreArray((*[4]uint32)(to[4:]))
-		low.GetHi().InterleaveLo(high.GetHi()).ReshapeToUint32s().StoreArray((*[4]uint32)(to[8:]))
-		low.GetHi().InterleaveHi(high.GetHi()).ReshapeToUint32s().StoreArray((*[4]uint32)(to[12:]))
-	}
-	archsimd.ClearAVXUpperBits()
-	for ; i < n; i++ {
+func pairsAcross(dst []uint32, src *[4][]int8) {
+	s0, s1 := src[0][:len(dst)], src[1][:len(dst)]
+	for i := range dst {
 		dst[i] = uint32(uint16(s0[i])) | uint32(uint16(s1[i]))<<16
 	}
 }
 
-// Words of two bfloat16.
-
-func halvesOfFloat32sAcross256(dst []uint32, src *[4][]float32) {
-	n := len(dst)
-	s0, s1 := asWords(src[0])[:n], asWords(src[1])[:n]
-	c := newRounding()
-	i := 0
-	for ; i+8 <= n; i += 8 {
-		low := c.round(archsimd.LoadUint32x8Array((*[8]uint32)(s0[i:])))
-		high := c.round(archsimd.LoadUint32x8Array((*[8]uint32)(s1[i:])))
-		low.ShiftAllRight(16).Or(high).StoreArray((*[8]uint32)(dst[i:]))
+func halvesOfFloat32s(dst []uint32, src []float32) {
+	to, x := parts[uint16](dst), asWords(src)
+	for i, v := range x {
+		to[i] = uint16(roundBits(v) >> 16)
 	}
-	archsimd.ClearAVXUpperBits()
-	for ; i < n; i++ {
+	clear(to[len(x):])
+}
+
+func halvesOfFloat32sAcross(dst []uint32, src *[4][]float32) {
+	s0, s1 := asWords(src[0])[:len(dst)], asWords(src[1])[:len(dst)]
+	for i := range dst {
 		dst[i] = roundBits(s0[i])>>16 | roundBits(s1[i])
 	}
 }
 
-func halvesAcross256(dst []uint32, src *[4][]uint16) {
-	n := len(dst)
-	s0, s1 := src[0][:n], src[1][:n]
-	i := 0
-	for ; i+8 <= n; i += 8 {
-		low := archsimd.LoadUint16x8Array((*[8]uint16)(s0[i:])).ExtendToUint32()
-		high := archsimd.LoadUint16x8Array((*[8]uint16)(s1[i:])).ExtendToUint32()
-		low.Or(high.ShiftAllLeft(16)).StoreArray((*[8]uint32)(dst[i:]))
-	}
-	archsimd.ClearAVXUpperBits()
-	for ; i < n; i++ {
+func halvesAcross(dst []uint32, src *[4][]uint16) {
+	s0, s1 := src[0][:len(dst)], src[1][:len(dst)]
+	for i := range dst {
 		dst[i] = uint32(s0[i]) | uint32(s1[i])<<16
 	}
-}
-
-func halvesOfFloat32s512(dst []uint32, src []float32) {
-	to, x := parts[uint16](dst), asWords(src)
-	b := archsimd.BroadcastUint32x16
-	half, one, quiet := b(0x7fff), b(1), b(0x400000)
-	i := 0
-	for ; i+16 <= len(x) && i+16 <= len(to); i += 16 {
-		v := archsimd.LoadUint32x16Array((*[16]uint32)(x[i:]))
-		rounded := v.Add(half).Add(v.ShiftAllRight(16).And(one))
-		v = v.Or(quiet).IfElse(v.BitsToFloat32().IsNaN(), rounded)
-		v.ShiftAllRight(16).TruncToUint16().StoreArray((*[16]uint16)(to[i:]))
-	}
-	archsimd.ClearAVXUpperBits()
-	for j, v := range x[i:] {
-		to[i+j] = uint16(roundBits(v) >> 16)
-	}
-	clear(to[len(x):])
 }
 
 // Helpers.
