@@ -131,7 +131,7 @@ func TestLotionFisherHasNoBiasCorrection(t *testing.T) {
 	m := DefaultLOTION
 	fisher := []float64{0}
 	for step := 1; step <= 50; step++ {
-		fisher = runLotion(t, plugintest.Oracle(), m, []float64{1}, []float64{3}, fisher).fisher
+		fisher = runLotion(t, plugintest.Reference(), m, []float64{1}, []float64{3}, fisher).fisher
 		want := 9 * (1 - math.Pow(m.FisherDecay, float64(step)))
 		plugintest.Near(t, "fisher", fisher, []float64{want}, 1e-12)
 	}
@@ -196,7 +196,7 @@ func TestLotionDifferences(t *testing.T) {
 	at := func(i int, d float64) lotionResult {
 		moved := x.Clone()
 		moved.Data[i] += d
-		return runLotion(t, plugintest.Oracle(), m, moved.Data, g.Data, fisher.Data, x.Shape...)
+		return runLotion(t, plugintest.Reference(), m, moved.Data, g.Data, fisher.Data, x.Shape...)
 	}
 	base := at(0, 0)
 	for i := 1; i < len(x.Data); i++ {

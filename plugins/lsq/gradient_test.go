@@ -179,7 +179,7 @@ func TestPoisonedGroup(t *testing.T) {
 // TestResiduals: beside its scalars, the backward pass of training needs of the forward pass
 // one bool and one float for each element.
 func TestResiduals(t *testing.T) {
-	s := newSubject(t, plugintest.Oracle(), sdk.RoleActivation, map[string]any{"variant": variantPlus}, 64, 32)
+	s := newSubject(t, plugintest.Reference(), sdk.RoleActivation, map[string]any{"variant": variantPlus}, 64, 32)
 	parts, err := s.built.Split()
 	if err != nil {
 		t.Fatal(err)

@@ -107,7 +107,7 @@ func TestLearning(t *testing.T) {
 	const large, best = 0.4, 0.04
 	x := plugintest.Normal(4, 16, 64)
 	for _, form := range forms {
-		s := newSubject(t, plugintest.Oracle(), sdk.RoleWeight, map[string]any{"form": form, "bits": 3}, x.Shape...)
+		s := newSubject(t, plugintest.Reference(), sdk.RoleWeight, map[string]any{"form": form, "bits": 3}, x.Shape...)
 		for _, factor := range []float64{0.125, 8} {
 			at := s.initial(t, x.Data)
 			at.step[0] *= factor

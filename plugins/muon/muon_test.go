@@ -47,7 +47,7 @@ func TestNewtonSchulzGolden(t *testing.T) {
 // There are three in each step.
 func roundings(t *testing.T, g golden.Array, it iteration) float64 {
 	t.Helper()
-	want := orthogonalize(t, plugintest.Oracle(), g, it)
+	want := orthogonalize(t, plugintest.Reference(), g, it)
 	most, norm := 0.0, 0.0
 	for _, v := range g.Data {
 		norm = math.Hypot(norm, v)
@@ -57,7 +57,7 @@ func roundings(t *testing.T, g golden.Array, it iteration) float64 {
 		for i, v := range noise.Data {
 			off.Data[i] += 0x1p-24 * math.Copysign(1, v) * norm
 		}
-		for i, v := range orthogonalize(t, plugintest.Oracle(), off, it) {
+		for i, v := range orthogonalize(t, plugintest.Reference(), off, it) {
 			most = max(most, math.Abs(v-want[i]))
 		}
 	}
@@ -71,9 +71,9 @@ func TestRoundingsTellCoefficientsApart(t *testing.T) {
 	for _, shape := range [][]int{{3, 2}, {4, 4}, {3, 8}} {
 		for seed := range uint64(10) {
 			g := plugintest.Normal(100+seed, shape...)
-			want, allowed := orthogonalize(t, plugintest.Oracle(), g, published), roundings(t, g, published)
+			want, allowed := orthogonalize(t, plugintest.Reference(), g, published), roundings(t, g, published)
 			differs := func(it iteration) bool {
-				for i, v := range orthogonalize(t, plugintest.Oracle(), g, it) {
+				for i, v := range orthogonalize(t, plugintest.Reference(), g, it) {
 					if math.Abs(v-want[i]) > allowed {
 						return true
 					}

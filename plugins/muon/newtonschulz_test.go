@@ -33,7 +33,7 @@ func TestSingularValues(t *testing.T) {
 // singularValues of each matrix, as roots of the eigenvalues of XXᵀ or XᵀX.
 func singularValues(t *testing.T, x []float64, shape []int) []float64 {
 	t.Helper()
-	return plugintest.Oracle().Eval(t, func(_ *program.Builder, in []program.Value) []program.Value {
+	return plugintest.Reference().Eval(t, func(_ *program.Builder, in []program.Value) []program.Value {
 		v := stack{in[0]}
 		gram := v.times(v.Value, 1, 1)
 		if rows, cols := v.sides(); rows > cols {
@@ -77,7 +77,7 @@ func TestIteratingTheSquare(t *testing.T) {
 			t.Fatal("the wrong way is taken")
 		}
 		want := byDefinition(x.Data, 8, it)
-		plugintest.Near(t, name, orthogonalize(t, plugintest.Oracle(), x, it), want, 1e-12)
+		plugintest.Near(t, name, orthogonalize(t, plugintest.Reference(), x, it), want, 1e-12)
 		// Five steps of products, each with some units of 6e-8, on values below 1.3.
 		plugintest.Near(t, name+" in binary32", orthogonalize(t, plugintest.CPU(t), x, it), want, 5e-6)
 	}
@@ -140,8 +140,8 @@ func TestTransposed(t *testing.T) {
 	turn(turned.Data, x.Data)
 	for _, steps := range []int{1, 2, 3, 5} {
 		want := make([]float64, 24)
-		turn(want, orthogonalize(t, plugintest.Oracle(), x, published(steps)))
-		plugintest.Near(t, fmt.Sprint(steps), orthogonalize(t, plugintest.Oracle(), turned, published(steps)), want, 1e-14)
+		turn(want, orthogonalize(t, plugintest.Reference(), x, published(steps)))
+		plugintest.Near(t, fmt.Sprint(steps), orthogonalize(t, plugintest.Reference(), turned, published(steps)), want, 1e-14)
 	}
 }
 
@@ -184,8 +184,8 @@ func TestVariants(t *testing.T) {
 		tensor := plugintest.Matrix(shape...)
 		given := map[string]any{"variant": variantOriginal, "eps": 1e-15}
 		zero := make([]float64, 15)
-		original := plugintest.Oracle().Train(t, muon{}, given, tensor, zero)
-		matched := plugintest.Oracle().Train(t, muon{}, map[string]any{"eps": 1e-15}, tensor, zero)
+		original := plugintest.Reference().Train(t, muon{}, given, tensor, zero)
+		matched := plugintest.Reference().Train(t, muon{}, map[string]any{"eps": 1e-15}, tensor, zero)
 		gradients := plugintest.Normal(8, append([]int{3}, shape...)...)
 		rows, cols := float64(shape[0]), float64(shape[1])
 		for i := range 3 {

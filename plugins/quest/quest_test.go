@@ -238,7 +238,7 @@ func maskOf(t *testing.T, r []float64, bits int, mask string, trust float64) []f
 	qmax := float64(int(1)<<(bits-1) - 1)
 	l := levels{qmin: -qmax - 1, qmax: qmax}
 	site := sdk.Site{Values: plugintest.Settings(t, quest{}.Describe(), map[string]any{"mask": mask, "trust": trust})}
-	return plugintest.Oracle().Eval(t, func(_ *program.Builder, in []program.Value) []program.Value {
+	return plugintest.Reference().Eval(t, func(_ *program.Builder, in []program.Value) []program.Value {
 		v := in[0]
 		return []program.Value{expand(l.mask(v, v.Clip(l.qmin, l.qmax), v.MaxRow().IsFinite(), site), []int{len(r)})}
 	}, reference.Floats(r, len(r)))[0]

@@ -74,7 +74,7 @@ func TestMergedIsVector(t *testing.T) {
 	given := map[string]any{"freq": 1, "eps": 1e-6, "max_precond_dim": 6}
 	merged := map[string]any{"freq": 1, "eps": 1e-6, "max_precond_dim": 6, "merge_dims": true}
 	start, gradients := plugintest.Normal(3, 6).Data, plugintest.Normal(4, steps, 6)
-	m := plugintest.Oracle()
+	m := plugintest.Reference()
 	flat := m.Train(t, shampoo{}, given, plugintest.Vector(6), start).Steps(t, gradients, 0.1)
 	plugintest.Near(t, "x", m.Train(t, shampoo{}, merged, plugintest.Matrix(2, 3), start).Steps(t, gradients, 0.1), flat, 1e-12)
 	if apart := m.Train(t, shampoo{}, given, plugintest.Matrix(2, 3), start).Steps(t, gradients, 0.1); slices.Equal(apart, flat) {

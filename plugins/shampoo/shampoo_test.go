@@ -87,7 +87,7 @@ func TestExponent(t *testing.T) {
 	start, gradients := plugintest.Normal(8, 6).Data, plugintest.Normal(9, 3, 6)
 	end := func(given map[string]any, tensor sdk.Tensor) []float64 {
 		given["freq"], given["eps"] = 1, 1e-3
-		return plugintest.Oracle().Train(t, shampoo{}, given, tensor, start).Steps(t, gradients, 0.1)
+		return plugintest.Reference().Train(t, shampoo{}, given, tensor, start).Steps(t, gradients, 0.1)
 	}
 	for order, tensor := range map[int]sdk.Tensor{1: plugintest.Vector(6), 2: plugintest.Matrix(2, 3)} {
 		byOrder := end(map[string]any{}, tensor)
@@ -115,7 +115,7 @@ func TestBrokenRoot(t *testing.T) {
 	copy(state["state.factor0"].Floats, []float64{math.NaN(), 0, 0, 1 /* the second block: */, 1, 0, 0, 16})
 	old := []float64{5, 6, 7, 8}
 	copy(state["state.root0"].Floats, slices.Concat(old, old))
-	root := plugintest.Oracle().Run(t, p.Refresh, state)["state.root0"].Floats
+	root := plugintest.Reference().Run(t, p.Refresh, state)["state.root0"].Floats
 	if !slices.Equal(root[:4], old) {
 		t.Errorf("the root of a factor with NaN became %v", root[:4])
 	}
@@ -211,7 +211,7 @@ func TestInverseRootShift(t *testing.T) {
 func runRoot(t *testing.T, a golden.Array, power, eps float64) []float64 {
 	t.Helper()
 	n := a.Shape[0]
-	return plugintest.Oracle().Eval(t, func(_ *program.Builder, in []program.Value) []program.Value {
+	return plugintest.Reference().Eval(t, func(_ *program.Builder, in []program.Value) []program.Value {
 		return []program.Value{inverseRoot(in[0].EighValues(), in[0].EighVectors(), in[0], power, eps)}
 	}, reference.Floats(a.Data, 1, n, n))[0]
 }

@@ -37,7 +37,7 @@ func TestDue(t *testing.T) {
 // oracle runs what body makes of the matrices x.
 func oracle(t *testing.T, body func(b *program.Builder, in []program.Value) []program.Value, x ...reference.Tensor) [][]float64 {
 	t.Helper()
-	return plugintest.Oracle().Eval(t, body, x...)
+	return plugintest.Reference().Eval(t, body, x...)
 }
 
 // TestSort: along any axis.
@@ -113,7 +113,7 @@ func TestEmpty(t *testing.T) {
 			state["state.factor0"] = reference.Floats(factor, 2, 2)
 			state["state.basis1"] = reference.Floats(eye, 3, 3)
 			state["state.factor1"] = reference.Floats([]float64{1, 0, 0, 0, 3, 0, 0, 0, 2}, 3, 3)
-			out := plugintest.Oracle().Run(t, p.Refresh, state)
+			out := plugintest.Reference().Run(t, p.Refresh, state)
 			plugintest.Near(t, "basis0", out["state.basis0"].Floats, basis0, 0)
 			// The other side sorts its axes: 1, 2, 0.
 			var wantM, wantV []float64

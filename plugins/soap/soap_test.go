@@ -110,7 +110,7 @@ func TestThreeAxes(t *testing.T) {
 	const steps = 6
 	given := map[string]any{"freq": 2, "max_precond_dim": 3}
 	start, gradients := plugintest.Normal(4, 2, 3, 5).Data, plugintest.Normal(5, steps, 2, 3, 5)
-	m := plugintest.Oracle()
+	m := plugintest.Reference()
 	run := m.Train(t, soap{}, given, plugintest.Matrix(2, 3, 5), start)
 	turned := m.Train(t, soap{}, given, plugintest.Matrix(5, 2, 3), turn(start))
 	for s := range steps {

@@ -31,5 +31,5 @@ func ExampleCheckQuantizer() {
 		}
 	}
 	// Output:
-	// zeros: on oracle, weight [4 33]: value of zeros is not finite at [0 0]: got NaN
+	// zeros: on reference, weight [4 33]: value of zeros is not finite at [0 0]: got NaN
 }

@@ -16,7 +16,7 @@ func CheckGoldenOptimizer(o sdk.Optimizer, v Values, list ...Option) Check {
 	return last(newOptimizerRun(NewOptimizer(o), append(list, Golden(v))))
 }
 
-func last(s *session) Check { return s.do(s.steps[len(s.steps)-1]) }
+func last(s *session) Check { return s.do(s.checks[len(s.checks)-1]) }
 
 // SomeOfQuantizer runs the named checks alone; without names, all of them.
 func SomeOfQuantizer(q sdk.Quantizer, names []string, list ...Option) Report {
@@ -33,7 +33,7 @@ func SomeOfOptimizer(o sdk.Optimizer, names []string, list ...Option) Report {
 
 func some(s *session, names []string) Report {
 	if len(names) > 0 {
-		s.steps = slices.DeleteFunc(s.steps, func(c step) bool { return !slices.Contains(names, c.name) })
+		s.checks = slices.DeleteFunc(s.checks, func(c check) bool { return !slices.Contains(names, c.name) })
 	}
 	return s.all()
 }

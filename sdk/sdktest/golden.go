@@ -20,23 +20,17 @@ import (
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
-const goldenAsks = "the values of an independent implementation: within their tolerance on the " +
-	"oracle, within that of binary32 on devices; codes and masks are equal"
-
-// goldenCloseness takes the place of closeness for golden files, whose tensors are small
-// and whose sums are short.
+// goldenCloseness is closeness for golden files, whose tensors are small and whose sums are short.
 const goldenCloseness = 1e-6
 
-// The inputs of an optimizer's case that are the host's part. With decayLast, weights decay after
-// each step except the first, as in code that returns from its first call before the decay.
+// Inputs of a case that no program has: the gradient by the value, and the host's part of an update.
+// With decayLast, weights decay after each step except the first, as in code that returns from its
+// first call before the decay.
 const (
-	goldenRate      = spec.InputRate
-	goldenDecay     = "weight_decay"
-	goldenDecayLast = "decay_last"
+	inputDY   = autodiff.Prefix + spec.OutputValue
+	decayName = "weight_decay"
+	decayLast = "decay_last"
 )
-
-// inputDY is the gradient by the value.
-const inputDY = autodiff.Prefix + spec.OutputValue
 
 // Values are results of an independent implementation, for [Golden].
 type Values struct {
@@ -66,7 +60,7 @@ func GoldenFile(t testing.TB, path string) Option {
 type goldenCase struct {
 	ID       string           `json:"id"`
 	Role     string           `json:"role"`
-	Settings map[string]any   `json:"settings"` // in place of those of [With]
+	Settings map[string]any   `json:"settings"` // besides those of [With]
 	Inputs   map[string]array `json:"inputs"`
 	Expected map[string]array `json:"expected"`
 }
@@ -87,7 +81,6 @@ func ParseGolden(file []byte) (Values, error) {
 	}
 	d := json.NewDecoder(strings.NewReader(string(file)))
 	d.DisallowUnknownFields()
-	d.UseNumber()
 	if err := d.Decode(&f); err != nil {
 		return Values{}, fmt.Errorf("not a golden file: %w", err)
 	}
@@ -121,25 +114,6 @@ func ParseGolden(file []byte) (Values, error) {
 	return Values{Name: f.Name, Kind: f.Kind, abs: abs, rel: rel, cases: f.Cases}, nil
 }
 
-func (c goldenCase) settings(d sdk.Description) (map[string]any, error) {
-	settings := map[string]any{}
-	for name, v := range c.Settings {
-		settings[name] = v
-		n, isNumber := v.(json.Number)
-		if !isNumber {
-			continue
-		}
-		i := slices.IndexFunc(d.Parameters, func(p sdk.Parameter) bool { return p.Name == name })
-		var err error
-		if whole, e := n.Int64(); e == nil && !(i >= 0 && d.Parameters[i].Type == sdk.TypeFloat) {
-			settings[name] = int(whole)
-		} else if settings[name], err = n.Float64(); err != nil {
-			return nil, fmt.Errorf("settings: %s: %w", name, err)
-		}
-	}
-	return settings, nil
-}
-
 // array is a list of numbers in row-major order, with its shape. In JSON it is nested lists. The
 // strings "NaN", "Inf" and "-Inf" are numbers, and so are true and false, as 1 and 0.
 type array struct {
@@ -150,9 +124,20 @@ type array struct {
 // UnmarshalJSON reads the lists, which have to be of equal length.
 func (a *array) UnmarshalJSON(text []byte) error {
 	if text[0] != '[' { // json passes a value without the space around it
-		v, err := element(text)
-		*a = array{shape: []int{}, data: []float64{v}}
-		return err
+		var n Number
+		switch string(text) {
+		case "true":
+			n = 1
+		case "false":
+		case "null":
+			return errors.New("null is not a number")
+		default:
+			if err := n.UnmarshalJSON(text); err != nil {
+				return err
+			}
+		}
+		*a = array{shape: []int{}, data: []float64{float64(n)}}
+		return nil
 	}
 	var list []json.RawMessage
 	if err := json.Unmarshal(text, &list); err != nil {
@@ -174,20 +159,6 @@ func (a *array) UnmarshalJSON(text []byte) error {
 	}
 	*a = out
 	return nil
-}
-
-func element(text []byte) (float64, error) {
-	switch string(text) {
-	case "true":
-		return 1, nil
-	case "false":
-		return 0, nil
-	case "null":
-		return 0, errors.New("null is not a number")
-	}
-	var n Number
-	err := n.UnmarshalJSON(text)
-	return float64(n), err
 }
 
 // tensor holds the numbers as elements of a type; a single number is repeated.
@@ -222,25 +193,33 @@ func (c goldenTrial) must(err error) {
 	}
 }
 
-// goldenStep is the check of values on a plugin of the given kind; run is called for each case.
-func goldenStep(v Values, kind sdk.Kind, run func(goldenTrial)) step {
-	return step{name: "golden " + v.Name, asks: goldenAsks, run: func(t *trial) {
-		if v.Kind != kind {
-			t.failf(example{}, "the values are for plugins of the kind %s", v.Kind)
-			return
-		}
-		for _, c := range v.cases {
-			t.run(func() { run(goldenTrial{c, t, v}) })
-		}
-		t.notef("%d cases", len(v.cases))
-	}}
+// goldenChecks are those of the values of the caller; run is called for each case.
+func (s *session) goldenChecks(run func(goldenTrial)) (list []check) {
+	const asks = "the values of an independent implementation: within their tolerance on the " +
+		"reference implementation, within that of binary32 on devices; codes and masks are equal"
+	for _, v := range s.golden {
+		list = append(list, check{"golden " + v.Name, asks, func(t *trial) {
+			if v.Kind != s.report.Kind {
+				t.failf(example{}, "the values are for plugins of the kind %s", v.Kind)
+				return
+			}
+			for _, c := range v.cases {
+				t.run(func() { run(goldenTrial{c, t, v}) })
+			}
+			t.notef("%d cases", len(v.cases))
+		}, ""})
+	}
+	return list
 }
 
 func (c goldenTrial) variant(s *session) variant {
-	settings, err := c.settings(s.about)
-	c.must(err)
 	all := maps.Clone(s.settings)
-	maps.Copy(all, settings)
+	for name, v := range c.Settings {
+		if f, ok := v.(float64); ok && f == math.Trunc(f) && math.Abs(f) <= 1<<53 {
+			v = int(f) // which is a number for parameters of both types
+		}
+		all[name] = v
+	}
 	v, err := newVariant(s.about, all)
 	c.must(err)
 	return v
@@ -248,17 +227,17 @@ func (c goldenTrial) variant(s *session) variant {
 
 // within compares a result with what is expected: on the reference implementation within the
 // tolerance of the values, or exactly; on a device within what the function device allows.
-func (c goldenTrial) within(on example, name string, got []float64, exact bool,
-	device func(i int) float64) {
+func (c goldenTrial) within(on example, name string, got []float64, exact bool, device func(i int) float64) {
 	want := c.Expected[name]
-	allowed := device
-	if on.machine == (Oracle{}).Name() {
-		allowed = upTo(0)
-		if !exact {
-			allowed = func(i int) float64 { return c.of.abs + c.of.rel*math.Abs(want.data[i]) }
+	if on.machine == (Reference{}).Name() {
+		device = func(i int) float64 {
+			if exact {
+				return 0
+			}
+			return c.of.abs + c.of.rel*math.Abs(want.data[i])
 		}
 	}
-	c.t.within(on, "case "+c.ID+": "+name, want.shape, got, want.data, allowed)
+	c.t.within(on, "case "+c.ID+": "+name, want.shape, got, want.data, device)
 }
 
 func (q *quantizerRun) goldenCase(c goldenTrial) {
@@ -267,19 +246,28 @@ func (q *quantizerRun) goldenCase(c goldenTrial) {
 		c.must(fmt.Errorf("inputs: it has no %q", spec.InputX))
 	}
 	dy, backward := c.Inputs[inputDY]
+	trains := slices.ContainsFunc(spec.StepInputs, func(in program.Input) bool { // or the next state
+		_, ok := c.Inputs[in.Name]
+		return ok
+	})
 	for name := range c.Expected {
-		if strings.HasPrefix(name, autodiff.Prefix) && !backward {
+		prefix := prefixOf(name)
+		trains = trains || prefix == spec.KeptPrefix
+		if prefix == autodiff.Prefix && !backward {
 			c.must(fmt.Errorf("expected: %q needs the input %q, the gradient by the value", name, inputDY))
 		}
 	}
 	s, err := q.ask(c.variant(q.session), sdk.Role(cmp.Or(c.Role, "weight")), x.shape...)
 	c.must(err)
-	if s.evaluation != nil && !c.trains() && (s.Backward == nil || !backward) {
+	if s.evaluation != nil && !trains && (s.Backward == nil || !backward) {
 		s = s.evaluation
 	}
-	in := &instance{siteAnswer: s, t: c.t, m: Oracle{}}
+	in := &instance{siteAnswer: s, t: c.t, m: Reference{}, trained: map[string]reference.Tensor{}}
 	given := maps.Clone(c.Inputs)
-	starts := map[string]*program.Program{} // what is compared of them, by the prefix of its name
+	delete(given, inputDY)
+	// With statistics of columns the case is about initial values, in binary64 as the values are.
+	starts := map[string]*program.Program{} // by the prefix of what they return
+	startInputs := map[string]map[string]reference.Tensor{}
 	for _, column := range spec.ColumnInputs(nil) {
 		if _, ok := given[column.Name]; ok {
 			delete(given, column.Name)
@@ -287,18 +275,39 @@ func (q *quantizerRun) goldenCase(c goldenTrial) {
 		}
 	}
 	maps.DeleteFunc(starts, func(_ string, p *program.Program) bool { return p == nil })
-	for _, p := range starts {
-		for name, v := range in.run(p, c.initial(p)) { // in binary64, as the values are
+	for prefix, p := range starts {
+		startInputs[prefix] = map[string]reference.Tensor{}
+		for _, input := range p.Inputs {
+			a, ok := c.Inputs[input.Name]
+			if !ok || len(a.data) != int(input.Type.Size()) {
+				c.must(fmt.Errorf("the plugin's initial values follow from %s, of which the case must have %d numbers",
+					input.Name, input.Type.Size()))
+			}
+			startInputs[prefix][input.Name] = reference.Floats(a.data, input.Type.Shape...)
+		}
+		for name, v := range in.run(p, startInputs[prefix]) {
 			given[name] = array{v.Type.Shape, v.Float64s()}
 		}
 	}
-	delete(given, inputDY)
-	in.trained = c.inputs(s.Program, given)
+	for _, input := range s.Program.Inputs {
+		a, ok := given[input.Name]
+		delete(given, input.Name)
+		if !ok {
+			c.must(fmt.Errorf("the plugin's program takes %s, for which the case has no value", input.Name))
+		}
+		if input.Name != spec.InputX {
+			in.trained[input.Name], err = a.tensor(input.Name, input.Type)
+			c.must(err)
+		}
+	}
+	for name := range given {
+		c.must(fmt.Errorf("the plugin's program does not take %s, for which the case has a value", name))
+	}
 	in.run(s.Program, in.inputs(x.data)) // an error of the program ends the case
 
 	c.compare(q, in, s.Program, in.inputs(x.data), "")
 	for prefix, p := range starts {
-		c.compare(q, in, p, c.initial(p), prefix)
+		c.compare(q, in, p, startInputs[prefix], prefix)
 	}
 	if in.Next != nil && len(starts) == 0 {
 		c.compare(q, in, in.Next, in.inputsOf(in.Next, x.data), spec.KeptPrefix)
@@ -310,57 +319,9 @@ func (q *quantizerRun) goldenCase(c goldenTrial) {
 	}
 }
 
-// trains reports whether the values are those of a step of training: they have noise, or the step,
-// or the next state.
-func (c goldenCase) trains() bool {
-	for name := range c.Expected {
-		if kindOfOutput(name) == spec.KeptPrefix {
-			return true
-		}
-	}
-	return slices.ContainsFunc(spec.StepInputs, func(in program.Input) bool {
-		_, ok := c.Inputs[in.Name]
-		return ok
-	})
-}
-
-func (c goldenTrial) initial(p *program.Program) map[string]reference.Tensor {
-	out := map[string]reference.Tensor{}
-	for _, in := range p.Inputs {
-		a, ok := c.Inputs[in.Name]
-		if !ok || len(a.data) != int(in.Type.Size()) {
-			c.must(fmt.Errorf("the plugin's initial values follow from %s, of which the case must have %d numbers",
-				in.Name, in.Type.Size()))
-		}
-		out[in.Name] = reference.Floats(a.data, in.Type.Shape...)
-	}
-	return out
-}
-
-func (c goldenTrial) inputs(p *program.Program, given map[string]array) map[string]reference.Tensor {
-	out := map[string]reference.Tensor{}
-	for _, in := range p.Inputs {
-		a, ok := given[in.Name]
-		delete(given, in.Name)
-		if !ok {
-			c.must(fmt.Errorf("the plugin's program takes %s, for which the case has no value", in.Name))
-		}
-		if in.Name == spec.InputX {
-			continue
-		}
-		var err error
-		out[in.Name], err = a.tensor(in.Name, in.Type)
-		c.must(err)
-	}
-	for name := range given {
-		c.must(fmt.Errorf("the plugin's program does not take %s, for which the case has a value", name))
-	}
-	return out
-}
-
-// kindOfOutput is the prefix of the name of an output: that of gradients, of state, of trained
+// prefixOf is the prefix of the name of an output: that of gradients, of state, of trained
 // parameters, or none.
-func kindOfOutput(name string) string {
+func prefixOf(name string) string {
 	for _, prefix := range []string{autodiff.Prefix, spec.KeptPrefix, spec.TrainedPrefix} {
 		if strings.HasPrefix(name, prefix) {
 			return prefix
@@ -380,11 +341,11 @@ func (c goldenTrial) compare(q *quantizerRun, in *instance, p *program.Program,
 	for _, m := range q.machines {
 		out, err := m.Run(p, inputs)
 		c.must(err)
-		if m != (Oracle{}) && !e.roundsAsMeant(out) {
+		if m != (Reference{}) {
 			c.must(e.jumps(p, inputs))
 		}
 		for name, want := range inOrder(c.Expected) {
-			if kindOfOutput(name) != prefix {
+			if prefixOf(name) != prefix {
 				continue
 			}
 			got, ok := out[name]
@@ -417,13 +378,10 @@ type goldenTraining struct {
 
 func (o *optimizerRun) goldenCase(c goldenTrial) {
 	g := goldenTraining{goldenTrial: c}
-	known := []string{spec.InputX, spec.InputGradient, goldenRate, goldenDecay, spec.InputLoss, goldenDecayLast}
-	for name, a := range c.Inputs {
+	known := []string{spec.InputX, spec.InputGradient, spec.InputRate, decayName, spec.InputLoss, decayLast}
+	for name := range c.Inputs {
 		if !slices.Contains(known, name) {
 			c.must(fmt.Errorf("inputs: unknown %q; known are %q", name, known))
-		}
-		if name == goldenDecay && len(a.data) != 1 {
-			c.must(fmt.Errorf("inputs: %s is not a number", name))
 		}
 	}
 	x, gradients := c.Inputs[spec.InputX], c.Inputs[spec.InputGradient]
@@ -432,17 +390,16 @@ func (o *optimizerRun) goldenCase(c goldenTrial) {
 			spec.InputX, spec.InputGradient))
 	}
 	steps := gradients.shape[0]
-	if n := len(c.Inputs[spec.InputLoss].data); n != 0 && n != steps {
-		c.must(fmt.Errorf("inputs: %d losses for %d gradients", n, steps))
-	}
-	switch g.rates = c.Inputs[goldenRate].data; len(g.rates) {
+	switch g.rates = c.Inputs[spec.InputRate].data; len(g.rates) {
 	case 0: // x stays where it is
 		g.rates = full(0, steps)
 	case 1:
 		g.rates = full(g.rates[0], steps)
 	}
-	if len(g.rates) != steps || len(gradients.data) != steps*len(x.data) {
-		c.must(fmt.Errorf("it has %d rates, %v gradients", len(g.rates), gradients.shape))
+	losses, decays := len(c.Inputs[spec.InputLoss].data), len(c.Inputs[decayName].data)
+	if len(g.rates) != steps || len(gradients.data) != steps*len(x.data) || losses > 0 && losses != steps || decays > 1 {
+		c.must(fmt.Errorf("it has %d rates, %v gradients, %d losses and %d weight decays",
+			len(g.rates), gradients.shape, losses, decays))
 	}
 	var err error
 	g.tensorAnswer, err = o.ask(c.variant(o.session), sdk.TensorRole(cmp.Or(c.Role, "matrix")), x.shape...)
@@ -476,11 +433,11 @@ func (o *optimizerRun) goldenCase(c goldenTrial) {
 func (g goldenTraining) path(m Machine, single bool, x, gradients []float64) map[string][]float64 {
 	all := map[string][]float64{}
 	r := g.untrained(g.t, m, x)
+	r.exact = !single && m == Reference{}
 	g.must(r.init())
-	r.single = r.single || single
 	r.steps = float64(len(g.rates))
-	decay, losses, decayLast := 0.0, g.Inputs[spec.InputLoss].data, g.Inputs[goldenDecayLast].data != nil
-	if a, ok := g.Inputs[goldenDecay]; ok {
+	decay, losses, last := 0.0, g.Inputs[spec.InputLoss].data, g.Inputs[decayLast].data != nil
+	if a, ok := g.Inputs[decayName]; ok {
 		decay = a.data[0]
 	}
 	for i, rate := range g.rates {
@@ -491,12 +448,12 @@ func (g goldenTraining) path(m Machine, single bool, x, gradients []float64) map
 		}
 		g.must(r.pace(x, gradient))
 		rate, keep := r.rate, 1-r.rate*decay
-		if !decayLast {
+		if !last {
 			x = scaled(keep, x)
 		}
 		u, err := r.step(x, gradient)
 		g.must(err)
-		if x = axpy(x, -rate, u); decayLast && i > 0 {
+		if x = axpy(x, -rate, u); last && i > 0 {
 			x = scaled(keep, x)
 		}
 		all[spec.InputX] = append(all[spec.InputX], x...)
@@ -511,7 +468,7 @@ func (g goldenTraining) path(m Machine, single bool, x, gradients []float64) map
 // spread is how far each element of the path moves with noise in the start and in
 // the gradients, and with a state in binary32.
 func (g goldenTraining) spread(x, gradients []float64) map[string][]float64 {
-	base := g.path(Oracle{}, false, x, gradients)
+	base := g.path(Reference{}, false, x, gradients)
 	out := map[string][]float64{}
 	for name, v := range base {
 		out[name] = make([]float64, len(v))
@@ -521,7 +478,7 @@ func (g goldenTraining) spread(x, gradients []float64) map[string][]float64 {
 		if i > 0 {
 			movedX, movedGradients = withNoise(x, uint64(i)), withNoise(gradients, uint64(i))
 		}
-		for name, moved := range g.path(Oracle{}, i == 0, movedX, movedGradients) {
+		for name, moved := range g.path(Reference{}, i == 0, movedX, movedGradients) {
 			for j, v := range moved {
 				out[name][j] = max(out[name][j], distance(v, base[name][j]))
 			}

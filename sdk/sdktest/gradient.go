@@ -3,6 +3,7 @@ package sdktest
 import (
 	"fmt"
 	"maps"
+	"math"
 	"math/rand/v2"
 	"slices"
 
@@ -16,12 +17,9 @@ import (
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
-// probes is the number of elements of an input at which central differences are
-// taken.
-const probes = 12
-
-// checkGradient compares the reverse pass of the surrogate with central differences
-// of Σ dy·surrogate.
+// checkGradient compares the reverse pass of the surrogate with central differences of
+// Σ dy·surrogate, in some elements of each input. It tries two widths, because a difference across
+// a kink is wrong for one width and right for another.
 func (q *quantizerRun) checkGradient(t *trial, in *instance, x []float64) {
 	if in.Backward != nil {
 		return
@@ -35,57 +33,53 @@ func (q *quantizerRun) checkGradient(t *trial, in *instance, x []float64) {
 	}
 	dy := normal(5, in.shape...)
 	gradient := in.gradient(x, dy)
-	f, err := newFrozen(in.Program, spec.OutputSurrogate, in.inputs(x))
+	p, inputs, err := frozen(in.Program, spec.OutputSurrogate, in.inputs(x))
 	t.must(in.at(), err)
 	r := rand.New(rand.NewPCG(4, 4))
 	for _, name := range in.Differentiable() {
-		got := gradient[autodiff.Prefix+name]
-		for range min(probes, got.Len()) {
+		got, point := gradient[autodiff.Prefix+name], inputs[name]
+		for range min(12, got.Len()) {
 			i := r.IntN(got.Len())
-			t.run(func() { in.probe(f, name, i, dy, got) })
+			t.run(func() {
+				t.announce()
+				var want float64
+				for _, h := range []float64{1e-5, 1e-7} {
+					var sums [2]float64
+					for k, sign := range []float64{1, -1} {
+						moved := maps.Clone(inputs)
+						moved[name] = reference.Floats(with(point.Floats, i, point.Floats[i]+sign*h), point.Type.Shape...)
+						out, err := reference.Run(p, moved)
+						t.must(in.at(), err)
+						sums[k] = floats.Dot(out[spec.OutputSurrogate].Floats, dy)
+					}
+					want = (sums[0] - sums[1]) / (2 * h)
+					if distance(got.Floats[i], want) <= 1e-6*(1+largest(got.Floats)) {
+						return
+					}
+				}
+				e := in.at()
+				if name == spec.InputX {
+					e = in.given(x)
+				}
+				f := e.element("gradient by "+name+", against central differences of the surrogate",
+					i, got.Type.Shape, got.Floats)
+				f.Want = number(want)
+				t.add(f)
+				t.hintAtNaN(got.Floats)
+			})
 		}
 	}
 }
 
-// probe compares one element of the gradient with respect to one input. It tries two
-// widths, because a difference across a kink is wrong for one width and right for another.
-func (in *instance) probe(f *frozen, name string, i int, dy []float64, got reference.Tensor) {
-	in.t.announce()
-	gradient := got.Floats
-	var want float64
-	for _, h := range []float64{1e-5, 1e-7} {
-		var err error
-		want, err = f.difference(name, i, h, dy)
-		in.t.must(in.at(), err)
-		if distance(gradient[i], want) <= 1e-6*(1+largest(gradient)) {
-			return
-		}
-	}
-	e := in.at()
-	if name == spec.InputX {
-		e = in.given(f.inputs[name].Floats)
-	}
-	fail := e.element("gradient by "+name+", against central differences of the surrogate", i, got.Type.Shape, gradient)
-	fail.Want = number(want)
-	in.t.add(fail)
-	in.t.hintAtNaN(gradient)
-}
-
-// frozen is a program of which one output is evaluated around a point. What passes
-// through stop_gradient keeps the value that it has at the point, because the reverse
-// pass treats it as a constant.
-type frozen struct {
-	p      *program.Program
-	output string
-	inputs map[string]reference.Tensor
-}
-
-func newFrozen(p *program.Program, output string, inputs map[string]reference.Tensor) (*frozen, error) {
+// frozen is a program for one output, and its inputs at a point. What passes through stop_gradient
+// is an input with the value that it has at the point, because the reverse pass treats it as a
+// constant.
+func frozen(p *program.Program, output string, inputs map[string]reference.Tensor) (*program.Program, map[string]reference.Tensor, error) {
 	p, err := transform.Trim(p, output)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	f := &frozen{output: output, inputs: maps.Clone(inputs)}
+	inputs = maps.Clone(inputs)
 	args, operands := transform.Arguments(p), []program.Output{}
 	for i, n := range p.Nodes {
 		if n.Op == program.OpStopGradient {
@@ -98,37 +92,20 @@ func newFrozen(p *program.Program, output string, inputs map[string]reference.Te
 	if len(operands) > 0 {
 		before, err := transform.Extract(p, p.Name, transform.Arguments(p), operands)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		values, err := reference.Run(before, inputs)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
-		maps.Copy(f.inputs, values)
+		maps.Copy(inputs, values)
 	}
-	f.p, err = transform.Extract(p, p.Name, args, p.Outputs)
-	return f, err
+	p, err = transform.Extract(p, p.Name, args, p.Outputs)
+	return p, inputs, err
 }
 
-// difference is the central difference of Σ dy·output with respect to one element of an input.
-func (f *frozen) difference(name string, i int, h float64, dy []float64) (float64, error) {
-	at := f.inputs[name]
-	defer func() { f.inputs[name] = at }()
-	var sums [2]float64
-	for k, sign := range []float64{1, -1} {
-		f.inputs[name] = reference.Floats(with(at.Floats, i, at.Floats[i]+sign*h), at.Type.Shape...)
-		out, err := reference.Run(f.p, f.inputs)
-		if err != nil {
-			return 0, err
-		}
-		sums[k] = floats.Dot(out[f.output].Floats, dy)
-	}
-	return (sums[0] - sums[1]) / (2 * h), nil
-}
-
-// checkGradientSize computes the Jacobian of the surrogate with respect to x. With the masked
-// straight-through gradient dx = Hᵀ(M ⊙ H·dx̂) its trace is the number of entries that the
-// mask passes, whatever the rotation H; without a rotation the diagonal is the mask itself.
+// checkGradientSize computes the Jacobian of the surrogate with respect to x, also where some
+// entries are far larger than the others, so that a mask stops them.
 func (q *quantizerRun) checkGradientSize(t *trial) {
 	for _, v := range q.space.core() {
 		if v.claims(sdk.ClaimAnyGradient) {
@@ -138,24 +115,22 @@ func (q *quantizerRun) checkGradientSize(t *trial) {
 		for _, d := range []int{33, 64} {
 			for _, s := range q.sites(v, 1, d) {
 				x := normal(6, 1, d)
-				t.run(func() { s.instance(t, Oracle{}, x).checkJacobian(x, len(v.changed) == 0, v.claims(sdk.ClaimPrunes)) })
-				t.run(func() { s.instance(t, Oracle{}, x).checkJacobian(withOutliers(x), false, v.claims(sdk.ClaimPrunes)) })
+				outliers := slices.Clone(x)
+				for i := 2; i < len(outliers); i += 7 {
+					outliers[i] *= 6
+				}
+				t.run(func() { s.instance(t, Reference{}, x).checkJacobian(x, len(v.changed) == 0) })
+				t.run(func() { s.instance(t, Reference{}, x).checkJacobian(outliers, false) })
 			}
 		}
 	}
 }
 
-// withOutliers is x with some entries that are far larger than the others, as in
-// activations: a mask stops them.
-func withOutliers(x []float64) []float64 {
-	out := slices.Clone(x)
-	for i := 2; i < len(out); i += 7 {
-		out[i] *= 6
-	}
-	return out
-}
-
-func (in *instance) checkJacobian(x []float64, byDefault, prunes bool) {
+// checkJacobian: with the masked straight-through gradient dx = Hᵀ(M ⊙ H·dx̂) the trace is the
+// number of entries that the mask passes, whatever the rotation H; without a rotation the diagonal
+// is the mask itself. A backward pass of the quantizer's own has factors of about 1 in the mean,
+// and 0 where the mask stops something and nothing is mixed.
+func (in *instance) checkJacobian(x []float64, byDefault bool) {
 	mask, trace, n := in.quantize(x).mask, 0.0, float64(len(x))
 	diagonal, mixes := make([]float64, len(x)), false
 	for i := range x {
@@ -165,23 +140,155 @@ func (in *instance) checkJacobian(x []float64, byDefault, prunes bool) {
 		mixes = mixes || largest(row) > 1e-6
 	}
 	in.t.announce()
-	if in.Backward != nil {
-		in.checkPasses(x, mask, diagonal, mixes, byDefault)
-		return
+	passed := n
+	if len(mask) > 0 {
+		passed = floats.Sum(mask)
 	}
-	if len(mask) == 0 {
-		if byDefault && !(trace > least*n && trace < greatest*n) {
-			in.t.failf(in.at(), "the gradient passes with a factor of %.4g in the mean, want about 1; if that is meant, %s", trace/n, claim(sdk.ClaimAnyGradient))
+	meant := "if that is meant, " + claim(sdk.ClaimAnyGradient)
+	if len(mask) == 0 || in.Backward != nil {
+		if byDefault && !(trace > least*passed && trace < greatest*passed) {
+			in.t.failf(in.at(), "the gradient passes with a factor of %.4g in the mean, want about 1; %s",
+				trace/passed, meant)
+		}
+		if len(mask) > 0 && !mixes {
+			for i := range diagonal {
+				diagonal[i] *= 1 - mask[i]
+			}
+			in.equal(x, "factor with which the gradient passes where the mask stops it", diagonal, make([]float64, len(x)))
 		}
 		return
 	}
-	passed := floats.Sum(mask)
 	if distance(trace, passed) > 1e-6*n {
-		in.t.failf(in.at(), "the gradient passes with factors that add up to %.6g, but the mask passes %v of %v entries; if that is meant, %s", trace, passed, n, claim(sdk.ClaimAnyGradient))
+		in.t.failf(in.at(), "the gradient passes with factors that add up to %.6g, "+
+			"but the mask passes %v of %v entries; %s", trace, passed, n, meant)
 	} else if !mixes {
 		in.within(x, "factor with which the gradient passes, against the mask,", diagonal, mask, upTo(1e-6))
 	}
-	if byDefault && passed < n/2 && !prunes {
-		in.t.failf(in.at(), "the mask stops %v of %v entries of a normal row: is it inverted? (if it is pruned, %s)", n-passed, n, claim(sdk.ClaimPrunes))
+	if byDefault && passed < n/2 && !in.variant.claims(sdk.ClaimPrunes) {
+		in.t.failf(in.at(), "the mask stops %v of %v entries of a normal row: is it inverted? (if it is pruned, %s)",
+			n-passed, n, claim(sdk.ClaimPrunes))
+	}
+}
+
+// checkOwnBackward: a backward pass of the quantizer's own follows from nothing, so that there is
+// nothing to compare it with. But there is what every gradient has to be: finite, zero where dy is,
+// unless the quantizer has a loss of its own, and for each row its own.
+func (q *quantizerRun) checkOwnBackward(t *trial, in *instance, x []float64) {
+	if in.Backward == nil {
+		return
+	}
+	n := len(x)
+	zeros, dy := make([]float64, n), normal(5, in.shape...)
+	sparse := slices.Clone(dy)
+	for i := 0; i < n; i += 2 {
+		sparse[i] = 0
+	}
+	for _, at := range []struct {
+		what  string
+		x, dy []float64
+	}{
+		{"", x, dy}, {" where half of dy is zero", x, sparse}, {" where dy is zero", x, zeros},
+		{" where x is zero", zeros, dy}, {" where all is zero", zeros, zeros},
+		{" of a large dy", x, scaled(0x1p40, dy)}, {" of a small dy", x, scaled(0x1p-100, dy)},
+	} {
+		for name, v := range inOrder(in.from(at.x).gradient(at.x, at.dy)) {
+			if !t.finite(in.at(), name+at.what, v.Type.Shape, v.Floats) {
+				t.hintAtNaN(v.Floats)
+			}
+		}
+	}
+	if !in.variant.claims(sdk.ClaimOwnLoss) {
+		for name, v := range inOrder(in.gradient(x, zeros)) {
+			t.equal(in.at(), name+" where dy is zero (with a loss of the quantizer's own, "+
+				claim(sdk.ClaimOwnLoss)+")", v.Type.Shape, v.Floats, make([]float64, v.Len()))
+		}
+	}
+	if in.m != (Reference{}) || !in.independentRows(x) {
+		return
+	}
+	// Other rows of x and dy do not change the gradient of a row.
+	base, d := in.byX(x, dy), in.shape[1]
+	for i := range in.shape[0] {
+		from, to := i*d, (i+1)*d
+		others, otherDY := scaled(-3, x), scaled(-3, dy)
+		copy(others[from:to], x[from:to])
+		copy(otherDY[from:to], dy[from:to])
+		t.run(func() {
+			t.equal(in.given(x[from:to]), fmt.Sprintf("d.x of row %d among other rows of x and dy", i),
+				[]int{1, d}, in.byX(others, otherDY)[from:to], base[from:to])
+		})
+	}
+}
+
+// hintAtNaN notes why a gradient is NaN, most often, where one is.
+func (t *trial) hintAtNaN(gradient []float64) {
+	if slices.ContainsFunc(gradient, math.IsNaN) {
+		t.notef("a gradient of NaN often is 0·Inf, of the branch of a selection that is not taken: " +
+			"select a safe argument, too (in JAX jnp.where(ok, f(jnp.where(ok, x, 1)), 0))")
+	}
+}
+
+// checkLearning: the gradient check compares the reverse pass of the surrogate with the surrogate
+// itself, so it cannot know whether the surrogate is a good one: if none is given, both are zero,
+// and a wrong sign is wrong on both sides. But the purpose of a trained parameter can be measured:
+// it makes the error ½·Σ (Q(x) − x)² small, whose gradient with respect to Q(x) is Q(x) − x. From a
+// parameter that is far off, a step against the gradient, not one along it, has to make the error
+// smaller.
+func (q *quantizerRun) checkLearning(t *trial, in *instance, x []float64) {
+	if len(x) < 64 || in.Init == nil {
+		return // too few numbers to tell an error from chance
+	}
+	for _, p := range in.Trained {
+		t.run(func() { in.checkLearningOf(spec.TrainedPrefix+p.Name, x) })
+	}
+}
+
+// checkLearningOf tries a parameter at its initial value, which may be the best already, and away
+// from it, multiplied by a factor or shifted. The others keep their initial values.
+func (in *instance) checkLearningOf(name string, x []float64) {
+	in.t.announce()
+	at := func(v []float64) *instance {
+		other := *in
+		other.trained = maps.Clone(in.trained)
+		other.trained[name] = reference.Floats(v, in.trained[name].Type.Shape...)
+		return &other
+	}
+	errorOf := func(in *instance) (e float64, d []float64) {
+		d = axpy(in.quantize(x).value, -1, x)
+		return floats.Dot(d, d) / 2, d
+	}
+	start := in.trained[name].Floats
+	shift := full(rootMeanSquare(x), len(start))
+	moves := false
+	for i, v := range [][]float64{start, scaled(8, start), scaled(0.125, start), axpy(start, 2, shift), axpy(start, -2, shift)} {
+		from := at(v)
+		e, d := errorOf(from)
+		gradient := from.gradient(x, d)[autodiff.Prefix+name].Float64s()
+		most := largest(gradient)
+		if most == 0 || floats.HasNaN(gradient) || math.IsNaN(e) {
+			continue
+		}
+		moves = true
+		if i == 0 {
+			continue
+		}
+		best := map[float64]float64{-1: e, 1: e} // by the sign of steps of several lengths
+		for sign := range best {
+			for _, part := range []float64{0.01, 0.1, 0.3, 0.6, 0.875, 1, 1.2, 2} {
+				other, _ := errorOf(at(axpy(v, sign*part*largest(v)/most, gradient)))
+				if other < best[sign] { // not NaN, either
+					best[sign] = other
+				}
+			}
+		}
+		// A single rounding does not halve the error by chance.
+		if best[-1] >= e && best[1] <= e/2 {
+			in.t.failf(in.at(), "from %s = %.4g, where the error is %.4g, no step against its gradient makes it "+
+				"smaller, and one along it leaves %.4g: the sign is wrong", name, v[0], e, best[1])
+			return
+		}
+	}
+	if !moves {
+		in.t.failf(in.at(), "the gradient of the error by %s is zero wherever that is: it is never trained", name)
 	}
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
-// device is the oracle in binary32, with a mistake if change is not nil.
+// device is the reference implementation in binary32, with a mistake if change is not nil.
 type device struct {
 	change func(p *program.Program, out map[string]reference.Tensor)
 	err    error
@@ -82,7 +82,7 @@ func TestDevices(t *testing.T) {
 	}
 }
 
-// reciprocal is the oracle in binary32, but multiplies by the reciprocal of a constant where a program divides by it, as XLA does.
+// reciprocal is the reference implementation in binary32, but multiplies by the reciprocal of a constant where a program divides by it, as XLA does.
 type reciprocal struct{ device }
 
 func (reciprocal) Run(p *program.Program, inputs map[string]reference.Tensor) (map[string]reference.Tensor, error) {

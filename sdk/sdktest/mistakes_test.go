@@ -42,10 +42,10 @@ var twenty = []struct {
 	}}, by: "learning", before: true},
 	{mistake: "unpacks with an offset", q: packed{good(), func(codes, scale program.Value) program.Value {
 		return codes.Convert(program.Float).Shift(1).Mul(scale)
-	}}, by: "unpack", before: true},
+	}}, by: "codes", before: true},
 	{mistake: "corrects averages for one update too many", o: corrected{shift: 1}, by: "correction"},
 	{mistake: "adds weight decay to u", o: momentum{u: func(in sdk.UpdateInput, m program.Value) program.Value { return m.Add(in.X.Scale(0.01)) }}, by: "decay"},
-	{mistake: "treats tensors by their names", o: named{}, by: "names"},
+	{mistake: "treats tensors by their names", o: named{}, by: "selection"},
 	{mistake: "returns the old state", o: momentum{next: func(in sdk.UpdateInput, _ program.Value) program.Value { return in.State["m"] }}, by: "state", before: true},
 	{mistake: "climbs", o: momentum{u: func(_ sdk.UpdateInput, m program.Value) program.Value { return m.Neg() }}, by: "parabola", before: true},
 	{mistake: "divides by a gradient of zero", o: momentum{u: func(_ sdk.UpdateInput, m program.Value) program.Value { return m.Div(m.Abs()) }}, by: "zero gradient", before: true},

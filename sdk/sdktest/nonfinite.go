@@ -16,7 +16,7 @@ import (
 // does so only with the negative ones).
 func (in *instance) influence(x []float64, j int) []bool {
 	on := *in
-	on.m = Oracle{}
+	on.m = Reference{}
 	shared := make([]bool, len(x))
 	shared[j] = true
 	most := largest(x)
@@ -135,13 +135,6 @@ func (p poisoning) check(bad float64) (marks []bool, ok bool) {
 		p.t.hintAtNaN(gradient)
 	}
 	return marks, passes && ok
-}
-
-// hintAtNaN notes why a gradient is NaN, most often, where one is.
-func (t *trial) hintAtNaN(gradient []float64) {
-	if slices.ContainsFunc(gradient, math.IsNaN) {
-		t.notef("a gradient of NaN often is 0·Inf, of the branch of a selection that is not taken: select a safe argument, too (in JAX jnp.where(ok, f(jnp.where(ok, x, 1)), 0))")
-	}
 }
 
 // reach marks what the poisoned element may make NaN. What was pruned does not show that it shares
@@ -265,10 +258,10 @@ func (q *quantizerRun) checkLargest(t *trial, in *instance, x []float64) {
 		huge[j] = math.MaxFloat32 * float64(1-2*(j%2))
 	}
 	out := in.quantize(huge)
-	if in.m == (Oracle{}) {
+	if in.m == (Reference{}) {
 		in.finite(huge, "value beside the largest numbers", out.value)
 	}
-	if in.Init != nil || slices.Contains(in.influence(x, 0)[d:], true) {
+	if in.Init != nil || !in.independentRows(x) {
 		return // one scale, or one trained parameter, for all rows
 	}
 	below, want := out.part(d, len(x)), in.quantize(x).part(d, len(x))

@@ -102,3 +102,21 @@ func rootMeanSquare(v []float64) float64 { return floats.Norm(v, 2) / math.Sqrt(
 func relativeError(got, x []float64) float64 {
 	return rootMeanSquare(axpy(got, -1, x)) / rootMeanSquare(x)
 }
+
+func unwritten(n int) []float32 { return slices.Repeat([]float32{float32(math.NaN())}, n) }
+
+func singles(v []float64) []float32 {
+	out := make([]float32, len(v))
+	for i, x := range v {
+		out[i] = float32(x)
+	}
+	return out
+}
+
+func doubles(v []float32) []float64 {
+	out := make([]float64, len(v))
+	for i, x := range v {
+		out[i] = float64(x)
+	}
+	return out
+}

@@ -2,114 +2,108 @@ package sdktest
 
 import (
 	"fmt"
+	"maps"
 	"math"
 	"slices"
+
+	"gonum.org/v1/gonum/floats"
 
 	"github.com/cage-qat/cage/sdk"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/reference"
+	"github.com/cage-qat/cage/sdk/program/transform"
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
 // checks are all checks of optimizers, in the order of the report.
-func (o *optimizerRun) checks() []step {
-	return []step{
+func (o *optimizerRun) table() []check {
+	return []check{
 		{"parameters", "each value in a declared range, alone and with others, gives valid " +
 			"programs or an error that says what to do", o.checkParameters, ""},
 		{"shapes", "valid programs for every shape of an accepted tensor", o.checkShapes, ""},
 		{"parts", "valid programs, and finite directions, for weights that hold several " +
 			"matrices", o.checkParts, ""},
-		{"selection", "some tensor is accepted, and acceptance depends on role and shape alone",
-			o.checkSelection, ""},
+		{"selection", "some tensor is accepted; acceptance and programs depend on role and shape, " +
+			"not on the name", o.checkSelection, ""},
 		{"deterministic", "the same request gives the same programs, and the same programs the " +
 			"same bits", o.everywhere(o.checkDeterministic), ""},
 		{"zero gradient", "a gradient of zeros from the start gives finite directions and " +
-			"states", o.checkZeroGradient, ""},
+			"states", o.everywhere(o.checkZeroGradient), ""},
 		{"decay", "without a gradient the direction is not in proportion to x: the decay of " +
-			"weights is the host's", o.checkDecay, ""},
-		{"names", "programs do not depend on the name of the tensor", o.checkNames, ""},
+			"weights is the host's", o.byDefault(o.checkDecay), "own_decay is claimed"},
 		{"correction", "the correction of averages for their start counts updates from 1",
 			o.byDefault(o.checkCorrection), "no update reads the step"},
-		{"finite", "gradients from 1e-12 to 1e6 give finite directions and states",
-			o.everywhere(o.checkFinite), ""},
-		{"conditions", "a rate of 0, a loss of 0 and a run of one step give finite directions " +
-			"and states; a rate of its own is finite, not negative, and 0 where the schedule's " +
-			"is 0", o.everywhere(o.checkConditions), "no program reads rate, steps or loss"},
-		{"collection", "what is collected is finite, is read by another program, and depends on " +
-			"the tensor", o.everywhere(o.checkCollection), "nothing is collected"},
-		{"probe", "offsets are finite and not all zero, and the second gradient has an effect " +
-			"on the directions", o.everywhere(o.checkProbe), "none is due"},
+		{"finite", "gradients from 1e-12 to 1e6 give finite directions, states, rates of their own, " +
+			"collected sums, offsets and weights to evaluate with", o.everywhere(o.checkFinite), ""},
+		{"conditions", "a rate of 0, a loss of 0 and a run of one step give finite results, too; a " +
+			"rate of its own is not negative, and 0 where the schedule's is 0",
+			o.everywhere(o.checkConditions), "no program reads rate, steps or loss"},
+		{"collection", "what is collected is read by another program",
+			o.onReference(o.checkCollection), "nothing is collected"},
+		{"probe", "offsets are not all zero, and the second gradient has an effect on the directions",
+			o.onReference(o.checkProbe), "none is due"},
 		{"evaluation", "the weights to evaluate with are x before the first update, and as long " +
-			"as x stays where it is; later they are finite",
-			o.everywhere(o.checkEvaluation), "it is x"},
+			"as x stays where it is", o.everywhere(o.checkEvaluation), "it is x"},
 		{"state", "every state tensor is changed by updates, unless it keeps something of x, " +
 			"and what it holds has an effect", o.checkState, "no state"},
 		{"storage", "what is returned for state that is kept as integers is integers in the " +
 			"range", o.everywhere(o.checkStorage), "no state is kept as integers"},
-		{"checkpoint", "a state that went through binary32 goes on as before",
-			o.checkCheckpoint, "no state"},
+		{"checkpoint", "a state in binary32 gives the same directions", o.byDefault(o.checkCheckpoint),
+			"no state"},
 		{"retry", "an opaque update goes by its inputs alone, changes nothing that it reads, " +
 			"and writes the same when it is asked again or beside others",
 			o.byDefault(o.checkRetry), "the optimizer is a program"},
 		{"refresh", "a refresh runs when it is due and has an effect on the directions",
-			o.onOracle(o.checkRefresh), "none is due"},
+			o.onReference(o.checkRefresh), "none is due"},
 		{"parabola", "x − α·u descends on an ill-conditioned parabola with some rate",
-			func(t *trial) { o.checkDescent(t, parabola, 300, 0.05) }, ""},
+			func(t *trial) { o.checkDescent(t, parabola, 300, 0.05) }, "no tensor is accepted with the settings given"},
 		{"rosenbrock", "x − α·u descends along Rosenbrock's valley with some rate",
 			// The goal is near: the valley begins at 0.17 times the first value.
-			func(t *trial) { o.checkDescent(t, rosenbrock, 2000, 0.15) }, ""},
-		{"devices", "compiled programs agree with the oracle in every step", o.checkDevices, ""},
+			func(t *trial) { o.checkDescent(t, rosenbrock, 2000, 0.15) }, "no tensor is accepted with the settings given"},
+		{"devices", "compiled programs agree with the reference implementation in every step", o.checkDevices, ""},
 	}
 }
 
 func newOptimizerRun(subject OptimizerSubject, list []Option) *session {
 	s, ok := newSession(sdk.KindOptimizer, subject.Describe, list)
 	if ok {
-		o := &optimizerRun{session: s, subject: subject, asked: map[string]*tensorAnswer{}, diverging: map[string]bool{}}
-		s.addSteps(o.checks(), o.goldenCase)
+		o := &optimizerRun{session: s, subject: subject, asked: map[string]*tensorAnswer{},
+			diverging: map[string]bool{}}
+		s.checks = append(s.checks, append(o.table(), s.goldenChecks(o.goldenCase)...)...)
 	}
 	return s
 }
 
 func (o *optimizerRun) checkParameters(t *trial) {
-	var refused refusals
-	variants := slices.Concat(o.space.singles, o.space.mixed)
-	for i, v := range variants {
+	for i, v := range slices.Concat(o.space.singles, o.space.mixed) {
 		t.announce()
 		list, err := o.accepted(v)
 		switch {
 		case len(list) > 0:
-			o.tryOut(t, list[0], i == 0)
-		case err != nil:
-			if i == 0 || !isRefusal(err) {
-				t.ok(example{settings: v.changed}, err)
+			// With settings at the end of a range an algorithm may well diverge: the report says so, and
+			// no other check tries them. The defaults must not diverge.
+			steps := &trial{}
+			for _, size := range sizes {
+				list[0].walk(steps, Reference{}, 3, size)
 			}
-			refused.add(err)
+			switch {
+			case steps.check.Failed == 0:
+			case i == 0:
+				t.add(steps.check.Failures[0])
+			default:
+				t.notef("not finite with %s", settingsText(v.changed))
+				o.diverging[settingsText(v.changed)] = true
+			}
+		case err != nil && i == 0:
+			t.ok(example{settings: v.changed}, err)
+		case err != nil:
+			t.refuse(example{settings: v.changed}, err)
 		}
 	}
-	refused.note(t, len(variants), "settings")
 }
 
-// tryOut takes a few steps. With settings at the end of a range an algorithm may well
-// diverge: the report says so, and no other check tries them. The defaults must not
-// diverge.
-func (o *optimizerRun) tryOut(t *trial, s *tensorAnswer, byDefault bool) {
-	steps := &trial{}
-	for _, size := range sizes {
-		s.walk(steps, Oracle{}, 3, size)
-	}
-	switch {
-	case !steps.failed():
-	case byDefault:
-		t.add(steps.check.Failures[0])
-	default:
-		t.notef("not finite with %s", settingsText(s.settings))
-		o.diverging[settingsText(s.settings)] = true
-	}
-}
-
-// walk takes steps with random gradients of the given size and asks for finite
-// directions and states. It returns the last direction, nil if something is wrong.
+// walk takes steps with random gradients of the given size and asks for finite results. It returns
+// the last direction, nil if something is wrong.
 func (s *tensorAnswer) walk(t *trial, m Machine, steps int, size float64) (u []float64) {
 	t.announce()
 	t.run(func() {
@@ -127,34 +121,49 @@ func (s *tensorAnswer) walk(t *trial, m Machine, steps int, size float64) (u []f
 	return u
 }
 
+// checkFinite looks at all that the last update gave, with its direction u.
 func (r *training) checkFinite(u []float64) bool {
-	for name, v := range inOrder(r.state) {
-		if !r.t.finite(r.at(), fmt.Sprintf("%s after update %d", name, r.updates), v.Type.Shape, v.Floats) {
+	all := maps.Clone(r.state)
+	maps.Copy(all, r.sums)
+	all["direction"], all["rate"] = reference.Floats(u, r.shape...), reference.Float(r.rate)
+	if r.offset != nil {
+		all["offset"] = reference.Floats(r.offset, r.shape...)
+	}
+	if r.Evaluate != nil {
+		w, err := r.evaluated(r.x)
+		r.t.must(r.at(), err)
+		all["evaluation"] = reference.Floats(w, r.shape...)
+	}
+	for name, v := range inOrder(all) {
+		if !r.t.finite(r.at(), fmt.Sprintf("%s of update %d", name, r.updates), v.Type.Shape, v.Floats) {
 			return false
 		}
 	}
-	return r.t.finite(r.at(), fmt.Sprintf("direction of update %d", r.updates), r.shape, u)
+	return true
 }
 
 func (o *optimizerRun) checkShapes(t *trial) {
 	shapes := map[sdk.TensorRole][][]int{sdk.TensorVector: {{1}, {3}, {33}, {640}}}
-	for _, role := range []sdk.TensorRole{sdk.TensorMatrix, sdk.TensorEmbedding, sdk.TensorHead} {
+	roles := []sdk.TensorRole{sdk.TensorMatrix, sdk.TensorVector, sdk.TensorEmbedding, sdk.TensorHead}
+	for _, role := range roles {
+		if role == sdk.TensorVector {
+			continue
+		}
 		for _, d := range []int{1, 3, 32, 33, 64} {
 			shapes[role] = append(shapes[role], []int{1, d}, []int{7, d}, []int{d, 7})
 		}
 	}
-	var refused refusals
-	for _, role := range []sdk.TensorRole{sdk.TensorMatrix, sdk.TensorVector, sdk.TensorEmbedding, sdk.TensorHead} {
+	for _, role := range roles {
 		declined := 0
 		for _, shape := range shapes[role] {
 			s, err := o.ask(o.space.singles[0], role, shape...)
 			switch {
-			case isRefusal(err) && len(s.settings) > 0: // settings that a person chose need not go with every shape
-				refused.add(err)
+			case err != nil && len(s.settings) > 0: // settings that a person chose need not go with every shape
+				t.refuse(s.example, err)
 			case err != nil:
 				t.ok(s.example, err)
 			case s.Accepts:
-				s.walk(t, Oracle{}, 2, 1)
+				s.walk(t, Reference{}, 2, 1)
 			default:
 				declined++
 			}
@@ -163,56 +172,58 @@ func (o *optimizerRun) checkShapes(t *trial) {
 			t.notef("%d of %d of role %s declined", declined, len(shapes[role]), role)
 		}
 	}
-	refused.note(t, t.check.Tried+refused.count, "shapes")
 }
 
-// fusedRows are the rows of the matrices that fused weights hold: with as many heads of
-// keys and values as of queries, and with fewer.
-var fusedRows = [][]int{{4, 4, 4}, {8, 2, 2}}
-
+// checkParts asks for fused weights: with as many heads of keys and values as of queries, and with
+// fewer.
 func (o *optimizerRun) checkParts(t *trial) {
-	var refused refusals
 	for _, v := range o.space.core() {
-		for _, rows := range fusedRows {
-			plain, err := o.ask(v, sdk.TensorMatrix, rows[0]+rows[1]+rows[2], 6)
+		for _, rows := range [][3]int{{4, 4, 4}, {8, 2, 2}} {
+			plain, err := o.ask(v, sdk.TensorMatrix, 12, 6)
 			if err != nil || o.diverging[settingsText(v.changed)] {
 				continue // the checks of plain matrices report this
 			}
-			s := &tensorAnswer{variant: v, example: plain.example}
-			err = o.answer(s, v, sdk.TensorMatrix, "layers.0.qkv", s.shape,
-				sdk.Part{Name: "q", Rows: rows[0]}, sdk.Part{Name: "k", First: rows[0], Rows: rows[1]},
-				sdk.Part{Name: "v", First: rows[0] + rows[1], Rows: rows[2]})
-			switch {
-			case isRefusal(err) && len(s.settings) > 0: // settings that a person chose need not go with every weight
-				refused.add(err)
-			case err != nil:
-				t.ok(s.example, fmt.Errorf("with parts of %v rows: %w", rows, err))
+			tensor := plain.tensor
+			tensor.Parts = []sdk.Part{{Name: "q", Rows: rows[0]}, {Name: "k", First: rows[0], Rows: rows[1]},
+				{Name: "v", First: rows[0] + rows[1], Rows: rows[2]}}
+			tensor.Name = "layers.0.qkv"
+			s := o.answer(v, tensor)
+			switch err := fmt.Errorf("with parts of %v rows: %w", rows, s.err); {
+			case s.err != nil && len(s.settings) > 0: // settings that a person chose need not go with every weight
+				t.refuse(s.example, err)
+			case s.err != nil:
+				t.ok(s.example, err)
 			case s.Accepts != plain.Accepts:
 				t.failf(s.example, "accepted: %v in parts of %v rows, %v as one matrix", s.Accepts, rows, plain.Accepts)
 			case s.Accepts:
-				s.walk(t, Oracle{}, 2, 1)
+				s.walk(t, Reference{}, 2, 1)
 			}
 		}
 	}
-	refused.note(t, t.check.Tried+refused.count, "fused weights")
 }
 
-// checkSelection asks for tensors that differ in their names alone.
+// checkSelection asks for tensors that differ in their names alone: the programs must be equal but
+// for their own names.
 func (o *optimizerRun) checkSelection(t *trial) {
-	accepted := 0
+	accepted, v := 0, o.space.singles[0]
 	for _, k := range tensorKinds {
 		t.announce()
-		e := example{role: string(k.role), shape: k.shape}
-		of := map[bool]int{}
+		var first *tensorAnswer
 		for _, name := range []string{"layers.0.wq", "layers.11.mlp.down", "x"} {
-			out, err := o.programs(o.space.singles[0], k.role, name, k.shape)
-			t.must(e, err)
-			of[out.Accepts]++
+			s := o.answer(v, sdk.Tensor{Name: name, Role: k.role, Shape: k.shape})
+			t.must(s.example, s.err)
+			if first == nil {
+				if first = s; s.Accepts {
+					accepted++
+				}
+			}
+			if s.Accepts != first.Accepts {
+				t.failf(s.example, "accepted under one name and declined under another")
+			} else if s.Accepts && !v.claims(sdk.ClaimByName) && !maps.Equal(s.unnamed(), first.unnamed()) {
+				t.failf(s.example, "the programs of %s are others than those of %s; if they are meant to depend "+
+					"on names, %s", name, first.tensor.Name, claim(sdk.ClaimByName))
+			}
 		}
-		if len(of) > 1 {
-			t.failf(e, "accepted under one name and declined under another")
-		}
-		accepted += min(of[true], 1)
 	}
 	if accepted == 0 {
 		t.failf(example{}, "no tensor is accepted, of any role")
@@ -220,37 +231,41 @@ func (o *optimizerRun) checkSelection(t *trial) {
 	t.notef("%d of %d kinds of tensors accepted", accepted, len(tensorKinds))
 }
 
+// unnamed has the hash of each program without its name.
+func (s *tensorAnswer) unnamed() map[string]string {
+	hashes := map[string]string{}
+	for which, p := range s.Programs() {
+		other := *p
+		other.Name = which
+		hashes[which] = other.Hash()
+	}
+	return hashes
+}
+
 func (o *optimizerRun) checkDeterministic(t *trial, s *tensorAnswer, m Machine) {
 	t.announce()
-	again, err := o.programs(s.variant, sdk.TensorRole(s.role), "layers.0.wq", s.shape)
-	if t.ok(s.example, err) {
-		samePrograms(t, s.example, s.Programs(), again.Programs())
-		if again.Due != s.Due {
-			t.failf(s.example, "a second request gives refreshes at %+v, the first at %+v", again.Due, s.Due)
-		}
+	again := o.answer(s.variant, s.tensor)
+	if t.ok(s.example, again.err) && (!maps.Equal(again.unnamed(), s.unnamed()) || again.Due != s.Due) {
+		t.failf(s.example, "a second request gives other programs, or refreshes at other steps")
 	}
 	first, second := s.walk(t, m, 3, 1), s.walk(t, m, 3, 1)
 	t.equal(s.on(m), "direction of a second run", s.shape, second, first)
 }
 
-func (o *optimizerRun) checkZeroGradient(t *trial) {
-	moves := false
-	o.everywhere(func(_ *trial, s *tensorAnswer, m Machine) {
-		zeros := make([]float64, s.size())
-		r := s.train(t, m)
-		for range min(max(3, s.Due.Next+1), 12) {
-			u := r.update(r.x, zeros)
-			if !r.checkFinite(u) {
-				return
-			}
-			moves = moves || largest(u) > 0
-			if s.variant.claims(sdk.ClaimStill) {
-				t.equal(r.at(), fmt.Sprintf("direction of update %d without a gradient, which still claims to be zero,", r.updates), s.shape, u, zeros)
-			}
+func (o *optimizerRun) checkZeroGradient(t *trial, s *tensorAnswer, m Machine) {
+	zeros := make([]float64, s.size())
+	r := s.train(t, m)
+	for range min(max(3, s.Due.Next+1), 12) {
+		u := r.update(r.x, zeros)
+		if !r.checkFinite(u) {
+			return
 		}
-	})(t)
-	if moves {
-		t.notef("the direction is not always zero")
+		if s.variant.claims(sdk.ClaimStill) {
+			t.equal(r.at(), fmt.Sprintf("direction of update %d without a gradient, which still claims to be zero,",
+				r.updates), s.shape, u, zeros)
+		} else if largest(u) > 0 {
+			t.notef("the direction is not always zero")
+		}
 	}
 }
 
@@ -270,24 +285,17 @@ func (o *optimizerRun) checkConditions(t *trial, s *tensorAnswer, m Machine) {
 		return
 	}
 	for _, c := range []conditions{s.ordinary(), {0, 100, 2}, {0.01, 100, 0}, {0.01, 1, 2}} {
-		t.announce()
 		r := s.train(t, m)
-		for range 3 {
-			r.conditions = c
+		for i := range 6 {
+			if r.conditions = c; i%2 == 1 {
+				r.conditions = s.ordinary() // what one of them has left in the state
+			}
 			if !r.checkFinite(r.next(20)) {
 				return
 			}
-			switch {
-			case s.Rate == nil:
-			case math.IsNaN(r.rate-r.rate) || r.rate < 0:
-				t.failf(r.at(), "the optimizer's own rate of update %d is %v", r.updates, r.rate)
-				return
-			case r.schedule == 0 && r.rate != 0:
-				t.failf(r.at(), "the optimizer's own rate of update %d is %v, but the schedule's is 0: multiply by the input rate", r.updates, r.rate)
-				return
-			}
-			r.conditions = s.ordinary() // what one of them has left in the state
-			if !r.checkFinite(r.next(20)) {
+			if s.Rate != nil && (r.rate < 0 || r.schedule == 0 && r.rate != 0) {
+				t.failf(r.at(), "the optimizer's own rate of update %d is %v, where the schedule's is %v: "+
+					"multiply by the input rate", r.updates, r.rate, r.schedule)
 				return
 			}
 		}
@@ -298,94 +306,48 @@ func (o *optimizerRun) checkEvaluation(t *trial, s *tensorAnswer, m Machine) {
 	if s.Evaluate == nil {
 		return
 	}
-	near := func(what string, r *training) {
-		w, err := r.evaluated(r.x)
-		t.must(r.at(), err)
-		t.within(r.at(), what, r.shape, w, r.x, upTo(1e-5*largest(r.x)))
-	}
 	r := s.train(t, m)
-	near("what is evaluated before the first update", r)
-	for range 4 {
-		r.next(20)
+	r.schedule = 0 // x does not move
+	for range 5 {
 		w, err := r.evaluated(r.x)
 		t.must(r.at(), err)
-		if !t.finite(r.at(), fmt.Sprintf("what is evaluated after update %d", r.updates), r.shape, w) {
-			return
-		}
+		t.within(r.at(), fmt.Sprintf("what is evaluated after %d updates without a gradient, with a rate of 0,", r.updates),
+			r.shape, w, r.x, upTo(1e-5*largest(r.x)))
+		r.update(r.x, make([]float64, s.size()))
 	}
-	still := s.train(t, m)
-	still.schedule = 0 // x does not move
-	for range 4 {
-		still.update(still.x, make([]float64, s.size()))
-	}
-	near("what is evaluated after 4 updates without a gradient, with a rate of 0,", still)
 }
 
-func (o *optimizerRun) checkCollection(t *trial, s *tensorAnswer, m Machine) {
+func (o *optimizerRun) checkCollection(t *trial, s *tensorAnswer) {
 	names, err := s.Collected()
 	t.must(s.example, err)
 	for _, name := range names {
 		t.announce()
-		if !slices.ContainsFunc([]*program.Program{s.Update, s.Observe, s.Optimizer.Rate, s.Probe}, func(p *program.Program) bool { return p != nil && p.Input(spec.GlobalPrefix+name) >= 0 }) {
+		if !slices.ContainsFunc([]*program.Program{s.Update, s.Observe, s.Optimizer.Rate, s.Probe},
+			func(p *program.Program) bool { return p != nil && p.Input(spec.GlobalPrefix+name) >= 0 }) {
 			t.failf(s.example, "%s is collected, but no program reads its sum: use in.Global[%[1]q]", name)
-		}
-	}
-	if len(names) == 0 {
-		return
-	}
-	varied := map[string]bool{}
-	for _, size := range sizes {
-		r := s.train(t, m)
-		var first map[string]reference.Tensor
-		for range 4 {
-			r.update(r.x, rounded(scaled(size, r.gradient(20))))
-			r.x = axpy(r.x, -max(r.rate, 0.01), normal(uint64(21+r.updates), s.shape...)) // whatever direction and rate are
-			if first == nil {
-				first = r.sums
-			}
-			for name, sum := range r.sums {
-				if !t.finite(r.at(), fmt.Sprintf("%s before update %d", name, r.updates), nil, sum.Floats) {
-					return
-				}
-				varied[name] = varied[name] || sum.Floats[0] != first[name].Floats[0]
-			}
-		}
-	}
-	for _, name := range names {
-		if !varied[spec.GlobalPrefix+name] {
-			t.failf(s.example, "%s is the same for every gradient and every x", name)
 		}
 	}
 }
 
-// checkProbe looks at where second gradients are taken, and at what becomes of them.
-func (o *optimizerRun) checkProbe(t *trial, s *tensorAnswer, m Machine) {
-	if s.ProbeDue.First == 0 || s.ProbeDue.First > s.horizon() {
+// checkProbe looks at where second gradients are taken, and at what becomes of them. Other settings
+// than the defaults may well switch them off.
+func (o *optimizerRun) checkProbe(t *trial, s *tensorAnswer) {
+	if s.ProbeDue.First == 0 || s.ProbeDue.First > s.horizon() || len(s.variant.changed) > 0 {
 		return
 	}
 	t.announce()
 	t.notef("due at %d, %d, every %d", s.ProbeDue.First, s.ProbeDue.Next, s.ProbeDue.Every)
-	some := false
-	for _, size := range sizes {
-		r := s.train(t, m)
-		for range s.ProbeDue.First + 2 {
-			u := r.update(r.x, rounded(scaled(size, r.gradient(20))))
-			if !t.finite(r.at(), fmt.Sprintf("the offset before update %d", r.updates), s.shape, r.offset) {
-				return
-			}
-			some = some || slices.ContainsFunc(r.offset, func(p float64) bool { return p != 0 })
-			r.move(u)
-		}
+	r, some := s.train(t, Reference{}), s.Sampled
+	for range s.ProbeDue.First + 2 {
+		r.next(20)
+		some = some || slices.ContainsFunc(r.offset, func(p float64) bool { return p != 0 })
 	}
-	if len(s.variant.changed) > 0 { // which may well switch probes off
-		return
-	}
-	if !some && !s.Sampled {
-		t.failf(s.example, "every offset is zero: there is nothing to learn from a second gradient at x")
+	if !some {
+		t.failf(s.example, "every offset is zero: a second gradient at x says nothing new")
 		return
 	}
 	for _, size := range []float64{1, 1e-3} { // directions may be clipped where gradients are large
-		r := s.train(t, m)
+		r := s.train(t, Reference{})
 		r.gradients = size
 		other := r.fork()
 		other.disturb = func(probed []float64) {
@@ -398,4 +360,375 @@ func (o *optimizerRun) checkProbe(t *trial, s *tensorAnswer, m Machine) {
 		}
 	}
 	t.failf(s.example, "the second gradient has no effect on %d directions", s.horizon())
+}
+
+// checkCorrection makes updates with one gradient. Averages that start at zero and are corrected
+// for it then give one direction, from the first update on. An optimizer that gives it only when
+// the step is counted from another number corrects for one update too many, or too few.
+func (o *optimizerRun) checkCorrection(t *trial, s *tensorAnswer) {
+	if !s.Opaque { // which may read the step, for all that is known
+		if i := s.Update.Input(spec.InputStep); i < 0 || !transform.Needs(s.Update, s.Update.Outputs)[i] {
+			return
+		}
+	}
+	t.announce()
+	if s.steady(t, 0) {
+		return
+	}
+	for _, shift := range []int{-1, 1} {
+		if s.steady(t, shift) {
+			t.failf(s.example, "with equal gradients the directions would be equal if the first update were number %d: "+
+				"the step counts from 1, and so does the bias correction β^t", 1+shift)
+			return
+		}
+	}
+	t.notef("with equal gradients the directions are not equal")
+}
+
+// steady reports whether updates with one gradient have one direction, when steps are counted from
+// 1 + shift.
+func (s *tensorAnswer) steady(t *trial, shift int) bool {
+	r := s.train(t, Reference{})
+	r.exact, r.stepShift = true, shift
+	g := normal(41, s.shape...)
+	var first []float64
+	for range 6 {
+		u, err := r.step(r.x, g)
+		if err != nil {
+			return false // a factorization of what no training gives
+		}
+		if first == nil {
+			first = u
+		}
+		for i, v := range u {
+			if !(math.Abs(v-first[i]) <= 1e-6*largest(first)) {
+				return false
+			}
+		}
+	}
+	return largest(first) > 0
+}
+
+// checkDecay looks for directions in proportion to x: 10⁵ updates with a rate of 1 take a tenth of x
+// away with the least factor that counts. Less is what an optimizer adds to a denominator, or where
+// an estimate of a rate begins.
+func (o *optimizerRun) checkDecay(t *trial, s *tensorAnswer) {
+	if s.variant.claims(sdk.ClaimOwnDecay) {
+		return
+	}
+	t.announce()
+	r := s.train(t, Reference{})
+	for range 3 {
+		u := r.update(r.x, make([]float64, s.size()))
+		factor := u[0] / r.x[0]
+		if !(math.Abs(factor) >= 1e-6 && math.Abs(factor) < math.Inf(1)) || slices.ContainsFunc(axpy(u, -factor, r.x),
+			func(d float64) bool { return !(math.Abs(d) <= 1e-6*math.Abs(factor)*largest(r.x)) }) {
+			continue
+		}
+		message := fmt.Sprintf("without a gradient, the direction of update %d is %.3g·x: weight decay is the host's; "+
+			"if it is meant, %s", r.updates, factor, claim(sdk.ClaimOwnDecay))
+		if len(s.settings) == 0 {
+			t.failf(s.example, "%s", message)
+		} else {
+			t.notef("%s", message)
+		}
+		return
+	}
+}
+
+// horizon is the number of updates within which every part of the state must have an
+// effect. It is large enough to include refreshes, unless that would take more updates
+// than a test can afford.
+func (s *tensorAnswer) horizon() int {
+	const most = 400
+	h := 6
+	if s.Rate != nil {
+		h = 24 // an estimate of a rate takes its time
+	}
+	if s.Due.First > 0 {
+		h = max(h, s.Due.First+2)
+	}
+	if s.Due.Every > 0 {
+		h = max(h, s.Due.First+s.Due.Next+2*s.Due.Every+2)
+	}
+	if s.ProbeDue.First > 0 {
+		h = max(h, s.ProbeDue.First+2)
+	}
+	return min(h, most)
+}
+
+// checkState changes one state tensor at a time: all of them with the default settings, and
+// with other settings those that the defaults do not have.
+func (o *optimizerRun) checkState(t *trial) {
+	seen := map[string]bool{}
+	for i, v := range o.space.core() {
+		list, _ := o.accepted(v)
+		for _, s := range list {
+			for _, tensor := range s.State {
+				if i > 0 && seen[tensor.Name] {
+					continue
+				}
+				seen[tensor.Name] = true
+				t.announce()
+				t.run(func() { s.checkChanges(t, spec.StatePrefix+tensor.Name) })
+				t.run(func() { s.checkEffect(t, spec.StatePrefix+tensor.Name) })
+			}
+		}
+	}
+}
+
+// checkChanges fails unless updates change the named state tensor, or it is made from x at the start.
+func (s *tensorAnswer) checkChanges(t *trial, name string) {
+	if !s.Opaque {
+		if out, _ := s.Init.Output(name); transform.Needs(s.Init, []program.Output{{Value: out}})[0] {
+			return
+		}
+	}
+	r := s.train(t, Reference{})
+	initial := r.state[name].Floats
+	for range s.horizon() {
+		r.next(30)
+		if !slices.Equal(initial, r.state[name].Floats) {
+			return
+		}
+	}
+	t.failf(s.example, "%s is still what it was at the start after %d updates", name, s.horizon())
+}
+
+// checkEffect fails unless a change of the named state tensor's content changes a later
+// direction. The content is changed between two of the first updates or after the first
+// refresh; or between a refresh and its update, for a tensor that every refresh renews.
+func (s *tensorAnswer) checkEffect(t *trial, name string) {
+	for _, within := range []bool{false, true} {
+		for _, after := range []int{1, 2, s.Due.First, s.Due.First + 1, -1, -2} {
+			r := s.train(t, Reference{})
+			if after < 0 { // directions may be clipped where gradients are large
+				after, r.gradients = -after, 1e-3
+			}
+			for range after {
+				r.next(30)
+			}
+			other := r.fork()
+			if within {
+				other.beforeUpdate = func() { other.alter(name); other.beforeUpdate = nil }
+			} else {
+				other.alter(name)
+			}
+			if r.differs(other, 40) {
+				return
+			}
+		}
+	}
+	t.failf(s.example, "what %s holds has no effect on %d later directions", name, s.horizon())
+}
+
+// differs continues both trainings along one path and reports whether, within the horizon, the
+// other one has a different direction, rate or result, or fails. It may fail because a state that
+// no training reaches can break a factorization.
+func (r *training) differs(other *training, seed uint64) bool {
+	for range r.horizon() {
+		g := r.gradient(seed)
+		u := r.update(r.x, g)
+		if v, err := other.step(r.x, g); err != nil || !slices.Equal(u, v) || r.rate != other.rate {
+			return true
+		}
+		r.move(u)
+		w, err := r.evaluated(r.x)
+		r.t.must(r.at(), err)
+		if v, err := other.evaluated(r.x); err != nil || !slices.Equal(w, v) {
+			return true
+		}
+	}
+	return false
+}
+
+func (r *training) alter(name string) {
+	v := r.state[name]
+	changed := scaled(1.5, v.Floats)
+	for i := range changed {
+		changed[i] += 0.125 * float64(1+i%3)
+	}
+	r.state[name] = r.kept(name, reference.Floats(changed, v.Type.Shape...))
+}
+
+// checkCheckpoint goes on with the state in binary32, as hosts and checkpoints have it. Statistics of
+// fewer gradients than a vector has elements are singular, and preconditioners may do anything in
+// their null space.
+func (o *optimizerRun) checkCheckpoint(t *trial, s *tensorAnswer) {
+	if len(s.State) == 0 {
+		return
+	}
+	r := s.train(t, Reference{})
+	r.exact = true
+	for range 8 {
+		r.next(50)
+	}
+	single := r.fork()
+	single.exact = false
+	for range 5 {
+		got, want := single.next(60), r.next(60)
+		t.within(s.example, fmt.Sprintf("direction of update %d with a state in binary32", r.updates), s.shape,
+			got, want, upTo(1e-3*largest(want)))
+	}
+}
+
+func (o *optimizerRun) checkStorage(t *trial, s *tensorAnswer, m Machine) {
+	if !slices.ContainsFunc(s.State, func(x spec.Tensor) bool { return x.Storage == sdk.StoreInt8 || x.Storage == sdk.StoreUint8 }) {
+		return
+	}
+	t.announce()
+	for _, size := range sizes {
+		r := s.untrained(t, m, normal(11, s.shape...))
+		r.returned = func(name string, v reference.Tensor) {
+			storage := s.storage(name)
+			for i, x := range v.Floats {
+				if storage != sdk.StoreFloat32 && storage != sdk.StoreBFloat16 && storage.Kept(x) != x {
+					t.failf(r.at(), "element %d of %s is %v after update %d, which is kept as %s: return whole numbers in its range", i, name, x, r.updates, storage)
+					return
+				}
+			}
+		}
+		t.must(r.at(), r.init())
+		for range 5 {
+			r.x = axpy(r.x, -r.rate, r.update(r.x, rounded(scaled(size, r.gradient(90)))))
+		}
+	}
+}
+
+func (o *optimizerRun) checkRefresh(t *trial, s *tensorAnswer) {
+	if s.Due.First == 0 || s.Due.First > s.horizon() {
+		return
+	}
+	t.announce()
+	t.notef("due at %d, %d, every %d", s.Due.First, s.Due.Next, s.Due.Every)
+	r := s.train(t, Reference{})
+	without := r.fork()
+	without.skipRefresh = true
+	if !r.differs(without, 70) {
+		t.failf(s.example, "the directions of %d updates are the same with refreshes and without", s.horizon())
+	}
+}
+
+func (o *optimizerRun) checkDevices(t *trial) {
+	if len(o.machines) == 1 {
+		t.skipf("no device")
+		return
+	}
+	o.onReference(func(_ *trial, s *tensorAnswer) {
+		r := s.untrained(t, Reference{}, normal(11, s.shape...))
+		r.trace = func(what string, p *program.Program, inputs map[string]reference.Tensor) {
+			if !factorizes(p) {
+				t.compare(s.example, o.machines[1:], fmt.Sprintf("%s %d: ", what, r.updates), p, inputs)
+			}
+		}
+		t.must(s.example, r.init())
+		for range 5 {
+			r.next(80)
+		}
+	})(t)
+}
+
+// landscape is a function of n numbers that is to be minimised: where to start, and the
+// value and the gradient at a point.
+type landscape func(n int) (start []float64, at func(x []float64) (value float64, gradient []float64))
+
+// parabola is ½·Σ a·(x − c)² with a from 0.1 to 10. It starts at x = 0.
+func parabola(n int) ([]float64, func([]float64) (float64, []float64)) {
+	c, a := normal(90, n), make([]float64, n)
+	for i := range a {
+		a[i] = math.Pow(10, 2*float64(i)/float64(max(n-1, 1))-1)
+	}
+	return make([]float64, n), func(x []float64) (value float64, gradient []float64) {
+		gradient = make([]float64, n)
+		for i, v := range x {
+			value += 0.5 * a[i] * (v - c[i]) * (v - c[i])
+			gradient[i] = a[i] * (v - c[i])
+		}
+		return value, gradient
+	}
+}
+
+// rosenbrock is Σ 100·(y − x²)² + (1 − x)² over pairs (x, y), starting at the customary
+// (−1.2, 1) (Rosenbrock 1960). If n is odd, the last element has only the term (1 − x)².
+func rosenbrock(n int) ([]float64, func([]float64) (float64, []float64)) {
+	start := make([]float64, n)
+	for i := range start {
+		start[i] = [2]float64{-1.2, 1}[i%2]
+	}
+	return start, func(x []float64) (value float64, gradient []float64) {
+		gradient = make([]float64, n)
+		for i := 0; i < n; i += 2 {
+			value += (1 - x[i]) * (1 - x[i])
+			gradient[i] = 2 * (x[i] - 1)
+			if i+1 < n {
+				d := x[i+1] - x[i]*x[i]
+				value += 100 * d * d
+				gradient[i] -= 400 * x[i] * d
+				gradient[i+1] = 200 * d
+			}
+		}
+		return value, gradient
+	}
+}
+
+// rates are tried in this order; each falls linearly to zero over a descent.
+var rates = []float64{0.1, 0.03, 0.01, 0.3, 0.003, 0.001, 1, 3e-4, 1e-4}
+
+// descent runs an optimizer down a landscape and returns the last value as a fraction of
+// the first. The last value is at the point that the model is evaluated with.
+func (s *tensorAnswer) descent(t *trial, l landscape, steps int, rate float64) float64 {
+	x, at := l(s.size())
+	first, g := at(x)
+	value, r := first, s.trainFrom(t, Reference{}, x)
+	r.conditions.steps = float64(steps)
+	r.slope = func(x []float64) []float64 {
+		_, g := at(x)
+		return g
+	}
+	for i := range steps {
+		if floats.HasNaN(g) || value > 1e6*first {
+			return math.Inf(1) // this rate is too large
+		}
+		r.schedule, r.loss = rate*(1-float64(i)/float64(steps)), value
+		u, err := r.step(x, g)
+		t.must(s.example, err)
+		x = axpy(x, -r.rate, u)
+		value, g = at(x)
+	}
+	result, err := r.evaluated(x)
+	t.must(s.example, err)
+	value, _ = at(result)
+	return value / first
+}
+
+// checkDescent checks that the optimizer comes down to the goal, a fraction of the first value,
+// with some rate. It tries every kind of tensor that is accepted, with the default settings.
+func (o *optimizerRun) checkDescent(t *trial, l landscape, steps int, goal float64) {
+	v := o.space.singles[0]
+	if v.claims(sdk.ClaimNoDescent) {
+		t.skipf("no_descent is claimed")
+		return
+	}
+	part, claimed := v.about.Claimed(sdk.ClaimDescent, v.values)
+	wanted := "; if it need not come down, " + claim(sdk.ClaimNoDescent)
+	if claimed {
+		goal, wanted = part.(float64), ", as descent claims"
+	}
+	o.byDefault(func(_ *trial, s *tensorAnswer) {
+		t.announce()
+		best, bestRate := math.Inf(1), 0.0
+		for _, rate := range rates {
+			if got := s.descent(t, l, steps, rate); got < best {
+				best, bestRate = got, rate
+			}
+			if best <= goal {
+				break
+			}
+		}
+		if !(best <= goal) && (claimed || len(s.settings) == 0) { // settings that a person chose may need other rates
+			t.failf(s.example, "after %d steps the value is %.3g times the first at best, with rate %v; want %v%s",
+				steps, best, bestRate, goal, wanted)
+		}
+		t.notef("%.2g of the first value after %d steps, with rate %v", best, steps, bestRate)
+	})(t)
 }

@@ -1,13 +1,10 @@
 package sdktest
 
 import (
-	"math"
 	"slices"
 	"sync"
 
 	"github.com/cage-qat/cage/sdk"
-	"github.com/cage-qat/cage/sdk/program"
-	"github.com/cage-qat/cage/sdk/program/reference"
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
@@ -22,7 +19,7 @@ type processCall struct {
 	run           func() error
 }
 
-// repeatable makes one call again and again, after another call (between), and beside others: it
+// repeatable makes one call again, after another call (between), and beside others: it
 // may depend on its inputs alone, because a host repeats it after a crash. It returns the first
 // call.
 func (t *trial) repeatable(at example, what string, call func() processCall, between func()) processCall {
@@ -45,12 +42,8 @@ func (t *trial) repeatable(at example, what string, call func() processCall, bet
 		t.equal(at, name+", which can only be read, after "+what+",", []int{len(want)},
 			doubles(again.reads[name]), doubles(want))
 	}
-	const many = 4
 	var all sync.WaitGroup
-	calls, errs := make([]processCall, many), make([]error, many)
-	for i := range calls {
-		calls[i] = call()
-	}
+	calls, errs := []processCall{call(), call(), call(), call()}, make([]error, 4)
 	for i, c := range calls {
 		all.Go(func() { errs[i] = c.run() })
 	}
@@ -85,17 +78,6 @@ func (in *instance) searchInput(x []float64) sdk.SearchInput {
 	return s
 }
 
-// searched is the state that a search in x finds.
-func (in *instance) searched(x []float64) map[string]reference.Tensor {
-	s := in.searchInput(x)
-	in.t.must(in.at(), in.search(s))
-	found := map[string]reference.Tensor{}
-	for _, t := range in.State {
-		found[spec.KeptPrefix+t.Name] = reference.Floats(doubles(s.Next[t.Name]), t.Shape...)
-	}
-	return found
-}
-
 func (q *quantizerRun) checkSearch(t *trial, in *instance, x []float64) {
 	if in.SearchEvery == 0 || in.evaluates {
 		return
@@ -103,7 +85,7 @@ func (q *quantizerRun) checkSearch(t *trial, in *instance, x []float64) {
 	in = in.advance(scaled(1.25, x)) // with a state that a search has found
 	first := t.repeatable(in.at(), "a search", func() processCall {
 		s := in.searchInput(x)
-		c := processCall{map[string][]float32{"X": s.X}, map[string][]float32{}, func() error { return in.search(s) }}
+		c := processCall{map[string][]float32{"X": s.X}, map[string][]float32{}, func() error { return in.subject.Search(in.site, s) }}
 		add(c.reads, "Trained ", s.Trained)
 		add(c.reads, "State ", s.State)
 		add(c.writes, "state ", s.Next)
@@ -114,44 +96,11 @@ func (q *quantizerRun) checkSearch(t *trial, in *instance, x []float64) {
 	}
 }
 
-func (r *training) opaqueStep(x, gradient []float64) sdk.OpaqueStep {
-	in := sdk.OpaqueStep{
-		X: singles(x), Gradient: singles(gradient), Direction: unwritten(len(x)),
-		Step: r.updates + 1 + r.stepShift, Steps: int(r.steps), Rate: r.schedule, Loss: r.loss,
-		State: map[string][]float32{}, Next: map[string][]float32{},
-	}
-	for _, t := range r.State {
-		in.State[t.Name] = singles(r.state[spec.StatePrefix+t.Name].Floats)
-		in.Next[t.Name] = unwritten(len(in.State[t.Name]))
-	}
-	return in
-}
-
-func (r *training) stepOpaque(x, gradient []float64) (u []float64, err error) {
-	r.rate = r.schedule
-	in := r.opaqueStep(x, gradient)
-	if err := r.opaque(in); err != nil {
-		return nil, err
-	}
-	r.updates++
-	for _, t := range r.State {
-		r.state[spec.StatePrefix+t.Name] = reference.Floats(doubles(in.Next[t.Name]), t.Shape...)
-	}
-	return doubles(in.Direction), nil
-}
-
-func (r *training) initOpaque() {
-	for _, t := range r.State {
-		zeros := make([]float64, program.FloatType(t.Shape...).Size())
-		r.state[spec.StatePrefix+t.Name] = reference.Floats(zeros, t.Shape...)
-	}
-}
-
 func (o *optimizerRun) checkRetry(t *trial, s *tensorAnswer) {
 	if !s.Opaque {
 		return
 	}
-	r, other := s.train(t, Oracle{}), s.train(t, Oracle{})
+	r, other := s.train(t, Reference{}), s.train(t, Reference{})
 	for range 3 {
 		r.next(20)
 	}
@@ -159,27 +108,9 @@ func (o *optimizerRun) checkRetry(t *trial, s *tensorAnswer) {
 	t.repeatable(s.example, "an update", func() processCall {
 		in := r.opaqueStep(r.x, g)
 		c := processCall{map[string][]float32{"X": in.X, "Gradient": in.Gradient},
-			map[string][]float32{"direction": in.Direction}, func() error { return s.opaque(in) }}
+			map[string][]float32{"direction": in.Direction}, func() error { return s.subject.Step(s.tensor, in) }}
 		add(c.reads, "State ", in.State)
 		add(c.writes, "next state ", in.Next)
 		return c
 	}, func() { other.next(30) })
-}
-
-func unwritten(n int) []float32 { return slices.Repeat([]float32{float32(math.NaN())}, n) }
-
-func singles(v []float64) []float32 {
-	out := make([]float32, len(v))
-	for i, x := range v {
-		out[i] = float32(x)
-	}
-	return out
-}
-
-func doubles(v []float32) []float64 {
-	out := make([]float64, len(v))
-	for i, x := range v {
-		out[i] = float64(x)
-	}
-	return out
 }

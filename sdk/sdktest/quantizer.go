@@ -1,22 +1,28 @@
 package sdktest
 
 import (
+	"errors"
 	"fmt"
+	"maps"
+	"math/rand/v2"
 	"slices"
 
 	"github.com/cage-qat/cage/sdk"
+	"github.com/cage-qat/cage/sdk/client"
+	"github.com/cage-qat/cage/sdk/program"
+	"github.com/cage-qat/cage/sdk/program/autodiff"
+	"github.com/cage-qat/cage/sdk/program/reference"
+	"github.com/cage-qat/cage/sdk/spec"
 )
 
 // checks are all checks of quantizers, in the order of the report.
-func (q *quantizerRun) checks() []step {
-	return []step{
+func (q *quantizerRun) table() []check {
+	return []check{
 		{"parameters", "each value in a declared range, alone and with others, gives a valid " +
 			"program or an error that says what to do", q.checkParameters, ""},
-		{"shapes", "valid programs for weights and activations of every shape, and for " +
-			"gradients or a refusal; rows of a length that 32 divides cannot be refused",
+		{"shapes", "valid programs for weights and activations of every shape, in every block of a " +
+			"model, and for gradients or a refusal; rows of a length that 32 divides cannot be refused",
 			q.checkShapes, ""},
-		{"layers", "valid programs for every block of a model, however many there are, and for " +
-			"what is in none", q.checkLayers, ""},
 		{"deterministic", "the same request gives the same programs, and the same program the " +
 			"same bits", q.checkDeterministic, ""},
 		{"zeros", "zeros stay zeros, with codes 0 (or one code, where that is claimed) and mask " +
@@ -28,23 +34,23 @@ func (q *quantizerRun) checks() []step {
 		{"non-finite", "NaN and ±Inf make exactly what shares their scale NaN, with codes 0, " +
 			"mask 0 and a finite gradient", q.everywhere(q.checkNonFinite), ""},
 		{"rows", "a row has the same result alone and in a matrix, unless one scale is for the " +
-			"whole tensor", q.onOracle(q.checkRows), ""},
+			"whole tensor", q.onReference(q.checkRows), "rows share a scale, parameters or state"},
 		{"scale scope", "a scale is shared by what is claimed: if nothing is, by a row or a " +
 			"part of it, or by a whole weight", q.checkScope, "no scale that depends on the data"},
 		{"nearest", "where the levels can be seen from outside, each value goes to the nearest, " +
 			"and they reach as far as their scale says",
-			q.onOracle(q.checkNearest), "the levels of an entry cannot be seen from outside"},
+			q.onReference(q.checkNearest), "the levels of an entry cannot be seen from outside"},
 		{"error", "the error is that of a quantizer: no row much worse than others, no bias, no " +
 			"shrinking", q.checkError, ""},
 		{"noise", "where a program takes noise, another key gives another result; the mean over " +
 			"the noise is x, where that is claimed", q.checkNoise, "no program takes noise"},
 		{"fixed points", "what is on the grid stays there, where that is claimed",
-			q.checkFixed, ""},
+			q.onReference(q.checkFixed), "not claimed"},
 		{"homogeneous", "Q(c·x) = c·Q(x) where it is promised",
-			q.onOracle(q.checkHomogeneous), "no program says that it is homogeneous"},
+			q.onReference(q.checkHomogeneous), "no program says that it is homogeneous"},
 		{"gradient", "the gradient by x and by trained parameters is that of the surrogate, by " +
 			"central differences",
-			q.onOracle(q.checkGradient), "the quantizer has a backward pass of its own"},
+			q.onReference(q.checkGradient), "the quantizer has a backward pass of its own"},
 		{"own backward pass", "where the quantizer has one, it is finite, also for dy of zeros, " +
 			"zero where dy is zero, and in each row that of the row",
 			q.everywhere(q.checkOwnBackward), "the gradients are those of a surrogate"},
@@ -52,31 +58,25 @@ func (q *quantizerRun) checks() []step {
 			q.checkGradientSize, "any_gradient is claimed"},
 		{"mask", "where a mask stops something, what it passes is not clipped",
 			q.checkMask, "no mask that stops anything, with the defaults"},
-		{"forward split", "the forward pass of training gives the bits of the value",
-			q.everywhere(q.checkSplit), ""},
-		{"unpack", "codes and scale unpack to the value, bit for bit",
-			q.checkUnpack, "not a packer"},
-		{"whole codes", "codes are whole numbers, of any type; with a grid, they are codes of " +
-			"it, and values their numbers times the scales",
-			q.everywhere(q.checkWhole), "no codes"},
+		{"codes", "codes are whole numbers, of any type; with a grid, they are codes of it, and " +
+			"values their numbers times the scales; they unpack to the value, bit for bit",
+			q.everywhere(q.checkCodes), "no codes"},
 		{"count of codes", "a quantizer with a parameter bits has at most 2^bits codes",
 			q.checkCount, "no codes"},
-		{"trained parameters", "they start finite from any finite tensor, and do not depend on " +
-			"the number of rows of an activation", q.checkTrained, "none"},
+		{"initial values", "trained parameters and state start finite from any finite tensor, and " +
+			"do not depend on the number of rows of an activation", q.checkInitial, "none"},
 		{"constraints", "they hold for initial values, and what is in the set already stays as " +
 			"it is", q.everywhere(q.checkConstraints), "none"},
-		{"kept state", "it starts finite and stays so, steps change it, something depends on " +
-			"it, evaluation too, and it stays good for a tensor that repeats",
-			q.checkKept, "none"},
+		{"state", "it stays finite, steps change it, something depends on it, evaluation too, and " +
+			"it stays good for a tensor that repeats", q.checkState, "none"},
 		{"search", "a search goes by its inputs alone, changes nothing that it reads, and " +
 			"writes all of the state, the same when it is asked again or beside others",
-			q.onOracle(q.checkSearch), "the quantizer does not search"},
-		{"statistics of columns", "initial values that follow from them are finite, depend on " +
-			"them, and do not make the product of an activation with outliers worse",
-			q.checkColumns, "no statistics are taken"},
+			q.onReference(q.checkSearch), "the quantizer does not search"},
+		{"statistics of columns", "initial values that follow from them do not make the product " +
+			"of an activation with outliers worse", q.checkProduct, "no statistics are taken"},
 		{"learning", "away from their start, the gradient leads trained parameters to a smaller " +
-			"error, and not to a larger one", q.onOracle(q.checkLearning), "none"},
-		{"devices", "compiled programs agree with the oracle: outputs, gradients, initial " +
+			"error, and not to a larger one", q.onReference(q.checkLearning), "none"},
+		{"devices", "compiled programs agree with the reference implementation: outputs, gradients, initial " +
 			"values, next states", q.checkDevices, ""},
 	}
 }
@@ -85,17 +85,328 @@ func newQuantizerRun(subject QuantizerSubject, list []Option) *session {
 	s, ok := newSession(sdk.KindQuantizer, subject.Describe, list)
 	if ok {
 		q := &quantizerRun{session: s, subject: subject, asked: map[string]*siteAnswer{}}
-		s.addSteps(q.checks(), q.goldenCase)
+		s.checks = append(s.checks, append(q.table(), s.goldenChecks(q.goldenCase)...)...)
 	}
 	return s
+}
+
+// quantizerRun is one run of the kit on a quantizer.
+type quantizerRun struct {
+	*session
+	subject  QuantizerSubject
+	asked    map[string]*siteAnswer
+	allRoles []sdk.Role // see roles
+}
+
+// siteAnswer is a quantizer's answer for one site.
+type siteAnswer struct {
+	spec.Quantizer
+	example
+	err     error
+	variant variant
+	site    sdk.Site
+	subject QuantizerSubject
+	vjp     *program.Program // the backward pass, made when needed
+	// evaluation is the answer with the program of evaluation instead of that of training;
+	// nil if they are the same, and in itself. evaluates says that this is such an answer.
+	evaluation *siteAnswer
+	evaluates  bool
+}
+
+func (q *quantizerRun) ask(v variant, role sdk.Role, shape ...int) (*siteAnswer, error) {
+	key := fmt.Sprint(role, shape, settingsText(v.changed))
+	if q.asked[key] == nil {
+		q.asked[key] = q.answer(v, siteOf(role, shape, 0, 2), string(role))
+	}
+	if q.asked[key].err == nil {
+		q.answered++
+	}
+	return q.asked[key], q.asked[key].err
+}
+
+// answer asks for a site, which reports call name.
+func (q *quantizerRun) answer(v variant, site sdk.Site, name string) *siteAnswer {
+	site.Values = v.values
+	s := &siteAnswer{variant: v, site: site, subject: q.subject,
+		example: example{role: name, shape: slices.Clone(site.Shape), settings: v.changed}}
+	if s.Quantizer, s.err = q.subject.Programs(site); s.err == nil {
+		s.err = s.Check(site.Shape)
+	}
+	if s.err == nil && s.Evaluate != nil {
+		e := *s
+		e.Quantizer, e.evaluates, e.role = s.ForEvaluation(), true, "evaluation of "+e.role
+		s.evaluation = &e
+	}
+	return s
+}
+
+// siteOf is a site in a block of a model with so many layers; layer is -1 for one that is in none.
+func siteOf(role sdk.Role, shape []int, layer, layers int) sdk.Site {
+	name := "embedding"
+	if layer >= 0 {
+		name = fmt.Sprintf("layers.%d.wq", layer)
+	}
+	s := sdk.Site{Role: role, Name: name, Layer: layer, Layers: layers, Shape: slices.Clone(shape)}
+	if role != sdk.RoleWeight && len(shape) > 0 {
+		s.Context = shape[0] // one sequence
+	}
+	if ofAttention(role) {
+		s.Name, s.Heads = fmt.Sprintf("layers.%d.attn.%ss", layer, role), 1
+		if s.RowLen()%32 == 0 {
+			s.Heads = s.RowLen() / 32
+		}
+	}
+	return s
+}
+
+// matrixShapes are the shapes for checks that need a matrix: rows of odd length, which
+// rotations leave alone, and of a regular one.
+var matrixShapes = [][]int{{4, 33}, {3, 128}}
+
+// edgeShapes are shapes with which the first variant is tried as well: a single number,
+// single rows, and rows a little shorter or longer than a block.
+var edgeShapes = [][]int{{1, 1}, {4, 1}, {4, 3}, {4, 31}, {1, 32}, {4, 32}, {1, 33}}
+
+// roles are the roles that sites have: weight and activation, and key and value where a plugin has
+// other programs for these than for activations. Those of queries are like those of keys. A plugin
+// may be too old to know them.
+func (q *quantizerRun) roles() []sdk.Role {
+	if q.allRoles == nil {
+		q.allRoles = []sdk.Role{sdk.RoleWeight, sdk.RoleActivation}
+		v := q.space.singles[0]
+		activation, noActivation := q.ask(v, sdk.RoleActivation, 4, 128)
+		for _, role := range []sdk.Role{sdk.RoleKey, sdk.RoleValue} {
+			s, err := q.ask(v, role, 4, 128)
+			same := err == nil && noActivation == nil && s.samePrograms(activation)
+			if !same && !isRefusal(err) && !errors.Is(err, client.ErrVersion) {
+				q.allRoles = append(q.allRoles, role)
+			}
+		}
+	}
+	return q.allRoles
+}
+
+func (s *siteAnswer) samePrograms(other *siteAnswer) bool {
+	return maps.Equal(spec.Hashes(s.Programs()), spec.Hashes(other.Programs()))
+}
+
+func ofAttention(role sdk.Role) bool {
+	return role == sdk.RoleKey || role == sdk.RoleValue || role == sdk.RoleQuery
+}
+
+// sites are the answers for a variant at a shape: for a weight, and for other roles if
+// their programs are different; in training, and in evaluation if that has another program.
+func (q *quantizerRun) sites(v variant, shape ...int) []*siteAnswer {
+	var list []*siteAnswer
+	for _, role := range q.roles() {
+		s, err := q.ask(v, role, shape...)
+		if err != nil || len(list) > 0 && s.samePrograms(list[0]) {
+			continue
+		}
+		if list = append(list, s); s.evaluation != nil {
+			list = append(list, s.evaluation)
+		}
+	}
+	return list
+}
+
+// anyRounding reports whether values may go to other levels than the nearest: with settings
+// that take noise, or where that is claimed. A quantizer that claims so and has another
+// program for evaluation rounds to nearest there.
+func (q *quantizerRun) anyRounding(s *siteAnswer) bool {
+	return !s.evaluates && (s.variant.claims(sdk.ClaimAnyRounding) || s.Draws())
+}
+
+// quantizerCheck looks at a site on a machine, with a matrix of normal random numbers.
+type quantizerCheck func(t *trial, in *instance, x []float64)
+
+// on is a check of every variant and matrix shape that the plugin answers, on each machine. Other
+// checks report the answers that are errors.
+func (q *quantizerRun) on(machines []Machine, f quantizerCheck) func(*trial) {
+	return func(t *trial) {
+		for k, v := range q.space.core() {
+			shapes := matrixShapes
+			if k == 0 {
+				shapes = slices.Concat(matrixShapes, edgeShapes)
+			}
+			for i, shape := range shapes {
+				x := normal(uint64(i), shape...)
+				for _, s := range q.sites(v, shape...) {
+					for _, m := range machines {
+						t.run(func() { f(t, s.instance(t, m, x), x) })
+					}
+				}
+			}
+		}
+	}
+}
+
+func (q *quantizerRun) everywhere(f quantizerCheck) func(*trial) { return q.on(q.machines, f) }
+
+func (q *quantizerRun) onReference(f quantizerCheck) func(*trial) {
+	return q.on([]Machine{Reference{}}, f)
+}
+
+func (s *siteAnswer) reverse() (_ *program.Program, err error) {
+	if s.vjp == nil {
+		s.vjp, err = s.Reverse()
+	}
+	return s.vjp, err
+}
+
+// instance is a site on a machine, with trained parameters and state, at a training step. An error
+// of a run fails the trial and ends the example.
+type instance struct {
+	*siteAnswer
+	t       *trial
+	m       Machine
+	trained map[string]reference.Tensor
+	kept    map[string]reference.Tensor // the state
+	step    int                         // the number of the step, from 0; it also determines the keys of random bits
+}
+
+func (s *siteAnswer) instance(t *trial, m Machine, sample []float64) *instance {
+	other := operand(otherRole(s.site.Role), s.shape[len(s.shape)-1])
+	return s.startFrom(t, m, sample, s.statistics(sample, other))
+}
+
+// startFrom is instance with statistics of the columns of both operands.
+func (s *siteAnswer) startFrom(t *trial, m Machine, sample []float64, statistics map[string][]float64) *instance {
+	in := &instance{siteAnswer: s, t: t, m: m}
+	initial := func(p *program.Program) map[string]reference.Tensor {
+		if p == nil {
+			return nil
+		}
+		return inSingle(in.run(p, s.initialInputs(p, sample, statistics)))
+	}
+	in.trained, in.kept = initial(s.Init), initial(s.InitState)
+	if s.SearchEvery > 0 {
+		in.kept = map[string]reference.Tensor{}
+		for _, st := range s.State {
+			zeros := make([]float64, program.FloatType(st.Shape...).Size())
+			in.kept[spec.KeptPrefix+st.Name] = reference.Floats(zeros, st.Shape...)
+		}
+		in.kept = in.next(sample)
+	}
+	return in
+}
+
+// inSingle rounds values to binary32, in which they are kept in training.
+func inSingle(values map[string]reference.Tensor) map[string]reference.Tensor {
+	for name, v := range values {
+		values[name] = v.Single()
+	}
+	return values
+}
+
+// hasMemory reports whether there are trained parameters or state, which rows share.
+func (s *siteAnswer) hasMemory() bool { return s.Init != nil || len(s.State) > 0 }
+
+func (in *instance) from(sample []float64) *instance {
+	return in.siteAnswer.instance(in.t, in.m, sample)
+}
+
+// at is where the instance runs; given also says on which x.
+func (in *instance) at() example { return in.example.on(in.m) }
+
+func (in *instance) given(x []float64) example {
+	e := in.at()
+	e.input = x
+	return e
+}
+
+func (in *instance) inputs(x []float64) map[string]reference.Tensor {
+	return in.inputsOf(in.Program, x)
+}
+
+func (in *instance) inputsOf(p *program.Program, x []float64) map[string]reference.Tensor {
+	inputs := map[string]reference.Tensor{spec.InputX: reference.Floats(x, in.shape...)}
+	for i, name := range []string{spec.InputNoise, spec.InputSharedNoise} {
+		if p.Input(name) >= 0 {
+			inputs[name] = keyAt(in.step, i)
+		}
+	}
+	if p.Input(spec.InputStep) >= 0 {
+		inputs[spec.InputStep] = reference.Float(float64(1 + in.step))
+	}
+	maps.Copy(inputs, in.trained)
+	maps.Copy(inputs, in.kept)
+	return inputs
+}
+
+func keyAt(step, which int) reference.Tensor {
+	r := rand.New(rand.NewPCG(uint64(step), uint64(which)))
+	return reference.Uints([]uint32{r.Uint32(), r.Uint32()}, 2)
+}
+
+func (in *instance) atStep(step int) *instance {
+	other := *in
+	other.step = step
+	return &other
+}
+
+// reverseInputs are those of the backward pass: they also have dy, the gradient with
+// respect to the value.
+func (in *instance) reverseInputs(p *program.Program, x, dy []float64) map[string]reference.Tensor {
+	inputs := in.inputsOf(p, x)
+	inputs[spec.InputDY] = reference.Floats(dy, in.shape...)
+	return inputs
+}
+
+func (in *instance) run(p *program.Program, inputs map[string]reference.Tensor) map[string]reference.Tensor {
+	out, err := in.m.Run(p, inputs)
+	in.t.must(in.at(), err)
+	return out
+}
+
+// quantization is what a quantizer makes of a tensor. What it does not give is empty.
+type quantization struct {
+	value, codes, mask []float64
+	outputs            map[string]reference.Tensor
+}
+
+func (in *instance) quantize(x []float64) quantization {
+	return newQuantization(in.run(in.Program, in.inputs(x)))
+}
+
+func newQuantization(out map[string]reference.Tensor) quantization {
+	return quantization{out[spec.OutputValue].Float64s(), out[spec.OutputCodes].Float64s(), out[spec.OutputMask].Float64s(), out}
+}
+
+func (q quantization) part(from, to int) quantization {
+	cut := func(v []float64) []float64 { return v[min(from, len(v)):min(to, len(v))] }
+	return quantization{value: cut(q.value), codes: cut(q.codes), mask: cut(q.mask)}
+}
+
+func (in *instance) gradient(x, dy []float64) map[string]reference.Tensor {
+	vjp, err := in.reverse()
+	in.t.must(in.at(), err)
+	return in.run(vjp, in.reverseInputs(vjp, x, dy))
+}
+
+// byX is the gradient with respect to x alone.
+func (in *instance) byX(x, dy []float64) []float64 {
+	return in.gradient(x, dy)[autodiff.Prefix+spec.InputX].Float64s()
+}
+
+// within, equal and finite are the methods of the trial for results that have an element
+// for each of x. x is nil if it would tell a reader nothing.
+func (in *instance) within(x []float64, what string, got, want []float64, allowed func(i int) float64) bool {
+	return in.t.within(in.given(x), what, in.shape, got, want, allowed)
+}
+
+func (in *instance) equal(x []float64, what string, got, want []float64) bool {
+	return in.within(x, what, got, want, upTo(0))
+}
+
+func (in *instance) finite(x []float64, what string, got []float64) bool {
+	return in.t.finite(in.given(x), what, in.shape, got)
 }
 
 // checkParameters builds every variant for every role, and runs it once. The
 // defaults must be accepted for at least one role.
 func (q *quantizerRun) checkParameters(t *trial) {
-	var refused refusals
-	variants := slices.Concat(q.space.singles, q.space.mixed)
-	for i, v := range variants {
+	for i, v := range slices.Concat(q.space.singles, q.space.mixed) {
 		t.announce()
 		var errs []error
 		for _, role := range q.roles() {
@@ -109,95 +420,70 @@ func (q *quantizerRun) checkParameters(t *trial) {
 				t.ok(s.example, err)
 			}
 		}
-		if len(errs) < len(q.roles()) {
-			continue
-		}
-		refused.add(errs[0])
-		if i == 0 {
-			t.ok(example{settings: v.changed}, errs[0])
+		if len(errs) == len(q.roles()) {
+			if t.refuse(example{}, errs[0]); i == 0 {
+				t.ok(example{settings: v.changed}, errs[0])
+			}
 		}
 	}
-	refused.note(t, len(variants), "settings")
 }
 
 func (s *siteAnswer) runOnce(t *trial) {
 	t.run(func() {
 		x := normal(1, s.shape...)
-		in := s.instance(t, Oracle{}, x)
+		in := s.instance(t, Reference{}, x)
 		in.finite(x, "value", in.quantize(x).value)
 	})
 }
 
-// rowLengths are those of the shapes check, from the smallest to that of a model;
-// odd ones, and those around a block of 32.
-var rowLengths = []int{1, 3, 31, 32, 33, 128, 640, 1024}
-
+// checkShapes asks for rows from the smallest to those of a model, odd ones, and those around a
+// block of 32; for all depths; and for the operands of the products of the backward pass, any of
+// which may be refused.
 func (q *quantizerRun) checkShapes(t *trial) {
-	var refused refusals
+	v := q.space.singles[0]
 	for _, role := range q.roles() {
-		if _, err := q.ask(q.space.singles[0], role, 4, 128); isRefusal(err) {
+		if _, err := q.ask(v, role, 4, 128); isRefusal(err) {
 			t.notef("not for sites of the role %s", role)
 			continue
 		}
-		for _, d := range rowLengths {
+		for _, d := range []int{1, 3, 31, 32, 33, 128, 640, 1024} {
 			for _, rows := range []int{1, 7} {
-				s, err := q.ask(q.space.singles[0], role, rows, d)
+				s, err := q.ask(v, role, rows, d)
 				if err == nil {
 					s.runOnce(t)
 					continue
 				}
 				t.announce()
 				alone := ofAttention(role) && rows == 1 // groups of tokens need several
-				if !isRefusal(err) || d%32 == 0 && len(s.settings) == 0 && !alone {
+				if d%32 == 0 && len(s.settings) == 0 && !alone {
 					t.ok(s.example, err)
+				} else {
+					t.refuse(s.example, err)
 				}
-				refused.add(err)
 			}
 		}
-	}
-	refused.note(t, t.check.Tried, "shapes")
-	q.checkOperands(t)
-}
-
-// operands are those of the products of the backward pass.
-var operands = []sdk.Site{
-	{Role: sdk.RoleGradient, Product: sdk.ProductInputGradient},
-	{Role: sdk.RoleWeight, Product: sdk.ProductInputGradient},
-	{Role: sdk.RoleGradient, Product: sdk.ProductWeightGradient},
-	{Role: sdk.RoleActivation, Product: sdk.ProductWeightGradient},
-}
-
-// checkOperands asks for the operands of the products of the backward pass. A quantizer may refuse
-// any of them.
-func (q *quantizerRun) checkOperands(t *trial) {
-	for _, site := range operands {
-		v, shape := q.space.singles[0], []int{7, 128}
-		on := example{role: fmt.Sprintf("%s in the product %s", site.Role, site.Product), shape: shape, settings: v.changed}
-		site.Name, site.Layers, site.Shape, site.Values = "layers.0.wq", 1, shape, v.values
-		t.announce()
-		s := &siteAnswer{variant: v, asked: site.Role, example: on}
-		if s.Quantizer, s.err = q.answer(site); s.err == nil {
-			s.runOnce(t)
-		} else if !isRefusal(s.err) {
-			t.ok(on, s.err)
-		}
-	}
-}
-
-// checkLayers asks for programs at several depths, for the roles that the default settings have.
-func (q *quantizerRun) checkLayers(t *trial) {
-	for _, role := range q.roles() {
-		if _, err := q.ask(q.space.singles[0], role, 4, 128); err != nil {
-			continue // the shapes check reports it
-		}
-		for _, at := range []depth{{0, 1}, {0, 2}, {1, 2}, {47, 48}, {-1, 2}, {-1, 0}} {
+		for _, at := range [][2]int{{0, 1}, {1, 2}, {47, 48}, {-1, 2}, {-1, 0}} {
 			t.announce()
-			s := &siteAnswer{variant: q.space.singles[0], asked: role, example: example{role: fmt.Sprintf("%s of block %d of %d", role, at.layer, at.layers), shape: []int{4, 128}}}
-			s.Quantizer, s.err = q.programs(s.variant, role, s.shape, at)
-			s.search = q.search(s.variant, role, s.shape, at)
+			name := fmt.Sprintf("%s of block %d of %d", role, at[0], at[1])
+			s := q.answer(v, siteOf(role, []int{4, 128}, at[0], at[1]), name)
 			if t.ok(s.example, s.err) {
 				s.runOnce(t)
 			}
+		}
+	}
+	for _, site := range []sdk.Site{
+		{Role: sdk.RoleGradient, Product: sdk.ProductInputGradient},
+		{Role: sdk.RoleWeight, Product: sdk.ProductInputGradient},
+		{Role: sdk.RoleGradient, Product: sdk.ProductWeightGradient},
+		{Role: sdk.RoleActivation, Product: sdk.ProductWeightGradient},
+	} {
+		site.Name, site.Layers, site.Shape = "layers.0.wq", 1, []int{7, 128}
+		t.announce()
+		s := q.answer(v, site, fmt.Sprintf("%s in the product %s", site.Role, site.Product))
+		if s.err == nil {
+			s.runOnce(t)
+		} else if !isRefusal(s.err) {
+			t.ok(s.example, s.err)
 		}
 	}
 }
@@ -206,17 +492,49 @@ func (q *quantizerRun) checkDeterministic(t *trial) {
 	for _, v := range q.space.singles {
 		for _, s := range q.sites(v, matrixShapes[0]...) {
 			t.announce()
-			again, err := q.programs(v, s.asked, matrixShapes[0], usual)
-			if t.ok(s.example, err) {
-				if s.evaluates {
-					again = again.ForEvaluation()
-				}
-				samePrograms(t, s.example, s.Programs(), again.Programs())
+			again := q.answer(v, s.site, s.role)
+			if again.err == nil && s.evaluates {
+				again = again.evaluation
+			}
+			if t.ok(s.example, again.err) && !s.samePrograms(again) {
+				t.failf(s.example, "a second request gives other programs")
 			}
 		}
 	}
 	q.everywhere(func(_ *trial, in *instance, x []float64) {
 		first, second := in.quantize(x), in.quantize(x)
 		in.equal(x, "value of a second run", second.value, first.value)
+	})(t)
+}
+
+// checkDevices compares every machine with the reference implementation, with its trained
+// parameters and state.
+func (q *quantizerRun) checkDevices(t *trial) {
+	if len(q.machines) == 1 {
+		t.skipf("no device")
+		return
+	}
+	q.onReference(func(_ *trial, in *instance, x []float64) {
+		vjp, err := in.reverse()
+		t.must(in.at(), err)
+		compare := func(what string, p *program.Program, inputs map[string]reference.Tensor) {
+			t.compare(in.given(x), q.machines[1:], what, p, inputs)
+		}
+		compare("", in.Program, in.inputs(x))
+		compare("gradient ", vjp, in.reverseInputs(vjp, x, normal(7, in.shape...)))
+		statistics := in.statistics(x, operand(otherRole(in.site.Role), in.shape[1]))
+		for _, p := range []*program.Program{in.Init, in.InitState} {
+			if p != nil {
+				compare("initial ", p, in.initialInputs(p, x, statistics))
+			}
+		}
+		for _, p := range in.Trained {
+			if name := spec.TrainedPrefix + p.Name; p.Constrain != nil {
+				compare("constrained ", p.Constrain, map[string]reference.Tensor{name: in.trained[name]})
+			}
+		}
+		if in.Next != nil {
+			compare("next ", in.Next, in.inputsOf(in.Next, x))
+		}
 	})(t)
 }

@@ -152,12 +152,22 @@ func (r Report) String() string {
 }
 
 func (c Check) write(s *strings.Builder, width int) {
-	fmt.Fprintf(s, "%-4s  %-*s", c.Status, width, c.Name)
-	if c.Status == Fail {
-		fmt.Fprintf(s, "  %d of %d; asked: %s\n", c.Failed, c.Tried, c.Asks)
-	} else {
-		fmt.Fprintf(s, "%s\n", c.remark())
+	line := []string{fmt.Sprintf("%-4s  %-*s", c.Status, width, c.Name)}
+	notes := strings.Join(c.Notes, "; ")
+	switch c.Status {
+	case Fail:
+		line = append(line, fmt.Sprintf("%d of %d; asked: %s", c.Failed, c.Tried, c.Asks))
+	case Pass:
+		line = append(line, fmt.Sprintf("%d tried", c.Tried))
+		if notes != "" {
+			line[1] += "; " + notes
+		}
+	case Skip:
+		if notes != "" {
+			line = append(line, notes)
+		}
 	}
+	fmt.Fprintln(s, strings.Join(line, "  "))
 	for _, f := range c.Failures {
 		fmt.Fprintf(s, "      %s\n", f)
 	}
@@ -169,17 +179,6 @@ func (c Check) write(s *strings.Builder, width int) {
 			fmt.Fprintf(s, "      note: %s\n", n)
 		}
 	}
-}
-
-func (c Check) remark() string {
-	var parts []string
-	if c.Status == Pass {
-		parts = append(parts, fmt.Sprintf("%d tried", c.Tried))
-	}
-	if parts = append(parts, c.Notes...); len(parts) == 0 {
-		return ""
-	}
-	return "  " + strings.Join(parts, "; ")
 }
 
 // String describes the failure, with its example, in one line.

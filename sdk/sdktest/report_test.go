@@ -19,7 +19,7 @@ func number(v float64) *sdktest.Number {
 }
 
 var report = sdktest.Report{
-	Plugin: "quest", Version: "1.0", Kind: sdk.KindQuantizer, Machines: []string{"oracle", "cpu"},
+	Plugin: "quest", Version: "1.0", Kind: sdk.KindQuantizer, Machines: []string{"reference", "cpu"},
 	Settings: map[string]any{"bits": 3.0, "form": "paper"},
 	Checks: []sdktest.Check{
 		{Name: "shapes", Status: sdktest.Pass, Asks: "programs", Tried: 32},
@@ -33,7 +33,7 @@ var report = sdktest.Report{
 }
 
 func TestReportText(t *testing.T) {
-	want := `quantizer quest 1.0 with bits=3 form=paper, on oracle and cpu
+	want := `quantizer quest 1.0 with bits=3 form=paper, on reference and cpu
 
 pass  shapes  32 tried
 fail  zeros   3 of 8; asked: zeros stay zeros
@@ -53,7 +53,7 @@ skip  unpack  not a packer; …
 // is one.
 func TestFailureText(t *testing.T) {
 	for want, f := range map[string]sdktest.Failure{
-		"on oracle: value at [1 2], where x is 0.3: got NaN, want 0.1": {Machine: "oracle", Message: "value", Index: []int{1, 2},
+		"on reference: value at [1 2], where x is 0.3: got NaN, want 0.1": {Machine: "reference", Message: "value", Index: []int{1, 2},
 			Input: number(0.3), Got: number(math.NaN()), Want: number(0.1)},
 		"value of an entry, where x is -0.5: got 0, want -1": {Message: "value of an entry", Index: []int{}, Input: number(-0.5), Got: number(0), Want: number(-1)},
 		"gradient by s: got 0, want 1":                       {Message: "gradient by s", Index: []int{}, Got: number(0), Want: number(1)},

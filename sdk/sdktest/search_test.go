@@ -81,7 +81,7 @@ func (q seeking) Search(in sdk.SearchInput, site sdk.Site) error {
 func TestSearchMistakes(t *testing.T) {
 	for mistake, check := range map[string]string{
 		"": "", "adds": "search", "sometimes": "search", "leftovers": "search", "kept": "search", "x": "search", "in place": "search",
-		"infinite": "kept state", "drifts": "kept state", "useless state": "kept state", "same state": "kept state",
+		"infinite": "state", "drifts": "state", "useless state": "state", "same state": "state",
 	} {
 		t.Run(mistake, func(t *testing.T) {
 			report := sdktest.CheckQuantizer(sdktest.NewQuantizer(seeking{mistake, &sync.Map{}}))

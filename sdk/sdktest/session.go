@@ -1,6 +1,5 @@
-// Package sdktest is the conformance kit: it checks that a plugin does what the
-// interface promises, whatever its algorithm and its language. In the plugin's own
-// tests it takes one line,
+// Package sdktest is the conformance kit: it checks that a plugin does what the interface
+// promises, whatever its algorithm and its language. In the plugin's own tests it takes one line,
 //
 //	func TestConformance(t *testing.T) { sdktest.Quantizer(t, absmax{}) }
 //
@@ -9,25 +8,28 @@
 // tested without knowing its algorithm; values of another implementation ([Golden]) test the
 // algorithm.
 //
-// Programs run on the reference implementation and on the machines that the caller adds. A device
-// computes in binary32, and its results differ by rounding errors. The kit finds out how
-// much they may differ: it changes the inputs by a few units in the last place and looks
+// Programs run on the reference implementation, in binary64, and on the machines that the caller
+// adds. A device computes in binary32, and its results differ by rounding errors. The kit finds
+// out how much they may differ: it changes the inputs by a few units in the last place and looks
 // at how far the results move. So no author has to give a tolerance.
 //
-// A run of the kit is a session: a list of steps, each with a trial that collects what
-// failed. The tables in quantizer.go and optimizer.go name all checks; each file has
-// checks that belong together. The package knows no host and no device.
+// The tables in quantizer.go and optimizer.go have all checks. Each check gets a trial, which
+// collects what failed. The package knows no host and no device.
 package sdktest
 
 import (
 	"cmp"
 	"fmt"
+	"iter"
 	"maps"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/cage-qat/cage/sdk"
+	"github.com/cage-qat/cage/sdk/program"
+	"github.com/cage-qat/cage/sdk/program/reference"
+	"github.com/cage-qat/cage/sdk/spec"
 )
 
 // Quantizer runs all checks on q, each as a subtest. In short mode (go test -short),
@@ -58,38 +60,142 @@ func CheckOptimizer(subject OptimizerSubject, list ...Option) Report {
 	return newOptimizerRun(subject, list).all()
 }
 
-// session is one run of the kit on a plugin: a list of steps, each of which becomes a
-// check of the report, or a subtest.
+// Subject is a plugin under test, in this process or in another: what it is asked about
+// is an [sdk.Site] or an [sdk.Tensor], and it answers with a [spec.Quantizer] or
+// a [spec.Optimizer].
+type Subject[Question, Answer any] struct {
+	// Describe returns the description.
+	Describe func() (sdk.Description, error)
+	// Programs returns the checked programs of a site or tensor. An error that wraps
+	// [*sdk.Refusal] says that the plugin does not support the settings or the
+	// shape; every other one is a failure of the plugin.
+	Programs func(Question) (Answer, error)
+	// Step computes an update with an opaque optimizer; nil for plugins that are programs.
+	Step func(Question, sdk.OpaqueStep) error
+	// Search finds the state of a site, of a quantizer that searches; nil for others.
+	Search func(Question, sdk.SearchInput) error
+}
+
+// QuantizerSubject is a quantizer under test.
+type QuantizerSubject = Subject[sdk.Site, spec.Quantizer]
+
+// OptimizerSubject is an optimizer under test.
+type OptimizerSubject = Subject[sdk.Tensor, spec.Optimizer]
+
+// NewQuantizer is the subject for a quantizer in this process. Its programs are checked under the
+// limits of a host.
+func NewQuantizer(q sdk.Quantizer) QuantizerSubject {
+	return QuantizerSubject{
+		Search: func(site sdk.Site, in sdk.SearchInput) error {
+			return q.(sdk.Searcher).Search(in, site) // its programs say that it searches
+		},
+		Describe: func() (sdk.Description, error) { return describe(q.Describe) },
+		Programs: func(site sdk.Site) (spec.Quantizer, error) {
+			out, err := sdk.BuildQuantizer(q, site)
+			if err == nil {
+				err = within(spec.SiteLimits(site.Shape), out.Programs())
+			}
+			return out, err
+		},
+	}
+}
+
+// NewOptimizer is the subject for an optimizer in this process; see [NewQuantizer].
+func NewOptimizer(o sdk.Optimizer) OptimizerSubject {
+	return OptimizerSubject{
+		Step: func(tensor sdk.Tensor, in sdk.OpaqueStep) error {
+			return o.(sdk.OpaqueOptimizer).Step(in, tensor) // as sdk.Opaque returns it
+		},
+		Describe: func() (sdk.Description, error) { return describe(o.Describe) },
+		Programs: func(tensor sdk.Tensor) (spec.Optimizer, error) {
+			out, err := sdk.BuildOptimizer(o, tensor)
+			if err == nil {
+				err = within(spec.TensorLimits(tensor.Shape), out.Programs())
+			}
+			return out, err
+		},
+	}
+}
+
+// within checks programs under limits. Which of them may factorize is checked elsewhere.
+func within(limits program.Limits, programs iter.Seq2[string, *program.Program]) error {
+	limits.Linalg = true
+	for name, p := range programs {
+		if err := p.Validate(limits); err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+func describe(f func() sdk.Description) (d sdk.Description, err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("panic in Describe: %v", r)
+		}
+	}()
+	return f(), nil
+}
+
+// Machine executes programs. The reference implementation is always there; a host adds its device,
+// which computes in binary32.
+type Machine interface {
+	// Name is the machine's name in the report, for example "cpu".
+	Name() string
+	// Run executes a valid program without factorizations on inputs by name and
+	// returns its outputs by name. Float inputs are rounded to the machine's
+	// precision.
+	Run(p *program.Program, inputs map[string]reference.Tensor) (map[string]reference.Tensor, error)
+}
+
+// Reference executes programs in binary64, by package reference.
+type Reference struct{}
+
+// Name implements [Machine].
+func (Reference) Name() string { return "reference" }
+
+// Run implements [Machine].
+func (Reference) Run(p *program.Program, in map[string]reference.Tensor) (map[string]reference.Tensor, error) {
+	return reference.Run(p, in)
+}
+
+// session is one run of the kit on a plugin.
 type session struct {
 	options
 	about  sdk.Description
 	space  space
 	report Report
-	steps  []step
-	// answered counts the answers of the plugin that checks have looked at, each as often as it
-	// was.
+	checks []check
+	// answered counts the answers of the plugin that checks have looked at.
 	answered int
 }
 
-// step is a check that is still to be run, with its name and what it asks.
-type step struct {
+// check is a check that is still to be run: it becomes a check of the report, or a subtest.
+type check struct {
 	name, asks string
 	run        func(*trial)
-	// untried is why a check that has tried nothing is skipped; empty leaves it to the check.
+	// untried is why the check is skipped if it has tried nothing.
 	untried string
 }
 
-// newSession asks for the description, and makes checking it the first step. ok is false
-// if the description is wrong: then there are no other steps.
+// newSession asks for the description, which is the first check. ok is false if the description is
+// wrong: then there are no other checks.
 func newSession(kind sdk.Kind, describe func() (sdk.Description, error), list []Option) (s *session, ok bool) {
-	s = &session{options: options{settings: map[string]any{}, machines: []Machine{Oracle{}}}}
+	s = &session{options: options{settings: map[string]any{}, machines: []Machine{Reference{}}}}
 	for _, apply := range list {
 		apply(&s.options)
 	}
 	var err error
 	if s.about, err = describe(); err == nil {
 		s.about.Claims = slices.Concat(s.about.Claims, s.claims)
-		if err = cmp.Or(s.about.Check(), checkClaims(s.about, kind)); err == nil {
+		err = s.about.Check()
+		for _, c := range s.about.Claims {
+			if names := sdk.ClaimNames(kind); !slices.Contains(names, c.Name) {
+				err = cmp.Or(err, fmt.Errorf("the claim %s is none of a plugin of the kind %s: there are %q",
+					c.Name, kind, names))
+			}
+		}
+		if err == nil {
 			s.space, err = newSpace(s.about, s.settings)
 			if s.defaultsOnly && err == nil {
 				s.space = space{singles: s.space.singles[:1]}
@@ -100,8 +206,8 @@ func newSession(kind sdk.Kind, describe func() (sdk.Description, error), list []
 	for _, m := range s.machines {
 		s.report.Machines = append(s.report.Machines, m.Name())
 	}
-	const asks = "the description is well formed, defaults lie in their ranges, claims are those of the kind, and the settings given are accepted"
-	s.steps = []step{{name: "description", asks: asks, run: func(t *trial) {
+	s.checks = []check{{"description", "the description is well formed, defaults lie in their ranges, " +
+		"claims are those of the kind, and the settings given are accepted", func(t *trial) {
 		t.announce()
 		t.ok(example{}, err)
 		if s.about.Doc == "" {
@@ -112,30 +218,12 @@ func newSession(kind sdk.Kind, describe func() (sdk.Description, error), list []
 				t.notef("parameter %s has no doc", p.Name)
 			}
 		}
-	}}}
+	}, ""}}
 	return s, err == nil
 }
 
-func checkClaims(d sdk.Description, kind sdk.Kind) error {
-	for _, c := range d.Claims {
-		if names := sdk.ClaimNames(kind); !slices.Contains(names, c.Name) {
-			return fmt.Errorf("the claim %s is none of a plugin of the kind %s: there are %q",
-				c.Name, kind, names)
-		}
-	}
-	return nil
-}
-
-func (s *session) addSteps(checks []step, golden func(goldenTrial)) {
-	s.steps = append(s.steps, checks...)
-	for _, v := range s.golden {
-		s.steps = append(s.steps, goldenStep(v, s.report.Kind, golden))
-	}
-}
-
-func (s *session) do(c step) Check {
-	before := s.answered
-	t := &trial{check: Check{Name: c.name, Asks: c.asks}, built: func() int { return s.answered - before }}
+func (s *session) do(c check) Check {
+	t, before := &trial{check: Check{Name: c.name, Asks: c.asks}}, s.answered
 	func() {
 		defer func() {
 			if r := recover(); r != nil {
@@ -143,24 +231,39 @@ func (s *session) do(c step) Check {
 			}
 		}()
 		t.run(func() { c.run(t) })
-		if c.untried != "" && !t.skipped {
-			t.skipUntried(c.untried)
-		}
 	}()
-	return t.result()
+	if t.refused > 0 {
+		t.notef("%d requests refused, the first with: %v", t.refused, t.refusal)
+	}
+	switch {
+	case t.check.Failed > 0:
+		t.check.Status = Fail
+	case t.skipped:
+		t.check.Status = Skip
+	case t.check.Tried == 0:
+		t.check.Status = Skip
+		if s.answered == before {
+			t.notef("there is no program to look at")
+		} else if c.untried != "" {
+			t.notef("%s", c.untried)
+		}
+	default:
+		t.check.Status = Pass
+	}
+	return t.check
 }
 
 func (s *session) all() Report {
-	for _, step := range s.steps {
-		s.report.Checks = append(s.report.Checks, s.do(step))
+	for _, c := range s.checks {
+		s.report.Checks = append(s.report.Checks, s.do(c))
 	}
 	return s.report
 }
 
 func (s *session) test(t *testing.T) {
-	for _, step := range s.steps {
-		t.Run(strings.ReplaceAll(step.name, " ", "-"), func(t *testing.T) {
-			c := s.do(step)
+	for _, c := range s.checks {
+		t.Run(strings.ReplaceAll(c.name, " ", "-"), func(t *testing.T) {
+			c := s.do(c)
 			if c.Status == Fail {
 				t.Errorf("%d of %d; asked: %s", c.Failed, c.Tried, c.Asks)
 			}

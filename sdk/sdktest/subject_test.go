@@ -67,7 +67,7 @@ func (rounding) Quantize(_ *program.Builder, x program.Value, _ sdk.Site) (sdk.Q
 
 // What a plugin gives no occasion for is skipped, and says so.
 func TestNothingToCheck(t *testing.T) {
-	c := find(t, sdktest.SomeOfQuantizer(rounding{}, []string{"whole codes"}), "whole codes")
+	c := find(t, sdktest.SomeOfQuantizer(rounding{}, []string{"codes"}), "codes")
 	if text, _ := json.Marshal(c); c.Status != sdktest.Skip || c.Notes[0] != "no codes" {
 		t.Errorf("%s", text)
 	}
@@ -81,7 +81,7 @@ func TestNothingToCheck(t *testing.T) {
 	}
 }
 
-// TestMain lets garbage grow: the oracle makes much of it, and next to nothing stays, so that the
+// TestMain lets garbage grow: the reference implementation makes much of it, and next to nothing stays, so that the
 // collector would take half of the time.
 func TestMain(m *testing.M) {
 	debug.SetGCPercent(800)

@@ -20,8 +20,9 @@ const maxFailures, maxNotes = 5, 3
 type trial struct {
 	check   Check
 	skipped bool
-	open    bool       // whether an example was announced that has not failed yet
-	built   func() int // how many answers have been looked at; nil for all that is known
+	open    bool  // whether an example was announced that has not failed yet
+	refused int   // how many requests the plugin refused, as it may
+	refusal error // the first of them, so that a person can see whether it says what to do
 }
 
 // example says what is tried: where, and on which input.
@@ -62,8 +63,6 @@ func printable(settings map[string]any) map[string]any {
 	}
 	return out
 }
-
-func (t *trial) failed() bool { return t.check.Failed > 0 }
 
 // add reports a failure of the example that was announced last. Further failures of
 // the same example count as examples of their own.
@@ -134,18 +133,6 @@ func (t *trial) skipf(format string, args ...any) {
 	t.notef(format, args...)
 }
 
-// skipUntried skips a check that has tried nothing. Why that is says nothing where there was
-// nothing to look at.
-func (t *trial) skipUntried(why string) {
-	if t.check.Tried > 0 {
-		return
-	}
-	if t.built != nil && t.built() == 0 {
-		why = "there is no program to look at"
-	}
-	t.skipf("%s", why)
-}
-
 func claim(name sdk.ClaimName) string { return "claim " + string(name) }
 
 // within fails the example unless each |got − want| is at most allowed, a function
@@ -190,38 +177,18 @@ func (t *trial) finite(e example, what string, shape []int, got []float64) bool 
 	return i < 0
 }
 
-func (t *trial) result() Check {
-	switch {
-	case t.failed():
-		t.check.Status = Fail
-	case t.skipped || t.check.Tried == 0:
-		t.check.Status = Skip
-	default:
-		t.check.Status = Pass
-	}
-	return t.check
-}
-
 // isRefusal reports whether an error is a refusal.
 func isRefusal(err error) bool {
 	_, ok := errors.AsType[*sdk.Refusal](err)
 	return ok
 }
 
-// refusals counts what a plugin refused. It keeps the first refusal, so that a person
-// can see whether it says what to do.
-type refusals struct {
-	count int
-	first error
-}
-
-func (r *refusals) add(err error) {
-	r.count++
-	r.first = cmp.Or(r.first, err)
-}
-
-func (r *refusals) note(t *trial, n int, what string) {
-	if r.count > 0 {
-		t.notef("%d of %d %s refused, the first with: %v", r.count, n, what, r.first)
+// refuse counts an error that is a refusal where the plugin may refuse; any other one fails the
+// example.
+func (t *trial) refuse(e example, err error) {
+	if !isRefusal(err) {
+		t.ok(e, err)
 	}
+	t.refused++
+	t.refusal = cmp.Or(t.refusal, err)
 }

@@ -141,7 +141,7 @@ func results(t *testing.T, p spec.Quantizer, x reference.Tensor) map[string][]fl
 	return all
 }
 
-// The plugin keeps the promises of every quantizer, on the oracle and on the CPU.
+// The plugin keeps the promises of every quantizer, on the reference implementation and on the CPU.
 func TestConformance(t *testing.T) {
 	client := start(t)
 	device, err := engine.Open(device.CPU, engine.Options{})

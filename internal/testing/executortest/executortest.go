@@ -163,13 +163,13 @@ const most = 1e4
 // it has to round as the executor does; in the others the errors of binary32
 // are what is measured.
 func (s Subject) newTrial(c randprog.Case, k Kernel, exact bool) (*trial, error) {
-	oracle := reference.Run
+	run := reference.Run
 	if exact && !s.Double {
-		oracle = reference.Run32
+		run = reference.Run32
 	}
-	out, err := oracle(c.Program, c.Inputs)
+	out, err := run(c.Program, c.Inputs)
 	if err != nil {
-		return nil, fmt.Errorf("the oracle: %w", err)
+		return nil, fmt.Errorf("the reference implementation: %w", err)
 	}
 	x := &trial{c: c, kernel: k, exact: exact, want: map[string][]float32{}}
 	for name, v := range out {

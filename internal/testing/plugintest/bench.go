@@ -29,8 +29,8 @@ func init() { debug.SetGCPercent(800) }
 // Bench executes programs for tests: any failure ends the test.
 type Bench struct{ machine sdktest.Machine }
 
-// Oracle returns a Bench that executes programs in float64.
-func Oracle() Bench { return Bench{sdktest.Oracle{}} }
+// Reference returns a Bench that executes programs in float64.
+func Reference() Bench { return Bench{sdktest.Reference{}} }
 
 // cpuDevice is opened by the first test that needs it and shared by all tests of the
 // process.
@@ -54,7 +54,7 @@ func CPU(t testing.TB) Bench {
 }
 
 // Double reports whether m computes in binary64, as the reference implementation does.
-func (m Bench) Double() bool { return m == Oracle() }
+func (m Bench) Double() bool { return m == Reference() }
 
 // Run executes a valid program on inputs by name. Float inputs are rounded to the
 // machine's precision.
@@ -98,7 +98,7 @@ func (m Bench) Eval(t testing.TB, body func(b *program.Builder, in []program.Val
 // Each runs a test on the reference implementation and on the CPU, each in a subtest.
 func Each(t *testing.T, test func(t *testing.T, m Bench)) {
 	t.Helper()
-	for _, m := range []Bench{Oracle(), CPU(t)} {
+	for _, m := range []Bench{Reference(), CPU(t)} {
 		t.Run(m.machine.Name(), func(t *testing.T) { test(t, m) })
 	}
 }

@@ -112,9 +112,9 @@ func (r *Training) Update(t testing.TB, gradient []float64, rate float64) {
 	r.run(t, r.m, r.Program.Observe)
 	switch due, first := r.Program.Due.At(r.step); {
 	case due && first:
-		r.run(t, Oracle(), r.Program.FirstRefresh)
+		r.run(t, Reference(), r.Program.FirstRefresh)
 	case due:
-		r.run(t, Oracle(), r.Program.Refresh)
+		r.run(t, Reference(), r.Program.Refresh)
 	}
 	r.run(t, r.m, r.Program.Update)
 	x, u := r.X(), r.state[spec.OutputDirection].Floats

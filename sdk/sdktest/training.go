@@ -28,37 +28,29 @@ type tensorAnswer struct {
 	example
 	err     error
 	variant variant
-	// opaque computes an update with an optimizer that is no program.
-	opaque func(sdk.OpaqueStep) error
+	tensor  sdk.Tensor
+	subject OptimizerSubject
 }
 
 func (o *optimizerRun) ask(v variant, role sdk.TensorRole, shape ...int) (*tensorAnswer, error) {
 	key := fmt.Sprint(role, shape, settingsText(v.changed))
-	s, ok := o.asked[key]
-	if !ok {
-		s = &tensorAnswer{variant: v, example: example{role: string(role), shape: shape, settings: v.changed}}
-		s.err = o.answer(s, v, role, "layers.0.wq", shape)
-		o.asked[key] = s
+	if o.asked[key] == nil {
+		o.asked[key] = o.answer(v, sdk.Tensor{Name: "layers.0.wq", Role: role, Shape: shape})
 	}
-	if s.err == nil && s.Accepts {
+	if o.asked[key].err == nil && o.asked[key].Accepts {
 		o.answered++
 	}
-	return s, s.err
+	return o.asked[key], o.asked[key].err
 }
 
-func (o *optimizerRun) answer(s *tensorAnswer, v variant, role sdk.TensorRole, name string, shape []int, parts ...sdk.Part) (err error) {
-	s.Optimizer, err = o.programs(v, role, name, shape, parts...)
-	tensor := sdk.Tensor{Name: name, Role: role, Shape: slices.Clone(shape), Parts: parts, Values: v.values}
-	s.opaque = func(in sdk.OpaqueStep) error { return o.subject.Step(tensor, in) }
-	return err
-}
-
-func (o *optimizerRun) programs(v variant, role sdk.TensorRole, name string, shape []int, parts ...sdk.Part) (spec.Optimizer, error) {
-	out, err := o.subject.Programs(sdk.Tensor{Name: name, Role: role, Shape: slices.Clone(shape), Parts: parts, Values: v.values})
-	if err != nil {
-		return out, err
+func (o *optimizerRun) answer(v variant, tensor sdk.Tensor) *tensorAnswer {
+	e := example{role: string(tensor.Role), shape: tensor.Shape, settings: v.changed}
+	tensor.Shape, tensor.Values = slices.Clone(tensor.Shape), v.values
+	s := &tensorAnswer{variant: v, tensor: tensor, subject: o.subject, example: e}
+	if s.Optimizer, s.err = o.subject.Programs(tensor); s.err == nil {
+		s.err = s.Check(e.shape)
 	}
-	return out, out.Check(shape)
+	return s
 }
 
 // tensorKinds are the kinds of tensors that a model has, with a shape for tests.
@@ -105,8 +97,8 @@ func (o *optimizerRun) everywhere(f func(*trial, *tensorAnswer, Machine)) func(*
 	return o.on(o.machines, f)
 }
 
-func (o *optimizerRun) onOracle(f func(*trial, *tensorAnswer)) func(*trial) {
-	return o.on([]Machine{Oracle{}}, func(t *trial, s *tensorAnswer, _ Machine) { f(t, s) })
+func (o *optimizerRun) onReference(f func(*trial, *tensorAnswer)) func(*trial) {
+	return o.on([]Machine{Reference{}}, func(t *trial, s *tensorAnswer, _ Machine) { f(t, s) })
 }
 
 // byDefault is a check of the tensors that the plugin accepts with the settings given.
@@ -132,8 +124,8 @@ type training struct {
 	rate  float64                     // that of the last update: the schedule's or the optimizer's own
 	sums  map[string]reference.Tensor // what was collected before it: the tensor is alone
 	paced int                         // the update that rate and sums are of
-	// single keeps the state in binary32, as a device does.
-	single bool
+	// exact keeps the state in binary64, instead of binary32 as hosts do.
+	exact bool
 	// gradients is the size of those that are drawn; 0 means 1.
 	gradients float64
 	// stepShift is added to the number of each step that programs are told.
@@ -179,15 +171,20 @@ func (s *tensorAnswer) trainFrom(t *trial, m Machine, x []float64) *training {
 }
 
 func (s *tensorAnswer) untrained(t *trial, m Machine, x []float64) *training {
-	return &training{tensorAnswer: s, t: t, m: m, x: x, state: map[string]reference.Tensor{}, conditions: s.ordinary(), single: m != Oracle{}}
+	return &training{tensorAnswer: s, t: t, m: m, x: x, state: map[string]reference.Tensor{},
+		conditions: s.ordinary()}
 }
 
 func (r *training) init() error {
-	if r.Opaque {
-		r.initOpaque()
-		return nil
+	if !r.Opaque {
+		_, err := r.run("init", r.Init, map[string]reference.Tensor{spec.InputX: reference.Floats(r.x, r.shape...)})
+		return err
 	}
-	return r.run("init", r.Init, map[string]reference.Tensor{spec.InputX: reference.Floats(r.x, r.shape...)}, nil)
+	for _, t := range r.State {
+		zeros := make([]float64, program.FloatType(t.Shape...).Size())
+		r.state[spec.StatePrefix+t.Name] = reference.Floats(zeros, t.Shape...)
+	}
+	return nil
 }
 
 // at is where the training runs.
@@ -302,7 +299,16 @@ func (r *training) evaluated(x []float64) ([]float64, error) {
 // the tensor after decay; the rate is that of a step without decay.
 func (r *training) step(x, gradient []float64) (u []float64, err error) {
 	if r.Opaque {
-		return r.stepOpaque(x, gradient)
+		r.rate = r.schedule
+		in := r.opaqueStep(x, gradient)
+		if err := r.subject.Step(r.tensor, in); err != nil {
+			return nil, err
+		}
+		r.updates++
+		for _, t := range r.State {
+			r.state[spec.StatePrefix+t.Name] = reference.Floats(doubles(in.Next[t.Name]), t.Shape...)
+		}
+		return doubles(in.Direction), nil
 	}
 	if err := r.pace(x, gradient); err != nil {
 		return nil, err
@@ -313,7 +319,7 @@ func (r *training) step(x, gradient []float64) (u []float64, err error) {
 		return nil, err
 	}
 	r.updates++
-	if err := r.run("observe", r.Observe, inputs, nil); err != nil {
+	if _, err := r.run("observe", r.Observe, inputs); err != nil {
 		return nil, err
 	}
 	if due, first := r.Due.At(r.updates); due && !r.skipRefresh {
@@ -321,42 +327,39 @@ func (r *training) step(x, gradient []float64) (u []float64, err error) {
 		if first {
 			what, p = "first refresh", r.FirstRefresh
 		}
-		if err := r.run(what, p, step, nil); err != nil {
+		if _, err := r.run(what, p, step); err != nil {
 			return nil, err
 		}
 	}
 	if r.beforeUpdate != nil {
 		r.beforeUpdate()
 	}
-	return u, r.run("update", r.Update, inputs, &u)
+	return r.run("update", r.Update, inputs)
 }
 
 // run executes a program on the state and the given inputs, and puts what it returns
-// back into the state.
-func (r *training) run(what string, p *program.Program, given map[string]reference.Tensor, u *[]float64) error {
+// back into the state, except a direction, which it returns.
+func (r *training) run(what string, p *program.Program, given map[string]reference.Tensor) (u []float64, err error) {
 	if p == nil {
-		return nil
+		return nil, nil
 	}
 	out, err := r.execute(what, p, given)
-	if err != nil {
-		return err
-	}
 	for name, v := range out {
 		if name == spec.OutputDirection {
-			*u = v.Floats
-		} else {
-			if r.returned != nil {
-				r.returned(name, v)
-			}
-			r.state[name] = r.kept(name, v)
+			u = v.Floats
+			continue
 		}
+		if r.returned != nil {
+			r.returned(name, v)
+		}
+		r.state[name] = r.kept(name, v)
 	}
-	return nil
+	return u, err
 }
 
 func (r *training) kept(name string, v reference.Tensor) reference.Tensor {
 	storage := r.storage(name)
-	if storage == sdk.StoreFloat32 && !r.single {
+	if storage == sdk.StoreFloat32 && r.exact {
 		return v
 	}
 	return reference.Floats(mapped(v.Floats, storage.Kept), v.Type.Shape...)
@@ -385,11 +388,33 @@ func (r *training) execute(what string, p *program.Program, given map[string]ref
 	}
 	m := r.m
 	if factorizes(p) {
-		m = Oracle{}
+		m = Reference{}
 	}
 	out, err := m.Run(p, inputs)
 	if err != nil {
 		return nil, fmt.Errorf("%s at update %d: %w", what, r.updates, err)
 	}
 	return out, nil
+}
+
+// factorizes reports whether a program factorizes. Such a program runs only on the reference
+// implementation, as refreshes do in hosts.
+func factorizes(p *program.Program) bool {
+	return slices.ContainsFunc(p.Nodes, func(n program.Node) bool {
+		info, _ := n.Op.Info()
+		return info.Class == program.ClassLinalg
+	})
+}
+
+func (r *training) opaqueStep(x, gradient []float64) sdk.OpaqueStep {
+	in := sdk.OpaqueStep{
+		X: singles(x), Gradient: singles(gradient), Direction: unwritten(len(x)),
+		Step: r.updates + 1 + r.stepShift, Steps: int(r.steps), Rate: r.schedule, Loss: r.loss,
+		State: map[string][]float32{}, Next: map[string][]float32{},
+	}
+	for _, t := range r.State {
+		in.State[t.Name] = singles(r.state[spec.StatePrefix+t.Name].Floats)
+		in.Next[t.Name] = unwritten(len(in.State[t.Name]))
+	}
+	return in
 }

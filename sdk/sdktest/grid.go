@@ -1,0 +1,616 @@
+package sdktest
+
+import (
+	"fmt"
+	"maps"
+	"math"
+	"math/rand/v2"
+	"slices"
+
+	"gonum.org/v1/gonum/floats"
+	"gonum.org/v1/gonum/stat"
+
+	"github.com/cage-qat/cage/sdk"
+	"github.com/cage-qat/cage/sdk/program"
+	"github.com/cage-qat/cage/sdk/program/reference"
+	"github.com/cage-qat/cage/sdk/spec"
+)
+
+// This file has the checks of what a quantizer's grid is: which numbers share a scale, where values
+// go, what codes and masks say of it.
+
+// exactness is the relative difference that another order of summation may make in binary64.
+const exactness = 1e-12
+
+// enoughEntries are those of a tensor whose error depends little on chance.
+const enoughEntries = 31
+
+// independentRows reports whether there are several rows, and none depends on the first one.
+func (in *instance) independentRows(x []float64) bool {
+	return in.shape[0] > 1 && !slices.Contains(in.influence(x, 0)[in.shape[1]:], true)
+}
+
+// checkRows compares each row of a matrix with itself among other rows, and with the same row
+// alone, unless the noise of a rounding may depend on its place.
+func (q *quantizerRun) checkRows(t *trial, in *instance, x []float64) {
+	if in.hasMemory() || !in.independentRows(x) {
+		return
+	}
+	rows, d := in.shape[0], in.shape[1]
+	base := in.quantize(x)
+	for i := range rows {
+		from, to := i*d, (i+1)*d
+		row, want := x[from:to], base.part(from, to)
+		same := func(where string, got quantization, allowed float64) {
+			on := func(what string) string {
+				return what + " of a row " + where + ", against the row in a matrix"
+			}
+			shape := []int{1, d}
+			t.within(in.given(row), on("value"), shape, got.value, want.value, upTo(allowed))
+			t.equal(in.given(row), on("codes"), shape, got.codes, want.codes)
+			t.equal(in.given(row), on("mask"), shape, got.mask, want.mask)
+		}
+		others := scaled(-3, x)
+		copy(others[from:to], row)
+		t.run(func() { same("among other rows", in.quantize(others).part(from, to), 0) })
+		if q.anyRounding(in.siteAnswer) {
+			continue
+		}
+		t.run(func() {
+			s, err := q.ask(in.variant, in.site.Role, 1, d)
+			if ofAttention(in.site.Role) && isRefusal(err) {
+				return // groups of tokens need several
+			}
+			t.must(s.example, err)
+			if in.evaluates && s.evaluation != nil {
+				s = s.evaluation
+			}
+			same("alone", s.instance(t, in.m, row).quantize(row), exactness*largest(want.value))
+		})
+	}
+}
+
+// checkScope compares what shares a scale with what is claimed. Without a claim a weight may have
+// one scale, which is noted; a token of an activation that depends on the other tokens, and
+// columns, are mistakes. With settings that a person chose they are noted, too.
+func (q *quantizerRun) checkScope(t *trial) {
+	for _, v := range slices.Concat(q.space.singles[:1], q.space.claimed) {
+		for _, role := range q.roles() {
+			name := sdk.ClaimScaleScope
+			if role == sdk.RoleKey && v.claims(sdk.ClaimKeyScope) {
+				name = sdk.ClaimKeyScope
+			}
+			value, _ := v.about.Claimed(name, v.values)
+			claimed, _ := value.(string)
+			// A regular shape, rows of odd length, and rows that are longer than blocks are.
+			for _, shape := range [][]int{{3, 128}, {4, 33}, {3, 640}} {
+				s, err := q.ask(v, role, shape...)
+				if err != nil {
+					continue // other checks report it
+				}
+				if s.hasMemory() {
+					t.notef("not with trained parameters or state")
+					continue
+				}
+				t.run(func() { s.checkScope(t, claimed, name) })
+			}
+		}
+	}
+}
+
+func (s *siteAnswer) checkScope(t *trial, claimed string, name sdk.ClaimName) {
+	x := normal(17, s.shape...)
+	in := s.instance(t, Reference{}, x)
+	t.announce()
+	// What the first element influences: parts of the first row, other rows in the same place, or more.
+	d, marks, column, others := s.shape[1], in.influence(x, 0), false, false
+	for i, m := range marks[d:] {
+		column, others = column || m && i%d == 0, others || m && i%d != 0
+	}
+	seen := sdk.ScopeRow
+	switch {
+	case others:
+		seen = sdk.ScopeTensor
+	case column:
+		seen = sdk.ScopeColumn
+	case !slices.Contains(marks[d/2:d], true):
+		seen = sdk.ScopeBlock
+	}
+	row := seen == sdk.ScopeBlock || seen == sdk.ScopeRow
+	as := claim(sdk.ClaimScaleScope) + " as " + seen
+	if s.site.Role == sdk.RoleKey {
+		as += ", or key_scope if only keys are so"
+	}
+	switch {
+	case seen == claimed, claimed == "" && row:
+	case claimed == sdk.ScopeBlock && row && d <= 128: // a block may be as long as the row
+	case claimed != "":
+		t.failf(in.at(), "the levels of an entry depend on its %s; %s claims %s", seen, name, claimed)
+	case len(s.settings) > 0 || seen == sdk.ScopeTensor && s.site.Role == sdk.RoleWeight:
+		t.notef("the levels of an entry of a %s depend on its %s with %s",
+			s.role, seen, settingsOrDefaults(s.settings))
+	case seen == sdk.ScopeTensor:
+		t.failf(in.at(), "the levels of a token depend on the other tokens; if that is meant, %s", as)
+	default:
+		t.failf(in.at(), "the levels of an entry depend on its column, and not on its row, "+
+			"the last axis; if that is meant, %s", as)
+	}
+}
+
+// checkNearest moves one entry of the second row of a matrix through its range, while the sum,
+// the sum of squares and the maximum of the row, and with them its scale, stay the same:
+// a second entry moves the opposite way, and two more make up for the squares. The four
+// entries are those with the indices 8 to 11 of the row. So in any block of 16 entries or
+// more they share the scale with the largest entry, which comes after them. If the other entries
+// of the matrix do not keep their values, the entry is mixed with others, or the scale depends on
+// something else.
+func (q *quantizerRun) checkNearest(t *trial, in *instance, x []float64) {
+	if q.anyRounding(in.siteAnswer) {
+		if in.variant.claims(sdk.ClaimAnyRounding) {
+			t.notef("any_rounding is claimed")
+		}
+		return
+	}
+	rows, d := in.shape[0], in.shape[1]
+	if d%2 == 0 || d < 16 || rows < 2 {
+		return // only rows of odd length are surely not rotated, and a sweep needs some room
+	}
+	const points, span = 401, 2.4
+	at := d + 8
+	row := mapped(x, func(v float64) float64 { return 2 * math.Tanh(v/2) })
+	row[d+13], row[d+14] = 2.5, -2.5
+	var places, values, others []float64
+	for i := range points {
+		v := span * (2*float64(i)/(points-1) - 1)
+		rest := math.Sqrt(span*span - v*v)
+		copy(row[at:], []float64{v, -v, rest, -rest})
+		value := in.quantize(row).value
+		places, values = append(places, v), append(values, value[at])
+		value = slices.Delete(slices.Clone(value), at, at+4)
+		if others == nil {
+			others = value
+		}
+		if !slices.EqualFunc(value, others, func(a, b float64) bool { return distance(a, b) <= 1e-9 }) {
+			return
+		}
+	}
+	levels := distinct(values)
+	if len(levels) < 2 || len(levels) > points/2 {
+		return
+	}
+	nearest := slices.Clone(values) // of two levels that are equally near, the one that was taken
+	for i, v := range places {
+		for _, l := range levels {
+			if math.Abs(l-v) < math.Abs(nearest[i]-v)-1e-6 {
+				nearest[i] = l
+			}
+		}
+	}
+	if t.within(in.given(places), "value of an entry for which there is a nearer level (if that is meant, "+
+		claim(sdk.ClaimAnyRounding)+")", nil, values, nearest, upTo(1e-6)) {
+		copy(row[at:], []float64{0, 0, span, -span})
+		in.checkReach(row, levels)
+	}
+}
+
+// distinct are the values in order, each once.
+func distinct(values []float64) []float64 {
+	return slices.CompactFunc(slices.Sorted(slices.Values(values)),
+		func(a, b float64) bool { return math.Abs(a-b) <= 1e-9 })
+}
+
+// checkReach compares the largest entries of a row of checkNearest, one of each sign, with the
+// outermost levels. Where even steps would lead from there to the entry itself, and the scale
+// follows it, the scale was made for it, and the grid ends too early.
+func (in *instance) checkReach(row, levels []float64) {
+	n := len(levels)
+	if n < 4 {
+		return
+	}
+	step := (levels[n-1] - levels[0]) / float64(n-1)
+	for i, l := range levels {
+		if math.Abs(l-levels[0]-float64(i)*step) > 1e-6*step {
+			return // levels of other distances
+		}
+	}
+	value, twice := in.quantize(row).value, slices.Clone(row)
+	ends := []int{in.shape[1] + 13, in.shape[1] + 14}
+	for _, at := range ends {
+		twice[at] *= 2
+	}
+	doubled := in.quantize(twice).value
+	for _, at := range ends {
+		missing := math.Abs(row[at]-value[at]) / step
+		follows := math.Abs(doubled[at]-2*value[at]) <= 1e-6*step
+		if k := math.Round(missing); follows && k >= 1 && k <= 2 && math.Abs(missing-k) < 1e-6 {
+			in.t.announce()
+			in.t.add(in.given(row).element(fmt.Sprintf("the largest entry of its row, %v steps of the scale, "+
+				"is clipped to %v: is the bound off by one? (if it is meant, %s)", math.Round(math.Abs(row[at])/step),
+				math.Round(math.Abs(value[at])/step), claim(sdk.ClaimAnyRounding)), at, in.shape, value))
+			return
+		}
+	}
+}
+
+// With the default settings values shrink or grow by a factor from least to greatest.
+const (
+	least    = 0.5
+	greatest = 1.5
+	rowError = 0.1 // an error of a row, relative to its norm, that is no cause for concern
+)
+
+// checkError quantizes a matrix of uniform numbers, which has no outliers to clip.
+func (q *quantizerRun) checkError(t *trial) {
+	const rows, width = 16, 256
+	for i, v := range q.space.core() {
+		for _, s := range q.sites(v, rows, width) {
+			t.run(func() {
+				r := rand.New(rand.NewPCG(9, 1))
+				x := draw(func() float64 { return 2*r.Float64() - 1 }, s.shape)
+				in := s.instance(t, Reference{}, x)
+				value := in.quantize(x).value
+				t.announce()
+				errs := make([]float64, rows)
+				for i := range errs {
+					errs[i] = relativeError(value[i*width:(i+1)*width], x[i*width:(i+1)*width])
+				}
+				median := slices.Sorted(slices.Values(errs))[rows/2]
+				for i, e := range errs { // one rotated entry may be clipped
+					if !(e <= max(2*median, rowError)) {
+						t.failf(in.at(), "the error of row %d is %.3g of its norm, that of the median row %.3g",
+							i, e, median)
+						break
+					}
+				}
+				if i == 0 {
+					t.notef("error %.3g of the norm", median)
+				}
+				if len(v.changed) > 0 { // a person may choose a coarse or an unsigned grid
+					return
+				}
+				e := axpy(value, -1, x)
+				mean := floats.Sum(e) / float64(len(e))
+				if rms := rootMeanSquare(e); math.Abs(mean) > 0.3*rms {
+					t.failf(in.at(), "the mean of Q(x) − x is %.3g, its root mean square %.3g: the rounding is biased",
+						mean, rms)
+				}
+				if g := floats.Dot(x, value) / floats.Dot(x, x); !(g > least && g < greatest) {
+					t.failf(in.at(), "Q(x) is %.3g times x in the mean: the scale is wrong", g)
+				}
+			})
+		}
+	}
+}
+
+func (q *quantizerRun) checkFixed(t *trial, in *instance, x []float64) {
+	if in.variant.claims(sdk.ClaimIdempotent) {
+		once := in.quantize(x)
+		twice := in.quantize(once.value)
+		in.within(x, "Q(Q(x)), against Q(x), as idempotent claims,", twice.value, once.value,
+			upTo(exactness*largest(once.value)))
+		in.equal(x, "codes of Q(Q(x)), against those of Q(x), as idempotent claims,", twice.codes, once.codes)
+	}
+}
+
+// checkHomogeneous multiplies x by c. If c is a power of two, both sides must have the
+// same bits. If c is another factor, there are rounding errors, and an entry on a
+// boundary may go either way, whatever the precision in which the plugin keeps its scale.
+// On a grid that puts entries of every tensor on a boundary, the rounding of the scale
+// decides where they go; such a grid has to be claimed (see [sdk.ClaimTies]).
+func (q *quantizerRun) checkHomogeneous(t *trial, in *instance, x []float64) {
+	if !in.Homogeneous {
+		return
+	}
+	e, err := expect(in.Program, in.inputs(x))
+	t.must(in.at(), err)
+	base, spread := newQuantization(e.outputs), e.spread[spec.OutputValue]
+	for _, c := range []float64{0x1p10, 0x1p-20} {
+		out := in.quantize(scaled(c, x))
+		in.equal(x, "Q(c·x)/c, against Q(x),", scaled(1/c, out.value), base.value)
+		in.equal(x, "codes of c·x, against those of x,", out.codes, base.codes)
+		in.equal(x, "mask of c·x, against that of x,", out.mask, base.mask)
+	}
+	if in.variant.claims(sdk.ClaimTies) {
+		return
+	}
+	most := largest(base.value)
+	for _, c := range []float64{3.7, 0.013} {
+		out := in.quantize(scaled(c, x))
+		in.within(x, "Q(c·x)/c, against Q(x), for a c that is no power of two "+
+			"(if entries lie half way between two levels, "+claim(sdk.ClaimTies)+")",
+			scaled(1/c, out.value), base.value, func(i int) float64 {
+				if spread[i] <= steadiness*most {
+					return closeness * most
+				}
+				return 2 * spread[i]
+			})
+	}
+}
+
+// maskWidth is the length of the row for which masks are compared with errors: odd, so that it is
+// not rotated, and long enough to have entries on most levels.
+const maskWidth = 513
+
+// spreadRow is a row of normal numbers, of which every fourth is one of evenly spaced numbers up to
+// six deviations.
+func spreadRow() []float64 {
+	x := normal(23, 1, maskWidth)
+	for i := 0; i < len(x); i += 4 {
+		_, part := math.Modf(float64(i/4) * math.Phi) // well spread in every stretch of the row
+		x[i] = float64(float32(6 * (2*part - 1)))
+	}
+	return x
+}
+
+// checkMask: an entry that passes its gradient lies at its level, not beyond the end of the grid. A
+// mask that stops nothing at all is a choice; one that stops some entries and passes others that
+// are clipped has a threshold that does not fit its grid.
+func (q *quantizerRun) checkMask(t *trial) {
+	v := q.space.singles[0]
+	if v.claims(sdk.ClaimAnyGradient) || v.claims(sdk.ClaimAnyRounding) {
+		t.skipf("any_gradient or any_rounding is claimed")
+		return
+	}
+	for _, s := range q.sites(v, 1, maskWidth) {
+		if len(s.settings) > 0 { // a person may choose a mask for its own sake
+			continue
+		}
+		t.run(func() {
+			x := spreadRow()
+			in := s.instance(t, Reference{}, x)
+			out := in.quantize(x)
+			if len(out.mask) == 0 || !slices.Contains(out.mask, 0) {
+				return
+			}
+			group := hull(in.influence(x, maskWidth/2), maskWidth)
+			if in.hasMemory() { // all share it
+				group = slices.Repeat([]bool{true}, len(x))
+			}
+			t.announce()
+			var levels []float64
+			for i, v := range out.value {
+				if group[i] {
+					levels = append(levels, v)
+				}
+			}
+			levels = distinct(levels)
+			worst, most := -1, 1.0
+			for i, v := range out.value {
+				if !group[i] || out.mask[i] == 0 {
+					continue
+				}
+				k, gap := slices.IndexFunc(levels, func(l float64) bool { return math.Abs(l-v) <= 1e-9 }), 0.0
+				if k > 0 {
+					gap = levels[k] - levels[k-1]
+				}
+				if k+1 < len(levels) {
+					gap = max(gap, levels[k+1]-levels[k])
+				}
+				if off := math.Abs(v-x[i]) / (gap / 2 * (1 + 1e-6)); off > most {
+					worst, most = i, off
+				}
+			}
+			if worst >= 0 {
+				t.add(in.given(x).element("the mask passes an entry that is clipped: "+
+					"it is farther from its value than half a step", worst, in.shape, out.value))
+			}
+		})
+	}
+}
+
+// checkCount counts the codes. A quantizer whose parameter bits is an integer cannot have more than
+// 2^bits of them.
+func (q *quantizerRun) checkCount(t *trial) {
+	const name = "bits"
+	if !slices.ContainsFunc(q.about.Parameters, func(p sdk.Parameter) bool {
+		return p.Name == name && p.Type == sdk.TypeInt
+	}) {
+		t.skipf("no parameter bits")
+		return
+	}
+	for _, v := range q.space.singles {
+		if _, ok := v.changed[name]; len(v.changed) > 1 || len(v.changed) == 1 && !ok {
+			continue // another parameter may make bits irrelevant
+		}
+		bits := v.values.Int(name)
+		for _, s := range q.sites(v, 1, maskWidth) {
+			t.run(func() {
+				x := spreadRow()
+				codes := s.instance(t, Reference{}, x).quantize(x).codes
+				if codes == nil || bits < 1 { // such as 0 for as many as there are
+					return
+				}
+				t.announce()
+				if n := len(slices.Compact(slices.Sorted(slices.Values(codes)))); n > 1<<bits {
+					t.failf(s.on(Reference{}), "there are %d codes, from %v to %v, but %d bits hold only %d",
+						n, slices.Min(codes), slices.Max(codes), bits, 1<<bits)
+				}
+			})
+		}
+	}
+}
+
+// checkCodes looks for codes that are not whole numbers: a host treats codes as integers when it
+// counts how they move. Where there is a grid, codes and scales are those of the grid; and what can
+// be unpacked gives the value, bit for bit. Rows are ordinary and unusual ones.
+func (q *quantizerRun) checkCodes(t *trial, in *instance, x []float64) {
+	for _, x := range append(oddities(x, in.shape[1]), x) {
+		out := in.quantize(x)
+		if out.codes == nil {
+			return
+		}
+		whole := mapped(out.codes, func(v float64) float64 {
+			if math.IsNaN(v - v) {
+				return 0 // which equals none of these
+			}
+			return math.RoundToEven(v)
+		})
+		in.equal(x, "codes, against the nearest whole numbers,", out.codes, whole)
+		if in.evaluation != nil { // which is another answer, and what is unpacked
+			continue
+		}
+		if in.Grid != (spec.Grid{}) {
+			in.checkGrid(x, out)
+		}
+		if in.Unpack != nil {
+			unpacked := in.run(in.Unpack, map[string]reference.Tensor{
+				spec.OutputCodes: out.outputs[spec.OutputCodes], spec.OutputScale: out.outputs[spec.OutputScale]})
+			in.equal(x, "unpacked value", unpacked[spec.OutputValue].Float64s(), out.value)
+		}
+	}
+}
+
+// checkGrid compares with the grid that the quantizer declares for evaluation. Before a rotation
+// back, values cannot be seen.
+func (in *instance) checkGrid(x []float64, out quantization) {
+	scale := out.outputs[spec.OutputScale].Float64s()
+	columns, groups := in.shape[1], 1
+	if g := in.Grid.Group; g > 0 {
+		groups = (columns + g - 1) / g
+	}
+	if n := len(scale); n != in.shape[0]*groups && (n != 1 || in.Grid.Group > 0) {
+		in.t.failf(in.at(), "there are %d scales, but rows of %d have %d groups each by the grid",
+			n, columns, groups)
+		return
+	}
+	want := slices.Clone(out.value)
+	for i, v := range out.value {
+		code, s := int32(out.codes[i]), scale[0]
+		if len(scale) > 1 {
+			s = scale[i/columns*groups+i%columns*groups/max(columns, groups*in.Grid.Group)]
+		}
+		if !in.Grid.Holds(code) && (code != 0 || v != 0 && v == v) {
+			in.t.failf(in.at(), "the code %d is none of the grid, which has %v", code, in.Grid.Codes())
+			return
+		}
+		if v == v { // others have no code
+			want[i] = float64(in.Grid.Number(code)) * s
+		}
+	}
+	if !slices.ContainsFunc(in.Program.Nodes, func(n program.Node) bool {
+		return n.Op == program.OpHadamard || n.Op == program.OpDot
+	}) {
+		in.within(x, "value, against the number of the code times the scale, as the grid says,",
+			out.value, want, func(i int) float64 { return 1e-6 * math.Abs(want[i]) })
+	}
+}
+
+// oddities are two matrices like x, with rows of d entries. The first rows of one are
+// zeros, equal, large and small numbers; those of the other hold NaN, infinities and −0.
+func oddities(x []float64, d int) [][]float64 {
+	finite, broken := slices.Clone(x), slices.Clone(x)
+	for i := range x {
+		switch i / d {
+		case 0:
+			finite[i] = 0
+		case 1:
+			finite[i] = -0.375
+		case 2:
+			finite[i] *= 0x1p50
+		case 3:
+			finite[i] *= 0x1p-100
+		}
+	}
+	for row, bad := range []float64{math.NaN(), math.Inf(1), math.Inf(-1), math.Copysign(0, -1)} {
+		if at := row*d + d/2; at < len(x) {
+			broken[at] = bad
+		}
+	}
+	return [][]float64{finite, broken}
+}
+
+func (q *quantizerRun) checkNoise(t *trial) {
+	q.onReference(func(_ *trial, in *instance, x []float64) {
+		for _, input := range []string{spec.InputNoise, spec.InputSharedNoise} {
+			if in.Takes(input) && len(x) >= enoughEntries {
+				in.usesKey(input, x)
+			}
+		}
+	})(t)
+	for _, v := range q.space.core() {
+		if !v.claims(sdk.ClaimUnbiased) {
+			continue
+		}
+		for _, shape := range matrixShapes { // those that rotate refuse rows of odd length
+			sites := q.sites(v, shape...)
+			for _, s := range sites {
+				if !s.evaluates {
+					x := normal(0, shape...)
+					t.run(func() { s.instance(t, Reference{}, x).unbiased(x) })
+				}
+			}
+			if len(sites) > 0 {
+				break
+			}
+		}
+	}
+}
+
+func (in *instance) usesKey(input string, x []float64) {
+	in.t.announce()
+	results := func(step int) map[string]reference.Tensor {
+		out := map[string]reference.Tensor{}
+		for _, p := range []*program.Program{in.Program, in.Next, in.Backward} {
+			if p == nil {
+				continue
+			}
+			given := in.inputsOf(p, x)
+			if p == in.Backward {
+				given = in.reverseInputs(p, x, normal(5, in.shape...))
+			}
+			if _, ok := given[input]; ok {
+				given[input] = keyAt(step, 7)
+			}
+			maps.Copy(out, in.run(p, given))
+		}
+		return out
+	}
+	base := results(0)
+	for step := range 4 {
+		for name, v := range results(1 + step) {
+			if !slices.Equal(v.Float64s(), base[name].Float64s()) {
+				return
+			}
+		}
+	}
+	in.t.failf(in.at(), "the program takes %s, but its results are the same with other keys", input)
+}
+
+// unbiased compares the mean of Q(x) over many keys with x, element by element, and in the
+// direction of x for all elements together. The mean may be off by some standard errors, and by
+// what may be expected of something that happens in no draw, however unlikely that is. So a bias
+// of a fifth of a step is found in a single element, and of a hundredth in the whole matrix. The
+// keys are always the same, so that the check does not depend on chance.
+func (in *instance) unbiased(x []float64) {
+	const draws, maxDeviations, rareDraws = 400, 6, 20
+	values := make([][]float64, draws)
+	along := make([]float64, draws) // Σ (Q(x) − x)·sign(x), which is not 0 if values shrink or grow
+	for k := range values {
+		values[k] = in.atStep(k).quantize(x).value
+		for i, v := range values[k] {
+			along[k] += (v - x[i]) * math.Copysign(1, x[i])
+		}
+	}
+	mean, allowed := make([]float64, len(x)), make([]float64, len(x))
+	each, step := make([]float64, draws), 0.0
+	for i := range x {
+		for k := range values {
+			each[k] = values[k][i]
+		}
+		m, deviation := stat.MeanStdDev(each, nil)
+		mean[i], allowed[i] = m, maxDeviations*deviation/math.Sqrt(draws)+1e-9*largest(x)
+		step = max(step, floats.Max(each)-floats.Min(each))
+	}
+	for i := range allowed { // an element that has not left its level might have
+		allowed[i] += step * rareDraws / draws
+	}
+	in.within(x, "the mean over the noise of Q(x), against x, as unbiased claims,", mean, x,
+		func(i int) float64 { return allowed[i] })
+	m, deviation := stat.MeanStdDev(along, nil)
+	in.t.announce()
+	n := float64(len(x))
+	if most := maxDeviations*deviation/math.Sqrt(draws) + 1e-9*largest(x)*n; math.Abs(m) > most {
+		in.t.failf(in.at(), "in the mean over the noise, values grow by %.3g each, want at most %.3g, "+
+			"as unbiased claims", m/n, most/n)
+	}
+}

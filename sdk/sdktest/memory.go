@@ -1,0 +1,353 @@
+package sdktest
+
+import (
+	"maps"
+	"math"
+	"reflect"
+	"slices"
+
+	"gonum.org/v1/gonum/mat"
+
+	"github.com/cage-qat/cage/sdk"
+	"github.com/cage-qat/cage/sdk/program"
+	"github.com/cage-qat/cage/sdk/program/reference"
+	"github.com/cage-qat/cage/sdk/spec"
+)
+
+// This file has the checks of what a quantizer has besides its input: trained parameters and state,
+// and the statistics of columns that initial values may follow from. Those of a site's own operand
+// are computed from the tensor that it is initialised from. Of the other operand of the product
+// there is a matrix for each length of rows; an activation has outliers in some columns, as those
+// of language models.
+
+func otherRole(role sdk.Role) sdk.Role {
+	if role == sdk.RoleActivation {
+		return sdk.RoleWeight
+	}
+	return sdk.RoleActivation
+}
+
+// operand is the other operand of a product.
+func operand(role sdk.Role, d int) []float64 {
+	const rows, every, factor = 24, 16, 20
+	x := normal(31, rows, d)
+	for i := range x {
+		if role == sdk.RoleActivation && i%d%every == every/2 {
+			x[i] *= factor
+		}
+	}
+	return x
+}
+
+// statistics are those of the columns of both operands, by the names of inputs.
+func (s *siteAnswer) statistics(own, other []float64) map[string][]float64 {
+	out, d := map[string][]float64{}, s.shape[len(s.shape)-1]
+	for role, x := range map[sdk.Role][]float64{s.site.Role: own, otherRole(s.site.Role): other} {
+		most, mean := make([]float64, d), make([]float64, d)
+		for i, v := range x {
+			most[i%d] = max(most[i%d], math.Abs(v))
+			mean[i%d] += math.Abs(v) / float64(len(x)/d)
+		}
+		if role == sdk.RoleActivation {
+			out[spec.InputActivationsMax], out[spec.InputActivationsMean] = rounded(most), rounded(mean)
+		} else {
+			out[spec.InputWeightsMax], out[spec.InputWeightsMean] = rounded(most), rounded(mean)
+		}
+	}
+	return out
+}
+
+// initialInputs are those of a program of initial values.
+func (s *siteAnswer) initialInputs(p *program.Program, sample []float64, statistics map[string][]float64) map[string]reference.Tensor {
+	inputs := map[string]reference.Tensor{spec.InputX: reference.Floats(sample, s.shape...)}
+	for _, in := range p.Inputs[1:] {
+		inputs[in.Name] = reference.Floats(statistics[in.Name], in.Type.Shape...)
+	}
+	return inputs
+}
+
+// checkInitial starts from ordinary and from unusual tensors, beside ordinary and unusual other
+// operands, quantizes, and takes a step. The shapes must be the same for any number of rows.
+func (q *quantizerRun) checkInitial(t *trial) {
+	q.everywhere(func(_ *trial, in *instance, x []float64) {
+		if !in.hasMemory() || in.evaluates {
+			return
+		}
+		d := in.shape[1]
+		other := operand(otherRole(in.site.Role), d)
+		others := [][]float64{other}
+		if in.Calibrated() {
+			others = append(others, otherColumn(other, d, 0), make([]float64, len(other)),
+				scaled(0x1p20, other), scaled(0x1p-30, other), otherColumn(other, d, 0x1p30))
+		}
+		for i, other := range others {
+			samples := [][]float64{x, otherColumn(x, d, 0)}
+			if i == 0 {
+				samples = append(samples, scaled(0x1p20, x), scaled(0x1p-30, x), make([]float64, len(x)), full(-2.5, len(x)))
+			}
+			for _, sample := range samples {
+				t.run(func() {
+					from := in.startFrom(t, in.m, sample, in.statistics(sample, other))
+					for _, values := range []map[string]reference.Tensor{from.trained, from.kept} {
+						for name, v := range inOrder(values) {
+							t.finite(in.at(), "initial "+name, v.Type.Shape, v.Floats)
+						}
+					}
+					in.finite(sample, "value with the initial values", from.quantize(sample).value)
+					if len(in.State) > 0 {
+						from.advance(sample)
+					}
+				})
+			}
+		}
+	})(t)
+	for _, v := range q.space.core() {
+		var first *siteAnswer
+		for _, rows := range []int{1, 7, 16} {
+			s, err := q.ask(v, sdk.RoleActivation, rows, 64)
+			if err != nil || !s.hasMemory() {
+				break
+			}
+			if first == nil {
+				first = s
+			}
+			t.announce()
+			if !reflect.DeepEqual(s.Trained, first.Trained) || !reflect.DeepEqual(s.State, first.State) {
+				t.failf(s.example, "the trained parameters are %v and the state is %v, for one row %v and %v",
+					s.Trained, s.State, first.Trained, first.State)
+			}
+		}
+	}
+}
+
+// otherColumn is x with one column multiplied by c.
+func otherColumn(x []float64, d int, c float64) []float64 {
+	x = slices.Clone(x)
+	for i := d / 2; i < len(x); i += d {
+		x[i] *= c
+	}
+	return x
+}
+
+// checkConstraints applies the constraints of trained parameters to their initial values, and twice
+// to others. They may move what is in their set a little: they may be computed by an iteration.
+func (q *quantizerRun) checkConstraints(t *trial, in *instance, x []float64) {
+	for i, p := range in.Trained {
+		if p.Constrain == nil {
+			continue
+		}
+		name := spec.TrainedPrefix + p.Name
+		constrain := func(v []float64) []float64 {
+			v = in.run(p.Constrain, map[string]reference.Tensor{name: reference.Floats(v, p.Shape...)})[name].Floats
+			t.finite(in.at(), "constrained "+p.Name, p.Shape, v)
+			return v
+		}
+		t.run(func() {
+			start := in.trained[name].Floats
+			t.within(in.at(), "constrained initial "+p.Name, p.Shape, constrain(start), start, upTo(1e-4*largest(start)))
+			moved := constrain(axpy(start, 0.3*max(largest(start), 1e-3), normal(uint64(41+i), len(start))))
+			t.within(in.at(), p.Name+", constrained twice,", p.Shape, constrain(moved), moved, upTo(1e-4*largest(moved)))
+		})
+	}
+}
+
+// checkProduct multiplies an activation that has outliers in some columns with a weight, both as
+// they are quantized with the default settings. What statistics are for is that the error is
+// smaller; with statistics that are used the wrong way around it is larger than with statistics
+// that are the same for all columns.
+func (q *quantizerRun) checkProduct(t *trial) {
+	const rows, width = 32, 256
+	weight, err1 := q.ask(q.space.singles[0], sdk.RoleWeight, rows, width)
+	activation, err2 := q.ask(q.space.singles[0], sdk.RoleActivation, rows, width)
+	if !(err1 == nil && weight.Calibrated() || err2 == nil && activation.Calibrated()) {
+		return
+	}
+	x, w := operand(sdk.RoleActivation, width), normal(33, rows, width)
+	x = slices.Concat(x, x)[:rows*width]
+	product := func(x, w []float64) []float64 {
+		var y mat.Dense
+		y.Mul(mat.NewDense(rows, width, x), mat.NewDense(rows, width, w).T())
+		return y.RawMatrix().Data
+	}
+	t.announce()
+	var errs [2]float64
+	for i := range errs {
+		quantized := func(s *siteAnswer, own, other []float64) []float64 {
+			if s.err != nil {
+				return own
+			}
+			statistics := s.statistics(own, other)
+			for name, v := range statistics {
+				if i == 1 {
+					statistics[name] = full(largest(v), len(v))
+				}
+			}
+			return s.startFrom(t, Reference{}, own, statistics).quantize(own).value
+		}
+		errs[i] = relativeError(product(quantized(activation, x, w), quantized(weight, w, x)), product(x, w))
+	}
+	t.notef("the error of a product is %.3g of its norm, with the same statistics for all columns %.3g", errs[0], errs[1])
+	if !(errs[0] <= 1.2*errs[1]) {
+		t.failf(example{}, "an activation with outliers in some columns, times a weight: the error is %.3g of the "+
+			"product's norm, and %.3g with the same statistics for all columns: what is done with them makes it worse",
+			errs[0], errs[1])
+	}
+}
+
+// stateSteps is how many steps the state of a quantizer is followed.
+const stateSteps = 64
+
+func (q *quantizerRun) checkState(t *trial) {
+	q.onReference(func(_ *trial, in *instance, x []float64) {
+		if len(in.State) == 0 || in.evaluates {
+			return
+		}
+		t.run(func() { in.drift(x) })
+		if len(x) < enoughEntries {
+			return
+		}
+		var names []string
+		for _, s := range in.State {
+			name := spec.KeptPrefix + s.Name
+			names = append(names, name)
+			t.run(func() { in.changes(name) })
+			if !in.dependsOn([]string{name}, func(in *instance) map[string]reference.Tensor {
+				out := in.next(x)
+				maps.Copy(out, in.run(in.Program, in.inputs(x)))
+				return out
+			}) {
+				t.failf(in.at(), "nothing depends on %s", name)
+			}
+		}
+		// It is there that the state replaces what a batch says.
+		if !in.dependsOn(names, func(in *instance) map[string]reference.Tensor {
+			e := *in
+			if in.evaluation != nil {
+				e.siteAnswer = in.evaluation
+			}
+			return map[string]reference.Tensor{spec.OutputValue: e.quantize(x).outputs[spec.OutputValue]}
+		}) {
+			t.failf(in.at(), "evaluation does not depend on the state")
+		}
+	})(t)
+	for _, v := range q.space.core() {
+		q.combine(t, v)
+	}
+}
+
+func (in *instance) advance(x []float64) *instance {
+	other := in.atStep(in.step + 1)
+	other.kept = other.next(x)
+	for name, v := range inOrder(other.kept) {
+		in.t.finite(in.at(), "next "+name, v.Type.Shape, v.Floats)
+	}
+	return other
+}
+
+// next is the state after a step with x: what Next returns, or what a search finds.
+func (in *instance) next(x []float64) map[string]reference.Tensor {
+	if in.SearchEvery == 0 {
+		return inSingle(in.run(in.Next, in.inputsOf(in.Next, x)))
+	}
+	s := in.searchInput(x)
+	in.t.must(in.at(), in.subject.Search(in.site, s))
+	found := map[string]reference.Tensor{}
+	for _, t := range in.State {
+		found[spec.KeptPrefix+t.Name] = reference.Floats(doubles(s.Next[t.Name]), t.Shape...)
+	}
+	return found
+}
+
+// drift repeats one tensor: what was good levels for it at the start must not become worse and
+// worse.
+func (in *instance) drift(x []float64) {
+	in.t.announce()
+	first := relativeError(in.quantize(x).value, x)
+	after := in
+	for range stateSteps {
+		after = after.advance(x)
+	}
+	if e := relativeError(after.quantize(x).value, x); !(e <= 3*first+rowError) {
+		in.t.failf(in.at(), "after %d steps with the same tensor the error is %.3g of its norm, at the start %.3g: "+
+			"the state drifts away", stateSteps, e, first)
+	}
+}
+
+// changes fails unless steps with other tensors change a state tensor, or it is found once, from
+// statistics of columns, and Next returns it as it is.
+func (in *instance) changes(name string) {
+	if in.Next != nil && len(in.InitState.Inputs) > 1 {
+		if id, _ := in.Next.Output(name); int(id) == in.Next.Input(name) {
+			return
+		}
+	}
+	after := in
+	for i := range stateSteps {
+		after = after.advance(in.other(i))
+		if !slices.Equal(after.kept[name].Floats, in.kept[name].Floats) {
+			return
+		}
+	}
+	in.t.failf(in.at(), "%s is the same after %d steps with other tensors: nothing changes it", name, stateSteps)
+}
+
+func (in *instance) other(i int) []float64 {
+	return scaled(1+float64(i%5)/2, normal(uint64(100+i), in.shape...))
+}
+
+// dependsOn reports whether results, except the next value of the tensor itself, depend on one of
+// the state tensors: at the start, or after some steps with other tensors, when it may first count.
+func (in *instance) dependsOn(names []string, results func(*instance) map[string]reference.Tensor) bool {
+	after := in
+	for i := range 8 {
+		after = after.advance(in.other(i))
+	}
+	for _, from := range []*instance{in, after} {
+		base := results(from)
+		for _, name := range names {
+			for _, c := range []float64{2, 0.5, 4, 0.125, -1} {
+				other := *from
+				other.kept = maps.Clone(from.kept)
+				v := from.kept[name]
+				other.kept[name] = reference.Floats(mapped(v.Floats, func(s float64) float64 { return c*s + c/10 }), v.Type.Shape...)
+				for output, v := range results(&other) {
+					if output != name && !slices.Equal(v.Float64s(), base[output].Float64s()) {
+						return true
+					}
+				}
+			}
+		}
+	}
+	return false
+}
+
+// combine takes a step with a batch, and one with each half: of a maximum, the larger one must be
+// that of the batch.
+func (q *quantizerRun) combine(t *trial, v variant) {
+	const rows, d = 8, 64
+	whole, err := q.ask(v, sdk.RoleActivation, rows, d)
+	half, errHalf := q.ask(v, sdk.RoleActivation, rows/2, d)
+	if err != nil || errHalf != nil || whole.Next == nil || whole.Draws() {
+		return
+	}
+	t.run(func() {
+		x := normal(23, rows, d)
+		in := whole.instance(t, Reference{}, x)
+		part := half.instance(t, Reference{}, x[:rows/2*d])
+		part.trained, part.kept = in.trained, in.kept
+		x = scaled(3, x) // or else it would be what the state started from
+		next, first, second := in.next(x), part.next(x[:rows/2*d]), part.next(x[rows/2*d:])
+		for _, s := range whole.State {
+			if !s.Maximum {
+				continue
+			}
+			name := spec.KeptPrefix + s.Name
+			larger := slices.Clone(first[name].Floats)
+			for i, v := range second[name].Floats {
+				larger[i] = max(larger[i], v)
+			}
+			t.within(in.at(), "next "+name+", against the maximum over both halves of the batch,", s.Shape,
+				next[name].Floats, larger, upTo(exactness*largest(larger)))
+		}
+	})
+}
