@@ -20,9 +20,6 @@ import (
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
-// goldenCloseness is closeness for golden files, whose tensors are small and whose sums are short.
-const goldenCloseness = 1e-6
-
 // Inputs of a case that no program has: the gradient by the value, and the host's part of an update.
 // With decayLast, weights decay after each step except the first, as in code that returns from its
 // first call before the decay.
@@ -36,8 +33,7 @@ const (
 type Values struct {
 	Name string // what they are of; it names the check
 	Kind sdk.Kind
-	// abs and rel are the tolerance on the reference implementation: |got − want| ≤ abs +
-	// rel·|want|.
+	// abs and rel are the tolerance: |got − want| ≤ abs + rel·|want|.
 	abs, rel float64
 	cases    []goldenCase
 }
@@ -195,8 +191,7 @@ func (c goldenTrial) must(err error) {
 
 // goldenChecks are those of the values of the caller; run is called for each case.
 func (s *session) goldenChecks(run func(goldenTrial)) (list []check) {
-	const asks = "the values of an independent implementation: within their tolerance on the " +
-		"reference implementation, within that of binary32 on devices; codes and masks are equal"
+	const asks = "the values of an independent implementation, within their tolerance; codes and masks are equal"
 	for _, v := range s.golden {
 		list = append(list, check{"golden " + v.Name, asks, func(t *trial) {
 			if v.Kind != s.report.Kind {
@@ -225,19 +220,23 @@ func (c goldenTrial) variant(s *session) variant {
 	return v
 }
 
-// within compares a result with what is expected: on the reference implementation within the
-// tolerance of the values, or exactly; on a device within what the function device allows.
-func (c goldenTrial) within(on example, name string, got []float64, exact bool, device func(i int) float64) {
-	want := c.Expected[name]
-	if on.machine == (Reference{}).Name() {
-		device = func(i int) float64 {
-			if exact {
+// compare compares the expected results that have a prefix, and which the plugin has to give.
+// besides is added to the tolerance.
+func (c goldenTrial) compare(on example, prefix string, got map[string][]float64, besides float64) {
+	for name, want := range inOrder(c.Expected) {
+		if prefixOf(name) != prefix {
+			continue
+		}
+		if _, ok := got[name]; !ok {
+			c.must(fmt.Errorf("it expects %s, which the plugin does not give", name))
+		}
+		c.t.within(on, "case "+c.ID+": "+name, want.shape, got[name], want.data, func(i int) float64 {
+			if name == spec.OutputCodes || name == spec.OutputMask {
 				return 0
 			}
-			return c.of.abs + c.of.rel*math.Abs(want.data[i])
-		}
+			return c.of.abs + c.of.rel*math.Abs(want.data[i]) + besides*largest(want.data)
+		})
 	}
-	c.t.within(on, "case "+c.ID+": "+name, want.shape, got, want.data, device)
 }
 
 func (q *quantizerRun) goldenCase(c goldenTrial) {
@@ -303,19 +302,24 @@ func (q *quantizerRun) goldenCase(c goldenTrial) {
 	for name := range given {
 		c.must(fmt.Errorf("the plugin's program does not take %s, for which the case has a value", name))
 	}
-	in.run(s.Program, in.inputs(x.data)) // an error of the program ends the case
-
-	c.compare(q, in, s.Program, in.inputs(x.data), "")
+	compare := func(p *program.Program, inputs map[string]reference.Tensor, prefix string) {
+		got := map[string][]float64{}
+		for name, v := range in.run(p, inputs) {
+			got[name] = v.Float64s()
+		}
+		c.compare(in.at(), prefix, got, 0)
+	}
+	compare(s.Program, in.inputs(x.data), "")
 	for prefix, p := range starts {
-		c.compare(q, in, p, startInputs[prefix], prefix)
+		compare(p, startInputs[prefix], prefix)
 	}
 	if in.Next != nil && len(starts) == 0 {
-		c.compare(q, in, in.Next, in.inputsOf(in.Next, x.data), spec.KeptPrefix)
+		compare(in.Next, in.inputsOf(in.Next, x.data), spec.KeptPrefix)
 	}
 	if backward {
 		vjp, err := in.reverse()
 		c.must(err)
-		c.compare(q, in, vjp, in.reverseInputs(vjp, x.data, dy.data), autodiff.Prefix)
+		compare(vjp, in.reverseInputs(vjp, x.data, dy.data), autodiff.Prefix)
 	}
 }
 
@@ -330,54 +334,7 @@ func prefixOf(name string) string {
 	return ""
 }
 
-// compare runs a program on every machine, and compares those of the outputs that are expected and
-// have the prefix.
-func (c goldenTrial) compare(q *quantizerRun, in *instance, p *program.Program,
-	inputs map[string]reference.Tensor, prefix string) {
-	e, err := expect(p, inputs)
-	c.must(err)
-	// Whether every operation has one correct result in binary32.
-	exact := !slices.ContainsFunc(p.Nodes, func(n program.Node) bool { return n.Op.Approximate() })
-	for _, m := range q.machines {
-		out, err := m.Run(p, inputs)
-		c.must(err)
-		if m != (Reference{}) {
-			c.must(e.jumps(p, inputs))
-		}
-		for name, want := range inOrder(c.Expected) {
-			if prefixOf(name) != prefix {
-				continue
-			}
-			got, ok := out[name]
-			if !ok {
-				c.must(fmt.Errorf("it expects %s, which the plugin does not give", name))
-			}
-			equal := name == spec.OutputCodes || name == spec.OutputMask
-			spread, base := e.spread[name], goldenCloseness*largest(want.data)
-			c.within(in.example.on(m), name, got.Float64s(), equal, func(i int) float64 {
-				switch {
-				case i >= len(spread):
-					return 0
-				case equal && exact && !e.jumped[name][i] && e.single[name].Float64s()[i] == want.data[i]:
-					return 0 // nothing is left to the device
-				case equal:
-					return amplification * spread[i]
-				}
-				return base + amplification*spread[i]
-			})
-		}
-	}
-}
-
-// goldenTraining is a case of an optimizer.
-type goldenTraining struct {
-	*tensorAnswer
-	goldenTrial
-	rates []float64
-}
-
 func (o *optimizerRun) goldenCase(c goldenTrial) {
-	g := goldenTraining{goldenTrial: c}
 	known := []string{spec.InputX, spec.InputGradient, spec.InputRate, decayName, spec.InputLoss, decayLast}
 	for name := range c.Inputs {
 		if !slices.Contains(known, name) {
@@ -390,99 +347,61 @@ func (o *optimizerRun) goldenCase(c goldenTrial) {
 			spec.InputX, spec.InputGradient))
 	}
 	steps := gradients.shape[0]
-	switch g.rates = c.Inputs[spec.InputRate].data; len(g.rates) {
+	rates := c.Inputs[spec.InputRate].data
+	switch len(rates) {
 	case 0: // x stays where it is
-		g.rates = full(0, steps)
+		rates = full(0, steps)
 	case 1:
-		g.rates = full(g.rates[0], steps)
+		rates = full(rates[0], steps)
 	}
 	losses, decays := len(c.Inputs[spec.InputLoss].data), len(c.Inputs[decayName].data)
-	if len(g.rates) != steps || len(gradients.data) != steps*len(x.data) || losses > 0 && losses != steps || decays > 1 {
+	if len(rates) != steps || len(gradients.data) != steps*len(x.data) || losses > 0 && losses != steps || decays > 1 {
 		c.must(fmt.Errorf("it has %d rates, %v gradients, %d losses and %d weight decays",
-			len(g.rates), gradients.shape, losses, decays))
+			len(rates), gradients.shape, losses, decays))
 	}
-	var err error
-	g.tensorAnswer, err = o.ask(c.variant(o.session), sdk.TensorRole(cmp.Or(c.Role, "matrix")), x.shape...)
+	s, err := o.ask(c.variant(o.session), sdk.TensorRole(cmp.Or(c.Role, "matrix")), x.shape...)
 	c.must(err)
 	switch {
-	case !g.Accepts:
+	case !s.Accepts:
 		c.must(errors.New("the plugin declines the tensor"))
-	case g.ProbeDue.First > 0:
+	case s.ProbeDue.First > 0:
 		c.must(errors.New("the plugin takes second gradients, of which golden files know nothing: " +
 			"compare them in a test of your own"))
 	}
-	spread := g.spread(x.data, gradients.data)
-	for _, m := range o.machines {
-		at := g.on(m)
-		if g.Opaque { // whatever the machine, it computes in binary32
-			at.machine = ""
-		}
-		got := g.path(m, false, x.data, gradients.data)
-		for name, want := range inOrder(c.Expected) {
-			if _, ok := got[name]; !ok {
-				c.must(fmt.Errorf("it expects %s, which the plugin does not have", name))
-			}
-			base := goldenCloseness * largest(want.data)
-			c.within(at, name, got[name], false, func(i int) float64 { return base + amplification*spread[name][i] })
-		}
+	// The host's part in every step is x ← (1 − αω)·x, then the update u, then x ← x − α·u; or the
+	// decay last.
+	got, at := map[string][]float64{}, x.data
+	r := s.untrained(c.t, Reference{}, at)
+	r.exact, r.steps = true, float64(steps)
+	c.must(r.init())
+	decay, last := 0.0, c.Inputs[decayLast].data != nil
+	if decays > 0 {
+		decay = c.Inputs[decayName].data[0]
 	}
-}
-
-// path plays the host's part in every step: x ← (1 − αω)·x, then the update u, then x ← x − α·u; or
-// the decay last. It returns what each step left: x, the direction and the state.
-func (g goldenTraining) path(m Machine, single bool, x, gradients []float64) map[string][]float64 {
-	all := map[string][]float64{}
-	r := g.untrained(g.t, m, x)
-	r.exact = !single && m == Reference{}
-	g.must(r.init())
-	r.steps = float64(len(g.rates))
-	decay, losses, last := 0.0, g.Inputs[spec.InputLoss].data, g.Inputs[decayLast].data != nil
-	if a, ok := g.Inputs[decayName]; ok {
-		decay = a.data[0]
-	}
-	for i, rate := range g.rates {
-		gradient := gradients[i*len(x) : (i+1)*len(x)]
-		r.schedule = rate
-		if i < len(losses) {
-			r.loss = losses[i]
+	for i, rate := range rates {
+		gradient := gradients.data[i*len(at) : (i+1)*len(at)]
+		if r.schedule = rate; losses > 0 {
+			r.loss = c.Inputs[spec.InputLoss].data[i]
 		}
-		g.must(r.pace(x, gradient))
+		c.must(r.pace(at, gradient))
 		rate, keep := r.rate, 1-r.rate*decay
 		if !last {
-			x = scaled(keep, x)
+			at = scaled(keep, at)
 		}
-		u, err := r.step(x, gradient)
-		g.must(err)
-		if x = axpy(x, -rate, u); last && i > 0 {
-			x = scaled(keep, x)
+		u, err := r.step(at, gradient)
+		c.must(err)
+		if at = axpy(at, -rate, u); last && i > 0 {
+			at = scaled(keep, at)
 		}
-		all[spec.InputX] = append(all[spec.InputX], x...)
-		all[spec.OutputDirection] = append(all[spec.OutputDirection], u...)
+		got[spec.InputX] = append(got[spec.InputX], at...)
+		got[spec.OutputDirection] = append(got[spec.OutputDirection], u...)
 		for name, v := range r.state {
-			all[name] = append(all[name], v.Float64s()...)
+			got[name] = append(got[name], v.Float64s()...)
 		}
 	}
-	return all
-}
-
-// spread is how far each element of the path moves with noise in the start and in
-// the gradients, and with a state in binary32.
-func (g goldenTraining) spread(x, gradients []float64) map[string][]float64 {
-	base := g.path(Reference{}, false, x, gradients)
-	out := map[string][]float64{}
-	for name, v := range base {
-		out[name] = make([]float64, len(v))
+	besides := 0.0
+	if s.Opaque { // which computes in binary32
+		besides = 1e-6
 	}
-	for i := range noises + 1 {
-		movedX, movedGradients := x, gradients
-		if i > 0 {
-			movedX, movedGradients = withNoise(x, uint64(i)), withNoise(gradients, uint64(i))
-		}
-		for name, moved := range g.path(Reference{}, i == 0, movedX, movedGradients) {
-			for j, v := range moved {
-				out[name][j] = max(out[name][j], distance(v, base[name][j]))
-			}
-		}
-	}
-	return out
+	c.compare(s.example, "", got, besides)
 }

@@ -126,20 +126,6 @@ func TestTiesOnDevice(t *testing.T) {
 		}
 	}}
 	fails(t, sdktest.SomeOfQuantizer(tied, names, sdktest.On(one)), names)
-
-	given, err := sdktest.ParseGolden(caseFile("quantizer", `"settings": {"bits": 4},
-		"inputs": {"x": [[-2.6910924911499023, 1, 0.1, 0.3]]}, "expected": {"codes": [[-8, 3, 0, 1]]}`))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, c := range []struct {
-		on   sdktest.Machine
-		want sdktest.Status
-	}{{reciprocal{}, sdktest.Pass}, {one, sdktest.Fail}} {
-		if check := sdktest.CheckGoldenQuantizer(tied, given, sdktest.On(c.on)); check.Status != c.want {
-			t.Errorf("golden values: %+v, want %s", check, c.want)
-		}
-	}
 }
 
 // TestLearnedOnDevice covers the initial values of trained parameters.

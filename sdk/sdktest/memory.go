@@ -6,8 +6,6 @@ import (
 	"reflect"
 	"slices"
 
-	"gonum.org/v1/gonum/mat"
-
 	"github.com/cage-qat/cage/sdk"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/reference"
@@ -148,49 +146,6 @@ func (q *quantizerRun) checkConstraints(t *trial, in *instance, x []float64) {
 			moved := constrain(axpy(start, 0.3*max(largest(start), 1e-3), normal(uint64(41+i), len(start))))
 			t.within(in.at(), p.Name+", constrained twice,", p.Shape, constrain(moved), moved, upTo(1e-4*largest(moved)))
 		})
-	}
-}
-
-// checkProduct multiplies an activation that has outliers in some columns with a weight, both as
-// they are quantized with the default settings. What statistics are for is that the error is
-// smaller; with statistics that are used the wrong way around it is larger than with statistics
-// that are the same for all columns.
-func (q *quantizerRun) checkProduct(t *trial) {
-	const rows, width = 32, 256
-	weight, err1 := q.ask(q.space.singles[0], sdk.RoleWeight, rows, width)
-	activation, err2 := q.ask(q.space.singles[0], sdk.RoleActivation, rows, width)
-	if !(err1 == nil && weight.Calibrated() || err2 == nil && activation.Calibrated()) {
-		return
-	}
-	x, w := operand(sdk.RoleActivation, width), normal(33, rows, width)
-	x = slices.Concat(x, x)[:rows*width]
-	product := func(x, w []float64) []float64 {
-		var y mat.Dense
-		y.Mul(mat.NewDense(rows, width, x), mat.NewDense(rows, width, w).T())
-		return y.RawMatrix().Data
-	}
-	t.announce()
-	var errs [2]float64
-	for i := range errs {
-		quantized := func(s *siteAnswer, own, other []float64) []float64 {
-			if s.err != nil {
-				return own
-			}
-			statistics := s.statistics(own, other)
-			for name, v := range statistics {
-				if i == 1 {
-					statistics[name] = full(largest(v), len(v))
-				}
-			}
-			return s.startFrom(t, Reference{}, own, statistics).quantize(own).value
-		}
-		errs[i] = relativeError(product(quantized(activation, x, w), quantized(weight, w, x)), product(x, w))
-	}
-	t.notef("the error of a product is %.3g of its norm, with the same statistics for all columns %.3g", errs[0], errs[1])
-	if !(errs[0] <= 1.2*errs[1]) {
-		t.failf(example{}, "an activation with outliers in some columns, times a weight: the error is %.3g of the "+
-			"product's norm, and %.3g with the same statistics for all columns: what is done with them makes it worse",
-			errs[0], errs[1])
 	}
 }
 

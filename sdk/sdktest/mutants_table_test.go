@@ -237,9 +237,6 @@ func TestQuantizerMutants(t *testing.T) {
 		{"factors of columns of zeros", smoothing{factors: func(site sdk.Site) program.Value {
 			return site.Activations.Max.Div(site.Weights.Max).Sqrt()
 		}}, []string{"initial values"}, nil},
-		{"factors that make outliers larger", smoothing{factors: func(site sdk.Site) program.Value {
-			return site.Weights.Max.Shift(1e-5).Div(site.Activations.Max.Shift(1e-5))
-		}}, []string{"statistics of columns"}, nil},
 		{"factors that are not undone", smoothing{forgets: true}, []string{"error"}, nil},
 		{"a step of zero", learned{init: func(s program.Value) program.Value { return s.Scale(0).Log() }}, []string{"parameters", "shapes", "initial values"}, nil},
 		{"a step for each row", learned{shape: func(site sdk.Site) []int { return []int{site.Shape[0], 1} }}, []string{"initial values"}, nil},
@@ -290,7 +287,7 @@ func TestOptimizerMutants(t *testing.T) {
 	}{
 		{"the state is forgotten", momentum{next: keep}, []string{"state"}},
 		{"the state is never read", momentum{u: func(in sdk.UpdateInput, _ program.Value) program.Value { return in.Gradient }}, []string{"state"}},
-		{"climbs", momentum{u: func(_ sdk.UpdateInput, m program.Value) program.Value { return m.Neg() }}, []string{"parabola", "rosenbrock"}},
+		{"climbs", momentum{u: func(_ sdk.UpdateInput, m program.Value) program.Value { return m.Neg() }}, []string{"parabola"}},
 		{"divides by zero", momentum{u: func(_ sdk.UpdateInput, m program.Value) program.Value { return m.Div(m.Abs()) }}, []string{"zero gradient"}},
 		{"overflows", momentum{u: func(_ sdk.UpdateInput, m program.Value) program.Value { return m.Exp() }}, []string{"finite", "parabola"}},
 		{"starts at NaN", momentum{initial: math.NaN()}, []string{"parameters", "finite", "zero gradient"}},
@@ -333,14 +330,14 @@ func TestOptimizerMutants(t *testing.T) {
 		{"divides by no drawn label", sampling{u: func(in sdk.UpdateInput, _ program.Value) program.Value {
 			return in.Gradient.Div(in.Probed.Sub(in.Gradient))
 		}}, []string{"finite", "parabola"}},
-		{"keeps fractions as integers", tallied{by: 0.5}, []string{"storage"}},
-		{"keeps integers that are too large", tallied{by: 100}, []string{"storage"}},
+		{"keeps fractions as integers", tallied{by: 0.5}, []string{"parameters"}},
+		{"keeps integers that are too large", tallied{by: 100}, []string{"parameters"}},
 		{"the refresh is not used", whitened{use: func(q program.Value) program.Value {
 			return identity(q.Builder(), q.Shape()[0])
-		}}, []string{"state", "refresh"}},
+		}}, []string{"state"}},
 		{"the refresh changes nothing", whitened{basis: func(q program.Value) program.Value {
 			return identity(q.Builder(), q.Shape()[0])
-		}}, []string{"state", "refresh"}},
+		}}, []string{"state"}},
 	} {
 		t.Run(c.name, func(t *testing.T) { fails(t, sdktest.SomeOfOptimizer(c.o, c.fails), c.fails) })
 	}
@@ -349,7 +346,7 @@ func TestOptimizerMutants(t *testing.T) {
 // TestClaims: what an author claims is asked for, and only then.
 func TestClaims(t *testing.T) {
 	creeps := momentum{u: func(in sdk.UpdateInput, m program.Value) program.Value { return m.Add(in.X.Scale(1e-6)) }}
-	still, descent := []string{"zero gradient"}, []string{"parabola", "rosenbrock"}
+	still, descent := []string{"zero gradient"}, []string{"parabola"}
 	fails(t, sdktest.SomeOfOptimizer(creeps, still), nil)
 	fails(t, sdktest.SomeOfOptimizer(creeps, still, sdktest.Claim(sdk.Claim{Name: sdk.ClaimStill})), still)
 	fails(t, sdktest.CheckOptimizer(sdktest.NewOptimizer(momentum{}), sdktest.Claim(sdk.Claim{Name: sdk.ClaimStill}, sdk.Claim{Name: sdk.ClaimDescent, Value: 1e-2})), nil)

@@ -66,10 +66,12 @@ type poisoning struct {
 
 func (q *quantizerRun) checkNonFinite(t *trial, in *instance, x []float64) {
 	// Without small entries, so that the codes of coarse grids are not zero.
-	x = rounded(mapped(x, func(v float64) float64 { return math.Copysign(0.5+0.5*math.Abs(math.Tanh(v)), v) }))
-	p := poisoning{instance: in.from(x), x: x, dy: normal(3, in.shape...), at: len(x)/2 - len(x)/2%in.shape[1] + in.shape[1]/2}
-	p.base, p.gradient = p.quantize(x), p.byX(x, p.dy)
-	p.shared = p.influence(x, p.at)
+	x = rounded(mapped(x, func(v float64) float64 {
+		return math.Copysign(0.5+0.5*math.Abs(math.Tanh(v)), v)
+	}))
+	p := poisoning{instance: in.from(x), x: x, dy: normal(3, in.shape...),
+		at: len(x)/2 - len(x)/2%in.shape[1] + in.shape[1]/2}
+	p.base, p.gradient, p.shared = p.quantize(x), p.byX(x, p.dy), p.influence(x, p.at)
 	marks, ok := p.check(math.NaN())
 	if !ok {
 		return
@@ -79,10 +81,21 @@ func (q *quantizerRun) checkNonFinite(t *trial, in *instance, x []float64) {
 			t.failf(in.at(), "%v and NaN at %v make different elements NaN", bad, unravel(p.at, in.shape))
 		}
 	}
-	p.checkPartition(marks)
+	// Another element that became NaN must make the same elements NaN.
+	for i, m := range slices.Backward(marks) {
+		if !m || i == p.at {
+			continue
+		}
+		p.at, p.shared = i, p.influence(x, i)
+		if other, ok := p.check(math.NaN()); ok && !slices.Equal(other, marks) {
+			t.failf(in.at(), "NaN at %v makes other elements NaN than one that shares its scale", unravel(i, p.shape))
+		}
+		return
+	}
 }
 
-// check poisons with one number and returns which values became NaN.
+// check poisons with one number and returns which values became NaN: those that the element
+// influences while it is finite. Elsewhere nothing may change.
 func (p poisoning) check(bad float64) (marks []bool, ok bool) {
 	poisoned := with(p.x, p.at, bad)
 	out := p.quantize(poisoned)
@@ -91,107 +104,64 @@ func (p poisoning) check(bad float64) (marks []bool, ok bool) {
 		marks[i] = math.IsNaN(v)
 	}
 	what := fmt.Sprintf("with %v at %v, ", bad, unravel(p.at, p.shape))
-	if !p.extent(what, marks) {
+	p.t.announce()
+	reach, wrong, at := hull(p.shared, p.shape[1]), "", p.at
+	if !marks[at] {
+		wrong = "the value there is not NaN"
+	}
+	// A scale that is trained or kept does not depend on the data, and what is pruned depends on
+	// others in another way.
+	prunes := p.variant.claims(sdk.ClaimPrunes)
+	for i := range marks {
+		switch {
+		case wrong != "" || p.hasMemory() || prunes:
+		case p.shared[i] && !marks[i]:
+			wrong, at = "a value that depends on it through its scale is not NaN (if entries are pruned, "+
+				claim(sdk.ClaimPrunes)+")", i
+		case marks[i] && !reach[i]:
+			wrong, at = "a value that does not depend on it is NaN", i
+		}
+	}
+	if wrong != "" {
+		f := p.instance.at().failure(what + wrong)
+		f.Index, f.Input = unravel(at, p.shape), number(p.x[at])
+		p.t.add(f)
 		return marks, false
 	}
-	// same compares a result with what it was without poison; at the marks it must
-	// have the given value instead. Which entries of a group are pruned may change with the poison.
-	reach := p.reach()
+	if prunes {
+		return marks, len(out.codes) == 0 || p.finite(nil, what+"code", out.codes)
+	}
+	// same compares a result with what it was without poison; at the marks it must have the given
+	// value instead.
 	same := func(name string, got, base []float64, at float64) bool {
 		want := slices.Clone(base)
 		for i, m := range marks {
-			switch {
-			case m:
+			if m {
 				want[i] = at
-			case p.variant.claims(sdk.ClaimPrunes) && reach[i] && i < len(got) && !math.IsNaN(got[i]-got[i]):
-				want[i] = got[i]
 			}
 		}
 		return p.equal(nil, what+name, got, want)
 	}
 	ok = same("value", out.value, p.base.value, math.NaN())
 	if len(out.codes) > 0 {
-		zero := 0.0
+		zero, code := 0.0, "code (if another code stands for zero, "+claim(sdk.ClaimAnyZeroCode)+")"
 		if p.variant.claims(sdk.ClaimAnyZeroCode) {
-			zero = out.codes[p.at]
-		}
-		code := "code"
-		if p.base.codes[p.at] != 0 && out.codes[p.at] != 0 && !p.variant.claims(sdk.ClaimAnyZeroCode) {
-			code = "code (if another code stands for zero, " + claim(sdk.ClaimAnyZeroCode) + ")"
+			zero, code = out.codes[p.at], "code"
 		}
 		ok = same(code, out.codes, p.base.codes, zero) && ok && p.finite(nil, what+"code", out.codes)
 	}
 	gradient := p.byX(poisoned, p.dy)
+	passes := true
 	if len(out.mask) == 0 {
-		finite := p.finite(nil, what+"gradient", gradient)
-		if !finite {
-			p.t.hintAtNaN(gradient)
-		}
-		return marks, finite && ok
+		passes = p.finite(nil, what+"gradient", gradient)
+	} else {
+		ok = same("mask", out.mask, p.base.mask, 0) && ok
+		passes = same("gradient", gradient, p.gradient, 0)
 	}
-	ok = same("mask", out.mask, p.base.mask, 0) && ok
-	passes := same("gradient", gradient, p.gradient, 0)
 	if !passes {
 		p.t.hintAtNaN(gradient)
 	}
 	return marks, passes && ok
-}
-
-// reach marks what the poisoned element may make NaN. What was pruned does not show that it shares
-// the scale.
-func (p poisoning) reach() []bool {
-	reach := hull(p.shared, p.shape[1])
-	if !p.variant.claims(sdk.ClaimPrunes) {
-		return reach
-	}
-	for row := range slices.Chunk(reach, p.shape[1]) {
-		if slices.Contains(row, true) {
-			copy(row, slices.Repeat([]bool{true}, len(row)))
-		}
-	}
-	return reach
-}
-
-// extent compares the elements that became NaN with those that the poisoned one
-// influences when it is finite.
-func (p poisoning) extent(what string, marks []bool) bool {
-	p.t.announce()
-	fail := func(i int, message string) bool {
-		f := p.instance.at().failure(what + message)
-		f.Index, f.Input = unravel(i, p.shape), number(p.x[i])
-		p.t.add(f)
-		return false
-	}
-	if !marks[p.at] {
-		return fail(p.at, "the value there is not NaN")
-	}
-	if p.hasMemory() {
-		return true // a scale that is trained or kept does not depend on the data
-	}
-	reach := p.reach()
-	for i := range marks {
-		switch {
-		case p.shared[i] && !marks[i] && !p.variant.claims(sdk.ClaimPrunes): // what is pruned depends on others in another way
-			return fail(i, "a value that depends on it through its scale is not NaN (if entries are pruned, "+claim(sdk.ClaimPrunes)+")")
-		case marks[i] && !reach[i]:
-			return fail(i, "a value that does not depend on it is NaN")
-		}
-	}
-	return true
-}
-
-// checkPartition poisons another element that became NaN: the same elements must become NaN.
-func (p poisoning) checkPartition(marks []bool) {
-	for i, m := range slices.Backward(marks) {
-		if !m || i == p.at {
-			continue
-		}
-		p.at, p.shared = i, p.influence(p.x, i)
-		if other, ok := p.check(math.NaN()); ok && !slices.Equal(other, marks) {
-			p.t.failf(p.instance.at(), "NaN at %v makes other elements NaN than one that shares its scale", unravel(i, p.shape))
-		}
-		return
-	}
 }
 
 // nearZero bounds what zeros may become if zero is not a level: published half-integer
@@ -246,25 +216,4 @@ func (q *quantizerRun) checkConstants(t *trial, in *instance, _ []float64) {
 			in.finite(x, fmt.Sprintf("code of numbers like %v", x[0]), out.codes)
 		}
 	}
-}
-
-// checkLargest puts a row of the largest numbers first. In binary32 their squares
-// overflow, and what becomes of the row is the plugin's choice; in binary64 it is a row
-// like any other.
-func (q *quantizerRun) checkLargest(t *trial, in *instance, x []float64) {
-	d := in.shape[1]
-	huge := slices.Clone(x)
-	for j := range d {
-		huge[j] = math.MaxFloat32 * float64(1-2*(j%2))
-	}
-	out := in.quantize(huge)
-	if in.m == (Reference{}) {
-		in.finite(huge, "value beside the largest numbers", out.value)
-	}
-	if in.Init != nil || !in.independentRows(x) {
-		return // one scale, or one trained parameter, for all rows
-	}
-	below, want := out.part(d, len(x)), in.quantize(x).part(d, len(x))
-	in.equal(nil, "value in a row below one of the largest numbers", below.value, want.value)
-	in.equal(nil, "codes in a row below one of the largest numbers", below.codes, want.codes)
 }

@@ -130,8 +130,6 @@ type training struct {
 	gradients float64
 	// stepShift is added to the number of each step that programs are told.
 	stepShift int
-	// skipRefresh leaves the refreshes out.
-	skipRefresh bool
 	// slope, if any, is the gradient at any point, for probes; otherwise it is linear.
 	slope func(x []float64) []float64
 	// offset is where the last probe was, relative to x; nil if there was none at the last update.
@@ -140,8 +138,6 @@ type training struct {
 	disturb func(probed []float64)
 	// beforeUpdate, if any, is called between the refresh and the update.
 	beforeUpdate func()
-	// returned, if any, sees the state that programs return, before it is kept.
-	returned func(name string, v reference.Tensor)
 	// trace sees every program before it runs.
 	trace func(what string, p *program.Program, inputs map[string]reference.Tensor)
 }
@@ -322,7 +318,7 @@ func (r *training) step(x, gradient []float64) (u []float64, err error) {
 	if _, err := r.run("observe", r.Observe, inputs); err != nil {
 		return nil, err
 	}
-	if due, first := r.Due.At(r.updates); due && !r.skipRefresh {
+	if due, first := r.Due.At(r.updates); due {
 		what, p := "refresh", r.Refresh
 		if first {
 			what, p = "first refresh", r.FirstRefresh
@@ -349,10 +345,14 @@ func (r *training) run(what string, p *program.Program, given map[string]referen
 			u = v.Floats
 			continue
 		}
-		if r.returned != nil {
-			r.returned(name, v)
-		}
 		r.state[name] = r.kept(name, v)
+		for i, x := range v.Floats {
+			storage := r.storage(name)
+			if storage != sdk.StoreFloat32 && storage != sdk.StoreBFloat16 && storage.Kept(x) != x {
+				return nil, fmt.Errorf("%s at update %d: element %d of %s is %v, which is kept as %s: "+
+					"return whole numbers in its range", what, r.updates, i, name, x, storage)
+			}
+		}
 	}
 	return u, err
 }
