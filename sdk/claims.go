@@ -68,8 +68,8 @@ const (
 	ClaimNoDescent ClaimName = "no_descent"
 	// ClaimStill promises that nothing moves as long as all gradients have been zero.
 	ClaimStill ClaimName = "still"
-	// ClaimDescent promises that, with some rate, the parabola and Rosenbrock's function come down
-	// to this part of their first value, instead of the part that is asked of all plugins.
+	// ClaimDescent promises that, with some rate, a parabola comes down to this part of its first
+	// value, instead of the part that is asked of all plugins.
 	ClaimDescent ClaimName = "descent"
 )
 

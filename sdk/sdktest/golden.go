@@ -157,25 +157,6 @@ func (a *array) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
-// tensor holds the numbers as elements of a type; a single number is repeated.
-func (a array) tensor(name string, t program.Type) (reference.Tensor, error) {
-	if len(a.data) == 1 {
-		a = array{t.Shape, full(a.data[0], int(t.Size()))}
-	}
-	if !slices.Equal(a.shape, t.Shape) {
-		return reference.Tensor{}, fmt.Errorf("%s has the shape %v, want %v or a single number",
-			name, a.shape, t.Shape)
-	}
-	if t.DType == program.Float {
-		return reference.Floats(a.data, t.Shape...), nil
-	}
-	out := reference.Tensor{Type: t}
-	for _, v := range a.data {
-		out.Ints = append(out.Ints, int64(v))
-	}
-	return out, nil
-}
-
 // goldenTrial is a case under trial. An error fails the trial and ends the case.
 type goldenTrial struct {
 	goldenCase
@@ -261,7 +242,7 @@ func (q *quantizerRun) goldenCase(c goldenTrial) {
 	if s.evaluation != nil && !trains && (s.Backward == nil || !backward) {
 		s = s.evaluation
 	}
-	in := &instance{siteAnswer: s, t: c.t, m: Reference{}, trained: map[string]reference.Tensor{}}
+	in := &instance{siteAnswer: s, t: c.t, m: Reference{}, memory: map[string]reference.Tensor{}}
 	given := maps.Clone(c.Inputs)
 	delete(given, inputDY)
 	// With statistics of columns the case is about initial values, in binary64 as the values are.
@@ -294,10 +275,23 @@ func (q *quantizerRun) goldenCase(c goldenTrial) {
 		if !ok {
 			c.must(fmt.Errorf("the plugin's program takes %s, for which the case has no value", input.Name))
 		}
-		if input.Name != spec.InputX {
-			in.trained[input.Name], err = a.tensor(input.Name, input.Type)
-			c.must(err)
+		if input.Name == spec.InputX {
+			continue
 		}
+		if len(a.data) == 1 { // which stands for all elements
+			a = array{input.Type.Shape, full(a.data[0], int(input.Type.Size()))}
+		}
+		if !slices.Equal(a.shape, input.Type.Shape) {
+			c.must(fmt.Errorf("%s has the shape %v, want %v or a single number", input.Name, a.shape, input.Type.Shape))
+		}
+		v := reference.Floats(a.data, input.Type.Shape...)
+		if input.Type.DType != program.Float {
+			v = reference.Tensor{Type: input.Type}
+			for _, x := range a.data {
+				v.Ints = append(v.Ints, int64(x))
+			}
+		}
+		in.memory[input.Name] = v
 	}
 	for name := range given {
 		c.must(fmt.Errorf("the plugin's program does not take %s, for which the case has a value", name))
@@ -403,5 +397,5 @@ func (o *optimizerRun) goldenCase(c goldenTrial) {
 	if s.Opaque { // which computes in binary32
 		besides = 1e-6
 	}
-	c.compare(s.example, "", got, besides)
+	c.compare(s.on(Reference{}), "", got, besides)
 }

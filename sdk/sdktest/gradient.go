@@ -26,10 +26,8 @@ func (q *quantizerRun) checkGradient(t *trial, in *instance, x []float64) {
 	}
 	// At the initial value of a trained parameter, or of state, the largest entry may be on
 	// the very edge of being clipped.
-	for _, values := range []map[string]reference.Tensor{in.trained, in.kept} {
-		for name, v := range values {
-			values[name] = reference.Floats(scaled(1.0137, v.Floats), v.Type.Shape...).Single()
-		}
+	for name, v := range in.memory {
+		in.memory[name] = reference.Floats(scaled(1.0137, v.Floats), v.Type.Shape...).Single()
 	}
 	dy := normal(5, in.shape...)
 	gradient := in.gradient(x, dy)
@@ -238,57 +236,56 @@ func (q *quantizerRun) checkLearning(t *trial, in *instance, x []float64) {
 	if len(x) < 64 || in.Init == nil {
 		return // too few numbers to tell an error from chance
 	}
+	// A parameter is tried at its initial value, which may be the best already, and away from it,
+	// multiplied by a factor or shifted. The others keep their initial values.
 	for _, p := range in.Trained {
-		t.run(func() { in.checkLearningOf(spec.TrainedPrefix+p.Name, x) })
-	}
-}
-
-// checkLearningOf tries a parameter at its initial value, which may be the best already, and away
-// from it, multiplied by a factor or shifted. The others keep their initial values.
-func (in *instance) checkLearningOf(name string, x []float64) {
-	in.t.announce()
-	at := func(v []float64) *instance {
-		other := *in
-		other.trained = maps.Clone(in.trained)
-		other.trained[name] = reference.Floats(v, in.trained[name].Type.Shape...)
-		return &other
-	}
-	errorOf := func(in *instance) (e float64, d []float64) {
-		d = axpy(in.quantize(x).value, -1, x)
-		return floats.Dot(d, d) / 2, d
-	}
-	start := in.trained[name].Floats
-	shift := full(rootMeanSquare(x), len(start))
-	moves := false
-	for i, v := range [][]float64{start, scaled(8, start), scaled(0.125, start), axpy(start, 2, shift), axpy(start, -2, shift)} {
-		from := at(v)
-		e, d := errorOf(from)
-		gradient := from.gradient(x, d)[autodiff.Prefix+name].Float64s()
-		most := largest(gradient)
-		if most == 0 || floats.HasNaN(gradient) || math.IsNaN(e) {
-			continue
-		}
-		moves = true
-		if i == 0 {
-			continue
-		}
-		best := map[float64]float64{-1: e, 1: e} // by the sign of steps of several lengths
-		for sign := range best {
-			for _, part := range []float64{0.01, 0.1, 0.3, 0.6, 0.875, 1, 1.2, 2} {
-				other, _ := errorOf(at(axpy(v, sign*part*largest(v)/most, gradient)))
-				if other < best[sign] { // not NaN, either
-					best[sign] = other
+		name := spec.TrainedPrefix + p.Name
+		t.run(func() {
+			t.announce()
+			at := func(v []float64) *instance {
+				other := *in
+				other.memory = maps.Clone(in.memory)
+				other.memory[name] = reference.Floats(v, in.memory[name].Type.Shape...)
+				return &other
+			}
+			errorOf := func(in *instance) (e float64, d []float64) {
+				d = axpy(in.quantize(x).value, -1, x)
+				return floats.Dot(d, d) / 2, d
+			}
+			start := in.memory[name].Floats
+			shift := full(rootMeanSquare(x), len(start))
+			moves := false
+			for i, v := range [][]float64{start, scaled(8, start), scaled(0.125, start), axpy(start, 2, shift), axpy(start, -2, shift)} {
+				from := at(v)
+				e, d := errorOf(from)
+				gradient := from.gradient(x, d)[autodiff.Prefix+name].Float64s()
+				most := largest(gradient)
+				if most == 0 || floats.HasNaN(gradient) || math.IsNaN(e) {
+					continue
+				}
+				moves = true
+				if i == 0 {
+					continue
+				}
+				best := map[float64]float64{-1: e, 1: e} // by the sign of steps of several lengths
+				for sign := range best {
+					for _, part := range []float64{0.01, 0.1, 0.3, 0.6, 0.875, 1, 1.2, 2} {
+						other, _ := errorOf(at(axpy(v, sign*part*largest(v)/most, gradient)))
+						if other < best[sign] { // not NaN, either
+							best[sign] = other
+						}
+					}
+				}
+				// A single rounding does not halve the error by chance.
+				if best[-1] >= e && best[1] <= e/2 {
+					t.failf(in.at(), "from %s = %.4g, where the error is %.4g, no step against its gradient makes it "+
+						"smaller, and one along it leaves %.4g: the sign is wrong", name, v[0], e, best[1])
+					return
 				}
 			}
-		}
-		// A single rounding does not halve the error by chance.
-		if best[-1] >= e && best[1] <= e/2 {
-			in.t.failf(in.at(), "from %s = %.4g, where the error is %.4g, no step against its gradient makes it "+
-				"smaller, and one along it leaves %.4g: the sign is wrong", name, v[0], e, best[1])
-			return
-		}
-	}
-	if !moves {
-		in.t.failf(in.at(), "the gradient of the error by %s is zero wherever that is: it is never trained", name)
+			if !moves {
+				t.failf(in.at(), "the gradient of the error by %s is zero wherever that is: it is never trained", name)
+			}
+		})
 	}
 }

@@ -86,10 +86,8 @@ func (q *quantizerRun) checkInitial(t *trial) {
 			for _, sample := range samples {
 				t.run(func() {
 					from := in.startFrom(t, in.m, sample, in.statistics(sample, other))
-					for _, values := range []map[string]reference.Tensor{from.trained, from.kept} {
-						for name, v := range inOrder(values) {
-							t.finite(in.at(), "initial "+name, v.Type.Shape, v.Floats)
-						}
+					for name, v := range inOrder(from.memory) {
+						t.finite(in.at(), "initial "+name, v.Type.Shape, v.Floats)
 					}
 					in.finite(sample, "value with the initial values", from.quantize(sample).value)
 					if len(in.State) > 0 {
@@ -141,7 +139,7 @@ func (q *quantizerRun) checkConstraints(t *trial, in *instance, x []float64) {
 			return v
 		}
 		t.run(func() {
-			start := in.trained[name].Floats
+			start := in.memory[name].Floats
 			t.within(in.at(), "constrained initial "+p.Name, p.Shape, constrain(start), start, upTo(1e-4*largest(start)))
 			moved := constrain(axpy(start, 0.3*max(largest(start), 1e-3), normal(uint64(41+i), len(start))))
 			t.within(in.at(), p.Name+", constrained twice,", p.Shape, constrain(moved), moved, upTo(1e-4*largest(moved)))
@@ -152,49 +150,57 @@ func (q *quantizerRun) checkConstraints(t *trial, in *instance, x []float64) {
 // stateSteps is how many steps the state of a quantizer is followed.
 const stateSteps = 64
 
-func (q *quantizerRun) checkState(t *trial) {
-	q.onReference(func(_ *trial, in *instance, x []float64) {
-		if len(in.State) == 0 || in.evaluates {
-			return
+func (q *quantizerRun) checkState(t *trial, in *instance, x []float64) {
+	if len(in.State) == 0 || in.evaluates {
+		return
+	}
+	// What was good levels for one tensor at the start must not become worse and worse.
+	t.run(func() {
+		t.announce()
+		first := relativeError(in.quantize(x).value, x)
+		after := in
+		for range stateSteps {
+			after = after.advance(x)
 		}
-		t.run(func() { in.drift(x) })
-		if len(x) < enoughEntries {
-			return
+		if e := relativeError(after.quantize(x).value, x); !(e <= 3*first+rowError) {
+			t.failf(in.at(), "after %d steps with the same tensor the error is %.3g of its norm, at the start %.3g: "+
+				"the state drifts away", stateSteps, e, first)
 		}
-		var names []string
-		for _, s := range in.State {
-			name := spec.KeptPrefix + s.Name
-			names = append(names, name)
-			t.run(func() { in.changes(name) })
-			if !in.dependsOn([]string{name}, func(in *instance) map[string]reference.Tensor {
-				out := in.next(x)
-				maps.Copy(out, in.run(in.Program, in.inputs(x)))
-				return out
-			}) {
-				t.failf(in.at(), "nothing depends on %s", name)
-			}
-		}
-		// It is there that the state replaces what a batch says.
-		if !in.dependsOn(names, func(in *instance) map[string]reference.Tensor {
-			e := *in
-			if in.evaluation != nil {
-				e.siteAnswer = in.evaluation
-			}
-			return map[string]reference.Tensor{spec.OutputValue: e.quantize(x).outputs[spec.OutputValue]}
+	})
+	if len(x) < enoughEntries {
+		return
+	}
+	var names []string
+	for _, s := range in.State {
+		name := spec.KeptPrefix + s.Name
+		names = append(names, name)
+		t.run(func() { in.changes(name) })
+		if !in.dependsOn([]string{name}, func(in *instance) map[string]reference.Tensor {
+			out := in.next(x)
+			maps.Copy(out, in.run(in.Program, in.inputs(x)))
+			return out
 		}) {
-			t.failf(in.at(), "evaluation does not depend on the state")
+			t.failf(in.at(), "nothing depends on %s", name)
 		}
-	})(t)
-	for _, v := range q.space.core() {
-		q.combine(t, v)
+	}
+	// It is there that the state replaces what a batch says.
+	if !in.dependsOn(names, func(in *instance) map[string]reference.Tensor {
+		e := *in
+		if in.evaluation != nil {
+			e.siteAnswer = in.evaluation
+		}
+		return map[string]reference.Tensor{spec.OutputValue: e.quantize(x).outputs[spec.OutputValue]}
+	}) {
+		t.failf(in.at(), "evaluation does not depend on the state")
 	}
 }
 
 func (in *instance) advance(x []float64) *instance {
 	other := in.atStep(in.step + 1)
-	other.kept = other.next(x)
-	for name, v := range inOrder(other.kept) {
+	other.memory = maps.Clone(in.memory)
+	for name, v := range inOrder(other.next(x)) {
 		in.t.finite(in.at(), "next "+name, v.Type.Shape, v.Floats)
+		other.memory[name] = v
 	}
 	return other
 }
@@ -208,24 +214,9 @@ func (in *instance) next(x []float64) map[string]reference.Tensor {
 	in.t.must(in.at(), in.subject.Search(in.site, s))
 	found := map[string]reference.Tensor{}
 	for _, t := range in.State {
-		found[spec.KeptPrefix+t.Name] = reference.Floats(doubles(s.Next[t.Name]), t.Shape...)
+		found[spec.KeptPrefix+t.Name] = reference.Floats(converted[float64](s.Next[t.Name]), t.Shape...)
 	}
 	return found
-}
-
-// drift repeats one tensor: what was good levels for it at the start must not become worse and
-// worse.
-func (in *instance) drift(x []float64) {
-	in.t.announce()
-	first := relativeError(in.quantize(x).value, x)
-	after := in
-	for range stateSteps {
-		after = after.advance(x)
-	}
-	if e := relativeError(after.quantize(x).value, x); !(e <= 3*first+rowError) {
-		in.t.failf(in.at(), "after %d steps with the same tensor the error is %.3g of its norm, at the start %.3g: "+
-			"the state drifts away", stateSteps, e, first)
-	}
 }
 
 // changes fails unless steps with other tensors change a state tensor, or it is found once, from
@@ -239,7 +230,7 @@ func (in *instance) changes(name string) {
 	after := in
 	for i := range stateSteps {
 		after = after.advance(in.other(i))
-		if !slices.Equal(after.kept[name].Floats, in.kept[name].Floats) {
+		if !slices.Equal(after.memory[name].Floats, in.memory[name].Floats) {
 			return
 		}
 	}
@@ -262,9 +253,9 @@ func (in *instance) dependsOn(names []string, results func(*instance) map[string
 		for _, name := range names {
 			for _, c := range []float64{2, 0.5, 4, 0.125, -1} {
 				other := *from
-				other.kept = maps.Clone(from.kept)
-				v := from.kept[name]
-				other.kept[name] = reference.Floats(mapped(v.Floats, func(s float64) float64 { return c*s + c/10 }), v.Type.Shape...)
+				other.memory = maps.Clone(from.memory)
+				v := from.memory[name]
+				other.memory[name] = reference.Floats(mapped(v.Floats, func(s float64) float64 { return c*s + c/10 }), v.Type.Shape...)
 				for output, v := range results(&other) {
 					if output != name && !slices.Equal(v.Float64s(), base[output].Float64s()) {
 						return true
@@ -274,35 +265,4 @@ func (in *instance) dependsOn(names []string, results func(*instance) map[string
 		}
 	}
 	return false
-}
-
-// combine takes a step with a batch, and one with each half: of a maximum, the larger one must be
-// that of the batch.
-func (q *quantizerRun) combine(t *trial, v variant) {
-	const rows, d = 8, 64
-	whole, err := q.ask(v, sdk.RoleActivation, rows, d)
-	half, errHalf := q.ask(v, sdk.RoleActivation, rows/2, d)
-	if err != nil || errHalf != nil || whole.Next == nil || whole.Draws() {
-		return
-	}
-	t.run(func() {
-		x := normal(23, rows, d)
-		in := whole.instance(t, Reference{}, x)
-		part := half.instance(t, Reference{}, x[:rows/2*d])
-		part.trained, part.kept = in.trained, in.kept
-		x = scaled(3, x) // or else it would be what the state started from
-		next, first, second := in.next(x), part.next(x[:rows/2*d]), part.next(x[rows/2*d:])
-		for _, s := range whole.State {
-			if !s.Maximum {
-				continue
-			}
-			name := spec.KeptPrefix + s.Name
-			larger := slices.Clone(first[name].Floats)
-			for i, v := range second[name].Floats {
-				larger[i] = max(larger[i], v)
-			}
-			t.within(in.at(), "next "+name+", against the maximum over both halves of the batch,", s.Shape,
-				next[name].Floats, larger, upTo(exactness*largest(larger)))
-		}
-	})
 }

@@ -230,11 +230,6 @@ func (q kept) Constrain(_ *program.Builder, _ string, v program.Value, _ sdk.Sit
 // positive keeps a step away from zero.
 func positive(v program.Value) program.Value { return v.Max(v.Builder().Const(1e-9)) }
 
-// maximal is observing whose state is said to be a maximum.
-type maximal struct{ observing }
-
-func (maximal) Maximum(string, sdk.Site) bool { return true }
-
 // observing has a scale for the whole tensor that follows from a moving average of the largest magnitudes.
 type observing struct {
 	// init is the average at the start, and next that after a step, from the old one and the largest magnitude now.

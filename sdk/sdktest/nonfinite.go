@@ -169,14 +169,24 @@ func (p poisoning) check(bad float64) (marks []bool, ok bool) {
 const nearZero = 1e-5
 
 func (q *quantizerRun) checkZeros(t *trial, in *instance, _ []float64) {
-	zeros := make([]float64, in.size())
+	zeros, tiny := make([]float64, in.size()), make([]float64, in.size())
+	for i := range tiny {
+		tiny[i] = 0x1p-149 * float64(1+i%7)
+	}
+	for _, x := range [][]float64{full(-0.375, len(tiny)), full(3, len(tiny)), tiny, full(0x1p-140, len(tiny))} {
+		out := in.from(x).quantize(x)
+		what := fmt.Sprintf(" of numbers like %v", x[0])
+		if !in.finite(x, "value"+what, out.value) || len(out.codes) > 0 && !in.finite(x, "code"+what, out.codes) {
+			return
+		}
+	}
 	out := in.from(zeros).quantize(zeros)
 	if !in.finite(nil, "value of zeros", out.value) {
 		return
 	}
 	if largest(out.value) > 0 {
 		in.within(nil, "value of zeros", out.value, zeros, upTo(nearZero))
-		t.notef("zero is no level with %s", settingsOrDefaults(in.settings))
+		t.notef("zero is no level with %s", settingsText(in.settings))
 		return
 	}
 	if in.hasMemory() {
@@ -191,29 +201,5 @@ func (q *quantizerRun) checkZeros(t *trial, in *instance, _ []float64) {
 	}
 	if len(out.mask) > 0 && !in.variant.claims(sdk.ClaimPrunes) {
 		in.equal(nil, "mask of zeros (if entries are pruned, "+claim(sdk.ClaimPrunes)+")", out.mask, full(1, len(zeros)))
-	}
-}
-
-func settingsOrDefaults(settings map[string]any) string {
-	if len(settings) == 0 {
-		return "the defaults"
-	}
-	return settingsText(settings)
-}
-
-func (q *quantizerRun) checkConstants(t *trial, in *instance, _ []float64) {
-	n := in.size()
-	tiny := make([]float64, n)
-	for i := range tiny {
-		tiny[i] = 0x1p-149 * float64(1+i%7)
-	}
-	for _, x := range [][]float64{full(-0.375, n), full(3, n), tiny, full(0x1p-140, n)} {
-		out := in.from(x).quantize(x)
-		if !in.finite(x, fmt.Sprintf("value of numbers like %v", x[0]), out.value) {
-			return
-		}
-		if len(out.codes) > 0 {
-			in.finite(x, fmt.Sprintf("code of numbers like %v", x[0]), out.codes)
-		}
 	}
 }

@@ -213,6 +213,9 @@ func (f Failure) String() string {
 }
 
 func settingsText(settings map[string]any) string {
+	if len(settings) == 0 {
+		return "the defaults"
+	}
 	var parts []string
 	for _, name := range slices.Sorted(maps.Keys(settings)) {
 		parts = append(parts, fmt.Sprintf("%s=%v", name, settings[name]))

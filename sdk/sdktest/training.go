@@ -134,8 +134,6 @@ type training struct {
 	slope func(x []float64) []float64
 	// offset is where the last probe was, relative to x; nil if there was none at the last update.
 	offset []float64
-	// disturb, if any, is called with the gradient of each probe.
-	disturb func(probed []float64)
 	// beforeUpdate, if any, is called between the refresh and the update.
 	beforeUpdate func()
 	// trace sees every program before it runs.
@@ -273,9 +271,6 @@ func (r *training) probe(x, gradient []float64, inputs map[string]reference.Tens
 			}
 		}
 	}
-	if due && r.disturb != nil {
-		r.disturb(probed)
-	}
 	inputs[spec.InputProbed], inputs[spec.InputProbing] = reference.Floats(probed, r.shape...), reference.Float(probing)
 	return nil
 }
@@ -302,9 +297,9 @@ func (r *training) step(x, gradient []float64) (u []float64, err error) {
 		}
 		r.updates++
 		for _, t := range r.State {
-			r.state[spec.StatePrefix+t.Name] = reference.Floats(doubles(in.Next[t.Name]), t.Shape...)
+			r.state[spec.StatePrefix+t.Name] = reference.Floats(converted[float64](in.Next[t.Name]), t.Shape...)
 		}
-		return doubles(in.Direction), nil
+		return converted[float64](in.Direction), nil
 	}
 	if err := r.pace(x, gradient); err != nil {
 		return nil, err
@@ -408,12 +403,12 @@ func factorizes(p *program.Program) bool {
 
 func (r *training) opaqueStep(x, gradient []float64) sdk.OpaqueStep {
 	in := sdk.OpaqueStep{
-		X: singles(x), Gradient: singles(gradient), Direction: unwritten(len(x)),
+		X: converted[float32](x), Gradient: converted[float32](gradient), Direction: unwritten(len(x)),
 		Step: r.updates + 1 + r.stepShift, Steps: int(r.steps), Rate: r.schedule, Loss: r.loss,
 		State: map[string][]float32{}, Next: map[string][]float32{},
 	}
 	for _, t := range r.State {
-		in.State[t.Name] = singles(r.state[spec.StatePrefix+t.Name].Floats)
+		in.State[t.Name] = converted[float32](r.state[spec.StatePrefix+t.Name].Floats)
 		in.Next[t.Name] = unwritten(len(in.State[t.Name]))
 	}
 	return in

@@ -4,12 +4,18 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"iter"
 	"maps"
 	"math"
+	"math/rand/v2"
 	"slices"
+	"sync"
+
+	"gonum.org/v1/gonum/floats"
 
 	"github.com/cage-qat/cage/sdk"
 	"github.com/cage-qat/cage/sdk/program"
+	"github.com/cage-qat/cage/sdk/spec"
 )
 
 // maxFailures and maxNotes are the numbers of failures and notes of one check that a
@@ -191,4 +197,212 @@ func (t *trial) refuse(e example, err error) {
 	}
 	t.refused++
 	t.refusal = cmp.Or(t.refusal, err)
+}
+
+// distance returns |x − y|. It is 0 if both are NaN or the same infinity, and infinite if
+// only one is.
+func distance(x, y float64) float64 {
+	switch {
+	case x == y, math.IsNaN(x) && math.IsNaN(y):
+		return 0
+	case math.IsNaN(x), math.IsNaN(y):
+		return math.Inf(1)
+	}
+	return math.Abs(x - y)
+}
+
+// largest returns the largest finite magnitude, or 0 if there is none.
+func largest(data []float64) float64 {
+	most := 0.0
+	for _, v := range data {
+		if a := math.Abs(v); a > most && !math.IsInf(a, 0) {
+			most = a
+		}
+	}
+	return most
+}
+
+func unravel(offset int, shape []int) []int {
+	index := make([]int, len(shape))
+	for axis, d := range slices.Backward(shape) {
+		index[axis] = offset % d
+		offset /= d
+	}
+	return index
+}
+
+// normal is a row-major array of seeded standard normal numbers, rounded to binary32
+// so that every machine sees the same.
+func normal(seed uint64, shape ...int) []float64 {
+	return draw(rand.New(rand.NewPCG(seed, 0)).NormFloat64, shape)
+}
+
+func draw(next func() float64, shape []int) []float64 {
+	return mapped(make([]float64, program.FloatType(shape...).Size()), func(float64) float64 { return float64(float32(next())) })
+}
+
+func mapped(v []float64, f func(float64) float64) []float64 {
+	out := make([]float64, len(v))
+	for i, x := range v {
+		out[i] = f(x)
+	}
+	return out
+}
+
+func full(v float64, n int) []float64 { return slices.Repeat([]float64{v}, n) }
+
+// inOrder yields a map in the order of its keys, so that reports do not change from run to run.
+func inOrder[V any](m map[string]V) iter.Seq2[string, V] {
+	return func(yield func(string, V) bool) {
+		for _, name := range slices.Sorted(maps.Keys(m)) {
+			if !yield(name, m[name]) {
+				return
+			}
+		}
+	}
+}
+
+// scaled is c·v.
+func scaled(c float64, v []float64) []float64 {
+	return floats.ScaleTo(make([]float64, len(v)), c, v)
+}
+
+// axpy is x + c·y.
+func axpy(x []float64, c float64, y []float64) []float64 {
+	return floats.AddScaledTo(make([]float64, len(x)), x, c, y)
+}
+
+func with(v []float64, i int, x float64) []float64 {
+	out := slices.Clone(v)
+	out[i] = x
+	return out
+}
+
+// rounded rounds each element to binary32.
+func rounded(v []float64) []float64 {
+	return mapped(v, func(x float64) float64 { return float64(float32(x)) })
+}
+
+func rootMeanSquare(v []float64) float64 { return floats.Norm(v, 2) / math.Sqrt(float64(len(v))) }
+
+// relativeError is ‖got − x‖/‖x‖.
+func relativeError(got, x []float64) float64 {
+	return rootMeanSquare(axpy(got, -1, x)) / rootMeanSquare(x)
+}
+
+func unwritten(n int) []float32 { return slices.Repeat([]float32{float32(math.NaN())}, n) }
+
+func converted[To, From float32 | float64](v []From) []To {
+	out := make([]To, len(v))
+	for i, x := range v {
+		out[i] = To(x)
+	}
+	return out
+}
+
+// This file runs plugins that compute in their own process: quantizers that search for their state,
+// and opaque optimizers, whose update is a call. All other checks hold for them too; those that
+// look at programs find none. Tensors are binary32 on every machine.
+
+// processCall is a call with what it may only read and what it has to write, by name. What is to be
+// written holds NaN before.
+type processCall struct {
+	reads, writes map[string][]float32
+	run           func() error
+}
+
+// repeatable makes one call again, after another call (between), and beside others: it
+// may depend on its inputs alone, because a host repeats it after a crash. It returns the first
+// call.
+func (t *trial) repeatable(at example, what string, call func() processCall, between func()) processCall {
+	first := call()
+	t.must(at, first.run())
+	same := func(when string, got processCall) {
+		for name, want := range inOrder(first.writes) {
+			t.equal(at, name+" of "+what+" that is "+when+",", []int{len(want)},
+				converted[float64](got.writes[name]), converted[float64](want))
+		}
+	}
+	between()
+	again := call()
+	for _, list := range again.writes {
+		copy(list, slices.Repeat([]float32{7}, len(list)))
+	}
+	t.must(at, again.run())
+	same("asked again, after another tensor", again)
+	for name, want := range inOrder(call().reads) {
+		t.equal(at, name+", which can only be read, after "+what+",", []int{len(want)},
+			converted[float64](again.reads[name]), converted[float64](want))
+	}
+	var all sync.WaitGroup
+	calls, errs := []processCall{call(), call(), call(), call()}, make([]error, 4)
+	for i, c := range calls {
+		all.Go(func() { errs[i] = c.run() })
+	}
+	all.Wait()
+	for i, c := range calls {
+		t.must(at, errs[i])
+		same("beside others", c)
+	}
+	return first
+}
+
+// add lists tensors under a prefix.
+func add(to map[string][]float32, prefix string, from map[string][]float32) {
+	for name, v := range from {
+		to[prefix+name] = v
+	}
+}
+
+// maxSteps is the length of a run, as searches are told.
+const maxSteps = 1 << 40
+
+func (in *instance) searchInput(x []float64) sdk.SearchInput {
+	s := sdk.SearchInput{X: converted[float32](x), Step: in.step * in.SearchEvery, Steps: maxSteps,
+		Trained: map[string][]float32{}, State: map[string][]float32{}, Next: map[string][]float32{}}
+	for _, t := range in.Trained {
+		s.Trained[t.Name] = converted[float32](in.memory[spec.TrainedPrefix+t.Name].Floats)
+	}
+	for _, t := range in.State {
+		s.State[t.Name] = converted[float32](in.memory[spec.KeptPrefix+t.Name].Floats)
+		s.Next[t.Name] = unwritten(len(s.State[t.Name]))
+	}
+	return s
+}
+
+func (q *quantizerRun) checkSearch(t *trial, in *instance, x []float64) {
+	if in.SearchEvery == 0 || in.evaluates {
+		return
+	}
+	in = in.advance(scaled(1.25, x)) // with a state that a search has found
+	first := t.repeatable(in.at(), "a search", func() processCall {
+		s := in.searchInput(x)
+		c := processCall{map[string][]float32{"X": s.X}, map[string][]float32{}, func() error { return in.subject.Search(in.site, s) }}
+		add(c.reads, "Trained ", s.Trained)
+		add(c.reads, "State ", s.State)
+		add(c.writes, "state ", s.Next)
+		return c
+	}, func() { in.from(normal(77, in.shape...)) })
+	for name, v := range inOrder(first.writes) {
+		t.finite(in.at(), name+", which a search is to write,", []int{len(v)}, converted[float64](v))
+	}
+}
+
+func (o *optimizerRun) checkRetry(t *trial, s *tensorAnswer) {
+	if !s.Opaque {
+		return
+	}
+	r, other := s.train(t, Reference{}), s.train(t, Reference{})
+	for range 3 {
+		r.next(20)
+	}
+	g := r.gradient(20)
+	t.repeatable(s.example, "an update", func() processCall {
+		in := r.opaqueStep(r.x, g)
+		c := processCall{map[string][]float32{"X": in.X, "Gradient": in.Gradient},
+			map[string][]float32{"direction": in.Direction}, func() error { return s.subject.Step(s.tensor, in) }}
+		add(c.reads, "State ", in.State)
+		add(c.writes, "next state ", in.Next)
+		return c
+	}, func() { other.next(30) })
 }

@@ -39,5 +39,5 @@ func Example() {
 
 	report := sdktest.CheckOptimizer(conformance.Optimizer(ctx, client), sdktest.On(machine))
 	fmt.Println(report.Plugin, report.Machines, "failed:", report.Failed())
-	// Output: adamw [oracle cpu] failed: false
+	// Output: adamw [reference cpu] failed: false
 }
