@@ -31,14 +31,23 @@ func OpenBatches(cfg *config.Config, m model.Model, d *Data) (Batches, error) {
 	if q, ok := m.(*model.Quadratic); ok {
 		return noise{q.NoiseSource(uint64(cfg.Seed))}, nil
 	}
+	how := normalization{cfg.Model.Context, cfg.Train.LossMean == config.MeanOfMicroBatches}
 	if d.Train.Conversations() {
-		return d.openConversations(cfg)
+		s := d.counted // if it fits: laying out all epochs of a large file takes long
+		d.counted = nil
+		if s == nil || s.Config() != trainRows(cfg) {
+			var err error
+			if s, err = openRows(cfg, d.Train); err != nil {
+				return nil, err
+			}
+		}
+		return &conversations{how, s, cfg.Train.Batch, int64(cfg.Train.Accumulate), newRows(cfg.Train.Batch, cfg.Model.Context)}, nil
 	}
 	s, err := openWindows(cfg, d)
 	if err != nil || !cfg.Data.Separate() {
 		return windows{s, cfg.Train.Batch * cfg.Model.Context}, err
 	}
-	return &documents{s, normalization{cfg.Model.Context, cfg.Train.LossMean == config.MeanOfMicroBatches}, d.Train.Tokenizer(), make([]int32, s.BatchLen())}, nil
+	return &documents{s, how, d.Train.Tokenizer(), make([]int32, s.BatchLen())}, nil
 }
 
 func openWindows(cfg *config.Config, d *Data) (sampler, error) {
@@ -141,21 +150,6 @@ type conversations struct {
 	batch      int
 	accumulate int64
 	read       []dataset.Row
-}
-
-// openConversations takes the sampler that counted the steps, if there is one that fits:
-// laying out all epochs of a large file takes long.
-func (d *Data) openConversations(cfg *config.Config) (*conversations, error) {
-	s := d.counted
-	d.counted = nil
-	if s == nil || s.Config() != trainRows(cfg) {
-		var err error
-		if s, err = openRows(cfg, d.Train); err != nil {
-			return nil, err
-		}
-	}
-	how := normalization{cfg.Model.Context, cfg.Train.LossMean == config.MeanOfMicroBatches}
-	return &conversations{how, s, cfg.Train.Batch, int64(cfg.Train.Accumulate), newRows(cfg.Train.Batch, cfg.Model.Context)}, nil
 }
 
 func openRows(cfg *config.Config, f *dataset.File) (*dataset.Rows, error) {

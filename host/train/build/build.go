@@ -20,6 +20,7 @@ import (
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/model"
 	"github.com/cage-qat/cage/host/train/config"
+	"github.com/cage-qat/cage/host/train/plugin"
 	"github.com/cage-qat/cage/host/train/step"
 	"github.com/cage-qat/cage/sdk/spec"
 )
@@ -27,7 +28,10 @@ import (
 // Model makes the model that the configuration describes; the vocabulary of a
 // language model must be known.
 func Model(cfg *config.Config) (model.Model, error) {
-	m, err := model.New(cfg.Model, model.Options{Recompute: cfg.Train.Recompute, Documents: cfg.Data.Separate(), Sites: sitesOf(&cfg.Quantizer)})
+	q := &cfg.Quantizer
+	sites := model.Sites{Keys: q.Quantizes(config.RoleKeys), Values: q.Quantizes(config.RoleValues),
+		Queries: q.Quantizes(config.RoleQueries), Head: q.Quantizes(config.RoleHead)}
+	m, err := model.New(cfg.Model, model.Options{Recompute: cfg.Train.Recompute, Documents: cfg.Data.Separate(), Sites: sites})
 	if err != nil {
 		return nil, cfg.ErrorAt("model.kind", "%w", err)
 	}
@@ -131,13 +135,27 @@ func (b *Built) Build(ctx context.Context, req Request, warn func(message string
 		}
 		plans = append(plans, plan)
 	}
-	opaque, err := b.startOpaque(ctx, req.Config)
-	if err != nil {
-		return err
-	}
-	searches, err := b.startSearches(ctx, req.Config)
-	if err != nil {
-		return err
+	opaque, searches := map[string]step.Opaque{}, map[string]step.Search{}
+	for _, part := range b.Programs.computing { // by weights and tensors
+		if len(part.tensors) > 0 {
+			s, err := plugin.NewStepper(ctx, part.client, part.tensors)
+			if err != nil {
+				return req.Config.ErrorAt(part.key, "%w", err)
+			}
+			b.processes = append(b.processes, s)
+			for _, t := range part.tensors {
+				opaque[t.Name] = s
+			}
+			continue
+		}
+		s, err := plugin.NewSearcher(ctx, part.client, part.sites, req.Config.Train.Steps)
+		if err != nil {
+			return req.Config.ErrorAt(part.key, "%w", err)
+		}
+		b.processes = append(b.processes, s)
+		for _, site := range part.sites {
+			searches[site.Name] = s
+		}
 	}
 	for _, plan := range plans {
 		plan.Opaque, plan.Search = opaque, searches
@@ -199,7 +217,15 @@ func (b *Built) Enter(step int, s *step.State, batches *step.Batches) (bool, err
 	if !b.Choose(step) {
 		return false, nil
 	}
-	err := b.Compiled.Enter(s, before, func(site string) bool { return sameQuantizer(programs, b.Phase(), site) }, batches)
+	same := func(before, after map[string]spec.Quantizer, site string) bool {
+		p, had := before[site]
+		q, has := after[site]
+		return had && has && maps.Equal(spec.Hashes(p.Programs()), spec.Hashes(q.Programs()))
+	}
+	err := b.Compiled.Enter(s, before, func(site string) bool {
+		now := b.Phase()
+		return same(programs.Weights, now.Weights, site) || same(programs.Activations, now.Activations, site)
+	}, batches)
 	if err != nil { // the state is that of the phase before
 		b.Choose(step - 1)
 	}
@@ -208,15 +234,6 @@ func (b *Built) Enter(step int, s *step.State, batches *step.Batches) (bool, err
 
 // Has reports whether the phase that is chosen is that of a step.
 func (b *Built) Has(step int) bool { return b.phaseOf(step) == b.phase }
-
-func sameQuantizer(a, b *Programs, site string) bool {
-	same := func(before, after map[string]spec.Quantizer) bool {
-		p, had := before[site]
-		q, has := after[site]
-		return had && has && maps.Equal(spec.Hashes(p.Programs()), spec.Hashes(q.Programs()))
-	}
-	return same(a.Weights, b.Weights) || same(a.Activations, b.Activations)
-}
 
 // Rules lists the update rules of all phases.
 func (b *Built) Rules() (list []cage.Rule) {

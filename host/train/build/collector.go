@@ -56,14 +56,6 @@ func (c *collector) tables() []*config.Plugin {
 	return list
 }
 
-// dropIdle removes from [Programs.Used] the plugins that were configured and had no effect.
-func (c *collector) dropIdle() {
-	q, o := &c.Config.Quantizer, &c.Config.Optimizer
-	c.out.Used = slices.DeleteFunc(c.out.Used, func(u Used) bool {
-		return u.Table == o.Rest.Table && !c.requested[u.Table] || q.Unused != nil && u.Table == q.Unused.Table
-	})
-}
-
 // start starts the plugins of the given tables, each once, however many tables name
 // it, and checks the parameters of all. The problems of all tables are reported
 // together.
@@ -77,87 +69,59 @@ func (c *collector) start(ctx context.Context, list []*config.Plugin) error {
 	}
 	c.pool.start(ctx, names)
 	var problems plaintoml.Errors
-	for i, p := range list {
-		s := c.pool.known[names[i]]
-		if s.err == nil {
-			c.clients[p.Table] = s.client
-			problems = append(problems, c.resolve(p)...)
-			continue
-		}
-		e := c.startError(p, s.err)
-		if e == nil {
-			return s.err
-		}
-		if slices.Index(names, names[i]) == i {
+	report := func(e *plaintoml.Error) { // once
+		if !slices.ContainsFunc(problems, func(o *plaintoml.Error) bool { return o.Error() == e.Error() }) {
 			problems = append(problems, e)
 		}
 	}
-	if len(problems) > 0 {
-		return distinct(problems)
-	}
-	return nil
-}
-
-func distinct(problems plaintoml.Errors) plaintoml.Errors {
-	var out plaintoml.Errors
-	for _, e := range problems {
-		if !slices.ContainsFunc(out, func(o *plaintoml.Error) bool { return o.Error() == e.Error() }) {
-			out = append(out, e)
-		}
-	}
-	return out
-}
-
-// startError places an error at the table of the plugin it is about; nil when it is not
-// about a plugin.
-func (c *collector) startError(p *config.Plugin, err error) *plaintoml.Error {
-	var pe *plugin.Error
-	if !errors.As(err, &pe) {
-		return nil
-	}
-	key := "plugin"
-	if errors.Is(err, plugin.ErrChecksum) {
-		key = "sha256"
-	}
-	return c.Config.ErrorAt(p.Path(key), "%w", err)
-}
-
-func (c *collector) resolve(p *config.Plugin) plaintoml.Errors {
-	client := c.clients[p.Table]
-	d := client.Description()
-	values, err := client.Resolve(p.Params)
-	if err != nil {
-		return c.parameterErrors(p, d, err)
-	}
-	c.values[p.Table] = values
-	c.out.Used = append(c.out.Used, Used{Table: p.Table, Name: d.Name, Version: d.Version, SHA256: client.SHA256(), Values: values.Map()})
-	return nil
-}
-
-func (c *collector) parameterErrors(p *config.Plugin, d sdk.Description, err error) plaintoml.Errors {
-	list := []error{err}
-	if joined, ok := err.(interface{ Unwrap() []error }); ok {
-		list = joined.Unwrap()
-	}
-	var out plaintoml.Errors
-	for _, one := range list {
-		var pe *sdk.ParameterError
-		if !errors.As(one, &pe) {
-			out = append(out, c.Config.ErrorAt(p.Path("plugin"), "%w", one))
+	for i, p := range list {
+		s := c.pool.known[names[i]]
+		if s.err != nil {
+			if _, ofPlugin := errors.AsType[*plugin.Error](s.err); !ofPlugin {
+				return s.err
+			}
+			key := "plugin"
+			if errors.Is(s.err, plugin.ErrChecksum) {
+				key = "sha256"
+			}
+			if slices.Index(names, names[i]) == i {
+				report(c.Config.ErrorAt(p.Path(key), "%w", s.err))
+			}
 			continue
 		}
-		e := c.Config.ErrorAt(p.Path(pe.Name), "%v", pe.Err)
-		if !pe.Known {
-			e.Msg = "plugin " + d.Name + " has no such parameter"
-			if near := schema.Nearest(pe.Name, d.Names()); near != "" {
-				e.Hint = "did you mean " + near + "?"
-			} else {
-				e.Hint = "see `cage plugins show " + p.Name + "`"
-			}
+		c.clients[p.Table] = s.client
+		d := s.client.Description()
+		values, err := s.client.Resolve(p.Params)
+		if err == nil {
+			c.values[p.Table] = values
+			c.out.Used = append(c.out.Used, Used{Table: p.Table, Name: d.Name, Version: d.Version, SHA256: s.client.SHA256(), Values: values.Map()})
+			continue
 		}
-		out = append(out, e)
+		errs := []error{err}
+		if joined, ok := err.(interface{ Unwrap() []error }); ok {
+			errs = joined.Unwrap()
+		}
+		for _, one := range errs {
+			pe, ok := errors.AsType[*sdk.ParameterError](one)
+			if !ok {
+				report(c.Config.ErrorAt(p.Path("plugin"), "%w", one))
+				continue
+			}
+			e := c.Config.ErrorAt(p.Path(pe.Name), "%v", pe.Err)
+			if !pe.Known {
+				e.Msg = "plugin " + d.Name + " has no such parameter"
+				e.Hint = "see `cage plugins show " + p.Name + "`"
+				if near := schema.Nearest(pe.Name, d.Names()); near != "" {
+					e.Hint = "did you mean " + near + "?"
+				}
+			}
+			report(e)
+		}
 	}
-	return out
+	if len(problems) > 0 {
+		return problems
+	}
+	return nil
 }
 
 // pool starts plugins, each once for all who ask for it, and ends them together.
@@ -190,7 +154,19 @@ func newPool(finder *plugin.Finder, options plugin.Options) *pool {
 func (p *pool) start(ctx context.Context, list []pluginKey) {
 	missing := map[pluginKey]*startOutcome{} // each once, however often the list has it
 	for _, w := range list {
-		if old := p.known[w]; missing[w] == nil && (old == nil || old.ended()) {
+		if missing[w] != nil {
+			continue
+		}
+		old := p.known[w]
+		if old != nil && old.client != nil {
+			select {
+			case <-old.client.Done():
+				old.client.Close()
+				old = nil
+			default:
+			}
+		}
+		if old == nil {
 			missing[w] = &startOutcome{}
 		}
 	}
@@ -204,20 +180,6 @@ func (p *pool) start(ctx context.Context, list []pluginKey) {
 		})
 	}
 	all.Wait()
-}
-
-// ended reports whether the plugin ran and does no longer.
-func (s *startOutcome) ended() bool {
-	if s.client == nil {
-		return false
-	}
-	select {
-	case <-s.client.Done():
-		s.client.Close()
-		return true
-	default:
-		return false
-	}
 }
 
 func (p *pool) close() {

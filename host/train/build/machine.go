@@ -28,48 +28,26 @@ func availableIn(root fs.FS) (Available, bool) {
 	}
 	free, ok := field(root, "proc/meminfo", "MemAvailable:")
 	consider(free<<10, "free memory of the machine", ok)
-	for _, group := range groups(root) {
-		bytes, ok := left(root, group)
-		consider(bytes, "limit of the control group "+group, ok)
-	}
-	return least, least.Limit != ""
-}
-
-// cgroups is where the control groups are.
-const cgroups = "sys/fs/cgroup"
-
-// groups lists the control groups that bound this process: its own and those above. In
-// a container the path of its own is often not visible, but its root is the container's.
-func groups(root fs.FS) (list []string) {
-	text, err := fs.ReadFile(root, "proc/self/cgroup")
-	if err != nil {
-		return nil
-	}
+	// The control groups that bound this process: its own and those above. In a container the path of
+	// its own is often not visible, but its root is the container's.
+	text, _ := fs.ReadFile(root, "proc/self/cgroup")
 	for line := range strings.Lines(string(text)) {
 		own, unified := strings.CutPrefix(strings.TrimSpace(line), "0::")
 		for dir := path.Clean("/" + own); unified; dir = path.Dir(dir) {
-			list = append(list, path.Join(cgroups, dir))
+			group := path.Join("sys/fs/cgroup", dir)
+			if limit, ok := number(root, path.Join(group, "memory.max")); ok {
+				if usage, ok := number(root, path.Join(group, "memory.current")); ok {
+					cached, _ := field(root, path.Join(group, "memory.stat"), "inactive_file") // which it can give back
+					limit -= max(0, usage-cached)
+				}
+				consider(limit, "limit of the control group "+group, true)
+			}
 			if dir == "/" {
 				break
 			}
 		}
 	}
-	return list
-}
-
-// left is what a group may still take; what the page cache holds of files it can give
-// back. It reports false for a group without a limit.
-func left(root fs.FS, group string) (int64, bool) {
-	limit, ok := number(root, path.Join(group, "memory.max"))
-	if !ok {
-		return 0, false
-	}
-	usage, ok := number(root, path.Join(group, "memory.current"))
-	if !ok {
-		return limit, true
-	}
-	cached, _ := field(root, path.Join(group, "memory.stat"), "inactive_file")
-	return limit - max(0, usage-cached), true
+	return least, least.Limit != ""
 }
 
 func number(root fs.FS, name string) (int64, bool) {

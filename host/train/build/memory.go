@@ -233,7 +233,7 @@ var errUntold = errors.New("XLA does not say what a step needs")
 
 // compiledReport has XLA compile the step of each phase, and returns what it says.
 func compiledReport(cfg *config.Config, m model.Model, programs *Programs, dev *engine.Device) (*Report, error) {
-	if len(programs.opaque) > 0 {
+	if slices.ContainsFunc(programs.computing, func(p *computing) bool { return len(p.tensors) > 0 }) {
 		return nil, fmt.Errorf("%w of an optimizer that is no program", errUntold)
 	}
 	return largestReport(programs, func(_ int, p *Programs) (*Report, error) {

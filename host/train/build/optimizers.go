@@ -1,6 +1,7 @@
 package build
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -11,6 +12,7 @@ import (
 	"github.com/cage-qat/cage/host/model"
 	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/cage-qat/cage/host/train/config"
+	"github.com/cage-qat/cage/host/train/plugin"
 	"github.com/cage-qat/cage/internal/plaintoml"
 	"github.com/cage-qat/cage/sdk"
 	"github.com/cage-qat/cage/sdk/program"
@@ -87,9 +89,16 @@ func (c *collector) checkLater() error {
 // Tensors lists everything that is trained with the quantizers of p, without optimizers:
 // the model's parameters, then those of the quantizers, which do not decay.
 func Tensors(cfg *config.Config, m model.Model, p *Programs) []TrainedTensor {
+	roles := map[architecture.Role]sdk.TensorRole{architecture.RoleMatrix: sdk.TensorMatrix,
+		architecture.RoleEmbedding: sdk.TensorEmbedding, architecture.RoleHead: sdk.TensorHead}
 	var list []TrainedTensor
 	for _, param := range m.Params() {
-		t := TrainedTensor{Name: param.Name, Shape: param.Dims, Role: tensorRole(param.Role), Parts: parts(param), RateFactor: 1}
+		t := TrainedTensor{Name: param.Name, Shape: param.Dims, Role: cmp.Or(roles[param.Role], sdk.TensorVector), RateFactor: 1}
+		first := 0
+		for _, p := range param.Parts {
+			t.Parts = append(t.Parts, sdk.Part{Name: p.Name, First: first, Rows: p.Rows})
+			first += p.Rows
+		}
 		if param.Decay {
 			t.Decay = cfg.Train.WeightDecay
 		}
@@ -142,15 +151,6 @@ func hash(p *program.Program) string {
 		return ""
 	}
 	return p.Hash()
-}
-
-func parts(param architecture.Param) (list []sdk.Part) {
-	first := 0
-	for _, p := range param.Parts {
-		list = append(list, sdk.Part{Name: p.Name, First: first, Rows: p.Rows})
-		first += p.Rows
-	}
-	return list
 }
 
 // optimizer collects the program of one tensor from the optimizer of its group, from
@@ -220,7 +220,9 @@ func (c *collector) requestOptimizer(ctx context.Context, p *config.Plugin, t *T
 	t.Optimizer, t.Table = program, p.Table
 	c.requested[p.Table] = true
 	if program.Opaque {
-		c.out.addOpaque(p, c.clients[p.Table], t, tensor)
+		t.Executable = c.clients[p.Table].SHA256()
+		part := c.out.computes(p, c.clients[p.Table])
+		part.tensors = append(part.tensors, plugin.OpaqueTensor{Tensor: tensor, State: t.Optimizer.State, RateFactor: t.RateFactor})
 	}
 	return program.Accepts, nil
 }
@@ -233,7 +235,7 @@ func (c *collector) checkUnused() error {
 		e := c.Config.ErrorAt(table, "has no effect: of all %s that it matches, %s decides", among, others)
 		if !matches {
 			e = c.Config.ErrorAt(table, "matches none of the model's %s", among)
-			e.Hint = fmt.Sprintf("match = %q; there are %s", match, strings.Join(names, ", "))
+			e.Hint = fmt.Sprintf("match = %q; there are %s", match, strings.Join(distinctNames(names), ", "))
 		}
 		problems = append(problems, e)
 	}
@@ -244,14 +246,22 @@ func (c *collector) checkUnused() error {
 	for _, o := range overrides {
 		matches := len(c.matched(&o)) > 0
 		if !c.effective[o.Table] && !(c.Forward && matches) { // of a run, an evaluation may have the overrides of some steps
-			report(o.Table, o.Match, matches, "quantized weights and activations", "a later override", c.operandNames(&o))
+			any := o
+			any.Match, any.Layers = nil, nil
+			report(o.Table, o.Match, matches, "quantized weights and activations", "a later override", c.matched(&any))
 		}
 	}
 	if !c.Forward {
 		for _, g := range c.Config.Optimizer.Groups {
 			if !c.effective[g.Table] {
 				matches := slices.ContainsFunc(c.now.Tensors, func(t TrainedTensor) bool { return g.Matches(string(t.Role), t.Name) })
-				report(g.Table, g.Match, matches, "parameters", "an earlier group", c.parameterNames())
+				var names []string
+				for _, p := range c.out.Phases() {
+					for _, t := range p.Tensors {
+						names = append(names, t.Name)
+					}
+				}
+				report(g.Table, g.Match, matches, "parameters", "an earlier group", names)
 			}
 		}
 	}
@@ -286,22 +296,6 @@ func (c *collector) matched(o *config.Override) (names []string) {
 	return names
 }
 
-// operandNames are the names that an override may match, of those that are in several blocks only the first.
-func (c *collector) operandNames(o *config.Override) []string {
-	any := *o
-	any.Match, any.Layers = nil, nil
-	return distinctNames(c.matched(&any))
-}
-
-func (c *collector) parameterNames() (names []string) {
-	for _, p := range c.out.Phases() {
-		for _, t := range p.Tensors {
-			names = append(names, t.Name)
-		}
-	}
-	return distinctNames(names)
-}
-
 // distinctNames lists names, of those that are the same in several blocks only that in the first.
 func distinctNames(names []string) (list []string) {
 	seen := map[string]bool{}
@@ -316,16 +310,4 @@ func distinctNames(names []string) (list []string) {
 		}
 	}
 	return list
-}
-
-func tensorRole(r architecture.Role) sdk.TensorRole {
-	switch r {
-	case architecture.RoleMatrix:
-		return sdk.TensorMatrix
-	case architecture.RoleEmbedding:
-		return sdk.TensorEmbedding
-	case architecture.RoleHead:
-		return sdk.TensorHead
-	}
-	return sdk.TensorVector
 }

@@ -38,10 +38,7 @@ func Plan(cfg *config.Config, m model.Model, programs *Programs) (step.Plan, err
 		if plan.FullPrecision, err = fullPrecision(cfg, programs); err != nil {
 			return plan, err
 		}
-		if asked, err = weightsOf(cfg, weights); err != nil {
-			return plan, err
-		}
-		if weights, err = forward(cfg, weights, asked); err != nil {
+		if weights, asked, err = forward(cfg, weights); err != nil {
 			return plan, err
 		}
 	}
@@ -67,7 +64,26 @@ func Plan(cfg *config.Config, m model.Model, programs *Programs) (step.Plan, err
 			return plan, err
 		}
 	}
-	addRules(&plan, cfg, programs, asked)
+	groups := map[string]string{} // of tables
+	for _, t := range programs.Tensors {
+		if groups[t.Table] == "" {
+			groups[t.Table] = fmt.Sprint(len(groups) + 1)
+		}
+		rule := cage.Rule{
+			Name: t.Name, Shape: t.Shape, Optimizer: t.Optimizer, Group: groups[t.Table], Clip: cfg.Train.Clip > 0,
+			Decay: t.Decay, DecayLast: cfg.Train.Decay == config.DecayLast, RateFactor: t.RateFactor, Constrain: t.Constrain,
+		}
+		if !programs.Forward {
+			rule.Average = t.average(cfg)
+		}
+		if q, ok := programs.Weights[t.Name]; ok {
+			rule.Quantizer, rule.Weight, rule.Method = &q, asked[t.Name], cfg.Method.Method()
+		}
+		plan.Rules = append(plan.Rules, rule)
+		if t.RefreshDelay > 0 {
+			plan.RefreshDelay[t.Name] = t.RefreshDelay
+		}
+	}
 	return plan, nil
 }
 
@@ -95,7 +111,19 @@ func fullPrecision(cfg *config.Config, programs *Programs) (bool, error) {
 		e.Hint = `configure [quantizer.weights] alone`
 		return true, e
 	}
-	return true, noTrained(cfg, key, programs)
+	// Without quantization in the forward pass trained parameters have no gradients, and state sees
+	// nothing.
+	for _, list := range []map[string]spec.Quantizer{programs.Weights, programs.Activations} {
+		for _, name := range slices.Sorted(maps.Keys(list)) {
+			if len(list[name].Trained) > 0 {
+				return true, cfg.ErrorAt(key, "gradients are taken in full precision, but the quantizer of %s has trained parameters", name)
+			}
+			if len(list[name].State) > 0 {
+				return true, cfg.ErrorAt(key, "gradients are taken in full precision, but the quantizer of %s keeps state", name)
+			}
+		}
+	}
+	return true, nil
 }
 
 func nameless(p *program.Program) string {
@@ -104,91 +132,36 @@ func nameless(p *program.Program) string {
 	return q.Hash()
 }
 
-// weightsOf says what the programs of the quantizers of weights say of their grids, where the method asks. Alike quantizers share it.
-func weightsOf(cfg *config.Config, quantizers map[string]spec.Quantizer) (map[string]*cage.Weight, error) {
-	if _, ok := cfg.Method.Method().(cage.Forwarder); !ok {
-		return nil, nil
+// forward are the quantizers with which a training computes weights: those of its method, where it
+// asks. asked is what the quantizers' programs then say of their grids. Alike quantizers share both.
+func forward(cfg *config.Config, quantizers map[string]spec.Quantizer) (out map[string]spec.Quantizer, asked map[string]*cage.Weight, err error) {
+	m, ok := cfg.Method.Method().(cage.Forwarder)
+	if !ok {
+		return quantizers, nil, nil
 	}
-	alike, out := map[string]*cage.Weight{}, map[string]*cage.Weight{}
+	alike, changed := map[string]*cage.Weight{}, map[string]spec.Quantizer{}
+	out, asked = map[string]spec.Quantizer{}, map[string]*cage.Weight{}
 	for _, name := range slices.Sorted(maps.Keys(quantizers)) {
 		q := quantizers[name]
 		key := nameless(q.Program) + nameless(q.ForEvaluation().Program)
 		if alike[key] == nil {
 			w := &cage.Weight{Quantizer: q, Rotation: passes.EndingRotation(q.ForEvaluation().Program, spec.OutputValue), Unpack: q.Unpack}
 			if w.Rotation > 1 && w.Unpack != nil {
-				var err error
 				if w.Unpack, err = passes.UndoRotation(w.Unpack, w.Rotation, spec.OutputValue); err != nil {
-					return nil, fmt.Errorf("%s: %w", name, err)
+					return nil, nil, fmt.Errorf("%s: %w", name, err)
 				}
+			}
+			if changed[key], err = m.Forward(w, cfg.Train.Steps); err != nil {
+				return nil, nil, cfg.ErrorAt("method.name", "%s cannot train %s: %w", cfg.Method.Title(), name, err)
 			}
 			alike[key] = w
 		}
-		out[name] = alike[key]
-	}
-	return out, nil
-}
-
-// forward are the quantizers with which a training computes weights: those of its method, for those that it asks about.
-func forward(cfg *config.Config, quantizers map[string]spec.Quantizer, weights map[string]*cage.Weight) (map[string]spec.Quantizer, error) {
-	if len(weights) == 0 {
-		return quantizers, nil
-	}
-	m := cfg.Method.Method().(cage.Forwarder)
-	done, out := map[*cage.Weight]spec.Quantizer{}, map[string]spec.Quantizer{}
-	for _, name := range slices.Sorted(maps.Keys(quantizers)) {
-		w := weights[name]
-		changed, ok := done[w]
-		if !ok {
-			var err error
-			if changed, err = m.Forward(w, cfg.Train.Steps); err != nil {
-				return nil, cfg.ErrorAt("method.name", "%s cannot train %s: %w", cfg.Method.Title(), name, err)
-			}
-			done[w] = changed
-		}
-		if out[name] = changed; changed.Program == w.Quantizer.Program {
-			out[name] = quantizers[name]
+		asked[name], out[name] = alike[key], changed[key]
+		if out[name].Program == asked[name].Quantizer.Program {
+			out[name] = q
 		}
 	}
-	return out, nil
-}
-
-func addRules(plan *step.Plan, cfg *config.Config, programs *Programs, weights map[string]*cage.Weight) {
-	groups := map[string]string{} // of tables
-	for _, t := range programs.Tensors {
-		if groups[t.Table] == "" {
-			groups[t.Table] = fmt.Sprint(len(groups) + 1)
-		}
-		rule := cage.Rule{
-			Name: t.Name, Shape: t.Shape, Optimizer: t.Optimizer, Group: groups[t.Table], Clip: cfg.Train.Clip > 0,
-			Decay: t.Decay, DecayLast: cfg.Train.Decay == config.DecayLast, RateFactor: t.RateFactor, Constrain: t.Constrain,
-		}
-		if !programs.Forward {
-			rule.Average = t.average(cfg)
-		}
-		if q, ok := programs.Weights[t.Name]; ok {
-			rule.Quantizer, rule.Weight, rule.Method = &q, weights[t.Name], cfg.Method.Method()
-		}
-		plan.Rules = append(plan.Rules, rule)
-		if t.RefreshDelay > 0 {
-			plan.RefreshDelay[t.Name] = t.RefreshDelay
-		}
-	}
-}
-
-// noTrained refuses quantizers with trained parameters or state: without quantization in the forward pass they have no gradients, and
-// see nothing.
-func noTrained(cfg *config.Config, key string, programs *Programs) error {
-	for _, list := range []map[string]spec.Quantizer{programs.Weights, programs.Activations} {
-		for _, name := range slices.Sorted(maps.Keys(list)) {
-			if len(list[name].Trained) > 0 {
-				return cfg.ErrorAt(key, "gradients are taken in full precision, but the quantizer of %s has trained parameters", name)
-			}
-			if len(list[name].State) > 0 {
-				return cfg.ErrorAt(key, "gradients are taken in full precision, but the quantizer of %s keeps state", name)
-			}
-		}
-	}
-	return nil
+	return out, asked, nil
 }
 
 func quantizers(programs map[string]spec.Quantizer) (map[string]lower.Quantizer, error) {

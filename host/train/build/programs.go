@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/cage-qat/cage/host/cage"
@@ -48,14 +49,35 @@ type Programs struct {
 	Piece int
 	// Used lists the plugins that ran.
 	Used []Used
-	// opaque lists the optimizers that are no programs.
-	opaque []opaquePart
-	// searches lists the quantizers that search, and executables has their SHA-256 by the names of weights.
-	searches    []searchPart
+	// computing lists the plugins that compute themselves, and executables has the SHA-256 of
+	// quantizers that search, by the names of weights.
+	computing   []*computing
 	executables map[string]string
 	// Start is how long the plugins took to start, in parallel; Handover is how long it
 	// took until all programs had arrived.
 	Start, Handover time.Duration
+}
+
+// computing is a plugin that computes itself: an optimizer that is no program, or a quantizer that
+// searches. It has ended when the programs of the others have been collected, and is started again for
+// the training.
+type computing struct {
+	key     string // in the configuration
+	client  *plugin.Client
+	tensors []plugin.OpaqueTensor // that the optimizer updates
+	sites   []plugin.SearchedSite // that the quantizer searches for
+}
+
+// computes returns the entry of a plugin that computes itself.
+func (p *Programs) computes(table *config.Plugin, c *plugin.Client) *computing {
+	for _, known := range p.computing {
+		if known.client == c {
+			return known
+		}
+	}
+	part := &computing{key: table.Path("plugin"), client: c}
+	p.computing = append(p.computing, part)
+	return part
 }
 
 // TrainedTensor is a parameter of the model, or of a quantizer, with the settings of its group.
@@ -157,19 +179,31 @@ func (c *collector) collect(ctx context.Context) (*Programs, error) {
 	began = time.Now()
 	phases := c.phases()
 	for i, p := range phases {
-		if err := c.phase(ctx, p, i > 0); err != nil {
-			return nil, err
+		c.quantizer, c.now = p.Quantizer, c.out
+		if i > 0 {
+			c.now = &Programs{}
+			c.out.Later = append(c.out.Later, c.now)
+		}
+		c.now.From = p.From
+		for _, collect := range []func(context.Context) error{c.weights, c.activations, c.backward, c.optimizers} {
+			if err := collect(ctx); err != nil {
+				return nil, err
+			}
 		}
 	}
 	if err := c.checkUnused(); err != nil {
 		return nil, err
 	}
-	if len(phases) > 1 && len(c.out.searches) > 0 {
-		e := c.Config.ErrorAt(c.out.searches[0].key, "the plugin searches beside the training, in a run whose quantizers change (from, to)")
+	if i := slices.IndexFunc(c.out.computing, func(p *computing) bool { return len(p.sites) > 0 }); len(phases) > 1 && i >= 0 {
+		e := c.Config.ErrorAt(c.out.computing[i].key, "the plugin searches beside the training, in a run whose quantizers change (from, to)")
 		e.Hint = "leave from and to out of [[quantizer.overrides]]"
 		return nil, e
 	}
-	c.dropIdle()
+	// Plugins that were configured and had no effect are not among those used.
+	q, rest := &c.Config.Quantizer, c.Config.Optimizer.Rest.Table
+	c.out.Used = slices.DeleteFunc(c.out.Used, func(u Used) bool {
+		return u.Table == rest && !c.requested[u.Table] || q.Unused != nil && u.Table == q.Unused.Table
+	})
 	c.out.Handover = time.Since(began)
 	return c.out, nil
 }
@@ -185,21 +219,6 @@ func (c *collector) phases() []config.Phase {
 		at--
 	}
 	return list[at : at+1]
-}
-
-func (c *collector) phase(ctx context.Context, p config.Phase, later bool) error {
-	c.quantizer, c.now = p.Quantizer, c.out
-	if later {
-		c.now = &Programs{}
-		c.out.Later = append(c.out.Later, c.now)
-	}
-	c.now.From = p.From
-	for _, collect := range []func(context.Context) error{c.weights, c.activations, c.backward, c.optimizers} {
-		if err := collect(ctx); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // Phases lists the programs of all phases in their order.
@@ -263,7 +282,17 @@ func (c *collector) backward(ctx context.Context) error {
 			role = config.RoleGradients
 		}
 		site := sdk.Site{Role: s.Role, Product: s.Product, Name: s.Name, Shape: shapes[i]}
-		c.setHeads(&site)
+		in, out := c.headsOfWeight(strings.TrimSuffix(s.Name, ".input"))
+		switch {
+		case s.Product == sdk.ProductWeightGradient && s.Role == sdk.RoleActivation: // [in, tokens]
+			site.RowHeads = in
+		case s.Product == sdk.ProductWeightGradient: // [out, tokens]
+			site.RowHeads = out
+		case s.Role == sdk.RoleGradient: // [tokens, out]
+			site.Heads, site.Context = out, c.Config.Model.Context
+		default: // [in, out]
+			site.Heads, site.RowHeads = out, in
+		}
 		q, p, err := c.program(ctx, role, site)
 		if err != nil {
 			var e *plaintoml.Error
@@ -309,7 +338,10 @@ func (c *collector) program(ctx context.Context, role string, site sdk.Site) (*s
 		return nil, p, c.Config.ErrorAt(p.Path("plugin"), "%w", err)
 	}
 	if q.SearchEvery > 0 && !c.Forward {
-		c.out.addSearch(p, c.clients[p.Table], plugin.SearchedSite{Site: site, Answer: q})
+		client := c.clients[p.Table]
+		c.out.executables[site.Name] = client.SHA256()
+		part := c.out.computes(p, client)
+		part.sites = append(part.sites, plugin.SearchedSite{Site: site, Answer: q})
 	}
 	return &q, p, nil
 }

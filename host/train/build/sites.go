@@ -9,12 +9,6 @@ import (
 	"github.com/cage-qat/cage/sdk"
 )
 
-// sitesOf says where the model quantizes beside the inputs and weights of its layers in blocks: where a table asks for it.
-func sitesOf(q *config.Quantizer) model.Sites {
-	return model.Sites{Keys: q.Quantizes(config.RoleKeys), Values: q.Quantizes(config.RoleValues),
-		Queries: q.Quantizes(config.RoleQueries), Head: q.Quantizes(config.RoleHead)}
-}
-
 // roleOfSite returns the role of an activation site for its quantizer, and the one with which it is configured.
 func roleOfSite(kind model.SiteKind) (role sdk.Role, configured string) {
 	switch kind {
@@ -48,19 +42,4 @@ func (c *collector) headsOfWeight(name string) (columns, rows int) {
 		return m.Heads, 0
 	}
 	return 0, 0
-}
-
-// setHeads sets the heads, and the tokens of a sequence, of an operand of a product in the backward pass.
-func (c *collector) setHeads(s *sdk.Site) {
-	in, out := c.headsOfWeight(strings.TrimSuffix(s.Name, ".input"))
-	switch {
-	case s.Product == sdk.ProductWeightGradient && s.Role == sdk.RoleActivation: // [in, tokens]
-		s.RowHeads = in
-	case s.Product == sdk.ProductWeightGradient: // [out, tokens]
-		s.RowHeads = out
-	case s.Role == sdk.RoleGradient: // [tokens, out]
-		s.Heads, s.Context = out, c.Config.Model.Context
-	default: // [in, out]
-		s.Heads, s.RowHeads = out, in
-	}
 }

@@ -41,7 +41,21 @@ func Survey(ctx context.Context, list []*config.Config, finder *plugin.Finder, o
 				checked[key] = now
 			}
 		}
-		out[i].Stale, out[i].Programs, out[i].Data = now.stale(cfg), now.programs, now.data.Hashes()
+		out[i].Programs, out[i].Data = now.programs, now.data.Hashes()
+		// In what a run in the configuration's directory differs. Those who read the run report a
+		// damaged file.
+		run := rundir.At(cfg.Train.Out)
+		var recorded struct {
+			Programs map[string]string `json:"programs"`
+		}
+		if text, err := run.Provenance().ReadFile(); err != nil || json.Unmarshal(text, &recorded) != nil {
+			recorded.Programs = nil
+		}
+		if changed := Changed(recorded.Programs, now.programs); len(changed) > 0 {
+			out[i].Stale = fmt.Sprintf("a plugin has changed and now gives another program for %s (%d programs in all)", changed[0], len(changed))
+		} else if before, err := config.Load(run.Config().Name, nil); err == nil {
+			out[i].Stale = config.ChangedData(before.Data.Hashes(), now.data.Hashes())
+		}
 	}
 	return out
 }
@@ -146,30 +160,4 @@ func Changed(recorded, now map[string]string) []string {
 type trainingInputs struct {
 	programs map[string]string
 	data     config.Data
-}
-
-// stale says in what the run in the configuration's directory differs; empty when it does
-// not, or when its files cannot be read: those who read the run report a damaged file.
-func (in trainingInputs) stale(cfg *config.Config) string {
-	if changed := Changed(recordedPrograms(cfg.Train.Out), in.programs); len(changed) > 0 {
-		return fmt.Sprintf("a plugin has changed and now gives another program for %s (%d programs in all)", changed[0], len(changed))
-	}
-	before, err := config.Load(rundir.At(cfg.Train.Out).Config().Name, nil)
-	if err != nil {
-		return ""
-	}
-	return config.ChangedData(before.Data.Hashes(), in.data.Hashes())
-}
-
-// recordedPrograms returns the hashes of the programs that a run was trained with; nil if its
-// directory does not record them.
-func recordedPrograms(dir string) map[string]string {
-	var p struct {
-		Programs map[string]string `json:"programs"`
-	}
-	text, err := rundir.At(dir).Provenance().ReadFile()
-	if err != nil || json.Unmarshal(text, &p) != nil {
-		return nil
-	}
-	return p.Programs
 }
