@@ -23,6 +23,7 @@ var parsers = []struct{ what, pkg, targets string }{
 	{"records, trajectories, samples and summaries of runs", "host/train/metrics", "FuzzNumbers FuzzParse FuzzResume FuzzSample FuzzSummary FuzzTrajectory"},
 	{"run directories, conditions of runs list --where", "host/train/rundir", "FuzzCondition FuzzOpen"},
 	{"provenance.json", "host/train/provenance", "FuzzProvenance"},
+	{"recorded programs in provenance.json", "host/train/build", "FuzzRecorded"},
 	{"kept results of studies", "host/study/snapshot", "FuzzRead"},
 	{"comments in documents about kept results", "tools/docsnapshots", "FuzzMarks"},
 	{"curves and provenance in a study's report", "host/study/report", "FuzzCurve FuzzProvenance"},

@@ -45,13 +45,7 @@ func Survey(ctx context.Context, list []*config.Config, finder *plugin.Finder, o
 		// In what a run in the configuration's directory differs. Those who read the run report a
 		// damaged file.
 		run := rundir.At(cfg.Train.Out)
-		var recorded struct {
-			Programs map[string]string `json:"programs"`
-		}
-		if text, err := run.Provenance().ReadFile(); err != nil || json.Unmarshal(text, &recorded) != nil {
-			recorded.Programs = nil
-		}
-		if changed := Changed(recorded.Programs, now.programs); len(changed) > 0 {
+		if changed := Changed(recordedPrograms(cfg.Train.Out), now.programs); len(changed) > 0 {
 			out[i].Stale = fmt.Sprintf("a plugin has changed and now gives another program for %s (%d programs in all)", changed[0], len(changed))
 		} else if before, err := config.Load(run.Config().Name, nil); err == nil {
 			out[i].Stale = config.ChangedData(before.Data.Hashes(), now.data.Hashes())
@@ -160,4 +154,17 @@ func Changed(recorded, now map[string]string) []string {
 type trainingInputs struct {
 	programs map[string]string
 	data     config.Data
+}
+
+// recordedPrograms returns the hashes of the programs that a run was trained with; nil if its
+// directory does not record them.
+func recordedPrograms(dir string) map[string]string {
+	var p struct {
+		Programs map[string]string `json:"programs"`
+	}
+	text, err := rundir.At(dir).Provenance().ReadFile()
+	if err != nil || json.Unmarshal(text, &p) != nil {
+		return nil
+	}
+	return p.Programs
 }
