@@ -27,7 +27,11 @@ func attend(x, w *graph.Node, norms *queryKeyNorm, r *rope, sites blockSites, q 
 	}
 	rounded := false // the note of attendOnce, which a checkpoint does not pass on
 	mixed := engine.Checkpoint(func(in []*graph.Node) *graph.Node {
-		y := attendOnce(in[0], in[1], norms.with(in[2:]), r, sites, q)
+		norms := norms
+		if norms != nil {
+			norms = &queryKeyNorm{query: in[2], key: in[3], epsilon: norms.epsilon}
+		}
+		y := attendOnce(in[0], in[1], norms, r, sites, q)
 		rounded = lower.HasRoundedAdjoint(y)
 		return y
 	}, append([]*graph.Node{x, w}, norms.gains()...)...)
@@ -39,7 +43,7 @@ func attend(x, w *graph.Node, norms *queryKeyNorm, r *rope, sites blockSites, q 
 
 // attendOnce is [attend] without caches, whose intermediate values the backward pass may keep.
 func attendOnce(x, w *graph.Node, norms *queryKeyNorm, r *rope, sites blockSites, q ActivationQuantizer) *graph.Node {
-	if q != nil && sites.quantizesAttention() {
+	if q != nil && sites[siteQuery].Name+sites[siteKey].Name+sites[siteValue].Name != "" {
 		return attentionQuantized(x, w, norms, r, sites, q)
 	}
 	if norms == nil && engine.DeviceOf(x.Graph()).Fuses() && r.turn.cos.Shape().Dim(0) == 1 {

@@ -79,7 +79,16 @@ func (c coreSizes) trial(fused func(segments *graph.Node) attentionCore, scores 
 	heads := keyHeads * c.group
 	batch := min(max(scores/(heads*c.context*c.context), 2), 64)
 	rng := rand.New(rand.NewPCG(1, 2))
-	t := engine.Trial{Compare: compareCores}
+	// The operands of both cores are rounded to 8 bits, at different places.
+	t := engine.Trial{Compare: func(fused, plain [][]float32) error {
+		const most = 0.02
+		for i, what := range []string{"values", "gradient of queries", "gradient of keys", "gradient of values"} {
+			if apart := engine.Distance(fused[i], plain[i]); !(apart < most) {
+				return fmt.Errorf("the %s of fused attention are %.2g from those of plain attention, relative to their norm: want less than %g", what, apart, most)
+			}
+		}
+		return nil
+	}}
 	add := func(name string, heads int) {
 		values := make([]float32, batch*c.context*heads*c.size)
 		for i := range values {
@@ -131,15 +140,4 @@ func coreAndAdjoints(documents []int32, coreOf func(segments *graph.Node) attent
 		dQuery, dKey, dValue := back(in[3])
 		return []*graph.Node{mixed, dQuery, dKey, dValue}
 	}
-}
-
-// compareCores says how far the two are apart: the operands of both are rounded to 8 bits, at different places.
-func compareCores(fused, plain [][]float32) error {
-	const most = 0.02
-	for i, what := range []string{"values", "gradient of queries", "gradient of keys", "gradient of values"} {
-		if apart := engine.Distance(fused[i], plain[i]); !(apart < most) {
-			return fmt.Errorf("the %s of fused attention are %.2g from those of plain attention, relative to their norm: want less than %g", what, apart, most)
-		}
-	}
-	return nil
 }

@@ -72,23 +72,19 @@ func (m *transformer) newCached(piece Piece, length int) *cached {
 	shown, hidden := graph.Scalar(g, dtypes.Float32, 0), graph.Scalar(g, dtypes.Float32, math.Inf(-1))
 	inside := graph.Reshape(graph.GreaterOrEqual(graph.Slice(place, graph.AxisRange(), graph.AxisRange(), graph.AxisElem(0)),
 		graph.Slice(first, graph.AxisRange(), graph.AxisRange(), graph.AxisElem(0))), batch, n)
+	// The rotations of the piece's places, from tables of all of them.
+	pairs := m.HeadSize / 2
+	places := graph.Add(graph.Iota(g, shapes.Make(dtypes.Int32, n, 1), 0), graph.BroadcastToDims(piece.Start, n, 1))
+	table := func(f func(float64) float64) *graph.Node {
+		rows := graph.Gather(engine.Constant(g, m.ByPosition(length, f), length, pairs), places)
+		return graph.Reshape(rows, 1, n, 1, pairs)
+	}
 	return &cached{
 		start:    piece.Start,
-		turn:     m.turnAt(piece.Start, n, length),
+		turn:     rotation{table(math.Cos), table(math.Sin)},
 		mask:     graph.Reshape(graph.Where(seen, graph.BroadcastToDims(shown, batch, n, length), graph.BroadcastToDims(hidden, batch, n, length)), batch, 1, n, 1, length),
 		segments: graph.AddScalar(graph.ConvertDType(inside, dtypes.Int32), Padding),
 	}
-}
-
-// turnAt looks the rotations of n positions from start on up in tables of all of them.
-func (m *transformer) turnAt(start *graph.Node, n, length int) rotation {
-	pairs := m.HeadSize / 2
-	places := graph.Add(graph.Iota(start.Graph(), shapes.Make(dtypes.Int32, n, 1), 0), graph.BroadcastToDims(start, n, 1))
-	table := func(f func(float64) float64) *graph.Node {
-		rows := graph.Gather(engine.Constant(start.Graph(), m.ByPosition(length, f), length, pairs), places)
-		return graph.Reshape(rows, 1, n, 1, pairs)
-	}
-	return rotation{table(math.Cos), table(math.Sin)}
 }
 
 // attentionCached is [attend] of a piece to the tokens before it and to itself, without a gradient.

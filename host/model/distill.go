@@ -100,7 +100,7 @@ func (d Distillation) scale() float64 {
 // With u = log P/M and r = log Q/M it is β·ΣP·u + (1−β)·ΣQ·r, and its derivative with respect to a logit
 // (1−β)·Q·(r − ΣQ·r), divided by the temperature. Where M is P, as for β = 1, r is log Q/P and the factor 1.
 func (d Distillation) divergence(model, teacher predictions) *graph.Node {
-	logRatio := teacher.logRatio(model)
+	logRatio := graph.Sub(graph.Sub(teacher.scaled, model.scaled), graph.Sub(teacher.logTotal, model.logTotal))
 	if d.Beta == 0 {
 		return engine.Custom(teacher.mean(logRatio), []*graph.Node{model.logits}, func(dy *graph.Node) []*graph.Node {
 			dy = graph.InsertAxes(graph.MulScalar(dy, 1/d.Temperature), -1)
@@ -163,11 +163,6 @@ func (p predictions) probabilities() *graph.Node { return graph.Div(p.exponentia
 // mean returns the expectation of x in each row, [tokens].
 func (p predictions) mean(x *graph.Node) *graph.Node {
 	return graph.Squeeze(graph.Div(graph.ReduceAndKeep(graph.Mul(p.exponentials, x), graph.ReduceSum, -1), p.total), -1)
-}
-
-// logRatio returns the logarithm of the ratio of two predictions.
-func (p predictions) logRatio(other predictions) *graph.Node {
-	return graph.Sub(graph.Sub(p.scaled, other.scaled), graph.Sub(p.logTotal, other.logTotal))
 }
 
 // crossEntropy returns −log of the probability of the target in each row, [tokens], of logits that are not scaled.

@@ -31,7 +31,12 @@ func (b *branch) norm(x, gain *graph.Node, epsilon float64) *graph.Node {
 
 // add returns the stream sum + x·wᵀ.
 func (b *branch) add(sum, x, w *graph.Node) *graph.Node {
-	total := addProduct(sum, x, w)
+	var total *graph.Node
+	if y, ok := lower.ProductOfCodes(x, w, false); ok {
+		total = graph.Add(sum, y)
+	} else {
+		total = engine.AddDotGeneral(sum, x, []int{1}, nil, w, []int{1}, nil)
+	}
 	if b.joins {
 		return engine.Custom(total, []*graph.Node{x, w}, func(dy *graph.Node) []*graph.Node {
 			b.dSum = dy
@@ -51,14 +56,6 @@ func (b *branch) take() (dSum *graph.Node) {
 		dSum, b.dSum = b.dSum, nil
 	}
 	return dSum
-}
-
-// addProduct returns sum + x·wᵀ, without gradients.
-func addProduct(sum, x, w *graph.Node) *graph.Node {
-	if y, ok := lower.ProductOfCodes(x, w, false); ok {
-		return graph.Add(sum, y)
-	}
-	return engine.AddDotGeneral(sum, x, []int{1}, nil, w, []int{1}, nil)
 }
 
 // linearRounded is linear with a result in the precision of the device, for what is not a sum of many such results.

@@ -31,8 +31,13 @@ func crossEntropy(n int, h, head, targets *graph.Node) *graph.Node {
 // [transformer.Loss] need not do.
 func crossEntropyInChunks(n int, h, head, targets *graph.Node) *graph.Node {
 	targets = graph.InsertAxes(targets, -1)
-	losses := lossesInChunks(n, h, head, targets)
-	return engine.Custom(graph.Squeeze(losses, -1), []*graph.Node{h, head}, func(dLosses *graph.Node) []*graph.Node {
+	tokens := h.Shape().Dim(0)
+	state := []*graph.Node{zeros(h, n, tokens/n, 1)}
+	state = overChunks(n, h, head, []*graph.Node{targets}, state, func(h, head *graph.Node, perToken, state []*graph.Node, put putChunk) []*graph.Node {
+		losses, _ := maskedLosses(matMulTransposed(h, head), perToken[0])
+		return []*graph.Node{put(state[0], losses)}
+	})
+	return engine.Custom(graph.Reshape(state[0], tokens), []*graph.Node{h, head}, func(dLosses *graph.Node) []*graph.Node {
 		_, dh, dHead := lossInChunks(n, h, head, targets, graph.InsertAxes(dLosses, -1))
 		return []*graph.Node{dh, dHead}
 	})
@@ -78,18 +83,9 @@ func isTarget(logits, targets *graph.Node) *graph.Node {
 }
 
 // clampIDs brings ids into the vocabulary, because the lookup of one outside it is undefined: on the CPU it ends the
-// process. nanUnlessValid makes the mistake visible.
+// process. [transformer.weightLosses] makes the mistake visible.
 func clampIDs(ids *graph.Node, vocabulary int) *graph.Node {
 	return graph.ClipScalar(ids, 0, float64(vocabulary-1))
-}
-
-// nanUnlessValid returns x, or NaNs if any id is outside the vocabulary.
-func nanUnlessValid(x, ids *graph.Node, vocabulary int) *graph.Node {
-	g := x.Graph()
-	wrong := graph.ConvertDType(graph.NotEqual(ids, clampIDs(ids, vocabulary)), dtypes.Int32)
-	nan := graph.BroadcastToShape(graph.Scalar(g, x.DType(), math.NaN()), shapes.Make(x.DType(), x.Shape().Dimensions...))
-	valid := graph.Equal(graph.ReduceAllMax(wrong), graph.Scalar(g, dtypes.Int32, 0))
-	return graph.Where(valid, x, nan)
 }
 
 // Loss implements [Model]. In the gradient of a mean, the factor of each loss is known in advance. So the tokens go
@@ -165,17 +161,6 @@ func lossInChunks(n int, h, head, targets, factors *graph.Node) (losses, dh, dHe
 		return []*graph.Node{put(state[0], losses), put(state[1], dh), graph.Add(state[2], dHead)}
 	})
 	return graph.Reshape(state[0], tokens, 1), graph.Reshape(state[1], tokens, width), state[2]
-}
-
-// lossesInChunks are the losses alone.
-func lossesInChunks(n int, h, head, targets *graph.Node) *graph.Node {
-	tokens := h.Shape().Dim(0)
-	state := []*graph.Node{zeros(h, n, tokens/n, 1)}
-	state = overChunks(n, h, head, []*graph.Node{targets}, state, func(h, head *graph.Node, perToken, state []*graph.Node, put putChunk) []*graph.Node {
-		losses, _ := maskedLosses(matMulTransposed(h, head), perToken[0])
-		return []*graph.Node{put(state[0], losses)}
-	})
-	return graph.Reshape(state[0], tokens, 1)
 }
 
 // putChunk writes what a round of [overChunks] computes of its tokens into that of all, [chunks, tokens of one, …].

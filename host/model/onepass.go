@@ -13,11 +13,6 @@ import (
 // What package onepass computes, where the CPU computes programs over rows: as such programs, losses, which know no lookup, would
 // compare each column with the target, and the adjoint of a gain would be one of all rows.
 
-// hasRowAdjoints reports whether the adjoints of a norm are computed in one pass.
-func hasRowAdjoints(x *graph.Node) bool {
-	return lower.ByRows(x.Graph()) && x.Rank() == 2 && x.DType() == dtypes.Float32
-}
-
 // rowAdjoints is [normAdjoints] in one pass over the rows, with sum added to dx, unless it is nil.
 func rowAdjoints(x, gainRow, scale, dy, sum *graph.Node) (dx, dGain *graph.Node) {
 	width := x.Shape().Dim(1)

@@ -27,11 +27,7 @@ type rope struct {
 // newRope makes what attention needs in the way that is best for the graph's device.
 // segments are those of the documents in each row, [batch, context], nil for one.
 func newRope(g *graph.Graph, s architecture.Settings, batch, context int, segments *graph.Node) *rope {
-	return newRopeWith(g, s, batch, context, chooseCore(g, s, context, segments))
-}
-
-func newRopeWith(g *graph.Graph, s architecture.Settings, batch, context int, core attentionCore) *rope {
-	r := headsOf(s, batch, context, core)
+	r := headsOf(s, batch, context, chooseCore(g, s, context, segments))
 	table := func(f func(float64) float64) *graph.Node {
 		return engine.Constant(g, s.ByPosition(context, f), 1, context, 1, r.size/2)
 	}
@@ -61,14 +57,6 @@ func (n *queryKeyNorm) gains() []*graph.Node {
 		return nil
 	}
 	return []*graph.Node{n.query, n.key}
-}
-
-// with is n with other gains, which are in the order of [queryKeyNorm.gains].
-func (n *queryKeyNorm) with(gains []*graph.Node) *queryKeyNorm {
-	if n == nil {
-		return nil
-	}
-	return &queryKeyNorm{query: gains[0], key: gains[1], epsilon: n.epsilon}
 }
 
 // apply returns queries and keys [tokens, heads·size] normalized, with the features of each head in the order of

@@ -41,7 +41,7 @@ func normalizeRows(x, gain *graph.Node, epsilon float64, of *branch) (value *gra
 // if there is one, it may add the adjoint beside it.
 func normAdjoints(x, gainRow, scale, dy *graph.Node, of *branch) (dx, dGain *graph.Node) {
 	sum := of.take()
-	if hasRowAdjoints(x) {
+	if lower.ByRows(x.Graph()) && x.Rank() == 2 && x.DType() == dtypes.Float32 { // in one pass
 		return rowAdjoints(x, gainRow, scale, dy, sum)
 	}
 	// With n = x·scale: ∂n/∂x = scale·(1 − n·nᵀ/width), and y = n·gain.

@@ -1,8 +1,10 @@
 package model
 
 import (
+	"math"
 	"slices"
 
+	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/gomlx/core/graph"
 	"github.com/gomlx/gomlx/support/exceptions"
 
@@ -87,11 +89,6 @@ func (s blockSites) list() []ActivationSite {
 	return slices.DeleteFunc(s[:], func(a ActivationSite) bool { return a.Name == "" })
 }
 
-// quantizesAttention tells whether the model has sites for operands of attention.
-func (s blockSites) quantizesAttention() bool {
-	return s[siteQuery].Name+s[siteKey].Name+s[siteValue].Name != ""
-}
-
 // blockSites returns the sites of one block.
 func (m *transformer) blockSites(layer, tokens int) blockSites {
 	prefix := architecture.LayerPrefix(layer)
@@ -137,7 +134,17 @@ func (m *transformer) Losses(params []*graph.Node, batch *graph.Node, q Activati
 
 // readHidden reads a batch, and computes hidden of all of its tokens but the last.
 func (m *transformer) readHidden(params []*graph.Node, batch *graph.Node, q ActivationQuantizer) (in sequences, h *graph.Node) {
-	_, context := m.checkBatch(batch)
+	dims, rows, context := batch.Shape().Dimensions, 0, 0
+	if len(dims) >= 2 && dims[len(dims)-1] >= 2 {
+		rows, context = dims[0], dims[len(dims)-1]-1
+	}
+	if context == 0 || !slices.Equal(dims, m.BatchDims(rows, context)) {
+		want := "[batch, context+1]"
+		if m.Documents {
+			want = "[batch, 3, context+1]"
+		}
+		exceptions.Panicf("%s: tokens have shape %s, want %s", m.Kind, batch.Shape(), want)
+	}
 	in = m.readBatch(batch)
 	inputs := graph.Slice(in.tokens, graph.AxisRange(), graph.AxisRange(0, context))
 	return in, m.hidden(params, inputs, in.segments, q)
@@ -153,27 +160,15 @@ func (m *transformer) targets(in sequences) *graph.Node {
 // outside the vocabulary, all of them are NaN.
 func (m *transformer) weightLosses(losses *graph.Node, in sequences) *graph.Node {
 	dims := in.tokens.Shape().Dimensions
-	losses = graph.Reshape(nanUnlessValid(losses, in.tokens, m.Vocab), dims[0], dims[1]-1)
+	g, ids := losses.Graph(), in.tokens
+	wrong := graph.ConvertDType(graph.NotEqual(ids, clampIDs(ids, m.Vocab)), dtypes.Int32)
+	nan := graph.BroadcastToShape(graph.Scalar(g, losses.DType(), math.NaN()), losses.Shape())
+	valid := graph.Equal(graph.ReduceAllMax(wrong), graph.Scalar(g, dtypes.Int32, 0))
+	losses = graph.Reshape(graph.Where(valid, losses, nan), dims[0], dims[1]-1)
 	if in.weights == nil {
 		return losses
 	}
 	return graph.Mul(losses, in.weights)
-}
-
-// checkBatch returns the two numbers that the shape of a batch follows from.
-func (m *transformer) checkBatch(batch *graph.Node) (rows, context int) {
-	dims := batch.Shape().Dimensions
-	if len(dims) >= 2 && dims[len(dims)-1] >= 2 {
-		rows, context = dims[0], dims[len(dims)-1]-1
-	}
-	if context == 0 || !slices.Equal(dims, m.BatchDims(rows, context)) {
-		want := "[batch, context+1]"
-		if m.Documents {
-			want = "[batch, 3, context+1]"
-		}
-		exceptions.Panicf("%s: tokens have shape %s, want %s", m.Kind, batch.Shape(), want)
-	}
-	return rows, context
 }
 
 // Logits implements [Language].

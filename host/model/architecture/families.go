@@ -62,9 +62,21 @@ func (s Settings) BlockParams(layer int) []Param {
 	case KindLlama:
 		return s.llamaBlock(prefix)
 	case KindOLMo2:
-		return s.olmo2Block(prefix)
+		matrix := func(name string, out, in int) Param { return truncated(matrixParam(prefix+name, s.InitStd, out, in)) }
+		return []Param{
+			truncated(s.qkvParam(prefix)),
+			normParam(prefix+"attn.q_norm", s.QueryWidth()),
+			normParam(prefix+"attn.k_norm", s.KeyWidth()),
+			matrix("attn.out", s.Width, s.QueryWidth()),
+			normParam(prefix+"attn_norm", s.Width),
+			matrix("mlp.w1", s.Hidden, s.Width),
+			matrix("mlp.w2", s.Hidden, s.Width),
+			matrix("mlp.down", s.Width, s.Hidden),
+			normParam(prefix+"mlp_norm", s.Width),
+		}
 	case KindQwen3:
-		return s.qwen3Block(prefix)
+		norms := []Param{normParam(prefix+"attn.q_norm", s.HeadSize), normParam(prefix+"attn.k_norm", s.HeadSize)}
+		return slices.Insert(s.llamaBlock(prefix), 2, norms...) // behind attn.qkv
 	}
 	return nil
 }
@@ -94,27 +106,6 @@ const olmo2Cut = 3
 func truncated(p Param) Param {
 	p.InitCut = olmo2Cut
 	return p
-}
-
-func (s Settings) olmo2Block(prefix string) []Param {
-	matrix := func(name string, out, in int) Param { return truncated(matrixParam(prefix+name, s.InitStd, out, in)) }
-	return []Param{
-		truncated(s.qkvParam(prefix)),
-		normParam(prefix+"attn.q_norm", s.QueryWidth()),
-		normParam(prefix+"attn.k_norm", s.KeyWidth()),
-		matrix("attn.out", s.Width, s.QueryWidth()),
-		normParam(prefix+"attn_norm", s.Width),
-		matrix("mlp.w1", s.Hidden, s.Width),
-		matrix("mlp.w2", s.Hidden, s.Width),
-		matrix("mlp.down", s.Width, s.Hidden),
-		normParam(prefix+"mlp_norm", s.Width),
-	}
-}
-
-func (s Settings) qwen3Block(prefix string) []Param {
-	params := s.llamaBlock(prefix)
-	norms := []Param{normParam(prefix+"attn.q_norm", s.HeadSize), normParam(prefix+"attn.k_norm", s.HeadSize)}
-	return slices.Insert(params, 2, norms...) // behind attn.qkv
 }
 
 // Tied reports whether the embedding is the output head.

@@ -197,7 +197,7 @@ func (s Settings) FindPreset() (p Preset, problems schema.Problems) {
 func (s Settings) Check() schema.Problems {
 	switch s.Kind {
 	case KindLlama, KindOLMo2, KindQwen3:
-		return append(s.checkPreset(), s.checkSizes()...)
+		return s.checkSizes()
 	case KindToy:
 		s.Dimension, s.Rows = 1, 1
 		return s.checkLists()
@@ -207,25 +207,20 @@ func (s Settings) Check() schema.Problems {
 	return nil
 }
 
-// checkPreset refuses sizes other than those of the preset, whose name would then be untrue.
-func (s Settings) checkPreset() (out schema.Problems) {
-	p, ok := LookupPreset(s.Kind, s.Preset)
-	if !ok {
-		return nil
-	}
-	for _, size := range []struct {
-		key       string
-		got, want int
-	}{{"layers", s.Layers, p.Layers}, {"width", s.Width, p.Width}, {"heads", s.Heads, p.Heads}, {"hidden", s.Hidden, p.Hidden}} {
-		// hidden = 0 is the rule that the presets follow themselves.
-		out.Unless(size.got == size.want || size.key == "hidden" && size.got == 0, schema.Problem{Key: "model." + size.key,
-			Found: fmt.Sprintf("the integer %d, but preset %s has %d", size.got, p.Name, size.want),
-			Hint:  "leave the key out, or leave model.preset out and give all sizes"})
-	}
-	return out
-}
-
+// checkSizes refuses sizes that do not go together, and sizes other than those of the preset, whose name would then
+// be untrue.
 func (s Settings) checkSizes() (out schema.Problems) {
+	if p, ok := LookupPreset(s.Kind, s.Preset); ok {
+		for _, size := range []struct {
+			key       string
+			got, want int
+		}{{"layers", s.Layers, p.Layers}, {"width", s.Width, p.Width}, {"heads", s.Heads, p.Heads}, {"hidden", s.Hidden, p.Hidden}} {
+			// hidden = 0 is the rule that the presets follow themselves.
+			out.Unless(size.got == size.want || size.key == "hidden" && size.got == 0, schema.Problem{Key: "model." + size.key,
+				Found: fmt.Sprintf("the integer %d, but preset %s has %d", size.got, p.Name, size.want),
+				Hint:  "leave the key out, or leave model.preset out and give all sizes"})
+		}
+	}
 	out.Unless(s.RopeHigh > s.RopeLow, schema.Problem{Key: "model.rope_high", With: []string{"model.rope_low"},
 		Found: schema.Describe(s.RopeHigh) + " with model.rope_low = " + schema.Decimal(s.RopeLow), Hint: "want a number above model.rope_low"})
 	if s.Heads == 0 || s.Width == 0 {

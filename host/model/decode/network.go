@@ -129,22 +129,18 @@ func (n *Network) convert(halve bool) {
 	defer t.dismiss()
 	t.each(len(all), 1, func(from, to int) {
 		for _, m := range all[from:to] {
-			m.convert(halve)
+			rows, cols := m.single.Rows, m.single.Cols
+			switch {
+			case m.rounds && linalg.ReadsHalves():
+				m.halves = linalg.Halves{Rows: rows, Cols: cols, Data: make([]uint16, rows*cols)}
+				loops.ToBFloat16(m.halves.Data, m.single.Data)
+			case m.rounds:
+				rounded := make([]float32, rows*cols) // the weight itself must not change
+				loops.RoundToBFloat16(rounded, m.single.Data)
+				m.single.Data = rounded
+			case halve:
+				m.halves, _ = linalg.Halve(m.single.Data, rows, cols)
+			}
 		}
 	})
-}
-
-func (m *matrix) convert(halve bool) {
-	rows, cols := m.single.Rows, m.single.Cols
-	switch {
-	case m.rounds && linalg.ReadsHalves():
-		m.halves = linalg.Halves{Rows: rows, Cols: cols, Data: make([]uint16, rows*cols)}
-		loops.ToBFloat16(m.halves.Data, m.single.Data)
-	case m.rounds:
-		rounded := make([]float32, rows*cols) // the weight itself must not change
-		loops.RoundToBFloat16(rounded, m.single.Data)
-		m.single.Data = rounded
-	case halve:
-		m.halves, _ = linalg.Halve(m.single.Data, rows, cols)
-	}
 }

@@ -178,15 +178,40 @@ func (r *step) quantizeSite(site model.ActivationSite, x linalg.MatrixOf[float32
 	return r.quantize(site, x.Data)
 }
 
-// attention quantizes what has a site, puts keys and values of the token into the caches and mixes,
+// attention normalizes and turns queries and keys, quantizes what has a site, puts keys and values of the token into the caches and mixes,
 // for each head of queries, the values of the sequence so far. Heads of keys are computed side by
 // side, each with its group of heads of queries.
 func (r *step) attention(b *block, keys, values []float32) error {
-	r.normalizeHeads(b)
-	r.turnAll()
-	for _, o := range []struct{ site, firstHead int }{{siteQuery, 0}, {siteKey, r.s.Heads}, {siteValue, r.s.Heads + r.s.KVHeads}} {
-		if err := r.quantizeOperand(b.sites[o.site], o.firstHead*r.s.HeadSize); err != nil {
+	size := r.s.HeadSize
+	queries, keyWidth := r.s.Heads*size, r.s.KVHeads*size
+	normalized := func(x, gain []float32) { // over all heads, or each head alone; without a gain not at all
+		for ; len(gain) > 0 && len(x) > 0; x = x[len(gain):] {
+			r.normalizeRow(x[:len(gain)], x[:len(gain)], gain)
+		}
+	}
+	spare := make([]float32, size)
+	for i := range r.rows {
+		row := r.qkv.Data[i*r.qkv.Cols:]
+		normalized(row[:queries], b.queryNorm)
+		normalized(row[queries:queries+keyWidth], b.keyNorm)
+		for head := range r.s.Heads + r.s.KVHeads {
+			r.turn(row[head*size:][:size], spare, r.at.Start)
+		}
+	}
+	for _, o := range []struct{ site, from int }{{siteQuery, 0}, {siteKey, queries}, {siteValue, queries + keyWidth}} {
+		site := b.sites[o.site]
+		if r.quantize == nil || site.Name == "" {
+			continue
+		}
+		x := make([]float32, 0, r.rows*site.Width)
+		for i := range r.rows {
+			x = append(x, r.qkv.Data[i*r.qkv.Cols+o.from:][:site.Width]...)
+		}
+		if err := r.quantize(site, x); err != nil {
 			return err
+		}
+		for i := range r.rows {
+			copy(r.qkv.Data[i*r.qkv.Cols+o.from:], x[i*site.Width:][:site.Width])
 		}
 	}
 	r.team.each(r.rows*r.s.KVHeads, 1, func(from, to int) {
@@ -195,52 +220,6 @@ func (r *step) attention(b *block, keys, values []float32) error {
 		}
 	})
 	return nil
-}
-
-func (r *step) turnAll() {
-	size := r.s.HeadSize
-	spare := make([]float32, size)
-	for i := range r.rows {
-		row := r.qkv.Data[i*r.qkv.Cols:]
-		for head := range r.s.Heads + r.s.KVHeads {
-			r.turn(row[head*size:][:size], spare, r.at.Start)
-		}
-	}
-}
-
-// quantizeOperand quantizes the columns of the projection from the given one on, as many as the
-// site has.
-func (r *step) quantizeOperand(site model.ActivationSite, from int) error {
-	if r.quantize == nil || site.Name == "" {
-		return nil
-	}
-	x := make([]float32, 0, r.rows*site.Width)
-	for i := range r.rows {
-		x = append(x, r.qkv.Data[i*r.qkv.Cols+from:][:site.Width]...)
-	}
-	if err := r.quantize(site, x); err != nil {
-		return err
-	}
-	for i := range r.rows {
-		copy(r.qkv.Data[i*r.qkv.Cols+from:], x[i*site.Width:][:site.Width])
-	}
-	return nil
-}
-
-// normalizeHeads normalizes queries and keys where the block has gains for them: over all heads, or
-// each head alone.
-func (r *step) normalizeHeads(b *block) {
-	queries, keys := r.s.Heads*r.s.HeadSize, r.s.KVHeads*r.s.HeadSize
-	normalized := func(x, gain []float32) {
-		for ; len(gain) > 0 && len(x) > 0; x = x[len(gain):] {
-			r.normalizeRow(x[:len(gain)], x[:len(gain)], gain)
-		}
-	}
-	for i := range r.rows {
-		row := r.qkv.Data[i*r.qkv.Cols:]
-		normalized(row[:queries], b.queryNorm)
-		normalized(row[queries:queries+keys], b.keyNorm)
-	}
 }
 
 func (r *step) head(sequence, head int, keys, values []float32) {

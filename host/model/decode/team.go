@@ -27,7 +27,12 @@ func newTeam(count int) *team {
 	t := &team{}
 	t.now.Store(&work{})
 	for range count - 1 {
-		t.helpers.Go(t.help)
+		t.helpers.Go(func() {
+			for w := t.now.Load(); w != nil; w = t.now.Load() {
+				w.share()
+				runtime.Gosched()
+			}
+		})
 	}
 	return t
 }
@@ -35,13 +40,6 @@ func newTeam(count int) *team {
 func (t *team) dismiss() {
 	t.now.Store(nil)
 	t.helpers.Wait()
-}
-
-func (t *team) help() {
-	for w := t.now.Load(); w != nil; w = t.now.Load() {
-		w.share()
-		runtime.Gosched()
-	}
 }
 
 // each calls do for all of count parts, in runs of at most the given length.

@@ -1,7 +1,6 @@
 // Package generate continues token sequences with a language model, by seeded softmax
 // sampling with temperature, top-k and top-p. To this package, a model is only something
-// that returns logits for tokens. A [Stream] makes text of the new ones as they come; what
-// is asked, and by which template, is the caller's business.
+// that returns logits for tokens. A [Stream] makes text of the new ones as they come.
 package generate
 
 import (
@@ -57,8 +56,13 @@ var ErrStop = errors.New("the sequence ends here")
 // tokens, at least half as many as the context has. emit, if not nil, is called with each
 // new token of sequence i before the next one is computed.
 func Continue(ctx context.Context, m Model, prompts [][]int32, o Options, emit func(i int, token int32) error) ([][]int32, error) {
-	if err := o.check(prompts); err != nil {
-		return nil, err
+	switch {
+	case slices.ContainsFunc(prompts, func(p []int32) bool { return len(p) == 0 }):
+		return nil, fmt.Errorf("generate: the prompt is empty: give at least one token")
+	case !(o.Temperature >= 0) || o.Tokens < 0 || o.TopK < 0:
+		return nil, fmt.Errorf("generate: tokens %d, temperature %v, top-k %d: none may be negative", o.Tokens, o.Temperature, o.TopK)
+	case !(o.TopP >= 0 && o.TopP <= 1):
+		return nil, fmt.Errorf("generate: top-p %v, want a share from 0 to 1", o.TopP)
 	}
 	c := &continuation{m: m, o: o, all: make([][]int32, len(prompts)), done: make([]bool, len(prompts))}
 	for i, p := range prompts {
@@ -86,21 +90,6 @@ func Continue(ctx context.Context, m Model, prompts [][]int32, o Options, emit f
 		new[i] = c.all[i][len(prompts[i]):]
 	}
 	return new, nil
-}
-
-func (o Options) check(prompts [][]int32) error {
-	for _, p := range prompts {
-		if len(p) == 0 {
-			return fmt.Errorf("generate: the prompt is empty: give at least one token")
-		}
-	}
-	if !(o.Temperature >= 0) || o.Tokens < 0 || o.TopK < 0 {
-		return fmt.Errorf("generate: tokens %d, temperature %v, top-k %d: none may be negative", o.Tokens, o.Temperature, o.TopK)
-	}
-	if !(o.TopP >= 0 && o.TopP <= 1) {
-		return fmt.Errorf("generate: top-p %v, want a share from 0 to 1", o.TopP)
-	}
-	return nil
 }
 
 // continuation is Continue while it runs.

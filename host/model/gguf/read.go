@@ -130,7 +130,22 @@ func (d *decoder) text() (string, error) {
 
 // header reads everything before the data.
 func (d *decoder) header(f *File) error {
-	tensors, entries, err := d.counts()
+	start, err := d.bytes(4)
+	if err != nil || string(start) != magic {
+		return errors.Join(d.fail("it does not begin with %q", magic), err)
+	}
+	v, err := readNumber[uint32](d)
+	if err == nil && v != version {
+		err = d.fail("version %d, want %d", v, version)
+	}
+	if err != nil {
+		return err
+	}
+	tensors, err := readNumber[uint64](d)
+	if err != nil {
+		return err
+	}
+	entries, err := readNumber[uint64](d)
 	if err != nil {
 		return err
 	}
@@ -156,24 +171,6 @@ func (d *decoder) header(f *File) error {
 	return d.place(f)
 }
 
-func (d *decoder) counts() (tensors, entries uint64, err error) {
-	start, err := d.bytes(4)
-	if err != nil || string(start) != magic {
-		return 0, 0, errors.Join(d.fail("it does not begin with %q", magic), err)
-	}
-	v, err := readNumber[uint32](d)
-	if err == nil && v != version {
-		err = d.fail("version %d, want %d", v, version)
-	}
-	if err != nil {
-		return 0, 0, err
-	}
-	if tensors, err = readNumber[uint64](d); err == nil {
-		entries, err = readNumber[uint64](d)
-	}
-	return tensors, entries, err
-}
-
 // name reads a name that was not there before.
 func (d *decoder) name(seen map[string]bool) (string, error) {
 	s, err := d.text()
@@ -189,8 +186,23 @@ func (d *decoder) tensor(names map[string]bool) (t Info, err error) {
 	if t.Name, err = d.name(names); err != nil {
 		return t, err
 	}
-	if t.Shape, err = d.shape(); err != nil {
+	rank, err := readNumber[uint32](d)
+	if err == nil && (rank == 0 || rank > maxRank) {
+		err = d.fail("%d axes, want 1 to %d", rank, maxRank)
+	}
+	if err != nil {
 		return t, fmt.Errorf("tensor %q: %w", t.Name, err)
+	}
+	t.Shape = make([]int, rank)
+	for i := range t.Shape {
+		n, err := readNumber[uint64](d)
+		if err != nil {
+			return t, fmt.Errorf("tensor %q: %w", t.Name, err)
+		}
+		if n > 2*uint64(d.size) {
+			n = 0 // more than the file can hold, at two elements to a byte; size refuses it
+		}
+		t.Shape[len(t.Shape)-1-i] = int(n)
 	}
 	kind, err := readNumber[uint32](d)
 	if err != nil {
@@ -209,28 +221,6 @@ func (d *decoder) tensor(names map[string]bool) (t Info, err error) {
 	}
 	t.begin = int64(offset)
 	return t, nil
-}
-
-func (d *decoder) shape() ([]int, error) {
-	rank, err := readNumber[uint32](d)
-	if err == nil && (rank == 0 || rank > maxRank) {
-		err = d.fail("%d axes, want 1 to %d", rank, maxRank)
-	}
-	if err != nil {
-		return nil, err
-	}
-	shape := make([]int, rank)
-	for i := range shape {
-		n, err := readNumber[uint64](d)
-		if err != nil {
-			return nil, err
-		}
-		if n > 2*uint64(d.size) {
-			n = 0 // more than the file can hold, at two elements to a byte; size refuses it
-		}
-		shape[len(shape)-1-i] = int(n)
-	}
-	return shape, nil
 }
 
 // place finds where the data begins, and checks that tensors lie in it side by side.

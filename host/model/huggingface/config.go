@@ -62,18 +62,60 @@ func ParseConfig(text []byte, context int) (*Config, error) {
 	f := findFamily(k)
 	c := &Config{Architecture: f.architecture}
 	c.Settings.Kind = f.kind
-	k.sizes(c, f)
-	k.rope(&c.Settings)
-	k.refusals(c)
-	vocab := c.Settings.Vocab
+	s := &c.Settings
+	// Nothing is guessed: what transformers would take from its class defaults must be there.
+	s.Width = k.required("hidden_size", maxWidth)
+	s.Layers = k.required("num_hidden_layers", maxLayers)
+	s.Heads = k.required("num_attention_heads", maxHeads)
+	s.Hidden = k.required("intermediate_size", maxHidden)
+	s.Vocab = k.required(vocabKey, maxVocab)
+	s.KVHeads = cmp.Or(k.size("num_key_value_heads", maxHeads), s.Heads)
+	switch size := k.size("head_dim", maxHeads); { // in most families the other sizes determine it
+	case f.freeHeads && !k.has("head_dim"):
+		k.fault("head_dim", "missing", "an even number")
+	case f.freeHeads:
+		s.HeadSize = size
+	case size != 0 && s.Heads != 0 && s.Width != 0 && size*s.Heads != s.Width:
+		k.fault("head_dim", k.found("head_dim"), fmt.Sprintf("hidden_size/num_attention_heads, which is %d/%d", s.Width, s.Heads))
+	}
+	if s.NormEps = k.number("rms_norm_eps"); !k.has("rms_norm_eps") {
+		k.fault("rms_norm_eps", "missing", "a positive number")
+	}
+	s.Head = "own"
+	if k.flag("tie_word_embeddings") {
+		s.Head = "tied"
+	}
+	k.rope(s)
+	// These would change the network, and are not supported.
+	only(k, "hidden_act", "silu")
+	only(k, "attention_bias", false)
+	only(k, "mlp_bias", false)
+	only(k, "partial_rotary_factor", 1.0)
+	if k.has(quantizationKey) {
+		k.fault(quantizationKey, "found a quantized checkpoint", "one in F32, BF16 or F16: the one that it was made from")
+	}
+	var dropout float64
+	if k.read("attention_dropout", &dropout, "a number") && dropout != 0 {
+		c.Warnings = append(c.Warnings, fmt.Sprintf("attention_dropout is %g: there is no dropout here", dropout))
+	}
+	vocab := s.Vocab
 	c.Tokens = Tokens{Begin: k.ids(beginKey, vocab), End: k.ids(endKey, vocab), Pad: k.ids("pad_token_id", vocab)}
-	k.positions(c, f, context)
-	k.checkSizes(c.Settings)
+	c.MaxPositions = cmp.Or(k.size(positionsKey, maxPositions), defaultPositions)
+	if f.window != nil {
+		c.Window = f.window(k)
+	}
+	if length := cmp.Or(context, c.MaxPositions); c.Window != 0 && c.Window < length {
+		k.fault("sliding_window", fmt.Sprintf("attention looks back %d tokens in sequences of %d", c.Window, length),
+			"sequences that are no longer than that (model.context)")
+	}
+	for _, p := range s.Check() {
+		k.fault(cmp.Or(configKeys[p.Key], p.Key), "found "+p.Found, "sizes that go together")
+	}
 	if len(k.faults) > 0 {
 		slices.Sort(k.faults)
 		return nil, &Error{Faults: slices.Compact(k.faults)}
 	}
-	c.Settings.FillIn()
+	s.FillIn()
 	return c, nil
 }
 
@@ -102,77 +144,9 @@ func findFamily(k *keys) family {
 	return f
 }
 
-// sizes reads the shape of the model. Nothing is guessed: what transformers would take from its
-// class defaults must be there.
-func (k *keys) sizes(c *Config, f family) {
-	s := &c.Settings
-	s.Width = k.required("hidden_size", maxWidth)
-	s.Layers = k.required("num_hidden_layers", maxLayers)
-	s.Heads = k.required("num_attention_heads", maxHeads)
-	s.Hidden = k.required("intermediate_size", maxHidden)
-	s.Vocab = k.required(vocabKey, maxVocab)
-	s.KVHeads = cmp.Or(k.size("num_key_value_heads", maxHeads), s.Heads)
-	k.headSize(s, f)
-	if s.NormEps = k.number("rms_norm_eps"); !k.has("rms_norm_eps") {
-		k.fault("rms_norm_eps", "missing", "a positive number")
-	}
-	s.Head = "own"
-	if k.flag("tie_word_embeddings") {
-		s.Head = "tied"
-	}
-}
-
-// headSize reads the size of a head, which in most families is fixed by the other sizes.
-func (k *keys) headSize(s *architecture.Settings, f family) {
-	switch size := k.size("head_dim", maxHeads); {
-	case f.freeHeads && !k.has("head_dim"):
-		k.fault("head_dim", "missing", "an even number")
-	case f.freeHeads:
-		s.HeadSize = size
-	case size != 0 && s.Heads != 0 && s.Width != 0 && size*s.Heads != s.Width:
-		k.fault("head_dim", k.found("head_dim"), fmt.Sprintf("hidden_size/num_attention_heads, which is %d/%d", s.Width, s.Heads))
-	}
-}
-
-// refusals notes what would change the network and is not offered.
-func (k *keys) refusals(c *Config) {
-	only(k, "hidden_act", "silu")
-	only(k, "attention_bias", false)
-	only(k, "mlp_bias", false)
-	only(k, "partial_rotary_factor", 1.0)
-	if k.has(quantizationKey) {
-		k.fault(quantizationKey, "found a quantized checkpoint", "one in F32, BF16 or F16: the one that it was made from")
-	}
-	var dropout float64
-	if k.read("attention_dropout", &dropout, "a number") && dropout != 0 {
-		c.Warnings = append(c.Warnings, fmt.Sprintf("attention_dropout is %g: there is no dropout here", dropout))
-	}
-}
-
-// positions reads how long sequences may be and how far attention looks back. A window
-// is no matter while no sequence is longer.
-func (k *keys) positions(c *Config, f family, context int) {
-	c.MaxPositions = cmp.Or(k.size(positionsKey, maxPositions), defaultPositions)
-	if f.window != nil {
-		c.Window = f.window(k)
-	}
-	if c.Window != 0 && c.Window < cmp.Or(context, c.MaxPositions) {
-		k.fault("sliding_window", fmt.Sprintf("attention looks back %d tokens in sequences of %d", c.Window, cmp.Or(context, c.MaxPositions)),
-			"sequences that are no longer than that (model.context)")
-	}
-}
-
 // configKeys are the keys of config.json for those of a run's configuration.
 var configKeys = map[string]string{
 	"model.heads": "num_attention_heads", "model.kv_heads": "num_key_value_heads", "model.head_size": "head_dim", "model.rope_high": "rope_scaling",
-}
-
-// checkSizes notes sizes that do not go together.
-func (k *keys) checkSizes(s architecture.Settings) {
-	for _, p := range s.Check() {
-		key := cmp.Or(configKeys[p.Key], p.Key)
-		k.fault(key, "found "+p.Found, "sizes that go together")
-	}
 }
 
 // torchNames are the names of element types in config.json.

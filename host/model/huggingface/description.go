@@ -64,7 +64,7 @@ func (d Description) parse(context int) (*Config, error) {
 }
 
 // For returns the description of a model with settings s that was made from the described one and
-// has learned at which tokens texts begin and end. Keys that hold for both models stay as they are.
+// was trained to begin and end texts with the given tokens. Keys that hold for both models stay as they are.
 // The error is an [*Error] where training cannot have made such a model from the described one.
 func (d Description) For(s architecture.Settings, learned Tokens) (Description, error) {
 	s.FillIn()
@@ -72,7 +72,17 @@ func (d Description) For(s architecture.Settings, learned Tokens) (Description, 
 	if err != nil {
 		return d, err
 	}
-	if faults := differences(c.Settings, s); len(faults) > 0 {
+	var faults []string // what training cannot have changed
+	found, want := shape(c.Settings), shape(s)
+	if c.Settings.Kind != s.Kind {
+		faults, want = []string{fmt.Sprintf("model_type: found a model of the kind %s, want one of the kind %s", c.Settings.Kind, s.Kind)}, nil
+	}
+	for _, key := range slices.Sorted(maps.Keys(want)) {
+		if found[key] != want[key] && (key != vocabKey || s.Vocab < c.Settings.Vocab) {
+			faults = append(faults, fmt.Sprintf("%s: found %v, want %v, which the model has", key, found[key], want[key]))
+		}
+	}
+	if len(faults) > 0 {
 		return d, &Error{Path: ConfigName, Faults: faults}
 	}
 	changes := map[string]any{}
@@ -83,7 +93,20 @@ func (d Description) For(s architecture.Settings, learned Tokens) (Description, 
 		changes[positionsKey] = s.Context
 	}
 	if now := wavelengths(s); !reflect.DeepEqual(now, wavelengths(c.Settings)) {
-		setWavelengths(changes, now, d.Config)
+		// They are written in the form of the version of transformers that wrote the file.
+		const before, since5 = "rope_scaling", "rope_parameters"
+		k, _ := newKeys(d.Config) // it has been parsed before
+		maps.Copy(changes, now)
+		if k.has(since5) {
+			parameters := map[string]any{"rope_type": "default", thetaKey: now[thetaKey]}
+			if scaling, ok := now[before].(map[string]any); ok {
+				maps.Copy(parameters, scaling)
+			}
+			changes[since5] = parameters
+			if !k.has(before) && !k.has(thetaKey) {
+				changes[before], changes[thetaKey] = nil, nil
+			}
+		}
 	}
 	if d.Config, err = change(d.Config, changes, c.Tokens, learned); err == nil && d.Generation != nil {
 		d.Generation, err = change(d.Generation, map[string]any{}, c.Tokens, learned)
@@ -91,41 +114,8 @@ func (d Description) For(s architecture.Settings, learned Tokens) (Description, 
 	return d, err
 }
 
-// differences lists what is described otherwise than it is, and is not for training to change.
-func differences(described, s architecture.Settings) (faults []string) {
-	if described.Kind != s.Kind {
-		return []string{fmt.Sprintf("model_type: found a model of the kind %s, want one of the kind %s", described.Kind, s.Kind)}
-	}
-	found, want := shape(described), shape(s)
-	for _, key := range slices.Sorted(maps.Keys(want)) {
-		if found[key] != want[key] && (key != vocabKey || s.Vocab < described.Vocab) {
-			faults = append(faults, fmt.Sprintf("%s: found %v, want %v, which the model has", key, found[key], want[key]))
-		}
-	}
-	return faults
-}
-
-// setWavelengths changes the keys that give the wavelengths of positions, in the form of the
-// version of transformers that wrote the file.
-func setWavelengths(changes, now map[string]any, file []byte) {
-	const before, since5 = "rope_scaling", "rope_parameters"
-	k, _ := newKeys(file) // it has been parsed before
-	maps.Copy(changes, now)
-	if !k.has(since5) {
-		return
-	}
-	parameters := map[string]any{"rope_type": "default", thetaKey: now[thetaKey]}
-	if scaling, ok := now[before].(map[string]any); ok {
-		maps.Copy(parameters, scaling)
-	}
-	changes[since5] = parameters
-	if !k.has(before) && !k.has(thetaKey) {
-		changes[before], changes[thetaKey] = nil, nil
-	}
-}
-
 // change returns the text of an object with other values for some keys, where nil removes a key,
-// and with the tokens that a model has learned beside the described ones. All other values stay as
+// and with the tokens that a model was trained on beside the described ones. All other values stay as
 // they are, to the digit.
 func change(text []byte, changes map[string]any, described, learned Tokens) ([]byte, error) {
 	k, err := newKeys(text)

@@ -78,21 +78,19 @@ var llamaFamily = family{architecture: "LlamaForCausalLM", modelType: "llama", k
 
 // mistralFamily are the models of Mistral AI that are Llamas as long as their window of attention
 // is no shorter than the sequences.
-var mistralFamily = family{architecture: "MistralForCausalLM", modelType: "mistral", kind: architecture.KindLlama, tensors: llamaTensors, window: mistralWindow}
+var mistralFamily = family{architecture: "MistralForCausalLM", modelType: "mistral", kind: architecture.KindLlama, tensors: llamaTensors,
+	window: func(k *keys) int {
+		if _, some := k.values["sliding_window"]; !some {
+			return 4096 // as in transformers
+		}
+		return k.size("sliding_window", maxPositions)
+	}}
 
 // llamaTensors: post_attention_layernorm stands before the feed-forward layer.
 var llamaTensors = commonTensors.merged(table{
 	"layers.*.attn_norm": {plainSource("model.layers.*.input_layernorm.weight")},
 	"layers.*.mlp_norm":  {plainSource("model.layers.*.post_attention_layernorm.weight")},
 })
-
-// mistralWindow reads the window; where the key is absent, transformers takes 4096.
-func mistralWindow(k *keys) int {
-	if _, some := k.values["sliding_window"]; !some {
-		return 4096
-	}
-	return k.size("sliding_window", maxPositions)
-}
 
 // olmo2Family are the models of OLMo 2. Norms stand behind the layers: post_attention_layernorm
 // behind attention, where a Llama has another norm of that name.
@@ -106,16 +104,14 @@ var olmo2Family = family{architecture: "Olmo2ForCausalLM", modelType: "olmo2", k
 
 // qwen3Family are the dense models of Qwen3: Llamas that normalize each head of queries and
 // keys, and whose heads have a size of their own.
-var qwen3Family = family{architecture: "Qwen3ForCausalLM", modelType: "qwen3", kind: architecture.KindQwen3, freeHeads: true, window: qwen3Window,
+var qwen3Family = family{architecture: "Qwen3ForCausalLM", modelType: "qwen3", kind: architecture.KindQwen3, freeHeads: true,
+	window: func(k *keys) int { // it counts only where it is switched on
+		if !k.flag("use_sliding_window") {
+			return 0
+		}
+		return k.size("sliding_window", maxPositions)
+	},
 	tensors: llamaTensors.merged(table{
 		"layers.*.attn.q_norm": {rotary("model.layers.*.self_attn.q_norm.weight")},
 		"layers.*.attn.k_norm": {rotary("model.layers.*.self_attn.k_norm.weight")},
 	})}
-
-// qwen3Window reads the window, which counts only where it is switched on.
-func qwen3Window(k *keys) int {
-	if !k.flag("use_sliding_window") {
-		return 0
-	}
-	return k.size("sliding_window", maxPositions)
-}

@@ -113,18 +113,6 @@ func only[T comparable](k *keys, key string, value T) {
 	}
 }
 
-func (k *keys) object(key string) *keys {
-	if !k.has(key) {
-		return nil
-	}
-	inner, err := newKeys(k.values[key])
-	if err != nil {
-		k.fault(key, k.found(key), "an object, or null")
-		return nil
-	}
-	return inner
-}
-
 // ids reads a token id or a list of them, all below vocab. A negative id, which some files
 // have for none, counts as none.
 func (k *keys) ids(key string, vocab int) (list []int32) {
@@ -162,8 +150,12 @@ func (k *keys) rope(s *architecture.Settings) {
 	theta := k.number("rope_theta")
 	var before *scaling
 	for _, key := range scalingKeys {
-		o := k.object(key)
-		if o == nil {
+		if !k.has(key) {
+			continue
+		}
+		o, err := newKeys(k.values[key])
+		if err != nil {
+			k.fault(key, k.found(key), "an object, or null")
 			continue
 		}
 		found := o.scaling()
@@ -214,23 +206,17 @@ func (k *keys) scaling() (out scaling) {
 		}
 	case kind != "default" && k.has(key):
 		k.fault(key, k.found(key), `"default" or "llama3"`)
-	case !k.has(key):
-		k.untyped()
-	}
-	return out
-}
-
-// untyped notes the keys of a scaling that does not say which it is, as those beside a misspelt
-// rope_type.
-func (k *keys) untyped() {
-	var others []string
-	for name := range k.values {
-		if k.has(name) && name != "rope_theta" && name != "partial_rotary_factor" {
-			others = append(others, name)
+	case !k.has(key): // perhaps it is misspelt
+		var others []string
+		for name := range k.values {
+			if k.has(name) && name != "rope_theta" && name != "partial_rotary_factor" {
+				others = append(others, name)
+			}
+		}
+		if len(others) > 0 {
+			slices.Sort(others)
+			k.fault("rope_type", "missing beside "+strings.Join(others, ", "), `"default" or "llama3"`)
 		}
 	}
-	if len(others) > 0 {
-		slices.Sort(others)
-		k.fault("rope_type", "missing beside "+strings.Join(others, ", "), `"default" or "llama3"`)
-	}
+	return out
 }

@@ -106,7 +106,15 @@ func Open(dir vfs.Path, o Options) (*Checkpoint, error) {
 		if !errors.Is(err, safetensors.ErrFormat) && !errors.Is(err, safetensors.ErrChecksum) && !errors.Is(err, fs.ErrNotExist) {
 			return nil, err // it is the reading that failed
 		}
-		faults = append(faults, withConversionHint(dir, err))
+		fault := err.Error()
+		entries, _ := dir.ReadDir()
+		for _, e := range entries {
+			if slices.Contains([]string{".bin", ".pth", ".pt", ".gguf"}, filepath.Ext(e.Name())) {
+				fault = fmt.Sprintf("%v; convert %s to safetensors", err, e.Name())
+				break
+			}
+		}
+		faults = append(faults, fault)
 	}
 	if len(faults) == 0 {
 		if o.Pairs != "" {
@@ -122,19 +130,6 @@ func Open(dir vfs.Path, o Options) (*Checkpoint, error) {
 		return nil, errors.Join(err, c.Close())
 	}
 	return c, nil
-}
-
-// withConversionHint is an error about missing weights, with what to do where they have another
-// format.
-func withConversionHint(dir vfs.Path, err error) string {
-	entries, _ := dir.ReadDir()
-	for _, e := range entries {
-		switch filepath.Ext(e.Name()) {
-		case ".bin", ".pth", ".pt", ".gguf":
-			return fmt.Sprintf("%v; convert %s to safetensors", err, e.Name())
-		}
-	}
-	return err.Error()
 }
 
 // bind compares the tensors with those that the model needs.

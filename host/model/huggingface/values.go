@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 
 	"github.com/cage-qat/cage/host/model/architecture"
@@ -23,112 +24,83 @@ func (c *Checkpoint) Values(param string) ([]float32, error) {
 	if !ok {
 		return nil, fmt.Errorf("%s: there is no parameter %s", c.dir, param)
 	}
-	values := c.memory(b.param.Size())
+	n := b.param.Size()
+	var values []float32
+	if n > maxKept {
+		values = make([]float32, n)
+	} else {
+		c.buffer = slices.Grow(c.buffer[:0], n)[:n]
+		values = c.buffer
+	}
 	rest := values
 	for _, p := range b.pieces {
-		if err := c.readPiece(p, rest[:p.size()]); err != nil {
+		rows, wild := rest[:p.size()], 0
+		rest = rest[p.size():]
+		to := rows
+		err := c.eachPart(p.tensor, func(part []float32) {
+			for _, x := range part {
+				if x-x != 0 {
+					wild++
+				}
+			}
+			to = to[copy(to, part):]
+		})
+		if err != nil {
 			return nil, err
 		}
-		rest = rest[p.size():]
+		if wild > 0 {
+			c.note(fmt.Sprintf("tensor %s: %d of %d values are NaN or infinite", p.tensor, wild, len(rows)))
+		}
+		if p.rotary && c.Config.Settings.RopePairs == architecture.Interleaved {
+			interleave(rows, c.Config.Settings.HeadSize, len(rows)/p.dims[0])
+		}
 	}
 	if c.headIsCopy && param == embeddingParam {
-		if err := c.compareHead(values); err != nil {
+		differ, with := 0, values
+		err := c.eachPart(headTensor, func(part []float32) {
+			for i, x := range part {
+				if math.Float32bits(x) != math.Float32bits(with[i]) {
+					differ++
+				}
+			}
+			with = with[len(part):]
+		})
+		if err != nil {
 			return nil, err
+		}
+		if differ > 0 {
+			c.note(fmt.Sprintf("tensor %s: %d values differ from the embedding, but config.json says tie_word_embeddings", headTensor, differ))
 		}
 	}
 	return values, nil
 }
 
-// memory is room for n elements.
-func (c *Checkpoint) memory(n int) []float32 {
-	if n > maxKept {
-		return make([]float32, n)
-	}
-	if cap(c.buffer) < n {
-		c.buffer = make([]float32, n)
-	}
-	return c.buffer[:n]
-}
-
 // embeddingParam is the parameter that a tied head shares.
 const embeddingParam = "embedding"
 
-func (c *Checkpoint) readPiece(p piece, rows []float32) error {
-	t, err := c.shards.Tensor(p.tensor)
+// eachPart calls a function with the elements of a tensor, some at a time.
+func (c *Checkpoint) eachPart(tensor string, f func(part []float32)) error {
+	t, err := c.shards.Tensor(tensor)
 	if err != nil {
 		return fmt.Errorf("%s: %w", c.dir, err)
 	}
-	d := &decoder{dtype: t.DType, to: rows}
-	if err := t.Write(d); err != nil {
-		return err
-	}
-	if d.wild > 0 {
-		c.note(fmt.Sprintf("tensor %s: %d of %d values are NaN or infinite", p.tensor, d.wild, len(rows)))
-	}
-	if p.rotary && c.Config.Settings.RopePairs == architecture.Interleaved {
-		interleave(rows, c.Config.Settings.HeadSize, len(rows)/p.dims[0])
-	}
-	return nil
+	return t.Write(&decoder{dtype: t.DType, f: f})
 }
 
 // decoder widens the elements of a tensor that is written to it.
 type decoder struct {
 	dtype safetensors.DType
-	to    []float32
-	wild  int // elements that are not finite
+	part  []float32
+	f     func(part []float32)
 }
 
-// Write decodes elements. Their number has been compared with the shape before.
 func (d *decoder) Write(data []byte) (int, error) {
-	part := d.to[:len(data)*8/d.dtype.Bits()]
-	if err := widen(d.dtype, data, part); err != nil {
+	n := len(data) * 8 / d.dtype.Bits()
+	d.part = slices.Grow(d.part[:0], n)[:n]
+	if err := widen(d.dtype, data, d.part); err != nil {
 		return 0, err
 	}
-	for _, x := range part {
-		if x-x != 0 {
-			d.wild++
-		}
-	}
-	d.to = d.to[len(part):]
-	return len(data), nil
-}
-
-// compareHead compares the matrix of a head that is said to be tied with the embedding.
-func (c *Checkpoint) compareHead(embedding []float32) error {
-	t, err := c.shards.Tensor(headTensor)
-	if err != nil {
-		return err
-	}
-	w := &comparer{dtype: t.DType, with: embedding}
-	if err := t.Write(w); err != nil {
-		return err
-	}
-	if w.differ > 0 {
-		c.note(fmt.Sprintf("tensor %s: %d values differ from the embedding, but config.json says tie_word_embeddings", headTensor, w.differ))
-	}
-	return nil
-}
-
-// comparer compares the elements of a tensor that is written to it.
-type comparer struct {
-	dtype  safetensors.DType
-	with   []float32
-	part   []float32
-	differ int
-}
-
-func (w *comparer) Write(data []byte) (int, error) {
-	n := len(data) * 8 / w.dtype.Bits()
-	w.part = append(w.part[:0], make([]float32, n)...)
-	if err := widen(w.dtype, data, w.part); err != nil {
-		return 0, err
-	}
-	for i, x := range w.part {
-		if math.Float32bits(x) != math.Float32bits(w.with[i]) {
-			w.differ++
-		}
-	}
-	w.with = w.with[n:]
+	d.f(d.part)
 	return len(data), nil
 }
 
@@ -153,11 +125,8 @@ func widen(dtype safetensors.DType, data []byte, to []float32) error {
 	return nil
 }
 
-// Rotary positions turn pairs of features of a head. The hub keeps them in the two halves of the
-// head. Weights become those of another order when the rows that make these features change places.
-
-// interleave brings the rows of heads of the given size, width elements each, from halves to
-// interleaved pairs.
+// interleave brings the rows of heads of the given size, width elements each, from halves, in which the hub keeps the
+// features that rotary positions turn, to interleaved pairs.
 func interleave(rows []float32, size, width int) {
 	before := make([]float32, size*width)
 	for head := rows; len(head) > 0; head = head[len(before):] {
@@ -187,7 +156,11 @@ type piece struct {
 func (f family) bind(s architecture.Settings) ([]binding, error) {
 	var list []binding
 	for _, p := range s.Params() {
-		pattern, block := blockPattern(p.Name)
+		pattern, block := p.Name, ""
+		if rest, ok := strings.CutPrefix(p.Name, "layers."); ok {
+			block, rest, _ = strings.Cut(rest, ".")
+			pattern = "layers.*." + rest
+		}
 		sources := f.tensors[pattern]
 		if len(sources) != max(1, len(p.Parts)) {
 			return nil, fmt.Errorf("%s: the parameter %s has no counterpart in the tensors of %s", s.Kind, p.Name, f.architecture)
@@ -203,18 +176,6 @@ func (f family) bind(s architecture.Settings) ([]binding, error) {
 		list = append(list, b)
 	}
 	return list, nil
-}
-
-// blockPattern replaces the number of a block in the name of a parameter by a star, and returns the
-// number beside it.
-func blockPattern(param string) (pattern, block string) {
-	const prefix = "layers."
-	rest, ok := strings.CutPrefix(param, prefix)
-	if !ok {
-		return param, ""
-	}
-	block, rest, _ = strings.Cut(rest, ".")
-	return prefix + "*." + rest, block
 }
 
 func (p piece) size() int {

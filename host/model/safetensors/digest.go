@@ -1,7 +1,6 @@
 package safetensors
 
 import (
-	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json/v2"
@@ -65,28 +64,6 @@ func isDigest(text string) bool {
 
 func isDigestKey(key string) bool {
 	return key == HeaderDigestKey || key == TensorDigestsKey
-}
-
-// addTo is metadata with the digests added.
-func (d digests) addTo(metadata map[string]string) (map[string]string, error) {
-	list, err := json.Marshal(d.ofTensors, json.Deterministic(true))
-	if err != nil {
-		return nil, fmt.Errorf("tensor names: %w", err)
-	}
-	all := map[string]string{HeaderDigestKey: d.ofHeader, TensorDigestsKey: string(list)}
-	maps.Copy(all, metadata)
-	return all, nil
-}
-
-// checkHeader compares a header with its digest, if it has one.
-func (d digests) checkHeader(head []byte) error {
-	if d.ofHeader == "" {
-		return nil
-	}
-	if bytes.Count(head, []byte(d.ofHeader)) != 1 {
-		return fmt.Errorf("%w: the text of the digest does not stand exactly once in the header", ErrFormat)
-	}
-	return checkDigest(hexDigest(bytes.Replace(head, []byte(d.ofHeader), []byte(noDigest), 1)), d.ofHeader)
 }
 
 func hexDigest(data []byte) string {

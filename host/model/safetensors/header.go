@@ -8,6 +8,7 @@ import (
 	"encoding/json/v2"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 
@@ -50,11 +51,39 @@ type header struct {
 }
 
 // encode returns the header with its length in front of it. The tensors appear in
-// the order of infos, after the metadata in the order of its keys.
+// the order of infos, after the metadata in the order of its keys. The encoder refuses names that occur
+// twice and text that is not UTF-8.
 func (h header) encode() ([]byte, error) {
 	var buf bytes.Buffer
 	buf.Write(make([]byte, lengthSize))
-	if err := h.encodeJSON(jsontext.NewEncoder(&buf)); err != nil {
+	enc := jsontext.NewEncoder(&buf)
+	list, err := json.Marshal(h.ofTensors, json.Deterministic(true))
+	if err != nil {
+		return nil, fmt.Errorf("tensor names: %w", err)
+	}
+	metadata := map[string]string{HeaderDigestKey: h.ofHeader, TensorDigestsKey: string(list)}
+	maps.Copy(metadata, h.metadata)
+	err = errors.Join(enc.WriteToken(jsontext.BeginObject), enc.WriteToken(jsontext.String(metadataKey)))
+	if err != nil {
+		return nil, err
+	}
+	if err := json.MarshalEncode(enc, metadata, json.Deterministic(true)); err != nil {
+		return nil, fmt.Errorf("metadata: %w", err)
+	}
+	for _, info := range h.infos {
+		if err := enc.WriteToken(jsontext.String(info.Name)); err != nil {
+			return nil, fmt.Errorf("tensor %q: %w", info.Name, err)
+		}
+		shape := info.Shape
+		if shape == nil {
+			shape = []int{} // null is not a shape
+		}
+		entry := jsonInfo{info.DType, shape, []uint64{uint64(info.Begin), uint64(info.End)}}
+		if err := json.MarshalEncode(enc, entry); err != nil {
+			return nil, fmt.Errorf("tensor %q: %w", info.Name, err)
+		}
+	}
+	if err := enc.WriteToken(jsontext.EndObject); err != nil {
 		return nil, err
 	}
 	buf.Truncate(len(bytes.TrimRight(buf.Bytes(), "\n")))
@@ -67,38 +96,6 @@ func (h header) encode() ([]byte, error) {
 	}
 	binary.LittleEndian.PutUint64(buf.Bytes(), uint64(size))
 	return buf.Bytes(), nil
-}
-
-// encodeJSON writes the header's object. The encoder refuses names that occur
-// twice and text that is not UTF-8.
-func (h header) encodeJSON(enc *jsontext.Encoder) error {
-	if err := enc.WriteToken(jsontext.BeginObject); err != nil {
-		return err
-	}
-	if err := enc.WriteToken(jsontext.String(metadataKey)); err != nil {
-		return err
-	}
-	metadata, err := h.addTo(h.metadata)
-	if err != nil {
-		return err
-	}
-	if err := json.MarshalEncode(enc, metadata, json.Deterministic(true)); err != nil {
-		return fmt.Errorf("metadata: %w", err)
-	}
-	for _, info := range h.infos {
-		if err := enc.WriteToken(jsontext.String(info.Name)); err != nil {
-			return fmt.Errorf("tensor %q: %w", info.Name, err)
-		}
-		shape := info.Shape
-		if shape == nil {
-			shape = []int{} // null is not a shape
-		}
-		entry := jsonInfo{info.DType, shape, []uint64{uint64(info.Begin), uint64(info.End)}}
-		if err := json.MarshalEncode(enc, entry); err != nil {
-			return fmt.Errorf("tensor %q: %w", info.Name, err)
-		}
-	}
-	return enc.WriteToken(jsontext.EndObject)
 }
 
 // parseHeader decodes the JSON of a header and checks it against the size of
@@ -128,8 +125,19 @@ func parseHeader(text []byte, dataSize int64) (header, error) {
 	slices.SortFunc(h.infos, func(a, b Info) int {
 		return cmp.Or(cmp.Compare(a.Begin, b.Begin), cmp.Compare(a.End, b.End), cmp.Compare(a.Name, b.Name))
 	})
-	if err := checkCover(h.infos, dataSize); err != nil {
-		return header{}, err
+	// In order, tensors cover the data without a gap or an overlap, so that no byte of a file is unaccounted for.
+	var end int64
+	for _, info := range h.infos {
+		switch {
+		case info.Begin < end:
+			return header{}, fmt.Errorf("tensor %q overlaps the one before it: begins at %d, want %d", info.Name, info.Begin, end)
+		case info.Begin > end:
+			return header{}, fmt.Errorf("gap of %d bytes before tensor %q", info.Begin-end, info.Name)
+		}
+		end = info.End
+	}
+	if end != dataSize {
+		return header{}, fmt.Errorf("%d bytes of data belong to no tensor", dataSize-end)
 	}
 	var err error
 	if h.digests, err = takeDigests(h.metadata); err != nil {
@@ -183,25 +191,6 @@ func parseInfo(name string, value jsontext.Value, dataSize int64) (Info, error) 
 		return Info{}, fmt.Errorf("%d bytes of data for shape %v of %s, want %d", length, entry.Shape, entry.DType, want)
 	}
 	return Info{Name: name, DType: entry.DType, Shape: entry.Shape, Begin: int64(begin), End: int64(end)}, nil
-}
-
-// checkCover demands that the tensors, in order, cover the data without a gap or
-// an overlap, so that no byte of a file is unaccounted for.
-func checkCover(infos []Info, dataSize int64) error {
-	var end int64
-	for _, info := range infos {
-		switch {
-		case info.Begin < end:
-			return fmt.Errorf("tensor %q overlaps the one before it: begins at %d, want %d", info.Name, info.Begin, end)
-		case info.Begin > end:
-			return fmt.Errorf("gap of %d bytes before tensor %q", info.Begin-end, info.Name)
-		}
-		end = info.End
-	}
-	if end != dataSize {
-		return fmt.Errorf("%d bytes of data belong to no tensor", dataSize-end)
-	}
-	return nil
 }
 
 // DType is the type of a tensor's elements, as spelled in the format.

@@ -1,6 +1,7 @@
 package safetensors
 
 import (
+	"bytes"
 	"encoding/binary"
 	"encoding/hex"
 	"errors"
@@ -78,8 +79,13 @@ func newFile(r io.ReaderAt, size int64, name string) (*File, error) {
 	if err != nil {
 		return nil, malformed(err)
 	}
-	if err := h.checkHeader(head); err != nil {
-		return nil, fmt.Errorf("%s: header: %w", name, err)
+	if want := []byte(h.ofHeader); len(want) > 0 {
+		if bytes.Count(head, want) != 1 {
+			return nil, fmt.Errorf("%s: header: %w: the text of the digest does not stand exactly once in the header", name, ErrFormat)
+		}
+		if err := checkDigest(hexDigest(bytes.Replace(head, want, []byte(noDigest), 1)), h.ofHeader); err != nil {
+			return nil, fmt.Errorf("%s: header: %w", name, err)
+		}
 	}
 	f := &File{r: r, name: name, begin: int64(len(head)), header: h, index: make(map[string]int, len(h.infos)), verified: map[string]bool{}}
 	for i, info := range h.infos {
@@ -156,29 +162,13 @@ func (f *File) Verify() (verified bool, err error) {
 	return true, nil
 }
 
-// read writes the data of a tensor to w and compares it with its digest.
+// read writes the data of a tensor to w, in pieces of whole elements, and compares it with its digest.
 func (f *File) read(info Info, w io.Writer) error {
 	want, some := f.header.ofTensors[info.Name]
 	sum := digest.New()
 	if some { // hashing takes longer than reading
 		w = io.MultiWriter(sum, w)
 	}
-	if err := f.copy(info, w); err != nil {
-		return err
-	}
-	if some {
-		if err := checkDigest(hex.EncodeToString(sum.Sum(nil)), want); err != nil {
-			return fmt.Errorf("%s: tensor %q: %w", f.name, info.Name, err)
-		}
-	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.verified[info.Name] = true
-	return nil
-}
-
-// copy writes the data of a tensor to w, in pieces of whole elements.
-func (f *File) copy(info Info, w io.Writer) error {
 	buffer := make([]byte, min(chunk, info.End-info.Begin))
 	for at := info.Begin; at < info.End; {
 		part := buffer[:min(int64(len(buffer)), info.End-at)]
@@ -190,6 +180,14 @@ func (f *File) copy(info Info, w io.Writer) error {
 		}
 		at += int64(len(part))
 	}
+	if some {
+		if err := checkDigest(hex.EncodeToString(sum.Sum(nil)), want); err != nil {
+			return fmt.Errorf("%s: tensor %q: %w", f.name, info.Name, err)
+		}
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.verified[info.Name] = true
 	return nil
 }
 

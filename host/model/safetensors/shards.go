@@ -146,16 +146,11 @@ func parseIndex(text []byte) (index, error) {
 	}
 	var faults []string
 	for _, name := range x.files() {
-		if !isPlain(name) {
+		if name == "" || name == "." || strings.Contains(name, "..") || strings.ContainsAny(name, "/\\:\x00") {
 			faults = append(faults, fmt.Sprintf("weight_map names the file %q, want a name in the same directory", name))
 		}
 	}
 	return x, joinFaults("index", faults)
-}
-
-// isPlain reports whether a name is that of a file in the directory itself.
-func isPlain(name string) bool {
-	return name != "" && name != "." && !strings.Contains(name, "..") && !strings.ContainsAny(name, "/\\:\x00")
 }
 
 func (x index) files() []string {

@@ -47,9 +47,21 @@ func Write(ctx context.Context, w io.WriterAt, tensors []Tensor, metadata map[st
 	slices.SortStableFunc(tensors, func(a, b Tensor) int {
 		return cmp.Or(cmp.Compare(b.DType.Bits(), a.DType.Bits()), cmp.Compare(a.Name, b.Name))
 	})
-	h, err := newHeader(tensors, metadata)
-	if err != nil {
-		return err
+	h := header{metadata: metadata, digests: digests{ofHeader: noDigest, ofTensors: map[string]string{}}}
+	for key := range metadata {
+		if isDigestKey(key) {
+			return fmt.Errorf("metadata: %s is for the writer to add", key)
+		}
+	}
+	var end int64
+	for _, t := range tensors {
+		size, err := t.size()
+		if err != nil {
+			return err
+		}
+		h.infos = append(h.infos, Info{Name: t.Name, DType: t.DType, Shape: t.Shape, Begin: end, End: end + size})
+		h.ofTensors[t.Name] = noDigest
+		end += size
 	}
 	// With zeros for all digests it is as long as it will be in the end. It stands before
 	// the data but is written after it, when the digests are known.
@@ -60,9 +72,14 @@ func Write(ctx context.Context, w io.WriterAt, tensors []Tensor, metadata map[st
 	begin := len(head)
 	data := bufio.NewWriterSize(io.NewOffsetWriter(w, int64(begin)), bufferSize)
 	for _, t := range tensors {
-		if h.ofTensors[t.Name], err = writeData(ctx, data, t); err != nil {
+		d := &digester{ctx: ctx, w: data, sum: digest.New()}
+		if err := t.Write(d); err != nil {
 			return err
 		}
+		if err := errors.Join(ctx.Err(), t.checkSize(d.n)); err != nil {
+			return err
+		}
+		h.ofTensors[t.Name] = hex.EncodeToString(d.sum.Sum(nil))
 	}
 	if err := data.Flush(); err != nil {
 		return err
@@ -79,37 +96,6 @@ func Write(ctx context.Context, w io.WriterAt, tensors []Tensor, metadata map[st
 	}
 	_, err = w.WriteAt(head, 0)
 	return err
-}
-
-// newHeader is the header of a file of these tensors in this order, with zeros for its
-// digests.
-func newHeader(tensors []Tensor, metadata map[string]string) (header, error) {
-	for key := range metadata {
-		if isDigestKey(key) {
-			return header{}, fmt.Errorf("metadata: %s is for the writer to add", key)
-		}
-	}
-	h := header{metadata: metadata, digests: digests{ofHeader: noDigest, ofTensors: map[string]string{}}}
-	var end int64
-	for _, t := range tensors {
-		size, err := t.size()
-		if err != nil {
-			return header{}, err
-		}
-		h.infos = append(h.infos, Info{Name: t.Name, DType: t.DType, Shape: t.Shape, Begin: end, End: end + size})
-		h.ofTensors[t.Name] = noDigest
-		end += size
-	}
-	return h, nil
-}
-
-// writeData writes the data of a tensor and returns its digest.
-func writeData(ctx context.Context, w io.Writer, t Tensor) (string, error) {
-	d := &digester{ctx: ctx, w: w, sum: digest.New()}
-	if err := t.Write(d); err != nil {
-		return "", err
-	}
-	return hex.EncodeToString(d.sum.Sum(nil)), errors.Join(ctx.Err(), t.checkSize(d.n))
 }
 
 // digester hashes and counts what it passes on, until its context ends.
@@ -137,9 +123,21 @@ const ShardSize = 5_000_000_000
 // [SingleName]. Several files are numbered, and their index is written last; without the index,
 // they are not a checkpoint. The metadata is in each file.
 func WriteShards(ctx context.Context, dir vfs.Path, tensors []Tensor, metadata map[string]string, limit int64) error {
-	shards, total, err := intoShards(tensors, limit)
-	if err != nil {
-		return err
+	if limit <= 0 {
+		limit = ShardSize
+	}
+	var shards [][]Tensor
+	var total, filled int64 // bytes of all, and of the last shard
+	for _, t := range tensors {
+		size, err := t.size()
+		if err != nil {
+			return err
+		}
+		if len(shards) == 0 || size > limit-filled {
+			shards, filled = append(shards, nil), 0
+		}
+		shards[len(shards)-1] = append(shards[len(shards)-1], t)
+		filled, total = filled+size, total+size
 	}
 	if len(shards) <= 1 {
 		return WriteFile(ctx, dir.Join(SingleName), tensors, metadata)
@@ -163,23 +161,4 @@ func WriteShards(ctx context.Context, dir vfs.Path, tensors []Tensor, metadata m
 		return err
 	}
 	return atomicfile.WriteBytes(dir.Join(IndexName), append(text, '\n'))
-}
-
-func intoShards(tensors []Tensor, limit int64) (shards [][]Tensor, total int64, err error) {
-	if limit <= 0 {
-		limit = ShardSize
-	}
-	filled := int64(0) // of the last list
-	for _, t := range tensors {
-		size, err := t.size()
-		if err != nil {
-			return nil, 0, err
-		}
-		if len(shards) == 0 || size > limit-filled {
-			shards, filled = append(shards, nil), 0
-		}
-		shards[len(shards)-1] = append(shards[len(shards)-1], t)
-		filled, total = filled+size, total+size
-	}
-	return shards, total, nil
 }

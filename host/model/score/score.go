@@ -75,25 +75,17 @@ func Batches(requests []Request, tokens, context int, share bool) ([]Batch, erro
 	slices.SortStableFunc(list, func(a, b row) int { return cmp.Compare(b.length, a.length) })
 	var batches []Batch
 	for len(list) > 0 {
-		count := rowsFor(list[0].length, tokens)
-		if count == 0 {
+		// The largest number of rows that leaves room for the longest sequence.
+		fit := slices.IndexFunc(parts, func(rows int) bool { return tokens/rows >= list[0].length })
+		if fit < 0 {
 			return nil, fmt.Errorf("score: a sequence of %d tokens does not fit into batches of %d", list[0].length, tokens)
 		}
+		count := parts[fit]
 		n := min(count, len(list))
 		batches = append(batches, newBatch(requests, list[:n], count, tokens/count, context))
 		list = list[n:]
 	}
 	return batches, nil
-}
-
-// rowsFor is the largest number of rows that leaves room for sequences of the given length.
-func rowsFor(length, tokens int) int {
-	for _, rows := range parts {
-		if tokens/rows >= length {
-			return rows
-		}
-	}
-	return 0
 }
 
 func newBatch(requests []Request, list []row, count, length, context int) Batch {
@@ -107,11 +99,22 @@ func newBatch(requests []Request, list []row, count, length, context int) Batch 
 		}
 		b.Requests = append(b.Requests, r.requests...)
 		b.Lengths[i] = int32(r.length)
-		if len(r.requests) == 1 {
-			b.addOne(requests[r.requests[0]], i*length, context)
-		} else {
-			b.addShared(requests, r.requests, i*length)
+		at := i * length
+		if len(r.requests) > 1 {
+			b.addShared(requests, r.requests, at)
+			continue
 		}
+		r := requests[r.requests[0]]
+		all := slices.Concat(r.Context, r.Continuation)
+		all = all[max(0, len(all)-context-1):]
+		seen := len(all) - 1
+		copy(b.Tokens[at:], all[:seen])
+		targets := min(len(r.Continuation), seen)
+		for k := seen - targets; k < seen; k++ {
+			b.Places = append(b.Places, int32(at+k))
+			b.Targets = append(b.Targets, all[k+1])
+		}
+		b.counts = append(b.counts, targets)
 	}
 	size := 64
 	for size < len(b.Targets) {
@@ -120,20 +123,6 @@ func newBatch(requests []Request, list []row, count, length, context int) Batch 
 	b.Places = append(b.Places, make([]int32, size-len(b.Places))...)
 	b.Targets = append(b.Targets, make([]int32, size-len(b.Targets))...)
 	return b
-}
-
-// addOne fills the row that begins at a place with one sequence.
-func (b *Batch) addOne(r Request, at, context int) {
-	all := slices.Concat(r.Context, r.Continuation)
-	all = all[max(0, len(all)-context-1):]
-	seen := len(all) - 1
-	copy(b.Tokens[at:], all[:seen])
-	count := min(len(r.Continuation), seen)
-	for k := seen - count; k < seen; k++ {
-		b.Places = append(b.Places, int32(at+k))
-		b.Targets = append(b.Targets, all[k+1])
-	}
-	b.counts = append(b.counts, count)
 }
 
 // Split returns the part of a list with an entry for each target that belongs to each request, in
@@ -171,7 +160,9 @@ type row struct {
 // seen is the number of tokens of a request that a model sees: the last is only a target.
 func (r Request) seen() int { return len(r.Context) + len(r.Continuation) - 1 }
 
-// rows divides requests into rows, in the order of their first requests.
+// rows divides requests into rows, in the order of their first requests. A row that several share is at most
+// twice as long as its longest sequence: attention looks at all of a row, and would soon cost more than the
+// context that is saved.
 func rows(requests []Request, tokens, context int, share bool) (list []row) {
 	open := map[string]int{} // by context, the row that the next request of it may join
 	for i, r := range requests {
@@ -179,36 +170,25 @@ func rows(requests []Request, tokens, context int, share bool) (list []row) {
 			list = append(list, row{[]int{i}, min(r.seen(), context)})
 			continue
 		}
-		key := string(bytesOf(r.Context))
-		at, some := open[key]
-		if some && list[at].takes(requests, r, tokens) {
-			list[at].requests = append(list[at].requests, i)
-			list[at].length += len(r.Continuation) - 1
-			continue
+		var context []byte
+		for _, id := range r.Context {
+			context = binary.LittleEndian.AppendUint32(context, uint32(id))
+		}
+		key := string(context)
+		if at, some := open[key]; some {
+			row, longest := &list[at], r.seen()
+			for _, j := range row.requests {
+				longest = max(longest, requests[j].seen())
+			}
+			if length := row.length + len(r.Continuation) - 1; length <= min(tokens, 2*longest) {
+				row.requests, row.length = append(row.requests, i), length
+				continue
+			}
 		}
 		open[key] = len(list)
 		list = append(list, row{[]int{i}, r.seen()})
 	}
 	return list
-}
-
-// takes reports whether a request of the row's context can join it: a row is at most twice as long
-// as its longest sequence. Attention looks at all of a row, and would soon cost more than the
-// context that is saved.
-func (w row) takes(requests []Request, r Request, tokens int) bool {
-	longest := r.seen()
-	for _, i := range w.requests {
-		longest = max(longest, requests[i].seen())
-	}
-	return w.length+len(r.Continuation)-1 <= min(tokens, 2*longest)
-}
-
-func bytesOf(ids []int32) []byte {
-	var key []byte
-	for _, id := range ids {
-		key = binary.LittleEndian.AppendUint32(key, uint32(id))
-	}
-	return key
 }
 
 // addShared fills the row that begins at a place with a context and its continuations. The first
