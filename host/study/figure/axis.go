@@ -15,15 +15,16 @@ type Axis struct {
 	Min, Max float64 // range of the axis; both 0: the range of the data
 }
 
+// largest is the magnitude from which a value counts as infinite. Such values would
+// leave no room for the others, and overflow in the arithmetic of plotting.
+const largest = 1e30
+
 func (a Axis) drawable(v float64) bool {
 	if a.Log {
 		return v > 1/largest && v < largest
 	}
 	return math.Abs(v) < largest // false for NaN
 }
-
-// hasRange reports whether the range was chosen, and is not that of the data.
-func (a Axis) hasRange() bool { return a.Min != 0 || a.Max != 0 }
 
 // reach is how far an interval is drawn to one side: not at all unless its length is
 // a positive number.
@@ -39,22 +40,20 @@ type span struct{ low, high float64 }
 
 func newSpan() span { return span{math.Inf(1), math.Inf(-1)} }
 
-func (s *span) add(a Axis, v float64) {
-	if a.drawable(v) {
-		s.low, s.high = min(s.low, v), max(s.high, v)
-	}
-}
-
-func (s *span) addInterval(a Axis, v, minus, plus float64) {
-	for _, x := range []float64{v, v - reach(minus), v + reach(plus)} {
-		s.add(a, x)
+func (s *span) add(a Axis, values ...float64) {
+	for _, v := range values {
+		if a.drawable(v) {
+			s.low, s.high = min(s.low, v), max(s.high, v)
+		}
 	}
 }
 
 func (s span) empty() bool { return s.low > s.high }
 
 // single reports whether an axis could not tell the values apart.
-func (s span) single() bool { return s.high-s.low <= 1e-9*max(math.Abs(s.low), math.Abs(s.high)) }
+func (s span) single() bool {
+	return s.high-s.low <= 1e-9*max(math.Abs(s.low), math.Abs(s.high))
+}
 
 // room is the share of a range that is left free at its ends.
 const room = 0.05
@@ -66,7 +65,7 @@ func (a Axis) apply(axis *plot.Axis, s span) {
 		axis.Tick.Marker = logTicks{}
 	}
 	switch {
-	case a.hasRange() && a.Min < a.Max && (!a.Log || a.Min > 0):
+	case a.Min < a.Max && (!a.Log || a.Min > 0):
 		axis.Min, axis.Max = a.Min, a.Max
 	case a.Log:
 		factor := math.Pow(s.high/s.low, room)
@@ -85,6 +84,49 @@ func (a Axis) apply(axis *plot.Axis, s span) {
 		}
 	}
 }
+
+// ticks places marks at round numbers and labels them without an exponent where
+// that is readable. Unlabelled is for a panel that shares the axis below it.
+type ticks struct{ unlabelled bool }
+
+// Ticks returns the labelled marks of an axis.
+func (t ticks) Ticks(low, high float64) []plot.Tick {
+	step, digits := 1.0, 0
+	if x := (high - low) / 6; x > 0 { // the next of 1, 2, 2.5, 5 and 10 times a power of ten
+		exponent := math.Floor(math.Log10(x))
+		for _, m := range []float64{1, 2, 2.5, 5, 10} {
+			if step = m * math.Pow(10, exponent); step >= x*(1-1e-9) {
+				break
+			}
+		}
+		digits = max(0, -int(math.Floor(math.Log10(step)+1e-9)))
+		if first := step / math.Pow(10, exponent); math.Abs(first-2.5) < 1e-6 {
+			digits = max(0, 1-int(exponent))
+		}
+	}
+	var out []plot.Tick
+	first := math.Ceil(low/step - 1e-9)
+	const maxTicks = 10       // more than six steps have
+	for i := range maxTicks { // an i of 2⁵³ and more would not grow
+		value := (first + float64(i)) * step
+		if !(value <= high+step*1e-9) {
+			break
+		}
+		label := " " // a mark without any label is drawn as a minor one
+		if !t.unlabelled {
+			label = strconv.FormatFloat(value+0, 'f', digits, 64) // +0 turns −0 into 0
+			if digits > 6 || math.Abs(value) >= 1e7 {
+				// As many digits as tell it from the next.
+				apart := 2 + int(math.Ceil(math.Log10(max(1, math.Abs(value)/step))))
+				label = strconv.FormatFloat(value+0, 'g', min(max(4, apart), 17), 64)
+			}
+		}
+		out = append(out, plot.Tick{Value: value, Label: minus(label)})
+	}
+	return out
+}
+
+func minus(s string) string { return strings.ReplaceAll(s, "-", "−") }
 
 // logTicks labels powers of ten and marks what lies between them; where an axis
 // spans little more than one of them, it labels multiples as well.
@@ -107,15 +149,18 @@ func (logTicks) Ticks(low, high float64) []plot.Tick {
 	var out []plot.Tick
 	for e := int(math.Floor(math.Log10(low))); e <= int(math.Ceil(math.Log10(high))); e++ {
 		for m := 1; m <= 9; m++ {
-			v, err := strconv.ParseFloat(strconv.Itoa(m)+"e"+strconv.Itoa(e), 64) // exact, unlike a product
+			// Parsing is exact, unlike a product.
+			v, err := strconv.ParseFloat(strconv.Itoa(m)+"e"+strconv.Itoa(e), 64)
 			if err != nil || v < low*(1-1e-9) || v > high*(1+1e-9) {
 				continue
 			}
 			tick := plot.Tick{Value: v}
-			switch {
-			case strings.Contains(labelled, strconv.Itoa(m)) && e%every == 0:
-				tick.Label = formatPower(m, e)
-			case every > 1:
+			if strings.Contains(labelled, strconv.Itoa(m)) && e%every == 0 {
+				tick.Label = minus(strconv.Itoa(m) + "e" + strconv.Itoa(e))
+				if e >= -3 && e <= 4 {
+					tick.Label = strconv.FormatFloat(v, 'f', max(0, -e), 64)
+				}
+			} else if every > 1 {
 				continue
 			}
 			out = append(out, tick)
@@ -123,16 +168,3 @@ func (logTicks) Ticks(low, high float64) []plot.Tick {
 	}
 	return out
 }
-
-func formatPower(m, e int) string {
-	if e >= -3 && e <= 4 {
-		return strconv.FormatFloat(float64(m)*math.Pow10(e), 'f', max(0, -e), 64)
-	}
-	power := "10" + superscript.Replace(strconv.Itoa(e))
-	if m == 1 {
-		return power
-	}
-	return strconv.Itoa(m) + "·" + power
-}
-
-var superscript = strings.NewReplacer("-", "⁻", "0", "⁰", "1", "¹", "2", "²", "3", "³", "4", "⁴", "5", "⁵", "6", "⁶", "7", "⁷", "8", "⁸", "9", "⁹")

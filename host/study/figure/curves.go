@@ -1,7 +1,6 @@
 package figure
 
 import (
-	"image/color"
 	"math"
 	"slices"
 
@@ -24,116 +23,112 @@ type Run struct {
 // panel is left out if no run has a value for it.
 type Curves struct{ Runs []Run }
 
-// Heights of the panels' data areas.
-const (
-	lossHeight   = 2.6 * vg.Inch
-	errorHeight  = 1.6 * vg.Inch
-	lambdaHeight = 1.1 * vg.Inch
-)
-
-func (c *Curves) compose(width vg.Length) (composition, error) {
-	loss, names := lossPanel(c.Runs)
-	if loss != nil && names.small(width) { // beside the curves, which fall
-		for _, e := range names {
-			loss.plot.Legend.Add(clean(e.name), e.picture)
-		}
-		names = nil
+func (c *Curves) compose(vg.Length) *composition {
+	out := &composition{}
+	c.addLoss(out)
+	before := len(out.panels)
+	c.addPanel(out, "‖x − Q(x)‖ / ‖x‖  (%)", 1.6*vg.Inch, func(r *metrics.Record) *metrics.Number {
+		return mapNumber(r.ErrorRel, func(x float64) float64 { return 100 * math.Sqrt(x) })
+	})
+	if len(out.panels) == before { // no run has recorded it relative to the weights
+		c.addPanel(out, "‖x − Q(x)‖", 1.6*vg.Inch, func(r *metrics.Record) *metrics.Number {
+			return mapNumber(r.ErrorNorm2, math.Sqrt)
+		})
 	}
-	quantization := curvePanel(c.Runs, relativeError, "‖x − Q(x)‖ / ‖x‖  (%)", errorHeight)
-	if quantization == nil { // no run has recorded it relative to the weights
-		quantization = curvePanel(c.Runs, absoluteError, "‖x − Q(x)‖", errorHeight)
+	if c.any(func(r metrics.Record) bool { return r.Lambda != nil && *r.Lambda != 0 }) { // else CAGE was off
+		c.addPanel(out, "CAGE λ", 1.1*vg.Inch, func(r *metrics.Record) *metrics.Number { return r.Lambda })
 	}
-	var strength *panel
-	on := func(r metrics.Record) bool { return r.Lambda != nil && *r.Lambda != 0 }
-	if slices.ContainsFunc(c.Runs, func(run Run) bool { return slices.ContainsFunc(run.Records, on) }) { // else CAGE was off
-		strength = curvePanel(c.Runs, lambda, "CAGE λ", lambdaHeight)
+	if len(out.panels) == 0 {
+		return nil
 	}
-	return stack(names, loss, quantization, strength)
+	low, high := math.Inf(1), math.Inf(-1)
+	for _, p := range out.panels {
+		low, high = min(low, p.plot.X.Min), max(high, p.plot.X.Max)
+	}
+	if low <= 0.05*high {
+		low = 0 // the beginning of the run is in the figure
+	}
+	if low == high {
+		low, high = low-1, high+1
+	}
+	for i, p := range out.panels {
+		p.plot.X.Min, p.plot.X.Max = low, high
+		p.plot.X.Tick.Marker = ticks{unlabelled: i < len(out.panels)-1}
+	}
+	out.panels[len(out.panels)-1].plot.X.Label.Text = "step"
+	return out
 }
 
-// small reports whether a legend hides little of a panel of a figure of the given width.
-func (l legend) small(width vg.Length) bool {
-	const most = 8
-	widest, style := vg.Length(0), textStyle(textSize)
-	for _, e := range l {
-		widest = max(widest, style.Width(clean(e.name)))
-	}
-	return len(l) <= most && widest <= 0.5*width
+// any reports whether a record of any run fulfils a condition.
+func (c *Curves) any(is func(metrics.Record) bool) bool {
+	return slices.ContainsFunc(c.Runs, func(run Run) bool { return slices.ContainsFunc(run.Records, is) })
 }
 
-func lossPanel(runs []Run) (*panel, legend) {
+func (c *Curves) addLoss(out *composition) {
 	label := "loss" // of a problem without data
-	ofLanguage := func(r metrics.Record) bool { return r.Tokens > 0 }
-	if slices.ContainsFunc(runs, func(r Run) bool { return slices.ContainsFunc(r.Records, ofLanguage) }) {
+	if c.any(func(r metrics.Record) bool { return r.Tokens > 0 }) {
 		label = "loss (nats per token)"
 	}
-	p := newPlot(label)
-	drawn, validated := 0, 0
-	for i, run := range slices.Backward(runs) { // the first run ends up on top
+	p := newPlot(label, "xy")
+	single := len(c.Runs) == 1
+	drawn, validated, smoothed := 0, false, false
+	var names legend
+	for i, run := range slices.Backward(c.Runs) { // the first run ends up on top
 		train, validation := series(run.Records, trainLoss), series(run.Records, valLoss)
-		drawn += points(train) + points(validation)
-		validated += points(validation)
-		c := runColor(i)
-		if len(runs) == 1 && points(train) >= smoothFrom { // several raw curves would hide each other
-			addLine(p, train, lineStyle(faint(c), rawWidth, nil))
+		all := points(train) + points(validation)
+		drawn += all
+		validated = validated || len(validation) > 0
+		smoothed = smoothed || points(train) >= smoothFrom
+		color := runColor(i)
+		if single && points(train) >= smoothFrom { // several raw curves would hide each other
+			addLine(p, train, lineStyle(faint(color), rawWidth, nil))
 		}
-		addLine(p, smooth(train), lineStyle(c, lineWidth, runDashes(i)))
-		c = validationColor(c, len(runs))
-		addLine(p, validation, lineStyle(c, lineWidth, validationDashes))
+		addLine(p, smooth(train), lineStyle(color, lineWidth, runDashes(i)))
+		line, mark := validationStyle(i, single)
+		addLine(p, validation, line)
 		const maxMarks = 40 // more could not be told apart
 		if points(validation) <= maxMarks {
 			for _, piece := range validation {
-				p.Add(&plotter.Scatter{XYs: coordinates(piece), GlyphStyle: validationMark(c)})
+				p.Add(&plotter.Scatter{XYs: coordinates(piece), GlyphStyle: mark})
 			}
+		}
+		if !single && all > 0 {
+			names = append(names, entry{run.Name, swatch{lineStyle(color, 2*lineWidth, runDashes(i)), nil}})
 		}
 	}
 	if drawn == 0 {
-		return nil, nil
+		return
 	}
-	fitLoss(p, runs)
-	return &panel{p, lossHeight}, runLegend(runs, validated > 0)
+	fitLoss(p, c.Runs)
+	slices.Reverse(names)
+	if validated {
+		label := "training"
+		if smoothed {
+			label = "training, smoothed"
+			if single {
+				label += " (faint: as recorded)"
+			}
+		}
+		train := lineStyle(runColor(0), lineWidth, nil)
+		line, mark := validationStyle(0, single)
+		if !single {
+			train.Color, line.Color, mark.Color = axisColor, axisColor, axisColor
+		}
+		names = append(names, entry{label, swatch{train, nil}}, entry{"validation", swatch{line, &mark}})
+	}
+	out.legend = names
+	out.panels = append(out.panels, panel{p, 2.6 * vg.Inch})
 }
 
-// validationColor sets the validation curve of a single run off from its training
+// validationStyle sets the validation curve of a single run off from its training
 // curve; with several runs the colour says which run it is.
-func validationColor(c color.NRGBA, runs int) color.NRGBA {
-	if runs == 1 {
-		return palette[1]
+func validationStyle(run int, single bool) (draw.LineStyle, draw.GlyphStyle) {
+	color := runColor(run)
+	if single {
+		color = palette[1]
 	}
-	return c
-}
-
-func validationMark(c color.Color) draw.GlyphStyle {
-	return draw.GlyphStyle{Color: c, Radius: vg.Points(2), Shape: draw.CircleGlyph{}}
-}
-
-// runLegend names the runs, and then says what the kinds of lines mean. Where
-// there is one run, or one kind of line, there is nothing to say about it.
-func runLegend(runs []Run, validated bool) legend {
-	var l legend
-	for i, run := range runs {
-		empty := points(series(run.Records, trainLoss))+points(series(run.Records, valLoss)) == 0
-		if len(runs) > 1 && !empty {
-			l = append(l, entry{run.Name, swatch{lineStyle(runColor(i), 2*lineWidth, runDashes(i)), nil}})
-		}
-	}
-	if !validated {
-		return l
-	}
-	train, validation := axisColor, axisColor
-	if len(runs) == 1 {
-		train, validation = runColor(0), validationColor(runColor(0), 1)
-	}
-	mark := validationMark(validation)
-	label := "training"
-	if slices.ContainsFunc(runs, func(run Run) bool { return points(series(run.Records, trainLoss)) >= smoothFrom }) {
-		label = "training, smoothed"
-		if len(runs) == 1 {
-			label += " (faint: as recorded)"
-		}
-	}
-	return append(l, entry{label, swatch{lineStyle(train, lineWidth, nil), nil}},
-		entry{"validation", swatch{lineStyle(validation, lineWidth, validationDashes), &mark}})
+	return lineStyle(color, lineWidth, []vg.Length{4, 2}),
+		draw.GlyphStyle{Color: color, Radius: vg.Points(2), Shape: draw.CircleGlyph{}}
 }
 
 // fitLoss leaves the steep fall of the first steps out of a long run's panel: the
@@ -170,21 +165,27 @@ func fitLoss(p *plot.Plot, runs []Run) {
 	p.Y.Min -= 0.03 * (p.Y.Max - p.Y.Min)
 }
 
-// curvePanel draws one field of every run, nil when none has it. Which run is which
-// is said in the panel of the loss, which every run has.
-func curvePanel(runs []Run, f field, label string, height vg.Length) *panel {
-	p := newPlot(label)
+// addPanel draws one field of every run, unless none has it. The legend of the loss, which every
+// run has, names the runs.
+func (c *Curves) addPanel(out *composition, label string, height vg.Length, f field) {
+	p := newPlot(label, "xy")
 	drawn := 0
-	for i, run := range slices.Backward(runs) {
+	for i, run := range slices.Backward(c.Runs) {
 		pieces := series(run.Records, f)
 		drawn += points(pieces)
 		addLine(p, pieces, lineStyle(runColor(i), lineWidth, runDashes(i)))
 	}
 	if drawn == 0 {
-		return nil
+		return
 	}
 	if room := 0.06 * (p.Y.Max - p.Y.Min); room > 0 {
 		p.Y.Min, p.Y.Max = p.Y.Min-room, p.Y.Max+room
 	}
-	return &panel{p, height}
+	out.panels = append(out.panels, panel{p, height})
+}
+
+func addLine(p *plot.Plot, pieces [][]Point, style draw.LineStyle) {
+	for _, piece := range pieces {
+		p.Add(&plotter.Line{XYs: coordinates(Thin(piece, maxPoints)), LineStyle: style})
+	}
 }

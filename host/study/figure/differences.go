@@ -4,7 +4,6 @@ import (
 	"slices"
 
 	"gonum.org/v1/plot"
-	"gonum.org/v1/plot/plotter"
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
 )
@@ -30,87 +29,61 @@ type PairDifferences struct {
 	Mean, Low, High float64 // mean of the differences and its interval; Low and High are NaN if there is none
 }
 
-const (
-	pairRadius = 1.5 // points, of the mark of one pair
-	pairDrop   = 4   // points, of that mark below the mean
-	rowRoom    = 18  // points, of a row with one series
-	frameRoom  = 0.9 * vg.Inch
-)
-
-// rows is a figure whose height grows with its rows.
-type rows struct {
-	*single
-	room vg.Length
-}
-
-func (r rows) height(title string, width vg.Length) vg.Length {
-	h := r.room + frameRoom + max(0, r.legend.height(width)-defaultLegend)
-	if title != "" {
-		h += titleHeight
-	}
-	return max(h, 1.6*vg.Inch)
-}
-
-func (d *Differences) compose(vg.Length) (composition, error) {
-	d = &Differences{d.X, d.Rows, d.Series}
-	d.X.Log = false // differences have both signs
+func (d *Differences) compose(vg.Length) *composition {
+	x := Axis{Label: d.X.Label} // differences have both signs
 	all := newSpan()
 	for _, s := range d.Series {
 		for _, r := range s.Rows[:min(len(s.Rows), len(d.Rows))] {
-			for _, v := range append(slices.Clone(r.Each), r.Mean, r.Low, r.High) {
-				all.add(d.X, v)
-			}
+			all.add(x, r.Each...)
+			all.add(x, r.Mean, r.Low, r.High)
 		}
 	}
 	if all.empty() {
-		return nil, ErrNoData
+		return nil
 	}
-	all.add(d.X, 0)
-	p := newBarePlot("")
-	grid := plotter.NewGrid()
-	grid.Horizontal.Width = 0
-	grid.Vertical = lineStyle(gridColor, axisWidth, nil)
-	p.Add(grid)
-	d.X.apply(&p.X, all)
-	margin := room * (all.high - all.low) // also where all differences have one sign: the line at zero is not the frame
-	p.X.Min, p.X.Max = all.low-margin, all.high+margin
+	all.add(x, 0)
+	p := newPlot("", "x")
+	x.apply(&p.X, all)
+	if !all.single() { // also where all differences have one sign: the line at zero is not the frame
+		p.X.Min, p.X.Max = all.low-room*(all.high-all.low), all.high+room*(all.high-all.low)
+	}
 	names := slices.Clone(d.Rows)
 	slices.Reverse(names)
 	nominal(&p.Y, names)
-	p.Add(layerFunc(d.draw))
-	out := rows{&single{plot: p}, rowRoom * vg.Length(len(d.Rows)*max(1, len(d.Series)))}
+	p.Add(layerFunc(func(c draw.Canvas, p *plot.Plot) { d.draw(c, p, x) }))
+	const rowHeight = 18 // points, of a row with one series
+	height := rowHeight * vg.Length(len(d.Rows)*max(1, len(d.Series)))
+	out := &composition{panels: []panel{{p, max(height, vg.Inch)}}}
 	for i, s := range d.Series {
 		if s.Name != "" {
 			mark := markOf(i)
-			out.legend = append(out.legend, entry{s.Name, swatch{line: lineStyle(runColor(i), lineWidth, nil), mark: &mark}})
+			out.legend = append(out.legend, entry{s.Name, swatch{lineStyle(runColor(i), lineWidth, nil), &mark}})
 		}
 	}
-	return out, nil
+	return out
 }
 
-func (d *Differences) draw(c draw.Canvas, p *plot.Plot) {
+func (d *Differences) draw(c draw.Canvas, p *plot.Plot, axis Axis) {
+	const pairRadius, pairDrop = 1.5, 4 // points, of the mark of one pair, and how far below the mean
 	x, y := p.Transforms(&c)
 	c.StrokeLine2(lineStyle(axisColor, axisWidth, nil), x(0), c.Min.Y, x(0), c.Max.Y)
 	share := groupShare / float64(len(d.Series))
 	for i, s := range d.Series {
+		dot := draw.GlyphStyle{Color: faint(runColor(i)), Radius: pairRadius, Shape: draw.CircleGlyph{}}
 		offset := groupShare/2 - share*(float64(i)+0.5)
 		for row, r := range s.Rows[:min(len(s.Rows), len(d.Rows))] {
-			d.row(c, x, y(float64(len(d.Rows)-1-row)+offset), i, r)
+			at := y(float64(len(d.Rows)-1-row) + offset)
+			for _, v := range r.Each {
+				if axis.drawable(v) {
+					c.DrawGlyphNoClip(dot, vg.Point{X: x(v), Y: at - pairDrop})
+				}
+			}
+			if axis.drawable(r.Low) && axis.drawable(r.High) {
+				errorBar(c, lineStyle(runColor(i), lineWidth, nil), vg.Point{X: x(r.Low), Y: at}, vg.Point{X: x(r.High), Y: at})
+			}
+			if axis.drawable(r.Mean) {
+				c.DrawGlyphNoClip(markOf(i), vg.Point{X: x(r.Mean), Y: at})
+			}
 		}
-	}
-}
-
-func (d *Differences) row(c draw.Canvas, x func(float64) vg.Length, y vg.Length, place int, r PairDifferences) {
-	dot := draw.GlyphStyle{Color: faint(runColor(place)), Radius: pairRadius, Shape: draw.CircleGlyph{}}
-	for _, v := range r.Each {
-		if d.X.drawable(v) {
-			c.DrawGlyphNoClip(dot, vg.Point{X: x(v), Y: y - pairDrop})
-		}
-	}
-	if d.X.drawable(r.Low) && d.X.drawable(r.High) {
-		acrossBar(c, lineStyle(runColor(place), lineWidth, nil), x(r.Low), x(r.High), y)
-	}
-	if d.X.drawable(r.Mean) {
-		c.DrawGlyphNoClip(markOf(place), vg.Point{X: x(r.Mean), Y: y})
 	}
 }

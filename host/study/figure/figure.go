@@ -28,22 +28,15 @@ import (
 // Picture is one of the kinds of figures that Draw knows: *Curves, *Chart,
 // *Bars, *Differences or *Heat.
 type Picture interface {
-	// compose makes the parts of a figure of the given width. It returns ErrNoData when
-	// there is nothing to draw.
-	compose(width vg.Length) (composition, error)
-}
-
-// composition is a figure before it is laid out on a page.
-type composition interface {
-	height(title string, width vg.Length) vg.Length // unless another was asked for; the width is that between the margins
-	lay(c draw.Canvas, title string)
+	// compose makes the parts of a figure of the given width; nil when there is nothing to draw.
+	compose(width vg.Length) *composition
 }
 
 // Options configures a figure. The zero value is a good default.
 type Options struct {
 	Title  string  // title above the figure; empty: none, because figures in papers have captions instead
 	Width  float64 // in inches; 0: 6
-	Height float64 // in inches; 0: for curves, it depends on the number of panels; otherwise 3.6
+	Height float64 // in inches; 0: what the panels, the legend and the title need
 }
 
 // Format is a file format.
@@ -82,10 +75,7 @@ func Save(path string, p Picture, o Options) error {
 
 // Empty reports whether no value of a picture can be drawn, so that Draw would return
 // ErrNoData.
-func Empty(p Picture) bool {
-	_, err := p.compose(defaultWidth)
-	return errors.Is(err, ErrNoData)
-}
+func Empty(p Picture) bool { return p.compose(defaultWidth) == nil }
 
 // Draw draws a picture. It returns ErrNoData if none of its values fits on the axes.
 func Draw(w io.Writer, format Format, p Picture, o Options) error {
@@ -93,33 +83,19 @@ func Draw(w io.Writer, format Format, p Picture, o Options) error {
 	if o.Width > 0 {
 		width = vg.Length(o.Width) * vg.Inch
 	}
-	parts, err := p.compose(width)
-	if err != nil {
-		return err
+	parts := p.compose(width)
+	if parts == nil {
+		return ErrNoData
 	}
 	height := parts.height(title, width-2*margin)
 	if o.Height > 0 {
 		height = vg.Length(o.Height) * vg.Inch
 	}
-	return render(w, format, width, height, func(c draw.Canvas) {
-		parts.lay(draw.Crop(c, margin, -margin, margin, -margin), title)
-	})
-}
-
-const (
-	defaultWidth  = 6 * vg.Inch
-	defaultHeight = 3.6 * vg.Inch
-	titleHeight   = 0.3 * vg.Inch
-	margin        = 0.1 * vg.Inch // around the figure
-	dotsPerInch   = 200
-)
-
-func render(w io.Writer, format Format, width, height vg.Length, paint func(draw.Canvas)) error {
 	onto := func(c vg.CanvasSizer) {
 		canvas := draw.New(c)
 		canvas.SetColor(background)
 		canvas.Fill(canvas.Rectangle.Path())
-		paint(canvas)
+		parts.lay(draw.Crop(canvas, margin, -margin, margin, -margin), title)
 	}
 	switch format {
 	case PNG:
@@ -147,3 +123,9 @@ func render(w io.Writer, format Format, width, height vg.Length, paint func(draw
 	}
 	return fmt.Errorf("unknown format %q", format)
 }
+
+const (
+	defaultWidth = 6 * vg.Inch
+	margin       = 0.1 * vg.Inch // around the figure
+	dotsPerInch  = 200
+)

@@ -12,7 +12,6 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"strconv"
 	"strings"
 	"testing"
 
@@ -56,19 +55,12 @@ func render(t testing.TB, format figure.Format, runs []figure.Run, o figure.Opti
 	return drawn(t, format, &figure.Curves{Runs: runs}, o)
 }
 
-var (
-	fontSize    = regexp.MustCompile(`font-size:([0-9.]+)px`)
-	superscript = strings.NewReplacer("−", "⁻", "0", "⁰", "1", "¹", "2", "²", "3", "³", "4", "⁴", "5", "⁵", "6", "⁶", "7", "⁷", "8", "⁸", "9", "⁹")
-)
-
-// labels returns the texts of an SVG, which must be well-formed. A text in small print is
-// the exponent of the one before.
+// labels returns the texts of an SVG, which must be well-formed.
 func labels(t *testing.T, svg []byte) map[string]int {
 	t.Helper()
 	out := map[string]int{}
 	dec := xml.NewDecoder(bytes.NewReader(svg))
 	inText := false
-	last, size, lastSize := "", 0.0, 0.0
 	for {
 		token, err := dec.Token()
 		if errors.Is(err, io.EOF) {
@@ -80,26 +72,10 @@ func labels(t *testing.T, svg []byte) map[string]int {
 		switch token := token.(type) {
 		case xml.StartElement:
 			inText = token.Name.Local == "text"
-			for _, a := range token.Attr {
-				if m := fontSize.FindStringSubmatch(a.Value); m != nil {
-					size, _ = strconv.ParseFloat(m[1], 64)
-				}
-			}
 		case xml.CharData:
-			if !inText {
-				continue
+			if inText {
+				out[string(token)]++
 			}
-			text := string(token)
-			if math.Abs(size/lastSize-0.7) < 0.01 {
-				if out[last]--; out[last] == 0 {
-					delete(out, last)
-				}
-				text = last + superscript.Replace(text)
-			} else {
-				lastSize = size
-			}
-			out[text]++
-			last = text
 		case xml.EndElement:
 			inText = false
 		}

@@ -24,23 +24,23 @@ type Heat struct {
 	Log           bool        // a logarithmic colour scale; values that are not positive are missing
 }
 
-func (h *Heat) compose(width vg.Length) (composition, error) {
+func (h *Heat) compose(width vg.Length) *composition {
 	values, axis := newSpan(), Axis{Log: h.Log}
 	for row := range h.Rows {
 		for column := range h.Columns {
 			values.add(axis, h.at(row, column))
 		}
 	}
-	if values.empty() {
-		return nil, ErrNoData
-	}
 	switch {
+	case values.empty():
+		return nil
 	case values.single() && h.Log:
 		values.low, values.high = values.low/2, values.high*2
 	case values.single():
-		values.low, values.high = values.low-0.5*math.Abs(values.low)-1e-9, values.high+0.5*math.Abs(values.high)+1e-9
+		half := 0.5*math.Abs(values.low) + 1e-9
+		values.low, values.high = values.low-half, values.high+half
 	}
-	p := newBarePlot(clean(h.Y.Label))
+	p := newPlot(clean(h.Y.Label), "")
 	nominalX(&p.X, h.Columns, width-scaleWidth-scaleGap-vg.Inch)
 	p.X.Label.Text = clean(h.X.Label)
 	rows := slices.Clone(h.Rows)
@@ -48,7 +48,27 @@ func (h *Heat) compose(width vg.Length) (composition, error) {
 	nominal(&p.Y, rows)
 	p.X.LineStyle.Width, p.Y.LineStyle.Width = 0, 0
 	p.Add(layerFunc(func(c draw.Canvas, p *plot.Plot) { h.cells(c, p, values) }))
-	return &single{plot: p, scale: h.colorScale(values)}, nil
+
+	scale := newPlot(clean(h.Scale), "")
+	scale.HideX()
+	scale.X.Min, scale.X.Max = 0, 1
+	scale.Y.Min, scale.Y.Max = values.low, values.high
+	if h.Log {
+		scale.Y.Scale, scale.Y.Tick.Marker = plot.LogScale{}, logTicks{}
+	}
+	scale.Y.LineStyle.Width = 0
+	scale.Add(layerFunc(func(c draw.Canvas, _ *plot.Plot) {
+		const steps = 64
+		height := c.Size().Y / steps
+		for i := range steps {
+			step := c.Rectangle
+			step.Min.Y += vg.Length(i) * height
+			step.Max.Y = min(step.Min.Y+1.2*height, c.Max.Y) // below the next, so that no gap shows
+			c.SetColor(ramp((float64(i) + 0.5) / steps))
+			c.Fill(step.Path())
+		}
+	}))
+	return &composition{panels: []panel{{p, plotHeight}}, scale: scale}
 }
 
 // at is a value, NaN where the matrix has none.
@@ -59,32 +79,27 @@ func (h *Heat) at(row, column int) float64 {
 	return math.NaN()
 }
 
-// share is the place of a value on the scale, from 0 to 1.
-func (h *Heat) share(v float64, s span) float64 {
-	if h.Log {
-		return math.Log(v/s.low) / math.Log(s.high/s.low)
-	}
-	return (v - s.low) / (s.high - s.low)
-}
-
 func (h *Heat) cells(c draw.Canvas, p *plot.Plot, s span) {
 	x, y := p.Transforms(&c)
 	style := textStyle(tickSize)
 	style.XAlign, style.YAlign = draw.XCenter, draw.YCenter
-	format := cmp.Or(h.Format, "%.3g")
 	for row := range h.Rows {
 		for column := range h.Columns {
 			cx, cy := float64(column), float64(len(h.Rows)-1-row)
 			cell := vg.Rectangle{Min: vg.Point{X: x(cx - 0.5), Y: y(cy - 0.5)}, Max: vg.Point{X: x(cx + 0.5), Y: y(cy + 0.5)}}
-			v, text, fill := h.at(row, column), "–", color.NRGBA{0xF2, 0xF2, 0xF2, 0xFF}
+			v, text, fill, share := h.at(row, column), "–", color.NRGBA{0xF2, 0xF2, 0xF2, 0xFF}, 0.0
 			if (Axis{Log: h.Log}).drawable(v) {
-				fill = ramp(h.share(v, s))
-				text = clean(fmt.Sprintf(format, v))
+				share = (v - s.low) / (s.high - s.low)
+				if h.Log {
+					share = math.Log(v/s.low) / math.Log(s.high/s.low)
+				}
+				fill, text = ramp(share), clean(fmt.Sprintf(cmp.Or(h.Format, "%.3g"), v))
 			}
 			c.SetColor(fill)
 			c.Fill(cell.Path())
-			c.StrokeLines(lineStyle(background, 1, nil), append(corners(cell), cell.Min))
-			style.Color = textOn(fill)
+			c.SetLineStyle(lineStyle(background, 1, nil))
+			c.Stroke(cell.Path())
+			style.Color = textOn(share)
 			if style.Width(text) <= cell.Size().X {
 				c.FillText(style, vg.Point{X: x(cx), Y: y(cy)}, text)
 			}
@@ -92,76 +107,34 @@ func (h *Heat) cells(c draw.Canvas, p *plot.Plot, s span) {
 	}
 }
 
-func corners(r vg.Rectangle) []vg.Point {
-	return []vg.Point{r.Min, {X: r.Max.X, Y: r.Min.Y}, r.Max, {X: r.Min.X, Y: r.Max.Y}}
-}
-
-func (h *Heat) colorScale(s span) *plot.Plot {
-	p := newBarePlot(clean(h.Scale))
-	p.HideX()
-	p.X.Min, p.X.Max = 0, 1
-	p.Y.Min, p.Y.Max = s.low, s.high
-	if h.Log {
-		p.Y.Scale, p.Y.Tick.Marker = plot.LogScale{}, logTicks{}
-	}
-	p.Y.LineStyle.Width = 0
-	p.Add(layerFunc(func(c draw.Canvas, _ *plot.Plot) {
-		const steps = 64
-		height := (c.Max.Y - c.Min.Y) / steps
-		for i := range steps {
-			c.SetColor(ramp((float64(i) + 0.5) / steps))
-			low := c.Min.Y + vg.Length(i)*height
-			c.Fill(vg.Rectangle{Min: vg.Point{X: c.Min.X, Y: low}, Max: vg.Point{X: c.Max.X, Y: min(low+1.2*height, c.Max.Y)}}.Path())
-		}
-	}))
-	return p
-}
-
-// anchors are the colours of ColorBrewer's YlGnBu, a scale that people with any kind
-// of colour vision can read, between which the scale is interpolated.
-var anchors = func() []color.NRGBA {
+// anchors are the colours of ColorBrewer's YlGnBu from light to dark, a scale that people with any
+// kind of colour vision can read.
+var anchors = func() []color.Color {
 	p, err := brewer.GetPalette(brewer.TypeSequential, "YlGnBu", 9)
 	if err != nil {
 		panic(err) // it is part of the library
 	}
-	var out []color.NRGBA
-	for _, c := range p.Colors() {
-		out = append(out, color.NRGBAModel.Convert(c).(color.NRGBA))
-	}
-	if luminance(out[0]) < luminance(out[len(out)-1]) {
-		slices.Reverse(out)
-	}
-	return out
+	return p.Colors()
 }()
 
-// ramp is the colour of a share of the scale.
+// ramp is the colour of a share of the scale, interpolated between the anchors.
 func ramp(share float64) color.NRGBA {
 	if math.IsNaN(share) { // of numbers at the ends of what can be written
 		share = 0
 	}
 	at := min(max(share, 0), 1) * float64(len(anchors)-1)
 	i := min(int(at), len(anchors)-2)
-	mix := func(a, b uint8) uint8 { return uint8(math.Round(float64(a) + (at-float64(i))*(float64(b)-float64(a)))) }
-	a, b := anchors[i], anchors[i+1]
+	a, b := color.NRGBAModel.Convert(anchors[i]).(color.NRGBA), color.NRGBAModel.Convert(anchors[i+1]).(color.NRGBA)
+	mix := func(a, b uint8) uint8 {
+		return uint8(math.Round(float64(a) + (at-float64(i))*(float64(b)-float64(a))))
+	}
 	return color.NRGBA{mix(a.R, b.R), mix(a.G, b.G), mix(a.B, b.B), 0xFF}
 }
 
-// luminance is the relative luminance of the Web Content Accessibility Guidelines.
-func luminance(c color.NRGBA) float64 {
-	linear := func(v uint8) float64 {
-		x := float64(v) / 255
-		if x <= 0.04045 {
-			return x / 12.92
-		}
-		return math.Pow((x+0.055)/1.055, 2.4)
-	}
-	return 0.2126*linear(c.R) + 0.7152*linear(c.G) + 0.0722*linear(c.B)
-}
-
-// textOn is black or white, whichever stands out more on c.
-func textOn(c color.NRGBA) color.Color {
-	if l := luminance(c); (l+0.05)/0.05 < 1.05/(l+0.05) {
+// textOn is the colour of text on a share of the scale: white on what is dark.
+func textOn(share float64) color.Color {
+	if share > 0.68 {
 		return background
 	}
-	return color.NRGBA{0, 0, 0, 0xFF}
+	return color.Black
 }

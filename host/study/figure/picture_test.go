@@ -48,7 +48,7 @@ func scaling(random *rand.Rand) *figure.Chart {
 		l := 1.7 + 400/math.Pow(n, 0.34)
 		measured.Points = append(measured.Points, figure.Point{X: n, Y: l + 0.01*random.NormFloat64(), Minus: 0.02, Plus: 0.02})
 		fitted.Points = append(fitted.Points, figure.Point{X: n, Y: l})
-		front.Points = append(front.Points, figure.Point{X: n / 3, Y: l + 0.1, Label: fmt.Sprintf("%.0fM", n/1e6)})
+		front.Points = append(front.Points, figure.Point{X: n / 3, Y: l + 0.1})
 	}
 	return &figure.Chart{X: figure.Axis{Label: "parameters", Log: true}, Y: figure.Axis{Label: "loss"}, Series: []figure.Series{measured, fitted, front}}
 }
@@ -77,7 +77,7 @@ func pictures() map[string]struct {
 			Series: []figure.Series{bell(random, "CAGE", 3000, 0.3), bell(random, "QuEST", 3000, 0.5), bell(random, "full precision", 3000, 0.1)}},
 			"step|validation loss|CAGE|QuEST|full precision|1000|2000|0.1"},
 		"runs":    {&figure.Curves{Runs: compare()}, "step|QuEST W4A4|full precision|validation"},
-		"scatter": {scaling(random), "parameters|loss|CAGE, 4 bits|Pareto front|30M|200M|10⁸|2·10⁷"},
+		"scatter": {scaling(random), "parameters|loss|CAGE, 4 bits|Pareto front|1e8|2e7"},
 		"trajectories": {&figure.Chart{X: figure.Axis{Label: "1st"}, Y: figure.Axis{Label: "2nd"}, Equal: true,
 			Series: []figure.Series{walk(random, "STE-SGD", 3, 1), walk(random, "STE-Adam", 2, -1), walk(random, "CAGE-Adam", 4, 2)}},
 			"1st|2nd|STE-SGD|STE-Adam|CAGE-Adam"},
@@ -100,7 +100,7 @@ func pictures() map[string]struct {
 			Values: [][]float64{{3.21, 3.19, 3.15, 3.4}, {3.18, 3.12, 3.11, nan}, {3.2, 3.13, 3.08, 3.31}}, Format: "%.2f", Scale: "validation loss"},
 			"λ|silence s|0.5|4|0.25|0.8|validation loss|3.21|3.08|–|3.3"},
 		"heat with a logarithmic scale": {&figure.Heat{Columns: []string{"a", "b"}, Rows: []string{"c", "d"}, Values: [][]float64{{1e-4, 0.02}, {1, 300}}, Scale: "loss", Log: true},
-			"a|b|c|d|loss|0.0001|0.02|300|10⁻⁴|100"},
+			"a|b|c|d|loss|0.0001|0.02|300|1e−4|100"},
 	}
 }
 
@@ -200,7 +200,7 @@ func TestOddPictures(t *testing.T) {
 	pairs := figure.DifferenceSeries{Name: hostile}
 	for i, v := range odd {
 		pairs.Rows = append(pairs.Rows, figure.PairDifferences{Each: odd, Mean: v, Low: odd[len(odd)-1-i], High: v})
-		points = append(points, figure.Point{X: float64(i), Y: v, Minus: odd[len(odd)-1-i], Plus: v, Label: hostile})
+		points = append(points, figure.Point{X: float64(i), Y: v, Minus: odd[len(odd)-1-i], Plus: v})
 		bars = append(bars, figure.Bar{Y: v, Minus: odd[len(odd)-1-i], Plus: v})
 	}
 	groups := make([]string, len(odd))

@@ -11,7 +11,6 @@ import (
 type field func(r *metrics.Record) *metrics.Number
 
 func valLoss(r *metrics.Record) *metrics.Number { return r.ValLoss }
-func lambda(r *metrics.Record) *metrics.Number  { return r.Lambda }
 
 // trainLoss is what validation measures, too, whatever training minimizes.
 func trainLoss(r *metrics.Record) *metrics.Number {
@@ -21,14 +20,6 @@ func trainLoss(r *metrics.Record) *metrics.Number {
 	return &r.Loss
 }
 
-// relativeError is ‖x − Q(x)‖ / ‖x‖ in percent.
-func relativeError(r *metrics.Record) *metrics.Number {
-	return mapNumber(r.ErrorRel, func(x float64) float64 { return 100 * math.Sqrt(x) })
-}
-
-// absoluteError is ‖x − Q(x)‖.
-func absoluteError(r *metrics.Record) *metrics.Number { return mapNumber(r.ErrorNorm2, math.Sqrt) }
-
 // mapNumber returns f of a number, nil for one that was not measured.
 func mapNumber(n *metrics.Number, f func(float64) float64) *metrics.Number {
 	if n == nil {
@@ -36,10 +27,6 @@ func mapNumber(n *metrics.Number, f func(float64) float64) *metrics.Number {
 	}
 	return metrics.Some(f(float64(*n)))
 }
-
-// largest is the magnitude from which a value counts as infinite. Such values would
-// leave no room for the others, and overflow in the arithmetic of plotting.
-const largest = 1e30
 
 // series returns a curve as pieces: where a value is not finite, the line breaks,
 // so that a step that went wrong can be seen. Steps that were not measured are
