@@ -260,7 +260,6 @@ func fetch(ts *testscript.TestScript, neg bool, args []string) {
 	}
 	await(ts, ts.MkAbs(args[0]), "\n")
 	address, _, _ := strings.Cut(ts.ReadFile(args[0]), "\n")
-	address, _, _ = strings.Cut(address, "#")
 	answer, err := http.Get(strings.TrimSuffix(address, "/") + args[1])
 	ts.Check(err)
 	defer answer.Body.Close()

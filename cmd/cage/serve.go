@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"net"
@@ -26,8 +25,7 @@ func newServe() *cobra.Command {
 		Short: "Show runs as they train, in a web browser",
 		Long: `Show the runs below the given directories, by default runs and studies, in a web
 browser on this machine: a table that can be filtered and sorted, curves that grow
-while runs train, and studies (docs/serve.md). It goes on until Ctrl-C. Who opens the
-address that it prints, with its token, can also stop runs and ask for checkpoints.
+while runs train, and studies (docs/serve.md). It goes on until Ctrl-C.
 
 Only this machine can reach the pages. With --listen others can, too: whoever reaches
 the address sees the runs. They load nothing from any network.`,
@@ -61,15 +59,15 @@ func serveRuns(cmd *cobra.Command, listen string, dirs []string) error {
 	if !address.IP.IsLoopback() {
 		fmt.Fprintf(cmd.ErrOrStderr(), "everybody who can reach %s sees these runs\n", l.Addr())
 	}
-	token := rand.Text()
 	server := &http.Server{
-		Handler:           serve.New(serve.Options{Roots: dirs, Host: host, Token: token}).Handler(),
-		ReadHeaderTimeout: 10 * time.Second, ReadTimeout: time.Minute, WriteTimeout: 5 * time.Minute, MaxHeaderBytes: 64 << 10,
+		Handler:           serve.New(host, dirs...).Handler(),
+		ReadHeaderTimeout: 10 * time.Second, ReadTimeout: time.Minute,
+		WriteTimeout: 5 * time.Minute, MaxHeaderBytes: 64 << 10,
 	}
 	if address.IP.IsUnspecified() {
 		host = "127.0.0.1" // where a browser on this machine reaches a server on all addresses
 	}
-	fmt.Fprintf(cmd.OutOrStdout(), "http://%s/#token=%s\n", net.JoinHostPort(host, fmt.Sprint(address.Port)), token)
+	fmt.Fprintf(cmd.OutOrStdout(), "http://%s/\n", net.JoinHostPort(host, fmt.Sprint(address.Port)))
 	ended := make(chan error, 1)
 	go func() { ended <- server.Serve(l) }()
 	select {

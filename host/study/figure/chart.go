@@ -147,7 +147,7 @@ func (c *Chart) draw(to draw.Canvas, p *plot.Plot) {
 		}
 		for _, piece := range split(s.Points, c.X, c.Y) {
 			if s.Line != NoLine && !s.Marks {
-				piece = Thin(piece, maxPoints)
+				piece = Thin(piece, maxPoints, Point.value)
 			}
 			pieces[i] = append(pieces[i], piece)
 		}

@@ -78,9 +78,9 @@ func (c *Curves) addLoss(out *composition) {
 		all := points(train) + points(validation)
 		drawn += all
 		validated = validated || len(validation) > 0
-		smoothed = smoothed || points(train) >= smoothFrom
+		smoothed = smoothed || points(train) >= SmoothFrom
 		color := runColor(i)
-		if single && points(train) >= smoothFrom { // several raw curves would hide each other
+		if single && points(train) >= SmoothFrom { // several raw curves would hide each other
 			addLine(p, train, lineStyle(faint(color), rawWidth, nil))
 		}
 		addLine(p, smooth(train), lineStyle(color, lineWidth, runDashes(i)))
@@ -146,7 +146,7 @@ func fitLoss(p *plot.Plot, runs []Run) {
 		from := math.Inf(-1) // the step at which what counts begins
 		if all := slices.Concat(train...); len(all) > 0 {
 			n := len(all)
-			if n < smoothFrom || all[0].X > 0.05*all[n-1].X {
+			if n < SmoothFrom || all[0].X > 0.05*all[n-1].X {
 				return // a short run, or the end of one: all of it is shown
 			}
 			from = all[min(int(math.Ceil(share*float64(n))), n-1)].X
@@ -186,6 +186,6 @@ func (c *Curves) addPanel(out *composition, label string, height vg.Length, f fi
 
 func addLine(p *plot.Plot, pieces [][]Point, style draw.LineStyle) {
 	for _, piece := range pieces {
-		p.Add(&plotter.Line{XYs: coordinates(Thin(piece, maxPoints)), LineStyle: style})
+		p.Add(&plotter.Line{XYs: coordinates(Thin(piece, maxPoints, Point.value)), LineStyle: style})
 	}
 }

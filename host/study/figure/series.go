@@ -69,11 +69,11 @@ func points(pieces [][]Point) int {
 	return n
 }
 
-// smoothFrom is the number of points from which on a curve is smoothed, and
-// smoothShare the share of its points that each smoothed value averages.
+// SmoothFrom is the number of points from which on a curve is smoothed, and
+// SmoothShare the share of its points that each smoothed value averages.
 const (
-	smoothFrom  = 50
-	smoothShare = 0.02
+	SmoothFrom  = 50
+	SmoothShare = 0.02
 )
 
 // smooth returns the curve with each value replaced by the mean of the values
@@ -82,10 +82,10 @@ const (
 // averaged over, and is cut off at the end, where a run is read off.
 func smooth(pieces [][]Point) [][]Point {
 	n := points(pieces)
-	if n < smoothFrom {
+	if n < SmoothFrom {
 		return pieces
 	}
-	reach := max(1, int(smoothShare*float64(n)/2))
+	reach := max(1, int(SmoothShare*float64(n)/2))
 	out := make([][]Point, len(pieces))
 	for i, piece := range pieces {
 		sums := make([]sum, len(piece)+1) // sums[j] is that of the first j values
@@ -117,27 +117,27 @@ func (s sum) plus(x float64) sum {
 const maxPoints = 2000
 
 // Thin returns at most about n points of a curve that look the same when drawn: for each
-// stretch of neighbouring points, the lowest and the highest, and the first that is NaN,
-// which breaks the line; and both ends.
-func Thin(points []Point, n int) []Point {
+// stretch of neighbouring points, the lowest and the highest by their value y, and the first that
+// is NaN, which breaks the line; and both ends.
+func Thin[P any](points []P, n int, y func(P) float64) []P {
 	if len(points) <= n {
 		return points
 	}
 	stretch := (2*len(points) + n - 1) / n
-	out := []Point{points[0]}
+	out := []P{points[0]}
 	for from := 1; from < len(points)-1; from += stretch {
 		low, high, broken := -1, -1, -1
 		for i := from; i < min(from+stretch, len(points)-1); i++ {
-			switch y := points[i].Y; {
-			case math.IsNaN(y):
+			switch v := y(points[i]); {
+			case math.IsNaN(v):
 				if broken < 0 {
 					broken = i
 				}
 			case low < 0:
 				low, high = i, i
-			case y < points[low].Y:
+			case v < y(points[low]):
 				low = i
-			case y > points[high].Y:
+			case v > y(points[high]):
 				high = i
 			}
 		}
@@ -151,3 +151,6 @@ func Thin(points []Point, n int) []Point {
 	}
 	return append(out, points[len(points)-1])
 }
+
+// value is that by which points are thinned.
+func (p Point) value() float64 { return p.Y }

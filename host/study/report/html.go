@@ -99,7 +99,7 @@ func chart(c *figure.Chart) *Chart {
 	for _, s := range c.Series {
 		curve := Curve{Name: s.Name, X: []float64{}, Y: []*float64{}, Low: []*float64{}, High: []*float64{}}
 		banded := slices.ContainsFunc(s.Points, func(p figure.Point) bool { return p.Minus != 0 || p.Plus != 0 })
-		for _, p := range figure.Thin(s.Points, maxHover) {
+		for _, p := range figure.Thin(s.Points, maxHover, func(p figure.Point) float64 { return p.Y }) {
 			curve.X, curve.Y = append(curve.X, p.X), append(curve.Y, Finite(p.Y))
 			if banded {
 				curve.Low, curve.High = append(curve.Low, Finite(p.Y-p.Minus)), append(curve.High, Finite(p.Y+p.Plus))

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"path/filepath"
 	"slices"
 	"strings"
 
@@ -45,9 +44,6 @@ var panels = []panel{
 	{"skipped", "Steps left out", []string{"skipped", "uncorrected"}, false, false},
 }
 
-// chartColors is how many colours chart.js has.
-const chartColors = 7
-
 // maxCurves limits the runs whose curves one request can ask for.
 const maxCurves = 16
 
@@ -71,10 +67,7 @@ func (s *Server) curves(w http.ResponseWriter, r *http.Request) error {
 	if len(q["run"]) > maxCurves {
 		return refuse(http.StatusBadRequest, "curves of %d runs, want at most %d", len(q["run"]), maxCurves)
 	}
-	chosen := panels
-	if name := q.Get("panel"); name != "" {
-		chosen = slices.DeleteFunc(slices.Clone(panels), func(p panel) bool { return p.Name != name })
-	}
+	chosen := slices.DeleteFunc(slices.Clone(panels), func(p panel) bool { return q.Has("panel") && p.Name != q.Get("panel") })
 	if len(chosen) == 0 {
 		return refuse(http.StatusNotFound, "there is no panel %q", q.Get("panel"))
 	}
@@ -90,20 +83,21 @@ func (s *Server) curves(w http.ResponseWriter, r *http.Request) error {
 		out.Wrong = fmt.Sprintf("there is no run %q", missing[0])
 	}
 	read := make([]*runLog, len(runs))
+	taught := false
 	for i, run := range runs {
-		log, more, err := s.logs.read(run.Dir)
-		read[i], out.Partial = log, out.Partial || more
-		if err != nil {
+		log := s.logs.get(run.Dir)
+		log.mu.Lock()
+		more, err := log.follower.Next(bytesAtOnce)
+		taught = taught || log.curves["cross_entropy"] != nil
+		log.mu.Unlock()
+		if read[i], out.Partial = log, out.Partial || more; err != nil {
 			out.Wrong = err.Error()
 		}
 	}
-	taught := slices.ContainsFunc(read, func(l *runLog) bool { return l.has("cross_entropy") })
 	for _, p := range chosen {
-		if taught {
-			if p.Name == "loss" {
-				p.metrics = p.metrics[:1] // with a teacher, the training loss is not comparable with the validation loss
-			}
-		} else if p.Name == "cross_entropy" {
+		if taught && p.Name == "loss" {
+			p.metrics = p.metrics[:1] // with a teacher, the training loss is not comparable with the validation loss
+		} else if !taught && p.Name == "cross_entropy" {
 			continue // it has nothing that the loss has not
 		}
 		if c := p.chart(runs, read); len(c.Series) > 0 {
@@ -118,31 +112,48 @@ func (s *Server) curves(w http.ResponseWriter, r *http.Request) error {
 }
 
 func (p panel) chart(runs []*rundir.Run, read []*runLog) report.Chart {
-	out := report.Chart{X: "step", Y: p.axis(), LogY: p.log, Series: []report.Curve{}}
-	names := legendNames(runs)
+	const colors = 7        // of chart.js
+	const maxAxisLabel = 36 // bytes of a label that have room beside a chart of a run
+	out := report.Chart{X: "step", Y: p.Title, LogY: p.log, Series: []report.Curve{}}
+	// The axis has no room for formulas, or for a long name and its unit: the title says it.
+	if name, unit, found := strings.Cut(p.Title, ", "); len(unit) > len("nats per token") {
+		out.Y = name
+	} else if found && len(p.Title) > maxAxisLabel {
+		out.Y = unit
+	}
+	dirs := make([]string, len(runs))
+	for i, r := range runs {
+		dirs[i] = r.Dir
+	}
+	names := rundir.Names(dirs)
 	for nth, metric := range p.metrics {
 		for i := range runs {
-			points, smoothed := read[i].points(metric)
-			if len(points) == 0 {
-				continue
-			}
-			name := metrics.Label(metric)
-			if len(runs) > 1 {
-				name = names[i]
-				if metric != p.metrics[0] {
-					name += ", " + metrics.Label(metric)
+			read[i].mu.Lock()
+			recorded := read[i].curves[metric]
+			c := report.Curve{Name: metrics.Label(metric), Low: []*float64{}, High: []*float64{}}
+			var smoothed []float64
+			if recorded != nil {
+				smoothed = recorded.smoothed()
+				for _, p := range recorded.points {
+					c.X, c.Y = append(c.X, float64(p.step)), append(c.Y, report.Finite(p.value))
 				}
 			}
-			c := pageCurve(name, points)
+			read[i].mu.Unlock()
+			if recorded == nil {
+				continue
+			}
 			if len(runs) > 1 {
+				if c.Name = names[i]; nth > 0 {
+					c.Name += ", " + metrics.Label(metric)
+				}
 				// The colour tells the run and the kind of line the metric, others for runs of the
 				// same colour.
-				c.Color, c.Dash = i+1, 1+nth+i/chartColors*len(p.metrics)
+				c.Color, c.Dash = i+1, 1+nth+i/colors*len(p.metrics)
 			}
-			if p.noisy && metric == p.metrics[0] && smoothed != nil {
-				c.Raw, c.Y = c.Y, make([]*float64, len(smoothed))
-				for i, v := range smoothed {
-					c.Y[i] = report.Finite(v)
+			if p.noisy && nth == 0 && smoothed != nil {
+				c.Raw, c.Y = c.Y, nil
+				for _, v := range smoothed {
+					c.Y = append(c.Y, report.Finite(v))
 				}
 				if len(runs) == 1 {
 					c.Name += ", smoothed; faint: as recorded"
@@ -152,42 +163,4 @@ func (p panel) chart(runs []*rundir.Run, read []*runLog) report.Chart {
 		}
 	}
 	return out
-}
-
-// legendNames returns the names of runs without the directory that all of them are in, because a
-// legend has little room.
-func legendNames(runs []*rundir.Run) []string {
-	names := make([]string, len(runs))
-	for i, r := range runs {
-		names[i] = r.Dir
-	}
-	common := commonDir(names)
-	for i, name := range names {
-		names[i] = filepath.ToSlash(strings.TrimPrefix(name, common))
-	}
-	return names
-}
-
-// maxAxisLabel is how many bytes of a label have room beside a chart of a run.
-const maxAxisLabel = 36
-
-// axis labels the vertical axis, which has no room for formulas, or for a long name and its unit:
-// the title says it.
-func (p panel) axis() string {
-	name, unit, found := strings.Cut(p.Title, ", ")
-	switch {
-	case len(unit) > len("nats per token"): // it is a formula
-		return name
-	case found && len(p.Title) > maxAxisLabel:
-		return unit
-	}
-	return p.Title
-}
-
-func pageCurve(name string, points []point) report.Curve {
-	c := report.Curve{Name: name, X: make([]float64, len(points)), Y: make([]*float64, len(points)), Low: []*float64{}, High: []*float64{}}
-	for i, p := range points {
-		c.X[i], c.Y[i] = float64(p.Step), report.Finite(p.Value)
-	}
-	return c
 }

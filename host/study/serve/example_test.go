@@ -26,7 +26,7 @@ func Example() {
 	if err := os.WriteFile(filepath.Join(run, "run.toml"), []byte("[train]\nsteps = 10\n"), 0o644); err != nil {
 		log.Fatal(err)
 	}
-	pages := serve.New(serve.Options{Roots: []string{dir}}).Handler()
+	pages := serve.New("", dir).Handler()
 	for _, host := range []string{"localhost:7170", "elsewhere.example"} {
 		answer, request := httptest.NewRecorder(), httptest.NewRequest("GET", "/", nil)
 		request.Host = host

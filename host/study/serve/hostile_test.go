@@ -16,7 +16,7 @@ import (
 
 // TestHosts: a page of another site that makes its name lead here reads nothing.
 func TestHosts(t *testing.T) {
-	h := serve.New(serve.Options{Roots: []string{runs(t)}, Host: "Trainer.example"}).Handler()
+	h := serve.New("Trainer.example", runs(t)).Handler()
 	for host, want := range map[string]int{
 		"localhost": 200, "LOCALHOST:7170": 200, "127.0.0.1:7170": 200, "[::1]:7170": 200, "192.168.0.7:80": 200, "[fe80::1%25eth0]:80": 200, "trainer.example:7170": 200,
 		"": 403, "evil.example": 403, "evil.example:7170": 403, "localhost.evil.example": 403, "127.0.0.1.evil.example": 403, "localhost:7170:7170": 403,
@@ -33,44 +33,6 @@ func TestHosts(t *testing.T) {
 			if want == 403 && !strings.Contains(w.Body.String(), "by the IP address of the machine, or start cage serve with --listen NAME:PORT") {
 				t.Errorf("%q: %s", host, w.Body)
 			}
-		}
-	}
-}
-
-// TestOtherSites: a page of another site cannot make the browser ask, by whatever element or script; a link leads here.
-func TestOtherSites(t *testing.T) {
-	h := pages(runs(t))
-	for _, c := range []struct {
-		name, site, mode, dest, more string
-		want                         int
-	}{
-		{"the address bar", "none", "navigate", "document", "", 200},
-		{"a script of these pages", "same-origin", "cors", "empty", "", 200},
-		{"a style sheet of these pages", "same-origin", "no-cors", "style", "", 200},
-		{"a link", "cross-site", "navigate", "document", "", 200},
-		{"a program that is no browser", "", "", "", "", 200},
-		{"a picture", "cross-site", "no-cors", "image", "", 403},
-		{"a script", "cross-site", "cors", "empty", "", 403},
-		{"a frame", "cross-site", "navigate", "iframe", "", 403},
-		{"a page of another port", "same-site", "no-cors", "image", "", 403},
-		{"a page fetched beforehand", "cross-site", "navigate", "document", "Sec-Purpose: prefetch", 403},
-		{"a script, by an old browser", "", "", "", "Origin: http://evil.example", 403},
-		{"a report, by an old browser", "", "", "", "Origin: null", 403},
-		{"a script of these pages, by an old browser", "", "", "", "Origin: http://localhost:7170", 200},
-	} {
-		r := httptest.NewRequest("GET", "http://localhost:7170/table?q=a", nil)
-		for name, value := range map[string]string{"Sec-Fetch-Site": c.site, "Sec-Fetch-Mode": c.mode, "Sec-Fetch-Dest": c.dest} {
-			if value != "" {
-				r.Header.Set(name, value)
-			}
-		}
-		if name, value, ok := strings.Cut(c.more, ": "); ok {
-			r.Header.Set(name, value)
-		}
-		w := httptest.NewRecorder()
-		h.ServeHTTP(w, r)
-		if w.Code != c.want {
-			t.Errorf("%s: %d, want %d: %s", c.name, w.Code, c.want, w.Body)
 		}
 	}
 }

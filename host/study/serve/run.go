@@ -1,6 +1,7 @@
 package serve
 
 import (
+	"cmp"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -15,7 +16,6 @@ import (
 // runPage is what the template run shows.
 type runPage struct {
 	Run     string
-	Name    string // of the run as it is read
 	Query   string // names the run in addresses
 	Facts   factsView
 	Samples samplesView
@@ -27,45 +27,31 @@ type factsView struct {
 	Row         rowView
 	Checkpoints []int // steps
 	Results     []resultView
-	More        int // results that are not shown
 }
 
-func (s *Server) one(r *http.Request) (*rundir.Run, error) {
-	list, err := s.runsNamed([]string{r.URL.Query().Get("run")})
-	if err != nil {
-		return nil, err
-	}
-	return list[0], nil
+func (s *Server) runPage(run *rundir.Run) any {
+	query := url.Values{"run": {run.Dir}}.Encode()
+	return runPage{run.Dir, query, factsOf(run), s.samplesOf(run), run.Config()}
 }
 
-func (s *Server) run(w http.ResponseWriter, r *http.Request) error {
-	run, err := s.one(r)
-	if err != nil {
-		return err
-	}
-	return show(w, r, "run.gohtml", runPage{
-		Run: run.Dir, Name: s.name(run.Dir), Query: url.Values{"run": {run.Dir}}.Encode(), Facts: s.factsOf(run), Samples: s.samplesOf(run), Config: run.Config(),
-	})
-}
-
+// part shows a run, or a part of its page, by a template.
 func (s *Server) part(name string, of func(*rundir.Run) any) answer {
 	return func(w http.ResponseWriter, r *http.Request) error {
-		run, err := s.one(r)
+		list, err := s.runsNamed([]string{r.URL.Query().Get("run")})
 		if err != nil {
 			return err
 		}
-		return show(w, r, name, of(run))
+		return show(w, r, name, of(list[0]))
 	}
 }
 
-func (s *Server) factsOf(run *rundir.Run) factsView {
-	v := factsView{Row: s.rowOf(run, nil)}
-	if list, err := checkpoint.List(rundir.At(run.Dir).Checkpoints()); err == nil { // without any they cannot be shown, but all else can
+func factsOf(run *rundir.Run) factsView {
+	v := factsView{Row: rowOf(run, nil)}
+	// Checkpoints that cannot be listed are not shown, but all else is.
+	if list, err := checkpoint.List(rundir.At(run.Dir).Checkpoints()); err == nil {
 		v.Checkpoints = checkpoint.Steps(list)
 	}
-	names, more := resultNames([]*rundir.Run{run})
-	v.More = more
-	for _, name := range names {
+	for _, name := range resultNames([]*rundir.Run{run}) {
 		v.Results = append(v.Results, resultView{name, metrics.Label(name), quantity(run, name)})
 	}
 	return v
@@ -83,7 +69,6 @@ type comparePage struct {
 type comparison struct {
 	Title, Nothing string // Nothing is said where there are no rows
 	Rows           []comparedRow
-	More           int // rows that are not shown
 }
 
 type comparedRow struct {
@@ -102,31 +87,25 @@ func (s *Server) compare(w http.ResponseWriter, r *http.Request) error {
 	}
 	p := comparePage{Title: fmt.Sprintf("%d runs", len(list)), Query: url.Values{"run": names}.Encode()}
 	config := comparison{Title: "Configurations", Nothing: "Their configurations are the same."}
-	differences, more, err := rundir.Diff(r.Context(), list, maxRows)
+	const maxKeys = 1000 // only files that cage did not write have more
+	differences, _, err := rundir.Diff(r.Context(), list, maxKeys)
 	if err != nil {
 		return err
 	}
-	config.More = more
 	for _, d := range differences {
 		row := comparedRow{Name: d.Key}
 		for _, v := range d.Values {
-			if v != "" {
-				v = strings.TrimSpace(v)
-			} else {
-				v = absent
-			}
-			row.Values = append(row.Values, v)
+			row.Values = append(row.Values, cmp.Or(strings.TrimSpace(v), absent))
 		}
 		config.Rows = append(config.Rows, row)
 	}
 	states, results := comparedRow{Name: "state"}, comparison{Title: "Results"}
 	for _, run := range list {
-		p.Runs = append(p.Runs, s.rowOf(run, nil))
+		p.Runs = append(p.Runs, rowOf(run, nil))
 		states.Values = append(states.Values, string(run.State))
 	}
 	results.Rows = append(results.Rows, states)
-	names, results.More = resultNames(list)
-	for _, name := range names {
+	for _, name := range resultNames(list) {
 		row := comparedRow{Name: metrics.Label(name)}
 		for _, run := range list {
 			row.Values = append(row.Values, quantity(run, name))
@@ -143,34 +122,24 @@ func (s *Server) compare(w http.ResponseWriter, r *http.Request) error {
 // resultView is a result as it is shown: its name in filters, what it is called, and its value.
 type resultView struct{ Name, Label, Value string }
 
-// firstResults come first in a list of results, in this order. The others follow in the order in
-// which they are found.
-var firstResults = []string{"val_loss", "val_ppl", "train_loss", "error_rel", "error_norm2", "distance"}
-
-// maxRows limits the keys and results on a page. Only files that cage did not write have more.
-const maxRows = 1000
-
-// resultNames are those of the results of the runs, and how many more there are.
-func resultNames(list []*rundir.Run) (names []string, more int) {
-	known := map[string]bool{}
+// resultNames are those of the results of the runs, the most important first.
+func resultNames(list []*rundir.Run) (names []string) {
+	first := []string{"val_loss", "val_ppl", "train_loss", "error_rel", "error_norm2", "distance"}
 	for _, run := range list {
 		for _, x := range run.Results() {
-			if !known[x.Name] && !metrics.Configured(x.Name) {
-				known[x.Name] = true
+			if !slices.Contains(names, x.Name) && !metrics.Configured(x.Name) {
 				names = append(names, x.Name)
 			}
 		}
 	}
-	slices.SortStableFunc(names, func(a, b string) int { return resultOrder(a) - resultOrder(b) })
-	shown := min(len(names), maxRows)
-	return names[:shown], len(names) - shown
-}
-
-func resultOrder(name string) int {
-	if i := slices.Index(firstResults, name); i >= 0 {
-		return i
+	order := func(name string) int {
+		if i := slices.Index(first, name); i >= 0 {
+			return i
+		}
+		return len(first)
 	}
-	return len(firstResults)
+	slices.SortStableFunc(names, func(a, b string) int { return order(a) - order(b) })
+	return names
 }
 
 // number is a result with six digits, or all of a whole number.

@@ -3,19 +3,17 @@
 // how two runs differ.
 //
 // The pages are made here and work without a script; the script in page/live.js only
-// keeps them up to date. They load nothing from elsewhere. Curves are drawn as in the
-// report of a study (host/study/report), but thinned out here, so that a page stays
+// keeps them up to date. They load nothing from elsewhere and change nothing. Curves are drawn
+// as in the report of a study (host/study/report), but thinned out here, so that a page stays
 // fast however long a run is.
 //
 // Runs are files that others may have written. So all text is escaped, no request names a
 // file (it names a run in the list), and requests for other host names are refused, so
-// that no other web page can read, through the browser, what is shown here. Whoever knows
-// a token can ask runs to stop, or to save a checkpoint.
+// that no other web page can read, through the browser, what is shown here.
 package serve
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"embed"
 	"errors"
@@ -23,71 +21,41 @@ import (
 	"hash/fnv"
 	"html/template"
 	"io/fs"
+	"net"
 	"net/http"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 
+	"github.com/cage-qat/cage/host/study/report"
 	"github.com/cage-qat/cage/host/train/rundir"
 )
 
-// Options say what to show, and to whom.
-type Options struct {
-	// Roots are the directories with runs. A directory that does not exist yet has none.
-	Roots []string
-	// Host is a name under which the pages may be requested, in addition to localhost and
-	// the addresses of the machine; "": there is none.
-	Host string
-	// Token allows those who know it to ask runs to stop, or to save a checkpoint; "":
-	// nobody can.
-	Token string
-}
-
 // Server answers requests. Create it with [New].
 type Server struct {
-	host, token string
-	above       string // the directory that all roots with absolute names are in: pages leave it out, as every name would begin with it
-	roots       []string
-	logs        *logs
-	lister      rundir.Lister
+	host   string
+	roots  []string
+	logs   logs
+	lister rundir.Lister
 
-	mu      sync.Mutex
-	listed  []*rundir.Run
-	holders holders   // of the runs that are listed
-	at      time.Time // when it was listed
+	mu     sync.Mutex
+	listed []*rundir.Run
+	at     time.Time // when it was listed
 }
 
-// New makes a server. Nothing is read before the first request.
-func New(o Options) *Server {
-	var absolute []string
-	for _, root := range o.Roots {
-		if filepath.IsAbs(root) {
-			absolute = append(absolute, filepath.Clean(root))
-		}
-	}
-	return &Server{host: o.Host, token: o.Token, above: commonDir(absolute), roots: o.Roots, logs: newLogs()}
+// New makes a server of the runs in some directories, of which one that does not exist yet has
+// none. Host is a name under which the pages may be requested, in addition to localhost and the
+// addresses of the machine; "": there is none. Nothing is read before the first request.
+func New(host string, roots ...string) *Server {
+	return &Server{host: host, roots: roots}
 }
 
-// commonDir returns the directory that all of some paths are in, with its separator; "" for none.
-func commonDir(paths []string) string {
-	if len(paths) == 0 {
-		return ""
-	}
-	const separator = string(filepath.Separator)
-	common := filepath.Dir(paths[0]) + separator
-	for _, path := range paths {
-		for !strings.HasPrefix(path, common) {
-			common, _ = filepath.Split(strings.TrimSuffix(common, separator))
-		}
-	}
-	return common
-}
-
-// name is a directory as pages call it.
-func (s *Server) name(dir string) string { return cmp.Or(strings.TrimPrefix(dir, s.above), dir) }
+// policy lets a page load what this server has and nothing else, and run no script that
+// stands in it: a text that was not escaped could do nothing.
+const policy = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; " +
+	"form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 
 // Handler returns the handler for requests of the pages, whose paths begin at the root.
 func (s *Server) Handler() http.Handler {
@@ -95,29 +63,51 @@ func (s *Server) Handler() http.Handler {
 	for pattern, answer := range map[string]answer{
 		"GET /{$}":           s.index,
 		"GET /table":         s.table,
-		"GET /run":           s.run,
-		"GET /facts":         s.part("facts", func(run *rundir.Run) any { return s.factsOf(run) }),
+		"GET /run":           s.part("run.gohtml", s.runPage),
+		"GET /facts":         s.part("facts", func(run *rundir.Run) any { return factsOf(run) }),
 		"GET /configuration": s.part("configuration", func(run *rundir.Run) any { return run.Config() }),
 		"GET /samples":       s.part("samples", func(run *rundir.Run) any { return s.samplesOf(run) }),
 		"GET /compare":       s.compare,
 		"GET /curves":        s.curves,
 		"GET /studies":       s.studies,
 		"GET /report":        s.report,
-		"POST /ask":          s.ask,
 		"GET /assets/{name}": asset,
 	} {
 		mux.Handle(pattern, answer)
 	}
-	return s.guard(mux)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h := w.Header()
+		h.Set("Content-Security-Policy", policy)
+		h.Set("X-Content-Type-Options", "nosniff")
+		h.Set("Cross-Origin-Resource-Policy", "same-origin")
+		h.Set("Cross-Origin-Opener-Policy", "same-origin")
+		h.Set("Referrer-Policy", "no-referrer")
+		if !s.isOwnHost(r.Host) {
+			http.Error(w, "this page is not known under that name: ask for it by the IP address of the machine, "+
+				"or start cage serve with --listen NAME:PORT", http.StatusForbidden)
+			return
+		}
+		mux.ServeHTTP(w, r)
+	})
 }
 
-// listedFor is how long a list of runs is good for.
-const listedFor = time.Second
+// isOwnHost reports whether a request for a host is meant for this server. A page of another
+// site can make its own name lead here (DNS rebinding), and would read everything; it
+// cannot make a request for localhost or for an address look like one of its own.
+func (s *Server) isOwnHost(host string) bool {
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		host = name
+	}
+	host = strings.TrimSuffix(strings.TrimPrefix(host, "["), "]")
+	address, _, _ := strings.Cut(host, "%") // an address of IPv6 may have a zone
+	return strings.EqualFold(host, "localhost") || net.ParseIP(address) != nil ||
+		s.host != "" && strings.EqualFold(host, s.host)
+}
 
-// runs lists the runs as they are now, or were a moment ago. They must not be changed. A root that
-// does not exist yet has no runs. Listing goes on to its end whoever is waiting, because what it
-// has read is known to those who ask next.
+// runs lists the runs as they are now, or were a moment ago. They must not be changed. Listing
+// goes on to its end whoever is waiting, because what it has read is known to those who ask next.
 func (s *Server) runs() ([]*rundir.Run, error) {
+	const listedFor = time.Second
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if time.Since(s.at) < listedFor {
@@ -131,15 +121,8 @@ func (s *Server) runs() ([]*rundir.Run, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.listed, s.holders, s.at = list, holdersOf(list), time.Now()
+	s.listed, s.at = list, time.Now()
 	return list, nil
-}
-
-// held says who works on the cells of studies, as when the runs were listed last.
-func (s *Server) held() holders {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.holders
 }
 
 func (s *Server) runsNamed(names []string) ([]*rundir.Run, error) {
@@ -224,4 +207,34 @@ func send(w http.ResponseWriter, r *http.Request, kind string, body []byte) erro
 	}
 	_, _ = w.Write(body) // an error means that the client has gone
 	return nil
+}
+
+// assets are the files that pages load.
+var assets = map[string]struct {
+	from fs.FS
+	path string
+}{
+	"uplot.css": {report.Assets(), "uplot/uPlot.min.css"},
+	"style.css": {report.Assets(), "style.css"},
+	"live.css":  {files, "page/live.css"},
+	"uplot.js":  {report.Assets(), "uplot/uPlot.iife.min.js"},
+	"chart.js":  {report.Assets(), "chart.js"},
+	"live.js":   {files, "page/live.js"},
+}
+
+func asset(w http.ResponseWriter, r *http.Request) error {
+	name := r.PathValue("name")
+	a, ok := assets[name]
+	if !ok {
+		return refuse(http.StatusNotFound, "there is no such file")
+	}
+	text, err := fs.ReadFile(a.from, a.path)
+	if err != nil {
+		return err
+	}
+	kind := "text/css; charset=utf-8"
+	if strings.HasSuffix(name, ".js") {
+		kind = "text/javascript; charset=utf-8"
+	}
+	return send(w, r, kind, text)
 }

@@ -6,7 +6,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/cage-qat/cage/host/train/rundir"
@@ -19,7 +18,8 @@ const reportFile = "report/index.html"
 // reportPolicy lets a report do what it needs, which is to sort and draw, and nothing else: it is a
 // file that anybody may have written, so that it counts as a page of another site, which loads
 // nothing from these pages or any network. What it can still do is lead the browser elsewhere.
-const reportPolicy = "sandbox allow-scripts; default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
+const reportPolicy = "sandbox allow-scripts; default-src 'none'; style-src 'unsafe-inline'; " +
+	"script-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
 
 // studiesPage is what the template studies shows.
 type studiesPage struct {
@@ -28,17 +28,10 @@ type studiesPage struct {
 }
 
 type studyView struct {
-	Study, Name  string // Name is as it is read
+	Study        string
 	Link         string // leads to its runs
 	Begun, Done  int    // cells
-	States       []stateView
-	Machines     string // that work on cells, "" for none
 	Report, Made string // where its report is and when it was made, "" for none
-}
-
-type stateView struct {
-	State string
-	Count int
 }
 
 // studyOf is the directory of the study whose cell a run is, "" for other runs.
@@ -69,8 +62,8 @@ func (s *Server) studies(w http.ResponseWriter, r *http.Request) error {
 			continue
 		}
 		if n := len(p.Studies); n == 0 || p.Studies[n-1].Study != dir {
-			v := studyView{Study: dir, Name: s.name(dir), Link: "/?" + url.Values{"q": {"run~" + filepath.Join(dir, rundir.StudyCells)}}.Encode()}
-			v.Machines = s.held().machines(dir)
+			cells := "run~" + filepath.Join(dir, rundir.StudyCells)
+			v := studyView{Study: dir, Link: "/?" + url.Values{"q": {cells}}.Encode()}
 			if info, err := os.Stat(filepath.Join(dir, reportFile)); err == nil {
 				v.Report, v.Made = "/report?"+url.Values{"study": {dir}}.Encode(), moment(info.ModTime(), time.Now())
 			}
@@ -81,12 +74,6 @@ func (s *Server) studies(w http.ResponseWriter, r *http.Request) error {
 		if run.State == rundir.Done {
 			v.Done++
 		}
-		i := slices.IndexFunc(v.States, func(s stateView) bool { return s.State == string(run.State) })
-		if i < 0 {
-			i = len(v.States)
-			v.States = append(v.States, stateView{State: string(run.State)})
-		}
-		v.States[i].Count++
 	}
 	if r.URL.Query().Get("part") != "" {
 		return show(w, r, "studies", p)
@@ -104,33 +91,24 @@ func (s *Server) report(w http.ResponseWriter, r *http.Request) error {
 	if dir == "" || !slices.ContainsFunc(list, func(run *rundir.Run) bool { return studyOf(run) == dir }) {
 		return refuse(http.StatusNotFound, "there is no study %q", dir)
 	}
-	path := filepath.Join(dir, reportFile)
-	if !below(dir, path) {
-		return refuse(http.StatusNotFound, "%s has no report", dir)
+	root, err := os.OpenRoot(dir) // whose files are in it, whatever symbolic links are on the way
+	if err != nil {
+		return err
 	}
-	file, err := vfs.OpenRegular(path)
+	defer root.Close()
+	info, err := root.Stat(reportFile)
+	if err != nil || !info.Mode().IsRegular() {
+		return refuse(http.StatusNotFound, "%s has no report that can be shown", dir)
+	}
+	file, err := root.Open(reportFile)
 	if err != nil {
 		return refuse(http.StatusNotFound, "%s has no report that can be shown", dir)
 	}
 	defer file.Close()
-	info, err := file.Stat()
-	if err != nil {
-		return err
-	}
 	w.Header().Set("Content-Security-Policy", reportPolicy)
 	w.Header().Del("Cross-Origin-Opener-Policy") // with a sandbox it is an error, by the HTML standard
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	w.Header().Set("Cache-Control", "no-cache")
 	http.ServeContent(w, r, "", info.ModTime(), file) // in small pieces, however large it is
 	return nil
-}
-
-// below reports whether a file is in a directory, whatever symbolic links are on the way.
-func below(dir, file string) bool {
-	d, err := filepath.EvalSymlinks(dir)
-	if err != nil {
-		return false
-	}
-	f, err := filepath.EvalSymlinks(file)
-	return err == nil && strings.HasPrefix(f, d+string(filepath.Separator))
 }

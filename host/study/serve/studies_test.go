@@ -10,8 +10,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-
-	"github.com/cage-qat/cage/internal/vfs"
 )
 
 // TestQuantizedCells: models that are quantized after training are cells, too: their run is in the directory model of the cell.
@@ -102,36 +100,40 @@ func TestLongReport(t *testing.T) {
 	}
 }
 
-// TestMachines: pages say which machine works on a cell, and since when, as its lock does.
-func TestMachines(t *testing.T) {
+// TestStudies: a study shows how many of its cells are done, and its report in a sandbox.
+func TestStudies(t *testing.T) {
 	root := filepath.Join(t.TempDir(), "studies")
 	one := filepath.Join(root, "one")
 	put(t, one, "study.toml", "")
-	for _, id := range []string{"x", "y"} {
-		put(t, one, "cells", id, "run.toml", "seed = 1\n")
-		put(t, one, "cells", id, "metrics.jsonl", `{"step": 1, "loss": 2}`+"\n")
+	for _, cell := range []string{"x", "y", "z"} {
+		put(t, one, "cells", cell, "run.toml", "seed = 1\n")
 	}
-	put(t, one, ".claims", "x", `{"machine": "node<3>", "process": 7, "since": "2026-11-27T08:00:00Z"}`)
-	claim, err := vfs.At(one).Join(".claims", "x").Lock()
-	if err != nil {
-		t.Fatal(err)
-	}
-	training, err := vfs.At(filepath.Join(one, "cells", "x")).Join(vfs.LockFile).Lock()
-	if err != nil {
-		t.Fatal(err)
-	}
+	put(t, one, "cells", "x", "summary.json", `{"completed": true}`)
+	put(t, root, "none", "cells", "x", "run.toml", "seed = 1\n")
 	h := pages(root)
-	for path, want := range map[string]string{"/studies": `<td class="text">1 on node&lt;3&gt;</td>`, "/": "<small>on node&lt;3&gt; since ", "/run": "</span> on node&lt;3&gt; since "} {
-		if body := get(t, h, path, "run", filepath.Join(one, "cells", "x")).Body.String(); strings.Count(body, want) != 1 {
-			t.Errorf("%s has no %s: %s", path, want, body)
+	body := get(t, h, "/studies").Body.String()
+	for _, want := range []string{`">` + one + `</a>`, "1 / 3"} {
+		if !strings.Contains(body, want) {
+			t.Errorf("the page of studies lacks %q:\n%s", want, body)
 		}
 	}
-	for _, lock := range []vfs.Lock{claim, training} {
-		if err := lock.Unlock(); err != nil {
-			t.Fatal(err)
-		}
+	if strings.Contains(body, "none") {
+		t.Error("runs below a directory cells are taken for a study")
 	}
-	if body := get(t, pages(root), "/studies").Body.String(); strings.Contains(body, "node") {
-		t.Errorf("after its end: %s", body)
+	if w := get(t, h, "/report", "study", one); w.Code != 404 {
+		t.Errorf("there is no report: %d", w.Code)
+	}
+	put(t, one, "report", "index.html", hostile)
+	w := get(t, h, "/report", "study", one)
+	if policy := w.Header().Get("Content-Security-Policy"); w.Code != 200 || w.Body.String() != hostile || !strings.HasPrefix(policy, "sandbox allow-scripts; default-src 'none';") {
+		t.Errorf("the report: %d, %q, %s", w.Code, policy, w.Body)
+	}
+	if opener := w.Header().Get("Cross-Origin-Opener-Policy"); opener != "" {
+		t.Errorf("the report is in a sandbox and has an opener policy, %q: browsers may refuse it", opener)
+	}
+	for _, study := range []string{"", root, filepath.Join(root, "none"), one + "/", one + "/../one", "/"} {
+		if w := get(t, h, "/report", "study", study); w.Code != 404 {
+			t.Errorf("the report of %q: %d", study, w.Code)
+		}
 	}
 }

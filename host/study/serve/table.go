@@ -3,7 +3,6 @@ package serve
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"math"
 	"net/http"
 	"net/url"
@@ -16,11 +15,10 @@ import (
 	"github.com/cage-qat/cage/host/train/rundir"
 )
 
-// shownRuns is how many runs the table shows, unless all are asked for.
-const shownRuns = 200
-
-// keyColumns is how many keys of configurations stand in the table.
-const keyColumns = 4
+const (
+	shownRuns  = 200 // that the table shows unless all are asked for
+	keyColumns = 4   // keys of configurations that stand in the table
+)
 
 // indexPage is what the template index shows.
 type indexPage struct {
@@ -47,8 +45,6 @@ type columnView struct {
 
 type rowView struct {
 	Run, Link, State, Err      string
-	Name                       string // of the run as it is read
-	On                         string // the machine that works on it, "" for not known
 	Steps, Total               string // Total is "" where it is not known
 	Done                       int    // percent
 	TrainLoss, ValLoss, Change string
@@ -56,12 +52,12 @@ type rowView struct {
 }
 
 func (s *Server) index(w http.ResponseWriter, r *http.Request) error {
-	t, err := s.view(r.Context(), r.URL.Query())
+	q := r.URL.Query()
+	t, err := s.view(r.Context(), q)
 	if err != nil {
 		return err
 	}
-	q := r.URL.Query()
-	return show(w, r, "index.gohtml", indexPage{Title: "Runs", Words: q.Get("q"), Sort: q.Get("sort"), Panels: panels, Table: t})
+	return show(w, r, "index.gohtml", indexPage{"Runs", q.Get("q"), q.Get("sort"), panels, t})
 }
 
 func (s *Server) table(w http.ResponseWriter, r *http.Request) error {
@@ -83,7 +79,7 @@ func (s *Server) view(ctx context.Context, q url.Values) (tableView, error) {
 	for _, r := range all {
 		v.Running += running(r)
 	}
-	list, err := search(ctx, all, q.Get("q"))
+	list, err := search(all, q.Get("q"))
 	if err != nil {
 		v.Wrong = err.Error()
 	}
@@ -103,13 +99,10 @@ func (s *Server) view(ctx context.Context, q url.Values) (tableView, error) {
 	}
 	v.Columns = columnsOf(q, keys)
 	for _, r := range list {
-		v.Rows = append(v.Rows, s.rowOf(r, keys))
+		v.Rows = append(v.Rows, rowOf(r, keys))
 	}
 	return v, nil
 }
-
-// maxTerms bounds the words and conditions of a filter: nobody types more.
-const maxTerms = 32
 
 func running(r *rundir.Run) int {
 	if r.State == rundir.Running {
@@ -119,17 +112,12 @@ func running(r *rundir.Run) int {
 }
 
 // search returns the runs that fulfil all conditions and have all words, in a list of its
-// own. Of those that are wrong it says so, and they do not count. It ends early with the context.
-func search(ctx context.Context, list []*rundir.Run, text string) (found []*rundir.Run, wrong error) {
+// own. Conditions that are wrong are reported and do not count.
+func search(list []*rundir.Run, text string) (found []*rundir.Run, wrong error) {
 	var conditions []rundir.Condition
 	var words []string
 	unknown := ""
-	terms := rundir.Terms(text)
-	if len(terms) > maxTerms {
-		wrong = fmt.Errorf("%d words and conditions: the first %d count", len(terms), maxTerms)
-		terms = terms[:maxTerms]
-	}
-	for _, term := range terms {
+	for _, term := range rundir.Terms(text) {
 		if strings.IndexAny(term, "=<>!~") <= 0 {
 			words = append(words, strings.ToLower(term))
 			continue
@@ -147,27 +135,17 @@ func search(ctx context.Context, list []*rundir.Run, text string) (found []*rund
 	if unknown != "" {
 		wrong = rundir.Known(list, unknown)
 	}
-	for _, r := range rundir.Filter(list, conditions) {
-		if ctx.Err() != nil {
-			return nil, ctx.Err()
-		}
-		if has(r, words) {
-			found = append(found, r)
-		}
-	}
-	return found, wrong
+	return slices.DeleteFunc(slices.Clone(rundir.Filter(list, conditions)), func(r *rundir.Run) bool { return !has(r, words) }), wrong
 }
 
 // has reports whether the name, the state or the configuration of a run has all words.
 func has(r *rundir.Run, words []string) bool {
-	words = slices.Clone(words)
-	look := func(text string) (all bool) {
-		text = strings.ToLower(text)
-		words = slices.DeleteFunc(words, func(word string) bool { return strings.Contains(text, word) })
-		return len(words) == 0
+	text := r.Dir + "\n" + string(r.State)
+	for _, e := range r.Config() {
+		text += "\n" + e.Key + "\n" + e.Value
 	}
-	return look(r.Dir) || look(string(r.State)) ||
-		slices.ContainsFunc(r.Config(), func(e rundir.Entry) bool { return look(e.Key) || look(e.Value) })
+	text = strings.ToLower(text)
+	return !slices.ContainsFunc(words, func(word string) bool { return !strings.Contains(text, word) })
 }
 
 // columnsOf are the headings, with links that sort: ascending, descending, by name.
@@ -216,11 +194,11 @@ func link(q url.Values, name, value string) string {
 // absent stands for what a run does not have.
 const absent = "–"
 
-func (s *Server) rowOf(r *rundir.Run, keys []string) rowView {
-	v := rowView{Run: r.Dir, Name: s.name(r.Dir), Link: "/run?" + url.Values{"run": {r.Dir}}.Encode(), State: string(r.State), Err: r.Err,
-		Steps: number(r, "steps"), TrainLoss: number(r, "train_loss"), ValLoss: number(r, "val_loss"), Change: moment(r.Modified, time.Now())}
-	if r.State == rundir.Running {
-		v.On = s.held().of(r, time.Now())
+func rowOf(r *rundir.Run, keys []string) rowView {
+	v := rowView{
+		Run: r.Dir, Link: "/run?" + url.Values{"run": {r.Dir}}.Encode(), State: string(r.State), Err: r.Err,
+		Steps: number(r, "steps"), TrainLoss: number(r, "train_loss"), ValLoss: number(r, "val_loss"),
+		Change: moment(r.Modified, time.Now()),
 	}
 	if steps, _ := r.Result("steps"); steps >= 0 {
 		if text, ok := r.Lookup("train.steps"); ok {

@@ -103,10 +103,9 @@ func (d Dir) LoadConfig() (*config.Config, error) {
 	return cfg, err
 }
 
-// Request is something that other processes can ask of the process that trains in a run
-// directory. It is a file in that directory, which the process removes when it obeys. So
-// the request can be made from anywhere that sees the directory, and never reaches
-// another process by mistake.
+// Request is something that others can ask of the process that trains in a run directory: an empty
+// file there, .ask-stop or .ask-checkpoint, which the process removes when it obeys. So the request
+// can be made from anywhere that sees the directory, and never reaches another process by mistake.
 type Request string
 
 // The requests.
@@ -116,25 +115,6 @@ const (
 )
 
 const requestPrefix = ".ask-"
-
-// ErrNotRunning is returned for a request to a run in which no process trains.
-var ErrNotRunning = errors.New("no process trains in it")
-
-// Ask leaves a request. The run's records and state show that it has been obeyed.
-func (d Dir) Ask(r Request) error {
-	locked, err := d.Lock().Locked()
-	if err != nil {
-		return err
-	}
-	if !locked {
-		return fmt.Errorf("%s: %w", d.Name, ErrNotRunning)
-	}
-	path := d.Join(requestPrefix + string(r))
-	if err := atomicfile.CheckOurs(path, atomicfile.Is(nil)); err != nil {
-		return err
-	}
-	return atomicfile.WriteBytes(path, nil)
-}
 
 // Take reports whether there is a request, and removes it. It is for the process that
 // holds the lock. A request that cannot be removed is ignored, since it would never end.

@@ -6,7 +6,6 @@ const EVERY = 2000; // milliseconds between two looks
 const SHOWN = 6; // runs whose curves are drawn where none is chosen
 const MOST = 16; // where some are
 const PATIENCE = 30000; // milliseconds for an answer: a connection may die without a word
-const READ = 10000; // milliseconds in which a message can be read
 
 // tell shows a message; "" takes away the one from there.
 const trouble = document.getElementById("trouble"), troubles = new Map();
@@ -18,12 +17,10 @@ function tell(from, message) {
   if (trouble.textContent !== all) trouble.textContent = all;
 }
 
-const limit = () => ({ signal: AbortSignal.timeout(PATIENCE) });
-
 async function ask(url) {
   let answer, text;
   try {
-    answer = await fetch(url, limit());
+    answer = await fetch(url, { signal: AbortSignal.timeout(PATIENCE) });
     text = await answer.text();
   } catch {
     throw new Error("cage serve does not answer; what is shown here is as old as that");
@@ -31,32 +28,6 @@ async function ask(url) {
   if (!answer.ok) throw new Error(text.trim());
   return text;
 }
-
-// The token of those who may act stands behind the # of the address that was printed, which
-// no browser sends; it is kept as long as the window is open.
-const given = new URLSearchParams(location.hash.slice(1)).get("token");
-if (given) {
-  sessionStorage.setItem("token", given);
-  history.replaceState(null, "", location.pathname + location.search);
-}
-const token = sessionStorage.getItem("token");
-document.documentElement.classList.toggle("may", Boolean(token));
-
-let pressed = 0; // when a button was pressed last
-document.getElementById("facts")?.addEventListener("click", async (event) => {
-  const { ask: what } = event.target.dataset, { run } = event.currentTarget.dataset;
-  if (!what) return;
-  event.target.disabled = true; // until the page is made anew
-  pressed = Date.now();
-  try {
-    const answer = await fetch("/ask", { method: "POST", headers: { "X-Cage-Token": token }, body: new URLSearchParams({ run, what }), ...limit() });
-    tell("button", answer.ok ? "" : (await answer.text()).trim());
-    event.target.disabled = answer.ok;
-  } catch {
-    tell("button", "cage serve does not answer");
-    event.target.disabled = false;
-  }
-});
 
 // keepUp looks again and again while the page can be seen. look returns whether there is
 // more to be had at once.
@@ -106,8 +77,8 @@ function replace(place, html, chosen = new Set()) {
 function focusOf(place) {
   const now = document.activeElement;
   if (!place.contains(now)) return () => {};
-  const look = (e) => [e.tagName, e.value, e.href, e.dataset.ask, e.closest("details")?.dataset.step].join("\n"), before = look(now);
-  const alike = () => [...place.querySelectorAll("a, input, button, summary, [tabindex]")].filter((e) => look(e) === before);
+  const look = (e) => [e.tagName, e.value, e.href, e.closest("details")?.dataset.step].join("\n"), before = look(now);
+  const alike = () => [...place.querySelectorAll("a, input, summary, [tabindex]")].filter((e) => look(e) === before);
   const number = alike().indexOf(now);
   return () => alike()[number]?.focus({ preventScroll: true });
 }
@@ -115,7 +86,6 @@ function focusOf(place) {
 for (const place of document.querySelectorAll(".part"))
   keepUp(async () => {
     replace(place, await ask(place.dataset.from));
-    if (place.id === "facts" && Date.now() - pressed > READ) tell("button", ""); // they say what has become of it
     return false;
   });
 
