@@ -92,7 +92,6 @@ var knows = map[string]string{
 	"host/train/replay.go: prepareReplay: atomicfile.WriteBytes":                 "in a directory with a random name, which this process made",
 	"host/train/report.go: reopen: path.Remove":                                  "it was read as a summary; what is something else is put aside",
 	"host/train/report.go: reopen: path.Rename":                                  "nothing is lost, and the name is one that no file has",
-	"host/train/rundir/rundir.go: Ask: atomicfile.WriteBytes":                    "CheckOurs: it is empty",
 	"host/train/rundir/rundir.go: WriteFiles: atomicfile.WriteBytes":             "CheckOurs: the very bytes",
 	"host/train/rundir/rundir.go: RemoveAbandoned: atomicfile.RemoveAbandoned":   "temporary files of a run whose lock this process holds",
 	"host/train/rundir/rundir.go: Take: path.Remove":                             "it is empty",

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/cage-qat/cage/host/train/rundir"
@@ -91,20 +92,21 @@ func (s *Server) report(w http.ResponseWriter, r *http.Request) error {
 	if dir == "" || !slices.ContainsFunc(list, func(run *rundir.Run) bool { return studyOf(run) == dir }) {
 		return refuse(http.StatusNotFound, "there is no study %q", dir)
 	}
-	root, err := os.OpenRoot(dir) // whose files are in it, whatever symbolic links are on the way
-	if err != nil {
-		return err
+	path := filepath.Join(dir, reportFile)
+	real, err := filepath.EvalSymlinks(path)
+	inside, err2 := filepath.EvalSymlinks(dir)
+	if err != nil || err2 != nil || !strings.HasPrefix(real, inside+string(filepath.Separator)) {
+		return refuse(http.StatusNotFound, "%s has no report", dir) // or a link to a file elsewhere
 	}
-	defer root.Close()
-	info, err := root.Stat(reportFile)
-	if err != nil || !info.Mode().IsRegular() {
-		return refuse(http.StatusNotFound, "%s has no report that can be shown", dir)
-	}
-	file, err := root.Open(reportFile)
+	file, err := vfs.OpenRegular(path)
 	if err != nil {
 		return refuse(http.StatusNotFound, "%s has no report that can be shown", dir)
 	}
 	defer file.Close()
+	info, err := file.Stat()
+	if err != nil {
+		return err
+	}
 	w.Header().Set("Content-Security-Policy", reportPolicy)
 	w.Header().Del("Cross-Origin-Opener-Policy") // with a sandbox it is an error, by the HTML standard
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
