@@ -45,7 +45,8 @@ cells that the study file does not name any more, --forget drops them.`,
 		if err != nil {
 			return nil, err
 		}
-		return textAnswer(map[string]any{"file": path, "cells": len(file.Cells)}, "%s: %d of %d cells\n", path, len(file.Cells), study.Count(results).Cells), nil
+		return textAnswer(map[string]any{"file": path, "cells": len(file.Cells)},
+			"%s: %d of %d cells\n", path, len(file.Cells), study.Count(results).Cells), nil
 	})
 }
 
@@ -89,10 +90,7 @@ whether results that were kept come out again, on another machine, with another 
 after a change of a plugin. Cells that are done in both places take part, the others do
 not. It tells how many of them have the same numbers to the last bit, and lists the
 means, differences and choices of the study's tables that would be written in another
-way now, with the 95 % confidence interval of the kept one. Numbers that another version
-of cage did not write yet, or does not write any more, are not compared, but named. Where
-plugins or data are not those of the kept results, it says so: then other numbers are no
-surprise.
+way now, with the 95 % confidence interval of the kept one.
 
 The exit code is 1 when one lies outside of that interval, or has none because there are
 fewer than two replicates.`,
@@ -122,35 +120,18 @@ fewer than two replicates.`,
 		if a.Cells == 0 {
 			return nil, fmt.Errorf("no cell is done both here, in %s, and in %s: there is nothing to compare", s.Out, keptFile)
 		}
-		out := agreementListing{Agreement: a}
-		out.Changed, out.Why = file.Changed(here)
 		if outside, unknown := a.Count(report.Outside), a.Count(report.Unknown); outside+unknown > 0 {
 			err = fmt.Errorf("%d of %d values lie outside of their kept intervals, and %d differ that have none", outside, a.Values, unknown)
 		}
-		return &answer{out, func(w io.Writer) { out.print(w, s, keptFile) }}, err
+		return &answer{a, func(w io.Writer) { printAgreement(w, a, s, keptFile) }}, err
 	})
 }
 
-type agreementListing struct {
-	*report.Agreement
-	Changed int    `json:"changed"`       // cells that were kept with other plugins or data than those of here
-	Why     string `json:"why,omitempty"` // of the first of them
-}
-
-func (c *agreementListing) print(w io.Writer, s *study.Study, keptFile string) {
-	a := c.Agreement
-	fmt.Fprintf(w, "%d cells of %s are done both here and in %s; %d of them have the same numbers to the last bit.\n", a.Cells, s.Name, keptFile, a.Same)
+func printAgreement(w io.Writer, a *report.Agreement, s *study.Study, keptFile string) {
+	fmt.Fprintf(w, "%d cells of %s are done both here and in %s; %d of them have the same numbers to the last bit.\n",
+		a.Cells, s.Name, keptFile, a.Same)
 	fmt.Fprintf(w, "%d of %d values of their tables are written in the same way, %d more lie inside their kept intervals.\n",
 		a.Values-len(a.Others), a.Values, a.Count(report.Inside))
-	if len(a.OnlyBefore) > 0 {
-		fmt.Fprintf(w, "Kept, but no longer written, and so not compared: %s.\n", strings.Join(a.OnlyBefore, ", "))
-	}
-	if len(a.OnlyAgain) > 0 {
-		fmt.Fprintf(w, "Not kept, and so not compared: %s.\n", strings.Join(a.OnlyAgain, ", "))
-	}
-	if c.Changed > 0 {
-		fmt.Fprintf(w, "%d of these cells were kept with other plugins or data, and may give other numbers: %s\n", c.Changed, c.Why)
-	}
 	if len(a.Others) == 0 {
 		return
 	}

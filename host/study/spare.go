@@ -1,7 +1,6 @@
 package study
 
 import (
-	"cmp"
 	"math"
 	"slices"
 	"strings"
@@ -82,36 +81,46 @@ func (t *Table) spare(s *Study, results []Result) map[int]use {
 	axis, _ := s.Axis(t.Best.Axis)
 	out := map[int]use{}
 	for _, place := range places {
-		soFar, chosen := t.Best.choose(axis.Labels, results, place)
+		list, best := t.Best.Choose(axis.Labels, func(label string) (of []Result) {
+			for _, i := range place {
+				if results[i].Cell.Labels[t.Best.Axis] == label {
+					of = append(of, results[i])
+				}
+			}
+			return of
+		})
+		decided := best >= 0 && !slices.ContainsFunc(list, func(c Candidate) bool { return !c.Tried })
 		for _, i := range place {
 			label := results[i].Cell.Labels[t.Best.Axis]
 			switch {
 			case results[i].Cell.Matches(t.Best.On):
-			case chosen == "" && label == soFar:
-				out[i] = waits
-			case label == chosen:
-				out[i] = needed
-			default:
+			case len(list) == 0 || label != list[max(0, best)].Label:
 				out[i] = left
+			case decided:
+				out[i] = needed
+			default: // the best so far, or the first one
+				out[i] = waits
 			}
 		}
 	}
 	return out
 }
 
-// choose returns the chosen label of a place: as a report chooses it, once all labels are tried,
-// and "" before. So far is the one that is the best of those that are tried, and the first one
-// where none is.
-func (b *Best) choose(labels []string, results []Result, place []int) (soFar, chosen string) {
-	var tried []string
+// Candidate is a label of the axis of which one is chosen.
+type Candidate struct {
+	Label string
+	Tried bool // all of the replicates to choose on have a value
+}
+
+// Choose returns the labels that have replicates to choose on, and the place of the best of those
+// that are tried; −1 where none is, or none has a finite mean. At returns the results with a label.
+func (b *Best) Choose(labels []string, at func(label string) []Result) (list []Candidate, best int) {
 	var means []float64
-	untried, first := false, ""
 	for _, label := range labels {
 		var x []float64
 		planned := 0
-		for _, i := range place {
-			r := results[i]
-			if r.Cell.Labels[b.Axis] != label || !r.Cell.Matches(b.On) {
+		for _, r := range at(label) {
+			if !r.Cell.Matches(b.On) {
 				continue
 			}
 			planned++
@@ -119,24 +128,16 @@ func (b *Best) choose(labels []string, results []Result, place []int) (soFar, ch
 				x = append(x, v)
 			}
 		}
-		switch {
-		case planned == 0:
+		if planned == 0 {
 			continue
-		case len(x) < planned:
-			untried = true
-		default:
-			tried, means = append(tried, label), append(means, Describe(x).Mean)
 		}
-		first = cmp.Or(first, label)
+		c, mean := Candidate{label, len(x) == planned}, math.NaN()
+		if c.Tried {
+			mean = Describe(x).Mean
+		}
+		list, means = append(list, c), append(means, mean)
 	}
-	if best := Pick(b.Better, means); best >= 0 {
-		chosen = tried[best]
-	}
-	soFar = cmp.Or(chosen, first)
-	if untried {
-		chosen = ""
-	}
-	return soFar, chosen
+	return list, Pick(b.Better, means)
 }
 
 // Pick returns the place of the best of the means, the first of equal ones; −1 if none is finite.

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"math"
-	"slices"
 
 	"github.com/cage-qat/cage/host/study"
 	"github.com/cage-qat/cage/host/train/metrics"
@@ -17,10 +16,6 @@ type Agreement struct {
 	Same   int         `json:"same"`   // number of cells of which all numbers that both times know are equal to the last bit
 	Values int         `json:"values"` // number of means, differences and choices in the tables of these cells
 	Others []Deviation `json:"others"` // those of the values that are now written differently in a table
-	// Numbers of cells that only one of the times knows, by name, such as those that a version does
-	// not write any more.
-	OnlyBefore []string `json:"only_before,omitempty"`
-	OnlyAgain  []string `json:"only_again,omitempty"`
 }
 
 // Deviation is a mean, a difference from the baseline, or a choice that was not reproduced.
@@ -51,101 +46,74 @@ func Agree(s *study.Study, before, again []study.Result) (*Agreement, error) {
 		return nil, errors.New("results of another study")
 	}
 	out := &Agreement{Others: []Deviation{}}
-	before, again = out.inBoth(before, again)
-	tables, err := Tables(s, before)
+	both := [2][]study.Result{} // cells that are not known on both sides are missing
+	seen := map[string]bool{}
+	for i, b := range before {
+		c := again[i]
+		if !b.Known() || !c.Known() {
+			missing := study.Result{Cell: b.Cell, State: study.Missing}
+			b, c = missing, missing
+		} else if !seen[b.Cell.ID] {
+			seen[b.Cell.ID] = true
+			if out.Cells++; sameNumbers(b, c) {
+				out.Same++
+			}
+		}
+		both[0], both[1] = append(both[0], b), append(both[1], c)
+	}
+	tables, err := Tables(s, both[0])
 	if err != nil {
 		return nil, err
 	}
-	now, err := Tables(s, again)
+	now, err := Tables(s, both[1])
 	if err != nil {
 		return nil, err
 	}
-	for i := range tables {
-		out.compare(&tables[i], &now[i])
+	for k := range tables {
+		t := &tables[k]
+		for i, row := range t.Entries {
+			for c, e := range row {
+				f := now[k].Entries[i][c]
+				if e.N == 0 && f.N == 0 {
+					continue
+				}
+				d := Deviation{Table: t.Title, Labels: t.labels(i, c), N: e.N}
+				low, high := e.Interval(study.Level)
+				mean := study.Difference{N: e.N, Mean: e.Mean, SD: e.SD, Low: low, High: high}
+				out.add(d, t.number, mean, f.Mean)
+				if t.best != nil {
+					chosen := d
+					if out.Values++; e.chosen() != f.chosen() {
+						chosen.Choice, chosen.Place = true, Unknown
+						chosen.Before, chosen.Again = cmp.Or(e.chosen(), absent), cmp.Or(f.chosen(), absent)
+						out.Others = append(out.Others, chosen)
+					}
+				}
+				if e.Difference != nil && f.Difference != nil {
+					d.Difference, d.N = true, e.Difference.N
+					out.add(d, t.signed, *e.Difference, f.Difference.Mean)
+				}
+			}
+		}
 	}
 	return out, nil
 }
 
-// inBoth marks the cells as missing that are not known on both sides, and counts the others.
-func (a *Agreement) inBoth(before, again []study.Result) (x, y []study.Result) {
-	seen := map[string]bool{}
-	for i := range before {
-		b, c := before[i], again[i]
-		if !b.Known() || !c.Known() {
-			missing := study.Result{Cell: b.Cell, State: study.Missing}
-			x, y = append(x, missing), append(y, missing)
-			continue
-		}
-		x, y = append(x, b), append(y, c)
-		if seen[b.Cell.ID] {
-			continue
-		}
-		seen[b.Cell.ID] = true
-		a.Cells++
-		if b.Diverged == c.Diverged && sameNumbers(b.Summary, c.Summary) {
-			a.Same++
-		}
-		if !b.Diverged && !c.Diverged { // which have no numbers
-			a.OnlyBefore = without(a.OnlyBefore, b.Summary, c.Summary)
-			a.OnlyAgain = without(a.OnlyAgain, c.Summary, b.Summary)
-		}
-	}
-	return x, y
-}
-
 // sameNumbers reports whether the numbers that both have are equal, but for times, and whether
-// there are any: other versions may have more of them, or fewer. Those that have none have
-// diverged.
-func sameNumbers(x, y map[string]float64) bool {
-	compared := 0
-	for name, a := range x {
-		b, both := y[name]
+// there are any: other versions may have more of them, or fewer. Those that diverged have none.
+func sameNumbers(x, y study.Result) bool {
+	compared := x.Diverged && y.Diverged
+	for name, a := range x.Summary {
+		b, both := y.Summary[name]
 		if !both || metrics.Timed(name) {
 			continue
 		}
 		if a != b && !(math.IsNaN(a) && math.IsNaN(b)) {
 			return false
 		}
-		compared++
+		compared = true
 	}
-	return compared > 0 || len(x) == 0 && len(y) == 0
-}
-
-// without adds to a sorted list the names of the numbers of x that y does not have, but for times.
-func without(list []string, x, y map[string]float64) []string {
-	for name := range x {
-		if _, both := y[name]; !both && !metrics.Timed(name) && !slices.Contains(list, name) {
-			list = append(list, name)
-		}
-	}
-	slices.Sort(list)
-	return list
-}
-
-// compare adds the values of one table. They are written as in the first.
-func (a *Agreement) compare(t, now *Table) {
-	for i := range t.Rows {
-		for c := range t.Columns {
-			e, f := t.Entries[i][c], now.Entries[i][c]
-			if e.N == 0 && f.N == 0 {
-				continue
-			}
-			d := Deviation{Table: t.Title, Labels: t.labels(i, c), N: e.N}
-			low, high := e.Interval(study.Level)
-			a.add(d, t.number, study.Difference{N: e.N, Mean: e.Mean, SD: e.SD, Low: low, High: high}, f.Mean)
-			if t.best != nil {
-				chosen := d
-				if a.Values++; e.chosen() != f.chosen() {
-					chosen.Choice, chosen.Before, chosen.Again, chosen.Place = true, cmp.Or(e.chosen(), absent), cmp.Or(f.chosen(), absent), Unknown
-					a.Others = append(a.Others, chosen)
-				}
-			}
-			if e.Difference != nil && f.Difference != nil {
-				d.Difference, d.N = true, e.Difference.N
-				a.add(d, t.signed, *e.Difference, f.Difference.Mean)
-			}
-		}
-	}
+	return compared && x.Diverged == y.Diverged
 }
 
 // add counts a value, and notes it where it is written in another way now.

@@ -2,7 +2,6 @@ package report
 
 import (
 	"fmt"
-	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -18,67 +17,46 @@ type Choice struct {
 	Of    int    `json:"of"`     // values that the study has here
 }
 
-// candidate is a value of the axis from which is chosen, in one place of a table.
-type candidate struct {
-	label              string
-	choosing, reported []replicate
-	mean               float64 // of the replicates to choose on; NaN where not all of them are known, or one diverged
-	known              bool
-}
-
 // choose chooses a value of the axis for the place of a row and a column, and returns the
 // replicates to report there. The choice is nil while there is nothing to choose by; then
 // the replicates are those planned, without results.
-func (g *grouped) choose(b *study.Best, row, column []string) (choice *Choice, reported []replicate) {
-	var list []candidate
+func (g *grouped) choose(b *study.Best, row, column []string) (*Choice, []replicate) {
+	var axis []string
 	for _, labels := range g.labels[2] {
-		c := candidate{label: labels[0], mean: math.NaN()}
-		for _, r := range g.at(row, column, labels) {
-			if b.On == nil || !r.result.Cell.Matches(b.On) {
-				c.reported = append(c.reported, r)
-			}
-			if b.On == nil || r.result.Cell.Matches(b.On) {
-				c.choosing = append(c.choosing, r)
-			}
-		}
-		if len(c.choosing) == 0 {
-			continue
-		}
-		if _, x := values(c.choosing, b.Metric); len(x) == len(c.choosing) {
-			c.mean, c.known = study.Describe(x).Mean, true
-		}
-		list = append(list, c)
+		axis = append(axis, labels[0])
 	}
-	tried := 0
-	means := make([]float64, len(list))
-	for i, c := range list {
-		if c.known {
-			tried++
-		}
-		means[i] = c.mean
+	reported := func(label string) []replicate {
+		return slices.DeleteFunc(slices.Clone(g.at(row, column, []string{label})), func(r replicate) bool {
+			return b.On != nil && r.result.Cell.Matches(b.On)
+		})
 	}
-	best := study.Pick(b.Better, means)
+	list, best := b.Choose(axis, func(label string) (of []study.Result) {
+		for _, r := range g.at(row, column, []string{label}) {
+			of = append(of, r.result)
+		}
+		return of
+	})
 	if best < 0 {
+		var most []replicate
 		for _, c := range list {
-			for _, r := range c.reported {
-				if len(reported) < len(c.reported) {
-					reported = append(reported, replicate{r.key, study.Result{Cell: r.result.Cell, State: study.Missing}})
-				}
+			if of := reported(c.Label); len(of) > len(most) {
+				most = of
 			}
 		}
-		return nil, reported
+		for i, r := range most {
+			most[i].result = study.Result{Cell: r.result.Cell, State: study.Missing}
+		}
+		return nil, most
 	}
-	return &Choice{list[best].label, atEnd(list, best), tried, len(list)}, list[best].reported
-}
-
-// atEnd reports whether a value is the first or the last of several: by their size if all
-// are numbers, or else as the study lists them.
-func atEnd(list []candidate, chosen int) bool {
+	choice := &Choice{Label: list[best].Label, Of: len(list)}
 	before, after := 0, 0
 	for i, c := range list {
-		order := i - chosen
-		x, errX := strconv.ParseFloat(c.label, 64)
-		y, errY := strconv.ParseFloat(list[chosen].label, 64)
+		if c.Tried {
+			choice.Tried++
+		}
+		order := i - best // as the study lists them, unless both are numbers
+		x, errX := strconv.ParseFloat(c.Label, 64)
+		y, errY := strconv.ParseFloat(choice.Label, 64)
 		if errX == nil && errY == nil && x != y {
 			order = map[bool]int{true: -1, false: 1}[x < y]
 		}
@@ -88,7 +66,8 @@ func atEnd(list []candidate, chosen int) bool {
 			after++
 		}
 	}
-	return len(list) > 1 && (before == 0 || after == 0)
+	choice.AtEnd = len(list) > 1 && (before == 0 || after == 0)
+	return choice, reported(choice.Label)
 }
 
 // chosen is what stands behind a value: "1e-2", with a dagger at the end of the axis.
@@ -112,9 +91,8 @@ func (t *Table) choiceNotes() []string {
 	if t.best == nil {
 		return nil
 	}
-	first := fmt.Sprintf("With each value: the %s of its place, chosen by the %s mean of %s", t.best.Axis,
+	note := fmt.Sprintf("With each value: the %s of its place, chosen by the %s mean of %s", t.best.Axis,
 		map[bool]string{true: "highest", false: "lowest"}[t.best.Better == "higher"], metricPhrase(t.best.Metric))
-	var notes []string
 	switch {
 	case t.best.On != nil:
 		var on []string
@@ -123,29 +101,24 @@ func (t *Table) choiceNotes() []string {
 				on = append(on, axis+" "+strings.Join(labels, ", "))
 			}
 		}
-		notes = append(notes, fmt.Sprintf("%s with %s; reported are the others.", first, strings.Join(on, " and ")))
+		note += fmt.Sprintf(" with %s; reported are the others.", strings.Join(on, " and "))
 	case t.best.Metric == t.Metric:
-		notes = append(notes, first+" on the replicates that are reported: that flatters, the more the more values were tried, and intervals do not know of it.")
+		note += " on the replicates that are reported: that flatters, the more the more values were tried, " +
+			"and intervals do not know of it."
 	default:
-		notes = append(notes, first+" on the replicates that are reported.")
+		note += " on the replicates that are reported."
 	}
-	atEnd, untried := false, false
-	for _, row := range t.Entries {
-		for _, e := range row {
-			atEnd = atEnd || e.Choice != nil && e.Choice.AtEnd
-			untried = untried || e.Choice != nil && e.Choice.Tried < e.Choice.Of
-		}
-	}
-	if atEnd {
+	notes := []string{note}
+	if t.any(func(e Entry) bool { return e.Choice != nil && e.Choice.AtEnd }) {
 		notes = append(notes, fmt.Sprintf("†: the first or last %s that was tried: a better one may lie beyond.", t.best.Axis))
 	}
-	if untried {
+	if t.any(func(e Entry) bool { return e.Choice != nil && e.Choice.Tried < e.Choice.Of }) {
 		notes = append(notes, "“of 2/3”: two of the three values are done, and the choice may change.")
 	}
 	return notes
 }
 
-// joinNotes joins the parts of a note that are not empty.
-func joinNotes(parts ...string) string {
-	return strings.Join(slices.DeleteFunc(parts, func(s string) bool { return s == "" }), "; ")
+// any reports whether an entry of the table fulfils a condition.
+func (t *Table) any(is func(Entry) bool) bool {
+	return slices.ContainsFunc(t.Entries, func(row []Entry) bool { return slices.ContainsFunc(row, is) })
 }

@@ -8,7 +8,7 @@ import (
 	"math"
 
 	"gonum.org/v1/gonum/mat"
-	gonum "gonum.org/v1/gonum/stat"
+	"gonum.org/v1/gonum/stat"
 
 	"github.com/cage-qat/cage/host/study"
 	"github.com/cage-qat/cage/host/study/figure"
@@ -20,10 +20,11 @@ import (
 
 // curves has a metric of the records over the steps, for each series the mean over its
 // replicates.
-func curves(s *study.Study, f study.Figure, results []study.Result) (picture, error) {
+func curves(s *study.Study, f study.Figure, results []study.Result) (figure.Picture, string, error) {
+	const fewPoints = 20 // up to which each point of a curve has a mark
 	g, err := group(s, results, f.Over, f.Where, f.Series)
 	if err != nil {
-		return picture{}, err
+		return nil, "", err
 	}
 	out := &figure.Chart{X: figure.Axis{Label: "step", Log: f.LogX}, Y: figure.Axis{Label: metrics.Label(f.Metric), Log: f.LogY}}
 	var n counts
@@ -35,7 +36,7 @@ func curves(s *study.Study, f study.Figure, results []study.Result) (picture, er
 			}
 			c, err := readCurve(rundir.At(r.result.Cell.Run).Metrics(), f.Metric)
 			if err != nil {
-				return picture{}, &damageError{r.result.Cell.ID, err}
+				return nil, "", &damageError{r.result.Cell.ID, err}
 			}
 			if len(c.steps) > 0 {
 				runs = append(runs, c)
@@ -46,11 +47,8 @@ func curves(s *study.Study, f study.Figure, results []study.Result) (picture, er
 		line.Marks = len(line.Points) <= fewPoints
 		out.Series = append(out.Series, line)
 	}
-	return meanPicture(out, n, "Mean ± standard deviation", f), nil
+	return out, n.note(meanSD, f), nil
 }
-
-// fewPoints is the number of points up to which each point of a curve has a mark.
-const fewPoints = 20
 
 // curve is a metric of a run, in the order of the steps.
 type curve struct {
@@ -90,11 +88,10 @@ func readCurve(path vfs.Path, metric string) (curve, error) {
 
 // average is the mean over runs at the steps that all of them have, ± the standard
 // deviation. A mean over fewer would jump where a run ends or skips a record.
-func average(runs []curve) []figure.Point {
+func average(runs []curve) (out []figure.Point) {
 	if len(runs) == 0 {
 		return nil
 	}
-	var out []figure.Point
 	for _, step := range runs[0].steps {
 		var x []float64
 		for _, r := range runs {
@@ -104,92 +101,74 @@ func average(runs []curve) []figure.Point {
 		}
 		if len(x) == len(runs) {
 			d := study.Describe(x)
-			out = append(out, figure.Point{X: float64(step), Y: d.Mean, Minus: zeroIfNaN(d.SD), Plus: zeroIfNaN(d.SD)})
+			out = append(out, figure.Point{X: float64(step), Y: d.Mean, Minus: spread(d), Plus: spread(d)})
 		}
 	}
 	return out
 }
 
-// maxSteps bounds the points of one path, which are evenly thinned to it: beyond, no
-// picture shows more, and the decomposition takes long.
-const maxSteps = 512
-
-// trail is where the parameters of one run went.
-type trail struct {
-	name   string
-	color  int
-	points [][]float64
-}
-
 // trajectories has the path of each cell, projected onto the two principal components
 // of all points of all paths together.
-func trajectories(s *study.Study, f study.Figure, results []study.Result) (picture, error) {
+func trajectories(s *study.Study, f study.Figure, results []study.Result) (figure.Picture, string, error) {
 	g, err := group(s, results, nil, f.Where, f.Series, otherAxes(s, f.Series))
 	if err != nil {
-		return picture{}, err
+		return nil, "", err
 	}
-	var trails []trail
+	out := &figure.Chart{Equal: true}
+	var paths [][][]float64
 	for i, series := range g.labels[0] {
-		named := false
+		name := seriesName(f.Series, series)
 		for _, label := range g.labels[1] {
 			for _, r := range g.at(series, label) {
 				if !r.result.Trained() {
 					continue
 				}
-				points, err := readTrajectory(rundir.At(r.result.Cell.Run).Trajectory())
+				path, err := readTrajectory(rundir.At(r.result.Cell.Run).Trajectory())
 				if errors.Is(err, fs.ErrNotExist) {
-					return picture{}, err // the runs of this study record none
+					return nil, "", err // the runs of this study record none
 				}
 				if err != nil {
-					return picture{}, &damageError{r.result.Cell.ID, err}
+					return nil, "", &damageError{r.result.Cell.ID, err}
 				}
-				t := trail{color: i + 1, points: points}
-				if !named {
-					t.name, named = seriesName(f.Series, series), true
-				}
-				trails = append(trails, t)
+				paths = append(paths, path)
+				out.Series = append(out.Series, figure.Series{Name: name, Color: i + 1, Line: figure.Varied, Ends: true})
+				name = "" // the legend has each series once
 			}
 		}
 	}
-	if len(trails) == 0 {
-		return picture{}, figure.ErrNoData
+	if len(paths) == 0 {
+		return nil, "", figure.ErrNoData
 	}
-	plane, err := project(trails)
+	projected, share, err := project(paths)
 	if err != nil {
-		return picture{}, err
+		return nil, "", err
 	}
-	out := &figure.Chart{X: figure.Axis{Label: plane.label(0)}, Y: figure.Axis{Label: plane.label(1)}, Equal: true}
-	for i, t := range trails {
-		out.Series = append(out.Series, figure.Series{Name: t.name, Color: t.color, Line: figure.Varied, Ends: true, Points: plane.paths[i]})
+	for i, path := range projected {
+		out.Series[i].Points = path
 	}
-	return picture{out, []string{"A ring marks where a path begins, a disc where it ends."}}, nil
+	for i, axis := range []*figure.Axis{&out.X, &out.Y} {
+		axis.Label = fmt.Sprintf("component %d (%.0f %% of variance)", i+1, 100*share[i])
+	}
+	return out, "A ring marks where a path begins, a disc where it ends.", nil
 }
 
-// plane is the projection of paths onto their first two principal components.
-type plane struct {
-	paths [][]figure.Point
-	share [2]float64 // of the variance, for each component
-}
-
-func (p plane) label(i int) string {
-	return fmt.Sprintf("component %d (%.0f %% of variance)", i+1, 100*p.share[i])
-}
-
-// project finds the first two principal components of all points. As the decomposition
-// leaves their signs open, each gets the sign that makes its largest entry positive.
-func project(trails []trail) (plane, error) {
-	rows, width := 0, len(trails[0].points[0])
-	for _, t := range trails {
-		rows += len(t.points)
-		if len(t.points[0]) != width {
-			return plane{}, fmt.Errorf("trajectories of %d and %d parameters have no plane in common; restrict the figure with where", width, len(t.points[0]))
+// project projects paths onto the first two principal components of all their points, and returns
+// the share of the variance of each. As the decomposition leaves the signs of components open, each
+// gets the sign that makes its largest entry positive.
+func project(paths [][][]float64) (out [][]figure.Point, share [2]float64, err error) {
+	rows, width := 0, len(paths[0][0])
+	for _, path := range paths {
+		rows += len(path)
+		if len(path[0]) != width {
+			return nil, share, fmt.Errorf("trajectories of %d and %d parameters have no plane in common; "+
+				"restrict the figure with where", width, len(path[0]))
 		}
 	}
 	all := mat.NewDense(rows, width, nil)
 	center := make([]float64, width)
 	row := 0
-	for _, t := range trails {
-		for _, x := range t.points {
+	for _, path := range paths {
+		for _, x := range path {
 			all.SetRow(row, x)
 			for j, v := range x {
 				center[j] += v / float64(rows)
@@ -197,59 +176,53 @@ func project(trails []trail) (plane, error) {
 			row++
 		}
 	}
-	var pc gonum.PC
+	var pc stat.PC
 	if !pc.PrincipalComponents(all, nil) {
-		return plane{}, fmt.Errorf("the principal components of %d points of %d parameters could not be computed", rows, width)
+		return nil, share, fmt.Errorf("the principal components of %d points of %d parameters could not be computed", rows, width)
 	}
-	return newPlane(trails, center, &pc), nil
-}
-
-func newPlane(trails []trail, center []float64, pc *gonum.PC) plane {
 	var vectors mat.Dense
 	pc.VectorsTo(&vectors)
 	variances, total := pc.VarsTo(nil), 0.0
 	for _, v := range variances {
 		total += v
 	}
-	var out plane
-	axes := [2][]float64{make([]float64, len(center)), make([]float64, len(center))}
+	axes := [2][]float64{make([]float64, width), make([]float64, width)}
 	_, components := vectors.Dims()
 	for i := range min(2, components) {
 		mat.Col(axes[i], i, &vectors)
-		orient(axes[i])
-		if total > 0 {
-			out.share[i] = variances[i] / total
-		}
-	}
-	for _, t := range trails {
-		var path []figure.Point
-		for _, x := range t.points {
-			var at [2]float64
-			for j, v := range x {
-				at[0] += (v - center[j]) * axes[0][j]
-				at[1] += (v - center[j]) * axes[1][j]
+		largest := 0.0
+		for _, x := range axes[i] {
+			if math.Abs(x) > math.Abs(largest)*(1+1e-9) {
+				largest = x
 			}
-			path = append(path, figure.Point{X: at[0], Y: at[1]})
 		}
-		out.paths = append(out.paths, path)
+		if largest < 0 {
+			for j := range axes[i] {
+				axes[i][j] = -axes[i][j]
+			}
+		}
+		if total > 0 {
+			share[i] = variances[i] / total
+		}
 	}
-	return out
+	for _, path := range paths {
+		var projected []figure.Point
+		for _, x := range path {
+			var at figure.Point
+			for j, v := range x {
+				at.X += (v - center[j]) * axes[0][j]
+				at.Y += (v - center[j]) * axes[1][j]
+			}
+			projected = append(projected, at)
+		}
+		out = append(out, projected)
+	}
+	return out, share, nil
 }
 
-// orient turns a vector so that its largest entry is positive.
-func orient(v []float64) {
-	largest := 0.0
-	for _, x := range v {
-		if math.Abs(x) > math.Abs(largest)*(1+1e-9) {
-			largest = x
-		}
-	}
-	if largest < 0 {
-		for i := range v {
-			v[i] = -v[i]
-		}
-	}
-}
+// maxSteps bounds the points of one path, which are evenly thinned to it: beyond, no
+// picture shows more, and the decomposition takes long.
+const maxSteps = 512
 
 // readTrajectory reads the points of a trajectory.jsonl up to the first that is not
 // finite, thinned to maxSteps with both ends kept.
@@ -279,16 +252,12 @@ func readTrajectory(path vfs.Path) ([][]float64, error) {
 	if len(points) == 0 {
 		return nil, fmt.Errorf("%s: holds no point that is finite", path)
 	}
-	return thinPath(points), nil
-}
-
-func thinPath(points [][]float64) [][]float64 {
 	if len(points) <= maxSteps {
-		return points
+		return points, nil
 	}
-	out := make([][]float64, maxSteps)
-	for i := range out {
-		out[i] = points[i*(len(points)-1)/(maxSteps-1)]
+	thinned := make([][]float64, maxSteps)
+	for i := range thinned {
+		thinned[i] = points[i*(len(points)-1)/(maxSteps-1)]
 	}
-	return out
+	return thinned, nil
 }

@@ -33,67 +33,105 @@ func (f Figure) Empty() bool { return f.Picture == nil }
 
 func (f Figure) file(ending string) string { return "figures/" + f.Name + "." + ending }
 
-// drawers make the pictures of each kind.
-var drawers = map[string]func(*study.Study, study.Figure, []study.Result) (picture, error){
-	study.Bar: bars, study.Heatmap: heatmap, study.Curves: curves, study.Scatter: scatter, study.Trajectories: trajectories,
-	study.Differences: differences,
+// figures makes the figure of a study file: several where one would show too much at once. These
+// have one vertical axis, so that they can be compared.
+func figures(s *study.Study, f study.Figure, results []study.Result) ([]*Figure, error) {
+	var out []*Figure
+	var charts []*figure.Chart
+	low, high := math.Inf(1), math.Inf(-1)
+	for _, part := range smallMultiples(s, f, results) {
+		one, err := newFigure(s, part, results)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, one)
+		if c, ok := one.Picture.(*figure.Chart); ok {
+			charts = append(charts, c)
+			if l, h, ok := c.Span(); ok {
+				low, high = min(low, l), max(high, h)
+			}
+		}
+	}
+	if len(charts) > 1 {
+		for _, c := range charts {
+			c.Y.Min, c.Y.Max = low, high
+		}
+	}
+	return out, nil
 }
 
-// picture is what a drawer makes: nothing when no cell is done.
-type picture struct {
-	picture figure.Picture
-	notes   []string
+// smallMultiples makes a heat map for each series. Curves of more series than there are colours
+// become small multiples, one for each label of the first axis of the series. Other kinds
+// show all series in one figure.
+func smallMultiples(s *study.Study, f study.Figure, results []study.Result) []study.Figure {
+	axes := 0
+	switch all := combinations(s, f.Series, f.Where, results); {
+	case f.Kind == study.Heatmap:
+		axes = len(f.Series)
+	case f.Kind == study.Curves && len(f.Series) > 1 && len(all) > figure.Colors:
+		axes = 1
+	}
+	if axes == 0 {
+		return []study.Figure{f}
+	}
+	var out []study.Figure
+	for _, labels := range combinations(s, f.Series[:axes], f.Where, results) {
+		one := f
+		one.Series, one.Where = f.Series[axes:], map[string][]string{}
+		maps.Copy(one.Where, f.Where)
+		one.Title = cmp.Or(f.Title, defaultTitle(f)) + ": " + seriesName(f.Series[:axes], labels)
+		for i, axis := range f.Series[:axes] {
+			one.Where[axis] = labels[i : i+1]
+		}
+		out = append(out, one)
+	}
+	return out
 }
 
 func newFigure(s *study.Study, f study.Figure, results []study.Result) (*Figure, error) {
-	draw, ok := drawers[f.Kind]
-	if !ok {
-		return nil, fmt.Errorf("there is no kind of figure %q", f.Kind)
-	}
 	if err := deterministic(f.Metric, f.X, f.Y); err != nil {
 		return nil, err
 	}
-	results, note, err := chosenOnly(s, f, results)
-	if err != nil {
-		return nil, err
-	}
-	p, err := draw(s, f, results)
-	if note != "" {
-		p.notes = append(p.notes, note)
-	}
-	switch {
-	case errors.Is(err, figure.ErrNoData), err == nil && figure.Empty(p.picture):
-		p = picture{}
-	case err != nil:
-		return nil, err
-	}
-	return &Figure{Kind: f.Kind, Title: cmp.Or(f.Title, defaultTitle(f)), Notes: p.notes, Picture: p.picture}, nil
-}
-
-// chosenOnly leaves the results that a figure with a best axis shows, and says what chose them.
-func chosenOnly(s *study.Study, f study.Figure, results []study.Result) (chosen []study.Result, note string, err error) {
-	if f.Best == nil {
-		return results, "", nil
-	}
-	fixed := slices.DeleteFunc(s.AxisNames(), func(axis string) bool { return axis == f.Best.Axis || slices.Contains(f.Over, axis) })
-	g, err := group(s, results, f.Over, f.Where, fixed, nil, []string{f.Best.Axis})
-	if err != nil {
-		return nil, "", err
-	}
-	for _, place := range g.labels[0] {
-		_, reported := g.choose(f.Best, place, nil)
-		for _, r := range reported {
-			chosen = append(chosen, r.result)
+	out := &Figure{Kind: f.Kind, Title: cmp.Or(f.Title, defaultTitle(f))}
+	note := ""
+	if f.Best != nil { // only the results with the chosen label are shown
+		fixed := slices.DeleteFunc(s.AxisNames(), func(axis string) bool {
+			return axis == f.Best.Axis || slices.Contains(f.Over, axis)
+		})
+		g, err := group(s, results, f.Over, f.Where, fixed, nil, []string{f.Best.Axis})
+		if err != nil {
+			return nil, err
 		}
+		results = nil
+		for _, place := range g.labels[0] {
+			_, reported := g.choose(f.Best, place, nil)
+			for _, r := range reported {
+				results = append(results, r.result)
+			}
+		}
+		note = fmt.Sprintf("Each with the %s that has the best mean of %s", f.Best.Axis, metricPhrase(f.Best.Metric))
+		for _, axis := range slices.Sorted(maps.Keys(f.Best.On)) {
+			note += fmt.Sprintf(", %s %s", axis, strings.Join(f.Best.On[axis], ", "))
+		}
+		if f.Best.On != nil {
+			note += ", which are not shown"
+		}
+		note += "."
 	}
-	note = fmt.Sprintf("Each with the %s that has the best mean of %s", f.Best.Axis, metricPhrase(f.Best.Metric))
-	for _, axis := range slices.Sorted(maps.Keys(f.Best.On)) {
-		note += fmt.Sprintf(", %s %s", axis, strings.Join(f.Best.On[axis], ", "))
+	draw, ok := map[string]func(*study.Study, study.Figure, []study.Result) (figure.Picture, string, error){
+		study.Bar: bars, study.Heatmap: heatmap, study.Curves: curves, study.Scatter: scatter,
+		study.Trajectories: trajectories, study.Differences: differences,
+	}[f.Kind]
+	if !ok {
+		return nil, fmt.Errorf("there is no kind of figure %q", f.Kind)
 	}
-	if f.Best.On != nil {
-		note += ", which are not shown"
+	picture, own, err := draw(s, f, results)
+	if errors.Is(err, figure.ErrNoData) || err == nil && figure.Empty(picture) {
+		return out, nil
 	}
-	return chosen, note + ".", nil
+	out.Picture = picture
+	out.Notes = slices.DeleteFunc([]string{own, note}, func(s string) bool { return s == "" })
+	return out, err
 }
 
 func defaultTitle(f study.Figure) string {
@@ -127,95 +165,6 @@ func metricPhrase(metric string) string {
 	return name
 }
 
-func bars(s *study.Study, f study.Figure, results []study.Result) (picture, error) {
-	g, err := group(s, results, f.Over, f.Where, []string{f.X}, f.Series)
-	if err != nil {
-		return picture{}, err
-	}
-	out := &figure.Bars{X: figure.Axis{Label: f.X}, Y: figure.Axis{Label: metrics.Label(f.Metric), Log: f.LogY}}
-	for _, label := range g.labels[0] {
-		out.Groups = append(out.Groups, label[0])
-	}
-	var n counts
-	for _, series := range g.labels[1] {
-		b := figure.BarSeries{Name: seriesName(f.Series, series)}
-		for _, label := range g.labels[0] {
-			place := g.at(label, series)
-			_, x := values(place, f.Metric)
-			d := study.Describe(x)
-			n.add(d.N)
-			b.Bars = append(b.Bars, figure.Bar{Y: d.Mean, Minus: zeroIfNaN(d.SD), Plus: zeroIfNaN(d.SD), Absent: len(place) == 0})
-		}
-		out.Series = append(out.Series, b)
-	}
-	return meanPicture(out, n, "Mean ± standard deviation", f), nil
-}
-
-func heatmap(s *study.Study, f study.Figure, results []study.Result) (picture, error) {
-	g, err := group(s, results, f.Over, f.Where, []string{f.Y}, []string{f.X})
-	if err != nil {
-		return picture{}, err
-	}
-	out := &figure.Heat{X: figure.Axis{Label: f.X}, Y: figure.Axis{Label: f.Y}, Scale: metrics.Label(f.Metric), Log: f.LogY}
-	for _, label := range g.labels[1] {
-		out.Columns = append(out.Columns, label[0])
-	}
-	var n counts
-	for _, row := range g.labels[0] {
-		out.Rows = append(out.Rows, row[0])
-		means := make([]float64, len(out.Columns))
-		for i, column := range g.labels[1] {
-			_, x := values(g.at(row, column), f.Metric)
-			d := study.Describe(x)
-			n.add(d.N)
-			means[i] = d.Mean
-		}
-		out.Values = append(out.Values, means)
-	}
-	out.Format = equalDigits(out.Values)
-	return meanPicture(out, n, "Mean", f), nil
-}
-
-// scatter has a point for each cell, or for the mean over the replicates.
-func scatter(s *study.Study, f study.Figure, results []study.Result) (picture, error) {
-	g, err := group(s, results, f.Over, f.Where, f.Series, otherAxes(s, f.Series, f.Over))
-	if err != nil {
-		return picture{}, err
-	}
-	out := &figure.Chart{X: figure.Axis{Label: metrics.Label(f.X), Log: f.LogX}, Y: figure.Axis{Label: metrics.Label(f.Y), Log: f.LogY}}
-	var n counts
-	for _, series := range g.labels[0] {
-		line := figure.Series{Name: seriesName(f.Series, series), Marks: true}
-		for _, label := range g.labels[1] {
-			x, y := pairMetrics(g.at(series, label), f.X, f.Y)
-			if len(x) == 0 {
-				continue
-			}
-			across, d := study.Describe(x), study.Describe(y)
-			n.add(d.N)
-			line.Points = append(line.Points, figure.Point{X: across.Mean, Y: d.Mean, Minus: zeroIfNaN(d.SD), Plus: zeroIfNaN(d.SD), Across: zeroIfNaN(across.SD)})
-		}
-		out.Series = append(out.Series, line)
-	}
-	return meanPicture(out, n, "Mean ± standard deviation", f), nil
-}
-
-// pairMetrics are the values of two metrics, of the replicates that have both.
-func pairMetrics(list []replicate, first, second string) (x, y []float64) {
-	for _, r := range list {
-		_, a := values([]replicate{r}, first)
-		_, b := values([]replicate{r}, second)
-		if len(a) == 1 && len(b) == 1 {
-			x, y = append(x, a[0]), append(y, b[0])
-		}
-	}
-	return x, y
-}
-
-func otherAxes(s *study.Study, lists ...[]string) []string {
-	return slices.DeleteFunc(s.AxisNames(), func(axis string) bool { return slices.Contains(slices.Concat(lists...), axis) })
-}
-
 // counts is how many replicates the values of a figure are made of.
 type counts struct{ low, high int }
 
@@ -233,132 +182,73 @@ func (c counts) String() string {
 	return fmt.Sprintf("n = %d", c.high)
 }
 
-// meanPicture is a picture of means with a note on their replicates.
-func meanPicture(p figure.Picture, n counts, what string, f study.Figure) picture {
-	out := picture{picture: p}
-	if n.high > 1 {
-		out.notes = []string{fmt.Sprintf("%s over replicates (%s), %v.", what, join(f.Over), n)}
+// note says what means were taken over; "" where no value has several replicates.
+func (c counts) note(what string, f study.Figure) string {
+	if c.high < 2 {
+		return ""
 	}
-	return out
+	return fmt.Sprintf("%s over replicates (%s), %v.", what, join(f.Over), c)
 }
 
-func zeroIfNaN(x float64) float64 {
-	if math.IsNaN(x) {
+const meanSD = "Mean ± standard deviation"
+
+func bars(s *study.Study, f study.Figure, results []study.Result) (figure.Picture, string, error) {
+	g, err := group(s, results, f.Over, f.Where, []string{f.X}, f.Series)
+	if err != nil {
+		return nil, "", err
+	}
+	out := &figure.Bars{X: figure.Axis{Label: f.X}, Y: figure.Axis{Label: metrics.Label(f.Metric), Log: f.LogY}}
+	for _, label := range g.labels[0] {
+		out.Groups = append(out.Groups, label[0])
+	}
+	var n counts
+	for _, series := range g.labels[1] {
+		b := figure.BarSeries{Name: seriesName(f.Series, series)}
+		for _, label := range g.labels[0] {
+			place := g.at(label, series)
+			_, x := values(place, f.Metric)
+			d := study.Describe(x)
+			n.add(d.N)
+			b.Bars = append(b.Bars, figure.Bar{Y: d.Mean, Minus: spread(d), Plus: spread(d), Absent: len(place) == 0})
+		}
+		out.Series = append(out.Series, b)
+	}
+	return out, n.note(meanSD, f), nil
+}
+
+// spread is the standard deviation; 0 where there is none.
+func spread(s study.Sample) float64 {
+	if math.IsNaN(s.SD) {
 		return 0
 	}
-	return x
+	return s.SD
 }
 
-// differences has a row for each label of the series, and in it what the other labels of the axis X
-// differ from the baseline by, replicate by replicate.
-func differences(s *study.Study, f study.Figure, results []study.Result) (picture, error) {
-	g, err := group(s, results, f.Over, f.Where, f.Series, []string{f.X})
+func heatmap(s *study.Study, f study.Figure, results []study.Result) (figure.Picture, string, error) {
+	g, err := group(s, results, f.Over, f.Where, []string{f.Y}, []string{f.X})
 	if err != nil {
-		return picture{}, err
+		return nil, "", err
 	}
-	out := &figure.Differences{X: figure.Axis{Label: "difference of " + metrics.Label(f.Metric) + " to " + f.Baseline}}
-	for _, row := range g.labels[0] {
-		out.Rows = append(out.Rows, seriesName(f.Series, row))
+	out := &figure.Heat{
+		X: figure.Axis{Label: f.X}, Y: figure.Axis{Label: f.Y}, Scale: metrics.Label(f.Metric), Log: f.LogY,
 	}
-	others := slices.DeleteFunc(slices.Clone(g.labels[1]), func(label []string) bool { return label[0] == f.Baseline })
+	for _, label := range g.labels[1] {
+		out.Columns = append(out.Columns, label[0])
+	}
 	var n counts
-	for _, label := range others {
-		series := figure.DifferenceSeries{Name: label[0]}
-		for _, row := range g.labels[0] {
-			a, b := pairValues(g.at(row, label), g.at(row, []string{f.Baseline}), f.Metric)
-			d := study.Pair(a, b, study.Level)
+	for _, row := range g.labels[0] {
+		out.Rows = append(out.Rows, row[0])
+		means := make([]float64, len(out.Columns))
+		for i, column := range g.labels[1] {
+			_, x := values(g.at(row, column), f.Metric)
+			d := study.Describe(x)
 			n.add(d.N)
-			pairs := figure.PairDifferences{Mean: d.Mean, Low: d.Low, High: d.High}
-			for i := range a {
-				pairs.Each = append(pairs.Each, a[i]-b[i])
-			}
-			series.Rows = append(series.Rows, pairs)
+			means[i] = d.Mean
 		}
-		out.Series = append(out.Series, series)
+		out.Values = append(out.Values, means)
 	}
-	of := ""
-	if len(f.Over) > 0 {
-		of = " (" + join(f.Over) + ")"
-	}
-	return picture{out, []string{fmt.Sprintf("Faint: each pair of replicates%s. With bars: their mean, and its 95 %% interval of Student's t. %v.", of, n)}}, nil
-}
-
-// figures makes the figure of a study file: several where one would show too much at once.
-func figures(s *study.Study, f study.Figure, results []study.Result) ([]*Figure, error) {
-	var out []*Figure
-	for _, part := range smallMultiples(s, f, results) {
-		one, err := newFigure(s, part, results)
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, one)
-	}
-	sameScale(out)
-	return out, nil
-}
-
-// smallMultiples makes a heat map for each series. Curves of more series than there are colours
-// become small multiples, one for each label of the first axis of the series. Other kinds
-// show all series in one figure.
-func smallMultiples(s *study.Study, f study.Figure, results []study.Result) []study.Figure {
-	axes := 0
-	switch all := combinations(s, f.Series, f.Where, results); {
-	case f.Kind == study.Heatmap:
-		axes = len(f.Series)
-	case f.Kind == study.Curves && len(f.Series) > 1 && len(all) > figure.Colors:
-		axes = 1
-	}
-	if axes == 0 {
-		return []study.Figure{f}
-	}
-	var out []study.Figure
-	for _, labels := range combinations(s, f.Series[:axes], f.Where, results) {
-		one := f
-		one.Series, one.Where = f.Series[axes:], maps.Clone(f.Where)
-		if one.Where == nil {
-			one.Where = map[string][]string{}
-		}
-		one.Title = cmp.Or(f.Title, defaultTitle(f)) + ": " + seriesName(f.Series[:axes], labels)
-		for i, axis := range f.Series[:axes] {
-			one.Where[axis] = labels[i : i+1]
-		}
-		out = append(out, one)
-	}
-	return out
-}
-
-// sameScale gives small multiples one vertical axis, so that they can be compared.
-func sameScale(list []*Figure) {
-	var charts []*figure.Chart
-	low, high := math.Inf(1), math.Inf(-1)
-	for _, f := range list {
-		c, ok := f.Picture.(*figure.Chart)
-		if !ok {
-			continue
-		}
-		charts = append(charts, c)
-		if l, h, ok := c.Span(); ok {
-			low, high = min(low, l), max(high, h)
-		}
-	}
-	if len(charts) < 2 || !(low < high) {
-		return
-	}
-	for _, c := range charts {
-		c.Y.Min, c.Y.Max = low, high
-	}
-}
-
-// seriesName returns the labels of a series on one line. The name of the axis stands before a label
-// that is a number.
-func seriesName(axes, labels []string) string {
-	out := slices.Clone(labels)
-	for i, label := range out {
-		if _, err := strconv.ParseFloat(label, 64); err == nil && i < len(axes) && !strings.HasPrefix(label, axes[i]) {
-			out[i] = axes[i] + " " + label
-		}
-	}
-	return join(out)
+	out.Format = equalDigits(out.Values)
+	return out, n.note("Mean", f), nil
 }
 
 // equalDigits is the format in which all numbers have as many decimals, four digits of the
@@ -378,4 +268,92 @@ func equalDigits(rows [][]float64) string {
 		return "%#.4g"
 	}
 	return fmt.Sprintf("%%.%df", decimals)
+}
+
+// scatter has a point for each cell, or for the mean over the replicates.
+func scatter(s *study.Study, f study.Figure, results []study.Result) (figure.Picture, string, error) {
+	g, err := group(s, results, f.Over, f.Where, f.Series, otherAxes(s, f.Series, f.Over))
+	if err != nil {
+		return nil, "", err
+	}
+	out := &figure.Chart{
+		X: figure.Axis{Label: metrics.Label(f.X), Log: f.LogX}, Y: figure.Axis{Label: metrics.Label(f.Y), Log: f.LogY},
+	}
+	var n counts
+	for _, series := range g.labels[0] {
+		line := figure.Series{Name: seriesName(f.Series, series), Marks: true}
+		for _, label := range g.labels[1] {
+			var x, y []float64 // of the replicates that have both metrics
+			for _, r := range g.at(series, label) {
+				a, hasX := r.result.Value(f.X)
+				b, hasY := r.result.Value(f.Y)
+				if hasX && hasY {
+					x, y = append(x, a), append(y, b)
+				}
+			}
+			if len(x) == 0 {
+				continue
+			}
+			across, d := study.Describe(x), study.Describe(y)
+			n.add(d.N)
+			line.Points = append(line.Points, figure.Point{
+				X: across.Mean, Y: d.Mean, Minus: spread(d), Plus: spread(d), Across: spread(across),
+			})
+		}
+		out.Series = append(out.Series, line)
+	}
+	return out, n.note(meanSD, f), nil
+}
+
+func otherAxes(s *study.Study, lists ...[]string) []string {
+	return slices.DeleteFunc(s.AxisNames(), func(axis string) bool { return slices.Contains(slices.Concat(lists...), axis) })
+}
+
+// differences has a row for each label of the series, and in it what the other labels of the axis X
+// differ from the baseline by, replicate by replicate.
+func differences(s *study.Study, f study.Figure, results []study.Result) (figure.Picture, string, error) {
+	g, err := group(s, results, f.Over, f.Where, f.Series, []string{f.X})
+	if err != nil {
+		return nil, "", err
+	}
+	out := &figure.Differences{X: figure.Axis{Label: "difference of " + metrics.Label(f.Metric) + " to " + f.Baseline}}
+	for _, row := range g.labels[0] {
+		out.Rows = append(out.Rows, seriesName(f.Series, row))
+	}
+	var n counts
+	for _, label := range g.labels[1] {
+		if label[0] == f.Baseline {
+			continue
+		}
+		series := figure.DifferenceSeries{Name: label[0]}
+		for _, row := range g.labels[0] {
+			a, b := pairValues(g.at(row, label), g.at(row, []string{f.Baseline}), f.Metric)
+			d := study.Pair(a, b, study.Level)
+			n.add(d.N)
+			pairs := figure.PairDifferences{Mean: d.Mean, Low: d.Low, High: d.High}
+			for i := range a {
+				pairs.Each = append(pairs.Each, a[i]-b[i])
+			}
+			series.Rows = append(series.Rows, pairs)
+		}
+		out.Series = append(out.Series, series)
+	}
+	of := ""
+	if len(f.Over) > 0 {
+		of = " (" + join(f.Over) + ")"
+	}
+	note := "Faint: each pair of replicates%s. With bars: their mean, and its 95 %% interval of Student's t. %v."
+	return out, fmt.Sprintf(note, of, n), nil
+}
+
+// seriesName returns the labels of a series on one line. The name of the axis stands before a label
+// that is a number.
+func seriesName(axes, labels []string) string {
+	out := slices.Clone(labels)
+	for i, label := range out {
+		if _, err := strconv.ParseFloat(label, 64); err == nil && i < len(axes) && !strings.HasPrefix(label, axes[i]) {
+			out[i] = axes[i] + " " + label
+		}
+	}
+	return join(out)
 }

@@ -50,7 +50,13 @@ func group(s *study.Study, results []study.Result, over []string, where map[stri
 		again := false
 		for _, old := range out.places[key] {
 			if old.key == new.key {
-				return nil, ambiguous(s, old.result.Cell, r.Cell)
+				for _, axis := range s.Axes {
+					if a, b := old.result.Cell.Labels[axis.Name], r.Cell.Labels[axis.Name]; a != b {
+						return nil, fmt.Errorf("cells with %s = %q and %q fall into the same place: give the axis a part, "+
+							"make it one of the replicates in over, or restrict it with where", axis.Name, a, b)
+					}
+				}
+				return nil, fmt.Errorf("two cells have the labels %s", s.Label(r.Cell))
 			}
 			again = again || old.result.Cell.ID == r.Cell.ID
 		}
@@ -88,16 +94,6 @@ func combinations(s *study.Study, axes []string, where map[string][]string, resu
 	return out
 }
 
-func ambiguous(s *study.Study, a, b study.Cell) error {
-	for _, axis := range s.Axes {
-		if a.Labels[axis.Name] != b.Labels[axis.Name] {
-			return fmt.Errorf("cells with %s = %q and %q fall into the same place: give the axis a part, make it one of the replicates in over, or restrict it with where",
-				axis.Name, a.Labels[axis.Name], b.Labels[axis.Name])
-		}
-	}
-	return fmt.Errorf("two cells have the labels %s", s.Label(a))
-}
-
 // values are the values of a metric, and the keys of the replicates that have one. That of a
 // replicate that diverged is NaN: without it, the mean of the others would look better than the
 // method is.
@@ -122,4 +118,6 @@ func pairValues(a, b []replicate, metric string) (x, y []float64) {
 	return x, y
 }
 
-func join(labels []string) string { return strings.Join(labels, " · ") }
+const separator = " · "
+
+func join(labels []string) string { return strings.Join(labels, separator) }

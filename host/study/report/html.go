@@ -1,11 +1,20 @@
 package report
 
+// The report as one HTML file needs no network, no other file, and no particular browser. Without
+// JavaScript, all that is missing is sorting, filtering, and values under the pointer. All texts
+// are escaped by the template. Curves are drawn by uPlot, whose files, as published on npm, are in
+// the directory page/uplot.
+
 import (
 	"bytes"
-	"cmp"
+	"embed"
 	"fmt"
+	"html/template"
+	"io/fs"
 	"maps"
+	"math"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/cage-qat/cage/host/study"
@@ -13,85 +22,47 @@ import (
 	"github.com/cage-qat/cage/host/train/metrics"
 )
 
-// HTML returns the report as a page.
-func (r *Report) HTML() ([]byte, error) {
-	p := webPage{Title: r.Name, Summary: r.Progress(), Runs: r.runs()}
-	for i := range r.Tables {
-		p.Tables = append(p.Tables, r.Tables[i].page(r))
-	}
-	for _, f := range r.Figures {
-		view := webFigure{Title: f.Title, Notes: f.Notes, Paper: f.Kind == study.Heatmap}
-		if !f.Empty() {
-			var svg bytes.Buffer
-			if err := figure.Draw(&svg, figure.SVG, f.Picture, figure.Options{}); err != nil {
-				return nil, fmt.Errorf("figure %s: %w", f.Title, err)
-			}
-			view.SVG = svg.Bytes()
-		}
-		if f.Kind == study.Curves && !f.Empty() {
-			view.Chart = chart(f.Picture.(*figure.Chart))
-		}
-		p.Figures = append(p.Figures, view)
-	}
-	for _, run := range r.failed() {
-		p.Failures = append(p.Failures, webFailure{Name: join(run.Labels), Err: cmp.Or(run.Err, firstLine(""))})
-	}
-	return render(p)
+// Chart is a figure of curves in the form of numbers.
+type Chart struct {
+	X      string  `json:"x"` // labels of the axes
+	Y      string  `json:"y"`
+	LogX   bool    `json:"logx"`
+	LogY   bool    `json:"logy"`
+	YMin   float64 `json:"ymin,omitempty"` // range of Y; if YMax is 0, that of the curves
+	YMax   float64 `json:"ymax,omitempty"`
+	Series []Curve `json:"series"`
 }
 
-// page lays out the table, with the differences to the baseline below it.
-func (t *Table) page(r *Report) webTable {
-	grids := t.grids()
-	out := t.layOut(r, grids[0])
-	if len(grids) > 1 {
-		below := t.layOut(r, grids[1])
-		out.Below = &below
-	}
-	return out
+// Curve is a curve in a chart, with a band around it. All slices have the same length; a
+// null breaks the curve.
+type Curve struct {
+	Name string     `json:"name"`
+	X    []float64  `json:"x"`
+	Y    []*float64 `json:"y"`
+	Low  []*float64 `json:"low"`  // empty: no band
+	High []*float64 `json:"high"` // empty: no band
+	// Color is the number of the colour among all colours of curves, from 1; 0: by its
+	// place among the curves.
+	Color int        `json:"color,omitempty"`
+	Dash  int        `json:"dash,omitempty"` // number of the line style, in the same way
+	Raw   []*float64 `json:"raw,omitempty"`  // what Y was smoothed from, in which case there is no band; empty: Y is as recorded
 }
 
-func (t *Table) layOut(r *Report, g grid) webTable {
-	out := webTable{Title: g.title, Notes: g.notes}
-	levels := headings(g.columns)
-	for level, spans := range levels {
-		var head []heading
-		for _, axis := range t.RowAxes {
-			label := ""
-			if level == len(levels)-1 {
-				label = axis
-			}
-			head = append(head, heading{Label: label, Columns: 1, Text: true})
-		}
-		out.Head = append(out.Head, append(head, spans...))
+// Finite returns a number for JSON, which has only finite ones: nil for NaN and the infinities.
+func Finite(x float64) *float64 {
+	if math.IsNaN(x) || math.IsInf(x, 0) {
+		return nil
 	}
-	for i, labels := range t.Rows {
-		row := rowHead(r, t.RowAxes, labels)
-		for _, c := range g.cells[i] {
-			shown := webCell{Text: c.text + c.sign, Note: c.note, Bold: c.bold}
-			if c.key != nil {
-				shown.Sort = sortKey(*c.key)
-			}
-			row = append(row, shown)
-		}
-		out.Rows = append(out.Rows, row)
-	}
-	return out
+	return &x
 }
 
-// rowHead makes the labels of a row. They are sorted in the order of their axes.
-func rowHead(r *Report, axes, labels []string) []webCell {
-	var row []webCell
-	for k, label := range labels {
-		place := slices.IndexFunc(r.Axes, func(a study.Axis) bool { return a.Name == axes[k] })
-		row = append(row, webCell{Text: label, Head: true, Sort: sortKey(float64(slices.Index(r.Axes[place].Labels, label)))})
+// Chart returns the values of a figure of curves, to be shown under the pointer; nil for others.
+func (f Figure) Chart() *Chart {
+	const maxHover = 600 // points of a curve
+	c, ok := f.Picture.(*figure.Chart)
+	if !ok || f.Kind != study.Curves {
+		return nil
 	}
-	return row
-}
-
-// maxHover is how many points of a curve are in the page, to be read off with the mouse.
-const maxHover = 600
-
-func chart(c *figure.Chart) *Chart {
 	out := &Chart{X: c.X.Label, Y: c.Y.Label, LogX: c.X.Log, LogY: c.Y.Log, YMin: c.Y.Min, YMax: c.Y.Max, Series: []Curve{}}
 	if low, high, ok := c.Span(); ok && c.Y.Log && out.YMax == 0 {
 		out.YMin, out.YMax = low, high // as in the picture, where bands do not stretch it
@@ -110,61 +81,8 @@ func chart(c *figure.Chart) *Chart {
 	return out
 }
 
-// runs lists all cells with the numbers that tables and figures speak of.
-func (r *Report) runs() webRuns {
-	shown := r.metrics()
-	head := []heading{{Label: "run", Columns: 1, Text: true}}
-	var axes []string
-	for _, a := range r.Axes {
-		axes = append(axes, a.Name)
-		head = append(head, heading{Label: a.Name, Columns: 1, Text: true})
-	}
-	head = append(head, heading{Label: "state", Columns: 1, Text: true})
-	for _, m := range shown {
-		head = append(head, heading{Label: metrics.Label(m), Columns: 1})
-	}
-	out := webRuns{Table: webTable{Title: "Runs", Head: [][]heading{head}}}
-	for i, run := range r.Runs {
-		id := fmt.Sprintf("run-%d", i+1)
-		row := append([]webCell{{Text: fmt.Sprint(i + 1), Head: true, Sort: sortKey(float64(i)), Link: id}}, rowHead(r, axes, run.Labels)...)
-		row = append(row, webCell{Text: string(run.State), Left: true, Sort: sortKey(float64(slices.Index(states, run.State)))})
-		for _, m := range shown {
-			cell := webCell{Text: absent}
-			if v, ok := run.Summary[m]; ok {
-				cell = webCell{Text: minus(metrics.Short(v)), Sort: sortKey(v)}
-			}
-			row = append(row, cell)
-		}
-		out.Table.Rows = append(out.Table.Rows, row)
-		out.Details = append(out.Details, run.detail(id, &out.Provenances))
-	}
-	return out
-}
-
-// states is the order in which states are sorted.
-var states = []study.State{study.Done, study.Unevaluated, study.Running, study.Interrupted, study.Failed, study.Stale, study.Missing}
-
-// detail is what can be unfolded. Runs of one build and the same plugins share their
-// provenance.
-func (run *Run) detail(id string, provenances *[]string) webDetail {
-	d := webDetail{ID: id, Name: run.ID, State: string(run.State), Config: run.Config, Provenance: -1}
-	for _, s := range run.Set {
-		d.Settings = append(d.Settings, removePlaces(s.Key+" = "+s.Value))
-	}
-	if run.Provenance == "" {
-		return d
-	}
-	d.Provenance = slices.Index(*provenances, run.Provenance)
-	if d.Provenance < 0 {
-		d.Provenance = len(*provenances)
-		*provenances = append(*provenances, run.Provenance)
-	}
-	return d
-}
-
-// metrics lists what is shown of each run: the metrics of the tables and of evaluations,
-// and the final losses.
-func (r *Report) metrics() []string {
+// RunTable lists all cells with the metrics of the tables and of evaluations, and the final losses.
+func (r *Report) RunTable() grid {
 	known, shown := map[string]bool{}, map[string]bool{}
 	for _, run := range r.Runs {
 		for name := range run.Summary {
@@ -182,5 +100,80 @@ func (r *Report) metrics() []string {
 		shown[name] = true
 	}
 	maps.DeleteFunc(shown, func(name string, show bool) bool { return !show || !known[name] })
-	return slices.Sorted(maps.Keys(shown))
+	names := slices.Sorted(maps.Keys(shown))
+
+	var axes []string
+	for _, a := range r.Axes {
+		axes = append(axes, a.Name)
+	}
+	out := grid{Title: "Runs", Head: slices.Concat([]string{"run"}, axes, []string{"state"})}
+	out.Texts = len(out.Head)
+	for _, name := range names {
+		out.Head = append(out.Head, metrics.Label(name))
+	}
+	order := []study.State{study.Done, study.Unevaluated, study.Running, study.Interrupted, study.Failed, study.Stale, study.Missing}
+	for i, run := range r.Runs {
+		row := []cell{{Text: fmt.Sprint(i + 1), Head: true, Key: sortKey(float64(i)), Link: fmt.Sprintf("run-%d", i+1)}}
+		row = append(row, labelCells(r.Axes, axes, run.Labels)...)
+		row = append(row, cell{Text: string(run.State), Key: sortKey(float64(slices.Index(order, run.State)))})
+		for _, name := range names {
+			c := cell{Text: absent}
+			if v, ok := run.Summary[name]; ok {
+				c = cell{Text: minus(metrics.Short(v)), Key: sortKey(v)}
+			}
+			row = append(row, c)
+		}
+		out.Rows = append(out.Rows, row)
+	}
+	return out
+}
+
+//go:embed page
+var pageFiles embed.FS
+
+var pageLayout = template.Must(template.New("page.gohtml").Funcs(template.FuncMap{
+	"css": func(names ...string) (template.CSS, error) { s, err := readAssets(names); return template.CSS(s), err },
+	"js":  func(names ...string) (template.JS, error) { s, err := readAssets(names); return template.JS(s), err },
+	"svg": func(f Figure) (template.HTML, error) {
+		var b bytes.Buffer
+		if err := figure.Draw(&b, figure.SVG, f.Picture, figure.Options{}); err != nil {
+			return "", fmt.Errorf("figure %s: %w", f.Title, err)
+		}
+		svg := b.Bytes() // whose texts were escaped when it was drawn
+		return template.HTML(bytes.TrimSpace(svg[max(0, bytes.Index(svg, []byte("<svg"))):])), nil
+	},
+	"key": func(x *float64) string { return strconv.FormatFloat(*x, 'g', -1, 64) },
+	"inc": func(i int) int { return i + 1 },
+	// Colours that are ordered from light to dark must not be inverted in dark mode.
+	"paper":   func(f Figure) bool { return f.Kind == study.Heatmap },
+	"join":    join,
+	"nothing": func() string { return nothingToDraw },
+}).ParseFS(pageFiles, "page/page.gohtml"))
+
+// Assets returns the files that pages are made of, for other pages with the same look.
+func Assets() fs.FS {
+	assets, err := fs.Sub(pageFiles, "page")
+	if err != nil {
+		panic(err) // the name is valid
+	}
+	return assets
+}
+
+func readAssets(names []string) (string, error) {
+	var all []byte
+	for _, name := range names {
+		text, err := pageFiles.ReadFile("page/" + name)
+		if err != nil {
+			return "", err
+		}
+		all = append(append(all, text...), '\n')
+	}
+	return string(all), nil
+}
+
+// HTML returns the report as a page.
+func (r *Report) HTML() ([]byte, error) {
+	var b bytes.Buffer
+	err := pageLayout.Execute(&b, r)
+	return b.Bytes(), err
 }

@@ -4,12 +4,13 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 	"testing"
-
-	"github.com/google/go-cmp/cmp"
 
 	"github.com/cage-qat/cage/host/study"
 	"github.com/cage-qat/cage/host/study/figure"
+	"github.com/cage-qat/cage/internal/atomicfile"
+	"github.com/cage-qat/cage/internal/vfs"
 )
 
 func TestPlaceless(t *testing.T) {
@@ -63,17 +64,6 @@ func TestMarkdownText(t *testing.T) {
 	}
 }
 
-func TestHeadings(t *testing.T) {
-	got := headings([][]string{{"HT", "QuEST"}, {"HT", "CAGE"}, {"none", "QuEST"}, {"none", "CAGE"}})
-	want := [][]heading{
-		{{Label: "HT", Columns: 2}, {Label: "none", Columns: 2}},
-		{{Label: "QuEST", Columns: 1}, {Label: "CAGE", Columns: 1}, {Label: "QuEST", Columns: 1}, {Label: "CAGE", Columns: 1}},
-	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
-}
-
 func TestChooseFormat(t *testing.T) {
 	entry := func(mean, sd float64) Entry { return Entry{Sample: study.Sample{N: 3, Mean: mean, SD: sd}} }
 	nan := math.NaN()
@@ -117,43 +107,43 @@ func TestNumbersForReaders(t *testing.T) {
 // Of points on the line through (1, 2, 2), the first component is (1, 2, 2)/3 and the
 // second has no variance; what is at right angles to it is found second.
 func TestProject(t *testing.T) {
-	line := trail{points: [][]float64{{-2, -4, -4}, {0, 0, 0}, {2, 4, 4}}}
-	plane, err := project([]trail{line})
+	line := [][]float64{{-2, -4, -4}, {0, 0, 0}, {2, 4, 4}}
+	paths, share, err := project([][][]float64{line})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for i, want := range []float64{-6, 0, 6} {
-		if got := plane.paths[0][i]; math.Abs(got.X-want) > 1e-12 || math.Abs(got.Y) > 1e-12 {
+		if got := paths[0][i]; math.Abs(got.X-want) > 1e-12 || math.Abs(got.Y) > 1e-12 {
 			t.Errorf("point %d is at %v, want (%v, 0)", i, got, want)
 		}
 	}
-	if math.Abs(plane.share[0]-1) > 1e-12 || math.Abs(plane.share[1]) > 1e-12 {
-		t.Errorf("shares %v, want 1 and 0", plane.share)
+	if math.Abs(share[0]-1) > 1e-12 || math.Abs(share[1]) > 1e-12 {
+		t.Errorf("shares %v, want 1 and 0", share)
 	}
 
 	// Two paths: deviations ±3 along x and ±1 along y around (1, 1), so that the
 	// components are the axes with 9/10 and 1/10 of the variance.
-	plane, err = project([]trail{{points: [][]float64{{4, 1}, {-2, 1}}}, {points: [][]float64{{1, 2}, {1, 0}}}})
+	paths, share, err = project([][][]float64{{{4, 1}, {-2, 1}}, {{1, 2}, {1, 0}}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	want := [][]figure.Point{{{X: 3}, {X: -3}}, {{Y: 1}, {Y: -1}}}
-	for i, path := range plane.paths {
+	for i, path := range paths {
 		for j, p := range path {
 			if math.Abs(p.X-want[i][j].X) > 1e-12 || math.Abs(p.Y-want[i][j].Y) > 1e-12 {
 				t.Errorf("path %d, point %d: %v, want %v", i, j, p, want[i][j])
 			}
 		}
 	}
-	if got := plane.label(0); got != "component 1 (90 % of variance)" {
-		t.Error(got)
+	if math.Abs(share[0]-0.9) > 1e-12 {
+		t.Error(share)
 	}
-	if _, err := project([]trail{line, {points: [][]float64{{1, 2}}}}); err == nil {
+	if _, _, err := project([][][]float64{line, {{1, 2}}}); err == nil {
 		t.Error("paths of 3 and 2 parameters are drawn in one plane")
 	}
 	for name, points := range map[string][][]float64{"one point": {{1, 2, 3}}, "one parameter": {{1}, {2}}, "no movement": {{1, 1}, {1, 1}}} {
-		if plane, err := project([]trail{{points: points}}); err == nil {
-			for _, p := range plane.paths[0] {
+		if paths, _, err := project([][][]float64{points}); err == nil {
+			for _, p := range paths[0] {
 				if math.IsNaN(p.X) || math.IsNaN(p.Y) {
 					t.Errorf("%s: %v", name, p)
 				}
@@ -162,14 +152,19 @@ func TestProject(t *testing.T) {
 	}
 }
 
+// TestThinned: a long path is thinned, with both ends kept.
 func TestThinned(t *testing.T) {
-	var points [][]float64
+	var text strings.Builder
 	for i := range 5000 {
-		points = append(points, []float64{float64(i)})
+		fmt.Fprintf(&text, "{\"step\":%d,\"x\":[%d]}\n", i, i)
 	}
-	got := thinPath(points)
-	if len(got) != maxSteps || got[0][0] != 0 || got[maxSteps-1][0] != 4999 {
-		t.Errorf("%d points from %v to %v", len(got), got[0], got[len(got)-1])
+	path := vfs.At(t.TempDir()).Join("trajectory.jsonl")
+	if err := atomicfile.WriteBytes(path, []byte(text.String())); err != nil {
+		t.Fatal(err)
+	}
+	got, err := readTrajectory(path)
+	if err != nil || len(got) != maxSteps || got[0][0] != 0 || got[maxSteps-1][0] != 4999 {
+		t.Errorf("%d points, %v", len(got), err)
 	}
 }
 
@@ -218,19 +213,6 @@ func TestDifferenceFormat(t *testing.T) {
 	}
 }
 
-// TestSharedProvenance: runs that were made alike show one provenance, which is on the page once.
-func TestSharedProvenance(t *testing.T) {
-	var list []string
-	for i, run := range []Run{{Provenance: "one"}, {}, {Provenance: "two"}, {Provenance: "one"}} {
-		if got, want := run.detail("id", &list).Provenance, []int{0, -1, 1, 0}[i]; got != want {
-			t.Errorf("run %d has the provenance %d, want %d", i, got, want)
-		}
-	}
-	if diff := cmp.Diff([]string{"one", "two"}, list); diff != "" {
-		t.Error(diff)
-	}
-}
-
 // TestPaired: replicates are paired by their labels, wherever one is missing.
 func TestPaired(t *testing.T) {
 	list := func(values map[string]float64, keys ...string) (out []replicate) {
@@ -247,19 +229,6 @@ func TestPaired(t *testing.T) {
 	b := list(map[string]float64{"0": 20, "2": 22}, "2", "1", "0")
 	if x, y := pairValues(a, b, "val_loss"); !slices.Equal(x, []float64{12}) || !slices.Equal(y, []float64{22}) {
 		t.Errorf("%v and %v, want 12 and 22", x, y)
-	}
-}
-
-// TestBoth: a replicate that has one of two metrics only is no point of their figure.
-func TestBoth(t *testing.T) {
-	list := []replicate{
-		{key: "0", result: study.Result{Summary: map[string]float64{"val_loss": 2, "error_rel": 0.5}}},
-		{key: "1", result: study.Result{Summary: map[string]float64{"val_loss": 3}}},
-		{key: "2", result: study.Result{Summary: map[string]float64{"error_rel": 0.25}}},
-		{key: "3"},
-	}
-	if x, y := pairMetrics(list, "error_rel", "val_loss"); !slices.Equal(x, []float64{0.5}) || !slices.Equal(y, []float64{2}) {
-		t.Errorf("%v and %v, want 0.5 and 2", x, y)
 	}
 }
 
@@ -326,28 +295,5 @@ func TestEqualDigits(t *testing.T) {
 		if got := equalDigits([][]float64{c.values, nil}); got != c.want {
 			t.Errorf("%v: %s, want %s", c.values, got, c.want)
 		}
-	}
-}
-
-// TestSameScale: small multiples have one vertical axis, with the points of all in it.
-func TestSameScale(t *testing.T) {
-	chart := func(y ...float64) *Figure {
-		c := &figure.Chart{Series: []figure.Series{{Band: true}}}
-		for i, v := range y {
-			c.Series[0].Points = append(c.Series[0].Points, figure.Point{X: float64(i), Y: v, Plus: 0.5})
-		}
-		return &Figure{Picture: c}
-	}
-	list := []*Figure{chart(1, 2), chart(), chart(7, 5), {}}
-	sameScale(list)
-	for _, f := range list[:3] {
-		axis := f.Picture.(*figure.Chart).Y
-		if axis.Min >= 1 || axis.Max <= 7.5 || axis != list[0].Picture.(*figure.Chart).Y {
-			t.Errorf("the axis is %+v", axis)
-		}
-	}
-	alone := chart(1, 2)
-	if sameScale([]*Figure{alone}); alone.Picture.(*figure.Chart).Y != (figure.Axis{}) {
-		t.Error("a chart alone has another axis")
 	}
 }

@@ -33,8 +33,11 @@ type Report struct {
 	Tables  []Table
 	Figures []Figure
 	Runs    []Run
-	Damages []Damage // runs that are left out because one of their files cannot be read
-	Stale   []Damage // runs that are left out because they are stale
+	// Provenances are those of the runs, in JSON: build, plugins, hashes of programs. Runs of one
+	// build and the same plugins share one.
+	Provenances []string
+	Damages     []Damage // runs that are left out because one of their files cannot be read
+	Stale       []Damage // runs that are left out because they are stale
 }
 
 // New computes the report of the results of a study. Tables and figures leave out cells
@@ -43,18 +46,31 @@ type Report struct {
 func New(s *study.Study, results []study.Result) (*Report, error) {
 	for {
 		r, err := build(s, results)
-		if err == nil || !leaveOut(results, err) {
+		d, ok := errors.AsType[*damageError](err)
+		if !ok {
 			return r, err
+		}
+		for i := range results {
+			if r := &results[i]; r.Cell.ID == d.id {
+				*r = study.Damaged(r.Cell, d.err)
+			}
 		}
 	}
 }
 
 func build(s *study.Study, results []study.Result) (*Report, error) {
 	r := &Report{Name: s.Name, Axes: s.Axes, Cells: len(results), States: map[string]int{}}
-	r.Damages = runsWith(results, func(x study.Result) bool { return x.Unreadable })
-	r.Stale = runsWith(results, func(x study.Result) bool { return x.State == study.Stale })
+	left := map[string]bool{} // runs that are left out, by ID: cells may share a run
 	for _, result := range results {
 		r.States[string(result.State)]++
+		damage := Damage{result.Cell.Dir, result.Err}
+		switch {
+		case left[result.Cell.ID]:
+		case result.Unreadable:
+			r.Damages, left[result.Cell.ID] = append(r.Damages, damage), true
+		case result.State == study.Stale:
+			r.Stale, left[result.Cell.ID] = append(r.Stale, damage), true
+		}
 	}
 	var err error
 	if r.Tables, err = Tables(s, results); err != nil {
@@ -64,11 +80,9 @@ func build(s *study.Study, results []study.Result) (*Report, error) {
 		return nil, err
 	}
 	for _, result := range results {
-		run, err := newRun(s, result)
-		if err != nil {
+		if err := r.addRun(s, result); err != nil {
 			return nil, fmt.Errorf("study %s: cell %s: %w", s.Name, result.Cell.ID, err)
 		}
-		r.Runs = append(r.Runs, *run)
 	}
 	return r, nil
 }
@@ -137,34 +151,6 @@ type damageError struct {
 func (d *damageError) Error() string { return d.err.Error() }
 func (d *damageError) Unwrap() error { return d.err }
 
-// leaveOut turns the results of the run that err is about into those of a failed one. It
-// is false when err is not about the files of one run.
-func leaveOut(results []study.Result, err error) bool {
-	d, ok := errors.AsType[*damageError](err)
-	if !ok {
-		return false
-	}
-	for i := range results {
-		if r := &results[i]; r.Cell.ID == d.id {
-			*r = study.Damaged(r.Cell, d.err)
-		}
-	}
-	return true
-}
-
-// runsWith lists the runs with a reason to be left out, each once however many cells share it.
-func runsWith(results []study.Result, reason func(study.Result) bool) []Damage {
-	var list []Damage
-	known := map[string]bool{}
-	for _, r := range results {
-		if reason(r) && !known[r.Cell.ID] {
-			known[r.Cell.ID] = true
-			list = append(list, Damage{r.Cell.Dir, r.Err})
-		}
-	}
-	return list
-}
-
 // Run is a cell as listed in the report.
 type Run struct {
 	ID         string
@@ -172,47 +158,51 @@ type Run struct {
 	State      study.State
 	Err        string // the error of a failed cell
 	Summary    map[string]float64
-	Set        []study.Setting
-	Config     string // resolved, in TOML; without the location of the run
-	Provenance string // JSON: build, plugins, hashes of programs; empty if the cell has not begun
+	Settings   []string // what the cell changes in the base
+	Config     string   // resolved, in TOML; without the location of the run
+	Provenance int      // its number in Report.Provenances, from 1; 0: the cell has not begun
 }
 
-func newRun(s *study.Study, r study.Result) (*Run, error) {
-	out := &Run{
-		ID: r.Cell.ID, Labels: r.Cell.Of(s.AxisNames()), State: r.State, Set: r.Cell.Set,
-		Err: removePlaces(strings.ToValidUTF8(r.Err, "\uFFFD")), Summary: map[string]float64{},
+func (r *Report) addRun(s *study.Study, result study.Result) error {
+	out := Run{
+		ID: result.Cell.ID, Labels: result.Cell.Of(s.AxisNames()), State: result.State,
+		Err: removePlaces(strings.ToValidUTF8(result.Err, "\uFFFD")), Summary: map[string]float64{},
 	}
-	for name, v := range r.Summary {
+	for name, v := range result.Summary {
 		if !metrics.Timed(name) {
 			out.Summary[name] = v
 		}
 	}
-	text, err := r.Cell.Config.Encode()
+	for _, set := range result.Cell.Set {
+		out.Settings = append(out.Settings, removePlaces(set.Key+" = "+set.Value))
+	}
+	text, err := result.Cell.Config.Encode()
 	if err != nil {
-		return nil, err
+		return err
 	}
-	out.Config = removePlaces(removeKey(string(text), "train", "out"))
-	if r.Trained() {
-		if out.Provenance, err = readProvenance(rundir.At(r.Cell.Run).Provenance()); err != nil {
-			return nil, &damageError{r.Cell.ID, err}
-		}
-	}
-	return out, nil
-}
-
-// removeKey removes a key of a table from encoded TOML.
-func removeKey(text, table, key string) string {
-	var b strings.Builder
-	inside := false
-	for l := range strings.Lines(text) {
+	table := ""
+	for l := range strings.Lines(string(text)) {
 		if strings.HasPrefix(l, "[") {
-			inside = strings.TrimSpace(l) == "["+table+"]"
+			table = strings.TrimSpace(l)
 		}
-		if !inside || !strings.HasPrefix(l, key+" = ") {
-			b.WriteString(l)
+		if table != "[train]" || !strings.HasPrefix(l, "out = ") {
+			out.Config += removePlaces(l)
 		}
 	}
-	return b.String()
+	if result.Trained() {
+		provenance, err := readProvenance(rundir.At(result.Cell.Run).Provenance())
+		if err != nil {
+			return &damageError{result.Cell.ID, err}
+		}
+		if provenance != "" {
+			if !slices.Contains(r.Provenances, provenance) {
+				r.Provenances = append(r.Provenances, provenance)
+			}
+			out.Provenance = 1 + slices.Index(r.Provenances, provenance)
+		}
+	}
+	r.Runs = append(r.Runs, out)
+	return nil
 }
 
 // readProvenance reads what a run was made of and leaves out what differs from place
@@ -257,6 +247,9 @@ func removePlacesInJSON(v any) any {
 	return v
 }
 
-func (r *Report) failed() []Run {
-	return slices.DeleteFunc(slices.Clone(r.Runs), func(run Run) bool { return run.State != study.Failed && run.State != study.Stale })
+// Failed returns the runs that have failed, or are stale.
+func (r *Report) Failed() []Run {
+	return slices.DeleteFunc(slices.Clone(r.Runs), func(run Run) bool {
+		return run.State != study.Failed && run.State != study.Stale
+	})
 }

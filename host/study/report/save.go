@@ -26,43 +26,66 @@ const (
 // Dir returns the directory of the report of a study that lives in the directory out.
 func Dir(out string) string { return filepath.Join(out, "report") }
 
-// Save writes the report into a directory and returns the names of its files there.
-// Figures of an earlier report that this one does not have are removed.
-func (r *Report) Save(dir vfs.Path) ([]string, error) {
-	files, err := r.files()
+// Save writes the report into a directory and returns the names of its files there; the page, which
+// is looked at first, comes last, when everything else is there. Figures of an earlier report that
+// this one does not have are removed.
+func (r *Report) Save(dir vfs.Path) (names []string, err error) {
+	var contents [][]byte
+	add := func(name string, content []byte) {
+		names, contents = append(names, name), append(contents, content)
+	}
+	table, err := r.CSV()
 	if err != nil {
 		return nil, err
 	}
-	var names []string
-	for _, f := range files {
-		names = append(names, f.name)
+	add(MarkdownFile, r.Markdown())
+	add(CSVFile, table)
+	add(LaTeXFile, r.LaTeX())
+	for _, f := range r.Figures {
+		if f.Empty() {
+			continue
+		}
+		for _, format := range figure.Formats {
+			var b bytes.Buffer
+			if err := figure.Draw(&b, format, f.Picture, figure.Options{}); err != nil {
+				return nil, err
+			}
+			add(f.file(string(format)), b.Bytes())
+		}
 	}
+	page, err := r.HTML()
+	if err != nil {
+		return nil, err
+	}
+	add(PageFile, page)
+
 	earlier, err := earlierFiles(dir)
 	if err != nil {
 		return nil, err
 	}
+	at := func(name string) vfs.Path { return dir.Join(filepath.FromSlash(name)) }
 	for _, name := range names {
 		ours := func(io.Reader) bool { return slices.Contains(earlier, name) }
-		err = errors.Join(err, atomicfile.CheckOurs(dir.Join(filepath.FromSlash(name)), ours))
+		err = errors.Join(err, atomicfile.CheckOurs(at(name), ours))
 	}
-	if err != nil {
-		return nil, err
+	if err == nil {
+		err = dir.Join(figuresDir).MkdirAll()
 	}
-	if err := dir.Join(figuresDir).MkdirAll(); err != nil {
-		return nil, err
-	}
-	// They go first: afterwards nothing says that they are of a report.
+	// Those that are no more go first: afterwards nothing says that they are of a report.
 	for _, name := range earlier {
-		if !slices.Contains(names, name) {
-			if err := dir.Join(filepath.FromSlash(name)).Remove(); err != nil && !errors.Is(err, fs.ErrNotExist) {
-				return nil, err
+		if err == nil && !slices.Contains(names, name) {
+			if err = at(name).Remove(); errors.Is(err, fs.ErrNotExist) {
+				err = nil
 			}
 		}
 	}
-	for _, f := range files {
-		if err := atomicfile.WriteBytes(dir.Join(filepath.FromSlash(f.name)), f.content); err != nil {
-			return nil, err
+	for i, name := range names {
+		if err == nil {
+			err = atomicfile.WriteBytes(at(name), contents[i])
 		}
+	}
+	if err != nil {
+		return nil, err
 	}
 	return names, nil
 }
@@ -89,33 +112,4 @@ func earlierFiles(dir vfs.Path) (names []string, err error) {
 		}
 	}
 	return names, err
-}
-
-type file struct {
-	name    string
-	content []byte
-}
-
-// files are the contents of all files; the page, which is looked at first, comes last,
-// when everything else is there.
-func (r *Report) files() ([]file, error) {
-	table, err := r.CSV()
-	if err != nil {
-		return nil, err
-	}
-	out := []file{{MarkdownFile, r.Markdown()}, {CSVFile, table}, {LaTeXFile, r.LaTeX()}}
-	for _, f := range r.Figures {
-		if f.Empty() {
-			continue
-		}
-		for _, format := range figure.Formats {
-			var b bytes.Buffer
-			if err := figure.Draw(&b, format, f.Picture, figure.Options{}); err != nil {
-				return nil, err
-			}
-			out = append(out, file{f.file(string(format)), b.Bytes()})
-		}
-	}
-	html, err := r.HTML()
-	return append(out, file{PageFile, html}), err
 }

@@ -25,6 +25,7 @@ type Table struct {
 	Better   string     // "lower", "higher" or "none", which marks nothing
 	Entries  [][]Entry  // by row and column
 
+	axes                []study.Axis      // all of the study
 	base                map[string]string // labels of what the others are compared with; empty: there is none
 	beside              bool              // differences stand beside the means
 	intervals           int               // number of differences with an interval
@@ -76,95 +77,96 @@ func newTable(s *study.Study, t study.Table, results []study.Result) (*Table, er
 		return nil, err
 	}
 	out := &Table{
-		Title: cmp.Or(t.Title, metrics.Label(t.Metric)), Metric: t.Metric, RowAxes: t.Rows, ColAxes: t.Columns, Over: t.Over,
-		Rows: g.labels[0], Columns: g.labels[1], Baseline: -1, Better: cmp.Or(t.Better, "lower"),
-		best: t.Best, base: t.Baseline, beside: t.Beside,
+		Title: cmp.Or(t.Title, metrics.Label(t.Metric)), Metric: t.Metric, Better: cmp.Or(t.Better, "lower"),
+		RowAxes: t.Rows, ColAxes: t.Columns, Over: t.Over, Rows: g.labels[0], Columns: g.labels[1],
+		Baseline: -1, best: t.Best, base: t.Baseline, beside: t.Beside, axes: s.Axes,
 	}
-	places, choices := make([][][]replicate, len(out.Rows)), make([][]*Choice, len(out.Rows))
+	places := make([][][]replicate, len(out.Rows))
 	for i, row := range out.Rows {
-		places[i], choices[i] = make([][]replicate, len(out.Columns)), make([]*Choice, len(out.Columns))
+		choices := make([]*Choice, len(out.Columns))
 		for c, column := range out.Columns {
+			place := g.at(row, column)
 			if t.Best != nil {
-				choices[i][c], places[i][c] = g.choose(t.Best, row, column)
-			} else {
-				places[i][c] = g.at(row, column)
+				choices[c], place = g.choose(t.Best, row, column)
 			}
+			places[i] = append(places[i], place)
 		}
+		entries := out.entries(places[i])
+		for c := range entries {
+			entries[c].Choice = choices[c]
+		}
+		out.Entries = append(out.Entries, entries)
 	}
 	if err := out.compare(places); err != nil {
 		return nil, err
 	}
-	for i := range out.Rows {
-		for c := range out.Columns {
-			out.Entries[i][c].Choice = choices[i][c]
-		}
-	}
-	out.correct()
 	out.format = cmp.Or(t.Format, chooseFormat(out.Entries))
 	out.differences = differenceFormat(out.format, out.Entries)
 	return out, nil
 }
 
-// correct sets Holm in all entries, and counts the differences that have an interval.
-func (t *Table) correct() {
+// entries makes a row of the table, with marks.
+func (t *Table) entries(places [][]replicate) []Entry {
+	row := make([]Entry, len(places))
+	means := make([]float64, len(places))
+	known := 0
+	for c, list := range places {
+		_, x := values(list, t.Metric)
+		row[c] = Entry{Sample: study.Describe(x), Expected: len(list)}
+		if means[c] = row[c].Mean; !math.IsNaN(means[c]) {
+			known++
+		}
+	}
+	best := study.Pick(t.Better, means)
+	if t.Better == "none" || best < 0 || known < 2 { // then there is nothing to compare the best with
+		return row
+	}
+	row[best].Mark = Best
+	for c := range row {
+		if c == best || math.IsNaN(means[c]) {
+			continue
+		}
+		a, b := pairValues(places[c], places[best], t.Metric)
+		switch d := study.Pair(a, b, study.Level); {
+		case math.IsInf(d.Mean, 0): // it diverged where the best did not
+		case !d.Known(), d.Clear() && study.Better(t.Better, d.Mean, 0):
+			// Where replicates of the best are missing, those of both may say the opposite.
+			row[c].Mark = Untested
+		case !d.Clear():
+			row[c].Mark = Tied
+		}
+	}
+	return row
+}
+
+// compare adds the differences from the baseline, with Holm's correction for their number.
+func (t *Table) compare(places [][][]replicate) error {
+	found := len(t.base) == 0
 	var p []float64
-	for _, row := range t.Entries {
-		for _, e := range row {
-			one := math.NaN()
-			if e.Difference != nil {
-				one = e.Difference.P()
+	for i := range t.Rows {
+		for c := range t.Columns {
+			probability := math.NaN()
+			row, column := t.baseOf(i, c)
+			if found = found || row >= 0 && column >= 0; row >= 0 && column >= 0 && (row != i || column != c) {
+				if a, b := pairValues(places[i][c], places[row][column], t.Metric); len(a) > 0 {
+					d := study.Pair(a, b, study.Level)
+					t.Entries[i][c].Difference = &d
+					probability = d.P()
+				}
 			}
-			if p = append(p, one); !math.IsNaN(one) {
+			if p = append(p, probability); !math.IsNaN(probability) {
 				t.intervals++
 			}
 		}
+	}
+	if !found && len(t.Rows) > 0 {
+		return fmt.Errorf("baseline: no column has the labels %v", t.base)
 	}
 	p = study.Holm(p)
 	for _, row := range t.Entries {
 		for c := range row {
 			row[c].Holm, p = p[0], p[1:]
 		}
-	}
-}
-
-// stands reports whether a difference would be clear at study.Level with Holm's correction, too. A
-// single one needs none.
-func (t *Table) stands(e Entry) bool { return t.intervals > 1 && e.Holm < 1-study.Level }
-
-// columns are the labels above the columns, one column left out. A table without axes in
-// its columns has a single column, named after the metric.
-func (t *Table) columns(without int) [][]string {
-	if len(t.ColAxes) == 0 {
-		return [][]string{{metrics.Label(t.Metric)}}
-	}
-	list := slices.Clone(t.Columns)
-	if without >= 0 {
-		list = slices.Delete(list, without, without+1)
-	}
-	return list
-}
-
-func (t *Table) compare(places [][][]replicate) error {
-	found := len(t.base) == 0
-	for i := range t.Rows {
-		t.Entries = append(t.Entries, t.entries(places[i]))
-		for c := range t.Columns {
-			row, column := t.baseOf(i, c)
-			if row < 0 || column < 0 {
-				continue
-			}
-			found = true
-			if row == i && column == c {
-				continue
-			}
-			if a, b := pairValues(places[i][c], places[row][column], t.Metric); len(a) > 0 {
-				d := study.Pair(a, b, study.Level)
-				t.Entries[i][c].Difference = &d
-			}
-		}
-	}
-	if !found && len(t.Rows) > 0 {
-		return fmt.Errorf("baseline: no column has the labels %v", t.base)
 	}
 	named := func(axis string) bool { return t.base[axis] != "" }
 	unnamed := func(axis string) bool { return t.base[axis] == "" }
@@ -174,6 +176,10 @@ func (t *Table) compare(places [][][]replicate) error {
 	}
 	return nil
 }
+
+// stands reports whether a difference would be clear at study.Level with Holm's correction, too. A
+// single one needs none.
+func (t *Table) stands(e Entry) bool { return t.intervals > 1 && e.Holm < 1-study.Level }
 
 // baseOf finds the place with which that of a row and a column is compared; negative: there is
 // none.
@@ -201,149 +207,145 @@ func (t *Table) baseName() string {
 	return join(labels)
 }
 
-func (t *Table) entries(places [][]replicate) []Entry {
-	row := make([]Entry, len(places))
-	means := make([]float64, len(places))
-	for c, list := range places {
-		_, x := values(list, t.Metric)
-		row[c] = Entry{Sample: study.Describe(x), Expected: len(list)}
-		means[c] = row[c].Mean
-	}
-	best := -1
-	if t.Better != "none" {
-		best = study.Pick(t.Better, means)
-	}
-	known := 0
-	for c := range row {
-		if best >= 0 && !math.IsNaN(row[c].Mean) {
-			row[c].Mark = t.mark(c, best, places)
-			known++
-		}
-	}
-	if known == 1 { // there is nothing to compare the best with
-		row[best].Mark = Plain
-	}
-	return row
-}
-
-func (t *Table) mark(c, best int, places [][]replicate) Mark {
-	if c == best {
-		return Best
-	}
-	a, b := pairValues(places[c], places[best], t.Metric)
-	switch d := study.Pair(a, b, study.Level); {
-	case math.IsInf(d.Mean, 0): // it diverged where the best did not
-		return Plain
-	case !d.Known(), d.Clear() && study.Better(t.Better, d.Mean, 0): // where replicates of the best are missing, those of both may say the opposite
-		return Untested
-	case d.Clear():
-		return Plain
-	}
-	return Tied
-}
-
-// grid is a table as it is printed, in whatever form: the means, or the differences to
-// the baseline.
+// grid is a table as it is printed, in whatever format.
 type grid struct {
-	title       string
-	notes       []string   // sentences that explain it
-	columns     [][]string // labels above the columns
-	cells       [][]cell   // by row and column
-	differences bool
+	Title       string
+	Notes       []string // sentences that explain it
+	Head        []string // one line of headings
+	Texts       int      // columns at the left that hold texts: labels, aligned to the left
+	Rows        [][]cell
+	Differences bool // it belongs to the table before, whose differences it holds
 }
 
-// cell is a place of a grid.
+// cell is a cell of a grid.
 type cell struct {
-	text string // as a reader sees it; empty: the study has no such place
-	sign string // how it compares with the best, or that a difference stands with a correction; to be set behind text
-	note string // what was chosen, and its number of replicates, where that is not what the table has
-	bold bool
-	key  *float64 // what it is sorted by; nil where a value is missing
-
-	difference bool
+	Text string // as a reader sees it; empty: the study has no such place
+	Sign string // how it compares with the best, or that a difference stands with a correction; behind Text
+	Note string // what was chosen, and its number of replicates, where that is not what the table has
+	Bold bool
+	Head bool     // whether it names its row
+	Link string   // the ID of an element of the page
+	Key  *float64 // what it is sorted by; nil: at the end
 }
 
 // absent stands for a value that is missing.
 const absent = "–"
 
-// grids are the table of means and, where there is something to compare with the baseline, that of
+// Grids are the table of means and, where there is something to compare with the baseline, that of
 // the differences to it; or both in one table.
-func (t *Table) grids() []grid {
+func (t *Table) Grids() []grid {
 	means := t.grid(t.Title, t.notes(), -1, func(e Entry) cell {
-		note := joinNotes(e.chosen(), t.replicates(e))
-		return cell{text: t.mean(e), sign: t.sign(e), note: note, bold: e.Mark == Best, key: &e.Mean}
+		if e.N == 0 {
+			return cell{Text: absent, Note: e.chosen()}
+		}
+		c := cell{Text: t.mean(e), Bold: e.Mark == Best, Key: sortKey(e.Mean)}
+		switch {
+		case e.Mark == Tied:
+			c.Sign = " ≈"
+		case e.Mark == Untested && t.common() > 1: // in a table of single runs a note says so once
+			c.Sign = " ?"
+		}
+		notes := []string{e.chosen()}
+		if e.N < e.Expected {
+			notes = append(notes, fmt.Sprintf("%d of %d", e.N, e.Expected))
+		} else if t.common() != e.N {
+			notes = append(notes, fmt.Sprintf("n = %d", e.N))
+		}
+		c.Note = strings.Join(slices.DeleteFunc(notes, func(s string) bool { return s == "" }), "; ")
+		return c
 	})
 	if len(t.base) == 0 || len(t.Columns) == 1 && (t.Baseline >= 0 || len(t.Rows) == 1) {
 		return []grid{means}
 	}
-	below := t.grid(t.Title+": difference to "+t.baseName(), t.differenceNotes(), t.Baseline, func(e Entry) cell {
+	without := t.Baseline
+	if t.beside {
+		without = -1
+	}
+	below := t.grid(t.Title+": difference to "+t.baseName(), t.differenceNotes(), without, func(e Entry) cell {
 		d := e.Difference
 		if d == nil {
-			return cell{text: absent}
+			return cell{Text: absent}
 		}
-		c := cell{text: intervalText(t.signed, *d), bold: d.Clear(), key: &d.Mean, difference: true}
+		c := cell{Text: intervalText(t.signed, *d), Bold: d.Clear(), Key: sortKey(d.Mean)}
 		if t.stands(e) {
-			c.sign = " ‡"
+			c.Sign = " ‡"
 		}
 		if d.N != t.common() {
-			c.note = fmt.Sprintf("n = %d", d.N)
+			c.Note = fmt.Sprintf("n = %d", d.N)
 		}
 		return c
 	})
-	if t.beside {
-		return []grid{t.merge(means, below)}
+	below.Differences = true
+	if !t.beside {
+		return []grid{means, below}
 	}
-	below.differences = true
-	return []grid{means, below}
-}
-
-// merge puts each column of differences, where it has any, behind that of its means.
-func (t *Table) merge(means, below grid) grid {
-	notes := append(means.notes, "Δ: "+strings.Join(below.notes, " "))
-	out := grid{title: means.title, notes: notes, cells: make([][]cell, len(t.Rows))}
-	at := 0 // in below
-	for c, labels := range means.columns {
-		out.columns = append(out.columns, labels)
-		shown := c != t.Baseline && slices.ContainsFunc(below.cells, func(row []cell) bool { return row[at].difference })
-		if shown {
-			difference := slices.Clone(labels)
-			difference[len(labels)-1] = "Δ " + labels[len(labels)-1]
-			out.columns = append(out.columns, difference)
+	// Each column of differences, where it has any, stands behind that of its means.
+	out := grid{Title: means.Title, Texts: means.Texts, Rows: make([][]cell, len(t.Rows))}
+	out.Notes = append(means.Notes, "Δ: "+strings.Join(below.Notes, " "))
+	for k, head := range means.Head {
+		c := k - means.Texts
+		shown := c >= 0 && c != t.Baseline &&
+			slices.ContainsFunc(t.Entries, func(row []Entry) bool { return row[c].Difference != nil })
+		if out.Head = append(out.Head, head); shown {
+			before, last := "", head
+			if i := strings.LastIndex(head, separator); i >= 0 && len(t.ColAxes) > 1 {
+				before, last = head[:i+len(separator)], head[i+len(separator):]
+			}
+			out.Head = append(out.Head, before+"Δ "+last)
 		}
 		for i := range t.Rows {
-			out.cells[i] = append(out.cells[i], means.cells[i][c])
-			if shown {
-				out.cells[i] = append(out.cells[i], below.cells[i][at])
+			if out.Rows[i] = append(out.Rows[i], means.Rows[i][k]); shown {
+				out.Rows[i] = append(out.Rows[i], below.Rows[i][k])
 			}
 		}
-		if c != t.Baseline {
-			at++
-		}
 	}
-	return out
+	return []grid{out}
 }
 
-// grid shows the entries, one column left out.
+// grid shows the entries, one column left out. A table without axes in its columns has a single
+// column, named after the metric.
 func (t *Table) grid(title string, notes []string, without int, show func(Entry) cell) grid {
-	g := grid{title: title, notes: notes, columns: t.columns(without)}
-	for _, entries := range t.Entries {
-		var row []cell
+	g := grid{Title: title, Notes: notes, Head: slices.Clone(t.RowAxes), Texts: len(t.RowAxes)}
+	for c, labels := range t.Columns {
+		if len(t.ColAxes) == 0 {
+			labels = []string{metrics.Label(t.Metric)}
+		}
+		if c != without {
+			g.Head = append(g.Head, join(labels))
+		}
+	}
+	for i, entries := range t.Entries {
+		row := labelCells(t.axes, t.RowAxes, t.Rows[i])
 		for c, e := range entries {
 			switch {
 			case c == without:
 			case e.Expected == 0:
 				row = append(row, cell{})
-			case e.N == 0 && without < 0:
-				row = append(row, cell{text: absent, note: e.chosen()})
-			case e.N == 0:
-				row = append(row, cell{text: absent})
 			default:
 				row = append(row, show(e))
 			}
 		}
-		g.cells = append(g.cells, row)
+		g.Rows = append(g.Rows, row)
 	}
 	return g
+}
+
+// labelCells are the labels of a row, sorted in the order of their axes.
+func labelCells(all []study.Axis, axes, labels []string) (row []cell) {
+	for k, label := range labels {
+		place := slices.IndexFunc(all, func(a study.Axis) bool { return a.Name == axes[k] })
+		key := float64(slices.Index(all[place].Labels, label))
+		row = append(row, cell{Text: label, Head: true, Key: &key})
+	}
+	return row
+}
+
+// sortKey makes a number a value to sort by; NaN is sorted to the end.
+func sortKey(x float64) *float64 {
+	if math.IsNaN(x) {
+		return nil
+	}
+	return &x
 }
 
 // Place is an entry of a table as text.
@@ -361,7 +363,11 @@ func (t *Table) Place(labels map[string]string) (Place, error) {
 	var found []Entry
 	for i := range t.Rows {
 		for c := range t.Columns {
-			if e := t.Entries[i][c]; e.Expected > 0 && contains(t.labels(i, c), labels) {
+			has, all := t.labels(i, c), true
+			for axis, label := range labels {
+				all = all && has[axis] == label
+			}
+			if e := t.Entries[i][c]; e.Expected > 0 && all {
 				found = append(found, e)
 			}
 		}
@@ -378,13 +384,4 @@ func (t *Table) Place(labels map[string]string) (Place, error) {
 		p.Difference = intervalText(t.signed, *e.Difference)
 	}
 	return p, nil
-}
-
-func contains(all, some map[string]string) bool {
-	for axis, label := range some {
-		if all[axis] != label {
-			return false
-		}
-	}
-	return true
 }

@@ -2,7 +2,6 @@ package report
 
 import (
 	"fmt"
-	"github.com/cage-qat/cage/host/study"
 	"math"
 	"path"
 	"regexp"
@@ -10,6 +9,7 @@ import (
 	"strings"
 	"unicode"
 
+	"github.com/cage-qat/cage/host/study"
 	"github.com/cage-qat/cage/internal/safetext"
 )
 
@@ -177,18 +177,7 @@ func intervalText(write func(float64) string, d study.Difference) string {
 	return s
 }
 
-// replicates is the number of replicates of an entry, if that is not what the rest of
-// the table has: "2 of 3".
-func (t *Table) replicates(e Entry) string {
-	switch {
-	case e.N < e.Expected:
-		return fmt.Sprintf("%d of %d", e.N, e.Expected)
-	case t.common() != e.N:
-		return fmt.Sprintf("n = %d", e.N)
-	}
-	return ""
-}
-
+// common is the number of replicates of most entries: the largest of all.
 func (t *Table) common() int {
 	n := 0
 	for _, row := range t.Entries {
@@ -216,32 +205,24 @@ func (t *Table) notes() []string {
 		first += "; " + t.Better + " is better"
 	}
 	notes := append([]string{first + "."}, t.choiceNotes()...)
-	has := map[Mark]bool{}
-	incomplete, diverged := false, false
-	for _, row := range t.Entries {
-		for _, e := range row {
-			has[e.Mark] = true
-			incomplete = incomplete || e.N > 0 && e.N < e.Expected
-			diverged = diverged || e.N > 0 && (math.IsNaN(e.Mean) || math.IsInf(e.Mean, 0))
-		}
-	}
-	if incomplete {
+	if t.any(func(e Entry) bool { return e.N > 0 && e.N < e.Expected }) {
 		notes = append(notes, "“2 of 3”: the mean is over those replicates that are done.")
 	}
-	if diverged {
+	if t.any(func(e Entry) bool { return e.N > 0 && (math.IsNaN(e.Mean) || math.IsInf(e.Mean, 0)) }) {
 		notes = append(notes, "NaN or ∞: a replicate diverged, or that is its value.")
 	}
-	if has[Best] {
+	if t.any(func(e Entry) bool { return e.Mark == Best }) {
 		notes = append(notes, "Bold: the best mean of its row.")
 	}
-	if has[Tied] {
+	if t.any(func(e Entry) bool { return e.Mark == Tied }) {
 		notes = append(notes, "≈: not told apart from the best, for the 95 % interval of the paired difference includes zero.")
 	}
-	switch {
-	case has[Untested] && t.common() < 2:
+	switch untested := t.any(func(e Entry) bool { return e.Mark == Untested }); {
+	case untested && t.common() < 2:
 		notes = append(notes, "These are single runs: chance is not ruled out for any difference.")
-	case has[Untested]:
-		notes = append(notes, "?: chance is not ruled out: the replicates that the best has as well are fewer than two, all differ by the same, or say the opposite of the means.")
+	case untested:
+		notes = append(notes, "?: chance is not ruled out: the replicates that the best has as well are fewer than two, "+
+			"all differ by the same, or say the opposite of the means.")
 	}
 	return notes
 }
@@ -250,45 +231,31 @@ func (t *Table) differenceNotes() []string {
 	if t.common() == 0 {
 		return t.notes()
 	}
-	var bold, corrected, alone bool
-	for _, row := range t.Entries {
-		for _, e := range row {
-			if d := e.Difference; d != nil {
-				bold, corrected, alone = bold || d.Clear(), corrected || t.stands(e), alone || !d.Known()
-			}
-		}
+	has := func(is func(e Entry, d *study.Difference) bool) bool {
+		return t.any(func(e Entry) bool { return e.Difference != nil && is(e, e.Difference) })
 	}
-	first := fmt.Sprintf("Differences to %s, replicate by replicate, n = %d unless noted, with the 95 %% interval of Student's t for each alone", t.baseName(), t.common())
+	bold := has(func(_ Entry, d *study.Difference) bool { return d.Clear() })
+	first := fmt.Sprintf("Differences to %s, replicate by replicate, n = %d unless noted, "+
+		"with the 95 %% interval of Student's t for each alone", t.baseName(), t.common())
 	if t.intervals > 1 {
-		first += fmt.Sprintf(": of %d intervals %.2g would leave out zero by chance if nothing made a difference", t.intervals, (1-study.Level)*float64(t.intervals))
+		first += fmt.Sprintf(": of %d intervals %.2g would leave out zero by chance if nothing made a difference",
+			t.intervals, (1-study.Level)*float64(t.intervals))
 	}
 	notes := []string{first + "."}
 	if bold {
 		notes = append(notes, "Bold: the interval leaves out zero.")
 	}
 	switch {
-	case corrected:
+	case has(func(e Entry, _ *study.Difference) bool { return t.stands(e) }):
 		notes = append(notes, "‡: also with Holm's correction for their number.")
 	case bold && t.intervals > 1:
 		notes = append(notes, "With Holm's correction for their number none would.")
 	}
-	if alone {
+	if has(func(_ Entry, d *study.Difference) bool { return !d.Known() }) {
 		notes = append(notes, "Without an interval: one pair, or differences that are all the same or not finite.")
 	}
 	if t.best != nil {
 		notes = append(notes, fmt.Sprintf("Each column with its own %s.", t.best.Axis))
 	}
 	return notes
-}
-
-// sign says, after an entry's value, how it compares with the best. In a table of single
-// runs nothing can be compared, and a note says so once.
-func (t *Table) sign(e Entry) string {
-	switch {
-	case e.Mark == Tied:
-		return " ≈"
-	case e.Mark == Untested && t.common() > 1:
-		return " ?"
-	}
-	return ""
 }

@@ -4,46 +4,47 @@ import (
 	"bytes"
 	"encoding/xml"
 	"errors"
-	"fmt"
 	"io"
 	"math"
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/cage-qat/cage/host/study"
+	"github.com/cage-qat/cage/host/study/figure"
 )
 
 const hostile = `</script><script>alert("1")</script><img src=x onerror='a()'>` + "\x00{{.}}"
 
-func number(x float64) *float64 { return &x }
-
 // full has a hostile text in every place for one.
-func full() webPage {
-	table := webTable{
-		Title: hostile, Notes: []string{hostile, hostile},
-		Head: [][]heading{{{Label: hostile, Columns: 1, Text: true}, {Label: hostile, Columns: 2}}, {{Label: hostile, Columns: 1}, {Label: "a", Columns: 1}, {Label: "b", Columns: 1}}},
-		Rows: [][]webCell{{{Text: hostile, Head: true, Link: "run-1", Sort: sortKey(0)}, {Text: hostile, Note: hostile, Bold: true, Sort: sortKey(math.Inf(-1))}, {Text: hostile, Left: true}}},
+func full() *Report {
+	axis := study.Axis{Name: hostile, Labels: []string{hostile}}
+	curve := figure.Series{Name: hostile, Line: figure.Solid, Points: []figure.Point{{X: 1, Y: 1}, {X: 2, Y: math.NaN()}}}
+	picture := &figure.Chart{X: figure.Axis{Label: hostile}, Y: figure.Axis{Label: hostile}, Series: []figure.Series{curve}}
+	table := Table{
+		Title: hostile, Metric: hostile, RowAxes: []string{hostile}, ColAxes: []string{hostile}, Over: []string{hostile},
+		Rows: [][]string{{hostile}}, Columns: [][]string{{hostile}, {hostile + "2"}}, Baseline: 0, Better: hostile,
+		Entries: [][]Entry{{
+			{Sample: study.Sample{N: 1, Mean: math.Inf(-1), SD: math.NaN()}, Expected: 2, Mark: Best, Choice: &Choice{Label: hostile}},
+			{Sample: study.Sample{N: 1, Mean: 1, SD: math.NaN()}, Expected: 1, Difference: &study.Difference{N: 1, Mean: 1, Low: math.NaN(), High: math.NaN()}},
+		}},
+		axes: []study.Axis{axis}, base: map[string]string{hostile: hostile}, format: "%g " + hostile, differences: "%g",
 	}
-	below := table
-	table.Below = &below
-	curve := Curve{Name: hostile, X: []float64{1, 2}, Y: []*float64{number(1), nil}, Low: []*float64{}, High: []*float64{}}
-	return webPage{
-		Title: hostile, Summary: hostile, Tables: []webTable{table},
-		Figures: []webFigure{
-			{Title: hostile, SVG: []byte("<?xml version=\"1.0\"?>\n<svg><text>1</text></svg>\n"), Notes: []string{hostile}, Chart: &Chart{X: hostile, Y: hostile, Series: []Curve{curve}}},
-			{Title: "empty"},
+	return &Report{
+		Name: hostile, Axes: []study.Axis{axis}, States: map[string]int{}, Tables: []Table{table},
+		Figures: []Figure{{Title: hostile, Kind: study.Curves, Notes: []string{hostile}, Picture: picture}, {Title: "empty"}},
+		Runs: []Run{
+			{ID: hostile, Labels: []string{hostile}, State: study.Failed, Err: hostile, Settings: []string{hostile}, Config: hostile,
+				Summary: map[string]float64{"val_loss": 1, hostile: 2}, Provenance: 1},
+			{ID: hostile, Labels: []string{hostile}, State: study.State(hostile)},
 		},
-		Failures: []webFailure{{Name: hostile, Err: hostile}},
-		Runs: webRuns{
-			Table:       table,
-			Details:     []webDetail{{ID: "run-1", Name: hostile, State: hostile, Settings: []string{hostile}, Config: hostile, Provenance: 0}, {ID: "run-2", Provenance: -1}},
-			Provenances: []string{hostile},
-		},
+		Provenances: []string{hostile},
 	}
 }
 
-func rendered(t testing.TB, p webPage) []byte {
+func rendered(t testing.TB, r *Report) []byte {
 	t.Helper()
-	html, err := render(p)
+	html, err := r.HTML()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -103,7 +104,8 @@ func TestWellFormed(t *testing.T) {
 // The page asks for nothing outside itself, and forbids it.
 func TestNothingIsLoaded(t *testing.T) {
 	html := string(rendered(t, full()))
-	html = strings.ReplaceAll(html, "http://www.w3.org/2000/svg", "")                         // the name of a language
+	html = strings.ReplaceAll(html, "http://www.w3.org/2000/svg", "") // the name of a language
+	html = strings.ReplaceAll(html, "http://www.w3.org/1999/xlink", "")
 	html = strings.Replace(html, "/*! https://github.com/leeoniya/uPlot (v1.6.32) */", "", 1) // where it is from
 	for _, m := range regexp.MustCompile(`(?i)(https?:|//[a-z]|@import|url\()[^\s]{0,30}`).FindAllString(html, -1) {
 		t.Errorf("the page mentions %q", m)
@@ -120,24 +122,7 @@ func TestKey(t *testing.T) {
 }
 
 func TestEmptyPage(t *testing.T) {
-	if html := rendered(t, webPage{Title: "empty"}); !bytes.Contains(html, []byte("<h1>empty</h1>")) {
+	if html := rendered(t, &Report{Name: "empty"}); !bytes.Contains(html, []byte("<h1>empty</h1>")) {
 		t.Error("the title is missing")
 	}
-}
-
-func Example() {
-	html, err := render(webPage{
-		Title: "bits",
-		Tables: []webTable{{
-			Title: "Validation loss",
-			Head:  [][]heading{{{Label: "bits", Columns: 1, Text: true}, {Label: "CAGE", Columns: 1}}},
-			Rows:  [][]webCell{{{Text: "4", Head: true, Sort: sortKey(4)}, {Text: "2.055 ± 0.092", Sort: sortKey(2.055)}}},
-		}},
-	})
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	fmt.Println(regexp.MustCompile(`<td.*</td>`).FindString(string(html)))
-	// Output: <td data-key="2.055">2.055 ± 0.092</td>
 }

@@ -128,29 +128,6 @@ func (f *File) FindStale(ctx context.Context, s *study.Study, results []study.Re
 	return nil
 }
 
-// Changed counts the cells in results whose runs had other programs or data than the kept ones, and
-// describes the difference for the first of them. A run that does not record what it was made of is
-// not counted.
-func (f *File) Changed(results []study.Result) (cells int, first string) {
-	kept, seen := f.byConfiguration(), map[string]bool{}
-	for _, r := range results {
-		was, ok := kept[configuration(r.Cell.ID)]
-		if !ok || !r.Known() || seen[r.Cell.ID] {
-			continue
-		}
-		seen[r.Cell.ID] = true
-		now, made, err := take(r)
-		if err != nil {
-			continue
-		}
-		if why := f.changed(was, now.Programs, made.Data); why != "" {
-			cells++
-			first = cmp.Or(first, why)
-		}
-	}
-	return cells, first
-}
-
 // changed describes what has changed in what a cell is made of, given the digest of its programs
 // and the hashes of its data; it is empty if nothing has.
 func (f *File) changed(c Cell, programs string, data map[string]string) string {

@@ -1,0 +1,271 @@
+package report
+
+import (
+	"fmt"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/cage-qat/cage/host/study"
+)
+
+// Markdown returns the tables and the names of the figures, for a README or an issue.
+func (r *Report) Markdown() []byte {
+	var b strings.Builder
+	fmt.Fprintf(&b, "# %s\n\n%s\n", markdownText(r.Name), r.Progress())
+	for i := range r.Tables {
+		for _, g := range r.Tables[i].Grids() {
+			level := "##"
+			if g.Differences {
+				level = "###"
+			}
+			fmt.Fprintf(&b, "\n%s %s\n\n", level, markdownText(g.Title))
+			g.markdown(&b)
+		}
+	}
+	for _, f := range r.Figures {
+		fmt.Fprintf(&b, "\n## %s\n\n", markdownText(f.Title))
+		if f.Empty() {
+			fmt.Fprintf(&b, "%s\n", nothingToDraw)
+			continue
+		}
+		fmt.Fprintf(&b, "![%s](%s)\n\n[PDF](%s)\n", markdownText(f.Title), f.file("svg"), f.file("pdf"))
+		for _, note := range f.Notes {
+			fmt.Fprintf(&b, "\n%s\n", markdownText(note))
+		}
+	}
+	failed := r.Failed()
+	if len(failed) > 0 {
+		b.WriteString("\n## Failed and stale cells\n\n")
+	}
+	for _, run := range failed {
+		fmt.Fprintf(&b, "- %s: %s\n", markdownText(join(run.Labels)), markdownText(firstLine(run.Err)))
+	}
+	return []byte(b.String())
+}
+
+// Progress says how much of the study the report covers.
+func (r *Report) Progress() string {
+	s := fmt.Sprintf("%d of %d cells are done", r.States[string(study.Done)], r.Cells)
+	for _, state := range []study.State{study.Failed, study.Stale, study.Running, study.Unevaluated, study.Interrupted, study.Missing} {
+		if n := r.States[string(state)]; n > 0 {
+			s += fmt.Sprintf(", %d %s", n, state)
+		}
+	}
+	are := func(n int) string { return map[bool]string{true: "is", false: "are"}[n == 1] }
+	if n := len(r.Damages); n > 0 {
+		s += fmt.Sprintf("; %d cannot be read and %s left out", n, are(n))
+	}
+	if n := len(r.Stale); n > 0 {
+		s += fmt.Sprintf("; %d %s made by another plugin or of other data and %[2]s left out", n, are(n))
+	}
+	return s + "."
+}
+
+// Markdown returns the means and, if there is a baseline, the differences from it. Each
+// is followed by explanatory notes, and there is no title.
+func (t *Table) Markdown() []byte {
+	var b strings.Builder
+	for i, g := range t.Grids() {
+		if i > 0 {
+			b.WriteByte('\n')
+		}
+		g.markdown(&b)
+	}
+	return []byte(b.String())
+}
+
+// MarkdownDifferences returns the differences from the baseline alone; nil where there are none.
+func (t *Table) MarkdownDifferences() []byte {
+	var b strings.Builder
+	for _, g := range t.Grids() {
+		if g.Differences {
+			g.markdown(&b)
+		}
+	}
+	return []byte(b.String())
+}
+
+func (g grid) markdown(b *strings.Builder) {
+	line := func(cells []string) { fmt.Fprintf(b, "| %s |\n", strings.Join(cells, " | ")) }
+	var head, rule []string
+	for i, text := range g.Head {
+		head, rule = append(head, markdownText(text)), append(rule, "---:")
+		if i < g.Texts {
+			rule[i] = "---"
+		}
+	}
+	line(head)
+	line(rule)
+	for _, row := range g.Rows {
+		var cells []string
+		for _, c := range row {
+			text := markdownText(c.Text)
+			if !c.Head {
+				text = c.Text
+				if c.Note != "" {
+					text += " (" + c.Note + ")"
+				}
+				text = numberEscapes.Replace(text + c.Sign)
+			}
+			if c.Bold {
+				text = "**" + text + "**"
+			}
+			cells = append(cells, text)
+		}
+		line(cells)
+	}
+	fmt.Fprintf(b, "\n%s\n", markdownText(strings.Join(g.Notes, " ")))
+}
+
+func markdownText(s string) string {
+	var b strings.Builder
+	for _, r := range line(s) {
+		if strings.ContainsRune("\\`*_{}[]<>#|~&$", r) {
+			b.WriteByte('\\')
+		}
+		b.WriteRune(r)
+	}
+	return b.String()
+}
+
+// numberEscapes are for what a format of the study file may put beside a number.
+var numberEscapes = strings.NewReplacer(`\`, `\\`, "|", `\|`, "<", `\<`, "*", `\*`, "`", "\\`")
+
+// Text returns the table as rows of texts. The first is the heading; the best of each row
+// has a star. [Table.TextNotes] explains it.
+func (t *Table) Text() [][]string {
+	g := t.Grids()[0]
+	out := [][]string{nil}
+	for _, head := range g.Head {
+		out[0] = append(out[0], line(head))
+	}
+	for _, row := range g.Rows {
+		var texts []string
+		for _, c := range row {
+			text := c.Text + c.Sign
+			if c.Bold {
+				text += " *"
+			}
+			if c.Note != "" {
+				text += " (" + c.Note + ")"
+			}
+			texts = append(texts, text)
+		}
+		out = append(out, texts)
+	}
+	return out
+}
+
+// TextNotes returns notes that explain [Table.Text].
+func (t *Table) TextNotes() []string {
+	notes := t.notes()
+	for i, n := range notes {
+		notes[i] = strings.Replace(n, "Bold:", "*:", 1)
+	}
+	return notes
+}
+
+// LaTeX returns the tables for a paper, with the rules of the package booktabs.
+func (r *Report) LaTeX() []byte {
+	var b strings.Builder
+	b.WriteString("% Needs \\usepackage{booktabs}.\n")
+	for i := range r.Tables {
+		for _, g := range r.Tables[i].Grids() {
+			label := fmt.Sprintf("tab:%s-%d", slug(r.Name), i+1)
+			if g.Differences {
+				label += "-differences"
+			}
+			g.latex(&b, label)
+		}
+	}
+	return []byte(b.String())
+}
+
+// latex writes the table, with a label to refer to. The short caption is that of a list of tables.
+func (g grid) latex(b *strings.Builder, label string) {
+	const wide = 50 // characters in a row from which a table takes both columns of a page with two
+	rows, width := [][]string{nil}, 0
+	for k, head := range g.Head {
+		rows[0] = append(rows[0], latexText(head))
+		longest := utf8.RuneCountInString(head)
+		for _, row := range g.Rows {
+			longest = max(longest, utf8.RuneCountInString(row[k].Text+row[k].Note))
+		}
+		width += longest + 2
+	}
+	for _, row := range g.Rows {
+		var cells []string
+		for _, c := range row {
+			cells = append(cells, c.latex())
+		}
+		rows = append(rows, cells)
+	}
+	environment := "table"
+	if width >= wide {
+		environment = "table*"
+	}
+	title := latexText(g.Title)
+	fmt.Fprintf(b, "\n\\begin{%s}\n\\centering\n\\caption[{%s}]{%s. %s}\n\\label{%s}\n\\begin{tabular}{@{}%s%s@{}}\n\\toprule\n",
+		environment, title, title, latexText(strings.Join(g.Notes, " ")), label,
+		strings.Repeat("l", g.Texts), strings.Repeat("r", len(g.Head)-g.Texts))
+	for i, row := range rows {
+		// The commands before a row take what is in brackets, or a star, as theirs.
+		text := strings.Join(row, " & ")
+		if strings.HasPrefix(text, "[") || strings.HasPrefix(text, "*") {
+			text = "{}" + text
+		}
+		b.WriteString(text + " \\\\\n")
+		if i == 0 {
+			b.WriteString("\\midrule\n")
+		}
+	}
+	fmt.Fprintf(b, "\\bottomrule\n\\end{tabular}\n\\end{%s}\n", environment)
+}
+
+func (c cell) latex() string {
+	switch {
+	case c.Head:
+		return latexText(c.Text)
+	case c.Text == "":
+		return ""
+	case c.Text == absent:
+		return "--"
+	}
+	s := "$" + latexNumbers.Replace(c.Text) + "$"
+	if c.Bold {
+		s = "{\\boldmath" + s + "}"
+	}
+	if sign := strings.TrimSpace(c.Sign); sign != "" {
+		s += "\\rlap{$^{" + latexNumbers.Replace(sign) + "}$}"
+	}
+	if c.Note != "" {
+		s += " (" + latexText(c.Note) + ")"
+	}
+	return s
+}
+
+// latexNumbers sets numbers, and signs behind them, in mathematics.
+var latexNumbers = strings.NewReplacer("−", "-", " ± ", " \\pm ", "∞", "\\infty", "NaN", "\\mathrm{NaN}", "%", "\\%",
+	"≈", "\\approx", "‡", "\\ddagger")
+
+// latexText escapes a text. Greek letters and signs of mathematics, which not every
+// engine has in its fonts, are written as commands.
+func latexText(s string) string { return latexEscapes.Replace(line(s)) }
+
+var latexEscapes = func() *strings.Replacer {
+	pairs := []string{
+		`\`, `\textbackslash{}`, `{`, `\{`, `}`, `\}`, `$`, `\$`, `&`, `\&`, `#`, `\#`, `%`, `\%`, `_`, `\_`,
+		`~`, `\textasciitilde{}`, `^`, `\textasciicircum{}`, `<`, `\textless{}`, `>`, `\textgreater{}`, `|`, `\textbar{}`,
+		"–", "--", "—", "---", "…", `\ldots{}`,
+	}
+	const signs = `−- ±\pm ×\times ·\cdot ≤\le ≥\ge ≈\approx †\dagger ‡\ddagger →\to ∞\infty ²^2 ³^3 ᵀ^{\top} ‖\Vert ∇\nabla
+		₀_0 ₁_1 ₂_2 ₃_3 ₄_4 ₅_5 ₆_6 ₇_7 ₈_8 ₉_9
+		Γ\Gamma Δ\Delta Θ\Theta Λ\Lambda Ξ\Xi Π\Pi Σ\Sigma Φ\Phi Ψ\Psi Ω\Omega
+		α\alpha β\beta γ\gamma δ\delta ε\epsilon ζ\zeta η\eta θ\theta ι\iota κ\kappa λ\lambda μ\mu ν\nu ξ\xi
+		π\pi ρ\rho ς\varsigma σ\sigma τ\tau υ\upsilon φ\phi χ\chi ψ\psi ω\omega`
+	for _, sign := range strings.Fields(signs) {
+		_, n := utf8.DecodeRuneInString(sign)
+		pairs = append(pairs, sign[:n], "$"+sign[n:]+"$")
+	}
+	return strings.NewReplacer(pairs...)
+}()
