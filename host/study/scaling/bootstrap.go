@@ -10,19 +10,28 @@ import (
 	"gonum.org/v1/gonum/stat"
 )
 
-// replicateSteps is how long a replicate is minimized: it begins at the fit.
-const replicateSteps = 400
-
 // bootstrap replaces the intervals of a fit by percentiles over replicates, and returns
 // their parameters. Each replicate has a random stream of its own, so that the number of
 // workers changes nothing.
 func (f *fitting) bootstrap(ctx context.Context, fit *Fit, all []minimum, k knowledge) ([][]float64, error) {
-	starts := distinct(all, 3)
+	const maxStarts, replicateSteps = 3, 400
+	var starts [][]float64 // the best minima that are not the same
+	last := math.Inf(-1)
+	for _, m := range all {
+		if len(starts) < maxStarts && m.cost > last+1e-3*math.Abs(last) || len(starts) == 0 {
+			starts, last = append(starts, m.x), m.cost
+		}
+	}
+	n := len(f.points)
+	larger := math.Sqrt(float64(n) / float64(max(1, n-len(f.model.free)))) // what the fit has taken from residuals
 	samples := make([][]float64, f.options.Bootstrap)
 	err := f.parallel(ctx, len(samples), func(ctx context.Context, i int) {
 		random := rand.New(rand.NewPCG(f.options.Seed, uint64(i)))
-		m := f.model
-		m.logLoss = f.drawResiduals(random, fit)
+		m := f.model // of log-losses with residuals drawn from all of them
+		m.logLoss = make([]float64, n)
+		for i, r := range fit.Residuals {
+			m.logLoss[i] = f.model.logLoss[i] - r + larger*fit.Residuals[random.IntN(n)]
+		}
 		p := m.problem(f.options.Huber)
 		best := minimum{cost: math.Inf(1)}
 		for _, start := range starts {
@@ -90,28 +99,4 @@ func (f *fitting) compare(fit *Fit, samples [][]float64, k knowledge) error {
 		e.Gain = g
 	}
 	return nil
-}
-
-// drawResiduals returns log-losses: the fitted ones with residuals drawn from all of
-// them, made larger by what the fit has taken from them, √(n/(n−p)).
-func (f *fitting) drawResiduals(random *rand.Rand, fit *Fit) []float64 {
-	n, parameters := len(f.points), len(f.model.free)
-	larger := math.Sqrt(float64(n) / float64(max(1, n-parameters)))
-	out := make([]float64, n)
-	for i, r := range fit.Residuals {
-		out[i] = f.model.logLoss[i] - r + larger*fit.Residuals[random.IntN(n)]
-	}
-	return out
-}
-
-// distinct returns the best minima that are not the same.
-func distinct(all []minimum, most int) [][]float64 {
-	var out [][]float64
-	last := math.Inf(-1)
-	for _, m := range all {
-		if len(out) < most && m.cost > last+1e-3*math.Abs(last) || len(out) == 0 {
-			out, last = append(out, m.x), m.cost
-		}
-	}
-	return out
 }

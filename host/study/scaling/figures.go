@@ -55,10 +55,19 @@ func (fit *Fit) groups() []Group {
 // do.
 func (fit *Fit) losses(label string, x func(n, bits float64) float64) *figure.Chart {
 	chart := &figure.Chart{X: figure.Axis{Label: label, Log: true}, Y: figure.Axis{Label: "validation loss (nats per token)"}}
-	for i, g := range fit.groups() {
-		chart.Series = append(chart.Series, fit.points(g, i, x))
-	}
 	tracks := fit.tracks()
+	for i, g := range fit.groups() {
+		s := figure.Series{Name: g.String(), Marks: true, Color: i + 1}
+		if len(tracks) == 1 && len(fit.curve(g, tracks[0], x).Points) > 0 {
+			s.Key = lines[0]
+		}
+		for _, p := range fit.Points {
+			if p.Group == g {
+				s.Points = append(s.Points, figure.Point{X: x(p.N, p.Bits), Y: p.Loss})
+			}
+		}
+		chart.Series = append(chart.Series, s)
+	}
 	for i, g := range fit.groups() {
 		for k, t := range tracks[:min(len(tracks), len(lines))] {
 			s := fit.curve(g, t, x)
@@ -70,19 +79,6 @@ func (fit *Fit) losses(label string, x func(n, bits float64) float64) *figure.Ch
 		}
 	}
 	return chart
-}
-
-func (fit *Fit) points(g Group, i int, x func(n, bits float64) float64) figure.Series {
-	s := figure.Series{Name: g.String(), Marks: true, Color: i + 1}
-	if tracks := fit.tracks(); len(tracks) == 1 && len(fit.curve(g, tracks[0], x).Points) > 0 {
-		s.Key = lines[0]
-	}
-	for _, p := range fit.Points {
-		if p.Group == g {
-			s.Points = append(s.Points, figure.Point{X: x(p.N, p.Bits), Y: p.Loss})
-		}
-	}
-	return s
 }
 
 // bars draws eff·16/P with intervals, a group of bars for each number of bits.

@@ -26,13 +26,9 @@ type Fit struct {
 	// Starts is the number of starting points tried, Finished the number of those, the
 	// best, that were followed to the end, and Agree the number of these that reached the
 	// best cost.
-	Starts   int `json:"starts"`
-	Finished int `json:"finished"`
-	Agree    int `json:"agree"`
-	// Condition is the condition number of the derivatives of the log-losses with respect
-	// to the parameters, each scaled to length 1, without the priors: it says how much
-	// precision is lost in telling parameters apart.
-	Condition  float64  `json:"condition"`
+	Starts     int      `json:"starts"`
+	Finished   int      `json:"finished"`
+	Agree      int      `json:"agree"`
 	Level      float64  `json:"level"`      // confidence level of the intervals
 	Replicates int      `json:"replicates"` // of the bootstrap; 0: intervals come from the linearized law
 	Warnings   []string `json:"warnings,omitempty"`
@@ -92,8 +88,8 @@ func Run(ctx context.Context, points []Point, o Options) (*Fit, error) {
 			return nil, fmt.Errorf("%s: %s", p.Source, wrong)
 		}
 	}
-	f := &fitting{options: o, points: points, groups: groups(points)}
-	if err := f.prepare(); err != nil {
+	f, err := newFitting(points, o)
+	if err != nil {
 		return nil, err
 	}
 	all, err := f.search(ctx)
@@ -123,41 +119,35 @@ type fitting struct {
 	starts    int
 }
 
-func (f *fitting) prepare() error {
-	g, ok, err := f.options.reference(f.groups)
+func newFitting(points []Point, o Options) (*fitting, error) {
+	f := &fitting{options: o, points: points, groups: groups(points), place: map[Group]int{}}
+	reference, ok, err := f.options.reference(f.groups)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	f.place = map[Group]int{}
 	if ok {
-		f.reference, f.place[g] = &g, -1
-		f.groups = slices.DeleteFunc(f.groups, func(h Group) bool { return h == g })
+		f.reference, f.place[reference] = &reference, -1
+		f.groups = slices.DeleteFunc(f.groups, func(g Group) bool { return g == reference })
 	}
-	for i, h := range f.groups {
-		f.place[h] = shared + i
+	for i, g := range f.groups {
+		f.place[g] = shared + i
 	}
-	m := model{fixed: make([]float64, shared+len(f.groups))}
+	m := &f.model
+	m.fixed, m.prior = make([]float64, shared+len(f.groups)), o.Prior
 	for j := range m.fixed {
 		if j < shared {
-			if v, held := f.options.Fixed[names[j]]; held {
+			if v, held := o.Fixed[names[j]]; held {
 				m.fixed[j] = math.Log(v)
 				continue
 			}
 		}
 		m.free = append(m.free, j)
 	}
-	m.prior = f.options.Prior
-	f.model = m
-	f.model.take(f.points, f.place)
-	return nil
-}
-
-func (m *model) take(points []Point, place map[Group]int) {
-	n := len(points)
-	m.logN, m.logD, m.logLoss, m.group = make([]float64, n), make([]float64, n), make([]float64, n), make([]int, n)
-	for i, p := range points {
-		m.logN[i], m.logD[i], m.logLoss[i], m.group[i] = math.Log(p.N), math.Log(p.D), math.Log(p.Loss), place[p.Group]
+	for _, p := range points {
+		m.logN, m.logD = append(m.logN, math.Log(p.N)), append(m.logD, math.Log(p.D))
+		m.logLoss, m.group = append(m.logLoss, math.Log(p.Loss)), append(m.group, f.place[p.Group])
 	}
+	return f, nil
 }
 
 // Search effort.

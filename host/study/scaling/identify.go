@@ -13,15 +13,12 @@ import (
 // knowledge is what the points know about the parameters that are free and not on a bound.
 type knowledge struct {
 	places []int
-	// worst is the direction in these parameters that the points know least.
-	worst []float64
 	// weak has the places of the parameters that the priors determine more than the points do, or
 	// that nothing determines. They have no interval: it would show the width of the prior.
 	weak map[int]bool
 }
 
-// identify adds to a fit what the points know about its parameters: linearized standard errors and
-// the condition number.
+// identify adds to a fit what the points know about its parameters: linearized standard errors.
 func (f *fitting) identify(fit *Fit, x []float64) knowledge {
 	k := knowledge{weak: map[int]bool{}}
 	var columns []int
@@ -31,7 +28,6 @@ func (f *fitting) identify(fit *Fit, x []float64) knowledge {
 		}
 	}
 	if len(k.places) == 0 {
-		fit.Condition = 1
 		return k
 	}
 	p := f.model.problem(f.options.Huber)
@@ -44,8 +40,18 @@ func (f *fitting) identify(fit *Fit, x []float64) knowledge {
 		}
 	}
 	data := chosen.Slice(0, p.robust, 0, len(k.places)).(*mat.Dense)
-	k.worst = f.condition(fit, data)
-	score, slope := p.scatter(r[:p.robust], len(k.places))
+	// The variance of ρ'(r)/2 and the mean of ρ”(r)/2 of the residuals: what the standard errors of
+	// robust estimates are made of (Huber 1981, "Robust Statistics").
+	score, slope := 0.0, 0.0
+	for _, v := range r[:p.robust] {
+		v = math.Abs(v)
+		if v <= p.threshold {
+			slope++
+		}
+		score += math.Pow(math.Min(v, p.threshold), 2)
+	}
+	score /= float64(max(1, p.robust-len(k.places)))
+	slope = math.Max(slope, 1) / float64(p.robust)
 	with := standardErrors(data, chosen.Slice(p.robust, p.residuals, 0, len(k.places)), score, slope)
 	without := standardErrors(data, nil, score, slope)
 	degrees := f.degreesOfFreedom()
@@ -78,19 +84,6 @@ const hardlyKnown = 2.0
 // singularError is the standard error of a logarithm from which the points say nothing: a factor of
 // e¹⁰⁰. What [standardErrors] gives beyond it is the rounding of a singular matrix.
 const singularError = 100.0
-
-// scatter estimates the variance of ρ'(r)/2 and the mean of ρ”(r)/2 of the residuals: what
-// the standard errors of robust estimates are made of (Huber 1981, "Robust Statistics").
-func (p *leastSquares) scatter(r []float64, parameters int) (score, slope float64) {
-	for _, v := range r {
-		v = math.Abs(v)
-		if v <= p.threshold {
-			slope++
-		}
-		score += math.Pow(math.Min(v, p.threshold), 2)
-	}
-	return score / float64(max(1, len(r)-parameters)), math.Max(slope, 1) / float64(len(r))
-}
 
 // standardErrors is the root of the diagonal of H⁻¹·M·H⁻¹ with H = slope·JᵀJ + PᵀP for the
 // priors P, and M = score·JᵀJ. It is very large for the parameters of directions in which H
@@ -135,35 +128,6 @@ func standardErrors(j *mat.Dense, prior mat.Matrix, score, slope float64) []floa
 	return out
 }
 
-// condition sets the condition number and returns the direction, in the parameters scaled
-// to equal influence, that changes the losses least.
-func (f *fitting) condition(fit *Fit, j *mat.Dense) []float64 {
-	scaled := mat.DenseCopyOf(j)
-	rows, n := scaled.Dims()
-	for k := range n {
-		column := scaled.ColView(k)
-		length := mat.Norm(column, 2)
-		for i := range rows {
-			if length > 0 {
-				scaled.Set(i, k, scaled.At(i, k)/length)
-			}
-		}
-	}
-	const singular = 1e12
-	fit.Condition = singular
-	var svd mat.SVD
-	if rows < n || !svd.Factorize(scaled, mat.SVDThin) {
-		return nil
-	}
-	values := svd.Values(nil)
-	if ratio := values[0] / values[n-1]; ratio < singular {
-		fit.Condition = ratio
-	}
-	var v mat.Dense
-	svd.VTo(&v)
-	return mat.Col(nil, n-1, &v)
-}
-
 // design looks for plans of experiments that cannot tell the terms of the law apart.
 func (f *fitting) design() (warnings []string) {
 	var sizes []float64
@@ -176,20 +140,24 @@ func (f *fitting) design() (warnings []string) {
 	}
 	free := func(j int) bool { return !f.model.isFixed(j) }
 	if len(sizes) < 3 && free(atA) && free(atAlpha) && free(atE) {
-		warnings = append(warnings, fmt.Sprintf("the points have %d different sizes: A, alpha and E need three, and the efficiencies depend on them; train more sizes, or fix parameters", len(sizes)))
+		warnings = append(warnings, fmt.Sprintf("the points have %d different sizes: A, alpha and E need three, "+
+			"and the efficiencies depend on them; train more sizes, or fix parameters", len(sizes)))
 	}
 	if most < 1.2*least && (free(atA) || free(atAlpha)) && (free(atB) || free(atBeta)) {
 		span := fmt.Sprintf("%.3g", least)
 		if most > 1.005*least {
 			span += fmt.Sprintf(" to %.3g", most)
 		}
-		warnings = append(warnings, fmt.Sprintf("all points have about the same tokens per parameter (%s), where the law falls together: how much of the loss A/N^α and B/D^β explain is told by the curvature of the losses only, and the efficiencies depend on it; train with other token counts, or fix alpha and beta", span))
+		warnings = append(warnings, fmt.Sprintf("all points have about the same tokens per parameter (%s), where the law falls together: "+
+			"how much of the loss A/N^α and B/D^β explain is told by the curvature of the losses only, "+
+			"and the efficiencies depend on it; train with other token counts, or fix alpha and beta", span))
 	}
 	switch n := len(f.model.free); {
 	case f.degreesOfFreedom() < 0:
 		warnings = append(warnings, fmt.Sprintf("%d points for %d parameters: the priors decide the rest, and there are no intervals", len(f.points), n))
 	case f.degreesOfFreedom() == 0 && n > 0:
-		warnings = append(warnings, fmt.Sprintf("%d points for as many parameters: the law goes through all of them, nothing tells its errors, and there are no intervals", n))
+		warnings = append(warnings, fmt.Sprintf("%d points for as many parameters: the law goes through all of them, "+
+			"nothing tells its errors, and there are no intervals", n))
 	}
 	return warnings
 }
@@ -213,20 +181,11 @@ func (f *fitting) unknown(fit *Fit, k knowledge) (warnings []string) {
 		warnings = append(warnings, "ran away to the end of what is allowed, as no point holds it: "+strings.Join(bound, ", "))
 	}
 	if len(unknown) > 0 {
-		var together []string // what the points tell apart least
-		for place, v := range k.worst {
-			if math.Abs(v) > 0.2 {
-				together = append(together, fit.at(k.places[place]).Name)
-			}
-		}
-		warning := "hardly known by the points: " + strings.Join(unknown, ", ")
-		if len(together) > 1 {
-			warning += fmt.Sprintf("; least told apart: %s (condition number %.1e)", strings.Join(together, ", "), fit.Condition)
-		}
-		warnings = append(warnings, warning)
+		warnings = append(warnings, "hardly known by the points: "+strings.Join(unknown, ", "))
 	}
 	if len(weak) > 0 && f.degreesOfFreedom() > 0 {
-		warnings = append(warnings, "without an interval, as the priors hold it more than the points do, or nothing holds it: "+strings.Join(weak, ", "))
+		warnings = append(warnings, "without an interval, as the priors hold it more than the points do, "+
+			"or nothing holds it: "+strings.Join(weak, ", "))
 	}
 	return warnings
 }

@@ -37,15 +37,6 @@ func (p *leastSquares) cost(r []float64) float64 {
 	return sum
 }
 
-// weight of a residual when Huber's ρ is replaced by the parabola that touches it there
-// and lies above it everywhere else.
-func (p *leastSquares) weight(i int, r float64) float64 {
-	if r = math.Abs(r); i < p.robust && r > p.threshold {
-		return p.threshold / r
-	}
-	return 1
-}
-
 // minimum is where a minimization came to.
 type minimum struct {
 	x    []float64
@@ -132,7 +123,11 @@ func (s *descent) linearize() {
 	}
 	raw := s.hessian.RawSymmetric()
 	for i, r := range s.r {
-		w := s.p.weight(i, r)
+		// Huber's ρ is replaced by the parabola that touches it there and lies above it everywhere else.
+		w := 1.0
+		if size := math.Abs(r); i < s.p.robust && size > s.p.threshold {
+			w = s.p.threshold / size
+		}
 		row := s.jac.RawRowView(i)
 		for j, v := range row {
 			if v == 0 {

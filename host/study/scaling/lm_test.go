@@ -103,8 +103,8 @@ func TestCost(t *testing.T) {
 func TestDerivatives(t *testing.T) {
 	random := rand.New(rand.NewPCG(3, 4))
 	points := synthesize(random, truth(random), []float64{1e7, 1e8, 1e9}, []float64{10, 100}, 0.01)
-	f := &fitting{options: Options{Prior: 0.01}, points: points, groups: groups(points)}
-	if err := f.prepare(); err != nil {
+	f, err := newFitting(points, Options{Prior: 0.01})
+	if err != nil {
 		t.Fatal(err)
 	}
 	for _, held := range []int{-1, atA, atBeta} {

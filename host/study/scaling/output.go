@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 	"text/tabwriter"
@@ -46,10 +47,7 @@ func (fit *Fit) Write(w io.Writer, markdown bool) error {
 }
 
 func (fit *Fit) efficiencyRows() [][]string {
-	gains := false
-	for _, e := range fit.Effs {
-		gains = gains || e.Gain != nil
-	}
+	gains := slices.ContainsFunc(fit.Effs, func(e Efficiency) bool { return e.Gain != nil })
 	heading := []string{"method", "bits", "points", "eff", "interval", "eff·16/P"}
 	if gains {
 		heading = append(heading, "gain", "interval")

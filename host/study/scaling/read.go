@@ -15,10 +15,7 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// maxFile bounds a file of points, in bytes.
-const maxFile = 64 << 20
-
-// Problem is one mistake in a file of points.
+// Problem is a mistake in a file of points, or in a directory of runs.
 type Problem struct {
 	File string
 	Line int // from 1; 0: no particular line
@@ -33,36 +30,21 @@ func (p *Problem) Error() string {
 	return fmt.Sprintf("%s:%d: %s", p.File, p.Line, p.Msg)
 }
 
-// Problems lists all mistakes in a file, in order. Its text has one line for each, but
-// for no more than 20.
-type Problems []*Problem
-
-// Error implements the error interface.
-func (ps Problems) Error() string {
-	const most = 20
-	var lines []string
-	for i, p := range ps {
-		if i == most {
-			lines = append(lines, fmt.Sprintf("%s: and %d more", p.File, len(ps)-most))
-			break
-		}
-		lines = append(lines, p.Error())
-	}
-	return strings.Join(lines, "\n")
-}
-
-// ReadFile reads points from a CSV file. The first line names the columns: n, d, method and
-// bits, and either loss in nats per token or ppl, its exponential; no others. If the content is
-// wrong, the error is [Problems].
+// ReadFile reads points from a CSV file, see [ParseCSV]. If the content is wrong, the error is a
+// *[Problem].
 func ReadFile(path string) ([]Point, error) {
+	const maxFile = 64 << 20 // bytes
 	f, err := vfs.OpenRegular(path)
 	if err != nil {
-		return nil, &Problem{File: path, Msg: reason(err)}
+		if pe, ok := errors.AsType[*fs.PathError](err); ok {
+			err = pe.Err // the message names the path already
+		}
+		return nil, &Problem{File: path, Msg: err.Error()}
 	}
 	defer f.Close()
 	text, err := io.ReadAll(io.LimitReader(f, maxFile+1))
 	if err != nil {
-		return nil, &Problem{File: path, Msg: reason(err)}
+		return nil, &Problem{File: path, Msg: err.Error()}
 	}
 	if len(text) > maxFile {
 		return nil, &Problem{File: path, Msg: fmt.Sprintf("larger than %d bytes", maxFile)}
@@ -70,130 +52,81 @@ func ReadFile(path string) ([]Point, error) {
 	return ParseCSV(path, bytes.TrimPrefix(text, []byte("\ufeff")))
 }
 
-// reason is a cause without the path, which the message names already.
-func reason(err error) string {
-	if pe, ok := errors.AsType[*fs.PathError](err); ok {
-		return pe.Err.Error()
+// ParseCSV parses points. The first line names the columns: n, d, method and bits, and either loss
+// in nats per token or ppl, its exponential; no others, in any order. Lines that begin with # are
+// comments. path is the name used in messages.
+func ParseCSV(path string, text []byte) (points []Point, err error) {
+	columns := []string{"n", "d", "method", "bits", "loss", "ppl"}
+	const wanted = "want n, d, method, bits, and loss or ppl"
+	line := 0
+	fail := func(format string, args ...any) ([]Point, error) {
+		return nil, &Problem{path, line, fmt.Sprintf(format, args...)}
 	}
-	return err.Error()
-}
-
-// columns of a file of points, in the order in which messages name them; the first four
-// must be there.
-var columns = []string{"n", "d", "method", "bits", "loss", "ppl"}
-
-const wantedColumns = "want n, d, method, bits, and loss or ppl"
-
-func (p *Point) set(column string, x float64) {
-	switch column {
-	case "n":
-		p.N = x
-	case "d":
-		p.D = x
-	case "bits":
-		p.Bits = x
-	case "loss":
-		p.Loss = x
-	case "ppl":
-		p.Loss = math.Log(x)
-	}
-}
-
-// ParseCSV parses points; see [ReadFile]. The columns may stand in any order; lines that begin
-// with # are comments. path is the name used in messages.
-func ParseCSV(path string, text []byte) ([]Point, error) {
 	in := csv.NewReader(bytes.NewReader(text))
 	in.Comment, in.TrimLeadingSpace, in.FieldsPerRecord = '#', true, -1
-	p := csvParser{file: path}
+	var names []string
 	for {
 		fields, err := in.Read()
 		if errors.Is(err, io.EOF) {
 			break
 		}
+		if e, ok := errors.AsType[*csv.ParseError](err); ok {
+			line, err = e.Line, e.Err
+		}
 		if err != nil {
-			line := 0
-			if e, ok := errors.AsType[*csv.ParseError](err); ok {
-				line, err = e.Line, e.Err
+			return fail("not valid CSV: %v", err)
+		}
+		line, _ = in.FieldPos(0)
+		if names == nil {
+			for _, name := range fields {
+				name = strings.ToLower(strings.TrimSpace(name))
+				if !slices.Contains(columns, name) {
+					return fail("unknown column %q; %s", name, wanted)
+				}
+				if slices.Contains(names, name) {
+					return fail("column %s twice", name)
+				}
+				names = append(names, name)
 			}
-			p.fail(line, "not valid CSV: %v", err)
-			return nil, p.problems
-		}
-		line, _ := in.FieldPos(0)
-		if p.columns != nil {
-			p.record(line, fields)
-		} else if p.heading(line, fields); p.problems != nil {
-			return nil, p.problems
-		}
-	}
-	switch {
-	case p.columns == nil:
-		p.fail(0, "no lines; the first must name the columns: "+wantedColumns)
-	case p.points == nil && p.problems == nil:
-		p.fail(0, "no points below the heading")
-	}
-	if p.problems != nil {
-		return nil, p.problems
-	}
-	return p.points, nil
-}
-
-// csvParser collects the points of a file and what is wrong with it.
-type csvParser struct {
-	file     string
-	columns  []string
-	points   []Point
-	problems Problems
-}
-
-func (p *csvParser) fail(line int, format string, args ...any) {
-	p.problems = append(p.problems, &Problem{p.file, line, fmt.Sprintf(format, args...)})
-}
-
-func (p *csvParser) heading(line int, names []string) {
-	for _, name := range names {
-		name = strings.ToLower(strings.TrimSpace(name))
-		switch {
-		case !slices.Contains(columns, name):
-			p.fail(line, "unknown column %q; %s", name, wantedColumns)
-		case p.has(name):
-			p.fail(line, "column %s twice", name)
-		}
-		p.columns = append(p.columns, name)
-	}
-	for _, name := range columns[:4] {
-		if !p.has(name) {
-			p.fail(line, "no column %s; %s", name, wantedColumns)
-		}
-	}
-	if p.has("loss") == p.has("ppl") {
-		p.fail(line, "want one of the columns loss (nats per token) and ppl (its exponential)")
-	}
-}
-
-func (p *csvParser) has(name string) bool { return slices.Contains(p.columns, name) }
-
-func (p *csvParser) record(line int, fields []string) {
-	if len(fields) != len(p.columns) {
-		p.fail(line, "%d fields, the heading has %d", len(fields), len(p.columns))
-		return
-	}
-	point := Point{Source: fmt.Sprintf("%s:%d", p.file, line)}
-	for i, name := range p.columns {
-		field := strings.TrimSpace(fields[i])
-		if name == "method" {
-			point.Method = field
+			for _, name := range columns[:4] {
+				if !slices.Contains(names, name) {
+					return fail("no column %s; %s", name, wanted)
+				}
+			}
+			if slices.Contains(names, "loss") == slices.Contains(names, "ppl") {
+				return fail("want one of the columns loss (nats per token) and ppl (its exponential)")
+			}
 			continue
 		}
-		x, err := strconv.ParseFloat(field, 64)
-		if err != nil {
-			p.fail(line, "%s is %q; want a number", name, field)
-			return
+		if len(fields) != len(names) {
+			return fail("%d fields, the heading has %d", len(fields), len(names))
 		}
-		point.set(name, x)
+		p := Point{Source: fmt.Sprintf("%s:%d", path, line)}
+		for i, name := range names {
+			field := strings.TrimSpace(fields[i])
+			if name == "method" {
+				p.Method = field
+				continue
+			}
+			x, err := strconv.ParseFloat(field, 64)
+			if err != nil {
+				return fail("%s is %q; want a number", name, field)
+			}
+			if name == "ppl" {
+				name, x = "loss", math.Log(x)
+			}
+			*map[string]*float64{"n": &p.N, "d": &p.D, "bits": &p.Bits, "loss": &p.Loss}[name] = x
+		}
+		if wrong := p.check(); wrong != "" {
+			return fail("%s", wrong)
+		}
+		points = append(points, p)
 	}
-	if wrong := point.check(); wrong != "" {
-		p.fail(line, "%s", wrong)
-		return
+	if line = 0; names == nil {
+		return fail("no lines; the first must name the columns: %s", wanted)
 	}
-	p.points = append(p.points, point)
+	if points == nil {
+		return fail("no points below the heading")
+	}
+	return points, nil
 }

@@ -49,6 +49,10 @@ func ReadRuns(dir string, l Labels) ([]Point, []LeftOut, error) {
 	var points []Point
 	var left []LeftOut
 	found := false
+	exists := func(path string) bool {
+		_, err := os.Stat(path)
+		return err == nil
+	}
 	root := dir + string(filepath.Separator) // without it a link would not be followed
 	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		if err != nil {
@@ -62,13 +66,12 @@ func ReadRuns(dir string, l Labels) ([]Point, []LeftOut, error) {
 			return nil
 		}
 		found = true
-		point, out, err := readRun(path, l)
-		switch {
-		case err != nil:
-			return err
-		case out != nil:
+		point, err := readRun(path, l)
+		if out, ok := errors.AsType[*LeftOut](err); ok {
 			left = append(left, *out)
-		default:
+		} else if err != nil {
+			return err
+		} else {
 			points = append(points, point)
 		}
 		return fs.SkipDir
@@ -84,40 +87,44 @@ func ReadRuns(dir string, l Labels) ([]Point, []LeftOut, error) {
 	return points, left, nil
 }
 
-func exists(path string) bool {
-	_, err := os.Stat(path)
-	return err == nil
-}
+// Error implements the error interface.
+func (l *LeftOut) Error() string { return l.Dir + ": left out: " + l.Why }
 
-// readRun reads the point of one run, or says why it is left out.
-func readRun(dir string, l Labels) (p Point, out *LeftOut, err error) {
-	damaged := func(err error) *LeftOut { return &LeftOut{dir, "it cannot be read: " + err.Error(), true} }
+// readRun reads the point of one run. The error is a *LeftOut where it yields none.
+func readRun(dir string, l Labels) (p Point, err error) {
+	damaged := func(err error) error { return &LeftOut{dir, "it cannot be read: " + err.Error(), true} }
 	s, err := metrics.ReadSummary(rundir.At(dir).Summary())
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return p, &LeftOut{dir, "its training has not ended yet", false}, nil
+		return p, &LeftOut{dir, "its training has not ended yet", false}
 	case err != nil:
-		return p, damaged(err), nil
+		return p, damaged(err)
 	case !s.Completed:
-		return p, &LeftOut{dir, "its training was stopped", false}, nil
+		return p, &LeftOut{dir, "its training was stopped", false}
 	case s.ValLoss == nil:
-		return p, &LeftOut{dir, "it has no validation loss", false}, nil
+		return p, &LeftOut{dir, "it has no validation loss", false}
 	}
 	cfg, err := config.Load(rundir.At(dir).Config().Name, nil)
 	if err != nil {
-		return p, damaged(err), nil
+		return p, damaged(err)
 	}
-	var from origin
+	var from struct { // what provenance.json says of how the weights came to be
+		Posttrained *struct{} `json:"posttrained"` // of a model that was quantized after its training
+		Plugins     []struct {
+			Table  string         `json:"table"`
+			Values map[string]any `json:"parameters"`
+		} `json:"plugins"`
+	}
 	path := rundir.At(dir).Provenance()
 	text, err := path.ReadFile()
 	if err != nil {
-		return p, damaged(err), nil
+		return p, damaged(err)
 	}
 	if err := plainjson.Unmarshal(text, &from); err != nil {
-		return p, damaged(fmt.Errorf("%s: %w", path, err)), nil
+		return p, damaged(fmt.Errorf("%s: %w", path, err))
 	}
 	if from.Posttrained != nil {
-		return p, &LeftOut{dir, "it was quantized after its training: scaling laws are of trained models", false}, nil
+		return p, &LeftOut{dir, "it was quantized after its training: scaling laws are of trained models", false}
 	}
 	var values map[string]any // the parameters of the weights' quantizer with their defaults
 	for _, used := range from.Plugins {
@@ -128,24 +135,15 @@ func readRun(dir string, l Labels) (p Point, out *LeftOut, err error) {
 	}
 	p = Point{N: float64(s.NonEmbedding), D: float64(s.Tokens), Loss: float64(*s.ValLoss), Source: dir}
 	if p.Bits, err = l.bits(cfg, values); err != nil {
-		return p, nil, &Problem{File: dir, Msg: err.Error()}
+		return p, &Problem{File: dir, Msg: err.Error()}
 	}
 	if p.Method, err = l.method(dir, cfg, values); err != nil {
-		return p, nil, err
+		return p, err
 	}
 	if wrong := p.check(); wrong != "" {
-		return p, &LeftOut{dir, "it is no point of a scaling law: " + wrong, false}, nil
+		return p, &LeftOut{dir, "it is no point of a scaling law: " + wrong, false}
 	}
-	return p, nil, nil
-}
-
-// origin is what provenance.json says of how the weights of a run came to be.
-type origin struct {
-	Posttrained *struct{} `json:"posttrained"` // of a model that was quantized after its training
-	Plugins     []struct {
-		Table  string         `json:"table"`
-		Values map[string]any `json:"parameters"`
-	} `json:"plugins"`
+	return p, nil
 }
 
 func (l Labels) bits(cfg *config.Config, values map[string]any) (float64, error) {
@@ -172,7 +170,30 @@ func (l Labels) method(dir string, cfg *config.Config, values map[string]any) (s
 		return "full precision", nil
 	}
 	if l.Keys != nil {
-		return l.chosen(dir, values)
+		doc, _, err := plaintoml.ReadFile(rundir.At(dir).Config().Name, "a run")
+		if err != nil {
+			return "", err
+		}
+		var parts []string
+		for _, key := range l.Keys {
+			text, ok := doc.Scalar(key)
+			for _, table := range []string{"quantizer.weights.", "quantizer."} {
+				if name, is := strings.CutPrefix(key, table); is && !ok {
+					var v any
+					if v, ok = values[name]; ok {
+						text = fmt.Sprint(v)
+					}
+				}
+			}
+			if !ok {
+				text = "–" // such as a parameter that another plugin has
+			}
+			parts = append(parts, text)
+		}
+		if !slices.ContainsFunc(parts, func(s string) bool { return s != "–" }) {
+			return "", &Problem{File: rundir.At(dir).Config().Name, Msg: "has none of the keys " + strings.Join(l.Keys, ", ")}
+		}
+		return strings.Join(parts, ", "), nil
 	}
 	name := "full precision weights"
 	switch {
@@ -193,33 +214,6 @@ func (l Labels) method(dir string, cfg *config.Config, values map[string]any) (s
 	return name, nil
 }
 
-func (l Labels) chosen(dir string, values map[string]any) (string, error) {
-	doc, _, err := plaintoml.ReadFile(rundir.At(dir).Config().Name, "a run")
-	if err != nil {
-		return "", err
-	}
-	var parts []string
-	for _, key := range l.Keys {
-		text, ok := doc.Scalar(key)
-		for _, table := range []string{"quantizer.weights.", "quantizer."} {
-			if name, is := strings.CutPrefix(key, table); is && !ok {
-				var v any
-				if v, ok = values[name]; ok {
-					text = fmt.Sprint(v)
-				}
-			}
-		}
-		if !ok {
-			text = "–" // such as a parameter that another plugin has
-		}
-		parts = append(parts, text)
-	}
-	if !slices.ContainsFunc(parts, func(s string) bool { return s != "–" }) {
-		return "", &Problem{File: rundir.At(dir).Config().Name, Msg: "has none of the keys " + strings.Join(l.Keys, ", ")}
-	}
-	return strings.Join(parts, ", "), nil
-}
-
 // ReadAll reads all sources: files, and directories of runs. Runs that have not ended, or are
 // damaged, are mentioned on w.
 func ReadAll(w io.Writer, sources []string, labels Labels) (points []Point, damaged int, err error) {
@@ -238,7 +232,7 @@ func ReadAll(w io.Writer, sources []string, labels Labels) (points []Point, dama
 			return nil, 0, err
 		}
 		for _, l := range left {
-			fmt.Fprintf(w, "%s: left out: %s\n", l.Dir, l.Why)
+			fmt.Fprintln(w, &l)
 			if l.Damaged {
 				damaged++
 			}
