@@ -126,15 +126,6 @@ def warnings(work, done):
     return found
 
 
-def choices(work, done):
-    """What the device was found to do faster, or only: by kind of kernel, from the trials of all stages."""
-    found = {}
-    for name in done:
-        for choice in (last_json(work / f"{name}.out") or {}).get("choices") or []:
-            found[choice["kind"]] = choice
-    return list(found.values())
-
-
 def failures(work, done):
     """The last line of each stage that failed, which says why."""
     found = {}
@@ -178,9 +169,6 @@ def next_steps(report):
         if name.endswith("-fused") and bench.get(name.removeprefix("bench-").removesuffix("-fused") + "-graph", {}).get("bench"):
             steps.append(f"Kernels fail and graphs do not: train with `device.kernels = \"graph\"`, and look at log.txt for {name}.")
         steps.append(f"{name}: {why}")
-    for choice in report["choices"]:
-        if choice.get("reason"):
-            steps.append(f"{choice['kind']}: computed without kernels, because {choice['reason']}")
     for name, entry in bench.items():
         if entry.get("times_predicted", 0) > 1.15:
             steps.append(f"{name} takes {entry['times_predicted']:.2f} times the upper prediction: "
@@ -220,10 +208,6 @@ def markdown(report):
     lines += [f"{i}. {step}" for i, step in enumerate(report["next"], 1)] + [""]
     lines += [", ".join(f"{name} {s['seconds']} s" + ("" if s["exit_code"] == 0 else " (not reached)" if s["exit_code"] is None else " (failed)")
                         for name, s in report["stages"].items()), ""]
-    if report["choices"]:
-        lines += ["## Trials", ""] + table(["kind", "computed", "kernel ms", "operations ms", "why"], [
-            [c["kind"], "as one kernel" if c["fused"] else "as operations", number(c.get("fused_ms"), ".3f"), number(c.get("plain_ms"), ".3f"), c.get("reason") or "the times"]
-            for c in report["choices"]])
     if report["warnings"]:
         lines += ["## What cage does without", ""] + [f"- {message} ({', '.join(names[:3])}{' …' if names[3:] else ''})" for message, names in report["warnings"].items()] + [""]
     if report["benchmarks"]:
@@ -256,7 +240,6 @@ def write(work, out, quiet):
         "stages": done,
         "failures": failures(work, done),
         "warnings": warnings(work, done),
-        "choices": choices(work, done),
         "benchmarks": benchmarks(work, done, predicted),
         "demo": compare(work) if "demo-cpu" in done else {},
         "tests": {n.removeprefix("test-"): tests(work, n) for n, s in sorted(done.items()) if n.startswith("test-") and s["exit_code"] is not None},

@@ -185,7 +185,7 @@ func aloneAnswer(cfg *config.Config, r *bench.Report) (*answer, error) {
 		"seconds": r.Seconds, "first_step_unix": r.FirstStepUnix,
 		"first_step_seconds": r.Steps[0].Compile, "batch": cfg.Train.Batch,
 		"gflops": r.FLOPs / r.Seconds / 1e9, "flops": r.FLOPs,
-		"peak_memory_bytes": r.PeakMemory, "choices": r.Choices,
+		"peak_memory_bytes": r.PeakMemory,
 	}
 	line, err := json.Marshal(value)
 	return textAnswer(value, "%s\n", line), err

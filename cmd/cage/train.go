@@ -147,9 +147,6 @@ func printMemory(w io.Writer, cfg *config.Config, r *build.Report) {
 	for _, p := range r.Parts {
 		fmt.Fprintf(w, "  %s\n", p)
 	}
-	if r.Host > 0 {
-		fmt.Fprintf(w, "in addition, %s of the machine's memory for the states of each GPU\n", build.Bytes(r.Host))
-	}
 	switch {
 	case r.Available == nil && !r.Fits:
 		fmt.Fprintln(w, "no machine has that")

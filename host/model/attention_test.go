@@ -1,6 +1,7 @@
 package model
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -207,12 +208,10 @@ func withFusedAttention(t *testing.T, c coreSizes) *engine.Device {
 	if testdevice.Kind() == device.CPU {
 		core, scores = nativeCore, 1<<18
 	}
-	if !d.ChooseFused(c.kind(), "", func() (engine.Trial, error) { return c.trial(core, scores), nil }) {
-		choice := d.Choices()[0]
-		if choice.Reason == "" || strings.Contains(choice.Reason, engine.ErrRefused.Error()) {
-			t.Skip("fused attention is not used: ", choice)
-		}
-		t.Fatal(choice)
+	if err := d.Try(c.trial(core, scores)); errors.Is(err, engine.ErrRefused) {
+		t.Skip("fused attention is not used: ", err)
+	} else if err != nil {
+		t.Fatal(err)
 	}
 	return d
 }

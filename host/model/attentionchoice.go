@@ -53,7 +53,7 @@ func (c coreSizes) kind() string {
 
 // choose returns the core that the device is to use. segments are as for [plainCore].
 func (c coreSizes) choose(d *engine.Device, segments *graph.Node) attentionCore {
-	if d.Attention() == device.PlainAttention || d.Attention() == device.AutoAttention && !d.ChooseFused(c.kind(),
+	if d.Attention() == device.PlainAttention || d.Attention() == device.AutoAttention && !d.Passes(c.kind(),
 		"attention is computed without the device's fused operation, which takes more time and memory", func() (engine.Trial, error) { return c.trial(c.fused, 1<<26), nil }) {
 		return plainCore(segments)
 	}

@@ -25,7 +25,7 @@ import (
 )
 
 // changeable are the keys that may change when a run is resumed: they have no influence
-// on the parameters, except that sums have another order with another number of GPUs, where these divide tensors, and where XLA joins other operations because it moves states.
+// on the parameters, except that sums have another order with another number of GPUs, and where these divide tensors.
 var changeable = append([]string{
 	"train.eval_every", "train.trajectory_every", "train.eval_batches", "train.final_eval_batches", "train.log_every",
 	"train.nan_policy", "train.max_skipped", "train.memory_check", "train.samples", "train.sample_tokens", "train.sample_temperature",
@@ -342,7 +342,7 @@ func (r *run) describe() error {
 }
 
 func (r *run) writeProvenance() error {
-	p := &provenance.Record{Run: r.identity, Build: r.Device.BuildInfo(), Choices: r.Device.Choices(), Initial: r.initial, Teacher: r.teacher, Data: r.verified, Plugins: r.Programs.Used, Programs: r.Programs.Hashes()}
+	p := &provenance.Record{Run: r.identity, Build: r.Device.BuildInfo(), Initial: r.initial, Teacher: r.teacher, Data: r.verified, Plugins: r.Programs.Used, Programs: r.Programs.Hashes()}
 	if r.data != nil {
 		info := r.data.Train.Tokenizer()
 		p.Tokenizer = &info

@@ -214,21 +214,9 @@ func (r *run) prepare(ctx context.Context) error {
 	if err := r.sameConfiguration(); err != nil {
 		return err
 	}
-	var choices []engine.Choice // those that the device made when the run began
-	if r.opts.Resume {
-		made, err := provenance.Read(r.dir)
-		if _, wrong := errors.AsType[*provenance.DescriptionError](err); err != nil && !wrong { // that is told later
-			return err
-		} else if err == nil {
-			choices = made.ChoicesOn(r.cfg.Device.Kind)
-		}
-	}
-	if err := r.same("run directory (its choices of trials)", fmt.Sprintf("%+v", choices)); err != nil {
-		return err
-	}
 	err = r.Build(ctx, build.Request{
 		Config: r.cfg, Model: r.model, Batch: build.ReplicaBatch(r.cfg), Pieces: step.Pieces(len(r.cfg.Train.Samples)), Finder: r.opts.Finder, Options: plugin.Options{Logger: r.opts.Logger},
-		Choices: choices, Processes: r.opts.Processes,
+		Processes: r.opts.Processes,
 	}, r.log.Warn, "")
 	if err != nil {
 		return err
@@ -242,11 +230,6 @@ func (r *run) prepare(ctx context.Context) error {
 	}
 	if r.cfg.Device.Kind == device.CPU && !r.cfg.Given("device.precision") && r.done.Step == 0 && engine.MultipliesBFloat16() {
 		r.log.Info("this processor is faster in bfloat16", "set", `device.precision = "bfloat16"`)
-	}
-	for _, c := range r.Device.Choices() {
-		if c.Reason == "" { // else a warning has told it
-			r.log.Info("the device computes " + c.String())
-		}
 	}
 	return r.prepareMovement()
 }

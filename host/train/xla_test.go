@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
@@ -18,8 +17,6 @@ import (
 	"github.com/cage-qat/cage/host/train/build"
 	"github.com/cage-qat/cage/host/train/config"
 	"github.com/cage-qat/cage/host/train/plugin"
-	"github.com/cage-qat/cage/host/train/provenance"
-	"github.com/cage-qat/cage/host/train/rundir"
 	"github.com/cage-qat/cage/internal/testing/pjrtrecord"
 	"github.com/cage-qat/cage/internal/testing/testrun"
 )
@@ -60,7 +57,6 @@ func TestXLA(t *testing.T) {
 		"two, micro-batches": {2, []string{"train.batch=2", "train.accumulate=2"}},
 		"two, states":        {2, []string{`device.shard="states"`}},
 		"four, full":         {4, []string{`device.shard="full"`}},
-		"two, offloaded":     {2, []string{`device.shard="states"`, `device.offload="states"`}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cfg := onCUDA(t, cpu, c.count, c.overrides...)
@@ -89,19 +85,18 @@ func TestXLAResumes(t *testing.T) {
 	inParts(t, whole, 3, 11)
 }
 
-// TestXLAResumesDivided: a run whose four devices divide everything goes on on two that divide less and keep states in the machine's memory, and on one.
+// TestXLAResumesDivided: a run whose four devices divide everything goes on on two that divide less, and on one.
 func TestXLAResumesDivided(t *testing.T) {
 	onXLA(t, 4)
 	cpu := testrun.Config(t, testrun.TwoLayers, "train.final_eval_batches=0")
 	testrun.Train(t, cpu, train.Options{})
 	parts := onCUDA(t, cpu, 4, `device.shard="full"`)
 	for _, next := range []struct {
-		stop    int
-		count   int
-		shard   string
-		offload string
-	}{{5, 4, "full", "none"}, {11, 2, "states", "states"}, {0, 1, "none", "none"}} {
-		cfg := testrun.Again(t, parts, fmt.Sprint("device.count=", next.count), fmt.Sprintf("device.shard=%q", next.shard), fmt.Sprintf("device.offload=%q", next.offload))
+		stop  int
+		count int
+		shard string
+	}{{5, 4, "full"}, {11, 2, "states"}, {0, 1, "none"}} {
+		cfg := testrun.Again(t, parts, fmt.Sprint("device.count=", next.count), fmt.Sprintf("device.shard=%q", next.shard))
 		_, err := train.Run(t.Context(), cfg, train.Options{Resume: true, StopAfter: next.stop, Finder: testrun.Finder(t)})
 		if err != nil && !(next.stop > 0 && errors.Is(err, train.ErrInterrupted)) {
 			t.Fatal(err)
@@ -216,20 +211,6 @@ func TestXLAWithoutExtensions(t *testing.T) {
 			if text := log.String(); strings.Count(text, "which takes more time and memory: kind=\""+kind) != 1 && strings.Count(text, "which takes more time and memory: kind="+kind) != 1 {
 				t.Errorf("the messages do not say once that there are no kernels of the kind %s: %s", kind, text)
 			}
-		}
-		made, err := provenance.Read(rundir.At(cfg.Train.Out))
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, kind := range c.kinds {
-			if i := slices.IndexFunc(made.Choices, func(c engine.Choice) bool { return c.Kind == kind }); i < 0 || made.Choices[i].Fused || made.Choices[i].Reason == "" {
-				t.Errorf("the choice of %s is not kept: %v", kind, made.Choices)
-			}
-		}
-		log.Reset()
-		testrun.Train(t, testrun.Again(t, cfg), train.Options{Resume: true, Logger: hclog.New(&hclog.LoggerOptions{Output: &log})})
-		if text := log.String(); strings.Contains(text, "which takes more time") {
-			t.Errorf("a run that goes on tries again: %s", text)
 		}
 		refused(t, c.asks, testrun.Elsewhere(t, cfg, c.asks), train.Options{}, c.lack)
 	}

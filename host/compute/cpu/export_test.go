@@ -3,6 +3,8 @@ package cpu
 import (
 	"maps"
 	"slices"
+	"sync"
+	"sync/atomic"
 
 	"github.com/cage-qat/cage/sdk/program"
 )
@@ -26,4 +28,22 @@ func (k *Kernel) Passes() (n int) {
 		}
 	}
 	return n
+}
+
+// Goroutines is a [Parallel] on some goroutines.
+func Goroutines(count int) Parallel {
+	return func(n int, f func(i int)) {
+		var next atomic.Int64
+		work := func() {
+			for i := next.Add(1); i <= int64(n); i = next.Add(1) {
+				f(int(i - 1))
+			}
+		}
+		var others sync.WaitGroup
+		for range count - 1 {
+			others.Go(work)
+		}
+		work()
+		others.Wait()
+	}
 }

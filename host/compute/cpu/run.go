@@ -3,7 +3,6 @@ package cpu
 import (
 	"fmt"
 	"math"
-	"runtime"
 	"sync"
 	"sync/atomic"
 	"unsafe"
@@ -26,27 +25,6 @@ type Call struct {
 // Parallel calls a function with 0 to n−1, several at once if it likes, and returns when all calls have returned. It begins
 // them in that order: a call may wait for earlier ones.
 type Parallel = func(n int, f func(i int))
-
-// Goroutines is a [Parallel] on some goroutines; 0 means one for each processor.
-func Goroutines(count int) Parallel {
-	if count <= 0 {
-		count = runtime.GOMAXPROCS(0)
-	}
-	return func(n int, f func(i int)) {
-		var next atomic.Int64
-		work := func() {
-			for i := next.Add(1); i <= int64(n); i = next.Add(1) {
-				f(int(i - 1))
-			}
-		}
-		var others sync.WaitGroup
-		for range min(count, n) - 1 {
-			others.Go(work)
-		}
-		work()
-		others.Wait()
-	}
-}
 
 // Run computes the outputs from the inputs: see [Call].
 func (k *Kernel) Run(inputs, outputs []any, parallel Parallel) error {

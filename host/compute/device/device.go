@@ -62,15 +62,6 @@ const (
 	ShardFull      Shard = "full"      // also parameters and their quantized values, which are gathered where a product reads them
 )
 
-// Offload says what of a training a GPU does not keep in its own memory, but in that of its machine.
-type Offload string
-
-// What can be kept in the machine's memory.
-const (
-	OffloadNone   Offload = "none"
-	OffloadStates Offload = "states" // the states of optimizers, which are fetched for the update
-)
-
 // Kernels is a way to compute programs of plugins.
 type Kernels string
 

@@ -23,7 +23,6 @@ type Buffer struct {
 	device  *Device
 	shape   shapes.Shape                     // of the whole
 	sharded bool                             // each replica has a part, of equal size, along the first axis; false with one replica
-	host    bool                             // it is in the machine's memory; see Offload
 	data    atomic.Pointer[[]compute.Buffer] // one for each replica of this process; nil once the buffer is gone
 }
 
@@ -45,9 +44,6 @@ func (b *Buffer) PartBytes() int64 {
 	}
 	return bytes
 }
-
-// InHost reports whether the buffer is in the machine's memory: see [Offload].
-func (b *Buffer) InHost() bool { return b.host }
 
 // Gone reports whether the buffer was finalized or donated.
 func (b *Buffer) Gone() bool { return b.data.Load() == nil }
@@ -97,15 +93,9 @@ func UploadSharded[T Element](d *Device, data []T, dims ...int) (*Buffer, error)
 	return upload(d, data, dims, d.Count() > 1)
 }
 
-// UploadLike copies data to the device as a buffer of the shape of another one, sharded and in the machine's memory if that is.
+// UploadLike copies data to the device as a buffer of the shape of another one, sharded if that is.
 func UploadLike[T Element](b *Buffer, data []T) (*Buffer, error) {
-	like, err := upload(b.device, data, b.shape.Dimensions, b.sharded)
-	if err == nil && b.host {
-		if err = Offload(like); err != nil {
-			return nil, errors.Join(err, like.Finalize())
-		}
-	}
-	return like, err
+	return upload(b.device, data, b.shape.Dimensions, b.sharded)
 }
 
 func upload[T Element](d *Device, data []T, dims []int, sharded bool) (*Buffer, error) {
@@ -284,9 +274,7 @@ func Take(b *Buffer) (*Buffer, error) {
 	if err := b.usable(); err != nil {
 		return nil, fmt.Errorf("taking a buffer of shape %s: %w", b.shape, err)
 	}
-	taken := newBuffer(b.device, *b.data.Swap(nil), b.shape, b.sharded)
-	taken.host = b.host
-	return taken, nil
+	return newBuffer(b.device, *b.data.Swap(nil), b.shape, b.sharded), nil
 }
 
 // Data returns the buffer's own memory. Only on the [CPU] device is that in the host's memory. It is valid until the

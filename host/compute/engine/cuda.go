@@ -32,7 +32,7 @@ func openCUDA(opts Options) (compute.Backend, error) {
 	if err := checkPluginFile(plugin); err != nil {
 		return nil, err
 	}
-	if err := setXLAEnvironment(plugin, opts.Cache, opts.Offload); err != nil {
+	if err := setXLAEnvironment(plugin, opts.Cache); err != nil {
 		return nil, err
 	}
 	if err := loadWhatPluginNeeds(plugin, opts); err != nil {
@@ -44,12 +44,6 @@ func openCUDA(opts Options) (compute.Backend, error) {
 		return nil, fmt.Errorf("PJRT plugin %s sees no GPU: it needs an NVIDIA GPU, its driver (`nvidia-smi` lists both), and a CUDA_VISIBLE_DEVICES that does not hide it: %w", plugin, err)
 	case err != nil:
 		return nil, advisedError{fmt.Errorf("PJRT plugin %s: %w", plugin, err)}
-	}
-	if opts.Offload {
-		if err := checkPinned(backend); err != nil {
-			backend.Finalize()
-			return nil, err
-		}
 	}
 	return backend, nil
 }
@@ -82,13 +76,13 @@ func loadWhatPluginNeeds(plugin string, opts Options) error {
 
 // setXLAEnvironment tells XLA where the toolkit is, as JAX does when it loads the plugin, and where its caches are. go-xla has a check of its own
 // that expects another layout than JAX's and warns of it at length.
-func setXLAEnvironment(plugin, cache string, offload bool) error {
+func setXLAEnvironment(plugin, cache string) error {
 	const variable, check = "XLA_FLAGS", "GOPJRT_CUDA_CHECKS"
 	caches, err := cacheFlags(cache)
 	if err != nil {
 		return err
 	}
-	if flags := strings.TrimSpace(offloadFlags(xlaFlags(os.Getenv(variable), toolkitIn(plugin)), offload) + caches); flags != "" {
+	if flags := strings.TrimSpace(xlaFlags(os.Getenv(variable), toolkitIn(plugin)) + caches); flags != "" {
 		if err := os.Setenv(variable, flags); err != nil {
 			return fmt.Errorf("setting %s: %w", variable, err)
 		}
@@ -101,19 +95,23 @@ func setXLAEnvironment(plugin, cache string, offload bool) error {
 	return nil
 }
 
-// replaceCalls turns the calls of functions that stand for something else into what they stand for. go-xla has operations of XLA
-// that take no text, and no collectives but sums; this goes through the statements that it has recorded.
-func replaceCalls(builder compute.Builder, callees map[string]callee) error {
-	if len(callees) == 0 || !isXLA(builder) {
+// completeProgram tells XLA, before the program is compiled, which donated input each output may
+// alias, by their positions: without it, XLA frees a donated input only after the step. Then it turns
+// the calls of functions that stand for something else into what they stand for. go-xla has operations
+// of XLA that take no text, and no collectives but sums; this goes through the statements that it has
+// recorded.
+func completeProgram(builder compute.Builder, pairs map[int]int, callees map[string]callee) error {
+	main := hidden(builder.Main(), "fn").Interface().(*stablehlo.Function)
+	for input, output := range pairs {
+		// The name under which XLA reads it from a program: "may alias", it copies first what a call does not donate.
+		x := main.Inputs[input]
+		if x.Attributes == nil {
+			x.Attributes = map[string]any{}
+		}
+		x.Attributes["tf.aliasing_output"] = int32(output)
+	}
+	if len(callees) == 0 {
 		return nil
-	}
-	function, err := mainFunction(builder)
-	if err != nil {
-		return fmt.Errorf("kernels: %w", err)
-	}
-	main, ok := function.Addr().Interface().(*stablehlo.Function)
-	if !ok {
-		return fmt.Errorf("kernels: the main function is a %s", function.Type())
 	}
 	replaced := 0
 	if err := replaceIn(main, callees, &replaced); err != nil {
@@ -148,7 +146,7 @@ func replaceIn(f *stablehlo.Function, callees map[string]callee, replaced *int) 
 	return nil
 }
 
-// replace makes a statement one that calls a kernel of Triton's, one of a collective over all replicas, or one that moves a tensor.
+// replace makes a statement one that calls a kernel of Triton's, or one of a collective over all replicas.
 func (c callee) replace(s *stablehlo.Statement) error {
 	switch c.operation {
 	case "":
@@ -157,10 +155,6 @@ func (c callee) replace(s *stablehlo.Statement) error {
 	case allGather:
 		s.Attributes = map[string]any{"all_gather_dim": int64(0), "replica_groups": allReplicas(c.replicas)}
 		return setOperation(s, "AllGather")
-	case toHost:
-		return setPlacement(s, pinnedHost)
-	case toDevice:
-		return setPlacement(s, "device")
 	}
 	scalar := shapes.Make(s.Inputs[0].Shape().DType)
 	sum := s.Function.Closure()
@@ -182,23 +176,6 @@ func (c callee) replace(s *stablehlo.Statement) error {
 	s.Attributes = map[string]any{"scatter_dimension": int64(0), "replica_groups": allReplicas(c.replicas)}
 	s.AddFunctionParameter("computation", sum)
 	return setOperation(s, "ReduceScatter")
-}
-
-// setPlacement makes a statement one that has its operand in a kind of memory, as JAX writes it.
-func setPlacement(s *stablehlo.Statement, kind string) error {
-	s.Attributes = map[string]any{
-		"call_target_name": "annotate_device_placement", "has_side_effect": true,
-		"mhlo.frontend_attributes": placement(kind),
-	}
-	return setOperation(s, "CustomCall")
-}
-
-// placement is the attribute with a kind of memory.
-type placement string
-
-// ToStableHLO writes it.
-func (p placement) ToStableHLO() string {
-	return fmt.Sprintf("{_xla_buffer_placement = %q}", string(p))
 }
 
 // allReplicas is the attribute of a collective over so many replicas.

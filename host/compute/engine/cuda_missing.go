@@ -8,6 +8,8 @@ import (
 	"github.com/gomlx/compute"
 )
 
+// What a build without CUDA has instead.
+
 const builtCUDA = false
 
 // openCUDA explains how to get a build that can.
@@ -17,8 +19,10 @@ func openCUDA(Options) (compute.Backend, error) {
 		"and a PJRT plugin for CUDA: " + getCUDA)
 }
 
-// runLocally has nothing to do in a build without CUDA.
-func runLocally(compute.Executable, int) error { return nil }
+func runLocally(compute.Executable, int) {}
 
-// replaceCalls has nothing to replace in a build without CUDA.
-func replaceCalls(compute.Builder, map[string]callee) error { return nil }
+func completeProgram(compute.Builder, map[int]int, map[string]callee) error { return nil }
+
+func compiledMemory(compute.Executable) Memory { return Memory{} }
+
+func memoryLimit(compute.Backend) (int64, bool) { return 0, false }

@@ -36,7 +36,6 @@ package engine
 import "C"
 
 import (
-	"fmt"
 	"reflect"
 	"unsafe"
 
@@ -44,33 +43,20 @@ import (
 	"github.com/gomlx/go-xla/pjrt"
 )
 
-// compiledMemory reads what go-xla has asked XLA about an executable and keeps in a hidden field; zero if there is no such field.
+// compiledMemory reads what go-xla has asked XLA about an executable and keeps in a hidden field.
 func compiledMemory(e compute.Executable) Memory {
-	exec, err := hiddenField(e, "exec", reflect.Pointer)
-	if err != nil {
-		return Memory{}
-	}
-	loaded, ok := exec.Interface().(*pjrt.LoadedExecutable)
-	if !ok || loaded == nil {
-		return Memory{}
-	}
-	m := loaded.OnDeviceMemoryUsageStats
-	host := loaded.OnHostMemoryUsageStats
-	return Memory{Code: m.GeneratedCode, Inputs: m.Inputs, Outputs: m.Outputs, Aliased: m.Aliases, Temporary: m.Temporary, Host: host.Requirements()}
+	m := hidden(e, "exec").Interface().(*pjrt.LoadedExecutable).OnDeviceMemoryUsageStats
+	return Memory{Code: m.GeneratedCode, Inputs: m.Inputs, Outputs: m.Outputs, Aliased: m.Aliases, Temporary: m.Temporary}
 }
 
-// memoryLimit asks the PJRT plugin about the first device. go-xla v0.4.13 has no call for it, so this calls the plugin's function
-// through hidden fields of go-xla; where it lacks one of them, the limit is not known.
+// memoryLimit asks the PJRT plugin about the first device. go-xla v0.4.13 has no call for it, so this
+// calls the plugin's function.
 func memoryLimit(backend compute.Backend) (int64, bool) {
-	client, err := clientOf(backend)
-	if err != nil || len(client.AddressableDevices()) == 0 {
+	client := clientOf(backend)
+	if len(client.AddressableDevices()) == 0 {
 		return 0, false
 	}
-	device, errDevice := hiddenField(client.AddressableDevices()[0], "cDevice", reflect.Pointer)
-	api, errAPI := hiddenField(client.Plugin(), "api", reflect.Pointer)
-	if errDevice != nil || errAPI != nil {
-		return 0, false
-	}
+	device, api := hidden(client.AddressableDevices()[0], "cDevice"), hidden(client.Plugin(), "api")
 	function, destroy := pluginFunction(api, "PJRT_Device_MemoryStats"), pluginFunction(api, "PJRT_Error_Destroy")
 	if function == nil || destroy == nil {
 		return 0, false
@@ -80,16 +66,8 @@ func memoryLimit(backend compute.Backend) (int64, bool) {
 }
 
 // clientOf is the client of the PJRT plugin, which go-xla keeps in a hidden field.
-func clientOf(backend compute.Backend) (*pjrt.Client, error) {
-	held, err := hiddenField(backend, "client", reflect.Pointer)
-	if err != nil {
-		return nil, err
-	}
-	client, ok := held.Interface().(*pjrt.Client)
-	if !ok || client == nil {
-		return nil, fmt.Errorf("%T has no client", backend)
-	}
-	return client, nil
+func clientOf(backend compute.Backend) *pjrt.Client {
+	return hidden(backend, "client").Interface().(*pjrt.Client)
 }
 
 // pluginFunction is a function of a PJRT plugin, by its name in PJRT's C interface; nil if the plugin is too old to have it.

@@ -214,18 +214,6 @@ func toolkitIn(plugin string) string {
 	return ""
 }
 
-// offloadFlag keeps XLA from scheduling once more, to hide what takes long: it would begin all copies to the GPU before the first of
-// them is needed, as long as the GPU has memory for them.
-const offloadFlag = "--xla_gpu_enable_latency_hiding_scheduler=false"
-
-// offloadFlags adds that to the flags of XLA, unless they say something about it.
-func offloadFlags(flags string, offload bool) string {
-	if name, _, _ := strings.Cut(offloadFlag, "="); !offload || strings.Contains(flags, name) {
-		return flags
-	}
-	return strings.TrimSpace(flags + " " + offloadFlag)
-}
-
 // xlaFlags adds the directory of the toolkit to the flags of XLA, unless they name one already.
 func xlaFlags(flags, toolkit string) string {
 	if toolkit == "" || strings.Contains(flags, toolkitFlag) || strings.ContainsAny(toolkit, " \t\"'") {

@@ -176,15 +176,12 @@ var interposing sync.Mutex
 func beside(plugin *pjrt.Plugin, p Processes, create func() error) error {
 	interposing.Lock()
 	defer interposing.Unlock()
-	api, err := hiddenField(plugin, "api", reflect.Pointer)
-	if err != nil {
-		return hiddenLack(err)
-	}
+	api := hidden(plugin, "api")
 	table := api.Type().Elem()
 	slot, ok := table.FieldByName("PJRT_Client_Create")
 	size := api.Elem().FieldByName("struct_size")
 	if !ok || !size.IsValid() || uint64(slot.Offset) >= size.Uint() {
-		return hiddenLack(errors.New("the table of PJRT's functions has no PJRT_Client_Create"))
+		return errors.New("the table of PJRT's functions has no PJRT_Client_Create")
 	}
 	before := api.UnsafePointer()
 	changed := C.malloc(C.size_t(max(size.Uint(), uint64(table.Size()))))
@@ -199,15 +196,7 @@ func beside(plugin *pjrt.Plugin, p Processes, create func() error) error {
 // spread has go-xla count the devices of all processes. It compiles for as many as it counts, and counts only those that belong to this
 // process. These are the first of its list, so that they keep their numbers, by which data is uploaded to them.
 func spread(backend *xla.Backend, count, own int) error {
-	client, errClient := clientOf(backend)
-	number, errNumber := hiddenField(backend, "numDevices", reflect.Int)
-	if err := errors.Join(errClient, errNumber, localLack()); err != nil {
-		return hiddenLack(err)
-	}
-	devices, err := hiddenField(client, "addressableDevices", reflect.Slice)
-	if err != nil {
-		return hiddenLack(err)
-	}
+	client := clientOf(backend)
 	local := client.AddressableDevices()
 	if len(local) != own {
 		return fmt.Errorf("%d replicas are %d for each process, and this one has %d GPU(s), as far as CUDA_VISIBLE_DEVICES lets it see them", count, own, len(local))
@@ -229,32 +218,14 @@ func spread(backend *xla.Backend, count, own int) error {
 			list = append(list, d)
 		}
 	}
-	devices.Set(reflect.ValueOf(list))
-	number.SetInt(int64(count))
+	hidden(client, "addressableDevices").Set(reflect.ValueOf(list))
+	hidden(backend, "numDevices").SetInt(int64(count))
 	return nil
 }
 
 // runLocally has go-xla run an executable on the devices of this process, and take and give the buffers of these. It would do so for
 // all devices that the executable was compiled for.
-func runLocally(e compute.Executable, own int) error {
-	devices, errDevices := hiddenField(e, "numDevices", reflect.Int)
-	exec, errExec := hiddenField(e, "exec", reflect.Pointer)
-	if err := errors.Join(errDevices, errExec); err != nil {
-		return hiddenLack(err)
-	}
-	replicas, err := hiddenField(exec.Interface(), "numReplicas", reflect.Int)
-	if err != nil {
-		return hiddenLack(err)
-	}
-	devices.SetInt(int64(own))
-	replicas.SetInt(int64(own))
-	return nil
-}
-
-// localLack looks for the fields that runLocally needs, before anything is compiled.
-func localLack() error {
-	_, errDevices := hiddenField(&xla.Executable{}, "numDevices", reflect.Int)
-	_, errExec := hiddenField(&xla.Executable{}, "exec", reflect.Pointer)
-	_, errReplicas := hiddenField(&pjrt.LoadedExecutable{}, "numReplicas", reflect.Int)
-	return errors.Join(errDevices, errExec, errReplicas)
+func runLocally(e compute.Executable, own int) {
+	hidden(e, "numDevices").SetInt(int64(own))
+	hidden(hidden(e, "exec").Interface(), "numReplicas").SetInt(int64(own))
 }

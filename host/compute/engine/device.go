@@ -60,16 +60,9 @@ type Options struct {
 	Preallocate    bool
 	MemoryFraction float64
 
-	// Offload says that buffers may be kept in the machine's memory ([Offload]), for which the device is opened in another way. Only the
-	// CUDA device can; the first of a process decides how XLA schedules.
-	Offload bool
-
 	// Cache is a directory in which XLA keeps compiled kernels, and which of several alternatives was the fastest, for
 	// later processes; none if empty. The first CUDA device of a process decides. Other kinds ignore it.
 	Cache string
-
-	// Choices are those with which a run began that the device goes on with: see [Device.ChooseFused].
-	Choices []Choice
 
 	// Timeout bounds how long the CUDA device may take for one execution before that fails with a [HangError]; 0
 	// sets no limit. Uploads and downloads, of which a step has hundreds, are not bounded. Other kinds ignore it.
@@ -85,9 +78,9 @@ type Device struct {
 	kind     string
 	options  Options
 	backend  compute.Backend
+	workers  pool // of the CPU device
 	compiled atomic.Int64
 	found    sync.Map // by key, func() any: see Once
-	choices  sync.Map // by kind, Choice: see ChooseFused
 	uses     struct { // of kernels
 		sync.Mutex
 		list []KernelUse
@@ -125,9 +118,7 @@ func Open(kind string, opts Options) (*Device, error) {
 	}
 	var backend compute.Backend
 	err := catch(func() (err error) {
-		if backend, err = open(opts); err == nil {
-			err = checkHidden(backend)
-		}
+		backend, err = open(opts)
 		return err
 	})
 	if err != nil {
@@ -137,6 +128,9 @@ func Open(kind string, opts Options) (*Device, error) {
 		return nil, fmt.Errorf("opening device %q: %w", kind, err)
 	}
 	d := &Device{kind: kind, options: opts, backend: backend}
+	if kind == device.CPU {
+		d.workers = workersOf(backend)
+	}
 	if have := backend.NumDevices(); have < opts.Count {
 		return nil, errors.Join(&CountError{kind, opts.Count, have}, d.Close())
 	}
@@ -306,9 +300,6 @@ func (d *Device) checkOpen() error {
 
 // openCPU makes GoMLX's Go backend.
 func openCPU(opts Options) (compute.Backend, error) {
-	if err := nativesLack(); err != nil {
-		return nil, err
-	}
 	if _, err := ProductTier(); err != nil {
 		return nil, err
 	}
@@ -320,8 +311,6 @@ func openCPU(opts Options) (compute.Backend, error) {
 	if threads == 0 {
 		threads = -1 // What the backend calls unlimited; its own default is a limited pool, which is slower.
 	}
-	if err := setParallelism(backend, threads); err != nil {
-		return nil, err
-	}
+	workersOf(backend).(interface{ SetMaxParallelism(int) }).SetMaxParallelism(threads)
 	return backend, nil
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"runtime/pprof"
 	"slices"
-	"time"
 
 	"github.com/gomlx/compute"
 	"github.com/gomlx/compute/distributed"
@@ -26,9 +25,6 @@ type Spec struct {
 	// of replicas. With one replica it has no effect.
 	Sharded bool
 
-	// Host says that the input is in the machine's memory: see [FromHost].
-	Host bool
-
 	// Donated inputs lend their memory to an output: the first of the same shape that no earlier input has taken. So
 	// parameters and states are updated in place if their successors are returned in the same order. Results are the
 	// same with and without it. Each call of Run still says what it donates; if it does not donate such an input, the
@@ -47,7 +43,6 @@ type Executable struct {
 	inputs  []Spec
 	outputs []shapes.Shape // of buffers
 	sharded []bool         // of which outputs each replica has its own part
-	host    []bool         // which outputs are in the machine's memory
 	graph   *graph.Graph
 }
 
@@ -77,24 +72,19 @@ func (d *Device) Compile(name string, inputs []Spec, build BuildFunc) (*Executab
 			whole = timesReplicas(whole, d.Count())
 		}
 		parts, e.outputs, e.sharded = append(parts, output.Shape()), append(e.outputs, whole), append(e.sharded, sharded)
-		e.host = append(e.host, isHostOutput(output))
 	}
 	if err := catch(func() error {
-		if err := aliasDonated(backend.builder, pairDonated(inputs, parts, e.host)); err != nil {
-			return err
+		if isXLA(backend.builder) {
+			if err := completeProgram(backend.builder, pairDonated(inputs, parts), d.callees(backend)); err != nil {
+				return err
+			}
 		}
-		if err := placeInputs(backend.builder, inputs); err != nil {
-			return err
-		}
-		backend.placing.outputs = e.host
-		if err := replaceCalls(backend.builder, d.callees(backend)); err != nil {
-			return err
-		}
-		if err := g.Compile(outputs...); err != nil || d.options.Processes == nil {
+		if err := g.Compile(outputs...); err != nil || d.options.Processes == nil || !isXLA(backend.builder) {
 			return err
 		}
 		_, own := d.mine()
-		return runLocally(g.Executable(), own)
+		runLocally(g.Executable(), own)
+		return nil
 	}); err != nil {
 		g.Finalize()
 		return nil, stepError(name, Compiling, err)
@@ -103,9 +93,9 @@ func (d *Device) Compile(name string, inputs []Spec, build BuildFunc) (*Executab
 	return e, nil
 }
 
-// pairDonated pairs each donated input with the first output of its shape, in the same memory, that no earlier input is paired with. host says
-// which outputs are in the machine's. It returns the positions of outputs by those of inputs.
-func pairDonated(inputs []Spec, outputs []shapes.Shape, host []bool) map[int]int {
+// pairDonated pairs each donated input with the first output of its shape that no earlier input is
+// paired with. It returns the positions of outputs by those of inputs.
+func pairDonated(inputs []Spec, outputs []shapes.Shape) map[int]int {
 	pairs := make(map[int]int)
 	taken := make([]bool, len(outputs))
 	for i, input := range inputs {
@@ -113,7 +103,7 @@ func pairDonated(inputs []Spec, outputs []shapes.Shape, host []bool) map[int]int
 			continue
 		}
 		for j, output := range outputs {
-			if !taken[j] && output.Equal(input.Shape) && host[j] == input.Host {
+			if !taken[j] && output.Equal(input.Shape) {
 				pairs[i], taken[j] = j, true
 				break
 			}
@@ -230,7 +220,6 @@ func (e *Executable) Run(inputs []*Buffer, donate []bool) ([]*Buffer, error) {
 			parts[j] = results[j*len(outputs)+i]
 		}
 		outputs[i] = newBuffer(e.device, parts, shape, e.sharded[i])
-		outputs[i].host = e.host[i]
 	}
 	return outputs, nil
 }
@@ -288,8 +277,6 @@ func (e *Executable) checkInputs(inputs []*Buffer, donate []bool) ([]compute.Buf
 			return nil, fmt.Errorf("input %q has shape %s, want %s", spec.Name, input.shape, want)
 		case input.sharded != sharded:
 			return nil, fmt.Errorf("input %q: is its buffer sharded? %t, want %t", spec.Name, input.sharded, spec.Sharded)
-		case input.host != spec.Host:
-			return nil, fmt.Errorf("input %q: is its buffer in the machine's memory? %t, want %t", spec.Name, input.host, spec.Host)
 		}
 		for j, part := range *data {
 			buffers[j*len(inputs)+i] = part
@@ -312,22 +299,6 @@ func checkDonation(specs []Spec, inputs []*Buffer, donate []bool) error {
 		first[input] = i
 	}
 	return nil
-}
-
-// Median is the median time of some calls of Run, whose outputs nobody reads. The first call of an executable takes
-// longer than others: run it before.
-func (e *Executable) Median(inputs []*Buffer, calls int) (time.Duration, error) {
-	times := make([]time.Duration, calls)
-	for i := range times {
-		began := time.Now()
-		out, err := e.Run(inputs, nil)
-		times[i] = time.Since(began)
-		if err = errors.Join(err, FinalizeAll(out...)); err != nil {
-			return 0, err
-		}
-	}
-	slices.Sort(times)
-	return times[calls/2], nil
 }
 
 // Close frees the compiled step. Closing twice does nothing. It must not be called while Run is in progress.

@@ -218,7 +218,6 @@ func closure(g *graph.Graph, like []*graph.Node, build func(in []*graph.Node) []
 type recordingBackend struct {
 	compute.Backend
 	builder compute.Builder // nil until the graph has a node
-	placing *placingBuilder // that builder, as GoMLX has it
 	// functions stand for the graph's kernels until it is compiled, and kernels has these by their names.
 	functions map[kernelKey]kernelFunction
 	kernels   map[string]Kernel
@@ -233,8 +232,7 @@ type recordingBackend struct {
 // Builder implements compute.Backend.
 func (r *recordingBackend) Builder(name string) compute.Builder {
 	r.builder = r.Backend.Builder(name)
-	r.placing = &placingBuilder{Builder: r.builder}
-	return r.placing
+	return r.builder
 }
 
 // Note attaches a piece of information to a node, for code that uses the node later in the same graph. Of several of one

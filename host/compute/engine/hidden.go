@@ -1,62 +1,37 @@
 package engine
 
 import (
-	"errors"
 	"fmt"
 	"reflect"
+	"runtime"
 	"strings"
+	"sync/atomic"
+	"unsafe"
 
 	"github.com/gomlx/compute"
+	"github.com/gomlx/compute/dtypes/bfloat16"
 	"github.com/gomlx/gomlx/core/graph"
 )
 
-// This file holds what reaches into hidden parts of GoMLX and go-xla by reflection; cuda.go has the rest, which changes what
-// a recorded operation is. It relies on names of fields in GoMLX v0.28.16 and go-xla v0.4.13. [checkHidden]
-// looks for them when a device is opened: after an upgrade that renames one, that is an error, and not a step that is
-// slower or wrong.
+// This file holds what reaches into hidden parts of GoMLX v0.28.16, github.com/gomlx/compute v0.1.14
+// and, by the names of fields, go-xla v0.4.13; with a build for CUDA so do the files cuda*.go.
+// TestHidden fails where an upgrade changes what they rely on, and so does every step: what is
+// missing is a panic, which [Device.Compile] and [Open] return as an error. docs/upstream says what
+// the libraries would need instead.
 
-// Hidden maps that remember what a graph has already: its scalars, and the functions of its reductions.
-var (
-	graphCaches   = []string{"scalars"}
-	builderCaches = []string{"cacheReductions", "cacheArgMinMax", "cacheSelections"}
-)
-
-// checkHidden looks for all that this file relies on, in a graph of its own. [setParallelism] looks for what
-// it needs of the Go backend itself.
-func checkHidden(backend compute.Backend) error {
-	r := &recordingBackend{Backend: backend}
-	g := graph.NewGraph(r, "check")
-	defer g.Finalize()
-	node := graph.Const(g, float32(0)) // the builder is made with the first node
-	_, errInputs := hiddenField(node, inputsOfNode, reflect.Slice)
-	if errInputs != nil || !isXLA(r.builder) {
-		return hiddenLack(errInputs)
+// hidden is the named field of the struct that of points to. It can be set.
+func hidden(of any, name string) reflect.Value {
+	field := reflect.Indirect(reflect.ValueOf(of)).FieldByName(name)
+	if !field.IsValid() {
+		panic(fmt.Errorf("this build relies on the field %s of %T, which its versions of GoMLX and go-xla do not have", name, of))
 	}
-	_, errGraph := hiddenMaps(g, graphCaches)
-	_, errBuilder := hiddenMaps(r.builder, builderCaches)
-	_, errMain := mainInputs(r.builder)
-	_, errOutputs := mainValues(r.builder, "Outputs")
-	_, _, errParent := closureParent(r.builder, g.CurrentFunc())
-	return hiddenLack(errors.Join(errGraph, errBuilder, errMain, errOutputs, errParent))
+	return reflect.NewAt(field.Type(), field.Addr().UnsafePointer()).Elem()
 }
-
-func hiddenLack(err error) error {
-	if err == nil {
-		return nil
-	}
-	return fmt.Errorf("this build relies on hidden fields of GoMLX and go-xla that its versions of them do not have: %w", err)
-}
-
-// inputsOfNode is the field of a graph's node with the nodes that it is computed from.
-const inputsOfNode = "inputNodes"
 
 // Descend has GoMLX, when it differentiates, take the node for one that is computed from others, too. The device reads nothing of
 // them. The node must be one whose gradient is that of an alternative, which descends from all of them.
 func Descend(node *graph.Node, from ...*graph.Node) {
-	inputs, err := hiddenField(node, inputsOfNode, reflect.Slice)
-	if err != nil {
-		panic(err)
-	}
+	inputs := hidden(node, "inputNodes")
 	own := inputs.Slice3(0, inputs.Len(), inputs.Len()) // what is appended is nobody else's
 	inputs.Set(reflect.AppendSlice(own, reflect.ValueOf(from)))
 }
@@ -66,48 +41,24 @@ func isXLA(builder compute.Builder) bool {
 	return builder != nil && strings.HasSuffix(reflect.TypeOf(builder).String(), "xla.Builder")
 }
 
-// setParallelism sets the size of the Go backend's pool of workers. The backend's configuration string can say the same
-// ("parallelism=-1"), but the backend then prints a line on standard output, where a command with machine-readable
-// output must not print. The exported field Workers leads to the same setter; its type is internal to the backend's
-// module, hence the reflection.
-func setParallelism(backend compute.Backend, n int) error {
-	workers := reflect.Indirect(reflect.ValueOf(backend)).FieldByName("Workers")
-	if !workers.IsValid() {
-		return fmt.Errorf("the Go backend %T has no pool of workers to configure", backend)
-	}
-	set, ok := workers.Interface().(interface{ SetMaxParallelism(int) })
-	if !ok {
-		return fmt.Errorf("the Go backend's pool of workers %s has no SetMaxParallelism", workers.Type())
-	}
-	set.SetMaxParallelism(n)
-	return nil
-}
-
 // ownScope gives the function that is being built constants, reductions and closures of its own, until the returned
 // function is called. GoMLX returns the same node for a scalar that a graph has already, and go-xla the same function for a
 // reduction; but go-xla cannot use inside a function what was made outside it, nor the reverse. And GoMLX v0.28.16 makes
 // every closure one of the main function, which go-xla takes in no other: a loop or a sort inside a loop's body would not
 // be built. It panics as graph building does.
 func ownScope(g *graph.Graph) (restore func()) {
-	fields, err := hiddenMaps(g, graphCaches)
-	var parent, function reflect.Value
-	if r, ok := g.Backend().(*recordingBackend); ok && err == nil && isXLA(r.builder) {
-		var more []reflect.Value
-		more, err = hiddenMaps(r.builder, builderCaches)
-		fields = append(fields, more...)
-		if err == nil {
-			parent, function, err = closureParent(r.builder, g.CurrentFunc())
+	var fields, inside []reflect.Value
+	fresh := func(of any, names ...string) {
+		for _, name := range names {
+			field := hidden(of, name)
+			fields, inside = append(fields, field), append(inside, reflect.MakeMap(field.Type()))
 		}
 	}
-	if err != nil {
-		panic(err)
-	}
-	inside := make([]reflect.Value, len(fields))
-	for i, field := range fields {
-		inside[i] = reflect.MakeMap(field.Type())
-	}
-	if parent.IsValid() {
-		fields, inside = append(fields, parent), append(inside, function)
+	fresh(g, "scalars")
+	if r, ok := g.Backend().(*recordingBackend); ok && isXLA(r.builder) {
+		fresh(r.builder, "cacheReductions", "cacheArgMinMax", "cacheSelections")
+		fields = append(fields, hidden(r.builder, "mainFn"))
+		inside = append(inside, hidden(g.CurrentFunc(), "backendFunc").Elem())
 	}
 	outside := make([]reflect.Value, len(fields))
 	for i, field := range fields {
@@ -122,100 +73,102 @@ func ownScope(g *graph.Graph) (restore func()) {
 	}
 }
 
-// closureParent is the field of go-xla's builder that says which function closures belong to, its main one, and what it
-// has to be for those of f.
-func closureParent(builder compute.Builder, f *graph.Function) (field, function reflect.Value, err error) {
-	field, err = hiddenField(builder, "mainFn", reflect.Pointer)
-	if err != nil {
-		return field, function, err
+// workersOf is the Go backend's pool of workers. The backend's configuration string can set its size,
+// too ("parallelism=-1"), but the backend then prints a line on standard output, where a command with
+// machine-readable output must not print.
+func workersOf(backend any) pool { return hidden(backend, "Workers").Interface().(pool) }
+
+// What follows puts a [Native] into GoMLX's Go backend, which has no public way to do that. The
+// backend executes the call of a graph's function by a function in a table, which one of ours
+// replaces. Where the data of a call's node is a Native, it runs that; all other calls go on to the
+// backend's own.
+
+// executor executes nodes with several outputs. In the backend the pointers have types: *Backend, *Node and *Buffer, which are
+// internal to its module. Functions that differ in the types of pointers only are called in the same way.
+type executor func(backend, node unsafe.Pointer, inputs []unsafe.Pointer, owned []bool) ([]unsafe.Pointer, error)
+
+// executors is the backend's table, by type of operation.
+//
+//go:linkname executors github.com/gomlx/compute/internal/gobackend.MultiOutputsNodeExecutors
+var executors [compute.OpTypeLast]executor
+
+// executeCall is the backend's own function for calls, and the name that it must have for the table to be what we think.
+var executeCall executor
+
+const executeCallName = "github.com/gomlx/compute/internal/gobackend/ops.execCall"
+
+// init replaces the function before any graph runs. The backend has filled its table by then, because this package imports it.
+func init() {
+	f := executors[compute.OpTypeCall]
+	if f != nil && runtime.FuncForPC(reflect.ValueOf(f).Pointer()).Name() == executeCallName {
+		executeCall, executors[compute.OpTypeCall] = f, executeNative
 	}
-	of, err := hiddenField(f, "backendFunc", reflect.Interface)
-	if err != nil {
-		return field, function, err
-	}
-	if of.IsNil() || of.Elem().Type() != field.Type() {
-		return field, function, fmt.Errorf("a function of %T is no %s", builder, field.Type())
-	}
-	return field, of.Elem(), nil
 }
 
-// hiddenMaps are the named fields of a struct, which must be maps.
-func hiddenMaps(of any, names []string) ([]reflect.Value, error) {
-	var list []reflect.Value
-	for _, name := range names {
-		field, err := hiddenField(of, name, reflect.Map)
+// layout holds facts about the backend's types.
+type layout struct {
+	backend, buffer reflect.Type // what *Backend and *Buffer point to
+	data            uintptr      // offset of a node's Data
+}
+
+// known is set by [setNative].
+var known atomic.Pointer[layout]
+
+// executeNative executes a call. It makes the outputs in the backend's memory; the inputs stay the caller's.
+func executeNative(backend, node unsafe.Pointer, inputs []unsafe.Pointer, owned []bool) ([]unsafe.Pointer, error) {
+	l := known.Load()
+	if l == nil {
+		return executeCall(backend, node, inputs, owned)
+	}
+	n, ok := (*(*any)(unsafe.Add(node, l.data))).(*Native)
+	if !ok {
+		return executeCall(backend, node, inputs, owned)
+	}
+	tensor := func(buffer unsafe.Pointer) (Tensor, error) {
+		c := reflect.NewAt(l.buffer, buffer).Interface().(compute.Buffer)
+		shape, err := c.Shape()
 		if err != nil {
+			return Tensor{}, err
+		}
+		flat, err := c.Data()
+		if short, ok := flat.([]bfloat16.BFloat16); ok { // the same memory
+			flat = unsafe.Slice((*uint16)(unsafe.SliceData(short)), len(short))
+		}
+		return Tensor{shape, flat}, err
+	}
+	in, out, results := make([]Tensor, len(inputs)), make([]Tensor, len(n.Outputs)), make([]unsafe.Pointer, len(n.Outputs))
+	var err error
+	for i, input := range inputs {
+		if in[i], err = tensor(input); err != nil {
 			return nil, err
 		}
-		list = append(list, field)
 	}
-	return list, nil
+	b := reflect.NewAt(l.backend, backend)
+	get := b.MethodByName("GetBuffer")
+	for i, shape := range n.Outputs {
+		made := get.Call([]reflect.Value{reflect.ValueOf(shape)})
+		if err, _ := made[1].Interface().(error); err != nil {
+			return nil, err
+		}
+		results[i] = made[0].UnsafePointer()
+		if out[i], err = tensor(results[i]); err != nil {
+			return nil, err
+		}
+	}
+	return results, runNative(n, in, out, b.Elem().FieldByName("Workers").Interface().(pool))
 }
 
-// hiddenField is the named field of the struct that of points to, which must be of a kind. It can be set.
-func hiddenField(of any, name string, kind reflect.Kind) (reflect.Value, error) {
-	field := reflect.Indirect(reflect.ValueOf(of)).FieldByName(name)
-	if !field.IsValid() || field.Kind() != kind {
-		return field, fmt.Errorf("%T has no %s %s", of, kind, name)
+// setNative makes the call of which output is a result execute n. The backend's node of that result
+// has the node of the call as its only input.
+func setNative(output *graph.Node, n *Native) {
+	if executeCall == nil {
+		panic(fmt.Errorf("this build relies on the function %s, which its version of github.com/gomlx/compute does not have", executeCallName))
 	}
-	return reflect.NewAt(field.Type(), field.Addr().UnsafePointer()).Elem(), nil
-}
-
-// aliasDonated tells XLA, before the graph is compiled, which donated input each output may alias.
-// Without it, XLA frees a donated input only after the step. The Go backend needs no such information.
-func aliasDonated(builder compute.Builder, pairs map[int]int) error {
-	if len(pairs) == 0 || !isXLA(builder) {
-		return nil
-	}
-	inputs, err := mainInputs(builder)
-	if err != nil {
-		return err
-	}
-	for input, output := range pairs {
-		// The name under which XLA reads it from a program: "may alias", it copies first what a call does not donate.
-		setAttribute(inputs.Index(input), "tf.aliasing_output", int32(output))
-	}
-	return nil
-}
-
-// setAttribute sets an attribute of one of the values of [mainValues].
-func setAttribute(value reflect.Value, name string, to any) {
-	attributes := value.Elem().FieldByName("Attributes")
-	if attributes.IsNil() {
-		attributes.Set(reflect.MakeMap(attributes.Type()))
-	}
-	attributes.SetMapIndex(reflect.ValueOf(name), reflect.ValueOf(to))
-}
-
-// mainInputs are the arguments of the program's main function.
-func mainInputs(builder compute.Builder) (inputs reflect.Value, err error) {
-	return mainValues(builder, "Inputs")
-}
-
-// mainValues are the Inputs or Outputs of the program's main function, a list of pointers to values with Attributes: go-xla has
-// no way to give them any but through a field that is hidden.
-func mainValues(builder compute.Builder, which string) (list reflect.Value, err error) {
-	function, err := mainFunction(builder)
-	if err != nil {
-		return list, err
-	}
-	list = function.FieldByName(which)
-	attributes := reflect.TypeFor[map[string]any]()
-	if !list.IsValid() || list.Kind() != reflect.Slice || list.Type().Elem().Kind() != reflect.Pointer {
-		return list, fmt.Errorf("%s has no list of %s", function.Type(), which)
-	}
-	if f, ok := list.Type().Elem().Elem().FieldByName("Attributes"); !ok || f.Type != attributes {
-		return list, fmt.Errorf("%s has no Attributes of type %s", list.Type().Elem(), attributes)
-	}
-	return list, nil
-}
-
-// mainFunction is the program's main function as go-xla has recorded it, a struct.
-func mainFunction(builder compute.Builder) (function reflect.Value, err error) {
-	main := builder.Main()
-	field := reflect.Indirect(reflect.ValueOf(main)).FieldByName("fn")
-	if !field.IsValid() || field.Kind() != reflect.Pointer || field.IsNil() {
-		return function, fmt.Errorf("%T has no function fn", main)
-	}
-	return reflect.NewAt(field.Type().Elem(), field.UnsafePointer()).Elem(), nil
+	result := hidden(output, "outputOps").Index(0).Interface()
+	call := hidden(result, "Inputs").Index(0).Interface()
+	hidden(call, "Data").Set(reflect.ValueOf(n))
+	data, _ := reflect.TypeOf(call).Elem().FieldByName("Data")
+	backend := reflect.ValueOf(output.Graph().Backend().(*recordingBackend).Backend)
+	buffer := backend.MethodByName("GetBuffer").Type().Out(0)
+	known.Store(&layout{backend.Type().Elem(), buffer.Elem(), data.Offset})
 }

@@ -7,9 +7,8 @@ type Memory struct {
 	Code      int64 `json:"code"`
 	Inputs    int64 `json:"inputs"`
 	Outputs   int64 `json:"outputs"`
-	Aliased   int64 `json:"aliased"`        // outputs that take the place of donated inputs
-	Temporary int64 `json:"temporary"`      // values in between
-	Host      int64 `json:"host,omitempty"` // all that is in the machine's memory
+	Aliased   int64 `json:"aliased"`   // outputs that take the place of donated inputs
+	Temporary int64 `json:"temporary"` // values in between
 }
 
 // Total returns what an executable needs while it runs, all that it reads and returns included.

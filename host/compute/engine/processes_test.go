@@ -90,19 +90,19 @@ func TestProcesses(t *testing.T) {
 // TestAgree: what one process refuses no process does.
 func TestAgree(t *testing.T) {
 	for _, c := range []struct {
-		own   bool
-		votes []int64
-		want  Choice
-	}{
-		{true, []int64{1, 1}, Choice{Fused: true}},
-		{true, []int64{1, 0}, Choice{Reason: "process 1 has refused it or found it slower"}},
-		{false, []int64{0, 1}, Choice{}},
-	} {
-		d := &Device{options: Options{Processes: others{votes: c.votes}}}
-		got := Choice{Fused: c.own}
-		d.agree(&got)
-		if got != c.want {
-			t.Errorf("%+v: got %+v", c, got)
+		factor float32
+		votes  []int64
+		want   bool
+	}{{2, []int64{1, 1}, true}, {2, []int64{1, 0}, false}, {3, []int64{0, 1}, false}} {
+		d, err := Open(device.CPU, Options{Count: 1})
+		if err != nil {
+			t.Fatal(err)
 		}
+		d.options.Processes = others{size: 1, votes: c.votes}
+		if got := d.Passes("doubling", "", func() (Trial, error) { return doubling(c.factor), nil }); got != c.want {
+			t.Errorf("%+v: got %t", c, got)
+		}
+		d.options.Processes = nil
+		d.Close()
 	}
 }

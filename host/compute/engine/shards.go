@@ -155,8 +155,6 @@ type operation string
 const (
 	allGather     operation = "all_gather" // over all replicas
 	reduceScatter operation = "reduce_scatter"
-	toHost        operation = "to_host" // to the machine's memory
-	toDevice      operation = "to_device"
 )
 
 // call returns the operation on x. body is a function of the same types, which is never executed.

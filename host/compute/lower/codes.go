@@ -52,8 +52,7 @@ func (q programQuantizer) CodeShapes(d *engine.Device) []shapes.Shape {
 // factoredForward returns the program of the forward pass for a device. It is coded, with the codes of the value among its
 // outputs, if the device multiplies codes and package factor finds them.
 func (q programQuantizer) factoredForward(d *engine.Device) (p *program.Program, coded bool) {
-	length := int(q.parts.Forward.Inputs[0].Type.Size()) / q.rows()
-	if d != nil && d.Products() == device.IntegerProducts && multipliesIntegers(d, length) {
+	if d != nil && d.Products() == device.IntegerProducts {
 		if p, ok := passes.FactorRows(q.parts.Forward, spec.OutputValue); ok {
 			return p, true
 		}

@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
-	"regexp"
-	"slices"
 	"strings"
 	"testing"
 
@@ -86,38 +84,6 @@ func TestKernelCalls(t *testing.T) {
 	}
 }
 
-// TestKindsAreLeftAlone: what a run began without stays operations, and only that.
-func TestKindsAreLeftAlone(t *testing.T) {
-	rotated := quantizerOf(t, "rotated", 64, 64, func(_ *program.Builder, x program.Value) (value, surrogate program.Value) {
-		y := x.Hadamard(64)
-		return y.Scale(2).Round().Scale(0.5).Hadamard(64), x
-	})
-	for kind, want := range map[lower.Kind]string{lower.Quantizers: "cage_rotated_forward", lower.Rotations: "cage_halves_forward", lower.Losses: "cage_halves_forward cage_rotated_forward"} {
-		t.Run(string(kind), func(t *testing.T) {
-			d, r, err := pjrtrecord.Open(t, 1, engine.Options{Precision: device.BFloat16, Kernels: device.FusedKernels, Choices: []engine.Choice{{Kind: string(kind)}}})
-			if err != nil {
-				t.Fatal(err)
-			}
-			e, err := d.Compile("step", []engine.Spec{{Name: "x", Shape: shapes.Make(dtypes.Float32, 64, 64)}}, func(_ *graph.Graph, in []*graph.Node) []*graph.Node {
-				return []*graph.Node{lower.Quantize(lower.Quantize(in[0], lower.Given{}, halves(t, false)), lower.Given{}, rotated)}
-			})
-			if err != nil {
-				t.Fatal(err)
-			}
-			e.Close()
-			programs := r.Programs(t)
-			var called []string
-			for _, m := range regexp.MustCompile(`name = "(\w+?)_?"`).FindAllStringSubmatch(programs[len(programs)-1], -1) {
-				called = append(called, m[1])
-			}
-			slices.Sort(called)
-			if got := strings.Join(called, " "); got != want {
-				t.Errorf("the kernels are %s, want %s", got, want)
-			}
-		})
-	}
-}
-
 // quantizerOf makes a quantizer of matrices from the value and the surrogate of its program.
 func quantizerOf(t *testing.T, name string, rows, columns int, make func(b *program.Builder, x program.Value) (value, surrogate program.Value),
 	trained ...spec.Tensor) lower.Quantizer {
@@ -146,13 +112,10 @@ func uniform(t *testing.T, rows, columns int) lower.Quantizer {
 	})
 }
 
-// integersChosen has integers multiplied also where that is slower, as by XLA on a processor. They must still be right.
-var integersChosen = []engine.Choice{{Kind: string(lower.IntegerProducts), Fused: true}}
-
 // TestProductOfCodes: the product of integers is that of the values, and more exact than theirs in bfloat16; rounded to
 // bfloat16 itself it is as exact as a number can be.
 func TestProductOfCodes(t *testing.T) {
-	wrong := productErrors(t, engine.Options{Products: device.IntegerProducts, Choices: integersChosen}, uniform)
+	wrong := productErrors(t, engine.Options{Products: device.IntegerProducts}, uniform)
 	if wrong[0] > 1e-6 || wrong[1] > 1.0/256 || wrong[1] < 100*wrong[0] || wrong[2] < 100*wrong[0] {
 		t.Errorf("relative errors of %g", wrong)
 	}
@@ -160,7 +123,7 @@ func TestProductOfCodes(t *testing.T) {
 
 // TestLongProductOfCodes: sums that 32 bits may not hold are those of values.
 func TestLongProductOfCodes(t *testing.T) {
-	d := testdevice.Open(t, engine.Options{Products: device.IntegerProducts, Choices: integersChosen})
+	d := testdevice.Open(t, engine.Options{Products: device.IntegerProducts})
 	for columns, want := range map[int]bool{engine.LongestIntegers: true, engine.LongestIntegers + 1: false} {
 		q := uniform(t, 1, columns)
 		x := testdevice.Upload(t, d, make([]float32, columns), 1, columns)

@@ -222,19 +222,16 @@ func applyJob(p *program.Program) update.Job {
 	return j
 }
 
-// appliedTo says where inputs of second parts, by their names in programs, are kept: states as everywhere, and what the first
-// part has handed over on the device, by each replica.
-func appliedTo(places update.Places) update.Places {
-	applied := func(which update.Which) update.Which {
-		if which == nil {
-			return nil
-		}
-		return func(name string, dims []int) bool {
-			state, ok := strings.CutPrefix(name, spec.StatePrefix)
-			return ok && which(program.KindState.PartOf("", state), dims)
-		}
+// appliedTo says which inputs of second parts, by their names in programs, the replicas keep by rows:
+// states as everywhere, and of what the first part has passed on each replica has all.
+func (r *Refresher) appliedTo() update.Divided {
+	if r.divided == nil {
+		return nil
 	}
-	return update.Places{Divided: applied(places.Divided), Offloaded: applied(places.Offloaded)}
+	return func(name string, dims []int) bool {
+		state, ok := strings.CutPrefix(name, spec.StatePrefix)
+		return ok && r.divided(program.KindState.PartOf("", state), dims)
+	}
 }
 
 // apply renews the states that updates write, too, on the device, by the second part.

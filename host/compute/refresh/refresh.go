@@ -32,7 +32,7 @@ type Subject struct {
 type Refresher struct {
 	Execute  Executor // runs the programs
 	dev      *engine.Device
-	places   update.Places
+	divided  update.Divided
 	subjects []subject
 	appliers map[string]*update.Update // the second parts of split refreshes, by the hash of their programs
 }
@@ -44,10 +44,10 @@ type subject struct {
 }
 
 // New prepares the refreshes of tensors, and compiles the parts of them that run on the
-// device. Tensors whose optimizers have no refreshes are ignored. places says where the device keeps
-// states.
-func New(dev *engine.Device, list []Subject, places update.Places) (*Refresher, error) {
-	r := &Refresher{dev: dev, places: places, Execute: Execute, appliers: map[string]*update.Update{}}
+// device. Tensors whose optimizers have no refreshes are ignored. divided says
+// which states the replicas keep by rows.
+func New(dev *engine.Device, list []Subject, divided update.Divided) (*Refresher, error) {
+	r := &Refresher{dev: dev, divided: divided, Execute: Execute, appliers: map[string]*update.Update{}}
 	for _, s := range list {
 		if s.Optimizer.FirstRefresh == nil && s.Optimizer.Refresh == nil {
 			continue
@@ -71,7 +71,7 @@ func (r *Refresher) addSplit(s *subject) error {
 	}
 	key := s.split.apply.Hash()
 	if r.appliers[key] == nil {
-		r.appliers[key], err = update.Compile(r.dev, "apply", []update.Job{applyJob(s.split.apply)}, update.Options{Places: appliedTo(r.places)})
+		r.appliers[key], err = update.Compile(r.dev, "apply", []update.Job{applyJob(s.split.apply)}, update.Options{Divided: r.appliedTo()})
 	}
 	return err
 }

@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	"github.com/cage-qat/cage/host/compute/refresh"
-	"github.com/cage-qat/cage/host/compute/update"
 	"github.com/cage-qat/cage/internal/testing/testrun"
 	"github.com/cage-qat/cage/sdk"
 )
@@ -21,7 +20,7 @@ func TestRestore(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := refresh.New(testrun.Device(t), []refresh.Subject{{Tensor: "w", Optimizer: built, Delay: 2}}, update.Places{})
+	r, err := refresh.New(testrun.Device(t), []refresh.Subject{{Tensor: "w", Optimizer: built, Delay: 2}}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

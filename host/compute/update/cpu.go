@@ -13,60 +13,21 @@ import (
 	"github.com/cage-qat/cage/host/compute/engine"
 )
 
-// CPU is an executor that runs programs in the processor's caches (package cpu), on devices whose memory is the host's. It
-// replaces donated tensors in place.
-type CPU struct{}
-
-// Name implements [Executor].
-func (CPU) Name() string { return "cpu" }
-
-// Compile implements [Executor].
-func (CPU) Compile(dev *engine.Device, name string, jobs []Job) (Runner, []Refusal, error) {
-	var refused []Refusal
-	if !dev.SharesMemory() {
-		for _, j := range jobs {
-			refused = append(refused, Refusal{j, errors.New("the device's memory is not the host's")})
-		}
-		return nil, refused, nil
-	}
-	r := &cpuRunner{dev: dev, name: name}
-	for _, j := range jobs {
-		if len(j.Storage) > 0 {
-			refused = append(refused, Refusal{j, errors.New("a tensor is not kept as float32")})
-			continue
-		}
-		kernel, err := cpu.CompileFlat(j.Program)
-		var refusal *cpu.Refusal
-		switch {
-		case errors.As(err, &refusal):
-			refused = append(refused, Refusal{j, err})
-		case err != nil:
-			return nil, nil, err
-		default:
-			r.jobs = append(r.jobs, j)
-			r.calls = append(r.calls, cpu.Call{Kernel: kernel, Inputs: make([]any, len(j.Program.Inputs)), Outputs: make([]any, len(j.Program.Outputs))})
-		}
-	}
-	if len(r.jobs) == 0 {
-		return nil, refused, nil
-	}
-	return r, refused, r.compileReclaim()
-}
-
-// cpuRunner runs all its jobs at once.
+// cpuRunner runs jobs in the processor's caches (package cpu), all at once, on a device whose
+// memory is the host's. It replaces donated tensors in place.
 type cpuRunner struct {
 	dev      *engine.Device
 	name     string
 	jobs     []Job
 	calls    []cpu.Call
 	consumed []string
-	// reclaim is a step that donates the consumed tensors and computes nothing. It returns
-	// their memory to the device's pool; without it the device would allocate and clear new memory in each step.
+	// reclaim is a step that donates the consumed tensors and computes nothing, nil if there are none.
+	// It returns their memory to the device's pool; without it the device would allocate and clear new
+	// memory in each step.
 	reclaim *engine.Executable
 }
 
-// compileReclaim compiles the step that returns the memory of consumed tensors, if there are any.
-func (r *cpuRunner) compileReclaim() error {
+func (r *cpuRunner) compileReclaim() (err error) {
 	r.consumed = consumedTensors(r.jobs)
 	if len(r.consumed) == 0 {
 		return nil
@@ -76,15 +37,15 @@ func (r *cpuRunner) compileReclaim() error {
 	for _, name := range r.consumed {
 		specs = append(specs, engine.Spec{Name: name, Shape: shapes[name]})
 	}
-	var err error
 	r.reclaim, err = r.dev.Compile("memory of "+r.name, specs, func(g *graph.Graph, _ []*graph.Node) []*graph.Node {
 		return []*graph.Node{engine.Constant(g, []float32{0})}
 	})
 	return err
 }
 
-// Run implements [Runner].
-func (r *cpuRunner) Run(in Tensors, scalars Scalars, out Tensors, measures Measures) (err error) {
+// run computes the jobs from the tensors in in. It puts the new tensors into out, in new buffers or
+// in those of donated inputs, which are then gone.
+func (r *cpuRunner) run(in Tensors, scalars Scalars, out Tensors, measures Measures) (err error) {
 	defer func() { // keep no memory alive
 		for i := range r.calls {
 			clear(r.calls[i].Inputs)
@@ -97,7 +58,7 @@ func (r *cpuRunner) Run(in Tensors, scalars Scalars, out Tensors, measures Measu
 		}
 	}
 	pprof.Do(context.Background(), pprof.Labels(engine.ProfileLabel, r.name), func(context.Context) {
-		err = cpu.Run(r.calls, cpu.Goroutines(r.dev.Threads()))
+		err = cpu.Run(r.calls, r.dev.Parallel)
 	})
 	if err != nil {
 		return err
@@ -109,7 +70,15 @@ func (r *cpuRunner) Run(in Tensors, scalars Scalars, out Tensors, measures Measu
 			}
 		}
 	}
-	return r.freeConsumed(in)
+	if r.reclaim == nil {
+		return nil
+	}
+	buffers := make([]*engine.Buffer, len(r.consumed))
+	for i, name := range r.consumed {
+		buffers[i] = in[name]
+	}
+	freed, err := r.reclaim.Run(buffers, slices.Repeat([]bool{true}, len(buffers)))
+	return errors.Join(err, engine.FinalizeAll(freed...))
 }
 
 // bind points a call to the memory of its tensors.
@@ -157,24 +126,4 @@ func dataOf(t Tensors, name string) ([]float32, error) {
 		return nil, fmt.Errorf("the tensor %s is missing", name)
 	}
 	return engine.Data[float32](b)
-}
-
-// freeConsumed returns the memory of the consumed tensors to the device.
-func (r *cpuRunner) freeConsumed(in Tensors) error {
-	if r.reclaim == nil {
-		return nil
-	}
-	buffers := make([]*engine.Buffer, len(r.consumed))
-	for i, name := range r.consumed {
-		buffers[i] = in[name]
-	}
-	out, err := r.reclaim.Run(buffers, slices.Repeat([]bool{true}, len(buffers)))
-	return errors.Join(err, engine.FinalizeAll(out...))
-}
-
-// Close implements [Runner].
-func (r *cpuRunner) Close() {
-	if r.reclaim != nil {
-		r.reclaim.Close()
-	}
 }

@@ -1,14 +1,14 @@
 // Package update runs programs that replace tensors of a training on a device: the rules of package cage, and the
 // programs with which optimizers begin, observe and refresh.
 //
-// A [Job] is a program bound to tensors by name. [Compile] offers the jobs to a list of executors, the fastest first:
-// each takes the jobs that it can run and refuses the rest, with reasons. An [Update] then runs on [Tensors], which are
-// buffers by name, and replaces those that the programs write. Everything is compiled before it runs.
+// A [Job] is a program bound to tensors by name. [Compile] gives the jobs that package cpu can run to
+// that package, on the CPU, and makes one graph of all others. An [Update] then runs on [Tensors],
+// which are buffers by name, and replaces those that the programs write. Everything is compiled before
+// it runs.
 //
-// Executors must compute the same as the reference implementation in float64 (package reference), within the precision of binary32; they are
-// all tested by one suite, package executortest. To add an executor, write one file here, and
-// add it to the list and to the suite. A step that is one executable, as on accelerators, is a single
-// graph: it takes the jobs' graphs from [Options.Build] and uses no other executor.
+// Both compute the same as the reference implementation in float64 (package reference), within the
+// precision of binary32; one suite tests them (package executortest). A step that is one executable,
+// as on accelerators, takes the jobs' graphs from [Build].
 //
 // This package knows programs, rules and buffers. What a step does besides its update, and when preconditioners are
 // renewed, is decided elsewhere.

@@ -1,7 +1,6 @@
 package update
 
 import (
-	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -19,40 +18,7 @@ import (
 // Nodes holds values of a graph under construction, by name.
 type Nodes map[string]*graph.Node
 
-// Graph is an executor that runs all its jobs as one compiled graph, on any device.
-type Graph struct{ Options }
-
-// Name implements [Executor].
-func (Graph) Name() string { return "graph" }
-
-// Compile implements [Executor].
-func (x Graph) Compile(dev *engine.Device, name string, jobs []Job) (Runner, []Refusal, error) {
-	r := &graphRunner{dev: dev, jobs: jobs, scalars: ScalarNames(jobs)}
-	r.listTensors()
-	specs := append(x.Places.Specs(dev, r.inputs), ScalarSpec(r.scalars))
-	var err error
-	r.exec, err = dev.Compile(name, specs, func(g *graph.Graph, in []*graph.Node) []*graph.Node {
-		named := Nodes{}
-		for i, spec := range r.inputs {
-			named[spec.Name] = x.Places.Input(spec, in[i])
-		}
-		tensors, measures := x.Build(g, jobs, named, Unpack(in[len(r.inputs)], r.scalars))
-		out := make([]*graph.Node, 0, len(r.outputs)+1)
-		for _, name := range r.outputs {
-			out = append(out, x.Places.Output(name, tensors[name]))
-		}
-		if len(measures) == 0 {
-			return out
-		}
-		return append(out, graph.Concatenate(measures, 0))
-	})
-	if err != nil {
-		return nil, nil, err
-	}
-	return r, nil, nil
-}
-
-// graphRunner runs jobs as one executable.
+// graphRunner runs jobs as one executable, on any device.
 type graphRunner struct {
 	dev     *engine.Device
 	jobs    []Job
@@ -62,12 +28,10 @@ type graphRunner struct {
 	scalars []string
 }
 
-// listTensors lists the inputs and the outputs. Outputs that replace donated inputs come in
-// the order of the inputs, as the engine pairs them.
-func (r *graphRunner) listTensors() {
-	shapes, donated := shapesOf(r.jobs), map[string]bool{}
-	outputs := map[string]bool{}
-	for _, j := range r.jobs {
+func compileGraph(dev *engine.Device, name string, jobs []Job, divided Divided) (*graphRunner, error) {
+	r := &graphRunner{dev: dev, jobs: jobs, scalars: ScalarNames(jobs)}
+	shapes, donated, outputs := shapesOf(jobs), map[string]bool{}, map[string]bool{}
+	for _, j := range jobs {
 		for input := range j.Donated {
 			donated[j.Inputs[input]] = true
 		}
@@ -79,6 +43,27 @@ func (r *graphRunner) listTensors() {
 		r.inputs = append(r.inputs, engine.Spec{Name: name, Shape: shapes[name], Donated: donated[name]})
 	}
 	r.outputs = Order(r.inputs, outputs)
+	specs := append(divided.Specs(dev, r.inputs), ScalarSpec(r.scalars))
+	var err error
+	r.exec, err = dev.Compile(name, specs, func(g *graph.Graph, in []*graph.Node) []*graph.Node {
+		named := Nodes{}
+		for i, spec := range r.inputs {
+			named[spec.Name] = divided.Input(spec, in[i])
+		}
+		tensors, measures := Build(g, jobs, named, Unpack(in[len(r.inputs)], r.scalars))
+		out := make([]*graph.Node, 0, len(r.outputs)+1)
+		for _, name := range r.outputs {
+			out = append(out, divided.Output(name, tensors[name]))
+		}
+		if len(measures) == 0 {
+			return out
+		}
+		return append(out, graph.Concatenate(measures, 0))
+	})
+	if err != nil {
+		return nil, err
+	}
+	return r, nil
 }
 
 // Order lists the names of outputs: first those of donated inputs, in their order, so
@@ -118,8 +103,8 @@ func shapesOf(jobs []Job) map[string]shapes.Shape {
 	return all
 }
 
-// Run implements [Runner].
-func (r *graphRunner) Run(in Tensors, scalars Scalars, out Tensors, measures Measures) error {
+// run is as that of [cpuRunner].
+func (r *graphRunner) run(in Tensors, scalars Scalars, out Tensors, measures Measures) error {
 	values, err := scalars.Vector(r.scalars...)
 	if err != nil {
 		return err
@@ -152,9 +137,6 @@ func (r *graphRunner) Run(in Tensors, scalars Scalars, out Tensors, measures Mea
 	ReadMeasures(r.jobs, values, measures)
 	return nil
 }
-
-// Close implements [Runner].
-func (r *graphRunner) Close() { r.exec.Close() }
 
 // ReadMeasures stores the elements of the vector of the jobs' measures under their names.
 func ReadMeasures(jobs []Job, values []float32, measures Measures) {
@@ -196,83 +178,30 @@ func Unpack(vector *graph.Node, names []string) Nodes {
 
 // Build adds the jobs to a graph. Given the nodes of tensors and scalars by name, it
 // returns those of the tensors that the jobs write, and those of their measures, each of
-// shape [1]. Tensors that are in the machine's memory are fetched for one job after
-// the other, and those of the first when after has been computed.
-func (o Options) Build(g *graph.Graph, jobs []Job, tensors, scalars Nodes, after ...*graph.Node) (out Nodes, measures []*graph.Node) {
+// shape [1].
+func Build(g *graph.Graph, jobs []Job, tensors, scalars Nodes) (out Nodes, measures []*graph.Node) {
 	out = Nodes{}
-	inputs := func(j *Job) Nodes { return inputNodes(j, tensors, scalars, after) }
-	done := func(j *Job, results Nodes) { after = computed(j, tensors, results) }
-	for i, results := range o.build(g, jobs, inputs, done) {
-		for name, tensor := range jobs[i].Outputs {
-			out[tensor] = narrow(results[name], jobs[i].Storage[tensor])
+	for _, j := range jobs {
+		in := make([]*graph.Node, len(j.Program.Inputs))
+		for i, input := range j.Program.Inputs {
+			name, bound := j.Inputs[input.Name]
+			if in[i] = scalars[input.Name]; bound {
+				in[i] = tensors[name]
+			}
+			if in[i] == nil {
+				panic(fmt.Errorf("update of %s: its input %s is missing", j.Tensor, input.Name))
+			}
+			if bound && j.Storage[name] != sdk.StoreFloat32 {
+				in[i] = engine.Converted(in[i], dtypes.Float32)
+			}
 		}
-		for _, name := range jobs[i].Measures() {
+		results := lower.WithKernels(g, j.Program, in)
+		for name, tensor := range j.Outputs {
+			out[tensor] = narrow(results[name], j.Storage[tensor])
+		}
+		for _, name := range j.Measures() {
 			measures = append(measures, graph.Reshape(results[name], 1))
 		}
 	}
 	return out, measures
-}
-
-// computed returns what there is as soon as a job has been computed: a result that stays on the device, if there is one.
-func computed(j *Job, tensors, results Nodes) []*graph.Node {
-	names := slices.SortedFunc(maps.Keys(results), func(a, b string) int {
-		stays := func(result string) int {
-			if x, kept := tensors[j.Outputs[result]]; kept && !engine.InHost(x) {
-				return 0
-			}
-			return 1
-		}
-		return cmp.Or(cmp.Compare(stays(a), stays(b)), cmp.Compare(a, b))
-	})
-	if len(names) == 0 {
-		return nil
-	}
-	result := results[names[0]]
-	if engine.HasRows(result) {
-		result = engine.Rows(result)
-	}
-	return []*graph.Node{result}
-}
-
-// inputNodes returns the inputs of the job's program by name. What is in the machine's memory is fetched after some other nodes.
-func inputNodes(j *Job, tensors, scalars Nodes, after []*graph.Node) Nodes {
-	in := Nodes{}
-	for _, input := range j.Program.Inputs {
-		var ok bool
-		if name, bound := j.Inputs[input.Name]; bound {
-			if in[input.Name], ok = tensors[name]; ok {
-				in[input.Name] = engine.Fetch(in[input.Name], after...)
-			}
-			if j.Storage[name] != sdk.StoreFloat32 {
-				in[input.Name] = engine.Converted(in[input.Name], dtypes.Float32)
-			}
-		} else {
-			in[input.Name], ok = scalars[input.Name]
-		}
-		if !ok {
-			panic(fmt.Errorf("update of %s: its input %s is missing", j.Tensor, input.Name))
-		}
-	}
-	return in
-}
-
-// build builds all jobs, each from its inputs by name to its outputs by name. It asks for the inputs of a job when it builds it, and
-// says when it has.
-func (o Options) build(g *graph.Graph, jobs []Job, inputs func(*Job) Nodes, done func(*Job, Nodes)) []Nodes {
-	out := make([]Nodes, len(jobs))
-	for i, j := range jobs {
-		in := inputs(&j)
-		out[i] = lower.WithKernels(g, j.Program, arguments(j.Program, in))
-		done(&j, out[i])
-	}
-	return out
-}
-
-// arguments orders inputs as a program declares them.
-func arguments(p *program.Program, in Nodes) []*graph.Node {
-	args := make([]*graph.Node, len(p.Inputs))
-	for i, input := range p.Inputs {
-		args[i] = in[input.Name]
-	}
-	return args
 }

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/cage-qat/cage/host/compute/cpu"
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/sdk/spec"
 )
@@ -45,77 +46,58 @@ func (m Measures) set(name, tensor string, value float32) {
 // Job is a program bound to tensors by name.
 type Job = spec.Job
 
-// An Executor is one way to run programs on a device.
-type Executor interface {
-	// Name returns a word for the executor, used in messages.
-	Name() string
-	// Compile prepares the jobs that the executor can run, to be run together, and
-	// refuses the others. The runner is nil if it refuses all of them.
-	Compile(dev *engine.Device, name string, jobs []Job) (Runner, []Refusal, error)
-}
-
-// A Runner runs the jobs that an executor has compiled.
-type Runner interface {
-	// Run computes the jobs from the tensors in in. It puts the new tensors into out, in
-	// new buffers or in those of donated inputs, which are then gone.
-	Run(in Tensors, scalars Scalars, out Tensors, measures Measures) error
-	Close()
-}
-
-// A Refusal says why an executor does not run a job. The program itself is not at fault.
-type Refusal struct {
-	Job    Job
-	Reason error
-}
-
 // Options are the options of an update.
 type Options struct {
-	// Executors are tried in this order. If it is nil, they are [CPU] and then [Graph] with
-	// these options, which takes every program.
-	Executors []Executor
-	// Places says where the device keeps tensors.
-	Places Places
+	// OneGraph runs all jobs as one graph, on the CPU, too. Tests compare the two.
+	OneGraph bool
+	// Divided says which tensors replicas keep by rows.
+	Divided Divided
 }
 
 // An Update is a compiled list of jobs.
 type Update struct {
-	runners  []Runner
+	cpu      *cpuRunner
+	graph    *graphRunner
 	consumed []string // donated tensors that the jobs do not replace
-	// Executed is the number of jobs that each executor runs, by the executor's name.
+	// Executed is the number of jobs that package cpu ("cpu") and the graph ("graph") run.
 	Executed map[string]int
 }
 
-// Compile prepares jobs for a device. No two of them may replace the same tensor.
+// Compile prepares jobs for a device. No two of them may replace the same tensor. On the CPU,
+// package cpu runs the jobs that it can; all others are one graph.
 func Compile(dev *engine.Device, name string, jobs []Job, o Options) (*Update, error) {
 	jobs = keepShared(jobs)
 	u := &Update{consumed: consumedTensors(jobs), Executed: map[string]int{}}
-	executors := o.Executors
-	if executors == nil {
-		executors = []Executor{CPU{}, Graph{o}}
-	}
-	rest := jobs
-	var reasons []error
-	for _, x := range executors {
-		if len(rest) == 0 {
-			break
-		}
-		r, refused, err := x.Compile(dev, name, rest)
-		if err != nil {
-			u.Close()
-			return nil, err
-		}
-		if r != nil {
-			u.runners = append(u.runners, r)
-		}
-		u.Executed[x.Name()] = len(rest) - len(refused)
-		rest, reasons = nil, nil
-		for _, f := range refused {
-			rest, reasons = append(rest, f.Job), append(reasons, fmt.Errorf("%s: %w", f.Job.Tensor, f.Reason))
+	own, rest := &cpuRunner{dev: dev, name: name}, jobs
+	if dev.SharesMemory() && !o.OneGraph {
+		rest = nil
+		for _, j := range jobs {
+			kernel, err := cpu.CompileFlat(j.Program)
+			switch refusal := (*cpu.Refusal)(nil); {
+			case errors.As(err, &refusal) || len(j.Storage) > 0:
+				rest = append(rest, j)
+			case err != nil:
+				return nil, err
+			default:
+				own.jobs = append(own.jobs, j)
+				own.calls = append(own.calls, cpu.Call{
+					Kernel: kernel, Inputs: make([]any, len(j.Program.Inputs)), Outputs: make([]any, len(j.Program.Outputs)),
+				})
+			}
 		}
 	}
-	if len(rest) > 0 {
+	var err error
+	if len(own.jobs) > 0 {
+		u.cpu, u.Executed["cpu"] = own, len(own.jobs)
+		err = own.compileReclaim()
+	}
+	if len(rest) > 0 && err == nil {
+		u.Executed["graph"] = len(rest)
+		u.graph, err = compileGraph(dev, name, rest, o.Divided)
+	}
+	if err != nil {
 		u.Close()
-		return nil, fmt.Errorf("%s: no executor runs %d programs: %w", name, len(rest), errors.Join(reasons...))
+		return nil, err
 	}
 	return u, nil
 }
@@ -156,13 +138,18 @@ func consumedTensors(jobs []Job) []string {
 // some buffers of t may be gone, and others replaced.
 func (u *Update) Run(t Tensors, scalars Scalars) (Measures, error) {
 	out, measures := Tensors{}, Measures{}
-	for _, r := range u.runners {
-		if err := r.Run(t, scalars, out, measures); err != nil {
-			for _, b := range out {
-				b.Finalize()
-			}
-			return nil, err
+	var err error
+	if u.cpu != nil {
+		err = u.cpu.run(t, scalars, out, measures)
+	}
+	if u.graph != nil && err == nil {
+		err = u.graph.run(t, scalars, out, measures)
+	}
+	if err != nil {
+		for _, b := range out {
+			b.Finalize()
 		}
+		return nil, err
 	}
 	for name, b := range out {
 		t[name].Finalize()
@@ -177,7 +164,10 @@ func (u *Update) Run(t Tensors, scalars Scalars) (Measures, error) {
 
 // Close frees what Compile has made.
 func (u *Update) Close() {
-	for _, r := range u.runners {
-		r.Close()
+	if u.cpu != nil && u.cpu.reclaim != nil {
+		u.cpu.reclaim.Close()
+	}
+	if u.graph != nil {
+		u.graph.exec.Close()
 	}
 }

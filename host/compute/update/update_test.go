@@ -147,17 +147,6 @@ func TestMissing(t *testing.T) {
 	}
 }
 
-// TestRefusal: what an executor refuses comes back with the reason.
-func TestRefusal(t *testing.T) {
-	j := job(t, "a", []string{"a"}, nil, func(b *program.Builder, in map[string]program.Value) {
-		b.Output("a", onlyInGraphs(in["a"]))
-	})
-	r, refused, err := update.CPU{}.Compile(open(t), "test", []update.Job{j})
-	if r != nil || err != nil || len(refused) != 1 || refused[0].Job.Tensor != "a" || !strings.Contains(refused[0].Reason.Error(), "slice") {
-		t.Errorf("got %v, %+v, %v", r, refused, err)
-	}
-}
-
 // TestOrder: outputs that replace given inputs stand in the order of these.
 func TestOrder(t *testing.T) {
 	inputs := []engine.Spec{{Name: "c", Donated: true}, {Name: "b"}, {Name: "a", Donated: true}, {Name: "d", Donated: true}}

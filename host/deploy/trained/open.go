@@ -198,7 +198,7 @@ func (t *Model) compile(ctx context.Context, o Options) error {
 		file = "the run.toml that 'cage import' makes"
 	}
 	err = t.built.Build(ctx, build.Request{
-		Piece: atOnce, NoAttention: o.Export, Config: t.cfg, Model: m, Step: t.step, Batch: t.cfg.Train.Batch, Pieces: pieces, Forward: true, Choices: t.made.ChoicesOn(t.cfg.Device.Kind), Finder: o.Finder, Options: plugin.Options{Logger: o.Logger},
+		Piece: atOnce, NoAttention: o.Export, Config: t.cfg, Model: m, Step: t.step, Batch: t.cfg.Train.Batch, Pieces: pieces, Forward: true, Finder: o.Finder, Options: plugin.Options{Logger: o.Logger},
 	}, o.Logger.Warn, file)
 	if err != nil || t.other {
 		return err

@@ -43,8 +43,6 @@ type Report struct {
 	Seconds       float64 `json:"seconds"`
 	FirstStepUnix float64 `json:"first_step_unix"` // when the first step was done
 	PeakMemory    int64   `json:"peak_memory_bytes"`
-	// Choices are the computations that the device's trials found faster as fused kernels, or not.
-	Choices []engine.Choice `json:"choices,omitempty"`
 	// PeakFLOPS are the floating-point operations per second of a large matrix product on this
 	// device, one on each of its replicas.
 	PeakFLOPS float64 `json:"peak_flops"`
@@ -146,8 +144,8 @@ func Run(ctx context.Context, cfg *config.Config, o Options) (*Report, error) {
 		PluginStart: programs.Start.Seconds(), PluginPrograms: programs.Handover.Seconds(),
 		Steps: timings, Seconds: timings[configured].Seconds,
 		FirstStepUnix: float64(timings[0].firstDone.UnixNano()) / 1e9,
-		PeakMemory:    resources.PeakMemory(), Choices: dev.Choices(),
-		PeakFLOPS: peak * float64(dev.Count()),
+		PeakMemory:    resources.PeakMemory(),
+		PeakFLOPS:     peak * float64(dev.Count()),
 	}, nil
 }
 

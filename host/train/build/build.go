@@ -43,12 +43,12 @@ func Model(cfg *config.Config) (model.Model, error) {
 func ReplicaBatch(cfg *config.Config) int { return cfg.Train.Batch / max(1, cfg.Device.Count) }
 
 // Device opens the device that the configuration names. warn, unless nil, receives
-// warnings about what the device lacks, with details as key-value pairs. choices are those of the run that goes on.
-func Device(cfg *config.Config, warn func(message string, details ...any), choices ...engine.Choice) (*engine.Device, error) {
-	return deviceOf(cfg, warn, choices, nil)
+// warnings about what the device lacks, with details as key-value pairs.
+func Device(cfg *config.Config, warn func(message string, details ...any)) (*engine.Device, error) {
+	return deviceOf(cfg, warn, nil)
 }
 
-func deviceOf(cfg *config.Config, warn func(message string, details ...any), choices []engine.Choice, processes engine.Processes) (*engine.Device, error) {
+func deviceOf(cfg *config.Config, warn func(message string, details ...any), processes engine.Processes) (*engine.Device, error) {
 	d := cfg.Device
 	if processes != nil && d.Count%processes.Size() != 0 {
 		e := cfg.ErrorAt("device.count", "found %d, for %d processes", d.Count, processes.Size())
@@ -64,15 +64,12 @@ func deviceOf(cfg *config.Config, warn func(message string, details ...any), cho
 	}
 	dev, err := engine.Open(d.Kind, engine.Options{
 		Threads: d.Threads, Count: d.Count, Processes: processes, Precision: d.Precision, TF32: d.TF32 == "on",
-		Attention: d.Attention, Kernels: kernels, Products: products, Choices: choices, Warn: warn,
-		Allocator: d.Allocator, Preallocate: d.Preallocate == "on", MemoryFraction: d.MemoryFraction, Cache: d.Cache, Offload: d.Offload == device.OffloadStates,
+		Attention: d.Attention, Kernels: kernels, Products: products, Warn: warn,
+		Allocator: d.Allocator, Preallocate: d.Preallocate == "on", MemoryFraction: d.MemoryFraction, Cache: d.Cache,
 		Timeout: time.Duration(d.TimeoutMinutes * float64(time.Minute)),
 	})
 	if few, ok := errors.AsType[*engine.CountError](err); ok {
 		return nil, cfg.ErrorAt("device.count", "%w", few)
-	}
-	if pinned, ok := errors.AsType[*engine.PinnedError](err); ok {
-		return nil, cfg.ErrorAt("device.offload", "%w", pinned)
 	}
 	if err != nil {
 		return nil, cfg.ErrorAt("device.kind", "%w", err)
@@ -82,6 +79,9 @@ func deviceOf(cfg *config.Config, warn func(message string, details ...any), cho
 	}
 	if products != d.Products {
 		dev.Warn("device.products = \"fp4\" has no effect any more: values are multiplied")
+	}
+	if d.Offload != "none" {
+		dev.Warn("device.offload has no effect any more: states are in the GPU's memory")
 	}
 	dev.WarnOfProducts()
 	return dev, nil
@@ -118,7 +118,7 @@ func (b *Built) Build(ctx context.Context, req Request, warn func(message string
 			return refusal(err, file)
 		}
 	}
-	if b.Device, err = deviceOf(req.Config, warn, req.Choices, req.Processes); err != nil {
+	if b.Device, err = deviceOf(req.Config, warn, req.Processes); err != nil {
 		return err
 	}
 	err = b.decide(&req, func(cfg *config.Config, m model.Model) (*Report, error) {

@@ -29,9 +29,8 @@ const (
 
 // Report is the memory that a run needs, beside the memory that is available.
 type Report struct {
-	Bytes    float64 `json:"bytes"`          // total; of each GPU
-	Parts    []Part  `json:"parts"`          // the largest first, without items that are zero
-	Host     float64 `json:"host,omitempty"` // of the machine's memory, for each GPU that keeps states there
+	Bytes    float64 `json:"bytes"` // total; of each GPU
+	Parts    []Part  `json:"parts"` // the largest first, without items that are zero
 	By       By      `json:"by"`
 	Accuracy float64 `json:"accuracy"`          // the share by which it may be off; 0 by XLA
 	Seconds  float64 `json:"seconds,omitempty"` // how long XLA took to compile
@@ -88,9 +87,6 @@ func remedies(cfg *config.Config, forward bool) (list []string) {
 	if cfg.Device.Kind == device.CUDA {
 		if cfg.Device.Count > 1 && cfg.Device.Shard != device.ShardFull {
 			list = append(list, fmt.Sprintf("device.shard = %q", device.ShardFull))
-		}
-		if cfg.Device.Offload != device.OffloadStates {
-			list = append(list, fmt.Sprintf("device.offload = %q", device.OffloadStates))
 		}
 		list = append(list, "a larger device.memory_fraction, if nothing else uses the GPU")
 	}
@@ -220,13 +216,11 @@ func gpuReport(cfg *config.Config, dev *engine.Device, m step.Memory) *Report {
 		fraction := cmp.Or(cfg.Device.MemoryFraction, device.MemoryFraction)
 		available = &Available{Bytes: bytes, Limit: fmt.Sprintf("device.memory_fraction = %g of each GPU", fraction)}
 	}
-	r := newReport(ByXLA, []Part{
+	return newReport(ByXLA, []Part{
 		{"parameters, and states of optimizers and quantizers", float64(m.State)},
 		{"values inside a step: activations, gradients, quantized weights", float64(m.Temporary)},
 		{"its code, and what else it reads and returns", float64(m.Other)},
 	}, available, remedies(cfg, false))
-	r.Host = float64(m.Host)
-	return r
 }
 
 var errUntold = errors.New("XLA does not say what a step needs")
@@ -273,8 +267,7 @@ func (b *Built) report() (*Report, error) {
 	return r, err
 }
 
-// checkDevice refuses a run that by XLA needs more than its GPU has, or of whose states the machine
-// cannot keep what it should.
+// checkDevice refuses a run that by XLA needs more than its GPU has.
 func (b *Built) checkDevice() error {
 	if b.req.Config.Train.MemoryCheck == "off" || b.Device.SharesMemory() {
 		return nil
@@ -282,10 +275,6 @@ func (b *Built) checkDevice() error {
 	r, err := b.report()
 	if err != nil || r == nil {
 		return err
-	}
-	if machine, known := machineMemory(); known && r.Host > float64(machine.Bytes) {
-		return fmt.Errorf("device.offload = %q keeps %s of states for each GPU in the machine's memory, and %s: want device.offload = %q, or a machine with more memory",
-			device.OffloadStates, Bytes(r.Host), machine, device.OffloadNone)
 	}
 	if r.Available == nil {
 		return nil

@@ -24,7 +24,6 @@ func Plan(cfg *config.Config, m model.Model, programs *Programs) (step.Plan, err
 		Clip: cfg.Train.Clip, Seed: uint64(cfg.Seed),
 		RefreshDelay: map[string]int{},
 		Shard:        cfg.Device.Shard,
-		Offload:      cfg.Device.Offload,
 		Unquantized:  cfg.Train.Requantize == "off",
 		Rotations:    step.Rotations(cfg.Train.Rotations),
 	}

@@ -135,8 +135,6 @@ type Request struct {
 	Pieces []int
 	// NoAttention leaves the operands of attention out of the pieces.
 	NoAttention bool
-	// Choices are those that the device made when the run began: see engine.Options.
-	Choices []engine.Choice
 	// Processes are those that have the device together; nil: this process has it alone.
 	Processes engine.Processes
 	Finder    *plugin.Finder

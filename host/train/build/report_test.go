@@ -28,7 +28,7 @@ func TestReportErr(t *testing.T) {
 	}{
 		"on the CPU": {nil, false, []string{"train.batch", `train.recompute = "blocks"`, "model.context", "diagnostics", "smaller model"}},
 		"on GPUs": {[]string{`device.kind="cuda"`, "device.count=2"}, false,
-			[]string{"train.batch", `device.shard = "full"`, `device.offload = "states"`, "device.memory_fraction"}},
+			[]string{"train.batch", `device.shard = "full"`, "device.memory_fraction"}},
 		"forward": {nil, true, []string{"fewer or shorter sequences"}},
 	} {
 		t.Run(name, func(t *testing.T) {

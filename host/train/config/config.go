@@ -312,7 +312,7 @@ type Device struct {
 	Kind      string // engine.CPU or engine.CUDA
 	Count     int    // number of replicas; 0, which acts as 1, for a model that has no batches to share
 	Shard     device.Shard
-	Offload   device.Offload
+	Offload   string // was an experiment
 	Precision device.Precision
 	TF32      string // "off" or "on"
 	Attention device.Attention

@@ -228,7 +228,7 @@ func (d Device) check(batch int) (out schema.Problems) {
 			Found: fmt.Sprintf("the string %q with device.kind = %q", value, d.Kind), Hint: fmt.Sprintf(`want %q, or device.kind = "cuda"`, only)})
 	}
 	onCPU("device.tf32", d.TF32, "off")
-	onCPU("device.offload", string(d.Offload), string(device.OffloadNone))
+	onCPU("device.offload", d.Offload, "none")
 	if d.Products != device.IntegerProducts {
 		onCPU("device.products", string(d.Products), string(device.FloatProducts))
 	}

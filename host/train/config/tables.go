@@ -100,16 +100,16 @@ func (d *Device) keys() []schema.Key {
 			Doc: "GPUs that share each micro-batch in equal parts and keep equal parameters; of several processes together, with `cage train --processes`; cuda only"},
 		{Name: "shard", To: &d.Shard, Is: schema.OneOf(device.ShardNone, device.ShardStates, device.ShardGradients, device.ShardFull), For: architecture.Languages, Default: device.ShardNone,
 			Doc: "what several GPUs divide by rows, in the place of having all of it on each; states: states of optimizers and mean gradients; gradients: also sums of gradients over micro-batches; full: also parameters and their quantized values, which each block gathers when it computes: with train.recompute, so that they are not kept; none: batches only"},
-		{Name: "offload", To: &d.Offload, Is: schema.OneOf(device.OffloadNone, device.OffloadStates), Default: device.OffloadNone,
-			Doc: "cuda only: what a GPU does not keep in its own memory, but in pinned memory of its machine; states: the states of optimizers, which are copied to the GPU and back for each update; none: nothing"},
+		{Name: "offload", To: &d.Offload, Is: schema.OneOf("none", "states"), Default: "none",
+			Doc: "cuda only: has no effect; states: a former experiment"},
 		{Name: "precision", To: &d.Precision, Is: schema.OneOf(device.Float32, device.BFloat16), Default: device.Float32,
 			Doc: "type of the model's matrix products, which add up in float32. Parameters, optimizer states, quantizers and losses stay float32. On the CPU, bfloat16 is faster where the processor multiplies it (AMD since Zen 4, Intel with AMX), and as fast as float32 elsewhere"},
 		{Name: "tf32", To: &d.TF32, Is: schema.OneOf("off", "on"), Default: "off",
 			Doc: "cuda only: products that are float32, those of quantizers and optimizers among them, round their operands to 10 bits of mantissa. Faster; off is exact"},
 		{Name: "attention", To: &d.Attention, Is: schema.OneOf(device.AutoAttention, device.FusedAttention, device.PlainAttention), Default: device.AutoAttention,
-			Doc: "how attention is computed, on GPUs in bfloat16; fused: as one operation, which keeps no weights, on GPUs cuDNN's; plain: as products and a softmax; auto: fused where a trial finds it right and, on GPUs, no slower"},
+			Doc: "how attention is computed, on GPUs in bfloat16; fused: as one operation, which keeps no weights, on GPUs cuDNN's; plain: as products and a softmax; auto: fused where a trial finds it right"},
 		{Name: "kernels", To: &d.Kernels, Is: schema.OneOf(device.AutoKernels, device.FusedKernels, device.GraphKernels), Default: device.AutoKernels,
-			Doc: "cuda only: how the programs of quantizers are computed; fused: each that computes rows as one kernel for each pass, with activations and their gradients in bfloat16; graph: as operations, in float32; auto: in bfloat16 fused, for each kind of kernel that a trial finds right and no slower. The CPU always computes rows in one pass through its caches"},
+			Doc: "cuda only: how the programs of quantizers are computed; fused: each that computes rows as one kernel for each pass, with activations and their gradients in bfloat16; graph: as operations, in float32; auto: in bfloat16 fused, for each kind of kernel that a trial finds right. The CPU always computes rows in one pass through its caches"},
 		{Name: "products", To: &d.Products, Is: schema.OneOf(device.FloatProducts, device.IntegerProducts, device.FormerBlocks), Default: device.FloatProducts,
 			Doc: "how quantized activations and weights are multiplied in the forward pass; integer: by their codes, in 8 bits with exact sums in 32, where both have one scale for each row; float: by their values, in device.precision; fp4: as float, a former experiment"},
 		{Name: "allocator", To: &d.Allocator, Is: schema.OneOf(device.Allocators()...), Default: device.DefaultAllocator,
@@ -166,7 +166,7 @@ func (c *Config) trainKeys() []schema.Key {
 				"applied to the average. Trained parameters of quantizers are averaged, too, but for " +
 				"those that are constrained to a set; their other state is not. Training itself, its " +
 				"losses, and the distance and trajectory of a problem are of the weights. Costs the " +
-				"memory of one float32 copy of the weights, divided and offloaded as the optimizer's " +
+				"memory of one float32 copy of the weights, divided as the optimizer's " +
 				"state, and a second one during evaluations. Not with an optimizer that brings an " +
 				"average of its own (schedule-free)"},
 		{Name: "average_decay", To: &t.AverageDecay, Is: schema.Below(0, 1),

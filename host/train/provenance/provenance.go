@@ -28,8 +28,6 @@ import (
 type Record struct {
 	Run   string           `json:"run,omitempty"` // identity
 	Build engine.BuildInfo `json:"build"`
-	// Choices are those of the device, with which the run goes on when it is resumed: bits depend on them.
-	Choices []engine.Choice `json:"choices,omitempty"`
 	// Directory is the working directory, to which the configuration's paths are relative.
 	Directory string `json:"directory,omitempty"`
 	// Initial is where the weights before the first step were read from; nil if they were
@@ -65,14 +63,6 @@ func Describe(parts ...*dataset.File) (list []File) {
 		list = append(list, described)
 	}
 	return list
-}
-
-// ChoicesOn are the choices for a device of a kind: none if the run was made on another.
-func (p *Record) ChoicesOn(kind string) []engine.Choice {
-	if p.Build.Device != kind {
-		return nil
-	}
-	return p.Choices
 }
 
 // Write puts it into a run directory, with the working directory added.

@@ -38,7 +38,7 @@ func backwardStep(t *testing.T, d step.Dispatch, forward, backward sdk.Quantizer
 	t.Helper()
 	cfg := sgdConfig(t, overrides...)
 	plan := planOf(t, cfg, forward, descent{})
-	plan.Dispatch, plan.Executors = d, lowered
+	plan.Dispatch, plan.OneGraph = d, true
 	plan.Unquantized = cfg.Train.Requantize == "off"
 	if backward != nil {
 		plan.Backward = operandsOf(t, cfg, &plan, backward)

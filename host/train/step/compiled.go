@@ -86,7 +86,7 @@ func uncompiled(dev *engine.Device, plan Plan) (*Compiled, error) {
 	for _, r := range plan.Rules {
 		subjects = append(subjects, refresh.Subject{Tensor: r.Name, Optimizer: r.Optimizer, Delay: plan.RefreshDelay[r.Name]})
 	}
-	if c.refresher, err = refresh.New(dev, subjects, plan.places()); err != nil {
+	if c.refresher, err = refresh.New(dev, subjects, plan.dividedTensors()); err != nil {
 		return nil, fmt.Errorf("step: %w", err)
 	}
 	return c, nil
@@ -281,5 +281,5 @@ func (p *Plan) rules(kind updateKind) []cage.Rule {
 }
 
 func (p *Plan) updateOptions() update.Options {
-	return update.Options{Executors: p.Executors, Places: p.places()}
+	return update.Options{OneGraph: p.OneGraph, Divided: p.dividedTensors()}
 }

@@ -123,7 +123,7 @@ func TestDistilledSingle(t *testing.T) {
 				dispatch step.Dispatch
 			}{{cfg, step.Chain}, {cfg, step.Single}, {again, step.Chain}} {
 				plan := testrun.Plan(t, how.cfg)
-				plan.Dispatch, plan.Executors = how.dispatch, lowered
+				plan.Dispatch, plan.OneGraph = how.dispatch, true
 				d := jensenShannon
 				d.Weight = 0.75
 				steps = append(steps, taught(t, cfg, teach(plan, d), 11))

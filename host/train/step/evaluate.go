@@ -57,7 +57,7 @@ func (e *Evaluator) Close() {
 func (c *Compiled) prepareEvaluation() error {
 	jobs, err := cage.Jobs(c.plan.Rules, cage.Evaluating)
 	if len(jobs) > 0 && c.evaluation == nil {
-		c.evaluation, err = update.Compile(c.dev, "evaluated weights", jobs, update.Options{Places: c.plan.places()})
+		c.evaluation, err = update.Compile(c.dev, "evaluated weights", jobs, update.Options{Divided: c.plan.dividedTensors()})
 	}
 	return err
 }

@@ -39,7 +39,7 @@ func observingStep(t *testing.T, d step.Dispatch, overrides ...string) compiledS
 	cfg := sgdConfig(t, overrides...)
 	plan := planOf(t, cfg, observing{}, descent{})
 	plan.Dispatch = d
-	plan.Executors = lowered // in the chain, too: tiles add up in another order
+	plan.OneGraph = true // in the chain, too: tiles add up in another order
 	c := compileOn(t, testdevice.OpenCPU(t, engine.Options{}), plan)
 	if err := c.Prepare(true); err != nil {
 		t.Fatal(err)

@@ -15,7 +15,6 @@ type Memory struct {
 	// Other is the rest of what it reads and returns, such as tokens and a teacher, and its code. Where a step is several
 	// programs, quantized weights and gradients, which one program leaves for the next, are among it.
 	Other int64
-	Host  int64 // of the machine's memory: states that are offloaded
 }
 
 // Total returns the sum of what is in the device's memory.
@@ -46,23 +45,16 @@ func CompiledMemory(dev *engine.Device, plan Plan) (Memory, bool, error) {
 
 // Memory returns what steps need, of the programs that are compiled. It returns false if the device's compiler does not tell.
 func (c *Compiled) Memory() (most Memory, ok bool) {
-	state, places := map[string]int64{}, c.plan.places()
-	specs := places.Specs(c.dev, inputSpecs(c.plan.stateTensors(), asNamed, true))
-	addSizes(state, specs)
-	var host int64
-	for _, s := range specs {
-		if s.Host {
-			host += s.Shape.ByteSize()
-		}
-	}
+	state, divided := map[string]int64{}, c.plan.dividedTensors()
+	addSizes(state, divided.Specs(c.dev, inputSpecs(c.plan.stateTensors(), asNamed, true)))
 	consider := func(e *executable, beside []engine.Spec) {
 		m, told := e.exec.Memory()
 		if !told {
 			return
 		}
 		have := maps.Clone(state)
-		addSizes(have, places.Specs(c.dev, append(beside, e.inputs...)))
-		need := Memory{State: sum(state), Temporary: m.Temporary, Other: sum(have) - sum(state) + m.Outputs - m.Aliased + m.Code, Host: host}
+		addSizes(have, divided.Specs(c.dev, append(beside, e.inputs...)))
+		need := Memory{State: sum(state), Temporary: m.Temporary, Other: sum(have) - sum(state) + m.Outputs - m.Aliased + m.Code}
 		if !ok || need.Total() > most.Total() {
 			most, ok = need, true
 		}
@@ -82,12 +74,10 @@ func (c *Compiled) Memory() (most Memory, ok bool) {
 	return most, ok
 }
 
-// addSizes adds tensors that are in the device's memory to a list of sizes in bytes, by name.
+// addSizes adds tensors to a list of sizes in bytes, by name.
 func addSizes(sizes map[string]int64, specs []engine.Spec) {
 	for _, s := range specs {
-		if !s.Host {
-			sizes[s.Name] = s.Shape.ByteSize()
-		}
+		sizes[s.Name] = s.Shape.ByteSize()
 	}
 }
 

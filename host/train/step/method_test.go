@@ -91,8 +91,8 @@ func TestUncorrected(t *testing.T) {
 	}
 	ways := map[string]func(*step.Plan){
 		"tiles":  func(*step.Plan) {},
-		"graph":  func(p *step.Plan) { p.Executors = lowered },
-		"single": func(p *step.Plan) { p.Executors, p.Dispatch = lowered, step.Single },
+		"graph":  func(p *step.Plan) { p.OneGraph = true },
+		"single": func(p *step.Plan) { p.OneGraph, p.Dispatch = true, step.Single },
 	}
 	for _, form := range []string{`method.form="decoupled"`, `method.form="coupled"`, `method.variant="official"`} {
 		for way, set := range ways {

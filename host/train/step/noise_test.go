@@ -45,7 +45,7 @@ func noisyStep(t *testing.T, d step.Dispatch, overrides ...string) compiledStep 
 	cfg := sgdConfig(t, overrides...)
 	plan := planOf(t, cfg, noisy{}, descent{})
 	plan.Dispatch = d
-	plan.Executors = lowered // in the chain, too: tiles add up in another order
+	plan.OneGraph = true // in the chain, too: tiles add up in another order
 	c := compileOn(t, testdevice.OpenCPU(t, engine.Options{}), plan)
 	if err := c.Prepare(true); err != nil {
 		t.Fatal(err)

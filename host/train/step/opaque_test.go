@@ -7,7 +7,6 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/cage-qat/cage/host/compute/update"
 	"github.com/cage-qat/cage/host/train/step"
 	"github.com/cage-qat/cage/internal/testing/testrun"
 	"github.com/cage-qat/cage/sdk"
@@ -91,13 +90,13 @@ func TestOpaque(t *testing.T) {
 	for _, overrides := range [][]string{
 		{"train.clip=0.5", "train.weight_decay=0.1"}, {"train.accumulate=2", `method.form="coupled"`}, {`train.decay="last"`, "train.weight_decay=0.1"},
 	} {
-		for name, executors := range map[string][]update.Executor{"by device": nil, "graph": {update.Graph{}}} {
+		for name, oneGraph := range map[string]bool{"by device": false, "graph": true} {
 			cfg := sgdConfig(t, overrides...)
 			plan := planOf(t, cfg, grid{}, heavyBall{})
-			plan.Executors, plan.Dispatch = executors, step.Chain
+			plan.OneGraph, plan.Dispatch = oneGraph, step.Chain
 			byProgram := started(t, cfg, plan)
 			plan = planOf(t, cfg, grid{}, sdk.Opaque(opaqueBall{}))
-			plan.Executors, plan.Dispatch = executors, step.Single // which it cannot be
+			plan.OneGraph, plan.Dispatch = oneGraph, step.Single // which it cannot be
 			plan, process := opaquePlan(plan)
 			byProcess := started(t, cfg, plan)
 			for i := range 5 {

@@ -118,7 +118,7 @@ func TestOwnBackwardRotated(t *testing.T) {
 	cfg := sgdConfig(t, "model.hidden=64")
 	compiled := func(rotations step.Rotations) *step.Compiled {
 		plan := planOf(t, cfg, pushed{pushing{block: 16}}, descent{})
-		plan.Executors, plan.Rotations = lowered, rotations
+		plan.OneGraph, plan.Rotations = true, rotations
 		return testrun.Compile(t, plan)
 	}
 	half, full := compiled(step.HalfRotations), compiled(step.FullRotations)

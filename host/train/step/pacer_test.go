@@ -42,7 +42,7 @@ func TestTold(t *testing.T) {
 			plan := planOf(t, cfg, grid{}, told{})
 			plan.Dispatch = d
 			if i < 2 { // the last runs in tiles, which add up in another order
-				plan.Executors = lowered
+				plan.OneGraph = true
 			}
 			ways[i] = started(t, cfg, plan)
 		}

@@ -11,7 +11,6 @@ import (
 	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/compute/lower"
-	"github.com/cage-qat/cage/host/compute/update"
 	"github.com/cage-qat/cage/host/model"
 	"github.com/cage-qat/cage/sdk/program"
 )
@@ -57,9 +56,8 @@ type Plan struct {
 	// Search finds the states of quantizers that search, by the names of their weights. Only trainings
 	// have it.
 	Search map[string]Search
-	// Executors run the updates of a step that is a chain; nil leaves the choice to the
-	// device.
-	Executors []update.Executor
+	// OneGraph runs updates as one graph, also on the CPU; see [update.Options].
+	OneGraph bool
 	// Unquantized quantizes x and W for the products of the backward pass, in the place of Q(x) and Q(W).
 	Unquantized bool
 	// Rotations says what products do with operands that are rotated alike.
@@ -69,9 +67,6 @@ type Plan struct {
 
 	// Shard says what several replicas of the device divide among them; nothing if it is empty.
 	Shard device.Shard
-
-	// Offload says what is kept in the machine's memory; nothing if it is empty.
-	Offload device.Offload
 
 	replicas int                      // of the device
 	codes    map[string][]engine.Spec // of weights that products multiply by their codes; see findCodes

@@ -9,7 +9,6 @@ import (
 
 	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/compute/engine"
-	"github.com/cage-qat/cage/host/compute/lower"
 	"github.com/cage-qat/cage/host/train/config"
 	"github.com/cage-qat/cage/host/train/step"
 	"github.com/cage-qat/cage/internal/testing/testdevice"
@@ -22,7 +21,6 @@ import (
 // multiplies as the training does.
 func TestIntegerProducts(t *testing.T) {
 	testlevel.Long(t, "compiles many steps")
-	chosen := []engine.Choice{{Kind: string(lower.IntegerProducts), Fused: true}} // also where that is slower, as by XLA on a processor
 	for i, tt := range []struct {
 		settings []string
 		dispatch step.Dispatch
@@ -43,7 +41,7 @@ func TestIntegerProducts(t *testing.T) {
 			t.Run(fmt.Sprint(tt.settings, tt.dispatch, precision), func(t *testing.T) {
 				cfg := testrun.Config(t, append([]string{testrun.TwoLayers, "model.vocab=32"}, tt.settings...)...)
 				want := lossesBy(t, cfg, engine.Options{Precision: precision, Products: device.FloatProducts}, tt.dispatch)
-				got := lossesBy(t, cfg, engine.Options{Precision: precision, Products: device.IntegerProducts, Choices: chosen}, tt.dispatch)
+				got := lossesBy(t, cfg, engine.Options{Precision: precision, Products: device.IntegerProducts}, tt.dispatch)
 				differ := false
 				for i := range want {
 					near(t, fmt.Sprint("loss ", i), got[i], want[i], tolerance)

@@ -30,7 +30,7 @@ func onReplicas(t *testing.T, count int, d step.Dispatch, accumulate int, overri
 	cfg := testrun.Config(t, append(all, overrides...)...)
 	plan := testrun.Plan(t, cfg)
 	plan.Dispatch = d
-	c := compileOn(t, testdevice.Open(t, engine.Options{Count: count, Offload: cfg.Device.Offload == device.OffloadStates}), plan)
+	c := compileOn(t, testdevice.Open(t, engine.Options{Count: count}), plan)
 	s := newState(t, c, testrun.Tokens(1, perReplica*count, cfg.Model.Context+1, vocab)...)
 	return compiledStep{c, s}
 }

@@ -162,7 +162,7 @@ func TestHalfIsFull(t *testing.T) {
 // inGraphs compiles a step whose updates are in graphs: tiles rotate in another order.
 func inGraphs(t *testing.T, cfg *config.Config) *step.Compiled {
 	plan := testrun.Plan(t, cfg)
-	plan.Executors = lowered
+	plan.OneGraph = true
 	return testrun.Compile(t, plan)
 }
 

@@ -111,7 +111,7 @@ func TestSearch(t *testing.T) {
 			t.Run(fmt.Sprint(overrides, dispatch), func(t *testing.T) {
 				cfg := sgdConfig(t, overrides...)
 				compiled := func(plan step.Plan) compiledStep {
-					plan.Dispatch, plan.Executors = dispatch, lowered
+					plan.Dispatch, plan.OneGraph = dispatch, true
 					c := compileOn(t, testdevice.OpenCPU(t, engine.Options{}), plan)
 					if err := c.Prepare(true); err != nil {
 						t.Fatal(err)

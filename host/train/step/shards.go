@@ -1,7 +1,6 @@
 package step
 
 import (
-	"errors"
 	"slices"
 	"strings"
 
@@ -23,7 +22,7 @@ var stored = map[device.Shard][]string{
 	device.ShardFull:      {"state", "gradient", "probed", "sum", "param", "value", "residual", "point", "evaluated"},
 }
 
-// divided reports whether replicas keep a tensor by rows; see [update.Places]. Vectors are whole everywhere, such as the gains of
+// divided reports whether replicas keep a tensor by rows; see [update.Divided]. Vectors are whole everywhere, such as the gains of
 // norms, and so are the trained parameters of quantizers.
 func (p *Plan) divided(name string, dims []int) bool {
 	kind, of, _ := strings.Cut(name, "/")
@@ -31,45 +30,26 @@ func (p *Plan) divided(name string, dims []int) bool {
 		!strings.HasPrefix(of, "quantizer.") && !strings.HasPrefix(of, "kept/")
 }
 
-func (p *Plan) places() (places update.Places) {
+// dividedTensors is divided if replicas keep anything by rows, else nil.
+func (p *Plan) dividedTensors() update.Divided {
 	if p.replicas > 1 && stored[p.Shard] != nil {
-		places.Divided = p.divided
+		return p.divided
 	}
-	if p.Offload == device.OffloadStates {
-		// States of optimizers, but for vectors, which cost a copy each and save next to no memory.
-		places.Offloaded = func(name string, dims []int) bool {
-			kind, _, _ := strings.Cut(name, "/")
-			return kind == "state" && len(dims) > 1
-		}
-	}
-	return places
+	return nil
 }
 
 func (c *Compiled) put(t Tensor, data []float32) (*engine.Buffer, error) {
-	b, err := update.Upload(c.dev, data, t.Storage, c.plan.divided(t.Name, t.Dims), t.Dims...)
-	return c.placed(t.Name, b, err)
-}
-
-func (c *Compiled) placed(name string, b *engine.Buffer, err error) (*engine.Buffer, error) {
-	if err != nil {
-		return nil, err
-	}
-	if err := c.plan.places().Put(name, b); err != nil {
-		return nil, errors.Join(err, b.Finalize())
-	}
-	return b, nil
+	return update.Upload(c.dev, data, t.Storage, c.plan.divided(t.Name, t.Dims), t.Dims...)
 }
 
 // fill makes a tensor whose elements are set by write, as the replicas keep it.
 func (c *Compiled) fill(name string, dims []int, write func([]float32) error) (*engine.Buffer, error) {
 	if !c.plan.divided(name, dims) {
-		b, err := engine.Fill(c.dev, dims, write)
-		return c.placed(name, b, err)
+		return engine.Fill(c.dev, dims, write)
 	}
 	data := make([]float32, floatShape(dims...).Size())
 	if err := write(data); err != nil {
 		return nil, err
 	}
-	b, err := engine.UploadSharded(c.dev, data, dims...)
-	return c.placed(name, b, err)
+	return engine.UploadSharded(c.dev, data, dims...)
 }

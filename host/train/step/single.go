@@ -89,7 +89,6 @@ func (p *Plan) singleStage(w *single, name string) stage {
 	}
 	in = append(in, update.ScalarSpec(w.scalars))
 	in = append(in, p.stepSpecs()...)
-	o := p.updateOptions()
 	return stage{name, in, func(g *graph.Graph, in update.Nodes) update.Nodes {
 		have := maps.Clone(in)
 		if len(p.quantizedParams()) > 0 {
@@ -122,7 +121,7 @@ func (p *Plan) singleStage(w *single, name string) stage {
 			loss := graph.ReduceAllSum(graph.Mul(means, graph.Const(losses.Graph(), weights)))
 			scalars[spec.InputLoss] = graph.ConvertDType(loss, dtypes.Float32)
 		}
-		_, collected := o.Build(g, w.collect, have, scalars)
+		_, collected := update.Build(g, w.collect, have, scalars)
 		totals := update.Nodes{} // in the order of the rules, as on the host
 		for _, j := range w.collect {
 			for _, out := range j.Program.Outputs {
@@ -138,13 +137,13 @@ func (p *Plan) singleStage(w *single, name string) stage {
 			scalars[name] = graph.ConvertDType(total, dtypes.Float32)
 		}
 
-		out, measures := o.Build(g, w.jobs, have, scalars, norms) // states are fetched when no gradient is computed any more
+		out, measures := update.Build(g, w.jobs, have, scalars)
 		for _, s := range p.quantizerStates() {
 			out[s.Name] = cmp.Or(have[nextName(s.Name)], have[s.Name]) // searches find the next one of some
 		}
 		ok := graph.LogicalAnd(allFinite(losses), allFinite(norms))
 		for _, spec := range specs {
-			before := engine.Fetched(in[spec.Name])
+			before := in[spec.Name]
 			next := cmp.Or(out[spec.Name], before) // a method that is idle leaves its state alone
 			out[spec.Name] = engine.Elementwise(func(of []*graph.Node) *graph.Node {
 				return graph.Where(ok, of[0], of[1])

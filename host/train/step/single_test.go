@@ -22,7 +22,7 @@ func dispatched(t *testing.T, cfg *config.Config, d step.Dispatch) compiledStep 
 	t.Helper()
 	plan := testrun.Plan(t, cfg)
 	plan.Dispatch = d
-	plan.Executors = lowered // in the chain, too: tiles add up in another order
+	plan.OneGraph = true // in the chain, too: tiles add up in another order
 	k := started(t, cfg, plan)
 	if err := k.Prepare(false); err != nil {
 		t.Fatal(err)

@@ -30,18 +30,18 @@ type executable struct {
 }
 
 func (s stage) compile(c *Compiled) (*executable, error) {
-	e, places := &executable{inputs: s.inputs}, c.plan.places()
+	e, divided := &executable{inputs: s.inputs}, c.plan.dividedTensors()
 	var err error
-	e.exec, err = c.dev.Compile(s.name, places.Specs(c.dev, s.inputs), func(g *graph.Graph, in []*graph.Node) []*graph.Node {
+	e.exec, err = c.dev.Compile(s.name, divided.Specs(c.dev, s.inputs), func(g *graph.Graph, in []*graph.Node) []*graph.Node {
 		named := update.Nodes{}
 		for i, spec := range s.inputs {
-			named[spec.Name] = places.Input(spec, in[i])
+			named[spec.Name] = divided.Input(spec, in[i])
 		}
 		results := s.build(g, named)
 		e.outputs = update.Order(s.inputs, results)
 		out := make([]*graph.Node, len(e.outputs))
 		for i, name := range e.outputs {
-			out[i] = places.Output(name, results[name])
+			out[i] = divided.Output(name, results[name])
 		}
 		return out
 	})

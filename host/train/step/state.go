@@ -448,7 +448,7 @@ func (c *Compiled) initOptimizers(t update.Tensors, rules []cage.Rule) error {
 		return err
 	}
 	if len(jobs) > 0 {
-		u, err := update.Compile(c.dev, "init", jobs, update.Options{Places: c.plan.places()})
+		u, err := update.Compile(c.dev, "init", jobs, update.Options{Divided: c.plan.dividedTensors()})
 		if err != nil {
 			return err
 		}

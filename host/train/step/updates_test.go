@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	"github.com/cage-qat/cage/host/compute/device"
-	"github.com/cage-qat/cage/host/compute/update"
 	"github.com/cage-qat/cage/host/train/config"
 	"github.com/cage-qat/cage/host/train/step"
 	"github.com/cage-qat/cage/internal/testing/testlevel"
@@ -29,9 +28,6 @@ func started(t testing.TB, cfg *config.Config, plan step.Plan) compiledStep {
 	return compiledStep{c, state}
 }
 
-// lowered has all updates lowered to graphs, in the chain, too.
-var lowered = []update.Executor{update.Graph{}}
-
 // pair compiles a configuration as it is and with all updates in a graph.
 func pair(t testing.TB, cfg *config.Config) (tiles, graphs compiledStep) {
 	t.Helper()
@@ -40,7 +36,7 @@ func pair(t testing.TB, cfg *config.Config) (tiles, graphs compiledStep) {
 		plan := testrun.Plan(t, cfg)
 		plan.Rotations = step.FullRotations // and rotations with quantizers
 		if i == 1 {
-			plan.Executors = lowered
+			plan.OneGraph = true
 		}
 		both[i] = started(t, cfg, plan)
 	}
@@ -100,7 +96,7 @@ func TestRotationsInTiles(t *testing.T) {
 			for i := range ends {
 				plan := testrun.Plan(t, cfg)
 				if i == 1 {
-					plan.Executors = lowered
+					plan.OneGraph = true
 				}
 				k := started(t, cfg, plan)
 				run(t, k.Compiled, k.State, batches(cfg, 1, 1), step.Settings{Step: 1, Rate: 1e-3, NextRate: 1e-3, Lambda: 2, Statistics: true})

@@ -3,6 +3,8 @@ package executortest_test
 import (
 	"errors"
 	"maps"
+	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/cage-qat/cage/host/compute/cpu"
@@ -132,7 +134,7 @@ func (k rowsKernel) run(threads int, known, written map[string][]float32) error 
 		written[o.Name] = make([]float32, k.Rows.TypeOf(o.Value).Size())
 		out = append(out, written[o.Name])
 	}
-	return k.kernel.Run(in, out, cpu.Goroutines(threads))
+	return k.kernel.Run(in, out, goroutines(threads))
 }
 
 func wide(x []float32, shape []int) reference.Tensor {
@@ -213,7 +215,25 @@ func (flat) Run(threads int, calls []executortest.Call) error {
 		}
 		list = append(list, call)
 	}
-	return cpu.Run(list, cpu.Goroutines(threads))
+	return cpu.Run(list, goroutines(threads))
+}
+
+// goroutines runs tasks on so many goroutines, in their order.
+func goroutines(count int) cpu.Parallel {
+	return func(n int, f func(i int)) {
+		var next atomic.Int64
+		work := func() {
+			for i := next.Add(1); i <= int64(n); i = next.Add(1) {
+				f(int(i - 1))
+			}
+		}
+		var others sync.WaitGroup
+		for range count - 1 {
+			others.Go(work)
+		}
+		work()
+		others.Wait()
+	}
 }
 
 // refusal marks the error of a program that is refused.

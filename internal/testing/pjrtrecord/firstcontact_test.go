@@ -170,8 +170,6 @@ func TestFirstContact(t *testing.T) {
 		{"no fabric manager", says("13000 802 0"), nil, false, []string{"nvidia-fabricmanager"}},
 		{"one of two GPUs dead", func(*testing.T, *machine) {}, []string{"--set", "device.count=2", "--batch", "4"}, false,
 			[]string{"device.count", "2 replicas: it has 1 GPU", "nvidia-smi"}},
-		{"no pinned memory", func(_ *testing.T, m *machine) { m.set("CAGE_RECORD_PINNED", "none") }, []string{"--set", `device.offload="states"`}, false,
-			[]string{"device.offload", `no memory "pinned_host" for GPU 0`}},
 		{"no CUDA runtime", lacks("nvidia/cu13/lib/libcudart.so.13"), nil, false,
 			[]string{"libcudart.so.13 is missing", "pip install nvidia-cuda-runtime`", "site-packages/nvidia/cu13/lib"}},
 		{"no cuBLAS", lacks("nvidia/cu13/lib/libcublas.so.13"), nil, false, []string{"libcublas.so.13 is missing", "pip install nvidia-cublas`"}},

@@ -37,7 +37,6 @@ const (
 	compileVariable   = "CAGE_RECORD_COMPILE_ONLY"
 	exactlyVariable   = "CAGE_RECORD_EXACTLY"
 	memoryVariable    = "CAGE_RECORD_MEMORY"
-	pinnedVariable    = "CAGE_RECORD_PINNED"
 )
 
 // FaultVariable is the environment variable that makes something fail on a device that computes nothing; testdata/fault.c
@@ -76,7 +75,6 @@ func Plugin(t *testing.T, gpus int) (string, *Recorder) {
 	t.Setenv(DevicesVariable, strconv.Itoa(gpus))
 	t.Setenv(pythonVariable, "")
 	t.Setenv(memoryVariable, "")
-	t.Setenv(pinnedVariable, "")
 	t.Setenv(FaultVariable, "")
 	return build(t), r
 }
@@ -154,12 +152,6 @@ func (r *Recorder) Log(t *testing.T) []string {
 func (r *Recorder) Memory(t *testing.T, bytes int64) {
 	t.Helper()
 	t.Setenv(memoryVariable, strconv.FormatInt(bytes, 10))
-}
-
-// NoPinned has the device pretend from now on to reach no pinned memory of the machine.
-func (r *Recorder) NoPinned(t *testing.T) {
-	t.Helper()
-	t.Setenv(pinnedVariable, "none")
 }
 
 // TestVariable is the environment variable with the path of a Python that has JAX. Without it, tests of [XLA] are

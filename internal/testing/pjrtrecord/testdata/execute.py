@@ -40,7 +40,7 @@ if ADDRESS:
     jax.config.update("jax_cpu_collectives_implementation", "gloo")
     jax.distributed.initialize(ADDRESS, SIZE, RANK, cluster_detection_method="deactivate", coordinator_bind_address=ADDRESS)
 
-COMPILE, UPLOAD, EXECUTE, DOWNLOAD, FREE, FORGET, MOVE = range(1, 8)
+COMPILE, UPLOAD, EXECUTE, DOWNLOAD, FREE, FORGET = range(1, 7)
 TYPES = {1: np.bool_, 2: np.int8, 3: np.int16, 4: np.int32, 5: np.int64, 6: np.uint8, 7: np.uint16, 8: np.uint32, 9: np.uint64,
          10: np.float16, 11: np.float32, 12: np.float64, 13: ml_dtypes.bfloat16}  # PJRT_Buffer_Type
 CODES = dict(CANCELLED=1, UNKNOWN=2, INVALID_ARGUMENT=3, DEADLINE_EXCEEDED=4, NOT_FOUND=5, RESOURCE_EXHAUSTED=8, FAILED_PRECONDITION=9,
@@ -149,11 +149,6 @@ class Server:
     def download(self, data):
         return np.ascontiguousarray(self.buffers[self.numbers(data, 1)[0]]).tobytes()
 
-    def move(self, data):
-        source, target = self.numbers(data, 2)
-        array = self.buffers[source]
-        self.buffers[target] = jax.device_put(array, array.sharding.with_memory_kind("pinned_host"))
-
     def free(self, data):
         self.buffers.pop(self.numbers(data, 1)[0], None)
 
@@ -163,7 +158,7 @@ class Server:
     def answer(self, kind, data):
         """The code of an error, 0 for none, and the data or the message."""
         try:
-            return 0, {COMPILE: self.compile, UPLOAD: self.upload, EXECUTE: self.execute, DOWNLOAD: self.download, FREE: self.free, FORGET: self.forget, MOVE: self.move}[kind](data) or b""
+            return 0, {COMPILE: self.compile, UPLOAD: self.upload, EXECUTE: self.execute, DOWNLOAD: self.download, FREE: self.free, FORGET: self.forget}[kind](data) or b""
         except Failure as e:
             return (e.code, str(e).encode()) if e.replica is None else (0, struct.pack("=q", e.replica) + str(e).encode())
         except KeyError as e:

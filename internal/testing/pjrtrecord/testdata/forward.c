@@ -16,7 +16,7 @@
 
 #include "record.h"
 
-enum { COMPILE = 1, UPLOAD, EXECUTE, DOWNLOAD, FREE, FORGET, MOVE }; // FREE and FORGET have no answer
+enum { COMPILE = 1, UPLOAD, EXECUTE, DOWNLOAD, FREE, FORGET }; // FREE and FORGET have no answer
 
 extern char** environ;
 
@@ -150,12 +150,6 @@ PJRT_Error* forward_upload(const Buffer* buffer, int device, const void* data, s
 	for (size_t i = 0; i < buffer->shape.rank; i++) head[4 + i] = buffer->shape.dims[i];
 	size_t length = (4 + buffer->shape.rank) * sizeof *head;
 	bool sent = child >= 0 && put_head(UPLOAD, length + size) && put(head, length) && put(data, size);
-	return sent ? confirmed() : ended();
-}
-
-PJRT_Error* forward_move(const Buffer* from, const Buffer* to) {
-	uint64_t serials[] = {from->serial, to->serial};
-	bool sent = child >= 0 && put_head(MOVE, sizeof serials) && put(serials, sizeof serials);
 	return sent ? confirmed() : ended();
 }
 

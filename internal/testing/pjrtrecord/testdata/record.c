@@ -4,7 +4,6 @@
 // devices. Executions return buffers of the right shape, filled with zeros; with
 // CAGE_RECORD_PYTHON and CAGE_RECORD_SCRIPT, a Python and execute.py, another process
 // compiles and executes all programs, and with CAGE_RECORD_COMPILE_ONLY it compiles them only.
-// With CAGE_RECORD_PINNED=none they have no pinned memory of the machine.
 // CAGE_RECORD_MEMORY is the number of bytes that the devices pretend to have.
 // With clients of several processes, each has CAGE_RECORD_DEVICES, and meet.c says how they meet.
 // CAGE_RECORD_FAULT makes something fail: fault.c says what.
@@ -238,41 +237,6 @@ static PJRT_Error* execute(PJRT_LoadedExecutable_Execute_Args* args) {
 	return lost < 0 ? error : NULL;
 }
 
-// The memories that a device reaches: its own and, unless CAGE_RECORD_PINNED is "none", pinned memory of the machine. One of each serves all devices.
-static const char* kinds[] = {"device", "pinned_host"};
-
-static PJRT_Error* memories_of_device(PJRT_Device_AddressableMemories_Args* args) {
-	static PJRT_Memory* memories[] = {(PJRT_Memory*)&kinds[0], (PJRT_Memory*)&kinds[1]};
-	const char* pinned = getenv("CAGE_RECORD_PINNED");
-	args->memories = memories;
-	args->num_memories = pinned && !strcmp(pinned, "none") ? 1 : 2;
-	return NULL;
-}
-
-static PJRT_Error* kind_of_memory(PJRT_Memory_Kind_Args* args) {
-	args->kind = *(const char**)args->memory;
-	args->kind_size = strlen(args->kind);
-	return NULL;
-}
-
-// move copies a buffer to the machine's memory, the only one that buffers are moved to.
-static PJRT_Error* move(PJRT_Buffer_CopyToMemory_Args* args) {
-	Buffer* from = (Buffer*)args->buffer;
-	pthread_mutex_lock(&busy);
-	Buffer* to = new_buffer(from->device, from->shape);
-	FILE* log = open_file("log", "a");
-	if (log) {
-		fprintf(log, "move %d@%d -> %d\n", from->serial, from->device, to->serial);
-		fclose(log);
-	}
-	PJRT_Error* error = injected("move", "");
-	if (!error && computing) error = forward_move(from, to);
-	pthread_mutex_unlock(&busy);
-	args->dst_buffer = (PJRT_Buffer*)to;
-	if (error) free(to);
-	return error;
-}
-
 static PJRT_Error* dimensions(PJRT_Buffer_Dimensions_Args* args) {
 	Buffer* buffer = (Buffer*)args->buffer;
 	args->dims = buffer->shape.dims;
@@ -338,8 +302,6 @@ const PJRT_Api* GetPjrtApi(void) {
 	api.PJRT_Device_IsAddressable = is_addressable;
 	api.PJRT_Device_LocalHardwareId = hardware_id;
 	api.PJRT_Device_MemoryStats = memory_of_device;
-	api.PJRT_Device_AddressableMemories = memories_of_device;
-	api.PJRT_Memory_Kind = kind_of_memory;
 	api.PJRT_LoadedExecutable_GetExecutable = get_executable;
 	api.PJRT_LoadedExecutable_Destroy = destroy_program;
 	api.PJRT_LoadedExecutable_Execute = execute;
@@ -349,7 +311,6 @@ const PJRT_Api* GetPjrtApi(void) {
 	api.PJRT_Buffer_ElementType = element_type;
 	api.PJRT_Buffer_Device = buffer_device;
 	api.PJRT_Buffer_ToHostBuffer = download;
-	api.PJRT_Buffer_CopyToMemory = move;
 	api.PJRT_Buffer_Destroy = destroy_buffer;
 	return &api;
 }

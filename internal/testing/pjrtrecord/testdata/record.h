@@ -85,7 +85,6 @@ void forward_stop(void);
 
 PJRT_Error* forward_compile(Program* program, const PJRT_Client_Compile_Args* args);
 PJRT_Error* forward_upload(const Buffer* buffer, int device, const void* data, size_t size); // to a device of this process
-PJRT_Error* forward_move(const Buffer* from, const Buffer* to); // to the machine's memory
 PJRT_Error* forward_download(const Buffer* buffer, void* data, size_t size);
 
 // forward_execute runs a program, whose results become the buffers of results, those of

@@ -53,7 +53,7 @@ func TestHelpersServeTheirPool(t *testing.T) {
 	var all sync.WaitGroup
 	for caller := range 6 {
 		all.Go(func() {
-			parallel := parallelOn(pools[caller%len(pools)])
+			parallel := func(n int, f func(int)) { parallelOn(pools[caller%len(pools)], 4, n, f) }
 			for i := range calls {
 				var done atomic.Int64
 				panics := i%97 == 0
@@ -84,7 +84,7 @@ func TestHelpersStayAwake(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(2))
 	own, other, limited := &countedPool{}, &countedPool{}, &countedPool{limited: true}
 	waits := func() bool { // tries for longer than a goroutine needs to begin to wait
-		parallelOn(own)(2, func(int) { time.Sleep(time.Millisecond) })
+		parallelOn(own, 2, 2, func(int) { time.Sleep(time.Millisecond) })
 		for until := time.Now().Add(lingering / 2); time.Now().Before(until); runtime.Gosched() {
 			if callHelper(other, func() { t.Error("a goroutine helps another pool") }) {
 				t.Error("a goroutine of another pool is called")
@@ -103,7 +103,7 @@ func TestHelpersStayAwake(t *testing.T) {
 	}
 	rests(t, own, other)
 	for range 100 {
-		parallelOn(limited)(2, func(int) {})
+		parallelOn(limited, 2, 2, func(int) {})
 		if callHelper(limited, func() {}) {
 			t.Fatal("a goroutine of a limited pool stays awake")
 		}

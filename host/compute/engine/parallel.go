@@ -2,9 +2,60 @@ package engine
 
 import (
 	"runtime"
+	"sync"
 	"sync/atomic"
 	"time"
 )
+
+// Parallel calls f with 0 to n−1, several at once where the device has goroutines for them, and
+// returns when all calls have returned. It begins them in that order: a call may wait for earlier
+// ones. If a call panics, so does Parallel.
+type Parallel func(n int, f func(i int))
+
+// Parallel is a [Parallel] on the goroutines of the CPU device.
+func (d *Device) Parallel(n int, f func(i int)) { parallelOn(d.workers, d.Workers(), n, f) }
+
+// pool starts goroutines within a device's limit. It is implemented by the Go backend's pool of workers.
+type pool interface {
+	StartIfAvailable(task func()) bool
+	IsUnlimited() bool
+}
+
+// parallelOn is [Parallel] on a pool of workers, with at most so many goroutines. The caller's works,
+// too, so that all is done even if the pool has none left.
+func parallelOn(workers pool, most, n int, f func(i int)) {
+	if n == 1 {
+		f(0)
+		return
+	}
+	var next atomic.Int64
+	var failed atomic.Pointer[any] // the first panic
+	work := func() {
+		defer func() {
+			if r := recover(); r != nil {
+				failed.CompareAndSwap(nil, &r)
+				next.Store(int64(n))
+			}
+		}()
+		for i := next.Add(1) - 1; i < int64(n); i = next.Add(1) - 1 {
+			f(int(i))
+		}
+	}
+	var running sync.WaitGroup
+	for range min(n, most) - 1 {
+		running.Add(1)
+		help := func() { defer running.Done(); work() }
+		if !callHelper(workers, help) && !workers.StartIfAvailable(func() { help(); linger(workers) }) {
+			running.Done()
+			break
+		}
+	}
+	work()
+	running.Wait()
+	if r := failed.Load(); r != nil {
+		panic(*r)
+	}
+}
 
 // Waking a goroutine's thread takes as long as a small product on it would (60 µs were measured), and natives follow each other
 // within microseconds. So a goroutine that has helped with one stays awake for a while, and helps with the next if that

@@ -1,0 +1,84 @@
+package engine
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/gomlx/core/graph"
+)
+
+// A Trial lets a device show whether it computes something right in one operation of its own. Fused is
+// that operation, and Plain the many that it replaces. Both return outputs of the same number and
+// sizes, float32 or bfloat16.
+type Trial struct {
+	Inputs       []Input
+	Fused, Plain BuildFunc
+	// Compare fails if the outputs of the two differ by more than rounding explains.
+	Compare func(fused, plain [][]float32) error
+}
+
+// ErrRefused is wrapped by the error of a trial whose fused operation the device does not compile or run.
+var ErrRefused = errors.New("the device does not have it")
+
+// Try runs a trial.
+func (d *Device) Try(t Trial) error {
+	evaluate := func(name string, build BuildFunc) ([][]float32, error) {
+		return d.Evaluate("trial, "+name, t.Inputs, func(g *graph.Graph, in []*graph.Node) []*graph.Node {
+			out := slices.Clone(build(g, in))
+			for i, x := range out {
+				out[i] = graph.ConvertDType(x, dtypes.Float32)
+			}
+			return out
+		})
+	}
+	fused, err := evaluate("fused", t.Fused)
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrRefused, err)
+	}
+	plain, err := evaluate("as operations", t.Plain)
+	if err != nil {
+		return err
+	}
+	return t.Compare(fused, plain)
+}
+
+// trialKey is the key under which a device keeps the outcome for a kind.
+type trialKey string
+
+// Passes reports whether the device computes a kind of thing right in one operation. It finds out once,
+// by a trial. Where that fails, a warning says what is done instead. Where several processes train
+// together, all of them must succeed: they run one program.
+func (d *Device) Passes(kind, instead string, trial func() (Trial, error)) bool {
+	return d.Once(trialKey(kind), func() any {
+		t, err := trial()
+		if err == nil {
+			err = d.Try(t)
+		}
+		if p := d.options.Processes; p != nil {
+			votes, failed := p.Agree("trial of "+kind, Vote(err == nil))
+			if failed == nil && slices.Contains(votes, 0) {
+				failed = fmt.Errorf("process %d does not compute it", slices.Index(votes, 0))
+			}
+			if err == nil {
+				err = failed
+			}
+		}
+		if err != nil {
+			d.Warn(instead, "kind", kind, "reason", err)
+		}
+		return err == nil
+	}).(bool)
+}
+
+// Distance is ‖a − b‖/‖b‖, for what compares the outputs of a [Trial].
+func Distance(a, b []float32) float64 {
+	difference, norm := 0.0, 0.0
+	for i := range b {
+		d := float64(a[i]) - float64(b[i])
+		difference, norm = difference+d*d, norm+float64(b[i])*float64(b[i])
+	}
+	return math.Sqrt(difference / norm)
+}

@@ -1,0 +1,190 @@
+package lower
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"math/bits"
+	"math/rand/v2"
+	"slices"
+
+	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/compute/shapes"
+	"github.com/gomlx/gomlx/core/graph"
+
+	"github.com/cage-qat/cage/host/compute/device"
+	"github.com/cage-qat/cage/host/compute/engine"
+	"github.com/cage-qat/cage/host/compute/triton"
+	"github.com/cage-qat/cage/sdk/program"
+	"github.com/cage-qat/cage/sdk/spec"
+)
+
+// A Kind of programs that a GPU computes in one kernel. Each is tried by itself
+// ([engine.Device.Passes]): where kernels of a kind fail or are wrong, its programs are operations of
+// the graph.
+type Kind string
+
+// The kinds.
+const (
+	Quantizers     Kind = "quantizers" // that do not rotate
+	Rotations      Kind = "quantizers with rotations of up to 128"
+	LargeRotations Kind = "quantizers with larger rotations"
+	Joined         Kind = "quantizers with the norm or gate before them"
+	Norms          Kind = "adjoints of norms"
+	Losses         Kind = "losses"
+	LossSums       Kind = "sums of losses" // of a long vocabulary, and in evaluations
+)
+
+// maxRotated is the largest rotation of [Rotations].
+const maxRotated = 128
+
+// A Subject is what a kernel is of, and what stands for such kernels in the trial of their kind.
+type Subject struct {
+	Kind Kind
+	// Of returns a program over the given number of rows. The inputs that it makes have one row, or that number of them.
+	Of func(rows int) (*program.Program, error)
+	// Stored says how its outputs are stored, and Largest how long a row may be.
+	Stored  InMemory
+	Largest int
+}
+
+// subjectOf is that of a quantizer's pass over a number of rows.
+func subjectOf(p *program.Program, rows int, joined bool) Subject {
+	block := 0
+	for _, n := range p.Nodes {
+		if n.Op == program.OpHadamard {
+			block = max(block, n.Attr.Block)
+		}
+	}
+	kind := Quantizers
+	switch {
+	case joined:
+		kind = Joined
+	case block > maxRotated:
+		kind = LargeRotations
+	case block > 0:
+		kind = Rotations
+	}
+	return quantizerSubject(kind, int(p.Inputs[0].Type.Size())/rows, block)
+}
+
+// quantizerSubject stands for the passes of quantizers that rotate blocks of a size, 0 for none, of
+// rows of a width. It is a quantizer to integers. It has sums over rows, maxima over groups and a mask,
+// as quantizers have; joined, it reads a row that it normalizes.
+func quantizerSubject(kind Kind, width, block int) Subject {
+	of := func(rows int) (*program.Program, error) {
+		const largestGroup = 32
+		group := min(1<<bits.TrailingZeros(uint(width)), largestGroup)
+		b := program.NewBuilder("trial/forward")
+		z := b.Input(spec.InputX, program.FloatType(rows, width))
+		if kind == Joined {
+			gain := b.Input("gain", program.FloatType(1, width))
+			z = z.Mul(b.Const(1).Div(z.Square().MeanRow().Shift(1e-6).Sqrt())).Mul(gain)
+		}
+		if block > 0 {
+			z = z.Hadamard(block)
+		}
+		r := z.Div(z.Mul(z).MeanRow().Sqrt()).Reshape(rows, width/group, group)
+		highest := r.Abs().MaxRow()
+		code := r.Mul(b.Const(4)).Clamp(b.Const(-8), b.Const(7)).Round()
+		value := r.Abs().Le(b.Const(2)).Select(code.Mul(highest), b.Const(0))
+		b.Output(spec.OutputValue, value.Reshape(rows, width))
+		return b.Build()
+	}
+	return Subject{kind, of, InMemory{spec.OutputValue: triton.BFloat16}, triton.LargestRow}
+}
+
+// hasKernels reports whether a device, which may be nil, computes what a subject stands for by kernels.
+func hasKernels(d *engine.Device, s Subject) bool {
+	if d.Fuses() || !hasTriton(d) || d.Kernels() != device.AutoKernels {
+		return d.Fuses() || hasTriton(d)
+	}
+	const elements = 1 << 24 // of a tensor: more than any GPU has in its cache
+	return d.Passes(string(s.Kind), "programs are computed without kernels of this kind, which takes more time and memory",
+		func() (engine.Trial, error) { return s.trial(elements) })
+}
+
+// trial computes the subject's program in both ways, over rows that have the given number of elements.
+func (s Subject) trial(elements int) (engine.Trial, error) {
+	const multiple = 64
+	one, err := s.Of(multiple)
+	if err != nil {
+		return engine.Trial{}, err
+	}
+	rows := max(elements*multiple/int(one.Inputs[0].Type.Size())/multiple, 1) * multiple
+	p, err := s.Of(rows)
+	if err != nil {
+		return engine.Trial{}, err
+	}
+	typed := func(in []*graph.Node) []*graph.Node { // numbers are uploaded as floats
+		in = slices.Clone(in)
+		for i, input := range p.Inputs {
+			in[i] = graph.ConvertDType(in[i], InMemory(nil).stored(input.Name, input.Type.DType))
+		}
+		return in
+	}
+	return engine.Trial{
+		Inputs: randomInputs(p),
+		Fused: func(g *graph.Graph, in []*graph.Node) (list []*graph.Node) {
+			out, ok := kernelOf(g, p, rows, s.Largest, typed(in), s.Stored)
+			if !ok {
+				panic(errors.New("the trial fits no kernel"))
+			}
+			for _, o := range p.Outputs {
+				list = append(list, s.Stored.store(o.Name, out[o.Name]))
+			}
+			return list
+		},
+		Plain: func(g *graph.Graph, in []*graph.Node) []*graph.Node {
+			list := Outputs(g, p, typed(in))
+			for i, o := range p.Outputs {
+				if s.Stored[o.Name] == triton.Summed {
+					list[i] = graph.ReduceSum(list[i], 0)
+				}
+			}
+			return list
+		},
+		Compare: compareCodes,
+	}, nil
+}
+
+// randomInputs are numbers from a normal distribution for floats, and columns of the first input for integers. A few rows of
+// numbers are repeated.
+func randomInputs(p *program.Program) (list []engine.Input) {
+	const most = 1<<18 + 3 // so that rows differ
+	rng := rand.New(rand.NewPCG(1, 2))
+	first := p.Inputs[0].Type.Shape
+	for _, in := range p.Inputs {
+		s := shapes.Make(dtypes.Float32, in.Type.Shape...)
+		some := make([]float32, min(s.Size(), most))
+		for i := range some {
+			if some[i] = float32(rng.NormFloat64()); in.Type.DType == program.Int {
+				some[i] = float32(rng.IntN(first[len(first)-1]))
+			}
+		}
+		data := slices.Repeat(some, s.Size()/len(some)+1)[:s.Size()]
+		list = append(list, engine.Input{Spec: engine.Spec{Name: in.Name, Shape: s}, Data: data})
+	}
+	return list
+}
+
+// compareCodes fails if the outputs of kernels differ too much from those of the graph. A few numbers may differ by a whole code,
+// because one half way between two codes can be rounded to either; the others differ by the rounding to bfloat16.
+func compareCodes(fused, plain [][]float32) error {
+	const most, tolerance = 0.01, 1.0 / 64
+	for i, values := range plain {
+		if !slices.ContainsFunc(values, func(x float32) bool { return x != 0 }) {
+			return errors.New("the device computes nothing but zeros")
+		}
+		differing := 0
+		for j, want := range values {
+			if !(math.Abs(float64(fused[i][j]-want)) <= tolerance*math.Abs(float64(want))) {
+				differing++
+			}
+		}
+		if share := float64(differing) / float64(len(values)); share > most {
+			return fmt.Errorf("%.2g of the values of a kernel differ from those of the graph: want at most %g", share, most)
+		}
+	}
+	return nil
+}

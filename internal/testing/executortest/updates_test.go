@@ -1,0 +1,120 @@
+package executortest_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/cage-qat/cage/host/compute/device"
+	"github.com/cage-qat/cage/host/compute/engine"
+	"github.com/cage-qat/cage/host/compute/update"
+	"github.com/cage-qat/cage/internal/testing/executortest"
+	"github.com/cage-qat/cage/internal/testing/randprog"
+	"github.com/cage-qat/cage/sdk/program"
+)
+
+// updates is package update on the CPU device. A kernel is the program, which is compiled for the
+// device of so many goroutines.
+type updates struct {
+	oneGraph bool
+	only     string // what must execute it; empty: anything
+	devices  map[int]*engine.Device
+}
+
+// compile compiles jobs for the device of so many goroutines.
+func (x updates) compile(threads int, jobs ...update.Job) (dev *engine.Device, u *update.Update, err error) {
+	if x.devices[threads] == nil {
+		if x.devices[threads], err = engine.Open(device.CPU, engine.Options{Threads: threads}); err != nil {
+			return nil, nil, err
+		}
+	}
+	u, err = update.Compile(x.devices[threads], "suite", jobs, update.Options{OneGraph: x.oneGraph})
+	return x.devices[threads], u, err
+}
+
+// Compile asks whether the program is executed as it must be.
+func (x updates) Compile(p *program.Program) (executortest.Kernel, error) {
+	_, u, err := x.compile(1, jobOf(0, executortest.Call{Program: p}))
+	if err != nil {
+		return nil, err
+	}
+	defer u.Close()
+	if x.only != "" && u.Executed[x.only] == 0 {
+		return nil, executortest.ErrRefused
+	}
+	return p, nil
+}
+
+// Run runs the calls as one update: so that inputs in whose place there is an output are
+// donated, and the tensors of each call have names of their own.
+func (x updates) Run(threads int, calls []executortest.Call) error {
+	var jobs []update.Job
+	for i, c := range calls {
+		jobs = append(jobs, jobOf(i, c))
+	}
+	dev, u, err := x.compile(threads, jobs...)
+	if err != nil {
+		return err
+	}
+	defer u.Close()
+	tensors := update.Tensors{}
+	defer func() {
+		for _, b := range tensors {
+			b.Finalize()
+		}
+	}()
+	for i, c := range calls {
+		for _, in := range c.Program.Inputs {
+			if tensors[jobs[i].Inputs[in.Name]], err = engine.Upload(dev, c.Inputs[in.Name], in.Type.Shape...); err != nil {
+				return err
+			}
+		}
+	}
+	if _, err := u.Run(tensors, nil); err != nil {
+		return err
+	}
+	for i, c := range calls {
+		for name, data := range c.Outputs {
+			if err := engine.DownloadInto(tensors[jobs[i].Outputs[name]], data); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// jobOf binds all inputs and outputs of call i.
+func jobOf(i int, c executortest.Call) update.Job {
+	j := update.Job{Tensor: fmt.Sprint("call ", i), Program: c.Program, Inputs: map[string]string{}, Outputs: map[string]string{}, Donated: map[string]bool{}}
+	for _, in := range c.Program.Inputs {
+		j.Inputs[in.Name] = fmt.Sprint(i, "/", in.Name)
+	}
+	for _, o := range c.Program.Outputs {
+		j.Outputs[o.Name] = fmt.Sprint(i, "/new ", o.Name)
+		if data := c.Outputs[o.Name]; data != nil && c.Inputs[o.Name] != nil && &data[0] == &c.Inputs[o.Name][0] {
+			j.Outputs[o.Name], j.Donated[o.Name] = j.Inputs[o.Name], true
+		}
+	}
+	return j
+}
+
+var (
+	graphSubject = executortest.Subject{
+		Executor: updates{oneGraph: true, devices: map[int]*engine.Device{}},
+		Accepts:  map[randprog.Family]float64{randprog.Elementwise: 1, randprog.General: 1},
+	}
+	cpuSubject = executortest.Subject{
+		Executor: updates{only: "cpu", devices: map[int]*engine.Device{}},
+		Accepts:  map[randprog.Family]float64{randprog.Elementwise: 1},
+	}
+	bothSubject = executortest.Subject{
+		Executor: updates{devices: map[int]*engine.Device{}},
+		Accepts:  map[randprog.Family]float64{randprog.Elementwise: 1, randprog.General: 1},
+	}
+)
+
+func TestGraph(t *testing.T) { executortest.Run(t, graphSubject) }
+
+func TestCPU(t *testing.T) { executortest.Run(t, cpuSubject) }
+
+// TestBoth: what package cpu refuses goes to a graph.
+func TestBoth(t *testing.T) { executortest.Run(t, bothSubject) }
