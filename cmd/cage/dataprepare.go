@@ -1,10 +1,8 @@
 package main
 
 import (
-	"bytes"
 	"fmt"
 	"io"
-	"iter"
 	"maps"
 	"path/filepath"
 	"slices"
@@ -223,7 +221,7 @@ func (c *chatFlags) prepare(cmd *cobra.Command, opts data.PrepareOptions, spec s
 		return nil, fmt.Errorf("prepare: %w", err)
 	}
 	o := chat.PrepareOptions{
-		Rows: chatRows(files.Rows()), Out: opts.Out, ValFraction: opts.ValFraction, Seed: opts.Seed,
+		Rows: files.Rows(), Out: opts.Out, ValFraction: opts.ValFraction, Seed: opts.Seed,
 		TrainOn: chat.TrainOn(c.trainOn), Marks: c.marks(), SkipBad: opts.SkipBad,
 	}
 	due := throttle(2 * time.Second)
@@ -233,7 +231,7 @@ func (c *chatFlags) prepare(cmd *cobra.Command, opts data.PrepareOptions, spec s
 		}
 	}
 	if len(opts.ValInputs) > 0 {
-		o.ValRows = chatRows(files.ValRows())
+		o.ValRows = files.ValRows()
 	}
 	if o.Tokenizer, err = tokenizer.Open(spec); err != nil {
 		return nil, fmt.Errorf("--tokenizer: %w", err)
@@ -264,22 +262,6 @@ func (c *chatFlags) marks() chat.Marks {
 type preparedChat struct {
 	*chat.Manifest
 	LeftOut []data.LeftOut `json:"left_out"` // files that were found and not taken
-}
-
-func chatRows(rows iter.Seq2[data.InputRow, error]) chat.Rows {
-	return func(yield func(chat.Row, error) bool) {
-		for row, err := range rows {
-			r := chat.Row{Text: bytes.Clone(row.Text), Unread: row.Unread}
-			if row.Row.Err != nil {
-				r.Place, r.Err = row.Path, row.Row.Err
-			} else if err == nil {
-				r.Place = fmt.Sprintf("%s: %s %d", row.Path, row.Unit, row.Number)
-			}
-			if !yield(r, err) {
-				return
-			}
-		}
-	}
 }
 
 // openTemplate opens the template with its date and variables. spec is where the tokenizer is, and with it the model's own template.

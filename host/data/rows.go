@@ -1,6 +1,7 @@
 package data
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -16,6 +17,14 @@ type InputRow struct {
 	Path string
 	Unit string // what the number counts: "line" or "row"
 	source.Row
+}
+
+// Place is the location of the row, for messages; that of a bad row is in its error.
+func (r InputRow) Place() string {
+	if r.Err != nil {
+		return r.Path
+	}
+	return fmt.Sprintf("%s: %s %d", r.Path, r.Unit, r.Number)
 }
 
 // errNoRows says of a file that it is of a format without rows.
@@ -90,6 +99,7 @@ func (r *RowFiles) rows(files []sourceFile) iter.Seq2[InputRow, error] {
 					if err = problem; err != nil {
 						break
 					}
+					row.Text = bytes.Clone(row.Text)
 					if more = yield(InputRow{f.path, unit, row}, nil); !more {
 						break
 					}

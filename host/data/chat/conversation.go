@@ -54,44 +54,61 @@ func ParseRow(row []byte) (c Conversation, ignored []string, err error) {
 	if !ok {
 		return nil, nil, errors.New("want a JSON object with the key " + wantKeys)
 	}
-	c, own, ofMessages, err := parseForm(d)
-	if err != nil {
-		return nil, nil, err
+	var own, ofMessages []string
+	for i := range forms {
+		if list, ok := d.Get(forms[i].key); ok {
+			own = []string{forms[i].key}
+			if c, ofMessages, err = forms[i].parse(list); err != nil {
+				return nil, nil, err
+			}
+			break
+		}
+	}
+	if own == nil {
+		own = []string{"prompt", "completion"}
+		prompt, ok := d.Get(own[0])
+		completion, too := d.Get(own[1])
+		if !ok || !too {
+			return nil, nil, noConversation(d)
+		}
+		question, ok := prompt.(string)
+		answer, too := completion.(string)
+		if !ok || !too {
+			return nil, nil, errors.New("prompt and completion must be strings")
+		}
+		if hasZero(question) || hasZero(answer) {
+			return nil, nil, errZero
+		}
+		c = Conversation{NewMessage(User, question), NewMessage(Assistant, answer)}
 	}
 	if ignored, err = checkKeys(d, rowKeys, own...); err != nil {
 		return nil, nil, err
 	}
-	beside, err := systemOf(d)
-	if err == nil {
-		c, err = c.withSystem(beside)
-	}
-	return c, append(ignored, ofMessages...), err
-}
-
-// parseForm returns the conversation of a row, the keys that it stands in, and those of messages
-// that are ignored.
-func parseForm(d *jinja.Dict) (c Conversation, own, ignored []string, err error) {
-	for i := range forms {
-		if list, ok := d.Get(forms[i].key); ok {
-			c, ignored, err := forms[i].parse(list)
-			return c, []string{forms[i].key}, ignored, err
+	beside := "" // a system message beside the conversation
+	for _, name := range []string{"system", "system_prompt"} {
+		value, _ := d.Get(name)
+		text, ok := value.(string)
+		switch {
+		case value == nil, ok && text == "":
+		case !ok:
+			return nil, nil, fmt.Errorf("%s is not a string", name)
+		case beside != "" && text != beside:
+			return nil, nil, errors.New("system and system_prompt differ")
+		case hasZero(text):
+			return nil, nil, errZero
+		default:
+			beside = text
 		}
 	}
-	own = []string{"prompt", "completion"}
-	prompt, ok := d.Get(own[0])
-	completion, too := d.Get(own[1])
-	if !ok || !too {
-		return nil, nil, nil, noConversation(d)
+	switch {
+	case beside == "":
+	case c[0].Role != System:
+		c = slices.Insert(c, 0, NewMessage(System, beside))
+	case c[0].Content != beside:
+		return nil, nil, errors.New("the row has two system messages that differ, " +
+			"one beside its conversation")
 	}
-	question, ok := prompt.(string)
-	answer, too := completion.(string)
-	if !ok || !too {
-		return nil, nil, nil, errors.New("prompt and completion must be strings")
-	}
-	if hasZero(question) || hasZero(answer) {
-		return nil, nil, nil, errZero
-	}
-	return Conversation{NewMessage(User, question), NewMessage(Assistant, answer)}, own, nil, nil
+	return c, append(ignored, ofMessages...), nil
 }
 
 // empty reports whether an optional value says nothing. A string may hold it as JSON.

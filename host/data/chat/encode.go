@@ -150,8 +150,19 @@ func (e *Encoder) texts(ctx context.Context, c Conversation) ([]learnedText, err
 	}
 	text := learnedText{text: whole.Text, spans: whole.Generated}
 	if e.template.program.HasGeneration() {
-		if text.spans, err = e.generated(c, text.spans); err != nil {
-			return nil, err
+		spans := text.spans
+		if slices.ContainsFunc(c, func(m Message) bool { return m.Context }) {
+			// There must be a block for each message of the assistant.
+			answers := c.answers()
+			if len(spans) != len(answers) {
+				return nil, &Dropped{NotFound}
+			}
+			text.spans = nil
+			for _, i := range e.turns(c) {
+				text.spans = append(text.spans, spans[slices.Index(answers, i)])
+			}
+		} else if e.trainOn == LastTurn && len(spans) > 0 {
+			text.spans = spans[len(spans)-1:]
 		}
 		return []learnedText{text}, nil
 	}
@@ -175,27 +186,25 @@ func (e *Encoder) turns(c Conversation) []int {
 	return slices.DeleteFunc(list, func(i int) bool { return c[i].Context })
 }
 
-func (e *Encoder) document(text learnedText) (*Document, error) {
-	ids, err := e.tokenizer.Encode(text.text)
+// document sets the loss of all tokens that share a byte with a span.
+func (e *Encoder) document(of learnedText) (*Document, error) {
+	ids, err := e.tokenizer.Encode(of.text)
 	if err != nil {
 		return nil, err
 	}
 	d := &Document{IDs: ids, Loss: make([]bool, len(ids))}
-	return d, e.markBytes(d, text.text, text.spans)
-}
-
-// markBytes sets the loss of all tokens that share a byte with a span.
-func (e *Encoder) markBytes(d *Document, rendered string, spans []jinja.Span) error {
-	text := e.normal(rendered)
-	spans = e.normalSpans(rendered, text, spans)
+	changes := fmt.Errorf("tokenizer %s changes the text that it cuts: its tokens, one after the other, "+
+		"do not give the text back, so that the assistant's cannot be told from the others; "+
+		"byte-level tokenizers can be used", e.tokenizer.Info().Name)
+	text, spans := e.normal(of)
 	at, next := 0, 0
-	for i, id := range d.IDs {
+	for i, id := range ids {
 		piece, err := e.piece(id)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		if piece == "" || !strings.HasPrefix(text[at:], piece) {
-			return e.changesText()
+			return nil, changes
 		}
 		end := at + len(piece)
 		for next < len(spans) && spans[next].End <= at {
@@ -205,12 +214,43 @@ func (e *Encoder) markBytes(d *Document, rendered string, spans []jinja.Span) er
 		at = end
 	}
 	if at != len(text) {
-		return e.changesText()
+		return nil, changes
 	}
-	return nil
+	return d, nil
 }
 
-func (e *Encoder) changesText() error {
-	return fmt.Errorf("tokenizer %s changes the text that it cuts: its tokens, one after the other, do not give the text back, "+
-		"so that the assistant's cannot be told from the others; byte-level tokenizers can be used", e.tokenizer.Info().Name)
+// normal is the text to which the ids decode, and what has loss in it: in its normal form, if the
+// tokenizer has one. A letter that is composed of what is on both sides of an end belongs to the
+// span.
+func (e *Encoder) normal(of learnedText) (string, []jinja.Span) {
+	h, ok := e.tokenizer.(*tokenizer.HuggingFace)
+	if !ok || h.Normal(of.text) == of.text {
+		return of.text, of.spans
+	}
+	normal := h.Normal(of.text)
+	list := make([]jinja.Span, len(of.spans))
+	for i, s := range of.spans {
+		before, behind := h.Normal(of.text[:s.Start]), h.Normal(of.text[s.End:])
+		list[i] = jinja.Span{
+			Start: commonPrefix(before, normal),
+			End:   len(normal) - commonSuffix(behind, normal),
+		}
+	}
+	return normal, list
+}
+
+func commonPrefix(a, b string) int {
+	n := 0
+	for n < len(a) && n < len(b) && a[n] == b[n] {
+		n++
+	}
+	return n
+}
+
+func commonSuffix(a, b string) int {
+	n := 0
+	for n < len(a) && n < len(b) && a[len(a)-1-n] == b[len(b)-1-n] {
+		n++
+	}
+	return n
 }

@@ -128,15 +128,6 @@ func checkKeys(d *jinja.Dict, table map[string]keyRule, own ...string) (ignored 
 	return ignored, nil
 }
 
-func unknownKeys(keys []string) (list []string) {
-	for _, name := range keys {
-		if rowKeys[name].meaning == keyUnknown {
-			list = append(list, name)
-		}
-	}
-	return list
-}
-
 // unused are those of the ignored keys that the template does not read: it sees those of messages.
 func (t *Template) unused(ignored []string) []string {
 	return slices.DeleteFunc(ignored, func(name string) bool {
@@ -189,62 +180,9 @@ func (c Conversation) answers() (list []int) {
 	return list
 }
 
-// generated are those of the spans in generation blocks that carry loss. If not all of them do,
-// there must be one for each message of the assistant.
-func (e *Encoder) generated(c Conversation, spans []jinja.Span) ([]jinja.Span, error) {
-	answers := c.answers()
-	if slices.ContainsFunc(c, func(m Message) bool { return m.Context }) {
-		if len(spans) != len(answers) {
-			return nil, &Dropped{NotFound}
-		}
-		var list []jinja.Span
-		for _, i := range e.turns(c) {
-			list = append(list, spans[slices.Index(answers, i)])
-		}
-		return list, nil
-	}
-	if e.trainOn == LastTurn && len(spans) > 0 {
-		spans = spans[len(spans)-1:]
-	}
-	return spans, nil
-}
-
-// systemOf returns the system message that a row has beside its conversation; "" if there is none.
-func systemOf(d *jinja.Dict) (content string, err error) {
-	for _, name := range []string{"system", "system_prompt"} {
-		value, _ := d.Get(name)
-		text, ok := value.(string)
-		switch {
-		case value == nil, ok && text == "":
-		case !ok:
-			return "", fmt.Errorf("%s is not a string", name)
-		case content != "" && text != content:
-			return "", errors.New("system and system_prompt differ")
-		case hasZero(text):
-			return "", errZero
-		default:
-			content = text
-		}
-	}
-	return content, nil
-}
-
-func (c Conversation) withSystem(content string) (Conversation, error) {
-	switch {
-	case content == "":
-		return c, nil
-	case c[0].Role != System:
-		return slices.Insert(c, 0, NewMessage(System, content)), nil
-	case c[0].Content != content:
-		return nil, errors.New("the row has two system messages that differ, one beside its conversation")
-	}
-	return c, nil
-}
-
 // otherRows says, by a key of rows that hold no conversation, what can be done with them.
 var otherRows = []struct{ key, hint string }{
 	{"chosen", "preferences are not learned: of the answers, give the chosen one as completion"},
-	{"rejected", "preferences are not learned: of the answers, give the chosen one as completion"},
 	{"instruction", "give Alpaca's instruction and input as prompt, and its output as completion"},
 	{"text", "rows with a finished text are prepared with --kind text"},
 }

@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/cage-qat/cage/host/data"
 )
 
 // conversationForms are one exchange in each form of a row, without the braces. MORE is where keys
@@ -177,7 +179,7 @@ func TestIgnoredKeys(t *testing.T) {
 
 // TestUnreadColumns: columns of Parquet that are not read are keys, too.
 func TestUnreadColumns(t *testing.T) {
-	list := func(yield func(Row, error) bool) {
+	list := func(yield func(data.InputRow, error) bool) {
 		for row := range conversations(3) {
 			row.Unread = []string{"persona", "source"}
 			if !yield(row, nil) {

@@ -33,22 +33,6 @@ var markPattern = regexp.MustCompile(`<\|[A-Za-z0-9_.-]+\|>`)
 // them.
 var plainMarks = []string{"tulu"}
 
-// missingMarks lists the marks of a template that are not single tokens. A tokenizer whose tokens
-// are bytes has none.
-func (t *Template) missingMarks(tok *tokenizer.HuggingFace) ([]string, error) {
-	var missing []string
-	for _, mark := range markPattern.FindAllString(t.Source, -1) {
-		ids, err := tok.Encode(mark)
-		if err != nil {
-			return nil, err
-		}
-		if len(ids) != 1 && !slices.Contains(missing, mark) {
-			missing = append(missing, mark)
-		}
-	}
-	return missing, nil
-}
-
 // withMarks returns a tokenizer for the template: the given one, or one with the marks added as
 // tokens.
 func (t *Template) withMarks(tok tokenizer.Tokenizer, marks Marks) (tokenizer.Tokenizer, []AddedToken, error) {
@@ -59,9 +43,18 @@ func (t *Template) withMarks(tok tokenizer.Tokenizer, marks Marks) (tokenizer.To
 	if !ok || marks == PlainMarks || marks == RefuseMarks && (t.ofItsModel || slices.Contains(plainMarks, t.Name)) {
 		return tok, nil, nil
 	}
-	missing, err := t.missingMarks(hub)
-	if err != nil || len(missing) == 0 {
-		return tok, nil, err
+	var missing []string // marks that are not single tokens
+	for _, mark := range markPattern.FindAllString(t.Source, -1) {
+		ids, err := hub.Encode(mark)
+		if err != nil {
+			return nil, nil, err
+		}
+		if len(ids) != 1 && !slices.Contains(missing, mark) {
+			missing = append(missing, mark)
+		}
+	}
+	if len(missing) == 0 {
+		return tok, nil, nil
 	}
 	if marks == RefuseMarks {
 		return nil, nil, fmt.Errorf("template %s writes %s, of which the tokenizer %s makes several ordinary tokens: --add-tokens adds tokens for them, "+

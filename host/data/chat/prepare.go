@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"iter"
@@ -13,6 +12,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/cage-qat/cage/host/data"
 	"github.com/cage-qat/cage/host/data/dataset"
 	"github.com/cage-qat/cage/host/data/tokenizer"
 	"github.com/cage-qat/cage/internal/atomicfile"
@@ -20,19 +20,9 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// Row is an input row: a conversation as JSON, in one of the forms of [ParseRow].
-type Row struct {
-	Text []byte
-	// Place is the location of the row, for messages: a file and a line.
-	Place string
-	// Unread lists columns that were not read.
-	Unread []string
-	// Err, if not nil, says why there is no text; such a row is bad.
-	Err error
-}
-
-// Rows are the input rows in order. An error ends them.
-type Rows = iter.Seq2[Row, error]
+// Rows are the input rows in order, each with a conversation in one of the forms of [ParseRow]. An
+// error ends them.
+type Rows = iter.Seq2[data.InputRow, error]
 
 // PrepareOptions says which rows [Prepare] reads and what it makes of them.
 type PrepareOptions struct {
@@ -62,24 +52,6 @@ type PrepareOptions struct {
 	Progress func(conversations int64)
 }
 
-func (o *PrepareOptions) resolve() error {
-	if o.TrainOn == "" {
-		o.TrainOn = AllTurns
-	}
-	if o.Marks == "" {
-		o.Marks = RefuseMarks
-	}
-	switch {
-	case o.Out == "":
-		return errors.New("no output folder")
-	case o.ValRows == nil && !(o.ValFraction > 0 && o.ValFraction < 1):
-		return fmt.Errorf("validation fraction %v, want a number above 0 and below 1", o.ValFraction)
-	case o.ValRows != nil && o.ValFraction != 0:
-		return errors.New("a validation fraction and validation rows exclude each other")
-	}
-	return nil
-}
-
 // Prepare makes a data set of conversations and returns its manifest, which it also
 // stores in the data set. The other files are the documents for training and for
 // validation, the template, and the tokenizer.
@@ -87,66 +59,32 @@ func (o *PrepareOptions) resolve() error {
 // Rows are read once, one after the other, and documents are stored in that order. The
 // folder changes only at the end, file by file and each atomically; the manifest comes
 // last.
-func Prepare(ctx context.Context, options PrepareOptions) (*Manifest, error) {
-	p := &preparation{options: &options}
-	m, err := p.run(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("prepare: %w", err)
+func Prepare(ctx context.Context, o PrepareOptions) (m *Manifest, err error) {
+	defer func() {
+		if err != nil {
+			m, err = nil, fmt.Errorf("prepare: %w", err)
+		}
+	}()
+	o.TrainOn, o.Marks = cmp.Or(o.TrainOn, AllTurns), cmp.Or(o.Marks, RefuseMarks)
+	switch {
+	case o.Out == "":
+		return nil, errors.New("no output folder")
+	case o.ValRows == nil && !(o.ValFraction > 0 && o.ValFraction < 1):
+		return nil, fmt.Errorf("validation fraction %v, want a number above 0 and below 1", o.ValFraction)
+	case o.ValRows != nil && o.ValFraction != 0:
+		return nil, errors.New("a validation fraction and validation rows exclude each other")
 	}
-	return m, nil
-}
-
-type preparation struct {
-	options *PrepareOptions
-	encoder *Encoder
-	folder  *dataset.Folder
-	counts  Counts
-}
-
-func (p *preparation) run(ctx context.Context) (m *Manifest, err error) {
-	o := p.options
-	if err := o.resolve(); err != nil {
-		return nil, err
-	}
-	var added []AddedToken
-	if o.Tokenizer, added, err = o.Template.withMarks(o.Tokenizer, o.Marks); err != nil {
-		return nil, err
-	}
-	if p.encoder, err = NewEncoder(o.Template, o.Tokenizer, o.TrainOn); err != nil {
-		return nil, err
-	}
-	companions, err := o.companions(added)
+	t := o.Template
+	tok, added, err := t.withMarks(o.Tokenizer, o.Marks)
 	if err != nil {
 		return nil, err
 	}
-	sum := sha256.Sum256([]byte(o.Template.Source))
-	origin := dataset.Origin{
-		Tokenizer: o.Tokenizer.Info(), Template: o.Template.Name, TemplateSHA256: hex.EncodeToString(sum[:]), TrainOn: string(o.TrainOn),
-	}
-	if p.folder, err = dataset.Prepare(vfs.On(o.Files, o.Out), dataset.Conversations, origin, companions); err != nil {
+	p := &preparation{options: &o}
+	if p.encoder, err = NewEncoder(t, tok, o.TrainOn); err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, p.folder.Close()) }()
-	if err := p.encode(ctx); err != nil {
-		return nil, err
-	}
-	m = &Manifest{
-		Manifest: dataset.Manifest{ValFraction: o.ValFraction, Seed: o.Seed},
-		Tokens:   o.Template.Tokens, Variables: o.Template.Variables, AddedTokens: added, Counts: p.counts,
-	}
-	if m.Dropped == nil {
-		m.Dropped = []DroppedRows{}
-	}
-	if m.Ignored == nil {
-		m.Ignored = []IgnoredKey{}
-	}
-	return m, p.folder.Commit(m)
-}
-
-// companions has the files with which the folder of the data, and a run that copies from it, has
-// all that chats need.
-func (o *PrepareOptions) companions(added []AddedToken) (map[string][]byte, error) {
-	config, err := o.Template.tokenizerConfig(added)
+	// A run that copies these files from the data set has all that chats need.
+	config, err := t.tokenizerConfig(added)
 	if err != nil {
 		return nil, err
 	}
@@ -154,29 +92,55 @@ func (o *PrepareOptions) companions(added []AddedToken) (map[string][]byte, erro
 	if err != nil {
 		return nil, err
 	}
-	files := map[string][]byte{tokenizer.ConfigFile: text, tokenizer.TemplateFile: []byte(o.Template.Source)}
-	if t, ok := o.Tokenizer.(interface{ Definition() []byte }); ok {
-		files[tokenizer.DefinitionFile] = t.Definition()
+	companions := map[string][]byte{tokenizer.ConfigFile: text, tokenizer.TemplateFile: []byte(t.Source)}
+	if h, ok := tok.(*tokenizer.HuggingFace); ok {
+		companions[tokenizer.DefinitionFile] = h.Definition()
 	}
-	return files, nil
+	origin := dataset.Origin{
+		Tokenizer: tok.Info(), Template: t.Name, TrainOn: string(o.TrainOn),
+		TemplateSHA256: fmt.Sprintf("%x", sha256.Sum256([]byte(t.Source))),
+	}
+	out := vfs.On(o.Files, o.Out)
+	folder, err := dataset.Prepare(out, dataset.Conversations, origin, companions)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, folder.Close()) }()
+	if o.ValRows == nil {
+		err = p.split(ctx, folder)
+	} else {
+		err = p.each(ctx, o.ValRows, write(folder.Val))
+		validation := p.counts.Documents
+		if err == nil && validation == 0 {
+			err = fmt.Errorf("no conversation for validation can be learned from%s", p.counts.explain())
+		}
+		if err == nil {
+			err = p.each(ctx, o.Rows, write(folder.Train))
+		}
+		if err == nil && p.counts.Documents == validation {
+			err = fmt.Errorf("no conversation can be learned from%s", p.counts.explain())
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	m = &Manifest{
+		Manifest: dataset.Manifest{ValFraction: o.ValFraction, Seed: o.Seed},
+		Tokens:   t.Tokens, Variables: t.Variables, AddedTokens: added, Counts: p.counts,
+	}
+	if m.Dropped == nil {
+		m.Dropped = []DroppedRows{}
+	}
+	if m.Ignored == nil {
+		m.Ignored = []IgnoredKey{}
+	}
+	return m, folder.Commit(m)
 }
 
-func (p *preparation) encode(ctx context.Context) error {
-	if p.options.ValRows == nil {
-		return p.split(ctx)
-	}
-	if err := p.each(ctx, p.options.ValRows, write(p.folder.Val)); err != nil {
-		return err
-	}
-	validation := p.counts.Documents
-	if validation == 0 {
-		return fmt.Errorf("no conversation for validation can be learned from%s", p.counts.explain())
-	}
-	err := p.each(ctx, p.options.Rows, write(p.folder.Train))
-	if err == nil && p.counts.Documents == validation {
-		err = fmt.Errorf("no conversation can be learned from%s", p.counts.explain())
-	}
-	return err
+type preparation struct {
+	options *PrepareOptions
+	encoder *Encoder
+	counts  Counts
 }
 
 func write(w *dataset.Writer) func([]*Document) error {
@@ -190,9 +154,6 @@ func write(w *dataset.Writer) func([]*Document) error {
 	}
 }
 
-// share is the number below which a random number of 64 bits stands for validation.
-func share(fraction float64) uint64 { return uint64(math.Ldexp(fraction, 64)) }
-
 // outcome is what became of a row.
 type outcome struct {
 	place     string
@@ -200,18 +161,54 @@ type outcome struct {
 	dropped   Reason
 	ignored   []string // keys
 	bad       error    // what is wrong with a row that is skipped
-	err       error    // that ends the preparation
 }
 
-// each makes the documents of rows, on all processors, and hands those of each row over in
+// each makes the documents of rows, on all processors, and calls use with those of each row in
 // order. Of several errors the first in that order is returned.
 func (p *preparation) each(ctx context.Context, list Rows, use func([]*Document) error) error {
-	work := func(r Row) (outcome, error) { return p.outcome(ctx, r), ctx.Err() }
-	return parallel.Run(ctx, list, work, func(o outcome) error {
+	type result struct {
+		outcome
+		err error // that ends the preparation
+	}
+	encode := func(r data.InputRow) (result, error) {
+		o := result{outcome: outcome{place: r.Place()}}
+		var c Conversation
+		var err error
+		if r.Err != nil {
+			err = r.Err
+		} else {
+			c, o.ignored, err = ParseRow(r.Text)
+			for _, name := range r.Unread { // columns
+				if rowKeys[name].meaning == keyUnknown {
+					o.ignored = append(o.ignored, name)
+				}
+			}
+			o.ignored = p.options.Template.unused(o.ignored)
+		}
+		ofRow := err != nil
+		if err == nil {
+			o.documents, err = p.encoder.Encode(ctx, c)
+			_, ofRow = errors.AsType[*longError](err)
+		}
+		dropped, ok := errors.AsType[*Dropped](err)
+		switch {
+		case ok:
+			o.dropped = dropped.Reason
+		case err == nil:
+		case !ofRow:
+			o.err = fmt.Errorf("%s: %w", o.place, err)
+		case p.options.SkipBad:
+			o.bad = err
+		default:
+			o.err = fmt.Errorf("%s: %w; --skip-bad leaves out such rows and counts them", o.place, err)
+		}
+		return o, ctx.Err()
+	}
+	return parallel.Run(ctx, list, encode, func(o result) error {
 		if o.err != nil {
 			return o.err
 		}
-		p.counts.add(o)
+		p.counts.add(o.outcome)
 		if p.options.Progress != nil {
 			p.options.Progress(p.counts.Rows)
 		}
@@ -222,50 +219,21 @@ func (p *preparation) each(ctx context.Context, list Rows, use func([]*Document)
 	})
 }
 
-func (p *preparation) outcome(ctx context.Context, r Row) outcome {
-	o := outcome{place: r.Place}
-	var c Conversation
-	err := r.Err
-	if err == nil {
-		c, o.ignored, err = ParseRow(r.Text)
-		o.ignored = p.options.Template.unused(append(o.ignored, unknownKeys(r.Unread)...))
-	}
-	ofRow := err != nil
-	if err == nil {
-		o.documents, err = p.encoder.Encode(ctx, c)
-		_, ofRow = errors.AsType[*longError](err)
-	}
-	dropped, ok := errors.AsType[*Dropped](err)
-	switch {
-	case ok:
-		o.dropped = dropped.Reason
-	case err == nil:
-	case !ofRow:
-		o.err = fmt.Errorf("%s: %w", r.Place, err)
-	case p.options.SkipBad:
-		o.bad = err
-	default:
-		o.err = fmt.Errorf("%s: %w; --skip-bad leaves out such rows and counts them", r.Place, err)
-	}
-	return o
-}
-
 // splitSequence keeps the random numbers of the split apart from other uses of a seed.
 const splitSequence = 0x63686174_73706c74 // "chatsplt"
-
-// numbered are the documents of a conversation with its random number.
-type numbered struct {
-	documents []*Document
-	number    uint64
-}
 
 // split writes a random share of the conversations for validation, and the others for
 // training. Each has a random number, which the seed and its place fix, and goes to
 // validation if that is small. The one with the smallest number always does, and the one
 // with the largest never: these two are kept back until all are seen.
-func (p *preparation) split(ctx context.Context) error {
-	rng, limit := rand.NewPCG(p.options.Seed, splitSequence), share(p.options.ValFraction)
-	validation, training := write(p.folder.Val), write(p.folder.Train)
+func (p *preparation) split(ctx context.Context, folder *dataset.Folder) error {
+	type numbered struct {
+		documents []*Document // of a conversation
+		number    uint64
+	}
+	rng := rand.NewPCG(p.options.Seed, splitSequence)
+	limit := uint64(math.Ldexp(p.options.ValFraction, 64))
+	validation, training := write(folder.Val), write(folder.Train)
 	var lowest, highest numbered
 	err := p.each(ctx, p.options.Rows, func(list []*Document) error {
 		n := numbered{list, rng.Uint64()}
@@ -289,7 +257,8 @@ func (p *preparation) split(ctx context.Context) error {
 	case lowest.documents == nil:
 		return fmt.Errorf("no conversation can be learned from%s", p.counts.explain())
 	case highest.documents == nil:
-		return errors.New("one conversation cannot be divided into training and validation: give more, or separate ones for validation")
+		return errors.New("one conversation cannot be divided into training and validation: " +
+			"give more, or separate ones for validation")
 	}
 	return errors.Join(validation(lowest.documents), training(highest.documents))
 }
@@ -333,19 +302,6 @@ type Divided struct {
 	Tokens    int64 `json:"more_tokens"`
 }
 
-func (d *Divided) add(list []*Document) {
-	if len(list) < 2 {
-		return
-	}
-	tokens, longest := 0, 0
-	for _, one := range list {
-		tokens, longest = tokens+len(one.IDs), max(longest, len(one.IDs))
-	}
-	d.Conversations++
-	d.Documents += int64(len(list) - 1)
-	d.Tokens += int64(tokens - longest)
-}
-
 // DroppedRows counts the conversations that were dropped for one reason.
 type DroppedRows struct {
 	Reason Reason `json:"reason"`
@@ -380,9 +336,7 @@ func (c *Counts) ignore(key, place string) {
 		c.Ignored = append(c.Ignored, IgnoredKey{Key: key, First: place})
 	}
 	c.Ignored[i].Rows++
-	slices.SortStableFunc(c.Ignored, func(a, b IgnoredKey) int {
-		return cmp.Compare(b.Rows, a.Rows)
-	})
+	slices.SortStableFunc(c.Ignored, func(a, b IgnoredKey) int { return cmp.Compare(b.Rows, a.Rows) })
 }
 
 // maxReasons bounds the number of reasons that are told apart: a template can say another
@@ -399,8 +353,17 @@ func (c *Counts) add(o outcome) {
 	}
 	switch {
 	case o.documents != nil:
-		c.Documents += int64(len(o.documents))
-		c.Divided.add(o.documents)
+		n := int64(len(o.documents))
+		c.Documents += n
+		if n > 1 {
+			tokens, longest := 0, 0
+			for _, d := range o.documents {
+				tokens, longest = tokens+len(d.IDs), max(longest, len(d.IDs))
+			}
+			c.Divided.Conversations++
+			c.Divided.Documents += n - 1
+			c.Divided.Tokens += int64(tokens - longest)
+		}
 	case o.bad != nil:
 		c.Bad++
 		if c.FirstBad == "" {

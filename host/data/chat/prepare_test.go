@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -14,7 +15,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/cage-qat/cage/host/data"
 	"github.com/cage-qat/cage/host/data/dataset"
+	"github.com/cage-qat/cage/host/data/source"
 	"github.com/cage-qat/cage/host/data/tokenizer"
 	"github.com/cage-qat/cage/internal/testing/testfile"
 	"github.com/cage-qat/cage/internal/testing/vfstest"
@@ -29,10 +32,15 @@ func conversations(n int) Rows {
 	return rowsOf(texts...)
 }
 
+func row(number int, text string, unread ...string) data.InputRow {
+	return data.InputRow{Path: "rows", Unit: "line",
+		Row: source.Row{Number: int64(number), Text: []byte(text), Unread: unread}}
+}
+
 func rowsOf(texts ...string) Rows {
-	return func(yield func(Row, error) bool) {
+	return func(yield func(data.InputRow, error) bool) {
 		for i, text := range texts {
-			if !yield(Row{Text: []byte(text), Place: fmt.Sprintf("rows: line %d", i+1)}, nil) {
+			if !yield(row(i+1, text), nil) {
 				return
 			}
 		}
@@ -130,7 +138,7 @@ func TestPrepareShare(t *testing.T) {
 		}
 		var want []string
 		for i, number := range numbers {
-			if number == slices.Min(numbers) || number < share(fraction) && number != slices.Max(numbers) {
+			if number == slices.Min(numbers) || number < uint64(math.Ldexp(fraction, 64)) && number != slices.Max(numbers) {
 				want = append(want, strconv.Itoa(i))
 			}
 		}
@@ -242,12 +250,14 @@ func TestPrepareCounts(t *testing.T) {
 func TestPrepareMistakes(t *testing.T) {
 	broken := errors.New("the disk is broken")
 	for want, change := range map[string]func(*PrepareOptions){
-		"no output folder":                   func(o *PrepareOptions) { o.Out = "" },
-		"validation fraction 0, want":        func(o *PrepareOptions) { o.ValFraction = 0 },
-		"validation fraction 1, want":        func(o *PrepareOptions) { o.ValFraction = 1 },
-		"and validation rows exclude":        func(o *PrepareOptions) { o.ValRows = conversations(1) },
-		`train on "x": want`:                 func(o *PrepareOptions) { o.TrainOn = "x" },
-		"the disk is broken":                 func(o *PrepareOptions) { o.Rows = func(y func(Row, error) bool) { y(Row{}, broken) } },
+		"no output folder":            func(o *PrepareOptions) { o.Out = "" },
+		"validation fraction 0, want": func(o *PrepareOptions) { o.ValFraction = 0 },
+		"validation fraction 1, want": func(o *PrepareOptions) { o.ValFraction = 1 },
+		"and validation rows exclude": func(o *PrepareOptions) { o.ValRows = conversations(1) },
+		`train on "x": want`:          func(o *PrepareOptions) { o.TrainOn = "x" },
+		"the disk is broken": func(o *PrepareOptions) {
+			o.Rows = func(y func(data.InputRow, error) bool) { y(data.InputRow{}, broken) }
+		},
 		"rows: line 1: template test, line ": func(o *PrepareOptions) { o.Template = encoder(t, "{{ x.y }}", "").template },
 	} {
 		o := options(t, conversations(4), t.TempDir())

@@ -44,11 +44,11 @@ type Template struct {
 var DefaultTime = time.Date(2024, time.July, 26, 0, 0, 0, 0, time.UTC)
 
 //go:embed templates/*.jinja
-var builtIn embed.FS
+var templates embed.FS
 
 // BuiltIn lists the names of the built-in templates.
 func BuiltIn() []string {
-	entries, err := builtIn.ReadDir("templates")
+	entries, err := templates.ReadDir("templates")
 	if err != nil {
 		panic(err) // they are in the program
 	}
@@ -62,7 +62,7 @@ func BuiltIn() []string {
 // OpenTemplate returns the template that spec names: a built-in one ("tulu", "chatml",
 // "llama3"), the path of a file, or, if spec is empty, the model's own:
 // chat_template.jinja beside the tokenizer, or else chat_template in
-// tokenizer_config.json. tokenizer is the folder of the tokenizer or the path of its
+// tokenizer_config.json. folder is that of the tokenizer, or the path of its
 // tokenizer.json; the special tokens are those that the tokenizer_config.json there
 // names. addsBOS says that the tokenizer puts the token that begins a document before
 // every text.
@@ -70,27 +70,36 @@ func BuiltIn() []string {
 // Built-in templates begin with that token if and only if addsBOS is set, because a model
 // that has always seen it should not see a text without it. All other templates print
 // what they print.
-func OpenTemplate(spec, tokenizer string, addsBOS bool) (*Template, error) {
-	config, err := readConfig(tokenizer)
+func OpenTemplate(spec, folder string, addsBOS bool) (*Template, error) {
+	config, err := readConfig(folder)
 	if err != nil {
 		return nil, err
 	}
 	t := &Template{Name: spec, Tokens: config.tokens, config: *config}
+	dir := tokenizerFolder(folder)
+	builtIn, own := slices.Contains(BuiltIn(), spec), spec == ""
 	switch {
-	case spec == "":
-		err = t.ofModel(tokenizer, config)
-	case slices.Contains(BuiltIn(), spec):
-		if !addsBOS {
-			t.Tokens.BOS = ""
-		}
-		var text []byte
-		text, err = builtIn.ReadFile("templates/" + spec + ".jinja")
-		t.Source = string(text)
-	default:
-		err = t.fromFile(spec)
-		if errors.Is(err, fs.ErrNotExist) {
-			err = fmt.Errorf("template %q is neither a file nor one of %s", spec, strings.Join(BuiltIn(), ", "))
-		}
+	case own:
+		t.ofItsModel, t.Name = true, filepath.Join(dir, tokenizer.TemplateFile)
+	case builtIn && !addsBOS:
+		t.Tokens.BOS = ""
+	}
+	var text []byte
+	if builtIn {
+		text, err = templates.ReadFile("templates/" + spec + ".jinja")
+	} else {
+		text, err = vfs.ReadRegular(t.Name)
+	}
+	t.Source = strings.TrimPrefix(string(text), "\ufeff")
+	switch missing := errors.Is(err, fs.ErrNotExist); {
+	case missing && own && config.template != "":
+		t.Name, t.Source, err = filepath.Join(dir, tokenizer.ConfigFile), config.template, nil
+	case missing && own:
+		err = fmt.Errorf("%s has no chat template, neither %s nor chat_template in %s: "+
+			"the model is a base model; name a template (%s, or a file)",
+			dir, tokenizer.TemplateFile, tokenizer.ConfigFile, strings.Join(BuiltIn(), ", "))
+	case missing:
+		err = fmt.Errorf("template %q is neither a file nor one of %s", spec, strings.Join(BuiltIn(), ", "))
 	}
 	if err != nil {
 		return nil, err
@@ -123,27 +132,6 @@ func (t *Template) parse() (err error) {
 	return err
 }
 
-func (t *Template) fromFile(path string) error {
-	text, err := vfs.ReadRegular(path)
-	t.Name, t.Source = path, strings.TrimPrefix(string(text), "\ufeff")
-	return err
-}
-
-func (t *Template) ofModel(folder string, c *config) error {
-	t.ofItsModel = true
-	dir := tokenizerFolder(folder)
-	err := t.fromFile(filepath.Join(dir, tokenizer.TemplateFile))
-	if !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	if c.template == "" {
-		return fmt.Errorf("%s has no chat template, neither %s nor chat_template in %s: the model is a base model; name a template (%s, or a file)",
-			dir, tokenizer.TemplateFile, tokenizer.ConfigFile, strings.Join(BuiltIn(), ", "))
-	}
-	t.Name, t.Source = filepath.Join(dir, tokenizer.ConfigFile), c.template
-	return nil
-}
-
 // tokenizerFolder is where the files of a tokenizer are.
 func tokenizerFolder(tokenizer string) string {
 	if stat, err := os.Stat(tokenizer); err == nil && !stat.IsDir() {
@@ -155,11 +143,7 @@ func tokenizerFolder(tokenizer string) string {
 // Render writes a conversation as text. With prompt set, the text ends where the
 // assistant is to continue. Errors are of type [*jinja.Error].
 func (t *Template) Render(c Conversation, prompt bool) (jinja.Rendering, error) {
-	return t.render(c, prompt, jinja.Limits{})
-}
-
-func (t *Template) render(c Conversation, prompt bool, limits jinja.Limits) (jinja.Rendering, error) {
-	return t.program.Render(t.variables(c, prompt), t.now(), limits)
+	return t.program.Render(t.variables(c, prompt), t.now(), jinja.Limits{})
 }
 
 // The names of the variables that differ between conversations.

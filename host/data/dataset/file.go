@@ -17,11 +17,13 @@ package dataset
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"sort"
 	"sync"
 
@@ -68,36 +70,28 @@ func Open(paths ...string) (*File, error) {
 	}
 	var parts []filePart
 	for _, path := range paths {
-		part, err := openPart(path)
+		file, err := vfs.OpenRegular(path)
+		if wrong, ok := errors.AsType[*vfs.NotRegularError](err); ok {
+			err = &FormatError{path, wrong.Error()}
+		}
+		if err == nil {
+			var part filePart
+			stat, problem := file.Stat()
+			if err = problem; err == nil {
+				part, err = newPart(path, file, stat.Size())
+			}
+			part.file = file
+			parts = append(parts, part)
+		}
 		if err != nil {
 			return nil, errors.Join(err, closeParts(parts))
 		}
-		parts = append(parts, part)
 	}
 	f, err := newFile(parts)
 	if err != nil {
 		return nil, errors.Join(err, closeParts(parts))
 	}
 	return f, nil
-}
-
-func openPart(path string) (filePart, error) {
-	file, err := vfs.OpenRegular(path)
-	if wrong, ok := errors.AsType[*vfs.NotRegularError](err); ok {
-		return filePart{}, &FormatError{path, wrong.Error()}
-	}
-	if err != nil {
-		return filePart{}, err
-	}
-	stat, err := file.Stat()
-	if err != nil {
-		return filePart{}, errors.Join(err, file.Close())
-	}
-	part, err := newPart(path, file, stat.Size())
-	if err != nil {
-		return filePart{}, errors.Join(err, file.Close())
-	}
-	return part, nil
 }
 
 func newPart(path string, file content, size int64) (filePart, error) {
@@ -116,22 +110,36 @@ func newPart(path string, file content, size int64) (filePart, error) {
 	return filePart{path: path, file: file, header: header}, nil
 }
 
+// newFile reads parts as one. All must have the same tokenizer; conversations are in one file.
 func newFile(parts []filePart) (*File, error) {
-	f := &File{}
+	f := &File{parts: parts, header: parts[0].header}
 	f.buffers.New = func() any { return new([]byte) }
-	var hashes []string
-	for _, part := range parts {
-		part.begin = f.header.Tokens
-		f.parts = append(f.parts, part)
-		if err := f.join(part); err != nil {
-			return nil, err
+	first := parts[0]
+	if len(parts) == 1 {
+		if f.Conversations() {
+			return f, f.readIndex()
 		}
-		hashes = append(hashes, part.header.SHA256)
+		return f, nil
 	}
-	f.header.SHA256 = joinHashes(hashes)
-	if f.Conversations() {
-		return f, f.readIndex()
+	f.header.Tokens, f.header.Documents = 0, 0
+	sum := sha256.New()
+	for i, part := range parts {
+		if f.Conversations() || part.header.Conversations() {
+			return nil, &FormatError{part.path, fmt.Sprintf("cannot be read as one with %s: "+
+				"conversations are read from one file", first.path)}
+		}
+		a, b := first.header.Tokenizer, part.header.Tokenizer
+		if a.SHA256 != b.SHA256 || a.VocabSize != b.VocabSize || a.BOS != b.BOS || a.EOS != b.EOS {
+			theirs, own := tokenizer.Distinct(b, a)
+			return nil, &FormatError{part.path, fmt.Sprintf("was made with another tokenizer (%s) than %s (%s): "+
+				"they cannot be read as one", theirs, first.path, own)}
+		}
+		f.parts[i].begin = f.header.Tokens
+		f.header.Tokens += part.header.Tokens
+		f.header.Documents += part.header.Documents
+		fmt.Fprintln(sum, part.header.SHA256)
 	}
+	f.header.SHA256 = hex.EncodeToString(sum.Sum(nil))
 	return f, nil
 }
 
@@ -181,30 +189,23 @@ func (f *File) ReadTokens(dst []int32, at int64) error {
 	if at < 0 || at > f.Len() || int64(len(dst)) > f.Len()-at {
 		return fmt.Errorf("token file %s: tokens %d to %d asked for, it has %d", f.Path(), at, at+int64(len(dst)), f.Len())
 	}
+	buffer := f.buffers.Get().(*[]byte)
+	defer f.buffers.Put(buffer)
 	i := sort.Search(len(f.parts), func(i int) bool { return f.parts[i].begin > at }) - 1
 	for ; len(dst) > 0; i++ {
-		part := &f.parts[i]
-		n := min(int64(len(dst)), part.begin+part.header.Tokens-at)
-		if err := f.readPart(part, dst[:n], at-part.begin); err != nil {
+		p := &f.parts[i]
+		n, width := min(int64(len(dst)), p.begin+p.header.Tokens-at), int64(p.header.TokenBytes)
+		*buffer = slices.Grow((*buffer)[:0], int(n*width))
+		raw := (*buffer)[:n*width]
+		if _, err := p.file.ReadAt(raw, headerSize+(at-p.begin)*width); err != nil {
+			return fmt.Errorf("token file %s: tokens from %d: %w", p.path, at-p.begin, err)
+		}
+		if err := p.decode(dst[:n], raw, at-p.begin); err != nil {
 			return err
 		}
 		dst, at = dst[n:], at+n
 	}
 	return nil
-}
-
-func (f *File) readPart(p *filePart, dst []int32, at int64) error {
-	width := p.header.TokenBytes
-	buffer := f.buffers.Get().(*[]byte)
-	defer f.buffers.Put(buffer)
-	if need := len(dst) * width; cap(*buffer) < need {
-		*buffer = make([]byte, need)
-	}
-	raw := (*buffer)[:len(dst)*width]
-	if _, err := p.file.ReadAt(raw, headerSize+at*int64(width)); err != nil {
-		return fmt.Errorf("token file %s: tokens from %d: %w", p.path, at, err)
-	}
-	return p.decode(dst, raw, at)
 }
 
 // decode converts stored ids and checks them.
@@ -230,51 +231,35 @@ func (p *filePart) decode(dst []int32, raw []byte, at int64) error {
 // conversations, its mask; it stops when ctx ends. A file that was changed or damaged is a
 // [*FormatError], or a [*tokenizer.RangeError] if the damage shows in an id.
 func (f *File) Verify(ctx context.Context) error {
+	const chunk = 1 << 20
+	raw, decoded := make([]byte, chunk), make([]int32, chunk/2)
 	for i := range f.parts {
-		if err := f.parts[i].verify(ctx); err != nil {
-			return err
+		p := &f.parts[i]
+		sum, h := digest.New(), &p.header
+		width, ids := int64(h.TokenBytes), h.idBytes()
+		for at, end := int64(0), ids+h.maskBytes()+h.indexBytes(); at < end; at += chunk {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			part := raw[:min(chunk, end-at)]
+			if _, err := p.file.ReadAt(part, headerSize+at); err != nil {
+				return fmt.Errorf("token file %s: %d bytes from %d: %w", p.path, len(part), headerSize+at, err)
+			}
+			sum.Write(part)
+			n := min(int64(len(part)), max(0, ids-at)) / width
+			if err := p.decode(decoded[:n], part, at/width); err != nil {
+				return err
+			}
+		}
+		if got := hex.EncodeToString(sum.Sum(nil)); got != h.SHA256 {
+			return changed(p.path, "the tokens have the hash %s, the header says %s", got, h.SHA256)
 		}
 	}
 	return f.verifyIndex()
 }
 
-func (p *filePart) verify(ctx context.Context) error {
-	const chunk = 1 << 20
-	sum := digest.New()
-	h := &p.header
-	ids := h.idBytes()
-	raw := make([]byte, chunk)
-	for at, end := int64(0), ids+h.maskBytes()+h.indexBytes(); at < end; at += chunk {
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		part := raw[:min(chunk, end-at)]
-		if _, err := p.file.ReadAt(part, headerSize+at); err != nil {
-			return fmt.Errorf("token file %s: %d bytes from %d: %w", p.path, len(part), headerSize+at, err)
-		}
-		sum.Write(part)
-		if stored := part[:min(int64(len(part)), max(0, ids-at))]; h.largest(stored) >= uint32(h.Tokenizer.VocabSize) {
-			return p.decode(make([]int32, len(stored)/h.TokenBytes), stored, at/int64(h.TokenBytes)) // says where
-		}
-	}
-	if got := hex.EncodeToString(sum.Sum(nil)); got != h.SHA256 {
-		return &FormatError{p.path, fmt.Sprintf("the tokens have the hash %s, the header says %s: the file was changed or damaged", got, h.SHA256)}
-	}
-	return nil
-}
-
-func (h *Header) largest(raw []byte) uint32 {
-	var found uint32
-	if h.TokenBytes == 2 {
-		for ; len(raw) >= 2; raw = raw[2:] {
-			found = max(found, uint32(binary.LittleEndian.Uint16(raw)))
-		}
-		return found
-	}
-	for ; len(raw) >= 4; raw = raw[4:] {
-		found = max(found, binary.LittleEndian.Uint32(raw))
-	}
-	return found
+func changed(path, format string, args ...any) error {
+	return &FormatError{path, fmt.Sprintf(format+": the file was changed or damaged", args...)}
 }
 
 // index says where the documents of conversations lie, and which tokens are trained on.
@@ -297,14 +282,15 @@ func (f *File) readIndex() error {
 		length := int64(binary.LittleEndian.Uint32(raw[i*entrySize:]))
 		first := binary.LittleEndian.Uint32(raw[i*entrySize+4:])
 		if first < 1 || int64(first) >= length {
-			return &FormatError{p.path, fmt.Sprintf("document %d has %d tokens, of which the first to learn is %d: the file was changed or damaged", i, length, first)}
+			return changed(p.path, "document %d has %d tokens, of which the first to learn is %d",
+				i, length, first)
 		}
 		f.index.starts[i+1], f.index.firsts[i] = f.index.starts[i]+length, first
 		longest = max(longest, length)
 	}
 	if tokens := f.index.starts[n]; tokens != p.header.Tokens || longest != p.header.Longest {
-		return &FormatError{p.path, fmt.Sprintf("the documents have %d tokens, the longest %d; the header says %d and %d: the file was changed or damaged",
-			tokens, longest, p.header.Tokens, p.header.Longest)}
+		return changed(p.path, "the documents have %d tokens, the longest %d; the header says %d and %d",
+			tokens, longest, p.header.Tokens, p.header.Longest)
 	}
 	return nil
 }
@@ -361,11 +347,12 @@ func (f *File) verifyIndex() error {
 			}
 		}
 		if want := int(f.index.firsts[i]); first != want {
-			return &FormatError{f.Path(), fmt.Sprintf("document %d: the first token to learn is %d, the index says %d: the file was changed or damaged", i, first, want)}
+			return changed(f.Path(), "document %d: the first token to learn is %d, the index says %d",
+				i, first, want)
 		}
 	}
 	if total != f.header.Learned {
-		return &FormatError{f.Path(), fmt.Sprintf("%d tokens are to be learned, the header says %d: the file was changed or damaged", total, f.header.Learned)}
+		return changed(f.Path(), "%d tokens are to be learned, the header says %d", total, f.header.Learned)
 	}
 	return nil
 }

@@ -152,8 +152,16 @@ func (f *Folder) Commit(manifest AnyManifest) error {
 	if err != nil {
 		return err
 	}
-	if err := f.removeShards(); err != nil {
+	entries, err := f.path.ReadDir()
+	if err != nil {
 		return err
+	}
+	for _, e := range entries {
+		if f.kind.isShard(e.Name()) {
+			if err := f.path.Join(e.Name()).Remove(); err != nil {
+				return err
+			}
+		}
 	}
 	m := manifest.contained()
 	m.Version, m.Origin, m.Seconds = manifestVersion, f.origin, time.Since(f.began).Seconds()
@@ -187,26 +195,6 @@ func (f *Folder) writeCompanions() error {
 		if err != nil {
 			return err
 		}
-	}
-	return nil
-}
-
-func (f *Folder) removeShards() error {
-	entries, err := f.path.ReadDir()
-	if err != nil {
-		return err
-	}
-	removed := false
-	for _, e := range entries {
-		if f.kind.isShard(e.Name()) {
-			if err := f.path.Join(e.Name()).Remove(); err != nil {
-				return err
-			}
-			removed = true
-		}
-	}
-	if removed {
-		return f.path.SyncDir()
 	}
 	return nil
 }

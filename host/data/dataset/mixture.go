@@ -65,7 +65,24 @@ func NewMixture(sources []Weighted, config WindowsConfig) (*Mixture, error) {
 	if m.share, err = shares(weights, cycleWindows); err != nil {
 		return nil, err
 	}
-	m.layOut()
+	// Each source is spread evenly over a cycle: the next window is of the source that is furthest
+	// behind its share.
+	m.sources = make([]uint16, cycleWindows)
+	due, count := make([]int64, len(m.share)), make([]int64, len(m.share))
+	for i := range m.sources {
+		if i%groupWindows == 0 {
+			m.before = append(m.before, slices.Clone(count))
+		}
+		next := 0
+		for s := range due {
+			if due[s] += m.share[s]; due[s] > due[next] {
+				next = s
+			}
+		}
+		due[next] -= cycleWindows
+		count[next]++
+		m.sources[i] = uint16(next)
+	}
 	return m, nil
 }
 
@@ -106,27 +123,6 @@ func shares(weights []float64, n int64) ([]int64, error) {
 	return out, nil
 }
 
-// layOut spreads each source evenly over a cycle: the next window is of the source that
-// is furthest behind its share.
-func (m *Mixture) layOut() {
-	m.sources = make([]uint16, cycleWindows)
-	due, count := make([]int64, len(m.share)), make([]int64, len(m.share))
-	for i := range m.sources {
-		if i%groupWindows == 0 {
-			m.before = append(m.before, slices.Clone(count))
-		}
-		next := 0
-		for s := range due {
-			if due[s] += m.share[s]; due[s] > due[next] {
-				next = s
-			}
-		}
-		due[next] -= cycleWindows
-		count[next]++
-		m.sources[i] = uint16(next)
-	}
-}
-
 // BatchLen returns the number of ids in a batch, Batch × (Context+1).
 func (m *Mixture) BatchLen() int { return m.config.Batch * (m.config.Context + 1) }
 
@@ -135,33 +131,29 @@ func (m *Mixture) At(index int64, dst []int32) error {
 	if index < 0 {
 		return fmt.Errorf("mixture: no batch %d", index)
 	}
-	if len(dst) != m.BatchLen() {
-		return fmt.Errorf("mixture: room for %d ids, a batch has %d × %d", len(dst), m.config.Batch, m.config.Context+1)
-	}
 	width := m.config.Context + 1
+	if len(dst) != m.BatchLen() {
+		return fmt.Errorf("mixture: room for %d ids, a batch has %d × %d", len(dst), m.config.Batch, width)
+	}
 	for row := range m.config.Batch {
-		source, nth := m.window(index*int64(m.config.Batch) + int64(row))
+		window := index*int64(m.config.Batch) + int64(row)
+		if group := window / groupWindows; group != m.group {
+			m.group, m.order = group, m.shuffled(group)
+		}
+		at := window % groupWindows
+		source := m.order[at]
+		// The number of this source's windows before this one.
+		nth := window/cycleWindows*m.share[source] + m.before[window%cycleWindows/groupWindows][source]
+		for _, s := range m.order[:at] {
+			if s == source {
+				nth++
+			}
+		}
 		if err := m.samplers[source].At(nth, dst[row*width:(row+1)*width]); err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-// window returns the source of a window, and the number of that source's windows before.
-func (m *Mixture) window(i int64) (source int, nth int64) {
-	if group := i / groupWindows; group != m.group {
-		m.group, m.order = group, m.shuffled(group)
-	}
-	at := i % groupWindows
-	source = int(m.order[at])
-	nth = i/cycleWindows*m.share[source] + m.before[i%cycleWindows/groupWindows][source]
-	for _, s := range m.order[:at] {
-		if int(s) == source {
-			nth++
-		}
-	}
-	return source, nth
 }
 
 func (m *Mixture) shuffled(group int64) []uint16 {

@@ -70,9 +70,9 @@ type Rows struct {
 	usable []uint32 // documents that have something to learn
 	ends   []int64  // the number of steps up to the end of each epoch
 
-	epoch  int // of layout, or -1
-	layout *layout
-	loss   []bool // of one document
+	epoch  int        // of layout, or -1
+	layout [][]uint32 // the documents of each row
+	loss   []bool     // of one document
 }
 
 // NewRows returns the rows of a file. It arranges every epoch once, to count the steps.
@@ -99,7 +99,7 @@ func NewRows(file *File, config RowsConfig) (*Rows, error) {
 		if epoch == 0 || config.Packing == FirstFit && !config.InOrder {
 			r.begin(epoch)
 		}
-		steps += int64((r.layout.rows() + config.Batch - 1) / config.Batch)
+		steps += int64((len(r.layout) + config.Batch - 1) / config.Batch)
 		r.ends = append(r.ends, steps)
 	}
 	return r, nil
@@ -146,9 +146,9 @@ func (r *Rows) At(step int64, first int, rows []Row) (filled int, err error) {
 	}
 	for i := range rows {
 		rows[i].clear()
-		if n := int(step)*r.config.Batch + first + i; n < r.layout.rows() {
+		if n := int(step)*r.config.Batch + first + i; n < len(r.layout) {
 			filled++
-			if err := r.fill(rows[i], r.layout.row(n)); err != nil {
+			if err := r.fill(rows[i], r.layout[n]); err != nil {
 				return 0, err
 			}
 		}
@@ -193,70 +193,38 @@ const (
 	NoPacking Packing = "none"
 )
 
-type layout struct {
-	documents []uint32 // row after row
-	begins    []uint32 // of each row in documents, and the end of the last
-}
-
-func (l *layout) rows() int { return len(l.begins) - 1 }
-
-func (l *layout) row(i int) []uint32 { return l.documents[l.begins[i]:l.begins[i+1]] }
-
 // pack lays out documents, in their order, in rows of length tokens. No document is longer.
-func (p Packing) pack(documents []uint32, tokens func(document uint32) int, length int) *layout {
-	row := make([]uint32, len(documents)) // of each document
-	n := uint32(0)
+func (p Packing) pack(documents []uint32, tokens func(document uint32) int, length int) [][]uint32 {
+	var rows [][]uint32
 	if p == NoPacking {
-		for i := range row {
-			row[i] = uint32(i)
+		for i := range documents {
+			rows = append(rows, documents[i:i+1])
 		}
-		n = uint32(len(documents))
-	} else {
-		free := &space{leaves: 1}
-		for free.leaves < len(documents) {
-			free.leaves *= 2
+		return rows
+	}
+	// The room that is left in each row, as a tree of maxima: node i has the children 2i and 2i+1,
+	// and the first row with enough room is found in logarithmic time.
+	leaves := 1
+	for leaves < len(documents) {
+		leaves *= 2
+	}
+	room := slices.Repeat([]int32{int32(length)}, 2*leaves)
+	for _, d := range documents {
+		size, node := int32(tokens(d)), 1
+		for node < leaves {
+			node *= 2
+			if room[node] < size {
+				node++
+			}
 		}
-		free.room = slices.Repeat([]int32{int32(length)}, 2*free.leaves)
-		for i, d := range documents {
-			row[i] = free.take(tokens(d))
-			n = max(n, row[i]+1)
+		if node-leaves == len(rows) {
+			rows = append(rows, nil)
 		}
-	}
-	l := &layout{documents: make([]uint32, len(documents)), begins: make([]uint32, n+1)}
-	for _, r := range row {
-		l.begins[r+1]++
-	}
-	for r := range n {
-		l.begins[r+1] += l.begins[r]
-	}
-	next := slices.Clone(l.begins)
-	for i, r := range row {
-		l.documents[next[r]] = documents[i]
-		next[r]++
-	}
-	return l
-}
-
-// space is the room that is left in each row, as a tree of maxima: it finds the first row
-// with enough in a number of steps that grows with the logarithm of the rows.
-type space struct {
-	leaves int
-	room   []int32 // the tree: node i has the children 2i and 2i+1
-}
-
-// take finds the first row with room for a document and takes it.
-func (s *space) take(tokens int) (row uint32) {
-	node := 1
-	for node < s.leaves {
-		node *= 2
-		if int(s.room[node]) < tokens {
-			node++
+		rows[node-leaves] = append(rows[node-leaves], d)
+		room[node] -= size
+		for node /= 2; node > 0; node /= 2 {
+			room[node] = max(room[2*node], room[2*node+1])
 		}
 	}
-	row = uint32(node - s.leaves)
-	s.room[node] -= int32(tokens)
-	for node /= 2; node > 0; node /= 2 {
-		s.room[node] = max(s.room[2*node], s.room[2*node+1])
-	}
-	return row
+	return rows
 }

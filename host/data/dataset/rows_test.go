@@ -66,7 +66,7 @@ func TestGoldenRows(t *testing.T) {
 		if diff := cmp.Diff(Row{want.Tokens, want.Positions, want.Segments, want.Weights}, got); diff != "" {
 			t.Errorf("row %d:\n%s", i, diff)
 		}
-		if diff := cmp.Diff(fmt.Sprint(want.Documents), fmt.Sprint(s.layout.row(i))); diff != "" {
+		if diff := cmp.Diff(fmt.Sprint(want.Documents), fmt.Sprint(s.layout[i])); diff != "" {
 			t.Errorf("row %d, documents:\n%s", i, diff)
 		}
 	}
@@ -93,11 +93,7 @@ func TestFirstFit(t *testing.T) {
 	for i := range documents {
 		documents[i] = uint32(i)
 	}
-	l := FirstFit.pack(documents, func(d uint32) int { return sizes[d] }, length)
-	var got [][]uint32
-	for i := range l.rows() {
-		got = append(got, l.row(i))
-	}
+	got := FirstFit.pack(documents, func(d uint32) int { return sizes[d] }, length)
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}

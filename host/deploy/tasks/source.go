@@ -129,11 +129,10 @@ func (t *Task) ReadDocs(files []string, examples bool) ([]Doc, error) {
 		if err != nil {
 			return nil, err
 		}
-		place := fmt.Sprintf("%s: %s %d", row.Path, row.Unit, row.Number)
 		if row.Err != nil {
-			return nil, fmt.Errorf("%s: %w", place, row.Err)
+			return nil, fmt.Errorf("%s: %w", row.Path, row.Err)
 		}
-		d, err := t.NewDoc(place, row.Text, examples)
+		d, err := t.NewDoc(row.Place(), row.Text, examples)
 		if err != nil {
 			return nil, err
 		}
