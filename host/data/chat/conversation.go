@@ -69,7 +69,18 @@ func ParseRow(row []byte) (c Conversation, ignored []string, err error) {
 		prompt, ok := d.Get(own[0])
 		completion, too := d.Get(own[1])
 		if !ok || !too {
-			return nil, nil, noConversation(d)
+			found := "none"
+			if keys := d.Keys(); len(keys) > 0 {
+				found = strings.Join(keys, ", ")
+			}
+			text := "want the key " + wantKeys + "; the row has " + found
+			for _, other := range otherRows {
+				if _, ok := d.Get(other.key); ok {
+					text += "; " + other.hint
+					break
+				}
+			}
+			return nil, nil, errors.New(text)
 		}
 		question, ok := prompt.(string)
 		answer, too := completion.(string)
@@ -131,17 +142,21 @@ func empty(value any) bool {
 	return false
 }
 
+// form is a list of messages. Except in ShareGPT's, templates see the other keys of a message, too.
 type form struct {
 	key           string            // of the list
 	role, content string            // keys of a message
 	roles         map[string]string // by the names that the form gives them
 	want          string            // those names
-	whole         bool              // templates see the other keys of a message too
 }
 
 var forms = []form{
-	{"messages", "role", "content", map[string]string{System: System, User: User, Assistant: Assistant}, "system, user or assistant", true},
-	{"conversations", "from", "value", map[string]string{"system": System, "human": User, "gpt": Assistant}, "system, human or gpt", false}, // ShareGPT
+	{"messages", "role", "content",
+		map[string]string{System: System, User: User, Assistant: Assistant},
+		"system, user or assistant"},
+	{"conversations", "from", "value",
+		map[string]string{"system": System, "human": User, "gpt": Assistant},
+		"system, human or gpt"},
 }
 
 func (f *form) parse(value any) (c Conversation, ignored []string, err error) {
@@ -215,7 +230,7 @@ func (f *form) message(d *jinja.Dict) (m Message, ignored []string, err error) {
 		return Message{}, nil, err
 	}
 	m = NewMessage(role, content)
-	if f.whole {
+	if f.key == messagesVariable {
 		m.fields = d
 	}
 	m.Context, err = isContext(d, role)

@@ -1,12 +1,10 @@
 package chat
 
 import (
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/cage-qat/cage/host/data/chat/jinja"
 )
@@ -128,14 +126,6 @@ func checkKeys(d *jinja.Dict, table map[string]keyRule, own ...string) (ignored 
 	return ignored, nil
 }
 
-// unused are those of the ignored keys that the template does not read: it sees those of messages.
-func (t *Template) unused(ignored []string) []string {
-	return slices.DeleteFunc(ignored, func(name string) bool {
-		key, ok := strings.CutPrefix(name, messagesVariable+ofMessage)
-		return ok && strings.Contains(t.Source, key)
-	})
-}
-
 func flag(value any) (on, known bool) {
 	switch v := value.(type) {
 	case bool:
@@ -185,17 +175,4 @@ var otherRows = []struct{ key, hint string }{
 	{"chosen", "preferences are not learned: of the answers, give the chosen one as completion"},
 	{"instruction", "give Alpaca's instruction and input as prompt, and its output as completion"},
 	{"text", "rows with a finished text are prepared with --kind text"},
-}
-
-func noConversation(d *jinja.Dict) error {
-	text := "want the key " + wantKeys + "; the row has none"
-	if keys := d.Keys(); len(keys) > 0 {
-		text = strings.TrimSuffix(text, "none") + strings.Join(keys, ", ")
-	}
-	for _, other := range otherRows {
-		if _, ok := d.Get(other.key); ok {
-			return errors.New(text + "; " + other.hint)
-		}
-	}
-	return errors.New(text)
 }

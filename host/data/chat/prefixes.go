@@ -21,8 +21,10 @@ type prefixes struct {
 	whole string
 	left  int // work that may still be done
 
-	stays  map[string]bool // results of goesOn, by what follows the template's part for a message
-	sample Conversation    // with other answers; nil: not needed yet
+	// stays has, by what follows the template's part for a message, whether it is there too when the
+	// conversation goes on.
+	stays  map[string]bool
+	sample Conversation // with other answers; nil: not needed yet
 }
 
 // maxWork bounds the work for one conversation, in steps of the template and bytes that are
@@ -116,8 +118,21 @@ func (p *prefixes) turn(i int) (t turn, err error) {
 
 // answer finds what depends on the answer in what the template prints for a turn.
 func (p *prefixes) answer(t turn) (jinja.Span, error) {
-	if p.sample == nil {
-		p.sample = p.withOtherAnswers()
+	if p.sample == nil { // the assistant says nothing but a character that occurs nowhere
+		said := p.whole
+		for _, m := range p.c {
+			said += m.Content
+		}
+		letter := 'A'
+		for letter < '~' && strings.ContainsRune(said, letter) {
+			letter++
+		}
+		p.sample = slices.Clone(p.c)
+		for i, m := range p.sample {
+			if m.Role == Assistant {
+				p.sample[i] = NewMessage(Assistant, string(letter))
+			}
+		}
 	}
 	other, err := p.render(p.sample[:t.message+1], false)
 	if refused(err) || err == nil && !other.hasLast {
@@ -131,26 +146,6 @@ func (p *prefixes) answer(t turn) (jinja.Span, error) {
 	begin := commonPrefix(a, b)
 	end := len(a) - min(commonSuffix(a, b), len(a)-begin)
 	return jinja.Span{Start: t.last.Start + begin, End: t.last.Start + end}, nil
-}
-
-// withOtherAnswers is the conversation in which the assistant says nothing but a character that
-// occurs nowhere in it.
-func (p *prefixes) withOtherAnswers() Conversation {
-	said := []string{p.whole}
-	for _, m := range p.c {
-		said = append(said, m.Content)
-	}
-	letter := 'A'
-	for all := strings.Join(said, ""); letter < '~' && strings.ContainsRune(all, letter); {
-		letter++
-	}
-	c := slices.Clone(p.c)
-	for i, m := range c {
-		if m.Role == Assistant {
-			c[i] = NewMessage(Assistant, string(letter))
-		}
-	}
-	return c
 }
 
 // end is where the turn ends in its text. What follows the template's part for the message belongs
@@ -169,9 +164,20 @@ func (p *prefixes) end(t turn) (int, error) {
 	}
 	stays, known := p.stays[rest]
 	if !known {
-		var err error
-		if stays, err = p.goesOn(t); err != nil {
-			return 0, err
+		// It stays if the user goes on, and the assistant, if the template takes another turn of it.
+		stays = true
+		for _, role := range []string{User, Assistant} {
+			longer, err := p.render(append(slices.Clip(p.c[:t.message+1]), NewMessage(role, "A")), false)
+			switch {
+			case refused(err) && role == Assistant:
+			case err != nil && !refused(err):
+				return 0, err
+			case err != nil || !strings.HasPrefix(longer.text, t.text):
+				stays = false
+			}
+			if !stays {
+				break
+			}
 		}
 		p.stays[rest] = stays
 	}
@@ -181,22 +187,6 @@ func (p *prefixes) end(t turn) (int, error) {
 	return t.printed, nil
 }
 
-// goesOn reports whether the text of a turn stays as it is when the user goes on, and the
-// assistant, if the template takes another turn of it.
-func (p *prefixes) goesOn(t turn) (bool, error) {
-	for _, role := range []string{User, Assistant} {
-		longer, err := p.render(append(slices.Clip(p.c[:t.message+1]), NewMessage(role, "A")), false)
-		switch {
-		case refused(err) && role == Assistant:
-		case err != nil && !refused(err):
-			return false, err
-		case err != nil || !strings.HasPrefix(longer.text, t.text):
-			return false, nil
-		}
-	}
-	return true, nil
-}
-
 // refused reports whether a template does not take messages that are not in the data.
 func refused(err error) bool {
 	_, dropped := errors.AsType[*Dropped](err)
@@ -204,29 +194,10 @@ func refused(err error) bool {
 	return dropped || ok && e.Cause == nil
 }
 
-// within finds where a turn ends in the text of the whole conversation, and reports whether it is
-// there as it is in its own text: with all that was before it, up to the end of the answer at
-// least. printed ends what the template prints for the message in the whole; -1 if that is not
-// known.
-func (p *prefixes) within(t turn, printed int) (end int, ok bool, err error) {
-	alike := commonPrefix(t.text, p.whole)
-	switch {
-	case alike == len(t.text):
-		return t.learned.End, true, nil
-	case t.printed < 0 || printed < 0:
-		return 0, false, nil
-	case alike < t.printed:
-		answer, err := p.answer(t)
-		if err != nil || alike < answer.End {
-			return 0, false, err
-		}
-	}
-	return min(alike, t.printed, printed), true, nil
-}
-
 // texts are those in which the turns have loss: the whole for turns that are in it as they are in
 // their own texts, and its own text for each other turn. A text that begins with the one before it
-// replaces that.
+// replaces that. printed ends what the template prints for each message in the whole; -1 if that is
+// not known.
 func (p *prefixes) texts(turns, printed []int) (list []learnedText, err error) {
 	whole := learnedText{text: p.whole}
 	var last turn // of list
@@ -238,11 +209,21 @@ func (p *prefixes) texts(turns, printed []int) (list []learnedText, err error) {
 		if t.learned.Start >= t.learned.End {
 			continue
 		}
-		end, ok, err := p.within(t, printed[i])
-		if err != nil {
-			return nil, err
+		// A turn is in the whole text as it is in its own with all that was before it, up to the end
+		// of the answer at least.
+		alike := commonPrefix(t.text, p.whole)
+		end, same := t.learned.End, alike == len(t.text)
+		if !same && t.printed >= 0 && printed[i] >= 0 {
+			end, same = min(alike, t.printed, printed[i]), true
+			if alike < t.printed {
+				answer, err := p.answer(t)
+				if err != nil {
+					return nil, err
+				}
+				same = alike >= answer.End
+			}
 		}
-		if ok {
+		if same {
 			whole.spans = append(whole.spans, jinja.Span{Start: t.learned.Start, End: end})
 			continue
 		}

@@ -183,7 +183,11 @@ func (p *preparation) each(ctx context.Context, list Rows, use func([]*Document)
 					o.ignored = append(o.ignored, name)
 				}
 			}
-			o.ignored = p.options.Template.unused(o.ignored)
+			// Templates see the other keys of messages.
+			o.ignored = slices.DeleteFunc(o.ignored, func(name string) bool {
+				key, ok := strings.CutPrefix(name, messagesVariable+ofMessage)
+				return ok && strings.Contains(p.options.Template.Source, key)
+			})
 		}
 		ofRow := err != nil
 		if err == nil {

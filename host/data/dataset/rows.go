@@ -86,6 +86,7 @@ func NewRows(file *File, config RowsConfig) (*Rows, error) {
 	case config.Packing != FirstFit && config.Packing != NoPacking:
 		return nil, fmt.Errorf("packing %q, want %s or %s", config.Packing, FirstFit, NoPacking)
 	}
+	r.loss = make([]bool, config.Length)
 	for i := range file.Documents() {
 		if file.Learned(i, config.Length) {
 			r.usable = append(r.usable, uint32(i))
@@ -148,37 +149,27 @@ func (r *Rows) At(step int64, first int, rows []Row) (filled int, err error) {
 		rows[i].clear()
 		if n := int(step)*r.config.Batch + first + i; n < len(r.layout) {
 			filled++
-			if err := r.fill(rows[i], r.layout[n]); err != nil {
-				return 0, err
+			row, at := rows[i], 0
+			if len(row.Tokens) != r.config.Length {
+				return 0, fmt.Errorf("a row with room for %d tokens, want %d", len(row.Tokens), r.config.Length)
+			}
+			for segment, d := range r.layout[n] {
+				tokens := r.tokens(int(d))
+				loss := r.loss[:tokens]
+				if err := r.file.ReadDocument(int(d), row.Tokens[at:at+tokens], loss); err != nil {
+					return 0, err
+				}
+				for i := range tokens {
+					row.Positions[at+i], row.Segments[at+i] = int32(i), int32(segment)
+					if i+1 < tokens && loss[i+1] {
+						row.Weights[at+i] = 1
+					}
+				}
+				at += tokens
 			}
 		}
 	}
 	return filled, nil
-}
-
-func (r *Rows) fill(row Row, documents []uint32) error {
-	if len(row.Tokens) != r.config.Length {
-		return fmt.Errorf("a row with room for %d tokens, want %d", len(row.Tokens), r.config.Length)
-	}
-	at := 0
-	for segment, d := range documents {
-		n := r.tokens(int(d))
-		if cap(r.loss) < n {
-			r.loss = make([]bool, r.config.Length)
-		}
-		loss := r.loss[:n]
-		if err := r.file.ReadDocument(int(d), row.Tokens[at:at+n], loss); err != nil {
-			return err
-		}
-		for i := range n {
-			row.Positions[at+i], row.Segments[at+i] = int32(i), int32(segment)
-			if i+1 < n && loss[i+1] {
-				row.Weights[at+i] = 1
-			}
-		}
-		at += n
-	}
-	return nil
 }
 
 // Packing says how documents are put into rows.

@@ -70,7 +70,24 @@ func columnNames(file *parquet.File) string {
 func ReadParquetObjects(r io.ReaderAt, size int64, columns []string) iter.Seq2[Row, error] {
 	return func(yield func(Row, error) bool) {
 		p := &parquetFile{r: r, size: size, yield: yield}
-		p.row = jsonRow
+		p.row = func(schema *parquet.Schema, values parquet.Row) (text []byte, problem string) {
+			var row any = map[string]any{}
+			err := schema.Reconstruct(&row, values)
+			if err != nil {
+				return nil, err.Error()
+			}
+			object := row.(map[string]any)
+			for _, name := range slices.Sorted(maps.Keys(object)) {
+				value, valid := plain(object[name])
+				if object[name] = value; !valid {
+					return nil, fmt.Sprintf("column %q: the text is not UTF-8", name)
+				}
+			}
+			if text, err = json.Marshal(object); err != nil {
+				return nil, err.Error()
+			}
+			return text, ""
+		}
 		p.run(columns, func(file *parquet.File) error {
 			for _, field := range file.Schema().Fields() {
 				if !slices.Contains(columns, field.Name()) {
@@ -88,25 +105,6 @@ func ReadParquetObjects(r io.ReaderAt, size int64, columns []string) iter.Seq2[R
 				strings.Join(named, ", "), columnNames(file))
 		})
 	}
-}
-
-func jsonRow(schema *parquet.Schema, values parquet.Row) (text []byte, problem string) {
-	var row any = map[string]any{}
-	err := schema.Reconstruct(&row, values)
-	if err != nil {
-		return nil, err.Error()
-	}
-	object := row.(map[string]any)
-	for _, name := range slices.Sorted(maps.Keys(object)) {
-		value, valid := plain(object[name])
-		if object[name] = value; !valid {
-			return nil, fmt.Sprintf("column %q: the text is not UTF-8", name)
-		}
-	}
-	if text, err = json.Marshal(object); err != nil {
-		return nil, err.Error()
-	}
-	return text, ""
 }
 
 // plain makes texts of bytes, and lists of what Parquet writes as groups named list and

@@ -1,6 +1,7 @@
 package tokenizer
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -85,6 +86,9 @@ func newPreTokenizer(section json.RawMessage) (*preTokenizer, error) {
 		}
 		p.scan = &scanner{classes(), words}
 	}
+	if p.isolate && p.scan == nil {
+		return nil, unsupported("Digits without a pattern", "put one behind it")
+	}
 	return p, nil
 }
 
@@ -118,8 +122,13 @@ func (p *preTokenizer) eachWord(text string, first bool, emit func(word string) 
 	}
 	for len(text) > 0 {
 		part := text
-		if p.isolate {
-			part = text[:untilNumber(text)]
+		for at := 0; p.isolate && at < len(text); {
+			c, size := p.scan.classAt(text, at)
+			if c == number { // a text of its own
+				part = text[:cmp.Or(at, size)]
+				break
+			}
+			at += size
 		}
 		text = text[len(part):]
 		if p.prefixSpace && part[0] != ' ' {
@@ -137,20 +146,4 @@ func (p *preTokenizer) eachWord(text string, first bool, emit func(word string) 
 		}
 	}
 	return nil
-}
-
-// untilNumber returns where the first digit of text is, or how long it is where it begins text.
-func untilNumber(text string) int {
-	s := scanner{classes: classes()}
-	for at := 0; at < len(text); {
-		c, size := s.classAt(text, at)
-		switch {
-		case c == number && at == 0:
-			return size
-		case c == number:
-			return at
-		}
-		at += size
-	}
-	return len(text)
 }

@@ -39,37 +39,30 @@ type Info struct {
 	SHA256 string `json:"sha256"`
 }
 
-// storedInfo is how an Info is stored: without the key eos where there is no end token.
-type storedInfo struct {
-	Name      string `json:"name"`
-	VocabSize int    `json:"vocab_size"`
-	BOS       int32  `json:"bos"`
-	EOS       *int32 `json:"eos,omitempty"`
-	SHA256    string `json:"sha256"`
-}
-
 // MarshalJSON leaves out an end token if there is none.
 func (i Info) MarshalJSON() ([]byte, error) {
-	stored := storedInfo{Name: i.Name, VocabSize: i.VocabSize, BOS: i.BOS, SHA256: i.SHA256}
-	if i.EOS != NoToken {
-		stored.EOS = &i.EOS
+	stored := struct {
+		Name      string `json:"name"`
+		VocabSize int    `json:"vocab_size"`
+		BOS       int32  `json:"bos"`
+		EOS       *int32 `json:"eos,omitempty"`
+		SHA256    string `json:"sha256"`
+	}{i.Name, i.VocabSize, i.BOS, &i.EOS, i.SHA256}
+	if i.EOS == NoToken {
+		stored.EOS = nil
 	}
 	return json.Marshal(stored)
 }
 
 // UnmarshalJSON refuses unknown keys.
 func (i *Info) UnmarshalJSON(text []byte) error {
-	stored := storedInfo{}
+	type plain Info
+	stored := plain{EOS: NoToken}
 	dec := json.NewDecoder(bytes.NewReader(text))
 	dec.DisallowUnknownFields()
-	if err := dec.Decode(&stored); err != nil {
-		return plainjson.Explain(nil, err)
-	}
-	*i = Info{Name: stored.Name, VocabSize: stored.VocabSize, BOS: stored.BOS, EOS: NoToken, SHA256: stored.SHA256}
-	if stored.EOS != nil {
-		i.EOS = *stored.EOS
-	}
-	return nil
+	err := dec.Decode(&stored)
+	*i = Info(stored)
+	return plainjson.Explain(nil, err)
 }
 
 // Tokenizer converts between text and token ids. Implementations are safe for
