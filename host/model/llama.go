@@ -12,26 +12,26 @@ import (
 // the blocks are quantized. With fewer heads of keys and values, positions in half-split pairs and stretched wavelengths,
 // it is Llama 3 (Grattafiori et al., 2024).
 //
-// The order of its parameters is: embedding; for each block attn_norm, attn.qkv, attn.out, mlp_norm, mlp.w1, mlp.w2,
-// mlp.down; norm; head, unless it is tied. The rows of attn.qkv are those of the queries, the keys and the values, each
-// head by head.
-type llama struct{}
-
-// Positions of a block's parameters in their list.
-const (
-	llamaAttentionNorm = iota
-	llamaQKV
-	llamaOut
-	llamaMLPNorm
-	llamaMLP // w1, w2 and down
-)
+// With normsHeads it is the network of the dense Qwen3 models (Yang et al., 2025): queries and keys are normalized before
+// their rotation, each head alone, positions rotate half-split pairs, and the size of a head is often not width/heads.
+//
+// The order of its parameters is: embedding; for each block attn_norm, attn.qkv, with normsHeads attn.q_norm and
+// attn.k_norm, attn.out, mlp_norm, mlp.w1, mlp.w2, mlp.down; norm; head, unless it is tied. The rows of attn.qkv are
+// those of the queries, the keys and the values, each head by head.
+type llama struct{ normsHeads bool }
 
 // block adds attention and the feed-forward layer, each of the normalized residual stream, to the stream x.
-func (llama) block(s architecture.Settings, x *graph.Node, w []*graph.Node, sites blockSites, r *rope, q ActivationQuantizer) *graph.Node {
+func (l llama) block(s architecture.Settings, x *graph.Node, w []*graph.Node, sites blockSites, r *rope, q ActivationQuantizer) *graph.Node {
+	attentionNorm, qkv, rest := w[0], w[1], w[2:]
+	var norms *queryKeyNorm
+	if l.normsHeads {
+		norms, rest = &queryKeyNorm{query: w[2], key: w[3], epsilon: s.NormEps}, w[4:]
+	}
+	out, mlpNorm, w1, w2, down := rest[0], rest[1], rest[2], rest[3], rest[4]
 	var attention, mlp branch
-	in := q.apply(sites[siteQKV], attention.norm(x, w[llamaAttentionNorm], s.NormEps))
-	mixed := q.apply(sites[siteOut], attend(in, w[llamaQKV], nil, r, sites, q))
-	x = attention.add(x, mixed, w[llamaOut])
-	in = mlp.norm(x, w[llamaMLPNorm], s.NormEps)
-	return mlp.add(x, gatedActivation(in, w[llamaMLP], w[llamaMLP+1], sites, q), w[llamaMLP+2])
+	in := q.apply(sites[siteQKV], attention.norm(x, attentionNorm, s.NormEps))
+	mixed := q.apply(sites[siteOut], attend(in, qkv, norms, r, sites, q))
+	x = attention.add(x, mixed, out)
+	in = mlp.norm(x, mlpNorm, s.NormEps)
+	return mlp.add(x, gatedActivation(in, w1, w2, sites, q), down)
 }

@@ -24,7 +24,7 @@ type transformer struct {
 
 var _ Language = (*transformer)(nil)
 
-// A family computes blocks: it is [llama], [olmo2] or [qwen3].
+// A family computes blocks: it is [llama] or [olmo2].
 type family interface {
 	// block computes a block from the residual stream x and the values of its parameters.
 	block(s architecture.Settings, x *graph.Node, w []*graph.Node, sites blockSites, r *rope, q ActivationQuantizer) *graph.Node
@@ -34,7 +34,7 @@ type family interface {
 var families = map[string]family{
 	architecture.KindLlama: llama{},
 	architecture.KindOLMo2: olmo2{},
-	architecture.KindQwen3: qwen3{},
+	architecture.KindQwen3: llama{normsHeads: true},
 }
 
 func newTransformer(s architecture.Settings, o Options) *transformer {

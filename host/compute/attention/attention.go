@@ -89,8 +89,40 @@ func New(t *matmul.Tier, a matmul.Arithmetic, s Sizes) (*Plan, error) {
 			}
 		}
 	}
-	p.forwardScratch.New = func() any { return p.newForward() }
-	p.backwardScratch.New = func() any { return p.newBackward() }
+	p.forwardScratch.New = func() any {
+		return &forward{
+			Multiplier: p.panels.Multiplier(),
+			keys:       make([]float32, p.keys.rows.Size(p.Context, p.Size)),
+			values:     make([]float32, p.keys.across.Size(p.Size, p.Context)),
+			query:      make([]float32, p.queries.columns.Size(p.width, p.Size)),
+			weights:    make([]float32, roundUp(p.Context, p.height)*p.width),
+			result:     make([]float32, p.padded*p.width),
+			largest:    make([]float32, p.width),
+			sums:       make([]float32, p.width),
+			rows:       p.newRows(),
+		}
+	}
+	p.backwardScratch.New = func() any {
+		block := p.block()
+		return &backward{
+			Multiplier:    p.panels.Multiplier(),
+			keyColumns:    make([]float32, p.keys.columns.Size(p.Context, p.Size)),
+			valueColumns:  make([]float32, p.keys.columns.Size(p.Context, p.Size)),
+			keysAcross:    make([]float32, p.keys.across.Size(p.Size, p.Context)),
+			dKey:          make([]float32, roundUp(p.Context, p.width)*p.padded),
+			dValue:        make([]float32, roundUp(p.Context, p.width)*p.padded),
+			queryRows:     make([]float32, p.queries.rows.Size(block, p.Size)),
+			dRows:         make([]float32, p.queries.rows.Size(block, p.Size)),
+			queriesAcross: make([]float32, p.queries.across.Size(p.Size, block)),
+			dAcross:       make([]float32, p.queries.across.Size(p.Size, block)),
+			means:         make([]float32, block),
+			dQuery:        make([]float32, block*p.padded),
+			weights:       make([]float32, roundUp(block, p.height)*p.width),
+			dScores:       make([]float32, roundUp(block, p.height)*p.width),
+			turned:        make([]float32, block*p.panels.Words(block)),
+			rows:          p.newRows(),
+		}
+	}
 	return p, nil
 }
 

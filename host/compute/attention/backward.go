@@ -3,6 +3,7 @@ package attention
 import (
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/cage-qat/cage/host/compute/loops"
 	"github.com/cage-qat/cage/host/compute/matmul"
@@ -28,28 +29,6 @@ type backward struct {
 	weights, dScores []float32 // [queries, width]: a row for each query, or in the end for the queries of a word
 	turned           []float32 // adjoints of scores, [queries/width, words of keys, width]
 	rows             rows
-}
-
-func (p *Plan) newBackward() *backward {
-	block := p.block()
-	return &backward{
-		Multiplier:    p.panels.Multiplier(),
-		keyColumns:    make([]float32, p.keys.columns.Size(p.Context, p.Size)),
-		valueColumns:  make([]float32, p.keys.columns.Size(p.Context, p.Size)),
-		keysAcross:    make([]float32, p.keys.across.Size(p.Size, p.Context)),
-		dKey:          make([]float32, roundUp(p.Context, p.width)*p.padded),
-		dValue:        make([]float32, roundUp(p.Context, p.width)*p.padded),
-		queryRows:     make([]float32, p.queries.rows.Size(block, p.Size)),
-		dRows:         make([]float32, p.queries.rows.Size(block, p.Size)),
-		queriesAcross: make([]float32, p.queries.across.Size(p.Size, block)),
-		dAcross:       make([]float32, p.queries.across.Size(p.Size, block)),
-		means:         make([]float32, block),
-		dQuery:        make([]float32, block*p.padded),
-		weights:       make([]float32, roundUp(block, p.height)*p.width),
-		dScores:       make([]float32, roundUp(block, p.height)*p.width),
-		turned:        make([]float32, block*p.panels.Words(block)),
-		rows:          p.newRows(),
-	}
 }
 
 // Adjoints are where the backward pass writes those of queries, keys and values: to tensors of their shapes, or if it is set, to Joined.
@@ -196,7 +175,7 @@ func (p *Plan) hideKeys(scores []float32, segments []int32, batch, from, to, key
 		return
 	}
 	own := segments[batch*p.Context:][:p.Context]
-	if alike(own[key:to]) {
+	if !slices.ContainsFunc(own[key:to], func(s int32) bool { return s != own[key] }) {
 		return
 	}
 	for query := from; query < to; query++ {

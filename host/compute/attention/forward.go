@@ -2,6 +2,7 @@ package attention
 
 import (
 	"math"
+	"slices"
 
 	"github.com/cage-qat/cage/host/compute/loops"
 	"github.com/cage-qat/cage/host/compute/matmul"
@@ -20,20 +21,6 @@ type forward struct {
 	result        []float32 // [elements, width]
 	largest, sums []float32
 	rows          rows
-}
-
-func (p *Plan) newForward() *forward {
-	return &forward{
-		Multiplier: p.panels.Multiplier(),
-		keys:       make([]float32, p.keys.rows.Size(p.Context, p.Size)),
-		values:     make([]float32, p.keys.across.Size(p.Size, p.Context)),
-		query:      make([]float32, p.queries.columns.Size(p.width, p.Size)),
-		weights:    make([]float32, roundUp(p.Context, p.height)*p.width),
-		result:     make([]float32, p.padded*p.width),
-		largest:    make([]float32, p.width),
-		sums:       make([]float32, p.width),
-		rows:       p.newRows(),
-	}
 }
 
 // Forward computes what each position mixes from the values of those before it and its own, [batch, context, heads, size], in float32 or
@@ -161,7 +148,7 @@ func (p *Plan) hideFromQueries(scores []float32, segments []int32, batch, query,
 		return
 	}
 	own := segments[batch*p.Context:][:keys]
-	if alike(own) {
+	if !slices.ContainsFunc(own, func(s int32) bool { return s != own[0] }) {
 		return
 	}
 	for key, document := range own {
@@ -172,16 +159,6 @@ func (p *Plan) hideFromQueries(scores []float32, segments []int32, batch, query,
 			}
 		}
 	}
-}
-
-// alike tells whether all positions are those of one document.
-func alike(segments []int32) bool {
-	for _, s := range segments {
-		if s != segments[0] {
-			return false
-		}
-	}
-	return true
 }
 
 func roundUp(n, unit int) int { return divideUp(n, unit) * unit }

@@ -26,28 +26,12 @@ type Part struct {
 // Split copies each part to a tensor of its own, [batch, context, heads, size], turned by the angles whose cosines and sines
 // are given, [context, size/2]. Both sides may be in bfloat16, to which results are rounded.
 func (h *Heads) Split(parts []matmul.Elements, joined matmul.Elements, cos, sin []float32, parallel func(n int, f func(i int))) error {
-	return h.each(parts, joined, cos, sin, parallel, func(part, joined *numbers, cos, sin []float32) {
-		h.turn(part, joined, cos, sin, false)
-	})
+	return h.copy(parts, joined, cos, sin, false, parallel)
 }
 
 // Join is the adjoint of Split: it turns the parts back and joins them.
 func (h *Heads) Join(joined matmul.Elements, parts []matmul.Elements, cos, sin []float32, parallel func(n int, f func(i int))) error {
-	return h.each(parts, joined, cos, sin, parallel, func(part, joined *numbers, cos, sin []float32) {
-		h.turn(joined, part, cos, sin, true)
-	})
-}
-
-// turn copies heads, turned if there are angles.
-func (h *Heads) turn(to, from *numbers, cos, sin []float32, back bool) {
-	x, y := from.read(), to.room()
-	switch {
-	case cos == nil:
-		copy(y, x)
-	default:
-		h.turnPiece(y, x, cos, sin, back)
-	}
-	to.written()
+	return h.copy(parts, joined, cos, sin, true, parallel)
 }
 
 // turnPiece turns heads that all have the same angles.
@@ -97,8 +81,8 @@ func (n *numbers) written() {
 	}
 }
 
-// each calls f with the heads of each token, in their part and in the matrix, and with their angles if they are turned.
-func (h *Heads) each(parts []matmul.Elements, joined matmul.Elements, cos, sin []float32, parallel func(n int, f func(i int)), f func(part, joined *numbers, cos, sin []float32)) error {
+// copy copies the heads of each token from the matrix to their part or back, and turns those that are to be turned.
+func (h *Heads) copy(parts []matmul.Elements, joined matmul.Elements, cos, sin []float32, back bool, parallel loops.Parallel) error {
 	tokens, columns := h.Batch*h.Context, h.Columns()
 	if len(parts) != len(h.Parts) {
 		return fmt.Errorf("%d parts of heads, want %d", len(parts), len(h.Parts))
@@ -121,12 +105,18 @@ func (h *Heads) each(parts []matmul.Elements, joined matmul.Elements, cos, sin [
 				width := p.Heads * h.Size
 				part.at(parts[i], token*width, (token+1)*width, room)
 				row.at(joined, token*columns+column, token*columns+column+width, room[columns:])
-				if column += width; !p.Turned {
-					f(&part, &row, nil, nil)
-					continue
+				column += width
+				to, from := &part, &row
+				if back {
+					to, from = from, to
 				}
-				angle := token % h.Context * h.Size / 2
-				f(&part, &row, cos[angle:angle+h.Size/2], sin[angle:angle+h.Size/2])
+				x, y := from.read(), to.room()
+				if angle := token % h.Context * h.Size / 2; p.Turned {
+					h.turnPiece(y, x, cos[angle:angle+h.Size/2], sin[angle:angle+h.Size/2], back)
+				} else {
+					copy(y, x)
+				}
+				to.written()
 			}
 		}
 	})

@@ -1,8 +1,6 @@
 package loops
 
-import (
-	"math"
-)
+import "math"
 
 // Distillation is what is learned from a teacher: the generalized Jensen-Shannon divergence
 // β·KL(P‖M) + (1−β)·KL(Q‖M), M = β·P + (1−β)·Q, of the teacher's prediction P and the model's Q, both from logits divided by
@@ -20,7 +18,7 @@ const distillPart = 4096
 
 // Distilled writes the divergence and the cross-entropy of each row, and the gradients with respect to the logits of their
 // weighted mean times factors, to gradients or, rounded to bfloat16, to short; the other one is nil.
-func (l Logits) Distilled(d Distillation, divergences, crossEntropies, gradients []float32, short []uint16, factors []float32, parallel func(n int, f func(i int))) error {
+func (l Logits) Distilled(d Distillation, divergences, crossEntropies, gradients []float32, short []uint16, factors []float32, parallel Parallel) error {
 	return l.each(parallel, func(i int, row []float32, scratch *[]float32) {
 		memory := scratchOf(scratch, 2*l.Columns+5*distillPart)
 		slopes, gradient, parts := memory[:l.Columns], memory[l.Columns:2*l.Columns], memory[2*l.Columns:]
@@ -47,7 +45,11 @@ func (l Logits) Distilled(d Distillation, divergences, crossEntropies, gradients
 			sumP, sumQ = sumP+a, sumQ+b
 		}
 		sumP, sumQ = sumP/float64(totalP), sumQ/float64(totalQ)
-		ofTeacher, ofModel := d.shares()
+		// The factors of KL(P‖M) and KL(Q‖M). At the two ends, where M is Q or P, the one that is not 0 counts alone.
+		ofTeacher, ofModel := d.Beta, 1-d.Beta
+		if d.Beta == 0 || d.Beta == 1 {
+			ofTeacher, ofModel = ofModel, ofTeacher
+		}
 		divergences[i] = float32(d.Scale * (ofTeacher*sumP + ofModel*sumQ))
 		factor, rest := factors[i]*float32(d.Weight*d.Scale/d.Temperature), factors[i]*float32(1-d.Weight)
 		for at := 0; at < l.Columns; at += distillPart {
@@ -71,14 +73,6 @@ func (l Logits) Distilled(d Distillation, divergences, crossEntropies, gradients
 			ToBFloat16(short[i*l.Columns:][:l.Columns], gradient)
 		}
 	})
-}
-
-// shares are the factors of KL(P‖M) and KL(Q‖M). At the two ends, where M is Q or P, the one that is not 0 counts alone.
-func (d Distillation) shares() (ofTeacher, ofModel float64) {
-	if d.Beta == 0 || d.Beta == 1 {
-		return 1 - d.Beta, d.Beta
-	}
-	return d.Beta, 1 - d.Beta
 }
 
 // slopes writes r = log Q/M of some columns, from exponentials p and q that are in proportion to P and Q, and log P/Q. It

@@ -41,19 +41,13 @@ func logistic(x float32) float32 { return 1 / (exp(-x) + 1) }
 type Gates struct{ A, B []uint16 }
 
 // Values writes the products.
-func (g Gates) Values(to []uint16, parallel func(n int, f func(i int))) {
-	g.each(parallel, func(from, end int) { Gate(to[from:end], g.A[from:end], g.B[from:end]) })
+func (g Gates) Values(to []uint16, parallel Parallel) {
+	divide(len(g.A), 4, parallel, func(from, end int) { Gate(to[from:end], g.A[from:end], g.B[from:end]) })
 }
 
 // Adjoints writes those of a and b, given d, that of the products.
-func (g Gates) Adjoints(da, db, d []uint16, parallel func(n int, f func(i int))) {
-	g.each(parallel, func(from, end int) {
+func (g Gates) Adjoints(da, db, d []uint16, parallel Parallel) {
+	divide(len(g.A), 4, parallel, func(from, end int) {
 		GateAdjoints(da[from:end], db[from:end], g.A[from:end], g.B[from:end], d[from:end])
-	})
-}
-
-func (g Gates) each(parallel func(n int, f func(i int)), f func(from, end int)) {
-	parallel((len(g.A)+taskElements-1)/taskElements, func(i int) {
-		f(i*taskElements, min((i+1)*taskElements, len(g.A)))
 	})
 }

@@ -18,7 +18,7 @@ const taskElements = 1 << 15
 
 // Losses writes log Σ exp(logits) − logits[target] of each row, and the gradients with respect to the logits of these losses times
 // factors, to gradients or, rounded to bfloat16, to short; the other one is nil. Where a prediction is certain, its gradient is 0.
-func (l Logits) Losses(losses, gradients []float32, short []uint16, factors []float32, parallel func(n int, f func(i int))) error {
+func (l Logits) Losses(losses, gradients []float32, short []uint16, factors []float32, parallel Parallel) error {
 	return l.each(parallel, func(i int, row []float32, scratch *[]float32) {
 		exponentials := scratchOf(scratch, l.Columns)
 		if gradients != nil {
@@ -36,7 +36,7 @@ func (l Logits) Losses(losses, gradients []float32, short []uint16, factors []fl
 }
 
 // Sums writes log Σ exp(logits) and logits[target] of each row.
-func (l Logits) Sums(logTotal, chosen []float32, parallel func(n int, f func(i int))) error {
+func (l Logits) Sums(logTotal, chosen []float32, parallel Parallel) error {
 	return l.each(parallel, func(i int, row []float32, scratch *[]float32) {
 		highest, sum := softmaxParts(scratchOf(scratch, l.Columns), row, 1)
 		logTotal[i], chosen[i] = float32(math.Log(float64(sum)))+highest, row[l.Targets[i]]
@@ -65,7 +65,7 @@ func scratchOf(s *[]float32, n int) []float32 {
 }
 
 // each calls f with each row, several at once, and memory that it may use. A target that is no column is an error.
-func (l Logits) each(parallel func(n int, f func(i int)), f func(i int, row []float32, scratch *[]float32)) error {
+func (l Logits) each(parallel Parallel, f func(i int, row []float32, scratch *[]float32)) error {
 	for i, target := range l.Targets {
 		if target < 0 || int(target) >= l.Columns {
 			return fmt.Errorf("target %d of %d columns is %d", i, l.Columns, target)

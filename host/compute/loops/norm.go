@@ -15,7 +15,7 @@ type Norm struct {
 const taskRows = 64
 
 // Adjoints writes the adjoints of x and of the gain. parallel calls a function with 0 to n−1, several at once if it likes.
-func (n Norm) Adjoints(dx, dGain []float32, parallel func(n int, f func(i int))) {
+func (n Norm) Adjoints(dx, dGain []float32, parallel Parallel) {
 	tasks := (len(n.Scale) + taskRows - 1) / taskRows
 	sums := make([]float32, tasks*n.Width)
 	parallel(tasks, func(task int) {

@@ -4,14 +4,10 @@ import "math"
 
 // A key is a float32 as an integer with the same order. Zeros have one key, and NaN the largest.
 func key(x float32) int32 {
-	switch {
-	case x != x:
+	if x != x {
 		return math.MaxInt32
-	case x == 0:
-		return 0
 	}
-	bits := int32(math.Float32bits(x))
-	return bits ^ bits>>31&math.MaxInt32
+	return ordered(x)
 }
 
 // ofKey is the number with a key.

@@ -32,7 +32,6 @@ const (
 	Joined         Kind = "quantizers with the norm or gate before them"
 	Norms          Kind = "adjoints of norms"
 	Losses         Kind = "losses"
-	LossSums       Kind = "sums of losses" // of a long vocabulary, and in evaluations
 )
 
 // maxRotated is the largest rotation of [Rotations].
