@@ -575,14 +575,5 @@ func choose(dst []float32, c, x, y *part) {
 		copy(dst, x.elements)
 		return
 	}
-	switch {
-	case x.elements != nil && y.elements != nil:
-		loops.Select(dst, c.elements, x.elements, y.elements)
-	case x.elements != nil:
-		loops.SelectS(dst, c.elements, x.elements, y.number)
-	case y.elements != nil:
-		loops.SSelect(dst, c.elements, x.number, y.elements)
-	default:
-		loops.SelectSS(dst, c.elements, x.number, y.number)
-	}
+	loops.Select(dst, c.elements, x.elements, x.number, y.elements, y.number)
 }

@@ -99,31 +99,17 @@ func Clamp(dst, a []float32, lo, hi float32) {
 	}
 }
 
-// Select is [Select1] of every element of c, a and b.
-func Select(dst, c, a, b []float32) {
-	for i := choose(dst, c, a, b); i < len(dst); i++ {
-		dst[i] = Select1(c[i], a[i], b[i])
-	}
-}
-
-// SelectS is [Select1] of every element of c and a, and of s.
-func SelectS(dst, c, a []float32, s float32) {
-	for i := chooseS(dst, c, a, s); i < len(dst); i++ {
-		dst[i] = Select1(c[i], a[i], s)
-	}
-}
-
-// SSelect is [Select1] of every element of c, of s, and of every element of b.
-func SSelect(dst, c []float32, s float32, b []float32) {
-	for i := sChoose(dst, c, s, b); i < len(dst); i++ {
-		dst[i] = Select1(c[i], s, b[i])
-	}
-}
-
-// SelectSS is [Select1] of every element of c, and of s and t.
-func SelectSS(dst, c []float32, s, t float32) {
-	for i := chooseSS(dst, c, s, t); i < len(dst); i++ {
-		dst[i] = Select1(c[i], s, t)
+// Select is [Select1] of every element of c, of a or, where that is nil, s, and of b or, where that is nil, t.
+func Select(dst, c, a []float32, s float32, b []float32, t float32) {
+	for i := choose(dst, c, a, s, b, t); i < len(dst); i++ {
+		x, y := s, t
+		if a != nil {
+			x = a[i]
+		}
+		if b != nil {
+			y = b[i]
+		}
+		dst[i] = Select1(c[i], x, y)
 	}
 }
 

@@ -17,10 +17,7 @@ func linMul(_, _ []float32, _ float32, _, _ []float32, _ float32) int { return 0
 func sqrtLin(_, _ []float32, _, _ float32) int                        { return 0 }
 func expLin(_, _ []float32, _, _ float32) int                         { return 0 }
 func clamp(_, _ []float32, _, _ float32) int                          { return 0 }
-func choose(_, _, _, _ []float32) int                                 { return 0 }
-func chooseS(_, _, _ []float32, _ float32) int                        { return 0 }
-func sChoose(_, _ []float32, _ float32, _ []float32) int              { return 0 }
-func chooseSS(_, _ []float32, _, _ float32) int                       { return 0 }
+func choose(_, _, _ []float32, _ float32, _ []float32, _ float32) int { return 0 }
 func roundMulS(_, _ []float32, _ float32) int                         { return 0 }
 func near(_, _, _ []float32, _ float32) int                           { return 0 }
 func fill(_ []float32, _ float32) int                                 { return 0 }

@@ -372,45 +372,29 @@ func clamp(dst, a []float32, lo, hi float32) (i int) {
 	return i
 }
 
-func choose(dst, c, a, b []float32) (i int) {
-	c, a, b = c[:len(dst)], a[:len(dst)], b[:len(dst)]
-	width, zero := simd.Float32s{}.Len(), simd.BroadcastFloat32s(0)
-	for ; i <= len(dst)-width; i += width {
-		taken := simd.LoadFloat32s(c[i:]).NotEqual(zero)
-		simd.LoadFloat32s(a[i:]).IfElse(taken, simd.LoadFloat32s(b[i:])).Store(dst[i:])
-	}
-	done()
-	return i
-}
-
-func chooseS(dst, c, a []float32, s float32) (i int) {
-	c, a = c[:len(dst)], a[:len(dst)]
-	width, all := simd.Float32s{}.Len(), simd.BroadcastFloat32s
-	zero, y := all(0), all(s)
-	for ; i <= len(dst)-width; i += width {
-		simd.LoadFloat32s(a[i:]).IfElse(simd.LoadFloat32s(c[i:]).NotEqual(zero), y).Store(dst[i:])
-	}
-	done()
-	return i
-}
-
-func sChoose(dst, c []float32, s float32, b []float32) (i int) {
-	c, b = c[:len(dst)], b[:len(dst)]
-	width, all := simd.Float32s{}.Len(), simd.BroadcastFloat32s
-	zero, x := all(0), all(s)
-	for ; i <= len(dst)-width; i += width {
-		x.IfElse(simd.LoadFloat32s(c[i:]).NotEqual(zero), simd.LoadFloat32s(b[i:])).Store(dst[i:])
-	}
-	done()
-	return i
-}
-
-func chooseSS(dst, c []float32, s, t float32) (i int) {
+func choose(dst, c, a []float32, s float32, b []float32, t float32) (i int) {
 	c = c[:len(dst)]
 	width, all := simd.Float32s{}.Len(), simd.BroadcastFloat32s
 	zero, x, y := all(0), all(s), all(t)
-	for ; i <= len(dst)-width; i += width {
-		x.IfElse(simd.LoadFloat32s(c[i:]).NotEqual(zero), y).Store(dst[i:])
+	switch {
+	case a != nil && b != nil:
+		a, b = a[:len(dst)], b[:len(dst)]
+		for ; i <= len(dst)-width; i += width {
+			taken := simd.LoadFloat32s(c[i:]).NotEqual(zero)
+			simd.LoadFloat32s(a[i:]).IfElse(taken, simd.LoadFloat32s(b[i:])).Store(dst[i:])
+		}
+	case a != nil:
+		a = a[:len(dst)]
+		for ; i <= len(dst)-width; i += width {
+			simd.LoadFloat32s(a[i:]).IfElse(simd.LoadFloat32s(c[i:]).NotEqual(zero), y).Store(dst[i:])
+		}
+	default:
+		for ; i <= len(dst)-width; i += width {
+			if b != nil {
+				y = simd.LoadFloat32s(b[i:])
+			}
+			x.IfElse(simd.LoadFloat32s(c[i:]).NotEqual(zero), y).Store(dst[i:])
+		}
 	}
 	done()
 	return i
