@@ -34,11 +34,9 @@ product      square matrices, and the products of models' layers: x·Wᵀ of a
              (dyᵀ·x), and scores (q·kᵀ) and values (p·v) of attention, for sequences
              of 256 and heads of 64.
 size         M×N×K of matrices M×K and K×N, and how many of them in a batch.
-numbers      float32: the product of the CPU device, with the start of an executable
-             and the transpositions it needs. float32 fused (device.kernels =
-             "fused"), bfloat16 and integers of 8 bits: package matmul from float32
-             and int8 in memory, with rounding and packing; 4-bit and 8-bit are such
-             integers up to 7 and 127.
+numbers      float32, bfloat16 and integers of 8 bits, from float32 and int8 in memory,
+             with rounding and packing; 4-bit and 8-bit are such integers up to 7 and
+             127
 GOP/s        2·M·N·K for each product of the batch, in a second
 of peak      that, as a part of the peak of the instruction that multiplies, on as
              many threads`,

@@ -128,7 +128,26 @@ func Run(ctx context.Context, cfg *config.Config, o Options) (*Report, error) {
 		return nil, err
 	}
 	defer dev.Close()
-	list, configured := variants(cfg, plan, o.Alone)
+	isCAGE := cfg.Method.Name == cage.NameCAGE
+	correctable := isCAGE || cfg.Method.Name == cage.NameOff
+	if correctable { // rules without a method get the correction, which acts where λ_t > 0
+		plan.Rules = slices.Clone(plan.Rules)
+		for i, r := range plan.Rules {
+			if r.Quantizer != nil && (r.Method == nil || len(r.Method.Modes()) == 0) {
+				plan.Rules[i].Method = cage.Default
+			}
+		}
+	}
+	list, configured := []variant{{Plain, plan, 0}}, 0
+	if correctable && len(plan.Weights) > 0 {
+		list = append(list, variant{WithCAGE, plan, cfg.Method.CAGE.Lambda})
+		if isCAGE && cfg.Method.CAGE.Form != cage.Off {
+			configured = 1
+		}
+	}
+	if o.Alone {
+		list, configured = list[configured:configured+1], 0
+	}
 	timings, err := timeInTurn(ctx, dev, list, cfg.Model.Vocab, o.Rounds)
 	if err != nil {
 		return nil, err
@@ -156,37 +175,6 @@ type variant struct {
 	lambda float64 // λ_t of every step; 0 runs without correction
 }
 
-// variants lists the steps to measure, and which of them is the configured one.
-func variants(cfg *config.Config, plan step.Plan, alone bool) (list []variant, configured int) {
-	isCAGE := cfg.Method.Name == cage.NameCAGE && cfg.Method.CAGE.Form != cage.Off
-	correctable := cfg.Method.Name == cage.NameCAGE || cfg.Method.Name == cage.NameOff
-	if correctable {
-		plan.Rules = corrected(plan.Rules)
-	}
-	list = []variant{{Plain, plan, 0}}
-	if correctable && len(plan.Weights) > 0 {
-		list = append(list, variant{WithCAGE, plan, cfg.Method.CAGE.Lambda})
-		if isCAGE {
-			configured = 1
-		}
-	}
-	if alone {
-		return list[configured : configured+1], 0
-	}
-	return list, configured
-}
-
-// corrected gives rules without a method the correction, which acts where λ_t > 0.
-func corrected(rules []cage.Rule) []cage.Rule {
-	rules = slices.Clone(rules)
-	for i, r := range rules {
-		if r.Quantizer != nil && (r.Method == nil || len(r.Method.Modes()) == 0) {
-			rules[i].Method = cage.Default
-		}
-	}
-	return rules
-}
-
 // timeInTurn compiles the variants, and runs rounds of one step of each. A quarter of the rounds,
 // at least two, warm up and do not count. All start from the same parameters and see the same
 // tokens.
@@ -201,8 +189,17 @@ func timeInTurn(
 			return nil, fmt.Errorf("%s: %w", v.name, err)
 		}
 		defer c.Close()
-		if err := loadTeacher(c); err != nil {
-			return nil, err
+		if d := c.Plan().Distillation; d != nil { // its teacher gets random parameters
+			params := map[string]architecture.Param{}
+			for _, p := range d.Teacher.Params() {
+				params[p.Name] = p
+			}
+			err := c.LoadTeacher(step.LoadParams(d.Teacher, func(name string) ([]float32, error) {
+				return params[name].Init(0), nil
+			}))
+			if err != nil {
+				return nil, err
+			}
 		}
 		state, err := c.NewState(0, tokens(c, vocab))
 		if err != nil {
@@ -235,21 +232,6 @@ func timeInTurn(
 		summarize(&timings[i], &timings[0])
 	}
 	return timings, nil
-}
-
-// loadTeacher gives the teacher of a step, if it has one, random parameters.
-func loadTeacher(c *step.Compiled) error {
-	d := c.Plan().Distillation
-	if d == nil {
-		return nil
-	}
-	params := map[string]architecture.Param{}
-	for _, p := range d.Teacher.Params() {
-		params[p.Name] = p
-	}
-	return c.LoadTeacher(step.LoadParams(d.Teacher, func(name string) ([]float32, error) {
-		return params[name].Init(0), nil
-	}))
 }
 
 // tokens are a batch of random ids, the same at each call.

@@ -4,13 +4,16 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"math/rand/v2"
 	"runtime"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/compute/matmul"
+	"github.com/cage-qat/cage/host/model/architecture"
 )
 
 // PeakOptions say what to measure, and for how long.
@@ -22,7 +25,7 @@ type PeakOptions struct {
 	Tokens  int           // in a step of these models
 }
 
-// A Rate is how much was done in a second: operations.
+// A Rate is how many operations were done in a second.
 type Rate struct {
 	Threads int `json:"threads"`
 	// Best is that of the fastest run. Other load on the machine makes runs slower, and nothing
@@ -31,14 +34,26 @@ type Rate struct {
 	Median float64 `json:"median"`
 	// Share is Best as a part of that of the instruction on as many threads; 0 for what has none.
 	Share float64 `json:"share_of_peak,omitempty"`
-
-	all []float64
 }
 
 // Named are the rates of an instruction.
 type Named struct {
 	Name  string `json:"name"`
 	Rates []Rate `json:"rates"`
+}
+
+// A Product is a kind of product of matrices, or of a batch of them.
+type Product struct {
+	Name string `json:"name"`
+	// Batch, M, N and K are its sizes: of matrices M×K and K×N.
+	Batch int `json:"batch"`
+	M     int `json:"m"`
+	N     int `json:"n"`
+	K     int `json:"k"`
+	// Numbers are what is multiplied: float32, bfloat16, or integers of 4 or 8 bits.
+	Numbers     string `json:"numbers"`
+	Instruction string `json:"instruction"`
+	Rates       []Rate `json:"rates"`
 }
 
 // A PeakReport has operations per second. An operation is a multiplication or an addition.
@@ -48,140 +63,6 @@ type PeakReport struct {
 	Threads      []int            `json:"threads"`
 	Instructions []Named          `json:"instructions"`
 	Products     []Product        `json:"products"`
-}
-
-// A subject is something to be timed.
-type subject struct {
-	work  float64 // operations of a call of once
-	rates *[]Rate
-	// start prepares for so many threads, and returns what does the work. If each is set, that
-	// keeps one thread busy, and is called on all threads at once, each with its number; otherwise
-	// it uses the threads itself.
-	start func(threads int) (once func(thread int) error)
-	each  bool
-}
-
-// Peaks measures everything, on one thread and on as many as Go uses.
-func Peaks(ctx context.Context, o PeakOptions) (*PeakReport, error) {
-	tier, err := engine.ProductTier()
-	if err != nil {
-		return nil, err
-	}
-	dev, err := engine.Open("cpu", engine.Options{})
-	if err != nil {
-		return nil, err
-	}
-	defer dev.Close()
-	r := &PeakReport{Build: dev.BuildInfo(), Kernels: tier.Name(), Threads: []int{1}}
-	if most := runtime.GOMAXPROCS(0); most > 1 {
-		r.Threads = append(r.Threads, most)
-	}
-	subjects := r.instructions()
-	products, closeAll, err := r.products(dev, tier, o)
-	defer closeAll()
-	if err != nil {
-		return nil, err
-	}
-	if err := inTurn(ctx, append(subjects, products...), r.Threads, o); err != nil {
-		return nil, err
-	}
-	r.addShares()
-	return r, nil
-}
-
-func (r *PeakReport) instructions() (list []subject) {
-	peaks := matmul.Peaks()
-	r.Instructions = make([]Named, len(peaks))
-	for i, p := range peaks {
-		const repetitions = 10000 // long beside a look at the clock, and short beside a run
-		r.Instructions[i].Name = p.Instruction
-		list = append(list, subject{
-			work: repetitions * float64(p.Operations), rates: &r.Instructions[i].Rates, each: true,
-			start: func(int) func(int) error { return func(int) error { p.Run(repetitions); return nil } },
-		})
-	}
-	return list
-}
-
-// inTurn runs all subjects, A B C A B C …, so that what disturbs the machine for a while disturbs
-// no subject in all of its runs. One thread is as many as Go has then.
-func inTurn(ctx context.Context, subjects []subject, threads []int, o PeakOptions) error {
-	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(0))
-	for _, n := range threads {
-		runtime.GOMAXPROCS(n)
-		once := make([]func(int) error, len(subjects))
-		for i, s := range subjects {
-			once[i] = s.start(n)
-			*s.rates = append(*s.rates, Rate{Threads: n})
-		}
-		for round := range 1 + o.Runs {
-			for i, s := range subjects {
-				if err := ctx.Err(); err != nil {
-					return err
-				}
-				rate, err := s.run(once[i], n, o.Time)
-				if err != nil {
-					return err
-				}
-				if round > 0 {
-					last := &(*s.rates)[len(*s.rates)-1]
-					last.all = append(last.all, rate)
-				}
-			}
-		}
-		for _, s := range subjects {
-			(*s.rates)[len(*s.rates)-1].sumUp()
-		}
-	}
-	return nil
-}
-
-func (r *Rate) sumUp() {
-	slices.Sort(r.all)
-	n := len(r.all)
-	r.Best, r.Median = r.all[n-1], (r.all[(n-1)/2]+r.all[n/2])/2
-}
-
-func (s subject) run(once func(int) error, threads int, least time.Duration) (float64, error) {
-	if !s.each {
-		threads = 1
-	}
-	counts, errs := make([]int, threads), make([]error, threads)
-	began := time.Now()
-	work := func(thread int) {
-		for time.Since(began) < least || counts[thread] == 0 {
-			if errs[thread] = once(thread); errs[thread] != nil {
-				return
-			}
-			counts[thread]++
-		}
-	}
-	var others sync.WaitGroup
-	for thread := 1; thread < threads; thread++ {
-		others.Go(func() { work(thread) })
-	}
-	work(0)
-	others.Wait()
-	seconds, calls := time.Since(began).Seconds(), 0
-	for thread, n := range counts {
-		if errs[thread] != nil {
-			return 0, errs[thread]
-		}
-		calls += n
-	}
-	return float64(calls) * s.work / max(seconds, 1e-9), nil
-}
-
-func (r *PeakReport) addShares() {
-	for i := range r.Products {
-		p := &r.Products[i]
-		at := slices.IndexFunc(r.Instructions, func(n Named) bool { return n.Name == p.Instruction })
-		for j := range p.Rates {
-			if at >= 0 {
-				p.Rates[j].Share = p.Rates[j].Best / r.Instructions[at].Rates[j].Best
-			}
-		}
-	}
 }
 
 // Check refuses sizes of which there is nothing to measure.
@@ -201,3 +82,261 @@ func (o PeakOptions) Check() error {
 	}
 	return nil
 }
+
+// A subject is something to be timed.
+type subject struct {
+	work  float64 // operations of a call of once
+	rates *[]Rate
+	// once does the work on so many threads; if each is set, on one thread, and it is called on all
+	// of them at once.
+	once func(threads int) error
+	each bool
+}
+
+// Peaks measures everything, on one thread and on as many as Go uses. Subjects are run in turn,
+// A B C A B C …, so that what disturbs the machine for a while disturbs no subject in all of its
+// runs.
+func Peaks(ctx context.Context, o PeakOptions) (*PeakReport, error) {
+	tier, err := engine.ProductTier()
+	if err != nil {
+		return nil, err
+	}
+	dev, err := engine.Open("cpu", engine.Options{})
+	if err != nil {
+		return nil, err
+	}
+	defer dev.Close()
+	r := &PeakReport{Build: dev.BuildInfo(), Kernels: tier.Name(), Threads: []int{1}}
+	if most := runtime.GOMAXPROCS(0); most > 1 {
+		r.Threads = append(r.Threads, most)
+	}
+	var subjects []subject
+	peaks := matmul.Peaks()
+	r.Instructions = make([]Named, len(peaks))
+	for i, p := range peaks {
+		const repetitions = 10000 // long beside a look at the clock, and short beside a run
+		r.Instructions[i].Name = p.Instruction
+		subjects = append(subjects, subject{
+			work: repetitions * float64(p.Operations), rates: &r.Instructions[i].Rates, each: true,
+			once: func(int) error { p.Run(repetitions); return nil },
+		})
+	}
+	products, err := r.addProducts(tier, o)
+	if err != nil {
+		return nil, err
+	}
+	subjects = append(subjects, products...)
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(0))
+	for _, n := range r.Threads {
+		runtime.GOMAXPROCS(n)
+		all := make([][]float64, len(subjects))
+		for round := range 1 + o.Runs {
+			for i, s := range subjects {
+				if err := ctx.Err(); err != nil {
+					return nil, err
+				}
+				rate, err := s.run(n, o.Time)
+				if err != nil {
+					return nil, err
+				}
+				if round > 0 {
+					all[i] = append(all[i], rate)
+				}
+			}
+		}
+		for i, s := range subjects {
+			*s.rates = append(*s.rates, Rate{Threads: n, Best: slices.Max(all[i]), Median: quantile(all[i], 0.5)})
+		}
+	}
+	for i := range r.Products {
+		p := &r.Products[i]
+		at := slices.IndexFunc(r.Instructions, func(n Named) bool { return n.Name == p.Instruction })
+		for j := range p.Rates {
+			if at >= 0 {
+				p.Rates[j].Share = p.Rates[j].Best / r.Instructions[at].Rates[j].Best
+			}
+		}
+	}
+	return r, nil
+}
+
+// run returns the operations per second of calls that take a time at least.
+func (s subject) run(threads int, least time.Duration) (float64, error) {
+	callers := 1
+	if s.each {
+		callers = threads
+	}
+	counts, errs := make([]int, callers), make([]error, callers)
+	began := time.Now()
+	work := func(caller int) {
+		for errs[caller] == nil && (time.Since(began) < least || counts[caller] == 0) {
+			errs[caller] = s.once(threads)
+			counts[caller]++
+		}
+	}
+	var others sync.WaitGroup
+	for caller := 1; caller < callers; caller++ {
+		others.Go(func() { work(caller) })
+	}
+	work(0)
+	others.Wait()
+	seconds, calls := time.Since(began).Seconds(), 0
+	for caller, n := range counts {
+		if errs[caller] != nil {
+			return 0, errs[caller]
+		}
+		calls += n
+	}
+	return float64(calls) * s.work / max(seconds, 1e-9), nil
+}
+
+// A form is a product of tensors with axes [batch, rows, columns], of which one is summed over.
+type form struct {
+	name           string
+	batch, m, n, k int
+	left, right    int // the axis that is summed over
+}
+
+func (f form) leftDims() []int  { return f.dims(f.m, f.left == 1) }
+func (f form) rightDims() []int { return f.dims(f.n, f.right == 1) }
+
+func (f form) dims(cross int, first bool) []int {
+	if first {
+		return []int{f.batch, f.k, cross}
+	}
+	return []int{f.batch, cross, f.k}
+}
+
+// forms are squares, and the products of models of the given widths: of a linear layer (W1 of the
+// feed-forward one) forward, and of the gradients of its input and its weight; of attention, the
+// scores and the values, each with heads of 64.
+func forms(o PeakOptions) (list []form) {
+	for _, n := range o.Squares {
+		list = append(list, form{"square", 1, n, n, n, 2, 1})
+	}
+	const headSize, longest = 64, 256
+	context := min(longest, o.Tokens)
+	for _, width := range o.Widths {
+		hidden, size := architecture.SwiGLUHidden(width), min(headSize, width)
+		heads := o.Tokens / context * (width / size)
+		list = append(list,
+			form{"x·Wᵀ", 1, o.Tokens, hidden, width, 2, 2},
+			form{"dy·W", 1, o.Tokens, width, hidden, 2, 1},
+			form{"dyᵀ·x", 1, hidden, width, o.Tokens, 1, 1},
+			form{"q·kᵀ", heads, context, context, size, 2, 2},
+			form{"p·v", heads, context, size, context, 2, 1})
+	}
+	return list
+}
+
+// addProducts lists the products in the report.
+func (r *PeakReport) addProducts(tier *matmul.Tier, o PeakOptions) (list []subject, err error) {
+	all := forms(o)
+	shared := newOperands(all)
+	numbers := []struct {
+		name       string
+		arithmetic matmul.Arithmetic
+		largest    int // of integers; 0 for floats
+	}{
+		{"float32", matmul.Float32, 0}, {"bfloat16", matmul.BFloat16, 0}, {"4-bit", matmul.Int8, 7}, {"8-bit", matmul.Int8, 127},
+	}
+	r.Products = make([]Product, 0, len(all)*len(numbers))
+	for _, f := range all {
+		for _, kind := range numbers {
+			r.Products = append(r.Products, Product{
+				Name: f.name, Batch: f.batch, M: f.m, N: f.n, K: f.k, Numbers: kind.name,
+				Instruction: tier.Instruction(kind.arithmetic, kind.largest),
+			})
+			once, err := byMatmul(tier, kind.arithmetic, f, shared, kind.largest)
+			if err != nil {
+				return nil, fmt.Errorf("%s %d×%d×%d of %s: %w", f.name, f.m, f.n, f.k, kind.name, err)
+			}
+			operations := 2 * float64(f.batch) * float64(f.m) * float64(f.n) * float64(f.k)
+			list = append(list, subject{work: operations, rates: &r.Products[len(r.Products)-1].Rates, once: once})
+		}
+	}
+	return list, nil
+}
+
+func byMatmul(
+	tier *matmul.Tier, a matmul.Arithmetic, f form, o *operands, largest int,
+) (once func(threads int) error, err error) {
+	p, err := matmul.New(tier, a, layout(f.leftDims(), f.left), layout(f.rightDims(), f.right))
+	if err != nil {
+		return nil, err
+	}
+	left, right := o.of(size(f.leftDims()), largest), o.of(size(f.rightDims()), largest)
+	return func(threads int) error {
+		return p.Run(matmul.Results{Float32: o.out[:p.Size()]}, left, right, matmul.Scales{}, parallel(threads))
+	}, nil
+}
+
+// layout is that of a tensor [batch, rows, columns] of which an axis is summed over.
+func layout(dims []int, contracted int) matmul.Layout {
+	axes := []matmul.Axis{{Size: dims[0], Stride: dims[1] * dims[2]}, {Size: dims[1], Stride: dims[2]}, {Size: dims[2], Stride: 1}}
+	return matmul.Layout{Batch: axes[:1], Cross: axes[3-contracted:][:1], Contracted: axes[contracted:][:1]}
+}
+
+// parallel runs tasks on so many threads, this one among them.
+func parallel(threads int) func(n int, f func(i int)) {
+	if threads == 1 {
+		return nil
+	}
+	return func(n int, f func(i int)) {
+		var next atomic.Int64
+		work := func() {
+			for i := next.Add(1) - 1; i < int64(n); i = next.Add(1) - 1 {
+				f(int(i))
+			}
+		}
+		var others sync.WaitGroup
+		for range min(n, threads) - 1 {
+			others.Go(work)
+		}
+		work()
+		others.Wait()
+	}
+}
+
+// operands are numbers for all products, and room for their results: products are timed one by one.
+type operands struct {
+	floats   []float32
+	integers map[int][]int8 // by the largest
+	out      []float32
+}
+
+func newOperands(all []form) *operands {
+	most, results := 0, 0
+	for _, f := range all {
+		most, results = max(most, size(f.leftDims()), size(f.rightDims())), max(results, f.batch*f.m*f.n)
+	}
+	return &operands{floats(most), map[int][]int8{}, make([]float32, results)}
+}
+
+// of returns elements: integers up to largest, or floats if that is 0.
+func (o *operands) of(n, largest int) matmul.Elements {
+	if largest == 0 {
+		return matmul.Elements{Float32: o.floats[:n]}
+	}
+	x, ok := o.integers[largest]
+	if !ok {
+		r := rand.New(rand.NewPCG(3, 4))
+		x = make([]int8, len(o.floats))
+		for i := range x {
+			x[i] = int8(r.IntN(2*largest+1) - largest)
+		}
+		o.integers[largest] = x
+	}
+	return matmul.Elements{Int8: x[:n]}
+}
+
+// floats are drawn: multiplying numbers that are alike takes less power, and may take less time.
+func floats(n int) []float32 {
+	r, x := rand.New(rand.NewPCG(1, 2)), make([]float32, n)
+	for i := range x {
+		x[i] = 2*r.Float32() - 1
+	}
+	return x
+}
+
+func size(dims []int) int { return dims[0] * dims[1] * dims[2] }
