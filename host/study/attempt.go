@@ -67,9 +67,10 @@ func (r *runner) attempt(ctx context.Context, c Cell) (State, *Failure, error) {
 
 func (r *runner) train(ctx context.Context, c Cell) (State, *Failure, error) {
 	dir := r.study.dir(c)
-	command := r.opts.Command
 	p := process{dir: dir, grace: r.study.grace(), log: logFile, environment: c.environment, threads: r.plan.Threads,
-		command: append(command[:len(command):len(command)], dir.Join(cellFile).Name, "--resume", "--quiet", "--lifeline="+r.study.grace().String())}
+		command: slices.Concat(r.opts.Command, []string{
+			dir.Join(cellFile).Name, "--resume", "--quiet", "--lifeline=" + r.study.grace().String(),
+		})}
 	failure, err := p.run(ctx)
 	if err != nil {
 		return Interrupted, nil, err
@@ -136,14 +137,40 @@ func (p *process) run(ctx context.Context) (failure *Failure, err error) {
 			return nil, err
 		}
 	}
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // a Ctrl-C at the terminal is the study's alone, which lets the process end in order
-	ended := supervise(ctx, cmd, p.grace)
-	if ended == nil {
+	// A Ctrl-C at the terminal is the study's alone, which lets the process end in order.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	// Its standard input stays open as long as it is to run: it ends when ctx does, and with this
+	// process, however that ends. What has not stopped after grace is killed.
+	alive, err := cmd.StdinPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err == nil {
+		ended := make(chan error, 1)
+		go func() { ended <- cmd.Wait() }()
+		select {
+		case err = <-ended:
+		case <-ctx.Done():
+			_ = alive.Close()
+			select {
+			case err = <-ended:
+			case <-time.After(p.grace):
+				_ = cmd.Process.Kill()
+				<-ended
+				err = errors.New("was killed, because it did not stop")
+				failure = &Failure{stopped: true}
+			}
+		}
+	}
+	if err == nil {
 		return nil, nil
 	}
-	f := &Failure{Exit: ended.Error(), stopped: errors.Is(ended, errOutlived) || cmd.ProcessState.ExitCode() == exitInterrupted}
-	f.explain(log, p.start)
-	return f, nil
+	if failure == nil {
+		failure = &Failure{stopped: cmd.ProcessState != nil && cmd.ProcessState.ExitCode() == exitInterrupted}
+	}
+	failure.Exit = err.Error()
+	failure.explain(log, p.start)
+	return failure, nil
 }
 
 func (p *process) openLog() (vfs.File, error) {
@@ -206,38 +233,6 @@ func checkOurs(dir vfs.Path) error {
 // in a directory. Nothing may be writing these files.
 func removeAbandoned(dir vfs.Path, names ...string) error {
 	return atomicfile.RemoveAbandoned(dir, func(name string) bool { return slices.Contains(names, name) })
-}
-
-// errOutlived is returned for a process that did not end in time.
-var errOutlived = errors.New("was killed, because it did not stop")
-
-// supervise runs a process to its end. Its standard input stays open as long as it is to run: it
-// ends when ctx does, and with this process, however that ends. What has not stopped after grace is
-// killed.
-func supervise(ctx context.Context, cmd *exec.Cmd, grace time.Duration) error {
-	alive, err := cmd.StdinPipe()
-	if err != nil {
-		return err
-	}
-	if err := cmd.Start(); err != nil {
-		return err
-	}
-	ended := make(chan error, 1)
-	go func() { ended <- cmd.Wait() }()
-	select {
-	case err := <-ended:
-		return err
-	case <-ctx.Done():
-	}
-	_ = alive.Close()
-	select {
-	case err := <-ended:
-		return err
-	case <-time.After(grace):
-		_ = cmd.Process.Kill()
-		<-ended
-		return errOutlived
-	}
 }
 
 const (

@@ -6,6 +6,7 @@ import (
 	"io"
 	"io/fs"
 	"maps"
+	"slices"
 
 	"github.com/cage-qat/cage/host/train/metrics"
 	"github.com/cage-qat/cage/internal/atomicfile"
@@ -113,7 +114,10 @@ func (r *runner) evaluate(ctx context.Context, c Cell) (State, *Failure, error) 
 			continue
 		}
 		output := dir.Join(outputFile)
-		p := process{dir: r.study.dir(c), grace: r.study.grace(), log: evaluationLog, environment: c.environment, output: &output, threads: r.plan.Threads, command: r.tool(e.Arguments(c.Run, dir.Name))}
+		p := process{
+			dir: r.study.dir(c), grace: r.study.grace(), log: evaluationLog, environment: c.environment,
+			output: &output, threads: r.plan.Threads, command: slices.Concat(r.opts.Tool, e.Arguments(c.Run, dir.Name)),
+		}
 		failure, err := p.run(ctx)
 		switch {
 		case err != nil:
@@ -123,7 +127,19 @@ func (r *runner) evaluate(ctx context.Context, c Cell) (State, *Failure, error) 
 		case failure != nil:
 			return Failed, failure, nil
 		}
-		if err := endEvaluation(dir, e); err != nil {
+		a, _, err := readAccount(dir)
+		if err == nil {
+			var found map[string]float64
+			found, err = e.Read(dir)
+			a.Metrics = map[string]metrics.Number{}
+			for name, x := range found {
+				a.Metrics[name] = metrics.Number(x)
+			}
+		}
+		if err == nil {
+			err = atomicfile.WriteJSON(dir.Join(accountFile), a)
+		}
+		if err != nil {
 			return Failed, &Failure{Error: err.Error(), Exit: "exit status 0", File: evaluationLog}, nil
 		}
 	}
@@ -166,22 +182,6 @@ func (s *Study) beginEvaluation(ctx context.Context, c Cell, e *placedEvaluation
 		return false, err
 	}
 	return false, atomicfile.WriteJSON(dir.Join(accountFile), account{Rows: now})
-}
-
-func endEvaluation(dir vfs.Path, e *placedEvaluation) error {
-	a, _, err := readAccount(dir)
-	if err != nil {
-		return err
-	}
-	found, err := e.Read(dir)
-	if err != nil {
-		return err
-	}
-	a.Metrics = map[string]metrics.Number{}
-	for name, x := range found {
-		a.Metrics[name] = metrics.Number(x)
-	}
-	return atomicfile.WriteJSON(dir.Join(accountFile), a)
 }
 
 // Evaluated returns the evaluations of a cell's model that have begun: for the ID of each, the hash

@@ -364,8 +364,26 @@ func (r *reader) resolve(base *plaintoml.Document, plans []plan, axes []axis) []
 			found.add(err, p.name(axes))
 			return nil
 		}
+		if cell.start > 0 {
+			// Until the cell that it starts from has a directory, the configuration names the model by
+			// the hash of that cell. So the hash of a cell depends on what it starts from.
+			hash, err := cells[cell.start-1].hash()
+			if err != nil {
+				return err
+			}
+			cell.Config, err = cell.Config.Changed(func(cfg *config.Config) error {
+				cfg.Init = "cell:" + hash
+				return nil
+			})
+			if err != nil {
+				return err
+			}
+			if cell.Quantize == nil || cell.Quantize.Of == OfInit {
+				cell.made = cell.start
+			}
+		}
 		cells[i] = cell
-		return cells[i].setStart(cells)
+		return nil
 	}
 	for i := range plans {
 		if err := one(i); err != nil {

@@ -89,7 +89,12 @@ func takeClaim(study vfs.Path, id string) (vfs.Lock, error) {
 	if err := atomicfile.CheckOurs(claim, signature); err != nil { // nobody else writes now
 		return nil, errors.Join(err, lock.Unlock())
 	}
-	_ = sign(claim)
+	if text, err := json.Marshal(self(time.Now())); err == nil {
+		if f, err := claim.OpenFile(os.O_WRONLY|os.O_TRUNC, 0); err == nil {
+			_, _ = f.Write(append(text, '\n'))
+			_ = f.Close()
+		}
+	}
 	return lock, nil
 }
 
@@ -101,29 +106,6 @@ func signature(content io.Reader) bool {
 	}
 	var h Holder
 	return len(bytes.Trim(text, "\x00")) == 0 || plainjson.UnmarshalStrict(text, &h) == nil && !h.Since.IsZero()
-}
-
-// sign writes into a claim who has it.
-func sign(claim vfs.Path) error {
-	text, err := json.Marshal(self(time.Now()))
-	if err != nil {
-		return err
-	}
-	f, err := claim.OpenFile(os.O_WRONLY|os.O_TRUNC, 0)
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(append(text, '\n'))
-	return errors.Join(err, f.Close())
-}
-
-// resetRunning writes down that nobody works on a cell, after a process that was killed. It is an
-// error if the file is not one that [setRunning] wrote.
-func resetRunning(study vfs.Path) error {
-	if _, err := runningCells(study); err != nil {
-		return fmt.Errorf("%w. It is no list of running cells: move it away", err)
-	}
-	return setRunning(study, map[string]Holder{})
 }
 
 // setRunning writes down the cells that a process works on which shares the study with nobody.
@@ -142,32 +124,10 @@ func Holders(study vfs.Path) (map[string]Holder, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", lock, err)
 	}
-	if !alone {
-		return claimed(study)
+	if alone {
+		return runningCells(study)
 	}
-	return runningCells(study)
-}
-
-// runningCells reads the cells of a process that shares the study with nobody.
-func runningCells(study vfs.Path) (map[string]Holder, error) {
-	file := study.Join(runningFile)
-	text, err := file.ReadSmallFile(maxRunning)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	var cells map[string]Holder
-	if err := plainjson.UnmarshalStrict(text, &cells); err != nil {
-		return nil, fmt.Errorf("%s: %w", file, err)
-	}
-	return cells, nil
-}
-
-// claimed are the cells that are worked on by processes that share the study.
-func claimed(study vfs.Path) (map[string]Holder, error) {
-	entries, err := study.Join(claimsDir).ReadDir()
+	entries, err := study.Join(claimsDir).ReadDir() // of processes that share the study
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
@@ -184,8 +144,12 @@ func claimed(study vfs.Path) (map[string]Holder, error) {
 		if err != nil {
 			return nil, err
 		}
-		if locked {
-			cells[e.Name()] = signed(claim)
+		if locked { // a claim that was taken a moment ago may not say by whom
+			var h Holder
+			if text, err := claim.ReadSmallFile(maxHolder); err != nil || plainjson.Unmarshal(text, &h) != nil {
+				h = Holder{}
+			}
+			cells[e.Name()] = h
 		}
 	}
 	return cells, nil
@@ -197,15 +161,19 @@ const (
 	maxRunning = 1 << 20 // of all cells that one process works on
 )
 
-// signed reads who has a claim. One that was taken a moment ago may not say it yet.
-func signed(claim vfs.Path) Holder {
-	text, err := claim.ReadSmallFile(maxHolder)
+// runningCells reads the cells of a process that shares the study with nobody.
+func runningCells(study vfs.Path) (map[string]Holder, error) {
+	file := study.Join(runningFile)
+	text, err := file.ReadSmallFile(maxRunning)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
 	if err != nil {
-		return Holder{}
+		return nil, err
 	}
-	var h Holder
-	if err := plainjson.Unmarshal(text, &h); err != nil {
-		return Holder{}
+	var cells map[string]Holder
+	if err := plainjson.UnmarshalStrict(text, &cells); err != nil {
+		return nil, fmt.Errorf("%s: %w", file, err)
 	}
-	return h
+	return cells, nil
 }

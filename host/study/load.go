@@ -1,6 +1,7 @@
 package study
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -62,7 +63,13 @@ func load(path string, text []byte, doc *plaintoml.Document) (*Study, error) {
 		schema.Key{Name: "axes", To: &lists.axes, Doc: "each with a name and values"},
 		optional("exclude", &lists.exclude), optional("cells", &lists.cells), optional("evaluations", &lists.evaluations),
 		optional("tables", &lists.tables), optional("figures", &lists.figures))
-	s.completeNames(study)
+	if s.Name == "" { // then the study has the name of its file
+		s.Name = strings.TrimSuffix(filepath.Base(path), filepath.Ext(path))
+	}
+	if strings.ContainsAny(s.Name, `/\`) || s.Name == "." || s.Name == ".." {
+		study.wrong("name", s.Name, "a name without slashes")
+	}
+	s.Out = filepath.Clean(cmp.Or(s.Out, filepath.Join("studies", s.Name)))
 	axes := readAxes(study.each("axes", lists.axes))
 	plans := readCells(study, axes, study.each("exclude", lists.exclude), study.each("cells", lists.cells))
 	s.readEvaluations(study.each("evaluations", lists.evaluations))
@@ -120,22 +127,6 @@ func (s *Study) readBase(top *table, raw any) *plaintoml.Document {
 		top.wrong("base", raw, baseIs)
 	}
 	return nil
-}
-
-// completeNames gives the study the name of its file, and a directory of that name, unless the file
-// says otherwise.
-func (s *Study) completeNames(t *table) {
-	if s.Name == "" {
-		file := filepath.Base(s.File)
-		s.Name = strings.TrimSuffix(file, filepath.Ext(file))
-	}
-	if strings.ContainsAny(s.Name, `/\`) || s.Name == "." || s.Name == ".." {
-		t.wrong("name", s.Name, "a name without slashes")
-	}
-	if s.Out == "" {
-		s.Out = filepath.Join("studies", s.Name)
-	}
-	s.Out = filepath.Clean(s.Out)
 }
 
 // hashDigits are enough to tell the cells of all studies apart.

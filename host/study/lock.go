@@ -48,7 +48,10 @@ func (s *Study) tidy() error {
 	if err := removeAbandoned(s.at(), rundir.StudyFile, runningFile); err != nil {
 		return err
 	}
-	return resetRunning(s.at())
+	if _, err := runningCells(s.at()); err != nil {
+		return fmt.Errorf("%w. It is no list of running cells: move it away", err)
+	}
+	return setRunning(s.at(), map[string]Holder{})
 }
 
 // awaitFree waits until no process holds a lock: one that lost its parent may still be saving its

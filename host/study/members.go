@@ -99,7 +99,11 @@ func (s *Study) beats(file vfs.Path) (stop func()) {
 		ticker := time.NewTicker(beat)
 		defer ticker.Stop()
 		for {
-			_ = overwrite(file, fmt.Sprintf("%d\n", time.Now().UnixNano()))
+			// To close the file brings what was written to other machines.
+			if f, err := file.OpenFile(os.O_WRONLY, 0); err == nil {
+				_, _ = f.WriteAt(fmt.Appendf(nil, "%d\n", time.Now().UnixNano()), 0)
+				_ = f.Close()
+			}
 			select {
 			case <-quit:
 				return
@@ -108,17 +112,6 @@ func (s *Study) beats(file vfs.Path) (stop func()) {
 		}
 	})
 	return func() { close(quit); done.Wait() }
-}
-
-// overwrite writes into a file that is there. To close it brings what was written to other
-// machines.
-func overwrite(file vfs.Path, text string) error {
-	f, err := file.OpenFile(os.O_WRONLY, 0)
-	if err != nil {
-		return err
-	}
-	_, err = f.WriteAt([]byte(text), 0)
-	return errors.Join(err, f.Close())
 }
 
 // meet looks at the files of all other members. Those that can be locked must have been left by

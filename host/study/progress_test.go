@@ -1,11 +1,9 @@
 package study
 
 import (
-	"path/filepath"
 	"testing"
 	"time"
 
-	"github.com/cage-qat/cage/host/train/config"
 	"github.com/cage-qat/cage/host/train/rundir"
 )
 
@@ -42,44 +40,6 @@ func TestLeft(t *testing.T) {
 	r.plan.Run, r.plan.Waiting = s.Cells[:3], s.Cells[3:] // the last for a choice
 	if left := r.left(); (left - 18*time.Second).Abs() > 100*time.Millisecond {
 		t.Errorf("%v are left where a cell waits, want 18 s", left)
-	}
-}
-
-// TestStepsOfConversations: how many steps an epoch has is known once one cell has begun.
-func TestStepsOfConversations(t *testing.T) {
-	s := parsed(t, filepath.Join(t.TempDir(), "two.toml"), `
-		[base]
-		model = {layers = 1, width = 16, heads = 1, context = 16}
-		data = {kind = "chat", train = "talks", validation = "talks"}
-		train = {batch = 1}
-		schedule = {rate = 0.1}
-		optimizer = {plugin = "adamw"}
-		[study]
-		[[study.axes]]
-		name = "seed"
-		key = "seed"
-		values = [0, 1]
-	`)
-	s.Out = t.TempDir()
-	r := newRunner(s, RunOptions{}, Plan{Run: s.Cells})
-	first, second := s.Cells[0], s.Cells[1]
-	if n := r.steps(first); n != 0 {
-		t.Errorf("%d steps before anything is known", n)
-	}
-	pinned, err := first.Config.Changed(func(c *config.Config) error {
-		c.Train.Steps = 123
-		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	text, err := pinned.Encode()
-	if err != nil {
-		t.Fatal(err)
-	}
-	write(t, s.dir(first).Config().Name, string(text))
-	if n, other := r.steps(first), r.steps(second); n != 123 || other != 123 {
-		t.Errorf("%d steps, and %d of a cell that has not begun: want 123", n, other)
 	}
 }
 

@@ -152,9 +152,9 @@ func (r *reader) findSources(cells []Cell, plans []plan, axes []axis) error {
 			return err
 		}
 		from, ok := trained[key]
-		if problem := c.quantizable(ok); problem != nil {
-			e := r.ErrorAt(c.Quantize.at, "%s", problem.found)
-			e.Hint = problem.hint
+		if problem, hint := c.quantizable(ok); problem != "" {
+			e := r.ErrorAt(c.Quantize.at, "%s", problem)
+			e.Hint = hint
 			found.add(e, plans[i].name(axes))
 		}
 		if c.Quantize.Of == OfFullPrecision {
@@ -177,35 +177,33 @@ func inFullPrecision(cfg *config.Config) (string, error) {
 	return full.Fingerprint()
 }
 
-type unquantizable struct{ found, hint string }
-
-// quantizable says why the cell cannot be quantized.
-func (c Cell) quantizable(hasSource bool) *unquantizable {
+// quantizable returns why the cell cannot be quantized, and what would be right; "" if it can.
+func (c Cell) quantizable(hasSource bool) (problem, hint string) {
 	q := c.Config.Quantizer
 	full := q.Weights == nil && q.Activations == nil && len(q.Overrides) == 0
 	switch {
 	case !c.Config.Model.Language():
-		return &unquantizable{"a model of kind \"" + string(c.Config.Model.Kind) + "\" cannot be quantized after training", "want a language model"}
+		return "a model of kind \"" + string(c.Config.Model.Kind) + "\" cannot be quantized after training", "want a language model"
 	case c.Quantize.Method == Unquantized && (c.Quantize.Of != OfInit || c.initIsRun()):
-		return &unquantizable{"only a Hugging Face checkpoint in model.init can be taken as it is", `want of = "init"; a run that is there needs no cell, and a training in full precision no quantize`}
+		return "only a Hugging Face checkpoint in model.init can be taken as it is", `want of = "init"; a run that is there needs no cell, and a training in full precision no quantize`
 	case c.Quantize.Method == Unquantized && full && c.Config.Init != "":
-		return nil
+		return "", ""
 	case c.Quantize.Method == Unquantized && !full:
-		return &unquantizable{"a model as it is has no quantizer", `set "quantizer.plugin" = "none"`}
+		return "a model as it is has no quantizer", `set "quantizer.plugin" = "none"`
 	case q.Weights == nil:
-		return &unquantizable{"the cell has no quantizer", "set quantizer.weights, or quantizer for activations, too"}
+		return "the cell has no quantizer", "set quantizer.weights, or quantizer for activations, too"
 	case len(q.Overrides) > 0:
-		return &unquantizable{"the cell has quantizer.overrides", "want one quantizer for all weights"}
+		return "the cell has quantizer.overrides", "want one quantizer for all weights"
 	case q.Activations != nil && (q.Activations.Name != q.Weights.Name || !reflect.DeepEqual(q.Activations.Params, q.Weights.Params)):
-		return &unquantizable{"weights and activations have different quantizers", "want the same for both, or none for activations"}
+		return "weights and activations have different quantizers", "want the same for both, or none for activations"
 	case c.Quantize.Of == OfInit && c.Config.Init == "":
-		return &unquantizable{"there is no model.init", `want it, or leave of = "init" out`}
+		return "there is no model.init", `want it, or leave of = "init" out`
 	case c.Quantize.Of == OfFullPrecision && !hasSource:
-		return &unquantizable{"no cell trains the same in full precision", `add one: the same settings with "quantizer.plugin" = "none"`}
+		return "no cell trains the same in full precision", `add one: the same settings with "quantizer.plugin" = "none"`
 	case c.Quantize.Method == posttrain.GPTQ && c.Quantize.Data == "" && c.Quantize.Of == OfInit:
-		return &unquantizable{"there is no training set to calibrate with", "name a token file, a chat file or a text with data"}
+		return "there is no training set to calibrate with", "name a token file, a chat file or a text with data"
 	}
-	return nil
+	return "", ""
 }
 
 // placeRuns says in which directories cells have their runs, and what is quantized there.
@@ -269,7 +267,10 @@ func (r *runner) quantize(ctx context.Context, c Cell) (State, *Failure, error) 
 			return Interrupted, nil, err
 		}
 	}
-	p := process{dir: r.study.dir(c), grace: r.study.grace(), log: logFile, environment: c.environment, threads: r.plan.Threads, command: r.tool(c.Quantize.arguments(c))}
+	p := process{
+		dir: r.study.dir(c), grace: r.study.grace(), log: logFile, environment: c.environment,
+		threads: r.plan.Threads, command: slices.Concat(r.opts.Tool, c.Quantize.arguments(c)),
+	}
 	failure, err := p.run(ctx)
 	switch {
 	case err != nil:
@@ -280,11 +281,6 @@ func (r *runner) quantize(ctx context.Context, c Cell) (State, *Failure, error) 
 		return Failed, failure, nil
 	}
 	return Done, nil, nil
-}
-
-// tool returns the command that evaluates, with these arguments.
-func (r *runner) tool(args []string) []string {
-	return append(r.opts.Tool[:len(r.opts.Tool):len(r.opts.Tool)], args...)
 }
 
 // awaitSource waits until the model that a cell is made of is trained, or until its training is
@@ -312,7 +308,10 @@ func (r *runner) source(c Cell) (ready, decided bool, failure *Failure) {
 	if _, trained, err := metrics.ReadNumbers(r.study.run(source).Summary()); trained && err == nil && !(toBeTrained && r.stateOf(source) == Stale) {
 		return true, true, nil
 	}
-	if r.wasStopped(source) {
+	r.mu.Lock()
+	stopped := r.stopped[source.ID]
+	r.mu.Unlock()
+	if stopped {
 		return false, true, nil
 	}
 	if !toBeTrained || r.stateOf(source) == Failed {
@@ -349,21 +348,4 @@ func (s *Study) markRemade(results []Result, remade func(c, source Cell) bool) {
 			}
 		}
 	}
-}
-
-// identities are those of a run and of its source.
-type identities struct {
-	Run     string `json:"run"`
-	Initial struct {
-		Run string `json:"run"`
-	} `json:"initial"`
-}
-
-// identity reads the identities that a run records; they are empty if it records none.
-func identity(dir rundir.Dir) (id identities) {
-	text, err := dir.Provenance().ReadFile()
-	if err != nil || json.Unmarshal(text, &id) != nil {
-		return identities{}
-	}
-	return id
 }

@@ -2,6 +2,7 @@ package study
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -201,7 +202,7 @@ type Survey func(ctx context.Context, list []*config.Config) []config.Finding
 func (s *Study) FindStale(ctx context.Context, results []Result, survey Survey) error {
 	s.findOutdated(results)
 	defer s.markRemade(results, func(c, source Cell) bool { // another run than it was made of
-		was, now := identity(s.run(c)).Initial.Run, identity(s.run(source)).Run
+		was, now := s.identities(c).Initial.Run, s.identities(source).Run
 		return now != "" && was != "" && now != was
 	})
 	if survey == nil {
@@ -229,6 +230,19 @@ func (s *Study) FindStale(ctx context.Context, results []Result, survey Survey) 
 		return &NotCompared{len(failed), failed[0].Err}
 	}
 	return nil
+}
+
+// identities are those that a run records of itself and of its source; empty if it records none.
+func (s *Study) identities(c Cell) (id struct {
+	Run     string `json:"run"`
+	Initial struct {
+		Run string `json:"run"`
+	} `json:"initial"`
+}) {
+	if text, err := s.run(c).Provenance().ReadFile(); err == nil {
+		_ = json.Unmarshal(text, &id)
+	}
+	return id
 }
 
 // NotCompared is the error for results that could not be checked for being stale.

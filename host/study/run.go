@@ -121,7 +121,20 @@ func (s *Study) Plan(ctx context.Context, o RunOptions) (Plan, error) {
 	if err := s.FindStale(ctx, p.Results, o.Survey); err != nil && !errors.As(err, &unknown) {
 		return Plan{}, err
 	}
-	waiting := s.spare(&p, results, o.Elsewhere)
+	latest := map[string]Result{} // by ID: with what has been found stale
+	for _, r := range p.Results {
+		latest[r.Cell.ID] = r
+	}
+	for i, r := range results {
+		if known, ok := latest[r.Cell.ID]; ok {
+			known.Cell = r.Cell
+			results[i] = known
+		} else if o.Elsewhere != nil && o.Elsewhere[i].Known() {
+			results[i] = o.Elsewhere[i]
+		}
+	}
+	spared, waiting := s.Spare(results)
+	p.Results = slices.DeleteFunc(p.Results, func(r Result) bool { return spared[r.Cell.ID] && !r.Known() })
 	states := statesOf(p.Results)
 	// A model whose source is missing, and will be trained from the beginning, is stale.
 	s.markRemade(p.Results, func(_, source Cell) bool { return states[source.ID] == Missing })
@@ -234,27 +247,6 @@ func (s *Study) rounds(ctx context.Context, o RunOptions) (Outcome, error) {
 		}
 		return out, err
 	}
-}
-
-// spare takes the runs that nothing needs out of a plan, unless they are there already, and says
-// which ones wait.
-func (s *Study) spare(p *Plan, results, elsewhere []Result) (waiting map[string]bool) {
-	latest := map[string]Result{} // by ID: with what has been found stale
-	for _, r := range p.Results {
-		latest[r.Cell.ID] = r
-	}
-	all := slices.Clone(results)
-	for i, r := range all {
-		if known, ok := latest[r.Cell.ID]; ok {
-			known.Cell = r.Cell
-			all[i] = known
-		} else if elsewhere != nil && elsewhere[i].Known() {
-			all[i] = elsewhere[i]
-		}
-	}
-	spared, waiting := s.Spare(all)
-	p.Results = slices.DeleteFunc(p.Results, func(r Result) bool { return spared[r.Cell.ID] && !r.Known() })
-	return waiting
 }
 
 // checkOurs refuses a directory that belongs to something else: it has a file with the name of the

@@ -8,7 +8,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/cage-qat/cage/host/train/config"
 	"github.com/cage-qat/cage/host/train/console"
 	"github.com/cage-qat/cage/host/train/metrics"
 	"github.com/cage-qat/cage/host/train/rundir"
@@ -33,12 +32,11 @@ type runner struct {
 	worked  float64         // estimated operations of the cells that have ended
 	found   int             // cells that others have done since the plan was made
 	later   []Cell          // to be looked at again: others work on them, or on what they are made of
-	counted map[string]int  // steps of cells whose data decides how many there are, once they are known, by ID
 	stopped map[string]bool // cells that were stopped by a request of their own, by ID
 }
 
 func newRunner(s *Study, o RunOptions, p Plan) *runner {
-	r := &runner{study: s, opts: o, plan: p, gpus: newGPUs(), began: time.Now(), states: statesOf(p.Results), counted: map[string]int{}, stopped: map[string]bool{}}
+	r := &runner{study: s, opts: o, plan: p, gpus: newGPUs(), began: time.Now(), states: statesOf(p.Results), stopped: map[string]bool{}}
 	if !o.Share {
 		return r
 	}
@@ -134,12 +132,6 @@ func (r *runner) stateOf(c Cell) State {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.states[c.ID]
-}
-
-func (r *runner) wasStopped(c Cell) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.stopped[c.ID]
 }
 
 func (r *runner) start(c Cell) error {
@@ -279,14 +271,14 @@ func (r *runner) left() time.Duration {
 	done, rest := r.worked, 0.0
 	for _, c := range slices.Concat(r.plan.Run, r.plan.Waiting) {
 		if state := r.states[c.ID]; state != Done && state != Failed {
-			rest += work(c.Config, r.steps(c))
+			rest += work(c.Config, c.steps())
 		}
 	}
 	for _, a := range r.active {
 		done += work(a.cell.Config, a.record.Step-a.from)
 		rest -= work(a.cell.Config, a.record.Step)
 	}
-	if done <= 0 {
+	if done <= 0 || rest <= 0 { // or the number of steps is known only from the data
 		return 0
 	}
 	return time.Duration(float64(time.Since(r.began)) * rest / done)
@@ -298,29 +290,4 @@ func (a *active) look() {
 		return
 	}
 	a.record = r
-}
-
-// steps is how many steps the training of a cell has. That of conversations for some epochs counts
-// them itself, and its run directory tells; until then it is taken to have as many as another cell,
-// and 0 stands for not known. r.mu is held.
-func (r *runner) steps(c Cell) int {
-	if n := c.steps(); n > 0 || c.Quantize != nil || c.Config.Data.Kind != config.KindChat {
-		return n
-	}
-	if r.counted[c.ID] == 0 {
-		path := r.study.dir(c).Config()
-		if text, err := path.ReadFile(); err == nil {
-			if cfg, err := config.Parse(path.Name, text, nil); err == nil {
-				r.counted[c.ID] = cfg.Train.Steps
-			}
-		}
-	}
-	if n := r.counted[c.ID]; n > 0 {
-		return n
-	}
-	most := 0
-	for _, n := range r.counted {
-		most = max(most, n)
-	}
-	return most
 }

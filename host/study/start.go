@@ -3,8 +3,6 @@ package study
 import (
 	"maps"
 	"slices"
-
-	"github.com/cage-qat/cage/host/train/config"
 )
 
 // A cell with init is trained from the model of another cell: that with these labels, and with its
@@ -65,26 +63,6 @@ func (r *reader) findStarts(plans []plan, axes []axis) []int {
 	}
 	r.Errs = append(r.Errs, found.list(len(plans))...)
 	return starts
-}
-
-// setStart lets the configuration name the model that the cell starts from by the hash of its cell,
-// until that has a directory. So the hash of a cell depends on what it starts from.
-func (c *Cell) setStart(cells []Cell) error {
-	if c.start == 0 {
-		return nil
-	}
-	hash, err := cells[c.start-1].hash()
-	if err != nil {
-		return err
-	}
-	c.Config, err = c.Config.Changed(func(cfg *config.Config) error {
-		cfg.Init = "cell:" + hash
-		return nil
-	})
-	if c.Quantize == nil || c.Quantize.Of == OfInit {
-		c.made = c.start
-	}
-	return err
 }
 
 // madeOf is the cell whose model another one is made of; nil where there is none.
