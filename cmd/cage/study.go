@@ -82,21 +82,22 @@ that was killed leaves is taken over by another one.`,
 		if opts.Survey, err = newSurvey(cmd); err != nil {
 			return nil, err
 		}
-		kept, err := readKept(cmd, s, *keptFile, &opts)
-		if err != nil {
-			return nil, err
+		kept, count := map[string]bool{}, 0
+		if *keptFile != "" {
+			if opts.Elsewhere, err = keptResults(cmd, s, *keptFile); err != nil {
+				return nil, err
+			}
+			for _, r := range opts.Elsewhere {
+				if _, again := kept[r.Cell.ID]; !again && r.Known() {
+					count++
+				}
+				kept[r.Cell.ID] = r.Known()
+			}
 		}
-		opts.Kept = func(c study.Cell) bool { return kept[c.ID] }
 		if *dry {
 			return dryRun(cmd, s, opts)
 		}
-		if kept != nil {
-			count := 0
-			for _, known := range kept {
-				if known {
-					count++
-				}
-			}
+		if *keptFile != "" {
 			fmt.Fprintf(cmd.ErrOrStderr(), "%d of %d cells are kept in %s and not trained again\n", count, len(kept), *keptFile)
 		}
 		return runStudy(cmd, s, opts)

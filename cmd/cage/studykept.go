@@ -61,25 +61,6 @@ func keptResults(cmd *cobra.Command, s *study.Study, path string) ([]study.Resul
 	})
 }
 
-// readKept says for each cell, by its ID, whether its results are kept and not stale, so that it
-// needs no training. It is nil without a file. The results go into the options, for tables to
-// choose from.
-func readKept(cmd *cobra.Command, s *study.Study, path string, opts *study.RunOptions) (map[string]bool, error) {
-	if path == "" {
-		return nil, nil
-	}
-	results, err := keptResults(cmd, s, path)
-	if err != nil {
-		return nil, err
-	}
-	opts.Elsewhere = results
-	kept := map[string]bool{}
-	for _, r := range results {
-		kept[r.Cell.ID] = r.Known()
-	}
-	return kept, nil
-}
-
 func newStudyCheck() *cobra.Command {
 	var keptFile string
 	cmd := &cobra.Command{

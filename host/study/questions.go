@@ -7,9 +7,18 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 
+	"github.com/cage-qat/cage/host/deploy/ruler"
+	"github.com/cage-qat/cage/host/deploy/tasks"
+	"github.com/cage-qat/cage/host/train/metrics"
+	"github.com/cage-qat/cage/internal/plainjson"
+	"github.com/cage-qat/cage/internal/schema"
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
@@ -72,4 +81,242 @@ func hashFiles(files []string) (string, error) {
 		fmt.Fprintf(all, "%x\n", one.Sum(nil))
 	}
 	return hex.EncodeToString(all.Sum(nil)), nil
+}
+
+// validationLoss measures the loss on the validation set of the run, for a model that was not
+// trained; a training measures it itself.
+type validationLoss struct {
+	Batches int // number of batches; 0 means all
+}
+
+var _ evaluation = (*validationLoss)(nil)
+
+// ID implements [evaluation].
+func (e *validationLoss) ID() string { return identify("validation", e) }
+
+// Metrics implements [evaluation]: the names are those of a training's summary.
+func (e *validationLoss) Metrics() []measure {
+	return []measure{{"val_loss", false}, {"val_ppl", false}}
+}
+
+// Arguments implements [evaluation].
+func (e *validationLoss) Arguments(run, _ string) []string {
+	return []string{"eval", run, "--batches", strconv.Itoa(e.Batches), "--json", "--lifeline"}
+}
+
+// Read implements [evaluation].
+func (e *validationLoss) Read(out vfs.Path) (map[string]float64, error) {
+	path := out.Join(outputFile)
+	text, err := path.ReadFile()
+	if err != nil {
+		return nil, err
+	}
+	var output struct {
+		Loss *metrics.Number `json:"loss"`
+	}
+	if err := plainjson.Unmarshal(text, &output); err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	if output.Loss == nil {
+		return nil, fmt.Errorf("%s: no loss", path)
+	}
+	loss := float64(*output.Loss)
+	return map[string]float64{"val_loss": loss, "val_ppl": math.Exp(loss)}, nil
+}
+
+// Rows implements [evaluation]. The run knows its validation set by its hash.
+func (e *validationLoss) Rows() (string, error) { return "", nil }
+
+// Check implements [evaluation].
+func (e *validationLoss) Check() error { return nil }
+
+// taskQuestions asks the questions of evaluation tasks, as `cage eval --tasks` does.
+type taskQuestions struct {
+	tasks.Settings
+	List []*tasks.Task // those of the settings
+}
+
+var _ evaluation = (*taskQuestions)(nil)
+
+// ID implements [evaluation].
+func (e *taskQuestions) ID() string {
+	var names, hashes []string
+	for _, t := range e.List {
+		names, hashes = append(names, t.Name), append(hashes, t.Hash())
+	}
+	return identify(strings.Join(names, "-"), []any{hashes, e.Source.Shots, e.Source.Limit, e.Batch, e.MaxTokens, e.Chat, e.OneTurn})
+}
+
+// Metrics implements [evaluation]: "TASK.METRIC", followed by a comma and the filter if the task
+// has filters.
+func (e *taskQuestions) Metrics() (list []measure) {
+	for _, t := range e.List {
+		for _, name := range t.MetricNames() {
+			list = append(list, measure{metricName(t, name), tasks.HigherIsBetter(name)})
+		}
+	}
+	return list
+}
+
+func metricName(t *tasks.Task, name string) string {
+	return t.Name + "." + strings.TrimSuffix(name, ","+tasks.NoFilter)
+}
+
+// Arguments implements [evaluation].
+func (e *taskQuestions) Arguments(run, out string) []string {
+	return append([]string{"eval", run, "--out", out, "--json", "--lifeline"}, schema.Arguments(e.Keys())...)
+}
+
+// Read implements [evaluation].
+func (e *taskQuestions) Read(out vfs.Path) (map[string]float64, error) {
+	path := out.Join("results.json")
+	text, err := path.ReadFile()
+	if err != nil {
+		return nil, err
+	}
+	var file struct {
+		Results map[string]map[string]any `json:"results"`
+	}
+	if err := plainjson.Unmarshal(text, &file); err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	found := map[string]float64{}
+	for _, t := range e.List {
+		for _, name := range t.MetricNames() {
+			x, err := strconv.ParseFloat(fmt.Sprint(file.Results[t.Name][name]), 64)
+			if err != nil {
+				return nil, fmt.Errorf("%s: no number %s of the task %s", path, name, t.Name)
+			}
+			found[metricName(t, name)] = x
+		}
+	}
+	return found, nil
+}
+
+// Rows implements [evaluation].
+func (e *taskQuestions) Rows() (string, error) {
+	var files []string
+	for _, t := range e.List {
+		questions, examples, err := e.Source.Files(t)
+		if err != nil {
+			return "", fmt.Errorf("%s: %w", t.Name, err)
+		}
+		files = slices.Concat(files, questions, examples)
+	}
+	return hashFiles(files)
+}
+
+// Check implements [evaluation].
+func (e *taskQuestions) Check() error {
+	encoder := &tasks.Encoder{Encode: func(text string) ([]int32, error) { return []rune(text), nil }, BOS: -1, Prefix: 0, Context: 1 << 10}
+	for _, t := range e.List {
+		if _, _, err := e.Source.Items(t, encoder, tasks.Options{}); err != nil {
+			return fmt.Errorf("%s: %w", t.Name, err)
+		}
+	}
+	return nil
+}
+
+// rulerQuestions measures how long a text may be for a model to work with it, with the benchmark
+// RULER, as `cage ruler` does.
+type rulerQuestions struct {
+	ruler.Settings              // with ascending lengths
+	Tasks          []ruler.Task // those of the settings
+	Batch          int          // number of prompts answered at once
+}
+
+var _ evaluation = (*rulerQuestions)(nil)
+
+// ID implements [evaluation].
+func (e *rulerQuestions) ID() string {
+	var names []string
+	for _, t := range e.Tasks {
+		names = append(names, t.Name)
+	}
+	f := e.Files
+	return identify("ruler", []any{e.Lengths, e.Samples, names, f.Words != "", f.Essay != "", f.Squad != "", f.Hotpot != "", e.Template, e.Batch})
+}
+
+// Metrics implements [evaluation]: the average, the average for each length, and the score of each
+// task whose input is present, in percent: "ruler.average", "ruler.4096", "ruler.4096.vt".
+func (e *rulerQuestions) Metrics() []measure {
+	given := ruler.Inputs{Words: &ruler.Words{}} // stands for the inputs whose files are named
+	if e.Files.Essay != "" {
+		given.Essay = "."
+	}
+	if e.Files.Squad != "" {
+		given.Squad = &ruler.Documents{}
+	}
+	if e.Files.Hotpot != "" {
+		given.Hotpot = &ruler.Documents{}
+	}
+	list := []measure{{"ruler.average", true}}
+	for _, length := range e.Lengths {
+		list = append(list, measure{lengthMetric(length), true})
+		for _, t := range e.Tasks {
+			if given.Missing(t) == "" {
+				list = append(list, measure{lengthMetric(length) + "." + t.Name, true})
+			}
+		}
+	}
+	return list
+}
+
+func lengthMetric(length int) string { return "ruler." + strconv.Itoa(length) }
+
+// Arguments implements [evaluation].
+func (e *rulerQuestions) Arguments(run, out string) []string {
+	return append([]string{"ruler", run, "--batch", strconv.Itoa(e.Batch), "--out", out, "--json", "--lifeline"}, schema.Arguments(e.Keys())...)
+}
+
+// Read implements [evaluation].
+func (e *rulerQuestions) Read(out vfs.Path) (map[string]float64, error) {
+	r, err := ruler.At(out).Report()
+	if err != nil {
+		return nil, err
+	}
+	found := map[string]float64{"ruler.average": r.Average}
+	for _, l := range r.Lengths {
+		found[lengthMetric(l.Length)] = l.Average
+		for name, s := range l.Scores {
+			if s.Answers < e.Samples {
+				return nil, fmt.Errorf("%s: %s at %d has %d of %d answers", out, name, l.Length, s.Answers, e.Samples)
+			}
+			found[lengthMetric(l.Length)+"."+name] = s.Score
+		}
+	}
+	for _, m := range e.Metrics() {
+		if _, ok := found[m.Name]; !ok {
+			return nil, fmt.Errorf("%s has no answers for %s", out, m.Name)
+		}
+	}
+	return found, nil
+}
+
+// Rows implements [evaluation].
+func (e *rulerQuestions) Rows() (string, error) {
+	var files []string
+	if e.Files.Words != "" {
+		entries, err := os.ReadDir(e.Files.Words)
+		if err != nil {
+			return "", err
+		}
+		for _, entry := range entries {
+			if !entry.IsDir() && strings.Contains("nounlist.txt adjectivelist.txt verblist.txt english_words.json", entry.Name()) {
+				files = append(files, filepath.Join(e.Files.Words, entry.Name()))
+			}
+		}
+	}
+	for _, path := range []string{e.Files.Essay, e.Files.Squad, e.Files.Hotpot} {
+		if path != "" {
+			files = append(files, path)
+		}
+	}
+	return hashFiles(files)
+}
+
+// Check implements [evaluation].
+func (e *rulerQuestions) Check() error {
+	_, err := e.Files.Read()
+	return err
 }

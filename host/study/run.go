@@ -36,12 +36,9 @@ type RunOptions struct {
 	// directory, train the study at the same time. Each cell is trained by one of them. Run returns
 	// when all are done, whoever has done them.
 	Share bool
-	// Kept says which cells are left out because their results are kept elsewhere. The
-	// model of such a cell is trained all the same if another cell is quantized from it.
-	// Nil means none.
-	Kept func(Cell) bool
-	// Elsewhere holds the results of all cells that are kept elsewhere, in the order of the study:
-	// tables choose from them as from those here ([Study.Spare]). Nil means none.
+	// Elsewhere holds the results of all cells that are kept elsewhere, in the order of the study.
+	// Those that are known are not trained, unless another cell is made of their model, and tables
+	// choose from them as from those here ([Study.Spare]). Nil means none.
 	Elsewhere []Result
 	// Command is the program, with its first arguments, that trains. It is given the path
 	// of a configuration, --resume, --quiet and --lifeline=TIME. Nil means this executable
@@ -99,9 +96,9 @@ func (s *Study) Plan(ctx context.Context, o RunOptions) (Plan, error) {
 	}
 	var p Plan
 	selected, seen := map[string]bool{}, map[string]bool{}
-	for _, c := range s.Cells {
+	for i, c := range s.Cells {
 		asked := c.Matches(o.Only) && (o.IDs == nil || slices.Contains(o.IDs, c.ID))
-		selected[c.ID] = selected[c.ID] || asked && !(o.Kept != nil && o.Kept(c))
+		selected[c.ID] = selected[c.ID] || asked && (o.Elsewhere == nil || !o.Elsewhere[i].Known())
 	}
 	for _, c := range s.Cells { // also those whose models selected cells are made of
 		if selected[c.ID] {

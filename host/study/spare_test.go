@@ -65,7 +65,7 @@ func TestSpareElsewhere(t *testing.T) {
 			}
 		}
 	}
-	o := study.RunOptions{Command: []string{"sh", "-c", loses}, Elsewhere: kept, Kept: func(c study.Cell) bool { return c.Labels["seed"] == "0" }}
+	o := study.RunOptions{Command: []string{"sh", "-c", loses}, Elsewhere: kept}
 	out, err := run(t, s, o)
 	if want := (study.Outcome{Cells: 2, Done: 2, Trained: 2}); err != nil || out != want {
 		t.Fatalf("%+v, %v, want %+v", out, err, want)

@@ -10,8 +10,13 @@
 package snapshot
 
 import (
+	"bytes"
 	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"math"
 	"slices"
@@ -20,7 +25,13 @@ import (
 
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/study"
+	"github.com/cage-qat/cage/host/train/config"
 	"github.com/cage-qat/cage/host/train/metrics"
+	"github.com/cage-qat/cage/host/train/rundir"
+	"github.com/cage-qat/cage/internal/atomicfile"
+	"github.com/cage-qat/cage/internal/digest"
+	"github.com/cage-qat/cage/internal/plainjson"
+	"github.com/cage-qat/cage/internal/vfs"
 )
 
 // File is the stored form of a study's results.
@@ -211,4 +222,229 @@ func (f *File) SourcesOf(cells map[string]bool) []Source {
 		list = append(list, f.Sources[i])
 	}
 	return list
+}
+
+// provenance is what is read of that of a run.
+type provenance struct {
+	Build    engine.BuildInfo  `json:"build"`
+	Plugins  []Plugin          `json:"plugins"`
+	Programs map[string]string `json:"programs"`
+}
+
+// take makes the cell of a result, and returns what its run was made with.
+func take(r study.Result) (Cell, Source, error) {
+	c := Cell{ID: r.Cell.ID, Metrics: map[string]metrics.Number{}, Diverged: r.Diverged}
+	for name, x := range r.Summary {
+		if !metrics.Timed(name) {
+			c.Metrics[name] = metrics.Number(x)
+		}
+	}
+	dir := rundir.At(r.Cell.Run)
+	path := dir.Provenance()
+	text, err := path.ReadFile()
+	var p provenance
+	if err == nil {
+		err = plainjson.Unmarshal(text, &p)
+	}
+	if err != nil {
+		return c, Source{}, fmt.Errorf("what its run was made of cannot be read: %s: %w", path, err)
+	}
+	if r.Cell.Quantize == nil {
+		if c.Programs = digest.Named(p.Programs); c.Programs == "" {
+			return c, Source{}, fmt.Errorf("what its run was made of is not known: %s names no programs", path)
+		}
+	}
+	cfg, err := config.Load(dir.Config().Name, nil)
+	if err != nil {
+		return c, Source{}, err
+	}
+	return c, Source{Builds: []engine.BuildInfo{p.Build}, Plugins: p.Plugins, Data: cfg.Data.Hashes()}, nil
+}
+
+// otherTokens names a file that held others than for the cells of the sources; empty: none did.
+func (f *File) otherTokens(data map[string]string) string {
+	for _, path := range slices.Sorted(maps.Keys(data)) {
+		for _, s := range f.Sources {
+			if was, ok := s.Data[path]; ok && was != data[path] {
+				return path
+			}
+		}
+	}
+	return ""
+}
+
+// note adds what a run was made with to the source of its build, which is of the given
+// occasion, and returns the place of that source. All runs must have had the same tokens.
+func (f *File) note(made, occasion Source) (int, error) {
+	if path := f.otherTokens(made.Data); path != "" {
+		return 0, fmt.Errorf("%s held other tokens when it was trained than for other cells: a table of both would compare nothing", path)
+	}
+	i := slices.IndexFunc(f.Sources, func(s Source) bool { return s.Builds[0] == made.Builds[0] })
+	if i < 0 {
+		i = len(f.Sources)
+		occasion.Builds = made.Builds
+		f.Sources = append(f.Sources, occasion)
+	}
+	s := &f.Sources[i]
+	for _, u := range made.Plugins {
+		if !slices.Contains(s.Plugins, u) {
+			s.Plugins = append(s.Plugins, u)
+		}
+	}
+	slices.SortFunc(s.Plugins, func(a, b Plugin) int {
+		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Version, b.Version))
+	})
+	if s.Data == nil {
+		s.Data = map[string]string{}
+	}
+	maps.Copy(s.Data, made.Data)
+	return i, nil
+}
+
+// FindStale gives the state [study.Stale] to those results of [File.Results] that would
+// be made with other programs or data now. The error is about cells that could not be
+// compared, whose results stay as they are. A model that was quantized after training is
+// stale if the model that it was made from is; its own programs are not compared.
+func (f *File) FindStale(ctx context.Context, s *study.Study, results []study.Result, survey study.Survey) error {
+	defer s.FindRemade(results)
+	var list []*config.Config
+	kept := f.byConfiguration()
+	at := map[string]int{} // in list, by ID
+	for _, r := range results {
+		if _, known := at[r.Cell.ID]; !known && r.Known() && kept[configuration(r.Cell.ID)].Programs != "" {
+			at[r.Cell.ID] = len(list)
+			list = append(list, r.Cell.Config)
+		}
+	}
+	if len(list) == 0 {
+		return nil
+	}
+	findings := survey(ctx, list)
+	for i, r := range results {
+		k, compared := at[r.Cell.ID]
+		if !compared || findings[k].Err != nil {
+			continue
+		}
+		if why := f.changed(kept[configuration(r.Cell.ID)], digest.Named(findings[k].Programs), findings[k].Data); why != "" {
+			results[i] = study.Result{Cell: r.Cell, State: study.Stale, Err: why}
+		}
+	}
+	failed := slices.DeleteFunc(findings, func(x config.Finding) bool { return x.Err == nil })
+	if len(failed) > 0 {
+		return &study.NotCompared{Runs: len(failed), First: failed[0].Err}
+	}
+	return nil
+}
+
+// changed describes what has changed in what a cell is made of, given the digest of its programs
+// and the hashes of its data; it is empty if nothing has.
+func (f *File) changed(c Cell, programs string, data map[string]string) string {
+	if programs != c.Programs {
+		return fmt.Sprintf("its plugins give other programs now: their hash is %s, was %s", programs, c.Programs)
+	}
+	return config.ChangedData(f.Sources[c.Source].Data, data)
+}
+
+// Write writes the file with one line for each cell, so that changes are readable in a
+// diff.
+func (f *File) Write(path string) error {
+	var b bytes.Buffer
+	head, err := json.MarshalIndent(struct {
+		Study   string   `json:"study"`
+		From    string   `json:"from"`
+		Sources []Source `json:"sources"`
+	}{f.Study, f.From, f.Sources}, "", "  ")
+	if err != nil {
+		return err
+	}
+	b.Write(bytes.TrimSuffix(head, []byte("\n}")))
+	b.WriteString(",\n  \"cells\": [")
+	for i, c := range f.Cells {
+		line, err := json.Marshal(c)
+		if err != nil {
+			return err
+		}
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		b.WriteString("\n    ")
+		b.Write(line)
+	}
+	b.WriteString("\n  ]\n}\n")
+	return atomicfile.WriteBytes(vfs.At(path), b.Bytes())
+}
+
+// Read reads a file of kept results. Errors name the file.
+func Read(path string) (*File, error) {
+	text, err := vfs.At(path).ReadFile()
+	if err != nil {
+		return nil, err
+	}
+	f, err := decode(text)
+	if err != nil {
+		return nil, fmt.Errorf("%s: no results that 'cage study keep' wrote: %w", path, err)
+	}
+	return f, nil
+}
+
+func decode(text []byte) (*File, error) {
+	f := &File{}
+	if err := plainjson.UnmarshalStrict(text, f); err != nil {
+		return nil, err
+	}
+	if f.Study == "" {
+		return nil, errors.New("it names no study")
+	}
+	seen := map[string]bool{}
+	for i, c := range f.Cells {
+		switch {
+		case c.ID == "":
+			return nil, fmt.Errorf("cell %d has no ID", i)
+		case seen[configuration(c.ID)]:
+			return nil, fmt.Errorf("the cell %s stands there twice", c.ID)
+		case c.Source < 0 || c.Source >= len(f.Sources):
+			return nil, fmt.Errorf("the cell %s has the source %d, and there are %d", c.ID, c.Source, len(f.Sources))
+		}
+		seen[configuration(c.ID)] = true
+	}
+	return f, nil
+}
+
+// ReadFor reads the file of kept results of a study.
+func ReadFor(s *study.Study, path string) (*File, error) {
+	file, err := Read(path)
+	if err != nil {
+		return nil, err
+	}
+	if file.Study != s.Name {
+		return nil, fmt.Errorf("%s has results of the study %s, and %s is %s", path, file.Study, s.File, s.Name)
+	}
+	return file, nil
+}
+
+// Update writes the file at path, or adds to it. Where it has results of cells that the study does
+// not name any more, forget drops them.
+func Update(path string, s *study.Study, results []study.Result, forget bool, revision string, now time.Time) (*File, error) {
+	before, err := Read(path)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	if before != nil && before.Study != s.Name {
+		return nil, fmt.Errorf("%s has results of the study %s, and %s is %s: give another --out", path, before.Study, s.File, s.Name)
+	}
+	if unknown := before.Unknown(s); len(unknown) > 0 && !forget {
+		return nil, fmt.Errorf("%s has results of %d cells that %s does not name any more, such as %s: give --forget to drop them, or another --out", path, len(unknown), s.File, unknown[0])
+	}
+	file, err := Take(s, results, before, revision, now)
+	if err != nil {
+		return nil, err
+	}
+	if len(file.Cells) == 0 {
+		return nil, fmt.Errorf("no cell of %s is done: there is nothing to keep", s.File)
+	}
+	to, err := atomicfile.Target(path)
+	if err != nil {
+		return nil, err
+	}
+	return file, file.Write(to.Name)
 }
