@@ -37,14 +37,6 @@ func (a *axis) labels() []string {
 	return append(list, a.extra...)
 }
 
-func (a *axis) value(label string) (value, bool) {
-	i := slices.IndexFunc(a.values, func(v value) bool { return v.label == label })
-	if i < 0 {
-		return value{}, false
-	}
-	return a.values[i], true
-}
-
 // seeds reports whether the labels of the axis are replicates, by the keys that it sets or by its
 // name.
 func (a *axis) seeds() bool {
@@ -273,8 +265,12 @@ func grid(axes []axis, fixed map[string]string) []plan {
 	for _, a := range axes {
 		values := a.values
 		if label, ok := fixed[a.name]; ok {
-			v, _ := a.value(label) // a new label brings no settings
-			values = []value{{label, v.settings, v.quantize, v.init}}
+			values = []value{{label: label}} // a new label brings no settings
+			for _, v := range a.values {
+				if v.label == label {
+					values[0] = v
+				}
+			}
 		}
 		var next []plan
 		for _, p := range plans {

@@ -28,7 +28,7 @@ func TestLeft(t *testing.T) {
 	}
 	r.began = time.Now().Add(-10 * time.Second)
 	first, second := s.Cells[0], s.Cells[1]
-	r.states[first.ID], r.worked = Done, work(first.Config, 100)
+	r.states[first.ID], r.worked = Done, first.work(100)
 	r.states[second.ID] = Running
 	a := &active{cell: second, from: 50}
 	a.record.Step = 75

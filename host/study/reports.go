@@ -28,7 +28,7 @@ func (s *Study) readTables(tables []*table, axes []axis, plans []plan) {
 		t.checkAxes(axes, "rows", out.Rows...)
 		t.checkAxes(axes, "columns", out.Columns...)
 		t.checkAxes(axes, "over", out.Over...)
-		t.checkUsedOnce(axes, []string{"rows", "columns", "over"}, map[string][]string{"rows": out.Rows, "columns": out.Columns, "over": out.Over})
+		t.checkUsedOnce(axes, []string{"rows", "columns", "over"}, out.Rows, out.Columns, out.Over)
 		if f := out.Format; f != "" && (strings.Contains(fmt.Sprintf(f, 1.5), "%!") || strings.Count(strings.ReplaceAll(f, "%%", ""), "%") != 1) {
 			t.wrong("format", f, `a verb for a number, such as "%.3f"`)
 		}
@@ -43,7 +43,17 @@ func (s *Study) readTables(tables []*table, axes []axis, plans []plan) {
 			}
 			t.checkAllUsed(axes, out.Where, "rows, columns, over or best.axis", used)
 		}
-		out.Baseline = t.baseline(t.below("baseline", baseline), axes, slices.Concat(out.Rows, out.Columns))
+		if b := t.below("baseline", baseline); b != nil {
+			labels := b.labels(axes, false)
+			b.checkLabels(labels, axes)
+			out.Baseline = map[string]string{}
+			for name, list := range labels {
+				if !slices.Contains(slices.Concat(out.Rows, out.Columns), name) {
+					t.report(b.key(name), "want labels of axes in rows and columns", "the axis %q is in neither", name)
+				}
+				out.Baseline[name] = list[0]
+			}
+		}
 		out.Beside = differences == "beside"
 		if len(t.Errs) == problems {
 			t.checkBaseline(plans, out.Where, out.Baseline)
@@ -105,10 +115,10 @@ func (t *table) checkAxes(axes []axis, key string, names ...string) {
 }
 
 // checkUsedOnce reports axes that stand under two of the keys.
-func (t *table) checkUsedOnce(axes []axis, keys []string, names map[string][]string) {
+func (t *table) checkUsedOnce(axes []axis, keys []string, names ...[]string) {
 	first := map[string]string{}
-	for _, key := range keys {
-		for _, axis := range names[key] {
+	for i, key := range keys {
+		for _, axis := range names[i] {
 			if other := first[axis]; other != "" && other != key && find(axes, axis) != nil {
 				t.report(t.key(key), "want an axis in one place only", "the axis %q is in %s already", axis, other)
 				continue
@@ -140,23 +150,6 @@ func (t *table) where(values map[string]any, axes []axis) map[string][]string {
 	where := w.labels(axes, true)
 	w.checkLabels(where, axes)
 	return where
-}
-
-// baseline reads labels of the axes in rows and columns.
-func (t *table) baseline(b *table, axes []axis, shown []string) map[string]string {
-	if b == nil {
-		return nil
-	}
-	labels := b.labels(axes, false)
-	b.checkLabels(labels, axes)
-	out := map[string]string{}
-	for name, list := range labels {
-		if !slices.Contains(shown, name) {
-			t.report(b.key(name), "want labels of axes in rows and columns", "the axis %q is in neither", name)
-		}
-		out[name] = list[0]
-	}
-	return out
 }
 
 // checkBaseline reports labels that no cell has of those that where leaves in.
@@ -242,9 +235,6 @@ func (t *table) readOn(on *table, of Table, axes []axis, plans []plan) map[strin
 	return labels
 }
 
-// kinds of figures.
-var kinds = []string{Bar, Curves, Heatmap, Trajectories, Scatter, Differences}
-
 // contentOf names the keys of a figure that depend on its kind. They are all required.
 var contentOf = map[string][]string{
 	Bar: {"metric", "x"}, Curves: {"metric"}, Heatmap: {"metric", "x", "y"}, Trajectories: {}, Scatter: {"x", "y"}, Differences: {"metric", "x", "baseline"},
@@ -256,12 +246,34 @@ func (s *Study) readFigures(tables []*table, axes []axis, plans []plan) {
 		var f Figure
 		var where, best map[string]any
 		keys := []schema.Key{
-			{Name: "kind", To: &f.Kind, Is: schema.OneOf(kinds...)}, optional("title", &f.Title), optional("series", &f.Series), optional("over", &f.Over),
+			{Name: "kind", To: &f.Kind, Is: schema.OneOf(Bar, Curves, Heatmap, Trajectories, Scatter, Differences)}, optional("title", &f.Title), optional("series", &f.Series), optional("over", &f.Over),
 			{Name: "logx", To: &f.LogX, Default: false}, {Name: "logy", To: &f.LogY, Default: false}, optional("where", &where), optional("best", &best),
 		}
 		problems := len(t.Errs)
 		kind, _ := t.values["kind"].(string)
-		t.read(append(keys, t.content(&f, kind, axes, known)...)...)
+		content := map[string]*string{"metric": &f.Metric, "x": &f.X, "y": &f.Y, "baseline": &f.Baseline}
+		if _, ok := contentOf[kind]; !ok {
+			for _, name := range []string{"metric", "x", "y", "baseline"} {
+				keys = append(keys, optional(name, content[name]))
+			}
+		}
+		for _, name := range contentOf[kind] {
+			is := "that names an axis"
+			switch {
+			case name == "baseline":
+				is = "that is a label of the axis x"
+				x, _ := t.values["x"].(string)
+				if a := find(axes, x); a != nil {
+					is = "that is one of " + schema.Quoted(a.labels())
+				}
+			case kind == Curves:
+				is = "that names one of " + strings.Join(RecordMetrics(), ", ")
+			case name == "metric" || kind == Scatter:
+				is = "that names one of " + strings.Join(known, ", ")
+			}
+			keys = append(keys, schema.Key{Name: name, To: content[name], Is: schema.NonEmpty(is)})
+		}
+		t.read(keys...)
 		t.checkAxes(axes, "series", f.Series...)
 		t.checkAxes(axes, "over", f.Over...)
 		f.Where = t.where(where, axes)
@@ -277,7 +289,21 @@ func (s *Study) readFigures(tables []*table, axes []axis, plans []plan) {
 		if f.Best != nil && f.Best.Spare {
 			t.report(t.key("best"), "leave it out: it is for tables", "spare is given")
 		}
-		if used, places := f.axes(); places != "" && len(t.Errs) == problems {
+		used := slices.Concat(f.Series, f.Over)
+		if f.Best != nil {
+			used = append(used, f.Best.Axis)
+		}
+		places := map[string]string{ // of axes; the other kinds show every cell alone
+			Bar: "x, series, over or best.axis", Differences: "x, series, over or best.axis",
+			Heatmap: "x, y, series, over or best.axis", Curves: "series, over or best.axis",
+		}[f.Kind]
+		if f.Kind == Heatmap {
+			used = append(used, f.Y)
+		}
+		if f.Kind != Curves {
+			used = append(used, f.X)
+		}
+		if places != "" && len(t.Errs) == problems {
 			t.checkAllUsed(axes, f.Where, places, used)
 		}
 		if f.Baseline != "" && len(t.Errs) == problems {
@@ -287,62 +313,19 @@ func (s *Study) readFigures(tables []*table, axes []axis, plans []plan) {
 	}
 }
 
-// content describes the keys that a figure of a kind has; if there is no such kind, those of all
-// kinds.
-func (t *table) content(f *Figure, kind string, axes []axis, known []string) []schema.Key {
-	list, ok := contentOf[kind]
-	if !ok {
-		return []schema.Key{optional("metric", &f.Metric), optional("x", &f.X), optional("y", &f.Y), optional("baseline", &f.Baseline)}
-	}
-	var keys []schema.Key
-	for _, name := range list {
-		k := schema.Key{Name: name, To: map[string]*string{"metric": &f.Metric, "x": &f.X, "y": &f.Y, "baseline": &f.Baseline}[name], Is: schema.NonEmpty("that names an axis")}
-		switch {
-		case name == "baseline":
-			k.Is = schema.NonEmpty("that is a label of the axis x")
-			x, _ := t.values["x"].(string)
-			if a := find(axes, x); a != nil {
-				k.Is = schema.NonEmpty("that is one of " + schema.Quoted(a.labels()))
-			}
-		case kind == Curves:
-			k.Is = schema.NonEmpty("that names one of " + strings.Join(RecordMetrics(), ", "))
-		case name == "metric" || kind == Scatter:
-			k.Is = schema.NonEmpty("that names one of " + strings.Join(known, ", "))
-		}
-		keys = append(keys, k)
-	}
-	return keys
-}
-
-// axes returns the axes that the figure tells apart or takes means over, and the keys
-// that name them; no keys for a kind that shows every cell alone.
-func (f Figure) axes() (used []string, places string) {
-	used = slices.Concat(f.Series, f.Over)
-	if f.Best != nil {
-		used = append(used, f.Best.Axis)
-	}
-	switch f.Kind {
-	case Bar, Differences:
-		return append(used, f.X), "x, series, over or best.axis"
-	case Heatmap:
-		return append(used, f.X, f.Y), "x, y, series, over or best.axis"
-	case Curves:
-		return used, "series, over or best.axis"
-	}
-	return used, ""
-}
-
 func (t *table) checkContent(f *Figure, axes []axis, known []string) {
-	once := map[string][]string{"series": f.Series, "over": f.Over}
+	var x, y []string
 	switch f.Kind {
 	case Bar, Differences, Heatmap:
 		t.checkMetric("metric", &f.Metric, known)
-		for name, axis := range map[string]string{"x": f.X, "y": f.Y} {
-			if axis != "" {
-				once[name] = []string{axis}
-				t.checkAxes(axes, name, axis)
-			}
+		if f.X != "" {
+			x = []string{f.X}
 		}
+		if f.Y != "" {
+			y = []string{f.Y}
+		}
+		t.checkAxes(axes, "x", x...)
+		t.checkAxes(axes, "y", y...)
 		if a := find(axes, f.X); f.Kind == Differences && a != nil && f.Baseline != "" && !t.vague && !slices.Contains(a.labels(), f.Baseline) {
 			t.report(t.key("baseline"), "want one of "+schema.Quoted(a.labels()), "the axis %q has no label %q", f.X, f.Baseline)
 		}
@@ -356,5 +339,5 @@ func (t *table) checkContent(f *Figure, axes []axis, known []string) {
 		t.checkMetric("x", &f.X, known)
 		t.checkMetric("y", &f.Y, known)
 	}
-	t.checkUsedOnce(axes, []string{"x", "y", "series", "over"}, once)
+	t.checkUsedOnce(axes, []string{"x", "y", "series", "over"}, x, y, f.Series, f.Over)
 }

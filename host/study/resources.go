@@ -33,14 +33,13 @@ func stepFLOPs(c *config.Config) float64 {
 	return 6 * params * float64(c.Train.Batch) * float64(m.Context) * float64(c.Train.Accumulate)
 }
 
-func (c Cell) steps() int {
+// work is that of some steps of the training of a cell.
+func (c Cell) work(steps int) float64 {
 	if c.Quantize != nil {
 		return 0
 	}
-	return c.Config.Train.Steps
+	return stepFLOPs(c.Config) * float64(max(0, steps))
 }
-
-func work(c *config.Config, steps int) float64 { return stepFLOPs(c) * float64(max(0, steps)) }
 
 // GPUs is the number of GPUs that the cell which needs most of them needs; 0 if none needs any.
 func GPUs(cells []Cell) (count int) {

@@ -180,14 +180,14 @@ func (d *damagedFile) putAside() error {
 
 // SummaryMetrics names the numbers that summary.json may hold, except times and speeds: a
 // report contains only results that a second run would reproduce.
-func SummaryMetrics() []string { return numbers(reflect.TypeFor[metrics.Summary]()) }
+func SummaryMetrics() []string {
+	return slices.DeleteFunc(metrics.NumberNames(reflect.TypeFor[metrics.Summary]()), metrics.Timed)
+}
 
 // RecordMetrics names the numbers that a line of metrics.jsonl may hold, except times and
 // speeds.
-func RecordMetrics() []string { return numbers(reflect.TypeFor[metrics.Record]()) }
-
-func numbers(t reflect.Type) []string {
-	return slices.DeleteFunc(metrics.NumberNames(t), metrics.Timed)
+func RecordMetrics() []string {
+	return slices.DeleteFunc(metrics.NumberNames(reflect.TypeFor[metrics.Record]()), metrics.Timed)
 }
 
 // Survey looks at the plugins and the data with which the cells would be trained now, and

@@ -157,7 +157,7 @@ func (r *runner) end(c Cell, state State, f *Failure, took time.Duration) error 
 	i := slices.IndexFunc(r.active, func(a *active) bool { return a.cell.ID == c.ID })
 	a := r.active[i]
 	a.look()
-	r.worked += work(c.Config, a.record.Step-a.from)
+	r.worked += c.work(a.record.Step - a.from)
 	r.active = slices.Delete(r.active, i, i+1)
 	err := r.noteActive()
 	result := Result{Cell: c, State: state}
@@ -232,23 +232,16 @@ func (r *runner) watch() (stop func()) {
 	if r.opts.Watch == nil {
 		return func() {}
 	}
-	quit, done := make(chan struct{}), make(chan struct{})
-	go func() {
-		defer close(done)
-		ticker := time.NewTicker(interval)
-		defer ticker.Stop()
-		for {
-			select {
-			case <-quit:
-				return
-			case <-ticker.C:
-				r.mu.Lock()
-				r.show(console.Progress{})
-				r.mu.Unlock()
-			}
+	ctx, cancel := context.WithCancel(context.Background())
+	var done sync.WaitGroup
+	done.Go(func() {
+		for pause(ctx, interval); ctx.Err() == nil; pause(ctx, interval) {
+			r.mu.Lock()
+			r.show(console.Progress{})
+			r.mu.Unlock()
 		}
-	}()
-	return func() { close(quit); <-done }
+	})
+	return func() { cancel(); done.Wait() }
 }
 
 // show completes a report of progress and passes it to Watch. r.mu is held.
@@ -271,12 +264,12 @@ func (r *runner) left() time.Duration {
 	done, rest := r.worked, 0.0
 	for _, c := range slices.Concat(r.plan.Run, r.plan.Waiting) {
 		if state := r.states[c.ID]; state != Done && state != Failed {
-			rest += work(c.Config, c.steps())
+			rest += c.work(c.Config.Train.Steps)
 		}
 	}
 	for _, a := range r.active {
-		done += work(a.cell.Config, a.record.Step-a.from)
-		rest -= work(a.cell.Config, a.record.Step)
+		done += a.cell.work(a.record.Step - a.from)
+		rest -= a.cell.work(a.record.Step)
 	}
 	if done <= 0 || rest <= 0 { // or the number of steps is known only from the data
 		return 0

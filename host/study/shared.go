@@ -19,13 +19,15 @@ import (
 // works on the cell, or has done so since the plan was made, or the model is not there yet that it
 // is made of.
 func (r *runner) claim(ctx context.Context, c Cell) (vfs.Lock, error) {
-	if !r.decided(c) {
-		r.putOff(c)
-		return nil, nil
+	var lock vfs.Lock
+	err := vfs.ErrLocked
+	if _, decided, _ := r.source(c); decided {
+		lock, err = takeClaim(r.study.at(), c.ID)
 	}
-	lock, err := takeClaim(r.study.at(), c.ID)
 	if errors.Is(err, vfs.ErrLocked) {
-		r.putOff(c)
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.later = append(r.later, c)
 		return nil, nil
 	}
 	if err != nil {
@@ -74,18 +76,6 @@ func (s *Study) attempts(c Cell) int {
 	return f.Attempts
 }
 
-// decided reports whether a cell need not wait for the cell that it is made of.
-func (r *runner) decided(c Cell) bool {
-	_, decided, _ := r.source(c)
-	return decided
-}
-
-func (r *runner) putOff(c Cell) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.later = append(r.later, c)
-}
-
 // awaitOthers waits until one of the cells that were put off can be claimed.
 func (r *runner) awaitOthers(ctx context.Context) {
 	if len(r.later) == 0 || len(r.stopped) > 0 {
@@ -93,7 +83,8 @@ func (r *runner) awaitOthers(ctx context.Context) {
 	}
 	free := func(c Cell) bool {
 		locked, err := claimFile(r.study.at(), c.ID).Locked()
-		return err != nil || !locked && r.decided(c) // claiming it reports the error
+		_, decided, _ := r.source(c)
+		return err != nil || !locked && decided // claiming it reports the error
 	}
 	for {
 		pause(ctx, interval)
@@ -182,25 +173,18 @@ func (s *Study) enter(dir vfs.Path, name string) (vfs.Lock, error) {
 // beats writes into the file of a member until stop is called. That it cannot be written for a
 // while does no harm: it shows others that locks do not hold, and nothing else.
 func (s *Study) beats(file vfs.Path) (stop func()) {
-	quit := make(chan struct{})
+	ctx, cancel := context.WithCancel(context.Background())
 	var done sync.WaitGroup
 	done.Go(func() {
-		ticker := time.NewTicker(beat)
-		defer ticker.Stop()
-		for {
+		for ; ctx.Err() == nil; pause(ctx, beat) {
 			// To close the file brings what was written to other machines.
 			if f, err := file.OpenFile(os.O_WRONLY, 0); err == nil {
 				_, _ = f.WriteAt(fmt.Appendf(nil, "%d\n", time.Now().UnixNano()), 0)
 				_ = f.Close()
 			}
-			select {
-			case <-quit:
-				return
-			case <-ticker.C:
-			}
 		}
 	})
-	return func() { close(quit); done.Wait() }
+	return func() { cancel(); done.Wait() }
 }
 
 // meet looks at the files of all other members. Those that can be locked must have been left by

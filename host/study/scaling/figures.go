@@ -21,7 +21,20 @@ type Figure struct {
 // curves, the normalized efficiencies, and the losses over the size of the weights in
 // bytes with the Pareto front.
 func (fit *Fit) Figures() []Figure {
-	about := fit.tracksText()
+	tracks := fit.tracks()
+	tracks = tracks[:min(len(tracks), len(lines))]
+	var tokens []string // what the curves stand for
+	for i, t := range tracks {
+		text := strconv.FormatFloat(t.tokens, 'g', 3, 64)
+		if len(tracks) > 1 {
+			text += " (" + []string{"solid", "dashed", "dotted"}[i] + ")"
+		}
+		tokens = append(tokens, text)
+	}
+	about := ", " + strings.Join(tokens, ", ") + " tokens"
+	if tracks[0].perParameter {
+		about += " per parameter"
+	}
 	figures := []Figure{{"loss-size", fit.losses("parameters outside the embeddings", func(n, _ float64) float64 { return n }), fit.size("Loss against size" + about)}}
 	if bars := fit.bars(); len(bars.Groups) > 0 {
 		figures = append(figures, Figure{"efficiency", bars, figure.Options{Title: "Parameter efficiency per bit"}})
@@ -41,14 +54,6 @@ func (fit *Fit) size(title string) figure.Options {
 	return figure.Options{Title: title, Width: 6 + min(2, more/4), Height: 3.6 + min(3, more/4)}
 }
 
-func (fit *Fit) groups() []Group {
-	var all []Group
-	for _, e := range fit.Effs {
-		all = append(all, e.Group)
-	}
-	return all
-}
-
 // losses draws the losses over x of a model's parameters and bits, and the law for each group along
 // the tracks, over the sizes that the group has there; tracks beyond the third have no line. Groups
 // that share a colour have dashes of their own, unless these tell the tracks apart: then the marks
@@ -56,7 +61,8 @@ func (fit *Fit) groups() []Group {
 func (fit *Fit) losses(label string, x func(n, bits float64) float64) *figure.Chart {
 	chart := &figure.Chart{X: figure.Axis{Label: label, Log: true}, Y: figure.Axis{Label: "validation loss (nats per token)"}}
 	tracks := fit.tracks()
-	for i, g := range fit.groups() {
+	for i, e := range fit.Effs {
+		g := e.Group
 		s := figure.Series{Name: g.String(), Marks: true, Color: i + 1}
 		if len(tracks) == 1 && len(fit.curve(g, tracks[0], x).Points) > 0 {
 			s.Key = lines[0]
@@ -68,7 +74,8 @@ func (fit *Fit) losses(label string, x func(n, bits float64) float64) *figure.Ch
 		}
 		chart.Series = append(chart.Series, s)
 	}
-	for i, g := range fit.groups() {
+	for i, e := range fit.Effs {
+		g := e.Group
 		for k, t := range tracks[:min(len(tracks), len(lines))] {
 			s := fit.curve(g, t, x)
 			s.Line, s.Color = lines[k], i+1
@@ -180,25 +187,6 @@ func (fit *Fit) tracks() []track {
 
 // lines of the tracks that are drawn: the longest trainings are solid.
 var lines = []figure.Line{figure.Solid, figure.Dashed, figure.Dotted}
-
-// tracksText says what the curves stand for.
-func (fit *Fit) tracksText() string {
-	tracks := fit.tracks()
-	tracks = tracks[:min(len(tracks), len(lines))]
-	var tokens []string
-	for _, t := range tracks {
-		text := strconv.FormatFloat(t.tokens, 'g', 3, 64)
-		if len(tracks) > 1 {
-			text += " (" + []string{"solid", "dashed", "dotted"}[len(tokens)] + ")"
-		}
-		tokens = append(tokens, text)
-	}
-	text := ", " + strings.Join(tokens, ", ") + " tokens"
-	if tracks[0].perParameter {
-		text += " per parameter"
-	}
-	return text
-}
 
 func (fit *Fit) curve(g Group, t track, x func(n, bits float64) float64) (s figure.Series) {
 	low, high := math.Inf(1), 0.0

@@ -77,10 +77,10 @@ const (
 
 // Run fits the law to points. The result depends only on its arguments.
 func Run(ctx context.Context, points []Point, o Options) (*Fit, error) {
-	o, err := o.resolve()
-	if err != nil {
+	if err := o.Check(); err != nil {
 		return nil, err
 	}
+	o.Huber = cmp.Or(o.Huber, math.Inf(1))
 	if len(points) == 0 {
 		return nil, errors.New("no points to fit")
 	}
@@ -165,7 +165,12 @@ func (f *fitting) search(ctx context.Context) ([]minimum, error) {
 	starts := f.grid()
 	f.starts = len(starts)
 	p := f.model.problem(f.options.Huber)
-	all, err := f.each(ctx, starts, firstSteps, p)
+	each := func(starts [][]float64, steps int) ([]minimum, error) { // in their order
+		out := make([]minimum, len(starts))
+		err := f.parallel(ctx, len(starts), func(ctx context.Context, i int) { out[i] = p.minimize(ctx, starts[i], steps) })
+		return out, err
+	}
+	all, err := each(starts, firstSteps)
 	if err != nil {
 		return nil, err
 	}
@@ -175,7 +180,7 @@ func (f *fitting) search(ctx context.Context) ([]minimum, error) {
 	for _, m := range all[:min(len(all), finishers)] {
 		best = append(best, m.x)
 	}
-	if all, err = f.each(ctx, best, lastSteps, p); err != nil {
+	if all, err = each(best, lastSteps); err != nil {
 		return nil, err
 	}
 	slices.SortStableFunc(all, byCost)
@@ -183,13 +188,6 @@ func (f *fitting) search(ctx context.Context) ([]minimum, error) {
 		return nil, errors.New("the law cannot be computed at any starting point; are the fixed parameters what they should be?")
 	}
 	return all, nil
-}
-
-// each minimizes from several starting points in parallel. The minima are in their order.
-func (f *fitting) each(ctx context.Context, starts [][]float64, steps int, p *leastSquares) ([]minimum, error) {
-	out := make([]minimum, len(starts))
-	err := f.parallel(ctx, len(starts), func(ctx context.Context, i int) { out[i] = p.minimize(ctx, starts[i], steps) })
-	return out, err
 }
 
 func (f *fitting) parallel(ctx context.Context, n int, work func(ctx context.Context, i int)) error {
@@ -374,33 +372,26 @@ func Defaults() Options {
 	return Options{Huber: DefaultHuber, Prior: DefaultPrior, Bootstrap: 1000}
 }
 
-// Check returns an error that says what is wrong with the options, or nil.
+// Check refuses values that make no sense.
 func (o Options) Check() error {
-	_, err := o.resolve()
-	return err
-}
-
-// resolve fills in defaults and refuses values that make no sense.
-func (o Options) resolve() (Options, error) {
 	switch {
 	case !(o.Huber >= 0):
-		return o, fmt.Errorf("huber threshold %v; want 0 or more", o.Huber)
+		return fmt.Errorf("huber threshold %v; want 0 or more", o.Huber)
 	case !(o.Prior >= 0) || math.IsInf(o.Prior, 1):
-		return o, fmt.Errorf("weight of the priors %v; want 0 or more", o.Prior)
+		return fmt.Errorf("weight of the priors %v; want 0 or more", o.Prior)
 	case o.Bootstrap < 0:
-		return o, fmt.Errorf("%d bootstrap replicates; want 0 or more", o.Bootstrap)
+		return fmt.Errorf("%d bootstrap replicates; want 0 or more", o.Bootstrap)
 	}
 	for name, v := range o.Fixed {
 		if !slices.Contains(names[:], name) {
-			return o, fmt.Errorf("no parameter %q to fix; want one of %s", name, strings.Join(names[:], ", "))
+			return fmt.Errorf("no parameter %q to fix; want one of %s", name, strings.Join(names[:], ", "))
 		}
 		zero := name == "B" || name == "E" // without that term
 		if !(v > 0 || zero && v == 0) || math.IsInf(v, 1) {
-			return o, fmt.Errorf("%s fixed at %v; want a number above 0 (B and E may be 0)", name, v)
+			return fmt.Errorf("%s fixed at %v; want a number above 0 (B and E may be 0)", name, v)
 		}
 	}
-	o.Huber = cmp.Or(o.Huber, math.Inf(1))
-	return o, nil
+	return nil
 }
 
 // reference chooses the group with eff = 1; the second result is false when there is none
