@@ -170,54 +170,44 @@ var notInFileNames = regexp.MustCompile(`[^A-Za-z0-9._]+`)
 // hash behind them.
 func slug(text string) string {
 	s := strings.Trim(notInFileNames.ReplaceAllString(safetext.ASCII(text), "-"), "-.")
-	if len(s) > maxSlug {
-		s = strings.Trim(s[:maxSlug], "-.")
-	}
-	if s == "" {
-		return "cell"
-	}
-	return s
+	s = strings.Trim(s[:min(len(s), maxSlug)], "-.")
+	return cmp.Or(s, "cell")
 }
 
-// problems collects the problems of the configurations of cells. A problem of many cells is listed
-// once.
-type problems []*problem
-
-type problem struct {
-	err   *plaintoml.Error
-	cells []string
+// problems are those of the configurations of cells, each once, with the names of its cells.
+type problems struct {
+	errs  plaintoml.Errors
+	cells [][]string
 }
 
 func (p *problems) add(err error, cell string) {
 	for _, e := range problemsOf(err) {
-		i := slices.IndexFunc(*p, func(known *problem) bool { return known.err.Error() == e.Error() })
+		i := slices.IndexFunc(p.errs, func(known *plaintoml.Error) bool { return known.Error() == e.Error() })
 		if i < 0 {
-			i = len(*p)
-			*p = append(*p, &problem{err: e})
+			i = len(p.errs)
+			p.errs, p.cells = append(p.errs, e), append(p.cells, nil)
 		}
-		(*p)[i].cells = append((*p)[i].cells, cell)
+		p.cells[i] = append(p.cells[i], cell)
 	}
 }
 
 // list returns the problems of a study of so many cells. A problem that not all cells have comes
 // from a combination of settings, and names the first such cell.
 func (p problems) list(cells int) plaintoml.Errors {
-	var errs plaintoml.Errors
-	for _, one := range p {
-		gap := " "
-		if strings.Contains(one.err.Msg, "\n") {
+	for i, e := range p.errs {
+		gap, others := " ", len(p.cells[i])-1
+		if strings.Contains(e.Msg, "\n") {
 			gap = "\n  "
 		}
-		switch others := len(one.cells) - 1; {
-		case len(one.cells) == cells:
+		switch {
+		case others+1 == cells:
 		case others == 0:
-			one.err.Msg += gap + "(cell " + one.cells[0] + ")"
+			e.Msg += gap + "(cell " + p.cells[i][0] + ")"
 		default:
-			one.err.Msg += gap + fmt.Sprintf("(cell %s and %d more)", one.cells[0], others)
+			e.Msg += gap + fmt.Sprintf("(cell %s and %d more)", p.cells[i][0], others)
 		}
-		errs = append(errs, one.err)
 	}
-	return errs
+	return p.errs
 }
 
 // problemsOf returns the problems of an error of host/train/config.
