@@ -15,43 +15,32 @@ import (
 func describeResponse(d Description) (*pb.DescribeResponse, error) {
 	m := &pb.Description{Name: d.Name, Version: d.Version, Doc: d.Doc}
 	for _, p := range d.Parameters {
-		parameter, err := toParameter(p)
-		if err != nil {
-			return nil, failure(fmt.Errorf("parameter %s: %w", p.Name, err))
+		kind, ok := wire.ParameterTypes[string(p.Type)]
+		if !ok {
+			return nil, failure(fmt.Errorf("parameter %s: type %q does not exist", p.Name, p.Type))
 		}
-		m.Parameters = append(m.Parameters, parameter)
+		def, err := wire.ToValue(p.Default)
+		if err != nil {
+			return nil, failure(fmt.Errorf("parameter %s: default: %w", p.Name, err))
+		}
+		m.Parameters = append(m.Parameters, &pb.Parameter{Name: p.Name, Type: kind, Default: def,
+			Min: p.Min, Max: p.Max, Choices: p.Choices, Doc: p.Doc})
 	}
 	for _, c := range d.Claims {
-		claim, err := toClaim(c)
+		claim := &pb.Claim{Name: string(c.Name)}
+		var err error
+		if c.Value != nil {
+			claim.Value, err = wire.ToValue(c.Value)
+		}
+		if err == nil {
+			claim.When, err = wire.ToValues(c.When)
+		}
 		if err != nil {
 			return nil, failure(fmt.Errorf("claim %s: %w", c.Name, err))
 		}
 		m.Claims = append(m.Claims, claim)
 	}
 	return &pb.DescribeResponse{ApiVersion: wire.APIVersion, Description: m}, nil
-}
-
-func toParameter(p Parameter) (*pb.Parameter, error) {
-	kind, ok := wire.ParameterTypes.Number(string(p.Type))
-	if !ok {
-		return nil, fmt.Errorf("type %q does not exist", p.Type)
-	}
-	def, err := wire.ToValue(p.Default)
-	if err != nil {
-		return nil, fmt.Errorf("default: %w", err)
-	}
-	return &pb.Parameter{Name: p.Name, Type: kind, Default: def, Min: p.Min, Max: p.Max, Choices: p.Choices, Doc: p.Doc}, nil
-}
-
-func toClaim(c Claim) (m *pb.Claim, err error) {
-	m = &pb.Claim{Name: string(c.Name)}
-	if c.Value != nil {
-		if m.Value, err = wire.ToValue(c.Value); err != nil {
-			return nil, err
-		}
-	}
-	m.When, err = wire.ToValues(c.When)
-	return m, err
 }
 
 func fromSite(m *pb.Site) (Site, error) {
@@ -133,8 +122,13 @@ func toQuantizerProgram(q spec.Quantizer) (*pb.QuantizerProgram, error) {
 	if err != nil {
 		return nil, fmt.Errorf("state %w", err)
 	}
+	var grid *pb.Grid // nil for one that says nothing; every other has been checked
+	if g := q.Grid; g != (Grid{}) {
+		grid = &pb.Grid{Format: wire.NumberFormats[string(g.Format)], Min: int32(g.Min),
+			Max: int32(g.Max), Step: uint32(g.Step), Group: uint32(g.Group)}
+	}
 	return &pb.QuantizerProgram{
-		Grid:        toGrid(q.Grid),
+		Grid:        grid,
 		Program:     wire.ToProgram(q.Program),
 		Homogeneous: q.Homogeneous,
 		Init:        wire.ToProgram(q.Init),
@@ -149,22 +143,12 @@ func toQuantizerProgram(q spec.Quantizer) (*pb.QuantizerProgram, error) {
 	}, nil
 }
 
-// toGrid is nil for a grid that says nothing. Every other has been checked.
-func toGrid(g Grid) *pb.Grid {
-	format, ok := wire.NumberFormats.Number(string(g.Format))
-	if !ok {
-		return nil
-	}
-	return &pb.Grid{Format: format, Min: int32(g.Min), Max: int32(g.Max),
-		Step: uint32(g.Step), Group: uint32(g.Group)}
-}
-
 func toOptimizerProgram(o spec.Optimizer) (*pb.OptimizerProgram, error) {
 	state, err := toStateTensors(o.State)
 	if err != nil {
 		return nil, fmt.Errorf("state %w", err)
 	}
-	rounded, ok := wire.Storages.Number(string(o.Rounded))
+	rounded, ok := wire.Storages[string(o.Rounded)]
 	if !ok {
 		return nil, fmt.Errorf("rounding to %q cannot be sent", o.Rounded)
 	}
@@ -201,7 +185,7 @@ func toStateTensors(list []spec.Tensor) ([]*pb.StateTensor, error) {
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", s.Name, err)
 		}
-		storage, ok := wire.Storages.Number(string(s.Storage))
+		storage, ok := wire.Storages[string(s.Storage)]
 		if !ok {
 			return nil, fmt.Errorf("%s: storage %q cannot be sent", s.Name, s.Storage)
 		}

@@ -85,10 +85,20 @@ func describe(q Quantizer, o Optimizer) (out map[Kind]Description, err error) {
 func servers(q Quantizer, o Optimizer) goplugin.PluginSet {
 	set := goplugin.PluginSet{}
 	if q != nil {
-		set[string(KindQuantizer)] = &registration{register: func(s *grpc.Server) { pb.RegisterQuantizerServer(s, newQuantizerServer(q)) }}
+		var server pb.QuantizerServer = &quantizerServer{q: q}
+		if s, ok := q.(Searcher); ok {
+			server = &searchServer{quantizerServer: quantizerServer{q: q}, author: s}
+		}
+		register := func(s *grpc.Server) { pb.RegisterQuantizerServer(s, server) }
+		set[string(KindQuantizer)] = &registration{register: register}
 	}
 	if o != nil {
-		set[string(KindOptimizer)] = &registration{register: func(s *grpc.Server) { pb.RegisterOptimizerServer(s, newOptimizerServer(o)) }}
+		var server pb.OptimizerServer = &optimizerServer{o: o}
+		if o, ok := o.(opaque); ok {
+			server = &opaqueServer{optimizerServer: optimizerServer{o: o}, author: o.OpaqueOptimizer}
+		}
+		register := func(s *grpc.Server) { pb.RegisterOptimizerServer(s, server) }
+		set[string(KindOptimizer)] = &registration{register: register}
 	}
 	return set
 }
@@ -114,13 +124,6 @@ type quantizerServer struct {
 	q Quantizer
 }
 
-func newQuantizerServer(q Quantizer) pb.QuantizerServer {
-	if s, ok := q.(Searcher); ok {
-		return &searchServer{quantizerServer: quantizerServer{q: q}, author: s}
-	}
-	return &quantizerServer{q: q}
-}
-
 func (s *quantizerServer) Describe(context.Context, *pb.DescribeRequest) (*pb.DescribeResponse, error) {
 	return describeResponse(s.q.Describe())
 }
@@ -144,13 +147,6 @@ func (s *quantizerServer) Quantize(_ context.Context, r *pb.QuantizeRequest) (*p
 type optimizerServer struct {
 	pb.UnimplementedOptimizerServer
 	o Optimizer
-}
-
-func newOptimizerServer(o Optimizer) pb.OptimizerServer {
-	if o, ok := o.(opaque); ok {
-		return &opaqueServer{optimizerServer: optimizerServer{o: o}, author: o.OpaqueOptimizer}
-	}
-	return &optimizerServer{o: o}
 }
 
 func (s *optimizerServer) Describe(context.Context, *pb.DescribeRequest) (*pb.DescribeResponse, error) {

@@ -7,8 +7,8 @@ import (
 )
 
 // sharedMemory is the plugin's view of memory that it shares with its host: a file that is mapped
-// twice, once for reading only. What the plugin must not change it gets from that mapping, so that a
-// mistake is a fault at the author's line and not a wrong result.
+// twice, once for reading only. What the plugin must not change it gets from that mapping, so that
+// a mistake is a fault at the author's line and not a wrong result.
 type sharedMemory struct{ read, write []byte }
 
 // protects reports whether an address is in the mapping that cannot be written.

@@ -16,11 +16,11 @@ import (
 // messages.
 
 func toSite(s sdk.Site) (*pb.Site, error) {
-	role, ok := wire.SiteRoles.Number(string(s.Role))
+	role, ok := wire.SiteRoles[string(s.Role)]
 	if !ok {
 		return nil, fmt.Errorf("site %s: role %q cannot be sent", s.Name, s.Role)
 	}
-	product, ok := wire.SiteProducts.Number(string(cmp.Or(s.Product, sdk.ProductForward)))
+	product, ok := wire.SiteProducts[string(cmp.Or(s.Product, sdk.ProductForward))]
 	if !ok {
 		return nil, fmt.Errorf("site %s: product %q cannot be sent", s.Name, s.Product)
 	}
@@ -37,7 +37,7 @@ func toSite(s sdk.Site) (*pb.Site, error) {
 }
 
 func toTensor(t sdk.Tensor) (*pb.Tensor, error) {
-	role, ok := wire.TensorRoles.Number(string(t.Role))
+	role, ok := wire.TensorRoles[string(t.Role)]
 	if !ok {
 		return nil, fmt.Errorf("tensor %s: role %q cannot be sent", t.Name, t.Role)
 	}
@@ -68,8 +68,17 @@ func fromQuantizeResponse(r *pb.QuantizeResponse, limits program.Limits) (out sp
 	}
 	out.Homogeneous = m.GetHomogeneous()
 	out.SearchEvery = int(m.GetSearchEvery())
-	if out.Grid, err = fromGrid(m.GetGrid()); err != nil {
-		return out, fmt.Errorf("grid: %w", err)
+	if g := m.GetGrid(); g != nil {
+		format, ok := wire.NumberFormats.Word(g.GetFormat())
+		if !ok {
+			return out, fmt.Errorf("grid: format %d is unknown to this host: update cage", g.GetFormat())
+		}
+		n, err := wire.FromNumbers[int]([]uint32{g.GetStep(), g.GetGroup()})
+		if err != nil {
+			return out, fmt.Errorf("grid: one number %w", err)
+		}
+		out.Grid = spec.Grid{Format: spec.NumberFormat(format),
+			Min: int(g.GetMin()), Max: int(g.GetMax()), Step: n[0], Group: n[1]}
 	}
 	if out.Trained, err = fromStateTensors(m.GetTrained(), limits); err != nil {
 		return out, fmt.Errorf("trained parameters: %w", err)
@@ -86,22 +95,6 @@ func fromQuantizeResponse(r *pb.QuantizeResponse, limits program.Limits) (out sp
 		{"next", m.GetNext(), &out.Next, false},
 		{"backward", m.GetBackward(), &out.Backward, false},
 	}, limits)
-}
-
-func fromGrid(m *pb.Grid) (g spec.Grid, err error) {
-	if m == nil {
-		return g, nil
-	}
-	format, ok := wire.NumberFormats.Word(m.GetFormat())
-	if !ok {
-		return g, fmt.Errorf("format %d is unknown to this host: update cage", m.GetFormat())
-	}
-	n, err := wire.FromNumbers[int]([]uint32{m.GetStep(), m.GetGroup()})
-	if err != nil {
-		return g, fmt.Errorf("one number %w", err)
-	}
-	return spec.Grid{Format: spec.NumberFormat(format),
-		Min: int(m.GetMin()), Max: int(m.GetMax()), Step: n[0], Group: n[1]}, nil
 }
 
 func fromProgramResponse(r *pb.ProgramResponse, limits program.Limits) (out spec.Optimizer, err error) {

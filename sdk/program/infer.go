@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math/bits"
 	"slices"
-	"strings"
 )
 
 // infer returns the type of a node's result. For most operations it follows from the
@@ -32,11 +31,7 @@ func need(t Type, allowed ...DType) error {
 	if slices.Contains(allowed, t.DType) {
 		return nil
 	}
-	names := make([]string, len(allowed))
-	for i, a := range allowed {
-		names[i] = a.String()
-	}
-	return fmt.Errorf("takes %s, got %s", strings.Join(names, " or "), t)
+	return fmt.Errorf("takes %s, got %s", joinTypes(allowed, " or "), t)
 }
 
 func inferConstant(_ []Type, attr Attr, want Type) (Type, error) {
@@ -196,8 +191,6 @@ func inferBitcast(args []Type, _ Attr, want Type) (Type, error) {
 	}
 	return Type{want.DType, args[0].Shape}, need(want, Float, Int, Uint)
 }
-
-func inferStopGradient(args []Type, _ Attr, _ Type) (Type, error) { return args[0], nil }
 
 func inferReshape(args []Type, _ Attr, want Type) (Type, error) {
 	x, t := args[0], Type{args[0].DType, want.Shape}

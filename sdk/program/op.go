@@ -52,15 +52,15 @@ type row struct {
 }
 
 func unary(op Op, name string, types []DType, meaning, gradient string) row {
-	return row{OpInfo: OpInfo{op, name, ClassUnary, 1, joinTypes(types), "", meaning, gradient}, infer: inferUnary(types)}
+	return row{OpInfo: OpInfo{op, name, ClassUnary, 1, joinTypes(types, ", "), "", meaning, gradient}, infer: inferUnary(types)}
 }
 
 func binary(op Op, name string, types []DType, meaning, gradient string) row {
-	return row{OpInfo: OpInfo{op, name, ClassBinary, 2, joinTypes(types), "", meaning, gradient}, infer: inferBinary(types)}
+	return row{OpInfo: OpInfo{op, name, ClassBinary, 2, joinTypes(types, ", "), "", meaning, gradient}, infer: inferBinary(types)}
 }
 
 func compare(op Op, name string, types []DType, meaning string) row {
-	return row{OpInfo: OpInfo{op, name, ClassCompare, 2, joinTypes(types), "", meaning, zero}, infer: inferComparison(types)}
+	return row{OpInfo: OpInfo{op, name, ClassCompare, 2, joinTypes(types, ", "), "", meaning, zero}, infer: inferComparison(types)}
 }
 
 func approximate(r row) row {
@@ -68,12 +68,12 @@ func approximate(r row) row {
 	return r
 }
 
-func joinTypes(types []DType) string {
+func joinTypes(types []DType, separator string) string {
 	names := make([]string, len(types))
 	for i, t := range types {
 		names[i] = t.String()
 	}
-	return strings.Join(names, ", ")
+	return strings.Join(names, separator)
 }
 
 var rows = func() map[Op]*row {

@@ -177,7 +177,7 @@ var table = []row{
 		infer: inferHadamard, uses: usesBlock, work: hadamardWork, approximate: true},
 
 	{OpInfo: OpInfo{OpStopGradient, "stop_gradient", ClassGradient, 1, "any", "", "x; the reverse pass treats it as a constant.", zero},
-		infer: inferStopGradient},
+		infer: inferUnary(anyType)},
 
 	{OpInfo: OpInfo{OpQR, "qr", ClassLinalg, 1, "float[…,m,n], m ≥ n", "", "The m×n factor Q with orthonormal columns of the thin decomposition A = QR, for each matrix of the last two axes. The signs of columns are not defined. A matrix with a non-finite element gives NaN. Refresh programs only.", "an error"},
 		infer: inferQR, work: cubicWork},

@@ -151,8 +151,12 @@ func (v *validator) node(i int) error {
 	if v.constants > v.limits.Constants {
 		return fmt.Errorf("constants hold more than %d elements", v.limits.Constants)
 	}
-	if err := v.addWork(n, args); err != nil {
-		return err
+	if f := rows[n.Op].work; f != nil {
+		work := f(n, args) // a float does not overflow
+		if work > float64(v.limits.Work-v.work) {
+			return fmt.Errorf("products and factorizations need more than %d multiplications", v.limits.Work)
+		}
+		v.work += int64(work)
 	}
 	return v.size(n.Type)
 }
@@ -172,19 +176,6 @@ func (v *validator) size(t Type) error {
 
 // operandsPerNode is how many operands a program may have for each node that the limits allow it.
 const operandsPerNode = 16
-
-// addWork counts multiplications; floats avoid overflow.
-func (v *validator) addWork(n *Node, args []Type) error {
-	work := 0.0
-	if f := rows[n.Op].work; f != nil {
-		work = f(n, args)
-	}
-	if work > float64(v.limits.Work-v.work) {
-		return fmt.Errorf("products and factorizations need more than %d multiplications", v.limits.Work)
-	}
-	v.work += int64(work)
-	return nil
-}
 
 // MaxName is the largest length, in bytes, of the name of a program, input or output.
 const MaxName = 200

@@ -166,11 +166,7 @@ func (o Optimizer) Check(shape []int) error {
 	}
 	next := append([]program.Input{{Name: OutputDirection, Type: tensor}}, state...)
 	refresh := append([]program.Input{step}, state...)
-	for _, c := range []struct {
-		p      *program.Program
-		wanted bool
-		signature
-	}{
+	if err := checkAll([]wantedProgram{
 		{o.Init, len(state) > 0, signature{name: "init", inputs: inputs[:1], outputs: state, when: "there are state tensors"}},
 		{o.Update, true, signature{name: "update", inputs: inputs, optional: probed, outputs: next}},
 		{o.Observe, o.Observe != nil, signature{name: "observe", inputs: inputs, optional: optional, outputs: state, some: true}},
@@ -180,12 +176,22 @@ func (o Optimizer) Check(shape []int) error {
 		{o.Evaluate, o.Evaluate != nil, signature{name: "evaluate", inputs: append(slices.Clone(inputs[:1]), state...), outputs: []program.Input{{Name: OutputWeights, Type: tensor}}}},
 		{o.Probe, o.ProbeDue.First > 0 && !o.Sampled, signature{name: "probe", inputs: inputs, optional: optional, outputs: []program.Input{{Name: OutputOffset, Type: tensor}}, when: "one is due and labels are not drawn"}},
 		{o.Collect, o.Collect != nil, signature{name: "collect", inputs: inputs, optional: UpdateInputs(), outputs: optional[len(UpdateInputs()):]}},
-	} {
-		if err := c.signature.check(c.p, c.wanted); err != nil {
-			return err
+	}); err != nil {
+		return err
+	}
+	// The rate is needed for the weight decay: Observe and the refreshes come later.
+	for _, p := range []*program.Program{o.Observe, o.FirstRefresh, o.Refresh} {
+		if o.Rate == nil || p == nil {
+			continue
+		}
+		needed := transform.Needs(o.Rate, o.Rate.Outputs)
+		for _, out := range p.Outputs {
+			if needed[o.Rate.Input(out.Name)] {
+				return fmt.Errorf("the rate program reads %s, which is changed before the update: the rate is needed before that, for the weight decay", out.Name)
+			}
 		}
 	}
-	return o.checkRate()
+	return nil
 }
 
 // Collected lists the names of what is collected, in their order. It is an error if the outputs of
@@ -218,26 +224,6 @@ func UpdateInputs(collected ...string) []program.Input {
 // ProbeInputs are those that an update has only if a probe may be due and it uses them.
 func ProbeInputs(shape []int) []program.Input {
 	return []program.Input{{Name: InputProbed, Type: program.FloatType(shape...)}, {Name: InputProbing, Type: program.FloatType()}}
-}
-
-// checkRate verifies that the rate follows from what is known before the weight decay, which
-// needs it: Observe and the refreshes come later.
-func (o Optimizer) checkRate() error {
-	if o.Rate == nil {
-		return nil
-	}
-	needed := transform.Needs(o.Rate, o.Rate.Outputs)
-	for _, p := range []*program.Program{o.Observe, o.FirstRefresh, o.Refresh} {
-		if p == nil {
-			continue
-		}
-		for _, out := range p.Outputs {
-			if needed[o.Rate.Input(out.Name)] {
-				return fmt.Errorf("the rate program reads %s, which is changed before the update: the rate is needed before that, for the weight decay", out.Name)
-			}
-		}
-	}
-	return nil
 }
 
 func (o Optimizer) checkOpaque() error {

@@ -176,11 +176,39 @@ func (q Quantizer) Check(shape []int) error {
 	trained, kept := ports(TrainedPrefix, q.Trained), ports(KeptPrefix, q.State)
 	fixed := slices.Concat([]program.Input{x}, trained, kept)
 	s := signature{name: "quantizer's", inputs: fixed, optional: StepInputs}
-	return cmp.Or( // the first error
+	err := cmp.Or( // the first error
 		listRules{"trained parameter", true, false, "a trained parameter"}.check(q.Trained),
 		listRules{"state tensor", false, true, "state of a quantizer"}.check(q.State),
 		s.checkInputs(q.Program), CheckOutputs(q.Program, shape), s.checkOps(q.Program),
-		q.checkEvaluate(fixed, shape), q.checkTrained(x, trained), q.checkSearch(), q.checkState(x, kept, fixed), q.checkBackward(fixed), q.checkUnpack(x), q.checkGrid())
+		q.checkEvaluate(fixed, shape), q.checkPromises(trained))
+	if err != nil {
+		return err
+	}
+	gradients := slices.Clone(fixed[:1+len(trained)])
+	for i := range gradients {
+		gradients[i].Name = autodiff.Prefix + gradients[i].Name
+	}
+	dy := program.Input{Name: InputDY, Type: x.Type}
+	packed, err := q.packed()
+	if err != nil {
+		return err
+	}
+	list := []wantedProgram{
+		{q.Init, len(trained) > 0, signature{name: "init", inputs: fixed[:1], optional: ColumnInputs(shape), outputs: trained, when: "there are trained parameters"}},
+		{q.Backward, q.Backward != nil, signature{name: "backward", inputs: append(slices.Clone(fixed), dy), optional: StepInputs, outputs: gradients}},
+		{q.Unpack, q.Unpack != nil, signature{name: "unpack", inputs: packed, outputs: []program.Input{{Name: OutputValue, Type: x.Type}}}},
+	}
+	if q.SearchEvery == 0 {
+		const when = "there is state"
+		list = append(list,
+			wantedProgram{q.InitState, len(kept) > 0, signature{name: "init_state", inputs: fixed[:1], optional: ColumnInputs(shape), outputs: kept, when: when}},
+			wantedProgram{q.Next, len(kept) > 0, signature{name: "next", inputs: fixed, optional: StepInputs, outputs: kept, when: when}})
+	}
+	for i, t := range q.Trained {
+		port := trained[i : i+1]
+		list = append(list, wantedProgram{t.Constrain, t.Constrain != nil, signature{name: "constrain " + t.Name, inputs: port, outputs: port}})
+	}
+	return checkAll(list)
 }
 
 // StepInputs are the inputs that change from step to step.
@@ -223,88 +251,55 @@ func (q Quantizer) checkEvaluate(inputs []program.Input, shape []int) error {
 	return nil
 }
 
-func (q Quantizer) checkUnpack(x program.Input) error {
+// packed are the ports of codes and scale, which are the same in training and evaluation; nil if
+// nothing needs them.
+func (q Quantizer) packed() ([]program.Input, error) {
+	if q.Grid != (Grid{}) {
+		if _, err := PackedPorts(q.ForEvaluation().Program); err != nil {
+			return nil, errors.New("there is a grid, but no codes and scales whose numbers it says: " +
+				"return both, or no grid")
+		}
+		if err := q.Grid.check(); err != nil {
+			return nil, err
+		}
+	}
 	if q.Unpack == nil {
-		return nil
+		return nil, nil
 	}
 	packed, err := PackedPorts(q.Program)
+	if err != nil || q.Evaluate == nil {
+		return packed, err
+	}
+	other, err := PackedPorts(q.Evaluate)
 	if err != nil {
-		return err
+		return nil, fmt.Errorf("for evaluation: %w", err)
 	}
-	if q.Evaluate != nil {
-		other, err := PackedPorts(q.Evaluate)
-		if err != nil {
-			return fmt.Errorf("for evaluation: %w", err)
-		}
-		for i, port := range packed {
-			if !port.Type.Equal(other[i].Type) {
-				return fmt.Errorf("output %s is %s in training and %s in evaluation: unpack needs the same type", port.Name, port.Type, other[i].Type)
-			}
+	for i, port := range packed {
+		if !port.Type.Equal(other[i].Type) {
+			return nil, fmt.Errorf("output %s is %s in training and %s in evaluation: unpack needs the same type",
+				port.Name, port.Type, other[i].Type)
 		}
 	}
-	value := program.Input{Name: OutputValue, Type: x.Type}
-	return signature{name: "unpack", inputs: packed, outputs: []program.Input{value}}.check(q.Unpack, true)
+	return packed, nil
 }
 
-func (q Quantizer) checkGrid() error {
-	if q.Grid == (Grid{}) {
-		return nil
-	}
-	if _, err := PackedPorts(q.ForEvaluation().Program); err != nil {
-		return errors.New("there is a grid, but no codes and scales whose numbers it says: " +
-			"return both, or no grid")
-	}
-	return q.Grid.check()
-}
-
-func (q Quantizer) checkTrained(x program.Input, trained []program.Input) error {
-	if q.Homogeneous && len(trained) > 0 {
+// checkPromises verifies what goes together besides signatures.
+func (q Quantizer) checkPromises(trained []program.Input) error {
+	surrogate, _ := q.Program.Output(OutputSurrogate)
+	switch {
+	case q.Homogeneous && len(q.Trained) > 0:
 		return fmt.Errorf("Q(c·x) = c·Q(x) is promised, which cannot hold with the trained parameter %s: leave homogeneous false", q.Trained[0].Name)
-	}
-	if name, ok := withoutGradient(q.Program, OutputSurrogate, trained); ok && q.Backward == nil {
-		return fmt.Errorf("%s gets no gradient from the surrogate, which does not depend on it, or only where gradients are zero", name)
-	}
-	for i, t := range q.Trained {
-		port := trained[i : i+1]
-		if err := (signature{name: "constrain " + t.Name, inputs: port, outputs: port}).check(t.Constrain, t.Constrain != nil); err != nil {
-			return err
-		}
-	}
-	s := signature{name: "init", inputs: []program.Input{x}, optional: ColumnInputs(x.Type.Shape), outputs: trained, when: "there are trained parameters"}
-	return s.check(q.Init, len(trained) > 0)
-}
-
-func (q Quantizer) checkBackward(fixed []program.Input) error {
-	if q.Backward == nil {
-		return nil
-	}
-	if id, _ := q.Program.Output(OutputSurrogate); int(id) != q.Program.Input(InputX) {
+	case q.Homogeneous && len(q.State) > 0:
+		return fmt.Errorf("Q(c·x) = c·Q(x) is promised, which cannot hold with the state %s: leave homogeneous false", q.State[0].Name)
+	case q.Backward != nil && int(surrogate) != q.Program.Input(InputX):
 		return errors.New("there are a surrogate and a backward program: leave one of them out")
 	}
-	gradients := slices.Clone(fixed[:1+len(q.Trained)])
-	for i := range gradients {
-		gradients[i].Name = autodiff.Prefix + gradients[i].Name
+	for _, in := range trained {
+		i := q.Program.Input(in.Name)
+		if q.Backward == nil && (i < 0 || !autodiff.Reaches(q.Program, surrogate, i)) {
+			return fmt.Errorf("%s gets no gradient from the surrogate, which does not depend on it, or only where gradients are zero", in.Name)
+		}
 	}
-	dy := program.Input{Name: InputDY, Type: fixed[0].Type}
-	return signature{name: "backward", inputs: append(slices.Clone(fixed), dy), optional: StepInputs, outputs: gradients}.check(q.Backward, true)
-}
-
-func (q Quantizer) checkState(x program.Input, kept, fixed []program.Input) error {
-	if q.Homogeneous && len(kept) > 0 {
-		return fmt.Errorf("Q(c·x) = c·Q(x) is promised, which cannot hold with the state %s: leave homogeneous false", q.State[0].Name)
-	}
-	if q.SearchEvery > 0 {
-		return nil
-	}
-	const when = "there is state"
-	s := signature{name: "init_state", inputs: []program.Input{x}, optional: ColumnInputs(x.Type.Shape), outputs: kept, when: when}
-	if err := s.check(q.InitState, len(kept) > 0); err != nil {
-		return err
-	}
-	return signature{name: "next", inputs: fixed, optional: StepInputs, outputs: kept, when: when}.check(q.Next, len(kept) > 0)
-}
-
-func (q Quantizer) checkSearch() error {
 	switch {
 	case q.SearchEvery == 0:
 		return nil

@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"github.com/cage-qat/cage/sdk/program"
-	"github.com/cage-qat/cage/sdk/program/autodiff"
 )
 
 // Tensor is the name and shape of one float tensor that is kept from step to
@@ -185,16 +184,20 @@ func (s signature) checkOps(p *program.Program) error {
 	return nil
 }
 
-// withoutGradient returns the name of the first of the inputs that gets no gradient from an output,
-// and whether there is such an input. The output must exist.
-func withoutGradient(p *program.Program, output string, inputs []program.Input) (string, bool) {
-	id, _ := p.Output(output)
-	for _, in := range inputs {
-		if i := p.Input(in.Name); i < 0 || !autodiff.Reaches(p, id, i) {
-			return in.Name, true
+// wantedProgram is one of the programs of an answer with its signature.
+type wantedProgram struct {
+	p      *program.Program
+	wanted bool
+	signature
+}
+
+func checkAll(list []wantedProgram) error {
+	for _, c := range list {
+		if err := c.signature.check(c.p, c.wanted); err != nil {
+			return err
 		}
 	}
-	return "", false
+	return nil
 }
 
 // named is one of the programs of an answer; present yields those that are there.

@@ -20,8 +20,8 @@ type Model struct {
 	Quantized func(param string) (*Quantized, error)
 	// Activations lists the inputs of layers that are quantized.
 	Activations func() ([]Activation, error)
-	// Warnings say what else the model does that no format stores, Notes how its weights differ from
-	// those that were trained.
+	// Warnings say what else the model does that no format stores, Notes how its weights differ
+	// from those that were trained.
 	Warnings, Notes []string
 
 	Tokenizer Tokenizer

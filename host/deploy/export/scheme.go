@@ -209,10 +209,10 @@ func findNVFP4(scales []float32) (nvfp4Scales, bool) {
 	return s, s.global-s.global == 0
 }
 
-// nvfp4With gives each scale the nearest E4M3 number under a global scale, half way between two the one with the even
-// code, as a cast to E4M3 and the plugin nvfp4 do. When one of
-// the first scales is not met, the rest still get theirs, unless exactness is all that
-// matters: the caller looks at exact.
+// nvfp4With gives each scale the nearest E4M3 number under a global scale, half way between two the
+// one with the even code, as a cast to E4M3 and the plugin nvfp4 do. When one of the first scales
+// is not met, the rest still get theirs, unless exactness is all that matters: the caller looks at
+// exact.
 func nvfp4With(scales []float32, global float32, values []float32) nvfp4Scales {
 	out := nvfp4Scales{global, make(map[float32]byte, len(scales)), true}
 	for _, s := range scales {

@@ -239,8 +239,8 @@ type preTokenizer struct {
 	IndividualDigits bool   `json:"individual_digits"`
 }
 
-// preLlama3 is the name of a way of cutting texts with which llama.cpp ignores merges for words that
-// are tokens.
+// preLlama3 is the name of a way of cutting texts with which llama.cpp ignores merges for words
+// that are tokens.
 const preLlama3 = "llama-bpe"
 
 // preName is the name under which llama.cpp knows the way the tokenizer cuts texts. One

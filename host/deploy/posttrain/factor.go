@@ -11,11 +11,13 @@ import (
 	"github.com/cage-qat/cage/internal/linalg"
 )
 
-// inverseFactor replaces the symmetric matrix h, [n, n], by the upper triangular factor U with a positive diagonal of its
-// inverse, h⁻¹ = Uᵀ·U. It returns false if h is not positive definite; h is overwritten then, too.
+// inverseFactor replaces the symmetric matrix h, [n, n], by the upper triangular factor U with a
+// positive diagonal of its inverse, h⁻¹ = Uᵀ·U. It returns false if h is not positive definite; h
+// is overwritten then, too.
 //
-// With the order of rows and columns reversed, the Cholesky factor of h is that of a product of an upper with a lower
-// triangle, h = R·Rᵀ. So h⁻¹ = (R⁻¹)ᵀ·R⁻¹ and U = R⁻¹: the inverse itself, which loses digits, is never computed.
+// With the order of rows and columns reversed, the Cholesky factor of h is that of a product of an
+// upper with a lower triangle, h = R·Rᵀ. So h⁻¹ = (R⁻¹)ᵀ·R⁻¹ and U = R⁻¹: the inverse itself, which
+// loses digits, is never computed.
 func inverseFactor(h []float64, n int) bool {
 	for i, j := 0, len(h)-1; i < j; i, j = i+1, j-1 { // reverses rows and columns
 		h[i], h[j] = h[j], h[i]
@@ -42,7 +44,8 @@ func inverseFactor(h []float64, n int) bool {
 
 // triangle is the upper half of a matrix, [n, n]. The lower half is left as it is.
 //
-// Its methods work on blocks, so that most of the work is in products; LAPACK takes the blocks of the diagonal.
+// Its methods work on blocks, so that most of the work is in products; LAPACK takes the blocks of
+// the diagonal.
 type triangle struct {
 	data []float64
 	n    int
@@ -53,7 +56,8 @@ const (
 	strip    = 512 // rows or columns that one processor takes
 )
 
-// part is a part of the matrix, rows from i0 to before i1 and columns from j0 to before j1, which are no empty ranges.
+// part is a part of the matrix, rows from i0 to before i1 and columns from j0 to before j1, which
+// are no empty ranges.
 func (t triangle) part(i0, i1, j0, j1 int) linalg.Matrix {
 	return linalg.Matrix{Rows: i1 - i0, Cols: j1 - j0, RowStride: t.n, ColStride: 1, Data: t.data[i0*t.n+j0:]}
 }
@@ -95,7 +99,8 @@ func (t triangle) cholesky() bool {
 	return true
 }
 
-// invert replaces T by its inverse X, from the last rows to the first: X_ii = T_ii⁻¹ and X_ij = −X_ii·Σ_k>i T_ik·X_kj.
+// invert replaces T by its inverse X, from the last rows to the first: X_ii = T_ii⁻¹ and X_ij =
+// −X_ii·Σ_k>i T_ik·X_kj.
 func (t triangle) invert() bool {
 	for from := (t.n - 1) / diagonal * diagonal; from >= 0; from -= diagonal {
 		to := min(from+diagonal, t.n)
@@ -133,7 +138,8 @@ func (t triangle) multiply(into, a, b linalg.Matrix) {
 	})
 }
 
-// strips does work on parts of a range, on all processors. The parts are the same for any number of these.
+// strips does work on parts of a range, on all processors. The parts are the same for any number of
+// these.
 func strips(from, to int, work func(low, high int)) {
 	group := errgroup.Group{}
 	group.SetLimit(runtime.GOMAXPROCS(0))

@@ -1,10 +1,12 @@
-// Package posttrain quantizes trained weights, one matrix at a time: by rounding to the nearest level of a grid (RTN),
-// or by GPTQ (Frantar et al., "GPTQ: Accurate Post-Training Quantization for Generative Pre-trained Transformers",
-// 2023), in which the columns that are not yet rounded are adjusted to make up for the error of those that are.
+// Package posttrain quantizes trained weights, one matrix at a time: by rounding to the nearest
+// level of a grid (RTN), or by GPTQ (Frantar et al., "GPTQ: Accurate Post-Training Quantization for
+// Generative Pre-trained Transformers", 2023), in which the columns that are not yet rounded are
+// adjusted to make up for the error of those that are.
 //
-// A grid is found in what a quantizer's program returns for a weight: a scale for each group of elements, and the
-// numbers that codes stand for. Nothing here knows which quantizer it was. Models, devices and files are handled
-// elsewhere: host/deploy/quantize provides the inputs of the layers.
+// A grid is found in what a quantizer's program returns for a weight: a scale for each group of
+// elements, and the numbers that codes stand for. Nothing here knows which quantizer it was.
+// Models, devices and files are handled elsewhere: host/deploy/quantize provides the inputs of the
+// layers.
 package posttrain
 
 import (
@@ -13,8 +15,7 @@ import (
 	"fmt"
 	"runtime"
 	"slices"
-
-	"golang.org/x/sync/errgroup"
+	"sync"
 
 	"github.com/cage-qat/cage/internal/linalg"
 )
@@ -24,40 +25,59 @@ import (
 // others are corrected.
 type Rescale func(group int, w []float64) ([]float64, error)
 
-// lazyColumns are corrected at once by one product (section 3.3 of the paper, "lazy batch updates").
+// lazyColumns are corrected at once by one product (section 3.3 of the paper, "lazy batch
+// updates").
 const lazyColumns = 128
 
 // Result is the result of rounding a matrix with GPTQ.
 type Result struct {
 	Codes []int32 // [rows, columns]; the scales are those of the grid
-	// Damping is what was finally added to the diagonal. 0 means that nothing made H positive definite, and that each
-	// element was rounded to the nearest level.
+	// Damping is what was finally added to the diagonal. 0 means that nothing made H positive
+	// definite, and that each element was rounded to the nearest level.
 	Damping float64
 	Dead    int // number of columns whose inputs are all 0; they were rounded as zeros
 }
 
-// Round rounds the matrix w, [rows, columns], to a grid by GPTQ, in such a way that the outputs of its layer change little on the
-// inputs that have the Hessian h. For each column j, with H⁻¹ = Uᵀ·U, it computes
+// Round rounds the matrix w, [rows, columns], to a grid by GPTQ, in such a way that the outputs of
+// its layer change little on the inputs that have the Hessian h. For each column j, with H⁻¹ =
+// Uᵀ·U, it computes
 //
 //	q = round(w_j) ; e = (w_j − q)/U_jj ; w_t ← w_t − e·U_jt for t > j
 //
-// which is algorithm 1 of the paper, with the damping and the order of columns of s. It overwrites w and h. A nil rescale
-// keeps the scales of the grid; another changes them, and cannot be combined with s.ActivationOrder, which enters all
-// groups at once. It stops soon after ctx has ended.
+// which is algorithm 1 of the paper, with the damping and the order of columns of s. It overwrites
+// w and h. A nil rescale keeps the scales of the grid; another changes them, and cannot be combined
+// with s.ActivationOrder, which enters all groups at once. It stops soon after ctx has ended.
 func Round(
 	ctx context.Context, w []float64, h *Hessian, g *Grid, s Settings, rescale Rescale,
 ) (*Result, error) {
-	if err := h.check(g.Columns); err != nil {
-		return nil, err
+	if h.Size != g.Columns || len(h.Data) != g.Columns*g.Columns {
+		return nil, fmt.Errorf("inputs of %d features for a matrix of %d columns", h.Size, g.Columns)
+	}
+	if slices.ContainsFunc(h.Data, func(v float64) bool { return v-v != 0 }) {
+		return nil, fmt.Errorf("the inputs of the layer are NaN or infinite")
 	}
 	if rescale != nil && s.ActivationOrder {
 		return nil, fmt.Errorf("scales of the current weights do not go with the order of activations: take those of the original weights")
 	}
 	q := &gptq{Settings: s, rescale: rescale, grid: g, w: w, h: h, result: &Result{Codes: make([]int32, len(w))}}
-	q.dropDead()
+	n := h.Size
+	for j := range n { // inputs that are all 0
+		if h.Data[j*n+j] != 0 {
+			continue
+		}
+		h.Data[j*n+j] = 1
+		q.result.Dead++
+		for i := range g.Rows {
+			w[i*n+j] = 0
+		}
+	}
 	q.sort()
 	if !q.factor() {
-		permute(q.w, inverse(q.order))
+		back := make([]int, n)
+		for i, j := range q.order {
+			back[j] = i
+		}
+		permute(q.w, back)
 		q.result.Codes, _ = g.Nearest(q.w)
 		return q.result, nil
 	}
@@ -69,9 +89,13 @@ func Round(
 		if err != nil {
 			return nil, err
 		}
-		if err := q.columns(from, to); err != nil {
-			return nil, err
+		// Rows do not depend on each other, and are shared among the processors.
+		var group sync.WaitGroup
+		part := (g.Rows + runtime.GOMAXPROCS(0) - 1) / runtime.GOMAXPROCS(0)
+		for low := 0; low < g.Rows; low += part {
+			group.Go(func() { q.rows(low, min(low+part, g.Rows), from, to) })
 		}
+		group.Wait()
 		from = to
 	}
 	return q.result, nil
@@ -86,20 +110,6 @@ type gptq struct {
 	u       []float64
 	order   []int // the column of the matrix at each place of the loop
 	result  *Result
-}
-
-func (q *gptq) dropDead() {
-	n := q.h.Size
-	for j := range n {
-		if q.h.Data[j*n+j] != 0 {
-			continue
-		}
-		q.h.Data[j*n+j] = 1
-		q.result.Dead++
-		for i := range q.grid.Rows {
-			q.w[i*n+j] = 0
-		}
-	}
 }
 
 // sort brings the columns of both matrices into the order of the loop.
@@ -129,14 +139,6 @@ func permute(m []float64, order []int) {
 	}
 }
 
-func inverse(order []int) []int {
-	out := make([]int, len(order))
-	for i, j := range order {
-		out[j] = i
-	}
-	return out
-}
-
 func (q *gptq) factor() bool {
 	n := q.h.Size
 	mean := 0.0
@@ -160,8 +162,8 @@ func (q *gptq) factor() bool {
 	return false
 }
 
-// enter prepares the loop for the next columns, and returns where they end: at most lazyColumns farther, and before the
-// next group whose scales are still to be found.
+// enter prepares the loop for the next columns, and returns where they end: at most lazyColumns
+// farther, and before the next group whose scales are still to be found.
 func (q *gptq) enter(from int) (to int, err error) {
 	g := q.grid
 	to = min(from+lazyColumns, g.Columns)
@@ -180,21 +182,7 @@ func (q *gptq) enter(from int) (to int, err error) {
 	return min(to, from-from%g.Group+g.Group), nil
 }
 
-// columns rounds columns and corrects all behind them. Rows do not depend on each other, and are shared among the
-// processors.
-func (q *gptq) columns(from, to int) error {
-	group := errgroup.Group{}
-	part := (q.grid.Rows + runtime.GOMAXPROCS(0) - 1) / runtime.GOMAXPROCS(0)
-	for low := 0; low < q.grid.Rows; low += part {
-		high := min(low+part, q.grid.Rows)
-		group.Go(func() error {
-			q.rows(low, high, from, to)
-			return nil
-		})
-	}
-	return group.Wait()
-}
-
+// rows rounds columns of some rows and corrects all columns behind them.
 func (q *gptq) rows(low, high, from, to int) {
 	n := q.h.Size
 	errors := make([]float64, (high-low)*(to-from))
@@ -219,28 +207,15 @@ func (q *gptq) rows(low, high, from, to int) {
 	linalg.MulAdd(rest, -1, linalg.RowMajor(errors, high-low, to-from), behind)
 }
 
-// Hessian is the Hessian matrix of the squared error of a linear layer's outputs with respect to each row of its
-// weight: 2/n·XᵀX for n inputs X, [n, Size].
+// Hessian is the Hessian matrix of the squared error of a linear layer's outputs with respect to
+// each row of its weight: 2/n·XᵀX for n inputs X, [n, Size].
 type Hessian struct {
 	Size int
 	Data []float64 // [Size, Size]
 }
 
-// check refuses a matrix of another size and numbers that are not finite.
-func (h *Hessian) check(columns int) error {
-	if h.Size != columns || len(h.Data) != columns*columns {
-		return fmt.Errorf("inputs of %d features for a matrix of %d columns", h.Size, columns)
-	}
-	for _, v := range h.Data {
-		if v-v != 0 {
-			return fmt.Errorf("the inputs of the layer are NaN or infinite")
-		}
-	}
-	return nil
-}
-
-// Rotate replaces the matrix by RᵀHR, where R rotates each block of block elements: the result is the Hessian for
-// rotated inputs.
+// Rotate replaces the matrix by RᵀHR, where R rotates each block of block elements: the result is
+// the Hessian for rotated inputs.
 func (h *Hessian) Rotate(block int) error {
 	if block == 1 {
 		return nil

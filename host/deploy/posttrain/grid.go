@@ -7,8 +7,8 @@ import (
 	"github.com/cage-qat/cage/host/cage"
 )
 
-// Grid holds the possible values of a matrix: those of element (i, j) are the numbers of Levels times the scale of its
-// group.
+// Grid holds the possible values of a matrix: those of element (i, j) are the numbers of Levels
+// times the scale of its group.
 type Grid struct {
 	cage.Levels
 	Rows, Columns int
@@ -21,9 +21,9 @@ func (g *Grid) Groups() int { return (g.Columns + g.Group - 1) / g.Group }
 
 func (g *Grid) scale(i, j int) float64 { return g.Scales[i*g.Groups()+j/g.Group] }
 
-// round returns the code of the level nearest to x and its value, for an element of row i and column j. Ratios are in
-// binary32, as those of quantizers are: so that an element half way between two levels, as the largest one of a grid may
-// be, goes where a quantizer puts it.
+// round returns the code of the level nearest to x and its value, for an element of row i and
+// column j. Ratios are in binary32, as those of quantizers are: so that an element half way between
+// two levels, as the largest one of a grid may be, goes where a quantizer puts it.
 func (g *Grid) round(x float64, i, j int) (code int32, value float64) {
 	s := g.scale(i, j)
 	ratio := 0.0
@@ -50,8 +50,8 @@ type Answer struct {
 	Scale []float32 // scales of the tensor, of each row, or of each group of each row
 }
 
-// NewGrid finds the grid of a matrix in what a quantizer returned for it, given the numbers that its codes stand for.
-// The values must be the numbers times the scales, bit for bit.
+// NewGrid finds the grid of a matrix in what a quantizer returned for it, given the numbers that
+// its codes stand for. The values must be the numbers times the scales, bit for bit.
 func NewGrid(a Answer, numbers map[int32]float32, rows, columns int) (*Grid, error) {
 	count := len(a.Scale)
 	if count == 1 && rows > 1 { // of the tensor

@@ -13,8 +13,8 @@ const (
 
 // Where the scales of groups come from.
 const (
-	// AutoScales means CurrentScales if levels are equally far apart, a row has several groups, and columns keep their
-	// order; otherwise OriginalScales.
+	// AutoScales means CurrentScales if levels are equally far apart, a row has several groups, and
+	// columns keep their order; otherwise OriginalScales.
 	AutoScales     = "auto"
 	OriginalScales = "original" // computed from the original weights
 	CurrentScales  = "current"  // computed from the weights as corrected when the group is entered
@@ -23,22 +23,25 @@ const (
 // Settings say how weights are quantized.
 type Settings struct {
 	Method string `json:"method"`
-	// Damping is the share of the mean of H's diagonal that is added to the diagonal; 0.01 is usual. If
-	// H is not positive definite with it, ten times as much is tried, repeatedly, up to 1.
+	// Damping is the share of the mean of H's diagonal that is added to the diagonal; 0.01 is
+	// usual. If H is not positive definite with it, ten times as much is tried, repeatedly, up to
+	// 1.
 	Damping float64 `json:"damping,omitempty"`
-	// ActivationOrder rounds the columns with the largest inputs first, instead of from the first to
-	// the last.
+	// ActivationOrder rounds the columns with the largest inputs first, instead of from the first
+	// to the last.
 	ActivationOrder bool   `json:"activation_order,omitempty"`
 	Scales          string `json:"scales,omitempty"`
-	// OnePass computes the inputs of all layers of a block with its original weights, in one pass instead of one for
-	// each layer.
+	// OnePass computes the inputs of all layers of a block with its original weights, in one pass
+	// instead of one for each layer.
 	OnePass bool `json:"one_pass,omitempty"`
 }
 
-// Quantization says how the weights of a model are quantized, and with which texts that is calibrated.
+// Quantization says how the weights of a model are quantized, and with which texts that is
+// calibrated.
 type Quantization struct {
 	Settings
-	// Data is a token file, a chat file or a text to calibrate with; empty means the training set of a run.
+	// Data is a token file, a chat file or a text to calibrate with; empty means the training set
+	// of a run.
 	Data    string
 	Windows int   // number of sequences to calibrate with; 0 means none, which is enough for rounding to nearest
 	Seed    int64 // seed for choosing the sequences
@@ -80,7 +83,8 @@ type Matrix struct {
 	Rotation int `json:"rotation,omitempty"`
 	// Damping is what was added for H; 0 if the matrix was rounded to the nearest levels.
 	Damping float64 `json:"damping,omitempty"`
-	// Fallback says that GPTQ was not possible, and the matrix was rounded to the nearest levels instead.
+	// Fallback says that GPTQ was not possible, and the matrix was rounded to the nearest levels
+	// instead.
 	Fallback bool   `json:"fallback,omitempty"`
 	Dead     int    `json:"dead_columns,omitempty"` // number of columns whose inputs were all 0
 	Scales   string `json:"scales,omitempty"`

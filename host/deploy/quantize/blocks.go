@@ -13,7 +13,8 @@ import (
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
-// Trained reads what an input of the program q of a weight's quantizer gets: a trained parameter or a state tensor.
+// Trained reads what an input of the program q of a weight's quantizer gets: a trained parameter or
+// a state tensor.
 type Trained func(param string, q spec.Quantizer, input string) ([]float32, error)
 
 // Blocks quantizes a trained language model block by block. It holds no more than the parameters of
@@ -25,34 +26,38 @@ type Blocks struct {
 	Settings posttrain.Settings
 	Device   *engine.Device
 	Model    model.Blockwise
-	// Weights holds the programs of quantizers by parameter; a parameter without an entry is not quantized. Activations
-	// holds those by site, for Batch sequences; for sites without an entry, weights are calibrated with unquantized
-	// activations.
+	// Weights holds the programs of quantizers by parameter; a parameter without an entry is not
+	// quantized. Activations holds those by site, for Batch sequences; for sites without an entry,
+	// weights are calibrated with unquantized activations.
 	Weights, Activations map[string]spec.Quantizer
 	// Values reads the elements of a parameter, which are used before the next call.
 	Values func(param string) ([]float32, error)
-	// Trained reads trained parameters and states of the quantizers. Nil means that each has its value at the start
-	// of training: for activations, from the first Batch sequences.
+	// Trained reads trained parameters and states of the quantizers. Nil means that each has its
+	// value at the start of training: for activations, from the first Batch sequences.
 	Trained Trained
-	// State is called with each state tensor of the quantizers of activations; nil: nobody wants to know.
+	// State is called with each state tensor of the quantizers of activations; nil: nobody wants to
+	// know.
 	State func(site, name string, shape []int, values []float32) error
-	// Sequences are the calibration texts, of Context tokens each. Batch of them are computed at once; it must divide
-	// their number. Without any, weights are rounded to nearest and nothing is known about outputs.
+	// Sequences are the calibration texts, of Context tokens each. Batch of them are computed at
+	// once; it must divide their number. Without any, weights are rounded to nearest and nothing is
+	// known about outputs.
 	Sequences [][]int32
-	// Segments number the document that each token of a sequence belongs to; see [model.DocumentRow]. A token sees its
-	// own document alone, and padding does not count. Nil means that each sequence is one document.
+	// Segments number the document that each token of a sequence belongs to; see
+	// [model.DocumentRow]. A token sees its own document alone, and padding does not count. Nil
+	// means that each sequence is one document.
 	Segments       [][]int32
 	Batch, Context int
 	// Block is called with the quantized weights of each block in turn.
 	Block func(block int, weights []*Quantized) error
 }
 
-// garbage is how much of it, in percent of what is in use, may lie in memory during a run. What is allocated is few and large
-// arrays of numbers, in which there is nothing to look through, so that collecting often costs little.
+// garbage is how much of it, in percent of what is in use, may lie in memory during a run. What is
+// allocated is few and large arrays of numbers, in which there is nothing to look through, so that
+// collecting often costs little.
 const garbage = 10
 
-// Do quantizes block after block. It stops soon after ctx has ended. While it runs, the process collects garbage more
-// often.
+// Do quantizes block after block. It stops soon after ctx has ended. While it runs, the process
+// collects garbage more often.
 func (r *Blocks) Do(ctx context.Context) error {
 	defer debug.SetGCPercent(debug.SetGCPercent(garbage))
 	forward, err := newForward(r.Device, r.Model, r.Batch, r.Context, r.Activations, r.Trained != nil)
@@ -132,7 +137,7 @@ func (r *Blocks) pass(ctx context.Context, f *forward, block int, sites []model.
 	}
 	defer func() {
 		for _, i := range in {
-			i.close()
+			_ = i.mean.Finalize()
 		}
 	}()
 	for i, s := range sites {
@@ -155,7 +160,16 @@ func (r *Blocks) weights(ctx context.Context, f *forward, params []architecture.
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		out, err := r.weight(ctx, p, program, values[p.Name], in, st)
+		var own func(input string) ([]float32, error)
+		if r.Trained != nil {
+			own = func(input string) ([]float32, error) { return r.Trained(p.Name, program, input) }
+		}
+		q, err := newQuantizer(r.Device, program, values[p.Name], own, st)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", p.Name, err)
+		}
+		out, err := quantizeMatrix(ctx, r.Settings, q, p, values[p.Name], in)
+		q.close()
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", p.Name, err)
 		}
@@ -168,17 +182,4 @@ func (r *Blocks) weights(ctx context.Context, f *forward, params []architecture.
 		list = append(list, out)
 	}
 	return list, nil
-}
-
-func (r *Blocks) weight(ctx context.Context, p architecture.Param, program spec.Quantizer, w []float32, in *inputs, st statistics) (*Quantized, error) {
-	var own func(input string) ([]float32, error)
-	if r.Trained != nil {
-		own = func(input string) ([]float32, error) { return r.Trained(p.Name, program, input) }
-	}
-	q, err := newQuantizer(r.Device, program, w, own, st)
-	if err != nil {
-		return nil, err
-	}
-	defer q.close()
-	return quantizeMatrix(ctx, r.Settings, q, p, w, in)
 }

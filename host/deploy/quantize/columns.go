@@ -16,13 +16,16 @@ import (
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
-// Quantizers may compute their initial values from statistics of the columns of both operands of a product. They are those of
-// the inputs that the layer will have, in the texts, and of its weights before they are quantized.
+// Quantizers may compute their initial values from statistics of the columns of both operands of a
+// product. They are those of the inputs that the layer will have, in the texts, and of its weights
+// before they are quantized.
 
-// statistics are those of both operands by the names of inputs ([spec.ColumnInputs]), each of the length of a row.
+// statistics are those of both operands by the names of inputs ([spec.ColumnInputs]), each of the
+// length of a row.
 type statistics map[string][]float32
 
-// calibrate returns the statistics at the sites where quantizers ask for them, and finds the states of quantizers of activations.
+// calibrate returns the statistics at the sites where quantizers ask for them, and finds the states
+// of quantizers of activations.
 func (r *Blocks) calibrate(ctx context.Context, f *forward, sites []model.ActivationSite, values map[string][]float32) (map[string]statistics, error) {
 	asking := slices.DeleteFunc(slices.Clone(sites), func(s model.ActivationSite) bool {
 		return !r.Activations[s.Name].Calibrated() && !slices.ContainsFunc(s.Feeds, func(w string) bool { return r.Weights[w].Calibrated() })
@@ -47,8 +50,14 @@ func (r *Blocks) calibrate(ctx context.Context, f *forward, sites []model.Activa
 		} else {
 			err = f.initState(ctx, s, q, all[s.Name])
 		}
-		if err == nil {
-			err = r.report(f, s, q)
+		for i, t := range q.State {
+			if err != nil || r.State == nil {
+				break
+			}
+			var values []float32
+			if values, err = engine.Download[float32](f.states[s.Name][i]); err == nil {
+				err = r.State(s.Name, t.Name, t.Shape, values)
+			}
 		}
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", s.Name, err)
@@ -176,22 +185,6 @@ func (r *Blocks) loadState(f *forward, s model.ActivationSite, q spec.Quantizer)
 			return fmt.Errorf("%s: %w", t.Name, err)
 		}
 		f.states[s.Name] = append(f.states[s.Name], b)
-	}
-	return nil
-}
-
-func (r *Blocks) report(f *forward, s model.ActivationSite, q spec.Quantizer) error {
-	if r.State == nil {
-		return nil
-	}
-	for i, t := range q.State {
-		values, err := engine.Download[float32](f.states[s.Name][i])
-		if err == nil {
-			err = r.State(s.Name, t.Name, t.Shape, values)
-		}
-		if err != nil {
-			return err
-		}
 	}
 	return nil
 }

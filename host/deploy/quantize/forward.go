@@ -18,8 +18,8 @@ import (
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
-// forward computes a model block by block on the texts of a calibration. The residual streams in front of the present
-// block are in host memory, its weights on the device.
+// forward computes a model block by block on the texts of a calibration. The residual streams in
+// front of the present block are in host memory, its weights on the device.
 type forward struct {
 	dev            *engine.Device
 	model          model.Blockwise
@@ -40,7 +40,8 @@ type text struct {
 	tokens   int64     // places that are not padding
 }
 
-// newForward prepares a forward pass. Programs of activations are those of batch sequences. Their states are found for the texts, or known.
+// newForward prepares a forward pass. Programs of activations are those of batch sequences. Their
+// states are found for the texts, or known.
 func newForward(dev *engine.Device, m model.Blockwise, batch, context int, activations map[string]spec.Quantizer, known bool) (*forward, error) {
 	f := &forward{dev: dev, model: m, batch: batch, context: context, activations: map[string]lower.Quantizer{}, states: map[string][]*engine.Buffer{}, compiled: map[string]*engine.Executable{}}
 	for site, p := range activations {
@@ -58,8 +59,8 @@ func newForward(dev *engine.Device, m model.Blockwise, batch, context int, activ
 	return f, nil
 }
 
-// begin looks the tokens of all sequences up in the embedding, [vocabulary, width]. Without segments each sequence is one
-// document.
+// begin looks the tokens of all sequences up in the embedding, [vocabulary, width]. Without
+// segments each sequence is one document.
 func (f *forward) begin(embedding []float32, width int, sequences, segments [][]int32) error {
 	for at := 0; at < len(sequences); at += f.batch {
 		t := text{stream: make([]float32, 0, f.batch*f.context*width), tokens: int64(f.batch * f.context)}
@@ -140,7 +141,8 @@ func (f *forward) close() {
 	}
 }
 
-// run runs an executable on the weights, a text, the states of the quantizers of activations and more. What is donated is gone.
+// run runs an executable on the weights, a text, the states of the quantizers of activations and
+// more. What is donated is gone.
 func (f *forward) run(ctx context.Context, e *engine.Executable, t text, more []*engine.Buffer, donated ...*engine.Buffer) ([]*engine.Buffer, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -183,7 +185,12 @@ func (f *forward) hessians(ctx context.Context, sites []model.ActivationSite) ([
 	}
 	e, err := f.compile("inputs", sites, specs, func(at []seen, _ *graph.Node, more []*graph.Node) (sums []*graph.Node) {
 		for i, s := range at {
-			sums = append(sums, graph.Add(graph.Mul(more[2+i], more[0]), graph.Mul(gram(s.quantized), more[1])))
+			x, axis := s.quantized, 0    // of the tokens
+			if engine.OnCPU(x.Graph()) { // which is faster with the axis that is summed over at the end
+				x, axis = graph.Transpose(x, 0, 1), 1
+			}
+			gram := graph.DotGeneral(x, []int{axis}, nil, x, []int{axis}, nil)
+			sums = append(sums, graph.Add(graph.Mul(more[2+i], more[0]), graph.Mul(gram, more[1])))
 		}
 		return sums
 	})
@@ -202,9 +209,13 @@ func (f *forward) hessians(ctx context.Context, sites []model.ActivationSite) ([
 		// The mean over the tokens before becomes that over these, too.
 		before := tokens
 		tokens += t.tokens
-		keep, add, err := f.scalars(float32(float64(before)/float64(tokens)), float32(2/float64(tokens)))
+		keep, err := engine.Upload(f.dev, []float32{float32(float64(before) / float64(tokens))})
 		if err != nil {
 			return nil, err
+		}
+		add, err := engine.Upload(f.dev, []float32{float32(2 / float64(tokens))})
+		if err != nil {
+			return nil, errors.Join(err, keep.Finalize())
 		}
 		next, err := f.run(ctx, e, t, []*engine.Buffer{keep, add}, sums...)
 		if err := errors.Join(err, engine.FinalizeAll(keep, add)); err != nil {
@@ -220,21 +231,12 @@ func (f *forward) hessians(ctx context.Context, sites []model.ActivationSite) ([
 	return list, nil
 }
 
-func (f *forward) scalars(a, b float32) (x, y *engine.Buffer, err error) {
-	if x, err = engine.Upload(f.dev, []float32{a}); err != nil {
-		return nil, nil, err
-	}
-	if y, err = engine.Upload(f.dev, []float32{b}); err != nil {
-		return nil, nil, errors.Join(err, x.Finalize())
-	}
-	return x, y, nil
-}
-
 type seen struct{ plain, quantized *graph.Node }
 
-// compile compiles the block, and what build makes of the activations at some sites, of the output and of more inputs. Quantizers
-// whose states are not known yet leave activations as they are. Blocks are alike, so that one
-// executable serves all, unless activations are quantized, which may be different in each.
+// compile compiles the block, and what build makes of the activations at some sites, of the output
+// and of more inputs. Quantizers whose states are not known yet leave activations as they are.
+// Blocks are alike, so that one executable serves all, unless activations are quantized, which may
+// be different in each.
 func (f *forward) compile(what string, sites []model.ActivationSite, more []engine.Spec, build func(at []seen, y *graph.Node, more []*graph.Node) []*graph.Node) (*engine.Executable, error) {
 	all := f.model.BlockSites(f.block, f.batch, f.context)
 	places, key := []int(nil), what
@@ -280,17 +282,8 @@ func (f *forward) compile(what string, sites []model.ActivationSite, more []engi
 	return e, err
 }
 
-// gram is xᵀ·x, in float32 whatever the precision of the device.
-func gram(x *graph.Node) *graph.Node {
-	if engine.OnCPU(x.Graph()) { // which is faster with the axis that is summed over at the end
-		x = graph.Transpose(x, 0, 1)
-		return graph.DotGeneral(x, []int{1}, nil, x, []int{1}, nil)
-	}
-	return graph.DotGeneral(x, []int{0}, nil, x, []int{0}, nil)
-}
-
-// specs are the first inputs of an executable: the weights, a residual stream, the segments of its sequences if they have any, and
-// the states of quantizers.
+// specs are the first inputs of an executable: the weights, a residual stream, the segments of its
+// sequences if they have any, and the states of quantizers.
 func (f *forward) specs(stateful []model.ActivationSite) []engine.Spec {
 	var specs []engine.Spec
 	for _, p := range f.model.BlockParams(f.block) {
@@ -321,10 +314,8 @@ type inputs struct {
 	mean    *engine.Buffer // 2/samples·XᵀX, [size, size]
 }
 
-func (in *inputs) close() { _ = in.mean.Finalize() }
-
-// errors compares the outputs of the weight w with those of what became of it, and of what rounding makes of it. The
-// products are computed on the device; ‖X·dᵀ‖² is samples/2·tr(d·H·dᵀ).
+// errors compares the outputs of the weight w with those of what became of it, and of what rounding
+// makes of it. The products are computed on the device; ‖X·dᵀ‖² is samples/2·tr(d·H·dᵀ).
 func (in *inputs) errors(w, quantized, rounded []float32) (*posttrain.OutputErrors, error) {
 	rows := len(w) / in.size
 	e, err := in.forward.traces(rows, in.size)
@@ -362,7 +353,8 @@ func (in *inputs) errors(w, quantized, rounded []float32) (*posttrain.OutputErro
 	return errors, nil
 }
 
-// traces compiles d·H·dᵀ of each row of a weight's difference to two others, and of the weight itself.
+// traces compiles d·H·dᵀ of each row of a weight's difference to two others, and of the weight
+// itself.
 func (f *forward) traces(rows, columns int) (*engine.Executable, error) {
 	key := fmt.Sprintf("output errors of %d by %d", rows, columns)
 	if e, ok := f.compiled[key]; ok {

@@ -81,7 +81,7 @@ func quantizeGolden(t *testing.T, dev *engine.Device, s posttrain.Settings, p pu
 	if in.mean, err = engine.Upload(dev, mean, columns, columns); err != nil {
 		t.Fatal(err)
 	}
-	defer in.close()
+	defer in.mean.Finalize()
 	defer in.forward.close()
 	q, err := newQuantizer(dev, program, w.Float32(), nil, nil)
 	if err != nil {

@@ -16,13 +16,14 @@ import (
 type Quantized struct {
 	Report posttrain.Matrix
 	Value  []float32 // Ŵ
-	// Scale holds the scales that belong to the codes of Ŵ; nil if there are no codes, or if the codes are those of the
-	// rotated weight.
+	// Scale holds the scales that belong to the codes of Ŵ; nil if there are no codes, or if the
+	// codes are those of the rotated weight.
 	Scale      []float32
 	ScaleShape []int
 }
 
-// quantizeMatrix quantizes the weight w. in is what its inputs were; nil: they are not known, and weights are rounded.
+// quantizeMatrix quantizes the weight w. in is what its inputs were; nil: they are not known, and
+// weights are rounded.
 func quantizeMatrix(ctx context.Context, s posttrain.Settings, q *quantizer, p architecture.Param, w []float32, in *inputs) (*Quantized, error) {
 	value, answer, err := q.quantize(w)
 	if err != nil {
@@ -31,8 +32,7 @@ func quantizeMatrix(ctx context.Context, s posttrain.Settings, q *quantizer, p a
 	if err := checkFinite(value); err != nil {
 		return nil, fmt.Errorf("Q(W): %w", err)
 	}
-	report := posttrain.Matrix{Name: p.Name, Shape: p.Dims, Grid: q.program.Grid}
-	out := &Quantized{Report: report, Value: value}
+	out := &Quantized{Report: posttrain.Matrix{Name: p.Name, Shape: p.Dims, Grid: q.program.Grid}, Value: value}
 	if q.hasCodes() {
 		out.Scale, out.ScaleShape = answer.Scale, q.scaleShape()
 	}
@@ -54,7 +54,11 @@ func quantizeMatrix(ctx context.Context, s posttrain.Settings, q *quantizer, p a
 }
 
 func gptq(ctx context.Context, s posttrain.Settings, q *quantizer, w []float32, answer posttrain.Answer, in *inputs, out *Quantized) error {
-	grid, err := q.grid(answer, largest(w))
+	largest := 0.0
+	for _, v := range w {
+		largest = max(largest, math.Abs(float64(v)))
+	}
+	grid, err := q.grid(answer, largest)
 	if err != nil {
 		return fmt.Errorf("GPTQ needs the levels of the quantizer: %w; --method rtn works with every quantizer", err)
 	}
@@ -70,7 +74,14 @@ func gptq(ctx context.Context, s posttrain.Settings, q *quantizer, w []float32, 
 	if err := h.Rotate(q.block); err != nil {
 		return err
 	}
-	out.Report.Scales = scalesOf(s, grid)
+	switch groups := grid.Groups() > 1; {
+	case s.Scales == posttrain.AutoScales && grid.Uniform() && groups && !s.ActivationOrder:
+		out.Report.Scales = posttrain.CurrentScales
+	case s.Scales == posttrain.AutoScales || !groups:
+		out.Report.Scales = posttrain.OriginalScales
+	default:
+		out.Report.Scales = s.Scales
+	}
 	var rescale posttrain.Rescale
 	if out.Report.Scales == posttrain.CurrentScales {
 		rescale = q.rescale(grid)
@@ -89,17 +100,6 @@ func gptq(ctx context.Context, s posttrain.Settings, q *quantizer, w []float32, 
 	}
 	out.Value, err = q.unpack(q.program.Unpack, result.Codes, out.Scale)
 	return err
-}
-
-// scalesOf says where the scales of a grid come from.
-func scalesOf(s posttrain.Settings, g *posttrain.Grid) string {
-	switch {
-	case s.Scales == posttrain.AutoScales && g.Uniform() && g.Groups() > 1 && !s.ActivationOrder:
-		return posttrain.CurrentScales
-	case s.Scales == posttrain.AutoScales || g.Groups() == 1:
-		return posttrain.OriginalScales
-	}
-	return s.Scales
 }
 
 // rescale lets the quantizer say what scales the groups of the current weights have.
@@ -134,14 +134,6 @@ func distance(a, b []float32) float64 {
 		return 0
 	}
 	return math.Sqrt(sum / all)
-}
-
-func largest(w []float32) float64 {
-	m := 0.0
-	for _, v := range w {
-		m = max(m, math.Abs(float64(v)))
-	}
-	return m
 }
 
 func checkFinite(values []float32) error {

@@ -1,6 +1,6 @@
-// Package quantize quantizes a model after its training: it reads the weights of a run or of a Hugging Face checkpoint, draws
-// the texts to calibrate with, quantizes block after block ([Blocks]), and makes a run directory of the result. Package
-// posttrain rounds a matrix.
+// Package quantize quantizes a model after its training: it reads the weights of a run or of a
+// Hugging Face checkpoint, draws the texts to calibrate with, quantizes block after block
+// ([Blocks]), and makes a run directory of the result. Package posttrain rounds a matrix.
 package quantize
 
 import (
@@ -30,26 +30,30 @@ import (
 // Options say how to quantize a trained model.
 type Options struct {
 	posttrain.Quantization
-	// Plugin names the quantizer for weights, whose parameters are Params; empty means that of the run.
+	// Plugin names the quantizer for weights, whose parameters are Params; empty means that of the
+	// run.
 	Plugin string
 	Params map[string]any
-	// Activations reports whether to quantize activations with the same quantizer, during calibration and from then on.
+	// Activations reports whether to quantize activations with the same quantizer, during
+	// calibration and from then on.
 	Activations bool
 	Out         string // run directory to create
 	Step        int    // checkpoint of a run; 0 means the newest one
 	Context     int    // of a Hugging Face checkpoint, see [trained.Import]
-	// Validation is a token file or a chat file that becomes the validation set of the result; empty means that of the run.
+	// Validation is a token file or a chat file that becomes the validation set of the result;
+	// empty means that of the run.
 	Validation string
-	// Evaluate reports whether to evaluate the result on its validation set and record the loss in its summary. That needs
-	// memory for the whole model.
+	// Evaluate reports whether to evaluate the result on its validation set and record the loss in
+	// its summary. That needs memory for the whole model.
 	Evaluate bool
 	Device   string
 	Finder   *plugin.Finder // nil means plugin.NewFinder()
 	Logger   hclog.Logger   // nil discards messages
 }
 
-// Run quantizes the weights of a run's model, or of a Hugging Face checkpoint, and makes a run directory of the
-// result. The directory is complete or absent. The weights it holds are Ŵ, and nothing quantizes them again.
+// Run quantizes the weights of a run's model, or of a Hugging Face checkpoint, and makes a run
+// directory of the result. The directory is complete or absent. The weights it holds are Ŵ, and
+// nothing quantizes them again.
 func Run(ctx context.Context, dir string, o Options) (*trained.Posttrained, error) {
 	var err error
 	if o.Finder, o.Logger, err = plugin.Defaults(o.Finder, o.Logger); err != nil {
@@ -181,7 +185,8 @@ func (s *source) withValidation(o Options) (*config.Config, error) {
 	}
 	path := o.Validation
 	if here, err := os.Getwd(); err != nil || s.made.Directory != "" && s.made.Directory != here {
-		// The result's paths are relative to the directory that those of its source are relative to.
+		// The result's paths are relative to the directory that those of its source are relative
+		// to.
 		if path, err = filepath.Abs(path); err != nil {
 			return nil, err
 		}
@@ -193,8 +198,8 @@ func (s *source) withValidation(o Options) (*config.Config, error) {
 	})
 }
 
-// batchSize is the number of sequences that are computed at once: a divisor of their number, and no more than a few
-// thousand tokens.
+// batchSize is the number of sequences that are computed at once: a divisor of their number, and no
+// more than a few thousand tokens.
 func batchSize(sequences, context int) int {
 	const tokens = 4096
 	n := max(1, min(sequences, tokens/context))

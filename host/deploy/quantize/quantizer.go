@@ -25,14 +25,16 @@ type quantizer struct {
 	dev     *engine.Device
 	program spec.Quantizer
 	dims    []int
-	// block is that of the rotation that values end in; 1: there is none. The quantizer rounds before it.
+	// block is that of the rotation that values end in; 1: there is none. The quantizer rounds
+	// before it.
 	block   int
 	own     []*engine.Buffer // the quantizer's trained parameters and state for the weight
 	quant   *engine.Executable
 	scaling *engine.Executable // gives scales alone; nil until it is needed
 }
 
-// outputs of the executable that quantizes, in this order. Codes and scale are there if the program gives them.
+// outputs of the executable that quantizes, in this order. Codes and scale are there if the program
+// gives them.
 const (
 	valueOutput   = iota // Q(w)
 	roundedOutput        // the same before the rotation
@@ -40,14 +42,15 @@ const (
 	scaleOutput
 )
 
-// newQuantizer prepares the quantizer of a weight. own reads its trained parameters and state, by the names of the program's inputs; nil: they
-// have their initial values, which may follow from statistics.
+// newQuantizer prepares the quantizer of a weight. own reads its trained parameters and state, by
+// the names of the program's inputs; nil: they have their initial values, which may follow from
+// statistics.
 func newQuantizer(dev *engine.Device, p spec.Quantizer, w []float32, own func(input string) ([]float32, error), st statistics) (*quantizer, error) {
 	p = p.ForEvaluation()
 	q := &quantizer{dev: dev, program: p, dims: p.Program.Inputs[0].Type.Shape, block: max(1, passes.EndingRotation(p.Program, spec.OutputValue))}
 	var err error
 	if own != nil {
-		err = q.load(own)
+		err = q.upload(own)
 	} else if p.SearchEvery > 0 {
 		err = errors.New("the quantizer searches in its own process, which only trainings do: train with it")
 	} else {
@@ -72,7 +75,7 @@ func (q *quantizer) close() {
 	}
 }
 
-func (q *quantizer) load(read func(input string) ([]float32, error)) error {
+func (q *quantizer) upload(read func(input string) ([]float32, error)) error {
 	for _, in := range q.program.Program.Inputs[1:] {
 		values, err := read(in.Name)
 		if err != nil {
@@ -232,8 +235,9 @@ func (q *quantizer) grid(a posttrain.Answer, largest float64) (*posttrain.Grid, 
 	case !q.hasCodes() || q.program.Unpack == nil:
 		return nil, fmt.Errorf("the quantizer cannot say what numbers its codes stand for (it does not implement Packer)")
 	}
-	probe := q.probe(largest)
-	_, other, err := q.quantize(probe)
+	probe := cage.ProbeMatrix(q.dims[0], q.dims[1], largest)
+	_ = linalg.Rotate(probe, q.dims[1], q.block) // blocks fit: the program has rotated them
+	_, other, err := q.quantize(toFloat32(probe))
 	if err != nil {
 		return nil, err
 	}
@@ -246,13 +250,6 @@ func (q *quantizer) grid(a posttrain.Answer, largest float64) (*posttrain.Grid, 
 		return nil, err
 	}
 	return posttrain.NewGrid(a, numbers, q.dims[0], q.dims[1])
-}
-
-// probe is [levels.Probe] where the quantizer rounds.
-func (q *quantizer) probe(largest float64) []float32 {
-	x := cage.ProbeMatrix(q.dims[0], q.dims[1], largest)
-	_ = linalg.Rotate(x, q.dims[1], q.block) // the program has rotated blocks of this size, so that they fit
-	return toFloat32(x)
 }
 
 // numbers are those that codes stand for, in units of the scale.
@@ -283,7 +280,8 @@ func (q *quantizer) unpack(p *program.Program, codes []int32, scale []float32) (
 	e, err := q.dev.Compile("unpack "+p.Name, specs, func(g *graph.Graph, in []*graph.Node) []*graph.Node {
 		for i, input := range p.Inputs {
 			if input.Name == spec.OutputCodes {
-				in[i] = graph.ConvertDType(in[i], dtypeOf(input.Type.DType))
+				to := map[program.DType]dtypes.DType{program.Float: dtypes.Float32, program.Uint: dtypes.Uint32, program.Int: dtypes.Int32}
+				in[i] = graph.ConvertDType(in[i], to[input.Type.DType])
 			}
 		}
 		return []*graph.Node{lower.Lower(g, p, in)[spec.OutputValue]}
@@ -308,14 +306,4 @@ func (q *quantizer) unpack(p *program.Program, codes []int32, scale []float32) (
 	}
 	defer out[0].Finalize()
 	return engine.Download[float32](out[0])
-}
-
-func dtypeOf(d program.DType) dtypes.DType {
-	switch d {
-	case program.Float:
-		return dtypes.Float32
-	case program.Uint:
-		return dtypes.Uint32
-	}
-	return dtypes.Int32
 }

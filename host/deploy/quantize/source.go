@@ -21,7 +21,8 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// source is a model that is to be quantized: weights that are read one by one, and what is known of them.
+// source is a model that is to be quantized: weights that are read one by one, and what is known of
+// them.
 type source struct {
 	dir    string
 	cfg    *config.Config
@@ -29,7 +30,8 @@ type source struct {
 	made   *trained.Record // of a run; of a checkpoint of the hub, its tokenizer
 	origin *provenance.Origin
 	values func(param string) ([]float32, error)
-	// trained reads trained parameters and states of the run's own quantizers; nil where there are none.
+	// trained reads trained parameters and states of the run's own quantizers; nil where there are
+	// none.
 	trained Trained
 }
 
@@ -111,8 +113,8 @@ func withHubSource(dir string, o Options, use func(*source) error) (err error) {
 	return c.Err()
 }
 
-// calibrationSet are the sequences of a calibration, of as many tokens as the model's context. See [Blocks] for
-// segments.
+// calibrationSet are the sequences of a calibration, of as many tokens as the model's context. See
+// [Blocks] for segments.
 type calibrationSet struct {
 	sequences, segments [][]int32
 	*trained.Calibration

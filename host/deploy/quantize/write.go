@@ -73,7 +73,14 @@ func (w *quantizedRun) fill(ctx context.Context, run *Blocks) (err error) {
 }
 
 func (w *quantizedRun) writeRun(ctx context.Context) error {
-	cfg, err := w.configuration()
+	cfg, err := w.cfg.WithoutTraining(w.out).Changed(func(c *config.Config) error {
+		if w.result.Activations {
+			c.Quantizer = *c.Quantizer.WithoutWeights()
+		} else {
+			c.Quantizer = config.Quantizer{}
+		}
+		return nil
+	})
 	if err != nil {
 		return err
 	}
@@ -111,10 +118,11 @@ func (w *quantizedRun) store(ctx context.Context, path vfs.Path, weights []*Quan
 	}
 	w.parts = append(w.parts, part)
 	for _, q := range weights {
-		for _, name := range []string{step.ParamName(q.Report.Name), trained.ScaleName(q.Report.Name)} {
-			if q.Scale == nil && name == trained.ScaleName(q.Report.Name) {
-				continue
-			}
+		names := []string{step.ParamName(q.Report.Name)}
+		if q.Scale != nil {
+			names = append(names, trained.ScaleName(q.Report.Name))
+		}
+		for _, name := range names {
 			t, err := part.Tensor(name)
 			if err != nil {
 				return err
@@ -123,15 +131,4 @@ func (w *quantizedRun) store(ctx context.Context, path vfs.Path, weights []*Quan
 		}
 	}
 	return nil
-}
-
-func (w *quantizedRun) configuration() (*config.Config, error) {
-	return w.cfg.WithoutTraining(w.out).Changed(func(c *config.Config) error {
-		if !w.result.Activations {
-			c.Quantizer = config.Quantizer{}
-			return nil
-		}
-		c.Quantizer = *c.Quantizer.WithoutWeights()
-		return nil
-	})
 }

@@ -19,8 +19,8 @@ type Dialogue struct {
 	said     chat.Conversation
 }
 
-// NewDialogue begins a conversation with the model in dir, by the template of a name or file, or by its own, with a message of
-// the system unless that is empty.
+// NewDialogue begins a conversation with the model in dir, by the template of a name or file, or by
+// its own, with a message of the system unless that is empty.
 func NewDialogue(model *Model, dir, template, system string, o generate.Options) (*Dialogue, error) {
 	d := &Dialogue{model: model, options: o}
 	var err error
@@ -33,7 +33,8 @@ func NewDialogue(model *Model, dir, template, system string, o generate.Options)
 	if system != "" {
 		d.said = append(d.said, chat.NewMessage(chat.System, system))
 	}
-	// An answer ends where any text of the model does, and at what the template prints behind an answer.
+	// An answer ends where any text of the model does, and at what the template prints behind an
+	// answer.
 	end, err := d.template.Ending(d.tok, d.said)
 	if err != nil {
 		return nil, err

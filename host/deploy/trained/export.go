@@ -30,8 +30,17 @@ func (t *Model) Export() (*export.Model, error) {
 	}
 	settings := t.cfg.Model
 	settings.FillIn()
-	m := &export.Model{Settings: settings, Params: t.built.Compiled.Plan().Model.Params(), Latent: t.latent, Quantized: t.quantized, Activations: t.activations}
-	m.Warnings = t.unstored()
+	m := &export.Model{Settings: settings, Params: t.built.Compiled.Plan().Model.Params(),
+		Latent: t.latent, Quantized: t.quantized, Activations: t.activations}
+	for _, o := range []struct{ role, what string }{
+		{config.RoleKeys, "the keys of attention"}, {config.RoleValues, "the values of attention"},
+		{config.RoleQueries, "the queries of attention"}, {config.RoleHead, "the input of the head"},
+	} {
+		if t.cfg.Quantizer.Quantizes(o.role) {
+			m.Warnings = append(m.Warnings, fmt.Sprintf("the run quantizes %s ([quantizer.%s]), and programs "+
+				"that load the export do not", o.what, o.role))
+		}
+	}
 	if kind := t.Average(); kind != "" {
 		m.Notes = []string{fmt.Sprintf(
 			"the weights are averages over steps of the training (train.average = %q)", kind)}
@@ -59,8 +68,12 @@ func (t *Model) latent(param string) ([]float32, error) {
 }
 
 func (t *Model) quantized(param string) (*export.Quantized, error) {
-	if w := t.made.Posttrained.matrix(param); w != nil {
-		return t.posttrained(w)
+	if p := t.made.Posttrained; p != nil {
+		for i := range p.Matrices {
+			if w := &p.Matrices[i]; w.Name == param {
+				return t.posttrained(w)
+			}
+		}
 	}
 	quantizes := func(r cage.Rule) bool { return r.Name == param && r.Quantizer != nil }
 	if !slices.ContainsFunc(t.built.Compiled.Plan().Rules, quantizes) {
@@ -101,13 +114,11 @@ func (t *Model) describe(m *export.Model, learned huggingface.Tokens) error {
 		return fmt.Errorf("%s: %w", t.dir, err)
 	}
 	m.Positions, m.Window = c.MaxPositions, c.Window
-	for _, known := range []struct {
-		id   *int32
-		also []int32
-	}{{&m.Tokenizer.BOS, c.Tokens.Begin}, {&m.Tokenizer.Pad, c.Tokens.Pad}} {
-		if *known.id == tokenizer.NoToken && len(known.also) > 0 {
-			*known.id = known.also[0]
-		}
+	if m.Tokenizer.BOS == tokenizer.NoToken && len(c.Tokens.Begin) > 0 {
+		m.Tokenizer.BOS = c.Tokens.Begin[0]
+	}
+	if m.Tokenizer.Pad == tokenizer.NoToken && len(c.Tokens.Pad) > 0 {
+		m.Tokenizer.Pad = c.Tokens.Pad[0]
 	}
 	return nil
 }
@@ -194,21 +205,8 @@ func (t *Model) card() (export.Card, error) {
 	return card, nil
 }
 
-// unstored says what the model quantizes that no format knows of.
-func (t *Model) unstored() (warnings []string) {
-	for _, o := range []struct{ role, what string }{
-		{config.RoleKeys, "the keys of attention"}, {config.RoleValues, "the values of attention"}, {config.RoleQueries, "the queries of attention"},
-		{config.RoleHead, "the input of the head"},
-	} {
-		if t.cfg.Quantizer.Quantizes(o.role) {
-			warnings = append(warnings, fmt.Sprintf("the run quantizes %s ([quantizer.%s]), and programs that load the export do not", o.what, o.role))
-		}
-	}
-	return warnings
-}
-
-// activations lists the quantized inputs of layers in blocks, with their quantizers for a step.Piece of
-// tokens: one site for each program, as the layers of a model have the same ones.
+// activations lists the quantized inputs of layers in blocks, with their quantizers for a
+// step.Piece of tokens: one site for each program, as the layers of a model have the same ones.
 func (t *Model) activations() ([]export.Activation, error) {
 	var list []export.Activation
 	at := map[string]int{} // places in the list by the program's hash

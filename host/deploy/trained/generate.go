@@ -33,9 +33,10 @@ func (t *Model) Tokenizer() (tokenizer.Tokenizer, error) {
 	return t.tokenizer()
 }
 
-// Continue continues ids until the end of the document or of the model's answer (or until one of the tokens in o.Stop,
-// if it is not nil), or until the text contains one of the strings in until. If emit is not nil, it receives the text
-// as it grows, in whole characters. The run must have been opened to generate one sequence.
+// Continue continues ids until the end of the document or of the model's answer (or until one of
+// the tokens in o.Stop, if it is not nil), or until the text contains one of the strings in until.
+// If emit is not nil, it receives the text as it grows, in whole characters. The run must have been
+// opened to generate one sequence.
 func (t *Model) Continue(ctx context.Context, tok tokenizer.Tokenizer, ids []int32, o generate.Options, until []string, emit func(text string) error) (string, error) {
 	return t.stream(ctx, &generate.Stream{Tokenizer: tok, Emit: emit, Until: until}, ids, o)
 }
@@ -50,9 +51,15 @@ func (t *Model) stream(ctx context.Context, s *generate.Stream, ids []int32, o g
 	return s.Finish(next[0])
 }
 
-// ContinueAll is [Model.Continue] for several prompts at once, at most as many as the run was opened to generate. It
-// returns the text that follows each.
+// ContinueAll is [Model.Continue] for several prompts at once, at most as many as the run was
+// opened to generate. It returns the text that follows each.
 func (t *Model) ContinueAll(ctx context.Context, tok tokenizer.Tokenizer, prompts [][]int32, o generate.Options) ([]string, error) {
+	return t.continueAll(ctx, tok, prompts, o, nil, func(int32) bool { return false })
+}
+
+// continueAll continues prompts, and leaves some tokens out of the texts.
+func (t *Model) continueAll(ctx context.Context, tok tokenizer.Tokenizer, prompts [][]int32,
+	o generate.Options, emit func(i int, token int32) error, leaveOut func(int32) bool) ([]string, error) {
 	if len(prompts) == 0 || len(prompts) > t.sequences {
 		return nil, fmt.Errorf("%s was opened to continue %d sequences at once, not %d", t.dir, t.sequences, len(prompts))
 	}
@@ -60,13 +67,13 @@ func (t *Model) ContinueAll(ctx context.Context, tok tokenizer.Tokenizer, prompt
 	for len(all) < t.sequences { // places that nobody wants get a copy
 		all = append(all, prompts[0])
 	}
-	next, err := generate.Continue(ctx, t, all, t.untilEnd(tok, o), nil)
+	next, err := generate.Continue(ctx, t, all, t.untilEnd(tok, o), emit)
 	if err != nil {
 		return nil, err
 	}
 	texts := make([]string, len(prompts))
 	for i := range texts {
-		if texts[i], err = tok.Decode(next[i]); err != nil {
+		if texts[i], err = tok.Decode(slices.DeleteFunc(next[i], leaveOut)); err != nil {
 			return nil, err
 		}
 	}
@@ -83,8 +90,9 @@ func (t *Model) untilEnd(tok tokenizer.Tokenizer, o generate.Options) generate.O
 	return o
 }
 
-// Ends returns the tokens that end a text: those that the model's source names, the one that ends a turn in the model's
-// template of conversations, the one that ends a document, and the one that begins the next.
+// Ends returns the tokens that end a text: those that the model's source names, the one that ends a
+// turn in the model's template of conversations, the one that ends a document, and the one that
+// begins the next.
 func (t *Model) Ends(tok tokenizer.Tokenizer) []int32 {
 	if t.ends == nil {
 		files, _ := t.tokenizerFiles(tok) // without a template there is no end of a turn
@@ -129,56 +137,33 @@ func (t *Model) Begin(prompts [][]int32, length int) (generate.Sequences, []floa
 // sees only the end. The run must have been opened to generate at least this many
 // sequences at once. Special tokens are left out of the returned texts.
 func (t *Model) GenerateUntil(ctx context.Context, tok tokenizer.Tokenizer, prompts [][]int32, tokens int, until []string) ([]string, error) {
-	if len(prompts) == 0 || len(prompts) > t.sequences {
-		return nil, fmt.Errorf("%s was opened to continue %d sequences at once, not %d", t.dir, t.sequences, len(prompts))
-	}
 	room := t.Context() - tokens
 	if room < 1 {
 		return nil, fmt.Errorf("%s sees %d tokens: an answer of up to %d leaves no room for a question", t.dir, t.Context(), tokens)
 	}
-	all := make([][]int32, t.sequences)
-	for i := range all {
-		all[i] = prompts[min(i, len(prompts)-1)] // places that nobody wants get a copy
-		all[i] = all[i][max(0, len(all[i])-room):]
+	ends := make([][]int32, len(prompts)) // of the prompts
+	for i, p := range prompts {
+		ends[i] = p[max(0, len(p)-room):]
 	}
-	said := make([]tail, len(all))
-	next, err := generate.Continue(ctx, t, all, t.untilEnd(tok, generate.Options{Tokens: tokens}), func(i int, token int32) error {
-		return said[i].add(tok, token, until)
-	})
-	if err != nil {
-		return nil, err
-	}
-	texts := make([]string, len(prompts))
-	for i := range texts {
-		next[i] = slices.DeleteFunc(next[i], func(id int32) bool { return tokenizer.IsSpecial(tok, id) })
-		if texts[i], err = tok.Decode(next[i]); err != nil {
-			return nil, err
-		}
-	}
-	return texts, nil
-}
-
-// tail is the end of a text that is being generated.
-type tail struct{ ids []int32 }
-
-// add ends the text when its end contains one of until.
-func (a *tail) add(tok tokenizer.Tokenizer, token int32, until []string) error {
-	longest := 0
+	tails := make([][]int32, t.sequences) // the last tokens of the texts
+	longest := 8                          // a token has a byte at least, but for those of half characters
 	for _, u := range until {
-		longest = max(longest, len(u))
+		longest = max(longest, len(u)+8)
 	}
-	a.ids = append(a.ids, token)
-	if len(a.ids) > longest+8 { // a token has a byte at least, but for those of half characters
-		a.ids = a.ids[len(a.ids)-longest-8:]
-	}
-	text, err := tok.Decode(a.ids)
-	if err != nil {
-		return err
-	}
-	for _, u := range until {
-		if u != "" && strings.Contains(text, u) {
-			return generate.ErrStop
+	emit := func(i int, token int32) error { // ends a text when its end contains one of until
+		tails[i] = append(tails[i], token)
+		tails[i] = tails[i][max(0, len(tails[i])-longest):]
+		text, err := tok.Decode(tails[i])
+		if err != nil {
+			return err
 		}
+		for _, u := range until {
+			if u != "" && strings.Contains(text, u) {
+				return generate.ErrStop
+			}
+		}
+		return nil
 	}
-	return nil
+	special := func(id int32) bool { return tokenizer.IsSpecial(tok, id) }
+	return t.continueAll(ctx, tok, ends, generate.Options{Tokens: tokens}, emit, special)
 }

@@ -31,9 +31,10 @@ import (
 // usualContext is the context of a model that is used as it is, where that has as many positions.
 const usualContext = 2048
 
-// Import turns the Hugging Face checkpoint in dir into a run directory: a run that has trained for no steps, with the
-// model as its state. context is the number of tokens in a sequence; 0 means the model's number of positions, but at
-// most 2048. If out is empty, nothing is written and the checkpoint is only checked.
+// Import turns the Hugging Face checkpoint in dir into a run directory: a run that has trained for
+// no steps, with the model as its state. context is the number of tokens in a sequence; 0 means the
+// model's number of positions, but at most 2048. If out is empty, nothing is written and the
+// checkpoint is only checked.
 func Import(ctx context.Context, dir, out string, context int) (*huggingface.Checkpoint, error) {
 	if out != "" {
 		if err := atomicfile.CheckDir(vfs.At(out)); err != nil {
@@ -47,10 +48,19 @@ func Import(ctx context.Context, dir, out string, context int) (*huggingface.Che
 	err = c.Verify()
 	if err == nil && out != "" {
 		err = atomicfile.WriteDir(vfs.At(out), func(to vfs.Path) error {
-			made, err := importedFrom(vfs.At(dir), c)
+			made := &Record{}
+			if made.Initial, err = provenance.HubOrigin(vfs.At(dir), c); err != nil {
+				return err
+			}
+			if made.Tokenizer, err = hubTokenizer(vfs.At(dir)); err != nil {
+				return err
+			}
+			device, err := engine.Open(device.CPU, engine.Options{})
 			if err != nil {
 				return err
 			}
+			defer device.Close()
+			made.Build = device.BuildInfo()
 			run := &ModelRun{Config: cfg, Method: cfg.Method, Record: made, Params: c.Params(), Values: c.Values, From: dir}
 			return run.Write(ctx, rundir.Dir{Path: to})
 		})
@@ -65,8 +75,8 @@ type Hub struct {
 	Tokenizer  *tokenizer.Info // nil: it has none
 }
 
-// OpenHub opens the checkpoint in dir, which has no other step than 0, and logs what it warns of. out and context are
-// those of [Import]. The checkpoint is open then, for the caller to close.
+// OpenHub opens the checkpoint in dir, which has no other step than 0, and logs what it warns of.
+// out and context are those of [Import]. The checkpoint is open then, for the caller to close.
 func OpenHub(dir, out string, step, context int, log hclog.Logger) (*Hub, error) {
 	if step > 0 {
 		return nil, fmt.Errorf("%s is a Hugging Face checkpoint, which has no steps: leave the step out", dir)
@@ -103,24 +113,6 @@ func openHub(dir, out string, context int) (*huggingface.Checkpoint, *config.Con
 	return c, cfg, nil
 }
 
-func importedFrom(dir vfs.Path, c *huggingface.Checkpoint) (*Record, error) {
-	made := &Record{}
-	var err error
-	if made.Initial, err = provenance.HubOrigin(dir, c); err != nil {
-		return nil, err
-	}
-	if made.Tokenizer, err = hubTokenizer(dir); err != nil {
-		return nil, err
-	}
-	device, err := engine.Open(device.CPU, engine.Options{})
-	if err != nil {
-		return nil, err
-	}
-	defer device.Close()
-	made.Build = device.BuildInfo()
-	return made, nil
-}
-
 // hubTokenizer describes the tokenizer of a checkpoint; nil where it has none.
 func hubTokenizer(dir vfs.Path) (*tokenizer.Info, error) {
 	tok, err := tokenizer.LoadHuggingFace(dir.Join(tokenizer.DefinitionFile).Name)
@@ -149,8 +141,8 @@ type ModelRun struct {
 	From string // directory of the model, which may have files of a tokenizer and the description of a checkpoint
 }
 
-// Write writes the run into a directory, which is named train.out once it is complete. run.toml, which makes it a run
-// directory, comes last.
+// Write writes the run into a directory, which is named train.out once it is complete. run.toml,
+// which makes it a run directory, comes last.
 func (r *ModelRun) Write(ctx context.Context, to rundir.Dir) error {
 	text, err := r.Config.Encode()
 	if err != nil {

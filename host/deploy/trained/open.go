@@ -1,9 +1,9 @@
-// Package trained is a trained model in use: a checkpoint of a run with the run's own quantizers or with others, or a
-// Hugging Face checkpoint as it is. Open finds the plugins, data and tokenizer of a run wherever they are now; the [Model]
-// then evaluates texts, scores continuations, generates, answers tasks and prompts of RULER, and gives package export what
-// it writes. Import makes a run
-// directory of a Hugging Face checkpoint. See host/train for training and
-// host/deploy/quantize for quantization after it.
+// Package trained is a trained model in use: a checkpoint of a run with the run's own quantizers or
+// with others, or a Hugging Face checkpoint as it is. Open finds the plugins, data and tokenizer of
+// a run wherever they are now; the [Model] then evaluates texts, scores continuations, generates,
+// answers tasks and prompts of RULER, and gives package export what it writes. Import makes a run
+// directory of a Hugging Face checkpoint. See host/train for training and host/deploy/quantize for
+// quantization after it.
 package trained
 
 import (
@@ -36,11 +36,11 @@ type Options struct {
 	Data string
 	// NoData opens no data: the run can then generate, but not be evaluated.
 	NoData bool
-	// Context is the sequence length, in tokens, at which a Hugging Face checkpoint is used; see [Import]. That of a
-	// run is fixed.
+	// Context is the sequence length, in tokens, at which a Hugging Face checkpoint is used; see
+	// [Import]. That of a run is fixed.
 	Context int
-	// Generate is the number of sequences that [Model.Begin] continues at once. If it is 0 there are none, and an
-	// evaluation computes as many at once as a replica of the run did.
+	// Generate is the number of sequences that [Model.Begin] continues at once. If it is 0 there
+	// are none, and an evaluation computes as many at once as a replica of the run did.
 	Generate int
 	// Export prepares for [Model.Export], and for nothing else.
 	Export bool
@@ -70,8 +70,8 @@ type Model struct {
 	evaluator *step.Evaluator // for them; nil until the first ones
 }
 
-// Open loads a checkpoint of the run in dir. If a quantizer's programs are no longer those of the training, a warning
-// is logged. A Hugging Face checkpoint can be opened as it is, too.
+// Open loads a checkpoint of the run in dir. If a quantizer's programs are no longer those of the
+// training, a warning is logged. A Hugging Face checkpoint can be opened as it is, too.
 func Open(ctx context.Context, dir string, o Options) (*Model, error) {
 	var err error
 	if o.Finder, o.Logger, err = plugin.Defaults(o.Finder, o.Logger); err != nil {
@@ -121,17 +121,7 @@ func CheckSaved(dir string, step int) error {
 	return nil
 }
 
-// load reads the trained tensors of the checkpoint, without the states of optimizers.
-func (t *Model) load(f *checkpoint.File) error {
-	if err := t.made.CheckOwner(rundir.At(t.dir), f.Step, f.Meta); err != nil {
-		return err
-	}
-	var err error
-	t.step = f.Step
-	t.state, err = t.upload(provenance.Evaluated(f))
-	return err
-}
-
+// upload reads the trained tensors, without the states of optimizers.
 func (t *Model) upload(load step.LoadFunc) (*step.State, error) {
 	if t.other {
 		return t.built.Compiled.StartParams(load)
@@ -171,7 +161,14 @@ func (t *Model) open(ctx context.Context, o Options) error {
 		return err
 	}
 	if t.hub == nil {
-		return checkpoint.Use(rundir.At(t.dir).Checkpoints(), t.step, t.load)
+		return checkpoint.Use(rundir.At(t.dir).Checkpoints(), t.step, func(f *checkpoint.File) error {
+			if err := t.made.CheckOwner(rundir.At(t.dir), f.Step, f.Meta); err != nil {
+				return err
+			}
+			t.step = f.Step
+			t.state, err = t.upload(provenance.Evaluated(f))
+			return err
+		})
 	}
 	if t.state, err = t.upload(step.LoadParams(t.built.Compiled.Plan().Model, t.hub.Values)); err != nil {
 		return err
@@ -198,7 +195,9 @@ func (t *Model) compile(ctx context.Context, o Options) error {
 		file = "the run.toml that 'cage import' makes"
 	}
 	err = t.built.Build(ctx, build.Request{
-		Piece: atOnce, NoAttention: o.Export, Config: t.cfg, Model: m, Step: t.step, Batch: t.cfg.Train.Batch, Pieces: pieces, Forward: true, Finder: o.Finder, Options: plugin.Options{Logger: o.Logger},
+		Piece: atOnce, NoAttention: o.Export, Config: t.cfg, Model: m, Step: t.step, Batch: t.cfg.Train.Batch,
+		Pieces: pieces, Forward: true, Finder: o.Finder,
+		Options: plugin.Options{Logger: o.Logger},
 	}, o.Logger.Warn, file)
 	if err != nil || t.other {
 		return err
@@ -226,8 +225,8 @@ func (t *Model) Average() string {
 	return t.cfg.Train.Average
 }
 
-// Identity distinguishes the checkpoint from those of all other runs, wherever the run directory is now. It is empty
-// for a Hugging Face checkpoint.
+// Identity distinguishes the checkpoint from those of all other runs, wherever the run directory is
+// now. It is empty for a Hugging Face checkpoint.
 func (t *Model) Identity() string {
 	if t.made.Run == "" {
 		return ""
@@ -235,9 +234,9 @@ func (t *Model) Identity() string {
 	return fmt.Sprintf("%s step %d", t.made.Run, t.step)
 }
 
-// Quantizers distinguishes the quantizers from others of the same names. It is a digest of the programs for weights,
-// and of the plugins for activations, whose programs depend on the number of tokens computed at once. It is empty if
-// nothing is quantized.
+// Quantizers distinguishes the quantizers from others of the same names. It is a digest of the
+// programs for weights, and of the plugins for activations, whose programs depend on the number of
+// tokens computed at once. It is empty if nothing is quantized.
 func (t *Model) Quantizers() string {
 	hashes := (&build.Programs{Weights: t.built.Programs.Weights}).Hashes()
 	if len(t.built.Programs.Activations) > 0 || len(t.built.Programs.Pieces) > 0 {
@@ -250,7 +249,8 @@ func (t *Model) Quantizers() string {
 	return digest.Named(hashes)
 }
 
-// Evaluate returns the mean loss over the first batches, or over all of them if batches is 0; see [step.Evaluate].
+// Evaluate returns the mean loss over the first batches, or over all of them if batches is 0; see
+// [step.Evaluate].
 func (t *Model) Evaluate(ctx context.Context, batches int) (loss float64, tokens int64, err error) {
 	if t.data == nil && t.cfg.Model.Language() {
 		return 0, 0, fmt.Errorf("%s was opened without data", t.dir)
@@ -294,7 +294,8 @@ func IsHub(dir string) bool {
 	return !run && err == nil && huggingface.IsCheckpoint(vfs.At(dir))
 }
 
-// openFromHub opens the Hugging Face checkpoint in a directory, which is used as it is: in full precision.
+// openFromHub opens the Hugging Face checkpoint in a directory, which is used as it is: in full
+// precision.
 func openFromHub(ctx context.Context, dir string, o Options) (*Model, error) {
 	if o.Data == "" && !o.NoData {
 		return nil, fmt.Errorf("%s is a Hugging Face checkpoint, which has no validation set: name a token or chat file with --data", dir)
@@ -323,8 +324,8 @@ type Quantizer struct {
 	WeightsOnly bool
 }
 
-// String returns the plugin, its parameters and what it quantizes. Quantizers that give different results have
-// different strings.
+// String returns the plugin, its parameters and what it quantizes. Quantizers that give different
+// results have different strings.
 func (q *Quantizer) String() string {
 	text := q.Plugin
 	if len(q.Params) > 0 {
@@ -350,10 +351,8 @@ func (q *Quantizer) Tables() config.Quantizer {
 	return config.Quantizer{Weights: named(config.RoleWeights), Activations: named(config.RoleActivations)}
 }
 
-// A run directory is often used in another place, or on another machine, than it was
-// trained in. This file looks for what it does not hold itself.
-
-// openData opens the token file or chat file to evaluate on, of whichever kind the data of the training was.
+// openData opens the token file or chat file to evaluate on, of whichever kind the data of the
+// training was.
 func (t *Model) openData(o Options) error {
 	if !t.cfg.Model.Language() {
 		if o.Data != "" {
@@ -387,7 +386,8 @@ func (t *Model) openData(o Options) error {
 	return err
 }
 
-// tokenizer opens the tokenizer of the run. Only a checkpoint of the hub, or a run that was imported from one, may have none.
+// tokenizer opens the tokenizer of the run. Only a checkpoint of the hub, or a run that was
+// imported from one, may have none.
 func (t *Model) tokenizer() (tokenizer.Tokenizer, error) {
 	if t.made.Tokenizer == nil {
 		return nil, fmt.Errorf("%s has no %s", t.dir, tokenizer.DefinitionFile)

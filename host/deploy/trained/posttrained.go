@@ -1,7 +1,6 @@
 package trained
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 
@@ -67,20 +66,8 @@ func (c *Calibration) String() string {
 // ScaleName is the name that the scales of a quantized weight have in a checkpoint.
 func ScaleName(param string) string { return "scale/" + param }
 
-// matrix is the report on a weight that was quantized; nil: it was not.
-func (p *Posttrained) matrix(param string) *posttrain.Matrix {
-	if p == nil {
-		return nil
-	}
-	i := slices.IndexFunc(p.Matrices, func(m posttrain.Matrix) bool { return m.Name == param })
-	if i < 0 {
-		return nil
-	}
-	return &p.Matrices[i]
-}
-
-// posttrained is a weight of a run that holds quantized weights, as an export needs it: the weight is Ŵ, and its scales
-// stand beside it in the checkpoint.
+// posttrained is a weight of a run that holds quantized weights, as an export needs it: the weight
+// is Ŵ, and its scales stand beside it in the checkpoint.
 func (t *Model) posttrained(w *posttrain.Matrix) (*export.Quantized, error) {
 	value, err := t.latent(w.Name)
 	if err != nil {
@@ -90,24 +77,19 @@ func (t *Model) posttrained(w *posttrain.Matrix) (*export.Quantized, error) {
 	if q.Rotation > 1 {
 		return q, nil
 	}
-	q.Scale, q.ScaleShape, err = t.scales(w.Name)
-	return q, err
-}
-
-// scales reads the scales of a weight from the checkpoint; nil: it has none.
-func (t *Model) scales(param string) (values []float32, shape []int, err error) {
 	f, err := checkpoint.Open(rundir.At(t.dir).Checkpoints().Join(checkpoint.FileName(t.step)))
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	defer func() { err = errors.Join(err, f.Close()) }()
-	if !slices.ContainsFunc(f.Infos(), func(i safetensors.Info) bool { return i.Name == ScaleName(param) }) {
-		return nil, nil, nil
+	defer f.Close()
+	if !slices.ContainsFunc(f.Infos(), func(i safetensors.Info) bool { return i.Name == ScaleName(w.Name) }) {
+		return q, nil
 	}
-	tensor, err := f.Tensor(ScaleName(param))
+	scale, err := f.Tensor(ScaleName(w.Name))
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	values, err = safetensors.Values[float32](tensor)
-	return values, tensor.Shape, err
+	q.ScaleShape = scale.Shape
+	q.Scale, err = safetensors.Values[float32](scale)
+	return q, err
 }

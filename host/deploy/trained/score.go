@@ -44,9 +44,10 @@ func (t *Model) Score(ctx context.Context, requests []score.Request, skip func(r
 	})
 }
 
-// LogProbs computes the log-probability, in nats, of each token of a sequence given those before it, with the run's
-// quantizers: of n tokens n−1 numbers. A sequence has at least two tokens, and at most one more than the context, the last
-// of which the model does not read. The run must have been opened with Score.
+// LogProbs computes the log-probability, in nats, of each token of a sequence given those before
+// it, with the run's quantizers: of n tokens n−1 numbers. A sequence has at least two tokens, and
+// at most one more than the context, the last of which the model does not read. The run must have
+// been opened with Score.
 func (t *Model) LogProbs(ctx context.Context, sequences [][]int32) ([][]float32, error) {
 	requests := make([]score.Request, len(sequences))
 	for i, ids := range sequences {
@@ -67,8 +68,8 @@ func (t *Model) LogProbs(ctx context.Context, sequences [][]int32) ([][]float32,
 	})
 }
 
-// scoreBatches computes the log-probability of each target of the requests, and whether it is the likeliest token, batch by batch.
-// With share, requests with the same context can share a row.
+// scoreBatches computes the log-probability of each target of the requests, and whether it is the
+// likeliest token, batch by batch. With share, requests with the same context can share a row.
 func (t *Model) scoreBatches(ctx context.Context, requests []score.Request, share bool, skip func(request int) bool,
 	each func(b *score.Batch, logProbs []float32, likeliest []bool) error) error {
 	if err := t.checkLanguage(); err != nil {

@@ -178,12 +178,14 @@ func (c *Client) callWithin(ctx context.Context, limit time.Duration, moreTime, 
 
 // explain finds out of which kind a failure is. limited is ctx with the time limit of the
 // call, which is also given in words.
-func (c *Client) explain(ctx, limited context.Context, err error, limit string) *Error {
+func (c *Client) explain(ctx, limited context.Context, err error, inWords string) *Error {
 	refusal, refused := errors.AsType[*sdk.Refusal](err)
+	deadline, bounded := ctx.Deadline()
+	limit, _ := limited.Deadline()
 	switch code := status.Code(err); {
 	case ctx.Err() != nil:
 		return failure(ctx.Err(), "%w", ctx.Err())
-	case code == codes.DeadlineExceeded && sameDeadline(ctx, limited):
+	case code == codes.DeadlineExceeded && bounded && !limit.Before(deadline):
 		// The plugin's side may notice the caller's deadline before ctx does.
 		return failure(context.DeadlineExceeded, "%w", context.DeadlineExceeded)
 	case errors.Is(err, client.ErrVersion):
@@ -191,7 +193,7 @@ func (c *Client) explain(ctx, limited context.Context, err error, limit string) 
 	case errors.Is(err, client.ErrAnswer):
 		return failure(ErrProtocol, "%w", err)
 	case code == codes.DeadlineExceeded:
-		return c.withOutput(failure(ErrTimeout, "did not answer within %s", limit))
+		return c.withOutput(failure(ErrTimeout, "did not answer within %s", inWords))
 	case code == codes.Unavailable || code == codes.Canceled:
 		return c.ended(err)
 	case code == codes.ResourceExhausted:
@@ -203,13 +205,6 @@ func (c *Client) explain(ctx, limited context.Context, err error, limit string) 
 	default: // its output may hold a stack trace, whatever its language
 		return c.withOutput(failure(ErrFailed, "%w", err))
 	}
-}
-
-// sameDeadline reports whether it is ctx that limits the time of limited.
-func sameDeadline(ctx, limited context.Context) bool {
-	own, has := ctx.Deadline()
-	limit, _ := limited.Deadline()
-	return has && !limit.Before(own)
 }
 
 func (c *Client) ended(err error) *Error {

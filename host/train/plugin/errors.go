@@ -66,7 +66,18 @@ func (e *Error) Error() string {
 	if e.Site != "" {
 		fmt.Fprintf(&s, ": %s", safetext.Line(e.Site))
 	}
-	fmt.Fprintf(&s, ": %s", indented(clip(e.Err.Error(), longest)))
+	// All lines but the first are set off, so that none can pass for a message of the host's.
+	for i, line := range strings.Split(safetext.Text(clip(e.Err.Error(), longest)), "\n") {
+		switch {
+		case i == 0:
+			line = ": " + line
+		case strings.HasPrefix(line, " "):
+			line = "\n" + line
+		default:
+			line = "\n  " + line
+		}
+		s.WriteString(line)
+	}
 	if len(e.Output) > 0 {
 		s.WriteString("\nthe last lines that it printed:")
 		for _, line := range e.Output {
@@ -74,18 +85,6 @@ func (e *Error) Error() string {
 		}
 	}
 	return s.String()
-}
-
-// indented sets off all lines but the first, so that none can pass for a message of the
-// host's.
-func indented(text string) string {
-	lines := strings.Split(safetext.Text(text), "\n")
-	for i, line := range lines[1:] {
-		if !strings.HasPrefix(line, " ") {
-			lines[i+1] = "  " + line
-		}
-	}
-	return strings.Join(lines, "\n")
 }
 
 // Unwrap returns the kind and the cause.

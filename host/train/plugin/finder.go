@@ -101,7 +101,13 @@ func (f *Finder) Find(ctx context.Context, name string) (Executable, error) {
 		if err == nil || !errors.Is(err, ErrNotFound) {
 			return exe, err
 		}
-		looked = append(looked, lookedIn(dir, err))
+		note := dir
+		if _, statErr := os.Stat(dir); statErr != nil {
+			note += " (no such directory)"
+		} else if typed, ok := errors.AsType[*Error](err); ok && !errors.Is(err, os.ErrNotExist) {
+			note += fmt.Sprintf(" (there is one, but %v)", typed.Err)
+		}
+		looked = append(looked, note)
 	}
 	known, hint := f.Names(), "there are none"
 	if near := schema.Nearest(name, known); near != "" {
@@ -140,19 +146,6 @@ func (f *Finder) at(ctx context.Context, name, path string) (Executable, error) 
 	return Executable{Name: name, Path: path}, nil
 }
 
-func lookedIn(dir string, err error) string {
-	if _, statErr := os.Stat(dir); statErr != nil {
-		return dir + " (no such directory)"
-	}
-	if errors.Is(err, os.ErrNotExist) {
-		return dir
-	}
-	if typed, ok := errors.AsType[*Error](err); ok {
-		err = typed.Err
-	}
-	return fmt.Sprintf("%s (there is one, but %v)", dir, err)
-}
-
 // Has reports whether the directories hold a plugin with that name. Nothing is built.
 func (f *Finder) Has(name string) bool { return slices.Contains(f.Names(), name) }
 
@@ -168,24 +161,16 @@ func (f *Finder) Names() []string {
 			continue
 		}
 		for _, e := range entries {
-			if isPlugin(filepath.Join(dir, e.Name())) {
+			path := filepath.Join(dir, e.Name())
+			info, err := os.Stat(path)
+			hidden := strings.HasPrefix(e.Name(), ".")
+			if err == nil && !hidden && (info.IsDir() && holdsMain(path) || executable(info)) {
 				names = append(names, e.Name())
 			}
 		}
 	}
 	slices.Sort(names)
 	return slices.Compact(names)
-}
-
-func isPlugin(path string) bool {
-	if strings.HasPrefix(filepath.Base(path), ".") {
-		return false
-	}
-	info, err := os.Stat(path)
-	if err != nil {
-		return false
-	}
-	return info.IsDir() && holdsMain(path) || executable(info)
 }
 
 func executable(info os.FileInfo) bool {

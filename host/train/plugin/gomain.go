@@ -71,7 +71,13 @@ func (f *Finder) compile(ctx context.Context, tool *gotool.Tool, dir, target str
 	if err := os.MkdirAll(f.CacheDir, 0o755); err != nil {
 		return err
 	}
-	f.prune()
+	entries, _ := os.ReadDir(f.CacheDir)
+	for _, e := range entries {
+		info, err := e.Info()
+		if err == nil && e.IsDir() && cacheEntry.MatchString(e.Name()) && time.Since(info.ModTime()) > keepBuilds {
+			_ = os.RemoveAll(filepath.Join(f.CacheDir, e.Name()))
+		}
+	}
 	scratch, err := os.MkdirTemp(f.CacheDir, "building-")
 	if err != nil {
 		return err
@@ -99,16 +105,6 @@ func (f *Finder) compile(ctx context.Context, tool *gotool.Tool, dir, target str
 
 // cacheEntry matches the names in the cache: keys of sources, and directories of builds.
 var cacheEntry = regexp.MustCompile(`^([0-9a-f]{32}|building-[0-9]+)$`)
-
-func (f *Finder) prune() {
-	entries, _ := os.ReadDir(f.CacheDir)
-	for _, e := range entries {
-		info, err := e.Info()
-		if err == nil && e.IsDir() && cacheEntry.MatchString(e.Name()) && time.Since(info.ModTime()) > keepBuilds {
-			_ = os.RemoveAll(filepath.Join(f.CacheDir, e.Name()))
-		}
-	}
-}
 
 // sourceKey identifies what would be built: by the build ID of the compiled main package, which
 // follows from the toolchain and the content of all that it imports, and by the settings of the

@@ -23,7 +23,8 @@ const drainTime = 300 * time.Millisecond
 // terminal is the host's alone and all of the group can be killed.
 type process struct {
 	cmd *exec.Cmd
-	// parentPipe is the standard input. It closes when the host ends, which tells the plugin to end.
+	// parentPipe is the standard input. It closes when the host ends, which tells the plugin to
+	// end.
 	parentPipe io.Closer
 	// handshake receives the first line of the standard output. It is closed after the end.
 	handshake chan string

@@ -44,9 +44,12 @@ func (o Options) withDefaults() (Options, error) {
 	if o.Logger == nil {
 		o.Logger = hclog.NewNullLogger()
 	}
-	usual, err := timeLimit()
-	if err != nil {
-		return o, failure(ErrStart, "%w", err)
+	usual := DefaultTimeout
+	if text := os.Getenv(TimeoutVariable); text != "" {
+		var err error
+		if usual, err = time.ParseDuration(text); err != nil || usual < time.Second {
+			return o, failure(ErrStart, "%s is %q: want a time of at least 1s, such as 30s or 2m", TimeoutVariable, text)
+		}
 	}
 	o.StartTimeout = cmp.Or(o.StartTimeout, usual)
 	o.CallTimeout = cmp.Or(o.CallTimeout, usual)
@@ -61,11 +64,9 @@ func Start(ctx context.Context, exe Executable, kind sdk.Kind, opts Options) (*C
 	if err != nil {
 		return nil, exe.complete(err)
 	}
-	path, err := filepath.Abs(exe.Path)
-	if err != nil {
+	if exe.Path, err = filepath.Abs(exe.Path); err != nil {
 		return nil, exe.complete(&Error{Kind: ErrNotFound, Err: err})
 	}
-	exe.Path = path
 	sum, err := checksum(exe.Path, opts.SHA256)
 	if err != nil {
 		return nil, exe.complete(err)
@@ -92,6 +93,12 @@ func (c *Client) start(ctx context.Context) *Error {
 		c.launch.fail(failure(ErrTimeout, "was not ready within %v%s", c.opts.StartTimeout, moreTime))
 	})
 	defer timeout.Stop()
+	// Sockets have paths of at most about 100 bytes, of which go-plugin's names take 40; temporary
+	// directories can be longer (TestTemporaryDirectory).
+	sockets := os.TempDir()
+	if len(sockets) > 60 {
+		sockets = "/tmp"
+	}
 	config := &goplugin.ClientConfig{
 		HandshakeConfig:  client.Handshake(),
 		VersionedPlugins: client.Plugins(),
@@ -101,7 +108,7 @@ func (c *Client) start(ctx context.Context) *Error {
 		StartTimeout:     2 * c.opts.StartTimeout,
 		SkipHostEnv:      true,
 		AutoMTLS:         true,
-		UnixSocketConfig: &goplugin.UnixSocketConfig{TempDir: socketDir()},
+		UnixSocketConfig: &goplugin.UnixSocketConfig{TempDir: sockets},
 		// A connection that was closed for being idle could not be made again.
 		GRPCDialOptions: []grpc.DialOption{grpc.WithIdleTimeout(0)},
 	}
@@ -129,21 +136,16 @@ func (c *Client) connect(ctx context.Context, config *goplugin.ClientConfig) err
 	if err != nil {
 		return err
 	}
-	if c.quantizer, err = dispense[*client.Quantizer](protocol, sdk.KindQuantizer); err != nil {
-		return err
-	}
-	if c.optimizer, err = dispense[*client.Optimizer](protocol, sdk.KindOptimizer); err != nil {
-		return err
-	}
-	return c.describe(ctx)
-}
-
-func dispense[T any](protocol goplugin.ClientProtocol, kind sdk.Kind) (T, error) {
-	raw, err := protocol.Dispense(string(kind))
+	quantizer, err := protocol.Dispense(string(sdk.KindQuantizer))
 	if err != nil {
-		return *new(T), err
+		return err
 	}
-	return raw.(T), nil
+	optimizer, err := protocol.Dispense(string(sdk.KindOptimizer))
+	if err != nil {
+		return err
+	}
+	c.quantizer, c.optimizer = quantizer.(*client.Quantizer), optimizer.(*client.Optimizer)
+	return c.describe(ctx)
 }
 
 // startError explains a failed start: by the reason for which the plugin was given
@@ -183,15 +185,6 @@ func environment(logger hclog.Logger) []string {
 	return append(env, client.Environment(level.String())...)
 }
 
-// socketDir is where sockets are made. Their paths may have about 100 bytes, of which go-plugin's
-// names take 40; temporary directories can be longer (TestTemporaryDirectory).
-func socketDir() string {
-	if dir := os.TempDir(); len(dir) <= 60 {
-		return dir
-	}
-	return "/tmp"
-}
-
 func (e Executable) complete(err error) error {
 	typed, ok := errors.AsType[*Error](err)
 	if !ok {
@@ -211,18 +204,6 @@ const TimeoutVariable = "CAGE_PLUGIN_TIMEOUT"
 
 // moreTime ends messages about a limit of time.
 const moreTime = " (" + TimeoutVariable + "=1m allows a minute)"
-
-func timeLimit() (time.Duration, error) {
-	text := os.Getenv(TimeoutVariable)
-	if text == "" {
-		return DefaultTimeout, nil
-	}
-	limit, err := time.ParseDuration(text)
-	if err != nil || limit < time.Second {
-		return 0, fmt.Errorf("%s is %q: want a time of at least 1s, such as 30s or 2m", TimeoutVariable, text)
-	}
-	return limit, nil
-}
 
 // describe asks for the description of the wanted kind, or of all kinds when none
 // is wanted.

@@ -5,12 +5,6 @@ import pb "github.com/cage-qat/cage/sdk/internal/wire/cage/plugin/v1"
 // Names pairs the words that package sdk uses with the numbers of an enumeration.
 type Names[E ~int32] map[string]E
 
-// Number returns the number of a word and whether there is one.
-func (n Names[E]) Number(word string) (E, bool) {
-	e, ok := n[word]
-	return e, ok
-}
-
 // Word returns the word of a number and whether there is one.
 func (n Names[E]) Word(number E) (string, bool) {
 	for word, e := range n {

@@ -208,7 +208,7 @@ func TestNames(t *testing.T) {
 	if _, ok := wire.SiteRoles.Word(0); ok {
 		t.Error("the unspecified role has a word")
 	}
-	if _, ok := wire.SiteRoles.Number("no role"); ok {
+	if _, ok := wire.SiteRoles["no role"]; ok {
 		t.Error("an unknown role has a number")
 	}
 }

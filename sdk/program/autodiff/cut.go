@@ -18,14 +18,22 @@ import (
 // The pipes of what the backward pass reads end at the sink. The pipes of the smallest cut
 // are the values to keep.
 func (s *splitter) cut() []program.ID {
-	dependent := s.dependent()
+	// What depends on the cotangent, or on an input that only the backward pass has.
+	marks := make([]bool, len(s.p.Inputs))
+	for i := range marks[s.inputs:] {
+		marks[s.inputs+i] = true
+	}
+	dependent := transform.Interpret(s.p, marks, func(_ program.ID, _ *program.Node, args []bool) bool {
+		return slices.Contains(args, true)
+	})
+	// What follows from constants alone.
+	constant := transform.Interpret(s.p, make([]bool, len(s.p.Inputs)),
+		func(_ program.ID, _ *program.Node, args []bool) bool { return !slices.Contains(args, false) })
 	primal := transform.Needs(s.p, s.p.Outputs[:s.outputs])
 	backward := transform.Needs(s.p, s.p.Outputs[s.outputs:])
-	constant := s.constant()
-
 	n := s.p.NumValues()
 	source, sink := 2*n, 2*n+1 // value v is the pipe from 2v to 2v+1
-	flow := newNetwork(2*n + 2)
+	flow := &network{edges: make([][]int, 2*n+2)}
 	read := make([]bool, n)
 	for _, o := range s.p.Outputs[s.outputs:] {
 		read[o.Value] = true
@@ -61,25 +69,6 @@ func (s *splitter) cut() []program.ID {
 		}
 	}
 	return flow.cutPipes(source, sink, n)
-}
-
-// dependent marks the values that depend on the cotangent, or on an input that only the
-// backward pass has.
-func (s *splitter) dependent() []bool {
-	marks := make([]bool, len(s.p.Inputs))
-	for i := range marks[s.inputs:] {
-		marks[s.inputs+i] = true
-	}
-	return transform.Interpret(s.p, marks, func(_ program.ID, _ *program.Node, args []bool) bool {
-		return slices.Contains(args, true)
-	})
-}
-
-// constant marks the values that follow from constants alone.
-func (s *splitter) constant() []bool {
-	return transform.Interpret(s.p, make([]bool, len(s.p.Inputs)), func(_ program.ID, _ *program.Node, args []bool) bool {
-		return !slices.Contains(args, false)
-	})
 }
 
 // free reports whether a value of the forward pass may as well be made again.
@@ -128,8 +117,6 @@ type network struct {
 	to    []int
 	room  []int64 // what still fits through the edge
 }
-
-func newNetwork(nodes int) *network { return &network{edges: make([][]int, nodes)} }
 
 func (f *network) connect(from, to int, capacity int64) {
 	f.edges[from] = append(f.edges[from], len(f.to))

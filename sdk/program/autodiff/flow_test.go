@@ -39,7 +39,7 @@ func randomPipes(rng *rand.Rand) pipes {
 
 func (p pipes) cut() []program.ID {
 	n := len(p.weights)
-	f := newNetwork(2*n + 2)
+	f := &network{edges: make([][]int, 2*n+2)}
 	for v, w := range p.weights {
 		f.connect(2*v, 2*v+1, w)
 	}

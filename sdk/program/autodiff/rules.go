@@ -1,7 +1,6 @@
 package autodiff
 
 import (
-	"errors"
 	"slices"
 
 	"github.com/cage-qat/cage/sdk/program"
@@ -27,17 +26,23 @@ var (
 var rules = map[program.Op]rule{
 	program.OpConstant: zero, program.OpIota: zero, program.OpRandomBits: zero,
 
-	program.OpNeg:   unary(func(t *tape, x, y, dy program.Value) program.Value { return t.neg(dy) }),
-	program.OpAbs:   unary(func(t *tape, x, y, dy program.Value) program.Value { return t.mul(dy, t.w.Unary(program.OpSign, x)) }),
-	program.OpSign:  zero,
-	program.OpSqrt:  unary(func(t *tape, x, y, dy program.Value) program.Value { return t.div(t.mul(dy, t.w.Const(0.5)), y) }),
-	program.OpExp:   unary(func(t *tape, x, y, dy program.Value) program.Value { return t.mul(dy, y) }),
-	program.OpExpm1: unary(func(t *tape, x, y, dy program.Value) program.Value { return t.mul(dy, t.w.Unary(program.OpExp, x)) }),
-	program.OpLog:   unary(func(t *tape, x, y, dy program.Value) program.Value { return t.div(dy, x) }),
-	program.OpLog1p: unary(func(t *tape, x, y, dy program.Value) program.Value {
+	program.OpNeg: unary(func(t *tape, _ *program.Node, x, y, dy program.Value) program.Value { return t.neg(dy) }),
+	program.OpAbs: unary(func(t *tape, _ *program.Node, x, y, dy program.Value) program.Value {
+		return t.mul(dy, t.w.Unary(program.OpSign, x))
+	}),
+	program.OpSign: zero,
+	program.OpSqrt: unary(func(t *tape, _ *program.Node, x, y, dy program.Value) program.Value {
+		return t.div(t.mul(dy, t.w.Const(0.5)), y)
+	}),
+	program.OpExp: unary(func(t *tape, _ *program.Node, x, y, dy program.Value) program.Value { return t.mul(dy, y) }),
+	program.OpExpm1: unary(func(t *tape, _ *program.Node, x, y, dy program.Value) program.Value {
+		return t.mul(dy, t.w.Unary(program.OpExp, x))
+	}),
+	program.OpLog: unary(func(t *tape, _ *program.Node, x, y, dy program.Value) program.Value { return t.div(dy, x) }),
+	program.OpLog1p: unary(func(t *tape, _ *program.Node, x, y, dy program.Value) program.Value {
 		return t.div(dy, t.w.Binary(program.OpAdd, x, t.w.Const(1)))
 	}),
-	program.OpTanh: unary(func(t *tape, x, y, dy program.Value) program.Value {
+	program.OpTanh: unary(func(t *tape, _ *program.Node, x, y, dy program.Value) program.Value {
 		return t.mul(dy, t.w.Binary(program.OpSub, t.w.Const(1), t.mul(y, y)))
 	}),
 	program.OpFloor: zero, program.OpRound: zero, program.OpLogb: zero, program.OpIsFinite: zero, program.OpNot: zero,
@@ -57,59 +62,69 @@ var rules = map[program.Op]rule{
 	program.OpMin:   extreme(program.OpLt),
 	program.OpLdexp: {adjoint: (*tape).ldexp, to: []int{0}},
 	program.OpAnd:   zero, program.OpOr: zero, program.OpXor: zero, program.OpShl: zero, program.OpShr: zero,
-	program.OpClamp: {adjoint: (*tape).clamp, to: []int{0}},
+	program.OpClamp: first(func(t *tape, _ *program.Node, x, y, dy program.Value) program.Value {
+		// A number within the bounds is the one that stays; NaN equals nothing.
+		zero := t.w.Const(0)
+		return t.pick(t.w.Binary(program.OpEq, x, y), dy, zero)
+	}),
 
 	program.OpEq: zero, program.OpNe: zero, program.OpLt: zero, program.OpLe: zero, program.OpGt: zero, program.OpGe: zero,
 
-	program.OpSelect:  {adjoint: (*tape).selection, to: []int{1, 2}},
-	program.OpConvert: {adjoint: (*tape).same}, // from float to float
+	program.OpSelect: {adjoint: (*tape).selection, to: []int{1, 2}},
+	program.OpConvert: unary(func(t *tape, _ *program.Node, x, y, dy program.Value) program.Value {
+		return dy // from float to float
+	}),
 	program.OpBitcast: zero,
 
-	program.OpReshape:     {adjoint: (*tape).reshapeAdjoint},
-	program.OpTranspose:   {adjoint: (*tape).transposeAdjoint},
-	program.OpBroadcast:   {adjoint: (*tape).broadcasted},
-	program.OpSlice:       {adjoint: (*tape).sliceAdjoint},
+	program.OpReshape: unary(func(t *tape, _ *program.Node, x, y, dy program.Value) program.Value {
+		return t.reshape(dy, x.Shape())
+	}),
+	program.OpTranspose: unary(func(t *tape, n *program.Node, x, y, dy program.Value) program.Value {
+		return t.transpose(dy, inverse(n.Attr.Axes))
+	}),
+	program.OpBroadcast:   unary((*tape).broadcasted),
+	program.OpSlice:       unary((*tape).unslice),
 	program.OpConcatenate: {adjoint: (*tape).concatenated},
 
-	program.OpReduceSum: {adjoint: (*tape).reduceSum},
-	program.OpReduceMax: {adjoint: (*tape).reduceExtreme},
-	program.OpReduceMin: {adjoint: (*tape).reduceExtreme},
+	program.OpReduceSum: unary(func(t *tape, n *program.Node, x, y, dy program.Value) program.Value {
+		return t.unreduce(dy, x, n.Attr.Axes)
+	}),
+	program.OpReduceMax: unary((*tape).reduceExtreme),
+	program.OpReduceMin: unary((*tape).reduceExtreme),
 
-	program.OpDot:      {adjoint: (*tape).product},
-	program.OpHadamard: {adjoint: (*tape).hadamard},
+	program.OpDot: {adjoint: (*tape).product},
+	program.OpHadamard: unary(func(t *tape, n *program.Node, x, y, dy program.Value) program.Value {
+		return t.w.Apply(program.OpHadamard, n.Attr, program.Type{}, dy)
+	}),
 
 	program.OpStopGradient: zero,
 
 	program.OpQR: refused, program.OpEighValues: refused, program.OpEighVectors: refused, program.OpSortColumns: refused,
 
-	program.OpNearest:        zero,
-	program.OpLookup:         {adjoint: (*tape).lookup, to: []int{1}},
-	program.OpScatterAdd:     {adjoint: (*tape).scatterAdd, to: []int{1}},
-	program.OpTopK:           zero,
-	program.OpOrderStatistic: {adjoint: (*tape).orderStatistic, to: []int{0}},
-}
-
-// passes reports whether an operation has a gradient, or refuses one, with respect to its operand
-// i.
-func passes(op program.Op, i int) bool {
-	r := rules[op]
-	return r.refused != "" || r.adjoint != nil && (r.to == nil || slices.Contains(r.to, i))
-}
-
-func (t *tape) propagate(n *program.Node, id program.ID, dy program.Value) error {
-	r := rules[n.Op]
-	if r.refused != "" {
-		return errors.New(r.refused)
-	}
-	r.adjoint(t, n, id, dy)
-	return nil
+	program.OpNearest:    zero,
+	program.OpLookup:     {adjoint: (*tape).lookup, to: []int{1}},
+	program.OpScatterAdd: {adjoint: (*tape).scatterAdd, to: []int{1}},
+	program.OpTopK:       zero,
+	program.OpOrderStatistic: first(func(t *tape, n *program.Node, x, y, dy program.Value) program.Value {
+		// Like the extremes, which are the first and the last of the order.
+		fold := *n
+		fold.Attr.Axes = []int{x.Type().Rank() - 1}
+		return t.reduceExtreme(&fold, x, y, dy)
+	}),
 }
 
 // unary is the rule of y = op(x); f gives the cotangent of x.
-func unary(f func(t *tape, x, y, dy program.Value) program.Value) rule {
+func unary(f func(t *tape, n *program.Node, x, y, dy program.Value) program.Value) rule {
 	return rule{adjoint: func(t *tape, n *program.Node, id program.ID, dy program.Value) {
-		t.add(n.Args[0], f(t, t.values[n.Args[0]], t.values[id], dy))
+		t.add(n.Args[0], f(t, n, t.values[n.Args[0]], t.values[id], dy))
 	}}
+}
+
+// first is the rule of y = op(x, …) where only x has a gradient.
+func first(f func(t *tape, n *program.Node, x, y, dy program.Value) program.Value) rule {
+	r := unary(f)
+	r.to = []int{0}
+	return r
 }
 
 // binary is the rule of z = op(x, y); toX and toY give the cotangents of x and y before sums over
@@ -172,38 +187,18 @@ func (t *tape) ldexp(n *program.Node, _ program.ID, dy program.Value) {
 	t.addSum(n.Args[0], t.w.Binary(program.OpLdexp, dy, t.values[n.Args[1]]))
 }
 
-// clamp: a number within the bounds is the one that stays; NaN equals nothing.
-func (t *tape) clamp(n *program.Node, id program.ID, dy program.Value) {
-	zero := t.w.Const(0)
-	t.add(n.Args[0], t.pick(t.w.Binary(program.OpEq, t.values[n.Args[0]], t.values[id]), dy, zero))
-}
-
 func (t *tape) selection(n *program.Node, _ program.ID, dy program.Value) {
 	condition, zero := t.values[n.Args[0]], t.w.Const(0)
 	t.addSum(n.Args[1], t.pick(condition, dy, zero))
 	t.addSum(n.Args[2], t.pick(condition, zero, dy))
 }
 
-func (t *tape) same(n *program.Node, _ program.ID, dy program.Value) { t.add(n.Args[0], dy) }
-
-func (t *tape) reduceSum(n *program.Node, _ program.ID, dy program.Value) {
-	t.add(n.Args[0], t.unreduce(n, dy))
-}
-
 // reduceExtreme sends dy to where the extremum was found, in equal parts.
-func (t *tape) reduceExtreme(n *program.Node, id program.ID, dy program.Value) {
-	found := t.w.Binary(program.OpEq, t.values[n.Args[0]], t.unreduce(n, t.values[id]))
+func (t *tape) reduceExtreme(n *program.Node, x, y, dy program.Value) program.Value {
+	found := t.w.Binary(program.OpEq, x, t.unreduce(y, x, n.Attr.Axes))
 	ones := t.w.Apply(program.OpConvert, program.Attr{}, program.FloatType(), found)
 	count := t.w.Apply(program.OpReduceSum, n.Attr, program.Type{}, ones)
-	t.add(n.Args[0], t.pick(found, t.unreduce(n, t.div(dy, count)), t.w.Const(0)))
-}
-
-// orderStatistic sends dy to the elements that equal the result, in equal parts, like the extremes,
-// which are the first and the last of the order.
-func (t *tape) orderStatistic(n *program.Node, id program.ID, dy program.Value) {
-	fold := *n
-	fold.Attr.Axes = []int{t.p.TypeOf(n.Args[0]).Rank() - 1}
-	t.reduceExtreme(&fold, id, dy)
+	return t.pick(found, t.unreduce(t.div(dy, count), x, n.Attr.Axes), t.w.Const(0))
 }
 
 func (t *tape) lookup(n *program.Node, _ program.ID, dy program.Value) {
@@ -215,10 +210,10 @@ func (t *tape) scatterAdd(n *program.Node, _ program.ID, dy program.Value) {
 	t.add(n.Args[1], t.w.Apply(program.OpLookup, program.Attr{}, program.Type{}, t.values[n.Args[0]], dy))
 }
 
-// unreduce repeats a value along the axes that a reduction has folded.
-func (t *tape) unreduce(n *program.Node, v program.Value) program.Value {
-	x := t.values[n.Args[0]]
-	return t.broadcast(v, x.Shape(), program.OtherAxes(x.Type().Rank(), n.Attr.Axes))
+// unreduce repeats a value along the axes of x that a reduction has folded.
+func (t *tape) unreduce(v, x program.Value, axes []int) program.Value {
+	attr := program.Attr{Axes: program.OtherAxes(x.Type().Rank(), axes)}
+	return t.w.Apply(program.OpBroadcast, attr, program.FloatType(x.Shape()...), v)
 }
 
 // addSum adds the cotangent of an elementwise operand, summed over the axes along
@@ -233,10 +228,6 @@ func (t *tape) div(x, y program.Value) program.Value { return t.w.Binary(program
 
 func (t *tape) pick(cond, x, y program.Value) program.Value {
 	return t.w.Apply(program.OpSelect, program.Attr{}, program.Type{}, cond, x, y)
-}
-
-func (t *tape) hadamard(n *program.Node, _ program.ID, dy program.Value) {
-	t.add(n.Args[0], t.w.Apply(program.OpHadamard, n.Attr, program.Type{}, dy))
 }
 
 func (t *tape) product(n *program.Node, _ program.ID, dy program.Value) {

@@ -22,34 +22,21 @@ func (t *tape) unrepeat(v program.Value, want program.Type) program.Value {
 	return t.reshape(t.sum(v, axes), want.Shape)
 }
 
-func (t *tape) reshapeAdjoint(n *program.Node, _ program.ID, dy program.Value) {
-	t.add(n.Args[0], t.reshape(dy, t.p.TypeOf(n.Args[0]).Shape))
-}
-
-func (t *tape) transposeAdjoint(n *program.Node, _ program.ID, dy program.Value) {
-	t.add(n.Args[0], t.transpose(dy, inverse(n.Attr.Axes)))
-}
-
-func (t *tape) broadcasted(n *program.Node, _ program.ID, dy program.Value) {
-	x := t.p.TypeOf(n.Args[0])
-	axes := program.OtherAxes(n.Type.Rank(), n.Attr.Axes)
+func (t *tape) broadcasted(n *program.Node, x, _, dy program.Value) program.Value {
+	shape, axes := x.Shape(), program.OtherAxes(n.Type.Rank(), n.Attr.Axes)
 	for i, a := range n.Attr.Axes {
-		if x.Shape[i] != n.Type.Shape[a] {
+		if shape[i] != n.Type.Shape[a] {
 			axes = append(axes, a)
 		}
 	}
 	slices.Sort(axes)
-	t.add(n.Args[0], t.reshape(t.sum(dy, axes), x.Shape))
+	return t.reshape(t.sum(dy, axes), shape)
 }
 
-func (t *tape) sliceAdjoint(n *program.Node, _ program.ID, dy program.Value) {
-	t.add(n.Args[0], t.unslice(dy, n.Attr, t.p.TypeOf(n.Args[0]).Shape))
-}
-
-// unslice spreads dy over zeros of the given shape: element i of each axis goes
-// to start + i·stride.
-func (t *tape) unslice(dy program.Value, attr program.Attr, shape []int) program.Value {
-	for axis, size := range shape {
+// unslice spreads dy over zeros in the shape of x: element i of each axis goes to start + i·stride.
+func (t *tape) unslice(n *program.Node, x, _, dy program.Value) program.Value {
+	attr := n.Attr
+	for axis, size := range x.Shape() {
 		dy = t.spread(dy, axis, attr.Stride[axis])
 		covered := dy.Shape()[axis]
 		if end := attr.Start[axis] + covered; end > size { // zeros behind the last element
@@ -117,10 +104,6 @@ func (t *tape) reshape(v program.Value, shape []int) program.Value {
 
 func (t *tape) transpose(v program.Value, perm []int) program.Value {
 	return t.w.Apply(program.OpTranspose, program.Attr{Axes: perm}, program.Type{}, v)
-}
-
-func (t *tape) broadcast(v program.Value, shape, axes []int) program.Value {
-	return t.w.Apply(program.OpBroadcast, program.Attr{Axes: axes}, program.FloatType(shape...), v)
 }
 
 func (t *tape) sum(v program.Value, axes []int) program.Value {

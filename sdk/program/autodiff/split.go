@@ -130,10 +130,19 @@ func (s *splitter) split() (*Partition, error) {
 	arguments := transform.Arguments(s.p)
 	wanted := slices.Clone(s.p.Outputs[:s.outputs]) // of the forward pass
 	var handed []program.Output                     // to the backward pass
-	taken := s.names()
+	// The names that a fresh residual may not have: those of inputs and of outputs of the forward
+	// pass, and of the cotangent.
+	taken := map[string]bool{}
+	for _, in := range s.p.Inputs {
+		taken[in.Name] = true
+	}
+	for _, o := range s.p.Outputs[:s.outputs] {
+		taken[o.Name] = true
+	}
 	for _, id := range kept {
 		r := s.residual(id, taken)
-		if r.Type = s.p.TypeOf(id); !r.Input && !s.isOutput(r.Name) {
+		isOutput := func(o program.Output) bool { return o.Name == r.Name }
+		if r.Type = s.p.TypeOf(id); !r.Input && !slices.ContainsFunc(s.p.Outputs[:s.outputs], isOutput) {
 			wanted = append(wanted, program.Output{Name: r.Name, Value: id})
 		}
 		taken[r.Name] = true
@@ -148,19 +157,6 @@ func (s *splitter) split() (*Partition, error) {
 	part.Forward, forwardErr = transform.Extract(s.p, extend(s.name, ".forward"), arguments[:s.inputs], wanted)
 	part.Backward, backwardErr = transform.Extract(s.p, extend(s.name, ".backward"), append(handed, rest...), s.p.Outputs[s.outputs:])
 	return part, errors.Join(forwardErr, backwardErr)
-}
-
-// names are those that a fresh residual may not have: of inputs and outputs of
-// the forward pass, and of the cotangent.
-func (s *splitter) names() map[string]bool {
-	taken := map[string]bool{}
-	for _, in := range s.p.Inputs {
-		taken[in.Name] = true
-	}
-	for _, o := range s.p.Outputs[:s.outputs] {
-		taken[o.Name] = true
-	}
-	return taken
 }
 
 // residual names a value: as the input or forward output that it is, or r.<n>.
@@ -179,8 +175,4 @@ func (s *splitter) residual(id program.ID, taken map[string]bool) Residual {
 		n++
 	}
 	return Residual{Name: fmt.Sprintf("r.%d", n)}
-}
-
-func (s *splitter) isOutput(name string) bool {
-	return slices.ContainsFunc(s.p.Outputs[:s.outputs], func(o program.Output) bool { return o.Name == name })
 }

@@ -121,9 +121,12 @@ func (t *tape) reverse() error {
 	for i := len(t.p.Nodes) - 1; i >= 0; i-- {
 		id := program.ID(len(t.p.Inputs) + i)
 		if dy := t.adjoints[id]; dy.Valid() {
-			if err := t.propagate(&t.p.Nodes[i], id, dy); err != nil {
-				return fmt.Errorf("program %q: %%%d = %s: %w", t.p.Name, id, t.p.Nodes[i].Op, err)
+			n := &t.p.Nodes[i]
+			r := rules[n.Op]
+			if r.refused != "" {
+				return fmt.Errorf("program %q: %%%d = %s: %s", t.p.Name, id, n.Op, r.refused)
 			}
+			r.adjoint(t, n, id, dy)
 			t.adjoints[id] = program.Value{}
 		}
 	}
@@ -148,8 +151,10 @@ func Reaches(p *program.Program, value program.ID, input int) bool {
 
 func active(p *program.Program, inputs []bool) []bool {
 	return transform.Interpret(p, inputs, func(_ program.ID, n *program.Node, args []bool) bool {
+		r := rules[n.Op]
 		for i, active := range args {
-			if active && passes(n.Op, i) {
+			passes := r.refused != "" || r.adjoint != nil && (r.to == nil || slices.Contains(r.to, i))
+			if active && passes {
 				return n.Type.DType == program.Float
 			}
 		}

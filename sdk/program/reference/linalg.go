@@ -68,9 +68,6 @@ func qr(a []float64, rows int, _ []float64) ([]float64, error) {
 	return a, nil
 }
 
-func eigenvalues(a []float64, n int, _ []float64) ([]float64, error)  { return eigh(a, n, false) }
-func eigenvectors(a []float64, n int, _ []float64) ([]float64, error) { return eigh(a, n, true) }
-
 // eigh gives the eigenvalues, ascending, or the eigenvectors as columns of the n×n
 // matrix a, of which it reads the lower triangle. A matrix with a non-finite element
 // there gives NaN.

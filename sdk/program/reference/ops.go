@@ -18,20 +18,22 @@ var operations = map[program.Op]operation{
 	program.OpIota:       iota,
 	program.OpRandomBits: randomBits,
 
-	program.OpNeg:      unary(func(x float64) float64 { return -x }, func(x int64) int64 { return -x }),
-	program.OpAbs:      unary(math.Abs, func(x int64) int64 { return max(x, -x) }),
-	program.OpSign:     unary(sign, func(x int64) int64 { return min(max(x, -1), 1) }),
-	program.OpSqrt:     unary(math.Sqrt, nil),
-	program.OpExp:      unary(math.Exp, nil),
-	program.OpExpm1:    unary(math.Expm1, nil),
-	program.OpLog:      unary(math.Log, nil),
-	program.OpLog1p:    unary(math.Log1p, nil),
-	program.OpTanh:     unary(math.Tanh, nil),
-	program.OpFloor:    unary(math.Floor, nil),
-	program.OpRound:    unary(math.RoundToEven, nil),
-	program.OpLogb:     unary(math.Logb, nil),
-	program.OpIsFinite: isFinite,
-	program.OpNot:      unary(nil, func(x int64) int64 { return ^x }),
+	program.OpNeg:   unary(func(x float64) float64 { return -x }, func(x int64) int64 { return -x }),
+	program.OpAbs:   unary(math.Abs, func(x int64) int64 { return max(x, -x) }),
+	program.OpSign:  unary(sign, func(x int64) int64 { return min(max(x, -1), 1) }),
+	program.OpSqrt:  unary(math.Sqrt, nil),
+	program.OpExp:   unary(math.Exp, nil),
+	program.OpExpm1: unary(math.Expm1, nil),
+	program.OpLog:   unary(math.Log, nil),
+	program.OpLog1p: unary(math.Log1p, nil),
+	program.OpTanh:  unary(math.Tanh, nil),
+	program.OpFloor: unary(math.Floor, nil),
+	program.OpRound: unary(math.RoundToEven, nil),
+	program.OpLogb:  unary(math.Logb, nil),
+	program.OpIsFinite: func(n *program.Node, args []Tensor) (Tensor, error) {
+		return Tensor{Type: n.Type, Ints: each(args[0].Floats, func(v float64) int64 { return truth(finite(v)) })}, nil
+	},
+	program.OpNot: unary(nil, func(x int64) int64 { return ^x }),
 
 	program.OpAdd:   binary(add[float64], add[int64]),
 	program.OpSub:   binary(func(x, y float64) float64 { return x - y }, func(x, y int64) int64 { return x - y }),
@@ -59,7 +61,9 @@ var operations = map[program.Op]operation{
 	program.OpConvert: convert,
 	program.OpBitcast: bitcast,
 
-	program.OpReshape:   reshape,
+	program.OpReshape: func(n *program.Node, args []Tensor) (Tensor, error) {
+		return Tensor{Type: n.Type, Floats: args[0].Floats, Ints: args[0].Ints}, nil
+	},
 	program.OpTranspose: func(n *program.Node, args []Tensor) (Tensor, error) { return transpose(args[0], n.Attr.Axes), nil },
 	program.OpBroadcast: func(n *program.Node, args []Tensor) (Tensor, error) {
 		return broadcast(args[0], n.Type.Shape, n.Attr.Axes), nil
@@ -77,8 +81,8 @@ var operations = map[program.Op]operation{
 	program.OpStopGradient: func(_ *program.Node, args []Tensor) (Tensor, error) { return args[0], nil },
 
 	program.OpQR:          ofMatrices(qr),
-	program.OpEighValues:  ofMatrices(eigenvalues),
-	program.OpEighVectors: ofMatrices(eigenvectors),
+	program.OpEighValues:  ofMatrices(func(a []float64, n int, _ []float64) ([]float64, error) { return eigh(a, n, false) }),
+	program.OpEighVectors: ofMatrices(func(a []float64, n int, _ []float64) ([]float64, error) { return eigh(a, n, true) }),
 	program.OpSortColumns: ofMatrices(sortColumns),
 
 	program.OpNearest:        nearest,
@@ -158,10 +162,6 @@ func pairs[A, B any](x, y []A, f func(a, b A) B) []B {
 // step is the distance between the elements of an operand: 0 if its only element stands for all.
 func step[T any](x []T) int { return min(1, len(x)-1) }
 
-func isFinite(n *program.Node, args []Tensor) (Tensor, error) {
-	return Tensor{Type: n.Type, Ints: each(args[0].Floats, func(v float64) int64 { return truth(finite(v)) })}, nil
-}
-
 func finite(v float64) bool { return !math.IsNaN(v) && !math.IsInf(v, 0) }
 
 func ldexp(x, n float64) float64 {
@@ -178,11 +178,7 @@ func spread(x Tensor, shape []int) Tensor {
 	if x.Len() == 1 || slices.Equal(shape, x.Type.Shape) {
 		return x
 	}
-	var axes []int
-	for i := range x.Type.Shape {
-		axes = append(axes, i)
-	}
-	return broadcast(x, shape, axes)
+	return broadcast(x, shape, program.OtherAxes(x.Type.Rank()))
 }
 
 func truth(v bool) int64 {

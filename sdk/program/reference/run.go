@@ -109,12 +109,12 @@ func Apply(n *program.Node, args ...Tensor) (Tensor, error) {
 }
 
 func constant(n *program.Node, _ []Tensor) (Tensor, error) {
-	out := Tensor{Type: n.Type}
-	size := int(n.Type.Size())
-	if n.Type.DType == program.Float {
-		out.Floats = fill(n.Attr.Floats, size)
-	} else {
-		out.Ints = fill(n.Attr.Ints, size)
+	out := Tensor{Type: n.Type, Floats: n.Attr.Floats, Ints: n.Attr.Ints}
+	switch size := int(n.Type.Size()); { // one element fills the whole shape
+	case len(out.Floats) == 1:
+		out.Floats = slices.Repeat(out.Floats, size)
+	case len(out.Ints) == 1:
+		out.Ints = slices.Repeat(out.Ints, size)
 	}
 	return out, nil
 }
@@ -140,14 +140,6 @@ func randomBits(n *program.Node, args []Tensor) (Tensor, error) {
 		out.Ints[i] = int64(threefry2x32(key, [2]uint32{uint32(i), 0})[0])
 	}
 	return out, nil
-}
-
-// fill repeats a single element size times. Longer data is returned as it is.
-func fill[T any](data []T, size int) []T {
-	if len(data) == 1 {
-		return slices.Repeat(data, size)
-	}
-	return data
 }
 
 // threefry2x32 is Threefry-2x32 with 20 rounds: Salmon, Moraes, Dror and Shaw,

@@ -6,10 +6,6 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-func reshape(n *program.Node, args []Tensor) (Tensor, error) {
-	return Tensor{Type: n.Type, Floats: args[0].Floats, Ints: args[0].Ints}, nil
-}
-
 func slice(n *program.Node, args []Tensor) (Tensor, error) {
 	strides := rowMajor(args[0].Type.Shape)
 	offset := 0

@@ -1,5 +1,5 @@
-// Package transform reads and rewrites programs, for hosts and tools: it interprets them in any way,
-// copies parts of them into others, inlines them, and simplifies them. Authors of plugins need
+// Package transform reads and rewrites programs, for hosts and tools: it interprets them in any
+// way, copies parts of them into others, inlines them, and simplifies them. Authors of plugins need
 // nothing of it.
 package transform
 
