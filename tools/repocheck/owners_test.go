@@ -75,7 +75,6 @@ var knows = map[string]string{
 	"host/train/plugin/client.go: Close: os.RemoveAll":                         "a directory of sockets with a random name, which this process made",
 	"host/train/plugin/gomain.go: compile: os.RemoveAll":                       "a directory with a random name, which this process made",
 	"host/train/plugin/gomain.go: compile: os.Rename":                          "in the cache, under the hash of what is built",
-	"host/train/plugin/gomain.go: prune: os.RemoveAll":                         "in the cache, by the form of names, after 30 days",
 	"host/train/plugin/opaque_linux.go: newSharedMemory: unix.Fallocate":       "memory without a name",
 	"host/train/plugin/scaffold/module.go: save: atomicfile.WriteBytes":        "in a directory with a random name, which this process made",
 	"host/train/plugin/scaffold/module.go: write: atomicfile.WriteBytes":       "in a directory with a random name, which this process made",
