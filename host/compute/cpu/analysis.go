@@ -107,11 +107,16 @@ type spread struct{ node, repeat int }
 func (a *analysis) run() error {
 	a.scalars.constant(0)
 	for i, in := range a.p.Inputs {
-		r, err := a.inputRef(i, in)
-		if err != nil {
-			return err
+		switch l, ok := passes.LayoutOf(in.Type, a.rows); {
+		case in.Type.Size() == 1:
+			a.refs = append(a.refs, ref{scalar: true, id: a.scalars.add(scalar{kind: scalarInput, input: i})})
+		case a.isShared(program.ID(i)):
+			a.refs = append(a.refs, a.add(node{op: opInput, input: i, size: in.Type.Shape[1], shared: true}))
+		case !ok:
+			return &Refusal{Program: a.p.Name, Reason: fmt.Sprintf("input %q of type %s has no part in every row", in.Name, in.Type)}
+		default:
+			a.refs = append(a.refs, a.add(node{op: opInput, input: i, size: l.Size()}))
 		}
-		a.refs = append(a.refs, r)
 	}
 	for i := range a.p.Nodes {
 		n := &a.p.Nodes[i]
@@ -122,47 +127,25 @@ func (a *analysis) run() error {
 		a.refs = append(a.refs, r)
 	}
 	for _, o := range a.p.Outputs {
-		if err := a.output(o); err != nil {
-			return err
+		t, r := a.p.TypeOf(o.Value), a.refs[o.Value]
+		if r.scalar && t.Size() == 1 {
+			a.outputs, a.numbers = append(a.outputs, -1), append(a.numbers, r.id)
+			continue
 		}
+		l, ok := passes.LayoutOf(t, a.rows)
+		if !ok || r.partial != loops.None || a.isShared(o.Value) {
+			return &Refusal{Program: a.p.Name, Reason: fmt.Sprintf("output %q of type %s has no part in every row", o.Name, t)}
+		}
+		if !r.scalar && a.nodes[r.id].shared && a.nodes[r.id].size*r.repeat*a.rows != int(t.Size()) {
+			return &Refusal{Program: a.p.Name, Reason: fmt.Sprintf("output %q is what all rows share", o.Name)}
+		}
+		a.outputs, a.numbers = append(a.outputs, a.full(r, l.Size())), append(a.numbers, -1)
 	}
-	return nil
-}
-
-// output adds an output of the program.
-func (a *analysis) output(o program.Output) error {
-	t, r := a.p.TypeOf(o.Value), a.refs[o.Value]
-	if r.scalar && t.Size() == 1 {
-		a.outputs, a.numbers = append(a.outputs, -1), append(a.numbers, r.id)
-		return nil
-	}
-	l, ok := passes.LayoutOf(t, a.rows)
-	if !ok || r.partial != loops.None || a.isShared(o.Value) {
-		return &Refusal{Program: a.p.Name, Reason: fmt.Sprintf("output %q of type %s has no part in every row", o.Name, t)}
-	}
-	if !r.scalar && a.nodes[r.id].shared && a.nodes[r.id].size*r.repeat*a.rows != int(t.Size()) {
-		return &Refusal{Program: a.p.Name, Reason: fmt.Sprintf("output %q is what all rows share", o.Name)}
-	}
-	a.outputs, a.numbers = append(a.outputs, a.full(r, l.Size())), append(a.numbers, -1)
 	return nil
 }
 
 // isShared reports whether a value is an input that all rows share.
 func (a *analysis) isShared(id program.ID) bool { return !a.flat && passes.IsShared(a.p, id, a.rows) }
-
-func (a *analysis) inputRef(i int, in program.Input) (ref, error) {
-	if in.Type.Size() == 1 {
-		return ref{scalar: true, id: a.scalars.add(scalar{kind: scalarInput, input: i})}, nil
-	}
-	if a.isShared(program.ID(i)) {
-		return a.add(node{op: opInput, input: i, size: in.Type.Shape[1], shared: true}), nil
-	}
-	l, ok := passes.LayoutOf(in.Type, a.rows)
-	if !ok {
-		return ref{}, &Refusal{Program: a.p.Name, Reason: fmt.Sprintf("input %q of type %s has no part in every row", in.Name, in.Type)}
-	}
-	return a.add(node{op: opInput, input: i, size: l.Size()}), nil
-}
 
 func (a *analysis) add(n node) ref {
 	for _, x := range n.in {
@@ -200,33 +183,43 @@ func (a *analysis) value(n *program.Node) (ref, error) {
 	}
 	switch n.Op {
 	case program.OpConstant:
-		return a.constant(n)
+		switch {
+		case len(n.Attr.Floats) == 1:
+			return a.constantRef(float32(n.Attr.Floats[0])), nil
+		case len(n.Attr.Ints) == 1 && n.Type.DType == program.Bool:
+			return a.constantRef(float32(n.Attr.Ints[0])), nil
+		case len(n.Attr.Ints) == 1:
+			return a.constantRef(math.Float32frombits(uint32(n.Attr.Ints[0]))), nil
+		}
+		return ref{}, a.refuse(n, "a constant has more than one number")
 	case program.OpIota:
 		return a.iota(n)
 	case program.OpStopGradient, program.OpBitcast:
 		return a.refs[n.Args[0]], nil
 	case program.OpReshape:
-		return a.reshape(n)
+		r := a.refs[n.Args[0]] // no element changes its place in its row
+		if _, ok := passes.LayoutOf(n.Type, a.rows); !r.scalar && r.partial == loops.None && !ok && n.Type.Size() > 1 {
+			return ref{}, a.refuse(n, "%s has no part in every row", n.Type)
+		}
+		return r, nil
 	case program.OpBroadcast:
 		return a.broadcast(n)
 	case program.OpReduceSum, program.OpReduceMax, program.OpReduceMin:
 		return a.reduce(n)
 	case program.OpHadamard:
-		return a.rotate(n)
+		l, ok := passes.LayoutOf(n.Type, a.rows)
+		switch {
+		case !ok:
+			return ref{}, a.refuse(n, "%s has no part in every row", n.Type)
+		case l.Size()%n.Attr.Block != 0:
+			return ref{}, a.refuse(n, "its blocks are of several rows")
+		case n.Attr.Block == 1:
+			return a.refs[n.Args[0]], nil
+		}
+		in := []operand{{id: a.full(a.refs[n.Args[0]], l.Size()), repeat: 1}}
+		return a.add(node{op: opRotate, in: in, size: l.Size(), group: n.Attr.Block}), nil
 	}
 	return a.elementwise(n)
-}
-
-func (a *analysis) constant(n *program.Node) (ref, error) {
-	switch {
-	case len(n.Attr.Floats) == 1:
-		return a.constantRef(float32(n.Attr.Floats[0])), nil
-	case len(n.Attr.Ints) == 1 && n.Type.DType == program.Bool:
-		return a.constantRef(float32(n.Attr.Ints[0])), nil
-	case len(n.Attr.Ints) == 1:
-		return a.constantRef(math.Float32frombits(uint32(n.Attr.Ints[0]))), nil
-	}
-	return ref{}, a.refuse(n, "a constant has more than one number")
 }
 
 func (a *analysis) constantRef(x float32) ref { return ref{scalar: true, id: a.scalars.constant(x)} }
@@ -252,17 +245,6 @@ func (a *analysis) iota(n *program.Node) (ref, error) {
 		}
 	}
 	return a.add(node{op: opTable, table: table, size: len(table), shared: true}), nil
-}
-
-// reshape changes no element's place in its row.
-func (a *analysis) reshape(n *program.Node) (ref, error) {
-	r := a.refs[n.Args[0]]
-	switch _, ok := passes.LayoutOf(n.Type, a.rows); {
-	case r.scalar || r.partial != loops.None:
-	case !ok && n.Type.Size() > 1:
-		return ref{}, a.refuse(n, "%s has no part in every row", n.Type)
-	}
-	return r, nil
 }
 
 // broadcast repeats elements of a row within it.
@@ -450,20 +432,6 @@ func movedLast(dims []int, folded []bool) []int32 {
 	return index
 }
 
-func (a *analysis) rotate(n *program.Node) (ref, error) {
-	l, ok := passes.LayoutOf(n.Type, a.rows)
-	switch {
-	case !ok:
-		return ref{}, a.refuse(n, "%s has no part in every row", n.Type)
-	case l.Size()%n.Attr.Block != 0:
-		return ref{}, a.refuse(n, "its blocks are of several rows")
-	case n.Attr.Block == 1:
-		return a.refs[n.Args[0]], nil
-	}
-	in := []operand{{id: a.full(a.refs[n.Args[0]], l.Size()), repeat: 1}}
-	return a.add(node{op: opRotate, in: in, size: l.Size(), group: n.Attr.Block}), nil
-}
-
 // leastRun is the least number of equal elements of an operand for which there is a loop for each of them. Shorter ones are
 // written to memory.
 const leastRun = 64
@@ -502,8 +470,12 @@ func (a *analysis) elementwise(n *program.Node) (ref, error) {
 	if op == loops.None { // a conversion without an effect
 		return refs[0], nil
 	}
-	extra := a.extraOperands(n, op)
-	refs = append(refs, extra...)
+	switch { // operands of the loop that the node does not have
+	case n.Op == program.OpConvert && (op == loops.Ne || op == loops.NeBits):
+		refs = append(refs, a.constantRef(0))
+	case n.Op == program.OpNot && op == loops.Sub:
+		refs = append(refs, a.constantRef(1))
+	}
 	if op == loops.Sub && n.Op == program.OpNot {
 		slices.Reverse(refs)
 	}
@@ -518,8 +490,13 @@ func (a *analysis) elements(op loops.Op, refs []ref, size, common int) int {
 	if (op == loops.Add || op == loops.Mul) && refs[0].scalar {
 		slices.Reverse(refs)
 	}
-	if op == opSelect && refs[0].scalar && a.chooses(refs[1], refs[2], size) {
-		op = opChoose
+	if op == opSelect && refs[0].scalar {
+		dense := func(r ref) bool {
+			return !r.scalar && r.repeat == 1 && a.nodes[r.id].size == size && !a.nodes[r.id].shared
+		}
+		if x, y := refs[1], refs[2]; dense(x) && (dense(y) || y.scalar) || x.scalar && dense(y) {
+			op = opChoose
+		}
 	}
 	in := make([]operand, len(refs))
 	longest := 1
@@ -536,14 +513,6 @@ func (a *analysis) elements(op loops.Op, refs []ref, size, common int) int {
 		}
 	}
 	return a.add(node{op: op, in: in, size: size}).id
-}
-
-// chooses reports whether both are nodes of that size, or one of them is and the other one a scalar.
-func (a *analysis) chooses(x, y ref, size int) bool {
-	is := func(r ref) bool {
-		return !r.scalar && r.repeat == 1 && a.nodes[r.id].size == size && !a.nodes[r.id].shared
-	}
-	return is(x) && (is(y) || y.scalar) || x.scalar && is(y)
 }
 
 func gcd(x, y int) int {

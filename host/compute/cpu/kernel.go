@@ -3,6 +3,7 @@ package cpu
 import (
 	"errors"
 	"fmt"
+	"sync"
 
 	"github.com/cage-qat/cage/host/compute/passes"
 	"github.com/cage-qat/cage/internal/recovered"
@@ -25,8 +26,8 @@ type Kernel struct {
 	scratch    int // floats, for one row
 	inputs     []port
 	outputs    []port
-	numbers    []int // the scalar of each output that is one; −1 for the others
-	workers    pool
+	numbers    []int     // the scalar of each output that is one; −1 for the others
+	workers    sync.Pool // of *worker, between runs
 }
 
 // A pass is the code of one pass over the tensors.

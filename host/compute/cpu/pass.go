@@ -14,7 +14,21 @@ func (a *analysis) choosePasses() int {
 	for _, d := range a.reductions {
 		last = max(last, a.nodes[d.node].level)
 	}
-	needed := a.neededScalars()
+	needed := make([]bool, len(a.scalars.list)) // by elements of tensors
+	for _, n := range a.nodes {
+		for _, x := range n.in {
+			if x.scalar {
+				needed[x.id] = true
+			}
+		}
+	}
+	for i, v := range slices.Backward(a.scalars.list) {
+		if needed[i] && v.kind == scalarOp {
+			for _, x := range v.args {
+				needed[x] = true
+			}
+		}
+	}
 	for i := range a.reductions {
 		d := &a.reductions[i]
 		d.phase = last
@@ -33,26 +47,6 @@ func (a *analysis) choosePasses() int {
 		}
 	}
 	return last
-}
-
-// neededScalars marks the scalars that elements of tensors depend on.
-func (a *analysis) neededScalars() []bool {
-	needed := make([]bool, len(a.scalars.list))
-	for _, n := range a.nodes {
-		for _, x := range n.in {
-			if x.scalar {
-				needed[x.id] = true
-			}
-		}
-	}
-	for i, v := range slices.Backward(a.scalars.list) {
-		if needed[i] && v.kind == scalarOp {
-			for _, x := range v.args {
-				needed[x] = true
-			}
-		}
-	}
-	return needed
 }
 
 // pass is the analysis of one pass: its reductions are nodes behind the others. Only the last one writes tensors.

@@ -72,17 +72,6 @@ func conversion(from, to program.DType) loops.Op {
 	return loops.FloatToInt
 }
 
-// extraOperands are those of the loop that the node does not have: the zero of a comparison, or the one of a logical not.
-func (a *analysis) extraOperands(n *program.Node, op loops.Op) []ref {
-	switch {
-	case n.Op == program.OpConvert && (op == loops.Ne || op == loops.NeBits):
-		return []ref{a.constantRef(0)}
-	case n.Op == program.OpNot && op == loops.Sub:
-		return []ref{a.constantRef(1)}
-	}
-	return nil
-}
-
 // foldOf is the operation on two elements of a reduction.
 func foldOf(op program.Op, d program.DType) loops.Op {
 	switch op {

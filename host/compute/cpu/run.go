@@ -142,7 +142,13 @@ func (r *runner) units() (list []unit) {
 // do computes a unit once the pass before its own is done, and finishes its pass if it is the last one. After a failure nothing is
 // computed any more.
 func (r *runner) do(u unit) {
-	if !r.await(u) {
+	r.mu.Lock()
+	for u.run.done < u.pass && r.failed == nil {
+		r.advance.Wait()
+	}
+	failed := r.failed
+	r.mu.Unlock()
+	if failed != nil {
 		return
 	}
 	err := u.compute()
@@ -157,16 +163,6 @@ func (r *runner) do(u unit) {
 		r.mu.Unlock()
 		r.advance.Broadcast()
 	}
-}
-
-// await waits until the pass before that of a unit is done. It reports false if a unit has failed.
-func (r *runner) await(u unit) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for u.run.done < u.pass && r.failed == nil {
-		r.advance.Wait()
-	}
-	return r.failed == nil
 }
 
 // finish finishes a pass of a call: it folds what units have folded, in their order, and computes what follows from it.
@@ -202,8 +198,19 @@ func (r *runner) finish(s *run, pass int) (err error) {
 func (u unit) compute() (err error) {
 	s, k := u.run, u.run.k
 	defer recovered.Catch(executor, k.p.Name, &err)
-	w := k.workers.get(k)
-	defer k.workers.put(w)
+	w, ok := k.workers.Get().(*worker)
+	if !ok {
+		values := 0
+		for _, p := range k.passes {
+			values = max(values, len(p.values))
+		}
+		w = &worker{scratch: make([]float32, k.scratch*k.tile), values: make([][]float32, values), lanes: make([]loops.Lanes, len(k.reductions))}
+	}
+	defer func() { // keeps the worker, but none of the caller's memory
+		clear(w.values)
+		w.env = nil
+		k.workers.Put(w)
+	}()
 	for i, d := range k.reductions {
 		if d.phase == u.pass {
 			s.folds[i][u.i] = float64(loops.Neutral(d.fold))
@@ -316,27 +323,6 @@ func store(memory any, from int, a []float32) {
 			m[from+i] = math.Float32bits(x)
 		}
 	}
-}
-
-// pool keeps the memory of workers between runs.
-type pool struct{ sync.Pool }
-
-func (p *pool) get(k *Kernel) *worker {
-	if w, ok := p.Get().(*worker); ok {
-		return w
-	}
-	values := 0
-	for _, p := range k.passes {
-		values = max(values, len(p.values))
-	}
-	return &worker{scratch: make([]float32, k.scratch*k.tile), values: make([][]float32, values), lanes: make([]loops.Lanes, len(k.reductions))}
-}
-
-// put keeps a worker, but none of the caller's memory.
-func (p *pool) put(w *worker) {
-	clear(w.values)
-	w.env = nil
-	p.Put(w)
 }
 
 // worker is the memory of a goroutine.

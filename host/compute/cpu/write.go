@@ -198,11 +198,13 @@ type writer struct {
 	inputs   []port
 	outs     []port
 	order    []int
-	lastRead []int  // position in order
-	saved    []bool // inputs that are copied before an output takes their memory
-	freed    []bool
-	scratch  int
-	free     map[int][]int
+	lastRead []int // position in order
+	// saved are the inputs that an output of another name is, or may be, and that are therefore copied
+	// before the output of their own name takes their memory.
+	saved   []bool
+	freed   []bool
+	scratch int
+	free    map[int][]int
 }
 
 // afterAll is the last use of what is stored at the end of the code.
@@ -217,7 +219,17 @@ func (k *Kernel) write(a *analysis) pass {
 	w.values = make([]place, len(w.nodes))
 	w.freed = make([]bool, len(w.nodes))
 	w.findLastReads()
-	w.findSaved()
+	w.saved = make([]bool, len(w.p.Inputs))
+	for i, in := range w.p.Inputs {
+		if _, overwritten := w.p.Output(in.Name); !overwritten {
+			continue
+		}
+		for o, id := range w.outputs {
+			if w.p.Outputs[o].Name != in.Name && id >= 0 && w.mayBe(id, i) {
+				w.saved[i] = true
+			}
+		}
+	}
 	var late []instruction
 	for at, id := range w.order {
 		direct, stores, deferred := w.destinations(at, id)
@@ -288,22 +300,6 @@ func (w *writer) findLastReads() {
 			w.lastRead[x.id] = max(w.lastRead[x.id], at)
 			if w.nodes[id].op == opChoose {
 				w.lastRead[x.id] = max(w.lastRead[x.id], w.lastRead[id])
-			}
-		}
-	}
-}
-
-// findSaved marks the inputs that an output of another name is, or may be: if there is an output of their own name, it may take
-// their memory before.
-func (w *writer) findSaved() {
-	w.saved = make([]bool, len(w.p.Inputs))
-	for i, in := range w.p.Inputs {
-		if _, overwritten := w.p.Output(in.Name); !overwritten {
-			continue
-		}
-		for o, id := range w.outputs {
-			if w.p.Outputs[o].Name != in.Name && id >= 0 && w.mayBe(id, i) {
-				w.saved[i] = true
 			}
 		}
 	}

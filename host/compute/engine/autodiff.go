@@ -25,7 +25,13 @@ func Custom(value *graph.Node, inputs []*graph.Node, vjp func(dy *graph.Node) []
 	routes := make([]*graph.Node, len(inputs))
 	for i, input := range inputs {
 		first := graph.IdentityWithCustomGradient(input, func(x, _ *graph.Node) *graph.Node {
-			return checkAdjoint(adjoints[i], x, i)
+			switch adjoint := adjoints[i]; {
+			case adjoint == nil:
+				return graph.ZerosLike(x)
+			case !adjoint.Shape().Equal(x.Shape()):
+				exceptions.Panicf("autodiff: the custom gradient of input %d has shape %s, want %s", i, adjoint.Shape(), x.Shape())
+			}
+			return adjoints[i]
 		})
 		routes[i] = graph.BroadcastToShape(graph.ConvertDType(graph.ReduceAllSum(first), value.DType()), value.Shape())
 	}
@@ -40,28 +46,11 @@ func Custom(value *graph.Node, inputs []*graph.Node, vjp func(dy *graph.Node) []
 		}
 		return dy
 	})
-	return withAlternative(value, last, inputs)
-}
-
-// withAlternative returns a node with the value of value that is differentiated as if it were alternative, which must
-// descend from the inputs.
-func withAlternative(value, alternative *graph.Node, inputs []*graph.Node) *graph.Node {
 	outputs, _ := graph.InternalFusedOpCallerMulti(
 		func() []*graph.Node { return []*graph.Node{graph.Identity(value)} },
-		func() []*graph.Node { return []*graph.Node{alternative} },
+		func() []*graph.Node { return []*graph.Node{last} },
 		true)
 	// GoMLX passes an adjoint to the alternative only if the node's own inputs can have a gradient, too.
 	Descend(outputs[0], inputs...)
 	return outputs[0]
-}
-
-// checkAdjoint returns the adjoint of x, zero if the rule gave none.
-func checkAdjoint(adjoint, x *graph.Node, i int) *graph.Node {
-	if adjoint == nil {
-		return graph.ZerosLike(x)
-	}
-	if !adjoint.Shape().Equal(x.Shape()) {
-		exceptions.Panicf("autodiff: the custom gradient of input %d has shape %s, want %s", i, adjoint.Shape(), x.Shape())
-	}
-	return adjoint
 }

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"fmt"
 	"runtime"
 	"runtime/debug"
@@ -42,7 +43,17 @@ func (b BuildInfo) String() string {
 
 // BuildInfo describes the arithmetic of the device.
 func (d *Device) BuildInfo() BuildInfo {
-	versions := moduleVersions()
+	versions := map[string]string{} // of the modules that are linked into the program
+	built, ok := debug.ReadBuildInfo()
+	if !ok {
+		built = &debug.BuildInfo{}
+	}
+	for _, module := range built.Deps {
+		if module.Replace != nil {
+			module = module.Replace
+		}
+		versions[module.Path] = module.Version
+	}
 	backend := "github.com/gomlx/compute"
 	if d.kind == device.CUDA {
 		backend = "github.com/gomlx/go-xla"
@@ -50,30 +61,22 @@ func (d *Device) BuildInfo() BuildInfo {
 	info := BuildInfo{
 		Device:  d.kind,
 		Go:      runtime.Version(),
-		Target:  target(),
+		Target:  runtime.GOOS + "/" + runtime.GOARCH,
 		SIMD:    vectorInstructions(),
-		GoMLX:   versions["github.com/gomlx/gomlx"],
-		Backend: strings.TrimPrefix(backend, "github.com/gomlx/") + "@" + versions[backend],
+		GoMLX:   cmp.Or(versions["github.com/gomlx/gomlx"], "unknown"),
+		Backend: strings.TrimPrefix(backend, "github.com/gomlx/") + "@" + cmp.Or(versions[backend], "unknown"),
 
 		Products: d.products(),
+	}
+	for _, s := range built.Settings { // from GOAMD64=v3 on the compiler joins multiplications and additions
+		if s.Key == "GOAMD64" && s.Value != "v1" {
+			info.Target += "-" + s.Value
+		}
 	}
 	if d.Count() > 1 {
 		info.Replicas = d.Count()
 	}
 	return info
-}
-
-// target is the system that the program was built for. From GOAMD64=v3 on the compiler joins multiplications and additions.
-func target() string {
-	name := runtime.GOOS + "/" + runtime.GOARCH
-	if info, ok := debug.ReadBuildInfo(); ok {
-		for _, s := range info.Settings {
-			if s.Key == "GOAMD64" && s.Value != "v1" {
-				name += "-" + s.Value
-			}
-		}
-	}
-	return name
 }
 
 // products names the types to which matrix products round their operands; see [BuildInfo].
@@ -95,24 +98,4 @@ func (d *Device) products() string {
 		list = append(list, "tf32")
 	}
 	return strings.Join(list, "+")
-}
-
-// moduleVersions returns the versions of the modules linked into the program, "unknown" for a missing one.
-func moduleVersions() map[string]string {
-	versions := map[string]string{
-		"github.com/gomlx/gomlx":   "unknown",
-		"github.com/gomlx/compute": "unknown",
-		"github.com/gomlx/go-xla":  "unknown",
-	}
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return versions
-	}
-	for _, module := range info.Deps {
-		if module.Replace != nil {
-			module = module.Replace
-		}
-		versions[module.Path] = module.Version
-	}
-	return versions
 }

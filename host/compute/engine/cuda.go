@@ -5,7 +5,6 @@ package engine
 import (
 	"fmt"
 	"os"
-	"path/filepath"
 	"reflect"
 	"strconv"
 	"strings"
@@ -62,10 +61,6 @@ func loadWhatPluginNeeds(plugin string, opts Options) error {
 		}
 		if err := loadLibraries(plugin, opts.Count, loadLibrary, warn); err != nil {
 			return err
-		}
-		path := filepath.SplitList(os.Getenv("PATH"))
-		for _, what := range lacksOfToolkit(plugin, os.Getenv("XLA_FLAGS"), path) {
-			warn(what)
 		}
 	}
 	if err := loadLibrary(plugin); err != nil {

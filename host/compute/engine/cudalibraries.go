@@ -11,7 +11,6 @@ import (
 	"runtime"
 	"slices"
 	"strconv"
-	"strings"
 )
 
 // This file knows what a PJRT plugin for CUDA needs beside it, and where Python packages put that. XLA opens NVIDIA's
@@ -148,47 +147,6 @@ func (l cudaLibrary) load(plugin string, release int, load loader) error {
 	return nil
 }
 
-// lacksOfToolkit says which parts of the CUDA toolkit XLA will not find where its flags, set by [xlaFlags] or by the user, say, nor
-// where it looks itself: in CUDA's usual places, beside the plugin, and for the assembler in the directories of PATH and of the
-// environment that has the plugin. These are those that JAX's plugin 0.12.0.1 names when it finds none.
-func lacksOfToolkit(plugin, flags string, path []string) (list []string) {
-	release := releaseOf(plugin)
-	directories := []string{"/usr/local/cuda", "/opt/cuda"}
-	if toolkit := toolkitIn(plugin); toolkit != "" {
-		directories = append(directories, toolkit)
-	}
-	if _, named, ok := strings.Cut(flags, toolkitFlag); ok {
-		named, _, _ = strings.Cut(named, " ")
-		directories = append(directories, named)
-	}
-	compiler, functions := "nvidia-cuda-nvcc", "nvidia-nvvm"
-	if release == oldestRelease {
-		compiler, functions = "nvidia-cuda-nvcc-cu12", "nvidia-cuda-nvcc-cu12"
-	}
-	for _, part := range []struct{ file, what, pip string }{
-		{"bin/ptxas", "assembler ptxas", compiler},
-		{"nvvm/libdevice/libdevice.10.bc", "mathematical functions libdevice.10.bc", functions},
-	} {
-		places := slices.Clone(directories)
-		if part.file == "bin/ptxas" {
-			for _, directory := range path {
-				places = append(places, filepath.Dir(directory)) // of …/bin
-			}
-			const levels = 6 // from the plugin to the environment
-			environment := plugin
-			for range levels {
-				environment = filepath.Dir(environment)
-			}
-			places = append(places, environment)
-		}
-		if !slices.ContainsFunc(places, func(d string) bool { _, err := os.Stat(filepath.Join(d, part.file)); return err == nil }) {
-			list = append(list, fmt.Sprintf("the %s of CUDA's toolkit is missing, without which XLA may not compile anything: `pip install %s` brings it; looked in %s",
-				part.what, part.pip, strings.Join(directories, " and ")))
-		}
-	}
-	return list
-}
-
 // checkPluginFile refuses a file that is no PJRT plugin for this machine: what the system's loader says of such files is
 // hard to understand.
 func checkPluginFile(path string) error {
@@ -222,12 +180,8 @@ type driverState struct {
 
 // Codes of the driver's errors, from CUDA's reference of the type CUresult.
 const (
-	driverOutOfMemory = 2
-	driverNoDevice    = 100
-	driverBadDevice   = 101
-	driverNotReady    = 802
-	driverMismatch    = 803
-	driverUnknown     = 999
+	driverNoDevice  = 100
+	driverBadDevice = 101
 )
 
 // neededDriver is the oldest version of NVIDIA's driver for each release of CUDA.
@@ -253,16 +207,8 @@ func (s driverState) check(plugin string, visible string, limited bool) error {
 		}
 	case s.Status == driverNoDevice, s.Status == driverBadDevice, s.Status == 0 && s.Devices == 0:
 		err = fmt.Errorf("NVIDIA's driver sees no GPU: `nvidia-smi -L` lists those that there are, and MIG instances where MIG is on, of which a program needs one%s", hides)
-	case s.Status == driverMismatch:
-		err = errors.New("NVIDIA's driver was updated, and its old kernel module still runs: restart the machine, or load the module again")
-	case s.Status == driverNotReady:
-		err = errors.New("the GPUs are not ready: those joined by NVSwitch need the service nvidia-fabricmanager, of the driver's version: start it")
-	case s.Status == driverOutOfMemory:
-		err = errors.New("NVIDIA's driver finds no memory for this program: `nvidia-smi` lists those that use the GPU")
-	case s.Status == driverUnknown:
-		err = errors.New("NVIDIA's driver does not start: `nvidia-smi` and `dmesg` say more; after sleep or an update, load its module nvidia_uvm again or restart the machine")
 	case s.Status != 0:
-		err = fmt.Errorf("NVIDIA's driver does not start: error %d (%s): `nvidia-smi` and `dmesg` say more", s.Status, s.Text)
+		err = fmt.Errorf("NVIDIA's driver does not start: error %d (%s): `nvidia-smi` and `dmesg` say more; restart the machine after an update of the driver", s.Status, s.Text)
 	}
 	return err
 }

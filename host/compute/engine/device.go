@@ -149,8 +149,8 @@ func (o *Options) complete() error {
 		return fmt.Errorf("timeout %v: want a positive time, or 0 for no limit", o.Timeout)
 	case o.Count < 0:
 		return fmt.Errorf("%d replicas: want a positive number, or 0 for one", o.Count)
-	case o.checkProcesses() != nil:
-		return o.checkProcesses()
+	case o.Processes != nil && o.Count%o.Processes.Size() != 0:
+		return fmt.Errorf("%d replicas do not divide into %d processes", o.Count, o.Processes.Size())
 	case !(o.MemoryFraction >= 0 && o.MemoryFraction <= 1):
 		return fmt.Errorf("memory fraction %g: want a number from 0 to 1", o.MemoryFraction)
 	}
@@ -222,19 +222,6 @@ func (d *Device) Once(key any, find func() any) any {
 	return f.(func() any)()
 }
 
-// once is [Device.Once] for what may fail.
-func once[T any](d *Device, key any, find func() (T, error)) (T, error) {
-	type found struct {
-		value T
-		err   error
-	}
-	f := d.Once(key, func() any {
-		value, err := find()
-		return found{value, err}
-	}).(found)
-	return f.value, f.err
-}
-
 // Close frees the device. Its executables and buffers are unusable afterwards. Closing twice does nothing.
 func (d *Device) Close() error {
 	if d.gone() {
@@ -252,7 +239,10 @@ func (d *Device) gone() bool { return d.hangs.Load() || d.backend.IsFinalized() 
 // within calls f, an execution, and gives up when that takes longer than the device may, or when another process is gone. What f waits for cannot be
 // interrupted: its goroutine stays behind, and so do all buffers and executables of the device, until the process ends.
 func (d *Device) within(f func() error) error {
-	limit, gone := d.options.Timeout, d.options.gone()
+	limit, gone := d.options.Timeout, (<-chan struct{})(nil)
+	if d.options.Processes != nil {
+		gone = d.options.Processes.Gone()
+	}
 	if limit <= 0 && gone == nil || d.kind == device.CPU {
 		return f()
 	}

@@ -67,7 +67,8 @@ func (d *Device) Compile(name string, inputs []Spec, build BuildFunc) (*Executab
 	e := &Executable{device: d, name: name, inputs: inputs, graph: g}
 	var parts []shapes.Shape // of the outputs, on each replica
 	for _, output := range outputs {
-		whole, sharded := output.Shape(), isShardedOutput(output)
+		whole := output.Shape()
+		_, sharded := NoteOf[shardedOutput](output)
 		if sharded {
 			whole = timesReplicas(whole, d.Count())
 		}
@@ -190,10 +191,20 @@ func (e *Executable) Run(inputs []*Buffer, donate []bool) ([]*Buffer, error) {
 	}
 	_, own := e.device.mine()
 	donated := slices.Repeat(donate, own)
-	if numbersReplicas(e.graph) {
-		if buffers, donated, err = e.addNumbers(buffers, donate); err != nil {
+	if e.graph.State(replicaKey{}) != nil { // the last input of each replica is its number
+		numbers, err := e.device.replicaNumbers()
+		if err != nil {
 			return nil, stepError(e.name, Running, err)
 		}
+		all, n := []compute.Buffer(nil), len(e.inputs)
+		donated = nil
+		for i, number := range *numbers.data.Load() {
+			all = append(append(all, buffers[i*n:(i+1)*n]...), number)
+			if donate != nil {
+				donated = append(append(donated, donate...), false)
+			}
+		}
+		buffers = all
 	}
 	// From here on the donated buffers are gone, whatever happens.
 	for i := range donate {
@@ -222,22 +233,6 @@ func (e *Executable) Run(inputs []*Buffer, donate []bool) ([]*Buffer, error) {
 		outputs[i] = newBuffer(e.device, parts, shape, e.sharded[i])
 	}
 	return outputs, nil
-}
-
-// addNumbers adds, to the buffers of each replica and to what is donated of them, the last input of a graph that numbers its replicas.
-func (e *Executable) addNumbers(buffers []compute.Buffer, donate []bool) (all []compute.Buffer, donated []bool, err error) {
-	numbers, err := e.device.replicaNumbers()
-	if err != nil {
-		return nil, nil, err
-	}
-	n := len(e.inputs)
-	for i, number := range *numbers.data.Load() {
-		all = append(append(all, buffers[i*n:(i+1)*n]...), number)
-		if donate != nil {
-			donated = append(append(donated, donate...), false)
-		}
-	}
-	return all, donated, nil
 }
 
 // checkInputs checks everything that can be checked before the step starts and returns the backend's buffers: all of the
@@ -282,23 +277,15 @@ func (e *Executable) checkInputs(inputs []*Buffer, donate []bool) ([]compute.Buf
 			buffers[j*len(inputs)+i] = part
 		}
 	}
-	return buffers, checkDonation(e.inputs, inputs, donate)
-}
-
-// checkDonation refuses a donated buffer that is an input twice: the step would overwrite what it still reads.
-func checkDonation(specs []Spec, inputs []*Buffer, donate []bool) error {
-	if donate == nil {
-		return nil
-	}
 	first := make(map[*Buffer]int, len(inputs))
 	for i, input := range inputs {
-		j, twice := first[input]
-		if twice && (donate[i] || donate[j]) {
-			return fmt.Errorf("inputs %q and %q are one buffer, which therefore cannot be donated", specs[j].Name, specs[i].Name)
+		// The step would overwrite what it still reads.
+		if j, twice := first[input]; twice && donate != nil && (donate[i] || donate[j]) {
+			return nil, fmt.Errorf("inputs %q and %q are one buffer, which therefore cannot be donated", e.inputs[j].Name, e.inputs[i].Name)
 		}
 		first[input] = i
 	}
-	return nil
+	return buffers, nil
 }
 
 // Close frees the compiled step. Closing twice does nothing. It must not be called while Run is in progress.

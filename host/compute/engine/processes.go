@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"fmt"
 	"time"
 )
 
@@ -66,14 +65,6 @@ func (d *Device) lost(cause error) error {
 	return &LostError{Err: p.Err(), Cause: cause}
 }
 
-// gone is closed when a process is gone; nil if there is one process only.
-func (o *Options) gone() <-chan struct{} {
-	if o.Processes == nil {
-		return nil
-	}
-	return o.Processes.Gone()
-}
-
 // mine returns the replicas of this process: the first, and how many. Without others it has all.
 func (d *Device) mine() (first, n int) {
 	p := d.options.Processes
@@ -82,12 +73,4 @@ func (d *Device) mine() (first, n int) {
 	}
 	n = d.Count() / p.Size()
 	return p.Rank() * n, n
-}
-
-// checkProcesses refuses a number of replicas that processes cannot have in equal parts.
-func (o *Options) checkProcesses() error {
-	if o.Processes == nil || o.Count%o.Processes.Size() == 0 {
-		return nil
-	}
-	return fmt.Errorf("%d replicas do not divide into %d processes", o.Count, o.Processes.Size())
 }

@@ -110,12 +110,6 @@ func Sharded(rows *graph.Node) *graph.Node {
 	return rows
 }
 
-// isShardedOutput reports whether a node was made by [Sharded].
-func isShardedOutput(x *graph.Node) bool {
-	_, ok := NoteOf[shardedOutput](x)
-	return ok
-}
-
 // replicaName is the name of the input that a graph of several replicas has last, if it needs the number of each.
 const replicaName = "number of the replica"
 
@@ -135,18 +129,21 @@ func replica(g *graph.Graph) *graph.Node {
 	return graph.Reshape(node)
 }
 
-// numbersReplicas reports whether a graph has the input of [replica].
-func numbersReplicas(g *graph.Graph) bool { return g.State(replicaKey{}) != nil }
-
 // replicaNumbers returns the buffer of the numbers of all replicas.
 func (d *Device) replicaNumbers() (*Buffer, error) {
-	return once(d, replicaKey{}, func() (*Buffer, error) {
+	type result struct {
+		numbers *Buffer
+		err     error
+	}
+	r := d.Once(replicaKey{}, func() any {
 		list := make([]int32, d.Count())
 		for i := range list {
 			list[i] = int32(i)
 		}
-		return UploadSharded(d, list, len(list))
-	})
+		numbers, err := UploadSharded(d, list, len(list))
+		return result{numbers, err}
+	}).(result)
+	return r.numbers, r.err
 }
 
 // An operation is one that GoMLX has not. A call of a function stands for it, as for a kernel, until the graph is compiled.

@@ -28,30 +28,22 @@ func lowerLogb(l *lowering, _ *program.Node, args []*graph.Node) *graph.Node {
 // only the last product rounds: a subnormal result that is rounded twice may differ
 // from one that is rounded once.
 func lowerLdexp(l *lowering, _ *program.Node, args []*graph.Node) *graph.Node {
-	x, e := args[0], args[1]
-	powers := l.powers(e)
-	powers[0] = graph.Where(graph.Equal(e, e), powers[0], e) // NaN stays
-	for _, p := range powers {
-		x = graph.Mul(x, p)
-	}
-	return x
-}
-
-// powers splits 2ᵉ into three representable factors. Only a subnormal result is
-// inexact. For a negative exponent, the product with the first factor is normal,
-// hence exact, unless the result is zero, so that only the second product rounds.
-// For a positive exponent no product rounds unless the result overflows.
-func (l *lowering) powers(e *graph.Node) []*graph.Node {
-	f := l.float
+	x, exponent, f := args[0], args[1], l.float
+	// 2ᵉ is split into three representable factors. Only a subnormal result is inexact. For a negative
+	// exponent, the product with the first factor is normal, hence exact, unless the result is zero, so
+	// that only the second product rounds. For a positive exponent no product rounds unless the result
+	// overflows.
 	c := func(v int) *graph.Node { return l.scalar(float64(v)) }
 	lo, hi := f.minExponent(), f.bias
 	// With exponents beyond these limits, every number but 0 and Inf becomes 0 or Inf. The
 	// limits also replace infinite exponents, which no integer represents.
-	e = graph.Min(graph.Max(e, c(lo-hi-2)), c(hi-lo+1))
+	e := graph.Min(graph.Max(exponent, c(lo-hi-2)), c(hi-lo+1))
 	first := graph.Where(graph.LessThan(e, c(0)), graph.Min(graph.Sub(e, c(lo)), c(0)), graph.Min(e, c(hi)))
 	rest := graph.Sub(e, first)
 	second := graph.Min(rest, c(hi))
-	return []*graph.Node{l.smallPower(first), l.smallPower(second), l.powerOfTwo(graph.Sub(rest, second))}
+	x = graph.Mul(x, graph.Where(graph.Equal(exponent, exponent), l.smallPower(first), exponent)) // NaN stays
+	x = graph.Mul(x, l.smallPower(second))
+	return graph.Mul(x, l.powerOfTwo(graph.Sub(rest, second)))
 }
 
 // powerOfTwo is 2ᵉ for integers e in the range of normal numbers.

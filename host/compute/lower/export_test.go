@@ -3,12 +3,17 @@ package lower
 import (
 	"slices"
 
+	"github.com/gomlx/gomlx/core/graph"
+
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/transform"
 )
 
 // LowerPlain is Lower as for a backend other than the Go backend.
-var LowerPlain = lowerFor
+func LowerPlain(g *graph.Graph, p *program.Program, inputs []*graph.Node, gobackend bool) map[string]*graph.Node {
+	l := &lowering{g: g, gobackend: gobackend}
+	return l.program(p, inputs)
+}
 
 // Fused returns the fused passes of a source and a quantizer, and how they store floats.
 func Fused(q Quantizer, s Source) (forward, backward *program.Program, memory InMemory, err error) {
@@ -46,7 +51,7 @@ func Crosses(p *program.Program, replicas int, divided func(input program.Input)
 			return false
 		case byRows:
 			return true
-		case acrossReplicas(n) != nil:
+		case acrossReplicas[n.Op] != nil:
 			c.Reduced++
 		default:
 			c.Gathered = append(c.Gathered, n.Op)

@@ -20,10 +20,6 @@ func goAbs(l *lowering, _ *program.Node, args []*graph.Node) *graph.Node {
 	return graph.Add(y, l.scalar(0))
 }
 
-func goSign(l *lowering, _ *program.Node, args []*graph.Node) *graph.Node {
-	return l.keepNaN(args[0], graph.Sign(args[0]))
-}
-
 // goExp squares the exponential of half the argument: half an argument stays in the range of the backend's
 // function wherever the result is finite and not zero.
 func goExp(l *lowering, _ *program.Node, args []*graph.Node) *graph.Node {
@@ -49,11 +45,6 @@ func bools(f func(x, y *graph.Node) *graph.Node) rule {
 	return func(_ *lowering, _ *program.Node, args []*graph.Node) *graph.Node {
 		return graph.Bitcast(f(graph.Bitcast(args[0], dtypes.Uint8), graph.Bitcast(args[1], dtypes.Uint8)), dtypes.Bool)
 	}
-}
-
-func xorBits(x, y *graph.Node) *graph.Node { return graph.BitwiseXor(x, y) }
-func equalBits(x, y *graph.Node) *graph.Node {
-	return graph.BitwiseXor(xorBits(x, y), graph.ScalarOne(x.Graph(), dtypes.Uint8))
 }
 
 // goExtreme is a maximum or minimum that is NaN if either operand is, where the Go backend returns either operand.

@@ -200,7 +200,7 @@ func rowsKernel(g *graph.Graph, p *program.Program, count int, inputs []*graph.N
 			}
 		}
 	}
-	run, err := rowsCall(d.Rows, count, asTheyAre)
+	k, err := cpu.Compile(d.Rows, count, asTheyAre)
 	if refusal := (*cpu.Refusal)(nil); errors.As(err, &refusal) {
 		warnOnce(g, refusal.Reason, refusal, "a program is computed operation by operation, which takes more time and memory")
 		return d, nil, false
@@ -208,30 +208,21 @@ func rowsKernel(g *graph.Graph, p *program.Program, count int, inputs []*graph.N
 	if err != nil {
 		panic(err)
 	}
+	native := engine.Native{Name: d.Rows.Name, Run: func(in, out []engine.Tensor, parallel engine.Parallel) error {
+		return k.Run(flats(in), flats(out), parallel)
+	}}
+	for _, o := range d.Rows.Outputs {
+		t := d.Rows.TypeOf(o.Value)
+		native.Outputs = append(native.Outputs, shapes.Make(asTheyAre.stored(o.Name, t.DType), t.Shape...))
+	}
 	return d, func(inputs []*graph.Node) []*graph.Node {
 		for i, in := range d.Rows.Inputs {
 			if x := direct[in.Name]; x != nil {
 				inputs[i] = x
 			}
 		}
-		return run(inputs)
+		return native.Call(inputs...)
 	}, true
-}
-
-// rowsCall is the call of package cpu for a program.
-func rowsCall(p *program.Program, count int, at InMemory) (kernelCall, error) {
-	k, err := cpu.Compile(p, count, at)
-	if err != nil {
-		return nil, err
-	}
-	native := engine.Native{Name: p.Name, Run: func(in, out []engine.Tensor, parallel engine.Parallel) error {
-		return k.Run(flats(in), flats(out), parallel)
-	}}
-	for _, o := range p.Outputs {
-		t := p.TypeOf(o.Value)
-		native.Outputs = append(native.Outputs, shapes.Make(at.stored(o.Name, t.DType), t.Shape...))
-	}
-	return func(inputs []*graph.Node) []*graph.Node { return native.Call(inputs...) }, nil
 }
 
 // flats are the elements of tensors.
@@ -265,11 +256,8 @@ func (m InMemory) store(name string, x *graph.Node) *graph.Node {
 }
 
 // dtype is the type in which the named input or output is stored.
-func (m InMemory) dtype(name string) dtypes.DType { return dtypeOf(m[name]) }
-
-// dtypeOf is the type of a storage, float32 for none.
-func dtypeOf(s triton.Storage) dtypes.DType {
-	switch s {
+func (m InMemory) dtype(name string) dtypes.DType {
+	switch m[name] {
 	case triton.BFloat16:
 		return dtypes.BFloat16
 	case triton.Int8:

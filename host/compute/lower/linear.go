@@ -31,24 +31,20 @@ const largestBlock = 256
 // H(ab) = H(a) ⊗ H(b), so that a + b products for each element replace ab.
 func lowerHadamard(l *lowering, n *program.Node, args []*graph.Node) *graph.Node {
 	if l.gobackend && l.float == single && engine.DeviceOf(l.g).Fuses() {
-		return nativeRotation(args[0], n.Attr.Block)
+		// As package cpu rotates.
+		x, block := args[0], n.Attr.Block
+		each := max(block, 1<<14/block*block) // elements of a task
+		return engine.Native{Name: "rotation", Outputs: []shapes.Shape{x.Shape()}, Run: func(in, out []engine.Tensor, parallel engine.Parallel) error {
+			from, to := floats(in[0]), floats(out[0])
+			parallel((len(to)+each-1)/each, func(i int) {
+				last := min(len(to), (i+1)*each)
+				loops.Rotate(to[i*each:last], from[i*each:last], block)
+			})
+			return nil
+		}}.Call(x)[0]
 	}
 	runs := int(n.Type.Size()) / n.Attr.Block
 	return graph.Reshape(l.rotate(args[0], runs, n.Attr.Block), n.Type.Shape...)
-}
-
-// nativeRotation is lowerHadamard as package cpu rotates.
-func nativeRotation(x *graph.Node, block int) *graph.Node {
-	blocks := max(1, (1<<14)/block) // of a task
-	return engine.Native{Name: "rotation", Outputs: []shapes.Shape{x.Shape()}, Run: func(in, out []engine.Tensor, parallel engine.Parallel) error {
-		from, to := floats(in[0]), floats(out[0])
-		each := blocks * block
-		parallel((len(to)+each-1)/each, func(i int) {
-			last := min(len(to), (i+1)*each)
-			loops.Rotate(to[i*each:last], from[i*each:last], block)
-		})
-		return nil
-	}}.Call(x)[0]
 }
 
 // rotateByKernel is lowerHadamard by a kernel. ok is false if there is none, or if the node is no rotation.

@@ -27,7 +27,8 @@ import (
 // factorization, with a [*NodeError] if a node cannot be built, with an error that names
 // the input if the inputs do not fit.
 func Lower(g *graph.Graph, p *program.Program, inputs []*graph.Node) map[string]*graph.Node {
-	return lowerFor(g, p, inputs, engine.OnCPU(g))
+	l := &lowering{g: g, gobackend: engine.OnCPU(g)}
+	return l.program(p, inputs)
 }
 
 // WithKernels is [Lower] with rotations of rows by kernels, where the device has them: such a kernel reads and writes each number once.
@@ -53,12 +54,6 @@ func Outputs(g *graph.Graph, p *program.Program, inputs []*graph.Node) []*graph.
 	return out
 }
 
-// lowerFor is Lower for the Go backend or for another one.
-func lowerFor(g *graph.Graph, p *program.Program, inputs []*graph.Node, gobackend bool) map[string]*graph.Node {
-	l := &lowering{g: g, gobackend: gobackend}
-	return l.program(p, inputs)
-}
-
 // program lowers a program, which becomes the lowering's.
 func (l *lowering) program(p *program.Program, inputs []*graph.Node) map[string]*graph.Node {
 	err := Check(p)
@@ -71,7 +66,11 @@ func (l *lowering) program(p *program.Program, inputs []*graph.Node) map[string]
 	if err != nil {
 		panic(err)
 	}
-	l.p, l.float = p, formatOf(p, inputs)
+	l.p, l.float = p, single // of the first float input
+	first := slices.IndexFunc(p.Inputs, func(in program.Input) bool { return in.Type.DType == program.Float })
+	if first >= 0 && inputs[first].DType() == dtypes.Float64 {
+		l.float = double
+	}
 	for i, in := range p.Inputs {
 		if want, got := l.shape(in.Type), inputs[i].Shape(); !got.Equal(want) {
 			panic(fmt.Errorf("program %q: input %q is %s, got a node of shape %s, want %s", p.Name, in.Name, in.Type, got, want))
@@ -95,15 +94,6 @@ type lowering struct {
 	float     format
 	gobackend bool // the graph is for GoMLX's Go backend
 	kernels   bool // rotations are kernels, where the device has them
-}
-
-// formatOf is the floating-point format of the first float input.
-func formatOf(p *program.Program, inputs []*graph.Node) format {
-	first := slices.IndexFunc(p.Inputs, func(in program.Input) bool { return in.Type.DType == program.Float })
-	if first >= 0 && inputs[first].DType() == dtypes.Float64 {
-		return double
-	}
-	return single
 }
 
 // dtype is the device's element type for d.

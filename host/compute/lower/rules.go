@@ -44,8 +44,17 @@ var rules = map[program.Op]rule{
 	program.OpOr:    byType(binary(graph.LogicalOr), binary(graph.BitwiseOr)),
 	program.OpXor:   byType(binary(graph.LogicalXor), binary(graph.BitwiseXor)),
 	program.OpShl:   binary(graph.BitwiseShiftLeft),
-	program.OpShr:   lowerShr,
-	program.OpClamp: lowerClamp,
+	program.OpShr: func(_ *lowering, n *program.Node, args []*graph.Node) *graph.Node {
+		if n.Type.DType == program.Uint {
+			return graph.BitwiseShiftRightLogical(args[0], args[1])
+		}
+		return graph.BitwiseShiftRightArithmetic(args[0], args[1])
+	},
+	// For NaN, the maximum and minimum of the Go backend return either operand, so the result is NaN or
+	// within the bounds. The definition of the operation allows both.
+	program.OpClamp: func(_ *lowering, _ *program.Node, args []*graph.Node) *graph.Node {
+		return graph.Min(graph.Max(args[0], args[1]), args[2])
+	},
 
 	program.OpEq: binary(graph.Equal),
 	program.OpNe: binary(graph.NotEqual),
@@ -54,15 +63,25 @@ var rules = map[program.Op]rule{
 	program.OpGt: binary(graph.GreaterThan),
 	program.OpGe: binary(graph.GreaterOrEqual),
 
-	program.OpSelect:  lowerSelect,
-	program.OpConvert: lowerConvert,
+	program.OpSelect: func(_ *lowering, _ *program.Node, args []*graph.Node) *graph.Node {
+		return graph.Where(args[0], args[1], args[2])
+	},
+	program.OpConvert: func(l *lowering, n *program.Node, args []*graph.Node) *graph.Node {
+		return graph.ConvertDType(args[0], l.dtype(n.Type.DType))
+	},
 	program.OpBitcast: lowerBitcast,
 
-	program.OpReshape:     lowerReshape,
-	program.OpTranspose:   lowerTranspose,
-	program.OpBroadcast:   lowerBroadcast,
-	program.OpSlice:       lowerSlice,
-	program.OpConcatenate: lowerConcatenate,
+	program.OpReshape: func(_ *lowering, n *program.Node, args []*graph.Node) *graph.Node {
+		return graph.Reshape(args[0], n.Type.Shape...)
+	},
+	program.OpTranspose: func(_ *lowering, n *program.Node, args []*graph.Node) *graph.Node {
+		return graph.TransposeAllAxes(args[0], n.Attr.Axes...)
+	},
+	program.OpBroadcast: lowerBroadcast,
+	program.OpSlice:     lowerSlice,
+	program.OpConcatenate: func(_ *lowering, n *program.Node, args []*graph.Node) *graph.Node {
+		return graph.Concatenate(args, n.Attr.Axes[0])
+	},
 
 	program.OpReduceSum: reduction(graph.ReduceSum),
 	program.OpReduceMax: reduction(graph.ReduceMax),
@@ -95,15 +114,19 @@ const factorization = "factorizations belong into refresh programs, which the ho
 // maximum, minimum and exponential lose NaN, the latter also saturates at ±88; tanh cancels near 0, the sign of NaN is 0, and bools
 // cannot be compared. Others are functions of ours, called as natives.
 var gobackendRules = map[program.Op]rule{
-	program.OpAbs:  forFloats(goAbs, unary(graph.Abs)),
-	program.OpSign: forFloats(goSign, unary(graph.Sign)),
+	program.OpAbs: forFloats(goAbs, unary(graph.Abs)),
+	program.OpSign: forFloats(func(l *lowering, _ *program.Node, args []*graph.Node) *graph.Node {
+		return l.keepNaN(args[0], graph.Sign(args[0]))
+	}, unary(graph.Sign)),
 	program.OpExp:  goExp,
 	program.OpTanh: goTanh,
 
 	program.OpMax: forFloats(goExtreme(graph.Max), binary(graph.Max)),
 	program.OpMin: forFloats(goExtreme(graph.Min), binary(graph.Min)),
-	program.OpEq:  byType(bools(equalBits), binary(graph.Equal)),
-	program.OpNe:  byType(bools(xorBits), binary(graph.NotEqual)),
+	program.OpEq: byType(bools(func(x, y *graph.Node) *graph.Node {
+		return graph.BitwiseXor(graph.BitwiseXor(x, y), graph.ScalarOne(x.Graph(), dtypes.Uint8))
+	}), binary(graph.Equal)),
+	program.OpNe: byType(bools(graph.BitwiseXor), binary(graph.NotEqual)),
 
 	program.OpReduceMax: forFloats(goReduceExtreme(graph.ReduceMax), reduction(graph.ReduceMax)),
 	program.OpReduceMin: forFloats(goReduceExtreme(graph.ReduceMin), reduction(graph.ReduceMin)),
@@ -149,27 +172,6 @@ func forFloats(floats, others rule) rule {
 	}
 }
 
-func lowerShr(_ *lowering, n *program.Node, args []*graph.Node) *graph.Node {
-	if n.Type.DType == program.Uint {
-		return graph.BitwiseShiftRightLogical(args[0], args[1])
-	}
-	return graph.BitwiseShiftRightArithmetic(args[0], args[1])
-}
-
-// lowerClamp: for NaN, the maximum and minimum of the Go backend return either operand, so the result is NaN or within the bounds.
-// The definition of the operation allows both.
-func lowerClamp(_ *lowering, _ *program.Node, args []*graph.Node) *graph.Node {
-	return graph.Min(graph.Max(args[0], args[1]), args[2])
-}
-
-func lowerSelect(_ *lowering, _ *program.Node, args []*graph.Node) *graph.Node {
-	return graph.Where(args[0], args[1], args[2])
-}
-
-func lowerConvert(l *lowering, n *program.Node, args []*graph.Node) *graph.Node {
-	return graph.ConvertDType(args[0], l.dtype(n.Type.DType))
-}
-
 // lowerBitcast converts through binary32 in any precision of the computation.
 func lowerBitcast(l *lowering, n *program.Node, args []*graph.Node) *graph.Node {
 	x := args[0]
@@ -186,28 +188,18 @@ func lowerBitcast(l *lowering, n *program.Node, args []*graph.Node) *graph.Node 
 	return graph.ConvertDType(x, l.dtype(n.Type.DType))
 }
 
-func lowerReshape(_ *lowering, n *program.Node, args []*graph.Node) *graph.Node {
-	return graph.Reshape(args[0], n.Type.Shape...)
-}
-
-func lowerTranspose(_ *lowering, n *program.Node, args []*graph.Node) *graph.Node {
-	return graph.TransposeAllAxes(args[0], n.Attr.Axes...)
-}
-
-// spread gives the operand of a broadcast the rank of the result, with an axis of size 1 for each new axis of the result.
-func spread(n *program.Node, x *graph.Node) *graph.Node {
-	if x.IsScalar() {
-		return x
-	}
-	shape := slices.Repeat([]int{1}, n.Type.Rank())
-	for i, axis := range n.Attr.Axes {
-		shape[axis] = x.Shape().Dim(i)
-	}
-	return graph.Reshape(x, shape...)
-}
-
+// lowerBroadcast gives the operand the rank of the result, with an axis of size 1 for each new axis of
+// the result, and repeats it.
 func lowerBroadcast(_ *lowering, n *program.Node, args []*graph.Node) *graph.Node {
-	return graph.BroadcastToDims(spread(n, args[0]), n.Type.Shape...)
+	x := args[0]
+	if !x.IsScalar() {
+		shape := slices.Repeat([]int{1}, n.Type.Rank())
+		for i, axis := range n.Attr.Axes {
+			shape[axis] = x.Shape().Dim(i)
+		}
+		x = graph.Reshape(x, shape...)
+	}
+	return graph.BroadcastToDims(x, n.Type.Shape...)
 }
 
 func lowerSlice(_ *lowering, n *program.Node, args []*graph.Node) *graph.Node {
@@ -219,10 +211,6 @@ func lowerSlice(_ *lowering, n *program.Node, args []*graph.Node) *graph.Node {
 		axes[i] = graph.AxisRange(n.Attr.Start[i], n.Attr.Limit[i]).Stride(n.Attr.Stride[i])
 	}
 	return graph.Slice(args[0], axes...)
-}
-
-func lowerConcatenate(_ *lowering, n *program.Node, args []*graph.Node) *graph.Node {
-	return graph.Concatenate(args, n.Attr.Axes[0])
 }
 
 // lowerSortColumns compares all pairs of keys to find the order of the columns, because the Go backend has no sort. Gathering

@@ -51,9 +51,7 @@ func (s *shard) asRows() *graph.Node {
 	return s.rows
 }
 
-// cut and gather make one form of the other.
-func (s *shard) cut() *graph.Node    { return engine.Rows(s.asWhole()) }
-func (s *shard) gather() *graph.Node { return engine.Gather(s.asRows()) }
+func (s *shard) cut() *graph.Node { return engine.Rows(s.asWhole()) }
 
 // shard lowers the node that defines id.
 func (l *lowering) shard(id program.ID, n *program.Node, args []*shard) *shard {
@@ -71,13 +69,20 @@ func (l *lowering) shard(id program.ID, n *program.Node, args []*shard) *shard {
 					list = append(list, a.asWhole())
 				}
 			}
-			return l.node(id, l.ofRows(n), list)
+			rows := *n // whose result is the rows of one replica
+			rows.Type.Shape = slices.Clone(n.Type.Shape)
+			rows.Type.Shape[0] /= engine.Replicas(l.g)
+			if n.Op == program.OpSlice {
+				rows.Attr.Limit = slices.Clone(n.Attr.Limit)
+				rows.Attr.Limit[0] = rows.Type.Shape[0]
+			}
+			return l.node(id, &rows, list)
 		}
 		if out.divided = anyDivided; anyDivided {
-			out.makeWhole = out.gather
+			out.makeWhole = func() *graph.Node { return engine.Gather(out.asRows()) }
 		}
-	} else if across := acrossReplicas(n); across != nil && anyDivided {
-		out.makeWhole = func() *graph.Node { return across(l.node(id, n, []*graph.Node{args[0].asRows()})) }
+	} else if across, reduces := acrossReplicas[n.Op]; reduces && anyDivided {
+		out.makeWhole = func() *graph.Node { return across(l.node(id, n, []*graph.Node{args[0].asRows()}))[0] }
 	}
 	return out
 }
@@ -152,29 +157,11 @@ func rowwise(p *program.Program, n *program.Node, replicas int) (byRows []bool, 
 	return nil, false
 }
 
-// ofRows is a node whose result is the rows of one replica.
-func (l *lowering) ofRows(n *program.Node) *program.Node {
-	rows := *n
-	rows.Type.Shape = slices.Clone(n.Type.Shape)
-	rows.Type.Shape[0] /= engine.Replicas(l.g)
-	if n.Op == program.OpSlice {
-		rows.Attr.Limit = slices.Clone(n.Attr.Limit)
-		rows.Attr.Limit[0] = rows.Type.Shape[0]
-	}
-	return &rows
-}
-
-// acrossReplicas continues a reduction of rows over the replicas; nil for another operation.
-func acrossReplicas(n *program.Node) func(x *graph.Node) *graph.Node {
-	switch n.Op {
-	case program.OpReduceSum:
-		return func(x *graph.Node) *graph.Node { return engine.SumAcross(x)[0] }
-	case program.OpReduceMax:
-		return func(x *graph.Node) *graph.Node { return engine.MaxAcross(x)[0] }
-	case program.OpReduceMin:
-		return func(x *graph.Node) *graph.Node { return engine.MinAcross(x)[0] }
-	}
-	return nil
+// acrossReplicas has the operations that continue a reduction of rows over the replicas.
+var acrossReplicas = map[program.Op]func(nodes ...*graph.Node) []*graph.Node{
+	program.OpReduceSum: engine.SumAcross,
+	program.OpReduceMax: engine.MaxAcross,
+	program.OpReduceMin: engine.MinAcross,
 }
 
 // shardOfRows is a program over rows ([byrow.Division]) for the rows of one of n replicas. ok is false if some rows would be on two of

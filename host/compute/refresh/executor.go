@@ -26,7 +26,16 @@ func Execute(p *program.Program, inputs map[string]reference.Tensor) (map[string
 		}
 		values[i] = x
 	}
-	last := lastUses(p)
+	// The last node that reads each value; for an output there is none.
+	last := make([]int, p.NumValues())
+	for i := range p.Nodes {
+		for _, a := range p.Nodes[i].Args {
+			last[a] = i
+		}
+	}
+	for _, o := range p.Outputs {
+		last[o.Value] = len(p.Nodes)
+	}
 	decomposed := map[program.ID][2]reference.Tensor{} // eigenvalues and eigenvectors of values
 	for i := range p.Nodes {
 		n := &p.Nodes[i]
@@ -44,7 +53,9 @@ func Execute(p *program.Program, inputs map[string]reference.Tensor) (map[string
 		case program.OpEighValues, program.OpEighVectors:
 			both, ok := decomposed[n.Args[0]]
 			if !ok {
-				both, err = eigh(args[0], needsVectors(p, n.Args[0]))
+				both, err = eigh(args[0], slices.ContainsFunc(p.Nodes, func(other program.Node) bool {
+					return other.Op == program.OpEighVectors && other.Args[0] == n.Args[0]
+				}))
 				decomposed[n.Args[0]] = both
 			}
 			if out = both[0]; n.Op == program.OpEighVectors {
@@ -70,21 +81,6 @@ func Execute(p *program.Program, inputs map[string]reference.Tensor) (map[string
 	return outputs, nil
 }
 
-// lastUses returns, for each value, the index of the last node that reads it, and the number
-// of nodes for an output.
-func lastUses(p *program.Program) []int {
-	last := make([]int, p.NumValues())
-	for i := range p.Nodes {
-		for _, a := range p.Nodes[i].Args {
-			last[a] = i
-		}
-	}
-	for _, o := range p.Outputs {
-		last[o.Value] = len(p.Nodes)
-	}
-	return last
-}
-
 // dot multiplies the matrices [left, contracted] and [contracted, right] of each
 // batch. Operands whose axes have no strides of matrices are transposed first.
 func dot(n *program.Node, x, y reference.Tensor) reference.Tensor {
@@ -93,7 +89,13 @@ func dot(n *program.Node, x, y reference.Tensor) reference.Tensor {
 	rhs := matrices(y, a.RhsBatch, a.RhsContract, program.OtherAxes(y.Type.Rank(), a.RhsBatch, a.RhsContract))
 	out := reference.Tensor{Type: n.Type, Floats: make([]float64, n.Type.Size())}
 	if lhs.Rows == 1 && rhs.Cols == 1 && lhs.step == 1 && rhs.step == 1 {
-		interleavedProducts(out.Floats, lhs, rhs)
+		// Inner products of vectors that are interleaved in memory, like the columns of a matrix.
+		for k := range lhs.Cols {
+			a, b := lhs.Data[k*lhs.ColStride:][:lhs.count], rhs.Data[k*rhs.RowStride:][:lhs.count]
+			for i, v := range a {
+				out.Floats[i] += v * b[i]
+			}
+		}
 		return out
 	}
 	// A matrix times its own transpose takes half the time.
@@ -107,17 +109,6 @@ func dot(n *program.Node, x, y reference.Tensor) reference.Tensor {
 		}
 	}
 	return out
-}
-
-// interleavedProducts adds the inner products of vectors that are interleaved in memory, like the
-// columns of a matrix.
-func interleavedProducts(out []float64, x, y stack) {
-	for k := range x.Cols {
-		a, b := x.Data[k*x.ColStride:][:len(out)], y.Data[k*y.RowStride:][:len(out)]
-		for i, v := range a {
-			out[i] += v * b[i]
-		}
-	}
 }
 
 // stack is a number of matrices of the same shape and strides. Each begins step elements
@@ -140,41 +131,30 @@ func matrices(x reference.Tensor, batch, rows, cols []int) stack {
 	colStride, ok3 := mergedStride(x.Type.Shape, cols)
 	count, height, width := product(x.Type.Shape, batch), product(x.Type.Shape, rows), product(x.Type.Shape, cols)
 	if !ok1 || !ok2 || !ok3 {
-		x = transpose(x, slices.Concat(batch, rows, cols))
+		axes := slices.Concat(batch, rows, cols)
+		t := program.Type{DType: program.Float}
+		for _, a := range axes {
+			t.Shape = append(t.Shape, x.Type.Shape[a])
+		}
+		transposed, err := reference.Apply(&program.Node{Op: program.OpTranspose, Attr: program.Attr{Axes: axes}, Type: t}, x)
+		if err != nil {
+			panic(err) // the axes are those of x
+		}
+		x = transposed
 		step, rowStride, colStride = height*width, width, 1
 	}
 	first := linalg.Matrix{Rows: height, Cols: width, RowStride: rowStride, ColStride: colStride, Data: x.Floats}
 	return stack{first, count, step}
 }
 
-// transpose permutes the axes of x, a float tensor.
-func transpose(x reference.Tensor, axes []int) reference.Tensor {
-	t := program.Type{DType: program.Float}
-	for _, a := range axes {
-		t.Shape = append(t.Shape, x.Type.Shape[a])
-	}
-	out, err := reference.Apply(&program.Node{Op: program.OpTranspose, Attr: program.Attr{Axes: axes}, Type: t}, x)
-	if err != nil {
-		panic(err) // the axes are those of x
-	}
-	return out
-}
-
-// strides returns the distance in memory between neighbours along each axis.
-func strides(shape []int) []int {
-	out := make([]int, len(shape))
-	step := 1
-	for i, d := range slices.Backward(shape) {
-		out[i] = step
-		step *= d
-	}
-	return out
-}
-
 // mergedStride is the stride of the given axes merged into one; ok is false if their
 // elements are not equally far apart.
 func mergedStride(shape, axes []int) (stride int, ok bool) {
-	all := strides(shape)
+	all, step := make([]int, len(shape)), 1
+	for i, d := range slices.Backward(shape) {
+		all[i] = step
+		step *= d
+	}
 	next := 0 // the stride that the next axis to the left must have
 	for _, axis := range slices.Backward(axes) {
 		switch {
@@ -226,11 +206,6 @@ func qr(x reference.Tensor) reference.Tensor {
 func matricesOf(t program.Type) (rows, cols, count int) {
 	shape := t.Shape[t.Rank()-2:]
 	return shape[0], shape[1], int(t.Size()) / (shape[0] * shape[1])
-}
-
-// needsVectors reports whether a node of the program computes the eigenvectors of a value.
-func needsVectors(p *program.Program, of program.ID) bool {
-	return slices.ContainsFunc(p.Nodes, func(n program.Node) bool { return n.Op == program.OpEighVectors && n.Args[0] == of })
 }
 
 // eigh returns the eigenvalues and the eigenvectors of matrices, these only if they are needed.

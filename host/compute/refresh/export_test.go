@@ -7,7 +7,8 @@ import (
 
 // Split returns the two parts of a refresh program.
 func Split(o spec.Optimizer) (background, apply *program.Program, err error) {
-	s, err := splitRefresh(o)
+	o.Due.Every = 2
+	s, err := splitDelayed(o, 1)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 
 	"golang.org/x/sync/errgroup"
 
@@ -54,26 +53,21 @@ func New(dev *engine.Device, list []Subject, divided update.Divided) (*Refresher
 		}
 		own := subject{Subject: s}
 		if s.Delay != 0 && s.Optimizer.Refresh != nil {
-			if err := r.addSplit(&own); err != nil {
+			var err error
+			if own.split, err = splitDelayed(s.Optimizer, s.Delay); err != nil {
 				return nil, fmt.Errorf("refresh of %s: %w", s.Tensor, err)
+			}
+			// The second part runs on the device.
+			if second := own.split.apply; second != nil && r.appliers[second.Hash()] == nil {
+				r.appliers[second.Hash()], err = update.Compile(r.dev, "apply", []update.Job{applyJob(second)}, update.Options{Divided: r.appliedTo()})
+				if err != nil {
+					return nil, fmt.Errorf("refresh of %s: %w", s.Tensor, err)
+				}
 			}
 		}
 		r.subjects = append(r.subjects, own)
 	}
 	return r, nil
-}
-
-// addSplit splits the refresh program of a subject with a delay, and compiles its second part.
-func (r *Refresher) addSplit(s *subject) error {
-	var err error
-	if s.split, err = splitDelayed(s.Optimizer, s.Delay); err != nil || s.split.apply == nil {
-		return err
-	}
-	key := s.split.apply.Hash()
-	if r.appliers[key] == nil {
-		r.appliers[key], err = update.Compile(r.dev, "apply", []update.Job{applyJob(s.split.apply)}, update.Options{Divided: r.appliedTo()})
-	}
-	return err
 }
 
 // Any reports whether any preconditioner is ever renewed.
@@ -89,19 +83,6 @@ func (r *Refresher) Close() {
 	for _, u := range r.appliers {
 		u.Close()
 	}
-}
-
-// due lists the positions of the subjects whose refresh is due at update t, those with most
-// work first: so the last ones, during which processors become idle, are short.
-func (r *Refresher) due(t int) []int {
-	var list []int
-	for i, s := range r.subjects {
-		if s.program(t) != nil {
-			list = append(list, i)
-		}
-	}
-	slices.SortStableFunc(list, func(i, j int) int { return cmp.Compare(r.subjects[j].work(), r.subjects[i].work()) })
-	return list
 }
 
 // Due reports whether a refresh is due at update t.
@@ -142,7 +123,15 @@ func (s *subject) state(input string) string {
 // the names of the tensors whose preconditioner could not be renewed and stays as it was.
 func (r *Refresher) Run(pending *Pending, tensors update.Tensors, t int) (failed []string, err error) {
 	var now, later []int
-	for _, i := range r.due(t) {
+	var due []int
+	for i, s := range r.subjects {
+		if s.program(t) != nil {
+			due = append(due, i)
+		}
+	}
+	// Those with most work first: so the last ones, during which processors become idle, are short.
+	slices.SortStableFunc(due, func(i, j int) int { return cmp.Compare(r.subjects[j].work(), r.subjects[i].work()) })
+	for _, i := range due {
 		if s := &r.subjects[i]; s.split != nil && s.program(t) == s.Optimizer.Refresh {
 			later = append(later, i)
 		} else {
@@ -230,43 +219,44 @@ func (r *Refresher) countFailures(pending *Pending, outcomes map[int]error) (fai
 // Executor runs a refresh program. Several calls may run at once.
 type Executor func(*program.Program, map[string]reference.Tensor) (map[string]reference.Tensor, error)
 
-// run executes a program, and returns a panic as an error.
-func (e Executor) run(p *program.Program, in map[string]reference.Tensor) (out map[string]reference.Tensor, err error) {
-	defer recovered.Catch("refresh", p.Name, &err)
-	return e(p, in)
-}
-
 // compute executes a refresh program of update t on tensors of binary32. read returns
 // the elements of an input, in the slice that it gets or in another one. write gets the
 // elements of an output, which are valid until it returns. failed is the error of the program
 // itself; nothing is written then.
 func (e Executor) compute(p *program.Program, t int, read func(input string, single []float32) ([]float32, error),
 	write func(output string, dims []int, values []float32) error) (failed, err error) {
-	memory := scratches.Get().(*scratch)
-	defer scratches.Put(memory)
-	memory.reserve(p)
+	largest := int64(0)
+	for id := range p.NumValues() {
+		largest = max(largest, p.TypeOf(program.ID(id)).Size())
+	}
+	single := make([]float32, largest)
 	in := map[string]reference.Tensor{}
 	for _, input := range p.Inputs {
 		if input.Name == spec.InputStep {
 			in[input.Name] = reference.Float(float64(t))
 			continue
 		}
-		values, err := read(input.Name, memory.single[:input.Type.Size()])
+		values, err := read(input.Name, single[:input.Type.Size()])
 		if err != nil {
 			return nil, err
 		}
-		first := len(memory.double)
-		for _, x := range values {
-			memory.double = append(memory.double, float64(x))
+		double := make([]float64, len(values))
+		for i, x := range values {
+			double[i] = float64(x)
 		}
-		in[input.Name] = reference.Floats(memory.double[first:], input.Type.Shape...)
+		in[input.Name] = reference.Floats(double, input.Type.Shape...)
 	}
-	out, failed := e.run(p, in)
+	var out map[string]reference.Tensor
+	failed = func() (err error) {
+		defer recovered.Catch("refresh", p.Name, &err)
+		out, err = e(p, in)
+		return err
+	}()
 	if failed != nil {
 		return failed, nil
 	}
 	for name, value := range out {
-		single := memory.single[:len(value.Floats)]
+		single := single[:len(value.Floats)]
 		for i, x := range value.Floats {
 			single[i] = float32(x)
 		}
@@ -275,32 +265,4 @@ func (e Executor) compute(p *program.Program, t int, read func(input string, sin
 		}
 	}
 	return nil, nil
-}
-
-// scratch holds the inputs and outputs of one refresh while they are converted. It is used
-// again for the next one: to allocate memory takes longer than to fill it.
-type scratch struct {
-	single []float32
-	double []float64
-}
-
-var scratches = sync.Pool{New: func() any { return new(scratch) }}
-
-// reserve makes room for the inputs and outputs of a program.
-func (b *scratch) reserve(p *program.Program) {
-	total, largest := int64(0), int64(0)
-	for _, in := range p.Inputs {
-		total += in.Type.Size()
-		largest = max(largest, in.Type.Size())
-	}
-	for _, out := range p.Outputs {
-		largest = max(largest, p.TypeOf(out.Value).Size())
-	}
-	if int64(len(b.single)) < largest {
-		b.single = make([]float32, largest)
-	}
-	if int64(cap(b.double)) < total {
-		b.double = make([]float64, 0, total)
-	}
-	b.double = b.double[:0]
 }

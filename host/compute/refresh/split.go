@@ -44,18 +44,24 @@ func CheckDelay(o spec.Optimizer, delay int) error {
 	return err
 }
 
-// splitDelayed checks a delay, which is not 0, and cuts the refresh program.
+// splitDelayed checks a delay, which is not 0, and cuts the refresh program of an optimizer.
 func splitDelayed(o spec.Optimizer, delay int) (*split, error) {
 	if delay < 0 || delay >= o.Due.Every {
 		return nil, fmt.Errorf("a delay of %d updates, but refreshes are due every %d", delay, o.Due.Every)
 	}
-	return splitRefresh(o)
-}
-
-// splitRefresh cuts the refresh program of an optimizer.
-func splitRefresh(o spec.Optimizer) (*split, error) {
+	// The states that updates change, by the names of their inputs and outputs.
+	updated := map[string]bool{}
+	for _, p := range []*program.Program{o.Update, o.Observe} {
+		if p == nil {
+			continue
+		}
+		for _, output := range p.Outputs {
+			if strings.HasPrefix(output.Name, spec.StatePrefix) && int(output.Value) != p.Input(output.Name) {
+				updated[output.Name] = true
+			}
+		}
+	}
 	p := o.Refresh
-	updated := updatedStates(o)
 	c := &splitter{p: p, updated: updated, applied: map[string]bool{}, second: make([]bool, p.NumValues())}
 	for _, output := range p.Outputs {
 		if updated[output.Name] {
@@ -74,23 +80,6 @@ func splitRefresh(o spec.Optimizer) (*split, error) {
 		s.apply, err = c.apply()
 	}
 	return s, err
-}
-
-// updatedStates is the set of states that updates change, by the names of their inputs and
-// outputs.
-func updatedStates(o spec.Optimizer) map[string]bool {
-	updated := map[string]bool{}
-	for _, p := range []*program.Program{o.Update, o.Observe} {
-		if p == nil {
-			continue
-		}
-		for _, output := range p.Outputs {
-			if strings.HasPrefix(output.Name, spec.StatePrefix) && int(output.Value) != p.Input(output.Name) {
-				updated[output.Name] = true
-			}
-		}
-	}
-	return updated
 }
 
 // splitter splits a program p.
