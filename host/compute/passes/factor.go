@@ -34,46 +34,32 @@ func FactorRows(p *program.Program, output string) (factored *program.Program, o
 	known := numbers(p)
 	for i, codes := range n.Args {
 		scale, c := n.Args[1-i], known[codes]
-		step := min(c.step, 1) // with a larger one, the scale could become infinite
-		if p.TypeOf(codes).Equal(p.TypeOf(id)) && isScale(p.TypeOf(scale), p.TypeOf(id)) && step > 0 && max(-c.lo, c.hi)/step <= largest {
-			return extend(p, func(values []program.Value) []program.Value { return integers(values[codes], values[scale], step) },
-				OutputIntegers, OutputScale), true
+		step := min(c.step, 1)                     // with a larger one, the scale could become infinite
+		t, matrix := p.TypeOf(scale), p.TypeOf(id) // one number for each row, or one for all
+		isScale := t.Size() == 1 || len(t.Shape) == 2 && t.Shape[0] == matrix.Shape[0] && t.Shape[1] == 1
+		if p.TypeOf(codes).Equal(matrix) && isScale && step > 0 && max(-c.lo, c.hi)/step <= largest {
+			b := program.NewBuilder(p.Name)
+			given := make([]program.Value, p.NumValues())
+			for i, in := range p.Inputs {
+				given[i] = b.Input(in.Name, in.Type)
+			}
+			values := transform.Copy(b, p, given)
+			for _, o := range p.Outputs {
+				b.Output(o.Name, values[o.Value])
+			}
+			integers := values[codes].Scale(1 / step)
+			b.Output(OutputIntegers, integers)
+			// The sum of a row, times zero, makes its scale NaN if one of the integers is.
+			sums := integers.ReduceSum(1).Reshape(matrix.Shape[0], 1)
+			b.Output(OutputScale, sums.Scale(0).Add(values[scale]).Scale(step))
+			extended, err := b.Build()
+			if err != nil {
+				panic(err) // p is not valid
+			}
+			return extended, true
 		}
 	}
 	return nil, false
-}
-
-// isScale reports whether t has one number for each row of a matrix, or one for all.
-func isScale(t, matrix program.Type) bool {
-	return t.Size() == 1 || len(t.Shape) == 2 && t.Shape[0] == matrix.Shape[0] && t.Shape[1] == 1
-}
-
-// integers are the two outputs. The sum of a row, times zero, is added to its scale: it makes the scale NaN if one of the integers is.
-func integers(codes, scale program.Value, step float64) []program.Value {
-	integers := codes.Scale(1 / step)
-	rows := integers.Shape()[0]
-	return []program.Value{integers, integers.ReduceSum(1).Reshape(rows, 1).Scale(0).Add(scale).Scale(step)}
-}
-
-// extend returns p with more outputs, computed from its values.
-func extend(p *program.Program, more func(values []program.Value) []program.Value, names ...string) *program.Program {
-	b := program.NewBuilder(p.Name)
-	given := make([]program.Value, p.NumValues())
-	for i, in := range p.Inputs {
-		given[i] = b.Input(in.Name, in.Type)
-	}
-	values := transform.Copy(b, p, given)
-	for _, o := range p.Outputs {
-		b.Output(o.Name, values[o.Value])
-	}
-	for i, v := range more(values) {
-		b.Output(names[i], v)
-	}
-	extended, err := b.Build()
-	if err != nil {
-		panic(err) // p is not valid
-	}
-	return extended
 }
 
 // A set has all numbers that the elements of a value can be in binary32, NaN aside: they lie between lo and hi, and are multiples

@@ -232,26 +232,23 @@ func (u *undoer) commutes(n *program.Node) (rotated []int, ok bool) {
 	case program.OpAdd, program.OpSub:
 		return []int{0, 1}, u.hasResultType(n, 0) && u.hasResultType(n, 1)
 	case program.OpSelect:
-		return u.selectCommutes(n)
-	}
-	return nil, false
-}
-
-// selectCommutes rotates the operands of a select whose condition holds for whole runs. Zeros and NaN need no rotation.
-func (u *undoer) selectCommutes(n *program.Node) (rotated []int, ok bool) {
-	if !u.constantAlongRow(n.Args[0]) {
-		return nil, false
-	}
-	for i := 1; i <= 2; i++ {
-		switch {
-		case u.isZeroOrNaN(n.Args[i]):
-		case u.hasResultType(n, i):
-			rotated = append(rotated, i)
-		default:
+		// The condition must hold for whole runs. Zeros and NaN need no rotation.
+		if !u.constantAlongRow(n.Args[0]) {
 			return nil, false
 		}
+		for i := 1; i <= 2; i++ {
+			x := u.p.Node(n.Args[i])
+			switch {
+			case x != nil && x.Op == program.OpConstant && len(x.Attr.Floats) == 1 && (x.Attr.Floats[0] == 0 || math.IsNaN(x.Attr.Floats[0])):
+			case u.hasResultType(n, i):
+				rotated = append(rotated, i)
+			default:
+				return nil, false
+			}
+		}
+		return rotated, len(rotated) > 0
 	}
-	return rotated, len(rotated) > 0
+	return nil, false
 }
 
 // hasResultType reports whether an operand has the type of the result and is not repeated.
@@ -277,15 +274,4 @@ func (u *undoer) constantAlongRow(id program.ID) bool {
 		return i < 0 || u.p.TypeOf(n.Args[0]).Shape[i] == 1
 	}
 	return false
-}
-
-// isZeroOrNaN reports whether a value is 0 or NaN in every element, which no rotation
-// changes.
-func (u *undoer) isZeroOrNaN(id program.ID) bool {
-	n := u.p.Node(id)
-	if n == nil || n.Op != program.OpConstant || len(n.Attr.Floats) != 1 {
-		return false
-	}
-	v := n.Attr.Floats[0]
-	return v == 0 || math.IsNaN(v)
 }

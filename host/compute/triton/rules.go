@@ -34,19 +34,24 @@ func init() { // a literal would be an initialization cycle: some rules call wha
 		program.OpSqrt: operation("tt.precise_sqrt"), program.OpExp: (*writer).exp, program.OpExpm1: call("__nv_expm1f"),
 		program.OpLog: call("__nv_logf"), program.OpLog1p: call("__nv_log1pf"), program.OpTanh: call("__nv_tanhf"),
 		program.OpFloor: call("__nv_floorf"), program.OpRound: (*writer).round, program.OpLogb: (*writer).logb,
-		program.OpIsFinite: (*writer).isFinite, program.OpNot: (*writer).not,
+		program.OpNot: (*writer).not,
+		program.OpIsFinite: func(w *writer, _ *program.Node, args []value) value {
+			return w.compare("arith.cmpf", "olt", w.apply("math.absf", args[0]), w.number(args[0], math.Inf(1)))
+		},
 		program.OpAdd: (*writer).add, program.OpSub: byType("arith.subf", "arith.subi", "arith.subi"),
 		program.OpMul: (*writer).mul, program.OpDiv: (*writer).div,
 		program.OpPow: call("__nv_powf"), program.OpLdexp: (*writer).ldexp,
 		program.OpMax: byType("arith.maximumf", "arith.maxsi", "arith.maxui"), program.OpMin: byType("arith.minimumf", "arith.minsi", "arith.minui"),
 		program.OpAnd: (*writer).and, program.OpOr: operation("arith.ori"), program.OpXor: operation("arith.xori"),
 		program.OpShl: operation("arith.shli"), program.OpShr: byType("", "arith.shrsi", "arith.shrui"),
-		program.OpClamp: (*writer).clamp, program.OpSelect: (*writer).selectRule,
-		program.OpEq: comparison("oeq", "eq", "eq"), program.OpNe: comparison("une", "ne", "ne"),
+		program.OpClamp:  (*writer).clamp,
+		program.OpSelect: func(w *writer, _ *program.Node, args []value) value { return w.selectValue(args[0], args[1], args[2]) },
+		program.OpEq:     comparison("oeq", "eq", "eq"), program.OpNe: comparison("une", "ne", "ne"),
 		program.OpLt: comparison("olt", "slt", "ult"), program.OpLe: comparison("ole", "sle", "ule"),
 		program.OpGt: comparison("ogt", "sgt", "ugt"), program.OpGe: comparison("oge", "sge", "uge"),
-		program.OpConvert: (*writer).convert, program.OpBitcast: (*writer).bitcast,
-		program.OpReshape: (*writer).reshape, program.OpBroadcast: (*writer).broadcast, program.OpStopGradient: unchanged,
+		program.OpConvert: (*writer).convert,
+		program.OpBitcast: func(w *writer, n *program.Node, args []value) value { return w.bits(args[0], elem(n.Type.DType)) },
+		program.OpReshape: (*writer).reshape, program.OpBroadcast: (*writer).broadcast, program.OpStopGradient: func(_ *writer, _ *program.Node, args []value) value { return args[0] },
 		program.OpReduceSum: (*writer).reduction, program.OpReduceMax: (*writer).reduction, program.OpReduceMin: (*writer).reduction,
 		program.OpHadamard: (*writer).hadamard,
 	}
@@ -87,8 +92,6 @@ func comparison(predicates ...string) rule {
 		return w.compare(op, choose(d, predicates), args[0], args[1])
 	}
 }
-
-func unchanged(_ *writer, _ *program.Node, args []value) value { return args[0] }
 
 // number is a constant with the element type and the axes of x.
 func (w *writer) number(x value, n float64) value {
@@ -239,14 +242,6 @@ func (w *writer) selectValue(condition, x, y value) value {
 	return v
 }
 
-func (w *writer) selectRule(_ *program.Node, args []value) value {
-	return w.selectValue(args[0], args[1], args[2])
-}
-
-func (w *writer) isFinite(_ *program.Node, args []value) value {
-	return w.compare("arith.cmpf", "olt", w.apply("math.absf", args[0]), w.number(args[0], math.Inf(1)))
-}
-
 func (w *writer) not(_ *program.Node, args []value) value {
 	ones := -1.0
 	if args[0].elem == "i1" {
@@ -275,8 +270,4 @@ func (w *writer) convert(n *program.Node, args []value) value {
 		return w.cast("arith.fptosi", x, "i32")
 	}
 	return w.cast("arith.fptoui", x, "i32")
-}
-
-func (w *writer) bitcast(n *program.Node, args []value) value {
-	return w.bits(args[0], elem(n.Type.DType))
 }

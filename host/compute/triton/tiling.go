@@ -119,25 +119,21 @@ func (w *writer) tensors(row layout) int {
 			n += 2
 		}
 	}
-	if w.rotatesReduced() {
-		more += 3
-	}
-	return n + before + more
-}
-
-// rotatesReduced reports whether the program rotates something, computes a number for each row from that, and rotates again: what is
-// rotated stays in registers up to the second rotation.
-func (w *writer) rotatesReduced() bool {
+	// Where something is rotated, a number for each row is computed from that, and rotated again, what is
+	// rotated stays in registers up to the second rotation.
 	rotations, reductions := 0, 0
-	for _, n := range w.p.Nodes {
-		info, _ := n.Op.Info()
-		if n.Op == program.OpHadamard {
+	for _, node := range w.p.Nodes {
+		info, _ := node.Op.Info()
+		if node.Op == program.OpHadamard {
 			rotations++
 		} else if info.Class == program.ClassReduce {
 			reductions++
 		}
 	}
-	return rotations > 1 && reductions > 0
+	if rotations > 1 && reductions > 0 {
+		more += 3
+	}
+	return n + before + more
 }
 
 // readAfterRotation says of each input whether it, or a tensor computed from it, meets what was rotated. Without a rotation all do.

@@ -77,7 +77,8 @@ func (w *writer) write() (text string, err error) {
 	for _, s := range sums {
 		w.storeSums(s)
 	}
-	return w.module(fmt.Sprintf(`"ttg.maxnreg" = %d : i32`, maxRegisters), w.parameters()), nil
+	return fmt.Sprintf("module attributes {\"ttg.maxnreg\" = %d : i32} {\n  tt.func public @%s(%s) attributes {noinline = false} {\n%s    tt.return\n  }\n}\n",
+		maxRegisters, w.name(), strings.Join(w.parameters(), ", "), w.before.String()+w.text.String()), nil
 }
 
 // A sum is what an instance adds up of a part of a [Summed] output: a tile, whose elements are those of all its tiles together.
@@ -175,17 +176,6 @@ func (w *writer) once(what string, write func() value) value {
 	return v
 }
 
-// module is the text of the kernel, a function with these parameters, and attributes of all of it.
-func (w *writer) module(attributes string, parameters []string) string {
-	return fmt.Sprintf("module attributes {%s} {\n  tt.func public @%s(%s) attributes {noinline = false} {\n%s    tt.return\n  }\n}\n",
-		attributes, w.name(), strings.Join(parameters, ", "), w.before.String()+w.text.String())
-}
-
-// parameter is a pointer to memory that begins at a multiple of so many bytes.
-func parameter(name, stored string, multiple int) string {
-	return fmt.Sprintf("%s: !tt.ptr<%s> {tt.divisibility = %d : i32}", name, stored, multiple)
-}
-
 // wholeVector is the number of bytes that a thread reads or writes at once, at most. Memory of a tensor begins at a multiple of it.
 const wholeVector = 16
 
@@ -200,7 +190,8 @@ func (w *writer) parameters() (list []string) {
 		}
 	}
 	add := func(name, stored string) {
-		list = append(list, parameter(name, stored, wholeVector/most*min(bytesOf[stored], most)))
+		multiple := wholeVector / most * min(bytesOf[stored], most) // of bytes, at which the memory begins
+		list = append(list, fmt.Sprintf("%s: !tt.ptr<%s> {tt.divisibility = %d : i32}", name, stored, multiple))
 	}
 	for i, in := range w.p.Inputs {
 		add(fmt.Sprintf("%%in%d", i), w.memory(in.Name, in.Type))
@@ -315,7 +306,13 @@ func (w *writer) toBytes(x value) value {
 }
 
 // dims are the axes of a tile: rows first, where it has several.
-func (w *writer) dims(l layout) []int { return w.tileDims(w.tile, w.rowDims(l)...) }
+func (w *writer) dims(l layout) []int {
+	row := slices.Clone(l.Row) // of a part, padded to a power of two; the padding has any value
+	if len(row) > 0 {
+		row[l.first()] = w.piece(l).padded
+	}
+	return w.tileDims(w.tile, row...)
+}
 
 func (w *writer) tileDims(rows int, row ...int) []int {
 	switch {
@@ -329,16 +326,6 @@ func (w *writer) tileDims(rows int, row ...int) []int {
 
 // axis is the axis of a tile for an axis of a tensor.
 func (w *writer) axis(l layout, i int) int { return l.Axis(i) - 1 + len(w.tileDims(1, 2)) - 1 }
-
-// rowDims are the axes in a part of a row as a tile has them: powers of two. The padding is at the end of the row and has any
-// value.
-func (w *writer) rowDims(l layout) []int {
-	dims := slices.Clone(l.Row)
-	if len(dims) > 0 {
-		dims[l.first()] = w.piece(l).padded
-	}
-	return dims
-}
 
 // address returns the addresses of the elements of a tile, rows × elements, and a mask of those
 // that are in the tensor; the mask is the zero value if all are. What is shared is at the tensor's begin.
@@ -358,7 +345,10 @@ func (w *writer) address(pointer, stored string, l layout, rows int, shared bool
 	}
 	address = w.addTo(w.broadcastTo(first, dims), w.offset(l.Size(), dims))
 	if piece.size < piece.padded {
-		there = w.insideMask(piece.size*inner, dims)
+		size := piece.size * inner
+		there = w.once(fmt.Sprint("inside ", size, dims), func() value {
+			return w.compare("arith.cmpi", "slt", w.column(dims), w.broadcastTo(w.constant("i32", float64(size)), dims))
+		})
 	}
 	return address, there
 }
@@ -401,13 +391,6 @@ func (w *writer) column(dims []int) value {
 		return w.countTo(dims[0])
 	}
 	return w.broadcastTo(w.reshapeTo(w.countTo(dims[1]), []int{1, dims[1]}), dims)
-}
-
-// insideMask is the mask of the elements of padded rows that are in the tensor, for rows × elements.
-func (w *writer) insideMask(size int, dims []int) value {
-	return w.once(fmt.Sprint("inside ", size, dims), func() value {
-		return w.compare("arith.cmpi", "slt", w.column(dims), w.broadcastTo(w.constant("i32", float64(size)), dims))
-	})
 }
 
 // compare adds a comparison.
