@@ -68,7 +68,13 @@ func (absmax) Quantize(b *program.Builder, x program.Value, site sdk.Site) (sdk.
 	}
 	split := newGroups(site)
 	grouped := split.apply(x)
-	amax := split.max(grouped.Abs())
+	size := grouped.Abs()
+	var amax program.Value // one for each group, or a scalar
+	if site.Text("granularity") == perTensor {
+		amax = size.MaxAll()
+	} else {
+		amax = size.MaxRow()
+	}
 	finite := amax.IsFinite()
 	value, codes, scale := levels.quantize(grouped, amax, finite)
 	mask := finite.Broadcast(grouped.Shape(), nil)
@@ -93,7 +99,6 @@ func (absmax) Unpack(_ *program.Builder, codes, scale program.Value, site sdk.Si
 // groups rearranges a tensor so that the numbers that share a scale lie along the last
 // axis. A tensor with one scale for all its numbers, or one for each row, stays as it is.
 type groups struct {
-	whole    bool // the whole tensor has one scale
 	split    bool // a row has more than one group
 	declared int  // the size of a group by the settings; 0: a row, or the whole tensor
 	blocks   microscaling.Blocks
@@ -106,7 +111,6 @@ func newGroups(site sdk.Site) groups {
 		size = min(declared, size)
 	}
 	return groups{
-		whole:    site.Text("granularity") == perTensor,
 		split:    size < site.RowLen(),
 		declared: declared,
 		blocks:   microscaling.NewBlocks(site.Shape, size),
@@ -128,14 +132,6 @@ func (g groups) undo(v program.Value) program.Value {
 		return v
 	}
 	return g.blocks.Join(v)
-}
-
-// max is the maximum of each group: one element on the last axis, or a scalar.
-func (g groups) max(v program.Value) program.Value {
-	if g.whole {
-		return v.MaxAll()
-	}
-	return v.MaxRow()
 }
 
 // centredEps is what the published centred quantizer adds to the maximum.
@@ -198,7 +194,7 @@ func (l levels) quantize(x, amax, finite program.Value) (value, codes, scale pro
 	if l.offset != 0 {
 		step = step.Shift(l.offset)
 	}
-	step = finite.Select(l.roundStep(step.Div(b.Const(l.top))), b.Const(math.NaN()))
+	step = finite.Select(l.scale.RoundStep(step.Div(b.Const(l.top)), l.centred), b.Const(math.NaN()))
 	if l.centred {
 		level := l.round(x.Div(step).Shift(0.5)).Shift(-0.5)
 		return level.Mul(step), level.Scale(2), step.Scale(0.5)
@@ -207,14 +203,6 @@ func (l levels) quantize(x, amax, finite program.Value) (value, codes, scale pro
 	step = zero.Select(b.Const(0), step)
 	q := l.round(x.Div(zero.Select(b.Const(math.Inf(1)), step)))
 	return q.Mul(step), q, step
-}
-
-// roundStep rounds the step to the type of scales.
-func (l levels) roundStep(step program.Value) program.Value {
-	if l.centred {
-		return l.scale.RoundStep(step)
-	}
-	return l.scale.Round(step)
 }
 
 // round is the nearest integer within the bounds. In a group that is not finite the

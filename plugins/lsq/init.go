@@ -4,22 +4,9 @@ import (
 	"math"
 
 	"github.com/cage-qat/cage/sdk"
+	"github.com/cage-qat/cage/sdk/microscaling"
 	"github.com/cage-qat/cage/sdk/program"
 )
-
-// officialK holds, indexed by the number of bits, the factors of QuEST's published code
-// for the amplitude of a Gaussian on a grid of half-integers (IST-DASLab/QuEST,
-// src/models/quantization/base_linear.py).
-var officialK = [9]float64{
-	1: 0.7978845587140913,
-	2: 1.4935346200015913,
-	3: 2.051068354131873,
-	4: 2.513930578568423,
-	5: 2.9160938834961225,
-	6: 3.276597282593217,
-	7: 3.6010497188221655,
-	8: 3.884938678807525,
-}
 
 // officialEps is what the published code adds to the amplitude.
 const officialEps = 1e-8
@@ -63,7 +50,7 @@ func (g grid) initialStep(x program.Value) (step program.Value, extra float64) {
 		return g.mean(x.Abs()).Scale(2 / math.Sqrt(g.qp)), 0
 	case g.official():
 		perAmplitude := 2 / (2*half - 1)
-		return g.mean(x.Square()).Sqrt().Scale(officialK[g.site.Int("bits")] * perAmplitude), officialEps * perAmplitude
+		return g.mean(x.Square()).Sqrt().Scale(microscaling.HalfIntegerFactors[g.site.Int("bits")] * perAmplitude), officialEps * perAmplitude
 	case g.weight():
 		mean := g.mean(x)
 		deviation := g.mean(x.Sub(mean).Square()).Sqrt()

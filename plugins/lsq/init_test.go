@@ -6,6 +6,7 @@ import (
 
 	"github.com/cage-qat/cage/internal/testing/plugintest"
 	"github.com/cage-qat/cage/sdk"
+	"github.com/cage-qat/cage/sdk/microscaling"
 )
 
 // sample has mean ½, mean magnitude 2.5, mean square 7.5 and variance 7.25.
@@ -13,7 +14,7 @@ var sample = []float64{-4, 1, 3, 2}
 
 func TestInit(t *testing.T) {
 	deviation := math.Sqrt(7.25)
-	official := 2 * (officialK[3]*math.Sqrt(7.5) + 1e-8) / 7
+	official := 2 * (microscaling.HalfIntegerFactors[3]*math.Sqrt(7.5) + 1e-8) / 7
 	for _, c := range []struct {
 		name  string
 		role  sdk.Role

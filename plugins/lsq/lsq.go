@@ -109,7 +109,7 @@ func (lsq) Quantize(b *program.Builder, x program.Value, site sdk.Site) (sdk.Qua
 	step, offset := site.Trained[trainedStep], site.Trained[trainedOffset]
 	finite := g.finite(x)
 	// One factor turns everything that shares the step with NaN or ±Inf into NaN.
-	s := finite.Select(g.roundStep(step.Max(b.Const(g.smallestStep()))), b.Const(math.NaN()))
+	s := finite.Select(microscaling.ScaleTypeOf(site).RoundStep(step.Max(b.Const(g.smallestStep())), g.official()), b.Const(math.NaN()))
 	r := x // the place of x on the grid, in units of the step
 	if offset.Valid() {
 		r = r.Sub(offset)
@@ -182,7 +182,7 @@ func (lsq) Unpack(_ *program.Builder, codes, scale program.Value, site sdk.Site)
 	return value(codes, part(0), part(1)), nil
 }
 
-// hasOffset tells whether the site learns an offset.
+// hasOffset reports whether the site learns an offset.
 func hasOffset(site sdk.Site) bool {
 	return site.Text("variant") == variantPlus && site.Role != sdk.RoleWeight
 }
@@ -245,7 +245,12 @@ func newGrid(site sdk.Site) (grid, error) {
 	if g.official() {
 		g.shift, g.codes = 0.5, 2
 	}
-	g.gradientScale = 1 / math.Sqrt(float64(g.elementsPerStep())*g.qp)
+	// For an activation in the paper form, only the numbers of one token count.
+	perStep := g.size()
+	if !g.stable() && (g.rows() || !g.weight() && !g.official()) {
+		perStep = site.RowLen()
+	}
+	g.gradientScale = 1 / math.Sqrt(float64(perStep)*g.qp)
 	return g, nil
 }
 
@@ -260,27 +265,6 @@ func (g grid) smallestStep() float64 {
 		return smallestStableQAT
 	}
 	return smallestStep
-}
-
-// roundStep rounds the step to the type of scales.
-func (g grid) roundStep(step program.Value) program.Value {
-	if g.official() {
-		return microscaling.ScaleTypeOf(g.site).RoundStep(step)
-	}
-	return microscaling.ScaleTypeOf(g.site).Round(step)
-}
-
-// elementsPerStep is N, how many numbers share a step. For an activation in the paper form, only the
-// numbers of one token count.
-func (g grid) elementsPerStep() int {
-	switch {
-	case g.stable():
-		return g.size()
-	case g.rows() || !g.weight() && !g.official():
-		return g.site.RowLen()
-	default:
-		return g.size()
-	}
 }
 
 // size is the number of elements of the tensor.

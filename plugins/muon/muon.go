@@ -82,25 +82,20 @@ func (muon) Update(_ *program.Builder, in sdk.UpdateInput, t sdk.Tensor) (progra
 	if err != nil {
 		return program.Value{}, nil, err
 	}
-	u, next := momentum(in, t)
-	return orthogonalizeParts(u, parts, t), next, nil
-}
-
-// momentum returns the matrix that is to be orthogonalized, and the next state.
-func momentum(in sdk.UpdateInput, t sdk.Tensor) (program.Value, sdk.State) {
-	mu, g := t.Float("momentum"), in.Gradient
+	mu, u := t.Float("momentum"), in.Gradient
 	if mu == 0 {
-		return g, nil
+		return orthogonalizeParts(u, parts, t), nil, nil
 	}
 	if t.Text("variant") == variantOriginal {
-		g = g.Scale(1 - mu)
+		u = u.Scale(1 - mu)
 	}
-	buffer := in.State[stateBuffer].Scale(mu).Add(g)
-	next := sdk.State{stateBuffer: buffer}
+	buffer := in.State[stateBuffer].Scale(mu).Add(u)
 	if t.Bool("nesterov") {
-		return g.Add(buffer.Scale(mu)), next
+		u = u.Add(buffer.Scale(mu))
+	} else {
+		u = buffer
 	}
-	return buffer, next
+	return orthogonalizeParts(u, parts, t), sdk.State{stateBuffer: buffer}, nil
 }
 
 func main() { sdk.ServeOptimizer(muon{}) }

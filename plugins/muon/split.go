@@ -58,21 +58,15 @@ func orthogonalizeParts(u program.Value, parts []int, t sdk.Tensor) program.Valu
 		if n > 1 {
 			x = x.Reshape(n, rows, cols)
 		}
-		done = append(done, newtonSchulz(x, newIteration(t, rows, cols)).Reshape(n*rows, cols))
+		it := iteration{steps: t.Int("ns_steps"), eps: t.Float("eps"),
+			a: t.Float("ns_a"), b: t.Float("ns_b"), c: t.Float("ns_c"), factor: factor(t, rows, cols)}
+		done = append(done, newtonSchulz(x, it).Reshape(n*rows, cols))
 		first, parts = first+n*rows, parts[n:]
 	}
 	if len(done) == 1 {
 		return done[0]
 	}
 	return done[0].Concatenate(0, done[1:]...)
-}
-
-// newIteration is the configured iteration for a part.
-func newIteration(t sdk.Tensor, rows, cols int) iteration {
-	return iteration{
-		steps: t.Int("ns_steps"), eps: t.Float("eps"), factor: factor(t, rows, cols),
-		a: t.Float("ns_a"), b: t.Float("ns_b"), c: t.Float("ns_c"),
-	}
 }
 
 // factor is the number by which the orthogonalized matrix of a part is multiplied.

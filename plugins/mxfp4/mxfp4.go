@@ -92,9 +92,15 @@ func (mxfp4) Quantize(b *program.Builder, x program.Value, site sdk.Site) (sdk.Q
 	if err != nil {
 		return sdk.Quantized{}, err
 	}
-	signs, err := newSigns(b, site, rotation)
-	if err != nil {
-		return sdk.Quantized{}, err
+	var signs microscaling.Signs
+	if site.Text("signs") == microscaling.SignsRandom {
+		if rotation == 1 {
+			return sdk.Quantized{}, sdk.Refuse("signs = %q changes nothing without a rotation: give rotation, such as \"32\"",
+				microscaling.SignsRandom)
+		}
+		if site.Training {
+			signs = microscaling.RandomSigns(b, site)
+		}
 	}
 	z := rotation.Apply(signs.Apply(x))
 	blocks := microscaling.NewBlocks(site.Shape, block)
@@ -109,56 +115,38 @@ func (mxfp4) Quantize(b *program.Builder, x program.Value, site sdk.Site) (sdk.Q
 		Scale: s.scale,
 		Grid:  sdk.E2M1(block),
 	}
-	if kind := maskKind(site); kind == maskNone {
+	kind := site.Text("mask")
+	switch {
+	case kind != maskAuto:
+	case site.Text("scale_rule") == ruleQuest:
+		kind = maskClip
+	default:
+		kind = maskNone
+	}
+	if kind == maskNone {
 		// M is constant along each block of the rotation, so the two rotations cancel, and the signs do.
 		out.Mask = blocks.Spread(s.finite)
 		out.Surrogate = blocks.Join(s.finite.Select(blocks.Split(x), b.Const(0)))
 	} else {
-		inside := within(ratio, kind)
+		// clip is |V/X| < 6, and trust is |V/X − P| ≤ 1; both are false for NaN. The latter is the same as
+		// |V/X| ≤ 7: no number up to 6 is farther than 1 from its nearest level, whatever the rule for ties,
+		// and above 6 that is 6.
+		size := ratio.Abs()
+		var inside program.Value
+		if kind == maskClip {
+			inside = size.Lt(b.Const(microscaling.LargestE2M1))
+		} else {
+			inside = size.Le(b.Const(microscaling.LargestE2M1 + 1))
+		}
 		out.Mask = blocks.Join(inside)
 		out.Surrogate = signs.Apply(rotation.Apply(blocks.Join(inside.Select(v, b.Const(0)))))
 	}
 	return out, nil
 }
 
-// newSigns are those before the rotation.
-func newSigns(b *program.Builder, site sdk.Site, rotation microscaling.Rotation) (microscaling.Signs, error) {
-	switch {
-	case site.Text("signs") == microscaling.SignsFixed:
-		return microscaling.Signs{}, nil
-	case rotation == 1:
-		return microscaling.Signs{}, sdk.Refuse("signs = %q changes nothing without a rotation: give rotation, such as \"32\"", microscaling.SignsRandom)
-	case !site.Training:
-		return microscaling.Signs{}, nil
-	}
-	return microscaling.RandomSigns(b, site), nil
-}
-
 // Unpack writes X·P, rotated back, for evaluation: random signs are not in the codes.
 func (mxfp4) Unpack(_ *program.Builder, codes, scale program.Value, site sdk.Site) (program.Value, error) {
 	return microscaling.Unpack(codes, scale, site, block)
-}
-
-// maskKind is the mask with auto resolved.
-func maskKind(site sdk.Site) string {
-	switch kind := site.Text("mask"); {
-	case kind != maskAuto:
-		return kind
-	case site.Text("scale_rule") == ruleQuest:
-		return maskClip
-	}
-	return maskNone
-}
-
-// within is the mask for ratios V/X; it is false where they are NaN. clip is |V/X| < 6,
-// and trust is |V/X − P| ≤ 1. The latter is the same as |V/X| ≤ 7: no number up to 6 is
-// farther than 1 from its nearest level, whatever the rule for ties, and above 6 that is 6.
-func within(ratio program.Value, kind string) program.Value {
-	m, b := ratio.Abs(), ratio.Builder()
-	if kind == maskClip {
-		return m.Lt(b.Const(microscaling.LargestE2M1))
-	}
-	return m.Le(b.Const(microscaling.LargestE2M1 + 1))
 }
 
 const (
@@ -202,7 +190,10 @@ func newScale(v program.Value, rule string) scale {
 	gain := 1.0
 	var exponent, finite program.Value
 	if rule == ruleQuest {
-		std := deviation(v)
+		// The population standard deviation, with the zeros that fill up a short block. Subtracting the mean
+		// first costs one pass more than E[V²] − E[V]², which in binary32 has no correct digit if the
+		// deviation is below a thousandth of the mean.
+		std := v.Sub(v.MeanRow()).Square().MeanRow().Sqrt()
 		finite = std.IsFinite()
 		exponent = std.Scale(questLargest / microscaling.LargestE2M1).Shift(questEps).Logb()
 	} else {
@@ -227,14 +218,6 @@ func newScale(v program.Value, rule string) scale {
 		inverse: finite.Select(b.Const(gain).Ldexp(exponent.Neg()), nan),
 		finite:  finite,
 	}
-}
-
-// deviation is the population standard deviation of each block, including the zeros that
-// fill up a short one. It subtracts the mean first, which costs one pass more than
-// E[V²] − E[V]². In binary32 that formula has no correct digit if the deviation is below a
-// thousandth of the mean.
-func deviation(v program.Value) program.Value {
-	return v.Sub(v.MeanRow()).Square().MeanRow().Sqrt()
 }
 
 func main() { sdk.ServeQuantizer(mxfp4{}) }

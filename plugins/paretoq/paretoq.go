@@ -86,7 +86,7 @@ func (paretoq) Quantize(b *program.Builder, x program.Value, site sdk.Site) (sdk
 	finite := g.fold(x, program.Value.MeanRow, program.Value.SumAll).IsFinite()
 	step := alpha.Max(b.Const(smallestAlpha)).Scale(1 / g.reach)
 	// One factor turns everything that shares α with NaN or ±Inf into NaN.
-	step = finite.Select(g.roundStep(step), b.Const(math.NaN()))
+	step = finite.Select(microscaling.ScaleTypeOf(site).RoundStep(step, g.shift > 0), b.Const(math.NaN()))
 	level, deviation, inside := g.round(x.Div(step))
 	codes, scale := finite.Select(level.Scale(g.codes), zero), step.Scale(1/g.codes)
 	// A function that is linear in x and α, with the gradients dx and dα; α of a row that is not
@@ -146,7 +146,7 @@ func newGrid(site sdk.Site) grid {
 	return g
 }
 
-// signs tells whether the levels are signs.
+// signs reports whether the levels are signs.
 func (g grid) signs() bool { return g.site.Int("bits") == 1 }
 
 // declared is the grid of the codes.
@@ -166,14 +166,6 @@ func (g grid) fold(v program.Value, row, all func(program.Value) program.Value) 
 		return row(v)
 	}
 	return all(v)
-}
-
-// roundStep rounds the step to the type of scales.
-func (g grid) roundStep(step program.Value) program.Value {
-	if g.shift > 0 {
-		return microscaling.ScaleTypeOf(g.site).RoundStep(step)
-	}
-	return microscaling.ScaleTypeOf(g.site).Round(step)
 }
 
 // round gives for each r = x/step its level, what dα multiplies dx̂ with, and whether it is not

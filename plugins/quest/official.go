@@ -26,12 +26,12 @@ const officialEps = 1e-8
 // not in the threshold; with zero_guard the row gives zeros and M = 1.
 func quantizeOfficial(z program.Value, site sdk.Site) grid {
 	b := z.Builder()
-	k := officialK[site.Int("bits")]
+	k := microscaling.HalfIntegerFactors[site.Int("bits")]
 	n := math.Ldexp(1, site.Int("bits"))
 
 	sigma, finite := rms(z)
 	amplitude := poison(sigma.Scale(k).Shift(officialEps), finite)
-	step := poison(microscaling.ScaleTypeOf(site).RoundStep(amplitude.Scale(2/(n-1))), finite)
+	step := poison(microscaling.ScaleTypeOf(site).RoundStep(amplitude.Scale(2/(n-1)), true), finite)
 	r := z.Div(step)
 	level := r.Shift(0.5).Round().Clip(1-n/2, n/2).Shift(-0.5)
 	limit := sigma.Scale(site.Float("trust") * k / (n - 1)).Div(step)

@@ -25,7 +25,7 @@ func newLevels(site sdk.Site) (levels, error) {
 	}
 	half := float64(int(1) << (bits - 1))
 	if official {
-		return levels{-half, half - 1, officialK[bits]}, nil
+		return levels{-half, half - 1, microscaling.HalfIntegerFactors[bits]}, nil
 	}
 	return levels{-half, half - 1, matchedK[bits]}, nil
 }

@@ -20,7 +20,6 @@ import (
 	"math"
 	"math/bits"
 	"slices"
-	"strconv"
 
 	"github.com/cage-qat/cage/sdk"
 	"github.com/cage-qat/cage/sdk/microscaling"
@@ -82,14 +81,14 @@ type grid struct {
 
 // Quantize writes the program of one site.
 func (quest) Quantize(b *program.Builder, x program.Value, site sdk.Site) (sdk.Quantized, error) {
-	block, err := rotationBlock(site.Text("rotation"), site.RowLen())
+	rotation, err := newRotation(site.Text("rotation"), site.RowLen())
 	if err != nil {
 		return sdk.Quantized{}, err
 	}
-	if block == 1 && site.RowLen() > 1 && site.Text("rotation") == rotateAuto {
+	if rotation == 1 && site.RowLen() > 1 && site.Text("rotation") == rotateAuto {
 		slog.Warn("rows of odd length are not rotated", "site", site.Name, "length", site.RowLen())
 	}
-	z := rotate(x, block)
+	z := rotation.Apply(x)
 	var g grid
 	official := site.Text("form") == formOfficial
 	if official {
@@ -101,13 +100,25 @@ func (quest) Quantize(b *program.Builder, x program.Value, site sdk.Site) (sdk.Q
 		}
 		g = l.quantize(z, site)
 	}
+	value, mask, zero := rotation.Apply(g.zhat), g.mask, b.Const(0)
+	// The reverse pass of the surrogate is dx = Hᵀ(M ⊙ H·dx̂); its value is never computed. Without a
+	// mask, M is constant along each row, and the two rotations cancel.
+	passes := z
+	if site.Text("mask") == maskNone {
+		passes, rotation = x, 1
+	}
+	surrogate := rotation.Apply(mask.Select(passes, zero))
+	codes := g.finite.Select(g.codes, zero).Convert(program.Int)
+	if !slices.Equal(mask.Shape(), site.Shape) { // one element for each row
+		mask = mask.Broadcast(site.Shape, nil)
+	}
 	return sdk.Quantized{
-		Value:       rotate(g.zhat, block),
-		Surrogate:   surrogate(x, z, g.mask, site.Text("mask"), block),
-		Codes:       g.finite.Select(g.codes, b.Const(0)).Convert(program.Int),
+		Value:       value,
+		Surrogate:   surrogate,
+		Codes:       codes,
 		Scale:       g.scale,
 		Grid:        g.all,
-		Mask:        expand(g.mask, site.Shape),
+		Mask:        mask,
 		Homogeneous: !official && microscaling.ScaleTypeOf(site) == microscaling.ScaleF32,
 	}, nil
 }
@@ -115,30 +126,11 @@ func (quest) Quantize(b *program.Builder, x program.Value, site sdk.Site) (sdk.Q
 // Unpack writes Hᵀ(scale·codes). In the official form codes are doubled levels and the
 // scale is half a step; both are exact.
 func (quest) Unpack(_ *program.Builder, codes, scale program.Value, site sdk.Site) (program.Value, error) {
-	block, err := rotationBlock(site.Text("rotation"), site.RowLen())
+	rotation, err := newRotation(site.Text("rotation"), site.RowLen())
 	if err != nil {
 		return program.Value{}, err
 	}
-	return rotate(codes.Convert(program.Float).Mul(scale), block), nil
-}
-
-// surrogate is a function of x whose reverse pass is dx = Hᵀ(M ⊙ H·dx̂). Its value is
-// never computed, and the reverse pass needs only the mask of the forward pass. Without
-// a mask, M is constant along each row, and the two rotations cancel.
-func surrogate(x, z, mask program.Value, kind string, block int) program.Value {
-	zero := x.Builder().Const(0)
-	if kind == maskNone {
-		return mask.Select(x, zero)
-	}
-	return rotate(mask.Select(z, zero), block)
-}
-
-// expand repeats a mask that has one element for each row, so that it has the given shape.
-func expand(mask program.Value, shape []int) program.Value {
-	if slices.Equal(mask.Shape(), shape) {
-		return mask
-	}
-	return mask.Broadcast(shape, nil)
+	return rotation.Apply(codes.Convert(program.Float).Mul(scale)), nil
 }
 
 // rms returns the root mean square of each row, and whether the row is finite. The sum of
@@ -155,47 +147,25 @@ func poison(v, finite program.Value) program.Value {
 	return finite.Select(v, v.Builder().Const(math.NaN()))
 }
 
-// The values of the parameter rotation besides numbers.
+// The values of the parameter rotation besides numbers and [microscaling.NoRotation].
 const (
 	rotateAuto = "auto"
 	rotateFull = "full"
-	rotateNone = "none"
 )
 
-// rotationBlock is the order of the Hadamard matrix for rows of length d; 1 means
-// no rotation. The paper rotates by a matrix as large as the row. In natural order such a
-// matrix exists only for powers of two, so auto takes the largest power of two that
-// divides d.
-func rotationBlock(rotation string, d int) (int, error) {
+// newRotation reads the setting for rows of length d. The paper rotates by a matrix as large as the
+// row. In natural order such a matrix exists only for powers of two, so auto takes the largest power
+// of two that divides d.
+func newRotation(setting string, d int) (microscaling.Rotation, error) {
 	largest := 1 << bits.TrailingZeros(uint(d))
-	switch rotation {
-	case rotateAuto:
-		return largest, nil
-	case rotateNone:
-		return 1, nil
-	case rotateFull:
-		if largest != d {
-			return 0, sdk.Refuse("rotation = %q: the row length %d is not a power of two; %q would rotate blocks of %d", rotation, d, rotateAuto, largest)
-		}
-		return d, nil
+	switch {
+	case setting == rotateFull && largest != d:
+		return 0, sdk.Refuse("rotation = %q: the row length %d is not a power of two; %q would rotate blocks of %d",
+			setting, d, rotateAuto, largest)
+	case setting == rotateAuto || setting == rotateFull:
+		return microscaling.Rotation(largest), nil
 	}
-	block, err := strconv.Atoi(rotation)
-	if err != nil || block < 1 || bits.OnesCount(uint(block)) != 1 {
-		return 0, sdk.Refuse("rotation = %q: want %s, %s, %s or a power of two such as \"128\"", rotation, rotateAuto, rotateFull, rotateNone)
-	}
-	if d%block != 0 {
-		return 0, sdk.Refuse("rotation = %q: blocks of %d do not divide the row length %d; the largest that do have %d", rotation, block, d, largest)
-	}
-	return block, nil
-}
-
-// rotate applies the block-diagonal Hadamard matrix, which is its own inverse and
-// transpose, to every row.
-func rotate(v program.Value, block int) program.Value {
-	if block == 1 {
-		return v
-	}
-	return v.Hadamard(block)
+	return microscaling.NewRotation(setting, d, rotateAuto, rotateFull)
 }
 
 // matchedK holds, indexed by the number of bits b, the factor k_b that minimises
@@ -211,21 +181,6 @@ var matchedK = [9]float64{
 	6: 3.229562857431739,
 	7: 3.583902708125806,
 	8: 3.907228474931234,
-}
-
-// officialK holds the constants of QuEST's published code (IST-DASLab/QuEST,
-// src/models/quantization/base_linear.py), fitted there numerically for the
-// half-integer grid. They agree with that grid's exact optima to about 3e-5 for up to 5
-// bits, and lie 0.04 %, 0.28 % and 0.95 % below them for 6, 7 and 8 bits.
-var officialK = [9]float64{
-	1: 0.7978845587140913,
-	2: 1.4935346200015913,
-	3: 2.051068354131873,
-	4: 2.513930578568423,
-	5: 2.9160938834961225,
-	6: 3.276597282593217,
-	7: 3.6010497188221655,
-	8: 3.884938678807525,
 }
 
 // Factors for the grid {−1, 0, 1}: matched is the optimum, found as for matchedK; official

@@ -11,6 +11,7 @@ import (
 	"github.com/cage-qat/cage/internal/testing/golden"
 	"github.com/cage-qat/cage/internal/testing/plugintest"
 	"github.com/cage-qat/cage/sdk"
+	"github.com/cage-qat/cage/sdk/microscaling"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/reference"
 	"github.com/cage-qat/cage/sdk/sdktest"
@@ -25,7 +26,7 @@ func TestConformance(t *testing.T) {
 	}
 	for _, form := range []string{formPaper, formOfficial, formTernary} {
 		for _, mask := range []string{maskTrust, maskClip, maskNone} {
-			for _, rotation := range []string{rotateAuto, rotateNone} {
+			for _, rotation := range []string{rotateAuto, microscaling.NoRotation} {
 				given := map[string]any{"form": form, "mask": mask, "rotation": rotation, "bits": 3, "k_table": tableMatched, "trust": 1.0, "zero_guard": true}
 				t.Run(form+"/"+mask+"/"+rotation, func(t *testing.T) { sdktest.Quantizer(t, quest{}, plugintest.With(t, given)...) })
 			}
@@ -58,7 +59,7 @@ func TestRange(t *testing.T) {
 					hi = float64(int(1)<<bits - 1)
 					lo = -hi
 				}
-				q := m.Quantize(t, quest{}, map[string]any{"form": form, "bits": bits, "rotation": rotateNone}, x)
+				q := m.Quantize(t, quest{}, map[string]any{"form": form, "bits": bits, "rotation": microscaling.NoRotation}, x)
 				for i, c := range q.Codes {
 					if c < lo || c > hi {
 						t.Fatalf("%s, %d bits: code %v at %d, outside %v to %v", form, bits, c, i, lo, hi)
@@ -150,7 +151,7 @@ func TestScaleType(t *testing.T) {
 	plugintest.Each(t, func(t *testing.T, m plugintest.Bench) {
 		for _, dtype := range []string{"bf16", "f16"} {
 			for _, form := range []string{formPaper, formOfficial, formTernary} {
-				q := m.Quantize(t, quest{}, map[string]any{"scale_dtype": dtype, "form": form, "rotation": rotateNone}, x)
+				q := m.Quantize(t, quest{}, map[string]any{"scale_dtype": dtype, "form": form, "rotation": microscaling.NoRotation}, x)
 				if form == formOfficial && dtype == "f16" {
 					plugintest.ShortScales(t, dtype, q.Scale, 2, 15)
 				} else {
@@ -202,7 +203,7 @@ func TestTernary(t *testing.T) {
 			}
 		}
 		plugintest.Each(t, func(t *testing.T, m plugintest.Bench) {
-			q := m.Quantize(t, quest{}, map[string]any{"form": formTernary, "k_table": table, "rotation": rotateNone}, x)
+			q := m.Quantize(t, quest{}, map[string]any{"form": formTernary, "k_table": table, "rotation": microscaling.NoRotation}, x)
 			plugintest.Near(t, "value", q.Value, value, single)
 			plugintest.Near(t, "codes", q.Codes, codes, 0)
 			plugintest.Near(t, "mask", q.Mask, mask, 0)
@@ -240,7 +241,7 @@ func maskOf(t *testing.T, r []float64, bits int, mask string, trust float64) []f
 	site := sdk.Site{Values: plugintest.Settings(t, quest{}.Describe(), map[string]any{"mask": mask, "trust": trust})}
 	return plugintest.Reference().Eval(t, func(_ *program.Builder, in []program.Value) []program.Value {
 		v := in[0]
-		return []program.Value{expand(l.mask(v, v.Clip(l.qmin, l.qmax), v.MaxRow().IsFinite(), site), []int{len(r)})}
+		return []program.Value{l.mask(v, v.Clip(l.qmin, l.qmax), v.MaxRow().IsFinite(), site).Broadcast([]int{len(r)}, nil)}
 	}, reference.Floats(r, len(r)))[0]
 }
 
@@ -313,13 +314,13 @@ func TestHandChecks(t *testing.T) {
 func TestBlockTable(t *testing.T) {
 	golden.Load(t, "testdata/hadamard.json").RunList(t, "block_table", func(t *testing.T, o golden.Object) {
 		d := o.Int("d")
-		if got, err := rotationBlock("auto", d); err != nil || got != o.Int("auto") {
+		if got, err := newRotation("auto", d); err != nil || int(got) != o.Int("auto") {
 			t.Errorf("auto for %d: %d, %v, want %d", d, got, err, o.Int("auto"))
 		}
-		if got, err := rotationBlock("full", d); (err == nil) != o.Bool("full_ok") || (err == nil && got != d) {
+		if got, err := newRotation("full", d); (err == nil) != o.Bool("full_ok") || (err == nil && int(got) != d) {
 			t.Errorf("full for %d: %d, %v", d, got, err)
 		}
-		if got, err := rotationBlock("128", d); (err == nil) != o.Bool("official_ok") || (err == nil && got != 128) {
+		if got, err := newRotation("128", d); (err == nil) != o.Bool("official_ok") || (err == nil && got != 128) {
 			t.Errorf("128 for %d: %d, %v", d, got, err)
 		}
 	})

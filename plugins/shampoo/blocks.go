@@ -108,15 +108,6 @@ func (r region) suffix() string {
 	return "." + strings.Join(places, "")
 }
 
-// stacked is the shape of the region's blocks, stacked along a first axis.
-func (r region) stacked() []int {
-	shape := []int{r.blocks()}
-	for _, s := range r {
-		shape = append(shape, s.size)
-	}
-	return shape
-}
-
 // interleaved is the region's own shape with each axis split into count × size, and the
 // order of axes that puts all counts first.
 func (r region) interleaved() (shape, order []int) {
@@ -136,17 +127,6 @@ func (r region) inPlace() bool {
 	return !slices.ContainsFunc(r[1:], func(s stretch) bool { return s.count > 1 })
 }
 
-// axesBut lists the axes of stacked blocks, except the first and the given axis of the blocks.
-func (r region) axesBut(axis int) []int {
-	var axes []int
-	for i := range r {
-		if i != axis {
-			axes = append(axes, i+1)
-		}
-	}
-	return axes
-}
-
 // take returns the blocks of a region of v, stacked.
 func (l layout) take(v program.Value, r region) program.Value {
 	v = v.Reshape(l.shape...)
@@ -161,7 +141,11 @@ func (l layout) take(v program.Value, r region) program.Value {
 		shape, order := r.interleaved()
 		v = v.Reshape(shape...).Transpose(order...)
 	}
-	return v.Reshape(r.stacked()...)
+	stacked := []int{r.blocks()}
+	for _, s := range r {
+		stacked = append(stacked, s.size)
+	}
+	return v.Reshape(stacked...)
 }
 
 // assemble makes a tensor of the stacked blocks of its regions.
@@ -171,7 +155,14 @@ func (l layout) assemble(stacks []program.Value) program.Value {
 		parts[i] = r.assemble(stacks[i])
 	}
 	for axis := len(l.shape) - 1; axis >= 0; axis-- {
-		parts = join(parts, axis, l.stretches(axis))
+		if !slices.ContainsFunc(l.regions, func(r region) bool { return r[axis].rest }) {
+			continue
+		}
+		var joined []program.Value // of blocks of two sizes
+		for run := range slices.Chunk(parts, 2) {
+			joined = append(joined, run[0].Concatenate(axis, run[1]))
+		}
+		parts = joined
 	}
 	return parts[0]
 }
@@ -191,24 +182,4 @@ func (r region) assemble(v program.Value) program.Value {
 		shape = append(shape, s.count*s.size)
 	}
 	return v.Reshape(shape...)
-}
-
-// stretches is the number of stretches of an axis: 2 if it has blocks of two sizes.
-func (l layout) stretches(axis int) int {
-	if slices.ContainsFunc(l.regions, func(r region) bool { return r[axis].rest }) {
-		return 2
-	}
-	return 1
-}
-
-// join concatenates each run of count parts along the axis.
-func join(parts []program.Value, axis, count int) []program.Value {
-	if count == 1 {
-		return parts
-	}
-	var out []program.Value
-	for run := range slices.Chunk(parts, count) {
-		out = append(out, run[0].Concatenate(axis, run[1:]...))
-	}
-	return out
 }

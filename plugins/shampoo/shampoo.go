@@ -107,7 +107,12 @@ func (shampoo) Observe(_ *program.Builder, in sdk.UpdateInput, t sdk.Tensor) (sd
 	seen := sdk.State{}
 	for f := range factors(t) {
 		g := l.take(in.Gradient, f.region)
-		others := f.region.axesBut(f.axis)
+		var others []int // the axes of stacked blocks, except the first and that of the factor
+		for i := range f.region {
+			if i != f.axis {
+				others = append(others, i+1)
+			}
+		}
 		seen[f.name(stateFactor)] = average(in.State[f.name(stateFactor)], g.Dot(g, [2][]int{others, others}, eachBlock), beta2)
 	}
 	return seen, nil
@@ -122,6 +127,7 @@ func (shampoo) RefreshAt(t sdk.Tensor) sdk.Due {
 // Refresh computes the inverse roots.
 func (shampoo) Refresh(_ *program.Builder, in sdk.RefreshInput, _ bool, t sdk.Tensor) (sdk.State, error) {
 	renewed := sdk.State{}
+	power := cmp.Or(t.Float("exponent"), 1/float64(2*len(layoutOf(t).shape)))
 	for f := range factors(t) {
 		a := in.State[f.name(stateFactor)]
 		w, q := a.EighValues(), a.EighVectors()
@@ -129,18 +135,13 @@ func (shampoo) Refresh(_ *program.Builder, in sdk.RefreshInput, _ bool, t sdk.Te
 			w = w.Div(c)
 		}
 		root := f.name(stateRoot)
-		renewed[root] = inverseRoot(w, q, in.State[root], power(t), t.Float("eps"))
+		renewed[root] = inverseRoot(w, q, in.State[root], power, t.Float("eps"))
 	}
 	return renewed, nil
 }
 
 // start is the update of the first refresh.
 func start(t sdk.Tensor) int { return cmp.Or(t.Int("start"), t.Int("freq")) }
-
-// power is the exponent that the factors are raised to, without its minus sign.
-func power(t sdk.Tensor) float64 {
-	return cmp.Or(t.Float("exponent"), 1/float64(2*len(layoutOf(t).shape)))
-}
 
 // factor names one of the statistics of a tensor: that of one axis of the blocks of a region.
 type factor struct {

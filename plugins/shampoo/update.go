@@ -26,7 +26,12 @@ func (shampoo) Update(b *program.Builder, in sdk.UpdateInput, t sdk.Tensor) (pro
 	}
 	v := average(in.State[stateV], in.Gradient.Square(), t.Float("graft_beta2"))
 	next[stateV] = v
-	adam := adamDirection(m, v, c1, in.Step, t)
+	// (m/c1)/(√(v/c2) + ε'), written so that only one division runs over the tensor.
+	ratio := c1
+	if c2, ok := correction(in.Step, t.Float("graft_beta2"), t); ok {
+		ratio = c1.Div(c2.Sqrt())
+	}
+	adam := m.Div(v.Sqrt().Mul(ratio).Add(c1.Scale(t.Float("graft_eps"))))
 	l := layoutOf(t)
 	u := precondition(m, in.State, t, func(r region, p program.Value) program.Value {
 		// ‖A‖/(‖p/c1‖ + 1e-16)/c1
@@ -36,15 +41,6 @@ func (shampoo) Update(b *program.Builder, in sdk.UpdateInput, t sdk.Tensor) (pro
 		u = in.Step.Lt(b.Const(float64(first))).Select(adam, u)
 	}
 	return u, next, nil
-}
-
-// adamDirection is (m/c1)/(√(v/c2) + ε'), written so that only one division runs over the tensor.
-func adamDirection(m, v, c1, step program.Value, t sdk.Tensor) program.Value {
-	ratio := c1
-	if c2, ok := correction(step, t.Float("graft_beta2"), t); ok {
-		ratio = c1.Div(c2.Sqrt())
-	}
-	return m.Div(v.Sqrt().Mul(ratio).Add(c1.Scale(t.Float("graft_eps"))))
 }
 
 // precondition multiplies each block of m by its inverse roots, one for each axis, and the

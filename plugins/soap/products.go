@@ -7,40 +7,11 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// gram is the product of a gradient with itself, summed over all axes but the given one.
-// This is what the gradient adds to the factor of that axis.
-func gram(g program.Value, axis int) program.Value {
-	var others []int
-	for i := range g.Shape() {
-		if i != axis {
-			others = append(others, i)
-		}
-	}
-	return g.Dot(g, [2][]int{others, others}, [2][]int{})
-}
-
 // flipped reports whether the moments of a tensor are kept transposed, as those of a
 // matrix with more rows than columns are. In every update a device has to transpose an
 // operand of a product. When the moments are flipped, the larger basis stands on the
 // right, where it need not be transposed.
 func flipped(t sdk.Tensor) bool { return len(t.Shape) == 2 && t.Shape[0] > t.Shape[1] }
-
-// momentShape is the shape of the moments.
-func momentShape(t sdk.Tensor) []int {
-	shape := slices.Clone(t.Shape)
-	if flipped(t) {
-		slices.Reverse(shape)
-	}
-	return shape
-}
-
-// momentAxis is the axis of the moments that corresponds to the given axis of the tensor.
-func momentAxis(t sdk.Tensor, axis int) int {
-	if flipped(t) {
-		return 1 - axis
-	}
-	return axis
-}
 
 // rotate transforms a gradient into the bases. The result has the shape of the moments.
 func rotate(g program.Value, state sdk.State, t sdk.Tensor) program.Value {

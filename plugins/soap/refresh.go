@@ -38,11 +38,14 @@ func (soap) Refresh(_ *program.Builder, in sdk.RefreshInput, first bool, t sdk.T
 			renewed[name(stateBasis, axis)] = eigenvectors(factor, old)
 			continue
 		}
-		n := iterate(factor, old)
-		renewed[name(stateBasis, axis)] = n.ok.Select(n.basis, old)
-		at := momentAxis(t, axis)
-		m = n.ok.Select(rebase(m, at, old, n.basis), m)
-		v = n.ok.Select(sort(v, at, n.keys), v)
+		basis, keys, ok := iterate(factor, old)
+		renewed[name(stateBasis, axis)] = ok.Select(basis, old)
+		at := axis // of the moments
+		if flipped(t) {
+			at = 1 - axis
+		}
+		m = ok.Select(rebase(m, at, old, basis), m)
+		v = ok.Select(sort(v, at, keys), v)
 	}
 	if !first {
 		renewed[stateM], renewed[stateV] = m, v
@@ -57,13 +60,6 @@ func eigenvectors(factor, old program.Value) program.Value {
 	return holds(firstRow(q).IsFinite()).Select(q, old)
 }
 
-// iterated is the result of a step of power iteration on a basis.
-type iterated struct {
-	basis program.Value // the new basis
-	keys  program.Value // the columns of the old basis were sorted by these, in descending order
-	ok    program.Value // false if the old basis has to stay
-}
-
 // iterate is one step of power iteration on a basis q of factor f: its columns are sorted
 // by the estimates of the eigenvalues, diag(qᵀfq), and q becomes (f + εI)·q,
 // orthonormalized. ε is shift times the mean eigenvalue; f + εI has the eigenvectors of f.
@@ -71,13 +67,14 @@ type iterated struct {
 // A factor has zero rows where the gradient has always been zero, as for tokens of the
 // embedding that do not occur. Then f·q is zero in these rows, too, and has too few
 // independent columns for a basis. ε·q adds those that the old basis has in these rows.
-// Where all of f is zero, or something is not finite, ok is false.
-func iterate(f, q program.Value) iterated {
+// Where all of f is zero, or something is not finite, ok is false, and the old basis has to stay.
+// keys are what the columns of the old basis were sorted by, in descending order.
+func iterate(f, q program.Value) (basis, keys, ok program.Value) {
 	image := f.MatMul(q)
-	keys := q.Dot(image, [2][]int{{0}, {0}}, [2][]int{{1}, {1}}) // products of columns
+	keys = q.Dot(image, [2][]int{{0}, {0}}, [2][]int{{1}, {1}}) // products of columns
 	mean := keys.ReduceSum(0).Scale(1 / float64(f.Shape()[0]))
-	basis := image.Add(q.Mul(mean.Scale(shift))).SortColumns(keys).QR()
-	return iterated{basis, keys, holds(firstRow(basis).IsFinite()).And(mean.Gt(f.Builder().Const(0)))}
+	basis = image.Add(q.Mul(mean.Scale(shift))).SortColumns(keys).QR()
+	return basis, keys, holds(firstRow(basis).IsFinite()).And(mean.Gt(f.Builder().Const(0)))
 }
 
 // rebase takes v along an axis from one basis to another. Two products with v are less

@@ -26,6 +26,7 @@ package main
 import (
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/cage-qat/cage/sdk"
 	"github.com/cage-qat/cage/sdk/program"
@@ -74,7 +75,10 @@ func (soap) Describe() sdk.Description {
 
 // Init starts moments and factors at zero and the bases at the identity.
 func (soap) Init(b *program.Builder, _ program.Value, t sdk.Tensor) (sdk.State, error) {
-	moments := momentShape(t)
+	moments := slices.Clone(t.Shape)
+	if flipped(t) {
+		slices.Reverse(moments)
+	}
 	state := sdk.State{stateM: b.Zeros(moments...), stateV: b.Zeros(moments...)}
 	for _, axis := range rotated(t) {
 		state[name(stateFactor, axis)] = b.Zeros(t.Shape[axis], t.Shape[axis])
@@ -87,10 +91,19 @@ func (soap) Init(b *program.Builder, _ program.Value, t sdk.Tensor) (sdk.State, 
 // which therefore stay zero, as does u.
 func (soap) Update(b *program.Builder, in sdk.UpdateInput, t sdk.Tensor) (program.Value, sdk.State, error) {
 	next := sdk.State{}
+	beta := shampooBeta(t)
 	for _, axis := range rotated(t) {
 		basis, factor := name(stateBasis, axis), name(stateFactor, axis)
 		next[basis] = in.State[basis]
-		next[factor] = in.State[factor].Scale(shampooBeta(t)).Add(gram(in.Gradient, axis).Scale(1 - shampooBeta(t)))
+		var others []int
+		for i := range t.Shape {
+			if i != axis {
+				others = append(others, i)
+			}
+		}
+		old := in.State[factor].Scale(beta)
+		gram := in.Gradient.Dot(in.Gradient, [2][]int{others, others}, [2][]int{})
+		next[factor] = old.Add(gram.Scale(1 - beta))
 	}
 	g := rotate(in.Gradient, in.State, t)
 	beta1, beta2 := t.Float("beta1"), t.Float("beta2")
@@ -100,25 +113,19 @@ func (soap) Update(b *program.Builder, in sdk.UpdateInput, t sdk.Tensor) (progra
 	next[stateM], next[stateV] = m, v
 
 	u := m.Div(v.Sqrt().Shift(t.Float("eps")))
-	if factor, ok := scale(u, in.Step, t); ok {
+	factor, normalize, correct := b.Const(1), t.Bool("normalize"), t.Bool("bias_correction")
+	if normalize { // in the rotated bases, which keep norms
+		factor = factor.Div(rms(u).Shift(1e-30))
+	}
+	if correct {
+		updates := in.Step.Shift(-1).Max(b.Const(1)) // the first does not count; u is 0 in it
+		c1, c2 := correction(updates, beta1), correction(updates, beta2)
+		factor = factor.Mul(c2.Sqrt().Div(c1))
+	}
+	if normalize || correct {
 		u = u.Mul(factor)
 	}
 	return rotateBack(u, in.State, t), next, nil
-}
-
-// scale is the scalar that the direction u is multiplied by; ok is false when there is
-// none. u is still in the rotated bases, which does not matter: rotations keep norms.
-func scale(u, step program.Value, t sdk.Tensor) (factor program.Value, ok bool) {
-	factor = step.Builder().Const(1)
-	if t.Bool("normalize") {
-		factor, ok = factor.Div(rms(u).Shift(1e-30)), true
-	}
-	if t.Bool("bias_correction") {
-		updates := step.Shift(-1).Max(step.Builder().Const(1)) // the first does not count; u is 0 in it
-		c1, c2 := correction(updates, t.Float("beta1")), correction(updates, t.Float("beta2"))
-		factor, ok = factor.Mul(c2.Sqrt().Div(c1)), true
-	}
-	return factor, ok
 }
 
 // correction is 1 − βᵗ, computed as −expm1(t·log β): βᵗ in binary32 would lose the digits

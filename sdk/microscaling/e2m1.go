@@ -43,7 +43,14 @@ func TiesNames() []string {
 func RoundE2M1(r program.Value, ties Ties) program.Value {
 	r, distance := spacing(r)
 	// The bounds change nothing, but the CPU rounds faster what it knows to be small.
-	return nearest(r.Div(distance).Clip(-4, 4), ties).Mul(distance)
+	q := r.Div(distance).Clip(-4, 4)
+	even := q.Round()
+	if ties == TiesAway || ties == TiesDown { // which change it only for ties, where q ± ½ is exact
+		step := map[Ties]float64{TiesAway: 0.5, TiesDown: -0.5}[ties]
+		tie := q.Sub(even).Abs().Eq(q.Builder().Const(0.5))
+		even = tie.Select(q.Add(q.Sign().Scale(step)), even)
+	}
+	return even.Mul(distance)
 }
 
 // spacing returns r within the bounds of E2M1, and the distance of the levels between which it
@@ -61,23 +68,6 @@ func spacing(r program.Value) (bounded, distance program.Value) {
 func StochasticE2M1(r, u program.Value) program.Value {
 	r, distance := spacing(r)
 	return r.Div(distance).Add(u).Floor().Clip(-4, 4).Mul(distance)
-}
-
-// nearest is the integer nearest to q. Rules other than that of Round change it only for
-// ties, and q ± ½ is exact there.
-func nearest(q program.Value, ties Ties) program.Value {
-	var step float64
-	switch ties {
-	case TiesAway:
-		step = 0.5
-	case TiesDown:
-		step = -0.5
-	default:
-		return q.Round()
-	}
-	even := q.Round()
-	tie := q.Sub(even).Abs().Eq(q.Builder().Const(0.5))
-	return tie.Select(q.Add(q.Sign().Scale(step)), even)
 }
 
 // EncodeE2M1 gives the codes 0…15 of numbers that [RoundE2M1] has returned. A code is the

@@ -37,18 +37,39 @@ func ScaleTypeOf(site sdk.Site) ScaleType { return ScaleType(site.Text(scalePara
 func (t ScaleType) Round(v program.Value) program.Value {
 	switch t {
 	case ScaleBF16:
-		return roundBits(v, 16).Clip(0x1p-126, 0x1.fep127)
+		// Half of the last bit that stays is added to the bits, less one if that bit is even, and the rest
+		// is cut off. Unlike roundSignificand this needs no distance between numbers, which would be below
+		// the smallest normal number here, and zero to some devices.
+		b, bits := v.Builder(), v.Bitcast(program.Uint)
+		odd := bits.Shr(b.ConstUint(16)).And(b.ConstUint(1))
+		bits = bits.Add(odd).Add(b.ConstUint(1<<15 - 1)).And(b.ConstUint(0xffff0000))
+		return bits.Bitcast(program.Float).Clip(0x1p-126, 0x1.fep127)
 	case ScaleF16:
 		return roundSignificand(v, 11, 0x1p-14, 0x1p15).Clip(0x1p-24, 65504)
 	}
 	return v
 }
 
-// RoundStep is [ScaleType.Round] for the step of a grid of half-integers up to 7½. With
+// HalfIntegerFactors holds, indexed by the number of bits, the factors by which QuEST's published code
+// (IST-DASLab/QuEST, src/models/quantization/base_linear.py) multiplies the deviation of a Gaussian
+// to get the largest level of a grid of half-integers. They agree with that grid's exact optima to
+// about 3e-5 for up to 5 bits, and lie 0.04 %, 0.28 % and 0.95 % below them for 6, 7 and 8 bits.
+var HalfIntegerFactors = [9]float64{
+	1: 0.7978845587140913,
+	2: 1.4935346200015913,
+	3: 2.051068354131873,
+	4: 2.513930578568423,
+	5: 2.9160938834961225,
+	6: 3.276597282593217,
+	7: 3.6010497188221655,
+	8: 3.884938678807525,
+}
+
+// RoundStep rounds the step of a grid of integers, or of half-integers up to 7½. Of these, with
 // f16 it keeps 7 significant bits, so that 7½ steps are a number of the type, too: formats
 // store the lowest level along with the step.
-func (t ScaleType) RoundStep(v program.Value) program.Value {
-	if t == ScaleF16 {
+func (t ScaleType) RoundStep(v program.Value, half bool) program.Value {
+	if half && t == ScaleF16 {
 		const largest = 68 * 128 // the largest number of 7 significant bits such that 7½ times it is below 65504
 		return roundSignificand(v, 7, 0x1p-17, 0x1p13).Clip(0x1p-23, largest)
 	}
@@ -58,17 +79,6 @@ func (t ScaleType) RoundStep(v program.Value) program.Value {
 // Single rounds v to binary32, as formats store the scale of a tensor, whatever the precision of
 // the computation: bitcasting it to an integer and back does just that.
 func Single(v program.Value) program.Value { return v.Bitcast(program.Uint).Bitcast(program.Float) }
-
-// roundBits rounds the significand of v to fewer bits, by so many: half of the last bit that stays
-// is added to the bits, less one if that bit is even, and the rest is cut off. Unlike
-// [roundSignificand] it needs no distance between numbers, which would be below the smallest normal
-// number here, and zero to some devices.
-func roundBits(v program.Value, fewer int) program.Value {
-	b := v.Builder()
-	bits, last := v.Bitcast(program.Uint), uint32(1)<<fewer
-	odd := bits.Shr(b.ConstUint(uint32(fewer))).And(b.ConstUint(1))
-	return bits.Add(odd).Add(b.ConstUint(last/2 - 1)).And(b.ConstUint(-last)).Bitcast(program.Float)
-}
 
 // roundSignificand rounds v to the given number of significant bits. least and largest are
 // powers of two. Below least, numbers are as far apart as they are just above it. From

@@ -26,15 +26,18 @@ func (f shortFloat) nearest(v float64) float64 {
 
 // TestScaleTypes rounds numbers of all sizes, on ties, beside them and at random.
 func TestScaleTypes(t *testing.T) {
+	step := func(of microscaling.ScaleType) func(program.Value) program.Value {
+		return func(v program.Value) program.Value { return of.RoundStep(v, true) }
+	}
 	f16 := shortFloat{11, 0x1p-24, 0x1p-24, 65504}
 	for name, c := range map[string]struct {
 		round func(program.Value) program.Value
 		model shortFloat
 	}{
 		"bf16":       {microscaling.ScaleBF16.Round, shortFloat{8, 0x1p-133, 0x1p-126, 0x1.fep127}},
-		"bf16, step": {microscaling.ScaleBF16.RoundStep, shortFloat{8, 0x1p-133, 0x1p-126, 0x1.fep127}},
+		"bf16, step": {step(microscaling.ScaleBF16), shortFloat{8, 0x1p-133, 0x1p-126, 0x1.fep127}},
 		"f16":        {microscaling.ScaleF16.Round, f16},
-		"f16, step":  {microscaling.ScaleF16.RoundStep, shortFloat{7, 0x1p-23, 0x1p-23, 8704}},
+		"f16, step":  {step(microscaling.ScaleF16), shortFloat{7, 0x1p-23, 0x1p-23, 8704}},
 	} {
 		x := scalesOf(c.model.bits)
 		for p, got := range apply(t, reference.Floats(x, len(x)), c.round) {

@@ -3,6 +3,7 @@ package microscaling
 import (
 	"math/bits"
 	"strconv"
+	"strings"
 
 	"github.com/cage-qat/cage/sdk"
 	"github.com/cage-qat/cage/sdk/program"
@@ -17,14 +18,16 @@ const NoRotation = "none"
 type Rotation int
 
 // NewRotation reads the setting of a plugin, [NoRotation] or a power of two such as
-// "32", for rows of the given length. The order has to divide it.
-func NewRotation(setting string, row int) (Rotation, error) {
+// "32", for rows of the given length. The order has to divide it. others are settings that the
+// plugin reads itself, for the message.
+func NewRotation(setting string, row int, others ...string) (Rotation, error) {
 	if setting == NoRotation {
 		return 1, nil
 	}
 	order, err := strconv.Atoi(setting)
 	if err != nil || order < 1 || bits.OnesCount(uint(order)) != 1 {
-		return 0, sdk.Refuse("rotation = %q: want %s or a power of two such as \"32\"", setting, NoRotation)
+		return 0, sdk.Refuse("rotation = %q: want %s or a power of two such as \"32\"",
+			setting, strings.Join(append(others, NoRotation), ", "))
 	}
 	if row%order != 0 {
 		largest := 1 << bits.TrailingZeros(uint(row))

@@ -2,6 +2,7 @@ package ruler
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/cage-qat/cage/internal/pyrandom"
@@ -21,7 +22,7 @@ var commonFrame = frame{
 }
 
 func (commonWords) start(s *session) (func(int) (Sample, error), error) {
-	d := &commonDraw{session: s, example: wordList{40, 10, 3}, common: 30, rest: 3, words: s.Words.all()}
+	d := &commonDraw{session: s, example: wordList{40, 10, 3}, common: 30, rest: 3, words: sortedSet(slices.Concat(s.Words.Nouns, s.Words.Adjectives, s.Words.Verbs))}
 	if s.short() {
 		d.example, d.common, d.rest = wordList{20, 3, 1}, 6, 1
 	}

@@ -76,13 +76,6 @@ type ModelName struct {
 	Batch int `json:"batch,omitempty"`
 }
 
-func (n ModelName) is(other ModelName) bool {
-	if n.Identity != "" && other.Identity != "" {
-		return n.Identity == other.Identity
-	}
-	return n.Name == other.Name
-}
-
 func (n ModelName) String() string {
 	if n.Identity == "" {
 		return n.Name
@@ -198,39 +191,31 @@ func (d Directory) write(m *Manifest) error {
 	switch {
 	case err != nil:
 		return err
-	case old == nil:
-		err = d.checkOurs()
-	default:
-		if err = m.follow(old); err != nil {
-			err = fmt.Errorf("%s: %w: choose another directory", d.path, err)
+	case old != nil:
+		if err := m.follow(old); err != nil {
+			return fmt.Errorf("%s: %w: choose another directory", d.path, err)
 		}
-	}
-	if err != nil {
-		return err
+	default:
+		// Answers without a manifest, which comes first, such as those of RULER's scripts, would be
+		// completed, and damaged lines cut off.
+		lengths, err := d.lengths()
+		if err != nil {
+			return err
+		}
+		for _, length := range lengths {
+			path := d.path.Join(strconv.Itoa(length), "pred")
+			if there, err := path.Exists(); there || err != nil {
+				return errors.Join(err, fmt.Errorf("%s is in the way, and there is no %s: "+
+					"cage did not make it. Move it away, or choose another directory",
+					path, d.manifest().Base()))
+			}
+		}
 	}
 	ours := func(name string) bool { return name == d.manifest().Base() }
 	if err := atomicfile.RemoveAbandoned(d.path, ours); err != nil {
 		return err
 	}
 	return atomicfile.WriteJSON(d.manifest(), m)
-}
-
-// checkOurs fails for a directory without a manifest, which comes first, that has answers all the
-// same, such as those of RULER's scripts: they would be completed, and damaged lines cut off.
-func (d Directory) checkOurs() error {
-	lengths, err := d.lengths()
-	if err != nil {
-		return err
-	}
-	for _, length := range lengths {
-		path := d.path.Join(strconv.Itoa(length), "pred")
-		if there, err := path.Exists(); there || err != nil {
-			return errors.Join(err, fmt.Errorf("%s is in the way, and there is no %s: "+
-				"cage did not make it. Move it away, or choose another directory",
-				path, d.manifest().Base()))
-		}
-	}
-	return nil
 }
 
 // follow compares m with what was before it. Inputs may be added, and samples, which follow those
@@ -250,18 +235,24 @@ func (m *Manifest) follow(old *Manifest) error {
 		}
 		m.Settings[key] = old.Settings[key]
 	}
-	switch {
-	case old.Model == nil:
-	case !m.Model.is(*old.Model):
-		return fmt.Errorf("it has answers of %s, not of %s", old.Model, m.Model)
-	case old.Model.Batch > 0 && old.Model.Batch != m.Model.Batch:
-		return fmt.Errorf("its prompts were answered %d at once, not %d",
-			old.Model.Batch, m.Model.Batch)
-	}
 	for _, s := range old.Substitutions {
 		if !slices.Contains(m.Substitutions, s) {
 			m.Substitutions = append(m.Substitutions, s)
 		}
+	}
+	if old.Model == nil {
+		return nil
+	}
+	same := m.Model.Name == old.Model.Name
+	if m.Model.Identity != "" && old.Model.Identity != "" {
+		same = m.Model.Identity == old.Model.Identity
+	}
+	switch {
+	case !same:
+		return fmt.Errorf("it has answers of %s, not of %s", old.Model, m.Model)
+	case old.Model.Batch > 0 && old.Model.Batch != m.Model.Batch:
+		return fmt.Errorf("its prompts were answered %d at once, not %d",
+			old.Model.Batch, m.Model.Batch)
 	}
 	return nil
 }
@@ -290,7 +281,25 @@ func (d Directory) ask(
 	}
 	defer func() { err = errors.Join(err, log.Close()) }()
 	for batch := range slices.Chunk(samples[done:], p.Batch) {
-		if err := answer(ctx, log, t, model, batch); err != nil {
+		var prompts []string
+		for _, s := range batch {
+			prompts = append(prompts, s.Prompt())
+		}
+		texts, err := model(ctx, prompts, t.NewTokens)
+		if err != nil {
+			return err
+		}
+		if len(texts) != len(batch) {
+			return fmt.Errorf("the model gave %d answers to %d prompts", len(texts), len(batch))
+		}
+		answers := make([]Answer, len(batch))
+		for i, s := range batch {
+			answers[i] = Answer{
+				Index: s.Index, Pred: texts[i], Input: prompts[i],
+				Outputs: s.Outputs, Truncation: -1, Length: s.Length,
+			}
+		}
+		if err := errors.Join(log.Append(answers...), log.Sync()); err != nil {
 			return err
 		}
 		done += len(batch)
@@ -320,32 +329,4 @@ func answered(path vfs.Path, samples []Sample, batch int) (done int, size int64,
 		}
 	}
 	return done, size, nil
-}
-
-// answer asks for the answers to some samples and appends them to a file.
-func answer(
-	ctx context.Context, log *jsonlines.Log[Answer], t Task, model Model, batch []Sample,
-) error {
-	var prompts []string
-	for _, s := range batch {
-		prompts = append(prompts, s.Prompt())
-	}
-	texts, err := model(ctx, prompts, t.NewTokens)
-	if err != nil {
-		return err
-	}
-	if len(texts) != len(batch) {
-		return fmt.Errorf("the model gave %d answers to %d prompts", len(texts), len(batch))
-	}
-	answers := make([]Answer, len(batch))
-	for i, s := range batch {
-		answers[i] = Answer{
-			Index: s.Index, Pred: texts[i], Input: prompts[i],
-			Outputs: s.Outputs, Truncation: -1, Length: s.Length,
-		}
-	}
-	if err := log.Append(answers...); err != nil {
-		return err
-	}
-	return log.Sync()
 }

@@ -47,9 +47,6 @@ func (w *Words) pairs() []string {
 	return w.joined
 }
 
-// all are nouns, adjectives and verbs, in their order.
-func (w *Words) all() []string { return sortedSet(slices.Concat(w.Nouns, w.Adjectives, w.Verbs)) }
-
 func sortedSet(list []string) []string {
 	slices.Sort(list)
 	return slices.Compact(list)

@@ -43,25 +43,6 @@ var niahFrame = frame{
 	prefix: " The special magic {kind} for {query} mentioned in the provided text are",
 }
 
-// singular turns the frame into that of one value, with the replacements that RULER makes.
-func singular(f frame) frame {
-	for _, r := range [][2]string{{"Some", "A"}, {"are all", "is"}, {"are", "is"}} {
-		f.body, f.prefix = strings.ReplaceAll(f.body, r[0], r[1]), strings.ReplaceAll(f.prefix, r[0], r[1])
-	}
-	return f
-}
-
-func (t niah) needs() []need {
-	var needs []need
-	if t.haystack == essay {
-		needs = append(needs, needEssay)
-	}
-	if t.keyKind == words {
-		needs = append(needs, needWords)
-	}
-	return needs
-}
-
 func (t niah) start(s *session) (func(int) (Sample, error), error) {
 	t.keys = max(t.keys, t.queries)
 	d := &niahDraw{session: s, niah: t}
@@ -119,22 +100,20 @@ func (d *niahDraw) prompt(_, n int) (Sample, error) {
 	for _, i := range d.rng.Sample(len(keys), d.queries) {
 		asked, answers = append(asked, keys[i]), append(answers, values[i]...)
 	}
+	query := asked[0] // or "a, b, and c"
+	if last := len(asked) - 1; last > 0 {
+		query = strings.Join(asked[:last], ", ") + ", and " + asked[last]
+	}
 	f, kind := niahFrame, d.valueKind
 	if d.queries*d.values == 1 {
-		f, kind = singular(f), strings.TrimSuffix(kind, "s")
+		kind = strings.TrimSuffix(kind, "s")
+		for _, r := range [][2]string{{"Some", "A"}, {"are all", "is"}, {"are", "is"}} { // as RULER replaces them
+			f.body, f.prefix = strings.ReplaceAll(f.body, r[0], r[1]), strings.ReplaceAll(f.prefix, r[0], r[1])
+		}
 	}
-	prompt := d.fill(f, "{kind}", kind, "{context}", context, "{query}", enumerate(asked))
+	prompt := d.fill(f, "{kind}", kind, "{context}", context, "{query}", query)
 	prompt.Outputs = answers
 	return prompt, nil
-}
-
-// enumerate joins "a", "b" and "c" to "a, b, and c".
-func enumerate(list []string) string {
-	last := len(list) - 1
-	if last == 0 {
-		return list[0]
-	}
-	return strings.Join(list[:last], ", ") + ", and " + list[last]
 }
 
 func (d *niahDraw) draw(kind string) string {
@@ -144,12 +123,8 @@ func (d *niahDraw) draw(kind string) string {
 	case numbers:
 		return strconv.Itoa(d.rng.RandInt(1_000_000, 9_999_999))
 	}
-	return uuid(d.rng)
-}
-
-// uuid is Python's uuid.UUID(int=getrandbits(128), version=4).
-func uuid(r *pyrandom.Random) string {
-	b := r.GetRandBits(128).FillBytes(make([]byte, 16))
+	// Python's uuid.UUID(int=getrandbits(128), version=4)
+	b := d.rng.GetRandBits(128).FillBytes(make([]byte, 16))
 	b[6] = b[6]&0x0f | 0x40
 	b[8] = b[8]&0x3f | 0x80
 	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])

@@ -58,11 +58,20 @@ func (d Directory) Report() (*Report, error) {
 	}
 	r := &Report{Threshold: threshold}
 	for _, length := range lengths {
-		l, err := d.scoreLength(length)
-		if err != nil {
-			return nil, err
+		l := LengthReport{Length: length, Scores: map[string]TaskReport{}}
+		sum := 0.0
+		for _, t := range Tasks() {
+			s, err := d.scoreTask(t, length)
+			if err != nil && !missing(err) {
+				return nil, err
+			}
+			if err == nil && s.Answers > 0 {
+				l.Scores[t.Name] = s
+				sum += s.Score
+			}
 		}
-		if len(l.Scores) > 0 {
+		if n := len(l.Scores); n > 0 {
+			l.Average = sum / float64(n)
 			r.Lengths = append(r.Lengths, l)
 		}
 	}
@@ -76,27 +85,6 @@ func (d Directory) Report() (*Report, error) {
 	}
 	r.note(m)
 	return r, nil
-}
-
-func (d Directory) scoreLength(length int) (LengthReport, error) {
-	l := LengthReport{Length: length, Scores: map[string]TaskReport{}}
-	sum := 0.0
-	for _, t := range Tasks() {
-		s, err := d.scoreTask(t, length)
-		if missing(err) {
-			continue
-		}
-		if err != nil {
-			return l, err
-		}
-		if s.Answers == 0 {
-			continue
-		}
-		l.Scores[t.Name] = s
-		sum += s.Score
-	}
-	l.Average = sum / float64(len(l.Scores))
-	return l, nil
 }
 
 // scoredAnswer is what is scored of an [Answer].

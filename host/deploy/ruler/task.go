@@ -52,7 +52,13 @@ func Tasks() []Task {
 	for i := range tasks {
 		t := &tasks[i]
 		if n, ok := t.kind.(niah); ok {
-			t.NewTokens, t.needs = 128, n.needs()
+			t.NewTokens = 128
+			if n.haystack == essay {
+				t.needs = append(t.needs, needEssay)
+			}
+			if n.keyKind == words {
+				t.needs = append(t.needs, needWords)
+			}
 		}
 		if t.scored == nil {
 			t.scored = shareFound

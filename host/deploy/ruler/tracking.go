@@ -50,7 +50,13 @@ func (tracking) start(s *session) (func(int) (Sample, error), error) {
 	f := &filler{session: s, least: least, probe: least, besides: besides, most: s.threefold, build: d.prompt,
 		finish: func(p Sample) Sample {
 			question := strings.TrimPrefix(p.Input, s.Before)
-			p.Input = s.Before + d.redraw(example) + "\n" + question
+			other := example // with other names of variables, and another value
+			all := strings.Fields(other)
+			for _, name := range all[len(all)-hops-1:] {
+				other = strings.ReplaceAll(other, name, d.name(len(name)))
+			}
+			other = strings.ReplaceAll(other, exampleValue, d.number())
+			p.Input = s.Before + other + "\n" + question
 			return p
 		}}
 	return f.start()
@@ -98,7 +104,14 @@ func (d trackingDraw) prompt(_, n int) (Sample, error) {
 	}
 	value := d.number()
 	if different(names) < len(names) {
-		return Sample{}, d.twice(names)
+		// RULER's script draws names until there are enough, and the value of a second chain, which has
+		// too few names, before it fails.
+		for different(names) < hops+1 {
+			names = append(names, d.name(d.letters))
+		}
+		d.number()
+		return Sample{}, fmt.Errorf("a variable has been drawn twice, which RULER's script cannot go on with: " +
+			"choose another seed")
 	}
 	chain := []string{"VAR " + names[0] + " = " + value}
 	for i := range hops {
@@ -121,25 +134,6 @@ func (d trackingDraw) prompt(_, n int) (Sample, error) {
 	return p, nil
 }
 
-// twice draws what RULER's script draws when a name has come twice, before it fails: names
-// until there are enough, and the value of a second chain, which has too few names.
-func (d trackingDraw) twice(names []string) error {
-	for different(names) < hops+1 {
-		names = append(names, d.name(d.letters))
-	}
-	d.number()
-	return fmt.Errorf("a variable has been drawn twice, which RULER's script cannot go on with: choose another seed")
-}
-
 func different(names []string) int {
 	return len(slices.Compact(slices.Sorted(slices.Values(names))))
-}
-
-// redraw gives the variables of an example other names, and another value.
-func (d trackingDraw) redraw(example string) string {
-	all := strings.Fields(example)
-	for _, name := range all[len(all)-hops-1:] {
-		example = strings.ReplaceAll(example, name, d.name(len(name)))
-	}
-	return strings.ReplaceAll(example, exampleValue, d.number())
 }

@@ -89,7 +89,19 @@ func Ask(ctx context.Context, path *vfs.Path, m Model, a Asking) (answers []Answ
 	if err != nil {
 		return nil, err
 	}
-	return s.answers(), nil
+	answers = make([]Answer, len(s.Items))
+	for i, it := range s.Items {
+		if a.Task.Kind == Generation {
+			answers[i].Text = s.answered[i].Text
+			continue
+		}
+		for j := range it.Scored {
+			l := s.answered[s.first[i]+j]
+			answers[i].LogProbs = append(answers[i].LogProbs, *l.LogProb)
+			answers[i].Greedy = append(answers[i].Greedy, l.Greedy)
+		}
+	}
+	return answers, nil
 }
 
 func (s *asking) score(ctx context.Context, m Model) error {
@@ -173,7 +185,15 @@ func (s *asking) keep(lines []line, of int) error {
 // it is. A line that is no answer, as a loss of power may leave it, is cut off
 // with all that follows it.
 func (s *asking) open(path vfs.Path) error {
-	want, err := s.header()
+	hash := sha256.New()
+	for _, it := range s.Items {
+		text, err := json.Marshal([]any{it, it.Scored, it.Prompt})
+		if err != nil {
+			return err
+		}
+		hash.Write(text)
+	}
+	want, err := json.Marshal(header{1, s.Task.Name, hex.EncodeToString(hash.Sum(nil)), s.Until, s.Task.Tokens(), s.Settings})
 	if err != nil {
 		return err
 	}
@@ -210,31 +230,4 @@ func (s *asking) open(path vfs.Path) error {
 	}
 	s.log, err = jsonlines.Continue[line](path, size)
 	return err
-}
-
-func (s *asking) header() ([]byte, error) {
-	hash := sha256.New()
-	for _, it := range s.Items {
-		text, err := json.Marshal([]any{it, it.Scored, it.Prompt})
-		if err != nil {
-			return nil, err
-		}
-		hash.Write(text)
-	}
-	return json.Marshal(header{1, s.Task.Name, hex.EncodeToString(hash.Sum(nil)), s.Until, s.Task.Tokens(), s.Settings})
-}
-
-func (s *asking) answers() []Answer {
-	list := make([]Answer, len(s.Items))
-	for i, it := range s.Items {
-		if s.Task.Kind == Generation {
-			list[i].Text = s.answered[i].Text
-			continue
-		}
-		for j := range it.Scored {
-			l := s.answered[s.first[i]+j]
-			list[i].LogProbs, list[i].Greedy = append(list[i].LogProbs, *l.LogProb), append(list[i].Greedy, l.Greedy)
-		}
-	}
-	return list
 }

@@ -36,8 +36,17 @@ func (e *Encoder) text(s string) ([]int32, error) {
 // end of the context is moved to the continuation. Both are encoded together, and the ids are cut after as many as the
 // context alone has.
 func (e *Encoder) Pair(context, continuation string) (before, behind []int32, err error) {
-	if context == "" {
-		return e.withoutContext(continuation)
+	if context == "" { // the token that begins a document is it
+		if behind, err = e.Encode(continuation); err != nil {
+			return nil, nil, err
+		}
+		if e.Prefix >= 0 {
+			before = []int32{e.Prefix}
+		}
+		if len(behind) > 0 && behind[0] == e.Prefix {
+			behind = behind[1:]
+		}
+		return before, behind, checkPair(before, behind, continuation)
 	}
 	end := len(strings.TrimRight(context, space))
 	context, continuation = context[:end], context[end:]+continuation
@@ -52,21 +61,6 @@ func (e *Encoder) Pair(context, continuation string) (before, behind []int32, er
 	before, behind = before[:n:n], whole[n:]
 	if len(before) == 0 && e.Prefix >= 0 {
 		before = []int32{e.Prefix}
-	}
-	return before, behind, checkPair(before, behind, continuation)
-}
-
-// withoutContext gives the continuation the token that begins a document as its context.
-func (e *Encoder) withoutContext(continuation string) (before, behind []int32, err error) {
-	behind, err = e.Encode(continuation)
-	if err != nil {
-		return nil, nil, err
-	}
-	if e.Prefix >= 0 {
-		before = []int32{e.Prefix}
-	}
-	if len(behind) > 0 && behind[0] == e.Prefix {
-		behind = behind[1:]
 	}
 	return before, behind, checkPair(before, behind, continuation)
 }

@@ -44,18 +44,27 @@ func (t *Task) Items(docs, examples []Doc, e *Encoder, o Options) ([]Item, error
 	if err != nil {
 		return nil, err
 	}
+	// In a conversation the answer begins its own message, but lm-eval leaves the delimiter away from
+	// choices only (lm_eval/api/task.py, construct_requests): the one continuation of a task has it in
+	// its own text there.
+	delimiter := t.Delimiter
+	if o.Chat != nil && t.Kind != Continuation {
+		delimiter = ""
+	}
 	items := make([]Item, len(docs))
 	for i, d := range docs {
 		a, err := t.ask(d)
 		if err != nil {
 			return nil, err
 		}
-		prompts, err := p.prompts(p.draw(d), a)
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", d.Place, err)
+		shown, prompts := p.draw(d), make([]string, len(a.questions))
+		for i, q := range a.questions {
+			if prompts[i], err = p.prompt(shown, q); err != nil {
+				return nil, fmt.Errorf("%s: %w", d.Place, err)
+			}
 		}
 		items[i] = Item{Doc: i, Shots: o.Shots, Gold: a.gold, Target: a.target, Choices: a.choices}
-		if err := t.fill(&items[i], a, prompts, e, p.delimiter()); err != nil {
+		if err := t.fill(&items[i], a, prompts, e, delimiter); err != nil {
 			return nil, fmt.Errorf("%s: %w", d.Place, err)
 		}
 	}
@@ -89,9 +98,6 @@ func (t *Task) fill(it *Item, a filledDoc, prompts []string, e *Encoder, delimit
 	}
 	return nil
 }
-
-// UntilTexts returns the texts that end an answer of the model.
-func (t *Task) UntilTexts(e *Encoder) []string { return t.until(e.EOS) }
 
 // Tokens returns the largest number of tokens in an answer; lm-eval's default is 256.
 func (t *Task) Tokens() int {
@@ -193,17 +199,6 @@ func (p *prompter) otherExamples(which []int, d Doc, n int) (list []filledDoc) {
 	return list
 }
 
-func (p *prompter) prompts(examples []filledDoc, a filledDoc) ([]string, error) {
-	list := make([]string, len(a.questions))
-	for i, q := range a.questions {
-		var err error
-		if list[i], err = p.prompt(examples, q); err != nil {
-			return nil, err
-		}
-	}
-	return list, nil
-}
-
 func (p *prompter) prompt(examples []filledDoc, question string) (string, error) {
 	if p.o.Chat != nil && !p.o.OneTurn {
 		var turns []Turn
@@ -223,20 +218,11 @@ func (p *prompter) prompt(examples []filledDoc, question string) (string, error)
 	return text.String(), nil
 }
 
-// delimiter stands before a choice. In a conversation the answer begins its own message, but lm-eval leaves it away from
-// choices only (lm_eval/api/task.py, construct_requests): the one continuation of a task has it in its own text there.
-func (p *prompter) delimiter() string {
-	if p.o.Chat != nil && p.t.Kind != Continuation {
-		return ""
-	}
-	return p.t.Delimiter
-}
-
-// until are the texts that end an answer; eos is that of the token that ends a document.
-func (t *Task) until(eos string) []string {
+// UntilTexts returns the texts that end an answer of the model.
+func (t *Task) UntilTexts(e *Encoder) []string {
 	list := slices.Clone(t.Until)
-	if eos != "" && !slices.Contains(list, eos) {
-		list = append(list, eos)
+	if e.EOS != "" && !slices.Contains(list, e.EOS) {
+		list = append(list, e.EOS)
 	}
 	return list
 }

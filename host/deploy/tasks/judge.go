@@ -22,7 +22,7 @@ func (t *Task) Judge(it *Item, a *Answer) (map[string]float64, error) {
 		}
 		out := map[string]float64{}
 		for _, f := range t.Filters {
-			out[ExactMatch+","+f.Name] = t.exactMatch(f.find(*a.Text), it.Target)
+			out[ExactMatch+","+f.Name] = one(t.comparable(f.find(*a.Text)) == t.comparable(it.Target))
 		}
 		return out, nil
 	case Continuation:
@@ -98,10 +98,6 @@ func (f *Filter) find(text string) string {
 	return Invalid
 }
 
-func (t *Task) exactMatch(got, want string) float64 {
-	return one(t.comparable(got) == t.comparable(want))
-}
-
 // comparable leaves what counts in a comparison.
 func (t *Task) comparable(s string) string {
 	for _, p := range t.ignore {
@@ -139,7 +135,17 @@ func (t *Task) Aggregate(values []map[string]float64) []Metric {
 		}
 		m := Metric{Name: name, Value: stat.Mean(of, nil)}
 		if t.Kind == Text {
-			m.Value = overTexts(name, values)
+			// All texts together, the longer ones with more weight.
+			per, sum, count := byteCount, 0.0, 0.0
+			if name == WordPerplexity+","+NoFilter {
+				per = words
+			}
+			for _, v := range values {
+				sum, count = sum+v[logLikelihood], count+v[per]
+			}
+			if m.Value = math.Exp(-sum / count); name == BitsPerByte+","+NoFilter {
+				m.Value = -sum / count / math.Ln2
+			}
 		} else if strings.HasPrefix(name, Perplexity+",") {
 			m.Value = math.Exp(-m.Value)
 		} else if len(of) > 1 {
@@ -180,21 +186,6 @@ const (
 
 // whiteSpace is what divides words, as lm-eval counts them: re.split(r"\s+", text).
 var whiteSpace = regexp.MustCompile(`[\s` + space + `]+`)
-
-// overTexts is a metric of all texts together, the longer ones with more weight.
-func overTexts(metric string, values []map[string]float64) float64 {
-	per, sum, count := byteCount, 0.0, 0.0
-	if metric == WordPerplexity+","+NoFilter {
-		per = words
-	}
-	for _, v := range values {
-		sum, count = sum+v[logLikelihood], count+v[per]
-	}
-	if metric == BitsPerByte+","+NoFilter {
-		return -sum / count / math.Ln2
-	}
-	return math.Exp(-sum / count)
-}
 
 // Cut cuts a generated text at the first occurrence of each of the texts in until, one after the other.
 func Cut(text string, until []string) string {

@@ -222,9 +222,15 @@ func OneModel(dir vfs.Path, model string) error {
 			continue
 		}
 		path := AnswersDir(dir).Join(e.Name())
-		other, err := modelOf(path)
-		if err != nil {
-			return err
+		other := "" // where the first line is not whole
+		for first, err := range jsonlines.Read[header](path) {
+			if _, damaged := errors.AsType[*jsonlines.Error](err); err != nil && !damaged {
+				return err
+			}
+			if err == nil {
+				other = first.Value.Settings["model"]
+			}
+			break
 		}
 		if other != "" && other != model {
 			return fmt.Errorf("%s has answers of another model (%s, not %s): give another --out", path, other, model)
@@ -242,17 +248,6 @@ func CheckOurs(dir vfs.Path, task string) error {
 	}
 	_, err = readResults(dir)
 	return errors.Join(err, atomicfile.CheckOurs(samplesFile(dir, task), func(io.Reader) bool { return answered }))
-}
-
-// modelOf is the model that the first line of a file of answers names; "" where the line is not whole.
-func modelOf(path vfs.Path) (string, error) {
-	for first, err := range jsonlines.Read[header](path) {
-		if _, damaged := errors.AsType[*jsonlines.Error](err); damaged {
-			return "", nil
-		}
-		return first.Value.Settings["model"], err
-	}
-	return "", nil
 }
 
 // WriteResults writes the samples of tasks, and adds results to results.json, which keeps the results of other tasks in the
