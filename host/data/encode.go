@@ -125,7 +125,8 @@ func (p *preparation) encodeBatch(b batch) ([]encodedPiece, error) {
 			return nil, err
 		}
 		var err error
-		if list[i], err = p.encodePiece(&piece{p.files[d.file()].path, string(buf), true, true}); err != nil {
+		whole := &piece{p.files[d.file()].path, string(buf), true, true}
+		if list[i], err = p.encodePiece(whole); err != nil {
 			return nil, err
 		}
 	}
@@ -139,7 +140,8 @@ func (p *preparation) encodePiece(piece *piece) (encodedPiece, error) {
 	}
 	ids, err := encode(piece.text)
 	if err != nil {
-		return encodedPiece{}, fmt.Errorf("%s: the text that begins with %q: %w", piece.path, piece.text[:min(len(piece.text), 40)], err)
+		return encodedPiece{}, fmt.Errorf("%s: the text that begins with %q: %w",
+			piece.path, piece.text[:min(len(piece.text), 40)], err)
 	}
 	return encodedPiece{ids, int64(len(piece.text)), piece.last}, nil
 }

@@ -14,11 +14,18 @@ import (
 // LearnTokenizer learns a tokenizer with the given number of tokens from the documents of
 // a file of bytes, and writes its tokenizer.json and tokenizer_config.json into dir. It
 // returns a description of the tokenizer.
-func LearnTokenizer(ctx context.Context, f *dataset.File, tokens int, dir vfs.Path) (_ tokenizer.Info, err error) {
+func LearnTokenizer(
+	ctx context.Context, f *dataset.File, tokens int, dir vfs.Path,
+) (_ tokenizer.Info, err error) {
 	if f.Tokenizer() != (tokenizer.Bytes{}).Info() {
-		return tokenizer.Info{}, fmt.Errorf("%s was made with the tokenizer %s: a tokenizer is learned from a token file of bytes, `cage data prepare` without --tokenizer", f.Path(), f.Tokenizer().Name)
+		return tokenizer.Info{}, fmt.Errorf("%s was made with the tokenizer %s: a tokenizer is learned "+
+			"from a token file of bytes, `cage data prepare` without --tokenizer",
+			f.Path(), f.Tokenizer().Name)
 	}
-	config, err := atomicfile.JSON(map[string]any{"tokenizer_class": "PreTrainedTokenizerFast", "bos_token": tokenizer.Specials[0], "eos_token": tokenizer.Specials[1]})
+	config, err := atomicfile.JSON(map[string]any{
+		"tokenizer_class": "PreTrainedTokenizerFast",
+		"bos_token":       tokenizer.Specials[0], "eos_token": tokenizer.Specials[1],
+	})
 	if err == nil {
 		err = atomicfile.CheckOurs(dir.Join(tokenizer.ConfigFile), atomicfile.Is(config))
 	}
@@ -41,21 +48,24 @@ func LearnTokenizer(ctx context.Context, f *dataset.File, tokens int, dir vfs.Pa
 		return tokenizer.Info{}, fmt.Errorf("%s: %w", dir, err)
 	}
 	defer func() { err = errors.Join(err, lock.Unlock()) }()
-	ours := func(name string) bool { return name == tokenizer.ConfigFile || name == tokenizer.DefinitionFile }
+	ours := func(name string) bool {
+		return name == tokenizer.ConfigFile || name == tokenizer.DefinitionFile
+	}
 	if err := atomicfile.RemoveAbandoned(dir, ours); err != nil {
 		return tokenizer.Info{}, err
 	}
-	if err := atomicfile.CheckOurs(dir.Join(tokenizer.DefinitionFile), atomicfile.Is(definition)); err != nil {
+	path := dir.Join(tokenizer.DefinitionFile)
+	if err := atomicfile.CheckOurs(path, atomicfile.Is(definition)); err != nil {
 		return tokenizer.Info{}, err
 	}
 	if err := atomicfile.WriteBytes(dir.Join(tokenizer.ConfigFile), config); err != nil {
 		return tokenizer.Info{}, err
 	}
 	// The definition comes last: with it the tokenizer is whole.
-	if err := atomicfile.WriteBytes(dir.Join(tokenizer.DefinitionFile), definition); err != nil {
+	if err := atomicfile.WriteBytes(path, definition); err != nil {
 		return tokenizer.Info{}, err
 	}
-	tok, err := tokenizer.LoadHuggingFace(dir.Join(tokenizer.DefinitionFile).Name)
+	tok, err := tokenizer.LoadHuggingFace(path.Name)
 	if err != nil {
 		return tokenizer.Info{}, err
 	}

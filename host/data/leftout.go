@@ -91,4 +91,5 @@ func (l leftOut) String() string {
 }
 
 // NameHint is the end of a message about binary files.
-const NameHint = "compressed files and Parquet are read when they are called so: .gz, .zst, .parquet"
+const NameHint = "compressed files and Parquet are read when they are called so: " +
+	".gz, .zst, .parquet"

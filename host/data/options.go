@@ -95,7 +95,8 @@ func (o *PrepareOptions) resolve() error {
 	case o.Tokenizer == nil:
 		return errors.New("no tokenizer")
 	case math.IsNaN(o.ValFraction) || o.ValFraction < 0 || o.ValFraction >= 1:
-		return fmt.Errorf("validation fraction %v, want a number from 0 (default %v) to below 1", o.ValFraction, DefaultValFraction)
+		return fmt.Errorf("validation fraction %v, want a number from 0 (default %v) to below 1",
+			o.ValFraction, DefaultValFraction)
 	case len(o.ValInputs) > 0 && o.ValFraction != 0:
 		return errors.New("a validation fraction and validation inputs exclude each other")
 	case o.MaxBytes < 0:
@@ -140,12 +141,12 @@ type Read struct {
 	Format      source.Format      `json:"format"`
 	Compression source.Compression `json:"compression,omitempty"`
 	Files       int64              `json:"files"`
-	Rows        int64              `json:"rows,omitempty"` // number of rows, for formats that have rows
-	Documents   int64              `json:"documents"`      // including those left out by a limit on the text
+	Rows        int64              `json:"rows,omitempty"` // of formats that have rows
+	Documents   int64              `json:"documents"`      // with those beyond MaxBytes
 	Bytes       int64              `json:"bytes"`          // bytes of text
 	EmptyRows   int64              `json:"empty_rows,omitempty"`
 	BadRows     int64              `json:"bad_rows,omitempty"`
-	FirstBad    string             `json:"first_bad,omitempty"` // what was wrong with the first bad row
+	FirstBad    string             `json:"first_bad,omitempty"` // its error
 }
 
 // report counts what was read, with the formats in the order of [source.Formats].

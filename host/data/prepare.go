@@ -96,7 +96,8 @@ func Prepare(ctx context.Context, o PrepareOptions) (manifest *Manifest, err err
 	case found == 0 && o.MaxBytes > 0:
 		return nil, fmt.Errorf("no document of at most %d bytes found%s", o.MaxBytes, left)
 	case found == 0:
-		return nil, fmt.Errorf("no document found in %q with include patterns %q%s", o.Inputs, o.Include, left)
+		return nil, fmt.Errorf("no document found in %q with include patterns %q%s",
+			o.Inputs, o.Include, left)
 	case len(val) == 0 && len(o.ValInputs) > 0:
 		return nil, fmt.Errorf("no document found in %q for validation%s", o.ValInputs, left)
 	case len(val) == 0:

@@ -193,8 +193,9 @@ func (e *Encoder) document(of learnedText) (*Document, error) {
 		return nil, err
 	}
 	d := &Document{IDs: ids, Loss: make([]bool, len(ids))}
-	changes := fmt.Errorf("tokenizer %s changes the text that it cuts: its tokens, one after the other, "+
-		"do not give the text back, so that the assistant's cannot be told from the others; "+
+	changes := fmt.Errorf("tokenizer %s changes the text that it cuts: its tokens, "+
+		"one after the other, do not give the text back, "+
+		"so that it is unknown which are the assistant's; "+
 		"byte-level tokenizers can be used", e.tokenizer.Info().Name)
 	text, spans := e.normal(of)
 	at, next := 0, 0

@@ -35,12 +35,16 @@ var plainMarks = []string{"tulu"}
 
 // withMarks returns a tokenizer for the template: the given one, or one with the marks added as
 // tokens.
-func (t *Template) withMarks(tok tokenizer.Tokenizer, marks Marks) (tokenizer.Tokenizer, []AddedToken, error) {
+func (t *Template) withMarks(
+	tok tokenizer.Tokenizer, marks Marks,
+) (tokenizer.Tokenizer, []AddedToken, error) {
 	hub, ok := tok.(*tokenizer.HuggingFace)
 	if !ok && marks == AddMarks {
-		return nil, nil, fmt.Errorf("tokens cannot be added to the tokenizer %s: it has no tokenizer.json", tok.Info().Name)
+		return nil, nil, fmt.Errorf("tokens cannot be added to the tokenizer %s: "+
+			"it has no tokenizer.json", tok.Info().Name)
 	}
-	if !ok || marks == PlainMarks || marks == RefuseMarks && (t.ofItsModel || slices.Contains(plainMarks, t.Name)) {
+	plain := t.ofItsModel || slices.Contains(plainMarks, t.Name)
+	if !ok || marks == PlainMarks || marks == RefuseMarks && plain {
 		return tok, nil, nil
 	}
 	var missing []string // marks that are not single tokens
@@ -57,8 +61,10 @@ func (t *Template) withMarks(tok tokenizer.Tokenizer, marks Marks) (tokenizer.To
 		return tok, nil, nil
 	}
 	if marks == RefuseMarks {
-		return nil, nil, fmt.Errorf("template %s writes %s, of which the tokenizer %s makes several ordinary tokens: --add-tokens adds tokens for them, "+
-			"--plain-marks trains on them as they are, and other templates (%s) may have marks that are tokens",
+		return nil, nil, fmt.Errorf("template %s writes %s, of which the tokenizer %s "+
+			"makes several ordinary tokens: --add-tokens adds tokens for them, "+
+			"--plain-marks trains on them as they are, "+
+			"and other templates (%s) may have marks that are tokens",
 			t.Name, strings.Join(missing, " and "), tok.Info().Name, strings.Join(BuiltIn(), ", "))
 	}
 	more, err := hub.WithTokens(missing)
@@ -69,7 +75,8 @@ func (t *Template) withMarks(tok tokenizer.Tokenizer, marks Marks) (tokenizer.To
 	for _, mark := range missing {
 		ids, err := more.Encode(mark)
 		if err == nil && len(ids) != 1 {
-			err = fmt.Errorf("tokenizer %s: %s cannot be added, because another of its tokens comes first in it", tok.Info().Name, mark)
+			err = fmt.Errorf("tokenizer %s: %s cannot be added, "+
+				"because another of its tokens comes first in it", tok.Info().Name, mark)
 		}
 		if err != nil {
 			return nil, nil, err

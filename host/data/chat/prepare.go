@@ -92,7 +92,9 @@ func Prepare(ctx context.Context, o PrepareOptions) (m *Manifest, err error) {
 	if err != nil {
 		return nil, err
 	}
-	companions := map[string][]byte{tokenizer.ConfigFile: text, tokenizer.TemplateFile: []byte(t.Source)}
+	companions := map[string][]byte{
+		tokenizer.ConfigFile: text, tokenizer.TemplateFile: []byte(t.Source),
+	}
 	if h, ok := tok.(*tokenizer.HuggingFace); ok {
 		companions[tokenizer.DefinitionFile] = h.Definition()
 	}

@@ -99,7 +99,8 @@ func OpenTemplate(spec, folder string, addsBOS bool) (*Template, error) {
 			"the model is a base model; name a template (%s, or a file)",
 			dir, tokenizer.TemplateFile, tokenizer.ConfigFile, strings.Join(BuiltIn(), ", "))
 	case missing:
-		err = fmt.Errorf("template %q is neither a file nor one of %s", spec, strings.Join(BuiltIn(), ", "))
+		err = fmt.Errorf("template %q is neither a file nor one of %s",
+			spec, strings.Join(BuiltIn(), ", "))
 	}
 	if err != nil {
 		return nil, err
@@ -188,7 +189,8 @@ type Ending struct {
 func (t *Template) Ending(tok tokenizer.Tokenizer, before Conversation) (Ending, error) {
 	none := Ending{Token: tokenizer.NoToken}
 	const question, reply = "question", "reply"
-	r, err := t.Render(append(before[:len(before):len(before)], NewMessage(User, question), NewMessage(Assistant, reply)), false)
+	turn := []Message{NewMessage(User, question), NewMessage(Assistant, reply)}
+	r, err := t.Render(slices.Concat(before, turn), false)
 	if err != nil {
 		return none, err
 	}
@@ -295,7 +297,10 @@ func (t *Template) tokenizerConfig(added []AddedToken) (map[string]any, error) {
 			return nil, fmt.Errorf("%s: added_tokens_decoder: %w", tokenizer.ConfigFile, err)
 		}
 		for _, token := range added {
-			list[strconv.Itoa(token.ID)] = map[string]any{"content": token.Content, "lstrip": false, "normalized": false, "rstrip": false, "single_word": false, "special": true}
+			list[strconv.Itoa(token.ID)] = map[string]any{
+				"content": token.Content, "lstrip": false, "normalized": false, "rstrip": false,
+				"single_word": false, "special": true,
+			}
 		}
 		out["added_tokens_decoder"] = list
 	}

@@ -131,8 +131,8 @@ func newFile(parts []filePart) (*File, error) {
 		a, b := first.header.Tokenizer, part.header.Tokenizer
 		if a.SHA256 != b.SHA256 || a.VocabSize != b.VocabSize || a.BOS != b.BOS || a.EOS != b.EOS {
 			theirs, own := tokenizer.Distinct(b, a)
-			return nil, &FormatError{part.path, fmt.Sprintf("was made with another tokenizer (%s) than %s (%s): "+
-				"they cannot be read as one", theirs, first.path, own)}
+			return nil, &FormatError{part.path, fmt.Sprintf("was made with another tokenizer "+
+				"(%s) than %s (%s): they cannot be read as one", theirs, first.path, own)}
 		}
 		f.parts[i].begin = f.header.Tokens
 		f.header.Tokens += part.header.Tokens
@@ -187,7 +187,8 @@ func (f *File) Close() error { return closeParts(f.parts) }
 // is not in the file, or if an id is outside the vocabulary.
 func (f *File) ReadTokens(dst []int32, at int64) error {
 	if at < 0 || at > f.Len() || int64(len(dst)) > f.Len()-at {
-		return fmt.Errorf("token file %s: tokens %d to %d asked for, it has %d", f.Path(), at, at+int64(len(dst)), f.Len())
+		return fmt.Errorf("token file %s: tokens %d to %d asked for, it has %d",
+			f.Path(), at, at+int64(len(dst)), f.Len())
 	}
 	buffer := f.buffers.Get().(*[]byte)
 	defer f.buffers.Put(buffer)
@@ -273,7 +274,8 @@ func (f *File) readIndex() error {
 	p := &f.parts[0]
 	n, maskBytes := int(p.header.Documents), p.header.maskBytes()
 	raw := make([]byte, maskBytes+p.header.indexBytes())
-	if _, err := p.file.ReadAt(raw, headerSize+p.header.idBytes()); err != nil && (err != io.EOF || len(raw) > 0) {
+	_, err := p.file.ReadAt(raw, headerSize+p.header.idBytes())
+	if err != nil && (err != io.EOF || len(raw) > 0) {
 		return &FormatError{p.path, err.Error()}
 	}
 	f.index = index{make([]int64, n+1), make([]uint32, n), bytes.Clone(raw[:maskBytes])}
@@ -312,8 +314,10 @@ func (f *File) Learned(document, length int) bool {
 // ReadDocument fills ids and learned, which must have the same length, with the first tokens
 // of a conversation, and whether each is trained on.
 func (f *File) ReadDocument(document int, ids []int32, learned []bool) error {
-	if document < 0 || document >= f.Documents() || len(ids) != len(learned) || len(ids) > f.Tokens(document) {
-		return fmt.Errorf("token file %s: %d tokens of document %d asked for, which it does not have", f.Path(), len(ids), document)
+	if document < 0 || document >= f.Documents() ||
+		len(ids) != len(learned) || len(ids) > f.Tokens(document) {
+		return fmt.Errorf("token file %s: %d tokens of document %d asked for, which it does not have",
+			f.Path(), len(ids), document)
 	}
 	if err := f.ReadTokens(ids, f.index.starts[document]); err != nil {
 		return fmt.Errorf("document %d: %w", document, err)
@@ -352,7 +356,8 @@ func (f *File) verifyIndex() error {
 		}
 	}
 	if total != f.header.Learned {
-		return changed(f.Path(), "%d tokens are to be learned, the header says %d", total, f.header.Learned)
+		return changed(f.Path(), "%d tokens are to be learned, the header says %d",
+			total, f.header.Learned)
 	}
 	return nil
 }

@@ -26,7 +26,8 @@ var (
 
 // Owns reports whether a file of that name is part of a dataset.
 func (k Kind) Owns(name string) bool {
-	return name == k.Train || k.isShard(name) || name == k.Val || name == k.Manifest || slices.Contains(tokenizer.Files, name)
+	return name == k.Train || name == k.Val || name == k.Manifest || k.isShard(name) ||
+		slices.Contains(tokenizer.Files, name)
 }
 
 // isShard reports whether the name is that of one of several training files, which earlier
@@ -61,7 +62,9 @@ const LockFile = vfs.LockFile
 //
 // It is an error if files of somebody else have the names of the dataset's. What a killed
 // preparation has left in the directory is removed.
-func Prepare(path vfs.Path, kind Kind, origin Origin, companions map[string][]byte) (_ *Folder, err error) {
+func Prepare(
+	path vfs.Path, kind Kind, origin Origin, companions map[string][]byte,
+) (_ *Folder, err error) {
 	f := &Folder{path: path, kind: kind, companions: companions, origin: origin, began: time.Now()}
 	exists, err := path.Exists()
 	if err != nil {

@@ -23,7 +23,8 @@ import (
 //
 // and, if the documents are conversations,
 //
-//	the mask               one bit for each id, 1 if the token is trained on: first the lowest bit of the first byte
+//	the mask               one bit for each id, 1 if the token is trained on: first the lowest
+//	                       bit of the first byte
 //	the index              for each document two uint32: its number of tokens, and the first of
 //	                       them, from 1, that is trained on
 //
@@ -108,7 +109,8 @@ func (h *Header) encode() ([]byte, error) {
 		return nil, err
 	}
 	if len(text) > headerSize-textOffset {
-		return nil, fmt.Errorf("header of %d bytes does not fit into %d: shorten the names of tokenizer and template", len(text), headerSize-textOffset)
+		return nil, fmt.Errorf("header of %d bytes does not fit into %d: "+
+			"shorten the names of tokenizer and template", len(text), headerSize-textOffset)
 	}
 	block := make([]byte, headerSize)
 	copy(block, magic)
@@ -129,7 +131,8 @@ func parseHeader(block []byte, size int64) (h Header, err error) {
 		return h, fmt.Errorf("begins with %q, want %q: this is no token file", begin, magic)
 	}
 	if version := binary.LittleEndian.Uint32(block[8:]); version != formatVersion {
-		return h, fmt.Errorf("format version %d, this program reads version %d: prepare the dataset again", version, formatVersion)
+		return h, fmt.Errorf("format version %d, this program reads version %d: "+
+			"prepare the dataset again", version, formatVersion)
 	}
 	length := binary.LittleEndian.Uint32(block[12:])
 	if length > headerSize-textOffset {
@@ -151,17 +154,22 @@ func (h *Header) check(payload int64) error {
 	case t.VocabSize < 1 || t.VocabSize > math.MaxInt32:
 		return fmt.Errorf("vocab_size %d, want 1 to %d", t.VocabSize, math.MaxInt32)
 	case t.BOS < tokenizer.NoToken || int(t.BOS) >= t.VocabSize:
-		return fmt.Errorf("bos %d, want %d (none) or an id below %d", t.BOS, tokenizer.NoToken, t.VocabSize)
+		return fmt.Errorf("bos %d, want %d (none) or an id below %d",
+			t.BOS, tokenizer.NoToken, t.VocabSize)
 	case t.EOS < tokenizer.NoToken || int(t.EOS) >= t.VocabSize:
-		return fmt.Errorf("eos %d, want %d (none) or an id below %d", t.EOS, tokenizer.NoToken, t.VocabSize)
+		return fmt.Errorf("eos %d, want %d (none) or an id below %d",
+			t.EOS, tokenizer.NoToken, t.VocabSize)
 	case h.TokenBytes != tokenBytes(t.VocabSize):
-		return fmt.Errorf("token_bytes %d, want %d for a vocabulary of %d", h.TokenBytes, tokenBytes(t.VocabSize), t.VocabSize)
+		return fmt.Errorf("token_bytes %d, want %d for a vocabulary of %d",
+			h.TokenBytes, tokenBytes(t.VocabSize), t.VocabSize)
 	case h.Documents < 0:
 		return fmt.Errorf("documents %d, want 0 or more", h.Documents)
 	// The bounds come first, so that the sum does not overflow.
-	case h.Tokens < 0 || h.Tokens > payload/int64(h.TokenBytes), h.Conversations() && h.Documents > min(payload/entrySize, math.MaxUint32),
+	case h.Tokens < 0 || h.Tokens > payload/int64(h.TokenBytes),
+		h.Conversations() && h.Documents > min(payload/entrySize, math.MaxUint32),
 		h.idBytes()+h.maskBytes()+h.indexBytes() != payload:
-		return fmt.Errorf("states %d documents of %d tokens of %d bytes, which %d bytes behind the header do not hold: truncated, or not finished",
+		return fmt.Errorf("states %d documents of %d tokens of %d bytes, which %d bytes "+
+			"behind the header do not hold: truncated, or not finished",
 			h.Documents, h.Tokens, h.TokenBytes, payload)
 	case h.Learned < 0 || h.Learned > h.Tokens:
 		return fmt.Errorf("learned %d, want 0 to %d", h.Learned, h.Tokens)

@@ -144,8 +144,11 @@ func Verify(ctx context.Context, path string) ([]Verification, error) {
 	for _, want := range append(m.Train.files(kind.Train), m.Val.files(kind.Val)...) {
 		v := verifyFile(ctx, filepath.Join(path, want.File))
 		h := v.Header
-		if v.Err == nil && (h.SHA256 != want.SHA256 || h.Tokens != want.Tokens || h.Documents != want.Documents || h.Origin != m.Origin) {
-			v.Err = &FormatError{v.Path, fmt.Sprintf("is not the file that %s describes: prepare the dataset again", kind.Manifest)}
+		same := h.SHA256 == want.SHA256 && h.Tokens == want.Tokens &&
+			h.Documents == want.Documents && h.Origin == m.Origin
+		if v.Err == nil && !same {
+			v.Err = &FormatError{v.Path, "is not the file that " + kind.Manifest +
+				" describes: prepare the dataset again"}
 		}
 		list = append(list, v)
 	}
@@ -154,7 +157,8 @@ func Verify(ctx context.Context, path string) ([]Verification, error) {
 		var text []byte
 		text, v.Err = vfs.ReadRegular(v.Path)
 		if sum := sha256.Sum256(text); v.Err == nil && hex.EncodeToString(sum[:]) != m.TemplateSHA256 {
-			v.Err = fmt.Errorf("%s is not the template that %s describes: prepare the dataset again", v.Path, kind.Manifest)
+			v.Err = fmt.Errorf("%s is not the template that %s describes: prepare the dataset again",
+				v.Path, kind.Manifest)
 		}
 		list = append(list, v)
 	}

@@ -48,14 +48,16 @@ const (
 // file that is too short for one window is a [*ShortError].
 func NewMixture(sources []Weighted, config WindowsConfig) (*Mixture, error) {
 	if config.Context < 1 || config.Batch < 1 {
-		return nil, fmt.Errorf("mixture: context %d and batch %d must be at least 1", config.Context, config.Batch)
+		return nil, fmt.Errorf("mixture: context %d and batch %d must be at least 1",
+			config.Context, config.Batch)
 	}
 	m := &Mixture{config: config, group: -1}
 	weights := make([]float64, len(sources))
 	for i, s := range sources {
 		weights[i] = s.Weight
 		// Sources have seeds of their own, far enough apart for any number of epochs.
-		one, err := NewWindows(s.File, WindowsConfig{Context: config.Context, Batch: 1, Seed: config.Seed + uint64(i)<<40})
+		how := WindowsConfig{Context: config.Context, Batch: 1, Seed: config.Seed + uint64(i)<<40}
+		one, err := NewWindows(s.File, how)
 		if err != nil {
 			return nil, err
 		}
@@ -117,7 +119,8 @@ func shares(weights []float64, n int64) ([]int64, error) {
 	}
 	for i, share := range out {
 		if share == 0 {
-			return nil, fmt.Errorf("mixture: source %d has the weight %v of %v in all: less than a window in %d", i, weights[i], sum, n)
+			return nil, fmt.Errorf("mixture: source %d has the weight %v of %v in all: "+
+				"less than a window in %d", i, weights[i], sum, n)
 		}
 	}
 	return out, nil
@@ -133,7 +136,8 @@ func (m *Mixture) At(index int64, dst []int32) error {
 	}
 	width := m.config.Context + 1
 	if len(dst) != m.BatchLen() {
-		return fmt.Errorf("mixture: room for %d ids, a batch has %d × %d", len(dst), m.config.Batch, width)
+		return fmt.Errorf("mixture: room for %d ids, a batch has %d × %d",
+			len(dst), m.config.Batch, width)
 	}
 	for row := range m.config.Batch {
 		window := index*int64(m.config.Batch) + int64(row)

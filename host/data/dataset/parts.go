@@ -19,7 +19,8 @@ func expandPatterns(paths []string) ([]string, error) {
 	}
 	var list []string
 	for _, path := range paths {
-		if _, err := os.Lstat(path); err == nil || !errors.Is(err, fs.ErrNotExist) || !strings.ContainsAny(path, "*?[") {
+		_, err := os.Lstat(path)
+		if !errors.Is(err, fs.ErrNotExist) || !strings.ContainsAny(path, "*?[") {
 			list = append(list, path)
 			continue
 		}

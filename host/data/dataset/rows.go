@@ -45,7 +45,8 @@ const NoDocument = -1
 
 // NewRow returns an empty row.
 func NewRow(length int) Row {
-	r := Row{make([]int32, length), make([]int32, length), make([]int32, length), make([]float32, length)}
+	ids := func() []int32 { return make([]int32, length) }
+	r := Row{ids(), ids(), ids(), make([]float32, length)}
 	r.clear()
 	return r
 }
@@ -82,7 +83,8 @@ func NewRows(file *File, config RowsConfig) (*Rows, error) {
 	case config.Length < 2 || config.Length > math.MaxInt32:
 		return nil, fmt.Errorf("rows of %d tokens, want at least 2", config.Length)
 	case config.Batch < 1 || config.Epochs < 1:
-		return nil, fmt.Errorf("batches of %d rows and %d epochs, want at least 1", config.Batch, config.Epochs)
+		return nil, fmt.Errorf("batches of %d rows and %d epochs, want at least 1",
+			config.Batch, config.Epochs)
 	case config.Packing != FirstFit && config.Packing != NoPacking:
 		return nil, fmt.Errorf("packing %q, want %s or %s", config.Packing, FirstFit, NoPacking)
 	}
@@ -93,7 +95,8 @@ func NewRows(file *File, config RowsConfig) (*Rows, error) {
 		}
 	}
 	if len(r.usable) == 0 {
-		return nil, fmt.Errorf("token file %s has no document with something to learn in its first %d tokens: use longer rows", file.Path(), config.Length)
+		return nil, fmt.Errorf("token file %s has no document with something to learn in its first "+
+			"%d tokens: use longer rows", file.Path(), config.Length)
 	}
 	steps := int64(0)
 	for epoch := range config.Epochs {
@@ -114,7 +117,8 @@ func (r *Rows) begin(epoch int) {
 	if !r.config.InOrder {
 		shuffle.Slice(generator(r.config.Seed, int64(epoch), rowsStream), order)
 	}
-	r.layout = r.config.Packing.pack(order, func(d uint32) int { return r.tokens(int(d)) }, r.config.Length)
+	tokens := func(d uint32) int { return r.tokens(int(d)) }
+	r.layout = r.config.Packing.pack(order, tokens, r.config.Length)
 	r.epoch = epoch
 }
 
@@ -136,7 +140,8 @@ func (r *Rows) At(step int64, first int, rows []Row) (filled int, err error) {
 		return 0, fmt.Errorf("step %d asked for, %s gives %d", step, r.file.Path(), r.Steps())
 	}
 	if first < 0 || first+len(rows) > r.config.Batch {
-		return 0, fmt.Errorf("rows %d to %d asked for, a batch has %d", first, first+len(rows), r.config.Batch)
+		return 0, fmt.Errorf("rows %d to %d asked for, a batch has %d",
+			first, first+len(rows), r.config.Batch)
 	}
 	epoch := sort.Search(len(r.ends), func(i int) bool { return step < r.ends[i] })
 	if epoch != r.epoch {

@@ -53,7 +53,8 @@ func (e *ShortError) Error() string {
 	if e.Batch > 1 {
 		what, smaller = fmt.Sprintf("%d windows", e.Batch), "a smaller batch or context"
 	}
-	return fmt.Sprintf("token file %s has %d tokens, fewer than the %d of %s with a context of %d: use more text, or %s",
+	return fmt.Sprintf("token file %s has %d tokens, fewer than the %d of %s with a context of %d: "+
+		"use more text, or %s",
 		e.Path, e.Tokens, e.Need, what, e.Context, smaller)
 }
 
@@ -61,14 +62,17 @@ func (e *ShortError) Error() string {
 // [*ShortError].
 func NewWindows(file *File, config WindowsConfig) (*Windows, error) {
 	if config.Context < 1 || config.Batch < 1 {
-		return nil, fmt.Errorf("windows: context %d and batch %d must be at least 1", config.Context, config.Batch)
+		return nil, fmt.Errorf("windows: context %d and batch %d must be at least 1",
+			config.Context, config.Batch)
 	}
 	windows := file.Len()/int64(config.Context) - 1
 	if windows < int64(config.Batch) {
-		return nil, &ShortError{file.Path(), file.Len(), (int64(config.Batch) + 1) * int64(config.Context), config.Context, config.Batch}
+		need := (int64(config.Batch) + 1) * int64(config.Context)
+		return nil, &ShortError{file.Path(), file.Len(), need, config.Context, config.Batch}
 	}
 	if windows > math.MaxUint32 {
-		return nil, fmt.Errorf("windows: %s has %d windows of %d tokens, at most %d can be ordered: use a larger context",
+		return nil, fmt.Errorf("windows: %s has %d windows of %d tokens, at most %d can be ordered: "+
+			"use a larger context",
 			file.Path(), windows, config.Context, uint32(math.MaxUint32))
 	}
 	return &Windows{
@@ -90,7 +94,8 @@ func (w *Windows) At(index int64, dst []int32) error {
 		return fmt.Errorf("windows: no batch %d", index)
 	}
 	if len(dst) != w.BatchLen() {
-		return fmt.Errorf("windows: room for %d ids, a batch has %d × %d", len(dst), w.config.Batch, w.config.Context+1)
+		return fmt.Errorf("windows: room for %d ids, a batch has %d × %d",
+			len(dst), w.config.Batch, w.config.Context+1)
 	}
 	if epoch := index / w.batches; epoch != w.epoch {
 		w.offset, w.order = epochOrder(w.config.Seed, epoch, w.config.Context, w.windows)
@@ -130,7 +135,9 @@ func generator(seed uint64, epoch int64, stream uint64) *rand.PCG {
 // tokens in windows of 512, shuffled once per epoch. A Feistel network would
 // need no memory, but reaches only a tiny part of all orders and is harder to
 // reproduce elsewhere.
-func epochOrder(seed uint64, epoch int64, context int, windows uint32) (offset int, order []uint32) {
+func epochOrder(
+	seed uint64, epoch int64, context int, windows uint32,
+) (offset int, order []uint32) {
 	rng := generator(seed, epoch, windowsStream)
 	offset = int(shuffle.Below(rng, uint64(context)))
 	order = make([]uint32, windows)
@@ -184,7 +191,8 @@ func (s *Sequential) At(i int64, dst []int32) (rows int, err error) {
 		return 0, fmt.Errorf("evaluation: batch %d asked for, %s has %d", i, s.file.Path(), s.Batches())
 	}
 	if len(dst) != s.BatchLen() {
-		return 0, fmt.Errorf("evaluation: room for %d ids, a batch has %d × %d", len(dst), s.batch, s.context+1)
+		return 0, fmt.Errorf("evaluation: room for %d ids, a batch has %d × %d",
+			len(dst), s.batch, s.context+1)
 	}
 	first := i * int64(s.batch)
 	rows = int(min(int64(s.batch), s.windows-first))

@@ -46,7 +46,8 @@ func NewWriter(path vfs.Path, origin Origin) (*Writer, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := &Writer{header: Header{TokenBytes: tokenBytes(origin.Tokenizer.VocabSize), Origin: origin}, path: path, file: file,
+	header := Header{TokenBytes: tokenBytes(origin.Tokenizer.VocabSize), Origin: origin}
+	w := &Writer{header: header, path: path, file: file,
 		out: bufio.NewWriterSize(file, 1<<20), sum: digest.New()}
 	if _, err := w.out.Write(make([]byte, headerSize)); err != nil {
 		return nil, errors.Join(w.failed(err), w.Abort())
@@ -68,7 +69,8 @@ func (w *Writer) WriteDocument(ids []int32, learned []bool) error {
 // is trained on; of texts it is nil. If an id is outside the vocabulary, the error is a
 // [*tokenizer.RangeError] and nothing is written.
 func (w *Writer) Append(ids []int32, learned []bool) error {
-	if w.header.Conversations() && len(learned) != len(ids) || !w.header.Conversations() && learned != nil {
+	masked := w.header.Conversations()
+	if masked && len(learned) != len(ids) || !masked && learned != nil {
 		return w.failed(fmt.Errorf("%d tokens with a mask of %d", len(ids), len(learned)))
 	}
 	for _, id := range ids {
@@ -125,8 +127,8 @@ func (w *Writer) End() error {
 		w.index = binary.LittleEndian.AppendUint32(w.index, uint32(w.length))
 		w.index = binary.LittleEndian.AppendUint32(w.index, uint32(w.first))
 		w.header.Longest = max(w.header.Longest, w.length)
-	} else if eos := w.header.Tokenizer.EOS; eos != tokenizer.NoToken && eos != w.header.Tokenizer.BOS {
-		if err := w.write([]int32{eos}); err != nil {
+	} else if t := w.header.Tokenizer; t.EOS != tokenizer.NoToken && t.EOS != t.BOS {
+		if err := w.write([]int32{t.EOS}); err != nil {
 			return err
 		}
 	}

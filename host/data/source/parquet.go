@@ -37,7 +37,10 @@ func checkColumn(file *parquet.File, name string) error {
 	if c == nil {
 		return fmt.Errorf("no column %q; there are %s", name, columnNames(file))
 	}
-	problem := func(what string) error { return fmt.Errorf("column %q is %s, want strings", name, what) }
+	problem := func(what string) error {
+		return fmt.Errorf("column %q is %s, want strings",
+			name, what)
+	}
 	switch {
 	case !c.Leaf():
 		return problem("a group of columns")
@@ -185,7 +188,8 @@ func (p *parquetFile) read(columns []string, check func(*parquet.File) error) (e
 	if err := checkMagic(p.r, p.size); err != nil {
 		return damagedParquet(err)
 	}
-	file, err := parquet.OpenFile(p.r, p.size, parquet.SkipPageIndex(true), parquet.SkipBloomFilters(true))
+	file, err := parquet.OpenFile(p.r, p.size,
+		parquet.SkipPageIndex(true), parquet.SkipBloomFilters(true))
 	if err != nil {
 		return damagedParquet(err)
 	}

@@ -69,7 +69,8 @@ func (p *parquetFile) checkPages(file *parquet.File, group int, leaf parquet.Lea
 	}
 	meta := &chunks[leaf.ColumnIndex].MetaData
 	if !slices.Contains(compressions, meta.Codec) {
-		return fmt.Errorf("the compression %s cannot be read, want none, SNAPPY, GZIP, BROTLI or ZSTD", meta.Codec)
+		return fmt.Errorf("the compression %s cannot be read, want none, SNAPPY, GZIP, BROTLI or ZSTD",
+			meta.Codec)
 	}
 	begin, length := meta.DataPageOffset, meta.TotalCompressedSize
 	if at := meta.DictionaryPageOffset; at != 0 {
@@ -105,7 +106,8 @@ func (p *parquetFile) checkPages(file *parquet.File, group int, leaf parquet.Lea
 			values += n
 		}
 		if n < 0 || values > meta.NumValues {
-			return fmt.Errorf("pages with %d values or more, where the row group has %d", values, meta.NumValues)
+			return fmt.Errorf("pages with %d values or more, where the row group has %d",
+				values, meta.NumValues)
 		}
 		if encoding == format.RLE { // the library begins each run at a whole byte
 			return errors.New("truth values in the encoding RLE, which cannot be read: " +

@@ -187,7 +187,8 @@ func (d *decompressor) Read(p []byte) (int, error) {
 	n, err := d.out.Read(p)
 	d.n += int64(n)
 	if d.n > bombFree && d.n/bombRatio > d.in.n {
-		return 0, &DamagedError{d.kind, fmt.Sprintf("%d MiB so far, from %d KiB: more than %d times as much, as in a decompression bomb; if it is text all the same, decompress it first",
+		return 0, &DamagedError{d.kind, fmt.Sprintf("%d MiB so far, from %d KiB: more than %d times "+
+			"as much, as in a decompression bomb; if it is text all the same, decompress it first",
 			d.n>>20, d.in.n>>10, bombRatio)}
 	}
 	if err != nil && err != io.EOF {
@@ -210,7 +211,8 @@ func (d *decompressor) explain(err error) error {
 		}
 		return &DamagedError{d.kind, "this is no " + d.kind + " file, though its name says so"}
 	case errors.Is(err, zstd.ErrWindowSizeExceeded):
-		return &DamagedError{d.kind, fmt.Sprintf("it needs a window of more than %d MiB: compress it without --long", maxWindow>>20)}
+		return &DamagedError{d.kind, fmt.Sprintf("it needs a window of more than %d MiB: "+
+			"compress it without --long", maxWindow>>20)}
 	}
 	return &DamagedError{d.kind, "damaged: " + err.Error()}
 }

@@ -45,7 +45,9 @@ func newAddedSet(tokens []addedToken) *addedSet {
 // split calls text for every stretch between added tokens and token for every
 // added token, in order. White space that an added token claims (lstrip,
 // rstrip) belongs to it.
-func (s *addedSet) split(input string, text func(start, end int) error, token func(id int32)) error {
+func (s *addedSet) split(
+	input string, text func(start, end int) error, token func(id int32),
+) error {
 	done := 0
 	for i := 0; !s.empty && i < len(input); {
 		list := s.byFirst[input[i]]

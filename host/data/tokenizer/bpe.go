@@ -55,7 +55,8 @@ func newBPE(def *modelDefinition) (*bpe, error) {
 		right, okRight := def.Vocab[pair[1]]
 		joined, okJoined := def.Vocab[pair[0]+pair[1]]
 		if !okLeft || !okRight || !okJoined {
-			return nil, fmt.Errorf("model.merges[%d]: %q + %q: a part or the result is not in the vocabulary", rank, pair[0], pair[1])
+			return nil, fmt.Errorf("model.merges[%d]: %q + %q: "+
+				"a part or the result is not in the vocabulary", rank, pair[0], pair[1])
 		}
 		// Of two entries for one pair the later wins, as in the original library.
 		m.merges[pairKey(left, right)] = merge{rank: int32(rank), id: joined}
@@ -146,7 +147,8 @@ func (c *wordCache) appendWord(word string) error {
 	}
 	before := len(c.ids)
 	var err error
-	if c.ids, err = c.model.appendWord(c.ids, word, &c.wordMerger); err != nil || len(word) > maxCachedWord {
+	c.ids, err = c.model.appendWord(c.ids, word, &c.wordMerger)
+	if err != nil || len(word) > maxCachedWord {
 		return err
 	}
 	if len(c.known) >= maxCachedWords {

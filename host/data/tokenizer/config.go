@@ -62,7 +62,8 @@ func (c Config) Templates() (map[string]string, error) {
 		Template string `json:"template"`
 	}
 	if json.Unmarshal(templates, &list) != nil {
-		return nil, errors.New("chat_template: want a string, or a list of objects with name and template")
+		return nil, errors.New("chat_template: " +
+			"want a string, or a list of objects with name and template")
 	}
 	named := map[string]string{}
 	for _, entry := range slices.Backward(list) { // of two with a name, the first

@@ -41,7 +41,7 @@ func newCutRule(t *HuggingFace, def *definition) cutRule {
 		if added.RStrip {
 			c.claiming = append(c.claiming, added.Content)
 		}
-		if !strings.ContainsAny(added.Content[1:], " \n") && !strings.Contains(added.Content[1:], spaceMark) {
+		if !strings.ContainsAny(added.Content[1:], " \n"+spaceMark) {
 			continue
 		}
 		if added.Normalized {

@@ -62,7 +62,8 @@ func (m *modelDefinition) UnmarshalJSON(data []byte) error {
 	}
 	*m = modelDefinition(raw.plain)
 	if m.Type != "BPE" && m.Type != "" {
-		return &UnsupportedError{"model", fmt.Sprintf("type %q", m.Type), "use a tokenizer with a BPE model"}
+		return &UnsupportedError{"model", fmt.Sprintf("type %q",
+			m.Type), "use a tokenizer with a BPE model"}
 	}
 	if err := plainjson.UnmarshalPart(raw.Vocab, &m.Vocab); err != nil {
 		return fmt.Errorf("model.vocab: %w", err)
@@ -164,11 +165,14 @@ func (p pattern) is(literal string) bool { return p.String != nil && *p.String =
 
 // wordsOfGPT4 is the pre_tokenizer of a tokenizer.json that cuts words by [PatternGPT4].
 var wordsOfGPT4 = map[string]any{"type": "Sequence", "pretokenizers": []any{
-	map[string]any{"type": "Split", "pattern": map[string]any{"Regex": PatternGPT4}, "behavior": "Isolated", "invert": false},
+	map[string]any{"type": "Split", "pattern": map[string]any{"Regex": PatternGPT4},
+		"behavior": "Isolated", "invert": false},
 	byteLevelSection,
 }}
 
-var byteLevelSection = map[string]any{"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": false}
+var byteLevelSection = map[string]any{
+	"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": false,
+}
 
 // sections are those of a tokenizer.json of byte-level BPE. The token begin, with the id
 // first, is put before each text.
@@ -200,13 +204,15 @@ func BytesDefinition() ([]byte, error) {
 	for b, r := range byteToRune {
 		vocab[string(r)] = b
 	}
-	return json.MarshalIndent(sections(byteLevelSection, string(byteToRune[0]), 0, []map[string]any{}, vocab, [][2]string{}), "", "  ")
+	file := sections(byteLevelSection, string(byteToRune[0]), 0,
+		[]map[string]any{}, vocab, [][2]string{})
+	return json.MarshalIndent(file, "", "  ")
 }
 
 // Bounds on what a tokenizer.json can cost. Without them a small file could ask for any amount of
 // memory.
 const (
-	maxFile    = 128 << 20 // bytes of a file of a tokenizer; those of the largest published ones are around 35 MB
+	maxFile    = 128 << 20 // bytes of a file; the largest published ones have around 35 MB
 	maxNesting = 32        // values within values; published files have about six
 )
 

@@ -170,7 +170,8 @@ func (t *HuggingFace) setTokens(def *definition) error {
 			}
 		}
 		if other, taken := t.tokens[added.ID]; taken && other != added.Content {
-			return fmt.Errorf("added_tokens[%d]: %q has id %d, which belongs to %q", i, added.Content, added.ID, other)
+			return fmt.Errorf("added_tokens[%d]: %q has id %d, which belongs to %q",
+				i, added.Content, added.ID, other)
 		}
 		t.tokens[added.ID] = added.Content
 		if added.Special {

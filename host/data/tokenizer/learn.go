@@ -40,7 +40,9 @@ func (l *Learner) Add(text string) error {
 
 // Specials lists the special tokens of a learned tokenizer: those of the chat template of
 // Llama 3. The first is put before each document; the second ends it.
-var Specials = []string{"<|begin_of_text|>", "<|end_of_text|>", "<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>"}
+var Specials = []string{
+	"<|begin_of_text|>", "<|end_of_text|>", "<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>",
+}
 
 // Definition returns the tokenizer.json of a tokenizer with the given number of tokens,
 // or fewer if the texts have no more pairs. The same texts give the same bytes, in
@@ -48,7 +50,8 @@ var Specials = []string{"<|begin_of_text|>", "<|end_of_text|>", "<|start_header_
 func (l *Learner) Definition(tokens int) ([]byte, error) {
 	least := 256 + len(Specials)
 	if tokens < least {
-		return nil, fmt.Errorf("a tokenizer of %d tokens, want at least %d: all bytes and the special tokens", tokens, least)
+		return nil, fmt.Errorf("a tokenizer of %d tokens, want at least %d: "+
+			"all bytes and the special tokens", tokens, least)
 	}
 	b := newMerger(l.words)
 	for len(b.tokens) < tokens-len(Specials) && b.merge() {
@@ -62,7 +65,8 @@ func (l *Learner) Definition(tokens int) ([]byte, error) {
 		added[i] = map[string]any{"id": len(b.tokens) + i, "content": special, "special": true,
 			"single_word": false, "lstrip": false, "rstrip": false, "normalized": false}
 	}
-	return json.MarshalIndent(sections(wordsOfGPT4, Specials[0], len(b.tokens), added, vocab, b.merges), "", " ")
+	file := sections(wordsOfGPT4, Specials[0], len(b.tokens), added, vocab, b.merges)
+	return json.MarshalIndent(file, "", " ")
 }
 
 // merger merges pairs of tokens in the distinct words of a text.
@@ -86,7 +90,8 @@ type pairCount struct {
 }
 
 func newMerger(words map[string]int) *merger {
-	m := &merger{pairs: map[[2]int32]*pairCount{}, ids: map[string]int32{}, known: map[[2]string]bool{}}
+	m := &merger{pairs: map[[2]int32]*pairCount{}, ids: map[string]int32{},
+		known: map[[2]string]bool{}}
 	for b := range 256 {
 		m.id(string(byteToRune[b]))
 	}

@@ -95,7 +95,8 @@ func newPreTokenizer(section json.RawMessage) (*preTokenizer, error) {
 // checkMark refuses a Metaspace that writes something else than U+2581 for a space.
 func checkMark(section, mark string) error {
 	if mark != "" && mark != spaceMark {
-		return &UnsupportedError{section, fmt.Sprintf("Metaspace with the replacement %q", mark), "want ▁"}
+		return &UnsupportedError{section, fmt.Sprintf("Metaspace with the replacement %q",
+			mark), "want ▁"}
 	}
 	return nil
 }

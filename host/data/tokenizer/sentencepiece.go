@@ -42,7 +42,8 @@ func (t *HuggingFace) SentencePiece() (*SentencePiece, error) {
 	}
 	found := func(a addedToken) bool { return a.Normalized || a.LStrip || a.RStrip || a.SingleWord }
 	if i := slices.IndexFunc(def.AddedTokens, found); i >= 0 {
-		s.differ(fmt.Sprintf("the added token %q is normalized, lstrip, rstrip or single_word, and is found only as its characters", def.AddedTokens[i].Content))
+		s.differ(fmt.Sprintf("the added token %q is normalized, lstrip, rstrip or single_word, "+
+			"and is found only as its characters", def.AddedTokens[i].Content))
 	}
 	s.setScores(t, def.AddedTokens)
 	return s, nil
@@ -53,16 +54,20 @@ const maxExactRank = 1 << 24
 
 // checkPieces refuses models that do not compute with characters, bytes and merges alone.
 func (t *HuggingFace) checkPieces(def *definition) error {
-	unsupported := func(feature, hint string) error { return &UnsupportedError{"model", feature, hint} }
+	unsupported := func(feature, hint string) error {
+		return &UnsupportedError{"model", feature, hint}
+	}
 	switch {
 	case t.pre.byteLevel || !def.Model.ByteFallback:
 		return unsupported("a model without byte_fallback", "SentencePiece needs tokens for bytes")
 	case slices.Contains(t.model.bytes[:], noID):
-		return unsupported("a model without a token for every byte", "SentencePiece needs <0x00> to <0xFF>")
+		return unsupported("a model without a token for every byte",
+			"SentencePiece needs <0x00> to <0xFF>")
 	case def.Model.IgnoreMerges:
 		return unsupported("ignore_merges", "SentencePiece joins neighbours only")
 	case len(def.Model.Merges) > maxExactRank:
-		return unsupported(fmt.Sprintf("a list of %d merges", len(def.Model.Merges)), fmt.Sprintf("scores tell %d apart", maxExactRank))
+		return unsupported(fmt.Sprintf("a list of %d merges",
+			len(def.Model.Merges)), fmt.Sprintf("scores tell %d apart", maxExactRank))
 	}
 	return nil
 }
@@ -137,7 +142,8 @@ func (s *SentencePiece) setScores(t *HuggingFace, added []addedToken) {
 		}
 	}
 	if len(apart) > 0 {
-		s.differ(fmt.Sprintf("SentencePiece joins two parts to the token %q, which no merge makes (one of %d such tokens)", apart[0], len(apart)))
+		s.differ(fmt.Sprintf("SentencePiece joins two parts to the token %q, "+
+			"which no merge makes (one of %d such tokens)", apart[0], len(apart)))
 	}
 }
 

@@ -106,7 +106,8 @@ func Open(spec string) (Tokenizer, error) {
 	}
 	stat, err := os.Stat(spec)
 	if err != nil {
-		return nil, fmt.Errorf("tokenizer %q is neither %q nor a tokenizer.json: %w", spec, bytesName, err)
+		return nil, fmt.Errorf("tokenizer %q is neither %q nor a tokenizer.json: %w",
+			spec, bytesName, err)
 	}
 	if stat.IsDir() {
 		spec = filepath.Join(spec, DefinitionFile)
@@ -135,7 +136,8 @@ func Restore(content []byte, info Info) (Tokenizer, error) {
 		return nil, fmt.Errorf("tokenizer %s: %w", info.Name, err)
 	}
 	if t.info.VocabSize != info.VocabSize {
-		return nil, fmt.Errorf("tokenizer %s has %d tokens, want %d", info.Name, t.info.VocabSize, info.VocabSize)
+		return nil, fmt.Errorf("tokenizer %s has %d tokens, want %d",
+			info.Name, t.info.VocabSize, info.VocabSize)
 	}
 	t.info.Name = info.Name
 	return t, t.accept(info.BOS, info.EOS)
@@ -164,7 +166,8 @@ func Definition(spec string, info Info) ([]byte, error) {
 // Check checks the content of a tokenizer.json against the tokenizer's hash.
 func (i Info) Check(content []byte) error {
 	if got := hash(content); got != i.SHA256 {
-		return fmt.Errorf("another tokenizer, or a damaged one: it has the hash %s, want tokenizer %s with %s", got, i.Name, i.SHA256)
+		return fmt.Errorf("another tokenizer, or a damaged one: it has the hash %s, "+
+			"want tokenizer %s with %s", got, i.Name, i.SHA256)
 	}
 	return nil
 }

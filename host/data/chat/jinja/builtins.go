@@ -53,17 +53,12 @@ func numbers(c *call) any {
 		c.fail("the step is 0")
 	}
 	list := []any{}
-	for i := start; step > 0 && i < stop || step < 0 && i > stop; {
+	for i := start; step > 0 && i < stop || step < 0 && i > stop; i += step {
 		if len(list) == maxRange {
 			c.fail("more than %d elements", maxRange)
 		}
 		c.make(16)
 		list = append(list, i)
-		next := i + step
-		if (next > i) != (step > 0) {
-			break // the next one does not fit into 64 bits
-		}
-		i = next
 	}
 	return list
 }

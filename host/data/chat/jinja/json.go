@@ -28,7 +28,8 @@ func FromJSON(text []byte) (any, error) {
 	}
 	if syntactic, ok := errors.AsType[*jsontext.SyntacticError](err); ok {
 		if errors.Is(err, jsontext.ErrDuplicateName) {
-			return nil, fmt.Errorf("not JSON: at byte %d: the key %q for the second time", syntactic.ByteOffset+1, syntactic.JSONPointer.LastToken())
+			return nil, fmt.Errorf("not JSON: at byte %d: the key %q for the second time",
+				syntactic.ByteOffset+1, syntactic.JSONPointer.LastToken())
 		}
 		at := syntactic.ByteOffset
 		hint := plainjson.NoNumber(text, at)

@@ -178,9 +178,6 @@ func (p *parser) loop(line int) statement {
 	if p.skip("if") {
 		condition = p.expression()
 	}
-	if p.is("recursive") {
-		p.unexpected(`"%}": recursive loops are not supported`)
-	}
 	p.want("%}")
 	p.loops++
 	body := p.statements("else", "endfor")
