@@ -26,7 +26,7 @@ func (d document) file() int     { return int(d.startFile&0xffff | d.lengthFile&
 func (d document) start() int64  { return int64(d.startFile >> 16) }
 func (d document) length() int64 { return int64(d.lengthFile >> 16) }
 
-// textFile is where the text of documents lies: a file of the user, or a spool.
+// textFile is where the text of documents is: a file of the user, or a spool.
 type textFile struct {
 	path  string
 	spool *spool // nil: a file of the user

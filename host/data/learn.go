@@ -11,7 +11,7 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// LearnTokenizer learns a tokenizer with the given number of tokens from the documents of
+// LearnTokenizer trains a tokenizer with the given number of tokens from the documents of
 // a file of bytes, and writes its tokenizer.json and tokenizer_config.json into dir. It
 // returns a description of the tokenizer.
 func LearnTokenizer(

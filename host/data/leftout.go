@@ -74,7 +74,7 @@ func (l leftOut) list() []LeftOut {
 	return list
 }
 
-// String tells of all, for the end of an error; "" when nothing was left out.
+// String describes all, for the end of an error; "" when nothing was left out.
 func (l leftOut) String() string {
 	var parts []string
 	for _, one := range l.list() {

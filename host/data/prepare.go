@@ -85,7 +85,19 @@ func Prepare(ctx context.Context, o PrepareOptions) (manifest *Manifest, err err
 	if err != nil {
 		return nil, err
 	}
-	train = limit(train, o.MaxBytes)
+	if o.MaxBytes > 0 {
+		// A document that alone exceeds the bound would end the choice wherever it is.
+		long := func(d document) bool { return d.length() > o.MaxBytes }
+		train = slices.DeleteFunc(train, long)
+		left := o.MaxBytes
+		end := slices.IndexFunc(train, func(d document) bool {
+			left -= d.length()
+			return left < 0
+		})
+		if end >= 0 {
+			train = train[:end]
+		}
+	}
 	found := len(train)
 	if n := found; len(o.ValInputs) == 0 && n > 1 {
 		n = min(max(int(math.RoundToEven(o.ValFraction*float64(n))), 1), n-1)
@@ -191,21 +203,6 @@ func (p *preparation) advance(documents, bytes, more int64) {
 	if p.options.Progress != nil {
 		p.options.Progress(p.progress)
 	}
-}
-
-// limit returns the documents up to the first that would exceed the bound, without those that alone
-// do: one of them would end the choice wherever it stands, at worst before the first document.
-func limit(documents []document, maxBytes int64) []document {
-	if maxBytes == 0 {
-		return documents
-	}
-	documents = slices.DeleteFunc(documents, func(d document) bool { return d.length() > maxBytes })
-	for i := range documents {
-		if maxBytes -= documents[i].length(); maxBytes < 0 {
-			return documents[:i]
-		}
-	}
-	return documents
 }
 
 func textBytes(documents []document) int64 {

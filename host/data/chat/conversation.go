@@ -1,6 +1,7 @@
 package chat
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -19,7 +20,7 @@ const (
 // Message is one turn of a conversation.
 type Message struct {
 	Role, Content string
-	// Context says that nothing of the message is learned, although the assistant says it.
+	// Context says that the message has no loss, although it is the assistant's.
 	Context bool
 	// fields is the message as templates see it, with keys of its own.
 	fields *jinja.Dict
@@ -173,13 +174,26 @@ func (f *form) parse(value any) (c Conversation, ignored []string, err error) {
 		if !ok {
 			return nil, nil, fmt.Errorf("%s[%d]: want an object", f.key, i)
 		}
-		var keys []string
-		var err error
-		if c[i], keys, err = f.message(d); err == nil && hasZero(d) {
+		keys, err := checkKeys(d, messageKeys, f.role, f.content)
+		name, noRole := text(d, f.role)
+		content, noContent := text(d, f.content)
+		role, known := f.roles[name]
+		err = cmp.Or(err, noRole)
+		if err == nil && !known {
+			err = fmt.Errorf("%s %q, want %s", f.role, name, f.want)
+		}
+		if err = cmp.Or(err, noContent); err == nil && hasZero(d) {
 			err = errZero
+		}
+		if err == nil {
+			c[i] = NewMessage(role, content)
+			c[i].Context, err = isContext(d, role)
 		}
 		if err != nil {
 			return nil, nil, fmt.Errorf("%s[%d]: %w", f.key, i, err)
+		}
+		if f.key == messagesVariable {
+			c[i].fields = d
 		}
 		for _, key := range keys {
 			if name := f.key + ofMessage + key; !slices.Contains(ignored, name) {
@@ -190,7 +204,7 @@ func (f *form) parse(value any) (c Conversation, ignored []string, err error) {
 	return c, ignored, nil
 }
 
-// ofMessage stands between the key of a list of messages and a key of a message.
+// ofMessage is between the key of a list of messages and a key of a message.
 const ofMessage = "[]."
 
 // wantKeys are the forms of a row in words.
@@ -211,30 +225,6 @@ func hasZero(value any) bool {
 		})
 	}
 	return false
-}
-
-func (f *form) message(d *jinja.Dict) (m Message, ignored []string, err error) {
-	if ignored, err = checkKeys(d, messageKeys, f.role, f.content); err != nil {
-		return Message{}, nil, err
-	}
-	name, err := text(d, f.role)
-	if err != nil {
-		return Message{}, nil, err
-	}
-	role, ok := f.roles[name]
-	if !ok {
-		return Message{}, nil, fmt.Errorf("%s %q, want %s", f.role, name, f.want)
-	}
-	content, err := text(d, f.content)
-	if err != nil {
-		return Message{}, nil, err
-	}
-	m = NewMessage(role, content)
-	if f.key == messagesVariable {
-		m.fields = d
-	}
-	m.Context, err = isContext(d, role)
-	return m, ignored, err
 }
 
 func text(d *jinja.Dict, key string) (string, error) {

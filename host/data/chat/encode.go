@@ -1,5 +1,5 @@
 // Package chat turns conversations into documents for fine-tuning: token ids, each marked
-// with whether the model learns to write it.
+// with whether it has loss.
 //
 // A [Conversation] is parsed from a JSON row ([ParseRow]), written as text by a
 // [Template], cut into ids by a tokenizer, and marked: the parts that the assistant says
@@ -72,7 +72,7 @@ func (e *Encoder) piece(id int32) (string, error) {
 }
 
 // Document is a conversation as token ids. Loss has one element for each id, which says
-// whether the model is to learn to write this token.
+// whether this token has loss.
 type Document struct {
 	IDs  []int32
 	Loss []bool
@@ -111,7 +111,7 @@ func asDropped(err error) error {
 
 // Encode returns the documents of a conversation. There is one, unless the template writes what
 // the assistant says, or what is before it, differently when more messages follow: then each of
-// these turns is learned in a document that ends with it, in the text in which it was the last.
+// these turns has loss in a document that ends with it, in the text in which it was the last.
 // If the conversation has nothing to learn from, or the template refuses it, the error is a
 // [*Dropped].
 func (e *Encoder) Encode(ctx context.Context, c Conversation) ([]*Document, error) {
@@ -136,7 +136,7 @@ func (e *Encoder) Encode(ctx context.Context, c Conversation) ([]*Document, erro
 	return list, nil
 }
 
-// learnedText is a text with the parts that are learned, in order.
+// learnedText is a text with the parts that have loss, in order.
 type learnedText struct {
 	text  string
 	spans []jinja.Span

@@ -10,18 +10,17 @@ import (
 )
 
 // Rows have the keys of the program that they were made for: OpenAI's fine-tuning, ShareGPT, TRL,
-// axolotl, LLaMA-Factory, ms-swift. Some of these keys change what is to be learned. This file says
-// what becomes of each.
+// axolotl, LLaMA-Factory, ms-swift. Some of these keys change which tokens have loss.
 
 // meaning is what a key says about a training.
 type meaning int
 
 const (
 	keyUnknown  meaning = iota // ignored, and named to the user
-	keyHarmless                // says nothing about what is learned
+	keyHarmless                // says nothing about the loss
 	keyUsed                    // by [ParseRow]
-	keyRefused                 // changes what is learned, in a way that is not supported
-	keyLearned                 // true or 1: nothing special; false or 0: not to be learned
+	keyRefused                 // changes the loss in an unsupported way
+	keyLearned                 // true or 1: nothing special; false or 0: no loss
 )
 
 // keyRule is what is known about a key. reason ends the error about it.
@@ -153,7 +152,7 @@ func isContext(d *jinja.Dict, role string) (context bool, err error) {
 			return false, fmt.Errorf("%s: want true or 1 of what is learned, else false or 0", name)
 		case role == Assistant:
 			context = context || !on
-		case known && !on, name == "weight": // these messages are never learned
+		case known && !on, name == "weight": // these messages never have loss
 		default:
 			return false, fmt.Errorf("%s: only what the assistant says is learned", name)
 		}

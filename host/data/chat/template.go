@@ -156,7 +156,7 @@ const (
 func (t *Template) variables(c Conversation, prompt bool) map[string]any {
 	messages := make([]any, len(c))
 	for i, m := range c {
-		fields := *m.fields // a copy, so that [jinja.Rendering.Printed] tells equal messages apart
+		fields := *m.fields // a copy, so that [jinja.Rendering.Printed] distinguishes equal messages
 		messages[i] = &fields
 	}
 	variables := map[string]any{"tools": nil, "documents": nil}
@@ -177,7 +177,7 @@ func (t *Template) now() time.Time {
 	return t.Time
 }
 
-// Ending is what a template prints behind a turn of the assistant, which tells a program that the
+// Ending is what a template prints after a turn of the assistant, by which a program knows that the
 // answer is complete: a special token, or else a text.
 type Ending struct {
 	Token int32  // [tokenizer.NoToken]: none
@@ -283,7 +283,7 @@ func parseConfig(text []byte) (*config, error) {
 }
 
 // tokenizerConfig is the tokenizer_config.json of a data set: the model's with the tokens of the
-// template, and without a template of its own, which stands in a file beside it. Added tokens stand
+// template, and without a template of its own, which is in a file beside it. Added tokens are
 // among its own, where it lists them.
 func (t *Template) tokenizerConfig(added []AddedToken) (map[string]any, error) {
 	out := map[string]any{}

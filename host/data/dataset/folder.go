@@ -97,7 +97,7 @@ func Prepare(
 	return f, nil
 }
 
-// checkOurs fails if a file of somebody else stands in the directory where one of the
+// checkOurs fails if a file of somebody else is in the directory where one of the
 // dataset is to be. With a manifest the directory is a dataset, which is replaced; without,
 // a preparation may have been killed that wrote the same.
 func (f *Folder) checkOurs() error {
@@ -176,7 +176,7 @@ func (f *Folder) Commit(manifest AnyManifest) error {
 }
 
 // writeCompanions writes the files of the tokenizer, so that a run that copies from the
-// directory, and an export of it, has all that was published with the tokenizer. What lies
+// directory, and an export of it, has all that was published with the tokenizer. What is
 // beside another tokenizer.json, which is replaced, goes with it.
 func (f *Folder) writeCompanions() error {
 	definition, defined := f.companions[tokenizer.DefinitionFile]

@@ -144,43 +144,39 @@ func parseHeader(block []byte, size int64) (h Header, err error) {
 	if len(bytes.Trim(block[textOffset+length:headerSize], "\x00")) > 0 {
 		return h, fmt.Errorf("the header text is not followed by zeros: the file was changed or damaged")
 	}
-	return h, h.check(size - headerSize)
-}
-
-// check compares the fields with each other and with the number of bytes behind the header.
-func (h *Header) check(payload int64) error {
-	t := h.Tokenizer
+	// The fields are compared with each other and with the number of bytes after the header.
+	t, payload := h.Tokenizer, size-headerSize
 	switch {
 	case t.VocabSize < 1 || t.VocabSize > math.MaxInt32:
-		return fmt.Errorf("vocab_size %d, want 1 to %d", t.VocabSize, math.MaxInt32)
+		return h, fmt.Errorf("vocab_size %d, want 1 to %d", t.VocabSize, math.MaxInt32)
 	case t.BOS < tokenizer.NoToken || int(t.BOS) >= t.VocabSize:
-		return fmt.Errorf("bos %d, want %d (none) or an id below %d",
+		return h, fmt.Errorf("bos %d, want %d (none) or an id below %d",
 			t.BOS, tokenizer.NoToken, t.VocabSize)
 	case t.EOS < tokenizer.NoToken || int(t.EOS) >= t.VocabSize:
-		return fmt.Errorf("eos %d, want %d (none) or an id below %d",
+		return h, fmt.Errorf("eos %d, want %d (none) or an id below %d",
 			t.EOS, tokenizer.NoToken, t.VocabSize)
 	case h.TokenBytes != tokenBytes(t.VocabSize):
-		return fmt.Errorf("token_bytes %d, want %d for a vocabulary of %d",
+		return h, fmt.Errorf("token_bytes %d, want %d for a vocabulary of %d",
 			h.TokenBytes, tokenBytes(t.VocabSize), t.VocabSize)
 	case h.Documents < 0:
-		return fmt.Errorf("documents %d, want 0 or more", h.Documents)
+		return h, fmt.Errorf("documents %d, want 0 or more", h.Documents)
 	// The bounds come first, so that the sum does not overflow.
 	case h.Tokens < 0 || h.Tokens > payload/int64(h.TokenBytes),
 		h.Conversations() && h.Documents > min(payload/entrySize, math.MaxUint32),
 		h.idBytes()+h.maskBytes()+h.indexBytes() != payload:
-		return fmt.Errorf("states %d documents of %d tokens of %d bytes, which %d bytes "+
+		return h, fmt.Errorf("states %d documents of %d tokens of %d bytes, which %d bytes "+
 			"behind the header do not hold: truncated, or not finished",
 			h.Documents, h.Tokens, h.TokenBytes, payload)
 	case h.Learned < 0 || h.Learned > h.Tokens:
-		return fmt.Errorf("learned %d, want 0 to %d", h.Learned, h.Tokens)
+		return h, fmt.Errorf("learned %d, want 0 to %d", h.Learned, h.Tokens)
 	case h.Longest < 0 || h.Longest > h.Tokens || h.Longest > math.MaxInt32:
-		return fmt.Errorf("longest %d, want 0 to %d", h.Longest, h.Tokens)
+		return h, fmt.Errorf("longest %d, want 0 to %d", h.Longest, h.Tokens)
 	}
-	err := cmp.Or(checkSHA256("tokenizer.sha256", t.SHA256), checkSHA256("sha256", h.SHA256))
+	err = cmp.Or(checkSHA256("tokenizer.sha256", t.SHA256), checkSHA256("sha256", h.SHA256))
 	if h.Conversations() {
 		err = cmp.Or(err, checkSHA256("template_sha256", h.TemplateSHA256))
 	}
-	return err
+	return h, err
 }
 
 // checkSHA256 returns an error if the value of a field is not a hash in lower-case

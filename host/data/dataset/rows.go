@@ -12,7 +12,7 @@ import (
 // RowsConfig says how [Rows] arrange and order documents.
 type RowsConfig struct {
 	// Length is the number of tokens in a row. Longer documents are cut to it; those that
-	// then have nothing to learn from are left out.
+	// then have no loss are left out.
 	Length int
 	// Batch is the number of rows in a step.
 	Batch int
@@ -68,7 +68,7 @@ func (r Row) clear() {
 type Rows struct {
 	file   *File
 	config RowsConfig
-	usable []uint32 // documents that have something to learn
+	usable []uint32 // documents with loss in a row
 	ends   []int64  // the number of steps up to the end of each epoch
 
 	epoch  int        // of layout, or -1
@@ -128,7 +128,7 @@ func (r *Rows) tokens(document int) int { return min(r.file.Tokens(document), r.
 // Steps returns the number of steps in all epochs together.
 func (r *Rows) Steps() int64 { return r.ends[len(r.ends)-1] }
 
-// LeftOut returns the number of documents that have nothing to learn from within the
+// LeftOut returns the number of documents without loss within the
 // length of a row.
 func (r *Rows) LeftOut() int { return r.file.Documents() - len(r.usable) }
 

@@ -82,7 +82,7 @@ func (s *addedSet) split(
 }
 
 // WithTokens returns the tokenizer with special tokens added. Their ids follow the largest one that
-// it has; a token that stands in the vocabulary, where texts only reach it by merges, keeps its id.
+// it has; a token that is in the vocabulary, where texts only reach it by merges, keeps its id.
 // The definition is that of the tokenizer with the tokens in added_tokens.
 func (t *HuggingFace) WithTokens(contents []string) (*HuggingFace, error) {
 	var file map[string]json.RawMessage

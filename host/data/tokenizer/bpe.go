@@ -10,7 +10,7 @@ import (
 )
 
 // bpe is the byte-pair model: it turns one word into ids by joining, again and
-// again, the adjacent pair that was learned first (Sennrich et al. 2016).
+// again, the adjacent pair with the lowest rank (Sennrich et al. 2016).
 type bpe struct {
 	vocab        map[string]int32
 	merges       map[uint64]merge
@@ -23,7 +23,7 @@ type bpe struct {
 }
 
 type merge struct {
-	rank int32 // the smaller, the earlier learned
+	rank int32 // its place in the list of merges
 	id   int32 // what the pair becomes
 }
 
@@ -202,7 +202,7 @@ func (m *bpe) pair(left, right int32) merge {
 
 func pairKey(left, right int32) uint64 { return uint64(uint32(left))<<32 | uint64(uint32(right)) }
 
-// symbol is a node of a doubly linked list that lies in a slice. A symbol that
+// symbol is a node of a doubly linked list in a slice. A symbol that
 // was joined to its left neighbour has noID.
 type symbol struct {
 	id         int32

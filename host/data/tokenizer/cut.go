@@ -9,7 +9,7 @@ import (
 
 // cutRule says where a text can be cut without any effect on its ids.
 //
-// With a word pattern, that is between a character and the white space behind it:
+// With a word pattern, that is between a character and the white space after it:
 //   - before a space whatever visible character precedes it, because in a match of these
 //     patterns a space is either the first character or follows on white space;
 //   - before a line feed that follows a letter or a digit, for the same reason: line ends
@@ -21,12 +21,12 @@ import (
 // boundary before either character.
 //
 // An added token must not be cut, nor lose white space that it claims on its right, or
-// a mark that is put before the text behind it.
+// a mark that is put before the text after it.
 type cutRule struct {
 	byPattern bool
 	byMark    bool
 	inner     []string // added tokens that have a space or a line feed within
-	claiming  []string // added tokens behind which there must be no cut
+	claiming  []string // added tokens after which there must be no cut
 }
 
 func newCutRule(t *HuggingFace, def *definition) cutRule {

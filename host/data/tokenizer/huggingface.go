@@ -225,7 +225,7 @@ func (t *HuggingFace) Encode(text string) ([]int32, error) { return t.encode(tex
 // EncodeRest is Encode for text that follows a place found by Cut.
 func (t *HuggingFace) EncodeRest(text string) ([]int32, error) { return t.encode(text, true) }
 
-// encode is both; rest says that other text stood before.
+// encode is both; rest reports whether other text was before.
 func (t *HuggingFace) encode(text string, rest bool) ([]int32, error) {
 	if !utf8.ValidString(text) {
 		return nil, fmt.Errorf("tokenizer %s: text is not valid UTF-8", t.info.Name)

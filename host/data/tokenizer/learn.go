@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// Learner learns a tokenizer from texts: byte-level BPE (Sennrich et al., 2016; Radford
+// Learner trains a tokenizer on texts: byte-level BPE (Sennrich et al., 2016; Radford
 // et al., 2019) that cuts words as Llama 3 does. Its tokens are first the 256 bytes, then
 // those merged from two tokens, the most frequent pair first, then special tokens.
 type Learner struct {
@@ -17,7 +17,7 @@ type Learner struct {
 	words map[string]int // how often each was seen
 }
 
-// NewLearner returns a learner that has seen nothing.
+// NewLearner returns a learner without texts.
 func NewLearner() *Learner {
 	section, _ := json.Marshal(wordsOfGPT4)
 	pre, err := newPreTokenizer(section)
@@ -38,7 +38,7 @@ func (l *Learner) Add(text string) error {
 	})
 }
 
-// Specials lists the special tokens of a learned tokenizer: those of the chat template of
+// Specials lists the special tokens of a trained tokenizer: those of the chat template of
 // Llama 3. The first is put before each document; the second ends it.
 var Specials = []string{
 	"<|begin_of_text|>", "<|end_of_text|>", "<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>",
@@ -81,7 +81,7 @@ type merger struct {
 	queue  pairQueue
 }
 
-// pairCount is how often a pair stands in the words, and where it may stand.
+// pairCount is how often a pair is in the words, and where it may be.
 type pairCount struct {
 	pair  [2]int32
 	count int
@@ -134,7 +134,7 @@ func (m *merger) add(a, b, word int32, count int) {
 }
 
 // merge makes a token of the most frequent pair, of equal ones that with the smaller ids. It
-// reports false where no pair stands twice.
+// reports false where no pair occurs twice.
 func (m *merger) merge() bool {
 	if len(m.queue) == 0 || m.queue[0].count < 2 {
 		return false

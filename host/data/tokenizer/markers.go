@@ -59,7 +59,7 @@ func (t *HuggingFace) accept(bos, eos int32) error {
 	return nil
 }
 
-// templateMarkers returns the tokens that a post-processor puts before and behind a single text, or
+// templateMarkers returns the tokens that a post-processor puts before and after a single text, or
 // NoToken.
 func templateMarkers(section json.RawMessage) (bos, eos int32, err error) {
 	type part struct {

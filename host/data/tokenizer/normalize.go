@@ -34,7 +34,7 @@ func newNormalizer(section json.RawMessage) (normalizer, error) {
 	return steps, nil
 }
 
-// apply normalizes text; rest reports whether other text stood before it.
+// apply normalizes text; rest reports whether other text was before it.
 func (n normalizer) apply(text string, rest bool) string {
 	for _, step := range n {
 		switch {

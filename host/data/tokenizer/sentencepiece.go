@@ -49,7 +49,7 @@ func (t *HuggingFace) SentencePiece() (*SentencePiece, error) {
 	return s, nil
 }
 
-// maxExactRank is the number of ranks that float32 tells apart.
+// maxExactRank is the number of ranks that float32 distinguishes.
 const maxExactRank = 1 << 24
 
 // checkPieces refuses models that do not compute with characters, bytes and merges alone.
@@ -114,7 +114,7 @@ func (s *SentencePiece) differ(reason string) { s.Differs = append(s.Differs, re
 
 // setScores gives every token the rank of the merge that makes it.
 //
-// Merges make a token of one pair of parts only, whatever stands around it: what happens within
+// Merges make a token of one pair of parts only, whatever is around it: what happens within
 // its characters does not depend on what is outside as long as nothing is joined across its ends.
 // So merging the token's own text finds the pair, and the order of scores is that of merges.
 // SentencePiece joins every pair whose text is a token, however: where merges leave the text of a

@@ -1,7 +1,6 @@
 package jinja
 
 import (
-	"cmp"
 	"math"
 	"slices"
 	"strconv"
@@ -82,18 +81,11 @@ func strftime(c *call) any {
 		if !found {
 			return out.String()
 		}
-		short := len(directive) > 1 && directive[0] == '-' &&
-			strings.IndexByte("dmHIMSj", directive[1]) >= 0 // without zeros at the beginning
-		if short {
-			directive = directive[1:]
-		}
 		if directive == "" {
 			c.fail("the format ends in %%")
 		}
 		layout, ok := dateFormats[directive[0]]
 		switch {
-		case short:
-			out.WriteString(cmp.Or(strings.TrimLeft(c.now.Format(layout), "0"), "0"))
 		case ok:
 			out.WriteString(c.now.Format(layout))
 		case directive[0] == '%':
@@ -281,7 +273,7 @@ func toInteger(c *call, value any) any {
 	return c.integer(0, 0)
 }
 
-// attributes are an attribute of each element; otherwise stands for missing ones.
+// attributes are an attribute of each element; otherwise replaces missing ones.
 func (c *call) attributes(list []any, name string, otherwise any) []any {
 	c.make(16 * len(list))
 	out := make([]any, len(list))

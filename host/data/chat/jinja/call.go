@@ -16,7 +16,7 @@ type call struct {
 	args       []any // by parameter; absent{} for one that was left out
 }
 
-// absent stands for an argument that was left out.
+// absent is the value of an argument that was left out.
 type absent struct{}
 
 // builtin is a method, filter or test. params are the names of its parameters; one with a question

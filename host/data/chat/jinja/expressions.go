@@ -293,7 +293,7 @@ func (p *parser) arguments() func(m *machine, s *scope) *call {
 	}
 }
 
-// commaSeparated reads elements up to a bracket, with commas between them and perhaps behind the
+// commaSeparated reads elements up to a bracket, with commas between them and perhaps after the
 // last.
 func (p *parser) commaSeparated(end string, element func()) {
 	for first := true; !p.skip(end); first = false {

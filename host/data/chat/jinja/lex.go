@@ -100,7 +100,7 @@ func (l *lexer) add(kind tokenKind, text string) {
 	l.tokens = append(l.tokens, token{kind, text, l.line})
 }
 
-// advance moves behind the next n bytes.
+// advance moves past the next n bytes.
 func (l *lexer) advance(n int) {
 	l.line += strings.Count(l.rest[:n], "\n")
 	l.rest = l.rest[n:]
@@ -110,7 +110,7 @@ func (l *lexer) skipSpace() {
 	l.advance(len(l.rest) - len(strings.TrimLeftFunc(l.rest, isSpace)))
 }
 
-// afterTag removes white space behind a tag that ends with "-", or the newline behind a block.
+// afterTag removes white space after a tag that ends with "-", or the newline after a block.
 func (l *lexer) afterTag(sign string, block bool) {
 	before := l.rest
 	switch {

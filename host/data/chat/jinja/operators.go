@@ -240,7 +240,7 @@ func (m *machine) element(of, key any) any {
 	}
 }
 
-// slice is of[start:stop:step], in which nil stands for what was left out.
+// slice is of[start:stop:step], in which nil is what was left out.
 func (m *machine) slice(of any, parts [3]any) any {
 	n := int64(length(of))
 	part := func(i int, otherwise int64) int64 {

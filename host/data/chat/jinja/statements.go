@@ -86,7 +86,7 @@ func (p *parser) deeper() func() {
 }
 
 // statements reads up to a block tag that begins with one of the words, or to the end. It
-// stops behind the {% of that tag.
+// stops after the {% of that tag.
 func (p *parser) statements(until ...string) statement {
 	defer p.deeper()()
 	var list []statement

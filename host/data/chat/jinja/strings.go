@@ -57,7 +57,7 @@ func lower(s string) string { return cases.Lower(language.Und).String(s) }
 
 func capitalize(s string) string {
 	_, size := utf8.DecodeRuneInString(s)
-	// What becomes of a sigma at the end depends on what stands before it.
+	// What becomes of a sigma at the end depends on what is before it.
 	rest := strings.TrimPrefix(lower(s), lower(s[:size]))
 	return cases.Title(language.Und, cases.NoLower).String(s[:size]) + rest
 }
@@ -70,7 +70,7 @@ var (
 // title is Python's method, whose words are stretches of letters that have cases.
 func title(s string) string { return casedLetters.ReplaceAllStringFunc(s, capitalize) }
 
-// titleFilter is Jinja's filter, whose words are what stands between blanks, hyphens and opening
+// titleFilter is Jinja's filter, whose words are what is between blanks, hyphens and opening
 // brackets.
 func titleFilter(s string) string {
 	return titleWords.ReplaceAllStringFunc(s, func(word string) string {

@@ -15,7 +15,7 @@
 //
 // A template is somebody else's program. It sees only the variables it is given, cannot
 // change them, and is stopped with an error if it computes or writes too much. Package
-// chat decides what the messages mean, and which of them a model learns from.
+// chat decides what the messages mean, and which of them have loss.
 package jinja
 
 import (
