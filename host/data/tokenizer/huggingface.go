@@ -264,11 +264,3 @@ func (t *HuggingFace) Decode(ids []int32) (string, error) {
 	}
 	return strings.Join(tokens, ""), nil
 }
-
-// Special reports whether a token stands for no text, like those that begin and end documents and
-// turns.
-func (t *HuggingFace) Special(id int32) bool { return t.special[id] }
-
-// AddsBOS reports whether the Python package puts the begin token before every text. It does not if
-// only tokenizer_config.json names that token.
-func (t *HuggingFace) AddsBOS() bool { return t.addsBOS }

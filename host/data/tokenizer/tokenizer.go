@@ -85,16 +85,17 @@ type Tokenizer interface {
 }
 
 // AddsBOS reports whether other programs put the begin token before a text that they encode with
-// the tokenizer. Having such a token is not enough: see [HuggingFace.AddsBOS].
+// the tokenizer. They do not if only tokenizer_config.json names that token.
 func AddsBOS(t Tokenizer) bool {
 	h, ok := t.(*HuggingFace)
-	return t.Info().BOS != NoToken && (!ok || h.AddsBOS())
+	return t.Info().BOS != NoToken && (!ok || h.addsBOS)
 }
 
-// IsSpecial reports whether a token stands for no text: see [HuggingFace.Special].
+// IsSpecial reports whether a token stands for no text, like those that begin and end documents and
+// turns.
 func IsSpecial(t Tokenizer, id int32) bool {
 	h, ok := t.(*HuggingFace)
-	return ok && h.Special(id)
+	return ok && h.special[id]
 }
 
 // Open returns the tokenizer that spec names: "bytes" is the built-in
