@@ -23,7 +23,6 @@ type Average struct {
 // AverageState is the name of x̄ among the state tensors of a rule.
 const AverageState = "average.x"
 
-// output writes the new x and all states.
 func (s *step) output(x program.Value) {
 	if a := s.rule.Average; a != nil {
 		t, mean := s.in[spec.InputStep], s.state[AverageState]

@@ -53,7 +53,6 @@ type Tracker struct {
 	s      TrackerState
 }
 
-// span is the range of a group's coordinates.
 type span struct{ from, to int }
 
 // TrackerState is everything that a tracker remembers, for a checkpoint.
@@ -91,7 +90,6 @@ func (t *Tracker) Coordinates() int { return len(t.s.Since) }
 // Samples returns the number of samples since the beginning.
 func (t *Tracker) Samples() int { return t.s.Samples }
 
-// rows is the number of samples in the window.
 func (t *Tracker) rows() int { return min(t.s.Samples, t.window) }
 
 // Full reports whether there have been as many samples as the window holds. Before that,
@@ -131,7 +129,6 @@ func (t *Tracker) Add(codes []int32, residuals []float32) {
 	s.Codes, s.Residuals = slices.Delete(s.Codes, 0, n), slices.Delete(s.Residuals, 0, n)
 }
 
-// changed reports whether codes of a group are others than in the row before.
 func (t *Tracker) changed(group span, row int) bool {
 	n := t.Coordinates()
 	before, codes := t.s.Codes[(row-1)*n:], t.s.Codes[row*n:]
@@ -210,7 +207,6 @@ func ChooseCoordinates(seed uint64, count int, sizes ...int) [][]int32 {
 	return chosen
 }
 
-// share is ⌊count·part/total⌋.
 func share(count, part, total int) int {
 	hi, lo := bits.Mul64(uint64(count), uint64(part))
 	quotient, _ := bits.Div64(hi, lo, uint64(total))

@@ -50,7 +50,6 @@ func Jobs(rules []Rule, of Part) (jobs []spec.Job, err error) {
 	return jobs, nil
 }
 
-// others are the programs of a part other than the update.
 func (r Rule) others(of Part) (list []*program.Program, err error) {
 	o := r.Optimizer
 	var p *program.Program

@@ -73,7 +73,6 @@ func (l Levels) Nearest(x float64) int {
 	return i
 }
 
-// maxCodes bounds the number of codes.
 const maxCodes = 1 << 16
 
 // Alphabet infers all codes of a quantizer from those that it returned: from the lowest to the

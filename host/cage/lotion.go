@@ -55,7 +55,6 @@ func (m *LOTION) keys() []schema.Key {
 	}
 }
 
-// smoothing is the mode with the regularizer.
 const smoothing Mode = "lotion"
 
 // Modes are the one with the regularizer.
@@ -67,7 +66,6 @@ func (LOTION) Mode(At) Mode { return smoothing }
 // FullPrecision is true: the loss is that of x.
 func (LOTION) FullPrecision() bool { return true }
 
-// fisherState is the name of F among the state tensors of a rule.
 const fisherState = "lotion.fisher"
 
 // State is F.
@@ -75,7 +73,6 @@ func (LOTION) State(shape []int) []spec.Tensor {
 	return []spec.Tensor{{Name: fisherState, Shape: shape}}
 }
 
-// steps is the largest magnitude of a tensor in steps of its grid.
 func (m LOTION) steps() float64 {
 	steps := float64(int64(1) << (m.Bits - 1))
 	if m.Denom == "symmetric" {

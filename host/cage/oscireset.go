@@ -101,7 +101,6 @@ const (
 	wayOfWeight    = "oscireset.weight"
 )
 
-// countReset is what OsciReset counts.
 const countReset = "weights_set_back"
 
 // State is the two ways.

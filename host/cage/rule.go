@@ -86,7 +86,6 @@ type Rule struct {
 	Observed bool
 }
 
-// active is the method where it adds to the update, else None.
 func (r Rule) active() Method {
 	if r.Quantizer == nil || r.Method == nil || r.Mode == Idle || r.Mode == "" {
 		return None{}

@@ -21,9 +21,7 @@ const (
 )
 
 // ScheduleKinds lists every kind, the default first.
-func ScheduleKinds() []ScheduleKind {
-	return []ScheduleKind{OneCycleCos, LinearWarmupCosine, Cosine, LinearRate, WSD, ConstantRate}
-}
+var ScheduleKinds = []ScheduleKind{OneCycleCos, LinearWarmupCosine, Cosine, LinearRate, WSD, ConstantRate}
 
 // DecayShape names the curve of a fall from 1 to f, over its progress u from 0 to 1. The formulas
 // are those of wsd_schedule in QuEST's training code (Panferov et al. 2025); f is FinalFrac.
@@ -40,11 +38,7 @@ const (
 )
 
 // DecayShapes lists every shape, the default first.
-func DecayShapes() []DecayShape {
-	return []DecayShape{
-		LinearDecay, CosineDecay, MirrorCosineDecay, ExponentialDecay, SquareDecay, SqrtDecay,
-	}
-}
+var DecayShapes = []DecayShape{LinearDecay, CosineDecay, MirrorCosineDecay, ExponentialDecay, SquareDecay, SqrtDecay}
 
 // Schedule is a learning-rate schedule: a pure function from the number of an optimizer step to
 // a rate, in float64. A field that its kind does not use is ignored.
@@ -150,7 +144,6 @@ func (s Schedule) wsd(k int) float64 {
 	return s.fall(float64(k-hold)/float64(decay), s.Shape)
 }
 
-// fall is the rate at progress u in [0, 1] of a fall from Peak to FinalFrac·Peak.
 func (s Schedule) fall(u float64, shape DecayShape) float64 {
 	f, height := s.FinalFrac, 1-u
 	switch shape {
@@ -182,7 +175,7 @@ type ScheduleSettings struct {
 // Keys returns the keys of the table.
 func (s *ScheduleSettings) Keys() []schema.Key {
 	return []schema.Key{
-		{Name: "kind", To: &s.Kind, Is: schema.OneOf(ScheduleKinds()...), Default: OneCycleCos,
+		{Name: "kind", To: &s.Kind, Is: schema.OneOf(ScheduleKinds...), Default: OneCycleCos,
 			Doc: "shape; onecycle_cos: half a cosine up and one down; cosine (also " +
 				"linear_warmup_cosine): a line up, half a cosine down; linear: a line up and one " +
 				"down; wsd: a line up, the rate, and a decay at the end; constant has the rate at " +
@@ -198,7 +191,7 @@ func (s *ScheduleSettings) Keys() []schema.Key {
 			Doc: "rate at the end, as a fraction of rate"},
 		{Name: "decay", To: &s.Decay, Is: schema.Between(0, 1), Default: 0.1,
 			Doc: "wsd only: fraction of the steps in the decay phase"},
-		{Name: "decay_shape", To: &s.Shape, Is: schema.OneOf(DecayShapes()...), Default: LinearDecay,
+		{Name: "decay_shape", To: &s.Shape, Is: schema.OneOf(DecayShapes...), Default: LinearDecay,
 			Doc: "wsd only: curve of the decay, over its progress u from 0 to 1. The rate is " +
 				"floor + (1 − floor)·h of rate, with h = 1 − u (linear), (1 + cos πu)/2 (cosine), " +
 				"2(1 − u) − (1 + cos πu)/2 (mirror_cosine), 1 − u² (square) or 1 − √u (sqrt); " +

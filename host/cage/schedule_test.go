@@ -30,7 +30,7 @@ func TestGoldenTables(t *testing.T) {
 			o.Close("values", rates(s, o.Array("values").Len()))
 		})
 	}
-	if len(kinds) != len(cage.ScheduleKinds())-1 || len(shapes) != len(cage.DecayShapes()) {
+	if len(kinds) != len(cage.ScheduleKinds)-1 || len(shapes) != len(cage.DecayShapes) {
 		t.Errorf("tables per kind: %v and per shape: %v, want some of each but constant", kinds, shapes)
 	}
 }
@@ -47,7 +47,7 @@ func rates(s cage.Schedule, n int) []float64 {
 // is negative, above the peak or not a number, and none rises after the peak
 // (but for the step past the end, which the one-cycle cosine turns up at).
 func TestEveryShortRun(t *testing.T) {
-	for _, kind := range cage.ScheduleKinds() {
+	for _, kind := range cage.ScheduleKinds {
 		for total := 1; total <= 12; total++ {
 			for warmup := 0; warmup <= total; warmup++ {
 				c := cage.DefaultSchedule(kind, 2, total)
@@ -135,7 +135,7 @@ func TestExponentialToZero(t *testing.T) {
 
 // TestWarmupOfConstant: a warm-up longer than the run is wrong of those kinds that have one.
 func TestWarmupOfConstant(t *testing.T) {
-	for _, kind := range cage.ScheduleKinds() {
+	for _, kind := range cage.ScheduleKinds {
 		s := cage.ScheduleSettings{Kind: kind, Rate: 1, Warmup: 100, From: 0.1}
 		_, found := s.Problem(40)
 		if found != (kind != cage.ConstantRate) {
@@ -196,7 +196,7 @@ func TestIdle(t *testing.T) {
 // TestIdleChangesNothing: what is named has no influence on the rates, and what is not has.
 func TestIdleChangesNothing(t *testing.T) {
 	const steps = 40
-	for _, kind := range cage.ScheduleKinds() {
+	for _, kind := range cage.ScheduleKinds {
 		base := cage.ScheduleSettings{Kind: kind, Rate: 1, Warmup: 0.1, From: 0.01, Floor: 0.1, Decay: 0.1}
 		for key, change := range map[string]func(*cage.ScheduleSettings){
 			"schedule.warmup":      func(s *cage.ScheduleSettings) { s.Warmup = 0.3 },

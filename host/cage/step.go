@@ -11,7 +11,6 @@ import (
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
-// step is a program of a rule under construction.
 type step struct {
 	rule  Rule
 	b     *program.Builder
@@ -88,7 +87,6 @@ func (s *step) direction(x, g program.Value) program.Value {
 	return s.optimize(s.rule.Optimizer.Update, x, g)[spec.OutputDirection]
 }
 
-// optimize inlines one of the optimizer's programs and takes over the state that it returns.
 func (s *step) optimize(p *program.Program, x, g program.Value) map[string]program.Value {
 	args := make([]program.Value, len(p.Inputs))
 	for i, in := range p.Inputs {
@@ -145,7 +143,6 @@ func (s *step) probed(g program.Value) program.Value {
 	return p
 }
 
-// decaysFirst reports whether the optimizer gets a decayed x.
 func (r Rule) decaysFirst() bool { return r.Decay > 0 && !r.DecayLast }
 
 func (s *step) decayFirst(x program.Value) program.Value {

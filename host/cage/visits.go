@@ -54,7 +54,6 @@ func (t *Tracker) Measure() (all Measures, groups []Measures) {
 	return total.measures(), groups
 }
 
-// sums are the additive parts of the measures.
 type sums struct {
 	coordinates, flips, begun int
 	coherence                 float64   // Σ over coordinates
@@ -77,7 +76,6 @@ func (s *sums) measures() Measures {
 	}
 }
 
-// ratio is a/b, and 0 when b is 0.
 func ratio(a, b float64) float64 {
 	if b == 0 {
 		return 0

@@ -49,8 +49,6 @@ func (w *Weight) scale(b *program.Builder, l Levels, out map[string]program.Valu
 	return values.Scale(1 / l.Numbers[top])
 }
 
-// maxLevels bounds the levels of a grid that is not uniform: the map compares each weight with all
-// of them.
 const maxLevels = 64
 
 // levels finds the levels of the quantizer in what its programs return for numbers of all sizes.

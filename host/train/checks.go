@@ -11,7 +11,6 @@ import (
 	"github.com/cage-qat/cage/internal/plaintoml"
 )
 
-// withoutEffect returns warnings of settings that are given and change nothing in this run.
 func withoutEffect(cfg *config.Config, programs *build.Programs) (messages []string) {
 	idle := func(setting, reason string) { messages = append(messages, setting+" has no effect: "+reason) }
 	for _, key := range cfg.Schedule.Idle() {

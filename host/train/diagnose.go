@@ -20,7 +20,6 @@ type movement struct {
 	tracker  *cage.Tracker
 }
 
-// sample is what was read before a step; nil when none was due.
 type sample struct {
 	codes     []int32
 	residuals []float32

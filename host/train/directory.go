@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/data/tokenizer"
 	"github.com/cage-qat/cage/host/model/huggingface"
 	"github.com/cage-qat/cage/host/train/build"
@@ -170,40 +171,10 @@ func (r *run) newState() (*step.State, error) {
 	return r.Compiled.NewState(uint64(r.cfg.Seed), tokens)
 }
 
+// begin begins a run, but not where there are files of another one: its checkpoints would be pushed
+// out by those of a new one, its records would be mixed with them, and its summary would say that the
+// new one is done.
 func (r *run) begin() error {
-	if err := r.nothingOfAnother(); err != nil {
-		return err
-	}
-	r.identity = provenance.NewIdentity()
-	_, err := r.told(startStep, newRun)
-	if err != nil {
-		return err
-	}
-	if r.state, err = r.newState(); err != nil {
-		return err
-	}
-	if err := r.loadTeacher(); err != nil {
-		return err
-	}
-	r.saving.step = -1
-	if err := r.describe(); err != nil {
-		return err
-	}
-	file, err := metrics.Create(r.dir.Metrics())
-	if err != nil {
-		return err
-	}
-	r.records = &recording{file: file, show: r.showRecord}
-	r.openScalars()
-	if err := r.openTrajectory(); err != nil {
-		return err
-	}
-	return r.openSamples()
-}
-
-// nothingOfAnother fails when there are files of another run: its checkpoints would be pushed out by those of a new one,
-// its records would be mixed with them, and its summary would say that the new one is done.
-func (r *run) nothingOfAnother() error {
 	fail := func(what string) error {
 		e := r.cfg.ErrorAt("train.out", "%s has %s, but no %s", r.cfg.Train.Out, what, rundir.ConfigFile)
 		e.Hint = "move them away, or give another train.out"
@@ -237,7 +208,30 @@ func (r *run) nothingOfAnother() error {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	return nil
+	r.identity = provenance.NewIdentity()
+	if _, err = r.told(startStep, newRun); err != nil {
+		return err
+	}
+	if r.state, err = r.newState(); err != nil {
+		return err
+	}
+	if err := r.loadTeacher(); err != nil {
+		return err
+	}
+	r.saving.step = -1
+	if err := r.describe(); err != nil {
+		return err
+	}
+	file, err := metrics.Create(r.dir.Metrics())
+	if err != nil {
+		return err
+	}
+	r.records = &recording{file: file, show: r.showRecord}
+	r.openScalars()
+	if err := r.openTrajectory(); err != nil {
+		return err
+	}
+	return r.openSamples()
 }
 
 // resume loads the newest intact checkpoint that is finite, or where none is the newest intact one,
@@ -255,7 +249,14 @@ func (r *run) resume(previous *config.Config) error {
 		if finite, err = f.Finite(); err != nil {
 			return err
 		}
-		return r.restoreTogether(f)
+		if _, err := r.told(startStep, f.Step); err != nil { // the other processes read it at the same time
+			return err
+		}
+		err = r.restore(f)
+		if _, lost := r.told(startRead, int(engine.Vote(err == nil))); lost != nil { // else the others hear of an older one, or that this process has failed
+			return lost
+		}
+		return err
 	})
 	switch {
 	case errors.Is(err, checkpoint.ErrNone):
@@ -307,8 +308,6 @@ func (r *run) resume(previous *config.Config) error {
 // by another one, during training. Such a run writes nothing more.
 var ErrReplaced = errors.New("the run directory was removed or replaced")
 
-// checkDirectory fails when the lock that this run holds is not in its directory any
-// more.
 func (r *run) checkDirectory() error {
 	dir := r.cfg.Train.Out
 	held, err := r.lock.Stat()
@@ -350,8 +349,6 @@ func (r *run) writeProvenance() error {
 	return p.Write(r.dir)
 }
 
-// keepTokenizer puts a copy of the tokenizer into the run directory, so that the run
-// can be used without its data.
 func (r *run) keepTokenizer() error {
 	if r.data == nil {
 		return nil

@@ -16,7 +16,6 @@ import (
 	"github.com/cage-qat/cage/host/train/step"
 )
 
-// train runs the remaining steps, evaluates and writes the summary.
 func (r *run) train(ctx context.Context) (*metrics.Summary, error) {
 	live, given := r.opts.Console.(*console.Run)
 	if given {
@@ -65,7 +64,6 @@ func (r *run) train(ctx context.Context) (*metrics.Summary, error) {
 	return summary, errors.Join(err, sumErr)
 }
 
-// steps trains until the last step, or returns ErrInterrupted.
 func (r *run) steps(ctx context.Context) error {
 	stop := r.cfg.Train.Steps
 	if r.opts.StopAfter > 0 {
@@ -256,7 +254,6 @@ type feed struct {
 	arrived chan delivery
 }
 
-// delivery is what was loaded for a step.
 type delivery struct {
 	batches *step.Batches
 	targets int64 // in them
@@ -296,7 +293,6 @@ func (f *feed) begin(t int) {
 	}()
 }
 
-// close waits for what is on its way and frees it.
 func (f *feed) close() {
 	if f.step == 0 {
 		return

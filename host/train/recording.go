@@ -52,7 +52,6 @@ func (w *recording) wrote(rec metrics.Record) {
 	w.newest = append(w.newest, rec)
 }
 
-// syncRecords makes the records and the points so far durable, and the texts if it can: they end no training.
 func (r *run) syncRecords() error {
 	err := r.records.flush()
 	if err == nil {
@@ -77,8 +76,6 @@ func (w *recording) missing() []metrics.Record {
 	return slices.Concat(w.newest, w.unwritten)
 }
 
-// record appends a record to metrics.jsonl. Where that is not possible the run goes on,
-// and tries again with the next one.
 func (r *run) record(rec metrics.Record) error {
 	if r.follows() {
 		return nil
@@ -166,8 +163,6 @@ func (r *run) recall(rec metrics.Record) {
 	r.last = rec
 }
 
-// openScalars starts an event file for the records from now on, if train.tensorboard is set. A run
-// continues if event files cannot be written: metrics.jsonl has everything that they show.
 func (r *run) openScalars() {
 	if !r.cfg.Train.TensorBoard {
 		return
@@ -239,7 +234,6 @@ func (r *run) recordPoint() error {
 	return r.trajectory.Write(metrics.Point{Step: r.done.Step, X: x})
 }
 
-// point is the present point of a problem; nil for a language model.
 func (r *run) point() ([]float32, error) {
 	if r.problem == nil {
 		return nil, nil
@@ -262,28 +256,6 @@ type samples struct {
 	file      *metrics.Writer[metrics.Sample] // nil before there is a run directory
 }
 
-// readPrompts encodes the prompts of train.samples, before there is a run directory: a run that cannot read them does not
-// begin, and leaves nothing behind.
-func (r *run) readPrompts() error {
-	asked := r.cfg.Train.Samples
-	if len(asked) == 0 {
-		return nil
-	}
-	tok, err := r.openTokenizer()
-	if err != nil {
-		return err
-	}
-	r.samples = &samples{tokenizer: tok}
-	for _, text := range asked {
-		ids, err := build.Beginning(r.cfg, tok, text)
-		if err != nil {
-			return r.cfg.ErrorAt("train.samples", "%q: %w", text, err)
-		}
-		r.samples.ids = append(r.samples.ids, ids)
-	}
-	return nil
-}
-
 // openTokenizer opens the tokenizer of the data where the data has it, or else the copy in the directory of a run that is
 // resumed. Both have the same hash.
 func (r *run) openTokenizer() (tokenizer.Tokenizer, error) {
@@ -294,7 +266,6 @@ func (r *run) openTokenizer() (tokenizer.Tokenizer, error) {
 	return build.FindTokenizer(r.cfg, rundir.Search{Run: r.dir.Name}, info)
 }
 
-// openSamples begins samples.jsonl, or goes on with it after the last evaluation that is recorded.
 func (r *run) openSamples() error {
 	if r.samples == nil {
 		return nil

@@ -142,7 +142,6 @@ func replayWindow(run rundir.Dir, o ReplayOptions) (from, to *checkpoint.File, e
 	return from, to, err
 }
 
-// newestIntact opens the newest of the checkpoints that is intact, and returns those older.
 func newestIntact(entries []checkpoint.Entry, log hclog.Logger) (*checkpoint.File, []checkpoint.Entry, error) {
 	for i, e := range slices.Backward(entries) {
 		f, err := checkpoint.Open(e.Path)

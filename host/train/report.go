@@ -21,7 +21,6 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// report shows the step just done, and records it if a record is due.
 func (r *run) report(set step.Settings, res step.Result, sampled *sample) error {
 	losses := metrics.Record{Loss: metrics.Number(res.Loss)}
 	if r.teacher != nil {
@@ -65,7 +64,6 @@ func (r *run) report(set step.Settings, res step.Result, sampled *sample) error 
 	return r.record(rec)
 }
 
-// newRecord is a record of the step just done with what all records have, and with the losses of another one.
 func (r *run) newRecord(losses metrics.Record, rate metrics.Number, strength float64) metrics.Record {
 	rec := metrics.Record{
 		Step: r.done.Step, Loss: losses.Loss, Divergence: losses.Divergence, CrossEntropy: losses.CrossEntropy, LR: rate, Tokens: r.done.Tokens, Counts: r.done.Counts,
@@ -80,8 +78,6 @@ func (r *run) newRecord(losses metrics.Record, rate metrics.Number, strength flo
 	return rec
 }
 
-// addStatistics fills in the error statistics and stationarity measures that the
-// step has computed.
 func addStatistics(rec *metrics.Record, set step.Settings, res step.Result) {
 	if set.ParetoSTE && !res.Skipped {
 		rec.ParetoSTE = metrics.Some(res.ParetoSTE)
@@ -265,13 +261,12 @@ func (r *run) addTensors(rec *metrics.Record, set step.Settings, res step.Result
 // would still say so if the process were killed from here on. That of a finished run stays
 // until there is another complete one.
 func (r *run) reopen() error {
+	path := r.dir.Summary()
+	s, err := metrics.ReadSummary(path)
 	if r.done.Step >= r.cfg.Train.Steps {
-		s, err := metrics.ReadSummary(r.dir.Summary())
 		r.summarized = err == nil && s.Completed
 		return nil
 	}
-	path := r.dir.Summary()
-	s, err := metrics.ReadSummary(path)
 	_, unread := errors.AsType[syscall.Errno](err)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -295,8 +290,6 @@ func (r *run) reopen() error {
 	return nil
 }
 
-// recordError writes the error with which the run ended into its summary, for those who
-// have not seen the messages. If that fails, the error is in the messages all the same.
 func (r *run) recordError(err error) {
 	if errors.Is(err, ErrReplaced) || r.checkDirectory() != nil {
 		return // the directory is another run's
@@ -314,7 +307,6 @@ func (r *run) recordError(err error) {
 	}
 }
 
-// display shows progress and remembers what the records of a run have in common.
 type display struct {
 	console  *console.Run
 	latest   metrics.Record // of the newest step

@@ -184,7 +184,6 @@ type run struct {
 	uncorrected []string
 }
 
-// prepare makes everything that does not depend on the run directory.
 func (r *run) prepare(ctx context.Context) error {
 	var err error
 	if r.cfg.Model.Language() {
@@ -207,8 +206,20 @@ func (r *run) prepare(ctx context.Context) error {
 		if _, err := build.OpenSequence(r.cfg, r.data.Validation, 1); err != nil {
 			return r.cfg.ErrorAt("data.validation", "%w", err)
 		}
-		if err := r.readPrompts(); err != nil {
-			return err
+		// Prompts, too, before there is a run directory: a run that cannot read them leaves nothing behind.
+		if asked := r.cfg.Train.Samples; len(asked) > 0 {
+			tok, err := r.openTokenizer()
+			if err != nil {
+				return err
+			}
+			r.samples = &samples{tokenizer: tok}
+			for _, text := range asked {
+				ids, err := build.Beginning(r.cfg, tok, text)
+				if err != nil {
+					return r.cfg.ErrorAt("train.samples", "%q: %w", text, err)
+				}
+				r.samples.ids = append(r.samples.ids, ids)
+			}
 		}
 	}
 	if err := r.sameConfiguration(); err != nil {
@@ -236,24 +247,7 @@ func (r *run) prepare(ctx context.Context) error {
 
 func (r *run) close() {
 	r.collect(true)
-	r.closeRecords()
-	r.movement.close()
-	if r.state != nil {
-		r.state.Close()
-	}
-	r.Built.Close()
-	r.verification.Close()
-	if r.data != nil {
-		r.data.Close()
-	}
-	if r.lock != nil {
-		r.lock.Unlock()
-	}
-}
-
-// closeRecords closes the records. They were synced before, so that an error is a warning.
-func (r *run) closeRecords() {
-	var errs []error
+	var errs []error // the records were synced before, so that an error is a warning
 	if r.records != nil {
 		errs = append(errs, r.records.file.Close())
 	}
@@ -266,6 +260,18 @@ func (r *run) closeRecords() {
 	r.closeScalars()
 	if err := errors.Join(errs...); err != nil {
 		r.log.Warn("the records could not be closed", "error", err)
+	}
+	r.movement.close()
+	if r.state != nil {
+		r.state.Close()
+	}
+	r.Built.Close()
+	r.verification.Close()
+	if r.data != nil {
+		r.data.Close()
+	}
+	if r.lock != nil {
+		r.lock.Unlock()
 	}
 }
 

@@ -12,7 +12,6 @@ import (
 	"github.com/cage-qat/cage/host/train/provenance"
 )
 
-// maxWait bounds the steps between two tries to save a checkpoint.
 const maxWait = 1024
 
 type saving struct {
@@ -63,7 +62,6 @@ func (r *run) saveIfDue() error {
 	return recorded
 }
 
-// saveFailed tells of a checkpoint that could not be saved. That a process is lost ends the run.
 func (r *run) saveFailed(step int, err error) {
 	if isLost(err) {
 		return
@@ -114,8 +112,6 @@ func (r *run) awaitSave() error {
 
 func mustNotSave(err error) bool { return errors.Is(err, ErrReplaced) || errors.Is(err, errData) }
 
-// saveLast saves the state when the steps have ended, with an error or without one, and
-// returns the error to report.
 func (r *run) saveLast(err error) error {
 	r.collect(true)
 	if mustNotSave(err) {
@@ -149,12 +145,10 @@ func (r *run) saveLast(err error) error {
 	return r.resumable(errors.Join(err, saveErr))
 }
 
-// resumable adds to an error that nothing of the steps done is lost.
 func (r *run) resumable(err error) error {
 	return fmt.Errorf("%w\nThe state after step %d is saved: --resume goes on from there", err, r.saving.step)
 }
 
-// newest says which checkpoint is the newest. A process that follows looks for it.
 func (r *run) newest() string {
 	if r.follows() {
 		if entries, _ := checkpoint.List(r.dir.Checkpoints()); len(entries) > 0 {
@@ -313,7 +307,6 @@ const unsearchedKey = "unsearched"
 // are not in place yet. There is none where there are no such refreshes.
 const refreshesKey = "refreshes"
 
-// failuresKey is the entry about refreshes in a row that failed, where there are any.
 const failuresKey = "refresh_failures"
 
 var errData = errors.New("nothing was saved")
@@ -322,7 +315,6 @@ func damagedData(err error) error {
 	return fmt.Errorf("%w; %w: put the file in order and begin the run again, or resume it", err, errData)
 }
 
-// patience is how long the verification is waited for before a message says so.
 const patience = 2 * time.Second
 
 // awaitData returns when the data of the run is known to be intact and the provenance

@@ -114,19 +114,6 @@ func (r *run) told(what string, value int) (int, error) {
 	return int(values[0]), nil
 }
 
-// restoreTogether goes on from a checkpoint, which the others read at the same time.
-func (r *run) restoreTogether(f *checkpoint.File) error {
-	if _, err := r.told(startStep, f.Step); err != nil {
-		return err
-	}
-	err := r.restore(f)
-	if _, lost := r.told(startRead, int(engine.Vote(err == nil))); lost != nil { // else the others hear of an older one, or that this process has failed
-		return lost
-	}
-	return err
-}
-
-// follow begins or goes on with the run as the first process says.
 func (r *run) follow() error {
 	at, err := r.told(startStep, 0)
 	if err != nil {
@@ -186,7 +173,6 @@ type answerOfAll struct {
 	err  error
 }
 
-// together returns the context for what the processes do together: it ends with none of them alone.
 func (r *run) together(ctx context.Context) context.Context {
 	if r.opts.Processes == nil {
 		return ctx
@@ -230,7 +216,6 @@ func (r *run) stops(ctx context.Context) error {
 	return nil
 }
 
-// divided reports whether other processes have rows of the state, which all save together then.
 func (r *run) divided() bool {
 	return r.opts.Processes != nil && r.state.Consistent() && r.state.Elsewhere()
 }
@@ -249,7 +234,6 @@ func (r *run) agreeToSave(due bool) (mark uint32, saves bool, err error) {
 	return uint32(values[0] - 1), values[0] > 0, nil
 }
 
-// ownTensors are those that this process saves of the state: all, or its rows and its share of what all processes have.
 func (r *run) ownTensors() (list []safetensors.Tensor) {
 	rank, shares := 0, make([]int, 1) // numbers, of tensors that all have
 	if r.divided() {
@@ -335,7 +319,6 @@ func isLost(err error) bool {
 	return lost
 }
 
-// ending completes the error of a process that follows, which has saved nothing.
 func (r *run) ending(err error) error {
 	if !isLost(err) {
 		return err

@@ -17,8 +17,6 @@ import (
 // A run whose configuration has model.init starts with the weights of another model. Of these it
 // takes the parameters alone: optimizers and trained quantizers start as in any run.
 
-// startFrom makes the state before the first step from the weights that model.init names. A run that begins again does so
-// with the weights that it had, or not at all.
 func (r *run) startFrom(tokens []int32) (*step.State, error) {
 	found, err := r.findInitial()
 	if err != nil {
@@ -49,7 +47,6 @@ func (r *run) startFrom(tokens []int32) (*step.State, error) {
 	return state, nil
 }
 
-// findInitial finds the weights that model.init names, which must be those of such a model.
 func (r *run) findInitial() (*config.Initial, error) {
 	found, err := config.ReadInitial(r.cfg.Init, r.cfg.Model.Context)
 	if err != nil {
@@ -80,53 +77,47 @@ func (r *run) sameTokens(key string, found *config.Initial, before *provenance.O
 func (r *run) readWeights(found *config.Initial, s architecture.Settings, m model.Model, use func(step.LoadFunc) error) (*provenance.Origin, error) {
 	if n := s.Vocab - found.Settings.Vocab; n > 0 {
 		s.Vocab = found.Settings.Vocab
-		grown := m
+		// The rows of new ids, in the embedding and in the output head, are the row of another token, or
+		// the mean of all.
+		rows := map[string]bool{}
+		for _, p := range m.Params() {
+			if p.Role == architecture.RoleEmbedding || p.Role == architecture.RoleHead {
+				rows[step.ParamName(p.Name)] = true
+			}
+		}
 		var err error
 		if m, err = model.New(s, model.Options{}); err != nil {
 			return nil, err
 		}
 		ungrown := use
-		use = func(load step.LoadFunc) error { return ungrown(withRows(load, grown, n, r.cfg.NewRowsFrom)) }
+		use = func(load step.LoadFunc) error {
+			return ungrown(func(name string) (step.Tensor, error) {
+				t, err := load(name)
+				if err != nil || !rows[name] {
+					return t, err
+				}
+				width := t.Dims[1]
+				row := make([]float32, width)
+				if from := r.cfg.NewRowsFrom; from != nil {
+					copy(row, t.Data[*from*width:])
+				} else {
+					sums := make([]float64, width)
+					for i, x := range t.Data {
+						sums[i%width] += float64(x)
+					}
+					for i, sum := range sums {
+						row[i] = float32(sum / float64(t.Dims[0]))
+					}
+				}
+				data := slices.Concat(t.Data, slices.Repeat(row, n))
+				return step.Tensor{Name: name, Dims: []int{t.Dims[0] + n, width}, Data: data}, nil
+			})
+		}
 	}
 	if found.Run {
 		return provenance.LoadRun(rundir.At(found.Dir), use)
 	}
 	return provenance.LoadHub(vfs.At(found.Dir), s, m, use)
-}
-
-// withRows loads the parameters of a model that has n more token ids than the loaded one. Their rows, in the embedding and in
-// the output head, are the row of another token, or the mean of all.
-func withRows(load step.LoadFunc, grown model.Model, n int, from *int) step.LoadFunc {
-	rows := map[string]bool{}
-	for _, p := range grown.Params() {
-		if p.Role == architecture.RoleEmbedding || p.Role == architecture.RoleHead {
-			rows[step.ParamName(p.Name)] = true
-		}
-	}
-	return func(name string) (step.Tensor, error) {
-		t, err := load(name)
-		if err != nil || !rows[name] {
-			return t, err
-		}
-		width := t.Dims[1]
-		row := make([]float32, width)
-		if from != nil {
-			copy(row, t.Data[*from*width:])
-		} else {
-			sums := make([]float64, width)
-			for i, x := range t.Data {
-				sums[i%width] += float64(x)
-			}
-			for i, sum := range sums {
-				row[i] = float32(sum / float64(t.Dims[0]))
-			}
-		}
-		data := append(make([]float32, 0, len(t.Data)+n*width), t.Data...)
-		for range n {
-			data = append(data, row...)
-		}
-		return step.Tensor{Name: name, Dims: []int{t.Dims[0] + n, width}, Data: data}, nil
-	}
 }
 
 // The weights of a teacher are read whenever a run begins or goes on, and are in no checkpoint. Its provenance has their

@@ -19,7 +19,6 @@ type Batches interface {
 	Finish(batches [][]int32) (targets int64)
 }
 
-// sampler is what batches of tokens or noise are drawn from.
 type sampler interface {
 	BatchLen() int
 	At(index int64, dst []int32) error
@@ -70,12 +69,10 @@ func openWindows(cfg *config.Config, d *Data) (sampler, error) {
 	return mixture, nil
 }
 
-// noise is that of a problem without data, which has no targets.
 type noise struct{ sampler }
 
 func (noise) Finish([][]int32) int64 { return 0 }
 
-// windows are sequences of tokens whatever documents they are of.
 type windows struct {
 	sampler
 	targets int // of a batch
@@ -99,7 +96,6 @@ func MixtureEpochs(b Batches, batches int64) []float64 {
 	return nil
 }
 
-// documents are windows in which documents are kept apart.
 type documents struct {
 	sampler
 	normalization
@@ -143,7 +139,6 @@ func (n normalization) Finish(batches [][]int32) (sum int64) {
 	return sum
 }
 
-// conversations are the rows of conversations. A step has the rows of its micro-batches.
 type conversations struct {
 	normalization
 	sampler    *dataset.Rows

@@ -200,7 +200,6 @@ func (b *Built) Choose(step int) bool {
 	return b.phase != before
 }
 
-// phaseOf is the number of the phase that a step is in. What comes before the first step is in the first phase.
 func (b *Built) phaseOf(step int) (phase int) {
 	for i, p := range b.Programs.Phases() {
 		if p.From <= step {

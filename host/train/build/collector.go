@@ -13,7 +13,6 @@ import (
 	"github.com/cage-qat/cage/sdk"
 )
 
-// collector holds the running plugins while their programs are collected.
 type collector struct {
 	Request
 	pool      *pool
@@ -124,21 +123,18 @@ func (c *collector) start(ctx context.Context, list []*config.Plugin) error {
 	return nil
 }
 
-// pool starts plugins, each once for all who ask for it, and ends them together.
 type pool struct {
 	finder  *plugin.Finder
 	options plugin.Options
 	known   map[pluginKey]*startOutcome
 }
 
-// pluginKey tells plugins apart.
 type pluginKey struct {
 	name   string
 	sha256 string // "": any
 	kind   sdk.Kind
 }
 
-// startOutcome is what became of the start of a plugin.
 type startOutcome struct {
 	client *plugin.Client // nil when it failed
 	err    error

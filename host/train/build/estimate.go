@@ -139,15 +139,12 @@ func Estimate(m Sizes) []Part {
 	}
 }
 
-// forwardNeed is how many elements the blocks of a model need without a backward pass, and their
-// attention: those of one layer.
 func forwardNeed(tokens, context float64, m Teacher) (blocks, scores float64) {
 	heads := float64(cmp.Or(m.HeadWidth, m.Width))
 	blocks = tokens * (forwardWidth*float64(m.Width) + forwardHeads*heads + forwardHidden*float64(m.Hidden))
 	return blocks, tokens * context * forwardScores * float64(m.Heads)
 }
 
-// sizesOf gathers the sizes that memory depends on.
 func sizesOf(cfg *config.Config, m model.Model, programs *Programs) (Sizes, error) {
 	out := Sizes{Batch: cfg.Train.Batch, Context: cfg.Model.Context, Forward: programs.Forward, Piece: programs.Piece}
 	if cfg.Model.Language() {
@@ -290,7 +287,6 @@ func workspaceOf(p *program.Program) float64 {
 // elements of 4 bytes.
 func refreshWorkspace(p *program.Program) float64 { return 2 * (inputElements(p) + workspaceOf(p)) }
 
-// inputElements counts the elements that a program reads; 0 for nil.
 func inputElements(p *program.Program) float64 {
 	n := 0.0
 	if p != nil {

@@ -50,7 +50,6 @@ const Accuracy = 0.25
 // them its own).
 const addressable = 1 << 47
 
-// newReport compares parts with what is available; nil if that is not known.
 func newReport(by By, parts []Part, available *Available, less []string) *Report {
 	r := &Report{By: by, Available: available, less: less}
 	if by == BySizes {
@@ -69,7 +68,6 @@ func newReport(by By, parts []Part, available *Available, less []string) *Report
 	return r
 }
 
-// remedies lists what needs less memory than a run, or an evaluation, does.
 func remedies(cfg *config.Config, forward bool) (list []string) {
 	if forward {
 		return []string{"fewer or shorter sequences at once"}
@@ -181,7 +179,6 @@ func machineFor(cfg *config.Config) *Available {
 	return &a
 }
 
-// estimate is the report, from sizes alone, of the phase that needs most.
 func estimate(cfg *config.Config, m model.Model, programs *Programs, available *Available) (*Report, error) {
 	return largestReport(programs, func(_ int, p *Programs) (*Report, error) {
 		s, err := sizesOf(cfg, m, p)
@@ -195,7 +192,6 @@ func onMachine(programs *Programs) func(*config.Config, model.Model) (*Report, e
 	}
 }
 
-// largestReport is the report of the phase that needs most.
 func largestReport(programs *Programs, of func(i int, p *Programs) (*Report, error)) (most *Report, err error) {
 	for i, p := range programs.Phases() {
 		r, err := of(i, p)
@@ -209,7 +205,6 @@ func largestReport(programs *Programs, of func(i int, p *Programs) (*Report, err
 	return most, nil
 }
 
-// gpuReport is the report of what XLA says that a step needs.
 func gpuReport(cfg *config.Config, dev *engine.Device, m step.Memory) *Report {
 	var available *Available
 	if bytes, ok := dev.MemoryLimit(); ok {
@@ -225,7 +220,6 @@ func gpuReport(cfg *config.Config, dev *engine.Device, m step.Memory) *Report {
 
 var errUntold = errors.New("XLA does not say what a step needs")
 
-// compiledReport has XLA compile the step of each phase, and returns what it says.
 func compiledReport(cfg *config.Config, m model.Model, programs *Programs, dev *engine.Device) (*Report, error) {
 	if slices.ContainsFunc(programs.computing, func(p *computing) bool { return len(p.tensors) > 0 }) {
 		return nil, fmt.Errorf("%w of an optimizer that is no program", errUntold)
@@ -249,7 +243,6 @@ func compiledReport(cfg *config.Config, m model.Model, programs *Programs, dev *
 	})
 }
 
-// report is what XLA says of the steps that are compiled; nil if it says nothing.
 func (b *Built) report() (*Report, error) {
 	if len(b.phases) == 0 {
 		return nil, nil

@@ -47,7 +47,6 @@ func (c *collector) optimizers(ctx context.Context) error {
 	return c.checkLater()
 }
 
-// known is a tensor as an earlier phase has it, with its optimizer; nil if none has.
 func (c *collector) known(t *TrainedTensor) *TrainedTensor {
 	for _, p := range c.out.Phases() {
 		if p == c.now {
@@ -196,7 +195,6 @@ func (c *collector) optimizer(ctx context.Context, t *TrainedTensor) error {
 	return e
 }
 
-// delay sets by how many updates the refreshes of a tensor take effect late.
 func (c *collector) delay(t *TrainedTensor, g *config.Group, p *config.Plugin) error {
 	updates, key := c.Config.Optimizer.Delay(g, p)
 	if err := refresh.CheckDelay(t.Optimizer, updates); err != nil {
@@ -296,7 +294,6 @@ func (c *collector) matched(o *config.Override) (names []string) {
 	return names
 }
 
-// distinctNames lists names, of those that are the same in several blocks only that in the first.
 func distinctNames(names []string) (list []string) {
 	seen := map[string]bool{}
 	for _, name := range names {

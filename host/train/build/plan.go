@@ -200,7 +200,6 @@ func teacherError(cfg *config.Config, format string, args ...any) error {
 	return cfg.ErrorAt("train.distillation.teacher", format, args...)
 }
 
-// distillation is what a run learns of a teacher, nil without one.
 func distillation(cfg *config.Config) (*step.Distillation, error) {
 	d := cfg.Train.Distillation
 	if d.Teacher == "" {

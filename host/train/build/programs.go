@@ -206,7 +206,6 @@ func (c *collector) collect(ctx context.Context) (*Programs, error) {
 	return c.out, nil
 }
 
-// phases are the ranges of steps of a training, each with a quantizer. An evaluation has one of them.
 func (c *collector) phases() []config.Phase {
 	list := c.Config.Quantizer.Phases(c.Config.Train.Steps)
 	if !c.Forward {
@@ -310,7 +309,6 @@ func (c *collector) backward(ctx context.Context) error {
 	return nil
 }
 
-// quantize collects the program of one site, if it is quantized.
 func (c *collector) quantize(ctx context.Context, into map[string]spec.Quantizer, role string, site sdk.Site) error {
 	q, p, err := c.program(ctx, role, site)
 	if q != nil {
@@ -320,7 +318,6 @@ func (c *collector) quantize(ctx context.Context, into map[string]spec.Quantizer
 	return err
 }
 
-// program returns the program for one site, and the plugin that it is from; nil if the site is not quantized.
 func (c *collector) program(ctx context.Context, role string, site sdk.Site) (*spec.Quantizer, *config.Plugin, error) {
 	if o := c.quantizer.Override(role, site.Name); o != nil {
 		c.effective[o.Table] = true

@@ -28,7 +28,6 @@ func OpenSequence(cfg *config.Config, file *dataset.File, batch int) (step.Seque
 	return &documentsInOrder{s, context, file.Tokenizer(), make([]int32, s.BatchLen())}, nil
 }
 
-// windowsInOrder are sequences of tokens whatever documents they are of.
 type windowsInOrder struct {
 	*dataset.Sequential
 	context int
@@ -39,7 +38,6 @@ func (w windowsInOrder) At(i int64, dst []int32) (int, int64, error) {
 	return n, int64(n * w.context), err
 }
 
-// documentsInOrder are windows in which documents are kept apart.
 type documentsInOrder struct {
 	*dataset.Sequential
 	context int
@@ -65,7 +63,6 @@ func (d *documentsInOrder) At(i int64, dst []int32) (int, int64, error) {
 	return n, targets(dst, d.context), nil
 }
 
-// conversationsInOrder are the rows of conversations.
 type conversationsInOrder struct {
 	sampler *dataset.Rows
 	context int

@@ -9,7 +9,6 @@ import (
 	"github.com/cage-qat/cage/sdk"
 )
 
-// roleOfSite returns the role of an activation site for its quantizer, and the one with which it is configured.
 func roleOfSite(kind model.SiteKind) (role sdk.Role, configured string) {
 	switch kind {
 	case model.KindKey:
@@ -24,7 +23,6 @@ func roleOfSite(kind model.SiteKind) (role sdk.Role, configured string) {
 	return sdk.RoleActivation, config.RoleActivations
 }
 
-// roleOfWeight returns the role with which the quantizer of a weight is configured.
 func roleOfWeight(p architecture.Param) string {
 	if p.Role == architecture.RoleMatrix {
 		return config.RoleWeights

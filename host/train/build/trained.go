@@ -64,7 +64,6 @@ func findPart(cfg *config.Config, search rundir.Search, key, pin string, paths .
 	return joined, places, nil
 }
 
-// samePart compares a file with the hash of the run's.
 func samePart(f *dataset.File, pin string) error {
 	if got := f.SHA256(); pin != "" && got != pin {
 		return fmt.Errorf("it holds other tokens: its hash is %s, the run's %s", got, pin)

@@ -109,7 +109,6 @@ func (c *Compiled) mode(set Settings) cage.Mode {
 	return cage.Of(c.plan.Rules).Mode(cage.At{Step: set.Step, Steps: set.Steps, Strength: set.Lambda})
 }
 
-// runQuantize runs the quantization of the weights, if any is quantized.
 func (c *Compiled) runQuantize(t update.Tensors) error { return runIfAny(c.quantize, t) }
 
 func runIfAny(compile func() (*executable, error), t update.Tensors) error {

@@ -42,7 +42,6 @@ func (p *Plan) checkColumns() error {
 
 func (g operandGroup) columnsName(input string) string { return input + " for " + g.weights[0] }
 
-// columnSpecs are the statistics as inputs of stages; none if no quantizer takes any.
 func (p *Plan) columnSpecs() (specs []engine.Spec) {
 	for _, g := range p.calibratedGroups() {
 		for _, in := range spec.ColumnInputs([]int{g.sites[0].Tokens, g.sites[0].Width}) {
@@ -66,17 +65,29 @@ func (p *Plan) columnsFor(operand string, in update.Nodes) lower.Columns {
 	return nil
 }
 
-// columnsStage maps parameters and tokens to the statistics, without any quantization.
-func (p *Plan) columnsStage() stage {
+// initColumns adds the statistics to t, from the model without any quantization.
+func (c *Compiled) initColumns(t update.Tensors, tokens []int32) error {
+	p := &c.plan
+	groups := p.calibratedGroups()
+	if len(groups) == 0 {
+		return nil
+	}
+	batch, err := c.uploadBatch(tokens)
+	if err != nil {
+		return fmt.Errorf("calibration: %w", err)
+	}
+	defer batch.Finalize()
+	t[tokensName] = batch
+	defer delete(t, tokensName)
 	specs := append(inputSpecs(p.params(), p.forwardName(true), false), p.tokenSpec())
-	return stage{"statistics of columns", specs, func(_ *graph.Graph, in update.Nodes) update.Nodes {
+	return c.runOnce(stage{"statistics of columns", specs, func(_ *graph.Graph, in update.Nodes) update.Nodes {
 		seen := map[string]*graph.Node{}
 		p.Model.Losses(p.weightNodes(in, true), in[tokensName], func(site model.ActivationSite, x *graph.Node) *graph.Node {
 			seen[site.Name] = x
 			return x
 		})
 		out := update.Nodes{}
-		for _, g := range p.calibratedGroups() {
+		for _, g := range groups {
 			var activations, weights []*graph.Node
 			for _, s := range g.sites {
 				activations = append(activations, seen[s.Name])
@@ -92,19 +103,5 @@ func (p *Plan) columnsStage() stage {
 			}
 		}
 		return out
-	}}
-}
-
-func (c *Compiled) initColumns(t update.Tensors, tokens []int32) error {
-	if len(c.plan.calibratedGroups()) == 0 {
-		return nil
-	}
-	batch, err := c.uploadBatch(tokens)
-	if err != nil {
-		return fmt.Errorf("calibration: %w", err)
-	}
-	defer batch.Finalize()
-	t[tokensName] = batch
-	defer delete(t, tokensName)
-	return c.runOnce(c.plan.columnsStage(), t)
+	}}, t)
 }

@@ -31,7 +31,6 @@ type Compiled struct {
 	evaluation *update.Update
 }
 
-// updateKind says which part of the rules is to run, and how.
 type updateKind struct {
 	mode       cage.Mode
 	statistics bool
@@ -54,7 +53,6 @@ func Compile(dev *engine.Device, plan Plan) (*Compiled, error) {
 	return c, nil
 }
 
-// uncompiled checks the plan and compiles nothing yet.
 func uncompiled(dev *engine.Device, plan Plan) (*Compiled, error) {
 	if err := plan.check(); err != nil {
 		return nil, err

@@ -115,8 +115,6 @@ func (d *Decoder) Next(tokens []int32) ([]float32, error) {
 	return engine.Download[float32](t[logitsName])
 }
 
-// decodeStage maps what the forward pass reads, a piece of sequences and their caches to the
-// logits of the next token and the caches with the piece.
 func (p *Plan) decodeStage(sequences, n, length int) stage {
 	specs := append(p.forwardSpecs(false),
 		engine.Spec{Name: tokensName, Shape: shapes.Make(dtypes.Int32, sequences, n)},
@@ -142,7 +140,6 @@ func (p *Plan) decodeStage(sequences, n, length int) stage {
 	}}
 }
 
-// nextToken reads a token of each sequence in the host's memory.
 func (d *Decoder) nextToken(tokens []int32) (logits []float32, err error) {
 	e := d.e
 	c, p := e.c, e.c.evaluationPlan

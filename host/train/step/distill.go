@@ -22,7 +22,6 @@ type Distillation struct {
 
 func teacherParam(name string) string { return "teacher/" + name }
 
-// teacherParams lists the parameters of the teacher; none without one.
 func (p *Plan) teacherParams() (list []Tensor) {
 	if p.Distillation == nil {
 		return nil
@@ -67,7 +66,6 @@ func (c *Compiled) closeTeacher() {
 	c.teacher = nil
 }
 
-// addTeacher adds the teacher's parameters to t; done removes them.
 func (c *Compiled) addTeacher(t update.Tensors) (done func(), err error) {
 	if c.plan.Distillation != nil && c.teacher == nil {
 		return nil, fmt.Errorf("step: the teacher's parameters are not loaded")
@@ -111,7 +109,6 @@ func (p *Plan) lossCount() int {
 	return 2
 }
 
-// setLoss sets the losses in the result of a step. sums adds up over the micro-batches what the host has read of each.
 func (p *Plan) setLoss(sums []float64, res *Result) {
 	n := float64(p.Accumulate)
 	res.Loss = sums[0] / n

@@ -14,7 +14,6 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// gradientKind is a variant of the forward and backward pass.
 type gradientKind struct {
 	full  bool // without quantization
 	sum   bool // running sums of the gradients come in and go out
@@ -57,7 +56,6 @@ func (p *Plan) weightNodes(in update.Nodes, full bool) []*graph.Node {
 	return list
 }
 
-// forwardSpecs are the inputs of a forward pass before the tokens.
 func (p *Plan) forwardSpecs(full bool) []engine.Spec {
 	specs := inputSpecs(p.gradientTensors(full), p.forwardName(full), false)
 	if !full {
@@ -69,8 +67,6 @@ func (p *Plan) forwardSpecs(full bool) []engine.Spec {
 	return specs
 }
 
-// gradientSpecs are the inputs of a forward and backward pass before those of the
-// micro-batch.
 func (p *Plan) gradientSpecs(full bool) []engine.Spec {
 	specs := append(p.forwardSpecs(full), p.teacherSpecs()...)
 	if full {
@@ -224,7 +220,6 @@ func (p *Plan) accumulateGradients(g *graph.Graph, in update.Nodes) update.Nodes
 	return sums
 }
 
-// part and whole go from a tensor to what a loop carries of it, the rows of a replica if it is divided, and back.
 func part(x *graph.Node, divided bool) *graph.Node {
 	if divided {
 		return engine.Rows(x)
@@ -326,7 +321,6 @@ func (p *Plan) reduceReplicas(full bool, out update.Nodes) {
 	}
 }
 
-// acrossReplicas is the sum over the replicas, or the maximum. What has rows is one already.
 func (t Tensor) acrossReplicas(p *Plan, x *graph.Node) *graph.Node {
 	switch {
 	case engine.HasRows(x):

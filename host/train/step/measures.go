@@ -47,19 +47,17 @@ func (c *Compiled) measurePareto(t update.Tensors, batches *Batches, set Setting
 		return nil
 	}
 	defer func(began time.Time) { res.Overhead = time.Since(began) }(time.Now())
-	if c.plan.FullPrecision {
-		if set.Pareto {
-			res.Pareto, err = c.paretoNorm(t, program.KindGradient.Of, set.ParetoLambda)
-		}
-		return err
-	}
-	if set.ParetoSTE {
+	if set.ParetoSTE && !c.plan.FullPrecision {
 		if res.ParetoSTE, err = c.paretoNorm(t, program.KindGradient.Of, set.ParetoLambda); err != nil {
 			return err
 		}
 	}
 	if !set.Pareto {
 		return nil
+	}
+	if c.plan.FullPrecision {
+		res.Pareto, err = c.paretoNorm(t, program.KindGradient.Of, set.ParetoLambda)
+		return err
 	}
 	if _, err := c.runGradients(t, batches, set.Step, gradientKind{full: true}); err != nil {
 		return err

@@ -1,7 +1,6 @@
 package step
 
 import (
-	"maps"
 	"strings"
 
 	"github.com/cage-qat/cage/host/cage"
@@ -43,18 +42,28 @@ func CompiledMemory(dev *engine.Device, plan Plan) (Memory, bool, error) {
 	return m, ok, nil
 }
 
-// Memory returns what steps need, of the programs that are compiled. It returns false if the device's compiler does not tell.
+// Memory returns what steps need, of the programs that are compiled. It returns false if the
+// device's compiler does not tell.
 func (c *Compiled) Memory() (most Memory, ok bool) {
-	state, divided := map[string]int64{}, c.plan.dividedTensors()
-	addSizes(state, divided.Specs(c.dev, inputSpecs(c.plan.stateTensors(), asNamed, true)))
+	divided, sizes := c.plan.dividedTensors(), map[string]int64{} // in bytes, by name
+	add := func(specs []engine.Spec) (sum int64) {
+		for _, s := range divided.Specs(c.dev, specs) {
+			sizes[s.Name] = s.Shape.ByteSize()
+		}
+		for _, n := range sizes {
+			sum += n
+		}
+		return sum
+	}
 	consider := func(e *executable, beside []engine.Spec) {
 		m, told := e.exec.Memory()
 		if !told {
 			return
 		}
-		have := maps.Clone(state)
-		addSizes(have, divided.Specs(c.dev, append(beside, e.inputs...)))
-		need := Memory{State: sum(state), Temporary: m.Temporary, Other: sum(have) - sum(state) + m.Outputs - m.Aliased + m.Code}
+		clear(sizes)
+		state := add(inputSpecs(c.plan.stateTensors(), asNamed, true))
+		other := add(append(beside, e.inputs...)) - state
+		need := Memory{State: state, Temporary: m.Temporary, Other: other + m.Outputs - m.Aliased + m.Code}
 		if !ok || need.Total() > most.Total() {
 			most, ok = need, true
 		}
@@ -72,18 +81,4 @@ func (c *Compiled) Memory() (most Memory, ok bool) {
 		}
 	}
 	return most, ok
-}
-
-// addSizes adds tensors to a list of sizes in bytes, by name.
-func addSizes(sizes map[string]int64, specs []engine.Spec) {
-	for _, s := range specs {
-		sizes[s.Name] = s.Shape.ByteSize()
-	}
-}
-
-func sum(sizes map[string]int64) (total int64) {
-	for _, n := range sizes {
-		total += n
-	}
-	return total
 }

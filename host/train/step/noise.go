@@ -34,14 +34,12 @@ const (
 	stepNumberName     = "number of the step"
 )
 
-// A key is that of the random bits of one quantizer.
 type key struct {
 	node   string    // its name in graphs
 	id     [2]uint32 // what distinguishes it from others of the same step
 	shared bool      // by both operands of a product: the same in all micro-batches and replicas
 }
 
-// newKey makes the key of the given node. of says what it belongs to: keys of the same are equal.
 func newKey(node, of string, shared bool) key {
 	hash := sha256.Sum256([]byte(of))
 	return key{node, [2]uint32{binary.LittleEndian.Uint32(hash[:]), binary.LittleEndian.Uint32(hash[4:])}, shared}
@@ -135,7 +133,6 @@ func numberSpecs[K comparable, Q takes](quantizers map[K]Q) []engine.Spec {
 	return nil
 }
 
-// batchNumberSpecs is numberSpecs for what each micro-batch quantizes.
 func (p *Plan) batchNumberSpecs() []engine.Spec {
 	if number := numberSpecs(p.Activations); number != nil {
 		return number
@@ -143,7 +140,6 @@ func (p *Plan) batchNumberSpecs() []engine.Spec {
 	return numberSpecs(p.Backward)
 }
 
-// stepSpecs are the inputs of a whole step for quantizers, beside those of its micro-batches.
 func (p *Plan) stepSpecs() []engine.Spec {
 	number := numberSpecs(p.Weights)
 	if number == nil {
@@ -184,7 +180,6 @@ func (p *Plan) keyValues(keys []key, step, batch, replica int) []uint32 {
 	return values
 }
 
-// addStepInputs uploads the number of the step, and keys for all of it.
 func (c *Compiled) addStepInputs(t update.Tensors, step int) (err error) {
 	for _, spec := range c.plan.stepSpecs() {
 		switch dims := spec.Shape.Dimensions; spec.Name {

@@ -68,14 +68,12 @@ func (c *Compiled) runOpaque(t update.Tensors, set Settings, scalars update.Scal
 	return nil
 }
 
-// copyTo copies a tensor to the host.
 func copyTo(to []float32, from *engine.Buffer) error {
 	data, err := engine.View[float32](from)
 	copy(to, data)
 	return err
 }
 
-// takeOpaque puts directions and next states into t.
 func (c *Compiled) takeOpaque(t update.Tensors) error {
 	take := func(name string, data []float32, dims []int) error {
 		b, err := c.put(Tensor{Name: name, Dims: dims}, data)

@@ -116,7 +116,6 @@ func operandGroups(sites []model.ActivationSite) []operandGroup {
 	return groups
 }
 
-// An operand is a weight or an activation, with the map of the plan that holds its quantizer.
 type operand struct {
 	name       string
 	size       int // elements
@@ -136,7 +135,6 @@ func (p *Plan) operandsOf(g operandGroup) []operand {
 	return list
 }
 
-// keepRotated returns the operand's quantizer without its last rotation; nil if it is not quantized or not rotated.
 func (o operand) keepRotated() (*lower.Rotated, error) {
 	q, ok := o.quantizers[o.name]
 	if !ok {
@@ -156,24 +154,20 @@ func (p *Plan) findCodes(d *engine.Device) {
 	if p.Shard == device.ShardFull && p.replicas > 1 {
 		return
 	}
+	specs := func(tensor string, q lower.Quantizer) (specs []engine.Spec) {
+		if q != nil {
+			for i, shape := range q.CodeShapes(d) {
+				specs = append(specs, engine.Spec{Name: codeName(tensor, i), Shape: shape})
+			}
+		}
+		return specs
+	}
 	for _, s := range inputSites(p.Model, p.Batch, p.Context) {
-		if codeSpecs(d, s.Name, p.Activations[s.Name]) == nil {
+		if specs(s.Name, p.Activations[s.Name]) == nil {
 			continue
 		}
 		for _, weight := range s.Feeds {
-			p.codes[weight] = codeSpecs(d, weight, p.Weights[weight])
+			p.codes[weight] = specs(weight, p.Weights[weight])
 		}
 	}
-}
-
-// codeSpecs describes the codes of a quantized tensor; nil if it has none.
-func codeSpecs(d *engine.Device, tensor string, q lower.Quantizer) []engine.Spec {
-	if q == nil {
-		return nil
-	}
-	var specs []engine.Spec
-	for i, shape := range q.CodeShapes(d) {
-		specs = append(specs, engine.Spec{Name: codeName(tensor, i), Shape: shape})
-	}
-	return specs
 }

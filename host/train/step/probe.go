@@ -64,8 +64,6 @@ func (p *Plan) probes(due dues, sampled bool) (list []cage.Rule) {
 	return list
 }
 
-// probe adds the second gradients that are due to t: those at other points, and those with labels that are drawn from the
-// model. If one is not finite, the step is skipped.
 func (c *Compiled) probe(s *State, t update.Tensors, batches *Batches, set Settings, scalars update.Scalars, res *Result) error {
 	due := c.plan.probesDue(set.Step)
 	if len(c.plan.probes(due, false)) > 0 {

@@ -61,21 +61,6 @@ func addGradient(out update.Nodes, tensor string, gradient *graph.Node) {
 	out[name] = gradient
 }
 
-// initStage maps the quantized parameters, and statistics of columns, to the initial values of
-// the trained parameters and states of their quantizers.
-func (p *Plan) initStage() stage {
-	specs := append(inputSpecs(p.quantizedParams(), program.KindParam.Of, false), p.columnSpecs()...)
-	return stage{"initial quantizer parameters", specs, func(_ *graph.Graph, in update.Nodes) update.Nodes {
-		out := update.Nodes{}
-		for _, t := range p.quantizedParams() {
-			q, x, columns := p.Weights[t.Name], in[program.KindParam.Of(t.Name)], p.columnsFor(t.Name, in)
-			setTrained(nil, out, q, t.Name, q.Init(x, columns))
-			setNext(out, q, t.Name, q.InitState(x, columns), asNamed)
-		}
-		return out
-	}}
-}
-
 // setTrained adds the initial values of the trained parameters of a quantizer to out, and returns what the site then has: a
 // parameter that another site shares and came first with keeps its value, which is in out already, or in in.
 func setTrained(in, out update.Nodes, q lower.Quantizer, site string, values []*graph.Node) []*graph.Node {
@@ -88,41 +73,6 @@ func setTrained(in, out update.Nodes, q lower.Quantizer, site string, values []*
 		}
 	}
 	return values
-}
-
-// calibrateStage maps weights, tokens and statistics of columns to the initial values of the trained parameters and states of the quantizers of activations.
-// Each quantizer gets them from the activations of this batch at its site, for which all quantizers before it are active.
-// With several replicas they are means, or maxima, over the replicas. known are the inputs for those that have values already.
-func (p *Plan) calibrateStage(known []engine.Spec) stage {
-	specs := append(inputSpecs(p.params(), p.forwardName(false), false), known...)
-	specs = slices.Concat(specs, []engine.Spec{p.tokenSpec()}, p.columnSpecs())
-	return stage{"calibration", specs, func(_ *graph.Graph, in update.Nodes) update.Nodes {
-		out := update.Nodes{}
-		p.Model.Losses(p.weightNodes(in, false), in[tokensName], func(site model.ActivationSite, x *graph.Node) *graph.Node {
-			q, ok := p.Activations[site.Name]
-			if !ok {
-				return x
-			}
-			columns := p.columnsFor(site.Name, in)
-			trained := setTrained(in, out, q, site.Name, replicaMeans(q.Init(x, columns)))
-			state := q.InitState(x, columns)
-			for i, s := range statesOf(q, site.Name) {
-				if have := in[s.Name]; have != nil {
-					state[i] = have
-				} else {
-					if s.Maximum {
-						state[i] = engine.MaxAcross(state[i])[0]
-					} else {
-						state[i] = replicaMeans(state[i : i+1])[0]
-					}
-					out[s.Name] = state[i]
-				}
-			}
-			value, _ := q.Forward(x, lower.Given{Trained: trained, State: state})
-			return value
-		})
-		return out
-	}}
 }
 
 // activationQuantizer returns the function with which a model's graph quantizes its activations. in has the nodes of the

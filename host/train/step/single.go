@@ -37,7 +37,6 @@ func (c *Compiled) isSingle() bool {
 	return len(c.plan.Opaque) == 0 && (c.plan.Dispatch == Single || c.plan.Dispatch == DispatchByDevice && !c.dev.SharesMemory())
 }
 
-// single is a step that is compiled as one executable.
 type single struct {
 	exec    *executable
 	jobs    []spec.Job

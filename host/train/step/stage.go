@@ -22,7 +22,6 @@ type stage struct {
 	build  func(g *graph.Graph, in update.Nodes) update.Nodes
 }
 
-// executable is a compiled stage.
 type executable struct {
 	exec    *engine.Executable
 	inputs  []engine.Spec
@@ -97,7 +96,6 @@ func residualName(weight string, i int) string { return fmt.Sprintf("residual/%s
 
 func codeName(weight string, i int) string { return fmt.Sprintf("codes/%s/%d", weight, i) }
 
-// nextName is the name of what comes after a step in the place of a state tensor of a quantizer.
 func nextName(kept string) string { return "next/" + kept }
 
 func asNamed(tensor string) string { return tensor }
@@ -144,7 +142,6 @@ func (p *Plan) quantizedParams() []Tensor {
 	return slices.DeleteFunc(p.params(), func(t Tensor) bool { return p.Weights[t.Name] == nil })
 }
 
-// tensors lists everything that is trained: the model's parameters, then those of quantizers.
 func (p *Plan) tensors() []Tensor { return append(p.params(), p.Trained()...) }
 
 // forwardName returns a function from a parameter to the name of the tensor that the forward pass reads in its place: its

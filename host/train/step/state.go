@@ -6,10 +6,12 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/gomlx/gomlx/core/graph"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/cage-qat/cage/host/cage"
 	"github.com/cage-qat/cage/host/compute/engine"
+	"github.com/cage-qat/cage/host/compute/lower"
 	"github.com/cage-qat/cage/host/compute/refresh"
 	"github.com/cage-qat/cage/host/compute/update"
 	"github.com/cage-qat/cage/host/model"
@@ -144,7 +146,6 @@ func (c *Compiled) Stored(s *State) []Stored {
 	return out
 }
 
-// ownOf is what this process has of a tensor in a buffer.
 func ownOf(t Tensor, b *engine.Buffer, read func() ([]float32, error)) Stored {
 	out := Stored{Name: t.Name, Dims: t.Dims, Read: read, Storage: t.Storage}
 	if b.Elsewhere() {
@@ -177,7 +178,6 @@ func AverageName(name string) string {
 	return program.KindState.PartOf(ownerOf(name), cage.AverageState)
 }
 
-// ownerOf is the parameter that a tensor of a checkpoint is.
 func ownerOf(name string) string { return strings.TrimPrefix(name, string(program.KindParam)+"/") }
 
 // LoadQuantizer returns a function that loads what the quantizer of a weight or site takes under the name of an input of its program
@@ -281,7 +281,7 @@ func (c *Compiled) NewState(seed uint64, tokens []int32) (*State, error) {
 	if c.dev.SharesMemory() { // elsewhere each would have a copy in host memory
 		workers = c.dev.Workers()
 	}
-	return c.newState(tokens, workers, func(p architecture.Param) (*engine.Buffer, error) {
+	return c.newState(tokens, c.plan.Rules, workers, func(p architecture.Param) (*engine.Buffer, error) {
 		return c.fill(program.KindParam.Of(p.Name), p.Dims, func(values []float32) error {
 			p.Draw(seed, values)
 			return nil
@@ -291,9 +291,7 @@ func (c *Compiled) NewState(seed uint64, tokens []int32) (*State, error) {
 
 // NewStateFrom is [Compiled.NewState] with parameters that are loaded instead of drawn.
 func (c *Compiled) NewStateFrom(load LoadFunc, tokens []int32) (*State, error) {
-	return c.newState(tokens, 1, func(p architecture.Param) (*engine.Buffer, error) {
-		return c.load(load, Tensor{Name: program.KindParam.Of(p.Name), Dims: p.Dims})
-	})
+	return c.newState(tokens, c.plan.Rules, 1, c.loadParam(load))
 }
 
 // StartParams makes a state for evaluation with quantizers for which the parameters were not trained. The parameters
@@ -309,31 +307,40 @@ func (c *Compiled) StartParams(load LoadFunc) (*State, error) {
 	if groups := c.plan.calibratedGroups(); len(groups) > 0 {
 		return nil, fmt.Errorf("the quantizer of %s takes statistics of activations, which need a text: quantize the model with one, by cage quantize", groups[0].weights[0])
 	}
-	s := &State{Tensors: update.Tensors{}}
-	err := c.initParams(s.Tensors, 1, func(p architecture.Param) (*engine.Buffer, error) {
-		return c.load(load, Tensor{Name: program.KindParam.Of(p.Name), Dims: p.Dims})
-	})
-	if err == nil {
-		err = c.initWeightQuantizers(s.Tensors)
-	}
-	if err == nil {
-		err = c.initSearched(s)
-	}
-	if err != nil {
-		s.Close()
-		return nil, err
-	}
-	return s, nil
+	return c.newState(nil, nil, 1, c.loadParam(load))
 }
 
-func (c *Compiled) newState(tokens []int32, workers int, param func(architecture.Param) (*engine.Buffer, error)) (*State, error) {
+func (c *Compiled) loadParam(load LoadFunc) func(architecture.Param) (*engine.Buffer, error) {
+	return func(p architecture.Param) (*engine.Buffer, error) {
+		return c.load(load, Tensor{Name: program.KindParam.Of(p.Name), Dims: p.Dims})
+	}
+}
+
+func (c *Compiled) newState(tokens []int32, rules []cage.Rule, workers int, param func(architecture.Param) (*engine.Buffer, error)) (*State, error) {
+	params := c.plan.Model.Params()
+	made := make([]*engine.Buffer, len(params))
+	var group errgroup.Group
+	group.SetLimit(workers)
+	for i, p := range params {
+		group.Go(func() (err error) {
+			if made[i], err = param(p); err != nil {
+				return fmt.Errorf("initialise %s: %w", p.Name, err)
+			}
+			return nil
+		})
+	}
+	err := group.Wait()
 	s := &State{Tensors: update.Tensors{}}
-	err := c.initParams(s.Tensors, workers, param)
+	for i, p := range params {
+		if made[i] != nil { // also after an error: s frees them
+			s.Tensors[program.KindParam.Of(p.Name)] = made[i]
+		}
+	}
 	if err == nil {
 		err = c.initQuantizers(s.Tensors, tokens, s)
 	}
 	if err == nil {
-		err = c.initOptimizers(s.Tensors, c.plan.Rules)
+		err = c.initOptimizers(s.Tensors, rules)
 	}
 	if err != nil {
 		s.Close()
@@ -362,40 +369,26 @@ func (c *Compiled) initQuantizers(t update.Tensors, tokens []int32, searched *St
 	return err
 }
 
-func (c *Compiled) initParams(t update.Tensors, workers int, param func(architecture.Param) (*engine.Buffer, error)) error {
-	params := c.plan.Model.Params()
-	made := make([]*engine.Buffer, len(params))
-	var group errgroup.Group
-	group.SetLimit(workers)
-	for i, p := range params {
-		group.Go(func() (err error) {
-			if made[i], err = param(p); err != nil {
-				return fmt.Errorf("initialise %s: %w", p.Name, err)
-			}
-			return nil
-		})
-	}
-	err := group.Wait()
-	for i, p := range params {
-		if made[i] != nil { // also after an error: who has t frees them
-			t[program.KindParam.Of(p.Name)] = made[i]
-		}
-	}
-	return err
-}
-
-// initWeightQuantizers adds the trained parameters and states of the quantizers of weights that t has not yet.
 func (c *Compiled) initWeightQuantizers(t update.Tensors) error {
 	trained, kept := c.plan.weightQuantizerParameters(), c.plan.weightQuantizerStates()
 	stepped := slices.ContainsFunc(c.plan.Rules, func(r cage.Rule) bool { return r.Quantizer != nil && r.Quantizer.InitState != nil })
 	if len(missing(t, trained, program.KindParam.Of)) == 0 && (!stepped || len(missing(t, kept, asNamed)) == 0) {
 		return nil
 	}
-	stage, made := c.plan.initStage(), update.Tensors{}
-	for _, spec := range stage.inputs {
+	p, made := &c.plan, update.Tensors{}
+	specs := append(inputSpecs(p.quantizedParams(), program.KindParam.Of, false), p.columnSpecs()...)
+	for _, spec := range specs {
 		made[spec.Name] = t[spec.Name]
 	}
-	err := c.runOnce(stage, made)
+	err := c.runOnce(stage{"initial quantizer parameters", specs, func(_ *graph.Graph, in update.Nodes) update.Nodes {
+		out := update.Nodes{}
+		for _, t := range p.quantizedParams() {
+			q, x, columns := p.Weights[t.Name], in[program.KindParam.Of(t.Name)], p.columnsFor(t.Name, in)
+			setTrained(nil, out, q, t.Name, q.Init(x, columns))
+			setNext(out, q, t.Name, q.InitState(x, columns), asNamed)
+		}
+		return out
+	}}, made)
 	moveNew(t, made, trained, program.KindParam.Of)
 	moveNew(t, made, kept, asNamed)
 	for name, b := range made { // what t had already
@@ -415,7 +408,10 @@ func (c *Compiled) runOnce(s stage, t update.Tensors) error {
 	return e.run(t)
 }
 
-// initActivationQuantizers adds the trained parameters and states of the quantizers of activations that t has not yet.
+// initActivationQuantizers adds the trained parameters and states of the quantizers of activations
+// that t has not yet. Each quantizer gets them from the activations of this batch at its site, for
+// which all quantizers before it are active. With several replicas they are means, or maxima, over the
+// replicas.
 func (c *Compiled) initActivationQuantizers(t update.Tensors, tokens []int32) error {
 	trained, kept := c.plan.activationQuantizerParameters(), c.plan.activationQuantizerStates()
 	newParameters, newStates := missing(t, trained, program.KindParam.Of), missing(t, kept, asNamed)
@@ -432,16 +428,42 @@ func (c *Compiled) initActivationQuantizers(t update.Tensors, tokens []int32) er
 	if err := runIfAny(c.quantizeForEvaluation, have); err != nil {
 		return err
 	}
-	known := inputSpecs(without(trained, newParameters), program.KindParam.Of, false)
-	known = append(known, inputSpecs(without(kept, newStates), asNamed, false)...)
-	err = c.runOnce(c.evaluationPlan.calibrateStage(known), have)
+	p := c.evaluationPlan
+	specs := append(inputSpecs(p.params(), p.forwardName(false), false), inputSpecs(without(trained, newParameters), program.KindParam.Of, false)...)
+	specs = slices.Concat(specs, inputSpecs(without(kept, newStates), asNamed, false), []engine.Spec{p.tokenSpec()}, p.columnSpecs())
+	err = c.runOnce(stage{"calibration", specs, func(_ *graph.Graph, in update.Nodes) update.Nodes {
+		out := update.Nodes{}
+		p.Model.Losses(p.weightNodes(in, false), in[tokensName], func(site model.ActivationSite, x *graph.Node) *graph.Node {
+			q, ok := p.Activations[site.Name]
+			if !ok {
+				return x
+			}
+			columns := p.columnsFor(site.Name, in)
+			trained := setTrained(in, out, q, site.Name, replicaMeans(q.Init(x, columns)))
+			state := q.InitState(x, columns)
+			for i, s := range statesOf(q, site.Name) {
+				switch have := in[s.Name]; {
+				case have != nil:
+					state[i] = have
+					continue
+				case s.Maximum:
+					state[i] = engine.MaxAcross(state[i])[0]
+				default:
+					state[i] = replicaMeans(state[i : i+1])[0]
+				}
+				out[s.Name] = state[i]
+			}
+			value, _ := q.Forward(x, lower.Given{Trained: trained, State: state})
+			return value
+		})
+		return out
+	}}, have)
 	moveNew(t, have, newParameters, program.KindParam.Of)
 	moveNew(t, have, newStates, asNamed)
 	keepState(t, have)
 	return err
 }
 
-// initOptimizers runs the init programs of the rules, all at once. Other state starts at zero.
 func (c *Compiled) initOptimizers(t update.Tensors, rules []cage.Rule) error {
 	jobs, err := cage.Jobs(rules, cage.Initializing)
 	if err != nil {
