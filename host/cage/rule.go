@@ -55,7 +55,7 @@ type Rule struct {
 	// left: the input is H·Q(x_t), and the program rotates it back where it needs Q(x_t).
 	// 0 or 1 means no rotation. The quantizer's program is not affected.
 	Rotation int
-	// Clip says whether the gradient is multiplied by the input clip. Without it, the
+	// Clip reports whether the gradient is multiplied by the input clip. Without it, the
 	// program saves a pass over memory.
 	Clip bool
 	// Decay is the weight decay ω; 0 means none.

@@ -120,9 +120,9 @@ func (r *run) tooStrong(rules []cage.Rule) (messages []string) {
 	return messages
 }
 
-// A run goes on with more steps than it was begun with where that changes nothing about
-// the steps that are done: the learning rate, and the strength and the mode of the method, which
-// follow schedules over all steps, must have had the values that they would have now. A constant rate
+// A run goes on with more steps than it was begun with where that changes nothing about the steps
+// that are done: the learning rate, and the strength and the mode of the method, which follow
+// schedules over all steps, must have had the values that they would have now. A constant rate
 // allows it at any time, WSD before its decay.
 
 // extendableKeys are the keys that may change together with a larger train.steps, because
@@ -177,8 +177,9 @@ func (r *run) checkExtension(previous *config.Config) error {
 	return nil
 }
 
-// sameStrength reports whether strengths are the same to a step, which reads them in 32 bits. In 64 they may differ: where a fraction of
-// the run has to be a third of what it was, to be the same number of steps, that is not the third exactly.
+// sameStrength reports whether strengths are the same to a step, which reads them in 32 bits. In 64
+// they may differ: where a fraction of the run has to be a third of what it was, to be the same
+// number of steps, that is not the third exactly.
 func sameStrength(a, b float64) bool { return float32(a) == float32(b) }
 
 func (r *run) notExtended(total int, key, what string, step int, was, is any, hint string) error {

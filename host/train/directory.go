@@ -158,8 +158,8 @@ func (r *run) instead(separator string) string {
 		separator, r.cfg.Train.Out)
 }
 
-// newState is the state before the first step, with weights that are drawn or those of another model. The first
-// batch calibrates quantizers whose parameters are trained.
+// newState is the state before the first step, with weights that are drawn or those of another
+// model. The first batch calibrates quantizers whose parameters are trained.
 func (r *run) newState() (*step.State, error) {
 	tokens := make([]int32, r.batches.BatchLen())
 	if err := r.batches.At(0, tokens); err != nil {
@@ -172,8 +172,8 @@ func (r *run) newState() (*step.State, error) {
 }
 
 // begin begins a run, but not where there are files of another one: its checkpoints would be pushed
-// out by those of a new one, its records would be mixed with them, and its summary would say that the
-// new one is done.
+// out by those of a new one, its records would be mixed with them, and its summary would say that
+// the new one is done.
 func (r *run) begin() error {
 	fail := func(what string) error {
 		e := r.cfg.ErrorAt("train.out", "%s has %s, but no %s", r.cfg.Train.Out, what, rundir.ConfigFile)
@@ -375,9 +375,10 @@ func (r *run) keepTokenizer() error {
 	return atomicfile.WriteBytes(r.dir.Tokenizer(), content)
 }
 
-// keepCompanions copies what was published with the tokenizer: the names of special tokens, and the templates of
-// conversations, which even a run in bytes may have. If the model in model.init has the same tokenizer, its files come
-// first, but for the template of a run that learns conversations.
+// keepCompanions copies what was published with the tokenizer: the names of special tokens, and the
+// templates of conversations, which even a run in bytes may have. If the model in model.init has
+// the same tokenizer, its files come first, but for the template of a run that learns
+// conversations.
 func (r *run) keepCompanions(defined bool) error {
 	chats := r.cfg.Data.Kind == config.KindChat
 	if !defined && !chats {
@@ -413,8 +414,8 @@ func (r *run) keepCompanions(defined bool) error {
 	return rundir.WriteFiles(r.dir, files)
 }
 
-// keepDescription keeps the description of the checkpoint that the model in model.init is, or comes from, as it is after
-// this run.
+// keepDescription keeps the description of the checkpoint that the model in model.init is, or comes
+// from, as it is after this run.
 func (r *run) keepDescription() error {
 	if r.startedFrom == "" {
 		return nil

@@ -218,7 +218,7 @@ func TestRemovedDirectory(t *testing.T) {
 	}
 }
 
-// replaceRun puts a copy of another run in the place of one.
+// replaceRun replaces a run by a copy of another.
 func replaceRun(dir, other string) error {
 	if err := os.RemoveAll(dir); err != nil {
 		return err

@@ -178,8 +178,8 @@ func (r *run) step(ctx context.Context, ahead *feed) error {
 	return r.saveIfDue()
 }
 
-// search lets quantizers search that are due after the last step, if they have not. What fails or is interrupted is searched
-// when the run is resumed.
+// search lets quantizers search that are due after the last step, if they have not. What fails or
+// is interrupted is searched when the run is resumed.
 func (r *run) search(ctx context.Context) error {
 	if !r.state.Unsearched {
 		return nil
@@ -303,7 +303,8 @@ func (f *feed) close() {
 	f.step = 0
 }
 
-// ErrAsked is the [ErrInterrupted] of a run that was asked to stop by a request in its run directory.
+// ErrAsked is the [ErrInterrupted] of a run that was asked to stop by a request in its run
+// directory.
 var ErrAsked = fmt.Errorf("%w by a request in its run directory", ErrInterrupted)
 
 const requestInterval = time.Second

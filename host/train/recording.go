@@ -221,8 +221,9 @@ func (r *run) pointDue() bool {
 	return r.done.Step%r.cfg.Train.TrajectoryEvery == 0 || r.done.Step == r.cfg.Train.Steps
 }
 
-// recordPoint records the point after the step just done, if it is due. Unlike records, points do not wait for a disk that
-// is full: a problem is small enough to end, and to go on from its last step.
+// recordPoint records the point after the step just done, if it is due. Unlike records, points do
+// not wait for a disk that is full: a problem is small enough to end, and to go on from its last
+// step.
 func (r *run) recordPoint() error {
 	if r.trajectory == nil || !r.pointDue() {
 		return nil
@@ -256,8 +257,8 @@ type samples struct {
 	file      *metrics.Writer[metrics.Sample] // nil before there is a run directory
 }
 
-// openTokenizer opens the tokenizer of the data where the data has it, or else the copy in the directory of a run that is
-// resumed. Both have the same hash.
+// openTokenizer opens the tokenizer of the data where the data has it, or else the copy in the
+// directory of a run that is resumed. Both have the same hash.
 func (r *run) openTokenizer() (tokenizer.Tokenizer, error) {
 	info := r.data.Train.Tokenizer()
 	if content, err := r.data.Definition(r.cfg); err == nil {

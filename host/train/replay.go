@@ -111,7 +111,8 @@ func replayWindow(run rundir.Dir, o ReplayOptions) (from, to *checkpoint.File, e
 		return from, to, fmt.Errorf("%s has no checkpoint after its first step: there is nothing to compare a replay with", run)
 	}
 	if o.From != nil {
-		// That checkpoint and the one after it; of step 0, which need not be saved, the one after it.
+		// That checkpoint and the one after it; of step 0, which need not be saved, the one after
+		// it.
 		steps := checkpoint.Steps(entries)
 		switch at := slices.Index(steps, *o.From); {
 		case *o.From == 0 && at < 0:

@@ -197,8 +197,9 @@ func (r *run) summarize(ctx context.Context, completed bool) (*metrics.Summary, 
 	if r.opts.replay {
 		return s, nil
 	}
-	// The last point of the curve of evaluations is of as many batches as those before it, so that what moves between them is
-	// the model. The summary has the loss over those that are for the end.
+	// The last point of the curve of evaluations is of as many batches as those before it, so that
+	// what moves between them is the model. The summary has the loss over those that are for the
+	// end.
 	curve := r.cfg.Train.EvalBatches
 	if r.cfg.Train.EvalEvery == 0 {
 		curve = r.cfg.Train.FinalEvalBatches // there are none before

@@ -27,8 +27,8 @@
 //	config       run.toml
 //	console, metrics  records, and who shows them
 //
-// A configuration becomes parts (config, plugin, build), the loop draws batches from them and runs the step, and what the
-// step returns leaves as records and checkpoints in the run directory.
+// A configuration becomes parts (config, plugin, build), the loop draws batches from them and runs
+// the step, and what the step returns leaves as records and checkpoints in the run directory.
 package train
 
 import (
@@ -73,9 +73,10 @@ type Options struct {
 	// Console receives the progress display; nil shows none.
 	Console io.Writer
 
-	// Processes are those that train together; nil: this process trains alone. All of them have the same configuration, whose
-	// device.count is the number of GPUs of all. The first writes the run directory, which the others must be able to read.
-	// Run leaves them when its work is done, and tells them why if it has failed.
+	// Processes are those that train together; nil: this process trains alone. All of them have the
+	// same configuration, whose device.count is the number of GPUs of all. The first writes the run
+	// directory, which the others must be able to read. Run leaves them when its work is done, and
+	// tells them why if it has failed.
 	Processes Processes
 
 	replay bool // nobody wants results
@@ -206,7 +207,8 @@ func (r *run) prepare(ctx context.Context) error {
 		if _, err := build.OpenSequence(r.cfg, r.data.Validation, 1); err != nil {
 			return r.cfg.ErrorAt("data.validation", "%w", err)
 		}
-		// Prompts, too, before there is a run directory: a run that cannot read them leaves nothing behind.
+		// Prompts, too, before there is a run directory: a run that cannot read them leaves nothing
+		// behind.
 		if asked := r.cfg.Train.Samples; len(asked) > 0 {
 			tok, err := r.openTokenizer()
 			if err != nil {

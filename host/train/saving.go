@@ -299,8 +299,8 @@ func (r *run) restore(f *checkpoint.File) error {
 	return nil
 }
 
-// unsearchedKey is the entry of a checkpoint's metadata that says that searches of quantizers which follow its step are not
-// made yet. There is none otherwise.
+// unsearchedKey is the entry of a checkpoint's metadata that says that searches of quantizers which
+// follow its step are not made yet. There is none otherwise.
 const unsearchedKey = "unsearched"
 
 // refreshesKey is the entry of a checkpoint's metadata about refreshes whose results

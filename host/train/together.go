@@ -23,19 +23,21 @@ import (
 	"github.com/cage-qat/cage/host/train/step"
 )
 
-// Several processes, each with some of the GPUs, can train one model. All of them do the same: they read the configuration and the data, ask
-// the plugins, compile, and run each step, of which each has its part of the batch. The first process also writes the run directory; the
-// others follow it: they read there what they need, and write nothing.
+// Several processes, each with some of the GPUs, can train one model. All of them do the same: they
+// read the configuration and the data, ask the plugins, compile, and run each step, of which each
+// has its part of the batch. The first process also writes the run directory; the others follow it:
+// they read there what they need, and write nothing.
 
 // Processes are those that train one model.
 type Processes interface {
 	engine.Processes
-	// Leave ends the part of this process. Without an error it waits until the others have done their work, too; with one, they end
-	// because of it. To leave twice does nothing.
+	// Leave ends the part of this process. Without an error it waits until the others have done
+	// their work, too; with one, they end because of it. To leave twice does nothing.
 	Leave(error)
 }
 
-// ErrStoppedElsewhere is the [ErrInterrupted] of a process that stops because another one of its training was asked to.
+// ErrStoppedElsewhere is the [ErrInterrupted] of a process that stops because another one of its
+// training was asked to.
 var ErrStoppedElsewhere = fmt.Errorf("%w, because another process was asked to stop", ErrInterrupted)
 
 func (r *run) follows() bool { return r.opts.Processes != nil && r.opts.Processes.Rank() > 0 }
@@ -59,7 +61,8 @@ func (r *run) same(what, text string) error {
 	return nil
 }
 
-// sameConfiguration fails when processes have other settings or data, or when what they are asked to do differs.
+// sameConfiguration fails when processes have other settings or data, or when what they are asked
+// to do differs.
 func (r *run) sameConfiguration() error {
 	if r.opts.Processes == nil {
 		return nil
@@ -71,8 +74,8 @@ func (r *run) sameConfiguration() error {
 	return r.same("configuration (RUN.toml, overrides, data, --resume and --stop-after)", fmt.Sprintln(fingerprint, r.cfg.Train.Out, r.opts.Resume, r.opts.StopAfter))
 }
 
-// sameBuilt fails when processes have other plugins or builds, and where the processes of a plugin would compute: their results would have
-// to be sent to the others.
+// sameBuilt fails when processes have other plugins or builds, and where the processes of a plugin
+// would compute: their results would have to be sent to the others.
 func (r *run) sameBuilt() error {
 	if r.opts.Processes == nil {
 		return nil
@@ -162,7 +165,8 @@ func (r *run) follow() error {
 	}
 }
 
-// wishes are what the processes want to do after the step that is computed: all of them stop after the same step.
+// wishes are what the processes want to do after the step that is computed: all of them stop after
+// the same step.
 type wishes struct {
 	ctx    context.Context // ends when this process is asked to stop
 	answer chan answerOfAll
@@ -220,8 +224,8 @@ func (r *run) divided() bool {
 	return r.opts.Processes != nil && r.state.Consistent() && r.state.Elsewhere()
 }
 
-// agreeToSave returns whether the first process saves after the step that was done. due says so in that process. The mark is that of the
-// parts.
+// agreeToSave returns whether the first process saves after the step that was done. due says so in
+// that process. The mark is that of the parts.
 func (r *run) agreeToSave(due bool) (mark uint32, saves bool, err error) {
 	wish := int64(0)
 	if due {
@@ -256,7 +260,8 @@ func (r *run) ownTensors() (list []safetensors.Tensor) {
 	return list
 }
 
-// savePart writes the part of this process, unless it has failed already, and waits for those of the others. It returns the names of all.
+// savePart writes the part of this process, unless it has failed already, and waits for those of
+// the others. It returns the names of all.
 func (r *run) savePart(state checkpoint.State, mark uint32, failed error) ([]string, error) {
 	p := r.opts.Processes
 	names := make([]string, p.Size())
@@ -276,8 +281,8 @@ func (r *run) savePart(state checkpoint.State, mark uint32, failed error) ([]str
 	return names, failed
 }
 
-// part waits until the others have done their work, too: until then they may need the device of this process. err is how its own
-// has ended.
+// part waits until the others have done their work, too: until then they may need the device of
+// this process. err is how its own has ended.
 func (r *run) part(err error) error {
 	if r.opts.Processes == nil || err != nil && !errors.Is(err, ErrInterrupted) {
 		return err
@@ -292,8 +297,9 @@ func (r *run) part(err error) error {
 // be its cause.
 const peerFailureGrace = time.Second
 
-// leave tells the others how this process has ended, before it closes what they may need, and returns its error: the loss of another
-// process, if that is why. summary tells that it has come as far as to a summary.
+// leave tells the others how this process has ended, before it closes what they may need, and
+// returns its error: the loss of another process, if that is why. summary tells that it has come as
+// far as to a summary.
 func (r *run) leave(summary bool, err error) error {
 	p := r.opts.Processes
 	switch {
@@ -334,8 +340,8 @@ func (r *run) lostHint(err error) error {
 	return fmt.Errorf("%w: --resume goes on from there; where GPUs are missing, set device.count to how many are left", err)
 }
 
-// hashesFor are the hashes of the programs that plugins give for as many GPUs as the run had before: some depend on how many sequences a GPU
-// has.
+// hashesFor are the hashes of the programs that plugins give for as many GPUs as the run had
+// before: some depend on how many sequences a GPU has.
 func (r *run) hashesFor(previous *config.Config) (map[string]string, error) {
 	if build.ReplicaBatch(previous) == build.ReplicaBatch(r.cfg) {
 		return r.Programs.Hashes(), nil

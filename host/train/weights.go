@@ -73,12 +73,13 @@ func (r *run) sameTokens(key string, found *config.Initial, before *provenance.O
 	return nil
 }
 
-// readWeights reads the weights of a model of these settings, which may have more token ids than the one that was found.
+// readWeights reads the weights of a model of these settings, which may have more token ids than
+// the one that was found.
 func (r *run) readWeights(found *config.Initial, s architecture.Settings, m model.Model, use func(step.LoadFunc) error) (*provenance.Origin, error) {
 	if n := s.Vocab - found.Settings.Vocab; n > 0 {
 		s.Vocab = found.Settings.Vocab
-		// The rows of new ids, in the embedding and in the output head, are the row of another token, or
-		// the mean of all.
+		// The rows of new ids, in the embedding and in the output head, are the row of another
+		// token, or the mean of all.
 		rows := map[string]bool{}
 		for _, p := range m.Params() {
 			if p.Role == architecture.RoleEmbedding || p.Role == architecture.RoleHead {
@@ -120,11 +121,12 @@ func (r *run) readWeights(found *config.Initial, s architecture.Settings, m mode
 	return provenance.LoadHub(vfs.At(found.Dir), s, m, use)
 }
 
-// The weights of a teacher are read whenever a run begins or goes on, and are in no checkpoint. Its provenance has their
-// digests, so that it goes on with the same teacher or not at all.
+// The weights of a teacher are read whenever a run begins or goes on, and are in no checkpoint. Its
+// provenance has their digests, so that it goes on with the same teacher or not at all.
 
-// loadTeacher loads the teacher of the run, if it has one. A run that begins with the weights of its teacher has them
-// already, unless other processes have rows of them; all others are read, and compared with those that the run has had.
+// loadTeacher loads the teacher of the run, if it has one. A run that begins with the weights of
+// its teacher has them already, unless other processes have rows of them; all others are read, and
+// compared with those that the run has had.
 func (r *run) loadTeacher() error {
 	d := r.Compiled.Plan().Distillation
 	if d == nil {

@@ -2,10 +2,10 @@
 // evaluation and benchmarks are made: token files, the model, the programs of the
 // plugins, and the plan of a step.
 //
-// Some mistakes, such as an unknown parameter of a plugin or a token file with another
-// vocabulary, show only when these parts are made. They are reported here, with the line
-// of the configuration. Nothing is computed here, and once the programs have been
-// collected, the plugins are stopped. Only opaque optimizers and quantizers that search are started again, for a training.
+// Some mistakes, such as an unknown parameter of a plugin or a token file with another vocabulary,
+// show only when these parts are made. They are reported here, with the line of the configuration.
+// Nothing is computed here, and once the programs have been collected, the plugins are stopped.
+// Only opaque optimizers and quantizers that search are started again, for a training.
 package build
 
 import (
@@ -209,8 +209,8 @@ func (b *Built) phaseOf(step int) (phase int) {
 	return phase
 }
 
-// Enter chooses the phase of a step, and takes the state, which the step before has left, to it. It reports whether the phase
-// is another one than before. batches are those of the step.
+// Enter chooses the phase of a step, and takes the state, which the step before has left, to it. It
+// reports whether the phase is another one than before. batches are those of the step.
 func (b *Built) Enter(step int, s *step.State, batches *step.Batches) (bool, error) {
 	programs, before := b.Phase(), b.Compiled
 	if !b.Choose(step) {
@@ -265,7 +265,8 @@ func refusal(err error, file string) error {
 // Computing reports whether there are plugins whose processes compute themselves.
 func (b *Built) Computing() bool { return len(b.processes) > 0 }
 
-// Close frees everything. States are closed before, because opaque optimizers have parts of them in their memory.
+// Close frees everything. States are closed before, because opaque optimizers have parts of them in
+// their memory.
 func (b *Built) Close() {
 	for _, c := range b.phases {
 		c.Close()

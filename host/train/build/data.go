@@ -200,8 +200,8 @@ func KindOf(f *dataset.File) string {
 	return config.KindText
 }
 
-// OpenTexts opens a token file. If path is a file of plain text, it returns the content of that file
-// instead.
+// OpenTexts opens a token file. If path is a file of plain text, it returns the content of that
+// file instead.
 func OpenTexts(path string) (tokens *dataset.File, text []byte, err error) {
 	file, err := dataset.Open(path)
 	if err == nil {
@@ -216,9 +216,10 @@ func OpenTexts(path string) (tokens *dataset.File, text []byte, err error) {
 	return nil, nil, err
 }
 
-// Windows draws at most n sequences of the model's context from a token file, without repetition, in an order that the seed
-// fixes: windows of texts, or rows of conversations as a training lays them out. segments number the documents in each
-// where they are kept apart, with [model.Padding] in places without one; nil where they are not.
+// Windows draws at most n sequences of the model's context from a token file, without repetition,
+// in an order that the seed fixes: windows of texts, or rows of conversations as a training lays
+// them out. segments number the documents in each where they are kept apart, with [model.Padding]
+// in places without one; nil where they are not.
 func Windows(cfg *config.Config, file *dataset.File, n int, seed uint64) (tokens, segments [][]int32, err error) {
 	if file.Conversations() {
 		return conversationWindows(cfg, file, n, seed)

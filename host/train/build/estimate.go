@@ -20,7 +20,8 @@ type Sizes struct {
 	HeadWidth                                int  // features of a token's queries, all heads together; 0: Width
 	KeyWidth                                 int  // features of a token's keys, and also of its values
 	Normed                                   bool // queries and keys are normalized
-	// Context is the number of tokens in a sequence, Batch the number of sequences computed at once.
+	// Context is the number of tokens in a sequence, Batch the number of sequences computed at
+	// once.
 	Context, Batch int
 	// Recompute is what the backward pass computes again.
 	Recompute architecture.Recompute
@@ -40,8 +41,8 @@ type Sizes struct {
 	Measured float64
 	// Samples is the number of samples of codes that are kept, summed over all coordinates.
 	Samples float64
-	// Workspace is the number of elements that the update of the most demanding tensor needs to work
-	// with.
+	// Workspace is the number of elements that the update of the most demanding tensor needs to
+	// work with.
 	Workspace float64
 }
 
@@ -75,14 +76,14 @@ const (
 	keptNormed                                   = 2.35                 // of queries and keys that are normalized
 	onceHidden, onceScores                       = 5.0, 1.36            // of the layer that is computed
 	logits                                       = 1.1
-	distilled                                    = 5.4 // in the place of logits, with a teacher
+	distilled                                    = 5.4 // instead of logits, with a teacher
 
 	forwardWidth, forwardHeads, forwardHidden, forwardScores = 5.0, 3.0, 3.0, 2.4 // of one layer
 )
 
-// Estimate lists what a run needs at the same time, in bytes. A checkpoint needs no additional memory:
-// it is written from the parameters and states themselves, and read tensor by tensor. Nothing
-// overflows: sizes are floating-point numbers here.
+// Estimate lists what a run needs at the same time, in bytes. A checkpoint needs no additional
+// memory: it is written from the parameters and states themselves, and read tensor by tensor.
+// Nothing overflows: sizes are floating-point numbers here.
 func Estimate(m Sizes) []Part {
 	tokens, predicted := float64(m.Batch)*float64(m.Context), float64(m.Batch)*float64(m.Context)
 	if m.Piece > 0 {
@@ -220,8 +221,8 @@ func sizesOf(cfg *config.Config, m model.Model, programs *Programs) (Sizes, erro
 	return out, err
 }
 
-// workspaces is the memory that optimizers work with: each of the threads that update tensors keeps some for every shape,
-// and computes one refresh at a time.
+// workspaces is the memory that optimizers work with: each of the threads that update tensors keeps
+// some for every shape, and computes one refresh at a time.
 func workspaces(programs *Programs, threads int) float64 {
 	if threads <= 0 {
 		threads = runtime.GOMAXPROCS(0)
@@ -283,8 +284,8 @@ func workspaceOf(p *program.Program) float64 {
 	return most
 }
 
-// refreshWorkspace is [workspaceOf] for a refresh, which is computed in float64 on copies of its inputs. It counts in
-// elements of 4 bytes.
+// refreshWorkspace is [workspaceOf] for a refresh, which is computed in float64 on copies of its
+// inputs. It counts in elements of 4 bytes.
 func refreshWorkspace(p *program.Program) float64 { return 2 * (inputElements(p) + workspaceOf(p)) }
 
 func inputElements(p *program.Program) float64 {

@@ -28,8 +28,8 @@ func availableIn(root fs.FS) (Available, bool) {
 	}
 	free, ok := field(root, "proc/meminfo", "MemAvailable:")
 	consider(free<<10, "free memory of the machine", ok)
-	// The control groups that bound this process: its own and those above. In a container the path of
-	// its own is often not visible, but its root is the container's.
+	// The control groups that bound this process: its own and those above. In a container the path
+	// of its own is often not visible, but its root is the container's.
 	text, _ := fs.ReadFile(root, "proc/self/cgroup")
 	for line := range strings.Lines(string(text)) {
 		own, unified := strings.CutPrefix(strings.TrimSpace(line), "0::")

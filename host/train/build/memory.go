@@ -42,8 +42,8 @@ type Report struct {
 	less []string // what needs less
 }
 
-// Accuracy is the share by which the estimate may be off. A run that would fit if the estimate is too
-// high by that share is not refused.
+// Accuracy is the share by which the estimate may be off. A run that would fit if the estimate is
+// too high by that share is not refused.
 const Accuracy = 0.25
 
 // addressable is more than a process can have on the machines of today (48 bits of address, half of
@@ -275,7 +275,8 @@ func (b *Built) checkDevice() error {
 	return r.Err()
 }
 
-// Explain adds to an error of a GPU that has no memory left what the run needs, and what needs less.
+// Explain adds to an error of a GPU that has no memory left what the run needs, and what needs
+// less.
 func (b *Built) Explain(err error) error {
 	if _, full := errors.AsType[*engine.MemoryError](err); !full || b.Device == nil || b.Device.SharesMemory() {
 		return err
@@ -291,8 +292,8 @@ func (b *Built) Explain(err error) error {
 	return fmt.Errorf("%w\nThe GPU had no memory left. The run needs %s; %s.\n%s", err, r.Says(), there, r.NeedsLess())
 }
 
-// decide returns the configuration and its model with train.recompute = "auto" decided: the least is
-// computed again with which the run fits, and blocks where that is too little.
+// decide returns the configuration and its model with train.recompute = "auto" decided: the least
+// is computed again with which the run fits, and blocks where that is too little.
 func decide(cfg *config.Config, m model.Model, need func(*config.Config, model.Model) (*Report, error)) (*config.Config, model.Model, error) {
 	if cfg.Train.Recompute != config.RecomputeAuto {
 		return cfg, m, nil
@@ -317,8 +318,9 @@ func decide(cfg *config.Config, m model.Model, need func(*config.Config, model.M
 	return &decided, m, nil
 }
 
-// Memory returns what a run needs, whether or not there is that much memory: on the CPU the estimate
-// with which runs are refused, on a GPU what XLA says of the compiled step. warn is as for [Device].
+// Memory returns what a run needs, whether or not there is that much memory: on the CPU the
+// estimate with which runs are refused, on a GPU what XLA says of the compiled step. warn is as for
+// [Device].
 func Memory(cfg *config.Config, m model.Model, programs *Programs, warn func(message string, details ...any)) (_ *Report, err error) {
 	if cfg.Device.Kind == device.CPU {
 		if cfg, m, err = decide(cfg, m, onMachine(programs)); err != nil {

@@ -61,7 +61,8 @@ func (c *collector) known(t *TrainedTensor) *TrainedTensor {
 	return nil
 }
 
-// checkLater refuses optimizers that cannot begin in the middle of a run, for trained parameters of quantizers that may do so.
+// checkLater refuses optimizers that cannot begin in the middle of a run, for trained parameters of
+// quantizers that may do so.
 func (c *collector) checkLater() error {
 	if c.now == c.out {
 		return nil
@@ -225,8 +226,8 @@ func (c *collector) requestOptimizer(ctx context.Context, p *config.Plugin, t *T
 	return program.Accepts, nil
 }
 
-// checkUnused reports overrides and groups without effect: they match nothing in the model, or others take precedence for all
-// that they match.
+// checkUnused reports overrides and groups without effect: they match nothing in the model, or
+// others take precedence for all that they match.
 func (c *collector) checkUnused() error {
 	var problems plaintoml.Errors
 	report := func(table string, match []string, matches bool, among, others string, names []string) {

@@ -86,8 +86,8 @@ func Plan(cfg *config.Config, m model.Model, programs *Programs) (step.Plan, err
 	return plan, nil
 }
 
-// fullPrecision reports whether gradients are computed with unquantized weights. Some methods do that. An evaluation has no
-// gradients, so that it may use other quantizers than the training.
+// fullPrecision reports whether gradients are computed with unquantized weights. Some methods do
+// that. An evaluation has no gradients, so that it may use other quantizers than the training.
 func fullPrecision(cfg *config.Config, programs *Programs) (bool, error) {
 	key, byMethod := "method.gradient", cfg.Method.Method().FullPrecision()
 	if byMethod {
@@ -132,7 +132,8 @@ func nameless(p *program.Program) string {
 }
 
 // forward are the quantizers with which a training computes weights: those of its method, where it
-// asks. asked is what the quantizers' programs then say of their grids. Alike quantizers share both.
+// asks. asked is what the quantizers' programs then say of their grids. Alike quantizers share
+// both.
 func forward(cfg *config.Config, quantizers map[string]spec.Quantizer) (out map[string]spec.Quantizer, asked map[string]*cage.Weight, err error) {
 	m, ok := cfg.Method.Method().(cage.Forwarder)
 	if !ok {
@@ -175,8 +176,8 @@ func quantizers(programs map[string]spec.Quantizer) (map[string]lower.Quantizer,
 	return out, nil
 }
 
-// TeacherSettings returns the settings of the model whose predictions a run learns; there must be one. The weights are
-// not read.
+// TeacherSettings returns the settings of the model whose predictions a run learns; there must be
+// one. The weights are not read.
 func TeacherSettings(cfg *config.Config) (architecture.Settings, error) {
 	if cfg.Train.Distillation.Teacher == config.TeacherInitial {
 		return cfg.Model, nil

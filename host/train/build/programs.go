@@ -22,8 +22,8 @@ import (
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
-// Programs holds the programs that the plugins of a run have returned, for all of its steps or for the first phase: a range of
-// steps with the same quantizers ([config.Quantizer.Phases]).
+// Programs holds the programs that the plugins of a run have returned, for all of its steps or for
+// the first phase: a range of steps with the same quantizers ([config.Quantizer.Phases]).
 type Programs struct {
 	// From is the first step with these programs. Later holds those of the later phases of a
 	// training, in their order.
@@ -59,8 +59,8 @@ type Programs struct {
 }
 
 // computing is a plugin that computes itself: an optimizer that is no program, or a quantizer that
-// searches. It has ended when the programs of the others have been collected, and is started again for
-// the training.
+// searches. It has ended when the programs of the others have been collected, and is started again
+// for the training.
 type computing struct {
 	key     string // in the configuration
 	client  *plugin.Client
@@ -127,8 +127,8 @@ type Request struct {
 	// Step is that of the checkpoint that is evaluated: quantizers may be others in other
 	// steps. 0 is the last one of the run. A training has all steps.
 	Step int
-	// Piece is the number of tokens of each sequence that are read at once, if sequences are only to be continued; 0
-	// means whole sequences.
+	// Piece is the number of tokens of each sequence that are read at once, if sequences are only
+	// to be continued; 0 means whole sequences.
 	Piece int
 	// Pieces lists the numbers of tokens for which activations are quantized at once when
 	// sequences are continued; see step.Plan.
@@ -253,8 +253,8 @@ func (c *collector) activations(ctx context.Context) (err error) {
 	return nil
 }
 
-// quantizeActivations collects the programs of the activations at some sites. So many of their tokens belong together: those of a
-// sequence, or one where it is not known which.
+// quantizeActivations collects the programs of the activations at some sites. So many of their
+// tokens belong together: those of a sequence, or one where it is not known which.
 func (c *collector) quantizeActivations(ctx context.Context, sites []model.ActivationSite, of int) (map[string]spec.Quantizer, error) {
 	list := map[string]spec.Quantizer{}
 	for _, s := range sites {

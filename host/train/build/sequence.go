@@ -84,8 +84,8 @@ func (c *conversationsInOrder) At(i int64, dst []int32) (int, int64, error) {
 	return n, targets(dst, c.context), nil
 }
 
-// separate fills dst, rows of documents, from windows of tokens, [rows, context+1]. The first token of a document is nobody's
-// target.
+// separate fills dst, rows of documents, from windows of tokens, [rows, context+1]. The first token
+// of a document is nobody's target.
 func separate(dst, windows []int32, context int, info tokenizer.Info) {
 	width := context + 1
 	for i, row := range model.DocumentRows(dst, context) {
@@ -101,8 +101,9 @@ func separate(dst, windows []int32, context int, info tokenizer.Info) {
 	}
 }
 
-// numberDocuments fills segments with the numbers of the documents in a window of tokens, from 0: one begins at a begin
-// token and behind an end token. Where both are the same token, documents have no end token, as dataset.Writer writes them.
+// numberDocuments fills segments with the numbers of the documents in a window of tokens, from 0:
+// one begins at a begin token and behind an end token. Where both are the same token, documents
+// have no end token, as dataset.Writer writes them.
 func numberDocuments(segments, window []int32, info tokenizer.Info) {
 	ends := info.EOS != tokenizer.NoToken && info.EOS != info.BOS
 	number := int32(0)

@@ -30,7 +30,8 @@ func roleOfWeight(p architecture.Param) string {
 	return config.RoleHead // a tied one is the embedding
 }
 
-// headsOfWeight returns the heads of attention that the columns and the rows of a weight are made of.
+// headsOfWeight returns the heads of attention that the columns and the rows of a weight are made
+// of.
 func (c *collector) headsOfWeight(name string) (columns, rows int) {
 	m := c.Config.Model
 	switch {

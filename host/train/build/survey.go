@@ -54,8 +54,8 @@ func Survey(ctx context.Context, list []*config.Config, finder *plugin.Finder, o
 	return out
 }
 
-// surveyKey returns a text that two configurations share when the same data, model and plugins have the same to check in
-// both.
+// surveyKey returns a text that two configurations share when the same data, model and plugins have
+// the same to check in both.
 func surveyKey(cfg *config.Config) (string, error) {
 	c := *cfg
 	c.Seed = 0
@@ -99,10 +99,10 @@ func check(ctx context.Context, cfg *config.Config, running *pool) (trainingInpu
 	return trainingInputs{programs: programs.Hashes(), data: cfg.Data}, nil
 }
 
-// Hashes returns the SHA-256 of every program, by role and name. A run depends on these,
-// and not on the executables that returned the programs: it can be continued with a
-// plugin that was built anew, as long as that returns the same programs. Programs of later phases have the first step in their
-// names.
+// Hashes returns the SHA-256 of every program, by role and name. A run depends on these, and not on
+// the executables that returned the programs: it can be continued with a plugin that was built
+// anew, as long as that returns the same programs. Programs of later phases have the first step in
+// their names.
 func (p *Programs) Hashes() map[string]string {
 	hashes := map[string]string{}
 	since := ""

@@ -126,8 +126,9 @@ func FindPlugins(cfg *config.Config, plugins []*config.Plugin, search rundir.Sea
 	return nil
 }
 
-// LearnedTokens are the tokens at which texts begin and end by what a run trains on: those of documents, or the one that ends a
-// turn of a conversation by the template among the files of the tokenizer.
+// LearnedTokens are the tokens at which texts begin and end by what a run trains on: those of
+// documents, or the one that ends a turn of a conversation by the template among the files of the
+// tokenizer.
 func LearnedTokens(cfg *config.Config, files map[string][]byte, tok tokenizer.Tokenizer) huggingface.Tokens {
 	known := func(id int32) []int32 {
 		return slices.DeleteFunc([]int32{id}, func(id int32) bool { return id == tokenizer.NoToken })
@@ -142,8 +143,8 @@ func LearnedTokens(cfg *config.Config, files map[string][]byte, tok tokenizer.To
 	return huggingface.Tokens{Begin: known(tok.Info().BOS), End: known(tok.Info().EOS)}
 }
 
-// Beginning are the tokens of a document that begins with a text: with the begin token in front where the model learned
-// from documents with it, or where the tokenizer puts it before every text.
+// Beginning are the tokens of a document that begins with a text: with the begin token in front
+// where the model learned from documents with it, or where the tokenizer puts it before every text.
 func Beginning(cfg *config.Config, tok tokenizer.Tokenizer, text string) ([]int32, error) {
 	ids, err := tok.Encode(text)
 	learned := !cfg.Untrained() && cfg.Data.Kind == config.KindText

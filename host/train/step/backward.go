@@ -25,8 +25,9 @@ func (s OperandSite) String() string {
 	return string(s.Product) + " " + string(s.Role) + " " + s.Name
 }
 
-// BackwardSites lists the operands of the products in the backward pass of all layers in blocks whose activations or weights
-// may be quantized, with their shapes, in a micro-batch of batch sequences.
+// BackwardSites lists the operands of the products in the backward pass of all layers in blocks
+// whose activations or weights may be quantized, with their shapes, in a micro-batch of batch
+// sequences.
 func BackwardSites(m model.Model, batch, context int) (sites []OperandSite, shapes [][]int) {
 	outputs := map[string]int{}
 	for _, p := range m.Params() {
@@ -52,8 +53,8 @@ func inputSites(m model.Model, batch, context int) []model.ActivationSite {
 	return slices.DeleteFunc(m.ActivationSites(batch, context), func(s model.ActivationSite) bool { return !s.OfBlock() })
 }
 
-// quantizeBackward has the model's layers quantize the operands of their backward pass. in has the nodes of the weights
-// that the forward pass reads, and of the keys.
+// quantizeBackward has the model's layers quantize the operands of their backward pass. in has the
+// nodes of the weights that the forward pass reads, and of the keys.
 func (p *Plan) quantizeBackward(in update.Nodes) {
 	if len(p.Backward) == 0 {
 		return

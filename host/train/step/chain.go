@@ -23,9 +23,10 @@ func (c *Compiled) Step(s *State, batches [][]int32, set Settings) (Result, erro
 }
 
 // Run runs one optimizer step on the plan's Accumulate micro-batches, whose buffers are freed.
-// Parameters and states are replaced in s. If the loss or the gradient's norm is not finite, s keeps
-// its values (though perhaps in new buffers), and the result says Skipped. After an error during the
-// update, s is no longer consistent, because its buffers were donated ([State.Consistent]).
+// Parameters and states are replaced in s. If the loss or the gradient's norm is not finite, s
+// keeps its values (though perhaps in new buffers), and the result says Skipped. After an error
+// during the update, s is no longer consistent, because its buffers were donated
+// ([State.Consistent]).
 func (c *Compiled) Run(s *State, b *Batches, set Settings) (Result, error) {
 	defer b.Close()
 	run := c.runChain
@@ -164,7 +165,8 @@ func (c *Compiled) runGradients(t update.Tensors, b *Batches, step int, kind gra
 	return sums, nil
 }
 
-// runFinish replaces the summed gradients in t by mean gradients, and stores their norms in the result.
+// runFinish replaces the summed gradients in t by mean gradients, and stores their norms in the
+// result.
 func (c *Compiled) runFinish(t update.Tensors, res *Result) error {
 	e, err := c.finish()
 	if err != nil {
@@ -200,9 +202,10 @@ func (c *Compiled) collect(t update.Tensors, set Settings, res *Result) (update.
 	return scalars, nil
 }
 
-// refresh renews the preconditioners that are due at this update. First it puts the results of earlier refreshes in place
-// that take effect now. If refreshes are due, all optimizers then observe the gradient, and the refreshes run. observed
-// reports whether the optimizers have observed, because the update must not do so a second time.
+// refresh renews the preconditioners that are due at this update. First it puts the results of
+// earlier refreshes in place that take effect now. If refreshes are due, all optimizers then
+// observe the gradient, and the refreshes run. observed reports whether the optimizers have
+// observed, because the update must not do so a second time.
 func (c *Compiled) refresh(s *State, t update.Tensors, set Settings, scalars update.Scalars, res *Result) (observed bool, err error) {
 	late, err := c.refresher.Install(&s.Pending, t, set.Step)
 	res.FailedRefreshes = late
@@ -217,8 +220,8 @@ func (c *Compiled) refresh(s *State, t update.Tensors, set Settings, scalars upd
 	return true, err
 }
 
-// runUpdate runs a variant of the update, which replaces parameters and states in t. Among the variants is the observation
-// alone, which replaces states only.
+// runUpdate runs a variant of the update, which replaces parameters and states in t. Among the
+// variants is the observation alone, which replaces states only.
 func (c *Compiled) runUpdate(t update.Tensors, kind updateKind, scalars update.Scalars, res *Result) error {
 	u, err := c.update(kind)
 	if u == nil || err != nil {
@@ -297,8 +300,8 @@ func (b *Batches) Close() {
 	b.all, b.each = nil, nil
 }
 
-// uploadStacked uploads all micro-batches as one tensor, the input of a step as one executable, if it has not yet been
-// uploaded.
+// uploadStacked uploads all micro-batches as one tensor, the input of a step as one executable, if
+// it has not yet been uploaded.
 func (b *Batches) uploadStacked() (*engine.Buffer, error) {
 	if b.all != nil {
 		return b.all, nil
@@ -317,7 +320,8 @@ func (b *Batches) uploadStacked() (*engine.Buffer, error) {
 	return b.all, err
 }
 
-// uploadSeparate uploads each micro-batch as a tensor of its own, as the chain reads them, if that was not yet done.
+// uploadSeparate uploads each micro-batch as a tensor of its own, as the chain reads them, if that
+// was not yet done.
 func (b *Batches) uploadSeparate() ([]*engine.Buffer, error) {
 	for len(b.each) < len(b.host) {
 		t, err := b.c.uploadBatch(b.host[len(b.each)])

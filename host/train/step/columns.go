@@ -14,8 +14,9 @@ import (
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
-// Quantizers may compute their initial values from statistics of the columns of both operands of a product. They are those of the
-// model in full precision on the first batch, and both operands have the same ones.
+// Quantizers may compute their initial values from statistics of the columns of both operands of a
+// product. They are those of the model in full precision on the first batch, and both operands have
+// the same ones.
 
 func (p *Plan) calibratedGroups() []operandGroup {
 	return slices.DeleteFunc(operandGroups(p.Model.ActivationSites(p.Batch, p.Context)), func(g operandGroup) bool {
@@ -23,7 +24,8 @@ func (p *Plan) calibratedGroups() []operandGroup {
 	})
 }
 
-// checkColumns refuses quantizers that take statistics of the other operand where the model has none.
+// checkColumns refuses quantizers that take statistics of the other operand where the model has
+// none.
 func (p *Plan) checkColumns() error {
 	groups := p.calibratedGroups()
 	for _, t := range p.quantizedParams() {
@@ -51,7 +53,8 @@ func (p *Plan) columnSpecs() (specs []engine.Spec) {
 	return specs
 }
 
-// columnsFor are the statistics for a weight or an activation site, among the nodes of a stage; nil if its quantizer takes none.
+// columnsFor are the statistics for a weight or an activation site, among the nodes of a stage; nil
+// if its quantizer takes none.
 func (p *Plan) columnsFor(operand string, in update.Nodes) lower.Columns {
 	for _, g := range p.calibratedGroups() {
 		if g.has(operand) {

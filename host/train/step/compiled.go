@@ -12,9 +12,10 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// Compiled holds the compiled programs of a step, one for each stage of its plan. Each program is compiled when first
-// needed, or by [Compiled.Prepare]: the forms of the update, the evaluation and the measures exist only in runs that
-// use them. A Compiled is not safe for concurrent use, except for [Compiled.Load].
+// Compiled holds the compiled programs of a step, one for each stage of its plan. Each program is
+// compiled when first needed, or by [Compiled.Prepare]: the forms of the update, the evaluation and
+// the measures exist only in runs that use them. A Compiled is not safe for concurrent use, except
+// for [Compiled.Load].
 type Compiled struct {
 	dev  *engine.Device
 	plan Plan
@@ -120,8 +121,8 @@ func (c *Compiled) Prepare(pareto bool) error {
 			kinds = append(kinds, updateKind{mode: mode, part: cage.Probing, probes: due})
 			kind := updateKind{mode: mode, part: cage.Updating, probes: due}
 			for _, kind.statistics = range []bool{false, true}[:1+min(1, len(p.quantizedParams()))] {
-				// Beside a step that is one executable, the chain runs the steps with refreshes, and
-				// those between a refresh and its late effect.
+				// Beside a step that is one executable, the chain runs the steps with refreshes,
+				// and those between a refresh and its late effect.
 				if !c.isSingle() || c.refresher.Late() || pareto || due != "" {
 					kinds = append(kinds, kind)
 				}

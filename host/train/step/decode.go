@@ -86,7 +86,8 @@ func (d *Decoder) Next(tokens []int32) ([]float32, error) {
 	if _, ok := c.evaluationPlan.Pieces[len(tokens)]; !ok && len(c.plan.Activations) > 0 {
 		return nil, fmt.Errorf("step: activations are quantized, but there are no quantizers for %d tokens at once", len(tokens))
 	}
-	// In the host's memory the next token of sequences that have all begun is read faster without a graph.
+	// In the host's memory the next token of sequences that have all begun is read faster without a
+	// graph.
 	if _, ok := c.plan.Model.(model.Network); ok && n == 1 && c.dev.SharesMemory() && int(slices.Max(d.first)) <= d.start {
 		return d.nextToken(tokens)
 	}
@@ -197,7 +198,8 @@ func (e *Evaluator) quantizeActivation(site model.ActivationSite, tokens int, x 
 // Piece is how many tokens of a prompt are read at once.
 const Piece = 64
 
-// Pieces are the numbers of tokens that are read at once to continue so many sequences; see [Plan.Pieces].
+// Pieces are the numbers of tokens that are read at once to continue so many sequences; see
+// [Plan.Pieces].
 func Pieces(sequences int) []int {
 	if sequences == 0 {
 		return nil
@@ -205,8 +207,8 @@ func Pieces(sequences int) []int {
 	return []int{Piece * sequences, sequences}
 }
 
-// Begin reads prompts, as [generate.Model] says. Shorter prompts have padding in front, and the longest has some where it is not a whole
-// number of pieces.
+// Begin reads prompts, as [generate.Model] says. Shorter prompts have padding in front, and the
+// longest has some where it is not a whole number of pieces.
 func (e *Evaluator) Begin(prompts [][]int32, length int) (generate.Sequences, []float32, error) {
 	longest := 0
 	for _, p := range prompts {

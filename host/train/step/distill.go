@@ -12,9 +12,9 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// Distillation describes a teacher and what the model learns from it. The teacher reads the same batches, without
-// quantization and with parameters that nothing changes. These parameters are not part of the state:
-// [Compiled.LoadTeacher] loads them.
+// Distillation describes a teacher and what the model learns from it. The teacher reads the same
+// batches, without quantization and with parameters that nothing changes. These parameters are not
+// part of the state: [Compiled.LoadTeacher] loads them.
 type Distillation struct {
 	model.Distillation
 	Teacher model.Language
@@ -78,8 +78,8 @@ func (c *Compiled) addTeacher(t update.Tensors) (done func(), err error) {
 	}, nil
 }
 
-// microBatchLoss builds the mean loss of a micro-batch, which is differentiated, and the vector of what the host reads of it:
-// that loss, or divergence and cross-entropy, of which it is made.
+// microBatchLoss builds the mean loss of a micro-batch, which is differentiated, and the vector of
+// what the host reads of it: that loss, or divergence and cross-entropy, of which it is made.
 func (p *Plan) microBatchLoss(in update.Nodes, kind gradientKind, q model.ActivationQuantizer) (loss, read *graph.Node) {
 	params, batch := p.weightNodes(in, kind.full), in[tokensName]
 	if kind.sampled {
@@ -95,13 +95,15 @@ func (p *Plan) microBatchLoss(in update.Nodes, kind gradientKind, q model.Activa
 	for _, t := range p.teacherParams() {
 		teacher = append(teacher, in[teacherParam(t.Name)])
 	}
-	// The teacher comes first, so that its activations are gone before there are those that the backward pass needs.
+	// The teacher comes first, so that its activations are gone before there are those that the
+	// backward pass needs.
 	logits := d.Teacher.BatchLogits(teacher, batch, nil)
 	out := p.Model.(model.Language).Distilled(params, batch, logits, q, d.Distillation)
 	return out.Loss, graph.Concatenate([]*graph.Node{graph.Reshape(out.Divergence, 1), graph.Reshape(out.CrossEntropy, 1)}, 0)
 }
 
-// lossCount returns how many means over a micro-batch the host reads: the loss, or divergence and cross-entropy.
+// lossCount returns how many means over a micro-batch the host reads: the loss, or divergence and
+// cross-entropy.
 func (p *Plan) lossCount() int {
 	if p.Distillation == nil {
 		return 1

@@ -23,7 +23,8 @@ type Evaluator struct {
 	c *Compiled
 	s *State
 	t update.Tensors // those of the state, or in their place those of given, and the quantized weights
-	// given are the tensors that optimizers give for evaluation, by the names of those that are trained.
+	// given are the tensors that optimizers give for evaluation, by the names of those that are
+	// trained.
 	given update.Tensors
 
 	network *decode.Network // nil until a decoder reads a single token
@@ -91,7 +92,8 @@ func (e *Evaluator) Losses(tokens []int32) ([]float32, error) {
 	return e.runStage("losses", e.c.evaluationPlan.lossStage, update.Tensors{tokensName: t})
 }
 
-// runStage runs a stage on the parameters and a batch, and downloads the output that has the stage's name.
+// runStage runs a stage on the parameters and a batch, and downloads the output that has the
+// stage's name.
 func (e *Evaluator) runStage(name string, s func() stage, batch update.Tensors) ([]float32, error) {
 	exec, err := e.c.compileOnce(name, s)
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 )
 
 // A model of eight tokens learns one sequence by heart, by plain gradient descent.
-// Plans of real runs are made by package assembly.
+// Plans of real runs are made by package build.
 func Example() {
 	device, err := engine.Open(device.CPU, engine.Options{})
 	if err != nil {

@@ -18,7 +18,7 @@ type gradientKind struct {
 	full  bool // without quantization
 	sum   bool // running sums of the gradients come in and go out
 	local bool // of one replica, without the sum over all of them
-	// sampled says that labels are drawn from the predictions, in the place of those of the batch.
+	// sampled says that labels are drawn from the predictions, instead of those of the batch.
 	sampled bool
 }
 
@@ -31,8 +31,8 @@ func (p *Plan) gradientTensors(full bool) []Tensor {
 	return append(p.params(), p.activationQuantizerParameters()...)
 }
 
-// summed are the tensors whose sums, or maxima, over micro-batches a step computes, with the names of the sums: the gradients, and the
-// next states of the quantizers of activations.
+// summed are the tensors whose sums, or maxima, over micro-batches a step computes, with the names
+// of the sums: the gradients, and the next states of the quantizers of activations.
 func (p *Plan) summed(full bool) []Tensor {
 	list := p.gradientTensors(full)
 	if !full {
@@ -169,9 +169,9 @@ func (p *Plan) gradients(kind gradientKind, in update.Nodes) update.Nodes {
 	return out
 }
 
-// accumulateGradients builds the graph of all micro-batches on one replica. It returns their losses, in the order in which
-// the host reads them, and what [Plan.summed] lists. in has what the forward pass reads, and the tokens and keys of
-// all micro-batches.
+// accumulateGradients builds the graph of all micro-batches on one replica. It returns their
+// losses, in the order in which the host reads them, and what [Plan.summed] lists. in has what the
+// forward pass reads, and the tokens and keys of all micro-batches.
 func (p *Plan) accumulateGradients(g *graph.Graph, in update.Nodes) update.Nodes {
 	kind := gradientKind{full: p.FullPrecision, local: true}
 	reads, own := p.gradientSpecs(kind.full), p.batchSpecs(kind.full)
@@ -234,9 +234,10 @@ func whole(x *graph.Node, divided bool) *graph.Node {
 	return x
 }
 
-// finishStage maps the summed gradients to the mean gradients of everything that is
-// trained, through the backward passes of the weight quantizers, and to the vector of
-// their squared norms, and the summed states of the quantizers of activations to their means. quantize is the stage whose values and residuals it reads.
+// finishStage maps the summed gradients to the mean gradients of everything that is trained,
+// through the backward passes of the weight quantizers, and to the vector of their squared norms,
+// and the summed states of the quantizers of activations to their means. quantize is the stage
+// whose values and residuals it reads.
 func (p *Plan) finishStage(quantize *executable) stage {
 	specs := inputSpecs(p.summed(p.FullPrecision), asNamed, true)
 	if quantize != nil && !p.FullPrecision { // otherwise the gradients are those of the parameters already
@@ -304,12 +305,13 @@ func (p *Plan) meanGradients(in update.Nodes) update.Nodes {
 	return out
 }
 
-// A device with several replicas gives each of them an equal part of the sequences of a micro-batch, so that the mean over
-// the replicas is the mean over the batch. Parameters and states are the same on all of them. They stay so, because the
-// gradients are summed over the replicas before the update.
+// A device with several replicas gives each of them an equal part of the sequences of a
+// micro-batch, so that the mean over the replicas is the mean over the batch. Parameters and states
+// are the same on all of them. They stay so, because the gradients are summed over the replicas
+// before the update.
 
-// reduceReplicas puts the mean of the losses over the replicas in the place of the losses of one, and likewise the sums and maxima of
-// what a step sums, unless they are sums by rows already.
+// reduceReplicas replaces the losses of one replica by their mean over all, and
+// likewise the sums and maxima of what a step sums, unless they are sums by rows already.
 func (p *Plan) reduceReplicas(full bool, out update.Nodes) {
 	n := engine.Replicas(out[lossName].Graph())
 	if n == 1 {

@@ -26,7 +26,7 @@ func sgdConfig(t testing.TB, overrides ...string) *config.Config {
 }
 
 // planOf is the plan of a configuration with a quantizer and an optimizer of the
-// test's own in the place of plugins; a nil quantizer quantizes nothing.
+// test's own instead of plugins; a nil quantizer quantizes nothing.
 func planOf(t testing.TB, cfg *config.Config, q sdk.Quantizer, o sdk.Optimizer) step.Plan {
 	t.Helper()
 	m, err := build.Model(cfg)

@@ -7,20 +7,22 @@ import (
 	"github.com/cage-qat/cage/host/compute/engine"
 )
 
-// Memory is what the steps of a training need of each device's memory by the device's compiler, in bytes.
+// Memory is what the steps of a training need of each device's memory by the device's compiler, in
+// bytes.
 type Memory struct {
 	State     int64 // parameters and the states of optimizers and quantizers, which are there all the time
 	Temporary int64 // values inside the program that needs most
-	// Other is the rest of what it reads and returns, such as tokens and a teacher, and its code. Where a step is several
-	// programs, quantized weights and gradients, which one program leaves for the next, are among it.
+	// Other is the rest of what it reads and returns, such as tokens and a teacher, and its code.
+	// Where a step is several programs, quantized weights and gradients, which one program leaves
+	// for the next, are among it.
 	Other int64
 }
 
 // Total returns the sum of what is in the device's memory.
 func (m Memory) Total() int64 { return m.State + m.Temporary + m.Other }
 
-// CompiledMemory compiles, of the programs of a step, only the one that needs most memory, and returns what steps need. It
-// returns false if the device's compiler does not tell.
+// CompiledMemory compiles, of the programs of a step, only the one that needs most memory, and
+// returns what steps need. It returns false if the device's compiler does not tell.
 func CompiledMemory(dev *engine.Device, plan Plan) (Memory, bool, error) {
 	c, err := uncompiled(dev, plan)
 	if err != nil {

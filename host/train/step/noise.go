@@ -20,10 +20,11 @@ import (
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
-// Quantizers may take what changes from step to step: the number of the step, and keys of random bits. The keys are computed
-// on the host, from the seed of the run, the step, the micro-batch and the name of what is quantized, and uploaded as one tensor
-// for all weights and one for all activations. So a run that is resumed draws the same numbers, and a run whose quantizers
-// take nothing of this computes what it always has.
+// Quantizers may take what changes from step to step: the number of the step, and keys of random
+// bits. The keys are computed on the host, from the seed of the run, the step, the micro-batch and
+// the name of what is quantized, and uploaded as one tensor for all weights and one for all
+// activations. So a run that is resumed draws the same numbers, and a run whose quantizers take
+// nothing of this computes what it always has.
 
 // Names of the tensors that are uploaded for quantizers.
 const (
@@ -87,8 +88,8 @@ var labelKeys = []key{newKey("labels", "labels", false)}
 // takes is a quantizer, or that of an operand: Takes reports whether its program has an input.
 type takes interface{ Takes(input string) bool }
 
-// keysOf lists the keys that a quantizer takes. name is that of its site in graphs; its noise belongs to owner, and the shared
-// noise to product.
+// keysOf lists the keys that a quantizer takes. name is that of its site in graphs; its noise
+// belongs to owner, and the shared noise to product.
 func keysOf(q takes, name, owner, product string) (list []key) {
 	if q.Takes(spec.InputNoise) {
 		list = append(list, newKey(program.KindNoise.Of(name), owner, false))
@@ -197,7 +198,7 @@ func (c *Compiled) addStepInputs(t update.Tensors, step int) (err error) {
 	return nil
 }
 
-// addBatchKeys uploads keys for the micro-batches first, …, end − 1, in place of those of others.
+// addBatchKeys uploads keys for the micro-batches first, …, end − 1, instead of those of others.
 // dims are the dimensions on a replica before those of one micro-batch.
 func (c *Compiled) addBatchKeys(t update.Tensors, name string, keys []key, step, first, end int, dims ...int) (err error) {
 	if len(keys) == 0 {

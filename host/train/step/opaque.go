@@ -7,7 +7,8 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// Opaque computes the directions of some tensors outside of all programs, in host memory of its own.
+// Opaque computes the directions of some tensors outside of all programs, in host memory of its
+// own.
 type Opaque interface {
 	// Given returns where x and the gradient of a tensor are to be put before Step.
 	Given(tensor string) (x, gradient []float32)

@@ -25,12 +25,12 @@ const (
 )
 
 // keepOperandsRotated replaces the quantizers of operands that may stay rotated by such as do not
-// rotate back: those of groups whose members are all rotated alike, where forward and backward passes
-// then need fewer rotations. The rotation that restores Q(x) for a correction or a measure does not
-// count, because a run with λ = 0 has to compute the same as one without a method. The update of a
-// weight needs Q(x) itself, so its rule gets the rotation. Where the backward pass quantizes x and W
-// themselves, which are not rotated, nothing stays rotated. The maps and lists of the caller's plan
-// are not changed.
+// rotate back: those of groups whose members are all rotated alike, where forward and backward
+// passes then need fewer rotations. The rotation that restores Q(x) for a correction or a measure
+// does not count, because a run with λ = 0 has to compute the same as one without a method. The
+// update of a weight needs Q(x) itself, so its rule gets the rotation. Where the backward pass
+// quantizes x and W themselves, which are not rotated, nothing stays rotated. The maps and lists of
+// the caller's plan are not changed.
 func (p *Plan) keepOperandsRotated() error {
 	if p.Rotations == FullRotations || p.Unquantized && len(p.Backward) > 0 || len(p.Activations) == 0 || len(p.Weights) == 0 {
 		return nil
@@ -84,8 +84,8 @@ groups:
 	return nil
 }
 
-// An operandGroup consists of activation sites and weights that are multiplied with each other and with no others. Either
-// all of them stay rotated or none.
+// An operandGroup consists of activation sites and weights that are multiplied with each other and
+// with no others. Either all of them stay rotated or none.
 type operandGroup struct {
 	sites   []model.ActivationSite
 	weights []string
@@ -147,8 +147,9 @@ func (o operand) keepRotated() (*lower.Rotated, error) {
 	return u, nil
 }
 
-// findCodes finds the weights in blocks whose products are computed from codes. The device must multiply codes, and both the weight
-// and the activation that it is multiplied with must have them. Weights that are gathered have none: their values are.
+// findCodes finds the weights in blocks whose products are computed from codes. The device must
+// multiply codes, and both the weight and the activation that it is multiplied with must have them.
+// Weights that are gathered have none: their values are.
 func (p *Plan) findCodes(d *engine.Device) {
 	p.codes = map[string][]engine.Spec{}
 	if p.Shard == device.ShardFull && p.replicas > 1 {

@@ -31,8 +31,8 @@ type Plan struct {
 	Backward map[OperandSite]lower.Operand
 	// Seed determines the random bits of quantizers, with the number of the step.
 	Seed uint64
-	// Pieces holds the quantizers of activations for [Decoder.Next], by the number of tokens that it is given. Each
-	// entry is a map like Activations. They are used for evaluation only.
+	// Pieces holds the quantizers of activations for [Decoder.Next], by the number of tokens that
+	// it is given. Each entry is a map like Activations. They are used for evaluation only.
 	Pieces map[int]map[string]lower.Quantizer
 	// Rules holds the update rules: one for every parameter, in the model's order, then
 	// one for every trained parameter of a quantizer, in the order of [Plan.Trained].
@@ -53,12 +53,13 @@ type Plan struct {
 	RefreshDelay map[string]int
 	// Opaque holds the optimizers that are no programs, by the names of their rules.
 	Opaque map[string]Opaque
-	// Search finds the states of quantizers that search, by the names of their weights. Only trainings
-	// have it.
+	// Search finds the states of quantizers that search, by the names of their weights. Only
+	// trainings have it.
 	Search map[string]Search
 	// OneGraph runs updates as one graph, also on the CPU; see [update.Options].
 	OneGraph bool
-	// Unquantized quantizes x and W for the products of the backward pass, in the place of Q(x) and Q(W).
+	// Unquantized quantizes x and W for the products of the backward pass, in the place of Q(x) and
+	// Q(W).
 	Unquantized bool
 	// Rotations says what products do with operands that are rotated alike.
 	Rotations Rotations
@@ -111,7 +112,8 @@ func (p *Plan) check() error {
 	return nil
 }
 
-// forEvaluation returns the plan with the quantizers of evaluation, nil if they are those of training.
+// forEvaluation returns the plan with the quantizers of evaluation, nil if they are those of
+// training.
 func (p *Plan) forEvaluation() (*Plan, error) {
 	e, differs := *p, false
 	replace := func(list map[string]lower.Quantizer) (map[string]lower.Quantizer, error) {
@@ -170,8 +172,8 @@ func (p *Plan) activationQuantizerParameters() []Tensor {
 	return distinct(p.ofActivations(parametersOf))
 }
 
-// ofWeights and ofActivations join what list gives for each quantizer of weights, in the order of the parameters, or of
-// activations, in the order of the sites.
+// ofWeights and ofActivations join what list gives for each quantizer of weights, in the order of
+// the parameters, or of activations, in the order of the sites.
 func (p *Plan) ofWeights(list func(q lower.Quantizer, site string) []Tensor) (all []Tensor) {
 	for _, param := range p.Model.Params() {
 		if q := p.Weights[param.Name]; q != nil {
@@ -198,8 +200,8 @@ func parametersOf(q lower.Quantizer, site string) []Tensor {
 	return list
 }
 
-// quantizerStates lists the state tensors of the quantizers, with their names in checkpoints: first those for weights, then those for
-// activations.
+// quantizerStates lists the state tensors of the quantizers, with their names in checkpoints: first
+// those for weights, then those for activations.
 func (p *Plan) quantizerStates() []Tensor {
 	return append(p.weightQuantizerStates(), p.activationQuantizerStates()...)
 }
@@ -252,7 +254,8 @@ type Result struct {
 	// Uncorrected names the quantized tensors that the method left alone because their
 	// residual is not finite.
 	Uncorrected []string
-	// Counts are what the method has counted in the step, by name, over all tensors; nil if it counted nothing.
+	// Counts are what the method has counted in the step, by name, over all tensors; nil if it
+	// counted nothing.
 	Counts map[string]float64
 	// Rates are those of the tensors whose optimizers have rates of their own, by name.
 	Rates map[string]float64
@@ -262,8 +265,8 @@ type Result struct {
 	// ParetoSTE and Pareto are ‖∇f(Q(x)) + λ·e‖ and ‖∇f(x) + λ·e‖ over the
 	// quantized parameters, when asked for; 0 when there are none.
 	ParetoSTE, Pareto float64
-	// Overhead is the time that was not spent on training, but on these measures and on waiting for readers of the state
-	// ([State.Hold]).
+	// Overhead is the time that was not spent on training, but on these measures and on waiting for
+	// readers of the state ([State.Hold]).
 	Overhead time.Duration
 }
 
@@ -279,7 +282,8 @@ func (r *Result) setNorms(squares []float32) {
 
 func finite(v float64) bool { return !math.IsNaN(v) && !math.IsInf(v, 0) }
 
-// checkFinite returns whether loss and norm are finite. If not, the result says that the step is skipped.
+// checkFinite returns whether loss and norm are finite. If not, the result says that the step is
+// skipped.
 func (r *Result) checkFinite() bool {
 	r.Skipped = !finite(r.Loss) || !finite(r.GradNorm)
 	return !r.Skipped

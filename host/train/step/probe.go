@@ -15,11 +15,13 @@ import (
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
-// Optimizers may take a second gradient, at another point or with labels that are drawn from the model. Steps in which one is
-// due run as the chain: the gradient at x, the other points, the gradient there with the same batch and noise, the gradient
-// with drawn labels, and the update. Only gradients are kept of the further passes.
+// Optimizers may take a second gradient, at another point or with labels that are drawn from the
+// model. Steps in which one is due run as the chain: the gradient at x, the other points, the
+// gradient there with the same batch and noise, the gradient with drawn labels, and the update.
+// Only gradients are kept of the further passes.
 
-// dues is a set of the schedules by which probes are due, as a text by which it can be compared; empty means that none is.
+// dues is a set of the schedules by which probes are due, as a text by which it can be compared;
+// empty means that none is.
 type dues string
 
 func dueText(d sdk.Due) string { return fmt.Sprint(d) + ";" }
@@ -41,7 +43,8 @@ func (p *Plan) probesEver(sampled bool) bool {
 	})
 }
 
-// probePatterns lists the sets that are due at updates soon enough to be prepared for. Others are compiled when needed.
+// probePatterns lists the sets that are due at updates soon enough to be prepared for. Others are
+// compiled when needed.
 func (p *Plan) probePatterns() []dues {
 	if !p.probesEver(false) && !p.probesEver(true) {
 		return []dues{""}
@@ -86,7 +89,8 @@ func (c *Compiled) probe(s *State, t update.Tensors, batches *Batches, set Setti
 	return c.secondGradients(s, t, batches, set, rules, true, res)
 }
 
-// secondGradients adds the second gradients of rules to t. Where there are other points in t, it takes the gradients there.
+// secondGradients adds the second gradients of rules to t. Where there are other points in t, it
+// takes the gradients there.
 func (c *Compiled) secondGradients(s *State, t update.Tensors, batches *Batches, set Settings, rules []cage.Rule, sampled bool, res *Result) error {
 	at := update.Tensors{} // the state at the other points, and what is computed of it
 	for name := range s.Tensors {

@@ -13,9 +13,9 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// quantizeStage maps the quantized parameters and the trained parameters of their
-// quantizers to their values Q(x), rotated where the plan leaves them so, and residuals; in training also to the next states
-// of the quantizers.
+// quantizeStage maps the quantized parameters and the trained parameters of their quantizers to
+// their values Q(x), rotated where the plan leaves them so, and residuals; in training also to the
+// next states of the quantizers.
 func (p *Plan) quantizeStage() stage {
 	specs := inputSpecs(append(p.quantizedParams(), p.weightQuantizerParameters()...), program.KindParam.Of, false)
 	keys := p.weightKeys()
@@ -45,7 +45,8 @@ func (p *Plan) quantizeStage() stage {
 	}}
 }
 
-// setNext adds the next state of a quantizer to out, where name gives the names from those of the state; none if it has no next state.
+// setNext adds the next state of a quantizer to out, where name gives the names from those of the
+// state; none if it has no next state.
 func setNext(out update.Nodes, q lower.Quantizer, site string, next []*graph.Node, name func(kept string) string) {
 	for i, node := range next {
 		out[name(statesOf(q, site)[i].Name)] = node
@@ -61,8 +62,9 @@ func addGradient(out update.Nodes, tensor string, gradient *graph.Node) {
 	out[name] = gradient
 }
 
-// setTrained adds the initial values of the trained parameters of a quantizer to out, and returns what the site then has: a
-// parameter that another site shares and came first with keeps its value, which is in out already, or in in.
+// setTrained adds the initial values of the trained parameters of a quantizer to out, and returns
+// what the site then has: a parameter that another site shares and came first with keeps its value,
+// which is in out already, or in in.
 func setTrained(in, out update.Nodes, q lower.Quantizer, site string, values []*graph.Node) []*graph.Node {
 	for i, t := range parametersOf(q, site) {
 		name := program.KindParam.Of(t.Name)
@@ -75,8 +77,8 @@ func setTrained(in, out update.Nodes, q lower.Quantizer, site string, values []*
 	return values
 }
 
-// activationQuantizer returns the function with which a model's graph quantizes its activations. in has the nodes of the
-// quantizers' trained parameters, and of their keys.
+// activationQuantizer returns the function with which a model's graph quantizes its activations. in
+// has the nodes of the quantizers' trained parameters, and of their keys.
 func activationQuantizer(quantizers map[string]lower.Quantizer, in update.Nodes) model.ActivationQuantizer {
 	if len(quantizers) == 0 {
 		return nil

@@ -83,7 +83,8 @@ func (c *Compiled) quantizedRule(weight string) (cage.Rule, error) {
 	return cage.Rule{}, fmt.Errorf("step: %s is no quantized weight", weight)
 }
 
-// quantizerInputs are what the quantizer of a weight reads: the weight, and the quantizer's trained parameters and state.
+// quantizerInputs are what the quantizer of a weight reads: the weight, and the quantizer's trained
+// parameters and state.
 func quantizerInputs(rule cage.Rule) []engine.Spec {
 	reads := []Tensor{{Name: program.KindParam.Of(rule.Name), Dims: rule.Shape}}
 	for _, t := range rule.Quantizer.Trained {
@@ -120,7 +121,8 @@ const (
 	valueName      = "value"
 )
 
-// activationStage maps an activation of that many tokens, and the trained parameters and state of its quantizer, to its quantized form.
+// activationStage maps an activation of that many tokens, and the trained parameters and state of
+// its quantizer, to its quantized form.
 func activationStage(q lower.Quantizer, site model.ActivationSite, tokens int) stage {
 	specs := []engine.Spec{{Name: activationName, Shape: floatShape(tokens, site.Width)}}
 	specs = append(specs, inputSpecs(parametersOf(q, site.Name), program.KindParam.Of, false)...)
@@ -147,13 +149,13 @@ func (e *executable) quantize(dev *engine.Device, t update.Tensors, x []float32,
 // CodeReader reads the codes and residuals of chosen elements of quantized weights. It
 // quantizes the weights anew and copies only those elements to the host.
 //
-// The codes are the integers that the quantizer's program of evaluation returns, which belong to the
-// domain it quantizes in: with a rotation, code i belongs to element i of the rotated
-// weight. For a quantizer that returns no codes, the bits of the value Q(x) take their
-// place: two elements have the same code exactly when their values are equal, so a code
-// also changes when only the scale does. Residuals are x − Q(x) of the weight's own
-// elements, which is what the correction is made of; with a rotation, residual i and code
-// i belong to the same block but not to the same number.
+// The codes are the integers that the quantizer's program of evaluation returns, which belong to
+// the domain it quantizes in: with a rotation, code i belongs to element i of the rotated weight.
+// For a quantizer that returns no codes, the bits of the value Q(x) take their place: two elements
+// have the same code exactly when their values are equal, so a code also changes when only the
+// scale does. Residuals are x − Q(x) of the weight's own elements, which is what the correction is
+// made of; with a rotation, residual i and code i belong to the same block but not to the same
+// number.
 type CodeReader struct{ exec *executable }
 
 // WeightElements gives the positions of chosen elements in the flat tensor of a weight.

@@ -19,8 +19,8 @@ type Scored struct {
 	Tokens          []int32 // [Rows, Length]
 	Lengths         []int32 // [Rows]
 	Places, Targets []int32
-	// Positions and Parts, [Rows, Length], are set for rows that share a context, which needs plain attention in float32; otherwise they are
-	// nil.
+	// Positions and Parts, [Rows, Length], are set for rows that share a context, which needs plain
+	// attention in float32; otherwise they are nil.
 	Positions, Parts []int32
 }
 

@@ -12,10 +12,11 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// Search finds the states of the quantizers of some weights outside of all programs, in host memory of its own.
+// Search finds the states of the quantizers of some weights outside of all programs, in host memory
+// of its own.
 type Search interface {
-	// Weight, Trained and State return where a weight, and a trained parameter and a state tensor of
-	// its quantizer, are to be put before Search.
+	// Weight, Trained and State return where a weight, and a trained parameter and a state tensor
+	// of its quantizer, are to be put before Search.
 	Weight(weight string) []float32
 	Trained(weight, parameter string) []float32
 	State(weight, state string) []float32
@@ -35,8 +36,9 @@ func (p *Plan) searched(step int) (list []cage.Rule) {
 	return list
 }
 
-// Search finds the states of quantizers that search after this step, once: if it has done so, or no step came since the state
-// was made, it does nothing. The state is as it was after an error, and then Unsearched.
+// Search finds the states of quantizers that search after this step, once: if it has done so, or no
+// step came since the state was made, it does nothing. The state is as it was after an error, and
+// then Unsearched.
 func (c *Compiled) Search(ctx context.Context, s *State, step int) error {
 	if !s.Unsearched {
 		return nil

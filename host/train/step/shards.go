@@ -9,11 +9,12 @@ import (
 	"github.com/cage-qat/cage/host/compute/update"
 )
 
-// Several replicas of a device can share what each would otherwise have whole ([device.Shard]): of a divided tensor each keeps its
-// rows between the stages of a step. All that a stage reads is whole for it, and remembers its rows where it has been gathered from
-// them; what follows from rows is computed by rows where the programs allow it (packages engine and lower). So stages
-// know nothing of this, but for gradients, of which rows are summed, and the weights of a forward pass, which are gathered where they
-// are read.
+// Several replicas of a device can share what each would otherwise have whole ([device.Shard]): of
+// a divided tensor each keeps its rows between the stages of a step. All that a stage reads is
+// whole for it, and remembers its rows where it has been gathered from them; what follows from rows
+// is computed by rows where the programs allow it (packages engine and lower). So stages know
+// nothing of this, but for gradients, of which rows are summed, and the weights of a forward pass,
+// which are gathered where they are read.
 
 // stored are the kinds of tensors, by the first words of their names, that replicas keep by rows.
 var stored = map[device.Shard][]string{
@@ -22,8 +23,8 @@ var stored = map[device.Shard][]string{
 	device.ShardFull:      {"state", "gradient", "probed", "sum", "param", "value", "residual", "point", "evaluated"},
 }
 
-// divided reports whether replicas keep a tensor by rows; see [update.Divided]. Vectors are whole everywhere, such as the gains of
-// norms, and so are the trained parameters of quantizers.
+// divided reports whether replicas keep a tensor by rows; see [update.Divided]. Vectors are whole
+// everywhere, such as the gains of norms, and so are the trained parameters of quantizers.
 func (p *Plan) divided(name string, dims []int) bool {
 	kind, of, _ := strings.Cut(name, "/")
 	return p.replicas > 1 && slices.Contains(stored[p.Shard], kind) && len(dims) > 1 && dims[0]%p.replicas == 0 &&

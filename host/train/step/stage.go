@@ -88,8 +88,8 @@ const (
 	normsName  = "norms" // the squared norms of the gradients, in the order of the rules
 )
 
-// sumName is the name of the gradient, summed over micro-batches, with respect to what the forward pass reads of a trained
-// tensor: its quantized value, or the tensor itself.
+// sumName is the name of the gradient, summed over micro-batches, with respect to what the forward
+// pass reads of a trained tensor: its quantized value, or the tensor itself.
 func sumName(tensor string) string { return "sum/" + tensor }
 
 func residualName(weight string, i int) string { return fmt.Sprintf("residual/%s/%d", weight, i) }
@@ -100,7 +100,8 @@ func nextName(kept string) string { return "next/" + kept }
 
 func asNamed(tensor string) string { return tensor }
 
-// numberedNodes lists the nodes of a weight with the names name(weight, 0), name(weight, 1), … as far as there are any.
+// numberedNodes lists the nodes of a weight with the names name(weight, 0), name(weight, 1), … as
+// far as there are any.
 func numberedNodes(in update.Nodes, name func(weight string, i int) string, weight string) (list []*graph.Node) {
 	for node, ok := in[name(weight, 0)]; ok; node, ok = in[name(weight, len(list))] {
 		list = append(list, node)
@@ -120,8 +121,8 @@ type Tensor struct {
 	Maximum bool        // of the state of a quantizer: over micro-batches and replicas the next one is a maximum, and not a mean
 }
 
-// inputSpecs describes tensors as inputs of a stage, where name gives the name of each in the stage. If they are donated,
-// they are gone after the stage.
+// inputSpecs describes tensors as inputs of a stage, where name gives the name of each in the
+// stage. If they are donated, they are gone after the stage.
 func inputSpecs(list []Tensor, name func(tensor string) string, donated bool) []engine.Spec {
 	var specs []engine.Spec
 	for _, t := range list {
@@ -144,8 +145,9 @@ func (p *Plan) quantizedParams() []Tensor {
 
 func (p *Plan) tensors() []Tensor { return append(p.params(), p.Trained()...) }
 
-// forwardName returns a function from a parameter to the name of the tensor that the forward pass reads in its place: its
-// quantized value, or the parameter itself if it is not quantized or full is set.
+// forwardName returns a function from a parameter to the name of the tensor that the forward pass
+// reads in its place: its quantized value, or the parameter itself if it is not quantized or full
+// is set.
 func (p *Plan) forwardName(full bool) func(parameter string) string {
 	return func(parameter string) string {
 		if _, ok := p.Weights[parameter]; ok && !full {

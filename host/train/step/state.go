@@ -21,16 +21,16 @@ import (
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
-// State is what training carries from step to step, on the device: everything that is
-// trained, and the states of optimizers and quantizers, by their names in checkpoints. Results computed
-// from it while steps go on are in host memory.
+// State is what training carries from step to step, on the device: everything that is trained, and
+// the states of optimizers and quantizers, by their names in checkpoints. Results computed from it
+// while steps go on are in host memory.
 type State struct {
 	Tensors update.Tensors
 	// Pending holds the refreshes whose results are not in place yet. They are among the
 	// tensors that [Compiled.Stored] lists.
 	Pending refresh.Pending
-	// Unsearched says that what searches of quantizers are due after the last step have not been made:
-	// see [Compiled.Search].
+	// Unsearched says that what searches of quantizers are due after the last step have not been
+	// made: see [Compiled.Search].
 	Unsearched bool
 	// inconsistent is set while a step replaces buffers, and stays set if the step fails meanwhile.
 	inconsistent bool
@@ -42,7 +42,8 @@ type State struct {
 // step that is one executable waits before it starts.
 func (s *State) Hold(done <-chan struct{}) { s.held = done }
 
-// replace waits for those who read the state, and marks it as inconsistent, because its tensors are replaced from now on.
+// replace waits for those who read the state, and marks it as inconsistent, because its tensors are
+// replaced from now on.
 func (s *State) replace() {
 	s.wait()
 	s.inconsistent = true
@@ -55,15 +56,16 @@ func (s *State) wait() {
 	}
 }
 
-// Consistent reports whether the state is that after a whole number of steps. A step that failed while replacing
-// parameters and states leaves a mixture of old and new ones, and buffers that are gone.
+// Consistent reports whether the state is that after a whole number of steps. A step that failed
+// while replacing parameters and states leaves a mixture of old and new ones, and buffers that are
+// gone.
 func (s *State) Consistent() bool { return !s.inconsistent }
 
 // Param returns the buffer of a trained tensor.
 func (s *State) Param(tensor string) *engine.Buffer { return s.Tensors[program.KindParam.Of(tensor)] }
 
-// keepState puts the tensors of a state that are in t, on which a step worked, back into the state, and frees the
-// other tensors of t.
+// keepState puts the tensors of a state that are in t, on which a step worked, back into the state,
+// and frees the other tensors of t.
 func keepState(state, t update.Tensors) {
 	for name, b := range t {
 		if _, own := state[name]; own {
@@ -94,7 +96,8 @@ type Stored struct {
 	Read func() ([]float32, error)
 	// Storage is the type that holds them exactly.
 	Storage sdk.Storage
-	// Rows says that these are the rows that this process has; others have those before and behind them.
+	// Rows says that these are the rows that this process has; others have those before and behind
+	// them.
 	Rows bool
 }
 
@@ -111,11 +114,11 @@ func (s *State) Elsewhere() bool {
 	return false
 }
 
-// Stored lists the tensors of a state, for a checkpoint. The results of refreshes that
-// are not in place yet are among them; Stored waits for these ([State.Pending]). So are the
-// tensors that the model is evaluated with, where they are others than those that are trained:
-// a checkpoint can be evaluated without the optimizer. Where other processes have rows of tensors
-// ([State.Elsewhere]), each lists its own, and all call Stored at once: those tensors are computed by all.
+// Stored lists the tensors of a state, for a checkpoint. The results of refreshes that are not in
+// place yet are among them; Stored waits for these ([State.Pending]). So are the tensors that the
+// model is evaluated with, where they are others than those that are trained: a checkpoint can be
+// evaluated without the optimizer. Where other processes have rows of tensors ([State.Elsewhere]),
+// each lists its own, and all call Stored at once: those tensors are computed by all.
 func (c *Compiled) Stored(s *State) []Stored {
 	var out []Stored
 	for _, t := range c.plan.stateTensors() {
@@ -160,7 +163,8 @@ type LoadFunc func(name string) (Tensor, error)
 // ParamName returns the name of a model parameter in checkpoints.
 func ParamName(param string) string { return program.KindParam.Of(param) }
 
-// QuantizerStateName returns the name, in checkpoints, of a state tensor of the quantizer of a weight or activation site.
+// QuantizerStateName returns the name, in checkpoints, of a state tensor of the quantizer of a
+// weight or activation site.
 func QuantizerStateName(site, state string) string {
 	return program.KindQuantizerState.PartOf(site, state)
 }
@@ -180,8 +184,8 @@ func AverageName(name string) string {
 
 func ownerOf(name string) string { return strings.TrimPrefix(name, string(program.KindParam)+"/") }
 
-// LoadQuantizer returns a function that loads what the quantizer of a weight or site takes under the name of an input of its program
-// of evaluation: a trained parameter or a state tensor.
+// LoadQuantizer returns a function that loads what the quantizer of a weight or site takes under
+// the name of an input of its program of evaluation: a trained parameter or a state tensor.
 func LoadQuantizer(load LoadFunc) func(site string, q spec.Quantizer, input string) ([]float32, error) {
 	return func(site string, q spec.Quantizer, input string) ([]float32, error) {
 		name := program.KindQuantizerState.PartOf(site, strings.TrimPrefix(input, spec.KeptPrefix))
@@ -195,8 +199,9 @@ func LoadQuantizer(load LoadFunc) func(site string, q spec.Quantizer, input stri
 	}
 }
 
-// LoadParams returns a function that loads the parameters of a model and nothing else. It gets the elements from
-// values, which is given the name of a parameter; they are used before values is called again.
+// LoadParams returns a function that loads the parameters of a model and nothing else. It gets the
+// elements from values, which is given the name of a parameter; they are used before values is
+// called again.
 func LoadParams(m model.Model, values func(param string) ([]float32, error)) LoadFunc {
 	params := map[string]architecture.Param{}
 	for _, p := range m.Params() {
@@ -294,9 +299,10 @@ func (c *Compiled) NewStateFrom(load LoadFunc, tokens []int32) (*State, error) {
 	return c.newState(tokens, c.plan.Rules, 1, c.loadParam(load))
 }
 
-// StartParams makes a state for evaluation with quantizers for which the parameters were not trained. The parameters
-// are loaded; the trained parameters of quantizers get the values with which a training would begin. For quantizers of
-// activations these would depend on a text, so trained parameters there are an error.
+// StartParams makes a state for evaluation with quantizers for which the parameters were not
+// trained. The parameters are loaded; the trained parameters of quantizers get the values with
+// which a training would begin. For quantizers of activations these would depend on a text, so
+// trained parameters there are an error.
 func (c *Compiled) StartParams(load LoadFunc) (*State, error) {
 	if list := c.plan.activationQuantizerParameters(); len(list) > 0 {
 		return nil, fmt.Errorf("%s is a parameter that is trained: this quantizer of activations does nothing useful before", list[0].Name)
@@ -410,8 +416,8 @@ func (c *Compiled) runOnce(s stage, t update.Tensors) error {
 
 // initActivationQuantizers adds the trained parameters and states of the quantizers of activations
 // that t has not yet. Each quantizer gets them from the activations of this batch at its site, for
-// which all quantizers before it are active. With several replicas they are means, or maxima, over the
-// replicas.
+// which all quantizers before it are active. With several replicas they are means, or maxima, over
+// the replicas.
 func (c *Compiled) initActivationQuantizers(t update.Tensors, tokens []int32) error {
 	trained, kept := c.plan.activationQuantizerParameters(), c.plan.activationQuantizerStates()
 	newParameters, newStates := missing(t, trained, program.KindParam.Of), missing(t, kept, asNamed)

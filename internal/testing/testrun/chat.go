@@ -14,7 +14,8 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// ChatFile writes a token file of conversations, each given by its ids and which of them carry loss, and returns its path.
+// ChatFile writes a token file of conversations, each given by its ids and which of them carry
+// loss, and returns its path.
 func ChatFile(t testing.TB, info tokenizer.Info, documents iter.Seq2[[]int32, []bool]) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "train.chat")

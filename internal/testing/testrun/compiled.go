@@ -29,7 +29,7 @@ func Device(t testing.TB) *engine.Device {
 }
 
 // Plan returns the plan of a configuration's step, with programs from the real plugins.
-// model.vocab must be set; the data is not read. pieces are those of assembly.Request.
+// model.vocab must be set; the data is not read. pieces are those of build.Request.
 func Plan(t testing.TB, cfg *config.Config, pieces ...int) step.Plan {
 	t.Helper()
 	m, err := build.Model(cfg)

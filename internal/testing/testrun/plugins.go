@@ -23,8 +23,8 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// pluginsVariable is the environment variable that names a directory with the plugins, built, for tests that run where
-// there is no Go.
+// pluginsVariable is the environment variable that names a directory with the plugins, built, for
+// tests that run where there is no Go.
 const pluginsVariable = "CAGE_TEST_PLUGINS"
 
 // built are the plugins of this repository as executables, by name, built once in a
@@ -68,8 +68,8 @@ func Executables(t testing.TB) map[string]string {
 	return paths
 }
 
-// shared are the plugins that run for all tests of a package with [Main]: to start one takes longer than a small
-// training. nil where each training starts its own.
+// shared are the plugins that run for all tests of a package with [Main]: to start one takes longer
+// than a small training. nil where each training starts its own.
 var shared map[sharedKey]*plugin.Client
 
 var sharing sync.Mutex
@@ -79,7 +79,8 @@ type sharedKey struct {
 	kind sdk.Kind
 }
 
-// share lends a plugin of this repository, which is started when a test needs it first. Others are started as ever.
+// share lends a plugin of this repository, which is started when a test needs it first. Others are
+// started as ever.
 func share(ctx context.Context, exe plugin.Executable, kind sdk.Kind, opts plugin.Options) (*plugin.Client, error) {
 	path := exe.Path
 	if target, err := os.Readlink(path); err == nil {
@@ -105,7 +106,8 @@ func share(ctx context.Context, exe plugin.Executable, kind sdk.Kind, opts plugi
 	return c.Share(), nil
 }
 
-// Main runs the tests of a package with plugins that they share. Then it ends these, and fails if goroutines are left.
+// Main runs the tests of a package with plugins that they share. Then it ends these, and fails if
+// goroutines are left.
 func Main(m *testing.M) {
 	shared = map[sharedKey]*plugin.Client{}
 	goleak.VerifyTestMain(withPlugins{m})
@@ -121,7 +123,8 @@ func (w withPlugins) Run() int {
 	return code
 }
 
-// Finder returns a finder of the plugins of this repository, already built, and shared where the package has [Main].
+// Finder returns a finder of the plugins of this repository, already built, and shared where the
+// package has [Main].
 func Finder(t testing.TB) *plugin.Finder {
 	t.Helper()
 	dir := os.Getenv(pluginsVariable)
@@ -200,7 +203,7 @@ func Alive(pids []int) []int {
 	return list
 }
 
-// alive tells whether a process runs; one that has ended and waits for its parent
+// alive reports whether a process runs; one that has ended and waits for its parent
 // does not.
 func alive(pid int) bool {
 	if syscall.Kill(pid, 0) != nil {

@@ -193,7 +193,8 @@ var Still = []string{`quantizer.plugin="none"`, "train.weight_decay=0", "schedul
 // OtherTokens is the override for a model of the hub that is trained on the bytes of a test.
 const OtherTokens = `data.tokenizer_mismatch="allow"`
 
-// FromHub is a run that starts from a copy of a checkpoint of the hub, and the directory of the copy.
+// FromHub is a run that starts from a copy of a checkpoint of the hub, and the directory of the
+// copy.
 func FromHub(t testing.TB, overrides ...string) (cfg *config.Config, dir string) {
 	t.Helper()
 	top, err := root()
