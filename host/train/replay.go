@@ -63,7 +63,7 @@ func Replay(ctx context.Context, dir string, o ReplayOptions) (*Replayed, error)
 	if o.Finder, o.Logger, err = plugin.Defaults(o.Finder, o.Logger); err != nil {
 		return nil, err
 	}
-	from, to, err := replayWindow(run, o)
+	from, to, err := replayWindow(run, o.From)
 	defer func() { // there are files to close also after an error
 		from.Close()
 		to.Close()
@@ -101,7 +101,7 @@ func Replay(ctx context.Context, dir string, o ReplayOptions) (*Replayed, error)
 
 // replayWindow opens the two checkpoints, which the caller closes, also after an error. The
 // state before the first step has no tensors.
-func replayWindow(run rundir.Dir, o ReplayOptions) (from, to *checkpoint.File, err error) {
+func replayWindow(run rundir.Dir, first *int) (from, to *checkpoint.File, err error) {
 	from, to = &checkpoint.File{}, &checkpoint.File{}
 	entries, err := checkpoint.List(run.Checkpoints())
 	if err != nil {
@@ -110,54 +110,26 @@ func replayWindow(run rundir.Dir, o ReplayOptions) (from, to *checkpoint.File, e
 	if len(entries) == 0 || entries[len(entries)-1].Step == 0 {
 		return from, to, fmt.Errorf("%s has no checkpoint after its first step: there is nothing to compare a replay with", run)
 	}
-	if o.From != nil {
-		// That checkpoint and the one after it; of step 0, which need not be saved, the one after
-		// it.
+	at := max(0, len(entries)-2) // where the window begins
+	if first != nil {
 		steps := checkpoint.Steps(entries)
-		switch at := slices.Index(steps, *o.From); {
-		case *o.From == 0 && at < 0:
-			entries = entries[:1]
-		case at < 0 || at == len(entries)-1:
-			return from, to, fmt.Errorf("%s cannot be replayed from step %d: it has checkpoints of steps %v, of which one after it is needed, too (train.keep)", run, *o.From, steps)
-		default:
-			entries = entries[at : at+2]
+		at = slices.Index(steps, *first)
+		if at == len(entries)-1 || at < 0 && *first > 0 {
+			return from, to, fmt.Errorf("%s cannot be replayed from step %d: it has checkpoints of steps %v, of which one after it is needed, too (train.keep)", run, *first, steps)
 		}
 	}
-	if to, entries, err = newestIntact(entries, o.Logger); err != nil {
-		return from, to, err
-	}
-	if len(entries) > 0 {
-		from, _, err = newestIntact(entries, o.Logger)
-	}
-	if errors.Is(err, checkpoint.ErrDamaged) && o.From == nil {
-		err = nil // from the beginning
-	}
-	if err == nil && o.From != nil && from.Step != *o.From {
-		err = fmt.Errorf("%w: one of those that are needed to replay from step %d", checkpoint.ErrDamaged, *o.From)
-	}
-	for _, f := range []*checkpoint.File{to, from} {
-		if err == nil && f.Meta != nil {
-			err = provenance.CheckOwner(run, f.Step, f.Meta)
+	window := entries[max(0, at):min(len(entries), at+2)]
+	for i, f := range []**checkpoint.File{&to, &from}[:len(window)] {
+		opened, err := checkpoint.Open(window[len(window)-1-i].Path)
+		if err != nil {
+			return from, to, err
+		}
+		*f = opened
+		if err := errors.Join(opened.Verify(), provenance.CheckOwner(run, opened.Step, opened.Meta)); err != nil {
+			return from, to, err
 		}
 	}
-	return from, to, err
-}
-
-func newestIntact(entries []checkpoint.Entry, log hclog.Logger) (*checkpoint.File, []checkpoint.Entry, error) {
-	for i, e := range slices.Backward(entries) {
-		f, err := checkpoint.Open(e.Path)
-		if err == nil {
-			if err = f.Verify(); err == nil {
-				return f, entries[:i], nil
-			}
-			f.Close()
-		}
-		if !errors.Is(err, checkpoint.ErrDamaged) {
-			return &checkpoint.File{}, nil, err
-		}
-		log.Warn("passing over a damaged checkpoint", "path", e.Path, "error", err)
-	}
-	return &checkpoint.File{}, nil, fmt.Errorf("%w: none that is needed is intact", checkpoint.ErrDamaged)
+	return from, to, nil
 }
 
 // prepareReplay makes a run directory in the state of the run at the first checkpoint, and
