@@ -29,29 +29,10 @@ type Law struct {
 	E     float64 `json:"e"`
 }
 
-// QuEST is the fit published with QuEST (Panferov et al. 2025) for Llama-style models of
-// 30M to 800M parameters on C4, with 25, 50 and 100 tokens per parameter.
-var QuEST = Law{A: 8.134031011055859, Alpha: 0.062726522, B: 86.41190623830154, Beta: 0.241288351, E: 0.0014232897805828435}
-
 // Loss returns the loss that the law predicts for n parameters with parameter efficiency
 // eff after d tokens.
 func (l Law) Loss(n, d, eff float64) float64 {
 	return l.A/math.Pow(n*eff, l.Alpha) + l.B/math.Pow(d, l.Beta) + l.E
-}
-
-// Invert returns the parameter efficiency that explains one loss, given the loss of the
-// reference at equal N and D:
-//
-//	eff = (1 + (N^α/A)·(L − L_ref))^(−1/α)
-//
-// It needs only A and α: errors of the law that the reference shares cancel. It is +Inf
-// if the loss is so far below the reference's that no number of parameters explains it.
-func (l Law) Invert(n, loss, reference float64) float64 {
-	x := 1 + math.Pow(n, l.Alpha)/l.A*(loss-reference)
-	if x <= 0 {
-		return math.Inf(1)
-	}
-	return math.Pow(x, -1/l.Alpha)
 }
 
 // Normalized returns the parameter efficiency per bit relative to 16 bits, eff·16/P. It

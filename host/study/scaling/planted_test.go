@@ -171,10 +171,10 @@ func TestFixedLawAndInversion(t *testing.T) {
 	if fit.Reference != nil || math.Abs(fit.Effs[0].Value-p.effs[g]) > 1e-9 || fit.Law != p.law {
 		t.Errorf("%+v, planted was %v", fit.Effs[0], p.effs[g])
 	}
-	if got := p.law.Invert(n, loss, p.law.Loss(n, d, 1)); math.Abs(got-p.effs[g]) > 1e-9 {
+	if got := p.law.invert(n, loss, p.law.Loss(n, d, 1)); math.Abs(got-p.effs[g]) > 1e-9 {
 		t.Errorf("inverted %v, planted was %v", got, p.effs[g])
 	}
-	if got := p.law.Invert(n, 0.1, 9); !math.IsInf(got, 1) {
+	if got := p.law.invert(n, 0.1, 9); !math.IsInf(got, 1) {
 		t.Errorf("a loss that no size explains gives %v", got)
 	}
 }
