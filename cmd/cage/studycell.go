@@ -27,7 +27,7 @@ type plannedCell struct {
 }
 
 func plannedCells(s *study.Study, results []study.Result) []plannedCell {
-	spared, waiting := s.Spare(results)
+	spared, waiting := s.Prune(results)
 	list := make([]plannedCell, len(results))
 	for i, r := range results {
 		c := r.Cell

@@ -38,7 +38,7 @@ type RunOptions struct {
 	Share bool
 	// Elsewhere holds the results of all cells that are kept elsewhere, in the order of the study.
 	// Those that are known are not trained, unless another cell is made of their model, and tables
-	// choose from them as from those here ([Study.Spare]). Nil means none.
+	// choose from them as from those here ([Study.Prune]). Nil means none.
 	Elsewhere []Result
 	// Command is the program, with its first arguments, that trains. It is given the path
 	// of a configuration, --resume, --quiet and --lifeline=TIME. Nil means this executable
@@ -130,7 +130,7 @@ func (s *Study) Plan(ctx context.Context, o RunOptions) (Plan, error) {
 			results[i] = o.Elsewhere[i]
 		}
 	}
-	spared, waiting := s.Spare(results)
+	spared, waiting := s.Prune(results)
 	p.Results = slices.DeleteFunc(p.Results, func(r Result) bool { return spared[r.Cell.ID] && !r.Known() })
 	states := statesOf(p.Results)
 	// A model whose source is missing, and will be trained from the beginning, is stale.

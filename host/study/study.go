@@ -100,7 +100,7 @@ type Best struct {
 	// those that are reported also choose.
 	On map[string][]string `json:"on,omitempty"`
 	// Spare says that of the replicates that are reported only those with the chosen label are
-	// trained, see [Study.Spare].
+	// trained, see [Study.Prune].
 	Spare bool `json:"-"`
 }
 

@@ -100,7 +100,7 @@ best = {axis = "rate", on = {seed = ["0"]}, spare = true}
 			list[i].State, list[i].Summary = study.Done, map[string]float64{"val_loss": float64(r.Cell.Labels["rate"][4])}
 		}
 	}
-	spared, waiting := s.Spare(list)
+	spared, waiting := s.Prune(list)
 	var got []string
 	for _, c := range s.Cells {
 		if spared[c.ID] {

@@ -6,17 +6,17 @@ import (
 	"strings"
 )
 
-// Spare says which cells need no training because of tables whose best has Spare: the runs that
+// Prune returns which cells need no training because of tables whose best has Spare: the runs that
 // would be reported with another label than the chosen one. Results are those of all cells, in the
 // order of the study.
 //
 // A place whose choice is not known yet has one cell for each replicate that waits for it; the
 // others are spared until then. A cell that some table wants all the same is neither.
-func (s *Study) Spare(results []Result) (spared, waiting map[string]bool) {
+func (s *Study) Prune(results []Result) (spared, waiting map[string]bool) {
 	var uses []map[int]use // what each such table says of the cells that it reports
 	for _, t := range s.Tables {
 		if t.Best != nil && t.Best.Spare {
-			uses = append(uses, t.spare(s, results))
+			uses = append(uses, t.prune(s, results))
 		}
 	}
 	of := map[string]use{}
@@ -50,7 +50,7 @@ func (s *Study) Spare(results []Result) (spared, waiting map[string]bool) {
 // Wanted are the results, of all cells in the order of the study, without those that nothing needs
 // and that are not known.
 func (s *Study) Wanted(results []Result) []Result {
-	spared, _ := s.Spare(results)
+	spared, _ := s.Prune(results)
 	return slices.DeleteFunc(slices.Clone(results), func(r Result) bool { return spared[r.Cell.ID] && !r.Known() })
 }
 
@@ -63,8 +63,8 @@ const (
 	left       // left out
 )
 
-// spare says what the table wants of the cells that it reports, by their index.
-func (t *Table) spare(s *Study, results []Result) map[int]use {
+// prune returns what the table wants of the cells that it reports, by their index.
+func (t *Table) prune(s *Study, results []Result) map[int]use {
 	var fixed []string // the axes that tell places apart
 	for _, name := range s.AxisNames() {
 		if name != t.Best.Axis && !slices.Contains(t.Over, name) {
