@@ -15,9 +15,9 @@ import (
 	"github.com/cage-qat/cage/host/model/architecture"
 )
 
-// attend returns the values that each position mixes from those before it and itself, [tokens, width], for x [tokens,
-// width] and the fused weight w of queries, keys and values. norms, if any, normalizes queries and keys, and q quantizes what has a
-// site.
+// attend returns the values that each position mixes from those before it and itself, [tokens,
+// width], for x [tokens, width] and the fused weight w of queries, keys and values. norms, if any,
+// normalizes queries and keys, and q quantizes what has a site.
 func attend(x, w *graph.Node, norms *queryKeyNorm, r *rope, sites blockSites, q ActivationQuantizer) *graph.Node {
 	if r.cached != nil {
 		return attentionCached(x, w, norms, r, sites, q)
@@ -52,8 +52,9 @@ func attendOnce(x, w *graph.Node, norms *queryKeyNorm, r *rope, sites blockSites
 	return projectedAttention(x, w, norms, r)
 }
 
-// projectedAttention is [attend] on tensors [batch, context, heads, size], the order in which the products of a linear layer leave
-// them and in which GPUs compute attention as one operation: nothing large is transposed.
+// projectedAttention is [attend] on tensors [batch, context, heads, size], the order in which the
+// products of a linear layer leave them and in which GPUs compute attention as one operation:
+// nothing large is transposed.
 func projectedAttention(x, w *graph.Node, norms *queryKeyNorm, r *rope) *graph.Node {
 	// In each head of queries and keys all first coordinates come before all second ones.
 	rows := r.toCoordinateOrder(w)
@@ -91,8 +92,8 @@ func softmax(x *graph.Node) *graph.Node {
 	return y
 }
 
-// attentionNatively is the same on the CPU, for queries and keys that are not normalized. Points turn where they are: products of
-// queries and keys do not depend on the order of features.
+// attentionNatively is the same on the CPU, for queries and keys that are not normalized. Points
+// turn where they are: products of queries and keys do not depend on the order of features.
 func attentionNatively(x, w *graph.Node, r *rope) *graph.Node {
 	heads := attention.Heads{Batch: r.batch, Context: r.context, Size: r.size, Pairs: r.pairing == architecture.Interleaved,
 		Parts: []attention.Part{{Heads: r.heads, Turned: true}, {Heads: r.keyHeads, Turned: true}, {Heads: r.keyHeads}}}
@@ -123,8 +124,8 @@ func reshapeShort(x *graph.Node, reshape func(x *graph.Node) *graph.Node) *graph
 	return toFloat32(reshape(engine.ShortOperand(x)))
 }
 
-// projectionGradients returns the adjoints of x and of the fused weight w, given that of the projection x·rowsᵀ. rows is w in
-// the order of coordinates.
+// projectionGradients returns the adjoints of x and of the fused weight w, given that of the
+// projection x·rowsᵀ. rows is w in the order of coordinates.
 func (r *rope) projectionGradients(dProjected, x, w, rows *graph.Node) (dx, dw *graph.Node) {
 	if quantizesBackward(w) { // in the order of the weight, on which blocks and noise depend
 		return linearGradients(transpose(r.toFeatureOrder(transpose(dProjected))), x, w)
@@ -135,8 +136,8 @@ func (r *rope) projectionGradients(dProjected, x, w, rows *graph.Node) (dx, dw *
 	return matMul(dProjected, rows), r.toFeatureOrder(transposedMatMul(dProjected, x))
 }
 
-// splitNatively splits a projection into queries, keys and values, with queries and keys turned, in one pass. They are stored in the
-// precision to which products round them.
+// splitNatively splits a projection into queries, keys and values, with queries and keys turned, in
+// one pass. They are stored in the precision to which products round them.
 func splitNatively(h attention.Heads, joined *graph.Node, turn rotation) []*graph.Node {
 	stored := engine.OperandType(joined.Graph())
 	var shapesOfParts []shapes.Shape
@@ -184,9 +185,10 @@ func (r *rope) joinHeads(x *graph.Node) *graph.Node {
 	return graph.Reshape(x, r.batch*r.context, x.Shape().Dim(2)*r.size)
 }
 
-// rotatePoints turns the points of x [batch, context, heads, size], whose coordinates are the halves of the last axis, forward
-// for direction 1 and back for −1. Both halves are computed at once, each from itself and from the other half in reverse
-// order. If they were computed apart, compilers would write them to memory to join them.
+// rotatePoints turns the points of x [batch, context, heads, size], whose coordinates are the
+// halves of the last axis, forward for direction 1 and back for −1. Both halves are computed at
+// once, each from itself and from the other half in reverse order. If they were computed apart,
+// compilers would write them to memory to join them.
 func (r *rope) rotatePoints(x *graph.Node, turn rotation, direction float32) *graph.Node {
 	dims := x.Shape().Dimensions
 	halves := graph.Reshape(x, dims[0], dims[1], dims[2], 2, r.size/2)
@@ -196,8 +198,8 @@ func (r *rope) rotatePoints(x *graph.Node, turn rotation, direction float32) *gr
 	return graph.Reshape(y, dims...)
 }
 
-// toCoordinateOrder brings the rows of queries and keys of the fused weight, or those of one of the two, [heads·size, n] at
-// least, into the order of coordinates within each head.
+// toCoordinateOrder brings the rows of queries and keys of the fused weight, or those of one of the
+// two, [heads·size, n] at least, into the order of coordinates within each head.
 func (r *rope) toCoordinateOrder(w *graph.Node) *graph.Node { return r.reorder(w, r.size/2, 2) }
 
 // toFeatureOrder is the inverse of toCoordinateOrder.
@@ -218,13 +220,14 @@ func (r *rope) reorder(w *graph.Node, rows, columns int) *graph.Node {
 	return graph.Concatenate([]*graph.Node{out, graph.Slice(w, graph.AxisRange(turned))}, 0)
 }
 
-// An attentionCore returns what each position mixes from the values of those before it and its own, [batch, context,
-// heads, size], for queries [batch, context, heads, size] and keys and values [batch, context, key heads, size], all
-// float32, and the adjoints of the three from that of the result.
+// An attentionCore returns what each position mixes from the values of those before it and its own,
+// [batch, context, heads, size], for queries [batch, context, heads, size] and keys and values
+// [batch, context, key heads, size], all float32, and the adjoints of the three from that of the
+// result.
 type attentionCore func(query, key, value *graph.Node) (mixed *graph.Node, back func(dMixed *graph.Node) (dQuery, dKey, dValue *graph.Node))
 
-// plainCore keeps the weights of every pair of positions for the backward pass. segments are those of the documents in
-// each row, [batch, context], nil for one.
+// plainCore keeps the weights of every pair of positions for the backward pass. segments are those
+// of the documents in each row, [batch, context], nil for one.
 func plainCore(segments *graph.Node) attentionCore {
 	return maskedCore(func(scores *graph.Node) *graph.Node {
 		if segments == nil {
@@ -234,7 +237,8 @@ func plainCore(segments *graph.Node) attentionCore {
 	})
 }
 
-// maskedCore is plainCore with a function that hides keys from queries in scores [batch, key heads, queries, group, keys].
+// maskedCore is plainCore with a function that hides keys from queries in scores [batch, key heads,
+// queries, group, keys].
 func maskedCore(hide func(scores *graph.Node) *graph.Node) attentionCore {
 	return func(query, key, value *graph.Node) (*graph.Node, func(*graph.Node) (*graph.Node, *graph.Node, *graph.Node)) {
 		return scaledCore(1/math.Sqrt(float64(query.Shape().Dim(3))), hide)(query, key, value)
@@ -257,7 +261,8 @@ func scaledCore(scale float64, hide func(scores *graph.Node) *graph.Node) attent
 		return graph.Reshape(mixed, dims...), func(dMixed *graph.Node) (*graph.Node, *graph.Node, *graph.Node) {
 			d := grouped(dMixed)
 			dValue := engine.DotGeneral(weights, []int{2, 3}, []int{0, 1}, d, []int{1, 3}, []int{0, 2})
-			// The adjoint of the scores is weights·(dWeights − Σ weights·dWeights); the sum over keys equals one over features.
+			// The adjoint of the scores is weights·(dWeights − Σ weights·dWeights); the sum over
+			// keys equals one over features.
 			sum := graph.TransposeAllAxes(graph.ReduceAndKeep(graph.Mul(d, mixed), graph.ReduceSum, -1), 0, 2, 1, 3, 4)
 			dWeights := engine.DotGeneral(d, []int{4}, []int{0, 2}, value, []int{3}, []int{0, 2})
 			dProducts := graph.MulScalar(graph.Mul(graph.Sub(dWeights, sum), weights), scale)
@@ -268,8 +273,8 @@ func scaledCore(scale float64, hide func(scores *graph.Node) *graph.Node) attent
 	}
 }
 
-// maskScores hides later keys from a query in scores [batch, key heads, queries, group, keys], and those that visible
-// [batch, queries, keys] leaves out; nil: none.
+// maskScores hides later keys from a query in scores [batch, key heads, queries, group, keys], and
+// those that visible [batch, queries, keys] leaves out; nil: none.
 func maskScores(scores, visible *graph.Node) *graph.Node {
 	g, dims := scores.Graph(), scores.Shape().Dimensions
 	square := shapes.Make(dtypes.Int32, 1, 1, dims[2], 1, dims[4])
@@ -283,9 +288,10 @@ func maskScores(scores, visible *graph.Node) *graph.Node {
 	return graph.Where(seen, scores, graph.BroadcastToDims(hidden, dims...))
 }
 
-// fusedCore is one operation of the device forward and one backward, in bfloat16 with sums in float32, which keeps one
-// number for each query and head (Dao et al., 2022). It panics with [compute.ErrNotImplemented] where the device has
-// none for such operands. The scores are multiplied by scale.
+// fusedCore is one operation of the device forward and one backward, in bfloat16 with sums in
+// float32, which keeps one number for each query and head (Dao et al., 2022). It panics with
+// [compute.ErrNotImplemented] where the device has none for such operands. The scores are
+// multiplied by scale.
 func fusedCore(scale float64) attentionCore {
 	return func(query, key, value *graph.Node) (*graph.Node, func(*graph.Node) (*graph.Node, *graph.Node, *graph.Node)) {
 		config := &compute.ScaledDotProductAttentionConfig{Scale: scale, Causal: true}
@@ -298,7 +304,8 @@ func fusedCore(scale float64) attentionCore {
 	}
 }
 
-// nativeCore is package attention, for the CPU. segments are as for [plainCore]. The result has the note of a [nativeAttention].
+// nativeCore is package attention, for the CPU. segments are as for [plainCore]. The result has the
+// note of a [nativeAttention].
 func nativeCore(segments *graph.Node) attentionCore {
 	return func(query, key, value *graph.Node) (*graph.Node, func(*graph.Node) (*graph.Node, *graph.Node, *graph.Node)) {
 		n := newNativeAttention(query, key, value, segments)
@@ -356,7 +363,8 @@ func (n *nativeAttention) read(in []engine.Tensor) (i attention.Inputs, rest []e
 	return i, in
 }
 
-// adjoints calls the backward pass. to says where it writes, from its outputs and more of its inputs.
+// adjoints calls the backward pass. to says where it writes, from its outputs and more of its
+// inputs.
 func (n *nativeAttention) adjoints(name string, outputs []shapes.Shape, dMixed *graph.Node, more []*graph.Node, to func(out []engine.Tensor, more [][]float32) attention.Adjoints) []*graph.Node {
 	inputs := append(slices.Clone(n.inputs), engine.ShortOperand(n.mixed), n.logs, engine.ShortOperand(dMixed))
 	return engine.Native{Name: name, Outputs: outputs, Run: func(in, out []engine.Tensor, parallel engine.Parallel) error {

@@ -14,7 +14,8 @@ import (
 	"github.com/cage-qat/cage/host/model/architecture"
 )
 
-// chooseCore returns the core of attention for the graph's device. In float32 GPUs have no fused one.
+// chooseCore returns the core of attention for the graph's device. In float32 GPUs have no fused
+// one.
 func chooseCore(g *graph.Graph, s architecture.Settings, context int, segments *graph.Node) attentionCore {
 	d := engine.DeviceOf(g)
 	switch {
@@ -36,7 +37,8 @@ type coreSizes struct {
 // attentionTile is a number of positions of which fused attention reads whole multiples at once.
 const attentionTile = 128
 
-// kind names what is tried: contexts are alike that leave the same remainder when they are divided by the size of tiles.
+// kind names what is tried: contexts are alike that leave the same remainder when they are divided
+// by the size of tiles.
 func (c coreSizes) kind() string {
 	kind := fmt.Sprintf("attention with heads of %d", c.size)
 	if c.group > 1 {
@@ -69,7 +71,8 @@ func (c coreSizes) fused(segments *graph.Node) attentionCore {
 	return core
 }
 
-// trial computes a fused core, the plain one and their gradients on random numbers, of about the model's context and that many scores.
+// trial computes a fused core, the plain one and their gradients on random numbers, of about the
+// model's context and that many scores.
 func (c coreSizes) trial(fused func(segments *graph.Node) attentionCore, scores int) engine.Trial {
 	const longest = 4096
 	if c.context > longest {
@@ -128,8 +131,8 @@ func randomDocuments(rng *rand.Rand, batch, context int) []int32 {
 	return segments
 }
 
-// coreAndAdjoints returns the outputs of a core and the adjoints of its inputs. documents are the segments of those in each
-// row, nil for one.
+// coreAndAdjoints returns the outputs of a core and the adjoints of its inputs. documents are the
+// segments of those in each row, nil for one.
 func coreAndAdjoints(documents []int32, coreOf func(segments *graph.Node) attentionCore) engine.BuildFunc {
 	return func(g *graph.Graph, in []*graph.Node) []*graph.Node {
 		var segments *graph.Node

@@ -9,26 +9,29 @@ import (
 	"github.com/gomlx/gomlx/core/graph"
 )
 
-// Fused attention hides later keys from a query and no others: cuDNN has lengths of rows, but a number of documents in a row
-// only up to a limit that has to be known in advance, or else a bias for each query, key and head in memory. So queries and keys
-// say themselves of which document they are, in more features: for each bit of the document's number, which grows along a row,
-// a query has −marking where its bit is 1, and a key has 1 where its own is 0. Of two equal numbers the features are
-// never both other than 0, and the score is the same to the last bit. Of a key in an earlier document, with a smaller number,
-// some bit is 0 that is 1 in the query's, and the score is lower by marking at least: its exponential is 0. Keys in a later
-// document are hidden anyway.
+// Fused attention hides later keys from a query and no others: cuDNN has lengths of rows, but a
+// number of documents in a row only up to a limit that has to be known in advance, or else a bias
+// for each query, key and head in memory. So queries and keys say themselves of which document they
+// are, in more features: for each bit of the document's number, which grows along a row, a query
+// has −marking where its bit is 1, and a key has 1 where its own is 0. Of two equal numbers the
+// features are never both other than 0, and the score is the same to the last bit. Of a key in an
+// earlier document, with a smaller number, some bit is 0 that is 1 in the query's, and the score is
+// lower by marking at least: its exponential is 0. Keys in a later document are hidden anyway.
 
-// marking is a power of two, which bfloat16 has. Multiplied by 1/√size it is far more than scores are apart.
+// marking is a power of two, which bfloat16 has. Multiplied by 1/√size it is far more than scores
+// are apart.
 const marking = 1 << 18
 
-// markedFeatures of each head are for marks: as many as a number of documents has bits, in a multiple of what fused attention
-// takes.
+// markedFeatures of each head are for marks: as many as a number of documents has bits, in a
+// multiple of what fused attention takes.
 func markedFeatures(context int) int {
 	const multiple = 8
 	return (bits.Len(uint(context)) + multiple - 1) / multiple * multiple
 }
 
-// markedCore keeps documents apart, whose segments are given, [batch, context], by a core that hides later keys only. That core
-// gets heads with [markedFeatures] more features and must not derive the factor of scores from their size.
+// markedCore keeps documents apart, whose segments are given, [batch, context], by a core that
+// hides later keys only. That core gets heads with [markedFeatures] more features and must not
+// derive the factor of scores from their size.
 func markedCore(segments *graph.Node, core attentionCore) attentionCore {
 	queryMarks, keyMarks := documentMarks(segments)
 	more := queryMarks.Shape().Dim(3)
@@ -48,8 +51,9 @@ func markedCore(segments *graph.Node, core attentionCore) attentionCore {
 	}
 }
 
-// documentMarks are the features of queries and of keys, [batch, context, 1, features], for the segments of documents
-// that are numbered in the order in which they stand in a row. Padding stands behind all of them: all its bits are 1.
+// documentMarks are the features of queries and of keys, [batch, context, 1, features], for the
+// segments of documents that are numbered in the order in which they stand in a row. Padding stands
+// behind all of them: all its bits are 1.
 func documentMarks(segments *graph.Node) (queries, keys *graph.Node) {
 	g, batch, context := segments.Graph(), segments.Shape().Dim(0), segments.Shape().Dim(1)
 	dims := []int{batch, context, 1, markedFeatures(context)}

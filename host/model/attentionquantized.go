@@ -7,8 +7,9 @@ import (
 	"github.com/cage-qat/cage/host/model/architecture"
 )
 
-// attentionQuantized is [attend] with operands that are quantized as they are when sequences are continued piece by piece
-// ([attentionCached]). It is made of steps that each have their own gradient, so that quantizers may have any.
+// attentionQuantized is [attend] with operands that are quantized as they are when sequences are
+// continued piece by piece ([attentionCached]). It is made of steps that each have their own
+// gradient, so that quantizers may have any.
 func attentionQuantized(x, w *graph.Node, norms *queryKeyNorm, r *rope, sites blockSites, q ActivationQuantizer) *graph.Node {
 	query, key, value := r.operands(x, w, norms, r.turn)
 	query, key, value = r.quantize(query, sites[siteQuery], q), r.quantize(key, sites[siteKey], q), r.quantize(value, sites[siteValue], q)
@@ -20,8 +21,9 @@ func attentionQuantized(x, w *graph.Node, norms *queryKeyNorm, r *rope, sites bl
 	return r.joinHeads(mixed)
 }
 
-// operands returns queries [batch, context, heads, size], and keys and values [batch, context, key heads, size]. Queries and keys
-// are normalized and turned, with all first coordinates of a head before all second ones. Queries have no factor 1/√size.
+// operands returns queries [batch, context, heads, size], and keys and values [batch, context, key
+// heads, size]. Queries and keys are normalized and turned, with all first coordinates of a head
+// before all second ones. Queries have no factor 1/√size.
 func (r *rope) operands(x, w *graph.Node, norms *queryKeyNorm, turn rotation) (query, key, value *graph.Node) {
 	queries, keys := r.heads*r.size, r.keyHeads*r.size
 	projected := linear(x, w) // [tokens, queries, keys and values]
@@ -42,7 +44,8 @@ func (r *rope) quantize(x *graph.Node, site ActivationSite, q ActivationQuantize
 	return r.splitHeads(q(site, r.joinHeads(x)))
 }
 
-// rotateCoordinates turns the points of x [batch, n, heads, size], and puts all first coordinates before all second ones.
+// rotateCoordinates turns the points of x [batch, n, heads, size], and puts all first coordinates
+// before all second ones.
 func (r *rope) rotateCoordinates(x *graph.Node, turn rotation) *graph.Node {
 	if r.pairing == architecture.Interleaved {
 		dims := x.Shape().Dimensions

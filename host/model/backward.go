@@ -7,13 +7,15 @@ import (
 	"github.com/cage-qat/cage/host/compute/lower"
 )
 
-// Backward quantizes the operands of the two products in the backward pass of a linear layer y = x·Wᵀ, given dy, the
-// adjoint of y [tokens, out]. Both products sum over the last axis of both operands, as they are given here. The gradients
-// of quantizers in the forward pass apply to dx and dW as always.
+// Backward quantizes the operands of the two products in the backward pass of a linear layer y =
+// x·Wᵀ, given dy, the adjoint of y [tokens, out]. Both products sum over the last axis of both
+// operands, as they are given here. The gradients of quantizers in the forward pass apply to dx and
+// dW as always.
 type Backward struct {
 	InputGradient  Operands // of dx = dy·W: dy [tokens, out] and Wᵀ [in, out]
 	WeightGradient Operands // of dW = dyᵀ·x: dyᵀ [out, tokens] and xᵀ [in, tokens]
-	// Unquantized quantizes what [NoteUnquantized] noted of W and x, where it did, in the place of W and x.
+	// Unquantized quantizes what [NoteUnquantized] noted of W and x, where it did, instead of W and
+	// x.
 	Unquantized bool
 }
 
@@ -23,7 +25,7 @@ type Operands struct {
 	Other    func(operand *graph.Node) *graph.Node // W or x, as the forward product has multiplied it or before its quantization
 }
 
-// none tells whether both operands stay as they are.
+// none reports whether both operands stay as they are.
 func (o Operands) none() bool { return o.Gradient == nil && o.Other == nil }
 
 // product returns a·bᵀ of the quantized operands.
@@ -44,7 +46,8 @@ func (b Backward) AttachTo(w *graph.Node) {
 	}
 }
 
-// linearGradients returns the adjoints of x [tokens, in] and w [out, in], given that of x·wᵀ [tokens, out].
+// linearGradients returns the adjoints of x [tokens, in] and w [out, in], given that of x·wᵀ
+// [tokens, out].
 func linearGradients(dy, x, w *graph.Node) (dx, dw *graph.Node) {
 	return addLinearGradients(nil, dy, x, w)
 }
@@ -89,7 +92,8 @@ func NoteUnquantized(quantized, x *graph.Node) {
 	}
 }
 
-// quantizesBackward tells whether a layer with the weight w quantizes operands of its backward pass.
+// quantizesBackward reports whether a layer with the weight w quantizes operands of its backward
+// pass.
 func quantizesBackward(w *graph.Node) bool {
 	_, ok := engine.NoteOf[Backward](w)
 	return ok

@@ -12,18 +12,20 @@ import (
 	"github.com/cage-qat/cage/host/model/architecture"
 )
 
-// A Piece is the next tokens of several sequences. Caches hold what attention needs of the earlier tokens, so that each
-// token goes through the products with the weights only once, however long its sequence is.
+// A Piece is the next tokens of several sequences. Caches hold what attention needs of the earlier
+// tokens, so that each token goes through the products with the weights only once, however long its
+// sequence is.
 //
-// All sequences end at the same place: shorter ones have padding in front, which may be any valid ids.
+// All sequences end at the same place: shorter ones have padding in front, which may be any valid
+// ids.
 type Piece struct {
 	Tokens *graph.Node // ids, int32 [batch, n]
 	Start  *graph.Node // place of the first of these tokens in the caches, int32 scalar
 	First  *graph.Node // place at which each sequence begins, int32 [batch]
 }
 
-// CacheDims implements [Language]: there are two caches for each block, of its keys, already rotated, and of its
-// values.
+// CacheDims implements [Language]: there are two caches for each block, of its keys, already
+// rotated, and of its values.
 func (m *transformer) CacheDims(batch, length int) [][]int {
 	var list [][]int
 	for range 2 * m.Layers {
@@ -102,22 +104,24 @@ func attentionCached(x, w *graph.Node, norms *queryKeyNorm, r *rope, sites block
 	return graph.Reshape(graph.TransposeAllAxes(mixed, 0, 2, 1, 3, 4), r.batch*r.context, r.heads*r.size)
 }
 
-// appendTo puts keys or values [batch, n, key heads, size] into a cache, rounded as the operands of products that they are: package
-// decode, which reads them too, expects it.
+// appendTo puts keys or values [batch, n, key heads, size] into a cache, rounded as the operands of
+// products that they are: package decode, which reads them too, expects it.
 func (c *cached) appendTo(cache, x *graph.Node) *graph.Node {
 	zero := graph.ScalarZero(cache.Graph(), dtypes.Int32)
 	return graph.DynamicUpdateSlice(cache, engine.Rounded(graph.TransposeAllAxes(x, 0, 2, 1, 3)), []*graph.Node{zero, zero, c.start, zero})
 }
 
-// Scored are sequences some of whose tokens are to be scored. Rows are padded at the end with any valid ids.
+// Scored are sequences some of whose tokens are to be scored. Rows are padded at the end with any
+// valid ids.
 type Scored struct {
 	Tokens          *graph.Node // ids, int32 [batch, length]
 	Lengths         *graph.Node // number of tokens in each row before the padding, int32 [batch]
 	Places, Targets *graph.Node // Targets are ids, Places the flat indices in Tokens of the tokens before them; int32 [n]
 
-	// Positions and Parts, int32 [batch, length], are nil if each row is one sequence. Otherwise a row is a context,
-	// which is part 0, and continuations of it, each of which is a part of its own: a token sees the context and the
-	// earlier tokens of its part, and has the position that it has in that sequence.
+	// Positions and Parts, int32 [batch, length], are nil if each row is one sequence. Otherwise a
+	// row is a context, which is part 0, and continuations of it, each of which is a part of its
+	// own: a token sees the context and the earlier tokens of its part, and has the position that
+	// it has in that sequence.
 	Positions, Parts *graph.Node
 }
 
@@ -139,8 +143,9 @@ func (m *transformer) Scores(params []*graph.Node, s Scored, q ActivationQuantiz
 	return m.scoreTargets(graph.Gather(h, graph.InsertAxes(s.Places, -1)), m.head(params), clampIDs(s.Targets, m.Vocab))
 }
 
-// scoreTargets returns the log-probabilities of targets behind hidden states h [n, width], and whether each is the likeliest. It
-// computes a part of them after the other, because logits take much memory: 4 bytes for each target and token.
+// scoreTargets returns the log-probabilities of targets behind hidden states h [n, width], and
+// whether each is the likeliest. It computes a part of them after the other, because logits take
+// much memory: 4 bytes for each target and token.
 func (m *transformer) scoreTargets(h, head, targets *graph.Node) (logProbs, likeliest *graph.Node) {
 	const part = 256
 	var probs, best []*graph.Node

@@ -10,25 +10,27 @@ import (
 	"github.com/cage-qat/cage/host/compute/lower"
 )
 
-// Distillation is the loss of a model that learns from a teacher's predictions: the generalized Jensen-Shannon
-// divergence (Agarwal et al., 2024, "On-policy distillation of language models", eq. 1) of the predictions for each
-// token,
+// Distillation is the loss of a model that learns from a teacher's predictions: the generalized
+// Jensen-Shannon divergence (Agarwal et al., 2024, "On-policy distillation of language models", eq.
+// 1) of the predictions for each token,
 //
 //	D(P, Q) = β·KL(P‖M) + (1−β)·KL(Q‖M),  M = β·P + (1−β)·Q,
 //
-// where P is the teacher's prediction and Q the model's, both from logits divided by the temperature. At the two ends,
-// where this formula gives zero, the usual definitions hold: β = 0 is KL(P‖Q), and β = 1 is KL(Q‖P).
+// where P is the teacher's prediction and Q the model's, both from logits divided by the
+// temperature. At the two ends, where this formula gives zero, the usual definitions hold: β = 0 is
+// KL(P‖Q), and β = 1 is KL(Q‖P).
 type Distillation struct {
 	Beta        float64 // in [0, 1]
 	Temperature float64 // above 0
 	Weight      float64 // share of the divergence in the loss, in (0, 1]; the rest is cross-entropy
-	// Squared multiplies the divergence by the square of the temperature, so that its gradients have about the size that they
-	// have at 1 (Hinton et al., 2015, "Distilling the knowledge in a neural network", section 2).
+	// Squared multiplies the divergence by the square of the temperature, so that its gradients
+	// have about the size that they have at 1 (Hinton et al., 2015, "Distilling the knowledge in a
+	// neural network", section 2).
 	Squared bool
 }
 
-// Distilled holds the means over a batch of losses in nats, which are multiplied by the weights of their targets like those
-// of [Model.Losses].
+// Distilled holds the means over a batch of losses in nats, which are multiplied by the weights of
+// their targets like those of [Model.Losses].
 type Distilled struct {
 	Loss         *graph.Node // Weight·divergence + (1−Weight)·cross-entropy; it alone has a gradient
 	Divergence   *graph.Node
@@ -95,10 +97,12 @@ func (d Distillation) scale() float64 {
 	return 1
 }
 
-// divergence returns that of each row, [tokens], with its gradient with respect to the model's logits alone.
+// divergence returns that of each row, [tokens], with its gradient with respect to the model's
+// logits alone.
 //
-// With u = log P/M and r = log Q/M it is β·ΣP·u + (1−β)·ΣQ·r, and its derivative with respect to a logit
-// (1−β)·Q·(r − ΣQ·r), divided by the temperature. Where M is P, as for β = 1, r is log Q/P and the factor 1.
+// With u = log P/M and r = log Q/M it is β·ΣP·u + (1−β)·ΣQ·r, and its derivative with respect to a
+// logit (1−β)·Q·(r − ΣQ·r), divided by the temperature. Where M is P, as for β = 1, r is log Q/P
+// and the factor 1.
 func (d Distillation) divergence(model, teacher predictions) *graph.Node {
 	logRatio := graph.Sub(graph.Sub(teacher.scaled, model.scaled), graph.Sub(teacher.logTotal, model.logTotal))
 	if d.Beta == 0 {
@@ -120,8 +124,9 @@ func (d Distillation) divergence(model, teacher predictions) *graph.Node {
 	})
 }
 
-// toMixture returns u = log P/M and r = log Q/M for log P/Q. M is taken relative to the larger of P and Q, so that nothing
-// overflows and nothing is lost: M/max(P, Q) is a mixture of 1 and of e^−|log P/Q|.
+// toMixture returns u = log P/M and r = log Q/M for log P/Q. M is taken relative to the larger of P
+// and Q, so that nothing overflows and nothing is lost: M/max(P, Q) is a mixture of 1 and of
+// e^−|log P/Q|.
 func (d Distillation) toMixture(logRatio *graph.Node) (u, r *graph.Node) {
 	if d.Beta == 1 {
 		return graph.ZerosLike(logRatio), graph.Neg(logRatio)
@@ -165,7 +170,8 @@ func (p predictions) mean(x *graph.Node) *graph.Node {
 	return graph.Squeeze(graph.Div(graph.ReduceAndKeep(graph.Mul(p.exponentials, x), graph.ReduceSum, -1), p.total), -1)
 }
 
-// crossEntropy returns −log of the probability of the target in each row, [tokens], of logits that are not scaled.
+// crossEntropy returns −log of the probability of the target in each row, [tokens], of logits that
+// are not scaled.
 func (p predictions) crossEntropy(targets *graph.Node) *graph.Node {
 	targets = graph.InsertAxes(targets, -1)
 	value := graph.Sub(graph.Squeeze(p.logTotal, -1), chosenLogits(p.logits, targets))

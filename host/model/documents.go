@@ -7,17 +7,19 @@ import (
 	"github.com/gomlx/gomlx/core/graph"
 )
 
-// A model that keeps documents apart ([Options]) reads rows that hold several of them, one behind the other, or one and
-// padding: attention stays within a document, no target is in another document than what predicts it, and each target
-// has a weight. Each loss is then that of the document alone. Positions need not begin anew: rotary positions act by
-// their differences.
+// A model that keeps documents apart ([Options]) reads rows that hold several of them, one behind
+// the other, or one and padding: attention stays within a document, no target is in another
+// document than what predicts it, and each target has a weight. Each loss is then that of the
+// document alone. Positions need not begin anew: rotary positions act by their differences.
 //
 // A batch is [batch, 3, context+1]: tokens, segments and weights of each row.
 
-// Planes is the number of values that a batch of documents holds for each place: token, segment and weight.
+// Planes is the number of values that a batch of documents holds for each place: token, segment and
+// weight.
 const Planes = 3
 
-// Padding is the segment number of places without a document. Quantizers of activations see zeros there.
+// Padding is the segment number of places without a document. Quantizers of activations see zeros
+// there.
 const Padding = -1
 
 // A DocumentRow is one row of a batch of documents. Its slices share the batch's memory.
@@ -37,10 +39,12 @@ func DocumentRows(batch []int32, context int) []DocumentRow {
 	return rows
 }
 
-// Weight returns the weight of the loss of predicting the token at a place. Places with a weight begin at 1.
+// Weight returns the weight of the loss of predicting the token at a place. Places with a weight
+// begin at 1.
 func (r DocumentRow) Weight(place int) float32 { return math.Float32frombits(uint32(r.weights[place])) }
 
-// SetWeight sets what [DocumentRow.Weight] returns. The weight of place 0, which nothing predicts, stays 0.
+// SetWeight sets what [DocumentRow.Weight] returns. The weight of place 0, which nothing predicts,
+// stays 0.
 func (r DocumentRow) SetWeight(place int, weight float32) {
 	r.weights[place] = int32(math.Float32bits(weight))
 }
@@ -56,8 +60,8 @@ func TotalWeight(batch []int32, context int) float64 {
 	return sum
 }
 
-// NormalizeWeights scales the weights of batches so that the mean of all their losses is the sum of weighted losses
-// divided by the sum of weights. It returns false if all weights are zero.
+// NormalizeWeights scales the weights of batches so that the mean of all their losses is the sum of
+// weighted losses divided by the sum of weights. It returns false if all weights are zero.
 func NormalizeWeights(batches [][]int32, context int) bool {
 	total, losses := 0.0, 0
 	for _, b := range batches {
@@ -105,7 +109,8 @@ func (m *transformer) readBatch(batch *graph.Node) sequences {
 	}
 }
 
-// zeroPadding lets a quantizer see zeros in place of padding, so that no statistic over a batch depends on it.
+// zeroPadding lets a quantizer see zeros in place of padding, so that no statistic over a batch
+// depends on it.
 func (q ActivationQuantizer) zeroPadding(segments *graph.Node) ActivationQuantizer {
 	if q == nil || segments == nil {
 		return q
@@ -116,7 +121,7 @@ func (q ActivationQuantizer) zeroPadding(segments *graph.Node) ActivationQuantiz
 	}
 }
 
-// sameDocument tells which keys are in the document of a query, [batch, queries, keys].
+// sameDocument is which keys are in the document of a query, [batch, queries, keys].
 func sameDocument(segments *graph.Node) *graph.Node {
 	return graph.Equal(graph.InsertAxes(segments, 2), graph.InsertAxes(segments, 1))
 }

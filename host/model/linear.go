@@ -7,7 +7,6 @@ import (
 	"github.com/cage-qat/cage/host/compute/lower"
 )
 
-// linear returns x·wᵀ, [tokens, out], for x [tokens, in] and w [out, in].
 func linear(x, w *graph.Node) *graph.Node {
 	y, ok := lower.ProductOfCodes(x, w, false)
 	if !ok {
@@ -16,8 +15,9 @@ func linear(x, w *graph.Node) *graph.Node {
 	return withLinearGradient(y, x, w)
 }
 
-// A branch leaves the residual stream by a norm, and returns as a product that is added to it. Where the adjoints of a norm may be
-// computed in one pass over memory, that adds the adjoint of the stream beside the branch, too: it is known by then.
+// A branch leaves the residual stream by a norm, and returns as a product that is added to it.
+// Where the adjoints of a norm may be computed in one pass over memory, that adds the adjoint of
+// the stream beside the branch, too: it is known by then.
 type branch struct {
 	joins bool        // the norm adds the adjoint
 	dSum  *graph.Node // the adjoint of the stream where the branch returns, until the norm takes it
@@ -58,7 +58,8 @@ func (b *branch) take() (dSum *graph.Node) {
 	return dSum
 }
 
-// linearRounded is linear with a result in the precision of the device, for what is not a sum of many such results.
+// linearRounded is linear with a result in the precision of the device, for what is not a sum of
+// many such results.
 func linearRounded(x, w *graph.Node) *graph.Node {
 	return withLinearGradient(matMulTransposedRounded(x, w), x, w)
 }
@@ -79,20 +80,20 @@ func withLinearGradient(y, x, w *graph.Node) *graph.Node {
 	})
 }
 
-// transposedMatMul returns aᵀ·b for two matrices.
 func transposedMatMul(a, b *graph.Node) *graph.Node {
 	return engine.DotGeneral(a, []int{0}, nil, b, []int{0}, nil)
 }
 
-// matMul returns a·b over the last two axes of both; leading axes, if any, are batch axes. As in all products of the models,
-// the operands are rounded to the precision of the device.
+// matMul returns a·b over the last two axes of both; leading axes, if any, are batch axes. As in
+// all products of the models, the operands are rounded to the precision of the device.
 func matMul(a, b *graph.Node) *graph.Node {
 	rank := a.Rank()
 	batch := leadingAxes(rank - 2)
 	return engine.DotGeneral(a, []int{rank - 1}, batch, b, []int{rank - 2}, batch)
 }
 
-// matMulTransposed returns a·bᵀ over the last two axes of both; leading axes, if any, are batch axes.
+// matMulTransposed returns a·bᵀ over the last two axes of both; leading axes, if any, are batch
+// axes.
 func matMulTransposed(a, b *graph.Node) *graph.Node {
 	rank := a.Rank()
 	batch := leadingAxes(rank - 2)
@@ -107,5 +108,4 @@ func leadingAxes(n int) []int {
 	return axes
 }
 
-// transpose returns the transpose of a matrix.
 func transpose(x *graph.Node) *graph.Node { return graph.TransposeAllAxes(x, 1, 0) }

@@ -6,21 +6,25 @@ import (
 	"github.com/cage-qat/cage/host/model/architecture"
 )
 
-// llama is the network of the QuEST and CAGE pre-training runs (QuEST, Panferov et al. 2025; CAGE, Tabesh et al. 2025):
-// pre-norm blocks of causal multi-head attention with rotary positions in interleaved pairs, and of SwiGLU; RMSNorm; no
-// biases, no dropout; an output head of its own, unless it is tied to the embedding. The weights of all linear layers in
-// the blocks are quantized. With fewer heads of keys and values, positions in half-split pairs and stretched wavelengths,
-// it is Llama 3 (Grattafiori et al., 2024).
+// llama is the network of the QuEST and CAGE pre-training runs (QuEST, Panferov et al. 2025; CAGE,
+// Tabesh et al. 2025): pre-norm blocks of causal multi-head attention with rotary positions in
+// interleaved pairs, and of SwiGLU; RMSNorm; no biases, no dropout; an output head of its own,
+// unless it is tied to the embedding. The weights of all linear layers in the blocks are quantized.
+// With fewer heads of keys and values, positions in half-split pairs and stretched wavelengths, it
+// is Llama 3 (Grattafiori et al., 2024).
 //
-// With normsHeads it is the network of the dense Qwen3 models (Yang et al., 2025): queries and keys are normalized before
-// their rotation, each head alone, positions rotate half-split pairs, and the size of a head is often not width/heads.
+// With normsHeads it is the network of the dense Qwen3 models (Yang et al., 2025): queries and keys
+// are normalized before their rotation, each head alone, positions rotate half-split pairs, and the
+// size of a head is often not width/heads.
 //
-// The order of its parameters is: embedding; for each block attn_norm, attn.qkv, with normsHeads attn.q_norm and
-// attn.k_norm, attn.out, mlp_norm, mlp.w1, mlp.w2, mlp.down; norm; head, unless it is tied. The rows of attn.qkv are
-// those of the queries, the keys and the values, each head by head.
+// The order of its parameters is: embedding; for each block attn_norm, attn.qkv, with normsHeads
+// attn.q_norm and attn.k_norm, attn.out, mlp_norm, mlp.w1, mlp.w2, mlp.down; norm; head, unless it
+// is tied. The rows of attn.qkv are those of the queries, the keys and the values, each head by
+// head.
 type llama struct{ normsHeads bool }
 
-// block adds attention and the feed-forward layer, each of the normalized residual stream, to the stream x.
+// block adds attention and the feed-forward layer, each of the normalized residual stream, to the
+// stream x.
 func (l llama) block(s architecture.Settings, x *graph.Node, w []*graph.Node, sites blockSites, r *rope, q ActivationQuantizer) *graph.Node {
 	attentionNorm, qkv, rest := w[0], w[1], w[2:]
 	var norms *queryKeyNorm

@@ -17,8 +17,8 @@ func embed(table, ids *graph.Node) *graph.Node {
 	return graph.Gather(table, graph.InsertAxes(ids, -1))
 }
 
-// crossEntropy returns −log softmax(h·headᵀ)[target] for each row of h [tokens, width], with head [vocabulary, width]
-// and targets [tokens], computed in n chunks one after the other.
+// crossEntropy returns −log softmax(h·headᵀ)[target] for each row of h [tokens, width], with head
+// [vocabulary, width] and targets [tokens], computed in n chunks one after the other.
 func crossEntropy(n int, h, head, targets *graph.Node) *graph.Node {
 	if n == 1 {
 		return crossEntropyAtOnce(h, head, targets)
@@ -26,8 +26,8 @@ func crossEntropy(n int, h, head, targets *graph.Node) *graph.Node {
 	return crossEntropyInChunks(n, h, head, targets)
 }
 
-// crossEntropyInChunks is for evaluation, but has a gradient, too: the logits are computed anew for it, which
-// [transformer.Loss] need not do.
+// crossEntropyInChunks is for evaluation, but has a gradient, too: the logits are computed anew for
+// it, which [transformer.Loss] need not do.
 func crossEntropyInChunks(n int, h, head, targets *graph.Node) *graph.Node {
 	targets = graph.InsertAxes(targets, -1)
 	tokens := h.Shape().Dim(0)
@@ -42,8 +42,8 @@ func crossEntropyInChunks(n int, h, head, targets *graph.Node) *graph.Node {
 	})
 }
 
-// crossEntropyAtOnce stores of the values for all columns only the logits: the backward pass computes probabilities from
-// them, and not from the exponentials in the sum.
+// crossEntropyAtOnce stores of the values for all columns only the logits: the backward pass
+// computes probabilities from them, and not from the exponentials in the sum.
 func crossEntropyAtOnce(h, head, targets *graph.Node) *graph.Node {
 	targets = graph.InsertAxes(targets, -1)
 	logits := matMulTransposed(h, head)
@@ -54,10 +54,10 @@ func crossEntropyAtOnce(h, head, targets *graph.Node) *graph.Node {
 	})
 }
 
-// maskedLosses returns −log softmax(logits)[target] and log Σ exp(logits) of each row, [tokens, 1] each, for targets
-// [tokens, 1]. It picks the target's logit by comparing its column with all columns, which costs nothing where
-// elementwise operations are fused. The logit is the one in the sum, to the last bit: computed a second time, a rounded
-// product could differ.
+// maskedLosses returns −log softmax(logits)[target] and log Σ exp(logits) of each row, [tokens, 1]
+// each, for targets [tokens, 1]. It picks the target's logit by comparing its column with all
+// columns, which costs nothing where elementwise operations are fused. The logit is the one in the
+// sum, to the last bit: computed a second time, a rounded product could differ.
 func maskedLosses(logits, targets *graph.Node) (losses, logTotal *graph.Node) {
 	var chosen *graph.Node
 	if lower.ByRows(logits.Graph()) {
@@ -70,8 +70,9 @@ func maskedLosses(logits, targets *graph.Node) (losses, logTotal *graph.Node) {
 	return graph.Sub(logTotal, chosen), logTotal
 }
 
-// logitsGradient returns the gradient with respect to the logits from that with respect to the losses, [tokens, 1]. It is
-// rounded as a whole, so that it vanishes where the prediction is certain.
+// logitsGradient returns the gradient with respect to the logits from that with respect to the
+// losses, [tokens, 1]. It is rounded as a whole, so that it vanishes where the prediction is
+// certain.
 func logitsGradient(logits, logTotal, targets, dLosses *graph.Node) *graph.Node {
 	probabilities := graph.Exp(graph.Sub(logits, logTotal))
 	return graph.Mul(graph.Where(isTarget(logits, targets), graph.AddScalar(probabilities, -1), probabilities), dLosses)
@@ -83,15 +84,16 @@ func isTarget(logits, targets *graph.Node) *graph.Node {
 	return graph.Equal(columns, graph.BroadcastToDims(targets, logits.Shape().Dimensions...))
 }
 
-// clampIDs brings ids into the vocabulary, because the lookup of one outside it is undefined: on the CPU it ends the
-// process. [transformer.weightLosses] makes the mistake visible.
+// clampIDs brings ids into the vocabulary, because the lookup of one outside it is undefined: on
+// the CPU it ends the process. [transformer.weightLosses] makes the mistake visible.
 func clampIDs(ids *graph.Node, vocabulary int) *graph.Node {
 	return graph.ClipScalar(ids, 0, float64(vocabulary-1))
 }
 
-// Loss implements [Model]. In the gradient of a mean, the factor of each loss is known in advance. So the tokens go
-// through the head chunk by chunk, forward and backward, and only the logits of one chunk and their gradient are in
-// memory: for all of 32,768 tokens and 32,000 words they would take 6.3 GB.
+// Loss implements [Model]. In the gradient of a mean, the factor of each loss is known in advance.
+// So the tokens go through the head chunk by chunk, forward and backward, and only the logits of
+// one chunk and their gradient are in memory: for all of 32,768 tokens and 32,000 words they would
+// take 6.3 GB.
 func (m *transformer) Loss(params []*graph.Node, batch *graph.Node, q ActivationQuantizer) *graph.Node {
 	in, h := m.readHidden(params, batch, q)
 	return m.meanLoss(in, h, m.head(params), m.targets(in))
@@ -117,8 +119,9 @@ func (m *transformer) factors(in sequences, h *graph.Node) *graph.Node {
 	return factors
 }
 
-// chunks is into how many equal chunks tokens are divided: the fewest of at most that many tokens. Where the tokens have no
-// such divisor the chunks are larger, because products of a few rows waste most of a GPU.
+// chunks is into how many equal chunks tokens are divided: the fewest of at most that many tokens.
+// Where the tokens have no such divisor the chunks are larger, because products of a few rows waste
+// most of a GPU.
 func chunks(tokens, most int) int {
 	best := 1
 	for n := 1; n <= tokens; n++ {
@@ -144,13 +147,14 @@ func (m *transformer) chunks(tokens int) int {
 	return chunks(tokens, most)
 }
 
-// chunkTokens is the size of a chunk where no other is asked for: its logits take 1 GiB, a size at which products are no
-// slower than whole ones.
+// chunkTokens is the size of a chunk where no other is asked for: its logits take 1 GiB, a size at
+// which products are no slower than whole ones.
 func chunkTokens(vocabulary int) int { return max(1<<10, 1<<28/vocabulary) }
 
-// lossInChunks returns the losses of [crossEntropy], [tokens, 1], and the gradients with respect to h and the head of
-// their sum, in which each is multiplied with its factor. h is [tokens, width], head [vocabulary, width]; targets and
-// factors are [tokens, 1]. (The gradient is computed with the loss as in Hsu et al., 2024, "Liger Kernel".)
+// lossInChunks returns the losses of [crossEntropy], [tokens, 1], and the gradients with respect to
+// h and the head of their sum, in which each is multiplied with its factor. h is [tokens, width],
+// head [vocabulary, width]; targets and factors are [tokens, 1]. (The gradient is computed with the
+// loss as in Hsu et al., 2024, "Liger Kernel".)
 func lossInChunks(n int, h, head, targets, factors *graph.Node) (losses, dh, dHead *graph.Node) {
 	if n == 1 {
 		return lossAtOnce(h, head, targets, factors)
@@ -164,11 +168,12 @@ func lossInChunks(n int, h, head, targets, factors *graph.Node) (losses, dh, dHe
 	return graph.Reshape(state[0], tokens, 1), graph.Reshape(state[1], tokens, width), state[2]
 }
 
-// putChunk writes what a round of [overChunks] computes of its tokens into that of all, [chunks, tokens of one, …].
+// putChunk writes what a round of [overChunks] computes of its tokens into that of all, [chunks,
+// tokens of one, …].
 type putChunk func(all, chunk *graph.Node) *graph.Node
 
-// overChunks has a body compute a state in n rounds, each from the rows of h and of the nodes in perToken, [tokens, …],
-// that are one chunk, and from the head.
+// overChunks has a body compute a state in n rounds, each from the rows of h and of the nodes in
+// perToken, [tokens, …], that are one chunk, and from the head.
 func overChunks(n int, h, head *graph.Node, perToken, state []*graph.Node,
 	body func(h, head *graph.Node, perToken, state []*graph.Node, put putChunk) []*graph.Node) []*graph.Node {
 	fixed := []*graph.Node{engine.Operand(head)}
@@ -210,9 +215,9 @@ func lossAtOnce(h, head, targets, factors *graph.Node) (losses, dh, dHead *graph
 	return losses, matMul(dLogits, head), transposedMatMul(dLogits, h)
 }
 
-// rowLosses returns the losses of the rows of logits and the gradients with respect to these, by one kernel that reads a
-// logit once. It is not ok where the device has none, or a row is too long to be kept by the threads that
-// share a kernel.
+// rowLosses returns the losses of the rows of logits and the gradients with respect to these, by
+// one kernel that reads a logit once. It is not ok where the device has none, or a row is too long
+// to be kept by the threads that share a kernel.
 func rowLosses(call rowsCall, logits, targets, factors *graph.Node) (losses, dLogits *graph.Node, ok bool) {
 	tokens, vocabulary := logits.Shape().Dim(0), logits.Shape().Dim(1)
 	if vocabulary > lower.LargestLoneRow || tokens*vocabulary > math.MaxInt32 {
@@ -238,11 +243,12 @@ func chosenLogits(logits, targets *graph.Node) *graph.Node {
 	return graph.Gather(logits, graph.Concatenate([]*graph.Node{rows, targets}, -1))
 }
 
-// lossRows is the program of the kernel of [rowLosses]: log Σⱼ exp(logits[i, j]) of each row, and the gradient of its
-// loss, multiplied with its factor. Each exponential is computed once, and is kept in the place of its logit. Where the
-// prediction is certain, exponential and sum are 1 and the gradient is 0. The target's logit is left to the caller:
-// to pick it, too, the kernel would compare each column with the target twice, and keep all columns in between. There are
-// not enough registers for that.
+// lossRows is the program of the kernel of [rowLosses]: log Σⱼ exp(logits[i, j]) of each row, and
+// the gradient of its loss, multiplied with its factor. Each exponential is computed once, and is
+// kept in the place of its logit. Where the prediction is certain, exponential and sum are 1 and
+// the gradient is 0. The target's logit is left to the caller: to pick it, too, the kernel would
+// compare each column with the target twice, and keep all columns in between. There are not enough
+// registers for that.
 func lossRows(rows, columns int) (*program.Program, error) {
 	b := program.NewBuilder("loss/rows")
 	logits := b.Input("logits", program.FloatType(rows, columns))

@@ -10,8 +10,9 @@ import (
 	"github.com/cage-qat/cage/host/compute/lower"
 )
 
-// What package onepass computes, where the CPU computes programs over rows: as such programs, losses, which know no lookup, would
-// compare each column with the target, and the adjoint of a gain would be one of all rows.
+// What package onepass computes, where the CPU computes programs over rows: as such programs,
+// losses, which know no lookup, would compare each column with the target, and the adjoint of a
+// gain would be one of all rows.
 
 // rowAdjoints is [normAdjoints] in one pass over the rows, with sum added to dx, unless it is nil.
 func rowAdjoints(x, gainRow, scale, dy, sum *graph.Node) (dx, dGain *graph.Node) {
@@ -39,8 +40,9 @@ func hasNativeGate(a, b *graph.Node) bool {
 	return lower.ByRows(a.Graph()) && loops.HasGates() && short(a) && short(b)
 }
 
-// nativeGate is [swiGLU] in one pass, for operands that are stored in bfloat16. So are the result and the adjoints. The gradients are
-// those of what the operands are products of, so that no sum of two adjoints has a pass of its own.
+// nativeGate is [swiGLU] in one pass, for operands that are stored in bfloat16. So are the result
+// and the adjoints. The gradients are those of what the operands are products of, so that no sum of
+// two adjoints has a pass of its own.
 func nativeGate(a, b *graph.Node, of *gateOperands) *graph.Node {
 	short := shapes.Make(dtypes.BFloat16, a.Shape().Dimensions...)
 	operands := []*graph.Node{engine.ShortOperand(a), engine.ShortOperand(b)}
@@ -63,8 +65,9 @@ func nativeGate(a, b *graph.Node, of *gateOperands) *graph.Node {
 	})
 }
 
-// nativeLosses returns log Σ exp(logits) − logits[target] of each row, [tokens, 1], and the gradient with respect to the logits of
-// the losses times their factors, in the precision of the device. targets and factors are [tokens, 1].
+// nativeLosses returns log Σ exp(logits) − logits[target] of each row, [tokens, 1], and the
+// gradient with respect to the logits of the losses times their factors, in the precision of the
+// device. targets and factors are [tokens, 1].
 func nativeLosses(logits, targets, factors *graph.Node) (losses, dLogits *graph.Node) {
 	each := shapes.Make(dtypes.Float32, targets.Shape().Dimensions...)
 	gradient := shapes.Make(engine.OperandType(logits.Graph()), logits.Shape().Dimensions...)
@@ -76,8 +79,9 @@ func nativeLosses(logits, targets, factors *graph.Node) (losses, dLogits *graph.
 	return results[0], graph.ConvertDType(results[1], dtypes.Float32)
 }
 
-// nativeDistilled returns the divergences and cross-entropies of the rows of logits, [tokens, 1] each, and the gradient with
-// respect to the logits of the losses times factors, [tokens, 1], in the precision of the device.
+// nativeDistilled returns the divergences and cross-entropies of the rows of logits, [tokens, 1]
+// each, and the gradient with respect to the logits of the losses times factors, [tokens, 1], in
+// the precision of the device.
 func nativeDistilled(d Distillation, logits, teacher, targets, factors *graph.Node) (divergences, crossEntropies, dLogits *graph.Node) {
 	each := shapes.Make(dtypes.Float32, targets.Shape().Dimensions...)
 	gradient := shapes.Make(engine.OperandType(logits.Graph()), logits.Shape().Dimensions...)

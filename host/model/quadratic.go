@@ -17,11 +17,12 @@ import (
 	"github.com/cage-qat/cage/host/model/architecture"
 )
 
-// Quadratic is the problem f(x) = ½·xᵀAx − bᵀx with A = UΛUᵀ and b = Ax*, summed over the rows of x, whose gradient is
-// observed with noise (CAGE paper, synthetic experiments). It has one parameter, x, which is quantized.
+// Quadratic is the problem f(x) = ½·xᵀAx − bᵀx with A = UΛUᵀ and b = Ax*, summed over the rows of
+// x, whose gradient is observed with noise (CAGE paper, synthetic experiments). It has one
+// parameter, x, which is quantized.
 //
-// Everything is computed from x − x*, as f(x) − f(x*) = ½(x−x*)ᵀA(x−x*), so that float32 does not lose what is small
-// compared with f(x*).
+// Everything is computed from x − x*, as f(x) − f(x*) = ½(x−x*)ᵀA(x−x*), so that float32 does not
+// lose what is small compared with f(x*).
 type Quadratic struct {
 	settings architecture.Settings
 	matrix   []float32 // A, symmetric
@@ -49,14 +50,16 @@ func newQuadratic(s architecture.Settings) *Quadratic {
 	return m
 }
 
-// newToy is f(x) = ½(x − ½)² on the numbers, the problem of the CAGE paper's section on Pareto-optimal points.
+// newToy is f(x) = ½(x − ½)² on the numbers, the problem of the CAGE paper's section on
+// Pareto-optimal points.
 func newToy(s architecture.Settings) *Quadratic {
 	s.Rows, s.Dimension, s.Condition, s.Optimum = 1, 1, 1, []float64{0.5}
 	return newQuadratic(s)
 }
 
-// randomSymmetric returns UΛUᵀ for eigenvectors U that are uniform over all rotations and reflections: Q of a matrix of normal
-// numbers, with the signs that make the diagonal of R positive (Mezzadri, 2007).
+// randomSymmetric returns UΛUᵀ for eigenvectors U that are uniform over all rotations and
+// reflections: Q of a matrix of normal numbers, with the signs that make the diagonal of R positive
+// (Mezzadri, 2007).
 func randomSymmetric(spectrum []float64, rng normalSource) []float32 {
 	n := len(spectrum)
 	var qr mat.QR
@@ -79,11 +82,12 @@ func randomSymmetric(spectrum []float64, rng normalSource) []float32 {
 // Params implements [Model].
 func (m *Quadratic) Params() []architecture.Param { return m.settings.Params() }
 
-// BatchDims implements [Model]: a batch is the noise of the gradient, [rows, dimension], as the bits of float32
-// numbers. [Quadratic.NoiseSource] draws it; zeros mean no noise.
+// BatchDims implements [Model]: a batch is the noise of the gradient, [rows, dimension], as the
+// bits of float32 numbers. [Quadratic.NoiseSource] draws it; zeros mean no noise.
 func (m *Quadratic) BatchDims(_, _ int) []int { return []int{m.settings.Rows, m.settings.Dimension} }
 
-// Losses implements [Model]: it returns f(x) − f(x*), [1]. Its gradient is A(x − x*) plus the noise.
+// Losses implements [Model]: it returns f(x) − f(x*), [1]. Its gradient is A(x − x*) plus the
+// noise.
 func (m *Quadratic) Losses(params []*graph.Node, batch *graph.Node, _ ActivationQuantizer) *graph.Node {
 	rows, n := m.settings.Rows, m.settings.Dimension
 	if len(params) != 1 || !slices.Equal(params[0].Shape().Dimensions, []int{rows, n}) {
@@ -148,7 +152,6 @@ func generator(seed, stream, index uint64) *rand.Rand {
 	return rand.New(rand.NewChaCha8(key))
 }
 
-// drawNormals draws n numbers from N(0, 1).
 func drawNormals(rng normalSource, n int) []float64 {
 	out := make([]float64, n)
 	for i := range out {
@@ -157,8 +160,9 @@ func drawNormals(rng normalSource, n int) []float64 {
 	return out
 }
 
-// NoiseSource draws the batches of a [Quadratic], as a data sampler draws those of a language model: batch i is the
-// same whenever it is asked for, so that a resumed training sees the noise that it would have seen.
+// NoiseSource draws the batches of a [Quadratic], as a data sampler draws those of a language
+// model: batch i is the same whenever it is asked for, so that a resumed training sees the noise
+// that it would have seen.
 type NoiseSource struct {
 	n    int
 	std  float64
@@ -173,7 +177,8 @@ func (m *Quadratic) NoiseSource(seed uint64) *NoiseSource {
 // BatchLen returns the number of elements of a batch.
 func (s *NoiseSource) BatchLen() int { return s.n }
 
-// At fills dst with the batch of that index, as the bits of float32 numbers drawn from N(0, noise²).
+// At fills dst with the batch of that index, as the bits of float32 numbers drawn from N(0,
+// noise²).
 func (s *NoiseSource) At(index int64, dst []int32) error {
 	if index < 0 || len(dst) != s.n {
 		return fmt.Errorf("noise: batch %d into room for %d numbers, a batch has %d", index, len(dst), s.n)

@@ -9,11 +9,11 @@ import (
 	"github.com/cage-qat/cage/host/model/architecture"
 )
 
-// A rope holds what the attention layers of one graph share: shapes, the tables of the rotary position embedding (Su et
-// al., 2021) and the way to mix values.
+// A rope holds what the attention layers of one graph share: shapes, the tables of the rotary
+// position embedding (Su et al., 2021) and the way to mix values.
 //
-// Two features of a head, which its pairing names, are the coordinates of a point that is rotated by the angle
-// position·frequency. Scores do not depend on the order of features within a head.
+// Two features of a head, which its pairing names, are the coordinates of a point that is rotated
+// by the angle position·frequency. Scores do not depend on the order of features within a head.
 type rope struct {
 	batch, context, heads, keyHeads, size int // size: features of a head
 	pairing                               architecture.Pairing
@@ -40,12 +40,11 @@ func headsOf(s architecture.Settings, batch, context int, core attentionCore) *r
 	return &rope{batch: batch, context: context, heads: s.Heads, keyHeads: s.KVHeads, size: s.HeadSize, pairing: s.RopePairs, core: core}
 }
 
-// rotation holds cosines and sines.
 type rotation struct{ cos, sin *graph.Node }
 
-// queryKeyNorm normalizes queries and keys before their rotation (Dehghani et al., 2023): over the features of all heads
-// of a token together where the gains are [heads·size], and each head alone where they are [size]. Gains are in the order
-// of the features.
+// queryKeyNorm normalizes queries and keys before their rotation (Dehghani et al., 2023): over the
+// features of all heads of a token together where the gains are [heads·size], and each head alone
+// where they are [size]. Gains are in the order of the features.
 type queryKeyNorm struct {
 	query, key *graph.Node
 	epsilon    float64
@@ -59,8 +58,9 @@ func (n *queryKeyNorm) gains() []*graph.Node {
 	return []*graph.Node{n.query, n.key}
 }
 
-// apply returns queries and keys [tokens, heads·size] normalized, with the features of each head in the order of
-// coordinates, and the adjoint: from those of the results to those of queries, keys and gains. A nil norm changes nothing.
+// apply returns queries and keys [tokens, heads·size] normalized, with the features of each head in
+// the order of coordinates, and the adjoint: from those of the results to those of queries, keys
+// and gains. A nil norm changes nothing.
 func (n *queryKeyNorm) apply(r *rope, query, key *graph.Node) (q, k *graph.Node, back func(dq, dk *graph.Node) (*graph.Node, *graph.Node, []*graph.Node)) {
 	if n == nil {
 		return query, key, func(dq, dk *graph.Node) (*graph.Node, *graph.Node, []*graph.Node) { return dq, dk, nil }
@@ -74,7 +74,8 @@ func (n *queryKeyNorm) apply(r *rope, query, key *graph.Node) (q, k *graph.Node,
 	}
 }
 
-// normalize is RMSNorm of x [tokens, heads·size], and its adjoint; see [rmsNorm] and [queryKeyNorm].
+// normalize is RMSNorm of x [tokens, heads·size], and its adjoint; see [rmsNorm] and
+// [queryKeyNorm].
 func (r *rope) normalize(x, gain *graph.Node, epsilon float64) (y *graph.Node, back func(dy *graph.Node) (dx, dGain *graph.Node)) {
 	rows := func(x *graph.Node) *graph.Node { return graph.Reshape(x, -1, gain.Shape().Dim(0)) } // what is normalized together
 	same := func(y *graph.Node) *graph.Node { return graph.Reshape(y, x.Shape().Dimensions...) }

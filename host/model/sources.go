@@ -10,8 +10,8 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// rmsNorm returns x·gain/√(mean(x²)+epsilon), the mean being over the last axis of x [tokens, width]; gain is [width]
-// (Zhang and Sennrich, 2019).
+// rmsNorm returns x·gain/√(mean(x²)+epsilon), the mean being over the last axis of x [tokens,
+// width]; gain is [width] (Zhang and Sennrich, 2019).
 func rmsNorm(x, gain *graph.Node, epsilon float64) *graph.Node { return normOf(x, gain, epsilon, nil) }
 
 // normOf is rmsNorm at the beginning of a branch, if there is one.
@@ -37,8 +37,8 @@ func normalizeRows(x, gain *graph.Node, epsilon float64, of *branch) (value *gra
 	}
 }
 
-// normAdjoints are those of x and of the gain, from that of the value and the scale of each row. Of the branch that begins with the norm,
-// if there is one, it may add the adjoint beside it.
+// normAdjoints are those of x and of the gain, from that of the value and the scale of each row. Of
+// the branch that begins with the norm, if there is one, it may add the adjoint beside it.
 func normAdjoints(x, gainRow, scale, dy *graph.Node, of *branch) (dx, dGain *graph.Node) {
 	sum := of.take()
 	if lower.ByRows(x.Graph()) && x.Rank() == 2 && x.DType() == dtypes.Float32 { // in one pass
@@ -58,8 +58,9 @@ func normAdjoints(x, gainRow, scale, dy *graph.Node, of *branch) (dx, dGain *gra
 	return dx, graph.ReduceSum(product, 0)
 }
 
-// kernelAdjoints are [normAdjoints], with sum added to dx, unless it is nil, by one kernel that reads each tensor once. It writes dx as
-// products read it, too. ok is false where the device has no such kernel.
+// kernelAdjoints are [normAdjoints], with sum added to dx, unless it is nil, by one kernel that
+// reads each tensor once. It writes dx as products read it, too. ok is false where the device has
+// no such kernel.
 func kernelAdjoints(call rowsCall, x, gainRow, scale, dy, sum *graph.Node) (dx, dGain *graph.Node, ok bool) {
 	if x.Rank() != 2 || lower.ByRows(x.Graph()) {
 		return nil, nil, false
@@ -85,7 +86,8 @@ func kernelAdjoints(call rowsCall, x, gainRow, scale, dy, sum *graph.Node) (dx, 
 	return out["dx"], out["dgain"], true
 }
 
-// normAdjointRows is the program of [kernelAdjoints]. The adjoint of the gain is the sum over all rows of its last output.
+// normAdjointRows is the program of [kernelAdjoints]. The adjoint of the gain is the sum over all
+// rows of its last output.
 func normAdjointRows(rows, width int, joins bool) (*program.Program, error) {
 	b := program.NewBuilder("norm/backward")
 	t := program.FloatType(rows, width)
@@ -107,8 +109,8 @@ func normAdjointRows(rows, width int, joins bool) (*program.Program, error) {
 	return b.Build()
 }
 
-// normSource says how a kernel computes [rmsNorm]. The gain's gradient is a sum over all rows, which no kernel has: the
-// adjoints are a graph, which takes the scales from the kernel.
+// normSource says how a kernel computes [rmsNorm]. The gain's gradient is a sum over all rows,
+// which no kernel has: the adjoints are a graph, which takes the scales from the kernel.
 func normSource(x, gain *graph.Node, epsilon float64, of *branch) lower.Source {
 	b := program.NewBuilder("norm")
 	rows, gains := b.Input("x", program.FloatType(x.Shape().Dimensions...)), b.Input("gain", program.FloatType(1, x.Shape().Dim(1)))
@@ -129,8 +131,8 @@ func normSource(x, gain *graph.Node, epsilon float64, of *branch) lower.Source {
 // gateOperands are what the two operands of a gate are products of: x·w1ᵀ and x·w2ᵀ.
 type gateOperands struct{ x, w1, w2 *graph.Node }
 
-// swiGLU returns silu(a)·b, where silu(a) = a·σ(a) and σ is the logistic function (Shazeer, 2020). of says what a and b are products of;
-// nil if that is not known.
+// swiGLU returns silu(a)·b, where silu(a) = a·σ(a) and σ is the logistic function (Shazeer, 2020).
+// of says what a and b are products of; nil if that is not known.
 func swiGLU(a, b *graph.Node, of *gateOperands) *graph.Node {
 	gate := silu(a)
 	adjoints := func(dy *graph.Node) []*graph.Node {
@@ -171,7 +173,6 @@ func gatePrograms(rows, width int) (forward, backward *program.Program, err erro
 	return forward, backward, err
 }
 
-// logistic is 1/(1 + e⁻ˣ).
 func logistic(x program.Value) program.Value {
 	one := x.Builder().Const(1)
 	return one.Div(x.Neg().Exp().Add(one))

@@ -13,8 +13,9 @@ import (
 	"github.com/cage-qat/cage/host/model/architecture"
 )
 
-// transformer is a language model: an embedding, blocks of causal attention and a feed-forward layer with SwiGLU on a
-// residual stream, RMSNorm, an output head, and no biases. Its family says what a block is.
+// transformer is a language model: an embedding, blocks of causal attention and a feed-forward
+// layer with SwiGLU on a residual stream, RMSNorm, an output head, and no biases. Its family says
+// what a block is.
 type transformer struct {
 	architecture.Settings
 	family
@@ -30,7 +31,6 @@ type family interface {
 	block(s architecture.Settings, x *graph.Node, w []*graph.Node, sites blockSites, r *rope, q ActivationQuantizer) *graph.Node
 }
 
-// families are the language models by their kind.
 var families = map[string]family{
 	architecture.KindLlama: llama{},
 	architecture.KindOLMo2: olmo2{},
@@ -56,9 +56,9 @@ func (m *transformer) BatchDims(batch, context int) []int {
 	return []int{batch, context + 1}
 }
 
-// ActivationSites implements [Model]. There are four per block: the inputs of the attention's fused projection, of its
-// output projection, of the two projections into the feed-forward layer, which share one, and of the projection out of
-// it. [Sites] adds others.
+// ActivationSites implements [Model]. There are four per block: the inputs of the attention's fused
+// projection, of its output projection, of the two projections into the feed-forward layer, which
+// share one, and of the projection out of it. [Sites] adds others.
 func (m *transformer) ActivationSites(batch, context int) []ActivationSite {
 	var sites []ActivationSite
 	for layer := range m.Layers {
@@ -70,7 +70,8 @@ func (m *transformer) ActivationSites(batch, context int) []ActivationSite {
 	return sites
 }
 
-// blockSites are the sites of a block, in the order of computation. Those that the model does not have are zero.
+// blockSites are the sites of a block, in the order of computation. Those that the model does not
+// have are zero.
 type blockSites [siteDown + 1]ActivationSite
 
 // Places in blockSites.
@@ -89,7 +90,6 @@ func (s blockSites) list() []ActivationSite {
 	return slices.DeleteFunc(s[:], func(a ActivationSite) bool { return a.Name == "" })
 }
 
-// blockSites returns the sites of one block.
 func (m *transformer) blockSites(layer, tokens int) blockSites {
 	prefix := architecture.LayerPrefix(layer)
 	site := func(name string, width, heads int, feeds ...string) ActivationSite {
@@ -116,7 +116,8 @@ func (m *transformer) blockSites(layer, tokens int) blockSites {
 	}
 }
 
-// headSite is that of the head's input. A tied head's weight is looked up, too, so that it may not be rotated with its input.
+// headSite is that of the head's input. A tied head's weight is looked up, too, so that it may not
+// be rotated with its input.
 func (m *transformer) headSite(tokens int) ActivationSite {
 	s := ActivationSite{Name: "head.input", Kind: KindHead, Tokens: tokens, Width: m.Width}
 	if !m.Tied() {
@@ -156,8 +157,8 @@ func (m *transformer) targets(in sequences) *graph.Node {
 	return graph.Reshape(clampIDs(targets, m.Vocab), -1)
 }
 
-// weightLosses returns losses [batch·context] as [batch, context], multiplied with the weights of their targets. If an id is
-// outside the vocabulary, all of them are NaN.
+// weightLosses returns losses [batch·context] as [batch, context], multiplied with the weights of
+// their targets. If an id is outside the vocabulary, all of them are NaN.
 func (m *transformer) weightLosses(losses *graph.Node, in sequences) *graph.Node {
 	dims := in.tokens.Shape().Dimensions
 	g, ids := losses.Graph(), in.tokens
@@ -181,7 +182,8 @@ func (m *transformer) Logits(params []*graph.Node, tokens *graph.Node, q Activat
 	return graph.Reshape(logits, dims[0], dims[1], m.Vocab)
 }
 
-// head returns the output projection, [vocabulary, width]. The gradient of a tied one is the sum over both its uses.
+// head returns the output projection, [vocabulary, width]. The gradient of a tied one is the sum
+// over both its uses.
 func (m *transformer) head(params []*graph.Node) *graph.Node { return params[m.headAt()] }
 
 // headAt is the place of the output projection among the parameters.
@@ -192,8 +194,8 @@ func (m *transformer) headAt() int {
 	return len(m.params) - 1
 }
 
-// hidden computes the input of the head, which is the normalized residual stream after the last block, [tokens, width]. segments are those of the tokens,
-// nil where each row is one document.
+// hidden computes the input of the head, which is the normalized residual stream after the last
+// block, [tokens, width]. segments are those of the tokens, nil where each row is one document.
 func (m *transformer) hidden(params []*graph.Node, tokens, segments *graph.Node, q ActivationQuantizer) *graph.Node {
 	m.checkParams(params)
 	batch, context := tokens.Shape().Dim(0), tokens.Shape().Dim(1)
@@ -241,8 +243,8 @@ func (m *transformer) checkParams(params []*graph.Node) {
 	}
 }
 
-// gatedActivation returns silu(W1·x) ⊙ W2·x, the input of the feed-forward layer's last product, for x [tokens, width]. Both x
-// and the result are quantized.
+// gatedActivation returns silu(W1·x) ⊙ W2·x, the input of the feed-forward layer's last product,
+// for x [tokens, width]. Both x and the result are quantized.
 func gatedActivation(x, w1, w2 *graph.Node, sites blockSites, q ActivationQuantizer) *graph.Node {
 	x = q.apply(sites[siteMLP], x)
 	return q.apply(sites[siteDown], swiGLU(linearRounded(x, w1), linearRounded(x, w2), &gateOperands{x, w1, w2}))
@@ -255,9 +257,9 @@ func (m *transformer) StepFLOPs(batch, context int) float64 {
 	return 6*float64(weights)*tokens + 12*float64(m.Layers)*float64(m.QueryWidth())*float64(context)*tokens
 }
 
-// A Blockwise model is a [Language] model that can be computed one block at a time, so that only the parameters of one
-// block need be in memory. A residual stream goes through all blocks; it begins with the rows of the embedding, which
-// is the first of [Model.Params].
+// A Blockwise model is a [Language] model that can be computed one block at a time, so that only
+// the parameters of one block need be in memory. A residual stream goes through all blocks; it
+// begins with the rows of the embedding, which is the first of [Model.Params].
 type Blockwise interface {
 	Language
 
@@ -270,9 +272,10 @@ type Blockwise interface {
 	// BlockSites lists the activation sites of a block, a part of ActivationSites.
 	BlockSites(block, batch, context int) []ActivationSite
 
-	// Block computes a block for whole sequences, from their first token on. It maps the residual stream x that enters
-	// the block, [batch·context, width], to the one that leaves it. params are the values of BlockParams. segments are
-	// those of the documents in each sequence, [batch, context], nil where each is one document; see [Padding].
+	// Block computes a block for whole sequences, from their first token on. It maps the residual
+	// stream x that enters the block, [batch·context, width], to the one that leaves it. params are
+	// the values of BlockParams. segments are those of the documents in each sequence, [batch,
+	// context], nil where each is one document; see [Padding].
 	Block(block int, params []*graph.Node, x, segments *graph.Node, batch, context int, q ActivationQuantizer) *graph.Node
 }
 

@@ -69,7 +69,7 @@ type merge struct {
 	done []int  // deflated rows
 }
 
-// kind tells which elements of a row are not zero.
+// kind is which elements of a row are not zero.
 type kind int
 
 const (
@@ -174,7 +174,6 @@ func (m *merge) solve() {
 	}
 }
 
-// ascending lists the positions of values in ascending order.
 func ascending(values []float64) []int {
 	order := make([]int, len(values))
 	for i := range order {

@@ -93,7 +93,6 @@ func squares[T Float]() (low, high T) {
 	return T(1 / span), T(span)
 }
 
-// single reports whether T is float32.
 func single[T Float]() bool {
 	_, ok := any(T(0)).(float32)
 	return ok

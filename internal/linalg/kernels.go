@@ -52,7 +52,6 @@ type vectors[T Float] struct {
 	axpy func(alpha T, x, y []T)
 }
 
-// active are the kernels of this processor.
 var active = supported()[0]
 
 // kernelsOf are the active kernels for an element type.
@@ -82,7 +81,6 @@ func toolsOf[T Float]() *tools[T] {
 	return any(&toolsSingle).(*tools[T])
 }
 
-// portable are the kernels in plain Go.
 var portable = kernels{
 	name:      "portable",
 	double:    vectors[float64]{fourRows, 4, tilePortable[float64], dotPortable[float64], axpyPortable[float64]},

@@ -7,8 +7,9 @@ import (
 	"simd/archsimd"
 )
 
-// supported lists the kernels that run here, the fastest first. Those with AVX-512 and AVX2 differ in the tiles
-// of products alone; everything else takes the width of vectors that the processor has.
+// supported lists the kernels that run here, the fastest first. Those with AVX-512 and AVX2 differ
+// in the tiles of products alone; everything else takes the width of vectors that the processor
+// has.
 func supported() []kernels {
 	if !archsimd.X86.AVX2() || !archsimd.X86.FMA() {
 		return []kernels{portable}

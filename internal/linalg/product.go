@@ -34,7 +34,6 @@ func (m MatrixOf[T]) part(i0, i1, j0, j1 int) MatrixOf[T] {
 	return p
 }
 
-// row is a row of a matrix with ColStride 1.
 func (m MatrixOf[T]) row(i int) []T {
 	return m.Data[i*m.RowStride : i*m.RowStride+m.Cols]
 }

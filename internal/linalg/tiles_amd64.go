@@ -33,7 +33,6 @@ func tile256(k int, a, b, c []float64, stride int) {
 	archsimd.ClearAVXUpperBits()
 }
 
-// add256 adds a row of a tile.
 func add256(c []float64, s, t archsimd.Float64x4) {
 	lo, hi := (*[4]float64)(c), (*[4]float64)(c[4:])
 	archsimd.LoadFloat64x4Array(lo).Add(s).StoreArray(lo)
@@ -66,7 +65,6 @@ func tile256Single(k int, a, b, c []float32, stride int) {
 	archsimd.ClearAVXUpperBits()
 }
 
-// add256Single adds a row of a tile.
 func add256Single(c []float32, s, t archsimd.Float32x8) {
 	lo, hi := (*[8]float32)(c), (*[8]float32)(c[8:])
 	archsimd.LoadFloat32x8Array(lo).Add(s).StoreArray(lo)
@@ -176,7 +174,8 @@ func dot512Single(x, y []float32) float32 {
 	return dotRest(sumSingle(lanes[:]), x, y)
 }
 
-// Products of one, two or four rows of x, n elements each, with four of w. Steps from row to row are in bytes.
+// Products of one, two or four rows of x, n elements each, with four of w. Steps from row to row
+// are in bytes.
 
 //go:noescape
 func products1(n int, x *float32, xStep int, w *float32, wStep int, y *float32, yStep int)

@@ -9,13 +9,12 @@ import (
 	"github.com/cage-qat/cage/host/compute/matmul"
 )
 
-// blockSize is how many queries, and how many keys, the backward pass has in its caches at a time: whole panels of every tier.
+// blockSize is how many queries, and how many keys, the backward pass has in its caches at a time:
+// whole panels of every tier.
 const blockSize = 288
 
-// block is the size of blocks in this plan.
 func (p *Plan) block() int { return min(blockSize, roundUp(p.Context, p.width)) }
 
-// backward is the memory of a task.
 type backward struct {
 	*matmul.Multiplier
 	// Of all keys and values.
@@ -31,20 +30,21 @@ type backward struct {
 	rows             rows
 }
 
-// Adjoints are where the backward pass writes those of queries, keys and values: to tensors of their shapes, or if it is set, to Joined.
+// Adjoints are where the backward pass writes those of queries, keys and values: to tensors of
+// their shapes, or if it is set, to Joined.
 type Adjoints struct {
 	Query, Key, Value []float32
 	Joined            *Joined
 }
 
-// Joined is what [Heads.Join] would make of the adjoints of queries, keys and values, which are the parts of Heads.
+// Joined is what [Heads.Join] would make of the adjoints of queries, keys and values, which are the
+// parts of Heads.
 type Joined struct {
 	Heads    *Heads
 	Elements matmul.Elements
 	Cos, Sin []float32
 }
 
-// gradient is what a call of Backward reads and writes.
 type gradient struct {
 	Inputs
 	out           Adjoints
@@ -52,8 +52,8 @@ type gradient struct {
 	mixed, dMixed matmul.Elements
 }
 
-// Backward computes the adjoints of queries, keys and values from dMixed, that of the forward pass's result mixed. logs are
-// those of the forward pass.
+// Backward computes the adjoints of queries, keys and values from dMixed, that of the forward
+// pass's result mixed. logs are those of the forward pass.
 func (p *Plan) Backward(out Adjoints, in Inputs, mixed matmul.Elements, logs []float32, dMixed matmul.Elements, parallel func(n int, f func(i int))) error {
 	if err := p.check(in, mixed.Len(), logs); err != nil {
 		return err
@@ -72,7 +72,8 @@ func (p *Plan) Backward(out Adjoints, in Inputs, mixed matmul.Elements, logs []f
 		return fmt.Errorf("attention of sizes %+v: an adjoint does not have the size of its tensor", p.Sizes)
 	}
 	g := &gradient{in, out, logs, mixed, dMixed}
-	// One task adds up the adjoints of a head of keys, block by block, so that the order of the sums is always the same.
+	// One task adds up the adjoints of a head of keys, block by block, so that the order of the
+	// sums is always the same.
 	parallel(p.Batch*p.KeyHeads, func(task int) {
 		s := p.backwardScratch.Get().(*backward)
 		defer p.backwardScratch.Put(s)
@@ -99,7 +100,8 @@ func (p *Plan) backward(s *backward, g *gradient, batch, keyHead int) {
 	p.store(s, g, partValues, batch, keyHead, 0, p.Context, s.dValue)
 }
 
-// backwardQueries computes the adjoints of a block of queries, and what they add to those of the keys and values they see.
+// backwardQueries computes the adjoints of a block of queries, and what they add to those of the
+// keys and values they see.
 func (p *Plan) backwardQueries(s *backward, g *gradient, batch, head, from, to int) {
 	n, words := to-from, p.panels.Words
 	at := p.query(batch, 0, head)
@@ -134,8 +136,8 @@ func (p *Plan) backwardQueries(s *backward, g *gradient, batch, head, from, to i
 	p.store(s, g, partQueries, batch, head, from, to, s.dQuery)
 }
 
-// backwardKeys computes the adjoints of the scores of a block of queries and as many keys as a panel has, and adds to the adjoints
-// of these keys and their values.
+// backwardKeys computes the adjoints of the scores of a block of queries and as many keys as a
+// panel has, and adds to the adjoints of these keys and their values.
 func (p *Plan) backwardKeys(s *backward, g *gradient, batch, from, to, key int, logs []float32) {
 	width, height, n, words := p.width, p.height, to-from, p.panels.Words
 	size := words(p.Size)
@@ -164,7 +166,8 @@ func (p *Plan) addToQueries(s *backward, from, to, first, last int) {
 	}
 }
 
-// hideKeys makes the scores −∞ of the keys that queries do not see. The first query is the first one that sees one of the keys.
+// hideKeys makes the scores −∞ of the keys that queries do not see. The first query is the first
+// one that sees one of the keys.
 func (p *Plan) hideKeys(scores []float32, segments []int32, batch, from, to, key int) {
 	infinite := float32(math.Inf(-1))
 	for query := from; query < min(to, key+p.width-1); query++ {
@@ -195,7 +198,8 @@ const (
 	partValues
 )
 
-// store writes the adjoints of a head at some positions, which lie in blocks [positions/width, elements, width].
+// store writes the adjoints of a head at some positions, which lie in blocks [positions/width,
+// elements, width].
 func (p *Plan) store(s *backward, g *gradient, part, batch, head, from, to int, blocks []float32) {
 	for ; from < to; from, blocks = from+p.width, blocks[p.width*p.padded:] {
 		n := min(p.width, to-from)

@@ -11,7 +11,6 @@ import (
 // forwardQueries is how many queries a task has, of each head that shares its keys.
 const forwardQueries = 256
 
-// forward is the memory of a task.
 type forward struct {
 	*matmul.Multiplier
 	keys          []float32 // rows
@@ -23,8 +22,8 @@ type forward struct {
 	rows          rows
 }
 
-// Forward computes what each position mixes from the values of those before it and its own, [batch, context, heads, size], in float32 or
-// rounded to bfloat16.
+// Forward computes what each position mixes from the values of those before it and its own, [batch,
+// context, heads, size], in float32 or rounded to bfloat16.
 func (p *Plan) Forward(mixed matmul.Elements, logs []float32, in Inputs, parallel func(n int, f func(i int))) error {
 	if err := p.check(in, mixed.Len(), logs); err != nil {
 		return err
@@ -108,7 +107,6 @@ func (p *Plan) newRows() rows {
 	return rows{make([]float32, n), make([]float32, n), make([]uint16, n)}
 }
 
-// copyTo copies rows of the given width to those of a tensor, which are stride apart.
 func (r *rows) copyTo(to matmul.Elements, stride int, x []float32, width int) {
 	if to.BFloat16 == nil {
 		for i := 0; i*width < len(x); i++ {

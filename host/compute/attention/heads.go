@@ -7,24 +7,26 @@ import (
 	"github.com/cage-qat/cage/host/compute/matmul"
 )
 
-// Heads are what one projection of the tokens holds: a matrix [batch·context, columns] of which some columns are heads of
-// queries, the next those of keys, and so on.
+// Heads are what one projection of the tokens holds: a matrix [batch·context, columns] of which
+// some columns are heads of queries, the next those of keys, and so on.
 type Heads struct {
 	Batch, Context, Size int
 	Parts                []Part // in the order of their columns, of which they use all
 	Pairs                bool   // the coordinates of a point are neighbours; otherwise they lie in the two halves of a head
 }
 
-// A Part is a number of heads. If it is turned, the elements of each head are coordinates of points, first ones in its first half and
-// second ones in its second, or in pairs. Points turn with their position (Su et al., "RoFormer: Enhanced Transformer with Rotary
-// Position Embedding", 2021).
+// A Part is a number of heads. If it is turned, the elements of each head are coordinates of
+// points, first ones in its first half and second ones in its second, or in pairs. Points turn with
+// their position (Su et al., "RoFormer: Enhanced Transformer with Rotary Position Embedding",
+// 2021).
 type Part struct {
 	Heads  int
 	Turned bool
 }
 
-// Split copies each part to a tensor of its own, [batch, context, heads, size], turned by the angles whose cosines and sines
-// are given, [context, size/2]. Both sides may be in bfloat16, to which results are rounded.
+// Split copies each part to a tensor of its own, [batch, context, heads, size], turned by the
+// angles whose cosines and sines are given, [context, size/2]. Both sides may be in bfloat16, to
+// which results are rounded.
 func (h *Heads) Split(parts []matmul.Elements, joined matmul.Elements, cos, sin []float32, parallel func(n int, f func(i int))) error {
 	return h.copy(parts, joined, cos, sin, false, parallel)
 }
@@ -34,7 +36,6 @@ func (h *Heads) Join(joined matmul.Elements, parts []matmul.Elements, cos, sin [
 	return h.copy(parts, joined, cos, sin, true, parallel)
 }
 
-// turnPiece turns heads that all have the same angles.
 func (h *Heads) turnPiece(y, x, cos, sin []float32, back bool) {
 	if h.Pairs {
 		loops.TurnNeighbours(y, x, cos, sin, back)
@@ -49,7 +50,6 @@ type numbers struct {
 	short       []uint16
 }
 
-// at makes n some elements of a tensor.
 func (n *numbers) at(e matmul.Elements, from, to int, wide []float32) {
 	if e.BFloat16 != nil {
 		*n = numbers{short: e.BFloat16[from:to], wide: wide[:to-from]}
@@ -58,7 +58,6 @@ func (n *numbers) at(e matmul.Elements, from, to int, wide []float32) {
 	}
 }
 
-// read returns the numbers as float32.
 func (n *numbers) read() []float32 {
 	if n.short == nil {
 		return n.float
@@ -81,7 +80,8 @@ func (n *numbers) written() {
 	}
 }
 
-// copy copies the heads of each token from the matrix to their part or back, and turns those that are to be turned.
+// copy copies the heads of each token from the matrix to their part or back, and turns those that
+// are to be turned.
 func (h *Heads) copy(parts []matmul.Elements, joined matmul.Elements, cos, sin []float32, back bool, parallel loops.Parallel) error {
 	tokens, columns := h.Batch*h.Context, h.Columns()
 	if len(parts) != len(h.Parts) {
@@ -126,7 +126,6 @@ func (h *Heads) copy(parts []matmul.Elements, joined matmul.Elements, cos, sin [
 // Columns is the number of columns of the matrix.
 func (h *Heads) Columns() int { return h.column(len(h.Parts)) }
 
-// column is the first column of a part.
 func (h *Heads) column(part int) (n int) {
 	for _, before := range h.Parts[:part] {
 		n += before.Heads * h.Size
@@ -134,7 +133,6 @@ func (h *Heads) column(part int) (n int) {
 	return n
 }
 
-// check checks the size of the matrix and the numbers of angles.
 func (h *Heads) check(joined matmul.Elements, cos, sin []float32) error {
 	for _, p := range h.Parts {
 		if p.Turned && (h.Size%2 != 0 || len(cos) != h.Context*h.Size/2 || len(sin) != len(cos)) {

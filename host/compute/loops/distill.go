@@ -2,9 +2,9 @@ package loops
 
 import "math"
 
-// Distillation is what is learned from a teacher: the generalized Jensen-Shannon divergence
-// β·KL(P‖M) + (1−β)·KL(Q‖M), M = β·P + (1−β)·Q, of the teacher's prediction P and the model's Q, both from logits divided by
-// the temperature; KL(P‖Q) for β = 0 and KL(Q‖P) for β = 1.
+// Distillation is the loss of a model that a teacher trains: the generalized Jensen-Shannon
+// divergence β·KL(P‖M) + (1−β)·KL(Q‖M), M = β·P + (1−β)·Q, of the teacher's prediction P and the
+// model's Q, both from logits divided by the temperature; KL(P‖Q) for β = 0 and KL(Q‖P) for β = 1.
 type Distillation struct {
 	Teacher     []float32 // logits of the teacher, [rows, Columns]
 	Beta        float64
@@ -13,11 +13,13 @@ type Distillation struct {
 	Scale       float64 // what divergences are multiplied with
 }
 
-// distillPart is the number of columns of which intermediate results are kept at a time, so that they stay in a core's cache.
+// distillPart is the number of columns of which intermediate results are kept at a time, so that
+// they stay in a core's cache.
 const distillPart = 4096
 
-// Distilled writes the divergence and the cross-entropy of each row, and the gradients with respect to the logits of their
-// weighted mean times factors, to gradients or, rounded to bfloat16, to short; the other one is nil.
+// Distilled writes the divergence and the cross-entropy of each row, and the gradients with respect
+// to the logits of their weighted mean times factors, to gradients or, rounded to bfloat16, to
+// short; the other one is nil.
 func (l Logits) Distilled(d Distillation, divergences, crossEntropies, gradients []float32, short []uint16, factors []float32, parallel Parallel) error {
 	return l.each(parallel, func(i int, row []float32, scratch *[]float32) {
 		memory := scratchOf(scratch, 2*l.Columns+5*distillPart)
@@ -45,7 +47,8 @@ func (l Logits) Distilled(d Distillation, divergences, crossEntropies, gradients
 			sumP, sumQ = sumP+a, sumQ+b
 		}
 		sumP, sumQ = sumP/float64(totalP), sumQ/float64(totalQ)
-		// The factors of KL(P‖M) and KL(Q‖M). At the two ends, where M is Q or P, the one that is not 0 counts alone.
+		// The factors of KL(P‖M) and KL(Q‖M). At the two ends, where M is Q or P, the one that is
+		// not 0 counts alone.
 		ofTeacher, ofModel := d.Beta, 1-d.Beta
 		if d.Beta == 0 || d.Beta == 1 {
 			ofTeacher, ofModel = ofModel, ofTeacher
@@ -75,8 +78,9 @@ func (l Logits) Distilled(d Distillation, divergences, crossEntropies, gradients
 	})
 }
 
-// slopes writes r = log Q/M of some columns, from exponentials p and q that are in proportion to P and Q, and log P/Q. It
-// returns Σp·log P/M and Σq·r. For β = 0 it writes p, which the gradient is made of, and M is Q. memory holds three times the columns.
+// slopes writes r = log Q/M of some columns, from exponentials p and q that are in proportion to P
+// and Q, and log P/Q. It returns Σp·log P/M and Σq·r. For β = 0 it writes p, which the gradient is
+// made of, and M is Q. memory holds three times the columns.
 func (d Distillation) slopes(r, p, q, log, memory []float32) (sumP, sumQ float64) {
 	var one [1]float32
 	sum := func(a, b []float32) float64 {
@@ -91,7 +95,8 @@ func (d Distillation) slopes(r, p, q, log, memory []float32) (sumP, sumQ float64
 		BinaryS(Mul, r, log, -1)
 		return 0, sum(q, r)
 	}
-	// M is taken relative to the larger of P and Q, so that nothing overflows: one of the two exponentials is 1.
+	// M is taken relative to the larger of P and Q, so that nothing overflows: one of the two
+	// exponentials is 1.
 	other, mixture := memory[:len(log)], memory[len(log):2*len(log)]
 	BinaryS(Mul, other, log, -1)
 	BinaryS(Min, other, other, 0)
@@ -105,8 +110,9 @@ func (d Distillation) slopes(r, p, q, log, memory []float32) (sumP, sumQ float64
 	return sum(p, log), sum(q, r)
 }
 
-// logFrom replaces numbers x from least to 1 by their logarithms: 2·artanh(z) with z = (x−1)/(x+1), by as many terms of
-// its series as float32 needs, unless these are more than the logarithm itself takes.
+// logFrom replaces numbers x from least to 1 by their logarithms: 2·artanh(z) with z = (x−1)/(x+1),
+// by as many terms of its series as float32 needs, unless these are more than the logarithm itself
+// takes.
 func logFrom(least float64, x, z, square []float32) {
 	const maxTerms = 20
 	const precision = 0x1p-26

@@ -2,9 +2,10 @@ package loops
 
 import "math"
 
-// The exponential is 2ⁿ·exp(r) with r = x − n·log 2 in ±log(2)/2, and the hyperbolic tangent a polynomial near 0 and
-// 1 − 2/(exp(2|x|) + 1) elsewhere. The polynomials are those of Cephes' expf and tanhf (Moshier, 1989). Nothing is fused, so
-// that all processors have the same bits. TestExp measures the errors.
+// The exponential is 2ⁿ·exp(r) with r = x − n·log 2 in ±log(2)/2, and the hyperbolic tangent a
+// polynomial near 0 and 1 − 2/(exp(2|x|) + 1) elsewhere. The polynomials are those of Cephes' expf
+// and tanhf (Moshier, 1989). Nothing is fused, so that all processors have the same bits. TestExp
+// measures the errors.
 const (
 	log2e     = 1.44269504088896341
 	log2Upper = 0.693359375 // has few bits: its product with n is exact
@@ -25,7 +26,8 @@ const (
 	tanhP4   = -3.33332819422e-1
 	tanhNear = 0.625 // the polynomial is for magnitudes below
 
-	// Floats near shifter are whole numbers: adding it rounds to one, and the last bits are those of that integer.
+	// Floats near shifter are whole numbers: adding it rounds to one, and the last bits are those
+	// of that integer.
 	shifter     = 3 << 22
 	shifterBits = 0x4b400000
 )
@@ -45,7 +47,8 @@ func exp(x float32) float32 {
 	p = float32(p*r) + expP4
 	p = float32(p*r) + expP5
 	y := float32(p*float32(r*r)) + r + 1
-	// 2ⁿ in two factors: the first product is exact, the second one rounds where the result is subnormal.
+	// 2ⁿ in two factors: the first product is exact, the second one rounds where the result is
+	// subnormal.
 	k := int32(math.Float32bits(shifted)) - shifterBits
 	return float32(y*power2(k>>1)) * power2(k-k>>1)
 }

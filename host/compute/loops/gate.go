@@ -5,8 +5,9 @@ import "math"
 // HasGates reports whether [Gate] and [GateAdjoints] are faster than the same element by element.
 func HasGates() bool { return hasAVX512 }
 
-// Gate sets dst to silu(a)·b, where silu(a) = a/(1 + e⁻ᵃ) (Shazeer, "GLU Variants Improve Transformer", 2020). Everything is stored in
-// bfloat16 and computed in float32. The slices have the same length.
+// Gate sets dst to silu(a)·b, where silu(a) = a/(1 + e⁻ᵃ) (Shazeer, "GLU Variants Improve
+// Transformer", 2020). Everything is stored in bfloat16 and computed in float32. The slices have
+// the same length.
 func Gate(dst, a, b []uint16) {
 	i := 0
 	if hasAVX512 {
@@ -34,7 +35,6 @@ func GateAdjoints(da, db, a, b, d []uint16) {
 	done()
 }
 
-// logistic is 1/(1 + e⁻ˣ).
 func logistic(x float32) float32 { return 1 / (exp(-x) + 1) }
 
 // Gates are the products of silu(a) and b, element by element, all stored in bfloat16 ([Gate]).

@@ -36,7 +36,6 @@ func gateAdjoints(da, db, a, b, d []uint16) int {
 	return n
 }
 
-// getShort returns a vector of numbers in bfloat16.
 func getShort(a []uint16) floats16 {
 	return archsimd.LoadUint16x16(a).ExtendToUint32().ShiftAllLeft(16).BitsToFloat32()
 }
@@ -50,8 +49,8 @@ func logistic512(x, zero, low, high, shift, factor, upper, lower, p0, p1, p2, p3
 	return one.Div(y.Scale(power).Add(one))
 }
 
-// reduced512 returns y and n, where the exponential of x is y·2ⁿ. Its constants are arguments one by one, as the compiler keeps
-// the fields of a structure with more than four in memory.
+// reduced512 returns y and n, where the exponential of x is y·2ⁿ. Its constants are arguments one
+// by one, as the compiler keeps the fields of a structure with more than four in memory.
 func reduced512(x, shift, factor, upper, lower, p0, p1, p2, p3, p4, p5, one floats16) (y, n floats16) {
 	n = x.Mul(factor).Add(shift).Sub(shift)
 	r := x.Sub(n.Mul(upper)).Sub(n.Mul(lower))

@@ -5,8 +5,9 @@ import "math"
 // block is a whole number of vectors, however wide a processor's are.
 const block = 64
 
-// Lanes hold an unfinished reduction, by [Add], [Max] or [Min], of a tile. Element i goes to lane i modulo 64, so that the
-// result does not depend on the width of vectors, and a lane adds few elements.
+// Lanes hold an unfinished reduction, by [Add], [Max] or [Min], of a tile. Element i goes to lane i
+// modulo 64, so that the result does not depend on the width of vectors, and a lane adds few
+// elements.
 type Lanes [block]float32
 
 // Sum adds elements to the lanes.

@@ -3,11 +3,12 @@ package loops
 // Parallel calls f with 0 to n−1, several at once if it likes, and returns when all calls have.
 type Parallel = func(n int, f func(i int))
 
-// taskWork is about how many elementary steps a task should have: enough that starting it costs little.
+// taskWork is about how many elementary steps a task should have: enough that starting it costs
+// little.
 const taskWork = 1 << 17
 
-// divide calls f for stretches of the numbers from 0 to n−1, each of which takes about the given steps. Stretches begin at
-// multiples of 8.
+// divide calls f for stretches of the numbers from 0 to n−1, each of which takes about the given
+// steps. Stretches begin at multiples of 8.
 func divide(n, steps int, parallel Parallel, f func(from, to int)) {
 	each := max(8, taskWork/max(1, steps)&^7)
 	parallel((n+each-1)/each, func(i int) { f(i*each, min(n, (i+1)*each)) })
@@ -40,8 +41,8 @@ func Lookup(dst []float32, index []int32, table []float32, d int, parallel Paral
 	})
 }
 
-// ScatterAdd sums the rows of x, of d elements each, by their index: row i of dst is the sum of the rows with index i. A task
-// makes some of the sums, each in the order of x and in float64.
+// ScatterAdd sums the rows of x, of d elements each, by their index: row i of dst is the sum of the
+// rows with index i. A task makes some of the sums, each in the order of x and in float64.
 func ScatterAdd(dst []float32, index []int32, x []float32, d int, parallel Parallel) {
 	n := len(dst) / d
 	const tasks = 8

@@ -99,7 +99,8 @@ func Clamp(dst, a []float32, lo, hi float32) {
 	}
 }
 
-// Select is [Select1] of every element of c, of a or, where that is nil, s, and of b or, where that is nil, t.
+// Select is [Select1] of every element of c, of a or, where that is nil, s, and of b or, where that
+// is nil, t.
 func Select(dst, c, a []float32, s float32, b []float32, t float32) {
 	for i := choose(dst, c, a, s, b, t); i < len(dst); i++ {
 		x, y := s, t

@@ -7,10 +7,10 @@ import (
 	"simd"
 )
 
-// Vectorized loops, of any width of vectors. They return how many elements they have computed. That all
-// slices have the length of dst spares checks of bounds. They compare and choose rather than use the
-// processor's maximum, whose result for NaN and zeros depends on the order in which the compiler puts
-// the operands.
+// Vectorized loops, of any width of vectors. They return how many elements they have computed. That
+// all slices have the length of dst spares checks of bounds. They compare and choose rather than
+// use the processor's maximum, whose result for NaN and zeros depends on the order in which the
+// compiler puts the operands.
 
 // few is the number of elements for which plain loops are faster.
 const few = 8
@@ -118,8 +118,8 @@ func sBinary(op Op, dst []float32, s float32, b []float32) (i int) {
 	return i
 }
 
-// operation computes the operations without a loop of their own, those that processors have in vectors.
-// The operands are a, or s if that is nil, and b, or t.
+// operation computes the operations without a loop of their own, those that processors have in
+// vectors. The operands are a, or s if that is nil, and b, or t.
 func operation(op Op, dst, a []float32, s float32, b []float32, t float32) (i int) {
 	if op >= MulBits || op == Pow || op == Ldexp {
 		return 0
@@ -173,7 +173,8 @@ func operation(op Op, dst, a []float32, s float32, b []float32, t float32) (i in
 	return i
 }
 
-// unary computes the operations that processors have in vectors, exponentials and hyperbolic tangents.
+// unary computes the operations that processors have in vectors, exponentials and hyperbolic
+// tangents.
 func unary(op Op, dst, a []float32) (i int) {
 	switch op {
 	case Neg, Abs, Sign, Sqrt, Floor, Round, Tanh, IsFinite, UintToFloat:
@@ -203,8 +204,9 @@ func unary(op Op, dst, a []float32) (i int) {
 		case Sqrt:
 			y = x.Sqrt()
 		case Floor, Round:
-			// The sum with 2²³ has no fraction. Larger numbers are integers already. Zeros get the positive sign
-			// when they are rounded. The floor subtracts 1 from what was rounded up, and leaves integers as they are.
+			// The sum with 2²³ has no fraction. Larger numbers are integers already. Zeros get the
+			// positive sign when they are rounded. The floor subtracts 1 from what was rounded up,
+			// and leaves integers as they are.
 			y = x.Abs().Add(shift).Sub(shift)
 			y = zero.Sub(y).IfElse(x.Less(zero), y)
 			if op == Floor {
@@ -249,7 +251,8 @@ func expVector(x simd.Float32s) simd.Float32s {
 }
 
 // reduced returns y and n plus the shifter, where the exponential of x is y·2ⁿ. Loops compute its
-// constants once, and pass them one by one, as the compiler keeps the fields of large structures in memory.
+// constants once, and pass them one by one, as the compiler keeps the fields of large structures in
+// memory.
 func reduced(x, shift, factor, upper, lower, p0, p1, p2, p3, p4, p5, one simd.Float32s) (y, shifted simd.Float32s) {
 	shifted = x.Mul(factor).Add(shift)
 	n := shifted.Sub(shift)
@@ -458,7 +461,6 @@ func butterflies(w, x, y, z []float32) (i int) {
 	return i
 }
 
-// turn computes the first piece of [Turn].
 func turn(dst, x, cos, sin []float32, back bool) (i int) {
 	width, n, sign := simd.Float32s{}.Len(), len(cos), float32(1)
 	if back {
@@ -474,8 +476,8 @@ func turn(dst, x, cos, sin []float32, back bool) (i int) {
 	return i
 }
 
-// rounded has the bits of numbers rounded to bfloat16 in the upper halves, and what is left of their sums in
-// the lower ones.
+// rounded has the bits of numbers rounded to bfloat16 in the upper halves, and what is left of
+// their sums in the lower ones.
 func rounded(x simd.Float32s) simd.Uint32s {
 	all, bits := simd.BroadcastUint32s, x.ToBits()
 	y := bits.Add(all(0x7fff)).Add(bits.ShiftAllRight(16).And(all(1)))

@@ -13,11 +13,11 @@ type Logits struct {
 	Targets []int32   // of each row
 }
 
-// taskElements is the number of logits in a task.
 const taskElements = 1 << 15
 
-// Losses writes log Σ exp(logits) − logits[target] of each row, and the gradients with respect to the logits of these losses times
-// factors, to gradients or, rounded to bfloat16, to short; the other one is nil. Where a prediction is certain, its gradient is 0.
+// Losses writes log Σ exp(logits) − logits[target] of each row, and the gradients with respect to
+// the logits of these losses times factors, to gradients or, rounded to bfloat16, to short; the
+// other one is nil. Where a prediction is certain, its gradient is 0.
 func (l Logits) Losses(losses, gradients []float32, short []uint16, factors []float32, parallel Parallel) error {
 	return l.each(parallel, func(i int, row []float32, scratch *[]float32) {
 		exponentials := scratchOf(scratch, l.Columns)
@@ -43,8 +43,8 @@ func (l Logits) Sums(logTotal, chosen []float32, parallel Parallel) error {
 	})
 }
 
-// softmaxParts returns the largest of some logits times scale, and the sum of the exponentials of their distances to it,
-// which it stores.
+// softmaxParts returns the largest of some logits times scale, and the sum of the exponentials of
+// their distances to it, which it stores.
 func softmaxParts(exponentials, logits []float32, scale float32) (highest, sum float32) {
 	var one [1]float32
 	GroupFold(Max, one[:], logits, len(logits))
@@ -54,7 +54,6 @@ func softmaxParts(exponentials, logits []float32, scale float32) (highest, sum f
 	return highest, one[0]
 }
 
-// scratches keeps the memory of tasks.
 var scratches = sync.Pool{New: func() any { return new([]float32) }}
 
 func scratchOf(s *[]float32, n int) []float32 {
@@ -64,7 +63,8 @@ func scratchOf(s *[]float32, n int) []float32 {
 	return (*s)[:n]
 }
 
-// each calls f with each row, several at once, and memory that it may use. A target that is no column is an error.
+// each calls f with each row, several at once, and memory that it may use. A target that is no
+// column is an error.
 func (l Logits) each(parallel Parallel, f func(i int, row []float32, scratch *[]float32)) error {
 	for i, target := range l.Targets {
 		if target < 0 || int(target) >= l.Columns {

@@ -7,7 +7,8 @@ import (
 	"unsafe"
 )
 
-// Vectorized loops between memory and floats, with AVX2 or AVX-512. They return how many elements they have computed.
+// Vectorized loops between memory and floats, with AVX2 or AVX-512. They return how many elements
+// they have computed.
 
 func fromBFloat16(dst []float32, a []uint16) (i int) {
 	for ; hasAVX2 && i <= len(dst)-8; i += 8 {

@@ -5,8 +5,9 @@ import (
 	"slices"
 )
 
-// Nearest finds for each row of x, of d elements, the index of the nearest row of a table. Of equal distances the lowest
-// index counts. Where no distance is finite, as for a row that is not, the index is 0.
+// Nearest finds for each row of x, of d elements, the index of the nearest row of a table. Of equal
+// distances the lowest index counts. Where no distance is finite, as for a row that is not, the
+// index is 0.
 func Nearest(dst []int32, x, table []float32, d int, parallel Parallel) {
 	if d == 1 {
 		s := newSteps(table)
@@ -17,17 +18,19 @@ func Nearest(dst []int32, x, table []float32, d int, parallel Parallel) {
 	divide(len(dst), len(table), parallel, func(from, to int) { p.find(dst[from:to], x[from*d:to*d]) })
 }
 
-// steps find the nearest of some numbers by comparisons: the numbers are in ascending order, and the nearest one to x is
-// at the place that is the count of the bounds below x.
+// steps find the nearest of some numbers by comparisons: the numbers are in ascending order, and
+// the nearest one to x is at the place that is the count of the bounds below x.
 type steps struct {
 	above []float32 // bounds: the largest float32 that belongs to the lower of two neighbours
 	index []int32   // of the number at each place
 	plain bool      // index[i] is i
-	// searched are the bounds as ordered integers, and the largest one behind them, so that there are 2ᵏ − 1.
+	// searched are the bounds as ordered integers, and the largest one behind them, so that there
+	// are 2ᵏ − 1.
 	searched []int32
 }
 
-// maxCounted is the largest number of bounds that are all compared, where there are vectors. More are searched.
+// maxCounted is the largest number of bounds that are all compared, where there are vectors. More
+// are searched.
 const maxCounted = 32
 
 func newSteps(table []float32) *steps {
@@ -66,7 +69,8 @@ func newSteps(table []float32) *steps {
 	return s
 }
 
-// bound is the largest float32 that is nearer to a than to b > a. The number half way belongs to the lower index.
+// bound is the largest float32 that is nearer to a than to b > a. The number half way belongs to
+// the lower index.
 func bound(a, b float32, lowerFirst bool) float32 {
 	half := (float64(a) + float64(b)) / 2
 	at := float32(half)
@@ -114,15 +118,15 @@ func ordered(x float32) int32 {
 	return bits ^ bits>>31&math.MaxInt32
 }
 
-// panels are a table of vectors in the order in which the distances to them are computed: groups of 16 rows, and in each
-// group first half the squared lengths of the rows, then their elements with the sign changed, one after the other.
-// With them |t|²/2 − x·t, which is (|x − t|² − |x|²)/2, is a chain of multiplications and additions.
+// panels are a table of vectors in the order in which the distances to them are computed: groups of
+// 16 rows, and in each group first half the squared lengths of the rows, then their elements with
+// the sign changed, one after the other. With them |t|²/2 − x·t, which is (|x − t|² − |x|²)/2, is a
+// chain of multiplications and additions.
 type panels struct {
 	d    int
 	data []float32
 }
 
-// panelRows is the number of rows in a group.
 const panelRows = 16
 
 func newPanels(table []float32, d int) *panels {

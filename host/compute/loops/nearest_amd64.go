@@ -7,8 +7,8 @@ import (
 	"simd/archsimd"
 )
 
-// count counts the bounds below each element, by 32 elements at a time; for an element that is not finite it gives 0. It returns
-// how many elements it has done.
+// count counts the bounds below each element, by 32 elements at a time; for an element that is not
+// finite it gives 0. It returns how many elements it has done.
 func (s *steps) count(dst []int32, x []float32) int {
 	if !hasAVX2 {
 		return 0
@@ -36,12 +36,12 @@ func (s *steps) count(dst []int32, x []float32) int {
 	return n
 }
 
-// finite keeps the counts of elements that are finite.
 func finite(x archsimd.Float32x8, count archsimd.Int32x8) archsimd.Int32x8 {
 	return count.Masked(x.Sub(x).Equal(archsimd.Float32x8{}))
 }
 
-// findBlocks finds the nearest rows for 4 rows of x at a time. It returns how many rows it has done.
+// findBlocks finds the nearest rows for 4 rows of x at a time. It returns how many rows it has
+// done.
 func (p *panels) findBlocks(dst []int32, x []float32) int {
 	if !hasAVX2 {
 		return 0
@@ -67,8 +67,9 @@ func (p *panels) findBlocks(dst []int32, x []float32) int {
 	return n
 }
 
-// nearest4 compares 4 rows of x with all groups of a table. For each row of x, each of 8 lanes starts with what least and at have. It
-// keeps the least sum of those rows of the table that it sees, and in which half of a group the first of them was, counted from 0.
+// nearest4 compares 4 rows of x with all groups of a table. For each row of x, each of 8 lanes
+// starts with what least and at have. It keeps the least sum of those rows of the table that it
+// sees, and in which half of a group the first of them was, counted from 0.
 //
 //go:noescape
 func nearest4(columns, data *float32, groups, d int, least *[32]float32, at *[32]int32)

@@ -10,11 +10,12 @@ type Norm struct {
 	Sum     []float32 // is added to the adjoint of x; nil for nothing
 }
 
-// taskRows is the number of rows in a task. The gain's adjoint is added up within tasks and then over them, so that it does not
-// depend on how many run at once.
+// taskRows is the number of rows in a task. The gain's adjoint is added up within tasks and then
+// over them, so that it does not depend on how many run at once.
 const taskRows = 64
 
-// Adjoints writes the adjoints of x and of the gain. parallel calls a function with 0 to n−1, several at once if it likes.
+// Adjoints writes the adjoints of x and of the gain. parallel calls a function with 0 to n−1,
+// several at once if it likes.
 func (n Norm) Adjoints(dx, dGain []float32, parallel Parallel) {
 	tasks := (len(n.Scale) + taskRows - 1) / taskRows
 	sums := make([]float32, tasks*n.Width)

@@ -5,8 +5,8 @@ import "math"
 // Op is an operation on elements.
 type Op uint8
 
-// The operations. What is left open by the definitions of package program, such as the sign of a zero, is as the functions
-// [One] and [Two] have it.
+// The operations. What is left open by the definitions of package program, such as the sign of a
+// zero, is as the functions [One] and [Two] have it.
 const (
 	None Op = iota
 
@@ -39,7 +39,8 @@ const (
 	Logb
 	IsFinite
 
-	// Two integers. Names with Int are of signed ones, with Uint of unsigned ones, with Bits of both.
+	// Two integers. Names with Int are of signed ones, with Uint of unsigned ones, with Bits of
+	// both.
 	And
 	Or
 	Xor
@@ -140,8 +141,8 @@ func oneInteger(op Op, x float32) float32 {
 	panic("loops: not an operation with one operand")
 }
 
-// Two computes an operation on two elements. Products are converted before they are added, so that no compiler fuses the
-// two.
+// Two computes an operation on two elements. Products are converted before they are added, so that
+// no compiler fuses the two.
 func Two(op Op, x, y float32) float32 {
 	switch op {
 	case Add:
@@ -268,8 +269,8 @@ func logb(x float32) float32 {
 	}
 }
 
-// ldexp rounds once: the range of binary64 holds the product with any power of two that programs may name. NaN for an exponent
-// that is none.
+// ldexp rounds once: the range of binary64 holds the product with any power of two that programs
+// may name. NaN for an exponent that is none.
 func ldexp(x, n float32) float32 {
 	if n != n {
 		return n

@@ -10,7 +10,6 @@ func key(x float32) int32 {
 	return ordered(x)
 }
 
-// ofKey is the number with a key.
 func ofKey(k int32) float32 {
 	if k == math.MaxInt32 {
 		return float32(math.NaN())
@@ -18,10 +17,12 @@ func ofKey(k int32) float32 {
 	return math.Float32frombits(uint32(k ^ k>>31&math.MaxInt32))
 }
 
-// maxCompared is the longest row whose elements are compared in pairs. Longer ones are divided about a pivot.
+// maxCompared is the longest row whose elements are compared in pairs. Longer ones are divided
+// about a pivot.
 const maxCompared = 8
 
-// TopK marks the k largest elements of each row of d, of equals the first. NaN is larger than any number.
+// TopK marks the k largest elements of each row of d, of equals the first. NaN is larger than any
+// number.
 func TopK(dst []bool, x []float32, d, k int, parallel Parallel) {
 	k = min(max(k, 0), d)
 	divide(len(x)/d, d*maxCompared, parallel, func(from, to int) {
@@ -68,7 +69,8 @@ func markLargest(dst []bool, keys, work []int32, k int) {
 	}
 }
 
-// OrderStatistic finds in each row of d elements the one at place k, from 0, of their ascending order. NaN if there is one.
+// OrderStatistic finds in each row of d elements the one at place k, from 0, of their ascending
+// order. NaN if there is one.
 func OrderStatistic(dst, x []float32, d, k int, parallel Parallel) {
 	k = min(max(k, 0), d-1)
 	divide(len(dst), 8*d, parallel, func(from, to int) {
@@ -86,8 +88,9 @@ func OrderStatistic(dst, x []float32, d, k int, parallel Parallel) {
 	})
 }
 
-// place is the element at place k of the ascending order (Hoare's FIND, 1961). It moves elements. The pivot is the median of three
-// elements at places that change from step to step, so that no order is slow time and again.
+// place is the element at place k of the ascending order (Hoare's FIND, 1961). It moves elements.
+// The pivot is the median of three elements at places that change from step to step, so that no
+// order is slow time and again.
 func place(a []int32, k int) int32 {
 	state := uint32(len(a))
 	for len(a) > 1 {

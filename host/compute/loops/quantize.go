@@ -1,6 +1,7 @@
 package loops
 
-// A Quantizer rounds numbers to whole ones between bounds of at most [Small], and multiplies these by a scale.
+// A Quantizer rounds numbers to whole ones between bounds of at most [Small], and multiplies these
+// by a scale.
 type Quantizer struct {
 	Divides  bool    // whether numbers are divided first
 	Divisor  float32 // of all of them
@@ -31,8 +32,9 @@ func part[T any](a []T, i, j int) []T {
 	return a[i:j]
 }
 
-// Run quantizes every element of a, of which Whole may be the place. It has the bits of [BinaryS] by [Div], [Clamp],
-// [RoundSmall], [ToInt8], BinaryS by [Mul], [ToBFloat16], and [Near] and [ToBools].
+// Run quantizes every element of a, of which Whole may be the place. It has the bits of [BinaryS]
+// by [Div], [Clamp], [RoundSmall], [ToInt8], BinaryS by [Mul], [ToBFloat16], and [Near] and
+// [ToBools].
 func (q *Quantizer) Run(r Quantized, a []float32) {
 	if hasAVX512 {
 		n := quantize512(q, &r, a)

@@ -45,7 +45,6 @@ func Rotate(dst, a []float32, block int) {
 	done()
 }
 
-// addAndSubtract replaces x and y by x + y and x − y.
 func addAndSubtract(x, y []float32) {
 	for i := butterfly(x, y); i < len(x); i++ {
 		x[i], y[i] = x[i]+y[i], x[i]-y[i]

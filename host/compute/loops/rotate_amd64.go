@@ -4,18 +4,20 @@ package loops
 
 import "simd/archsimd"
 
-// signsOf has a row for each bit of a position in a vector: 1 where the bit is 0, and −1 where it is 1.
+// signsOf has a row for each bit of a position in a vector: 1 where the bit is 0, and −1 where it
+// is 1.
 var signsOf = [3][8]float32{{1, -1, 1, -1, 1, -1, 1, -1}, {1, 1, -1, -1, 1, 1, -1, -1}, {1, 1, 1, 1, -1, -1, -1, -1}}
 
-// within are the butterflies of distances 4, 2 and 1 in a vector: in each, an element is multiplied by its sign and added to
-// the other one. Products with signs are exact.
+// within are the butterflies of distances 4, 2 and 1 in a vector: in each, an element is multiplied
+// by its sign and added to the other one. Products with signs are exact.
 func within(x, s4, s2, s1 archsimd.Float32x8) archsimd.Float32x8 {
 	x = x.MulAdd(s4, x.ConcatPermute128Scalars(1, 0, x))
 	x = x.MulAdd(s2, x.ConcatPermuteScalarsGrouped(2, 3, 0, 1, x))
 	return x.MulAdd(s1, x.ConcatPermuteScalarsGrouped(1, 0, 3, 2, x))
 }
 
-// rotate64s multiplies runs of 64 elements by the scale and by the matrix of ±1, by the butterflies of [Rotate].
+// rotate64s multiplies runs of 64 elements by the scale and by the matrix of ±1, by the butterflies
+// of [Rotate].
 func rotate64s(dst, a []float32, scale float32) {
 	factor := archsimd.BroadcastFloat32x8(scale)
 	s1, s2, s4 := archsimd.LoadFloat32x8Array(&signsOf[0]), archsimd.LoadFloat32x8Array(&signsOf[1]), archsimd.LoadFloat32x8Array(&signsOf[2])

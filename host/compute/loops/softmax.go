@@ -4,8 +4,8 @@ import "math"
 
 // Loops of a softmax and of its gradient, in blocks of scores.
 
-// weightLeast is where weights become 0: just above, they are normal numbers. Processors take a hundred times as long for a
-// number that is subnormal, or too small to be one.
+// weightLeast is where weights become 0: just above, they are normal numbers. Processors take a
+// hundred times as long for a number that is subnormal, or too small to be one.
 const weightLeast = -87
 
 // weight is the exponential of a number that is not positive but for rounding.
@@ -16,8 +16,8 @@ func weight(x float32) float32 {
 	return exp(x)
 }
 
-// MaxColumns makes each element of most the largest of itself and of its column of a, which has rows of len(most) elements. Of a
-// column with NaN it is not said what it is.
+// MaxColumns makes each element of most the largest of itself and of its column of a, which has
+// rows of len(most) elements. Of a column with NaN it is not said what it is.
 func MaxColumns(most, a []float32) {
 	for j := maxColumns(most, a); j < len(most); j++ {
 		for i := j; i < len(a); i += len(most) {
@@ -31,32 +31,36 @@ func MaxColumns(most, a []float32) {
 // A Form is what a block of numbers becomes in the end, as an operand of products.
 type Form int
 
-// The forms. Paired joins rows 2i and 2i+1, of which it makes row i: each word of 32 bits holds two elements of a column in bfloat16, that
-// of the row with the even number in its lower half. The last of an odd number of rows is joined with zeros.
+// The forms. Paired joins rows 2i and 2i+1, of which it makes row i: each word of 32 bits holds two
+// elements of a column in bfloat16, that of the row with the even number in its lower half. The
+// last of an odd number of rows is joined with zeros.
 const (
 	Exact   Form = iota
 	Rounded      // to bfloat16
 	Paired
 )
 
-// ExpColumns makes weights of the scores in a, which has rows of len(sums) elements. It replaces a score x by the weight
-// exp(x·scale − down), where down is that of its column, or by 0 where that is below exp(−87), and adds the weight to the sum of its
-// column. Each 64 rows are added up before they are added to what came before. After that, weights get their form.
+// ExpColumns makes weights of the scores in a, which has rows of len(sums) elements. It replaces a
+// score x by the weight exp(x·scale − down), where down is that of its column, or by 0 where that
+// is below exp(−87), and adds the weight to the sum of its column. Each 64 rows are added up before
+// they are added to what came before. After that, weights get their form.
 func ExpColumns(a []float32, scale float32, down, sums []float32, form Form) {
 	plainExpColumns(a, scale, down, sums, form, expColumns(a, scale, down, sums, form))
 }
 
-// ExpRows replaces the scores in a by weights, as ExpColumns does, and the adjoints of the weights in d by those of the scores
-// before they were scaled: weight·(d − mean)·scale. down and means have an element for each row. Both results get the form. Where a
-// score is −∞, both are 0, even if another number of the row is NaN.
+// ExpRows replaces the scores in a by weights, as ExpColumns does, and the adjoints of the weights
+// in d by those of the scores before they were scaled: weight·(d − mean)·scale. down and means have
+// an element for each row. Both results get the form. Where a score is −∞, both are 0, even if
+// another number of the row is NaN.
 func ExpRows(a, d []float32, scale float32, down, means []float32, form Form) {
 	if !expRows(a, d, scale, down, means, form) {
 		plainExpRows(a, d, scale, down, means, form)
 	}
 }
 
-// Turn makes an operand of the columns of another one: element i of row j of what it writes is element j of row i of what it reads.
-// It reads so many rows of words, which are stride apart, and writes words, too. For [Paired] the number of columns is even.
+// Turn makes an operand of the columns of another one: element i of row j of what it writes is
+// element j of row i of what it reads. It reads so many rows of words, which are stride apart, and
+// writes words, too. For [Paired] the number of columns is even.
 func (f Form) Turn(dst []float32, dstStride int, src []float32, stride, rows, columns int) {
 	if f != Paired {
 		Transpose(dst, dstStride, src, stride, rows, columns, nil)
@@ -71,7 +75,6 @@ func (f Form) Turn(dst []float32, dstStride int, src []float32, stride, rows, co
 	plainTurnPairs(dst, dstStride, src, stride, 0, wholeRows, wholeColumns, columns)
 }
 
-// plainTurnPairs turns some rows of some columns.
 func plainTurnPairs(dst []float32, dstStride int, src []float32, stride, firstRow, rows, firstColumn, columns int) {
 	for i := firstRow; i < rows; i++ {
 		for j := firstColumn; j < columns; j += 2 {
@@ -82,7 +85,8 @@ func plainTurnPairs(dst []float32, dstStride int, src []float32, stride, firstRo
 	}
 }
 
-// sumRows is the number of rows whose exponentials are added up before they are added to those of others.
+// sumRows is the number of rows whose exponentials are added up before they are added to those of
+// others.
 const sumRows = 64
 
 func plainExpColumns(a []float32, scale float32, down, sums []float32, form Form, from int) {
@@ -114,7 +118,8 @@ func plainExpRows(a, d []float32, scale float32, down, means []float32, form For
 	}
 }
 
-// put writes the result of an element of a block. Rows come one after the other, as Paired overwrites those that have been read.
+// put writes the result of an element of a block. Rows come one after the other, as Paired
+// overwrites those that have been read.
 func (f Form) put(block []float32, row, column, width int, x float32) {
 	switch f {
 	case Exact:

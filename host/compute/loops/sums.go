@@ -2,11 +2,13 @@ package loops
 
 import "math"
 
-// The sum or extreme of a group is defined as follows: element i goes to lane i modulo 64, halves of the lanes are combined
-// until 8 are left, and these in binary64 if they are added. A group of fewer than 64 elements has as many lanes as the least
-// power of two that is not below its size, or 8 lanes.
+// The sum or extreme of a group is defined as follows: element i goes to lane i modulo 64, halves
+// of the lanes are combined until 8 are left, and these in binary64 if they are added. A group of
+// fewer than 64 elements has as many lanes as the least power of two that is not below its size, or
+// 8 lanes.
 
-// GroupFold folds each group of size elements of a by [Add], [Max] or [Min], or by an operation on integers.
+// GroupFold folds each group of size elements of a by [Add], [Max] or [Min], or by an operation on
+// integers.
 func GroupFold(op Op, dst, a []float32, size int) {
 	switch op {
 	case Add:
@@ -18,7 +20,7 @@ func GroupFold(op Op, dst, a []float32, size int) {
 		}
 		plainGroupFold(op, dst, a, size)
 		for i := range dst {
-			dst[i] += 0 // zeros get the positive sign, so that the order is no matter
+			dst[i] += 0 // zeros get the positive sign, so that the order does not matter
 		}
 	default:
 		plainGroupFold(op, dst, a, size)
@@ -66,7 +68,6 @@ func groupSum(dst, a, b []float32, size int) {
 	}
 }
 
-// total adds up the first n lanes.
 func (l *Lanes) total(n int) float32 {
 	for n /= 2; n >= 8; n /= 2 {
 		for i := range n {

@@ -7,8 +7,8 @@ import (
 	"simd/archsimd"
 )
 
-// groupSums adds up groups: elements of a, or their products with those of b if b is not nil. The last two
-// numbers of each group are added when no vectors are in use any more.
+// groupSums adds up groups: elements of a, or their products with those of b if b is not nil. The
+// last two numbers of each group are added when no vectors are in use any more.
 func groupSums(dst, a, b []float32, size int) {
 	var last [64][2]float64
 	var zero archsimd.Float32x8
@@ -120,8 +120,8 @@ func groupLargest(dst, a []float32, size int) {
 	archsimd.ClearAVXUpperBits()
 }
 
-// groupExtreme takes groups of at least 8 elements, of which some may count twice. What the processor's maximum makes of NaN is no matter: whether there is
-// one is found out beside it.
+// groupExtreme takes groups of at least 8 elements, of which some may count twice. What the
+// processor's maximum makes of NaN does not matter: whether there is one is found out beside it.
 func groupExtreme(op Op, dst, a []float32, size int) {
 	nan := float32(math.NaN())
 	for g := range dst {

@@ -7,7 +7,6 @@ import "simd/archsimd"
 // A counters8 is a vector of eight words of different counters.
 type counters8 = archsimd.Uint32x8
 
-// round1 is one round of Threefry.
 func round1(x0, x1 counters8, by uint64) (counters8, counters8) {
 	x0 = x0.Add(x1)
 	return x0, x1.ShiftAllLeft(by).Or(x1.ShiftAllRight(32 - by)).Xor(x0)

@@ -1,7 +1,7 @@
 package loops
 
-// Transpose writes a matrix in columns: element j of row i, which begins at i·stride in src, to element i of row j in dst. Each
-// column is multiplied by its factor, unless factors are nil.
+// Transpose writes a matrix in columns: element j of row i, which begins at i·stride in src, to
+// element i of row j in dst. Each column is multiplied by its factor, unless factors are nil.
 func Transpose(dst []float32, dstStride int, src []float32, stride, rows, columns int, factors []float32) {
 	wholeRows, wholeColumns := 0, 0
 	if hasAVX2 {
@@ -12,7 +12,6 @@ func Transpose(dst []float32, dstStride int, src []float32, stride, rows, column
 	plainTranspose(dst, dstStride, src, stride, 0, wholeRows, wholeColumns, columns, factors)
 }
 
-// plainTranspose transposes some rows of some columns.
 func plainTranspose(dst []float32, dstStride int, src []float32, stride, firstRow, rows, firstColumn, columns int, factors []float32) {
 	for i := firstRow; i < rows; i++ {
 		for j := firstColumn; j < columns; j++ {

@@ -7,7 +7,8 @@ import (
 	"unsafe"
 )
 
-// transpose transposes blocks of 8·8. Bounds are checked once: checks of every row would take longer than the rest.
+// transpose transposes blocks of 8·8. Bounds are checked once: checks of every row would take
+// longer than the rest.
 func transpose(dst []float32, dstStride int, src []float32, stride, rows, columns int, factors []float32) {
 	if rows == 0 || columns == 0 {
 		return
@@ -28,7 +29,8 @@ func transpose(dst []float32, dstStride int, src []float32, stride, rows, column
 
 // transposeBlock transposes one block, whose rows are so many bytes apart.
 func transposeBlock(to unsafe.Pointer, toStride int, from unsafe.Pointer, stride int, by floats8) {
-	// Of rows r and r+1, elements of the same column become neighbours; then of pairs of rows, and of halves.
+	// Of rows r and r+1, elements of the same column become neighbours; then of pairs of rows, and
+	// of halves.
 	a0, a1 := interleaved(row8(from, 0, by), row8(from, stride, by))
 	a2, a3 := interleaved(row8(from, 2*stride, by), row8(from, 3*stride, by))
 	a4, a5 := interleaved(row8(from, 4*stride, by), row8(from, 5*stride, by))
@@ -62,8 +64,8 @@ func turnPairs(dst []float32, dstStride int, src []float32, stride, rows, column
 	archsimd.ClearAVXUpperBits()
 }
 
-// turnPairsBlock is transposeBlock for words that are pairs: before the halves of vectors are exchanged, those of two columns become
-// neighbours. A row of results has 16 words.
+// turnPairsBlock is transposeBlock for words that are pairs: before the halves of vectors are
+// exchanged, those of two columns become neighbours. A row of results has 16 words.
 func turnPairsBlock(to unsafe.Pointer, toStride int, from unsafe.Pointer, stride int) {
 	a0, a1 := interleaved(word8(from, 0), word8(from, stride))
 	a2, a3 := interleaved(word8(from, 2*stride), word8(from, 3*stride))

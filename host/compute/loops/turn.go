@@ -1,7 +1,8 @@
 package loops
 
-// Turn turns the points in each piece of 2·len(cos) elements of x: the first half of a piece are first coordinates, the second half
-// second ones, and point i turns by the angle with cos[i] and sin[i], or back. Every product is rounded.
+// Turn turns the points in each piece of 2·len(cos) elements of x: the first half of a piece are
+// first coordinates, the second half second ones, and point i turns by the angle with cos[i] and
+// sin[i], or back. Every product is rounded.
 func Turn(dst, x, cos, sin []float32, back bool) {
 	for n := len(cos); len(x) > 0; dst, x = dst[2*n:], x[2*n:] {
 		for i := turn(dst, x, cos, sin, back); i < n; i++ {

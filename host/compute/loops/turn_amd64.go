@@ -4,7 +4,8 @@ package loops
 
 import "simd/archsimd"
 
-// Places in a vector: coordinates of a point exchanged, and each number of one half of a vector twice.
+// Places in a vector: coordinates of a point exchanged, and each number of one half of a vector
+// twice.
 var (
 	exchanged  = [8]uint32{1, 0, 3, 2, 5, 4, 7, 6}
 	twiceLower = [8]uint32{0, 0, 1, 1, 2, 2, 3, 3}

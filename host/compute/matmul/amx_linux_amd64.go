@@ -8,8 +8,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// mayUseTiles asks the kernel for the tiles of AMX, which it lends to processes that ask (Documentation/arch/x86/xstate.rst): memory for
-// them is part of what it stores of a thread. It asks once; the answer holds for all threads.
+// mayUseTiles asks the kernel for the tiles of AMX, which it lends to processes that ask
+// (Documentation/arch/x86/xstate.rst): memory for them is part of what it stores of a thread. It
+// asks once; the answer holds for all threads.
 var mayUseTiles = sync.OnceValue(func() bool {
 	const (
 		requestPermission = 0x1023 // ARCH_REQ_XCOMP_PERM

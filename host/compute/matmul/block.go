@@ -2,8 +2,8 @@ package matmul
 
 import "sync/atomic"
 
-// A rightPart is a part of the right operand, packed: all panels of the first block of words along the sums, then all of
-// the next.
+// A rightPart is a part of the right operand, packed: all panels of the first block of words along
+// the sums, then all of the next.
 type rightPart struct {
 	*run
 	part        part
@@ -34,8 +34,9 @@ func (o *rightPart) elements(word, depth int) (first, count int) {
 	return first, min(depth*o.format.per, o.k-first)
 }
 
-// pack packs some panels, of some words. What an offset of the left operand adds to each column is added to the corrections,
-// perhaps by several tasks at once: the order of integers does not matter.
+// pack packs some panels, of some words. What an offset of the left operand adds to each column is
+// added to the corrections, perhaps by several tasks at once: the order of integers does not
+// matter.
 func (o *rightPart) pack(word, end, panel, panels int, w *workspace) {
 	f := o.format
 	column := panel * f.columns
@@ -61,8 +62,9 @@ func (o *rightPart) pack(word, end, panel, panels int, w *workspace) {
 	}
 }
 
-// multiply multiplies some rows of the left operand, which it packs, by some panels. Of the left operand it packs as many words as
-// there is room for, and completes the sums over them for one panel after the other.
+// multiply multiplies some rows of the left operand, which it packs, by some panels. Of the left
+// operand it packs as many words as there is room for, and completes the sums over them for one
+// panel after the other.
 func (o *rightPart) multiply(row, rows, panel, panels int, w *workspace) {
 	f, step := o.format, o.run.block
 	padded := roundUp(rows, f.rows)
@@ -111,7 +113,6 @@ func (o *rightPart) multiply(row, rows, panel, panels int, w *workspace) {
 // at is where an element of the output stands; its column is one of the part.
 func (o *rightPart) at(row, column int) int { return (o.product*o.m+row)*o.n + o.part.column + column }
 
-// finish turns the sums of a tile into results.
 func (o *rightPart) finish(e *finish, tile []uint32, out []float32, short []uint16, stride, rows, columns, row, column int) {
 	e.rows, e.columns = rows, columns
 	e.sums, e.sumStride = tile, o.format.columns

@@ -40,7 +40,6 @@ func (f *finish) portable() {
 	}
 }
 
-// rowFrom finishes a row from a column on.
 func (f *finish) rowFrom(r, from int) {
 	sums, out := f.sums[r*f.sumStride:][:f.columns], f.out[r*f.outStride:][:f.columns]
 	for c := from; c < len(sums); c++ {

@@ -5,18 +5,20 @@ import (
 	"math/bits"
 )
 
-// An Axis is an axis of a tensor: its size, and the distance of neighbours in memory, in elements. A stride of 0 repeats
-// the same numbers.
+// An Axis is an axis of a tensor: its size, and the distance of neighbours in memory, in elements.
+// A stride of 0 repeats the same numbers.
 type Axis struct{ Size, Stride int }
 
-// A Layout says where the elements of an operand lie. Of each list of axes the last is the one that runs fastest.
+// A Layout says where the elements of an operand lie. Of each list of axes the last is the one that
+// runs fastest.
 type Layout struct {
 	Batch      []Axis // a product of its own for each index; the same sizes in both operands
 	Cross      []Axis // rows of the left operand, columns of the right one
 	Contracted []Axis // summed over; the same sizes in both operands
 }
 
-// Elements are the numbers of an operand: exactly one of the three slices, which must reach as far as the layout does.
+// Elements are the numbers of an operand: exactly one of the three slices, which must reach as far
+// as the layout does.
 type Elements struct {
 	Float32  []float32
 	BFloat16 []uint16 // upper halves of float32 numbers
@@ -45,7 +47,6 @@ type axes struct {
 	inner  Axis  // the axis that runs fastest, after joining
 }
 
-// at is the offset of an index.
 func (a *axes) at(i int) int {
 	if a.table != nil {
 		return a.table[i]
@@ -53,8 +54,8 @@ func (a *axes) at(i int) int {
 	return i * a.stride
 }
 
-// join makes one index of axes: neighbours in the list that lie in memory like one axis become one, and where more than one
-// remains the offsets are put into a table.
+// join makes one index of axes: neighbours in the list that lie in memory like one axis become one,
+// and where more than one remains the offsets are put into a table.
 func join(list []Axis) axes {
 	var joined []Axis
 	size := 1
@@ -91,7 +92,6 @@ func join(list []Axis) axes {
 	return axes{size: size, table: table, inner: joined[len(joined)-1]}
 }
 
-// A view is a planned layout.
 type view struct {
 	batch, cross, contracted axes
 	extent                   int // number of elements up to the last one that is used

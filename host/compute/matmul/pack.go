@@ -24,8 +24,8 @@ type stage struct {
 	int8Slices     [4][]int8
 }
 
-// A source is a part of an operand to be packed into panels: some of its rows (of a right operand, its columns), and some
-// of what is summed over.
+// A source is a part of an operand to be packed into panels: some of its rows (of a right operand,
+// its columns), and some of what is summed over.
 type source struct {
 	view         *view
 	base         int // offset of the matrix in a batch
@@ -35,7 +35,8 @@ type source struct {
 	tiled        bool
 }
 
-// tileWords is how many words along the sums a tile has; tileSize is the size of the largest block of sums that a kernel computes.
+// tileWords is how many words along the sums a tile has; tileSize is the size of the largest block
+// of sums that a kernel computes.
 const (
 	tileWords = 16
 	tileSize  = 32 * 32
@@ -50,8 +51,8 @@ func (f *format) words(elements int) int {
 	return words
 }
 
-// pack packs into consecutive panels; rows and elements that are missing in the last ones are zero. It may overwrite the
-// seven words behind the last panel if its height is no multiple of eight.
+// pack packs into consecutive panels; rows and elements that are missing in the last ones are zero.
+// It may overwrite the seven words behind the last panel if its height is no multiple of eight.
 func (f *format) pack(dst []uint32, e Elements, s *source, st *stage) {
 	if s.count == 0 {
 		return // there may be no elements at all
@@ -127,8 +128,8 @@ func packAlong[T any](f *format, p *packer[T], dst []uint32, src []T, s *source,
 	}
 }
 
-// straight tells whether a panel's rows are all there, if not exactly these are read then up to the next multiple of eight, and each
-// lies in one piece.
+// straight reports whether a panel's rows are all there, if not exactly these are read then up to
+// the next multiple of eight, and each lies in one piece.
 func (s *source) straight(row int, exact bool) bool {
 	rows := s.height
 	if !exact {
@@ -138,7 +139,8 @@ func (s *source) straight(row int, exact bool) bool {
 		row+s.height <= s.rows && s.row+row+rows <= s.view.cross.size
 }
 
-// packAcross packs what lies together in memory across the rows: straight where whole vectors can be read, else staged.
+// packAcross packs what lies together in memory across the rows: straight where whole vectors can
+// be read, else staged.
 func packAcross[T any](f *format, p *packer[T], dst []uint32, src []T, s *source, st *stage, elements []T, slices *[4][]T) {
 	total, whole, pack := f.words(s.count), s.count/f.per, p.straightAcross
 	if s.tiled {
@@ -154,7 +156,8 @@ func packAcross[T any](f *format, p *packer[T], dst []uint32, src []T, s *source
 		}
 	}
 	group := max(1, acrossColumns/s.height) * s.height
-	// Vectors that hang over the end of a panel are overwritten by what is packed later, so then there is one at a time.
+	// Vectors that hang over the end of a panel are overwritten by what is packed later, so then
+	// there is one at a time.
 	if s.height%8 != 0 && !p.exact {
 		group = s.height
 	}
@@ -171,8 +174,8 @@ func packAcross[T any](f *format, p *packer[T], dst []uint32, src []T, s *source
 	}
 }
 
-// packStaged packs some rows, from a word on: it reads the same element of many rows at a time, makes words of several
-// elements of each row, and distributes them to the panels.
+// packStaged packs some rows, from a word on: it reads the same element of many rows at a time,
+// makes words of several elements of each row, and distributes them to the panels.
 func packStaged[T any](f *format, p *packer[T], dst []uint32, src []T, s *source, from, to, word int, st *stage, elements []T, slices *[4][]T) {
 	total := f.words(s.count)
 	stretch := acrossLength / s.height * s.height
@@ -237,7 +240,8 @@ func distribute(dst []uint32, height int, words []uint32, rows int) {
 	}
 }
 
-// gather returns n elements from an index on: a part of src where they are neighbours, and otherwise stage, filled.
+// gather returns n elements from an index on: a part of src where they are neighbours, and
+// otherwise stage, filled.
 func gather[T any](a *axes, stage, src []T, from, n int) []T {
 	if a.table == nil {
 		src = src[min(from*a.stride, len(src)):]

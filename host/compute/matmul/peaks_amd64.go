@@ -28,7 +28,6 @@ func processorPeaks() []Peak {
 	return all
 }
 
-// peakGroup is the number of instructions in a repetition.
 const peakGroup = 12
 
 //go:noescape

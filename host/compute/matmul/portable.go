@@ -33,8 +33,9 @@ var portableCodes = &format{
 	helpers: portableHelpers,
 }
 
-// roundBits rounds float32 bits to bfloat16, to nearest, ties to even, with the lower half zero. NaN becomes quiet: its
-// payload could be in the lower half alone, and what is left would mean infinity.
+// roundBits rounds float32 bits to bfloat16, to nearest, ties to even, with the lower half zero.
+// NaN becomes quiet: its payload could be in the lower half alone, and what is left would mean
+// infinity.
 func roundBits(x uint32) uint32 {
 	if x&0x7fffffff > 0x7f800000 {
 		return (x | 0x400000) &^ 0xffff
@@ -89,9 +90,9 @@ func quadsAcross(dst []uint32, src *[4][]int8) {
 	}
 }
 
-// floatsPortable rounds every product and every sum. Products of bfloat16 are exact, so that this is what instructions
-// do that round once, unless the product is too large or too small for float32. The conversion keeps compilers from using
-// such an instruction on some processors.
+// floatsPortable rounds every product and every sum. Products of bfloat16 are exact, so that this
+// is what instructions do that round once, unless the product is too large or too small for
+// float32. The conversion keeps compilers from using such an instruction on some processors.
 func floatsPortable(words, _ int, a, b, c []uint32, stride int, accumulate bool) {
 	a, b = a[:4*words], b[:4*words]
 	for r := range 4 {
@@ -111,7 +112,8 @@ func floatsPortable(words, _ int, a, b, c []uint32, stride int, accumulate bool)
 	}
 }
 
-// singlesPortable rounds once for a product and its addition, as the instructions of other tiers do.
+// singlesPortable rounds once for a product and its addition, as the instructions of other tiers
+// do.
 func singlesPortable(words, _ int, a, b, c []uint32, stride int, accumulate bool) {
 	a, b = a[:4*words], b[:4*words]
 	for r := range 4 {
@@ -133,16 +135,18 @@ func singlesPortable(words, _ int, a, b, c []uint32, stride int, accumulate bool
 	}
 }
 
-// fusedMultiplyAdd is x·y + z, rounded once. The product is exact in float64. Where the sum there is not, it is rounded to odd:
-// of its two neighbours the one whose last bit is 1, so that rounding it again gives what rounding the exact sum would (Boldo
-// and Melquiond, "Emulation of FMA and Correctly Rounded Sums: Proved Algorithms Using Rounding to Odd", IEEE Transactions on
-// Computers 57(4), 2008).
+// fusedMultiplyAdd is x·y + z, rounded once. The product is exact in float64. Where the sum there
+// is not, it is rounded to odd: of its two neighbours the one whose last bit is 1, so that rounding
+// it again gives what rounding the exact sum would (Boldo and Melquiond, "Emulation of FMA and
+// Correctly Rounded Sums: Proved Algorithms Using Rounding to Odd", IEEE Transactions on Computers
+// 57(4), 2008).
 func fusedMultiplyAdd(x, y, z float32) float32 {
 	product, addend := float64(x)*float64(y), float64(z)
 	sum := product + addend
 	bits := math.Float64bits(sum)
 	if bits&1 == 0 && !math.IsInf(sum, 0) && !math.IsNaN(sum) {
-		// What the sum lacks (Knuth, The Art of Computer Programming, volume 2, section 4.2.2, theorem B).
+		// What the sum lacks (Knuth, The Art of Computer Programming, volume 2, section 4.2.2,
+		// theorem B).
 		part := sum - product
 		rest := (product - (sum - part)) + (addend - part)
 		switch {
@@ -212,7 +216,8 @@ func extremesPortable(x []int8) (low, high int8) {
 	return low, high
 }
 
-// asFloats and asWords show the same memory as the other type of 32 bits: the words of a panel and of sums hold either.
+// asFloats and asWords show the same memory as the other type of 32 bits: the words of a panel and
+// of sums hold either.
 func asFloats(x []uint32) []float32 {
 	return unsafe.Slice((*float32)(unsafe.Pointer(unsafe.SliceData(x))), len(x))
 }

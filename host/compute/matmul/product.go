@@ -9,8 +9,8 @@ import (
 // Arithmetic is what a product computes with.
 type Arithmetic int
 
-// The arithmetics. BFloat16 and Float32 take operands of float32 or bfloat16: the first rounds them to bfloat16, the second takes
-// them as they are. Int8 takes those of 8-bit integers.
+// The arithmetics. BFloat16 and Float32 take operands of float32 or bfloat16: the first rounds them
+// to bfloat16, the second takes them as they are. Int8 takes those of 8-bit integers.
 const (
 	BFloat16 Arithmetic = iota
 	Int8
@@ -19,21 +19,23 @@ const (
 
 func (a Arithmetic) String() string { return [...]string{"bfloat16", "int8", "float32"}[a] }
 
-// Results are the output of a product: one of the first two is given. In bfloat16, results are rounded to nearest, ties to even; those
-// below the smallest normal number may become zero.
+// Results are the output of a product: one of the first two is given. In bfloat16, results are
+// rounded to nearest, ties to even; those below the smallest normal number may become zero.
 type Results struct {
 	Float32  []float32
 	BFloat16 []uint16
-	// Addend is added to the results, before they are rounded; nil for nothing. It may be Float32 itself.
+	// Addend is added to the results, before they are rounded; nil for nothing. It may be Float32
+	// itself.
 	Addend []float32
 }
 
-// Scales are factors of results: a sum is multiplied by that of its row, then by that of its column. A slice is nil (no
-// factor), or has one factor for all, or one for each row or column, the same in each product of a batch, or one for each
-// row or column of each product.
+// Scales are factors of results: a sum is multiplied by that of its row, then by that of its
+// column. A slice is nil (no factor), or has one factor for all, or one for each row or column, the
+// same in each product of a batch, or one for each row or column of each product.
 type Scales struct{ Rows, Columns []float32 }
 
-// A Product is a planned product of matrices, or of many in a batch. It may be run by several goroutines at once.
+// A Product is a planned product of matrices, or of many in a batch. It may be run by several
+// goroutines at once.
 type Product struct {
 	tier           *Tier
 	arithmetic     Arithmetic
@@ -41,8 +43,8 @@ type Product struct {
 	batch, m, n, k int
 }
 
-// New plans the product of a left operand by a right one. Its output has the axes [batch …, left cross …, right cross …]
-// in row-major order.
+// New plans the product of a left operand by a right one. Its output has the axes [batch …, left
+// cross …, right cross …] in row-major order.
 func New(t *Tier, a Arithmetic, left, right Layout) (*Product, error) {
 	if t == nil || a < BFloat16 || a > Float32 {
 		return nil, errors.New("a product needs a tier and an arithmetic")
@@ -89,8 +91,9 @@ func equalSizes(which string, left, right []Axis) error {
 // Size is the number of elements of the output.
 func (p *Product) Size() int { return p.batch * p.m * p.n }
 
-// Run computes the product. It calls parallel, perhaps more than once, to have a function called with 0 … n−1, in any order
-// and on any goroutines; nil calls it on this goroutine. The operands must not overlap out.
+// Run computes the product. It calls parallel, perhaps more than once, to have a function called
+// with 0 … n−1, in any order and on any goroutines; nil calls it on this goroutine. The operands
+// must not overlap out.
 func (p *Product) Run(out Results, left, right Elements, s Scales, parallel func(n int, f func(i int))) error {
 	if err := p.check(out, left, right, s); err != nil {
 		return err

@@ -9,18 +9,21 @@ import (
 
 // A blocking says how large the pieces are into which a product is cut. Sizes are words and rows.
 type blocking struct {
-	// block is how many words a kernel multiplies at a time: a panel of so many of the right operand stays in the first cache.
+	// block is how many words a kernel multiplies at a time: a panel of so many of the right
+	// operand stays in the first cache.
 	block int
-	// rows are those of the left operand of a task, at most, and left is how many words of them are packed at a time, but a block's in any
-	// case: they stay in the second cache.
+	// rows are those of the left operand of a task, at most, and left is how many words of them are
+	// packed at a time, but a block's in any case: they stay in the second cache.
 	rows, left int
 	// right is how many words of the right operand are packed at a time, for all tasks.
 	right int
-	// alone and task are numbers of products for which it is worth to use other goroutines, and to start a task.
+	// alone and task are numbers of products for which it is worth to use other goroutines, and to
+	// start a task.
 	alone, task int
 }
 
-// One is for kernels that multiply vectors, the other for those of AMX, which are thirteen times as fast.
+// One is for kernels that multiply vectors, the other for those of AMX, which are thirteen times as
+// fast.
 var (
 	cutForVectors = blocking{block: 256, rows: 192, right: 1 << 20, alone: 1 << 16, task: 1 << 18}
 	cutForTiles   = blocking{block: 256, rows: 512, left: 1 << 18, right: 1 << 21, alone: 1 << 25, task: 1 << 22}
@@ -91,7 +94,6 @@ type tasks struct {
 	packed, packTasks   int // panels that a task packs, of one block of words; the tasks for a block
 }
 
-// A workspace is the memory of a task.
 type workspace struct {
 	stage       stage
 	left, right memory
@@ -136,8 +138,8 @@ func (r *run) plan() {
 	}
 }
 
-// chooseFormat decides which kernel multiplies. Of integers it depends on their magnitudes, where the fastest needs small
-// ones: sums are exact in any case.
+// chooseFormat decides which kernel multiplies. Of integers it depends on their magnitudes, where
+// the fastest needs small ones: sums are exact in any case.
 func (r *run) chooseFormat() {
 	r.steps, r.offset = math.MaxInt32, 0
 	if r.arithmetic != Int8 {
@@ -158,11 +160,12 @@ func (r *run) chooseFormat() {
 	}
 }
 
-// minSteps is how many words a kernel with headroom must be able to add up; with fewer, one of wider words is faster.
+// minSteps is how many words a kernel with headroom must be able to add up; with fewer, one of
+// wider words is faster.
 const minSteps = 4
 
-// fits tells whether a kernel with headroom is worth it, after a look at all numbers. Elements that a layout skips count as
-// well: a range that is too wide costs time alone.
+// fits reports whether a kernel with headroom is worth it, after a look at all numbers. Elements
+// that a layout skips count as well: a range that is too wide costs time alone.
 func (r *run) fits(f *format) bool {
 	left, right := r.leftElements.Int8[:r.left.extent], r.rightElements.Int8[:r.right.extent]
 	if len(left) > 4*r.batch*r.m*max(r.k, 1) || len(right) > 4*r.batch*r.n*max(r.k, 1) {
@@ -189,7 +192,6 @@ func (r *run) fits(f *format) bool {
 	return r.steps >= minSteps
 }
 
-// scanLength is how many elements a task looks at.
 const scanLength = 1 << 17
 
 func (r *run) scan(i int) {
@@ -201,7 +203,6 @@ func (r *run) scan(i int) {
 	r.lows[i], r.highs[i] = r.format.extremes(x[:min(scanLength, len(x))])
 }
 
-// multiply runs the tasks.
 func (r *run) multiply() {
 	procs := 1
 	if !r.alone {
@@ -243,9 +244,10 @@ func roundUp(n, unit int) int { return divideUp(n, unit) * unit }
 
 func divideUp(n, by int) int { return (n + by - 1) / by }
 
-// divide decides how large tasks are. Where there are many rows, tasks become smaller and smaller, so that no thread waits long for
-// the last. Otherwise there are about four for each processor, unless they become small; tasks for different columns of the same rows pack
-// these rows each, which costs little while the columns are many.
+// divide decides how large tasks are. Where there are many rows, tasks become smaller and smaller,
+// so that no thread waits long for the last. Otherwise there are about four for each processor,
+// unless they become small; tasks for different columns of the same rows pack these rows each,
+// which costs little while the columns are many.
 func (r *run) divide(procs int) {
 	f, p, t := r.format, &r.part, &r.tasks
 	want := 1
@@ -256,7 +258,8 @@ func (r *run) divide(procs int) {
 
 	most := f.cut.rows / f.rows * f.rows
 	if f.cut.left > 0 {
-		// There is room for all words of the part, so that sums stay in the caches until they are complete.
+		// There is room for all words of the part, so that sums stay in the caches until they are
+		// complete.
 		most = max(min(most, f.cut.left/max(r.block, p.words)/f.rows*f.rows), f.rows)
 	}
 	t.rows = min(max(roundUp(divideUp(r.m, want), f.rows), 4*f.rows), most)
@@ -275,7 +278,8 @@ func (r *run) divide(procs int) {
 	t.panels = divideUp(panels, t.columnTasks)
 	t.columnTasks = divideUp(panels, t.panels)
 
-	// Packing reads memory, most quickly where the pieces are long: so it is divided along the sums first.
+	// Packing reads memory, most quickly where the pieces are long: so it is divided along the sums
+	// first.
 	width := panels * f.columns
 	t.packed = divideUp(panels, max(1, min(divideUp(want, max(1, r.blocks(p.words))), width*r.block/packAbove)))
 	t.packTasks = divideUp(panels, t.packed)
@@ -325,7 +329,6 @@ func resize(s *[]int32, n int) {
 // packAbove is how many words are worth a task that packs them.
 const packAbove = 1 << 13
 
-// packPart packs some panels of the part.
 func (r *run) packPart(i int) {
 	w := workspaces.Get().(*workspace)
 	each := r.tasks.packTasks * r.blocks(r.part.words)
@@ -336,7 +339,6 @@ func (r *run) packPart(i int) {
 	workspaces.Put(w)
 }
 
-// multiplyPart multiplies some rows by some panels of the part.
 func (r *run) multiplyPart(i int) {
 	w := workspaces.Get().(*workspace)
 	each := r.tasks.rowTasks * r.tasks.columnTasks

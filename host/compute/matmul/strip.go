@@ -2,7 +2,8 @@ package matmul
 
 import "unsafe"
 
-// A strip is a column of tiles, one below the other: panels of the left operand times one panel of the right one.
+// A strip is a column of tiles, one below the other: panels of the left operand times one panel of
+// the right one.
 type strip struct {
 	words, tiles int
 	steps        int      // words that a kernel with headroom adds up before it widens
@@ -18,8 +19,8 @@ type strip struct {
 	ahead        []uint32 // a panel of the right operand that is worth asking for before it is needed; nil for none
 }
 
-// A tileKernel multiplies panels of so many words a row, and stores the tile of sums, or adds it to what is there. One with headroom adds
-// up as many words as steps says before it widens.
+// A tileKernel multiplies panels of so many words a row, and stores the tile of sums, or adds it to
+// what is there. One with headroom adds up as many words as steps says before it widens.
 type tileKernel func(words, steps int, a, b, c []uint32, stride int, accumulate bool)
 
 // tileByTile computes a strip with a kernel that multiplies one tile at a time.
@@ -45,7 +46,6 @@ func (k tileKernel) tileByTile(f *format, s *strip) {
 	}
 }
 
-// addRows adds rows to sums.
 func addRows(sums []uint32, stride int, x []uint32, xStride, rows, columns int, integers bool) {
 	for r := range rows {
 		to, x := sums[r*stride:][:columns], x[r*xStride:][:columns]
@@ -62,7 +62,8 @@ func addRows(sums []uint32, stride int, x []uint32, xStride, rows, columns int, 
 	}
 }
 
-// store takes rows of a tile in memory to where the results are from one on: rounded to short, or if that is nil, to sums.
+// store takes rows of a tile in memory to where the results are from one on: rounded to short, or
+// if that is nil, to sums.
 func (f *format) store(tile, sums []uint32, short []uint16, at, stride, rows, columns int) {
 	if short != nil {
 		f.narrow(short[at:], stride, tile, f.columns, rows, columns)
@@ -73,7 +74,8 @@ func (f *format) store(tile, sums []uint32, short []uint16, at, stride, rows, co
 	}
 }
 
-// A block is a packed block of the left operand and one of a panel of the right one, and where the sums of their product go.
+// A block is a packed block of the left operand and one of a panel of the right one, and where the
+// sums of their product go.
 type block struct {
 	row, rows, column, columns int // of the part's output
 	depth                      int // words
@@ -89,8 +91,9 @@ type block struct {
 	finishes               bool // they are complete, and become results by [finish]
 }
 
-// destination says where sums go. begins and ends tell whether they are the first and the last of a panel, in memory of the task in between,
-// and first and last whether their words are the first and the last of all.
+// destination says where sums go. begins and ends report whether they are the first and the last of
+// a panel, in memory of the task in between, and first and last whether their words are the first
+// and the last of all.
 func (o *rightPart) destination(b *block, begins, ends, first, last bool, w *workspace) {
 	at, finishes := o.at(b.row, b.column), o.finishes()
 	b.fromStride, b.stride = o.n, o.n
@@ -120,12 +123,14 @@ func (w *workspace) partialSums(rows int, f *format) []uint32 {
 	return w.partial.get(roundUp(rows, f.rows) * f.columns)
 }
 
-// finishes tells whether more is done to complete sums than to add to them: integers become floats, and scales multiply.
+// finishes reports whether more is done to complete sums than to add to them: integers become
+// floats, and scales multiply.
 func (r *run) finishes() bool {
 	return r.format.integers || r.scales.Rows != nil || r.scales.Columns != nil
 }
 
-// multiplyBlock multiplies a block: strips of whole tiles where their sums are stored as they are, and the rest tile by tile.
+// multiplyBlock multiplies a block: strips of whole tiles where their sums are stored as they are,
+// and the rest tile by tile.
 func (o *rightPart) multiplyBlock(b *block, w *workspace) {
 	f, s := o.format, &w.strip
 	*s = strip{words: b.depth, steps: o.steps, apart: f.rows * b.depth, right: b.right, tile: w.tile, ahead: b.ahead}
@@ -148,7 +153,8 @@ func (o *rightPart) multiplyBlock(b *block, w *workspace) {
 	}
 }
 
-// tile multiplies two panels, of the left one that of a row of the block, and takes the sums to where they belong, through memory of the task.
+// tile multiplies two panels, of the left one that of a row of the block, and takes the sums to
+// where they belong, through memory of the task.
 func (o *rightPart) tile(b *block, row int, w *workspace) {
 	f, s := o.format, &w.strip
 	rows := min(b.rows-row, f.rows)
@@ -156,7 +162,8 @@ func (o *rightPart) tile(b *block, row int, w *workspace) {
 	if b.from != nil {
 		s.from, s.fromStride = b.from[row*b.fromStride:], b.fromStride
 		if !b.fromPartial && (rows < f.rows || b.columns < f.columns) {
-			// The kernel adds to all of a tile, so that the order of sums is the same in incomplete ones.
+			// The kernel adds to all of a tile, so that the order of sums is the same in incomplete
+			// ones.
 			for r := range rows {
 				copy(w.tile[r*f.columns:][:b.columns], s.from[r*s.fromStride:])
 			}

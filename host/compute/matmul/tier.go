@@ -14,7 +14,8 @@ type Tier struct {
 	name     string
 	bfloat16 *format
 	float32  *format // takes operands as they are
-	// codes are the formats of 8-bit integers, the fastest first. All but the last may refuse operands by their magnitudes.
+	// codes are the formats of 8-bit integers, the fastest first. All but the last may refuse
+	// operands by their magnitudes.
 	codes []*format
 }
 
@@ -24,7 +25,8 @@ func (t *Tier) Name() string { return t.name }
 // IsPortable reports whether the tier is plain Go, without vector instructions.
 func (t *Tier) IsPortable() bool { return t == portable }
 
-// Tiers lists the tiers of this processor, the fastest first. The last is always "portable", which is plain Go.
+// Tiers lists the tiers of this processor, the fastest first. The last is always "portable", which
+// is plain Go.
 func Tiers() []*Tier { return append(processorTiers(), portable) }
 
 // Named returns a tier of this processor.
@@ -39,8 +41,8 @@ func Named(name string) (*Tier, error) {
 	return nil, fmt.Errorf("there are no kernels %q for this processor, but %s", name, strings.Join(names, ", "))
 }
 
-// Best returns the fastest tier of this processor, or the one that the environment variable CAGE_CPU names, with which tests
-// do what a lesser processor does.
+// Best returns the fastest tier of this processor, or the one that the environment variable
+// CAGE_CPU names, with which tests do what a lesser processor does.
 func Best() (*Tier, error) {
 	name := os.Getenv("CAGE_CPU")
 	if name == "" {
@@ -60,14 +62,14 @@ type format struct {
 	rows     int // of a panel of the left operand, and of a tile
 	columns  int // of a panel of the right operand, and of a tile
 	per      int // elements in a word
-	// tiled: in a left panel, [tileWords] words of a row lie together, and panels of both operands have whole tiles of words. Otherwise
-	// the words of all rows do that have the same index.
+	// tiled: in a left panel, [tileWords] words of a row lie together, and panels of both operands
+	// have whole tiles of words. Otherwise the words of all rows do that have the same index.
 	tiled bool
-	// unsigned: the left elements are stored with an offset that makes them unsigned bytes; the offset times the sums of the
-	// right columns is taken off the results.
+	// unsigned: the left elements are stored with an offset that makes them unsigned bytes; the
+	// offset times the sums of the right columns is taken off the results.
 	unsigned bool
-	// headroom is the number up to which sums of pairs may grow in the kernel before they are widened, or 0 where they
-	// have 32 bits from the start.
+	// headroom is the number up to which sums of pairs may grow in the kernel before they are
+	// widened, or 0 where they have 32 bits from the start.
 	headroom  int
 	cut       *blocking
 	multiply  func(f *format, s *strip)
@@ -79,8 +81,8 @@ type format struct {
 
 // helpers are loops that formats share.
 type helpers struct {
-	// transpose writes element (row, word) of src, whose rows are ld apart, to dst[word*stride+row], for stride rows. It may
-	// overwrite the seven words behind the last, too.
+	// transpose writes element (row, word) of src, whose rows are ld apart, to
+	// dst[word*stride+row], for stride rows. It may overwrite the seven words behind the last, too.
 	transpose func(dst []uint32, stride int, src []uint32, ld, words int)
 	// shift adds to every byte.
 	shift func(words []uint32, by uint8)
@@ -99,26 +101,28 @@ type helpers struct {
 type packer[T any] struct {
 	// along makes words of neighbours; what the last lacks is zero.
 	along func(dst []uint32, src []T)
-	// across makes words of elements that have the same index in several slices, as many as are in a word.
+	// across makes words of elements that have the same index in several slices, as many as are in
+	// a word.
 	across func(dst []uint32, src *[4][]T)
-	// The straight ones take operands as they lie in memory, in rows that are ld apart, and write panels: along, whole blocks of eight words
-	// of one panel, and across, some columns, the panels for which are so many words apart. They may be nil.
+	// The straight ones take operands as they lie in memory, in rows that are ld apart, and write
+	// panels: along, whole blocks of eight words of one panel, and across, some columns, the panels
+	// for which are so many words apart. They may be nil.
 	straightAlong  func(dst []uint32, height int, src []T, ld, words int)
 	straightAcross func(dst []uint32, panel, height, columns int, src []T, ld, words int)
 	// The same for tiled panels, in blocks of [tileWords] words.
 	tiledAlong  func(dst []uint32, height int, src []T, ld, words int)
 	tiledAcross func(dst []uint32, panel, height, columns int, src []T, ld, words int)
-	// exact: the straight ones read no more than a panel needs, and across the last panel may be incomplete. Others read whole vectors of
-	// eight, and across they write them.
+	// exact: the straight ones read no more than a panel needs, and across the last panel may be
+	// incomplete. Others read whole vectors of eight, and across they write them.
 	exact bool
 }
 
-// HasBFloat16 reports whether the tier uses an instruction for products in bfloat16. Others round operands to it and multiply in
-// float32, and give the same bits as each other.
+// HasBFloat16 reports whether the tier uses an instruction for products in bfloat16. Others round
+// operands to it and multiply in float32, and give the same bits as each other.
 func (t *Tier) HasBFloat16() bool { return t.bfloat16.per == 2 }
 
-// Instruction names the instruction that multiplies, as [Peaks] does where it lists it. Of integers it depends on their
-// magnitudes: largest is that of both operands.
+// Instruction names the instruction that multiplies, as [Peaks] does where it lists it. Of integers
+// it depends on their magnitudes: largest is that of both operands.
 func (t *Tier) Instruction(a Arithmetic, largest int) string {
 	if a != Int8 {
 		return t.floats(a).name
@@ -127,7 +131,6 @@ func (t *Tier) Instruction(a Arithmetic, largest int) string {
 	return t.codes[i].name
 }
 
-// floats is the format of an arithmetic of floats.
 func (t *Tier) floats(a Arithmetic) *format {
 	if a == Float32 {
 		return t.float32
@@ -135,8 +138,9 @@ func (t *Tier) floats(a Arithmetic) *format {
 	return t.bfloat16
 }
 
-// stepsWithin is how many words a kernel with headroom adds up before it widens, for left elements from low to high and right
-// ones of such a magnitude: each step adds a pair of products, the left factor less its minimum.
+// stepsWithin is how many words a kernel with headroom adds up before it widens, for left elements
+// from low to high and right ones of such a magnitude: each step adds a pair of products, the left
+// factor less its minimum.
 func (f *format) stepsWithin(low, high, right int) int {
 	if largest := 2 * (high - low) * right; largest > 0 {
 		return f.headroom / largest

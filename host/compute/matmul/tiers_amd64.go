@@ -42,11 +42,11 @@ func tiers512(vnni, bf16, fast bool) (all []*Tier) {
 	return append(all, &Tier{"avx512", formatFloats512, formatSingles512, []*format{formatQuads256, formatPairs256}})
 }
 
-// fastBFloat16 reports whether VDPBF16PS of a maker's processors is faster than FMA. AMD's multiply twice as many numbers with it, Intel's
-// half as many. It is not timed, as then bits would not repeat.
+// fastBFloat16 reports whether VDPBF16PS of a maker's processors is faster than FMA. AMD's multiply
+// twice as many numbers with it, Intel's half as many. It is not timed, as then bits would not
+// repeat.
 func fastBFloat16(vendor string) bool { return vendor == "AuthenticAMD" }
 
-// vendor is the name of the processor's maker.
 func vendor() string {
 	var name []byte
 	b, d, c := cpuidVendor()
@@ -157,7 +157,8 @@ var wordsOfBFloat16s512 = packer[uint16]{
 	straightAlong: along512[uint16](alongWidened12, alongWidened32, 1, 2), straightAcross: across512[uint16](acrossWidened12, acrossWidened32, 1),
 }
 
-// checked makes a kernel of an assembler function for tiles of 6 × 16. It panics where that would leave a slice.
+// checked makes a kernel of an assembler function for tiles of 6 × 16. It panics where that would
+// leave a slice.
 func checked(f func(words, steps int, a, b, c *uint32, stride int, accumulate bool)) tileKernel {
 	return func(words, steps int, a, b, c []uint32, stride int, accumulate bool) {
 		if words < 0 || steps < 1 || stride < 16 || len(a) < words*6 || len(b) < words*16 || len(c) < 5*stride+16 {
@@ -167,7 +168,8 @@ func checked(f func(words, steps int, a, b, c *uint32, stride int, accumulate bo
 	}
 }
 
-// strip512 makes the kernel of a format of an assembler function for strips of tiles of 12 × 32. It panics where that would leave a slice.
+// strip512 makes the kernel of a format of an assembler function for strips of tiles of 12 × 32. It
+// panics where that would leave a slice.
 func strip512(f func(words, tiles int, left *uint32, apart int, right, from *uint32, fromStride int, to unsafe.Pointer, stride int, short bool, ahead *uint32, aheadWords int)) func(*format, *strip) {
 	return func(of *format, s *strip) {
 		to, ahead := s.checked(of, 1)
@@ -175,8 +177,9 @@ func strip512(f func(words, tiles int, left *uint32, apart int, right, from *uin
 	}
 }
 
-// checked panics where a kernel that takes whole units of words would leave a slice of a strip of 32 columns. It returns where results go, and
-// the panel to ask for, which is the right one if there is no other.
+// checked panics where a kernel that takes whole units of words would leave a slice of a strip of
+// 32 columns. It returns where results go, and the panel to ask for, which is the right one if
+// there is no other.
 func (s *strip) checked(of *format, unit int) (to unsafe.Pointer, ahead []uint32) {
 	reach := func(stride int) int { return (of.rows*s.tiles-1)*stride + 32 }
 	leaves := s.words < 0 || s.words%unit != 0 || s.tiles < 1 || s.apart < 0 || s.stride < 32 ||
@@ -251,8 +254,8 @@ func alongBy[T any](f func(dst *uint32, stride int, src unsafe.Pointer, ld, bloc
 	}
 }
 
-// transposeBy transposes eight rows and eight words at a time, the last rows first: where there are fewer than eight, what the
-// others leave is then overwritten.
+// transposeBy transposes eight rows and eight words at a time, the last rows first: where there are
+// fewer than eight, what the others leave is then overwritten.
 func transposeBy[T any](f func(dst *uint32, stride int, src unsafe.Pointer, ld, blocks int), per int, dst []uint32, stride int, src []T, ld, words int) {
 	size := int(unsafe.Sizeof(src[0]))
 	for r := roundUp(stride, 8) - 8; r >= 0 && words > 0; r -= 8 {
@@ -304,8 +307,8 @@ func transpose512(dst []uint32, stride int, src []uint32, ld, words int) {
 	}
 }
 
-// along512 makes a packer of assembler functions for panels of 12 and of 32 rows. A word has so many elements, and each word in memory
-// becomes so many.
+// along512 makes a packer of assembler functions for panels of 12 and of 32 rows. A word has so
+// many elements, and each word in memory becomes so many.
 func along512[T any](f12, f32 func(dst *uint32, src unsafe.Pointer, ld, blocks int), per, becomes int) func(dst []uint32, height int, src []T, ld, words int) {
 	return func(dst []uint32, height int, src []T, ld, words int) {
 		if words < 1 || words%(4*becomes) != 0 || len(src) < (height-1)*ld+words*per || len(dst) < (words-1)*height+max(height, 16) {
@@ -324,7 +327,8 @@ func along512[T any](f12, f32 func(dst *uint32, src unsafe.Pointer, ld, blocks i
 	}
 }
 
-// across512 makes a packer of assembler functions for panels of 12 and of 32 columns that take so many rows a word.
+// across512 makes a packer of assembler functions for panels of 12 and of 32 columns that take so
+// many rows a word.
 func across512[T any](f12, f32 func(dst *uint32, panel, panels int, columns uint32, src unsafe.Pointer, ld, words int), per int) func(dst []uint32, panel, height, columns int, src []T, ld, words int) {
 	return func(dst []uint32, panel, height, columns int, src []T, ld, words int) {
 		panels, rest := columns/height, columns%height

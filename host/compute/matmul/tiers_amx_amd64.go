@@ -8,7 +8,8 @@ import (
 	"golang.org/x/sys/cpu"
 )
 
-// amx is the tier with the tiles of AMX, or nil. Floats that are not rounded have AVX-512's products.
+// amx is the tier with the tiles of AMX, or nil. Floats that are not rounded have AVX-512's
+// products.
 func amx() *Tier {
 	x := &cpu.X86
 	if !x.HasAVX512VNNI || !x.HasAVX512BF16 || !x.HasAMXTile || !x.HasAMXBF16 || !x.HasAMXInt8 || !mayUseTiles() {
@@ -30,7 +31,8 @@ var formatQuadsAMX = &format{
 	helpers: helpers512,
 }
 
-// stripAMX makes the kernel of a format of an assembler function for strips of 32 × 32 sums. It panics where that would leave a slice.
+// stripAMX makes the kernel of a format of an assembler function for strips of 32 × 32 sums. It
+// panics where that would leave a slice.
 func stripAMX(f func(steps, tiles int, left *uint32, apart int, right, from *uint32, fromStride int, to unsafe.Pointer, stride int, short *uint32, ahead *uint32, aheadWords int)) func(*format, *strip) {
 	return func(of *format, s *strip) {
 		to, ahead := s.checked(of, tileWords)

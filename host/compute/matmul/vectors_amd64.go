@@ -68,8 +68,8 @@ func copyAlong[T int8 | uint16](dst []uint32, src []T) {
 	clear(to[copy(to, src):])
 }
 
-// The packers below make words of what [packer.straightAlong] and straightAcross leave: rows of incomplete panels,
-// and tensors whose elements are not in rows.
+// The packers below make words of what [packer.straightAlong] and straightAcross leave: rows of
+// incomplete panels, and tensors whose elements are not in rows.
 
 func pairsAlong(dst []uint32, src []int8) {
 	to := parts[int16](dst)
@@ -225,7 +225,8 @@ func (f *finish) scalesOfRows() (scales *float32, step int) {
 	return &f.rowScales[:(f.rows-1)*f.rowStride+1][0], f.rowStride
 }
 
-// scalesOfColumns returns scales of so many columns, and how far vectors of eight are apart. One scale for all is put into same.
+// scalesOfColumns returns scales of so many columns, and how far vectors of eight are apart. One
+// scale for all is put into same.
 func (f *finish) scalesOfColumns(columns int, same []float32) (scales *float32, step int) {
 	switch {
 	case f.columnScales == nil:

@@ -61,10 +61,10 @@ type Settings struct {
 
 	RopeTheta float64 // base of the wavelengths of the rotary position embedding
 	RopePairs Pairing
-	// RopeFactor stretches the long wavelengths, so that a model that was trained on short sequences
-	// works on long ones, by the rule of Llama 3.1: wavelengths up to RopeOriginal/RopeHigh stay as
-	// they are; those from RopeOriginal/RopeLow on become RopeFactor times as long; in between, both
-	// frequencies are mixed. With 1, all stay as they are.
+	// RopeFactor stretches the long wavelengths, so that a model that was trained on short
+	// sequences works on long ones, by the rule of Llama 3.1: wavelengths up to
+	// RopeOriginal/RopeHigh stay as they are; those from RopeOriginal/RopeLow on become RopeFactor
+	// times as long; in between, both frequencies are mixed. With 1, all stay as they are.
 	RopeFactor, RopeLow, RopeHigh float64
 	RopeOriginal                  int // length, in tokens, of the sequences that the wavelengths were made for
 
@@ -72,8 +72,8 @@ type Settings struct {
 	InitStd float64 // standard deviation of the initial weights
 	Head    string  // "own", or "tied": the embedding is the output head, too (Press and Wolf, 2017), as in small Llama 3 models
 
-	// Problems without data. Lists that are nil are drawn at random. The point x has Rows rows, each a
-	// problem of its own with the same A.
+	// Problems without data. Lists that are nil are drawn at random. The point x has Rows rows,
+	// each a problem of its own with the same A.
 	Dimension, Rows int
 	Condition       float64   // κ(A), if there is no Spectrum: the eigenvalues are evenly spaced in their logarithm, from 1/κ to 1
 	Spectrum        []float64 // eigenvalues of A
@@ -207,8 +207,8 @@ func (s Settings) Check() schema.Problems {
 	return nil
 }
 
-// checkSizes refuses sizes that do not go together, and sizes other than those of the preset, whose name would then
-// be untrue.
+// checkSizes refuses sizes that do not go together, and sizes other than those of the preset, whose
+// name would then be untrue.
 func (s Settings) checkSizes() (out schema.Problems) {
 	if p, ok := LookupPreset(s.Kind, s.Preset); ok {
 		for _, size := range []struct {

@@ -55,16 +55,16 @@ type matrix struct {
 // Options say how to compute a network.
 type Options struct {
 	Threads int // maximal number of goroutines; 0: as many as there are processors
-	// Halves keeps copies in bfloat16 of those weights whose elements are all exact in bfloat16, as in
-	// most published models, and reads these copies, if the processor has instructions for that. Each
-	// step then reads half the memory, with the same results.
+	// Halves keeps copies in bfloat16 of those weights whose elements are all exact in bfloat16, as
+	// in most published models, and reads these copies, if the processor has instructions for that.
+	// Each step then reads half the memory, with the same results.
 	Halves bool
-	// BFloat16 computes as graphs in that precision do: products round their operands to bfloat16 and
-	// add up in float32. Weights are then kept in half the memory, too, if the processor has
+	// BFloat16 computes as graphs in that precision do: products round their operands to bfloat16
+	// and add up in float32. Weights are then kept in half the memory, too, if the processor has
 	// instructions for that.
 	BFloat16 bool
-	// Exact names the weights whose products are not rounded with BFloat16, as those of codes are not;
-	// nil: there are none.
+	// Exact names the weights whose products are not rounded with BFloat16, as those of codes are
+	// not; nil: there are none.
 	Exact func(weight string) bool
 }
 

@@ -178,9 +178,9 @@ func (r *step) quantizeSite(site model.ActivationSite, x linalg.MatrixOf[float32
 	return r.quantize(site, x.Data)
 }
 
-// attention normalizes and turns queries and keys, quantizes what has a site, puts keys and values of the token into the caches and mixes,
-// for each head of queries, the values of the sequence so far. Heads of keys are computed side by
-// side, each with its group of heads of queries.
+// attention normalizes and turns queries and keys, quantizes what has a site, puts keys and values
+// of the token into the caches and mixes, for each head of queries, the values of the sequence so
+// far. Heads of keys are computed side by side, each with its group of heads of queries.
 func (r *step) attention(b *block, keys, values []float32) error {
 	size := r.s.HeadSize
 	queries, keyWidth := r.s.Heads*size, r.s.KVHeads*size

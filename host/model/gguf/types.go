@@ -37,7 +37,6 @@ const (
 	MXFP4 Type = 39 // E2M1, with a power of two as the scale of 32
 )
 
-// layouts are the sizes of the blocks of the types.
 var layouts = map[Type]struct {
 	name            string
 	elements, bytes int
@@ -94,7 +93,6 @@ type Entry struct {
 
 func align(n, alignment int64) int64 { return (n + alignment - 1) / alignment * alignment }
 
-// levels are the numbers of E2M1 by their code.
 var levels = [16]float32{0, 0.5, 1, 1.5, 2, 3, 4, 6, float32(math.Copysign(0, -1)), -0.5, -1, -1.5, -2, -3, -4, -6}
 
 // Decode returns the numbers that the data of a tensor stands for, in float32, as

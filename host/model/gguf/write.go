@@ -83,7 +83,6 @@ func (c *counter) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// header is the file up to the data.
 func header(entries []Entry, tensors []Tensor) ([]byte, error) {
 	e := &encoder{names: map[string]bool{}}
 	e.buffer.WriteString(magic)
@@ -110,7 +109,6 @@ func header(entries []Entry, tensors []Tensor) ([]byte, error) {
 	return e.buffer.Bytes(), nil
 }
 
-// encoder collects the bytes of a header.
 type encoder struct {
 	buffer bytes.Buffer
 	names  map[string]bool

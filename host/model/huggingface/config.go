@@ -149,7 +149,6 @@ var configKeys = map[string]string{
 	"model.heads": "num_attention_heads", "model.kv_heads": "num_key_value_heads", "model.head_size": "head_dim", "model.rope_high": "rope_scaling",
 }
 
-// torchNames are the names of element types in config.json.
 var torchNames = map[safetensors.DType]string{safetensors.F32: "float32", safetensors.BF16: "bfloat16", safetensors.F16: "float16"}
 
 // Describe returns the description of a model that comes from no checkpoint, with the keys of

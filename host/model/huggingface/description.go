@@ -64,9 +64,10 @@ func (d Description) parse(context int) (*Config, error) {
 }
 
 // For returns the description of a model with settings s that was made from the described one and
-// was trained to begin and end texts with the given tokens. Keys that hold for both models stay as they are.
-// The error is an [*Error] where training cannot have made such a model from the described one.
-func (d Description) For(s architecture.Settings, learned Tokens) (Description, error) {
+// was trained to begin and end texts with the given tokens. Keys that hold for both models stay as
+// they are. The error is an [*Error] where training cannot have made such a model from the
+// described one.
+func (d Description) For(s architecture.Settings, trained Tokens) (Description, error) {
 	s.FillIn()
 	c, err := d.parse(s.Context)
 	if err != nil {
@@ -108,16 +109,16 @@ func (d Description) For(s architecture.Settings, learned Tokens) (Description, 
 			}
 		}
 	}
-	if d.Config, err = change(d.Config, changes, c.Tokens, learned); err == nil && d.Generation != nil {
-		d.Generation, err = change(d.Generation, map[string]any{}, c.Tokens, learned)
+	if d.Config, err = change(d.Config, changes, c.Tokens, trained); err == nil && d.Generation != nil {
+		d.Generation, err = change(d.Generation, map[string]any{}, c.Tokens, trained)
 	}
 	return d, err
 }
 
 // change returns the text of an object with other values for some keys, where nil removes a key,
-// and with the tokens that a model was trained on beside the described ones. All other values stay as
-// they are, to the digit.
-func change(text []byte, changes map[string]any, described, learned Tokens) ([]byte, error) {
+// and with the tokens that a model was trained on beside the described ones. All other values stay
+// as they are, to the digit.
+func change(text []byte, changes map[string]any, described, trained Tokens) ([]byte, error) {
 	k, err := newKeys(text)
 	if err != nil {
 		return nil, err
@@ -128,10 +129,10 @@ func change(text []byte, changes map[string]any, described, learned Tokens) ([]b
 		}
 		return otherwise
 	}
-	if begin := learned.Begin; len(begin) > 0 && !slices.Equal(own(beginKey, described.Begin), begin) {
+	if begin := trained.Begin; len(begin) > 0 && !slices.Equal(own(beginKey, described.Begin), begin) {
 		changes[beginKey] = begin[0]
 	}
-	more := slices.DeleteFunc(slices.Clone(learned.End), func(id int32) bool { return slices.Contains(described.End, id) })
+	more := slices.DeleteFunc(slices.Clone(trained.End), func(id int32) bool { return slices.Contains(described.End, id) })
 	if len(more) > 0 {
 		changes[endKey] = oneOrMore(slices.Concat(own(endKey, described.End), more))
 	}

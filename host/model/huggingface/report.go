@@ -86,7 +86,6 @@ func compare(bindings []binding, infos []safetensors.Info, tied bool) Report {
 	return r
 }
 
-// fits reports whether a tensor can be read as weights of a shape.
 func fits(info safetensors.Info, dims []int) bool {
 	return slices.Contains(readable, info.DType) && slices.Equal(info.Shape, dims)
 }

@@ -125,8 +125,8 @@ func widen(dtype safetensors.DType, data []byte, to []float32) error {
 	return nil
 }
 
-// interleave brings the rows of heads of the given size, width elements each, from halves, in which the hub keeps the
-// features that rotary positions turn, to interleaved pairs.
+// interleave brings the rows of heads of the given size, width elements each, from halves, in which
+// the hub keeps the features that rotary positions turn, to interleaved pairs.
 func interleave(rows []float32, size, width int) {
 	before := make([]float32, size*width)
 	for head := rows; len(head) > 0; head = head[len(before):] {
@@ -152,7 +152,6 @@ type piece struct {
 	rotary bool // see source
 }
 
-// bind lists the parameters of a model with their tensors.
 func (f family) bind(s architecture.Settings) ([]binding, error) {
 	var list []binding
 	for _, p := range s.Params() {

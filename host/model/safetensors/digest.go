@@ -23,7 +23,7 @@ const (
 	HeaderDigestKey = "header_sha256"
 )
 
-// noDigest stands in the place of a digest while that is computed.
+// noDigest stands instead of a digest while that is computed.
 var noDigest = strings.Repeat("0", sha256.Size*2)
 
 // digests are those that a file states; all are empty in a file of another program.
@@ -71,7 +71,6 @@ func hexDigest(data []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// checkDigest compares a digest with the one that a file states.
 func checkDigest(got, want string) error {
 	if got != want {
 		return fmt.Errorf("%w: the content hashes to %s, but its writer recorded %s", ErrChecksum, got, want)

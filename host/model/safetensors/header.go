@@ -50,9 +50,9 @@ type header struct {
 	digests
 }
 
-// encode returns the header with its length in front of it. The tensors appear in
-// the order of infos, after the metadata in the order of its keys. The encoder refuses names that occur
-// twice and text that is not UTF-8.
+// encode returns the header with its length in front of it. The tensors appear in the order of
+// infos, after the metadata in the order of its keys. The encoder refuses names that occur twice
+// and text that is not UTF-8.
 func (h header) encode() ([]byte, error) {
 	var buf bytes.Buffer
 	buf.Write(make([]byte, lengthSize))
@@ -125,7 +125,8 @@ func parseHeader(text []byte, dataSize int64) (header, error) {
 	slices.SortFunc(h.infos, func(a, b Info) int {
 		return cmp.Or(cmp.Compare(a.Begin, b.Begin), cmp.Compare(a.End, b.End), cmp.Compare(a.Name, b.Name))
 	})
-	// In order, tensors cover the data without a gap or an overlap, so that no byte of a file is unaccounted for.
+	// In order, tensors cover the data without a gap or an overlap, so that no byte of a file is
+	// unaccounted for.
 	var end int64
 	for _, info := range h.infos {
 		switch {

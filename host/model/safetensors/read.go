@@ -162,7 +162,8 @@ func (f *File) Verify() (verified bool, err error) {
 	return true, nil
 }
 
-// read writes the data of a tensor to w, in pieces of whole elements, and compares it with its digest.
+// read writes the data of a tensor to w, in pieces of whole elements, and compares it with its
+// digest.
 func (f *File) read(info Info, w io.Writer) error {
 	want, some := f.header.ofTensors[info.Name]
 	sum := digest.New()

@@ -37,7 +37,6 @@ type Tensor struct {
 	Write func(w io.Writer) error
 }
 
-// chunk is the number of bytes in which data is moved.
 const chunk = 1 << 16
 
 // ErrFormat is wrapped by every error about bytes that are not a well-formed

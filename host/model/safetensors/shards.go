@@ -129,7 +129,6 @@ const (
 	IndexName = "model.safetensors.index.json"
 )
 
-// index is what an index says.
 type index struct {
 	Metadata  jsontext.Value    `json:"metadata"` // what it says is informative only
 	WeightMap map[string]string `json:"weight_map"`

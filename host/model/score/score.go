@@ -31,15 +31,15 @@ type Batch struct {
 	Tokens   []int32 // [Rows, Length]
 	Lengths  []int32 // [Rows], number of tokens in use; 0 for a row without a request
 
-	// Positions and Parts, [Rows, Length], are nil if each row is one sequence. Otherwise a row is a
-	// context, which is part 0, followed by several continuations, parts 1, 2 …: a token is to see the
-	// context and the earlier tokens of its part, and Positions are the positions in the sequence that
-	// these form.
+	// Positions and Parts, [Rows, Length], are nil if each row is one sequence. Otherwise a row is
+	// a context, which is part 0, followed by several continuations, parts 1, 2 …: a token is to
+	// see the context and the earlier tokens of its part, and Positions are the positions in the
+	// sequence that these form.
 	Positions, Parts []int32
 
-	// Targets are the tokens whose probability is wanted, and Places are the indices in Tokens of the
-	// tokens that they follow. Their number is one of a few sizes; those after the targets of the last
-	// request are not used.
+	// Targets are the tokens whose probability is wanted, and Places are the indices in Tokens of
+	// the tokens that they follow. Their number is one of a few sizes; those after the targets of
+	// the last request are not used.
 	Places, Targets []int32
 
 	counts []int // targets of each request
@@ -160,9 +160,9 @@ type row struct {
 // seen is the number of tokens of a request that a model sees: the last is only a target.
 func (r Request) seen() int { return len(r.Context) + len(r.Continuation) - 1 }
 
-// rows divides requests into rows, in the order of their first requests. A row that several share is at most
-// twice as long as its longest sequence: attention looks at all of a row, and would soon cost more than the
-// context that is saved.
+// rows divides requests into rows, in the order of their first requests. A row that several share
+// is at most twice as long as its longest sequence: attention looks at all of a row, and would soon
+// cost more than the context that is saved.
 func rows(requests []Request, tokens, context int, share bool) (list []row) {
 	open := map[string]int{} // by context, the row that the next request of it may join
 	for i, r := range requests {
