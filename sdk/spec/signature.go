@@ -70,7 +70,7 @@ func (r listRules) check(list []Tensor) error {
 			return fmt.Errorf("%s %d (%.60q): %w", r.what, i, s.Name, err)
 		}
 		switch {
-		case !s.Storage.valid():
+		case !slices.Contains([]Storage{StoreFloat32, StoreInt8, StoreUint8, StoreBFloat16}, s.Storage):
 			return fmt.Errorf("%s %s is kept as %q: use %s, %s or %s, or nothing for float32",
 				r.what, s.Name, s.Storage, StoreInt8, StoreUint8, StoreBFloat16)
 		case i > 0 && list[i-1].Name >= s.Name:

@@ -1,8 +1,6 @@
 package spec
 
-import (
-	"math"
-)
+import "math"
 
 // Storage is the type in which a state tensor is kept between programs, in memory and in
 // checkpoints. Programs take and return floats.
@@ -36,26 +34,12 @@ func (s Storage) Kept(v float64) float64 {
 	case StoreUint8:
 		return math.RoundToEven(min(max(v, 0), math.MaxUint8))
 	case StoreBFloat16:
-		return toBFloat16(v)
+		if v != v { // NaN stays NaN
+			return v
+		}
+		bits := math.Float32bits(float32(v)) // by way of float32, as hosts do
+		bits += 0x7fff + bits>>16&1
+		return float64(math.Float32frombits(bits &^ 0xffff))
 	}
 	return float64(float32(v))
-}
-
-// toBFloat16 rounds a number to bfloat16 by way of float32, as hosts do. NaN stays NaN.
-func toBFloat16(v float64) float64 {
-	single := float32(v)
-	if v != v {
-		return v
-	}
-	bits := math.Float32bits(single)
-	bits += 0x7fff + bits>>16&1
-	return float64(math.Float32frombits(bits &^ 0xffff))
-}
-
-func (s Storage) valid() bool {
-	switch s {
-	case StoreFloat32, StoreInt8, StoreUint8, StoreBFloat16:
-		return true
-	}
-	return false
 }

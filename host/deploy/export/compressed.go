@@ -11,6 +11,7 @@ import (
 	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/cage-qat/cage/host/model/safetensors"
 	"github.com/cage-qat/cage/sdk/program"
+	"github.com/cage-qat/cage/sdk/spec"
 )
 
 // compressedFormat is a directory of Hugging Face with packed weights.
@@ -31,7 +32,12 @@ func (compressedFormat) Plan(m *Model, o Options) (Plan, error) {
 		return nil, err
 	}
 	p := &compressedPlan{hubPlan: hub, schemes: map[string]scheme{}, globals: map[string]nvfp4Scales{}}
-	hub.files = p.tensors
+	hub.files = func(t Stored) []safetensors.Tensor {
+		if s, ok := p.schemes[t.Name]; ok {
+			return p.packed(t, s)
+		}
+		return p.plain(t)
+	}
 	if o.Activations {
 		if p.inputs, err = activations(m); err != nil {
 			return nil, err
@@ -93,7 +99,10 @@ func (p *compressedPlan) choose(parts []part, o Options) error {
 		if o.Type != "" {
 			return []string{o.Type}
 		}
-		return schemeTypes(w.grid)
+		if w.grid.Numbers.Format == spec.FormatE2M1 {
+			return []string{typeMXFP4, typeNVFP4}
+		}
+		return []string{typeInt4, typeInt8}
 	}
 	_, err := chooseTypes(p.source, packed, types, func(part part, w weight, typ string) error {
 		s, err := schemeOf(w.grid, typ, o.Inexact)
@@ -140,13 +149,6 @@ func (p *compressedPlan) stayFloat(t *Stored, w weight, reason error, o Options)
 	}
 	t.Note = strings.Join(notes, "; ")
 	return checkFits(p.float, w.values)
-}
-
-func (p *compressedPlan) tensors(t Stored) []safetensors.Tensor {
-	if s, ok := p.schemes[t.Name]; ok {
-		return p.packed(t, s)
-	}
-	return p.plain(t)
 }
 
 func (p *compressedPlan) packed(t Stored, s scheme) []safetensors.Tensor {

@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-
-	"github.com/cage-qat/cage/sdk/spec"
 )
 
 // The types in which compressed-tensors stores weights, as Options.Type names them.
@@ -65,13 +63,6 @@ func (s scheme) weights() map[string]any {
 		out["type"], out["strategy"], out["scale_dtype"] = "float", "tensor_group", "torch.float8_e4m3fn"
 	}
 	return out
-}
-
-func schemeTypes(g *Grid) []string {
-	if g.Numbers.Format == spec.FormatE2M1 {
-		return []string{typeMXFP4, typeNVFP4}
-	}
-	return []string{typeInt4, typeInt8}
 }
 
 func schemeOf(g *Grid, typ string, inexact bool) (scheme, error) {

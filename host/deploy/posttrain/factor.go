@@ -62,10 +62,6 @@ func (t triangle) part(i0, i1, j0, j1 int) linalg.Matrix {
 	return linalg.Matrix{Rows: i1 - i0, Cols: j1 - j0, RowStride: t.n, ColStride: 1, Data: t.data[i0*t.n+j0:]}
 }
 
-func (t triangle) block(from, to int) blas64.Triangular {
-	return blas64.Triangular{Uplo: blas.Upper, Diag: blas.NonUnit, N: to - from, Stride: t.n, Data: t.data[from*t.n+from:]}
-}
-
 // inverse is that of a block of the diagonal, with zeros below.
 func (t triangle) inverse(from, to int) (linalg.Matrix, bool) {
 	m := linalg.RowMajor(make([]float64, (to-from)*(to-from)), to-from, to-from)
@@ -80,7 +76,8 @@ func (t triangle) inverse(from, to int) (linalg.Matrix, bool) {
 func (t triangle) cholesky() bool {
 	for from := 0; from < t.n; from += diagonal {
 		to := min(from+diagonal, t.n)
-		if _, ok := lapack64.Potrf(blas64.Symmetric{Uplo: blas.Upper, N: to - from, Stride: t.n, Data: t.block(from, to).Data}); !ok {
+		block := blas64.Symmetric{Uplo: blas.Upper, N: to - from, Stride: t.n, Data: t.data[from*t.n+from:]}
+		if _, ok := lapack64.Potrf(block); !ok {
 			return false
 		}
 		if to == t.n {
