@@ -74,7 +74,7 @@ func compile(t testing.TB, p *program.Program) *cpu.Kernel {
 	return k
 }
 
-// inTiles runs the program in tiles, outputs in the place of the inputs of their names
+// inTiles runs the program in tiles, outputs instead of the inputs of their names
 // if inPlace is set.
 func inTiles(t testing.TB, k *cpu.Kernel, threads int, inputs [][]float32, inPlace bool) [][]float32 {
 	t.Helper()
@@ -216,7 +216,7 @@ func adam(correct bool, shape ...int) *program.Program {
 	return p
 }
 
-// callOf makes the memory of a call, outputs in the place of inputs where names agree.
+// callOf makes the memory of a call, outputs instead of inputs where names agree.
 func callOf(k *cpu.Kernel) cpu.Call {
 	rng := rand.New(rand.NewPCG(1, 1))
 	p := k.Program()

@@ -42,12 +42,12 @@ func blocks(t testing.TB, n, columns, group int) *program.Program {
 	return built(t, b)
 }
 
-// TestShapes: any number of rows, of any length, in any storage, against the oracle; on numbers on which nothing jumps.
+// TestShapes: any number of rows, of any length, in any storage, against the reference; on numbers on which nothing jumps.
 func TestShapes(t *testing.T) {
 	for _, n := range []int{1, 3, 17, 64} {
 		for _, shape := range [][2]int{{32, 16}, {48, 16}, {100, 4}, {96, 32}, {320, 64}, {704, 64}, {5120, 128}} {
 			for _, stored := range []passes.Storage{passes.Float32, passes.BFloat16} {
-				if n*shape[0] > 1<<16 { // slow for the oracle
+				if n*shape[0] > 1<<16 { // slow for the reference
 					continue
 				}
 				for name, p := range map[string]*program.Program{
@@ -167,7 +167,7 @@ func compareWithOracle(t *testing.T, name string, p *program.Program, n int, at 
 			}
 		}
 		if size := int(p.TypeOf(o.Value).Size()); moved > size/200 {
-			t.Errorf("%s: %d of %d elements of %s are not those of the oracle", name, moved, size, o.Name)
+			t.Errorf("%s: %d of %d elements of %s are not those of the reference", name, moved, size, o.Name)
 		}
 	}
 }

@@ -27,7 +27,7 @@ func rowsOf(p *program.Program) int {
 	return n
 }
 
-// TestRandomPrograms: each output of a random program, of any type, against the oracle in double precision, with the tolerance
+// TestRandomPrograms: each output of a random program, of any type, against the reference in double precision, with the tolerance
 // that package lower has for such programs. Many of them read several rows at once; those that are refused are counted.
 func TestRandomPrograms(t *testing.T) {
 	seeds, computed := testlevel.Sample[uint64](100, 1000, 20000), 0
@@ -74,7 +74,7 @@ func FuzzPrograms(f *testing.F) {
 	})
 }
 
-// check compares the only output of a program with the oracle's, and tells whether any of it is computed by rows.
+// check compares the only output of a program with the reference's, and reports whether any of it is computed by rows.
 func check(t *testing.T, name string, p *program.Program, inputs map[string]reference.Tensor) bool {
 	t.Helper()
 	got, ok, err := testrows.Run(p, rowsOf(p), nil, inputs)

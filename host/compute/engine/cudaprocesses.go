@@ -102,7 +102,7 @@ static void* create(create_arguments* a) {
 	return original(a);
 }
 
-// interpose puts create in the place of a function in a table.
+// interpose puts create instead of a function in a table.
 static void interpose(void* table, size_t offset, uintptr_t of) {
 	void** function = (void**)((char*)table + offset);
 	original = (void* (*)(create_arguments*))*function;

@@ -80,12 +80,8 @@ type Device struct {
 	backend  compute.Backend
 	workers  pool // of the CPU device
 	compiled atomic.Int64
-	found    sync.Map // by key, func() any: see Once
-	uses     struct { // of kernels
-		sync.Mutex
-		list []KernelUse
-	}
-	hangs atomic.Bool // it did not answer in time: nothing waits for it any more
+	found    sync.Map    // by key, func() any: see Once
+	hangs    atomic.Bool // it did not answer in time: nothing waits for it any more
 }
 
 // openers maps each kind of device to the function that makes its backend.
@@ -233,7 +229,7 @@ func (d *Device) Close() error {
 	})
 }
 
-// gone tells whether there is nothing to free any more: the device is closed, or would not answer.
+// gone reports whether there is nothing to free any more: the device is closed, or would not answer.
 func (d *Device) gone() bool { return d.hangs.Load() || d.backend.IsFinalized() }
 
 // within calls f, an execution, and gives up when that takes longer than the device may, or when another process is gone. What f waits for cannot be

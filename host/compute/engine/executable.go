@@ -90,7 +90,6 @@ func (d *Device) Compile(name string, inputs []Spec, build BuildFunc) (*Executab
 		g.Finalize()
 		return nil, stepError(name, Compiling, err)
 	}
-	d.noteKernels(name, backend)
 	return e, nil
 }
 

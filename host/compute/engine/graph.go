@@ -9,7 +9,6 @@ import (
 	"github.com/gomlx/compute"
 	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/compute/gobackend"
-	"github.com/gomlx/compute/shapes"
 	"github.com/gomlx/gomlx/core/graph"
 	"github.com/gomlx/gomlx/core/tensors"
 
@@ -219,9 +218,8 @@ type recordingBackend struct {
 	compute.Backend
 	builder compute.Builder // nil until the graph has a node
 	// functions stand for the graph's kernels until it is compiled, and kernels has these by their names.
-	functions map[kernelKey]kernelFunction
+	functions map[kernelKey]*graph.Function
 	kernels   map[string]Kernel
-	uses      []*KernelUse          // of the functions, in their order
 	notes     map[*graph.Node][]any // see Note
 	closures  int                   // those of loops so far
 	// stands holds the functions that stand for operations, by what they depend on, and operations has these by the names of the functions.
@@ -292,7 +290,7 @@ func (k Kernel) Call(inputs []*graph.Node, body func(in []*graph.Node) []*graph.
 	f, ok := r.functions[key]
 	if !ok {
 		name := fmt.Sprintf("kernel_%d", len(r.functions))
-		f.Function = graph.NewFunction(g, name, func(*graph.Graph) []*graph.Node {
+		f = graph.NewFunction(g, name, func(*graph.Graph) []*graph.Node {
 			parameters := make([]*graph.Node, len(inputs))
 			for i, in := range inputs {
 				parameters[i] = graph.Parameter(g, "", in.Shape())
@@ -301,61 +299,16 @@ func (k Kernel) Call(inputs []*graph.Node, body func(in []*graph.Node) []*graph.
 			return body(parameters)
 		})
 		if r.functions == nil {
-			r.functions, r.kernels = map[kernelKey]kernelFunction{}, map[string]Kernel{}
+			r.functions, r.kernels = map[kernelKey]*graph.Function{}, map[string]Kernel{}
 		}
-		f.use = &KernelUse{Kernel: k, Inputs: shapesOf(inputs)}
-		r.functions[key], r.kernels[name], r.uses = f, k, append(r.uses, f.use)
+		r.functions[key], r.kernels[name] = f, k
 	}
-	outputs := f.Call(inputs...)
-	f.use.Calls, f.use.Outputs = f.use.Calls+1, shapesOf(outputs)
-	return outputs
+	return f.Call(inputs...)
 }
 
-func shapesOf(nodes []*graph.Node) (list []shapes.Shape) {
-	for _, n := range nodes {
-		list = append(list, n.Shape())
-	}
-	return list
-}
-
-// A KernelUse says how a program calls a kernel.
-type KernelUse struct {
-	Kernel
-	Program         string // name given to Compile
-	Inputs, Outputs []shapes.Shape
-	Calls           int // places in the program; those in a loop are executed more often
-}
-
-// A kernelFunction stands for a kernel in a graph.
-type kernelFunction struct {
-	*graph.Function
-	use *KernelUse
-}
-
-// Bytes is what a call reads and writes, each input and output once.
-func (u KernelUse) Bytes() (n int64) {
-	for _, s := range slices.Concat(u.Inputs, u.Outputs) {
-		n += int64(s.Size()) * int64(s.DType.Size())
-	}
-	return n
-}
-
-// KernelUses lists the kernels of each program that was compiled for the device so far, in the order of their first use.
-func (d *Device) KernelUses() []KernelUse {
-	d.uses.Lock()
-	defer d.uses.Unlock()
-	return slices.Clone(d.uses.list)
-}
-
-// noteKernels adds those of one program.
-func (d *Device) noteKernels(program string, r *recordingBackend) {
-	d.uses.Lock()
-	defer d.uses.Unlock()
-	for _, use := range r.uses {
-		use.Program = program
-		d.uses.list = append(d.uses.list, *use)
-	}
-}
+// KernelsIn returns the kernels that a graph calls so far, by the names of the functions that stand for
+// them.
+func KernelsIn(g *graph.Graph) map[string]Kernel { return g.Backend().(*recordingBackend).kernels }
 
 // kernelKey is what the function that stands for a kernel depends on.
 type kernelKey struct {

@@ -50,7 +50,7 @@ func (e *LostError) Unwrap() []error {
 // verdict is how long a failed execution waits for word of a lost process: the device may notice the loss first.
 const verdict = 5 * time.Second
 
-// lost says whether an execution failed because a process is gone.
+// lost reports whether an execution failed because a process is gone.
 func (d *Device) lost(cause error) error {
 	p := d.options.Processes
 	if p == nil {

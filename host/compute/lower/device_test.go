@@ -154,7 +154,7 @@ func compare(t testing.TB, what string, tol tolerance, got, want reference.Tenso
 	}
 }
 
-// check compares all outputs of p on the device with the oracle in single precision.
+// check compares all outputs of p on the device with the reference in single precision.
 func check(t testing.TB, tol tolerance, p *program.Program, inputs map[string]reference.Tensor) {
 	t.Helper()
 	want, err := reference.Run32(p, inputs)

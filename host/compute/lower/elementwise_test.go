@@ -273,7 +273,7 @@ func TestAbsOfNegativeZero(t *testing.T) {
 // bounds are those within which a clamp may put NaN.
 type bounds struct{ lo, hi float64 }
 
-// checkClamped compares the device with the oracle. Where the oracle has NaN, an
+// checkClamped compares the device with the reference. Where the reference has NaN, an
 // output with bounds is NaN or within them.
 func checkClamped(t *testing.T, p *program.Program, inputs map[string]reference.Tensor, limits map[string]bounds) {
 	t.Helper()

@@ -130,10 +130,10 @@ func TestSharedNodes(t *testing.T) {
 	}
 }
 
-// Random programs against the oracle in double precision. Integers and bools must
+// Random programs against the reference in double precision. Integers and bools must
 // agree exactly. Floats carry the roundings of up to 40 operations in single
 // precision, 6e-8 each, amplified by what the operations amplify: the generator
-// keeps values below 64 and programs well conditioned, for which the oracle in
+// keeps values below 64 and programs well conditioned, for which the reference in
 // single precision stays within 1e-4 of the largest element; the device's own
 // functions (exp, tanh, sums in another order) get twice that.
 func TestRandomPrograms(t *testing.T) {

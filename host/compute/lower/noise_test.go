@@ -35,7 +35,7 @@ func (dithered) Quantize(b *program.Builder, x program.Value, site sdk.Site) (sd
 }
 
 // TestNoise: programs with random bits compute the same, to the bit, in graphs, in kernels of rows and in those for GPUs as
-// on the oracle, and without a warning; also for two rows, which are as many as a key has words.
+// on the reference, and without a warning; also for two rows, which are as many as a key has words.
 func TestNoise(t *testing.T) {
 	for name, o := range map[string]engine.Options{
 		"graph": {}, "rows": {Precision: device.BFloat16}, "kernels for GPUs": {Precision: device.BFloat16, Kernels: device.BodyKernels},

@@ -164,7 +164,7 @@ func stepping(t *testing.T, rows, columns int) lower.Quantizer {
 	}, spec.Tensor{Name: "step"})
 }
 
-// TestFused: kernels that compute a source and quantize it compute what the oracle does, in rows that fill a tile
+// TestFused: kernels that compute a source and quantize it compute what the reference does, in rows that fill a tile
 // and in others.
 func TestFused(t *testing.T) {
 	testlevel.Long(t, "kernels are interpreted")
@@ -196,7 +196,7 @@ func TestFused(t *testing.T) {
 	}
 }
 
-// compareFused returns what the oracle computes.
+// compareFused returns what the reference computes.
 func compareFused(t *testing.T, name string, p *program.Program, memory lower.InMemory, inputs map[string]reference.Tensor) map[string]reference.Tensor {
 	t.Helper()
 	k, err := testkernel.Compile(p, p.Inputs[0].Type.Shape[0], memory)

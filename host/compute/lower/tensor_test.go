@@ -236,7 +236,7 @@ func TestHadamardGolden(t *testing.T) {
 	})
 }
 
-// Binary64 differs in formats and tables; the oracle computes in it.
+// Binary64 differs in formats and tables; the reference computes in it.
 func TestDoublePrecision(t *testing.T) {
 	x := normal(4, 4, 512)
 	copy(x.Floats, append([]float64{0x1p-1070, 0x1p-1022, 1e300, 800, -800}, specials...))

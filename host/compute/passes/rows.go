@@ -20,7 +20,7 @@ const (
 	BFloat16 Storage = "bf16"
 	// Int8 is for outputs that are integers from −128 to 127.
 	Int8 Storage = "i8"
-	// Summed is for outputs: float32, and in the place of each row there are sums over many rows. It is for GPUs only.
+	// Summed is for outputs: float32, and instead of each row there are sums over many rows. It is for GPUs only.
 	Summed Storage = "sums of f32"
 	// Rounded is for inputs: float32 in memory, and rounded to bfloat16 when it is read.
 	Rounded Storage = "f32 as bf16"

@@ -16,7 +16,7 @@ import (
 
 type tensors = map[string]reference.Tensor
 
-// both runs a program on the executor and on the oracle.
+// both runs a program on the executor and on the reference.
 func both(t *testing.T, p *program.Program, in tensors) (got, want tensors) {
 	t.Helper()
 	got, err := refresh.Execute(p, in)
@@ -67,7 +67,7 @@ func matrices(x, y program.Value) program.Value {
 	return x.Dot(y, [2][]int{{2}, {1}}, [2][]int{{0}, {0}})
 }
 
-// plain are the operations that have the bits of the oracle.
+// plain are the operations that have the bits of the reference.
 func plain() (ops []program.Op) {
 	for _, info := range program.Ops() {
 		switch info.Op {
@@ -79,7 +79,7 @@ func plain() (ops []program.Op) {
 	return ops
 }
 
-// TestOperations: whatever is no product and no decomposition has the bits of the oracle,
+// TestOperations: whatever is no product and no decomposition has the bits of the reference,
 // each time, as memory is used again by other programs.
 func TestOperations(t *testing.T) {
 	for range 2 {
@@ -157,7 +157,7 @@ func TestEigh(t *testing.T) {
 	}
 }
 
-// TestQR: the signs of the oracle, in binary32.
+// TestQR: the signs of the reference, in binary32.
 func TestQR(t *testing.T) {
 	x := normal(3, 40, 25)
 	x.Floats[1000] = math.Inf(1) // in the second matrix

@@ -189,7 +189,7 @@ func (r *Refresher) install(tensors update.Tensors, p *pendingRefresh) error {
 		}
 	}
 	for name, values := range p.out {
-		if strings.HasPrefix(name, handedPrefix) {
+		if strings.HasPrefix(name, passedPrefix) {
 			continue
 		}
 		state := p.subject.state(name)
@@ -212,7 +212,7 @@ func applyJob(p *program.Program) update.Job {
 			continue
 		}
 		j.Inputs[in.Name] = in.Name
-		if _, replaced := p.Output(in.Name); replaced || strings.HasPrefix(in.Name, handedPrefix) {
+		if _, replaced := p.Output(in.Name); replaced || strings.HasPrefix(in.Name, passedPrefix) {
 			j.Donated[in.Name] = true
 		}
 	}
@@ -242,7 +242,7 @@ func (r *Refresher) apply(tensors update.Tensors, p *pendingRefresh) error {
 		if in.Name == spec.InputStep {
 			continue
 		}
-		if !strings.HasPrefix(in.Name, handedPrefix) { // the present state, even if p.out has its replacement
+		if !strings.HasPrefix(in.Name, passedPrefix) { // the present state, even if p.out has its replacement
 			own[in.Name] = tensors[p.subject.state(in.Name)]
 			continue
 		}

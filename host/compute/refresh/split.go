@@ -20,17 +20,17 @@ import (
 type split struct {
 	// background is the part that does not depend on what updates write meanwhile. It
 	// reads step and states as they are at the beginning, and returns the states that are
-	// replaced and the values that are handed to apply, as floats. It is nil if there
+	// replaced and the values that are passed to apply, as floats. It is nil if there
 	// are none.
 	background *program.Program
 	// apply maps the states that updates write, as they are at the end, to the
 	// renewed ones. It may also read step, the states that are replaced, and the
-	// values that are handed over. It is nil if there are no such states.
+	// values that are passed on. It is nil if there are no such states.
 	apply *program.Program
 }
 
-// handedPrefix begins the names of the values that the first part hands to the second.
-const handedPrefix = "handed."
+// passedPrefix begins the names of the values that the first part passes to the second.
+const passedPrefix = "handed."
 
 // CheckDelay returns an error unless an optimizer's refreshes can take effect late, by a
 // number of updates that must be smaller than the distance between refreshes. If they
@@ -90,7 +90,7 @@ type splitter struct {
 	updated, applied map[string]bool
 	late             []bool       // the values that depend on an applied state
 	second           []bool       // the values of the second part
-	handed           []program.ID // the values that are handed over
+	passed           []program.ID // the values that are passed on
 }
 
 // depends marks the values that depend on the chosen inputs.
@@ -134,8 +134,8 @@ func (c *splitter) check() error {
 	return nil
 }
 
-// cut finds the values of the second part and those that are handed over. A value that the
-// second part reads and that depends on no applied state is handed over, unless it is a
+// cut finds the values of the second part and those that are passed on. A value that the
+// second part reads and that depends on no applied state is passed on, unless it is a
 // constant, a reshape or a broadcast: the second part computes these again.
 func (c *splitter) cut() {
 	varies := c.depends(func(string) bool { return true })
@@ -145,7 +145,7 @@ func (c *splitter) cut() {
 		case !c.second[id]:
 			continue
 		case !c.late[id] && (varies[id] || factorizes(n.Op)) && n.Op != program.OpReshape && n.Op != program.OpBroadcast:
-			c.handed = append(c.handed, id)
+			c.passed = append(c.passed, id)
 			continue
 		}
 		for _, a := range n.Args {
@@ -153,12 +153,12 @@ func (c *splitter) cut() {
 		}
 	}
 	for i, input := range c.p.Inputs {
-		// A state that updates write and the refresh only reads is handed over as it was at the beginning.
+		// A state that updates write and the refresh only reads is passed on as it was at the beginning.
 		if c.second[i] && c.updated[input.Name] && !c.applied[input.Name] {
-			c.handed = append(c.handed, program.ID(i))
+			c.passed = append(c.passed, program.ID(i))
 		}
 	}
-	slices.Sort(c.handed)
+	slices.Sort(c.passed)
 }
 
 // maxSorted is the largest number of pairs that a device may compare to sort columns: it stores all of them.
@@ -172,11 +172,11 @@ func factorizes(op program.Op) bool {
 
 func stateName(output string) string { return strings.TrimPrefix(output, spec.StatePrefix) }
 
-func handedName(i int) string { return fmt.Sprint(handedPrefix, i) }
+func passedName(i int) string { return fmt.Sprint(passedPrefix, i) }
 
 // background writes the first part, with the inputs that it reads.
 func (c *splitter) background() (*program.Program, error) {
-	if len(c.applied) == len(c.p.Outputs) && len(c.handed) == 0 {
+	if len(c.applied) == len(c.p.Outputs) && len(c.passed) == 0 {
 		return nil, nil
 	}
 	var outputs []program.Output
@@ -185,8 +185,8 @@ func (c *splitter) background() (*program.Program, error) {
 			outputs = append(outputs, o)
 		}
 	}
-	for i, id := range c.handed {
-		outputs = append(outputs, program.Output{Name: handedName(i), Value: id})
+	for i, id := range c.passed {
+		outputs = append(outputs, program.Output{Name: passedName(i), Value: id})
 	}
 	b := program.NewBuilder(c.p.Name)
 	needed := transform.Needs(c.p, outputs)
@@ -209,11 +209,11 @@ func (c *splitter) background() (*program.Program, error) {
 // programs are compiled once.
 func (c *splitter) apply() (*program.Program, error) {
 	b := program.NewBuilder("apply")
-	given := c.inputs(b, func(id program.ID) bool { return c.second[id] && !slices.Contains(c.handed, id) })
-	for i, id := range c.handed {
-		given[id] = b.Input(handedName(i), program.FloatType(c.p.TypeOf(id).Shape...))
+	given := c.inputs(b, func(id program.ID) bool { return c.second[id] && !slices.Contains(c.passed, id) })
+	for i, id := range c.passed {
+		given[id] = b.Input(passedName(i), program.FloatType(c.p.TypeOf(id).Shape...))
 	}
-	for _, id := range c.handed {
+	for _, id := range c.passed {
 		if c.p.TypeOf(id).DType == program.Bool {
 			given[id] = given[id].Ne(b.Const(0))
 		}

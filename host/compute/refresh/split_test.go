@@ -199,7 +199,7 @@ func TestCheckDelay(t *testing.T) {
 		"sorted": {1, "", func(_ *program.Builder, in sdk.State) sdk.State {
 			return sdk.State{"m": in["m"].SortColumns(in["m"].ReduceSum(0))}
 		}},
-		// What a device cannot compute is handed over, also where it depends on nothing.
+		// What a device cannot compute is passed on, also where it depends on nothing.
 		"a fixed basis": {1, "", func(b *program.Builder, in sdk.State) sdk.State {
 			basis := b.Table([]float64{1, 2, 3, 4}, 2, 2).QR()
 			return sdk.State{"m": basis.MatMul(in["m"])}

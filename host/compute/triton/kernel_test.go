@@ -61,7 +61,7 @@ func TestLargeTensors(t *testing.T) {
 	}
 }
 
-// TestRandomPrograms: each output of a random program, of any type, against the oracle in
+// TestRandomPrograms: each output of a random program, of any type, against the reference in
 // double precision, with the tolerance that package lower has for such programs. Many of
 // them read several rows at once; those that are refused are counted.
 func TestRandomPrograms(t *testing.T) {
@@ -97,7 +97,7 @@ func TestRandomPrograms(t *testing.T) {
 	}
 }
 
-// check compares the only output of a program with the oracle's, and tells whether any of
+// check compares the only output of a program with the reference's, and reports whether any of
 // it is a kernel.
 func check(t *testing.T, name string, p *program.Program, inputs map[string]reference.Tensor) bool {
 	t.Helper()

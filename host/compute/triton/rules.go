@@ -128,7 +128,7 @@ const (
 )
 
 // exponential is eˣ of numbers that are exact in bfloat16, to about two units in the last place, as NVIDIA's library has it, with five
-// instructions in the place of eight. It is 2ᵃ·c, where a is x times the first 16 bits of log₂e, which is exact, and c = 1 + x·4.9·10⁻⁶ stands for
+// instructions instead of eight. It is 2ᵃ·c, where a is x times the first 16 bits of log₂e, which is exact, and c = 1 + x·4.9·10⁻⁶ stands for
 // the other bits. Below −150, where eˣ is zero, c would become negative.
 const exponential = "{ .reg .f32 x, a, c; max.NaN.f32 x, $1, 0fC3160000; mul.rn.f32 a, x, 0f3FB8AA00; ex2.approx.ftz.f32 a, a; " +
 	"fma.rn.f32 c, x, 0f36A407DB, 0f3F800000; mul.rn.f32 $0, a, c; }"

@@ -12,8 +12,8 @@ import (
 // largestTable is the largest number of numbers in a table of constants that becomes selections.
 const largestTable = 64
 
-// withoutTables returns p, which must be valid, with comparisons in the place of searches in small tables of constants, and selections
-// in the place of lookups: a tile has no elements that are read by their number.
+// withoutTables returns p, which must be valid, with comparisons instead of searches in small tables of constants, and selections
+// instead of lookups: a tile has no elements that are read by their number.
 func withoutTables(p *program.Program) (*program.Program, error) {
 	if !slices.ContainsFunc(p.Nodes, func(n program.Node) bool { return smallTable(p, &n) != nil }) {
 		return p, nil

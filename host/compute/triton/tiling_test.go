@@ -59,7 +59,7 @@ func TestQuotients(t *testing.T) {
 }
 
 // TestTilings: with several tiles for each instance, rows of several parts, and rotations of all sizes, values are those of the
-// oracle. What does not depend on the tile is written before the loop.
+// reference. What does not depend on the tile is written before the loop.
 func TestTilings(t *testing.T) {
 	defer triton.SetResidentWarps(2)()
 	for _, tc := range []struct{ rows, length, block int }{{2048, 8, 0}, {16, 640, 128}, {16, 384, 32}, {4, 1792, 256}, {8, 1664, 128}, {8, 4608, 512}, {4, 1024, 1024}} {

@@ -58,13 +58,13 @@ func TestSupport(t *testing.T) {
 	}
 }
 
-// lowers says whether graphs execute a program, and if not, why.
+// lowers reports whether graphs execute a program, and if not, why.
 func lowers(p *program.Program) string {
 	_, err := graphSubject.Compile(p)
 	return answer(err)
 }
 
-// fits says whether package cpu executes a program, and if not, why.
+// fits reports whether package cpu executes a program, and if not, why.
 func fits(p *program.Program) string {
 	_, err := cpu.CompileFlat(p)
 	return answer(err)

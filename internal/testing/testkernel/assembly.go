@@ -55,7 +55,7 @@ func fused(x []float32) float32 {
 	return float32(math.FMA(float64(x[0]), float64(x[1]), float64(x[2])))
 }
 
-// flushed is zero in the place of numbers below 2⁻¹²⁶.
+// flushed is zero instead of numbers below 2⁻¹²⁶.
 func flushed(x float32) float32 {
 	if math.Abs(float64(x)) < 0x1p-126 {
 		return x * 0
