@@ -164,7 +164,7 @@ var acrossReplicas = map[program.Op]func(nodes ...*graph.Node) []*graph.Node{
 	program.OpReduceMin: engine.MinAcross,
 }
 
-// shardOfRows is a program over rows ([byrow.Division]) for the rows of one of n replicas. ok is false if some rows would be on two of
+// shardOfRows is a program over rows ([passes.Division]) for the rows of one of n replicas. ok is false if some rows would be on two of
 // them, or if it depends on the places of rows in the tensor.
 func shardOfRows(p *program.Program, rows, n int) (local *program.Program, ok bool) {
 	if rows%n != 0 {
