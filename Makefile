@@ -209,10 +209,6 @@ events: ## Have TensorBoard and Weights & Biases read event files, and compare w
 xla: ## Run the steps, evaluations, replicas and faults of a GPU on XLA, without one (600 MB of Python packages, a C compiler)
 	scripts/xla.sh
 
-.PHONY: slurm
-slurm: build ## Train a study on a Slurm of two nodes on this machine, with kills and requeues (Linux with Slurm; ten minutes)
-	scripts/slurm-check.sh
-
 .PHONY: predict
 predict: ## Compile the presets' steps for an H200 that is not there: memory, kernels, a bound of their time (4 GB of Python packages)
 	scripts/predict.sh

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/hashicorp/go-hclog"
 	"github.com/spf13/cobra"
 
 	"github.com/cage-qat/cage/host/compute/device"
@@ -102,18 +103,19 @@ func missingParts() (list []string) {
 
 var warnedCommands = []string{"train", "study run", "eval", "generate", "chat", "bench", "plugins list"}
 
-// warnOfMissingParts warns before a command runs that computes or needs plugins.
-func warnOfMissingParts(cmd *cobra.Command, _ []string) error {
+// prepare checks the flags of all commands. Before a command runs that computes or needs plugins,
+// it warns of missing parts.
+func prepare(cmd *cobra.Command, _ []string) error {
+	level, _ := cmd.Flags().GetString("log-level")
+	if hclog.LevelFromString(level) == hclog.NoLevel {
+		return usageError{fmt.Errorf("--log-level %q: use trace, debug, info, warn, error or off", level)}
+	}
 	_, path, _ := strings.Cut(cmd.CommandPath(), " ")
 	if !slices.ContainsFunc(warnedCommands, func(c string) bool { return path == c || strings.HasPrefix(path, c+" ") }) {
 		return nil
 	}
-	log, err := newLogger(cmd, cmd.ErrOrStderr())
-	if err != nil {
-		return err
-	}
 	for _, what := range missingParts() {
-		log.Warn(what)
+		newLogger(cmd).Warn(what)
 	}
 	return nil
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -29,28 +28,20 @@ type benchModel struct {
 	given                                             func(flag string) bool
 }
 
-func (m *benchModel) sizeFlags(flags *pflag.FlagSet) {
+// runFlags adds the flags of a command that takes them or a run's TOML file. It returns the
+// overrides of that file's keys.
+func (m *benchModel) runFlags(flags *pflag.FlagSet) (sets *[]string) {
 	flags.IntVar(&m.layers, "layers", 4, "transformer blocks")
 	flags.IntVar(&m.width, "width", 256, "width of the residual stream")
 	flags.IntVar(&m.heads, "heads", 4, "attention heads")
 	flags.IntVar(&m.context, "context", 256, "tokens per sequence")
 	flags.IntVar(&m.batch, "batch", 8, "sequences per step")
 	flags.IntVar(&m.vocab, "vocab", 256, "size of the vocabulary")
-}
-
-func (m *benchModel) kindFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&m.quantizer, "quantizer", "quest", "quantizer plugin of weights and activations, or none")
 	flags.IntVar(&m.bits, "bits", 0, "bits of the quantizer; 0: its own default")
 	flags.StringVar(&m.optimizer, "optimizer", "adamw", "optimizer plugin")
 	flags.StringVar(&m.device, "device", "cpu", "device: cpu or cuda")
 	flags.StringVar(&m.precision, "precision", "float32", "type of the model's matrix products: float32 or bfloat16")
-}
-
-// runFlags adds the flags of a command that takes them or a run's TOML file. It returns the
-// overrides of that file's keys.
-func (m *benchModel) runFlags(flags *pflag.FlagSet) (sets *[]string) {
-	m.sizeFlags(flags)
-	m.kindFlags(flags)
 	flags.StringVar(&m.preset, "preset", "", "a named size, as 30M: its layers, width, heads, context and vocabulary in place of those of the flags not given")
 	m.given = flags.Changed
 	return flags.StringArray("set", nil, "override a key of the TOML: KEY=VALUE (repeatable)")
@@ -89,47 +80,33 @@ go tool pprof -tagfocus executable=gradient cage FILE`,
 		if o.Finder, o.Plugins, err = newFinder(cmd); err != nil {
 			return nil, err
 		}
-		stop, err := startProfile(profile)
+		if profile != "" {
+			f, err := os.Create(profile)
+			if err != nil {
+				return nil, err
+			}
+			defer f.Close()
+			if err := pprof.StartCPUProfile(f); err != nil {
+				return nil, err
+			}
+			defer pprof.StopCPUProfile()
+		}
+		report, err := bench.Run(cmd.Context(), cfg, o)
 		if err != nil {
 			return nil, err
 		}
-		report, err := bench.Run(cmd.Context(), cfg, o)
-		if err := errors.Join(err, stop()); err != nil {
-			return nil, err
-		}
 		if o.Alone {
-			return aloneAnswer(cfg, report)
+			value := map[string]any{
+				"seconds": report.Seconds, "first_step_unix": report.FirstStepUnix,
+				"first_step_seconds": report.Steps[0].Compile, "batch": cfg.Train.Batch,
+				"gflops": report.FLOPs / report.Seconds / 1e9, "flops": report.FLOPs,
+				"peak_memory_bytes": report.PeakMemory,
+			}
+			line, err := json.Marshal(value)
+			return textAnswer(value, "%s\n", line), err
 		}
 		return &answer{report, func(w io.Writer) { printBench(w, report) }}, nil
 	})
-}
-
-// startProfile writes a CPU profile until the returned function is called; an empty
-// path does nothing.
-func startProfile(path string) (stop func() error, err error) {
-	if path == "" {
-		return func() error { return nil }, nil
-	}
-	f, err := os.Create(path)
-	if err != nil {
-		return nil, err
-	}
-	if err := pprof.StartCPUProfile(f); err != nil {
-		return nil, errors.Join(err, f.Close())
-	}
-	return func() error {
-		pprof.StopCPUProfile()
-		return f.Close()
-	}, nil
-}
-
-type benchSize struct {
-	flag  string
-	value int
-}
-
-func (m benchModel) sizes() []benchSize {
-	return []benchSize{{"layers", m.layers}, {"width", m.width}, {"heads", m.heads}, {"context", m.context}, {"vocab", m.vocab}}
 }
 
 // config reads the TOML file, or makes one from the flags.
@@ -146,16 +123,17 @@ func (m benchModel) config(args, sets []string) (*config.Config, error) {
 	if m.preset != "" {
 		fmt.Fprintf(&text, "preset = %q\n", m.preset)
 	}
-	for _, size := range m.sizes() {
+	for _, size := range []struct {
+		flag  string
+		value int
+	}{{"layers", m.layers}, {"width", m.width}, {"heads", m.heads}, {"context", m.context}, {"vocab", m.vocab}} {
 		if m.preset == "" || m.given(size.flag) {
 			fmt.Fprintf(&text, "%s = %d\n", size.flag, size.value)
 		}
 	}
 	fmt.Fprintf(&text, "[data]\ntrain = \"random\"\nvalidation = \"random\"\n")
 	fmt.Fprintf(&text, "[train]\nsteps = 1000\nbatch = %d\naccumulate = 1\n[schedule]\nrate = 1e-3\n", m.batch)
-	if m.device != "" {
-		fmt.Fprintf(&text, "[device]\nkind = %q\nprecision = %q\n", m.device, m.precision)
-	}
+	fmt.Fprintf(&text, "[device]\nkind = %q\nprecision = %q\n", m.device, m.precision)
 	fmt.Fprintf(&text, "[optimizer]\nplugin = %q\n[quantizer]\nplugin = %q\n", m.optimizer, m.quantizer)
 	if m.quantizer != "none" && m.bits > 0 {
 		fmt.Fprintf(&text, "bits = %d\n", m.bits)
@@ -178,15 +156,4 @@ func printBench(w io.Writer, r *bench.Report) {
 		})
 	}
 	table(w, rows)
-}
-
-func aloneAnswer(cfg *config.Config, r *bench.Report) (*answer, error) {
-	value := map[string]any{
-		"seconds": r.Seconds, "first_step_unix": r.FirstStepUnix,
-		"first_step_seconds": r.Steps[0].Compile, "batch": cfg.Train.Batch,
-		"gflops": r.FLOPs / r.Seconds / 1e9, "flops": r.FLOPs,
-		"peak_memory_bytes": r.PeakMemory,
-	}
-	line, err := json.Marshal(value)
-	return textAnswer(value, "%s\n", line), err
 }

@@ -87,10 +87,7 @@ func converse(cmd *cobra.Command, d *trained.Dialogue) error {
 		case strings.TrimSpace(next.text) == "":
 			continue
 		}
-		if _, err := d.Answer(ctx, next.text, func(text string) error {
-			_, err := io.WriteString(out, text)
-			return err
-		}); err != nil {
+		if _, err := d.Answer(ctx, next.text, textPrinter(cmd)); err != nil {
 			return err
 		}
 		fmt.Fprintln(out)
@@ -109,27 +106,25 @@ type inputLine struct {
 // nothing can interrupt a read from a terminal.
 func linesOf(ctx context.Context, in io.Reader) <-chan inputLine {
 	lines := make(chan inputLine)
-	send := func(l inputLine) bool {
-		select {
-		case lines <- l:
-			return true
-		case <-ctx.Done():
-			return false
-		}
-	}
 	go func() {
 		from := bufio.NewScanner(in)
 		from.Buffer(nil, maxMessage)
-		for from.Scan() {
-			if !send(inputLine{text: from.Text()}) {
+		for {
+			next := inputLine{}
+			if from.Scan() {
+				next.text = from.Text()
+			} else if next.err = cmp.Or(from.Err(), io.EOF); errors.Is(next.err, bufio.ErrTooLong) {
+				next.err = fmt.Errorf("a line of the standard input is longer than %d bytes: write the message in several lines", maxMessage)
+			}
+			select {
+			case lines <- next:
+			case <-ctx.Done():
+				return
+			}
+			if next.err != nil {
 				return
 			}
 		}
-		err := cmp.Or(from.Err(), io.EOF)
-		if errors.Is(err, bufio.ErrTooLong) {
-			err = fmt.Errorf("a line of the standard input is a message, and one is longer than %d bytes: write it in several lines", maxMessage)
-		}
-		send(inputLine{err: err})
 	}()
 	return lines
 }

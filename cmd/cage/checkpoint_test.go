@@ -34,8 +34,8 @@ func TestCheckpointInParts(t *testing.T) {
 	}
 	says := func(command, flag string, texts ...string) error {
 		var out bytes.Buffer
-		cmd := newCheckpoint()
-		cmd.SetArgs([]string{command, path.Name, "--json=" + flag})
+		cmd := newRoot()
+		cmd.SetArgs([]string{"checkpoint", command, path.Name, "--json=" + flag})
 		cmd.SetOut(&out)
 		cmd.SilenceErrors, cmd.SilenceUsage = true, true
 		err := cmd.Execute()

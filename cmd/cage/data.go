@@ -75,22 +75,30 @@ func newDataShow() *cobra.Command {
 			}
 		}
 		if f.Conversations() {
-			return showChat(f, rows, length)
+			if length == 0 {
+				length = int(min(f.Header().Longest, maxDefaultRow))
+			}
+			listing := chatListing{Header: f.Header(), Length: length}
+			if rows > 0 && f.Documents() > 0 {
+				if err := listing.read(f, rows); err != nil {
+					return nil, err
+				}
+			}
+			return &answer{listing, listing.print}, nil
 		}
 		h := f.Header()
+		tokenName := func(id int32) string {
+			if id == tokenizer.NoToken {
+				return "none"
+			}
+			return fmt.Sprint(id)
+		}
 		return tableAnswer(h, [][]string{
 			{"tokens", fmt.Sprint(h.Tokens)}, {"documents", fmt.Sprint(h.Documents)}, {"bytes per token", fmt.Sprint(h.TokenBytes)},
 			{"tokenizer", h.Tokenizer.Name}, {"vocabulary", fmt.Sprint(h.Tokenizer.VocabSize)},
 			{"begin token", tokenName(h.Tokenizer.BOS)}, {"end token", tokenName(h.Tokenizer.EOS)}, {"sha256", h.SHA256},
 		}), nil
 	})
-}
-
-func tokenName(id int32) string {
-	if id == tokenizer.NoToken {
-		return "none"
-	}
-	return fmt.Sprint(id)
 }
 
 func newDataVerify() *cobra.Command {
@@ -172,19 +180,6 @@ const (
 // maxDefaultRow bounds the rows that are shown where no length is given, in tokens.
 const maxDefaultRow = 2048
 
-func showChat(f *dataset.File, rows, length int) (*answer, error) {
-	if length == 0 {
-		length = int(min(f.Header().Longest, maxDefaultRow))
-	}
-	listing := chatListing{Header: f.Header(), Length: length}
-	if rows > 0 && f.Documents() > 0 {
-		if err := listing.read(f, rows); err != nil {
-			return nil, err
-		}
-	}
-	return &answer{listing, listing.print}, nil
-}
-
 func (s *chatListing) read(f *dataset.File, count int) error {
 	tok, err := tokenizer.Reopen(filepath.Dir(f.Path()), f.Header().Tokenizer)
 	if err != nil {
@@ -254,22 +249,19 @@ func (s *chatListing) print(w io.Writer) {
 	}
 	for i, row := range s.Rows {
 		for j, d := range row.Documents {
-			fmt.Fprintf(w, "\nrow %d, document %d, %d tokens:\n%s\n", i+1, j+1, d.Tokens, d.markedText())
+			text := ""
+			for _, p := range d.Parts {
+				if p.Learned {
+					text += learnedBegin + p.Text + learnedEnd
+				} else {
+					text += p.Text
+				}
+			}
+			text = strings.ReplaceAll(strings.TrimSuffix(text, "\n"), "\n", "\n  ")
+			fmt.Fprintf(w, "\nrow %d, document %d, %d tokens:\n  %s\n", i+1, j+1, d.Tokens, text)
 		}
 		if row.Free > 0 {
 			fmt.Fprintf(w, "\nrow %d: %d places are free\n", i+1, row.Free)
 		}
 	}
-}
-
-func (d chatDocument) markedText() string {
-	var out strings.Builder
-	for _, p := range d.Parts {
-		if p.Learned {
-			out.WriteString(learnedBegin + p.Text + learnedEnd)
-		} else {
-			out.WriteString(p.Text)
-		}
-	}
-	return "  " + strings.ReplaceAll(strings.TrimSuffix(out.String(), "\n"), "\n", "\n  ")
 }

@@ -69,8 +69,20 @@ func newDataPrepare() *cobra.Command {
 		if err := conversations.check(cmd); err != nil {
 			return nil, err
 		}
-		if err := checkPrepare(cmd, &opts); err != nil {
-			return nil, err
+		if opts.Out == "" {
+			return nil, usageError{fmt.Errorf("--out is required: the directory of the dataset")}
+		}
+		if _, err := source.ParseFormat(string(opts.Format)); err != nil {
+			return nil, usageError{fmt.Errorf("--format: %w", err)}
+		}
+		if flags.Changed("field") && opts.Field == "" {
+			return nil, usageError{fmt.Errorf("--field is empty: want the name of a field or column")}
+		}
+		if flags.Changed("validation") && opts.ValFraction == 0 {
+			return nil, usageError{fmt.Errorf("--validation 0: want a share above 0, or --validation-text")}
+		}
+		if len(opts.ValInputs) > 0 && !flags.Changed("validation") {
+			opts.ValFraction = 0
 		}
 		opts.Inputs, opts.Stdin = args, cmd.InOrStdin()
 		if conversations.kind == config.KindChat {
@@ -98,25 +110,6 @@ func newDataPrepare() *cobra.Command {
 type preparedTexts struct {
 	*data.Manifest
 	MBPerSecond float64 `json:"mb_per_second"`
-}
-
-func checkPrepare(cmd *cobra.Command, opts *data.PrepareOptions) error {
-	if opts.Out == "" {
-		return usageError{fmt.Errorf("--out is required: the directory of the dataset")}
-	}
-	if _, err := source.ParseFormat(string(opts.Format)); err != nil {
-		return usageError{fmt.Errorf("--format: %w", err)}
-	}
-	if cmd.Flags().Changed("field") && opts.Field == "" {
-		return usageError{fmt.Errorf("--field is empty: want the name of a field or column")}
-	}
-	if cmd.Flags().Changed("validation") && opts.ValFraction == 0 {
-		return usageError{fmt.Errorf("--validation 0: want a share above 0, or --validation-text")}
-	}
-	if len(opts.ValInputs) > 0 && !cmd.Flags().Changed("validation") {
-		opts.ValFraction = 0
-	}
-	return nil
 }
 
 func (p preparedTexts) print(w io.Writer, dir string) {
@@ -177,12 +170,6 @@ type chatFlags struct {
 	variables                     map[string]string
 }
 
-// The names of the flags for one kind of data.
-var (
-	onlyChat = []string{"template", "train-on", "template-date", "template-var", "add-tokens", "plain-marks"}
-	onlyText = []string{"separator", "max-bytes", "field"}
-)
-
 func (c *chatFlags) add(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringVar(&c.kind, "kind", config.KindText, `"text", or "chat": conversations, of which the assistant's part is learned`)
@@ -195,11 +182,12 @@ func (c *chatFlags) add(cmd *cobra.Command) {
 }
 
 func (c *chatFlags) check(cmd *cobra.Command) error {
-	wrong := onlyChat
+	var wrong []string // flags of the other kind
 	switch c.kind {
 	case config.KindText:
+		wrong = []string{"template", "train-on", "template-date", "template-var", "add-tokens", "plain-marks"}
 	case config.KindChat:
-		wrong = onlyText
+		wrong = []string{"separator", "max-bytes", "field"}
 	default:
 		return usageError{fmt.Errorf("--kind %q: want text or chat", c.kind)}
 	}
@@ -222,7 +210,15 @@ func (c *chatFlags) prepare(cmd *cobra.Command, opts data.PrepareOptions, spec s
 	}
 	o := chat.PrepareOptions{
 		Rows: files.Rows(), Out: opts.Out, ValFraction: opts.ValFraction, Seed: opts.Seed,
-		TrainOn: chat.TrainOn(c.trainOn), Marks: c.marks(), SkipBad: opts.SkipBad,
+		TrainOn: chat.TrainOn(c.trainOn), SkipBad: opts.SkipBad,
+	}
+	switch {
+	case c.addTokens:
+		o.Marks = chat.AddMarks
+	case c.plainMarks:
+		o.Marks = chat.PlainMarks
+	default:
+		o.Marks = chat.RefuseMarks
 	}
 	due := throttle(2 * time.Second)
 	o.Progress = func(rows int64) {
@@ -247,16 +243,6 @@ func (c *chatFlags) prepare(cmd *cobra.Command, opts data.PrepareOptions, spec s
 		printChat(w, opts.Out, m)
 		printLeftOut(w, files.LeftOut)
 	}}, nil
-}
-
-func (c *chatFlags) marks() chat.Marks {
-	switch {
-	case c.addTokens:
-		return chat.AddMarks
-	case c.plainMarks:
-		return chat.PlainMarks
-	}
-	return chat.RefuseMarks
 }
 
 type preparedChat struct {

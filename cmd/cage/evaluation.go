@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -44,7 +43,15 @@ or Parquet in the folder --data. Prompts, scores and errors are those of lm-eval
 
   cage eval runs/run --tasks hellaswag,arc_easy --data benchmarks --fewshot 5 --out eval
 
-There are ` + strings.Join(breakLines(strings.Join(tasks.Names(), ", ")+".", 78), "\n")
+There are:
+` + taskNames()
+
+func taskNames() (lines string) {
+	for names := range slices.Chunk(tasks.Names(), 6) {
+		lines += "\n  " + strings.Join(names, ", ")
+	}
+	return lines
+}
 
 func newEval() *cobra.Command {
 	var batches int
@@ -102,9 +109,7 @@ func contextFlag(cmd *cobra.Command, context *int) {
 }
 
 func openRun(cmd *cobra.Command, dir string, o trained.Options) (model *trained.Model, err error) {
-	if o.Logger, err = newLogger(cmd, cmd.ErrOrStderr()); err != nil {
-		return nil, err
-	}
+	o.Logger = newLogger(cmd)
 	return trained.Open(cmd.Context(), dir, o)
 }
 
@@ -158,6 +163,7 @@ func samplingFlags(flags *pflag.FlagSet, o *generate.Options) {
 	flags.Uint64Var(&o.Seed, "seed", 0, "seed of the draws")
 }
 
+// textPrinter prints a text as it grows, unless it is to be JSON.
 func textPrinter(cmd *cobra.Command) func(text string) error {
 	return func(text string) error {
 		if wantsJSON(cmd) {
@@ -203,7 +209,7 @@ func (f *taskFlags) run(cmd *cobra.Command, dir string) (*answer, error) {
 	}
 	defer model.Close()
 	e := trained.Tasks{Model: model, Dir: dir, Quantizer: f.quantizer, Source: f.Source,
-		Chat: f.Chat, OneTurn: f.OneTurn, Batch: f.Batch, MaxTokens: f.MaxTokens, Out: f.out, Progress: func(task string) (func(done, of int), error) { return taskProgress(cmd, task) }}
+		Chat: f.Chat, OneTurn: f.OneTurn, Batch: f.Batch, MaxTokens: f.MaxTokens, Out: f.out, Progress: func(task string) func(done, of int) { return taskProgress(cmd, task) }}
 	asked, err := e.Ask(cmd.Context(), list)
 	if err != nil {
 		return nil, err
@@ -232,11 +238,7 @@ func openTasks(names []string) (list []*tasks.Task, err error) {
 }
 
 // taskProgress logs every ten seconds how many questions are answered, and how long the rest will take.
-func taskProgress(cmd *cobra.Command, name string) (func(done, of int), error) {
-	log, err := newLogger(cmd, cmd.ErrOrStderr())
-	if err != nil {
-		return nil, err
-	}
+func taskProgress(cmd *cobra.Command, name string) func(done, of int) {
 	begun, due, first := time.Now(), throttle(10*time.Second), -1
 	return func(done, of int) {
 		if first < 0 {
@@ -246,8 +248,8 @@ func taskProgress(cmd *cobra.Command, name string) (func(done, of int), error) {
 			return
 		}
 		left := time.Duration(float64(time.Since(begun)) * float64(of-done) / float64(done-first))
-		log.Info(fmt.Sprintf("%s: %d of %d answers, %s left", name, done, of, left.Round(time.Second)))
-	}, nil
+		newLogger(cmd).Info(fmt.Sprintf("%s: %d of %d answers, %s left", name, done, of, left.Round(time.Second)))
+	}
 }
 
 func newEvalRescore() *cobra.Command {
@@ -297,7 +299,20 @@ unevenly (McNemar, exact).`,
 		if leftOut != nil {
 			fmt.Fprintln(cmd.ErrOrStderr(), leftOut)
 		}
-		return &answer{comparisonsJSON(list), func(w io.Writer) { table(w, comparisonTable(list)) }}, nil
+		var value []map[string]any
+		rows := [][]string{{"task", "metric", "items", "first", "second", "difference", "95 % interval", "only first", "only second", "McNemar p"}}
+		for _, c := range list {
+			m := map[string]any{"task": c.Task, "metric": c.Metric, "items": c.Items, "first": metrics.Number(c.First), "second": metrics.Number(c.Second),
+				"difference": metrics.Number(c.Difference), "low": metrics.Number(c.Low), "high": metrics.Number(c.High), "only_first": c.OnlyFirst, "only_second": c.OnlySecond}
+			p := "–"
+			if !math.IsNaN(c.McNemar) {
+				m["mcnemar"], p = c.McNemar, fmt.Sprintf("%.3g", c.McNemar)
+			}
+			value = append(value, m)
+			rows = append(rows, []string{c.Task, c.Metric, fmt.Sprint(c.Items), fmt.Sprintf("%.4f", c.First), fmt.Sprintf("%.4f", c.Second), fmt.Sprintf("%+.4f", c.Difference),
+				fmt.Sprintf("[%+.4f, %+.4f]", c.Low, c.High), fmt.Sprint(c.OnlyFirst), fmt.Sprint(c.OnlySecond), p})
+		}
+		return tableAnswer(value, rows), nil
 	})
 }
 
@@ -315,49 +330,4 @@ func loadSamples(dir string, own []string) ([]*tasks.Result, error) {
 		err = fmt.Errorf("%w; name the file of a task of your own with --tasks", err)
 	}
 	return loaded, err
-}
-
-func comparisonTable(list []tasks.Comparison) [][]string {
-	rows := [][]string{{"task", "metric", "items", "first", "second", "difference", "95 % interval", "only first", "only second", "McNemar p"}}
-	for _, c := range list {
-		p := "–"
-		if !math.IsNaN(c.McNemar) {
-			p = fmt.Sprintf("%.3g", c.McNemar)
-		}
-		rows = append(rows, []string{c.Task, c.Metric, fmt.Sprint(c.Items), fmt.Sprintf("%.4f", c.First), fmt.Sprintf("%.4f", c.Second), fmt.Sprintf("%+.4f", c.Difference),
-			fmt.Sprintf("[%+.4f, %+.4f]", c.Low, c.High), fmt.Sprint(c.OnlyFirst), fmt.Sprint(c.OnlySecond), p})
-	}
-	return rows
-}
-
-// comparisonsJSON is what --json prints. The p-value is left out where it is not defined.
-func comparisonsJSON(list []tasks.Comparison) any {
-	var out []map[string]any
-	for _, c := range list {
-		m := map[string]any{"task": c.Task, "metric": c.Metric, "items": c.Items, "first": metrics.Number(c.First), "second": metrics.Number(c.Second),
-			"difference": metrics.Number(c.Difference), "low": metrics.Number(c.Low), "high": metrics.Number(c.High), "only_first": c.OnlyFirst, "only_second": c.OnlySecond}
-		if !math.IsNaN(c.McNemar) {
-			m["mcnemar"] = c.McNemar
-		}
-		out = append(out, m)
-	}
-	return out
-}
-
-// breakLines breaks text between words into lines of at most width characters,
-// longer words excepted.
-func breakLines(text string, width int) []string {
-	lines := []string{""}
-	for _, word := range strings.Fields(text) {
-		line := &lines[len(lines)-1]
-		switch {
-		case *line == "":
-			*line = word
-		case utf8.RuneCountInString(*line)+1+utf8.RuneCountInString(word) <= width:
-			*line += " " + word
-		default:
-			lines = append(lines, word)
-		}
-	}
-	return lines
 }

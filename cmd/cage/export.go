@@ -58,8 +58,13 @@ not exist. It gets the weights, the tokenizer, a model card (README.md) and a re
 		"store quantized weights that the format cannot pack as floats, such as rotated ones")
 	flags.BoolVar(&o.Activations, "activations", false, "with compressed-tensors: have the inputs of layers quantized as in training")
 	return withAnswer(cmd, func(cmd *cobra.Command, args []string) (*answer, error) {
-		if err := checkExport(to, out, weights); err != nil {
-			return nil, err
+		switch {
+		case !slices.Contains(export.Formats(), to):
+			return nil, usageError{fmt.Errorf("--to %q: want one of %s", to, strings.Join(export.Formats(), ", "))}
+		case out == "":
+			return nil, usageError{fmt.Errorf("--out is missing: want the directory to make")}
+		case weights != weightsQuantized && weights != weightsLatent:
+			return nil, usageError{fmt.Errorf("--weights %q: want %s or %s", weights, weightsQuantized, weightsLatent)}
 		}
 		o.Latent = weights == weightsLatent
 		model, err := openRun(cmd, args[0], trained.Options{Step: step, Export: true})
@@ -71,17 +76,19 @@ not exist. It gets the weights, the tokenizer, a model card (README.md) and a re
 		if err != nil {
 			return nil, err
 		}
-		m.Card.Version, m.Card.Command = buildVersion(), exportCommand(cmd, args[0])
+		words := []string{"cage export", args[0]}
+		flags.Visit(func(f *pflag.Flag) {
+			if words = append(words, "--"+f.Name); f.Value.Type() != "bool" {
+				words = append(words, f.Value.String())
+			}
+		})
+		m.Card.Version, m.Card.Command = buildVersion(), strings.Join(words, " ")
 		report, err := export.Write(cmd.Context(), to, vfs.At(out), m, o)
 		if err != nil {
 			return nil, err
 		}
-		log, err := newLogger(cmd, cmd.ErrOrStderr())
-		if err != nil {
-			return nil, err
-		}
 		for _, w := range report.Warnings {
-			log.Warn(w)
+			newLogger(cmd).Warn(w)
 		}
 		return &answer{report, func(w io.Writer) {
 			fmt.Fprintf(w, "%s, step %d, as %s in %s\n", args[0], model.Step(), report.Format, report.Path)
@@ -90,30 +97,6 @@ not exist. It gets the weights, the tokenizer, a model card (README.md) and a re
 			}
 		}}, nil
 	})
-}
-
-func checkExport(to, out, weights string) error {
-	switch {
-	case !slices.Contains(export.Formats(), to):
-		return usageError{fmt.Errorf("--to %q: want one of %s", to, strings.Join(export.Formats(), ", "))}
-	case out == "":
-		return usageError{fmt.Errorf("--out is missing: want the directory to make")}
-	case weights != weightsQuantized && weights != weightsLatent:
-		return usageError{fmt.Errorf("--weights %q: want %s or %s", weights, weightsQuantized, weightsLatent)}
-	}
-	return nil
-}
-
-func exportCommand(cmd *cobra.Command, run string) string {
-	words := []string{"cage export", run}
-	cmd.Flags().Visit(func(f *pflag.Flag) {
-		if f.Value.Type() == "bool" {
-			words = append(words, "--"+f.Name)
-		} else {
-			words = append(words, "--"+f.Name, f.Value.String())
-		}
-	})
-	return strings.Join(words, " ")
 }
 
 func newImport() *cobra.Command {
@@ -144,7 +127,8 @@ from the checkpoint itself, with model.init.`,
 		if err != nil {
 			return nil, err
 		}
-		return &answer{newImported(args[0], out, c), func(w io.Writer) { printImported(w, args[0], out, c) }}, nil
+		about := newImported(args[0], out, c)
+		return &answer{about, about.print}, nil
 	})
 }
 
@@ -165,13 +149,11 @@ var shownKeys = []string{"kind", "layers", "width", "heads", "kv_heads", "head_s
 
 func newImported(dir, out string, c *huggingface.Checkpoint) importListing {
 	s := c.Config.Settings
-	model := map[string]any{}
-	for _, k := range s.Keys() {
-		model[k.Name] = k.Value()
-	}
 	shown := map[string]any{}
-	for _, key := range shownKeys {
-		shown[key] = model[key]
+	for _, k := range s.Keys() {
+		if slices.Contains(shownKeys, k.Name) {
+			shown[k.Name] = k.Value()
+		}
 	}
 	parameters := 0
 	for _, p := range c.Params() {
@@ -180,9 +162,8 @@ func newImported(dir, out string, c *huggingface.Checkpoint) importListing {
 	return importListing{dir, out, c.Config.Architecture, shown, parameters, c.Config.MaxPositions, c.Config.Tokens, c.Config.Warnings, c.Report}
 }
 
-func printImported(w io.Writer, dir, out string, c *huggingface.Checkpoint) {
-	about := newImported(dir, out, c)
-	rows := [][]string{{dir, about.Architecture}}
+func (about importListing) print(w io.Writer) {
+	rows := [][]string{{about.Checkpoint, about.Architecture}}
 	for _, key := range shownKeys {
 		rows = append(rows, []string{"model." + key, fmt.Sprint(about.Model[key])})
 	}
@@ -201,7 +182,8 @@ func printImported(w io.Writer, dir, out string, c *huggingface.Checkpoint) {
 		rows = append(rows, []string{name, "", "", "ignored"})
 	}
 	table(w, rows)
-	if out != "" {
-		fmt.Fprintf(w, "\n%s holds this model: try cage eval --data FILE, cage generate, or a training with model.init = %q\n", out, out)
+	if about.Run != "" {
+		fmt.Fprintf(w, "\n%s holds this model: try cage eval --data FILE, cage generate, or a training with model.init = %q\n",
+			about.Run, about.Run)
 	}
 }

@@ -106,9 +106,13 @@ that was interrupted shows – for what it has not measured.`,
 				return nil, explainUnreadable(dir, "its training has not ended yet", err)
 			}
 			list = append(list, s)
+			errorRel := "–" // ‖x − Q(x)‖ / ‖x‖, whose square is recorded
+			if s.ErrorRel != nil {
+				errorRel = fmt.Sprintf("%.2f%%", 100*math.Sqrt(float64(*s.ErrorRel)))
+			}
 			rows = append(rows, []string{
 				names[i], fmt.Sprint(s.Steps), number(s.ValLoss, "%.4f"), number(s.ValPPL, "%.3f"),
-				ifMeasured(s.ErrorRel, errorPercent), number(s.TokensPerSecond, "%.0f"), fmt.Sprintf("%.1f", float64(s.Seconds)/60),
+				errorRel, number(s.TokensPerSecond, "%.0f"), fmt.Sprintf("%.1f", float64(s.Seconds)/60),
 			})
 		}
 		if len(out) > 0 {
@@ -124,18 +128,10 @@ that was interrupted shows – for what it has not measured.`,
 	})
 }
 
-// errorPercent is ‖x − Q(x)‖ / ‖x‖ in percent, as in figures, given its square.
-func errorPercent(square float64) string { return fmt.Sprintf("%.2f%%", 100*math.Sqrt(square)) }
-
 // number formats a value, or is – where nothing was measured.
 func number(n *metrics.Number, format string) string {
-	return ifMeasured(n, func(x float64) string { return fmt.Sprintf(format, x) })
-}
-
-// ifMeasured formats a value with a function, or is – where nothing was measured.
-func ifMeasured(n *metrics.Number, how func(float64) string) string {
 	if n == nil {
 		return "–"
 	}
-	return how(float64(*n))
+	return fmt.Sprintf(format, float64(*n))
 }

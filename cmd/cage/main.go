@@ -10,7 +10,6 @@ import (
 	"io"
 	"os"
 	"os/signal"
-	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -100,7 +99,7 @@ with or without the CAGE correction, from one TOML file.
   cage config                            every key of the TOML, with its default`,
 		Version:           buildVersion(),
 		SilenceErrors:     true,
-		PersistentPreRunE: warnOfMissingParts,
+		PersistentPreRunE: prepare,
 		SilenceUsage:      true,
 	})
 	root.SetFlagErrorFunc(flagError)
@@ -111,7 +110,7 @@ with or without the CAGE correction, from one TOML file.
 		"{{if .Runnable}}", "{{if and .Runnable (or (not .HasAvailableSubCommands) (ne .Use .Name))}}",
 	).Replace(root.UsageTemplate()))
 	root.PersistentFlags().String("log-level", "info", "least important messages to show: trace, debug, info, warn, error or off")
-	root.AddCommand(surviveSIGPIPE(newTrain()), newImport(), surviveSIGPIPE(newQuantize()), newEval(), newScore(), surviveSIGPIPE(newRuler()), newGenerate(), newChat(), newExport(), surviveSIGPIPE(newPlot()), surviveSIGPIPE(newCompare()), surviveSIGPIPE(newFit()), newData(), newPlugins(), newConfig(), newStudy(), newRuns(), newServe(), newCheckpoint(), surviveSIGPIPE(newVerify()), newBench(), newVersion())
+	root.AddCommand(surviveSIGPIPE(newTrain()), newImport(), surviveSIGPIPE(newQuantize()), newEval(), newScore(), surviveSIGPIPE(newRuler()), newGenerate(), newChat(), newExport(), surviveSIGPIPE(newPlot()), surviveSIGPIPE(newCompare()), surviveSIGPIPE(newFit()), newData(), newPlugins(), newConfig(), newStudy(), newRuns(), newServe(), group(&cobra.Command{Use: "checkpoint", Short: "Verify checkpoints"}, newCheckpointVerify()), surviveSIGPIPE(newVerify()), newBench(), newVersion())
 	root.InitDefaultCompletionCmd() // now, as it refuses no unknown shells by itself
 	if completion, _, err := root.Find([]string{"completion"}); err == nil {
 		group(completion)
@@ -157,18 +156,14 @@ func parentPipeFlag(cmd *cobra.Command, parentPipe *time.Duration) {
 func watchParent(parentPipe time.Duration) {
 	if parentPipe > 0 {
 		signal.Notify(make(chan os.Signal, 1), os.Interrupt, syscall.SIGTERM) // which takes from them what they do by default
-		go interruptAtEnd(os.Stdin, parentPipe)
+		go func() {
+			_, _ = io.Copy(io.Discard, os.Stdin)
+			if syscall.Kill(os.Getpid(), syscall.SIGINT) == nil {
+				time.Sleep(parentPipe)
+			}
+			os.Exit(exitInterrupted)
+		}()
 	}
-}
-
-// interruptAtEnd interrupts this process when in ends, and exits if it has not stopped in time.
-func interruptAtEnd(in io.Reader, inTime time.Duration) {
-	_, _ = io.Copy(io.Discard, in)
-	self, err := os.FindProcess(os.Getpid())
-	if err == nil && self.Signal(os.Interrupt) == nil {
-		time.Sleep(inTime)
-	}
-	os.Exit(exitInterrupted)
 }
 
 type usageError struct{ error }
@@ -208,7 +203,7 @@ func flagError(cmd *cobra.Command, err error) error {
 	if unknown, ok := errors.AsType[*pflag.NotExistError](err); ok {
 		var known []string
 		cmd.Flags().VisitAll(func(f *pflag.Flag) { known = append(known, f.Name) })
-		if near := nearestFlag(unknown.GetSpecifiedName(), known); near != "" {
+		if near := schema.Nearest(unknown.GetSpecifiedName(), known); near != "" {
 			err = fmt.Errorf("%w; did you mean --%s?", err, near)
 		}
 	}
@@ -220,24 +215,6 @@ func flagError(cmd *cobra.Command, err error) error {
 		}
 	}
 	return usageError{err}
-}
-
-// nearestFlag is the flag that was probably meant. Words of one or two letters must be
-// equal: top-p is not a typing error for top-k.
-func nearestFlag(name string, known []string) string {
-	words := strings.Split(name, "-")
-	return schema.Nearest(name, slices.DeleteFunc(known, func(k string) bool {
-		others := strings.Split(k, "-")
-		if len(others) != len(words) {
-			return false
-		}
-		for i, w := range words {
-			if len(w) <= 2 && len(others[i]) == len(w) && w != others[i] {
-				return true
-			}
-		}
-		return false
-	}))
 }
 
 // newHelp is cobra's help command, except that a command that does not exist is a

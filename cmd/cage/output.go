@@ -19,10 +19,9 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/cage-qat/cage/host/deploy/trained"
-	"github.com/cage-qat/cage/host/train/console"
-	"github.com/cage-qat/cage/internal/plaintoml"
 	"github.com/cage-qat/cage/internal/safetext"
 	"github.com/cage-qat/cage/internal/schema"
+	"github.com/cage-qat/cage/sdk"
 )
 
 // answer is the result of a command as it is printed: value with --json, else text. Errors of
@@ -38,20 +37,6 @@ func tableAnswer(value any, rows [][]string) *answer {
 
 func textAnswer(value any, format string, args ...any) *answer {
 	return &answer{value, func(w io.Writer) { fmt.Fprintf(w, format, args...) }}
-}
-
-// exactAnswer is a text for another program. A file or a pipe gets it byte for byte, a terminal
-// escaped.
-func exactAnswer(value any, text string) *answer {
-	return &answer{value, func(w io.Writer) {
-		if o, ok := w.(*stdStream); ok {
-			if console.Width(o.file) == nil {
-				_, _ = o.write(o.file, []byte(text))
-				return
-			}
-		}
-		_, _ = io.WriteString(w, text)
-	}}
 }
 
 // withAnswer gives a command the flag --json, and makes it print what run returns. An answer
@@ -81,25 +66,17 @@ func wantsJSON(cmd *cobra.Command) bool {
 	return asJSON
 }
 
-// table writes rows in aligned columns; the first is the heading.
+// table writes rows, escaped, in aligned columns; the first is the heading.
 func table(w io.Writer, rows [][]string) {
-	rows = escapedRows(rows)
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	for _, row := range rows {
-		fmt.Fprintln(t, strings.TrimRight(strings.Join(row, "\t"), "\t"))
+		cells := make([]string, len(row))
+		for i, cell := range row {
+			cells[i] = safetext.Line(cell)
+		}
+		fmt.Fprintln(t, strings.TrimRight(strings.Join(cells, "\t"), "\t"))
 	}
 	t.Flush()
-}
-
-// escapedRows escapes what would break a row of a table into several lines.
-func escapedRows(rows [][]string) [][]string {
-	out := make([][]string, len(rows))
-	for i, row := range rows {
-		for _, cell := range row {
-			out[i] = append(out[i], safetext.Line(cell))
-		}
-	}
-	return out
 }
 
 func throttle(interval time.Duration) (due func() bool) {
@@ -113,22 +90,20 @@ func throttle(interval time.Duration) (due func() bool) {
 	}
 }
 
-// newLogger makes the logger of a command, which writes to out. Messages may quote
+// newLogger makes the logger of a command, on its standard error. Messages may quote
 // foreign text, which is escaped.
-func newLogger(cmd *cobra.Command, out io.Writer) (hclog.Logger, error) {
-	name, err := cmd.Flags().GetString("log-level")
-	if err != nil {
-		return nil, err
-	}
-	level := hclog.LevelFromString(name)
-	if level == hclog.NoLevel {
-		return nil, usageError{fmt.Errorf("--log-level %q: use trace, debug, info, warn, error or off", name)}
-	}
-	return hclog.New(&hclog.LoggerOptions{Name: "cage", Level: level, Output: safetext.NewWriter(out), TimeFormat: "15:04:05"}), nil
+func newLogger(cmd *cobra.Command) hclog.Logger { return newLoggerOn(cmd, cmd.ErrOrStderr()) }
+
+func newLoggerOn(cmd *cobra.Command, out io.Writer) hclog.Logger {
+	name, _ := cmd.Flags().GetString("log-level") // prepare has checked it
+	return hclog.New(&hclog.LoggerOptions{
+		Name: "cage", Level: hclog.LevelFromString(name),
+		Output: safetext.NewWriter(out), TimeFormat: "15:04:05",
+	})
 }
 
 // stdStream is the standard output or error of this process. All text goes through it,
-// escaped as package safetext says; only progress displays and texts for other programs are not.
+// escaped as package safetext says; only progress displays are not.
 //
 // Writing to a reader that is gone is no failure: it has seen what it wanted. This concerns
 // commands that outlast their readers (see [surviveSIGPIPE]); SIGPIPE silently ends the others.
@@ -139,12 +114,10 @@ type stdStream struct {
 }
 
 // Write implements io.Writer.
-func (o *stdStream) Write(p []byte) (int, error) { return o.write(safetext.NewWriter(o.file), p) }
-
-func (o *stdStream) write(to io.Writer, p []byte) (int, error) {
+func (o *stdStream) Write(p []byte) (int, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	n, err := to.Write(p)
+	n, err := safetext.NewWriter(o.file).Write(p)
 	if errors.Is(err, syscall.EPIPE) {
 		return len(p), nil
 	}
@@ -243,16 +216,7 @@ func (f *quantizerFlags) params() (map[string]any, error) {
 	if f.plugin == "" && len(f.sets) > 0 {
 		return nil, usageError{fmt.Errorf("--set gives parameters to a quantizer: name it with --quantizer")}
 	}
-	params := map[string]any{}
-	for _, set := range f.sets {
-		key, value, ok := strings.Cut(set, "=")
-		key, value = strings.TrimSpace(key), strings.TrimSpace(value)
-		if !ok || key == "" || value == "" {
-			return nil, usageError{fmt.Errorf("--set %q: want KEY=VALUE", set)}
-		}
-		params[key] = tomlValue(value)
-	}
-	return params, nil
+	return pluginSettings(f.sets, sdk.Description{})
 }
 
 // replacement is the quantizer that replaces the run's own, nil where that stays.
@@ -269,13 +233,4 @@ func (f *quantizerFlags) replacement() (*trained.Quantizer, error) {
 		return nil, usageError{fmt.Errorf("--quantizer none quantizes nothing: leave --set and --weights-only out")}
 	}
 	return &trained.Quantizer{Plugin: f.plugin, Params: params, WeightsOnly: f.weightsOnly}, nil
-}
-
-// tomlValue parses a TOML value. A text that is none stays a string.
-func tomlValue(text string) any {
-	value, err := plaintoml.Value(text)
-	if err != nil {
-		return text
-	}
-	return value
 }

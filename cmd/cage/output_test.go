@@ -14,8 +14,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/cage-qat/cage/host/train/checkpoint"
 	"github.com/cage-qat/cage/host/train/rundir"
 	"github.com/cage-qat/cage/internal/testing/testlevel"
@@ -261,19 +259,6 @@ func TestFullDisk(t *testing.T) {
 		}
 		if newestStep(t, dir) != 5 {
 			t.Errorf("both %v: the training was not saved", both)
-		}
-	}
-}
-
-func TestBreakLines(t *testing.T) {
-	for text, want := range map[string][]string{
-		"":             {""},
-		"a bc  def":    {"a bc", "def"},
-		"λλ λλ λλ":     {"λλ λλ", "λλ"},
-		"overlong a b": {"overlong", "a b"},
-	} {
-		if diff := cmp.Diff(want, breakLines(text, 5)); diff != "" {
-			t.Errorf("%q (-want +got):\n%s", text, diff)
 		}
 	}
 }

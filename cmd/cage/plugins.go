@@ -29,7 +29,7 @@ directories of CAGE_PLUGIN_PATH, in plugins/ beside the cage executable, and in
 plugins/ in the working directory. A directory that holds a Go main package is built
 on demand. A plugin is a program that runs with your rights. It has 10 s to start and for
 each answer, or as long as CAGE_PLUGIN_TIMEOUT says, such as 1m.`,
-	}, newPluginsList(), newPluginsShow(), newPluginsNew(), surviveSIGPIPE(newPluginsTest()), newPluginsProgram(), newPluginsRun())
+	}, newPluginsList(), newPluginsShow(), newPluginsNew(), surviveSIGPIPE(newPluginsTest()), newPluginsProgram())
 }
 
 func newPluginsList() *cobra.Command {
@@ -134,10 +134,7 @@ func escapedParameters(d sdk.Description) sdk.Description {
 // newFinder returns what finds plugins, and how they are started. Both log to
 // the standard error of the command.
 func newFinder(cmd *cobra.Command) (*plugin.Finder, plugin.Options, error) {
-	log, err := newLogger(cmd, cmd.ErrOrStderr())
-	if err != nil {
-		return nil, plugin.Options{}, err
-	}
+	log := newLogger(cmd)
 	finder, err := plugin.NewFinder()
 	if err != nil {
 		return nil, plugin.Options{}, err
@@ -220,34 +217,28 @@ module of its own, with a go.mod.`,
 		if err := s.CheckPlace(); err != nil {
 			return err
 		}
-		log, err := newLogger(cmd, cmd.ErrOrStderr())
-		if err != nil {
-			return err
-		}
-		settings, notice, err := s.Write(cmd.Context(), plugin.Inform(log))
+		settings, notice, err := s.Write(cmd.Context(), plugin.Inform(newLogger(cmd)))
 		if err != nil {
 			return err
 		}
 		if notice != nil {
 			fmt.Fprintf(cmd.ErrOrStderr(), "go mod tidy is still to be run in %s; or remove it and give --sdk DIR, a copy of cage's source: %v\n", s.Path(), notice)
 		}
+		// The settings are those with which cage builds plugins and the Makefile builds cage.
+		// With others, go test would compile all libraries once more.
 		test := fmt.Sprintf("%s go -C %s test -trimpath .", settings, named(s.Path()))
 		if s.Language != scaffold.Languages[0] {
 			test = fmt.Sprintf("pytest %[1]s && cage plugins test %[2]s", named(s.Path()), named(s.Executable()))
 		}
-		_, err = fmt.Fprintf(cmd.OutOrStdout(), nextSteps, named(s.Path()), s.Kind, test, named(s.Executable()))
+		_, err = fmt.Fprintf(cmd.OutOrStdout(), `wrote %[1]s
+  %[3]s
+  cage plugins show %[4]s
+In the TOML file of a run: %[2]s = {plugin = "%[4]s"}
+`, named(s.Path()), s.Kind, test, named(s.Executable()))
 		return err
 	}
 	return cmd
 }
-
-// The settings are those with which cage builds plugins and the Makefile builds cage.
-// With others, go test would compile all libraries once more.
-const nextSteps = `wrote %[1]s
-  %[3]s
-  cage plugins show %[4]s
-In the TOML file of a run: %[2]s = {plugin = "%[4]s"}
-`
 
 // named is a path with a slash: without one it would be taken for a name.
 func named(path string) string {

@@ -71,12 +71,12 @@ func FuzzSet(f *testing.F) {
 	}
 	about := sdk.Description{Name: "a", Parameters: []sdk.Parameter{sdk.String("form", "", ""), sdk.Int("bits", 4, 2, 8, ""), sdk.Float("c", 1, 0, 2, "")}}
 	f.Fuzz(func(t *testing.T, set string) {
-		p := pluginTest{sets: []string{set}}
-		for name, v := range p.settings(about) {
+		settings, _ := pluginSettings([]string{set}, about)
+		for name, v := range settings {
 			if _, isText := v.(string); name == "form" && !isText {
 				t.Fatalf("%q gives a %T", set, v)
 			}
 		}
-		_, _ = about.Resolve(p.settings(about))
+		_, _ = about.Resolve(settings)
 	})
 }

@@ -8,8 +8,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/cage-qat/cage/internal/vfs"
-
 	"github.com/hashicorp/go-hclog"
 	"github.com/spf13/cobra"
 
@@ -17,6 +15,8 @@ import (
 	"github.com/cage-qat/cage/host/compute/engine"
 	kit "github.com/cage-qat/cage/host/train/conformance"
 	"github.com/cage-qat/cage/host/train/plugin"
+	"github.com/cage-qat/cage/internal/plaintoml"
+	"github.com/cage-qat/cage/internal/vfs"
 	"github.com/cage-qat/cage/sdk"
 	"github.com/cage-qat/cage/sdk/sdktest"
 )
@@ -52,27 +52,23 @@ describes the format. Of a directory all files *.json are tried.`,
 		if err != nil {
 			return nil, err
 		}
+		var failed []string
+		for _, r := range reports {
+			for _, c := range r.Checks {
+				if c.Status == sdktest.Fail {
+					failed = append(failed, c.Name)
+				}
+			}
+		}
+		if len(failed) > 0 {
+			err = fmt.Errorf("plugin %s: failed: %s", args[0], strings.Join(failed, ", "))
+		}
 		return &answer{reports, func(w io.Writer) {
 			for _, r := range reports {
 				_ = r.Write(w)
 			}
-		}}, verdict(args[0], reports)
+		}}, err
 	})
-}
-
-func verdict(name string, reports []sdktest.Report) error {
-	var failed []string
-	for _, r := range reports {
-		for _, c := range r.Checks {
-			if c.Status == sdktest.Fail {
-				failed = append(failed, c.Name)
-			}
-		}
-	}
-	if len(failed) == 0 {
-		return nil
-	}
-	return fmt.Errorf("plugin %s: failed: %s", name, strings.Join(failed, ", "))
 }
 
 type pluginTest struct {
@@ -81,7 +77,13 @@ type pluginTest struct {
 }
 
 func (p *pluginTest) run(cmd *cobra.Command, name string) ([]sdktest.Report, error) {
-	options, kinds, err := p.options()
+	if known := append(engine.Kinds(), noDevice); !slices.Contains(known, p.device) {
+		return nil, usageError{fmt.Errorf("--device %q: use %s", p.device, strings.Join(known, ", "))}
+	}
+	if _, err := pluginSettings(p.sets, sdk.Description{}); err != nil { // before anything starts
+		return nil, err
+	}
+	options, kinds, err := p.goldens()
 	if err != nil {
 		return nil, err
 	}
@@ -108,24 +110,20 @@ func (p *pluginTest) run(cmd *cobra.Command, name string) ([]sdktest.Report, err
 	}
 	var reports []sdktest.Report
 	err = startAsEach(cmd.Context(), exe, kinds, opts, func(client *plugin.Client) error {
-		report, err := kit.Check(cmd.Context(), client, p.settings(client.Description()), options)
+		settings, err := pluginSettings(p.sets, client.Description())
+		if err != nil {
+			return err
+		}
+		report, err := kit.Check(cmd.Context(), client, settings, options)
 		reports = append(reports, report)
 		return err
 	})
 	return reports, err
 }
 
-// options checks the flags, and turns them into options of the conformance kit and the kinds of plugins to test: one kind if
-// there are golden files.
-func (p *pluginTest) options() ([]sdktest.Option, []sdk.Kind, error) {
-	if known := append(engine.Kinds(), noDevice); !slices.Contains(known, p.device) {
-		return nil, nil, usageError{fmt.Errorf("--device %q: use %s", p.device, strings.Join(known, ", "))}
-	}
-	for _, set := range p.sets {
-		if key, _, ok := strings.Cut(set, "="); !ok || key == "" {
-			return nil, nil, usageError{fmt.Errorf("--set %q: want KEY=VALUE", set)}
-		}
-	}
+// goldens are the cases of golden files, and the kinds of plugins to test: one kind if there are
+// such files.
+func (p *pluginTest) goldens() ([]sdktest.Option, []sdk.Kind, error) {
 	var options []sdktest.Option
 	if p.golden == "" {
 		return options, kinds, nil
@@ -156,18 +154,24 @@ func (p *pluginTest) options() ([]sdktest.Option, []sdk.Kind, error) {
 	return options, of, nil
 }
 
-func (p *pluginTest) settings(d sdk.Description) map[string]any {
+// pluginSettings reads KEY=VALUE settings of a plugin. Values are TOML or else text; a declared
+// string is text in any case.
+func pluginSettings(sets []string, d sdk.Description) (map[string]any, error) {
 	settings := map[string]any{}
-	for _, set := range p.sets {
-		key, text, _ := strings.Cut(set, "=")
+	for _, set := range sets {
+		key, text, ok := strings.Cut(set, "=")
 		key, text = strings.TrimSpace(key), strings.TrimSpace(text)
-		settings[key] = tomlValue(text)
-		declaredString := slices.ContainsFunc(d.Parameters, func(p sdk.Parameter) bool {
-			return p.Name == key && p.Type == sdk.TypeString
-		})
-		if _, isString := settings[key].(string); declaredString && !isString {
-			settings[key] = text
+		if !ok || key == "" {
+			return nil, usageError{fmt.Errorf("--set %q: want KEY=VALUE", set)}
 		}
+		value, err := plaintoml.Value(text)
+		_, isText := value.(string)
+		if err != nil || !isText && slices.ContainsFunc(d.Parameters, func(p sdk.Parameter) bool {
+			return p.Name == key && p.Type == sdk.TypeString
+		}) {
+			value = text
+		}
+		settings[key] = value
 	}
-	return settings
+	return settings, nil
 }

@@ -10,7 +10,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/cage-qat/cage/host/deploy/posttrain"
 	"github.com/cage-qat/cage/host/deploy/quantize"
 	"github.com/cage-qat/cage/host/deploy/trained"
 )
@@ -52,8 +51,14 @@ func newQuantize() *cobra.Command {
 	contextFlag(cmd, &o.Context)
 	parentPipeFlag(cmd, &parentPipe)
 	return withAnswer(cmd, func(cmd *cobra.Command, args []string) (*answer, error) {
-		if err := checkQuantize(cmd, &o); err != nil {
+		if err := checkKeys(cmd, o.Keys()); err != nil {
 			return nil, err
+		}
+		for _, p := range o.Check() {
+			return nil, usageError{fmt.Errorf("--%s: found %s; %s", p.Key, p.Found, p.Hint)}
+		}
+		if o.Out == "" {
+			return nil, usageError{fmt.Errorf("--out is missing: want the run directory to make")}
 		}
 		watchParent(parentPipe)
 		o.Plugin = quantizer.plugin
@@ -61,9 +66,7 @@ func newQuantize() *cobra.Command {
 		if o.Params, err = quantizer.params(); err != nil {
 			return nil, err
 		}
-		if o.Logger, err = newLogger(cmd, cmd.ErrOrStderr()); err != nil {
-			return nil, err
-		}
+		o.Logger = newLogger(cmd)
 		result, err := quantize.Run(cmd.Context(), args[0], o)
 		if err != nil {
 			return nil, err
@@ -72,28 +75,24 @@ func newQuantize() *cobra.Command {
 	})
 }
 
-func checkQuantize(cmd *cobra.Command, o *quantize.Options) error {
-	if err := checkKeys(cmd, o.Keys()); err != nil {
-		return err
-	}
-	for _, p := range o.Check() {
-		return usageError{fmt.Errorf("--%s: found %s; %s", p.Key, p.Found, p.Hint)}
-	}
-	if o.Out == "" {
-		return usageError{fmt.Errorf("--out is missing: want the run directory to make")}
-	}
-	return nil
-}
-
 func printQuantized(w io.Writer, out string, p *trained.Posttrained) {
 	rows := [][]string{{"matrix", "shape", "‖W−Ŵ‖/‖W‖"}}
 	if p.Calibration != nil {
 		rows[0] = append(rows[0], "Σ‖(W−Ŵ)X‖²", "of Σ‖WX‖²", "rounding", "notes")
 	}
+	percent := func(x float64) string { return strconv.FormatFloat(100*x, 'g', 3, 64) + " %" }
+	short := func(x float64) string { return strconv.FormatFloat(x, 'g', 4, 64) }
 	for _, m := range p.Matrices {
+		var notes []string
+		if m.Fallback {
+			notes = append(notes, "rounded: the Hessian is not positive definite")
+		}
+		if m.Dead > 0 {
+			notes = append(notes, fmt.Sprintf("%d columns without inputs", m.Dead))
+		}
 		row := []string{m.Name, fmt.Sprint(m.Shape), percent(m.WeightError)}
 		if m.OutputErrors != nil {
-			row = append(row, short(m.OutputError), percent(m.RelativeError), short(m.RoundingError), notes(m))
+			row = append(row, short(m.OutputError), percent(m.RelativeError), short(m.RoundingError), strings.Join(notes, "; "))
 		}
 		rows = append(rows, row)
 	}
@@ -106,18 +105,3 @@ func printQuantized(w io.Writer, out string, p *trained.Posttrained) {
 	}
 	fmt.Fprintf(w, "%s holds the quantized model: try cage eval, cage generate or cage export\n", out)
 }
-
-func notes(m posttrain.Matrix) string {
-	var list []string
-	if m.Fallback {
-		list = append(list, "rounded: the Hessian is not positive definite")
-	}
-	if m.Dead > 0 {
-		list = append(list, fmt.Sprintf("%d columns without inputs", m.Dead))
-	}
-	return strings.Join(list, "; ")
-}
-
-func percent(x float64) string { return strconv.FormatFloat(100*x, 'g', 3, 64) + " %" }
-
-func short(x float64) string { return strconv.FormatFloat(x, 'g', 4, 64) }

@@ -120,11 +120,7 @@ func (f *rulerFlags) plan(cmd *cobra.Command) (plan ruler.Plan, g *ruler.Generat
 	if g.Inputs, err = f.Files.Read(); err != nil {
 		return plan, nil, err
 	}
-	log, err := newLogger(cmd, cmd.ErrOrStderr())
-	if err != nil {
-		return plan, nil, err
-	}
-	due := throttle(10 * time.Second)
+	log, due := newLogger(cmd), throttle(10*time.Second)
 	progress := func(t ruler.Task, length, done, of int) {
 		if due() {
 			log.Info(fmt.Sprintf("%s at %d: %d of %d answers", t.Name, length, done, of))

@@ -1,12 +1,12 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -27,133 +27,98 @@ failed or unreadable.`,
 	}, newRunsList(), newRunsShow())
 }
 
-// roots are the directories that are searched for runs when none is named. They hold the defaults of train.out and study.out.
+// roots are the directories that are searched for runs when none is named. They hold the
+// defaults of train.out and study.out.
 var roots = []string{"runs", "studies"}
 
-const columnsOfKeys = 4
-
-const runsListHelp = `List the runs below the given directories, by default runs and studies: their state,
+func newRunsList() *cobra.Command {
+	var where, columns []string
+	var by string
+	var limit int
+	cmd := &cobra.Command{
+		Use:   "list [DIR...]",
+		Short: "List runs, filtered and sorted",
+		Long: `List the runs below the given directories, by default runs and studies: their state,
 steps and validation loss, and the keys of their configurations that tell them apart.
 
   cage runs list --where quantizer.bits=4 --where 'val_loss<3' --sort val_loss
   cage runs list studies/main --columns run,method.lambda,val_ppl
 
-A condition is NAME=VALUE, or != < <= > >= in place of =, or ~ for "contains".`
-
-func newRunsList() *cobra.Command {
-	var q runsQuery
-	cmd := &cobra.Command{
-		Use:   "list [DIR...]",
-		Short: "List runs, filtered and sorted",
-		Long:  runsListHelp,
-		Args:  notNegative(cobra.ArbitraryArgs, "limit"),
+A condition is NAME=VALUE, or != < <= > >= in place of =, or ~ for "contains".`,
+		Args: notNegative(cobra.ArbitraryArgs, "limit"),
 	}
 	flags := cmd.Flags()
-	flags.StringArrayVar(&q.where, "where", nil, "only runs that fulfil the `CONDITION` (repeatable)")
-	flags.StringVar(&q.by, "sort", "run", "sort by this `NAME`; with - in front of it from the largest")
-	flags.StringSliceVar(&q.columns, "columns", nil, "`NAME`s to show, separated by commas")
-	flags.IntVar(&q.limit, "limit", 0, "show at most this many runs; 0: all")
-	return withAnswer(cmd, func(cmd *cobra.Command, args []string) (*answer, error) {
-		value, rows, err := q.list(cmd.Context(), args)
+	flags.StringArrayVar(&where, "where", nil, "only runs that fulfil the `CONDITION` (repeatable)")
+	flags.StringVar(&by, "sort", "run", "sort by this `NAME`; with - in front of it from the largest")
+	flags.StringSliceVar(&columns, "columns", nil, "`NAME`s to show, separated by commas")
+	flags.IntVar(&limit, "limit", 0, "show at most this many runs; 0: all")
+	return withAnswer(cmd, func(cmd *cobra.Command, dirs []string) (*answer, error) {
+		if len(dirs) == 0 {
+			dirs = slices.DeleteFunc(slices.Clone(roots), func(dir string) bool {
+				_, err := os.Stat(dir)
+				return errors.Is(err, fs.ErrNotExist)
+			})
+			if len(dirs) == 0 {
+				return nil, errors.New("there is neither a directory runs nor studies here; name one")
+			}
+		}
+		list, err := new(rundir.Lister).List(cmd.Context(), dirs...)
 		if err != nil {
 			return nil, err
 		}
-		return tableAnswer(value, rows), nil
-	})
-}
-
-type runsQuery struct {
-	where, columns []string
-	by             string
-	limit          int
-	lister         rundir.Lister
-}
-
-func (q *runsQuery) list(ctx context.Context, dirs []string) ([]runListing, [][]string, error) {
-	list, err := q.find(ctx, dirs)
-	if err != nil {
-		return nil, nil, err
-	}
-	if list, err = selectRuns(list, q.where, q.by, q.columns); err != nil {
-		return nil, nil, err
-	}
-	if q.limit > 0 {
-		list = list[:min(q.limit, len(list))]
-	}
-	columns := q.columns
-	if len(columns) == 0 {
-		keys, err := rundir.Varying(ctx, list, columnsOfKeys)
-		if err != nil {
-			return nil, nil, err
+		// A name that no run has is an error.
+		var conditions []rundir.Condition
+		for _, text := range where {
+			c, err := rundir.ParseCondition(text)
+			if err != nil {
+				return nil, usageError{fmt.Errorf("--where: %w", err)}
+			}
+			if err := rundir.Known(list, c.Name); err != nil {
+				return nil, fmt.Errorf("--where %s: %w", text, err)
+			}
+			conditions = append(conditions, c)
 		}
-		columns = slices.Concat([]string{"run", "state", "steps", "val_loss"}, keys)
-	}
-	value, rows := []runListing{}, [][]string{columns}
-	for _, r := range list {
-		value, rows = append(value, listingOf(r)), append(rows, cells(r, columns))
-	}
-	return value, rows, nil
-}
-
-func (q *runsQuery) find(ctx context.Context, dirs []string) ([]*rundir.Run, error) {
-	if len(dirs) == 0 {
-		for _, dir := range roots {
-			if _, err := os.Stat(dir); err == nil {
-				dirs = append(dirs, dir)
-			} else if !errors.Is(err, fs.ErrNotExist) {
-				return nil, err
+		name := by
+		if len(name) > 1 {
+			name = strings.TrimPrefix(name, "-")
+		}
+		if err := rundir.Known(list, name); err != nil {
+			return nil, fmt.Errorf("--sort: %w", err)
+		}
+		for _, column := range columns {
+			if err := rundir.Known(list, column); err != nil {
+				return nil, fmt.Errorf("--columns: %w", err)
 			}
 		}
-		if len(dirs) == 0 {
-			return nil, errors.New("there is neither a directory runs nor studies here; name one")
+		list = rundir.Filter(list, conditions)
+		rundir.Sort(list, by)
+		if limit > 0 {
+			list = list[:min(limit, len(list))]
 		}
-	}
-	return q.lister.List(ctx, dirs...)
-}
-
-// selectRuns filters and sorts runs. A name that no run has is an error.
-func selectRuns(list []*rundir.Run, where []string, by string, columns []string) ([]*rundir.Run, error) {
-	var conditions []rundir.Condition
-	for _, text := range where {
-		c, err := rundir.ParseCondition(text)
-		if err != nil {
-			return nil, usageError{fmt.Errorf("--where: %w", err)}
+		if len(columns) == 0 {
+			keys, err := rundir.Varying(cmd.Context(), list, 4)
+			if err != nil {
+				return nil, err
+			}
+			columns = slices.Concat([]string{"run", "state", "steps", "val_loss"}, keys)
 		}
-		if err := rundir.Known(list, c.Name); err != nil {
-			return nil, fmt.Errorf("--where %s: %w", text, err)
+		value, rows := []runListing{}, [][]string{columns}
+		for _, r := range list {
+			var row []string
+			for _, name := range columns {
+				text, ok := r.Lookup(name)
+				if x, isResult := r.Result(name); isResult {
+					text = metrics.Short(x)
+				}
+				if !ok {
+					text = "–"
+				}
+				row = append(row, text)
+			}
+			value, rows = append(value, listingOf(r)), append(rows, row)
 		}
-		conditions = append(conditions, c)
-	}
-	name := by
-	if len(name) > 1 && name[0] == '-' {
-		name = name[1:]
-	}
-	if err := rundir.Known(list, name); err != nil {
-		return nil, fmt.Errorf("--sort: %w", err)
-	}
-	for _, column := range columns {
-		if err := rundir.Known(list, column); err != nil {
-			return nil, fmt.Errorf("--columns: %w", err)
-		}
-	}
-	list = rundir.Filter(list, conditions)
-	rundir.Sort(list, by)
-	return list, nil
-}
-
-func cells(r *rundir.Run, columns []string) []string {
-	var row []string
-	for _, name := range columns {
-		text, ok := r.Lookup(name)
-		if x, isResult := r.Result(name); isResult {
-			text = metrics.Short(x)
-		}
-		if !ok {
-			text = "–"
-		}
-		row = append(row, text)
-	}
-	return row
+		return tableAnswer(value, rows), nil
+	})
 }
 
 type runListing struct {

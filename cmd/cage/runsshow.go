@@ -43,17 +43,32 @@ texts that it wrote last (train.samples), and its configuration.`,
 		if err != nil {
 			return nil, err
 		}
-		rows, err := runRows(r, steps, provenance)
-		if err != nil {
-			return nil, err
+		rows := [][]string{{r.Dir, string(r.State)}}
+		if r.Err != "" {
+			rows = append(rows, []string{"error", r.Err})
 		}
+		modified, _ := r.Lookup("modified")
+		rows = append(rows, []string{"modified", modified})
+		for _, x := range r.Results() {
+			rows = append(rows, []string{x.Name, metrics.Short(x.Value)})
+		}
+		rows = append(rows, []string{"checkpoints", strings.Trim(fmt.Sprint(steps), "[]")})
+		more, err := provenanceRows(provenance)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", r.Dir, err)
+		}
+		rows = append(rows, more...)
 		config, err := rundir.At(r.Dir).Config().ReadFile()
 		if err != nil {
 			return nil, err
 		}
-		newest, err := newestSample(r)
-		if err != nil {
+		samples, err := metrics.Read[metrics.Sample](rundir.At(r.Dir).Samples())
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return nil, err
+		}
+		var newest *metrics.Sample
+		if len(samples) > 0 {
+			newest = &samples[len(samples)-1]
 		}
 		return &answer{struct {
 			runListing
@@ -62,50 +77,15 @@ texts that it wrote last (train.samples), and its configuration.`,
 			Provenance  json.RawMessage `json:"provenance"`
 		}{listingOf(r), steps, newest, provenance}, func(w io.Writer) {
 			table(w, rows)
-			printSample(w, newest)
+			if newest != nil {
+				fmt.Fprintf(w, "\nsamples after step %d\n", newest.Step)
+				for _, text := range newest.Texts {
+					fmt.Fprintf(w, "\n    %s\n", strings.ReplaceAll(strings.TrimRight(text.Prompt+text.Text, "\n"), "\n", "\n    "))
+				}
+			}
 			fmt.Fprintf(w, "\n%s", config)
 		}}, nil
 	})
-}
-
-// newestSample returns the last texts that the model wrote during its training, nil without any.
-func newestSample(r *rundir.Run) (*metrics.Sample, error) {
-	list, err := metrics.Read[metrics.Sample](rundir.At(r.Dir).Samples())
-	if errors.Is(err, fs.ErrNotExist) || err == nil && len(list) == 0 {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	return &list[len(list)-1], nil
-}
-
-func printSample(w io.Writer, s *metrics.Sample) {
-	if s == nil {
-		return
-	}
-	fmt.Fprintf(w, "\nsamples after step %d\n", s.Step)
-	for _, text := range s.Texts {
-		fmt.Fprintf(w, "\n    %s\n", strings.ReplaceAll(strings.TrimRight(text.Prompt+text.Text, "\n"), "\n", "\n    "))
-	}
-}
-
-func runRows(r *rundir.Run, checkpoints []int, provenance []byte) ([][]string, error) {
-	rows := [][]string{{r.Dir, string(r.State)}}
-	if r.Err != "" {
-		rows = append(rows, []string{"error", r.Err})
-	}
-	modified, _ := r.Lookup("modified")
-	rows = append(rows, []string{"modified", modified})
-	for _, x := range r.Results() {
-		rows = append(rows, []string{x.Name, metrics.Short(x.Value)})
-	}
-	rows = append(rows, []string{"checkpoints", strings.Trim(fmt.Sprint(checkpoints), "[]")})
-	more, err := provenanceRows(provenance)
-	if err != nil {
-		err = fmt.Errorf("%s: %w", r.Dir, err)
-	}
-	return append(rows, more...), err
 }
 
 func provenanceRows(text []byte) ([][]string, error) {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 
@@ -12,7 +13,14 @@ import (
 	"github.com/cage-qat/cage/host/train/metrics"
 )
 
-const scoreHelp = `Compute the log-probability of each token given those before it, with the run's
+func newScore() *cobra.Command {
+	var f scoreFlags
+	var o trained.Options
+	var quantizer quantizerFlags
+	cmd := &cobra.Command{
+		Use:   "score RUN|CHECKPOINT",
+		Short: "Compute the log-probability of each token of texts",
+		Long: `Compute the log-probability of each token given those before it, with the run's
 quantizers, to compare a model with what other programs make of it. A line of the input is
 a sequence:
 
@@ -26,17 +34,8 @@ float32, written with as many digits as tell it from its neighbours. With
 --out NAME.safetensors the tensors ids.0, log_probs.0, ids.1 … hold the same.
 
   cage score runs/run --ids ids.jsonl > scores.jsonl
-  echo '"func main() {"' | cage score runs/run --texts - --out scores.safetensors`
-
-func newScore() *cobra.Command {
-	var f scoreFlags
-	var o trained.Options
-	var quantizer quantizerFlags
-	cmd := &cobra.Command{
-		Use:   "score RUN|CHECKPOINT",
-		Short: "Compute the log-probability of each token of texts",
-		Long:  scoreHelp,
-		Args:  notNegative(exactly(1, "one run directory or Hugging Face checkpoint"), "step", "context"),
+  echo '"func main() {"' | cage score runs/run --texts - --out scores.safetensors`,
+		Args: notNegative(exactly(1, "one run directory or Hugging Face checkpoint"), "step", "context"),
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&f.ids, "ids", "", "read lists of token ids from the lines of `FILE`; -: the standard input")
@@ -56,62 +55,58 @@ func newScore() *cobra.Command {
 		if o.Quantizer, err = quantizer.replacement(); err != nil {
 			return nil, err
 		}
-		return f.score(cmd, args[0], o)
+		o.NoData, o.Score = true, true
+		model, err := openRun(cmd, args[0], o)
+		if err != nil {
+			return nil, err
+		}
+		defer model.Close()
+		sequences, err := f.read(cmd, model)
+		if err != nil {
+			return nil, err
+		}
+		logProbs, err := model.LogProbs(cmd.Context(), sequences)
+		if err != nil {
+			return nil, err
+		}
+		if f.out == "" {
+			return nil, trained.WriteScores(cmd.OutOrStdout(), sequences, logProbs)
+		}
+		if err := trained.SaveScores(cmd.Context(), f.out, sequences, logProbs); err != nil {
+			return nil, err
+		}
+		mean, tokens := trained.MeanLogProb(logProbs)
+		result := map[string]any{"run": args[0], "step": model.Step(), "out": f.out, "sequences": len(sequences), "tokens": tokens, "mean_log_prob": metrics.Number(mean)}
+		return textAnswer(result, "%s, step %d: %d sequences in %s, mean log-probability %.6g of %d tokens\n",
+			args[0], model.Step(), len(sequences), f.out, mean, tokens), nil
 	})
 }
 
 type scoreFlags struct{ ids, texts, out string }
-
-func (f *scoreFlags) score(cmd *cobra.Command, dir string, o trained.Options) (*answer, error) {
-	o.NoData, o.Score = true, true
-	model, err := openRun(cmd, dir, o)
-	if err != nil {
-		return nil, err
-	}
-	defer model.Close()
-	sequences, err := f.read(cmd, model)
-	if err != nil {
-		return nil, err
-	}
-	logProbs, err := model.LogProbs(cmd.Context(), sequences)
-	if err != nil {
-		return nil, err
-	}
-	if f.out == "" {
-		return nil, trained.WriteScores(cmd.OutOrStdout(), sequences, logProbs)
-	}
-	if err := trained.SaveScores(cmd.Context(), f.out, sequences, logProbs); err != nil {
-		return nil, err
-	}
-	mean, tokens := trained.MeanLogProb(logProbs)
-	result := map[string]any{"run": dir, "step": model.Step(), "out": f.out, "sequences": len(sequences), "tokens": tokens, "mean_log_prob": metrics.Number(mean)}
-	return textAnswer(result, "%s, step %d: %d sequences in %s, mean log-probability %.6g of %d tokens\n", dir, model.Step(), len(sequences), f.out, mean, tokens), nil
-}
 
 func (f *scoreFlags) read(cmd *cobra.Command, model *trained.Model) (list [][]int32, err error) {
 	s := trained.Reader{Most: model.Context() + 1}
 	if s.Vocab, err = model.Vocab(); err != nil {
 		return nil, err
 	}
-	name := f.ids
+	name := cmp.Or(f.ids, f.texts)
 	if f.texts != "" {
-		name = f.texts
 		if s.Encoder, _, err = trained.Encoder(model); err != nil {
 			return nil, err
 		}
 	}
+	in := cmd.InOrStdin()
 	if name == "-" {
-		if list, err = s.Read(cmd.InOrStdin()); err != nil {
-			return nil, fmt.Errorf("the standard input: %w", err)
+		name = "the standard input"
+	} else {
+		file, err := vfs.OpenRegular(name)
+		if err != nil {
+			return nil, err
 		}
-		return list, nil
+		defer file.Close()
+		in = file
 	}
-	file, err := vfs.OpenRegular(name)
-	if err != nil {
-		return nil, err
-	}
-	defer file.Close()
-	if list, err = s.Read(file); err != nil {
+	if list, err = s.Read(in); err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
 	return list, nil

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -17,7 +16,6 @@ import (
 	"github.com/cage-qat/cage/host/train/config"
 	"github.com/cage-qat/cage/host/train/console"
 	"github.com/cage-qat/cage/host/train/metrics"
-	"github.com/cage-qat/cage/internal/safetext"
 	"github.com/cage-qat/cage/internal/schema"
 )
 
@@ -31,12 +29,11 @@ configuration, axes of settings and what to report (docs/studies.md):
   cage study run FILE       train and evaluate the cells that are not done
   cage study plan FILE      the cells in their order
   cage study cell FILE      train and evaluate one of them
-  cage study submit FILE    submit them to a cluster
   cage study status FILE    how far each cell is
   cage study report FILE    tables, figures and a page of what is done
   cage study keep FILE      its numbers in one small file, to be committed
   cage study check FILE     whether kept results came out again`,
-	}, surviveSIGPIPE(newStudyRun()), newStudyPlan(), surviveSIGPIPE(newStudyCell()), newStudySubmit(), newStudyStatus(), surviveSIGPIPE(newStudyReport()), surviveSIGPIPE(newStudyKeep()), surviveSIGPIPE(newStudyCheck()))
+	}, surviveSIGPIPE(newStudyRun()), newStudyPlan(), surviveSIGPIPE(newStudyCell()), newStudyStatus(), surviveSIGPIPE(newStudyReport()), surviveSIGPIPE(newStudyKeep()), surviveSIGPIPE(newStudyCheck()))
 }
 
 func newStudyRun() *cobra.Command {
@@ -100,29 +97,30 @@ that was killed leaves is taken over by another one.`,
 		if *keptFile != "" {
 			fmt.Fprintf(cmd.ErrOrStderr(), "%d of %d cells are kept in %s and not trained again\n", count, len(kept), *keptFile)
 		}
-		return runStudy(cmd, s, opts)
+		out, err := runStudy(cmd, s, opts)
+		if err != nil && !errors.Is(err, study.ErrInterrupted) {
+			return nil, err
+		}
+		if out.Failed > 0 {
+			err = errors.Join(err, fmt.Errorf("%d of %d cells failed; see 'cage study status %s', and --retry", out.Failed, out.Cells, s.File))
+		}
+		return textAnswer(struct {
+			Study string `json:"study"`
+			Out   string `json:"out"`
+			study.Outcome
+		}{s.Name, s.Out, out}, "%s", countsLine(s, out)), err
 	})
 }
 
-func runStudy(cmd *cobra.Command, s *study.Study, opts study.RunOptions) (*answer, error) {
+func runStudy(cmd *cobra.Command, s *study.Study, opts study.RunOptions) (study.Outcome, error) {
 	opts.Planned = func(p study.Plan) { printStale(cmd.ErrOrStderr(), s, p, opts.KeepStale) }
 	display := console.NewStudy(unescaped(cmd.ErrOrStderr()))
+	defer display.Close()
 	opts.Watch = display.Watch
-	out, err := study.Run(cmd.Context(), s, opts)
-	display.Close()
-	if err != nil && !errors.Is(err, study.ErrInterrupted) {
-		return nil, err
-	}
-	if out.Failed > 0 {
-		err = errors.Join(err, fmt.Errorf("%d of %d cells failed; see 'cage study status %s', and --retry", out.Failed, out.Cells, s.File))
-	}
-	return textAnswer(struct {
-		Study string `json:"study"`
-		Out   string `json:"out"`
-		study.Outcome
-	}{s.Name, s.Out, out}, "%s", countsLine(s, out)), err
+	return study.Run(cmd.Context(), s, opts)
 }
 
+// newSurvey returns what checks configurations against the plugins and the data of here.
 func newSurvey(cmd *cobra.Command) (study.Survey, error) {
 	finder, opts, err := newFinder(cmd)
 	if err != nil {
@@ -150,16 +148,11 @@ func loadResults(cmd *cobra.Command, file string) (*study.Study, []study.Result,
 	if err != nil {
 		return nil, nil, err
 	}
-	results, err := readResults(cmd, s)
-	return s, results, err
-}
-
-func readResults(cmd *cobra.Command, s *study.Study) ([]study.Result, error) {
 	results, err := s.Results()
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	return results, findStale(cmd, s, func(ctx context.Context, survey study.Survey) error {
+	return s, results, findStale(cmd, s, func(ctx context.Context, survey study.Survey) error {
 		return s.FindStale(ctx, results, survey)
 	})
 }
@@ -171,12 +164,11 @@ func findStale(cmd *cobra.Command, s *study.Study, find func(context.Context, st
 	if err != nil {
 		return err
 	}
-	var unknown *study.NotCompared
 	err = find(cmd.Context(), survey)
-	switch {
-	case cmd.Context().Err() != nil:
+	if cmd.Context().Err() != nil {
 		return cmd.Context().Err()
-	case errors.As(err, &unknown):
+	}
+	if _, unknown := errors.AsType[*study.NotCompared](err); unknown {
 		fmt.Fprintf(cmd.ErrOrStderr(), "%s: %v\n", s.File, err)
 		return nil
 	}
@@ -244,14 +236,10 @@ func dryRun(cmd *cobra.Command, s *study.Study, opts study.RunOptions) (*answer,
 		}
 		rows = append(rows, append(c.Of(s.AxisNames()), strings.Join(sets, " ")))
 	}
-	threads := fmt.Sprintf("%d threads", plan.Threads)
-	if plan.Threads == 1 {
-		threads = "1 thread"
-	}
 	value := map[string]any{"study": s.Name, "out": s.Out, "parallel": plan.AtOnce, "threads": plan.Threads, "cells": list}
 	return &answer{value, func(w io.Writer) {
 		printStale(w, s, plan, opts.KeepStale)
-		fmt.Fprintf(w, "%d of %d runs would be trained, %d at once with %s each\n", len(plan.Run), len(plan.Results), plan.AtOnce, threads)
+		fmt.Fprintf(w, "%d of %d runs would be trained, %d at once, threads of each: %d\n", len(plan.Run), len(plan.Results), plan.AtOnce, plan.Threads)
 		if len(plan.Run) > 0 {
 			table(w, rows)
 		}
@@ -286,15 +274,9 @@ file of 'cage study keep' that are shown, and which of them are stale.`,
 	}
 	cmd.Flags().StringVar(&keptFile, "kept", "", "`FILE` of kept results to show in place of the runs")
 	return withAnswer(cmd, func(cmd *cobra.Command, args []string) (*answer, error) {
-		s, err := study.Load(args[0])
-		if err != nil {
-			return nil, err
-		}
-		var results []study.Result
-		if keptFile != "" {
+		s, results, err := loadResults(cmd, args[0])
+		if err == nil && keptFile != "" {
 			results, err = keptResults(cmd, s, keptFile)
-		} else {
-			results, err = readResults(cmd, s)
 		}
 		if err != nil {
 			return nil, err
@@ -306,54 +288,25 @@ file of 'cage study keep' that are shown, and which of them are stale.`,
 			for name, x := range r.Summary {
 				cell.Summary[name] = metrics.Number(x)
 			}
-			if r.State == study.Running {
-				cell.Holder = &r.Holder
+			loss, last := "–", r.Cell.Dir
+			if x, ok := r.Summary["val_loss"]; ok {
+				loss = number(metrics.Some(x), "%.4f")
+			}
+			switch {
+			case r.State == study.Running:
+				cell.Holder, last = &r.Holder, "on "+r.Holder.Text(time.Now())
+			case r.Err != "":
+				last = strings.ReplaceAll(r.Err, "\n", "; ")
+			case keptFile != "" && r.Known():
+				last = "kept in " + keptFile
 			}
 			list = append(list, cell)
-			rows = append(rows, append(r.Cell.Of(s.AxisNames()), statusColumns(r, keptFile)...))
+			rows = append(rows, append(r.Cell.Of(s.AxisNames()), string(r.State), loss, last))
 		}
 		total := study.Count(results)
 		return &answer{map[string]any{"study": s.Name, "out": s.Out, "counts": total, "cells": list}, func(w io.Writer) {
 			table(w, rows)
 			fmt.Fprint(w, countsLine(s, total))
-			fmt.Fprint(w, machinesLine(results))
 		}}, nil
 	})
-}
-
-func machinesLine(results []study.Result) string {
-	cells := map[string]string{} // machines, by ID: cells may share a run
-	for _, r := range results {
-		if r.State == study.Running && r.Holder.Machine != "" {
-			cells[r.Cell.ID] = r.Holder.Machine
-		}
-	}
-	counts := map[string]int{}
-	for _, machine := range cells {
-		counts[machine]++
-	}
-	if len(counts) < 2 {
-		return ""
-	}
-	var parts []string
-	for _, machine := range slices.Sorted(maps.Keys(counts)) {
-		parts = append(parts, fmt.Sprintf("%d on %s", counts[machine], safetext.Line(machine)))
-	}
-	return "running: " + strings.Join(parts, ", ") + "\n"
-}
-
-func statusColumns(r study.Result, keptFile string) []string {
-	loss, last := "–", r.Cell.Dir
-	if x, ok := r.Summary["val_loss"]; ok {
-		loss = number(metrics.Some(x), "%.4f")
-	}
-	switch {
-	case r.State == study.Running:
-		last = "on " + r.Holder.Text(time.Now())
-	case r.Err != "":
-		last = strings.ReplaceAll(r.Err, "\n", "; ")
-	case keptFile != "" && r.Known():
-		last = "kept in " + keptFile
-	}
-	return []string{string(r.State), loss, last}
 }

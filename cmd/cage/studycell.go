@@ -10,7 +10,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/cage-qat/cage/host/study"
-	"github.com/cage-qat/cage/host/train/console"
 )
 
 var errWaits = errors.New("the cell waits for what a table chooses: others are to be trained first")
@@ -112,35 +111,24 @@ what a table chooses: then the same command goes on, and the task is to be reque
 		if opts.Survey, err = newSurvey(cmd); err != nil {
 			return nil, err
 		}
-		return runCell(cmd, s, index, opts)
+		opts.IDs = []string{s.Cells[index].ID}
+		if _, err := runStudy(cmd, s, opts); err != nil {
+			return nil, err
+		}
+		results, err := s.Results()
+		if err != nil {
+			return nil, err
+		}
+		cell, label := plannedCells(s, results)[index], s.Label(s.Cells[index])
+		text := string(cell.State)
+		switch {
+		case cell.Waits:
+			err = fmt.Errorf("%s: %w", label, errWaits)
+		case cell.State == study.Failed:
+			err = fmt.Errorf("%s: failed: %s", label, cell.Error)
+		case cell.Spared:
+			text = "not needed: a table has chosen another one"
+		}
+		return textAnswer(cell, "%s: %s\n", label, text), err
 	})
-}
-
-func runCell(cmd *cobra.Command, s *study.Study, index int, opts study.RunOptions) (*answer, error) {
-	opts.IDs = []string{s.Cells[index].ID}
-	opts.Planned = func(p study.Plan) { printStale(cmd.ErrOrStderr(), s, p, opts.KeepStale) }
-	display := console.NewStudy(unescaped(cmd.ErrOrStderr()))
-	opts.Watch = display.Watch
-	_, err := study.Run(cmd.Context(), s, opts)
-	display.Close()
-	if err != nil {
-		return nil, err
-	}
-	results, err := s.Results()
-	if err != nil {
-		return nil, err
-	}
-	cell := plannedCells(s, results)[index]
-	label := s.Label(s.Cells[index])
-	switch {
-	case cell.Waits:
-		err = fmt.Errorf("%s: %w", label, errWaits)
-	case cell.State == study.Failed:
-		err = fmt.Errorf("%s: failed: %s", label, cell.Error)
-	}
-	text := string(cell.State)
-	if cell.Spared {
-		text = "not needed: a table has chosen another one"
-	}
-	return textAnswer(cell, "%s: %s\n", label, text), err
 }

@@ -82,15 +82,11 @@ fewer than two replicates.`,
 		if keptFile == "" {
 			return nil, usageError{errors.New("--kept is required: the file of kept results")}
 		}
-		s, err := study.Load(args[0])
+		s, here, err := loadResults(cmd, args[0])
 		if err != nil {
 			return nil, err
 		}
 		file, err := snapshot.ReadFor(s, keptFile)
-		if err != nil {
-			return nil, err
-		}
-		here, err := readResults(cmd, s)
 		if err != nil {
 			return nil, err
 		}

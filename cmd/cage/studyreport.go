@@ -36,13 +36,22 @@ a plugin or of data that has changed since; the exit code is 1 then.`,
 		}
 		var reports []writtenReport
 		for _, file := range args {
-			w, err := writeReport(cmd, file, out)
+			s, results, err := loadResults(cmd, file)
 			if err != nil {
 				return nil, err
 			}
-			reports = append(reports, w)
+			r, err := report.New(s, s.Wanted(results))
+			if err != nil {
+				return nil, err
+			}
+			dir := cmp.Or(out, report.Dir(s.Out))
+			files, err := r.Save(vfs.At(dir))
+			if err != nil {
+				return nil, err
+			}
+			reports = append(reports, writtenReport{dir, files, r.Results()})
 			if !wantsJSON(cmd) {
-				printReport(cmd.OutOrStdout(), w)
+				printReport(cmd.OutOrStdout(), dir, r)
 			}
 		}
 		var value any = reports
@@ -57,22 +66,17 @@ a plugin or of data that has changed since; the exit code is 1 then.`,
 // any.
 func leftOutError(reports []writtenReport) error {
 	var errs []error
-	for _, why := range []struct {
-		what string
-		runs func(w writtenReport) []report.Damage
-	}{
-		{"left out of the report, and trained again by 'cage study run' when the directory is deleted", func(w writtenReport) []report.Damage { return w.Damages }},
-		{"left out of the report as stale, and trained again by 'cage study run'", func(w writtenReport) []report.Damage { return w.Stale }},
-	} {
-		list := ""
-		for _, w := range reports {
-			for _, d := range why.runs(w) {
-				list += fmt.Sprintf("\n  %s: %s", d.Run, d.Err)
-			}
+	add := func(what string, list []report.Damage) {
+		for _, d := range list {
+			what += fmt.Sprintf("\n  %s: %s", d.Run, d.Err)
 		}
-		if list != "" {
-			errs = append(errs, fmt.Errorf("%s:%s", why.what, list))
+		if len(list) > 0 {
+			errs = append(errs, errors.New(what))
 		}
+	}
+	for _, r := range reports {
+		add("left out of the report, and trained again by 'cage study run' when the directory is deleted:", r.Damages)
+		add("left out of the report as stale, and trained again by 'cage study run':", r.Stale)
 	}
 	return errors.Join(errs...)
 }
@@ -82,30 +86,15 @@ type writtenReport struct {
 	Dir   string   `json:"dir"`
 	Files []string `json:"files"`
 	report.Results
-	report *report.Report
 }
 
-func writeReport(cmd *cobra.Command, file, out string) (writtenReport, error) {
-	s, results, err := loadResults(cmd, file)
-	if err != nil {
-		return writtenReport{}, err
-	}
-	r, err := report.New(s, s.Wanted(results))
-	if err != nil {
-		return writtenReport{}, err
-	}
-	out = cmp.Or(out, report.Dir(s.Out))
-	files, err := r.Save(vfs.At(out))
-	return writtenReport{out, files, r.Results(), r}, err
-}
-
-func printReport(w io.Writer, r writtenReport) {
-	fmt.Fprintln(w, r.report.Progress())
-	for i := range r.report.Tables {
-		t := &r.report.Tables[i]
+func printReport(w io.Writer, dir string, r *report.Report) {
+	fmt.Fprintln(w, r.Progress())
+	for i := range r.Tables {
+		t := &r.Tables[i]
 		fmt.Fprintf(w, "\n%s\n", t.Title)
 		table(w, t.Text())
 		fmt.Fprintln(w, strings.Join(t.TextNotes(), " "))
 	}
-	fmt.Fprintf(w, "\n%s\n", filepath.Join(r.Dir, report.PageFile))
+	fmt.Fprintf(w, "\n%s\n", filepath.Join(dir, report.PageFile))
 }

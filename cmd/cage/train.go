@@ -85,27 +85,46 @@ See 'cage config' for all keys and 'cage plugins show NAME' for a plugin's.`,
 		if err != nil {
 			return nil, err
 		}
+		opts.Logger = newLogger(cmd)
 		if estimate {
-			return estimateMemory(cmd, cfg, opts)
+			report, err := train.EstimateMemory(cmd.Context(), cfg, opts)
+			if err != nil {
+				return nil, err
+			}
+			return &answer{report, func(w io.Writer) { printMemory(w, cfg, report) }}, nil
 		}
 		watchParent(parentPipe)
-		if place.Size > 1 {
-			return trainTogether(cmd, cfg, opts, quiet, place)
+		var group *processes.Group
+		if place.Size > 1 { // only the first process shows progress and the summary
+			if group, err = joinOthers(cmd, cfg, place); err != nil {
+				return nil, err
+			}
+			opts.Processes, quiet = group, quiet || place.Rank > 0
 		}
-		return trainAlone(cmd, cfg, opts, quiet)
+		if !quiet {
+			display := train.NewConsole(unescaped(cmd.ErrOrStderr()), cfg)
+			defer display.Close()
+			opts.Console, opts.Logger = display, newLoggerOn(cmd, display)
+		}
+		summary, err := train.Run(cmd.Context(), cfg, opts)
+		if group != nil {
+			group.Leave(err) // if it has not begun; else it has left
+		}
+		if summary == nil || place.Rank > 0 {
+			return nil, err
+		}
+		return &answer{summary, func(w io.Writer) { printSummary(w, summary) }}, err
 	})
-}
-
-// overridesOut reports whether an override sets train.out. Blanks around the key do not count.
-func overridesOut(override string) bool {
-	key, _, _ := strings.Cut(override, "=")
-	return strings.TrimSpace(key) == "train.out"
 }
 
 // loadRun loads a configuration. It refuses that of a run directory which was moved or copied: its train.out still names the
 // former place, and another run would be trained there.
 func loadRun(path string, sets []string) (*config.Config, error) {
 	cfg, err := config.Load(path, sets)
+	overridesOut := func(set string) bool {
+		key, _, _ := strings.Cut(set, "=")
+		return strings.TrimSpace(key) == "train.out"
+	}
 	if err != nil || filepath.Base(path) != rundir.ConfigFile || slices.ContainsFunc(sets, overridesOut) {
 		return cfg, err
 	}
@@ -124,17 +143,6 @@ func loadRun(path string, sets []string) (*config.Config, error) {
 	e := cfg.ErrorAt("train.out", "this is the configuration of the run in %s, and says %q", dir, cfg.Train.Out)
 	e.Hint = fmt.Sprintf("give --set 'train.out=%q' to go on with that run, or another directory for a new one", dir)
 	return nil, e
-}
-
-func estimateMemory(cmd *cobra.Command, cfg *config.Config, opts train.Options) (_ *answer, err error) {
-	if opts.Logger, err = newLogger(cmd, cmd.ErrOrStderr()); err != nil {
-		return nil, err
-	}
-	report, err := train.EstimateMemory(cmd.Context(), cfg, opts)
-	if err != nil {
-		return nil, err
-	}
-	return &answer{report, func(w io.Writer) { printMemory(w, cfg, report) }}, nil
 }
 
 func printMemory(w io.Writer, cfg *config.Config, r *build.Report) {
@@ -159,51 +167,15 @@ func printMemory(w io.Writer, cfg *config.Config, r *build.Report) {
 	}
 }
 
-func runTraining(cmd *cobra.Command, cfg *config.Config, opts train.Options, quiet bool) (_ *metrics.Summary, err error) {
-	messages := cmd.ErrOrStderr()
-	if !quiet {
-		display := train.NewConsole(unescaped(messages), cfg)
-		defer display.Close()
-		messages, opts.Console = display, display
-	}
-	if opts.Logger, err = newLogger(cmd, messages); err != nil {
-		return nil, err
-	}
-	return train.Run(cmd.Context(), cfg, opts)
-}
-
-func trainAlone(cmd *cobra.Command, cfg *config.Config, opts train.Options, quiet bool) (*answer, error) {
-	summary, err := runTraining(cmd, cfg, opts, quiet)
-	if summary == nil {
-		return nil, err
-	}
-	return &answer{summary, func(w io.Writer) { printSummary(w, summary) }}, err
-}
-
-// trainTogether trains with other processes. Only the first one shows progress and the summary.
-func trainTogether(cmd *cobra.Command, cfg *config.Config, opts train.Options, quiet bool, place processes.Place) (*answer, error) {
-	log, err := newLogger(cmd, cmd.ErrOrStderr())
-	if err != nil {
-		return nil, err
-	}
+func joinOthers(cmd *cobra.Command, cfg *config.Config, place processes.Place) (*processes.Group, error) {
 	digest, err := cfg.Fingerprint()
 	if err != nil {
 		return nil, err
 	}
-	group, err := processes.Join(cmd.Context(), place, processes.Run{
+	return processes.Join(cmd.Context(), place, processes.Run{
 		Dir: rundir.At(cfg.Train.Out).Checkpoints(), Digest: digest,
-		Tell: func(message string) { log.Info(message) },
+		Tell: func(message string) { newLogger(cmd).Info(message) },
 	})
-	if err != nil {
-		return nil, err
-	}
-	opts.Processes = group
-	summary, err := runTraining(cmd, cfg, opts, quiet || place.Rank > 0)
-	group.Leave(err) // if it has not begun; else it has left
-	if summary == nil || place.Rank > 0 {
-		return nil, err
-	}
-	return &answer{summary, func(w io.Writer) { printSummary(w, summary) }}, err
 }
 
 func printSummary(w io.Writer, s *metrics.Summary) {
@@ -255,11 +227,7 @@ that trained; another build, or a GPU, may round differently.`,
 	cmd.Flags().IntVar(&from, "from", 0, "replay from the checkpoint of this `STEP` to the next, 0 being the beginning")
 	cmd.Flags().BoolVar(&quiet, "quiet", false, "show messages, but no progress")
 	return withAnswer(cmd, func(cmd *cobra.Command, args []string) (*answer, error) {
-		log, err := newLogger(cmd, cmd.ErrOrStderr())
-		if err != nil {
-			return nil, err
-		}
-		opts := train.ReplayOptions{Logger: log}
+		opts := train.ReplayOptions{Logger: newLogger(cmd)}
 		if !quiet {
 			opts.Console = unescaped(cmd.ErrOrStderr())
 		}
@@ -273,27 +241,22 @@ that trained; another build, or a GPU, may round differently.`,
 		if len(replayed.Differences) > 0 {
 			err = fmt.Errorf("%s is not what its steps %d to %d give: %s", replayed.Run, replayed.From+1, replayed.To, replayed.Differences[0])
 		}
-		return textAnswer(replayed, "%s", replayText(replayed)), err
+		return &answer{replayed, func(w io.Writer) {
+			verdict := "every bit is the same"
+			if n := len(replayed.Differences); n > 0 {
+				verdict = fmt.Sprintf("%d parts differ", n)
+			}
+			fmt.Fprintf(w, "%s, steps %d to %d: %s (%d tensors, %d numbers)\n",
+				replayed.Run, replayed.From+1, replayed.To, verdict, replayed.Tensors, replayed.Numbers)
+			if replayed.Recorded != replayed.Now {
+				fmt.Fprintf(w, "computed by two builds, whose bits may differ:\n  recorded %s\n  now      %s\n",
+					replayed.Recorded, replayed.Now)
+			}
+			for _, d := range replayed.Differences {
+				fmt.Fprintf(w, "  %s\n", d)
+			}
+		}}, err
 	})
-}
-
-func replayText(r *train.Replayed) string {
-	verdict := "every bit is the same"
-	if n := len(r.Differences); n > 0 {
-		verdict = fmt.Sprintf("%d parts differ", n)
-	}
-	text := fmt.Sprintf("%s, steps %d to %d: %s (%d tensors, %d numbers)\n", r.Run, r.From+1, r.To, verdict, r.Tensors, r.Numbers)
-	if r.Recorded != r.Now {
-		text += fmt.Sprintf("computed by two builds, whose bits may differ:\n  recorded %s\n  now      %s\n", r.Recorded, r.Now)
-	}
-	for _, d := range r.Differences {
-		text += fmt.Sprintf("  %s\n", d)
-	}
-	return text
-}
-
-func newCheckpoint() *cobra.Command {
-	return group(&cobra.Command{Use: "checkpoint", Short: "Verify checkpoints"}, newCheckpointVerify())
 }
 
 // checkpointsAt returns a checkpoint given by its file, or all of a run directory, in the order of their steps.

@@ -24,7 +24,7 @@ type Diagnostics struct {
 // Keys returns the keys of the table.
 func (s *Diagnostics) Keys() []schema.Key {
 	return []schema.Key{
-		{Name: "every", To: &s.Every, Is: schema.From(0, schema.Most), Common: true, Default: 0,
+		{Name: "every", To: &s.Every, Is: schema.From(0, schema.Most), Default: 0,
 			Doc: "steps between samples, each of which costs one more quantization of the weights and a pass over the samples in the window; 0: none are taken"},
 		{Name: "coordinates", To: &s.Coordinates, Is: schema.From(1, 1<<22), Default: 4096,
 			Doc: "coordinates followed, a random choice among all quantized weights"},

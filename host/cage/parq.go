@@ -47,7 +47,7 @@ var DefaultPARQ = PARQ{Map: "parq", AnnealEnd: 1, Steepness: 10, Center: 0.5}
 func (m *PARQ) keys() []schema.Key {
 	of := []string{NamePARQ}
 	return []schema.Key{
-		{Name: "map", To: &m.Map, Is: schema.OneOf("parq", "binary_relax"), For: of, Common: true, Default: DefaultPARQ.Map,
+		{Name: "map", To: &m.Map, Is: schema.OneOf("parq", "binary_relax"), For: of, Default: DefaultPARQ.Map,
 			Doc: "what lies between x and Q(x): steeper and steeper lines between the levels of the grid (parq), or a mean of the two (binary_relax)"},
 		{Name: "anneal_start", To: &m.AnnealStart, Is: schema.Below(0, 1), For: of, Default: DefaultPARQ.AnnealStart,
 			Doc: "fraction of the run before weights begin to be quantized"},

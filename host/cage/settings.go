@@ -92,9 +92,9 @@ func (s *Settings) Keys(quantized func() bool) []schema.Key {
 		}
 		return Default.Form
 	}
-	name := schema.Key{Name: "name", To: &s.Name, Is: schema.OneOf(NameCAGE, NameLOTION, NameOsciReset, NamePARQ, NameOff), Common: true, Default: NameCAGE,
+	name := schema.Key{Name: "name", To: &s.Name, Is: schema.OneOf(NameCAGE, NameLOTION, NameOsciReset, NamePARQ, NameOff), Default: NameCAGE,
 		Doc: `method; off: none, as with form = "off"`}
-	gradient := schema.Key{Name: "gradient", To: &s.Gradient, Is: schema.OneOf("quantized", FullGradient), For: measured, Common: true, Default: "quantized",
+	gradient := schema.Key{Name: "gradient", To: &s.Gradient, Is: schema.OneOf("quantized", FullGradient), For: measured, Default: "quantized",
 		Doc: "where the gradient is taken: at the quantized model, passed straight through (quantized); or at x, weights and activations in full precision (full), as in the analysis of the correction"}
 	pareto := schema.Key{Name: "pareto_every", To: &s.ParetoEvery, Is: schema.From(0, schema.Most), For: measured, Default: 0,
 		Doc: "steps between measurements of ‖P_λ‖, the norm of ∇f(x) + λ·(x − Q(x)) and the paper's measure of stationarity, each of which costs a full-precision forward and backward pass; 0: never"}

@@ -25,19 +25,11 @@ func NewReader(doc *Document) *Reader {
 // that is absent without being optional is reported.
 func (r *Reader) Read(table string, values map[string]any, keys ...schema.Key) {
 	r.Each(table, values, keys, func(name string, raw any) {
-		what, names := "unknown key", make([]string, len(keys))
-		if schema.IsTable(raw) {
-			what = "unknown table"
-		}
+		known := make([]string, len(keys))
 		for i, k := range keys {
-			names[i] = k.Name
+			known[i] = k.Name
 		}
-		hint := "known here: " + strings.Join(names, ", ")
-		if near := schema.Nearest(name, names); near != "" {
-			hint = "did you mean " + JoinKey(table, near) + "?"
-			r.Excuse(JoinKey(table, near))
-		}
-		r.Report(JoinKey(table, name), what, hint)
+		r.Unknown(table, name, raw, known)
 	})
 	for _, k := range keys {
 		path := JoinKey(table, k.Name)
@@ -65,6 +57,19 @@ func (r *Reader) Each(table string, values map[string]any, keys []schema.Key, ot
 			r.Report(path, found, hint+heading(path, keys[i]))
 		}
 	}
+}
+
+// Unknown reports a key that a table does not have, with the known name that was probably meant.
+func (r *Reader) Unknown(table, name string, raw any, known []string) {
+	what, hint := "unknown key", "known here: "+strings.Join(known, ", ")
+	if schema.IsTable(raw) {
+		what = "unknown table"
+	}
+	if near := schema.Nearest(name, known); near != "" {
+		hint = "did you mean " + JoinKey(table, near) + "?"
+		r.Excuse(JoinKey(table, near)) // so that it is not reported as missing, too
+	}
+	r.Report(JoinKey(table, name), what, hint)
 }
 
 // Missing reports a key that is absent and may not be.

@@ -29,9 +29,6 @@ type Key struct {
 	// For lists the kinds of models that have the key or, in [method], the methods; nil:
 	// all.
 	For []string
-	// Common marks a name so common that, if it stands in a wrong table, this one is not
-	// suggested.
-	Common bool
 
 	// These say what holds if the key is absent: Default; or what Derive returns, which
 	// Derived describes in words; or nothing, in which case Optional says what that

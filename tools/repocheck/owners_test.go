@@ -2,8 +2,7 @@ package repocheck
 
 // knows says, for each place that may lose the content of a file, how it knows whose the file is: "file: function: expression".
 var knows = map[string]string{
-	"cmd/cage/bench.go: startProfile: os.Create":                               "the user names the file",
-	"cmd/cage/studyslurm.go: sbatch: atomicfile.WriteBytes":                    "CheckOurs: the script begins as cage's does, the other file is the number of a job",
+	"cmd/cage/bench.go: newBenchStep: os.Create":                               "the user names the file",
 	"host/data/dataset/folder.go: Close: f.path.Join(LockFile).Remove":         "this process made the directory",
 	"host/data/dataset/folder.go: Close: f.path.RemoveDir":                     "this process made the directory, and it is empty",
 	"host/data/dataset/folder.go: Commit: atomicfile.WriteJSON":                "checkOurs: there is no manifest, or one of a dataset",

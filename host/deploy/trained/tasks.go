@@ -23,7 +23,7 @@ type Tasks struct {
 	MaxTokens     int    // of a generated answer; 0: the task's number
 	Out           string // folder for answers, samples and results; "": nothing is saved
 	// Progress is called for each task, and what it returns while the task is asked.
-	Progress func(task string) (func(done, of int), error)
+	Progress func(task string) func(done, of int)
 
 	tok      tokenizer.Tokenizer
 	encoder  *tasks.Encoder
@@ -88,11 +88,7 @@ func (e *Tasks) one(ctx context.Context, t *tasks.Task) (*tasks.Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	progress, err := e.Progress(t.Name)
-	if err != nil {
-		return nil, err
-	}
-	a := tasks.Asking{Task: t, Items: items, Until: t.UntilTexts(e.encoder), Batch: e.Batch, Progress: progress, Settings: map[string]string{
+	a := tasks.Asking{Task: t, Items: items, Until: t.UntilTexts(e.encoder), Batch: e.Batch, Progress: e.Progress(t.Name), Settings: map[string]string{
 		"model": e.name(), "context": strconv.Itoa(e.Model.Context()), "batch": strconv.Itoa(e.Batch), "max_tokens": strconv.Itoa(e.MaxTokens)}}
 	var path *vfs.Path
 	if e.Out != "" {

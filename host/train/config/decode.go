@@ -53,25 +53,18 @@ func (d *decoder) decode() *Config {
 			continue
 		}
 		if values, ok := d.table(t); ok {
-			d.settings(t, values)
+			d.Each(t.name, values, t.keys, func(name string, raw any) {
+				if !slices.Contains(t.children(), name) {
+					d.reportUnknown(t, name, raw)
+				}
+			})
 		}
 	}
-	d.mixture()
+	d.cfg.Data.Mixture = readList(d, mixtureTable, func(_ *Source, t table, values map[string]any) {
+		d.Read(t.name, values, t.keys...)
+	})
 	d.plugins()
 	d.cfg.untrained = d.Given("train.steps") && d.Good("train.steps") && d.cfg.Train.Steps == 0
-	suggested := d.suggestions()
-	for _, t := range d.schema {
-		if t.plugin == nil && !t.list {
-			d.defaults(t, suggested)
-		}
-	}
-	d.relations()
-	return d.cfg
-}
-
-// suggestions are the values of absent keys, by full key, of the preset that is named, or of the model that this one
-// starts from.
-func (d *decoder) suggestions() map[string]any {
 	d.readInitial()
 	// The kind of the model decides on other defaults.
 	if d.Good("model", "model.kind") && !d.Given("model.kind") {
@@ -80,30 +73,21 @@ func (d *decoder) suggestions() map[string]any {
 			d.cfg.Model.Kind = d.initial.Settings.Kind
 		}
 	}
+	var suggested map[string]any // values of absent keys, by full key
 	if d.initial != nil {
-		return d.initial.values(d.cfg.NewTokens)
+		suggested = d.initial.values(d.cfg.NewTokens)
+	} else {
+		preset, problems := d.cfg.Model.FindPreset()
+		d.problems(problems)
+		suggested = preset.Values()
 	}
-	preset, problems := d.cfg.Model.FindPreset()
-	d.problems(problems)
-	return preset.Values()
-}
-
-func (d *decoder) mixture() {
-	t := mixtureTable(&Source{})
-	raw := d.raw(t.name)
-	if raw == nil {
-		return
+	for _, t := range d.schema {
+		if t.plugin == nil && !t.list {
+			d.defaults(t, suggested)
+		}
 	}
-	list, ok := schema.TablesOf(raw)
-	if !ok {
-		d.Report(t.name, "found "+schema.Describe(raw), "want an array of tables, each with path and weight")
-		return
-	}
-	d.cfg.Data.Mixture = make([]Source, len(list))
-	for i, values := range list {
-		element := mixtureTable(&d.cfg.Data.Mixture[i])
-		d.Read(plaintoml.Indexed(t.name, i), values, element.keys...)
-	}
+	d.relations()
+	return d.cfg
 }
 
 func (d *decoder) table(t table) (map[string]any, bool) {
@@ -125,63 +109,25 @@ func (d *decoder) table(t table) (map[string]any, bool) {
 	return values, ok
 }
 
-func (d *decoder) settings(t table, values map[string]any) {
-	d.Each(t.name, values, t.keys, func(name string, raw any) {
-		if !slices.Contains(t.children(), name) {
-			d.reportUnknown(t, name, raw)
-		}
-	})
-}
-
-// reportUnknown reports a key that the schema does not have, with the key that was
-// probably meant.
 func (d *decoder) reportUnknown(t table, key string, raw any) {
-	path := t.path(key)
-	what, meant := "unknown key", meantKey(t, key)
-	if schema.IsTable(raw) {
-		what, meant = "unknown table", ""
-		if near := schema.Nearest(key, t.children()); near != "" {
-			meant = t.path(near)
-		}
-	}
 	if t.name != "" && slices.Contains(table{}.children(), key) {
 		d.Excuse(key)
-		d.Report(path, fmt.Sprintf("%s belongs to [%s] here, which does not have it", key, t.name),
+		d.Report(t.path(key), fmt.Sprintf("%s belongs to [%s] here, which does not have it", key, t.name),
 			"write it above all tables, or as a table ["+key+"]")
 		return
 	}
-	if meant == "" {
-		d.Report(path, what, "known here: "+strings.Join(d.knownKeys(t), ", "))
-		return
-	}
-	d.Excuse(meant) // so that it is not reported as missing, too
-	d.Report(path, what, "did you mean "+meant+"?")
-}
-
-// meantKey guesses the full key meant by an unknown one in a table: the same name in another
-// table, else a similar name here.
-func meantKey(t table, key string) string {
-	if full := uniqueKey(key); full != "" {
-		return full
-	}
-	if near := schema.Nearest(key, t.names()); near != "" {
-		return t.path(near)
-	}
-	return ""
-}
-
-// uniqueKey returns the full key of the only key of that name in all tables, or "".
-func uniqueKey(key string) string {
-	full, found := "", 0
-	for _, t := range new(Config).tables() {
-		if k := t.key(key); k != nil && t.plugin == nil && !k.Common {
-			full, found = t.path(key), found+1
+	var elsewhere []string // keys of that name in other tables
+	for _, other := range new(Config).tables() {
+		if other.key(key) != nil && other.plugin == nil {
+			elsewhere = append(elsewhere, other.path(key))
 		}
 	}
-	if found != 1 {
-		return ""
+	if len(elsewhere) == 1 {
+		d.Excuse(elsewhere[0]) // so that it is not reported as missing, too
+		d.Report(t.path(key), "unknown key", "did you mean "+elsewhere[0]+"?")
+		return
 	}
-	return full
+	d.Unknown(t.name, key, raw, t.names())
 }
 
 // defaults fills in what is not given, and reports what is missing.
@@ -246,17 +192,16 @@ func (d *decoder) plugins() {
 		*q.role(role), _ = d.plugin(roleTable(role, &Plugin{}))
 	}
 	q.Overrides = readList(d, func(o *Override) table { return overrideTable(o, &Plugin{}) },
-		func(o *Override, table string, p *Plugin) { o.Table, o.Plugin = table, p })
+		func(o *Override, t table, values map[string]any) { o.Table, o.Plugin = t.name, d.readPlugin(t, values) })
 	o.Rest = &Plugin{}
 	d.plugin(o.table(&o.Plugin))
 	d.plugin(o.restTable(o.Rest))
 	o.Groups = readList(d, func(g *Group) table { return groupTable(g, &Plugin{}) },
-		func(g *Group, table string, p *Plugin) { g.Table, g.Plugin = table, p })
+		func(g *Group, t table, values map[string]any) { g.Table, g.Plugin = t.name, d.readPlugin(t, values) })
 }
 
-// readList reads an array of tables; one is the table of an element, which done gets with
-// its name and plugin.
-func readList[T any](d *decoder, one func(*T) table, done func(e *T, table string, p *Plugin)) []T {
+// readList reads an array of tables; one is the table of an element, which read gets with its values.
+func readList[T any](d *decoder, one func(*T) table, read func(e *T, t table, values map[string]any)) []T {
 	t := one(new(T))
 	raw := d.raw(t.name)
 	if raw == nil {
@@ -271,7 +216,7 @@ func readList[T any](d *decoder, one func(*T) table, done func(e *T, table strin
 	for i, values := range list {
 		element := one(&out[i])
 		element.name = plaintoml.Indexed(t.name, i)
-		done(&out[i], element.name, d.readPlugin(element, values))
+		read(&out[i], element, values)
 	}
 	return out
 }
@@ -301,7 +246,11 @@ func (d *decoder) readPlugin(t table, values map[string]any) *Plugin {
 		case slices.Contains(t.children(), name):
 			// [quantizer.weights] is read on its own.
 		case schema.IsTable(raw):
-			d.subTable(t, name)
+			found, hint := "found a table", wantParam
+			if near := schema.Nearest(name, t.children()); near != "" {
+				found, hint = "unknown table", "did you mean "+t.path(near)+"?"
+			}
+			d.Report(t.path(name), found, hint)
 		default:
 			params = append(params, name)
 		}
@@ -313,7 +262,21 @@ func (d *decoder) readPlugin(t table, values map[string]any) *Plugin {
 		return nil
 	}
 	for _, name := range params {
-		d.param(p, name, values[name])
+		ok := false
+		switch x := values[name].(type) {
+		case int64, string, bool:
+			ok = true
+		case float64:
+			ok = schema.Finite(x)
+		}
+		if !ok {
+			d.Report(p.Path(name), "found "+schema.Describe(values[name]), wantParam)
+			continue
+		}
+		if p.Params == nil {
+			p.Params = map[string]any{}
+		}
+		p.Params[name] = values[name]
 	}
 	return p
 }
@@ -346,33 +309,6 @@ func (d *decoder) misspelt(t table, key string, params []string) bool {
 
 const wantParam = "want an integer, a finite number, a string or a boolean"
 
-func (d *decoder) param(p *Plugin, key string, raw any) {
-	ok := false
-	switch x := raw.(type) {
-	case int64, string, bool:
-		ok = true
-	case float64:
-		ok = schema.Finite(x)
-	}
-	if !ok {
-		d.Report(p.Path(key), "found "+schema.Describe(raw), wantParam)
-		return
-	}
-	if p.Params == nil {
-		p.Params = map[string]any{}
-	}
-	p.Params[key] = raw
-}
-
-func (d *decoder) subTable(t table, key string) {
-	path := t.path(key)
-	if near := schema.Nearest(key, t.children()); near != "" {
-		d.Report(path, "unknown table", "did you mean "+t.path(near)+"?")
-		return
-	}
-	d.Report(path, "found a table", wantParam)
-}
-
 // checkPluginNamed reports a table that does not name its plugin: one that sets
 // parameters or nothing at all, or that misspells the key. A [quantizer] that
 // only holds the tables of the roles needs none, nor does a group that gives the
@@ -383,32 +319,21 @@ func (d *decoder) checkPluginNamed(t table, values map[string]any, params []stri
 	}
 	k := t.key("plugin")
 	_, pinned := values["sha256"]
-	if k.Default != nil || !pinned && len(params) == 0 && (k.Optional != "" || onlyTables(t, values)) {
+	onlyTables := len(values) > 0 // which of these are not known has been reported
+	for key, v := range values {
+		onlyTables = onlyTables && (slices.Contains(t.children(), key) || schema.IsTable(v))
+	}
+	if k.Default != nil || !pinned && len(params) == 0 && (k.Optional != "" || onlyTables) {
 		return
 	}
 	msg := "missing"
 	if k.Optional != "" && len(params) > 0 {
-		for _, name := range params {
-			for _, own := range t.keys {
-				if !d.Given(t.path(own.Name)) && schema.Nearest(name, []string{own.Name}) != "" {
-					d.misspelt(t, own.Name, []string{name})
-					return
-				}
+		for _, own := range t.keys {
+			if !d.Given(t.path(own.Name)) && d.misspelt(t, own.Name, params) {
+				return
 			}
 		}
 		msg = fmt.Sprintf("missing, but %s is set", params[0])
 	}
 	d.Report(t.path("plugin"), msg, "want the name of a plugin, such as plugin = "+t.example)
-}
-
-// onlyTables reports whether a table holds tables, and nothing else. Which of these
-// are not known has been reported.
-func onlyTables(t table, values map[string]any) bool {
-	children := t.children()
-	for key, v := range values {
-		if !slices.Contains(children, key) && !schema.IsTable(v) {
-			return false
-		}
-	}
-	return len(values) > 0
 }

@@ -2,6 +2,7 @@ package config
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
@@ -258,13 +259,47 @@ func Reference() string {
 		}
 		b.WriteString("| key | value | default | meaning |\n|---|---|---|---|\n")
 		for _, k := range t.keys {
-			fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", k.Name, k.Wants(), defaultWords(t, k), meaning(k))
+			absent, doc := cmp.Or(k.Optional, "required"), k.Doc
+			switch {
+			case k.Default != nil:
+				absent = fmt.Sprint(k.DefaultValue())
+				switch x := k.DefaultValue().(type) {
+				case string:
+					absent = strconv.Quote(x)
+				case float64:
+					absent = schema.Decimal(x)
+				case []string:
+					absent = "[" + schema.Quoted(x) + "]"
+				}
+				absent = "`" + absent + "`"
+			case k.Derive != nil:
+				absent = k.Derived
+			}
+			if inPresets(t.path(k.Name)) {
+				absent += "; the preset's, when one is named"
+			}
+			if len(k.For) > 0 {
+				doc = strings.Join(k.For, ", ") + ": " + doc
+			}
+			fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", k.Name, k.Wants(), absent, doc)
 		}
 		if t.sample != "" {
 			b.WriteString("\n```toml\n" + t.sample + "```\n")
 		}
 	}
-	presetReference(&b)
+	b.WriteString("\n## Presets\n\n" +
+		"`model.preset` fixes the sizes of the model. The other columns are the defaults of keys that the\n" +
+		"file leaves out. Parameters do not count the embedding and the output head. The OLMo2\n" +
+		"presets 30M and 60M are OLMo-core's, whose names count the embedding, too; 50M has the sizes of the Llama 50M.\n" +
+		"1700M and 3200M are from the training script of QuEST's code (train.sh), with its 10.75 and\n" +
+		"20 billion tokens: 6 for each parameter, where the smaller ones have 100.\n\n" +
+		"| kind | preset | layers | heads | width | hidden | parameters | context | vocab | batch | accumulate | steps | warm-up | rate |\n" +
+		"|---|---|---|---|---|---|---|---|---|---|---|---|---|---|\n")
+	for _, p := range architecture.Presets() {
+		fmt.Fprintf(&b, "| %s | %s | %d | %d | %d | %d | %d | %d | %d | %d | %d | %d | %d | %s |\n",
+			p.Kind, p.Name, p.Layers, p.Heads, p.Width, p.Hidden, p.Parameters(), p.Context, p.Vocab,
+			p.Batch, p.Accumulate, p.Steps, p.Warmup, schema.Decimal(p.Rate))
+	}
 	return b.String()
 }
 
@@ -276,59 +311,6 @@ func (t table) title() string {
 		return "[[" + t.name + "]]"
 	default:
 		return "[" + t.name + "]"
-	}
-}
-
-func meaning(k schema.Key) string {
-	if len(k.For) == 0 {
-		return k.Doc
-	}
-	return strings.Join(k.For, ", ") + ": " + k.Doc
-}
-
-// defaultWords says what a key is when left out.
-func defaultWords(t table, k schema.Key) string {
-	words := "required"
-	switch {
-	case k.Default != nil:
-		words = "`" + tomlScalar(k.DefaultValue()) + "`"
-	case k.Derive != nil:
-		words = k.Derived
-	case k.Optional != "":
-		words = k.Optional
-	}
-	if inPresets(t.path(k.Name)) {
-		words += "; the preset's, when one is named"
-	}
-	return words
-}
-
-func tomlScalar(v any) string {
-	switch x := v.(type) {
-	case string:
-		return strconv.Quote(x)
-	case float64:
-		return schema.Decimal(x)
-	case []string:
-		return "[" + schema.Quoted(x) + "]"
-	default:
-		return fmt.Sprint(x)
-	}
-}
-
-func presetReference(b *strings.Builder) {
-	b.WriteString("\n## Presets\n\n" +
-		"`model.preset` fixes the sizes of the model. The other columns are the defaults of keys that the\n" +
-		"file leaves out. Parameters do not count the embedding and the output head. The OLMo2\n" +
-		"presets 30M and 60M are OLMo-core's, whose names count the embedding, too; 50M has the sizes of the Llama 50M.\n" +
-		"1700M and 3200M are from the training script of QuEST's code (train.sh), with its 10.75 and\n" +
-		"20 billion tokens: 6 for each parameter, where the smaller ones have 100.\n\n" +
-		"| kind | preset | layers | heads | width | hidden | parameters | context | vocab | batch | accumulate | steps | warm-up | rate |\n" +
-		"|---|---|---|---|---|---|---|---|---|---|---|---|---|---|\n")
-	for _, p := range architecture.Presets() {
-		fmt.Fprintf(b, "| %s | %s | %d | %d | %d | %d | %d | %d | %d | %d | %d | %d | %d | %s |\n",
-			p.Kind, p.Name, p.Layers, p.Heads, p.Width, p.Hidden, p.Parameters(), p.Context, p.Vocab,
-			p.Batch, p.Accumulate, p.Steps, p.Warmup, schema.Decimal(p.Rate))
 	}
 }
 
@@ -402,18 +384,4 @@ func (t table) applies(k schema.Key, c *Config) bool {
 // trains reports whether a table is one that a run without steps has not. It may name data to evaluate on.
 func (c *Config) trains(table string) bool {
 	return table == "schedule" || table == distillationTable || table == "data" && c.Data.Validation == ""
-}
-
-// knownKeys lists what may stand in a table, given the kind of model that the file names.
-func (d *decoder) knownKeys(t table) []string {
-	kind, ok := d.Lookup("model", "kind").(string)
-	if !ok {
-		kind = architecture.KindLlama
-	}
-	guess := &Config{Model: architecture.Settings{Kind: kind}}
-	guess.Train.Distillation.Teacher = TeacherInitial
-	return slices.DeleteFunc(t.names(), func(name string) bool {
-		k := t.key(name)
-		return k != nil && slices.Contains(architecture.Kinds, kind) && !t.applies(*k, guess)
-	})
 }

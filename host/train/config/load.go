@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"reflect"
 	"slices"
-	"strings"
 
 	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/cage-qat/cage/host/model/huggingface"
@@ -94,15 +93,6 @@ func (d *decoder) result() (*Config, error) {
 		return nil, err
 	}
 	return cfg, nil
-}
-
-func defaultOut(path string) string {
-	base := filepath.Base(path)
-	name := strings.TrimSuffix(base, filepath.Ext(base))
-	if name == "" || name == "." || name == string(filepath.Separator) {
-		name = "run"
-	}
-	return filepath.Join("runs", name)
 }
 
 // CheckSteps reports, as an [*plaintoml.Error], a schedule, an average or an override of the
@@ -205,7 +195,13 @@ type Initial struct {
 // is the number of tokens that sequences are to have; 0 means as many as possible.
 func ReadInitial(dir string, context int) (*Initial, error) {
 	path := filepath.Join(dir, RunFile)
-	cfg, err := loadInitial(path)
+	var cfg *Config
+	doc, _, err := plaintoml.ReadFile(path, "a training run")
+	if err == nil {
+		d := newDecoder(doc)
+		d.closed = true // a run's configuration states all sizes
+		cfg, err = d.result()
+	}
 	if err == nil {
 		if !cfg.Model.Language() {
 			return nil, fmt.Errorf("%s: a model of kind %q has no weights to start from", path, cfg.Model.Kind)
@@ -225,17 +221,6 @@ func ReadInitial(dir string, context int) (*Initial, error) {
 		return nil, err
 	}
 	return &Initial{Dir: dir, Settings: hub.Settings, MaxPositions: hub.MaxPositions}, nil
-}
-
-// loadInitial reads the configuration of a run. It states all sizes, so that no other directory is looked at.
-func loadInitial(path string) (*Config, error) {
-	doc, _, err := plaintoml.ReadFile(path, "a training run")
-	if err != nil {
-		return nil, err
-	}
-	d := newDecoder(doc)
-	d.closed = true
-	return d.result()
 }
 
 func (i *Initial) grownSettings(newTokens int) architecture.Settings {

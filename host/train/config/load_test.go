@@ -65,8 +65,9 @@ func TestDefaultOut(t *testing.T) {
 	for path, name := range map[string]string{
 		"a/demo.toml": "demo", "demo": "demo", ".toml": "run", "": "run", "/": "run", "x.y.toml": "x.y",
 	} {
-		if got, want := defaultOut(path), filepath.Join("runs", name); got != want {
-			t.Errorf("%q: %q, want %q", path, got, want)
+		cfg, err := Parse(path, []byte(small), nil)
+		if want := filepath.Join("runs", name); err != nil || cfg.Train.Out != want {
+			t.Errorf("%q: %q, %v, want %q", path, cfg.Train.Out, err, want)
 		}
 	}
 }

@@ -237,14 +237,12 @@ func (d Device) check(batch int) (out schema.Problems) {
 	onCPU("device.cache", d.Cache, "")
 	out.Unless(d.MemoryFraction == 0 || d.Kind == device.CUDA, schema.Problem{Key: "device.memory_fraction", With: []string{"device.kind"},
 		Found: fmt.Sprintf("the number %g with device.kind = %q", d.MemoryFraction, d.Kind), Hint: `want 0, or device.kind = "cuda"`})
-	out.Unless(d.Attention != device.FusedAttention || d.Precision == device.BFloat16 || d.Kind == device.CPU, schema.Problem{
-		Key: "device.attention", With: []string{"device.kind", "device.precision"},
-		Found: fmt.Sprintf("the string %q with device.kind = %q and device.precision = %q", d.Attention, d.Kind, d.Precision),
-		Hint:  `want "auto", or device.precision = "bfloat16", or device.kind = "cpu"`})
-	out.Unless(d.Kernels != device.FusedKernels || d.Precision == device.BFloat16 || d.Kind == device.CPU, schema.Problem{
-		Key: "device.kernels", With: []string{"device.kind", "device.precision"},
-		Found: fmt.Sprintf("the string %q with device.kind = %q and device.precision = %q", d.Kernels, d.Kind, d.Precision),
-		Hint:  `want "auto", or device.precision = "bfloat16", or device.kind = "cpu"`})
+	for key, value := range map[string]string{"device.attention": string(d.Attention), "device.kernels": string(d.Kernels)} {
+		out.Unless(value != "fused" || d.Precision == device.BFloat16 || d.Kind == device.CPU, schema.Problem{
+			Key: key, With: []string{"device.kind", "device.precision"},
+			Found: fmt.Sprintf("the string %q with device.kind = %q and device.precision = %q", value, d.Kind, d.Precision),
+			Hint:  `want "auto", or device.precision = "bfloat16", or device.kind = "cpu"`})
+	}
 	out.Unless(d.Shard != device.ShardFull || d.Products == device.FloatProducts, schema.Problem{
 		Key: "device.shard", With: []string{"device.products"},
 		Found: fmt.Sprintf("the string %q with device.products = %q", d.Shard, d.Products),

@@ -2,7 +2,9 @@ package config
 
 import (
 	"math"
+	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/model/architecture"
@@ -46,7 +48,7 @@ func (c *Config) tables() []table {
 
 func (d *Data) keys() []schema.Key {
 	return []schema.Key{
-		{Name: "kind", To: &d.Kind, Is: schema.OneOf(KindText, KindChat), Default: KindText, Common: true,
+		{Name: "kind", To: &d.Kind, Is: schema.OneOf(KindText, KindChat), Default: KindText,
 			Doc: "text: token files; chat: conversations, which `cage data prepare --kind chat` makes, of which the assistant's turns are learned"},
 		{Name: "train", To: &d.Train, Is: schema.Paths("that name token files"), Optional: "required, unless there is a mixture",
 			Doc: "token file to train on; several, or a pattern such as `data/web/train-*.tokens`, are read one after another"},
@@ -80,9 +82,9 @@ func mixtureTable(s *Source) table {
 			"of sequences each has had its share, to within a few sequences. A file that has been gone through begins its next\n" +
 			"epoch in a new order, whatever the others do; the summary of a run says how many epochs it had.",
 		keys: []schema.Key{
-			{Name: "path", To: &s.Path, Is: schema.NonEmpty("that names a token file"), Common: true,
+			{Name: "path", To: &s.Path, Is: schema.NonEmpty("that names a token file"),
 				Doc: "token file, or a pattern for several that are read as one"},
-			{Name: "weight", To: &s.Weight, Is: schema.Above(0, 1e6), Common: true,
+			{Name: "weight", To: &s.Weight, Is: schema.Above(0, 1e6),
 				Doc: "share of the tokens, in relation to the other weights"},
 		}}
 }
@@ -197,7 +199,13 @@ func (c *Config) trainKeys() []schema.Key {
 		{Name: "keep", To: &t.Keep, Is: schema.From(1, schema.Most), Default: 2,
 			Doc: "checkpoints kept, the latest ones; the latest that is finite stays in any case"},
 		{Name: "out", To: &t.Out, Is: schema.NonEmpty("that names a directory"),
-			Derive: func() any { return defaultOut(c.places.File()) }, Derived: "`runs/NAME`, NAME being the configuration file's without its ending",
+			Derive: func() any {
+				name := strings.TrimSuffix(filepath.Base(c.places.File()), filepath.Ext(c.places.File()))
+				if name == "" || name == "." || name == string(filepath.Separator) {
+					name = "run"
+				}
+				return filepath.Join("runs", name)
+			}, Derived: "`runs/NAME`, NAME being the configuration file's without its ending",
 			Doc: "run directory"},
 		{Name: "nan_policy", To: &t.NaNPolicy, Is: schema.OneOf("skip", "stop"), Default: "skip",
 			Doc: "what to do at a step whose loss or gradient is not finite: leave the parameters as they are and go on, or end the run"},
@@ -245,7 +253,7 @@ func (d *Distillation) keys() []schema.Key {
 			Doc: "β; 0.5: the Jensen-Shannon divergence; 0: KL(P‖Q), 1: KL(Q‖P)"},
 		{Name: "temperature", To: &d.Temperature, Is: schema.Above(0, 1000), Default: 1.0,
 			Doc: "what the logits of both are divided by"},
-		{Name: "weight", To: &d.Weight, Is: schema.Above(0, 1), Default: 1.0, Common: true,
+		{Name: "weight", To: &d.Weight, Is: schema.Above(0, 1), Default: 1.0,
 			Doc: "share of the divergence in the loss; the rest is cross-entropy"},
 		{Name: "squared", To: &d.Squared, Default: false,
 			Doc: "true: the divergence is multiplied with the square of the temperature, in the loss and in what is recorded, as in NVIDIA's code of QAD for Hugging Face models; that for Megatron does not"},
@@ -344,9 +352,9 @@ func overrideTable(o *Override, p *Plugin) table {
 				Doc: "numbers of transformer blocks, of which what match names must be in one: 0 is the first block, -1 the last one, -2 the one before"},
 			{Name: "role", To: &o.Role, Is: schema.OneOf(slices.Concat([]string{RoleWeights, RoleActivations, roleBoth}, ownRoles, []string{roleAll})...), Default: roleBoth,
 				Doc: "what the override is about; both: weights and activations; keys, values, queries, head: as in the tables of these names; gradients: those of the outputs of layers, by the names of the weights; backward: weights and activations in the products of the backward pass; all: all of these"},
-			{Name: "from", To: &o.From, Is: schema.From(1, schema.Most), Default: 1, Common: true,
+			{Name: "from", To: &o.From, Is: schema.From(1, schema.Most), Default: 1,
 				Doc: "the first step with the override, counted from 1; at most train.steps"},
-			{Name: "to", To: &o.To, Is: schema.From(0, schema.Most), Default: 0, Common: true,
+			{Name: "to", To: &o.To, Is: schema.From(0, schema.Most), Default: 0,
 				Doc: "the last step with the override; 0: the last one of the run"},
 		}, quantizerKeys(p)...)}
 }

@@ -1,20 +1,12 @@
-// Package inspect shows a quantizer to its author: what its programs cost, what becomes one kernel,
-// and what they make of a tensor. Programs run on the reference implementation, in float64.
+// Package inspect shows a plugin to its author: what its programs cost, and what becomes one kernel.
 package inspect
 
 import (
 	"errors"
 	"fmt"
-	"maps"
-	"math"
-	"math/rand/v2"
-	"strings"
-
-	"gonum.org/v1/gonum/floats"
 
 	"github.com/cage-qat/cage/host/compute/triton"
 	"github.com/cage-qat/cage/sdk/program"
-	"github.com/cage-qat/cage/sdk/program/reference"
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
@@ -101,118 +93,4 @@ func why(err error) string {
 		return "operations, because " + r.Reason
 	}
 	return fmt.Sprintf("operations, because of %s: %s", r.Node, r.Reason)
-}
-
-// Random is a tensor of normal numbers, of which every hundredth is ten times as large, rounded to
-// float32.
-func Random(shape []int, seed uint64) []float64 {
-	r := rand.New(rand.NewPCG(seed, 1))
-	x := make([]float64, program.FloatType(shape...).Size())
-	for i := range x {
-		v := r.NormFloat64()
-		if r.IntN(100) == 0 {
-			v *= 10
-		}
-		x[i] = float64(float32(v))
-	}
-	return x
-}
-
-// Result is what a quantizer makes of a tensor. What it does not give is the zero Tensor.
-type Result struct {
-	X, Value, Codes, Scale, Mask reference.Tensor
-	// Error is the norm of Q(x) − x over that of x, and Largest its largest magnitude.
-	Error, Largest float64
-	// Gradients are those of the backward pass, for dy, by x and the trained parameters, by name.
-	DY        reference.Tensor
-	Gradients map[string]reference.Tensor
-	// Trained and State are the trained parameters and the state at their start, Next is the state
-	// after the step, by name.
-	Trained, State, Next map[string]reference.Tensor
-}
-
-// Run quantizes x, with noise from the seed, at the first step; with backward also the gradients
-// for random dy. Trained parameters and state start from x, and from its columns as those of both
-// operands of the product.
-func Run(q spec.Quantizer, x reference.Tensor, seed uint64, backward bool) (Result, error) {
-	inputs, err := inputs(q, x, seed)
-	if err != nil {
-		return Result{}, err
-	}
-	out, err := run(q.Program, inputs)
-	if err != nil {
-		return Result{}, err
-	}
-	r := Result{X: x, Value: out[spec.OutputValue], Codes: out[spec.OutputCodes], Scale: out[spec.OutputScale], Mask: out[spec.OutputMask]}
-	r.Trained, r.State = named(inputs, spec.TrainedPrefix), named(inputs, spec.KeptPrefix)
-	if q.Next != nil {
-		if r.Next, err = run(q.Next, inputs); err != nil {
-			return Result{}, err
-		}
-	}
-	off := make([]float64, x.Len())
-	floats.SubTo(off, r.Value.Floats, x.Floats)
-	r.Error, r.Largest = floats.Norm(off, 2)/floats.Norm(x.Floats, 2), floats.Norm(off, math.Inf(1))
-	if !backward {
-		return r, nil
-	}
-	p, err := q.Reverse()
-	if err != nil {
-		return Result{}, err
-	}
-	r.DY = reference.Floats(Random(x.Type.Shape, seed+1), x.Type.Shape...)
-	inputs[spec.InputDY] = r.DY
-	r.Gradients, err = run(p, inputs)
-	return r, err
-}
-
-func named(tensors map[string]reference.Tensor, prefix string) map[string]reference.Tensor {
-	out := maps.Clone(tensors)
-	maps.DeleteFunc(out, func(name string, _ reference.Tensor) bool { return !strings.HasPrefix(name, prefix) })
-	return out
-}
-
-func run(p *program.Program, values map[string]reference.Tensor) (map[string]reference.Tensor, error) {
-	in := maps.Clone(values)
-	maps.DeleteFunc(in, func(name string, _ reference.Tensor) bool { return p.Input(name) < 0 })
-	return reference.Run(p, in)
-}
-
-// inputs are those of a quantizer's programs, at the first step.
-func inputs(q spec.Quantizer, x reference.Tensor, seed uint64) (map[string]reference.Tensor, error) {
-	if q.SearchEvery > 0 {
-		return nil, errors.New("the quantizer finds its state by a search in its own process, which is not run here: try it in a test, with sdktest.Quantizer or run the kit (cage plugins test); `cage plugins program` shows its programs")
-	}
-	r := rand.New(rand.NewPCG(seed, 2))
-	key := func() reference.Tensor { return reference.Uints([]uint32{r.Uint32(), r.Uint32()}, 2) }
-	in := map[string]reference.Tensor{spec.InputX: x, spec.InputNoise: key(), spec.InputSharedNoise: key(), spec.InputStep: reference.Float(1)}
-	maps.Copy(in, columns(x))
-	for _, start := range []*program.Program{q.Init, q.InitState} {
-		if start == nil {
-			continue
-		}
-		values, err := run(start, in)
-		if err != nil {
-			return nil, err
-		}
-		maps.Copy(in, values)
-	}
-	return in, nil
-}
-
-// columns are the statistics of columns where both operands of the product are x.
-func columns(x reference.Tensor) map[string]reference.Tensor {
-	list := spec.ColumnInputs(x.Type.Shape)
-	d := int(list[0].Type.Size())
-	most, mean := make([]float64, d), make([]float64, d)
-	for i, v := range x.Floats {
-		most[i%d] = max(most[i%d], math.Abs(v))
-		mean[i%d] += math.Abs(v) / float64(x.Len()/d)
-	}
-	of := map[string][]float64{spec.InputActivationsMax: most, spec.InputWeightsMax: most, spec.InputActivationsMean: mean, spec.InputWeightsMean: mean}
-	out := map[string]reference.Tensor{}
-	for _, c := range list {
-		out[c.Name] = reference.Floats(of[c.Name], c.Type.Shape...)
-	}
-	return out
 }

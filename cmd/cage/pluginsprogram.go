@@ -1,0 +1,181 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/cage-qat/cage/host/train/inspect"
+	"github.com/cage-qat/cage/host/train/plugin"
+	"github.com/cage-qat/cage/sdk"
+	"github.com/cage-qat/cage/sdk/program"
+	"github.com/cage-qat/cage/sdk/spec"
+)
+
+// programFlags describe the tensor for which `cage plugins program` asks a plugin for its programs.
+type programFlags struct {
+	shape, role                  string
+	sets                         []string
+	backward, kernel, evaluation bool
+	heads, context               int
+}
+
+// siteNames are the names of the site in each role of a quantizer.
+var siteNames = map[sdk.Role]string{
+	sdk.RoleWeight: "layers.0.attn.qkv", sdk.RoleActivation: "layers.0.attn.qkv.input",
+	sdk.RoleGradient: "layers.0.attn.qkv", sdk.RoleKey: "layers.0.attn.keys",
+	sdk.RoleValue: "layers.0.attn.values", sdk.RoleQuery: "layers.0.attn.queries",
+}
+
+// maxElements bounds the tensors that programs are asked for.
+const maxElements = 1 << 24
+
+type programPart struct {
+	Name       string  `json:"name"`
+	Operations float64 `json:"operations_per_element"`
+	Products   float64 `json:"products_per_element"`
+	Bytes      float64 `json:"bytes_per_element"`
+	Passes     int     `json:"passes"`
+	Kernel     string  `json:"kernel,omitempty"`
+	Program    string  `json:"program,omitempty"`
+	Text       string  `json:"kernel_text,omitempty"`
+}
+
+func newPluginsProgram() *cobra.Command {
+	p := &programFlags{}
+	cmd := &cobra.Command{
+		Use:   "program NAME",
+		Short: "Show the programs that a plugin writes, and what they cost",
+		Long: `Show the programs that a plugin writes for one tensor, and what each costs for an
+element: operations, products, the bytes of its inputs and outputs, and how often the
+tensor is read. Of a quantizer the last column says what becomes one kernel on a GPU.
+
+  cage plugins program ./my-quantizer --shape 32x384 --set bits=3 --backward`,
+		Args: exactly(1, "the name or path of one plugin"),
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&p.shape, "shape", "32x384", "`SHAPE` of the tensor, rows first")
+	flags.StringVar(&p.role, "role", string(sdk.RoleWeight), "`ROLE` of the site of a quantizer: weight, activation, gradient, key, value or query")
+	flags.IntVar(&p.heads, "heads", 1, "`NUMBER` of heads that the columns of a key, value or query belong to")
+	flags.IntVar(&p.context, "context", 0, "`NUMBER` of tokens of a sequence that follow each other in the rows of anything but a weight; 0: all rows")
+	flags.StringArrayVar(&p.sets, "set", nil, "give a parameter of the plugin: `KEY=VALUE` (repeatable)")
+	flags.BoolVar(&p.evaluation, "evaluation", false, "the program of evaluation, where it is another one than that of training")
+	flags.BoolVar(&p.backward, "backward", false, "list the backward pass of a quantizer, too")
+	flags.BoolVar(&p.kernel, "kernel", false, "show the text of the kernel for a GPU")
+	return withAnswer(cmd, func(cmd *cobra.Command, args []string) (a *answer, err error) {
+		if siteNames[sdk.Role(p.role)] == "" {
+			return nil, usageError{fmt.Errorf("--role %q: use weight, activation, gradient, key, value or query", p.role)}
+		}
+		var shape []int
+		size := 1
+		for text := range strings.SplitSeq(p.shape, "x") {
+			n, err := strconv.Atoi(text)
+			if err != nil || n < 1 || size > maxElements/n {
+				return nil, usageError{fmt.Errorf("--shape %q: want sizes of axes such as 32x384, with at most %d elements", p.shape, maxElements)}
+			}
+			shape, size = append(shape, n), size*n
+		}
+		finder, opts, err := newFinder(cmd)
+		if err != nil {
+			return nil, err
+		}
+		exe, err := finder.Find(cmd.Context(), args[0])
+		if err != nil {
+			return nil, err
+		}
+		err = startAsEach(cmd.Context(), exe, kinds, opts, func(client *plugin.Client) error {
+			a, err = p.describe(cmd.Context(), client, shape)
+			return err
+		})
+		return a, err
+	})
+}
+
+func (p *programFlags) describe(ctx context.Context, client *plugin.Client, shape []int) (*answer, error) {
+	settings, err := pluginSettings(p.sets, client.Description())
+	if err != nil {
+		return nil, err
+	}
+	values, err := client.Resolve(settings)
+	if err != nil {
+		return nil, err
+	}
+	var parts []inspect.Part
+	listed := map[string]bool{}
+	if client.Kind() == sdk.KindQuantizer {
+		q, err := p.quantizer(ctx, client, shape, values)
+		if err != nil {
+			return nil, err
+		}
+		for name, program := range q.Programs() {
+			if name != "evaluate" {
+				parts, listed[name] = append(parts, inspect.NewPart(name, program, shape)), true
+			}
+		}
+		passes, err := inspect.Passes(q, shape)
+		if err != nil {
+			return nil, err
+		}
+		parts, listed["backward"] = append(parts, passes...), p.backward
+	} else {
+		optimizer, err := client.Program(ctx, sdk.Tensor{Name: siteNames[sdk.RoleWeight], Role: sdk.TensorMatrix, Shape: shape, Values: values})
+		if err != nil {
+			return nil, err
+		}
+		if !optimizer.Accepts {
+			return nil, fmt.Errorf("%s is not for matrices of shape %v", client.Description().Name, shape)
+		}
+		for name, program := range optimizer.Programs() {
+			part := inspect.NewPart(name, program, shape)
+			part.Kernel, part.Text = "", nil // updates are compiled in another way
+			parts, listed[name] = append(parts, part), true
+		}
+	}
+	var list []programPart
+	rows := [][]string{{"program", "operations", "products", "bytes", "passes", "becomes"}}
+	number := func(v float64) string { return strconv.FormatFloat(v, 'g', 3, 64) }
+	for _, part := range parts {
+		one := programPart{Name: part.Name, Operations: part.Operations, Products: part.Products, Bytes: part.Bytes, Passes: part.Passes, Kernel: part.Kernel}
+		if listed[part.Name] {
+			one.Program = part.Program.String()
+		}
+		if p.kernel && part.Text != nil && (part.Name == "forward" || part.Name == "backward" && p.backward) {
+			one.Text = part.Text.Text
+		}
+		list = append(list, one)
+		rows = append(rows, []string{part.Name, number(part.Operations), number(part.Products), number(part.Bytes), fmt.Sprint(part.Passes), part.Kernel})
+	}
+	return &answer{list, func(w io.Writer) {
+		for _, part := range list {
+			fmt.Fprint(w, part.Program, part.Text)
+		}
+		fmt.Fprintf(w, "for each of the %d elements:\n", program.FloatType(shape...).Size())
+		table(w, rows)
+	}}, nil
+}
+
+func (p *programFlags) quantizer(ctx context.Context, client *plugin.Client, shape []int, values sdk.Values) (q spec.Quantizer, err error) {
+	role := sdk.Role(p.role)
+	site := sdk.Site{Role: role, Name: siteNames[role], Layers: 1, Shape: shape, Values: values}
+	if role != sdk.RoleWeight {
+		if site.Context = cmp.Or(p.context, shape[0]); site.Context < 1 || shape[0]%site.Context != 0 {
+			return q, usageError{fmt.Errorf("--context %d: want a number that divides the %d rows", p.context, shape[0])}
+		}
+	}
+	if slices.Contains([]sdk.Role{sdk.RoleKey, sdk.RoleValue, sdk.RoleQuery}, role) {
+		if site.Heads = p.heads; site.Heads < 1 || site.RowLen()%site.Heads != 0 {
+			return q, usageError{fmt.Errorf("--heads %d: want a number that divides the %d columns", p.heads, site.RowLen())}
+		}
+	}
+	q, err = client.Quantize(ctx, site)
+	if err == nil && p.evaluation {
+		q = q.ForEvaluation()
+	}
+	return q, err
+}
