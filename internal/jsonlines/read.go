@@ -8,13 +8,13 @@ package jsonlines
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"iter"
 	"os"
-	"slices"
 
 	"github.com/cage-qat/cage/internal/plainjson"
 	"github.com/cage-qat/cage/internal/vfs"
@@ -50,23 +50,20 @@ func Read[T any](path vfs.Path) iter.Seq2[Entry[T], error] {
 			yield(Entry[T]{}, err)
 			return
 		}
-		last, stopped := readLines(path, f, yield)
-		err = f.Close()
-		if stopped {
-			return
-		}
-		if err == nil {
-			err = last
-		}
-		if err != nil {
+		stopped := false
+		last := readLines(path, f, func(e Entry[T], err error) bool {
+			stopped = !yield(e, err)
+			return !stopped
+		})
+		if err := cmp.Or(f.Close(), last); err != nil && !stopped {
 			yield(Entry[T]{}, err)
 		}
 	}
 }
 
-// readLines yields the lines of a file. The last error, after which nothing follows, is returned; stopped says that no
-// more lines are wanted.
-func readLines[T any](path vfs.Path, file io.Reader, yield func(Entry[T], error) bool) (last error, stopped bool) {
+// readLines yields the lines of a file until no more are wanted. It returns the last error, after which nothing
+// follows.
+func readLines[T any](path vfs.Path, file io.Reader, yield func(Entry[T], error) bool) error {
 	in := bufio.NewReaderSize(file, 64<<10)
 	var text []byte
 	end := int64(0)
@@ -76,24 +73,28 @@ func readLines[T any](path vfs.Path, file io.Reader, yield func(Entry[T], error)
 		text, n, err = readLine(in, text[:0])
 		switch {
 		case errors.Is(err, io.EOF) && n == 0:
-			return nil, false
+			return nil
 		case errors.Is(err, io.EOF):
-			return &Error{path, number, ErrTorn}, false
+			return &Error{path, number, ErrTorn}
 		case err != nil:
-			return fmt.Errorf("%s: %w", path, err), false
+			return fmt.Errorf("%s: %w", path, err)
 		}
 		end += n
 		e := Entry[T]{Line: number, End: end}
 		if n > maxLine {
 			err = fmt.Errorf("is longer than %d bytes", maxLine)
 		} else {
-			err = decode(text[:n-1], &e.Value)
+			line := text[:n-1]
+			err = plainjson.Unmarshal(line, &e.Value)
+			if err == nil && !bytes.HasPrefix(bytes.TrimSpace(line), []byte{'{'}) {
+				err = fmt.Errorf("is %.60s, want a JSON object", line)
+			}
 		}
 		if err != nil {
 			err = &Error{path, number, err}
 		}
 		if !yield(e, err) {
-			return nil, true
+			return nil
 		}
 	}
 }
@@ -111,16 +112,6 @@ func readLine(in *bufio.Reader, text []byte) (line []byte, n int64, err error) {
 	}
 }
 
-func decode(text []byte, to any) error {
-	if err := plainjson.Unmarshal(text, to); err != nil {
-		return err
-	}
-	if !bytes.HasPrefix(bytes.TrimSpace(text), []byte{'{'}) {
-		return fmt.Errorf("is %.60s, want a JSON object", text)
-	}
-	return nil
-}
-
 // Encode writes a value as a line.
 func Encode(w io.Writer, value any) error {
 	enc := json.NewEncoder(w)
@@ -128,60 +119,33 @@ func Encode(w io.Writer, value any) error {
 	return enc.Encode(value)
 }
 
-// Backward yields the complete lines of the file at path, which may be growing, from the last to the first. They have
-// no line ends, and are valid only until the next one. An error comes last.
-func Backward(path vfs.Path) iter.Seq2[[]byte, error] {
-	return func(yield func([]byte, error) bool) {
-		f, err := path.Open()
-		if err != nil {
-			yield(nil, err)
-			return
-		}
-		defer f.Close()
-		if err := backward(f, yield); err != nil {
-			yield(nil, fmt.Errorf("%s: %w", path, err))
-		}
-	}
-}
-
-func backward(f vfs.File, yield func([]byte, error) bool) error {
-	from, err := f.Seek(0, io.SeekEnd)
+// Tail returns the complete lines in the last size bytes of the file at path, which may be growing, without their
+// ends. whole says that this is the whole file.
+func Tail(path vfs.Path, size int64) (lines [][]byte, whole bool, err error) {
+	f, err := path.Open()
 	if err != nil {
-		return err
+		return nil, false, err
 	}
-	var text []byte   // of the file, from there on
-	complete := false // whether text ends with the end of a line
-	for {
-		if end := bytes.LastIndexByte(text, '\n'); !complete && end >= 0 {
-			text, complete = text[:end+1], true
-		}
-		for complete && len(text) > 0 {
-			start := bytes.LastIndexByte(text[:len(text)-1], '\n') + 1
-			if start == 0 && from > 0 {
-				break // the line begins before the text
-			}
-			if !yield(text[start:len(text)-1], nil) {
-				return nil
-			}
-			text = text[:start]
-		}
-		if from == 0 {
-			return nil
-		}
-		if len(text) >= maxLine {
-			return fmt.Errorf("a line before byte %d is longer than %d bytes", from+int64(len(text)), maxLine)
-		}
-		n := min(from, max(16<<10, int64(len(text)))) // most files need one read
-		before := make([]byte, n)
-		from -= n
-		if read, err := f.ReadAt(before, from); err != nil {
-			if !errors.Is(err, io.EOF) {
-				return err
-			}
-			before, text, complete = before[:read], nil, false // the file was cut at this moment
-		}
-		text = slices.Concat(before, text)
+	defer f.Close()
+	end, err := f.Seek(0, io.SeekEnd)
+	if err != nil {
+		return nil, false, fmt.Errorf("%s: %w", path, err)
 	}
+	from := max(0, end-min(size, maxLine))
+	text := make([]byte, end-from)
+	n, err := f.ReadAt(text, from)
+	if err != nil && !errors.Is(err, io.EOF) { // at io.EOF the file was cut at this moment
+		return nil, false, fmt.Errorf("%s: %w", path, err)
+	}
+	lines = bytes.Split(text[:n], []byte{'\n'})
+	lines = lines[:len(lines)-1] // what follows the last end is no complete line
+	if from > 0 && len(lines) > 0 {
+		lines = lines[1:] // its beginning is missing
+	}
+	if len(lines) == 0 && from > 0 && size >= maxLine {
+		return nil, false, fmt.Errorf("%s: its last line is longer than %d bytes", path, maxLine)
+	}
+	return lines, from == 0, nil
 }
 
 // maxLine bounds a line in bytes, and so the memory that reading takes. The longest are records with

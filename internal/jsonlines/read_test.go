@@ -156,7 +156,7 @@ func TestDamage(t *testing.T) {
 	}
 }
 
-// FuzzRead: the ends of lines are where lines end, whether they are read forward or backward.
+// FuzzRead: the ends of lines are where lines end, whether they are read forward or from the end.
 func FuzzRead(f *testing.F) {
 	f.Add([]byte("{\"step\":1}\n{}\n"))
 	f.Add([]byte("{}\n{"))
@@ -177,51 +177,38 @@ func FuzzRead(f *testing.F) {
 		if torn != (int(end) < len(text)) || bytes.IndexByte(text[end:], '\n') >= 0 {
 			t.Errorf("lines of %q end at %d, torn %v", text, end, torn)
 		}
-		var back []string
-		for line, err := range jsonlines.Backward(path) {
-			if err != nil {
-				t.Fatal(err)
-			}
-			back = append(back, string(line)+"\n")
-		}
-		slices.Reverse(back)
-		if got := strings.Join(back, ""); got != string(text[:end]) {
-			t.Errorf("backward %q, want %q", got, text[:end])
+		lines, whole, err := jsonlines.Tail(path, int64(len(text)))
+		if got := string(bytes.Join(append(lines, nil), []byte{'\n'})); err != nil || !whole || got != string(text[:end]) {
+			t.Errorf("from the end %q, %v, want %q", got, err, text[:end])
 		}
 	})
 }
 
-// TestBackward: lines come whole, however long they are and however long the file is.
-func TestBackward(t *testing.T) {
+// TestTail: lines come whole, however long they are and however long the file is.
+func TestTail(t *testing.T) {
 	path := vfs.At(filepath.Join(t.TempDir(), "log.jsonl"))
-	var want []string
-	for i := range 400 {
-		want = append(want, strings.Repeat(string(rune('a'+i%26)), i*i*7%60_000))
-	}
-	put(t, path.Name, []byte(strings.Join(want, "\n")+"\nnot whole"))
-	var got []string
-	for line, err := range jsonlines.Backward(path) {
-		if err != nil {
-			t.Fatal(err)
+	put(t, path.Name, []byte("first\nsecond\nthird\nnot whole"))
+	for size, want := range map[int64][]string{
+		100: {"first", "second", "third"}, 27: {"second", "third"}, 22: {"third"}, 21: {"third"}, 10: nil, 3: nil,
+	} {
+		lines, whole, err := jsonlines.Tail(path, size)
+		var got []string
+		for _, line := range lines {
+			got = append(got, string(line))
 		}
-		got = append(got, string(line))
-	}
-	slices.Reverse(got)
-	if !slices.Equal(want, got) {
-		t.Errorf("%d lines, want %d, or others", len(got), len(want))
+		if err != nil || !slices.Equal(got, want) || whole != (size == 100) {
+			t.Errorf("%d bytes: %q, whole %v, %v, want %q", size, got, whole, err, want)
+		}
 	}
 	put(t, path.Name, nil)
 	if err := os.Truncate(path.Name, 256<<20); err != nil {
 		t.Fatal(err)
 	}
-	for line, err := range jsonlines.Backward(path) {
-		if err == nil || !strings.Contains(err.Error(), "longer than 67108864 bytes") {
-			t.Errorf("%d bytes without a line end: %v", len(line), err)
-		}
+	if _, _, err := jsonlines.Tail(path, 1<<40); err == nil || !strings.Contains(err.Error(), "longer than 67108864 bytes") {
+		t.Errorf("no line end: %v", err)
 	}
-	for _, err := range jsonlines.Backward(vfs.At(path.Name + ".none")) {
-		if !errors.Is(err, fs.ErrNotExist) {
-			t.Error(err)
-		}
+	put(t, path.Name, nil)
+	if lines, whole, err := jsonlines.Tail(path, 1); len(lines) > 0 || !whole || err != nil {
+		t.Errorf("an empty file: %q, %v, %v", lines, whole, err)
 	}
 }

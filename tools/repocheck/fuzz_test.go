@@ -20,7 +20,7 @@ import (
 var parsers = []struct{ what, pkg, targets string }{
 	{"configuration: TOML and --set", "host/train/config", "FuzzParse"},
 	{"study files, and what a study keeps of its cells", "host/study", "FuzzParse FuzzRead FuzzState"},
-	{"records, trajectories, samples and summaries of runs", "host/train/metrics", "FuzzNumbers FuzzParse FuzzResume FuzzSample FuzzSummary FuzzTrajectory"},
+	{"records, trajectories, samples and summaries of runs", "host/train/metrics", "FuzzParse FuzzResume FuzzSample FuzzSummary FuzzTrajectory"},
 	{"run directories, conditions of runs list --where", "host/train/rundir", "FuzzCondition FuzzOpen"},
 	{"provenance.json", "host/train/provenance", "FuzzProvenance"},
 	{"recorded programs in provenance.json", "host/train/build", "FuzzRecorded"},

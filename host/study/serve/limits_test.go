@@ -36,7 +36,7 @@ func TestManyNumbers(t *testing.T) {
 	for name, n := range map[string]int{"few": 63, "many": 64} {
 		var numbers []string
 		for i := range n {
-			numbers = append(numbers, fmt.Sprintf(`"x%d":1`, i))
+			numbers = append(numbers, fmt.Sprintf(`"a%d":1`, i))
 		}
 		put(t, root, name, "run.toml", "seed = 1\n")
 		put(t, root, name, "metrics.jsonl", fmt.Sprintf(`{"step":1,%s,"loss":2}`+"\n", strings.Join(numbers, ",")))

@@ -1,6 +1,7 @@
 package serve
 
 import (
+	"maps"
 	"math"
 	"slices"
 	"sync"
@@ -52,7 +53,6 @@ type runLog struct {
 	mu       sync.Mutex
 	follower jsonlines.Follower
 	curves   map[string]*curve
-	reader   metrics.NumberReader
 
 	texts   jsonlines.Follower
 	samples []metrics.Sample
@@ -78,31 +78,20 @@ func newRunLog(dir string) *runLog {
 
 // line adds a record. What is no record is passed over: a page shows what can be read.
 func (l *runLog) line(text []byte) {
-	step := -1
-	type measurement struct {
-		of *curve
-		x  float64
+	record := metrics.Numbers(text)
+	step, ok := record["step"]
+	if !ok || step < 0 {
+		return
 	}
-	var list []measurement
-	ok := l.reader.Each(text, func(weight, name []byte, x float64) {
-		switch {
-		case len(weight) > 0: // of a single tensor
-		case string(name) == "step":
-			step = int(x)
-		default:
-			c := l.curves[string(name)]
-			if c == nil && len(l.curves) < maxNames {
-				c = &curve{}
-				l.curves[string(name)] = c
-			}
-			if c != nil {
-				list = append(list, measurement{c, x})
-			}
+	delete(record, "step")
+	for _, name := range slices.Sorted(maps.Keys(record)) {
+		c := l.curves[name]
+		if c == nil && len(l.curves) < maxNames {
+			c = &curve{}
+			l.curves[name] = c
 		}
-	})
-	if ok && step >= 0 {
-		for _, m := range list {
-			m.of.add(step, m.x)
+		if c != nil {
+			c.add(int(step), record[name])
 		}
 	}
 }

@@ -130,7 +130,14 @@ func (k *Keeper) sort(entries []Entry) (kept int, old []vfs.Path, found []damage
 	for _, entry := range slices.Backward(entries) {
 		enough := kept >= k.keep
 		if enough && finite {
-			switch e := k.looks(entry.Path); {
+			e := error(nil)
+			if !k.intact[entry.Path.Name].unchanged() { // looks like a checkpoint, so far as its header says
+				var f *File
+				if f, e = Open(entry.Path); e == nil {
+					e = f.Close()
+				}
+			}
+			switch {
 			case e == nil:
 				old = append(old, entry.Path)
 			case errors.Is(e, ErrDamaged): // or no checkpoint at all
@@ -153,18 +160,6 @@ func (k *Keeper) sort(entries []Entry) (kept int, old []vfs.Path, found []damage
 		}
 	}
 	return kept, old, found, err
-}
-
-// looks fails if a file with the name of a checkpoint is none, so far as its header says.
-func (k *Keeper) looks(path vfs.Path) error {
-	if k.intact[path.Name].unchanged() {
-		return nil
-	}
-	f, err := Open(path)
-	if err != nil {
-		return err
-	}
-	return f.Close()
 }
 
 // orphans are the parts that no checkpoint consists of. What only has the name of a part is none.

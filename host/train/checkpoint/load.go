@@ -39,7 +39,15 @@ func Open(path vfs.Path) (*File, error) {
 		return nil, fmt.Errorf("load checkpoint: %w", err)
 	}
 	f := &File{files: []*safetensors.File{file}, State: State{Meta: file.Metadata()}}
-	f.Step, err = f.stepIn(path)
+	f.Step, err = strconv.Atoi(f.Meta[stepKey])
+	switch named, ok := stepOf(path.Base()); {
+	case f.Digest() == "":
+		err = fmt.Errorf("%w: %s: has no %s to verify its content with", ErrDamaged, path, safetensors.HeaderDigestKey)
+	case err != nil || f.Step < 0:
+		err = fmt.Errorf("%w: %s: metadata: step is %q, want a number of steps", ErrDamaged, path, f.Meta[stepKey])
+	case ok && named != f.Step:
+		err = fmt.Errorf("%w: %s: is named for step %d but holds step %d", ErrDamaged, path, named, f.Step)
+	}
 	if err == nil {
 		err = f.Meta.GetIf(finiteKey, &f.finite)
 	}
@@ -62,19 +70,6 @@ func Open(path vfs.Path) (*File, error) {
 		f.Tensors = append(f.Tensors, t)
 	}
 	return f, nil
-}
-
-func (f *File) stepIn(path vfs.Path) (int, error) {
-	step, err := strconv.Atoi(f.Meta[stepKey])
-	switch named, ok := stepOf(path.Base()); {
-	case f.Digest() == "":
-		return 0, fmt.Errorf("%w: %s: has no %s to verify its content with", ErrDamaged, path, safetensors.HeaderDigestKey)
-	case err != nil || step < 0:
-		return 0, fmt.Errorf("%w: %s: metadata: step is %q, want a number of steps", ErrDamaged, path, f.Meta[stepKey])
-	case ok && named != step:
-		return 0, fmt.Errorf("%w: %s: is named for step %d but holds step %d", ErrDamaged, path, named, step)
-	}
-	return step, nil
 }
 
 // Close closes the files.

@@ -30,19 +30,6 @@ type state struct {
 	recent            []metrics.Record // of different steps, at most window, the oldest first
 }
 
-func (s *state) add(r metrics.Record) {
-	s.last = r
-	if r.ValLoss != nil {
-		s.valLoss = r.ValLoss
-	}
-	if r.ErrorRel != nil {
-		s.errorRel = r.ErrorRel
-	}
-	if n := len(s.recent); n == 0 || s.recent[n-1].Step != r.Step {
-		s.recent = append(s.recent[max(0, n+1-window):], r)
-	}
-}
-
 // line shows the most important values first, as it is cut where the terminal ends.
 func (s *state) line() string {
 	r := s.last
@@ -89,16 +76,6 @@ func (s *state) line() string {
 
 // barColumns is the width of the bars.
 const barColumns = 24
-
-// live is the line with a bar, cut to width columns.
-func (s *state) live(width int) string {
-	share := 1.0
-	if s.total > 0 {
-		share = min(1, float64(s.last.Step)/float64(s.total))
-	}
-	bar := bar(int(share*barColumns), barColumns)
-	return truncate(fmt.Sprintf("%3d%% %s%s%s", int(share*100), bar, gap, s.line()), width)
-}
 
 // Width returns a function that returns the columns of out if it is a terminal that can be redrawn;
 // nil if it is not.

@@ -3,6 +3,7 @@ package console
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io"
 	"sync"
 	"time"
@@ -69,10 +70,22 @@ func (d *Run) Update(r metrics.Record) {
 		return
 	}
 	now := d.opts.Now()
-	d.state.add(r)
+	s := &d.state
+	s.last = r
+	if r.ValLoss != nil {
+		s.valLoss = r.ValLoss
+	}
+	if r.ErrorRel != nil {
+		s.errorRel = r.ErrorRel
+	}
+	if n := len(s.recent); n == 0 || s.recent[n-1].Step != r.Step {
+		s.recent = append(s.recent[max(0, n+1-window):], r)
+	}
 	d.stale = true
 	if d.opts.Width == nil {
-		if d.plainLineDue(r) {
+		// The first and the last record, each that completes an interval, and each evaluation.
+		every := max(1, d.opts.Every)
+		if d.shown == 0 || r.Step >= d.opts.Total || r.Step/every > d.shown/every || r.ValLoss != nil {
 			d.plainLine()
 		}
 		return
@@ -83,13 +96,6 @@ func (d *Run) Update(r metrics.Record) {
 	case d.drawn.IsZero() || now.Sub(d.drawn) >= redrawInterval:
 		d.draw("", now)
 	}
-}
-
-// plainLineDue reports whether a record is worth a line of its own: the first and
-// the last, each that completes an interval, and each with a validation loss.
-func (d *Run) plainLineDue(r metrics.Record) bool {
-	every := max(1, d.opts.Every)
-	return d.shown == 0 || r.Step >= d.opts.Total || r.Step/every > d.shown/every || r.ValLoss != nil
 }
 
 func (d *Run) plainLine() {
@@ -125,7 +131,12 @@ func (d *Run) draw(log string, now time.Time) {
 		text += eraseToEnd + log
 	}
 	// The last column stays free, where some terminals would wrap.
-	text += d.state.live(d.opts.Width()-1) + eraseToEnd
+	share := 1.0
+	if total := d.state.total; total > 0 {
+		share = min(1, float64(d.state.last.Step)/float64(total))
+	}
+	line := fmt.Sprintf("%3d%% %s%s%s", int(share*100), bar(int(share*barColumns), barColumns), gap, d.state.line())
+	text += truncate(line, d.opts.Width()-1) + eraseToEnd
 	d.write([]byte(text))
 	d.drawn, d.stale = now, false
 }

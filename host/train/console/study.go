@@ -48,7 +48,12 @@ func (d *Study) Watch(p Progress) {
 	defer d.mu.Unlock()
 	if d.width == nil {
 		if p.Ended != nil {
-			fmt.Fprintf(d.out, "%s%s%s\n", counter(p), gap, endLine(*p.Ended))
+			total := fmt.Sprint(p.Total)
+			text := fmt.Sprintf("[%*d/%s]", len(total), p.Done+p.Failed, total)
+			if p.Left > 0 {
+				text += gap + fmt.Sprintf("%6s left", duration(p.Left))
+			}
+			fmt.Fprintf(d.out, "%s%s%s\n", text, gap, endLine(*p.Ended))
 		}
 		return
 	}
@@ -56,7 +61,17 @@ func (d *Study) Watch(p Progress) {
 	if p.Ended != nil && p.Ended.Failed {
 		text += truncate(endLine(*p.Ended), width) + eraseToEnd + "\n"
 	}
-	fmt.Fprint(d.out, text+truncate(headline(p), width)+eraseToEnd)
+	line := bar(barColumns*p.Done/max(1, p.Total), barColumns) + gap + fmt.Sprintf("%d of %d cells done", p.Done, p.Total)
+	if p.Running > 0 {
+		line += gap + fmt.Sprintf("%d running", p.Running)
+	}
+	if p.Failed > 0 {
+		line += gap + fmt.Sprintf("%d failed", p.Failed)
+	}
+	if p.Left > 0 {
+		line += gap + duration(p.Left) + " left"
+	}
+	fmt.Fprint(d.out, text+truncate(line, width)+eraseToEnd)
 	d.drawn = true
 }
 
@@ -68,33 +83,6 @@ func (d *Study) Close() {
 		fmt.Fprintln(d.out)
 		d.drawn = false
 	}
-}
-
-func headline(p Progress) string {
-	filled := 0
-	if p.Total > 0 {
-		filled = barColumns * p.Done / p.Total
-	}
-	text := bar(filled, barColumns) + gap + fmt.Sprintf("%d of %d cells done", p.Done, p.Total)
-	if p.Running > 0 {
-		text += gap + fmt.Sprintf("%d running", p.Running)
-	}
-	if p.Failed > 0 {
-		text += gap + fmt.Sprintf("%d failed", p.Failed)
-	}
-	if p.Left > 0 {
-		text += gap + duration(p.Left) + " left"
-	}
-	return text
-}
-
-func counter(p Progress) string {
-	total := fmt.Sprint(p.Total)
-	text := fmt.Sprintf("[%*d/%s]", len(total), p.Done+p.Failed, total)
-	if p.Left > 0 {
-		text += gap + fmt.Sprintf("%6s left", duration(p.Left))
-	}
-	return text
 }
 
 func endLine(e Ended) string {

@@ -26,7 +26,9 @@ func costOf(p *program.Program) cost {
 	passes := transform.Interpret(p, slices.Repeat([]int{1}, len(p.Inputs)), func(_ program.ID, n *program.Node, args []int) int {
 		c.add(p, n)
 		at := slices.Max(append(args, 0))
-		if endsPass(p, n) {
+		info, _ := n.Op.Info()
+		whole := info.Class == program.ClassReduce || info.Class == program.ClassLinear || info.Class == program.ClassLinalg
+		if whole && p.TypeOf(n.Args[0]).Size() > 1 || n.Op == program.OpTranspose { // what follows needs another pass
 			at++
 		}
 		return at
@@ -37,16 +39,6 @@ func costOf(p *program.Program) cost {
 		}
 	}
 	return c
-}
-
-// endsPass reports whether what follows the node needs another pass.
-func endsPass(p *program.Program, n *program.Node) bool {
-	info, _ := n.Op.Info()
-	switch info.Class {
-	case program.ClassReduce, program.ClassLinear, program.ClassLinalg:
-		return p.TypeOf(n.Args[0]).Size() > 1
-	}
-	return n.Op == program.OpTranspose
 }
 
 func (c *cost) add(p *program.Program, n *program.Node) {

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io/fs"
 	"iter"
+	"slices"
 
 	"github.com/cage-qat/cage/internal/jsonlines"
 	"github.com/cage-qat/cage/internal/plainjson"
@@ -169,19 +170,23 @@ func entries[E Entry](path vfs.Path) iter.Seq2[jsonlines.Entry[E], error] {
 // Last returns the last complete record of the metrics.jsonl at path, which may be
 // growing. There is none if the file does not exist or has no record.
 func Last(path vfs.Path) (r Record, ok bool, err error) {
-	for line, err := range jsonlines.Backward(path) {
-		if errors.Is(err, fs.ErrNotExist) {
+	for size := int64(64 << 10); ; size *= 8 {
+		lines, whole, err := jsonlines.Tail(path, size)
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			return r, false, nil
+		case err != nil:
+			return r, false, fmt.Errorf("metrics: %w", err)
+		case len(lines) == 0 && !whole:
+			continue // its last line is longer
+		case len(lines) == 0:
 			return r, false, nil
 		}
-		if err != nil {
-			return r, false, fmt.Errorf("metrics: %w", err)
-		}
-		if err := plainjson.Unmarshal(line, &r); err != nil {
+		if err := plainjson.Unmarshal(lines[len(lines)-1], &r); err != nil {
 			return Record{}, false, fmt.Errorf("metrics: %s: the last record: %w", path, err)
 		}
 		return r, true, nil
 	}
-	return r, false, nil
 }
 
 // evaluationBytes are looked through for the newest evaluation: thousands of records without measures of weights.
@@ -189,17 +194,14 @@ const evaluationBytes = 1 << 20
 
 // LastEvaluation returns the newest record with a validation loss, searching the end of the metrics.jsonl at path.
 func LastEvaluation(path vfs.Path) (r Record, ok bool, err error) {
-	searched := 0
-	for line, err := range jsonlines.Backward(path) {
-		if errors.Is(err, fs.ErrNotExist) {
-			return r, false, nil
-		}
-		if err != nil {
-			return r, false, fmt.Errorf("metrics: %w", err)
-		}
-		if searched += len(line) + 1; searched > evaluationBytes {
-			break
-		}
+	lines, _, err := jsonlines.Tail(path, evaluationBytes)
+	if errors.Is(err, fs.ErrNotExist) {
+		return r, false, nil
+	}
+	if err != nil {
+		return r, false, fmt.Errorf("metrics: %w", err)
+	}
+	for _, line := range slices.Backward(lines) {
 		if bytes.Contains(line, []byte(`"val_loss":`)) {
 			ok = json.Unmarshal(line, &r) == nil && r.ValLoss != nil
 			return r, ok, nil

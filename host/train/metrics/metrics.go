@@ -302,13 +302,7 @@ func ReadNumbers(path vfs.Path) (numbers map[string]float64, completed bool, err
 	} else if err != nil {
 		return nil, false, err
 	}
-	numbers = map[string]float64{}
-	for name, raw := range fields {
-		var n Number
-		if n.UnmarshalJSON(raw) == nil {
-			numbers[name] = float64(n)
-		}
-	}
+	numbers = numbersOf(fields)
 	var counts map[string]int64
 	if raw := fields["counts"]; raw != nil && json.Unmarshal(raw, &counts) == nil {
 		for name, n := range counts {
@@ -316,4 +310,25 @@ func ReadNumbers(path vfs.Path) (numbers map[string]float64, completed bool, err
 		}
 	}
 	return numbers, string(fields["completed"]) == "true", nil
+}
+
+func numbersOf(fields map[string]json.RawMessage) map[string]float64 {
+	numbers := map[string]float64{}
+	for name, raw := range fields {
+		var n Number
+		if n.UnmarshalJSON(raw) == nil {
+			numbers[name] = float64(n)
+		}
+	}
+	return numbers
+}
+
+// Numbers returns the numbers in a line of metrics.jsonl by their names, without those of single
+// weights; nil for a line that is no record.
+func Numbers(line []byte) map[string]float64 {
+	var fields map[string]json.RawMessage
+	if json.Unmarshal(line, &fields) != nil {
+		return nil
+	}
+	return numbersOf(fields)
 }

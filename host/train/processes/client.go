@@ -61,7 +61,14 @@ func (g *Group) attend(ctx context.Context) error {
 			refused = time.Now()
 		}
 		if time.Since(refused) > visible {
-			err = g.report(lasting, failed)
+			word := g.word()
+			word.Failure = failed.Error()
+			_, err = g.rpc.Unseen(metadata.AppendToOutgoingContext(lasting, runKey, g.run.Digest), word)
+			if code := status.Code(err); code == codes.Unauthenticated || code == codes.OK {
+				err = status.Errorf(codes.FailedPrecondition,
+					"%s cannot read the token of process 0 at %s, which also has another configuration: %v. %s",
+					g.name(g.place.Rank, g.host), g.place.Address, failed, advice)
+			}
 			break
 		}
 		select {
@@ -142,19 +149,6 @@ func (g *Group) enter(ctx context.Context) (wire.Processes_AttendClient, error) 
 // word is what this process says of itself.
 func (g *Group) word() *wire.Word {
 	return &wire.Word{Rank: int32(g.place.Rank), Size: int32(g.place.Size), Host: g.host}
-}
-
-// report tells process 0 that this process cannot read the token, and why. It returns the error of all.
-func (g *Group) report(ctx context.Context, failed error) error {
-	word := g.word()
-	word.Failure = failed.Error()
-	_, err := g.rpc.Unseen(metadata.AppendToOutgoingContext(ctx, runKey, g.run.Digest), word)
-	if code := status.Code(err); code != codes.Unauthenticated && code != codes.OK {
-		return err
-	}
-	return status.Errorf(codes.FailedPrecondition,
-		"%s cannot read the token of process 0 at %s, which also has another configuration: %v. %s",
-		g.name(g.place.Rank, g.host), g.place.Address, failed, advice)
 }
 
 // advice is what to do about run directories that differ.

@@ -63,21 +63,17 @@ func Find(source string, getenv func(string) string) (Place, error) {
 	if e.err != nil {
 		return p, e.err
 	}
-	return p, p.check(source)
-}
-
-func (p Place) check(source string) error {
 	host, port, err := net.SplitHostPort(p.Address)
 	n, wrong := strconv.Atoi(port)
 	switch {
 	case p.Size < 1 || p.Size > maxProcesses:
-		return fmt.Errorf("processes %q: %d processes: want 1 to %d", source, p.Size, maxProcesses)
+		err = fmt.Errorf("processes %q: %d processes: want 1 to %d", source, p.Size, maxProcesses)
 	case p.Rank < 0 || p.Rank >= p.Size:
-		return fmt.Errorf("processes %q: process %d of %d: they are counted from 0", source, p.Rank, p.Size)
+		err = fmt.Errorf("processes %q: process %d of %d: they are counted from 0", source, p.Rank, p.Size)
 	case err != nil || host == "" || safetext.Line(host) != host || wrong != nil || n < 1 || n > 65535:
-		return fmt.Errorf("processes %q: process 0 is at %q: want HOST:PORT", source, p.Address)
+		err = fmt.Errorf("processes %q: process 0 is at %q: want HOST:PORT", source, p.Address)
 	}
-	return nil
+	return p, err
 }
 
 // environment reads variables and keeps the first thing that is wrong.
@@ -141,19 +137,6 @@ var ranges = regexp.MustCompile(`\[([^],-]*)[^]]*\]`)
 
 // firstNode is the first host of a list of Slurm's, such as "rack[1-2]node[007-012,020],login".
 func firstNode(list string) string {
-	depth := 0
-	for i, c := range list {
-		switch c {
-		case '[':
-			depth++
-		case ']':
-			depth--
-		case ',':
-			if depth == 0 {
-				list = list[:i]
-				return ranges.ReplaceAllString(list, "$1")
-			}
-		}
-	}
-	return ranges.ReplaceAllString(list, "$1")
+	first, _, _ := strings.Cut(ranges.ReplaceAllString(list, "$1"), ",")
+	return first
 }

@@ -136,10 +136,6 @@ func stampOf(path string) stamp {
 // stamps are those of a run's files. The records of a run that is done do not count.
 type stamps struct{ Config, Summary, Metrics stamp }
 
-func (s stamps) modified() time.Time {
-	return time.Unix(0, max(s.Config.Time, s.Summary.Time, s.Metrics.Time))
-}
-
 // stampsOf is false for a directory that is not a run's. known is what was read of it before.
 func stampsOf(dir string, known entry) (s stamps, ok bool) {
 	d := At(dir)
@@ -162,7 +158,7 @@ func read(dir string, s stamps) entry {
 	if r.State == Done {
 		s.Metrics = stamp{}
 	}
-	r.Modified = s.modified()
+	r.Modified = time.Unix(0, max(s.Config.Time, s.Summary.Time, s.Metrics.Time))
 	return entry{r, s}
 }
 
@@ -196,50 +192,35 @@ func (r *Run) read() error {
 	}
 	if completed {
 		r.State = Done
-	} else if err := r.readStop(); err != nil {
-		return err
 	} else {
+		summary, err := metrics.ReadSummary(At(r.Dir).Summary())
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		switch summary.Stopped {
+		case metrics.Diverged:
+			r.State, r.Err = Diverged, summary.Error
+		case metrics.Failed:
+			r.State, r.Err = Failed, summary.Error
+		}
 		newest, err := lastNumbers(At(r.Dir).Metrics())
 		if err != nil {
 			return err
 		}
-		numbers = newer(numbers, newest)
+		// Where both have a number, that of the later step counts: records need not be of the last
+		// step, and a run may have gone on since its summary.
+		first, second := numbers, newest
+		if numbers["steps"] >= newest["steps"] {
+			first, second = newest, numbers
+		}
+		numbers = map[string]float64{}
+		maps.Copy(numbers, first)
+		maps.Copy(numbers, second)
 	}
 	for _, name := range slices.Sorted(maps.Keys(numbers)) {
 		r.results = append(r.results, Result{name, numbers[name]})
 	}
 	return nil
-}
-
-// readStop takes from the summary of a run that is not complete why it ended.
-func (r *Run) readStop() error {
-	summary, err := metrics.ReadSummary(At(r.Dir).Summary())
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	switch summary.Stopped {
-	case metrics.Diverged:
-		r.State, r.Err = Diverged, summary.Error
-	case metrics.Failed:
-		r.State, r.Err = Failed, summary.Error
-	}
-	return nil
-}
-
-// newer are the numbers of a summary and of the newest records. Where both have one, that of the later step counts:
-// records need not be of the last step, and a run may have gone on since its summary.
-func newer(summary, records map[string]float64) map[string]float64 {
-	first, second := summary, records
-	if summary["steps"] >= records["steps"] {
-		first, second = records, summary
-	}
-	out := map[string]float64{}
-	maps.Copy(out, first)
-	maps.Copy(out, second)
-	return out
 }
 
 // sharedNumbers are the numbers that mean the same in records and in summaries.

@@ -94,8 +94,15 @@ func (r *Run) Lookup(name string) (text string, ok bool) {
 		return strconv.FormatFloat(x, 'g', -1, 64), true
 	}
 	value, ok := r.entry(name)
-	if rest, quantizer := strings.CutPrefix(name, "quantizer."); !ok && quantizer {
-		value, ok = r.shared(rest)
+	if rest, quantizer := strings.CutPrefix(name, "quantizer."); !ok && quantizer { // of both roles
+		weights, ofWeights := r.entry("quantizer.weights." + rest)
+		activations, ofActivations := r.entry("quantizer.activations." + rest)
+		switch {
+		case ofWeights && (!ofActivations || weights == activations):
+			value, ok = weights, true
+		case ofActivations && !ofWeights:
+			value, ok = activations, true
+		}
 	}
 	return plain(value), ok
 }
@@ -106,19 +113,6 @@ func (r *Run) entry(key string) (value string, ok bool) {
 		return "", false
 	}
 	return r.config[i].Value, true
-}
-
-// shared is a key of both quantizers.
-func (r *Run) shared(key string) (value string, ok bool) {
-	weights, ofWeights := r.entry("quantizer.weights." + key)
-	activations, ofActivations := r.entry("quantizer.activations." + key)
-	switch {
-	case ofWeights && (!ofActivations || weights == activations):
-		return weights, true
-	case ofActivations && !ofWeights:
-		return activations, true
-	}
-	return "", false
 }
 
 // plain is a TOML value without the quotes of a string.
@@ -254,28 +248,27 @@ func Filter(list []*Run, conditions []Condition) []*Run {
 // Runs that have nothing under that name, or NaN, come last.
 func Sort(list []*Run, by string) {
 	name, descending := strings.CutPrefix(by, "-")
+	rank := func(text string, ok bool) int {
+		switch {
+		case !ok:
+			return 2
+		case text == "NaN":
+			return 1
+		}
+		return 0
+	}
 	slices.SortStableFunc(list, func(a, b *Run) int {
 		x, okX := a.Lookup(name)
 		y, okY := b.Lookup(name)
-		if !okX || !okY {
-			return cmp.Compare(rank(okX), rank(okY))
+		if last := cmp.Compare(rank(x, okX), rank(y, okY)); last != 0 || !okX {
+			return last
 		}
-		order, comparable := compare(x, y)
-		if !comparable {
-			return cmp.Compare(rank(x != "NaN"), rank(y != "NaN"))
-		}
+		order, _ := compare(x, y)
 		if descending {
 			return -order
 		}
 		return order
 	})
-}
-
-func rank(first bool) int {
-	if first {
-		return 0
-	}
-	return 1
 }
 
 // Has reports whether any of the runs has something under that name, or will have it when

@@ -160,9 +160,18 @@ const (
 // further ones in [tokenizer.TemplateFolder].
 func ReadFiles(files map[string][]byte, folder vfs.Path, names []string) error {
 	if slices.Contains(names, tokenizer.TemplateFile) {
-		more, err := furtherTemplates(folder)
-		if err != nil {
+		entries, err := folder.Join(tokenizer.TemplateFolder).ReadDir()
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
+		}
+		var more []string
+		for _, e := range entries {
+			if filepath.Ext(e.Name()) == filepath.Ext(tokenizer.TemplateFile) {
+				more = append(more, path.Join(tokenizer.TemplateFolder, e.Name()))
+			}
+		}
+		if len(more) > maxTemplates {
+			return fmt.Errorf("%s has %d templates of conversations, want at most %d", folder.Join(tokenizer.TemplateFolder), len(more), maxTemplates)
 		}
 		names = slices.Concat(names, more)
 	}
@@ -180,20 +189,4 @@ func ReadFiles(files map[string][]byte, folder vfs.Path, names []string) error {
 		files[name] = content
 	}
 	return nil
-}
-
-func furtherTemplates(folder vfs.Path) (names []string, err error) {
-	entries, err := folder.Join(tokenizer.TemplateFolder).ReadDir()
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, err
-	}
-	for _, e := range entries {
-		if filepath.Ext(e.Name()) == filepath.Ext(tokenizer.TemplateFile) {
-			names = append(names, path.Join(tokenizer.TemplateFolder, e.Name()))
-		}
-	}
-	if len(names) > maxTemplates {
-		return nil, fmt.Errorf("%s has %d templates of conversations, want at most %d", folder.Join(tokenizer.TemplateFolder), len(names), maxTemplates)
-	}
-	return names, nil
 }
