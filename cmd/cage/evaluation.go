@@ -68,7 +68,7 @@ func newEval() *cobra.Command {
 	cmd.Flags().IntVar(&f.step, "step", 0, "evaluate the checkpoint of this step instead of the newest")
 	quantizer.addReplacement(cmd.Flags())
 	f.add(cmd)
-	cmd.AddCommand(newEvalRescore(), newEvalCompare())
+	cmd.AddCommand(newEvalCompare())
 	return withAnswer(cmd, func(cmd *cobra.Command, args []string) (*answer, error) {
 		watchParent(f.parentPipe)
 		var err error
@@ -250,25 +250,6 @@ func taskProgress(cmd *cobra.Command, name string) func(done, of int) {
 		left := time.Duration(float64(time.Since(begun)) * float64(of-done) / float64(done-first))
 		newLogger(cmd).Info(fmt.Sprintf("%s: %d of %d answers, %s left", name, done, of, left.Round(time.Second)))
 	}
-}
-
-func newEvalRescore() *cobra.Command {
-	var own []string
-	cmd := &cobra.Command{
-		Use:   "rescore DIR",
-		Short: "Judge the answers of an evaluation again, without a model",
-		Long: `Judge the answers in DIR, the --out of an evaluation of tasks, again: after a task's
-filters or metrics have changed. No model is needed, and no file is changed.`,
-		Args: exactly(1, "one --out of an evaluation"),
-	}
-	ownTasks(cmd, &own)
-	return withAnswer(cmd, func(_ *cobra.Command, args []string) (*answer, error) {
-		list, err := loadSamples(args[0], own)
-		if err != nil {
-			return nil, err
-		}
-		return &answer{tasks.Summarize(list, nil), func(w io.Writer) { table(w, tasks.Table(list)) }}, nil
-	})
 }
 
 func newEvalCompare() *cobra.Command {

@@ -33,14 +33,12 @@ const bufferSize = 1 << 20
 // renamed; then the directory is synced, so that the new name survives a loss of power,
 // too. If write returns an error, the file at path stays as it was, and that error is
 // returned, wrapped.
-func Write(path vfs.Path, write func(w io.Writer) error) error {
-	if err := replace(path, write); err != nil {
-		return fmt.Errorf("write %s: %w", path, err)
-	}
-	return nil
-}
-
-func replace(path vfs.Path, write func(w io.Writer) error) (err error) {
+func Write(path vfs.Path, write func(w io.Writer) error) (err error) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("write %s: %w", path, err)
+		}
+	}()
 	f, err := Create(path)
 	if err != nil {
 		return err

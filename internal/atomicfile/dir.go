@@ -12,7 +12,7 @@ import (
 	"fmt"
 	"io/fs"
 	"path/filepath"
-	"strings"
+	"slices"
 
 	"github.com/cage-qat/cage/internal/vfs"
 )
@@ -43,8 +43,14 @@ func WriteDir(to vfs.Path, fill func(dir vfs.Path) error) error {
 	if err == nil {
 		err = fill(dir)
 	}
-	if err != nil {
-		return errors.Join(err, discard(dir), lock.Unlock())
+	if err != nil { // the mark goes when everything else is gone for good: what is left has it
+		for _, do := range []func() error{func() error { return empty(dir) }, dir.SyncDir, mark.Remove, dir.RemoveDir} {
+			if failed := do(); failed != nil {
+				err = errors.Join(err, failed)
+				break
+			}
+		}
+		return errors.Join(err, lock.Unlock())
 	}
 	// The mark stays until the directory has its name for good: without it, a directory that was left could not be replaced.
 	// So does its lock: another process would empty the directory under the name that it still has.
@@ -96,39 +102,20 @@ func replaceable(dir vfs.Path) error {
 		what = "a symbolic link"
 	case info.IsDir():
 		list, err := dir.ReadDir()
-		if err != nil || len(list) == 0 || marked(list) {
+		if err != nil || len(list) == 0 || slices.ContainsFunc(list, isMark) {
 			return err
 		}
-		what = "a directory with " + names(list) + ", and without " + Mark + ", which marks what cage left when it was stopped"
+		what = "a directory without " + Mark + ", which marks what cage left when it was stopped"
 	}
 	return fmt.Errorf("%s is in the way. It is %s. Move it away, or choose another --out", dir, what)
 }
 
-func marked(list []fs.DirEntry) bool {
-	for _, e := range list {
-		if e.Name() == Mark && e.Type().IsRegular() {
-			return true
-		}
-	}
-	return false
-}
-
-func names(list []fs.DirEntry) string {
-	const most = 3
-	var first []string
-	for _, e := range list[:min(most, len(list))] {
-		first = append(first, e.Name())
-	}
-	if more := len(list) - most; more > 0 {
-		first = append(first, fmt.Sprintf("%d more", more))
-	}
-	return strings.Join(first, ", ")
-}
+func isMark(e fs.DirEntry) bool { return e.Name() == Mark && e.Type().IsRegular() }
 
 // unmark removes the mark of a directory whose writer was killed after the renaming: it is complete.
 func unmark(to vfs.Path) error {
 	list, err := to.ReadDir()
-	if err != nil || !marked(list) {
+	if err != nil || !slices.ContainsFunc(list, isMark) {
 		return nil // a file, or somebody else's
 	}
 	mark := to.Join(Mark)
@@ -136,16 +123,6 @@ func unmark(to vfs.Path) error {
 		return err
 	}
 	return mark.Remove()
-}
-
-// discard removes a directory. Its mark goes when everything else is gone for good: what is left has it.
-func discard(dir vfs.Path) error {
-	for _, do := range []func() error{func() error { return empty(dir) }, dir.SyncDir, dir.Join(Mark).Remove, dir.RemoveDir} {
-		if err := do(); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // empty removes all that is in a directory, but for the mark.

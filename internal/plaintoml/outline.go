@@ -100,19 +100,6 @@ func (o *outline) quoted() string {
 	return o.take(end)
 }
 
-func (o *outline) part() (part string, ok bool) {
-	if o.text != "" && (o.text[0] == '"' || o.text[0] == '\'') {
-		var decoded struct{ Part string }
-		_, err := toml.Decode("Part = "+o.quoted(), &decoded)
-		return decoded.Part, err == nil
-	}
-	end := strings.IndexAny(o.text, " \t\r\n.=[]{},#\"'")
-	if end < 0 {
-		end = len(o.text)
-	}
-	return o.take(end), end > 0
-}
-
 // key takes a dotted key, records every prefix of it at its first mention, and returns the
 // whole. A key that goes through an array of tables means the last of these so far;
 // array adds one.
@@ -121,7 +108,18 @@ func (o *outline) key(at location, array bool) location {
 	for {
 		o.space()
 		at.line = o.line
-		part, ok := o.part()
+		part, ok := "", false
+		if strings.HasPrefix(o.text, `"`) || strings.HasPrefix(o.text, "'") {
+			var decoded struct{ Part string }
+			_, err := toml.Decode("Part = "+o.quoted(), &decoded)
+			part, ok = decoded.Part, err == nil
+		} else {
+			end := strings.IndexAny(o.text, " \t\r\n.=[]{},#\"'")
+			if end < 0 {
+				end = len(o.text)
+			}
+			part, ok = o.take(end), end > 0
+		}
 		if !ok {
 			o.text = ""
 			return at
@@ -175,7 +173,16 @@ func (o *outline) value(at location, depth int) {
 	case depth > maxDepth:
 		o.tooDeep(at.line)
 	case o.accept("["):
-		o.array(at, depth)
+		i := 0
+		for o.space(); o.text != "" && !o.accept("]"); o.separator("]") {
+			element := location{key: at.key, name: Indexed(at.name, i), line: at.line}
+			if strings.HasPrefix(o.text, "{") {
+				element.line = o.line
+				o.mention(element)
+			}
+			o.value(element, depth+1)
+			i++
+		}
 	case o.accept("{"):
 		for o.space(); o.text != "" && !o.accept("}"); o.separator("}") {
 			o.keyValue(at)
@@ -188,19 +195,6 @@ func (o *outline) value(at location, depth int) {
 			end = len(o.text)
 		}
 		o.doc.scalars[at.name] = strings.TrimSpace(o.take(end))
-	}
-}
-
-func (o *outline) array(at location, depth int) {
-	i := 0
-	for o.space(); o.text != "" && !o.accept("]"); o.separator("]") {
-		element := location{key: at.key, name: Indexed(at.name, i), line: at.line}
-		if strings.HasPrefix(o.text, "{") {
-			element.line = o.line
-			o.mention(element)
-		}
-		o.value(element, depth+1)
-		i++
 	}
 }
 

@@ -46,7 +46,10 @@ func (d *Document) Override(text string) *Error {
 	doc, problem := parse(name, []byte(plain))
 	if problem != nil {
 		if strings.Contains(problem.Hint, "quotes") {
-			problem.Hint = overrideHint(key, value)
+			problem.Hint = "want a TOML value"
+			if !strings.ContainsAny(value, "\"'[]{}\n") {
+				problem.Hint += fmt.Sprintf(`; a string needs quotes: --set '%s="%s"'`, oneLine(key), oneLine(value))
+			}
 		}
 		return fail(problem)
 	}
@@ -59,13 +62,6 @@ func (d *Document) Override(text string) *Error {
 		return fail(problem)
 	}
 	return nil
-}
-
-func overrideHint(key, value string) string {
-	if strings.ContainsAny(value, "\"'[]{}\n") {
-		return "want a TOML value"
-	}
-	return fmt.Sprintf(`want a TOML value; a string needs quotes: --set '%s="%s"'`, oneLine(key), oneLine(value))
 }
 
 // put sets a value in the tree and makes the tables on the way. A value that stands where
@@ -83,7 +79,13 @@ func (d *Document) put(path []step, value any, from place) *Error {
 			}
 			name = Indexed(name, s.index)
 			if last {
-				return d.replace(next, value, name, from)
+				table, ok := value.(map[string]any)
+				if !ok {
+					return &Error{Msg: "found " + schema.Describe(value), Hint: "want a table in braces, or " + name + ".KEY=VALUE"}
+				}
+				clear(next)
+				maps.Copy(next, table)
+				break
 			}
 			tree = next
 			continue
@@ -129,19 +131,6 @@ func (d *Document) element(tree map[string]any, s step, name string, from place)
 	}
 	tree[s.key] = list
 	return list[s.index], nil
-}
-
-func (d *Document) replace(element map[string]any, value any, name string, from place) *Error {
-	table, ok := value.(map[string]any)
-	if !ok {
-		return &Error{Msg: "found " + schema.Describe(value), Hint: "want a table in braces, or " + name + ".KEY=VALUE"}
-	}
-	clear(element)
-	for key, v := range table {
-		element[key] = v
-	}
-	d.moved(name, from)
-	return nil
 }
 
 // step is one part of the key of an override.

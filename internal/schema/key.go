@@ -186,8 +186,14 @@ func (k Key) Read(raw any) (found, hint string) {
 		return "", ""
 	}
 	found, hint = "found "+Describe(raw), "want "+k.Wants()
-	if bad := k.firstBad(raw); bad != nil {
-		raw, found = bad, found+" with "+Describe(bad)
+	if list, isList := raw.([]any); isList && (k.Type() == Texts || k.Type() == Numbers || k.Type() == Integers) {
+		for _, e := range list {
+			_, nested := e.([]any)
+			if _, ok := k.Accept(e); nested || !ok {
+				raw, found = e, found+" with "+Describe(e)
+				break
+			}
+		}
 	}
 	if s, isText := raw.(string); isText && len(k.Is.Words) > 2 {
 		if near := DidYouMean(s, k.Is.Words); near != "" {
@@ -195,22 +201,6 @@ func (k Key) Read(raw any) (found, hint string) {
 		}
 	}
 	return found, hint
-}
-
-// firstBad returns the first element of an array that makes it wrong for a key that takes
-// an array, nil for none.
-func (k Key) firstBad(raw any) any {
-	list, isList := raw.([]any)
-	if k.Type() != Texts && k.Type() != Numbers && k.Type() != Integers || !isList {
-		return nil
-	}
-	for _, e := range list {
-		_, nested := e.([]any)
-		if _, ok := k.Accept(e); nested || !ok {
-			return e
-		}
-	}
-	return nil
 }
 
 // number is a finite float, or an integer as a float.
@@ -272,7 +262,10 @@ func Arguments(keys []Key) (args []string) {
 		case []string:
 			values = nil
 			for _, text := range list {
-				values = append(values, element(text))
+				if strings.ContainsAny(text, "\",\n") { // as flags take one element of a list
+					text = `"` + strings.ReplaceAll(text, `"`, `""`) + `"`
+				}
+				values = append(values, text)
 			}
 		case []int:
 			values = nil
@@ -285,14 +278,6 @@ func Arguments(keys []Key) (args []string) {
 		}
 	}
 	return args
-}
-
-// element writes a text as the one element of a list, as flags take them.
-func element(text string) string {
-	if !strings.ContainsAny(text, "\",\n") {
-		return text
-	}
-	return `"` + strings.ReplaceAll(text, `"`, `""`) + `"`
 }
 
 // Problem describes a key whose value does not fit those of other keys.

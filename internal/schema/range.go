@@ -111,11 +111,9 @@ func Matching(text string, pattern *regexp.Regexp) Range {
 	return Range{text: text, holds: func(v any) bool { return pattern.MatchString(v.(string)) }}
 }
 
-var hexHash = regexp.MustCompile(`^([0-9a-f]{64})?$`)
-
 // Hash returns the range of SHA-256 hashes and the empty string.
 func Hash() Range {
-	return Matching("of 64 hexadecimal digits in lower case, or empty", hexHash)
+	return Matching("of 64 hexadecimal digits in lower case, or empty", regexp.MustCompile(`^([0-9a-f]{64})?$`))
 }
 
 // Finite reports whether a number is neither NaN nor infinite.

@@ -256,7 +256,15 @@ func (d *decoder) readPlugin(t table, values map[string]any) *Plugin {
 		}
 	})
 	slices.Sort(params)
-	d.missingKeys(t, params)
+	selecting, hint := []string{"match", "roles"}, `want match, roles or both, such as roles = "head"; match = "*" is all parameters`
+	if t.key("layers") != nil {
+		selecting, hint = []string{"match", "layers", "from", "to"}, `want match, layers, from or to, such as layers = [0, -1]; match = "*" is everything`
+	}
+	if (t.key("roles") != nil || t.key("layers") != nil) && !slices.ContainsFunc(selecting, func(key string) bool {
+		return d.Given(t.path(key))
+	}) && !slices.ContainsFunc(selecting, func(key string) bool { return d.misspelt(t, key, params) }) {
+		d.Report(t.name, "selects nothing", hint)
+	}
 	d.checkPluginNamed(t, values, params)
 	if p.Name == "" || p.Name == noPlugin {
 		return nil
@@ -279,22 +287,6 @@ func (d *decoder) readPlugin(t table, values map[string]any) *Plugin {
 		p.Params[name] = values[name]
 	}
 	return p
-}
-
-func (d *decoder) missingKeys(t table, params []string) {
-	given := func(name string) bool { return d.Given(t.path(name)) }
-	var selecting []string
-	hint := `want match, roles or both, such as roles = "head"; match = "*" is all parameters`
-	switch {
-	case t.key("roles") != nil:
-		selecting = []string{"match", "roles"}
-	case t.key("layers") != nil:
-		selecting, hint = []string{"match", "layers", "from", "to"}, `want match, layers, from or to, such as layers = [0, -1]; match = "*" is everything`
-	}
-	if selecting == nil || slices.ContainsFunc(selecting, given) || slices.ContainsFunc(selecting, func(key string) bool { return d.misspelt(t, key, params) }) {
-		return
-	}
-	d.Report(t.name, "selects nothing", hint)
 }
 
 // misspelt reports the parameter that was probably meant to be the key, if any.

@@ -15,23 +15,43 @@ import (
 // rule is skipped when one of its keys has a problem already.
 func (d *decoder) relations() {
 	d.foreignKeys()
-	d.quantizedWeights()
+	// A method needs weights that it could act on. A run that trains nothing may name it: cage quantize once wrote such.
+	if !d.cfg.untrained && d.cfg.Method.Name != cage.NameCAGE && d.cfg.Method.Name != cage.NameOff &&
+		!d.cfg.Quantizer.quantizesWeights() && d.Good("method", "method.name") && !d.Bad("quantizer") {
+		d.Report("method.name", fmt.Sprintf("found the string %q, but no weight is quantized", d.cfg.Method.Name),
+			"want a [quantizer.weights], with which the run is evaluated")
+	}
 	if d.Good("model.kind") {
 		d.problems(d.cfg.Model.Check())
 	}
 	if d.cfg.untrained {
-		d.refuseTraining()
+		for _, name := range []string{"data", "schedule", distillationTable} {
+			if d.raw(name) != nil && d.cfg.trains(name) {
+				d.Report(d.Placed(name), "found with train.steps = 0, with which nothing is trained", "leave it out, or give steps")
+			}
+		}
 	} else if p, found := d.cfg.Schedule.Problem(d.cfg.Train.Steps); found {
 		d.problems(schema.Problems{p})
 	}
 	d.problems(d.cfg.Train.averageProblems())
 	d.problems(d.cfg.Method.Check())
 	d.problems(d.cfg.Device.check(d.cfg.Train.Batch))
-	d.trainingFiles()
+	mixture := len(d.cfg.Data.Mixture) > 0
+	switch {
+	case !d.cfg.Model.Language() || d.cfg.untrained || !d.Good("data", "data.train", "data.mixture", "model", "model.kind"):
+	case mixture && d.Given("data.train"):
+		d.Report("data.mixture", "found beside data.train", "want one of them")
+	case !mixture && !d.Given("data.train"):
+		t := table{name: "data", keys: d.cfg.Data.keys()}
+		d.reportMissing(t, *t.key("train"))
+	}
 	d.conversations()
 	d.overrides()
 	d.distillation()
-	d.samples()
+	if n := d.cfg.Device.Count; len(d.cfg.Train.Samples) > 0 && n > 1 && d.Good("train.samples", "device.count") {
+		d.Report("train.samples", fmt.Sprintf("found with device.count = %d, where none are written yet", n),
+			"leave the key out: `cage generate` continues texts with a checkpoint")
+	}
 	d.cfg.Model.FillIn()
 	if d.cfg.NewTokens > 0 && d.cfg.Init == "" && d.Good(newTokensKey, initKey) {
 		d.Report(newTokensKey, "found without "+initKey, "leave it out: the rows of all tokens are drawn")
@@ -44,18 +64,6 @@ func (d *decoder) relations() {
 	}
 	if !d.cfg.Model.Language() {
 		d.cfg.Train.Batch = 1
-	}
-}
-
-func (d *decoder) trainingFiles() {
-	mixture := len(d.cfg.Data.Mixture) > 0
-	switch {
-	case !d.cfg.Model.Language() || d.cfg.untrained || !d.Good("data", "data.train", "data.mixture", "model", "model.kind"):
-	case mixture && d.Given("data.train"):
-		d.Report("data.mixture", "found beside data.train", "want one of them")
-	case !mixture && !d.Given("data.train"):
-		t := table{name: "data", keys: d.cfg.Data.keys()}
-		d.reportMissing(t, *t.key("train"))
 	}
 }
 
@@ -87,7 +95,21 @@ func (d *decoder) overrides() {
 	for i := range q.Overrides {
 		o := &q.Overrides[i]
 		if key := plaintoml.JoinKey(o.Table, "layers"); d.Good(key, "model", "model.kind", "model.layers", "model.preset", initKey) {
-			d.layers(key, o.Layers, d.cfg.Model.Layers)
+			have := d.cfg.Model.Layers
+			for i, layer := range o.Layers {
+				if layer < 0 {
+					layer += have
+				}
+				if layer < 0 || layer >= have {
+					hint := fmt.Sprintf("want 0 to %d, or -1 for the last one to -%d", have-1, have)
+					if have == 0 {
+						hint = "leave it out"
+					}
+					d.Report(key, fmt.Sprintf("found %d, but the model has %d transformer blocks", o.Layers[i], have), hint)
+					break
+				}
+				o.Layers[i] = layer
+			}
 		}
 	}
 	if d.Good("train", "train.steps") {
@@ -105,24 +127,6 @@ func (c *Config) changing() (out schema.Problems) {
 		Found: fmt.Sprintf("the string %q beside overrides with from or to", c.Method.Name),
 		Hint:  c.Method.Title() + " keeps what it knows of a weight as long as the weight is quantized: leave from and to out"})
 	return out
-}
-
-// layers counts blocks from the first, where they were counted from the last, and reports those that the model has not.
-func (d *decoder) layers(key string, list []int, have int) {
-	for i, layer := range list {
-		if layer < 0 {
-			layer += have
-		}
-		if layer < 0 || layer >= have {
-			hint := fmt.Sprintf("want 0 to %d, or -1 for the last one to -%d", have-1, have)
-			if have == 0 {
-				hint = "leave it out"
-			}
-			d.Report(key, fmt.Sprintf("found %d, but the model has %d transformer blocks", list[i], have), hint)
-			return
-		}
-		list[i] = layer
-	}
 }
 
 // steps reports overrides that hold at none of the steps of a run. The number is 0 as long as it is not known.
@@ -150,13 +154,6 @@ func (d *decoder) distillation() {
 		d.reportMissing(t, *t.key("teacher"))
 	} else if d.cfg.Train.Distillation.Teacher == TeacherInitial && d.cfg.Init == "" && d.Good(initKey) {
 		d.Report(teacherKey, `found "initial" without model.init`, "want weights in model.init, which the model starts from, or the directory of a teacher")
-	}
-}
-
-// samples refuses texts of a model that is on several devices.
-func (d *decoder) samples() {
-	if n := d.cfg.Device.Count; len(d.cfg.Train.Samples) > 0 && n > 1 && d.Good("train.samples", "device.count") {
-		d.Report("train.samples", fmt.Sprintf("found with device.count = %d, where none are written yet", n), "leave the key out: `cage generate` continues texts with a checkpoint")
 	}
 }
 
@@ -200,25 +197,6 @@ func (d *decoder) foreign(key, what, leave, selector, value string, owners []str
 	d.Errs = slices.DeleteFunc(d.Errs, func(e *plaintoml.Error) bool { return e.Key == key || strings.HasPrefix(e.Key, key+".") })
 	theirs := selector + " = " + strings.ReplaceAll(schema.Quoted(owners), ", ", " or ")
 	d.Report(key, fmt.Sprintf("%s of %s, found with %s = %q", what, theirs, selector, value), leave+", or set "+theirs)
-}
-
-// refuseTraining refuses tables about training where nothing is trained.
-func (d *decoder) refuseTraining() {
-	for _, name := range []string{"data", "schedule", distillationTable} {
-		if d.raw(name) != nil && d.cfg.trains(name) {
-			d.Report(d.Placed(name), "found with train.steps = 0, with which nothing is trained", "leave it out, or give steps")
-		}
-	}
-}
-
-// quantizedWeights refuses a method without weights that it could act on. A run that trains nothing may name it: cage quantize
-// once wrote such.
-func (d *decoder) quantizedWeights() {
-	if d.cfg.untrained || d.cfg.Method.Name == cage.NameCAGE || d.cfg.Method.Name == cage.NameOff || d.cfg.Quantizer.quantizesWeights() || !d.Good("method", "method.name") || d.Bad("quantizer") {
-		return
-	}
-	d.Report("method.name", fmt.Sprintf("found the string %q, but no weight is quantized", d.cfg.Method.Name),
-		"want a [quantizer.weights], with which the run is evaluated")
 }
 
 // check refuses what the CPU has not, and micro-batches that the replicas cannot share.

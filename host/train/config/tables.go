@@ -301,40 +301,35 @@ func roleTable(role string, p *Plugin) table {
 			"with the queries. Rows have the heads of one token, one after the other. It is used in training, evaluation and generation.\n" +
 			"Generation reads tokens one by one: a quantizer for which several tokens count together must refuse that."
 		t.absent = "keys are not quantized"
-		return t
 	case RoleValues:
 		t.example = `"kivi"`
 		t.doc = "The quantizer of the values of attention, in the same way."
 		t.absent = "values are not quantized"
-		return t
 	case RoleQueries:
 		t.doc = "The quantizer of the queries of attention, rotated as keys are, before their factor 1/√size. The probabilities, which are\n" +
 			"inside of fused attention and nowhere in memory, cannot be quantized."
 		t.absent = "queries are not quantized"
-		return t
 	case RoleHead:
 		t.doc = "The quantizer of the output head: of its weight, named head, or embedding where they are tied, and of its input, head.input.\n" +
 			"A tied weight is one tensor: tokens are looked up in its quantized values, too. An override with role = \"head\" and\n" +
 			"plugin = \"none\" leaves one of the two as it is. The products of the head's backward pass are not quantized."
 		t.absent = "the head is not quantized"
-		return t
 	case RoleGradients:
 		t.doc = "The quantizer of dy, the gradient of a linear layer's output, in the two products of its backward pass: dx = dy·W and\n" +
 			"dW = dyᵀ·x. In each, it quantizes along the axis that the product sums over: rows of dy have the outputs of one token, and\n" +
 			"rows of dyᵀ one output of all tokens of a micro-batch. It may have no trained parameters. Evaluations do not use it."
 		t.absent = "gradients are not quantized"
-		return t
 	case RoleBackward:
 		t.doc = "The quantizer of the other operands of these two products, Wᵀ and xᵀ, along the axes that they sum over. What it\n" +
 			"quantizes is what the forward product multiplied: values that are quantized already, if weights and activations are,\n" +
 			"and still rotated where train.rotations leaves them so; or x and W themselves, with train.requantize = \"off\". Where both tables name a plugin that rotates at random, both\n" +
 			"operands of a product are rotated alike."
 		t.absent = "the products of the backward pass have the operands of the forward product, as they are"
-		return t
+	default:
+		t.example, t.models, t.absent = `"quest"`, nil, "as [quantizer]"
+		t.doc = "The quantizer of " + role + ", instead of the one in [quantizer]."
 	}
-	return table{name: "quantizer." + role, plugin: p, example: `"quest"`, keys: quantizerKeys(p),
-		doc:    "The quantizer of " + role + ", instead of the one in [quantizer].",
-		absent: "as [quantizer]"}
+	return t
 }
 
 func overrideTable(o *Override, p *Plugin) table {
