@@ -67,7 +67,9 @@ func newEval() *cobra.Command {
 	cmd.Flags().IntVar(&batches, "batches", 0, "evaluate only this many batches; 0: all")
 	cmd.Flags().IntVar(&f.step, "step", 0, "evaluate the checkpoint of this step instead of the newest")
 	quantizer.addReplacement(cmd.Flags())
-	f.add(cmd)
+	addKeys(cmd, f.Keys())
+	parentPipeFlag(cmd, &f.parentPipe)
+	cmd.Flags().StringVar(&f.out, "out", "", "`DIR` for answers, samples and results of tasks; the same command goes on there")
 	cmd.AddCommand(newEvalCompare())
 	return withAnswer(cmd, func(cmd *cobra.Command, args []string) (*answer, error) {
 		watchParent(f.parentPipe)
@@ -182,12 +184,6 @@ type taskFlags struct {
 	quantizer     *trained.Quantizer // instead of the run's own; nil: that
 }
 
-func (f *taskFlags) add(cmd *cobra.Command) {
-	addKeys(cmd, f.Keys())
-	parentPipeFlag(cmd, &f.parentPipe)
-	cmd.Flags().StringVar(&f.out, "out", "", "`DIR` for answers, samples and results of tasks; the same command goes on there")
-}
-
 func (f *taskFlags) run(cmd *cobra.Command, dir string) (*answer, error) {
 	if f.Data == "" {
 		return nil, usageError{fmt.Errorf("--data is missing: want the folder with the rows of the tasks")}
@@ -263,7 +259,7 @@ questions one model alone has right, and how probable it is that chance divides 
 unevenly (McNemar, exact).`,
 		Args: exactly(2, "two --out of evaluations"),
 	}
-	ownTasks(cmd, &own)
+	cmd.Flags().StringSliceVar(&own, "tasks", nil, "files (.toml) that describe tasks which do not come with cage")
 	return withAnswer(cmd, func(_ *cobra.Command, args []string) (*answer, error) {
 		first, err := loadSamples(args[0], own)
 		if err != nil {
@@ -295,10 +291,6 @@ unevenly (McNemar, exact).`,
 		}
 		return tableAnswer(value, rows), nil
 	})
-}
-
-func ownTasks(cmd *cobra.Command, own *[]string) {
-	cmd.Flags().StringSliceVar(own, "tasks", nil, "files (.toml) that describe tasks which do not come with cage")
 }
 
 func loadSamples(dir string, own []string) ([]*tasks.Result, error) {

@@ -180,19 +180,16 @@ func (l pluginListing) describe(d sdk.Description) pluginListing {
 	l.Version, l.Doc, l.Claims = d.Version, d.Doc, d.Claims
 	for _, p := range d.Parameters {
 		out := parameter{Name: p.Name, Type: p.Type, Default: p.Default, Choices: p.Choices, Doc: p.Doc}
-		if p.Type == sdk.TypeInt || p.Type == sdk.TypeFloat {
-			out.Min, out.Max = bound(p.Min), bound(p.Max)
+		number := p.Type == sdk.TypeInt || p.Type == sdk.TypeFloat
+		if number && !math.IsInf(p.Min, 0) {
+			out.Min = &p.Min
+		}
+		if number && !math.IsInf(p.Max, 0) {
+			out.Max = &p.Max
 		}
 		l.Parameters = append(l.Parameters, out)
 	}
 	return l
-}
-
-func bound(v float64) *float64 {
-	if math.IsInf(v, 0) {
-		return nil
-	}
-	return &v
 }
 
 func newPluginsNew() *cobra.Command {

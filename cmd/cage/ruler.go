@@ -36,8 +36,19 @@ Some tasks are made of texts of others, and are left out without them: --essay, 
   cage ruler runs/long --length 4096,8192 --samples 100 --out ruler/long`,
 		Args: notNegative(exactly(1, "one run directory or Hugging Face checkpoint"), "step", "context"),
 	}
-	f.add(cmd)
-	m.add(cmd)
+	keys := f.Keys()
+	for i := range keys {
+		if keys[i].Name == "template" {
+			keys[i].Doc += ": own, " + strings.Join(chat.BuiltIn(), ", ") + " or a `FILE`"
+		}
+	}
+	addKeys(cmd, keys)
+	flags := cmd.Flags()
+	flags.Uint32Var(&f.seed, "seed", ruler.DefaultSeed, "seed of the prompts")
+	flags.StringVar(&f.out, "out", "", "directory `DIR` of the answers (required)")
+	flags.IntVar(&m.batch, "batch", ruler.DefaultBatch, "prompts that are answered at once")
+	flags.IntVar(&m.step, "step", 0, "use the checkpoint of this step instead of the newest")
+	flags.IntVar(&m.context, "context", 0, "tokens of a sequence of a Hugging Face checkpoint; 0: the largest length")
 	parentPipeFlag(cmd, &parentPipe)
 	cmd.AddCommand(newRulerScore())
 	return withAnswer(cmd, func(cmd *cobra.Command, args []string) (*answer, error) {
@@ -91,18 +102,6 @@ type rulerFlags struct {
 	ruler.Settings
 	seed uint32
 	out  string
-}
-
-func (f *rulerFlags) add(cmd *cobra.Command) {
-	keys := f.Keys()
-	for i := range keys {
-		if keys[i].Name == "template" {
-			keys[i].Doc += ": own, " + strings.Join(chat.BuiltIn(), ", ") + " or a `FILE`"
-		}
-	}
-	addKeys(cmd, keys)
-	cmd.Flags().Uint32Var(&f.seed, "seed", ruler.DefaultSeed, "seed of the prompts")
-	cmd.Flags().StringVar(&f.out, "out", "", "directory `DIR` of the answers (required)")
 }
 
 func (f *rulerFlags) plan(cmd *cobra.Command) (plan ruler.Plan, g *ruler.Generator, err error) {
@@ -167,13 +166,6 @@ type rulerModel struct {
 
 	model *trained.Model
 	tok   tokenizer.Tokenizer
-}
-
-func (m *rulerModel) add(cmd *cobra.Command) {
-	flags := cmd.Flags()
-	flags.IntVar(&m.batch, "batch", ruler.DefaultBatch, "prompts that are answered at once")
-	flags.IntVar(&m.step, "step", 0, "use the checkpoint of this step instead of the newest")
-	flags.IntVar(&m.context, "context", 0, "tokens of a sequence of a Hugging Face checkpoint; 0: the largest length")
 }
 
 func (m *rulerModel) open(cmd *cobra.Command, dir string, lengths []int) error {

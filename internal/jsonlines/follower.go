@@ -43,12 +43,15 @@ func (f *Follower) Next(budget int64) (more bool, err error) {
 		return false, err
 	}
 	defer file.Close()
-	known, err := f.continues(file)
-	if err != nil {
-		return false, err
-	}
-	if !known {
-		f.restart()
+	if f.offset > 0 { // the last line that was read must still be where it was
+		text := make([]byte, len(f.last))
+		n, err := file.ReadAt(text, f.offset-int64(len(f.last)))
+		if err != nil && !errors.Is(err, io.EOF) {
+			return false, err
+		}
+		if !bytes.Equal(text[:n], f.last) {
+			f.restart()
+		}
 	}
 	more, err = f.read(file, budget)
 	if err != nil {
@@ -67,25 +70,15 @@ func (f *Follower) restart() {
 	}
 }
 
-// continues reports whether the last line that was read is still where it was.
-func (f *Follower) continues(file vfs.File) (bool, error) {
-	if f.offset == 0 {
-		return true, nil
-	}
-	text := make([]byte, len(f.last))
-	n, err := file.ReadAt(text, f.offset-int64(len(f.last)))
-	if err != nil && !errors.Is(err, io.EOF) {
-		return false, err
-	}
-	return bytes.Equal(text[:n], f.last), nil
-}
-
 func (f *Follower) read(file vfs.File, budget int64) (more bool, err error) {
 	info, err := file.Stat()
 	if err != nil {
 		return false, err
 	}
-	if f.changed(info) {
+	// The bytes that were searched may be others now: the file is another one, or was cut.
+	end := f.offset + f.searched
+	if f.searched > 0 && (!vfs.SameFile(f.info, info) || info.Size() < end ||
+		info.Size() == end && !info.ModTime().Equal(f.info.ModTime())) {
 		f.searched = 0
 	}
 	f.info = info
@@ -124,12 +117,6 @@ func (f *Follower) read(file vfs.File, budget int64) (more bool, err error) {
 			return true, nil
 		}
 	}
-}
-
-// changed reports whether the bytes that were searched may be others now: the file is another one, or was cut.
-func (f *Follower) changed(now fs.FileInfo) bool {
-	end := f.offset + f.searched
-	return f.searched > 0 && (!vfs.SameFile(f.info, now) || now.Size() < end || now.Size() == end && !now.ModTime().Equal(f.info.ModTime()))
 }
 
 func (f *Follower) tooLong() error {

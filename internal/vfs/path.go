@@ -70,19 +70,13 @@ func (p Path) OpenFile(flag int, perm fs.FileMode) (File, error) {
 		if err != nil {
 			return nil, err
 		}
-		if info != nil && flag&os.O_EXCL == 0 && linked(info) {
+		if info != nil && flag&os.O_EXCL == 0 && info.Mode().IsRegular() && info.Sys().(*syscall.Stat_t).Nlink > 1 {
 			return nil, fmt.Errorf("%s is in the way: it has another name, a hard link, whose content "+
 				"would change, too. Move it away, or put a copy in its place", p)
 		}
 		flag |= syscall.O_NOFOLLOW
 	}
 	return p.fs().OpenFile(p.Name, flag, perm)
-}
-
-// linked reports whether a regular file has several names.
-func linked(info fs.FileInfo) bool {
-	sys, ok := info.Sys().(*syscall.Stat_t)
-	return ok && info.Mode().IsRegular() && sys.Nlink > 1
 }
 
 // lstat describes what is at the path, of a link the link itself; nil if there is nothing. It
