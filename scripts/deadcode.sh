@@ -12,8 +12,7 @@ host/compute/engine/cudaplugin\.go:.*	called in builds with the tag cuda
 '
 tested='
 host/compute/engine/cuda(plugin|libraries)\.go:.*	called in builds with the tag cuda
-
-
+host/compute/engine/graph\.go:KernelsIn	tests of what uses kernels look at those of a graph
 internal/testing/.*/.*	for tests only
 sdk/(program/reference/|sdktest/)?[a-z]+\.go:.*	what authors of plugins call
 host/model/safetensors/read\.go:NewFile	tests read files from memory

@@ -160,7 +160,7 @@ func partsOf(t *testing.T, cfg *config.Config, step int) (paths []string) {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	for _, p := range f.Parts() {
+	for _, p := range f.Parts {
 		paths = append(paths, dir.Join(p.File).Name)
 	}
 	return paths

@@ -19,8 +19,10 @@ import (
 // File represents the state before the first step, which has no tensors yet.
 type File struct {
 	State
-	files  []*safetensors.File // its own, then its parts
-	parts  []Part
+	files []*safetensors.File // its own, then its parts
+	// Parts are the files beside it; none if one process wrote the checkpoint.
+	Parts []Part
+
 	infos  []safetensors.Info              // of whole tensors
 	at     map[string]int                  // of a whole tensor in infos
 	pieces map[string][]safetensors.Tensor // of each, in their order
@@ -125,9 +127,6 @@ func (f *File) Size() (sum int64) {
 	}
 	return sum
 }
-
-// Parts lists the files that the checkpoint consists of beside its own; there are none where one process has written it.
-func (f *File) Parts() []Part { return f.parts }
 
 // Chosen returns the step of the checkpoint that [Use] opens: step itself, or that of the newest one if it is 0.
 func Chosen(dir vfs.Path, step int) (int, error) {

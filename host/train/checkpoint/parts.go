@@ -93,27 +93,27 @@ func describeParts(metadata map[string]string, dir vfs.Path, names []string) err
 
 func (f *File) partNames() []string {
 	var names []string
-	for _, p := range f.parts {
+	for _, p := range f.Parts {
 		names = append(names, p.File)
 	}
 	return names
 }
 
 func (f *File) openParts(path vfs.Path) error {
-	if err := f.Meta.GetIf(partsKey, &f.parts); err != nil {
+	if err := f.Meta.GetIf(partsKey, &f.Parts); err != nil {
 		return fmt.Errorf("%s: %w", path, err)
 	}
-	if _, listed := f.Meta[partsKey]; listed && len(f.parts) == 0 {
+	if _, listed := f.Meta[partsKey]; listed && len(f.Parts) == 0 {
 		return fmt.Errorf("%w: %s: its list of parts is empty", ErrDamaged, path)
 	}
 	delete(f.Meta, partsKey)
-	for i, p := range f.parts {
+	for i, p := range f.Parts {
 		damaged := func(what string) error { return fmt.Errorf("%w: %s: its part %q %s", ErrDamaged, path, p.File, what) }
 		if step, ok := partStep(p.File); !ok || step != f.Step {
 			return damaged(fmt.Sprint("has no name of a part of step ", f.Step))
 		}
-		if m := partName.FindStringSubmatch(p.File); m[2] != strconv.Itoa(i+1) || m[3] != strconv.Itoa(len(f.parts)) {
-			return damaged(fmt.Sprintf("stands at place %d of %d in its list of parts, which is not whole", i+1, len(f.parts)))
+		if m := partName.FindStringSubmatch(p.File); m[2] != strconv.Itoa(i+1) || m[3] != strconv.Itoa(len(f.Parts)) {
+			return damaged(fmt.Sprintf("stands at place %d of %d in its list of parts, which is not whole", i+1, len(f.Parts)))
 		}
 		file, err := safetensors.Open(path.Dir().Join(p.File))
 		switch {
@@ -157,7 +157,7 @@ func (f *File) join(path vfs.Path) error {
 			whole.Begin, whole.End = 0, whole.End-whole.Begin+info.End-info.Begin // in no file
 		}
 	}
-	if len(f.parts) > 0 { // the order of a checkpoint that is one file
+	if len(f.Parts) > 0 { // the order of a checkpoint that is one file
 		slices.SortFunc(f.infos, func(a, b safetensors.Info) int {
 			return cmp.Or(cmp.Compare(b.DType.Bits(), a.DType.Bits()), cmp.Compare(a.Name, b.Name))
 		})

@@ -119,8 +119,8 @@ func TestParts(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if diff := cmp.Diff(want.Meta, got.Meta); diff != "" || got.Step != s.Step || len(got.Parts()) != len(files)-1 {
-			t.Errorf("step %d with %d parts: %s", got.Step, len(got.Parts()), diff)
+		if diff := cmp.Diff(want.Meta, got.Meta); diff != "" || got.Step != s.Step || len(got.Parts) != len(files)-1 {
+			t.Errorf("step %d with %d parts: %s", got.Step, len(got.Parts), diff)
 		}
 		size := int64(0)
 		for _, name := range files {
