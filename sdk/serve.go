@@ -116,7 +116,7 @@ func (r *registration) GRPCServer(_ *goplugin.GRPCBroker, s *grpc.Server) error 
 }
 
 func (r *registration) GRPCClient(context.Context, *goplugin.GRPCBroker, *grpc.ClientConn) (any, error) {
-	return nil, errors.New("this is the plugin's side")
+	return nil, errors.New("a plugin is no client: GRPCClient is for the host")
 }
 
 type quantizerServer struct {

@@ -63,7 +63,7 @@ func explain(cmd *cobra.Command, err, stopped error) (code int, message string) 
 	case errors.Is(err, train.ErrInterrupted) && stopped == nil:
 		return 0, "stopped as --stop-after says; go on with --resume"
 	case errors.Is(err, study.ErrInterrupted):
-		return exitInterrupted, fmt.Sprintf("%v; the same command goes on with it", err)
+		return exitInterrupted, fmt.Sprintf("%v; run the same command again to resume it", err)
 	case errors.Is(err, errWaits):
 		return exitInterrupted, err.Error()
 	case errors.Is(err, train.ErrInterrupted):

@@ -130,7 +130,7 @@ func (b *Builder) own(v Value) error {
 	case v.b == nil:
 		return errors.New("is absent: a zero Value, such as a map gives for a wrong name")
 	case v.b != b && v.b.err != nil: // made from an absent value: its mistake came first
-		return fmt.Errorf("is the result of a mistake: %w", v.b.err)
+		return fmt.Errorf("comes from an operation that failed: %w", v.b.err)
 	case v.b != b:
 		return errors.New("belongs to another program")
 	}

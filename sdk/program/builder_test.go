@@ -89,7 +89,7 @@ func TestOperationOnAnAbsentValue(t *testing.T) {
 	y, at := mask.Neg(), line()
 	b.Output("y", x.Add(y))
 	_, err := b.Build()
-	want := fmt.Sprintf("add: operand 1 is the result of a mistake: program \"absent\": operation on an absent value: a zero Value, such as a map gives for a wrong name (builder_test.go:%d)", at)
+	want := fmt.Sprintf("add: operand 1 comes from an operation that failed: program \"absent\": operation on an absent value: a zero Value, such as a map gives for a wrong name (builder_test.go:%d)", at)
 	if err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("got  %v\nwant %s", err, want)
 	}

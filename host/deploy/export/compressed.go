@@ -78,7 +78,7 @@ func (p *compressedPlan) choose(parts []part, o Options) error {
 				reason = rotated
 			}
 			if part.param.Role != architecture.RoleMatrix {
-				reason = errors.New("only layers in blocks are packed, and not the head")
+				reason = errors.New("only linear layers of transformer blocks are packed, not the head")
 			}
 		}
 		switch {

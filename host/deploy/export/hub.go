@@ -48,7 +48,7 @@ func newHubPlan(m *Model, o Options) (*hubPlan, []part, error) {
 // Plan implements Format.
 func (hubFormat) Plan(m *Model, o Options) (Plan, error) {
 	if o.Type != "" {
-		return nil, fmt.Errorf("--type %s: the format hf has plain floats, which --dtype chooses", o.Type)
+		return nil, fmt.Errorf("--type %s: the format hf stores plain floats, whose type is --dtype", o.Type)
 	}
 	p, parts, err := newHubPlan(m, o)
 	if err != nil {

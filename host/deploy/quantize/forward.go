@@ -67,7 +67,7 @@ func (f *forward) begin(embedding []float32, width int, sequences, segments [][]
 		for _, tokens := range sequences[at : at+f.batch] {
 			for _, id := range tokens {
 				if id < 0 || int(id) >= len(embedding)/width {
-					return fmt.Errorf("the token %d is not among the %d of the model", id, len(embedding)/width)
+					return fmt.Errorf("token %d is outside the model's vocabulary of %d", id, len(embedding)/width)
 				}
 				t.stream = append(t.stream, embedding[int(id)*width:(int(id)+1)*width]...)
 			}

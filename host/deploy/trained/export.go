@@ -136,7 +136,7 @@ func (t *Model) exportTokenizer(tok tokenizer.Tokenizer, files map[string][]byte
 			"and no template of conversations. Copy the file to %s, with %s if there is one, and export again", tokenizer.ConfigFile, t.dir, tokenizer.TemplateFile))
 	}
 	if unknown != nil {
-		out.Warnings = append(out.Warnings, fmt.Sprintf("it is not known what ends an answer, since the template of conversations fails: %v", unknown))
+		out.Warnings = append(out.Warnings, fmt.Sprintf("cannot determine the token that ends an answer: the chat template fails: %v", unknown))
 	} else if end.Text != "" {
 		out.Warnings = append(out.Warnings, fmt.Sprintf("the template of conversations ends an answer with the text %q, which is no special token: "+
 			"programs go on behind it unless they are given it as a stop string", end.Text))

@@ -102,7 +102,7 @@ func (r *Report) Err() error {
 // Says begins a sentence about what a run needs.
 func (r *Report) Says() string {
 	if r.By == ByXLA {
-		return fmt.Sprintf("%s of each GPU's memory by XLA", Bytes(r.Bytes))
+		return fmt.Sprintf("%s of each GPU's memory, as XLA estimates", Bytes(r.Bytes))
 	}
 	return fmt.Sprintf("about %s of memory", Bytes(r.Bytes))
 }

@@ -73,7 +73,7 @@ func describeParts(metadata map[string]string, dir vfs.Path, names []string) err
 	for i, name := range names {
 		f, err := safetensors.Open(dir.Join(name))
 		if errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("there is no part %s: who writes parts must have the same directory", dir.Join(name))
+			return fmt.Errorf("part %s is missing: all processes must write to the same shared directory", dir.Join(name))
 		}
 		if err != nil {
 			return err

@@ -236,7 +236,7 @@ func TestPartsThatDoNotFit(t *testing.T) {
 		t.Error("a part has the name of a checkpoint")
 	}
 	name := checkpoint.PartName(1, 1, 2, 3)
-	if _, err := checkpoint.Save(t.Context(), dir, checkpoint.State{Step: 1}, name); err == nil || !strings.Contains(err.Error(), "there is no part "+dir.Join(name).Name) {
+	if _, err := checkpoint.Save(t.Context(), dir, checkpoint.State{Step: 1}, name); err == nil || !strings.Contains(err.Error(), "part "+dir.Join(name).Name+" is missing") {
 		t.Errorf("a part that is not there: %v", err)
 	}
 	tensor := func(dtype safetensors.DType, shape ...int) safetensors.Tensor {

@@ -90,7 +90,7 @@ func (s *store) get(ctx context.Context, key string, wait time.Duration) (value 
 // agree adds the number of a process, and returns those of all when they are there.
 func (s *store) agree(ctx context.Context, name string, rank int, value int64) ([]int64, error) {
 	if rank < 0 || rank >= s.size || len(name) > maxKey {
-		return nil, fmt.Errorf("process %d of %d votes on %.100q", rank, s.size, name)
+		return nil, fmt.Errorf("invalid vote of process %d of %d on %.100q", rank, s.size, name)
 	}
 	s.mu.Lock()
 	b := s.ballots[name]

@@ -132,7 +132,7 @@ func belongs(b *program.Builder, v program.Value) error {
 	case v.Builder() == b:
 		return nil
 	case v.Builder().Err() != nil: // made from an absent value: its mistake came first
-		return fmt.Errorf("is the result of a mistake: %w", v.Builder().Err())
+		return fmt.Errorf("comes from an operation that failed: %w", v.Builder().Err())
 	}
 	return errors.New("belongs to another program")
 }
