@@ -24,9 +24,9 @@ import (
 // exitInterrupted is the exit code of a training that was interrupted.
 const exitInterrupted = 130
 
-// attempt trains or quantizes a cell, and evaluates it, in processes of their own, until it is
-// done, has failed, or ctx ends. The error is about the cell's directory; that of a process is the
-// failure.
+// attempt trains or quantizes a cell, and then evaluates it, in separate processes, until it is
+// done, has failed, or ctx ends. The error is about the cell's directory; an error of a process is
+// returned as the failure.
 func (r *runner) attempt(ctx context.Context, c Cell) (State, *Failure, error) {
 	dir := r.study.dir(c)
 	previous, err := prepare(ctx, dir, c)
@@ -53,7 +53,7 @@ func (r *runner) attempt(ctx context.Context, c Cell) (State, *Failure, error) {
 		return Interrupted, nil, nil
 	case c.Quantize != nil:
 		state, failure, err = r.quantize(ctx, c)
-	case err != nil || !completed: // a damaged summary is for the training to replace
+	case err != nil || !completed: // train replaces a damaged summary
 		state, failure, err = r.train(ctx, c)
 	}
 	if err == nil && state == Done {
@@ -79,9 +79,9 @@ func (r *runner) train(ctx context.Context, c Cell) (State, *Failure, error) {
 	switch {
 	case err != nil:
 		return Interrupted, nil, err
-	case completed: // the summary is written last, so that however the process ended matters no more
+	case completed: // the summary is written last, so the exit status does not matter
 		return Done, nil, nil
-	case failure != nil && failure.stopped, ctx.Err() != nil && failure == nil: // somebody has stopped it alone, or the whole study ends
+	case failure != nil && failure.stopped, ctx.Err() != nil && failure == nil: // this process alone was stopped, or the study ends
 		return Interrupted, nil, nil
 	case failure == nil:
 		failure = &Failure{Exit: "exit status 0"}
@@ -95,21 +95,21 @@ func (r *runner) train(ctx context.Context, c Cell) (State, *Failure, error) {
 	return Failed, failure, nil
 }
 
-// process is a process of a cell.
+// process is a child process that works on a cell.
 type process struct {
-	dir     rundir.Dir // of the cell
-	log     string     // the file in it that receives what the process writes
-	output  *vfs.Path  // receives the standard output; nil: that goes to the log, too
+	dir     rundir.Dir // the cell's directory
+	log     string     // the file in dir that receives the output of the process
+	output  *vfs.Path  // receives the standard output; nil: the log receives that, too
 	command []string
 	threads int
-	grace   time.Duration // how long it may take to stop
-	// environment is added to that of this process.
+	grace   time.Duration // time to stop before it is killed
+	// environment is added to the environment of this process.
 	environment []string
 
-	start int64 // where its messages begin in the log
+	start int64 // offset in the log at which its messages begin
 }
 
-// run runs the process to its end, which is a failure unless its exit status is 0. The error is
+// run waits until the process ends, and returns a failure unless its exit status is 0. The error is
 // about the log.
 func (p *process) run(ctx context.Context) (failure *Failure, err error) {
 	log, err := p.openLog()
@@ -137,10 +137,10 @@ func (p *process) run(ctx context.Context) (failure *Failure, err error) {
 			return nil, err
 		}
 	}
-	// A Ctrl-C at the terminal is the study's alone, which lets the process end in order.
+	// A Ctrl-C at the terminal reaches only the study, which then stops the process in order.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	// Its standard input stays open as long as it is to run: it ends when ctx does, and with this
-	// process, however that ends. What has not stopped after grace is killed.
+	// The standard input of the process stays open while it should run: it is closed when ctx ends,
+	// and when this process ends in any way. A process that has not stopped after grace is killed.
 	alive, err := cmd.StdinPipe()
 	if err == nil {
 		err = cmd.Start()
@@ -177,8 +177,8 @@ func (p *process) openLog() (vfs.File, error) {
 	return p.dir.Join(p.log).OpenFile(os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o644)
 }
 
-// prepare makes the cell's directory ready for a process, and returns how many attempts
-// have failed so far.
+// prepare makes the cell's directory ready for a process, and returns the number of failed
+// attempts so far.
 func prepare(ctx context.Context, dir rundir.Dir, c Cell) (attempts int, err error) {
 	if err := dir.MkdirAll(); err != nil {
 		return 0, err
@@ -203,7 +203,7 @@ func prepare(ctx context.Context, dir rundir.Dir, c Cell) (attempts int, err err
 	switch damage := (*damagedFile)(nil); {
 	case errors.Is(err, os.ErrNotExist):
 		return 0, nil
-	case errors.As(err, &damage): // it counts no attempts
+	case errors.As(err, &damage): // its number of attempts is unknown
 		return 0, damage.putAside()
 	case err != nil:
 		return 0, err
@@ -211,8 +211,8 @@ func prepare(ctx context.Context, dir rundir.Dir, c Cell) (attempts int, err err
 	return failure.Attempts, errors.Join(dir.Join(failedFile).Remove(), dir.SyncDir())
 }
 
-// checkOurs fails if the study would change a file in the directory of a cell that it did not
-// write. What it writes there first is the cell's configuration; where that is, the logs are its
+// checkOurs returns an error if the study would overwrite a file in the cell's directory that it
+// did not write. The study writes the cell's configuration first; if that exists, the logs are its
 // own.
 func checkOurs(dir vfs.Path) error {
 	cell := dir.Join(cellFile)
@@ -240,8 +240,8 @@ const (
 	tailLines = 40
 )
 
-// explain fills in the last messages of the training from its log, in which those of this
-// attempt begin at the offset start.
+// explain fills in the last messages of the process from its log; the messages of this attempt
+// begin at the offset start.
 func (f *Failure) explain(log vfs.File, start int64) {
 	end, err := log.Seek(0, io.SeekEnd)
 	if err != nil {
@@ -260,7 +260,7 @@ func (f *Failure) explain(log vfs.File, start int64) {
 	f.Log, f.File = strings.Join(lines, "\n"), filepath.Base(log.Name())
 	f.Error = "its process ended: " + f.Exit
 	for i := len(lines) - 1; i >= 0; i-- {
-		// The command line's last words; they may take several lines.
+		// The final error message of the command line; it may have several lines.
 		if message, ok := strings.CutPrefix(lines[i], "cage: "); ok {
 			f.Error = strings.Join(append([]string{message}, lines[i+1:]...), "\n")
 			return

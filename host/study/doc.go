@@ -1,20 +1,20 @@
-// Package study runs many trainings that differ in the ways a study file says, evaluates
-// the models they train, and keeps track of how far each has come.
+// Package study runs many trainings whose settings a study file varies, evaluates the trained
+// models, and tracks the progress of each.
 //
 // A study file names a base configuration, axes of settings, and what to report. [Load]
-// resolves and checks every cell of the grid before anything runs, [Run] trains the cells
-// that are missing, each in a process of its own, and [Study.Results] reads what is on
-// disk at any time. A study lives in a directory that holds everything about it:
+// resolves and checks every cell of the grid before anything runs, [Run] trains the cells that have
+// no result yet, each in its own process, and [Study.Results] reads the results on disk at any
+// time. A study has a directory that holds everything about it:
 //
 //	study.toml              a copy of the study file
 //	cells/ID/               a run directory of host/train for each cell, and in it
-//	cells/ID/cell.toml      the configuration that the cell is trained with
+//	cells/ID/cell.toml      the configuration of the cell
 //	cells/ID/train.log      the output of the training process
 //	cells/ID/model          the run directory of a model that is quantized, not trained
 //	cells/ID/evaluations/   the model's answers, for each evaluation
 //	cells/ID/eval.log       the output of the evaluation processes
 //	cells/ID/failed.json    why the cell failed
-//	report/                 what host/study/report makes of the results
+//	report/                 the pages, tables and figures that host/study/report writes
 //
 // A cell is identified by its configuration: a study file may change, and cells whose
 // configuration it still names are not trained again.

@@ -21,8 +21,8 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// evaluationsDir is the directory with the evaluations of a cell, in its own directory. It has a
-// directory for each, with the answers of the model and the account of the evaluation.
+// evaluationsDir is the subdirectory of a cell's directory that has a directory for each
+// evaluation, with the answers of the model and the account of the evaluation (accountFile).
 const (
 	evaluationsDir = "evaluations"
 	accountFile    = "evaluation.json"
@@ -30,12 +30,12 @@ const (
 
 // account records the questions and the results of an evaluation.
 type account struct {
-	Rows    string                    `json:"rows"`              // hash of the files that questions were made of
-	Metrics map[string]metrics.Number `json:"metrics,omitempty"` // nil: it is not done
+	Rows    string                    `json:"rows"`              // hash of the files of the questions
+	Metrics map[string]metrics.Number `json:"metrics,omitempty"` // nil until it is done
 }
 
-// evaluationsOf returns the evaluations of a cell. The validation loss of a model that is quantized
-// after its training is one of them: no training measures it.
+// evaluationsOf returns the evaluations of a cell. They include the validation loss if the cell's
+// model is quantized after its training, because no training measures it.
 func (s *Study) evaluationsOf(c Cell) []*placedEvaluation {
 	if c.Quantize == nil || c.Quantize.Of != OfFullPrecision {
 		return s.evaluations
@@ -87,8 +87,8 @@ func (s *Study) addEvaluations(r *Result, running bool) {
 	}
 }
 
-// findOutdated finds evaluations whose questions have changed. Questions that cannot be read now
-// are taken to be unchanged.
+// findOutdated marks results as unevaluated if the questions of an evaluation have changed.
+// Questions that cannot be read now are taken to be unchanged.
 func (s *Study) findOutdated(results []Result) {
 	for _, e := range s.evaluations {
 		now, err := e.rows()
@@ -155,7 +155,7 @@ func (r *runner) evaluate(ctx context.Context, c Cell) (State, *Failure, error) 
 }
 
 // beginEvaluation prepares the directory of an evaluation, and reports whether the evaluation is
-// complete already. Answers to other questions are moved to the stale runs.
+// already complete. Answers to other questions are moved to the stale runs.
 func (s *Study) beginEvaluation(ctx context.Context, c Cell, e *placedEvaluation) (done bool, err error) {
 	dir := s.answers(c, e)
 	now, err := e.rows()
@@ -176,7 +176,7 @@ func (s *Study) beginEvaluation(ctx context.Context, c Cell, e *placedEvaluation
 	case errors.As(err, &damage):
 		err = damage.putAside()
 	case err != nil:
-	case !begun: // it comes first, so whoever made these files was not the study
+	case !begun: // the account is written first, so the study did not write these files
 		err = atomicfile.CheckOurs(dir.Join(outputFile), func(io.Reader) bool { return false })
 	case a.Rows == now:
 		return a.Metrics != nil, nil
@@ -192,7 +192,7 @@ func (s *Study) beginEvaluation(ctx context.Context, c Cell, e *placedEvaluation
 	return false, atomicfile.WriteJSON(dir.Join(accountFile), account{Rows: now})
 }
 
-// Evaluated returns the evaluations of a cell's model that have begun: for the ID of each, the hash
+// Evaluated returns the evaluations that have begun on a cell's model: for the ID of each, the hash
 // of the files with its questions. It is nil if there are none.
 func (s *Study) Evaluated(c Cell) (map[string]string, error) {
 	var list map[string]string
@@ -212,8 +212,8 @@ func (s *Study) Evaluated(c Cell) (map[string]string, error) {
 }
 
 // FindUnevaluated compares the recorded evaluations of a result, as returned by [Study.Evaluated],
-// with those of the study now. If they differ, it gives the result the state [Unevaluated] and
-// removes from its summary the metrics of the evaluations that differ. Questions whose files cannot
+// with the study's current ones. If they differ, it gives the result the state [Unevaluated] and
+// removes the metrics of the evaluations that differ from its summary. Questions whose files cannot
 // be read now are taken to be unchanged.
 func (s *Study) FindUnevaluated(r *Result, recorded map[string]string) {
 	for _, e := range s.evaluationsOf(r.Cell) {
@@ -233,15 +233,15 @@ func (r *Result) unevaluated(e *placedEvaluation, why string) {
 	}
 }
 
-// placedEvaluation is an evaluation with its place in the study file.
+// placedEvaluation is an evaluation with its position in the study file.
 type placedEvaluation struct {
 	evaluation
-	// rows is a hash of the files that questions are made of, read once.
+	// rows returns a hash of the files from which the questions are made; it reads them once.
 	rows  func() (string, error)
-	place plaintoml.Error // of what names these files
+	place plaintoml.Error // position of the key that names these files
 }
 
-// readEvaluations reads [[study.evaluations]]: tasks, or RULER.
+// readEvaluations reads [[study.evaluations]], each of which is tasks or RULER.
 func (s *Study) readEvaluations(tables []*table) {
 	measured := map[string]string{}
 	for _, t := range tables {
@@ -263,7 +263,7 @@ func (s *Study) readEvaluations(tables []*table) {
 	}
 }
 
-// required takes their defaults from keys, so that they have to be given.
+// required removes the defaults of the named keys, so that they must be given.
 func required(keys []schema.Key, names ...string) []schema.Key {
 	for i := range keys {
 		if slices.Contains(names, keys[i].Name) {
@@ -288,7 +288,7 @@ func (t *table) ruler() *rulerQuestions {
 	return e
 }
 
-// tasks reads an evaluation with tasks.
+// tasks reads an evaluation that asks the questions of tasks.
 func (t *table) tasks() *taskQuestions {
 	e := &taskQuestions{}
 	keys := required(e.Keys(), "tasks", "data")
@@ -328,8 +328,8 @@ func (s *Study) metrics() []string {
 	return list
 }
 
-// better is which way a metric is better where the study does not say: of losses, and all that a
-// training records, the lower.
+// better returns the direction in which a metric improves where the study does not specify it:
+// "lower" for losses and everything that a training records.
 func (s *Study) better(metric string) string {
 	for _, e := range s.evaluations {
 		if slices.Contains(e.Metrics(), measure{Name: metric, Higher: true}) {

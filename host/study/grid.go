@@ -12,21 +12,21 @@ import (
 	"github.com/cage-qat/cage/internal/schema"
 )
 
-// axis is an axis as the file has it.
+// axis is an axis as written in the study file.
 type axis struct {
 	name   string
-	path   string   // in the file
-	keys   []string // of the configuration, in the short form
+	path   string   // key path in the file
+	keys   []string // keys of the configuration, in the short form
 	values []value
-	extra  []string // labels of single cells only
+	extra  []string // labels that only single cells have
 }
 
-// value is a label with its settings.
+// value is a label of an axis, with its settings.
 type value struct {
 	label    string
 	settings []plaintoml.Setting
-	quantize *Quantize // nil: it does not say
-	init     *table    // labels of the cell that the model starts from; nil: it does not say
+	quantize *Quantize // nil: not given
+	init     *table    // labels of the cell whose model this cell starts from; nil: not given
 }
 
 func (a *axis) labels() []string {
@@ -37,8 +37,8 @@ func (a *axis) labels() []string {
 	return append(list, a.extra...)
 }
 
-// seeds reports whether the labels of the axis are replicates, by the keys that it sets or by its
-// name.
+// seeds reports whether the labels of the axis are replicates, judging by the keys that it sets,
+// or by its name if it sets none.
 func (a *axis) seeds() bool {
 	if len(a.keys) == 0 {
 		return a.name == "seed" || a.name == "seeds"
@@ -162,13 +162,13 @@ func readValue(t *table, a axis, key string, raw any) (value, bool) {
 	return v, ok
 }
 
-// outKey is the one key that no cell can set.
+// outKey is the key that no cell may set.
 const (
 	outKey    = "train.out"
 	outIsOurs = outKey + " is chosen by the study"
 )
 
-// assign gives every key the value that stands at a key of the file.
+// assign returns settings that give every key the value raw, which is at key at of the file.
 func (r *reader) assign(keys []string, at string, raw any) []plaintoml.Setting {
 	place := r.ErrorAt(at, "")
 	var list []plaintoml.Setting
@@ -197,15 +197,15 @@ type plan struct {
 	settings []plaintoml.Setting
 	quantize *Quantize
 	init     *table
-	at       string // key in the file: of its single cell, "study.axes" for the grid
+	at       string // key in the file: that of the single cell, or "study.axes" for the grid
 }
 
 func (p plan) name(axes []axis) string {
 	return strings.Join(Cell{Labels: p.labels}.Of(axisNames(axes)), " · ")
 }
 
-// readCells returns the plans of the grid without the excluded cells, then those of single
-// cells. It adds new labels of single cells to the axes.
+// readCells returns the plans of the grid without the excluded cells, followed by those of the
+// single cells. It adds new labels of single cells to the axes.
 func readCells(study *table, axes []axis, exclude, cells []*table) []plan {
 	var excludes []map[string][]string
 	for _, t := range exclude {
@@ -238,13 +238,13 @@ func readCells(study *table, axes []axis, exclude, cells []*table) []plan {
 			plans = append(plans, p)
 		}
 	}
-	if len(plans) == 0 && len(study.Errs) == 0 { // else there will be cells when they are solved
+	if len(plans) == 0 && len(study.Errs) == 0 { // otherwise there may be cells once these are fixed
 		study.report(study.path, "want values for every axis, or [[study.cells]]", "the study has no cells")
 	}
 	return plans
 }
 
-// maxCells bounds a study.
+// maxCells is the largest number of cells of a study.
 const maxCells = 10_000
 
 // size returns the number of cells of a grid, as a float because it may be very large.
@@ -265,7 +265,7 @@ func grid(axes []axis, fixed map[string]string) []plan {
 	for _, a := range axes {
 		values := a.values
 		if label, ok := fixed[a.name]; ok {
-			values = []value{{label: label}} // a new label brings no settings
+			values = []value{{label: label}} // a new label has no settings
 			for _, v := range a.values {
 				if v.label == label {
 					values[0] = v
@@ -288,8 +288,8 @@ func grid(axes []axis, fixed map[string]string) []plan {
 	return plans
 }
 
-// readCell reads one of [[study.cells]]: a cell for each combination of the values of the
-// axes that its label leaves out.
+// readCell reads one of [[study.cells]], and returns a plan for each combination of the labels of
+// the axes that its label leaves out.
 func readCell(t *table, axes []axis) []plan {
 	var labels, set, init map[string]any
 	var rawQuantize any
@@ -342,7 +342,7 @@ func (r *reader) resolve(base *plaintoml.Document, plans []plan, axes []axis) []
 				return err
 			}
 			from := cells[start-1]
-			if from.Config == nil { // which is reported
+			if from.Config == nil { // its error is reported already
 				return nil
 			}
 			name := plans[start-1].name(axes)
@@ -361,8 +361,8 @@ func (r *reader) resolve(base *plaintoml.Document, plans []plan, axes []axis) []
 			return nil
 		}
 		if cell.start > 0 {
-			// Until the cell that it starts from has a directory, the configuration names the model by
-			// the hash of that cell. So the hash of a cell depends on what it starts from.
+			// Until the source cell has a directory, the configuration identifies its model by that
+			// cell's hash. So the hash of a cell depends on the cell it starts from.
 			hash, err := cells[cell.start-1].hash()
 			if err != nil {
 				return err
@@ -393,14 +393,14 @@ func (r *reader) resolve(base *plaintoml.Document, plans []plan, axes []axis) []
 	return cells
 }
 
-// A cell with init is trained from the model of another cell: that with these labels, and with its
-// own labels of the other axes.
+// A cell with init is trained from the model of another cell: the one with the labels in init, and
+// otherwise with the same labels as this cell.
 
-// findStarts finds for each plan the one whose model it starts from: its number, counted from 1; 0:
-// there is none.
+// findStarts returns, for each plan, the index plus 1 of the plan whose model it starts from, or 0
+// if there is none.
 func (r *reader) findStarts(plans []plan, axes []axis) []int {
 	starts := make([]int, len(plans))
-	named := map[*table]map[string][]string{} // nil: what is wrong is reported
+	named := map[*table]map[string][]string{} // nil: invalid, which has been reported
 	var found problems
 	for i, p := range plans {
 		if p.init == nil {
@@ -436,7 +436,7 @@ func (r *reader) findStarts(plans []plan, axes []axis) []int {
 			starts[i] = j + 1
 		}
 	}
-	for i := range plans { // those that start from each other
+	for i := range plans { // cycles: cells that start from each other
 		at := i
 		for range plans {
 			if at = starts[at] - 1; at < 0 {
@@ -453,7 +453,7 @@ func (r *reader) findStarts(plans []plan, axes []axis) []int {
 	return starts
 }
 
-// madeOf is the cell whose model another one is made of; nil where there is none.
+// madeOf returns the cell from whose model the model of c is made, or nil if there is none.
 func (s *Study) madeOf(c Cell) *Cell {
 	if c.made == 0 {
 		return nil
@@ -461,7 +461,7 @@ func (s *Study) madeOf(c Cell) *Cell {
 	return &s.Cells[c.made-1]
 }
 
-// depth is how many models are made one after the other before that of a cell.
+// depth returns the number of models that must be made, one after the other, before that of a cell.
 func (s *Study) depth(c Cell) (n int) {
 	for of := s.madeOf(c); of != nil; of = s.madeOf(*of) {
 		n++

@@ -17,7 +17,7 @@ import (
 	"github.com/cage-qat/cage/internal/schema"
 )
 
-// maxParallel bounds study.parallel.
+// maxParallel is the largest value of study.parallel.
 const maxParallel = 4096
 
 // Load reads and checks the study file at path and resolves every cell. It looks into the
@@ -63,7 +63,7 @@ func load(path string, text []byte, doc *plaintoml.Document) (*Study, error) {
 		schema.Key{Name: "axes", To: &lists.axes, Doc: "each with a name and values"},
 		optional("exclude", &lists.exclude), optional("cells", &lists.cells), optional("evaluations", &lists.evaluations),
 		optional("tables", &lists.tables), optional("figures", &lists.figures))
-	if s.Name == "" { // then the study has the name of its file
+	if s.Name == "" { // the default is the name of the file
 		s.Name = strings.TrimSuffix(filepath.Base(path), filepath.Ext(path))
 	}
 	if strings.ContainsAny(s.Name, `/\`) || s.Name == "." || s.Name == ".." {
@@ -98,7 +98,7 @@ func load(path string, text []byte, doc *plaintoml.Document) (*Study, error) {
 
 const baseIs = "the path of a run's TOML file, or the table [base] with its keys"
 
-// readBase reads the base configuration, nil when that is not possible.
+// readBase reads the base configuration; it returns nil if that is not possible.
 func (s *Study) readBase(top *table, raw any) *plaintoml.Document {
 	switch raw := raw.(type) {
 	case nil: // which has been reported
@@ -118,7 +118,7 @@ func (s *Study) readBase(top *table, raw any) *plaintoml.Document {
 			top.report("base", "want "+baseIs+"; it is relative to the study file", "there is no file %s", s.Base)
 			return nil
 		}
-		if e, ok := errors.AsType[*plaintoml.Error](err); ok && e.Line == 0 { // of the whole file
+		if e, ok := errors.AsType[*plaintoml.Error](err); ok && e.Line == 0 { // about the whole file
 			top.report("base", "want "+baseIs, "%s", e.File+": "+e.Msg)
 			return nil
 		}
@@ -129,11 +129,11 @@ func (s *Study) readBase(top *table, raw any) *plaintoml.Document {
 	return nil
 }
 
-// hashDigits are enough to tell the cells of all studies apart.
+// hashDigits is enough hexadecimal digits of a hash to tell the cells of all studies apart.
 const hashDigits = 12
 
-// name gives every cell its ID and directory. A cell whose configuration has a directory
-// already keeps it, whatever its labels are now.
+// name sets the ID and directory of every cell. A cell whose configuration already has a directory
+// keeps it, whatever its labels are now.
 func (s *Study) name() error {
 	taken := map[string]string{}
 	entries, err := os.ReadDir(filepath.Join(s.Out, rundir.StudyCells))
@@ -161,20 +161,20 @@ func (s *Study) name() error {
 	return s.placeRuns()
 }
 
-// maxSlug leaves room for the hash in a file name, which some systems limit.
+// maxSlug leaves room for the hash in a file name, whose length some file systems limit.
 const maxSlug = 80
 
 var notInFileNames = regexp.MustCompile(`[^A-Za-z0-9._]+`)
 
-// slug makes text fit for a file name. Names that it makes alike are told apart by the
-// hash behind them.
+// slug converts text to a part of a file name. Different texts may give the same slug; the hash
+// that follows it tells them apart.
 func slug(text string) string {
 	s := strings.Trim(notInFileNames.ReplaceAllString(safetext.ASCII(text), "-"), "-.")
 	s = strings.Trim(s[:min(len(s), maxSlug)], "-.")
 	return cmp.Or(s, "cell")
 }
 
-// problems are those of the configurations of cells, each once, with the names of its cells.
+// problems collects the distinct configuration problems of cells, and which cells have each.
 type problems struct {
 	errs  plaintoml.Errors
 	cells [][]string
@@ -191,8 +191,8 @@ func (p *problems) add(err error, cell string) {
 	}
 }
 
-// list returns the problems of a study of so many cells. A problem that not all cells have comes
-// from a combination of settings, and names the first such cell.
+// list returns the problems of a study with the given number of cells. A problem that only some
+// cells have comes from a combination of settings, so its message names the first of these cells.
 func (p problems) list(cells int) plaintoml.Errors {
 	for i, e := range p.errs {
 		gap, others := " ", len(p.cells[i])-1
@@ -210,7 +210,7 @@ func (p problems) list(cells int) plaintoml.Errors {
 	return p.errs
 }
 
-// problemsOf returns the problems of an error of host/train/config.
+// problemsOf splits an error of host/train/config into its problems.
 func problemsOf(err error) plaintoml.Errors {
 	var all plaintoml.Errors
 	if errors.As(err, &all) {

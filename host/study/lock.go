@@ -19,16 +19,16 @@ import (
 )
 
 const (
-	lockFile     = vfs.LockFile    // held while the study runs; by several processes that share it
-	lockPatience = 2 * time.Second // longer than anybody looks whether the lock is held
+	lockFile     = vfs.LockFile    // held while the study runs; a shared lock with --share
+	lockPatience = 2 * time.Second // longer than any check of the lock holds it
 	lockRetry    = 20 * time.Millisecond
 )
 
 // ErrLocked is returned by [Run] when another process runs the study.
 var ErrLocked = errors.New("the study is running in another process")
 
-// lock makes sure that no other process runs the study; shared, that none does which shares it with
-// nobody. It goes with the process, however that ends.
+// lock makes sure that no other process runs the study, or, if shared, that none runs it without
+// sharing it. The lock is released when the process ends in any way.
 func (s *Study) lock(ctx context.Context, shared bool) (vfs.Lock, error) {
 	ctx, cancel := context.WithTimeout(ctx, lockPatience)
 	defer cancel()
@@ -50,8 +50,8 @@ func (s *Study) lock(ctx context.Context, shared bool) (vfs.Lock, error) {
 	return l, err
 }
 
-// tidy removes what killed processes have left in the study's directory. Nobody else may run the
-// study.
+// tidy removes temporary files and entries that killed processes left in the study's directory. No
+// other process may be running the study.
 func (s *Study) tidy() error {
 	if err := removeAbandoned(s.at(), rundir.StudyFile, runningFile); err != nil {
 		return err
@@ -62,8 +62,8 @@ func (s *Study) tidy() error {
 	return setRunning(s.at(), map[string]Holder{})
 }
 
-// awaitFree waits until no process holds a lock: one that lost its parent may still be saving its
-// last checkpoint, or answering.
+// awaitFree waits until no process holds a lock: a process whose parent has died may still be
+// saving its last checkpoint or answering questions.
 func awaitFree(ctx context.Context, lock vfs.Path) error {
 	l, err := lock.AwaitLock(ctx, lockRetry)
 	if err != nil {
@@ -72,14 +72,14 @@ func awaitFree(ctx context.Context, lock vfs.Path) error {
 	return l.Unlock()
 }
 
-// Which process works on which cell, on which machine, and since when, is in files beside the locks
-// that they go with:
+// Which process works on which cell, on which machine, and since when, is recorded in files that go
+// with the locks:
 //
-//	.lock       held by the process that runs the study; by several that share it, together
+//	.lock       locked by the process that runs the study, or jointly by those that share it
 //	.running    the cells of a process that does not share the study
-//	.claims/ID  held by the process that works on the cell, where several share the study
+//	.claims/ID  locked by the process that works on the cell, if several share the study
 //
-// A lock ends with its process. What a file says counts only while its lock is held.
+// A lock ends with its process. The content of a file counts only while its lock is held.
 
 // Names in the directory of a study.
 const (
@@ -87,21 +87,21 @@ const (
 	claimsDir   = ".claims"
 )
 
-// Holder is a process that works on a cell. Of one that has not said yet who it is, all is empty.
+// Holder is a process that works on a cell. It is zero if the process has not written its name yet.
 type Holder struct {
 	Machine string    `json:"machine"`
 	Process int       `json:"process"`
-	Task    string    `json:"task,omitempty"` // of a job array of Slurm: JOB_INDEX
+	Task    string    `json:"task,omitempty"` // JOB_INDEX in a job array of Slurm
 	Since   time.Time `json:"since"`
 }
 
-// MachineVariable is the variable of the environment that names the machine where its host name
-// does not: a pod of Kubernetes has a host name of its own.
+// MachineVariable is the environment variable that names the machine where its host name does not:
+// a pod of Kubernetes has a host name of its own.
 const MachineVariable = "CAGE_MACHINE"
 
-// Self is this process as a holder since some time.
+// self returns this process as a Holder since the given time.
 func self(since time.Time) Holder {
-	host, _ := os.Hostname() // without a name it is one without a name
+	host, _ := os.Hostname() // without a host name, the machine has no name
 	h := Holder{Machine: cmp.Or(os.Getenv(MachineVariable), os.Getenv("SLURMD_NODENAME"), host), Process: os.Getpid(), Since: since.Round(0)}
 	if job := os.Getenv("SLURM_ARRAY_JOB_ID"); job != "" {
 		h.Task = job + "_" + os.Getenv("SLURM_ARRAY_TASK_ID")
@@ -109,7 +109,7 @@ func self(since time.Time) Holder {
 	return h
 }
 
-// Text says who it is: "node3 since 12:01:30, task 17_4".
+// Text describes the holder: "node3 since 12:01:30, task 17_4".
 func (h Holder) Text(now time.Time) string {
 	if h.Since.IsZero() {
 		return "a machine that is not known yet"
@@ -126,13 +126,13 @@ func (h Holder) Text(now time.Time) string {
 	return text
 }
 
-// claimFile is the lock of a cell. It lies outside of the cell's directory, which is moved away
-// when its run is stale.
+// claimFile returns the lock file of a cell. It is outside of the cell's directory, because that is
+// moved away when its run is stale.
 func claimFile(study vfs.Path, id string) vfs.Path { return study.Join(claimsDir, id) }
 
 // takeClaim claims a cell for this process, or returns [vfs.ErrLocked]. It is an error if the
-// claim's file holds anything that no process wrote which took the claim. That it cannot be written
-// down who has it does no harm.
+// claim's file has content that no claiming process wrote. A failure to write the holder into the
+// file is ignored.
 func takeClaim(study vfs.Path, id string) (vfs.Lock, error) {
 	claim := claimFile(study, id)
 	if err := claim.Dir().MkdirAll(); err != nil {
@@ -154,7 +154,7 @@ func takeClaim(study vfs.Path, id string) (vfs.Lock, error) {
 	return lock, nil
 }
 
-// signature reports whether content is what sign writes, or what a loss of power leaves of it.
+// signature reports whether content is what takeClaim writes, or what a loss of power leaves of it.
 func signature(content io.Reader) bool {
 	text, err := io.ReadAll(io.LimitReader(content, maxHolder+1))
 	if err != nil || len(text) > maxHolder {
@@ -164,7 +164,7 @@ func signature(content io.Reader) bool {
 	return len(bytes.Trim(text, "\x00")) == 0 || plainjson.UnmarshalStrict(text, &h) == nil && !h.Since.IsZero()
 }
 
-// setRunning writes down the cells that a process works on which shares the study with nobody.
+// setRunning records the cells that a process works on which does not share the study.
 func setRunning(study vfs.Path, cells map[string]Holder) error {
 	text, err := json.Marshal(cells)
 	if err != nil {
@@ -173,7 +173,7 @@ func setRunning(study vfs.Path, cells map[string]Holder) error {
 	return atomicfile.WriteBytes(study.Join(runningFile), append(text, '\n'))
 }
 
-// Holders returns who works on which cell, by the cells' IDs.
+// Holders returns the process that works on each cell, by the cell's ID.
 func Holders(study vfs.Path) (map[string]Holder, error) {
 	lock := study.Join(vfs.LockFile)
 	alone, err := lock.Locked()
@@ -200,7 +200,7 @@ func Holders(study vfs.Path) (map[string]Holder, error) {
 		if err != nil {
 			return nil, err
 		}
-		if locked { // a claim that was taken a moment ago may not say by whom
+		if locked { // the file of a claim that was taken just now may not name its holder yet
 			var h Holder
 			if text, err := claim.ReadSmallFile(maxHolder); err != nil || plainjson.Unmarshal(text, &h) != nil {
 				h = Holder{}
@@ -211,13 +211,13 @@ func Holders(study vfs.Path) (map[string]Holder, error) {
 	return cells, nil
 }
 
-// Files are not longer than this.
+// Size limits of files, in bytes.
 const (
-	maxHolder  = 4 << 10 // of a holder
-	maxRunning = 1 << 20 // of all cells that one process works on
+	maxHolder  = 4 << 10 // a claim
+	maxRunning = 1 << 20 // the cells of one process
 )
 
-// runningCells reads the cells of a process that shares the study with nobody.
+// runningCells reads the cells of a process that does not share the study.
 func runningCells(study vfs.Path) (map[string]Holder, error) {
 	file := study.Join(runningFile)
 	text, err := file.ReadSmallFile(maxRunning)

@@ -6,14 +6,14 @@ import (
 	"strings"
 )
 
-// Prune returns which cells need no training because of tables whose best has Spare: the runs that
-// would be reported with another label than the chosen one. Results are those of all cells, in the
-// order of the study.
+// Prune returns which cells need no training because of tables whose Best has Spare: the runs that
+// would be reported with another label than the chosen one. Results are of all cells, in the order
+// of the study.
 //
-// A place whose choice is not known yet has one cell for each replicate that waits for it; the
-// others are spared until then. A cell that some table wants all the same is neither.
+// While the choice for an entry is not known yet, one cell for each replicate waits for it, and the
+// rest are spared. A cell that some other table needs is neither spared nor waiting.
 func (s *Study) Prune(results []Result) (spared, waiting map[string]bool) {
-	var uses []map[int]use // what each such table says of the cells that it reports
+	var uses []map[int]use // for each such table, the uses of the cells that it reports
 	for _, t := range s.Tables {
 		if t.Best != nil && t.Best.Spare {
 			uses = append(uses, t.prune(s, results))
@@ -47,14 +47,14 @@ func (s *Study) Prune(results []Result) (spared, waiting map[string]bool) {
 	return spared, waiting
 }
 
-// Wanted are the results, of all cells in the order of the study, without those that nothing needs
-// and that are not known.
+// Wanted filters results, which are of all cells in the order of the study: it drops those that are
+// unknown and that no table needs.
 func (s *Study) Wanted(results []Result) []Result {
 	spared, _ := s.Prune(results)
 	return slices.DeleteFunc(slices.Clone(results), func(r Result) bool { return spared[r.Cell.ID] && !r.Known() })
 }
 
-// use is what a table wants of a cell.
+// use is a table's need for a cell.
 type use int
 
 const (
@@ -63,9 +63,9 @@ const (
 	left       // left out
 )
 
-// prune returns what the table wants of the cells that it reports, by their index.
+// prune returns the table's use of each cell that it reports, by the cell's index.
 func (t *Table) prune(s *Study, results []Result) map[int]use {
-	var fixed []string // the axes that tell places apart
+	var fixed []string // the axes that identify an entry
 	for _, name := range s.AxisNames() {
 		if name != t.Best.Axis && !slices.Contains(t.Over, name) {
 			fixed = append(fixed, name)
@@ -98,7 +98,7 @@ func (t *Table) prune(s *Study, results []Result) map[int]use {
 				out[i] = left
 			case decided:
 				out[i] = needed
-			default: // the best so far, or the first one
+			default: // the choice is open: the best so far, or the first one
 				out[i] = waits
 			}
 		}
@@ -106,14 +106,14 @@ func (t *Table) prune(s *Study, results []Result) map[int]use {
 	return out
 }
 
-// Candidate is a label of the axis of which one is chosen.
+// Candidate is a label of the axis on which the best label is chosen.
 type Candidate struct {
 	Label string
-	Tried bool // all of the replicates to choose on have a value
+	Tried bool // all replicates that choose have a value
 }
 
-// Choose returns the labels that have replicates to choose on, and the place of the best of those
-// that are tried; −1 where none is, or none has a finite mean. At returns the results with a label.
+// Choose returns the labels that have replicates to choose on, and the index of the best of those
+// that are tried, or −1 if none is, or none has a finite mean. at returns the results with a label.
 func (b *Best) Choose(labels []string, at func(label string) []Result) (list []Candidate, best int) {
 	var means []float64
 	for _, label := range labels {
@@ -140,8 +140,8 @@ func (b *Best) Choose(labels []string, at func(label string) []Result) (list []C
 	return list, Pick(b.Better, means)
 }
 
-// Pick returns the place of the best of the means, the first of equal ones; −1 if none is finite.
-// Better is a direction: see [Better].
+// Pick returns the index of the best of the means, the first of equal ones; −1 if none is finite.
+// See [Better] for the direction.
 func Pick(better string, means []float64) int {
 	best := -1
 	for i, mean := range means {
@@ -152,8 +152,8 @@ func Pick(better string, means []float64) int {
 	return best
 }
 
-// Better reports whether a is better than b in a direction: "higher", or "lower", which anything
-// else is, too.
+// Better reports whether a is better than b: greater if the direction is "higher", less if it is
+// anything else, usually "lower".
 func Better(direction string, a, b float64) bool {
 	if direction == "higher" {
 		return a > b
@@ -161,7 +161,7 @@ func Better(direction string, a, b float64) bool {
 	return a < b
 }
 
-// Value is the value of a metric, and whether there is one. That of a run that diverged is NaN.
+// Value returns the value of a metric, and whether it has one. It is NaN if the run diverged.
 func (r Result) Value(metric string) (v float64, ok bool) {
 	if r.Diverged {
 		return math.NaN(), true

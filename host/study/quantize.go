@@ -24,23 +24,23 @@ import (
 	"github.com/cage-qat/cage/internal/schema"
 )
 
-// Unquantized is the method of a cell that is the model that trainings start from, as it is.
+// Unquantized is the method of a cell that evaluates the initial model (model.init) unchanged.
 const Unquantized = "none"
 
-// What may be quantized: values of [Quantize].Of.
+// Models that may be quantized: values of [Quantize].Of.
 const (
 	OfFullPrecision = "full precision" // the cell of the same configuration without quantizers
 	OfInit          = "init"           // the model that trainings start from: model.init
 )
 
-// Quantize says that the model of a cell is not trained but quantized, with the quantizer of the
-// cell's configuration.
+// Quantize describes how the model of a cell is made by quantization instead of training, with the
+// quantizer of the cell's configuration.
 type Quantize struct {
 	posttrain.Quantization
 	Of string
 
-	given map[string]bool // keys that stand in the file
-	at    string          // key in the file
+	given map[string]bool // keys that are present in the file
+	at    string          // key path in the file
 }
 
 func (t *table) quantize(raw any) *Quantize {
@@ -87,7 +87,7 @@ func (q *Quantize) arguments(c Cell) []string {
 	return append(args, schema.Arguments(q.Keys())...)
 }
 
-// initIsRun reports whether trainings start from a run, whose context is fixed.
+// initIsRun reports whether trainings start from a cage run, whose context is fixed.
 func (c Cell) initIsRun() bool {
 	if c.start > 0 {
 		return true
@@ -96,13 +96,13 @@ func (c Cell) initIsRun() bool {
 	return err == nil && i.Run
 }
 
-// text shows what the file says of quantization as the cell's other settings are shown. The hash of
-// the cell depends on it, so that a default that the file does not state leaves no trace.
+// text formats the quantization in the style of the cell's other settings. The hash of the cell
+// depends on it, so defaults that the file does not state are omitted.
 func (q *Quantize) text() string {
 	member := func(name string, value any) string {
 		text, err := json.Marshal(map[string]any{name: value})
 		if err != nil {
-			panic(err) // texts and numbers only
+			panic(err) // strings and numbers only
 		}
 		return strings.Trim(string(text), "{}")
 	}
@@ -115,7 +115,7 @@ func (q *Quantize) text() string {
 	return "{" + strings.Join(members, ",") + "}"
 }
 
-// hash is that of the cell's configuration, and of how it is quantized.
+// hash returns a hash of the cell's configuration, and of its quantization.
 func (c Cell) hash() (string, error) {
 	hash, err := c.Config.Fingerprint()
 	if err == nil && c.Quantize != nil {
@@ -125,7 +125,7 @@ func (c Cell) hash() (string, error) {
 	return hash, err
 }
 
-// findSources finds for each cell that is quantized the one that is trained in full precision.
+// findSources finds, for each quantized cell, the cell that trains the same in full precision.
 func (r *reader) findSources(cells []Cell, plans []plan, axes []axis) error {
 	trained := map[string]int{}
 	for i, c := range cells {
@@ -165,7 +165,7 @@ func (r *reader) findSources(cells []Cell, plans []plan, axes []axis) error {
 	return nil
 }
 
-// inFullPrecision is a hash of what a configuration trains without quantizers.
+// inFullPrecision returns a hash of a configuration without its quantizers and its method.
 func inFullPrecision(cfg *config.Config) (string, error) {
 	full, err := cfg.Changed(func(c *config.Config) error {
 		c.Quantizer, c.Method = config.Quantizer{}, cage.Settings{CAGE: cage.CAGE{Form: cage.Off}}
@@ -177,7 +177,7 @@ func inFullPrecision(cfg *config.Config) (string, error) {
 	return full.Fingerprint()
 }
 
-// quantizable returns why the cell cannot be quantized, and what would be right; "" if it can.
+// quantizable returns why the cell cannot be quantized, with a hint; "" if it can be.
 func (c Cell) quantizable(hasSource bool) (problem, hint string) {
 	q := c.Config.Quantizer
 	full := q.Weights == nil && q.Activations == nil && len(q.Overrides) == 0
@@ -206,7 +206,7 @@ func (c Cell) quantizable(hasSource bool) (problem, hint string) {
 	return "", ""
 }
 
-// placeRuns says in which directories cells have their runs, and what is quantized there.
+// placeRuns sets the run directory of each cell, and the source of each quantized one.
 func (s *Study) placeRuns() error {
 	for i := range s.Cells {
 		c := &s.Cells[i]
@@ -244,7 +244,7 @@ func (s *Study) run(c Cell) rundir.Dir {
 }
 
 func (r *runner) quantize(ctx context.Context, c Cell) (State, *Failure, error) {
-	// A process that lost its parent may still be at work.
+	// A process whose parent has died may still be at work.
 	for busy := true; busy && ctx.Err() == nil; {
 		var err error
 		if busy, err = atomicfile.BusyDir(r.study.run(c).Path); err != nil {
@@ -257,7 +257,7 @@ func (r *runner) quantize(ctx context.Context, c Cell) (State, *Failure, error) 
 	if ctx.Err() != nil {
 		return Interrupted, nil, nil
 	}
-	if _, done, err := metrics.ReadNumbers(r.study.run(c).Summary()); err == nil && done { // a damaged one is made again
+	if _, done, err := metrics.ReadNumbers(r.study.run(c).Summary()); err == nil && done { // a damaged one is replaced
 		return Done, nil, nil
 	}
 	if left, err := r.study.run(c).Exists(); err != nil {
@@ -283,8 +283,8 @@ func (r *runner) quantize(ctx context.Context, c Cell) (State, *Failure, error) 
 	return Done, nil, nil
 }
 
-// awaitSource waits until the model that a cell is made of is trained, or until its training is
-// stopped. It fails if the model will not be trained.
+// awaitSource waits until the model from which a cell is made is trained, or until its training is
+// stopped. It returns a failure if the model will not be trained.
 func (r *runner) awaitSource(ctx context.Context, c Cell) (ready bool, failure *Failure) {
 	for ctx.Err() == nil {
 		ready, decided, failure := r.source(c)
@@ -296,8 +296,8 @@ func (r *runner) awaitSource(ctx context.Context, c Cell) (ready bool, failure *
 	return false, nil
 }
 
-// source reports whether the model is there that a cell is made of, and whether that is decided: it
-// is not while the model is to be trained.
+// source reports whether the model from which cell c is made exists (ready), and whether that
+// answer is final (decided): it is not while the model is still to be trained.
 func (r *runner) source(c Cell) (ready, decided bool, failure *Failure) {
 	of := r.study.madeOf(c)
 	if of == nil {
@@ -327,15 +327,15 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// FindRemade gives the state [Stale] to models made from a model that is stale.
+// FindRemade gives the state [Stale] to models made from a stale model.
 func (s *Study) FindRemade(results []Result) {
 	s.markRemade(results, func(_, _ Cell) bool { return false })
 }
 
-// markRemade gives the state [Stale] to models whose source is stale, or of which remade says that
-// it is another.
+// markRemade gives the state [Stale] to models whose source is stale, or whose source has been
+// replaced according to remade.
 func (s *Study) markRemade(results []Result, remade func(c, source Cell) bool) {
-	for again := true; again; { // what is made of such a model, too
+	for again := true; again; { // until models made from stale ones are stale, too
 		again = false
 		states := statesOf(results)
 		for i, r := range results {

@@ -22,23 +22,23 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// evaluation is something that a model is asked, such as the questions of a benchmark.
+// evaluation is a set of questions for a model, such as those of a benchmark.
 type evaluation interface {
-	// ID identifies the evaluation and is fit for a file name. Evaluations with the same ID ask a
-	// model the same questions, as long as their Rows are the same.
+	// ID identifies the evaluation and is valid as a file name. Evaluations with the same ID and
+	// the same Rows ask a model the same questions.
 	ID() string
-	// Metrics lists what is measured, in order.
+	// Metrics lists the measured quantities, in order.
 	Metrics() []measure
 	// Arguments returns the arguments of the cage command that asks the model in the directory run,
-	// and leaves the answers in the directory out. After an interruption it continues if given the
-	// same arguments. Its output is kept in [outputFile] there.
+	// and writes the answers to the directory out. After an interruption the command continues if
+	// given the same arguments. Its output is kept in [outputFile] in out.
 	Arguments(run, out string) []string
 
-	// Read reads the results that the command has left in out, by the names of the metrics. Logs of
-	// the command do not affect it.
+	// Read returns the results that the command has written to out, by metric. Logs of the command
+	// do not affect it.
 	Read(out vfs.Path) (map[string]float64, error)
-	// Rows returns a hash of the files that questions are made of. The error is about a file that
-	// is missing or unreadable.
+	// Rows returns a hash of the files from which the questions are made. The error is about a file
+	// that is missing or unreadable.
 	Rows() (string, error)
 	// Check reads these files and makes the questions, to find problems before a model is asked.
 	Check() error
@@ -53,11 +53,11 @@ type measure struct {
 	Higher bool   // whether higher is better
 }
 
-// identify makes an ID of what an evaluation is called and what it depends on.
+// identify makes an ID from the name of an evaluation and everything that it depends on.
 func identify(name string, of any) string {
 	text, err := json.Marshal(of)
 	if err != nil {
-		panic(err) // texts and numbers only
+		panic(err) // strings and numbers only
 	}
 	sum := sha256.Sum256(text)
 	const longest = 60 // leaves room for the hash in a file name
@@ -65,7 +65,7 @@ func identify(name string, of any) string {
 	return name[:min(len(name), longest)] + "-" + hex.EncodeToString(sum[:6])
 }
 
-// hashFiles is a hash of the contents of files, one after the other.
+// hashFiles returns a hash of the contents of files, in order.
 func hashFiles(files []string) (string, error) {
 	all := sha256.New()
 	for _, path := range files {
@@ -83,8 +83,8 @@ func hashFiles(files []string) (string, error) {
 	return hex.EncodeToString(all.Sum(nil)), nil
 }
 
-// validationLoss measures the loss on the validation set of the run, for a model that was not
-// trained; a training measures it itself.
+// validationLoss measures the loss on the run's validation set for a quantized model; a training
+// measures it itself.
 type validationLoss struct {
 	Batches int // number of batches; 0 means all
 }
@@ -94,7 +94,7 @@ var _ evaluation = (*validationLoss)(nil)
 // ID implements [evaluation].
 func (e *validationLoss) ID() string { return identify("validation", e) }
 
-// Metrics implements [evaluation]: the names are those of a training's summary.
+// Metrics implements [evaluation]. A training's summary has the same names.
 func (e *validationLoss) Metrics() []measure {
 	return []measure{{"val_loss", false}, {"val_ppl", false}}
 }
@@ -124,7 +124,7 @@ func (e *validationLoss) Read(out vfs.Path) (map[string]float64, error) {
 	return map[string]float64{"val_loss": loss, "val_ppl": math.Exp(loss)}, nil
 }
 
-// Rows implements [evaluation]. The run knows its validation set by its hash.
+// Rows implements [evaluation]. The run identifies its validation set by a hash.
 func (e *validationLoss) Rows() (string, error) { return "", nil }
 
 // Check implements [evaluation].
@@ -133,7 +133,7 @@ func (e *validationLoss) Check() error { return nil }
 // taskQuestions asks the questions of evaluation tasks, as `cage eval --tasks` does.
 type taskQuestions struct {
 	tasks.Settings
-	List []*tasks.Task // those of the settings
+	List []*tasks.Task // the tasks that the settings name
 }
 
 var _ evaluation = (*taskQuestions)(nil)
@@ -217,11 +217,11 @@ func (e *taskQuestions) Check() error {
 	return nil
 }
 
-// rulerQuestions measures how long a text may be for a model to work with it, with the benchmark
-// RULER, as `cage ruler` does.
+// rulerQuestions measures how much context a model can really use, with the benchmark RULER, as
+// `cage ruler` does.
 type rulerQuestions struct {
 	ruler.Settings              // with ascending lengths
-	Tasks          []ruler.Task // those of the settings
+	Tasks          []ruler.Task // the tasks that the settings name
 	Batch          int          // number of prompts answered at once
 }
 
@@ -238,7 +238,7 @@ func (e *rulerQuestions) ID() string {
 }
 
 // Metrics implements [evaluation]: the average, the average for each length, and the score of each
-// task whose input is present, in percent: "ruler.average", "ruler.4096", "ruler.4096.vt".
+// task whose input is given, in percent: "ruler.average", "ruler.4096", "ruler.4096.vt".
 func (e *rulerQuestions) Metrics() []measure {
 	given := ruler.Inputs{Words: &ruler.Words{}} // stands for the inputs whose files are named
 	if e.Files.Essay != "" {

@@ -11,10 +11,10 @@ import (
 // reader reads a study file strictly and collects the problems.
 type reader struct {
 	*plaintoml.Reader
-	dir string // of the file, to which the paths of other descriptions in it are relative
+	dir string // directory of the file; other paths in the file are relative to it
 
-	// vague: an axis has no name, or not all labels that the file gives it. What names axes
-	// and labels is not checked then, because it may be right.
+	// vague: an axis has no name, or some of its labels could not be read. Names of axes and labels
+	// are not checked then, because they may be right.
 	vague bool
 }
 
@@ -33,14 +33,14 @@ func (t *table) key(name string) string { return plaintoml.JoinKey(t.path, name)
 
 func (t *table) has(name string) bool { return t.values[name] != nil }
 
-// read reads the keys of the table, which may have no others.
+// read reads the keys of the table; any other key is an error.
 func (t *table) read(keys ...schema.Key) { t.Read(t.path, t.values, keys...) }
 
 func (t *table) wrong(name string, raw any, want string) {
 	t.report(t.key(name), "want "+want, "found %s", schema.Describe(raw))
 }
 
-// below returns a table that a key of this one holds; nil if it is absent.
+// below returns the table that is the value of a key of this one; nil if it is absent.
 func (t *table) below(name string, values map[string]any) *table {
 	if values == nil {
 		return nil
@@ -48,7 +48,7 @@ func (t *table) below(name string, values map[string]any) *table {
 	return &table{reader: t.reader, path: t.key(name), values: values}
 }
 
-// each returns the tables that a key of this one holds.
+// each returns the elements of an array of tables that is the value of a key of this one.
 func (t *table) each(name string, list []map[string]any) []*table {
 	out := make([]*table, len(list))
 	for i, values := range list {
@@ -57,7 +57,7 @@ func (t *table) each(name string, list []map[string]any) []*table {
 	return out
 }
 
-// optional describes a key that may be absent; a string is not empty.
+// optional describes a key that may be absent; if it is a string, it must not be empty.
 func optional(name string, to any) schema.Key {
 	k := schema.Key{Name: name, To: to, Optional: "none"}
 	if k.Type() == schema.Text {
@@ -66,13 +66,13 @@ func optional(name string, to any) schema.Key {
 	return k
 }
 
-// choice describes a key that may be absent, and is one of several words.
+// choice describes an optional key whose value is one of several words.
 func choice(name string, to *string, words ...string) schema.Key {
 	return schema.Key{Name: name, To: to, Is: schema.OneOf(words...), Optional: "none"}
 }
 
 // label returns the text of a value that can be a label: a string, or a number or boolean
-// as it is written.
+// as written in the file.
 func (r *reader) label(key string, raw any) (string, bool) {
 	switch raw := raw.(type) {
 	case string:
@@ -84,8 +84,8 @@ func (r *reader) label(key string, raw any) (string, bool) {
 	return "", false
 }
 
-// labels reads a table of labels by axis, a single one or an array of them. many says
-// whether an array may stand.
+// labels reads a table that maps axes to labels: one label each, or, if many is set, an array of
+// labels.
 func (t *table) labels(axes []axis, many bool) map[string][]string {
 	out := map[string][]string{}
 	for name, raw := range t.values {

@@ -10,7 +10,7 @@ import (
 	"github.com/cage-qat/cage/internal/schema"
 )
 
-// defaultMetric is what tables show when nothing is said.
+// defaultMetric is the metric of tables that name none.
 const defaultMetric = "val_loss"
 
 func (s *Study) readTables(tables []*table, axes []axis, plans []plan) {
@@ -62,8 +62,8 @@ func (s *Study) readTables(tables []*table, axes []axis, plans []plan) {
 	}
 }
 
-// defaultTable has the last axis in its columns, the others in its rows, and takes means
-// over seeds.
+// defaultTable returns a table of the default metric, with the last axis in its columns, the others
+// in its rows, and means over seeds.
 func defaultTable(axes []axis) Table {
 	t := Table{Title: metrics.Label(defaultMetric), Metric: defaultMetric, Better: "lower"}
 	for _, a := range axes {
@@ -79,8 +79,8 @@ func defaultTable(axes []axis) Table {
 	return t
 }
 
-// checkMetric reports the name of a metric that there is not, and takes it away; an empty one has
-// been reported.
+// checkMetric reports a metric that does not exist, and clears its name. An empty name has been
+// reported already.
 func (t *table) checkMetric(key string, metric *string, known []string) {
 	m := *metric
 	if m == "" || slices.Contains(known, m) {
@@ -103,7 +103,7 @@ func (t *table) checkMetric(key string, metric *string, known []string) {
 	t.report(t.key(key), hint, "there is no metric %q", m)
 }
 
-// checkAxes reports names under a key that are not those of axes, or stand there twice.
+// checkAxes reports names under a key that are not names of axes, or are repeated.
 func (t *table) checkAxes(axes []axis, key string, names ...string) {
 	for i, axis := range names {
 		if find(axes, axis) == nil {
@@ -114,7 +114,7 @@ func (t *table) checkAxes(axes []axis, key string, names ...string) {
 	}
 }
 
-// checkUsedOnce reports axes that stand under two of the keys.
+// checkUsedOnce reports axes that are named under two of the keys.
 func (t *table) checkUsedOnce(axes []axis, keys []string, names ...[]string) {
 	first := map[string]string{}
 	for i, key := range keys {
@@ -128,8 +128,8 @@ func (t *table) checkUsedOnce(axes []axis, keys []string, names ...[]string) {
 	}
 }
 
-// checkAllUsed reports axes of several labels that a table or figure does not use, which
-// would average cells of different meaning. places names the keys where an axis can stand.
+// checkAllUsed reports axes with several labels that a table or figure does not use, because it
+// would average cells of different meaning. places lists the keys that can name an axis.
 func (t *table) checkAllUsed(axes []axis, where map[string][]string, places string, used []string) {
 	if t.vague {
 		return
@@ -152,7 +152,7 @@ func (t *table) where(values map[string]any, axes []axis) map[string][]string {
 	return where
 }
 
-// checkBaseline reports labels that no cell has of those that where leaves in.
+// checkBaseline reports a baseline if none of the cells that where selects has its labels.
 func (t *table) checkBaseline(plans []plan, where map[string][]string, baseline map[string]string) {
 	has := func(p plan) bool {
 		for axis, label := range baseline {
@@ -167,13 +167,13 @@ func (t *table) checkBaseline(plans []plan, where map[string][]string, baseline 
 	}
 }
 
-// onReported stands in best.on where the replicates that are reported also choose.
+// onReported is the value of best.on if the reported replicates also choose.
 const onReported = "reported"
 
 const onIs = `labels of axes in over, such as on = {seed = [0, 1]}: these replicates choose, and are not reported; or on = "` +
 	onReported + `": those that are reported also choose, which flatters`
 
-// readBest reads the table best of a table, whose other keys are read; nil stands for none.
+// readBest reads the table best of a table whose other keys have been read; t may be nil.
 func (s *Study) readBest(t *table, of Table, known []string, axes []axis, plans []plan) *Best {
 	if t == nil {
 		return nil
@@ -193,7 +193,7 @@ func (s *Study) readBest(t *table, of Table, known []string, axes []axis, plans 
 		t.report(t.key("axis"), "want an axis that is not in rows, columns or over", "the axis %q is in one of them", b.Axis)
 	}
 	switch on := on.(type) {
-	case nil: // which has been reported
+	case nil: // its absence has been reported
 	case map[string]any:
 		b.On = t.readOn(t.below("on", on), of, axes, plans)
 	default:
@@ -207,7 +207,7 @@ func (s *Study) readBest(t *table, of Table, known []string, axes []axis, plans 
 	return b
 }
 
-// readOn reads the replicates that choose. Some have to be left, to be reported.
+// readOn reads the replicates that choose. At least one replicate must remain to be reported.
 func (t *table) readOn(on *table, of Table, axes []axis, plans []plan) map[string][]string {
 	problems := len(t.Errs)
 	labels := on.labels(axes, true)
@@ -235,7 +235,7 @@ func (t *table) readOn(on *table, of Table, axes []axis, plans []plan) map[strin
 	return labels
 }
 
-// contentOf names the keys of a figure that depend on its kind. They are all required.
+// contentOf lists, for each kind of figure, the keys that depend on the kind. They are required.
 var contentOf = map[string][]string{
 	Bar: {"metric", "x"}, Curves: {"metric"}, Heatmap: {"metric", "x", "y"}, Trajectories: {}, Scatter: {"x", "y"}, Differences: {"metric", "x", "baseline"},
 }
@@ -282,7 +282,7 @@ func (s *Study) readFigures(tables []*table, axes []axis, plans []plan) {
 		if f.Kind == Scatter {
 			of.Metric, of.Columns = f.Y, nil
 		}
-		if !slices.Contains(known, of.Metric) { // one of the curves'
+		if !slices.Contains(known, of.Metric) { // a metric of curves
 			of.Metric = defaultMetric
 		}
 		f.Best = s.readBest(t.below("best", best), of, known, axes, plans)
@@ -293,7 +293,7 @@ func (s *Study) readFigures(tables []*table, axes []axis, plans []plan) {
 		if f.Best != nil {
 			used = append(used, f.Best.Axis)
 		}
-		places := map[string]string{ // of axes; the other kinds show every cell alone
+		places := map[string]string{ // where axes may be named; the other kinds show each cell by itself
 			Bar: "x, series, over or best.axis", Differences: "x, series, over or best.axis",
 			Heatmap: "x, y, series, over or best.axis", Curves: "series, over or best.axis",
 		}[f.Kind]

@@ -12,13 +12,13 @@ import (
 	"github.com/cage-qat/cage/host/train/config"
 )
 
-// coreFLOPs is the work of a step that keeps one core busy for about half a second.
-// Below it, cells side by side finish earlier than one after the other on many cores:
+// coreFLOPs is the work of a step that keeps one core busy for about half a second. If a step takes
+// less, cells run side by side finish earlier than cells run one after the other on many cores:
 // the operations of a small model are too short to be divided.
 const coreFLOPs = 2e10
 
-// stepFLOPs estimates the work of one optimizer step: six operations for each parameter
-// and token, or those of the product with A.
+// stepFLOPs estimates the work of one optimizer step: six operations per parameter and token, or
+// those of the product with A for a model that is not a language model.
 func stepFLOPs(c *config.Config) float64 {
 	m := c.Model
 	if !m.Language() {
@@ -33,7 +33,7 @@ func stepFLOPs(c *config.Config) float64 {
 	return 6 * params * float64(c.Train.Batch) * float64(m.Context) * float64(c.Train.Accumulate)
 }
 
-// work is that of some steps of the training of a cell.
+// work returns the estimated work of the given number of training steps of a cell.
 func (c Cell) work(steps int) float64 {
 	if c.Quantize != nil {
 		return 0
@@ -41,7 +41,7 @@ func (c Cell) work(steps int) float64 {
 	return stepFLOPs(c.Config) * float64(max(0, steps))
 }
 
-// GPUs is the number of GPUs that the cell which needs most of them needs; 0 if none needs any.
+// GPUs returns the largest number of GPUs that any of the cells needs; 0 if none needs any.
 func GPUs(cells []Cell) (count int) {
 	for _, c := range cells {
 		if c.Config.Device.Kind == "cuda" {
@@ -51,9 +51,9 @@ func GPUs(cells []Cell) (count int) {
 	return count
 }
 
-// share divides the cores among cells: it returns how many cells run at once, and how many
-// threads each has. parallel is the number of cells at once that was requested; 0 means the
-// number that suits the largest cell: on GPUs as many as have GPUs of their own.
+// share divides the cores among cells: it returns the number of cells that run at once, and the
+// number of threads of each. parallel is the requested number of cells at once; 0 means the
+// number that suits the largest cell: on GPUs, as many as can have GPUs of their own.
 func share(cells []Cell, cores, gpus, parallel int) (atOnce, threads int) {
 	threads = 1
 	for _, c := range cells {
@@ -72,8 +72,8 @@ func share(cells []Cell, cores, gpus, parallel int) (atOnce, threads int) {
 	return parallel, max(1, cores/parallel)
 }
 
-// visibleDevices is the variable by which a process of CUDA is told which GPUs it may use, and in
-// which order.
+// visibleDevices is the environment variable that lists the GPUs which a CUDA process may use, and
+// their order.
 const visibleDevices = "CUDA_VISIBLE_DEVICES"
 
 // gpus shares the GPUs that this process may use among cells that run at once.
@@ -81,11 +81,11 @@ type gpus struct {
 	names []string // as in CUDA_VISIBLE_DEVICES
 
 	mu   sync.Mutex
-	used []int // by how many cells each is used
+	used []int // for each GPU, the number of cells that use it
 }
 
-// newGPUs finds the GPUs that this process may use; none where that is not known. It reads no CUDA
-// library: a cage without one can run the studies of one that has it.
+// newGPUs finds the GPUs that this process may use; none if that is not known. It uses no CUDA
+// library: a cage built without CUDA can run studies whose trainings use a build with it.
 func newGPUs() *gpus {
 	value, set := os.LookupEnv(visibleDevices)
 	files, _ := filepath.Glob("/dev/nvidia[0-9]*") // the pattern is well-formed
@@ -93,8 +93,8 @@ func newGPUs() *gpus {
 	return &gpus{names: names, used: make([]int, len(names))}
 }
 
-// visible are the GPUs that CUDA_VISIBLE_DEVICES names, or as many as there are if it is not set. A
-// name that is none ends the list, as it does for CUDA.
+// visible returns the GPUs that CUDA_VISIBLE_DEVICES names, or all of them if it is not set. An
+// empty or negative name ends the list, as it does for CUDA.
 func visible(value string, set bool, there int) (names []string) {
 	if !set {
 		for i := range there {
@@ -112,8 +112,8 @@ func visible(value string, set bool, there int) (names []string) {
 	return names
 }
 
-// leastUsed chooses n of the GPUs, those that the fewest cells use, in their order. Without so many
-// it is nil.
+// leastUsed chooses the n GPUs that the fewest cells use, in ascending order. It returns nil if
+// there are fewer than n.
 func leastUsed(used []int, n int) []int {
 	if n > len(used) {
 		return nil
@@ -126,9 +126,9 @@ func leastUsed(used []int, n int) []int {
 	return slices.Sorted(slices.Values(order[:n]))
 }
 
-// acquire reserves GPUs for a cell until release is called, and returns the variables that name
-// them to the cell's processes. There are none for a cell on another device, or if there are too
-// few GPUs, which the training then reports.
+// acquire reserves GPUs for a cell until release is called, and returns the environment variables
+// that pass them to the cell's processes. There are none if the cell uses another device, or if
+// there are too few GPUs, which the training then reports.
 func (g *gpus) acquire(c Cell) (environment []string, release func()) {
 	if c.Config.Device.Kind != "cuda" {
 		return nil, func() {}

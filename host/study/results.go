@@ -16,21 +16,21 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// State is how far a cell has come.
+// State is the progress of a cell.
 type State string
 
 // The states of a cell.
 const (
-	Missing     State = "missing"     // nothing of it exists
+	Missing     State = "missing"     // it has no files yet
 	Running     State = "running"     // it is being trained
-	Interrupted State = "interrupted" // begun, can be resumed
-	Stale       State = "stale"       // made from something that has changed since, see [Study.FindStale]
+	Interrupted State = "interrupted" // it has begun, and can be resumed
+	Stale       State = "stale"       // made from something that has changed since; see [Study.FindStale]
 	Failed      State = "failed"      // its training ended in an error
 	Unevaluated State = "unevaluated" // trained, but not all evaluations are done
 	Done        State = "done"
 )
 
-// Result is what is known of a cell.
+// Result is the known outcome of a cell.
 type Result struct {
 	Cell  Cell
 	State State
@@ -42,22 +42,22 @@ type Result struct {
 	Diverged bool
 	// Unreadable says that the cell counts as failed because a file of its run is damaged.
 	Unreadable bool
-	// Summary holds every number of summary.json by its name there, and the metrics of
-	// finished evaluations by their names. It is nil unless the training is done.
+	// Summary holds every number of summary.json, and the metrics of finished evaluations, by their
+	// names. It is nil unless the training is done.
 	Summary map[string]float64
-	// Holder works on the cell, if that is running.
+	// Holder is the process that works on the cell, if that is running.
 	Holder Holder
 }
 
-// Trained reports whether the training of the cell is done and may be reported on,
-// whatever the state of its evaluations.
+// Trained reports whether the training of the cell is done and may be reported on, whatever the
+// state of its evaluations.
 func (r Result) Trained() bool { return r.Summary != nil }
 
 // Known reports whether the outcome of the cell is known: it is done, or it diverged.
 func (r Result) Known() bool { return r.State == Done || r.Diverged }
 
-// Results reads from disk how far every cell has come. It may be called at any time, even
-// while the study runs in this or another process.
+// Results reads the progress of every cell from disk. It may be called at any time, even while the
+// study runs in this or another process.
 func (s *Study) Results() ([]Result, error) {
 	running, err := Holders(s.at())
 	if err != nil {
@@ -81,8 +81,8 @@ func (s *Study) Results() ([]Result, error) {
 	return list, nil
 }
 
-// readCellResult reads one cell. A damaged file of its own makes it a failed one, which
-// --retry brings to its end again from its last checkpoint, and leaves the others alone.
+// readCellResult reads the result of one cell. If one of the cell's files is damaged, only that
+// cell counts as failed; --retry resumes it from its last checkpoint.
 func (s *Study) readCellResult(c Cell, running bool) Result {
 	dir := s.dir(c)
 
@@ -118,7 +118,7 @@ func (s *Study) readCellResult(c Cell, running bool) Result {
 	return Result{Cell: c, State: Missing}
 }
 
-// Damaged is the result of a cell with a file that cannot be read.
+// Damaged returns the result of a cell with a file that cannot be read.
 func Damaged(c Cell, err error) Result {
 	return Result{Cell: c, State: Failed, Err: "cannot be read: " + err.Error(), Unreadable: true}
 }
@@ -126,12 +126,12 @@ func Damaged(c Cell, err error) Result {
 // Failure says why a cell failed, as stored in failed.json.
 type Failure struct {
 	Error    string `json:"error"`    // the last error of the training
-	Exit     string `json:"exit"`     // how its process ended: "exit status 1", "signal: killed"
-	Attempts int    `json:"attempts"` // how often it has been tried
+	Exit     string `json:"exit"`     // exit status of its process: "exit status 1", "signal: killed"
+	Attempts int    `json:"attempts"` // number of failed attempts
 	Log      string `json:"log_tail"` // the last lines of its output
-	File     string `json:"log"`      // where the rest is, relative to the cell's directory
+	File     string `json:"log"`      // name of the log file, relative to the cell's directory
 
-	stopped bool // it ended because it was to
+	stopped bool // it ended because it was asked to stop
 }
 
 func readFailure(dir rundir.Dir) (Failure, error) {
@@ -144,8 +144,8 @@ func readFailure(dir rundir.Dir) (Failure, error) {
 	return f, err
 }
 
-// readOurs reads a small file of the study. The error is a *damagedFile if the file holds something
-// else.
+// readOurs reads a small file of the study. The error is a *damagedFile if the content is not of
+// the expected form.
 func readOurs(path vfs.Path, to any) error {
 	text, err := path.ReadSmallFile(1 << 20)
 	if err == nil {
@@ -159,7 +159,7 @@ func readOurs(path vfs.Path, to any) error {
 	return nil
 }
 
-// damagedFile is the error about a file of the study that holds something else.
+// damagedFile is the error for a file of the study whose content is not of the expected form.
 type damagedFile struct {
 	path vfs.Path
 	err  error
@@ -168,7 +168,7 @@ type damagedFile struct {
 func (d *damagedFile) Error() string { return fmt.Sprintf("%s: %v", d.path, d.err) }
 func (d *damagedFile) Unwrap() error { return d.err }
 
-// putAside gives the file a name that nothing reads: it may be somebody else's.
+// putAside renames the file so that nothing reads it; it is not deleted, as others may own it.
 func (d *damagedFile) putAside() error {
 	dir := d.path.Dir()
 	to, err := dir.Unused(func(n int) string { return fmt.Sprintf("%s.damaged-%d", d.path.Base(), n) })
@@ -178,30 +178,30 @@ func (d *damagedFile) putAside() error {
 	return errors.Join(d.path.Rename(to), dir.SyncDir())
 }
 
-// SummaryMetrics names the numbers that summary.json may hold, except times and speeds: a
+// SummaryMetrics returns the names of the numbers in summary.json, except times and speeds: a
 // report contains only results that a second run would reproduce.
 func SummaryMetrics() []string {
 	return slices.DeleteFunc(metrics.NumberNames(reflect.TypeFor[metrics.Summary]()), metrics.Timed)
 }
 
-// RecordMetrics names the numbers that a line of metrics.jsonl may hold, except times and
+// RecordMetrics returns the names of the numbers in a line of metrics.jsonl, except times and
 // speeds.
 func RecordMetrics() []string {
 	return slices.DeleteFunc(metrics.NumberNames(reflect.TypeFor[metrics.Record]()), metrics.Timed)
 }
 
-// Survey looks at the plugins and the data with which the cells would be trained now, and
-// returns a finding for each configuration.
+// Survey checks the configurations of cells against the current plugins and data, and returns a
+// finding for each configuration.
 type Survey func(ctx context.Context, list []*config.Config) []config.Finding
 
-// FindStale gives the state [Stale] to results of which a plugin or the data has changed
-// since: in one table with cells trained now, they would mix two algorithms. If the
-// questions of an evaluation have changed, the cell becomes [Unevaluated]. Cells that are
-// running or missing are left out. Without a survey, only questions are compared. The
-// error is about cells that could not be compared, whose results stay as they are.
+// FindStale gives the state [Stale] to results whose plugins or data have changed since: in one
+// table with cells trained now, they would mix two algorithms. If the questions of an evaluation
+// have changed, the cell becomes [Unevaluated]. Cells that are running or missing are skipped.
+// Without a survey, only questions are compared. The error is about cells that could not be
+// compared, whose results are left unchanged.
 func (s *Study) FindStale(ctx context.Context, results []Result, survey Survey) error {
 	s.findOutdated(results)
-	defer s.markRemade(results, func(c, source Cell) bool { // another run than it was made of
+	defer s.markRemade(results, func(c, source Cell) bool { // the source has been trained again since
 		was, now := s.identities(c).Initial.Run, s.identities(source).Run
 		return now != "" && was != "" && now != was
 	})
@@ -232,7 +232,7 @@ func (s *Study) FindStale(ctx context.Context, results []Result, survey Survey) 
 	return nil
 }
 
-// identities are those that a run records of itself and of its source; empty if it records none.
+// identities returns the IDs that a run records of itself and of its source; "" if it has none.
 func (s *Study) identities(c Cell) (id struct {
 	Run     string `json:"run"`
 	Initial struct {
@@ -245,7 +245,7 @@ func (s *Study) identities(c Cell) (id struct {
 	return id
 }
 
-// NotCompared is the error for results that could not be checked for being stale.
+// NotCompared is the error for results that could not be checked for staleness.
 type NotCompared struct {
 	Runs  int   // how many runs
 	First error // why the first could not be checked

@@ -19,7 +19,7 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// RunOptions are what [Run] needs beside the study.
+// RunOptions are the options of [Run].
 type RunOptions struct {
 	// Parallel is the number of cells to train at once; 0 means that of the study file.
 	// If that is 0 too, it is as many as the cores allow: one cell on each core if the
@@ -30,39 +30,37 @@ type RunOptions struct {
 	Retry bool
 	// Only restricts the cells to those that match; nil means all cells.
 	Only map[string][]string
-	// IDs restricts the cells to these, too; nil means all cells.
+	// IDs restricts the cells further, to those with these IDs; nil means all cells.
 	IDs []string
 	// Share lets other processes with Share, on this machine or on others that see the study's
-	// directory, train the study at the same time. Each cell is trained by one of them. Run returns
-	// when all are done, whoever has done them.
+	// directory, run the study at the same time. Each cell is trained by one of them. Run returns
+	// when all cells are done, whichever process has trained them.
 	Share bool
-	// Elsewhere holds the results of all cells that are kept elsewhere, in the order of the study.
-	// Those that are known are not trained, unless another cell is made of their model, and tables
-	// choose from them as from those here ([Study.Prune]). Nil means none.
+	// Elsewhere holds results of all cells from another source, such as a snapshot, in the study's
+	// order. Cells with a known result there are not trained, unless another cell is made from
+	// their model, and tables choose from these results, too ([Study.Prune]). Nil means none.
 	Elsewhere []Result
-	// Command is the program, with its first arguments, that trains. It is given the path
-	// of a configuration, --resume, --quiet and --lifeline=TIME. Nil means this executable
-	// with "train".
+	// Command is the program that trains, with its first arguments. The path of a configuration,
+	// --resume, --quiet and --lifeline=TIME are appended. Nil means this executable with "train".
 	Command []string
-	// Tool is the program that evaluates; its arguments are those of the cage command.
-	// Nil means this executable.
+	// Tool is the program that quantizes and evaluates; the arguments of the cage command are
+	// appended. Nil means this executable.
 	Tool []string
-	// Survey runs before any cell is trained. It looks for problems in the configurations
-	// of the cells to be trained that loading the study cannot detect, such as those of
-	// plugin parameters, and for runs that are stale. If it is nil, such problems show
-	// only when a cell is trained, and no run is found stale.
+	// Survey runs before any cell is trained. It looks for problems in the configurations of the
+	// cells to be trained that loading the study cannot detect, such as invalid plugin parameters,
+	// and for stale runs. If it is nil, such problems show only when a cell is trained, and no run
+	// is found stale.
 	Survey Survey
-	// KeepStale leaves stale runs as they are. Otherwise they are put aside and trained anew.
+	// KeepStale leaves stale runs as they are. Otherwise they are moved away and trained anew.
 	KeepStale bool
-	// Planned is called with the plan before anything is done; nil means no call.
+	// Planned is called with the plan before anything is trained; nil means no call.
 	Planned func(Plan)
-	// Watch is called when something has changed, and twice a second, but never by two
-	// goroutines at once. Nil means no call.
+	// Watch is called on every change, and twice a second, but never concurrently. Nil means no
+	// call.
 	Watch func(console.Progress)
 }
 
-// Outcome says how many of the runs that were asked for are in each state. Cells that
-// share a run count once.
+// Outcome counts the selected runs in each state. Cells that share a run count once.
 type Outcome struct {
 	Cells       int `json:"cells"`
 	Done        int `json:"done"`
@@ -75,20 +73,20 @@ type Outcome struct {
 	Trained     int `json:"trained"` // done by this call
 }
 
-// Plan says what [Run] would do.
+// Plan describes the work of [Run].
 type Plan struct {
-	Results []Result // one for each run that was asked for
-	Run     []Cell   // what would be trained, quantized or evaluated, in order
-	Waiting []Cell   // what waits until a table can choose, and is not in Run
+	Results []Result // one for each selected run
+	Run     []Cell   // the cells to train, quantize or evaluate, in order
+	Waiting []Cell   // cells that wait until a table can choose; they are not in Run
 	AtOnce  int      // cells running at once
 	Threads int      // threads of each cell
 }
 
-// ErrInterrupted is returned when the context ended before the study did. The cells that
-// were being trained have saved checkpoints and continue in the next [Run].
+// ErrInterrupted is returned if the context ended before the study did. The cells that were being
+// trained have saved checkpoints and continue in the next [Run].
 var ErrInterrupted = errors.New("the study was interrupted")
 
-// Plan returns what [Run] would do.
+// Plan returns the work that [Run] would do.
 func (s *Study) Plan(ctx context.Context, o RunOptions) (Plan, error) {
 	results, err := s.Results()
 	if err != nil {
@@ -100,7 +98,7 @@ func (s *Study) Plan(ctx context.Context, o RunOptions) (Plan, error) {
 		asked := c.Matches(o.Only) && (o.IDs == nil || slices.Contains(o.IDs, c.ID))
 		selected[c.ID] = selected[c.ID] || asked && (o.Elsewhere == nil || !o.Elsewhere[i].Known())
 	}
-	for _, c := range s.Cells { // also those whose models selected cells are made of
+	for _, c := range s.Cells { // also the cells from whose models selected cells are made
 		if selected[c.ID] {
 			for of := s.madeOf(c); of != nil; of = s.madeOf(*of) {
 				selected[of.ID] = true
@@ -113,12 +111,12 @@ func (s *Study) Plan(ctx context.Context, o RunOptions) (Plan, error) {
 			p.Results = append(p.Results, r)
 		}
 	}
-	// Problems of cells that are to be trained are reported by check, with their place.
+	// check reports problems of cells that are to be trained, with their position in the file.
 	var unknown *NotCompared
 	if err := s.FindStale(ctx, p.Results, o.Survey); err != nil && !errors.As(err, &unknown) {
 		return Plan{}, err
 	}
-	latest := map[string]Result{} // by ID: with what has been found stale
+	latest := map[string]Result{} // by ID, with the state Stale where it was found
 	for _, r := range p.Results {
 		latest[r.Cell.ID] = r
 	}
@@ -144,7 +142,7 @@ func (s *Study) Plan(ctx context.Context, o RunOptions) (Plan, error) {
 			p.Run = append(p.Run, r.Cell)
 		}
 	}
-	// Models come before what is made of them.
+	// Sources come before the models made from them.
 	slices.SortStableFunc(p.Run, func(a, b Cell) int {
 		return cmp.Compare(s.depth(a), s.depth(b))
 	})
@@ -153,10 +151,9 @@ func (s *Study) Plan(ctx context.Context, o RunOptions) (Plan, error) {
 }
 
 // Run trains the cells that are not done, each in a process of its own, so that a crash of one
-// affects no other. Cells that fail are recorded with their error and not tried again without
-// Retry. If a single cell is stopped, by a request in its directory, the others go on, and the
-// error at the end is [ErrInterrupted]. When ctx ends, the cells that are running save checkpoints,
-// and the error is [ErrInterrupted], too. If this process is killed, they also save checkpoints.
+// Retry. If a single cell is stopped, by a request in its directory, the other cells continue, and
+// the error at the end is [ErrInterrupted]. When ctx ends, the running cells save checkpoints, and
+// the error is [ErrInterrupted], too. If this process is killed, they also save checkpoints.
 func Run(ctx context.Context, s *Study, o RunOptions) (Outcome, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -182,10 +179,10 @@ func Run(ctx context.Context, s *Study, o RunOptions) (Outcome, error) {
 	return out, errors.Join(err, end())
 }
 
-// begin makes this process the one that runs the study, or one of those that do, until end is
-// called.
+// begin makes this process the one that runs the study, or, with share, one of several, until end
+// is called.
 func (s *Study) begin(ctx context.Context, share bool) (end func() error, err error) {
-	if share { // what is left is removed by one that is alone, if there is one
+	if share { // files left by killed processes are removed by a process that is alone
 		lock, err := s.at(lockFile).Lock()
 		if err == nil {
 			err = errors.Join(s.tidy(), lock.Unlock())
@@ -211,8 +208,8 @@ func (s *Study) begin(ctx context.Context, share bool) (end func() error, err er
 	return func() error { return errors.Join(leave(), lock.Unlock()) }, nil
 }
 
-// rounds trains what there is to train, until nothing more comes up: when cells are done, a table
-// may choose others, and processes that share the study may leave cells to this one.
+// rounds trains cells until there are no more: when cells are done, a table may choose further
+// ones, and processes that share the study may leave cells to this one.
 func (s *Study) rounds(ctx context.Context, o RunOptions) (Outcome, error) {
 	for trained := 0; ; {
 		plan, err := s.Plan(ctx, o)
@@ -234,7 +231,7 @@ func (s *Study) rounds(ctx context.Context, o RunOptions) (Outcome, error) {
 		again := err == nil && ctx.Err() == nil && len(r.stopped) == 0 && (len(plan.Waiting) > 0 && out.Trained+r.found > 0 || len(r.later) > 0)
 		trained += out.Trained
 		if again {
-			o.Retry = o.Retry && !o.Share // which has been done
+			o.Retry = o.Retry && !o.Share // failed cells have been retried
 			continue
 		}
 		out.Trained = trained
@@ -246,8 +243,8 @@ func (s *Study) rounds(ctx context.Context, o RunOptions) (Outcome, error) {
 	}
 }
 
-// checkOurs refuses a directory that belongs to something else: it has a file with the name of the
-// study file's copy that is no copy of one, or a copy of another one where no study has run.
+// checkOurs refuses a directory that is not a study's: study.toml in it is not a study file, or it
+// differs from this study's although no study has run there.
 func (s *Study) checkOurs() error {
 	began, err := s.at(rundir.StudyCells).Exists()
 	if err != nil {
@@ -255,7 +252,7 @@ func (s *Study) checkOurs() error {
 	}
 	path := s.at(rundir.StudyFile)
 	return atomicfile.CheckOurs(path, func(content io.Reader) bool {
-		text, err := io.ReadAll(io.LimitReader(content, 1<<20)) // no study file is larger
+		text, err := io.ReadAll(io.LimitReader(content, 1<<20)) // longer than any study file
 		if err != nil || !began || bytes.Equal(text, s.text) {
 			return err == nil && bytes.Equal(text, s.text)
 		}
@@ -265,7 +262,7 @@ func (s *Study) checkOurs() error {
 }
 
 // check looks for the files that the cells need, runs the survey, and prepares the questions of
-// evaluations, before any cell is trained. All problems are reported together.
+// evaluations, before any cell is trained. It reports all problems together.
 func (s *Study) check(ctx context.Context, cells []Cell, survey Survey) error {
 	var found problems
 	var list []*config.Config

@@ -22,17 +22,17 @@ type runner struct {
 	gpus  *gpus
 	began time.Time
 
-	attempts  map[string]int // of cells that had failed when the plan was made, by ID; only if the study is shared
-	surveying sync.Mutex     // held while stale runs are looked at again
+	attempts  map[string]int // failed attempts at the plan, by the cell's ID; if the study is shared
+	surveying sync.Mutex     // held while stale runs are checked again
 
-	mu      sync.Mutex // guards what follows, and calls of Watch
+	mu      sync.Mutex // guards the fields below, and calls of Watch
 	states  map[string]State
 	active  []*active // running cells, oldest first
 	trained int
 	worked  float64         // estimated operations of the cells that have ended
-	found   int             // cells that others have done since the plan was made
-	later   []Cell          // to be looked at again: others work on them, or on what they are made of
-	stopped map[string]bool // cells that were stopped by a request of their own, by ID
+	found   int             // cells that other processes have done since the plan was made
+	later   []Cell          // to check again: other processes work on them, or on their sources
+	stopped map[string]bool // by ID, cells that were stopped by a request for that cell alone
 }
 
 func newRunner(s *Study, o RunOptions, p Plan) *runner {
@@ -52,8 +52,8 @@ func newRunner(s *Study, o RunOptions, p Plan) *runner {
 	return r
 }
 
-// run trains and evaluates the cells of the plan. Its error is about the files of the study; the
-// error of a training is in the state of its cell.
+// run trains and evaluates the cells of the plan. Its error is about the files of the study; a
+// training that fails sets the state of its cell instead.
 func (r *runner) run(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -87,7 +87,7 @@ func (r *runner) run(ctx context.Context) error {
 	return nil
 }
 
-// cell trains and evaluates one cell and records how it ended.
+// cell trains and evaluates one cell and records its outcome.
 func (r *runner) cell(ctx context.Context, c Cell) error {
 	if ctx.Err() != nil {
 		return nil
@@ -119,7 +119,7 @@ func (r *runner) cell(ctx context.Context, c Cell) error {
 	release()
 	if err == nil && state == Interrupted && ctx.Err() == nil {
 		r.mu.Lock()
-		r.stopped[c.ID] = true // by a request of its own
+		r.stopped[c.ID] = true // by a request for this cell alone
 		r.mu.Unlock()
 	}
 	if err == nil && failure != nil {
@@ -139,7 +139,7 @@ func (r *runner) start(c Cell) error {
 	defer r.mu.Unlock()
 	a := &active{cell: c, dir: r.study.dir(c), began: time.Now()}
 	a.look()
-	a.from = a.record.Step // of the last attempt
+	a.from = a.record.Step // the last step of the last attempt
 	r.active = append(r.active, a)
 	if err := r.noteActive(); err != nil {
 		r.active = r.active[:len(r.active)-1]
@@ -176,7 +176,7 @@ func (r *runner) end(c Cell, state State, f *Failure, took time.Duration) error 
 	return err
 }
 
-// noteActive writes down which cells run, unless their claims say it. r.mu is held.
+// noteActive records which cells run, unless their claims do. r.mu is held.
 func (r *runner) noteActive() error {
 	if r.opts.Share {
 		return nil
@@ -197,7 +197,7 @@ func (r *runner) outcome() Outcome {
 // Count counts how many results are in each state.
 func Count(results []Result) Outcome { return count(statesOf(results)) }
 
-// statesOf returns the states of the runs by ID: cells may share a run.
+// statesOf returns the states of the runs, by ID; cells may share a run.
 func statesOf(results []Result) map[string]State {
 	states := map[string]State{}
 	for _, r := range results {
@@ -223,7 +223,7 @@ type active struct {
 	cell   Cell
 	dir    rundir.Dir
 	began  time.Time
-	from   int            // step at which it began
+	from   int            // its step at the start
 	record metrics.Record // the newest one
 }
 
@@ -258,7 +258,7 @@ func (r *runner) show(p console.Progress) {
 	r.opts.Watch(p)
 }
 
-// left estimates the time that the rest, with what waits for a choice, will take from the work done
+// left estimates the remaining time, including the cells that wait for a choice, from the work done
 // since the start.
 func (r *runner) left() time.Duration {
 	done, rest := r.worked, 0.0
@@ -271,7 +271,7 @@ func (r *runner) left() time.Duration {
 		done += a.cell.work(a.record.Step - a.from)
 		rest -= a.cell.work(a.record.Step)
 	}
-	if done <= 0 || rest <= 0 { // or the number of steps is known only from the data
+	if done <= 0 || rest <= 0 { // rest is also 0 if only the data determine the number of steps
 		return 0
 	}
 	return time.Duration(float64(time.Since(r.began)) * rest / done)
@@ -279,7 +279,7 @@ func (r *runner) left() time.Duration {
 
 func (a *active) look() {
 	r, ok, err := metrics.Last(a.dir.Metrics())
-	if err != nil || !ok { // the display keeps the record that it has
+	if err != nil || !ok { // keep the old record
 		return
 	}
 	a.record = r

@@ -15,9 +15,9 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// claim takes a cell for this process. Without a lock there is nothing to do now: another process
-// works on the cell, or has done so since the plan was made, or the model is not there yet that it
-// is made of.
+// claim takes a cell for this process. It returns no lock if there is nothing to do now: another
+// process works on the cell, or has done so since the plan was made, or the source of the cell's
+// model is not ready.
 func (r *runner) claim(ctx context.Context, c Cell) (vfs.Lock, error) {
 	var lock vfs.Lock
 	err := vfs.ErrLocked
@@ -45,8 +45,8 @@ func (r *runner) claim(ctx context.Context, c Cell) (vfs.Lock, error) {
 	return nil, lock.Unlock()
 }
 
-// again reads the state of a cell that has been claimed, and reports whether it is still to be
-// trained: another process may have done that after the plan was made.
+// again reads the state of a claimed cell, and reports whether it still has to be trained: another
+// process may have done that since the plan was made.
 func (r *runner) again(ctx context.Context, c Cell) (State, bool) {
 	planned := r.stateOf(c)
 	now := []Result{r.study.readCellResult(c, false)}
@@ -56,7 +56,7 @@ func (r *runner) again(ctx context.Context, c Cell) (State, bool) {
 		defer r.surveying.Unlock()
 		survey = r.opts.Survey
 	}
-	// What cannot be compared was none that the plan found stale.
+	// Cells that cannot be compared keep their state; the plan did not find them stale.
 	_ = r.study.FindStale(ctx, now, survey)
 	switch state := now[0].State; state {
 	case Done:
@@ -70,13 +70,13 @@ func (r *runner) again(ctx context.Context, c Cell) (State, bool) {
 
 func (s *Study) attempts(c Cell) int {
 	f, err := readFailure(s.dir(c))
-	if err != nil { // it has not failed, or nobody knows how often
+	if err != nil { // it has not failed, or the number is unknown
 		return 0
 	}
 	return f.Attempts
 }
 
-// awaitOthers waits until one of the cells that were put off can be claimed.
+// awaitOthers waits until one of the postponed cells can be claimed.
 func (r *runner) awaitOthers(ctx context.Context) {
 	if len(r.later) == 0 || len(r.stopped) > 0 {
 		return
@@ -94,35 +94,35 @@ func (r *runner) awaitOthers(ctx context.Context) {
 	}
 }
 
-// membersDir has a file for each process that shares the study with others. The process holds a
-// lock on it and writes into it again and again. So whoever gets that lock, and still sees the file
-// change, knows that locks do not hold between the two.
+// membersDir has a file for each process that shares the study. The process holds a lock on it and
+// writes to it regularly. So a process that gets that lock, and still sees the file change, knows
+// that locks do not hold between the two.
 const membersDir = ".members"
 
-// The names and the contents of such files, by which they are told from those of somebody else.
+// The names and contents of such files, which distinguish them from files of other programs.
 var (
 	memberName    = regexp.MustCompile(`^.+-\d+-[0-9a-f]{8}$`)
 	memberContent = regexp.MustCompile(`^(\d+\n)?$`)
 )
 
-const maxBeat = 64 // bytes of content, and more than it has
+const maxBeat = 64 // bytes; more than the content of such a file
 
 const (
 	beat  = time.Second
-	watch = 4 * beat // longer than a process that is alive takes to write
+	watch = 4 * beat // longer than a live process takes between two writes
 )
 
-// ErrLocks is returned by [Run] for a study to be shared in a directory where locks do not hold.
+// ErrLocks is returned by [Run] if a study is to be shared in a directory where locks do not hold.
 var ErrLocks = errors.New("locks do not hold on this file system, so that two processes would train one cell")
 
-// refuse is the error about the locks of the study's directory.
+// refuse returns the error that locks do not hold in the study's directory.
 func (s *Study) refuse(format string, args ...any) error {
 	return fmt.Errorf("%s: %w: %s; want a file system whose locks hold on all machines (NFS without nolock and local_lock, Lustre with flock), or one process and no --share",
 		s.Out, ErrLocks, fmt.Sprintf(format, args...))
 }
 
-// join makes this process a member of those that share the study until leave is called. It fails
-// where locks do not hold.
+// join makes this process a member of those that share the study, until leave is called. It fails
+// if locks do not hold.
 func (s *Study) join(ctx context.Context) (leave func() error, err error) {
 	dir := s.at(membersDir)
 	if err := dir.MkdirAll(); err != nil {
@@ -148,8 +148,8 @@ func (s *Study) join(ctx context.Context) (leave func() error, err error) {
 	return leave, nil
 }
 
-// enter makes the file of a member. It gets its name once it is locked, so that nobody takes it for
-// one that was left.
+// enter makes the file of a member. It locks the file before it gives it its final name, so that no
+// process takes it for one that a killed process left.
 func (s *Study) enter(dir vfs.Path, name string) (vfs.Lock, error) {
 	temp := dir.Join("." + name)
 	lock, err := temp.Lock()
@@ -170,14 +170,14 @@ func (s *Study) enter(dir vfs.Path, name string) (vfs.Lock, error) {
 	return lock, nil
 }
 
-// beats writes into the file of a member until stop is called. That it cannot be written for a
-// while does no harm: it shows others that locks do not hold, and nothing else.
+// beats writes to the file of a member regularly until stop is called. A failure to write for a
+// while does no harm: the writes only show other processes that locks do not hold.
 func (s *Study) beats(file vfs.Path) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var done sync.WaitGroup
 	done.Go(func() {
 		for ; ctx.Err() == nil; pause(ctx, beat) {
-			// To close the file brings what was written to other machines.
+			// Closing the file makes the write visible to other machines.
 			if f, err := file.OpenFile(os.O_WRONLY, 0); err == nil {
 				_, _ = f.WriteAt(fmt.Appendf(nil, "%d\n", time.Now().UnixNano()), 0)
 				_ = f.Close()
@@ -187,9 +187,9 @@ func (s *Study) beats(file vfs.Path) (stop func()) {
 	return func() { cancel(); done.Wait() }
 }
 
-// meet looks at the files of all other members. Those that can be locked must have been left by
-// processes that were killed: they are watched for a while, and removed. What is no file of a
-// member stays as it is.
+// meet checks the files of all other members. A file that can be locked must have been left by a
+// process that was killed: meet watches it for a while, and then removes it. A file that is not a
+// member's is left unchanged.
 func (s *Study) meet(ctx context.Context, dir vfs.Path, self string) error {
 	entries, err := dir.ReadDir()
 	if err != nil {
@@ -198,10 +198,10 @@ func (s *Study) meet(ctx context.Context, dir vfs.Path, self string) error {
 	var locks []vfs.Lock
 	defer func() {
 		for _, l := range locks {
-			_ = l.Unlock() // which goes with the file that it was on
+			_ = l.Unlock() // the file it was on is gone
 		}
 	}()
-	left := map[string]string{} // what they held, by name
+	left := map[string]string{} // content of such files, by name
 	for _, e := range entries {
 		if e.Name() == self || !e.Type().IsRegular() || e.Name()[0] == '.' || !memberName.MatchString(e.Name()) {
 			continue
@@ -216,7 +216,7 @@ func (s *Study) meet(ctx context.Context, dir vfs.Path, self string) error {
 		}
 		locks = append(locks, lock)
 		text, err := file.ReadSmallFile(maxBeat)
-		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, vfs.ErrTooLarge) { // it left just now, or was none
+		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, vfs.ErrTooLarge) { // it has just left, or it is no member's file
 			continue
 		}
 		if err != nil {

@@ -12,7 +12,7 @@ import (
 // Level is the confidence level of a report's intervals.
 const Level = 0.95
 
-// Sample describes a sample of values of one quantity.
+// Sample summarizes a sample of values of one quantity.
 type Sample struct {
 	N    int
 	Mean float64 // NaN when N is 0, or when a value is not a number
@@ -29,7 +29,7 @@ func Describe(x []float64) Sample {
 		s.Mean = x[0]
 	default:
 		s.Mean, s.SD = stat.MeanStdDev(x, nil)
-		if slices.Min(x) == slices.Max(x) { // exactly, where sums are rounded
+		if slices.Min(x) == slices.Max(x) { // exact, whereas the sums above are rounded
 			s.Mean, s.SD = x[0], 0
 		}
 	}
@@ -47,10 +47,10 @@ func (s Sample) Interval(level float64) (low, high float64) {
 	return s.Mean - half, s.Mean + half
 }
 
-// student is Student's distribution of the mean of n values, in standard errors.
+// student returns the t distribution of the mean of n values, in standard errors.
 func student(n int) distuv.StudentsT { return distuv.StudentsT{Mu: 0, Sigma: 1, Nu: float64(n - 1)} }
 
-// Difference describes paired differences of two quantities.
+// Difference summarizes the paired differences of two quantities.
 type Difference struct {
 	N         int     // number of pairs
 	Mean      float64 // NaN when N is 0
@@ -58,12 +58,12 @@ type Difference struct {
 	Low, High float64 // confidence interval of the mean; NaN when N < 2, and when all differences are equal and not zero
 }
 
-// rounding is the part of the larger of two numbers by which their difference may be off.
+// rounding bounds the rounding error of a difference, relative to the larger of the two numbers.
 const rounding = 1e-12
 
 // Pair describes the differences a[i] − b[i] of two slices of equal length, with the
-// [Sample.Interval] of their mean. Pairing removes what both have in common, such as the difficulty
-// of a seed. If all pairs have the same difference, that says nothing about chance, so there is no
+// [Sample.Interval] of their mean. Pairing removes common effects, such as the difficulty of a
+// seed. If all pairs have the same difference, nothing is known about chance, so there is no
 // interval, unless the difference is zero.
 func Pair(a, b []float64, level float64) Difference {
 	differences, largest := make([]float64, len(a)), 0.0
@@ -89,8 +89,8 @@ func (d Difference) Known() bool { return !math.IsNaN(d.Low) && !math.IsNaN(d.Hi
 // chance makes plausible.
 func (d Difference) Clear() bool { return d.Known() && (d.Low > 0 || d.High < 0) }
 
-// P is the probability of a mean at least as far from zero if there is no difference: the interval
-// at a level excludes zero where P < 1 − level. It is NaN where there is no interval.
+// P returns the p-value of the paired t-test. The interval at a level excludes zero if
+// P < 1 − level. It is NaN if there is no interval.
 func (d Difference) P() float64 {
 	switch {
 	case !d.Known():
@@ -101,13 +101,13 @@ func (d Difference) P() float64 {
 	return 2 * student(d.N).Survival(math.Abs(d.Mean)/stat.StdErr(d.SD, float64(d.N)))
 }
 
-// Holm corrects probabilities, such as those of [Difference.P], for their number: the probability
-// that any of those without a difference falls below a limit is at most that limit, however they
-// depend on each other. NaN stays NaN, and does not count. (Holm, "A simple sequentially rejective
-// multiple test procedure", 1979.)
+// Holm corrects p-values, such as those of [Difference.P], for multiple tests (Holm, "A simple
+// sequentially rejective multiple test procedure", 1979): the probability that any test whose null
+// hypothesis is true falls below a limit is at most that limit, whatever the dependence of the
+// tests. NaN stays NaN, and is not counted.
 func Holm(p []float64) []float64 {
 	out := slices.Clone(p)
-	var order []int // of increasing probabilities
+	var order []int // indices by increasing p-value
 	for i, x := range p {
 		if !math.IsNaN(x) {
 			order = append(order, i)

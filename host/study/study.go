@@ -10,18 +10,17 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// Study is a loaded study: every cell is resolved and checked, and the tables and figures
-// are checked against its axes. It knows nothing of what has been computed; see
-// [Study.Results].
+// Study is a loaded study: every cell is resolved and checked, and the tables and figures are
+// checked against its axes. It holds no results; see [Study.Results].
 type Study struct {
 	Name string // study.name, or else the name of the file
 	File string // path of the study file
 	Out  string // the study's directory, relative to the working directory like train.out
-	Base string // path of the base configuration; equal to File if that is the table [base]
+	Base string // path of the base configuration; File if the base is the table [base]
 	// Parallel is study.parallel, the number of cells at once; 0 leaves it to [Run].
 	Parallel int
-	// StopMinutes is study.stop_minutes: how long a training may take to save its checkpoint when
-	// it is to stop, before it is killed.
+	// StopMinutes is study.stop_minutes: the time that a training has to save its checkpoint when
+	// it is asked to stop, before it is killed.
 	StopMinutes float64
 
 	Axes    []Axis
@@ -32,14 +31,14 @@ type Study struct {
 	// Files is the file system of the study's directory; nil means the operating system's.
 	Files vfs.FS
 
-	text        []byte // of the file
+	text        []byte // content of the study file
 	evaluations []*placedEvaluation
 }
 
 // Axis is a dimension of a study.
 type Axis struct {
 	Name   string
-	Labels []string // in the order of the file; labels that only single cells have come last
+	Labels []string // in the order of the file; labels that only single cells have are last
 }
 
 // Cell is one run of a study. Cells with equal configurations share a run: their ID, Dir,
@@ -48,26 +47,26 @@ type Cell struct {
 	// ID names the cell's directory. It consists of the cell's labels, made fit for file
 	// names, and a hash of its configuration.
 	ID string
-	// Hash is that of its configuration, and of how it is quantized, in hexadecimal.
+	// Hash is the hexadecimal hash of its configuration and of its quantization.
 	Hash   string
 	Labels map[string]string // one label of each axis, by the axis's name
-	Set    []Setting         // what the cell changes in the base, in order of application
+	Set    []Setting         // the cell's changes to the base, in order of application
 	Dir    string
 	// Run is the run directory: Dir, or a directory in it if the cell is not trained.
 	Run    string
 	Config *config.Config // resolved; train.out is Run
-	// Quantize says how this cell's model is made by quantizing that of another cell, or
+	// Quantize says how this cell's model is made by quantizing another cell's model, or
 	// model.init; nil if it is trained.
 	Quantize *Quantize
 
-	start  int    // the number, from 1, of the cell whose model this one starts from; 0: there is none
-	made   int    // that of the cell that its model is made of: it starts from that, or is quantized
+	start  int    // index plus 1 of the cell whose model this one is initialized from; 0: none
+	made   int    // index plus 1 of the cell from whose model this one is made (trained or quantized); 0: none
 	source string // the run directory, or checkpoint, that is quantized
 
-	environment []string // of its processes while it runs, in addition to that of this one
+	environment []string // added to the environment of its processes
 }
 
-// Setting gives a value to a key of a configuration.
+// Setting is a key of a configuration with its value.
 type Setting struct {
 	Key   string `json:"key"`   // dotted, as in --set
 	Value string `json:"value"` // in TOML
@@ -80,38 +79,38 @@ type Table struct {
 	Rows    []string // axes whose labels make the rows
 	Columns []string // axes whose labels make the columns
 	Over    []string // axes over whose labels (the replicates) the mean is taken
-	// Baseline holds labels of axes of Rows and Columns: each entry is compared with the one that
-	// has these labels, and its own of the other axes, replicate by replicate. Empty means none.
+	// Baseline holds labels of axes of Rows and Columns: each entry is compared, replicate by
+	// replicate, with the entry that has these labels and otherwise its own. Empty means none.
 	Baseline map[string]string
-	Beside   bool                // the differences stand beside the means, not in a table below
+	Beside   bool                // the differences are shown beside the means, not in a table below
 	Better   string              // "lower", "higher", or "none" to mark no best value
 	Where    map[string][]string // by axis, labels to which the table is restricted
 	Format   string              // fmt verb for numbers; "" leaves it to the report
-	Best     *Best               // the axis of which each place has its own label; nil: there is none
+	Best     *Best               // the axis on which each entry chooses its own label; nil: there is none
 }
 
-// Best says how each place of a table gets its own label of an axis, such as each optimizer its own
-// rate: the one with the best mean.
+// Best describes how each entry of a table chooses its own label of an axis, such as each optimizer
+// its own learning rate: the one with the best mean.
 type Best struct {
 	Axis   string `json:"axis"`
 	Metric string `json:"metric"` // as in Table
 	Better string `json:"better"` // "lower" or "higher"
-	// On are the replicates to choose on, by axes of Over. They are not reported. If it is nil,
-	// those that are reported also choose.
+	// On selects the replicates to choose on, by axes of Over. They are not reported. If it is nil,
+	// the reported replicates also choose.
 	On map[string][]string `json:"on,omitempty"`
-	// Spare says that of the replicates that are reported only those with the chosen label are
-	// trained, see [Study.Prune].
+	// Spare says that, of the reported replicates, only those with the chosen label are trained;
+	// see [Study.Prune].
 	Spare bool `json:"-"`
 }
 
 // Kinds of figures.
 const (
 	Bar          = "bar"          // a bar for each label of X, and each series
-	Curves       = "curves"       // a metric of metrics.jsonl over the steps, a curve for each series
+	Curves       = "curves"       // a metric of metrics.jsonl over the steps, with a curve for each series
 	Heatmap      = "heatmap"      // a metric over two axes
-	Trajectories = "trajectories" // the paths of parameters in their two principal components
-	Scatter      = "scatter"      // one metric of summary.json against another, a point for each cell
-	Differences  = "differences"  // paired differences from the label Baseline of the axis X, a row for each label of Series
+	Trajectories = "trajectories" // the paths of parameters, projected on their first two principal components
+	Scatter      = "scatter"      // one metric of summary.json against another, with a point for each cell
+	Differences  = "differences"  // paired differences from the label Baseline of the axis X, with a row for each series
 )
 
 // Figure describes a figure of the report.
@@ -120,8 +119,8 @@ type Figure struct {
 	Title  string
 	Metric string // bar, heatmap: as in Table; curves: one of [RecordMetrics]
 	X, Y   string // bar, differences: X is an axis; heatmap: both are axes; scatter: both are metrics as in Table
-	// Baseline is the label of the axis X with which the others are compared; used for differences
-	// only.
+	// Baseline is the label of the axis X with which the other labels are compared; only for
+	// differences.
 	Baseline string
 	Series   []string // axes whose labels make series
 	Over     []string // axes over whose labels (the replicates) the mean is taken
@@ -131,7 +130,7 @@ type Figure struct {
 	Best     *Best               // as in Table
 }
 
-// Axis returns the axis with that name.
+// Axis returns the axis with the given name, and whether it exists.
 func (s *Study) Axis(name string) (Axis, bool) {
 	i := slices.IndexFunc(s.Axes, func(a Axis) bool { return a.Name == name })
 	if i < 0 {
@@ -152,7 +151,7 @@ func (s *Study) AxisNames() []string {
 // Label returns the cell's labels in the order of the axes, as in "CAGE · 4 · 0".
 func (s *Study) Label(c Cell) string { return strings.Join(c.Of(s.AxisNames()), " · ") }
 
-// Of returns the cell's labels on the given axes.
+// Of returns the cell's labels of the given axes.
 func (c Cell) Of(axes []string) []string {
 	labels := make([]string, len(axes))
 	for i, a := range axes {
@@ -171,16 +170,16 @@ func (c Cell) Matches(where map[string][]string) bool {
 	return true
 }
 
-// Names inside a study's directory and that of a cell.
+// Names inside the directories of a study and of a cell.
 const (
-	cellFile   = "cell.toml"   // the configuration that the cell is trained with
+	cellFile   = "cell.toml"   // the configuration of the cell
 	failedFile = "failed.json" // why the cell failed
-	logFile    = "train.log"   // what its training wrote
+	logFile    = "train.log"   // output of its training
 
-	evaluationLog = "eval.log" // what its evaluations wrote
+	evaluationLog = "eval.log" // output of its evaluations
 )
 
-// grace is how long a process of a cell may take to stop.
+// grace returns the time that a process of a cell has to stop before it is killed.
 func (s *Study) grace() time.Duration { return time.Duration(s.StopMinutes * float64(time.Minute)) }
 
 func (s *Study) at(elem ...string) vfs.Path { return vfs.On(s.Files, s.Out).Join(elem...) }
