@@ -198,7 +198,7 @@ func (s *Study) meet(ctx context.Context, dir vfs.Path, self string) error {
 	var locks []vfs.Lock
 	defer func() {
 		for _, l := range locks {
-			_ = l.Unlock() // the file it was on is gone
+			_ = l.Unlock() // an error does no harm: the lock ends with its file
 		}
 	}()
 	left := map[string]string{} // content of such files, by name

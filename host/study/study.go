@@ -60,7 +60,7 @@ type Cell struct {
 	Quantize *Quantize
 
 	start  int    // index plus 1 of the cell whose model this one is initialized from; 0: none
-	made   int    // index plus 1 of the cell from whose model this one is made (trained or quantized); 0: none
+	made   int    // index plus 1 of the cell from whose model this one is made; 0: none
 	source string // the run directory, or checkpoint, that is quantized
 
 	environment []string // added to the environment of its processes
@@ -86,7 +86,7 @@ type Table struct {
 	Better   string              // "lower", "higher", or "none" to mark no best value
 	Where    map[string][]string // by axis, labels to which the table is restricted
 	Format   string              // fmt verb for numbers; "" leaves it to the report
-	Best     *Best               // the axis on which each entry chooses its own label; nil: there is none
+	Best     *Best               // the axis on which each entry chooses a label; nil: none
 }
 
 // Best describes how each entry of a table chooses its own label of an axis, such as each optimizer
@@ -106,11 +106,11 @@ type Best struct {
 // Kinds of figures.
 const (
 	Bar          = "bar"          // a bar for each label of X, and each series
-	Curves       = "curves"       // a metric of metrics.jsonl over the steps, with a curve for each series
+	Curves       = "curves"       // a metric of metrics.jsonl over the steps, a curve for each series
 	Heatmap      = "heatmap"      // a metric over two axes
-	Trajectories = "trajectories" // the paths of parameters, projected on their first two principal components
-	Scatter      = "scatter"      // one metric of summary.json against another, with a point for each cell
-	Differences  = "differences"  // paired differences from the label Baseline of the axis X, with a row for each series
+	Trajectories = "trajectories" // paths of parameters in their first two principal components
+	Scatter      = "scatter"      // one metric of summary.json against another, a point for each cell
+	Differences  = "differences"  // paired differences from the label Baseline of the axis X, a row for each series
 )
 
 // Figure describes a figure of the report.

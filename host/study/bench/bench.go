@@ -1,6 +1,6 @@
-// Package bench measures training steps, and the peaks of the processor. Variants are timed in
-// turn, A B C A B C …, so that other load on the machine disturbs all of them alike, and the
-// ratios of steps are computed within each round.
+// Package bench measures training steps, and the peak speed of the processor. Variants are timed in
+// turn, A B C A B C …, so that other load on the machine affects all of them alike, and the ratios
+// of step times are computed within each round.
 package bench
 
 import (
@@ -34,64 +34,64 @@ type Report struct {
 	Parameters int              `json:"parameters"`
 	Tokens     int              `json:"tokens_per_step"`
 	FLOPs      float64          `json:"flops_per_step"`
-	// PluginStart and PluginPrograms are the seconds until the plugins had started, and
-	// from then until their programs had arrived.
+	// PluginStart is the time until the plugins had started, and PluginPrograms the time from then
+	// until their programs had arrived, both in seconds.
 	PluginStart    float64  `json:"plugin_start_seconds"`
 	PluginPrograms float64  `json:"plugin_handover_seconds"`
 	Steps          []Timing `json:"steps"`
-	// Seconds is the median time of the configured step: with the correction, if it has one.
+	// Seconds is the median time of the configured step: with the correction if it is configured.
 	Seconds       float64 `json:"seconds"`
-	FirstStepUnix float64 `json:"first_step_unix"` // when the first step was done
+	FirstStepUnix float64 `json:"first_step_unix"` // time of the end of the first step
 	PeakMemory    int64   `json:"peak_memory_bytes"`
-	// PeakFLOPS are the floating-point operations per second of a large matrix product on this
-	// device, one on each of its replicas.
+	// PeakFLOPS is the speed of a large matrix product on this device, in floating-point operations
+	// per second, summed over its replicas.
 	PeakFLOPS float64 `json:"peak_flops"`
 }
 
 // Names of the steps of [Run].
 const (
 	Plain    = "plugins"        // the configured step, λ_t = 0
-	WithCAGE = "plugins + CAGE" // the same with λ_t > 0
+	WithCAGE = "plugins + CAGE" // the same step with λ_t > 0
 )
 
-// Timing is the measurements of one step.
+// Timing holds the measurements of one step.
 type Timing struct {
 	Name string `json:"name"`
 	// Seconds is the median time of a step, over the rounds after the warm-up.
 	Seconds float64 `json:"seconds"`
-	// Mean is the mean time. It counts if some steps do more than others, such as those
-	// that refresh preconditioners.
+	// Mean is the mean time, which is relevant if some steps do more work than others, such as
+	// those that refresh preconditioners.
 	Mean float64   `json:"mean_seconds"`
-	All  []float64 `json:"all_seconds"` // of the rounds that count
-	// Ratio is the median over the rounds of this step's time divided by
-	// the first one's; Low and High are the quartiles.
+	All  []float64 `json:"all_seconds"` // one for each round after the warm-up
+	// Ratio is the median over the rounds of this step's time divided by the first step's; Low and
+	// High are the quartiles.
 	Ratio float64 `json:"ratio"`
 	Low   float64 `json:"ratio_low_quartile"`
 	High  float64 `json:"ratio_high_quartile"`
-	// CPU is the median of the processor time of a step, over all threads together, and
-	// CPURatio its median ratio to the first step's. Other load on the machine hardly
-	// affects them. They are 0 if the system does not report it.
+	// CPU is the median processor time of a step, summed over all threads, and CPURatio its median
+	// ratio to the first step's. Other load on the machine hardly affects them. They are 0 if the
+	// system does not report processor times.
 	CPU      float64 `json:"cpu_seconds"`
 	CPURatio float64 `json:"cpu_ratio"`
-	// Compile is how long compiling and the first step took.
+	// Compile is the time of compilation and the first step.
 	Compile float64 `json:"first_step_seconds"`
-	// Loss is the loss of the last step, to check that variants compute the same.
+	// Loss is the loss of the last step, to check that variants compute the same result.
 	Loss float64 `json:"loss"`
 
 	cpu       []float64
 	firstDone time.Time
 }
 
-// Options say what to measure.
+// Options are the options of [Run].
 type Options struct {
 	Rounds  int
-	Alone   bool // the configured step only
+	Alone   bool // measure the configured step only
 	Finder  *plugin.Finder
 	Plugins plugin.Options
 }
 
-// Run measures the configured step without and with the correction, on random tokens.
-// It refuses models other than language models with a known vocabulary.
+// Run measures the configured step without and with the correction, on random tokens. It only
+// accepts language models with a known vocabulary.
 func Run(ctx context.Context, cfg *config.Config, o Options) (*Report, error) {
 	if !cfg.Model.Language() {
 		return nil, cfg.ErrorAt("model.kind", "a benchmark is of a language model, not of a problem without data")
@@ -130,7 +130,7 @@ func Run(ctx context.Context, cfg *config.Config, o Options) (*Report, error) {
 	defer dev.Close()
 	isCAGE := cfg.Method.Name == cage.NameCAGE
 	correctable := isCAGE || cfg.Method.Name == cage.NameOff
-	if correctable { // rules without a method get the correction, which acts where λ_t > 0
+	if correctable { // weights without a method get the correction, which is active if λ_t > 0
 		plan.Rules = slices.Clone(plan.Rules)
 		for i, r := range plan.Rules {
 			if r.Quantizer != nil && (r.Method == nil || len(r.Method.Modes()) == 0) {
@@ -168,16 +168,16 @@ func Run(ctx context.Context, cfg *config.Config, o Options) (*Report, error) {
 	}, nil
 }
 
-// variant is a step to be measured beside others.
+// variant is a step whose time is compared with those of other variants.
 type variant struct {
 	name   string
 	plan   step.Plan
 	lambda float64 // λ_t of every step; 0 runs without correction
 }
 
-// timeInTurn compiles the variants, and runs rounds of one step of each. A quarter of the rounds,
-// at least two, warm up and do not count. All start from the same parameters and see the same
-// tokens.
+// timeInTurn compiles the variants, and runs rounds of one step of each. The first rounds, a
+// quarter of the number but at least two, warm up and are not counted. All variants start from the
+// same parameters and use the same tokens.
 func timeInTurn(
 	ctx context.Context, dev *engine.Device, list []variant, vocab, rounds int,
 ) ([]Timing, error) {
@@ -189,7 +189,7 @@ func timeInTurn(
 			return nil, fmt.Errorf("%s: %w", v.name, err)
 		}
 		defer c.Close()
-		if d := c.Plan().Distillation; d != nil { // its teacher gets random parameters
+		if d := c.Plan().Distillation; d != nil { // the teacher gets random parameters
 			params := map[string]architecture.Param{}
 			for _, p := range d.Teacher.Params() {
 				params[p.Name] = p
@@ -234,7 +234,7 @@ func timeInTurn(
 	return timings, nil
 }
 
-// tokens are a batch of random ids, the same at each call.
+// tokens returns a batch of random token ids, the same at each call.
 func tokens(c *step.Compiled, vocab int) []int32 {
 	rng := rand.New(rand.NewPCG(0, 0))
 	ids := make([]int32, c.Batch()*(c.Plan().Context+1))
@@ -244,8 +244,8 @@ func tokens(c *step.Compiled, vocab int) []int32 {
 	return ids
 }
 
-// timeStep times a step in seconds. Collecting garbage is not part of it, as it would hit
-// whichever variant comes next.
+// timeStep returns the wall and processor time of a step, in seconds. It collects garbage before
+// the step, because otherwise any variant could bear the cost.
 func timeStep(
 	c *step.Compiled, state *step.State, lambda float64, vocab, round int,
 ) (wall, cpu, loss float64, err error) {
@@ -295,9 +295,9 @@ func quantile(values []float64, p float64) float64 {
 	return sorted[i] + (at-float64(i))*(sorted[i+1]-sorted[i])
 }
 
-// peakFLOPS measures the speed of a product of two large matrices in the device's
-// precision, the best of a few. A GPU needs larger ones before their product takes
-// longer than its start.
+// peakFLOPS measures the speed of a product of two large matrices in the device's precision, the
+// best of a few tries. A GPU needs larger matrices, so that the product takes longer than its
+// launch.
 func peakFLOPS(dev *engine.Device) (float64, error) {
 	const tries = 6
 	n := 1536
@@ -314,7 +314,7 @@ func peakFLOPS(dev *engine.Device) (float64, error) {
 		return 0, err
 	}
 	defer product.Close()
-	// Not all alike: a GPU is faster on numbers whose bits do not change.
+	// Random values: a GPU is faster if the bits of its operands do not change.
 	values := floats(n * n)
 	var in [2]*engine.Buffer
 	for i := range in {

@@ -16,56 +16,56 @@ import (
 	"github.com/cage-qat/cage/host/model/architecture"
 )
 
-// PeakOptions say what to measure, and for how long.
+// PeakOptions are the options of [Peaks].
 type PeakOptions struct {
-	Runs    int           // of each measurement, after one that warms up and does not count
-	Time    time.Duration // that a run takes at least
-	Squares []int         // sizes of square matrices
-	Widths  []int         // of models
-	Tokens  int           // in a step of these models
+	Runs    int           // of each measurement, after one run that warms up and is not counted
+	Time    time.Duration // the shortest time of a run
+	Squares []int
+	Widths  []int // widths of models
+	Tokens  int   // tokens in a step of these models
 }
 
-// A Rate is how many operations were done in a second.
+// A Rate is a number of operations per second.
 type Rate struct {
 	Threads int `json:"threads"`
-	// Best is that of the fastest run. Other load on the machine makes runs slower, and nothing
+	// Best is the rate of the fastest run. Other load on the machine makes runs slower, and nothing
 	// makes one faster than the processor is.
 	Best   float64 `json:"best"`
 	Median float64 `json:"median"`
-	// Share is Best as a part of that of the instruction on as many threads; 0 for what has none.
+	// Share is Best divided by that of the instruction on the same threads; 0 if there is none.
 	Share float64 `json:"share_of_peak,omitempty"`
 }
 
-// Named are the rates of an instruction.
+// Named holds the rates of an instruction.
 type Named struct {
 	Name  string `json:"name"`
 	Rates []Rate `json:"rates"`
 }
 
-// A Product is a kind of product of matrices, or of a batch of them.
+// A Product is a kind of matrix product, or of a batch of them.
 type Product struct {
 	Name string `json:"name"`
-	// Batch, M, N and K are its sizes: of matrices M×K and K×N.
+	// Batch, M, N and K are its sizes: a batch of products of M×K and K×N matrices.
 	Batch int `json:"batch"`
 	M     int `json:"m"`
 	N     int `json:"n"`
 	K     int `json:"k"`
-	// Numbers are what is multiplied: float32, bfloat16, or integers of 4 or 8 bits.
+	// Numbers is the type of the operands: float32, bfloat16, or integers of 4 or 8 bits.
 	Numbers     string `json:"numbers"`
 	Instruction string `json:"instruction"`
 	Rates       []Rate `json:"rates"`
 }
 
-// A PeakReport has operations per second. An operation is a multiplication or an addition.
+// A PeakReport holds operations per second. An operation is a multiplication or an addition.
 type PeakReport struct {
 	Build        engine.BuildInfo `json:"build"`
-	Kernels      string           `json:"kernels"` // the tier of package matmul
+	Kernels      string           `json:"kernels"` // the kernel tier of package matmul
 	Threads      []int            `json:"threads"`
 	Instructions []Named          `json:"instructions"`
 	Products     []Product        `json:"products"`
 }
 
-// Check refuses sizes of which there is nothing to measure.
+// Check returns an error for options that cannot be measured.
 func (o PeakOptions) Check() error {
 	if o.Runs < 1 || o.Time < 0 || o.Tokens < 1 {
 		return fmt.Errorf("%d runs of %v, %d tokens: want at least one run and one token, and no negative number",
@@ -83,19 +83,18 @@ func (o PeakOptions) Check() error {
 	return nil
 }
 
-// A subject is something to be timed.
+// A subject is an operation to be timed.
 type subject struct {
-	work  float64 // operations of a call of once
+	work  float64 // operations in one call of once
 	rates *[]Rate
-	// once does the work on so many threads; if each is set, on one thread, and it is called on all
-	// of them at once.
+	// once does the work with the given number of threads; if each is set, with one thread, and it
+	// is called on all threads at once.
 	once func(threads int) error
 	each bool
 }
 
-// Peaks measures everything, on one thread and on as many as Go uses. Subjects are run in turn,
-// A B C A B C …, so that what disturbs the machine for a while disturbs no subject in all of its
-// runs.
+// Peaks measures everything, on one thread and on GOMAXPROCS threads. Subjects are run in turn,
+// A B C A B C …, so that a temporary load on the machine does not affect all runs of a subject.
 func Peaks(ctx context.Context, o PeakOptions) (*PeakReport, error) {
 	tier, err := engine.ProductTier()
 	if err != nil {
@@ -114,7 +113,7 @@ func Peaks(ctx context.Context, o PeakOptions) (*PeakReport, error) {
 	peaks := matmul.Peaks()
 	r.Instructions = make([]Named, len(peaks))
 	for i, p := range peaks {
-		const repetitions = 10000 // long beside a look at the clock, and short beside a run
+		const repetitions = 10000 // long compared with reading the clock, short compared with a run
 		r.Instructions[i].Name = p.Instruction
 		subjects = append(subjects, subject{
 			work: repetitions * float64(p.Operations), rates: &r.Instructions[i].Rates, each: true,
@@ -160,7 +159,7 @@ func Peaks(ctx context.Context, o PeakOptions) (*PeakReport, error) {
 	return r, nil
 }
 
-// run returns the operations per second of calls that take a time at least.
+// run calls once repeatedly for at least the given time, and returns the operations per second.
 func (s subject) run(threads int, least time.Duration) (float64, error) {
 	callers := 1
 	if s.each {
@@ -190,11 +189,11 @@ func (s subject) run(threads int, least time.Duration) (float64, error) {
 	return float64(calls) * s.work / max(seconds, 1e-9), nil
 }
 
-// A form is a product of tensors with axes [batch, rows, columns], of which one is summed over.
+// A form is a product of tensors with axes [batch, rows, columns], of which one is contracted.
 type form struct {
 	name           string
 	batch, m, n, k int
-	left, right    int // the axis that is summed over
+	left, right    int // the contracted axis
 }
 
 func (f form) leftDims() []int  { return f.dims(f.m, f.left == 1) }
@@ -207,9 +206,9 @@ func (f form) dims(cross int, first bool) []int {
 	return []int{f.batch, cross, f.k}
 }
 
-// forms are squares, and the products of models of the given widths: of a linear layer (W1 of the
-// feed-forward one) forward, and of the gradients of its input and its weight; of attention, the
-// scores and the values, each with heads of 64.
+// forms returns squares of the given sizes, and the products of models of the given widths: of a
+// linear layer (W1 of the feed-forward network), forward and for the gradients of its input and its
+// weight, and of attention, for the scores and the values, with heads of size 64.
 func forms(o PeakOptions) (list []form) {
 	for _, n := range o.Squares {
 		list = append(list, form{"square", 1, n, n, n, 2, 1})
@@ -229,14 +228,14 @@ func forms(o PeakOptions) (list []form) {
 	return list
 }
 
-// addProducts lists the products in the report.
+// addProducts adds the products to the report, and returns their subjects.
 func (r *PeakReport) addProducts(tier *matmul.Tier, o PeakOptions) (list []subject, err error) {
 	all := forms(o)
 	shared := newOperands(all)
 	numbers := []struct {
 		name       string
 		arithmetic matmul.Arithmetic
-		largest    int // of integers; 0 for floats
+		largest    int // the largest integer; 0 for floats
 	}{
 		{"float32", matmul.Float32, 0}, {"bfloat16", matmul.BFloat16, 0}, {"4-bit", matmul.Int8, 7}, {"8-bit", matmul.Int8, 127},
 	}
@@ -271,13 +270,13 @@ func byMatmul(
 	}, nil
 }
 
-// layout is that of a tensor [batch, rows, columns] of which an axis is summed over.
+// layout returns the layout of a tensor [batch, rows, columns] with one axis contracted.
 func layout(dims []int, contracted int) matmul.Layout {
 	axes := []matmul.Axis{{Size: dims[0], Stride: dims[1] * dims[2]}, {Size: dims[1], Stride: dims[2]}, {Size: dims[2], Stride: 1}}
 	return matmul.Layout{Batch: axes[:1], Cross: axes[3-contracted:][:1], Contracted: axes[contracted:][:1]}
 }
 
-// parallel runs tasks on so many threads, this one among them.
+// parallel returns a function that runs n tasks on the given number of threads, including this one.
 func parallel(threads int) func(n int, f func(i int)) {
 	if threads == 1 {
 		return nil
@@ -298,10 +297,10 @@ func parallel(threads int) func(n int, f func(i int)) {
 	}
 }
 
-// operands are numbers for all products, and room for their results: products are timed one by one.
+// operands holds the inputs and outputs of all products, which are timed one at a time.
 type operands struct {
 	floats   []float32
-	integers map[int][]int8 // by the largest
+	integers map[int][]int8 // by the largest value
 	out      []float32
 }
 
@@ -313,7 +312,7 @@ func newOperands(all []form) *operands {
 	return &operands{floats(most), map[int][]int8{}, make([]float32, results)}
 }
 
-// of returns elements: integers up to largest, or floats if that is 0.
+// of returns n elements: integers up to largest, or floats if that is 0.
 func (o *operands) of(n, largest int) matmul.Elements {
 	if largest == 0 {
 		return matmul.Elements{Float32: o.floats[:n]}
@@ -330,7 +329,7 @@ func (o *operands) of(n, largest int) matmul.Elements {
 	return matmul.Elements{Int8: x[:n]}
 }
 
-// floats are drawn: multiplying numbers that are alike takes less power, and may take less time.
+// floats returns random numbers: products of equal ones take less power, and possibly less time.
 func floats(n int) []float32 {
 	r, x := rand.New(rand.NewPCG(1, 2)), make([]float32, n)
 	for i := range x {

@@ -8,15 +8,15 @@ import (
 	"gonum.org/v1/plot"
 )
 
-// Axis describes an axis of a picture.
+// Axis describes an axis of a figure.
 type Axis struct {
 	Label    string
-	Log      bool    // logarithmic; values that are not positive are left out
+	Log      bool    // logarithmic; values that are not positive are omitted
 	Min, Max float64 // range of the axis; both 0: the range of the data
 }
 
-// largest is the magnitude from which a value counts as infinite. Such values would
-// leave no room for the others, and overflow in the arithmetic of plotting.
+// largest is the magnitude from which a value is not drawn. Larger values would leave no space for
+// the rest, and overflow in the arithmetic of plotting.
 const largest = 1e30
 
 func (a Axis) drawable(v float64) bool {
@@ -26,8 +26,7 @@ func (a Axis) drawable(v float64) bool {
 	return math.Abs(v) < largest // false for NaN
 }
 
-// reach is how far an interval is drawn to one side: not at all unless its length is
-// a positive number.
+// reach returns the drawn length of one side of an interval: 0 unless its length is positive.
 func reach(length float64) float64 {
 	if !(length > 0) {
 		return 0
@@ -50,12 +49,12 @@ func (s *span) add(a Axis, values ...float64) {
 
 func (s span) empty() bool { return s.low > s.high }
 
-// single reports whether an axis could not tell the values apart.
+// single reports whether the values are too close to be distinguished on an axis.
 func (s span) single() bool {
 	return s.high-s.low <= 1e-9*max(math.Abs(s.low), math.Abs(s.high))
 }
 
-// room is the share of a range that is left free at its ends.
+// room is the fraction of the range that is added as space at each end.
 const room = 0.05
 
 func (a Axis) apply(axis *plot.Axis, s span) {
@@ -80,16 +79,16 @@ func (a Axis) apply(axis *plot.Axis, s span) {
 		}
 		axis.Min, axis.Max = s.low-margin, s.high+margin
 		if s.low >= 0 && s.low <= 0.05*s.high {
-			axis.Min = 0 // no room below zero, where there are no values
+			axis.Min = 0 // no space below zero, where there are no values
 		}
 	}
 }
 
-// ticks places marks at round numbers and labels them without an exponent where
-// that is readable. Unlabelled is for a panel that shares the axis below it.
+// ticks places ticks at round numbers and labels them without an exponent where that is
+// readable. unlabelled is for a panel that shares its axis with the panel below it.
 type ticks struct{ unlabelled bool }
 
-// Ticks returns the labelled marks of an axis.
+// Ticks returns the labelled ticks of an axis.
 func (t ticks) Ticks(low, high float64) []plot.Tick {
 	step, digits := 1.0, 0
 	if x := (high - low) / 6; x > 0 { // the next of 1, 2, 2.5, 5 and 10 times a power of ten
@@ -106,17 +105,17 @@ func (t ticks) Ticks(low, high float64) []plot.Tick {
 	}
 	var out []plot.Tick
 	first := math.Ceil(low/step - 1e-9)
-	const maxTicks = 10       // more than six steps have
-	for i := range maxTicks { // an i of 2⁵³ and more would not grow
+	const maxTicks = 10       // more than six steps need
+	for i := range maxTicks { // adding 1 to first would change nothing from 2⁵³ on
 		value := (first + float64(i)) * step
 		if !(value <= high+step*1e-9) {
 			break
 		}
-		label := " " // a mark without any label is drawn as a minor one
+		label := " " // a tick without any label is drawn as a minor one
 		if !t.unlabelled {
 			label = strconv.FormatFloat(value+0, 'f', digits, 64) // +0 turns −0 into 0
 			if digits > 6 || math.Abs(value) >= 1e7 {
-				// As many digits as tell it from the next.
+				// Enough digits to distinguish it from the next tick.
 				apart := 2 + int(math.Ceil(math.Log10(max(1, math.Abs(value)/step))))
 				label = strconv.FormatFloat(value+0, 'g', min(max(4, apart), 17), 64)
 			}
@@ -128,11 +127,11 @@ func (t ticks) Ticks(low, high float64) []plot.Tick {
 
 func minus(s string) string { return strings.ReplaceAll(s, "-", "−") }
 
-// logTicks labels powers of ten and marks what lies between them; where an axis
-// spans little more than one of them, it labels multiples as well.
+// logTicks labels powers of ten and places minor ticks between them; where an axis spans little
+// more than one decade, it labels multiples as well.
 type logTicks struct{}
 
-// Ticks returns the marks of a logarithmic axis.
+// Ticks returns the ticks of a logarithmic axis.
 func (logTicks) Ticks(low, high float64) []plot.Tick {
 	decades := math.Log10(high / low)
 	if decades < 0.5 {

@@ -9,35 +9,35 @@ import (
 	"gonum.org/v1/plot/vg/draw"
 )
 
-// Bars shows groups of bars, one bar for each series. Bars begin at zero, because their
-// length is what is read. If they would all look alike (their ends are closer to each
-// other than a quarter of their length), the values are drawn as points instead.
+// Bars shows groups of bars, one bar per series. Bars begin at zero, because readers compare their
+// lengths. If they would look alike (their ends differ by less than a quarter of their length), the
+// values are drawn as points instead.
 type Bars struct {
-	X, Y   Axis // of X, only the label is used
+	X, Y   Axis // of X, only Label is used
 	Groups []string
 	Series []BarSeries
-	Labels string // verb for formatting the values above the bars, such as "%.2f"; empty: no values are written
+	Labels string // format of the values above the bars, such as "%.2f"; empty: no values are written
 }
 
 // BarSeries is a series of bars, one for each group.
 type BarSeries struct {
-	Name string // name in the legend; empty: it is not in the legend
+	Name string // name in the legend; empty: not in the legend
 	Bars []Bar
 }
 
-// Bar is a value, with an interval around it if it has one. A bar that is not
-// finite is missing, and leaves a gap.
+// Bar is a value, with an interval around it if Minus or Plus is not 0. A bar that is not finite is
+// missing, and leaves a gap.
 type Bar struct {
 	Y           float64
-	Minus, Plus float64 // how far the interval extends below and above Y; 0: not at all
+	Minus, Plus float64 // lengths of the interval below and above Y; 0: none
 	Absent      bool    // the group has neither a bar of this series nor a gap
 }
 
-// groupShare is the share of its place on the axis that a group of bars takes.
+// groupShare is the fraction of the width of a group that its bars take.
 const groupShare = 0.8
 
 func (b *Bars) compose(width vg.Length) *composition {
-	ends, whole := newSpan(), newSpan() // of the bars; with their intervals
+	ends, whole := newSpan(), newSpan() // of the ends of the bars; including their intervals
 	for _, s := range b.Series {
 		for _, bar := range s.Bars[:min(len(s.Bars), len(b.Groups))] {
 			if b.Y.drawable(bar.Y) && !bar.Absent {
@@ -78,7 +78,7 @@ func (b *Bars) draw(c draw.Canvas, p *plot.Plot, dots bool) {
 	at := heights(c, p)
 	width := (x(1) - x(0)) * groupShare / vg.Length(len(b.Series))
 	for g := range b.Groups {
-		var places []int // of the series that have a bar, or a gap, in this group
+		var places []int // the series that have a bar, or a gap, in this group
 		for i, s := range b.Series {
 			if g < len(s.Bars) && !s.Bars[g].Absent {
 				places = append(places, i)
@@ -115,14 +115,14 @@ func (b *Bars) draw(c draw.Canvas, p *plot.Plot, dots bool) {
 	}
 }
 
-// drawBar draws one bar with an outline, by which neighbours are told apart in print.
+// drawBar draws one bar with an outline, which separates adjacent bars in print.
 func drawBar(c draw.Canvas, place int, left, right, from, to vg.Length) {
 	corners := []vg.Point{{X: left, Y: from}, {X: left, Y: to}, {X: right, Y: to}, {X: right, Y: from}}
 	c.FillPolygon(runColor(place), corners)
 	c.StrokeLines(lineStyle(axisColor, 0.4, nil), append(corners, corners[0]))
 }
 
-// barPicture is the picture of the bars of a series in a legend.
+// barPicture is the legend entry for the bars of a series.
 type barPicture int
 
 // Thumbnail draws the bar.

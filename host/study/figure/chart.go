@@ -11,11 +11,11 @@ import (
 // measurements with error bars and the lines fitted to them, trajectories.
 type Chart struct {
 	X, Y   Axis
-	Series []Series // each is drawn on top of those before it
+	Series []Series // each is drawn on top of the previous ones
 	Equal  bool     // use the same scale for x and y; for linear axes
 }
 
-// Line is how the points of a series are connected.
+// Line is the style of the line that connects the points of a series.
 type Line int
 
 // The kinds of lines.
@@ -24,26 +24,26 @@ const (
 	Solid
 	Dashed
 	Dotted
-	Varied // a pattern given by its place among the series, so that lines on top of each other can be told apart
+	Varied // a pattern that depends on the index of the series, so that overlapping lines can be distinguished
 )
 
-// Series is a list of points that belong together.
+// Series is a list of points of one curve or kind.
 type Series struct {
-	Name   string  // name in the legend; empty: it is not in the legend
-	Points []Point // connected in this order; a point that does not fit on the axes breaks the line
+	Name   string  // name in the legend; empty: not in the legend
+	Points []Point // connected in this order; a point that cannot be drawn on the axes breaks the line
 	Line   Line
-	Marks  bool // a mark at each point, whose shape goes with the colour
+	Marks  bool // draw a mark at each point, with a shape that depends on the colour
 	Band   bool // draw the intervals of the points as a shaded band instead of error bars
 	Ends   bool // mark where the line begins (a ring) and ends (a disc)
-	Color  int  // 1, 2, …: the n-th colour of all figures; 0: the one given by its place among the series
-	Key    Line // for a series without a line: the line beside its mark in the legend, as of a curve through it
+	Color  int  // 1, 2, …: the n-th colour of all figures; 0: the one of the index of the series
+	Key    Line // for a series without a line: the line beside its mark in the legend
 }
 
-// Point is a point, with an interval around Y if it has one.
+// Point is a point, with an interval around Y if Minus or Plus is not 0.
 type Point struct {
 	X, Y        float64
-	Minus, Plus float64 // how far the interval extends below and above Y; 0: not at all
-	Across      float64 // how far the interval of X extends to each side; not used in bands
+	Minus, Plus float64 // lengths of the interval below and above Y; 0: none
+	Across      float64 // length of the interval around X to each side; not used in bands
 }
 
 func (c *Chart) compose(vg.Length) *composition {
@@ -64,10 +64,10 @@ func (c *Chart) compose(vg.Length) *composition {
 	return out
 }
 
-// spans are the ranges of what is drawn. On a logarithmic axis a band that comes near to zero
-// counts in part: it would leave no room for the curves.
+// spans returns the ranges of the drawn values. On a logarithmic axis a band that extends close to
+// zero is cut off, because it would leave no space for the curves.
 func (c *Chart) spans() (x, y span) {
-	const nearZero = 0.25 // share of a value below which the end of a band does not stretch the axis
+	const nearZero = 0.25 // a band does not extend the axis below this fraction of the value
 	x, y = newSpan(), newSpan()
 	for _, s := range c.Series {
 		for _, p := range s.Points {
@@ -85,8 +85,8 @@ func (c *Chart) spans() (x, y span) {
 	return x, y
 }
 
-// Span returns the range that the vertical axis has if the chart is drawn alone; ok is false if
-// there is no point.
+// Span returns the range of the vertical axis if the chart is drawn alone; ok is false if there is
+// no point.
 func (c *Chart) Span() (low, high float64, ok bool) {
 	_, y := c.spans()
 	if y.empty() {
@@ -97,7 +97,7 @@ func (c *Chart) Span() (low, high float64, ok bool) {
 	return axis.Min, axis.Max, true
 }
 
-// place is the number, from 0, of the colour and mark of the i-th series.
+// place returns the index, from 0, of the colour and mark of the i-th series.
 func (s Series) place(i int) int {
 	if s.Color > 0 {
 		return s.Color - 1
@@ -105,14 +105,14 @@ func (s Series) place(i int) int {
 	return i
 }
 
-// patterns of varied lines: more than there are colours, so that seven and more can be told
-// apart, and through all but the first those below can be seen.
+// patterns are the dashes of varied lines. There are more than colours, so that more than seven
+// series can be distinguished, and all but the first show the lines below them.
 var patterns = [Colors + 1][]vg.Length{
 	nil, {6, 2.5}, {2, 1.8}, {7, 2, 2, 2}, {12, 4}, {3, 4}, {7, 2, 2, 2, 2, 2}, {14, 3, 3, 3},
 }
 
-// style is the style of a line in the given place. Dashes tell series apart whose colour is the
-// same.
+// style returns the style of the line of a series with the given index. Dashes distinguish series
+// of the same colour.
 func (l Line) style(place int) draw.LineStyle {
 	pattern := map[Line][]vg.Length{
 		Solid: runDashes(place), Dashed: {5, 3}, Dotted: {1.2, 2}, Varied: patterns[place%len(patterns)],
@@ -137,7 +137,7 @@ func (s Series) thumbnail(place int) swatch {
 	return out
 }
 
-// draw draws intervals below lines below marks.
+// draw draws intervals first, then lines, then marks.
 func (c *Chart) draw(to draw.Canvas, p *plot.Plot) {
 	bands := 0
 	pieces := make([][][]Point, len(c.Series))
@@ -181,7 +181,7 @@ func (s Series) intervals(c draw.Canvas, p *plot.Plot, place int, piece []Point,
 			pt = piece[len(piece)-1-i]
 			back = append(back, vg.Point{X: x(pt.X), Y: y(pt.Y - pt.Minus)})
 		}
-		ink := runColor(place) // faint: 20 %, and less where many bands lie on top of each other
+		ink := runColor(place) // translucent: 20 %, and less if many bands overlap
 		ink.A = uint8(min(0x33, 0x99/bands))
 		if outline = c.ClipPolygonXY(append(outline, back...)); len(outline) > 2 {
 			c.FillPolygon(ink, outline)
@@ -207,8 +207,8 @@ func (s Series) intervals(c draw.Canvas, p *plot.Plot, place int, piece []Point,
 	}
 }
 
-// heights places values on the vertical axis, those beyond its ends at the ends. On a
-// logarithmic axis what lies below zero is at the lower end.
+// heights returns a function that maps values to vertical positions; values beyond the ends of the
+// axis are mapped to its ends. On a logarithmic axis values below zero are at the lower end.
 func heights(c draw.Canvas, p *plot.Plot) func(v float64) vg.Length {
 	_, y := p.Transforms(&c)
 	return func(v float64) vg.Length {
@@ -219,11 +219,11 @@ func heights(c draw.Canvas, p *plot.Plot) func(v float64) vg.Length {
 	}
 }
 
-const barLine = 0.9 // points, of an error bar
+const barLine = 0.9 // width of an error bar, in points
 
-// errorBar draws an upright or level line with caps.
+// errorBar draws a vertical or horizontal line with caps.
 func errorBar(c draw.Canvas, style draw.LineStyle, from, to vg.Point) {
-	cap := vg.Point{Y: 2.5} // half of one
+	cap := vg.Point{Y: 2.5} // half of a cap
 	if from.X == to.X {
 		cap = vg.Point{X: 2.5}
 	}
@@ -234,7 +234,7 @@ func errorBar(c draw.Canvas, style draw.LineStyle, from, to vg.Point) {
 }
 
 func (s Series) marks(c draw.Canvas, p *plot.Plot, place int, pieces [][]Point) {
-	const radius, ring = 3.6, 1.2 // points, of the marks at ends
+	const radius, ring = 3.6, 1.2 // of the marks at the ends, in points
 	x, y := p.Transforms(&c)
 	for i, piece := range pieces {
 		for j, pt := range piece {
@@ -242,7 +242,7 @@ func (s Series) marks(c draw.Canvas, p *plot.Plot, place int, pieces [][]Point) 
 			if !c.Contains(at) {
 				continue
 			}
-			// A single point between two breaks has no line to be seen by.
+			// A single point between two breaks has no visible line.
 			if s.Marks || s.Line != NoLine && len(piece) == 1 {
 				c.DrawGlyphNoClip(markOf(place), at)
 			}

@@ -12,15 +12,15 @@ import (
 	"github.com/cage-qat/cage/host/train/metrics"
 )
 
-// Run is one run to draw. Its records are in the order of their steps.
+// Run is one run to draw. Its records are in ascending order of steps.
 type Run struct {
 	Name    string // name in the legend
 	Records []metrics.Record
 }
 
-// Curves shows the course of runs: a panel for the loss (training as a smoothed line over
-// a faint raw one, validation dashed), one for the quantization error and one for λ_t. A
-// panel is left out if no run has a value for it.
+// Curves shows metrics of runs over the steps: a panel for the loss (training as a smoothed line
+// over a faint raw one, validation dashed), one for the quantization error and one for λ_t. A panel
+// is omitted if no run has a value for it.
 type Curves struct{ Runs []Run }
 
 func (c *Curves) compose(vg.Length) *composition {
@@ -30,7 +30,7 @@ func (c *Curves) compose(vg.Length) *composition {
 	c.addPanel(out, "‖x − Q(x)‖ / ‖x‖  (%)", 1.6*vg.Inch, func(r *metrics.Record) *metrics.Number {
 		return mapNumber(r.ErrorRel, func(x float64) float64 { return 100 * math.Sqrt(x) })
 	})
-	if len(out.panels) == before { // no run has recorded it relative to the weights
+	if len(out.panels) == before { // no run has recorded the relative error
 		c.addPanel(out, "‖x − Q(x)‖", 1.6*vg.Inch, func(r *metrics.Record) *metrics.Number {
 			return mapNumber(r.ErrorNorm2, math.Sqrt)
 		})
@@ -59,13 +59,13 @@ func (c *Curves) compose(vg.Length) *composition {
 	return out
 }
 
-// any reports whether a record of any run fulfils a condition.
+// any reports whether a record of any run satisfies a condition.
 func (c *Curves) any(is func(metrics.Record) bool) bool {
 	return slices.ContainsFunc(c.Runs, func(run Run) bool { return slices.ContainsFunc(run.Records, is) })
 }
 
 func (c *Curves) addLoss(out *composition) {
-	label := "loss" // of a problem without data
+	label := "loss" // for a problem without data
 	if c.any(func(r metrics.Record) bool { return r.Tokens > 0 }) {
 		label = "loss (nats per token)"
 	}
@@ -73,7 +73,7 @@ func (c *Curves) addLoss(out *composition) {
 	single := len(c.Runs) == 1
 	drawn, validated, smoothed := 0, false, false
 	var names legend
-	for i, run := range slices.Backward(c.Runs) { // the first run ends up on top
+	for i, run := range slices.Backward(c.Runs) { // the first run is drawn on top
 		train, validation := series(run.Records, trainLoss), series(run.Records, valLoss)
 		all := points(train) + points(validation)
 		drawn += all
@@ -86,7 +86,7 @@ func (c *Curves) addLoss(out *composition) {
 		addLine(p, smooth(train), lineStyle(color, lineWidth, runDashes(i)))
 		line, mark := validationStyle(i, single)
 		addLine(p, validation, line)
-		const maxMarks = 40 // more could not be told apart
+		const maxMarks = 40 // more could not be distinguished
 		if points(validation) <= maxMarks {
 			for _, piece := range validation {
 				p.Add(&plotter.Scatter{XYs: coordinates(piece), GlyphStyle: mark})
@@ -120,8 +120,8 @@ func (c *Curves) addLoss(out *composition) {
 	out.panels = append(out.panels, panel{p, 2.6 * vg.Inch})
 }
 
-// validationStyle sets the validation curve of a single run off from its training
-// curve; with several runs the colour says which run it is.
+// validationStyle returns the style of a validation curve. For a single run it differs in colour
+// from the training curve; with several runs the colour identifies the run.
 func validationStyle(run int, single bool) (draw.LineStyle, draw.GlyphStyle) {
 	color := runColor(run)
 	if single {
@@ -131,10 +131,9 @@ func validationStyle(run int, single bool) (draw.LineStyle, draw.GlyphStyle) {
 		draw.GlyphStyle{Color: color, Radius: vg.Points(2), Shape: draw.CircleGlyph{}}
 }
 
-// fitLoss leaves the steep fall of the first steps out of a long run's panel: the
-// vertical axis ends where the smoothed curves and the validation are after a share
-// of the steps, a larger one when runs are compared. Without that, the differences
-// that matter would be too small to see.
+// fitLoss cuts off the steep fall of the first steps of long runs: the vertical axis ends at the
+// largest value of the smoothed curves and the validation after a fraction of the steps, which is
+// larger if runs are compared. Otherwise the relevant differences would be too small to see.
 func fitLoss(p *plot.Plot, runs []Run) {
 	share := 0.01
 	if len(runs) > 1 {
@@ -143,11 +142,11 @@ func fitLoss(p *plot.Plot, runs []Run) {
 	top := math.Inf(-1)
 	for _, run := range runs {
 		train := series(run.Records, trainLoss)
-		from := math.Inf(-1) // the step at which what counts begins
+		from := math.Inf(-1) // first step whose values count
 		if all := slices.Concat(train...); len(all) > 0 {
 			n := len(all)
 			if n < SmoothFrom || all[0].X > 0.05*all[n-1].X {
-				return // a short run, or the end of one: all of it is shown
+				return // a short run, or the end of one: the axis shows all of it
 			}
 			from = all[min(int(math.Ceil(share*float64(n))), n-1)].X
 		}
@@ -165,8 +164,8 @@ func fitLoss(p *plot.Plot, runs []Run) {
 	p.Y.Min -= 0.03 * (p.Y.Max - p.Y.Min)
 }
 
-// addPanel draws one field of every run, unless none has it. The legend of the loss, which every
-// run has, names the runs.
+// addPanel draws one field of every run, unless no run has it. The legend in the loss panel, which
+// every run has, names the runs.
 func (c *Curves) addPanel(out *composition, label string, height vg.Length, f field) {
 	p := newPlot(label, "xy")
 	drawn := 0
@@ -190,12 +189,12 @@ func addLine(p *plot.Plot, pieces [][]Point, style draw.LineStyle) {
 	}
 }
 
-// field picks one value of a record, nil where it was not measured.
+// field returns one value of a record, nil if it was not measured.
 type field func(r *metrics.Record) *metrics.Number
 
 func valLoss(r *metrics.Record) *metrics.Number { return r.ValLoss }
 
-// trainLoss is what validation measures, too, whatever training minimizes.
+// trainLoss returns the cross-entropy, as validation does, whatever loss training minimizes.
 func trainLoss(r *metrics.Record) *metrics.Number {
 	if r.CrossEntropy != nil {
 		return r.CrossEntropy
@@ -203,7 +202,7 @@ func trainLoss(r *metrics.Record) *metrics.Number {
 	return &r.Loss
 }
 
-// mapNumber returns f of a number, nil for one that was not measured.
+// mapNumber returns f of a number; nil for nil.
 func mapNumber(n *metrics.Number, f func(float64) float64) *metrics.Number {
 	if n == nil {
 		return nil
@@ -211,9 +210,8 @@ func mapNumber(n *metrics.Number, f func(float64) float64) *metrics.Number {
 	return metrics.Some(f(float64(*n)))
 }
 
-// series returns a curve as pieces: where a value is not finite, the line breaks,
-// so that a step that went wrong can be seen. Steps that were not measured are
-// passed over.
+// series returns a curve as pieces: the line breaks where a value is not finite, so that a failed
+// step is visible. Steps that were not measured are skipped.
 func series(records []metrics.Record, f field) [][]Point {
 	var list []Point
 	seen := math.MinInt // the step of the last value
@@ -226,7 +224,7 @@ func series(records []metrics.Record, f field) [][]Point {
 	return split(list, Axis{}, Axis{})
 }
 
-// split divides a list at points that have no place on the axes, which break a line.
+// split divides a list at points that cannot be drawn on the axes, which break the line.
 func split(list []Point, x, y Axis) [][]Point {
 	var pieces [][]Point
 	broken := true
@@ -252,17 +250,16 @@ func points(pieces [][]Point) int {
 	return n
 }
 
-// SmoothFrom is the number of points from which on a curve is smoothed, and
-// SmoothShare the share of its points that each smoothed value averages.
+// SmoothFrom is the number of points from which a curve is smoothed, and SmoothShare the fraction
+// of its points that each smoothed value averages.
 const (
 	SmoothFrom  = 50
 	SmoothShare = 0.02
 )
 
-// smooth returns the curve with each value replaced by the mean of the values
-// around it. The window is centred, so that the curve does not lag behind. It
-// narrows towards the beginning of a piece, where a loss falls too steeply to be
-// averaged over, and is cut off at the end, where a run is read off.
+// smooth replaces each value of a curve by the mean of the values around it. The window is centred,
+// so that the curve does not lag. It narrows towards the beginning of a piece, where a loss falls
+// too steeply to be averaged, and is truncated at the end, where the result of a run is read off.
 func smooth(pieces [][]Point) [][]Point {
 	n := points(pieces)
 	if n < SmoothFrom {
@@ -271,7 +268,7 @@ func smooth(pieces [][]Point) [][]Point {
 	reach := max(1, int(SmoothShare*float64(n)/2))
 	out := make([][]Point, len(pieces))
 	for i, piece := range pieces {
-		sums := make([]sum, len(piece)+1) // sums[j] is that of the first j values
+		sums := make([]sum, len(piece)+1) // sums[j] is the sum of the first j values
 		for j, p := range piece {
 			sums[j+1] = sums[j].plus(p.Y)
 		}
@@ -285,8 +282,8 @@ func smooth(pieces [][]Point) [][]Point {
 	return out
 }
 
-// sum is a sum with what was lost to rounding (Knuth's two-sum), so that after a value that
-// is very large the differences of sums still hold those that are not.
+// sum is a compensated sum: low accumulates the rounding errors (Knuth's two-sum), so that
+// differences of sums stay accurate after a very large value.
 type sum struct{ high, low float64 }
 
 func (s sum) plus(x float64) sum {
@@ -295,13 +292,13 @@ func (s sum) plus(x float64) sum {
 	return sum{high, s.low + (s.high - (high - part)) + (x - part)}
 }
 
-// maxPoints is the most points that a curve is drawn with: more than there are pixels,
-// few enough for a small file.
+// maxPoints is the largest number of points with which a curve is drawn: more than there are
+// pixels, but few enough for a small file.
 const maxPoints = 2000
 
-// Thin returns at most about n points of a curve that look the same when drawn: for each
-// stretch of neighbouring points, the lowest and the highest by their value y, and the first that
-// is NaN, which breaks the line; and both ends.
+// Thin returns about n points or fewer of a curve that look the same when drawn: of each run of
+// consecutive points, those with the lowest and the highest value y, and the first whose y is NaN,
+// which breaks the line; and both ends of the curve.
 func Thin[P any](points []P, n int, y func(P) float64) []P {
 	if len(points) <= n {
 		return points
@@ -335,5 +332,5 @@ func Thin[P any](points []P, n int, y func(P) float64) []P {
 	return append(out, points[len(points)-1])
 }
 
-// value is that by which points are thinned.
+// value returns the value by which points are thinned.
 func (p Point) value() float64 { return p.Y }

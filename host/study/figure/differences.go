@@ -8,8 +8,8 @@ import (
 	"gonum.org/v1/plot/vg/draw"
 )
 
-// Differences shows differences between pairs of measurements: for each row the
-// difference of each pair, faint, and their mean with its interval. A line marks zero.
+// Differences shows paired differences: for each row the difference of each pair, faint, and their
+// mean with its interval. A line marks zero.
 type Differences struct {
 	X      Axis     // linear
 	Rows   []string // from top to bottom
@@ -18,7 +18,7 @@ type Differences struct {
 
 // DifferenceSeries is a series with differences in each row.
 type DifferenceSeries struct {
-	Name string // name in the legend; empty: it is not in the legend
+	Name string // name in the legend; empty: not in the legend
 	Rows []PairDifferences
 }
 
@@ -30,7 +30,7 @@ type PairDifferences struct {
 }
 
 func (d *Differences) compose(vg.Length) *composition {
-	x := Axis{Label: d.X.Label} // differences have both signs
+	x := Axis{Label: d.X.Label} // linear, because differences have both signs
 	all := newSpan()
 	for _, s := range d.Series {
 		for _, r := range s.Rows[:min(len(s.Rows), len(d.Rows))] {
@@ -44,14 +44,14 @@ func (d *Differences) compose(vg.Length) *composition {
 	all.add(x, 0)
 	p := newPlot("", "x")
 	x.apply(&p.X, all)
-	if !all.single() { // also where all differences have one sign: the line at zero is not the frame
+	if !all.single() { // so that the line at zero is inside the frame even if all have one sign
 		p.X.Min, p.X.Max = all.low-room*(all.high-all.low), all.high+room*(all.high-all.low)
 	}
 	names := slices.Clone(d.Rows)
 	slices.Reverse(names)
 	nominal(&p.Y, names)
 	p.Add(layerFunc(func(c draw.Canvas, p *plot.Plot) { d.draw(c, p, x) }))
-	const rowHeight = 18 // points, of a row with one series
+	const rowHeight = 18 // in points, for a row with one series
 	height := rowHeight * vg.Length(len(d.Rows)*max(1, len(d.Series)))
 	out := &composition{panels: []panel{{p, max(height, vg.Inch)}}}
 	for i, s := range d.Series {
@@ -64,7 +64,7 @@ func (d *Differences) compose(vg.Length) *composition {
 }
 
 func (d *Differences) draw(c draw.Canvas, p *plot.Plot, axis Axis) {
-	const pairRadius, pairDrop = 1.5, 4 // points, of the mark of one pair, and how far below the mean
+	const pairRadius, pairDrop = 1.5, 4 // points: radius of a pair's mark, and its distance below the mean
 	x, y := p.Transforms(&c)
 	c.StrokeLine2(lineStyle(axisColor, axisWidth, nil), x(0), c.Min.Y, x(0), c.Max.Y)
 	share := groupShare / float64(len(d.Series))

@@ -2,9 +2,9 @@
 // training runs (loss, quantization error and λ_t over the steps), a Chart of curves, bands, points
 // and trajectories, grouped Bars, Differences of pairs, or a Heat map.
 //
-// It draws what it is given and computes nothing but smoothing: means, intervals and projections
-// are computed elsewhere (host/study/report). The same input gives the same bytes. Colours can be
-// told apart with any kind of colour vision.
+// The package only draws, and computes nothing but smoothing: means, intervals and projections are
+// computed elsewhere (host/study/report). The same input gives the same bytes. The colours can be
+// distinguished with any kind of colour vision.
 package figure
 
 import (
@@ -25,10 +25,9 @@ import (
 	"github.com/cage-qat/cage/internal/atomicfile"
 )
 
-// Picture is one of the kinds of figures that Draw knows: *Curves, *Chart,
-// *Bars, *Differences or *Heat.
+// Picture is a figure that Draw can draw: *Curves, *Chart, *Bars, *Differences or *Heat.
 type Picture interface {
-	// compose makes the parts of a figure of the given width; nil when there is nothing to draw.
+	// compose makes the parts of a figure of the given width; nil if there is nothing to draw.
 	compose(width vg.Length) *composition
 }
 
@@ -36,7 +35,7 @@ type Picture interface {
 type Options struct {
 	Title  string  // title above the figure; empty: none, because figures in papers have captions instead
 	Width  float64 // in inches; 0: 6
-	Height float64 // in inches; 0: what the panels, the legend and the title need
+	Height float64 // in inches; 0: the height of the panels, the legend and the title
 }
 
 // Format is a file format.
@@ -49,13 +48,13 @@ const (
 	PDF Format = "pdf"
 )
 
-// ErrNoData is returned when no value of a picture can be drawn.
+// ErrNoData is returned if no value of a picture can be drawn.
 var ErrNoData = errors.New("no data to draw")
 
-// Formats lists them, those for the screen first.
+// Formats lists the formats, those for the screen first.
 var Formats = []Format{SVG, PNG, PDF}
 
-// Save draws a picture to a file, atomically. The extension of its name, .png, .svg or .pdf,
+// Save draws a picture to a file, atomically. The extension of the file, .png, .svg or .pdf,
 // determines the format.
 func Save(path string, p Picture, o Options) error {
 	format := Format(strings.ToLower(strings.TrimPrefix(filepath.Ext(path), ".")))
@@ -77,7 +76,7 @@ func Save(path string, p Picture, o Options) error {
 // ErrNoData.
 func Empty(p Picture) bool { return p.compose(defaultWidth) == nil }
 
-// Draw draws a picture. It returns ErrNoData if none of its values fits on the axes.
+// Draw draws a picture. It returns ErrNoData if none of its values can be drawn on the axes.
 func Draw(w io.Writer, format Format, p Picture, o Options) error {
 	width, title := defaultWidth, clean(o.Title)
 	if o.Width > 0 {
@@ -110,8 +109,8 @@ func Draw(w io.Writer, format Format, p Picture, o Options) error {
 		if _, err := c.WriteTo(&text); err != nil {
 			return err
 		}
-		// Viewers that lack the font with which the text was measured fall back on others; Arial
-		// has the same widths.
+		// Viewers that lack the font with which the text was measured use one of the listed others;
+		// Arial has the same widths.
 		_, err := w.Write(bytes.ReplaceAll(text.Bytes(),
 			[]byte("font-family:Liberation Sans;"), []byte("font-family:'Liberation Sans',Arial,Helvetica,sans-serif;")))
 		return err

@@ -13,15 +13,15 @@ import (
 	"gonum.org/v1/plot/vg/draw"
 )
 
-// Heat shows a matrix: its values are written into the cells, which are coloured by a
-// scale from light (low) to dark (high) that also works when printed in grey.
+// Heat shows a matrix as a heat map: each cell shows its value, and is coloured on a scale from
+// light (low) to dark (high) that also works when printed in grey.
 type Heat struct {
-	X, Y          Axis // their labels
+	X, Y          Axis // only Label is used
 	Columns, Rows []string
 	Values        [][]float64 // [row][column], the first row on top; a value that is not finite is missing
-	Format        string      // verb for formatting the values; empty: "%.3g"
+	Format        string      // format of the values; empty: "%.3g"
 	Scale         string      // label of the colour scale
-	Log           bool        // a logarithmic colour scale; values that are not positive are missing
+	Log           bool        // logarithmic colour scale; values that are not positive are missing
 }
 
 func (h *Heat) compose(width vg.Length) *composition {
@@ -63,7 +63,7 @@ func (h *Heat) compose(width vg.Length) *composition {
 		for i := range steps {
 			step := c.Rectangle
 			step.Min.Y += vg.Length(i) * height
-			step.Max.Y = min(step.Min.Y+1.2*height, c.Max.Y) // below the next, so that no gap shows
+			step.Max.Y = min(step.Min.Y+1.2*height, c.Max.Y) // overlaps the next, so that no gap shows
 			c.SetColor(ramp((float64(i) + 0.5) / steps))
 			c.Fill(step.Path())
 		}
@@ -71,7 +71,7 @@ func (h *Heat) compose(width vg.Length) *composition {
 	return &composition{panels: []panel{{p, plotHeight}}, scale: scale}
 }
 
-// at is a value, NaN where the matrix has none.
+// at returns a value of the matrix, NaN if it is missing.
 func (h *Heat) at(row, column int) float64 {
 	if row < len(h.Values) && column < len(h.Values[row]) {
 		return h.Values[row][column]
@@ -107,8 +107,8 @@ func (h *Heat) cells(c draw.Canvas, p *plot.Plot, s span) {
 	}
 }
 
-// anchors are the colours of ColorBrewer's YlGnBu from light to dark, a scale that people with any
-// kind of colour vision can read.
+// anchors are the colours of ColorBrewer's YlGnBu from light to dark, a scale that is readable with
+// any kind of colour vision.
 var anchors = func() []color.Color {
 	p, err := brewer.GetPalette(brewer.TypeSequential, "YlGnBu", 9)
 	if err != nil {
@@ -117,9 +117,9 @@ var anchors = func() []color.Color {
 	return p.Colors()
 }()
 
-// ramp is the colour of a share of the scale, interpolated between the anchors.
+// ramp returns the colour of a fraction of the scale, interpolated between the anchors.
 func ramp(share float64) color.NRGBA {
-	if math.IsNaN(share) { // of numbers at the ends of what can be written
+	if math.IsNaN(share) { // the range of the values overflows
 		share = 0
 	}
 	at := min(max(share, 0), 1) * float64(len(anchors)-1)
@@ -131,7 +131,7 @@ func ramp(share float64) color.NRGBA {
 	return color.NRGBA{mix(a.R, b.R), mix(a.G, b.G), mix(a.B, b.B), 0xFF}
 }
 
-// textOn is the colour of text on a share of the scale: white on what is dark.
+// textOn returns the colour of text at a fraction of the scale: white on dark colours.
 func textOn(share float64) color.Color {
 	if share > 0.68 {
 		return background

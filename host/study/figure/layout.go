@@ -7,30 +7,30 @@ import (
 	"gonum.org/v1/plot/vg/draw"
 )
 
-// composition is a figure before it is laid out on a page: panels below each other, whose data
-// areas begin and end at the same columns, and a legend above them.
+// composition is a figure before its layout: panels stacked vertically, whose data areas are
+// aligned at both sides, and a legend above them.
 type composition struct {
 	panels []panel
 	legend legend
 	scale  *plot.Plot // the colour scale at the right; nil: none
-	equal  bool       // one unit is as long in x as in y
+	equal  bool       // one unit has the same length in x and y
 }
 
 type panel struct {
 	plot   *plot.Plot
-	height vg.Length // of the data area
+	height vg.Length // height of the data area
 }
 
 const (
-	plotHeight  = 2.8 * vg.Inch // of the panel of a figure with one
+	plotHeight  = 2.8 * vg.Inch // height of the panel of a figure that has only one
 	footHeight  = 0.4 * vg.Inch // tick labels and axis label below the last panel
 	titleHeight = 0.3 * vg.Inch
-	panelGap    = 0.12 * vg.Inch //
+	panelGap    = 0.12 * vg.Inch
 	scaleWidth  = 0.75 * vg.Inch // the colour scale with its numbers and label
 	scaleGap    = 0.15 * vg.Inch
 )
 
-// height is that of the figure unless another is asked for; width is that between the margins.
+// height returns the default height of the figure; width excludes the margins.
 func (f *composition) height(title string, width vg.Length) vg.Length {
 	total := 2*margin + footHeight + panelGap*vg.Length(len(f.panels)-1)
 	total += f.legend.height(width)
@@ -51,7 +51,7 @@ func (f *composition) lay(c draw.Canvas, title string) {
 		c.Max.Y -= titleHeight
 	}
 	c.Max.Y -= f.legend.draw(c)
-	c.Max.Y -= vg.Points(3) // half of a number at the upper end
+	c.Max.Y -= vg.Points(3) // half of the tick label at the upper end
 	whole, last := c, len(f.panels)-1
 	if f.scale != nil {
 		c.Max.X -= scaleWidth + scaleGap
@@ -60,7 +60,7 @@ func (f *composition) lay(c draw.Canvas, title string) {
 	for _, p := range f.panels {
 		content += p.height
 	}
-	unit := (c.Size().Y - panelGap*vg.Length(last)) / content // 1 unless a height was asked for
+	unit := (c.Size().Y - panelGap*vg.Length(last)) / content // 1 unless a height was requested
 	cells := make([]draw.Canvas, len(f.panels))
 	top, left, right := c.Max.Y, vg.Length(0), vg.Length(0)
 	for i, p := range f.panels {
@@ -100,8 +100,8 @@ func widen(axis *plot.Axis, length float64) {
 	axis.Min, axis.Max = axis.Min-more, axis.Max+more
 }
 
-// fitLabels shortens labels that are longer than their axes. The plot would make room
-// for them at the cost of its data area.
+// fitLabels shortens labels that are longer than their axes. Otherwise the plot would shrink its
+// data area for them.
 func fitLabels(p *plot.Plot, c draw.Canvas) {
 	x, y := p.X.Label.Text, p.Y.Label.Text
 	p.X.Label.Text, p.Y.Label.Text = "", ""
@@ -122,7 +122,7 @@ func coordinates(points []Point) plotter.XYs {
 	return out
 }
 
-// legend names the series, above the data area, where it hides nothing.
+// legend lists the series above the data area, where it hides no data.
 type legend []entry
 
 type entry struct {
@@ -135,11 +135,11 @@ const (
 	pictureGap   = 4
 	entryGap     = 14
 	rowHeight    = 14
-	legendFoot   = 4 // between the legend and what is below it
+	legendFoot   = 4 // space between the legend and the panels
 )
 
-// rows arranges the entries in rows of the given width, their names shortened to it, and calls
-// show for each.
+// rows arranges the entries in rows of the given width, shortens names that are longer than a row,
+// and calls show for each entry.
 func (l legend) rows(width vg.Length, show func(e entry, x vg.Length, row int)) {
 	style := textStyle(textSize)
 	x, row := vg.Length(0), 0
@@ -154,14 +154,14 @@ func (l legend) rows(width vg.Length, show func(e entry, x vg.Length, row int)) 
 	}
 }
 
-// height is what the legend takes at a width; 0 without any entry.
+// height returns the height of the legend at a width; 0 if it has no entry.
 func (l legend) height(width vg.Length) (h vg.Length) {
 	l.rows(width, func(_ entry, _ vg.Length, row int) { h = vg.Length(row+1)*rowHeight + legendFoot })
 	return h
 }
 
-// draw draws the legend at the top of c and returns the height it took: half of c at most, so that
-// a figure whose height was chosen has room for what it shows.
+// draw draws the legend at the top of c and returns its height: at most half of c, so that a figure
+// of a requested height has space for its data.
 func (l legend) draw(c draw.Canvas) (h vg.Length) {
 	style := textStyle(textSize)
 	style.YAlign = draw.YCenter
@@ -180,7 +180,7 @@ func (l legend) draw(c draw.Canvas) (h vg.Length) {
 	return h
 }
 
-// swatch is the picture of a line in a legend, with a mark in the middle if it has one.
+// swatch is the legend entry of a line, with a mark in the middle if mark is not nil.
 type swatch struct {
 	line draw.LineStyle
 	mark *draw.GlyphStyle

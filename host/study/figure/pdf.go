@@ -18,8 +18,8 @@ func init() { // the same input gives the same bytes
 	fpdf.SetDefaultModificationDate(time.Unix(0, 0).UTC())
 }
 
-// pdfCanvas draws text as the outlines of its glyphs, because vgpdf writes the characters of
-// Windows-1252 alone, to which λ, ‖ and − do not belong.
+// pdfCanvas draws text as the outlines of its glyphs, because vgpdf can only write the characters
+// of Windows-1252, which lacks λ, ‖ and −.
 type pdfCanvas struct{ *vgpdf.Canvas }
 
 func (c pdfCanvas) FillString(f font.Face, at vg.Point, text string) {

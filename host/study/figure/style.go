@@ -14,12 +14,12 @@ import (
 	"gonum.org/v1/plot/vg/draw"
 )
 
-// Colors is the number of different colours in figures. Further series are told apart by
-// their marks and dashes.
+// Colors is the number of different colours in figures. Series beyond it are distinguished by their
+// marks and dashes.
 const Colors = 7
 
-// palette is the one of Okabe and Ito ("Color Universal Design", 2008), which people
-// with any kind of colour vision can tell apart, the darker colours first.
+// palette is that of Okabe and Ito ("Color Universal Design", 2008), whose colours can be
+// distinguished with any kind of colour vision; the darker colours are first.
 var palette = [Colors]color.NRGBA{
 	{0x00, 0x72, 0xB2, 0xFF}, // blue
 	{0xD5, 0x5E, 0x00, 0xFF}, // vermillion
@@ -46,27 +46,27 @@ const (
 	axisWidth = 0.6
 )
 
-// dashes tell solid lines apart once every colour has been used. They look unlike the
-// dashed and dotted lines that have a meaning.
+// dashes distinguish solid lines once every colour has been used. They differ from the dashed and
+// dotted lines that have a meaning.
 var dashes = [][]vg.Length{nil, {5, 1.6, 1.2, 1.6}, {5, 1.6, 1.2, 1.6, 1.2, 1.6}}
 
-// runColor and runDashes are the style of the i-th run.
+// runColor and runDashes return the style of the i-th run.
 func runColor(i int) color.NRGBA  { return palette[i%Colors] }
 func runDashes(i int) []vg.Length { return dashes[i/Colors%len(dashes)] }
 
-// faint is a colour that others can be seen through: 28 %.
+// faint returns a translucent colour, with an opacity of 28 %.
 func faint(c color.NRGBA) color.NRGBA {
 	c.A = 0x48
 	return c
 }
 
-// shapes tell series apart where colours are not printed.
+// shapes distinguish series where colours are not printed.
 var shapes = [Colors]draw.GlyphDrawer{
 	draw.CircleGlyph{}, draw.BoxGlyph{}, draw.PyramidGlyph{}, draw.RingGlyph{},
 	draw.SquareGlyph{}, draw.TriangleGlyph{}, draw.CrossGlyph{},
 }
 
-// markOf is the mark of the i-th place. When the colours are used again, they have other shapes.
+// markOf returns the mark of the i-th series. When colours are repeated, they have other shapes.
 func markOf(i int) draw.GlyphStyle {
 	const radius = 2.6 // points
 	return draw.GlyphStyle{Color: runColor(i), Radius: radius, Shape: shapes[(i+i/Colors)%Colors]}
@@ -81,8 +81,8 @@ func textStyle(size vg.Length) draw.TextStyle {
 	return draw.TextStyle{Color: axisColor, Font: sans, Handler: plot.DefaultTextHandler}
 }
 
-// newPlot returns an empty plot with lines of a grid across the axes that are named, "xy" for
-// both, in the style of all figures.
+// newPlot returns an empty plot in the style of all figures, with grid lines across the named axes
+// ("xy" for both).
 func newPlot(yLabel, lines string) *plot.Plot {
 	p := plot.New()
 	p.BackgroundColor = nil
@@ -109,14 +109,14 @@ func newPlot(yLabel, lines string) *plot.Plot {
 	return p
 }
 
-// layerFunc is a part of a plot.
+// layerFunc is a function that draws a layer of a plot.
 type layerFunc func(draw.Canvas, *plot.Plot)
 
-// Plot draws the part.
+// Plot draws the layer.
 func (f layerFunc) Plot(c draw.Canvas, p *plot.Plot) { f(c, p) }
 
-// clean makes any text a line that every format can hold: what cannot be printed
-// (XML has no place for some of it) becomes a space.
+// clean converts text to a single line that every format can contain: characters that cannot be
+// printed (XML forbids some of them) become spaces.
 func clean(s string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) || unicode.In(r, unicode.Zl, unicode.Zp) || r == 0xFFFE || r == 0xFFFF {
@@ -140,25 +140,25 @@ func fit(s string, style draw.TextStyle, width vg.Length) string {
 	return "…"
 }
 
-// nominal gives the places 0, 1, 2, … of an axis names, and returns the width of the
-// widest.
+// nominal labels the positions 0, 1, 2, … of an axis with names, and returns the width of the
+// widest name.
 func nominal(axis *plot.Axis, names []string) (widest vg.Length) {
 	const longest = 1.4 * vg.Inch
 	var marks plot.ConstantTicks
 	for i, name := range names {
 		name = fit(clean(name), axis.Tick.Label, longest)
 		widest = max(widest, axis.Tick.Label.Width(name))
-		// A mark without any label would be drawn as a minor one.
+		// A tick without any label would be drawn as a minor one.
 		marks = append(marks, plot.Tick{Value: float64(i), Label: cmp.Or(name, " ")})
 	}
 	axis.Tick.Marker = marks
-	axis.Tick.LineStyle.Color = color.Transparent // its length is the distance of the names
+	axis.Tick.LineStyle.Color = color.Transparent // its length is the space between axis and names
 	axis.Min, axis.Max = -0.5, float64(len(names))-0.5
 	return widest
 }
 
-// nominalX gives the horizontal axis names, upright where they have room and slanted
-// otherwise. Width is what they share.
+// nominalX labels the horizontal axis with names, which are slanted if they would overlap. width is
+// the width of the axis.
 func nominalX(axis *plot.Axis, names []string, width vg.Length) {
 	if widest := nominal(axis, names); widest > 0.95*width/vg.Length(len(names)) {
 		axis.Tick.Label.Rotation = math.Pi / 6

@@ -9,17 +9,17 @@ import (
 	"github.com/cage-qat/cage/host/study"
 )
 
-// Choice is the value of an axis that was chosen for one place of a table.
+// Choice is the label of an axis that was chosen for one entry of a table.
 type Choice struct {
 	Label string `json:"label"`
-	AtEnd bool   `json:"at_end"` // it is the first or the last of several values: a better one may lie beyond
-	Tried int    `json:"tried"`  // values whose replicates to choose on are all known
-	Of    int    `json:"of"`     // values that the study has here
+	AtEnd bool   `json:"at_end"` // it is the first or last of several values, so a better one may lie beyond
+	Tried int    `json:"tried"`  // number of values whose replicates to choose on are all known
+	Of    int    `json:"of"`     // number of values that the study has here
 }
 
-// choose chooses a value of the axis for the place of a row and a column, and returns the
-// replicates to report there. The choice is nil while there is nothing to choose by; then
-// the replicates are those planned, without results.
+// choose chooses a label of the axis for the entry of a row and a column, and returns the
+// replicates to report there. The choice is nil while no label can be chosen; then the replicates
+// are the planned ones, without results.
 func (g *grouped) choose(b *study.Best, row, column []string) (*Choice, []replicate) {
 	var axis []string
 	for _, labels := range g.labels[2] {
@@ -54,7 +54,7 @@ func (g *grouped) choose(b *study.Best, row, column []string) (*Choice, []replic
 		if c.Tried {
 			choice.Tried++
 		}
-		order := i - best // as the study lists them, unless both are numbers
+		order := i - best // in the order of the study, unless both are numbers
 		x, errX := strconv.ParseFloat(c.Label, 64)
 		y, errY := strconv.ParseFloat(choice.Label, 64)
 		if errX == nil && errY == nil && x != y {
@@ -70,7 +70,7 @@ func (g *grouped) choose(b *study.Best, row, column []string) (*Choice, []replic
 	return choice, reported(choice.Label)
 }
 
-// chosen is what stands behind a value: "1e-2", with a dagger at the end of the axis.
+// chosen returns the note on the choice of an entry: "1e-2", with a dagger at an end of the axis.
 func (e Entry) chosen() string {
 	c := e.Choice
 	if c == nil {
@@ -86,7 +86,7 @@ func (e Entry) chosen() string {
 	return text
 }
 
-// choiceNotes explain the choices, as sentences.
+// choiceNotes returns sentences that explain the choices.
 func (t *Table) choiceNotes() []string {
 	if t.best == nil {
 		return nil
@@ -118,7 +118,7 @@ func (t *Table) choiceNotes() []string {
 	return notes
 }
 
-// any reports whether an entry of the table fulfils a condition.
+// any reports whether an entry of the table satisfies a condition.
 func (t *Table) any(is func(Entry) bool) bool {
 	return slices.ContainsFunc(t.Entries, func(row []Entry) bool { return slices.ContainsFunc(row, is) })
 }

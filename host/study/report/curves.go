@@ -18,10 +18,10 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// curves has a metric of the records over the steps, for each series the mean over its
+// curves draws a metric of the records over the steps: for each series the mean over its
 // replicates.
 func curves(s *study.Study, f study.Figure, results []study.Result) (figure.Picture, string, error) {
-	const fewPoints = 20 // up to which each point of a curve has a mark
+	const fewPoints = 20 // the largest number of points of a curve with marks
 	g, err := group(s, results, f.Over, f.Where, f.Series)
 	if err != nil {
 		return nil, "", err
@@ -31,7 +31,7 @@ func curves(s *study.Study, f study.Figure, results []study.Result) (figure.Pict
 	for _, series := range g.labels[0] {
 		var runs []curve
 		for _, r := range g.at(series) {
-			if !r.result.Trained() && !r.result.Diverged || r.result.Cell.Quantize != nil { // what is quantized after training has no steps
+			if !r.result.Trained() && !r.result.Diverged || r.result.Cell.Quantize != nil { // models quantized after training have no steps
 				continue
 			}
 			c, err := readCurve(rundir.At(r.result.Cell.Run).Metrics(), f.Metric)
@@ -50,13 +50,13 @@ func curves(s *study.Study, f study.Figure, results []study.Result) (figure.Pict
 	return out, n.note(meanSD, f), nil
 }
 
-// curve is a metric of a run, in the order of the steps.
+// curve is a metric of a run over its steps.
 type curve struct {
 	steps  []int
 	values map[int]float64
 }
 
-// readCurve reads a field of metrics.jsonl by its JSON name, whatever fields there are.
+// readCurve reads a field of metrics.jsonl by its JSON name, which need not be a known one.
 func readCurve(path vfs.Path, metric string) (curve, error) {
 	c := curve{values: map[int]float64{}}
 	for record, err := range jsonlines.Read[map[string]json.RawMessage](path) {
@@ -86,8 +86,8 @@ func readCurve(path vfs.Path, metric string) (curve, error) {
 	return c, nil
 }
 
-// average is the mean over runs at the steps that all of them have, ± the standard
-// deviation. A mean over fewer would jump where a run ends or skips a record.
+// average returns the mean over runs, ± the standard deviation, at the steps that all of them have.
+// A mean over fewer runs would jump where a run ends or skips a record.
 func average(runs []curve) (out []figure.Point) {
 	if len(runs) == 0 {
 		return nil
@@ -107,8 +107,8 @@ func average(runs []curve) (out []figure.Point) {
 	return out
 }
 
-// trajectories has the path of each cell, projected onto the two principal components
-// of all points of all paths together.
+// trajectories draws the path of each cell, projected onto the first two principal components of
+// all points of all paths.
 func trajectories(s *study.Study, f study.Figure, results []study.Result) (figure.Picture, string, error) {
 	g, err := group(s, results, nil, f.Where, f.Series, otherAxes(s, f.Series))
 	if err != nil {
@@ -125,7 +125,7 @@ func trajectories(s *study.Study, f study.Figure, results []study.Result) (figur
 				}
 				path, err := readTrajectory(rundir.At(r.result.Cell.Run).Trajectory())
 				if errors.Is(err, fs.ErrNotExist) {
-					return nil, "", err // the runs of this study record none
+					return nil, "", err // the runs of this study record no trajectories
 				}
 				if err != nil {
 					return nil, "", &damageError{r.result.Cell.ID, err}
@@ -153,8 +153,8 @@ func trajectories(s *study.Study, f study.Figure, results []study.Result) (figur
 }
 
 // project projects paths onto the first two principal components of all their points, and returns
-// the share of the variance of each. As the decomposition leaves the signs of components open, each
-// gets the sign that makes its largest entry positive.
+// the fraction of the variance of each. The decomposition does not determine the signs of
+// components, so each gets the sign that makes its largest entry positive.
 func project(paths [][][]float64) (out [][]figure.Point, share [2]float64, err error) {
 	rows, width := 0, len(paths[0][0])
 	for _, path := range paths {
@@ -220,12 +220,12 @@ func project(paths [][][]float64) (out [][]figure.Point, share [2]float64, err e
 	return out, share, nil
 }
 
-// maxSteps bounds the points of one path, which are evenly thinned to it: beyond, no
-// picture shows more, and the decomposition takes long.
+// maxSteps is the largest number of points of a path, which is thinned evenly to it: more would not
+// be visible, and the decomposition would take long.
 const maxSteps = 512
 
-// readTrajectory reads the points of a trajectory.jsonl up to the first that is not
-// finite, thinned to maxSteps with both ends kept.
+// readTrajectory reads the points of a trajectory.jsonl before the first one that is not finite,
+// thinned to maxSteps with both ends kept.
 func readTrajectory(path vfs.Path) ([][]float64, error) {
 	list, err := metrics.Read[metrics.Point](path)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -24,17 +24,17 @@ type Figure struct {
 	Picture figure.Picture
 }
 
-// nothingToDraw replaces an empty figure.
+// nothingToDraw replaces a figure without data.
 const nothingToDraw = "No cell of this figure is done, or none has a value that can be drawn."
 
-// Empty reports whether there is nothing to draw: no cell of the figure is done, or none has a
-// value that fits on the axes.
+// Empty reports whether there is nothing to draw: no cell of the figure is done, or no value can be
+// drawn on the axes.
 func (f Figure) Empty() bool { return f.Picture == nil }
 
 func (f Figure) file(ending string) string { return "figures/" + f.Name + "." + ending }
 
-// figures makes the figure of a study file: several where one would show too much at once. These
-// have one vertical axis, so that they can be compared.
+// figures draws a figure of a study file, as several figures if one would be overcrowded. These
+// have the same vertical axis, so that they can be compared.
 func figures(s *study.Study, f study.Figure, results []study.Result) ([]*Figure, error) {
 	var out []*Figure
 	var charts []*figure.Chart
@@ -60,9 +60,9 @@ func figures(s *study.Study, f study.Figure, results []study.Result) ([]*Figure,
 	return out, nil
 }
 
-// smallMultiples makes a heat map for each series. Curves of more series than there are colours
-// become small multiples, one for each label of the first axis of the series. Other kinds
-// show all series in one figure.
+// smallMultiples splits a figure. A heat map is split into one for each series; curves of more
+// series than there are colours, into one figure for each label of the first axis of the series.
+// Other kinds show all series in one figure.
 func smallMultiples(s *study.Study, f study.Figure, results []study.Result) []study.Figure {
 	axes := 0
 	switch all := combinations(s, f.Series, f.Where, results); {
@@ -150,13 +150,13 @@ func defaultTitle(f study.Figure) string {
 	return f.Kind
 }
 
-// metricName is what a metric is called, without its formula or unit.
+// metricName returns the label of a metric without its formula or unit.
 func metricName(metric string) string {
 	name, _, _ := strings.Cut(metrics.Label(metric), ",")
 	return name
 }
 
-// metricPhrase is what a metric is called within a sentence: its formula or unit in parentheses.
+// metricPhrase returns the label of a metric for use in a sentence: "name (formula or unit)".
 func metricPhrase(metric string) string {
 	name, rest, found := strings.Cut(metrics.Label(metric), ", ")
 	if found {
@@ -165,7 +165,7 @@ func metricPhrase(metric string) string {
 	return name
 }
 
-// counts is how many replicates the values of a figure are made of.
+// counts is the range of the number of replicates of a figure's values.
 type counts struct{ low, high int }
 
 func (c *counts) add(n int) {
@@ -182,7 +182,7 @@ func (c counts) String() string {
 	return fmt.Sprintf("n = %d", c.high)
 }
 
-// note says what means were taken over; "" where no value has several replicates.
+// note describes the replicates that were averaged; "" if no value has several.
 func (c counts) note(what string, f study.Figure) string {
 	if c.high < 2 {
 		return ""
@@ -216,7 +216,7 @@ func bars(s *study.Study, f study.Figure, results []study.Result) (figure.Pictur
 	return out, n.note(meanSD, f), nil
 }
 
-// spread is the standard deviation; 0 where there is none.
+// spread returns the standard deviation; 0 if it is NaN.
 func spread(s study.Sample) float64 {
 	if math.IsNaN(s.SD) {
 		return 0
@@ -251,8 +251,8 @@ func heatmap(s *study.Study, f study.Figure, results []study.Result) (figure.Pic
 	return out, n.note("Mean", f), nil
 }
 
-// equalDigits is the format in which all numbers have as many decimals, four digits of the
-// largest at least; or four digits each, where the smallest would lose its own.
+// equalDigits returns a format with the same number of decimals for all numbers, at least four
+// digits for the largest; or one with four digits for each, if the smallest would lose its digits.
 func equalDigits(rows [][]float64) string {
 	low, high := math.Inf(1), 0.0
 	for _, v := range slices.Concat(rows...) {
@@ -270,7 +270,7 @@ func equalDigits(rows [][]float64) string {
 	return fmt.Sprintf("%%.%df", decimals)
 }
 
-// scatter has a point for each cell, or for the mean over the replicates.
+// scatter draws a point for each cell, or for the mean over the replicates.
 func scatter(s *study.Study, f study.Figure, results []study.Result) (figure.Picture, string, error) {
 	g, err := group(s, results, f.Over, f.Where, f.Series, otherAxes(s, f.Series, f.Over))
 	if err != nil {
@@ -283,7 +283,7 @@ func scatter(s *study.Study, f study.Figure, results []study.Result) (figure.Pic
 	for _, series := range g.labels[0] {
 		line := figure.Series{Name: seriesName(f.Series, series), Marks: true}
 		for _, label := range g.labels[1] {
-			var x, y []float64 // of the replicates that have both metrics
+			var x, y []float64 // of replicates that have both metrics
 			for _, r := range g.at(series, label) {
 				a, hasX := r.result.Value(f.X)
 				b, hasY := r.result.Value(f.Y)
@@ -309,8 +309,8 @@ func otherAxes(s *study.Study, lists ...[]string) []string {
 	return slices.DeleteFunc(s.AxisNames(), func(axis string) bool { return slices.Contains(slices.Concat(lists...), axis) })
 }
 
-// differences has a row for each label of the series, and in it what the other labels of the axis X
-// differ from the baseline by, replicate by replicate.
+// differences draws a row for each label of the series: the paired differences of the other labels
+// of the axis X from the baseline, by replicate.
 func differences(s *study.Study, f study.Figure, results []study.Result) (figure.Picture, string, error) {
 	g, err := group(s, results, f.Over, f.Where, f.Series, []string{f.X})
 	if err != nil {
@@ -346,8 +346,8 @@ func differences(s *study.Study, f study.Figure, results []study.Result) (figure
 	return out, fmt.Sprintf(note, of, n), nil
 }
 
-// seriesName returns the labels of a series on one line. The name of the axis stands before a label
-// that is a number.
+// seriesName returns the labels of a series on one line. A label that is a number is preceded by
+// the name of its axis.
 func seriesName(axes, labels []string) string {
 	out := slices.Clone(labels)
 	for i, label := range out {

@@ -43,7 +43,7 @@ func (r *Report) Markdown() []byte {
 	return []byte(b.String())
 }
 
-// Progress says how much of the study the report covers.
+// Progress returns a sentence on how many cells are in which state.
 func (r *Report) Progress() string {
 	s := fmt.Sprintf("%d of %d cells are done", r.States[string(study.Done)], r.Cells)
 	for _, state := range []study.State{study.Failed, study.Stale, study.Running, study.Unevaluated, study.Interrupted, study.Missing} {
@@ -61,8 +61,8 @@ func (r *Report) Progress() string {
 	return s + "."
 }
 
-// Markdown returns the means and, if there is a baseline, the differences from it. Each
-// is followed by explanatory notes, and there is no title.
+// Markdown returns the table of means and, if there is a baseline, of the differences from it, each
+// followed by its notes and without a title.
 func (t *Table) Markdown() []byte {
 	var b strings.Builder
 	for i, g := range t.Grids() {
@@ -74,7 +74,7 @@ func (t *Table) Markdown() []byte {
 	return []byte(b.String())
 }
 
-// MarkdownDifferences returns the differences from the baseline alone; nil where there are none.
+// MarkdownDifferences returns only the differences from the baseline; nil if there are none.
 func (t *Table) MarkdownDifferences() []byte {
 	var b strings.Builder
 	for _, g := range t.Grids() {
@@ -128,11 +128,11 @@ func markdownText(s string) string {
 	return b.String()
 }
 
-// numberEscapes are for what a format of the study file may put beside a number.
+// numberEscapes escapes the text that a format of the study file may put beside a number.
 var numberEscapes = strings.NewReplacer(`\`, `\\`, "|", `\|`, "<", `\<`, "*", `\*`, "`", "\\`")
 
-// Text returns the table as rows of texts. The first is the heading; the best of each row
-// has a star. [Table.TextNotes] explains it.
+// Text returns the rows of the table as strings, the headings first. The best entry of each row has
+// a star, which [Table.TextNotes] explains.
 func (t *Table) Text() [][]string {
 	g := t.Grids()[0]
 	out := [][]string{nil}
@@ -165,7 +165,7 @@ func (t *Table) TextNotes() []string {
 	return notes
 }
 
-// LaTeX returns the tables for a paper, with the rules of the package booktabs.
+// LaTeX returns the tables for a paper, with rules of the package booktabs.
 func (r *Report) LaTeX() []byte {
 	var b strings.Builder
 	b.WriteString("% Needs \\usepackage{booktabs}.\n")
@@ -181,9 +181,9 @@ func (r *Report) LaTeX() []byte {
 	return []byte(b.String())
 }
 
-// latex writes the table, with a label to refer to. The short caption is that of a list of tables.
+// latex writes the table with a label for references. The short caption is for the list of tables.
 func (g grid) latex(b *strings.Builder, label string) {
-	const wide = 50 // characters in a row from which a table takes both columns of a page with two
+	const wide = 50 // characters of a row from which a table spans both columns of a page
 	rows, width := [][]string{nil}, 0
 	for k, head := range g.Head {
 		rows[0] = append(rows[0], latexText(head))
@@ -209,7 +209,7 @@ func (g grid) latex(b *strings.Builder, label string) {
 		environment, title, title, latexText(strings.Join(g.Notes, " ")), label,
 		strings.Repeat("l", g.Texts), strings.Repeat("r", len(g.Head)-g.Texts))
 	for i, row := range rows {
-		// The commands before a row take what is in brackets, or a star, as theirs.
+		// \toprule, \midrule and \\ take a following bracket or star as an argument.
 		text := strings.Join(row, " & ")
 		if strings.HasPrefix(text, "[") || strings.HasPrefix(text, "*") {
 			text = "{}" + text
@@ -244,12 +244,12 @@ func (c cell) latex() string {
 	return s
 }
 
-// latexNumbers sets numbers, and signs behind them, in mathematics.
+// latexNumbers converts numbers, and the signs after them, to math mode.
 var latexNumbers = strings.NewReplacer("−", "-", " ± ", " \\pm ", "∞", "\\infty", "NaN", "\\mathrm{NaN}", "%", "\\%",
 	"≈", "\\approx", "‡", "\\ddagger")
 
-// latexText escapes a text. Greek letters and signs of mathematics, which not every
-// engine has in its fonts, are written as commands.
+// latexText escapes text. Greek letters and mathematical symbols, which the fonts of some engines
+// lack, are written as commands.
 func latexText(s string) string { return latexEscapes.Replace(line(s)) }
 
 var latexEscapes = func() *strings.Replacer {

@@ -8,22 +8,22 @@ import (
 	"github.com/cage-qat/cage/host/study"
 )
 
-// replicate is one result in a place of a grouping.
+// replicate is one result in a group.
 type replicate struct {
-	key    string // its labels of the axes of replicates
+	key    string // its labels on the axes of replicates
 	result study.Result
 }
 
-// grouped are results by the labels that they have on each side.
+// grouped holds results by their labels on the axes of each side.
 type grouped struct {
-	labels [][][]string // by side: combinations of labels that occur, in the order of the study
+	labels [][][]string // by side: label combinations that occur, in the order of the study
 	places map[string][]replicate
 }
 
-// at returns the replicates whose labels on the sides are those given.
+// at returns the replicates with the given labels on each side.
 func (g *grouped) at(labels ...[]string) []replicate { return g.places[placeKey(labels)] }
 
-// placeKey makes a key of labels. It is unique, as labels hold no control characters.
+// placeKey joins labels to a key. It is unique, because labels contain no control characters.
 func placeKey(labels [][]string) string {
 	parts := make([]string, len(labels))
 	for i, l := range labels {
@@ -32,9 +32,9 @@ func placeKey(labels [][]string) string {
 	return strings.Join(parts, "\x1e")
 }
 
-// group sorts results into places. sides are the axes of each side of a table or figure, such as
-// rows and columns, over those of the replicates. It fails when two results cannot be told apart,
-// because an axis in which they differ is in none of these.
+// group groups results by their labels on the axes of each side of a table or figure, such as rows
+// and columns; over are the axes of the replicates. It fails if two results have the same labels on
+// all of these axes, because they differ on an axis that is not listed.
 func group(s *study.Study, results []study.Result, over []string, where map[string][]string, sides ...[]string) (*grouped, error) {
 	out := &grouped{labels: make([][][]string, len(sides)), places: map[string][]replicate{}}
 	for _, r := range results {
@@ -60,7 +60,7 @@ func group(s *study.Study, results []study.Result, over []string, where map[stri
 			}
 			again = again || old.result.Cell.ID == r.Cell.ID
 		}
-		if !again { // one run is one replicate, whatever labels it has
+		if !again { // one run is one replicate, whatever labels its cells have
 			out.places[key] = append(out.places[key], new)
 		}
 	}
@@ -70,8 +70,8 @@ func group(s *study.Study, results []study.Result, over []string, where map[stri
 	return out, nil
 }
 
-// combinations are the labels of some axes that results have, in the order in which the
-// study has them.
+// combinations returns the distinct label combinations of results on some axes, in the order of the
+// study.
 func combinations(s *study.Study, axes []string, where map[string][]string, results []study.Result) [][]string {
 	var out [][]string
 	seen := map[string]bool{}
@@ -94,9 +94,9 @@ func combinations(s *study.Study, axes []string, where map[string][]string, resu
 	return out
 }
 
-// values are the values of a metric, and the keys of the replicates that have one. That of a
-// replicate that diverged is NaN: without it, the mean of the others would look better than the
-// method is.
+// values returns the values of a metric, and the keys of the replicates that have one. The value of
+// a replicate that diverged is NaN: without it, the mean of the rest would make the method look
+// better than it is.
 func values(list []replicate, metric string) (keys []string, x []float64) {
 	for _, r := range list {
 		if v, ok := r.result.Value(metric); ok {
@@ -106,7 +106,7 @@ func values(list []replicate, metric string) (keys []string, x []float64) {
 	return keys, x
 }
 
-// pairValues are the values of the replicates that both lists have, in one order.
+// pairValues returns the values of the replicates that are in both lists, in the same order.
 func pairValues(a, b []replicate, metric string) (x, y []float64) {
 	keysA, valuesA := values(a, metric)
 	keysB, valuesB := values(b, metric)

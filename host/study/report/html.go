@@ -1,9 +1,9 @@
 package report
 
-// The report as one HTML file needs no network, no other file, and no particular browser. Without
-// JavaScript, all that is missing is sorting, filtering, and values under the pointer. All texts
-// are escaped by the template. Curves are drawn by uPlot, whose files, as published on npm, are in
-// the directory page/uplot.
+// The report as one HTML file needs no network and no other file, and works in any browser. Without
+// JavaScript, only sorting, filtering, and values under the pointer are missing. All text is
+// escaped by the template. Curves are drawn by uPlot, whose files, as published on npm, are in the
+// directory page/uplot.
 
 import (
 	"bytes"
@@ -22,13 +22,13 @@ import (
 	"github.com/cage-qat/cage/host/train/metrics"
 )
 
-// Chart is a figure of curves in the form of numbers.
+// Chart holds the data of a figure of curves.
 type Chart struct {
 	X      string  `json:"x"` // labels of the axes
 	Y      string  `json:"y"`
 	LogX   bool    `json:"logx"`
 	LogY   bool    `json:"logy"`
-	YMin   float64 `json:"ymin,omitempty"` // range of Y; if YMax is 0, that of the curves
+	YMin   float64 `json:"ymin,omitempty"` // range of Y; if YMax is 0, the range of the curves
 	YMax   float64 `json:"ymax,omitempty"`
 	Series []Curve `json:"series"`
 }
@@ -41,14 +41,14 @@ type Curve struct {
 	Y    []*float64 `json:"y"`
 	Low  []*float64 `json:"low"`  // empty: no band
 	High []*float64 `json:"high"` // empty: no band
-	// Color is the number of the colour among all colours of curves, from 1; 0: by its
-	// place among the curves.
+	// Color is the index, from 1, in the list of colours of curves; 0: the index of the curve among
+	// the curves.
 	Color int        `json:"color,omitempty"`
-	Dash  int        `json:"dash,omitempty"` // number of the line style, in the same way
-	Raw   []*float64 `json:"raw,omitempty"`  // what Y was smoothed from, in which case there is no band; empty: Y is as recorded
+	Dash  int        `json:"dash,omitempty"` // index of the line style, likewise
+	Raw   []*float64 `json:"raw,omitempty"`  // the values before smoothing, if Y is smoothed; then there is no band
 }
 
-// Finite returns a number for JSON, which has only finite ones: nil for NaN and the infinities.
+// Finite returns a number for JSON, which has only finite ones: nil for NaN and ±∞.
 func Finite(x float64) *float64 {
 	if math.IsNaN(x) || math.IsInf(x, 0) {
 		return nil
@@ -56,7 +56,7 @@ func Finite(x float64) *float64 {
 	return &x
 }
 
-// Chart returns the values of a figure of curves, to be shown under the pointer; nil for others.
+// Chart returns the data of a figure of curves, to show values under the pointer; nil for others.
 func (f Figure) Chart() *Chart {
 	const maxHover = 600 // points of a curve
 	c, ok := f.Picture.(*figure.Chart)
@@ -65,7 +65,7 @@ func (f Figure) Chart() *Chart {
 	}
 	out := &Chart{X: c.X.Label, Y: c.Y.Label, LogX: c.X.Log, LogY: c.Y.Log, YMin: c.Y.Min, YMax: c.Y.Max, Series: []Curve{}}
 	if low, high, ok := c.Span(); ok && c.Y.Log && out.YMax == 0 {
-		out.YMin, out.YMax = low, high // as in the picture, where bands do not stretch it
+		out.YMin, out.YMax = low, high // as in the SVG, where bands do not extend it
 	}
 	for _, s := range c.Series {
 		curve := Curve{Name: s.Name, X: []float64{}, Y: []*float64{}, Low: []*float64{}, High: []*float64{}}
@@ -139,18 +139,18 @@ var pageLayout = template.Must(template.New("page.gohtml").Funcs(template.FuncMa
 		if err := figure.Draw(&b, figure.SVG, f.Picture, figure.Options{}); err != nil {
 			return "", fmt.Errorf("figure %s: %w", f.Title, err)
 		}
-		svg := b.Bytes() // whose texts were escaped when it was drawn
+		svg := b.Bytes() // its text was escaped when it was drawn
 		return template.HTML(bytes.TrimSpace(svg[max(0, bytes.Index(svg, []byte("<svg"))):])), nil
 	},
 	"key": func(x *float64) string { return strconv.FormatFloat(*x, 'g', -1, 64) },
 	"inc": func(i int) int { return i + 1 },
-	// Colours that are ordered from light to dark must not be inverted in dark mode.
+	// A colour scale from light to dark must not be inverted in dark mode.
 	"paper":   func(f Figure) bool { return f.Kind == study.Heatmap },
 	"join":    join,
 	"nothing": func() string { return nothingToDraw },
 }).ParseFS(pageFiles, "page/page.gohtml"))
 
-// Assets returns the files that pages are made of, for other pages with the same look.
+// Assets returns the files used by pages, for other pages with the same style.
 func Assets() fs.FS {
 	assets, err := fs.Sub(pageFiles, "page")
 	if err != nil {

@@ -1,11 +1,10 @@
 // Package report turns the results of a study into readable form: tables in Markdown, CSV
 // and LaTeX, figures, and one self-contained page.
 //
-// It reads run directories and computes means, paired differences and principal
-// components; host/study/figure draws the figures. A report depends only on what the runs
-// computed: it contains no time, date, speed or absolute path. So the report of a study
-// that was interrupted and resumed is identical, byte by byte, to that of one that was
-// not.
+// It reads run directories and computes means, paired differences and principal components;
+// host/study/figure draws the figures. A report depends only on the computed results: it contains
+// no time, date, speed or absolute path. So the report of a study that was interrupted and resumed
+// is identical, byte for byte, to that of an uninterrupted one.
 package report
 
 import (
@@ -33,16 +32,16 @@ type Report struct {
 	Tables  []Table
 	Figures []Figure
 	Runs    []Run
-	// Provenances are those of the runs, in JSON: build, plugins, hashes of programs. Runs of one
-	// build and the same plugins share one.
+	// Provenances are the distinct provenances of runs, in JSON: build, plugins, hashes of
+	// programs. Runs of one build with the same plugins share one.
 	Provenances []string
-	Damages     []Damage // runs that are left out because one of their files cannot be read
-	Stale       []Damage // runs that are left out because they are stale
+	Damages     []Damage // runs that are omitted because one of their files cannot be read
+	Stale       []Damage // runs that are omitted because they are stale
 }
 
-// New computes the report of the results of a study. Tables and figures leave out cells
-// that are not done, stale ones, and those with a damaged file. The state of the last in
-// results is changed to failed.
+// New computes the report of the results of a study. Tables and figures omit cells that are not
+// done, are stale, or have a damaged file. New changes the state of the last kind in results to
+// failed.
 func New(s *study.Study, results []study.Result) (*Report, error) {
 	for {
 		r, err := build(s, results)
@@ -60,7 +59,7 @@ func New(s *study.Study, results []study.Result) (*Report, error) {
 
 func build(s *study.Study, results []study.Result) (*Report, error) {
 	r := &Report{Name: s.Name, Axes: s.Axes, Cells: len(results), States: map[string]int{}}
-	left := map[string]bool{} // runs that are left out, by ID: cells may share a run
+	left := map[string]bool{} // omitted runs, by ID: cells may share a run
 	for _, result := range results {
 		r.States[string(result.State)]++
 		damage := Damage{result.Cell.Dir, result.Err}
@@ -87,7 +86,7 @@ func build(s *study.Study, results []study.Result) (*Report, error) {
 	return r, nil
 }
 
-// Tables computes the tables of a study. Of the runs they need nothing but their results.
+// Tables computes the tables of a study. It needs only results, not the runs.
 func Tables(s *study.Study, results []study.Result) ([]Table, error) {
 	var list []Table
 	for i, t := range s.Tables {
@@ -114,8 +113,8 @@ func allFigures(s *study.Study, results []study.Result) (all []Figure, err error
 	return all, nil
 }
 
-// Figures computes the figures of a study that need nothing of the runs but their results. It
-// refuses others: curves and trajectories.
+// Figures computes the figures of a study without reading runs. It is an error if one needs them:
+// curves and trajectories.
 func Figures(s *study.Study, results []study.Result) ([]Figure, error) {
 	for i, f := range s.Figures {
 		if f.Kind == study.Curves || f.Kind == study.Trajectories {
@@ -125,7 +124,7 @@ func Figures(s *study.Study, results []study.Result) ([]Figure, error) {
 	return allFigures(s, results)
 }
 
-// deterministic refuses metrics that another run of the same cell would not repeat.
+// deterministic returns an error for metrics that another run of the same cell would not reproduce.
 func deterministic(names ...string) error {
 	for _, m := range names {
 		if metrics.Timed(m) {
@@ -135,14 +134,14 @@ func deterministic(names ...string) error {
 	return nil
 }
 
-// Damage is a run that is left out of a report because one of its files cannot be read,
-// or because it is stale.
+// Damage is a run that is omitted from a report because one of its files cannot be read, or because
+// it is stale.
 type Damage struct {
 	Run string `json:"run"` // directory of the run
 	Err string `json:"error"`
 }
 
-// damageError is the error of a file of one cell.
+// damageError is the error of reading a file of one cell.
 type damageError struct {
 	id  string
 	err error
@@ -158,9 +157,9 @@ type Run struct {
 	State      study.State
 	Err        string // the error of a failed cell
 	Summary    map[string]float64
-	Settings   []string // what the cell changes in the base
+	Settings   []string // the cell's changes to the base
 	Config     string   // resolved, in TOML; without the location of the run
-	Provenance int      // its number in Report.Provenances, from 1; 0: the cell has not begun
+	Provenance int      // index plus 1 in Report.Provenances; 0: the cell has not been trained
 }
 
 func (r *Report) addRun(s *study.Study, result study.Result) error {
@@ -205,8 +204,8 @@ func (r *Report) addRun(s *study.Study, result study.Result) error {
 	return nil
 }
 
-// readProvenance reads what a run was made of and leaves out what differs from place
-// to place, and identities of runs, which are random; "" when there is nothing to read.
+// readProvenance reads the provenance of a run without paths and times, and without the IDs of
+// runs, which are random; "" if there is none.
 func readProvenance(path vfs.Path) (string, error) {
 	text, err := path.ReadFile()
 	if errors.Is(err, fs.ErrNotExist) {
@@ -221,7 +220,7 @@ func readProvenance(path vfs.Path) (string, error) {
 	}
 	if fields, ok := v.(map[string]any); ok {
 		delete(fields, "run")
-		// A checkpoint of a run, from which this one began, holds the identity of that run.
+		// A checkpoint of another run, from which this one started, contains the ID of that run.
 		if initial, ok := fields["initial"].(map[string]any); ok && initial["run"] != nil {
 			delete(initial, "run")
 			delete(initial, "files")

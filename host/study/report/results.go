@@ -17,10 +17,9 @@ type Results struct {
 	Cells  int            `json:"cells"`
 	States map[string]int `json:"states"` // number of cells in each state
 	Tables []TableResults `json:"tables"`
-	// Damages lists the runs that are left out because one of their files cannot be read.
+	// Damages lists the runs that are omitted because one of their files cannot be read.
 	Damages []Damage `json:"unreadable,omitempty"`
-	// Stale lists the runs that are left out because a plugin or the data has changed
-	// since.
+	// Stale lists the runs that are omitted because a plugin or the data has changed since.
 	Stale []Damage `json:"stale,omitempty"`
 }
 
@@ -36,7 +35,7 @@ type TableResults struct {
 	Entries  []EntryResults    `json:"entries"`
 }
 
-// EntryResults holds the numbers of an entry. Unknown numbers are left out.
+// EntryResults holds the numbers of an entry. Unknown numbers are omitted.
 type EntryResults struct {
 	Labels     map[string]string  `json:"labels"`
 	N          int                `json:"n"`
@@ -104,8 +103,8 @@ func (t *Table) labels(row, column int) map[string]string {
 }
 
 // CSV returns every entry of every table as a line, in full precision: the labels of all axes
-// (empty for axes of replicates and axes that are not in the table; a label that was chosen too),
-// the numbers, and the comparisons. Missing numbers are empty.
+// (including a chosen one; empty for axes of replicates and axes that are not in the table), the
+// numbers, and the comparisons. Missing numbers are empty.
 func (r *Report) CSV() ([]byte, error) {
 	var b bytes.Buffer
 	w := csv.NewWriter(&b)
@@ -140,8 +139,8 @@ func (r *Report) CSV() ([]byte, error) {
 	return b.Bytes(), err
 }
 
-// exactText writes a number so that it reads back as the same, "" for none. NaN is a mean of which a
-// replicate diverged, or else a number that there is not.
+// exactText formats a number so that it parses to the same value, "" for nil. NaN is written as
+// nan: for a mean it says that a replicate diverged, for other numbers that they do not exist.
 func exactText(x *metrics.Number, nan string) string {
 	switch {
 	case x == nil:

@@ -23,12 +23,12 @@ const (
 	figuresDir   = "figures"
 )
 
-// Dir returns the directory of the report of a study that lives in the directory out.
+// Dir returns the directory of the report of a study in the directory out.
 func Dir(out string) string { return filepath.Join(out, "report") }
 
-// Save writes the report into a directory and returns the names of its files there; the page, which
-// is looked at first, comes last, when everything else is there. Figures of an earlier report that
-// this one does not have are removed.
+// Save writes the report to a directory and returns the names of its files there. The page, which
+// readers open first, is written last, after the files it refers to. Figures of an earlier report
+// that this one does not have are removed.
 func (r *Report) Save(dir vfs.Path) (names []string, err error) {
 	var contents [][]byte
 	add := func(name string, content []byte) {
@@ -71,7 +71,7 @@ func (r *Report) Save(dir vfs.Path) (names []string, err error) {
 	if err == nil {
 		err = dir.Join(figuresDir).MkdirAll()
 	}
-	// Those that are no more go first: afterwards nothing says that they are of a report.
+	// Obsolete files are removed first: later no file says that they belong to a report.
 	for _, name := range earlier {
 		if err == nil && !slices.Contains(names, name) {
 			if err = at(name).Remove(); errors.Is(err, fs.ErrNotExist) {
@@ -90,15 +90,15 @@ func (r *Report) Save(dir vfs.Path) (names []string, err error) {
 	return names, nil
 }
 
-// reportStart begins the text of a report: the name of a study, and how much of it is done.
+// reportStart matches the beginning of a report in Markdown: the study's name, and its progress.
 var reportStart = regexp.MustCompile(`^# [^\n]*\n\n\d+ of \d+ cells are done`)
 
-// pictureLink is a link to a picture in the text of a report, by the name that reports give their
-// pictures.
+// pictureLink matches a link to a picture in the Markdown of a report, with a file name as reports
+// give it.
 var pictureLink = regexp.MustCompile(`(?m)^!?\[.*\]\((` + figuresDir + `/\d\d+-[^/()]*)\.(svg|pdf)\)$`)
 
-// earlierFiles are those of the report that is in a directory, by its text, which is written first.
-// There are none without a report.
+// earlierFiles returns the files of the report in a directory, according to its Markdown file,
+// which is written first. There are none without a report.
 func earlierFiles(dir vfs.Path) (names []string, err error) {
 	text, err := dir.Join(MarkdownFile).ReadFile()
 	if errors.Is(err, fs.ErrNotExist) || err == nil && !reportStart.Match(text) {

@@ -21,16 +21,16 @@ type Table struct {
 	Over     []string   // axes of replicates
 	Rows     [][]string // labels of RowAxes
 	Columns  [][]string // labels of ColAxes
-	Baseline int        // the column with which the others are compared; -1: none, or not one column
+	Baseline int        // the column with which the others are compared; -1: none, or not a single one
 	Better   string     // "lower", "higher" or "none", which marks nothing
 	Entries  [][]Entry  // by row and column
 
 	axes                []study.Axis      // all of the study
-	base                map[string]string // labels of what the others are compared with; empty: there is none
-	beside              bool              // differences stand beside the means
+	base                map[string]string // labels of the baseline; empty: there is none
+	beside              bool              // differences are shown beside the means
 	intervals           int               // number of differences with an interval
 	best                *study.Best       // nil: every axis is in the table
-	format, differences string            // verbs of a number, and of a difference
+	format, differences string            // formats of a number, and of a difference
 }
 
 // Entry is one cell of a table.
@@ -38,19 +38,19 @@ type Entry struct {
 	study.Sample
 	Expected int // number of replicates that the study plans here; 0: this combination is not part of the study
 	Mark     Mark
-	// Difference is the difference from the entry with the labels of the baseline, and for other
-	// axes the same as here, over the replicates that both have; nil in the baseline itself, or
-	// without one.
+	// Difference is the paired difference from the entry that has the labels of the baseline, and
+	// otherwise the same labels as this one, over the replicates that both have; nil for the
+	// baseline itself, or if there is none.
 	Difference *study.Difference
-	// Holm is the probability of such a difference by chance, with Holm's correction for the number
-	// of the table's differences; NaN where the difference has no interval.
+	// Holm is the p-value of the difference, with Holm's correction for the number of the table's
+	// differences; NaN if the difference has no interval.
 	Holm float64
-	// Choice is the value that was chosen here; nil in tables that choose none, and where nothing
-	// is known yet.
+	// Choice is the label that was chosen here; nil in tables without choices, and if none is known
+	// yet.
 	Choice *Choice
 }
 
-// Mark says how an entry compares with the best of its row.
+// Mark is the comparison of an entry with the best of its row.
 type Mark string
 
 // The marks. Comparisons are made replicate by replicate, in pairs.
@@ -58,7 +58,7 @@ const (
 	Plain    Mark = ""         // clearly not the best: the interval of the difference excludes zero
 	Best     Mark = "best"     // the best mean in its row
 	Tied     Mark = "tied"     // the interval of its difference to the best includes zero
-	Untested Mark = "untested" // its replicates cannot be compared with those of the best, or contradict the means
+	Untested Mark = "untested" // its replicates cannot be compared with the best's, or contradict the means
 )
 
 func newTable(s *study.Study, t study.Table, results []study.Result) (*Table, error) {
@@ -105,7 +105,7 @@ func newTable(s *study.Study, t study.Table, results []study.Result) (*Table, er
 	return out, nil
 }
 
-// entries makes a row of the table, with marks.
+// entries returns a row of the table, with marks.
 func (t *Table) entries(places [][]replicate) []Entry {
 	row := make([]Entry, len(places))
 	means := make([]float64, len(places))
@@ -118,7 +118,7 @@ func (t *Table) entries(places [][]replicate) []Entry {
 		}
 	}
 	best := study.Pick(t.Better, means)
-	if t.Better == "none" || best < 0 || known < 2 { // then there is nothing to compare the best with
+	if t.Better == "none" || best < 0 || known < 2 { // or there is nothing to compare the best with
 		return row
 	}
 	row[best].Mark = Best
@@ -128,9 +128,9 @@ func (t *Table) entries(places [][]replicate) []Entry {
 		}
 		a, b := pairValues(places[c], places[best], t.Metric)
 		switch d := study.Pair(a, b, study.Level); {
-		case math.IsInf(d.Mean, 0): // it diverged where the best did not
+		case math.IsInf(d.Mean, 0): // it diverged and the best did not
 		case !d.Known(), d.Clear() && study.Better(t.Better, d.Mean, 0):
-			// Where replicates of the best are missing, those of both may say the opposite.
+			// If replicates of the best are missing, the common ones may contradict the means.
 			row[c].Mark = Untested
 		case !d.Clear():
 			row[c].Mark = Tied
@@ -139,7 +139,7 @@ func (t *Table) entries(places [][]replicate) []Entry {
 	return row
 }
 
-// compare adds the differences from the baseline, with Holm's correction for their number.
+// compare adds the differences from the baseline, with Holm's correction for multiple tests.
 func (t *Table) compare(places [][][]replicate) error {
 	found := len(t.base) == 0
 	var p []float64
@@ -170,19 +170,19 @@ func (t *Table) compare(places [][][]replicate) error {
 	}
 	named := func(axis string) bool { return t.base[axis] != "" }
 	unnamed := func(axis string) bool { return t.base[axis] == "" }
-	column := len(t.ColAxes) > 0 && !slices.ContainsFunc(t.ColAxes, unnamed) // it names one
+	column := len(t.ColAxes) > 0 && !slices.ContainsFunc(t.ColAxes, unnamed) // is the baseline one?
 	if column && len(t.Rows) > 0 && len(t.Columns) > 0 && !slices.ContainsFunc(t.RowAxes, named) {
 		_, t.Baseline = t.baseOf(0, 0)
 	}
 	return nil
 }
 
-// stands reports whether a difference would be clear at study.Level with Holm's correction, too. A
-// single one needs none.
+// stands reports whether a difference is also clear at study.Level with Holm's correction. A single
+// difference needs no correction.
 func (t *Table) stands(e Entry) bool { return t.intervals > 1 && e.Holm < 1-study.Level }
 
-// baseOf finds the place with which that of a row and a column is compared; negative: there is
-// none.
+// baseOf returns the indices of the entry with which that of a row and a column is compared;
+// negative if there is none.
 func (t *Table) baseOf(i, c int) (row, column int) {
 	at := func(all [][]string, axes, own []string) int {
 		want := slices.Clone(own)
@@ -207,32 +207,32 @@ func (t *Table) baseName() string {
 	return join(labels)
 }
 
-// grid is a table as it is printed, in whatever format.
+// grid is a table as it is shown, in any format.
 type grid struct {
 	Title       string
 	Notes       []string // sentences that explain it
 	Head        []string // one line of headings
-	Texts       int      // columns at the left that hold texts: labels, aligned to the left
+	Texts       int      // number of columns at the left that hold left-aligned text: labels
 	Rows        [][]cell
-	Differences bool // it belongs to the table before, whose differences it holds
+	Differences bool // it holds the differences of the table before it
 }
 
 // cell is a cell of a grid.
 type cell struct {
-	Text string // as a reader sees it; empty: the study has no such place
-	Sign string // how it compares with the best, or that a difference stands with a correction; behind Text
-	Note string // what was chosen, and its number of replicates, where that is not what the table has
+	Text string // the displayed text; empty: the study has no such entry
+	Sign string // after Text: the comparison with the best, or that a difference is clear with a correction
+	Note string // the chosen label, and the number of replicates if it differs from the table's
 	Bold bool
 	Head bool     // whether it names its row
-	Link string   // the ID of an element of the page
-	Key  *float64 // what it is sorted by; nil: at the end
+	Link string   // ID of an element of the page
+	Key  *float64 // sort key; nil: sorted to the end
 }
 
-// absent stands for a value that is missing.
+// absent is shown for a missing value.
 const absent = "–"
 
-// Grids are the table of means and, where there is something to compare with the baseline, that of
-// the differences to it; or both in one table.
+// Grids returns the table of means and, if entries can be compared with a baseline, the table of
+// differences from it; or both in one table.
 func (t *Table) Grids() []grid {
 	means := t.grid(t.Title, t.notes(), -1, func(e Entry) cell {
 		if e.N == 0 {
@@ -279,7 +279,7 @@ func (t *Table) Grids() []grid {
 	if !t.beside {
 		return []grid{means, below}
 	}
-	// Each column of differences, where it has any, stands behind that of its means.
+	// Each column of differences, unless it is empty, follows the column of its means.
 	out := grid{Title: means.Title, Texts: means.Texts, Rows: make([][]cell, len(t.Rows))}
 	out.Notes = append(means.Notes, "Δ: "+strings.Join(below.Notes, " "))
 	for k, head := range means.Head {
@@ -302,7 +302,7 @@ func (t *Table) Grids() []grid {
 	return []grid{out}
 }
 
-// grid shows the entries, one column left out. A table without axes in its columns has a single
+// grid shows the entries, without one column. A table without axes in its columns has a single
 // column, named after the metric.
 func (t *Table) grid(title string, notes []string, without int, show func(Entry) cell) grid {
 	g := grid{Title: title, Notes: notes, Head: slices.Clone(t.RowAxes), Texts: len(t.RowAxes)}
@@ -330,7 +330,7 @@ func (t *Table) grid(title string, notes []string, without int, show func(Entry)
 	return g
 }
 
-// labelCells are the labels of a row, sorted in the order of their axes.
+// labelCells returns the labels of a row, whose sort keys are their indices on their axes.
 func labelCells(all []study.Axis, axes, labels []string) (row []cell) {
 	for k, label := range labels {
 		place := slices.IndexFunc(all, func(a study.Axis) bool { return a.Name == axes[k] })
@@ -340,7 +340,7 @@ func labelCells(all []study.Axis, axes, labels []string) (row []cell) {
 	return row
 }
 
-// sortKey makes a number a value to sort by; NaN is sorted to the end.
+// sortKey returns the sort key of a number; NaN is sorted to the end.
 func sortKey(x float64) *float64 {
 	if math.IsNaN(x) {
 		return nil
@@ -348,17 +348,17 @@ func sortKey(x float64) *float64 {
 	return &x
 }
 
-// Place is an entry of a table as text.
+// Place is an entry of a table, formatted.
 type Place struct {
 	N          int    // number of replicates
 	Expected   int    // number of replicates that the study plans here
 	Mean       string // mean, with its standard deviation if there are several replicates
-	Choice     string // the value that was chosen here, with † at the end of its axis; empty where none is chosen
+	Choice     string // the label that was chosen here, with † at an end of its axis; empty if none is chosen
 	Difference string // difference from the baseline, with its interval; empty if there is none
 }
 
-// Place finds the only entry that has all of the given labels, which belong to axes of
-// rows and columns.
+// Place returns the only entry that has all of the given labels, which are of axes of rows and
+// columns.
 func (t *Table) Place(labels map[string]string) (Place, error) {
 	var found []Entry
 	for i := range t.Rows {

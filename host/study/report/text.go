@@ -13,7 +13,7 @@ import (
 	"github.com/cage-qat/cage/internal/safetext"
 )
 
-// line makes any text one line of printable characters.
+// line converts text to one line of printable characters.
 func line(s string) string {
 	s = strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) || unicode.Is(unicode.Zl, r) || unicode.Is(unicode.Zp, r) {
@@ -24,7 +24,7 @@ func line(s string) string {
 	return strings.Join(strings.Fields(s), " ")
 }
 
-// firstLine is the first line of a text that is not empty.
+// firstLine returns the first line of a text that is not blank.
 func firstLine(s string) string {
 	for l := range strings.Lines(s) {
 		if l = line(l); l != "" {
@@ -34,7 +34,7 @@ func firstLine(s string) string {
 	return "no error was recorded"
 }
 
-// slug makes a name of a file from any text.
+// slug makes a file name from text.
 func slug(s string) string {
 	var b strings.Builder
 	for _, r := range strings.ToLower(safetext.ASCII(line(s))) {
@@ -51,13 +51,13 @@ func slug(s string) string {
 }
 
 var (
-	// absolutePath finds paths from the root, of two elements or more.
+	// absolutePath matches absolute paths of two elements or more.
 	absolutePath = regexp.MustCompile(`(^|[\s"'` + "`" + `=:(\[,])((?:/[^/\s"'` + "`" + `:,()\[\]]+){2,})`)
-	// clock finds times of day, with what logs write before them.
+	// clock matches times of day, with a date before them.
 	clock = regexp.MustCompile(`(?:\d{4}-\d\d-\d\d[T ]|\b)\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:?\d\d)?\s?`)
 )
 
-// removePlaces removes from a text what depends on when and where a study ran: times of
+// removePlaces removes from a text everything that depends on when and where a study ran: times of
 // day, and the directories of absolute paths.
 func removePlaces(s string) string {
 	s = absolutePath.ReplaceAllStringFunc(s, func(match string) string {
@@ -67,8 +67,8 @@ func removePlaces(s string) string {
 	return clock.ReplaceAllString(s, "")
 }
 
-// chooseFormat is the format of a table whose author chose none: as many decimals as
-// make two digits of a typical standard deviation, or four digits of the means.
+// chooseFormat returns the format of a table that specifies none: the decimals that show two digits
+// of a typical standard deviation, or four digits of the means.
 func chooseFormat(entries [][]Entry) string {
 	var deviations, means []float64
 	for _, row := range entries {
@@ -96,9 +96,9 @@ func chooseFormat(entries [][]Entry) string {
 	return fmt.Sprintf("%%.%df", min(max(decimals, 0), 6))
 }
 
-// differenceFormat is the format of a table's differences: with as many decimals as its
-// means have, or more where intervals are narrow. Half of an interval has two digits then,
-// and of the narrowest one, so that none is written as zeros.
+// differenceFormat returns the format of a table's differences: with as many decimals as its means,
+// or more if intervals are narrow. Then half of a typical interval has two digits, and half of the
+// narrowest one, so that none is written as zeros.
 func differenceFormat(format string, entries [][]Entry) string {
 	var decimals int
 	if n, err := fmt.Sscanf(format, "%%.%df", &decimals); n != 1 || err != nil {
@@ -145,7 +145,7 @@ func formatNumber(format string, x float64) string {
 	return minus(s)
 }
 
-// signed writes a difference, always with its sign.
+// signed formats a difference with its sign.
 func (t *Table) signed(x float64) string {
 	s := formatNumber(t.differences, x)
 	if x > 0 && !isZero(s) {
@@ -154,10 +154,10 @@ func (t *Table) signed(x float64) string {
 	return s
 }
 
-// isZero reports whether a written number has no digit but 0.
+// isZero reports whether a formatted number has no digit but 0.
 func isZero(s string) bool { return !strings.ContainsAny(s, "123456789∞") }
 
-// minus replaces the hyphens that numbers begin with, also in an exponent.
+// minus replaces hyphens by minus signs, also in an exponent.
 func minus(s string) string { return strings.ReplaceAll(s, "-", "−") }
 
 func (t *Table) mean(e Entry) string {
@@ -168,7 +168,7 @@ func (t *Table) mean(e Entry) string {
 	return s
 }
 
-// intervalText writes a mean with its confidence interval, if it has one.
+// intervalText formats a mean with its confidence interval, if it has one.
 func intervalText(write func(float64) string, d study.Difference) string {
 	s := write(d.Mean)
 	if d.Known() {
@@ -177,7 +177,7 @@ func intervalText(write func(float64) string, d study.Difference) string {
 	return s
 }
 
-// common is the number of replicates of most entries: the largest of all.
+// common returns the largest number of replicates of an entry, which most entries have.
 func (t *Table) common() int {
 	n := 0
 	for _, row := range t.Entries {

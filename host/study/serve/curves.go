@@ -14,14 +14,14 @@ import (
 
 // panel is a chart of one or several numbers of the records.
 type panel struct {
-	Name    string // in addresses: the first of the metrics
+	Name    string // identifier in URLs: the first of the metrics
 	Title   string
 	metrics []string
-	log     bool // the scale is logarithmic at first
+	log     bool // the scale is logarithmic initially
 	noisy   bool // the first of the metrics is smoothed
 }
 
-// panels are all charts, in their order.
+// panels lists all charts, in order.
 var panels = []panel{
 	{"loss", "Loss, nats per token", []string{"loss", "val_loss"}, false, true},
 	{"cross_entropy", "Loss without the teacher, nats per token", []string{"cross_entropy", "val_loss"}, false, true},
@@ -44,14 +44,14 @@ var panels = []panel{
 	{"skipped", "Steps left out", []string{"skipped", "uncorrected"}, false, false},
 }
 
-// maxCurves limits the runs whose curves one request can ask for.
+// maxCurves is the largest number of runs whose curves one request can ask for.
 const maxCurves = 16
 
-// curvesAnswer is the JSON of curves.
+// curvesAnswer is the JSON answer to a request for curves.
 type curvesAnswer struct {
 	Charts  []chartView `json:"charts"`
-	Partial bool        `json:"partial"` // there is more to be read: ask again at once
-	Wrong   string      `json:"wrong"`   // what could not be read, "" for nothing
+	Partial bool        `json:"partial"` // there is more to read: ask again at once
+	Wrong   string      `json:"wrong"`   // the error of reading; "" if there is none
 }
 
 type chartView struct {
@@ -60,8 +60,8 @@ type chartView struct {
 	Chart report.Chart `json:"chart"`
 }
 
-// curves answers with the curves of the named runs, in one panel or in all. A run that does
-// not exist, or no longer, is reported beside the curves of the others.
+// curves answers with the curves of the named runs, in one panel or in all. A run that does not
+// exist, or was removed, is reported beside the curves of the remaining runs.
 func (s *Server) curves(w http.ResponseWriter, r *http.Request) error {
 	q := r.URL.Query()
 	if len(q["run"]) > maxCurves {
@@ -98,7 +98,7 @@ func (s *Server) curves(w http.ResponseWriter, r *http.Request) error {
 		if taught && p.Name == "loss" {
 			p.metrics = p.metrics[:1] // with a teacher, the training loss is not comparable with the validation loss
 		} else if !taught && p.Name == "cross_entropy" {
-			continue // it has nothing that the loss has not
+			continue // it equals the loss
 		}
 		if c := p.chart(runs, read); len(c.Series) > 0 {
 			out.Charts = append(out.Charts, chartView{p.Name, p.Title, c})
@@ -112,10 +112,10 @@ func (s *Server) curves(w http.ResponseWriter, r *http.Request) error {
 }
 
 func (p panel) chart(runs []*rundir.Run, read []*runLog) report.Chart {
-	const colors = 7        // of chart.js
-	const maxAxisLabel = 36 // bytes of a label that have room beside a chart of a run
+	const colors = 7        // as in chart.js
+	const maxAxisLabel = 36 // bytes of the longest label that fits beside a chart
 	out := report.Chart{X: "step", Y: p.Title, LogY: p.log, Series: []report.Curve{}}
-	// The axis has no room for formulas, or for a long name and its unit: the title says it.
+	// Formulas, or a long name with its unit, do not fit on the axis; the title shows them.
 	if name, unit, found := strings.Cut(p.Title, ", "); len(unit) > len("nats per token") {
 		out.Y = name
 	} else if found && len(p.Title) > maxAxisLabel {
@@ -146,8 +146,8 @@ func (p panel) chart(runs []*rundir.Run, read []*runLog) report.Chart {
 				if c.Name = names[i]; nth > 0 {
 					c.Name += ", " + metrics.Label(metric)
 				}
-				// The colour tells the run and the kind of line the metric, others for runs of the
-				// same colour.
+				// The colour identifies the run, and the dash pattern the metric; runs of the same
+				// colour have different patterns.
 				c.Color, c.Dash = i+1, 1+nth+i/colors*len(p.metrics)
 			}
 			if p.noisy && nth == 0 && smoothed != nil {

@@ -12,23 +12,23 @@ import (
 	"github.com/cage-qat/cage/internal/jsonlines"
 )
 
-// Limits of what is kept in memory, whatever the files hold.
+// Limits of the memory that is used, whatever the files contain.
 const (
 	maxLogs     = 4 * maxCurves // runs whose curves are kept
-	maxNames    = 64            // numbers of a record
-	maxPoints   = 1200          // of a curve: more than a chart has pixels for
-	maxSamples  = 20            // evaluations whose texts are kept, the newest
-	bytesAtOnce = 24 << 20      // read of a run for one request, a part of a second
+	maxNames    = 64            // metrics of a run
+	maxPoints   = 1200          // points of a curve: more than the width of a chart in pixels
+	maxSamples  = 20            // newest evaluations whose texts are kept
+	bytesAtOnce = 24 << 20      // of a run's files, read for one request; takes a fraction of a second
 )
 
-// logs are the curves of the runs that were looked at last.
+// logs is a cache of the curves of the most recently requested runs.
 type logs struct {
 	mu    sync.Mutex
-	order []string // from the one that was used longest ago
+	order []string // least recently used first
 	byRun map[string]*runLog
 }
 
-// get returns the log of a run, with what was read before if the run was looked at lately.
+// get returns the log of a run, from the cache if it is there.
 func (l *logs) get(dir string) *runLog {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -48,7 +48,7 @@ func (l *logs) get(dir string) *runLog {
 	return log
 }
 
-// runLog is what the records of a run say, and its newest texts, as far as they are read.
+// runLog holds the records of a run, and its newest texts, as far as they have been read.
 type runLog struct {
 	mu       sync.Mutex
 	follower jsonlines.Follower
@@ -76,7 +76,7 @@ func newRunLog(dir string) *runLog {
 	return l
 }
 
-// line adds a record. What is no record is passed over: a page shows what can be read.
+// line adds a record. Invalid lines are skipped: a page shows everything that can be read.
 func (l *runLog) line(text []byte) {
 	record := metrics.Numbers(text)
 	step, ok := record["step"]
@@ -96,10 +96,10 @@ func (l *runLog) line(text []byte) {
 	}
 }
 
-// samplesView has the newest texts of a run, the last evaluation first.
+// samplesView holds the newest texts of a run, the last evaluation first.
 type samplesView struct {
 	Samples []metrics.Sample
-	Wrong   string // why they cannot be read
+	Wrong   string // the error of reading them
 }
 
 func (s *Server) samplesOf(run *rundir.Run) (v samplesView) {
@@ -114,19 +114,19 @@ func (s *Server) samplesOf(run *rundir.Run) (v samplesView) {
 	return v
 }
 
-// curve is a curve of any length in bounded memory: of neighbouring points, the lowest and the
+// curve is a curve of any length in bounded memory: of consecutive points, the lowest and the
 // highest are kept, so that no peak is lost.
 type curve struct{ points []point }
 
-// point is a point of a curve. NaN, which stands for a value that was not finite, breaks the curve.
+// point is a point of a curve. NaN replaces a value that was not finite, and breaks the curve.
 type point struct {
 	step  int
 	value float64
-	sum   float64 // of all finite values so far, also of points that are not kept
+	sum   float64 // number of these values
 	count int     // of them
 }
 
-// add appends the value at a step. Of several values at one step, the first counts.
+// add appends the value at a step. If a step has several values, the first counts.
 func (c *curve) add(step int, y float64) {
 	p := point{}
 	if n := len(c.points); n > 0 {
@@ -142,9 +142,9 @@ func (c *curve) add(step int, y float64) {
 	}
 }
 
-// smoothed returns a value for each point: the mean of all values around it, NaN where the curve
-// breaks; nil for a short curve. The window is centred. It is narrower at the beginning, where a
-// loss falls too steeply to be averaged over, and cut off at the end.
+// smoothed returns for each point the mean of all values around it, NaN where the curve breaks; nil
+// for a short curve. The window is centred. It narrows at the beginning, where a loss falls too
+// steeply to be averaged, and is truncated at the end.
 func (c *curve) smoothed() []float64 {
 	n := len(c.points)
 	if n == 0 || c.points[n-1].count < figure.SmoothFrom {

@@ -13,16 +13,16 @@ import (
 	"github.com/cage-qat/cage/host/train/rundir"
 )
 
-// runPage is what the template run shows.
+// runPage is the data of the template run.
 type runPage struct {
 	Run     string
-	Query   string // names the run in addresses
+	Query   string // query that identifies the run in URLs
 	Facts   factsView
 	Samples samplesView
 	Config  []rundir.Entry
 }
 
-// factsView is what changes of a run, without its curves.
+// factsView holds the parts of a run that change while it trains, without its curves.
 type factsView struct {
 	Row         rowView
 	Checkpoints []int // steps
@@ -34,7 +34,7 @@ func (s *Server) runPage(run *rundir.Run) any {
 	return runPage{run.Dir, query, factsOf(run), s.samplesOf(run), run.Config()}
 }
 
-// part shows a run, or a part of its page, by a template.
+// part returns a handler that shows a run, or a part of its page, by a template.
 func (s *Server) part(name string, of func(*rundir.Run) any) answer {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		list, err := s.runsNamed([]string{r.URL.Query().Get("run")})
@@ -47,7 +47,7 @@ func (s *Server) part(name string, of func(*rundir.Run) any) answer {
 
 func factsOf(run *rundir.Run) factsView {
 	v := factsView{Row: rowOf(run, nil)}
-	// Checkpoints that cannot be listed are not shown, but all else is.
+	// If checkpoints cannot be listed, the rest of the page is still shown.
 	if list, err := checkpoint.List(rundir.At(run.Dir).Checkpoints()); err == nil {
 		v.Checkpoints = checkpoint.Steps(list)
 	}
@@ -57,7 +57,7 @@ func factsOf(run *rundir.Run) factsView {
 	return v
 }
 
-// comparePage is what the template compare shows.
+// comparePage is the data of the template compare.
 type comparePage struct {
 	Title  string
 	Query  string
@@ -67,7 +67,7 @@ type comparePage struct {
 
 // comparison is a table with a column for each run.
 type comparison struct {
-	Title, Nothing string // Nothing is said where there are no rows
+	Title, Nothing string // Nothing is shown if there are no rows
 	Rows           []comparedRow
 }
 
@@ -119,10 +119,10 @@ func (s *Server) compare(w http.ResponseWriter, r *http.Request) error {
 	return show(w, r, "compare.gohtml", p)
 }
 
-// resultView is a result as it is shown: its name in filters, what it is called, and its value.
+// resultView is a displayed result: its name in filters, its label, and its value.
 type resultView struct{ Name, Label, Value string }
 
-// resultNames are those of the results of the runs, the most important first.
+// resultNames returns the names of the results of the runs, the most important first.
 func resultNames(list []*rundir.Run) (names []string) {
 	first := []string{"val_loss", "val_ppl", "train_loss", "error_rel", "error_norm2", "distance"}
 	for _, run := range list {
@@ -142,7 +142,7 @@ func resultNames(list []*rundir.Run) (names []string) {
 	return names
 }
 
-// number is a result with six digits, or all of a whole number.
+// number formats a result with six significant digits, or with all digits if it is an integer.
 func number(r *rundir.Run, name string) string {
 	x, ok := r.Result(name)
 	if !ok {
@@ -151,7 +151,7 @@ func number(r *rundir.Run, name string) string {
 	return strings.ReplaceAll(metrics.Short(x), "-", "−")
 }
 
-// quantity is number with the thousands of large whole numbers set apart.
+// quantity formats a result as number does, with thousands separators in integers.
 func quantity(r *rundir.Run, name string) string {
 	text := number(r, name)
 	if len(text) < 5 || strings.Trim(text, "0123456789") != "" {

@@ -1,15 +1,15 @@
-// Package serve shows runs while they train, as web pages for one person on one machine:
-// a table of the runs below some directories, growing curves, what a run is made of, and
-// how two runs differ.
+// Package serve shows runs while they train, as web pages for one person on one machine: a table of
+// the runs below some directories, growing curves, configurations, results and texts of a run, and
+// the differences between runs.
 //
-// The pages are made here and work without a script; the script in page/live.js only
-// keeps them up to date. They load nothing from elsewhere and change nothing. Curves are drawn
-// as in the report of a study (host/study/report), but thinned out here, so that a page stays
+// The pages are rendered by the server and work without scripts; the script in page/live.js only
+// keeps them up to date. They load nothing from other sites and change nothing. Curves look as in
+// the report of a study (host/study/report), but are thinned by the server, so that a page stays
 // fast however long a run is.
 //
-// Runs are files that others may have written. So all text is escaped, no request names a
-// file (it names a run in the list), and requests for other host names are refused, so
-// that no other web page can read, through the browser, what is shown here.
+// Runs are files that others may have written. So all text is escaped, no request names a file (it
+// names a run in the list), and requests for other host names are refused, so that no page of
+// another site can read these pages through the browser.
 package serve
 
 import (
@@ -42,22 +42,22 @@ type Server struct {
 
 	mu     sync.Mutex
 	listed []*rundir.Run
-	at     time.Time // when it was listed
+	at     time.Time // time of the listing
 }
 
-// New makes a server of the runs in some directories, of which one that does not exist yet has
-// none. Host is a name under which the pages may be requested, in addition to localhost and the
-// addresses of the machine; "": there is none. Nothing is read before the first request.
+// New returns a server of the runs below some directories, which need not exist yet. host is a name
+// under which the pages may be requested, in addition to localhost and the addresses of the
+// machine; it may be "". Nothing is read before the first request.
 func New(host string, roots ...string) *Server {
 	return &Server{host: host, roots: roots}
 }
 
-// policy lets a page load what this server has and nothing else, and run no script that
-// stands in it: a text that was not escaped could do nothing.
+// policy lets a page load only files of this server, and run no inline script: text that was not
+// escaped by mistake could do no harm.
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; " +
 	"form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 
-// Handler returns the handler for requests of the pages, whose paths begin at the root.
+// Handler returns the handler for the pages, whose paths begin at the root.
 func (s *Server) Handler() http.Handler {
 	mux := http.NewServeMux()
 	for pattern, answer := range map[string]answer{
@@ -91,21 +91,21 @@ func (s *Server) Handler() http.Handler {
 	})
 }
 
-// isOwnHost reports whether a request for a host is meant for this server. A page of another
-// site can make its own name lead here (DNS rebinding), and would read everything; it
-// cannot make a request for localhost or for an address look like one of its own.
+// isOwnHost reports whether a request for a host is meant for this server. A page of another site
+// can make its own host name resolve to this machine (DNS rebinding), and would then read
+// everything; it cannot do so with localhost or an IP address.
 func (s *Server) isOwnHost(host string) bool {
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		host = name
 	}
 	host = strings.TrimSuffix(strings.TrimPrefix(host, "["), "]")
-	address, _, _ := strings.Cut(host, "%") // an address of IPv6 may have a zone
+	address, _, _ := strings.Cut(host, "%") // an IPv6 address may have a zone
 	return strings.EqualFold(host, "localhost") || net.ParseIP(address) != nil ||
 		s.host != "" && strings.EqualFold(host, s.host)
 }
 
-// runs lists the runs as they are now, or were a moment ago. They must not be changed. Listing
-// goes on to its end whoever is waiting, because what it has read is known to those who ask next.
+// runs lists the runs as they are now, or were less than a second ago. They must not be changed.
+// A listing is not cancelled with its request, because the next requests use its result.
 func (s *Server) runs() ([]*rundir.Run, error) {
 	const listedFor = time.Second
 	s.mu.Lock()
@@ -133,7 +133,7 @@ func (s *Server) runsNamed(names []string) ([]*rundir.Run, error) {
 	return runs, err
 }
 
-// find returns the runs of these names, and the names that the list does not have.
+// find returns the runs with the given names, and the names that are not in the list.
 func (s *Server) find(names []string) (runs []*rundir.Run, missing []string, err error) {
 	list, err := s.runs()
 	if err != nil {
@@ -153,7 +153,7 @@ func (s *Server) find(names []string) (runs []*rundir.Run, missing []string, err
 	return runs, missing, nil
 }
 
-// answer is a handler that may fail.
+// answer is a handler that can return an error.
 type answer func(w http.ResponseWriter, r *http.Request) error
 
 func (a answer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -165,10 +165,10 @@ func (a answer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if refused, ok := errors.AsType[*refusal](err); ok {
 		code = refused.code
 	}
-	http.Error(w, err.Error(), code) // as plain text, which is never taken for anything else
+	http.Error(w, err.Error(), code) // as plain text, which browsers do not interpret
 }
 
-// refusal is an error that the client made.
+// refusal is an error caused by the client.
 type refusal struct {
 	code int
 	text string
@@ -193,7 +193,7 @@ func show(w http.ResponseWriter, r *http.Request, name string, data any) error {
 	return send(w, r, "text/html; charset=utf-8", b.Bytes())
 }
 
-// send answers with a body, or says that it is what the browser has already.
+// send answers with a body, or with 304 if the browser already has it.
 func send(w http.ResponseWriter, r *http.Request, kind string, body []byte) error {
 	h := fnv.New64a()
 	h.Write(body)
@@ -205,11 +205,11 @@ func send(w http.ResponseWriter, r *http.Request, kind string, body []byte) erro
 		w.WriteHeader(http.StatusNotModified)
 		return nil
 	}
-	_, _ = w.Write(body) // an error means that the client has gone
+	_, _ = w.Write(body) // an error means that the client has disconnected
 	return nil
 }
 
-// assets are the files that pages load.
+// assets lists the files that pages load.
 var assets = map[string]struct {
 	from fs.FS
 	path string

@@ -13,16 +13,16 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// reportFile is the report in the directory of a study.
+// reportFile is the path of the report in the directory of a study.
 const reportFile = "report/index.html"
 
-// reportPolicy lets a report do what it needs, which is to sort and draw, and nothing else: it is a
-// file that anybody may have written, so that it counts as a page of another site, which loads
-// nothing from these pages or any network. What it can still do is lead the browser elsewhere.
+// reportPolicy lets a report sort tables and draw charts, which it needs, and nothing else: anyone
+// may have written the file, so it is treated as a page of another site that can load nothing from
+// these pages or any network. It can still navigate the browser to other sites.
 const reportPolicy = "sandbox allow-scripts; default-src 'none'; style-src 'unsafe-inline'; " +
 	"script-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
 
-// studiesPage is what the template studies shows.
+// studiesPage is the data of the template studies.
 type studiesPage struct {
 	Title   string
 	Studies []studyView
@@ -30,12 +30,12 @@ type studiesPage struct {
 
 type studyView struct {
 	Study        string
-	Link         string // leads to its runs
-	Begun, Done  int    // cells
-	Report, Made string // where its report is and when it was made, "" for none
+	Link         string // link to the list of its runs
+	Begun, Done  int    // numbers of cells
+	Report, Made string // link to its report and time of its writing; "" if it has none
 }
 
-// studyOf is the directory of the study whose cell a run is, "" for other runs.
+// studyOf returns the directory of the study that a run belongs to; "" if it belongs to none.
 func studyOf(r *rundir.Run) string {
 	cells := filepath.Dir(r.Dir)
 	if filepath.Base(r.Dir) == rundir.StudyModel && filepath.Base(cells) != rundir.StudyCells {
@@ -57,7 +57,7 @@ func (s *Server) studies(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	p := studiesPage{Title: "Studies"}
-	for _, run := range list { // which is sorted, so that runs of a study are neighbours
+	for _, run := range list { // sorted, so that the runs of a study are adjacent
 		dir := studyOf(run)
 		if dir == "" {
 			continue
@@ -82,7 +82,7 @@ func (s *Server) studies(w http.ResponseWriter, r *http.Request) error {
 	return show(w, r, "studies.gohtml", p)
 }
 
-// report shows the report of a study as `cage study report` has written it.
+// report serves the report of a study that `cage study report` has written.
 func (s *Server) report(w http.ResponseWriter, r *http.Request) error {
 	list, err := s.runs()
 	if err != nil {
@@ -96,7 +96,7 @@ func (s *Server) report(w http.ResponseWriter, r *http.Request) error {
 	real, err := filepath.EvalSymlinks(path)
 	inside, err2 := filepath.EvalSymlinks(dir)
 	if err != nil || err2 != nil || !strings.HasPrefix(real, inside+string(filepath.Separator)) {
-		return refuse(http.StatusNotFound, "%s has no report", dir) // or a link to a file elsewhere
+		return refuse(http.StatusNotFound, "%s has no report", dir) // or it is a link to a file outside
 	}
 	file, err := vfs.OpenRegular(path)
 	if err != nil {
@@ -108,9 +108,9 @@ func (s *Server) report(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	w.Header().Set("Content-Security-Policy", reportPolicy)
-	w.Header().Del("Cross-Origin-Opener-Policy") // with a sandbox it is an error, by the HTML standard
+	w.Header().Del("Cross-Origin-Opener-Policy") // an error in a sandbox, by the HTML standard
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	w.Header().Set("Cache-Control", "no-cache")
-	http.ServeContent(w, r, "", info.ModTime(), file) // in small pieces, however large it is
+	http.ServeContent(w, r, "", info.ModTime(), file) // streams the file
 	return nil
 }

@@ -16,36 +16,36 @@ import (
 )
 
 const (
-	shownRuns  = 200 // that the table shows unless all are asked for
-	keyColumns = 4   // keys of configurations that stand in the table
+	shownRuns  = 200 // rows of the table unless all are requested
+	keyColumns = 4   // configuration keys that have a column
 )
 
-// indexPage is what the template index shows.
+// indexPage is the data of the template index.
 type indexPage struct {
 	Title, Words, Sort string
 	Panels             []panel
 	Table              tableView
 }
 
-// tableView is what the template table shows.
+// tableView is the data of the template table.
 type tableView struct {
 	Columns []columnView
 	Rows    []rowView
-	Running int    // of all runs
-	Found   int    // runs that fulfil the conditions
-	All     int    // runs
-	More    string // leads to all that were found; "": all are shown
-	Wrong   string // what is wrong with the conditions, "" for nothing
+	Running int    // number of all running runs
+	Found   int    // number of runs that satisfy the conditions
+	All     int    // number of all runs
+	More    string // link to all runs that were found; "" if all are shown
+	Wrong   string // error in the conditions, "" if there is none
 }
 
 type columnView struct {
-	Name, Sorted, Link string // Sorted is as in aria-sort, "" for not
+	Name, Sorted, Link string // Sorted is the value of aria-sort, "" for none
 	Text               bool
 }
 
 type rowView struct {
 	Run, Link, State, Err      string
-	Steps, Total               string // Total is "" where it is not known
+	Steps, Total               string // Total is "" if it is unknown
 	Done                       int    // percent
 	TrainLoss, ValLoss, Change string
 	Keys                       []string
@@ -68,8 +68,8 @@ func (s *Server) table(w http.ResponseWriter, r *http.Request) error {
 	return show(w, r, "table", t)
 }
 
-// view makes the table that a query asks for: q are words and conditions, sort a name, and
-// all is set where no run is to be left out.
+// view makes the table for a query: q holds words and conditions, sort a column, and all is set if
+// no run should be omitted.
 func (s *Server) view(ctx context.Context, q url.Values) (tableView, error) {
 	all, err := s.runs()
 	if err != nil {
@@ -83,7 +83,7 @@ func (s *Server) view(ctx context.Context, q url.Values) (tableView, error) {
 	if err != nil {
 		v.Wrong = err.Error()
 	}
-	slices.SortStableFunc(list, func(a, b *rundir.Run) int { return running(b) - running(a) }) // what happens now comes first
+	slices.SortStableFunc(list, func(a, b *rundir.Run) int { return running(b) - running(a) }) // running ones first
 	by := q.Get("sort")
 	if name := strings.TrimPrefix(by, "-"); name != "" && rundir.Has(list, name) {
 		rundir.Sort(list, by)
@@ -111,8 +111,8 @@ func running(r *rundir.Run) int {
 	return 0
 }
 
-// search returns the runs that fulfil all conditions and have all words, in a list of its
-// own. Conditions that are wrong are reported and do not count.
+// search returns a new list of the runs that satisfy all conditions and contain all words. Invalid
+// conditions are reported and ignored.
 func search(list []*rundir.Run, text string) (found []*rundir.Run, wrong error) {
 	var conditions []rundir.Condition
 	var words []string
@@ -138,7 +138,7 @@ func search(list []*rundir.Run, text string) (found []*rundir.Run, wrong error) 
 	return slices.DeleteFunc(slices.Clone(rundir.Filter(list, conditions)), func(r *rundir.Run) bool { return !has(r, words) }), wrong
 }
 
-// has reports whether the name, the state or the configuration of a run has all words.
+// has reports whether the name, the state or the configuration of a run contains all words.
 func has(r *rundir.Run, words []string) bool {
 	text := r.Dir + "\n" + string(r.State)
 	for _, e := range r.Config() {
@@ -148,7 +148,7 @@ func has(r *rundir.Run, words []string) bool {
 	return !slices.ContainsFunc(words, func(word string) bool { return !strings.Contains(text, word) })
 }
 
-// columnsOf are the headings, with links that sort: ascending, descending, by name.
+// columnsOf returns the column headings, whose links sort: ascending, descending, then by name.
 func columnsOf(q url.Values, keys []string) []columnView {
 	var out []columnView
 	add := func(title, name string, text bool) {
@@ -173,7 +173,7 @@ func columnsOf(q url.Values, keys []string) []columnView {
 	return out
 }
 
-// link is the address of the list with one parameter changed; "" removes it.
+// link returns the URL of the list with one parameter changed; "" removes it.
 func link(q url.Values, name, value string) string {
 	out := url.Values{}
 	for _, known := range []string{"q", "sort", "all"} {
@@ -191,7 +191,7 @@ func link(q url.Values, name, value string) string {
 	return "/?" + out.Encode()
 }
 
-// absent stands for what a run does not have.
+// absent is shown for values that a run does not have.
 const absent = "–"
 
 func rowOf(r *rundir.Run, keys []string) rowView {
@@ -215,7 +215,7 @@ func rowOf(r *rundir.Run, keys []string) rowView {
 	return v
 }
 
-// moment is a time as it is read now.
+// moment formats a time relative to now: without the date if it is today.
 func moment(t, now time.Time) string {
 	t, now = t.Local(), now.Local()
 	if t.Format(time.DateOnly) == now.Format(time.DateOnly) {

@@ -1,10 +1,10 @@
 // Package snapshot stores the results of a study in one small file, which can be committed
-// beside a document after the runs themselves are gone: for each cell its numbers, and
-// what they were made with. Tables can be made from it as from the runs.
+// beside a document after the runs themselves are gone: for each cell its numbers and their
+// provenance. Tables can be made from it as from the runs.
 //
-// A cell is identified by its ID, which ends in a hash of its configuration: if a study
-// file now asks for something else, nothing is found. That plugins or data have changed
-// is detected as for studies whose runs still exist ([File.FindStale]).
+// A cell is identified by its ID, which ends in a hash of its configuration: if the configurations
+// in a study file change, their cells are not found in the snapshot. Changes of plugins or data are
+// detected as for studies whose runs still exist ([File.FindStale]).
 //
 // host/study trains the cells; host/study/report makes the tables.
 package snapshot
@@ -37,48 +37,46 @@ import (
 // File is the stored form of a study's results.
 type File struct {
 	Study string `json:"study"`
-	From  string `json:"from"` // path of the study file, as it was given
-	// Sources lists the occasions on which results were added, the newest first, one for each
-	// build.
+	From  string `json:"from"` // path of the study file, as given
+	// Sources lists the occasions on which results were added, newest first, one for each build.
 	Sources []Source `json:"sources"`
 	Cells   []Cell   `json:"cells"` // in the order of the study
 }
 
-// Source says with what some of the results were made.
+// Source is the provenance of some of the results.
 type Source struct {
-	Date     string             `json:"date"`     // when they were added, as in 2026-11-21
-	Revision string             `json:"revision"` // of the cage that added them
-	Builds   []engine.BuildInfo `json:"builds"`   // of the runs, one
+	Date     string             `json:"date"`     // day on which they were added, such as 2026-11-21
+	Revision string             `json:"revision"` // revision of the cage that added them
+	Builds   []engine.BuildInfo `json:"builds"`   // builds of cage that ran the cells; has one element
 	Plugins  []Plugin           `json:"plugins"`
 	Data     map[string]string  `json:"data,omitempty"` // SHA-256 of the token ids in files, by their paths
 }
 
-// Plugin is a plugin that took part in runs.
+// Plugin is a plugin that runs used.
 type Plugin struct {
 	Name    string `json:"name"`
 	Version string `json:"version"`
 }
 
-// Cell is a cell that is done, or that diverged, which is a result, too.
+// Cell is a cell that is done, or that diverged, which is also a result.
 type Cell struct {
 	ID     string `json:"id"`
-	Source int    `json:"source"` // its index in File.Sources
-	// Programs is a hash of the programs that its plugins returned; empty if it is not
-	// known, as may be for a model that was quantized after training.
+	Source int    `json:"source"` // index in File.Sources
+	// Programs is a hash of the programs that its plugins returned; empty if it is unknown, which
+	// is possible for a model that was quantized after training.
 	Programs string `json:"programs,omitempty"`
-	// Asked holds the evaluations that its model was asked, see [study.Study.Evaluated]. It is nil
-	// if there are none, and in files of versions that did not record them; such cells are assumed
-	// to have been asked what the study asks now.
+	// Asked holds the evaluations of its model; see [study.Study.Evaluated]. It is nil if there are
+	// none, and in files of versions that did not record them; such cells are assumed to have the
+	// study's current evaluations.
 	Asked   map[string]string         `json:"asked,omitempty"`
 	Metrics map[string]metrics.Number `json:"metrics"` // without times and speeds; empty if it diverged
 	// Diverged says that the training ended because the loss or gradient was not finite.
 	Diverged bool `json:"diverged,omitempty"`
 }
 
-// Take returns what is to be kept of a study: the results that are done and, of those
-// that were kept before (nil: none), the ones that the study still has and that were not
-// trained again. Of the latter, those that were trained on other tokens than the results
-// are left out.
+// Take returns the results of a study that are to be kept: those that are known, and those kept
+// before (nil: none) of cells that the study still has and that were not trained again. Of the
+// latter, it drops those that were trained on other tokens than the new results.
 func Take(s *study.Study, results []study.Result, before *File, revision string, now time.Time) (*File, error) {
 	out := &File{Study: s.Name, From: s.File}
 	occasion := Source{Date: now.Format(time.DateOnly), Revision: revision}
@@ -102,7 +100,7 @@ func Take(s *study.Study, results []study.Result, before *File, revision string,
 		}
 		if err == nil {
 			if k, ok := kept[configuration(c.ID)]; ok && k.same(c) {
-				k.ID, k.Asked = c.ID, c.Asked // it was taken over before, and nobody trained it again
+				k.ID, k.Asked = c.ID, c.Asked // it was kept before, and has not been trained again
 				older = append(older, k)
 				continue
 			}
@@ -127,7 +125,7 @@ func (c Cell) same(d Cell) bool {
 	return c.Programs == d.Programs && c.Diverged == d.Diverged && maps.EqualFunc(c.results(), d.results(), equal)
 }
 
-// results are the numbers without those that repeat the configuration, of which kept results of
+// results returns the numbers without those that repeat the configuration, of which files of
 // earlier versions have more.
 func (c Cell) results() map[string]metrics.Number {
 	list := maps.Clone(c.Metrics)
@@ -135,7 +133,7 @@ func (c Cell) results() map[string]metrics.Number {
 	return list
 }
 
-// takeOver adds cells of another file with their sources.
+// takeOver adds cells of another file, with their sources.
 func (f *File) takeOver(before *File, cells []Cell) {
 	moved := map[int]int{}
 	for _, c := range cells {
@@ -151,7 +149,7 @@ func (f *File) takeOver(before *File, cells []Cell) {
 }
 
 // Results returns a result for each of the study's cells. Kept cells are done, failed if they
-// diverged, or unevaluated if the study asks something else now; all others are missing.
+// diverged, or unevaluated if the study's evaluations have changed; all others are missing.
 func (f *File) Results(s *study.Study) []study.Result {
 	kept, out := f.byConfiguration(), make([]study.Result, len(s.Cells))
 	for i, c := range s.Cells {
@@ -175,11 +173,11 @@ func (f *File) Results(s *study.Study) []study.Result {
 	return out
 }
 
-// configuration is the end of a cell's ID: the hash of its configuration. Its labels, which
-// stand before that, may be others now.
+// configuration returns the end of a cell's ID: the hash of its configuration. The labels before it
+// may have changed.
 func configuration(id string) string { return id[strings.LastIndexByte(id, '-')+1:] }
 
-// byConfiguration returns the cells by their configurations; a file that is nil has none.
+// byConfiguration returns the cells by the hash of their configuration; f may be nil.
 func (f *File) byConfiguration() map[string]Cell {
 	cells := map[string]Cell{}
 	if f != nil {
@@ -190,8 +188,7 @@ func (f *File) byConfiguration() map[string]Cell {
 	return cells
 }
 
-// Unknown lists the IDs of kept cells that the study no longer has, because its file asks
-// for something else now.
+// Unknown lists the IDs of kept cells that the study no longer has, because its file has changed.
 func (f *File) Unknown(s *study.Study) []string {
 	known := map[string]bool{}
 	for _, c := range s.Cells {
@@ -209,7 +206,7 @@ func (f *File) Unknown(s *study.Study) []string {
 	return list
 }
 
-// SourcesOf returns the sources of the given cells, each once, the newest first.
+// SourcesOf returns the distinct sources of the given cells, newest first.
 func (f *File) SourcesOf(cells map[string]bool) []Source {
 	kept, used := f.byConfiguration(), map[int]bool{}
 	for id := range cells {
@@ -224,14 +221,14 @@ func (f *File) SourcesOf(cells map[string]bool) []Source {
 	return list
 }
 
-// provenance is what is read of that of a run.
+// provenance holds the fields that are read from the provenance of a run.
 type provenance struct {
 	Build    engine.BuildInfo  `json:"build"`
 	Plugins  []Plugin          `json:"plugins"`
 	Programs map[string]string `json:"programs"`
 }
 
-// take makes the cell of a result, and returns what its run was made with.
+// take converts a result to a Cell and returns its provenance.
 func take(r study.Result) (Cell, Source, error) {
 	c := Cell{ID: r.Cell.ID, Metrics: map[string]metrics.Number{}, Diverged: r.Diverged}
 	for name, x := range r.Summary {
@@ -261,7 +258,7 @@ func take(r study.Result) (Cell, Source, error) {
 	return c, Source{Builds: []engine.BuildInfo{p.Build}, Plugins: p.Plugins, Data: cfg.Data.Hashes()}, nil
 }
 
-// otherTokens names a file that held others than for the cells of the sources; empty: none did.
+// otherTokens returns a file whose tokens differ from those of the sources; "" if none does.
 func (f *File) otherTokens(data map[string]string) string {
 	for _, path := range slices.Sorted(maps.Keys(data)) {
 		for _, s := range f.Sources {
@@ -273,8 +270,8 @@ func (f *File) otherTokens(data map[string]string) string {
 	return ""
 }
 
-// note adds what a run was made with to the source of its build, which is of the given
-// occasion, and returns the place of that source. All runs must have had the same tokens.
+// note adds a run's provenance (made) to the source with its build, or to a new source copied from
+// occasion, and returns the source's index. All runs must have used the same tokens.
 func (f *File) note(made, occasion Source) (int, error) {
 	if path := f.otherTokens(made.Data); path != "" {
 		return 0, fmt.Errorf("%s held other tokens when it was trained than for other cells: a table of both would compare nothing", path)
@@ -301,10 +298,10 @@ func (f *File) note(made, occasion Source) (int, error) {
 	return i, nil
 }
 
-// FindStale gives the state [study.Stale] to those results of [File.Results] that would
-// be made with other programs or data now. The error is about cells that could not be
-// compared, whose results stay as they are. A model that was quantized after training is
-// stale if the model that it was made from is; its own programs are not compared.
+// FindStale gives the state [study.Stale] to those results of [File.Results] whose programs or data
+// have changed. The error is about cells that could not be compared, whose results are left
+// unchanged. A model that was quantized after training is stale if its source is; its own programs
+// are not compared.
 func (f *File) FindStale(ctx context.Context, s *study.Study, results []study.Result, survey study.Survey) error {
 	defer s.FindRemade(results)
 	var list []*config.Config
@@ -336,8 +333,8 @@ func (f *File) FindStale(ctx context.Context, s *study.Study, results []study.Re
 	return nil
 }
 
-// changed describes what has changed in what a cell is made of, given the digest of its programs
-// and the hashes of its data; it is empty if nothing has.
+// changed describes the changes in the inputs of a cell, given the current digest of its programs
+// and hashes of its data; it is empty if there are none.
 func (f *File) changed(c Cell, programs string, data map[string]string) string {
 	if programs != c.Programs {
 		return fmt.Sprintf("its plugins give other programs now: their hash is %s, was %s", programs, c.Programs)
@@ -345,8 +342,7 @@ func (f *File) changed(c Cell, programs string, data map[string]string) string {
 	return config.ChangedData(f.Sources[c.Source].Data, data)
 }
 
-// Write writes the file with one line for each cell, so that changes are readable in a
-// diff.
+// Write writes the file with one line per cell, so that diffs are readable.
 func (f *File) Write(path string) error {
 	var b bytes.Buffer
 	head, err := json.MarshalIndent(struct {
@@ -374,7 +370,7 @@ func (f *File) Write(path string) error {
 	return atomicfile.WriteBytes(vfs.At(path), b.Bytes())
 }
 
-// Read reads a file of kept results. Errors name the file.
+// Read reads a snapshot. Errors name the file.
 func Read(path string) (*File, error) {
 	text, err := vfs.At(path).ReadFile()
 	if err != nil {
@@ -410,7 +406,7 @@ func decode(text []byte) (*File, error) {
 	return f, nil
 }
 
-// ReadFor reads the file of kept results of a study.
+// ReadFor reads the snapshot of a study.
 func ReadFor(s *study.Study, path string) (*File, error) {
 	file, err := Read(path)
 	if err != nil {
@@ -422,8 +418,8 @@ func ReadFor(s *study.Study, path string) (*File, error) {
 	return file, nil
 }
 
-// Update writes the file at path, or adds to it. Where it has results of cells that the study does
-// not name any more, forget drops them.
+// Update creates the snapshot at path, or adds to it. It is an error if the file has results of
+// cells that the study no longer has, unless forget is set, which drops them.
 func Update(path string, s *study.Study, results []study.Result, forget bool, revision string, now time.Time) (*File, error) {
 	before, err := Read(path)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
