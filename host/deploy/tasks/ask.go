@@ -19,20 +19,20 @@ import (
 
 // Model is a language model.
 type Model interface {
-	// Score computes how likely continuations are, in batches that depend only on the requests. A batch is left out if
-	// skip is true for all of its requests; each is called with the scores of the others.
+	// Score computes log-probabilities of continuations, in batches that depend only on the
+	// requests. Batches of which skip is true for all requests are omitted; each gets the rest.
 	Score(ctx context.Context, requests []score.Request, skip func(request int) bool, each func(which []int, scores []score.Score) error) error
-	// Generate continues prompts greedily, until a text contains one of the strings in until, or the document ends.
+	// Generate continues prompts greedily, until a text contains one of the strings in until, or EOS.
 	Generate(ctx context.Context, prompts [][]int32, tokens int, until []string) ([]string, error)
 }
 
-// Asking describes what is asked, and on which settings the answers depend.
+// Asking describes questions to a model, and the settings that affect its answers.
 type Asking struct {
 	Task  *Task
 	Items []Item
 	Until []string
-	// Settings are what answers depend on in addition to the items: above all, the model. Stored answers with other
-	// settings are not used.
+	// Settings hold what affects the answers besides the items, above all the model. Stored answers
+	// with other settings are not used.
 	Settings map[string]string
 	Batch    int // number of prompts that are continued at once
 	Progress func(done, of int)
@@ -41,13 +41,13 @@ type Asking struct {
 type header struct {
 	Format   int               `json:"format"`
 	Task     string            `json:"task"`
-	Items    string            `json:"items"` // hash of what is asked
+	Items    string            `json:"items"` // hash of the questions
 	Until    []string          `json:"until"`
 	Tokens   int               `json:"tokens"`
 	Settings map[string]string `json:"settings"`
 }
 
-// line is one answer: to a request of an item, or of a generated text.
+// line is a stored answer: to one request of an item, or a generated text.
 type line struct {
 	Item    int      `json:"item"`
 	Request int      `json:"request,omitempty"`
@@ -59,14 +59,14 @@ type line struct {
 type asking struct {
 	Asking
 	requests []score.Request
-	of       [][2]int             // item and request of each of requests
-	first    []int                // place of each item's first request
-	answered map[int]line         // by place: of a request, or of an item where texts are generated
+	of       [][2]int             // for each request, the indices of its item and of the request in it
+	first    []int                // index of each item's first request in requests
+	answered map[int]line         // by index: of a request, or of an item if texts are generated
 	log      *jsonlines.Log[line] // nil: answers are not saved
 }
 
-// Ask returns the answers to all items. Items that the file at path already answers are not asked again; path may be
-// nil.
+// Ask returns the answers to all items. It does not ask items again that the file at path already
+// answers; path may be nil.
 func Ask(ctx context.Context, path *vfs.Path, m Model, a Asking) (answers []Answer, err error) {
 	s := &asking{Asking: a, answered: map[int]line{}}
 	for i, it := range a.Items {
@@ -118,8 +118,8 @@ func (s *asking) score(ctx context.Context, m Model) error {
 	})
 }
 
-// generate asks for batches of texts. Batches are the same however often the evaluation was interrupted: a model may answer
-// a little differently in other company.
+// generate generates texts in batches. The batches do not depend on interruptions, because the
+// answers of a model may depend slightly on the rest of the batch.
 func (s *asking) generate(ctx context.Context, m Model) error {
 	for from := 0; from < len(s.Items); from += s.Batch {
 		to, missing := min(from+s.Batch, len(s.Items)), false
@@ -148,7 +148,7 @@ func (s *asking) generate(ctx context.Context, m Model) error {
 	return nil
 }
 
-// place is where an answer stands in answered; ok says that it is one to these items.
+// place returns the index of an answer in answered; ok reports whether it belongs to these items.
 func (s *asking) place(l line) (at int, ok bool) {
 	if l.Item < 0 || l.Item >= len(s.Items) {
 		return 0, false
@@ -159,8 +159,8 @@ func (s *asking) place(l line) (at int, ok bool) {
 	return s.first[l.Item] + l.Request, l.Request >= 0 && l.Request < len(s.Items[l.Item].Scored) && l.LogProb != nil
 }
 
-// keep takes the answers of a batch, and writes down those that are not in the file already, as they are
-// where it was cut within the batch.
+// keep stores the answers of a batch, and appends those to the file that it does not have yet: the
+// file may have been cut off within the batch.
 func (s *asking) keep(lines []line, of int) error {
 	var more []line
 	for _, l := range lines {
@@ -181,9 +181,9 @@ func (s *asking) keep(lines []line, of int) error {
 	return nil
 }
 
-// open reads the answers of a file, or begins one with its first line. What has another first line is not ours, and stays as
-// it is. A line that is no answer, as a loss of power may leave it, is cut off
-// with all that follows it.
+// open reads the answers in a file, or creates it with a header line. A file with another first
+// line is an error, and is left unchanged. A line that is not an answer, as a loss of power may
+// leave it, is cut off together with all lines after it.
 func (s *asking) open(path vfs.Path) error {
 	hash := sha256.New()
 	for _, it := range s.Items {

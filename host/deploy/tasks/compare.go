@@ -12,25 +12,25 @@ import (
 	"gonum.org/v1/gonum/stat/distuv"
 )
 
-// Comparison compares two models on the same items. Differences are those of the first from the second.
+// Comparison compares two models on the same items. Differences are first minus second.
 type Comparison struct {
 	Task, Metric  string
 	Items         int
 	First, Second float64
 	Difference    float64
-	// Low and High bound the difference with 95 % confidence. They are percentiles over bootstrap samples of the items,
-	// each of which is used for both models.
+	// Low and High are the 95 % confidence interval of the difference: percentiles over bootstrap
+	// samples of the items, each of which is used for both models.
 	Low, High float64
-	// OnlyFirst and OnlySecond count the items that only one of the models has right. McNemar is the probability that
-	// these divide at least as unevenly by chance (exact, two-sided). It is NaN for metrics that are not right or
-	// wrong.
+	// OnlyFirst and OnlySecond count the items that only one of the models answers right. McNemar
+	// is the p-value of McNemar's test (exact, two-sided). It is NaN for metrics that are not right
+	// or wrong.
 	OnlyFirst, OnlySecond int
 	McNemar               float64
 }
 
 const bootstraps = 10000
 
-// ErrText is the error for a task of whole texts.
+// ErrText is the error of comparing a task of whole texts.
 var ErrText = errors.New("whole texts are not compared one by one")
 
 // Compare compares the answers of two models to the same items of a task. For a task of whole texts, the error wraps
@@ -46,7 +46,7 @@ func Compare(t *Task, first, second []Sample) ([]Comparison, error) {
 	for _, name := range t.MetricNames() {
 		a, b := make([]float64, len(first)), make([]float64, len(first))
 		for i := range first {
-			// Examples and templates may differ, the row may not.
+			// Examples and templates may differ, but the row must not.
 			if a, b := &first[i].Item, &second[i].Item; a.Doc != b.Doc || a.Gold != b.Gold || a.Target != b.Target || !slices.Equal(a.Choices, b.Choices) {
 				return nil, fmt.Errorf("%s: item %d is another question for each model", t.Name, i)
 			}
@@ -57,7 +57,7 @@ func Compare(t *Task, first, second []Sample) ([]Comparison, error) {
 	return list, nil
 }
 
-// CompareAll compares the tasks that both have, but for those of whole texts, about which leftOut is.
+// CompareAll compares the tasks that both have. It skips those of whole texts, as leftOut reports.
 func CompareAll(first, second []*Result) (list []Comparison, leftOut, err error) {
 	for _, a := range first {
 		for _, b := range second {
@@ -108,7 +108,7 @@ func compare(task, metric string, a, b []float64) Comparison {
 	return c
 }
 
-// count is McNemar's test on the items that one of the models alone has right.
+// count computes McNemar's test on the items that only one of the models answers right.
 func (c *Comparison) count(a, b []float64) {
 	for i := range a {
 		switch {

@@ -7,23 +7,23 @@ import (
 	"github.com/cage-qat/cage/host/model/score"
 )
 
-// Encoder turns texts into tokens.
+// Encoder converts texts to tokens.
 type Encoder struct {
-	// Encode returns the ids of a text. Special tokens written in the text are encoded as such; no begin token is
-	// added.
+	// Encode returns the ids of a text. Special tokens written in the text are encoded as such; no
+	// BOS token is added.
 	Encode func(text string) ([]int32, error)
-	// BOS is the token that the tokenizer puts before every text; −1: none.
+	// BOS is the token that the tokenizer adds at the start of every text; −1: none.
 	BOS int32
-	// Prefix is put before a continuation without context: the token that begins a document, or the one that ends it;
-	// −1: there is neither.
+	// Prefix precedes a continuation without context: BOS, or else EOS; −1: the tokenizer has
+	// neither.
 	Prefix int32
-	// Context is the number of tokens that the model sees; whole texts are divided by it.
+	// Context is the context length of the model; whole texts are divided by it.
 	Context int
-	// EOS is the text of the token that ends a document.
+	// EOS is the text of the EOS token.
 	EOS string
 }
 
-// text is a whole text, which begins a document: with its token, unless that is written in it.
+// text encodes a whole text, with BOS in front unless the text already begins with it.
 func (e *Encoder) text(s string) ([]int32, error) {
 	ids, err := e.Encode(s)
 	if err != nil || e.BOS < 0 || len(ids) > 0 && ids[0] == e.BOS {
@@ -32,11 +32,11 @@ func (e *Encoder) text(s string) ([]int32, error) {
 	return append([]int32{e.BOS}, ids...), nil
 }
 
-// Pair encodes a context and its continuation as lm-eval does (lm_eval/api/model.py, _encode_pair): white space at the
-// end of the context is moved to the continuation. Both are encoded together, and the ids are cut after as many as the
-// context alone has.
+// Pair encodes a context and its continuation as lm-eval does (lm_eval/api/model.py, _encode_pair):
+// white space at the end of the context is moved to the continuation. Both are encoded together,
+// and the ids are split at the length of the encoded context.
 func (e *Encoder) Pair(context, continuation string) (before, behind []int32, err error) {
-	if context == "" { // the token that begins a document is it
+	if context == "" { // the context is Prefix alone
 		if behind, err = e.Encode(continuation); err != nil {
 			return nil, nil, err
 		}
@@ -75,7 +75,7 @@ func checkPair(before, behind []int32, continuation string) error {
 	return nil
 }
 
-// Window is a part of a text that is scored at once.
+// Window is a part of a text that is scored in one forward pass.
 type Window struct{ Context, Targets []int32 }
 
 func (e *Encoder) windows(s string) (list []score.Request, err error) {
@@ -95,9 +95,9 @@ func (e *Encoder) windows(s string) (list []score.Request, err error) {
 	return list, nil
 }
 
-// Windows divides a text into windows of length targets, so that each token is scored once (lm_eval/utils.py,
-// get_rolling_token_windows with one token of context). The first window begins after prefix; the last has as many
-// tokens of context as fit.
+// Windows divides a text into windows of length targets, so that each token is scored once
+// (lm_eval/utils.py, get_rolling_token_windows with one token of context). The context of the first
+// window is prefix; the last one has as many context tokens as fit.
 func Windows(ids []int32, length int, prefix int32) []Window {
 	if len(ids) == 0 || length < 1 {
 		return nil

@@ -10,16 +10,16 @@ import (
 	"github.com/cage-qat/cage/internal/pyrandom"
 )
 
-// Item is a row of data in the form in which a model is asked.
+// Item is a row of data as a question to a model.
 type Item struct {
-	Doc   int           `json:"doc_id"` // number of the row
+	Doc   int           `json:"doc_id"` // index of the row
 	Texts []RequestText `json:"arguments"`
-	// Scored holds the continuations to score: each choice, the one target, or each window of a text.
+	// Scored holds the continuations to score: choices, one target, or windows of a text.
 	Scored []score.Request `json:"-"`
-	// Prompt is the prompt, in tokens, that a generated text continues; nil if no text is generated.
+	// Prompt is the prompt of a generated text, in tokens; nil if no text is generated.
 	Prompt []int32 `json:"-"`
 
-	Shots   int      `json:"shots"`            // number of examples before the question
+	Shots   int      `json:"shots"`            // number of few-shot examples before the question
 	Gold    int      `json:"gold"`             // index of the right choice
 	Target  string   `json:"target,omitempty"` // the right text
 	Choices []string `json:"choices,omitempty"`
@@ -34,19 +34,19 @@ type RequestText struct {
 // Answer is a model's answer to an item.
 type Answer struct {
 	LogProbs []float64 `json:"logprobs,omitempty"` // for each scored request
-	Greedy   []bool    `json:"greedy,omitempty"`   // whether each continuation consists of the likeliest tokens
-	Text     *string   `json:"text,omitempty"`     // the generated text, up to what ends it
+	Greedy   []bool    `json:"greedy,omitempty"`   // whether greedy decoding would generate each continuation
+	Text     *string   `json:"text,omitempty"`     // the generated text, up to its end marker
 }
 
-// Items turns rows into questions, in order. Examples are the rows from which examples are drawn.
+// Items makes questions of rows, in order. examples are the rows from which examples are drawn.
 func (t *Task) Items(docs, examples []Doc, e *Encoder, o Options) ([]Item, error) {
 	p, err := t.newPrompter(examples, o)
 	if err != nil {
 		return nil, err
 	}
-	// In a conversation the answer begins its own message, but lm-eval leaves the delimiter away from
-	// choices only (lm_eval/api/task.py, construct_requests): the one continuation of a task has it in
-	// its own text there.
+	// In a conversation the answer begins its own message, but lm-eval drops the delimiter only
+	// before choices (lm_eval/api/task.py, construct_requests): the continuation of a task of the
+	// kind Continuation keeps it in its text.
 	delimiter := t.Delimiter
 	if o.Chat != nil && t.Kind != Continuation {
 		delimiter = ""
@@ -78,7 +78,7 @@ func (t *Task) fill(it *Item, a filledDoc, prompts []string, e *Encoder, delimit
 		return err
 	}
 	if t.Kind == Text {
-		it.Target = a.questions[0] // no template goes around it
+		it.Target = a.questions[0] // used without a template
 		it.Texts = []RequestText{{Continuation: it.Target}}
 		it.Scored, err = e.windows(it.Target)
 		return err
@@ -107,18 +107,18 @@ func (t *Task) Tokens() int {
 	return 256
 }
 
-// A Turn is a message of a conversation: of the user, or of the assistant.
+// A Turn is a message of a conversation, from the user or the assistant.
 type Turn struct {
 	Assistant bool
 	Text      string
 }
 
-// Options say how questions are put to a model.
+// Options are the few-shot and chat settings of questions.
 type Options struct {
-	Shots int // number of examples before a question
-	// Chat, if not nil, writes a conversation that the assistant is to answer, beginning as a document begins.
+	Shots int // number of few-shot examples before a question
+	// Chat, if not nil, renders a conversation, as a whole document that the assistant continues.
 	Chat func(turns []Turn) (string, error)
-	// OneTurn puts examples and question into one message instead of one turn each.
+	// OneTurn puts examples and question into one message instead of a turn each.
 	OneTurn bool
 }
 
@@ -131,7 +131,7 @@ type prompter struct {
 	t        *Task
 	o        Options
 	examples []filledDoc
-	docs     []Doc // of the examples
+	docs     []Doc // rows of the examples
 	draws    *pyrandom.Random
 }
 
@@ -157,11 +157,11 @@ func (t *Task) newPrompter(examples []Doc, o Options) (*prompter, error) {
 	return p, nil
 }
 
-// spare says that one example more is drawn than is shown, because one that is the question itself is left out. lm-eval
-// does so, too, where a task names neither a split for tests nor one for examples (lm_eval/api/task.py).
+// spare reports whether an extra example is drawn, to drop one that is the question itself. lm-eval
+// does so, too, if a task has no test split and no few-shot split (lm_eval/api/task.py).
 func (t *Task) spare() bool { return t.Spare || t.From == t.Split }
 
-// draw chooses the examples of the next question, in the order of the rows that are asked: the generator's state runs on.
+// draw chooses the examples of the next question. Each call advances the random generator.
 func (p *prompter) draw(d Doc) []filledDoc {
 	n := p.o.Shots
 	switch {
@@ -176,7 +176,7 @@ func (p *prompter) draw(d Doc) []filledDoc {
 	if len(list) == n {
 		return list
 	}
-	var pool []int // the question was drawn more than once
+	var pool []int // the question itself was drawn more than once
 	for i := range p.docs {
 		if p.docs[i].text != d.text {
 			pool = append(pool, i)
@@ -189,7 +189,7 @@ func (p *prompter) draw(d Doc) []filledDoc {
 	return list
 }
 
-// otherExamples are the first n of the examples with these numbers that are another row than d.
+// otherExamples returns the first n examples with the given indices whose row is not d.
 func (p *prompter) otherExamples(which []int, d Doc, n int) (list []filledDoc) {
 	for _, i := range which {
 		if len(list) < n && p.docs[i].text != d.text {
@@ -218,7 +218,7 @@ func (p *prompter) prompt(examples []filledDoc, question string) (string, error)
 	return text.String(), nil
 }
 
-// UntilTexts returns the texts that end an answer of the model.
+// UntilTexts returns the strings that end an answer of the model.
 func (t *Task) UntilTexts(e *Encoder) []string {
 	list := slices.Clone(t.Until)
 	if e.EOS != "" && !slices.Contains(list, e.EOS) {
@@ -227,8 +227,8 @@ func (t *Task) UntilTexts(e *Encoder) []string {
 	return list
 }
 
-// Rendered returns a function for [Options].Chat that writes conversations with a
-// template, up to where the assistant is to continue.
+// Rendered returns a function for [Options].Chat that renders conversations with a chat template,
+// up to the beginning of the assistant's answer.
 func Rendered(template *chat.Template) func(turns []Turn) (string, error) {
 	return func(turns []Turn) (string, error) {
 		var c chat.Conversation

@@ -63,7 +63,7 @@ func one(right bool) float64 {
 	return 0
 }
 
-// largest is the first place of the largest number.
+// largest returns the index of the first maximum.
 func largest(list []float64) int {
 	best := 0
 	for i, v := range list {
@@ -77,7 +77,7 @@ func largest(list []float64) int {
 // Invalid is the result of a filter that finds nothing.
 const Invalid = "[invalid]"
 
-// find is the first or last match of the filter; of one with groups, the first group that is not empty.
+// find returns the first or last match of the filter; if it has groups, the first non-empty group.
 func (f *Filter) find(text string) string {
 	all := f.pattern.FindAllStringSubmatch(text, -1)
 	if len(all) == 0 {
@@ -98,7 +98,7 @@ func (f *Filter) find(text string) string {
 	return Invalid
 }
 
-// comparable leaves what counts in a comparison.
+// comparable removes the parts of a text that a comparison ignores.
 func (t *Task) comparable(s string) string {
 	for _, p := range t.ignore {
 		s = p.ReplaceAllString(s, "${end}") // the newline of pythonEnd, or nothing
@@ -109,7 +109,7 @@ func (t *Task) comparable(s string) string {
 	return s
 }
 
-// pythonEnd writes the end of a text as Python's regular expressions have it: $ stands before a newline at the end, too.
+// pythonEnd translates a final $, which in Python also matches before a final newline.
 func pythonEnd(pattern string) string {
 	if rest, ok := strings.CutSuffix(pattern, "$"); ok && !strings.HasSuffix(rest, `\`) {
 		return rest + `(?P<end>\n?)\z`
@@ -177,17 +177,17 @@ func HigherIsBetter(name string) bool {
 	return !strings.HasSuffix(metric, Perplexity) && metric != BitsPerByte
 }
 
-// What Judge keeps of a text, of which metrics are made when all texts are known.
+// Values that Judge returns for a text, from which metrics are computed over all texts.
 const (
 	logLikelihood = "loglikelihood"
 	words         = "words"
 	byteCount     = "bytes"
 )
 
-// whiteSpace is what divides words, as lm-eval counts them: re.split(r"\s+", text).
+// whiteSpace separates words, as lm-eval counts them: re.split(r"\s+", text).
 var whiteSpace = regexp.MustCompile(`[\s` + space + `]+`)
 
-// Cut cuts a generated text at the first occurrence of each of the texts in until, one after the other.
+// Cut truncates a generated text before the first of the strings in until.
 func Cut(text string, until []string) string {
 	for _, u := range until {
 		if u != "" {

@@ -15,8 +15,8 @@ import (
 
 var metricsOf = map[string][]string{Choices: {Acc, AccNorm}, Continuation: {Perplexity, Acc}, Generation: {ExactMatch}, Text: {WordPerplexity, BytePerplexity, BitsPerByte}}
 
-// Parse parses the description of a task; name is for messages. The error is a *[plaintoml.Error] if the text is no TOML,
-// otherwise [plaintoml.Errors].
+// Parse parses the description of a task; name is used in messages. The error is a
+// *[plaintoml.Error] if the text is not TOML, otherwise [plaintoml.Errors].
 func Parse(name string, text []byte) (*Task, error) {
 	doc, err := plaintoml.Parse(name, text)
 	if err != nil {
@@ -38,7 +38,7 @@ func Parse(name string, text []byte) (*Task, error) {
 	if t.Dataset == "" {
 		t.Dataset = t.Name
 	}
-	if len(r.Errs) == 0 { // else other problems may follow from these
+	if len(r.Errs) == 0 { // otherwise further problems may be consequences of these
 		t.checkKind(r)
 		t.checkTemplates(r)
 		t.compile(r)
@@ -49,7 +49,7 @@ func Parse(name string, text []byte) (*Task, error) {
 	return t, nil
 }
 
-// keys are those of a description. Two are read further: the replacements of clean, and the filters.
+// keys returns the keys of a description. The values of clean and filters are parsed by the caller.
 func (t *Task) keys(replacements *any, filters *[]map[string]any) []schema.Key {
 	optional := func(name string, to any) schema.Key { return schema.Key{Name: name, To: to, Optional: "empty"} }
 	return []schema.Key{

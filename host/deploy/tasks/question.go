@@ -11,12 +11,12 @@ import (
 	"github.com/cage-qat/cage/host/data/chat/jinja"
 )
 
-// filledDoc is a row as question and answers.
+// filledDoc is a row with its rendered question and answers.
 type filledDoc struct {
-	questions []string // one, or one for each choice
+	questions []string // one, or one per choice
 	choices   []string
-	gold      int    // number of the right choice
-	target    string // of continuations and generated texts
+	gold      int    // index of the right choice
+	target    string // for continuations and generated texts
 }
 
 func (t *Task) ask(d Doc) (a filledDoc, err error) {
@@ -42,7 +42,7 @@ func (t *Task) ask(d Doc) (a filledDoc, err error) {
 	return a, err
 }
 
-// choices are the continuations of which one is right. With several questions it is one for all.
+// choices returns the continuations to choose from. With several questions they are all the target.
 func (t *Task) choices(d Doc, target string) (list []string, err error) {
 	if len(t.Question) > 1 {
 		return slices.Repeat([]string{target}, len(t.Question)), nil
@@ -84,7 +84,7 @@ func (t *Task) gold(d Doc, choices int) (int, error) {
 	return at, nil
 }
 
-// question is what stands before the answer: where each choice has a question of its own, that of the given choice.
+// question returns the text before the answer; choices may have questions of their own.
 func (a filledDoc) question(choice int) string {
 	return a.questions[min(choice, len(a.questions)-1)]
 }
@@ -98,13 +98,13 @@ func (a filledDoc) answer() string {
 
 // Doc is a row of data.
 type Doc struct {
-	Place  string // where the row is from, for messages
-	text   string // the row as it is written
+	Place  string // position of the row, for messages
+	text   string // the row as JSON
 	fields *jinja.Dict
 }
 
-// NewDoc parses a row, a JSON object, which must have the columns of the task. Rows of fixed examples have a question
-// and a target instead.
+// NewDoc parses a row, a JSON object, which must have the columns of the task. Rows of fixed
+// examples may have a question and a target instead.
 func (t *Task) NewDoc(place string, object []byte, example bool) (Doc, error) {
 	value, err := jinja.FromJSON(object)
 	if err != nil {
@@ -155,7 +155,7 @@ func (t *Task) cleanText(s string) string {
 	return s
 }
 
-// list is the list of texts in a column, as in "choices.text".
+// list returns the list of strings in a column, such as "choices.text".
 func (d Doc) list(column string) ([]string, error) {
 	var value any = d.fields
 	for _, key := range strings.Split(column, ".") {
@@ -180,7 +180,7 @@ func (d Doc) list(column string) ([]string, error) {
 	return texts, nil
 }
 
-// space is what Python's str.strip removes.
+// space holds the characters that Python's str.strip removes.
 const space = "\t\n\v\f\r\x1c\x1d\x1e\x1f \u0085\u00a0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u2028\u2029\u202f\u205f\u3000"
 
 func strip(s string) string { return strings.Trim(s, space) }

@@ -20,7 +20,7 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// Sample is an item with the answer to it and its judgment.
+// Sample is an item with its answer and metrics.
 type Sample struct {
 	Item
 	Answer
@@ -33,7 +33,7 @@ type Result struct {
 	Shots   int
 	Samples []Sample
 	Metrics []Metric
-	All     int // number of questions that the task has, of which only some may have been asked; 0: not known
+	All     int // number of questions of the task, some of which may not have been asked; 0: unknown
 }
 
 // Judge judges the answers to all items of a task.
@@ -54,8 +54,8 @@ func Judge(t *Task, items []Item, answers []Answer) (*Result, error) {
 	return r, nil
 }
 
-// Results holds the results of several tasks. Names and values are as in the results of lm-eval, so that programs that
-// read those can read these.
+// Results holds the results of several tasks. Names and values are as in lm-eval's results, so that
+// programs that read those can also read these.
 type Results struct {
 	Results  map[string]map[string]any  `json:"results"`
 	Shots    map[string]int             `json:"n-shot"`
@@ -72,7 +72,7 @@ func newResults(config map[string]string) *Results {
 		Groups: map[string][]string{}, Configs: map[string]map[string]any{}, Higher: map[string]map[string]bool{}, Config: config}
 }
 
-// Summarize summarizes results; config says which model answered, and how.
+// Summarize summarizes results; config describes the model and its settings.
 func Summarize(list []*Result, config map[string]string) *Results {
 	out := newResults(config)
 	for _, r := range list {
@@ -95,7 +95,7 @@ func Summarize(list []*Result, config map[string]string) *Results {
 	return out
 }
 
-// finite is a number as JSON can have it: what is none becomes a text.
+// finite returns a number for JSON: NaN and ±Inf become strings.
 func finite(v float64) any {
 	if math.IsInf(v, 0) || math.IsNaN(v) {
 		return fmt.Sprint(v)
@@ -103,7 +103,7 @@ func finite(v float64) any {
 	return v
 }
 
-// version is a number where it is written like one, as in lm-eval's files.
+// version returns a version as a number if it is one, as in lm-eval's files.
 func version(s string) any {
 	if v, err := strconv.ParseFloat(s, 64); err == nil {
 		return v
@@ -127,7 +127,7 @@ func WriteSamples(path vfs.Path, samples []Sample) error {
 	return atomicfile.WriteBytes(path, text.Bytes())
 }
 
-// ReadSamples reads what [WriteSamples] wrote, except the values of metrics, which Judge computes.
+// ReadSamples reads a file of [WriteSamples], except the values of metrics, which Judge computes.
 func ReadSamples(path vfs.Path) (items []Item, answers []Answer, err error) {
 	for s, err := range jsonlines.Read[Sample](path) {
 		if err != nil {
@@ -162,8 +162,8 @@ func Table(list []*Result) [][]string {
 	return rows
 }
 
-// LoadResults reads the samples of all tasks in a folder written by [WriteResults], and judges their answers again. Tasks that are
-// not part of the program are looked up in own.
+// LoadResults reads the samples of all tasks in a folder written by [WriteResults], and judges
+// their answers again. Tasks that are not built in are looked up in own.
 func LoadResults(dir vfs.Path, own []*Task) ([]*Result, error) {
 	entries, err := dir.ReadDir()
 	if err != nil {
@@ -210,8 +210,8 @@ func AnswersFile(dir vfs.Path, task string) vfs.Path { return AnswersDir(dir).Jo
 
 func resultsFile(dir vfs.Path) vfs.Path { return dir.Join("results.json") }
 
-// OneModel returns an error if a folder has answers, to any task, of another model than the given one, which is the
-// setting "model" of [Asking]: results of both would be side by side.
+// OneModel returns an error if a folder has answers of another model, to any task: results of both
+// would be mixed. model is the setting "model" of [Asking].
 func OneModel(dir vfs.Path, model string) error {
 	entries, err := AnswersDir(dir).ReadDir()
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -222,7 +222,7 @@ func OneModel(dir vfs.Path, model string) error {
 			continue
 		}
 		path := AnswersDir(dir).Join(e.Name())
-		other := "" // where the first line is not whole
+		other := "" // if the first line is incomplete
 		for first, err := range jsonlines.Read[header](path) {
 			if _, damaged := errors.AsType[*jsonlines.Error](err); err != nil && !damaged {
 				return err
@@ -239,8 +239,8 @@ func OneModel(dir vfs.Path, model string) error {
 	return nil
 }
 
-// CheckOurs fails if the samples of a task, or the results, would replace a file of somebody else in the folder. Samples are ours
-// where the answers are from which they are made.
+// CheckOurs returns an error if the samples of a task, or the results, would replace a file that
+// cage did not write. Samples are cage's if the answers exist from which they are made.
 func CheckOurs(dir vfs.Path, task string) error {
 	answered, err := AnswersFile(dir, task).Exists()
 	if err != nil {
@@ -250,8 +250,8 @@ func CheckOurs(dir vfs.Path, task string) error {
 	return errors.Join(err, atomicfile.CheckOurs(samplesFile(dir, task), func(io.Reader) bool { return answered }))
 }
 
-// WriteResults writes the samples of tasks, and adds results to results.json, which keeps the results of other tasks in the
-// folder.
+// WriteResults writes the samples of tasks, and merges results into results.json, which keeps the
+// results of other tasks in the folder.
 func WriteResults(dir vfs.Path, list []*Result, results *Results) error {
 	for _, r := range list {
 		if err := WriteSamples(samplesFile(dir, r.Task.Name), r.Samples); err != nil {
@@ -273,8 +273,8 @@ func WriteResults(dir vfs.Path, list []*Result, results *Results) error {
 	return atomicfile.WriteJSON(resultsFile(dir), all)
 }
 
-// readResults reads the results of a folder: empty ones where there are none. A file that is not what Write writes is an
-// error.
+// readResults reads the results of a folder; they are empty if there are none. A file that
+// WriteResults did not write is an error.
 func readResults(dir vfs.Path) (*Results, error) {
 	out := newResults(nil)
 	err := atomicfile.CheckOurs(resultsFile(dir), func(text io.Reader) bool {

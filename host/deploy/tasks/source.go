@@ -15,16 +15,16 @@ import (
 	"github.com/cage-qat/cage/internal/schema"
 )
 
-// Source says which questions of a task to ask, and where their rows are.
+// Source describes which questions of a task are asked, and the location of their rows.
 type Source struct {
-	Data     string // folder with the rows
+	Data     string // folder of the rows
 	Examples string // folder with TASK.jsonl, for tasks whose examples are fixed
-	Shots    int    // number of examples before a question; negative: the task's number
-	Limit    int    // ask only the first so many questions; 0: all
+	Shots    int    // few-shot examples before a question; negative: the task's number
+	Limit    int    // ask only the first Limit questions; 0: all
 }
 
-// Items makes the questions, encoded by e. The number of examples is that of the source. all is the number of questions
-// in the files, some of which Limit may leave out.
+// Items makes the questions, encoded by e. The number of examples is that of the source. all is the
+// number of questions in the files, some of which Limit may exclude.
 func (s Source) Items(t *Task, e *Encoder, o Options) (items []Item, all int, err error) {
 	questions, examples, err := s.Files(t)
 	if err != nil {
@@ -56,7 +56,7 @@ func (s Source) shots(t *Task) int {
 	return s.Shots
 }
 
-// Files returns the files with the rows of a task: of the questions, and of the examples before them.
+// Files returns the files with the rows of a task: questions, and few-shot examples.
 func (s Source) Files(t *Task) (questions, examples []string, err error) {
 	if questions, err = t.Files(s.Data, t.Split); err != nil {
 		return nil, nil, err
@@ -74,7 +74,7 @@ func (s Source) Files(t *Task) (questions, examples []string, err error) {
 	return questions, examples, err
 }
 
-// Possible returns an error if a task cannot be asked with that number of examples, whatever the rows are.
+// Possible returns an error if a task cannot be asked with the number of examples of the source.
 func (s Source) Possible(t *Task) error {
 	switch {
 	case s.shots(t) == 0:
@@ -86,7 +86,7 @@ func (s Source) Possible(t *Task) error {
 	return nil
 }
 
-// Settings say which tasks to ask a model, and how: the flags of `cage eval --tasks`, which are keys of a study file, too.
+// Settings are the flags of `cage eval --tasks`, which are also keys of a study file.
 type Settings struct {
 	Names []string // names of tasks, or paths of files that describe one
 	Source
@@ -96,7 +96,7 @@ type Settings struct {
 	Chat, OneTurn bool // use the model's chat template; put examples and question into one message
 }
 
-// OwnShots is the value of [Source].Shots that leaves the number of examples to the task.
+// OwnShots is the value of [Source].Shots for the task's own number of examples.
 const OwnShots = -1
 
 // Keys describes the settings.
@@ -116,8 +116,8 @@ func (s *Settings) Keys() []schema.Key {
 	}
 }
 
-// ReadDocs reads the rows of JSONL or Parquet files, possibly compressed, in order. Rows of fixed examples may have a
-// question and a target instead of the task's columns.
+// ReadDocs reads the rows of JSONL or Parquet files, possibly compressed, in order. Rows of fixed
+// examples may have a question and a target instead of the task's columns.
 func (t *Task) ReadDocs(files []string, examples bool) ([]Doc, error) {
 	var list []Doc
 	columns := append([]string{"question", "target"}, t.Columns...)
@@ -144,8 +144,8 @@ func (t *Task) ReadDocs(files []string, examples bool) ([]Doc, error) {
 	return list, nil
 }
 
-// Files finds the files of a split of the task below a folder, at the places that clones of Hugging Face datasets use:
-// DATASET/SPLIT, DATASET/data/SPLIT, or DATASET_SPLIT.
+// Files finds the files of a split of the task below a folder, at the paths in clones of Hugging
+// Face datasets: DATASET/SPLIT, DATASET/data/SPLIT, or DATASET_SPLIT.
 func (t *Task) Files(folder, split string) ([]string, error) {
 	if stat, err := os.Stat(folder); err != nil {
 		return nil, err
@@ -163,18 +163,18 @@ func (t *Task) Files(folder, split string) ([]string, error) {
 		folder, split, t.Dataset, strings.Join(starts, ", or "))
 }
 
-// splitName is what stands behind the name of a split: an ending, or before it the number of a file of several, as the hub
-// writes them, with a hash behind it in older ones.
+// splitName matches the part of a file name after the split: an extension, preceded by the shard
+// number if there are shards, as on the Hugging Face Hub (older ones also have a hash).
 var splitName = regexp.MustCompile(`^(?:-([0-9]{5})-of-([0-9]{5})(?:-[0-9a-f]+)?)?\.(?:jsonl(?:\.gz|\.zst)?|parquet)$`)
 
-// splitFiles lists the files of a split, in order: START.jsonl, or START-00000-of-00002.parquet and all others of these. Any
-// other name that begins so is that of other rows, as test_socratic.jsonl is beside test.jsonl.
+// splitFiles lists the files of a split, in order: START.jsonl, or START-00000-of-00002.parquet
+// etc. Other names with this prefix have other rows, such as test_socratic.jsonl beside test.jsonl.
 func splitFiles(start string) (list []string, err error) {
 	entries, err := os.ReadDir(filepath.Dir(start))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
-	by, total := map[string]string{}, "" // files by their numbers, and how many there should be
+	by, total := map[string]string{}, "" // files by shard number, and the number of shards
 	for _, e := range entries {
 		rest, ok := strings.CutPrefix(e.Name(), filepath.Base(start))
 		name := splitName.FindStringSubmatch(rest)
@@ -197,7 +197,7 @@ func splitFiles(start string) (list []string, err error) {
 	return list, err
 }
 
-// complete fails unless all numbered files of a split are there.
+// complete returns an error unless all shards of a split exist.
 func complete(start string, by map[string]string, total string) error {
 	n, err := strconv.Atoi(total)
 	if err != nil {

@@ -1,10 +1,10 @@
-// Package tasks asks language models the questions of published benchmarks, and judges their answers. Prompts, the
-// division into tokens at borders, metrics and standard errors are those of EleutherAI's lm-eval 0.4.13, so that
-// results can be compared with its results.
+// Package tasks asks language models the questions of published benchmarks, and judges their
+// answers. Prompts, tokenization at the boundary of context and continuation, metrics and standard
+// errors are those of EleutherAI's lm-eval 0.4.13, so that results are comparable with its results.
 //
-// A task is described by a file (definitions/*.toml): templates that turn a row of data into a question, and names of
-// metrics. The package knows no model: it makes requests in token ids, and receives how likely continuations are, or
-// texts.
+// A task is described by a file (definitions/*.toml): templates that turn a row of data into a
+// question, and names of metrics. The package does not run models: it makes requests in token ids,
+// and receives log-probabilities of continuations, or generated texts.
 package tasks
 
 import (
@@ -21,20 +21,20 @@ import (
 
 // The kinds of tasks.
 const (
-	Choices      = "choices"      // asks which of several continuations is the likeliest
-	Continuation = "continuation" // asks how likely a continuation is
-	Generation   = "generation"   // asks for a text that the model writes
-	Text         = "text"         // asks how likely a whole text is, window by window
+	Choices      = "choices"      // choose the likeliest of several continuations
+	Continuation = "continuation" // score a continuation
+	Generation   = "generation"   // generate a text
+	Text         = "text"         // score a whole text, window by window
 )
 
 // The metrics.
 const (
-	Acc        = "acc"         // the likeliest choice is right; for a continuation, all its tokens are the likeliest
+	Acc        = "acc"         // the likeliest choice is right; for a continuation: greedy decoding generates it
 	AccNorm    = "acc_norm"    // the same by log-probability per character of the choice
-	Perplexity = "perplexity"  // for continuations: exp of minus their mean log-probability
-	ExactMatch = "exact_match" // what a filter finds in the text is the target
+	Perplexity = "perplexity"  // for continuations: exp(−mean log-probability)
+	ExactMatch = "exact_match" // the match of a filter in the text equals the target
 
-	WordPerplexity = "word_perplexity" // for texts: exp of minus the log-probability per word, split at white space
+	WordPerplexity = "word_perplexity" // for texts: exp(−log-probability per word), with words split at white space
 	BytePerplexity = "byte_perplexity" // the same per byte
 	BitsPerByte    = "bits_per_byte"
 )
@@ -42,46 +42,46 @@ const (
 // Task is a benchmark, as described by its file.
 type Task struct {
 	Name    string
-	Version string // lm-eval's version of the task, which decides whether results can be compared
+	Version string // lm-eval's version of the task; results of other versions are not comparable
 	Paper   string
-	Chance  float64 // expected result of guessing
+	Chance  float64 // expected result of random guessing
 	Kind    string
 	// Dataset is the folder of the rows, and Columns lists the columns that they must have.
 	Dataset string
 	Columns []string
 	Split   string // the split with the questions
 	From    string // the split from which examples are drawn
-	Shots   int    // number of examples before a question
+	Shots   int    // default number of few-shot examples
 	Spare   bool   // one more example is drawn, as lm-eval does for this task
 	Fixed   bool   // examples come from a file; all questions get the first ones in it
 
-	// Templates, in the language of package jinja. Question is a list if each choice has a question of its own.
+	// Templates, in the language of package jinja. There may be a question for each choice.
 	Question  []string
 	Choice    []string
-	ChoicesOf string // instead, the column with the list of choices, such as "choices.text"
+	ChoicesOf string // instead of Choice: the column with the list of choices, such as "choices.text"
 	Target    string // the continuation, or the answer of generated texts
 	Gold      string // index of the right choice
-	GoldOf    string // the column with the list in which gold is looked up
+	GoldOf    string // the column with the list in which the rendered gold is looked up
 	Delimiter string // between question and answer; a space by default
 
 	Strip bool        // remove white space around questions and choices
-	Clean [][2]string // patterns in questions and choices, and their replacements, applied one after the other
+	Clean [][2]string // patterns in questions and choices with their replacements, applied in order
 
 	Metrics   []string
-	Until     []string // texts that end an answer
+	Until     []string // strings that end an answer
 	MaxTokens int
 	Filters   []Filter
-	Ignore    []string // patterns removed from texts before they are compared, one after the other
+	Ignore    []string // patterns removed from texts before they are compared, in order
 	AnyCase   bool     // ignore case when comparing
 
 	clean, ignore []*regexp.Regexp
-	hash          string // of the file
+	hash          string // hash of the file
 }
 
-// Hash is the SHA-256 of the task's file, in hexadecimal.
+// Hash returns the SHA-256 of the task's file, in hexadecimal.
 func (t *Task) Hash() string { return t.hash }
 
-// Filter finds the answer in a generated text.
+// Filter extracts the answer from a generated text.
 type Filter struct {
 	Name    string
 	Pattern string
@@ -106,7 +106,7 @@ func Names() []string {
 	return names
 }
 
-// ErrNone is wrapped by the error of [Open] for a name that no task has.
+// ErrNone is wrapped by the error of [Open] for an unknown task.
 var ErrNone = errors.New("there is no task")
 
 // Open returns the task with the given name or, if spec ends in .toml, the task described by that file.

@@ -9,28 +9,28 @@ import (
 	"github.com/cage-qat/cage/host/train/metrics"
 )
 
-// Agreement says how well the results of a study were reproduced when it was trained
-// again. It covers the cells whose results are known from both times.
+// Agreement reports how well the results of a study were reproduced when it was trained again. It
+// covers the cells whose results are known from both trainings.
 type Agreement struct {
 	Cells  int         `json:"cells"`
-	Same   int         `json:"same"`   // number of cells of which all numbers that both times know are equal to the last bit
-	Values int         `json:"values"` // number of means, differences and choices in the tables of these cells
-	Others []Deviation `json:"others"` // those of the values that are now written differently in a table
+	Same   int         `json:"same"`   // number of cells whose common numbers are all equal to the last bit
+	Values int         `json:"values"` // number of means, differences and choices of these cells in the tables
+	Others []Deviation `json:"others"` // the values whose text in a table has changed
 }
 
 // Deviation is a mean, a difference from the baseline, or a choice that was not reproduced.
 type Deviation struct {
 	Table      string            `json:"table"` // title of the table
 	Labels     map[string]string `json:"labels"`
-	Difference bool              `json:"difference"` // whether it is a difference from the baseline, rather than a mean
-	Choice     bool              `json:"choice"`     // whether it is a value that was chosen
+	Difference bool              `json:"difference"` // it is a difference from the baseline, not a mean
+	Choice     bool              `json:"choice"`     // it is a chosen label
 	N          int               `json:"n"`          // number of replicates
 	Before     string            `json:"before"`     // with its 95 % confidence interval, if there is one
 	Again      string            `json:"again"`      // without an interval
 	Place      Where             `json:"place"`
 }
 
-// Where is how a value relates to an interval.
+// Where is the relation of a value to an interval.
 type Where string
 
 // The possible relations of a value to the interval.
@@ -40,13 +40,13 @@ const (
 	Unknown Where = "no interval" // fewer than two replicates
 )
 
-// Agree compares the results of two trainings of the cells of a study, in the order of the cells.
+// Agree compares the results of two trainings of a study, each in the order of its cells.
 func Agree(s *study.Study, before, again []study.Result) (*Agreement, error) {
 	if len(before) != len(s.Cells) || len(again) != len(s.Cells) {
 		return nil, errors.New("results of another study")
 	}
 	out := &Agreement{Others: []Deviation{}}
-	both := [2][]study.Result{} // cells that are not known on both sides are missing
+	both := [2][]study.Result{} // cells that are not known in both are missing
 	seen := map[string]bool{}
 	for i, b := range before {
 		c := again[i]
@@ -99,8 +99,8 @@ func Agree(s *study.Study, before, again []study.Result) (*Agreement, error) {
 	return out, nil
 }
 
-// sameNumbers reports whether the numbers that both have are equal, but for times, and whether
-// there are any: other versions may have more of them, or fewer. Those that diverged have none.
+// sameNumbers reports whether two results agree: both diverged, or all numbers that both have, and
+// that are not times, are equal (other versions record more or fewer) and there is at least one.
 func sameNumbers(x, y study.Result) bool {
 	compared := x.Diverged && y.Diverged
 	for name, a := range x.Summary {
@@ -116,7 +116,7 @@ func sameNumbers(x, y study.Result) bool {
 	return compared && x.Diverged == y.Diverged
 }
 
-// add counts a value, and notes it where it is written in another way now.
+// add counts a value, and records a deviation if its text has changed.
 func (a *Agreement) add(d Deviation, write func(float64) string, before study.Difference, again float64) {
 	a.Values++
 	if d.Again = write(again); d.Again == write(before.Mean) {
@@ -132,7 +132,7 @@ func (a *Agreement) add(d Deviation, write func(float64) string, before study.Di
 	a.Others = append(a.Others, d)
 }
 
-// Count returns how many of the deviating values have this relation to their interval.
+// Count returns the number of deviations with this relation to their interval.
 func (a *Agreement) Count(place Where) int {
 	n := 0
 	for _, d := range a.Others {

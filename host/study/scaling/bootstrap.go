@@ -10,12 +10,12 @@ import (
 	"gonum.org/v1/gonum/stat"
 )
 
-// bootstrap replaces the intervals of a fit by percentiles over replicates, and returns
-// their parameters. Each replicate has a random stream of its own, so that the number of
-// workers changes nothing.
+// bootstrap replaces the intervals of a fit by percentiles over bootstrap replicates, and returns
+// the parameters of these. Each replicate has its own random stream, so the result does not depend
+// on the number of workers.
 func (f *fitting) bootstrap(ctx context.Context, fit *Fit, all []minimum, k knowledge) ([][]float64, error) {
 	const maxStarts, replicateSteps = 3, 400
-	var starts [][]float64 // the best minima that are not the same
+	var starts [][]float64 // the best distinct minima
 	last := math.Inf(-1)
 	for _, m := range all {
 		if len(starts) < maxStarts && m.cost > last+1e-3*math.Abs(last) || len(starts) == 0 {
@@ -23,11 +23,11 @@ func (f *fitting) bootstrap(ctx context.Context, fit *Fit, all []minimum, k know
 		}
 	}
 	n := len(f.points)
-	larger := math.Sqrt(float64(n) / float64(max(1, n-len(f.model.free)))) // what the fit has taken from residuals
+	larger := math.Sqrt(float64(n) / float64(max(1, n-len(f.model.free)))) // corrects for degrees of freedom
 	samples := make([][]float64, f.options.Bootstrap)
 	err := f.parallel(ctx, len(samples), func(ctx context.Context, i int) {
 		random := rand.New(rand.NewPCG(f.options.Seed, uint64(i)))
-		m := f.model // of log-losses with residuals drawn from all of them
+		m := f.model // with log-losses from resampled residuals
 		m.logLoss = make([]float64, n)
 		for i, r := range fit.Residuals {
 			m.logLoss[i] = f.model.logLoss[i] - r + larger*fit.Residuals[random.IntN(n)]
@@ -59,7 +59,7 @@ func (f *fitting) bootstrap(ctx context.Context, fit *Fit, all []minimum, k know
 	return samples, nil
 }
 
-// percentiles are the ends of the central interval of a value over replicates.
+// percentiles returns the ends of the central interval of a value over replicates.
 func percentiles(samples [][]float64, value func(sample []float64) float64) (low, high float64) {
 	column := make([]float64, len(samples))
 	for i, s := range samples {

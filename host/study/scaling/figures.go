@@ -10,20 +10,20 @@ import (
 	"github.com/cage-qat/cage/host/study/figure"
 )
 
-// Figure is a picture of a fit, with the name of its file, without an extension.
+// Figure is a picture of a fit, with its file name without extension.
 type Figure struct {
 	Name    string
 	Picture figure.Picture
 	Options figure.Options
 }
 
-// Figures returns the pictures of a fit: the losses over the model size with the fitted
-// curves, the normalized efficiencies, and the losses over the size of the weights in
-// bytes with the Pareto front.
+// Figures returns the pictures of a fit: the losses against the model size with the fitted curves,
+// the normalized efficiencies, and the losses against the size of the weights in bytes with the
+// Pareto front.
 func (fit *Fit) Figures() []Figure {
 	tracks := fit.tracks()
 	tracks = tracks[:min(len(tracks), len(lines))]
-	var tokens []string // what the curves stand for
+	var tokens []string // the tokens of each track
 	for i, t := range tracks {
 		text := strconv.FormatFloat(t.tokens, 'g', 3, 64)
 		if len(tracks) > 1 {
@@ -48,16 +48,16 @@ func (fit *Fit) Figures() []Figure {
 	return append(figures, Figure{"loss-bytes", chart, fit.size("Loss against bytes" + about)})
 }
 
-// size makes room for long legends.
+// size returns options with a figure size that has space for long legends.
 func (fit *Fit) size(title string) figure.Options {
 	more := float64(max(0, len(fit.Effs)-8))
 	return figure.Options{Title: title, Width: 6 + min(2, more/4), Height: 3.6 + min(3, more/4)}
 }
 
-// losses draws the losses over x of a model's parameters and bits, and the law for each group along
-// the tracks, over the sizes that the group has there; tracks beyond the third have no line. Groups
-// that share a colour have dashes of their own, unless these tell the tracks apart: then the marks
-// do.
+// losses draws the losses against x of a model's parameters and bits, and for each group the law
+// along the tracks, over the sizes that the group has there; tracks after the third have no line.
+// Groups that share a colour have different dashes, unless the dashes distinguish tracks: then only
+// the marks differ.
 func (fit *Fit) losses(label string, x func(n, bits float64) float64) *figure.Chart {
 	chart := &figure.Chart{X: figure.Axis{Label: label, Log: true}, Y: figure.Axis{Label: "validation loss (nats per token)"}}
 	tracks := fit.tracks()
@@ -88,7 +88,7 @@ func (fit *Fit) losses(label string, x func(n, bits float64) float64) *figure.Ch
 	return chart
 }
 
-// bars draws eff·16/P with intervals, a group of bars for each number of bits.
+// bars draws eff·16/P with intervals, one group of bars per number of bits.
 func (fit *Fit) bars() *figure.Bars {
 	var methods []string
 	var bits []float64
@@ -124,8 +124,7 @@ func (fit *Fit) bars() *figure.Bars {
 	return bars
 }
 
-// Pareto returns the points that no other point beats with both fewer bytes and a lower
-// loss, sorted by their bytes.
+// Pareto returns the Pareto front of bytes and loss, sorted by bytes.
 func Pareto(points []Point) []Point {
 	sorted := slices.Clone(points)
 	slices.SortStableFunc(sorted, func(a, b Point) int {
@@ -140,8 +139,8 @@ func Pareto(points []Point) []Point {
 	return front
 }
 
-// track is a way through the plane of N and D along which losses are drawn: points of the
-// same number of tokens, or of the same number of tokens per parameter.
+// track is a line in the plane of N and D along which losses are drawn: all its points have the
+// same number of tokens, or the same number of tokens per parameter.
 type track struct {
 	perParameter bool
 	tokens       float64
@@ -161,11 +160,11 @@ func (t track) d(n float64) float64 {
 	return t.tokens
 }
 
-// holds reports whether a point lies on the track; training in whole steps misses it a bit.
+// holds reports whether a point is on the track, within 10 %: the number of steps is rounded.
 func (t track) holds(p Point) bool { return math.Abs(math.Log(t.of(p.N, p.D)/t.tokens)) < 0.1 }
 
-// tracks are the tracks that the experiments were planned along, the longest trainings
-// first. They have equal tokens per parameter, or equal tokens if that makes fewer tracks.
+// tracks returns the tracks along which the experiments were planned, the longest trainings first.
+// They have equal tokens per parameter, or equal tokens if that makes fewer tracks.
 func (fit *Fit) tracks() []track {
 	along := func(perParameter bool) (all []track) {
 		for _, p := range fit.Points {
@@ -185,7 +184,7 @@ func (fit *Fit) tracks() []track {
 	return perParameter
 }
 
-// lines of the tracks that are drawn: the longest trainings are solid.
+// lines are the line styles of the tracks, the longest trainings first.
 var lines = []figure.Line{figure.Solid, figure.Dashed, figure.Dotted}
 
 func (fit *Fit) curve(g Group, t track, x func(n, bits float64) float64) (s figure.Series) {

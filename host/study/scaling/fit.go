@@ -22,16 +22,16 @@ type Fit struct {
 	Effs       []Efficiency `json:"efficiencies"` // sorted by bits in descending order, the reference first
 	Points     []Point      `json:"points"`
 	Residuals  []float64    `json:"residuals"` // log L − log L̂ of each point
-	Cost       float64      `json:"cost"`      // what was minimized: residuals and priors
-	RMS        float64      `json:"rms"`       // root of the mean squared residual
-	// Starts is the number of starting points tried, Finished the number of those, the
-	// best, that were followed to the end, and Agree the number of these that reached the
+	Cost       float64      `json:"cost"`      // the minimized function: residuals and priors
+	RMS        float64      `json:"rms"`       // root mean square of the residuals
+	// Starts is the number of starting points tried, Finished the number of the best of these, from
+	// which the search ran to convergence, and Agree the number of these that reached the
 	// best cost.
 	Starts     int      `json:"starts"`
 	Finished   int      `json:"finished"`
 	Agree      int      `json:"agree"`
 	Level      float64  `json:"level"`      // confidence level of the intervals
-	Replicates int      `json:"replicates"` // of the bootstrap; 0: intervals come from the linearized law
+	Replicates int      `json:"replicates"` // of the bootstrap; 0: intervals are from the linearized law
 	Warnings   []string `json:"warnings,omitempty"`
 }
 
@@ -41,7 +41,7 @@ type Estimate struct {
 	Value  float64 `json:"value"`
 	Low    float64 `json:"low"` // Low and High equal Value if no interval is known
 	High   float64 `json:"high"`
-	StdErr float64 `json:"std_err,omitempty"` // of the logarithm, linearized; 0: not known
+	StdErr float64 `json:"std_err,omitempty"` // of the logarithm, linearized; 0: unknown
 	Status Status  `json:"status"`
 }
 
@@ -51,8 +51,8 @@ type Efficiency struct {
 	Estimate
 	Normalized float64 `json:"normalized"` // eff·16/P
 	Points     int     `json:"points"`
-	// Gain is the efficiency divided by that of the baseline at the same bits; nil if
-	// there is none.
+	// Gain is the efficiency divided by that of the baseline at the same bits; nil if there is no
+	// baseline.
 	Gain *Gain `json:"gain,omitempty"`
 }
 
@@ -64,15 +64,15 @@ type Gain struct {
 	High  float64 `json:"high"`
 }
 
-// Status says where a value comes from.
+// Status is the origin of a value.
 type Status string
 
 // The possible origins of a value.
 const (
 	Fitted       Status = "fitted"
-	Fixed        Status = "fixed"        // given, or belonging to the reference
+	Fixed        Status = "fixed"        // given, or of the reference
 	Undetermined Status = "undetermined" // fitted, but hardly determined by the points: see Fit.Warnings
-	AtBound      Status = "at bound"     // went as far as it may
+	AtBound      Status = "at bound"     // stopped at the bound of its range
 )
 
 // Run fits the law to points. The result depends only on its arguments.
@@ -115,7 +115,7 @@ type fitting struct {
 	points    []Point
 	groups    []Group
 	reference *Group
-	place     map[Group]int // in the vector of parameters; -1: the reference
+	place     map[Group]int // index in the parameter vector; -1: the reference
 	model     model
 	starts    int
 }
@@ -154,18 +154,18 @@ func newFitting(points []Point, o Options) (*fitting, error) {
 // Search effort.
 const (
 	firstSteps  = 40   // from every starting point
-	lastSteps   = 3000 // from where the best of them came to
+	lastSteps   = 3000 // from the best points that this reached
 	finishers   = 12
-	sameCost    = 1e-6 // relative difference of costs that are the same minimum
-	startAlpha0 = 0.05 // stands for the exponent 0, whose logarithm does not exist
+	sameCost    = 1e-6 // relative difference of costs below which two minima are the same
+	startAlpha0 = 0.05 // replaces the exponent 0, which has no logarithm
 )
 
-// search minimizes from every starting point and returns the finishers, best first.
+// search minimizes from every starting point and returns the minima of the finishers, best first.
 func (f *fitting) search(ctx context.Context) ([]minimum, error) {
 	starts := f.grid()
 	f.starts = len(starts)
 	p := f.model.problem(f.options.Huber)
-	each := func(starts [][]float64, steps int) ([]minimum, error) { // in their order
+	each := func(starts [][]float64, steps int) ([]minimum, error) { // in the order of starts
 		out := make([]minimum, len(starts))
 		err := f.parallel(ctx, len(starts), func(ctx context.Context, i int) { out[i] = p.minimize(ctx, starts[i], steps) })
 		return out, err
@@ -202,8 +202,8 @@ func (f *fitting) parallel(ctx context.Context, n int, work func(ctx context.Con
 	return group.Wait()
 }
 
-// grid lists the starting points: the grid of Hoffmann et al. 2022 and QuEST for the shared
-// parameters that are not held, with efficiencies by their bits.
+// grid returns the starting points: the grid of Hoffmann et al. 2022 and QuEST for the free shared
+// parameters, with efficiencies that depend on the bits.
 func (f *fitting) grid() [][]float64 {
 	amplitudes, exponents := []float64{5, 10, 15, 20, 25}, []float64{startAlpha0, 0.5, 1}
 	values := [shared][]float64{amplitudes, exponents, amplitudes, exponents, {-1, -0.5, 0, 0.5, 1}}
@@ -238,8 +238,8 @@ func (f *fitting) grid() [][]float64 {
 	return list
 }
 
-// startEfficiency is where the search for an efficiency begins: 0.1, 0.3, 0.5, 0.8 and
-// 0.9 at 1, 2, 3, 4 and 8 bits, and on lines between them.
+// startEfficiency returns the starting value of an efficiency: 0.1, 0.3, 0.5, 0.8 and 0.9 at 1, 2,
+// 3, 4 and 8 bits, and linearly interpolated in between.
 func startEfficiency(bits float64) float64 {
 	at := []struct{ bits, eff float64 }{{0, 0.05}, {1, 0.1}, {2, 0.3}, {3, 0.5}, {4, 0.8}, {8, 0.9}, {fullPrecision, 1}}
 	for i := 1; i < len(at); i++ {
@@ -295,11 +295,11 @@ func (f *fitting) efficiency(g Group, e Estimate) Efficiency {
 	return out
 }
 
-// estimate is the parameter at a place, so far without an interval.
+// estimate returns the estimate of the parameter at an index, still without an interval.
 func (f *fitting) estimate(name string, full []float64, j int) Estimate {
 	v := math.Exp(full[j])
 	if f.model.isFixed(j) {
-		v = f.options.Fixed[name] // the number as it was given
+		v = f.options.Fixed[name] // the number as given
 	}
 	e := Estimate{Name: name, Value: v, Low: v, High: v, Status: Fitted}
 	low, high := f.model.bounds()
@@ -312,7 +312,7 @@ func (f *fitting) estimate(name string, full []float64, j int) Estimate {
 	return e
 }
 
-// at is the estimate of a place in the vector of parameters.
+// at returns the estimate at an index of the parameter vector.
 func (fit *Fit) at(j int) *Estimate {
 	if j < shared {
 		return &fit.Parameters[j]
@@ -323,7 +323,7 @@ func (fit *Fit) at(j int) *Estimate {
 	return &fit.Effs[j-shared].Estimate
 }
 
-// Eff returns the efficiency of a group, or 0 if it has none.
+// Eff returns the efficiency of a group, or 0 if the fit does not have the group.
 func (fit *Fit) Eff(g Group) float64 {
 	for _, e := range fit.Effs {
 		if e.Group == g {
@@ -340,31 +340,31 @@ const (
 )
 
 const (
-	priorCenter = 0.3  // of α and β
+	priorCenter = 0.3  // center of the priors of α and β
 	level       = 0.95 // confidence level of the intervals
 )
 
-// Options says how to fit. The zero value fits by plain least squares without priors and
-// computes no bootstrap; [Defaults] returns the defaults of `cage fit`.
+// Options are the options of [Run]. The zero value fits by plain least squares without priors or
+// bootstrap; [Defaults] returns the defaults of `cage fit`.
 type Options struct {
-	// Reference names the group with eff = 1, by its method or in the form of
-	// Group.String(); "": the only one of 16 bits or more.
+	// Reference names the group with eff = 1, by its method or as Group.String() returns it; "":
+	// the only group of 16 bits or more.
 	Reference string
-	// Baseline is a method with which the efficiencies of the others are compared at
-	// equal bits; "": none.
+	// Baseline is a method with which the efficiencies of the other methods are compared at equal
+	// bits; "": none.
 	Baseline string
 	// Fixed holds shared parameters at given values: "A", "alpha", "B", "beta", "E".
 	Fixed map[string]float64
-	// Huber is the threshold in log-loss beyond which a residual counts linearly; 0: never.
+	// Huber is the threshold δ of the Huber loss of the log-loss residuals; 0: plain squares.
 	Huber float64
-	// Prior is the weight w of the priors w·(log α − log α₀)² + w·(log β − log β₀)²,
-	// added to the squared residuals, with α₀ = β₀ = 0.3; 0: none. With residuals of size
-	// σ, the priors mean that log α has the standard deviation σ/√w.
+	// Prior is the weight w of the priors w·(log α − log α₀)² + w·(log β − log β₀)², which are
+	// added to the squared residuals, with α₀ = β₀ = 0.3; 0: none. For residuals with standard
+	// deviation σ, the priors give log α the standard deviation σ/√w.
 	Prior float64
-	// Bootstrap is the number of replicates for the intervals; 0: intervals come from the
-	// linearized law.
+	// Bootstrap is the number of bootstrap replicates for the intervals; 0: the intervals are from
+	// the linearized law.
 	Bootstrap int
-	Seed      uint64 // of the bootstrap
+	Seed      uint64 // seed of the bootstrap
 }
 
 // Defaults returns the default options of `cage fit`.
@@ -372,7 +372,7 @@ func Defaults() Options {
 	return Options{Huber: DefaultHuber, Prior: DefaultPrior, Bootstrap: 1000}
 }
 
-// Check refuses values that make no sense.
+// Check returns an error for invalid options.
 func (o Options) Check() error {
 	switch {
 	case !(o.Huber >= 0):
@@ -386,7 +386,7 @@ func (o Options) Check() error {
 		if !slices.Contains(names[:], name) {
 			return fmt.Errorf("no parameter %q to fix; want one of %s", name, strings.Join(names[:], ", "))
 		}
-		zero := name == "B" || name == "E" // without that term
+		zero := name == "B" || name == "E" // removes the term
 		if !(v > 0 || zero && v == 0) || math.IsInf(v, 1) {
 			return fmt.Errorf("%s fixed at %v; want a number above 0 (B and E may be 0)", name, v)
 		}
@@ -394,8 +394,8 @@ func (o Options) Check() error {
 	return nil
 }
 
-// reference chooses the group with eff = 1; the second result is false when there is none
-// and none is needed, because A is given.
+// reference chooses the group with eff = 1; the second result is false if there is none and none is
+// needed, because A is given.
 func (o Options) reference(all []Group) (Group, bool, error) {
 	var found []Group
 	for _, g := range all {

@@ -10,15 +10,15 @@ import (
 	"gonum.org/v1/gonum/stat/distuv"
 )
 
-// knowledge is what the points know about the parameters that are free and not on a bound.
+// knowledge describes how well the points determine the free parameters that are not at a bound.
 type knowledge struct {
 	places []int
-	// weak has the places of the parameters that the priors determine more than the points do, or
-	// that nothing determines. They have no interval: it would show the width of the prior.
+	// weak has the indices of parameters that are determined more by the priors than by the points,
+	// or not at all. They have no interval: it would only show the width of the prior.
 	weak map[int]bool
 }
 
-// identify adds to a fit what the points know about its parameters: linearized standard errors.
+// identify sets the linearized standard errors and intervals of a fit's parameters.
 func (f *fitting) identify(fit *Fit, x []float64) knowledge {
 	k := knowledge{weak: map[int]bool{}}
 	var columns []int
@@ -40,8 +40,8 @@ func (f *fitting) identify(fit *Fit, x []float64) knowledge {
 		}
 	}
 	data := chosen.Slice(0, p.robust, 0, len(k.places)).(*mat.Dense)
-	// The variance of ρ'(r)/2 and the mean of ρ”(r)/2 of the residuals: what the standard errors of
-	// robust estimates are made of (Huber 1981, "Robust Statistics").
+	// The variance of ρ'(r)/2 and the mean of ρ”(r)/2 over the residuals, which determine the
+	// standard errors of robust estimates (Huber 1981, "Robust Statistics").
 	score, slope := 0.0, 0.0
 	for _, v := range r[:p.robust] {
 		v = math.Abs(v)
@@ -64,8 +64,7 @@ func (f *fitting) identify(fit *Fit, x []float64) knowledge {
 		if degrees <= 0 || k.weak[j] {
 			continue
 		}
-		// The interval of Student's t around the logarithm. An estimate that nothing determines
-		// gets none.
+		// The t interval around the logarithm. A parameter that is not determined gets none.
 		t := distuv.StudentsT{Sigma: 1, Nu: float64(degrees)}.Quantile(0.5 + level/2)
 		low, high := e.Value*math.Exp(-t*with[place]), e.Value*math.Exp(t*with[place])
 		if with[place] > 1e-12 && !math.IsInf(high, 0) {
@@ -77,17 +76,17 @@ func (f *fitting) identify(fit *Fit, x []float64) knowledge {
 
 func (f *fitting) degreesOfFreedom() int { return len(f.points) - len(f.model.free) }
 
-// hardlyKnown is the width of an interval of a logarithm, four standard errors, from which
-// a parameter counts as undetermined: a factor of 7.
+// hardlyKnown is the width of the interval of a logarithm, four standard errors, from which a
+// parameter counts as undetermined: a factor of 7.
 const hardlyKnown = 2.0
 
-// singularError is the standard error of a logarithm from which the points say nothing: a factor of
-// e¹⁰⁰. What [standardErrors] gives beyond it is the rounding of a singular matrix.
+// singularError is the standard error of a logarithm, a factor of e¹⁰⁰, from which a parameter is
+// not determined. Larger results of [standardErrors] are rounding errors of a singular matrix.
 const singularError = 100.0
 
-// standardErrors is the root of the diagonal of H⁻¹·M·H⁻¹ with H = slope·JᵀJ + PᵀP for the
-// priors P, and M = score·JᵀJ. It is very large for the parameters of directions in which H
-// is singular, and for those only.
+// standardErrors returns the square roots of the diagonal of H⁻¹·M·H⁻¹ with H = slope·JᵀJ + PᵀP for
+// the priors P, and M = score·JᵀJ. They are very large for the parameters in the null space of H,
+// and only for those.
 func standardErrors(j *mat.Dense, prior mat.Matrix, score, slope float64) []float64 {
 	_, n := j.Dims()
 	var square, h mat.Dense
@@ -98,7 +97,7 @@ func standardErrors(j *mat.Dense, prior mat.Matrix, score, slope float64) []floa
 		more.Mul(prior.T(), prior)
 		h.Add(&h, &more)
 	}
-	scale, scaled := make([]float64, n), mat.NewSymDense(n, nil) // to a diagonal of 1
+	scale, scaled := make([]float64, n), mat.NewSymDense(n, nil) // scales the diagonal to 1
 	for a := range n {
 		scale[a] = 1 / math.Sqrt(math.Max(h.At(a, a), 1e-60))
 		for b := range a + 1 {
@@ -128,7 +127,7 @@ func standardErrors(j *mat.Dense, prior mat.Matrix, score, slope float64) []floa
 	return out
 }
 
-// design looks for plans of experiments that cannot tell the terms of the law apart.
+// design warns of experiment designs in which the terms of the law cannot be separated.
 func (f *fitting) design() (warnings []string) {
 	var sizes []float64
 	least, most := math.Inf(1), 0.0
@@ -162,7 +161,7 @@ func (f *fitting) design() (warnings []string) {
 	return warnings
 }
 
-// unknown warns of the parameters that the points do not know.
+// unknown warns of the parameters that the points do not determine.
 func (f *fitting) unknown(fit *Fit, k knowledge) (warnings []string) {
 	var unknown, weak, bound []string
 	for j := range f.model.fixed {

@@ -2,14 +2,14 @@
 //
 //	L(N, D, P) = A/(N·eff(P))^α + B/D^β + E
 //
-// (CAGE paper, "Precision Scaling Law"; after QuEST, Panferov et al. 2025, and Hoffmann
-// et al. 2022) to final validation losses. N counts the parameters outside the embeddings
-// and D the tokens seen. eff(P) says what fraction of its parameters a model is worth
-// that was quantized by one method at P bits. A, α, B, β and E are shared by all methods.
+// (CAGE paper, "Precision Scaling Law"; after QuEST, Panferov et al. 2025, and Hoffmann et al.
+// 2022) to final validation losses. N counts the parameters outside the embeddings and D the tokens
+// seen. eff(P) is the parameter efficiency of a method at P bits: a quantized model is worth one in
+// full precision with N·eff(P) parameters. A, α, B, β and E are shared by all methods.
 //
-// The package contains the points and their readers (run directories, CSV, JSON), the
-// fit, warnings about what the points cannot determine, bootstrap intervals, tables and
-// figures. host/study/figure draws the pictures; host/study runs the trainings.
+// The package contains the points and their readers (run directories, CSV), the fit, warnings about
+// parameters that the points cannot determine, bootstrap intervals, tables and figures.
+// host/study/figure draws the pictures; host/study runs the trainings.
 package scaling
 
 import (
@@ -78,7 +78,7 @@ type Point struct {
 	Source string  `json:"source"` // file and line, or run directory
 }
 
-// check returns what is wrong with a point, in words; "" when nothing is.
+// check returns the problem of a point; "" if it is valid.
 func (p Point) check() string {
 	switch {
 	case p.Method == "":
@@ -104,7 +104,7 @@ const (
 
 func positive(x float64) bool { return x > 0 && x <= 1e300 }
 
-// groups lists the groups of points by bits from the highest, then by first appearance.
+// groups lists the groups of points by descending bits, then by first appearance.
 func groups(points []Point) []Group {
 	var all []Group
 	for _, p := range points {

@@ -8,17 +8,17 @@ import (
 	"gonum.org/v1/gonum/mat"
 )
 
-// leastSquares is the problem to minimize, within bounds of x,
+// leastSquares is the problem of minimizing, within bounds of x,
 //
-//	Σ_i ρ(r_i(x)) over the first robust residuals + Σ_i r_i(x)² over the others,
+//	Σ_i ρ(r_i(x)) over the first robust residuals + Σ_i r_i(x)² over the rest,
 //
-// where ρ is Huber's: r² up to the threshold δ and 2δ|r| − δ² beyond. δ = +Inf makes
-// all of it squares.
+// where ρ is the Huber loss: r² up to the threshold δ and 2δ|r| − δ² beyond. δ = +Inf is least
+// squares.
 type leastSquares struct {
 	residuals, robust int
 	threshold         float64
 	low, high         []float64
-	// eval writes the residuals at x and, unless jac is nil, their derivatives.
+	// eval computes the residuals at x and, unless jac is nil, their derivatives.
 	eval func(x, r []float64, jac *mat.Dense)
 }
 
@@ -38,7 +38,7 @@ func (p *leastSquares) cost(r []float64) float64 {
 	return sum
 }
 
-// minimum is where a minimization came to.
+// minimum is the result of a minimization.
 type minimum struct {
 	x    []float64
 	cost float64
@@ -47,17 +47,16 @@ type minimum struct {
 const (
 	firstDamping = 1e-3
 	maxDamping   = 1e12
-	negligible   = 1e-13 // relative decrease of the cost that no longer counts
-	patience     = 5     // steps of negligible decrease in a row that end the search
-	perfect      = 1e-28 // cost of residuals that are but rounding
+	negligible   = 1e-13 // relative decrease of the cost that counts as none
+	patience     = 5     // number of consecutive negligible steps that ends the search
+	perfect      = 1e-28 // cost of residuals that are only rounding errors
 )
 
-// minimize is the method of Levenberg and Marquardt: Gauss-Newton steps, damped in the
-// scale of each parameter (Marquardt 1963), with the damping controlled by how well the
-// step did what the linear model promised (Nielsen 1999, "Damping Parameter in
-// Marquardt's Method"). Huber's ρ enters by iterated weights (Holland and Welsch 1977),
-// bounds by projection: a parameter on its bound that wants further out is left out of
-// the step.
+// minimize uses the Levenberg-Marquardt method: Gauss-Newton steps, damped in the scale of each
+// parameter (Marquardt 1963), with the damping controlled by the ratio of the actual to the
+// predicted decrease (Nielsen 1999, "Damping Parameter in Marquardt's Method"). The Huber loss is
+// handled by iterative reweighting (Holland and Welsch 1977), bounds by projection: a parameter on
+// its bound whose gradient points outwards is left out of the step.
 func (p *leastSquares) minimize(ctx context.Context, start []float64, steps int) minimum {
 	n := len(start)
 	s := &descent{
@@ -124,7 +123,7 @@ func (s *descent) linearize() {
 	}
 	raw := s.hessian.RawSymmetric()
 	for i, r := range s.r {
-		// Huber's ρ is replaced by the parabola that touches it there and lies above it everywhere else.
+		// The Huber loss is replaced by the parabola that touches it at r and majorizes it elsewhere.
 		w := 1.0
 		if size := math.Abs(r); i < s.p.robust && size > s.p.threshold {
 			w = s.p.threshold / size
@@ -150,8 +149,8 @@ func (s *descent) linearize() {
 	}
 }
 
-// step proposes the damped step, or nil when it cannot be computed; promised is the
-// decrease of the cost in the linear model.
+// step returns the point after the damped step, or nil if it cannot be computed; promised is the
+// decrease of the cost that the linear model predicts.
 func (s *descent) step(damping float64) (trial []float64, promised float64) {
 	n := len(s.free)
 	if n == 0 {
@@ -169,7 +168,7 @@ func (s *descent) step(damping float64) (trial []float64, promised float64) {
 		for b := a; b < n; b++ {
 			s.damped.SetSym(a, b, s.hessian.At(j, s.free[b]))
 		}
-		// What has no influence on the loss has no scale of its own.
+		// A parameter without influence on the loss has no scale of its own.
 		s.damped.SetSym(a, a, s.hessian.At(j, j)+damping*math.Max(s.hessian.At(j, j), 1e-9*widest))
 		right[a] = -s.gradient[j]
 	}
@@ -201,9 +200,9 @@ func (s *descent) step(damping float64) (trial []float64, promised float64) {
 	return s.trial, promised
 }
 
-// Places of the shared parameters in the vector that is fitted; the logarithms of the
-// efficiencies follow, one for each group but the reference. The exponents are fitted as
-// logarithms, too: they stay positive, and the prior is a parabola.
+// Indices of the shared parameters in the parameter vector; the logarithms of the efficiencies
+// follow, one for each group except the reference. The exponents are also fitted as logarithms, so
+// that they stay positive and the prior is a parabola.
 const (
 	atA = iota // log A
 	atAlpha
@@ -213,20 +212,20 @@ const (
 	shared // number of shared parameters
 )
 
-// names of the shared parameters, as in [Options.Fixed].
+// names are the names of the shared parameters, as in [Options.Fixed].
 var names = [shared]string{"A", "alpha", "B", "beta", "E"}
 
-// model is the law for given points as a problem in the logarithms of its parameters.
+// model is the law for given points, as a problem in the logarithms of its parameters.
 type model struct {
 	logN, logD, logLoss []float64
-	group               []int     // of each point: the place of its efficiency, -1 for the reference
-	fixed               []float64 // values of the parameters that are held, 0 for the others
-	free                []int     // places of those that are fitted
-	prior               float64   // the weight of the two priors
+	group               []int     // for each point, the index of its efficiency, -1 for the reference
+	fixed               []float64 // values of the fixed parameters, 0 for the free ones
+	free                []int     // indices of the free parameters
+	prior               float64   // weight of the two priors
 }
 
-// bounds of the parameters: wide enough for any law that means something, and
-// narrow enough to notice a parameter that diverges because nothing determines it.
+// bounds returns the bounds of the parameters: wide enough for any meaningful law, and narrow
+// enough to detect a parameter that diverges because nothing determines it.
 func (m *model) bounds() (low, high []float64) {
 	n := len(m.fixed)
 	low, high = slices.Repeat([]float64{math.Log(1e-5)}, n), slices.Repeat([]float64{math.Log(1e2)}, n) // efficiencies
@@ -239,7 +238,7 @@ func (m *model) bounds() (low, high []float64) {
 	return low, high
 }
 
-// curve is the law at a vector of all parameters.
+// curve is the law for a vector of all parameters.
 type curve struct {
 	logA, alpha, logB, beta, floor float64
 	full                           []float64
@@ -249,8 +248,8 @@ func curveOf(full []float64) curve {
 	return curve{full[atA], math.Exp(full[atAlpha]), full[atB], math.Exp(full[atBeta]), math.Exp(full[atE]), full}
 }
 
-// terms returns the terms of the law that fall with the size and the tokens of a point, and
-// the logarithm of its efficiency.
+// terms returns the terms of the law that depend on the size and the tokens of a point, and the
+// logarithm of its efficiency.
 func (c curve) terms(m *model, i int) (size, data, theta float64) {
 	if g := m.group[i]; g >= 0 {
 		theta = c.full[g]
@@ -258,7 +257,7 @@ func (c curve) terms(m *model, i int) (size, data, theta float64) {
 	return math.Exp(c.logA - c.alpha*(m.logN[i]+theta)), math.Exp(c.logB - c.beta*m.logD[i]), theta
 }
 
-// full puts the fitted parameters and those that are held together.
+// full returns the vector of all parameters for given values of the free ones.
 func (m *model) full(x []float64) []float64 {
 	full := slices.Clone(m.fixed)
 	for k, j := range m.free {
@@ -267,7 +266,7 @@ func (m *model) full(x []float64) []float64 {
 	return full
 }
 
-// reduce is the inverse of full: it leaves out what is held.
+// reduce is the inverse of full: it returns the free parameters.
 func (m *model) reduce(full []float64) []float64 {
 	x := make([]float64, len(m.free))
 	for k, j := range m.free {
@@ -278,10 +277,10 @@ func (m *model) reduce(full []float64) []float64 {
 
 func (m *model) isFixed(j int) bool { return !slices.Contains(m.free, j) }
 
-// problem is the fit as least squares: residuals log L − log L̂, and the two priors.
+// problem returns the fit as least squares: residuals log L − log L̂, and the two priors.
 func (m *model) problem(threshold float64) *leastSquares {
 	low, high := m.bounds()
-	column := slices.Repeat([]int{-1}, len(m.fixed)) // of the Jacobian; -1: the parameter is held
+	column := slices.Repeat([]int{-1}, len(m.fixed)) // of the Jacobian; -1: the parameter is fixed
 	for k, j := range m.free {
 		column[j] = k
 	}

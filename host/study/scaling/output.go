@@ -17,7 +17,7 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// Write writes the result for a reader: two tables and what to know about them, as text or
+// Write writes the result for readers: two tables, their intervals and warnings, as text or
 // Markdown.
 func (fit *Fit) Write(w io.Writer, markdown bool) error {
 	var b strings.Builder
@@ -66,7 +66,7 @@ func (fit *Fit) efficiencyRows() [][]string {
 	return rows
 }
 
-// writeRows writes aligned columns, or a table of Markdown; the first row is the heading.
+// writeRows writes aligned columns, or a Markdown table; the first row is the heading.
 func writeRows(b *strings.Builder, markdown bool, rows [][]string) {
 	if markdown {
 		for i, row := range rows {
@@ -109,14 +109,14 @@ func significant(x float64) string   { return strconv.FormatFloat(x, 'g', 4, 64)
 func threeDecimals(x float64) string { return strconv.FormatFloat(x, 'f', 3, 64) }
 func percent(x float64) string       { return fmt.Sprintf("%+.1f%%", 100*(x-1)) }
 
-// round shortens numbers of bits such as log₂3.
+// round shortens non-integer bit widths such as log₂3.
 func round(bits float64) float64 {
 	short, _ := strconv.ParseFloat(strconv.FormatFloat(bits, 'g', 4, 64), 64)
 	return short
 }
 
-// Save writes the result as JSON and Markdown, and its figures, into a directory. It replaces
-// those of an earlier fit.
+// Save writes the result as JSON and Markdown, and its figures, to a directory. It replaces the
+// files of an earlier fit.
 func (fit *Fit) Save(ctx context.Context, dir vfs.Path) error {
 	all, err := json.MarshalIndent(fit, "", "  ")
 	if err != nil {
@@ -141,7 +141,7 @@ func (fit *Fit) Save(ctx context.Context, dir vfs.Path) error {
 			files = append(files, file{f.Name + "." + string(format), b.Bytes()})
 		}
 	}
-	before := false // fit.json is that of an earlier fit
+	before := false // whether fit.json is of an earlier fit
 	err = atomicfile.CheckOurs(dir.Join(files[0].name), func(content io.Reader) bool {
 		var earlier struct {
 			Parameters []Estimate `json:"parameters"`

@@ -15,7 +15,7 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// Problem is a mistake in a file of points, or in a directory of runs.
+// Problem is an error in a file of points, or in a directory of runs.
 type Problem struct {
 	File string
 	Line int // from 1; 0: no particular line
@@ -30,7 +30,7 @@ func (p *Problem) Error() string {
 	return fmt.Sprintf("%s:%d: %s", p.File, p.Line, p.Msg)
 }
 
-// ReadFile reads points from a CSV file, see [ParseCSV]. If the content is wrong, the error is a
+// ReadFile reads points from a CSV file; see [ParseCSV]. If the content is invalid, the error is a
 // *[Problem].
 func ReadFile(path string) ([]Point, error) {
 	const maxFile = 64 << 20 // bytes
@@ -52,9 +52,9 @@ func ReadFile(path string) ([]Point, error) {
 	return ParseCSV(path, bytes.TrimPrefix(text, []byte("\ufeff")))
 }
 
-// ParseCSV parses points. The first line names the columns: n, d, method and bits, and either loss
-// in nats per token or ppl, its exponential; no others, in any order. Lines that begin with # are
-// comments. path is the name used in messages.
+// ParseCSV parses points. The first line names the columns, in any order: n, d, method and bits,
+// and either loss in nats per token or ppl, its exponential; other columns are an error. Lines that
+// begin with # are comments. path is the name used in messages.
 func ParseCSV(path string, text []byte) (points []Point, err error) {
 	columns := []string{"n", "d", "method", "bits", "loss", "ppl"}
 	const wanted = "want n, d, method, bits, and loss or ppl"

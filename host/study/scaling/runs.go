@@ -19,32 +19,31 @@ import (
 	"github.com/cage-qat/cage/internal/plaintoml"
 )
 
-// Labels says how to name the methods of runs and count their bits.
+// Labels defines the names of the methods of runs and their bits.
 type Labels struct {
 	// Keys lists keys of the configuration, such as "method.form" or
 	// "quantizer.rotation", whose values form the name of a quantized run's method; nil
 	// means the quantizer of the weights and the correction, as in "quest + CAGE".
 	// Parameters of that quantizer that are not set have their defaults.
 	Keys []string
-	// Bits holds the bits per weight by plugin, for quantizers without a parameter of
-	// that name.
+	// Bits holds the bits per weight by plugin, for quantizers without a parameter of that name.
 	Bits map[string]float64
 }
 
-// LeftOut is a run that yields no point.
+// LeftOut is a run that yields no point, as an error.
 type LeftOut struct {
 	Dir string
 	Why string
-	// Damaged says that one of its files cannot be read; otherwise it has just not
-	// finished.
+	// Damaged says that one of its files cannot be read; otherwise the run is unfinished or
+	// unsuitable.
 	Damaged bool
 }
 
-// ReadRuns reads a point from every run directory in dir and below it, such as those of a
-// study: N, D and the final validation loss from its summary, the method and its bits
-// from its configuration. Runs that have not finished, and those with a damaged file, are
-// returned separately. A run without a quantizer is called "full precision", and counts
-// as 16 bits whatever precision it computed in.
+// ReadRuns reads a point from every run directory in dir and below it, such as those of a study: N,
+// D and the final validation loss from its summary, the method and its bits from its configuration.
+// Runs that have not finished, and those with a damaged file, are returned separately. A run
+// without a quantizer is called "full precision", and counts as 16 bits whatever its precision of
+// computation.
 func ReadRuns(dir string, l Labels) ([]Point, []LeftOut, error) {
 	var points []Point
 	var left []LeftOut
@@ -53,14 +52,14 @@ func ReadRuns(dir string, l Labels) ([]Point, []LeftOut, error) {
 		_, err := os.Stat(path)
 		return err == nil
 	}
-	root := dir + string(filepath.Separator) // without it a link would not be followed
+	root := dir + string(filepath.Separator) // without the separator a link would not be followed
 	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
 		path = filepath.Clean(path)
 		if d.IsDir() && d.Name() == rundir.StudyStale && exists(filepath.Join(filepath.Dir(path), rundir.StudyFile)) {
-			return fs.SkipDir // what a study has put aside
+			return fs.SkipDir // stale runs of a study
 		}
 		if !d.IsDir() || !exists(rundir.At(path).Config().Name) {
 			return nil
@@ -90,7 +89,7 @@ func ReadRuns(dir string, l Labels) ([]Point, []LeftOut, error) {
 // Error implements the error interface.
 func (l *LeftOut) Error() string { return l.Dir + ": left out: " + l.Why }
 
-// readRun reads the point of one run. The error is a *LeftOut where it yields none.
+// readRun reads the point of one run. The error is a *LeftOut if it yields none.
 func readRun(dir string, l Labels) (p Point, err error) {
 	damaged := func(err error) error { return &LeftOut{dir, "it cannot be read: " + err.Error(), true} }
 	s, err := metrics.ReadSummary(rundir.At(dir).Summary())
@@ -108,8 +107,8 @@ func readRun(dir string, l Labels) (p Point, err error) {
 	if err != nil {
 		return p, damaged(err)
 	}
-	var from struct { // what provenance.json says of how the weights came to be
-		Posttrained *struct{} `json:"posttrained"` // of a model that was quantized after its training
+	var from struct { // provenance of the weights, from provenance.json
+		Posttrained *struct{} `json:"posttrained"` // set for a model that was quantized after training
 		Plugins     []struct {
 			Table  string         `json:"table"`
 			Values map[string]any `json:"parameters"`
@@ -126,7 +125,7 @@ func readRun(dir string, l Labels) (p Point, err error) {
 	if from.Posttrained != nil {
 		return p, &LeftOut{dir, "it was quantized after its training: scaling laws are of trained models", false}
 	}
-	var values map[string]any // the parameters of the weights' quantizer with their defaults
+	var values map[string]any // the parameters of the weights' quantizer, including defaults
 	for _, used := range from.Plugins {
 		if used.Table == "quantizer" || used.Table == "quantizer.weights" {
 			values = used.Values
@@ -186,7 +185,7 @@ func (l Labels) method(dir string, cfg *config.Config, values map[string]any) (s
 				}
 			}
 			if !ok {
-				text = "–" // such as a parameter that another plugin has
+				text = "–" // such as a parameter that only another plugin has
 			}
 			parts = append(parts, text)
 		}
@@ -215,7 +214,7 @@ func (l Labels) method(dir string, cfg *config.Config, values map[string]any) (s
 }
 
 // ReadAll reads all sources: files, and directories of runs. Runs that have not ended, or are
-// damaged, are mentioned on w.
+// damaged, are reported on w.
 func ReadAll(w io.Writer, sources []string, labels Labels) (points []Point, damaged int, err error) {
 	for _, source := range sources {
 		info, err := os.Stat(source)
