@@ -8,10 +8,10 @@ import (
 	"strings"
 )
 
-// Activation is an input of layers that is quantized.
+// Activation is a quantized input of layers.
 type Activation struct {
 	Name  string
-	Feeds []string // the parameters that multiply it
+	Feeds []string // names of the weights that multiply it
 	Width int      // features of a token
 	// Rows is the number of tokens that Quantize takes at once.
 	Rows int
@@ -19,11 +19,11 @@ type Activation struct {
 	Quantize func(x []float32) ([]float32, error)
 }
 
-// activationScheme is how programs that load compressed-tensors quantize the input of a
-// layer while they run: one of the types of weights. "" means that they do not.
+// activationScheme is the way in which programs that load compressed-tensors quantize the input of
+// a layer at run time: one of the types of weights, or "" if they do not.
 type activationScheme string
 
-// entry is "input_activations" of a group of the configuration.
+// entry returns the value of "input_activations" in a group of the configuration.
 func (s activationScheme) entry() any {
 	switch s {
 	case "":
@@ -36,7 +36,7 @@ func (s activationScheme) entry() any {
 		"strategy": "token", "group_size": nil, "dynamic": true}
 }
 
-// quantize is what those programs do to the features of one token.
+// quantize quantizes the features of one token as those programs do.
 func (s activationScheme) quantize(x []float32) {
 	if s == typeMXFP4 {
 		for block := range slices.Chunk(x, mxfp4Block) {
@@ -44,8 +44,8 @@ func (s activationScheme) quantize(x []float32) {
 		}
 		return
 	}
-	// compressed-tensors 0.20, calculate_qparams: the range of 2^bits − 1 steps has the
-	// largest magnitude at both ends.
+	// compressed-tensors 0.20, calculate_qparams: the range of 2^bits − 1 steps extends to the
+	// largest magnitude on both sides.
 	bits := scheme{typ: string(s)}.bits()
 	steps := float32(int(1)<<bits - 1)
 	scale := largest(x) / (steps / 2)
@@ -58,14 +58,14 @@ func (s activationScheme) quantize(x []float32) {
 	}
 }
 
-// quantizeMX quantizes one block. compressed-tensors 0.20 takes the exponent of the largest
-// magnitude after rounding it to one binary digit behind the point.
+// quantizeMX quantizes one block. compressed-tensors 0.20 rounds the largest magnitude to one
+// binary digit after the point, and takes its exponent.
 func quantizeMX(x []float32) {
 	m := float64(largest(x))
 	if m == 0 {
 		return
 	}
-	fraction, exponent := math.Frexp(m) // m = fraction·2^exponent, fraction from ½ on
+	fraction, exponent := math.Frexp(m) // m = fraction·2^exponent, ½ ≤ fraction < 1
 	if fraction >= 1.75/2 {
 		exponent++
 	}
@@ -75,7 +75,7 @@ func quantizeMX(x []float32) {
 	}
 }
 
-// roundE2M1 rounds to the nearest number of E2M1, between two to the one with the even code.
+// roundE2M1 rounds to the nearest number of E2M1, ties to the even code.
 func roundE2M1(v float64) float64 {
 	best, size := 0, math.Abs(v)
 	for code := range 8 {
@@ -95,9 +95,8 @@ func largest(x []float32) float32 {
 	return m
 }
 
-// schemeOfActivation finds the scheme that quantizes as an activation was quantized in
-// training. The quantizer is tried on tokens of all kinds, and what comes out must be equal bit
-// for bit.
+// schemeOfActivation finds the scheme that quantizes an activation as in training. It compares the
+// outputs of the scheme and of the quantizer on a probe; they must be equal bit for bit.
 func schemeOfActivation(a Activation) (activationScheme, error) {
 	x := probe(a.Rows, a.Width)
 	got, err := a.Quantize(slices.Clone(x))
@@ -128,8 +127,8 @@ func schemeOfActivation(a Activation) (activationScheme, error) {
 		"training (%s)", a.Name, strings.Join(faults, ", "))
 }
 
-// probe is the input on which quantizers of activations are compared: tokens of different
-// sizes, with features far larger than the others, of one sign, and zeros.
+// probe returns the input on which activation quantizers are compared: tokens of different
+// magnitudes, some with outlier features, of one sign, or with zeros.
 func probe(rows, width int) []float32 {
 	rng := rand.New(rand.NewPCG(1, 2))
 	x := make([]float32, rows*width)
@@ -151,7 +150,7 @@ func probe(rows, width int) []float32 {
 	return x
 }
 
-// activations are the schemes by the parameters that multiply what they quantize.
+// activations returns the schemes of quantized activations by the weights that multiply them.
 func activations(m *Model) (map[string]activationScheme, error) {
 	list, err := m.Activations()
 	if err != nil {

@@ -8,12 +8,12 @@ import (
 	"text/template"
 )
 
-// Card is what the model card says in addition to what the export itself shows.
+// Card holds the contents of the model card that the export does not know.
 type Card struct {
 	Name        string // name of the model
-	Step        int    // optimizer steps behind the checkpoint
-	Posttrained string // how weights were quantized after training; "": they were not
-	Loss        string // loss on the validation set; "" is left out
+	Step        int    // optimizer steps before the checkpoint
+	Posttrained string // description of the quantization after training; "": there was none
+	Loss        string // loss on the validation set; "": omitted
 	Command     string // command that made the export
 	Config      string // the configuration of the run, in TOML
 	Version     string // version of cage
@@ -81,7 +81,7 @@ func (c Card) render(r *Report, m *Model) ([]byte, error) {
 	return out.Bytes(), err
 }
 
-// group is the tensors of one type that are quantized, or not, for one reason.
+// group holds the tensors with the same type, quantization and note.
 type group struct {
 	typ, note  string
 	quantized  bool
@@ -108,7 +108,7 @@ func (r *Report) groups() []*group {
 	return list
 }
 
-// Summary describes in a few lines what the tensors became.
+// Summary describes in a few lines how the tensors are stored.
 func (r *Report) Summary() []string {
 	var lines []string
 	for _, g := range r.groups() {

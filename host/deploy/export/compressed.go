@@ -14,14 +14,14 @@ import (
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
-// compressedFormat is a directory of Hugging Face with packed weights.
+// compressedFormat is a Hugging Face directory with packed weights.
 type compressedFormat struct{}
 
 // compressedPlan adds the packed weights to a hubPlan.
 type compressedPlan struct {
 	*hubPlan
-	schemes map[string]scheme           // by the name of the tensor
-	inputs  map[string]activationScheme // of the inputs of layers, by parameter
+	schemes map[string]scheme           // by tensor name
+	inputs  map[string]activationScheme // by the parameter that multiplies the activation
 	globals map[string]nvfp4Scales      // by parameter
 }
 
@@ -84,7 +84,7 @@ func (p *compressedPlan) choose(parts []part, o Options) error {
 		switch {
 		case !w.quantized || reason != nil:
 			if err := p.stayFloat(&t, w, reason, o); err != nil {
-				refused.add(part.name, false, err) // --dtype is for these, too
+				refused.add(part.name, false, err) // the hint about --dtype applies to these, too
 			} else if w.quantized {
 				floats.add(part.name, true, reason)
 			}
@@ -130,7 +130,7 @@ func (p *compressedPlan) choose(parts []part, o Options) error {
 		}
 	}
 	if len(p.schemes) == 0 {
-		return nil // which the caller refuses
+		return nil // the caller returns an error
 	}
 	return floats.err(o.Floats,
 		"--allow-floats stores them so, and packs the others; --to hf stores all as floats")
@@ -206,8 +206,8 @@ type layerScheme struct {
 	input  activationScheme
 }
 
-// quantizationConfig is the entry of that name of config.json. With one scheme it is that
-// of all linear layers but those that are listed; with several each lists its own.
+// quantizationConfig returns the value of that key of config.json. If there is one scheme, it
+// applies to all linear layers except listed ones; if there are several, each lists its layers.
 func (p *compressedPlan) quantizationConfig() map[string]any {
 	modules := map[layerScheme][]string{}
 	ignore := []string{"lm_head"}

@@ -1,16 +1,14 @@
-// Package export writes trained models in the formats of other programs: Hugging Face
-// directories, also in the compressed-tensors layout for vLLM and transformers, and GGUF
-// for llama.cpp.
+// Package export writes trained models in the formats of other programs: Hugging Face directories,
+// plain or in the compressed-tensors layout for vLLM and transformers, and GGUF for llama.cpp.
 //
-// For a quantized weight x, the Q(x) that training used is exported, bit for bit, except
-// that −0 counts as 0, since integers have no −0. A weight is taken as the codes and
-// scales that its quantizer's program returns ([Grid]), and stored in that form if the
-// format can. What was written is read back by separate code (readback.go) and
-// compared. A weight that a format cannot hold exactly is refused with the reason, unless
-// [Options.Inexact] is set; then the report says how large the difference is.
+// For a quantized weight x, the export contains the Q(x) of training, bit for bit, except that −0
+// counts as 0, because integers have no −0. A weight is represented by the codes and scales that
+// its quantizer's program returns ([Grid]), and stored in that form if the format supports it. The
+// export is read back by separate code (readback.go) and compared. It is an error if a format
+// cannot represent a weight exactly, unless [Options.Inexact] is set; then the report contains the
+// difference.
 //
-// Each format is a [Format], implemented in a file of its own. An export is complete or
-// absent.
+// Each format is a [Format], implemented in its own file. An export is complete or absent.
 package export
 
 import (
@@ -27,13 +25,13 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// Names of the files that every export has beside those of its format.
+// Names of the files that every export has besides those of its format.
 const (
 	reportFile = "export.json"
 	cardFile   = "README.md"
 )
 
-// Report says what was exported.
+// Report describes an export.
 type Report struct {
 	Format string `json:"format"`
 	Path   string `json:"path"`
@@ -41,14 +39,14 @@ type Report struct {
 	// Exact says that every quantized weight was read back as Q(x), bit for bit.
 	Exact   bool     `json:"exact"`
 	Tensors []Stored `json:"tensors"`
-	// Notes list other differences from training.
+	// Notes list further differences from training.
 	Notes []string `json:"notes,omitempty"`
-	// Warnings say what programs that load the export will not know.
+	// Warnings list settings that programs loading the export will not know.
 	Warnings []string `json:"warnings,omitempty"`
 }
 
-// Write exports a model to a directory that does not exist yet. The directory is complete
-// or absent: see package atomicfile.
+// Write exports a model to a directory that must not exist yet. The directory is complete or
+// absent: see package atomicfile.
 func Write(ctx context.Context, format string, to vfs.Path, m *Model, o Options) (*Report, error) {
 	f, ok := formats[format]
 	if !ok {
@@ -93,8 +91,8 @@ func Write(ctx context.Context, format string, to vfs.Path, m *Model, o Options)
 	return report, nil
 }
 
-// compare reads everything back and notes how it differs from what was to be exported. Quantized
-// weights are equal, unless a difference is allowed.
+// compare reads everything back and records the differences from the model. Quantized weights must
+// be equal, unless inexact is set.
 func (r *Report) compare(ctx context.Context, plan Plan, source *source, dir vfs.Path, inexact bool) error {
 	left := map[string]int{}
 	for i, t := range r.Tensors {
@@ -107,7 +105,7 @@ func (r *Report) compare(ctx context.Context, plan Plan, source *source, dir vfs
 		}
 		i, ok := left[name]
 		if !ok {
-			return nil // such as the factors of rotary positions, which are no parameter
+			return nil // such as the factors of rotary positions, which are not a parameter
 		}
 		delete(left, name)
 		t := &r.Tensors[i]
@@ -149,41 +147,40 @@ func (r *Report) compare(ctx context.Context, plan Plan, source *source, dir vfs
 // Format is a format of exports. To add one, implement this interface in a new file, and
 // add it to the list of formats.
 type Format interface {
-	// Plan says what each tensor becomes, or why a weight cannot be stored. It reads all
-	// weights and writes nothing.
+	// Plan determines how each tensor is stored, or returns why a weight cannot be stored. It reads
+	// all weights and writes nothing.
 	Plan(m *Model, o Options) (Plan, error)
 }
 
-// Plan is an export that has been found to be possible.
+// Plan is an export that is known to be possible.
 type Plan interface {
-	// Tensors lists what is written, in any order.
+	// Tensors lists the tensors to be written, in any order.
 	Tensors() []Stored
-	// Notes lists what there is to say that is not about a tensor, each in a sentence.
+	// Notes returns remarks that are not about a single tensor, as sentences.
 	Notes() []string
 	// Write writes the files into a directory.
 	Write(ctx context.Context, dir vfs.Path) error
-	// Read calls each with the numbers that the written files stand for, under the names
-	// that Tensors gives. It shares no code with Write.
+	// Read calls each with the numbers that the written files represent, under the names in
+	// Tensors. It shares no code with Write.
 	Read(dir vfs.Path, each func(name string, values []float32) error) error
 }
 
-// Options say how to export.
+// Options are the options of [Write].
 type Options struct {
-	// Type is the type in which quantized weights are stored; "" means the smallest that
-	// is exact.
+	// Type is the type in which quantized weights are stored; "" means the smallest exact one.
 	Type string
-	// Float is the type of all other tensors: f32, bf16 or f16. In the format hf it is
-	// the type of quantized weights, too.
+	// Float is the type of all other tensors: f32, bf16 or f16. In the format hf it is also the
+	// type of quantized weights.
 	Float string
-	// Latent exports the weights that the optimizer keeps, without the quantizer.
+	// Latent exports the unquantized weights that the optimizer updates.
 	Latent bool
-	// Inexact allows a quantized weight to become something other than Q(x), and a
-	// tokenizer to be stored that will give other ids for some texts.
+	// Inexact allows quantized weights to differ from Q(x), and a tokenizer that gives other ids
+	// for some texts.
 	Inexact bool
-	// Floats allows quantized weights to be stored as floats that the format cannot pack.
+	// Floats allows quantized weights that the format cannot pack to be stored as floats.
 	Floats bool
-	// Activations makes programs that load the export quantize the inputs of layers as
-	// training did. Only compressed-tensors can express that.
+	// Activations makes programs that load the export quantize the inputs of layers as in training.
+	// Only compressed-tensors supports this.
 	Activations bool
 	// ShardSize is the largest size, in bytes, of a file of tensors; 0 means 5 GB.
 	ShardSize int64
@@ -196,12 +193,12 @@ type Stored struct {
 	Type  string `json:"type"`
 	Shape []int  `json:"shape"`
 	Bytes int64  `json:"bytes"`
-	// Quantized says that it holds Q(x).
+	// Quantized says whether it holds Q(x).
 	Quantized bool `json:"quantized"`
-	// Note says why it is not packed although it is quantized.
+	// Note says why a quantized tensor is not packed.
 	Note string `json:"note,omitempty"`
-	// Difference is the largest difference between a number that was read back and that
-	// of the model; 0 means that all are equal.
+	// Difference is the largest difference between a number read back and the number in the model;
+	// 0 means that all are equal.
 	Difference float64 `json:"difference"`
 
 	part part
@@ -216,11 +213,11 @@ var formats = map[string]Format{
 // Formats lists the names of the formats.
 func Formats() []string { return slices.Sorted(maps.Keys(formats)) }
 
-// refusals are the reasons for which tensors cannot be stored, each with the tensors.
+// refusals collects the reasons why tensors cannot be stored, and for each the tensors.
 type refusals struct {
 	reasons []string
 	tensors map[string][]string
-	// quantized and plain report whether there are quantized weights among them, and others.
+	// quantized and plain report whether quantized and other weights are among them.
 	quantized, plain bool
 }
 
@@ -236,7 +233,8 @@ func (r *refusals) add(tensor string, quantized bool, err error) {
 	r.quantized, r.plain = r.quantized || quantized, r.plain || !quantized
 }
 
-// list has a line for each of the tensors, up to a few, and the reasons.
+// list returns for each reason a line with the first tensor and the number of further ones, and the
+// reason.
 func (r *refusals) list() string {
 	var text strings.Builder
 	for _, reason := range r.reasons {
@@ -250,8 +248,8 @@ func (r *refusals) list() string {
 	return text.String()
 }
 
-// err is one error about all of them, with what works for quantized weights, and for others; nil
-// where there are none.
+// err returns one error for all tensors, with hints for quantized and for other weights; nil if
+// there are none.
 func (r *refusals) err(quantized string) error {
 	if len(r.reasons) == 0 {
 		return nil

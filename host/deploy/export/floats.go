@@ -9,7 +9,7 @@ import (
 	"slices"
 )
 
-// The types of plain floats, as Options name them.
+// Names of the plain float types in Options.
 const (
 	floatF32  = "f32"
 	floatBF16 = "bf16"
@@ -28,7 +28,7 @@ func checkFloat(typ string) (string, error) {
 	return typ, nil
 }
 
-// holds reports whether all values are numbers of the type.
+// holds reports whether the type represents all values exactly.
 func holds(typ string, values []float32) bool {
 	for _, v := range values {
 		ok := true
@@ -45,7 +45,7 @@ func holds(typ string, values []float32) bool {
 	return true
 }
 
-// writeFloats writes values in the type, each rounded to the nearest.
+// writeFloats writes values in the type, each rounded to nearest.
 func writeFloats(w io.Writer, typ string, values []float32) error {
 	var data []byte
 	for part := range slices.Chunk(values, 1<<14) {
@@ -67,10 +67,10 @@ func writeFloats(w io.Writer, typ string, values []float32) error {
 	return nil
 }
 
-// checkFits refuses values that become infinite in the type.
+// checkFits returns an error for values that would become infinite in the type.
 func checkFits(typ string, values []float32) error {
 	if typ != floatF16 {
-		return nil // bfloat16 has the range of float32, but for the last half step
+		return nil // bfloat16 has the range of float32, except for the last half step
 	}
 	for _, v := range values {
 		if math.Abs(float64(v)) >= 65520 {

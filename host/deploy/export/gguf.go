@@ -34,7 +34,7 @@ type ggufPlan struct {
 type ggufTensor struct {
 	Stored
 	typ    gguf.Type
-	values []float32 // of a tensor that is no parameter
+	values []float32 // of a tensor that is not a parameter
 }
 
 // Plan implements Format.
@@ -90,7 +90,7 @@ func (p *ggufPlan) add(t ggufTensor) {
 	p.tensors = append(p.tensors, t)
 }
 
-// choose finds the type of each tensor. Norms are always float32, as llama.cpp wants them.
+// choose determines the type of each tensor. Norms are always float32, as llama.cpp requires.
 func (p *ggufPlan) choose(parts []part, o Options, float gguf.Type) error {
 	var refused refusals
 	var floats leaving
@@ -131,7 +131,7 @@ func (p *ggufPlan) choose(parts []part, o Options, float gguf.Type) error {
 		if w.grid.Numbers.Format == spec.FormatE2M1 {
 			return []gguf.Type{gguf.MXFP4, gguf.Q8_0}
 		}
-		list := []gguf.Type{gguf.Q4_0, gguf.Q4_1, gguf.Q8_0} // the smallest first
+		list := []gguf.Type{gguf.Q4_0, gguf.Q4_1, gguf.Q8_0} // smallest first
 		return slices.DeleteFunc(list, func(typ gguf.Type) bool {
 			return typ != gguf.Q8_0 && ggufCodes(w.grid, typ) != nil
 		})
@@ -168,13 +168,13 @@ func (p *ggufPlan) choose(parts []part, o Options, float gguf.Type) error {
 	return nil
 }
 
-// ggufCodes says why a type does not have all codes of a grid of integers; nil if it has them.
+// ggufCodes returns why a type lacks some codes of a grid of integers; nil if it has all.
 func ggufCodes(g *Grid, typ gguf.Type) error {
 	low, high := math.MinInt8, math.MaxInt8
 	switch typ {
 	case gguf.Q4_0:
 		low, high = -8, 7
-	case gguf.Q4_1: // whose levels are half-integers
+	case gguf.Q4_1: // its levels are half-integers
 		if low, high = -15, 15; g.Numbers.Step != 2 || g.Numbers.Min%2 == 0 {
 			return errors.New("its codes are not all odd: Q4_1 is for grids of half-integers")
 		}
@@ -186,7 +186,7 @@ func ggufCodes(g *Grid, typ gguf.Type) error {
 	return nil
 }
 
-// floatName is the type as Options name it; "" if it is none of plain floats.
+// floatName returns the name of the type in Options; "" if it is not a plain float.
 func floatName(typ gguf.Type) string {
 	return map[gguf.Type]string{gguf.F32: floatF32, gguf.BF16: floatBF16, gguf.F16: floatF16}[typ]
 }
@@ -195,7 +195,7 @@ func (p *ggufPlan) quantizes() bool {
 	return slices.ContainsFunc(p.tensors, func(t ggufTensor) bool { return t.Quantized })
 }
 
-// mainType is the type of most bytes of quantized weights; of all matrices where none is
+// mainType returns the type of most bytes of quantized weights, or of matrices if none is
 // quantized.
 func (p *ggufPlan) mainType() gguf.Type {
 	quantized := p.quantizes()
@@ -294,7 +294,7 @@ func ggufBlocks(g *Grid, typ gguf.Type, inexact bool) ([]byte, error) {
 	return out, nil
 }
 
-// ggufGrid is a grid with the codes and groups of a type. If it may be inexact, scales are
+// ggufGrid returns a grid with the codes and groups of a type. If inexact is set, scales are
 // rounded to half floats.
 func ggufGrid(g *Grid, typ gguf.Type, inexact bool) (*Grid, error) {
 	size, _ := typ.Block()
@@ -323,8 +323,8 @@ func ggufGrid(g *Grid, typ gguf.Type, inexact bool) (*Grid, error) {
 }
 
 // halfIntegers packs odd codes from −15 to 15, which are twice the levels of a grid of
-// half-integers, as Q4_1: step·(level + 7.5) − 7.5·step. A code of 0, of a group of zeros, becomes
-// one beside it.
+// half-integers, as Q4_1: step·(level + 7.5) − 7.5·step. A code of 0, in a group of zeros, is
+// replaced by an adjacent one, as the scale is 0.
 func halfIntegers(out []byte, codes []int32, scale float32, inexact bool) ([]byte, error) {
 	shifted := make([]int32, len(codes))
 	for i, c := range codes {

@@ -14,7 +14,7 @@ import (
 
 func names[V any](m map[string]V) string { return strings.Join(slices.Sorted(maps.Keys(m)), ", ") }
 
-// ggufTensors are the names of llama.cpp by those of Hugging Face, in a block without its number.
+// ggufTensors maps tensor names of Hugging Face, without the block's prefix, to those of llama.cpp.
 var ggufTensors = map[string]string{
 	"model.embed_tokens.weight": "token_embd.weight", "model.norm.weight": "output_norm.weight",
 	"lm_head.weight":                  "output.weight",
@@ -31,13 +31,13 @@ var ggufTensors = map[string]string{
 	"post_attention_layernorm.weight": "ffn_norm.weight",
 }
 
-// ggufOLMo2 are those of OLMo 2 that differ.
+// ggufOLMo2 holds the names of OLMo 2 that differ.
 var ggufOLMo2 = map[string]string{
 	"post_attention_layernorm.weight":   "post_attention_norm.weight",
 	"post_feedforward_layernorm.weight": "post_ffw_norm.weight",
 }
 
-// ggufFamily is the name by which llama.cpp knows a kind of models.
+// ggufFamily is llama.cpp's name for a kind of models.
 type ggufFamily string
 
 func ggufFamilyOf(s architecture.Settings) (ggufFamily, error) {
@@ -56,9 +56,9 @@ func ggufFamilyOf(s architecture.Settings) (ggufFamily, error) {
 	return "", fmt.Errorf("llama.cpp has no name for models of the kind %q", s.Kind)
 }
 
-// parts lists the tensors with the names and the order of rows of llama.cpp, which wants the
-// features that rotary positions turn in pairs where the family is llama. It wants the output head
-// of OLMo 2 even where it is tied, and then gets the embedding once more.
+// parts lists the tensors with llama.cpp's names and row order: in the family llama, the features
+// that rotary embeddings rotate together are adjacent. llama.cpp requires the output head of OLMo 2
+// even if it is tied; it is then a copy of the embedding.
 func (a ggufFamily) parts(m *Model, headSize int) ([]part, error) {
 	list, err := partsOf(m)
 	if err != nil {
@@ -94,8 +94,8 @@ func (a ggufFamily) parts(m *Model, headSize int) ([]part, error) {
 	return list, nil
 }
 
-// refuseScaledPositions refuses positions that are stretched as in Llama 3: llama.cpp reads the
-// tensor of their factors for the family llama alone.
+// refuseScaledPositions returns an error for rotary positions that are scaled as in Llama 3:
+// llama.cpp reads the tensor of scaling factors only for the family llama.
 func refuseScaledPositions(s architecture.Settings) error {
 	if s.RopeFactor <= 1 {
 		return nil
@@ -103,8 +103,8 @@ func refuseScaledPositions(s architecture.Settings) error {
 	return fmt.Errorf("llama.cpp stretches positions (rope_factor = %g) of models of the kind llama only: --to hf holds them", s.RopeFactor)
 }
 
-// ropeFactors are what llama.cpp divides the frequencies of rotary positions by, nil where
-// they stay as they are.
+// ropeFactors returns the divisors of the rotary frequencies for llama.cpp, nil if these are
+// unscaled.
 func ropeFactors(s architecture.Settings) []float32 {
 	if s.RopeFactor <= 1 {
 		return nil
@@ -120,13 +120,13 @@ func ropeFactors(s architecture.Settings) []float32 {
 	return factors
 }
 
-// ggufFileTypes are the numbers of general.file_type, which tells people what most
-// weights are.
+// ggufFileTypes are the values of general.file_type, which informs readers about the type of most
+// weights.
 var ggufFileTypes = map[gguf.Type]uint32{
 	gguf.F32: 0, gguf.F16: 1, gguf.BF16: 32, gguf.Q4_0: 2, gguf.Q4_1: 3, gguf.Q8_0: 7, gguf.MXFP4: 38,
 }
 
-// entries describe the model. Those about its tokenizer follow.
+// entries returns the metadata of the model, without those of its tokenizer.
 func (a ggufFamily) entries(m *Model, s architecture.Settings, main gguf.Type) ([]gguf.Entry, error) {
 	name := string(a)
 	fileType, ok := ggufFileTypes[main]

@@ -9,20 +9,20 @@ import (
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
-// Grid is a quantized matrix as codes and scales: each element of a row is the number
-// that its code stands for times the scale of its group, in float32.
+// Grid is a quantized matrix as codes and scales: each element is the number that its code
+// represents times the scale of its group, in float32.
 type Grid struct {
 	Rows, Columns int
 	// Group is the number of consecutive elements of a row that share a scale; it divides
 	// Columns.
 	Group int
-	// Numbers says which number a code stands for, and which codes the quantizer has.
+	// Numbers defines the number that a code represents, and the codes that the quantizer uses.
 	Numbers spec.Grid
 	Codes   []int32   // [Rows, Columns]
-	Scales  []float32 // [Rows, Columns/Group]; 0 where a group has zeros only
+	Scales  []float32 // [Rows, Columns/Group]; 0 for a group of zeros
 }
 
-// e2m1 are the numbers of E2M1 by their code; e2m1Doubled are twice these, integers.
+// e2m1 holds the numbers of E2M1 by code; e2m1Doubled is twice these, as integers.
 var e2m1, e2m1Doubled = func() (numbers [16]float32, doubled [16]int32) {
 	for code := range numbers {
 		numbers[code] = spec.Grid{Format: spec.FormatE2M1}.Number(int32(code))
@@ -31,9 +31,9 @@ var e2m1, e2m1Doubled = func() (numbers [16]float32, doubled [16]int32) {
 	return numbers, doubled
 }()
 
-// NewGrid makes a grid of what a quantizer's program returned for a matrix of the given shape. Only
-// a grid that gives Q(x) bit for bit is accepted. Without codes it finds them by the values and
-// scales. The codes and the scale of a group of zeros say nothing: they become 0.
+// NewGrid makes a grid from the output of a quantizer's program for a matrix of the given shape. It
+// returns an error unless the grid gives Q(x) bit for bit. If there are no codes, it derives them
+// from the values and scales. Codes and scale of a group of zeros are meaningless, and become 0.
 func NewGrid(q *Quantized, dims []int) (*Grid, error) {
 	switch {
 	case len(dims) != 2:
@@ -57,7 +57,7 @@ func NewGrid(q *Quantized, dims []int) (*Grid, error) {
 	g.Codes = make([]int32, len(q.Value))
 	for row := range g.Rows {
 		for from := 0; from < g.Columns; from += g.Group {
-			scale := q.Scale[len(g.Scales)%len(q.Scale)] // one for the tensor, or one for each group
+			scale := q.Scale[len(g.Scales)%len(q.Scale)] // one for the tensor, or one per group
 			start, end := row*g.Columns+from, row*g.Columns+min(from+g.Group, g.Columns)
 			if !slices.ContainsFunc(q.Value[start:end], func(v float32) bool { return v != 0 }) {
 				g.Scales = append(g.Scales, 0)
@@ -108,7 +108,7 @@ func (g *Grid) of(p part) *Grid {
 	return &out
 }
 
-// split is the grid with each group cut into groups of the given size.
+// split returns the grid with its groups divided into groups of the given size.
 func (g *Grid) split(size int) (*Grid, error) {
 	if rest := g.Columns % size; rest != 0 {
 		return nil, &shortGroupError{g.Columns, size, rest}
@@ -129,8 +129,8 @@ func (g *Grid) split(size int) (*Grid, error) {
 	return &out, nil
 }
 
-// integers is the grid with integers as codes: of E2M1 the doubled numbers, with half the
-// scale. Both give the same products as long as half the scale is exact.
+// integers returns the grid with integer codes: for E2M1 the doubled numbers, with half the scale.
+// The products are the same, provided that half the scale is exact.
 func (g *Grid) integers() (*Grid, error) {
 	if g.Numbers.Format == spec.FormatInteger {
 		return g, nil
@@ -151,7 +151,7 @@ func (g *Grid) integers() (*Grid, error) {
 	return &out, nil
 }
 
-// floats is the grid with the codes of E2M1: of integers, if E2M1 has all that the grid has.
+// floats returns the grid with codes of E2M1, provided that E2M1 has all its numbers.
 func (g *Grid) floats() (*Grid, error) {
 	if g.Numbers.Format == spec.FormatE2M1 {
 		return g, nil
@@ -183,18 +183,18 @@ func (g *Grid) floats() (*Grid, error) {
 	return &out, nil
 }
 
-// fits reports whether the codes of a grid of integers are from low to high, whatever codes occur.
+// fits reports whether all codes that an integer grid may have are from low to high.
 func (g *Grid) fits(low, high int) bool { return g.Numbers.Min >= low && g.Numbers.Max <= high }
 
-// RotatedError says that codes and scales belong to a rotated matrix. Such a weight can
-// be stored as the floats of Q(x), after rotating back.
+// RotatedError reports that codes and scales belong to a rotated matrix. Such a weight can be
+// stored as the floats of Q(x), rotated back.
 type RotatedError struct{ Block int }
 
 func (e *RotatedError) Error() string {
 	return fmt.Sprintf("its quantizer rotates blocks of %d, and programs that load the file would not rotate what is multiplied with it", e.Block)
 }
 
-// shortGroupError says that the last group of each row is shorter than the others.
+// shortGroupError reports that the last group of each row is shorter than the others.
 type shortGroupError struct{ columns, group, rest int }
 
 func (e *shortGroupError) Error() string {

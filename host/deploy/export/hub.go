@@ -18,17 +18,17 @@ import (
 
 type hubFormat struct{}
 
-// hubPlan is a directory of Hugging Face. It implements Plan, for compressed-tensors too.
+// hubPlan is the plan of a Hugging Face directory, also used for compressed-tensors.
 type hubPlan struct {
 	source *source
 	float  string
 	limit  int64
 	stored []Stored
-	// files gives the tensors of the files for each of stored.
+	// files returns the tensors that store a tensor of stored.
 	files func(t Stored) []safetensors.Tensor
-	// quantization is the entry quantization_config; nil: none.
+	// quantization is the value of quantization_config; nil: none.
 	quantization map[string]any
-	// fourBitFloats says that a weight is packed in these.
+	// fourBitFloats says that a weight is packed as four-bit floats.
 	fourBitFloats bool
 }
 
@@ -101,7 +101,7 @@ func (p *hubPlan) Write(ctx context.Context, dir vfs.Path) error {
 	for _, t := range p.stored {
 		tensors = append(tensors, p.files(t)...)
 	}
-	// Older versions of transformers refuse files without the entry.
+	// Older versions of transformers reject files without this metadata.
 	if err := safetensors.WriteShards(ctx, dir, tensors, map[string]string{"format": "pt"}, p.limit); err != nil {
 		return err
 	}
@@ -110,7 +110,7 @@ func (p *hubPlan) Write(ctx context.Context, dir vfs.Path) error {
 		return err
 	}
 	dtype := floatTypesOfFiles[p.float]
-	if p.fourBitFloats { // compressed-tensors makes bfloat16 of them, whatever the rest is: all is of one type then
+	if p.fourBitFloats { // compressed-tensors decodes these to bfloat16, so all tensors get that type
 		dtype = safetensors.BF16
 	}
 	if d.Config, err = huggingface.Stored(d.Config, dtype, p.quantization); err != nil {

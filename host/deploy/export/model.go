@@ -9,27 +9,27 @@ import (
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
-// Model is a trained model as package export needs it.
+// Model is a trained model in the form that package export needs.
 type Model struct {
 	Settings architecture.Settings
 	Params   []architecture.Param
-	// Latent returns the elements of a parameter as the optimizer keeps them.
+	// Latent returns the elements of a parameter before quantization.
 	Latent func(param string) ([]float32, error)
-	// Quantized returns what the quantizer makes of a parameter; nil if the parameter is
-	// not quantized.
+	// Quantized returns the output of a parameter's quantizer; nil if the parameter is not
+	// quantized.
 	Quantized func(param string) (*Quantized, error)
-	// Activations lists the inputs of layers that are quantized.
+	// Activations lists the quantized inputs of layers.
 	Activations func() ([]Activation, error)
-	// Warnings say what else the model does that no format stores, Notes how its weights differ
-	// from those that were trained.
+	// Warnings describe properties of the model that no format stores, Notes differences between
+	// its weights and the trained ones.
 	Warnings, Notes []string
 
 	Tokenizer Tokenizer
-	// Description is that of the checkpoint that the model was made from, with what training has
-	// changed; without a config.json it is made anew.
+	// Description is the description of the checkpoint from which the model was initialized, with
+	// the changes by training; if it has no config.json, one is generated.
 	Description huggingface.Description
 	Positions   int // largest number of tokens in a sequence; 0: the context of Settings
-	Window      int // number of tokens that attention looks back; 0: all
+	Window      int // number of tokens in the window of attention; 0: all
 	Card        Card
 }
 
@@ -51,22 +51,22 @@ func (m *Model) describe() (huggingface.Description, error) {
 // Quantized is a weight x as returned by its quantizer's program.
 type Quantized struct {
 	Value      []float32 // Q(x)
-	Codes      []int32   // nil if they are not known
+	Codes      []int32   // nil if unknown
 	Scale      []float32 // nil if there is none
 	ScaleShape []int
-	Rotation   int // block size of the rotation that codes and scale belong to; 0: none
-	// Grid is what the quantizer declares that codes and scale stand for; the zero Grid: nothing.
+	Rotation   int // block size of the rotation for codes and scale; 0: none
+	// Grid is the quantizer's declaration of its codes and scales; zero if there is none.
 	Grid spec.Grid
-	// Settings tells weights that other quantizers, or other settings, have made apart: all with
-	// the same are stored in the same type.
+	// Settings identifies the quantizer and its settings: weights with equal Settings are stored in
+	// the same type.
 	Settings string
 }
 
-// part is a tensor of the foreign layout: some rows of a parameter, in some order.
+// part is a tensor of the target layout: some rows of a parameter, in some order.
 type part struct {
-	name  string // in the foreign layout
+	name  string // name in the target layout
 	param architecture.Param
-	rows  []int // of the parameter
+	rows  []int // row indices of the parameter
 }
 
 func (p part) shape() []int {
@@ -75,7 +75,7 @@ func (p part) shape() []int {
 	return shape
 }
 
-// partsOf lists the tensors of a model as Hugging Face names and orders them.
+// partsOf lists the tensors of a model with the names and row order of Hugging Face.
 func partsOf(m *Model) (list []part, err error) {
 	places, err := huggingface.Layout(m.Settings)
 	for _, place := range places {
@@ -84,10 +84,10 @@ func partsOf(m *Model) (list []part, err error) {
 	return list, err
 }
 
-// columns is the length of a row, 1 for a vector.
+// columns returns the length of a row, 1 for a vector.
 func (p part) columns() int { return p.param.Size() / p.param.Dims[0] }
 
-// pick copies the rows of the part out of values that has all rows of the parameter.
+// pick copies the rows of the part from values, which has all rows of the parameter.
 func pick[T any](p part, values []T, columns int) []T {
 	out := make([]T, 0, len(p.rows)*columns)
 	for _, r := range p.rows {
@@ -96,11 +96,11 @@ func pick[T any](p part, values []T, columns int) []T {
 	return out
 }
 
-// source gives the weights of a model. It remembers the last few, since the parts of one
-// weight follow each other.
+// source reads the weights of a model. It caches the last few, because the parts of one weight are
+// adjacent.
 type source struct {
 	*Model
-	latent bool // quantized weights are taken as the optimizer keeps them
+	latent bool // read quantized weights without quantization
 	cached []weight
 }
 
@@ -109,7 +109,7 @@ type weight struct {
 	values    []float32
 	quantized bool
 	settings  string // see Quantized
-	grid      *Grid  // nil where there is none
+	grid      *Grid  // nil if there is none
 	noGrid    error  // why there is none
 }
 

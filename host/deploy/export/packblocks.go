@@ -8,8 +8,8 @@ import (
 
 const blockSize = 32
 
-// packQ8_0 appends a block of 32 codes −128…127 and their scale: the scale as a half float,
-// then a byte for each code.
+// packQ8_0 appends a block of 32 codes −128…127 and their scale: the scale as a half float, then
+// one byte per code.
 func packQ8_0(dst []byte, codes []int32, scale float32) ([]byte, error) {
 	if len(codes) != blockSize {
 		return nil, errLength(codes)
@@ -37,8 +37,8 @@ func packQ4_0(dst []byte, codes []int32, scale float32) ([]byte, error) {
 	return nibbles(dst, codes, 8)
 }
 
-// packQ4_1 appends a block of 32 codes 0…15 that stand for code·scale + minimum: both as half
-// floats, then the codes.
+// packQ4_1 appends a block of 32 codes 0…15 with the values code·scale + minimum: scale and minimum
+// as half floats, then the codes.
 func packQ4_1(dst []byte, codes []int32, scale, minimum float32) ([]byte, error) {
 	dst, err := withHalf(dst, scale)
 	if err != nil {
@@ -50,8 +50,8 @@ func packQ4_1(dst []byte, codes []int32, scale, minimum float32) ([]byte, error)
 	return nibbles(dst, codes, 0)
 }
 
-// packMXFP4 appends a block of 32 codes of E2M1 and a scale that is a power of two: its
-// exponent plus 127, then the codes.
+// packMXFP4 appends a block of 32 codes of E2M1 and a scale that is a power of two: its exponent
+// plus 127, then the codes.
 func packMXFP4(dst []byte, codes []int32, scale float32) ([]byte, error) {
 	exponent, ok := codeE8M0(scale)
 	if !ok {
@@ -68,8 +68,8 @@ func withHalf(dst []byte, v float32) ([]byte, error) {
 	return binary.LittleEndian.AppendUint16(dst, bits), nil
 }
 
-// nibbles appends 32 codes plus an offset, 0…15: byte j has element j in its low four bits
-// and element j+16 in its high ones.
+// nibbles appends 32 codes plus an offset, 0…15: byte j has element j in its low four bits and
+// element j+16 in its high four bits.
 func nibbles(dst []byte, codes []int32, offset int32) ([]byte, error) {
 	if len(codes) != blockSize {
 		return nil, errLength(codes)

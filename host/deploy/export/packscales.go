@@ -28,7 +28,7 @@ func codeE8M0(v float32) (code byte, ok bool) {
 	return byte(exponent - 1 + 127), true
 }
 
-// valuesE4M3 lists the numbers of E4M3 from 0 to 448, each at the index that is its code.
+// valuesE4M3 lists the numbers of E4M3 from 0 to 448, indexed by code.
 func valuesE4M3() []float32 {
 	list := make([]float32, 127)
 	for code := range list {

@@ -2,10 +2,10 @@ package export
 
 import "fmt"
 
-// packWords packs rows of signed integers of 4 or 8 bits as compressed-tensors does: element
-// i of a row, plus 2^(bits−1), takes bits bits·i … bits·i+bits−1 of the row, counted from
-// the least significant bit of its first word. Each row begins with a new word; its last
-// word is filled up with zeros.
+// packWords packs rows of signed integers of 4 or 8 bits as compressed-tensors does: element i of a
+// row, plus 2^(bits−1), occupies the bits bits·i … bits·i+bits−1 of the row, counted from the least
+// significant bit of its first word. Each row begins with a new word; its last word is padded with
+// zeros.
 func packWords(codes []int32, columns, bits int) ([]int32, error) {
 	if bits != 4 && bits != 8 {
 		return nil, fmt.Errorf("integers of %d bits: readers agree on 4 and 8 only", bits)
@@ -31,7 +31,7 @@ func packWords(codes []int32, columns, bits int) ([]int32, error) {
 	return out, nil
 }
 
-// packE2M1 packs codes 0…15 in pairs: the first of each pair goes into the low four bits.
+// packE2M1 packs codes 0…15 in pairs: the first of each pair in the low four bits.
 func packE2M1(codes []int32) ([]byte, error) {
 	if len(codes)%2 != 0 {
 		return nil, fmt.Errorf("%d codes are no pairs", len(codes))

@@ -15,10 +15,10 @@ import (
 )
 
 // The reading functions of this file are written from the descriptions of the formats and share no
-// code with what writes them, so that comparing what they return with what was to be stored proves
-// something.
+// code with the writing functions, so that comparing their results with the original is a
+// meaningful check.
 
-// storedQuantization is the part of quantization_config that says how weights are stored.
+// storedQuantization is the part of quantization_config that describes the storage of weights.
 type storedQuantization struct {
 	Groups map[string]struct {
 		Format  string   `json:"format"`
@@ -32,8 +32,8 @@ type storedQuantization struct {
 	} `json:"config_groups"`
 }
 
-// readDirectory reads all weights of a Hugging Face directory, plain or in one of the layouts
-// of compressed-tensors, under the names that they have without quantization.
+// readDirectory reads all weights of a Hugging Face directory, plain or in one of the layouts of
+// compressed-tensors, under their names without quantization.
 func readDirectory(dir vfs.Path, each func(name string, values []float32) error) (err error) {
 	text, err := dir.Join("config.json").ReadFile()
 	if err != nil {
@@ -106,7 +106,7 @@ func (c checkpoint) values(name string) ([]float32, error) {
 	}
 }
 
-// formatOf finds the group of a module: the one that lists it, else the one for all.
+// formatOf returns the format of the group that lists a module, or else of the group for all.
 func (c checkpoint) formatOf(module string) (format string, bits int) {
 	if c.quantization == nil {
 		return "", 0
@@ -147,7 +147,7 @@ func floats(t safetensors.Tensor) ([]float32, error) {
 	return out, nil
 }
 
-// integers reads codes plus 2^(bits−1) in words: value = code·scale.
+// integers reads codes plus 2^(bits−1) from words: value = code·scale.
 func (c checkpoint) integers(name string, words safetensors.Tensor, bits int) ([]float32, error) {
 	if bits != 4 && bits != 8 {
 		return nil, fmt.Errorf("integers of %d bits", bits)
@@ -182,7 +182,7 @@ func (c checkpoint) integers(name string, words safetensors.Tensor, bits int) ([
 	return out, nil
 }
 
-// shapeOf is the shape that weight_shape gives, which must go with the packed tensor.
+// shapeOf returns the shape in weight_shape, which must match the packed tensor.
 func (c checkpoint) shapeOf(name string, words safetensors.Tensor) (rows, columns int, err error) {
 	t, err := c.files.Tensor(name + shapeSuffix)
 	if err != nil {
@@ -198,7 +198,7 @@ func (c checkpoint) shapeOf(name string, words safetensors.Tensor) (rows, column
 	return int(list[0]), int(list[1]), nil
 }
 
-// scalesOf are the scales of rows or groups, and how many a row has.
+// scalesOf returns the scales of rows or groups, and their number per row.
 func (c checkpoint) scalesOf(name string, rows, columns int) (scales []float32, perRow int, err error) {
 	t, err := c.files.Tensor(name + scaleSuffix)
 	if err != nil {
@@ -221,7 +221,7 @@ func level(code byte) float32 {
 	return levels[code]
 }
 
-// fourBit reads pairs of E2M1 codes, neighbours in a byte, times the scales of blocks.
+// fourBit reads E2M1 codes, two per byte, low bits first, and multiplies by the scales of blocks.
 func (c checkpoint) fourBit(t safetensors.Tensor, block int, scaleOf func(i int) float32) ([]float32, error) {
 	data, err := t.Bytes()
 	if err != nil {
@@ -238,7 +238,7 @@ func (c checkpoint) fourBit(t safetensors.Tensor, block int, scaleOf func(i int)
 	return out, nil
 }
 
-// blockScales are the bytes of the scales of blocks.
+// blockScales returns the bytes of the scales of blocks.
 func (c checkpoint) blockScales(name string, t safetensors.Tensor, block int, dtype safetensors.DType) ([]byte, error) {
 	s, err := c.files.Tensor(name + scaleSuffix)
 	if err != nil {
@@ -269,8 +269,8 @@ func (c checkpoint) nvfp4(name string, t safetensors.Tensor) ([]float32, error) 
 	return c.fourBit(t, 16, func(i int) float32 { return eightBit(blocks[i]) / values[0] })
 }
 
-// eightBit is the number of an E4M3 code: sign, four bits of exponent, three of mantissa;
-// there are no infinities, and 7f is NaN.
+// eightBit returns the number of an E4M3 code: sign, four bits of exponent, three of mantissa, no
+// infinities; 7f is NaN.
 func eightBit(code byte) float32 {
 	exponent, mantissa := int(code>>3&15), float64(code&7)
 	v := math.Ldexp(1+mantissa/8, exponent-7)

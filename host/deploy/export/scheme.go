@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// The types in which compressed-tensors stores weights, as Options.Type names them.
+// Names in Options.Type of the types in which compressed-tensors stores weights.
 const (
 	typeInt4  = "int4"
 	typeInt8  = "int8"
@@ -16,10 +16,10 @@ const (
 
 type scheme struct {
 	typ   string
-	group int // elements that share a scale; 0: a row
+	group int // elements that share a scale; 0: all of a row
 }
 
-// Blocks of the four-bit floats.
+// Block sizes of the four-bit floats.
 const (
 	mxfp4Block = 32
 	nvfp4Block = 16
@@ -48,7 +48,7 @@ func (s scheme) format() string {
 	return "pack-quantized"
 }
 
-// weights is the entry "weights" of a group of the configuration.
+// weights returns the value of "weights" in a group of the configuration.
 func (s scheme) weights() map[string]any {
 	out := map[string]any{
 		"num_bits": s.bits(), "type": "int", "symmetric": true, "strategy": "channel", "group_size": nil, "dynamic": false,
@@ -93,7 +93,7 @@ func integerScheme(g *Grid, typ string) (scheme, error) {
 		return s, fmt.Errorf("its codes, from %d to %d, do not fit into %d bits",
 			integers.Numbers.Min, integers.Numbers.Max, s.bits())
 	}
-	if g.Group < g.Columns || g.Group == g.Numbers.Group { // also where a row has one group
+	if g.Group < g.Columns || g.Group == g.Numbers.Group { // also if a row is one group
 		s.group = g.Group
 	}
 	return s, nil
@@ -114,7 +114,7 @@ func mxfp4Exponents(g *Grid) ([]byte, error) {
 	return out, nil
 }
 
-// nvfp4Of are the scales of a whole weight on two levels.
+// nvfp4Of returns the two-level scales of a whole weight.
 func nvfp4Of(g *Grid) (nvfp4Scales, error) {
 	g, err := floatBlocks(g, nvfp4Block)
 	if err != nil {
@@ -127,7 +127,7 @@ func nvfp4Of(g *Grid) (nvfp4Scales, error) {
 	return s, err
 }
 
-// floatBlocks cuts the groups of a grid whose numbers E2M1 has into blocks.
+// floatBlocks splits the groups of a grid whose numbers E2M1 has into blocks.
 func floatBlocks(g *Grid, block int) (*Grid, error) {
 	g, err := g.floats()
 	if err != nil {
@@ -136,8 +136,8 @@ func floatBlocks(g *Grid, block int) (*Grid, error) {
 	return g.split(block)
 }
 
-// mxfp4Blocks cuts a grid into the blocks of MXFP4, whose scales cannot be 0: a block of zeros has
-// the least one.
+// mxfp4Blocks splits a grid into the blocks of MXFP4, whose scales cannot be 0: a block of zeros
+// gets the smallest scale.
 func mxfp4Blocks(g *Grid) (*Grid, error) {
 	g, err := floatBlocks(g, mxfp4Block)
 	if err != nil || !slices.Contains(g.Scales, 0) {
@@ -157,21 +157,21 @@ func mxfp4Blocks(g *Grid) (*Grid, error) {
 //
 //	E2M1(code) · float32(E4M3(block) / global)
 //
-// so that global is the reciprocal of what NVFP4 multiplies with elsewhere.
+// so global is the reciprocal of NVFP4's usual global scale.
 type nvfp4Scales struct {
 	global float32
-	blocks map[float32]byte // by the scale of a block
+	blocks map[float32]byte // E4M3 codes by the scale of a block
 	exact  bool             // every scale is float32(block/global)
 }
 
-// neighbours is how many numbers of float32 on either side of an estimate are tried: the
-// quotient that the estimate comes from was rounded once.
+// neighbours is the number of ulps on either side of an estimate that are tried: the quotient from
+// which the estimate is computed was rounded once.
 const neighbours = 2
 
-// findNVFP4 finds the two levels of scales in the scales of a whole tensor. The largest of
-// them is one of the 126 numbers of E4M3 over the global scale, which leaves few candidates
-// for that: the first of which gives all scales is taken. Where none does, the largest
-// scale becomes 448 and the others the nearest.
+// findNVFP4 finds the two levels of scales from the scales of a whole tensor. The largest scale is
+// one of the 126 positive numbers of E4M3 divided by the global scale, so there are few candidates
+// for the latter: the first one that reproduces all scales is chosen. If none does, the largest
+// scale becomes 448 and the others are rounded to nearest.
 func findNVFP4(scales []float32) (nvfp4Scales, bool) {
 	distinct := slices.Clone(scales)
 	slices.Sort(distinct)
@@ -200,10 +200,8 @@ func findNVFP4(scales []float32) (nvfp4Scales, bool) {
 	return s, s.global-s.global == 0
 }
 
-// nvfp4With gives each scale the nearest E4M3 number under a global scale, half way between two the
-// one with the even code, as a cast to E4M3 and the plugin nvfp4 do. When one of the first scales
-// is not met, the rest still get theirs, unless exactness is all that matters: the caller looks at
-// exact.
+// nvfp4With rounds each scale to the nearest E4M3 number for a global scale, ties to the even code,
+// as a cast to E4M3 and the plugin nvfp4 do. exact reports whether all scales are reproduced.
 func nvfp4With(scales []float32, global float32, values []float32) nvfp4Scales {
 	out := nvfp4Scales{global, make(map[float32]byte, len(scales)), true}
 	for _, s := range scales {

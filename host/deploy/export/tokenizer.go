@@ -13,20 +13,20 @@ import (
 )
 
 // Tokenizer is the tokenizer of a model, as files. The files are copied, except
-// generation_config.json, which exports write anew.
+// generation_config.json, which exports generate.
 type Tokenizer struct {
 	Files map[string][]byte
 	BOS   int32 // token that begins every document; −1: none
-	// AddBOS tells programs to put BOS before every text.
+	// AddBOS tells programs to prepend BOS to every text.
 	AddBOS bool
 	EOS    []int32 // tokens that end a text
-	Turn   int32   // the one of them that ends a turn of a conversation; −1: none
-	Pad    int32   // token for padding; −1: none
-	// Warnings say what programs that load the tokenizer will not know.
+	Turn   int32   // the one of EOS that ends a turn of a conversation; −1: none
+	Pad    int32   // padding token; −1: none
+	// Warnings list settings that programs loading the tokenizer will not know.
 	Warnings []string
 }
 
-// config reads the tokenizer's settings; what is not understood counts as absent.
+// config reads the tokenizer's settings; invalid ones are treated as absent.
 func (t Tokenizer) config() tokenizer.Config {
 	c, err := tokenizer.ParseConfig(t.Files[tokenizer.ConfigFile])
 	if err != nil {
@@ -35,7 +35,7 @@ func (t Tokenizer) config() tokenizer.Config {
 	return c
 }
 
-// templates are the chat templates by name. Those in files of their own replace those in the
+// templates returns the chat templates by name. Templates in separate files replace those in the
 // settings.
 func (t Tokenizer) templates() map[string]string {
 	list := map[string]string{}
@@ -48,7 +48,7 @@ func (t Tokenizer) templates() map[string]string {
 		}
 	}
 	if len(list) == 0 {
-		list, _ = t.config().Templates() // what is not understood counts as absent
+		list, _ = t.config().Templates() // invalid settings are treated as absent
 	}
 	return list
 }
@@ -60,11 +60,11 @@ func understood(text string, err error) string {
 	return text
 }
 
-// NewTokenizer makes the tokenizer of a run, which info describes, from its files. For
-// the built-in tokenizer bytes, which has no tokenizer.json, it makes one that gives the
-// same ids. A text ends at ends, and where the tokenizer_config.json, info or a
-// generation_config.json says; if there is none of these, at the token that begins the
-// next document. Negative ids stand for no token.
+// NewTokenizer makes the tokenizer of a run, which info describes, from its files. For the built-in
+// byte tokenizer, which has no tokenizer.json, it generates one that gives the same ids. A text
+// ends at the tokens in ends, and at those named in tokenizer_config.json, info or
+// generation_config.json; if there are none, at the token that begins the next document. Negative
+// ids mean no token.
 func NewTokenizer(files map[string][]byte, info tokenizer.Info, ends ...int32) (Tokenizer, error) {
 	t := Tokenizer{Files: maps.Clone(files), BOS: info.BOS, AddBOS: info.BOS >= 0,
 		Turn: tokenizer.NoToken, Pad: tokenizer.NoToken}
@@ -105,12 +105,12 @@ func NewTokenizer(files map[string][]byte, info tokenizer.Info, ends ...int32) (
 	return t, nil
 }
 
-// generationEnds are the ids that end a text by a generation_config.json: a number, or a list.
+// generationEnds returns the ids that end a text by generation_config.json: one, or a list.
 func (t Tokenizer) generationEnds() []int32 {
 	var file struct {
 		EOS json.RawMessage `json:"eos_token_id"`
 	}
-	var one *int32 // null: none
+	var one *int32 // nil for null
 	var list []int32
 	if json.Unmarshal(t.Files[tokenizer.GenerationFile], &file) != nil {
 		return nil

@@ -16,7 +16,7 @@ import (
 // Types of tokens in GGUF.
 const (
 	tokenNormal  int32 = 1
-	tokenUnknown int32 = 2 // for what no token holds
+	tokenUnknown int32 = 2 // for characters that no token has
 	tokenControl int32 = 3 // added, special
 	tokenUser    int32 = 4 // added, not special
 	tokenUnused  int32 = 5
@@ -49,7 +49,7 @@ type normalizer struct {
 	Parts []normalizer `json:"normalizers"` // of the type Sequence
 }
 
-// merge is "left right", or a list of both.
+// merge is "left right", or in JSON also a list of both.
 type merge string
 
 func (m *merge) UnmarshalJSON(text []byte) error {
@@ -61,8 +61,8 @@ func (m *merge) UnmarshalJSON(text []byte) error {
 	return plainjson.UnmarshalPart(text, (*string)(m))
 }
 
-// ggufTokens are the entries about the tokenizer of a model with vocab token ids. Where inexact
-// is allowed, notes say why llama.cpp would find other ids in some texts.
+// ggufTokens returns the tokenizer metadata of a model with vocab token ids. If inexact is set,
+// notes explain why llama.cpp would give other ids for some texts.
 func ggufTokens(t Tokenizer, vocab int, inexact bool) (entries []gguf.Entry, notes []string, err error) {
 	var f tokenizerFile
 	if err := plainjson.Unmarshal(t.Files[tokenizer.DefinitionFile], &f); err != nil {
@@ -109,9 +109,9 @@ func (n *normalizer) is(name string) bool {
 	return n != nil && (n.Type == name || n.Type == "Sequence" && len(n.Parts) == 1 && n.Parts[0].is(name))
 }
 
-// differences lists why llama.cpp finds other ids than a byte-level tokenizer in some texts. That
-// it does not compose characters is none of them: the tokenizers of Qwen do, and are used with it
-// all the same.
+// differences lists why llama.cpp gives other ids than a byte-level tokenizer for some texts. It
+// omits that llama.cpp does not compose characters (NFC), unlike the tokenizers of Qwen, which are
+// used with it nevertheless.
 func (f *tokenizerFile) differences(pre string) (list []string) {
 	if n := f.Normalizer; n != nil && !n.is("NFC") && !(n.Type == "Sequence" && len(n.Parts) == 0) {
 		list = append(list, fmt.Sprintf("it does not rewrite texts before it cuts them (the normalizer %s)", n.Type))
@@ -127,8 +127,8 @@ func (f *tokenizerFile) differences(pre string) (list []string) {
 	return list
 }
 
-// otherIDs is a note of the reasons why llama.cpp finds other ids in some texts, or an error where
-// these are not allowed.
+// otherIDs returns a note with the reasons why llama.cpp gives other ids for some texts, or an
+// error if that is not allowed.
 func otherIDs(reasons []string, inexact bool) (notes []string, err error) {
 	if len(reasons) == 0 {
 		return nil, nil
@@ -140,11 +140,11 @@ func otherIDs(reasons []string, inexact bool) (notes []string, err error) {
 	return []string{note}, nil
 }
 
-// endOfMessage is the token with which Llama 3.1 ends a message after which it calls a tool.
+// endOfMessage is Llama 3.1's token at the end of a message that calls a tool.
 const endOfMessage = "<|eom_id|>"
 
-// ggufMarks are the entries about tokens with a meaning of their own. GGUF has a key for each of
-// three tokens that end a text; notes name those that end it too.
+// ggufMarks returns the metadata about special tokens. GGUF has a key for each of three tokens that
+// end a text; notes name further ones.
 func ggufMarks(t Tokenizer) (entries []gguf.Entry, notes []string, err error) {
 	ids, err := t.ids()
 	if err != nil {
@@ -179,8 +179,8 @@ func ggufMarks(t Tokenizer) (entries []gguf.Entry, notes []string, err error) {
 	return append(entries, ggufTemplates(t.templates())...), notes, nil
 }
 
-// ggufTemplates are the entries about chat templates, with names in the letters and digits that
-// GGUF allows in keys.
+// ggufTemplates returns the metadata about chat templates, with names reduced to the letters and
+// digits that GGUF allows in keys.
 func ggufTemplates(list map[string]string) (entries []gguf.Entry) {
 	const key = "tokenizer.chat_template"
 	var further []string
@@ -206,7 +206,7 @@ func ggufTemplates(list map[string]string) (entries []gguf.Entry) {
 
 var otherThanWords = regexp.MustCompile(`[^A-Za-z0-9]`)
 
-// tokens lists the tokens and their types by their ids, which the model has.
+// tokens lists the tokens and their types by id, for all ids of the model.
 func (f *tokenizerFile) tokens(vocab int) (tokens []string, types []int32) {
 	tokens, types = make([]string, vocab), make([]int32, vocab)
 	for token, id := range f.Model.Vocab {
@@ -239,12 +239,12 @@ type preTokenizer struct {
 	IndividualDigits bool   `json:"individual_digits"`
 }
 
-// preLlama3 is the name of a way of cutting texts with which llama.cpp ignores merges for words
-// that are tokens.
+// preLlama3 is llama.cpp's name for a pre-tokenizer with which it ignores merges for words that are
+// tokens.
 const preLlama3 = "llama-bpe"
 
-// preName is the name under which llama.cpp knows the way the tokenizer cuts texts. One
-// that it does not know is refused: it would give other ids.
+// preName returns llama.cpp's name for the pre-tokenizer. An unknown pre-tokenizer is an error,
+// because another one would give other ids.
 func (f *tokenizerFile) preName() (string, error) {
 	if f.Model.Type != "BPE" && f.Model.Type != "" {
 		return "", fmt.Errorf("llama.cpp is given BPE tokenizers here, and this one is another: --to hf copies it as it is")
@@ -278,9 +278,9 @@ func (f *tokenizerFile) preName() (string, error) {
 
 var errPre = fmt.Errorf("llama.cpp has no name for the way this tokenizer cuts texts (pre_tokenizer): --to hf copies it as it is")
 
-// sentencePiece are the entries about a tokenizer as that of Llama 2, in llama.cpp's own form
-// for SentencePiece models. The keys and types are those that its converter writes; the scores
-// are the ranks of merges, since a tokenizer.json has no others.
+// sentencePiece returns the metadata of a tokenizer like Llama 2's, in llama.cpp's form for
+// SentencePiece models. Keys and types are as its converter writes them; the scores are the ranks
+// of merges, because tokenizer.json has no scores.
 func (f *tokenizerFile) sentencePiece(definition []byte, vocab int, inexact bool) (entries []gguf.Entry, notes []string, err error) {
 	t, err := tokenizer.ParseHuggingFace(definition)
 	if err != nil {

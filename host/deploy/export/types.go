@@ -5,18 +5,18 @@ import (
 	"fmt"
 )
 
-// chooseTypes finds types for quantized weights: for all that have the same settings and the same
-// grid the first of the types that holds every one of them, so that what a single weight happens
-// to hold, such as zeros, decides nothing. It returns the types by the names of the tensors; a
-// weight of a group that no type holds is refused.
+// chooseTypes chooses types for quantized weights: for all weights with the same settings and grid,
+// the first type that can represent each of them, so that the values of a single weight, such as
+// zeros, do not matter. It returns the types by tensor name; a weight that no type can represent is
+// added to refused.
 func chooseTypes[T any](s *source, parts []part, types func(weight) []T,
 	holds func(part, weight, T) error, refused *refusals) (map[string]T, error) {
 	type group struct {
 		types []T
-		at    int // the type that is tried
+		at    int // index of the type that is tried
 	}
 	groups, of := map[string]*group{}, make([]*group, len(parts))
-	fits := make([]int, len(parts)) // the type of its group that is known to hold a part
+	fits := make([]int, len(parts)) // the type of its group that is known to represent a part
 	for again := true; again; {
 		again = false
 		for i, p := range parts {
@@ -39,7 +39,7 @@ func chooseTypes[T any](s *source, parts []part, types func(weight) []T,
 			}
 			g := of[i]
 			for ; g.at < len(g.types) && holds(p, w, g.types[g.at]) != nil; g.at++ {
-				again = true // those that came before have another type now
+				again = true // earlier weights must be checked with the new type
 			}
 			fits[i] = g.at
 		}
@@ -68,13 +68,13 @@ func chooseTypes[T any](s *source, parts []part, types func(weight) []T,
 	return chosen, nil
 }
 
-// leaving are quantized weights that a format stores as floats, each with the reason.
+// leaving collects the quantized weights that a format stores as floats, with the reasons.
 type leaving struct {
 	refusals
 	quantized int // all quantized weights, packed or not
 }
 
-// err refuses an export in which they leave as floats, unless that is allowed.
+// err returns an error if there are such weights, unless that is allowed.
 func (l *leaving) err(allowed bool, how string) error {
 	if len(l.reasons) == 0 || allowed {
 		return nil

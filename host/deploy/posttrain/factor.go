@@ -11,13 +11,13 @@ import (
 	"github.com/cage-qat/cage/internal/linalg"
 )
 
-// inverseFactor replaces the symmetric matrix h, [n, n], by the upper triangular factor U with a
-// positive diagonal of its inverse, h⁻¹ = Uᵀ·U. It returns false if h is not positive definite; h
-// is overwritten then, too.
+// inverseFactor replaces the symmetric matrix h, [n, n], by the upper triangular Cholesky factor U,
+// with a positive diagonal, of its inverse, h⁻¹ = Uᵀ·U. It returns false if h is not positive
+// definite; h is also overwritten then.
 //
-// With the order of rows and columns reversed, the Cholesky factor of h is that of a product of an
-// upper with a lower triangle, h = R·Rᵀ. So h⁻¹ = (R⁻¹)ᵀ·R⁻¹ and U = R⁻¹: the inverse itself, which
-// loses digits, is never computed.
+// The Cholesky factor of h with rows and columns reversed gives a factorization into an upper and a
+// lower triangle, h = R·Rᵀ. So h⁻¹ = (R⁻¹)ᵀ·R⁻¹ and U = R⁻¹: the inverse itself, which would lose
+// digits, is never computed.
 func inverseFactor(h []float64, n int) bool {
 	for i, j := 0, len(h)-1; i < j; i, j = i+1, j-1 { // reverses rows and columns
 		h[i], h[j] = h[j], h[i]
@@ -26,7 +26,7 @@ func inverseFactor(h []float64, n int) bool {
 	if !t.cholesky() || !t.invert() {
 		return false
 	}
-	// The factor is now Uᵀ in reversed order: reflected at the other diagonal, it is U.
+	// The factor is now Uᵀ in reversed order: transposed about the anti-diagonal, it is U.
 	for i := range n {
 		for j := range n - 1 - i {
 			a, b := i*n+j, (n-1-j)*n+n-1-i
@@ -42,27 +42,27 @@ func inverseFactor(h []float64, n int) bool {
 	return true
 }
 
-// triangle is the upper half of a matrix, [n, n]. The lower half is left as it is.
+// triangle is the upper triangle of a matrix, [n, n]. The lower triangle is left unchanged.
 //
-// Its methods work on blocks, so that most of the work is in products; LAPACK takes the blocks of
-// the diagonal.
+// Its methods are blocked, so that most of the work is in matrix products; LAPACK handles the
+// diagonal blocks.
 type triangle struct {
 	data []float64
 	n    int
 }
 
 const (
-	diagonal = 192 // rows of a block of the diagonal
-	strip    = 512 // rows or columns that one processor takes
+	diagonal = 192 // rows of a diagonal block
+	strip    = 512 // rows or columns of a task for one processor
 )
 
-// part is a part of the matrix, rows from i0 to before i1 and columns from j0 to before j1, which
-// are no empty ranges.
+// part returns a view of the rows i0 ≤ i < i1 and columns j0 ≤ j < j1, which must not be empty
+// ranges.
 func (t triangle) part(i0, i1, j0, j1 int) linalg.Matrix {
 	return linalg.Matrix{Rows: i1 - i0, Cols: j1 - j0, RowStride: t.n, ColStride: 1, Data: t.data[i0*t.n+j0:]}
 }
 
-// inverse is that of a block of the diagonal, with zeros below.
+// inverse returns the inverse of a diagonal block, with zeros below the diagonal.
 func (t triangle) inverse(from, to int) (linalg.Matrix, bool) {
 	m := linalg.RowMajor(make([]float64, (to-from)*(to-from)), to-from, to-from)
 	for i := range m.Rows {
@@ -89,7 +89,7 @@ func (t triangle) cholesky() bool {
 		}
 		behind := t.part(from, to, to, t.n)
 		t.multiply(behind, inverse.T(), behind)
-		strips(to, t.n, func(low, high int) { // what is left of A, at and right of the diagonal
+		strips(to, t.n, func(low, high int) { // the trailing submatrix of A, from the diagonal on
 			linalg.MulAdd(t.part(low, high, low, t.n), -1, t.part(from, to, low, high).T(), t.part(from, to, low, t.n))
 		})
 	}
@@ -135,8 +135,8 @@ func (t triangle) multiply(into, a, b linalg.Matrix) {
 	})
 }
 
-// strips does work on parts of a range, on all processors. The parts are the same for any number of
-// these.
+// strips calls work on strips of a range, on all processors. The strips do not depend on the number
+// of processors.
 func strips(from, to int, work func(low, high int)) {
 	group := errgroup.Group{}
 	group.SetLimit(runtime.GOMAXPROCS(0))

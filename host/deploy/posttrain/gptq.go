@@ -1,10 +1,10 @@
 // Package posttrain quantizes trained weights, one matrix at a time: by rounding to the nearest
 // level of a grid (RTN), or by GPTQ (Frantar et al., "GPTQ: Accurate Post-Training Quantization for
 // Generative Pre-trained Transformers", 2023), in which the columns that are not yet rounded are
-// adjusted to make up for the error of those that are.
+// adjusted to compensate for the error of those that are.
 //
-// A grid is found in what a quantizer's program returns for a weight: a scale for each group of
-// elements, and the numbers that codes stand for. Nothing here knows which quantizer it was.
+// A grid is derived from the output of a quantizer's program for a weight: a scale for each group
+// of elements, and the numbers that codes represent. The package does not depend on the quantizer.
 // Models, devices and files are handled elsewhere: host/deploy/quantize provides the inputs of the
 // layers.
 package posttrain
@@ -21,32 +21,32 @@ import (
 )
 
 // Rescale computes new scales for a group of columns, one for each row, when the column loop enters
-// the group. w is the matrix at that moment: columns already rounded have their rounded values, the
-// others are corrected.
+// the group. w is the current matrix: columns already rounded have their rounded values, the rest
+// are corrected.
 type Rescale func(group int, w []float64) ([]float64, error)
 
-// lazyColumns are corrected at once by one product (section 3.3 of the paper, "lazy batch
-// updates").
+// lazyColumns is the number of columns whose corrections are applied by one product (section 3.3 of
+// the paper, "lazy batch updates").
 const lazyColumns = 128
 
 // Result is the result of rounding a matrix with GPTQ.
 type Result struct {
-	Codes []int32 // [rows, columns]; the scales are those of the grid
-	// Damping is what was finally added to the diagonal. 0 means that nothing made H positive
-	// definite, and that each element was rounded to the nearest level.
+	Codes []int32 // [rows, columns]; for the scales of the grid
+	// Damping is the fraction that was finally added to the diagonal. 0 means that H could not be
+	// made positive definite, and that each element was rounded to the nearest level.
 	Damping float64
-	Dead    int // number of columns whose inputs are all 0; they were rounded as zeros
+	Dead    int // number of columns whose inputs are all 0; they were rounded to 0
 }
 
-// Round rounds the matrix w, [rows, columns], to a grid by GPTQ, in such a way that the outputs of
-// its layer change little on the inputs that have the Hessian h. For each column j, with H⁻¹ =
-// Uᵀ·U, it computes
+// Round rounds the matrix w, [rows, columns], to a grid by GPTQ, which keeps the change of the
+// layer's outputs small for inputs with the Hessian h. For each column j, with H⁻¹ = Uᵀ·U, it
+// computes
 //
 //	q = round(w_j) ; e = (w_j − q)/U_jj ; w_t ← w_t − e·U_jt for t > j
 //
-// which is algorithm 1 of the paper, with the damping and the order of columns of s. It overwrites
-// w and h. A nil rescale keeps the scales of the grid; another changes them, and cannot be combined
-// with s.ActivationOrder, which enters all groups at once. It stops soon after ctx has ended.
+// which is algorithm 1 of the paper, with the damping and column order of s. It overwrites w and h.
+// A nil rescale keeps the scales of the grid; otherwise they are replaced, which is impossible with
+// s.ActivationOrder, as that enters all groups at once. It stops soon after ctx is done.
 func Round(
 	ctx context.Context, w []float64, h *Hessian, g *Grid, s Settings, rescale Rescale,
 ) (*Result, error) {
@@ -61,7 +61,7 @@ func Round(
 	}
 	q := &gptq{Settings: s, rescale: rescale, grid: g, w: w, h: h, result: &Result{Codes: make([]int32, len(w))}}
 	n := h.Size
-	for j := range n { // inputs that are all 0
+	for j := range n { // dead inputs, which are all 0
 		if h.Data[j*n+j] != 0 {
 			continue
 		}
@@ -89,7 +89,7 @@ func Round(
 		if err != nil {
 			return nil, err
 		}
-		// Rows do not depend on each other, and are shared among the processors.
+		// Rows are independent, and are divided among the processors.
 		var group sync.WaitGroup
 		part := (g.Rows + runtime.GOMAXPROCS(0) - 1) / runtime.GOMAXPROCS(0)
 		for low := 0; low < g.Rows; low += part {
@@ -105,14 +105,14 @@ type gptq struct {
 	Settings
 	rescale Rescale
 	grid    *Grid
-	w       []float64 // [rows, columns], in the order of the loop
+	w       []float64 // [rows, columns], in loop order
 	h       *Hessian
 	u       []float64
-	order   []int // the column of the matrix at each place of the loop
+	order   []int // the column of the matrix at each index of the loop
 	result  *Result
 }
 
-// sort brings the columns of both matrices into the order of the loop.
+// sort permutes the columns of both matrices into loop order.
 func (q *gptq) sort() {
 	n := q.h.Size
 	q.order = make([]int, n)
@@ -162,8 +162,8 @@ func (q *gptq) factor() bool {
 	return false
 }
 
-// enter prepares the loop for the next columns, and returns where they end: at most lazyColumns
-// farther, and before the next group whose scales are still to be found.
+// enter prepares the loop for the next columns, and returns their end: at most lazyColumns further,
+// and not beyond a group whose scales are still to be computed.
 func (q *gptq) enter(from int) (to int, err error) {
 	g := q.grid
 	to = min(from+lazyColumns, g.Columns)
@@ -182,7 +182,7 @@ func (q *gptq) enter(from int) (to int, err error) {
 	return min(to, from-from%g.Group+g.Group), nil
 }
 
-// rows rounds columns of some rows and corrects all columns behind them.
+// rows rounds columns of some rows and corrects all later columns.
 func (q *gptq) rows(low, high, from, to int) {
 	n := q.h.Size
 	errors := make([]float64, (high-low)*(to-from))

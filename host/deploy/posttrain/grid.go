@@ -7,8 +7,8 @@ import (
 	"github.com/cage-qat/cage/host/cage"
 )
 
-// Grid holds the possible values of a matrix: those of element (i, j) are the numbers of Levels
-// times the scale of its group.
+// Grid holds the possible values of the elements of a matrix: the numbers of Levels times the scale
+// of the element's group.
 type Grid struct {
 	cage.Levels
 	Rows, Columns int
@@ -21,9 +21,9 @@ func (g *Grid) Groups() int { return (g.Columns + g.Group - 1) / g.Group }
 
 func (g *Grid) scale(i, j int) float64 { return g.Scales[i*g.Groups()+j/g.Group] }
 
-// round returns the code of the level nearest to x and its value, for an element of row i and
-// column j. Ratios are in binary32, as those of quantizers are: so that an element half way between
-// two levels, as the largest one of a grid may be, goes where a quantizer puts it.
+// round returns the code and value of the level nearest to x, for the element in row i and column
+// j. The ratio is rounded to float32, as in quantizers, so that an element halfway between two
+// levels, such as possibly the largest one of a grid, is rounded like there.
 func (g *Grid) round(x float64, i, j int) (code int32, value float64) {
 	s := g.scale(i, j)
 	ratio := 0.0
@@ -43,18 +43,18 @@ func (g *Grid) Nearest(w []float64) (codes []int32, values []float64) {
 	return codes, values
 }
 
-// Answer is what the program of a quantizer returns for a matrix, in the domain in which it rounds.
+// Answer is the output of a quantizer's program for a matrix, in the domain in which it rounds.
 type Answer struct {
 	Value []float32
 	Codes []int32
-	Scale []float32 // scales of the tensor, of each row, or of each group of each row
+	Scale []float32 // scales of the tensor, of rows, or of groups of rows
 }
 
-// NewGrid finds the grid of a matrix in what a quantizer returned for it, given the numbers that
-// its codes stand for. The values must be the numbers times the scales, bit for bit.
+// NewGrid derives the grid of a matrix from a quantizer's answer for it, given the numbers that its
+// codes represent. The values must be the numbers times the scales, bit for bit.
 func NewGrid(a Answer, numbers map[int32]float32, rows, columns int) (*Grid, error) {
 	count := len(a.Scale)
-	if count == 1 && rows > 1 { // of the tensor
+	if count == 1 && rows > 1 { // one scale for the tensor
 		a.Scale, count = slices.Repeat(a.Scale, rows), rows
 	}
 	if count == 0 || count%rows != 0 || count/rows > columns {

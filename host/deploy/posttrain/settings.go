@@ -11,24 +11,22 @@ const (
 	GPTQ = "gptq" // see [Round]
 )
 
-// Where the scales of groups come from.
+// Sources of the scales of groups.
 const (
-	// AutoScales means CurrentScales if levels are equally far apart, a row has several groups, and
+	// AutoScales means CurrentScales if levels are equidistant, a row has several groups, and
 	// columns keep their order; otherwise OriginalScales.
 	AutoScales     = "auto"
 	OriginalScales = "original" // computed from the original weights
-	CurrentScales  = "current"  // computed from the weights as corrected when the group is entered
+	CurrentScales  = "current"  // computed from the corrected weights when the loop enters the group
 )
 
-// Settings say how weights are quantized.
+// Settings are the settings of the quantization of weights.
 type Settings struct {
 	Method string `json:"method"`
-	// Damping is the share of the mean of H's diagonal that is added to the diagonal; 0.01 is
-	// usual. If H is not positive definite with it, ten times as much is tried, repeatedly, up to
-	// 1.
+	// Damping is the fraction of the mean of H's diagonal that is added to the diagonal; 0.01 is
+	// usual. If H is then not positive definite, it is increased tenfold, repeatedly, up to 1.
 	Damping float64 `json:"damping,omitempty"`
-	// ActivationOrder rounds the columns with the largest inputs first, instead of from the first
-	// to the last.
+	// ActivationOrder rounds the columns with the largest inputs first, instead of in order.
 	ActivationOrder bool   `json:"activation_order,omitempty"`
 	Scales          string `json:"scales,omitempty"`
 	// OnePass computes the inputs of all layers of a block with its original weights, in one pass
@@ -36,14 +34,14 @@ type Settings struct {
 	OnePass bool `json:"one_pass,omitempty"`
 }
 
-// Quantization says how the weights of a model are quantized, and with which texts that is
-// calibrated.
+// Quantization holds the settings of the quantization of a model's weights, and of its
+// calibration texts.
 type Quantization struct {
 	Settings
 	// Data is a token file, a chat file or a text to calibrate with; empty means the training set
 	// of a run.
 	Data    string
-	Windows int   // number of sequences to calibrate with; 0 means none, which is enough for rounding to nearest
+	Windows int   // number of calibration sequences; 0 means none, which suffices for rounding to nearest
 	Seed    int64 // seed for choosing the sequences
 }
 
@@ -63,7 +61,7 @@ func (q *Quantization) Keys() []schema.Key {
 	}
 }
 
-// Check returns the settings that do not go together, by the names of their keys.
+// Check returns incompatible settings, by the names of their keys.
 func (q *Quantization) Check() (problems schema.Problems) {
 	problems.Unless(q.Scales != CurrentScales || !q.ActivationOrder, schema.Problem{Key: "scales",
 		Found: `the string "current" beside activation_order, which enters all groups at once`, Hint: "leave one of them out"})
@@ -72,7 +70,7 @@ func (q *Quantization) Check() (problems schema.Problems) {
 	return problems
 }
 
-// Matrix reports on one matrix.
+// Matrix is the report on one matrix.
 type Matrix struct {
 	Name  string `json:"name"`
 	Shape []int  `json:"shape"`
@@ -81,20 +79,19 @@ type Matrix struct {
 	*OutputErrors
 	// Rotation is the block size of the quantizer's rotation; 0: it does not rotate.
 	Rotation int `json:"rotation,omitempty"`
-	// Damping is what was added for H; 0 if the matrix was rounded to the nearest levels.
+	// Damping is the fraction added to H's diagonal; 0 if the matrix was rounded to nearest.
 	Damping float64 `json:"damping,omitempty"`
-	// Fallback says that GPTQ was not possible, and the matrix was rounded to the nearest levels
-	// instead.
+	// Fallback says that GPTQ was not possible, and the matrix was rounded to nearest instead.
 	Fallback bool   `json:"fallback,omitempty"`
 	Dead     int    `json:"dead_columns,omitempty"` // number of columns whose inputs were all 0
 	Scales   string `json:"scales,omitempty"`
-	// Grid is what the quantizer says of its codes and scales; the zero Grid: nothing.
+	// Grid is the quantizer's description of its codes and scales; zero if it gives none.
 	Grid spec.Grid `json:"grid,omitzero"`
 }
 
-// OutputErrors compares the outputs of a layer on the calibration texts, summed over all tokens.
+// OutputErrors are errors of a layer's outputs on the calibration texts, summed over all tokens.
 type OutputErrors struct {
 	OutputError   float64 `json:"output_error"`   // ‖(W − Ŵ)X‖²
-	RelativeError float64 `json:"relative_error"` // the same over ‖WX‖²
-	RoundingError float64 `json:"rounding_error"` // ‖(W − Q(W))X‖², the error of rounding to the nearest levels
+	RelativeError float64 `json:"relative_error"` // OutputError divided by ‖WX‖²
+	RoundingError float64 `json:"rounding_error"` // ‖(W − Q(W))X‖², the error of rounding to nearest
 }

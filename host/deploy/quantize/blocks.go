@@ -13,12 +13,12 @@ import (
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
-// Trained reads what an input of the program q of a weight's quantizer gets: a trained parameter or
-// a state tensor.
+// Trained reads an input of the program q of a weight's quantizer: a trained parameter or a state
+// tensor.
 type Trained func(param string, q spec.Quantizer, input string) ([]float32, error)
 
-// Blocks quantizes a trained language model block by block. It holds no more than the parameters of
-// one block in memory, in addition to the residual streams of the calibration texts.
+// Blocks quantizes a trained language model block by block. It holds at most the parameters of one
+// block in memory, in addition to the residual streams of the calibration texts.
 //
 // Each layer is quantized for the inputs that it will have: those computed by the blocks and layers
 // before it, which are already quantized.
@@ -26,37 +26,35 @@ type Blocks struct {
 	Settings posttrain.Settings
 	Device   *engine.Device
 	Model    model.Blockwise
-	// Weights holds the programs of quantizers by parameter; a parameter without an entry is not
-	// quantized. Activations holds those by site, for Batch sequences; for sites without an entry,
-	// weights are calibrated with unquantized activations.
+	// Weights holds the quantizer programs of parameters; a parameter without an entry is not
+	// quantized. Activations holds the quantizer programs of sites, for Batch sequences; at sites
+	// without an entry, weights are calibrated with unquantized activations.
 	Weights, Activations map[string]spec.Quantizer
-	// Values reads the elements of a parameter, which are used before the next call.
+	// Values reads the elements of a parameter, which remain valid until the next call.
 	Values func(param string) ([]float32, error)
 	// Trained reads trained parameters and states of the quantizers. Nil means that each has its
-	// value at the start of training: for activations, from the first Batch sequences.
+	// initial value: for activations, computed from the first Batch sequences.
 	Trained Trained
-	// State is called with each state tensor of the quantizers of activations; nil: nobody wants to
-	// know.
+	// State is called with each state tensor of the quantizers of activations; nil means no call.
 	State func(site, name string, shape []int, values []float32) error
 	// Sequences are the calibration texts, of Context tokens each. Batch of them are computed at
-	// once; it must divide their number. Without any, weights are rounded to nearest and nothing is
-	// known about outputs.
+	// once; Batch must divide their number. Without sequences, weights are rounded to nearest, and
+	// errors of outputs are unknown.
 	Sequences [][]int32
-	// Segments number the document that each token of a sequence belongs to; see
-	// [model.DocumentRow]. A token sees its own document alone, and padding does not count. Nil
-	// means that each sequence is one document.
+	// Segments hold, for each token of a sequence, the number of its document; see
+	// [model.DocumentRow]. A token attends only to its own document, and padding is not counted.
+	// Nil means that each sequence is one document.
 	Segments       [][]int32
 	Batch, Context int
 	// Block is called with the quantized weights of each block in turn.
 	Block func(block int, weights []*Quantized) error
 }
 
-// garbage is how much of it, in percent of what is in use, may lie in memory during a run. What is
-// allocated is few and large arrays of numbers, in which there is nothing to look through, so that
-// collecting often costs little.
+// garbage is GOGC during a run: garbage in percent of the live memory. Allocations are few and
+// large arrays of numbers without pointers, so frequent collections are cheap.
 const garbage = 10
 
-// Do quantizes block after block. It stops soon after ctx has ended. While it runs, the process
+// Do quantizes block after block. It stops soon after ctx is done. While it runs, the process
 // collects garbage more often.
 func (r *Blocks) Do(ctx context.Context) error {
 	defer debug.SetGCPercent(debug.SetGCPercent(garbage))
@@ -111,7 +109,7 @@ func (r *Blocks) block(ctx context.Context, f *forward, block int) (list []*Quan
 		return nil, err
 	}
 	sites := r.Model.BlockSites(block, r.Batch, r.Context)
-	together := 1 // sites whose inputs are found in one pass
+	together := 1 // number of sites whose inputs are computed in one pass
 	if r.Settings.OnePass {
 		together = max(1, len(sites))
 	}
@@ -125,7 +123,7 @@ func (r *Blocks) block(ctx context.Context, f *forward, block int) (list []*Quan
 	return list, f.leave(ctx)
 }
 
-// pass finds the inputs at some sites, and quantizes the weights that these feed.
+// pass computes the inputs at some sites, and quantizes the weights that these feed.
 func (r *Blocks) pass(ctx context.Context, f *forward, block int, sites []model.ActivationSite, values map[string][]float32) (list []*Quantized, err error) {
 	columns, err := r.calibrate(ctx, f, sites, values)
 	if err != nil {
@@ -178,7 +176,7 @@ func (r *Blocks) weights(ctx context.Context, f *forward, params []architecture.
 				return nil, err
 			}
 		}
-		delete(values, p.Name) // what is left of it is on the device
+		delete(values, p.Name) // the replaced value is on the device
 		list = append(list, out)
 	}
 	return list, nil

@@ -16,16 +16,16 @@ import (
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
-// Quantizers may compute their initial values from statistics of the columns of both operands of a
-// product. They are those of the inputs that the layer will have, in the texts, and of its weights
-// before they are quantized.
+// Quantizers may compute their initial values from column statistics of both operands of a
+// product: of the layer's actual inputs on the calibration texts, and of its weights before
+// quantization.
 
-// statistics are those of both operands by the names of inputs ([spec.ColumnInputs]), each of the
-// length of a row.
+// statistics holds the column statistics of both operands by input name ([spec.ColumnInputs]), each
+// with the length of a row.
 type statistics map[string][]float32
 
-// calibrate returns the statistics at the sites where quantizers ask for them, and finds the states
-// of quantizers of activations.
+// calibrate returns the statistics at the sites whose quantizers use them, and computes the states
+// of the quantizers of activations.
 func (r *Blocks) calibrate(ctx context.Context, f *forward, sites []model.ActivationSite, values map[string][]float32) (map[string]statistics, error) {
 	asking := slices.DeleteFunc(slices.Clone(sites), func(s model.ActivationSite) bool {
 		return !r.Activations[s.Name].Calibrated() && !slices.ContainsFunc(s.Feeds, func(w string) bool { return r.Weights[w].Calibrated() })
@@ -66,7 +66,7 @@ func (r *Blocks) calibrate(ctx context.Context, f *forward, sites []model.Activa
 	return all, nil
 }
 
-// columns are the statistics of the activations at some sites.
+// columns returns the statistics of the activations at some sites.
 func (f *forward) columns(ctx context.Context, sites []model.ActivationSite) (map[string]statistics, error) {
 	all := map[string]statistics{}
 	if len(sites) == 0 {
@@ -116,7 +116,7 @@ func (f *forward) columns(ctx context.Context, sites []model.ActivationSite) (ma
 	return all, nil
 }
 
-// addWeights adds the statistics of the weights at a site, of all their rows together.
+// addWeights adds the statistics of the weights that a site feeds, over all of their rows.
 func (st statistics) addWeights(s model.ActivationSite, values map[string][]float32) {
 	largest, mean, sums, rows := make([]float32, s.Width), make([]float32, s.Width), make([]float64, s.Width), 0.0
 	for _, w := range s.Feeds {
@@ -134,7 +134,7 @@ func (st statistics) addWeights(s model.ActivationSite, values map[string][]floa
 	st[spec.InputWeightsMax], st[spec.InputWeightsMean] = largest, mean
 }
 
-// upload uploads the statistics that a program of initial values takes after x.
+// upload uploads the statistics that are inputs of a program for initial values, after x.
 func (st statistics) upload(dev *engine.Device, inputs []program.Input) (list []*engine.Buffer, err error) {
 	for _, in := range inputs {
 		values, ok := st[in.Name]

@@ -18,30 +18,30 @@ import (
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
-// forward computes a model block by block on the texts of a calibration. The residual streams in
-// front of the present block are in host memory, its weights on the device.
+// forward computes a model block by block on the calibration texts. The residual streams before the
+// current block are in host memory, its weights on the device.
 type forward struct {
 	dev            *engine.Device
 	model          model.Blockwise
 	batch, context int
 	activations    map[string]lower.Quantizer  // by site
-	states         map[string][]*engine.Buffer // states of these quantizers, from when they are known
+	states         map[string][]*engine.Buffer // states of these quantizers, once they are known
 	texts          []text
 
 	block    int
-	weights  []*engine.Buffer // of the block, in the order of its parameters
+	weights  []*engine.Buffer // weights of the current block, in the order of its parameters
 	compiled map[string]*engine.Executable
 }
 
-// text is what a batch of sequences becomes on its way through the model.
+// text is a batch of sequences, with its current residual stream.
 type text struct {
 	stream   []float32 // [batch·context, width]
-	segments []int32   // of the documents in each sequence, [batch, context]; nil: each is one document
-	tokens   int64     // places that are not padding
+	segments []int32   // document of each token, [batch, context]; nil: each sequence is one
+	tokens   int64     // number of tokens that are not padding
 }
 
-// newForward prepares a forward pass. Programs of activations are those of batch sequences. Their
-// states are found for the texts, or known.
+// newForward prepares a forward pass. activations are quantizer programs for batch sequences. known
+// says that their states will be loaded, and are not computed from the texts.
 func newForward(dev *engine.Device, m model.Blockwise, batch, context int, activations map[string]spec.Quantizer, known bool) (*forward, error) {
 	f := &forward{dev: dev, model: m, batch: batch, context: context, activations: map[string]lower.Quantizer{}, states: map[string][]*engine.Buffer{}, compiled: map[string]*engine.Executable{}}
 	for site, p := range activations {
@@ -59,7 +59,7 @@ func newForward(dev *engine.Device, m model.Blockwise, batch, context int, activ
 	return f, nil
 }
 
-// begin looks the tokens of all sequences up in the embedding, [vocabulary, width]. Without
+// begin looks up the tokens of all sequences in the embedding, [vocabulary, width]. Without
 // segments each sequence is one document.
 func (f *forward) begin(embedding []float32, width int, sequences, segments [][]int32) error {
 	for at := 0; at < len(sequences); at += f.batch {
@@ -107,7 +107,7 @@ func (f *forward) replace(name string, values []float32) error {
 	return err
 }
 
-// leave takes the residual streams through the block, and frees its weights.
+// leave computes the residual streams after the block, and frees its weights.
 func (f *forward) leave(ctx context.Context) error {
 	e, err := f.compile("outputs", nil, nil, func(_ []seen, y *graph.Node, _ []*graph.Node) []*graph.Node { return []*graph.Node{y} })
 	if err != nil {
@@ -141,8 +141,8 @@ func (f *forward) close() {
 	}
 }
 
-// run runs an executable on the weights, a text, the states of the quantizers of activations and
-// more. What is donated is gone.
+// run runs an executable with the weights, a text, the states of the quantizers of activations, and
+// further inputs. donated buffers are consumed.
 func (f *forward) run(ctx context.Context, e *engine.Executable, t text, more []*engine.Buffer, donated ...*engine.Buffer) ([]*engine.Buffer, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -173,7 +173,7 @@ func (f *forward) run(ctx context.Context, e *engine.Executable, t text, more []
 	return e.Run(append(in, donated...), donate)
 }
 
-// stateful are the sites of the block whose quantizers have states that are known.
+// stateful returns the sites of the block whose quantizers have known states.
 func (f *forward) stateful() []model.ActivationSite {
 	return slices.DeleteFunc(f.model.BlockSites(f.block, f.batch, f.context), func(s model.ActivationSite) bool { return f.states[s.Name] == nil })
 }
@@ -185,8 +185,8 @@ func (f *forward) hessians(ctx context.Context, sites []model.ActivationSite) ([
 	}
 	e, err := f.compile("inputs", sites, specs, func(at []seen, _ *graph.Node, more []*graph.Node) (sums []*graph.Node) {
 		for i, s := range at {
-			x, axis := s.quantized, 0    // of the tokens
-			if engine.OnCPU(x.Graph()) { // which is faster with the axis that is summed over at the end
+			x, axis := s.quantized, 0    // axis of the tokens
+			if engine.OnCPU(x.Graph()) { // the CPU is faster if the contracted axis is last
 				x, axis = graph.Transpose(x, 0, 1), 1
 			}
 			gram := graph.DotGeneral(x, []int{axis}, nil, x, []int{axis}, nil)
@@ -206,7 +206,7 @@ func (f *forward) hessians(ctx context.Context, sites []model.ActivationSite) ([
 	}
 	tokens := int64(0)
 	for _, t := range f.texts {
-		// The mean over the tokens before becomes that over these, too.
+		// Extends the mean over the previous tokens to these.
 		before := tokens
 		tokens += t.tokens
 		keep, err := engine.Upload(f.dev, []float32{float32(float64(before) / float64(tokens))})
@@ -227,16 +227,16 @@ func (f *forward) hessians(ctx context.Context, sites []model.ActivationSite) ([
 	for i, s := range sites {
 		list[i] = &inputs{f, s.Width, tokens, sums[i]}
 	}
-	sums = nil // they are the list's now
+	sums = nil // owned by list now
 	return list, nil
 }
 
 type seen struct{ plain, quantized *graph.Node }
 
-// compile compiles the block, and what build makes of the activations at some sites, of the output
-// and of more inputs. Quantizers whose states are not known yet leave activations as they are.
-// Blocks are alike, so that one executable serves all, unless activations are quantized, which may
-// be different in each.
+// compile compiles the block followed by build, which computes outputs from the activations at some
+// sites, the output y, and further inputs. Quantizers whose states are still unknown leave
+// activations unquantized. Blocks have the same structure, so one executable serves all of them,
+// unless activations are quantized, which may differ between blocks.
 func (f *forward) compile(what string, sites []model.ActivationSite, more []engine.Spec, build func(at []seen, y *graph.Node, more []*graph.Node) []*graph.Node) (*engine.Executable, error) {
 	all := f.model.BlockSites(f.block, f.batch, f.context)
 	places, key := []int(nil), what
@@ -282,8 +282,8 @@ func (f *forward) compile(what string, sites []model.ActivationSite, more []engi
 	return e, err
 }
 
-// specs are the first inputs of an executable: the weights, a residual stream, the segments of its
-// sequences if they have any, and the states of quantizers.
+// specs returns the first inputs of an executable: the weights, a residual stream, the segments of
+// its sequences if there are any, and the states of quantizers.
 func (f *forward) specs(stateful []model.ActivationSite) []engine.Spec {
 	var specs []engine.Spec
 	for _, p := range f.model.BlockParams(f.block) {
@@ -306,7 +306,7 @@ func float32Input(name string, donated bool, dims ...int) engine.Spec {
 	return engine.Spec{Name: name, Shape: shapes.Make(dtypes.Float32, dims...), Donated: donated}
 }
 
-// inputs are what the inputs X of a layer say of its weights.
+// inputs holds the statistics of the inputs X of a layer.
 type inputs struct {
 	forward *forward
 	size    int
@@ -314,8 +314,8 @@ type inputs struct {
 	mean    *engine.Buffer // 2/samples·XᵀX, [size, size]
 }
 
-// errors compares the outputs of the weight w with those of what became of it, and of what rounding
-// makes of it. The products are computed on the device; ‖X·dᵀ‖² is samples/2·tr(d·H·dᵀ).
+// errors compares the outputs of the weight w with those of the quantized and of the rounded
+// weight. The products are computed on the device; ‖X·dᵀ‖² is samples/2·tr(d·H·dᵀ).
 func (in *inputs) errors(w, quantized, rounded []float32) (*posttrain.OutputErrors, error) {
 	rows := len(w) / in.size
 	e, err := in.forward.traces(rows, in.size)
@@ -353,8 +353,8 @@ func (in *inputs) errors(w, quantized, rounded []float32) (*posttrain.OutputErro
 	return errors, nil
 }
 
-// traces compiles d·H·dᵀ of each row of a weight's difference to two others, and of the weight
-// itself.
+// traces compiles d·H·dᵀ for each row d of three matrices: a weight minus the quantized one, minus
+// the rounded one, and the weight itself.
 func (f *forward) traces(rows, columns int) (*engine.Executable, error) {
 	key := fmt.Sprintf("output errors of %d by %d", rows, columns)
 	if e, ok := f.compiled[key]; ok {

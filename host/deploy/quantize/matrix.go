@@ -12,18 +12,18 @@ import (
 	"github.com/cage-qat/cage/internal/linalg"
 )
 
-// Quantized is a weight that was quantized.
+// Quantized is a quantized weight.
 type Quantized struct {
 	Report posttrain.Matrix
 	Value  []float32 // Ŵ
-	// Scale holds the scales that belong to the codes of Ŵ; nil if there are no codes, or if the
-	// codes are those of the rotated weight.
+	// Scale holds the scales for the codes of Ŵ; nil if there are no codes, or if the codes are
+	// those of the rotated weight.
 	Scale      []float32
 	ScaleShape []int
 }
 
-// quantizeMatrix quantizes the weight w. in is what its inputs were; nil: they are not known, and
-// weights are rounded.
+// quantizeMatrix quantizes the weight w. in describes its inputs; nil: they are unknown, and the
+// weight is rounded to nearest.
 func quantizeMatrix(ctx context.Context, s posttrain.Settings, q *quantizer, p architecture.Param, w []float32, in *inputs) (*Quantized, error) {
 	value, answer, err := q.quantize(w)
 	if err != nil {
@@ -102,7 +102,7 @@ func gptq(ctx context.Context, s posttrain.Settings, q *quantizer, w []float32, 
 	return err
 }
 
-// rescale lets the quantizer say what scales the groups of the current weights have.
+// rescale returns a function with which the quantizer computes the scales of a group.
 func (q *quantizer) rescale(g *posttrain.Grid) posttrain.Rescale {
 	return func(group int, w []float64) ([]float64, error) {
 		if q.block > 1 {
@@ -123,7 +123,7 @@ func (q *quantizer) rescale(g *posttrain.Grid) posttrain.Rescale {
 	}
 }
 
-// distance is ‖a − b‖/‖a‖, 0 where a is 0.
+// distance returns ‖a − b‖/‖a‖, or 0 if a is 0.
 func distance(a, b []float32) float64 {
 	sum, all := 0.0, 0.0
 	for i := range a {

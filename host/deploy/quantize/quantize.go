@@ -1,6 +1,6 @@
 // Package quantize quantizes a model after its training: it reads the weights of a run or of a
-// Hugging Face checkpoint, draws the texts to calibrate with, quantizes block after block
-// ([Blocks]), and makes a run directory of the result. Package posttrain rounds a matrix.
+// Hugging Face checkpoint, draws calibration texts, quantizes block by block ([Blocks]), and writes
+// the result as a run directory. Package posttrain rounds a matrix.
 package quantize
 
 import (
@@ -27,33 +27,33 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// Options say how to quantize a trained model.
+// Options are the options of [Run].
 type Options struct {
 	posttrain.Quantization
-	// Plugin names the quantizer for weights, whose parameters are Params; empty means that of the
-	// run.
+	// Plugin names the quantizer for weights, with parameters Params; empty means the quantizer of
+	// the run.
 	Plugin string
 	Params map[string]any
-	// Activations reports whether to quantize activations with the same quantizer, during
-	// calibration and from then on.
+	// Activations says whether to quantize activations with the same quantizer, during calibration
+	// and in the result.
 	Activations bool
 	Out         string // run directory to create
 	Step        int    // checkpoint of a run; 0 means the newest one
-	Context     int    // of a Hugging Face checkpoint, see [trained.Import]
+	Context     int    // for a Hugging Face checkpoint; see [trained.Import]
 	// Validation is a token file or a chat file that becomes the validation set of the result;
-	// empty means that of the run.
+	// empty means the validation set of the run.
 	Validation string
-	// Evaluate reports whether to evaluate the result on its validation set and record the loss in
-	// its summary. That needs memory for the whole model.
+	// Evaluate says whether to evaluate the result on its validation set and record the loss in its
+	// summary. This needs memory for the whole model.
 	Evaluate bool
 	Device   string
 	Finder   *plugin.Finder // nil means plugin.NewFinder()
 	Logger   hclog.Logger   // nil discards messages
 }
 
-// Run quantizes the weights of a run's model, or of a Hugging Face checkpoint, and makes a run
-// directory of the result. The directory is complete or absent. The weights it holds are Ŵ, and
-// nothing quantizes them again.
+// Run quantizes the weights of a run's model, or of a Hugging Face checkpoint, and writes the
+// result as a run directory, which is complete or absent. Its weights are Ŵ, and are not quantized
+// again when it is used.
 func Run(ctx context.Context, dir string, o Options) (*trained.Posttrained, error) {
 	var err error
 	if o.Finder, o.Logger, err = plugin.Defaults(o.Finder, o.Logger); err != nil {
@@ -185,8 +185,7 @@ func (s *source) withValidation(o Options) (*config.Config, error) {
 	}
 	path := o.Validation
 	if here, err := os.Getwd(); err != nil || s.made.Directory != "" && s.made.Directory != here {
-		// The result's paths are relative to the directory that those of its source are relative
-		// to.
+		// Paths of the result are relative to the same directory as those of its source.
 		if path, err = filepath.Abs(path); err != nil {
 			return nil, err
 		}
@@ -198,8 +197,8 @@ func (s *source) withValidation(o Options) (*config.Config, error) {
 	})
 }
 
-// batchSize is the number of sequences that are computed at once: a divisor of their number, and no
-// more than a few thousand tokens.
+// batchSize returns the number of sequences that are computed at once: a divisor of their number,
+// with at most a few thousand tokens.
 func batchSize(sequences, context int) int {
 	const tokens = 4096
 	n := max(1, min(sequences, tokens/context))

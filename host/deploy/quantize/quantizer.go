@@ -25,25 +25,25 @@ type quantizer struct {
 	dev     *engine.Device
 	program spec.Quantizer
 	dims    []int
-	// block is that of the rotation that values end in; 1: there is none. The quantizer rounds
-	// before it.
+	// block is the block size of the rotation at the end of the program, 1 if there is none. The
+	// quantizer rounds before this rotation.
 	block   int
 	own     []*engine.Buffer // the quantizer's trained parameters and state for the weight
 	quant   *engine.Executable
-	scaling *engine.Executable // gives scales alone; nil until it is needed
+	scaling *engine.Executable // computes only scales; nil until needed
 }
 
-// outputs of the executable that quantizes, in this order. Codes and scale are there if the program
-// gives them.
+// Outputs of the executable quant, in this order. Codes and scale exist only if the program has
+// them.
 const (
 	valueOutput   = iota // Q(w)
-	roundedOutput        // the same before the rotation
+	roundedOutput        // Q(w) before the rotation
 	codesOutput
 	scaleOutput
 )
 
 // newQuantizer prepares the quantizer of a weight. own reads its trained parameters and state, by
-// the names of the program's inputs; nil: they have their initial values, which may follow from
+// the names of the program's inputs; nil: they get their initial values, which may depend on the
 // statistics.
 func newQuantizer(dev *engine.Device, p spec.Quantizer, w []float32, own func(input string) ([]float32, error), st statistics) (*quantizer, error) {
 	p = p.ForEvaluation()
@@ -90,7 +90,7 @@ func (q *quantizer) upload(read func(input string) ([]float32, error)) error {
 	return nil
 }
 
-// init computes the trained parameters and the state as a training would begin with them.
+// init computes the initial values of the trained parameters and of the state.
 func (q *quantizer) init(w []float32, st statistics) error {
 	inputs := q.program.Program.Inputs[1:]
 	if len(inputs) == 0 {
@@ -207,7 +207,7 @@ func (q *quantizer) scales(w []float32) (scale []float32, err error) {
 	return engine.Download[float32](out[0])
 }
 
-// quantize returns Q(w), and what the program says of it where it rounds.
+// quantize returns Q(w), and the program's answer in the domain in which it rounds.
 func (q *quantizer) quantize(w []float32) (value []float32, a posttrain.Answer, err error) {
 	out, err := q.run(q.quant, w, q.own)
 	if err != nil {
@@ -227,7 +227,7 @@ func (q *quantizer) quantize(w []float32) (value []float32, a posttrain.Answer, 
 	return value, a, err
 }
 
-// grid finds the levels of a weight, with the codes and scales that the quantizer gives it.
+// grid returns the grid of a weight, given the codes and scales that the quantizer computed for it.
 func (q *quantizer) grid(a posttrain.Answer, largest float64) (*posttrain.Grid, error) {
 	switch {
 	case len(q.dims) != 2:
@@ -236,7 +236,7 @@ func (q *quantizer) grid(a posttrain.Answer, largest float64) (*posttrain.Grid, 
 		return nil, fmt.Errorf("the quantizer cannot say what numbers its codes stand for (it does not implement Packer)")
 	}
 	probe := cage.ProbeMatrix(q.dims[0], q.dims[1], largest)
-	_ = linalg.Rotate(probe, q.dims[1], q.block) // blocks fit: the program has rotated them
+	_ = linalg.Rotate(probe, q.dims[1], q.block) // cannot fail: the program rotates the same blocks
 	_, other, err := q.quantize(toFloat32(probe))
 	if err != nil {
 		return nil, err
@@ -252,7 +252,7 @@ func (q *quantizer) grid(a posttrain.Answer, largest float64) (*posttrain.Grid, 
 	return posttrain.NewGrid(a, numbers, q.dims[0], q.dims[1])
 }
 
-// numbers are those that codes stand for, in units of the scale.
+// numbers returns the numbers that codes represent, in units of the scale.
 func (q *quantizer) numbers(codes []int32) (map[int32]float32, error) {
 	size := q.dims[0] * q.dims[1]
 	ones := slices.Repeat([]float32{1}, int(program.FloatType(q.scaleShape()...).Size()))
@@ -273,7 +273,7 @@ func (q *quantizer) numbers(codes []int32) (map[int32]float32, error) {
 	return out, nil
 }
 
-// unpack is the weight that codes and scales stand for, by a program.
+// unpack computes the weight that codes and scales represent, by a program.
 func (q *quantizer) unpack(p *program.Program, codes []int32, scale []float32) ([]float32, error) {
 	shape := q.scaleShape()
 	specs := []engine.Spec{{Name: spec.OutputCodes, Shape: shapes.Make(dtypes.Int32, q.dims...)}, {Name: spec.OutputScale, Shape: shapes.Make(dtypes.Float32, shape...)}}

@@ -21,17 +21,15 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// source is a model that is to be quantized: weights that are read one by one, and what is known of
-// them.
+// source is a model to be quantized: its weights, which are read one at a time, and its metadata.
 type source struct {
 	dir    string
 	cfg    *config.Config
 	search rundir.Search
-	made   *trained.Record // of a run; of a checkpoint of the hub, its tokenizer
+	made   *trained.Record // record of a run; for a Hugging Face checkpoint, only its tokenizer
 	origin *provenance.Origin
 	values func(param string) ([]float32, error)
-	// trained reads trained parameters and states of the run's own quantizers; nil where there are
-	// none.
+	// trained reads trained parameters and states of the run's own quantizers; nil if it has none.
 	trained Trained
 }
 
@@ -52,7 +50,7 @@ func withSource(dir string, o Options, use func(*source) error) error {
 	if o.Step, err = checkpoint.Chosen(rundir.At(dir).Checkpoints(), o.Step); err != nil {
 		return err
 	}
-	if cfg, err = cfg.Changed(func(c *config.Config) error { // of the quantizers, those that this checkpoint has
+	if cfg, err = cfg.Changed(func(c *config.Config) error { // the quantizers of this checkpoint
 		c.Quantizer = *c.Quantizer.At(o.Step, c.Train.Steps)
 		return nil
 	}); err != nil {
@@ -113,8 +111,8 @@ func withHubSource(dir string, o Options, use func(*source) error) (err error) {
 	return c.Err()
 }
 
-// calibrationSet are the sequences of a calibration, of as many tokens as the model's context. See
-// [Blocks] for segments.
+// calibrationSet holds the calibration sequences, each as long as the model's context. See [Blocks]
+// for segments.
 type calibrationSet struct {
 	sequences, segments [][]int32
 	*trained.Calibration

@@ -27,14 +27,14 @@ type quantizedRun struct {
 	model  model.Model
 	result *trained.Posttrained
 	used   []build.Used
-	// programs are the hashes of those that quantize weights.
+	// programs are the hashes of the programs that quantize weights.
 	programs map[string]string
 	build    engine.BuildInfo
 	log      hclog.Logger
 
 	dir    rundir.Dir
-	parts  []*safetensors.File             // weights of blocks
-	ready  map[string][]safetensors.Tensor // by parameter: Ŵ, and its scales where there are some
+	parts  []*safetensors.File             // files with the weights of blocks
+	ready  map[string][]safetensors.Tensor // by parameter: Ŵ, and its scales if it has any
 	states []safetensors.Tensor            // states of the quantizers of activations
 }
 
@@ -90,7 +90,7 @@ func (w *quantizedRun) writeRun(ctx context.Context) error {
 	return run.Write(ctx, w.dir)
 }
 
-// store writes the weights of a block to a file, so that they need no memory until all are written.
+// store writes the weights of a block to a file, so that they need not stay in memory.
 func (w *quantizedRun) store(ctx context.Context, path vfs.Path, weights []*Quantized) error {
 	var tensors []safetensors.Tensor
 	for _, q := range weights {

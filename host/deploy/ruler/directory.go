@@ -15,31 +15,31 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// DefaultBatch is the number of prompts that are answered at once unless another is asked for.
+// DefaultBatch is the default number of prompts that are answered at once.
 const DefaultBatch = 8
 
 // Model answers prompts with at most newTokens tokens each.
 type Model func(ctx context.Context, prompts []string, newTokens int) ([]string, error)
 
-// Plan says which prompts a model is to answer.
+// Plan describes the prompts for a model.
 type Plan struct {
 	Tasks   []Task
 	Lengths []int
 	Samples int
-	Batch   int // prompts that are answered at once
-	// Settings holds what the prompts depend on beside the inputs, such as the tokenizer.
+	Batch   int // prompts answered at once
+	// Settings holds what affects the prompts besides the inputs, such as the tokenizer.
 	Settings map[string]string
 	Model    ModelName
-	// Progress is called with the number of answers to a task at a length.
+	// Progress is called with the numbers of finished and of all answers to a task at a length.
 	Progress func(t Task, length, done, of int)
 }
 
 // Answer is a model's answer to a sample, with the fields that RULER stores.
 type Answer struct {
 	Index int `json:"index"`
-	// Pred is the answer without its prefix.
+	// Pred is the generated answer, without the answer prefix.
 	Pred string `json:"pred"`
-	// Input is everything that the model read: input and answer prefix of the sample.
+	// Input is the whole prompt: input and answer prefix of the sample.
 	Input   string   `json:"input"`
 	Outputs []string `json:"outputs"`
 	// Others and Truncation have no meaning here; RULER's evaluation expects them.
@@ -48,19 +48,19 @@ type Answer struct {
 	Length     int      `json:"length"`
 }
 
-// Manifest says what the answers of a directory were made with. To add to the directory, the same
-// must be used.
+// Manifest is the provenance of the answers in a directory. Answers can only be added to the
+// directory with the same settings.
 type Manifest struct {
 	Format int    `json:"format"`
 	Seed   uint32 `json:"seed"`
 	// Samples is the number of samples for each task and length.
 	Samples int `json:"samples"`
-	// Settings holds what the prompts depend on: tokenizer, template, inputs.
+	// Settings holds what affects the prompts: tokenizer, template, inputs.
 	Settings map[string]string `json:"settings"`
 	Model    *ModelName        `json:"model,omitempty"`
-	// Substitutions lists what differs from RULER's own inputs.
+	// Substitutions lists the differences from RULER's own inputs.
 	Substitutions []string `json:"substitutions,omitempty"`
-	// LeftOut maps tasks without prompts to the input that they need.
+	// LeftOut maps tasks without prompts to the input that they lack.
 	LeftOut map[string]string `json:"left_out,omitempty"`
 }
 
@@ -68,11 +68,11 @@ const manifestFormat = 1
 
 // ModelName names a model.
 type ModelName struct {
-	// Name is for people to read.
+	// Name is a name for readers.
 	Name string `json:"name"`
-	// Identity, if not empty, identifies the model, wherever it is stored.
+	// Identity, if not empty, identifies the model independently of where it is stored.
 	Identity string `json:"identity,omitempty"`
-	// Batch is the number of prompts it answers at once, on which the answers depend slightly.
+	// Batch is the number of prompts answered at once, on which the answers depend slightly.
 	Batch int `json:"batch,omitempty"`
 }
 
@@ -83,8 +83,8 @@ func (n ModelName) String() string {
 	return n.Name + " (" + n.Identity + ")"
 }
 
-// Directory stores answers as RULER's scripts do: those of length L are in L/pred/TASK.jsonl.
-// ruler.json says what they were made with.
+// Directory stores answers in the layout of RULER's scripts: those of length L are in
+// L/pred/TASK.jsonl. ruler.json is the manifest.
 type Directory struct{ path vfs.Path }
 
 // At returns the directory at path, which need not exist yet.
@@ -96,7 +96,7 @@ func (d Directory) answers(length int, t Task) vfs.Path {
 	return d.path.Join(strconv.Itoa(length), "pred", t.Name+".jsonl")
 }
 
-// lengths are those for which there are answers.
+// lengths returns the lengths that have a directory.
 func (d Directory) lengths() ([]int, error) {
 	entries, err := d.path.ReadDir()
 	var list []int
@@ -140,8 +140,8 @@ func (d Directory) Manifest() (*Manifest, error) {
 	return m, nil
 }
 
-// Ask makes the prompts of all tasks of a plan whose inputs are there, and asks a model those that
-// it has not answered yet. Each answer is on disk before the next batch is asked.
+// Ask makes the prompts of all tasks of a plan whose inputs are given, and asks a model those that
+// have no stored answer yet. Each batch of answers is on disk before the next batch is asked.
 func (d Directory) Ask(ctx context.Context, g *Generator, p Plan, model Model) (err error) {
 	m := &Manifest{
 		Format: manifestFormat, Seed: g.Seed, Samples: p.Samples, Model: &p.Model,
@@ -185,7 +185,7 @@ func (d Directory) Ask(ctx context.Context, g *Generator, p Plan, model Model) (
 	return nil
 }
 
-// write writes the manifest, after it was compared with that of earlier answers.
+// write writes the manifest, after comparing it with that of earlier answers.
 func (d Directory) write(m *Manifest) error {
 	old, err := d.Manifest()
 	switch {
@@ -196,8 +196,8 @@ func (d Directory) write(m *Manifest) error {
 			return fmt.Errorf("%s: %w: choose another directory", d.path, err)
 		}
 	default:
-		// Answers without a manifest, which comes first, such as those of RULER's scripts, would be
-		// completed, and damaged lines cut off.
+		// The manifest is written first. Answers without one, such as those of RULER's scripts,
+		// would otherwise be extended, and their damaged lines cut off.
 		lengths, err := d.lengths()
 		if err != nil {
 			return err
@@ -218,8 +218,8 @@ func (d Directory) write(m *Manifest) error {
 	return atomicfile.WriteJSON(d.manifest(), m)
 }
 
-// follow compares m with what was before it. Inputs may be added, and samples, which follow those
-// that are there.
+// follow checks that m is compatible with the old manifest, and merges the old one into m. Inputs
+// may be added, and samples, which follow the existing ones.
 func (m *Manifest) follow(old *Manifest) error {
 	if m.Seed != old.Seed {
 		return fmt.Errorf("its prompts were made with the seed %d, not %d", old.Seed, m.Seed)
@@ -308,10 +308,10 @@ func (d Directory) ask(
 	return nil
 }
 
-// answered returns how many samples have an answer, and the size of the file up to the last whole
-// batch of them. What follows is asked again: a model may answer a little differently in other
-// company, and a file shall not depend on where it was interrupted. A line that is no answer, as a
-// loss of power may leave it, ends the answers.
+// answered returns the number of samples that have an answer, up to the last complete batch, and
+// the size of the file up to there. Later answers are asked again: they depend slightly on the rest
+// of the batch, and a file must not depend on where it was interrupted. A line that is not an
+// answer, as a loss of power may leave it, ends the answers.
 func answered(path vfs.Path, samples []Sample, batch int) (done int, size int64, err error) {
 	n := 0
 	for a, err := range jsonlines.Read[Answer](path) {

@@ -9,8 +9,8 @@ import (
 	"github.com/cage-qat/cage/internal/pyrandom"
 )
 
-// frequentWords asks for the three most frequent words of a text whose words are
-// distributed by Zipf's law (scripts/data/synthetic/freq_words_extraction.py, α = 2).
+// frequentWords asks for the three most frequent words of a text with Zipf-distributed words
+// (scripts/data/synthetic/freq_words_extraction.py, α = 2).
 type frequentWords struct{}
 
 const (
@@ -32,7 +32,7 @@ func (frequentWords) start(s *session) (func(int) (Sample, error), error) {
 	if d.vocabulary < 4 {
 		return nil, fmt.Errorf("its text would have %d different words: choose a length of %d or more", max(0, d.vocabulary), 4*50+s.newTokens)
 	}
-	// A text grows until it does not fit any more; the last size before is that of all samples.
+	// The text grows until it no longer fits; the last size that fits is used for all samples.
 	vocabulary := d.draw()
 	for words := most / codedLetters; ; words += d.step {
 		_, tokens, err := d.prompt(vocabulary, words)
@@ -48,11 +48,11 @@ func (frequentWords) start(s *session) (func(int) (Sample, error), error) {
 type frequentDraw struct {
 	*session
 	most       int // tokens of a prompt without the answer
-	vocabulary int // different words
+	vocabulary int // number of different words
 	step       int
 }
 
-// sample draws a prompt of at most n words, and of fewer when it is too long.
+// sample draws a prompt of at most n words, or fewer if it is too long.
 func (d *frequentDraw) sample(index, n int) (Sample, error) {
 	vocabulary := d.draw()
 	for ; n > 0; n -= d.step {
@@ -70,7 +70,7 @@ func (d *frequentDraw) sample(index, n int) (Sample, error) {
 
 var lowerCase = strings.Split("abcdefghijklmnopqrstuvwxyz", "")
 
-// draw draws different words, the most frequent first. That one is dots, which do not count.
+// draw draws different words, the most frequent first. The first is dots, which do not count.
 func (d *frequentDraw) draw() []string {
 	seen := map[string]bool{}
 	for i := 0; i < d.vocabulary || len(seen) < d.vocabulary; i++ {
@@ -86,7 +86,7 @@ func (d *frequentDraw) draw() []string {
 	return list
 }
 
-// prompt is a text of about n words, and the tokens of its question.
+// prompt returns a sample with a text of about n words, and its number of tokens.
 func (d *frequentDraw) prompt(vocabulary []string, n int) (Sample, int, error) {
 	var text []string
 	for i, word := range vocabulary {

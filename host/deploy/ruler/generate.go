@@ -12,7 +12,7 @@ import (
 	"github.com/cage-qat/cage/internal/schema"
 )
 
-// DefaultSeed is the seed with which RULER makes its prompts.
+// DefaultSeed is RULER's default seed.
 const DefaultSeed = 42
 
 // Generator makes prompts.
@@ -20,21 +20,21 @@ type Generator struct {
 	Inputs
 	// Count returns the number of tokens in a text.
 	Count func(text string) (int, error)
-	Seed  uint32 // numpy accepts no larger ones
-	// Before and After are what a template of conversations puts around a question. The
+	Seed  uint32 // numpy accepts no larger seeds
+	// Before and After are the parts of a chat template before and after a question. The
 	// first words of the answer, which RULER provides, follow After.
 	Before, After string
 }
 
-// Sample is a question to a model, in the form in which RULER stores it.
+// Sample is a question to a model, in RULER's storage format.
 type Sample struct {
-	// Index is the sample's number; in the needle tasks it is the position of the first
-	// value in the input, in characters. RULER's files have it that way, too.
+	// Index is the sample's index; in the needle tasks it is instead the position of the first
+	// value in the input, in characters, as in RULER's files.
 	Index int `json:"index"`
 	// Input is the question, and AnswerPrefix the beginning of the answer: the model
 	// continues both.
 	Input string `json:"input"`
-	// Outputs lists what the answer should contain.
+	// Outputs lists the strings that the answer should contain.
 	Outputs []string `json:"outputs"`
 	// Length counts the tokens of the question, the prefix, and the longest answer.
 	Length       int    `json:"length"`
@@ -44,10 +44,10 @@ type Sample struct {
 // Prompt returns the text that a model reads.
 func (s Sample) Prompt() string { return s.Input + s.AnswerPrefix }
 
-// Samples makes samples of a task. Together, the question, its prefix and the answer have
-// at most length tokens. RULER draws all samples of a file from one stream of random
-// numbers, so that the first samples are the same however many follow, but those of
-// another length are different.
+// Samples makes samples of a task. Together, the question, its prefix and the answer have at most
+// length tokens. As in RULER, all samples of a file are drawn from one random stream, so the first
+// samples are the same whatever the number of samples, but the samples of different lengths are
+// different.
 func (g *Generator) Samples(ctx context.Context, t Task, length, samples int) iter.Seq2[Sample, error] {
 	return func(yield func(Sample, error) bool) {
 		fail := func(err error) { yield(Sample{}, fmt.Errorf("%s at length %d: %w", t.Name, length, err)) }
@@ -79,21 +79,21 @@ type session struct {
 	*Generator
 	ctx       context.Context
 	newTokens int
-	length    int // tokens of a prompt with the answer
+	length    int // tokens of a prompt with its answer
 	samples   int
 
 	rng     *pyrandom.Random      // Python's random, seeded once
 	numbers *pyrandom.RandomState // numpy.random, seeded once
 }
 
-// fresh is the generator that RULER makes anew for each shuffle: equal lengths are always
-// put into the same order.
+// fresh returns the generator that RULER creates anew for each shuffle: lists of equal length
+// always get the same permutation.
 func (s *session) fresh() *pyrandom.Random { return pyrandom.New(int64(s.Seed)) }
 
-// short reports whether RULER takes smaller steps, and cwe smaller counts.
+// short reports whether RULER uses smaller steps, and smaller counts in cwe, at this length.
 func (s *session) short() bool { return s.length < 4096 }
 
-// count counts the tokens of a text, unless the context has ended.
+// count counts the tokens of a text, unless the context is done.
 func (s *session) count(text string) (int, error) {
 	if err := s.ctx.Err(); err != nil {
 		return 0, err
@@ -101,22 +101,22 @@ func (s *session) count(text string) (int, error) {
 	return s.Count(text)
 }
 
-// frame is the text around the haystack and the question of a task.
+// frame is the fixed text of a task's prompts, with names in braces for the variable parts.
 type frame struct{ body, prefix string }
 
-// fill puts values for the names in braces, and the template of conversations around it.
+// fill replaces the names in braces by values, and adds the chat template.
 func (g *Generator) fill(f frame, values ...string) Sample {
 	r := strings.NewReplacer(values...)
 	return Sample{Input: g.Before + r.Replace(f.body) + g.After, AnswerPrefix: r.Replace(f.prefix)}
 }
 
-// Settings say what prompts to make: the flags of `cage ruler`, which are keys of a study file, too.
+// Settings are the flags of `cage ruler`, which are also keys of a study file.
 type Settings struct {
 	Lengths  []int    // in tokens
-	Samples  int      // number for each task and length
-	Names    []string // of tasks; none means all
+	Samples  int      // for each task and length
+	Names    []string // names of tasks; empty means all
 	Files    Files
-	Template string // template of conversations; "" means none
+	Template string // chat template; "" means none
 }
 
 // Keys describes the settings.
@@ -135,37 +135,37 @@ func (s *Settings) Keys() []schema.Key {
 	}
 }
 
-// SortedLengths returns the lengths in ascending order, each once.
+// SortedLengths returns the distinct lengths in ascending order.
 func (s *Settings) SortedLengths() []int {
 	return slices.Compact(slices.Sorted(slices.Values(s.Lengths)))
 }
 
-// patience is how often a prompt of the smallest size is drawn anew when it is too long.
-// RULER's scripts draw for ever.
+// patience is the number of times that a prompt of the smallest size is drawn again if it is too
+// long. RULER's scripts try forever.
 const patience = 100
 
-// filler makes prompts of a length from units of haystack: lines, words or documents.
+// filler fills prompts up to a length with units of haystack: lines, words or documents.
 type filler struct {
 	*session
 	// build draws a prompt of n units for a sample.
 	build func(index, n int) (Sample, error)
-	// finish, if not nil, draws what a sample has more than a prompt of the search.
+	// finish, if not nil, adds to a sample the parts that the prompts of the search lack.
 	finish func(d Sample) Sample
-	// besides are tokens that prompts of the search do not have yet.
+	// besides is the number of tokens that finish adds.
 	besides int
-	// least is the smallest number of units, and the step by which too long prompts shrink.
+	// least is the smallest number of units, and the decrement for prompts that are too long.
 	least int
-	// probe is the size of the prompt that tells how many tokens a unit has.
+	// probe is the number of units of the prompt that is used to estimate the tokens per unit.
 	probe int
-	// most is the largest size that is tried when a unit has so many tokens.
+	// most returns the largest number of units to try, given the tokens per unit.
 	most func(perUnit float64) int
 }
 
-// threefold is the largest size that is tried by most tasks: three times what should fit.
+// threefold is the largest size to try in most tasks: three times the estimate of what fits.
 func (s *session) threefold(perUnit float64) int { return int(float64(s.length) / perUnit * 3) }
 
-// start finds the largest size whose prompt fits, by bisection as RULER does (each trial
-// draws), and returns what draws samples of that size.
+// start finds the largest size whose prompt fits, by bisection as in RULER (each trial draws random
+// numbers), and returns a function that draws samples of that size.
 func (f *filler) start() (func(index int) (Sample, error), error) {
 	_, tokens, err := f.try(f.probe)
 	if err != nil {
@@ -198,7 +198,7 @@ func (f *filler) try(n int) (Sample, int, error) {
 	return d, tokens, err
 }
 
-// sample draws a prompt of n units; while it is too long, one that is smaller by a step.
+// sample draws a prompt of n units; while it is too long, n is reduced by a step.
 func (f *filler) sample(index, n int) (Sample, error) {
 	var shortest int
 	var failed error
@@ -230,17 +230,17 @@ func (f *filler) sample(index, n int) (Sample, error) {
 	return Sample{}, &tooLong{shortest}
 }
 
-// tooLong is the error of a task whose smallest prompts do not fit.
+// tooLong is the error of a task whose smallest prompts are too long.
 type tooLong struct {
-	tokens int // of one of them, with its answer
+	tokens int // tokens of such a prompt, with its answer
 }
 
 func (e *tooLong) Error() string {
 	return fmt.Sprintf("the smallest prompts have about %d tokens with their answers: choose a larger length, or leave the task out", e.tokens)
 }
 
-// floorDivide is Python's x // y of floats: the quotient is rounded down before it is
-// rounded to a float (Objects/floatobject.c, float_floor_div).
+// floorDivide is Python's x // y for floats: the quotient is rounded down before it is rounded to a
+// float (Objects/floatobject.c, float_floor_div).
 func floorDivide(x, y float64) float64 {
 	quotient := (x - math.Mod(x, y)) / y
 	floor := math.Floor(quotient)

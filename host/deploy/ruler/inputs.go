@@ -11,30 +11,30 @@ import (
 	"github.com/cage-qat/cage/internal/pyrandom"
 )
 
-// Inputs are the texts from other sources that prompts are made of. RULER takes word
-// lists from the package wonderwords, the essays of Paul Graham, SQuAD 2.0 and HotpotQA.
+// Inputs are the texts and word lists from which prompts are made. RULER uses word lists from the
+// package wonderwords, the essays of Paul Graham, SQuAD 2.0 and HotpotQA.
 type Inputs struct {
 	Words  *Words
 	Essay  string     // empty: none
 	Squad  *Documents // nil: none
 	Hotpot *Documents // nil: none
 
-	sources map[string]string // the hashes of what was read
+	sources map[string]string // hashes of the files that were read
 }
 
-// Words are lists of words.
+// Words holds word lists.
 type Words struct {
 	Nouns, Adjectives, Verbs []string
 	// English is the long list, for texts that need more words than the other lists have.
 	English []string
-	// MadeUp names the lists whose words were not supplied by the user, but made up here.
+	// MadeUp names the lists whose words were not supplied by the user, but generated here.
 	MadeUp []string
 
 	once   sync.Once
 	joined []string
 }
 
-// pairs are all adjectives with all nouns, in their order.
+// pairs returns all combinations of an adjective and a noun, sorted.
 func (w *Words) pairs() []string {
 	w.once.Do(func() {
 		for _, adjective := range w.Adjectives {
@@ -52,15 +52,15 @@ func sortedSet(list []string) []string {
 	return slices.Compact(list)
 }
 
-// MadeUpWords returns lists of words made of syllables, for users who have no others.
-// They are always the same, and no word is in two of them.
+// MadeUpWords returns word lists generated from syllables, for users without word lists. They are
+// always the same, and disjoint.
 func MadeUpWords() *Words {
 	short := syllables(2)
 	return &Words{Nouns: short[:600], Adjectives: short[600:900], Verbs: short[900:1200], English: syllables(3),
 		MadeUp: []string{nounFile, adjectiveFile, verbFile, englishFile}}
 }
 
-// syllables are all words of n syllables, each a consonant and a vowel, in a random order.
+// syllables returns all words of n consonant-vowel syllables, in a fixed random order.
 func syllables(n int) []string {
 	list := []string{""}
 	for range n {
@@ -78,7 +78,7 @@ func syllables(n int) []string {
 	return list
 }
 
-// need is an input that a task cannot do without.
+// need is an input that a task requires.
 type need string
 
 const (
@@ -89,7 +89,7 @@ const (
 	needHotpot  need = "HotpotQA"
 )
 
-// Missing names an input of a task that is missing; empty if none is.
+// Missing returns an input that a task requires and that is missing; empty if there is none.
 func (i Inputs) Missing(t Task) string {
 	given := map[need]bool{
 		needWords: i.Words != nil, needEnglish: i.Words != nil, needSquad: i.Squad != nil,
@@ -103,7 +103,7 @@ func (i Inputs) Missing(t Task) string {
 	return ""
 }
 
-// Substitutions describes what in these tasks differs from RULER's own inputs.
+// Substitutions describes the differences of these tasks' inputs from RULER's own.
 func (i Inputs) Substitutions(tasks []Task) []string {
 	var list []string
 	uses := func(n need) bool {
@@ -123,20 +123,20 @@ func (i Inputs) Substitutions(tasks []Task) []string {
 
 // Documents holds texts and questions about them.
 type Documents struct {
-	texts     []string // different, in their order
+	texts     []string // distinct, sorted
 	questions []question
 }
 
-// question is a question with all answers that are right. Documents are places in texts.
+// question is a question with all its right answers. Documents are indices into texts.
 type question struct {
 	text      string
 	answers   []string
-	documents []int // that hold the answer
-	related   []int // others of the same article
+	documents []int // documents that contain the answer
+	related   []int // other documents of the same article
 }
 
-// newDocuments makes documents of texts, each of which may be there several times, and
-// tells the place of each.
+// newDocuments makes documents of texts, which may have duplicates, and returns the index of each
+// text.
 func newDocuments(texts []string) (d *Documents, place map[string]int) {
 	d = &Documents{texts: sortedSet(texts)}
 	place = make(map[string]int, len(d.texts))
@@ -146,8 +146,7 @@ func newDocuments(texts []string) (d *Documents, place map[string]int) {
 	return d, place
 }
 
-// ParseSquad parses SQuAD, the JSON file of version 2.0. Like RULER, it leaves out
-// questions that have no answer.
+// ParseSquad parses the JSON file of SQuAD 2.0. Like RULER, it omits questions without an answer.
 func ParseSquad(content []byte) (*Documents, error) {
 	var file struct {
 		Data []struct {
@@ -194,7 +193,7 @@ func ParseSquad(content []byte) (*Documents, error) {
 	return d, d.check()
 }
 
-// ParseHotpot parses HotpotQA, the JSON file of its distractor setting.
+// ParseHotpot parses the JSON file of HotpotQA's distractor setting.
 func ParseHotpot(content []byte) (*Documents, error) {
 	var file []struct {
 		Question, Answer string
@@ -220,7 +219,8 @@ func ParseHotpot(content []byte) (*Documents, error) {
 	return d, d.check()
 }
 
-// titled is a text with its title on a line above it; in JSON it is the title and a list of sentences.
+// titled is a title and a text, joined by a newline; in JSON it is the title and a list of
+// sentences.
 type titled string
 
 func (t *titled) UnmarshalJSON(content []byte) error {
@@ -237,7 +237,7 @@ func (t *titled) UnmarshalJSON(content []byte) error {
 	return nil
 }
 
-// check refuses questions that cannot be asked.
+// check returns an error for questions that cannot be asked.
 func (d *Documents) check() error {
 	if len(d.questions) == 0 {
 		return errors.New("no questions with answers are in it")

@@ -11,14 +11,14 @@ import (
 	"github.com/cage-qat/cage/internal/pyrandom"
 )
 
-// Kinds of haystacks.
+// Kinds of haystacks: repeated noise, an essay, or more needles.
 const (
 	noise   = "noise"
 	essay   = "essay"
 	needles = "needle"
 )
 
-// Kinds of keys and values, as they are named in prompts.
+// Kinds of keys and values, as named in prompts.
 const (
 	words   = "words"
 	numbers = "numbers"
@@ -28,7 +28,7 @@ const (
 // niah asks for needles in a haystack (scripts/data/synthetic/niah.py).
 type niah struct {
 	haystack, keyKind, valueKind string
-	keys, values, queries        int // values for each key
+	keys, values, queries        int // numbers; values is per key
 }
 
 const (
@@ -75,8 +75,8 @@ func (t niah) start(s *session) (func(int) (Sample, error), error) {
 type niahDraw struct {
 	*session
 	niah
-	words []string // of keys
-	essay []string // its words
+	words []string // words to draw keys from
+	essay []string // words of the essay
 }
 
 func (d *niahDraw) prompt(_, n int) (Sample, error) {
@@ -107,7 +107,7 @@ func (d *niahDraw) prompt(_, n int) (Sample, error) {
 	f, kind := niahFrame, d.valueKind
 	if d.queries*d.values == 1 {
 		kind = strings.TrimSuffix(kind, "s")
-		for _, r := range [][2]string{{"Some", "A"}, {"are all", "is"}, {"are", "is"}} { // as RULER replaces them
+		for _, r := range [][2]string{{"Some", "A"}, {"are all", "is"}, {"are", "is"}} { // as RULER does
 			f.body, f.prefix = strings.ReplaceAll(f.body, r[0], r[1]), strings.ReplaceAll(f.prefix, r[0], r[1])
 		}
 	}
@@ -134,7 +134,7 @@ func (d *niahDraw) needle(key, value string) string {
 	return strings.NewReplacer("{kind}", d.valueKind, "{key}", key, "{value}", value).Replace(needle)
 }
 
-// hide puts needles into a haystack of n units.
+// hide inserts needles into a haystack of n units.
 func (d *niahDraw) hide(lines []string, n int) (string, error) {
 	if d.haystack == essay {
 		return d.hideInEssay(lines, n), nil
@@ -159,8 +159,8 @@ func (d *niahDraw) hide(lines []string, n int) (string, error) {
 	return strings.Join(hay, "\n"), nil
 }
 
-// depths are the places in percent of an essay at which needles may stand: 40 from 0 to
-// 100, at equal distances before they are rounded.
+// depths are the positions of needles in an essay, in percent: 40 values from 0 to 100, equidistant
+// before rounding.
 var depths = func() (list [40]int) {
 	for i := range list {
 		list[i] = int(math.RoundToEven(float64(i) * (100.0 / 39)))
@@ -168,8 +168,8 @@ var depths = func() (list [40]int) {
 	return list
 }()
 
-// hideInEssay puts needles between the sentences of the first n words of the essay, which
-// is repeated when it is shorter.
+// hideInEssay inserts needles between the sentences of the first n words of the essay, which is
+// repeated if it is shorter.
 func (d *niahDraw) hideInEssay(lines []string, n int) string {
 	text := make([]string, n)
 	for i := range text {

@@ -58,8 +58,8 @@ func (d *questionDraw) prompt(index, n int) (Sample, error) {
 
 var errFewDocuments = errors.New("the documents of a question are more than fit: choose a larger length")
 
-// list draws which documents stand around a question: first those that hold the answer,
-// then others of the same article, then any. Where there are not enough, all are repeated.
+// list draws the documents of a prompt: first those that contain the answer, then others of the
+// same article, then any. If there are fewer than n documents, all are repeated.
 func (d *questionDraw) list(q question, n int) ([]int, error) {
 	own, more, all := q.documents, q.related, len(d.documents.texts)
 	if n >= all {

@@ -17,7 +17,7 @@ import (
 	"github.com/cage-qat/cage/internal/plainjson"
 )
 
-// The files of word lists, with the names that they have in wonderwords and in RULER.
+// File names of the word lists, as in wonderwords and in RULER.
 const (
 	nounFile      = "nounlist.txt"
 	adjectiveFile = "adjectivelist.txt"
@@ -27,19 +27,18 @@ const (
 
 // Files names the files from which inputs are read; empty: none.
 type Files struct {
-	// Words is a directory with nounlist.txt, adjectivelist.txt and verblist.txt of
-	// wonderwords, with one word per line, and RULER's english_words.json. If the last is
-	// missing there, words are made up in its place; if Words is empty, all words are
-	// made up.
+	// Words is a directory with nounlist.txt, adjectivelist.txt and verblist.txt of wonderwords,
+	// with one word per line, and RULER's english_words.json. If the last is missing, its words
+	// are generated; if Words is empty, all words are generated.
 	Words string
-	// Essay is RULER's PaulGrahamEssays.json, an object whose text is under "text", or
-	// any other file, which is taken as it is.
+	// Essay is RULER's PaulGrahamEssays.json, an object with the text in "text", or any other file,
+	// which is used unchanged.
 	Essay string
 	// Squad and Hotpot are the JSON files of SQuAD 2.0, and of HotpotQA's distractor setting.
 	Squad, Hotpot string
 }
 
-// Read reads all the files that are named.
+// Read reads all named files.
 func (f Files) Read() (Inputs, error) {
 	r := reader{sources: map[string]string{}}
 	in := Inputs{Words: r.words(f.Words), Essay: r.essay(f.Essay), Squad: r.documents("squad", f.Squad, ParseSquad), Hotpot: r.documents("hotpot", f.Hotpot, ParseHotpot)}
@@ -48,7 +47,7 @@ func (f Files) Read() (Inputs, error) {
 }
 
 type reader struct {
-	sources map[string]string // the hash of each input
+	sources map[string]string // hash of each input
 	err     error
 }
 
@@ -105,7 +104,7 @@ func (r *reader) lines(path string) (list []string) {
 	return list
 }
 
-// parseEnglish reads the values of an object, in their order.
+// parseEnglish returns the values of a JSON object, in order.
 func parseEnglish(content []byte) ([]string, error) {
 	dec := json.NewDecoder(bytes.NewReader(content))
 	if open, err := dec.Token(); err != nil || open != json.Delim('{') {
@@ -159,12 +158,12 @@ func (r *reader) documents(input, path string, parse func([]byte) (*Documents, e
 	return d
 }
 
-// isSpace tells what is white space to Python: to it, unlike to Unicode, four separators
-// among the control characters are, too.
+// isSpace reports whether r is white space in Python, which unlike unicode.IsSpace includes four
+// separators among the control characters.
 func isSpace(r rune) bool { return unicode.IsSpace(r) || 0x1c <= r && r <= 0x1f }
 
-// splitSpace cuts a text at its white space, as Python's re.sub(r'\s+', ' ', text).split(' '):
-// white space at an end leaves an empty word there.
+// splitSpace splits a text at white space, like Python's re.sub(r'\s+', ' ', text).split(' '):
+// leading or trailing white space yields an empty word.
 func splitSpace(text string) []string {
 	list := strings.FieldsFunc(text, isSpace)
 	if strings.TrimLeftFunc(text, isSpace) != text {
@@ -176,8 +175,8 @@ func splitSpace(text string) []string {
 	return list
 }
 
-// splitSentences cuts a text behind each . ! or ? that white space follows, which is
-// dropped. RULER cuts with the trained model punkt of NLTK, which knows abbreviations.
+// splitSentences splits a text after each . ! or ? that is followed by white space, which is
+// dropped. RULER uses NLTK's trained model punkt, which knows abbreviations.
 func splitSentences(text string) []string {
 	text = strings.TrimFunc(text, isSpace)
 	var list []string

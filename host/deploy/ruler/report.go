@@ -14,28 +14,27 @@ import (
 	"github.com/cage-qat/cage/internal/jsonlines"
 )
 
-// threshold is the average that a model must exceed to be considered good at a
-// length: that of Llama-2-7B (chat) at 4096 tokens (the paper, section 4, and RULER's
-// README).
+// threshold is the average above which a model counts as good at a length: that of Llama-2-7B
+// (chat) at 4096 tokens (the paper, section 4, and RULER's README).
 const threshold = 85.6
 
 // Report contains the scores of the answers in a directory, in percent.
 type Report struct {
 	Model   string         `json:"model,omitempty"`
 	Lengths []LengthReport `json:"lengths"`
-	// Average is the average over the averages of the lengths. In Increasing and Decreasing the lengths have the
-	// weights 1, 2, 3, … from the shortest to the longest, and from the longest to the shortest.
+	// Average is the mean of the averages of the lengths. Increasing and Decreasing are weighted
+	// means with the weights 1, 2, 3, … from the shortest to the longest length, and vice versa.
 	Average    float64 `json:"average"`
 	Increasing float64 `json:"weighted_increasing"`
 	Decreasing float64 `json:"weighted_decreasing"`
 	Threshold  float64 `json:"threshold"`
-	// Effective is the longest length whose average exceeds the threshold; 0: none does.
+	// Effective is the longest length whose average exceeds the threshold; 0: none.
 	Effective int `json:"effective_length"`
-	// Notes says what to consider when comparing with RULER's own numbers.
+	// Notes lists caveats for comparisons with RULER's own numbers.
 	Notes []string `json:"notes,omitempty"`
 }
 
-// LengthReport is the part of a report about one length.
+// LengthReport contains the scores at one length.
 type LengthReport struct {
 	Length  int                   `json:"length"`
 	Scores  map[string]TaskReport `json:"scores"`
@@ -46,7 +45,7 @@ type LengthReport struct {
 type TaskReport struct {
 	Score   float64 `json:"score"`
 	Answers int     `json:"answers"`
-	// Empty counts answers without any text.
+	// Empty is the number of answers without any text.
 	Empty int `json:"empty"`
 }
 
@@ -87,7 +86,7 @@ func (d Directory) Report() (*Report, error) {
 	return r, nil
 }
 
-// scoredAnswer is what is scored of an [Answer].
+// scoredAnswer holds the fields of an [Answer] that are needed for scoring.
 type scoredAnswer struct {
 	Pred    *string  `json:"pred"`
 	Outputs []string `json:"outputs"`
@@ -135,7 +134,7 @@ func (r *Report) average() {
 	}
 }
 
-// note says what makes the report another than RULER's own would be.
+// note adds notes on the differences from a report of RULER.
 func (r *Report) note(m *Manifest) {
 	all := map[string]bool{}
 	most := 0
@@ -182,8 +181,8 @@ func leftOut(tasks map[string]string) string {
 	return strings.Join(list, "; ")
 }
 
-// Table returns a table with a heading, a row for each task and one for the average, and
-// a column for each length.
+// Table returns a table with a heading, a row for each task, a row for the average, and a column
+// for each length.
 func (r *Report) Table() [][]string {
 	heading, average := []string{""}, []string{"average"}
 	for _, l := range r.Lengths {
@@ -207,7 +206,7 @@ func (r *Report) Table() [][]string {
 	return append(rows, average)
 }
 
-// Words describes what the table does not show.
+// Words describes the results that the table does not show.
 func (r *Report) Words() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "average %.2f; weighted by increasing length %.2f, by decreasing length %.2f\n", r.Average, r.Increasing, r.Decreasing)
@@ -226,9 +225,8 @@ func (r *Report) Words() string {
 	return b.String()
 }
 
-// Clean returns an answer in the form in which RULER scores it: without white space at
-// its ends, and with line breaks in place of control characters
-// (scripts/eval/evaluate.py).
+// Clean returns an answer in the form that RULER scores: without leading and trailing white space,
+// and with newlines in place of control characters (scripts/eval/evaluate.py).
 func Clean(answer string) string {
 	answer = strings.TrimFunc(answer, isSpace)
 	answer = strings.Map(func(r rune) rune {
@@ -240,7 +238,7 @@ func Clean(answer string) string {
 	return strings.TrimFunc(answer, isSpace)
 }
 
-// shareFound is string_match_all for one answer: the share of what is wanted that is in it.
+// shareFound is string_match_all for one answer: the fraction of the wanted strings in it.
 func shareFound(answer string, wanted []string) float64 {
 	found := 0.0
 	for _, w := range wanted {
@@ -251,7 +249,7 @@ func shareFound(answer string, wanted []string) float64 {
 	return found / float64(len(wanted))
 }
 
-// anyFound is string_match_part for one answer: 1 if anything that is wanted is in it.
+// anyFound is string_match_part for one answer: 1 if it contains any of the wanted strings, else 0.
 func anyFound(answer string, wanted []string) float64 {
 	for _, w := range wanted {
 		if strings.Contains(lower(answer), lower(w)) {
@@ -261,17 +259,17 @@ func anyFound(answer string, wanted []string) float64 {
 	return 0
 }
 
-// lower is Python's str.lower, which follows Unicode where that looks at neighbours, too.
+// lower is Python's str.lower, which also applies Unicode's context-sensitive rules.
 func lower(text string) string { return cases.Lower(language.Und).String(text) }
 
-// Score returns the mean score of answers to a task in percent, rounded to two decimals
-// as in RULER.
+// Score returns the mean score of answers to a task in percent, rounded to two decimals as in
+// RULER.
 func (t Task) Score(answers []Answer) float64 {
 	sum := 0.0
 	for _, a := range answers {
 		sum += t.scored(Clean(a.Pred), a.Outputs)
 	}
-	// Python's round(x, 2): the nearest two decimals of the exact value.
+	// Python's round(x, 2): the two-decimal number nearest to the exact value.
 	rounded, _ := strconv.ParseFloat(strconv.FormatFloat(sum/float64(len(answers))*100, 'f', 2, 64), 64)
 	return rounded
 }

@@ -1,11 +1,10 @@
-// Package ruler implements the benchmark RULER (Hsieh et al., 2024, arXiv:2404.06654): 13
-// tasks that ask for something in a text of any length. It makes the prompts, which are
-// identical, character by character, to those that RULER's scripts make from the same
-// inputs (github.com/NVIDIA/RULER at c3f5e3b4), stores them with a model's answers, and
-// scores the answers.
+// Package ruler implements the benchmark RULER (Hsieh et al., 2024, arXiv:2404.06654): 13 tasks
+// that ask for information in a text of any length. It makes the prompts, which are identical,
+// character by character, to those of RULER's scripts for the same inputs (github.com/NVIDIA/RULER
+// at c3f5e3b4), stores them with a model's answers, and scores the answers.
 //
-// The caller provides the number of tokens of a text, and the answers: this package knows
-// neither tokenizers nor models.
+// The caller counts the tokens of a text, and runs the model: this package has neither tokenizers
+// nor models.
 package ruler
 
 import (
@@ -25,14 +24,14 @@ type Task struct {
 	scored func(answer string, wanted []string) float64
 }
 
-// kind is how the prompts of some of the tasks are made.
+// kind makes the prompts of some of the tasks.
 type kind interface {
-	// start finds how much text fits, and returns what draws one sample after the other.
+	// start determines how much text fits, and returns a function that draws the samples in order.
 	start(s *session) (func(index int) (Sample, error), error)
 }
 
-// Tasks returns all tasks, in RULER's order (scripts/synthetic.yaml; the numbers of
-// tokens are those of scripts/data/synthetic/constants.py).
+// Tasks returns all tasks, in RULER's order (scripts/synthetic.yaml; the numbers of tokens are
+// those in scripts/data/synthetic/constants.py).
 func Tasks() []Task {
 	tasks := []Task{
 		{Name: "niah_single_1", kind: niah{noise, words, numbers, 1, 1, 1}},
@@ -67,7 +66,7 @@ func Tasks() []Task {
 	return tasks
 }
 
-// Select returns the tasks with these names, in RULER's order; without names, all.
+// Select returns the tasks with the given names, in RULER's order; without names, all tasks.
 func Select(names []string) ([]Task, error) {
 	all := Tasks()
 	if len(names) == 0 {

@@ -10,7 +10,7 @@ import (
 	"github.com/cage-qat/cage/internal/pyrandom"
 )
 
-// tracking asks for all variables that have a value, some of it through others
+// tracking asks for all variables that have a value, directly or through other variables
 // (scripts/data/synthetic/variable_tracking.py with one chain of four hops).
 type tracking struct{}
 
@@ -23,8 +23,8 @@ var trackingFrame = frame{
 		"{count} variables are assigned the value {query}, they are: ",
 }
 
-// An example stands before each question: it has shorter names, a fixed value and a length
-// of its own, and loses all three to what is drawn for the question.
+// An example precedes each question: it is made with shorter names, a fixed value and its own
+// length; names and value are then replaced by random ones for each question.
 const (
 	exampleLength = 500
 	exampleValue  = "12345"
@@ -50,7 +50,7 @@ func (tracking) start(s *session) (func(int) (Sample, error), error) {
 	f := &filler{session: s, least: least, probe: least, besides: besides, most: s.threefold, build: d.prompt,
 		finish: func(p Sample) Sample {
 			question := strings.TrimPrefix(p.Input, s.Before)
-			other := example // with other names of variables, and another value
+			other := example // with other variable names, and another value
 			all := strings.Fields(other)
 			for _, name := range all[len(all)-hops-1:] {
 				other = strings.ReplaceAll(other, name, d.name(len(name)))
@@ -62,7 +62,7 @@ func (tracking) start(s *session) (func(int) (Sample, error), error) {
 	return f.start()
 }
 
-// trackingExample draws a question with its answer. No template is around it.
+// trackingExample draws a question with its answer, without a template.
 func trackingExample(s *session) (string, error) {
 	bare := *s.Generator
 	bare.Before, bare.After = "", ""
@@ -80,8 +80,8 @@ func trackingExample(s *session) (string, error) {
 
 type trackingDraw struct {
 	*session
-	letters int    // of a name
-	value   string // drawn when it is empty
+	letters int    // in a name
+	value   string // if empty, it is drawn
 }
 
 var alphabet = strings.Split("ABCDEFGHIJKLMNOPQRSTUVWXYZ", "")
@@ -104,8 +104,8 @@ func (d trackingDraw) prompt(_, n int) (Sample, error) {
 	}
 	value := d.number()
 	if different(names) < len(names) {
-		// RULER's script draws names until there are enough, and the value of a second chain, which has
-		// too few names, before it fails.
+		// RULER's script draws names until there are enough, and the value of a second chain, which
+		// has too few names, before it fails; this code draws the same.
 		for different(names) < hops+1 {
 			names = append(names, d.name(d.letters))
 		}

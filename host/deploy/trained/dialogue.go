@@ -15,12 +15,12 @@ type Dialogue struct {
 	tok      tokenizer.Tokenizer
 	template *chat.Template
 	options  generate.Options
-	until    []string // texts that end an answer
+	until    []string // strings that end an answer
 	said     chat.Conversation
 }
 
-// NewDialogue begins a conversation with the model in dir, by the template of a name or file, or by
-// its own, with a message of the system unless that is empty.
+// NewDialogue begins a conversation with the model in dir, with the named chat template or template
+// file, or by default the model's own, and with the system message unless it is empty.
 func NewDialogue(model *Model, dir, template, system string, o generate.Options) (*Dialogue, error) {
 	d := &Dialogue{model: model, options: o}
 	var err error
@@ -33,8 +33,8 @@ func NewDialogue(model *Model, dir, template, system string, o generate.Options)
 	if system != "" {
 		d.said = append(d.said, chat.NewMessage(chat.System, system))
 	}
-	// An answer ends where any text of the model does, and at what the template prints behind an
-	// answer.
+	// An answer ends at a token that ends any text of the model, and at the end marker that the
+	// template writes after an answer.
 	end, err := d.template.Ending(d.tok, d.said)
 	if err != nil {
 		return nil, err
@@ -48,7 +48,7 @@ func NewDialogue(model *Model, dir, template, system string, o generate.Options)
 	return d, nil
 }
 
-// Answer adds a message and the model's answer to what was said.
+// Answer appends a message and the model's answer to the conversation.
 func (d *Dialogue) Answer(ctx context.Context, message string, show func(text string) error) (string, error) {
 	d.said = append(d.said, chat.NewMessage(chat.User, message))
 	r, err := d.template.Render(d.said, true)
@@ -61,7 +61,7 @@ func (d *Dialogue) Answer(ctx context.Context, message string, show func(text st
 	}
 	text, err := d.model.Continue(ctx, d.tok, ids, d.options, d.until, show)
 	if err == nil {
-		// An answer can end in the middle of a character; the next question is encoded with it.
+		// An answer can end within a UTF-8 character; the next question is encoded together with it.
 		d.said = append(d.said, chat.NewMessage(chat.Assistant, strings.ToValidUTF8(text, "\uFFFD")))
 	}
 	return text, err

@@ -21,9 +21,8 @@ import (
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
-// Export returns the model in the form that package export needs. Its weights are read
-// from the device one by one, while t is open. The caller adds to the model card how the
-// export was made.
+// Export returns the model in the form that package export needs. Its weights are read from the
+// device one by one, while t is open. The caller adds the settings of the export to the model card.
 func (t *Model) Export() (*export.Model, error) {
 	if !t.cfg.Model.Language() {
 		return nil, fmt.Errorf("%s: a model of kind %q has no format of other programs", t.dir, t.cfg.Model.Kind)
@@ -92,7 +91,7 @@ func (t *Model) quantized(param string) (*export.Quantized, error) {
 		Grid: t.built.Programs.Weights[param].Grid, Settings: t.built.Programs.Settings[param]}, nil
 }
 
-// describe adds the description of the checkpoint that the model comes from, if it comes from one.
+// describe adds the description of the checkpoint from which the model was initialized, if any.
 func (t *Model) describe(m *export.Model, learned huggingface.Tokens) error {
 	d, err := huggingface.ReadDescription(vfs.At(t.dir))
 	if err != nil {
@@ -123,7 +122,7 @@ func (t *Model) describe(m *export.Model, learned huggingface.Tokens) error {
 	return nil
 }
 
-// exportTokenizer is the tokenizer with all that is known about where its texts begin and end.
+// exportTokenizer returns the tokenizer with its BOS, EOS and end-of-turn tokens, as far as known.
 func (t *Model) exportTokenizer(tok tokenizer.Tokenizer, files map[string][]byte) (export.Tokenizer, error) {
 	end, unknown := chat.ModelEnding(files, tok)
 	out, err := export.NewTokenizer(files, tok.Info(), slices.Concat(t.made.Initial.Ends(), []int32{end.Token})...)
@@ -141,14 +140,13 @@ func (t *Model) exportTokenizer(tok tokenizer.Tokenizer, files map[string][]byte
 		out.Warnings = append(out.Warnings, fmt.Sprintf("the template of conversations ends an answer with the text %q, which is no special token: "+
 			"programs go on behind it unless they are given it as a stop string", end.Text))
 	}
-	// Texts of token files begin with the token, whatever the tokenizer does elsewhere.
+	// Texts of token files begin with BOS, whatever the tokenizer adds elsewhere.
 	out.AddBOS = tokenizer.AddsBOS(tok) || out.AddBOS && !t.cfg.Untrained() && t.cfg.Data.Kind == config.KindText
 	return out, nil
 }
 
-// tokenizerFiles collects the files of the tokenizer: its definition, and what stands
-// beside it where the run found it. For one that is built in, the run itself
-// may have a template.
+// tokenizerFiles collects the files of the tokenizer: its definition, and the files beside it where
+// the run found it. If the tokenizer is built in, the run directory may have a template.
 func (t *Model) tokenizerFiles(tok tokenizer.Tokenizer) (map[string][]byte, error) {
 	files := map[string][]byte{}
 	defined, ok := tok.(interface{ Definition() []byte })
@@ -185,7 +183,7 @@ func (t *Model) tokenizerFolders() []vfs.Path {
 	return folders
 }
 
-// card says how the run was trained, by its configuration as it was then.
+// card describes the training of the run, with its configuration at that time.
 func (t *Model) card() (export.Card, error) {
 	text, err := rundir.At(t.dir).Config().ReadFile()
 	if err != nil {
@@ -205,11 +203,11 @@ func (t *Model) card() (export.Card, error) {
 	return card, nil
 }
 
-// activations lists the quantized inputs of layers in blocks, with their quantizers for a
-// step.Piece of tokens: one site for each program, as the layers of a model have the same ones.
+// activations lists the quantized inputs of layers in blocks, with their quantizers for step.Piece
+// tokens: one site for each distinct program, because the layers of a model share programs.
 func (t *Model) activations() ([]export.Activation, error) {
 	var list []export.Activation
-	at := map[string]int{} // places in the list by the program's hash
+	at := map[string]int{} // indices in list by the program's hash
 	for _, site := range t.built.Compiled.Plan().Model.ActivationSites(1, step.Piece) {
 		p, ok := t.built.Programs.Pieces[step.Piece][site.Name]
 		if !ok || !site.OfBlock() {

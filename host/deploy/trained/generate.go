@@ -12,7 +12,7 @@ import (
 	"github.com/cage-qat/cage/host/train/build"
 )
 
-// Generate continues a prompt: see [Model.Continue].
+// Generate continues a prompt; see [Model.Continue].
 func (t *Model) Generate(ctx context.Context, prompt string, o generate.Options, emit func(text string) error) (string, error) {
 	tok, err := t.Tokenizer()
 	if err != nil {
@@ -33,15 +33,15 @@ func (t *Model) Tokenizer() (tokenizer.Tokenizer, error) {
 	return t.tokenizer()
 }
 
-// Continue continues ids until the end of the document or of the model's answer (or until one of
-// the tokens in o.Stop, if it is not nil), or until the text contains one of the strings in until.
-// If emit is not nil, it receives the text as it grows, in whole characters. The run must have been
-// opened to generate one sequence.
+// Continue continues ids until a token that ends a document or an answer (or, if o.Stop is not nil,
+// until one of its tokens), or until the text contains one of the strings in until. If emit is not
+// nil, it receives the text as it grows, in whole characters. The model must have been opened to
+// generate one sequence.
 func (t *Model) Continue(ctx context.Context, tok tokenizer.Tokenizer, ids []int32, o generate.Options, until []string, emit func(text string) error) (string, error) {
 	return t.stream(ctx, &generate.Stream{Tokenizer: tok, Emit: emit, Until: until}, ids, o)
 }
 
-// stream continues ids and has a stream write the text.
+// stream continues ids and writes the text to a stream.
 func (t *Model) stream(ctx context.Context, s *generate.Stream, ids []int32, o generate.Options) (string, error) {
 	o = t.untilEnd(s.Tokenizer, o)
 	next, err := generate.Continue(ctx, t, [][]int32{ids}, o, s.Add)
@@ -51,20 +51,20 @@ func (t *Model) stream(ctx context.Context, s *generate.Stream, ids []int32, o g
 	return s.Finish(next[0])
 }
 
-// ContinueAll is [Model.Continue] for several prompts at once, at most as many as the run was
-// opened to generate. It returns the text that follows each.
+// ContinueAll is [Model.Continue] for several prompts at once, at most as many as the model was
+// opened to generate. It returns the continuation of each.
 func (t *Model) ContinueAll(ctx context.Context, tok tokenizer.Tokenizer, prompts [][]int32, o generate.Options) ([]string, error) {
 	return t.continueAll(ctx, tok, prompts, o, nil, func(int32) bool { return false })
 }
 
-// continueAll continues prompts, and leaves some tokens out of the texts.
+// continueAll continues prompts, and omits the tokens for which leaveOut is true from the texts.
 func (t *Model) continueAll(ctx context.Context, tok tokenizer.Tokenizer, prompts [][]int32,
 	o generate.Options, emit func(i int, token int32) error, leaveOut func(int32) bool) ([]string, error) {
 	if len(prompts) == 0 || len(prompts) > t.sequences {
 		return nil, fmt.Errorf("%s was opened to continue %d sequences at once, not %d", t.dir, t.sequences, len(prompts))
 	}
 	all := slices.Clone(prompts)
-	for len(all) < t.sequences { // places that nobody wants get a copy
+	for len(all) < t.sequences { // pads the batch
 		all = append(all, prompts[0])
 	}
 	next, err := generate.Continue(ctx, t, all, t.untilEnd(tok, o), emit)
@@ -80,8 +80,8 @@ func (t *Model) continueAll(ctx context.Context, tok tokenizer.Tokenizer, prompt
 	return texts, nil
 }
 
-// untilEnd are options with the tokens that end a document or an answer, unless others are
-// named, for tokens that the tokenizer has.
+// untilEnd returns options restricted to the tokens of the tokenizer, which stop at tokens that end
+// a document or an answer unless o names others.
 func (t *Model) untilEnd(tok tokenizer.Tokenizer, o generate.Options) generate.Options {
 	o.Vocab = tok.Info().VocabSize
 	if o.Stop == nil {
@@ -90,18 +90,17 @@ func (t *Model) untilEnd(tok tokenizer.Tokenizer, o generate.Options) generate.O
 	return o
 }
 
-// Ends returns the tokens that end a text: those that the model's source names, the one that ends a
-// turn in the model's template of conversations, the one that ends a document, and the one that
-// begins the next.
+// Ends returns the tokens that end a text: those that the model's source names, the end-of-turn
+// token of the model's chat template, EOS, and BOS, which begins the next document.
 func (t *Model) Ends(tok tokenizer.Tokenizer) []int32 {
 	if t.ends == nil {
-		files, _ := t.tokenizerFiles(tok) // without a template there is no end of a turn
+		files, _ := t.tokenizerFiles(tok) // without a template there is no end-of-turn token
 		t.ends = slices.Concat(t.made.Initial.Ends(), chat.Ends(files, tok))
 	}
 	return t.ends
 }
 
-// Vocab returns the number of tokens that the model has.
+// Vocab returns the size of the model's vocabulary.
 func (t *Model) Vocab() (int, error) { return t.cfg.Model.Vocab, t.checkLanguage() }
 
 func (t *Model) checkLanguage() error {
@@ -131,11 +130,11 @@ func (t *Model) Begin(prompts [][]int32, length int) (generate.Sequences, []floa
 	return e.Begin(prompts, length)
 }
 
-// GenerateUntil continues prompts greedily, by at most the given number of tokens each,
-// until the text contains one of the strings in until or ends as described at
-// [Model.Continue]. Of a prompt too long to leave room for that many tokens, the model
-// sees only the end. The run must have been opened to generate at least this many
-// sequences at once. Special tokens are left out of the returned texts.
+// GenerateUntil continues prompts greedily, by at most the given number of tokens each, until the
+// text contains one of the strings in until or ends as described at [Model.Continue]. A prompt that
+// is too long to leave space for that many tokens is truncated at its beginning. The model must
+// have been opened to generate at least this many sequences at once. Special tokens are omitted
+// from the returned texts.
 func (t *Model) GenerateUntil(ctx context.Context, tok tokenizer.Tokenizer, prompts [][]int32, tokens int, until []string) ([]string, error) {
 	room := t.Context() - tokens
 	if room < 1 {
@@ -146,11 +145,11 @@ func (t *Model) GenerateUntil(ctx context.Context, tok tokenizer.Tokenizer, prom
 		ends[i] = p[max(0, len(p)-room):]
 	}
 	tails := make([][]int32, t.sequences) // the last tokens of the texts
-	longest := 8                          // a token has a byte at least, but for those of half characters
+	longest := 8                          // a token has at least one byte, except parts of characters
 	for _, u := range until {
 		longest = max(longest, len(u)+8)
 	}
-	emit := func(i int, token int32) error { // ends a text when its end contains one of until
+	emit := func(i int, token int32) error { // stops when the end of a text contains one of until
 		tails[i] = append(tails[i], token)
 		tails[i] = tails[i][max(0, len(tails[i])-longest):]
 		text, err := tok.Decode(tails[i])

@@ -28,13 +28,13 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// usualContext is the context of a model that is used as it is, where that has as many positions.
+// usualContext is the default context of a model, if it has as many positions.
 const usualContext = 2048
 
-// Import turns the Hugging Face checkpoint in dir into a run directory: a run that has trained for
-// no steps, with the model as its state. context is the number of tokens in a sequence; 0 means the
-// model's number of positions, but at most 2048. If out is empty, nothing is written and the
-// checkpoint is only checked.
+// Import converts the Hugging Face checkpoint in dir to a run directory: a run of zero training
+// steps, with the model as its state. context is the number of tokens in a sequence; 0 means the
+// model's number of positions, but at most 2048. If out is empty, the checkpoint is only checked
+// and nothing is written.
 func Import(ctx context.Context, dir, out string, context int) (*huggingface.Checkpoint, error) {
 	if out != "" {
 		if err := atomicfile.CheckDir(vfs.At(out)); err != nil {
@@ -68,15 +68,15 @@ func Import(ctx context.Context, dir, out string, context int) (*huggingface.Che
 	return c, errors.Join(err, c.Close())
 }
 
-// Hub is a Hugging Face checkpoint that is used as it is.
+// Hub is a Hugging Face checkpoint that is used unchanged.
 type Hub struct {
 	Checkpoint *huggingface.Checkpoint
 	Config     *config.Config
-	Tokenizer  *tokenizer.Info // nil: it has none
+	Tokenizer  *tokenizer.Info // nil if it has none
 }
 
-// OpenHub opens the checkpoint in dir, which has no other step than 0, and logs what it warns of.
-// out and context are those of [Import]. The checkpoint is open then, for the caller to close.
+// OpenHub opens the checkpoint in dir, which has only step 0, and logs its warnings. See [Import]
+// for out and context. The caller must close the checkpoint.
 func OpenHub(dir, out string, step, context int, log hclog.Logger) (*Hub, error) {
 	if step > 0 {
 		return nil, fmt.Errorf("%s is a Hugging Face checkpoint, which has no steps: leave the step out", dir)
@@ -97,7 +97,7 @@ func OpenHub(dir, out string, step, context int, log hclog.Logger) (*Hub, error)
 
 func openHub(dir, out string, context int) (*huggingface.Checkpoint, *config.Config, error) {
 	if context == 0 {
-		// What is wrong with the checkpoint is told when it is opened.
+		// Errors in the checkpoint are reported when it is opened.
 		if c, err := huggingface.ReadConfig(vfs.At(dir), usualContext); err == nil {
 			context = min(usualContext, c.MaxPositions)
 		}
@@ -113,7 +113,7 @@ func openHub(dir, out string, context int) (*huggingface.Checkpoint, *config.Con
 	return c, cfg, nil
 }
 
-// hubTokenizer describes the tokenizer of a checkpoint; nil where it has none.
+// hubTokenizer describes the tokenizer of a checkpoint; nil if it has none.
 func hubTokenizer(dir vfs.Path) (*tokenizer.Info, error) {
 	tok, err := tokenizer.LoadHuggingFace(dir.Join(tokenizer.DefinitionFile).Name)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -126,23 +126,23 @@ func hubTokenizer(dir vfs.Path) (*tokenizer.Info, error) {
 	return &info, nil
 }
 
-// ModelRun is a run without training steps: its state is a model as it is.
+// ModelRun is a run without training steps, whose state is an existing model.
 type ModelRun struct {
 	Config *config.Config
-	Method cage.Settings // with which the model was trained
+	Method cage.Settings // the method with which the model was trained
 	Record *Record
 	Params []architecture.Param
-	// Values reads a parameter, when it is written.
+	// Values reads a parameter when it is written.
 	Values func(param string) ([]float32, error)
-	// Ready are the tensors of parameters that are not read with Values.
+	// Ready holds the tensors of parameters that are not read with Values.
 	Ready map[string][]safetensors.Tensor
 	// More are further tensors of the checkpoint, such as states of quantizers.
 	More []safetensors.Tensor
-	From string // directory of the model, which may have files of a tokenizer and the description of a checkpoint
+	From string // directory of the model, which may have tokenizer files and a checkpoint description
 }
 
-// Write writes the run into a directory, which is named train.out once it is complete. run.toml,
-// which makes it a run directory, comes last.
+// Write writes the run to a directory, which is renamed to train.out once it is complete. run.toml,
+// which makes it a run directory, is written last.
 func (r *ModelRun) Write(ctx context.Context, to rundir.Dir) error {
 	text, err := r.Config.Encode()
 	if err != nil {

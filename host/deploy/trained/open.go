@@ -1,9 +1,9 @@
-// Package trained is a trained model in use: a checkpoint of a run with the run's own quantizers or
-// with others, or a Hugging Face checkpoint as it is. Open finds the plugins, data and tokenizer of
-// a run wherever they are now; the [Model] then evaluates texts, scores continuations, generates,
-// answers tasks and prompts of RULER, and gives package export what it writes. Import makes a run
-// directory of a Hugging Face checkpoint. See host/train for training and host/deploy/quantize for
-// quantization after it.
+// Package trained opens trained models for use: a checkpoint of a run with the run's own quantizers
+// or with other ones, or an unchanged Hugging Face checkpoint. Open finds the plugins, data and
+// tokenizer of a run even if they have moved; the [Model] then evaluates texts, scores
+// continuations, generates, answers tasks and prompts of RULER, and provides the data for package
+// export. Import makes a run directory of a Hugging Face checkpoint. See host/train for training
+// and host/deploy/quantize for quantization after training.
 package trained
 
 import (
@@ -28,7 +28,7 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// Options say which parts of a run to open, and for what.
+// Options say which parts of a run to open, and for what purpose.
 type Options struct {
 	// Step is the checkpoint's step; 0 means the newest one.
 	Step int
@@ -37,12 +37,12 @@ type Options struct {
 	// NoData opens no data: the run can then generate, but not be evaluated.
 	NoData bool
 	// Context is the sequence length, in tokens, at which a Hugging Face checkpoint is used; see
-	// [Import]. That of a run is fixed.
+	// [Import]. The context of a run is fixed.
 	Context int
-	// Generate is the number of sequences that [Model.Begin] continues at once. If it is 0 there
-	// are none, and an evaluation computes as many at once as a replica of the run did.
+	// Generate is the number of sequences that [Model.Begin] continues at once. If it is 0, the
+	// model cannot generate, and evaluates batches of the size of a replica's in the run.
 	Generate int
-	// Export prepares for [Model.Export], and for nothing else.
+	// Export prepares for [Model.Export] only.
 	Export bool
 	// Score prepares for [Model.Score].
 	Score bool
@@ -58,20 +58,20 @@ type Model struct {
 	cfg    *config.Config
 	step   int
 	made   *Record
-	hub    *huggingface.Checkpoint // where it is not a run, but a checkpoint of the hub
-	search rundir.Search           // for what is outside of the run directory
-	data   *dataset.File           // to evaluate on; nil for a problem without data
+	hub    *huggingface.Checkpoint // nil if the model is of a run
+	search rundir.Search           // for files outside of the run directory
+	data   *dataset.File           // data to evaluate on; nil for a problem without data
 	state  *step.State
-	other  bool // the quantizers are not those of the training
+	other  bool // whether the quantizers are not those of the training
 	built  build.Built
 
-	ends      []int32         // tokens that end a text; nil until they are asked for
-	sequences int             // that are continued at once
-	evaluator *step.Evaluator // for them; nil until the first ones
+	ends      []int32         // tokens that end a text; nil until needed
+	sequences int             // number of sequences that are continued at once
+	evaluator *step.Evaluator // for generation and scores; nil until needed
 }
 
-// Open loads a checkpoint of the run in dir. If a quantizer's programs are no longer those of the
-// training, a warning is logged. A Hugging Face checkpoint can be opened as it is, too.
+// Open loads a checkpoint of the run in dir. It logs a warning if a quantizer's programs have
+// changed since the training. It also opens a Hugging Face checkpoint unchanged.
 func Open(ctx context.Context, dir string, o Options) (*Model, error) {
 	var err error
 	if o.Finder, o.Logger, err = plugin.Defaults(o.Finder, o.Logger); err != nil {
@@ -105,7 +105,7 @@ func Open(ctx context.Context, dir string, o Options) (*Model, error) {
 	return t, nil
 }
 
-// CheckSaved fails when the checkpoint of a step (0: the newest) does not exist.
+// CheckSaved returns an error if the checkpoint of a step (0: the newest) does not exist.
 func CheckSaved(dir string, step int) error {
 	entries, err := checkpoint.List(rundir.At(dir).Checkpoints())
 	if err != nil {
@@ -121,7 +121,7 @@ func CheckSaved(dir string, step int) error {
 	return nil
 }
 
-// upload reads the trained tensors, without the states of optimizers.
+// upload reads the trained tensors, without optimizer states.
 func (t *Model) upload(load step.LoadFunc) (*step.State, error) {
 	if t.other {
 		return t.built.Compiled.StartParams(load)
@@ -130,20 +130,20 @@ func (t *Model) upload(load step.LoadFunc) (*step.State, error) {
 }
 
 func (t *Model) open(ctx context.Context, o Options) error {
-	if o.Export { // which looks at the quantizers of a piece of a sequence
+	if o.Export { // an export uses the quantizers for a piece of a sequence
 		o.Generate, o.NoData = 1, true
 	}
 	err := t.openData(o)
 	if err != nil {
 		return err
 	}
-	if t.step = o.Step; t.hub == nil { // which quantizers a checkpoint has may depend on its step
+	if t.step = o.Step; t.hub == nil { // the quantizers of a checkpoint may depend on its step
 		if t.step, err = checkpoint.Chosen(rundir.At(t.dir).Checkpoints(), o.Step); err != nil {
 			return err
 		}
 	}
 	t.cfg, err = t.cfg.Changed(func(c *config.Config) error {
-		// One replica computes what each did in training.
+		// One replica computes a replica's batch of the training.
 		c.Train.Batch, c.Device.Count = build.ReplicaBatch(c), min(1, c.Device.Count)
 		if o.Generate > 0 {
 			c.Train.Batch = o.Generate
@@ -202,7 +202,7 @@ func (t *Model) compile(ctx context.Context, o Options) error {
 	if err != nil || t.other {
 		return err
 	}
-	// Programs of activations depend on the batch, and are compared only at the run's own.
+	// Programs of activations depend on the batch, so they are compared only at the run's own batch.
 	same := *t.built.Programs
 	if o.Generate > 0 {
 		same.Activations = nil
@@ -213,11 +213,11 @@ func (t *Model) compile(ctx context.Context, o Options) error {
 	return nil
 }
 
-// Step is the number of optimizer steps behind the checkpoint.
+// Step returns the number of optimizer steps before the checkpoint.
 func (t *Model) Step() int { return t.step }
 
-// Average is the kind of average over steps (train.average) that the weights are; "" if they are
-// those of one step.
+// Average returns the kind of average over steps (train.average) of the weights; "" if they are the
+// weights of one step.
 func (t *Model) Average() string {
 	if t.cfg.Train.Averaging() == nil {
 		return ""
@@ -225,8 +225,8 @@ func (t *Model) Average() string {
 	return t.cfg.Train.Average
 }
 
-// Identity distinguishes the checkpoint from those of all other runs, wherever the run directory is
-// now. It is empty for a Hugging Face checkpoint.
+// Identity returns a text that identifies the checkpoint among those of all runs, even if the run
+// directory has moved. It is empty for a Hugging Face checkpoint.
 func (t *Model) Identity() string {
 	if t.made.Run == "" {
 		return ""
@@ -234,9 +234,9 @@ func (t *Model) Identity() string {
 	return fmt.Sprintf("%s step %d", t.made.Run, t.step)
 }
 
-// Quantizers distinguishes the quantizers from others of the same names. It is a digest of the
-// programs for weights, and of the plugins for activations, whose programs depend on the number of
-// tokens computed at once. It is empty if nothing is quantized.
+// Quantizers returns a digest that distinguishes the quantizers from other ones with the same
+// names: of the programs for weights, and of the plugins for activations, whose programs depend on
+// the number of tokens computed at once. It is empty if nothing is quantized.
 func (t *Model) Quantizers() string {
 	hashes := (&build.Programs{Weights: t.built.Programs.Weights}).Hashes()
 	if len(t.built.Programs.Activations) > 0 || len(t.built.Programs.Pieces) > 0 {
@@ -271,7 +271,7 @@ func (t *Model) Evaluate(ctx context.Context, batches int) (loss float64, tokens
 	return means[0].Loss, means[0].Targets, verification.Wait()
 }
 
-// Close frees everything.
+// Close releases all resources.
 func (t *Model) Close() {
 	if t.evaluator != nil {
 		t.evaluator.Close()
@@ -288,14 +288,13 @@ func (t *Model) Close() {
 	}
 }
 
-// IsHub reports whether a directory holds a Hugging Face checkpoint and no run.
+// IsHub reports whether a directory contains a Hugging Face checkpoint and no run.
 func IsHub(dir string) bool {
 	run, err := rundir.At(dir).Config().Exists()
 	return !run && err == nil && huggingface.IsCheckpoint(vfs.At(dir))
 }
 
-// openFromHub opens the Hugging Face checkpoint in a directory, which is used as it is: in full
-// precision.
+// openFromHub opens the Hugging Face checkpoint in a directory unchanged, in full precision.
 func openFromHub(ctx context.Context, dir string, o Options) (*Model, error) {
 	if o.Data == "" && !o.NoData {
 		return nil, fmt.Errorf("%s is a Hugging Face checkpoint, which has no validation set: name a token or chat file with --data", dir)
@@ -313,10 +312,10 @@ func openFromHub(ctx context.Context, dir string, o Options) (*Model, error) {
 	return t, nil
 }
 
-// NoQuantizer, given as the name of a plugin, means that nothing is quantized.
+// NoQuantizer, as the name of a plugin, means that nothing is quantized.
 const NoQuantizer = "none"
 
-// A Quantizer replaces the quantizers of a run, without any training for it.
+// A Quantizer replaces the quantizers of a run, without training.
 type Quantizer struct {
 	Plugin string // name or path; [NoQuantizer] for none
 	Params map[string]any
@@ -324,12 +323,12 @@ type Quantizer struct {
 	WeightsOnly bool
 }
 
-// String returns the plugin, its parameters and what it quantizes. Quantizers that give different
-// results have different strings.
+// String returns the plugin, its parameters, and whether it quantizes only weights. Quantizers that
+// give different results have different strings.
 func (q *Quantizer) String() string {
 	text := q.Plugin
 	if len(q.Params) > 0 {
-		text += fmt.Sprint(" ", q.Params) // maps are printed in the order of their keys
+		text += fmt.Sprint(" ", q.Params) // fmt prints maps in key order
 	}
 	if q.WeightsOnly {
 		text += ", weights only"
@@ -337,7 +336,7 @@ func (q *Quantizer) String() string {
 	return text
 }
 
-// Tables are those of a configuration that quantizes so.
+// Tables returns the quantizer tables of a configuration with this quantizer.
 func (q *Quantizer) Tables() config.Quantizer {
 	named := func(role string) *config.Plugin {
 		return &config.Plugin{Table: "quantizer." + role, Name: q.Plugin, Params: q.Params}
@@ -351,8 +350,8 @@ func (q *Quantizer) Tables() config.Quantizer {
 	return config.Quantizer{Weights: named(config.RoleWeights), Activations: named(config.RoleActivations)}
 }
 
-// openData opens the token file or chat file to evaluate on, of whichever kind the data of the
-// training was.
+// openData opens the token file or chat file to evaluate on, which need not be of the same kind as
+// the training data.
 func (t *Model) openData(o Options) error {
 	if !t.cfg.Model.Language() {
 		if o.Data != "" {
@@ -386,8 +385,8 @@ func (t *Model) openData(o Options) error {
 	return err
 }
 
-// tokenizer opens the tokenizer of the run. Only a checkpoint of the hub, or a run that was
-// imported from one, may have none.
+// tokenizer opens the tokenizer of the run. Only a Hugging Face checkpoint, or a run imported from
+// one, may lack a tokenizer.
 func (t *Model) tokenizer() (tokenizer.Tokenizer, error) {
 	if t.made.Tokenizer == nil {
 		return nil, fmt.Errorf("%s has no %s", t.dir, tokenizer.DefinitionFile)

@@ -14,20 +14,20 @@ import (
 	"github.com/cage-qat/cage/host/train/rundir"
 )
 
-// Record is what the directory of a model says of how it came to be.
+// Record is the provenance that the directory of a model records.
 type Record struct {
 	provenance.Record
-	// Posttrained says how weights were quantized after training; nil if they were not.
+	// Posttrained describes the quantization after training; nil if there was none.
 	Posttrained *Posttrained `json:"posttrained,omitempty"`
 }
 
-// ReadRecord reads it from a run directory.
+// ReadRecord reads the record of a run directory.
 func ReadRecord(dir rundir.Dir) (*Record, error) {
 	r := &Record{}
 	return r, provenance.ReadTo(dir, r)
 }
 
-// Posttrained says how a model was quantized after its training.
+// Posttrained describes the quantization of a model after its training.
 type Posttrained struct {
 	posttrain.Settings
 	Calibration *Calibration       `json:"calibration,omitempty"`
@@ -37,13 +37,13 @@ type Posttrained struct {
 	Loss *metrics.Number `json:"val_loss,omitempty"`
 }
 
-// Calibration describes what a quantization was calibrated with.
+// Calibration describes the calibration texts of a quantization.
 type Calibration struct {
 	Path   string `json:"path"`
 	SHA256 string `json:"sha256"` // of the tokens, or of the text
-	// Kind is that of the data: config.KindText or config.KindChat.
+	// Kind is the kind of the data: config.KindText or config.KindChat.
 	Kind string `json:"kind"`
-	// Separate says that the documents in a sequence did not see each other.
+	// Separate says that documents in the same sequence did not attend to each other.
 	Separate bool  `json:"separate"`
 	Windows  int   `json:"windows"`
 	Context  int   `json:"context"`
@@ -51,7 +51,7 @@ type Calibration struct {
 	Seed     int64 `json:"seed"`
 }
 
-// String says it in words.
+// String describes the calibration in words.
 func (c *Calibration) String() string {
 	text := fmt.Sprintf("%d sequences of %d tokens from %s", c.Windows, c.Context, c.Path)
 	switch {
@@ -63,11 +63,11 @@ func (c *Calibration) String() string {
 	return text
 }
 
-// ScaleName is the name that the scales of a quantized weight have in a checkpoint.
+// ScaleName returns the name of the scales of a quantized weight in a checkpoint.
 func ScaleName(param string) string { return "scale/" + param }
 
-// posttrained is a weight of a run that holds quantized weights, as an export needs it: the weight
-// is Ŵ, and its scales stand beside it in the checkpoint.
+// posttrained returns a weight of a run with quantized weights, for an export: the stored weight is
+// Ŵ, and the checkpoint also has its scales.
 func (t *Model) posttrained(w *posttrain.Matrix) (*export.Quantized, error) {
 	value, err := t.latent(w.Name)
 	if err != nil {

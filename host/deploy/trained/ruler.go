@@ -17,7 +17,7 @@ import (
 	"github.com/cage-qat/cage/host/model/huggingface"
 )
 
-// RulerName is what answers to RULER's prompts say of the model in dir.
+// RulerName returns the name of the model in dir that is stored with answers to RULER's prompts.
 func RulerName(dir string, m *Model, batch int) ruler.ModelName {
 	name := ruler.ModelName{Name: fmt.Sprintf("%s, step %d", dir, m.Step()), Identity: m.Identity(), Batch: batch}
 	if name.Identity == "" {
@@ -28,8 +28,8 @@ func RulerName(dir string, m *Model, batch int) ruler.ModelName {
 	return name
 }
 
-// Ruler lets a model answer with the likeliest tokens. A prompt begins a document, unless
-// a template has printed how one begins.
+// Ruler returns a function with which a model answers greedily. A prompt begins a document with
+// BOS, unless a chat template has already written BOS.
 func Ruler(m *Model, tok tokenizer.Tokenizer, templated bool) ruler.Model {
 	return func(ctx context.Context, prompts []string, newTokens int) ([]string, error) {
 		var all [][]int32
@@ -47,7 +47,7 @@ func Ruler(m *Model, tok tokenizer.Tokenizer, templated bool) ruler.Model {
 	}
 }
 
-// withQuantizers is the name of a model with the digest of its quantizers, if it has any.
+// withQuantizers appends the digest of a model's quantizers to its name, if it has any.
 func withQuantizers(name string, model *Model) string {
 	if programs := model.Quantizers(); programs != "" {
 		name += ", programs " + programs
@@ -55,7 +55,7 @@ func withQuantizers(name string, model *Model) string {
 	return name
 }
 
-// checkpointName tells a Hugging Face checkpoint from others, and from another one in its place.
+// checkpointName identifies a Hugging Face checkpoint, and detects that its files were replaced.
 func checkpointName(dir string) string {
 	name := dir
 	if abs, err := filepath.Abs(dir); err == nil {
@@ -67,7 +67,7 @@ func checkpointName(dir string) string {
 			name += fmt.Sprintf(" %s:%d:%d", stat.Name(), stat.Size(), stat.ModTime().UnixNano())
 		}
 	}
-	// What computes with the weights, and what ends a text; the prompts are saved with the answers.
+	// Settings that affect the computation or the end of a text; prompts are stored with the answers.
 	for _, f := range []string{huggingface.ConfigName, tokenizer.GenerationFile} {
 		if text, err := vfs.ReadRegular(filepath.Join(dir, f)); err == nil {
 			name += fmt.Sprintf(" %s:%x", f, sha256.Sum256(text))

@@ -11,7 +11,7 @@ import (
 	"github.com/cage-qat/cage/host/train/step"
 )
 
-// scoredTokens is the number of tokens that are scored at once: enough to keep a processor
+// scoredTokens returns the number of tokens that are scored at once: enough to keep a processor
 // busy.
 func (t *Model) scoredTokens() int {
 	least := 1 << 10
@@ -21,17 +21,16 @@ func (t *Model) scoredTokens() int {
 	return score.Tokens(t.cfg.Model.Context, least)
 }
 
-// Score computes how likely continuations are, with the run's quantizers. The run must
-// have been opened with Score.
+// Score computes log-probabilities of continuations, with the run's quantizers. The model must have
+// been opened with Score.
 //
-// Requests are scored in batches ([score.Batches]). In float32, requests with the same
-// context can share a row of a batch, which then holds that context only once. The same
-// requests form the same batches on every device of the same kind and precision, so that
-// interrupted work can be continued.
+// Requests are scored in batches ([score.Batches]). In float32, requests with the same context can
+// share a row of a batch, which then contains that context only once. The same requests form the
+// same batches on every device of the same kind and precision, so that interrupted work can be
+// continued.
 //
-// A batch is left out if skip returns true for all of its requests; a nil skip leaves out
-// none. each receives the scores of a batch, with the indices of its requests in the
-// list.
+// A batch is omitted if skip returns true for all of its requests; a nil skip omits none. each
+// receives the scores of a batch, with the indices of its requests in the list.
 func (t *Model) Score(ctx context.Context, requests []score.Request, skip func(request int) bool, each func(which []int, scores []score.Score) error) error {
 	for i, r := range requests {
 		if err := errors.Join(t.checkIDs(i, r.Context), t.checkIDs(i, r.Continuation)); err != nil {
@@ -44,10 +43,10 @@ func (t *Model) Score(ctx context.Context, requests []score.Request, skip func(r
 	})
 }
 
-// LogProbs computes the log-probability, in nats, of each token of a sequence given those before
-// it, with the run's quantizers: of n tokens n−1 numbers. A sequence has at least two tokens, and
-// at most one more than the context, the last of which the model does not read. The run must have
-// been opened with Score.
+// LogProbs computes the log-probability, in nats, of each token of a sequence given the previous
+// ones, with the run's quantizers: n−1 numbers for n tokens. A sequence has at least two tokens,
+// and at most one more than the context, because the last one is only predicted. The model must
+// have been opened with Score.
 func (t *Model) LogProbs(ctx context.Context, sequences [][]int32) ([][]float32, error) {
 	requests := make([]score.Request, len(sequences))
 	for i, ids := range sequences {
@@ -111,7 +110,7 @@ func (t *Model) checkIDs(sequence int, ids []int32) error {
 	return nil
 }
 
-// openEvaluator returns the evaluator of the model, whose weights are quantized once.
+// openEvaluator returns the evaluator of the model, which quantizes the weights only once.
 func (t *Model) openEvaluator() (*step.Evaluator, error) {
 	if t.evaluator == nil {
 		var err error

@@ -19,14 +19,14 @@ import (
 	"github.com/cage-qat/cage/internal/atomicfile"
 )
 
-// Reader reads sequences of token ids from lines of JSON.
+// Reader reads sequences of token ids from JSON lines.
 type Reader struct {
-	Vocab   int            // ids are below it
-	Most    int            // ids of a sequence
-	Encoder *tasks.Encoder // lines are texts; nil: lists of ids
+	Vocab   int            // ids must be below it
+	Most    int            // largest number of ids in a sequence
+	Encoder *tasks.Encoder // if not nil, lines are texts; nil: lists of ids
 }
 
-// Read reads all lines; those of white space are skipped.
+// Read reads all lines; blank ones are skipped.
 func (s *Reader) Read(r io.Reader) (list [][]int32, err error) {
 	for row, err := range source.ReadObjects(r) {
 		switch {
@@ -66,7 +66,7 @@ func (s *Reader) line(text []byte) (ids []int32, err error) {
 	return ids, nil
 }
 
-// tooLong is the error of a sequence of a length, in words.
+// tooLong returns the error for a sequence that is too long, with its length in words.
 func (s *Reader) tooLong(length string) error {
 	return fmt.Errorf("a sequence of %s tokens: a model with a context of %d scores at most %d (the last is only predicted)", length, s.Most-1, s.Most)
 }
@@ -112,7 +112,7 @@ func (s *Reader) text(d *jsontext.Decoder) ([]int32, error) {
 	return ids, nil
 }
 
-// SaveScores writes a file: safetensors if its name ends so, else a line for each sequence.
+// SaveScores writes a file: safetensors if its name ends in .safetensors, else JSON lines.
 func SaveScores(ctx context.Context, file string, sequences [][]int32, logProbs [][]float32) error {
 	to, err := atomicfile.Target(file)
 	if err != nil {
@@ -136,7 +136,7 @@ func SaveScores(ctx context.Context, file string, sequences [][]int32, logProbs 
 	return safetensors.WriteFile(ctx, to, tensors, nil)
 }
 
-// MeanLogProb is the mean over all tokens that have one, and their number.
+// MeanLogProb returns the mean over all log-probabilities, and their number.
 func MeanLogProb(list [][]float32) (mean float64, tokens int) {
 	for _, sequence := range list {
 		for _, v := range sequence {
@@ -147,7 +147,7 @@ func MeanLogProb(list [][]float32) (mean float64, tokens int) {
 	return mean / float64(tokens), tokens
 }
 
-// WriteScores writes a line for each sequence.
+// WriteScores writes a JSON line for each sequence.
 func WriteScores(to io.Writer, sequences [][]int32, logProbs [][]float32) error {
 	w := bufio.NewWriter(to)
 	var line []byte
@@ -164,10 +164,10 @@ func WriteScores(to io.Writer, sequences [][]int32, logProbs [][]float32) error 
 			if k > 0 {
 				line = append(line, ", "...)
 			}
-			if x := float64(v); math.IsNaN(x) || math.IsInf(x, 0) { // JSON does not have it
-				text, _ := metrics.Number(x).MarshalJSON() // a text, which has no error
+			if x := float64(v); math.IsNaN(x) || math.IsInf(x, 0) { // JSON cannot represent it
+				text, _ := metrics.Number(x).MarshalJSON() // a string, without an error
 				line = append(line, text...)
-			} else { // the fewest digits from which it comes back
+			} else { // the shortest text that parses to the same number
 				line = strconv.AppendFloat(line, x, 'g', -1, 32)
 			}
 		}

@@ -15,12 +15,12 @@ import (
 // Tasks asks a model the questions of evaluation tasks.
 type Tasks struct {
 	Model         *Model
-	Dir           string     // of the model
-	Quantizer     *Quantizer // with which the model was opened instead of its own; nil: that
+	Dir           string     // directory of the model
+	Quantizer     *Quantizer // the quantizer with which the model was opened; nil: its own
 	Source        tasks.Source
-	Chat, OneTurn bool   // see [tasks.Options]: questions go into the model's template
-	Batch         int    // texts that are generated at once
-	MaxTokens     int    // of a generated answer; 0: the task's number
+	Chat, OneTurn bool   // see [tasks.Options]: use the model's chat template
+	Batch         int    // number of texts that are generated at once
+	MaxTokens     int    // limit for a generated answer; 0: the task's number
 	Out           string // folder for answers, samples and results; "": nothing is saved
 	// Progress is called for each task, and what it returns while the task is asked.
 	Progress func(task string) func(done, of int)
@@ -43,7 +43,7 @@ func (e *Tasks) Generate(ctx context.Context, prompts [][]int32, tokens int, unt
 	return e.Model.GenerateUntil(ctx, e.tok, prompts, tokens, until)
 }
 
-// Ask asks one task after the other. What has been answered in Out already is not asked again.
+// Ask asks the tasks in order. Questions whose answers are in Out are not asked again.
 func (e *Tasks) Ask(ctx context.Context, list []*tasks.Task) (results []*tasks.Result, err error) {
 	if e.encoder, e.tok, err = Encoder(e.Model); err != nil {
 		return nil, err
@@ -59,7 +59,7 @@ func (e *Tasks) Ask(ctx context.Context, list []*tasks.Task) (results []*tasks.R
 		if err := tasks.AnswersDir(vfs.At(e.Out)).MkdirAll(); err != nil {
 			return nil, err
 		}
-		lock, err := vfs.At(e.Out).Join(vfs.LockFile).Lock() // which keeps other processes from writing there
+		lock, err := vfs.At(e.Out).Join(vfs.LockFile).Lock() // keeps other processes from writing to Out
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", e.Out, err)
 		}
@@ -106,7 +106,7 @@ func (e *Tasks) one(ctx context.Context, t *tasks.Task) (*tasks.Result, error) {
 	return r, err
 }
 
-// Summarize are the results in the form in which they are written to Out.
+// Summarize returns the results as lm-eval writes them, and writes them to Out if that is set.
 func (e *Tasks) Summarize(list []*tasks.Result) (*tasks.Results, error) {
 	model := map[string]string{"model": "cage", "model_args": "pretrained=" + e.Dir, "step": strconv.Itoa(e.Model.Step())}
 	if e.Quantizer != nil {
@@ -119,7 +119,7 @@ func (e *Tasks) Summarize(list []*tasks.Result) (*tasks.Results, error) {
 	return results, tasks.WriteResults(vfs.At(e.Out), list, results)
 }
 
-// name tells the model from others, also from one whose quantizers have been changed.
+// name identifies the model, including the programs of its quantizers.
 func (e *Tasks) name() string {
 	name := e.Model.Identity()
 	if name == "" {
@@ -131,7 +131,7 @@ func (e *Tasks) name() string {
 	return withQuantizers(name, e.Model)
 }
 
-// Encoder says how the model's tokenizer begins and ends texts.
+// Encoder returns the model's tokenizer, and an encoder with its BOS and EOS.
 func Encoder(model *Model) (*tasks.Encoder, tokenizer.Tokenizer, error) {
 	tok, err := model.Tokenizer()
 	if err != nil {
