@@ -1,9 +1,9 @@
-// Package deploy is the layer of what is done with a trained model. It holds no code of its own. Its packages:
+// Package deploy is the layer that uses trained models. It has no code of its own. Its packages:
 //
 //	quantize   quantization after training, block by block, from a run or a published model to a run
-//	posttrain  how one matrix is rounded (RTN, GPTQ), and the settings of that
-//	trained    a model in use: opened, evaluated, asked (tasks, RULER, messages), exported; and the import of a published one
-//	tasks      evaluation tasks as lm-eval asks and judges them, and their saved answers
+//	posttrain  quantization of one matrix (RTN, GPTQ), and its settings
+//	trained    loads models for evaluation, generation, tasks, RULER, conversations and export; imports published models
+//	tasks      evaluation tasks as in lm-eval: prompts, scores, saved answers
 //	ruler      the benchmark RULER: its prompts, and scores of answers
 //	export     formats of other programs
 //

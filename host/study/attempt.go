@@ -229,8 +229,8 @@ func checkOurs(dir vfs.Path) error {
 	return err
 }
 
-// removeAbandoned removes the temporary files that killed writers of the named files left
-// in a directory. Nothing may be writing these files.
+// removeAbandoned removes the temporary files that killed writers of the named files left in a
+// directory. It must not be called while these files are being written.
 func removeAbandoned(dir vfs.Path, names ...string) error {
 	return atomicfile.RemoveAbandoned(dir, func(name string) bool { return slices.Contains(names, name) })
 }

@@ -16,10 +16,10 @@
 //	cells/ID/failed.json    why the cell failed
 //	report/                 the pages, tables and figures that host/study/report writes
 //
-// A cell is identified by its configuration: a study file may change, and cells whose
-// configuration it still names are not trained again.
+// A cell is identified by its configuration: after a change of the study file, cells whose
+// configurations are unchanged are not trained again.
 //
-// Its packages: report makes tables and figures (drawn by figure) of the results; snapshot keeps
+// Its packages: report makes tables and figures (drawn by figure) of the results; snapshot stores
 // results for documents; serve shows runs while they train; scaling fits the scaling law; bench
-// measures steps and the processor.
+// measures training steps and the speed of the processor.
 package study

@@ -127,8 +127,8 @@ func readValues(t *table, a axis, raw any) []value {
 	return values
 }
 
-// readValue reads one value of an axis: {label, set}, or with keys a value for them, or
-// {label, value, set}.
+// readValue reads one value of an axis: a table {label, set}, or, if the axis has keys, their value
+// or a table {label, value, set}.
 func readValue(t *table, a axis, key string, raw any) (value, bool) {
 	values, isTable := raw.(map[string]any)
 	if !isTable {

@@ -101,7 +101,7 @@ const baseIs = "the path of a run's TOML file, or the table [base] with its keys
 // readBase reads the base configuration; it returns nil if that is not possible.
 func (s *Study) readBase(top *table, raw any) *plaintoml.Document {
 	switch raw := raw.(type) {
-	case nil: // which has been reported
+	case nil: // its absence has been reported
 	case map[string]any:
 		s.Base = s.File
 		return top.Table("base")

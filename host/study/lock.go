@@ -142,7 +142,7 @@ func takeClaim(study vfs.Path, id string) (vfs.Lock, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := atomicfile.CheckOurs(claim, signature); err != nil { // nobody else writes now
+	if err := atomicfile.CheckOurs(claim, signature); err != nil { // no other process writes now
 		return nil, errors.Join(err, lock.Unlock())
 	}
 	if text, err := json.Marshal(self(time.Now())); err == nil {

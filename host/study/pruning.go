@@ -60,7 +60,7 @@ type use int
 const (
 	needed use = iota
 	waits      // it may turn out to be needed
-	left       // left out
+	left       // not needed
 )
 
 // prune returns the table's use of each cell that it reports, by the cell's index.

@@ -240,7 +240,7 @@ func (e *rulerQuestions) ID() string {
 // Metrics implements [evaluation]: the average, the average for each length, and the score of each
 // task whose input is given, in percent: "ruler.average", "ruler.4096", "ruler.4096.vt".
 func (e *rulerQuestions) Metrics() []measure {
-	given := ruler.Inputs{Words: &ruler.Words{}} // stands for the inputs whose files are named
+	given := ruler.Inputs{Words: &ruler.Words{}} // represents the inputs whose files are named
 	if e.Files.Essay != "" {
 		given.Essay = "."
 	}

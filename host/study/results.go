@@ -126,7 +126,7 @@ func Damaged(c Cell, err error) Result {
 // Failure says why a cell failed, as stored in failed.json.
 type Failure struct {
 	Error    string `json:"error"`    // the last error of the training
-	Exit     string `json:"exit"`     // exit status of its process: "exit status 1", "signal: killed"
+	Exit     string `json:"exit"`     // end of its process: "exit status 1", "signal: killed"
 	Attempts int    `json:"attempts"` // number of failed attempts
 	Log      string `json:"log_tail"` // the last lines of its output
 	File     string `json:"log"`      // name of the log file, relative to the cell's directory
@@ -260,7 +260,7 @@ func (e *NotCompared) Unwrap() error { return e.First }
 // StaleDir returns the directory into which stale runs are moved.
 func (s *Study) StaleDir() string { return s.at(rundir.StudyStale).Name }
 
-// moveToStale moves a directory into that of stale runs, under the given name and a number.
+// moveToStale moves a directory into the one for stale runs, under the given name with a number.
 func (s *Study) moveToStale(dir vfs.Path, name string) error {
 	if err := s.at(rundir.StudyStale).MkdirAll(); err != nil {
 		return err

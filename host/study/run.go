@@ -21,10 +21,9 @@ import (
 
 // RunOptions are the options of [Run].
 type RunOptions struct {
-	// Parallel is the number of cells to train at once; 0 means that of the study file.
-	// If that is 0 too, it is as many as the cores allow: one cell on each core if the
-	// models are small, one cell on all cores if they are large; on GPUs as many as have
-	// their own.
+	// Parallel is the number of cells to train at once; 0 means the number in the study file. If
+	// that is also 0, the cores determine it: one cell per core if the models are small, one cell
+	// on all cores if they are large; on GPUs, as many as can have GPUs of their own.
 	Parallel int
 	// Retry also trains failed cells, from where they stopped.
 	Retry bool

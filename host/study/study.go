@@ -44,8 +44,8 @@ type Axis struct {
 // Cell is one run of a study. Cells with equal configurations share a run: their ID, Dir,
 // Run and Config are the same.
 type Cell struct {
-	// ID names the cell's directory. It consists of the cell's labels, made fit for file
-	// names, and a hash of its configuration.
+	// ID names the cell's directory. It consists of a slug of the cell's labels and a hash of its
+	// configuration.
 	ID string
 	// Hash is the hexadecimal hash of its configuration and of its quantization.
 	Hash   string

@@ -35,7 +35,7 @@ type Result struct {
 	// Damping is the fraction that was finally added to the diagonal. 0 means that H could not be
 	// made positive definite, and that each element was rounded to the nearest level.
 	Damping float64
-	Dead    int // number of columns whose inputs are all 0; they were rounded to 0
+	Dead    int // number of columns whose inputs are all 0; their weights are set to 0
 }
 
 // Round rounds the matrix w, [rows, columns], to a grid by GPTQ, which keeps the change of the

@@ -19,8 +19,8 @@ import (
 
 // Model is a language model.
 type Model interface {
-	// Score computes log-probabilities of continuations, in batches that depend only on the
-	// requests. Batches of which skip is true for all requests are omitted; each gets the rest.
+	// Score scores continuations in batches, which depend only on the requests, and calls each with
+	// the scores of a batch. It skips a batch if skip is true for all of its requests.
 	Score(ctx context.Context, requests []score.Request, skip func(request int) bool, each func(which []int, scores []score.Score) error) error
 	// Generate continues prompts greedily, until a text contains one of the strings in until, or EOS.
 	Generate(ctx context.Context, prompts [][]int32, tokens int, until []string) ([]string, error)

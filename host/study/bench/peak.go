@@ -20,9 +20,9 @@ import (
 type PeakOptions struct {
 	Runs    int           // of each measurement, after one run that warms up and is not counted
 	Time    time.Duration // the shortest time of a run
-	Squares []int
-	Widths  []int // widths of models
-	Tokens  int   // tokens in a step of these models
+	Squares []int         // sizes of square matrices
+	Widths  []int         // widths of models
+	Tokens  int           // tokens in a step of these models
 }
 
 // A Rate is a number of operations per second.

@@ -37,7 +37,7 @@ type Bar struct {
 const groupShare = 0.8
 
 func (b *Bars) compose(width vg.Length) *composition {
-	ends, whole := newSpan(), newSpan() // of the ends of the bars; including their intervals
+	ends, whole := newSpan(), newSpan() // of the ends of the bars; the same with their intervals
 	for _, s := range b.Series {
 		for _, bar := range s.Bars[:min(len(s.Bars), len(b.Groups))] {
 			if b.Y.drawable(bar.Y) && !bar.Absent {

@@ -119,7 +119,7 @@ var anchors = func() []color.Color {
 
 // ramp returns the colour of a fraction of the scale, interpolated between the anchors.
 func ramp(share float64) color.NRGBA {
-	if math.IsNaN(share) { // the range of the values overflows
+	if math.IsNaN(share) { // from overflow, if values are extreme
 		share = 0
 	}
 	at := min(max(share, 0), 1) * float64(len(anchors)-1)

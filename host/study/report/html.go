@@ -45,7 +45,7 @@ type Curve struct {
 	// the curves.
 	Color int        `json:"color,omitempty"`
 	Dash  int        `json:"dash,omitempty"` // index of the line style, likewise
-	Raw   []*float64 `json:"raw,omitempty"`  // the values before smoothing, if Y is smoothed; then there is no band
+	Raw   []*float64 `json:"raw,omitempty"`  // Y before smoothing, without a band; empty: Y is not smoothed
 }
 
 // Finite returns a number for JSON, which has only finite ones: nil for NaN and ±∞.

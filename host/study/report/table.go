@@ -170,7 +170,7 @@ func (t *Table) compare(places [][][]replicate) error {
 	}
 	named := func(axis string) bool { return t.base[axis] != "" }
 	unnamed := func(axis string) bool { return t.base[axis] == "" }
-	column := len(t.ColAxes) > 0 && !slices.ContainsFunc(t.ColAxes, unnamed) // is the baseline one?
+	column := len(t.ColAxes) > 0 && !slices.ContainsFunc(t.ColAxes, unnamed) // it names a single one
 	if column && len(t.Rows) > 0 && len(t.Columns) > 0 && !slices.ContainsFunc(t.RowAxes, named) {
 		_, t.Baseline = t.baseOf(0, 0)
 	}

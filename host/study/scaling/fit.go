@@ -154,7 +154,7 @@ func newFitting(points []Point, o Options) (*fitting, error) {
 // Search effort.
 const (
 	firstSteps  = 40   // from every starting point
-	lastSteps   = 3000 // from the best points that this reached
+	lastSteps   = 3000 // from the best results of these
 	finishers   = 12
 	sameCost    = 1e-6 // relative difference of costs below which two minima are the same
 	startAlpha0 = 0.05 // replaces the exponent 0, which has no logarithm
@@ -386,7 +386,7 @@ func (o Options) Check() error {
 		if !slices.Contains(names[:], name) {
 			return fmt.Errorf("no parameter %q to fix; want one of %s", name, strings.Join(names[:], ", "))
 		}
-		zero := name == "B" || name == "E" // removes the term
+		zero := name == "B" || name == "E" // 0 removes the term
 		if !(v > 0 || zero && v == 0) || math.IsInf(v, 1) {
 			return fmt.Errorf("%s fixed at %v; want a number above 0 (B and E may be 0)", name, v)
 		}

@@ -122,8 +122,8 @@ type curve struct{ points []point }
 type point struct {
 	step  int
 	value float64
-	sum   float64 // number of these values
-	count int     // of them
+	sum   float64 // of all finite values so far, also of points that are not kept
+	count int     // number of these values
 }
 
 // add appends the value at a step. If a step has several values, the first counts.
