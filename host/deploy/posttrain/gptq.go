@@ -32,7 +32,7 @@ const lazyColumns = 128
 // Result is the result of rounding a matrix with GPTQ.
 type Result struct {
 	Codes []int32 // [rows, columns]; for the scales of the grid
-	// Damping is the fraction that was finally added to the diagonal. 0 means that H could not be
+	// Damping is the final fraction in the sense of [Settings].Damping. 0 means that H could not be
 	// made positive definite, and that each element was rounded to the nearest level.
 	Damping float64
 	Dead    int // number of columns whose inputs are all 0; their weights are set to 0
@@ -163,7 +163,7 @@ func (q *gptq) factor() bool {
 }
 
 // enter prepares the loop for the next columns, and returns their end: at most lazyColumns further,
-// and not beyond a group whose scales are still to be computed.
+// and not into a next group whose scales are still to be computed.
 func (q *gptq) enter(from int) (to int, err error) {
 	g := q.grid
 	to = min(from+lazyColumns, g.Columns)

@@ -30,7 +30,7 @@ type Blocks struct {
 	// quantized. Activations holds the quantizer programs of sites, for Batch sequences; at sites
 	// without an entry, weights are calibrated with unquantized activations.
 	Weights, Activations map[string]spec.Quantizer
-	// Values reads the elements of a parameter, which remain valid until the next call.
+	// Values reads the elements of a parameter, which must stay valid until the next call.
 	Values func(param string) ([]float32, error)
 	// Trained reads trained parameters and states of the quantizers. Nil means that each has its
 	// initial value: for activations, computed from the first Batch sequences.

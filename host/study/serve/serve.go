@@ -52,8 +52,8 @@ func New(host string, roots ...string) *Server {
 	return &Server{host: host, roots: roots}
 }
 
-// policy lets a page load only files of this server, and run no inline script: text that was not
-// escaped by mistake could do no harm.
+// policy lets a page load only files of this server, and run no inline script, so that text that was
+// left unescaped by mistake could do no harm.
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; " +
 	"form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 
