@@ -41,7 +41,7 @@ func withoutEffect(cfg *config.Config, programs *build.Programs) (messages []str
 			idle(fmt.Sprintf("method.name = %q", cfg.Method.Name), fmt.Sprintf("the run of %d steps ends before %s first acts", cfg.Train.Steps, cfg.Method.Title()))
 		}
 	}
-	weights, activations := 0, 0 // quantized in some phase
+	weights, activations := 0, 0 // over all phases, the largest number of quantized ones
 	for _, p := range programs.Phases() {
 		weights, activations = max(weights, len(p.Weights)), max(activations, len(p.Activations))
 	}
@@ -65,7 +65,7 @@ func withoutEffect(cfg *config.Config, programs *build.Programs) (messages []str
 	if cfg.Optimizer.RestGiven() && !used {
 		idle("["+rest+"]", "nothing is left to it")
 	}
-	refreshes := map[string]bool{} // whether there is something to delay, by the table of an optimizer with a delay
+	refreshes := map[string]bool{} // by the table of an optimizer with refresh_delay: whether it has refreshes
 	for _, t := range programs.Tensors {
 		if t.RefreshDelay > 0 {
 			refreshes[t.Table] = refreshes[t.Table] || t.Optimizer.Refresh != nil
@@ -79,22 +79,21 @@ func withoutEffect(cfg *config.Config, programs *build.Programs) (messages []str
 	return messages
 }
 
-// The rate of the schedule multiplies the correction and the weight decay, too. An
-// optimizer whose directions carry a step size of their own is run with a rate of about
-// 1, with which both are hundreds of times too strong. Ordinary runs stay far below
-// these bounds: at a rate of 3e-3, λ = 2 and a decay of 0.1 they have 0.006 and 0.0003.
+// The scheduled rate also multiplies the correction and the weight decay. An optimizer whose
+// directions include their own step size runs with a rate of about 1, at which both are hundreds of
+// times too strong. Ordinary runs stay far below these bounds: at a rate of 3e-3, λ = 2 and a decay
+// of 0.1 they reach 0.006 and 0.0003.
 const (
 	maxCorrection = 0.125 // of the residual, in one step
 	maxDecay      = 0.02  // of a weight, in one step
 )
 
-// tooStrong returns warnings of a correction or a weight decay that is too strong in a
-// single step; none when both are moderate. It does not know the rates of
-// optimizers that have their own.
+// tooStrong returns a warning if the correction, and one if the weight decay, is too strong in a
+// single step. It ignores optimizers that compute their own learning rates, which it does not know.
 func (r *run) tooStrong(rules []cage.Rule) (messages []string) {
 	m := r.cfg.Method.CAGE
 	rate, pull := 0.0, 0.0 // largest α_t and α_t·λ_t
-	const looked = 10_000  // steps at most: both change slowly
+	const looked = 10_000  // at most as many steps are sampled: both change slowly
 	for t, steps := 1, r.cfg.Train.Steps; t <= steps; t += max(1, steps/looked) {
 		rate = max(rate, r.rates.Rate(t-1))
 		pull = max(pull, r.rates.Rate(t-1)*m.Strength(t, steps))
@@ -120,14 +119,14 @@ func (r *run) tooStrong(rules []cage.Rule) (messages []string) {
 	return messages
 }
 
-// A run goes on with more steps than it was begun with where that changes nothing about the steps
-// that are done: the learning rate, and the strength and the mode of the method, which follow
-// schedules over all steps, must have had the values that they would have now. A constant rate
-// allows it at any time, WSD before its decay.
+// A run can be extended, that is resumed with a larger train.steps, if the steps that are done stay
+// the same: the learning rate and the method's strength and mode follow schedules over all steps,
+// and must have had the values that the longer run gives them. A constant rate allows that at any
+// time, WSD before its decay.
 
-// extendableKeys are the keys that may change together with a larger train.steps, because
-// their values step by step are compared instead. Of conversations, an epoch is what it is
-// however many follow it.
+// extendableKeys are the keys that may change together with a larger train.steps, because the
+// values that they give each step are compared instead. For conversations, data.epochs is one: an
+// epoch does not depend on the number of epochs after it.
 var extendableKeys = []string{
 	"train.steps", "schedule.kind", "schedule.warmup", "schedule.floor", "schedule.decay",
 	"schedule.decay_shape", "method.silence", "method.ramp", "train.average_from",
@@ -136,8 +135,7 @@ var extendableKeys = []string{
 
 func (r *run) extends(previous *config.Config) bool { return r.cfg.Train.Steps > previous.Train.Steps }
 
-// checkExtension fails when a step that is done would have been another one in the longer
-// run.
+// checkExtension fails if a step that is done would have been different in the longer run.
 func (r *run) checkExtension(previous *config.Config) error {
 	if !r.extends(previous) {
 		return nil
@@ -177,9 +175,9 @@ func (r *run) checkExtension(previous *config.Config) error {
 	return nil
 }
 
-// sameStrength reports whether strengths are the same to a step, which reads them in 32 bits. In 64
-// they may differ: where a fraction of the run has to be a third of what it was, to be the same
-// number of steps, that is not the third exactly.
+// sameStrength reports whether two strengths are equal in float32, in which a step uses them. In
+// float64 they may differ: a fraction of the run that was divided by three, to stay the same number
+// of steps, is not exactly a third.
 func sameStrength(a, b float64) bool { return float32(a) == float32(b) }
 
 func (r *run) notExtended(total int, key, what string, step int, was, is any, hint string) error {

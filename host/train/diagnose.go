@@ -11,11 +11,11 @@ import (
 	"github.com/cage-qat/cage/host/train/step"
 )
 
-// movement follows the codes of the quantized weights; nil when that is off or there
-// are none.
+// movement tracks the codes of the quantized weights; nil if diagnostics are off or no weight is
+// quantized.
 type movement struct {
 	settings cage.Diagnostics
-	weights  []string // with chosen coordinates
+	weights  []string // those with sampled coordinates
 	reader   *step.CodeReader
 	tracker  *cage.Tracker
 }
@@ -29,7 +29,7 @@ func (r *run) prepareMovement() error {
 	r.movement.close()
 	r.movement = nil
 	m := &movement{settings: r.cfg.Diagnostics}
-	m.settings.Tensors = false // has nothing to do with samples
+	m.settings.Tensors = false // unrelated to samples
 	if m.settings.Every == 0 {
 		return nil
 	}
@@ -71,8 +71,8 @@ func (m *movement) close() {
 
 func (m *movement) due(t int) bool { return m != nil && t%m.settings.Every == 0 }
 
-// read takes the sample of step t, if it is due, at the point that the step starts
-// from. A step that is skipped for its loss leaves that point, and the sample counts.
+// read takes the sample of step t, if one is due, before the step changes the weights. A step that
+// is skipped because of its loss leaves them unchanged, and its sample counts.
 func (m *movement) read(t int, s *step.State) (*sample, error) {
 	if !m.due(t) {
 		return nil, nil
@@ -92,7 +92,7 @@ func (m *movement) record(rec *metrics.Record, s *sample) {
 	if m.tracker.Samples() < 2 {
 		return // nothing can have moved
 	}
-	steps := float64(m.settings.Every) // of a sample
+	steps := float64(m.settings.Every) // between samples
 	all, each := m.tracker.Measure()
 	rec.FlipRate, rec.Visits = metrics.Some(all.FlipRate), metrics.Some(all.Visits)
 	rec.DwellMean, rec.DwellMax = metrics.Some(all.Dwell.Mean()*steps), metrics.Some(float64(all.Dwell.Max())*steps)
@@ -108,8 +108,8 @@ func (m *movement) record(rec *metrics.Record, s *sample) {
 	}
 }
 
-// coherence returns the two coherences once the window is full: before, they are larger
-// only because fewer residuals are added up.
+// coherence returns the two coherences once the window is full: before that they are larger, only
+// because they sum fewer residuals.
 func (m *movement) coherence(v cage.Measures) (coordinates, vector *metrics.Number) {
 	if !m.tracker.Full() {
 		return nil, nil
@@ -117,13 +117,13 @@ func (m *movement) coherence(v cage.Measures) (coordinates, vector *metrics.Numb
 	return metrics.Some(v.Coherence), metrics.Some(v.VectorCoherence)
 }
 
-// Names of what a checkpoint holds.
+// Names of the metadata entry and the tensors of a movement in a checkpoint.
 const (
 	movementMeta   = "diagnostics"
 	movementPrefix = "diagnostics/"
 )
 
-// savedMovement describes the tensors in a checkpoint: with other settings they mean nothing.
+// savedMovement describes the tensors in a checkpoint, which are invalid under other settings.
 type savedMovement struct {
 	Settings cage.Diagnostics
 	Samples  int
@@ -152,8 +152,8 @@ func addTensor[T safetensors.Element](state *checkpoint.State, name string, valu
 	return err
 }
 
-// restoreMovement goes on from a checkpoint. One without diagnostics, or with other settings,
-// lets them begin anew.
+// restoreMovement restores the tracker from a checkpoint. It starts empty if the checkpoint has no
+// diagnostics, or was written with other settings.
 func (r *run) restoreMovement(f *checkpoint.File) error {
 	m := r.movement
 	if m == nil {

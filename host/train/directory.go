@@ -25,8 +25,8 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// changeable are the keys that may change when a run is resumed: they have no influence
-// on the parameters, except that sums have another order with another number of GPUs, and where these divide tensors.
+// changeable lists the keys that may change when a run is resumed. They do not influence the
+// parameters, except that the GPU count and sharding change the order of sums.
 var changeable = append([]string{
 	"train.eval_every", "train.trajectory_every", "train.eval_batches", "train.final_eval_batches", "train.log_every",
 	"train.nan_policy", "train.max_skipped", "train.memory_check", "train.samples", "train.sample_tokens", "train.sample_temperature",
@@ -34,14 +34,15 @@ var changeable = append([]string{
 	"train.distillation.teacher", "device.count", "device.shard", "device.offload", "data.train", "data.validation", "data.validation_sha256", "data.tokenizer",
 }, config.Incidental()...)
 
-// Others hold the lock for a moment to see whether the run is being trained.
+// How long to retry the lock: other processes hold it briefly to see whether a run is being
+// trained.
 const (
 	lockPatience = time.Second
 	lockRetry    = 10 * time.Millisecond
 )
 
-// open locks the run directory, so that no other process trains in it (the lock goes with the
-// process, however that ends), and begins the run or goes on with it.
+// open locks the run directory, so that no other process trains in it, and begins or resumes the
+// run. The operating system releases the lock when the process ends.
 func (r *run) open() error {
 	if err := r.dir.MkdirAll(); err != nil {
 		return r.cfg.ErrorAt("train.out", "%w", err)
@@ -61,7 +62,7 @@ func (r *run) open() error {
 	if err := r.dir.Checkpoints().CheckLinks(); err != nil { // now, and not when the first one is saved
 		return r.cfg.ErrorAt("train.out", "%w", err)
 	}
-	if r.opts.Files == nil { // nobody waits for requests from before this process trained in the directory
+	if r.opts.Files == nil { // requests that were made before this run had the lock are stale
 		r.dir.Take(rundir.Stop)
 		r.dir.Take(rundir.Checkpoint)
 	}
@@ -100,7 +101,7 @@ func (r *run) open() error {
 		err = r.sameRun(previous)
 		damaged = errors.As(err, &damage)
 	}
-	if damaged { // a run without a checkpoint was stopped while it began, and nothing can be lost
+	if damaged { // stopped during its setup, without a checkpoint: nothing can be lost
 		entries, err := checkpoint.List(r.dir.Checkpoints())
 		if err != nil || len(entries) > 0 {
 			return errors.Join(damage, err)
@@ -114,9 +115,8 @@ func (r *run) open() error {
 	return r.resume(previous)
 }
 
-// sameRun fails when the configuration differs from that of the run in a way that
-// would change its parameters. Of plugins, the programs are compared instead of the
-// hashes of their executables.
+// sameRun fails if the configuration differs from that of the run in a way that would change its
+// parameters. For plugins it ignores hashes of executables: their programs are compared elsewhere.
 func (r *run) sameRun(previous *config.Config) error {
 	diff, err := config.Diff(previous, r.cfg)
 	if err != nil {
@@ -124,7 +124,7 @@ func (r *run) sameRun(previous *config.Config) error {
 	}
 	var list []string
 	for _, d := range diff {
-		moved := strings.HasPrefix(d.Key, "data.mixture[") && strings.HasSuffix(d.Key, "].path") // as data.train: the hash is compared
+		moved := strings.HasPrefix(d.Key, "data.mixture[") && strings.HasSuffix(d.Key, "].path") // like data.train: its hash is compared
 		if !moved && !slices.Contains(changeable, d.Key) && !strings.HasSuffix(d.Key, ".sha256") &&
 			!(r.extends(previous) && slices.Contains(extendableKeys, d.Key)) {
 			list = append(list, fmt.Sprintf("  %s was %s, is %s", d.Key, cmp.Or(d.A, "not set"), cmp.Or(d.B, "not set")))
@@ -149,7 +149,7 @@ func (r *run) sameRun(previous *config.Config) error {
 	return nil
 }
 
-// instead says, after a separator, what can be done where a run cannot go on as it is asked to.
+// instead returns a hint, after separator, for a run that cannot be resumed as requested.
 func (r *run) instead(separator string) string {
 	if !r.cfg.Model.Language() {
 		return ""
@@ -158,8 +158,8 @@ func (r *run) instead(separator string) string {
 		separator, r.cfg.Train.Out)
 }
 
-// newState is the state before the first step, with weights that are drawn or those of another
-// model. The first batch calibrates quantizers whose parameters are trained.
+// newState returns the state before the first step, with weights that are drawn or come from
+// another model. The first batch calibrates quantizers with trained parameters.
 func (r *run) newState() (*step.State, error) {
 	tokens := make([]int32, r.batches.BatchLen())
 	if err := r.batches.At(0, tokens); err != nil {
@@ -171,9 +171,9 @@ func (r *run) newState() (*step.State, error) {
 	return r.Compiled.NewState(uint64(r.cfg.Seed), tokens)
 }
 
-// begin begins a run, but not where there are files of another one: its checkpoints would be pushed
-// out by those of a new one, its records would be mixed with them, and its summary would say that
-// the new one is done.
+// begin begins a run, and fails if the directory has files of another run: new checkpoints would
+// evict its checkpoints, both runs' records would be mixed, and its summary would claim that the
+// new run is done.
 func (r *run) begin() error {
 	fail := func(what string) error {
 		e := r.cfg.ErrorAt("train.out", "%s has %s, but no %s", r.cfg.Train.Out, what, rundir.ConfigFile)
@@ -196,7 +196,7 @@ func (r *run) begin() error {
 			return fail("the " + path.Base() + " of another run")
 		}
 	}
-	// What begins a run may have been written before it was killed.
+	// The process may have been killed after it wrote some of the files that describe this run.
 	p, err := provenance.Read(r.dir)
 	if text := new(provenance.DescriptionError); errors.As(err, &text) && !errors.Is(err, fs.ErrNotExist) || err == nil && p.Programs == nil {
 		return fail("a " + r.dir.Provenance().Base() + " that is not of a run")
@@ -234,9 +234,9 @@ func (r *run) begin() error {
 	return r.openSamples()
 }
 
-// resume loads the newest intact checkpoint that is finite, or where none is the newest intact one,
-// and cuts the records to its step. A run that was stopped before its first checkpoint begins
-// again.
+// resume loads the newest intact checkpoint with finite values, or the newest intact one if none is
+// finite, and truncates the records to its step. A run that was stopped before its first checkpoint
+// begins again.
 func (r *run) resume(previous *config.Config) error {
 	r.saving.step = -1
 	if err := r.loadTeacher(); err != nil {
@@ -253,7 +253,7 @@ func (r *run) resume(previous *config.Config) error {
 			return err
 		}
 		err = r.restore(f)
-		if _, lost := r.told(startRead, int(engine.Vote(err == nil))); lost != nil { // else the others hear of an older one, or that this process has failed
+		if _, lost := r.told(startRead, int(engine.Vote(err == nil))); lost != nil { // otherwise they get an older step next, or learn that this process failed
 			return lost
 		}
 		return err
@@ -274,7 +274,7 @@ func (r *run) resume(previous *config.Config) error {
 			r.log.Warn("no checkpoint is finite: this run cannot go on unless what computes its steps has changed", "step", r.done.Step)
 		}
 	}
-	if r.identity == "" { // its description was damaged, and it has no checkpoint
+	if r.identity == "" { // the provenance was damaged, and there is no checkpoint
 		r.identity = provenance.NewIdentity()
 	}
 	if err := r.checkExtension(previous); err != nil {
@@ -292,7 +292,7 @@ func (r *run) resume(previous *config.Config) error {
 	if err := r.openTrajectory(); err != nil {
 		return err
 	}
-	r.prune() // a run that was killed between a save and this has some too many
+	r.prune() // the run may have been killed between saving a checkpoint and pruning
 	if err := r.remember(meta); err != nil {
 		return err
 	}
@@ -304,8 +304,8 @@ func (r *run) resume(previous *config.Config) error {
 	return r.openSamples()
 }
 
-// ErrReplaced is wrapped by the error of a run whose directory was removed, or replaced
-// by another one, during training. Such a run writes nothing more.
+// ErrReplaced is wrapped by the error of a run whose directory was removed or replaced during
+// training. Such a run writes nothing more.
 var ErrReplaced = errors.New("the run directory was removed or replaced")
 
 func (r *run) checkDirectory() error {
@@ -324,8 +324,8 @@ func (r *run) checkDirectory() error {
 	return fmt.Errorf("%s: %w while this run was training in it: nothing more is written there", dir, ErrReplaced)
 }
 
-// describe writes the description of the run before its first step. run.toml comes last:
-// where it is, the rest of the description is complete.
+// describe writes the run's description before its first step. run.toml is written last, so its
+// existence shows that the description is complete.
 func (r *run) describe() error {
 	text, err := r.cfg.Encode()
 	if err != nil {
@@ -375,9 +375,9 @@ func (r *run) keepTokenizer() error {
 	return atomicfile.WriteBytes(r.dir.Tokenizer(), content)
 }
 
-// keepCompanions copies what was published with the tokenizer: the names of special tokens, and the
-// templates of conversations, which even a run in bytes may have. If the model in model.init has
-// the same tokenizer, its files come first, but for the template of a run that learns
+// keepCompanions copies the files published with the tokenizer: the names of special tokens, and
+// chat templates, which even a byte-level run may have. If the model in model.init has the same
+// tokenizer, its files take precedence, except for the template of a run that trains on
 // conversations.
 func (r *run) keepCompanions(defined bool) error {
 	chats := r.cfg.Data.Kind == config.KindChat
@@ -392,7 +392,7 @@ func (r *run) keepCompanions(defined bool) error {
 	names := slices.Clone(tokenizer.CompanionFiles)
 	same := false
 	if r.startedFrom != "" {
-		names = slices.DeleteFunc(names, func(name string) bool { return name == tokenizer.GenerationFile }) // keepDescription has it
+		names = slices.DeleteFunc(names, func(name string) bool { return name == tokenizer.GenerationFile }) // keepDescription writes it
 		definition, err := published.Join(tokenizer.DefinitionFile).ReadFile()
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
@@ -405,7 +405,7 @@ func (r *run) keepCompanions(defined bool) error {
 		err = rundir.ReadFiles(files, published, names)
 	}
 	err = errors.Join(err, rundir.ReadFiles(files, data, names))
-	if same && chats { // the further templates, as there is one
+	if same && chats { // the further chat templates that come with the main one
 		err = errors.Join(err, rundir.ReadFiles(files, published, []string{tokenizer.TemplateFile}))
 	}
 	if err != nil {
@@ -414,8 +414,8 @@ func (r *run) keepCompanions(defined bool) error {
 	return rundir.WriteFiles(r.dir, files)
 }
 
-// keepDescription keeps the description of the checkpoint that the model in model.init is, or comes
-// from, as it is after this run.
+// keepDescription writes the Hub description of the checkpoint that model.init names or derives
+// from, updated for this run.
 func (r *run) keepDescription() error {
 	if r.startedFrom == "" {
 		return nil
@@ -429,7 +429,7 @@ func (r *run) keepDescription() error {
 		return err
 	}
 	var learned huggingface.Tokens
-	if tok, err := r.openTokenizer(); err == nil { // or else keepTokenizer has warned
+	if tok, err := r.openTokenizer(); err == nil { // otherwise keepTokenizer has warned
 		learned = build.LearnedTokens(r.cfg, files, tok)
 	}
 	before := d.Config

@@ -19,7 +19,7 @@ import (
 func (r *run) train(ctx context.Context) (*metrics.Summary, error) {
 	live, given := r.opts.Console.(*console.Run)
 	if given {
-		live.SetTotal(r.cfg.Train.Steps) // which may have followed from the data
+		live.SetTotal(r.cfg.Train.Steps) // which may depend on the data
 	} else {
 		live = NewConsole(r.opts.Console, r.cfg)
 	}
@@ -51,7 +51,7 @@ func (r *run) train(ctx context.Context) (*metrics.Summary, error) {
 	if gone := r.checkDirectory(); gone != nil {
 		return nil, gone
 	}
-	// The records go first, so that a summary never says more than they do.
+	// Records are synced first, so that they always cover the step of the summary.
 	if err := r.syncRecords(); err != nil {
 		return summary, r.resumable(err)
 	}
@@ -76,7 +76,7 @@ func (r *run) steps(ctx context.Context) error {
 		}
 	}
 	defer ahead.close()
-	if err := r.search(ctx); err != nil { // which the run may have been interrupted before
+	if err := r.search(ctx); err != nil { // the run may have been interrupted before it
 		return stepError(r.done.Step, err)
 	}
 	if r.evaluates(r.done.Step) && r.evaluated < r.done.Step {
@@ -115,7 +115,7 @@ func (r *run) step(ctx context.Context, ahead *feed) error {
 	}
 	waited := time.Since(began)
 	t := before.Step + 1
-	// Until now all that follows a step has had the quantizers of that step.
+	// Evaluations and checkpoints use the quantizers of the last step: change them only here.
 	changed, err := r.Enter(t, r.state, next.batches)
 	if err == nil && changed {
 		p := r.Phase()
@@ -156,7 +156,7 @@ func (r *run) step(ctx context.Context, ahead *feed) error {
 		r.done.Skipped++
 		r.log.Warn("skipping a step that is not finite", "step", r.done.Step, "loss", res.Loss, "grad_norm", res.GradNorm)
 		if skipped := r.done.Skipped; r.cfg.Train.NaNPolicy == "stop" || skipped > r.cfg.Train.MaxSkipped {
-			r.done = before // a resumed run meets this step again
+			r.done = before // a resumed run repeats this step
 			return fmt.Errorf("loss %v, gradient norm %v: %w (%d such steps; train.nan_policy = %q, train.max_skipped = %d): lower schedule.rate or look at the data",
 				res.Loss, res.GradNorm, ErrNotFinite, skipped, r.cfg.Train.NaNPolicy, r.cfg.Train.MaxSkipped)
 		}
@@ -178,8 +178,8 @@ func (r *run) step(ctx context.Context, ahead *feed) error {
 	return r.saveIfDue()
 }
 
-// search lets quantizers search that are due after the last step, if they have not. What fails or
-// is interrupted is searched when the run is resumed.
+// search runs the quantizer searches that are due after the last step and have not run yet. A
+// search that fails or is interrupted runs again when the run is resumed.
 func (r *run) search(ctx context.Context) error {
 	if !r.state.Unsearched {
 		return nil
@@ -201,8 +201,8 @@ func (r *run) evaluates(t int) bool {
 	return every > 0 && t > 0 && t%every == 0 && t < r.cfg.Train.Steps
 }
 
-// settings are those of step t. Schedules count all steps; the optimizer counts its
-// updates, which a skipped step is not.
+// settings returns the settings of step t. Schedules count all steps; the optimizer counts its
+// updates, and skipped steps have none.
 func (r *run) settings(t int) step.Settings {
 	m := r.cfg.Method.Method()
 	set := step.Settings{
@@ -214,7 +214,7 @@ func (r *run) settings(t int) step.Settings {
 		set.Lambda = 0
 	}
 	if r.measuresPareto(t) {
-		// A training in full precision has no gradient at Q(x).
+		// A full-precision training computes no gradient at Q(x).
 		set.ParetoSTE, set.Pareto = r.cfg.Method.Gradient != cage.FullGradient, true
 	}
 	return set
@@ -225,15 +225,14 @@ func (r *run) logs(t int) bool {
 	return t == 1 || t%every == 0 || t == r.cfg.Train.Steps || r.measuresPareto(t) || r.movement.due(t)
 }
 
-// measuresPareto reports whether ‖P_λ‖ is measured at step t; without quantized
-// weights there is nothing to measure.
+// measuresPareto reports whether ‖P_λ‖ is measured at step t. It needs quantized weights.
 func (r *run) measuresPareto(t int) bool {
 	every := r.cfg.Method.ParetoEvery
 	return every > 0 && t%every == 0 && len(r.Phase().Weights) > 0
 }
 
-// countUncorrected counts the weights that the step could not correct, and names them
-// when they are others than in the step before.
+// countUncorrected counts the weights that the step could not correct, and logs their names if they
+// differ from the step before.
 func (r *run) countUncorrected(res step.Result) {
 	r.done.Uncorrected += len(res.Uncorrected)
 	if len(res.Uncorrected) > 0 && !slices.Equal(res.Uncorrected, r.uncorrected) {
@@ -242,26 +241,26 @@ func (r *run) countUncorrected(res step.Result) {
 	r.uncorrected = res.Uncorrected
 }
 
-// feed brings the micro-batches of each step to the device while the step before is
-// computed. Step t has the batches from (t−1)·accumulate on, however it is reached, so
-// that what was read ahead and not used leaves no trace in a checkpoint.
+// feed uploads the micro-batches of the next step while a step is computed. Step t always reads the
+// batches from (t−1)·accumulate on, so that batches read ahead and not used leave no trace in a
+// checkpoint.
 type feed struct {
 	source  build.Batches
 	load    func([][]int32) (*step.Batches, error)
-	last    int          // step of the run
-	memory  [2][][]int32 // of the step that is computed and of the next
-	step    int          // that is on its way, 0 for none
+	last    int          // last step of the run
+	memory  [2][][]int32 // of the current step and of the next
+	step    int          // step being loaded, 0 for none
 	arrived chan delivery
 }
 
 type delivery struct {
 	batches *step.Batches
-	targets int64 // in them
+	targets int64 // number of targets in them
 	err     error
 }
 
-// take returns the micro-batches of step t, which is done before the next call, and begins
-// to load those of the step after it.
+// take returns the micro-batches of step t, which are freed before the next call, and starts to
+// load those of step t+1.
 func (f *feed) take(t int) (delivery, error) {
 	if f.step != t {
 		f.close()
@@ -303,14 +302,13 @@ func (f *feed) close() {
 	f.step = 0
 }
 
-// ErrAsked is the [ErrInterrupted] of a run that was asked to stop by a request in its run
-// directory.
+// ErrAsked is the [ErrInterrupted] of a run that was stopped by a request in its run directory.
 var ErrAsked = fmt.Errorf("%w by a request in its run directory", ErrInterrupted)
 
 const requestInterval = time.Second
 
-// obey looks for requests until the function that it returns is called. A request to stop
-// ends the context. Other processes are on the operating system's file system alone.
+// obey polls for requests until the returned function is called. A request to stop cancels the
+// context. Other processes can only make requests on the operating system's file system.
 func (r *run) obey(ctx context.Context) (context.Context, func()) {
 	if r.opts.Files != nil || r.follows() {
 		return ctx, func() {}

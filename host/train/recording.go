@@ -18,13 +18,13 @@ import (
 	"github.com/cage-qat/cage/host/train/step"
 )
 
-// recording is metrics.jsonl, with the records that it could not take yet: a disk that is
-// full for an hour does not end a run. They wait in memory, and in checkpoints.
+// recording writes metrics.jsonl. Records that cannot be written, such as while the disk is full,
+// do not end the run: they are kept in memory, and in checkpoints.
 type recording struct {
 	file      *metrics.Writer[metrics.Record]
-	newest    []metrics.Record // those of the newest step that are in the file
+	newest    []metrics.Record // records in the file that have the newest step
 	unwritten []metrics.Record
-	show      func(metrics.Record) // is given each record that was written
+	show      func(metrics.Record) // called with each record that was written
 }
 
 func (w *recording) write(rec metrics.Record) error {
@@ -68,7 +68,7 @@ func (r *run) syncRecords() error {
 	return err
 }
 
-// missing are all records from the first step on that has one which is not in the file.
+// missing returns all records from the first step that has an unwritten record.
 func (w *recording) missing() []metrics.Record {
 	if len(w.unwritten) == 0 || len(w.newest) == 0 || w.newest[0].Step != w.unwritten[0].Step {
 		return w.unwritten
@@ -89,8 +89,8 @@ func (r *run) record(rec metrics.Record) error {
 	return nil
 }
 
-// noteRecorded logs that records could not be written, when many wait not each time, and
-// that those that waited are written.
+// noteRecorded logs failed writes, when 1, 2, 4, 8, … records are unwritten, and logs when the
+// waiting records have been written.
 func (r *run) noteRecorded(waited int, err error) {
 	n := len(r.records.unwritten)
 	switch {
@@ -101,16 +101,15 @@ func (r *run) noteRecorded(waited int, err error) {
 	}
 }
 
-// missingKey is the entry of a checkpoint's metadata with the records that metrics.jsonl
-// lacked, and those of the same step: a run that goes on from there writes them.
+// missingKey is the checkpoint metadata entry with the records that metrics.jsonl lacked, and all
+// records of the same step. A run that resumes from the checkpoint writes them.
 const missingKey = "missing_records"
 
-// latestKey is the entry of a checkpoint's metadata with the record of its step, where that is
-// in no file: an evaluation that is still to be done after the step takes its losses from it.
+// latestKey is the checkpoint metadata entry with the record of its step if no file has it. A
+// pending evaluation after that step takes its losses from it.
 const latestKey = "latest_record"
 
-// resumeRecords goes on with metrics.jsonl after the step of the checkpoint with this
-// metadata.
+// resumeRecords continues metrics.jsonl after the step of the checkpoint with this metadata.
 func (r *run) resumeRecords(meta checkpoint.Meta) error {
 	after := r.done.Step
 	var missing []metrics.Record
@@ -118,7 +117,7 @@ func (r *run) resumeRecords(meta checkpoint.Meta) error {
 		return err
 	}
 	if len(missing) > 0 {
-		after = missing[0].Step - 1 // what was written since is written again
+		after = missing[0].Step - 1 // later records in the file are written again
 	}
 	file, err := metrics.Resume[metrics.Record](r.dir.Metrics(), after)
 	if err != nil {
@@ -131,8 +130,8 @@ func (r *run) resumeRecords(meta checkpoint.Meta) error {
 	return nil
 }
 
-// remember takes from the records, and from the metadata of the checkpoint, what evaluations
-// and the summary of a resumed run need.
+// remember restores, from the records and the checkpoint's metadata, the values that the
+// evaluations and the summary of a resumed run need.
 func (r *run) remember(meta checkpoint.Meta) error {
 	r.records.newest = nil
 	for rec, err := range metrics.Each[metrics.Record](r.dir.Metrics()) {
@@ -151,7 +150,7 @@ func (r *run) remember(meta checkpoint.Meta) error {
 	return meta.GetIf(latestKey, &r.last)
 }
 
-// recall takes up a record of before, after those of earlier steps.
+// recall restores one record of the resumed run; it is called in the order of steps.
 func (r *run) recall(rec metrics.Record) {
 	if rec.ValLoss != nil {
 		r.evaluated = rec.Step
@@ -196,10 +195,9 @@ func (r *run) closeScalars() {
 	r.scalars = nil
 }
 
-// openTrajectory starts the record of the points of a problem, whose parameters unlike
-// those of a language model can be looked at, or goes on with it after the steps that are
-// done. The point of the last of these is written again, as it may be missing; so a run at
-// its beginning records its start.
+// openTrajectory starts recording the points of a problem (whose parameters, unlike a language
+// model's, can be plotted), or resumes after the steps that are done. The last point is written
+// again, as it may be missing; a new run thereby records its starting point.
 func (r *run) openTrajectory() error {
 	r.problem, _ = r.model.(*model.Quadratic)
 	if r.problem == nil || r.cfg.Train.TrajectoryEvery == 0 {
@@ -221,8 +219,8 @@ func (r *run) pointDue() bool {
 	return r.done.Step%r.cfg.Train.TrajectoryEvery == 0 || r.done.Step == r.cfg.Train.Steps
 }
 
-// recordPoint records the point after the step just done, if it is due. Unlike records, points do
-// not wait for a disk that is full: a problem is small enough to end, and to go on from its last
+// recordPoint records the point after the step just done, if one is due. Unlike records, points do
+// not wait for disk space: a run of a problem is short enough to fail and be resumed from its last
 // step.
 func (r *run) recordPoint() error {
 	if r.trajectory == nil || !r.pointDue() {
@@ -250,15 +248,15 @@ func (r *run) distance() (*metrics.Number, error) {
 	return metrics.Some(r.problem.Distance(x)), nil
 }
 
-// samples are the prompts of train.samples, and the file of what the model writes after them.
+// samples holds the prompts of train.samples, and the file of the model's continuations.
 type samples struct {
 	tokenizer tokenizer.Tokenizer
 	ids       [][]int32
-	file      *metrics.Writer[metrics.Sample] // nil before there is a run directory
+	file      *metrics.Writer[metrics.Sample] // nil until there is a run directory
 }
 
-// openTokenizer opens the tokenizer of the data where the data has it, or else the copy in the
-// directory of a run that is resumed. Both have the same hash.
+// openTokenizer opens the tokenizer of the data if it is available, otherwise the copy in the
+// directory of the resumed run. Both have the same hash.
 func (r *run) openTokenizer() (tokenizer.Tokenizer, error) {
 	info := r.data.Train.Tokenizer()
 	if content, err := r.data.Definition(r.cfg); err == nil {
@@ -273,7 +271,7 @@ func (r *run) openSamples() error {
 	}
 	after := r.done.Step
 	if r.evaluated < after {
-		after-- // killed between the texts and the record of an evaluation, it does both again
+		after-- // killed after the texts were written but before the evaluation's record: both are repeated
 	}
 	file, err := metrics.Resume[metrics.Sample](r.dir.Samples(), after)
 	if err != nil {
@@ -284,9 +282,9 @@ func (r *run) openSamples() error {
 	return nil
 }
 
-// sample lets the model continue the prompts of train.samples, and writes what it says. When
-// the context ends first, nothing is written. It fails when the run directory is not the run's
-// any more. Any other error is a warning: texts are to look at, and no reason to end a training.
+// sample lets the model continue the prompts of train.samples, and writes the texts. If ctx ends
+// first, it writes nothing. It fails only if the run directory was removed or replaced. Other
+// errors are logged as warnings: the texts are only for inspection.
 func (r *run) sample(ctx context.Context) (written bool, err error) {
 	if r.samples == nil {
 		return true, nil

@@ -27,11 +27,10 @@ import (
 	"github.com/cage-qat/cage/internal/atomicfile"
 )
 
-// ReplayOptions say which part of a run to replay, and how.
+// ReplayOptions select the part of a run to replay, and configure the replay.
 type ReplayOptions struct {
-	// From is the step to begin with: that of a checkpoint that is not the last one, or 0
-	// for the beginning of the run. Nil means the last checkpoint but one, or 0 if there
-	// is only one.
+	// From is the step to begin with: the step of a checkpoint other than the last, or 0 for the
+	// beginning of the run. Nil means the second-to-last checkpoint, or 0 if there is only one.
 	From    *int
 	Finder  *plugin.Finder // nil means plugin.NewFinder()
 	Logger  hclog.Logger   // nil discards messages
@@ -44,7 +43,7 @@ type Replayed struct {
 	From     int              `json:"from"` // From and To are step numbers
 	To       int              `json:"to"`
 	Tensors  int              `json:"tensors"` // number of tensors compared
-	Numbers  int64            `json:"numbers"` // number of elements in them
+	Numbers  int64            `json:"numbers"` // total number of elements
 	Recorded engine.BuildInfo `json:"recorded"`
 	Now      engine.BuildInfo `json:"now"` // the build that replayed
 	// Differences is empty if every bit is the same.
@@ -64,7 +63,7 @@ func Replay(ctx context.Context, dir string, o ReplayOptions) (*Replayed, error)
 		return nil, err
 	}
 	from, to, err := replayWindow(run, o.From)
-	defer func() { // there are files to close also after an error
+	defer func() { // also after an error
 		from.Close()
 		to.Close()
 	}()
@@ -99,8 +98,8 @@ func Replay(ctx context.Context, dir string, o ReplayOptions) (*Replayed, error)
 	return out, errors.Join(to.Meta.Get(provenance.BuildKey, &out.Recorded), got.Meta.Get(provenance.BuildKey, &out.Now))
 }
 
-// replayWindow opens the two checkpoints, which the caller closes, also after an error. The
-// state before the first step has no tensors.
+// replayWindow opens the two checkpoints; the caller closes them, also after an error. The state
+// before the first step has no tensors.
 func replayWindow(run rundir.Dir, first *int) (from, to *checkpoint.File, err error) {
 	from, to = &checkpoint.File{}, &checkpoint.File{}
 	entries, err := checkpoint.List(run.Checkpoints())
@@ -110,7 +109,7 @@ func replayWindow(run rundir.Dir, first *int) (from, to *checkpoint.File, err er
 	if len(entries) == 0 || entries[len(entries)-1].Step == 0 {
 		return from, to, fmt.Errorf("%s has no checkpoint after its first step: there is nothing to compare a replay with", run)
 	}
-	at := max(0, len(entries)-2) // where the window begins
+	at := max(0, len(entries)-2) // index of the first checkpoint of the window
 	if first != nil {
 		steps := checkpoint.Steps(entries)
 		at = slices.Index(steps, *first)
@@ -132,9 +131,9 @@ func replayWindow(run rundir.Dir, first *int) (from, to *checkpoint.File, err er
 	return from, to, nil
 }
 
-// prepareReplay makes a run directory in the state of the run at the first checkpoint, and
-// returns the configuration with which it is resumed: with plugins, weights and data where they are
-// now.
+// prepareReplay creates a run directory with the state of the run at the first checkpoint, and
+// returns the configuration to resume it with, which has the current paths of plugins, weights and
+// data.
 func prepareReplay(ctx context.Context, cfg *config.Config, run, again rundir.Dir, from *checkpoint.File, finder *plugin.Finder) (*config.Config, error) {
 	made, err := provenance.Read(run)
 	if err != nil {
@@ -148,7 +147,7 @@ func prepareReplay(ctx context.Context, cfg *config.Config, run, again rundir.Di
 		if err := build.FindPlugins(c, c.Plugins(), search, finder); err != nil || !c.Model.Language() {
 			return err
 		}
-		for _, dir := range []*string{&c.Init, &t.Distillation.Teacher} { // if nowhere, the error is that of reading it
+		for _, dir := range []*string{&c.Init, &t.Distillation.Teacher} { // if not found, reading it will fail
 			if *dir == "" || *dir == config.TeacherInitial {
 				continue
 			}
@@ -198,16 +197,15 @@ func prepareReplay(ctx context.Context, cfg *config.Config, run, again rundir.Di
 	return cfg, err
 }
 
-// Difference describes a part of a state, a tensor or a metadata entry, that differs
-// between two checkpoints.
+// Difference describes a tensor or a metadata entry that differs between two checkpoints.
 type Difference struct {
 	Name string `json:"name"` // of a tensor, or of an entry of the metadata
-	// Count is how many of the tensor's Of numbers differ. Both are 0 for a metadata
-	// entry, and for a tensor whose shape differs or that one of the two lacks.
+	// Count is the number of the tensor's Of elements that differ. Both are 0 for a metadata entry,
+	// and for a tensor that differs in shape or is in only one of the two.
 	Count int `json:"count"`
 	Of    int `json:"of"`
-	// First is the position of the first number that differs. Largest is the largest
-	// absolute difference; nil unless the tensor is float32.
+	// First is the index of the first element that differs, Largest the largest absolute
+	// difference; nil unless the tensor is float32.
 	First   []int           `json:"first,omitempty"`
 	Largest *metrics.Number `json:"largest,omitempty"`
 }
@@ -223,8 +221,7 @@ func (d Difference) String() string {
 	return text
 }
 
-// comparedMeta are the entries of the metadata, beside progress, that follow from the
-// steps done.
+// comparedMeta lists the metadata entries, beside progress, that the training steps determine.
 var comparedMeta = []string{refreshesKey, failuresKey, movementMeta}
 
 // compareStates lists the differences between two states of one step, tensors first. It

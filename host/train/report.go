@@ -33,7 +33,7 @@ func (r *run) report(set step.Settings, res step.Result, sampled *sample) error 
 		r.display.step(rec)
 		return nil
 	}
-	// Speed is measured since the last record.
+	// Speed is measured between records.
 	before, seconds := r.display.previous, float64(rec.Seconds-r.display.previous.Seconds)
 	r.display.previous = rec
 	if r.cfg.Model.Language() {
@@ -42,7 +42,7 @@ func (r *run) report(set step.Settings, res step.Result, sampled *sample) error 
 			tokens, steps = float64(rec.Tokens-before.Tokens)/seconds, float64(rec.Step-before.Step)/seconds
 		}
 		rec.TokensPerSecond = metrics.Some(tokens)
-		// Not by tokens: those that are no targets are computed as well.
+		// Not from the token count: tokens that are no targets are computed as well.
 		flops := steps * float64(r.cfg.Train.Accumulate) * r.model.StepFLOPs(r.cfg.Train.Batch, r.cfg.Model.Context)
 		rec.FLOPSPerSecond = metrics.Some(flops)
 		if peak := r.cfg.Device.PeakTFLOPS; peak > 0 {
@@ -106,7 +106,7 @@ func addStatistics(rec *metrics.Record, set step.Settings, res step.Result) {
 	rec.AvgCorrNorm = metrics.Some(set.Lambda * mean)
 	applied := 0
 	if set.Lambda != 0 {
-		applied = len(res.ErrorNorm2) - len(res.Uncorrected) // at the point where the correction takes its residual
+		applied = len(res.ErrorNorm2) - len(res.Uncorrected) // at the point whose residual the correction uses
 	}
 	rec.AppliedParams = &applied
 }
@@ -197,12 +197,12 @@ func (r *run) summarize(ctx context.Context, completed bool) (*metrics.Summary, 
 	if r.opts.replay {
 		return s, nil
 	}
-	// The last point of the curve of evaluations is of as many batches as those before it, so that
-	// what moves between them is the model. The summary has the loss over those that are for the
-	// end.
+	// The last point of the evaluation curve uses as many batches as the earlier points, so that
+	// differences between them come from the model alone. The summary has the loss over the batches
+	// of the final evaluation.
 	curve := r.cfg.Train.EvalBatches
 	if r.cfg.Train.EvalEvery == 0 {
-		curve = r.cfg.Train.FinalEvalBatches // there are none before
+		curve = r.cfg.Train.FinalEvalBatches // there are no earlier points
 	}
 	losses, err := r.evaluate(ctx, r.cfg.Train.FinalEvalBatches, curve)
 	if ctx.Err() != nil {
@@ -221,7 +221,7 @@ func (r *run) summarize(ctx context.Context, completed bool) (*metrics.Summary, 
 	rec.ValLoss, rec.ValPPL, rec.Distance = metrics.Some(losses[1]), r.perplexity(losses[1]), s.Distance
 	r.display.console.Update(rec)
 	if r.evaluated == r.done.Step {
-		return s, nil // a finished run that was resumed: the record is there
+		return s, nil // a finished run was resumed, and has this record already
 	}
 	if written, err := r.sample(ctx); err != nil {
 		return nil, err
@@ -232,8 +232,8 @@ func (r *run) summarize(ctx context.Context, completed bool) (*metrics.Summary, 
 	return s, r.records.write(rec)
 }
 
-// addTensors fills in the numbers of single tensors. They are measured in every step; only
-// to record them is a choice.
+// addTensors fills in the measures of single tensors. Every step computes them; recording them is
+// optional.
 func (r *run) addTensors(rec *metrics.Record, set step.Settings, res step.Result) {
 	if rec.Weights == nil {
 		rec.Weights = map[string]metrics.WeightMeasures{}
@@ -258,9 +258,9 @@ func (r *run) addTensors(rec *metrics.Record, set step.Settings, res step.Result
 	}
 }
 
-// reopen removes the summary of a run that goes on: it says how the run ended before, and
-// would still say so if the process were killed from here on. That of a finished run stays
-// until there is another complete one.
+// reopen removes the summary of a run that is resumed: it is outdated, and would remain if the
+// process were killed. The summary of a finished run remains until it is replaced by another
+// complete one.
 func (r *run) reopen() error {
 	path := r.dir.Summary()
 	s, err := metrics.ReadSummary(path)
@@ -273,7 +273,7 @@ func (r *run) reopen() error {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil
 	case unread:
-	case err != nil || s.TotalSteps == 0: // damaged, or somebody else's
+	case err != nil || s.TotalSteps == 0: // damaged, or not a summary
 		var aside vfs.Path
 		if aside, err = r.dir.Unused(func(n int) string { return fmt.Sprintf("%s.damaged-%d", path.Base(), n) }); err == nil {
 			err = path.Rename(aside)
@@ -293,7 +293,7 @@ func (r *run) reopen() error {
 
 func (r *run) recordError(err error) {
 	if errors.Is(err, ErrReplaced) || r.checkDirectory() != nil {
-		return // the directory is another run's
+		return // the directory belongs to another run
 	}
 	if r.summarized {
 		return
@@ -311,12 +311,12 @@ func (r *run) recordError(err error) {
 type display struct {
 	console  *console.Run
 	latest   metrics.Record // of the newest step
-	previous metrics.Record // of the step before the pace was last measured
+	previous metrics.Record // of the step at which speed was last measured
 }
 
-// NewConsole makes the progress display of a run: a live line if out is a terminal,
-// otherwise one line per logged record. It can be passed as Options.Console, and log
-// messages can be written through it.
+// NewConsole returns the progress display of a run: a live line if out is a terminal, otherwise one
+// line per logged record. It can be passed as Options.Console, and log messages can be written
+// through it.
 func NewConsole(out io.Writer, cfg *config.Config) *console.Run {
 	return console.NewRun(out, console.RunOptions{Total: cfg.Train.Steps, Every: max(1, cfg.Train.LogEvery),
 		Problem: !cfg.Model.Language(), Width: console.Width(out)})

@@ -16,19 +16,19 @@
 // The packages below, the highest first:
 //
 //	conformance  sdktest's checks of a plugin, on processes and devices
-//	provenance   what a run and its weights come from
-//	build        from a configuration to parts: data, programs of plugins, a compiled step
+//	provenance   the origin of a run and of its weights
+//	build        assembles the parts of a run from its configuration: data, programs of plugins, a compiled step
 //	step         one step as a compiled graph, with its state; evaluation and decoding of a model
-//	memory       what a training needs of it, from sizes alone
+//	memory       the memory that a training needs, estimated from sizes alone
 //	plugin       plugins as processes
-//	processes    several that train one model, and how they find each other
+//	processes    several processes that train one model, and their rendezvous
 //	checkpoint   named tensors in files
 //	rundir       the files of a run, lists of runs
 //	config       run.toml
-//	console, metrics  records, and who shows them
+//	console, metrics  records of training, and their display
 //
-// A configuration becomes parts (config, plugin, build), the loop draws batches from them and runs
-// the step, and what the step returns leaves as records and checkpoints in the run directory.
+// Configuration is turned into parts (config, plugin, build). The loop draws batches, runs the
+// step, and writes its results to the run directory as records and checkpoints.
 package train
 
 import (
@@ -56,7 +56,7 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// Options are what a run needs beside its configuration.
+// Options configure how a run is executed.
 type Options struct {
 	// Resume continues from the newest checkpoint in the run directory; if there is no
 	// run in it, training starts from the beginning.
@@ -73,13 +73,13 @@ type Options struct {
 	// Console receives the progress display; nil shows none.
 	Console io.Writer
 
-	// Processes are those that train together; nil: this process trains alone. All of them have the
-	// same configuration, whose device.count is the number of GPUs of all. The first writes the run
-	// directory, which the others must be able to read. Run leaves them when its work is done, and
-	// tells them why if it has failed.
+	// Processes connects the processes that train together; nil: this process trains alone. All of
+	// them have the same configuration, whose device.count is the total number of GPUs. The first
+	// writes the run directory, which the others must be able to read. Run leaves Processes when
+	// its work is done, and reports its error to the others if it has failed.
 	Processes Processes
 
-	replay bool // nobody wants results
+	replay bool // part of a replay, which needs no results
 }
 
 func (o Options) withDefaults() (_ Options, err error) {
@@ -153,35 +153,35 @@ type run struct {
 	build.Built
 
 	verification *build.Verification // of the data, in the background
-	verified     []provenance.File   // once it is done
+	verified     []provenance.File   // set once verification has finished
 
 	dir        rundir.Dir
 	lock       vfs.Lock
 	state      *step.State
 	done       provenance.Progress
 	records    *recording
-	scalars    *metrics.EventFile             // the records for TensorBoard; nil: none
-	last       metrics.Record                 // the newest record of the run that is resumed
+	scalars    *metrics.EventFile             // records for TensorBoard; nil if disabled
+	last       metrics.Record                 // newest record of the resumed run
 	problem    *model.Quadratic               // nil for a language model
-	trajectory *metrics.Writer[metrics.Point] // of the problem's points; nil when none are recorded
-	samples    *samples                       // what the model writes; nil: it is not asked
+	trajectory *metrics.Writer[metrics.Point] // points of the problem; nil if they are not recorded
+	samples    *samples                       // texts sampled during training; nil if disabled
 	movement   *movement
 	display    display
 
 	checkpoints *checkpoint.Keeper
 
 	identity  string
-	initial   *provenance.Origin // of the weights that it started from; nil: they were drawn
-	teacher   *provenance.Origin // of the weights of its teacher; nil: there is none
+	initial   *provenance.Origin // source of the initial weights; nil if they were drawn
+	teacher   *provenance.Origin // source of the teacher's weights; nil without a teacher
 	saving    saving
 	saveAsked atomic.Bool // by a request in the run directory
 	wishes    wishes
 	// startedFrom is the directory in model.init, if this process has read it.
 	startedFrom string
-	// summarized tells that the run was finished before, with a complete summary.
+	// summarized is set if the run was finished before, with a complete summary.
 	summarized bool
 	evaluated  int // step of the newest recorded evaluation, 0 for none
-	// uncorrected are the weights that got no correction in the last step.
+	// uncorrected names the weights that got no correction in the last step.
 	uncorrected []string
 }
 
@@ -203,11 +203,11 @@ func (r *run) prepare(ctx context.Context) error {
 	if r.batches, err = build.OpenBatches(r.cfg, r.model, r.data); err != nil {
 		return err
 	}
-	if r.data != nil { // not only after the training
+	if r.data != nil { // fail now, and not only after training
 		if _, err := build.OpenSequence(r.cfg, r.data.Validation, 1); err != nil {
 			return r.cfg.ErrorAt("data.validation", "%w", err)
 		}
-		// Prompts, too, before there is a run directory: a run that cannot read them leaves nothing
+		// Tokenize the prompts before there is a run directory, so that a failure leaves nothing
 		// behind.
 		if asked := r.cfg.Train.Samples; len(asked) > 0 {
 			tok, err := r.openTokenizer()
@@ -249,7 +249,7 @@ func (r *run) prepare(ctx context.Context) error {
 
 func (r *run) close() {
 	r.collect(true)
-	var errs []error // the records were synced before, so that an error is a warning
+	var errs []error // the records are synced already, so an error is only a warning
 	if r.records != nil {
 		errs = append(errs, r.records.file.Close())
 	}
@@ -285,10 +285,10 @@ func (r *run) warnOfDamage(damage error) {
 
 func stepError(step int, err error) error { return fmt.Errorf("step %d: %w", step, err) }
 
-// EstimateMemory returns the memory that a run needs, by the same estimate with which
-// [Run] refuses runs that are too large, or on a GPU by XLA, which compiles the step. It starts the
-// plugins, but not the run. Data is opened only if the size of the vocabulary comes from its
-// tokenizer. Of opts, only Finder and Logger are used.
+// EstimateMemory returns the memory that a run needs: the estimate with which [Run] refuses runs
+// that are too large or, on a GPU, the memory of the step as compiled by XLA. It starts the
+// plugins, but not the run. Data is opened only if its tokenizer determines the vocabulary size. Of
+// opts, only Finder and Logger are used.
 func EstimateMemory(ctx context.Context, cfg *config.Config, opts Options) (*build.Report, error) {
 	opts, err := opts.withDefaults()
 	if err != nil {

@@ -15,11 +15,11 @@ import (
 const maxWait = 1024
 
 type saving struct {
-	step     int       // of the newest, -1 for none
-	at       time.Time // of the newest, or of the first step
-	retry    int       // step at which one that could not be saved is tried again, 0 for none
+	step     int       // of the newest checkpoint, -1 for none
+	at       time.Time // time of the newest checkpoint, or of the first step
+	retry    int       // step of the next try after a failed save, 0 for none
 	wait     int       // steps between the last two tries
-	underway *save     // the one that is being written, nil for none
+	underway *save     // the save in progress, nil for none
 }
 
 type save struct {
@@ -42,9 +42,8 @@ func (r *run) saveDue() bool {
 	return c.CheckpointMinutes > 0 && time.Since(r.saving.at).Minutes() >= c.CheckpointMinutes
 }
 
-// saveIfDue begins to save the checkpoint that follows the step just done, and looks what
-// became of the one before. One that cannot be saved is tried again some steps later, while
-// the run goes on.
+// saveIfDue starts to save a checkpoint if one is due after the step just done, and handles the
+// result of the previous save. A failed save is retried some steps later, while training continues.
 func (r *run) saveIfDue() error {
 	r.collect(false)
 	due := !r.follows() && r.saveDue()
@@ -57,7 +56,7 @@ func (r *run) saveIfDue() error {
 		return nil
 	}
 	if recorded == nil || len(r.records.unwritten) > 0 {
-		return nil // they wait, and are in the checkpoint
+		return nil // the records are kept, also in the checkpoint
 	}
 	return recorded
 }
@@ -66,18 +65,18 @@ func (r *run) saveFailed(step int, err error) {
 	if isLost(err) {
 		return
 	}
-	if r.follows() { // the first process decides when it is tried again
+	if r.follows() { // the first process schedules the next try
 		r.log.Warn("this process could not write its part of the checkpoint: training goes on", "step", step, "error", err)
 		return
 	}
 	s := &r.saving
-	s.wait = min(max(1, 2*s.wait), maxWait) // twice as many steps until the next try
+	s.wait = min(max(1, 2*s.wait), maxWait) // twice as many steps as before the last try
 	s.retry = step + s.wait
 	r.log.Warn("the checkpoint could not be saved: training goes on", "step", step, "next_try_after_step", r.saving.retry, "error", err)
 }
 
-// collect notes what became of the checkpoint that is being written, if it is done or wait
-// says that it is to be.
+// collect handles the result of the save in progress, once it has ended or, with wait, after
+// waiting for it.
 func (r *run) collect(wait bool) {
 	s := r.saving.underway
 	if s == nil {
@@ -95,8 +94,7 @@ func (r *run) collect(wait bool) {
 	}
 }
 
-// awaitSave waits for the checkpoint that is being written, if there is one, and returns
-// why it could not be saved.
+// awaitSave waits for the save in progress, if there is one, and returns its error.
 func (r *run) awaitSave() error {
 	s := r.saving.underway
 	if s == nil {
@@ -126,13 +124,13 @@ func (r *run) saveLast(err error) error {
 		}
 		return r.ending(err)
 	}
-	if !r.state.Consistent() || !r.Has(r.done.Step) { // a first step with other quantizers has their state already
+	if !r.state.Consistent() || !r.Has(r.done.Step) { // the first step of a phase may fail when the state is already the new phase's
 		return r.lostHint(fmt.Errorf("%w\nThis step failed half-way, so that its state cannot be saved; the newest checkpoint is %s", err, r.newest()))
 	}
 	saveErr := r.save(true)
 	interrupted := errors.Is(err, ErrInterrupted)
 	if saveErr != nil && interrupted {
-		err = nil // it would say that the run can go on, which the failed save makes doubtful
+		err = nil // its message would claim that the run can be resumed, which the failed save makes doubtful
 	}
 	switch {
 	case mustNotSave(saveErr):
@@ -161,8 +159,8 @@ func (r *run) newest() string {
 	return fmt.Sprintf("of step %d", r.saving.step)
 }
 
-// save writes a checkpoint of the present step. An interruption waits until it is done. An
-// error is that of the checkpoint, unless it is saved: then it is that of the records.
+// save writes a checkpoint of the current step and waits for it. It returns the error of the
+// checkpoint or, if that is saved, the error of the records.
 func (r *run) save(due bool) error {
 	recorded, err := r.beginSave(due)
 	if err := r.awaitSave(); err != nil {
@@ -171,14 +169,14 @@ func (r *run) save(due bool) error {
 	return errors.Join(recorded, err)
 }
 
-// beginSave begins to write a checkpoint of the present step if it is due, unless there is one,
-// and to prune the old ones. The records reach the disk first, so that a checkpoint never knows
-// more than they do; where they cannot, it is saved all the same, and the error recorded is
-// theirs. The tensors are read while the next step computes its gradients, which waits before it
-// replaces them. Where other processes have rows of the state, the first says in due for all
-// whether it is saved, and each process writes what it has.
+// beginSave starts to write a checkpoint of the current step if it is due and not yet saved, and to
+// prune old ones. The records are synced first, so that a checkpoint is never ahead of them; if
+// that fails, the checkpoint is saved all the same, and the error is returned in recorded. The
+// tensors are read while the next step computes its gradients; that step waits before it replaces
+// them. If other processes have rows of the state, due of the first process decides for all, and
+// each process writes its own part.
 func (r *run) beginSave(due bool) (recorded, err error) {
-	if due { // not before the checkpoint before this one is written, and the data is verified
+	if due { // only after the previous checkpoint is written and the data is verified
 		r.collect(true)
 		if err = r.checkDirectory(); err == nil {
 			err = r.awaitData()
@@ -195,7 +193,7 @@ func (r *run) beginSave(due bool) (recorded, err error) {
 	if err != nil || !due {
 		return nil, err
 	}
-	r.collect(true) // one at a time, also in those that follow
+	r.collect(true) // one at a time, in every process
 	state := checkpoint.State{Step: r.done.Step}
 	if r.follows() {
 		state.Tensors = r.ownTensors()
@@ -216,7 +214,7 @@ func (r *run) beginSave(due bool) (recorded, err error) {
 		if s.err == nil && !r.follows() {
 			s.err = r.checkpoints.Save(context.Background(), state, parts...)
 		}
-		if !r.follows() && (s.err == nil || divided && !isLost(s.err)) { // parts of a checkpoint that could not be saved go, too
+		if !r.follows() && (s.err == nil || divided && !isLost(s.err)) { // also removes the parts of a checkpoint that could not be saved
 			r.prune()
 		}
 		if s.err != nil {
@@ -232,8 +230,7 @@ func (r *run) prune() {
 	}
 }
 
-// snapshot is the present state as a checkpoint holds it. Its tensors are read when they
-// are written.
+// snapshot returns the current state for a checkpoint. Its tensors are read when they are written.
 func (r *run) snapshot() (checkpoint.State, error) {
 	meta, err := provenance.Metadata(r.identity, r.done, r.Device.BuildInfo())
 	state := checkpoint.State{Step: r.done.Step, Tensors: r.ownTensors(), Meta: meta}
@@ -257,8 +254,8 @@ func setIf(state *checkpoint.State, key string, value any, some bool) error {
 	return state.Meta.Set(key, value)
 }
 
-// restore goes on from a checkpoint of this run. When that fails the run is as it was
-// before, so that an older checkpoint can be tried.
+// restore restores the run from a checkpoint of it. After an error the run is unchanged, so that an
+// older checkpoint can be tried.
 func (r *run) restore(f *checkpoint.File) error {
 	if err := (&provenance.Record{Run: r.identity}).CheckOwner(r.dir, f.Step, f.Meta); err != nil {
 		return err
@@ -299,12 +296,12 @@ func (r *run) restore(f *checkpoint.File) error {
 	return nil
 }
 
-// unsearchedKey is the entry of a checkpoint's metadata that says that searches of quantizers which
-// follow its step are not made yet. There is none otherwise.
+// unsearchedKey is the checkpoint metadata entry that is set if the quantizer searches due after
+// its step have not run yet, and is absent otherwise.
 const unsearchedKey = "unsearched"
 
-// refreshesKey is the entry of a checkpoint's metadata about refreshes whose results
-// are not in place yet. There is none where there are no such refreshes.
+// refreshesKey is the checkpoint metadata entry about refreshes whose results have not taken effect
+// yet. It is absent if there are none.
 const refreshesKey = "refreshes"
 
 const failuresKey = "refresh_failures"
@@ -317,8 +314,7 @@ func damagedData(err error) error {
 
 const patience = 2 * time.Second
 
-// awaitData returns when the data of the run is known to be intact and the provenance
-// says so.
+// awaitData returns once the data of the run is verified and the provenance records that.
 func (r *run) awaitData() error {
 	if r.verification == nil || r.verified != nil {
 		return nil

@@ -23,26 +23,25 @@ import (
 	"github.com/cage-qat/cage/host/train/step"
 )
 
-// Several processes, each with some of the GPUs, can train one model. All of them do the same: they
-// read the configuration and the data, ask the plugins, compile, and run each step, of which each
-// has its part of the batch. The first process also writes the run directory; the others follow it:
-// they read there what they need, and write nothing.
+// Several processes, each with some of the GPUs, can train one model. They all do the same: read
+// the configuration and the data, start the plugins, compile, and run each step, each on its part
+// of the batch. The first process also writes the run directory; the others only read it.
 
-// Processes are those that train one model.
+// Processes connects the processes that train one model.
 type Processes interface {
 	engine.Processes
-	// Leave ends the part of this process. Without an error it waits until the others have done
-	// their work, too; with one, they end because of it. To leave twice does nothing.
+	// Leave ends the part of this process. Without an error it waits until the other processes are
+	// done; with one, it makes them fail, too. Calls after the first do nothing.
 	Leave(error)
 }
 
-// ErrStoppedElsewhere is the [ErrInterrupted] of a process that stops because another one of its
-// training was asked to.
+// ErrStoppedElsewhere is the [ErrInterrupted] of a process that stops because another process of
+// the same training was asked to.
 var ErrStoppedElsewhere = fmt.Errorf("%w, because another process was asked to stop", ErrInterrupted)
 
 func (r *run) follows() bool { return r.opts.Processes != nil && r.opts.Processes.Rank() > 0 }
 
-// same fails when the processes do not have the same of something that decides what they compute.
+// same fails if text, which determines what is computed, differs between processes.
 func (r *run) same(what, text string) error {
 	p := r.opts.Processes
 	if p == nil {
@@ -61,8 +60,7 @@ func (r *run) same(what, text string) error {
 	return nil
 }
 
-// sameConfiguration fails when processes have other settings or data, or when what they are asked
-// to do differs.
+// sameConfiguration fails if the processes differ in their settings, data or options.
 func (r *run) sameConfiguration() error {
 	if r.opts.Processes == nil {
 		return nil
@@ -74,8 +72,8 @@ func (r *run) sameConfiguration() error {
 	return r.same("configuration (RUN.toml, overrides, data, --resume and --stop-after)", fmt.Sprintln(fingerprint, r.cfg.Train.Out, r.opts.Resume, r.opts.StopAfter))
 }
 
-// sameBuilt fails when processes have other plugins or builds, and where the processes of a plugin
-// would compute: their results would have to be sent to the others.
+// sameBuilt fails if the processes differ in plugins or builds, or if a plugin would compute in a
+// process of its own: its results would have to be sent to the other processes.
 func (r *run) sameBuilt() error {
 	if r.opts.Processes == nil {
 		return nil
@@ -96,7 +94,7 @@ func (r *run) sameBuilt() error {
 	return errors.Join(r.same("programs of plugins", strings.Join(list, "\n")), r.same("build of cage and processor", r.Device.BuildInfo().String()))
 }
 
-// What the first process tells the others when the run begins or goes on.
+// Values that the first process sends to the others when a run begins or is resumed.
 const (
 	startStep     = "step that the run goes on from"
 	startRead     = "whether its checkpoint is intact"
@@ -165,8 +163,8 @@ func (r *run) follow() error {
 	}
 }
 
-// wishes are what the processes want to do after the step that is computed: all of them stop after
-// the same step.
+// wishes lets the processes agree to stop after the same step: each votes while the step is
+// computed.
 type wishes struct {
 	ctx    context.Context // ends when this process is asked to stop
 	answer chan answerOfAll
@@ -185,7 +183,7 @@ func (r *run) together(ctx context.Context) context.Context {
 	return context.WithoutCancel(ctx)
 }
 
-// ask tells the others, while step t is computed, whether this process is to stop after it.
+// ask sends the others, while step t is computed, this process's vote whether to stop after it.
 func (r *run) ask(t int) {
 	if r.opts.Processes == nil {
 		return
@@ -199,7 +197,7 @@ func (r *run) ask(t int) {
 	}()
 }
 
-// stops returns ErrInterrupted if all processes stop after the step that was computed.
+// stops returns ErrInterrupted if the processes have agreed to stop after the computed step.
 func (r *run) stops(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return ErrInterrupted
@@ -224,8 +222,8 @@ func (r *run) divided() bool {
 	return r.opts.Processes != nil && r.state.Consistent() && r.state.Elsewhere()
 }
 
-// agreeToSave returns whether the first process saves after the step that was done. due says so in
-// that process. The mark is that of the parts.
+// agreeToSave reports whether a checkpoint is saved after the current step, as due of the first
+// process decides. mark is a random number in the names of its parts.
 func (r *run) agreeToSave(due bool) (mark uint32, saves bool, err error) {
 	wish := int64(0)
 	if due {
@@ -239,13 +237,13 @@ func (r *run) agreeToSave(due bool) (mark uint32, saves bool, err error) {
 }
 
 func (r *run) ownTensors() (list []safetensors.Tensor) {
-	rank, shares := 0, make([]int, 1) // numbers, of tensors that all have
+	rank, shares := 0, make([]int, 1) // elements per process, of undivided tensors
 	if r.divided() {
 		rank, shares = r.opts.Processes.Rank(), make([]int, r.opts.Processes.Size())
 	}
 	for _, t := range r.Compiled.Stored(r.state) {
 		to := rank
-		if !t.Rows { // to who has the fewest
+		if !t.Rows { // the process with the fewest elements so far
 			to = slices.Index(shares, slices.Min(shares))
 			size := 1
 			for _, n := range t.Dims {
@@ -260,8 +258,8 @@ func (r *run) ownTensors() (list []safetensors.Tensor) {
 	return list
 }
 
-// savePart writes the part of this process, unless it has failed already, and waits for those of
-// the others. It returns the names of all.
+// savePart writes the part of this process, unless failed is set, and waits until all processes
+// have written theirs. It returns the file names of all parts.
 func (r *run) savePart(state checkpoint.State, mark uint32, failed error) ([]string, error) {
 	p := r.opts.Processes
 	names := make([]string, p.Size())
@@ -281,8 +279,8 @@ func (r *run) savePart(state checkpoint.State, mark uint32, failed error) ([]str
 	return names, failed
 }
 
-// part waits until the others have done their work, too: until then they may need the device of
-// this process. err is how its own has ended.
+// part waits until the other processes are done, too: until then they may need the device of this
+// process. err is the result of this process.
 func (r *run) part(err error) error {
 	if r.opts.Processes == nil || err != nil && !errors.Is(err, ErrInterrupted) {
 		return err
@@ -293,13 +291,13 @@ func (r *run) part(err error) error {
 	return err
 }
 
-// peerFailureGrace is how long an error waits for the news that another process is lost, which may
-// be its cause.
+// peerFailureGrace is how long a failed process waits for the report that another process is lost,
+// which may be the cause of its error.
 const peerFailureGrace = time.Second
 
-// leave tells the others how this process has ended, before it closes what they may need, and
-// returns its error: the loss of another process, if that is why. summary tells that it has come as
-// far as to a summary.
+// leave reports to the others how this process ended, before it closes resources that they may
+// need. It returns err, or the loss of another process if that is the cause. summary reports
+// whether the run got far enough to have a summary.
 func (r *run) leave(summary bool, err error) error {
 	p := r.opts.Processes
 	switch {
@@ -332,7 +330,7 @@ func (r *run) ending(err error) error {
 	return r.lostHint(fmt.Errorf("%w\nThe newest checkpoint is %s", err, r.newest()))
 }
 
-// lostHint says how a run goes on that has lost a process.
+// lostHint adds to the loss of a process how to resume the run.
 func (r *run) lostHint(err error) error {
 	if !isLost(err) || r.saving.step < 0 {
 		return err
@@ -340,8 +338,8 @@ func (r *run) lostHint(err error) error {
 	return fmt.Errorf("%w: --resume goes on from there; where GPUs are missing, set device.count to how many are left", err)
 }
 
-// hashesFor are the hashes of the programs that plugins give for as many GPUs as the run had
-// before: some depend on how many sequences a GPU has.
+// hashesFor returns the hashes of the programs that the plugins return for the GPU count that the
+// run had before: some programs depend on the number of sequences per GPU.
 func (r *run) hashesFor(previous *config.Config) (map[string]string, error) {
 	if build.ReplicaBatch(previous) == build.ReplicaBatch(r.cfg) {
 		return r.Programs.Hashes(), nil

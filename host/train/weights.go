@@ -14,8 +14,8 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// A run whose configuration has model.init starts with the weights of another model. Of these it
-// takes the parameters alone: optimizers and trained quantizers start as in any run.
+// A run whose configuration has model.init starts from the weights of another model. It takes only
+// the model's parameters: optimizers and trained quantizers start as in any run.
 
 func (r *run) startFrom(tokens []int32) (*step.State, error) {
 	found, err := r.findInitial()
@@ -55,8 +55,8 @@ func (r *run) findInitial() (*config.Initial, error) {
 	return found, r.cfg.CheckInitial(found)
 }
 
-// sameTokens fails when the data has another tokenizer than a model whose weights are read, unless
-// that is allowed. before is what the run has read them from earlier; nil: nothing yet.
+// sameTokens fails if the data's tokenizer is not that of a model whose weights are read, unless
+// that is allowed. before is the source of these weights earlier in the run, nil if there was none.
 func (r *run) sameTokens(key string, found *config.Initial, before *provenance.Origin) error {
 	if before != nil || r.cfg.Data.Mismatch == config.MismatchAllow {
 		return nil
@@ -73,13 +73,13 @@ func (r *run) sameTokens(key string, found *config.Initial, before *provenance.O
 	return nil
 }
 
-// readWeights reads the weights of a model of these settings, which may have more token ids than
-// the one that was found.
+// readWeights reads the weights of a model with settings s, which may have more token ids than the
+// model that was found.
 func (r *run) readWeights(found *config.Initial, s architecture.Settings, m model.Model, use func(step.LoadFunc) error) (*provenance.Origin, error) {
 	if n := s.Vocab - found.Settings.Vocab; n > 0 {
 		s.Vocab = found.Settings.Vocab
-		// The rows of new ids, in the embedding and in the output head, are the row of another
-		// token, or the mean of all.
+		// The rows of new ids, in the embedding and in the output head, are copies of the row of
+		// another token, or of the mean of all rows.
 		rows := map[string]bool{}
 		for _, p := range m.Params() {
 			if p.Role == architecture.RoleEmbedding || p.Role == architecture.RoleHead {
@@ -121,12 +121,12 @@ func (r *run) readWeights(found *config.Initial, s architecture.Settings, m mode
 	return provenance.LoadHub(vfs.At(found.Dir), s, m, use)
 }
 
-// The weights of a teacher are read whenever a run begins or goes on, and are in no checkpoint. Its
-// provenance has their digests, so that it goes on with the same teacher or not at all.
+// The weights of a teacher are read whenever a run begins or resumes, and are in no checkpoint. The
+// provenance has their digests, so that a run resumes only with the same teacher.
 
-// loadTeacher loads the teacher of the run, if it has one. A run that begins with the weights of
-// its teacher has them already, unless other processes have rows of them; all others are read, and
-// compared with those that the run has had.
+// loadTeacher loads the teacher of the run, if it has one. If the teacher is the initial model, a
+// new run copies its own weights, unless other processes have rows of them. Otherwise the weights
+// are read, and must have the digests that the run has recorded.
 func (r *run) loadTeacher() error {
 	d := r.Compiled.Plan().Distillation
 	if d == nil {
