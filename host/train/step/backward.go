@@ -12,22 +12,21 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// OperandSite is an operand of a product in the backward pass of a linear layer. A weight, and the
-// gradient of its layer's output, have the weight's name; an activation has the name of its site.
+// OperandSite identifies an operand of a product in the backward pass of a linear layer. Name names
+// the weight (also if the operand is the gradient of the layer's output) or the activation site.
 type OperandSite struct {
 	Product sdk.Product
 	Role    sdk.Role
 	Name    string
 }
 
-// String is the name of the site in graphs and in records of runs.
+// String returns the site's name in graphs and records.
 func (s OperandSite) String() string {
 	return string(s.Product) + " " + string(s.Role) + " " + s.Name
 }
 
-// BackwardSites lists the operands of the products in the backward pass of all layers in blocks
-// whose activations or weights may be quantized, with their shapes, in a micro-batch of batch
-// sequences.
+// BackwardSites lists the operands, with their shapes, of the backward products of all layers in
+// blocks whose activations or weights may be quantized. A micro-batch has batch sequences.
 func BackwardSites(m model.Model, batch, context int) (sites []OperandSite, shapes [][]int) {
 	outputs := map[string]int{}
 	for _, p := range m.Params() {
@@ -53,8 +52,8 @@ func inputSites(m model.Model, batch, context int) []model.ActivationSite {
 	return slices.DeleteFunc(m.ActivationSites(batch, context), func(s model.ActivationSite) bool { return !s.OfBlock() })
 }
 
-// quantizeBackward has the model's layers quantize the operands of their backward pass. in has the
-// nodes of the weights that the forward pass reads, and of the keys.
+// quantizeBackward makes the model's layers quantize the operands of their backward pass. in has
+// the nodes of the weights that the forward pass reads, and of the keys.
 func (p *Plan) quantizeBackward(in update.Nodes) {
 	if len(p.Backward) == 0 {
 		return
@@ -90,7 +89,7 @@ func (p *Plan) quantizeBackward(in update.Nodes) {
 	}
 }
 
-// unquantizedWeights are the quantized weights of which the backward pass quantizes W itself.
+// unquantizedWeights lists the quantized weights whose W itself the backward pass quantizes.
 func (p *Plan) unquantizedWeights() []Tensor {
 	if !p.Unquantized {
 		return nil

@@ -13,7 +13,7 @@ import (
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
-// Step is [Compiled.Run] for micro-batches that are given as flat [batch, context+1] token ids.
+// Step is [Compiled.Run] on micro-batches given as flat [batch, context+1] token ids.
 func (c *Compiled) Step(s *State, batches [][]int32, set Settings) (Result, error) {
 	b, err := c.Load(batches)
 	if err != nil {
@@ -40,15 +40,15 @@ func (c *Compiled) Run(s *State, b *Batches, set Settings) (Result, error) {
 	return res, err
 }
 
-// runChain runs a step as a chain of executables. They read and write the tensors t: those of the
-// state, and what is computed from them.
+// runChain runs a step as a chain of executables. They read and write the tensors t, which are
+// those of the state and intermediate results.
 func (c *Compiled) runChain(s *State, batches *Batches, set Settings) (res Result, err error) {
 	t := maps.Clone(s.Tensors)
 	defer keepState(s.Tensors, t)
 	if err := c.addStepInputs(t, set.Step); err != nil {
 		return res, err
 	}
-	for _, k := range c.plan.optimizerKeys() { // one by one, as updates read them
+	for _, k := range c.plan.optimizerKeys() { // separately, as updates read them
 		if t[k.node], err = engine.Upload(c.dev, c.plan.keyValues([]key{k}, set.Step, 0, 0), 2); err != nil {
 			return res, err
 		}
@@ -64,13 +64,13 @@ func (c *Compiled) runChain(s *State, batches *Batches, set Settings) (res Resul
 		return res, err
 	}
 	c.plan.setLoss(sums, &res)
-	if err = c.runFinish(t, &res); err != nil || !res.checkFinite() { // its mean and norms, through the quantizers
+	if err = c.runFinish(t, &res); err != nil || !res.checkFinite() { // mean gradients and norms
 		return res, err
 	}
 	if err := c.measurePareto(t, batches, set, &res); err != nil {
 		return res, err
 	}
-	scalars, err := c.collect(t, set, &res) // sums of what optimizers collect
+	scalars, err := c.collect(t, set, &res) // sums that optimizers collect over tensors
 	if err == nil {
 		err = c.probe(s, t, batches, set, scalars, &res) // second gradients
 	}
@@ -96,7 +96,7 @@ func (c *Compiled) runChain(s *State, batches *Batches, set Settings) (res Resul
 		return res, err
 	}
 	for _, state := range c.plan.quantizerStates() {
-		if next := t[nextName(state.Name)]; next != nil { // searches find others
+		if next := t[nextName(state.Name)]; next != nil { // other states change only by searches
 			t[state.Name].Finalize()
 			t[state.Name] = next
 			delete(t, nextName(state.Name))
@@ -165,8 +165,7 @@ func (c *Compiled) runGradients(t update.Tensors, b *Batches, step int, kind gra
 	return sums, nil
 }
 
-// runFinish replaces the summed gradients in t by mean gradients, and stores their norms in the
-// result.
+// runFinish replaces the summed gradients in t by mean gradients, and stores their norms in res.
 func (c *Compiled) runFinish(t update.Tensors, res *Result) error {
 	e, err := c.finish()
 	if err != nil {
@@ -194,7 +193,7 @@ func (c *Compiled) collect(t update.Tensors, set Settings, res *Result) (update.
 	}
 	for name, values := range collected {
 		sum := 0.0
-		for _, r := range c.plan.Rules { // in one order: the bits of a sum depend on it
+		for _, r := range c.plan.Rules { // in a fixed order, which determines the bits of a sum
 			sum += values[r.Name]
 		}
 		scalars[name] = float32(sum)
@@ -202,10 +201,10 @@ func (c *Compiled) collect(t update.Tensors, set Settings, res *Result) (update.
 	return scalars, nil
 }
 
-// refresh renews the preconditioners that are due at this update. First it puts the results of
-// earlier refreshes in place that take effect now. If refreshes are due, all optimizers then
-// observe the gradient, and the refreshes run. observed reports whether the optimizers have
-// observed, because the update must not do so a second time.
+// refresh recomputes the preconditioners that are due at this update. It first installs the results
+// of earlier refreshes that take effect now. If refreshes are due, all optimizers then observe the
+// gradient, and the refreshes run. observed reports whether the optimizers have observed, because
+// the update must not do so a second time.
 func (c *Compiled) refresh(s *State, t update.Tensors, set Settings, scalars update.Scalars, res *Result) (observed bool, err error) {
 	late, err := c.refresher.Install(&s.Pending, t, set.Step)
 	res.FailedRefreshes = late
@@ -220,8 +219,8 @@ func (c *Compiled) refresh(s *State, t update.Tensors, set Settings, scalars upd
 	return true, err
 }
 
-// runUpdate runs a variant of the update, which replaces parameters and states in t. Among the
-// variants is the observation alone, which replaces states only.
+// runUpdate runs a variant of the update, which replaces parameters and states in t. One variant
+// only observes, and replaces only states.
 func (c *Compiled) runUpdate(t update.Tensors, kind updateKind, scalars update.Scalars, res *Result) error {
 	u, err := c.update(kind)
 	if u == nil || err != nil {
@@ -237,7 +236,7 @@ func (c *Compiled) runUpdate(t update.Tensors, kind updateKind, scalars update.S
 // clipEpsilon keeps the clip factor finite, as in PyTorch's clip_grad_norm_.
 const clipEpsilon = 1e-6
 
-// scalars are the inputs of the update, computed in float64.
+// scalars returns the scalar inputs of the update, computed in float64.
 func (c *Compiled) scalars(set Settings, norm, loss float64) update.Scalars {
 	clip := 1.0
 	if c.plan.Clip > 0 {
@@ -254,13 +253,13 @@ func (c *Compiled) scalars(set Settings, norm, loss float64) update.Scalars {
 	}
 }
 
-// Batches are the micro-batches of one step, on the device or on their way to it.
+// Batches holds the micro-batches of one step, which may still be uploading.
 type Batches struct {
 	c    *Compiled
 	host [][]int32
-	// all holds them for a step as one executable, replica after replica.
+	// all holds all micro-batches for a step as one executable, replica after replica.
 	all *engine.Buffer
-	// each holds them one by one, for the chain.
+	// each holds the micro-batches separately, for the chain.
 	each []*engine.Buffer
 }
 
@@ -293,15 +292,15 @@ func (c *Compiled) Load(batches [][]int32) (*Batches, error) {
 	return b, nil
 }
 
-// Close frees the device buffers. Running a step with the batches does so, too.
+// Close frees the device buffers. [Compiled.Run] does so, too.
 func (b *Batches) Close() {
 	b.all.Finalize()
 	engine.FinalizeAll(b.each...)
 	b.all, b.each = nil, nil
 }
 
-// uploadStacked uploads all micro-batches as one tensor, the input of a step as one executable, if
-// it has not yet been uploaded.
+// uploadStacked uploads all micro-batches as one tensor, the input of a step as one executable,
+// unless that is done already.
 func (b *Batches) uploadStacked() (*engine.Buffer, error) {
 	if b.all != nil {
 		return b.all, nil
@@ -320,8 +319,8 @@ func (b *Batches) uploadStacked() (*engine.Buffer, error) {
 	return b.all, err
 }
 
-// uploadSeparate uploads each micro-batch as a tensor of its own, as the chain reads them, if that
-// was not yet done.
+// uploadSeparate uploads each micro-batch as a separate tensor for the chain, unless that is done
+// already.
 func (b *Batches) uploadSeparate() ([]*engine.Buffer, error) {
 	for len(b.each) < len(b.host) {
 		t, err := b.c.uploadBatch(b.host[len(b.each)])

@@ -14,9 +14,9 @@ import (
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
-// Quantizers may compute their initial values from statistics of the columns of both operands of a
-// product. They are those of the model in full precision on the first batch, and both operands have
-// the same ones.
+// Quantizers may compute their initial values from column statistics of both operands of a product.
+// The statistics come from the full-precision model on the first batch; both operands get the same
+// ones.
 
 func (p *Plan) calibratedGroups() []operandGroup {
 	return slices.DeleteFunc(operandGroups(p.Model.ActivationSites(p.Batch, p.Context)), func(g operandGroup) bool {
@@ -24,8 +24,8 @@ func (p *Plan) calibratedGroups() []operandGroup {
 	})
 }
 
-// checkColumns refuses quantizers that take statistics of the other operand where the model has
-// none.
+// checkColumns rejects quantizers that need statistics of the other operand if the model has no
+// such operand.
 func (p *Plan) checkColumns() error {
 	groups := p.calibratedGroups()
 	for _, t := range p.quantizedParams() {
@@ -53,8 +53,8 @@ func (p *Plan) columnSpecs() (specs []engine.Spec) {
 	return specs
 }
 
-// columnsFor are the statistics for a weight or an activation site, among the nodes of a stage; nil
-// if its quantizer takes none.
+// columnsFor returns the nodes, among those of a stage, of the statistics for a weight or an
+// activation site; nil if its quantizer uses none.
 func (p *Plan) columnsFor(operand string, in update.Nodes) lower.Columns {
 	for _, g := range p.calibratedGroups() {
 		if g.has(operand) {
@@ -68,7 +68,7 @@ func (p *Plan) columnsFor(operand string, in update.Nodes) lower.Columns {
 	return nil
 }
 
-// initColumns adds the statistics to t, from the model without any quantization.
+// initColumns adds the column statistics to t, computed by the model without quantization.
 func (c *Compiled) initColumns(t update.Tensors, tokens []int32) error {
 	p := &c.plan
 	groups := p.calibratedGroups()

@@ -12,36 +12,35 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// Compiled holds the compiled programs of a step, one for each stage of its plan. Each program is
-// compiled when first needed, or by [Compiled.Prepare]: the forms of the update, the evaluation and
+// Compiled holds the compiled programs of a step, one for each stage of its plan. A program is
+// compiled when first needed, or by [Compiled.Prepare]: variants of the update, the evaluation and
 // the measures exist only in runs that use them. A Compiled is not safe for concurrent use, except
 // for [Compiled.Load].
 type Compiled struct {
 	dev  *engine.Device
 	plan Plan
-	// evaluation is the plan with the quantizers of evaluation; it is the plan itself if
-	// these are the same.
+	// evaluationPlan is the plan with the quantizers of evaluation, or &plan if these are the same.
 	evaluationPlan *Plan
 	stages         map[string]*executable
 	updates        map[updateKind]*update.Update
 	singles        map[cage.Mode]*single
 	refresher      *refresh.Refresher
-	teacher        update.Tensors // parameters of the teacher; nil: not loaded
-	lent           bool           // whether they belong to the phase before
-	// evaluation computes the tensors that the model is evaluated with; nil until it is needed.
+	teacher        update.Tensors // parameters of the teacher; nil if not loaded
+	lent           bool           // whether another phase owns teacher
+	// evaluation computes the tensors used for evaluation; nil until needed.
 	evaluation *update.Update
 }
 
 type updateKind struct {
 	mode       cage.Mode
 	statistics bool
-	observed   bool // after an observation, which the update must not repeat
+	observed   bool // set after an observation, which the update must not repeat
 	part       cage.Part
-	probes     dues // of the step
+	probes     dues // probes that are due
 }
 
-// Compile checks the plan and compiles the quantization of the weights, with which every
-// step begins.
+// Compile checks the plan and compiles the quantization of the weights, the first stage of every
+// step.
 func Compile(dev *engine.Device, plan Plan) (*Compiled, error) {
 	c, err := uncompiled(dev, plan)
 	if err != nil {
@@ -91,15 +90,15 @@ func uncompiled(dev *engine.Device, plan Plan) (*Compiled, error) {
 	return c, nil
 }
 
-// Keys of stages that more than one function looks for. That of a gradient goes on with its kind.
+// Keys of stages that several functions use. A gradient's key is the prefix followed by its kind.
 const (
 	quantizeKey = "quantize"
 	gradientKey = "gradient "
 )
 
-// Prepare compiles everything that training runs, with correction, statistics and
-// evaluation, and the stationarity measures if pareto is true. What cannot be compiled
-// then fails before the first step, and no step waits for a compiler.
+// Prepare compiles all programs that training runs, with correction, statistics and evaluation, and
+// the stationarity measures if pareto is set. Compilation errors then occur before the first step,
+// and no step waits for a compiler.
 func (c *Compiled) Prepare(pareto bool) error {
 	p := &c.plan
 	quantized := len(p.quantizedParams()) > 0
@@ -121,8 +120,8 @@ func (c *Compiled) Prepare(pareto bool) error {
 			kinds = append(kinds, updateKind{mode: mode, part: cage.Probing, probes: due})
 			kind := updateKind{mode: mode, part: cage.Updating, probes: due}
 			for _, kind.statistics = range []bool{false, true}[:1+min(1, len(p.quantizedParams()))] {
-				// Beside a step that is one executable, the chain runs the steps with refreshes,
-				// and those between a refresh and its late effect.
+				// If steps are one executable, the chain still runs the steps with refreshes, and
+				// the steps between a refresh and its late effect.
 				if !c.isSingle() || c.refresher.Late() || pareto || due != "" {
 					kinds = append(kinds, kind)
 				}
@@ -180,11 +179,11 @@ func (c *Compiled) Prepare(pareto bool) error {
 	return err
 }
 
-// Plan returns the plan that was compiled. In it, quantizers whose operands the products
-// leave rotated return rotated values.
+// Plan returns the compiled plan. Its quantizers return rotated values where products use the
+// operands rotated.
 func (c *Compiled) Plan() *Plan { return &c.plan }
 
-// Batch returns the number of sequences in a micro-batch, of all replicas together.
+// Batch returns the number of sequences in a micro-batch, summed over replicas.
 func (c *Compiled) Batch() int { return c.plan.Batch * c.dev.Count() }
 
 // Close frees all executables.
@@ -207,7 +206,7 @@ func (c *Compiled) Close() {
 	c.closeTeacher()
 }
 
-// compileOnce returns the executable of a stage, which it compiles at the first call with this key.
+// compileOnce returns the executable of a stage, compiling it at the first call with key.
 func (c *Compiled) compileOnce(key string, s func() stage) (*executable, error) {
 	if e, ok := c.stages[key]; ok {
 		return e, nil
@@ -246,7 +245,7 @@ func (c *Compiled) finish() (*executable, error) {
 	return c.compileOnce("finish", func() stage { return c.plan.finishStage(q) })
 }
 
-// update compiles a part of the rules; nil if no rule has it.
+// update returns the compiled part of the rules that kind selects; nil if no rule has that part.
 func (c *Compiled) update(kind updateKind) (*update.Update, error) {
 	if u, ok := c.updates[kind]; ok {
 		return u, nil

@@ -19,18 +19,17 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// Decoder continues sequences piece by piece, with the parameters of an evaluator. It
-// keeps on the device what attention needs of the earlier tokens. The evaluator must stay
-// open.
+// Decoder continues sequences piece by piece, with the parameters of an evaluator and a KV cache on
+// the device. The evaluator must stay open.
 type Decoder struct {
 	e      *Evaluator
 	first  []int32
 	length int
 	start  int
-	t      update.Tensors // caches, and the place at which each sequence begins
+	t      update.Tensors // caches, and the position at which each sequence begins
 }
 
-// Names of the tensors of a decoder.
+// Names of a decoder's tensors.
 const (
 	firstName  = "first"
 	startName  = "start"
@@ -39,9 +38,8 @@ const (
 
 func cacheName(i int) string { return fmt.Sprintf("cache/%d", i) }
 
-// Decoder begins sequences, with room for length tokens each. Sequence i begins at
-// position first[i] of the tokens that [Decoder.Next] is given; what comes before it is
-// padding.
+// Decoder begins sequences, with room for length tokens each. Sequence i begins at position
+// first[i] of the tokens passed to [Decoder.Next]; earlier positions are padding.
 func (e *Evaluator) Decoder(first []int32, length int) (*Decoder, error) {
 	language, ok := e.c.plan.Model.(model.Language)
 	if !ok {
@@ -72,7 +70,7 @@ func (d *Decoder) Close() {
 	}
 }
 
-// Room returns the number of tokens that still fit into each sequence.
+// Room returns the number of tokens that can still be added to each sequence.
 func (d *Decoder) Room() int { return d.length - d.start }
 
 // Next reads the next tokens of all sequences, [sequences, n], and returns the logits of
@@ -86,8 +84,8 @@ func (d *Decoder) Next(tokens []int32) ([]float32, error) {
 	if _, ok := c.evaluationPlan.Pieces[len(tokens)]; !ok && len(c.plan.Activations) > 0 {
 		return nil, fmt.Errorf("step: activations are quantized, but there are no quantizers for %d tokens at once", len(tokens))
 	}
-	// In the host's memory the next token of sequences that have all begun is read faster without a
-	// graph.
+	// In host memory, the next token is computed faster without a graph, once all sequences have
+	// begun.
 	if _, ok := c.plan.Model.(model.Network); ok && n == 1 && c.dev.SharesMemory() && int(slices.Max(d.first)) <= d.start {
 		return d.nextToken(tokens)
 	}
@@ -121,7 +119,7 @@ func (p *Plan) decodeStage(sequences, n, length int) stage {
 		engine.Spec{Name: tokensName, Shape: shapes.Make(dtypes.Int32, sequences, n)},
 		engine.Spec{Name: startName, Shape: shapes.Make(dtypes.Int32)},
 		engine.Spec{Name: firstName, Shape: shapes.Make(dtypes.Int32, sequences)})
-	language := p.Model.(model.Language) // there is no decoder of another
+	language := p.Model.(model.Language) // Decoder accepts no other model
 	caches := language.CacheDims(sequences, length)
 	for i, dims := range caches {
 		specs = append(specs, engine.Spec{Name: cacheName(i), Shape: floatShape(dims...), Donated: true})
@@ -195,11 +193,11 @@ func (e *Evaluator) quantizeActivation(site model.ActivationSite, tokens int, x 
 	return exec.quantize(e.c.dev, t, x, tokens, site.Width)
 }
 
-// Piece is how many tokens of a prompt are read at once.
+// Piece is the number of prompt tokens per sequence that are read at once.
 const Piece = 64
 
-// Pieces are the numbers of tokens that are read at once to continue so many sequences; see
-// [Plan.Pieces].
+// Pieces returns the numbers of tokens that are read at once when continuing this many sequences;
+// see [Plan.Pieces].
 func Pieces(sequences int) []int {
 	if sequences == 0 {
 		return nil
@@ -207,8 +205,8 @@ func Pieces(sequences int) []int {
 	return []int{Piece * sequences, sequences}
 }
 
-// Begin reads prompts, as [generate.Model] says. Shorter prompts have padding in front, and the
-// longest has some where it is not a whole number of pieces.
+// Begin reads prompts, as specified by [generate.Model]. It pads them on the left to the same
+// number of pieces.
 func (e *Evaluator) Begin(prompts [][]int32, length int) (generate.Sequences, []float32, error) {
 	longest := 0
 	for _, p := range prompts {
@@ -221,7 +219,7 @@ func (e *Evaluator) Begin(prompts [][]int32, length int) (generate.Sequences, []
 		first[i] = int32(places - len(p))
 		rows[i] = slices.Concat(make([]int32, places-len(p)), p)
 	}
-	room := 2 * Piece // one of few numbers, because a program is compiled for each
+	room := 2 * Piece // a power of two times Piece, as each size compiles a program
 	for room < places+length-longest {
 		room *= 2
 	}

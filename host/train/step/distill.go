@@ -12,9 +12,9 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// Distillation describes a teacher and what the model learns from it. The teacher reads the same
-// batches, without quantization and with parameters that nothing changes. These parameters are not
-// part of the state: [Compiled.LoadTeacher] loads them.
+// Distillation describes a teacher and the distillation loss. The teacher reads the same batches,
+// without quantization and with fixed parameters, which are not part of the state:
+// [Compiled.LoadTeacher] loads them.
 type Distillation struct {
 	model.Distillation
 	Teacher model.Language
@@ -42,7 +42,7 @@ func (c *Compiled) LoadTeacher(load LoadFunc) error {
 	c.teacher = update.Tensors{}
 	for _, t := range c.plan.teacherParams() {
 		data, err := load.loadShaped(program.KindParam.Of(t.Name), t.Dims)
-		if err == nil { // whole on each replica, whatever is divided of the parameters that are trained
+		if err == nil { // whole on each replica, even if trained parameters are sharded
 			t.Name = teacherParam(t.Name)
 			c.teacher[t.Name], err = c.put(t, data)
 		}
@@ -54,7 +54,7 @@ func (c *Compiled) LoadTeacher(load LoadFunc) error {
 	return nil
 }
 
-// LendTeacher gives the teacher's parameters to another phase, which must be closed first.
+// LendTeacher shares the teacher's parameters with another phase, which must be closed first.
 func (c *Compiled) LendTeacher(to *Compiled) { to.teacher, to.lent = c.teacher, true }
 
 func (c *Compiled) closeTeacher() {
@@ -78,8 +78,8 @@ func (c *Compiled) addTeacher(t update.Tensors) (done func(), err error) {
 	}, nil
 }
 
-// microBatchLoss builds the mean loss of a micro-batch, which is differentiated, and the vector of
-// what the host reads of it: that loss, or divergence and cross-entropy, of which it is made.
+// microBatchLoss builds the mean loss of a micro-batch, which is differentiated, and the vector
+// that the host reads: that loss, or its components divergence and cross-entropy.
 func (p *Plan) microBatchLoss(in update.Nodes, kind gradientKind, q model.ActivationQuantizer) (loss, read *graph.Node) {
 	params, batch := p.weightNodes(in, kind.full), in[tokensName]
 	if kind.sampled {
@@ -95,8 +95,8 @@ func (p *Plan) microBatchLoss(in update.Nodes, kind gradientKind, q model.Activa
 	for _, t := range p.teacherParams() {
 		teacher = append(teacher, in[teacherParam(t.Name)])
 	}
-	// The teacher comes first, so that its activations are gone before there are those that the
-	// backward pass needs.
+	// The teacher comes first, so that its activations are freed before those that the backward
+	// pass needs are allocated.
 	logits := d.Teacher.BatchLogits(teacher, batch, nil)
 	out := p.Model.(model.Language).Distilled(params, batch, logits, q, d.Distillation)
 	return out.Loss, graph.Concatenate([]*graph.Node{graph.Reshape(out.Divergence, 1), graph.Reshape(out.CrossEntropy, 1)}, 0)

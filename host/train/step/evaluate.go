@@ -16,15 +16,15 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// Evaluator computes losses with fixed parameters: those that are trained, or what their
-// optimizers give for evaluation in their place. The weights are quantized once, when it is
-// created, by the quantizers of evaluation.
+// Evaluator computes losses with fixed parameters: the trained ones, or those that their optimizers
+// provide for evaluation instead. The weights are quantized once, when it is created, by the
+// quantizers of evaluation.
 type Evaluator struct {
 	c *Compiled
 	s *State
-	t update.Tensors // those of the state, or in their place those of given, and the quantized weights
-	// given are the tensors that optimizers give for evaluation, by the names of those that are
-	// trained.
+	t update.Tensors // tensors of the state, overridden by given, and the quantized weights
+	// given holds the tensors that optimizers provide for evaluation, under the names of the
+	// trained tensors.
 	given update.Tensors
 
 	network *decode.Network // nil until a decoder reads a single token
@@ -45,7 +45,7 @@ func (c *Compiled) Evaluator(s *State) (*Evaluator, error) {
 	return e, nil
 }
 
-// Close frees the quantized weights, and what optimizers have given.
+// Close frees the quantized weights, and the tensors that optimizers provided.
 func (e *Evaluator) Close() {
 	for name, b := range e.given {
 		b.Finalize()
@@ -63,8 +63,8 @@ func (c *Compiled) prepareEvaluation() error {
 	return err
 }
 
-// evaluated computes what optimizers give for evaluation, by the names of the tensors in whose
-// place it is used. The caller frees it.
+// evaluated computes the tensors that optimizers provide for evaluation, under the names of the
+// tensors that they replace. The caller frees them.
 func (c *Compiled) evaluated(s *State) (update.Tensors, error) {
 	if err := c.prepareEvaluation(); err != nil || c.evaluation == nil {
 		return nil, err
@@ -81,8 +81,8 @@ func (c *Compiled) evaluated(s *State) (update.Tensors, error) {
 	return given, nil
 }
 
-// Losses returns the losses of a batch of all replicas together; for a language model,
-// the loss of every token of [batch, context+1], row by row, in nats.
+// Losses returns the losses of a batch for all replicas; for a language model, the loss of every
+// token of [batch, context+1], row by row, in nats.
 func (e *Evaluator) Losses(tokens []int32) ([]float32, error) {
 	t, err := e.c.uploadBatch(tokens)
 	if err != nil {
@@ -92,8 +92,7 @@ func (e *Evaluator) Losses(tokens []int32) ([]float32, error) {
 	return e.runStage("losses", e.c.evaluationPlan.lossStage, update.Tensors{tokensName: t})
 }
 
-// runStage runs a stage on the parameters and a batch, and downloads the output that has the
-// stage's name.
+// runStage runs a stage on the parameters and a batch, and downloads its output called name.
 func (e *Evaluator) runStage(name string, s func() stage, batch update.Tensors) ([]float32, error) {
 	exec, err := e.c.compileOnce(name, s)
 	if err != nil {
@@ -116,34 +115,33 @@ func (p *Plan) lossStage() stage {
 	}}
 }
 
-// Sequence is what a model is evaluated on, batch by batch. It is used by one goroutine at a
-// time.
+// Sequence provides the batches of an evaluation. It is used by one goroutine at a time.
 type Sequence interface {
 	// Batches returns the number of batches; the last one may be incomplete.
 	Batches() int64
 	// BatchLen returns the number of elements in a batch.
 	BatchLen() int
-	// At fills dst with batch i. It returns how many of its rows count, and the number of
-	// targets in them.
+	// At fills dst with batch i. It returns the number of its valid rows, and of the targets in
+	// them.
 	At(i int64, dst []int32) (rows int, targets int64, err error)
 }
 
-// Mean is a mean loss, of a number of targets.
+// Mean is a mean loss over a number of targets.
 type Mean struct {
 	Loss    float64
 	Targets int64
 }
 
-// Evaluate returns the mean losses, in nats per target, over several numbers of first batches of a
-// sequence, each of which is computed once; 0 is all of them. A problem without data has no
-// sequence: its loss is that of its one point, and it has no targets. Quantizers stay active.
+// Evaluate returns, for each number in batches, the mean loss in nats per target over that many
+// first batches of the sequence (0: all); each batch is computed once. For a problem without data
+// sequence is nil: its loss is at its one point, without targets. Quantizers stay active.
 func Evaluate(ctx context.Context, c *Compiled, s *State, sequence Sequence, batches ...int) ([]Mean, error) {
 	e, err := c.Evaluator(s)
 	if err != nil {
 		return nil, err
 	}
 	defer e.Close()
-	if sequence == nil { // a problem, whose loss is computed without noise
+	if sequence == nil { // a problem: its loss is computed without noise
 		losses, err := e.Losses(make([]int32, c.plan.tokenSpec().Shape.Size()))
 		if err != nil {
 			return nil, err

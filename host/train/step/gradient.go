@@ -17,13 +17,13 @@ import (
 type gradientKind struct {
 	full  bool // without quantization
 	sum   bool // running sums of the gradients come in and go out
-	local bool // of one replica, without the sum over all of them
-	// sampled says that labels are drawn from the predictions, instead of those of the batch.
+	local bool // of one replica, not summed over all
+	// sampled replaces the labels of the batch by labels drawn from the predictions.
 	sampled bool
 }
 
-// gradientTensors are the tensors with respect to which the gradient is taken: all
-// parameters, and the trained parameters of the quantizers of activations.
+// gradientTensors lists the tensors that the loss is differentiated by: all parameters and, unless
+// full, the trained parameters of the activation quantizers.
 func (p *Plan) gradientTensors(full bool) []Tensor {
 	if full {
 		return p.params()
@@ -31,8 +31,8 @@ func (p *Plan) gradientTensors(full bool) []Tensor {
 	return append(p.params(), p.activationQuantizerParameters()...)
 }
 
-// summed are the tensors whose sums, or maxima, over micro-batches a step computes, with the names
-// of the sums: the gradients, and the next states of the quantizers of activations.
+// summed lists the tensors that a step sums, or takes the maximum of, over micro-batches, under the
+// names of the sums: gradients, and the next states of activation quantizers.
 func (p *Plan) summed(full bool) []Tensor {
 	list := p.gradientTensors(full)
 	if !full {
@@ -84,8 +84,8 @@ func (p *Plan) batchSpecs(full bool) []engine.Spec {
 	return append(specs, keySpecs(activationKeysName, p.activationKeys())...)
 }
 
-// gradientStage maps what the forward pass reads to the mean losses of the micro-batch and
-// to its gradients, which are added to the running sums where there are any.
+// gradientStage maps the inputs of the forward pass to the mean losses and the gradients of a
+// micro-batch. With kind.sum it adds the gradients to running sums.
 func (p *Plan) gradientStage(kind gradientKind) stage {
 	name := "gradient"
 	if kind.full {
@@ -126,7 +126,7 @@ func (p *Plan) gradients(kind gradientKind, in update.Nodes) update.Nodes {
 		p.quantizeBackward(in)
 	}
 	list := p.gradientTensors(kind.full)
-	at := make([]*graph.Node, len(list)) // where the gradient is taken: of what replicas have by rows, the rows
+	at := make([]*graph.Node, len(list)) // of sharded tensors: the local rows
 	for i, t := range list {
 		name := p.forwardName(kind.full)(t.Name)
 		if at[i] = in[name]; engine.HasRows(at[i]) {
@@ -138,7 +138,7 @@ func (p *Plan) gradients(kind gradientKind, in update.Nodes) update.Nodes {
 	loss, read := p.microBatchLoss(in, kind, hook)
 	terms := graph.Gradient(loss, at...)
 	for i, t := range list {
-		if in[p.forwardName(kind.full)(t.Name)] != at[i] { // the sum of the rows over the replicas
+		if in[p.forwardName(kind.full)(t.Name)] != at[i] { // local rows, summed over replicas
 			terms[i] = engine.Gather(terms[i])
 		}
 	}
@@ -155,7 +155,7 @@ func (p *Plan) gradients(kind gradientKind, in update.Nodes) update.Nodes {
 	}
 	for _, t := range summed {
 		if kind.local && p.divided(t.Name, t.Dims) {
-			out[t.Name] = t.acrossReplicas(p, out[t.Name]) // so that each keeps its rows of the sums over micro-batches
+			out[t.Name] = t.acrossReplicas(p, out[t.Name]) // each replica keeps its rows of the sums
 		}
 		if kind.sum {
 			out[t.Name] = engine.Elementwise(func(of []*graph.Node) *graph.Node {
@@ -170,8 +170,8 @@ func (p *Plan) gradients(kind gradientKind, in update.Nodes) update.Nodes {
 }
 
 // accumulateGradients builds the graph of all micro-batches on one replica. It returns their
-// losses, in the order in which the host reads them, and what [Plan.summed] lists. in has what the
-// forward pass reads, and the tokens and keys of all micro-batches.
+// losses, in the order in which the host reads them, and the tensors of [Plan.summed]. in has the
+// inputs of the forward pass, and the tokens and keys of all micro-batches.
 func (p *Plan) accumulateGradients(g *graph.Graph, in update.Nodes) update.Nodes {
 	kind := gradientKind{full: p.FullPrecision, local: true}
 	reads, own := p.gradientSpecs(kind.full), p.batchSpecs(kind.full)
@@ -234,15 +234,15 @@ func whole(x *graph.Node, divided bool) *graph.Node {
 	return x
 }
 
-// finishStage maps the summed gradients to the mean gradients of everything that is trained,
-// through the backward passes of the weight quantizers, and to the vector of their squared norms,
-// and the summed states of the quantizers of activations to their means. quantize is the stage
-// whose values and residuals it reads.
+// finishStage maps the summed gradients to the mean gradients of all trained tensors, through the
+// backward passes of the weight quantizers, and to the vector of their squared norms. It also maps
+// the summed states of activation quantizers to their means. It reads the values and residuals that
+// the stage quantize computed.
 func (p *Plan) finishStage(quantize *executable) stage {
 	specs := inputSpecs(p.summed(p.FullPrecision), asNamed, true)
-	if quantize != nil && !p.FullPrecision { // otherwise the gradients are those of the parameters already
+	if quantize != nil && !p.FullPrecision { // otherwise already gradients of the parameters
 		specs = append(specs, quantize.inputs...)
-		values := slices.DeleteFunc(quantize.outputSpecs(), func(s engine.Spec) bool { // the keys follow from its inputs, too
+		values := slices.DeleteFunc(quantize.outputSpecs(), func(s engine.Spec) bool { // the keys are among its inputs, too
 			return slices.ContainsFunc(p.weightKeys(), func(k key) bool { return k.node == s.Name }) ||
 				slices.ContainsFunc(p.weightQuantizerStates(), func(t Tensor) bool { return nextName(t.Name) == s.Name })
 		})
@@ -267,7 +267,7 @@ func (p *Plan) meanGradients(in update.Nodes) update.Nodes {
 			mean = engine.Elementwise(func(of []*graph.Node) *graph.Node { return graph.MulScalar(of[0], 1/float64(n)) }, mean)
 		}
 		if _, quantized := p.Weights[t.Name]; quantized && !p.FullPrecision {
-			q := p.Weights[t.Name] // whose backward pass need not be linear
+			q := p.Weights[t.Name] // its backward pass may be nonlinear
 			at := lower.Point{X: in[program.KindParam.Of(t.Name)], Given: given(q, t.Name, in), Value: in[program.KindValue.Of(t.Name)]}
 			dx, dTrained := q.Backward(at, numberedNodes(in, residualName, t.Name), mean)
 			out[program.KindGradient.Of(t.Name)] = dx
@@ -305,13 +305,13 @@ func (p *Plan) meanGradients(in update.Nodes) update.Nodes {
 	return out
 }
 
-// A device with several replicas gives each of them an equal part of the sequences of a
-// micro-batch, so that the mean over the replicas is the mean over the batch. Parameters and states
-// are the same on all of them. They stay so, because the gradients are summed over the replicas
-// before the update.
+// With several replicas, a device gives each an equal part of the sequences of a micro-batch, so
+// that the mean over the replicas is the mean over the batch. Parameters and states are the same on
+// all replicas, and stay equal because the gradients are summed over the replicas before the
+// update.
 
-// reduceReplicas replaces the losses of one replica by their mean over all, and
-// likewise the sums and maxima of what a step sums, unless they are sums by rows already.
+// reduceReplicas replaces the losses of one replica by their mean over all replicas, and reduces
+// the sums and maxima of a step across replicas, unless they are sharded sums already.
 func (p *Plan) reduceReplicas(full bool, out update.Nodes) {
 	n := engine.Replicas(out[lossName].Graph())
 	if n == 1 {
@@ -335,7 +335,7 @@ func (t Tensor) acrossReplicas(p *Plan, x *graph.Node) *graph.Node {
 	return engine.SumAcross(x)[0]
 }
 
-// nothing is the number that changes no sum, or no maximum.
+// nothing returns the neutral element of the sum or maximum. −0 also preserves the sign of −0.
 func (t Tensor) nothing(g *graph.Graph) *graph.Node {
 	if t.Maximum {
 		return graph.Const(g, float32(math.Inf(-1)))

@@ -26,7 +26,7 @@ func (c *Compiled) setMeasures(m update.Measures, res *Result) {
 			if res.Counts == nil {
 				res.Counts = map[string]float64{}
 			}
-			for _, n := range of { // whole numbers: in any order
+			for _, n := range of { // integers, whose sum does not depend on the order
 				res.Counts[count] += n
 			}
 		}
@@ -62,8 +62,8 @@ func (c *Compiled) measurePareto(t update.Tensors, batches *Batches, set Setting
 	if _, err := c.runGradients(t, batches, set.Step, gradientKind{full: true}); err != nil {
 		return err
 	}
-	// The sum over micro-batches and replicas is the gradient times their number: scale λ
-	// instead of the gradient and the norm afterwards.
+	// The sum over micro-batches and replicas is the mean gradient times their number. Scale λ by
+	// that number, and the norm by its inverse, instead of scaling the gradient.
 	n := float64(c.plan.Accumulate * c.dev.Count())
 	res.Pareto, err = c.paretoNorm(t, sumName, set.ParetoLambda*n)
 	res.Pareto /= n
@@ -92,8 +92,8 @@ func (c *Compiled) paretoNorm(t update.Tensors, gradient func(tensor string) str
 	return math.Sqrt(norm2), err
 }
 
-// pareto returns the executable that maps gradients, parameters and values of the quantized
-// parameters and λ to the vector of their shares of ‖P_λ‖².
+// pareto returns the executable that maps the gradients, parameters and values of the quantized
+// parameters, and λ, to the vector of their contributions to ‖P_λ‖².
 func (c *Compiled) pareto(gradient func(tensor string) string) (*executable, error) {
 	p := &c.plan
 	specs := []engine.Spec{{Name: cage.InputLambda, Shape: floatShape()}}

@@ -7,22 +7,22 @@ import (
 	"github.com/cage-qat/cage/host/compute/engine"
 )
 
-// Memory is what the steps of a training need of each device's memory by the device's compiler, in
-// bytes.
+// Memory is the memory per device that the steps of a training need, according to the device's
+// compiler, in bytes.
 type Memory struct {
-	State     int64 // parameters and the states of optimizers and quantizers, which are there all the time
-	Temporary int64 // values inside the program that needs most
-	// Other is the rest of what it reads and returns, such as tokens and a teacher, and its code.
-	// Where a step is several programs, quantized weights and gradients, which one program leaves
-	// for the next, are among it.
+	State     int64 // parameters and the states of optimizers and quantizers, always allocated
+	Temporary int64 // temporary values of the program that needs most
+	// Other is the rest of the program's inputs and outputs, such as tokens and a teacher, and its
+	// code. If a step is several programs, it includes the quantized weights and gradients that are
+	// passed between them.
 	Other int64
 }
 
-// Total returns the sum of what is in the device's memory.
+// Total returns the sum of all three.
 func (m Memory) Total() int64 { return m.State + m.Temporary + m.Other }
 
-// CompiledMemory compiles, of the programs of a step, only the one that needs most memory, and
-// returns what steps need. It returns false if the device's compiler does not tell.
+// CompiledMemory compiles only the program of a step that needs most memory, and returns the memory
+// that steps need. It returns false if the device's compiler does not report it.
 func CompiledMemory(dev *engine.Device, plan Plan) (Memory, bool, error) {
 	c, err := uncompiled(dev, plan)
 	if err != nil {
@@ -44,8 +44,8 @@ func CompiledMemory(dev *engine.Device, plan Plan) (Memory, bool, error) {
 	return m, ok, nil
 }
 
-// Memory returns what steps need, of the programs that are compiled. It returns false if the
-// device's compiler does not tell.
+// Memory returns the memory that steps need, based on the programs compiled so far. It returns
+// false if the device's compiler does not report it.
 func (c *Compiled) Memory() (most Memory, ok bool) {
 	divided, sizes := c.plan.dividedTensors(), map[string]int64{} // in bytes, by name
 	add := func(specs []engine.Spec) (sum int64) {

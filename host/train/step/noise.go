@@ -20,24 +20,23 @@ import (
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
-// Quantizers may take what changes from step to step: the number of the step, and keys of random
-// bits. The keys are computed on the host, from the seed of the run, the step, the micro-batch and
-// the name of what is quantized, and uploaded as one tensor for all weights and one for all
-// activations. So a run that is resumed draws the same numbers, and a run whose quantizers take
-// nothing of this computes what it always has.
+// Quantizers may take per-step inputs: the step number, and keys of random bits. The host derives
+// the keys from the seed of the run, the step, the micro-batch and the name of the quantized
+// tensor, and uploads one tensor of keys for all weights and one for all activations. A resumed run
+// therefore draws the same numbers, and a run whose quantizers take no such input is unaffected.
 
 // Names of the tensors that are uploaded for quantizers.
 const (
 	weightKeysName     = "keys of weights"
-	activationKeysName = "keys of activations" // and of all else that each micro-batch quantizes anew
-	labelKeysName      = "keys of labels"      // that are drawn from predictions
+	activationKeysName = "keys of activations" // also of other tensors that each micro-batch quantizes
+	labelKeysName      = "keys of labels"      // for labels drawn from predictions
 	optimizerKeysName  = "keys of optimizers"
 	stepNumberName     = "number of the step"
 )
 
 type key struct {
 	node   string    // its name in graphs
-	id     [2]uint32 // what distinguishes it from others of the same step
+	id     [2]uint32 // distinguishes it from other keys of the same step
 	shared bool      // by both operands of a product: the same in all micro-batches and replicas
 }
 
@@ -82,14 +81,14 @@ func (p *Plan) activationKeys() (list []key) {
 	return list
 }
 
-// labelKeys has the key of the labels that are drawn in a micro-batch.
+// labelKeys has the key of the labels drawn in a micro-batch.
 var labelKeys = []key{newKey("labels", "labels", false)}
 
-// takes is a quantizer, or that of an operand: Takes reports whether its program has an input.
+// takes is a quantizer of a tensor or operand. Takes reports whether its program has an input.
 type takes interface{ Takes(input string) bool }
 
-// keysOf lists the keys that a quantizer takes. name is that of its site in graphs; its noise
-// belongs to owner, and the shared noise to product.
+// keysOf lists the keys that a quantizer takes. name is the name of its site in graphs; its noise
+// is derived from owner, and shared noise from product.
 func keysOf(q takes, name, owner, product string) (list []key) {
 	if q.Takes(spec.InputNoise) {
 		list = append(list, newKey(program.KindNoise.Of(name), owner, false))
@@ -100,7 +99,7 @@ func keysOf(q takes, name, owner, product string) (list []key) {
 	return list
 }
 
-// partners names the weights of the products that a weight or activation is an operand of.
+// partners identifies the products that operand enters: by their weights, if they have any.
 func (p *Plan) partners(operand string) string {
 	sites := p.Model.ActivationSites(p.Batch, p.Context)
 	for _, s := range sites {
@@ -116,7 +115,7 @@ func (p *Plan) partners(operand string) string {
 	return operand
 }
 
-// keySpecs are the inputs of a stage for the keys of one micro-batch; none if there are no keys.
+// keySpecs returns the stage inputs for the keys of one micro-batch; none if there are no keys.
 func keySpecs(name string, keys []key) []engine.Spec {
 	if len(keys) == 0 {
 		return nil
@@ -124,7 +123,7 @@ func keySpecs(name string, keys []key) []engine.Spec {
 	return []engine.Spec{{Name: name, Shape: shapes.Make(dtypes.Uint32, len(keys), 2), Sharded: name == activationKeysName || name == labelKeysName}}
 }
 
-// numberSpecs are the inputs of a stage for the number of the step; none if no quantizer takes it.
+// numberSpecs returns the stage input for the step number; none if no quantizer takes it.
 func numberSpecs[K comparable, Q takes](quantizers map[K]Q) []engine.Spec {
 	for _, q := range quantizers {
 		if q.Takes(spec.InputStep) {
@@ -198,8 +197,8 @@ func (c *Compiled) addStepInputs(t update.Tensors, step int) (err error) {
 	return nil
 }
 
-// addBatchKeys uploads keys for the micro-batches first, …, end − 1, instead of those of others.
-// dims are the dimensions on a replica before those of one micro-batch.
+// addBatchKeys uploads keys for the micro-batches first to end − 1, replacing earlier ones. dims
+// are the leading dimensions on a replica, before those of one micro-batch.
 func (c *Compiled) addBatchKeys(t update.Tensors, name string, keys []key, step, first, end int, dims ...int) (err error) {
 	if len(keys) == 0 {
 		return nil

@@ -7,17 +7,16 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// Opaque computes the directions of some tensors outside of all programs, in host memory of its
-// own.
+// Opaque computes the directions of some tensors outside of all programs, in its own host memory.
 type Opaque interface {
-	// Given returns where x and the gradient of a tensor are to be put before Step.
+	// Given returns the buffers into which x and the gradient of a tensor are copied before Step.
 	Given(tensor string) (x, gradient []float32)
-	// State returns the memory of a state tensor that Step will read, or that the last Step has
-	// written. Step writes other memory and leaves this as it is.
+	// State returns the buffer of a state tensor that Step will read, or that the last Step has
+	// written. Step writes to another buffer and leaves this one unchanged.
 	State(tensor, state string) []float32
-	// Direction returns where the direction is after Step.
+	// Direction returns the buffer of a tensor's direction, valid after Step.
 	Direction(tensor string) []float32
-	// Step computes update step of steps, at the schedule's rate. After an error it can be called
+	// Step computes update step of steps, with the scheduled rate. After an error it can be called
 	// again.
 	Step(step, steps int, rate, loss float64) error
 }
@@ -31,7 +30,7 @@ func (p *Plan) opaqueRules() (list []cage.Rule) {
 	return list
 }
 
-// runOpaque lets opaque optimizers compute their directions. It changes nothing in t.
+// runOpaque makes opaque optimizers compute their directions. It changes nothing in t.
 func (c *Compiled) runOpaque(t update.Tensors, set Settings, scalars update.Scalars, loss float64) error {
 	u, err := c.update(updateKind{mode: c.mode(set), part: cage.Giving})
 	if u == nil || err != nil {

@@ -11,26 +11,25 @@ import (
 	"github.com/cage-qat/cage/host/model"
 )
 
-// Rotations says what to do about rotations in products whose operands, activations and
-// weights, are all rotated alike by their quantizers.
+// Rotations selects how to compute products whose operands, activations and weights, are all
+// rotated alike by their quantizers.
 type Rotations string
 
-// The ways to multiply rotated operands.
+// The values of Rotations.
 const (
-	// HalfRotations leaves operands rotated where that saves rotations. In exact
-	// arithmetic, products and gradients are the same. It is the default.
+	// HalfRotations, the default, leaves operands rotated where that saves rotations. In exact
+	// arithmetic, products and gradients are the same.
 	HalfRotations Rotations = "half"
 	// FullRotations rotates every operand back.
 	FullRotations Rotations = "full"
 )
 
-// keepOperandsRotated replaces the quantizers of operands that may stay rotated by such as do not
-// rotate back: those of groups whose members are all rotated alike, where forward and backward
-// passes then need fewer rotations. The rotation that restores Q(x) for a correction or a measure
-// does not count, because a run with λ = 0 has to compute the same as one without a method. The
-// update of a weight needs Q(x) itself, so its rule gets the rotation. Where the backward pass
-// quantizes x and W themselves, which are not rotated, nothing stays rotated. The maps and lists of
-// the caller's plan are not changed.
+// keepOperandsRotated replaces quantizers by quantizers that do not rotate back, in groups of
+// operands that are all rotated alike, if forward and backward passes then need fewer rotations.
+// The rotation that restores Q(x) for a correction or a measure does not count, because a run with
+// λ = 0 must compute the same as one without a method. The update of a weight needs Q(x) itself, so
+// its rule gets the rotation. If the backward pass quantizes x and W themselves, which are not
+// rotated, nothing stays rotated. The maps and slices of the caller's plan are not changed.
 func (p *Plan) keepOperandsRotated() error {
 	if p.Rotations == FullRotations || p.Unquantized && len(p.Backward) > 0 || len(p.Activations) == 0 || len(p.Weights) == 0 {
 		return nil
@@ -84,8 +83,8 @@ groups:
 	return nil
 }
 
-// An operandGroup consists of activation sites and weights that are multiplied with each other and
-// with no others. Either all of them stay rotated or none.
+// An operandGroup consists of activation sites and weights that are multiplied only with each
+// other. Either all of them stay rotated or none.
 type operandGroup struct {
 	sites   []model.ActivationSite
 	weights []string
@@ -118,7 +117,7 @@ func operandGroups(sites []model.ActivationSite) []operandGroup {
 
 type operand struct {
 	name       string
-	size       int // elements
+	size       int // number of elements
 	quantizers map[string]lower.Quantizer
 }
 
@@ -148,8 +147,8 @@ func (o operand) keepRotated() (*lower.Rotated, error) {
 }
 
 // findCodes finds the weights in blocks whose products are computed from codes. The device must
-// multiply codes, and both the weight and the activation that it is multiplied with must have them.
-// Weights that are gathered have none: their values are.
+// multiply codes, and the quantizers of both the weight and its activation must return them. With
+// device.ShardFull there are none: values are all-gathered, and codes are not.
 func (p *Plan) findCodes(d *engine.Device) {
 	p.codes = map[string][]engine.Spec{}
 	if p.Shard == device.ShardFull && p.replicas > 1 {

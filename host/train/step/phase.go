@@ -10,17 +10,15 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// Quantizers may be others in other ranges of steps, which are phases. Each phase has a plan of its
-// own, compiled by itself; the state goes from one to the next. Parameters and their optimizers'
-// states stay as they are. Trained parameters and states of quantizers go on where the quantizer of
-// some site that has them stays the same, and begin anew elsewhere: a step size that was learned
-// for 8 bits is useless to 4 bits.
+// A phase is a range of steps with the same quantizers. Each phase has its own compiled plan; the
+// state is passed from one to the next. Parameters and their optimizers' states are kept. Trained
+// parameters and states of quantizers are kept if some site that has them keeps its quantizer, and
+// are reinitialized otherwise: a step size that was learned for 8 bits is useless for 4 bits.
 
-// Enter changes the state that the steps of another phase have left to one for the steps of this
-// phase, on the same device. stays reports whether the quantizer of a weight or site is the same in
-// both. What begins anew is computed from the weights and from the first micro-batch, as
-// [Compiled.NewState] does; optimizers' states of trained parameters that begin start with them.
-// After an error the state is as it was.
+// Enter converts the state from the phase before to this phase, on the same device. stays reports
+// whether the quantizer of a weight or site is the same in both. Tensors that are reinitialized are
+// computed from the weights and the first micro-batch, as by [Compiled.NewState], together with the
+// optimizers' states of new trained parameters. After an error the state is unchanged.
 func (c *Compiled) Enter(s *State, before *Compiled, stays func(site string) bool, batches *Batches) error {
 	kept := c.plan.carriedFrom(&before.plan, stays)
 	next := update.Tensors{}
@@ -55,9 +53,9 @@ func (c *Compiled) Enter(s *State, before *Compiled, stays func(site string) boo
 	return nil
 }
 
-// carriedFrom names the tensors of a state that stay as they are when a plan follows another one:
-// the model's parameters, what the quantizers that stay the same have, and the optimizers' states
-// of all these.
+// carriedFrom returns the names of the state tensors that are kept when this plan follows before:
+// the model's parameters, the parameters and states of quantizers that stay the same, and the
+// optimizers' states of all these.
 func (p *Plan) carriedFrom(before *Plan, stays func(site string) bool) map[string]bool {
 	kept := map[string]bool{}
 	for _, t := range p.params() {

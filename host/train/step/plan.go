@@ -15,62 +15,60 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// Plan says what a step computes. Shapes are static: in each micro-batch, each replica of
-// the device reads Batch sequences of Context tokens, or whatever else the model reads.
+// Plan describes the computation of a step. Shapes are static: in each micro-batch, each replica of
+// the device reads Batch sequences of Context tokens, or the inputs of a model without tokens.
 type Plan struct {
 	Model model.Model
-	// Batch is the number of sequences of a micro-batch that one replica of the device
-	// computes.
+	// Batch is the number of sequences of a micro-batch per replica of the device.
 	Batch, Context, Accumulate int
-	// Weights and Activations hold the quantizers, by the name of the parameter or of the
-	// activation site. What has no entry is not quantized. Evaluation uses those that
-	// [lower.Quantizer.Evaluation] returns in their places.
+	// Weights and Activations hold the quantizers by the name of the parameter or activation site.
+	// Tensors without an entry are not quantized. Evaluation replaces each quantizer by the result
+	// of [lower.Quantizer.Evaluation].
 	Weights, Activations map[string]lower.Quantizer
-	// Backward holds the quantizers of the operands of products in the backward pass; what
-	// has no entry stays as it is. Evaluations have none.
+	// Backward holds the quantizers of the operands of products in the backward pass; operands
+	// without an entry are not quantized. An evaluation has none.
 	Backward map[OperandSite]lower.Operand
 	// Seed determines the random bits of quantizers, with the number of the step.
 	Seed uint64
-	// Pieces holds the quantizers of activations for [Decoder.Next], by the number of tokens that
-	// it is given. Each entry is a map like Activations. They are used for evaluation only.
+	// Pieces holds activation quantizers for [Decoder.Next], by the number of tokens per call. Each
+	// entry is a map like Activations. They are used only for evaluation.
 	Pieces map[int]map[string]lower.Quantizer
-	// Rules holds the update rules: one for every parameter, in the model's order, then
-	// one for every trained parameter of a quantizer, in the order of [Plan.Trained].
-	// They are without mode and statistics; the step sets both as it needs.
+	// Rules holds the update rules: one for every parameter, in the model's order, then one for
+	// every trained parameter of a quantizer, in the order of [Plan.Trained]. Their mode and
+	// statistics are unset; the step sets both.
 	Rules []cage.Rule
 	// FullPrecision takes the gradient at x, without quantization; the method and the
 	// evaluation may still quantize. Quantizers may then have no trained parameters and no state.
 	FullPrecision bool
-	// Distillation makes the model learn what a teacher predicts; nil means that it
-	// learns the tokens.
+	// Distillation makes the model learn a teacher's predictions; nil means that it learns the
+	// tokens.
 	Distillation *Distillation
 	// Clip is the largest global norm of the gradient; 0 means no clipping.
 	Clip float64
-	// RefreshDelay says, by the name of a rule, how many updates after they are due its
-	// refreshes take effect; see [refresh.CheckDelay]. They are computed while the updates in
-	// between run. The first refresh of a rule is never late, and neither are those of
-	// rules without an entry.
+	// RefreshDelay is, by the name of a rule, the number of updates after which a due refresh takes
+	// effect; see [refresh.CheckDelay]. It is computed while the updates in between run. The first
+	// refresh of a rule is never late, and neither are refreshes of rules without an entry.
 	RefreshDelay map[string]int
-	// Opaque holds the optimizers that are no programs, by the names of their rules.
+	// Opaque holds the optimizers that are not programs, by the names of their rules.
 	Opaque map[string]Opaque
 	// Search finds the states of quantizers that search, by the names of their weights. Only
-	// trainings have it.
+	// training has it.
 	Search map[string]Search
 	// OneGraph runs updates as one graph, also on the CPU; see [update.Options].
 	OneGraph bool
-	// Unquantized quantizes x and W for the products of the backward pass, in the place of Q(x) and
+	// Unquantized makes the backward pass quantize x and W for its products, instead of Q(x) and
 	// Q(W).
 	Unquantized bool
-	// Rotations says what products do with operands that are rotated alike.
+	// Rotations selects how products use operands that are rotated alike.
 	Rotations Rotations
-	// Dispatch says into how many executables the step is compiled.
+	// Dispatch selects the number of executables that a step is compiled into.
 	Dispatch Dispatch
 
-	// Shard says what several replicas of the device divide among them; nothing if it is empty.
+	// Shard selects the tensors that are sharded across replicas of the device; none if empty.
 	Shard device.Shard
 
 	replicas int                      // of the device
-	codes    map[string][]engine.Spec // of weights that products multiply by their codes; see findCodes
+	codes    map[string][]engine.Spec // of weights that are multiplied by their codes; see findCodes
 }
 
 func (p *Plan) check() error {
@@ -112,7 +110,7 @@ func (p *Plan) check() error {
 	return nil
 }
 
-// forEvaluation returns the plan with the quantizers of evaluation, nil if they are those of
+// forEvaluation returns the plan with the quantizers of evaluation; nil if they are the same as in
 // training.
 func (p *Plan) forEvaluation() (*Plan, error) {
 	e, differs := *p, false
@@ -148,10 +146,9 @@ func (p *Plan) forEvaluation() (*Plan, error) {
 	return &e, nil
 }
 
-// Trained lists the trained parameters of the quantizers: first those for weights, in the
-// order of the parameters, then those for activations, in the order of the sites. Their
-// names are unique in the plan; they are also the names of their rules and their names in
-// checkpoints.
+// Trained lists the trained parameters of the quantizers: first those for weights, in the order of
+// the parameters, then those for activations, in the order of the sites. Their names are unique in
+// the plan, and are also the names of their rules and their names in checkpoints.
 func (p *Plan) Trained() []Tensor {
 	return distinct(append(p.weightQuantizerParameters(), p.activationQuantizerParameters()...))
 }
@@ -172,8 +169,8 @@ func (p *Plan) activationQuantizerParameters() []Tensor {
 	return distinct(p.ofActivations(parametersOf))
 }
 
-// ofWeights and ofActivations join what list gives for each quantizer of weights, in the order of
-// the parameters, or of activations, in the order of the sites.
+// ofWeights and ofActivations concatenate the results of list for each quantizer of weights, in the
+// order of the parameters, or of activations, in the order of the sites.
 func (p *Plan) ofWeights(list func(q lower.Quantizer, site string) []Tensor) (all []Tensor) {
 	for _, param := range p.Model.Params() {
 		if q := p.Weights[param.Name]; q != nil {
@@ -218,52 +215,50 @@ func statesOf(q lower.Quantizer, site string) []Tensor {
 	return list
 }
 
-// Settings are what changes from step to step.
+// Settings are the per-step settings.
 type Settings struct {
 	Step           int     // t, from 1
 	Steps          int     // T, of the whole run
 	Rate, NextRate float64 // α_t and α_{t+1}
 	Lambda         float64 // λ_t, the strength of the method
-	// Statistics asks for the error statistics, which cost two passes over the quantized
+	// Statistics requests the error statistics, which cost two passes over the quantized
 	// parameters.
 	Statistics bool
-	// ParetoSTE asks for ‖∇f(Q(x)) + ParetoLambda·e‖ over the quantized parameters, with
-	// the gradient that training uses; it is not available in a training with
-	// FullPrecision. Pareto asks for ‖∇f(x) + ParetoLambda·e‖, the measure of the paper's
-	// theorem, which costs one more forward and backward pass in a quantized training.
+	// ParetoSTE requests ‖∇f(Q(x)) + ParetoLambda·e‖ over the quantized parameters, with the
+	// gradient that training uses; it is not available with FullPrecision. Pareto requests ‖∇f(x) +
+	// ParetoLambda·e‖, the measure of the paper's theorem, which costs one more forward and
+	// backward pass in quantized training.
 	ParetoSTE, Pareto bool
 	ParetoLambda      float64
 }
 
-// Result is what the host learns from a step.
+// Result is the part of a step's results that the host reads.
 type Result struct {
-	// Loss is what training minimizes, as the mean over all tokens of the step.
+	// Loss is the training loss, the mean over all tokens of the step.
 	Loss float64
-	// Divergence and CrossEntropy are the parts that Loss is made of, with a
-	// distillation.
+	// Divergence and CrossEntropy are the components of Loss, with a distillation.
 	Divergence, CrossEntropy float64
 	// GradNorm is the global norm before clipping.
 	GradNorm float64
 	// GradNorms are the norms of single tensors, in the order of the plan's rules.
 	GradNorms []float64
-	// Skipped says that the loss or the norm was not finite and nothing changed.
+	// Skipped is set if the loss or the norm was not finite, so that nothing changed.
 	Skipped bool
-	// FailedRefreshes names the tensors whose preconditioner could not be renewed and
-	// stays as it was.
+	// FailedRefreshes names the tensors whose preconditioner could not be recomputed and was kept.
 	FailedRefreshes []string
-	// Uncorrected names the quantized tensors that the method left alone because their
+	// Uncorrected names the quantized tensors that the method did not correct, because their
 	// residual is not finite.
 	Uncorrected []string
-	// Counts are what the method has counted in the step, by name, over all tensors; nil if it
-	// counted nothing.
+	// Counts has the totals of the method's counters in the step, by name, over all tensors; nil if
+	// it has none.
 	Counts map[string]float64
-	// Rates are those of the tensors whose optimizers have rates of their own, by name.
+	// Rates has the learning rates of tensors whose optimizers compute their own, by name.
 	Rates map[string]float64
 	// ErrorNorm2 and ValueNorm2 are Σe² and Σx² of each quantized parameter at x_t, if
 	// Statistics is set.
 	ErrorNorm2, ValueNorm2 []float64
-	// ParetoSTE and Pareto are ‖∇f(Q(x)) + λ·e‖ and ‖∇f(x) + λ·e‖ over the
-	// quantized parameters, when asked for; 0 when there are none.
+	// ParetoSTE and Pareto are ‖∇f(Q(x)) + λ·e‖ and ‖∇f(x) + λ·e‖ over the quantized parameters, if
+	// requested; 0 if there are none.
 	ParetoSTE, Pareto float64
 	// Overhead is the time that was not spent on training, but on these measures and on waiting for
 	// readers of the state ([State.Hold]).
@@ -282,8 +277,7 @@ func (r *Result) setNorms(squares []float32) {
 
 func finite(v float64) bool { return !math.IsNaN(v) && !math.IsInf(v, 0) }
 
-// checkFinite returns whether loss and norm are finite. If not, the result says that the step is
-// skipped.
+// checkFinite reports whether loss and norm are finite, and otherwise sets Skipped.
 func (r *Result) checkFinite() bool {
 	r.Skipped = !finite(r.Loss) || !finite(r.GradNorm)
 	return !r.Skipped

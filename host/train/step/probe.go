@@ -15,13 +15,13 @@ import (
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
-// Optimizers may take a second gradient, at another point or with labels that are drawn from the
-// model. Steps in which one is due run as the chain: the gradient at x, the other points, the
-// gradient there with the same batch and noise, the gradient with drawn labels, and the update.
-// Only gradients are kept of the further passes.
+// Optimizers may use a second gradient, at another point or with labels drawn from the model. Steps
+// in which one is due run as the chain: the gradient at x, the other points, the gradient there
+// with the same batch and noise, the gradient with drawn labels, and the update. The further passes
+// only produce gradients.
 
-// dues is a set of the schedules by which probes are due, as a text by which it can be compared;
-// empty means that none is.
+// dues is the set of the schedules by which probes are due, as a comparable string; empty if no
+// probe is due.
 type dues string
 
 func dueText(d sdk.Due) string { return fmt.Sprint(d) + ";" }
@@ -43,8 +43,8 @@ func (p *Plan) probesEver(sampled bool) bool {
 	})
 }
 
-// probePatterns lists the sets that are due at updates soon enough to be prepared for. Others are
-// compiled when needed.
+// probePatterns lists the sets that are due at any of the first 1000 updates, which are compiled in
+// advance; later ones are compiled when needed.
 func (p *Plan) probePatterns() []dues {
 	if !p.probesEver(false) && !p.probesEver(true) {
 		return []dues{""}
@@ -89,10 +89,9 @@ func (c *Compiled) probe(s *State, t update.Tensors, batches *Batches, set Setti
 	return c.secondGradients(s, t, batches, set, rules, true, res)
 }
 
-// secondGradients adds the second gradients of rules to t. Where there are other points in t, it
-// takes the gradients there.
+// secondGradients adds the second gradients of rules to t, at the probe points if t has them.
 func (c *Compiled) secondGradients(s *State, t update.Tensors, batches *Batches, set Settings, rules []cage.Rule, sampled bool, res *Result) error {
-	at := update.Tensors{} // the state at the other points, and what is computed of it
+	at := update.Tensors{} // the state at the probe points, and tensors computed from it
 	for name := range s.Tensors {
 		at[name] = t[name]
 	}
@@ -104,9 +103,9 @@ func (c *Compiled) secondGradients(s *State, t update.Tensors, batches *Batches,
 			at[program.KindParam.Of(r.Name)] = b
 		}
 	}
-	defer func() { // what updates read goes to t, and what else t does not have is freed
+	defer func() { // gradients that updates read move to t; tensors that t lacks are freed
 		for _, r := range rules {
-			delete(t, program.KindPoint.Of(r.Name)) // at has it
+			delete(t, program.KindPoint.Of(r.Name)) // at has it, too
 			name := program.KindGradient.Of(r.Name)
 			if b := at[name]; b != nil && r.Optimizer.Update.Input(spec.InputProbed) >= 0 {
 				t[program.KindProbed.Of(r.Name)] = b

@@ -14,7 +14,7 @@ import (
 )
 
 // quantizeStage maps the quantized parameters and the trained parameters of their quantizers to
-// their values Q(x), rotated where the plan leaves them so, and residuals; in training also to the
+// their values Q(x), rotated if the plan keeps them rotated, and residuals; in training also to the
 // next states of the quantizers.
 func (p *Plan) quantizeStage() stage {
 	specs := inputSpecs(append(p.quantizedParams(), p.weightQuantizerParameters()...), program.KindParam.Of, false)
@@ -45,15 +45,15 @@ func (p *Plan) quantizeStage() stage {
 	}}
 }
 
-// setNext adds the next state of a quantizer to out, where name gives the names from those of the
-// state; none if it has no next state.
+// setNext adds the next states of a quantizer, if it has any, to out. name maps the name of a state
+// to that of its next value.
 func setNext(out update.Nodes, q lower.Quantizer, site string, next []*graph.Node, name func(kept string) string) {
 	for i, node := range next {
 		out[name(statesOf(q, site)[i].Name)] = node
 	}
 }
 
-// addGradient adds to the gradient with respect to a tensor, which several sites may share.
+// addGradient adds to the gradient of a tensor, which several sites may share.
 func addGradient(out update.Nodes, tensor string, gradient *graph.Node) {
 	name := program.KindGradient.Of(tensor)
 	if before := out[name]; before != nil {
@@ -63,8 +63,8 @@ func addGradient(out update.Nodes, tensor string, gradient *graph.Node) {
 }
 
 // setTrained adds the initial values of the trained parameters of a quantizer to out, and returns
-// what the site then has: a parameter that another site shares and came first with keeps its value,
-// which is in out already, or in in.
+// the values of the site: a parameter that is shared with an earlier site keeps its value, which is
+// in out or in already.
 func setTrained(in, out update.Nodes, q lower.Quantizer, site string, values []*graph.Node) []*graph.Node {
 	for i, t := range parametersOf(q, site) {
 		name := program.KindParam.Of(t.Name)
@@ -77,8 +77,8 @@ func setTrained(in, out update.Nodes, q lower.Quantizer, site string, values []*
 	return values
 }
 
-// activationQuantizer returns the function with which a model's graph quantizes its activations. in
-// has the nodes of the quantizers' trained parameters, and of their keys.
+// activationQuantizer returns the function that quantizes activations in a model's graph. in has
+// the nodes of the quantizers' trained parameters, and of their keys.
 func activationQuantizer(quantizers map[string]lower.Quantizer, in update.Nodes) model.ActivationQuantizer {
 	if len(quantizers) == 0 {
 		return nil

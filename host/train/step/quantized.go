@@ -18,14 +18,14 @@ import (
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
-// Quantized is a weight as returned by the program of its quantizer, that of evaluation.
+// Quantized is a weight as returned by its quantizer's program of evaluation.
 type Quantized struct {
-	Value []float32 // Q(x), in the weight's own domain, even if products use it rotated
-	// Codes and Scale are nil if the program does not return them. With a rotation they
-	// are those of the rotated weight.
+	Value []float32 // Q(x), not rotated, even if products use it rotated
+	// Codes and Scale are nil if the program does not return them. With a rotation they belong to
+	// the rotated weight.
 	Codes      []int32
 	Scale      []float32
-	ScaleShape []int // shape of Scale, which fits that of the weight, or that of its rows cut into groups
+	ScaleShape []int // broadcasts to the shape of the weight, or of its rows cut into groups
 	// Rotation is the block size of the rotation that ends the program; 0 if there is none.
 	Rotation int
 }
@@ -83,8 +83,8 @@ func (c *Compiled) quantizedRule(weight string) (cage.Rule, error) {
 	return cage.Rule{}, fmt.Errorf("step: %s is no quantized weight", weight)
 }
 
-// quantizerInputs are what the quantizer of a weight reads: the weight, and the quantizer's trained
-// parameters and state.
+// quantizerInputs returns the inputs of a weight's quantizer: the weight, and the quantizer's
+// trained parameters and state.
 func quantizerInputs(rule cage.Rule) []engine.Spec {
 	reads := []Tensor{{Name: program.KindParam.Of(rule.Name), Dims: rule.Shape}}
 	for _, t := range rule.Quantizer.Trained {
@@ -96,8 +96,8 @@ func quantizerInputs(rule cage.Rule) []engine.Spec {
 	return inputSpecs(reads, asNamed, false)
 }
 
-// QuantizedActivation quantizes x, an activation of shape [site.Tokens, site.Width], as
-// evaluation does. The number of tokens must be one of the plan's pieces.
+// QuantizedActivation quantizes x, an activation of shape [site.Tokens, site.Width], as in
+// evaluation. The number of tokens must be one of [Plan.Pieces].
 func (c *Compiled) QuantizedActivation(site model.ActivationSite, x []float32) ([]float32, error) {
 	q, ok := c.evaluationPlan.Pieces[site.Tokens][site.Name]
 	if !ok || len(q.Trained())+len(q.State()) > 0 {
@@ -115,14 +115,14 @@ func (c *Compiled) QuantizedActivation(site model.ActivationSite, x []float32) (
 	return value, nil
 }
 
-// Names of the tensors of the program for one activation.
+// Names of the tensors of an [activationStage].
 const (
 	activationName = "activation"
 	valueName      = "value"
 )
 
-// activationStage maps an activation of that many tokens, and the trained parameters and state of
-// its quantizer, to its quantized form.
+// activationStage maps an activation of this many tokens, and the trained parameters and state of
+// its quantizer, to the quantized activation.
 func activationStage(q lower.Quantizer, site model.ActivationSite, tokens int) stage {
 	specs := []engine.Spec{{Name: activationName, Shape: floatShape(tokens, site.Width)}}
 	specs = append(specs, inputSpecs(parametersOf(q, site.Name), program.KindParam.Of, false)...)
@@ -132,7 +132,7 @@ func activationStage(q lower.Quantizer, site model.ActivationSite, tokens int) s
 	}}
 }
 
-// quantize runs an [activationStage] on x, of those dimensions, in place. t has the trained
+// quantize runs an [activationStage] in place on x, which has dimensions dims. t has the trained
 // parameters and state of its quantizer.
 func (e *executable) quantize(dev *engine.Device, t update.Tensors, x []float32, dims ...int) (err error) {
 	if t[activationName], err = engine.Upload(dev, x, dims...); err != nil {
@@ -149,26 +149,25 @@ func (e *executable) quantize(dev *engine.Device, t update.Tensors, x []float32,
 // CodeReader reads the codes and residuals of chosen elements of quantized weights. It
 // quantizes the weights anew and copies only those elements to the host.
 //
-// The codes are the integers that the quantizer's program of evaluation returns, which belong to
-// the domain it quantizes in: with a rotation, code i belongs to element i of the rotated weight.
-// For a quantizer that returns no codes, the bits of the value Q(x) take their place: two elements
-// have the same code exactly when their values are equal, so a code also changes when only the
-// scale does. Residuals are x − Q(x) of the weight's own elements, which is what the correction is
-// made of; with a rotation, residual i and code i belong to the same block but not to the same
-// number.
+// The codes are the integers that the quantizer's program of evaluation returns, in the domain in
+// which it quantizes: with a rotation, code i belongs to element i of the rotated weight. If the
+// quantizer returns no codes, the bits of the value Q(x) replace them: two elements have the same
+// code exactly when their values are equal, so a code also changes when only the scale does.
+// Residuals are x − Q(x) of the unrotated weight, from which the correction is computed; with a
+// rotation, residual i and code i belong to the same block, but not to the same element.
 type CodeReader struct{ exec *executable }
 
-// WeightElements gives the positions of chosen elements in the flat tensor of a weight.
+// WeightElements selects elements of a weight by their flat indices.
 type WeightElements struct {
 	Weight    string
 	Positions []int32
 }
 
-// CodeReader compiles a reader of the chosen elements: at least one of each weight named,
-// all of which must be quantized.
+// CodeReader compiles a reader of the chosen elements: at least one of each weight named, all of
+// which must be quantized.
 func (c *Compiled) CodeReader(chosen []WeightElements) (*CodeReader, error) {
 	rules := make([]cage.Rule, len(chosen))
-	reads := make([][]engine.Spec, len(chosen)) // by each quantizer's program
+	reads := make([][]engine.Spec, len(chosen)) // per weight, the inputs of its quantizer
 	for i, e := range chosen {
 		var err error
 		if rules[i], err = c.quantizedRule(e.Weight); err != nil {

@@ -13,14 +13,14 @@ import (
 	"github.com/cage-qat/cage/host/model"
 )
 
-// Scored are sequences some of whose tokens are to be scored; see [model.Scored].
+// Scored is a batch of sequences, some of whose tokens are scored; see [model.Scored].
 type Scored struct {
 	Rows, Length    int
 	Tokens          []int32 // [Rows, Length]
 	Lengths         []int32 // [Rows]
 	Places, Targets []int32
-	// Positions and Parts, [Rows, Length], are set for rows that share a context, which needs plain
-	// attention in float32; otherwise they are nil.
+	// Positions and Parts, [Rows, Length], are set if each row is a context with its continuations,
+	// which requires plain attention in float32; otherwise they are nil.
 	Positions, Parts []int32
 }
 
@@ -35,9 +35,8 @@ const (
 	likeliestName = "likeliest"
 )
 
-// Scores returns the log-probability of each target, and whether it is the likeliest
-// token at its place. If activations are quantized, the number of tokens must be one of
-// the plan's [Plan.Pieces].
+// Scores returns the log-probability of each target, and whether it is the argmax at its position.
+// If activations are quantized, the number of tokens must be one of the plan's [Plan.Pieces].
 func (e *Evaluator) Scores(s Scored) (logProbs []float32, likeliest []bool, err error) {
 	c := e.c
 	p, tokens := c.evaluationPlan, s.Rows*s.Length
@@ -78,7 +77,7 @@ func (e *Evaluator) Scores(s Scored) (logProbs []float32, likeliest []bool, err 
 		{placesName, s.Places, []int{len(s.Places)}}, {targetsName, s.Targets, []int{len(s.Targets)}},
 		{positionsName, s.Positions, []int{s.Rows, s.Length}}, {partsName, s.Parts, []int{s.Rows, s.Length}},
 	} {
-		if in.data == nil { // rows that share no context have neither positions nor parts
+		if in.data == nil { // without a shared context there are no positions or parts
 			continue
 		}
 		if t[in.name], err = engine.Upload(c.dev, in.data, in.dims...); err != nil {

@@ -12,18 +12,18 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// Search finds the states of the quantizers of some weights outside of all programs, in host memory
-// of its own.
+// Search finds the states of the quantizers of some weights outside of all programs, in its own
+// host memory.
 type Search interface {
-	// Weight, Trained and State return where a weight, and a trained parameter and a state tensor
-	// of its quantizer, are to be put before Search.
+	// Weight, Trained and State return the buffers into which a weight, and a trained parameter and
+	// a state tensor of its quantizer, are copied before Search.
 	Weight(weight string) []float32
 	Trained(weight, parameter string) []float32
 	State(weight, state string) []float32
-	// Next returns where a state tensor is after Search.
+	// Next returns the buffer of a state tensor that Search has found.
 	Next(weight, state string) []float32
-	// Search finds the states of weights after a step; 0 is before the first. After an error it can
-	// be called again.
+	// Search finds the states of weights after a step; step 0 is before the first. After an error
+	// it can be called again.
 	Search(ctx context.Context, step int, weights []string) error
 }
 
@@ -36,9 +36,9 @@ func (p *Plan) searched(step int) (list []cage.Rule) {
 	return list
 }
 
-// Search finds the states of quantizers that search after this step, once: if it has done so, or no
-// step came since the state was made, it does nothing. The state is as it was after an error, and
-// then Unsearched.
+// Search runs the quantizer searches that are due after this step, unless they have run already or
+// no step has run since the state was created. After an error the state is unchanged, and still
+// Unsearched.
 func (c *Compiled) Search(ctx context.Context, s *State, step int) error {
 	if !s.Unsearched {
 		return nil
@@ -94,7 +94,7 @@ func (c *Compiled) Search(ctx context.Context, s *State, step int) error {
 	return nil
 }
 
-// initSearched makes the states that searches find: zeros, and then what a first search gives.
+// initSearched creates the states that searches find: zeros, then the result of a first search.
 func (c *Compiled) initSearched(s *State) error {
 	for _, r := range c.plan.searched(0) {
 		for _, st := range r.Quantizer.State {

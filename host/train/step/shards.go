@@ -9,29 +9,28 @@ import (
 	"github.com/cage-qat/cage/host/compute/update"
 )
 
-// Several replicas of a device can share what each would otherwise have whole ([device.Shard]): of
-// a divided tensor each keeps its rows between the stages of a step. All that a stage reads is
-// whole for it, and remembers its rows where it has been gathered from them; what follows from rows
-// is computed by rows where the programs allow it (packages engine and lower). So stages know
-// nothing of this, but for gradients, of which rows are summed, and the weights of a forward pass,
-// which are gathered where they are read.
+// Replicas of a device can shard tensors ([device.Shard]): between the stages of a step, each
+// replica keeps its rows of a sharded tensor. A stage sees its inputs whole, and tracks which are
+// gathered from rows; results of those are computed on the local rows where the programs allow that
+// (packages engine and lower). Stages thus ignore sharding, except that gradients are summed into
+// local rows, and that the weights of a forward pass are gathered where they are read.
 
-// stored are the kinds of tensors, by the first words of their names, that replicas keep by rows.
+// stored lists the kinds of sharded tensors, by the first component of their names.
 var stored = map[device.Shard][]string{
 	device.ShardStates:    {"state", "gradient", "probed"},
 	device.ShardGradients: {"state", "gradient", "probed", "sum"},
 	device.ShardFull:      {"state", "gradient", "probed", "sum", "param", "value", "residual", "point", "evaluated"},
 }
 
-// divided reports whether replicas keep a tensor by rows; see [update.Divided]. Vectors are whole
-// everywhere, such as the gains of norms, and so are the trained parameters of quantizers.
+// divided reports whether replicas keep only rows of a tensor; see [update.Divided]. Vectors, such
+// as the gains of norms, and the trained parameters of quantizers are replicated.
 func (p *Plan) divided(name string, dims []int) bool {
 	kind, of, _ := strings.Cut(name, "/")
 	return p.replicas > 1 && slices.Contains(stored[p.Shard], kind) && len(dims) > 1 && dims[0]%p.replicas == 0 &&
 		!strings.HasPrefix(of, "quantizer.") && !strings.HasPrefix(of, "kept/")
 }
 
-// dividedTensors is divided if replicas keep anything by rows, else nil.
+// dividedTensors returns p.divided if any tensors are sharded, else nil.
 func (p *Plan) dividedTensors() update.Divided {
 	if p.replicas > 1 && stored[p.Shard] != nil {
 		return p.divided
@@ -43,7 +42,7 @@ func (c *Compiled) put(t Tensor, data []float32) (*engine.Buffer, error) {
 	return update.Upload(c.dev, data, t.Storage, c.plan.divided(t.Name, t.Dims), t.Dims...)
 }
 
-// fill makes a tensor whose elements are set by write, as the replicas keep it.
+// fill creates a tensor, sharded if divided, whose elements write sets.
 func (c *Compiled) fill(name string, dims []int, write func([]float32) error) (*engine.Buffer, error) {
 	if !c.plan.divided(name, dims) {
 		return engine.Fill(c.dev, dims, write)

@@ -16,23 +16,23 @@ import (
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
-// Dispatch says into how many executables a step is compiled.
+// Dispatch selects the number of executables that a step is compiled into.
 type Dispatch string
 
-// The ways to compile a step.
+// The values of Dispatch.
 const (
-	// DispatchByDevice is Chain on the CPU and Single elsewhere.
+	// DispatchByDevice means Chain on the CPU and Single elsewhere.
 	DispatchByDevice Dispatch = ""
-	// Chain runs one executable after the other, and the host looks at loss and norm
-	// before the update.
+	// Chain runs one executable after the other, and the host checks loss and norm before the
+	// update.
 	Chain Dispatch = "chain"
-	// Single runs one executable, after which the host reads one small vector. Steps in
-	// which preconditioners are renewed or put in place late, or stationarity measures
-	// are due, run as the chain.
+	// Single runs one executable, after which the host reads one small vector. Steps in which
+	// preconditioners are recomputed or take effect late, or stationarity measures are due, run as
+	// the chain.
 	Single Dispatch = "single"
 )
 
-// isSingle reports whether steps run as one executable where the host has nothing to do in between.
+// isSingle reports whether steps run as one executable unless the host takes part.
 func (c *Compiled) isSingle() bool {
 	return len(c.plan.Opaque) == 0 && (c.plan.Dispatch == Single || c.plan.Dispatch == DispatchByDevice && !c.dev.SharesMemory())
 }
@@ -40,7 +40,7 @@ func (c *Compiled) isSingle() bool {
 type single struct {
 	exec    *executable
 	jobs    []spec.Job
-	collect []spec.Job // what optimizers collect before
+	collect []spec.Job // values that optimizers collect before the update
 	scalars []string
 }
 
@@ -48,11 +48,10 @@ type single struct {
 // squared norms of the gradients, and the measures of the update.
 const readName = "read"
 
-// single compiles the step in one mode of the method. It always has the
-// statistics, where anything is quantized: they are sums over what the step has anyway,
-// after a rotation of weights that stay rotated, and a variant without them would be one
-// more program to compile, which takes an accelerator's compiler as long as thousands of
-// such sums.
+// single compiles the step for one mode of the method. If anything is quantized it includes the
+// statistics, which are sums over intermediate results, after a rotation of weights that stay
+// rotated. A variant without them would be one more program to compile, which takes an
+// accelerator's compiler as long as thousands of such sums.
 func (c *Compiled) single(mode cage.Mode) (*single, error) {
 	if w, ok := c.singles[mode]; ok {
 		return w, nil
@@ -74,10 +73,10 @@ func (c *Compiled) single(mode cage.Mode) (*single, error) {
 	return w, nil
 }
 
-// singleStage maps everything that is trained, the optimizers' states, the tokens of all
-// micro-batches and the scalars to the new parameters and states, and to the vector that
-// the host reads. Where loss or norm is not finite parameters and states come out as they
-// went in. It consists of the stages of the chain, which compute the same.
+// singleStage maps all trained tensors, the optimizers' states, the tokens of all micro-batches and
+// the scalars to the new parameters and states, and to the vector that the host reads. If loss or
+// norm is not finite, it returns parameters and states unchanged. It consists of the stages of the
+// chain, and computes the same.
 func (p *Plan) singleStage(w *single, name string) stage {
 	specs := inputSpecs(p.stateTensors(), asNamed, true) // all that a step replaces
 	in := slices.Concat(specs, p.teacherSpecs())
@@ -101,7 +100,7 @@ func (p *Plan) singleStage(w *single, name string) stage {
 		norms := have[normsName]
 		addKeys(have, optimizerKeysName, p.optimizerKeys())
 
-		// Scalars that follow from this are computed in float64, as on the host.
+		// Scalars derived from these are computed in float64, as on the host.
 		scalars := update.Unpack(in["scalars"], w.scalars)
 		if _, read := scalars[cage.InputClip]; read && p.Clip > 0 {
 			norm := graph.Sqrt(sum64(norms))
@@ -138,12 +137,12 @@ func (p *Plan) singleStage(w *single, name string) stage {
 
 		out, measures := update.Build(g, w.jobs, have, scalars)
 		for _, s := range p.quantizerStates() {
-			out[s.Name] = cmp.Or(have[nextName(s.Name)], have[s.Name]) // searches find the next one of some
+			out[s.Name] = cmp.Or(have[nextName(s.Name)], have[s.Name]) // some come from searches
 		}
 		ok := graph.LogicalAnd(allFinite(losses), allFinite(norms))
 		for _, spec := range specs {
 			before := in[spec.Name]
-			next := cmp.Or(out[spec.Name], before) // a method that is idle leaves its state alone
+			next := cmp.Or(out[spec.Name], before) // the state of an idle method is unchanged
 			out[spec.Name] = engine.Elementwise(func(of []*graph.Node) *graph.Node {
 				return graph.Where(ok, of[0], of[1])
 			}, next, before)
@@ -157,8 +156,8 @@ func sum64(v *graph.Node) *graph.Node {
 	return graph.ReduceAllSum(graph.ConvertDType(v, dtypes.Float64))
 }
 
-// allFinite reports whether no element of a float32 vector is infinite or NaN: in float64
-// their sum cannot overflow.
+// allFinite reports whether no element of a float32 vector is infinite or NaN: in float64 their sum
+// cannot overflow.
 func allFinite(v *graph.Node) *graph.Node { return graph.IsFinite(sum64(v)) }
 
 func (c *Compiled) runSingle(s *State, b *Batches, set Settings) (res Result, err error) {
@@ -172,7 +171,7 @@ func (c *Compiled) runSingle(s *State, b *Batches, set Settings) (res Result, er
 	if err != nil {
 		return res, err
 	}
-	// The clip factor, the loss and the sums among them are computed on the device.
+	// The clip factor, the loss and the collected sums are computed on the device.
 	scalars := c.scalars(set, 0, 0)
 	for _, j := range w.collect {
 		for _, o := range j.Program.Outputs {

@@ -14,11 +14,11 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// stage is a part of a step: a function of named tensors. It is compiled by itself, or
-// becomes a part of a larger graph.
+// stage is a part of a step: a function of named tensors. It is compiled separately, or becomes
+// part of a larger graph.
 type stage struct {
 	name   string
-	inputs []engine.Spec // those that are donated are gone afterwards
+	inputs []engine.Spec // donated ones are freed by the stage
 	build  func(g *graph.Graph, in update.Nodes) update.Nodes
 }
 
@@ -47,8 +47,8 @@ func (s stage) compile(c *Compiled) (*executable, error) {
 	return e, err
 }
 
-// run computes a stage from tensors in t and adds its outputs to them. Donated inputs are
-// gone from t.
+// run computes a stage from tensors in t and adds its outputs to t. Donated inputs are removed from
+// t.
 func (e *executable) run(t update.Tensors) error {
 	in, donate := make([]*engine.Buffer, len(e.inputs)), make([]bool, len(e.inputs))
 	for i, spec := range e.inputs {
@@ -81,15 +81,15 @@ func (e *executable) outputSpecs() []engine.Spec {
 	return specs
 }
 
-// Names of the tensors of a step beside those of package update.
+// Names of the tensors of a step, in addition to those of package update.
 const (
 	tokensName = "tokens"
 	lossName   = "loss"
 	normsName  = "norms" // the squared norms of the gradients, in the order of the rules
 )
 
-// sumName is the name of the gradient, summed over micro-batches, with respect to what the forward
-// pass reads of a trained tensor: its quantized value, or the tensor itself.
+// sumName returns the name of the gradient, summed over micro-batches, with respect to the tensor
+// that the forward pass reads: the quantized value of a trained tensor, or the tensor itself.
 func sumName(tensor string) string { return "sum/" + tensor }
 
 func residualName(weight string, i int) string { return fmt.Sprintf("residual/%s/%d", weight, i) }
@@ -100,8 +100,8 @@ func nextName(kept string) string { return "next/" + kept }
 
 func asNamed(tensor string) string { return tensor }
 
-// numberedNodes lists the nodes of a weight with the names name(weight, 0), name(weight, 1), … as
-// far as there are any.
+// numberedNodes lists the nodes of a weight named name(weight, 0), name(weight, 1), …, up to the
+// first that does not exist.
 func numberedNodes(in update.Nodes, name func(weight string, i int) string, weight string) (list []*graph.Node) {
 	for node, ok := in[name(weight, 0)]; ok; node, ok = in[name(weight, len(list))] {
 		list = append(list, node)
@@ -111,18 +111,18 @@ func numberedNodes(in update.Nodes, name func(weight string, i int) string, weig
 
 func floatShape(dims ...int) shapes.Shape { return shapes.Make(dtypes.Float32, dims...) }
 
-// Tensor is a named tensor of floats in host memory or, without Data, a tensor of the plan,
-// of which only name, shape and storage are known.
+// Tensor is a named tensor of floats in host memory or, without Data, the name, shape and storage
+// of a tensor of the plan.
 type Tensor struct {
 	Name    string
 	Dims    []int
 	Data    []float32
 	Storage sdk.Storage // on the device
-	Maximum bool        // of the state of a quantizer: over micro-batches and replicas the next one is a maximum, and not a mean
+	Maximum bool        // of a quantizer's state: next states are reduced by max, not mean
 }
 
-// inputSpecs describes tensors as inputs of a stage, where name gives the name of each in the
-// stage. If they are donated, they are gone after the stage.
+// inputSpecs describes tensors as inputs of a stage, in which name maps their names. Donated
+// tensors are freed by the stage.
 func inputSpecs(list []Tensor, name func(tensor string) string, donated bool) []engine.Spec {
 	var specs []engine.Spec
 	for _, t := range list {
@@ -146,8 +146,7 @@ func (p *Plan) quantizedParams() []Tensor {
 func (p *Plan) tensors() []Tensor { return append(p.params(), p.Trained()...) }
 
 // forwardName returns a function from a parameter to the name of the tensor that the forward pass
-// reads in its place: its quantized value, or the parameter itself if it is not quantized or full
-// is set.
+// reads for it: its quantized value, or the parameter itself if it is not quantized or full is set.
 func (p *Plan) forwardName(full bool) func(parameter string) string {
 	return func(parameter string) string {
 		if _, ok := p.Weights[parameter]; ok && !full {

@@ -21,29 +21,29 @@ import (
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
-// State is what training carries from step to step, on the device: everything that is trained, and
-// the states of optimizers and quantizers, by their names in checkpoints. Results computed from it
-// while steps go on are in host memory.
+// State is the training state on the device: all trained tensors and the states of optimizers and
+// quantizers, by their names in checkpoints. Results computed from it while steps run are in host
+// memory.
 type State struct {
 	Tensors update.Tensors
-	// Pending holds the refreshes whose results are not in place yet. They are among the
-	// tensors that [Compiled.Stored] lists.
+	// Pending holds the refreshes whose results have not taken effect yet. Their results are among
+	// the tensors that [Compiled.Stored] lists.
 	Pending refresh.Pending
-	// Unsearched says that what searches of quantizers are due after the last step have not been
-	// made: see [Compiled.Search].
+	// Unsearched is set while the quantizer searches due after the last step have not run: see
+	// [Compiled.Search].
 	Unsearched bool
-	// inconsistent is set while a step replaces buffers, and stays set if the step fails meanwhile.
+	// inconsistent is set while a step replaces buffers, and stays set if the step then fails.
 	inconsistent bool
-	held         <-chan struct{} // see Hold; nil where nothing is read
+	held         <-chan struct{} // see Hold; nil if no one reads
 }
 
-// Hold makes the next step wait until done is closed before it replaces a tensor. Until
-// then, what [Compiled.Stored] lists can be read while the step computes its gradients. A
-// step that is one executable waits before it starts.
+// Hold makes the next step wait until done is closed before it replaces a tensor. Until then, the
+// tensors of [Compiled.Stored] can be read while the step computes its gradients. A step that is
+// one executable waits before it starts.
 func (s *State) Hold(done <-chan struct{}) { s.held = done }
 
-// replace waits for those who read the state, and marks it as inconsistent, because its tensors are
-// replaced from now on.
+// replace waits for readers of the state, and marks it as inconsistent, as its tensors are replaced
+// from now on.
 func (s *State) replace() {
 	s.wait()
 	s.inconsistent = true
@@ -56,16 +56,15 @@ func (s *State) wait() {
 	}
 }
 
-// Consistent reports whether the state is that after a whole number of steps. A step that failed
-// while replacing parameters and states leaves a mixture of old and new ones, and buffers that are
-// gone.
+// Consistent reports whether the state is the result of complete steps. A step that failed while
+// replacing parameters and states leaves a mixture of old and new ones, and freed buffers.
 func (s *State) Consistent() bool { return !s.inconsistent }
 
 // Param returns the buffer of a trained tensor.
 func (s *State) Param(tensor string) *engine.Buffer { return s.Tensors[program.KindParam.Of(tensor)] }
 
-// keepState puts the tensors of a state that are in t, on which a step worked, back into the state,
-// and frees the other tensors of t.
+// keepState moves the tensors of a state from t, the tensors of a step, back into the state, and
+// frees the other tensors of t.
 func keepState(state, t update.Tensors) {
 	for name, b := range t {
 		if _, own := state[name]; own {
@@ -87,21 +86,21 @@ func (p *Plan) stateTensors() []Tensor {
 	return append(list, p.quantizerStates()...)
 }
 
-// Stored is a tensor of a state as a checkpoint stores it.
+// Stored is a tensor of a state for a checkpoint.
 type Stored struct {
 	Name string
 	Dims []int
-	// Read returns the elements. They must not be changed, and must be used before the
-	// next step replaces them ([State.Hold]): on the CPU they are the state's own memory.
+	// Read returns the elements, which are read-only and valid until the next step replaces them
+	// ([State.Hold]): on the CPU they are the state's own memory.
 	Read func() ([]float32, error)
-	// Storage is the type that holds them exactly.
+	// Storage is a type that represents the elements exactly.
 	Storage sdk.Storage
-	// Rows says that these are the rows that this process has; others have those before and behind
-	// them.
+	// Rows is set if these are only the rows of this process; other processes have the rows before
+	// and after them.
 	Rows bool
 }
 
-// Refreshes reports whether optimizers have preconditioners that the host renews.
+// Refreshes reports whether optimizers have preconditioners that the host recomputes.
 func (c *Compiled) Refreshes() bool { return c.refresher.Any() }
 
 // Elsewhere reports whether other processes have rows of tensors of the state.
@@ -114,11 +113,11 @@ func (s *State) Elsewhere() bool {
 	return false
 }
 
-// Stored lists the tensors of a state, for a checkpoint. The results of refreshes that are not in
-// place yet are among them; Stored waits for these ([State.Pending]). So are the tensors that the
-// model is evaluated with, where they are others than those that are trained: a checkpoint can be
-// evaluated without the optimizer. Where other processes have rows of tensors ([State.Elsewhere]),
-// each lists its own, and all call Stored at once: those tensors are computed by all.
+// Stored lists the tensors of a state, for a checkpoint. They include the results of refreshes that
+// have not taken effect yet, for which Stored waits ([State.Pending]), and the tensors used for
+// evaluation that differ from the trained ones, so that a checkpoint can be evaluated without the
+// optimizer. If other processes have rows of tensors ([State.Elsewhere]), each process lists its
+// own, and all must call Stored together, because they compute the tensors for evaluation together.
 func (c *Compiled) Stored(s *State) []Stored {
 	var out []Stored
 	for _, t := range c.plan.stateTensors() {
@@ -128,11 +127,11 @@ func (c *Compiled) Stored(s *State) []Stored {
 	for _, r := range s.Pending.Results() {
 		out = append(out, Stored{Name: r.Name, Dims: r.Dims, Read: func() ([]float32, error) { return r.Data, nil }, Storage: sdk.StoreFloat32})
 	}
-	gives := func(r cage.Rule) bool { return r.Optimizer.Evaluate != nil } // an average is a part of the state
+	gives := func(r cage.Rule) bool { return r.Optimizer.Evaluate != nil } // an average is part of the state anyway
 	if !slices.ContainsFunc(c.plan.Rules, gives) {
 		return out
 	}
-	given, err := c.evaluated(s) // now, because the next step changes what it is computed from
+	given, err := c.evaluated(s) // now, because the next step changes its inputs
 	for _, r := range c.plan.Rules {
 		if !gives(r) {
 			continue
@@ -169,23 +168,23 @@ func QuantizerStateName(site, state string) string {
 	return program.KindQuantizerState.PartOf(site, state)
 }
 
-// EvaluatedName returns the name, in checkpoints, of the tensor that the model is evaluated with in
-// the place of a parameter or trained parameter with the given name there. A checkpoint has it only
-// if an optimizer gives it.
+// EvaluatedName returns the name, in checkpoints, of the tensor that replaces a parameter or
+// trained parameter, given by its name there, in evaluation. A checkpoint has it only if an
+// optimizer provides it.
 func EvaluatedName(name string) string {
 	return program.KindEvaluated.Of(ownerOf(name))
 }
 
-// AverageName returns the name, in checkpoints, of the average of a parameter or trained parameter
-// with the given name there. It is what the model is evaluated with, where the training had one.
+// AverageName returns the name, in checkpoints, of the average of a parameter or trained parameter,
+// given by its name there. Evaluation uses the average if the training had one.
 func AverageName(name string) string {
 	return program.KindState.PartOf(ownerOf(name), cage.AverageState)
 }
 
 func ownerOf(name string) string { return strings.TrimPrefix(name, string(program.KindParam)+"/") }
 
-// LoadQuantizer returns a function that loads what the quantizer of a weight or site takes under
-// the name of an input of its program of evaluation: a trained parameter or a state tensor.
+// LoadQuantizer returns a function that loads an input of the program of evaluation of the
+// quantizer of a weight or site: a trained parameter or a state tensor.
 func LoadQuantizer(load LoadFunc) func(site string, q spec.Quantizer, input string) ([]float32, error) {
 	return func(site string, q spec.Quantizer, input string) ([]float32, error) {
 		name := program.KindQuantizerState.PartOf(site, strings.TrimPrefix(input, spec.KeptPrefix))
@@ -199,9 +198,8 @@ func LoadQuantizer(load LoadFunc) func(site string, q spec.Quantizer, input stri
 	}
 }
 
-// LoadParams returns a function that loads the parameters of a model and nothing else. It gets the
-// elements from values, which is given the name of a parameter; they are used before values is
-// called again.
+// LoadParams returns a function that loads only the parameters of a model. It gets their elements
+// from values, given the name of a parameter, and uses them before it calls values again.
 func LoadParams(m model.Model, values func(param string) ([]float32, error)) LoadFunc {
 	params := map[string]architecture.Param{}
 	for _, p := range m.Params() {
@@ -233,21 +231,21 @@ func (c *Compiled) load(load LoadFunc, t Tensor) (*engine.Buffer, error) {
 	return c.put(t, data)
 }
 
-// RestoreRefreshes gives a state the refreshes that were pending when a checkpoint was
-// taken, with their results. It is an error if the plan lacks one of the refreshes, or if
-// a tensor is missing or has another shape.
+// RestoreRefreshes restores the refreshes that were pending in a checkpoint, with their results. It
+// is an error if the plan lacks one of the refreshes, or if a tensor is missing or has another
+// shape.
 func (c *Compiled) RestoreRefreshes(s *State, list []refresh.Record, load LoadFunc) error {
 	return c.refresher.Restore(&s.Pending, list, load.loadShaped)
 }
 
-// Upload makes a state from the tensors of a checkpoint. It is an error if a tensor is
-// missing or has another shape.
+// Upload creates a state from the tensors of a checkpoint. It is an error if a tensor is missing or
+// has another shape.
 func (c *Compiled) Upload(load LoadFunc) (*State, error) {
 	return c.upload(c.plan.stateTensors(), load)
 }
 
-// UploadParams makes a state for evaluation from what is trained in a checkpoint, and the
-// states of quantizers, without those of optimizers.
+// UploadParams creates a state for evaluation from a checkpoint: the trained tensors and the states
+// of quantizers, without those of optimizers.
 func (c *Compiled) UploadParams(load LoadFunc) (*State, error) {
 	list := c.plan.tensors()
 	for i := range list {
@@ -269,7 +267,7 @@ func (c *Compiled) upload(list []Tensor, load LoadFunc) (*State, error) {
 	return s, nil
 }
 
-// Close frees all buffers and stops what is being computed alongside the steps.
+// Close frees all buffers and cancels pending refreshes.
 func (s *State) Close() {
 	s.Pending.Close()
 	for _, b := range s.Tensors {
@@ -277,10 +275,10 @@ func (s *State) Close() {
 	}
 }
 
-// NewState draws the parameters from the seed, initializes the trained parameters of
-// quantizers, and their states, from them and from a batch of tokens, [batch, context+1], and
-// runs the optimizers' init programs. The tokens are needed only if quantizers of activations
-// have trained parameters or state, or if a quantizer takes statistics of columns.
+// NewState draws the parameters from the seed, initializes the trained parameters and states of
+// quantizers from them and from a batch of tokens, [batch, context+1], and runs the optimizers'
+// init programs. The tokens are needed only if activation quantizers have trained parameters or
+// state, or if a quantizer takes column statistics.
 func (c *Compiled) NewState(seed uint64, tokens []int32) (*State, error) {
 	workers := 1
 	if c.dev.SharesMemory() { // elsewhere each would have a copy in host memory
@@ -299,10 +297,10 @@ func (c *Compiled) NewStateFrom(load LoadFunc, tokens []int32) (*State, error) {
 	return c.newState(tokens, c.plan.Rules, 1, c.loadParam(load))
 }
 
-// StartParams makes a state for evaluation with quantizers for which the parameters were not
-// trained. The parameters are loaded; the trained parameters of quantizers get the values with
-// which a training would begin. For quantizers of activations these would depend on a text, so
-// trained parameters there are an error.
+// StartParams creates a state for evaluation with quantizers that the parameters were not trained
+// with. The parameters are loaded; the trained parameters of quantizers get their initial values.
+// For activation quantizers these would depend on a batch of data, so trained parameters are an
+// error there.
 func (c *Compiled) StartParams(load LoadFunc) (*State, error) {
 	if list := c.plan.activationQuantizerParameters(); len(list) > 0 {
 		return nil, fmt.Errorf("%s is a parameter that is trained: this quantizer of activations does nothing useful before", list[0].Name)
@@ -338,7 +336,7 @@ func (c *Compiled) newState(tokens []int32, rules []cage.Rule, workers int, para
 	err := group.Wait()
 	s := &State{Tensors: update.Tensors{}}
 	for i, p := range params {
-		if made[i] != nil { // also after an error: s frees them
+		if made[i] != nil { // also after an error, when closing s frees them
 			s.Tensors[program.KindParam.Of(p.Name)] = made[i]
 		}
 	}
@@ -355,8 +353,8 @@ func (c *Compiled) newState(tokens []int32, rules []cage.Rule, workers int, para
 	return s, nil
 }
 
-// initQuantizers adds the trained parameters and states of quantizers that t has not yet. Searches
-// are made for a state that is new.
+// initQuantizers adds the trained parameters and states of quantizers that t lacks. For a new
+// state, searched, it also runs the searches.
 func (c *Compiled) initQuantizers(t update.Tensors, tokens []int32, searched *State) error {
 	err := c.initColumns(t, tokens)
 	if err == nil {
@@ -397,7 +395,7 @@ func (c *Compiled) initWeightQuantizers(t update.Tensors) error {
 	}}, made)
 	moveNew(t, made, trained, program.KindParam.Of)
 	moveNew(t, made, kept, asNamed)
-	for name, b := range made { // what t had already
+	for name, b := range made { // t had a value already
 		if t[name] != b {
 			b.Finalize()
 		}
@@ -414,10 +412,9 @@ func (c *Compiled) runOnce(s stage, t update.Tensors) error {
 	return e.run(t)
 }
 
-// initActivationQuantizers adds the trained parameters and states of the quantizers of activations
-// that t has not yet. Each quantizer gets them from the activations of this batch at its site, for
-// which all quantizers before it are active. With several replicas they are means, or maxima, over
-// the replicas.
+// initActivationQuantizers adds the trained parameters and states of the activation quantizers that
+// t lacks. They are computed from the activations of this batch at each site, with all earlier
+// quantizers active, and are means, or maxima, over the replicas.
 func (c *Compiled) initActivationQuantizers(t update.Tensors, tokens []int32) error {
 	trained, kept := c.plan.activationQuantizerParameters(), c.plan.activationQuantizerStates()
 	newParameters, newStates := missing(t, trained, program.KindParam.Of), missing(t, kept, asNamed)
@@ -487,7 +484,7 @@ func (c *Compiled) initOptimizers(t update.Tensors, rules []cage.Rule) error {
 	}
 	for _, rule := range rules {
 		own := len(rule.Optimizer.State)
-		if rule.Optimizer.Opaque { // also these start at zero
+		if rule.Optimizer.Opaque { // these start at zero, too
 			own = 0
 		}
 		for _, st := range rule.State()[own:] {
