@@ -7,8 +7,8 @@ import (
 	"github.com/cage-qat/cage/host/train/config"
 )
 
-// Batches is an endless sequence of micro-batches: windows of tokens, rows of documents, or
-// the noise of a problem without data. It is used by one goroutine at a time.
+// Batches is an infinite sequence of micro-batches: windows of tokens, rows of documents, or the
+// noise of a problem without data. It is used by one goroutine at a time.
 type Batches interface {
 	// BatchLen returns the number of elements in a batch.
 	BatchLen() int
@@ -24,15 +24,15 @@ type sampler interface {
 	At(index int64, dst []int32) error
 }
 
-// OpenBatches returns the batches on which a model is trained. d is the data of a
-// language model; nil for other models.
+// OpenBatches returns the training batches of a model. d is the data of a language model; nil for
+// other models.
 func OpenBatches(cfg *config.Config, m model.Model, d *Data) (Batches, error) {
 	if q, ok := m.(*model.Quadratic); ok {
 		return noise{q.NoiseSource(uint64(cfg.Seed))}, nil
 	}
 	how := normalization{cfg.Model.Context, cfg.Train.LossMean == config.MeanOfMicroBatches}
 	if d.Train.Conversations() {
-		s := d.counted // if it fits: laying out all epochs of a large file takes long
+		s := d.counted // reused if it matches: packing all epochs of a large file takes long
 		d.counted = nil
 		if s == nil || s.Config() != trainRows(cfg) {
 			var err error
@@ -80,8 +80,8 @@ type windows struct {
 
 func (w windows) Finish(batches [][]int32) int64 { return int64(len(batches) * w.targets) }
 
-// MixtureEpochs returns, for each source of a mixture, how many epochs of it the given
-// number of batches contains; nil if the batches are not from a mixture.
+// MixtureEpochs returns, for each source of a mixture, the number of its epochs in the given number
+// of batches; nil if the batches are not from a mixture.
 func MixtureEpochs(b Batches, batches int64) []float64 {
 	var s sampler
 	switch b := b.(type) {
@@ -113,10 +113,10 @@ func (d *documents) At(index int64, dst []int32) error {
 	return nil
 }
 
-// normalization is how the weights of a step's targets are scaled.
+// normalization selects how the weights of a step's targets are scaled.
 type normalization struct {
 	context int
-	each    bool // the mean of each micro-batch counts the same
+	each    bool // weight the mean of each micro-batch equally
 }
 
 // Finish counts the targets of a step and normalizes their weights. If the means of

@@ -1,11 +1,10 @@
-// Package build turns a checked configuration into the parts from which training,
-// evaluation and benchmarks are made: token files, the model, the programs of the
-// plugins, and the plan of a step.
+// Package build turns a checked configuration into the parts used by training, evaluation and
+// benchmarks: token files, the model, the programs of the plugins, and the plan of a step.
 //
 // Some mistakes, such as an unknown parameter of a plugin or a token file with another vocabulary,
-// show only when these parts are made. They are reported here, with the line of the configuration.
-// Nothing is computed here, and once the programs have been collected, the plugins are stopped.
-// Only opaque optimizers and quantizers that search are started again, for a training.
+// are only detected when these parts are built. They are reported with the line of the
+// configuration. Nothing is computed here, and the plugins are stopped once their programs have
+// been collected. Only opaque optimizers and quantizers that search are restarted, for a training.
 package build
 
 import (
@@ -25,8 +24,8 @@ import (
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
-// Model makes the model that the configuration describes; the vocabulary of a
-// language model must be known.
+// Model creates the model that the configuration describes; the vocabulary size of a language model
+// must be known.
 func Model(cfg *config.Config) (model.Model, error) {
 	q := &cfg.Quantizer
 	sites := model.Sites{Keys: q.Quantizes(config.RoleKeys), Values: q.Quantizes(config.RoleValues),
@@ -38,12 +37,11 @@ func Model(cfg *config.Config) (model.Model, error) {
 	return m, nil
 }
 
-// ReplicaBatch returns the number of sequences in a micro-batch that one replica of the
-// device computes at once.
+// ReplicaBatch returns the number of sequences in a micro-batch per replica of the device.
 func ReplicaBatch(cfg *config.Config) int { return cfg.Train.Batch / max(1, cfg.Device.Count) }
 
-// Device opens the device that the configuration names. warn, unless nil, receives
-// warnings about what the device lacks, with details as key-value pairs.
+// Device opens the configured device. warn, unless nil, receives warnings about missing
+// capabilities of the device, with details as key-value pairs.
 func Device(cfg *config.Config, warn func(message string, details ...any)) (*engine.Device, error) {
 	return deviceOf(cfg, warn, nil)
 }
@@ -87,23 +85,23 @@ func deviceOf(cfg *config.Config, warn func(message string, details ...any), pro
 	return dev, nil
 }
 
-// Built is what a configuration becomes, for training and for evaluation alike: the
-// programs of its plugins, its device, and the step compiled for that.
+// Built holds the parts of a configuration, for training and for evaluation: the programs of its
+// plugins, its device, and the step compiled for it.
 type Built struct {
 	Programs *Programs
 	Device   *engine.Device
-	// Compiled is the step of one of the phases: of the first one, until another is chosen
-	// ([Built.Choose]).
+	// Compiled is the step of the current phase: initially the first phase, later the one that
+	// [Built.Choose] selected.
 	Compiled *step.Compiled
 	phases   []*step.Compiled // in the order of Programs.Phases
-	phase    int              // that was chosen
+	phase    int              // index of the current phase
 	req      Request
-	// processes are those of plugins that compute themselves.
+	// processes are the running plugins that compute themselves.
 	processes []interface{ Close() }
 }
 
-// Build fills b, which is to be closed also after an error. file names the configuration in
-// which the memory check can be turned off; empty: the one that the user has given.
+// Build fills b, which must be closed even after an error. file names the configuration in which
+// the memory check can be turned off; empty means the user's.
 func (b *Built) Build(ctx context.Context, req Request, warn func(message string, details ...any), file string) (err error) {
 	b.req = req
 	if b.Programs, err = Collect(ctx, req); err != nil {
@@ -136,7 +134,7 @@ func (b *Built) Build(ctx context.Context, req Request, warn func(message string
 		plans = append(plans, plan)
 	}
 	opaque, searches := map[string]step.Opaque{}, map[string]step.Search{}
-	for _, part := range b.Programs.computing { // by weights and tensors
+	for _, part := range b.Programs.computing { // optimizers by tensors, and quantizers by weights
 		if len(part.tensors) > 0 {
 			s, err := plugin.NewStepper(ctx, part.client, part.tensors)
 			if err != nil {
@@ -169,14 +167,14 @@ func (b *Built) Build(ctx context.Context, req Request, warn func(message string
 	return nil
 }
 
-// decide decides what the request leaves to the memory that is available.
+// decide resolves the settings of the request that depend on the available memory.
 func (b *Built) decide(req *Request, need func(*config.Config, model.Model) (*Report, error)) (err error) {
 	req.Config, req.Model, err = decide(req.Config, req.Model, need)
 	b.req = *req
 	return err
 }
 
-// Prepare compiles everything that training runs in all phases.
+// Prepare compiles everything that training runs in any phase.
 func (b *Built) Prepare(pareto bool) error {
 	for _, c := range b.phases {
 		if err := c.Prepare(pareto); err != nil {
@@ -189,10 +187,10 @@ func (b *Built) Prepare(pareto bool) error {
 	return nil
 }
 
-// Phase returns the programs of the phase that is chosen.
+// Phase returns the programs of the current phase.
 func (b *Built) Phase() *Programs { return b.Programs.Phases()[b.phase] }
 
-// Choose takes the phase of a step, and reports whether it is another one than before.
+// Choose selects the phase of a step, and reports whether the phase has changed.
 func (b *Built) Choose(step int) bool {
 	before := b.phase
 	b.phase = b.phaseOf(step)
@@ -209,8 +207,8 @@ func (b *Built) phaseOf(step int) (phase int) {
 	return phase
 }
 
-// Enter chooses the phase of a step, and takes the state, which the step before has left, to it. It
-// reports whether the phase is another one than before. batches are those of the step.
+// Enter selects the phase of a step, and converts the state after the step before to it. It reports
+// whether the phase has changed. batches are those of the step.
 func (b *Built) Enter(step int, s *step.State, batches *step.Batches) (bool, error) {
 	programs, before := b.Phase(), b.Compiled
 	if !b.Choose(step) {
@@ -225,13 +223,13 @@ func (b *Built) Enter(step int, s *step.State, batches *step.Batches) (bool, err
 		now := b.Phase()
 		return same(programs.Weights, now.Weights, site) || same(programs.Activations, now.Activations, site)
 	}, batches)
-	if err != nil { // the state is that of the phase before
+	if err != nil { // the state still belongs to the previous phase
 		b.Choose(step - 1)
 	}
 	return true, err
 }
 
-// Has reports whether the phase that is chosen is that of a step.
+// Has reports whether the current phase contains step.
 func (b *Built) Has(step int) bool { return b.phaseOf(step) == b.phase }
 
 // Rules lists the update rules of all phases.
@@ -242,7 +240,7 @@ func (b *Built) Rules() (list []cage.Rule) {
 	return list
 }
 
-// LendTeacher gives the teacher that the chosen phase has loaded to the others.
+// LendTeacher shares the teacher that the current phase has loaded with the other phases.
 func (b *Built) LendTeacher() {
 	for _, c := range b.phases {
 		if c != b.Compiled {
@@ -262,11 +260,11 @@ func refusal(err error, file string) error {
 	return fmt.Errorf("%w\n%strain.memory_check = \"off\"%s tries it all the same", err, off, file)
 }
 
-// Computing reports whether there are plugins whose processes compute themselves.
+// Computing reports whether the processes of plugins compute a part of the step.
 func (b *Built) Computing() bool { return len(b.processes) > 0 }
 
-// Close frees everything. States are closed before, because opaque optimizers have parts of them in
-// their memory.
+// Close frees everything. States must be closed first, because opaque optimizers hold parts of them
+// in memory.
 func (b *Built) Close() {
 	for _, c := range b.phases {
 		c.Close()

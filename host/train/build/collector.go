@@ -17,12 +17,12 @@ type collector struct {
 	Request
 	pool      *pool
 	clients   map[string]*plugin.Client // by the plugin's table
-	values    map[string]sdk.Values     // of its parameters, by the plugin's table
+	values    map[string]sdk.Values     // parameters by the plugin's table
 	effective map[string]bool           // tables of overrides and groups that had an effect
 	requested map[string]bool           // tables of optimizers from which a program was requested
 	out       *Programs
 
-	// Of the phase that is being collected:
+	// State of the phase that is being collected:
 	quantizer *config.Quantizer
 	now       *Programs // out, or one of its later phases
 }
@@ -34,10 +34,9 @@ func newCollector(req Request, running *pool) *collector {
 	}
 }
 
-// tables lists the tables of the configuration that name a plugin of this request. A table
-// that may have no effect is among them if it was configured, so that a mistake in it is
-// found. The optimizer for the rest, if it was not configured, is started when some tensor
-// needs it.
+// tables lists the tables of the configuration that name a plugin for this request. It includes
+// configured tables that may have no effect, so that their mistakes are found. If the optimizer for
+// the rest was not configured, it is only started when some tensor needs it.
 func (c *collector) tables() []*config.Plugin {
 	q, o := &c.Config.Quantizer, &c.Config.Optimizer
 	if c.Forward {
@@ -55,9 +54,8 @@ func (c *collector) tables() []*config.Plugin {
 	return list
 }
 
-// start starts the plugins of the given tables, each once, however many tables name
-// it, and checks the parameters of all. The problems of all tables are reported
-// together.
+// start starts the plugins of the given tables, each once even if several tables name it, and
+// checks all their parameters. The problems of all tables are reported together.
 func (c *collector) start(ctx context.Context, list []*config.Plugin) error {
 	names := make([]pluginKey, len(list))
 	for i, p := range list {
@@ -68,7 +66,7 @@ func (c *collector) start(ctx context.Context, list []*config.Plugin) error {
 	}
 	c.pool.start(ctx, names)
 	var problems plaintoml.Errors
-	report := func(e *plaintoml.Error) { // once
+	report := func(e *plaintoml.Error) { // without duplicates
 		if !slices.ContainsFunc(problems, func(o *plaintoml.Error) bool { return o.Error() == e.Error() }) {
 			problems = append(problems, e)
 		}
@@ -131,12 +129,12 @@ type pool struct {
 
 type pluginKey struct {
 	name   string
-	sha256 string // "": any
+	sha256 string // empty means any
 	kind   sdk.Kind
 }
 
 type startOutcome struct {
-	client *plugin.Client // nil when it failed
+	client *plugin.Client // nil if it failed
 	err    error
 }
 
@@ -144,11 +142,11 @@ func newPool(finder *plugin.Finder, options plugin.Options) *pool {
 	return &pool{finder: finder, options: options, known: map[pluginKey]*startOutcome{}}
 }
 
-// start starts, side by side, those of the plugins that do not run. What became of
-// each is in known. One that has ended since it was started is started again, so that
-// a crash concerns only the request that caused it.
+// start starts, in parallel, those of the plugins that are not running, and stores the outcome of
+// each in known. A plugin that has exited is restarted, so that a crash affects only the request
+// that caused it.
 func (p *pool) start(ctx context.Context, list []pluginKey) {
-	missing := map[pluginKey]*startOutcome{} // each once, however often the list has it
+	missing := map[pluginKey]*startOutcome{} // without duplicates
 	for _, w := range list {
 		if missing[w] != nil {
 			continue

@@ -19,14 +19,14 @@ import (
 // Data holds the texts or conversations of a run.
 type Data struct {
 	Train, Validation *dataset.File
-	// Sources are the files of Train from which a mixture draws; nil without a mixture.
+	// Sources are the files of Train that a mixture samples from; nil without a mixture.
 	Sources []*dataset.File
 
-	counted *dataset.Rows // that counted the steps of conversations, for [OpenBatches]
+	counted *dataset.Rows // from counting the steps of conversations, for [OpenBatches]
 }
 
-// OpenData opens the files that the configuration names, and checks them against the
-// hashes pinned in it, against the model's vocabulary and against each other.
+// OpenData opens the configured files, and checks them against the pinned hashes, against the
+// model's vocabulary and against each other.
 func OpenData(cfg *config.Config) (*Data, error) {
 	d := &Data{}
 	var err error
@@ -90,8 +90,8 @@ func openPart(cfg *config.Config, key, pin string, paths ...string) (*dataset.Fi
 	return f, nil
 }
 
-// checkPin compares the hash of a file with the one that the configuration pins. It closes
-// the file if it has another.
+// checkPin compares the hash of a file with the one that the configuration pins. It closes the file
+// if they differ.
 func checkPin(cfg *config.Config, pinKey, pin string, f *dataset.File) error {
 	if got := f.SHA256(); pin != "" && pin != got {
 		f.Close()
@@ -119,8 +119,7 @@ func (d *Data) fit(cfg *config.Config) error {
 	return nil
 }
 
-// PinnedToData is [Data.Pinned] with the data that the configuration names. It opens and
-// closes that data.
+// PinnedToData is [Data.Pinned] for the configured data, which it opens and closes.
 func PinnedToData(cfg *config.Config) (*config.Config, error) {
 	d, err := OpenData(cfg)
 	if err != nil {
@@ -130,9 +129,8 @@ func PinnedToData(cfg *config.Config) (*config.Config, error) {
 	return pinned, errors.Join(err, d.Close())
 }
 
-// Definition reads the tokenizer.json of the tokenizer that the data was made with; nil
-// if the tokenizer is built in. If the configuration does not name the file, it is
-// expected beside the training file.
+// Definition reads the tokenizer.json of the data's tokenizer; nil if the tokenizer is built in. If
+// the configuration does not name the file, it is expected in the directory of the training file.
 func (d *Data) Definition(cfg *config.Config) ([]byte, error) {
 	spec := cfg.Data.Tokenizer
 	if spec == "" {
@@ -145,10 +143,10 @@ func (d *Data) Definition(cfg *config.Config) ([]byte, error) {
 	return content, nil
 }
 
-// Pinned returns the configuration with the hashes of the files added, so that it repeats
-// the run on the same data or not at all. The vocabulary and the number of steps are
-// added, too, if it has none. For conversations, it is an error if it has more steps than
-// their epochs give.
+// Pinned returns the configuration with the hashes of the files added, so that it reproduces the
+// run on the same data or fails. The vocabulary size and the number of steps are filled in if
+// unset. It is an error if the number of steps of a run on conversations exceeds that of its
+// epochs.
 func (d *Data) Pinned(cfg *config.Config) (*config.Config, error) {
 	return cfg.Changed(func(c *config.Config) error {
 		c.Data.TrainSHA256, c.Data.ValidationSHA256 = d.Train.SHA256(), d.Validation.SHA256()
@@ -192,7 +190,7 @@ func openFiles(kind string, paths ...string) (*dataset.File, error) {
 	return f, nil
 }
 
-// KindOf is the kind of data that a token file holds.
+// KindOf returns the kind of data in a token file.
 func KindOf(f *dataset.File) string {
 	if f.Conversations() {
 		return config.KindChat
@@ -200,8 +198,8 @@ func KindOf(f *dataset.File) string {
 	return config.KindText
 }
 
-// OpenTexts opens a token file. If path is a file of plain text, it returns the content of that
-// file instead.
+// OpenTexts opens a token file. If path is a plain text file, it returns the content of that file
+// instead.
 func OpenTexts(path string) (tokens *dataset.File, text []byte, err error) {
 	file, err := dataset.Open(path)
 	if err == nil {
@@ -216,10 +214,10 @@ func OpenTexts(path string) (tokens *dataset.File, text []byte, err error) {
 	return nil, nil, err
 }
 
-// Windows draws at most n sequences of the model's context from a token file, without repetition,
-// in an order that the seed fixes: windows of texts, or rows of conversations as a training lays
-// them out. segments number the documents in each where they are kept apart, with [model.Padding]
-// in places without one; nil where they are not.
+// Windows samples at most n sequences of the model's context length from a token file, without
+// replacement, in an order determined by seed: windows of texts, or rows of conversations as packed
+// in training. segments number the documents in each sequence if they are kept apart, with
+// [model.Padding] at padding positions; otherwise it is nil.
 func Windows(cfg *config.Config, file *dataset.File, n int, seed uint64) (tokens, segments [][]int32, err error) {
 	if file.Conversations() {
 		return conversationWindows(cfg, file, n, seed)
@@ -229,7 +227,7 @@ func Windows(cfg *config.Config, file *dataset.File, n int, seed uint64) (tokens
 	if err != nil {
 		return nil, nil, err
 	}
-	for i := range min(int64(n), file.Len()/int64(context)-1) { // as many as an epoch has
+	for i := range min(int64(n), file.Len()/int64(context)-1) { // number of windows in an epoch
 		window := make([]int32, s.BatchLen())
 		if err := s.At(i, window); err != nil {
 			return nil, nil, err
@@ -261,7 +259,7 @@ func conversationWindows(cfg *config.Config, file *dataset.File, n int, seed uin
 	return tokens, segments, nil
 }
 
-// CutWindows is [Windows] for the tokens of one text, which is one document.
+// CutWindows is [Windows] for the tokens of one document.
 func CutWindows(ids []int32, context, n int, seed uint64) (list [][]int32, err error) {
 	if len(ids) < context {
 		return nil, fmt.Errorf("%d tokens are less than one window of %d", len(ids), context)

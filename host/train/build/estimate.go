@@ -13,40 +13,40 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// Sizes are what the memory of a run on the CPU depends on. Those of a transformer are zero for a
-// problem without data, which is small.
+// Sizes are the quantities that determine the memory of a run on the CPU. Those of a transformer
+// are zero for a problem without data, which is small.
 type Sizes struct {
 	Layers, Width, Hidden, Heads, Vocabulary int
 	HeadWidth                                int  // features of a token's queries, all heads together; 0: Width
 	KeyWidth                                 int  // features of a token's keys, and also of its values
-	Normed                                   bool // queries and keys are normalized
+	Normed                                   bool // queries and keys are normalized (QK norm)
 	// Context is the number of tokens in a sequence, Batch the number of sequences computed at
 	// once.
 	Context, Batch int
-	// Recompute is what the backward pass computes again.
+	// Recompute selects the activations that the backward pass recomputes.
 	Recompute architecture.Recompute
-	// Forward says that this is an evaluation: no gradients, no optimizer.
+	// Forward is set for an evaluation: no gradients, no optimizer.
 	Forward bool
-	// Piece is the number of tokens of each sequence that an evaluation reads at once to continue
-	// it, while caches hold the keys and values of those before; 0: whole sequences.
+	// Piece is the number of tokens per sequence that an evaluation with a KV cache reads at once;
+	// 0: whole sequences.
 	Piece int
 
-	// Numbers of elements: of everything that is trained, of the part that has a
-	// quantized copy, and of the optimizers' states.
+	// Numbers of elements: of all trained tensors, of the part that has a quantized copy, and of
+	// the optimizers' states.
 	Parameters, Quantized, States float64
-	// Teacher is the model whose predictions are learned; zero if there is none.
+	// Teacher is the model that is distilled; zero if there is none.
 	Teacher Teacher
 	// Measured is the number of elements of gradients that are also computed without quantization,
-	// for a measure.
+	// for a stationarity measure.
 	Measured float64
-	// Samples is the number of samples of codes that are kept, summed over all coordinates.
+	// Samples is the number of stored samples of codes, summed over all coordinates.
 	Samples float64
-	// Workspace is the number of elements that the update of the most demanding tensor needs to
-	// work with.
+	// Workspace is the number of elements of the largest workspace that the update of a tensor
+	// needs.
 	Workspace float64
 }
 
-// Teacher holds the sizes on which the memory of a model without a backward pass depends.
+// Teacher holds the sizes that determine the memory of a model without a backward pass.
 type Teacher struct {
 	Parameters                      float64
 	Width, HeadWidth, Hidden, Heads int
@@ -58,32 +58,32 @@ type Part struct {
 	Bytes float64 `json:"bytes"`
 }
 
-// String returns a line of a table.
+// String returns a row of a table.
 func (p Part) String() string { return fmt.Sprintf("%-10s %s", Bytes(p.Bytes), p.What) }
 
-// What is counted how often was fitted to the largest resident sizes of trainings on the
-// CPU that collected garbage often (GOGC=10); TestEstimate has them.
+// The factors were fitted to the peak resident sizes of trainings on the CPU with frequent garbage
+// collection (GOGC=10), which are in TestEstimate.
 const (
 	wordBytes = 4
 	sampled   = 4 * wordBytes // a code and a residual, twice
-	itself    = 75e6          // code, plugins' programs, the runtime
+	itself    = 75e6          // code, plugins' programs, the Go runtime
 
 	gradients = 2.0 // copies of the parameters
-	measured  = 2.0 // of those whose gradients are measured
+	measured  = 2.0 // copies of the measured gradients
 	quantized = 1.7
 
-	keptWidth, keptHeads, keptHidden, keptScores = 5.6, 7.0, 3.35, 1.07 // of each layer
-	keptNormed                                   = 2.35                 // of queries and keys that are normalized
-	onceHidden, onceScores                       = 5.0, 1.36            // of the layer that is computed
+	keptWidth, keptHeads, keptHidden, keptScores = 5.6, 7.0, 3.35, 1.07 // in every layer
+	keptNormed                                   = 2.35                 // for normalized queries and keys
+	onceHidden, onceScores                       = 5.0, 1.36            // in the layer that is being computed
 	logits                                       = 1.1
-	distilled                                    = 5.4 // instead of logits, with a teacher
+	distilled                                    = 5.4 // replaces logits if there is a teacher
 
-	forwardWidth, forwardHeads, forwardHidden, forwardScores = 5.0, 3.0, 3.0, 2.4 // of one layer
+	forwardWidth, forwardHeads, forwardHidden, forwardScores = 5.0, 3.0, 3.0, 2.4 // in one layer
 )
 
-// Estimate lists what a run needs at the same time, in bytes. A checkpoint needs no additional
-// memory: it is written from the parameters and states themselves, and read tensor by tensor.
-// Nothing overflows: sizes are floating-point numbers here.
+// Estimate lists the peak memory that a run needs, in bytes. A checkpoint needs no additional
+// memory: it is written directly from the parameters and states, and read tensor by tensor. Nothing
+// overflows, because sizes are floating-point numbers.
 func Estimate(m Sizes) []Part {
 	tokens, predicted := float64(m.Batch)*float64(m.Context), float64(m.Batch)*float64(m.Context)
 	if m.Piece > 0 {
@@ -92,7 +92,7 @@ func Estimate(m Sizes) []Part {
 	width, hidden := tokens*float64(m.Width), tokens*float64(m.Hidden)
 	heads := tokens * float64(cmp.Or(m.HeadWidth, m.Width))
 	logit := logits * predicted * float64(m.Vocabulary)
-	var blocks, scores, caches, updates, states, workspace, samples float64 // elements, but samples
+	var blocks, scores, caches, updates, states, workspace, samples float64 // in elements, except samples
 	if m.Forward {
 		blocks, scores = forwardNeed(tokens, float64(m.Context),
 			Teacher{Width: m.Width, HeadWidth: m.HeadWidth, Hidden: m.Hidden, Heads: m.Heads})
@@ -118,7 +118,7 @@ func Estimate(m Sizes) []Part {
 		scores = tokens * float64(m.Context) * float64(m.Heads) * (attentions*keptScores + onceScores)
 		if m.Teacher.Parameters > 0 {
 			logit *= distilled / logits
-			// Its blocks are gone when those of the model are computed.
+			// Its blocks are freed before those of the model are computed.
 			if b, s := forwardNeed(tokens, float64(m.Context), m.Teacher); b+s > blocks+scores {
 				blocks, scores = b, s
 			}
@@ -136,7 +136,7 @@ func Estimate(m Sizes) []Part {
 		{"logits of the vocabulary", wordBytes * logit},
 		{"keys and values of what has been read", wordBytes * caches},
 		{"parameters of the teacher", wordBytes * m.Teacher.Parameters},
-		{"samples of codes", sampled * samples}, // codes and residuals, and their copy in a checkpoint
+		{"samples of codes", sampled * samples}, // also copied for a checkpoint
 	}
 }
 
@@ -157,7 +157,7 @@ func sizesOf(cfg *config.Config, m model.Model, programs *Programs) (Sizes, erro
 	for _, p := range m.Params() {
 		if q, ok := programs.Weights[p.Name]; ok {
 			out.Quantized += elements(p.Dims)
-			// The state, and what a search reads and writes, for the host and for the plugin.
+			// The state, and the inputs and outputs of a search, in the host and in the plugin.
 			if q.SearchEvery > 0 && !programs.Forward {
 				out.States += 2 * elements(p.Dims)
 				for _, s := range q.Trained {
@@ -174,10 +174,10 @@ func sizesOf(cfg *config.Config, m model.Model, programs *Programs) (Sizes, erro
 		for _, s := range t.Optimizer.State {
 			out.States += elements(s.Shape) * float64(s.Storage.Bytes()) / float64(sdk.StoreFloat32.Bytes())
 		}
-		// X, gradient, direction and two copies of the states, for the host and for the plugin.
+		// x, gradient, direction and two copies of the states, in the host and in the plugin.
 		if t.Optimizer.Opaque {
 			out.States += 6 * elements(t.Shape)
-			for _, s := range t.Optimizer.State { // one is the state itself
+			for _, s := range t.Optimizer.State { // one copy is the state itself
 				out.States += 3 * elements(s.Shape)
 			}
 		}
@@ -185,15 +185,15 @@ func sizesOf(cfg *config.Config, m model.Model, programs *Programs) (Sizes, erro
 			out.States += elements(t.Shape)
 		}
 		if t.average(cfg) != nil && !programs.Forward {
-			out.States += 2 * elements(t.Shape) // the average, and as above
+			out.States += 2 * elements(t.Shape) // the average, and its copy for an evaluation or a checkpoint
 		}
 		if t.Optimizer.ProbeDue.First > 0 { // the second gradient
 			out.States += elements(t.Shape)
 		}
-		if t.Optimizer.Probe != nil { // the point where it is taken
+		if t.Optimizer.Probe != nil { // the point at which it is computed
 			out.States += elements(t.Shape)
 		}
-		if t.RefreshDelay > 0 { // what a refresh reads is copied while it is under way
+		if t.RefreshDelay > 0 { // the inputs of a refresh are copied while it runs
 			out.States += inputElements(t.Optimizer.Refresh)
 		}
 		if _, quantized := programs.Weights[t.Name]; quantized && !programs.Forward {
@@ -221,8 +221,8 @@ func sizesOf(cfg *config.Config, m model.Model, programs *Programs) (Sizes, erro
 	return out, err
 }
 
-// workspaces is the memory that optimizers work with: each of the threads that update tensors keeps
-// some for every shape, and computes one refresh at a time.
+// workspaces returns the number of workspace elements of optimizers: each thread that updates
+// tensors keeps a workspace for every shape, and computes one refresh at a time.
 func workspaces(programs *Programs, threads int) float64 {
 	if threads <= 0 {
 		threads = runtime.GOMAXPROCS(0)
@@ -231,7 +231,7 @@ func workspaces(programs *Programs, threads int) float64 {
 	for _, t := range programs.Tensors {
 		if key := fmt.Sprint(t.Table, t.Shape); !seen[key] {
 			seen[key] = true
-			o := t.Optimizer // the memory that the programs of its updates need while they run
+			o := t.Optimizer // workspace of the programs of its updates
 			most := 0.0
 			for _, p := range []*program.Program{o.Init, o.Observe, o.Update, o.Collect, o.Probe, o.Evaluate, t.Constrain} {
 				most = max(most, workspaceOf(p))
@@ -256,12 +256,12 @@ func elements(dims []int) float64 {
 	return n
 }
 
-// workspaceOf estimates the number of elements that an executor works with in addition to
-// the inputs and outputs of a program: the values that are needed at the same time. A
-// program with only elementwise operations needs none.
+// workspaceOf estimates the number of elements that an executor needs in addition to the inputs and
+// outputs of a program: the maximum of simultaneously live values. A program with only elementwise
+// operations needs none.
 func workspaceOf(p *program.Program) float64 {
 	if p == nil || !slices.ContainsFunc(p.Nodes, func(n program.Node) bool {
-		info, _ := n.Op.Info() // a valid program has no other
+		info, _ := n.Op.Info() // every operation of a valid program is known
 		return info.Class == program.ClassLinear || info.Class == program.ClassLinalg
 	}) {
 		return 0
@@ -285,7 +285,7 @@ func workspaceOf(p *program.Program) float64 {
 }
 
 // refreshWorkspace is [workspaceOf] for a refresh, which is computed in float64 on copies of its
-// inputs. It counts in elements of 4 bytes.
+// inputs, in elements of 4 bytes.
 func refreshWorkspace(p *program.Program) float64 { return 2 * (inputElements(p) + workspaceOf(p)) }
 
 func inputElements(p *program.Program) float64 {

@@ -10,15 +10,15 @@ import (
 	"strings"
 )
 
-// Available says how much more memory a process may take.
+// Available is the additional memory that a process may allocate.
 type Available struct {
 	Bytes int64  `json:"bytes"`
-	Limit string `json:"limit"` // what limits it, for a message
+	Limit string `json:"limit"` // the limiting resource, for a message
 }
 
-// availableIn returns how much memory the machine has left, and how much of it the control
-// groups of this process (version 2) allow. It reads the files of /proc and /sys, which
-// root contains. It returns false if the system does not tell.
+// availableIn returns the free memory of the machine, or the memory that the control groups
+// (version 2) of this process still allow if that is less. It reads the files of /proc and /sys
+// under root. It returns false if the system does not report them.
 func availableIn(root fs.FS) (Available, bool) {
 	least := Available{Bytes: math.MaxInt64}
 	consider := func(bytes int64, limit string, ok bool) {
@@ -28,8 +28,8 @@ func availableIn(root fs.FS) (Available, bool) {
 	}
 	free, ok := field(root, "proc/meminfo", "MemAvailable:")
 	consider(free<<10, "free memory of the machine", ok)
-	// The control groups that bound this process: its own and those above. In a container the path
-	// of its own is often not visible, but its root is the container's.
+	// Consider the control group of this process and its ancestors. In a container the path of its
+	// own group is often not visible, but the file system's root is the container's group.
 	text, _ := fs.ReadFile(root, "proc/self/cgroup")
 	for line := range strings.Lines(string(text)) {
 		own, unified := strings.CutPrefix(strings.TrimSpace(line), "0::")
@@ -37,7 +37,7 @@ func availableIn(root fs.FS) (Available, bool) {
 			group := path.Join("sys/fs/cgroup", dir)
 			if limit, ok := number(root, path.Join(group, "memory.max")); ok {
 				if usage, ok := number(root, path.Join(group, "memory.current")); ok {
-					cached, _ := field(root, path.Join(group, "memory.stat"), "inactive_file") // which it can give back
+					cached, _ := field(root, path.Join(group, "memory.stat"), "inactive_file") // reclaimable
 					limit -= max(0, usage-cached)
 				}
 				consider(limit, "limit of the control group "+group, true)

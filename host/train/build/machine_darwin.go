@@ -2,8 +2,8 @@ package build
 
 import "golang.org/x/sys/unix"
 
-// machineMemory returns how much memory this process may take: all that the machine has,
-// because macOS does not tell how much is free.
+// machineMemory returns the memory that this process may use: all of the machine's, because macOS
+// does not report how much is free.
 func machineMemory() (Available, bool) {
 	size, err := unix.SysctlUint64("hw.memsize")
 	if err != nil {

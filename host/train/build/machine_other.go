@@ -4,5 +4,5 @@ package build
 
 import "os"
 
-// machineMemory returns how much more memory this process may take. Only Linux tells.
+// machineMemory returns the additional memory that this process may use; only Linux reports it.
 func machineMemory() (Available, bool) { return availableIn(os.DirFS("/")) }

@@ -18,36 +18,36 @@ import (
 	"github.com/cage-qat/cage/host/train/step"
 )
 
-// By says where the numbers of a [Report] come from.
+// By is the source of the numbers of a [Report].
 type By string
 
-// The sources of a report.
+// The values of By.
 const (
 	BySizes By = "sizes" // [Estimate], for the CPU
-	ByXLA   By = "XLA"   // the compiler of the GPU, from the program of a step
+	ByXLA   By = "XLA"   // the GPU's compiler, from the compiled step
 )
 
-// Report is the memory that a run needs, beside the memory that is available.
+// Report compares the memory that a run needs with the available memory.
 type Report struct {
-	Bytes    float64 `json:"bytes"` // total; of each GPU
-	Parts    []Part  `json:"parts"` // the largest first, without items that are zero
+	Bytes    float64 `json:"bytes"` // total; per GPU
+	Parts    []Part  `json:"parts"` // in descending order, without items that are zero
 	By       By      `json:"by"`
-	Accuracy float64 `json:"accuracy"`          // the share by which it may be off; 0 by XLA
-	Seconds  float64 `json:"seconds,omitempty"` // how long XLA took to compile
-	// Available is nil if it is not known how much the machine, or the GPU, has.
+	Accuracy float64 `json:"accuracy"`          // relative error of the estimate; 0 by XLA
+	Seconds  float64 `json:"seconds,omitempty"` // compilation time of XLA
+	// Available is nil if the memory of the machine, or the GPU, is not known.
 	Available *Available `json:"available,omitempty"`
 	Fits      bool       `json:"fits"`
-	Changes   []string   `json:"changes,omitempty"` // what needs less, if it does not fit
+	Changes   []string   `json:"changes,omitempty"` // settings to use less, if it does not fit
 
-	less []string // what needs less
+	less []string // settings that would use less memory
 }
 
-// Accuracy is the share by which the estimate may be off. A run that would fit if the estimate is
-// too high by that share is not refused.
+// Accuracy is the relative error of the estimate. A run that would fit if the estimate is too high
+// by that share is not refused.
 const Accuracy = 0.25
 
-// addressable is more than a process can have on the machines of today (48 bits of address, half of
-// them its own).
+// addressable exceeds the address space of a process on current machines: half of a 48-bit address
+// space.
 const addressable = 1 << 47
 
 func newReport(by By, parts []Part, available *Available, less []string) *Report {
@@ -99,7 +99,7 @@ func (r *Report) Err() error {
 	return &MemoryError{r}
 }
 
-// Says begins a sentence about what a run needs.
+// Says returns the memory that a run needs as a phrase, for messages.
 func (r *Report) Says() string {
 	if r.By == ByXLA {
 		return fmt.Sprintf("%s of each GPU's memory, as XLA estimates", Bytes(r.Bytes))
@@ -107,10 +107,10 @@ func (r *Report) Says() string {
 	return fmt.Sprintf("about %s of memory", Bytes(r.Bytes))
 }
 
-// NeedsLess is a sentence about what needs less memory.
+// NeedsLess returns a phrase with the settings that would use less memory.
 func (r *Report) NeedsLess() string { return "what needs less: " + strings.Join(r.less, "; or ") }
 
-// MemoryError says that there is not enough memory, and what needs less.
+// MemoryError reports that memory is insufficient, and suggests settings that would use less.
 type MemoryError struct{ *Report }
 
 func (e *MemoryError) Error() string {
@@ -129,12 +129,12 @@ func (e *MemoryError) Error() string {
 	return b.String()
 }
 
-// String says how much memory is available, and what limits it.
+// String returns the available memory and the limiting resource.
 func (a Available) String() string {
 	return fmt.Sprintf("%s are there (%s)", Bytes(float64(a.Bytes)), a.Limit)
 }
 
-// Bytes formats a number of bytes for people.
+// Bytes formats a number of bytes with a unit.
 func Bytes(n float64) string {
 	const units = "kMGTPEZY"
 	if n < 999.5 {
@@ -147,9 +147,9 @@ func Bytes(n float64) string {
 	return fmt.Sprintf("%.3g %cB", n, units[at-1])
 }
 
-// CheckMemory refuses a run on the CPU that is estimated to need more memory than the machine has,
-// before anything large is allocated. With train.memory_check = "off" only what no machine has is
-// refused. A GPU is checked when its steps are compiled.
+// CheckMemory refuses a run on the CPU that is estimated to need more memory than is available,
+// before anything large is allocated. With train.memory_check = "off" it refuses only runs that no
+// machine could hold. On a GPU, memory is checked after steps are compiled.
 func CheckMemory(cfg *config.Config, m model.Model, programs *Programs) error {
 	if cfg.Device.Kind != device.CPU {
 		return nil
@@ -162,15 +162,15 @@ func CheckMemory(cfg *config.Config, m model.Model, programs *Programs) error {
 	if err := r.Err(); err != nil {
 		return err
 	}
-	// The garbage collector works harder when the memory of this process comes close to what is
-	// available. A limit that the user has set (GOMEMLIMIT) is kept.
+	// The garbage collector works harder as the memory of this process approaches the available
+	// memory. A limit set by the user (GOMEMLIMIT) is kept.
 	if available != nil && debug.SetMemoryLimit(-1) == math.MaxInt64 {
 		debug.SetMemoryLimit(int64(0.9 * float64(available.Bytes)))
 	}
 	return nil
 }
 
-// machineFor is the memory that a run on the CPU is compared with; nil: that of any machine.
+// machineFor returns the memory available to a run on the CPU; nil if unknown or not checked.
 func machineFor(cfg *config.Config) *Available {
 	a, known := machineMemory()
 	if cfg.Train.MemoryCheck == "off" || !known {
@@ -260,7 +260,7 @@ func (b *Built) report() (*Report, error) {
 	return r, err
 }
 
-// checkDevice refuses a run that by XLA needs more than its GPU has.
+// checkDevice refuses a run that, according to XLA, needs more memory than its GPU has.
 func (b *Built) checkDevice() error {
 	if b.req.Config.Train.MemoryCheck == "off" || b.Device.SharesMemory() {
 		return nil
@@ -275,8 +275,8 @@ func (b *Built) checkDevice() error {
 	return r.Err()
 }
 
-// Explain adds to an error of a GPU that has no memory left what the run needs, and what needs
-// less.
+// Explain adds to an out-of-memory error of a GPU the memory that the run needs, and settings that
+// would use less.
 func (b *Built) Explain(err error) error {
 	if _, full := errors.AsType[*engine.MemoryError](err); !full || b.Device == nil || b.Device.SharesMemory() {
 		return err
@@ -292,8 +292,8 @@ func (b *Built) Explain(err error) error {
 	return fmt.Errorf("%w\nThe GPU had no memory left. The run needs %s; %s.\n%s", err, r.Says(), there, r.NeedsLess())
 }
 
-// decide returns the configuration and its model with train.recompute = "auto" decided: the least
-// is computed again with which the run fits, and blocks where that is too little.
+// decide resolves train.recompute = "auto" and returns the configuration and its model: the setting
+// that recomputes least among those that fit, or blocks if none does.
 func decide(cfg *config.Config, m model.Model, need func(*config.Config, model.Model) (*Report, error)) (*config.Config, model.Model, error) {
 	if cfg.Train.Recompute != config.RecomputeAuto {
 		return cfg, m, nil
@@ -318,8 +318,8 @@ func decide(cfg *config.Config, m model.Model, need func(*config.Config, model.M
 	return &decided, m, nil
 }
 
-// Memory returns what a run needs, whether or not there is that much memory: on the CPU the
-// estimate with which runs are refused, on a GPU what XLA says of the compiled step. warn is as for
+// Memory returns the memory that a run needs, even if that is not available: on the CPU the
+// estimate of [CheckMemory], on a GPU the memory of the step as compiled by XLA. warn is as for
 // [Device].
 func Memory(cfg *config.Config, m model.Model, programs *Programs, warn func(message string, details ...any)) (_ *Report, err error) {
 	if cfg.Device.Kind == device.CPU {
@@ -331,7 +331,7 @@ func Memory(cfg *config.Config, m model.Model, programs *Programs, warn func(mes
 		return estimate(cfg, m, programs, machineFor(&checked))
 	}
 	other := *cfg
-	other.Device.Preallocate = "off" // programs are compiled, and only trials run
+	other.Device.Preallocate = "off" // programs are compiled, but only tuning trials run
 	dev, err := Device(&other, warn)
 	if err != nil {
 		return nil, err

@@ -61,8 +61,8 @@ func (c *collector) known(t *TrainedTensor) *TrainedTensor {
 	return nil
 }
 
-// checkLater refuses optimizers that cannot begin in the middle of a run, for trained parameters of
-// quantizers that may do so.
+// checkLater rejects optimizers of trained parameters of quantizers that a later phase introduces,
+// if the optimizers cannot start in the middle of a run.
 func (c *collector) checkLater() error {
 	if c.now == c.out {
 		return nil
@@ -86,8 +86,8 @@ func (c *collector) checkLater() error {
 	return nil
 }
 
-// Tensors lists everything that is trained with the quantizers of p, without optimizers:
-// the model's parameters, then those of the quantizers, which do not decay.
+// Tensors lists all tensors that are trained with the quantizers of p, without optimizers: the
+// model's parameters, then the parameters of quantizers, which have no weight decay.
 func Tensors(cfg *config.Config, m model.Model, p *Programs) []TrainedTensor {
 	roles := map[architecture.Role]sdk.TensorRole{architecture.RoleMatrix: sdk.TensorMatrix,
 		architecture.RoleEmbedding: sdk.TensorEmbedding, architecture.RoleHead: sdk.TensorHead}
@@ -153,12 +153,12 @@ func hash(p *program.Program) string {
 	return p.Hash()
 }
 
-// optimizer collects the program of one tensor from the optimizer of its group, from
-// the main one, or from the one for the rest.
+// optimizer collects the program of one tensor from the optimizer of its group, from the main one,
+// or from the one for the rest.
 func (c *collector) optimizer(ctx context.Context, t *TrainedTensor) error {
 	o := &c.Config.Optimizer
 	p := &o.Plugin
-	own := false // whether the group names the optimizer
+	own := false // whether the group has an optimizer of its own
 	g := o.Group(string(t.Role), t.Name)
 	if g != nil {
 		c.effective[g.Table] = true
@@ -226,8 +226,8 @@ func (c *collector) requestOptimizer(ctx context.Context, p *config.Plugin, t *T
 	return program.Accepts, nil
 }
 
-// checkUnused reports overrides and groups without effect: they match nothing in the model, or
-// others take precedence for all that they match.
+// checkUnused reports overrides and groups without effect: they match nothing in the model, or take
+// precedence for nothing that they match.
 func (c *collector) checkUnused() error {
 	var problems plaintoml.Errors
 	report := func(table string, match []string, matches bool, among, others string, names []string) {
@@ -244,7 +244,7 @@ func (c *collector) checkUnused() error {
 	}
 	for _, o := range overrides {
 		matches := len(c.matched(&o)) > 0
-		if !c.effective[o.Table] && !(c.Forward && matches) { // of a run, an evaluation may have the overrides of some steps
+		if !c.effective[o.Table] && !(c.Forward && matches) { // an evaluation may lack the override's steps
 			any := o
 			any.Match, any.Layers = nil, nil
 			report(o.Table, o.Match, matches, "quantized weights and activations", "a later override", c.matched(&any))

@@ -16,8 +16,8 @@ import (
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
-// Plan makes the plan of a training step. If the programs do not include an optimizer, it
-// is the plan of an evaluation, with which nothing must be trained.
+// Plan returns the plan of a training step. If the programs do not include an optimizer, it is the
+// plan of an evaluation, which must not be used for training.
 func Plan(cfg *config.Config, m model.Model, programs *Programs) (step.Plan, error) {
 	plan := step.Plan{
 		Model: m, Batch: ReplicaBatch(cfg), Context: cfg.Model.Context, Accumulate: cfg.Train.Accumulate,
@@ -63,7 +63,7 @@ func Plan(cfg *config.Config, m model.Model, programs *Programs) (step.Plan, err
 			return plan, err
 		}
 	}
-	groups := map[string]string{} // of tables
+	groups := map[string]string{} // group of each table
 	for _, t := range programs.Tensors {
 		if groups[t.Table] == "" {
 			groups[t.Table] = fmt.Sprint(len(groups) + 1)
@@ -86,8 +86,8 @@ func Plan(cfg *config.Config, m model.Model, programs *Programs) (step.Plan, err
 	return plan, nil
 }
 
-// fullPrecision reports whether gradients are computed with unquantized weights. Some methods do
-// that. An evaluation has no gradients, so that it may use other quantizers than the training.
+// fullPrecision reports whether gradients are computed with unquantized weights, as some methods
+// do. An evaluation has no gradients, so it may use other quantizers than the training.
 func fullPrecision(cfg *config.Config, programs *Programs) (bool, error) {
 	key, byMethod := "method.gradient", cfg.Method.Method().FullPrecision()
 	if byMethod {
@@ -110,8 +110,8 @@ func fullPrecision(cfg *config.Config, programs *Programs) (bool, error) {
 		e.Hint = `configure [quantizer.weights] alone`
 		return true, e
 	}
-	// Without quantization in the forward pass trained parameters have no gradients, and state sees
-	// nothing.
+	// Without quantization in the forward pass, trained parameters get no gradients, and states are
+	// not updated.
 	for _, list := range []map[string]spec.Quantizer{programs.Weights, programs.Activations} {
 		for _, name := range slices.Sorted(maps.Keys(list)) {
 			if len(list[name].Trained) > 0 {
@@ -131,9 +131,9 @@ func nameless(p *program.Program) string {
 	return q.Hash()
 }
 
-// forward are the quantizers with which a training computes weights: those of its method, where it
-// asks. asked is what the quantizers' programs then say of their grids. Alike quantizers share
-// both.
+// forward returns the quantizers that compute weights in training: modified by the method if it is
+// a [cage.Forwarder]. asked then has the [cage.Weight] of each weight, with the unmodified
+// quantizer. Quantizers with equal programs share both.
 func forward(cfg *config.Config, quantizers map[string]spec.Quantizer) (out map[string]spec.Quantizer, asked map[string]*cage.Weight, err error) {
 	m, ok := cfg.Method.Method().(cage.Forwarder)
 	if !ok {
@@ -176,8 +176,8 @@ func quantizers(programs map[string]spec.Quantizer) (map[string]lower.Quantizer,
 	return out, nil
 }
 
-// TeacherSettings returns the settings of the model whose predictions a run learns; there must be
-// one. The weights are not read.
+// TeacherSettings returns the settings of the run's teacher, which must exist. The weights are not
+// read.
 func TeacherSettings(cfg *config.Config) (architecture.Settings, error) {
 	if cfg.Train.Distillation.Teacher == config.TeacherInitial {
 		return cfg.Model, nil

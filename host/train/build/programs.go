@@ -23,49 +23,48 @@ import (
 )
 
 // Programs holds the programs that the plugins of a run have returned, for all of its steps or for
-// the first phase: a range of steps with the same quantizers ([config.Quantizer.Phases]).
+// the first phase, a range of steps with the same quantizers ([config.Quantizer.Phases]).
 type Programs struct {
-	// From is the first step with these programs. Later holds those of the later phases of a
-	// training, in their order.
+	// From is the first step with these programs. Later holds the programs of later phases of a
+	// training, in order.
 	From  int
 	Later []*Programs
-	// Weights and Activations hold the quantizers' programs by parameter and
-	// by site; both are empty for a role that is not quantized.
+	// Weights and Activations hold the quantizers' programs by parameter and by site; a role that
+	// is not quantized has none.
 	Weights, Activations map[string]spec.Quantizer
-	// Settings tells the quantizers of Weights and Activations apart: equal ones are of one plugin
-	// with equal settings.
+	// Settings identifies the quantizers of Weights and Activations: equal entries have the same
+	// plugin and settings.
 	Settings map[string]string
-	// Backward holds those for operands of products in the backward pass; it is empty
-	// for an evaluation.
+	// Backward holds the programs for operands of products in the backward pass; it is empty for an
+	// evaluation.
 	Backward map[step.OperandSite]spec.Quantizer
 	// Pieces holds the programs for activations by the number of tokens: see [Request].
 	Pieces map[int]map[string]spec.Quantizer
-	// Tensors lists everything that is trained, with its optimizer: the model's
-	// parameters, then those of the quantizers, in the order of step.Plan.Trained.
+	// Tensors lists all trained tensors, with their optimizers: the model's parameters, then those
+	// of the quantizers, in the order of step.Plan.Trained.
 	Tensors []TrainedTensor
-	// Forward says that there are no optimizers, as for an evaluation.
+	// Forward is set if there are no optimizers, as for an evaluation.
 	Forward bool
-	// Piece is the value from the [Request].
+	// Piece is copied from the [Request].
 	Piece int
 	// Used lists the plugins that ran.
 	Used []Used
-	// computing lists the plugins that compute themselves, and executables has the SHA-256 of
-	// quantizers that search, by the names of weights.
+	// computing lists the plugins that compute themselves; executables has the SHA-256 of
+	// quantizers that search, by weight name.
 	computing   []*computing
 	executables map[string]string
-	// Start is how long the plugins took to start, in parallel; Handover is how long it
-	// took until all programs had arrived.
+	// Start is the time in which the plugins started, in parallel; Handover is the time until all
+	// programs had arrived.
 	Start, Handover time.Duration
 }
 
-// computing is a plugin that computes itself: an optimizer that is no program, or a quantizer that
-// searches. It has ended when the programs of the others have been collected, and is started again
-// for the training.
+// computing is a plugin that computes itself: an opaque optimizer or a quantizer that searches. It
+// is stopped like all others when the programs have been collected, and restarted for the training.
 type computing struct {
 	key     string // in the configuration
 	client  *plugin.Client
-	tensors []plugin.OpaqueTensor // that the optimizer updates
-	sites   []plugin.SearchedSite // that the quantizer searches for
+	tensors []plugin.OpaqueTensor // tensors that the optimizer updates
+	sites   []plugin.SearchedSite // weights whose states the quantizer searches
 }
 
 // computes returns the entry of a plugin that computes itself.
@@ -88,17 +87,17 @@ type TrainedTensor struct {
 	Parts     []sdk.Part       // parts of a fused weight
 	Optimizer spec.Optimizer   // zero for an evaluation
 	Table     string           // table that configures the optimizer
-	Constrain *program.Program // of a quantizer's parameter; see cage.Rule
+	Constrain *program.Program // for a quantizer's parameter; see cage.Rule
 	// RateFactor multiplies the learning rate; Decay is the weight decay.
 	RateFactor, Decay float64
-	// Executable is the SHA-256 of an optimizer that is no program.
+	// Executable is the SHA-256 of an optimizer that is not a program.
 	Executable string
-	// RefreshDelay is how many updates late refreshes take effect.
+	// RefreshDelay is the number of updates by which the effect of refreshes is delayed.
 	RefreshDelay int
 }
 
-// average is the average of the tensor over the steps of a run; nil: there is none, as for a tensor
-// that is frozen or, since a mean may leave the set, constrained.
+// average returns the settings of the tensor's average over steps; nil if it has none, as for a
+// tensor that is frozen or, since a mean may violate the constraint, constrained.
 func (t *TrainedTensor) average(cfg *config.Config) *cage.Average {
 	if t.RateFactor == 0 || t.Constrain != nil {
 		return nil
@@ -106,44 +105,43 @@ func (t *TrainedTensor) average(cfg *config.Config) *cage.Average {
 	return cfg.Train.Averaging()
 }
 
-// Used is a plugin that took part in a run.
+// Used is a plugin that was used in a run.
 type Used struct {
-	Table   string         `json:"table"` // table of the configuration
+	Table   string         `json:"table"` // its table in the configuration
 	Name    string         `json:"name"`
 	Version string         `json:"version,omitempty"`
 	SHA256  string         `json:"sha256"`
 	Values  map[string]any `json:"parameters"` // with defaults filled in
 }
 
-// Request says which programs to collect, and from which plugins.
+// Request selects the programs to collect, and the plugins to collect them from.
 type Request struct {
 	Config *config.Config
 	Model  model.Model
-	// Batch is the number of sequences computed at once, which is part of the
-	// shape of activations.
+	// Batch is the number of sequences computed at once, which determines the shape of activations.
 	Batch int
-	// Forward leaves the optimizer out, as for evaluation.
+	// Forward omits the optimizer, as for evaluation.
 	Forward bool
-	// Step is that of the checkpoint that is evaluated: quantizers may be others in other
-	// steps. 0 is the last one of the run. A training has all steps.
+	// Step is the step of the evaluated checkpoint, as quantizers may depend on the step. 0 means
+	// the last step of the run. It is ignored for a training, which has all steps.
 	Step int
-	// Piece is the number of tokens of each sequence that are read at once, if sequences are only
-	// to be continued; 0 means whole sequences.
+	// Piece is the number of tokens per sequence that are read at once, if sequences are only to be
+	// continued; 0 means whole sequences.
 	Piece int
-	// Pieces lists the numbers of tokens for which activations are quantized at once when
-	// sequences are continued; see step.Plan.
+	// Pieces lists the numbers of tokens whose activations are quantized at once when sequences are
+	// continued; see step.Plan.
 	Pieces []int
 	// NoAttention leaves the operands of attention out of the pieces.
 	NoAttention bool
-	// Processes are those that have the device together; nil: this process has it alone.
+	// Processes connects the processes that share the device; nil: this process has it alone.
 	Processes engine.Processes
 	Finder    *plugin.Finder
 	Options   plugin.Options
 }
 
-// Collect starts the plugins that the configuration names, checks their parameters,
-// collects the programs for every tensor and site of the model, and stops the plugins:
-// nothing later needs them. [Programs.Used] has the hashes of those that ran.
+// Collect starts the configured plugins, checks their parameters, collects the programs for every
+// tensor and site of the model, and stops the plugins, which are not needed later. [Programs.Used]
+// has their hashes.
 func Collect(ctx context.Context, req Request) (*Programs, error) {
 	running := newPool(req.Finder, req.Options)
 	defer running.close()
@@ -151,7 +149,7 @@ func Collect(ctx context.Context, req Request) (*Programs, error) {
 	return c.collect(ctx)
 }
 
-// Pinned returns the configuration with the hashes of the plugins that ran added.
+// Pinned returns the configuration with the hashes of the plugins that were used.
 func (p *Programs) Pinned(cfg *config.Config) *config.Config {
 	hashes := map[string]string{}
 	for _, u := range p.Used {
@@ -197,7 +195,7 @@ func (c *collector) collect(ctx context.Context) (*Programs, error) {
 		e.Hint = "leave from and to out of [[quantizer.overrides]]"
 		return nil, e
 	}
-	// Plugins that were configured and had no effect are not among those used.
+	// Used excludes plugins that were configured and had no effect.
 	q, rest := &c.Config.Quantizer, c.Config.Optimizer.Rest.Table
 	c.out.Used = slices.DeleteFunc(c.out.Used, func(u Used) bool {
 		return u.Table == rest && !c.requested[u.Table] || q.Unused != nil && u.Table == q.Unused.Table
@@ -218,7 +216,7 @@ func (c *collector) phases() []config.Phase {
 	return list[at : at+1]
 }
 
-// Phases lists the programs of all phases in their order.
+// Phases lists the programs of all phases in order.
 func (p *Programs) Phases() []*Programs { return append([]*Programs{p}, p.Later...) }
 
 func (c *collector) weights(ctx context.Context) error {
@@ -253,8 +251,8 @@ func (c *collector) activations(ctx context.Context) (err error) {
 	return nil
 }
 
-// quantizeActivations collects the programs of the activations at some sites. So many of their
-// tokens belong together: those of a sequence, or one where it is not known which.
+// quantizeActivations collects the programs of the activations at some sites. of is the number of
+// consecutive tokens from the same sequence: its length, or 1 if unknown.
 func (c *collector) quantizeActivations(ctx context.Context, sites []model.ActivationSite, of int) (map[string]spec.Quantizer, error) {
 	list := map[string]spec.Quantizer{}
 	for _, s := range sites {

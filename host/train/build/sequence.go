@@ -8,8 +8,8 @@ import (
 	"github.com/cage-qat/cage/host/train/step"
 )
 
-// OpenSequence opens a token file for evaluating a model of the configuration, with batches of
-// batch rows.
+// OpenSequence opens a token file for evaluating a model of this configuration, with batch rows per
+// batch.
 func OpenSequence(cfg *config.Config, file *dataset.File, batch int) (step.Sequence, error) {
 	context := cfg.Model.Context
 	if file.Conversations() {
@@ -85,7 +85,7 @@ func (c *conversationsInOrder) At(i int64, dst []int32) (int, int64, error) {
 }
 
 // separate fills dst, rows of documents, from windows of tokens, [rows, context+1]. The first token
-// of a document is nobody's target.
+// of a document is not a target.
 func separate(dst, windows []int32, context int, info tokenizer.Info) {
 	width := context + 1
 	for i, row := range model.DocumentRows(dst, context) {
@@ -101,9 +101,9 @@ func separate(dst, windows []int32, context int, info tokenizer.Info) {
 	}
 }
 
-// numberDocuments fills segments with the numbers of the documents in a window of tokens, from 0:
-// one begins at a begin token and behind an end token. Where both are the same token, documents
-// have no end token, as dataset.Writer writes them.
+// numberDocuments fills segments with the numbers, from 0, of the documents in a window of tokens:
+// a document starts at a BOS token and after an EOS token. If both are the same token, documents
+// have no EOS token, as dataset.Writer writes them.
 func numberDocuments(segments, window []int32, info tokenizer.Info) {
 	ends := info.EOS != tokenizer.NoToken && info.EOS != info.BOS
 	number := int32(0)
@@ -115,8 +115,8 @@ func numberDocuments(segments, window []int32, info tokenizer.Info) {
 	}
 }
 
-// conversation fills a row of documents from one of conversations, which is as long as the
-// context: the place behind it is padding.
+// conversation fills a row of documents from a row of conversations, which has the length of the
+// context: the position after it is padding.
 func conversation(row model.DocumentRow, from dataset.Row) {
 	n := copy(row.Tokens, from.Tokens)
 	row.Tokens[n], row.Segments[n] = 0, model.Padding

@@ -27,11 +27,11 @@ func roleOfWeight(p architecture.Param) string {
 	if p.Role == architecture.RoleMatrix {
 		return config.RoleWeights
 	}
-	return config.RoleHead // a tied one is the embedding
+	return config.RoleHead // tied to the embedding
 }
 
-// headsOfWeight returns the heads of attention that the columns and the rows of a weight are made
-// of.
+// headsOfWeight returns the number of attention heads along the columns and the rows of a weight; 0
+// where there are none.
 func (c *collector) headsOfWeight(name string) (columns, rows int) {
 	m := c.Config.Model
 	switch {

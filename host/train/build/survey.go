@@ -15,11 +15,11 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// Survey checks whether configurations can be trained, as far as that takes their data,
-// model and plugins: for example, whether a plugin has a parameter, accepts a shape, or
-// whether a token file has the model's vocabulary. For those that can be trained, it
-// compares programs and data with those of the existing run. It starts each plugin once
-// for all configurations, and does not change the configurations.
+// Survey checks whether configurations can be trained, as far as this depends on their data, model
+// and plugins: for example, whether a plugin has a parameter, accepts a shape, or whether a token
+// file has the model's vocabulary. For those that can, it compares programs and data with those of
+// the existing run. It starts each plugin once for all configurations, and does not change the
+// configurations.
 func Survey(ctx context.Context, list []*config.Config, finder *plugin.Finder, options plugin.Options) []config.Finding {
 	running := newPool(finder, options)
 	defer running.close()
@@ -29,8 +29,8 @@ func Survey(ctx context.Context, list []*config.Config, finder *plugin.Finder, o
 		if out[i].Err = ctx.Err(); out[i].Err != nil {
 			continue
 		}
-		// Most cells of a study differ in nothing that is checked here. Only good results are
-		// shared: a problem is reported with the line that each configuration has it on.
+		// Most cells of a study do not differ in anything checked here. Only successful results are
+		// shared: a problem is reported with its line in each configuration.
 		key, unknown := surveyKey(cfg)
 		now, ok := checked[key]
 		if unknown != nil || !ok {
@@ -42,8 +42,8 @@ func Survey(ctx context.Context, list []*config.Config, finder *plugin.Finder, o
 			}
 		}
 		out[i].Programs, out[i].Data = now.programs, now.data.Hashes()
-		// In what a run in the configuration's directory differs. Those who read the run report a
-		// damaged file.
+		// Compare with the existing run in the configuration's directory. A damaged file is
+		// reported by later readers of the run.
 		run := rundir.At(cfg.Train.Out)
 		if changed := Changed(recordedPrograms(cfg.Train.Out), now.programs); len(changed) > 0 {
 			out[i].Stale = fmt.Sprintf("a plugin has changed and now gives another program for %s (%d programs in all)", changed[0], len(changed))
@@ -54,8 +54,8 @@ func Survey(ctx context.Context, list []*config.Config, finder *plugin.Finder, o
 	return out
 }
 
-// surveyKey returns a text that two configurations share when the same data, model and plugins have
-// the same to check in both.
+// surveyKey returns a key that is equal for two configurations if the checks of data, model and
+// plugins are the same for both.
 func surveyKey(cfg *config.Config) (string, error) {
 	c := *cfg
 	c.Seed = 0
@@ -64,7 +64,7 @@ func surveyKey(cfg *config.Config) (string, error) {
 	if len(c.Quantizer.Phases(t.Steps)) > 1 {
 		c.Train.Steps = t.Steps
 	}
-	if c.Data.Kind == config.KindChat { // how many steps there are follows from how conversations are laid out
+	if c.Data.Kind == config.KindChat { // packing of conversations determines the number of steps
 		c.Train.Accumulate, c.Train.Steps = t.Accumulate, t.Steps
 	} else {
 		c.Data.Seed, c.Schedule = 0, cage.ScheduleSettings{}
@@ -99,10 +99,9 @@ func check(ctx context.Context, cfg *config.Config, running *pool) (trainingInpu
 	return trainingInputs{programs: programs.Hashes(), data: cfg.Data}, nil
 }
 
-// Hashes returns the SHA-256 of every program, by role and name. A run depends on these, and not on
-// the executables that returned the programs: it can be continued with a plugin that was built
-// anew, as long as that returns the same programs. Programs of later phases have the first step in
-// their names.
+// Hashes returns the SHA-256 of every program, by role and name. A run depends on these, not on the
+// executables that returned the programs: it can be resumed with a rebuilt plugin that returns the
+// same programs. The names of programs of later phases include the first step.
 func (p *Programs) Hashes() map[string]string {
 	hashes := map[string]string{}
 	since := ""
@@ -138,8 +137,8 @@ func (p *Programs) Hashes() map[string]string {
 	return hashes
 }
 
-// Changed returns, in order, the names of recorded programs that are different now. Names
-// that are missing on one side are ignored, because an evaluation needs fewer programs.
+// Changed returns, sorted, the names of recorded programs that differ now. Names that are missing
+// on one side are ignored, because an evaluation needs fewer programs.
 func Changed(recorded, now map[string]string) []string {
 	var changed []string
 	for _, name := range slices.Sorted(maps.Keys(recorded)) {
@@ -150,7 +149,7 @@ func Changed(recorded, now map[string]string) []string {
 	return changed
 }
 
-// trainingInputs are what a run would be trained with now, beside its configuration.
+// trainingInputs are the current inputs of a run, apart from its configuration.
 type trainingInputs struct {
 	programs map[string]string
 	data     config.Data

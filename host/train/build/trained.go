@@ -18,21 +18,21 @@ import (
 	"github.com/cage-qat/cage/host/train/rundir"
 )
 
-// FindValidation opens the validation file of a run that was trained earlier, with the
-// hash pinned in its configuration, wherever the file is now.
+// FindValidation opens the validation file of an earlier run at its current path; it must have the
+// hash pinned in the configuration.
 func FindValidation(cfg *config.Config, search rundir.Search) (*dataset.File, error) {
 	file, _, err := findPart(cfg, search, "data.validation", cfg.Data.ValidationSHA256, cfg.Data.Validation)
 	return file, err
 }
 
-// FindTrain is [FindValidation] for the training files; those of a mixture are opened as
-// one. places are their current paths.
+// FindTrain is [FindValidation] for the training files; those of a mixture are opened as one.
+// places are their current paths.
 func FindTrain(cfg *config.Config, search rundir.Search) (file *dataset.File, places []string, err error) {
 	return findPart(cfg, search, "data.train", cfg.Data.TrainSHA256, cfg.Data.Files()...)
 }
 
-// findPart looks for each file by itself. One must have the pinned hash; of several only all
-// together have it.
+// findPart locates each file separately. A single file must have the pinned hash; several files are
+// only checked together.
 func findPart(cfg *config.Config, search rundir.Search, key, pin string, paths ...string) (*dataset.File, []string, error) {
 	var places []string
 	for _, path := range paths {
@@ -71,8 +71,8 @@ func samePart(f *dataset.File, pin string) error {
 	return nil
 }
 
-// FindTokenizer opens the tokenizer of a run that was trained earlier: the copy in the
-// run directory, or else the one that the configuration names.
+// FindTokenizer opens the tokenizer of an earlier run: the copy in the run directory, or else the
+// one that the configuration names.
 func FindTokenizer(cfg *config.Config, search rundir.Search, info tokenizer.Info) (tokenizer.Tokenizer, error) {
 	if t, err := tokenizer.Reopen(search.Run, info); err == nil || !errors.Is(err, fs.ErrNotExist) {
 		return t, err
@@ -99,12 +99,12 @@ func FindTokenizer(cfg *config.Config, search rundir.Search, info tokenizer.Info
 	return found, nil
 }
 
-// FindPlugins replaces the paths of a run's plugins, in a configuration that is being
-// changed, by those where they are now. A plugin that is found at no path is looked for by
-// its name. Its programs tell whether it is the one that the run had.
+// FindPlugins updates the paths of a run's plugins, in a configuration that is being changed, to
+// their current paths. A plugin that is at none of the candidate paths is located by its name.
+// Comparing its programs shows whether it is the run's plugin.
 func FindPlugins(cfg *config.Config, plugins []*config.Plugin, search rundir.Search, finder *plugin.Finder) error {
 	for _, p := range plugins {
-		p.SHA256 = "" // what counts is that the programs are those of the run, not the executables
+		p.SHA256 = "" // the programs must be those of the run, not the executables
 		if !strings.ContainsRune(p.Name, filepath.Separator) {
 			continue
 		}
@@ -126,9 +126,8 @@ func FindPlugins(cfg *config.Config, plugins []*config.Plugin, search rundir.Sea
 	return nil
 }
 
-// LearnedTokens are the tokens at which texts begin and end by what a run trains on: those of
-// documents, or the one that ends a turn of a conversation by the template among the files of the
-// tokenizer.
+// LearnedTokens returns the BOS and EOS tokens that a run trains on: those of documents or, for
+// conversations, the token that ends a turn in the chat template among the files of the tokenizer.
 func LearnedTokens(cfg *config.Config, files map[string][]byte, tok tokenizer.Tokenizer) huggingface.Tokens {
 	known := func(id int32) []int32 {
 		return slices.DeleteFunc([]int32{id}, func(id int32) bool { return id == tokenizer.NoToken })
@@ -137,14 +136,14 @@ func LearnedTokens(cfg *config.Config, files map[string][]byte, tok tokenizer.To
 	case cfg.Untrained():
 		return huggingface.Tokens{}
 	case cfg.Data.Kind == config.KindChat:
-		end, _ := chat.ModelEnding(files, tok) // of a template that fails nothing is known
+		end, _ := chat.ModelEnding(files, tok) // nothing is known about a template that fails
 		return huggingface.Tokens{End: known(end.Token)}
 	}
 	return huggingface.Tokens{Begin: known(tok.Info().BOS), End: known(tok.Info().EOS)}
 }
 
-// Beginning are the tokens of a document that begins with a text: with the begin token in front
-// where the model learned from documents with it, or where the tokenizer puts it before every text.
+// Beginning returns the tokens of a document that begins with text: after a BOS token if the model
+// was trained on documents with it, or if the tokenizer prepends it to every text.
 func Beginning(cfg *config.Config, tok tokenizer.Tokenizer, text string) ([]int32, error) {
 	ids, err := tok.Encode(text)
 	learned := !cfg.Untrained() && cfg.Data.Kind == config.KindText

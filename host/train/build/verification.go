@@ -14,7 +14,7 @@ type Verification struct {
 	err  error // valid once done is closed
 }
 
-// VerifyFiles begins the verification of files, one after the other.
+// VerifyFiles starts the verification of files, one after the other.
 func VerifyFiles(files ...*dataset.File) *Verification {
 	ctx, stop := context.WithCancel(context.Background())
 	v := &Verification{stop: stop, done: make(chan struct{})}
@@ -29,7 +29,7 @@ func VerifyFiles(files ...*dataset.File) *Verification {
 	return v
 }
 
-// Failed returns the error that is known so far. A nil verification is of no files.
+// Failed returns the error found so far. A nil Verification has no files to check and never fails.
 func (v *Verification) Failed() error {
 	if v == nil {
 		return nil
@@ -42,7 +42,7 @@ func (v *Verification) Failed() error {
 	}
 }
 
-// Wait returns when all files are verified, or one is known to be damaged.
+// Wait returns when all files are verified, or a damaged one is found.
 func (v *Verification) Wait() error {
 	if v == nil {
 		return nil
@@ -51,7 +51,7 @@ func (v *Verification) Wait() error {
 	return v.err
 }
 
-// Close ends the verification; the files can be closed then.
+// Close cancels the verification; the files can be closed afterwards.
 func (v *Verification) Close() {
 	if v != nil {
 		v.stop()
