@@ -2,13 +2,13 @@ package cage
 
 import "github.com/cage-qat/cage/sdk/program"
 
-// Program returns the program of one step of one tensor: the body of the loop of Algorithm 1,
-// with any optimizer in place of AdamW (Eq. 5), and any method in place of the correction. Comments
-// at the ends of lines give the paper's lines. The correction is never clipped; decoupled, it never
-// enters the optimizer's state.
+// Program returns the program of one step of one tensor: the body of the loop of Algorithm 1, with
+// any optimizer instead of AdamW (Eq. 5), and any method instead of the correction. Comments at the
+// ends of lines give the paper's lines. The correction is never clipped; the decoupled correction
+// never enters the optimizer's state.
 func (r Rule) Program() (*program.Program, error) {
 	s, method := r.begin("update/", r.Inputs()), r.active()
-	if r.RateFactor == 0 { // 0·u would not do where u is not finite, or α is the optimizer's own
+	if r.RateFactor == 0 { // 0·u would be NaN where u is not finite, or α may be the optimizer's own
 		s.α = s.rate
 		s.output(s.x)
 		return s.build()
@@ -23,7 +23,7 @@ func (r Rule) Program() (*program.Program, error) {
 	if e.Valid() {
 		y = y.Sub(e.Mul(αλ)) // x_{t+1} ← x̃_{t+1} − α·λ_t·e_t
 	}
-	y = method.after(s, y) // not in the paper: what other methods do
+	y = method.after(s, y) // not in the paper: other methods
 	s.output(s.finish(y))  // not in the paper: constraints and rounding
 	return s.build()
 }

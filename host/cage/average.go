@@ -5,8 +5,8 @@ import (
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
-// Average is a running mean x̄ of a trained tensor over the steps of a training, with which the
-// model is evaluated and exported. With x_t the tensor after step t and F = From:
+// Average is a running mean x̄ of a trained tensor over the steps of a training, which is used for
+// evaluation and export. With x_t the tensor after step t and F = From:
 //
 //	x̄_t = x_t                            t ≤ F
 //	x̄_t = x̄_{t−1} + w·(x_t − x̄_{t−1})    t > F

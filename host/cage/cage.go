@@ -18,11 +18,11 @@ type CAGE struct {
 	Ramp    Ramp
 }
 
-// Default is the method of a training that names none, with the paper's setting for pre-training:
+// Default is the method if the configuration names none, with the paper's setting for pre-training:
 // decoupled, λ = 2, s = 0.9.
 var Default = CAGE{Form: Decoupled, Variant: Paper, Lambda: 2, Silence: 0.9, Ramp: Linear}
 
-// Form says where the correction enters the step.
+// Form selects the place of the correction in the step.
 type Form string
 
 // The forms of the correction.
@@ -37,18 +37,17 @@ const (
 	Coupled Form = "coupled"
 )
 
-// Variant says at which point the decoupled correction takes its residual, and with which
-// rate.
+// Variant selects the point at which the decoupled correction computes its residual, and the
+// learning rate that it uses.
 type Variant string
 
 // The variants of the decoupled form. The coupled form has only one.
 const (
-	// Paper takes e at the decayed point, before the optimizer's update, and multiplies
-	// it by the rate α_t of the step (Algorithm 1).
+	// Paper computes e at the decayed point, before the optimizer's update, and multiplies it by
+	// the rate α_t of the step (Algorithm 1).
 	Paper Variant = "paper"
-	// Official takes e at the point after the whole optimizer step and multiplies it by
-	// the rate after the scheduler has advanced, α_{t+1}, as the authors' published code
-	// does.
+	// Official computes e at the point after the whole optimizer step and multiplies it by the rate
+	// after the scheduler has advanced, α_{t+1}, as the authors' published code does.
 	Official Variant = "official"
 )
 
@@ -78,12 +77,11 @@ func (m *CAGE) keys(form func() any) []schema.Key {
 	}
 }
 
-// Strength returns λ_t for the optimizer step t = 1…T of total T (paper Eq. 6, Algorithm
-// 1). Steps count from 1 as in the paper; those of the learning rate count from 0.
+// Strength returns λ_t for the optimizer step t = 1…T with T = total (paper Eq. 6, Algorithm 1).
+// Steps count from 1 as in the paper; the learning-rate schedule counts from 0.
 //
-// The progress is computed as one division, so that the step with t = s·T is still
-// silent. Past the end λ_t stays at λ. It is 0 if the form is off, or if total is not
-// positive.
+// The progress is a single division, so that λ_t is still 0 at t = s·T. After the last step λ_t
+// stays at λ. It is 0 if the form is off, or if total is not positive.
 func (m CAGE) Strength(t, total int) float64 {
 	if m.Form == Off || total <= 0 {
 		return 0
@@ -98,7 +96,7 @@ func (m CAGE) Strength(t, total int) float64 {
 	return m.Lambda * ((r - m.Silence) / (1 - m.Silence)) // λ_t ← λ·(r_t − s)/(1 − s)
 }
 
-// Modes are the form.
+// Modes returns the mode of the form, unless that is off.
 func (m CAGE) Modes() []Mode {
 	if m.Form == Off || m.Form == "" {
 		return nil
@@ -106,7 +104,7 @@ func (m CAGE) Modes() []Mode {
 	return []Mode{Mode(m.Form)}
 }
 
-// Mode is the form while λ_t > 0.
+// Mode returns the mode of the form while λ_t > 0.
 func (m CAGE) Mode(at At) Mode {
 	if at.Strength > 0 && len(m.Modes()) > 0 {
 		return Mode(m.Form)
@@ -114,13 +112,13 @@ func (m CAGE) Mode(at At) Mode {
 	return Idle
 }
 
-// Reads: the coupled form takes e of the forward pass, the decoupled one where that serves.
+// Reads: the coupled form reads e of the forward pass; the decoupled form too, if it can.
 func (m CAGE) Reads(r Rule) Reads {
 	again := m.Form == Decoupled && (m.Variant == Official || !r.forwardErrorServes())
 	return Reads{Quantized: !again, Again: again, NextRate: m.Form == Decoupled && m.Variant == Official}
 }
 
-// gradient of the coupled form is g + λ_t·e_t (paper §3.1, "Error coupling").
+// gradient returns, for the coupled form, g + λ_t·e_t (paper §3.1, "Error coupling").
 func (m CAGE) gradient(s *step, g program.Value) program.Value {
 	if m.Form != Coupled {
 		return g
@@ -128,14 +126,14 @@ func (m CAGE) gradient(s *step, g program.Value) program.Value {
 	return g.Add(s.finiteForwardError().Mul(s.λ))
 }
 
-// residual is that of the decoupled form, and the factor of the step along it. A tensor whose
-// residual is not finite gets no correction.
+// residual returns, for the decoupled form, the residual and the factor of the step along it. A
+// tensor whose residual is not finite gets no correction.
 func (m CAGE) residual(s *step, x, y program.Value) (e, αλ program.Value) {
 	switch {
 	case m.Form != Decoupled:
 		return e, αλ
 	case m.Variant == Official: // at the point after the optimizer's step, with the next rate
-		next := s.α // the next rate of an optimizer with rates of its own is not known yet
+		next := s.α // the next rate of an optimizer with its own rates is not known yet
 		if s.rule.Optimizer.Rate == nil {
 			next = s.scaledRate(s.in[InputNextRate])
 		}
@@ -153,7 +151,7 @@ func (m CAGE) residual(s *step, x, y program.Value) (e, αλ program.Value) {
 	return e, αλ
 }
 
-// forwardErrorServes reports whether e at the decayed point follows from that at x_t,
-// which the forward pass of the step has: either the two points are the same, or
-// Q(c·x) = c·Q(x), and then e(c·x) = c·e(x) with c = 1 − α·ω.
+// forwardErrorServes reports whether e at the decayed point can be computed from e at x_t, which
+// the forward pass provides: either the two points are the same, or Q(c·x) = c·Q(x), and then
+// e(c·x) = c·e(x) with c = 1 − α·ω.
 func (r Rule) forwardErrorServes() bool { return !r.decaysFirst() || r.Quantizer.Homogeneous }

@@ -11,14 +11,14 @@ import (
 	"github.com/cage-qat/cage/internal/schema"
 )
 
-// Diagnostics is the table [diagnostics] of a configuration: how the movement of
-// weights between the cells of their quantizer is sampled.
+// Diagnostics is the table [diagnostics] of a configuration: it configures how code changes and
+// residuals of weights are sampled.
 type Diagnostics struct {
 	Every       int   // steps between samples; 0: off
-	Coordinates int   // number of coordinates followed, over all tensors
-	Window      int   // number of samples that a record looks at
+	Coordinates int   // number of tracked coordinates, over all tensors
+	Window      int   // number of samples that measures are computed over
 	Seed        int64 // seed for choosing the coordinates
-	Tensors     bool  // whether records hold numbers of each tensor
+	Tensors     bool  // whether records have measures of each tensor
 }
 
 // Keys returns the keys of the table.
@@ -37,16 +37,15 @@ func (s *Diagnostics) Keys() []schema.Key {
 	}
 }
 
-// Tracker follows a fixed set of coordinates, divided into groups, one for each weight,
-// through samples taken at equal distances. Its unit of time is the sample. It keeps the
-// most recent samples, the window. Of older ones it knows only how long the visits that
-// are still going on have lasted, and the sums of residuals over them. So the measures do
-// not depend on how often a run was stopped and resumed.
+// Tracker tracks a fixed set of coordinates, divided into groups, one per weight, through samples
+// taken at a fixed interval, which is its unit of time. It keeps the most recent samples, the
+// window. Of older ones it keeps only the durations of the visits that have not ended, and the sums
+// of residuals over them. The measures therefore do not depend on how often a run was stopped and
+// resumed.
 //
-// A visit is a period in which a code is unchanged (Eq. 7, with codes in place of values,
-// as the paper defines it for scales that move). The visit of a coordinate lasts as long
-// as its own code is unchanged, the vector visit of a group as long as all codes of the
-// group are.
+// A visit is a period in which a code is unchanged (Eq. 7, with codes instead of values, as the
+// paper defines it for moving scales). The visit of a coordinate lasts as long as its own code is
+// unchanged, the vector visit of a group as long as all codes of the group are.
 type Tracker struct {
 	window int
 	groups []span
@@ -55,23 +54,23 @@ type Tracker struct {
 
 type span struct{ from, to int }
 
-// TrackerState is everything that a tracker remembers, for a checkpoint.
+// TrackerState is the state of a tracker, for a checkpoint.
 type TrackerState struct {
-	Samples int // since the beginning
+	Samples int // since the first
 	// Codes and Residuals are the samples in the window, oldest first, each of shape
 	// [samples, coordinates].
 	Codes     []int32
 	Residuals []float32
-	// Begun is the number of visits so far, and Since the sample at which the visit of
-	// the oldest sample in the window began, both by coordinate. GroupSince is the same as
-	// Since for the vector visit of each group. Before is, by coordinate, the sum of the
-	// residuals of that vector visit before the oldest sample in the window.
+	// By coordinate, Begun is the number of visits so far, and Since the index of the sample at
+	// which the visit of the oldest sample in the window began. GroupSince is like Since, for the
+	// vector visit of each group. Before is, by coordinate, the sum of the residuals of that vector
+	// visit before the oldest sample in the window.
 	Begun, Since, GroupSince []int32
 	Before                   []float64
 }
 
-// NewTracker makes a tracker of groups with the given numbers of coordinates, each at least 1. The
-// window is the number of samples that the measures look at, at least 2.
+// NewTracker returns a tracker of groups with the given numbers of coordinates, each at least 1.
+// The measures are computed over a window of this many samples, at least 2.
 func NewTracker(window int, groups ...int) *Tracker {
 	t := &Tracker{window: window}
 	n := 0
@@ -84,20 +83,20 @@ func NewTracker(window int, groups ...int) *Tracker {
 	return t
 }
 
-// Coordinates returns the number of coordinates that are followed.
+// Coordinates returns the number of tracked coordinates.
 func (t *Tracker) Coordinates() int { return len(t.s.Since) }
 
-// Samples returns the number of samples since the beginning.
+// Samples returns the number of samples since the first.
 func (t *Tracker) Samples() int { return t.s.Samples }
 
 func (t *Tracker) rows() int { return min(t.s.Samples, t.window) }
 
-// Full reports whether there have been as many samples as the window holds. Before that,
-// coherence is larger only because there are fewer residuals.
+// Full reports whether the window is full. Before that, coherence is larger only because there are
+// fewer residuals.
 func (t *Tracker) Full() bool { return t.rows() == t.window }
 
-// Add takes the next sample: the code and the residual of every coordinate, group
-// after group. The slices are copied.
+// Add adds the next sample: the code and the residual of every coordinate, group after group. The
+// slices are copied.
 func (t *Tracker) Add(codes []int32, residuals []float32) {
 	n, s := t.Coordinates(), &t.s
 	for i, c := range codes {
@@ -110,7 +109,7 @@ func (t *Tracker) Add(codes []int32, residuals []float32) {
 	if s.Samples <= t.window {
 		return
 	}
-	now := int32(s.Samples - t.window) // the number of the sample that is the oldest from now on
+	now := int32(s.Samples - t.window) // index of the sample that becomes the oldest
 	for i := range n {
 		if s.Codes[i] != s.Codes[n+i] {
 			s.Since[i] = now
@@ -135,7 +134,7 @@ func (t *Tracker) changed(group span, row int) bool {
 	return !slices.Equal(before[group.from:group.to], codes[group.from:group.to])
 }
 
-// State returns a copy of what the tracker remembers.
+// State returns a copy of the tracker's state.
 func (t *Tracker) State() TrackerState { return t.s.clone() }
 
 func (s TrackerState) clone() TrackerState {
@@ -167,15 +166,15 @@ func (t *Tracker) Restore(s TrackerState) error {
 	return nil
 }
 
-// choiceStream is the second half of the generator's seed; it keeps these numbers
-// apart from other uses of the same seed.
+// choiceStream is the second half of the generator's seed; it separates this stream from other uses
+// of the same seed.
 const choiceStream = 0x63616765_64696167 // "cagediag"
 
-// ChooseCoordinates draws a random subset of the coordinates of tensors of the given sizes: count
-// of them in total, or all if there are fewer. Each tensor gets a share in proportion to its size,
-// so that a mean over the chosen coordinates estimates the mean over all. A tensor whose share is
-// below one coordinate may get none. The positions in each tensor are ascending and determined by
-// the seed alone.
+// ChooseCoordinates samples a random subset of the coordinates of tensors of the given sizes: count
+// in total, or all if there are fewer. Each tensor gets a number in proportion to its size, so that
+// a mean over the chosen coordinates estimates the mean over all. A tensor whose share is below one
+// coordinate may get none. The indices in each tensor are ascending and determined by the seed
+// alone.
 func ChooseCoordinates(seed uint64, count int, sizes ...int) [][]int32 {
 	total := 0
 	for _, size := range sizes {
@@ -191,7 +190,7 @@ func ChooseCoordinates(seed uint64, count int, sizes ...int) [][]int32 {
 		}
 		n := share(count, before+size, total) - share(count, before, total)
 		before += size
-		// All subsets with the same chance: Floyd's algorithm (Bentley and Floyd, "A sample of
+		// All subsets with equal probability: Floyd's algorithm (Bentley and Floyd, "A sample of
 		// brilliance", 1987).
 		taken := make(map[int32]bool, n)
 		for j := size - n; j < size; j++ {

@@ -1,8 +1,8 @@
-// Package cage holds what a training does because its weights are quantized, beside quantizing
-// them: CAGE, the methods that it is compared with, and what else is a function of the step or
-// of the weights alone. A [Rule] describes the update of one tensor and writes it as programs
-// (package sdk/program), which package host/compute/update runs; a [Method] adds to it. Nothing
-// here knows a particular quantizer, optimizer, model or device.
+// Package cage implements the updates of a quantization-aware training: CAGE, the methods that it
+// is compared with, and related functions of the step or of the weights alone. A [Rule] describes
+// the update of one tensor and writes it as programs (package sdk/program), which package
+// host/compute/update runs; a [Method] adds to it. Nothing here depends on a particular quantizer,
+// optimizer, model or device.
 //
 //	algorithm.go   the step of one tensor: the paper's Algorithm 1
 //	cage.go        the correction, in both forms, and its schedule λ_t

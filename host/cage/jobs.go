@@ -7,22 +7,22 @@ import (
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
-// Part is what one of a rule's programs does.
+// Part identifies one of a rule's programs.
 type Part string
 
-// The parts.
+// The values of Part.
 const (
-	Initializing Part = "init"     // writes the first states, from the parameter
+	Initializing Part = "init"     // writes the initial states, from the parameter
 	Evaluating   Part = "evaluate" // writes the tensor that the model is evaluated with
-	Collecting   Part = "collect"  // computes scalars that are summed over tensors, as measures
-	Probing      Part = "probe"    // writes the point where a second gradient is taken
-	Giving       Part = "given"    // writes what an opaque optimizer gets
+	Collecting   Part = "collect"  // computes scalars that are summed over tensors
+	Probing      Part = "probe"    // writes the point at which a second gradient is computed
+	Giving       Part = "given"    // writes the inputs of an opaque optimizer
 	Observing    Part = "observe"  // replaces states, before a refresh
 	Updating     Part = "update"   // replaces the parameter and the states, and consumes gradients
 )
 
-// Jobs returns the programs of a part of all rules, bound to tensors. Most rules have none for most
-// parts.
+// Jobs returns the programs of a part for all rules, bound to tensors. Most rules have no program
+// for most parts.
 func Jobs(rules []Rule, of Part) (jobs []spec.Job, err error) {
 	for _, r := range rules {
 		if of != Updating {
@@ -54,7 +54,7 @@ func (r Rule) others(of Part) (list []*program.Program, err error) {
 	o := r.Optimizer
 	var p *program.Program
 	switch {
-	case of == Initializing: // other state begins with zeros
+	case of == Initializing: // other states are initialized with zeros
 		if o.Init != nil {
 			list = append(list, o.Init)
 		}
@@ -82,15 +82,15 @@ func (r Rule) copies(prefix, from, to string) (*program.Program, error) {
 }
 
 // before returns the program of a part that runs before the update, in which the optimizer sees the
-// same gradient. What is collected has the names of the inputs that are to be the sums over the
-// tensors of the group.
+// same gradient. The outputs of Collecting are named after the update's inputs that receive their
+// sums over the tensors of the group.
 func (r Rule) before(of Part) (*program.Program, error) {
 	var inputs []program.Input
 	switch of {
 	case Collecting, Giving:
 		inputs = r.inputs()
 	case Probing:
-		r.Probing = false // there is no second gradient yet
+		r.Probing = false // the second gradient is not computed yet
 		inputs = r.Inputs()
 	default:
 		inputs = r.Inputs()
@@ -106,7 +106,7 @@ func (r Rule) before(of Part) (*program.Program, error) {
 		}
 	case Probing:
 		s.b.Output(OutputPoint, s.x.Add(s.optimize(o.Probe, s.x, g)[spec.OutputOffset]))
-	case Giving: // x after the weight decay that comes first, and the gradient
+	case Giving: // x, after weight decay if that is applied first, and the gradient
 		s.setRate(g)
 		s.b.Output(OutputOpaqueX, s.decayFirst(s.x))
 		s.b.Output(OutputOpaqueGradient, g)
@@ -120,8 +120,8 @@ func (r Rule) before(of Part) (*program.Program, error) {
 	return s.build()
 }
 
-// bind binds a program to the rule's tensors, by the names of its inputs and outputs. What
-// replaces a tensor may take its memory.
+// bind binds a program to the rule's tensors, by the names of its inputs and outputs. Outputs that
+// replace a tensor may reuse its memory.
 func (r Rule) bind(p *program.Program) spec.Job {
 	j := spec.Job{Tensor: r.Name, Program: p, Inputs: map[string]string{},
 		Outputs: map[string]string{}, Storage: map[string]spec.Storage{}, Donated: map[string]bool{}}
@@ -146,8 +146,8 @@ func (r Rule) bind(p *program.Program) spec.Job {
 	return j
 }
 
-// kinds are the tensors behind inputs and outputs; those of states and of quantizers' trained
-// parameters have prefixes, and others are scalars.
+// kinds maps inputs and outputs to the kinds of their tensors. States and trained parameters of
+// quantizers are recognized by prefixes; all others are scalars.
 var kinds = map[string]program.Kind{
 	spec.InputX:           program.KindParam,
 	spec.InputGradient:    program.KindGradient,
@@ -163,7 +163,7 @@ var kinds = map[string]program.Kind{
 	spec.OutputDirection:  program.KindDirection,
 }
 
-// tensor is the name of the tensor behind an input or output, "" for a scalar.
+// tensor returns the name of the tensor bound to an input or output, "" for a scalar.
 func (r Rule) tensor(port string) string {
 	if kind, ok := kinds[port]; ok {
 		return kind.Of(r.Name)

@@ -7,13 +7,13 @@ import (
 	"slices"
 )
 
-// Levels are the numbers that codes stand for, in units of the scale, in ascending order.
+// Levels holds the values of codes, in units of the scale, in ascending order.
 type Levels struct {
 	Numbers []float64
 	Codes   []int32 // the code of each number
 }
 
-// NewLevels sorts the numbers of codes. If several codes stand for one number, as for 0 and −0, it
+// NewLevels sorts the values of codes. If several codes have the same value, such as 0 and −0, it
 // keeps the smallest code.
 func NewLevels(numbers map[int32]float32) Levels {
 	type level struct {
@@ -38,7 +38,7 @@ func NewLevels(numbers map[int32]float32) Levels {
 	return l
 }
 
-// Farthest is the place of the level that is farthest from 0.
+// Farthest returns the index of the level farthest from 0.
 func (l Levels) Farthest() int {
 	if top := len(l.Numbers) - 1; l.Numbers[top] > -l.Numbers[0] {
 		return top
@@ -46,7 +46,7 @@ func (l Levels) Farthest() int {
 	return 0
 }
 
-// Uniform reports whether all neighbours are equally far apart, as integers are.
+// Uniform reports whether adjacent levels are equally spaced, like integers.
 func (l Levels) Uniform() bool {
 	for i := 2; i < len(l.Numbers); i++ {
 		if l.Numbers[i]-l.Numbers[i-1] != l.Numbers[1]-l.Numbers[0] {
@@ -56,8 +56,8 @@ func (l Levels) Uniform() bool {
 	return true
 }
 
-// Nearest is the place of the level that is nearest to x. Half way between two it is that with the
-// even code, and the upper one where both are odd or both even.
+// Nearest returns the index of the level nearest to x. A tie goes to the level with the even code,
+// or to the upper one if both or neither are even.
 func (l Levels) Nearest(x float64) int {
 	i, found := slices.BinarySearch(l.Numbers, x)
 	switch {
@@ -75,8 +75,8 @@ func (l Levels) Nearest(x float64) int {
 
 const maxCodes = 1 << 16
 
-// Alphabet infers all codes of a quantizer from those that it returned: from the lowest to the
-// highest, in steps of the greatest common divisor of their differences.
+// Alphabet infers all codes of a quantizer from observed ones: from the lowest to the highest, in
+// steps of the greatest common divisor of their differences.
 func Alphabet(seen ...[]int32) ([]int32, error) {
 	all := slices.Concat(seen...)
 	if len(all) == 0 {
@@ -105,12 +105,12 @@ func Alphabet(seen ...[]int32) ([]int32, error) {
 	return list, nil
 }
 
-// ProbeRows are the rows of a probe that differ.
+// ProbeRows is the number of distinct rows of a probe.
 const ProbeRows = 64
 
-// ProbeMatrix is a matrix for which a quantizer of whatever kind gives all its codes, or the first
-// and the last: its rows are ramps in order and in disorder, normal numbers, and a few large ones
-// among small ones.
+// ProbeMatrix returns a matrix for which any quantizer should return all its codes, or at least the
+// lowest and the highest: its rows are sorted and shuffled ramps, normal samples, and small numbers
+// with a few large outliers.
 func ProbeMatrix(rows, columns int, largest float64) []float64 {
 	rng := rand.New(rand.NewPCG(0, 0))
 	ramp := func(i int) float64 { return 2*float64(i)/float64(max(1, columns-1)) - 1 }

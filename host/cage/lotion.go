@@ -8,14 +8,13 @@ import (
 
 // LOTION trains in full precision on a loss that is smoothed by randomized rounding of the weights
 // ("Smoothing the Optimization Landscape for Quantized Training", Kwun et al. 2025, arXiv
-// 2510.08757). The CAGE paper compares its own method with it ("Relationship to LOTION",
-// "Comparison to LOTION").
+// 2510.08757). The CAGE paper compares it with CAGE ("Relationship to LOTION", "Comparison to
+// LOTION").
 //
-// To second order the smoothed loss is the loss plus a regularizer R, the variance of the
-// rounding weighted by the curvature. R is implemented as by the CAGE authors. Here s is
-// the step of a weight tensor's grid, which counts as a constant in the gradient, and F
-// the moving average of squared gradients, which stands for the curvature (it is an
-// estimate of the diagonal of the Fisher matrix):
+// To second order the smoothed loss is the loss plus a regularizer R, the variance of the rounding
+// weighted by the curvature. R is implemented as by the CAGE authors. Here s is the step size of a
+// weight tensor's grid, treated as a constant in the gradient, and F the moving average of squared
+// gradients, an estimate of the diagonal of the Fisher matrix that approximates the curvature:
 //
 //	s   = max|x| / steps
 //	Δ_i = x_i/s − ⌊x_i/s⌋
@@ -29,11 +28,11 @@ import (
 type LOTION struct {
 	None
 	Coeff       float64 // strength of the regularizer, at least 0; 0: none
-	FisherDecay float64 // of F, at least 0 and below 1
+	FisherDecay float64 // of F, in [0, 1)
 	Bits        int     // of the grid
-	// Denom says how many steps of the grid the largest magnitude of a tensor is: 2^(bits−1) with
-	// "power", as in the CAGE authors' code; one less with "symmetric", the integer grid of the
-	// LOTION paper.
+	// Denom selects the number of steps of the grid up to the largest magnitude of a tensor:
+	// 2^(bits−1) with "power", as in the CAGE authors' code; one less with "symmetric", the integer
+	// grid of the LOTION paper.
 	Denom string
 }
 
@@ -57,18 +56,18 @@ func (m *LOTION) keys() []schema.Key {
 
 const smoothing Mode = "lotion"
 
-// Modes are the one with the regularizer.
+// Modes returns the mode with the regularizer.
 func (LOTION) Modes() []Mode { return []Mode{smoothing} }
 
-// Mode is always the one with the regularizer.
+// Mode always returns the mode with the regularizer.
 func (LOTION) Mode(At) Mode { return smoothing }
 
-// FullPrecision is true: the loss is that of x.
+// FullPrecision returns true: the loss is computed at x.
 func (LOTION) FullPrecision() bool { return true }
 
 const fisherState = "lotion.fisher"
 
-// State is F.
+// State returns F.
 func (LOTION) State(shape []int) []spec.Tensor {
 	return []spec.Tensor{{Name: fisherState, Shape: shape}}
 }
@@ -81,17 +80,17 @@ func (m LOTION) steps() float64 {
 	return steps
 }
 
-// gradient is g + ∂R/∂x at x, before weight decay.
+// gradient returns g + ∂R/∂x at x, before weight decay.
 //
-// R uses F as it comes in, and F is then updated with the gradient as it comes in: that of the task
-// alone, after clipping. How the authors' training loop ordered this is not known (their code is
-// public only as a class without the loop that calls it), and F might as well see unclipped
-// gradients, or gradients that contain the regularizer. As it is here, nothing that LOTION adds
-// enters its own measure of curvature, and the regularizer itself is never clipped.
+// R uses the previous F, which is then updated with the gradient of the task alone, after clipping.
+// The order in the authors' training loop is not known (their code is public only as a class
+// without the loop that calls it); F might also use unclipped gradients, or gradients that include
+// the regularizer. In this order, nothing that LOTION adds enters its own estimate of curvature,
+// and the regularizer itself is never clipped.
 //
 // A tensor of zeros has no regularizer. A tensor with a NaN or ±Inf gives a gradient with NaN; its
-// loss is not finite either, and no step is taken. With a strength of 0 the gradient is g to the
-// last bit.
+// loss is not finite either, and the step is skipped. With a strength of 0 the gradient is bitwise
+// equal to g.
 func (m LOTION) gradient(s *step, g program.Value) program.Value {
 	step, delta := m.cells(s.b, s.x)
 	f := s.state[fisherState]
@@ -103,9 +102,9 @@ func (m LOTION) gradient(s *step, g program.Value) program.Value {
 	return g.Add(f.Mul(slope))
 }
 
-// cells is the step of the grid, and Δ. It computes x/max|x| first: so the largest weight, which is
-// a point of the grid at every step, stays one in any precision. In x/s it could fall just below,
-// where the derivative has the other sign.
+// cells returns the step of the grid, and Δ. It computes x/max|x| first, so that the largest
+// weight, which is always on the grid, stays on it in any precision. With x/s it could fall just
+// below, where the derivative has the opposite sign.
 func (m LOTION) cells(b *program.Builder, x program.Value) (step, delta program.Value) {
 	amax := x.Abs().MaxAll()
 	step = amax.Scale(1 / m.steps())
@@ -113,6 +112,5 @@ func (m LOTION) cells(b *program.Builder, x program.Value) (step, delta program.
 	return step, r.Sub(r.Floor())
 }
 
-// smallest is the least normal binary32 number. It stands in for the maximum of a
-// tensor of zeros.
+// smallest is the smallest normal binary32 number. It replaces the maximum of a tensor of zeros.
 const smallest = 0x1p-126

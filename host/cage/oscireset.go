@@ -9,37 +9,36 @@ import (
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
-// OsciReset sets weights that oscillate between two points of their grid back to the point where
-// they are (TetraJet-v2, Chen et al. 2025, arXiv 2510.27527). A weight near the edge of two cells
-// crosses it again and again with tiny steps: what the model sees, Q(x), moves much farther than x
-// does.
+// OsciReset resets weights that oscillate between two adjacent grid points to their current one
+// (TetraJet-v2, Chen et al. 2025, arXiv 2510.27527). A weight near a rounding threshold crosses it
+// repeatedly with tiny steps: Q(x), which the model uses, moves much farther than x does.
 //
 // As in the authors' code (thu-ml/TetraJet-v2-NVFP4Training at ca5953f6,
 // olmo2-training/olmo/quantization_real, oscillation_reset.py and calibrate.py, detect_type
-// "distance_ratio"), a period of Every steps begins with a window of Window steps. In the window of
-// a period both ways are measured for each weight,
+// "distance_ratio"), a period of Every steps begins with a window of Window steps. During the
+// window the path lengths of x and Q(x) are accumulated for each weight,
 //
 //	d_Q ← d_Q + |Q(x_{t+1}) − Q(x_t)|
 //	d   ← d + |x_{t+1} − x_t|
 //
-// and in the step that follows, a weight with d_Q/d ≥ Threshold is set to Q(x_{t+1}). The other
-// steps are those of a training without the method. With an optimizer whose weights are rounded to
-// bfloat16, that follows the reset.
+// and in the step after the window, weights with d_Q/d ≥ Threshold are set to Q(x_{t+1}). All other
+// steps are those of a training without the method. If the optimizer rounds weights to bfloat16,
+// that happens after the reset.
 //
-// The authors count steps from 0, so that the step t = 1 begins a period there and here. A period
-// begins at the first multiple of Every that is at or after Start. A tensor with an element that is
-// not finite is not reset.
+// The authors count steps from 0, so that step t = 1 begins a period there and here. The first
+// period begins at the first multiple of Every that is at or after Start. A tensor with an element
+// that is not finite is not reset.
 type OsciReset struct {
 	None
 	Start     float64 // fraction of the run before the first period, 0 ≤ Start < 1
 	Every     int     // steps of a period
-	Window    int     // steps in which ways are measured; at most Every − 2
-	Threshold float64 // least ratio of the ways of a weight that is set back, at least 1
-	By        string  // byRatio; another form was removed, and Edge with it
+	Window    int     // steps in which path lengths are measured; at most Every − 2
+	Threshold float64 // minimum d_Q/d of a weight that is reset, at least 1
+	By        string  // byRatio; another form was removed, which used Edge
 	Edge      float64
 }
 
-// The values of method.reset_by. Configurations of before may have byEdge.
+// The values of method.reset_by. Old configurations may have byEdge.
 const (
 	byRatio = "distance_ratio"
 	byEdge  = "bin_edge"
@@ -67,20 +66,20 @@ func (m *OsciReset) keys() []schema.Key {
 	}
 }
 
-// The modes of OsciReset beside Idle.
+// The modes of OsciReset in addition to Idle.
 const (
 	tracking  Mode = "tracking"
 	resetting Mode = "resetting"
 )
 
-// Modes are those of the window, and of the step after it.
+// Modes returns the mode of the window and the mode of the step after it.
 func (OsciReset) Modes() []Mode {
 	return []Mode{tracking, resetting}
 }
 
-// Mode follows from where the step is in its period.
+// Mode depends on the position of the step in its period.
 func (m OsciReset) Mode(at At) Mode {
-	done := at.Step - 1 // updates before this one: the authors' step number
+	done := at.Step - 1 // updates before this one: the authors' step index
 	first := (int(m.Start*float64(at.Steps)) + m.Every - 1) / m.Every * m.Every
 	in := done % m.Every
 	switch {
@@ -92,7 +91,7 @@ func (m OsciReset) Mode(at At) Mode {
 	return tracking
 }
 
-// Resets reports whether a step sets weights back.
+// Resets reports whether a step resets weights.
 func (m OsciReset) Resets(at At) bool { return m.Mode(at) == resetting }
 
 // The names of d_Q and d among the state tensors of a rule.
@@ -103,13 +102,13 @@ const (
 
 const countReset = "weights_set_back"
 
-// State is the two ways.
+// State returns d_Q and d.
 func (OsciReset) State(shape []int) []spec.Tensor {
 	return []spec.Tensor{{Name: wayOfQuantized, Shape: shape}, {Name: wayOfWeight, Shape: shape}}
 }
 
-// Forward is the quantizer as it is, if it has one Q(x): how far random points are apart says
-// nothing.
+// Forward returns the quantizer unchanged, unless it is stochastic: the distance between random
+// values of Q(x) is no measure of oscillation.
 func (m OsciReset) Forward(w *Weight, _ int) (spec.Quantizer, error) {
 	if m.By == byEdge {
 		return w.Quantizer, fmt.Errorf("reset_by = %q is not supported any more: use %q", byEdge, byRatio)
@@ -120,10 +119,10 @@ func (m OsciReset) Forward(w *Weight, _ int) (spec.Quantizer, error) {
 	return w.Quantizer, nil
 }
 
-// Softens is false: the model computes with Q(x).
+// Softens returns false: the model computes with Q(x).
 func (OsciReset) Softens() bool { return false }
 
-// Reads: the window needs Q(x_t) and Q(x_{t+1}), a reset the latter.
+// Reads: the window needs Q(x_t) and Q(x_{t+1}), a reset only the latter.
 func (OsciReset) Reads(r Rule) Reads { return Reads{Quantized: r.Mode == tracking, Again: true} }
 
 func (m OsciReset) after(s *step, y program.Value) program.Value {

@@ -13,9 +13,9 @@ import (
 )
 
 // PARQ quantizes gradually: the model computes with a proximal map of the latent weights x, which
-// lies between x and Q(x) and hardens until it is Q(x) ("PARQ: Piecewise-Affine Regularized
+// lies between x and Q(x) and hardens until it equals Q(x) ("PARQ: Piecewise-Affine Regularized
 // Quantization", Jin et al. 2025, arXiv 2503.15748; BinaryRelax: Yin et al. 2018, arXiv
-// 1801.06313). Between two neighbouring levels l < u of the grid, whose middle is m, the maps are
+// 1801.06313). Between two adjacent levels l < u of the grid, with midpoint m, the maps are
 //
 //	parq:          min(max(m + (x − m)/ρ, l), u)      ρ falls from 1 to 0
 //	binary_relax:  (1 − θ)·x + θ·Q(x)                 θ grows from 0 to 1
@@ -25,13 +25,13 @@ import (
 //	ρ = (S(f) − S₁)/(S₀ − S₁)    S(f) = 1/(1 + exp(s·(f − c))), S₀ = 1/(1 + exp(−s/2)), S₁ = 1/(1 + exp(s/2))
 //	θ = f
 //
-// with the steepness s and the center c. Before a the weights are as they are, and from b on they
+// with the steepness s and the center c. Before a the weights are unquantized, and from b on they
 // are Q(x). All this is as in pytorch/ao at 36027d82, torchao/prototype/parq/optim (parq.py,
 // binarelax.py, quantopt.py): there the map follows the update number k = 0, 1 …, so that the
-// weights of step t have that of k = t − 2. Gradients pass straight through to x, where the
-// optimizer acts, by the surrogate of the quantizer. Evaluations use Q(x).
+// weights of step t use k = t − 2. Gradients pass to x by the surrogate of the quantizer (straight
+// through), and the optimizer updates x. Evaluation uses Q(x).
 //
-// The authors keep the levels for 10 steps (quant_period); here they are always those of x.
+// The authors recompute the levels every 10 steps (quant_period); here they always follow x.
 type PARQ struct {
 	None
 	Map                    string  // "parq" or "binary_relax"
@@ -40,8 +40,8 @@ type PARQ struct {
 	Center                 float64 // c
 }
 
-// DefaultPARQ has the authors' steepness and center. How long to anneal they leave to the user;
-// here it is the whole run.
+// DefaultPARQ has the authors' steepness and center. They leave the annealing period to the user;
+// here the default is the whole run.
 var DefaultPARQ = PARQ{Map: "parq", AnnealEnd: 1, Steepness: 10, Center: 0.5}
 
 func (m *PARQ) keys() []schema.Key {
@@ -60,7 +60,7 @@ func (m *PARQ) keys() []schema.Key {
 	}
 }
 
-// Strength is how far weights are quantized: 1 − ρ, or θ.
+// Strength returns the degree of quantization: 1 − ρ, or θ.
 func (m PARQ) Strength(t, total int) float64 {
 	a, b := m.AnnealStart*float64(total), m.AnnealEnd*float64(total)
 	k := float64(t - 2)
@@ -76,10 +76,10 @@ func (m PARQ) Strength(t, total int) float64 {
 	return 1 - max(smallest, (s((k-a)/(b-a)-m.Center)-s(0.5))/(s(-0.5)-s(0.5)))
 }
 
-// Softens is true: the model computes with the map.
+// Softens returns true: the model computes with the map.
 func (PARQ) Softens() bool { return true }
 
-// Forward returns the quantizer with the map as its value in training.
+// Forward returns the quantizer whose training value is the map.
 func (m PARQ) Forward(w *Weight, total int) (spec.Quantizer, error) {
 	q := w.Quantizer
 	if q.Draws() {
@@ -113,7 +113,7 @@ func (m PARQ) Forward(w *Weight, total int) (spec.Quantizer, error) {
 		s0, s1 := 1/(1+math.Exp(-m.Steepness/2)), 1/(1+math.Exp(m.Steepness/2))
 		ρ := sigmoid(f.Shift(-m.Center)).Shift(-s1).Scale(1 / (s0 - s1)).Max(b.Const(smallest))
 		scale := w.scale(b, l, out)
-		r := w.rotate(x).Div(scale) // where a rotation ends the quantizer, the grid is before it
+		r := w.rotate(x).Div(scale) // a final rotation is applied after rounding to the grid
 		lower, upper := neighbours(b, l, r)
 		middle := lower.Add(upper).Scale(0.5)
 		y := middle.Add(r.Sub(middle).Div(ρ)).Max(lower).Min(upper).Mul(scale)
@@ -128,18 +128,18 @@ func (m PARQ) Forward(w *Weight, total int) (spec.Quantizer, error) {
 	if q.Evaluate == nil {
 		q.Evaluate = q.Program
 	}
-	q.Unpack = nil // the map gives no codes
+	q.Unpack = nil // the map returns no codes
 	var err error
 	q.Program, err = b.Build()
 	return q, err
 }
 
-// neighbours are the levels below and above r; outside the grid both are its end.
+// neighbours returns the levels below and above r; outside the grid both are its nearest end.
 func neighbours(b *program.Builder, l Levels, r program.Value) (lower, upper program.Value) {
 	n := len(l.Numbers)
 	if l.Uniform() {
 		step := (l.Numbers[n-1] - l.Numbers[0]) / float64(n-1)
-		at := r.Shift(-l.Numbers[0]).Scale(1 / step).Neg().Floor().Neg() // the next whole number above
+		at := r.Shift(-l.Numbers[0]).Scale(1 / step).Neg().Floor().Neg() // the next integer above
 		level := func(i program.Value) program.Value {
 			return i.Clip(0, float64(n-1)).Scale(step).Shift(l.Numbers[0])
 		}

@@ -7,82 +7,81 @@ import (
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
-// Inputs and outputs of an update program beside those of the optimizer and the quantizer
+// Inputs and outputs of an update program, in addition to those of the optimizer and the quantizer
 // (package spec): x (the parameter x_t, and x_{t+1} as an output), gradient (g_t at x_t, before
-// clipping), rate (α_t of the schedule), step (t, from 1), state, and what the programs of the
-// optimizer and the quantizer read. All of these here but quantized are scalars or keys.
+// clipping), rate (α_t of the schedule), step (t, from 1), state, and the inputs of the optimizer's
+// and quantizer's programs. All inputs below except quantized are scalars or keys.
 const (
-	InputQuantized      = "quantized" // Q(x_t), as the forward pass used it; see Rule.Rotation
+	InputQuantized      = "quantized" // Q(x_t), as used in the forward pass; see Rule.Rotation
 	InputClip           = "clip"      // factor on the gradient: min(1, c/‖g‖)
 	InputNextRate       = "next_rate" // α_{t+1}, for the official variant
 	InputLambda         = "lambda"    // λ_t, the strength of the method
 	InputOptimizerNoise = "optimizer_noise"
-	InputSampledFactor  = "sampled_factor" // on a gradient whose labels are drawn from the model
+	InputSampledFactor  = "sampled_factor" // on a gradient with labels drawn from the model
 
 	OutputErrorNorm2  = "error_norm2" // Σ e², with Statistics
 	OutputValueNorm2  = "value_norm2" // Σ x², with Statistics
-	OutputUncorrected = "uncorrected" // 1 if the method left the tensor alone: e is not finite
-	CountPrefix       = "count."      // before the names of what a method counts in a tensor
+	OutputUncorrected = "uncorrected" // 1 if the tensor is not corrected: e is not finite
+	CountPrefix       = "count."      // prefix of the names of a method's counters
 
 	OutputNorm2 = "norm2" // of [ParetoNorm2]
 	OutputPoint = "point" // of [Rule.ProbeProgram]
 
-	// What an opaque optimizer gets: see [Rule.GivenProgram].
+	// Inputs of an opaque optimizer: see [Rule.GivenProgram].
 	OutputOpaqueX        = "given_x"
 	OutputOpaqueGradient = "given_gradient"
 )
 
-// Scalars lists the scalar inputs that every update program has, used or not. The number of all
-// steps and the loss come after them, where the optimizer reads them.
+// Scalars lists the scalar inputs that every update program has, used or not. The number of steps
+// and the loss follow them if the optimizer reads these.
 var Scalars = []string{spec.InputStep, spec.InputRate, InputNextRate, InputClip, InputLambda}
 
 // Rule describes the update of one parameter tensor.
 type Rule struct {
 	Name  string
 	Shape []int
-	// Optimizer gives the direction u.
+	// Optimizer computes the direction u.
 	Optimizer spec.Optimizer
-	// Group names the tensors over which the optimizer sums what it collects.
+	// Group identifies the tensors over which the optimizer sums its collected values.
 	Group string
-	// Quantizer is the weight quantizer of the tensor's own forward pass; nil for a
-	// tensor that is not quantized, which is never corrected. Where the update quantizes
-	// again, it does so as that forward pass, with the same noise and state.
+	// Quantizer is the quantizer of the tensor as a weight; nil for a tensor that is not quantized,
+	// which is never corrected. If the update quantizes again, it uses the noise and state of the
+	// forward pass.
 	Quantizer *spec.Quantizer
-	// Weight is what the quantizer's programs say of its grid, for a method that is a [Forwarder];
-	// else it may be nil.
+	// Weight describes the quantizer's grid, for a method that is a [Forwarder]; otherwise it may
+	// be nil.
 	Weight *Weight
-	// Rotation is the block size of the rotation H in which the input quantized has been
-	// left: the input is H·Q(x_t), and the program rotates it back where it needs Q(x_t).
-	// 0 or 1 means no rotation. The quantizer's program is not affected.
+	// Rotation is the block size of the rotation H of the input quantized, which is H·Q(x_t); the
+	// program rotates it back where it needs Q(x_t). 0 or 1 means no rotation. It does not affect
+	// the quantizer's program.
 	Rotation int
-	// Clip reports whether the gradient is multiplied by the input clip. Without it, the
-	// program saves a pass over memory.
+	// Clip is set if the gradient is multiplied by the input clip. Without it, the program saves a
+	// pass over memory.
 	Clip bool
 	// Decay is the weight decay ω; 0 means none.
 	Decay float64
-	// DecayLast makes the weights decay after the optimizer's update instead of before
-	// it, as the official SOAP does. The residual of the paper's variant is then that of
-	// x_t.
+	// DecayLast applies weight decay after the optimizer's update instead of before it, as the
+	// official SOAP does. The paper's variant then uses the residual at x_t.
 	DecayLast bool
-	// RateFactor multiplies the schedule's rate for this tensor: 1 normally. 0 freezes the tensor:
-	// the update changes neither it nor its state, whatever the optimizer and the method do.
+	// RateFactor multiplies the schedule's rate for this tensor, and is normally 1. 0 freezes the
+	// tensor: the update changes neither it nor its state, regardless of optimizer and method.
 	RateFactor float64
-	// Method is what the training adds for a quantized tensor, and Mode its mode in this step; nil
-	// and Idle mean nothing. A rule in the mode Idle has the same program, and ends with the same
-	// bits, as one without the method.
+	// Method modifies the update of a quantized tensor, and Mode is its mode in this step; nil and
+	// Idle mean no modification. A rule in the mode Idle has the same program, and computes the
+	// same bits, as one without the method.
 	Method Method
 	Mode   Mode
 	// Statistics adds the outputs error_norm2 and value_norm2 of x_t − Q(x_t) and x_t.
 	Statistics bool
-	// Average is the running mean that the model is evaluated with; nil: with x itself.
+	// Average is the running mean that evaluation uses; nil: evaluation uses x itself.
 	Average *Average
-	// Constrain keeps a trained parameter of a quantizer in its set after the update; nil means
-	// that it may have any value.
+	// Constrain projects a trained parameter of a quantizer onto its feasible set after the update;
+	// nil means that it is unconstrained.
 	Constrain *program.Program
-	// Probing says that this is a step in which the optimizer's probe is due.
+	// Probing is set in steps in which the optimizer's probe is due.
 	Probing bool
-	// Observed leaves out the optimizer's observation, for a step in which ObserveProgram
-	// and a refresh have run before the update.
+	// Observed omits the optimizer's observation, for a step in which ObserveProgram and a refresh
+	// have run before the update.
 	Observed bool
 }
 
@@ -110,8 +109,8 @@ func (r Rule) average() []spec.Tensor {
 	return []spec.Tensor{{Name: AverageState, Shape: r.Shape}}
 }
 
-// computed lists the state tensors that programs read and write: an opaque optimizer writes its own
-// itself, and a method that is idle leaves its own alone.
+// computed lists the state tensors that programs read and write: the states of an opaque optimizer
+// and of an idle method are excluded.
 func (r Rule) computed() []spec.Tensor {
 	list := append(slices.Clone(r.active().State(r.Shape)), r.average()...)
 	if r.Optimizer.Opaque {
@@ -125,18 +124,18 @@ func (r Rule) NeedsQuantized() bool {
 	return r.Quantizer != nil && (r.Statistics && !r.softened() || r.active().Reads(r).Quantized)
 }
 
-// softened reports whether the forward pass of training has another value than Q(x).
+// softened reports whether the forward pass of training uses another value than Q(x).
 func (r Rule) softened() bool {
 	f, ok := r.Method.(Forwarder)
 	return ok && r.Quantizer != nil && f.Softens()
 }
 
-// Quantizes reports whether the program reads anything of the quantization of x_t: its value, or
-// the noise with which it was made.
+// Quantizes reports whether the program uses the quantization of x_t: its value, or the noise that
+// it was computed with.
 func (r Rule) Quantizes() bool { return r.NeedsQuantized() || r.quantizesAgain() }
 
-// quantizesAgain reports whether the program itself quantizes: another point than x_t, or x_t where
-// Q(x_t) is not what the forward pass has.
+// quantizesAgain reports whether the program itself quantizes: another point than x_t, or x_t if
+// the forward pass did not compute Q(x_t).
 func (r Rule) quantizesAgain() bool {
 	return r.active().Reads(r).Again || r.Statistics && r.softened()
 }
@@ -168,13 +167,13 @@ func (r Rule) global(name string) string { return spec.GlobalPrefix + r.Group + 
 // round the tensor.
 func (r Rule) TakesKey() bool { return r.Optimizer.Reads(spec.InputNoise) || r.rounds() }
 
-// rounds reports whether the tensor is rounded after the update. A constraint would be lost.
+// rounds reports whether the tensor is rounded after the update, which could violate a constraint.
 func (r Rule) rounds() bool {
 	return r.Optimizer.Rounded == spec.StoreBFloat16 && r.RateFactor != 0 && r.Constrain == nil
 }
 
-// inputs are those that are known before anything is collected, and before an opaque optimizer has
-// run.
+// inputs lists the inputs that are available before anything is collected, and before an opaque
+// optimizer has run.
 func (r Rule) inputs() []program.Input {
 	tensor, scalar := program.FloatType(r.Shape...), program.FloatType()
 	list := []program.Input{{Name: spec.InputX, Type: tensor}, {Name: spec.InputGradient, Type: tensor}}
@@ -183,7 +182,7 @@ func (r Rule) inputs() []program.Input {
 	}
 	if r.quantizesAgain() {
 		for _, in := range r.Quantizer.Program.Inputs {
-			if in.Name != spec.InputX && in.Name != spec.InputStep { // which every program has
+			if in.Name != spec.InputX && in.Name != spec.InputStep { // every program has these
 				list = append(list, in)
 			}
 		}

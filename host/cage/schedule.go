@@ -7,7 +7,7 @@ import (
 	"github.com/cage-qat/cage/internal/schema"
 )
 
-// ScheduleKind names a shape of schedule, as written in a configuration.
+// ScheduleKind names the shape of a schedule in a configuration.
 type ScheduleKind string
 
 // The kinds of schedule.
@@ -23,11 +23,11 @@ const (
 // ScheduleKinds lists every kind, the default first.
 var ScheduleKinds = []ScheduleKind{OneCycleCos, LinearWarmupCosine, Cosine, LinearRate, WSD, ConstantRate}
 
-// DecayShape names the curve of a fall from 1 to f, over its progress u from 0 to 1. The formulas
+// DecayShape names the curve of a decay from 1 to f, over its progress u from 0 to 1. The formulas
 // are those of wsd_schedule in QuEST's training code (Panferov et al. 2025); f is FinalFrac.
 type DecayShape string
 
-// The shapes of WSD's decay: f + (1−f)·h(u) with the h given here, but for ExponentialDecay.
+// The shapes of WSD's decay: f + (1−f)·h(u) with the h given here, except ExponentialDecay.
 const (
 	LinearDecay       DecayShape = "linear"        // 1 − u
 	CosineDecay       DecayShape = "cosine"        // (1 + cos πu)/2
@@ -40,8 +40,8 @@ const (
 // DecayShapes lists every shape, the default first.
 var DecayShapes = []DecayShape{LinearDecay, CosineDecay, MirrorCosineDecay, ExponentialDecay, SquareDecay, SqrtDecay}
 
-// Schedule is a learning-rate schedule: a pure function from the number of an optimizer step to
-// a rate, in float64. A field that its kind does not use is ignored.
+// Schedule is a learning-rate schedule: a pure function from the index of an optimizer step to a
+// rate, in float64. Fields that its kind does not use are ignored.
 type Schedule struct {
 	Kind   ScheduleKind
 	Peak   float64 // the highest rate, > 0; every kind
@@ -50,15 +50,14 @@ type Schedule struct {
 
 	Div       float64    // OneCycleCos, WSD: the rise starts at Peak/Div, ≥ 1
 	FinalDiv  float64    // OneCycleCos: the fall ends at Peak/Div/FinalDiv, > 0
-	FinalFrac float64    // the others but ConstantRate: the fall ends at FinalFrac·Peak, in [0, 1]
+	FinalFrac float64    // other falling kinds: the fall ends at FinalFrac·Peak, in [0, 1]
 	DecayFrac float64    // WSD: share of Total that decays, in [0, 1]; ⌊DecayFrac·Total⌋ steps
 	Shape     DecayShape // WSD: curve of the decay
 }
 
-// Rate returns the learning rate of optimizer step k, counted from 0. The last step of a
-// run is Total−1. Rate(Total) is defined, too, because the "official" placement of the
-// CAGE correction reads the rate of the step that would follow. A k outside [0, Total]
-// gives the rate of the nearer end.
+// Rate returns the learning rate of optimizer step k, counted from 0. The last step of a run is
+// Total−1. Rate(Total) is defined, too, because the "official" variant of the CAGE correction uses
+// the rate of the step that would follow. k is clipped to [0, Total].
 func (s Schedule) Rate(k int) float64 {
 	k = min(max(k, 0), s.Total)
 	switch s.Kind {
@@ -84,10 +83,9 @@ func halfCosine(u float64) float64 { return 0.5 * (1 + math.Cos(math.Pi*u)) }
 //	k ≤ W−1:  A(start, peak, k/(W−1))
 //	else:     A(peak, end, (k−W+1)/(T−W))
 //
-// The peak is reached at step W−1 and the end at step T−1; Rate(T) follows the
-// cosine one step past its end, where it turns up again by a little. A warm-up
-// of one step is at the peak at once, and where the warm-up takes the whole run
-// there is no fall: Rate(T) is the peak.
+// The peak is reached at step W−1 and the end at step T−1; Rate(T) is one step past the end of the
+// cosine, where it rises slightly. A warm-up of one step is at the peak at once, and if the warm-up
+// takes the whole run there is no fall: Rate(T) is the peak.
 func (s Schedule) oneCycleCos(k int) float64 {
 	start := s.Peak / s.Div
 	end := start / s.FinalDiv
@@ -126,9 +124,8 @@ func (s Schedule) linearWarmup(k int, shape DecayShape) float64 {
 //	k < T−D:  peak
 //	else:     fall(u),  u = (k − (T−D))/D
 //
-// The end is reached at k = T, one step after the run's last. Without a decay
-// (D = 0) the rate stays at the peak, which makes this the warm-up followed by
-// a constant rate that fine-tuning uses.
+// The end is reached at k = T, one step after the run's last. Without a decay (D = 0) the rate
+// stays at the peak: a warm-up followed by a constant rate, as used for fine-tuning.
 func (s Schedule) wsd(k int) float64 {
 	decay := portion(s.DecayFrac, s.Total) // D
 	hold := s.Total - decay
@@ -139,7 +136,7 @@ func (s Schedule) wsd(k int) float64 {
 	case k < hold || decay == 0:
 		return s.Peak
 	case k == s.Total:
-		return s.Peak * s.FinalFrac // exact, where a cosine would leave a rounding error
+		return s.Peak * s.FinalFrac // exact, whereas a cosine has a rounding error
 	}
 	return s.fall(float64(k-hold)/float64(decay), s.Shape)
 }
@@ -199,14 +196,14 @@ func (s *ScheduleSettings) Keys() []schema.Key {
 	}
 }
 
-// WarmupSteps returns the number of warm-up steps in a run of the given length: a
-// fraction below 1 is rounded down.
+// WarmupSteps returns the number of warm-up steps in a run of the given length; a fraction below 1
+// is rounded down.
 func (s ScheduleSettings) WarmupSteps(steps int) int {
 	return StepsOf(s.Warmup, steps)
 }
 
-// StepsOf is the number of steps that a setting gives in a run of the given length: the setting
-// itself, or below 1 a fraction of the length, rounded down.
+// StepsOf converts a setting to a number of steps in a run of the given length: a setting below 1
+// is a fraction of the length, rounded down; others are numbers of steps.
 func StepsOf(setting float64, steps int) int {
 	if setting >= 1 {
 		return int(setting)
@@ -214,9 +211,9 @@ func StepsOf(setting float64, steps int) int {
 	return portion(setting, steps)
 }
 
-// Problem returns what is wrong, if anything, with the phases of a run of the given
-// number of steps: only the first problem, as the others follow from it. If the number is
-// not known (0), it reports only what is wrong for every number.
+// Problem returns the first problem, if any, with the warm-up and decay of a run of the given
+// number of steps; further ones would follow from it. If the number is not known (0), it reports
+// only problems that exist for every number.
 func (s ScheduleSettings) Problem(steps int) (p schema.Problem, found bool) {
 	warmup, decay := s.WarmupSteps(steps), portion(s.Decay, steps)
 	p = schema.Problem{Key: "schedule.warmup", With: []string{"train.steps"}}
@@ -279,12 +276,12 @@ func (s ScheduleSettings) Schedule(steps int) Schedule {
 		Kind: s.Kind, Peak: s.Rate, Total: steps, Warmup: s.WarmupSteps(steps),
 		Div: 1 / s.From, FinalDiv: 1e30, FinalFrac: s.Floor, DecayFrac: s.Decay, Shape: s.Shape,
 	}
-	if s.Floor > 0 { // one-cycle states its floor relative to its start
+	if s.Floor > 0 { // one-cycle specifies its floor relative to its start
 		c.FinalDiv = 1 / (s.Floor * c.Div)
 	}
 	return c
 }
 
-// portion rounds fraction·steps down, forgiving the last bit of a decimal fraction that
-// binary cannot hold: 0.29 of 100 is 29.
+// portion rounds fraction·steps down, tolerating the representation error of a decimal fraction:
+// 0.29 of 100 is 29.
 func portion(fraction float64, steps int) int { return int(math.Floor(fraction*float64(steps) + 1e-9)) }

@@ -16,17 +16,16 @@ const (
 	NameOff       = "off"
 )
 
-// FullGradient is the value of method.gradient with which gradients are computed in full
-// precision.
+// FullGradient is the value of method.gradient that computes gradients in full precision.
 const FullGradient = "full"
 
-// measured are the methods beside which ‖P_λ‖ can be measured. It is of use without a correction,
-// too.
+// measured lists the methods for which ‖P_λ‖ can be measured, including a training without
+// correction.
 var measured = []string{NameCAGE, NameOff}
 
-// Settings is the table [method] of a configuration: how training takes the quantization of weights
-// into account, beyond the straight-through estimator. The keys of the methods that are not named
-// have their default values, except for that of CAGE's form, which is then Off.
+// Settings is the table [method] of a configuration, which selects and configures the training
+// method. The keys of methods other than Name have their default values, except that CAGE's form is
+// then Off.
 type Settings struct {
 	Name      string // NameCAGE, NameLOTION … or NameOff
 	CAGE      CAGE
@@ -34,11 +33,11 @@ type Settings struct {
 	OsciReset OsciReset
 	PARQ      PARQ
 
-	Gradient    string // where the gradient is taken: "quantized" or FullGradient
+	Gradient    string // point at which the gradient is computed: "quantized" or FullGradient
 	ParetoEvery int    // steps between measurements of ‖P_λ‖; 0: never
 }
 
-// Method is the method that is named.
+// Method returns the selected method.
 func (s Settings) Method() Method {
 	switch s.Name {
 	case NameCAGE:
@@ -54,18 +53,17 @@ func (s Settings) Method() Method {
 	}
 }
 
-// Title is the name of the method in the words of its authors.
+// Title returns the name of the method as its authors spell it.
 func (s Settings) Title() string {
 	return map[string]string{NameCAGE: "CAGE", NameLOTION: "LOTION", NameOsciReset: "OsciReset", NamePARQ: "PARQ", NameOff: "no method"}[s.Name]
 }
 
-// HasStrength reports whether the method that is named has a strength that changes from step to
-// step.
+// HasStrength reports whether the selected method has a strength that changes from step to step.
 func (s Settings) HasStrength() bool {
 	return s.Name == NameCAGE || s.Name == NamePARQ
 }
 
-// Own are the settings of the method that is named, by their keys; none without a method.
+// Own returns the settings of the selected method, by their keys; nil without a method.
 func (s Settings) Own() map[string]any {
 	if s.Name == NameOff {
 		return nil
@@ -79,7 +77,7 @@ func (s Settings) Own() map[string]any {
 	return own
 }
 
-// Acts reports whether the method does anything in a training of quantized weights.
+// Acts reports whether the method has an effect in a training of quantized weights.
 func (s Settings) Acts() bool {
 	return s.Name != NameOff && (s.Name != NameCAGE || s.CAGE.Form != Off && s.CAGE.Lambda > 0)
 }
@@ -98,11 +96,11 @@ func (s *Settings) Keys(quantized func() bool) []schema.Key {
 		Doc: "where the gradient is taken: at the quantized model, passed straight through (quantized); or at x, weights and activations in full precision (full), as in the analysis of the correction"}
 	pareto := schema.Key{Name: "pareto_every", To: &s.ParetoEvery, Is: schema.From(0, schema.Most), For: measured, Default: 0,
 		Doc: "steps between measurements of ‖P_λ‖, the norm of ∇f(x) + λ·(x − Q(x)) and the paper's measure of stationarity, each of which costs a full-precision forward and backward pass; 0: never"}
-	// A configuration's fingerprint depends on the order of the keys: new ones come last.
+	// A configuration's fingerprint depends on the order of the keys: append new ones.
 	return slices.Concat([]schema.Key{name}, slices.Insert(s.CAGE.keys(form), 1, gradient), []schema.Key{pareto}, s.LOTION.keys(), s.OsciReset.keys(), s.PARQ.keys())
 }
 
-// Check returns what is wrong with keys together.
+// Check returns the problems that involve several keys.
 func (s Settings) Check() (out schema.Problems) {
 	m := s.OsciReset
 	out.Unless(m.By == byEdge || m.Window <= m.Every-2, schema.Problem{Key: "method.reset_window", With: []string{"method.reset_every"},

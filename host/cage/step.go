@@ -15,15 +15,15 @@ type step struct {
 	rule  Rule
 	b     *program.Builder
 	in    map[string]program.Value
-	state map[string]program.Value // as it is so far
-	x     program.Value            // x_t as it came in
+	state map[string]program.Value // current values
+	x     program.Value            // x_t, the input
 	α, λ  program.Value            // α_t of this tensor, and λ_t; see setRate
 	rate  program.Value            // the schedule's α_t of this tensor
 	e     program.Value            // see forwardError
-	task  program.Value            // the task's part of the gradient that the optimizer sees
-	// finite is whether the residual is that the method uses.
+	task  program.Value            // the task's part of the optimizer's gradient
+	// finite is whether the residual that the method uses is finite.
 	finite program.Value
-	// counts are what the method counts, by name.
+	// counts holds the values of the method's counters, by name.
 	counts map[string]program.Value
 }
 
@@ -48,7 +48,7 @@ func (s *step) build() (*program.Program, error) {
 	return p, nil
 }
 
-// setRate sets α_t: the schedule's, or the optimizer's own, which it writes from x_t and the
+// setRate sets α_t: the schedule's, or the optimizer's own, which it computes from x_t and the
 // gradient before weight decay.
 func (s *step) setRate(g program.Value) {
 	s.α = s.rate
@@ -64,8 +64,8 @@ func (s *step) scaledRate(rate program.Value) program.Value {
 	return rate
 }
 
-// gradient is the gradient that the optimizer sees: that of the task, clipped, and what the method
-// adds to it, which is not.
+// gradient returns the optimizer's gradient: the clipped gradient of the task, plus the method's
+// term, which is not clipped.
 func (s *step) gradient() program.Value {
 	g := s.in[spec.InputGradient]
 	if s.rule.Clip {
@@ -124,8 +124,8 @@ func (s *step) optimize(p *program.Program, x, g program.Value) map[string]progr
 	return out
 }
 
-// probed is the optimizer's second gradient as the optimizer sees it. At another point it is
-// clipped by the same factor as the gradient g at x, and has what the method adds to that.
+// probed returns the second gradient for the optimizer. At another point it is clipped by the same
+// factor as the gradient g at x, and the method adds the same term.
 func (s *step) probed(g program.Value) program.Value {
 	if !s.rule.Probing {
 		return g
@@ -163,7 +163,7 @@ func (s *step) decayFactor() program.Value {
 	return s.b.Const(1).Sub(s.α.Scale(s.rule.Decay))
 }
 
-// quantize is Q at any point, with the trained parameters as they are and the noise of the
+// quantize returns Q(x) at any point, with the current trained parameters and the noise of the
 // forward pass.
 func (s *step) quantize(x program.Value) program.Value {
 	var args []program.Value
@@ -177,7 +177,7 @@ func (s *step) quantize(x program.Value) program.Value {
 	return transform.Inline(s.b, s.rule.Quantizer.Program, args...)[spec.OutputValue]
 }
 
-// rotateBack is Q(x_t) from the input quantized, which is H·Q(x_t) in a rule with a rotation.
+// rotateBack returns Q(x_t) given the input quantized, which is H·Q(x_t) in a rule with a rotation.
 func (r Rule) rotateBack(quantized program.Value) program.Value {
 	if r.Rotation > 1 {
 		return quantized.Hadamard(r.Rotation)
@@ -192,10 +192,9 @@ func (s *step) forwardError() program.Value {
 	return s.e
 }
 
-// finiteForwardError is e, or zeros if any element of it is not finite. The check looks at
-// the quantized value before it is rotated back, which saves a rotation of the whole
-// tensor ahead of the one that e needs: the sums of a rotation are finite where their
-// terms are.
+// finiteForwardError returns e, or zeros if any element of it is not finite. It checks the
+// quantized value before that is rotated back, so that the check needs no rotation in addition to
+// the one for e: the sums of a rotation are finite if their terms are.
 func (s *step) finiteForwardError() program.Value {
 	if s.rule.Rotation <= 1 {
 		return s.ifFinite(s.forwardError())
@@ -205,18 +204,18 @@ func (s *step) finiteForwardError() program.Value {
 
 func (s *step) ifFinite(e program.Value) program.Value { return s.zeroUnlessFinite(e, e) }
 
-// zeroUnlessFinite is e, or zeros if any element of x is not finite. Such a tensor is
-// trained without a correction in this step, and counted.
+// zeroUnlessFinite returns e, or zeros if any element of x is not finite. Such a tensor is trained
+// without a correction in this step, and counted.
 func (s *step) zeroUnlessFinite(x, e program.Value) program.Value {
 	s.finite = x.Square().SumAll().IsFinite()
 	return s.finite.Select(e, s.b.Const(0))
 }
 
-// roundingKey sets the bits of the rounding apart from those that the optimizer draws with its key.
+// roundingKey separates the bits for rounding from those that the optimizer draws with its key.
 const roundingKey = 0x9e3779b9
 
-// finish applies what follows an update: the constraint of a quantizer's trained parameter, and the
-// rounding of sdk.Rounded.
+// finish applies the constraint of a quantizer's trained parameter, and the rounding of
+// sdk.Rounded, after the update.
 func (s *step) finish(x program.Value) program.Value {
 	if p := s.rule.Constrain; p != nil {
 		x = transform.Inline(s.b, p, x)[p.Outputs[0].Name]
@@ -231,7 +230,7 @@ func (s *step) finish(x program.Value) program.Value {
 func (s *step) measure() {
 	if s.rule.Statistics {
 		var e program.Value
-		if s.rule.softened() { // where the forward pass has another value than Q(x)
+		if s.rule.softened() { // the forward pass uses another value than Q(x)
 			e = s.x.Sub(s.quantize(s.x))
 		} else {
 			e = s.forwardError()
@@ -250,16 +249,15 @@ func (s *step) measure() {
 	}
 }
 
-// ParetoNorm2 returns a program for the squared length of one tensor's share of the
-// stationarity measure (paper Eq. 2)
+// ParetoNorm2 returns a program for the squared norm of one tensor's part of the stationarity
+// measure (paper Eq. 2)
 //
 //	P_λ(x) = ∇f(x) + λ·(x − Q(x)).
 //
-// Its inputs are gradient, x, quantized (as the rule has it) and lambda; its output is
-// the scalar norm2. The norm over all tensors is the square root of the sum. With ∇f from
-// a full-precision forward pass it is the quantity of the theorem. With the gradient of
-// the quantized forward pass, ∇f(Q(x)), it is a different one and must be named
-// accordingly.
+// Its inputs are gradient, x, quantized (rotated as in the rule) and lambda; its output is the
+// scalar norm2. The norm over all tensors is the square root of the sum. With ∇f from a
+// full-precision forward pass it is the quantity of the theorem. With the gradient of the quantized
+// forward pass, ∇f(Q(x)), it is a different quantity and must be named accordingly.
 func ParetoNorm2(r Rule) (*program.Program, error) {
 	b := program.NewBuilder("pareto/" + r.Name)
 	t := program.FloatType(r.Shape...)
@@ -273,8 +271,7 @@ func ParetoNorm2(r Rule) (*program.Program, error) {
 
 func sumOfSquares(v program.Value) program.Value { return sum(v.Square()) }
 
-// sum adds up rows first: in float32 one running sum over millions of terms loses what is
-// small beside it.
+// sum sums rows first: in float32 a single running sum over millions of terms loses small terms.
 func sum(v program.Value) program.Value {
 	if rank := v.Type().Rank(); rank > 1 {
 		v = v.ReduceSum(rank - 1)

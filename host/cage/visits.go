@@ -11,16 +11,16 @@ import (
 // the window. If a residual is not finite, the measures of residuals are NaN.
 type Measures struct {
 	Coordinates int
-	// FlipRate is the fraction of coordinates whose code differs from that in the
-	// previous sample; 0 at the first sample.
+	// FlipRate is the fraction of coordinates whose code differs from the previous sample; 0 at the
+	// first sample.
 	FlipRate float64
 	// Coherence is the mean over coordinates of |Σe| / Σ|e|, and VectorCoherence is ‖Σe‖₂
 	// / Σ‖e‖₂; a ratio is 0 if its denominator is. It is 1 for residuals that add up,
 	// about 1/√W for W independent ones with mean 0, and 0 for residuals that cancel.
 	Coherence, VectorCoherence float64
-	// Dwell holds the lengths of the coordinates' visits that lie at least partly in the
-	// window, each from its true beginning to its end or, if it is still going on, to the
-	// last sample. VectorDwell holds those of the vector visits of groups.
+	// Dwell holds the durations of the coordinates' visits that overlap the window, each from its
+	// true beginning to its end or, if it has not ended, to the last sample. VectorDwell holds the
+	// durations of the vector visits of groups.
 	Dwell, VectorDwell Lengths
 	// Visits is the mean over coordinates of the number of visits since the first sample.
 	Visits float64
@@ -83,12 +83,12 @@ func ratio(a, b float64) float64 {
 	return a / b
 }
 
-// sumsOf goes through the window of one group: its residuals, the visits of its coordinates, and
-// those of the group as a whole.
+// sumsOf computes the sums over the window of one group: of its residuals, the visits of its
+// coordinates, and its vector visits.
 func (t *Tracker) sumsOf(g int) *sums {
 	group, rows, n := t.groups[g], t.rows(), t.Coordinates()
 	s := &sums{norm2: make([]float64, rows), coordinates: group.to - group.from}
-	first := t.s.Samples - rows // the number of the oldest sample in the window
+	first := t.s.Samples - rows // index of the oldest sample in the window
 	for i := group.from; i < group.to; i++ {
 		sum, absolute, began := 0.0, 0.0, int(t.s.Since[i])
 		for r := range rows {
@@ -135,12 +135,12 @@ func (t *Tracker) sumsOf(g int) *sums {
 	return s
 }
 
-// Lengths is the distribution of the lengths of visits (dwell times τ_{k+1} − τ_k), in
-// samples. The zero value is empty.
+// Lengths is the distribution of the durations of visits (dwell times τ_{k+1} − τ_k), in samples.
+// The zero value is empty.
 type Lengths struct {
 	counts map[int]int // of visits, by length
 	visits int
-	total  int // of all lengths
+	total  int // sum of all durations
 }
 
 func (l *Lengths) add(length, visits int) {
@@ -158,8 +158,7 @@ func (l *Lengths) merge(other Lengths) {
 	}
 }
 
-// Counts yields the lengths that occur, in ascending order, with the number of visits of
-// each.
+// Counts yields the durations that occur, in ascending order, with their numbers of visits.
 func (l Lengths) Counts() iter.Seq2[int, int] {
 	return func(yield func(length, visits int) bool) {
 		for _, length := range slices.Sorted(maps.Keys(l.counts)) {

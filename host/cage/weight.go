@@ -13,18 +13,18 @@ import (
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
-// Weight is the quantizer of a weight, and what its programs say of it.
+// Weight describes the quantizer of a weight for a method.
 type Weight struct {
 	Quantizer spec.Quantizer
-	// Rotation is the block size of the rotation that values end in; 0 or 1 if there is none. The
-	// quantizer rounds before it.
+	// Rotation is the block size of the rotation that ends the quantizer's program, after rounding;
+	// 0 or 1 if there is none.
 	Rotation int
 	// Unpack maps codes and scales to values before that rotation; nil for a quantizer that does
 	// not pack.
 	Unpack *program.Program
 }
 
-// rotate is the rotation that values end in, which is its own inverse.
+// rotate applies the final rotation, which is its own inverse.
 func (w *Weight) rotate(x program.Value) program.Value {
 	if w.Rotation > 1 {
 		return x.Hadamard(w.Rotation)
@@ -32,8 +32,8 @@ func (w *Weight) rotate(x program.Value) program.Value {
 	return x
 }
 
-// scale is that of each element, given what the quantizer returns: found by unpacking the level
-// farthest from 0 everywhere.
+// scale returns the scale of each element, given the outputs of the quantizer: it unpacks the level
+// farthest from 0 at every element.
 func (w *Weight) scale(b *program.Builder, l Levels, out map[string]program.Value) program.Value {
 	codes, top := out[spec.OutputCodes], l.Farthest()
 	farthest := b.Zeros(codes.Type().Shape...).Shift(float64(l.Codes[top])).Convert(codes.Type().DType)
@@ -51,7 +51,7 @@ func (w *Weight) scale(b *program.Builder, l Levels, out map[string]program.Valu
 
 const maxLevels = 64
 
-// levels finds the levels of the quantizer in what its programs return for numbers of all sizes.
+// levels infers the levels of the quantizer from the outputs of its programs for a [ProbeMatrix].
 func (w *Weight) levels() (l Levels, err error) {
 	q := w.Quantizer.ForEvaluation()
 	if w.Unpack == nil {
@@ -59,7 +59,7 @@ func (w *Weight) levels() (l Levels, err error) {
 	}
 	shape := q.Program.Inputs[0].Type.Shape
 	columns, size := shape[len(shape)-1], int(program.FloatType(shape...).Size())
-	rows := size / columns // matrices of the weight's size, with rows of all kinds where it rounds
+	rows := size / columns // matrices of the weight's size that have all rows of the probe
 	rows *= (ProbeRows + rows - 1) / rows
 	probe := ProbeMatrix(rows, columns, 1)
 	if err := linalg.Rotate(probe, columns, max(1, w.Rotation)); err != nil {
@@ -101,7 +101,7 @@ func (w *Weight) levels() (l Levels, err error) {
 	if len(l.Numbers) < 2 || !l.Uniform() && len(l.Numbers) > maxLevels {
 		return l, fmt.Errorf("its grid has %d levels: want 2 to %d, or a uniform grid", len(l.Numbers), maxLevels)
 	}
-	// Nothing is taken on trust: what codes stand for must be their numbers times the scale.
+	// Verify that the values of codes are their numbers times the scale.
 	top := l.Codes[l.Farthest()]
 	farthest, err := unpack(func(int) int32 { return top }, scale)
 	if err != nil {
