@@ -1,11 +1,10 @@
-// Command absmax is the absolute-maximum quantizer as a plugin: the largest
-// magnitude of a group of numbers fixes the scale, every number is rounded to the
-// nearest level, and gradients pass unchanged. Applied once to trained weights it
-// is round-to-nearest post-training quantization.
+// Command absmax is the absolute-maximum quantizer as a plugin: the largest magnitude in a group of
+// numbers determines the scale, every number is rounded to the nearest level, and gradients pass
+// unchanged. Applied once to trained weights it is round-to-nearest post-training quantization.
 //
-// Sources: UniformQuantizer of QuEST and Quartet (IST-DASLab) for the centred
-// grid, the integer quantizer of FP-Quant (IST-DASLab) for the full grid,
-// GPTQ (Frantar et al. 2022) for the grid of that name.
+// Sources: UniformQuantizer of QuEST and Quartet (IST-DASLab) for the centred grid, the integer
+// quantizer of FP-Quant (IST-DASLab) for the full grid, GPTQ (Frantar et al. 2022) for the grid of
+// that name.
 package main
 
 import (
@@ -51,9 +50,9 @@ func (absmax) Describe() sdk.Description {
 			microscaling.ScaleParameter(),
 		},
 		Claims: []sdk.Claim{
-			// The maximum is on the top code, so the scale stays.
+			// The maximum is on the top code, so a second quantization has the same scale.
 			{Name: sdk.ClaimIdempotent, When: map[string]any{"grid": gridSymmetric}},
-			// x = −amax is half way between two codes.
+			// x = −amax is a tie between two codes.
 			{Name: sdk.ClaimTies, When: map[string]any{"grid": gridFull}},
 			{Name: sdk.ClaimTies, When: map[string]any{"grid": gridGPTQ}},
 		},
@@ -96,11 +95,11 @@ func (absmax) Unpack(_ *program.Builder, codes, scale program.Value, site sdk.Si
 	return split.undo(split.apply(codes.Convert(program.Float)).Mul(scale)), nil
 }
 
-// groups rearranges a tensor so that the numbers that share a scale lie along the last
-// axis. A tensor with one scale for all its numbers, or one for each row, stays as it is.
+// groups reshapes a tensor so that the numbers that share a scale are along the last axis. A tensor
+// with one scale in total, or one per row, is unchanged.
 type groups struct {
 	split    bool // a row has more than one group
-	declared int  // the size of a group by the settings; 0: a row, or the whole tensor
+	declared int  // the configured group size; 0: a row, or the whole tensor
 	blocks   microscaling.Blocks
 }
 
@@ -117,8 +116,8 @@ func newGroups(site sdk.Site) groups {
 	}
 }
 
-// apply gives each group an axis of its own: […,row] becomes […,n,size]. A last
-// group that is too short is filled with zeros, which never change its maximum.
+// apply splits off an axis for the groups: […,row] becomes […,n,size]. A shorter last group is
+// padded with zeros, which never change its maximum.
 func (g groups) apply(x program.Value) program.Value {
 	if !g.split {
 		return x
@@ -134,15 +133,14 @@ func (g groups) undo(v program.Value) program.Value {
 	return g.blocks.Join(v)
 }
 
-// centredEps is what the published centred quantizer adds to the maximum.
+// centredEps is added to the maximum by the published centred quantizer.
 const centredEps = 1e-8
 
-// smallest is the smallest scale that is a normal binary32 number. With a smaller scale,
-// x/s cannot be trusted to stay on the grid, so the group counts as zero.
+// smallest is the smallest normal binary32 number. With a smaller scale, x/s might be off the grid,
+// so the group is treated as zero.
 const smallest = 0x1p-126
 
-// levels is a grid in units of its step s: integers, or half-integers when the
-// grid is centred.
+// levels is a grid in units of its step s: integers, or half-integers if the grid is centred.
 //
 //	symmetric   s = amax/(2^(b−1)−1)      q = round(x/s) in ±(2^(b−1)−1)
 //	full, gptq  s = amax/(2^b−1)·2        q = round(x/s) in −2^(b−1) … 2^(b−1)−1
@@ -150,14 +148,14 @@ const smallest = 0x1p-126
 type levels struct {
 	// top is the ratio of the maximum to the step.
 	top float64
-	// offset is added to the maximum; 0 if none is.
+	// offset is added to the maximum; 0 if there is none.
 	offset float64
-	// lowest and highest bound the rounded numbers. On a full grid a tie can exceed the
-	// highest; all other numbers are within the bounds anyway. Every grid applies them,
-	// because the CPU rounds faster when it knows the bounds.
+	// lowest and highest bound the rounded numbers. On a full grid a tie can exceed highest; all
+	// other numbers are within the bounds anyway. They are applied to every grid, because the CPU
+	// rounds faster with known bounds.
 	lowest, highest float64
 	centred         bool
-	// scale is the type to which the step is rounded.
+	// scale is the type that the step is rounded to.
 	scale microscaling.ScaleType
 }
 
@@ -172,12 +170,12 @@ func newLevels(grid string, bits int, scale microscaling.ScaleType) (levels, err
 	if grid == gridSymmetric {
 		return levels{top: half - 1, lowest: 1 - half, highest: half - 1, scale: scale}, nil
 	}
-	// For the maximum, x/s is half an odd integer, a tie: rounding to even gives
-	// ±2^(b−1), of which only the negative one is a code.
+	// For the maximum, x/s is half an odd integer, a tie: rounding to even yields ±2^(b−1), of
+	// which only the negative one is a code.
 	return levels{top: half - 0.5, lowest: -half, highest: half - 1, scale: scale}, nil
 }
 
-// codes is the grid of the codes.
+// codes returns the grid of the codes.
 func (l levels) codes(group int) sdk.Grid {
 	if l.centred {
 		return sdk.OddIntegers(int(2*l.highest-1), group)
@@ -185,8 +183,8 @@ func (l levels) codes(group int) sdk.Grid {
 	return sdk.Integers(int(l.lowest), int(l.highest), group)
 }
 
-// quantize rounds x; amax has the largest magnitude of each group, and finite says which
-// groups are finite. The values of the others are NaN. value = scale·codes.
+// quantize rounds x; amax has the largest magnitude of each group, and finite whether the group is
+// finite. The values of other groups are NaN. value = scale·codes.
 func (l levels) quantize(x, amax, finite program.Value) (value, codes, scale program.Value) {
 	b := x.Builder()
 	// amax/top is rounded once, to the same number as 2·amax/(2·top).
@@ -205,8 +203,8 @@ func (l levels) quantize(x, amax, finite program.Value) (value, codes, scale pro
 	return q.Mul(step), q, step
 }
 
-// round is the nearest integer within the bounds. In a group that is not finite the
-// result is not defined: the step is NaN there and makes the value NaN.
+// round returns the nearest integer within the bounds. For a group that is not finite the result is
+// undefined, but the value is NaN because the step is.
 func (l levels) round(v program.Value) program.Value { return v.Round().Clip(l.lowest, l.highest) }
 
 func main() { sdk.ServeQuantizer(absmax{}) }

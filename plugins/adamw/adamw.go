@@ -5,8 +5,8 @@
 //	v ← β2·v + (1−β2)·g²
 //	u = (m/(1−β1ᵗ)) / (√(v/(1−β2ᵗ)) + ε)
 //
-// The decay itself, x ← (1 − αω)·x before the update, is the host's, as is the
-// step x ← x − α·u. The moments have 32 bits, or 8 (moments.go).
+// The host applies the decay x ← (1 − αω)·x before the update, and the step x ← x − α·u. The
+// moments have 32 bits, or 8 (moments.go).
 package main
 
 import (
@@ -27,14 +27,13 @@ const (
 	stateV = "v"
 )
 
-// What moments can be.
+// The values of the parameter moments.
 const (
 	moments32 = "float32"
 	moments8  = "int8"
 )
 
-// Describe declares the parameters. Their defaults are those of the paper's
-// pre-training runs.
+// Describe declares the parameters, with the defaults of the paper's pre-training runs.
 func (adamw) Describe() sdk.Description {
 	return sdk.Description{
 		Name:    "adamw",
@@ -51,7 +50,7 @@ func (adamw) Describe() sdk.Description {
 	}
 }
 
-// Init starts both moments at zero.
+// Init initializes both moments with zeros.
 func (adamw) Init(b *program.Builder, x program.Value, t sdk.Tensor) (sdk.State, error) {
 	s := sdk.State{stateM: b.Zeros(t.Shape...), stateV: b.Zeros(t.Shape...)}
 	if narrow(t) {
@@ -60,9 +59,9 @@ func (adamw) Init(b *program.Builder, x program.Value, t sdk.Tensor) (sdk.State,
 	return s, nil
 }
 
-// Update writes one step. With c1 = 1 − β1ᵗ and c2 = 1 − β2ᵗ the direction is
-// written as m / (√v·(c1/√c2) + ε·c1): the corrections are two scalars, and the
-// division is the only one over the tensor.
+// Update writes one step. With c1 = 1 − β1ᵗ and c2 = 1 − β2ᵗ the direction is computed as m /
+// (√v·(c1/√c2) + ε·c1): the corrections are two scalars, and only one division runs over the
+// tensor.
 func (adamw) Update(b *program.Builder, in sdk.UpdateInput, t sdk.Tensor) (program.Value, sdk.State, error) {
 	beta1, beta2 := t.Float("beta1"), t.Float("beta2")
 	g, m, v := in.Gradient, in.State[stateM], in.State[stateV]
@@ -80,9 +79,8 @@ func (adamw) Update(b *program.Builder, in sdk.UpdateInput, t sdk.Tensor) (progr
 	return u, sdk.State{stateM: m, stateV: v}, nil
 }
 
-// correction is 1 − βᵗ as −expm1(t·log β). log β is taken in binary64 while the
-// program is written: βᵗ in binary32 would lose the digits of 1 − βᵗ when β is
-// close to 1 and t small.
+// correction returns 1 − βᵗ as −expm1(t·log β), with log β in binary64: βᵗ in binary32 would lose
+// the digits of 1 − βᵗ for β close to 1 and small t.
 func correction(step program.Value, beta float64) program.Value {
 	if beta == 0 {
 		return step.Builder().Const(1)

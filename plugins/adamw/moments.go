@@ -7,31 +7,33 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// Moments of 8 bits, as in FlashOptim (Gonzalez Ortiz et al. 2026, arXiv 2602.23349): the elements of a row are
-// divided into groups of 32. A group has a scale, its largest magnitude, and each element a code:
+// Moments of 8 bits, as in FlashOptim (Gonzalez Ortiz et al. 2026, arXiv 2602.23349): each group of
+// 32 elements of a row has a scale, its largest magnitude, and each element a code:
 //
 //	m = s·y/(2−|y|),  y = code/127 in −1…1     code = round(127·2z/(1+|z|)),  z = m/s
 //	v = (s·code/255)²                          code = round(255·√v/s),        s the largest √v
 //
-// So codes lie closer together near zero, where most moments are. An update computes with the moments before they are
-// rounded. Two things differ from the authors' code (databricks/flashoptim):
+// Codes are thus denser near zero, where most moments are. An update uses the moments before
+// rounding. Two things differ from the authors' code (databricks/flashoptim):
 //
-//   - Scales are float32, not float16. Without gradients a scale shrinks in a step by a factor of √β2, which is 1 − 2⁻¹¹
-//     for β2 = 0.999: one that is rounded to fewer digits than that would stay where it is. And gradients may be smaller than float16 holds.
-//   - A second moment that is not 0 has a code of at least 1. Otherwise an element whose gradients are 500 times
-//     smaller than the largest of its group can keep a first moment without a second one, and moves far too much.
+//   - Scales are float32, not float16. Without gradients a scale shrinks by √β2 per step, which is
+//     1 − 2⁻¹¹ for β2 = 0.999: a scale rounded to fewer digits would not change. Gradients may also be
+//     below the range of float16.
+//   - A second moment that is not 0 has a code of at least 1. Otherwise an element whose gradients
+//     are 500 times smaller than the largest of its group could keep a first moment without a second
+//     one, and its update would be much too large.
 
 // group is the number of elements that share a scale.
 const group = 32
 
-// The states that hold scales of moments of 8 bits.
+// The names of the states with the scales of 8-bit moments.
 const (
 	stateMScale = "m_scale"
 	stateVScale = "v_scale"
 )
 
 const (
-	largestM, largestV = 127, 255 // codes
+	largestM, largestV = 127, 255 // largest codes
 	smallestScale      = 1e-30    // of a group of zeros
 )
 
@@ -49,20 +51,20 @@ func (adamw) Storage(t sdk.Tensor) map[string]sdk.Storage {
 	return map[string]sdk.Storage{stateM: sdk.StoreInt8, stateV: sdk.StoreUint8}
 }
 
-// perGroup is a shape with the last axis divided into groups of n: one number for each with n = 1, all elements with
-// n = group.
+// perGroup splits the last axis of shape into groups with n elements each: n = 1 for the shape of
+// per-group values, n = group for all elements.
 func perGroup(shape []int, n int) []int {
 	last := len(shape) - 1
 	return append(slices.Clone(shape[:last]), shape[last]/group, n)
 }
 
-// scales is the shape of the scales of a tensor with this shape.
+// scales returns the shape of the scales of a tensor.
 func scales(shape []int) []int {
 	list := perGroup(shape, 1)
 	return list[:len(list)-1]
 }
 
-// decode returns the moments that codes and scales stand for.
+// decode returns the moments that the codes and scales represent.
 func decode(s sdk.State, shape []int) (m, v program.Value) {
 	b := s[stateM].Builder()
 	grouped := func(name string, n int) program.Value { return s[name].Reshape(perGroup(shape, n)...) }

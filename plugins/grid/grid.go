@@ -1,7 +1,6 @@
-// Command grid is the simplest quantizer as a plugin: a grid whose step is fixed and does
-// not depend on the data, with rounding to the nearest value or down. It is meant for
-// problems whose solutions are known in closed form, such as minimising ½(x − ½)² over the
-// integers with Q = floor.
+// Command grid is the simplest quantizer as a plugin: rounding, to nearest or down, to a grid with
+// a fixed step that does not depend on the data. It is meant for problems with closed-form
+// solutions, such as minimising ½(x − ½)² over the integers with Q = floor.
 package main
 
 import (
@@ -41,9 +40,8 @@ func (grid) Describe() sdk.Description {
 	}
 }
 
-// Quantize writes Q(x) = δ·round(x/δ). Each element is independent: one that is not finite
-// becomes NaN and changes no other. Codes and a step do not say which elements these were,
-// so the plugin cannot pack.
+// Quantize writes Q(x) = δ·round(x/δ). Elements are independent: one that is not finite becomes NaN
+// and affects no other. Codes and a step cannot represent such elements, so the plugin cannot pack.
 func (grid) Quantize(b *program.Builder, x program.Value, site sdk.Site) (sdk.Quantized, error) {
 	step := b.Const(site.Float("step"))
 	codes := x.Div(step)
@@ -52,7 +50,7 @@ func (grid) Quantize(b *program.Builder, x program.Value, site sdk.Site) (sdk.Qu
 	} else {
 		codes = codes.Round()
 	}
-	var declared sdk.Grid // none without an end: which codes there are is up to the tensor
+	var declared sdk.Grid // undeclared if unbounded: the codes depend on the tensor
 	if bits := site.Int("bits"); bits > 0 {
 		half := math.Ldexp(1, bits-1)
 		codes = codes.Clip(-half, half-1)

@@ -8,11 +8,11 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// officialEps is what the published code adds to the amplitude.
+// officialEps is added to the amplitude by the published code.
 const officialEps = 1e-8
 
-// InitTrained writes the initial step, a scalar or one number for each row (float[…,1]),
-// and the initial offset, a scalar:
+// InitTrained writes the initial step, a scalar or one per row (float[…,1]), and the initial
+// offset, a scalar:
 //
 //	LSQ                       s = 2·mean|x|/√Q_P
 //	LSQ, stableqat            s = max|x|/Q_P
@@ -21,16 +21,16 @@ const officialEps = 1e-8
 //	LSQ+ weight, official     s = 2·(k_b·RMS(x) + 1e-8)/(2^b − 1)
 //	LSQ+ activation, official the same s, β = min x + Q_N·s
 //
-// σ is the population standard deviation. Steps are at least 1e-8, or 1e-5 in the stableqat
-// form, which is what a tensor of zeros gets. For activations, the LSQ+ paper searches for the values with the least
-// squared error on the first batches; here the range of the first batch is used instead.
+// σ is the population standard deviation. Steps are at least 1e-8, or 1e-5 in the stableqat form; a
+// tensor of zeros gets that minimum. For activations, the LSQ+ paper searches for the values with
+// the least squared error on the first batches; here the range of the first batch is used instead.
 func (lsq) InitTrained(b *program.Builder, x program.Value, site sdk.Site) (sdk.State, error) {
 	g, err := newGrid(site)
 	if err != nil {
 		return nil, err
 	}
 	unit := g.largest(x).Max(b.Const(g.smallestStep()))
-	x = x.Div(unit) // so that no square and no sum leaves the range of binary32
+	x = x.Div(unit) // so that no square or sum exceeds the range of binary32
 	step, extra := g.initialStep(x)
 	state := sdk.State{trainedStep: step.Mul(unit).Shift(extra).Max(b.Const(g.smallestStep()))}
 	if hasOffset(site) {
@@ -40,7 +40,7 @@ func (lsq) InitTrained(b *program.Builder, x program.Value, site sdk.Site) (sdk.
 	return state, nil
 }
 
-// initialStep is the initial step without the constant extra, which the caller adds.
+// initialStep returns the initial step without the constant extra, which the caller adds.
 func (g grid) initialStep(x program.Value) (step program.Value, extra float64) {
 	half := math.Ldexp(1, g.site.Int("bits")-1)
 	switch {
@@ -62,7 +62,7 @@ func (g grid) initialStep(x program.Value) (step program.Value, extra float64) {
 	}
 }
 
-// largest is the largest magnitude among the numbers that share a step, in the shape that mean has.
+// largest returns the largest magnitude of the numbers that share a step, in the shape of mean.
 func (g grid) largest(x program.Value) program.Value {
 	if g.rows() {
 		return x.Abs().MaxRow()
@@ -70,9 +70,9 @@ func (g grid) largest(x program.Value) program.Value {
 	return x.Abs().MaxAll()
 }
 
-// mean is the mean over the numbers that share a step: float[…,1] for rows, otherwise a
-// scalar. Rows are averaged first, because one running sum in binary32 over millions of
-// numbers would lose digits.
+// mean returns the mean of the numbers that share a step: float[…,1] for rows, otherwise a scalar.
+// Rows are averaged first, because a single running sum in binary32 over millions of numbers would
+// lose digits.
 func (g grid) mean(v program.Value) program.Value {
 	v = v.MeanRow()
 	if g.rows() {

@@ -8,20 +8,20 @@
 //
 //	r = (x − β)/s        x̂ = round(clip(r, −Q_N, Q_P))·s + β
 //
-// s and β are trained parameters. The backward pass turns dx̂, the gradient of x̂, into
-// these, with gs = 1/√(N·Q_P) for N numbers that share the step:
+// s and β are trained parameters. The backward pass computes, from the gradient dx̂ of x̂, and with
+// gs = 1/√(N·Q_P) for N numbers that share the step:
 //
 //	dx = dx̂·[−Q_N < r < Q_P]
 //	ds = gs·Σ dx̂·(−Q_N where r ≤ −Q_N; Q_P where r ≥ Q_P; round(r) − r between)
 //	dβ = gs·Σ dx̂·[r ≤ −Q_N or r ≥ Q_P]
 //
-// For a weight N is the number of elements that share a step; for an activation it is the
-// number of features. init.go has the initial values, and sine.go another dx: that of
-// StableQAT, with a derivative of rounding that is not 1 everywhere.
+// For a weight, N is the number of elements that share a step; for an activation, the number of
+// features. init.go has the initial values, and sine.go an alternative dx: StableQAT's, where the
+// derivative of rounding is not 1 everywhere.
 //
-// The step that is used is max(s, 1e-8), rounded to the type that scale_dtype names; the
-// gradient passes through the rounding unchanged. An s below the bound still gets its
-// gradient, so that training can bring it back.
+// The effective step is max(s, 1e-8), rounded to the type that scale_dtype names; the gradient
+// ignores that rounding. An s below the bound still gets its gradient, so that training can
+// increase it.
 package main
 
 import (
@@ -64,7 +64,7 @@ const (
 	trainedOffset = "offset"
 )
 
-// smallestStep bounds the step from below, and smallestStableQAT does so in that form.
+// smallestStep is the lower bound of the step; smallestStableQAT is that of the stableqat form.
 const (
 	smallestStep      = 1e-8
 	smallestStableQAT = 1e-5
@@ -108,14 +108,14 @@ func (lsq) Quantize(b *program.Builder, x program.Value, site sdk.Site) (sdk.Qua
 	}
 	step, offset := site.Trained[trainedStep], site.Trained[trainedOffset]
 	finite := g.finite(x)
-	// One factor turns everything that shares the step with NaN or ±Inf into NaN.
+	// A NaN step makes everything that shares it with NaN or ±Inf NaN.
 	s := finite.Select(microscaling.ScaleTypeOf(site).RoundStep(step.Max(b.Const(g.smallestStep())), g.official()), b.Const(math.NaN()))
-	r := x // the place of x on the grid, in units of the step
+	r := x // x in units of the step
 	if offset.Valid() {
 		r = r.Sub(offset)
 	}
 	level, deviation, inside := g.round(r.Div(s))
-	var declared sdk.Grid // none with an offset: values are then no products
+	var declared sdk.Grid // undeclared with an offset: values are then not products
 	switch {
 	case offset.Valid():
 	case g.official():
@@ -134,7 +134,7 @@ func (lsq) Quantize(b *program.Builder, x program.Value, site sdk.Site) (sdk.Qua
 	}, nil
 }
 
-// value is x̂, computed from levels and the step, or from codes and the scale of one code.
+// value computes x̂ from levels and the step, or from codes and the scale of one code.
 func value(level, scale, offset program.Value) program.Value {
 	v := level.Mul(scale)
 	if offset.Valid() {
@@ -143,8 +143,8 @@ func value(level, scale, offset program.Value) program.Value {
 	return v
 }
 
-// surrogate is a function of x, the step and the offset whose reverse pass gives
-// dx, ds and dβ; its value is never computed. It is linear in each:
+// surrogate is a function of x, the step and the offset whose reverse pass computes dx, ds and dβ;
+// its value is never used. It is linear in each:
 //
 //	inside ? x·(derivative of rounding) : gs·β  +  gs·s·deviation
 //
@@ -163,8 +163,8 @@ func (g grid) surrogate(x, step, offset, finite, deviation, inside program.Value
 	return inside.Select(x, outside).Add(trained(step).Mul(deviation.StopGradient()))
 }
 
-// pack puts the scale and the offset, if there is one, side by side: all that
-// Unpack needs besides the codes.
+// pack concatenates the scale and the offset, if there is one, which Unpack needs in addition to
+// the codes.
 func pack(scale, offset program.Value) program.Value {
 	if !offset.Valid() {
 		return scale
@@ -187,7 +187,7 @@ func hasOffset(site sdk.Site) bool {
 	return site.Text("variant") == variantPlus && site.Role != sdk.RoleWeight
 }
 
-// check refuses settings that have no grid, or one that is surely a mistake.
+// check rejects settings that define no grid, or one that is surely a mistake.
 func check(site sdk.Site) error {
 	signed := site.Text("levels") == levelsSigned
 	switch {
@@ -205,29 +205,29 @@ func check(site sdk.Site) error {
 	return nil
 }
 
-// grid is the algorithm under the settings of a site. In units of the step:
+// grid is the quantizer configured for a site. In units of the step:
 //
 //	paper      levels −Q_N … Q_P, integers; dx passes where −Q_N < r < Q_P
 //	official   levels −Q_N + ½ … Q_P + ½; dx passes where −Q_N ≤ r − ½ ≤ Q_P
 //	stableqat  levels −Q_N … Q_P, integers; dx passes where −Q_N ≤ r ≤ Q_P
 //
-// The official form is LSQQuantizer of QuEST's published code (IST-DASLab/QuEST)
-// with its default levels, "raise_zero", and the gradient of torch.clamp. There, the N of
-// an activation also counts the tokens. That code adds 1e-9·s to its output; here this is
-// left out, because x̂ would not be on the grid.
+// The official form is LSQQuantizer of QuEST's published code (IST-DASLab/QuEST) with its default
+// levels, "raise_zero", and the gradient of torch.clamp. There, the N of an activation also counts
+// the tokens. That code adds 1e-9·s to its output; this is omitted here, because x̂ would not be on
+// the grid.
 //
 // The stableqat form is LsqBinaryTernaryExtension of StableQAT's published code
-// (microsoft/StableQAT, models/utils_quant.py, commit 47605356), which has it from ParetoQ's.
-// N is the number of elements of the whole tensor there, also where each row has a step, and
-// steps are at least 1e-5. Its recipes have granularity = "row" for weights and quantize no
-// activations. At first the largest number of a row lies on the bound, if it is positive, so that
-// the rounding of r decides whether it is outside: two devices soon train differently.
+// (microsoft/StableQAT, models/utils_quant.py, commit 47605356), which adapts it from ParetoQ. N is
+// the number of elements of the whole tensor there, even if each row has a step, and steps are at
+// least 1e-5. Its recipes use granularity = "row" for weights and do not quantize activations.
+// Initially the largest number of a row, if positive, is on the bound, so that a rounding error of
+// r decides whether it is outside: trainings on different devices soon diverge.
 type grid struct {
 	site sdk.Site
 	// qn and qp are Q_N and Q_P.
 	qn, qp float64
-	// shift is the distance of the levels from the integers, 0 or ½. codes is the factor
-	// from levels to codes: 1, or 2 where half-integers are stored as odd integers.
+	// shift is the offset of the levels from the integers, 0 or ½. codes is the factor from levels
+	// to codes: 1, or 2 if half-integers are stored as odd integers.
 	shift, codes float64
 	// gradientScale is gs = 1/√(N·Q_P).
 	gradientScale float64
@@ -245,7 +245,7 @@ func newGrid(site sdk.Site) (grid, error) {
 	if g.official() {
 		g.shift, g.codes = 0.5, 2
 	}
-	// For an activation in the paper form, only the numbers of one token count.
+	// For an activation in the paper form, N counts only the numbers of one token.
 	perStep := g.size()
 	if !g.stable() && (g.rows() || !g.weight() && !g.official()) {
 		perStep = site.RowLen()
@@ -259,7 +259,7 @@ func (g grid) stable() bool   { return g.site.Text("form") == formStableQAT }
 func (g grid) rows() bool     { return g.site.Text("granularity") == perRow }
 func (g grid) weight() bool   { return g.site.Role == sdk.RoleWeight }
 
-// smallestStep bounds the step from below.
+// smallestStep returns the lower bound of the step.
 func (g grid) smallestStep() float64 {
 	if g.stable() {
 		return smallestStableQAT
@@ -267,13 +267,13 @@ func (g grid) smallestStep() float64 {
 	return smallestStep
 }
 
-// size is the number of elements of the tensor.
+// size returns the number of elements of the tensor.
 func (g grid) size() int { return int(program.FloatType(g.site.Shape...).Size()) }
 
-// round gives for each r its level, its deviation, and whether it lies inside the bounds.
-// The deviation is the factor of dx̂ in ds: level − r inside, and the level itself outside.
-// The bounds are integers, so r may be clipped before or after it is rounded. Where r is
-// NaN, inside is false, and level and deviation are not defined.
+// round returns for each r its level, its deviation, and whether it is inside the bounds. The
+// deviation is the factor of dx̂ in ds: level − r inside, and the level itself outside. The bounds
+// are integers, so r may be clipped before or after rounding. Where r is NaN, inside is false, and
+// level and deviation are undefined.
 func (g grid) round(r program.Value) (level, deviation, inside program.Value) {
 	b := r.Builder()
 	if g.official() || g.stable() {
@@ -287,9 +287,9 @@ func (g grid) round(r program.Value) (level, deviation, inside program.Value) {
 	return level, inside.Select(level.Sub(r), level), inside
 }
 
-// finite is false for groups that hold NaN or ±Inf: their sum is not finite. A sum costs one
-// pass and writes no result of the tensor's size. In binary32 it also becomes infinite when
-// elements come near 1e38.
+// finite returns false for groups that contain NaN or ±Inf: their sum is not finite. A sum costs
+// one pass and writes no result of the tensor's size. In binary32 it also overflows if elements are
+// close to 1e38.
 func (g grid) finite(x program.Value) program.Value {
 	if g.rows() {
 		return x.MeanRow().IsFinite()

@@ -1,11 +1,11 @@
-// Command mseden is MS-EDEN as a plugin: NVFP4 without bias for the gradients of fully
-// quantized training (Panferov et al. 2026, "Quartet II", arXiv 2601.22813).
+// Command mseden is MS-EDEN as a plugin: unbiased NVFP4 for the gradients of fully quantized
+// training (Panferov et al. 2026, "Quartet II", arXiv 2601.22813).
 //
-// Rounding each entry at random costs more than twice the squared error of rounding to
-// nearest. MS-EDEN rounds entries to nearest, which makes numbers smaller on average, puts
-// that right by a factor for each rotation, and rounds at random only the scales that have
-// the factor in them. With random signs D, the same for both operands of a product, a block
-// Hadamard matrix H, and V the entries of a block of z = HDx,
+// Stochastic rounding of each entry has more than twice the squared error of rounding to nearest.
+// MS-EDEN rounds entries to nearest, which shrinks them on average, corrects that by a factor for
+// each rotation, and stochastically rounds only the scales, which include the factor. With random
+// signs D, the same for both operands of a product, a block Hadamard matrix H, and V the entries of
+// a block of z = HDx,
 //
 //	g  = float32(max|z| / 255.99 / m)        m = 6/scale_override
 //	sB = E4M3(max|V| / m / g)                nearest
@@ -13,12 +13,12 @@
 //	S  = Σ r² / Σ r·P                        r = V/(sB·g), over the entries of one rotation
 //	x̂  = DH(P·E4M3(S·sB)·g)                  E4M3 at random, to one of the two neighbours
 //
-// 256 in the place of 448, the largest number of E4M3, leaves room for S. As EDEN (Vargaftik
-// et al. 2022), which it follows, MS-EDEN has no bias if HD is a random rotation; of a block
-// Hadamard matrix with random signs this is true nearly, and the more so the longer it is.
+// 256 instead of 448, the largest number of E4M3, leaves room for S. Like EDEN (Vargaftik et al.
+// 2022), on which it is based, MS-EDEN is unbiased if HD is a random rotation; for a block Hadamard
+// matrix with random signs this holds approximately, and the better the longer the block.
 //
-// That is src/models/quantization/schemes/quartet_2.py (IST-DASLab/Quartet-II 8776a90b),
-// with which the published models were trained, with rotation = "128". Other ways:
+// This is src/models/quantization/schemes/quartet_2.py (IST-DASLab/Quartet-II 8776a90b), with which
+// the published models were trained, with rotation = "128". Alternatives:
 //
 //   - correction = "plain" takes V for r in the sums that give S. Then ⟨x, x̂⟩ is ‖x‖² but
 //     for the rounding of scales. Ratios to scales leave −0.06 % of normal numbers, where
@@ -44,11 +44,11 @@ const (
 	// block is the number of entries that share an E4M3 scale.
 	block = 16
 
-	// roomBefore and roomAfter are the largest scales before the factor S, and after it.
+	// roomBefore and roomAfter are the largest scales before and after multiplication by S.
 	roomBefore = 255.99
 	roomAfter  = 256
 
-	// override makes the squared error of normal numbers least: the authors' 17/16·0.93.
+	// override minimizes the squared error for normal numbers: the authors' 17/16·0.93.
 	override = 17. / 16 * 0.93
 )
 
@@ -93,7 +93,7 @@ func (mseden) Describe() sdk.Description {
 	}
 }
 
-// Quantize writes the program of one site. The scale that it returns for each block is E4M3(S·sB)·g.
+// Quantize writes the program of one site. The returned scale of each block is E4M3(S·sB)·g.
 func (mseden) Quantize(b *program.Builder, x program.Value, site sdk.Site) (sdk.Quantized, error) {
 	rotation, err := microscaling.NewRotation(site.Text("rotation"), site.RowLen())
 	if err != nil {
@@ -120,18 +120,18 @@ func (mseden) Quantize(b *program.Builder, x program.Value, site sdk.Site) (sdk.
 	}, nil
 }
 
-// scales are those of a tensor before the correction. All but tensor and finite are
+// scales holds the scales of a tensor before the correction. All but tensor and finite are
 // float[…,blocks,1].
 type scales struct {
-	block   program.Value // sB, in units of tensor; in the form of the kernels in units of x
-	tensor  program.Value // g, a scalar; in the form of the kernels absent
-	divisor program.Value // what blocks are divided by before rounding
-	weight  program.Value // block, made so small that squares cannot overflow
-	finite  program.Value // bool, a scalar: true if the tensor holds neither NaN nor ±Inf
+	block   program.Value // sB, in units of tensor; in the kernels form in units of x
+	tensor  program.Value // g, a scalar; absent in the kernels form
+	divisor program.Value // divisor of blocks before rounding
+	weight  program.Value // block, scaled down so that squares cannot overflow
+	finite  program.Value // bool, a scalar: true if the tensor contains neither NaN nor ±Inf
 }
 
-// newScales writes the scales of blocks v, float[…,blocks,16]. Where sB is 0 it becomes 1, so
-// that the block becomes zero.
+// newScales writes the scales of blocks v, float[…,blocks,16]. It replaces sB = 0 by 1, so that the
+// block becomes zero.
 func newScales(v program.Value, site sdk.Site) (s scales) {
 	b := v.Builder()
 	largest := v.Abs().MaxRow()
@@ -151,14 +151,14 @@ func newScales(v program.Value, site sdk.Site) (s scales) {
 	return s
 }
 
-// one is a scale, or 1 in the place of 0.
+// one replaces a scale of 0 by 1.
 func one(scale program.Value) program.Value {
 	b := scale.Builder()
 	return scale.Eq(b.Const(0)).Select(b.Const(1), scale)
 }
 
-// correction is S for each block, float[…,blocks,1], or float[…,1,1] for all blocks of a rotation; 1 where
-// everything is rounded to zero.
+// correction returns S for each block, float[…,blocks,1], or float[…,1,1] for all blocks of a
+// rotation; 1 where everything is rounded to zero.
 func correction(ratio, rounded, weight program.Value, rotation microscaling.Rotation, site sdk.Site) program.Value {
 	b := ratio.Builder()
 	if site.Text("correction") == correctPlain {
@@ -178,8 +178,8 @@ func correction(ratio, rounded, weight program.Value, rotation microscaling.Rota
 	return none.Select(b.Const(1), want.Div(none.Select(b.Const(1), is)))
 }
 
-// corrected rounds the scales of blocks, times their factors, to E4M3 and returns them in units of x; NaN everywhere
-// if the tensor is not finite.
+// corrected rounds the scales of blocks, multiplied by their factors, to E4M3 and returns them in
+// units of x; NaN everywhere if the tensor is not finite.
 func (s scales) corrected(factor program.Value, site sdk.Site) program.Value {
 	b := factor.Builder()
 	scale := s.block.Mul(factor)
@@ -196,7 +196,7 @@ func (s scales) corrected(factor program.Value, site sdk.Site) program.Value {
 	return s.finite.Select(scale.Mul(s.tensor), b.Const(math.NaN()))
 }
 
-// digits rounds numbers that are not negative to some binary digits behind the first one.
+// digits rounds nonnegative numbers to n binary digits after the leading one.
 func digits(v program.Value, n int, round func(program.Value) program.Value) program.Value {
 	unit := v.Logb().Shift(float64(-n)).Clip(-149, 127)
 	return round(v.Ldexp(unit.Neg())).Ldexp(unit)

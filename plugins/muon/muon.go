@@ -1,19 +1,18 @@
-// Command muon is the optimizer Muon as a plugin (Jordan et al. 2024; Liu et al.,
-// "Muon is Scalable for LLM Training", 2025): the momentum is replaced by, approximately,
-// the nearest matrix with orthonormal rows or columns:
+// Command muon is the optimizer Muon as a plugin (Jordan et al. 2024; Liu et al., "Muon is Scalable
+// for LLM Training", 2025): the momentum is replaced by an approximation of the nearest matrix with
+// orthonormal rows or columns:
 //
 //	original:   buf ← μ·buf + (1−μ)·g   U = (1−μ)·g + μ·buf   u = O·√max(1, R/C)
 //	rms_match:  buf ← μ·buf + g         U = g + μ·buf         u = O·0.2·√max(R, C)
 //
-// where O comes from U[R,C] by Newton–Schulz steps (newtonschulz.go). Without Nesterov,
-// U = buf. With rms_match the entries of u are about as large as those of Adam, so Adam's
-// learning rate and decay fit; the original variant needs a rate of about 0.02.
+// where O is computed from U[R,C] by Newton–Schulz steps (newtonschulz.go). Without Nesterov, U =
+// buf. With rms_match the entries of u are about as large as Adam's, so Adam's learning rate and
+// decay are suitable; the original variant needs a rate of about 0.02.
 //
-// Muon is meant for the matrices of hidden layers. A weight that holds several matrices one
-// below the other, such as queries, keys and values, is taken apart, and each matrix is
-// orthogonalized by itself: together, their spectra would mix (split.go). What muon does not
-// accept, such as embeddings and norms, the host gives to the optimizer of the table
-// [optimizer.rest].
+// Muon is meant for the matrices of hidden layers. A weight that stacks several matrices along its
+// rows, such as queries, keys and values, is split, and each matrix is orthogonalized separately:
+// together, their spectra would mix (split.go). Tensors that muon does not accept, such as
+// embeddings and norms, are updated by the optimizer of the table [optimizer.rest].
 package main
 
 import (
@@ -63,12 +62,12 @@ func (muon) Describe() sdk.Description {
 	}
 }
 
-// Accepts takes the matrices of hidden layers.
+// Accepts returns true for the matrices of hidden layers.
 func (muon) Accepts(t sdk.Tensor) bool {
 	return t.Role == sdk.TensorMatrix && len(t.Shape) == 2
 }
 
-// Init starts the momentum buffer at zero; without momentum there is no state.
+// Init initializes the momentum buffer with zeros; without momentum there is no state.
 func (muon) Init(b *program.Builder, _ program.Value, t sdk.Tensor) (sdk.State, error) {
 	if _, err := split(t); err != nil || t.Float("momentum") == 0 {
 		return nil, err

@@ -2,7 +2,7 @@ package main
 
 import "github.com/cage-qat/cage/sdk/program"
 
-// iteration says how a matrix is orthogonalized.
+// iteration holds the parameters of the orthogonalization.
 type iteration struct {
 	steps   int
 	a, b, c float64
@@ -12,23 +12,22 @@ type iteration struct {
 	factor float64
 }
 
-// newtonSchulz brings the singular values of u, a matrix or a stack of matrices,
-// near 1 and keeps its singular vectors (Jordan et al. 2024):
+// newtonSchulz maps the singular values of u, a matrix or a stack of matrices, close to 1 and keeps
+// its singular vectors (Jordan et al. 2024):
 //
 //	X ← U/(‖U‖_F + ε);  steps times:  S = XXᵀ,  X ← aX + (bS + cS²)X
 //
-// The result is multiplied by factor. With the published coefficients the singular values do
-// not converge to 1: they end up between 0.7 and 1.3, but in fewer steps. Zeros stay zeros.
+// The result is multiplied by factor. With the published coefficients the singular values do not
+// converge to 1, but reach 0.7 to 1.3 in fewer steps. Zeros stay zeros.
 //
-// Each step is written as X ← PX with P = cS² + bS + aI (with more rows than columns, as
-// X ← XP with S = XᵀX). So a step costs three products; everything else works on square
-// matrices whose order is the shorter side. Scalars are multiplied into P: the norm, from
-// ‖U‖² = tr S, in the first step, and the factor in the last. With more rows than columns
-// the first step produces Xᵀ, and the last one transposes it back, so that no other
-// product needs a transposed operand.
+// Each step is computed as X ← PX with P = cS² + bS + aI (with more rows than columns, as X ← XP
+// with S = XᵀX). A step then costs three products; everything else operates on square matrices of
+// the order of the shorter side. Scalars are multiplied into P: the norm, from ‖U‖² = tr S, in the
+// first step, and the factor in the last. With more rows than columns the first step produces Xᵀ,
+// and the last one transposes it back, so that no other product needs a transposed operand.
 //
-// If one side is clearly longer, only S is iterated. P commutes with S, so the next S is
-// PSP, and X is read only twice: for the first S, and for the product with all the P.
+// If one side is clearly longer, only S is iterated. P commutes with S, so the next S is PSP, and X
+// is read only twice: for the first S, and for its product with the product of all P.
 func newtonSchulz(u program.Value, it iteration) program.Value {
 	x := stack{u}
 	rows, cols := x.sides()
@@ -72,17 +71,17 @@ func newtonSchulz(u program.Value, it iteration) program.Value {
 	return x.Value
 }
 
-// shorter reports whether iterating S alone takes fewer multiplications. After the first S
-// it takes four products of square matrices for each step, minus three that the first and
-// the last step do not need, and one product with X. Iterating X takes one product of square
-// matrices and two with X for each step, minus one with X in the first step.
+// shorter reports whether iterating only S takes fewer multiplications. After the first S this
+// takes four products of square matrices per step, minus three that the first and the last step do
+// not need, and one product with X. Iterating X takes one product of square matrices and two with X
+// per step, minus one with X in the first step.
 func (it iteration) shorter(short, long int) bool {
 	alone := (4*it.steps-3)*short + long
 	return it.steps > 1 && alone < it.steps*(short+2*long)-long
 }
 
-// product is the product of the P of all steps, divided by norm. The result of the
-// iteration is X·product or product·X.
+// product returns the product of the P of all steps, divided by norm. The result of the iteration
+// is X·product or product·X.
 func (it iteration) product(s stack, eye, norm program.Value) program.Value {
 	var all program.Value
 	for i := range it.steps {
@@ -101,7 +100,7 @@ func (it iteration) product(s stack, eye, norm program.Value) program.Value {
 	return all
 }
 
-// polynomial is the P of one step; that of the last step includes factor.
+// polynomial returns the P of one step; that of the last step includes factor.
 func (it iteration) polynomial(s stack, eye program.Value, last bool) program.Value {
 	a, b, c := it.a, it.b, it.c
 	if last {
@@ -110,7 +109,7 @@ func (it iteration) polynomial(s stack, eye program.Value, last bool) program.Va
 	return s.times(s.Value, 1, 0).Scale(c).Add(s.Scale(b)).Add(eye.Scale(a))
 }
 
-// stack is a matrix, or several matrices of one shape, stacked along a first axis.
+// stack is a matrix, or several matrices of one shape, stacked along the first axis.
 type stack struct{ program.Value }
 
 // sides returns the numbers of rows and columns of a matrix.
@@ -122,8 +121,8 @@ func (v stack) sides() (rows, cols int) {
 	return shape[len(shape)-2], shape[len(shape)-1]
 }
 
-// times multiplies each matrix of v by its counterpart in o, summing over axis i of the
-// former and axis j of the latter; an axis is 0 (rows) or 1 (columns).
+// times multiplies each matrix of v by the corresponding one of o, contracting axis i of v with
+// axis j of o; an axis is 0 (rows) or 1 (columns).
 func (v stack) times(o program.Value, i, j int) program.Value {
 	if len(v.Shape()) == 2 {
 		return v.Dot(o, [2][]int{{i}, {j}}, [2][]int{})
@@ -131,7 +130,7 @@ func (v stack) times(o program.Value, i, j int) program.Value {
 	return v.Dot(o, [2][]int{{i + 1}, {j + 1}}, [2][]int{{0}, {0}})
 }
 
-// identity is the unit matrix of order n, with a first axis of one element if v is a stack.
+// identity returns the identity matrix of order n, with a leading axis of length 1 if v is a stack.
 func (v stack) identity(n int) program.Value {
 	index := program.Type{DType: program.Int, Shape: []int{n, n}}
 	b := v.Builder()
@@ -142,7 +141,7 @@ func (v stack) identity(n int) program.Value {
 	return eye.Reshape(1, n, n)
 }
 
-// trace sums the diagonal of each matrix of s; its shape broadcasts to that of s.
+// trace returns the trace of each matrix of s, in a shape that broadcasts to that of s.
 func (v stack) trace(s, eye program.Value) program.Value {
 	s = s.Mul(eye)
 	if len(v.Shape()) == 2 {

@@ -9,14 +9,13 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// The values of the parameter split besides numbers.
+// The values of the parameter split, in addition to numbers.
 const (
 	splitAuto = "auto"
 	splitNone = "none"
 )
 
-// split says how a weight is taken apart: it returns the number of rows of each part,
-// from the top down.
+// split returns the number of rows of each part into which a weight is split, from the top down.
 func split(t sdk.Tensor) (rows []int, err error) {
 	all := t.Shape[0]
 	switch text := t.Text("split"); text {
@@ -41,8 +40,8 @@ func split(t sdk.Tensor) (rows []int, err error) {
 	return rows, nil
 }
 
-// orthogonalizeParts orthogonalizes each part of u by itself; parts has their numbers of rows.
-// Neighbours with the same number of rows are computed together, as a stack of matrices.
+// orthogonalizeParts orthogonalizes each part of u separately; parts has their numbers of rows.
+// Adjacent parts with the same number of rows are computed together, as a stack of matrices.
 func orthogonalizeParts(u program.Value, parts []int, t sdk.Tensor) program.Value {
 	cols := t.Shape[1]
 	var done []program.Value
@@ -69,7 +68,7 @@ func orthogonalizeParts(u program.Value, parts []int, t sdk.Tensor) program.Valu
 	return done[0].Concatenate(0, done[1:]...)
 }
 
-// factor is the number by which the orthogonalized matrix of a part is multiplied.
+// factor returns the factor by which the orthogonalized matrix of a part is multiplied.
 func factor(t sdk.Tensor, rows, cols int) float64 {
 	if t.Text("variant") == variantOriginal {
 		return math.Sqrt(max(1, float64(rows)/float64(cols)))

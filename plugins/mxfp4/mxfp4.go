@@ -1,29 +1,28 @@
-// Command mxfp4 is the MXFP4 format of the OCP Microscaling specification 1.0 as a
-// plugin: blocks of 32 entries of a row share a scale that is a power of two (E8M0),
-// and each entry is a float of four bits (E2M1).
+// Command mxfp4 is the MXFP4 format of the OCP Microscaling specification 1.0 as a plugin: blocks
+// of 32 entries of a row share a power-of-two scale (E8M0), and each entry is a 4-bit float (E2M1).
 //
 // With V the entries of a block and X its scale,
 //
 //	P = E2M1(V/X) ; V̂ = X·P
 //
-// The sources of the rules for X are the OCP specification, Quartet and FP-Quant
-// (IST-DASLab), and TetraJet (Chen et al. 2025). The entries may be rotated by a block Hadamard matrix before they are
-// divided into blocks, z = Hx, and rotated back afterwards, x̂ = Hᵀẑ. The backward pass
-// is dx = Hᵀ(M ⊙ H·dx̂), where M is the mask.
+// The sources of the rules for X are the OCP specification, Quartet and FP-Quant (IST-DASLab), and
+// TetraJet (Chen et al. 2025). The entries may be rotated by a block Hadamard matrix before they
+// are divided into blocks, z = Hx, and rotated back afterwards, x̂ = Hᵀẑ. The backward pass is dx =
+// Hᵀ(M ⊙ H·dx̂), where M is the mask.
 //
-// Stochastic rounding takes one of the two levels between which V/X lies, at random, so
-// that the mean of V̂ is V where nothing saturates, as with the scale rule absmax34; and H
-// may be preceded by random signs, the same for both operands of a product: the way of
-// Tseng et al., "Training LLMs with MXFP4" (2025), and of Quartet, to quantize the
-// products of the backward pass. Evaluation rounds to nearest, without random signs.
+// Stochastic rounding rounds V/X to one of the two adjacent levels, so that the mean of V̂ is V
+// unless V/X saturates, which it cannot with the scale rule absmax34. H may be preceded by random
+// signs, the same for both operands of a product, as in Tseng et al., "Training LLMs with MXFP4"
+// (2025), and in Quartet, to quantize the products of the backward pass. Evaluation rounds to
+// nearest, without random signs.
 //
 // Quartet (Castro et al. 2025, arXiv 2505.14669; IST-DASLab/Quartet 00ccd38e,
-// src/models/quantization) has, in the forward product, scale_rule = "quest", rotation =
-// "32" and ties = "down", and its mask is clip, in the rotated domain; in the other two
-// products it has scale_rule = "absmax34", rounding = "stochastic" and rotation = "32".
-// Its code has the random signs behind H, where they turn signs of z. The rounding of −z
-// is that of z turned, so that they cancel in a product: what it computes is signs =
-// "fixed". The paper's random rotation is signs = "random".
+// src/models/quantization) uses, in the forward product, scale_rule = "quest", rotation = "32" and
+// ties = "down", and the mask clip, in the rotated domain; in the other two products scale_rule =
+// "absmax34", rounding = "stochastic" and rotation = "32". Its code applies the random signs after
+// H, where they negate entries of z. Rounding commutes with negation, so that they cancel in a
+// product: it computes the same as signs = "fixed". The paper's random rotation is signs =
+// "random".
 package main
 
 import (
@@ -79,7 +78,7 @@ func (mxfp4) Describe() sdk.Description {
 			sdk.Choice("signs", microscaling.SignsFixed, []string{microscaling.SignsFixed, microscaling.SignsRandom},
 				"random: before the rotation, which there must be, entries get random signs in training, new in each step and the same for both operands of a product"),
 		},
-		Claims: []sdk.Claim{ // where nothing saturates
+		Claims: []sdk.Claim{ // if nothing saturates
 			{Name: sdk.ClaimUnbiased, When: map[string]any{
 				"rounding": microscaling.RoundStochastic, "scale_rule": ruleAbsMax34, "mask": maskNone}},
 		},
@@ -124,13 +123,13 @@ func (mxfp4) Quantize(b *program.Builder, x program.Value, site sdk.Site) (sdk.Q
 		kind = maskNone
 	}
 	if kind == maskNone {
-		// M is constant along each block of the rotation, so the two rotations cancel, and the signs do.
+		// M is constant along each block of the rotation, so rotations and signs cancel.
 		out.Mask = blocks.Spread(s.finite)
 		out.Surrogate = blocks.Join(s.finite.Select(blocks.Split(x), b.Const(0)))
 	} else {
-		// clip is |V/X| < 6, and trust is |V/X − P| ≤ 1; both are false for NaN. The latter is the same as
-		// |V/X| ≤ 7: no number up to 6 is farther than 1 from its nearest level, whatever the rule for ties,
-		// and above 6 that is 6.
+		// clip is |V/X| < 6, and trust is |V/X − P| ≤ 1; both are false for NaN. The latter is
+		// equivalent to |V/X| ≤ 7: numbers up to 6 are within 1 of their nearest level, regardless
+		// of ties, and the nearest level of larger ones is 6.
 		size := ratio.Abs()
 		var inside program.Value
 		if kind == maskClip {
@@ -144,27 +143,27 @@ func (mxfp4) Quantize(b *program.Builder, x program.Value, site sdk.Site) (sdk.Q
 	return out, nil
 }
 
-// Unpack writes X·P, rotated back, for evaluation: random signs are not in the codes.
+// Unpack writes X·P, rotated back, for evaluation, which has no random signs.
 func (mxfp4) Unpack(_ *program.Builder, codes, scale program.Value, site sdk.Site) (program.Value, error) {
 	return microscaling.Unpack(codes, scale, site, block)
 }
 
 const (
-	// largestExponent bounds the exponents of E8M0 on both sides.
+	// largestExponent bounds the exponents of E8M0: they are in −127…127.
 	largestExponent = 127
 
-	// rangeGain is the factor that absmax34 applies before rounding. With it the maximum
-	// is below 6 units of the power of two, without it below 8.
+	// rangeGain is the factor that absmax34 applies before rounding down to a power of two. With it
+	// the maximum is below 6 units of that power, without it below 8.
 	rangeGain = 0.75
 
-	// questLargest is the largest level, in standard deviations, of E2M1 scaled so
-	// that the squared error on a Gaussian is least (FP-Quant, quest rule).
+	// questLargest is the largest level, in standard deviations, of E2M1 scaled to minimize the
+	// squared error on a Gaussian (FP-Quant, quest rule).
 	questLargest = 2.92247856
-	// questEps is what the published kernels add to the scale.
+	// questEps is added to the scale by the published kernels.
 	questEps = 1e-8
 )
 
-// scale is what the entries of each block share. Its values have the shape […,blocks,1].
+// scale holds the scales of blocks. Its values have the shape […,blocks,1].
 type scale struct {
 	scale   program.Value // X; NaN in blocks that are not finite
 	inverse program.Value // 1/X, exact except in the subnormal range; NaN in the same blocks
@@ -179,20 +178,20 @@ type scale struct {
 //	ceil      X = 2^e           e = ceil(log2(max|V|/6)), so that |V/X| ≤ 6
 //	quest     X = 2^e           e = floor(log2((2.92247856/6)·std V + 1e-8))
 //
-// e is kept in −127…127. The logarithm is exact, because it is read from the
-// representation. The ratio V/X has to be computed as V·inverse: inverse is a power of
-// two, or ¾ of one, so that ties stay ties.
+// e is clipped to −127…127. The logarithm is exact, because it is read from the floating-point
+// representation. The ratio V/X must be computed as V·inverse: inverse is a power of two, or ¾ of
+// one, so that ties stay ties.
 //
-// In binary32 the quest rule also counts a block as not finite when its squares overflow,
-// at magnitudes of about 1e19.
+// In binary32 the quest rule also treats a block as not finite if its squares overflow, at
+// magnitudes of about 1e19.
 func newScale(v program.Value, rule string) scale {
 	b := v.Builder()
 	gain := 1.0
 	var exponent, finite program.Value
 	if rule == ruleQuest {
-		// The population standard deviation, with the zeros that fill up a short block. Subtracting the mean
-		// first costs one pass more than E[V²] − E[V]², which in binary32 has no correct digit if the
-		// deviation is below a thousandth of the mean.
+		// The population standard deviation, including the padding of a short block. Subtracting
+		// the mean first costs one pass more than E[V²] − E[V]², which in binary32 has no correct
+		// digit if the deviation is below a thousandth of the mean.
 		std := v.Sub(v.MeanRow()).Square().MeanRow().Sqrt()
 		finite = std.IsFinite()
 		exponent = std.Scale(questLargest / microscaling.LargestE2M1).Shift(questEps).Logb()
@@ -203,7 +202,7 @@ func newScale(v program.Value, rule string) scale {
 		switch rule {
 		case ruleAbsMax34:
 			gain = rangeGain
-		case ruleRound: // from 1.75·2^k on, the maximum is rounded to 2^(k+1)
+		case ruleRound: // from 1.75·2^k, the maximum rounds up to 2^(k+1)
 			exponent = largest.Div(b.Const(1.75)).Logb().Shift(1)
 		}
 		exponent = exponent.Shift(-microscaling.LargestExponentE2M1)

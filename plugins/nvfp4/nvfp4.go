@@ -1,6 +1,6 @@
-// Command nvfp4 is NVIDIA's NVFP4 format as a plugin: every 16 entries of a row share a
-// scale of eight bits (E4M3), the whole tensor has a second scale in binary32, and each
-// entry is a float of four bits (E2M1).
+// Command nvfp4 is NVIDIA's NVFP4 format as a plugin: every 16 entries of a row share an 8-bit
+// scale (E4M3), the whole tensor has a second scale in binary32, and each entry is a 4-bit float
+// (E2M1).
 //
 // With T the tensor and V the entries of a block,
 //
@@ -8,33 +8,32 @@
 //	sB = E4M3(max|V| / (6·g))
 //	P  = E2M1(V/(sB·g)) ; V̂ = P·sB·g
 //
-// or, where scale_form = "encode", with G = float32(6·448/max|T|),
+// or, if scale_form = "encode", with G = float32(6·448/max|T|),
 //
 //	sB = E4M3(max|V|/6 · G)
 //	P  = E2M1(V/(sB/G)) ; V̂ = P·(sB/G)
 //
-// The first form is that of NVIDIA's Transformer Engine and of FP-Quant (IST-DASLab), the
-// second is that of compressed-tensors. They differ in the last bit of some numbers. The
-// entries may be rotated by a block Hadamard matrix before quantization, and rotated back
-// afterwards. Gradients pass unchanged.
+// The first form is used by NVIDIA's Transformer Engine and FP-Quant (IST-DASLab), the second by
+// compressed-tensors. They differ in the last bit of some numbers. The entries may be rotated by a
+// block Hadamard matrix before quantization, and rotated back afterwards. Gradients pass unchanged.
 //
 // The rules mse, mae and abs_max are Four Over Six (Cook et al. 2025, arXiv 2512.02010;
-// mit-han-lab/fouroversix dadfad69, src/fouroversix/quantize/pytorch/reference.py): of two
-// scales for each block, which put its maximum on the level 6 or on the level 4, the one
-// with the smaller error, and 6 where both are equal. There are no levels between 4 and 6,
-// so that entries a little below the maximum come out better with 4. The second scale is
-// E4M3(1.5·max|V|/(6·g)), and g has 256 in the place of 448, so that it is at most 384.
-// The authors' default is mse. NVIDIA's code has mse and mae, and 448 or 256 (scale_max).
-// With stochastic rounding the authors compare two errors that are drawn, and here they
-// are those of rounding to nearest, so that the choice of a scale adds no bias.
+// mit-han-lab/fouroversix dadfad69, src/fouroversix/quantize/pytorch/reference.py): each block has
+// two candidate scales, which map its maximum to the level 6 or to the level 4, and uses the one
+// with the smaller error, or 6 if both errors are equal. There are no levels between 4 and 6, so
+// that entries slightly below the maximum have smaller errors with 4. The second scale is
+// E4M3(1.5·max|V|/(6·g)), and g uses 256 instead of 448, so that the scale is at most 384. The
+// authors' default is mse. NVIDIA's code has mse and mae, and 448 or 256 (scale_max). With
+// stochastic rounding the authors compare two sampled errors; here the errors of rounding to
+// nearest are compared, so that the choice of a scale adds no bias.
 //
 // Training in NVFP4 (NVIDIA 2025, arXiv 2509.25149; NVIDIA/TransformerEngine d0067d0d,
 // NVFP4BlockScaling in transformer_engine/common/recipe/__init__.py and
-// transformer_engine/pytorch/custom_recipes/reference_nvfp4.py) needs the other settings. With
-// weight_blocks = "16x16" a square of a weight shares sB, so that Q(Wᵀ) = Q(W)ᵀ. Stochastic
-// rounding, in training, goes to one of the two levels next to V/(sB·g) at random: without bias
-// but where sB was rounded down and the largest entries saturate. Only the operands of
-// the gradient of a weight may be rotated, and with signs before the rotation.
+// transformer_engine/pytorch/custom_recipes/reference_nvfp4.py) uses the other settings. With
+// weight_blocks = "16x16" a square block of a weight shares sB, so that Q(Wᵀ) = Q(W)ᵀ. In training,
+// stochastic rounding rounds V/(sB·g) to one of the two adjacent levels, which is unbiased except
+// where sB was rounded down and the largest entries saturate. The rotation, with signs before it,
+// may be limited to the operands of the weight gradient.
 package main
 
 import (
@@ -71,8 +70,8 @@ const (
 	ruleAbsMax = "abs_max"
 )
 
-// The values of the parameter scale_max: the largest number of E4M3 that the scale of the
-// tensor provides for.
+// The values of the parameter scale_max: the largest E4M3 number that the tensor's scale leaves
+// room for.
 const (
 	maxAuto = "auto"
 	maxFull = "448"
@@ -85,7 +84,7 @@ const (
 	squareBlocks = "16x16"
 )
 
-// The values of the parameter rotated_products, and one more of the parameter signs.
+// The values of the parameter rotated_products, and an additional one of the parameter signs.
 const (
 	rotateAll            = "all"
 	rotateWeightGradient = "weight_gradient"
@@ -93,7 +92,7 @@ const (
 	signsPublished = "transformer_engine"
 )
 
-// publishedSigns are those of get_wgrad_sign_vector in the file of NVIDIA that is named above.
+// publishedSigns are the signs of get_wgrad_sign_vector in reference_nvfp4.py (see above).
 var publishedSigns = []float64{1, 1, 1, -1, 1, -1, -1, -1, -1, -1, -1, 1, -1, 1, -1, -1}
 
 // Describe declares the parameters.
@@ -123,15 +122,14 @@ func (nvfp4) Describe() sdk.Description {
 				"nearest; stochastic: up or down at random in training; ties then matters only where scale_rule compares errors, which are those of rounding to nearest"),
 		},
 		Claims: []sdk.Claim{
-			{Name: sdk.ClaimScaleScope, Value: sdk.ScopeTensor}, // the second scale is the tensor's
-			// The tensor's scale is rounded, so that Q(c·x) = c·Q(x) for powers of two only.
+			{Name: sdk.ClaimScaleScope, Value: sdk.ScopeTensor}, // the second scale is per tensor
+			// The tensor's scale is rounded, so that Q(c·x) = c·Q(x) only for powers of two.
 			{Name: sdk.ClaimTies},
 		},
 	}
 }
 
-// Quantize writes the program of one site. The scale that it returns for each block
-// is sB·g, or sB/G.
+// Quantize writes the program of one site. The returned scale of each block is sB·g, or sB/G.
 func (nvfp4) Quantize(b *program.Builder, x program.Value, site sdk.Site) (sdk.Quantized, error) {
 	rotation, signs, err := turn(b, site)
 	if err != nil {
@@ -155,8 +153,7 @@ func (nvfp4) Quantize(b *program.Builder, x program.Value, site sdk.Site) (sdk.Q
 	}, nil
 }
 
-// Unpack writes P·(sB·g) or P·(sB/G), rotated back; random signs, which evaluation does not
-// have, are not in the codes.
+// Unpack writes P·(sB·g) or P·(sB/G), rotated back, for evaluation, which has no random signs.
 func (nvfp4) Unpack(b *program.Builder, codes, scale program.Value, site sdk.Site) (program.Value, error) {
 	rotation, signs, err := turn(b, site)
 	if err != nil {
@@ -165,7 +162,7 @@ func (nvfp4) Unpack(b *program.Builder, codes, scale program.Value, site sdk.Sit
 	return signs.Apply(rotation.Apply(microscaling.Decode(codes, scale, site, block))), nil
 }
 
-// turn is the rotation of a site, with the signs before it.
+// turn returns the rotation of a site, and the signs before it.
 func turn(b *program.Builder, site sdk.Site) (rotation microscaling.Rotation, signs microscaling.Signs, err error) {
 	setting, kind := site.Text("rotation"), site.Text("signs")
 	switch {
@@ -187,19 +184,19 @@ func turn(b *program.Builder, site sdk.Site) (rotation microscaling.Rotation, si
 	return rotation, signs, err
 }
 
-// scales are the two levels of scales of a tensor.
+// scales holds the scales of a tensor and of its blocks.
 type scales struct {
 	tensor  program.Value // g or G, a scalar
 	block   program.Value // sB, float[…,blocks,1]
 	scale   program.Value // sB·g or sB/G, in the shape of block; NaN everywhere when the tensor is not finite
-	divisor program.Value // scale, but +∞ where it is 0: then every ratio there is 0
-	finite  program.Value // bool, a scalar: true if the tensor holds neither NaN nor ±Inf
+	divisor program.Value // scale, or +∞ where it is 0, so that ratios are 0
+	finite  program.Value // bool, a scalar: true if the tensor contains neither NaN nor ±Inf
 }
 
-// newScales writes the scales of blocks v, float[…,blocks,16], by the settings of a site.
+// newScales writes the scales of blocks v, float[…,blocks,16], for the settings of a site.
 //
-// g or G is rounded to binary32, as formats store it. For a tensor of zeros
-// it is 1. A block whose maximum is at most 6·g·2⁻¹⁰ has sB = 0 and becomes zero.
+// g or G is rounded to binary32, in which formats store it. For a tensor of zeros it is 1. A block
+// whose maximum is at most 6·g·2⁻¹⁰ has sB = 0 and becomes zero.
 func newScales(v program.Value, site sdk.Site) scales {
 	b := v.Builder()
 	var s scales
@@ -212,11 +209,11 @@ func newScales(v program.Value, site sdk.Site) scales {
 		largest = overSquares(largest, program.Value.ReduceMax)
 	}
 	reach := b.Const(levelOf(rule) * largestScale(rule, site.Text("scale_max")))
-	// units are numbers over g, or times G; back is the inverse.
+	// units divides numbers by g, or multiplies them by G; back is its inverse.
 	var units, back func(program.Value) program.Value
 	if site.Text("scale_form") == formEncode {
 		g := microscaling.Single(reach.Div(overall))
-		s.tensor = g.IsFinite().Select(g, b.Const(1)) // where T is zero, or near to it
+		s.tensor = g.IsFinite().Select(g, b.Const(1)) // T is zero, or close to it
 		units = func(v program.Value) program.Value { return v.Mul(s.tensor) }
 		back = func(v program.Value) program.Value { return v.Div(s.tensor) }
 	} else {
@@ -238,8 +235,8 @@ func newScales(v program.Value, site sdk.Site) scales {
 	return s
 }
 
-// levelOf is the level of E2M1 on which a rule puts the maximum of a block, the first of
-// two for rules that choose.
+// levelOf returns the E2M1 level to which a rule maps the maximum of a block; for adaptive rules,
+// the first of two.
 func levelOf(rule string) float64 {
 	if rule == ruleFour {
 		return 4
@@ -250,7 +247,7 @@ func levelOf(rule string) float64 {
 // adaptive reports whether a rule chooses a level for each block.
 func adaptive(rule string) bool { return rule != ruleSix && rule != ruleFour }
 
-// largestScale resolves scale_max.
+// largestScale resolves the setting scale_max.
 func largestScale(rule, setting string) float64 {
 	if setting == maxLess || setting == maxAuto && adaptive(rule) {
 		return 256
@@ -258,9 +255,8 @@ func largestScale(rule, setting string) float64 {
 	return microscaling.LargestE4M3
 }
 
-// blockError is the error of each block of v, rounded to nearest with these scales, by the
-// measure that the scale rule names; all in the unit of the scale of the tensor, so that no
-// square underflows.
+// blockError returns the error of each block of v, rounded to nearest with these scales, in the
+// metric of the scale rule, and in units of the tensor's scale, so that no square underflows.
 func blockError(v, scale program.Value, site sdk.Site, square bool) program.Value {
 	off := microscaling.RoundE2M1(v.Div(endless(scale)), microscaling.Ties(site.Text("ties"))).Mul(scale).Sub(v)
 	fold := program.Value.ReduceSum
@@ -278,8 +274,8 @@ func blockError(v, scale program.Value, site sdk.Site, square bool) program.Valu
 	return off
 }
 
-// overSquares folds what each block of a row has, float[…,blocks,1] and not negative, over the 16
-// rows of a square, and gives it to all of them. The last square may have fewer rows.
+// overSquares reduces per-block values, float[…,blocks,1] and nonnegative, over the 16 rows of a
+// square block, and broadcasts the result to these rows. The last square may have fewer rows.
 func overSquares(v program.Value, fold func(program.Value, ...int) program.Value) program.Value {
 	shape := v.Shape()
 	n := shape[len(shape)-2]
@@ -293,7 +289,7 @@ func overSquares(v program.Value, fold func(program.Value, ...int) program.Value
 	return one.Broadcast([]int{squares, block, n}, nil).Reshape(squares*block, n).At(0, 0, rows).Reshape(shape...)
 }
 
-// endless is a scale by which to divide: where it is zero all ratios become zero.
+// endless replaces a scale of 0 by +∞, so that ratios are 0.
 func endless(scale program.Value) program.Value {
 	b := scale.Builder()
 	return scale.Eq(b.Const(0)).Select(b.Const(math.Inf(1)), scale)

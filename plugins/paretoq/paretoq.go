@@ -1,6 +1,6 @@
-// Command paretoq is the quantizer of ParetoQ as a plugin (Liu et al., "ParetoQ: Improving
-// Scaling Laws in Extremely Low-bit LLM Quantization", 2025, arXiv 2502.02631): for each
-// number of bits a grid of its own, with a trained α for each row of a weight.
+// Command paretoq is the quantizer of ParetoQ as a plugin (Liu et al., "ParetoQ: Improving Scaling
+// Laws in Extremely Low-bit LLM Quantization", 2025, arXiv 2502.02631): a separate grid for each
+// number of bits, with a trained α for each row of a weight.
 //
 //	bits  levels, times α       clipped where       α at first    Q_P
 //	1     ±1                    |x| > α             mean |x|      1
@@ -9,21 +9,21 @@
 //	3     −4 … 3                x < −4α, x > 3α     max |x|/Q_P   3
 //	4     −8 … 7                x < −8α, x > 7α     max |x|/Q_P   7
 //
-// The second and third are the paper's stretched elastic quantization (SEQ), whose levels
-// are the middles of equal parts of −α … α; the last two are LSQ.
+// The second and third are the paper's stretched elastic quantization (SEQ), whose levels are the
+// midpoints of equal intervals of −α … α; the last two are LSQ.
 //
-// The backward pass turns dx̂, the gradient of x̂, into these, for a tensor of N numbers:
+// The backward pass computes, from the gradient dx̂ of x̂ and for a tensor of N numbers:
 //
 //	dx = dx̂ where x is not clipped, else 0
 //	dα = 1/√(N·Q_P)·Σ dx̂·(x̂/α − x/α, or where x is clipped the end of the grid)
 //
-// Of one bit the sum is Σ dx̂·sign(x), clipped or not. Everything is as in the published code
-// (facebookresearch/ParetoQ, models/utils_quant.py and train.py, commit 655e3386), but for one bit
-// of a zero: that is α here and 0 there, which no bit can hold. The end of the ternary grid is ±1
-// and not ±2/3 there, too, in dα alone. The paper's formula clips at α, not at 0.99·α, which
-// the parameter clip allows. The authors quantize weights only; here an activation has one α.
+// With one bit the sum is Σ dx̂·sign(x), clipped or not. Everything follows the published code
+// (facebookresearch/ParetoQ, models/utils_quant.py and train.py, commit 655e3386), except that Q(0)
+// with one bit is α here and 0 there, which one bit cannot represent. As there, the end of the
+// ternary grid is ±1 instead of ±2/3 in dα, and only in dα. The paper's formula clips at α, not at
+// 0.99·α; see the parameter clip. The authors quantize only weights; an activation has one α here.
 //
-// The α that is used is max(α, 1e-5), but one below that bound has its gradient all the same.
+// The effective α is max(α, 1e-5), but an α below that bound still gets its gradient.
 package main
 
 import (
@@ -43,8 +43,8 @@ var (
 	_ sdk.Packer    = paretoq{}
 )
 
-// trainedAlpha is the name of the trained parameter, and smallestAlpha its least value, which is
-// 1e-5 in binary32.
+// trainedAlpha is the name of the trained parameter, and smallestAlpha its lower bound, 1e-5 in
+// binary32.
 const (
 	trainedAlpha  = "alpha"
 	smallestAlpha = 0x1.4f8b58p-17
@@ -73,7 +73,7 @@ func (paretoq) InitTrained(b *program.Builder, x program.Value, site sdk.Site) (
 	largest := g.fold(size, program.Value.MaxRow, program.Value.MaxAll)
 	alpha := largest.Scale(1 / g.qp)
 	if g.signs() {
-		unit := largest.Max(b.Const(smallestAlpha)) // so that no sum leaves the range of binary32
+		unit := largest.Max(b.Const(smallestAlpha)) // so that no sum exceeds the range of binary32
 		alpha = g.fold(size.Div(unit), program.Value.MeanRow, program.Value.MeanAll).Mul(unit)
 	}
 	return sdk.State{trainedAlpha: alpha.Max(b.Const(smallestAlpha))}, nil
@@ -85,12 +85,12 @@ func (paretoq) Quantize(b *program.Builder, x program.Value, site sdk.Site) (sdk
 	alpha, zero := site.Trained[trainedAlpha], b.Const(0)
 	finite := g.fold(x, program.Value.MeanRow, program.Value.SumAll).IsFinite()
 	step := alpha.Max(b.Const(smallestAlpha)).Scale(1 / g.reach)
-	// One factor turns everything that shares α with NaN or ±Inf into NaN.
+	// A NaN step makes everything that shares α with NaN or ±Inf NaN.
 	step = finite.Select(microscaling.ScaleTypeOf(site).RoundStep(step, g.shift > 0), b.Const(math.NaN()))
 	level, deviation, inside := g.round(x.Div(step))
 	codes, scale := finite.Select(level.Scale(g.codes), zero), step.Scale(1/g.codes)
-	// A function that is linear in x and α, with the gradients dx and dα; α of a row that is not
-	// finite gets none.
+	// A function that is linear in x and α, and whose gradients are dx and dα; the α of a row that
+	// is not finite gets no gradient.
 	trained := finite.Select(alpha.Scale(g.gradientScale/g.reach), zero)
 	return sdk.Quantized{
 		Value:     codes.Mul(scale),
@@ -107,17 +107,17 @@ func (paretoq) Unpack(_ *program.Builder, codes, scale program.Value, _ sdk.Site
 	return codes.Convert(program.Float).Mul(scale), nil
 }
 
-// grid is the grid of a number of bits, in steps: the distance of two levels, or α of one bit.
+// grid is the grid for a number of bits, in steps: the spacing of levels or, with one bit, α.
 type grid struct {
 	site sdk.Site
-	// reach is α in steps.
+	// reach is α in units of the step.
 	reach float64
-	// least and most are the levels at the ends, less shift, which is how far levels are from the
-	// integers: 0 or ½.
+	// least and most are the outermost levels minus shift, the offset of levels from the integers,
+	// 0 or ½.
 	least, most, shift float64
-	// low and high are where numbers are clipped, and lowEnd and highEnd what dα has there.
+	// low and high are the clipping thresholds; dα multiplies dx̂ by lowEnd and highEnd there.
 	low, high, lowEnd, highEnd float64
-	// codes is the factor from levels to codes: 2 where half-integers are stored as odd integers.
+	// codes is the factor from levels to codes: 2 if half-integers are stored as odd integers.
 	codes float64
 	// qp is Q_P, and gradientScale is 1/√(N·Q_P).
 	qp, gradientScale float64
@@ -146,10 +146,10 @@ func newGrid(site sdk.Site) grid {
 	return g
 }
 
-// signs reports whether the levels are signs.
+// signs reports whether the levels are ±1.
 func (g grid) signs() bool { return g.site.Int("bits") == 1 }
 
-// declared is the grid of the codes.
+// declared returns the grid of the codes.
 func (g grid) declared() sdk.Grid {
 	switch {
 	case g.signs():
@@ -160,7 +160,7 @@ func (g grid) declared() sdk.Grid {
 	return sdk.Integers(int(g.least), int(g.most), 0)
 }
 
-// fold takes together what shares α: a row of a weight, or the whole of an activation.
+// fold reduces over the elements that share α: a row of a weight, or a whole activation.
 func (g grid) fold(v program.Value, row, all func(program.Value) program.Value) program.Value {
 	if g.site.Role == sdk.RoleWeight {
 		return row(v)
@@ -168,8 +168,8 @@ func (g grid) fold(v program.Value, row, all func(program.Value) program.Value) 
 	return all(v)
 }
 
-// round gives for each r = x/step its level, what dα multiplies dx̂ with, and whether it is not
-// clipped. Where r is NaN, inside is false, and the others are not defined.
+// round returns for each r = x/step its level, the factor of dx̂ in dα, and whether it is not
+// clipped. Where r is NaN, inside is false, and the other two are undefined.
 func (g grid) round(r program.Value) (level, deviation, inside program.Value) {
 	b := r.Builder()
 	inside = r.Ge(b.Const(g.low)).And(r.Le(b.Const(g.high)))

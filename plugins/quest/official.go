@@ -8,7 +8,7 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// officialEps is what the published code adds to the largest level.
+// officialEps is added to the largest level by the published code.
 const officialEps = 1e-8
 
 // quantizeOfficial rounds z to the half-integer grid of QuEST's published code
@@ -18,12 +18,12 @@ const officialEps = 1e-8
 //	ẑ = round(clip(z, −a, a)/step + ½)·step − step/2
 //	trust: M = [|ẑ − z| ≤ σ·trust·k_b/(n−1)]     clip: M = [|z| ≤ trust·a]
 //
-// The levels are ±step/2, ±3·step/2, …, ±a; there is no zero. The computation is in units
-// of the step, r = z/step, where the levels are exact half-integers. Codes are the odd
-// integers 2·level, so that ẑ = (step/2)·codes.
+// The levels are ±step/2, ±3·step/2, …, ±a, without zero. The computation is in units of the step,
+// r = z/step, in which the levels are exact half-integers. Codes are the odd integers 2·level, so
+// that ẑ = (step/2)·codes.
 //
-// σ = 0 gives ẑ = −step/2 and M = 0 in the published code, since 1e-8 is in a but
-// not in the threshold; with zero_guard the row gives zeros and M = 1.
+// σ = 0 yields ẑ = −step/2 and M = 0 in the published code, since a includes 1e-8 and the threshold
+// does not; with zero_guard the row yields zeros and M = 1.
 func quantizeOfficial(z program.Value, site sdk.Site) grid {
 	b := z.Builder()
 	k := microscaling.HalfIntegerFactors[site.Int("bits")]

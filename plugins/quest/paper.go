@@ -9,8 +9,8 @@ import (
 // levels is a grid of the integers qmin … qmax in units of k·σ/qmax.
 type levels struct{ qmin, qmax, k float64 }
 
-// newLevels is the grid of the paper form, qmax = 2^(b−1) − 1 and qmin = −2^(b−1), or
-// that of the ternary form, ±1.
+// newLevels returns the grid of the paper form, qmax = 2^(b−1) − 1 and qmin = −2^(b−1), or of the
+// ternary form, ±1.
 func newLevels(site sdk.Site) (levels, error) {
 	official := site.Text("k_table") == tableOfficial
 	if site.Text("form") == formTernary {
@@ -36,11 +36,11 @@ func newLevels(site sdk.Site) (levels, error) {
 //	r = z/s ; q = round(clip(r, qmin, qmax)) ; ẑ = s·q
 //	M = [|r − q| ≤ trust/2]
 //
-// The bounds are integers, so it does not matter whether r is clipped or rounded first. The
-// mask is computed from r, where half a step is exactly ½: with trust = 1 it blocks exactly
-// the entries outside [qmin − ½, qmax + ½], ties included. The clip mask is
-// [trust·qmin ≤ r ≤ trust·qmax]. A zero row gives zeros and the mask 1. In a row that is
-// not finite, r and s are NaN, so that ẑ is NaN and M is 0, whatever q is.
+// The bounds are integers, so r may be clipped before or after rounding. The mask is computed from
+// r, where half a step is exactly ½: with trust = 1 it blocks exactly the entries outside [qmin −
+// ½, qmax + ½], ties included. The clip mask is [trust·qmin ≤ r ≤ trust·qmax]. A row of zeros
+// yields zeros and the mask 1. In a row that is not finite, r and s are NaN, so that ẑ is NaN and M
+// is 0, regardless of q.
 func (l levels) quantize(z program.Value, site sdk.Site) grid {
 	sigma, finite := rms(z)
 	scale := poison(microscaling.ScaleTypeOf(site).Round(sigma.Scale(l.k/l.qmax)), finite)
@@ -59,12 +59,12 @@ func (l levels) quantize(z program.Value, site sdk.Site) grid {
 	}
 }
 
-// mask is false in rows that are not finite: there r is NaN, for which no
-// comparison holds. inside is r, clipped to the bounds.
+// mask is false in rows that are not finite, where r is NaN and all comparisons are false. inside
+// is r, clipped to the bounds.
 //
-// Rounding moves r by at most ½. So with trust ≥ 1 everything inside the bounds is trusted,
-// and outside them the nearest level is the bound. Then |r − inside| ≤ trust/2 is the same
-// mask, and it takes the CPU less time.
+// Rounding changes r by at most ½. With trust ≥ 1 everything inside the bounds is therefore
+// trusted, and outside them the nearest level is the bound. Then |r − inside| ≤ trust/2 is the same
+// mask, and faster on the CPU.
 func (l levels) mask(r, inside, finite program.Value, site sdk.Site) program.Value {
 	trust := site.Float("trust")
 	switch site.Text("mask") {

@@ -1,18 +1,17 @@
-// Command quest is the QuEST quantizer as a plugin (Panferov et al., "QuEST:
-// Stable Training of LLMs with 1-Bit Weights and Activations", 2025), also in the
-// integer form that later work on 4-bit training uses.
+// Command quest is the QuEST quantizer as a plugin (Panferov et al., "QuEST: Stable Training of
+// LLMs with 1-Bit Weights and Activations", 2025), also in the integer form that later work on
+// 4-bit training uses.
 //
-// A row x is rotated by a Hadamard matrix, z = Hx, so that its entries look
-// Gaussian; its root mean square σ and a factor k that minimises the squared error
-// on a Gaussian give the scale; z is rounded to the grid, ẑ, and rotated back,
-// x̂ = Hᵀẑ. In the backward pass, only the entries whose rounding error can be trusted
-// pass gradients:
+// A row x is rotated by a Hadamard matrix, z = Hx, so that its entries are approximately Gaussian;
+// the scale is computed from its root mean square σ and a factor k that minimises the squared error
+// on a Gaussian; z is rounded to the grid, ẑ, and rotated back, x̂ = Hᵀẑ. In the backward pass,
+// only entries with a small enough (trusted) rounding error pass gradients:
 //
 //	dx = Hᵀ(M ⊙ H·dx̂)
 //
-// The guards against rows of zeros and rows that are not finite work on one number for
-// each row, so that they cost no pass over the matrix. The grids are in paper.go (integers)
-// and official.go (half-integers).
+// The guards against rows of zeros and rows that are not finite use one number per row, so that
+// they cost no pass over the matrix. The grids are in paper.go (integers) and official.go
+// (half-integers).
 package main
 
 import (
@@ -72,11 +71,11 @@ func (quest) Describe() sdk.Description {
 // grid is the result of rounding in the rotated domain, with ẑ = scale·codes.
 type grid struct {
 	zhat   program.Value // on the grid, in the shape of z; NaN in rows that are not finite
-	codes  program.Value // float integers in the shape of z
+	codes  program.Value // float-valued integers in the shape of z
 	scale  program.Value // one for each row: float[…,1]
 	mask   program.Value // bool in the shape of z, or one for each row
-	finite program.Value // bool[…,1]: true for rows without NaN or ±Inf
-	all    sdk.Grid      // the codes that there are
+	finite program.Value // bool[…,1]: false for rows with NaN or ±Inf
+	all    sdk.Grid      // all codes of the grid
 }
 
 // Quantize writes the program of one site.
@@ -101,7 +100,7 @@ func (quest) Quantize(b *program.Builder, x program.Value, site sdk.Site) (sdk.Q
 		g = l.quantize(z, site)
 	}
 	value, mask, zero := rotation.Apply(g.zhat), g.mask, b.Const(0)
-	// The reverse pass of the surrogate is dx = Hᵀ(M ⊙ H·dx̂); its value is never computed. Without a
+	// The reverse pass of the surrogate is dx = Hᵀ(M ⊙ H·dx̂); its value is never used. Without a
 	// mask, M is constant along each row, and the two rotations cancel.
 	passes := z
 	if site.Text("mask") == maskNone {
@@ -141,21 +140,21 @@ func rms(z program.Value) (sigma, finite program.Value) {
 	return sigma, sigma.IsFinite()
 }
 
-// poison is v in finite rows and NaN in the others. A row that holds NaN or ±Inf becomes
-// NaN as a whole, as it must, when it is multiplied by the result.
+// poison returns v in finite rows and NaN in others. Multiplication by the result makes a row that
+// contains NaN or ±Inf entirely NaN, as required.
 func poison(v, finite program.Value) program.Value {
 	return finite.Select(v, v.Builder().Const(math.NaN()))
 }
 
-// The values of the parameter rotation besides numbers and [microscaling.NoRotation].
+// The values of the parameter rotation, in addition to numbers and [microscaling.NoRotation].
 const (
 	rotateAuto = "auto"
 	rotateFull = "full"
 )
 
-// newRotation reads the setting for rows of length d. The paper rotates by a matrix as large as the
-// row. In natural order such a matrix exists only for powers of two, so auto takes the largest power
-// of two that divides d.
+// newRotation parses the setting for rows of length d. The paper rotates by a matrix of the size of
+// the row. In natural order such a matrix exists only for powers of two, so auto uses the largest
+// power of two that divides d.
 func newRotation(setting string, d int) (microscaling.Rotation, error) {
 	largest := 1 << bits.TrailingZeros(uint(d))
 	switch {
@@ -183,8 +182,8 @@ var matchedK = [9]float64{
 	8: 3.907228474931234,
 }
 
-// Factors for the grid {−1, 0, 1}: matched is the optimum, found as for matchedK; official
-// is taken from the table of the published code, which has no formula for it.
+// Factors for the grid {−1, 0, 1}: matched is the optimum, computed like matchedK; official is the
+// value in the published code, which has no formula for it.
 const (
 	ternaryMatched  = 1.2240063619249617
 	ternaryOfficial = 1.2240089519030855

@@ -5,8 +5,8 @@
 //	buf ← μ·buf + (1 − dampening)·g       later
 //	u = g (μ = 0),  buf,  or  g + μ·buf   (Nesterov)
 //
-// Decoupled weight decay and the step x ← x − α·u are the host's. The other,
-// older decay, l2·x added to g before anything else, is part of this algorithm.
+// Decoupled weight decay and the step x ← x − α·u are applied by the host. Classic L2
+// regularization, which adds l2·x to g before anything else, is part of this plugin.
 package main
 
 import (
@@ -38,7 +38,7 @@ func (sgd) Describe() sdk.Description {
 	}
 }
 
-// Init starts the momentum buffer at zero; without momentum there is no state.
+// Init initializes the momentum buffer with zeros; without momentum there is no state.
 func (sgd) Init(b *program.Builder, x program.Value, t sdk.Tensor) (sdk.State, error) {
 	if t.Float("momentum") == 0 {
 		return nil, nil
@@ -60,7 +60,7 @@ func (sgd) Update(b *program.Builder, in sdk.UpdateInput, t sdk.Tensor) (program
 		return g, nil, nil
 	}
 	part := g
-	if dampening != 0 { // the first gradient enters in full
+	if dampening != 0 { // the first gradient is not dampened
 		first := in.Step.Le(b.Const(1))
 		part = g.Mul(first.Select(b.Const(1), b.Const(1-dampening)))
 	}

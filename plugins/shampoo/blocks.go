@@ -8,30 +8,30 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// layout says how a tensor is cut into blocks.
+// layout describes how a tensor is divided into blocks.
 type layout struct {
 	shape []int // of the tensor after axes were merged
-	// regions are the parts of the tensor, each with blocks of one shape, in the order of
-	// their positions, with the last axis running fastest.
+	// regions are the parts of the tensor that have blocks of one shape, ordered by position, with
+	// the last axis varying fastest.
 	regions []region
 }
 
-// region is a part of a tensor that is a grid of blocks of one shape, described by one stretch
-// of each axis.
+// region is a part of a tensor that is a grid of blocks of one shape, given by one stretch of each
+// axis.
 type region []stretch
 
 // stretch is a part of an axis: count pieces of equal size.
 type stretch struct {
 	start, count, size int
-	rest               bool // what is left of an axis after the blocks of full size
+	rest               bool // the remainder of an axis after the blocks of full size
 }
 
 // eachBlock names the batch axes of a product of two stacks of blocks.
 var eachBlock = [2][]int{{0}, {0}}
 
-// layoutOf cuts the tensor so that no axis of a block is longer than max_precond_dim: a
-// longer axis is cut into blocks of exactly this size, with a smaller one at its end if
-// there is a remainder.
+// layoutOf divides the tensor so that no axis of a block is longer than max_precond_dim: a longer
+// axis is divided into blocks of exactly this size, with a smaller one at the end for the
+// remainder.
 func layoutOf(t sdk.Tensor) layout {
 	most := t.Int("max_precond_dim")
 	l := layout{shape: slices.Clone(t.Shape)}
@@ -54,8 +54,8 @@ func layoutOf(t sdk.Tensor) layout {
 	return l
 }
 
-// merge drops axes of one element, and merges neighbouring axes as long as the product of
-// their lengths does not exceed most.
+// merge drops axes of length 1, and merges adjacent axes while the product of their lengths does
+// not exceed most.
 func merge(shape []int, most int) []int {
 	var out []int
 	for _, d := range shape {
@@ -82,7 +82,7 @@ func cut(d, most int) []stretch {
 	return parts
 }
 
-// blocks is the number of blocks of the region.
+// blocks returns the number of blocks of the region.
 func (r region) blocks() int {
 	n := 1
 	for _, s := range r {
@@ -91,9 +91,9 @@ func (r region) blocks() int {
 	return n
 }
 
-// suffix tells the regions of a tensor apart in the names of state tensors. It is empty for
-// the first region. For the others it has a digit for each axis: 1 where the region is the
-// rest of the axis, else 0.
+// suffix distinguishes the regions of a tensor in the names of state tensors. It is empty for the
+// first region. For others it has one digit per axis: 1 if the region is the remainder of the axis,
+// else 0.
 func (r region) suffix() string {
 	places := make([]string, len(r))
 	for i, s := range r {
@@ -108,8 +108,8 @@ func (r region) suffix() string {
 	return "." + strings.Join(places, "")
 }
 
-// interleaved is the region's own shape with each axis split into count × size, and the
-// order of axes that puts all counts first.
+// interleaved returns the region's shape with each axis split into count × size, and the
+// permutation of axes that puts all counts first.
 func (r region) interleaved() (shape, order []int) {
 	for i, s := range r {
 		shape = append(shape, s.count, s.size)
@@ -121,8 +121,8 @@ func (r region) interleaved() (shape, order []int) {
 	return shape, order
 }
 
-// inPlace reports whether the blocks already lie one after the other, as they do if only
-// the first axis is cut.
+// inPlace reports whether the blocks are already contiguous, which is the case if only the first
+// axis is divided.
 func (r region) inPlace() bool {
 	return !slices.ContainsFunc(r[1:], func(s stretch) bool { return s.count > 1 })
 }
@@ -148,7 +148,7 @@ func (l layout) take(v program.Value, r region) program.Value {
 	return v.Reshape(stacked...)
 }
 
-// assemble makes a tensor of the stacked blocks of its regions.
+// assemble returns the tensor with the stacked blocks of its regions.
 func (l layout) assemble(stacks []program.Value) program.Value {
 	parts := make([]program.Value, len(stacks))
 	for i, r := range l.regions {
@@ -167,7 +167,7 @@ func (l layout) assemble(stacks []program.Value) program.Value {
 	return parts[0]
 }
 
-// assemble turns a stack of blocks back into the region.
+// assemble returns the region with the stacked blocks.
 func (r region) assemble(v program.Value) program.Value {
 	if !r.inPlace() {
 		shape, order := r.interleaved()

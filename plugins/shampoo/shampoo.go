@@ -8,13 +8,12 @@
 //	A = m̂/(√v̂ + ε')                                    Adam's direction
 //	u = L⁻m̂R⁻·‖A‖/(‖L⁻m̂R⁻‖ + 1e-16)                    grafting: of Adam's size
 //
-// where a hat means the bias correction, division by 1 − βᵗ. Before the first root,
-// u = A. A tensor of another order has a factor for each axis, and the exponent
-// −1/(2·order). An axis that is too long is cut into blocks (blocks.go), each
-// preconditioned and grafted by itself.
+// where a hat denotes bias correction, division by 1 − βᵗ. Before the first root, u = A. A tensor
+// of another order has a factor for each axis, and the exponent −1/(2·order). An axis that is too
+// long is divided into blocks (blocks.go), each preconditioned and grafted separately.
 //
-// The factors change in every update, the inverse roots only in refreshes.
-// Decoupled weight decay is the host's.
+// The factors change in every update, the inverse roots only in refreshes. The host applies
+// decoupled weight decay.
 package main
 
 import (
@@ -35,8 +34,8 @@ var (
 	_ sdk.Selective = shampoo{}
 )
 
-// The names of the state tensors. Those of factors and roots are followed by the number of
-// the axis and, when there are blocks of several shapes, by the suffix of the region.
+// The names of the state tensors. For factors and roots the index of the axis is appended and, if
+// there are blocks of several shapes, the suffix of the region.
 const (
 	stateM      = "m"
 	stateV      = "v"
@@ -44,9 +43,9 @@ const (
 	stateRoot   = "root"
 )
 
-// Describe declares the parameters. The defaults are those of a public speed record
-// in training language models, except max_precond_dim, which is 8192 there: factors of that size
-// are slow on a CPU.
+// Describe declares the parameters. The defaults are those of a public speed record in training
+// language models, except max_precond_dim, which is 8192 there: factors of that size are slow on a
+// CPU.
 func (shampoo) Describe() sdk.Description {
 	return sdk.Description{
 		Name:    "shampoo",
@@ -77,14 +76,14 @@ func (shampoo) Describe() sdk.Description {
 	}
 }
 
-// Accepts leaves the embedding and the head to another optimizer, unless told
-// otherwise: the factor of the vocabulary is large and its gradient sparse.
+// Accepts excludes the embedding and the head, unless configured otherwise: the factor of the
+// vocabulary is large and its gradient sparse.
 func (shampoo) Accepts(t sdk.Tensor) bool {
 	return t.Bool("embeddings") || t.Role != sdk.TensorEmbedding && t.Role != sdk.TensorHead
 }
 
-// Init starts factors and moments at zero and the inverse roots at the identity.
-// There is no first moment when β1 = 0 and no second one without grafting.
+// Init initializes factors and moments with zeros and the inverse roots with the identity. There is
+// no first moment if β1 = 0, and no second one without grafting.
 func (shampoo) Init(b *program.Builder, _ program.Value, t sdk.Tensor) (sdk.State, error) {
 	state := sdk.State{}
 	if t.Float("beta1") > 0 {
@@ -107,7 +106,7 @@ func (shampoo) Observe(_ *program.Builder, in sdk.UpdateInput, t sdk.Tensor) (sd
 	seen := sdk.State{}
 	for f := range factors(t) {
 		g := l.take(in.Gradient, f.region)
-		var others []int // the axes of stacked blocks, except the first and that of the factor
+		var others []int // the axes of stacked blocks, except the first and the factor's
 		for i := range f.region {
 			if i != f.axis {
 				others = append(others, i+1)
@@ -118,7 +117,7 @@ func (shampoo) Observe(_ *program.Builder, in sdk.UpdateInput, t sdk.Tensor) (sd
 	return seen, nil
 }
 
-// RefreshAt asks for a refresh at update start, and at every multiple of freq after it.
+// RefreshAt requests a refresh at update start, and at every later multiple of freq.
 func (shampoo) RefreshAt(t sdk.Tensor) sdk.Due {
 	freq := t.Int("freq")
 	return sdk.Due{First: start(t), Next: freq, Every: freq}
@@ -140,10 +139,10 @@ func (shampoo) Refresh(_ *program.Builder, in sdk.RefreshInput, _ bool, t sdk.Te
 	return renewed, nil
 }
 
-// start is the update of the first refresh.
+// start returns the update of the first refresh.
 func start(t sdk.Tensor) int { return cmp.Or(t.Int("start"), t.Int("freq")) }
 
-// factor names one of the statistics of a tensor: that of one axis of the blocks of a region.
+// factor identifies the Kronecker factor of one axis of the blocks of a region.
 type factor struct {
 	region region
 	axis   int // of the blocks, from 0
@@ -162,12 +161,12 @@ func factors(t sdk.Tensor) iter.Seq[factor] {
 	}
 }
 
-// name is the full name of the factor's state tensor of the given kind.
+// name returns the full name of the factor's state tensor of the given kind.
 func (f factor) name(kind string) string {
 	return fmt.Sprint(kind, f.axis, f.region.suffix())
 }
 
-// shape is that of a stack with one square matrix for each block.
+// shape returns the shape of a stack with one square matrix per block.
 func (f factor) shape() []int {
 	return []int{f.region.blocks(), f.region[f.axis].size, f.region[f.axis].size}
 }

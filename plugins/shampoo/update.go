@@ -8,8 +8,8 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// Update writes one step. The correction of m for its start at zero is applied to the
-// scalars that m is multiplied by anyway, which saves a pass over m.
+// Update writes one step. The bias correction of m is applied to scalars by which m is multiplied
+// anyway, which saves a pass over m.
 func (shampoo) Update(b *program.Builder, in sdk.UpdateInput, t sdk.Tensor) (program.Value, sdk.State, error) {
 	m, next := in.Gradient, maps.Clone(in.State)
 	if beta1 := t.Float("beta1"); beta1 > 0 {
@@ -43,8 +43,8 @@ func (shampoo) Update(b *program.Builder, in sdk.UpdateInput, t sdk.Tensor) (pro
 	return u, next, nil
 }
 
-// precondition multiplies each block of m by its inverse roots, one for each axis, and the
-// product p by scale(r, p), which is one number, or one for each block.
+// precondition multiplies each block of m by its inverse roots, one per axis, and the product p by
+// scale(r, p), which is a scalar or one number per block.
 func precondition(m program.Value, state sdk.State, t sdk.Tensor, scale func(r region, p program.Value) program.Value) program.Value {
 	l := layoutOf(t)
 	stacks := make([]program.Value, len(l.regions))
@@ -58,8 +58,8 @@ func precondition(m program.Value, state sdk.State, t sdk.Tensor, scale func(r r
 	return l.assemble(stacks).Reshape(t.Shape...)
 }
 
-// along multiplies each of the stacked blocks of p by a symmetric matrix along one of its axes;
-// order is the number of axes of a block. The first and the last axis need no transposition.
+// along multiplies each of the stacked blocks of p by a symmetric matrix along one axis; order is
+// the number of axes of a block. The first and the last axis need no transposition.
 func along(p, root program.Value, axis, order int) program.Value {
 	switch {
 	case axis == 0:
@@ -82,9 +82,9 @@ func along(p, root program.Value, axis, order int) program.Value {
 	return p.Transpose(back...)
 }
 
-// norm is the Frobenius norm of each stacked block, in a shape that broadcasts to theirs.
-// Rows are added up first: in binary32, one running sum over many squares would lose
-// the small ones.
+// norm returns the Frobenius norm of each stacked block, in a shape that broadcasts to the blocks.
+// Rows are summed first: in binary32, a single running sum over many squares would lose small
+// terms.
 func norm(p program.Value) program.Value {
 	p = p.Square()
 	shape := p.Shape()
@@ -95,7 +95,7 @@ func norm(p program.Value) program.Value {
 	return p.Reshape(shape...).Sqrt()
 }
 
-// average is β·old + (1−β)·new, or the sum of both when β = 1.
+// average returns β·old + (1−β)·new, or the sum of both if β = 1.
 func average(old, new program.Value, beta float64) program.Value {
 	if beta == 1 {
 		return old.Add(new)
@@ -103,9 +103,9 @@ func average(old, new program.Value, beta float64) program.Value {
 	return old.Scale(beta).Add(new.Scale(1 - beta))
 }
 
-// correction is 1 − βᵗ, unless there is nothing to correct: then ok is false. It is
-// computed as −expm1(t·log β), because βᵗ in binary32 would lose the digits of 1 − βᵗ
-// when β is close to 1 and t is small.
+// correction returns 1 − βᵗ; ok is false if there is nothing to correct. It is computed as
+// −expm1(t·log β), because βᵗ in binary32 would lose the digits of 1 − βᵗ for β close to 1 and
+// small t.
 func correction(step program.Value, beta float64, t sdk.Tensor) (c program.Value, ok bool) {
 	if beta == 0 || beta == 1 || !t.Bool("bias_correction") {
 		return program.Value{}, false
@@ -113,10 +113,9 @@ func correction(step program.Value, beta float64, t sdk.Tensor) (c program.Value
 	return step.Scale(math.Log(beta)).Expm1().Neg(), true
 }
 
-// inverseRoot is (A + εI)^(−power) of each symmetric matrix A, whose eigenvalues are
-// w[n,d] and eigenvectors q[n,d,d]. Where rounding left an eigenvalue of A + εI below ε,
-// all are shifted up until the lowest is ε. Where A or its root is not finite, the
-// previous root is kept.
+// inverseRoot returns (A + εI)^(−power) for each symmetric matrix A with eigenvalues w[n,d] and
+// eigenvectors q[n,d,d]. If rounding errors make an eigenvalue of A + εI smaller than ε, all are
+// shifted so that the smallest is ε. If A or its root is not finite, the previous root is kept.
 func inverseRoot(w, q, previous program.Value, power, eps float64) program.Value {
 	b := w.Builder()
 	shape := q.Shape()
@@ -132,7 +131,7 @@ func inverseRoot(w, q, previous program.Value, power, eps float64) program.Value
 	return finite.Gt(b.Const(0)).Select(root, previous)
 }
 
-// identity is a unit matrix for each block: shape is [n,d,d].
+// identity returns an identity matrix for each block: shape is [n,d,d].
 func identity(b *program.Builder, shape []int) program.Value {
 	index := program.Type{DType: program.Int, Shape: shape}
 	return b.Iota(index, 1).Eq(b.Iota(index, 2)).Convert(program.Float)

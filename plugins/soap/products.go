@@ -7,10 +7,9 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// flipped reports whether the moments of a tensor are kept transposed, as those of a
-// matrix with more rows than columns are. In every update a device has to transpose an
-// operand of a product. When the moments are flipped, the larger basis stands on the
-// right, where it need not be transposed.
+// flipped reports whether the moments of a tensor are stored transposed, as for a matrix with more
+// rows than columns. In every update a device has to transpose an operand of a product. With
+// flipped moments, the larger basis is the right operand, which need not be transposed.
 func flipped(t sdk.Tensor) bool { return len(t.Shape) == 2 && t.Shape[0] > t.Shape[1] }
 
 // rotate transforms a gradient into the bases. The result has the shape of the moments.
@@ -18,14 +17,14 @@ func rotate(g program.Value, state sdk.State, t sdk.Tensor) program.Value {
 	if flipped(t) {
 		return flip(g, state, t, 1, 0)
 	}
-	// The last axis of a matrix is the longer one here, so that the smaller basis is transposed.
+	// Here the last axis of a matrix is the longer one, so that the smaller basis is transposed.
 	for _, axis := range slices.Backward(rotated(t)) {
 		g = along(g, axis, state[name(stateBasis, axis)], 0)
 	}
 	return g
 }
 
-// rotateBack transforms a direction back out of the bases.
+// rotateBack transforms a direction back from the bases.
 func rotateBack(u program.Value, state sdk.State, t sdk.Tensor) program.Value {
 	if flipped(t) {
 		return flip(u, state, t, 0, 1)
@@ -36,8 +35,8 @@ func rotateBack(u program.Value, state sdk.State, t sdk.Tensor) program.Value {
 	return u
 }
 
-// flip transposes a matrix while multiplying it by the bases: the basis of the axis first
-// on the left, the other one on the right. The sums are over the axis summed of both bases.
+// flip multiplies a matrix by the bases and transposes it: the basis of the axis first is on the
+// left, the other one on the right. It contracts the axis summed of both bases.
 func flip(v program.Value, state sdk.State, t sdk.Tensor, first, summed int) program.Value {
 	axes := rotated(t)
 	if slices.Contains(axes, first) {
@@ -51,9 +50,9 @@ func flip(v program.Value, state sdk.State, t sdk.Tensor, first, summed int) pro
 	return v
 }
 
-// along multiplies v along an axis by the square matrix q and sums over the given axis of q:
-// 0 rotates into the basis of its columns, 1 rotates back. The first and the last axis of v
-// need no transposition.
+// along multiplies v along an axis by the square matrix q, contracting the axis summed of q: 0
+// rotates into the basis of its columns, 1 rotates back. The first and the last axis of v need no
+// transposition.
 func along(v program.Value, axis int, q program.Value, summed int) program.Value {
 	last := len(v.Shape()) - 1
 	switch {
@@ -77,12 +76,12 @@ func along(v program.Value, axis int, q program.Value, summed int) program.Value
 	return v.Transpose(back...)
 }
 
-// product is the product of x and y, summed over axis i of x and axis j of y.
+// product contracts axis i of x with axis j of y.
 func product(x, y program.Value, i, j int) program.Value {
 	return x.Dot(y, [2][]int{{i}, {j}}, [2][]int{})
 }
 
-// identity is the unit matrix of order n.
+// identity returns the identity matrix of order n.
 func identity(b *program.Builder, n int) program.Value {
 	index := program.Type{DType: program.Int, Shape: []int{n, n}}
 	return b.Iota(index, 0).Eq(b.Iota(index, 1)).Convert(program.Float)

@@ -5,19 +5,19 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// shift, times the mean eigenvalue of a factor, is added to the factor's diagonal before a
-// step of power iteration. That is no more than the rounding errors of the product, but it
-// is not zero where the factor is.
+// shift, times the mean eigenvalue of a factor, is added to the factor's diagonal before a step of
+// power iteration. That is within the rounding errors of the product, but is nonzero where the
+// factor is zero.
 const shift = 0x1p-52
 
-// Observe does nothing: a refresh must not see this update's gradient in the factors, so
-// Update adds it to them afterwards.
+// Observe does nothing: a refresh must not see this update's gradient in the factors, so Update
+// adds it afterwards.
 func (soap) Observe(*program.Builder, sdk.UpdateInput, sdk.Tensor) (sdk.State, error) {
 	return nil, nil
 }
 
-// RefreshAt asks for the first bases before the second update, and then for new ones after
-// every freq updates, counted from the second: the first update only makes the factors.
+// RefreshAt requests the first bases before the second update, and new ones every freq updates
+// after that: the first update only initializes the factors.
 func (soap) RefreshAt(t sdk.Tensor) sdk.Due {
 	if len(rotated(t)) == 0 {
 		return sdk.Due{}
@@ -26,9 +26,8 @@ func (soap) RefreshAt(t sdk.Tensor) sdk.Due {
 	return sdk.Due{First: 2, Next: 2 + freq, Every: freq}
 }
 
-// Refresh renews the bases, and with them the moments, which are kept in these bases: m is
-// rotated into the new ones, and v is only permuted, in the way in which the columns of
-// the old ones are sorted.
+// Refresh updates the bases, and the moments, which are stored in these bases: m is rotated into
+// the new ones, and v is only permuted like the columns of the old ones are sorted.
 func (soap) Refresh(_ *program.Builder, in sdk.RefreshInput, first bool, t sdk.Tensor) (sdk.State, error) {
 	renewed := sdk.State{}
 	m, v := in.State[stateM], in.State[stateV]
@@ -53,22 +52,22 @@ func (soap) Refresh(_ *program.Builder, in sdk.RefreshInput, first bool, t sdk.T
 	return renewed, nil
 }
 
-// eigenvectors is the first basis: the eigenvectors of a factor, those of the largest
-// eigenvalues first, or the old basis where they are not finite.
+// eigenvectors returns the first basis: the eigenvectors of a factor, in descending order of
+// eigenvalues, or the old basis if they are not finite.
 func eigenvectors(factor, old program.Value) program.Value {
 	q := factor.Neg().EighVectors() // the ascending order of −L is the descending one of L
 	return holds(firstRow(q).IsFinite()).Select(q, old)
 }
 
-// iterate is one step of power iteration on a basis q of factor f: its columns are sorted
-// by the estimates of the eigenvalues, diag(qᵀfq), and q becomes (f + εI)·q,
-// orthonormalized. ε is shift times the mean eigenvalue; f + εI has the eigenvectors of f.
+// iterate performs one step of power iteration on a basis q of factor f: its columns are sorted by
+// the estimates of the eigenvalues, diag(qᵀfq), and q becomes (f + εI)·q, orthonormalized. ε is
+// shift times the mean eigenvalue; f + εI has the same eigenvectors as f.
 //
-// A factor has zero rows where the gradient has always been zero, as for tokens of the
-// embedding that do not occur. Then f·q is zero in these rows, too, and has too few
-// independent columns for a basis. ε·q adds those that the old basis has in these rows.
-// Where all of f is zero, or something is not finite, ok is false, and the old basis has to stay.
-// keys are what the columns of the old basis were sorted by, in descending order.
+// A factor has zero rows where the gradient has always been zero, as for tokens of the embedding
+// that do not occur. There f·q is zero, too, and has too few independent columns for a basis; ε·q
+// adds those of the old basis. If all of f is zero, or something is not finite, ok is false, and
+// the old basis must be kept. keys are the values by which the columns of the old basis were
+// sorted, in descending order.
 func iterate(f, q program.Value) (basis, keys, ok program.Value) {
 	image := f.MatMul(q)
 	keys = q.Dot(image, [2][]int{{0}, {0}}, [2][]int{{1}, {1}}) // products of columns
@@ -77,9 +76,8 @@ func iterate(f, q program.Value) (basis, keys, ok program.Value) {
 	return basis, keys, holds(firstRow(basis).IsFinite()).And(mean.Gt(f.Builder().Const(0)))
 }
 
-// rebase takes v along an axis from one basis to another. Two products with v are less
-// work than one with the product of the bases, unless v is longer along its other
-// axes.
+// rebase transforms v along an axis from one basis to another. Two products with v are cheaper than
+// one with the product of the bases, unless v is longer along its other axes.
 func rebase(v program.Value, axis int, from, to program.Value) program.Value {
 	n := from.Type().Size()
 	if v.Type().Size() < n {
@@ -91,7 +89,7 @@ func rebase(v program.Value, axis int, from, to program.Value) program.Value {
 // sort reorders v along an axis by descending keys.
 func sort(v program.Value, axis int, keys program.Value) program.Value {
 	last := len(v.Shape()) - 1
-	order := make([]int, last+1) // of axes: the given one and the last change places
+	order := make([]int, last+1) // a permutation of axes that swaps the given one and the last
 	for i := range order {
 		order[i] = i
 	}
@@ -103,8 +101,8 @@ func sort(v program.Value, axis int, keys program.Value) program.Value {
 	return v.Reshape(shape...).Transpose(order...)
 }
 
-// firstRow is the first row of a basis, which is enough to see whether the basis is
-// finite: if anything in it is not, all of it is NaN.
+// firstRow returns the first row of a basis, which suffices to check whether the basis is finite:
+// if any element is not, all of them are NaN.
 func firstRow(q program.Value) program.Value {
 	return q.Slice([]int{0, 0}, []int{1, q.Shape()[1]}, []int{1, 1})
 }

@@ -15,12 +15,12 @@
 // max_precond_dim has no factor and is not rotated, nor are vectors unless
 // precondition_1d is set.
 //
-// The published code renews the bases at the end of an update, from the factors that this update
-// left, and nothing reads them before the next update. So here a refresh comes at the beginning
-// of the next update. Update itself changes the factors, so there is nothing to observe.
+// The published code updates the bases at the end of an update, from the factors of this update,
+// and nothing reads them before the next update. Here a refresh is therefore at the beginning of
+// the next update. Update itself changes the factors, so there is nothing to observe.
 //
-// The host applies the decay: before the update or, with train.decay = "last", after it, as
-// the published code does. The difference is of the order of the rate squared.
+// The host applies the decay: before the update or, with train.decay = "last", after it, as in the
+// published code. The difference is of second order in the rate.
 package main
 
 import (
@@ -40,8 +40,7 @@ var (
 	_ sdk.Refresher = soap{}
 )
 
-// The names of the state tensors; those of factors and bases are followed by the number of
-// the axis.
+// The names of the state tensors; for factors and bases the index of the axis is appended.
 const (
 	stateM      = "m"
 	stateV      = "v"
@@ -49,7 +48,7 @@ const (
 	stateBasis  = "basis"
 )
 
-// sameAsBeta2 is the value of shampoo_beta that means the value of beta2.
+// sameAsBeta2 is the value of shampoo_beta that selects the value of beta2.
 const sameAsBeta2 = -1
 
 // Describe declares the parameters. The defaults are the published ones.
@@ -73,7 +72,7 @@ func (soap) Describe() sdk.Description {
 	}
 }
 
-// Init starts moments and factors at zero and the bases at the identity.
+// Init initializes moments and factors with zeros and the bases with the identity.
 func (soap) Init(b *program.Builder, _ program.Value, t sdk.Tensor) (sdk.State, error) {
 	moments := slices.Clone(t.Shape)
 	if flipped(t) {
@@ -87,8 +86,8 @@ func (soap) Init(b *program.Builder, _ program.Value, t sdk.Tensor) (sdk.State, 
 	return state, nil
 }
 
-// Update writes one step. In the first one the gradient has weight 0 in the moments,
-// which therefore stay zero, as does u.
+// Update writes one step. In the first step the gradient has weight 0 in the moments, so that they
+// and u are zero.
 func (soap) Update(b *program.Builder, in sdk.UpdateInput, t sdk.Tensor) (program.Value, sdk.State, error) {
 	next := sdk.State{}
 	beta := shampooBeta(t)
@@ -114,11 +113,11 @@ func (soap) Update(b *program.Builder, in sdk.UpdateInput, t sdk.Tensor) (progra
 
 	u := m.Div(v.Sqrt().Shift(t.Float("eps")))
 	factor, normalize, correct := b.Const(1), t.Bool("normalize"), t.Bool("bias_correction")
-	if normalize { // in the rotated bases, which keep norms
+	if normalize { // in the rotated bases, as rotations preserve norms
 		factor = factor.Div(rms(u).Shift(1e-30))
 	}
 	if correct {
-		updates := in.Step.Shift(-1).Max(b.Const(1)) // the first does not count; u is 0 in it
+		updates := in.Step.Shift(-1).Max(b.Const(1)) // the first update does not count; its u is 0
 		c1, c2 := correction(updates, beta1), correction(updates, beta2)
 		factor = factor.Mul(c2.Sqrt().Div(c1))
 	}
@@ -128,8 +127,8 @@ func (soap) Update(b *program.Builder, in sdk.UpdateInput, t sdk.Tensor) (progra
 	return rotateBack(u, in.State, t), next, nil
 }
 
-// correction is 1 − βᵗ, computed as −expm1(t·log β): βᵗ in binary32 would lose the digits
-// of 1 − βᵗ when β is close to 1 and t is small.
+// correction returns 1 − βᵗ as −expm1(t·log β): βᵗ in binary32 would lose the digits of 1 − βᵗ for
+// β close to 1 and small t.
 func correction(updates program.Value, beta float64) program.Value {
 	if beta == 0 {
 		return updates.Builder().Const(1)
@@ -137,8 +136,8 @@ func correction(updates program.Value, beta float64) program.Value {
 	return updates.Scale(math.Log(beta)).Expm1().Neg()
 }
 
-// rms is the root mean square of all elements. Rows are added up first: in binary32,
-// one running sum over many squares would lose the small ones.
+// rms returns the root mean square of all elements. Rows are summed first: in binary32, a single
+// running sum over many squares would lose small terms.
 func rms(u program.Value) program.Value {
 	size := u.Type().Size()
 	u = u.Square()
@@ -169,7 +168,7 @@ func rotated(t sdk.Tensor) []int {
 	return axes
 }
 
-// name is the full name of the state tensor of the given kind for an axis.
+// name returns the full name of the state tensor of the given kind for an axis.
 func name(kind string, axis int) string { return fmt.Sprint(kind, axis) }
 
 func main() { sdk.ServeOptimizer(soap{}) }
