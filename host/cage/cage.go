@@ -22,7 +22,7 @@ type CAGE struct {
 // decoupled, λ = 2, s = 0.9.
 var Default = CAGE{Form: Decoupled, Variant: Paper, Lambda: 2, Silence: 0.9, Ramp: Linear}
 
-// Form selects the place of the correction in the step.
+// Form selects how the correction enters the step.
 type Form string
 
 // The forms of the correction.
@@ -32,8 +32,7 @@ const (
 	// Decoupled adds the correction after the optimizer, outside its preconditioning
 	// (paper Eq. 5, Algorithm 1).
 	Decoupled Form = "decoupled"
-	// Coupled adds λ_t·e to the gradient that the optimizer sees (paper §3.1,
-	// "Error coupling").
+	// Coupled adds λ_t·e to the optimizer's gradient (paper §3.1, "Error coupling").
 	Coupled Form = "coupled"
 )
 
@@ -51,7 +50,7 @@ const (
 	Official Variant = "official"
 )
 
-// Ramp is the shape of λ_t after the silent part of the run.
+// Ramp is the shape of λ_t after the silent fraction of the run.
 type Ramp string
 
 // The shapes of the ramp.
@@ -132,7 +131,7 @@ func (m CAGE) residual(s *step, x, y program.Value) (e, αλ program.Value) {
 	switch {
 	case m.Form != Decoupled:
 		return e, αλ
-	case m.Variant == Official: // at the point after the optimizer's step, with the next rate
+	case m.Variant == Official: // after the optimizer's step, with the next rate
 		next := s.α // the next rate of an optimizer with its own rates is not known yet
 		if s.rule.Optimizer.Rate == nil {
 			next = s.scaledRate(s.in[InputNextRate])

@@ -144,8 +144,8 @@ func (s TrackerState) clone() TrackerState {
 	return s
 }
 
-// Restore sets the tracker to a state taken from a tracker with the same window and
-// groups. Any other state is an error and changes nothing.
+// Restore restores a state of a tracker with the same window and groups. Any other state is an
+// error and changes nothing.
 func (t *Tracker) Restore(s TrackerState) error {
 	n, rows := t.Coordinates(), min(s.Samples, t.window)
 	for _, part := range []struct {
@@ -194,7 +194,7 @@ func ChooseCoordinates(seed uint64, count int, sizes ...int) [][]int32 {
 		// brilliance", 1987).
 		taken := make(map[int32]bool, n)
 		for j := size - n; j < size; j++ {
-			upper, _ := bits.Mul64(rng.Uint64(), uint64(j)+1) // a number from 0 to j
+			upper, _ := bits.Mul64(rng.Uint64(), uint64(j)+1) // uniform in 0 … j
 			k := int32(upper)
 			if taken[k] {
 				k = int32(j)

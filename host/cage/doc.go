@@ -9,19 +9,19 @@
 //	rule.go        the description of the update of one tensor: its inputs, outputs and state
 //	step.go        the parts of its programs: weight decay, the optimizer, the measures
 //	jobs.go        the programs bound to tensors by name
-//	average.go     the running mean with which a model is evaluated
-//	method.go      what a method may read and change
+//	average.go     the running mean that evaluation uses
+//	method.go      the interface of a method
 //	settings.go    the table [method] of a configuration
 //
-// Beside CAGE, each method is a file with its settings, formulas and sources:
+// Each method other than CAGE is a file with its settings, formulas and sources:
 //
 //	lotion.go      LOTION, a regularizer that smooths the loss
-//	oscireset.go   OsciReset, which sets weights that oscillate back to their grid
-//	parq.go        PARQ and BinaryRelax, with which quantization hardens gradually
-//	weight.go, levels.go   the numbers behind a quantizer's codes, which these two need
+//	oscireset.go   OsciReset, which resets oscillating weights to grid points
+//	parq.go        PARQ and BinaryRelax, which quantize gradually
+//	weight.go, levels.go   the values of a quantizer's codes, for these two methods
 //
-// The rest of a training's mathematics:
+// Other functions of a training:
 //
 //	schedule.go    learning rates
-//	diagnostics.go, visits.go   how codes and residuals move during training
+//	diagnostics.go, visits.go   changes of codes and residuals during training
 package cage

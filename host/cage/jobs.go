@@ -13,7 +13,7 @@ type Part string
 // The values of Part.
 const (
 	Initializing Part = "init"     // writes the initial states, from the parameter
-	Evaluating   Part = "evaluate" // writes the tensor that the model is evaluated with
+	Evaluating   Part = "evaluate" // writes the tensor that evaluation uses
 	Collecting   Part = "collect"  // computes scalars that are summed over tensors
 	Probing      Part = "probe"    // writes the point at which a second gradient is computed
 	Giving       Part = "given"    // writes the inputs of an opaque optimizer

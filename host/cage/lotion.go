@@ -23,11 +23,11 @@ import (
 //	∂R/∂x_i = ½·coeff·F_i·s·(1 − 2Δ_i)
 //	F   ← fisher_decay·F + (1 − fisher_decay)·g²
 //
-// F starts at zero and has no bias correction. On the grid, Δ = 0, where R has a kink,
-// the formula gives the derivative to the right.
+// F is initialized with zeros, without bias correction. On the grid, at Δ = 0, R has a kink, where
+// the formula is the right derivative.
 type LOTION struct {
 	None
-	Coeff       float64 // strength of the regularizer, at least 0; 0: none
+	Coeff       float64 // strength of the regularizer, ≥ 0
 	FisherDecay float64 // of F, in [0, 1)
 	Bits        int     // of the grid
 	// Denom selects the number of steps of the grid up to the largest magnitude of a tensor:

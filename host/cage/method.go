@@ -48,7 +48,7 @@ type Forwarder interface {
 // Mode names a variant of the update of weights.
 type Mode string
 
-// Idle is the mode in which a method adds nothing to the update.
+// Idle is the mode in which a method does not change the update.
 const Idle Mode = "off"
 
 // At describes a step of a training.

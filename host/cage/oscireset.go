@@ -22,7 +22,7 @@ import (
 //	d   ← d + |x_{t+1} − x_t|
 //
 // and in the step after the window, weights with d_Q/d ≥ Threshold are set to Q(x_{t+1}). All other
-// steps are those of a training without the method. If the optimizer rounds weights to bfloat16,
+// steps are the same as without the method. If the optimizer rounds weights to bfloat16,
 // that happens after the reset.
 //
 // The authors count steps from 0, so that step t = 1 begins a period there and here. The first
@@ -44,7 +44,7 @@ const (
 	byEdge  = "bin_edge"
 )
 
-// DefaultOsciReset is the setting of the authors' training of 150M parameters (configs/150m_100bt,
+// DefaultOsciReset has the authors' settings for training 150M parameters (configs/150m_100bt,
 // TJv2-mix_fp8-osci_reset.yaml): from step 15,000 of 25,500, 50 steps of every 200, ratio 8.
 var DefaultOsciReset = OsciReset{Start: 0.6, Every: 200, Window: 50, Threshold: 8, By: byRatio, Edge: 0.495}
 

@@ -92,8 +92,8 @@ func (r Rule) active() Method {
 	return r.Method
 }
 
-// State lists the state tensors of the rule: those of the optimizer, then those of the
-// method, which start at zero, then the average.
+// State lists the state tensors of the rule: of the optimizer, of the method (initialized with
+// zeros), and the average.
 func (r Rule) State() []spec.Tensor {
 	list := slices.Clone(r.Optimizer.State)
 	if r.Quantizer != nil && r.Method != nil {

@@ -14,7 +14,7 @@ type ScheduleKind string
 const (
 	OneCycleCos        ScheduleKind = "onecycle_cos"         // cosine rise, cosine fall; see oneCycleCos
 	LinearWarmupCosine ScheduleKind = "linear_warmup_cosine" // linear rise, cosine fall; see linearWarmup
-	Cosine             ScheduleKind = "cosine"               // another name of LinearWarmupCosine
+	Cosine             ScheduleKind = "cosine"               // alias of LinearWarmupCosine
 	LinearRate         ScheduleKind = "linear"               // linear rise, linear fall; see linearWarmup
 	WSD                ScheduleKind = "wsd"                  // warm-up, stable, decay; see wsd
 	ConstantRate       ScheduleKind = "constant"             // the peak rate at every step
@@ -46,12 +46,12 @@ type Schedule struct {
 	Kind   ScheduleKind
 	Peak   float64 // the highest rate, > 0; every kind
 	Total  int     // optimizer steps of the whole run, ≥ 1; every kind
-	Warmup int     // steps of the rise, in [0, Total]; every kind but ConstantRate
+	Warmup int     // steps of the warm-up, in [0, Total]; every kind but ConstantRate
 
 	Div       float64    // OneCycleCos, WSD: the rise starts at Peak/Div, ≥ 1
 	FinalDiv  float64    // OneCycleCos: the fall ends at Peak/Div/FinalDiv, > 0
 	FinalFrac float64    // other falling kinds: the fall ends at FinalFrac·Peak, in [0, 1]
-	DecayFrac float64    // WSD: share of Total that decays, in [0, 1]; ⌊DecayFrac·Total⌋ steps
+	DecayFrac float64    // WSD: decay phase as a fraction of Total, in [0, 1]; ⌊DecayFrac·Total⌋ steps
 	Shape     DecayShape // WSD: curve of the decay
 }
 
@@ -75,10 +75,10 @@ func (s Schedule) Rate(k int) float64 {
 
 func halfCosine(u float64) float64 { return 0.5 * (1 + math.Cos(math.Pi*u)) }
 
-// oneCycleCos rises from Peak/Div to Peak and falls to Peak/Div/FinalDiv, both
-// along half a cosine: the one-cycle schedule (Smith and Topin 2018, "Super-
-// Convergence") with the arguments that QuEST's training code uses (Panferov et
-// al. 2025). With W = Warmup, T = Total and A(a, b, u) = b + (a−b)(1 + cos πu)/2:
+// oneCycleCos rises from Peak/Div to Peak and falls to Peak/Div/FinalDiv, both along half a cosine:
+// the one-cycle schedule (Smith and Topin 2018, "Super-Convergence") with the arguments of QuEST's
+// training code (Panferov et al. 2025). With W = Warmup, T = Total and
+// A(a, b, u) = b + (a−b)(1 + cos πu)/2:
 //
 //	k ≤ W−1:  A(start, peak, k/(W−1))
 //	else:     A(peak, end, (k−W+1)/(T−W))
@@ -165,7 +165,7 @@ type ScheduleSettings struct {
 	Warmup float64    // below 1, a fraction of the steps; otherwise a number of steps; see WarmupSteps
 	From   float64    // OneCycleCos, WSD: the first rate as a fraction of Rate
 	Floor  float64    // the last rate as a fraction of Rate
-	Decay  float64    // WSD: fraction of the steps that decay
+	Decay  float64    // WSD: decay phase as a fraction of the steps
 	Shape  DecayShape // WSD: curve of the decay
 }
 

@@ -84,8 +84,8 @@ func withoutEffect(cfg *config.Config, programs *build.Programs) (messages []str
 // times too strong. Ordinary runs stay far below these bounds: at a rate of 3e-3, λ = 2 and a decay
 // of 0.1 they reach 0.006 and 0.0003.
 const (
-	maxCorrection = 0.125 // of the residual, in one step
-	maxDecay      = 0.02  // of a weight, in one step
+	maxCorrection = 0.125 // largest share of the residual that one step subtracts
+	maxDecay      = 0.02  // largest share of a weight that one step subtracts
 )
 
 // tooStrong returns a warning if the correction, and one if the weight decay, is too strong in a
@@ -154,7 +154,7 @@ func (r *run) checkExtension(previous *config.Config) error {
 	official := is.Reads(cage.Rule{}).NextRate
 	const fractions = "give the keys of [method] that are fractions of the run so that the steps that are done stay as they were"
 	for t := 1; t <= r.done.Step; t++ {
-		// The official variant of the correction uses the rate of the next step, too.
+		// The official variant of the correction also uses the rate of the next step.
 		for _, k := range []int{t - 1, t} {
 			if a, b := before.Rate(k), r.rates.Rate(k); a != b && (k < t || official) {
 				return r.notExtended(total, "schedule", "the learning rate", k+1, a, b,

@@ -59,7 +59,7 @@ func (r *run) open() error {
 	if err != nil {
 		return r.cfg.ErrorAt("train.out", "lock the run directory: %w", err)
 	}
-	if err := r.dir.Checkpoints().CheckLinks(); err != nil { // now, and not when the first one is saved
+	if err := r.dir.Checkpoints().CheckLinks(); err != nil { // fail now, and not at the first save
 		return r.cfg.ErrorAt("train.out", "%w", err)
 	}
 	if r.opts.Files == nil { // requests that were made before this run had the lock are stale

@@ -291,7 +291,7 @@ func (r *run) sample(ctx context.Context) (written bool, err error) {
 	}
 	texts, err := r.continuations(ctx)
 	if ctx.Err() != nil {
-		return false, nil // the resumed run does it
+		return false, nil // the resumed run samples
 	}
 	if gone := r.checkDirectory(); gone != nil {
 		return false, gone

@@ -45,14 +45,14 @@ type Replayed struct {
 	Tensors  int              `json:"tensors"` // number of tensors compared
 	Numbers  int64            `json:"numbers"` // total number of elements
 	Recorded engine.BuildInfo `json:"recorded"`
-	Now      engine.BuildInfo `json:"now"` // the build that replayed
+	Now      engine.BuildInfo `json:"now"` // the build that computed the replay
 	// Differences is empty if every bit is the same.
 	Differences []Difference `json:"differences"`
 }
 
-// Replay computes the steps between two checkpoints of the run in dir again, with its own
-// configuration, plugins and data, in a temporary directory, and compares the state it
-// reaches with the second checkpoint. The run itself is only read.
+// Replay recomputes the steps between two checkpoints of the run in dir, with its configuration,
+// plugins and data, in a temporary directory, and compares the resulting state with the second
+// checkpoint. It only reads the run itself.
 func Replay(ctx context.Context, dir string, o ReplayOptions) (*Replayed, error) {
 	run := rundir.At(dir)
 	cfg, err := run.LoadConfig()
@@ -199,7 +199,7 @@ func prepareReplay(ctx context.Context, cfg *config.Config, run, again rundir.Di
 
 // Difference describes a tensor or a metadata entry that differs between two checkpoints.
 type Difference struct {
-	Name string `json:"name"` // of a tensor, or of an entry of the metadata
+	Name string `json:"name"` // of a tensor or a metadata entry
 	// Count is the number of the tensor's Of elements that differ. Both are 0 for a metadata entry,
 	// and for a tensor that differs in shape or is in only one of the two.
 	Count int `json:"count"`
@@ -295,7 +295,7 @@ func compareTensors(x, y safetensors.Tensor) (Difference, error) {
 			largest = max(largest, math.Abs(float32At(v)-float32At(w))) // NaN prevails
 		}
 	}
-	if x.DType == safetensors.F32 { // integers are codes and counts, whose difference means little
+	if x.DType == safetensors.F32 { // differences of integers (codes, counts) mean little
 		d.Largest = metrics.Some(largest)
 	}
 	return d, nil

@@ -310,7 +310,7 @@ func (r *run) recordError(err error) {
 
 type display struct {
 	console  *console.Run
-	latest   metrics.Record // of the newest step
+	latest   metrics.Record // of the last step
 	previous metrics.Record // of the step at which speed was last measured
 }
 

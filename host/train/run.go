@@ -1,29 +1,29 @@
-// Package train is the training loop: it draws batches, asks the schedules for α_t and
-// λ_t, runs the compiled step, evaluates, records, and saves and resumes checkpoints. A
-// run lives in a directory that holds everything about it:
+// Package train is the training loop: it draws batches, evaluates the schedules of α_t and λ_t,
+// runs the compiled step, evaluates the model, writes records, and saves and loads checkpoints. All
+// files of a run are in one directory:
 //
 //	run.toml            the resolved configuration, with the hashes of plugins and data
 //	provenance.json     the run's identity, the build, the plugins' parameters, the hashes of their programs
 //	metrics.jsonl       one record per logged step
-//	trajectory.jsonl    the points visited by a problem without data
+//	trajectory.jsonl    the points visited, for a problem without data
 //	samples.jsonl       texts that a language model wrote during training
 //	checkpoints/        the most recent states
 //	summary.json        the results
 //
-// The mathematics lives elsewhere: the step in host/train/step, the method in host/cage, the
-// model in host/model. This package is concerned with order and bookkeeping only.
+// The mathematics is in other packages: the step in host/train/step, the method in host/cage, the
+// model in host/model. This package only does control flow and bookkeeping.
 //
-// The packages below, the highest first:
+// The packages in this directory, from high level to low level:
 //
-//	conformance  sdktest's checks of a plugin, on processes and devices
+//	conformance  runs sdktest's checks on a plugin's process and on devices
 //	provenance   the origin of a run and of its weights
-//	build        assembles the parts of a run from its configuration: data, programs of plugins, a compiled step
+//	build        assembles a run from its configuration: data, programs, a compiled step
 //	step         one step as a compiled graph, with its state; evaluation and decoding of a model
 //	memory       the memory that a training needs, estimated from sizes alone
 //	plugin       plugins as processes
 //	processes    several processes that train one model, and their rendezvous
 //	checkpoint   named tensors in files
-//	rundir       the files of a run, lists of runs
+//	rundir       the files of a run; listing runs
 //	config       run.toml
 //	console, metrics  records of training, and their display
 //
@@ -61,8 +61,8 @@ type Options struct {
 	// Resume continues from the newest checkpoint in the run directory; if there is no
 	// run in it, training starts from the beginning.
 	Resume bool
-	// StopAfter ends this call after that many steps, counted from the beginning of the
-	// run, with a checkpoint, as an interruption would; 0 runs to the end.
+	// StopAfter stops the run after this many steps in total, with a checkpoint, like an
+	// interruption; 0 runs to the end.
 	StopAfter int
 	// Files is the file system of the run directory; nil means the operating system's.
 	Files vfs.FS
@@ -90,13 +90,13 @@ func (o Options) withDefaults() (_ Options, err error) {
 	return o, err
 }
 
-// ErrInterrupted is returned when the context ended before the run did. If training had
-// begun, a checkpoint has been saved and the summary so far is returned too.
+// ErrInterrupted is returned if the context ended before the run did. If training had begun, a
+// checkpoint has been saved, and the summary so far is also returned.
 var ErrInterrupted = errors.New("training was interrupted")
 
 // ErrNotFinite is wrapped by the error of a run that ended because its loss or
 // gradient was not finite more often than train.max_skipped and train.nan_policy
-// allow. A checkpoint of the step before has been saved.
+// allow. A checkpoint of the previous step has been saved.
 var ErrNotFinite = errors.New("not finite")
 
 // Run trains a model as configured. When ctx ends, the current step is finished, a
@@ -174,9 +174,9 @@ type run struct {
 	initial   *provenance.Origin // source of the initial weights; nil if they were drawn
 	teacher   *provenance.Origin // source of the teacher's weights; nil without a teacher
 	saving    saving
-	saveAsked atomic.Bool // by a request in the run directory
+	saveAsked atomic.Bool // set by a request in the run directory
 	wishes    wishes
-	// startedFrom is the directory in model.init, if this process has read it.
+	// startedFrom is the directory that model.init names, if this process has read it.
 	startedFrom string
 	// summarized is set if the run was finished before, with a complete summary.
 	summarized bool

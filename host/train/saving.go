@@ -327,7 +327,7 @@ func (r *run) awaitData() error {
 	r.verified = provenance.Describe(r.data.Train, r.data.Validation)
 	err := r.writeProvenance()
 	if err != nil {
-		r.verified = nil // so that it is written with the next checkpoint
+		r.verified = nil // retry with the next checkpoint
 	}
 	return err
 }

@@ -68,7 +68,7 @@ func (absmax) Quantize(b *program.Builder, x program.Value, site sdk.Site) (sdk.
 	split := newGroups(site)
 	grouped := split.apply(x)
 	size := grouped.Abs()
-	var amax program.Value // one for each group, or a scalar
+	var amax program.Value // one per group, or a scalar
 	if site.Text("granularity") == perTensor {
 		amax = size.MaxAll()
 	} else {
@@ -89,7 +89,7 @@ func (absmax) Quantize(b *program.Builder, x program.Value, site sdk.Site) (sdk.
 }
 
 // Unpack writes scale·codes group by group. On the centred grid codes are doubled levels
-// and the scale is half a step; both are exact.
+// and the scale is half a step; both conversions are exact.
 func (absmax) Unpack(_ *program.Builder, codes, scale program.Value, site sdk.Site) (program.Value, error) {
 	split := newGroups(site)
 	return split.undo(split.apply(codes.Convert(program.Float)).Mul(scale)), nil
@@ -187,7 +187,7 @@ func (l levels) codes(group int) sdk.Grid {
 // finite. The values of other groups are NaN. value = scale·codes.
 func (l levels) quantize(x, amax, finite program.Value) (value, codes, scale program.Value) {
 	b := x.Builder()
-	// amax/top is rounded once, to the same number as 2·amax/(2·top).
+	// amax/top is rounded only once, to the same value as 2·amax/(2·top).
 	step := amax
 	if l.offset != 0 {
 		step = step.Shift(l.offset)

@@ -16,11 +16,10 @@ import (
 // Codes are thus denser near zero, where most moments are. An update uses the moments before
 // rounding. Two things differ from the authors' code (databricks/flashoptim):
 //
-//   - Scales are float32, not float16. Without gradients a scale shrinks by √β2 per step, which is
-//     1 − 2⁻¹¹ for β2 = 0.999: a scale rounded to fewer digits would not change. Gradients may also be
-//     below the range of float16.
+//   - Scales are float32. Without gradients a scale shrinks by √β2 per step, 1 − 2⁻¹¹ for
+//     β2 = 0.999, which float16 would round away; gradients may also underflow in float16.
 //   - A second moment that is not 0 has a code of at least 1. Otherwise an element whose gradients
-//     are 500 times smaller than the largest of its group could keep a first moment without a second
+//     are 500 times smaller than the group's largest could keep a first moment without a second
 //     one, and its update would be much too large.
 
 // group is the number of elements that share a scale.

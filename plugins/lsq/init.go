@@ -19,7 +19,7 @@ const officialEps = 1e-8
 //	LSQ+ weight               s = max(|μ − 3σ|, |μ + 3σ|)/2^(b−1)
 //	LSQ+ activation           s = (max x − min x)/(Q_P + Q_N), β = min x + Q_N·s
 //	LSQ+ weight, official     s = 2·(k_b·RMS(x) + 1e-8)/(2^b − 1)
-//	LSQ+ activation, official the same s, β = min x + Q_N·s
+//	LSQ+ activation, official s as for a weight, β = min x + Q_N·s
 //
 // σ is the population standard deviation. Steps are at least 1e-8, or 1e-5 in the stableqat form; a
 // tensor of zeros gets that minimum. For activations, the LSQ+ paper searches for the values with

@@ -182,7 +182,7 @@ func (lsq) Unpack(_ *program.Builder, codes, scale program.Value, site sdk.Site)
 	return value(codes, part(0), part(1)), nil
 }
 
-// hasOffset reports whether the site learns an offset.
+// hasOffset reports whether the site has a trained offset.
 func hasOffset(site sdk.Site) bool {
 	return site.Text("variant") == variantPlus && site.Role != sdk.RoleWeight
 }

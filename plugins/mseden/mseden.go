@@ -11,7 +11,7 @@
 //	sB = E4M3(max|V| / m / g)                nearest
 //	P  = E2M1(V/(sB·g))                      nearest
 //	S  = Σ r² / Σ r·P                        r = V/(sB·g), over the entries of one rotation
-//	x̂  = DH(P·E4M3(S·sB)·g)                  E4M3 at random, to one of the two neighbours
+//	x̂  = DH(P·E4M3(S·sB)·g)                  E4M3 with stochastic rounding
 //
 // 256 instead of 448, the largest number of E4M3, leaves room for S. Like EDEN (Vargaftik et al.
 // 2022), on which it is based, MS-EDEN is unbiased if HD is a random rotation; for a block Hadamard
@@ -20,14 +20,14 @@
 // This is src/models/quantization/schemes/quartet_2.py (IST-DASLab/Quartet-II 8776a90b), with which
 // the published models were trained, with rotation = "128". Alternatives:
 //
-//   - correction = "plain" takes V for r in the sums that give S. Then ⟨x, x̂⟩ is ‖x‖² but
-//     for the rounding of scales. Ratios to scales leave −0.06 % of normal numbers, where
-//     rounding to nearest alone leaves −0.8 %.
-//   - correction = "block" has an S for each block. The released kernels do so
-//     (kernels/csrc/rht128_eden.cu), with form = "kernels": sB is max|V|/m, cut to four binary
-//     digits behind the point; S·sB is rounded to bfloat16; and g is the largest S·sB over
-//     256, so that z is read only once. They break ties to the even code and round scales
-//     below 2⁻⁶ to nearest; this plugin rounds these at random, too.
+//   - correction = "plain" uses V instead of r in the sums of S. Then ⟨x, x̂⟩ = ‖x‖², except for
+//     the rounding of scales. With r, its relative error for normal numbers is −0.06 %; rounding
+//     to nearest without correction has −0.8 %.
+//   - correction = "block" has a separate S for each block, like the released kernels
+//     (kernels/csrc/rht128_eden.cu), with form = "kernels": sB is max|V|/m, truncated to four
+//     fractional bits; S·sB is rounded to bfloat16; and g is the largest S·sB divided by 256, so
+//     that z is read only once. The kernels round ties to the even code and scales below 2⁻⁶ to
+//     nearest; this plugin rounds such scales stochastically, too.
 //
 // Evaluation has no signs, and rounds scales to nearest.
 package main

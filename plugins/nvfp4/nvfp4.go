@@ -148,7 +148,7 @@ func (nvfp4) Quantize(b *program.Builder, x program.Value, site sdk.Site) (sdk.Q
 		Scale:     s.scale,
 		Grid:      sdk.E2M1(block),
 		Mask:      s.finite.Broadcast(site.Shape, nil),
-		// sB depends only on ratios within the tensor, and g is in proportion to the tensor.
+		// sB depends only on ratios within the tensor, and g is proportional to the tensor.
 		Homogeneous: true,
 	}, nil
 }
@@ -188,7 +188,7 @@ func turn(b *program.Builder, site sdk.Site) (rotation microscaling.Rotation, si
 type scales struct {
 	tensor  program.Value // g or G, a scalar
 	block   program.Value // sB, float[…,blocks,1]
-	scale   program.Value // sB·g or sB/G, in the shape of block; NaN everywhere when the tensor is not finite
+	scale   program.Value // sB·g or sB/G, in the shape of block; NaN everywhere if the tensor is not finite
 	divisor program.Value // scale, or +∞ where it is 0, so that ratios are 0
 	finite  program.Value // bool, a scalar: true if the tensor contains neither NaN nor ±Inf
 }
@@ -244,7 +244,7 @@ func levelOf(rule string) float64 {
 	return microscaling.LargestE2M1
 }
 
-// adaptive reports whether a rule chooses a level for each block.
+// adaptive reports whether a rule chooses between two levels for each block.
 func adaptive(rule string) bool { return rule != ruleSix && rule != ruleFour }
 
 // largestScale resolves the setting scale_max.

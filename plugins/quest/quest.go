@@ -72,8 +72,8 @@ func (quest) Describe() sdk.Description {
 type grid struct {
 	zhat   program.Value // on the grid, in the shape of z; NaN in rows that are not finite
 	codes  program.Value // float-valued integers in the shape of z
-	scale  program.Value // one for each row: float[…,1]
-	mask   program.Value // bool in the shape of z, or one for each row
+	scale  program.Value // one per row: float[…,1]
+	mask   program.Value // bool in the shape of z, or one per row
 	finite program.Value // bool[…,1]: false for rows with NaN or ±Inf
 	all    sdk.Grid      // all codes of the grid
 }
@@ -123,7 +123,7 @@ func (quest) Quantize(b *program.Builder, x program.Value, site sdk.Site) (sdk.Q
 }
 
 // Unpack writes Hᵀ(scale·codes). In the official form codes are doubled levels and the
-// scale is half a step; both are exact.
+// scale is half a step; both conversions are exact.
 func (quest) Unpack(_ *program.Builder, codes, scale program.Value, site sdk.Site) (program.Value, error) {
 	rotation, err := newRotation(site.Text("rotation"), site.RowLen())
 	if err != nil {

@@ -1,8 +1,8 @@
 // Command sgd is stochastic gradient descent with momentum as a plugin (Polyak
-// 1964; Nesterov 1983 in the form of Sutskever et al. 2013, as PyTorch has it):
+// 1964; Nesterov 1983 in the form of Sutskever et al. 2013, as in PyTorch):
 //
 //	buf ← g                               on the first step
-//	buf ← μ·buf + (1 − dampening)·g       later
+//	buf ← μ·buf + (1 − dampening)·g       on later steps
 //	u = g (μ = 0),  buf,  or  g + μ·buf   (Nesterov)
 //
 // Decoupled weight decay and the step x ← x − α·u are applied by the host. Classic L2

@@ -10,7 +10,7 @@ import (
 
 // layout describes how a tensor is divided into blocks.
 type layout struct {
-	shape []int // of the tensor after axes were merged
+	shape []int // of the tensor after merging axes
 	// regions are the parts of the tensor that have blocks of one shape, ordered by position, with
 	// the last axis varying fastest.
 	regions []region
@@ -127,7 +127,7 @@ func (r region) inPlace() bool {
 	return !slices.ContainsFunc(r[1:], func(s stretch) bool { return s.count > 1 })
 }
 
-// take returns the blocks of a region of v, stacked.
+// take returns the stacked blocks of a region of v.
 func (l layout) take(v program.Value, r region) program.Value {
 	v = v.Reshape(l.shape...)
 	if len(l.regions) > 1 {

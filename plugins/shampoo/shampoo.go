@@ -6,7 +6,7 @@
 //	m ← β1·m + (1−β1)·G      v ← β2'·v + (1−β2')·G²
 //	every few updates:  L⁻ = (L̂ + εI)^(−1/4),  R⁻ = (R̂ + εI)^(−1/4)
 //	A = m̂/(√v̂ + ε')                                    Adam's direction
-//	u = L⁻m̂R⁻·‖A‖/(‖L⁻m̂R⁻‖ + 1e-16)                    grafting: of Adam's size
+//	u = L⁻m̂R⁻·‖A‖/(‖L⁻m̂R⁻‖ + 1e-16)                    grafting: the norm of A
 //
 // where a hat denotes bias correction, division by 1 − βᵗ. Before the first root, u = A. A tensor
 // of another order has a factor for each axis, and the exponent −1/(2·order). An axis that is too

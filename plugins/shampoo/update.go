@@ -26,7 +26,7 @@ func (shampoo) Update(b *program.Builder, in sdk.UpdateInput, t sdk.Tensor) (pro
 	}
 	v := average(in.State[stateV], in.Gradient.Square(), t.Float("graft_beta2"))
 	next[stateV] = v
-	// (m/c1)/(√(v/c2) + ε'), written so that only one division runs over the tensor.
+	// (m/c1)/(√(v/c2) + ε'), rewritten so that only one division runs over the tensor.
 	ratio := c1
 	if c2, ok := correction(in.Step, t.Float("graft_beta2"), t); ok {
 		ratio = c1.Div(c2.Sqrt())
@@ -124,7 +124,7 @@ func inverseRoot(w, q, previous program.Value, power, eps float64) program.Value
 	}
 	lowest := w.ReduceMin(1).Reshape(shape[0], 1)
 	w = w.Sub(lowest.Min(b.Const(0))).Shift(eps).Pow(b.Const(-power / 2))
-	// If A is not finite, neither are its eigenvalues, and these are fewer to check.
+	// If A is not finite, neither are its eigenvalues, which are fewer to check.
 	finite := w.Square().IsFinite().Convert(program.Float).ReduceMin(1).Reshape(shape[0], 1, 1)
 	half := q.Mul(w.Reshape(shape[0], 1, shape[2]))
 	root := half.Dot(half, [2][]int{{2}, {2}}, eachBlock)

@@ -55,7 +55,7 @@ func (soap) Refresh(_ *program.Builder, in sdk.RefreshInput, first bool, t sdk.T
 // eigenvectors returns the first basis: the eigenvectors of a factor, in descending order of
 // eigenvalues, or the old basis if they are not finite.
 func eigenvectors(factor, old program.Value) program.Value {
-	q := factor.Neg().EighVectors() // the ascending order of −L is the descending one of L
+	q := factor.Neg().EighVectors() // eigenvalues ascend, so −L sorts those of L in descending order
 	return holds(firstRow(q).IsFinite()).Select(q, old)
 }
 

@@ -4,7 +4,7 @@
 //
 //	first update:  L ← (1−βs)·GGᵀ,  R ← (1−βs)·GᵀG,  nothing else: u = 0
 //	then:          Q_L, Q_R = eigenvectors of L, R
-//	later, t counted without the first:
+//	later updates, with t not counting the first:
 //	  G' = Q_LᵀGQ_R
 //	  m ← β1·m + (1−β1)·G'    v ← β2·v + (1−β2)·G'²
 //	  u = Q_L(m/(√v + ε))Q_Rᵀ·√(1−β2ᵗ)/(1−β1ᵗ)

@@ -12,7 +12,7 @@ import (
 type Batches interface {
 	// BatchLen returns the number of elements in a batch.
 	BatchLen() int
-	// At fills dst with the batch of that index, from 0.
+	// At fills dst with the batch of this index, counted from 0.
 	At(index int64, dst []int32) error
 	// Finish completes the batches of one step (if targets have weights, it
 	// normalizes them), and returns the number of targets in them.

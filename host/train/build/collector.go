@@ -19,12 +19,12 @@ type collector struct {
 	clients   map[string]*plugin.Client // by the plugin's table
 	values    map[string]sdk.Values     // parameters by the plugin's table
 	effective map[string]bool           // tables of overrides and groups that had an effect
-	requested map[string]bool           // tables of optimizers from which a program was requested
+	requested map[string]bool           // tables of optimizers that were asked for a program
 	out       *Programs
 
 	// State of the phase that is being collected:
 	quantizer *config.Quantizer
-	now       *Programs // out, or one of its later phases
+	now       *Programs // out, or an element of out.Later
 }
 
 func newCollector(req Request, running *pool) *collector {

@@ -165,7 +165,7 @@ func (d *Data) Pinned(cfg *config.Config) (*config.Config, error) {
 	})
 }
 
-// Close closes both files.
+// Close closes the training and validation files.
 func (d *Data) Close() error {
 	var first error
 	for _, f := range []*dataset.File{d.Train, d.Validation} {

@@ -65,7 +65,7 @@ func (p Part) String() string { return fmt.Sprintf("%-10s %s", Bytes(p.Bytes), p
 // collection (GOGC=10), which are in TestEstimate.
 const (
 	wordBytes = 4
-	sampled   = 4 * wordBytes // a code and a residual, twice
+	sampled   = 4 * wordBytes // two copies of a code and a residual
 	itself    = 75e6          // code, plugins' programs, the Go runtime
 
 	gradients = 2.0 // copies of the parameters

@@ -141,7 +141,7 @@ func Bytes(n float64) string {
 		return fmt.Sprintf("%.0f B", n)
 	}
 	at := 1
-	for n /= 1000; n >= 999.5 && at < len(units); n /= 1000 { // 999.5 would be shown as 1e+03
+	for n /= 1000; n >= 999.5 && at < len(units); n /= 1000 { // 999.5 would be formatted as 1e+03
 		at++
 	}
 	return fmt.Sprintf("%.3g %cB", n, units[at-1])

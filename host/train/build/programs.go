@@ -61,7 +61,7 @@ type Programs struct {
 // computing is a plugin that computes itself: an opaque optimizer or a quantizer that searches. It
 // is stopped like all others when the programs have been collected, and restarted for the training.
 type computing struct {
-	key     string // in the configuration
+	key     string // of the plugin in the configuration
 	client  *plugin.Client
 	tensors []plugin.OpaqueTensor // tensors that the optimizer updates
 	sites   []plugin.SearchedSite // weights whose states the quantizer searches
@@ -131,7 +131,7 @@ type Request struct {
 	// Pieces lists the numbers of tokens whose activations are quantized at once when sequences are
 	// continued; see step.Plan.
 	Pieces []int
-	// NoAttention leaves the operands of attention out of the pieces.
+	// NoAttention excludes the operands of attention from Pieces.
 	NoAttention bool
 	// Processes connects the processes that share the device; nil: this process has it alone.
 	Processes engine.Processes

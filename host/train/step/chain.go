@@ -24,7 +24,7 @@ func (c *Compiled) Step(s *State, batches [][]int32, set Settings) (Result, erro
 
 // Run runs one optimizer step on the plan's Accumulate micro-batches, whose buffers are freed.
 // Parameters and states are replaced in s. If the loss or the gradient's norm is not finite, s
-// keeps its values (though perhaps in new buffers), and the result says Skipped. After an error
+// keeps its values (though perhaps in new buffers), and Result.Skipped is set. After an error
 // during the update, s is no longer consistent, because its buffers were donated
 // ([State.Consistent]).
 func (c *Compiled) Run(s *State, b *Batches, set Settings) (Result, error) {
@@ -265,8 +265,8 @@ type Batches struct {
 
 // Load uploads the micro-batches of one step, each given as flat [batch, context+1] token
 // ids, where batch counts the sequences of all replicas together. The slices must not
-// change until the step is done. Load may be called while a step runs, so that the next
-// step's input is on the device in time.
+// change until the step is done. Load may be called while a step runs, to upload the input of the
+// next step ahead of time.
 func (c *Compiled) Load(batches [][]int32) (*Batches, error) {
 	p := &c.plan
 	if len(batches) != p.Accumulate {

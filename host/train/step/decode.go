@@ -73,9 +73,9 @@ func (d *Decoder) Close() {
 // Room returns the number of tokens that can still be added to each sequence.
 func (d *Decoder) Room() int { return d.length - d.start }
 
-// Next reads the next tokens of all sequences, [sequences, n], and returns the logits of
-// the token after them, [sequences, vocabulary]. If activations are quantized, the number
-// of tokens, sequences·n, must be one of the plan's [Plan.Pieces].
+// Next reads the next n tokens of all sequences, [sequences, n], and returns the logits of the
+// token after these, [sequences, vocabulary]. If activations are quantized, the number of tokens,
+// sequences·n, must be one of the plan's [Plan.Pieces].
 func (d *Decoder) Next(tokens []int32) ([]float32, error) {
 	c, n := d.e.c, len(tokens)/len(d.first)
 	if n == 0 || n*len(d.first) != len(tokens) || n > d.Room() {

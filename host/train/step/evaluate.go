@@ -155,7 +155,7 @@ func Evaluate(ctx context.Context, c *Compiled, s *State, sequence Sequence, bat
 			ends[i] = min(ends[i], int64(n))
 		}
 	}
-	means := slices.Repeat([]Mean{{Loss: math.NaN()}}, len(batches)) // of no targets
+	means := slices.Repeat([]Mean{{Loss: math.NaN()}}, len(batches)) // without targets
 	ids := make([]int32, sequence.BatchLen())
 	total, targets := 0.0, int64(0)
 	for i := range slices.Max(ends) {

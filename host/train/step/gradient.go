@@ -16,7 +16,7 @@ import (
 
 type gradientKind struct {
 	full  bool // without quantization
-	sum   bool // running sums of the gradients come in and go out
+	sum   bool // running sums of the gradients are inputs and outputs
 	local bool // of one replica, not summed over all
 	// sampled replaces the labels of the batch by labels drawn from the predictions.
 	sampled bool

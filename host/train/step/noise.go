@@ -35,7 +35,7 @@ const (
 )
 
 type key struct {
-	node   string    // its name in graphs
+	node   string    // name in graphs
 	id     [2]uint32 // distinguishes it from other keys of the same step
 	shared bool      // by both operands of a product: the same in all micro-batches and replicas
 }
@@ -103,7 +103,7 @@ func keysOf(q takes, name, owner, product string) (list []key) {
 func (p *Plan) partners(operand string) string {
 	sites := p.Model.ActivationSites(p.Batch, p.Context)
 	for _, s := range sites {
-		if s.Name == operand && (s.Kind == model.KindKey || s.Kind == model.KindQuery) { // their product
+		if s.Name == operand && (s.Kind == model.KindKey || s.Kind == model.KindQuery) { // operands of Q·Kᵀ
 			return architecture.LayerPrefix(architecture.LayerOf(operand)) + "attn.scores"
 		}
 	}

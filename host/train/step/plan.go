@@ -28,7 +28,7 @@ type Plan struct {
 	// Backward holds the quantizers of the operands of products in the backward pass; operands
 	// without an entry are not quantized. An evaluation has none.
 	Backward map[OperandSite]lower.Operand
-	// Seed determines the random bits of quantizers, with the number of the step.
+	// Seed and the step number determine the random bits of quantizers.
 	Seed uint64
 	// Pieces holds activation quantizers for [Decoder.Next], by the number of tokens per call. Each
 	// entry is a map like Activations. They are used only for evaluation.
@@ -37,13 +37,13 @@ type Plan struct {
 	// every trained parameter of a quantizer, in the order of [Plan.Trained]. Their mode and
 	// statistics are unset; the step sets both.
 	Rules []cage.Rule
-	// FullPrecision takes the gradient at x, without quantization; the method and the
-	// evaluation may still quantize. Quantizers may then have no trained parameters and no state.
+	// FullPrecision computes the gradient at x, without quantization; the method and the
+	// evaluation may still quantize. Quantizers must then have no trained parameters and no state.
 	FullPrecision bool
 	// Distillation makes the model learn a teacher's predictions; nil means that it learns the
 	// tokens.
 	Distillation *Distillation
-	// Clip is the largest global norm of the gradient; 0 means no clipping.
+	// Clip is the maximum global norm of the gradient; 0 means no clipping.
 	Clip float64
 	// RefreshDelay is, by the name of a rule, the number of updates after which a due refresh takes
 	// effect; see [refresh.CheckDelay]. It is computed while the updates in between run. The first
@@ -260,8 +260,8 @@ type Result struct {
 	// ParetoSTE and Pareto are ‖∇f(Q(x)) + λ·e‖ and ‖∇f(x) + λ·e‖ over the quantized parameters, if
 	// requested; 0 if there are none.
 	ParetoSTE, Pareto float64
-	// Overhead is the time that was not spent on training, but on these measures and on waiting for
-	// readers of the state ([State.Hold]).
+	// Overhead is the time spent on these measures and on waiting for readers of the state
+	// ([State.Hold]), not on training.
 	Overhead time.Duration
 }
 

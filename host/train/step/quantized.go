@@ -30,7 +30,7 @@ type Quantized struct {
 	Rotation int
 }
 
-// Quantized quantizes one weight.
+// Quantized returns a weight as quantized for evaluation.
 func (c *Compiled) Quantized(s *State, weight string) (*Quantized, error) {
 	rule, err := c.quantizedRule(weight)
 	if err != nil {

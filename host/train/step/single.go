@@ -78,7 +78,7 @@ func (c *Compiled) single(mode cage.Mode) (*single, error) {
 // norm is not finite, it returns parameters and states unchanged. It consists of the stages of the
 // chain, and computes the same.
 func (p *Plan) singleStage(w *single, name string) stage {
-	specs := inputSpecs(p.stateTensors(), asNamed, true) // all that a step replaces
+	specs := inputSpecs(p.stateTensors(), asNamed, true) // replaced by the step
 	in := slices.Concat(specs, p.teacherSpecs())
 	for _, spec := range p.batchSpecs(p.FullPrecision) {
 		dims := append([]int{p.Accumulate}, spec.Shape.Dimensions...)

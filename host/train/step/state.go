@@ -281,7 +281,7 @@ func (s *State) Close() {
 // state, or if a quantizer takes column statistics.
 func (c *Compiled) NewState(seed uint64, tokens []int32) (*State, error) {
 	workers := 1
-	if c.dev.SharesMemory() { // elsewhere each would have a copy in host memory
+	if c.dev.SharesMemory() { // otherwise each worker needs a copy in host memory
 		workers = c.dev.Workers()
 	}
 	return c.newState(tokens, c.plan.Rules, workers, func(p architecture.Param) (*engine.Buffer, error) {
