@@ -93,7 +93,7 @@ const (
 func (r *run) tooStrong(rules []cage.Rule) (messages []string) {
 	m := r.cfg.Method.CAGE
 	rate, pull := 0.0, 0.0 // largest α_t and α_t·λ_t
-	const looked = 10_000  // at most as many steps are sampled: both change slowly
+	const looked = 10_000  // maximum number of sampled steps: both change slowly
 	for t, steps := 1, r.cfg.Train.Steps; t <= steps; t += max(1, steps/looked) {
 		rate = max(rate, r.rates.Rate(t-1))
 		pull = max(pull, r.rates.Rate(t-1)*m.Strength(t, steps))

@@ -34,8 +34,7 @@ var changeable = append([]string{
 	"train.distillation.teacher", "device.count", "device.shard", "device.offload", "data.train", "data.validation", "data.validation_sha256", "data.tokenizer",
 }, config.Incidental()...)
 
-// How long to retry the lock: other processes hold it briefly to see whether a run is being
-// trained.
+// How long to retry the lock, which other processes hold briefly to see whether a run is training.
 const (
 	lockPatience = time.Second
 	lockRetry    = 10 * time.Millisecond
@@ -172,7 +171,7 @@ func (r *run) newState() (*step.State, error) {
 }
 
 // begin begins a run, and fails if the directory has files of another run: new checkpoints would
-// evict its checkpoints, both runs' records would be mixed, and its summary would claim that the
+// evict the old ones, records of both runs would be mixed, and the old summary would claim that the
 // new run is done.
 func (r *run) begin() error {
 	fail := func(what string) error {

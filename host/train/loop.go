@@ -259,8 +259,8 @@ type delivery struct {
 	err     error
 }
 
-// take returns the micro-batches of step t, which are freed before the next call, and starts to
-// load those of step t+1.
+// take returns the micro-batches of step t, and starts to load those of step t+1. Step t must be
+// done before the next call.
 func (f *feed) take(t int) (delivery, error) {
 	if f.step != t {
 		f.close()

@@ -42,7 +42,7 @@ func (r *run) report(set step.Settings, res step.Result, sampled *sample) error 
 			tokens, steps = float64(rec.Tokens-before.Tokens)/seconds, float64(rec.Step-before.Step)/seconds
 		}
 		rec.TokensPerSecond = metrics.Some(tokens)
-		// Not from the token count: tokens that are no targets are computed as well.
+		// Not from the token count: tokens that are not targets are computed, too.
 		flops := steps * float64(r.cfg.Train.Accumulate) * r.model.StepFLOPs(r.cfg.Train.Batch, r.cfg.Model.Context)
 		rec.FLOPSPerSecond = metrics.Some(flops)
 		if peak := r.cfg.Device.PeakTFLOPS; peak > 0 {

@@ -18,9 +18,8 @@ import (
 //
 //   - Scales are float32. Without gradients a scale shrinks by √β2 per step, 1 − 2⁻¹¹ for
 //     β2 = 0.999, which float16 would round away; gradients may also underflow in float16.
-//   - A second moment that is not 0 has a code of at least 1. Otherwise an element whose gradients
-//     are 500 times smaller than the group's largest could keep a first moment without a second
-//     one, and its update would be much too large.
+//   - A second moment that is not 0 has a code of at least 1: otherwise an element with gradients
+//     500 times below the group's largest could have only a first moment, and a far too large update.
 
 // group is the number of elements that share a scale.
 const group = 32
