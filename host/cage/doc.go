@@ -18,7 +18,7 @@
 //	lotion.go      LOTION, a regularizer that smooths the loss
 //	oscireset.go   OsciReset, which resets oscillating weights to grid points
 //	parq.go        PARQ and BinaryRelax, which quantize gradually
-//	weight.go, levels.go   the values of a quantizer's codes, for these two methods
+//	weight.go, levels.go   the values of a quantizer's codes, for PARQ and BinaryRelax
 //
 // Other functions of a training:
 //

@@ -18,7 +18,7 @@ const (
 	Probing      Part = "probe"    // writes the point at which a second gradient is computed
 	Giving       Part = "given"    // writes the inputs of an opaque optimizer
 	Observing    Part = "observe"  // replaces states, before a refresh
-	Updating     Part = "update"   // replaces the parameter and the states, and consumes gradients
+	Updating     Part = "update"   // replaces the parameter and the states, and donates gradients
 )
 
 // Jobs returns the programs of a part for all rules, bound to tensors. Most rules have no program

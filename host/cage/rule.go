@@ -25,9 +25,9 @@ const (
 	CountPrefix       = "count."      // prefix of the names of a method's counters
 
 	OutputNorm2 = "norm2" // of [ParetoNorm2]
-	OutputPoint = "point" // of [Rule.ProbeProgram]
+	OutputPoint = "point" // of the part [Probing]
 
-	// Inputs of an opaque optimizer: see [Rule.GivenProgram].
+	// Outputs of the part [Giving]: the inputs of an opaque optimizer.
 	OutputOpaqueX        = "given_x"
 	OutputOpaqueGradient = "given_gradient"
 )
@@ -80,8 +80,8 @@ type Rule struct {
 	Constrain *program.Program
 	// Probing is set in steps in which the optimizer's probe is due.
 	Probing bool
-	// Observed omits the optimizer's observation, for a step in which ObserveProgram and a refresh
-	// have run before the update.
+	// Observed omits the optimizer's observation, for a step in which the part [Observing] and a
+	// refresh have run before the update.
 	Observed bool
 }
 
@@ -167,7 +167,8 @@ func (r Rule) global(name string) string { return spec.GlobalPrefix + r.Group + 
 // round the tensor.
 func (r Rule) TakesKey() bool { return r.Optimizer.Reads(spec.InputNoise) || r.rounds() }
 
-// rounds reports whether the tensor is rounded after the update, which could violate a constraint.
+// rounds reports whether the tensor is rounded after the update. Constrained tensors are not, as
+// rounding could violate the constraint.
 func (r Rule) rounds() bool {
 	return r.Optimizer.Rounded == spec.StoreBFloat16 && r.RateFactor != 0 && r.Constrain == nil
 }

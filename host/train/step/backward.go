@@ -89,7 +89,7 @@ func (p *Plan) quantizeBackward(in update.Nodes) {
 	}
 }
 
-// unquantizedWeights lists the quantized weights whose W itself the backward pass quantizes.
+// unquantizedWeights lists the weights of which the backward pass quantizes W instead of Q(W).
 func (p *Plan) unquantizedWeights() []Tensor {
 	if !p.Unquantized {
 		return nil

@@ -40,8 +40,8 @@ func (c *Compiled) Run(s *State, b *Batches, set Settings) (Result, error) {
 	return res, err
 }
 
-// runChain runs a step as a chain of executables. They read and write the tensors t, which are
-// those of the state and intermediate results.
+// runChain runs a step as a chain of executables. They read and write tensors in t:
+// the state and intermediate results.
 func (c *Compiled) runChain(s *State, batches *Batches, set Settings) (res Result, err error) {
 	t := maps.Clone(s.Tensors)
 	defer keepState(s.Tensors, t)

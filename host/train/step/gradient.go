@@ -335,7 +335,7 @@ func (t Tensor) acrossReplicas(p *Plan, x *graph.Node) *graph.Node {
 	return engine.SumAcross(x)[0]
 }
 
-// nothing returns the neutral element of the sum or maximum. −0 also preserves the sign of −0.
+// nothing returns the identity element of the maximum or of the sum, which is −0 (not 0 + −0 = 0).
 func (t Tensor) nothing(g *graph.Graph) *graph.Node {
 	if t.Maximum {
 		return graph.Const(g, float32(math.Inf(-1)))

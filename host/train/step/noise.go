@@ -99,7 +99,7 @@ func keysOf(q takes, name, owner, product string) (list []key) {
 	return list
 }
 
-// partners identifies the products that operand enters: by their weights, if they have any.
+// partners identifies the products that have this operand, by their weights if they have any.
 func (p *Plan) partners(operand string) string {
 	sites := p.Model.ActivationSites(p.Batch, p.Context)
 	for _, s := range sites {

@@ -18,7 +18,7 @@ import (
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
-// Quantized is a weight as returned by its quantizer's program of evaluation.
+// Quantized is a weight as returned by its quantizer's evaluation program.
 type Quantized struct {
 	Value []float32 // Q(x), not rotated, even if products use it rotated
 	// Codes and Scale are nil if the program does not return them. With a rotation they belong to
@@ -149,7 +149,7 @@ func (e *executable) quantize(dev *engine.Device, t update.Tensors, x []float32,
 // CodeReader reads the codes and residuals of chosen elements of quantized weights. It
 // quantizes the weights anew and copies only those elements to the host.
 //
-// The codes are the integers that the quantizer's program of evaluation returns, in the domain in
+// The codes are the integers that the quantizer's evaluation program returns, in the domain in
 // which it quantizes: with a rotation, code i belongs to element i of the rotated weight. If the
 // quantizer returns no codes, the bits of the value Q(x) replace them: two elements have the same
 // code exactly when their values are equal, so a code also changes when only the scale does.

@@ -183,7 +183,7 @@ func AverageName(name string) string {
 
 func ownerOf(name string) string { return strings.TrimPrefix(name, string(program.KindParam)+"/") }
 
-// LoadQuantizer returns a function that loads an input of the program of evaluation of the
+// LoadQuantizer returns a function that loads an input of the evaluation program of the
 // quantizer of a weight or site: a trained parameter or a state tensor.
 func LoadQuantizer(load LoadFunc) func(site string, q spec.Quantizer, input string) ([]float32, error) {
 	return func(site string, q spec.Quantizer, input string) ([]float32, error) {
