@@ -167,8 +167,7 @@ func (r Rule) global(name string) string { return spec.GlobalPrefix + r.Group + 
 // round the tensor.
 func (r Rule) TakesKey() bool { return r.Optimizer.Reads(spec.InputNoise) || r.rounds() }
 
-// rounds reports whether the tensor is rounded after the update. Constrained tensors are not, as
-// rounding could violate the constraint.
+// rounds reports whether the tensor is rounded after the update; constrained tensors are not.
 func (r Rule) rounds() bool {
 	return r.Optimizer.Rounded == spec.StoreBFloat16 && r.RateFactor != 0 && r.Constrain == nil
 }

@@ -5,9 +5,9 @@
 //	original:   buf ← μ·buf + (1−μ)·g   U = (1−μ)·g + μ·buf   u = O·√max(1, R/C)
 //	rms_match:  buf ← μ·buf + g         U = g + μ·buf         u = O·0.2·√max(R, C)
 //
-// where O is computed from U[R,C] by Newton–Schulz steps (newtonschulz.go). Without Nesterov, U =
-// buf. With rms_match the entries of u are about as large as Adam's, so Adam's learning rate and
-// decay are suitable; the original variant needs a rate of about 0.02.
+// where O is computed from U[R,C] by Newton–Schulz steps (newtonschulz.go). Without Nesterov,
+// U = buf. With rms_match the entries of u are about as large as Adam's, so Adam's learning rate
+// and decay are suitable; the original variant needs a rate of about 0.02.
 //
 // Muon is meant for the matrices of hidden layers. A weight that stacks several matrices along its
 // rows, such as queries, keys and values, is split, and each matrix is orthogonalized separately:

@@ -7,8 +7,8 @@
 //
 // The sources of the rules for X are the OCP specification, Quartet and FP-Quant (IST-DASLab), and
 // TetraJet (Chen et al. 2025). The entries may be rotated by a block Hadamard matrix before they
-// are divided into blocks, z = Hx, and rotated back afterwards, x̂ = Hᵀẑ. The backward pass is dx =
-// Hᵀ(M ⊙ H·dx̂), where M is the mask.
+// are divided into blocks, z = Hx, and rotated back afterwards, x̂ = Hᵀẑ. The backward pass is
+// dx = Hᵀ(M ⊙ H·dx̂), where M is the mask.
 //
 // Stochastic rounding rounds V/X to one of the two adjacent levels, so that the mean of V̂ is V
 // unless V/X saturates, which it cannot with the scale rule absmax34. H may be preceded by random
@@ -18,11 +18,11 @@
 //
 // Quartet (Castro et al. 2025, arXiv 2505.14669; IST-DASLab/Quartet 00ccd38e,
 // src/models/quantization) uses, in the forward product, scale_rule = "quest", rotation = "32" and
-// ties = "down", and the mask clip, in the rotated domain; in the other two products scale_rule =
-// "absmax34", rounding = "stochastic" and rotation = "32". Its code applies the random signs after
-// H, where they negate entries of z. Rounding commutes with negation, so that they cancel in a
-// product: it computes the same as signs = "fixed". The paper's random rotation is signs =
-// "random".
+// ties = "down", and the mask clip, in the rotated domain; in the other two products
+// scale_rule = "absmax34", rounding = "stochastic" and rotation = "32". Its code applies the random
+// signs after H, where they negate entries of z. Rounding commutes with negation, so that they
+// cancel in a product: it computes the same as signs = "fixed". The paper's random rotation is
+// signs = "random".
 package main
 
 import (

@@ -37,10 +37,10 @@ func newLevels(site sdk.Site) (levels, error) {
 //	M = [|r − q| ≤ trust/2]
 //
 // The bounds are integers, so r may be clipped before or after rounding. The mask is computed from
-// r, where half a step is exactly ½: with trust = 1 it blocks exactly the entries outside [qmin −
-// ½, qmax + ½], ties included. The clip mask is [trust·qmin ≤ r ≤ trust·qmax]. A row of zeros
-// yields zeros and the mask 1. In a row that is not finite, r and s are NaN, so that ẑ is NaN and M
-// is 0, regardless of q.
+// r, where half a step is exactly ½: with trust = 1 it blocks exactly the entries outside
+// [qmin − ½, qmax + ½], ties included. The clip mask is [trust·qmin ≤ r ≤ trust·qmax]. A row of
+// zeros yields zeros and the mask 1. In a row that is not finite, r and s are NaN, so that ẑ is NaN
+// and M is 0, regardless of q.
 func (l levels) quantize(z program.Value, site sdk.Site) grid {
 	sigma, finite := rms(z)
 	scale := poison(microscaling.ScaleTypeOf(site).Round(sigma.Scale(l.k/l.qmax)), finite)

@@ -225,9 +225,9 @@ type Settings struct {
 	// parameters.
 	Statistics bool
 	// ParetoSTE requests ‖∇f(Q(x)) + ParetoLambda·e‖ over the quantized parameters, with the
-	// gradient that training uses; it is not available with FullPrecision. Pareto requests ‖∇f(x) +
-	// ParetoLambda·e‖, the measure of the paper's theorem, which costs one more forward and
-	// backward pass in quantized training.
+	// gradient that training uses; it is not available with FullPrecision. Pareto requests
+	// ‖∇f(x) + ParetoLambda·e‖, the measure of the paper's theorem, which costs one more forward
+	// and backward pass in quantized training.
 	ParetoSTE, Pareto bool
 	ParetoLambda      float64
 }
