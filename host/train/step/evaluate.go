@@ -132,9 +132,9 @@ type Mean struct {
 	Targets int64
 }
 
-// Evaluate returns the mean losses, in nats per target, over the first n batches of the sequence for
-// each n in batches (0: all); each batch is computed once. For a problem without data sequence is
-// nil: its loss is at its one point, without targets. Quantizers stay active.
+// Evaluate returns the mean losses, in nats per target, over the first n batches of the sequence
+// for each n in batches (0: all); each batch is computed once. For a problem without data sequence
+// is nil: its loss is at its one point, without targets. Quantizers stay active.
 func Evaluate(ctx context.Context, c *Compiled, s *State, sequence Sequence, batches ...int) ([]Mean, error) {
 	e, err := c.Evaluator(s)
 	if err != nil {
