@@ -29,8 +29,8 @@ func build[T any](kind Kind, site string, describe func() Description, f func(*a
 		if err == nil {
 			return
 		}
-		// After a mistake in a program shapes are empty, so that what the author's code comes to
-		// then, even a panic, is only its consequence.
+		// After a mistake in a program all shapes are empty, so a later error or panic of the
+		// author's code is only a consequence: report the mistake instead.
 		for _, b := range a.builders {
 			if mistake := b.Err(); mistake != nil && !errors.Is(err, mistake) {
 				err = mistake
@@ -44,7 +44,7 @@ func build[T any](kind Kind, site string, describe func() Description, f func(*a
 	return f(&a)
 }
 
-// authoring is one call of an author's code, with the programs that it writes.
+// authoring is one call of an author's code, with the builders of the programs that it writes.
 type authoring struct {
 	plugin   string
 	builders []*program.Builder
@@ -62,7 +62,7 @@ type output struct {
 	value program.Value
 }
 
-// outputsOf are the values of a state, in the order of their names.
+// outputsOf lists the values of a state as outputs, sorted by name.
 func outputsOf(prefix string, state State) (list []output) {
 	for _, name := range slices.Sorted(maps.Keys(state)) {
 		list = append(list, output{prefix + name, state[name]})
@@ -70,7 +70,7 @@ func outputsOf(prefix string, state State) (list []output) {
 	return list
 }
 
-// tensorsOf are the names and shapes of a state, in the order of their names.
+// tensorsOf lists the names and shapes of a state, sorted by name.
 func tensorsOf(state State) (list []spec.Tensor) {
 	for _, name := range slices.Sorted(maps.Keys(state)) {
 		list = append(list, spec.Tensor{Name: name, Shape: state[name].Shape()})
@@ -86,8 +86,8 @@ func inputState(b *program.Builder, prefix string, list []spec.Tensor) State {
 	return state
 }
 
-// write builds one of the programs of an answer, from what a method of the author returns; nil if
-// that is nothing. Those of the optional inputs that the program does not use are left out.
+// write builds one program of an answer from the outputs that call, which wraps a method of the
+// author, returns; without outputs there is no program (nil). Unused optional inputs are left out.
 func (a *authoring) write(which, site string, author any, method string, optional []program.Input,
 	call func(b *program.Builder) ([]output, error)) (*program.Program, error) {
 	b := a.builder(which + "/" + site)
@@ -105,8 +105,8 @@ func (a *authoring) write(which, site string, author any, method string, optiona
 	return onlyOutputs(p, p.Name, p.Outputs, optional)
 }
 
-// onlyOutputs is the part of p with these of its outputs, and without those of the optional inputs
-// that none of them needs: the same program, with the same hash, as if they did not exist.
+// onlyOutputs returns the part of p that computes the given outputs, without the optional inputs
+// that none of them needs: the program, and hash, that p would have if these inputs did not exist.
 func onlyOutputs(p *program.Program, name string, outputs []program.Output, optional []program.Input) (*program.Program, error) {
 	needed := transform.Needs(p, outputs)
 	var keep []program.Output
@@ -118,7 +118,7 @@ func onlyOutputs(p *program.Program, name string, outputs []program.Output, opti
 	return transform.Extract(p, name, keep, outputs)
 }
 
-// returnedBy adds to an error where the author's method is whose answer is wrong.
+// returnedBy adds to an error the file and line of the author's method that caused it.
 func returnedBy(author any, name string, err error) error {
 	method, ok := reflect.TypeOf(author).MethodByName(name)
 	if err == nil || !ok {

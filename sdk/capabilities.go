@@ -2,8 +2,8 @@ package sdk
 
 import "github.com/cage-qat/cage/sdk/program"
 
-// The capabilities that few algorithms need. Package ext documents them; they are declared here,
-// because this package calls their methods and package ext imports it.
+// Optional interfaces that few algorithms need. Package ext documents them; they are declared here
+// because this package calls their methods, and package ext imports it.
 type (
 	Sharer interface {
 		Shared(p string, site Site) string
@@ -45,18 +45,18 @@ type (
 	}
 )
 
-// SearchInput is what a search is given for one weight. Tensors are in row-major order. X,
-// Trained and State can only be read: writing to them is a fault.
+// SearchInput is the input of a search for one weight. Tensors are in row-major order. X, Trained
+// and State are read-only memory: writing to them faults.
 type SearchInput struct {
 	// X is the weight.
 	X []float32
 	// Trained holds the trained parameters, if the quantizer is [Trainable].
 	Trained map[string][]float32
-	// State is what the search before has written to Next; zeros in the first.
+	// State is the Next that the previous search wrote; zeros in the first search.
 	State map[string][]float32
-	// Step is the number of steps that are done: 0 in the first search. Steps is that of the
-	// whole run.
+	// Step is the number of completed steps: 0 in the first search. Steps is the total number of
+	// steps of the run.
 	Step, Steps int
-	// Next is where the state goes. It has what an earlier search has left there.
+	// Next is the buffer for the new state. Its initial content is left over from an earlier search.
 	Next map[string][]float32
 }

@@ -9,17 +9,16 @@ import (
 	"strings"
 )
 
-// Claim is something that an algorithm promises beyond the interface, which the conformance kit
-// then checks, or that it does although it is a mistake in most others, which the kit then
-// allows.
+// Claim is a property of an algorithm beyond the interface: either a promise, which the
+// conformance kit then checks, or a behavior that is a mistake in most algorithms, which the kit
+// then allows.
 type Claim struct {
 	Name ClaimName `json:"name"`
 	// Value is one of the scopes for [ClaimScaleScope] and [ClaimKeyScope], a float64 for
 	// [ClaimDescent], and nil for all other claims.
 	Value any `json:"value,omitempty"`
-	// When has the settings under which the claim holds: those in which each of these parameters
-	// has this value. Empty: all settings. Of several claims with one name the last that holds
-	// counts.
+	// When restricts the claim to settings in which each of these parameters has the given value;
+	// empty means all settings. If several claims of one name hold, the last one counts.
 	When map[string]any `json:"when,omitempty"`
 }
 
@@ -30,8 +29,8 @@ type ClaimName string
 const (
 	// ClaimIdempotent promises Q(Q(x)) = Q(x): what is on the grid stays where it is.
 	ClaimIdempotent ClaimName = "idempotent"
-	// ClaimAnyRounding allows other levels than the nearest, as of stochastic rounding. The noise
-	// may depend on the place of an element in its tensor. A quantizer with another program for
+	// ClaimAnyRounding allows levels other than the nearest, as in stochastic rounding. The noise
+	// may depend on the index of an element in its tensor. A quantizer with a separate program for
 	// evaluation must round to nearest there.
 	ClaimAnyRounding ClaimName = "any_rounding"
 	// ClaimUnbiased promises that the mean of Q(x) over the noise of training is x, for numbers
@@ -40,19 +39,19 @@ const (
 	// ClaimAnyGradient allows a surrogate other than the identity on the entries that the mask
 	// passes.
 	ClaimAnyGradient ClaimName = "any_gradient"
-	// ClaimOwnLoss allows a backward pass of the quantizer's own to give gradients where dy is
-	// zero, as those of a loss that it adds.
+	// ClaimOwnLoss allows the quantizer's own backward pass to give nonzero gradients where dy is
+	// zero, such as those of a regularization loss that it adds.
 	ClaimOwnLoss ClaimName = "own_loss"
 	// ClaimTies is for grids that put some entries of any tensor, such as the largest, exactly
 	// half way between two levels. Homogeneity is then tried with powers of two only.
 	ClaimTies ClaimName = "ties"
-	// ClaimScaleScope says what shares a scale. Without it, rows or their parts may, and the whole
-	// of a weight.
+	// ClaimScaleScope declares which elements may share a scale. Without it, a row or a part of a
+	// row may share one, and in a weight also the whole tensor.
 	ClaimScaleScope ClaimName = "scale_scope"
-	// ClaimKeyScope is the same for keys, where these have another scope than all else.
+	// ClaimKeyScope is the scale scope of attention keys, where it differs from that of the rest.
 	ClaimKeyScope ClaimName = "key_scope"
-	// ClaimAnyZeroCode allows another code than 0 for zero, as where codes count levels from the
-	// lowest.
+	// ClaimAnyZeroCode allows a nonzero code for the value zero, as when codes count levels from
+	// the lowest.
 	ClaimAnyZeroCode ClaimName = "any_zero_code"
 	// ClaimPrunes allows entries to become zero, with mask 0, because others are larger.
 	ClaimPrunes ClaimName = "prunes"
@@ -64,17 +63,17 @@ const (
 	ClaimOwnDecay ClaimName = "own_decay"
 	// ClaimByName allows programs that depend on the name of the tensor.
 	ClaimByName ClaimName = "by_name"
-	// ClaimNoDescent is for optimizers that do not minimise on their own.
+	// ClaimNoDescent allows an optimizer not to minimize a loss on its own.
 	ClaimNoDescent ClaimName = "no_descent"
 	// ClaimStill promises that nothing moves as long as all gradients have been zero.
 	ClaimStill ClaimName = "still"
-	// ClaimDescent promises that, with some rate, a parabola comes down to this part of its first
-	// value, instead of the part that is asked of all plugins.
+	// ClaimDescent promises that, at some learning rate, the optimizer reduces a quadratic loss to
+	// this fraction of its initial value, instead of the fraction required of all plugins.
 	ClaimDescent ClaimName = "descent"
 )
 
-// The values of [ClaimScaleScope] and [ClaimKeyScope]: what shares a scale, or another statistic
-// that levels depend on.
+// The values of [ClaimScaleScope] and [ClaimKeyScope]: the elements that share a scale, or another
+// statistic that levels depend on.
 const (
 	ScopeBlock  = "block"  // a part of a row
 	ScopeRow    = "row"    // a row: an output channel of a weight, a token of an activation
@@ -84,7 +83,7 @@ const (
 
 var scopes = []string{ScopeBlock, ScopeRow, ScopeColumn, ScopeTensor}
 
-// ClaimNames lists the claims of plugins of a kind.
+// ClaimNames lists the claims that plugins of a kind can make.
 func ClaimNames(kind Kind) []ClaimName {
 	if kind == KindOptimizer {
 		return []ClaimName{ClaimOwnDecay, ClaimByName, ClaimNoDescent, ClaimStill, ClaimDescent}
@@ -93,7 +92,7 @@ func ClaimNames(kind Kind) []ClaimName {
 		ClaimOwnLoss, ClaimTies, ClaimScaleScope, ClaimKeyScope, ClaimAnyZeroCode, ClaimPrunes}
 }
 
-// check verifies a claim of a plugin whose parameters are in order.
+// check verifies a claim of a plugin whose parameters are valid.
 func (c Claim) check(d Description) error {
 	names := slices.Concat(ClaimNames(KindQuantizer), ClaimNames(KindOptimizer))
 	if !slices.Contains(names, c.Name) {

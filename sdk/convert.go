@@ -9,8 +9,8 @@ import (
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
-// This file has the plugin's conversions: descriptions and programs to messages, and
-// sites and tensors from messages. The host's are in package client.
+// This file has the plugin's side of the conversions: descriptions and programs to messages, and
+// sites and tensors from messages. The host's side is in package client.
 
 func describeResponse(d Description) (*pb.DescribeResponse, error) {
 	m := &pb.Description{Name: d.Name, Version: d.Version, Doc: d.Doc}
@@ -86,7 +86,7 @@ func fromTensor(m *pb.Tensor) (Tensor, error) {
 	return Tensor{Name: m.GetName(), Role: TensorRole(role), Shape: shape, Parts: parts, Values: values}, nil
 }
 
-// fromParts reads the parts of a tensor. If there are any, they must together have all of its rows.
+// fromParts reads the parts of a fused tensor, which must together cover all of its rows.
 func fromParts(list []*pb.Part, shape []int) (out []Part, err error) {
 	if len(list) == 0 {
 		return nil, nil
@@ -122,7 +122,7 @@ func toQuantizerProgram(q spec.Quantizer) (*pb.QuantizerProgram, error) {
 	if err != nil {
 		return nil, fmt.Errorf("state %w", err)
 	}
-	var grid *pb.Grid // nil for one that says nothing; every other has been checked
+	var grid *pb.Grid // nil for the zero Grid; all other grids have been checked
 	if g := q.Grid; g != (Grid{}) {
 		grid = &pb.Grid{Format: wire.NumberFormats[string(g.Format)], Min: int32(g.Min),
 			Max: int32(g.Max), Step: uint32(g.Step), Group: uint32(g.Group)}
@@ -170,7 +170,7 @@ func toOptimizerProgram(o spec.Optimizer) (*pb.OptimizerProgram, error) {
 	}, nil
 }
 
-// toDue is nil for what never happens.
+// toDue converts a schedule; nil if it is never due.
 func toDue(d Due) *pb.Due {
 	if d == (Due{}) {
 		return nil

@@ -11,18 +11,18 @@ import (
 	"text/tabwriter"
 )
 
-// Description is what a plugin says about itself.
+// Description is a plugin's description of itself.
 type Description struct {
 	// Name is the plugin's own name: lower-case letters, digits, - and _.
 	Name string
-	// Version of the algorithm's implementation, free text.
+	// Version is the version of the implementation, free text.
 	Version string
 	// Doc says in a sentence or two what the algorithm is, with its source.
 	Doc string
 	// Parameters are the settings a run may give; there are no others.
 	Parameters []Parameter
-	// Claims are what the algorithm promises beyond the interface, and what the conformance kit
-	// must allow it. Most plugins need none.
+	// Claims lists properties of the algorithm beyond the interface that the conformance kit
+	// checks or allows. Most plugins need none.
 	Claims []Claim
 }
 
@@ -106,7 +106,7 @@ func (p Parameter) Range() string {
 
 // Convert checks v against the declaration and returns it in the Go type of the
 // default: int, float64, bool or string. An integer is accepted for a float. The
-// error says what would be right, without naming the parameter.
+// error describes the accepted values, without naming the parameter.
 func (p Parameter) Convert(v any) (any, error) {
 	want := "a " + string(p.Type)
 	switch p.Type {
@@ -161,7 +161,7 @@ func integer(v any) (int, bool) {
 }
 
 // Check verifies that a description is complete and consistent: names are well
-// formed and unique, defaults lie in their ranges.
+// formed and unique, defaults are within their ranges.
 func (d Description) Check() error {
 	if !wellFormed(d.Name) {
 		return fmt.Errorf("plugin name %q: use lower-case letters, digits, - and _, starting with a letter", d.Name)

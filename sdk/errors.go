@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Kind is what a plugin is: a quantizer or an optimizer.
+// Kind is the kind of a plugin: quantizer or optimizer.
 type Kind string
 
 // The kinds of plugins.
@@ -16,13 +16,13 @@ const (
 	KindOptimizer Kind = "optimizer"
 )
 
-// Refusal is a plugin's answer that it does not accept a site or tensor with these
-// settings: a limit of the algorithm, not a mistake in anybody's code. The person who
-// wrote the settings reads it, in the author's words.
+// Refusal is a plugin's answer that it does not support a site or tensor with these
+// settings: a limit of the algorithm, not a mistake in anybody's code. It is shown to the
+// person who wrote the settings, in the author's words.
 type Refusal struct{ Err error }
 
-// Refuse makes a [*Refusal], with a format as for fmt.Errorf. It should say what is not
-// accepted and what would be right: "rows of 7 cannot be packed: use a multiple of 8".
+// Refuse makes a [*Refusal], with a format as for fmt.Errorf. It should name what is not
+// accepted and suggest a valid setting: "rows of 7 cannot be packed: use a multiple of 8".
 // A host treats every other error that an author's method returns, and every panic, as a
 // mistake in the plugin.
 func Refuse(format string, args ...any) error { return &Refusal{fmt.Errorf(format, args...)} }
@@ -59,7 +59,7 @@ type ParameterError struct {
 	Err   error
 }
 
-// Error names the plugin, the parameter and what would be right.
+// Error names the plugin and the parameter, and describes the accepted values.
 func (e *ParameterError) Error() string {
 	return fmt.Sprintf("plugin %s: parameter %s: %v", e.Plugin, e.Name, e.Err)
 }
@@ -67,9 +67,9 @@ func (e *ParameterError) Error() string {
 // Unwrap returns the cause.
 func (e *ParameterError) Unwrap() error { return e.Err }
 
-// panicSite names the line of the author's code that panicked, while the panic
-// is being recovered: the innermost frame that is neither the runtime's nor the
-// SDK's.
+// panicSite returns the file and line of the author's code that panicked, while
+// the panic is being recovered: the innermost frame that is neither the runtime's
+// nor the SDK's.
 func panicSite() string {
 	pcs := make([]uintptr, 64)
 	frames := runtime.CallersFrames(pcs[:runtime.Callers(2, pcs)])

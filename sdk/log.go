@@ -13,8 +13,8 @@ import (
 	"github.com/cage-qat/cage/sdk/internal/wire"
 )
 
-// newLogger returns a logger that writes hclog's lines of JSON, which the host reads. It also
-// makes log/slog, and with it package log, write such lines.
+// newLogger returns a logger that writes JSON lines in hclog's format, which the host reads. It
+// also makes log/slog, and with it package log, write such lines.
 func newLogger(w io.Writer) hclog.Logger {
 	level := hclog.LevelFromString(os.Getenv(wire.LogKey))
 	if level == hclog.NoLevel {
@@ -26,8 +26,8 @@ func newLogger(w io.Writer) hclog.Logger {
 	return hclog.New(&hclog.LoggerOptions{Output: w, Level: level, JSONFormat: true})
 }
 
-// asHCLog gives the attributes of every record hclog's names. A number that JSON does not have is
-// written as text.
+// asHCLog renames the attributes of a slog record to those of hclog. NaN and infinities, which JSON
+// does not have, are written as strings.
 func asHCLog(groups []string, a slog.Attr) slog.Attr {
 	switch v := a.Value.Any().(type) {
 	case slog.Level:

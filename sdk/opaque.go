@@ -12,27 +12,27 @@ import (
 // StateTensor is the name and shape of a tensor of the state; the rest of its fields stay empty.
 type StateTensor = spec.Tensor
 
-// OpaqueStep is one update of one tensor. Tensors are in row-major order. X, Gradient and State can
-// only be read: writing to them is a fault.
+// OpaqueStep is one update of one tensor. Tensors are in row-major order. X, Gradient and State are
+// read-only memory: writing to them faults.
 type OpaqueStep struct {
 	// X is the parameter before the step. Weight decay has already been applied, unless
 	// the run applies it last.
 	X []float32
 	// Gradient has the tensor's shape; it is already clipped.
 	Gradient []float32
-	// Step is the number t of this update, counted from 1; Steps is that of the whole run.
+	// Step is the number t of this update, counted from 1; Steps is the total of the run.
 	Step, Steps int
 	// Rate is the rate α_t of the schedule times the factor of the tensor's group: what the
 	// host multiplies u by. It may be 0.
 	Rate float64
 	// Loss is the loss of this step: what training minimizes.
 	Loss float64
-	// State is what the previous update has written to Next; zeros before the first.
+	// State is the Next that the previous update wrote; zeros in the first update.
 	State map[string][]float32
 
-	// Direction is where u goes. The host applies x ← x − α·u.
+	// Direction is the buffer for u. The host applies x ← x − α·u.
 	Direction []float32
-	// Next is where the next state goes. It has what an earlier update has left there.
+	// Next is the buffer for the new state. Its initial content is left over from an earlier update.
 	Next map[string][]float32
 }
 
@@ -40,14 +40,14 @@ type OpaqueStep struct {
 // [ServeQuantizer].
 func ServeOpaqueOptimizer(o OpaqueOptimizer) { serve(nil, opaque{o}) }
 
-// Opaque makes an [Optimizer] of an opaque one, for hosts: [BuildOptimizer] answers that it is
-// opaque, and with its state.
+// Opaque wraps an opaque optimizer as an [Optimizer], for hosts: [BuildOptimizer] then returns an
+// answer that has Opaque set, and the state tensors, but no programs.
 func Opaque(o OpaqueOptimizer) Optimizer { return opaque{o} }
 
-// opaque is an opaque optimizer where an optimizer is expected. It writes no programs.
+// opaque adapts an OpaqueOptimizer to the interface Optimizer. It writes no programs.
 type opaque struct{ OpaqueOptimizer }
 
-// errOpaque would be a mistake of this package.
+// errOpaque is returned only if this package has a bug.
 var errOpaque = errors.New("an opaque optimizer has no programs")
 
 func (opaque) Init(*program.Builder, program.Value, Tensor) (State, error) { return nil, errOpaque }

@@ -22,7 +22,7 @@ type Optimizer interface {
 }
 
 // Selective is an optimizer that is meant for some tensors only, as Muon is for the
-// matrices of hidden layers. The host gives the others to a second optimizer,
+// matrices of hidden layers. The host gives the remaining tensors to a second optimizer,
 // which the table [optimizer.rest] of the configuration names.
 type Selective interface {
 	// Accepts reports whether the optimizer is meant for tensors like t. It may
@@ -30,7 +30,7 @@ type Selective interface {
 	Accepts(t Tensor) bool
 }
 
-// TensorRole says what part a parameter plays in the model.
+// TensorRole is the role of a parameter in the model.
 type TensorRole string
 
 // The roles of parameter tensors.
@@ -46,15 +46,15 @@ type Tensor struct {
 	Name  string
 	Role  TensorRole
 	Shape []int
-	// Parts lists the matrices that a fused weight holds one below the other, such as
-	// those of queries, keys and values, from the top down. Together they have all of its
-	// rows. Parts is empty for a weight that is one matrix.
+	// Parts lists the matrices that a fused weight stacks along its rows, such as those of
+	// queries, keys and values, in order of their rows. Together they cover all rows. Parts
+	// is empty for a weight that is a single matrix.
 	Parts []Part
 	// Values holds the declared parameters of the optimizer, checked and complete.
 	Values
 }
 
-// Part is one of the matrices that a fused weight holds.
+// Part is one of the matrices of a fused weight.
 type Part struct {
 	Name  string // such as q, k or v
 	First int    // its first row
@@ -65,7 +65,7 @@ type Part struct {
 // quantizer's site: float values by name, for example the moments m and v.
 type State map[string]program.Value
 
-// UpdateInput is what an update may read.
+// UpdateInput has the inputs of an update.
 type UpdateInput struct {
 	// X is the parameter before the step. Weight decay has already been applied, unless
 	// the run applies it last.
@@ -74,45 +74,45 @@ type UpdateInput struct {
 	Gradient program.Value
 	// Step is the number t of this update as a scalar float, counted from 1.
 	Step program.Value
-	// State is what the previous update, or Init, returned.
+	// State is the state that the previous update, or Init, returned.
 	State State
-	// The inputs below are there for the few algorithms that need them. A program that does not
-	// use one does not have it.
+	// The inputs below are for the few algorithms that need them. An input that a program does not
+	// use is left out of it.
 
-	// Rate is the rate α_t of the schedule times the factor of the tensor's group, a scalar float:
-	// what the host multiplies u by, unless the optimizer is a [Pacer]. It may be 0.
+	// Rate is the learning rate α_t of the schedule times the factor of the tensor's group, a scalar
+	// float: the host multiplies u by it, unless the optimizer is a [Pacer]. It may be 0.
 	Rate program.Value
 	// Steps is the number of steps of the whole run, as a scalar float. It grows when a run is
 	// extended.
 	Steps program.Value
-	// Loss is the loss of this step, as a scalar float: what training minimizes, as a mean over
-	// the step's micro-batches.
+	// Loss is the training loss of this step, as a scalar float: the mean over the step's
+	// micro-batches.
 	Loss program.Value
-	// Noise is a key for [program.Builder.RandomBits], a uint[2]: another one for each tensor and
-	// in each step, and the same in all methods of one step.
+	// Noise is a key for [program.Builder.RandomBits], a uint[2]: different for each tensor and
+	// step, and the same in all methods of one step.
 	Noise program.Value
-	// Global has the sums of what a [Collector] collects, by name; nil in Collect.
+	// Global has the sums of the values that a [Collector] collects, by name; nil in Collect.
 	Global State
-	// Probed and Probing are for the Update of a [Prober] or a [Sampler]. Where a probe is due,
-	// Probing is 1, and Probed is the second gradient, of the tensor's shape: that of a Prober at
-	// the offset point, scaled by the factor of the clipping of Gradient, or that of a Sampler. In
-	// other updates Probing, a scalar float, is 0, and Probed is Gradient.
+	// Probed and Probing are for the Update of a [Prober] or a [Sampler]. If a probe is due, the
+	// scalar float Probing is 1, and Probed is the second gradient, in the tensor's shape: of a
+	// Prober, the gradient at the offset point, times the clipping factor of Gradient; of a
+	// Sampler, see there. In all other updates Probing is 0, and Probed is Gradient.
 	Probed, Probing program.Value
 }
 
 // Compact is an optimizer that keeps parts of its state in fewer bits than float32, as 8-bit Adam
 // does. Its programs still take and return floats.
 type Compact interface {
-	// Storage says how state tensors of t are kept between programs, by name. Those that it does
-	// not name are kept as float32. An optimizer with refreshes keeps all of its state so.
+	// Storage returns the storage types of state tensors of t, by name. Tensors that it does not
+	// name are stored as float32. An optimizer with refreshes must store all its state as float32.
 	Storage(t Tensor) map[string]Storage
 }
 
-// Storage is the type in which a state tensor is kept between programs.
+// Storage is the type in which a state tensor is stored between programs.
 type Storage = spec.Storage
 
-// How state is kept: as integers from -128 to 127, integers from 0 to 255, or rounded to the
-// nearest number of bfloat16.
+// The storage types: StoreInt8 holds integers from -128 to 127, StoreUint8 integers from 0 to 255;
+// StoreBFloat16 rounds to the nearest bfloat16.
 const (
 	StoreFloat32  = spec.StoreFloat32
 	StoreInt8     = spec.StoreInt8
@@ -126,21 +126,21 @@ const (
 // (program.OpQR, OpEighValues, OpEighVectors, OpSortColumns).
 //
 // Update t of a tensor runs Observe; then Refresh, if one is due at t; then Update. Each
-// sees the state as the one before it left it.
+// reads the state that the preceding one left.
 type Refresher interface {
 	// Observe builds the statistics of this update's gradient that a refresh reads. It
-	// returns only the state tensors that it changes, which may be none. It is part of
+	// returns only the state tensors that it changes, possibly none. It is part of
 	// every update, even if no refresh is ever due.
 	Observe(b *program.Builder, in UpdateInput, t Tensor) (State, error)
 	// Refresh builds the renewed state tensors and returns only those, at least one.
-	// The program of the first refresh may differ from that of the others; first
-	// reports whether it is the one that is asked for.
+	// The program of the first refresh may differ from that of later ones; first is
+	// true when the first one is requested.
 	Refresh(b *program.Builder, in RefreshInput, first bool, t Tensor) (State, error)
-	// RefreshAt says at which updates of the tensor a refresh is due.
+	// RefreshAt returns the updates of the tensor at which a refresh is due.
 	RefreshAt(t Tensor) Due
 }
 
-// RefreshInput is what a refresh may read.
+// RefreshInput has the inputs of a refresh.
 type RefreshInput struct {
 	// Step is the number t of the update that follows, a scalar float.
 	Step program.Value
@@ -148,7 +148,7 @@ type RefreshInput struct {
 	State State
 }
 
-// Due says at which updates t = 1, 2, … something happens: at First, then at those of Next,
-// Next + Every, Next + 2·Every, … that come after First. If First is 0, it never happens,
-// and Next and Every must be 0; if Every is 0, it happens only once, and Next must be 0.
+// Due is a schedule of updates t = 1, 2, …: First, then those of Next, Next + Every,
+// Next + 2·Every, … that are greater than First. If First is 0, there are none, and Next and
+// Every must be 0; if Every is 0, there is only First, and Next must be 0.
 type Due = spec.Due

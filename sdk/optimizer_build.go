@@ -11,8 +11,8 @@ import (
 )
 
 // BuildOptimizer calls o for one tensor and returns its checked programs. If o does not
-// accept the tensor, there are none, and Accepts is false. Errors of the author's code,
-// panics included, come back as errors that name the tensor.
+// accept the tensor, there are none, and Accepts is false. Errors and panics of the
+// author's code are returned as errors that name the tensor.
 func BuildOptimizer(o Optimizer, t Tensor) (spec.Optimizer, error) {
 	return build(KindOptimizer, t.Name, o.Describe, func(a *authoring) (spec.Optimizer, error) {
 		if o, ok := o.(opaque); ok {
@@ -36,7 +36,7 @@ type optimizerBuilder struct {
 	author   Optimizer
 	tensor   Tensor
 	out      spec.Optimizer
-	optional []program.Input // that programs of an update have only if they use them
+	optional []program.Input // inputs that an update program has only if it uses them
 }
 
 func (o *optimizerBuilder) build() (err error) {

@@ -12,8 +12,8 @@ import (
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
-// BuildQuantizer calls q for one site and returns its checked programs. Errors of
-// the author's code, panics included, come back as errors that name the site.
+// BuildQuantizer calls q for one site and returns its checked programs. Errors and panics
+// of the author's code are returned as errors that name the site.
 func BuildQuantizer(q Quantizer, site Site) (spec.Quantizer, error) {
 	site.Product = cmp.Or(site.Product, ProductForward)
 	return build(KindQuantizer, site.Name, q.Describe, func(a *authoring) (spec.Quantizer, error) {
@@ -102,8 +102,8 @@ func (q *quantizerBuilder) build() (err error) {
 	return err
 }
 
-// initial builds the program of initial values of trained parameters or of state, and lists the
-// tensors that it computes.
+// initial builds the program that computes the initial trained parameters or the initial state,
+// and lists the tensors that it computes.
 func (q *quantizerBuilder) initial(which, method, prefix string,
 	init func(*program.Builder, program.Value, Site) (State, error)) (p *program.Program, list []spec.Tensor, err error) {
 	site, statistics := q.site, spec.ColumnInputs(q.site.Shape)
@@ -119,7 +119,7 @@ func (q *quantizerBuilder) initial(which, method, prefix string,
 	return p, list, err
 }
 
-// capabilities adds under which name a trained parameter is shared, and its constraint.
+// capabilities sets the name under which a trained parameter is shared, and its constraint.
 func (q *quantizerBuilder) capabilities(t *spec.Tensor) (err error) {
 	if s, ok := q.author.(Sharer); ok {
 		t.Shared = s.Shared(t.Name, q.site)
@@ -140,7 +140,7 @@ func (q *quantizerBuilder) capabilities(t *spec.Tensor) (err error) {
 	return err
 }
 
-// searches lists the state that a search finds.
+// searches sets the state tensors that searches compute, and the interval of the searches.
 func (q *quantizerBuilder) searches(s Searcher) error {
 	list, every, err := s.SearchState(q.site)
 	if err != nil || len(list) == 0 {
@@ -169,7 +169,7 @@ func (q *quantizerBuilder) inputs(b *program.Builder, site *Site) {
 	site.State = inputState(b, spec.KeptPrefix, q.out.State)
 }
 
-// stepInputs adds those that change from step to step.
+// stepInputs adds the per-step inputs.
 func stepInputs(b *program.Builder, site *Site) {
 	site.Training = true
 	for i, v := range []*program.Value{&site.Noise, &site.SharedNoise, &site.Step} {
@@ -177,8 +177,8 @@ func stepInputs(b *program.Builder, site *Site) {
 	}
 }
 
-// program builds one of the two programs of Quantize. Those of the inputs that change from step to
-// step that the author does not use are left out.
+// program builds the training or the evaluation program of Quantize. Per-step inputs that the
+// author does not use are left out.
 func (q *quantizerBuilder) program(training bool) (p *program.Program, res Quantized, err error) {
 	site := q.site
 	b := q.builder(site.Name)
@@ -232,7 +232,7 @@ func (q *quantizerBuilder) program(training bool) (p *program.Program, res Quant
 	return p, res, err
 }
 
-// backward builds the backward pass; nil if it is that of the surrogate.
+// backward builds the custom backward pass; nil if the site has a surrogate instead.
 func (q *quantizerBuilder) backward(author Differentiator) (*program.Program, error) {
 	return q.write("backward", q.site.Name, author, "Backward", spec.StepInputs, func(b *program.Builder) ([]output, error) {
 		site, t := q.site, program.FloatType(q.site.Shape...)

@@ -20,14 +20,14 @@ import (
 )
 
 // ServeQuantizer is the main function of a quantizer plugin. It returns when the host is
-// done with the plugin. If the host is gone, it does not return but ends the process.
+// done with the plugin. If the host has died, it exits the process.
 //
 // Print nothing to standard output before the call: the host reads the first line there
 // as the handshake. Afterwards, whatever the plugin prints, on either stream, goes to the
 // host's log. So does what it logs with log/slog, with level and attributes.
 //
-// When a person starts the plugin, it says what it is and exits;
-// with --describe it prints its description and exits.
+// When a person starts the plugin, it prints a hint and exits; with --describe it
+// prints its description and exits.
 func ServeQuantizer(q Quantizer) { serve(q, nil) }
 
 // ServeOptimizer is the main function of an optimizer plugin; see [ServeQuantizer].
@@ -59,8 +59,8 @@ func serve(q Quantizer, o Optimizer) {
 	})
 }
 
-// describe collects and checks the descriptions of what is served. The error says what
-// is wrong with one of them, or that Describe panicked.
+// describe collects and checks the descriptions of q and o, either of which may be nil. It
+// returns an error if one of them is invalid or Describe panicked.
 func describe(q Quantizer, o Optimizer) (out map[Kind]Description, err error) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -103,7 +103,7 @@ func servers(q Quantizer, o Optimizer) goplugin.PluginSet {
 	return set
 }
 
-// registration is the serving half of a go-plugin plugin; the other half lives in
+// registration is the server side of a go-plugin plugin; the client side is in
 // package client.
 type registration struct {
 	goplugin.NetRPCUnsupportedPlugin
@@ -179,7 +179,7 @@ func (s *optimizerServer) Program(_ context.Context, r *pb.ProgramRequest) (*pb.
 	return &pb.ProgramResponse{Answer: &pb.ProgramResponse_Program{Program: answer}}, nil
 }
 
-// failure makes a gRPC status of an error in the author's code. The host knows the plugin
+// failure converts an error of the author's code to a gRPC status. The host knows the plugin
 // and the site, so only the cause is sent, and whether it is a refusal.
 func failure(err error) error {
 	if site, ok := errors.AsType[*SiteError](err); ok {
@@ -194,7 +194,7 @@ func failure(err error) error {
 
 // guard returns the interceptor that runs every call. It turns a panic into an error.
 // Before the first call it also restores the output of the process: go-plugin sends
-// os.Stdout and os.Stderr through gRPC, where the last words of a dying plugin are lost.
+// os.Stdout and os.Stderr through gRPC, which loses the last output of a crashing plugin.
 // From then on both are the standard error, which the host reads directly.
 func guard(output *os.File, logger hclog.Logger) grpc.UnaryServerInterceptor {
 	var first sync.Once
@@ -214,7 +214,7 @@ func guard(output *os.File, logger hclog.Logger) grpc.UnaryServerInterceptor {
 const describeFlag = "--describe"
 
 // byHand answers a person who started the plugin with the command line args, and
-// returns the exit status. err says what is wrong with the descriptions.
+// returns the exit status. err is the error of describe.
 func byHand(out, errOut io.Writer, args []string, descriptions map[Kind]Description, err error) int {
 	if err != nil {
 		fmt.Fprintf(errOut, "this plugin cannot work: %v\n", err)
@@ -238,12 +238,12 @@ func byHand(out, errOut io.Writer, args []string, descriptions map[Kind]Descript
 	return 1
 }
 
-// parentPoll is the time after which a plugin checks again that its parent is still the same.
+// parentPoll is the interval at which a plugin checks that its parent process is still the same.
 const parentPoll = 500 * time.Millisecond
 
-// watchHost ends the process when the host is gone, however the host ended. The sign of
-// this is that the pipe on standard input closes. If another process still holds the pipe
-// open, the sign is that the plugin gets another parent.
+// watchHost exits the process when the host has ended, in whatever way. It detects this by the
+// pipe on standard input, which closes; if another process still holds the pipe open, by the
+// change of the plugin's parent process.
 func watchHost() {
 	if os.Getenv(wire.ParentPipeKey) == wire.ParentPipeStdin {
 		go func() {

@@ -17,14 +17,14 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// attachments are tensors or sites in the memory that a host shares.
+// attachments holds the tensors or sites in the memory that a host shares.
 type attachments[T any] struct {
-	mu     sync.Mutex // held by a call, which comes alone
+	mu     sync.Mutex // held during a call: calls are serialized
 	memory *sharedMemory
 	list   []T
 }
 
-// attach maps the memory and finds in it what the messages describe.
+// attach maps the memory and locates in it the tensors or sites that the messages describe.
 func attach[M, T any](a *attachments[T], path string, bytes uint64, messages []M, name func(M) string,
 	find func(*finder, M) (T, error)) (*pb.AttachResponse, error) {
 	a.mu.Lock()
@@ -53,7 +53,7 @@ func attach[M, T any](a *attachments[T], path string, bytes uint64, messages []M
 	return &pb.AttachResponse{}, nil
 }
 
-// finder finds tensors in shared memory and keeps the first error.
+// finder locates tensors in shared memory and keeps the first error.
 type finder struct {
 	memory *sharedMemory
 	err    error
@@ -68,8 +68,8 @@ func (f *finder) find(memory []byte, at uint64, shape []int) []float32 {
 	return list
 }
 
-// sideBySide calls f for all of a list, in this order, as many at a time as there are processors.
-// After an error it begins no more.
+// sideBySide calls f for all elements of a list concurrently, started in order, at most GOMAXPROCS
+// at a time. After an error it starts no further calls.
 func sideBySide[T any](list []T, f func(T) error) error {
 	errs := make([]error, len(list))
 	var failed atomic.Bool
@@ -91,9 +91,9 @@ func sideBySide[T any](list []T, f func(T) error) error {
 	return cmp.Or(errs...)
 }
 
-// guarded calls the author's code for one tensor and names the tensor in its errors. A panic
-// becomes an error, also that of writing to the memory that can only be read, which are the fields
-// in readOnly.
+// guarded calls the author's code f for one tensor and names the tensor in its errors. A panic
+// becomes an error; so does a write to read-only memory, whose error names the read-only fields,
+// given in readOnly.
 func guarded(tensor string, memory *sharedMemory, readOnly string, f func() error) (err error) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() {
@@ -112,14 +112,14 @@ func guarded(tensor string, memory *sharedMemory, readOnly string, f func() erro
 	return nil
 }
 
-// opaqueServer is the service of an opaque optimizer.
+// opaqueServer serves an opaque optimizer.
 type opaqueServer struct {
 	optimizerServer
 	author OpaqueOptimizer
 	attachments[*attachedTensor]
 }
 
-// attachedTensor is a tensor in shared memory. Each state has two places, the even one first.
+// attachedTensor is a tensor in shared memory. Each state tensor has two buffers: even, then odd.
 type attachedTensor struct {
 	tensor                 Tensor
 	rateFactor             float64
@@ -169,7 +169,7 @@ func (s *opaqueServer) find(f *finder, m *pb.AttachedTensor) (*attachedTensor, e
 	return a, nil
 }
 
-// Step computes an update of all tensors, side by side.
+// Step computes an update of all tensors, concurrently.
 func (s *opaqueServer) Step(_ context.Context, r *pb.StepRequest) (*pb.StepResponse, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -197,11 +197,11 @@ func (s *opaqueServer) Step(_ context.Context, r *pb.StepRequest) (*pb.StepRespo
 	return &pb.StepResponse{}, nil
 }
 
-// searchServer is the service of a quantizer that searches.
+// searchServer serves a quantizer that is a Searcher.
 type searchServer struct {
 	quantizerServer
 	author                     Searcher
-	attachments[*attachedSite] // as the host numbers them
+	attachments[*attachedSite] // in the order of the host's indices
 }
 
 // attachedSite is a weight in shared memory.
@@ -250,7 +250,7 @@ func (s *searchServer) find(f *finder, m *pb.AttachedSite) (*attachedSite, error
 	return a, nil
 }
 
-// Search finds the state of some sites, side by side.
+// Search computes the state of the requested sites, concurrently.
 func (s *searchServer) Search(_ context.Context, r *pb.SearchRequest) (*pb.SearchResponse, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -264,7 +264,7 @@ func (s *searchServer) Search(_ context.Context, r *pb.SearchRequest) (*pb.Searc
 	bySize := func(a, b *attachedSite) int { return cmp.Compare(len(b.x), len(a.x)) }
 	slices.SortStableFunc(list, bySize) // the largest first
 	err := sideBySide(list, func(a *attachedSite) error {
-		// Maps of its own: the author may change them.
+		// Cloned, because the author may change the maps.
 		in := SearchInput{X: a.x, Trained: maps.Clone(a.trained), State: maps.Clone(a.state),
 			Next: maps.Clone(a.next), Step: int(r.GetStep()), Steps: int(r.GetSteps())}
 		return guarded(a.site.Name, s.memory, "X, Trained or State", func() error { return s.author.Search(in, a.site) })

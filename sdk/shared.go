@@ -7,11 +7,11 @@ import (
 )
 
 // sharedMemory is the plugin's view of memory that it shares with its host: a file that is mapped
-// twice, once for reading only. What the plugin must not change it gets from that mapping, so that
-// a mistake is a fault at the author's line and not a wrong result.
+// twice, read-only and writable. Tensors that the plugin must not change are in the read-only
+// mapping, so that a mistaken write faults at the author's line and does not corrupt the result.
 type sharedMemory struct{ read, write []byte }
 
-// protects reports whether an address is in the mapping that cannot be written.
+// protects reports whether an address is in the read-only mapping.
 func (m *sharedMemory) protects(address uintptr) bool {
 	if m == nil || len(m.read) == 0 {
 		return false
@@ -20,7 +20,7 @@ func (m *sharedMemory) protects(address uintptr) bool {
 	return address >= first && address < first+uintptr(len(m.read))
 }
 
-// floats returns n numbers at a place in bytes.
+// floats returns the n numbers at byte offset at of memory.
 func floats(memory []byte, at uint64, n int) ([]float32, error) {
 	if at%4 != 0 || n < 0 || n > math.MaxInt/4 || at > uint64(len(memory)) || uint64(n)*4 > uint64(len(memory))-at {
 		return nil, fmt.Errorf("%d numbers at %d are not within the %d bytes of the memory", n, at, len(memory))

@@ -4,7 +4,7 @@ package sdk
 
 import "errors"
 
-// openShared fails: this system has no mapped files of the kind that is needed.
+// openShared fails: shared memory is not implemented for this system.
 func openShared(string, uint64) (*sharedMemory, error) {
 	return nil, errors.New("memory cannot be shared on this system")
 }

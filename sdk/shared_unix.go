@@ -10,7 +10,7 @@ import (
 	"syscall"
 )
 
-// openShared maps the first size bytes of a file.
+// openShared maps the first size bytes of a file, read-only and writable.
 func openShared(path string, size uint64) (*sharedMemory, error) {
 	f, err := os.OpenFile(path, os.O_RDWR, 0)
 	if err != nil {
@@ -30,7 +30,7 @@ func openShared(path string, size uint64) (*sharedMemory, error) {
 	return m, nil
 }
 
-// close unmaps the memory; what it has returned must not be used any more.
+// close unmaps the memory; slices of it must not be used afterwards.
 func (m *sharedMemory) close() error {
 	var errs []error
 	for _, part := range [][]byte{m.read, m.write} {

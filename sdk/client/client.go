@@ -1,9 +1,9 @@
-// Package client is the host's end of the plugin protocol: what go-plugin needs
-// to connect to a plugin, and clients that speak in the types of package sdk.
+// Package client is the host's end of the plugin protocol: the configuration with
+// which go-plugin connects to a plugin, and clients with the types of package sdk.
 //
-// It is for hosts, not for authors of plugins. Finding, starting and stopping
-// processes is not done here, nor is any policy: the caller gives the deadline of
-// each call and the limits of each program.
+// It is for hosts, not for authors of plugins. It does not find, start or stop
+// processes, and sets no policy: the caller gives the deadline of each call and the
+// limits of each program.
 package client
 
 import (
@@ -26,17 +26,16 @@ import (
 // concurrently.
 type Quantizer struct{ rpc pb.QuantizerClient }
 
-// Describe asks what the plugin is and checks the answer. An error is a [*Mistake], wraps
+// Describe requests the plugin's description and checks it. An error is a [*Mistake], wraps
 // [ErrAnswer] or [ErrVersion], or is an error of the call itself, as a gRPC status.
 func (q *Quantizer) Describe(ctx context.Context) (Info, error) {
 	return describe(ctx, q.rpc.Describe)
 }
 
-// Quantize asks for the programs of a site and checks them: they are decoded strictly,
+// Quantize requests the programs of a site and checks them: they are decoded strictly,
 // must be valid within the limits, and must have the signatures of a quantizer for that
-// shape. The limits hold for each program; the trained parameters together may be as
-// large as one value of a program. An error may also be an [*sdk.Refusal]; otherwise
-// errors are those of Describe.
+// shape. The limits hold for each program; the total size of the trained parameters is
+// limited like one value of a program. Errors are those of Describe, or an [*sdk.Refusal].
 func (q *Quantizer) Quantize(ctx context.Context, site sdk.Site, limits program.Limits) (spec.Quantizer, error) {
 	request, err := toSite(site)
 	if err != nil {
@@ -53,15 +52,15 @@ func (q *Quantizer) Quantize(ctx context.Context, site sdk.Site, limits program.
 // concurrently.
 type Optimizer struct{ rpc pb.OptimizerClient }
 
-// Describe asks what the plugin is; see [Quantizer.Describe].
+// Describe requests the plugin's description; see [Quantizer.Describe].
 func (o *Optimizer) Describe(ctx context.Context) (Info, error) {
 	return describe(ctx, o.rpc.Describe)
 }
 
-// Program asks for the programs of a parameter tensor and checks them as
-// [Quantizer.Quantize] does; the state is checked like the trained parameters there.
-// Refresh programs may factorize, and only these, whatever the limits say about it. It is
-// not an error if the optimizer declines the tensor.
+// Program requests the programs of a parameter tensor and checks them as
+// [Quantizer.Quantize] does; the state is limited like trained parameters there. Only
+// refresh programs may factorize, regardless of limits.Linalg. It is not an error if the
+// optimizer declines the tensor.
 func (o *Optimizer) Program(ctx context.Context, tensor sdk.Tensor, limits program.Limits) (spec.Optimizer, error) {
 	request, err := toTensor(tensor)
 	if err != nil {
@@ -109,10 +108,10 @@ func describe(ctx context.Context, f method[*pb.DescribeRequest, *pb.DescribeRes
 	return fromDescribe(response)
 }
 
-// The versions that this host speaks, and the size of the messages that it accepts.
+// The versions that this host supports, and the size of the messages that it accepts.
 const (
-	// ProtocolVersion is exchanged in the handshake: sides with different versions cannot
-	// read each other's messages.
+	// ProtocolVersion is exchanged in the handshake: a host and a plugin of different
+	// versions cannot read each other's messages.
 	ProtocolVersion = wire.ProtocolVersion
 	// APIVersion is negotiated by Describe: it counts changes in the meaning of
 	// messages, such as new operations.
@@ -121,14 +120,14 @@ const (
 	MaxMessage = wire.MaxMessage
 )
 
-// Handshake returns the cookie by which a plugin knows that a host has started it.
+// Handshake returns the cookie that tells a plugin that a host has started it.
 func Handshake() goplugin.HandshakeConfig {
 	return goplugin.HandshakeConfig{MagicCookieKey: wire.CookieKey, MagicCookieValue: wire.CookieValue}
 }
 
-// Environment returns what a host adds to a plugin's environment, besides what go-plugin
-// adds. The host must hold a pipe open on the plugin's standard input as long as it wants
-// the plugin to live. logLevel is trace, debug, info, warn or error.
+// Environment returns the variables that a host adds to a plugin's environment, besides those
+// of go-plugin. The host must hold a pipe to the plugin's standard input open, or the plugin
+// exits. logLevel is trace, debug, info, warn or error.
 func Environment(logLevel string) []string {
 	return []string{wire.ParentPipeKey + "=" + wire.ParentPipeStdin, wire.LogKey + "=" + logLevel}
 }
@@ -152,7 +151,7 @@ func NewOptimizer(conn grpc.ClientConnInterface) *Optimizer {
 	return &Optimizer{pb.NewOptimizerClient(conn)}
 }
 
-// dispenser is the host's half of a go-plugin plugin; the other half lives in
+// dispenser is the client side of a go-plugin plugin; the server side is in
 // package sdk.
 type dispenser struct {
 	goplugin.NetRPCUnsupportedPlugin
@@ -168,12 +167,12 @@ func (*dispenser) GRPCServer(*goplugin.GRPCBroker, *grpc.Server) error {
 }
 
 // Errors of this package; test for them with errors.Is. A plugin's refusal is a
-// [*sdk.Refusal], as it is where the plugin's code runs.
+// [*sdk.Refusal], as in the plugin's process.
 var (
 	// ErrAnswer is an answer that breaks the protocol: undecodable, incomplete, or
 	// with an invalid program.
 	ErrAnswer = errors.New("the answer breaks the plugin protocol")
-	// ErrVersion is a plugin that does not fit this host: one of the two is too old for the other.
+	// ErrVersion is a version mismatch: the plugin or this host is too old for the other.
 	ErrVersion = errors.New("the plugin and this host do not go together")
 )
 
@@ -184,8 +183,8 @@ type Mistake struct{ Text string }
 // Error returns the plugin's message.
 func (e *Mistake) Error() string { return e.Text }
 
-// fromStatus gives an error that comes from the plugin its Go type; every other
-// error stays as it is.
+// fromStatus converts an error that the plugin sent to its Go type; it returns all
+// other errors unchanged.
 func fromStatus(err error) error {
 	reason, text, ok := wire.FromStatus(err)
 	switch {

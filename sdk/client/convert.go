@@ -12,8 +12,8 @@ import (
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
-// This file has the host's conversions: sites and tensors to messages, and programs from
-// messages.
+// This file has the host's side of the conversions: sites and tensors to messages, and
+// programs from messages.
 
 func toSite(s sdk.Site) (*pb.Site, error) {
 	role, ok := wire.SiteRoles[string(s.Role)]
@@ -151,7 +151,7 @@ func fromDue(m *pb.Due) (sdk.Due, error) {
 
 var errNoAnswer = errors.New("there is no answer")
 
-// sent is a program of an answer, which may be absent, and the variable that it goes into.
+// sent is a program of an answer, possibly absent, and the destination of the decoded program.
 type sent struct {
 	name       string
 	message    *pb.Program
@@ -177,8 +177,8 @@ func fromPrograms(list []sent, limits program.Limits) error {
 	return nil
 }
 
-// fromStateTensors reads a list of tensors that are kept from step to step.
-// Together they may be as large as one value of a program.
+// fromStateTensors decodes a list of state tensors or trained parameters. Their
+// total size is limited like one value of a program.
 func fromStateTensors(list []*pb.StateTensor, limits program.Limits) (out []spec.Tensor, err error) {
 	most, total := limits.WithDefaults().Elements, int64(0)
 	for i, s := range list {
@@ -202,15 +202,15 @@ func fromStateTensors(list []*pb.StateTensor, limits program.Limits) (out []spec
 	return out, nil
 }
 
-// Info is what a plugin says about itself.
+// Info is a plugin's answer to Describe.
 type Info struct {
 	// Description has passed its Check.
 	sdk.Description
-	// APIVersion is the version that both sides will speak.
+	// APIVersion is the negotiated version.
 	APIVersion int
 }
 
-// Bounds on descriptions, so that a person can read them.
+// Bounds on descriptions, to keep them readable.
 const (
 	maxVersion    = 100
 	maxDoc        = 4096

@@ -10,28 +10,28 @@ import (
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
-// Layout says where the tensors of an opaque optimizer are in the memory that it shares
-// with its host. Places are in bytes, and multiples of 64.
+// Layout has the offsets of the tensors of an opaque optimizer in the memory that it shares
+// with its host. Offsets are in bytes, and multiples of 64.
 type Layout struct {
 	Bytes   int64
 	Tensors []Placed
 }
 
-// Placed is a tensor of an opaque optimizer with its places.
+// Placed is a tensor of an opaque optimizer with its offsets.
 type Placed struct {
 	sdk.Tensor
-	// State is that of the optimizer's answer for the tensor.
+	// State is the State of the optimizer's answer for the tensor.
 	State []spec.Tensor
-	// RateFactor is what the schedule's rate is multiplied by.
+	// RateFactor is the factor of the schedule's learning rate for this tensor.
 	RateFactor float64
-	// X and Gradient are where the plugin reads, Direction is where it writes.
+	// X and Gradient are offsets of inputs, which the plugin reads; it writes Direction.
 	X, Gradient, Direction int64
-	// States has two places for each state tensor: even steps read the first and write the
-	// second, odd ones the other way around.
+	// States has the offsets of two copies of each state tensor: even steps read the first and
+	// write the second, odd steps the other way around.
 	States [][2]int64
 }
 
-// Arrange gives every tensor its places; those in list are set by it.
+// Arrange assigns the offsets of every tensor and returns the layout. Offsets in list are ignored.
 func Arrange(list []Placed) Layout {
 	l := Layout{Tensors: make([]Placed, len(list))}
 	place := placing(&l.Bytes)
@@ -46,7 +46,7 @@ func Arrange(list []Placed) Layout {
 	return l
 }
 
-// placing returns a function that finds the next place for a tensor, and adds its size to bytes.
+// placing returns a function that allocates the next offset for a tensor, adding its size to bytes.
 func placing(bytes *int64) func(shape []int) int64 {
 	return func(shape []int) int64 {
 		at := *bytes
@@ -55,7 +55,7 @@ func placing(bytes *int64) func(shape []int) int64 {
 	}
 }
 
-// Attach hands the memory over: the file at the path, which must have the layout's size.
+// Attach makes the plugin map the memory: the file at path, which must have the layout's size.
 func (o *Optimizer) Attach(ctx context.Context, path string, l Layout) error {
 	m := &pb.AttachRequest{Path: path, Bytes: uint64(l.Bytes)}
 	for _, t := range l.Tensors {
@@ -73,19 +73,19 @@ func (o *Optimizer) Attach(ctx context.Context, path string, l Layout) error {
 	return err
 }
 
-// Step is what an opaque optimizer is told of an update.
+// Step has the scalar inputs of an update by an opaque optimizer.
 type Step struct {
-	// Step is the number of the update, from 1; Steps is that of the whole run.
+	// Step is the number of the update, from 1; Steps is the total of the run.
 	Step, Steps int
-	// Rate is the schedule's; Loss is that of the step.
+	// Rate is the learning rate of the schedule; Loss is the loss of the step.
 	Rate, Loss float64
-	// Odd says that the states are in their second places.
+	// Odd selects the current copy of the states: the second if set, else the first.
 	Odd bool
 }
 
-// Step asks for an update of all attached tensors. When it returns without an error, all
-// directions and next states are written. An error may be a [*Mistake], or that of the
-// call itself, as a gRPC status.
+// Step requests an update of all attached tensors. When it returns without an error, all
+// directions and next states have been written. An error is a [*Mistake], or an error of
+// the call itself, as a gRPC status.
 func (o *Optimizer) Step(ctx context.Context, s Step) error {
 	if s.Step < 1 || s.Steps < s.Step {
 		return fmt.Errorf("step %d of %d", s.Step, s.Steps)

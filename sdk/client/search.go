@@ -9,25 +9,25 @@ import (
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
-// SearchLayout says where the tensors of a quantizer that searches are in the memory that it
-// shares with its host. Places are in bytes, and multiples of 64.
+// SearchLayout has the offsets of the tensors of a Searcher in the memory that it shares with
+// its host. Offsets are in bytes, and multiples of 64.
 type SearchLayout struct {
 	Bytes int64
 	Sites []PlacedSite
 }
 
-// PlacedSite is a site with its places.
+// PlacedSite is a site with the offsets of its tensors.
 type PlacedSite struct {
 	sdk.Site
-	// Answer is the quantizer's for the site.
+	// Answer is the quantizer's answer for the site.
 	Answer spec.Quantizer
-	// X is where the plugin reads the weight; it reads the trained parameters and the state at
-	// Kept and writes the state that it finds at Next, each in the order of the answer.
+	// X, OfTrained and Kept are the offsets of the weight, the trained parameters and the state,
+	// which the plugin reads; it writes the new state at Next. Lists are in the order of Answer.
 	X                     int64
 	OfTrained, Kept, Next []int64
 }
 
-// ArrangeSites gives every site its places; those in list are set by it.
+// ArrangeSites assigns the offsets of every site and returns the layout. It ignores those in list.
 func ArrangeSites(list []PlacedSite) SearchLayout {
 	l := SearchLayout{Sites: make([]PlacedSite, len(list))}
 	place := placing(&l.Bytes)
@@ -45,7 +45,7 @@ func ArrangeSites(list []PlacedSite) SearchLayout {
 	return l
 }
 
-// AttachSites hands the memory over: the file at the path, which must have the layout's size.
+// AttachSites makes the plugin map the memory: the file at path, which must have the layout's size.
 func (q *Quantizer) AttachSites(ctx context.Context, path string, l SearchLayout) error {
 	m := &pb.AttachSitesRequest{Path: path, Bytes: uint64(l.Bytes)}
 	for _, s := range l.Sites {
@@ -66,9 +66,9 @@ func places(list []int64) (out []uint64) {
 	return out
 }
 
-// Search asks for the state of sites, given by their places in the layout, after step of
-// steps. When it returns without an error, all their next states are written. An error may be
-// a [*Mistake], or that of the call itself, as a gRPC status.
+// Search requests a search for sites, given by their indices in the layout, after step of steps.
+// When it returns without an error, all their next states have been written. An error is a
+// [*Mistake], or an error of the call itself, as a gRPC status.
 func (q *Quantizer) Search(ctx context.Context, step, steps int, sites []int) error {
 	if step < 0 || steps < step {
 		return fmt.Errorf("a search after step %d of %d", step, steps)

@@ -11,12 +11,12 @@ import (
 // entries that share a scale.
 type Blocks struct {
 	shape []int // of the tensor
-	size  int   // entries of a block
+	size  int   // entries per block
 }
 
-// NewBlocks describes blocks of size entries in a tensor of the given shape, which
-// has at least one axis. The last block of a row is filled up with zeros if the length of
-// the row is not a multiple of size.
+// NewBlocks returns blocks of size entries in a tensor of the given shape, which has at
+// least one axis. The last block of a row is padded with zeros if the length of the row is
+// not a multiple of size.
 func NewBlocks(shape []int, size int) Blocks {
 	return Blocks{slices.Clone(shape), size}
 }
@@ -27,7 +27,7 @@ func (b Blocks) row() (length, blocks int) {
 	return length, (length + b.size - 1) / b.size
 }
 
-// padded is the shape of the tensor with its rows filled up to whole blocks.
+// padded returns the shape of the tensor with its rows padded to whole blocks.
 func (b Blocks) padded() []int {
 	shape := slices.Clone(b.shape)
 	_, n := b.row()
@@ -35,9 +35,9 @@ func (b Blocks) padded() []int {
 	return shape
 }
 
-// Split gives each block an axis of its own: […,row] becomes […,blocks,size], for numbers of any
-// element type. Reductions of the last axis that keep it, such as MaxRow, then give one number for
-// each block, in a shape that combines with the blocks.
+// Split reshapes […,row] to […,blocks,size], padding rows, for numbers of any element type.
+// Reductions of the last axis that keep it, such as MaxRow, then give one number for each block, in
+// a shape that broadcasts with the blocks.
 func (b Blocks) Split(v program.Value) program.Value {
 	last := len(b.shape) - 1
 	length, n := b.row()
@@ -45,7 +45,7 @@ func (b Blocks) Split(v program.Value) program.Value {
 		pad := slices.Clone(b.shape)
 		pad[last] = missing
 		zeros := v.Builder().Zeros(pad...)
-		if t := v.Type().DType; t != program.Float { // no needless operation: programs stay as they were
+		if t := v.Type().DType; t != program.Float { // for floats no operation, which would change hashes
 			zeros = zeros.Convert(t)
 		}
 		v = v.Concatenate(last, zeros)
@@ -62,8 +62,8 @@ func (b Blocks) Join(v program.Value) program.Value {
 	return v.Slice(make([]int, len(b.shape)), b.shape, slices.Repeat([]int{1}, len(b.shape)))
 }
 
-// Spread repeats the one element that v has for each block over all entries of that
-// block. The result has the shape of the tensor.
+// Spread broadcasts v, which has one element for each block, over the entries of the
+// blocks. The result has the shape of the tensor.
 func (b Blocks) Spread(v program.Value) program.Value {
 	last := len(b.shape) - 1
 	_, n := b.row()
@@ -72,8 +72,8 @@ func (b Blocks) Spread(v program.Value) program.Value {
 }
 
 // Unpack decodes the codes and scales of a quantizer that rotates by the setting
-// "rotation" of its site and then rounds blocks of size entries to E2M1. The result is
-// [Decode], rotated back.
+// "rotation" of its site and then rounds blocks of size entries to E2M1. It returns
+// [Decode], with the rotation undone.
 func Unpack(codes, scale program.Value, site sdk.Site, size int) (program.Value, error) {
 	rotation, err := NewRotation(site.Text("rotation"), site.RowLen())
 	if err != nil {
@@ -82,7 +82,7 @@ func Unpack(codes, scale program.Value, site sdk.Site, size int) (program.Value,
 	return rotation.Apply(Decode(codes, scale, site, size)), nil
 }
 
-// Decode gives the numbers of E2M1 with the given codes, times the scales of their blocks of size
+// Decode returns the E2M1 numbers of the given codes, times the scales of their blocks of size
 // entries, in the shape of the site.
 func Decode(codes, scale program.Value, site sdk.Site, size int) program.Value {
 	blocks := NewBlocks(site.Shape, size)

@@ -2,8 +2,8 @@ package microscaling
 
 import "github.com/cage-qat/cage/sdk/program"
 
-// LargestE2M1 is the largest magnitude of E2M1, and LargestExponentE2M1 the
-// exponent of its largest power of two.
+// LargestE2M1 is the largest number of E2M1, and LargestExponentE2M1 its largest
+// exponent.
 const (
 	LargestE2M1         = 6
 	LargestExponentE2M1 = 2
@@ -12,11 +12,11 @@ const (
 // signE2M1 is the sign bit of a code.
 const signE2M1 = 8
 
-// exponentBits are the bits of the exponent in a binary32 number.
+// exponentBits is the mask of the exponent bits of a binary32 number.
 const exponentBits = 0x7f800000
 
-// Ties says how a number that lies half way between two levels is rounded. The zero
-// value is [TiesEven].
+// Ties is the rounding of numbers half way between two levels. The zero value is
+// [TiesEven].
 type Ties string
 
 // The rules for ties.
@@ -32,20 +32,19 @@ func TiesNames() []string {
 }
 
 // RoundE2M1 rounds r to the nearest of ±{0, ½, 1, 1½, 2, 3, 4, 6} (OCP Microscaling
-// specification 1.0, E2M1); magnitudes above 6, infinity included, become 6. The sign of
-// a zero result is not defined. Nor is the result for NaN: the scale has to be NaN there.
+// specification 1.0, E2M1); magnitudes above 6, infinity included, saturate to 6. The sign
+// of a zero result is not defined. Nor is the result for NaN: the scale has to be NaN there.
 //
-// Between two powers of two the numbers of a format are equidistant. With one bit
-// of mantissa their distance is half the lower power, which the exponent bits give;
-// below 1 it stays ½. The bitcast rounds binary64 to binary32, which may turn a number
-// just below a power of two into the power. That does no harm: it is rounded to the power
-// with either distance.
+// Between two powers of two the levels are equidistant. With one bit of mantissa their
+// distance is half the lower power, which is read from the exponent bits; below 1 it is ½.
+// The bitcast rounds binary64 to binary32, which may turn a number just below a power of
+// two into the power. That does no harm: with either distance it is rounded to the power.
 func RoundE2M1(r program.Value, ties Ties) program.Value {
 	r, distance := spacing(r)
-	// The bounds change nothing, but the CPU rounds faster what it knows to be small.
+	// The clip changes nothing, but the CPU rounds faster where numbers are known to be small.
 	q := r.Div(distance).Clip(-4, 4)
 	even := q.Round()
-	if ties == TiesAway || ties == TiesDown { // which change it only for ties, where q ± ½ is exact
+	if ties == TiesAway || ties == TiesDown { // these differ for ties only, where q ± ½ is exact
 		step := map[Ties]float64{TiesAway: 0.5, TiesDown: -0.5}[ties]
 		tie := q.Sub(even).Abs().Eq(q.Builder().Const(0.5))
 		even = tie.Select(q.Add(q.Sign().Scale(step)), even)
@@ -53,26 +52,26 @@ func RoundE2M1(r program.Value, ties Ties) program.Value {
 	return even.Mul(distance)
 }
 
-// spacing returns r within the bounds of E2M1, and the distance of the levels between which it
-// lies.
+// spacing returns r clipped to the range of E2M1, and the distance between the two levels around
+// it.
 func spacing(r program.Value) (bounded, distance program.Value) {
 	bounded = r.Clip(-LargestE2M1, LargestE2M1)
 	power := bounded.Bitcast(program.Uint).And(r.Builder().ConstUint(exponentBits)).Bitcast(program.Float)
 	return bounded, power.Clip(1, 4).Scale(0.5)
 }
 
-// StochasticE2M1 rounds r to one of the two levels between which it lies, at random, so that the
-// mean is r: to the upper one if u, uniform in [0, 1), is at least the distance to it in units of
-// the distance of both levels. Levels stay as they are if u has at most 20 bits. Magnitudes above 6
-// become 6, which has another mean. Signs of zeros and NaN are as in [RoundE2M1].
+// StochasticE2M1 rounds r stochastically to one of the two adjacent levels, with mean r: to the
+// upper one if u, uniform in [0, 1), is at least the distance to it divided by the distance between
+// the levels. Levels are unchanged if u has at most 20 bits. Magnitudes above 6 saturate to 6, so
+// their mean is not r. Signs of zeros and NaN are as in [RoundE2M1].
 func StochasticE2M1(r, u program.Value) program.Value {
 	r, distance := spacing(r)
 	return r.Div(distance).Add(u).Floor().Clip(-4, 4).Mul(distance)
 }
 
-// EncodeE2M1 gives the codes 0…15 of numbers that [RoundE2M1] has returned. A code is the
-// index of the magnitude in 0, ½, 1, 1½, 2, 3, 4, 6, plus 8 if x, which was rounded, has
-// its sign bit set. The sign is kept where the result is zero: −0 has the code 8.
+// EncodeE2M1 returns the codes 0…15 of numbers that [RoundE2M1] has returned. A code is the
+// index of the magnitude in 0, ½, 1, 1½, 2, 3, 4, 6, plus 8 if the sign bit of x, the
+// number before rounding, is set. So the sign of zero is kept: −0 has the code 8.
 func EncodeE2M1(rounded, x program.Value) program.Value {
 	b := x.Builder()
 	m := rounded.Abs()
@@ -83,7 +82,7 @@ func EncodeE2M1(rounded, x program.Value) program.Value {
 	return index.Convert(program.Int).Add(sign.Mul(b.ConstInt(signE2M1)))
 }
 
-// DecodeE2M1 gives the numbers with the given codes, which are of type int or are
+// DecodeE2M1 returns the numbers of the given codes, which are of type int or are
 // floats that hold integers.
 func DecodeE2M1(codes program.Value) program.Value {
 	b := codes.Builder()

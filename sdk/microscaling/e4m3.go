@@ -9,32 +9,32 @@ const (
 	LargestE4M3 = 448
 
 	mantissaE4M3    = 3      // bits
-	leastUnitE4M3   = -6 - 3 // exponent of the distance between numbers, below 2⁻⁵
-	largestUnitE4M3 = 8 - 3  // the same, from 2⁸ on
+	leastUnitE4M3   = -6 - 3 // exponent of the ulp, below 2⁻⁵
+	largestUnitE4M3 = 8 - 3  // exponent of the ulp, from 2⁸ on
 )
 
 // RoundE4M3 rounds v to the nearest number of E4M3, ties to even. These numbers have
 // three bits of mantissa; they are normal from 2⁻⁶ on, and multiples of 2⁻⁹ below.
-// Magnitudes above 448, infinity included, become 448. The sign of a zero result and the
-// result for NaN are not defined.
+// Magnitudes above 448, infinity included, saturate to 448. The sign of a zero result and
+// the result for NaN are not defined.
 //
-// It reads the exponent of each number, which takes the CPU longer than all of
+// It extracts the exponent of each number, which on the CPU takes longer than all of
 // [RoundE2M1], so it is meant for scales.
 func RoundE4M3(v program.Value) program.Value {
 	unit := unitE4M3(v)
 	return v.Ldexp(unit.Neg()).Round().Ldexp(unit).Clip(-LargestE4M3, LargestE4M3)
 }
 
-// StochasticE4M3 rounds v to one of the two numbers of E4M3 between which it lies, at random, so
-// that the mean is v: to the upper one if u, uniform in [0, 1), is at least the distance to it in
-// units of the distance of both. Numbers of E4M3 stay as they are if u has at most 19 bits.
-// Magnitudes above 448 become 448, which has another mean. NaN is as in [RoundE4M3].
+// StochasticE4M3 rounds v stochastically to one of the two adjacent E4M3 numbers, with mean v: to
+// the upper one if u, uniform in [0, 1), is at least the distance to it in ulps. Numbers of E4M3
+// are unchanged if u has at most 19 bits. Magnitudes above 448 saturate to 448, so their mean is
+// not v. NaN is as in [RoundE4M3].
 func StochasticE4M3(v, u program.Value) program.Value {
 	unit := unitE4M3(v)
 	return v.Ldexp(unit.Neg()).Add(u).Floor().Ldexp(unit).Clip(-LargestE4M3, LargestE4M3)
 }
 
-// unitE4M3 is the exponent of the distance of the numbers of E4M3 next to v.
+// unitE4M3 returns the exponent of the ulp of E4M3 at v.
 func unitE4M3(v program.Value) program.Value {
 	return v.Logb().Shift(-mantissaE4M3).Clip(leastUnitE4M3, largestUnitE4M3)
 }

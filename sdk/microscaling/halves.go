@@ -5,9 +5,9 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// ScaleType is the type of numbers to which a quantizer rounds its scales. The file formats
-// of other programs store scales in a short type; weights that were trained with scales of
-// that type are stored exactly.
+// ScaleType is the type to which a quantizer rounds its scales. File formats of other
+// programs store scales in 16 bits; weights that were trained with scales of that type are
+// stored exactly.
 type ScaleType string
 
 // The types of scales.
@@ -26,7 +26,7 @@ func ScaleParameter() sdk.Parameter {
 		"type of numbers to which scales are rounded: bf16 and f16 are those of formats that other programs load")
 }
 
-// ScaleTypeOf is the type that the settings of a site name.
+// ScaleTypeOf returns the scale type in the settings of a site.
 func ScaleTypeOf(site sdk.Site) ScaleType { return ScaleType(site.Text(scaleParameter)) }
 
 // Round rounds scales to the nearest number of the type, ties to even. Scales must not be
@@ -37,9 +37,9 @@ func ScaleTypeOf(site sdk.Site) ScaleType { return ScaleType(site.Text(scalePara
 func (t ScaleType) Round(v program.Value) program.Value {
 	switch t {
 	case ScaleBF16:
-		// Half of the last bit that stays is added to the bits, less one if that bit is even, and the rest
-		// is cut off. Unlike roundSignificand this needs no distance between numbers, which would be below
-		// the smallest normal number here, and zero to some devices.
+		// Round the bits to nearest, ties to even: add half of the last kept bit less one, plus
+		// one if that bit is set, and truncate. Unlike roundSignificand this needs no ulp, which
+		// could be subnormal here, and flushed to zero on some devices.
 		b, bits := v.Builder(), v.Bitcast(program.Uint)
 		odd := bits.Shr(b.ConstUint(16)).And(b.ConstUint(1))
 		bits = bits.Add(odd).Add(b.ConstUint(1<<15 - 1)).And(b.ConstUint(0xffff0000))
@@ -53,7 +53,7 @@ func (t ScaleType) Round(v program.Value) program.Value {
 // HalfIntegerFactors holds, indexed by the number of bits, the factors by which QuEST's published code
 // (IST-DASLab/QuEST, src/models/quantization/base_linear.py) multiplies the deviation of a Gaussian
 // to get the largest level of a grid of half-integers. They agree with that grid's exact optima to
-// about 3e-5 for up to 5 bits, and lie 0.04 %, 0.28 % and 0.95 % below them for 6, 7 and 8 bits.
+// about 3e-5 for up to 5 bits, and are 0.04 %, 0.28 % and 0.95 % below them for 6, 7 and 8 bits.
 var HalfIntegerFactors = [9]float64{
 	1: 0.7978845587140913,
 	2: 1.4935346200015913,
@@ -65,9 +65,9 @@ var HalfIntegerFactors = [9]float64{
 	8: 3.884938678807525,
 }
 
-// RoundStep rounds the step of a grid of integers, or of half-integers up to 7½. Of these, with
-// f16 it keeps 7 significant bits, so that 7½ steps are a number of the type, too: formats
-// store the lowest level along with the step.
+// RoundStep rounds the step of a grid of integers, or, if half, of half-integers up to 7½. For
+// half-integers and f16 it keeps only 7 significant bits, so that 7½ steps are exact in f16, too:
+// formats store the lowest level along with the step.
 func (t ScaleType) RoundStep(v program.Value, half bool) program.Value {
 	if half && t == ScaleF16 {
 		const largest = 68 * 128 // the largest number of 7 significant bits such that 7½ times it is below 65504
@@ -76,13 +76,13 @@ func (t ScaleType) RoundStep(v program.Value, half bool) program.Value {
 	return t.Round(v)
 }
 
-// Single rounds v to binary32, as formats store the scale of a tensor, whatever the precision of
-// the computation: bitcasting it to an integer and back does just that.
+// Single rounds v to binary32, in which formats store the scale of a tensor, whatever the precision
+// of the computation: a bitcast to an integer and back does just that.
 func Single(v program.Value) program.Value { return v.Bitcast(program.Uint).Bitcast(program.Float) }
 
 // roundSignificand rounds v to the given number of significant bits. least and largest are
-// powers of two. Below least, numbers are as far apart as they are just above it. From
-// 2·largest on the distance is too small, so the caller has to cut off such numbers.
+// powers of two. Below least, the ulp is that of least. From 2·largest on the ulp used is too
+// small, so the caller has to clip such numbers.
 func roundSignificand(v program.Value, bits int, least, largest float64) program.Value {
 	b := v.Builder()
 	power := v.Bitcast(program.Uint).And(b.ConstUint(exponentBits)).Bitcast(program.Float).Clip(least, largest)

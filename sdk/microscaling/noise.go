@@ -17,11 +17,11 @@ const (
 	SignsRandom = "random"
 )
 
-// noiseBits is how many random bits decide about an entry.
+// noiseBits is the number of random bits for the rounding of an entry.
 const noiseBits = 16
 
-// RoundAt rounds ratios to E2M1 as the settings "rounding" and "ties" of a site say: to
-// nearest, or in training at random, with the noise of the site.
+// RoundAt rounds ratios to E2M1 by the settings "rounding" and "ties" of a site: to
+// nearest, or in training stochastically, with the noise of the site.
 func RoundAt(ratio program.Value, site sdk.Site) program.Value {
 	if site.Text("rounding") == RoundNearest || !site.Training {
 		return RoundE2M1(ratio, Ties(site.Text("ties")))
@@ -29,21 +29,21 @@ func RoundAt(ratio program.Value, site sdk.Site) program.Value {
 	return StochasticE2M1(ratio, Uniform(ratio.Builder(), site, ratio.Shape()...))
 }
 
-// Uniform are the numbers in (0, 1) that decide about what is rounded at random in training, drawn
-// with the noise of a site.
+// Uniform returns uniform random numbers in (0, 1) for stochastic rounding in training, drawn with
+// the noise of a site.
 func Uniform(b *program.Builder, site sdk.Site, shape ...int) program.Value {
 	bits := b.RandomBits(site.Noise, shape...).Shr(b.ConstUint(32 - noiseBits))
 	return bits.Convert(program.Float).Shift(0.5).Scale(1.0 / (1 << noiseBits))
 }
 
-// Signs are those by which the entries of a row are multiplied before a rotation, and after the
-// rotation back. The zero value leaves entries as they are.
+// Signs holds the signs by which the entries of a row are multiplied before a rotation, and after
+// the inverse rotation. The zero value changes nothing.
 type Signs struct {
 	of     program.Value // float[1,…,row], or float[1,…,1,period] where they are periodic
-	blocks *Blocks       // a row in periods; nil if they are not periodic
+	blocks *Blocks       // divides a row into periods; nil if the signs are not periodic
 }
 
-// RandomSigns are new in each step of training, and the same for both operands of a product.
+// RandomSigns returns signs that are new in each step, and the same for both operands of a product.
 func RandomSigns(b *program.Builder, site sdk.Site) Signs {
 	shape := slices.Repeat([]int{1}, len(site.Shape))
 	shape[len(shape)-1] = site.RowLen()
@@ -51,7 +51,7 @@ func RandomSigns(b *program.Builder, site sdk.Site) Signs {
 	return Signs{of: bits.Convert(program.Float).Scale(2).Shift(-1)}
 }
 
-// PeriodicSigns repeats signs, 1 and −1, along the rows, whose length their number divides.
+// PeriodicSigns repeats signs, each 1 or −1, along the rows; their number divides the row length.
 func PeriodicSigns(b *program.Builder, site sdk.Site, signs []float64) Signs {
 	shape := slices.Repeat([]int{1}, len(site.Shape)+1)
 	shape[len(shape)-1] = len(signs)
@@ -70,7 +70,7 @@ func (s Signs) Apply(x program.Value) program.Value {
 	return x.Mul(s.of)
 }
 
-// PositiveZeros are rotated entries, where zeros have the code 0 whatever the signs before them.
+// PositiveZeros turns −0 into 0 in rotated entries, so that zeros have the code 0 for any signs.
 func (s Signs) PositiveZeros(v program.Value) program.Value {
 	if !s.of.Valid() {
 		return v

@@ -9,17 +9,17 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// NoRotation is the setting of [NewRotation] that leaves a tensor as it is.
+// NoRotation is the setting of [NewRotation] for no rotation.
 const NoRotation = "none"
 
-// Rotation is the order of a Hadamard matrix. Each run of that many entries of a row is
+// Rotation is the order n of a Hadamard matrix. Each n consecutive entries of a row are
 // multiplied by the matrix, which spreads outliers before the tensor is divided into
 // blocks. The matrix is symmetric and its own inverse.
 type Rotation int
 
-// NewRotation reads the setting of a plugin, [NoRotation] or a power of two such as
-// "32", for rows of the given length. The order has to divide it. others are settings that the
-// plugin reads itself, for the message.
+// NewRotation parses the setting of a plugin, [NoRotation] or a power of two such as "32", for
+// rows of the given length, which must be a multiple of it. others are further valid settings,
+// which the plugin handles itself, for the error message.
 func NewRotation(setting string, row int, others ...string) (Rotation, error) {
 	if setting == NoRotation {
 		return 1, nil
@@ -36,7 +36,7 @@ func NewRotation(setting string, row int, others ...string) (Rotation, error) {
 	return Rotation(order), nil
 }
 
-// Apply rotates the rows of v, or rotates them back.
+// Apply rotates the rows of v; applied twice, it is the identity.
 func (r Rotation) Apply(v program.Value) program.Value {
 	if r == 1 {
 		return v

@@ -12,9 +12,9 @@ import (
 // Builder writes a program. Operations are methods of [Value], so that a formula
 // reads from left to right: x.Sub(mean).Div(scale).Round().
 //
-// The builder keeps the first mistake (shapes that do not go together, a value of another
-// builder) with the line of the caller. All later operations do nothing, and Build
-// returns the mistake, so an author checks only once, at the end.
+// The builder keeps the first mistake (incompatible shapes, a value of another builder)
+// with the line of the caller. All later operations do nothing, and Build returns the
+// mistake, so an author checks only once, at the end.
 type Builder struct {
 	p    Program
 	err  error
@@ -98,8 +98,8 @@ func (b *Builder) Build() (*Program, error) {
 	return p, nil
 }
 
-// Apply adds one operation, with attributes and type as in a [Node]; where the type
-// follows from the operands, t may be zero. It is for tools that transform programs;
+// Apply adds one operation, with attributes and type as in a [Node]; if the type can be
+// inferred from the operands, t may be zero. It is for tools that transform programs;
 // authors of plugins use the methods of [Value].
 func (b *Builder) Apply(op Op, attr Attr, t Type, args ...Value) Value {
 	if b.err != nil {
@@ -138,8 +138,7 @@ func (b *Builder) own(v Value) error {
 }
 
 // Fail makes err the mistake that Build returns, with the line of the caller, unless there has been
-// one before. It is for packages that write parts of programs, which report what is wrong with
-// their arguments in this way.
+// one before. Packages that write parts of programs use it to report invalid arguments.
 func (b *Builder) Fail(err error) { b.fail(err) }
 
 // fail keeps the first mistake, with the author's line that made it.
@@ -150,8 +149,8 @@ func (b *Builder) fail(err error) Value {
 	return Value{b: b}
 }
 
-// callSite is the innermost line outside this package. It is empty where that line is in package
-// sdk, because it would tell an author nothing.
+// callSite returns the file and line of the innermost frame outside this package; empty if that is
+// in package sdk, which would tell an author nothing.
 func callSite() string {
 	const self, transforms, builds = "sdk/program.", "sdk/program/transform.", "cage/sdk."
 	pcs := make([]uintptr, 32)

@@ -90,8 +90,8 @@ func checkConstant(attr Attr, want Type) error {
 	return nil
 }
 
-// A typeRule returns the type of a result, where the number of operands and the attributes are
-// those of the operation.
+// A typeRule infers the type of a result. The number of operands and the set of attributes have
+// been checked.
 type typeRule func(args []Type, attr Attr, want Type) (Type, error)
 
 func inferUnary(types []DType) typeRule {
@@ -123,8 +123,8 @@ func inferComparison(types []DType) typeRule {
 	}
 }
 
-// elementwiseShape is the one rule of implicit broadcasting: a scalar goes with
-// anything; otherwise ranks are equal and axes are equal or 1.
+// elementwiseShape applies the only rule of implicit broadcasting: a scalar combines with
+// any shape; otherwise ranks are equal, and the sizes of each axis are equal or one is 1.
 func elementwiseShape(a, b []int) ([]int, error) {
 	if len(a) == 0 {
 		return b, nil
@@ -398,8 +398,8 @@ func inferSortColumns(args []Type, _ Attr, _ Type) (Type, error) {
 	return x, nil
 }
 
-// inferRows checks that x has a row for each index and a table: an element for a table of one axis,
-// d elements along the last axis for one of two. It returns the type of an element for each row.
+// inferRows checks that x is an array of rows of the table: of elements for a table of one axis, of
+// d elements along the last axis for a table of two. It returns a type with one element per row.
 func inferRows(x, table Type) (Type, error) {
 	if err := cmp.Or(need(x, Float), need(table, Float)); err != nil {
 		return Type{}, err
@@ -478,7 +478,7 @@ func inferOrderStatistic(args []Type, _ Attr, _ Type) (Type, error) {
 	return Type{Float, args[0].Shape[:args[0].Rank()-1]}, nil
 }
 
-// cubicWork is n³ for a factorization.
+// cubicWork counts the multiplications of a factorization as n³.
 func cubicWork(_ *Node, args []Type) float64 {
 	x := args[0]
 	return float64(x.Size()) * float64(x.Shape[x.Rank()-1])
@@ -506,7 +506,7 @@ func repeats(axes []int) bool {
 	return false
 }
 
-// without returns the shape less the given axes.
+// without returns the shape without the given axes.
 func without(shape, axes []int) []int {
 	kept := []int{}
 	for i, d := range shape {
@@ -517,7 +517,7 @@ func without(shape, axes []int) []int {
 	return kept
 }
 
-// attributes are the fields of [Attr] that an operation uses.
+// attributes is the set of fields of [Attr] that an operation uses.
 type attributes uint8
 
 const (
@@ -528,9 +528,9 @@ const (
 	usesElements            // of a constant
 )
 
-// check fails if an attribute is given that the operation does not use, so that nodes that mean the
-// same are equal. It also bounds the lengths of the lists of axes, so that later checks
-// can go through them, whatever a plugin sent.
+// check fails if an attribute is set that the operation does not use, so that equivalent nodes are
+// equal. It also bounds the lengths of the lists of axes, so that later checks can iterate over
+// them, whatever a plugin sent.
 func (a *Attr) check(uses attributes) error {
 	fields := []struct {
 		name   string
@@ -561,7 +561,7 @@ func (a *Attr) check(uses attributes) error {
 }
 
 // clone copies the lists of axes, which callers may change afterwards. The elements of
-// constants, which may be many, are copied where they come in.
+// constants, which may be many, are copied by [Builder.Table].
 func (a Attr) clone() Attr {
 	for _, list := range []*[]int{
 		&a.Axes, &a.Start, &a.Limit, &a.Stride,

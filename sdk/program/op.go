@@ -2,7 +2,7 @@ package program
 
 import "strings"
 
-// Op names an operation. The numbers are those of the wire format and never
+// Op identifies an operation. The numbers are those of the wire format and never
 // change their meaning.
 type Op uint16
 
@@ -15,17 +15,17 @@ const (
 	ClassUnary                        // elementwise, one operand
 	ClassBinary                       // elementwise, two operands, repeating axes of size 1
 	ClassCompare                      // like ClassBinary, with a bool result
-	ClassElementwise                  // clamp, select, convert, bitcast: elementwise with a rule of their own
+	ClassElementwise                  // clamp, select, convert, bitcast: elementwise, each with its own shape rule
 	ClassShape                        // moves elements without computing
-	ClassReduce                       // folds axes away
+	ClassReduce                       // reduces over axes
 	ClassLinear                       // dot and hadamard
 	ClassGradient                     // stop_gradient
 	ClassLinalg                       // matrix factorizations and the sorting of columns, in refresh programs only
-	ClassTable                        // rows of tables by their index, and the order of the elements of a row
+	ClassTable                        // nearest, lookup and scatter_add in tables; top_k and order_statistic
 )
 
-// OpInfo describes one operation: this is the normative text for authors of
-// plugins in any language.
+// OpInfo describes one operation. Its text is the normative definition for
+// authors of plugins in any language.
 type OpInfo struct {
 	Op    Op
 	Name  string
@@ -38,16 +38,16 @@ type OpInfo struct {
 	Attributes string
 	// Meaning is the exact semantics: shapes, rounding, NaN behaviour.
 	Meaning string
-	// Gradient says what the reverse pass does.
+	// Gradient describes the reverse pass.
 	Gradient string
 }
 
-// A row of the table: the operation, and what nodes of it may have.
+// row is a row of the operation table: the description, and the validity rules of its nodes.
 type row struct {
 	OpInfo
 	infer       typeRule
 	uses        attributes
-	work        func(n *Node, args []Type) float64 // multiplications; nil for operations that are limited by their size alone
+	work        func(n *Node, args []Type) float64 // multiplications; nil if only the size is limited
 	approximate bool
 }
 
@@ -92,8 +92,8 @@ func (op Op) Info() (OpInfo, bool) {
 	return OpInfo{}, false
 }
 
-// Approximate reports whether correct results of op in binary32 may differ between machines: those
-// of sums, whose order is free, and of functions that are only approximated.
+// Approximate reports whether correct results of op in binary32 may differ between machines, as for
+// sums, whose order is not defined, and for functions that are not correctly rounded.
 func (op Op) Approximate() bool {
 	r, ok := rows[op]
 	return ok && r.approximate

@@ -1,13 +1,13 @@
 package program
 
-// This file is the language: the numbers of the operations, the table that defines them, and the
-// methods of [Value] that write them. Package reference executes the table's meaning, autodiff has
-// its gradients, executors of the host lower it, and docs/ops.md and the enumeration of the wire
+// This file defines the language: the numbers of the operations, the table that defines them, and
+// the methods of [Value] that write them. Package reference implements the table, autodiff has its
+// gradients, executors of the host lower it, and docs/ops.md and the enumeration of the wire
 // format are generated from it.
 //
-// "Elementwise" operands have equal rank, or one of them is a scalar; axes are
-// equal, or 1 in one operand, which is then repeated along the other. There is no
-// other implicit broadcasting.
+// Elementwise operands have equal rank, or one of them is a scalar; each axis has equal
+// sizes, or size 1 in one operand, which is then repeated along it. There is no other
+// implicit broadcasting.
 
 //go:generate go run ../../tools/opsdoc -out ../../docs/ops.md
 
@@ -87,7 +87,7 @@ const (
 	OpOrderStatistic Op = 124
 )
 
-const zero = "zero" // the gradient of what changes in jumps, or not at all
+const zero = "zero" // the gradient of piecewise constant operations
 
 // Element types of operands.
 var (
@@ -200,7 +200,7 @@ var table = []row{
 		infer: inferOrderStatistic},
 }
 
-// Iota is the index along axis, as a value of type t.
+// Iota is a value of type t whose elements are their indices along axis.
 func (b *Builder) Iota(t Type, axis int) Value {
 	return b.Apply(OpIota, Attr{Axes: []int{axis}}, t)
 }
@@ -314,9 +314,9 @@ func (v Value) Gt(o Value) Value { return v.binary(OpGt, o) }
 func (v Value) Ge(o Value) Value { return v.binary(OpGe, o) }
 
 // Clamp limits v to [lo, hi], where lo and hi are scalars with lo ≤ hi. Where v is NaN
-// the result is NaN or any number in [lo, hi]; v.Max(lo).Min(hi) is the strict form, at a
-// higher price. A quantizer turns everything that shares a scale with NaN into NaN by way
-// of the scale. The gradient passes to v within the bounds; lo and hi get none.
+// the result is NaN or any number in [lo, hi]; v.Max(lo).Min(hi) propagates NaN, at a
+// higher cost. A quantizer need not: a NaN makes its scale NaN, and with it all elements
+// that share the scale. The gradient passes to v within the bounds; lo and hi get none.
 func (v Value) Clamp(lo, hi Value) Value {
 	return v.builder().Apply(OpClamp, Attr{}, Type{}, v, lo, hi)
 }
@@ -367,13 +367,13 @@ func (v Value) Concatenate(axis int, others ...Value) Value {
 	return v.builder().Apply(OpConcatenate, Attr{Axes: []int{axis}}, Type{}, args...)
 }
 
-// ReduceSum folds the axes (increasing) by addition; they disappear from the shape.
+// ReduceSum sums over the axes (increasing), which are removed from the shape.
 func (v Value) ReduceSum(axes ...int) Value { return v.reduce(OpReduceSum, axes) }
 
-// ReduceMax folds the axes (increasing) by maximum; they disappear from the shape.
+// ReduceMax takes the maximum over the axes (increasing), which are removed from the shape.
 func (v Value) ReduceMax(axes ...int) Value { return v.reduce(OpReduceMax, axes) }
 
-// ReduceMin folds the axes (increasing) by minimum; they disappear from the shape.
+// ReduceMin takes the minimum over the axes (increasing), which are removed from the shape.
 func (v Value) ReduceMin(axes ...int) Value { return v.reduce(OpReduceMin, axes) }
 
 // Dot is the general product; see [OpDot].
@@ -399,7 +399,7 @@ func (v Value) EighValues() Value { return v.unary(OpEighValues) }
 // EighVectors are the eigenvectors of symmetric matrices, as columns.
 func (v Value) EighVectors() Value { return v.unary(OpEighVectors) }
 
-// SortColumns puts the columns of matrices in the descending order of keys, which has one
+// SortColumns sorts the columns of matrices in descending order of keys, which has one
 // key for each column.
 func (v Value) SortColumns(keys Value) Value { return v.binary(OpSortColumns, keys) }
 
@@ -412,10 +412,10 @@ func (v Value) Nearest(table Value) Value { return v.binary(OpNearest, table) }
 // [OpLookup].
 func (v Value) Lookup(table Value) Value { return v.binary(OpLookup, table) }
 
-// ScatterAdd adds values to the rows of a table of n rows of zeros: each element to the row whose
-// index v, an int, has in its place, or, if the values have one axis more than v, each run along
-// their last axis. It counts and sums what was assigned to the rows of a codebook; see
-// [OpScatterAdd].
+// ScatterAdd adds values to the rows of a table of n zero rows: each element, or, if the values
+// have one axis more than v, each vector along their last axis, to the row given by the
+// corresponding element of v, an int. With it one can count and sum the vectors that are assigned
+// to each row of a codebook; see [OpScatterAdd].
 func (v Value) ScatterAdd(values Value, n int) Value {
 	shape := []int{n}
 	if rank := v.Type().Rank(); values.Type().Rank() > rank {
@@ -424,11 +424,11 @@ func (v Value) ScatterAdd(values Value, n int) Value {
 	return v.builder().Apply(OpScatterAdd, Attr{}, FloatType(shape...), v, values)
 }
 
-// TopK is a bool: whether an element is one of the k largest along the last axis. k is an int
-// scalar; see [OpTopK].
+// TopK is a bool mask of the k largest elements along the last axis. k is an int scalar; see
+// [OpTopK].
 func (v Value) TopK(k Value) Value { return v.binary(OpTopK, k) }
 
-// OrderStatistic is the element at place k, an int scalar that counts from 0, in the ascending
-// order of the elements along the last axis, which is dropped; see [OpOrderStatistic] and
+// OrderStatistic is the element at index k, an int scalar that counts from 0, of the elements along
+// the last axis in ascending order; the axis is dropped. See [OpOrderStatistic] and
 // [Value.QuantileRow].
 func (v Value) OrderStatistic(k Value) Value { return v.binary(OpOrderStatistic, k) }

@@ -1,4 +1,4 @@
-// Package program is the language in which plugins answer: small, loop-free,
+// Package program defines the language of plugins' answers: small, loop-free,
 // statically shaped tensor programs in SSA form.
 //
 // A quantizer or optimizer plugin does not compute on tensors. It is asked once, when a run starts,
@@ -7,7 +7,7 @@
 // [Builder] that writes programs, the check of programs from elsewhere ([Program.Validate]), and
 // their text form ([Program.String]). Programs are executed elsewhere: by the reference
 // implementation in float64 (package reference), and by the host on a device. Nothing here may know
-// about plugins, processes or a tensor engine.
+// of plugins, processes or a tensor engine.
 package program
 
 import (
@@ -48,8 +48,8 @@ type Output struct {
 }
 
 // Node applies an operation to earlier values. Type is the type of its result:
-// for most operations it follows from the operands, and for constant, iota,
-// random_bits, convert, bitcast, reshape and broadcast it also says what is wanted.
+// for most operations it follows from the operands; for constant, iota, random_bits,
+// convert, bitcast, reshape and broadcast it is also a parameter of the operation.
 type Node struct {
 	Op   Op
 	Args []ID
@@ -57,12 +57,12 @@ type Node struct {
 	Attr Attr
 }
 
-// Attr holds the attributes of an operation. Those that it does not use are empty.
+// Attr holds the attributes of an operation. Unused ones are empty.
 type Attr struct {
-	// Axes: the axis of iota and concatenate, the permutation of transpose, the
-	// axis mapping of broadcast, the folded axes of reductions.
+	// Axes is the axis of iota and concatenate, the permutation of transpose, the
+	// axis mapping of broadcast, the reduced axes of reductions.
 	Axes []int
-	// Start, Limit and Stride of slice, one each per axis.
+	// Start, Limit and Stride are the range of slice, one each per axis.
 	Start, Limit, Stride []int
 	// LhsContract, RhsContract, LhsBatch and RhsBatch are the axes of dot.
 	LhsContract, RhsContract, LhsBatch, RhsBatch []int
@@ -73,7 +73,7 @@ type Attr struct {
 	Ints   []int64
 }
 
-// NumValues is the number of inputs and nodes.
+// NumValues returns the number of inputs and nodes.
 func (p *Program) NumValues() int { return len(p.Inputs) + len(p.Nodes) }
 
 // Node returns the node that defines id, or nil when id is an input.
@@ -102,12 +102,12 @@ func (p *Program) Output(name string) (ID, bool) {
 	return 0, false
 }
 
-// Input returns the position of the named input, or -1.
+// Input returns the index of the named input, or -1.
 func (p *Program) Input(name string) int {
 	return slices.IndexFunc(p.Inputs, func(in Input) bool { return in.Name == name })
 }
 
-// Hash is the hex SHA-256 of the program's text form: equal programs have equal hashes.
+// Hash returns the hex SHA-256 of the program's text form: equal programs have equal hashes.
 func (p *Program) Hash() string {
 	sum := sha256.Sum256([]byte(p.text(true)))
 	return hex.EncodeToString(sum[:])
@@ -151,13 +151,13 @@ type Type struct {
 // dimensions, that of a scalar.
 func FloatType(shape ...int) Type { return Type{Float, shape} }
 
-// Rank is the number of axes, 0 for a scalar.
+// Rank returns the number of axes, 0 for a scalar.
 func (t Type) Rank() int { return len(t.Shape) }
 
 // IsScalar reports whether the value has no axes.
 func (t Type) IsScalar() bool { return len(t.Shape) == 0 }
 
-// Size is the number of elements: the product of the dimensions, 1 for a
+// Size returns the number of elements: the product of the dimensions, 1 for a
 // scalar. It saturates at MaxSize+1 instead of overflowing.
 func (t Type) Size() int64 {
 	size := int64(1)
@@ -192,14 +192,14 @@ func (t Type) String() string {
 }
 
 // MaxSize is the largest number of elements a value may have, and MaxRank the
-// largest number of axes. They bound what any program can ask for; a host
-// tightens them by [Limits].
+// largest number of axes. They hold for every program; a host sets tighter
+// bounds by [Limits].
 const (
 	MaxSize = 1<<31 - 1
 	MaxRank = 8
 )
 
-// Check says what is wrong with the name or the type.
+// Check returns an error unless the name and the type are valid.
 func (in Input) Check() error { return cmp.Or(checkName(in.Name), in.Type.check()) }
 
 func (t Type) check() error {

@@ -1,11 +1,11 @@
 package program
 
-// TensorID identifies a tensor of a training. Its String is the tensor's name, in memory and in
-// checkpoints.
+// TensorID identifies a tensor of a training run. Its String is the tensor's name, in memory and
+// in checkpoints.
 type TensorID struct {
 	Kind  Kind
-	Owner string // the parameter or activation site that it belongs to; "" if there is only one tensor of its kind
-	Part  string // tells the tensors of one kind and owner apart, such as an optimizer's states; or ""
+	Owner string // the parameter or activation site that it belongs to; "" if it is the only tensor of its kind
+	Part  string // distinguishes tensors of the same kind and owner, such as an optimizer's states; or ""
 }
 
 // String joins the parts that are not empty by slashes.
@@ -19,31 +19,31 @@ func (t TensorID) String() string {
 	return name
 }
 
-// Kind is what a tensor of a training is.
+// Kind is the kind of a tensor of a training run.
 type Kind string
 
 // The kinds of tensors. Parameters, evaluated parameters and states are in checkpoints.
 const (
-	KindParam          Kind = "param"           // what is trained: of the model, or of a quantizer
-	KindState          Kind = "state"           // of a parameter's optimizer, or of its method
-	KindQuantizerState Kind = "kept"            // what a quantizer carries from step to step
-	KindEvaluated      Kind = "evaluated"       // what the model is evaluated with instead of a parameter
+	KindParam          Kind = "param"           // a trained parameter of the model or of a quantizer
+	KindState          Kind = "state"           // state of a parameter's optimizer or correction method
+	KindQuantizerState Kind = "kept"            // state that a quantizer carries from step to step
+	KindEvaluated      Kind = "evaluated"       // replaces a parameter in evaluation, such as its average
 	KindGradient       Kind = "gradient"        // of the loss, with respect to a parameter
-	KindValue          Kind = "value"           // Q(x) of a weight, as products use it
-	KindPoint          Kind = "point"           // where a second gradient is taken
+	KindValue          Kind = "value"           // Q(x) of a weight, the operand of products
+	KindPoint          Kind = "point"           // the parameter at which a second gradient is taken
 	KindProbed         Kind = "probed"          // that second gradient
 	KindNoise          Kind = "noise"           // the key of a quantizer's own random bits
 	KindSharedNoise    Kind = "shared noise"    // the key that the quantizers of a product's operands share
 	KindOptimizerNoise Kind = "optimizer noise" // the key of an optimizer's random bits
-	KindOpaqueX        Kind = "given x"         // x, as an optimizer that is no program gets it
-	KindOpaqueGradient Kind = "given gradient"  // its gradient
-	KindDirection      Kind = "direction"       // what such an optimizer returns
+	KindOpaqueX        Kind = "given x"         // x, the input of an opaque optimizer
+	KindOpaqueGradient Kind = "given gradient"  // the gradient, another input of it
+	KindDirection      Kind = "direction"       // the update direction, its output
 )
 
-// Of is the name of the tensor of this kind that belongs to owner.
+// Of returns the name of the tensor of this kind that belongs to owner.
 func (k Kind) Of(owner string) string { return TensorID{Kind: k, Owner: owner}.String() }
 
-// PartOf is the name of one of several tensors of this kind that belong to owner.
+// PartOf returns the name of one of several tensors of this kind that belong to owner.
 func (k Kind) PartOf(owner, part string) string {
 	return TensorID{Kind: k, Owner: owner, Part: part}.String()
 }

@@ -8,7 +8,7 @@ import (
 	"unicode/utf8"
 )
 
-// Limits bounds what a program may ask for. A zero field means its default.
+// Limits bounds the resources of a program. A zero field means its default.
 type Limits struct {
 	// Nodes is the largest number of nodes; default 4096.
 	Nodes int
@@ -25,7 +25,7 @@ type Limits struct {
 	Linalg bool
 }
 
-// WithDefaults returns the limits with the defaults instead of zeros.
+// WithDefaults returns the limits with zeros replaced by the defaults.
 func (l Limits) WithDefaults() Limits {
 	l.Nodes = cmp.Or(l.Nodes, 4096)
 	l.Elements = cmp.Or(l.Elements, MaxSize)
@@ -35,7 +35,7 @@ func (l Limits) WithDefaults() Limits {
 	return l
 }
 
-// Error says which part of a program is wrong.
+// Error reports an invalid part of a program.
 type Error struct {
 	Program string
 	// Place is the input, node or output at fault, as in the text form.
@@ -43,7 +43,7 @@ type Error struct {
 	Err   error
 }
 
-// Error writes the program's name, the place and what is wrong there.
+// Error returns the program's name, the part at fault and the cause.
 func (e *Error) Error() string {
 	return fmt.Sprintf("program %q: %s: %v", e.Program, e.Place, e.Err)
 }
@@ -123,7 +123,7 @@ func (v *validator) node(i int) error {
 	if len(n.Args) > v.limits.Nodes {
 		return fmt.Errorf("%d operands", len(n.Args))
 	}
-	// The gradient of a program has operations for each operand.
+	// Bounded, because the gradient of a program has operations for each operand.
 	if v.operands += int64(len(n.Args)); v.operands > operandsPerNode*int64(v.limits.Nodes) {
 		return fmt.Errorf("all operations together have more than %d operands", operandsPerNode*int64(v.limits.Nodes))
 	}
@@ -174,7 +174,7 @@ func (v *validator) size(t Type) error {
 	return nil
 }
 
-// operandsPerNode is how many operands a program may have for each node that the limits allow it.
+// operandsPerNode times the limit on nodes is the limit on the total number of operands.
 const operandsPerNode = 16
 
 // MaxName is the largest length, in bytes, of the name of a program, input or output.

@@ -69,7 +69,7 @@ func (v Value) Shift(c float64) Value { return v.Add(v.builder().Const(c)) }
 // Square is v·v.
 func (v Value) Square() Value { return v.Mul(v) }
 
-// Clip is [Value.Clamp] to literal bounds. As there, what becomes of NaN is not defined.
+// Clip is [Value.Clamp] to literal bounds. As there, the result for NaN is not defined.
 func (v Value) Clip(lo, hi float64) Value {
 	b := v.builder()
 	switch {
@@ -81,7 +81,7 @@ func (v Value) Clip(lo, hi float64) Value {
 	return v.Clamp(b.Const(lo), b.Const(hi))
 }
 
-// At takes the elements from, from+1, …, to−1 of one axis, and all of the others.
+// At slices one axis to the elements from, from+1, …, to−1.
 func (v Value) At(axis, from, to int) Value {
 	shape := v.Shape()
 	if axis < 0 || axis >= len(shape) {
@@ -96,13 +96,13 @@ func (v Value) At(axis, from, to int) Value {
 // combines with v: float[…,d] gives float[…,1].
 func (v Value) Column(i int) Value { return v.At(v.Type().Rank()-1, i, i+1) }
 
-// Sums, means, maxima and minima come in three forms, by their names. SumAll and the like give a
-// scalar. SumRow and the like fold the last axis, which is kept with one element, so that the
-// result combines with v. ReduceSum and the like fold the axes that they are told, which disappear.
+// Sums, means, maxima and minima come in three forms. SumAll and the like give a scalar. SumRow and
+// the like reduce the last axis, which is kept with size 1, so that the result broadcasts with v.
+// ReduceSum and the like reduce the given axes, which are removed.
 
 // Sum is [Value.ReduceSum].
 //
-// Deprecated: use ReduceSum, whose name is like those of the others.
+// Deprecated: use ReduceSum, which is named like the other reductions.
 func (v Value) Sum(axes ...int) Value { return v.ReduceSum(axes...) }
 
 // SumAll is the sum of all elements, a scalar.
@@ -160,17 +160,16 @@ func (v Value) ArgMinRow() Value { return v.firstRow(v.MinRow()) }
 // one element: the first of equals, and of a row with NaN the index of the first NaN.
 func (v Value) ArgMaxRow() Value { return v.firstRow(v.MaxRow()) }
 
-// StochasticBFloat16 is v, rounded to one of the two numbers of bfloat16 between which it lies, at
-// random and so that the mean is v. bits are random bits, a uint of v's shape (Builder.RandomBits).
-// Numbers of bfloat16 stay as they are, and so do NaN and infinities.
+// StochasticBFloat16 is v, stochastically rounded to one of the two adjacent bfloat16 numbers, with
+// mean v. bits are random bits, a uint of v's shape (Builder.RandomBits). Numbers that bfloat16
+// represents, NaN and infinities are unchanged.
 func (v Value) StochasticBFloat16(bits Value) Value {
 	b := v.Builder()
 	rounded := v.Bitcast(Uint).Add(bits.Shr(b.ConstUint(16))).And(b.ConstUint(0xffff0000)).Bitcast(Float)
 	return v.IsFinite().Select(rounded, v)
 }
 
-// firstRow is the place of the first element along the last axis that equals the extreme, or is NaN
-// like it.
+// firstRow is the index of the first element along the last axis that equals extreme, or is NaN.
 func (v Value) firstRow(extreme Value) Value {
 	t := v.Type()
 	t.DType = Int
@@ -183,9 +182,9 @@ func (v Value) firstRow(extreme Value) Value {
 }
 
 // QuantileRow is the p-quantile, 0 ≤ p ≤ 1, of the elements along the last axis, which is kept with
-// one element. Between two elements it is interpolated linearly: the place is p·(d−1) of d elements
-// in ascending order, as in NumPy's quantile. NaN if any element is NaN. Reshape a tensor to one
-// row for a quantile of all its elements.
+// size 1. It is interpolated linearly at index p·(d−1) of the d elements in ascending order, as in
+// NumPy's quantile. NaN if any element is NaN. Reshape a tensor to one row for a quantile of all
+// its elements.
 func (v Value) QuantileRow(p float64) Value {
 	b, shape := v.builder(), v.Shape()
 	if !(p >= 0 && p <= 1) {
@@ -218,7 +217,7 @@ func (v Value) lastDim() int {
 func (v Value) keepLast(op Op) Value {
 	shape := v.Shape()
 	if len(shape) == 0 {
-		return v.reduce(op, []int{0}) // fails with the operation's own message
+		return v.reduce(op, []int{0}) // fails with the message of the operation
 	}
 	last := len(shape) - 1
 	shape[last] = 1

@@ -1,7 +1,7 @@
-// Package spec has the form of a plugin's answers: the programs for one site or one
-// tensor, the names of their inputs and outputs, what they must satisfy, and how large they
-// may be.
+// Package spec defines the form of a plugin's answers: the programs for one site or one
+// tensor, the names of their inputs and outputs, their validity rules, and the limits on
+// their size.
 //
-// Hosts, the kit and tests of plugins read it. Package sdk writes answers from what authors
-// write, so an author of a plugin does not need it.
+// It is for hosts, the conformance kit and tests of plugins. Package sdk builds answers from
+// the code of an author, who does not need this package.
 package spec

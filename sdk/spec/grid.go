@@ -6,38 +6,38 @@ import (
 	"math"
 )
 
-// NumberFormat says which number a code stands for.
+// NumberFormat is the encoding of numbers by codes.
 type NumberFormat string
 
-// The formats of numbers.
+// The number formats.
 const (
 	// FormatInteger: a code stands for itself.
 	FormatInteger NumberFormat = "integer"
-	// FormatE2M1: codes 0 to 15 are those of the floats of four bits.
+	// FormatE2M1: codes 0 to 15 are the bit patterns of the four-bit floats E2M1.
 	FormatE2M1 NumberFormat = "e2m1"
 )
 
-// e2m1 are the numbers of E2M1 by their code (OCP Microscaling 1.0, section 5.3.3).
+// e2m1 has the numbers of E2M1, indexed by code (OCP Microscaling 1.0, section 5.3.3).
 var e2m1 = [16]float32{0, 0.5, 1, 1.5, 2, 3, 4, 6, 0, -0.5, -1, -1.5, -2, -3, -4, -6}
 
-// Grid says which numbers the codes of a quantizer stand for and what shares a scale, for every
-// tensor that it quantizes with the same settings: Q(x), before a rotation back, is the number
-// of its code times the scale of its group. Where Q(x) is 0 the code may be 0 on every grid. The
-// zero Grid says nothing.
+// Grid defines the numbers that the codes of a quantizer stand for and the groups that share a
+// scale, for every tensor that it quantizes with the same settings: Q(x), before any inverse
+// rotation, is the number of its code times the scale of its group. On every grid the code may be
+// 0 where Q(x) is 0. The zero Grid means that no grid is known.
 type Grid struct {
 	Format NumberFormat `json:"format"`
-	// Min and Max are the least and the greatest code of integers, and Step is the distance of
-	// neighbouring codes, which is 2 where codes are twice the half-integers. They are 0 for other
+	// Min and Max are the least and the greatest integer code, and Step is the distance between
+	// adjacent codes, which is 2 when codes are twice the half-integers. They are 0 for other
 	// formats.
 	Min  int `json:"min,omitempty"`
 	Max  int `json:"max,omitempty"`
 	Step int `json:"step,omitempty"`
-	// Group is how many consecutive elements of a row share a scale; the last group of a row may
-	// be shorter. 0: a row or the whole tensor shares one.
+	// Group is the number of consecutive elements of a row that share a scale; the last group of a
+	// row may be shorter. 0: a row or the whole tensor shares one.
 	Group int `json:"group,omitempty"`
 }
 
-// Number is the number that a code of the grid stands for.
+// Number returns the number that a code of the grid stands for.
 func (g Grid) Number(code int32) float32 {
 	if g.Format == FormatE2M1 {
 		return e2m1[code&15]
@@ -45,7 +45,7 @@ func (g Grid) Number(code int32) float32 {
 	return float32(code)
 }
 
-// Holds reports whether the grid has a code.
+// Holds reports whether code is a code of the grid.
 func (g Grid) Holds(code int32) bool {
 	if g.Format == FormatE2M1 {
 		return code >= 0 && int(code) < len(e2m1)
@@ -64,7 +64,7 @@ func (g Grid) Codes() (list []int32) {
 	return list
 }
 
-// maxCodes bounds what Codes lists.
+// maxCodes is the largest number of codes of a grid.
 const maxCodes = 1 << 16
 
 func (g Grid) check() error {

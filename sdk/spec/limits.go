@@ -3,12 +3,12 @@ package spec
 import "github.com/cage-qat/cage/sdk/program"
 
 // SiteLimits returns the limits of each program for a quantizer's site of the given
-// shape. They grow with the shape, so that a mistake in a plugin is an error before
-// anything is allocated, and does not make the machine swap. For a tensor of n elements
+// shape. They grow with the shape, so that a mistake in a plugin is reported before
+// anything is allocated, instead of making the machine swap. For a tensor of n elements
 // whose longest axis is d, one value may have 64·n + 2²² elements, all values together
 // 4096·n + 2³⁰, and constants 4·n + 2¹⁶ but never more than 2²²; products may take
-// 1024·n·d + 2³⁴ multiplications. This is far above what published quantizers need. Hosts
-// refuse programs that exceed the limits.
+// 1024·n·d + 2³⁴ multiplications. Published quantizers need far less. Hosts refuse
+// programs that exceed the limits.
 func SiteLimits(shape []int) program.Limits {
 	n := program.FloatType(shape...).Size()
 	longest := int64(1)
@@ -24,13 +24,13 @@ func SiteLimits(shape []int) program.Limits {
 	}
 }
 
-// maxConstants is the largest number of elements that the constants of a program may have.
+// maxConstants is the largest total number of elements of the constants of a program.
 const maxConstants = 1 << 22
 
 // TensorLimits returns the limits of each program of an optimizer for a tensor of the
-// given shape. To [SiteLimits] it adds what preconditioners need, a d×d matrix for each
-// axis of length d and its factorization: 4·Σd² elements for one value and for constants,
-// 256·Σd² for all values together, and 64·Σd³ multiplications.
+// given shape. To [SiteLimits] it adds an allowance for preconditioners, a d×d matrix for
+// each axis of length d and its factorization: 4·Σd² elements for one value and for
+// constants, 256·Σd² for all values together, and 64·Σd³ multiplications.
 func TensorLimits(shape []int) program.Limits {
 	l := SiteLimits(shape)
 	var squares, cubes float64

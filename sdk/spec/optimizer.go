@@ -27,15 +27,15 @@ const (
 	OutputRate      = "own_rate"
 	OutputWeights   = "weights"
 	StatePrefix     = "state."
-	GlobalPrefix    = "global." // of sums over tensors, as outputs of collect and as inputs of the others
+	GlobalPrefix    = "global." // sums over tensors: outputs of collect, inputs of the other programs
 )
 
-// Due says at which updates t = 1, 2, … something happens: at First, then at those of Next,
-// Next + Every, Next + 2·Every, … that come after First. If First is 0, it never happens,
-// and Next and Every must be 0; if Every is 0, it happens only once, and Next must be 0.
+// Due is a schedule of updates t = 1, 2, …: First, then those of Next, Next + Every,
+// Next + 2·Every, … that are greater than First. If First is 0, there are none, and Next and
+// Every must be 0; if Every is 0, there is only First, and Next must be 0.
 type Due struct{ First, Next, Every int }
 
-// At reports whether it is due at update t, and whether for the first time.
+// At reports whether update t is in the schedule, and whether it is the first one.
 func (d Due) At(t int) (due, first bool) {
 	switch {
 	case d.First <= 0 || t < d.First:
@@ -48,7 +48,7 @@ func (d Due) At(t int) (due, first bool) {
 	return (t-d.Next)%d.Every == 0, false
 }
 
-// Check says what is wrong with d.
+// Check returns an error unless d is valid.
 func (d Due) Check() error {
 	switch {
 	case min(d.First, d.Next, d.Every) < 0 || max(d.First, d.Next, d.Every) > math.MaxInt32:
@@ -61,52 +61,51 @@ func (d Due) Check() error {
 	return nil
 }
 
-// Optimizer is an optimizer's answer for one tensor in the form that
-// crosses the process boundary.
+// Optimizer is an optimizer's answer for one tensor, as it is sent from the
+// plugin to the host.
 type Optimizer struct {
 	// Accepts is false when a Selective optimizer is not meant for the tensor;
 	// there are no programs then.
 	Accepts bool
-	// Opaque says that the optimizer is an OpaqueOptimizer: there is a state that starts at zero,
-	// and no program.
+	// Opaque is set for an OpaqueOptimizer: it has state, which starts at zero, but no programs.
 	Opaque bool
 	// Init maps x to the state; nil exactly when there is no state.
 	Init *program.Program
-	// Update maps x, gradient, step, the state, and those of the other inputs that it uses
-	// to direction and the next state.
+	// Update maps x, gradient, step, the state, and the optional inputs that it uses to
+	// direction and the next state.
 	Update *program.Program
-	// State lists the state tensors in the order of their names.
+	// State lists the state tensors, sorted by name.
 	State []Tensor
-	// Observe takes what Update takes and returns some of the state; the rest
-	// stays as it is. It is nil when nothing is observed.
+	// Observe has the inputs of Update and returns a subset of the state; the rest is
+	// unchanged. It is nil if there is nothing to observe.
 	Observe *program.Program
-	// FirstRefresh and Refresh map step and the state to some of the state. Each
-	// is nil exactly when Due never asks for it.
+	// FirstRefresh and Refresh map step and the state to a subset of the state. Each
+	// is nil exactly when it is never due.
 	FirstRefresh, Refresh *program.Program
-	// Due says at which updates a refresh precedes Update.
+	// Due is the schedule of refreshes, each of which precedes the Update.
 	Due Due
-	// Rate takes what Update takes and returns the optimizer's own rate; nil means that the
-	// schedule's is used.
+	// Rate has the inputs of Update and returns the optimizer's own learning rate; nil means the
+	// rate of the schedule.
 	Rate *program.Program
 	// Evaluate maps x and the state to the weights to evaluate with; nil means x.
 	Evaluate *program.Program
-	// Probe takes what Update takes, without a probed gradient, and returns the offset at which
-	// that is taken when ProbeDue says so. It is nil exactly when no probe is ever due, or Sampled
-	// is true.
+	// Probe has the inputs of Update, except the probed gradient, and returns the offset from x at
+	// which the second gradient is taken, in the updates of ProbeDue. It is nil exactly when no
+	// probe is ever due, or Sampled is true.
 	Probe    *program.Program
 	ProbeDue Due
-	// Sampled says that the second gradient is taken at x, with labels that the host draws from the
-	// predictions of the model, and multiplied by the root of their number.
+	// Sampled means that the second gradient is taken at x, with labels that the host draws from the
+	// predictions of the model, and is multiplied by the square root of the number of labels.
 	Sampled bool
-	// Rounded is the type of numbers to which the tensor itself is rounded after each update, at
-	// random: StoreFloat32, which leaves it as it is, or StoreBFloat16.
+	// Rounded is the type to which the tensor itself is rounded after each update, stochastically:
+	// StoreBFloat16, or StoreFloat32 for no rounding.
 	Rounded Storage
-	// Collect takes what Update takes, without sums, and returns scalars that are summed over
+	// Collect has the inputs of Update, except sums, and returns scalars that are summed over
 	// tensors; nil means that there are none.
 	Collect *program.Program
 }
 
-// Programs yields the programs that are present, with their names: init, update, observe,
+// Programs yields the programs that are not nil, with their names: init, update, observe,
 // first_refresh, refresh, rate, evaluate, collect, probe.
 func (o Optimizer) Programs() iter.Seq2[string, *program.Program] {
 	return present([]named{{"init", o.Init}, {"update", o.Update}, {"observe", o.Observe}, {"first_refresh", o.FirstRefresh}, {"refresh", o.Refresh},
@@ -119,7 +118,7 @@ func (o Optimizer) Reads(input string) bool {
 }
 
 // Check verifies the signatures of valid programs for a tensor of the given shape,
-// that there are exactly the refresh programs that Due asks for, and that no other
+// that there are exactly the refresh programs that Due requires, and that no other
 // program factorizes.
 func (o Optimizer) Check(shape []int) error {
 	if !o.Accepts {
@@ -179,7 +178,7 @@ func (o Optimizer) Check(shape []int) error {
 	}); err != nil {
 		return err
 	}
-	// The rate is needed for the weight decay: Observe and the refreshes come later.
+	// The rate is needed for the weight decay, which precedes Observe and the refreshes.
 	for _, p := range []*program.Program{o.Observe, o.FirstRefresh, o.Refresh} {
 		if o.Rate == nil || p == nil {
 			continue
@@ -194,8 +193,8 @@ func (o Optimizer) Check(shape []int) error {
 	return nil
 }
 
-// Collected lists the names of what is collected, in their order. It is an error if the outputs of
-// Collect do not have the names that they must have.
+// Collected lists the names of the collected sums, sorted. It is an error if the outputs of Collect
+// are not named GlobalPrefix + name, in this order.
 func (o Optimizer) Collected() (names []string, err error) {
 	if o.Collect == nil {
 		return nil, nil
@@ -210,8 +209,8 @@ func (o Optimizer) Collected() (names []string, err error) {
 	return names, nil
 }
 
-// UpdateInputs are the inputs that the programs of an update have only where they use them.
-// collected are the names of sums.
+// UpdateInputs returns the optional inputs of the programs of an update, which a program has only
+// if it uses them. collected lists the names of sums.
 func UpdateInputs(collected ...string) []program.Input {
 	scalar := program.FloatType()
 	list := []program.Input{{Name: InputRate, Type: scalar}, {Name: InputSteps, Type: scalar}, {Name: InputLoss, Type: scalar}, {Name: InputNoise, Type: keyType}}
@@ -221,7 +220,7 @@ func UpdateInputs(collected ...string) []program.Input {
 	return list
 }
 
-// ProbeInputs are those that an update has only if a probe may be due and it uses them.
+// ProbeInputs returns the optional inputs of Update for a probe, if one is ever due.
 func ProbeInputs(shape []int) []program.Input {
 	return []program.Input{{Name: InputProbed, Type: program.FloatType(shape...)}, {Name: InputProbing, Type: program.FloatType()}}
 }

@@ -34,44 +34,44 @@ const (
 	InputWeightsMean     = "weights.mean"
 )
 
-// Quantizer is a quantizer's answer for one site in the form that crosses
-// the process boundary.
+// Quantizer is a quantizer's answer for one site, as it is sent from the
+// plugin to the host.
 type Quantizer struct {
-	// Program is the one of training. It takes x, the trained parameters and the state in
-	// their order, and those of noise, shared_noise and step that it uses, in this order;
-	// it returns value and surrogate, optionally codes, scale and mask.
+	// Program is the training program. Its inputs are x, the trained parameters, the state,
+	// and those of noise, shared_noise and step that it uses, in this order; its outputs are
+	// value and surrogate, optionally codes, scale and mask.
 	Program *program.Program
-	// Evaluate is the program of evaluation, with the same outputs, if it is another one
-	// than Program; see [Quantizer.ForEvaluation]. It takes x, the trained
-	// parameters and the state.
+	// Evaluate is the evaluation program if it differs from Program, else nil; see
+	// [Quantizer.ForEvaluation]. Its inputs are x, the trained parameters and the state; its
+	// outputs are those of Program.
 	Evaluate    *program.Program
 	Homogeneous bool
-	// Trained lists the trained parameters in the order of their names.
+	// Trained lists the trained parameters, sorted by name.
 	Trained []Tensor
-	// Init maps x, and those of the statistics of columns that it uses, to the initial
-	// trained parameters; nil exactly when there are none.
+	// Init maps x, and the column statistics that it uses, to the initial trained
+	// parameters; nil exactly when there are none.
 	Init *program.Program
-	// State lists the state tensors in the order of their names. InitState maps what Init takes to
-	// the initial state, and Next maps what Program takes to the state after a step; both are nil
-	// exactly when there is no state, or when searches find it.
+	// State lists the state tensors, sorted by name. InitState maps the inputs of Init to the
+	// initial state, and Next maps the inputs of Program to the state after a step; both are nil
+	// exactly when there is no state, or when searches compute it.
 	State           []Tensor
 	InitState, Next *program.Program
-	// SearchEvery is not 0 if searches of a Searcher find the state: before the first step
-	// and after each step whose number it divides.
+	// SearchEvery is not 0 if searches of a Searcher compute the state: before the first step
+	// and after each step whose number is a multiple of it.
 	SearchEvery int
-	// Backward maps what Program takes, and after the state d.value, the gradient with respect
-	// to value, to d.x and d.trained.NAME, the gradients with respect to x and the trained
-	// parameters. It is nil when they are those of the surrogate.
+	// Backward maps the inputs of Program, with d.value (the gradient with respect to value)
+	// inserted after the state, to d.x and d.trained.NAME, the gradients with respect to x and
+	// the trained parameters. It is nil if the surrogate is differentiated instead.
 	Backward *program.Program
 	// Unpack maps codes and scale, as both programs return them, to value; nil when
 	// the quantizer is not a Packer.
 	Unpack *program.Program
-	// Grid says what the codes and scales of evaluation stand for; the zero Grid says nothing.
+	// Grid defines the meaning of the codes and scales of evaluation; the zero Grid: not known.
 	Grid Grid
 }
 
-// ForEvaluation is the answer with the program of evaluation instead of that of
-// training, and without Next and Backward: what quantizes a model that is not being trained.
+// ForEvaluation returns q with the evaluation program as Program, and without Next and
+// Backward: the quantizer of a model that is not being trained.
 func (q Quantizer) ForEvaluation() Quantizer {
 	q.Next, q.Backward = nil, nil
 	if q.Evaluate != nil {
@@ -80,19 +80,19 @@ func (q Quantizer) ForEvaluation() Quantizer {
 	return q
 }
 
-// Takes reports whether one of the programs of training takes an input that changes from
-// step to step: [InputNoise], [InputSharedNoise] or [InputStep].
+// Takes reports whether one of the training programs has the given per-step input:
+// [InputNoise], [InputSharedNoise] or [InputStep].
 func (q Quantizer) Takes(input string) bool {
 	return slices.ContainsFunc([]*program.Program{q.Program, q.Next, q.Backward}, func(p *program.Program) bool {
 		return p != nil && p.Input(input) >= 0
 	})
 }
 
-// Draws reports whether one of the programs of training takes noise.
+// Draws reports whether one of the training programs takes noise.
 func (q Quantizer) Draws() bool { return q.Takes(InputNoise) || q.Takes(InputSharedNoise) }
 
-// Split divides the program of training into what runs forward and returns value, and what
-// runs backward from the gradient with respect to value, the last of its inputs, and
+// Split divides the training program into a forward program, which returns value, and a
+// backward program, which takes the gradient with respect to value as its last input and
 // returns d.x and d.trained.NAME; see [autodiff.Split].
 func (q Quantizer) Split() (*autodiff.Partition, error) {
 	if q.Backward != nil {
@@ -101,8 +101,8 @@ func (q Quantizer) Split() (*autodiff.Partition, error) {
 	return autodiff.Split(q.Program, []string{OutputValue}, OutputSurrogate, q.Differentiable()...)
 }
 
-// Reverse is the backward pass from the beginning, as one program: it takes what Program
-// takes, or a part of it, and [InputDY], and returns d.x and d.trained.NAME.
+// Reverse returns the backward pass as one program that recomputes the forward pass: it takes
+// inputs of Program, all or some, and [InputDY], and returns d.x and d.trained.NAME.
 func (q Quantizer) Reverse() (*program.Program, error) {
 	if q.Backward != nil {
 		return q.Backward, nil
@@ -116,8 +116,8 @@ func (q Quantizer) Reverse() (*program.Program, error) {
 	return transform.Extract(p, p.Name, inputs, p.Outputs)
 }
 
-// Differentiable names the inputs with respect to which there are gradients: x and the
-// trained parameters.
+// Differentiable returns the names of the inputs that have gradients: x and the trained
+// parameters.
 func (q Quantizer) Differentiable() []string {
 	names := []string{InputX}
 	for _, t := range q.Trained {
@@ -126,7 +126,7 @@ func (q Quantizer) Differentiable() []string {
 	return names
 }
 
-// Calibrated reports whether initial values are computed from statistics of columns.
+// Calibrated reports whether initial values are computed from column statistics.
 func (q Quantizer) Calibrated() bool {
 	for _, p := range []*program.Program{q.Init, q.InitState} {
 		if p != nil && len(p.Inputs) > 1 {
@@ -136,8 +136,8 @@ func (q Quantizer) Calibrated() bool {
 	return false
 }
 
-// Programs yields the programs that are present, with their names: quantize, evaluate,
-// init, unpack, init_state, next, backward, and constrain with the name of a trained parameter.
+// Programs yields the programs that are not nil, with their names: quantize, evaluate, init,
+// unpack, init_state, next, backward, and "constrain NAME" for trained parameters.
 func (q Quantizer) Programs() iter.Seq2[string, *program.Program] {
 	list := []named{{"quantize", q.Program}, {"evaluate", q.Evaluate}, {"init", q.Init}, {"unpack", q.Unpack},
 		{"init_state", q.InitState}, {"next", q.Next}, {"backward", q.Backward}}
@@ -152,21 +152,21 @@ func (q Quantizer) Programs() iter.Seq2[string, *program.Program] {
 //   - The input x and the outputs value and surrogate are floats of that shape;
 //     codes are numbers and mask a bool, of that shape; scale is a float; there
 //     is no other output.
-//   - The trained parameters are in order; they are inputs of the programs and
+//   - The trained parameters are sorted by name; they are inputs of the programs and
 //     outputs of Init. If there are any, the surrogate depends on each of them, unless
-//     there is Backward, and Homogeneous is not promised.
-//   - The state tensors are in order; they are inputs of Program, Evaluate and Next,
-//     and outputs of InitState and Next. If there are any, Homogeneous is not
+//     there is a Backward, and Homogeneous is not promised.
+//   - The state tensors are sorted by name; they are inputs of Program, Evaluate and
+//     Next, and outputs of InitState and Next. If there are any, Homogeneous is not
 //     promised.
-//   - If searches find the state, there is some, and neither InitState nor Next.
-//   - With Backward, which takes what Program may take and d.value, and returns d.x and
-//     d.trained.NAME, the surrogate is x.
-//   - If the program takes noise, shared_noise or step, there is a program of
-//     evaluation, which takes none of them.
-//   - Init and InitState take x, and may take statistics of columns ([ColumnInputs]).
+//   - If searches compute the state, it is not empty, and InitState and Next are nil.
+//   - Backward takes the inputs that Program may take and d.value, and returns d.x and
+//     d.trained.NAME. If there is a Backward, the surrogate is x.
+//   - If the program takes noise, shared_noise or step, there is an evaluation
+//     program, which takes none of them.
+//   - Init and InitState take x, and may take column statistics ([ColumnInputs]).
 //   - Unpack takes codes and scale, which both programs return with the same
 //     types, and returns value.
-//   - With a grid, the program of evaluation returns codes and scale.
+//   - With a grid, the evaluation program returns codes and scale.
 //   - No program factorizes.
 func (q Quantizer) Check(shape []int) error {
 	if q.Program == nil {
@@ -211,15 +211,15 @@ func (q Quantizer) Check(shape []int) error {
 	return checkAll(list)
 }
 
-// StepInputs are the inputs that change from step to step.
+// StepInputs lists the per-step inputs.
 var StepInputs = []program.Input{
 	{Name: InputNoise, Type: keyType},
 	{Name: InputSharedNoise, Type: keyType},
 	{Name: InputStep, Type: program.FloatType()},
 }
 
-// ColumnInputs are the inputs that programs of initial values may take after x, of the given shape:
-// the statistics of Columns, in this order.
+// ColumnInputs returns the column statistics that Init and InitState may take, in this order, after
+// x, which has the given shape.
 func ColumnInputs(shape []int) (list []program.Input) {
 	columns := slices.Repeat([]int{1}, len(shape))
 	if n := len(shape); n > 0 {
@@ -234,8 +234,8 @@ func ColumnInputs(shape []int) (list []program.Input) {
 // keyType is the type of a key for random bits.
 var keyType = program.Type{DType: program.Uint, Shape: []int{2}}
 
-// checkEvaluate verifies the program of evaluation. It must be there if that of training changes
-// from step to step.
+// checkEvaluate verifies the evaluation program, which is required if the training program takes
+// per-step inputs.
 func (q Quantizer) checkEvaluate(inputs []program.Input, shape []int) error {
 	changes := slices.ContainsFunc(StepInputs, func(in program.Input) bool { return q.Program.Input(in.Name) >= 0 })
 	switch {
@@ -251,8 +251,8 @@ func (q Quantizer) checkEvaluate(inputs []program.Input, shape []int) error {
 	return nil
 }
 
-// packed are the ports of codes and scale, which are the same in training and evaluation; nil if
-// nothing needs them.
+// packed returns the ports of codes and scale for Unpack, or nil without an Unpack; their types
+// must be the same in training and evaluation. It also checks the grid.
 func (q Quantizer) packed() ([]program.Input, error) {
 	if q.Grid != (Grid{}) {
 		if _, err := PackedPorts(q.ForEvaluation().Program); err != nil {
@@ -283,7 +283,7 @@ func (q Quantizer) packed() ([]program.Input, error) {
 	return packed, nil
 }
 
-// checkPromises verifies what goes together besides signatures.
+// checkPromises verifies the consistency of the answer beyond signatures.
 func (q Quantizer) checkPromises(trained []program.Input) error {
 	surrogate, _ := q.Program.Output(OutputSurrogate)
 	switch {
@@ -313,7 +313,7 @@ func (q Quantizer) checkPromises(trained []program.Input) error {
 	return nil
 }
 
-// CheckOutputs verifies names and types of the outputs.
+// CheckOutputs verifies names and types of the outputs of a program for x of the given shape.
 func CheckOutputs(p *program.Program, shape []int) error {
 	want := program.FloatType(shape...)
 	for _, name := range []string{OutputValue, OutputSurrogate} {
@@ -355,7 +355,7 @@ func checkOptionalOutput(name string, t program.Type, shape []int) error {
 	return nil
 }
 
-// PackedPorts are codes and scale as a quantizer's program returns them.
+// PackedPorts returns the names and types of the outputs codes and scale of a quantizer's program.
 func PackedPorts(quantize *program.Program) ([]program.Input, error) {
 	var ports []program.Input
 	for _, name := range []string{OutputCodes, OutputScale} {

@@ -9,26 +9,26 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// Tensor is the name and shape of one float tensor that is kept from step to
-// step: a part of the state of an optimizer or a quantizer, or a trained parameter of a quantizer.
+// Tensor describes a float tensor that is carried from step to step: a state tensor of
+// an optimizer or a quantizer, or a trained parameter of a quantizer.
 type Tensor struct {
 	Name  string
 	Shape []int
 	// Shared and Constrain are for trained parameters only. Shared is the name under which
-	// sites share it (Sharer); empty means that it is the site's own. Constrain maps its
-	// value after an update to the value that it gets (Constrained); nil means that it
-	// stays as it is.
+	// sites share the parameter (Sharer); empty means that it is not shared. Constrain maps
+	// the value after an update to its projection onto the constraint set (Constrained); nil
+	// means no constraint.
 	Shared    string
 	Constrain *program.Program
-	// Storage is how it is kept between programs; empty means float32.
+	// Storage is the type in which it is stored between programs; empty means float32.
 	Storage Storage
-	// Maximum is for state of a quantizer only: over micro-batches and replicas the next state
-	// is a maximum, and not a mean (Maximal).
+	// Maximum is for state of a quantizer only: the next state is reduced over micro-batches and
+	// replicas by maximum instead of mean (Maximal).
 	Maximum bool
 }
 
-// At is the name of a trained parameter of the quantizer for a weight or an activation site, which
-// sites that share it have in common.
+// At returns the global name of a trained parameter of the quantizer of a weight or an activation
+// site. Sites that share the parameter get the same name.
 func (t Tensor) At(site string) string {
 	if t.Shared != "" {
 		return "quantizer.shared." + t.Shared
@@ -44,19 +44,19 @@ func ports(prefix string, list []Tensor) []program.Input {
 	return out
 }
 
-// MaxTensors is how many state tensors a tensor may have, and how many trained parameters and state
-// tensors a site.
+// MaxTensors is the largest number of state tensors of a tensor or a site, and of trained
+// parameters of a site.
 const MaxTensors = 1024
 
-// listRules says what the tensors of a list may be. float32 is who needs them in that type; empty
-// allows every type.
+// listRules has the validity rules for a list of tensors. float32, if not empty, requires that type
+// and names, for the message, what requires it.
 type listRules struct {
 	what             string
 	trained, maximum bool
 	float32          string
 }
 
-// check verifies a list. Its names are in order, so that two lists of the same tensors are equal.
+// check verifies a list. It must be sorted by name, so that equal sets give equal lists.
 func (r listRules) check(list []Tensor) error {
 	if len(list) > MaxTensors {
 		return fmt.Errorf("%d %ss, want at most %d: put them together into fewer, larger ones",
@@ -91,22 +91,22 @@ func (r listRules) check(list []Tensor) error {
 	return nil
 }
 
-// signature is what one of the programs of an answer must take and return.
+// signature has the required inputs and outputs of one of the programs of an answer.
 type signature struct {
 	name            string
 	inputs, outputs []program.Input
-	// optional are inputs after the others, each of which a program has only if it uses it.
+	// optional lists the inputs that follow, each of which a program has only if it uses it.
 	optional []program.Input
-	// when is the condition under which the program must be there; empty means always.
+	// when is the condition under which the program is required; empty means always.
 	when string
-	// some allows outputs to be missing, as long as one is there.
+	// some allows any nonempty subset of the outputs.
 	some bool
 	// factorizes allows factorizations.
 	factorizes bool
 }
 
-// check compares a valid program, which must be there exactly when it is wanted,
-// with the signature.
+// check compares a valid program, which must be non-nil exactly if wanted, with the
+// signature.
 func (s signature) check(p *program.Program, wanted bool) error {
 	switch {
 	case p == nil && !wanted:
@@ -200,7 +200,7 @@ func checkAll(list []wantedProgram) error {
 	return nil
 }
 
-// named is one of the programs of an answer; present yields those that are there.
+// named is one of the programs of an answer; present yields those that are not nil.
 type named struct {
 	name    string
 	program *program.Program

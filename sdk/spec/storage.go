@@ -2,19 +2,19 @@ package spec
 
 import "math"
 
-// Storage is the type in which a state tensor is kept between programs, in memory and in
+// Storage is the type in which a state tensor is stored between programs, in memory and in
 // checkpoints. Programs take and return floats.
 type Storage string
 
-// How state is kept.
+// The storage types.
 const (
 	StoreFloat32  Storage = ""
 	StoreInt8     Storage = "int8"     // integers from -128 to 127
 	StoreUint8    Storage = "uint8"    // integers from 0 to 255
-	StoreBFloat16 Storage = "bfloat16" // rounded to the nearest number of bfloat16, ties to even
+	StoreBFloat16 Storage = "bfloat16" // rounded to the nearest bfloat16, ties to even
 )
 
-// Bytes is the memory of one element.
+// Bytes returns the size of one element.
 func (s Storage) Bytes() int {
 	switch s {
 	case StoreInt8, StoreUint8:
@@ -25,8 +25,8 @@ func (s Storage) Bytes() int {
 	return 4
 }
 
-// Kept returns what is left of v when it has been kept. An integer type keeps the nearest of its
-// integers; it is a mistake to give it anything else than one of them.
+// Kept returns v after it has been stored and read back. An integer type clamps and rounds v to its
+// nearest integer, but callers must store integers within its range only.
 func (s Storage) Kept(v float64) float64 {
 	switch s {
 	case StoreInt8:

@@ -8,9 +8,9 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// Reason says why a plugin answers with an error. On the wire it is the code of the gRPC
-// status and, where that is not enough, a google.rpc.ErrorInfo with the domain
-// [ErrorDomain] among the details of the status. Texts are for people only.
+// Reason is the reason of a plugin's error. On the wire it is the code of the gRPC status
+// and, where that is ambiguous, a google.rpc.ErrorInfo with the domain [ErrorDomain] in the
+// details of the status. Message texts are for people only.
 type Reason string
 
 // The reasons.
@@ -19,24 +19,24 @@ const (
 	// The code is INVALID_ARGUMENT, which gRPC never sends by itself; a status with
 	// this code and without details means the same.
 	Refused Reason = "REFUSED"
-	// Unreadable: the plugin cannot read the request; its host is of another version.
-	// The code is INVALID_ARGUMENT, too.
+	// Unreadable: the plugin cannot decode the request; its host is of another version.
+	// The code is also INVALID_ARGUMENT.
 	Unreadable Reason = "UNREADABLE_REQUEST"
-	// Mistaken: everything else that can go wrong in the plugin's code: a panic, a
-	// program that is not valid, an unexpected error. The code is INTERNAL; any other
-	// code that an application sends means the same.
+	// Mistaken: any other failure of the plugin's code: a panic, an invalid program, an
+	// unexpected error. The code is INTERNAL; any other code that an application sends
+	// means the same.
 	Mistaken Reason = "MISTAKE"
 )
 
 // ErrorDomain is the domain of reasons in the details of a status.
 const ErrorDomain = "cage.plugin.v1"
 
-// maxText is the length, in bytes, at which the text of an error is cut: trailers of gRPC
+// maxText is the length, in bytes, to which the text of an error is truncated: gRPC trailers
 // hold a few kilobytes at most.
 const maxText = 4096
 
-// ToStatus makes the gRPC status of a failed call. It replaces what is not valid UTF-8,
-// because that could not be sent.
+// ToStatus returns the gRPC status of a failed call. It replaces invalid UTF-8, which gRPC
+// cannot send.
 func ToStatus(reason Reason, text string) error {
 	if len(text) > maxText {
 		text = text[:maxText] + "…"
@@ -52,9 +52,9 @@ func ToStatus(reason Reason, text string) error {
 	return s.Err()
 }
 
-// FromStatus reads why a plugin answered with an error. ok is false for statuses of the
-// connection, such as UNAVAILABLE, for those of the call, such as DEADLINE_EXCEEDED, and
-// for errors that are not a status.
+// FromStatus returns the reason and text of a plugin's error. ok is false for statuses of the
+// connection, such as UNAVAILABLE, or of the call, such as DEADLINE_EXCEEDED, and for errors
+// that are not a status.
 func FromStatus(err error) (reason Reason, text string, ok bool) {
 	s, isStatus := status.FromError(err)
 	if !isStatus {

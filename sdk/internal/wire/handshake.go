@@ -1,6 +1,6 @@
 package wire
 
-// What both sides must agree on before they can talk; docs/plugin-protocol.md
+// Constants that both sides must agree on to communicate; docs/plugin-protocol.md
 // explains each.
 const (
 	// ProtocolVersion counts changes that make the services or messages of one
@@ -10,23 +10,23 @@ const (
 	// operations. It is negotiated by Describe.
 	APIVersion = 1
 
-	// CookieKey and CookieValue are the environment variable by which a plugin
-	// knows that it was started by a host, not by a person. The value is not a secret.
+	// CookieKey and CookieValue are the environment variable that tells a plugin
+	// that it was started by a host, not by a person. The value is not a secret.
 	CookieKey   = "CAGE_PLUGIN"
 	CookieValue = "5a1f8d0c2b7e4e36a9c3d471f06be928"
 
-	// ParentPipeKey set to ParentPipeStdin says that standard input is a pipe which
+	// ParentPipeKey set to ParentPipeStdin means that standard input is a pipe that
 	// the host holds open as long as it lives.
 	ParentPipeKey   = "CAGE_PLUGIN_LIFELINE"
 	ParentPipeStdin = "stdin"
 
-	// LogKey is the variable with the lowest level that the plugin should log: trace,
-	// debug, info, warn or error.
+	// LogKey is the environment variable with the lowest level that the plugin should
+	// log: trace, debug, info, warn or error.
 	LogKey = "CAGE_PLUGIN_LOG"
 
-	// OpaqueCapability is what an opaque optimizer needs of its host.
+	// OpaqueCapability is the host capability that an opaque optimizer requires.
 	OpaqueCapability = "opaque"
-	// SearchCapability is what a quantizer that searches needs of its host.
+	// SearchCapability is the host capability that a Searcher requires.
 	SearchCapability = "search"
 
 	// MaxMessage is the largest message that either side accepts, in bytes. It

@@ -2,10 +2,10 @@ package wire
 
 import pb "github.com/cage-qat/cage/sdk/internal/wire/cage/plugin/v1"
 
-// Names pairs the words that package sdk uses with the numbers of an enumeration.
+// Names maps the string constants of package sdk to the numbers of an enumeration.
 type Names[E ~int32] map[string]E
 
-// Word returns the word of a number and whether there is one.
+// Word returns the string of a number and whether there is one.
 func (n Names[E]) Word(number E) (string, bool) {
 	for word, e := range n {
 		if e == number {

@@ -12,10 +12,10 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// errAbsent is a required message that is not there.
+// errAbsent reports that a required message is absent.
 var errAbsent = errors.New("is absent")
 
-// ToProgram writes a valid program as a message; nil gives nil.
+// ToProgram encodes a valid program as a message; nil gives nil.
 func ToProgram(p *program.Program) *pb.Program {
 	if p == nil {
 		return nil
@@ -43,7 +43,7 @@ func toType(t program.Type) *pb.Type {
 	return &pb.Type{Dtype: pb.DType(t.DType), Shape: toNumbers(t.Shape)}
 }
 
-// toAttr gives nil for an operation without attributes.
+// toAttr encodes attributes; nil if there are none.
 func toAttr(a *program.Attr) *pb.Attr {
 	m := &pb.Attr{
 		Axes:  toNumbers(a.Axes),
@@ -59,9 +59,9 @@ func toAttr(a *program.Attr) *pb.Attr {
 	return m
 }
 
-// FromProgram reads a program from a message. The operations and element types of the
-// result exist, and none of its numbers overflows, but it is not validated yet. Constants
-// share memory with the message.
+// FromProgram decodes a program. The operations and element types of the result exist, and
+// none of its numbers overflows, but it is not validated yet. Constants share memory with
+// the message.
 func FromProgram(m *pb.Program) (*program.Program, error) {
 	if m == nil {
 		return nil, fmt.Errorf("the program %w", errAbsent)
@@ -156,8 +156,8 @@ func fromAttr(m *pb.Attr) (a program.Attr, err error) {
 	return a, nil
 }
 
-// toNumbers converts shapes, axes and value numbers. Those of a valid program are not
-// negative and fit in 31 bits.
+// toNumbers converts shapes, axes and value IDs, which in a valid program are nonnegative
+// and fit in 31 bits.
 func toNumbers[T ~int | ~int32](list []T) []uint32 {
 	if len(list) == 0 {
 		return nil
@@ -169,7 +169,7 @@ func toNumbers[T ~int | ~int32](list []T) []uint32 {
 	return out
 }
 
-// FromNumbers reads numbers that must be at most 2³¹−1.
+// FromNumbers converts numbers, each of which must be at most 2³¹−1.
 func FromNumbers[T ~int | ~int32](list []uint32) ([]T, error) {
 	if len(list) == 0 {
 		return nil, nil
@@ -192,7 +192,7 @@ func fromNumber[T ~int | ~int32](v uint32) (T, error) {
 	return T(v), nil
 }
 
-// ToShape writes a shape; every axis must lie in 1…2³¹−1.
+// ToShape encodes a shape; the size of every axis must be in 1…2³¹−1.
 func ToShape(shape []int) ([]uint32, error) {
 	for i, d := range shape {
 		if d < 1 || d > math.MaxInt32 {
@@ -202,7 +202,7 @@ func ToShape(shape []int) ([]uint32, error) {
 	return toNumbers(shape), nil
 }
 
-// FromShape reads a shape.
+// FromShape decodes a shape.
 func FromShape(shape []uint32) ([]int, error) {
 	out, err := FromNumbers[int](shape)
 	if err != nil {

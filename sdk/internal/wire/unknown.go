@@ -9,8 +9,8 @@ import (
 // Message is a message of the protocol.
 type Message = protoreflect.ProtoMessage
 
-// CheckKnown fails if a message, or one within it, has a field that its description does not have.
-// Such a field could mean something, which would silently be ignored.
+// CheckKnown fails if a message, or one nested in it, has a field that its descriptor lacks. The
+// meaning of such a field would be ignored silently.
 func CheckKnown(m protoreflect.Message) (err error) {
 	if len(m.GetUnknown()) > 0 {
 		return fmt.Errorf("%s has a field that this version does not know", m.Descriptor().Name())

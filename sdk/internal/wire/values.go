@@ -6,7 +6,7 @@ import (
 	pb "github.com/cage-qat/cage/sdk/internal/wire/cage/plugin/v1"
 )
 
-// ToValue writes an int, float64, bool or string.
+// ToValue encodes an int, float64, bool or string.
 func ToValue(v any) (*pb.Value, error) {
 	switch v := v.(type) {
 	case int:
@@ -21,7 +21,7 @@ func ToValue(v any) (*pb.Value, error) {
 	return nil, fmt.Errorf("%T cannot be sent: use an int, float64, bool or string", v)
 }
 
-// FromValue reads a value as an int, float64, bool or string.
+// FromValue decodes an int, float64, bool or string.
 func FromValue(m *pb.Value) (any, error) {
 	switch k := m.GetKind().(type) {
 	case *pb.Value_Integer:
@@ -39,7 +39,7 @@ func FromValue(m *pb.Value) (any, error) {
 	return nil, fmt.Errorf("the value %w", errAbsent)
 }
 
-// ToValues writes a plugin's settings.
+// ToValues encodes a plugin's settings.
 func ToValues(values map[string]any) (map[string]*pb.Value, error) {
 	out := make(map[string]*pb.Value, len(values))
 	for name, v := range values {
@@ -52,7 +52,7 @@ func ToValues(values map[string]any) (map[string]*pb.Value, error) {
 	return out, nil
 }
 
-// FromValues reads a plugin's settings.
+// FromValues decodes a plugin's settings.
 func FromValues(values map[string]*pb.Value) (map[string]any, error) {
 	out := make(map[string]any, len(values))
 	for name, m := range values {

@@ -8,17 +8,17 @@ import (
 	"github.com/cage-qat/cage/sdk/program/transform"
 )
 
-// cut chooses the residuals, in the order of their values.
+// cut chooses the residuals, in the order of their IDs.
 //
-// It computes a minimum cut of a flow network, as "min-cut rematerialization" in
-// compilers for training does. Every value that does not depend on the cotangent is a
-// pipe, whose width is its bytes. Pipes of inputs, and of values that the forward pass
-// computes anyway, begin at the source, so that the backward pass does not repeat their
-// work. The pipe of a value that may be computed on either side begins at its operands.
-// The pipes of what the backward pass reads end at the sink. The pipes of the smallest cut
-// are the values to keep.
+// It computes a minimum cut of a flow network, like "min-cut rematerialization" in
+// training compilers. Every value that does not depend on the cotangent is an edge (a
+// pipe), whose capacity is its size in bytes. Pipes of inputs, and of values that the
+// forward pass computes anyway, start at the source, so that the backward pass does not
+// recompute them. The pipe of a value that may be computed in either pass starts at its
+// operands. The pipes of values that the backward pass reads end at the sink. The pipes of
+// the minimum cut are the residuals.
 func (s *splitter) cut() []program.ID {
-	// What depends on the cotangent, or on an input that only the backward pass has.
+	// Marks the values that depend on the cotangent, or on an input of the backward pass alone.
 	marks := make([]bool, len(s.p.Inputs))
 	for i := range marks[s.inputs:] {
 		marks[s.inputs+i] = true
@@ -26,7 +26,7 @@ func (s *splitter) cut() []program.ID {
 	dependent := transform.Interpret(s.p, marks, func(_ program.ID, _ *program.Node, args []bool) bool {
 		return slices.Contains(args, true)
 	})
-	// What follows from constants alone.
+	// Marks the values that depend on constants alone.
 	constant := transform.Interpret(s.p, make([]bool, len(s.p.Inputs)),
 		func(_ program.ID, _ *program.Node, args []bool) bool { return !slices.Contains(args, false) })
 	primal := transform.Needs(s.p, s.p.Outputs[:s.outputs])
@@ -71,7 +71,7 @@ func (s *splitter) cut() []program.ID {
 	return flow.cutPipes(source, sink, n)
 }
 
-// free reports whether a value of the forward pass may as well be made again.
+// free reports whether recomputing a value costs next to nothing.
 func free(n *program.Node, p *program.Program) bool {
 	switch n.Op {
 	case program.OpReshape, program.OpBroadcast, program.OpSlice, program.OpTranspose:
@@ -82,9 +82,9 @@ func free(n *program.Node, p *program.Program) bool {
 	return false
 }
 
-// weight is the price of keeping a value: its bytes, a bool taking one. Among
-// equals an input is preferred, then an output of the forward pass, which may be
-// there anyway, then anything but a reshape or broadcast of something else.
+// weight returns the cost of keeping a value: its size in bytes, one per bool. Ties
+// are broken in favor of an input, then of an output of the forward pass, which may
+// be kept anyway, then of anything but a reshape or broadcast.
 func (s *splitter) weight(id program.ID) int64 {
 	t := s.p.TypeOf(id)
 	bytes := t.Size()
@@ -115,7 +115,7 @@ const infiniteCapacity = math.MaxInt64 / 4
 type network struct {
 	edges [][]int
 	to    []int
-	room  []int64 // what still fits through the edge
+	room  []int64 // residual capacity of the edge
 }
 
 func (f *network) connect(from, to int, capacity int64) {
@@ -125,8 +125,8 @@ func (f *network) connect(from, to int, capacity int64) {
 	f.room = append(f.room, capacity, 0)
 }
 
-// cutPipes returns the pipes, numbered as values, of the minimum cut nearest to
-// the sink: with equal sizes the later value is kept, which leaves less to do.
+// cutPipes returns the pipes, by value ID, of the minimum cut nearest to the sink: of
+// equal cuts, the one that keeps later values, which leaves less to recompute.
 func (f *network) cutPipes(source, sink, values int) []program.ID {
 	f.maximize(source, sink)
 	toSink := f.levels(sink, func(e int) bool { return f.room[e^1] > 0 }) // against the edges
@@ -139,8 +139,8 @@ func (f *network) cutPipes(source, sink, values int) []program.ID {
 	return cut
 }
 
-// maximize sends as much flow as possible: Dinic's algorithm, blocking flows along
-// shortest paths until there is none.
+// maximize computes a maximum flow by Dinic's algorithm: blocking flows along
+// shortest paths until no augmenting path exists.
 func (f *network) maximize(source, sink int) {
 	for {
 		level := f.levels(source, func(e int) bool { return f.room[e] > 0 })
@@ -153,8 +153,8 @@ func (f *network) maximize(source, sink int) {
 	}
 }
 
-// levels gives each node's distance from the first one along open edges, -1 where there is
-// no way.
+// levels returns the distance of each node from first along open edges, -1 if it is
+// unreachable.
 func (f *network) levels(first int, open func(edge int) bool) []int {
 	level := make([]int, len(f.edges))
 	for i := range level {
@@ -175,7 +175,7 @@ func (f *network) levels(first int, open func(edge int) bool) []int {
 	return level
 }
 
-// push sends up to limit along one shortest path; next remembers exhausted edges.
+// push sends up to limit along one shortest path; next skips exhausted edges.
 func (f *network) push(v, sink int, limit int64, level, next []int) int64 {
 	if v == sink {
 		return limit

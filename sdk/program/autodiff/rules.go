@@ -6,15 +6,15 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// An adjoint sends the cotangent dy of a node's result to its operands.
+// An adjoint propagates the cotangent dy of a node's result to its operands.
 type adjoint func(t *tape, n *program.Node, id program.ID, dy program.Value)
 
-// A rule is what the reverse pass does with an operation. The zero rule is that of operations whose
+// A rule is the differentiation rule of an operation. The zero rule is for operations whose
 // gradient is zero.
 type rule struct {
 	adjoint adjoint
-	to      []int  // the operands that have a gradient; nil for all of them
-	refused string // why there is no gradient, which is an error
+	to      []int  // the operands that have a gradient; nil means all
+	refused string // if not empty, the operation cannot be differentiated, for this reason
 }
 
 var (
@@ -22,7 +22,7 @@ var (
 	refused = rule{refused: "a matrix factorization has no gradient: put stop_gradient around it"}
 )
 
-// rules has one rule for every operation, that of the column Gradient in the operation table.
+// rules has the rule of every operation, as in the column Gradient of the operation table.
 var rules = map[program.Op]rule{
 	program.OpConstant: zero, program.OpIota: zero, program.OpRandomBits: zero,
 
@@ -63,7 +63,7 @@ var rules = map[program.Op]rule{
 	program.OpLdexp: {adjoint: (*tape).ldexp, to: []int{0}},
 	program.OpAnd:   zero, program.OpOr: zero, program.OpXor: zero, program.OpShl: zero, program.OpShr: zero,
 	program.OpClamp: first(func(t *tape, _ *program.Node, x, y, dy program.Value) program.Value {
-		// A number within the bounds is the one that stays; NaN equals nothing.
+		// Within the bounds, and only there, y equals x; NaN equals nothing.
 		zero := t.w.Const(0)
 		return t.pick(t.w.Binary(program.OpEq, x, y), dy, zero)
 	}),
@@ -106,29 +106,29 @@ var rules = map[program.Op]rule{
 	program.OpScatterAdd: {adjoint: (*tape).scatterAdd, to: []int{1}},
 	program.OpTopK:       zero,
 	program.OpOrderStatistic: first(func(t *tape, n *program.Node, x, y, dy program.Value) program.Value {
-		// Like the extremes, which are the first and the last of the order.
+		// Minimum and maximum are order statistics, too, so this is the same rule.
 		fold := *n
 		fold.Attr.Axes = []int{x.Type().Rank() - 1}
 		return t.reduceExtreme(&fold, x, y, dy)
 	}),
 }
 
-// unary is the rule of y = op(x); f gives the cotangent of x.
+// unary returns the rule of y = op(x); f returns the cotangent of x.
 func unary(f func(t *tape, n *program.Node, x, y, dy program.Value) program.Value) rule {
 	return rule{adjoint: func(t *tape, n *program.Node, id program.ID, dy program.Value) {
 		t.add(n.Args[0], f(t, n, t.values[n.Args[0]], t.values[id], dy))
 	}}
 }
 
-// first is the rule of y = op(x, …) where only x has a gradient.
+// first returns the rule of y = op(x, …) where only x has a gradient.
 func first(f func(t *tape, n *program.Node, x, y, dy program.Value) program.Value) rule {
 	r := unary(f)
 	r.to = []int{0}
 	return r
 }
 
-// binary is the rule of z = op(x, y); toX and toY give the cotangents of x and y before sums over
-// the axes along which they were repeated.
+// binary returns the rule of z = op(x, y); toX and toY return the cotangents of x and y before they
+// are summed over broadcast axes.
 func binary(toX, toY func(t *tape, x, y, z, dz program.Value) program.Value) rule {
 	return rule{adjoint: func(t *tape, n *program.Node, id program.ID, dz program.Value) {
 		x, y, z := t.values[n.Args[0]], t.values[n.Args[1]], t.values[id]
@@ -150,9 +150,9 @@ func (t *tape) quotient(n *program.Node, id program.ID, dy program.Value) {
 	t.divisor(n.Args[1], x, y, t.values[id], dy)
 }
 
-// divisor adds −dy·x/y² for q = x/y, without forming y², which would leave the
-// range of binary32 long before the quotient does. Where y was repeated, its
-// factors are taken out of the sum.
+// divisor adds −dy·x/y² for q = x/y, without forming y², which would overflow or
+// underflow binary32 long before the quotient does. If y was broadcast, its factors
+// are moved out of the sum.
 func (t *tape) divisor(id program.ID, x, y, q, dy program.Value) {
 	if y.Type().Equal(q.Type()) {
 		t.addSum(id, t.neg(t.mul(t.div(dy, y), q)))
@@ -162,7 +162,7 @@ func (t *tape) divisor(id program.ID, x, y, q, dy program.Value) {
 	t.add(id, t.neg(t.div(t.div(sum, y), y)))
 }
 
-// lowerPower is x^(y−1), with the exponent of a constant power worked out here.
+// lowerPower returns x^(y−1); for a constant scalar y the exponent is folded.
 func (t *tape) lowerPower(x, y program.Value) program.Value {
 	exponent := t.w.Binary(program.OpSub, y, t.w.Const(1))
 	if c, ok := t.w.Constant(y); ok && y.Type().IsScalar() {
@@ -177,7 +177,7 @@ func extreme(beats program.Op) rule {
 		func(t *tape, x, y, z, dz program.Value) program.Value { return t.winner(beats, y, x, dz) })
 }
 
-// winner is dy where a beats b, half of it where they are equal, and zero elsewhere.
+// winner returns dy where a beats b, dy/2 where they are equal, and zero elsewhere.
 func (t *tape) winner(beats program.Op, a, b, dy program.Value) program.Value {
 	tie := t.pick(t.w.Binary(program.OpEq, a, b), t.mul(dy, t.w.Const(0.5)), t.w.Const(0))
 	return t.pick(t.w.Binary(beats, a, b), dy, tie)
@@ -193,7 +193,7 @@ func (t *tape) selection(n *program.Node, _ program.ID, dy program.Value) {
 	t.addSum(n.Args[2], t.pick(condition, zero, dy))
 }
 
-// reduceExtreme sends dy to where the extremum was found, in equal parts.
+// reduceExtreme distributes dy equally over the elements that equal the extremum.
 func (t *tape) reduceExtreme(n *program.Node, x, y, dy program.Value) program.Value {
 	found := t.w.Binary(program.OpEq, x, t.unreduce(y, x, n.Attr.Axes))
 	ones := t.w.Apply(program.OpConvert, program.Attr{}, program.FloatType(), found)
@@ -210,14 +210,14 @@ func (t *tape) scatterAdd(n *program.Node, _ program.ID, dy program.Value) {
 	t.add(n.Args[1], t.w.Apply(program.OpLookup, program.Attr{}, program.Type{}, t.values[n.Args[0]], dy))
 }
 
-// unreduce repeats a value along the axes of x that a reduction has folded.
+// unreduce broadcasts a value along the axes of x that a reduction has removed.
 func (t *tape) unreduce(v, x program.Value, axes []int) program.Value {
 	attr := program.Attr{Axes: program.OtherAxes(x.Type().Rank(), axes)}
 	return t.w.Apply(program.OpBroadcast, attr, program.FloatType(x.Shape()...), v)
 }
 
 // addSum adds the cotangent of an elementwise operand, summed over the axes along
-// which the operand was repeated.
+// which the operand was broadcast.
 func (t *tape) addSum(id program.ID, d program.Value) {
 	t.add(id, t.unrepeat(d, t.p.TypeOf(id)))
 }
@@ -255,23 +255,23 @@ func (t *tape) product(n *program.Node, _ program.ID, dy program.Value) {
 // operand, then those of the right.
 type factor struct {
 	batch, contract []int // of the other operand: batch axes, and free axes, summed with those of dy
-	first           int   // the first of those axes in dy
-	// ownBatch, ownFree and ownContract are the axes of the operand that is wanted;
-	// otherContract those of the other operand that were summed with ownContract.
+	first           int   // the first of those free axes in dy
+	// ownBatch, ownFree and ownContract are the axes of the operand whose cotangent is
+	// computed; otherContract are the axes of the other operand contracted with ownContract.
 	ownBatch, ownFree, ownContract, otherContract []int
 }
 
-// factor multiplies dy and other in the order that leaves the axes nearest to
-// where the operand has them, so that a transpose is needed only if neither does.
+// factor multiplies dy and other in the order that leaves the axes as in the
+// operand, if one of the two does; otherwise it transposes the product.
 func (t *tape) factor(dy, other program.Value, f factor) program.Value {
 	dyBatch, dyContract := count(0, len(f.batch)), count(f.first, len(f.contract))
-	// The free axes of other come out in its order; matched says with which own axis
-	// each of them was summed.
+	// The free axes of other keep its order; matched has the own axis that each of them was
+	// contracted with.
 	var matched []int
 	for _, axis := range slices.Sorted(slices.Values(f.otherContract)) {
 		matched = append(matched, f.ownContract[slices.Index(f.otherContract, axis)])
 	}
-	// Position i of the product holds the operand's axis layout[i].
+	// Axis i of the product is the operand's axis layout[i].
 	if layout := slices.Concat(f.ownBatch, matched, f.ownFree); slices.IsSorted(layout) {
 		return t.dot(other, dy, f.contract, dyContract, f.batch, dyBatch)
 	}
@@ -285,7 +285,7 @@ func (t *tape) dot(x, y program.Value, xContract, yContract, xBatch, yBatch []in
 	}, program.Type{}, x, y)
 }
 
-// count lists n numbers from first.
+// count returns first, first+1, …, first+n−1.
 func count(first, n int) []int {
 	out := make([]int, n)
 	for i := range out {

@@ -6,8 +6,8 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// unrepeat undoes the implicit repetition of an elementwise operand of type want:
-// it sums v over the axes that the operand lacks or has with one element.
+// unrepeat reverses the implicit broadcast of an elementwise operand of type want:
+// it sums v over the axes that the operand lacks or has with size 1.
 func (t *tape) unrepeat(v program.Value, want program.Type) program.Value {
 	shape := v.Shape()
 	if slices.Equal(shape, want.Shape) {
@@ -33,7 +33,7 @@ func (t *tape) broadcasted(n *program.Node, x, _, dy program.Value) program.Valu
 	return t.reshape(t.sum(dy, axes), shape)
 }
 
-// unslice spreads dy over zeros in the shape of x: element i of each axis goes to start + i·stride.
+// unslice scatters dy into zeros of the shape of x: index i of each axis goes to start + i·stride.
 func (t *tape) unslice(n *program.Node, x, _, dy program.Value) program.Value {
 	attr := n.Attr
 	for axis, size := range x.Shape() {
@@ -48,7 +48,7 @@ func (t *tape) unslice(n *program.Node, x, _, dy program.Value) program.Value {
 	return dy
 }
 
-// spread puts stride−1 zeros behind each element along the axis.
+// spread inserts stride−1 zeros after each element along the axis.
 func (t *tape) spread(v program.Value, axis, stride int) program.Value {
 	shape := v.Shape()
 	if stride == 1 || shape[axis] == 1 {

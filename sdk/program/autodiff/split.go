@@ -13,36 +13,36 @@ import (
 // backward pass.
 type Partition struct {
 	// Forward takes the inputs of the original program and returns the requested outputs,
-	// in that order, followed by those residuals that are neither inputs nor among these
+	// in that order, followed by the residuals that are neither inputs nor requested
 	// outputs, named r.0, r.1, …
 	Forward *program.Program
 	// Backward takes the residuals, in the order of Residuals, and then the cotangent
-	// d.<output>; it returns d.<input> for each input in wrt. For [SplitBy] both have the
-	// names that the backward pass gives them.
+	// d.<output>; it returns d.<input> for each input in wrt. For [SplitBy] cotangent and
+	// outputs have the names that the given backward program gives them.
 	Backward *program.Program
-	// Residuals lists what Backward needs from the forward pass.
+	// Residuals lists the values that Backward needs from the forward pass.
 	Residuals []Residual
 }
 
 // Residual is a forward value kept for the backward pass.
 type Residual struct {
-	// Name is the name of the Backward input, and of the value that it comes from.
+	// Name is the name of the Backward input, and of its source.
 	Name string
-	// Input says that the value is the input with this name of the original program, or one
-	// that only the backward pass has; otherwise it is the output with this name of Forward.
+	// Input is true if the source is the input of this name of the original program or, in
+	// SplitBy, of the backward program alone; otherwise it is the output of this name of Forward.
 	Input bool
 	Type  program.Type
 }
 
 // Split differentiates p, which must be valid, as [VJP] does and cuts the result in two.
-// outputs lists the outputs wanted from the forward pass; output, the one that is
-// differentiated, need not be among them.
+// outputs lists the outputs of the forward pass; output, the one that is differentiated,
+// need not be among them.
 //
-// What is passed from one part to the other is the smallest set, in bytes, of forward
-// values from which the backward pass can be computed without repeating work. Constants,
-// and reshapes, broadcasts, slices and transposes of what is passed, are recomputed; what
-// only the backward pass needs is computed on the side where that means passing less.
-// stop_gradient is left out, so neither program can be differentiated again.
+// The residuals are the smallest set, in bytes, of forward values from which the backward
+// pass can be computed without repeating work. Constants, and reshapes, broadcasts, slices
+// and transposes of residuals, are recomputed; values that only the backward pass needs are
+// computed in the pass that makes the residuals smaller. stop_gradient is left out, so
+// neither program can be differentiated again.
 func Split(p *program.Program, outputs []string, output string, wrt ...string) (*Partition, error) {
 	if len(outputs) == 0 {
 		return nil, fmt.Errorf("program %q: no output of the forward pass is named", p.Name)
@@ -61,9 +61,9 @@ func Split(p *program.Program, outputs []string, output string, wrt ...string) (
 	return splitJoint(t.w, p, outputs)
 }
 
-// SplitBy is [Split] for a program whose backward pass is given, instead of that of one of
-// its outputs. backward must be valid. It takes a cotangent, inputs of p, by their names, and
-// perhaps others, which count as inputs, too; what it returns, the backward part returns.
+// SplitBy is [Split] for a program with a given backward pass, instead of the gradient of one
+// of its outputs. backward must be valid. It takes a cotangent, inputs of p, by name, and
+// possibly further inputs; its outputs are those of Partition.Backward.
 func SplitBy(p *program.Program, outputs []string, backward *program.Program, cotangent string) (*Partition, error) {
 	if len(outputs) == 0 {
 		return nil, fmt.Errorf("program %q: no output of the forward pass is named", p.Name)
@@ -115,12 +115,12 @@ func splitJoint(w *transform.Writer, p *program.Program, outputs []string) (*Par
 	return (&splitter{p: joint, inputs: len(p.Inputs), outputs: len(outputs), name: p.Name}).split()
 }
 
-// splitter cuts a joint program: its inputs are those of the original program, those
-// that only the backward pass has, and, last, the cotangent; its outputs the forward
+// splitter cuts a joint program p. The inputs of p are those of the original program, then
+// those of the backward pass alone, and last the cotangent; its outputs are the forward
 // outputs followed by gradients.
 type splitter struct {
 	p               *program.Program
-	inputs, outputs int // the number of those of the forward pass
+	inputs, outputs int // the number of inputs and outputs of the forward pass
 	name            string
 }
 
@@ -128,9 +128,9 @@ func (s *splitter) split() (*Partition, error) {
 	kept := s.cut()
 	part := &Partition{}
 	arguments := transform.Arguments(s.p)
-	wanted := slices.Clone(s.p.Outputs[:s.outputs]) // of the forward pass
-	var handed []program.Output                     // to the backward pass
-	// The names that a fresh residual may not have: those of inputs and of outputs of the forward
+	wanted := slices.Clone(s.p.Outputs[:s.outputs]) // outputs of the forward pass
+	var handed []program.Output                     // residuals
+	// The names that a fresh residual must not have: those of inputs and of outputs of the forward
 	// pass, and of the cotangent.
 	taken := map[string]bool{}
 	for _, in := range s.p.Inputs {
@@ -159,8 +159,8 @@ func (s *splitter) split() (*Partition, error) {
 	return part, errors.Join(forwardErr, backwardErr)
 }
 
-// residual names a value: as the input or forward output that it is, or r.<n>.
-// An input and an output of one name keep it only for the input.
+// residual names a value: by its name as an input or forward output, or else r.<n>.
+// If an input and another output have the same name, only the input keeps it.
 func (s *splitter) residual(id program.ID, taken map[string]bool) Residual {
 	if int(id) < s.inputs {
 		return Residual{Name: s.p.Inputs[id].Name, Input: true}

@@ -3,10 +3,10 @@
 //
 // The rule for each operation is in the column Gradient of the table in package program.
 // [VJP] returns the gradient as one program with the same inputs. [Split] returns two
-// programs, as a training step needs them: a forward program that also returns what the
-// backward pass needs, and a backward program that starts from that. A device may
-// differentiate programs in its own way; this package defines what the right result is,
-// and what need not be computed.
+// programs, as a training step needs them: a forward program that also returns the
+// residuals, and a backward program that takes them. A device may differentiate programs in
+// its own way; this package defines the correct result, and which values need not be
+// computed.
 package autodiff
 
 import (
@@ -17,8 +17,8 @@ import (
 	"github.com/cage-qat/cage/sdk/program/transform"
 )
 
-// Prefix precedes the name of an output to name its cotangent, and the name of an input
-// to name its gradient.
+// Prefix plus the name of an output is the name of its cotangent, and Prefix plus the name
+// of an input is the name of its gradient.
 const Prefix = "d."
 
 // VJP returns the vector–Jacobian product of p, which must be valid: a program that takes
@@ -40,8 +40,8 @@ func VJP(p *program.Program, output string, wrt ...string) (*program.Program, er
 	return t.w.Build()
 }
 
-// tape holds one differentiation: the forward values of p and, for each, the sum
-// of the cotangents that have reached it.
+// tape holds the state of one differentiation: the forward values of p and, for
+// each, the sum of the cotangents that have reached it.
 type tape struct {
 	p      *program.Program
 	w      *transform.Writer
@@ -95,9 +95,9 @@ func extend(name, suffix string) string {
 	return name + suffix
 }
 
-// replay writes the operations of p. withoutStops leaves out
-// stop_gradient: the result can then not be differentiated again, and the values
-// before and after it are one.
+// replay writes the operations of p. withoutStops leaves out stop_gradient, so that
+// the values before and after it are the same; the result must then not be
+// differentiated again.
 func (t *tape) replay(withoutStops bool) {
 	t.values = replay(t.w, t.p, t.values, withoutStops)
 }
@@ -141,8 +141,8 @@ func (t *tape) reverse() error {
 	return t.w.Err()
 }
 
-// Reaches reports whether a gradient of a value can reach an input: whether the value depends on it
-// in other ways than through operations whose gradient is zero everywhere.
+// Reaches reports whether the gradient of a value reaches an input: whether the value depends on
+// the input by a path without operations whose gradient is zero everywhere.
 func Reaches(p *program.Program, value program.ID, input int) bool {
 	inputs := make([]bool, len(p.Inputs))
 	inputs[input] = true
@@ -162,7 +162,7 @@ func active(p *program.Program, inputs []bool) []bool {
 	})
 }
 
-// add adds a cotangent to what has reached the value id, if it is of use there.
+// add accumulates a cotangent of the value id, if id is active.
 func (t *tape) add(id program.ID, d program.Value) {
 	if !t.active[id] {
 		return

@@ -15,8 +15,8 @@ import (
 
 var errNoConvergence = errors.New("the eigenvalue iteration did not converge")
 
-// ofMatrices applies f to each matrix of the last two axes, of so many rows, which it may
-// overwrite; keys are the second operand's for that matrix, if there is one.
+// ofMatrices applies f to each matrix of the last two axes. f may overwrite the matrix a;
+// keys is the corresponding row of the second operand, if there is one.
 func ofMatrices(f func(a []float64, rows int, keys []float64) ([]float64, error)) operation {
 	return func(n *program.Node, args []Tensor) (Tensor, error) {
 		x := args[0]
@@ -38,7 +38,7 @@ func ofMatrices(f func(a []float64, rows int, keys []float64) ([]float64, error)
 	}
 }
 
-// sortColumns returns the columns of a, those with the largest keys first.
+// sortColumns returns the columns of a in descending order of their keys.
 func sortColumns(a []float64, _ int, keys []float64) ([]float64, error) {
 	order := make([]int, len(keys))
 	for i := range order {
@@ -54,8 +54,8 @@ func sortColumns(a []float64, _ int, keys []float64) ([]float64, error) {
 	return out, nil
 }
 
-// qr is the factor Q, with the signs that the Householder reflections of LAPACK give
-// (those of R's diagonal are free). A matrix with a non-finite element gives NaN.
+// qr returns the factor Q, with the signs of LAPACK's Householder reflections (the signs
+// of R's diagonal are free). A matrix with a non-finite element gives NaN.
 func qr(a []float64, rows int, _ []float64) ([]float64, error) {
 	if !allFinite(a) {
 		return nans(len(a)), nil
@@ -68,9 +68,8 @@ func qr(a []float64, rows int, _ []float64) ([]float64, error) {
 	return a, nil
 }
 
-// eigh gives the eigenvalues, ascending, or the eigenvectors as columns of the n×n
-// matrix a, of which it reads the lower triangle. A matrix with a non-finite element
-// there gives NaN.
+// eigh returns the eigenvalues, ascending, or the eigenvectors, as columns, of the n×n
+// matrix a. It reads the lower triangle only; a non-finite element there gives NaN.
 func eigh(a []float64, n int, vectors bool) ([]float64, error) {
 	symmetric := mat.NewSymDense(n, nil)
 	for i := range n {
@@ -100,7 +99,7 @@ func allFinite(data []float64) bool {
 
 func nans(n int) []float64 { return slices.Repeat([]float64{math.NaN()}, n) }
 
-// dot brings both operands into the order batch axes, own axes, contracted axes. Each
+// dot transposes both operands to the order batch axes, free axes, contracted axes. Each
 // batch is then a product X·Yᵀ of matrices, whose elements are inner products of rows.
 func dot(n *program.Node, args []Tensor) (Tensor, error) {
 	a, x, y := n.Attr, args[0], args[1]

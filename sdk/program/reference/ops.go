@@ -10,9 +10,9 @@ import (
 // An operation executes a node on its operands.
 type operation func(n *program.Node, args []Tensor) (Tensor, error)
 
-// operations has the meaning of every operation. The built-in max and min return NaN if either
-// operand is NaN, which those of package math do not when the other is infinite. Shift counts
-// outside 0…31 have no defined meaning; they are reduced modulo 32 so that they cannot panic.
+// operations implements every operation. It uses the built-in max and min, which return NaN if
+// either operand is NaN; math.Max and math.Min do not if the other operand is infinite. Shift
+// counts outside 0…31 are undefined; they are reduced modulo 32 so that they cannot panic.
 var operations = map[program.Op]operation{
 	program.OpConstant:   constant,
 	program.OpIota:       iota,
@@ -159,7 +159,7 @@ func pairs[A, B any](x, y []A, f func(a, b A) B) []B {
 	return out
 }
 
-// step is the distance between the elements of an operand: 0 if its only element stands for all.
+// step returns the stride between the elements of an operand: 0 if a single element is broadcast.
 func step[T any](x []T) int { return min(1, len(x)-1) }
 
 func finite(v float64) bool { return !math.IsNaN(v) && !math.IsInf(v, 0) }
@@ -172,8 +172,8 @@ func ldexp(x, n float64) float64 {
 	return math.Ldexp(x, int(min(max(n, -most), most)))
 }
 
-// spread repeats an operand of an elementwise operation to the shape of the result, along
-// the axes where it has one element. A tensor of one element stays as it is.
+// spread broadcasts an operand of an elementwise operation to the shape of the result, along
+// the axes of size 1. A tensor of one element is returned unchanged.
 func spread(x Tensor, shape []int) Tensor {
 	if x.Len() == 1 || slices.Equal(shape, x.Type.Shape) {
 		return x
@@ -199,7 +199,7 @@ func selected(n *program.Node, args []Tensor) (Tensor, error) {
 	return Tensor{Type: n.Type, Floats: choose(cond.Ints, x.Floats, y.Floats), Ints: choose(cond.Ints, x.Ints, y.Ints)}, nil
 }
 
-// choose is x where cond holds and y elsewhere.
+// choose returns x where cond is true and y elsewhere.
 func choose[T any](cond []int64, x, y []T) []T {
 	if x == nil {
 		return nil
@@ -235,7 +235,7 @@ func convert(n *program.Node, args []Tensor) (Tensor, error) {
 	return out, nil
 }
 
-// integer rounds toward zero. What does not fit has no defined result; here it
+// integer rounds toward zero. Out of range the result is undefined; here it
 // saturates, and NaN gives 0.
 func integer(v float64, to program.DType) int64 {
 	switch {

@@ -1,10 +1,10 @@
-// Package reference executes programs in plain float64 Go. It is the reference implementation: what
-// it computes is what a program means.
+// Package reference executes programs in plain float64 Go. It is the reference implementation:
+// its results define the meaning of a program.
 //
-// Every operation is written for the reader, after the table in package program;
-// products, QR and eigenvalues of matrices are gonum's. Nothing here is made for speed.
-// Whatever else executes programs is tested against it, and golden files are checked
-// on it. It may know nothing of this repository but package program.
+// Every operation is written for readability, following the table in package program;
+// matrix products, QR and eigenvalues are computed by gonum. Nothing is optimized for
+// speed. All other executors are tested against it, and golden files are checked with it.
+// Of this repository it may import package program only.
 package reference
 
 import (
@@ -31,7 +31,7 @@ func Run32(p *program.Program, inputs map[string]Tensor) (map[string]Tensor, err
 	return runNamed(p, inputs, true)
 }
 
-// RunArgs is [Run] with inputs and outputs by position.
+// RunArgs is [Run] with inputs and outputs in the order of the program.
 func RunArgs(p *program.Program, args ...Tensor) ([]Tensor, error) {
 	return run(p, args, false)
 }
@@ -142,10 +142,10 @@ func randomBits(n *program.Node, args []Tensor) (Tensor, error) {
 	return out, nil
 }
 
-// threefry2x32 is Threefry-2x32 with 20 rounds: Salmon, Moraes, Dror and Shaw,
+// threefry2x32 computes Threefry-2x32 with 20 rounds: Salmon, Moraes, Dror and Shaw,
 // "Parallel random numbers: as easy as 1, 2, 3", SC 2011, §3.3. A round adds,
-// rotates and xors; after every four rounds the next pair of key words is added
-// with the count of injections so far.
+// rotates and xors; after every four rounds the next pair of key words is added,
+// together with the number of key injections so far.
 func threefry2x32(key, counter [2]uint32) [2]uint32 {
 	const parity = 0x1BD11BDA // makes the third key word nonzero for a zero key
 	rotations := [8]int{13, 15, 26, 6, 17, 29, 16, 24}

@@ -96,8 +96,8 @@ func part[T any](data []T, i, count int) []T {
 	return data[i*size : (i+1)*size]
 }
 
-// reduction folds the named axes, after moving them behind the others, by a function of two floats
-// or of two integers.
+// reduction moves the given axes to the end and reduces them by a binary function of floats or of
+// integers.
 func reduction(floats func(x, y float64) float64, ints func(x, y int64) int64) operation {
 	return func(n *program.Node, args []Tensor) (Tensor, error) {
 		x := args[0]
@@ -114,7 +114,7 @@ func reduction(floats func(x, y float64) float64, ints func(x, y int64) int64) o
 	}
 }
 
-// fold combines the elements in their order.
+// fold reduces the elements from first to last.
 func fold[T any](data []T, f func(x, y T) T) T {
 	acc := data[0]
 	for _, v := range data[1:] {

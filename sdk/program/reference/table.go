@@ -7,8 +7,8 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// rowsOf divides data into the rows that belong to a table: single elements, or runs along the last
-// axis.
+// rowsOf divides data into rows of the length of those of a table: single elements, or vectors
+// along the last axis.
 func rowsOf(data []float64, table program.Type) (count int, row func(i int) []float64) {
 	d := 1
 	if table.Rank() == 2 {
@@ -25,7 +25,7 @@ func nearest(n *program.Node, args []Tensor) (Tensor, error) {
 	for i := range count {
 		least := math.Inf(1)
 		for j := range entries {
-			// NaN and overflow are not less than what was found.
+			// NaN and infinite distances are never less than least.
 			if d := squaredDistance(x(i), entry(j)); d < least {
 				least, out.Ints[i] = d, int64(j)
 			}
@@ -65,8 +65,8 @@ func scatterAdd(n *program.Node, args []Tensor) (Tensor, error) {
 	return out, nil
 }
 
-// topK marks the first k places in the descending order of each row. A stable sort leaves equal
-// elements in their order.
+// topK marks the first k elements of each row in descending order. The sort is stable, so of equal
+// elements the first come first.
 func topK(n *program.Node, args []Tensor) (Tensor, error) {
 	x := args[0]
 	d := x.Type.Shape[x.Type.Rank()-1]
@@ -85,7 +85,7 @@ func topK(n *program.Node, args []Tensor) (Tensor, error) {
 	return out, nil
 }
 
-// compareDescending puts larger numbers first, and NaN before all.
+// compareDescending orders larger numbers first, and NaN before all numbers.
 func compareDescending(x, y float64) int {
 	switch xNaN, yNaN := math.IsNaN(x), math.IsNaN(y); {
 	case xNaN && yNaN || x == y:

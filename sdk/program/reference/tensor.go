@@ -17,7 +17,7 @@ type Tensor struct {
 	Ints   []int64
 }
 
-// zeros is a tensor whose elements are all 0.
+// zeros returns a tensor of zeros.
 func zeros(t program.Type) Tensor {
 	if t.DType == program.Float {
 		return Tensor{Type: t, Floats: make([]float64, t.Size())}
@@ -25,31 +25,31 @@ func zeros(t program.Type) Tensor {
 	return Tensor{Type: t, Ints: make([]int64, t.Size())}
 }
 
-// Float is a float scalar.
+// Float returns a float scalar.
 func Float(v float64) Tensor { return Floats([]float64{v}) }
 
-// Floats is a float tensor of the given shape; without dimensions, a scalar. The
+// Floats returns a float tensor of the given shape; without dimensions, a scalar. The
 // data is not copied.
 func Floats(data []float64, shape ...int) Tensor {
 	return Tensor{Type: program.FloatType(shape...), Floats: data}
 }
 
-// Int is an int scalar.
+// Int returns an int scalar.
 func Int(v int32) Tensor { return Ints([]int32{v}) }
 
-// Ints is an int tensor of the given shape.
+// Ints returns an int tensor of the given shape.
 func Ints(data []int32, shape ...int) Tensor { return widen(program.Int, data, shape) }
 
-// Uint is a uint scalar.
+// Uint returns a uint scalar.
 func Uint(v uint32) Tensor { return Uints([]uint32{v}) }
 
-// Uints is a uint tensor of the given shape.
+// Uints returns a uint tensor of the given shape.
 func Uints(data []uint32, shape ...int) Tensor { return widen(program.Uint, data, shape) }
 
-// Bool is a bool scalar.
+// Bool returns a bool scalar.
 func Bool(v bool) Tensor { return Bools([]bool{v}) }
 
-// Bools is a bool tensor of the given shape.
+// Bools returns a bool tensor of the given shape.
 func Bools(data []bool, shape ...int) Tensor {
 	return Tensor{Type: program.Type{DType: program.Bool, Shape: shape}, Ints: each(data, truth)}
 }
@@ -58,15 +58,15 @@ func widen[T int32 | uint32](dtype program.DType, data []T, shape []int) Tensor 
 	return Tensor{Type: program.Type{DType: dtype, Shape: shape}, Ints: each(data, func(v T) int64 { return int64(v) })}
 }
 
-// Len is the number of elements.
+// Len returns the number of elements.
 func (t Tensor) Len() int { return len(t.Floats) + len(t.Ints) }
 
-// Scalar is the only element of a tensor of one element, as a float64; for any
-// other tensor it is the first element.
+// Scalar returns the element of a scalar as a float64; for any other tensor, the
+// first element.
 func (t Tensor) Scalar() float64 { return t.Float64s()[0] }
 
-// Float64s returns the elements as float64, whatever their type; those of a float
-// tensor are not copied.
+// Float64s returns the elements converted to float64; those of a float tensor are
+// not copied.
 func (t Tensor) Float64s() []float64 {
 	if t.Type.DType == program.Float {
 		return t.Floats
@@ -74,8 +74,8 @@ func (t Tensor) Float64s() []float64 {
 	return each(t.Ints, func(v int64) float64 { return float64(v) })
 }
 
-// Bools returns the elements of a bool tensor, or whether each element of an
-// integer tensor is not zero.
+// Bools returns the elements of a bool tensor, or for each element of an integer
+// tensor whether it is nonzero.
 func (t Tensor) Bools() []bool {
 	return each(t.Ints, func(v int64) bool { return v != 0 })
 }
@@ -88,7 +88,7 @@ func (t Tensor) Clone() Tensor {
 	return t
 }
 
-// String shows the type and the first elements.
+// String formats the type and the first elements.
 func (t Tensor) String() string {
 	const most = 16
 	if n := t.Len(); n > most {
@@ -117,7 +117,7 @@ func (t Tensor) check() error {
 	return nil
 }
 
-// Single is t with its floats rounded to binary32.
+// Single returns t with its floats rounded to binary32.
 func (t Tensor) Single() Tensor {
 	t.Floats = each(t.Floats, func(v float64) float64 { return float64(float32(v)) })
 	return t

@@ -6,8 +6,8 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// simplify returns a value that equals n, whose result has the type t, bit for
-// bit and costs less. The caller discards a value of another type.
+// simplify returns a cheaper value that equals the node n, whose result has type t,
+// bit for bit. The caller discards a value of another type.
 func (w *Writer) simplify(n node, t program.Type) (program.Value, bool) {
 	info, _ := n.op.Info()
 	switch info.Class {
@@ -91,8 +91,8 @@ func (w *Writer) simplifyElementwise(n node, t program.Type) (program.Value, boo
 	}
 }
 
-// narrow replaces operands that were repeated, or filled, to the full shape by
-// the smaller value they came from, as far as another operand gives the shape.
+// narrow replaces an operand that was broadcast, or filled, to the full shape by
+// the smaller value it came from, if the result then still has type t.
 func (w *Writer) narrow(n node, t program.Type) (program.Value, bool) {
 	for i, a := range n.args {
 		small, ok := w.unrepeated(a)
@@ -108,7 +108,7 @@ func (w *Writer) narrow(n node, t program.Type) (program.Value, bool) {
 	return program.Value{}, false
 }
 
-// unrepeated returns a smaller value that repeats to v by the elementwise rule.
+// unrepeated returns a smaller value that broadcasts to v by the elementwise rule.
 func (w *Writer) unrepeated(v program.Value) (program.Value, bool) {
 	n, t := w.origin[v], v.Type()
 	if t.IsScalar() {

@@ -1,6 +1,6 @@
-// Package transform reads and rewrites programs, for hosts and tools: it interprets them in any
-// way, copies parts of them into others, inlines them, and simplifies them. Authors of plugins need
-// nothing of it.
+// Package transform analyzes and rewrites programs, for hosts and tools: it interprets them over
+// any domain, copies parts of them into other programs, inlines them, and simplifies them. Authors
+// of plugins do not need it.
 package transform
 
 import (
@@ -11,10 +11,10 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// Interpret goes through p, which must be valid, from its inputs to its last node and
-// computes a T for every value: the T of an input is given, and the T of a node is what
-// the function node returns for the Ts of its operands. T is a [program.Value] to copy a program,
-// a tensor to execute it, and a mark or a bound to analyze it.
+// Interpret traverses p, which must be valid, from its inputs to its last node and
+// computes a T for every value: the T of an input is given, and the T of a node is
+// returned by the function node for the Ts of its operands. T is a [program.Value] to copy
+// a program, a tensor to execute it, and a mark or a bound to analyze it.
 func Interpret[T any](p *program.Program, inputs []T, node func(id program.ID, n *program.Node, args []T) T) []T {
 	of := append(make([]T, 0, p.NumValues()), inputs...)
 	for i := range p.Nodes {
@@ -44,10 +44,10 @@ func Needs(p *program.Program, values []program.Output) []bool {
 	return marks
 }
 
-// Copy writes into b the operations of p, which must be valid, whose results follow from
-// the given values. given has, for each value of p by number, the value of b that stands
-// for it, or an absent one. The result is given, completed by the values that were
-// written. Build drops what turns out to be unused.
+// Copy writes into b the operations of p, which must be valid, that can be computed from
+// the given values. given has, for each value of p by ID, the corresponding value of b, or
+// an absent Value. The result is given, completed by the values that were written. Build
+// drops unused nodes.
 func Copy(b *program.Builder, p *program.Program, given []program.Value) []program.Value {
 	return Interpret(p, given[:len(p.Inputs)], func(id program.ID, n *program.Node, args []program.Value) program.Value {
 		if given[id].Valid() || slices.Contains(args, program.Value{}) {
@@ -58,8 +58,8 @@ func Copy(b *program.Builder, p *program.Program, given []program.Value) []progr
 }
 
 // Extract returns, as a program of the given name, the part of p that computes the values
-// in to from the values in from. p must be valid. It is an error if the values in to do
-// not follow from those in from and from constants.
+// in to from the values in from. p must be valid. It is an error if a value in to depends
+// on an input that is neither in from nor covered by a value in from.
 func Extract(p *program.Program, name string, from, to []program.Output) (*program.Program, error) {
 	b := program.NewBuilder(name)
 	given := make([]program.Value, p.NumValues())
@@ -96,8 +96,8 @@ func Trim(p *program.Program, outputs ...string) (*program.Program, error) {
 	return Extract(p, p.Name, Arguments(p), wanted)
 }
 
-// Inline adds the operations of p, which must be valid, with args instead of its
-// inputs, and returns its outputs by name.
+// Inline adds the operations of p, which must be valid, with args substituted for
+// its inputs, and returns its outputs by name.
 func Inline(b *program.Builder, p *program.Program, args ...program.Value) map[string]program.Value {
 	results := make(map[string]program.Value, len(p.Outputs))
 	if b.Err() != nil {

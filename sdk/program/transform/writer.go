@@ -8,10 +8,10 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// Simplify returns p, which must be valid, with the same inputs and outputs and the same bits, and
-// less to compute: equal operations are merged, and operations that change nothing and whatever no
-// output needs are removed. Only exact identities are used: x·1 is x and x − 0 is x, but x + 0 is
-// not x when x is −0, and products of constants would round differently.
+// Simplify returns a cheaper program with the inputs and outputs of p, which must be valid, and
+// bitwise equal results: equal operations are merged, identity operations and unused nodes are
+// removed. Only exact identities are used: x·1 is x and x − 0 is x, but x + 0 is not x when x is
+// −0, and folding products of constants would round differently.
 func Simplify(p *program.Program) (*program.Program, error) {
 	w := NewWriter(p.Name)
 	values := w.Copy(p, w.Inputs(p))
@@ -25,12 +25,12 @@ func Simplify(p *program.Program) (*program.Program, error) {
 // there, the first mistake is kept and returned by Build.
 type Writer struct {
 	b *program.Builder
-	// origin tells how each value came about; seen finds a value by what it is.
+	// origin has the node that defines each value; seen maps the key of a node to its value.
 	origin map[program.Value]node
 	seen   map[string]program.Value
 }
 
-// node is an operation with its operands; number orders the values of a writer.
+// node is an operation with its operands; number is its index among the values of a writer.
 type node struct {
 	op     program.Op
 	attr   program.Attr
@@ -63,8 +63,8 @@ func (w *Writer) Inputs(p *program.Program) []program.Value {
 	return values
 }
 
-// Copy writes the operations of p, with inputs instead of its own, and returns what each
-// value of p has become.
+// Copy writes the operations of p, with inputs substituted for its own, and returns the
+// corresponding value for each value of p.
 func (w *Writer) Copy(p *program.Program, inputs []program.Value) []program.Value {
 	return Interpret(p, inputs, func(_ program.ID, n *program.Node, args []program.Value) program.Value {
 		return w.Apply(n.Op, n.Attr, n.Type, args...)
@@ -85,8 +85,8 @@ func (w *Writer) Const(v float64) program.Value {
 	return w.Apply(program.OpConstant, program.Attr{Floats: []float64{v}}, program.FloatType())
 }
 
-// Constant returns the scalar that v holds in every element, if v is a float
-// constant with one stored element.
+// Constant returns the value of all elements of v, if v is a float constant with
+// one stored element.
 func (w *Writer) Constant(v program.Value) (float64, bool) {
 	n := w.origin[v]
 	if n.op != program.OpConstant || len(n.attr.Floats) != 1 {
@@ -105,8 +105,8 @@ func (w *Writer) Binary(op program.Op, x, y program.Value) program.Value {
 	return w.Apply(op, program.Attr{}, program.Type{}, x, y)
 }
 
-// Apply adds one operation as [program.Builder.Apply] does, unless its result is
-// already there.
+// Apply adds one operation as [program.Builder.Apply] does, or returns an equal
+// value that exists already.
 func (w *Writer) Apply(op program.Op, attr program.Attr, t program.Type, args ...program.Value) program.Value {
 	if w.b.Err() != nil {
 		return w.b.Apply(op, attr, t, args...)
@@ -115,8 +115,8 @@ func (w *Writer) Apply(op program.Op, attr program.Attr, t program.Type, args ..
 	if v, ok := w.seen[key]; ok {
 		return v
 	}
-	// The plain node is written in any case: it tells the result's type, and Build
-	// drops it when a simpler value takes its place.
+	// The unsimplified node is written in any case: it gives the type of the result, and
+	// Build drops it when a simpler value replaces it.
 	v := w.b.Apply(op, attr, t, args...)
 	if w.b.Err() != nil {
 		return v
@@ -165,8 +165,8 @@ func (w *Writer) key(op program.Op, attr program.Attr, t program.Type, args []pr
 	return string(text)
 }
 
-// wish is the part of a stated type that decides the result: for most operations
-// nothing, because the type follows from the operands.
+// wish returns the part of a stated type that is a parameter of the operation: for
+// most operations nothing, because the type follows from the operands.
 func wish(op program.Op, t program.Type) program.Type {
 	info, _ := op.Info()
 	switch {
