@@ -1,15 +1,15 @@
 // Package plugin finds, starts, queries and stops plugins. It is the host's side of the
 // process boundary.
 //
-// A plugin is somebody else's program. It may crash, hang, be stopped, print garbage or
-// answer with an ill-typed program: all that results is one clear [Error] within the time
-// limits. No plugin outlives the host, however the host ends. This package checks the
-// plugins' answers and passes them on; it does not use them.
+// A plugin is third-party code. It may crash, hang, be stopped, print garbage or answer with
+// an ill-typed program: the result is always one clear [Error] within the time limits. No
+// plugin outlives the host, however the host ends. This package checks the plugins' answers
+// and returns them; it does not use them.
 //
-// Package sdk/client speaks the protocol, over hashicorp/go-plugin. Both sides create a
-// certificate for the one connection and use TLS; a plugin in another language may do
-// without. The socket lies in a directory that only the user can enter. docs/security.md
-// lists what plugins may do, and what happens with hostile ones.
+// Package sdk/client implements the protocol, over hashicorp/go-plugin. Both sides create a
+// certificate for the single connection and use TLS, which plugins in other languages may
+// omit. The socket is in a directory that only the user can access. docs/security.md lists
+// the permissions of plugins, and the defenses against hostile ones.
 package plugin
 
 import (
@@ -30,15 +30,15 @@ import (
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
-// How long a plugin may take to end when it is closed: first it is asked, then its
-// parent-death pipe is cut, then it is killed.
+// Time limits for a plugin to exit when it is closed: after the request, its standard input
+// is closed after cutAfter, and it is killed after killAfter.
 const (
 	cutAfter  = 300 * time.Millisecond
 	killAfter = time.Second
 )
 
-// deathNotice is how long the end of a process may lag behind the end of its
-// connection.
+// deathNotice is the time to wait, after the end of a connection, for the end of its
+// process.
 const deathNotice = time.Second
 
 // Client is a running plugin. Its methods may be called concurrently.
@@ -55,12 +55,12 @@ type Client struct {
 	info      map[sdk.Kind]client.Info
 
 	release   func() bool
-	shared    bool // another client ends the process
+	shared    bool // Close leaves the process to another client
 	closeOnce sync.Once
 	closed    atomic.Bool
 }
 
-// Share returns a client of the same process that leaves it running when it is closed.
+// Share returns a client of the same process whose Close leaves the process running.
 func (c *Client) Share() *Client {
 	return &Client{exe: c.exe, kind: c.kind, sum: c.sum, opts: c.opts, launch: c.launch,
 		quantizer: c.quantizer, optimizer: c.optimizer, info: c.info, shared: true}
@@ -82,15 +82,15 @@ func (c *Client) PID() int {
 	return p.pid()
 }
 
-// Restart starts the same executable again, in the same way; it must not have changed. This client
-// is not affected.
+// Restart starts another process of the same executable, which must not have changed, with the same
+// options. This client is not affected.
 func (c *Client) Restart(ctx context.Context) (*Client, error) {
 	opts := c.opts
 	opts.SHA256 = c.sum
 	return Start(ctx, c.exe, c.kind, opts)
 }
 
-// Description returns what the plugin says about itself; it has passed its Check.
+// Description returns the plugin's description; it has passed its Check.
 func (c *Client) Description() sdk.Description { return c.info[c.kind].Description }
 
 // Resolve checks settings against the plugin's declaration and fills in the defaults.
@@ -105,7 +105,7 @@ func (c *Client) Done() <-chan struct{} {
 	return p.exited
 }
 
-// Quantize asks a quantizer for the programs of a site. They are valid, within
+// Quantize requests the programs of a site from a quantizer. They are valid, within
 // [spec.SiteLimits], and have the signatures for the site's shape. Errors are [*Error].
 func (c *Client) Quantize(ctx context.Context, site sdk.Site) (out spec.Quantizer, err error) {
 	if c.kind != sdk.KindQuantizer {
@@ -118,8 +118,8 @@ func (c *Client) Quantize(ctx context.Context, site sdk.Site) (out spec.Quantize
 	return out, err
 }
 
-// Program asks an optimizer for the programs of a tensor; see [Client.Quantize]. The
-// limits are [spec.TensorLimits]. An optimizer that does not accept the tensor returns no
+// Program requests the programs of a tensor from an optimizer; see [Client.Quantize]. The
+// limits are [spec.TensorLimits]. If the optimizer does not accept the tensor, there are no
 // programs, and no error.
 func (c *Client) Program(ctx context.Context, tensor sdk.Tensor) (out spec.Optimizer, err error) {
 	if c.kind != sdk.KindOptimizer {
@@ -132,8 +132,8 @@ func (c *Client) Program(ctx context.Context, tensor sdk.Tensor) (out spec.Optim
 	return out, err
 }
 
-// Close stops the plugin and waits until it has ended, a little more than a second at
-// most, unless the client is a shared one. It may be called several times.
+// Close stops the plugin, unless the client comes from Share, and waits until it has ended,
+// a little more than a second at most. It may be called several times.
 func (c *Client) Close() {
 	c.closeOnce.Do(func() {
 		c.closed.Store(true)
@@ -163,7 +163,7 @@ func (c *Client) call(ctx context.Context, site string, f func(context.Context) 
 	return c.callWithin(ctx, c.opts.CallTimeout, moreTime, site, f)
 }
 
-// callWithin is call with another time limit, and with what ends the message that it was exceeded.
+// callWithin is call with the given time limit; moreTime is appended to the message of a timeout.
 func (c *Client) callWithin(ctx context.Context, limit time.Duration, moreTime, site string, f func(context.Context) error) error {
 	limited, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
@@ -176,8 +176,8 @@ func (c *Client) callWithin(ctx context.Context, limit time.Duration, moreTime, 
 	return c.exe.complete(typed)
 }
 
-// explain finds out of which kind a failure is. limited is ctx with the time limit of the
-// call, which is also given in words.
+// explain classifies a failure. limited is ctx with the time limit of the call, and inWords is
+// that limit for the message.
 func (c *Client) explain(ctx, limited context.Context, err error, inWords string) *Error {
 	refusal, refused := errors.AsType[*sdk.Refusal](err)
 	deadline, bounded := ctx.Deadline()

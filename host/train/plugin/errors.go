@@ -10,18 +10,17 @@ import (
 
 // The kinds of failure; test for them with errors.Is.
 var (
-	// ErrNotFound: there is no plugin with that name, or nothing that can be run at that
-	// path.
+	// ErrNotFound: there is no plugin of that name, or no executable at that path.
 	ErrNotFound = errors.New("plugin not found")
 	// ErrBuild: the plugin is Go source that does not build.
 	ErrBuild = errors.New("plugin does not build")
-	// ErrChecksum: the executable is not the one that was pinned.
+	// ErrChecksum: the executable does not have the pinned hash.
 	ErrChecksum = errors.New("plugin has another checksum")
 	// ErrStart: the process could not be started or ended before it was ready.
 	ErrStart = errors.New("plugin did not start")
-	// ErrVersion: the plugin speaks another version of the protocol.
+	// ErrVersion: the plugin has another version of the protocol.
 	ErrVersion = errors.New("plugin speaks another version")
-	// ErrProtocol: the plugin said something that the protocol does not allow, such as an
+	// ErrProtocol: the plugin sent something that the protocol does not allow, such as an
 	// invalid program.
 	ErrProtocol = errors.New("plugin broke the protocol")
 	// ErrKind: the plugin is a quantizer where an optimizer is needed, or the
@@ -31,8 +30,8 @@ var (
 	ErrShutdown = errors.New("plugin ended")
 	// ErrTimeout: no answer within the time limit.
 	ErrTimeout = errors.New("plugin took too long")
-	// ErrRefused: the plugin does not accept the site or tensor with its settings, and
-	// says why; the cause is an *sdk.Refusal.
+	// ErrRefused: the plugin does not accept the site or tensor with its settings, for the
+	// reason given by the cause, an *sdk.Refusal.
 	ErrRefused = errors.New("plugin refused")
 	// ErrFailed: the plugin's own code failed: a panic, a program that cannot be built,
 	// or any error that is not a refusal.
@@ -41,22 +40,22 @@ var (
 
 // Error is a failure of a plugin, for the person who named it.
 type Error struct {
-	// Plugin is the name or path that was asked for; Path is the executable, if known.
+	// Plugin is the requested name or path; Path is the executable, if known.
 	Plugin, Path string
-	// Site is the site or tensor that was asked for, if any.
+	// Site is the site or tensor of the failed call, if any.
 	Site string
-	// Kind is one of the errors above, or that of a cancelled context.
+	// Kind is one of the errors above, or the error of a cancelled context.
 	Kind error
-	// Err says what happened.
+	// Err is the cause.
 	Err error
 	// Output holds the last lines that the plugin printed, if they may explain the failure.
 	Output []string
 }
 
-// longest is the length at which messages are cut: some quote a plugin.
+// longest is the length to which messages are truncated: some quote a plugin.
 const longest = 4096
 
-// Error names the plugin and what happened, followed by its last output.
+// Error names the plugin and the cause, followed by the plugin's last output.
 func (e *Error) Error() string {
 	var s strings.Builder
 	fmt.Fprintf(&s, "plugin %s", safetext.Line(e.Plugin))
@@ -66,7 +65,7 @@ func (e *Error) Error() string {
 	if e.Site != "" {
 		fmt.Fprintf(&s, ": %s", safetext.Line(e.Site))
 	}
-	// All lines but the first are set off, so that none can pass for a message of the host's.
+	// All lines but the first are indented, so that none can be mistaken for a message of the host.
 	for i, line := range strings.Split(safetext.Text(clip(e.Err.Error(), longest)), "\n") {
 		switch {
 		case i == 0:

@@ -21,18 +21,17 @@ import (
 // separated as in PATH.
 const PathVariable = "CAGE_PLUGIN_PATH"
 
-// Finder finds plugins. A plugin called NAME is either an executable file NAME or a
-// directory NAME that holds a Go main package, which is built when needed.
+// Finder finds plugins. A plugin NAME is either an executable file NAME or a directory
+// NAME with a Go main package, which is built when needed.
 type Finder struct {
 	// Dirs are searched in this order.
 	Dirs []string
-	// CacheDir keeps the executables built from Go packages.
+	// CacheDir is the cache of executables built from Go packages.
 	CacheDir string
-	// Notify, unless nil, is called with messages about what the user is waiting for,
-	// such as a build or a download for it. Concurrent calls of Find may call it
-	// concurrently.
+	// Notify, unless nil, is called with progress messages about slow operations, such as
+	// a build or a download for it. Concurrent calls of Find may call it concurrently.
 	Notify func(message string)
-	// Launch starts the plugins that Start has found; nil means [Start].
+	// Launch starts a plugin that Finder.Start has found; nil means [Start].
 	Launch func(ctx context.Context, exe Executable, kind sdk.Kind, opts Options) (*Client, error)
 }
 
@@ -64,8 +63,8 @@ func NewFinder() (*Finder, error) {
 	return f, nil
 }
 
-// Defaults replaces a nil logger by one that discards messages, and a nil finder by one that logs
-// what it waits for.
+// Defaults replaces a nil logger by one that discards messages, and a nil finder by a new one that
+// logs its progress messages.
 func Defaults(finder *Finder, log hclog.Logger) (*Finder, hclog.Logger, error) {
 	if log == nil {
 		log = hclog.NewNullLogger()
@@ -86,7 +85,7 @@ func Inform(log hclog.Logger) func(string) {
 }
 
 // Find returns the plugin with that name; a name with a slash is a path. If there is none, the
-// error suggests others. Errors are [*Error].
+// error suggests existing names. Errors are [*Error].
 func (f *Finder) Find(ctx context.Context, name string) (Executable, error) {
 	if strings.ContainsRune(name, filepath.Separator) {
 		return f.at(ctx, name, name)
@@ -119,7 +118,7 @@ func (f *Finder) Find(ctx context.Context, name string) (Executable, error) {
 		Err: fmt.Errorf("not found (%s); looked in\n  %s", hint, strings.Join(looked, "\n  "))}
 }
 
-// at returns the plugin at a path, built if need be.
+// at returns the plugin at a path, built if necessary.
 func (f *Finder) at(ctx context.Context, name, path string) (Executable, error) {
 	fail := func(kind, err error) (Executable, error) {
 		return Executable{}, &Error{Plugin: name, Path: path, Kind: kind, Err: err}
@@ -146,10 +145,10 @@ func (f *Finder) at(ctx context.Context, name, path string) (Executable, error) 
 	return Executable{Name: name, Path: path}, nil
 }
 
-// Has reports whether the directories hold a plugin with that name. Nothing is built.
+// Has reports whether the directories contain a plugin with that name. Nothing is built.
 func (f *Finder) Has(name string) bool { return slices.Contains(f.Names(), name) }
 
-// Any reports whether the directories hold any plugin. Nothing is built.
+// Any reports whether the directories contain any plugin. Nothing is built.
 func (f *Finder) Any() bool { return len(f.Names()) > 0 }
 
 // Names lists the plugins that Find can find by name, without building anything.
@@ -180,16 +179,16 @@ func executable(info os.FileInfo) bool {
 // Listing is one entry in the list of all plugins.
 type Listing struct {
 	Executable
-	// Kind and Description are what the plugin says about itself; a plugin that is both a
-	// quantizer and an optimizer has two listings. They are empty if Err is not nil.
+	// Kind and Description come from the plugin itself; a plugin that is both a quantizer
+	// and an optimizer has two listings. They are empty if Err is not nil.
 	Kind        sdk.Kind
 	Description sdk.Description
-	// Err says why the plugin cannot be used.
+	// Err is the reason why the plugin cannot be used.
 	Err error
 }
 
-// List starts every plugin that can be found by name, asks what it is, and stops it. The
-// result is sorted by name and kind.
+// List starts every plugin that can be found by name, requests its descriptions, and stops
+// it. The result is sorted by name and kind.
 func (f *Finder) List(ctx context.Context, opts Options) []Listing {
 	names := f.Names()
 	found := make([][]Listing, len(names))

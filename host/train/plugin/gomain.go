@@ -19,10 +19,10 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// keepBuilds is how long an executable that nobody uses stays in the cache.
+// keepBuilds is the time for which an unused executable is kept in the cache.
 const keepBuilds = 30 * 24 * time.Hour
 
-// holdsMain reports whether a directory holds a Go main package.
+// holdsMain reports whether a directory contains a Go main package.
 func holdsMain(dir string) bool {
 	names, _ := fs.Glob(os.DirFS(dir), "*.go") // the pattern is valid
 	for _, name := range names {
@@ -38,7 +38,7 @@ func holdsMain(dir string) bool {
 }
 
 // build compiles the Go main package in dir, unless the cache has an executable of the same
-// sources and toolchain. Messages call it by its name.
+// sources and toolchain. name is for messages.
 func (f *Finder) build(ctx context.Context, name, dir string) (Executable, error) {
 	if f.CacheDir == "" {
 		return Executable{}, errors.New("there is no cache directory to build into: set HOME or XDG_CACHE_HOME")
@@ -61,12 +61,12 @@ func (f *Finder) build(ctx context.Context, name, dir string) (Executable, error
 		}
 	}
 	now := time.Now()
-	_ = os.Chtimes(filepath.Dir(exe.Path), now, now) // it is in use
+	_ = os.Chtimes(filepath.Dir(exe.Path), now, now) // marks it as used; see keepBuilds
 	return exe, nil
 }
 
-// compile builds in a directory of its own and moves the result into the cache, so that an
-// executable there is complete, also when two processes build it at once.
+// compile builds in a temporary directory and moves the result into the cache, so that an
+// executable there is complete even if two processes build it concurrently.
 func (f *Finder) compile(ctx context.Context, tool *gotool.Tool, dir, target string) error {
 	if err := os.MkdirAll(f.CacheDir, 0o755); err != nil {
 		return err
@@ -106,9 +106,8 @@ func (f *Finder) compile(ctx context.Context, tool *gotool.Tool, dir, target str
 // cacheEntry matches the names in the cache: keys of sources, and directories of builds.
 var cacheEntry = regexp.MustCompile(`^([0-9a-f]{32}|building-[0-9]+)$`)
 
-// sourceKey identifies what would be built: by the build ID of the compiled main package, which
-// follows from the toolchain and the content of all that it imports, and by the settings of the
-// linker.
+// sourceKey returns the cache key of a build: a hash of the build ID of the compiled main package,
+// which depends on the toolchain and the content of all imports, and of the settings of the linker.
 func sourceKey(ctx context.Context, tool *gotool.Tool, dir string) (string, error) {
 	id, err := tool.Output(ctx, dir, "list", "-export", "-trimpath", "-buildvcs=false",
 		"-f", "{{.BuildID}} {{.DefaultGODEBUG}}", ".")

@@ -12,37 +12,37 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// keeper holds the process of a plugin that computes itself, starts it again when it has crashed or
-// does not answer, and has the memory that both share.
+// keeper owns the process of a plugin that computes on tensors itself, restarts it when it has
+// crashed or does not answer, and owns the memory that both share.
 //
-// The plugin can write to the shared memory at any time, also after it has answered. So the host
-// works on memory of its own with the same layout: it is copied to the plugin before each call, and
-// what the call has written is copied back and checked there. Nothing else is ever read from the
-// shared memory, which is read and written as a file: what a plugin does to it is an error then,
-// and no signal that ends the host.
+// The plugin can write to the shared memory at any time, even after it has answered. So the host
+// works on a private copy with the same layout: it is copied to the plugin before each call, and
+// the results of the call are copied back and checked there. Nothing else is ever read from the
+// shared memory. The host accesses it by file reads and writes, so that whatever a plugin does to
+// it is an error and not a signal that kills the host.
 type keeper struct {
-	origin   *Client // what to start; it may be closed
+	origin   *Client // restarted to start the process; it may be closed
 	running  *Client // nil: not running
-	call     string  // what it is called for, in words: step or search
+	call     string  // the kind of call, for messages: step or search
 	attach   func(context.Context, *Client) error
 	memory   *sharedMemory
-	own      []float32 // the host's
-	variable string    // that sets the time limit
+	own      []float32 // the host's private copy
+	variable string    // environment variable that sets the time limit
 	timeout  time.Duration
 }
 
-// result is a tensor that a call writes: where it is, in bytes, and what it is called.
+// result is a tensor that a call writes: offset in bytes, shape, and names for messages.
 type result struct {
 	at           int64
 	shape        []int
 	tensor, what string
 }
 
-// pauses are those before a call is tried for the first, second and third time.
+// pauses are the delays before the first, second and third attempt of a call.
 var pauses = []time.Duration{0, 100 * time.Millisecond, 2 * time.Second}
 
-// open makes the memory and starts the process, which lives until Close, whatever becomes of ctx.
-// The time limit of calls is the default, unless the environment variable says another. Errors are
+// open creates the memory and starts the process, which lives until Close, even if ctx is canceled.
+// timeout is the time limit of calls, unless the environment variable sets another. Errors are
 // [*Error].
 func (k *keeper) open(ctx context.Context, bytes int64, variable string, timeout time.Duration) error {
 	k.variable, k.timeout = variable, timeout
@@ -89,15 +89,14 @@ func (k *keeper) stop() {
 	}
 }
 
-// view is a tensor in the host's memory, by its place in bytes.
+// view returns a tensor in the host's copy, by its offset in bytes.
 func (k *keeper) view(at int64, shape []int) []float32 {
 	n := program.FloatType(shape...).Size()
 	return k.own[at/4:][:n:n]
 }
 
-// ask makes a call and takes what it has written. After a crash, and when there is no answer within
-// the time limit, the plugin is started again, and the call is made again, twice at most. Errors
-// are [*Error].
+// ask makes a call and copies the results in list. After a crash or a timeout, it restarts the
+// plugin and repeats the call, at most twice. Errors are [*Error].
 func (k *keeper) ask(ctx context.Context, step int, call func(context.Context, *Client) error, list []result) (err error) {
 	for i, pause := range pauses {
 		time.Sleep(pause)
@@ -122,8 +121,8 @@ func (k *keeper) ask(ctx context.Context, step int, call func(context.Context, *
 	return &e
 }
 
-// try starts the plugin, if it does not run, makes the call once, and verifies that what it has
-// written is finite.
+// try starts the plugin, unless it is running, makes the call once, copies its results, and
+// verifies that they are finite.
 func (k *keeper) try(ctx context.Context, call func(context.Context, *Client) error, list []result) error {
 	if k.running == nil {
 		if err := k.start(ctx); err != nil {

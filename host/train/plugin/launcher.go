@@ -16,8 +16,8 @@ import (
 	"github.com/cage-qat/cage/sdk/client"
 )
 
-// checkHandshake verifies the line by which a plugin says where it listens, as far as a person can
-// do something about it, and reports whether there is a certificate:
+// checkHandshake verifies the line with which a plugin announces its address, for mistakes that a
+// person can fix, and reports whether it has a certificate:
 //
 //	CORE|PROTOCOL|NETWORK|ADDRESS|grpc|CERTIFICATE
 func checkHandshake(line string) (certified bool, err *Error) {
@@ -41,22 +41,22 @@ func checkHandshake(line string) (certified bool, err *Error) {
 	return len(parts) > 5 && parts[5] != "", nil
 }
 
-// launcher starts a process for go-plugin, whose own runner is not used, because go-plugin
-//   - panics at some lines of standard error that are JSON (TestOutput, FuzzParseLog);
-//   - waits without end for a process that is stopped, in Kill (TestStoppedProcess);
-//   - leaves the plugin's children, and the plugin when the host is killed (TestChildrenOfThePlugin,
-//     TestNoOrphans).
+// launcher starts a process for go-plugin. It replaces go-plugin's own runner, because go-plugin
+//   - panics at some JSON lines on standard error (TestOutput, FuzzParseLog);
+//   - waits forever in Kill for a process that is stopped (TestStoppedProcess);
+//   - leaves the plugin's children running, and the plugin when the host is killed
+//     (TestChildrenOfThePlugin, TestNoOrphans).
 //
-// So go-plugin sees the handshake on the standard output and nothing on the standard error.
-// Its SecureConfig checks the path of its own command, which there is none of here, and the hash of
-// a plugin is recorded where it is not pinned, too (TestPinnedChecksum).
+// So go-plugin gets the handshake on the standard output and nothing on the standard error.
+// Its SecureConfig is not used either: it checks the path of its own command, which does not exist
+// here, and the hash of a plugin is recorded even if none is pinned (TestPinnedChecksum).
 type launcher struct {
 	executable string
 	env        []string
 	logger     hclog.Logger
 	// socketDir is the directory that go-plugin made for the socket.
 	socketDir string
-	// certified says that the plugin has given a certificate.
+	// certified is set if the plugin has sent a certificate.
 	certified atomic.Bool
 
 	mu      sync.Mutex
@@ -66,7 +66,7 @@ type launcher struct {
 
 var _ runner.Runner = (*launcher)(nil)
 
-// run has the form of go-plugin's RunnerFunc; cmd carries the environment.
+// run implements go-plugin's RunnerFunc; cmd carries the environment.
 func (l *launcher) run(_ hclog.Logger, cmd *exec.Cmd, socketDir string) (runner.Runner, error) {
 	l.env, l.socketDir = append(l.env, cmd.Env...), socketDir
 	return l, nil
@@ -82,13 +82,13 @@ func (l *launcher) Start(context.Context) error {
 	l.process = p
 	failed := l.cause != nil
 	l.mu.Unlock()
-	if failed { // given up in the meantime
+	if failed { // fail was called in the meantime
 		p.kill()
 	}
 	return nil
 }
 
-// fail kills the plugin and records why; the first reason stays.
+// fail kills the plugin and records the cause, unless one is recorded already.
 func (l *launcher) fail(cause *Error) {
 	l.mu.Lock()
 	if l.cause == nil {
@@ -101,7 +101,7 @@ func (l *launcher) fail(cause *Error) {
 	}
 }
 
-// current returns the process and the reason for giving it up; each may be nil.
+// current returns the process and the cause given to fail; each may be nil.
 func (l *launcher) current() (*process, *Error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -140,13 +140,13 @@ func (l *launcher) Stdout() io.ReadCloser {
 	return r
 }
 
-// Stderr is empty: the process's standard error is read elsewhere.
+// Stderr returns an empty reader: startProcess reads the process's standard error.
 func (l *launcher) Stderr() io.ReadCloser { return io.NopCloser(strings.NewReader("")) }
 
-// Name is the path of the executable.
+// Name returns the path of the executable.
 func (l *launcher) Name() string { return l.executable }
 
-// ID is the process's number.
+// ID returns the process ID.
 func (l *launcher) ID() string {
 	if p, _ := l.current(); p != nil {
 		return strconv.Itoa(p.pid())
@@ -154,15 +154,15 @@ func (l *launcher) ID() string {
 	return ""
 }
 
-// Diagnose adds nothing: errors are put in words elsewhere.
+// Diagnose returns nothing: Client.explain and startError explain errors.
 func (l *launcher) Diagnose(context.Context) string { return "" }
 
-// PluginToHost leaves addresses as they are.
+// PluginToHost returns addresses unchanged.
 func (l *launcher) PluginToHost(network, address string) (string, string, error) {
 	return network, address, nil
 }
 
-// HostToPlugin leaves addresses as they are.
+// HostToPlugin returns addresses unchanged.
 func (l *launcher) HostToPlugin(network, address string) (string, string, error) {
 	return network, address, nil
 }

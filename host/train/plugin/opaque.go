@@ -9,30 +9,30 @@ import (
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
-// OpaqueTensor is a tensor that an opaque optimizer updates, without its places.
+// OpaqueTensor is a tensor that an opaque optimizer updates, without its offsets.
 type OpaqueTensor = client.Placed
 
-// Stepper runs the steps of an opaque optimizer: it holds the process, starts it again when it has
-// crashed or does not answer, and has the memory that both share. A crash costs time and changes no
-// result, because a step reads one copy of the states and writes another. It is used by one
-// goroutine at a time.
+// Stepper runs the steps of an opaque optimizer: it owns the process, restarts it when it has
+// crashed or does not answer, and owns the memory that both share. A crash costs time but changes
+// no result, because a step reads one copy of the states and writes another. It must not be used
+// concurrently.
 type Stepper struct {
 	keeper
 	layout  client.Layout
 	tensors map[string]client.Placed
-	odd     bool // which states are the current ones
+	odd     bool // the second copies of the states are the current ones
 }
 
 // The time limit of a step.
 const (
 	// DefaultStepTimeout is the default.
 	DefaultStepTimeout = time.Minute
-	// StepTimeoutVariable is the environment variable that sets another.
+	// StepTimeoutVariable is the environment variable that overrides the default.
 	StepTimeoutVariable = "CAGE_PLUGIN_STEP_TIMEOUT"
 )
 
-// NewStepper starts the plugin of c once more and attaches the memory of the tensors. The process
-// lives until Close, whatever becomes of c and ctx. Errors are [*Error].
+// NewStepper starts another process of the plugin of c and attaches the memory of the tensors. The
+// process lives until Close, independent of c and ctx. Errors are [*Error].
 func NewStepper(ctx context.Context, c *Client, list []OpaqueTensor) (*Stepper, error) {
 	s := &Stepper{layout: client.Arrange(list), tensors: map[string]client.Placed{}}
 	for _, t := range s.layout.Tensors {
@@ -47,23 +47,23 @@ func NewStepper(ctx context.Context, c *Client, list []OpaqueTensor) (*Stepper, 
 	return s, nil
 }
 
-// Given returns where x and the gradient of a tensor are to be put before a step.
+// Given returns the buffers for x and the gradient of a tensor, to be filled before a step.
 func (s *Stepper) Given(tensor string) (x, gradient []float32) {
 	t := s.tensors[tensor]
 	return s.view(t.X, t.Shape), s.view(t.Gradient, t.Shape)
 }
 
-// Direction returns where the direction of a tensor is after a step.
+// Direction returns the buffer that has the direction of a tensor after a step.
 func (s *Stepper) Direction(tensor string) []float32 {
 	t := s.tensors[tensor]
 	return s.view(t.Direction, t.Shape)
 }
 
-// State returns the memory of a state tensor that the next step will read. A step that succeeds
-// leaves it as it is, and State then returns what the step has written.
+// State returns the buffer of a state tensor that the next step will read. A step does not change
+// it; after a successful step, State returns the buffer that the step has written.
 func (s *Stepper) State(tensor, state string) []float32 { return s.state(tensor, state, s.odd) }
 
-// Next returns the memory of a state tensor that the next step will write.
+// Next returns the buffer of a state tensor that the next step will write.
 func (s *Stepper) Next(tensor, state string) []float32 { return s.state(tensor, state, !s.odd) }
 
 func (s *Stepper) state(tensor, state string, odd bool) []float32 {
@@ -72,7 +72,7 @@ func (s *Stepper) state(tensor, state string, odd bool) []float32 {
 	return s.view(place(t.States[i], odd), t.State[i].Shape)
 }
 
-// place is the one of the two places of a state that even or odd steps read.
+// place returns the offset of the copy of a state that even or odd steps read.
 func place(places [2]int64, odd bool) int64 {
 	if odd {
 		return places[1]
@@ -80,9 +80,9 @@ func place(places [2]int64, odd bool) int64 {
 	return places[0]
 }
 
-// Step computes one update from what is given and the states. After a crash, and when there is no
-// answer within the time limit, the plugin is started again, and the step is tried again, twice at
-// most. Errors are [*Error]; the states are then as they were.
+// Step computes one update from the buffers of Given and State. After a crash or a timeout, it
+// restarts the plugin and repeats the step, at most twice. Errors are [*Error]; the states are then
+// unchanged.
 func (s *Stepper) Step(step, steps int, rate, loss float64) error {
 	var list []result
 	for _, t := range s.layout.Tensors {

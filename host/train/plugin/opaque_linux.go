@@ -7,9 +7,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// sharedMemory is memory that a plugin maps: a file without a name, of which nothing stays when
-// both processes have ended, however they end. A plugin cannot make it shorter, and all pages are
-// there from the start.
+// sharedMemory is memory that a plugin maps: an anonymous file, which the kernel frees when both
+// processes have ended, however they end. A plugin cannot shrink it, and all pages are allocated
+// from the start.
 type sharedMemory struct{ file *os.File }
 
 func newSharedMemory(bytes int64) (_ *sharedMemory, err error) {
@@ -28,7 +28,7 @@ func newSharedMemory(bytes int64) (_ *sharedMemory, err error) {
 	return m, nil
 }
 
-// path is where a plugin finds the file.
+// path returns the path at which a plugin opens the file.
 func (m *sharedMemory) path() string { return fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), m.file.Fd()) }
 
 func (m *sharedMemory) close() { _ = m.file.Close() }

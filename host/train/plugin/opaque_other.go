@@ -7,8 +7,8 @@ import (
 	"os"
 )
 
-// sharedMemory is memory that a plugin maps: there is none here. A plugin that maps a file which
-// another process makes shorter would end at its next access.
+// sharedMemory is not implemented on this system: a process that maps a file which another process
+// shrinks would be killed at its next access.
 type sharedMemory struct{ file *os.File }
 
 func newSharedMemory(int64) (*sharedMemory, error) {

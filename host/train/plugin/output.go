@@ -15,7 +15,7 @@ import (
 	"github.com/cage-qat/cage/internal/safetext"
 )
 
-// maxLine is the length at which lines of a plugin's output are split.
+// maxLine is the length, in bytes, at which lines of a plugin's output are split.
 const maxLine = 64 << 10
 
 func eachLine(r io.Reader, f func(line string)) {
@@ -29,16 +29,16 @@ func eachLine(r io.Reader, f func(line string)) {
 	}
 }
 
-// output is what a plugin prints, on standard error and on standard output after the handshake: it
-// goes to the host's log, and the last lines are kept for error messages.
+// output logs the lines that a plugin prints, on standard error and, after the handshake, on
+// standard output, and keeps the last ones for error messages.
 //
 // go-plugin's own parser of these lines panics on some that are JSON but not a log
-// entry, so it never sees them.
+// entry, so they are not passed to it.
 type output struct {
 	log    hclog.Logger
 	mu     sync.Mutex
 	last   []string
-	panics bool // last begins with a panic and is kept as it is
+	panics bool // last begins with a panic and keeps its first lines, not the newest
 }
 
 const (
@@ -87,8 +87,8 @@ func (o *output) lines() []string {
 	return slices.Clone(o.last)
 }
 
-// parseLog reads an entry of hclog's JSON form; args is nil when the line is
-// something else, which is logged as it stands.
+// parseLog parses a log entry in hclog's JSON format; args is nil if the line is
+// something else, which is logged unchanged.
 func parseLog(line string) (level hclog.Level, message string, args []any) {
 	plain := func() (hclog.Level, string, []any) { return hclog.Info, line, nil }
 	if !strings.HasPrefix(line, "{") {

@@ -15,18 +15,18 @@ import (
 	"github.com/hashicorp/go-hclog"
 )
 
-// drainTime is how long output is still read after the process has ended: a child that it has left
-// behind may hold the pipes open.
+// drainTime limits the reading of output after the process has ended: an orphaned child of it may
+// hold the pipes open.
 const drainTime = 300 * time.Millisecond
 
-// process is a plugin's process. It leads a process group of its own, so that a Ctrl-C at the
-// terminal is the host's alone and all of the group can be killed.
+// process is a plugin's process. It leads its own process group, so that Ctrl-C at the terminal
+// reaches only the host, and the whole group can be killed.
 type process struct {
 	cmd *exec.Cmd
-	// parentPipe is the standard input. It closes when the host ends, which tells the plugin to
-	// end.
+	// parentPipe is the plugin's standard input. It closes when the host ends, upon which the
+	// plugin exits.
 	parentPipe io.Closer
-	// handshake receives the first line of the standard output. It is closed after the end.
+	// handshake receives the first line of the standard output. It is closed after the process ends.
 	handshake chan string
 	output    *output
 	// exited is closed when the process has ended, its output is read and its group is killed.
@@ -100,8 +100,8 @@ func startProcess(path string, env []string, logger hclog.Logger) (*process, err
 
 func (p *process) pid() int { return p.cmd.Process.Pid }
 
-// kill ends the whole process group at once; also one that is stopped. After the end it does
-// nothing: the group's number may be somebody else's by then.
+// kill kills the whole process group at once, even if it is stopped. After the process has been
+// reaped it does nothing: the ID of the group may have been reused.
 func (p *process) kill() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -112,7 +112,7 @@ func (p *process) kill() {
 
 func (p *process) killGroup() { _ = syscall.Kill(-p.pid(), syscall.SIGKILL) }
 
-// ending says how the process has ended.
+// ending describes how the process has ended: by its exit status or by a signal.
 func (p *process) ending() string {
 	status := p.cmd.ProcessState.Sys().(syscall.WaitStatus)
 	if status.Signaled() {

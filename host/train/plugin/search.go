@@ -9,30 +9,30 @@ import (
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
-// SearchedSite is a weight of which a quantizer searches the state, without its places.
+// SearchedSite is a weight with a state that a quantizer searches, without its offsets.
 type SearchedSite = client.PlacedSite
 
-// Searcher runs the searches of a quantizer: it holds the process, starts it again when it has
-// crashed or does not answer, and has the memory that both share. A crash costs time and changes no
-// result, because a search reads one copy of the states and writes another. It is used by one
-// goroutine at a time.
+// Searcher runs the searches of a quantizer: it owns the process, restarts it when it has crashed
+// or does not answer, and owns the memory that both share. A crash costs time but changes no
+// result, because a search reads one copy of the states and writes another. It must not be used
+// concurrently.
 type Searcher struct {
 	keeper
 	layout client.SearchLayout
-	sites  map[string]int // their numbers in the layout, by the names of the weights
-	steps  int            // of the run
+	sites  map[string]int // indices of the sites in the layout, by the name of the weight
+	steps  int            // total of the run
 }
 
 // The time limit of a search.
 const (
 	// DefaultSearchTimeout is the default.
 	DefaultSearchTimeout = 10 * time.Minute
-	// SearchTimeoutVariable is the environment variable that sets another.
+	// SearchTimeoutVariable is the environment variable that overrides the default.
 	SearchTimeoutVariable = "CAGE_PLUGIN_SEARCH_TIMEOUT"
 )
 
-// NewSearcher starts the plugin of c once more and attaches the memory of the weights, for a run of
-// so many steps. The process lives until Close, whatever becomes of c and ctx. Errors are [*Error].
+// NewSearcher starts another process of the plugin of c and attaches the memory of the weights, for
+// a run of steps steps. The process lives until Close, even without c or ctx. Errors are [*Error].
 func NewSearcher(ctx context.Context, c *Client, list []SearchedSite, steps int) (*Searcher, error) {
 	s := &Searcher{layout: client.ArrangeSites(list), sites: map[string]int{}, steps: steps}
 	for i, p := range s.layout.Sites {
@@ -49,25 +49,25 @@ func NewSearcher(ctx context.Context, c *Client, list []SearchedSite, steps int)
 
 func (s *Searcher) site(weight string) client.PlacedSite { return s.layout.Sites[s.sites[weight]] }
 
-// Weight returns where the weight is to be put before a search.
+// Weight returns the buffer for the weight, to be filled before a search.
 func (s *Searcher) Weight(weight string) []float32 {
 	p := s.site(weight)
 	return s.view(p.X, p.Shape)
 }
 
-// Trained returns where a trained parameter of the quantizer is to be put before a search.
+// Trained returns the buffer for a trained parameter, to be filled before a search.
 func (s *Searcher) Trained(weight, parameter string) []float32 {
 	p := s.site(weight)
 	return s.named(p.Answer.Trained, parameter, p.OfTrained)
 }
 
-// State returns where a state tensor is to be put before a search. A search leaves it as it is.
+// State returns the buffer for a state tensor, to be filled before a search, which only reads it.
 func (s *Searcher) State(weight, state string) []float32 {
 	p := s.site(weight)
 	return s.named(p.Answer.State, state, p.Kept)
 }
 
-// Next returns where a state tensor is after a search.
+// Next returns the buffer that has a state tensor after a search.
 func (s *Searcher) Next(weight, state string) []float32 {
 	p := s.site(weight)
 	return s.named(p.Answer.State, state, p.Next)
@@ -78,9 +78,9 @@ func (s *Searcher) named(list []spec.Tensor, name string, places []int64) []floa
 	return s.view(places[i], list[i].Shape)
 }
 
-// Search finds the states of some weights after a step, from what was put into the memory. After a
-// crash, and when there is no answer within the time limit, the plugin is started again, and the
-// search begins again, twice at most. Errors are [*Error].
+// Search computes the states of some weights after a step, from the contents of the buffers. After
+// a crash or a timeout, it restarts the plugin and repeats the search, at most twice. Errors are
+// [*Error].
 func (s *Searcher) Search(ctx context.Context, step int, weights []string) error {
 	var sites []int
 	var list []result

@@ -26,9 +26,9 @@ import (
 	"github.com/cage-qat/cage/sdk/client"
 )
 
-// Options say how to run a plugin. The zero value is ready to use.
+// Options configure how a plugin is run. The zero value is ready to use.
 type Options struct {
-	// Logger receives what the plugin logs and prints; nil discards it.
+	// Logger receives the plugin's log and output; nil discards them.
 	Logger hclog.Logger
 	// StartTimeout limits the time until the plugin has described itself; 0 means the
 	// value of CAGE_PLUGIN_TIMEOUT, or DefaultTimeout if that is not set.
@@ -56,9 +56,9 @@ func (o Options) withDefaults() (Options, error) {
 	return o, nil
 }
 
-// Start runs an executable as a plugin of the given kind and asks what it is. The plugin
-// ends when ctx is cancelled, when the client is closed, or when this process ends. Errors
-// are [*Error].
+// Start runs an executable as a plugin of the given kind, empty for any, and requests its
+// description. The plugin ends when ctx is cancelled, when the client is closed, or when
+// this process ends. Errors are [*Error].
 func Start(ctx context.Context, exe Executable, kind sdk.Kind, opts Options) (*Client, error) {
 	opts, err := opts.withDefaults()
 	if err != nil {
@@ -83,8 +83,8 @@ func Start(ctx context.Context, exe Executable, kind sdk.Kind, opts Options) (*C
 	return c, nil
 }
 
-// start brings the plugin to the point where it has described itself. Every step
-// ends when the process does, so that one timer bounds them all.
+// start runs the plugin and gets its description. Every part of this ends when the
+// process does, so that a single timer, which kills it, bounds all.
 func (c *Client) start(ctx context.Context) *Error {
 	c.release = context.AfterFunc(ctx, func() {
 		c.launch.fail(failure(context.Cause(ctx), "stopped: %w", context.Cause(ctx)))
@@ -93,8 +93,8 @@ func (c *Client) start(ctx context.Context) *Error {
 		c.launch.fail(failure(ErrTimeout, "was not ready within %v%s", c.opts.StartTimeout, moreTime))
 	})
 	defer timeout.Stop()
-	// Sockets have paths of at most about 100 bytes, of which go-plugin's names take 40; temporary
-	// directories can be longer (TestTemporaryDirectory).
+	// The path of a socket is limited to about 100 bytes, of which go-plugin's names take 40;
+	// temporary directories can be longer (TestTemporaryDirectory).
 	sockets := os.TempDir()
 	if len(sockets) > 60 {
 		sockets = "/tmp"
@@ -109,22 +109,22 @@ func (c *Client) start(ctx context.Context) *Error {
 		SkipHostEnv:      true,
 		AutoMTLS:         true,
 		UnixSocketConfig: &goplugin.UnixSocketConfig{TempDir: sockets},
-		// A connection that was closed for being idle could not be made again.
+		// An idle connection must not be closed, because it cannot be reopened.
 		GRPCDialOptions: []grpc.DialOption{grpc.WithIdleTimeout(0)},
 	}
 	c.gp = goplugin.NewClient(config)
 	err := c.connect(ctx, config)
 	if err == nil {
-		// Nobody will connect again. The directory goes now, so that none is left behind
-		// if this process is killed.
+		// There are no further connections. The directory is removed now, so that it does
+		// not remain if this process is killed.
 		_ = os.RemoveAll(c.launch.socketDir)
 		return nil
 	}
 	return c.startError(err)
 }
 
-// connect starts the process and asks what it is. With a plugin that has given no
-// certificate, as those in other languages need not, the connection is not encrypted.
+// connect starts the process and requests its description. If the plugin has sent no
+// certificate, which is optional for other languages, the connection is not encrypted.
 func (c *Client) connect(ctx context.Context, config *goplugin.ClientConfig) error {
 	if _, err := c.gp.Start(); err != nil {
 		return err
@@ -148,8 +148,8 @@ func (c *Client) connect(ctx context.Context, config *goplugin.ClientConfig) err
 	return c.describe(ctx)
 }
 
-// startError explains a failed start: by the reason for which the plugin was given
-// up, by its end, or by the error itself, in this order.
+// startError explains a failed start: by the cause given to launcher.fail, if any,
+// or else by the error itself, with the plugin's output.
 func (c *Client) startError(err error) *Error {
 	p, cause := c.launch.current()
 	if cause == nil {
@@ -172,8 +172,8 @@ func (c *Client) startError(err error) *Error {
 	return &out
 }
 
-// environment is that of this process with the variables of the protocol. Those with
-// which go-plugin may have configured this process are left out.
+// environment returns the environment of this process plus the variables of the protocol,
+// without variables with which go-plugin may have configured this process.
 func environment(logger hclog.Logger) []string {
 	var env []string
 	for _, v := range os.Environ() {
@@ -202,11 +202,11 @@ const DefaultTimeout = 10 * time.Second
 // A plugin that imports a large library from a network disk may need more than the default.
 const TimeoutVariable = "CAGE_PLUGIN_TIMEOUT"
 
-// moreTime ends messages about a limit of time.
+// moreTime is appended to the messages of timeouts.
 const moreTime = " (" + TimeoutVariable + "=1m allows a minute)"
 
-// describe asks for the description of the wanted kind, or of all kinds when none
-// is wanted.
+// describe requests the description of the client's kind, or of all kinds if it is
+// empty.
 func (c *Client) describe(ctx context.Context) error {
 	ask := map[sdk.Kind]func(context.Context) (client.Info, error){
 		sdk.KindQuantizer: c.quantizer.Describe,
@@ -218,7 +218,7 @@ func (c *Client) describe(ctx context.Context) error {
 	}
 	c.info = map[sdk.Kind]client.Info{}
 	var wrong error
-	var serves sdk.Kind // one of the kinds, perhaps with a fault
+	var serves sdk.Kind // a kind that it serves, even if its description is invalid
 	for _, kind := range kinds {
 		info, err := ask[kind](ctx)
 		if status.Code(err) != codes.Unimplemented {
@@ -232,7 +232,7 @@ func (c *Client) describe(ctx context.Context) error {
 			wrong = errors.Join(wrong, c.explain(ctx, ctx, err, "the time to start"))
 		}
 		if kind == c.kind && serves == kind {
-			break // a fault of the other kind concerns nobody here
+			break // errors of the other kind do not matter
 		}
 	}
 	if wrong != nil {
@@ -249,7 +249,7 @@ func (c *Client) describe(ctx context.Context) error {
 
 // Executable is a plugin that was found and can be started.
 type Executable struct {
-	// Name is what the user calls it: its name, or the path that was given.
+	// Name is the name or path that the user gave.
 	Name string
 	// Path is the absolute path of the executable file.
 	Path string

@@ -27,7 +27,7 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// attend goes to process 0, which may not listen yet, and waits until all are there.
+// attend connects to process 0, which may not listen yet, and waits until all have joined.
 func (g *Group) attend(ctx context.Context) error {
 	known := &credential{dir: g.run.Dir}
 	conn, err := grpc.NewClient("passthrough:///"+g.place.Address, grpc.WithNoProxy(),
@@ -41,7 +41,7 @@ func (g *Group) attend(ctx context.Context) error {
 		return fmt.Errorf("process 0 at %s: %w", g.place.Address, err)
 	}
 	g.rpc = wire.NewProcessesClient(conn)
-	// The stream lasts longer than the call of Join.
+	// The stream outlives the call of Join.
 	lasting, hangUp := context.WithCancel(context.Background())
 	stop := context.AfterFunc(ctx, hangUp)
 	leave := func() {
@@ -53,7 +53,7 @@ func (g *Group) attend(ctx context.Context) error {
 			g.place.Rank, g.place.Size, g.place.Address, known.trouble()))
 	})
 	defer remind.Stop()
-	var refused time.Time // for the first time
+	var refused time.Time // the first time
 	stream, err := g.enter(lasting)
 	for status.Code(err) == codes.Unauthenticated {
 		failed := known.refused()
@@ -100,7 +100,7 @@ func (g *Group) attend(ctx context.Context) error {
 		return errors.New(shown(notice.GetGone()))
 	}
 	ended := make(chan struct{})
-	leaves := make(chan struct{}) // closed before this process says that it leaves
+	leaves := make(chan struct{}) // closed before this process announces that it leaves
 	go func() {
 		defer close(ended)
 		notice, err := stream.Recv()
@@ -121,7 +121,7 @@ func (g *Group) attend(ctx context.Context) error {
 				return
 			}
 			if failure == "" {
-				<-ended // process 0 waits for all; its own end is noticed
+				<-ended // process 0 waits for all; if it ends early, the stream ends
 				return
 			}
 			select {
@@ -138,7 +138,7 @@ func (g *Group) enter(ctx context.Context) (wire.Processes_AttendClient, error) 
 	if err != nil {
 		return nil, err
 	}
-	// After io.EOF, what has been received says why.
+	// After io.EOF, Recv returns the reason.
 	if err := stream.Send(g.word()); err != nil && !errors.Is(err, io.EOF) {
 		return nil, err
 	}
@@ -146,7 +146,7 @@ func (g *Group) enter(ctx context.Context) (wire.Processes_AttendClient, error) 
 	return stream, err
 }
 
-// word is what this process says of itself.
+// word returns the message with which this process introduces itself.
 func (g *Group) word() *wire.Word {
 	return &wire.Word{Rank: int32(g.place.Rank), Size: int32(g.place.Size), Host: g.host}
 }
@@ -155,26 +155,26 @@ func (g *Group) word() *wire.Word {
 const advice = "All processes must have the same run directory: put it on a file system that their " +
 	"machines share, and give its absolute path in train.out"
 
-// Process 0 writes a random token into the run's directory of checkpoints before it answers, and
-// removes it when all processes are there. Who can read it has the same directory, belongs to this
-// attempt to train and to no earlier one, and is allowed to take part: the file is for the user of
-// the training alone. The number of a scheduler's job would show none of these, and can be guessed.
+// Process 0 writes a random token into the run's checkpoint directory before it accepts calls, and
+// removes it when all processes have joined. A process that can read the token has the same
+// directory, belongs to this attempt to train and not to an earlier one, and is authorized: only its
+// owner can read the file. A scheduler's job ID would prove none of these, and can be guessed.
 
 const tokenFile = ".processes"
 
 const tokenMark = "cage: token of processes that begin to train in this directory\n"
 
-// tokenLimit bounds what is read of a file with that name, in bytes.
+// tokenLimit is the number of bytes that are read of the token file.
 const tokenLimit = 256
 
-// Keys of the metadata of calls.
+// Metadata keys of calls.
 const (
 	tokenKey = "cage-token"
-	runKey   = "cage-run" // with the digest of the configuration
+	runKey   = "cage-run" // the digest of the configuration
 )
 
-// writeToken draws a token and writes it into dir. The file of a process that was killed is
-// replaced, another file is not.
+// writeToken draws a token and writes it into dir. It replaces a token left by a process that was
+// killed, but no file that cage did not write.
 func writeToken(dir vfs.Path) (token string, err error) {
 	if err := dir.MkdirAll(); err != nil {
 		return "", err
@@ -218,7 +218,7 @@ func readToken(dir vfs.Path) (string, error) {
 	return token, nil
 }
 
-// removeToken removes the token from dir, unless another process has written its own meanwhile.
+// removeToken removes the token from dir, unless another process has replaced it in the meantime.
 func removeToken(dir vfs.Path, token string) error {
 	now, err := readToken(dir)
 	if errors.Is(err, fs.ErrNotExist) || err == nil && now != token {
@@ -230,7 +230,7 @@ func removeToken(dir vfs.Path, token string) error {
 	return dir.Join(tokenFile).Remove()
 }
 
-// readFile reads the beginning of a file that is no symbolic link.
+// readFile reads the first tokenLimit bytes of a file that is not a symbolic link.
 func readFile(path vfs.Path) (string, error) {
 	f, err := path.OpenFile(os.O_RDONLY|syscall.O_NOFOLLOW, 0)
 	if err != nil {
@@ -240,8 +240,8 @@ func readFile(path vfs.Path) (string, error) {
 	return string(text), errors.Join(err, f.Close())
 }
 
-// admit refuses calls that do not have the token, and reports of a missing token that do not have
-// the digest of the configuration.
+// admit refuses calls without the token. Reports of a missing token (Unseen) need the digest of the
+// configuration instead.
 func (s *server) admit(ctx context.Context, call *tap.Info) (context.Context, error) {
 	key, want := tokenKey, s.token
 	if call.FullMethodName == wire.Processes_Unseen_FullMethodName {
@@ -255,13 +255,13 @@ func (s *server) admit(ctx context.Context, call *tap.Info) (context.Context, er
 		"token of this attempt: it belongs to an earlier attempt, or has another run directory")
 }
 
-// credential adds the token to each call of a process. It reads it when the first call has reached
-// process 0, which has written it by then.
+// credential adds the token to each call of a process. It reads the token when the first call has
+// reached process 0, which has written the token by then.
 type credential struct {
 	dir   vfs.Path
 	mu    sync.Mutex
 	token string
-	err   error // why process 0 is not reached, or the token not read
+	err   error // of the connection to process 0, or of reading the token
 }
 
 func (c *credential) dial(ctx context.Context, address string) (net.Conn, error) {
@@ -272,7 +272,7 @@ func (c *credential) dial(ctx context.Context, address string) (net.Conn, error)
 	return conn, err
 }
 
-// trouble is what an explanation adds that a process waits for process 0.
+// trouble returns the last error, as a suffix of the message that this process waits.
 func (c *credential) trouble() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -293,8 +293,8 @@ func (c *credential) GetRequestMetadata(context.Context, ...string) (map[string]
 
 func (c *credential) RequireTransportSecurity() bool { return false }
 
-// refused returns what is wrong with the token that process 0 has refused. It is read again with the
-// next call.
+// refused returns the reason why process 0 has refused the token, and drops the token, so that the
+// next call reads it again.
 func (c *credential) refused() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -1,7 +1,7 @@
-// Package processes lets the processes of one training, on one machine or several, find each other, share small values, agree on
-// what each of them is to do, and notice that one of them is gone. Process 0 keeps the values, and the others reach it over gRPC.
-//
-// It moves no tensors: that is the device's business, which exchanges through it what it needs to connect its own parts.
+// Package processes coordinates the processes of one training run on one or several machines: they
+// rendezvous, share small values, vote, and detect the loss of a process. Process 0 stores the
+// values; all other processes connect to it over gRPC. It transfers no tensors: devices do that,
+// and exchange through it the addresses that they need to connect.
 package processes
 
 import (
@@ -24,69 +24,69 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// Times that matter to somebody who waits.
+// Timeouts.
 const (
-	// joinPatience is how long the first process waits for the last: a cluster does not start all of them at once.
+	// joinPatience is the time limit for all processes to join: a cluster may start some late.
 	joinPatience = 10 * time.Minute
-	// silence is how long a machine may be silent before it is asked whether it is there, and reply is how long it has to answer: a
-	// network may pause for some seconds. A process that ends closes its connection, which is noticed at once.
+	// silence and reply are the interval and the timeout of keepalive pings: a network may pause for
+	// some seconds. A process that ends closes its connection, which is detected at once.
 	silence = 5 * time.Second
 	reply   = 15 * time.Second
-	// farewell is how long a process that failed waits until the others know why.
+	// farewell is how long a process that failed waits until all others have received the reason.
 	farewell = 2 * time.Second
-	// voteLimit is how long a vote waits for the last process. Until it votes, a process may compile
+	// voteLimit is how long a vote waits for the last process. Before it votes, a process may compile
 	// for minutes, write its part of a checkpoint, or read all data to verify it, for hours if the
-	// disk is slow. One whose machine is lost is noticed much earlier.
+	// disk is slow. The loss of its machine is detected much earlier, by keepalive pings.
 	voteLimit = 6 * time.Hour
-	// nameLimit is how long process 0 waits until its name has an address: name servers hear of a new
-	// pod some time after it has started.
+	// nameLimit is how long process 0 waits until its host name resolves: DNS knows a new pod only
+	// some time after it has started.
 	nameLimit = time.Minute
 )
 
-// Times that tests make shorter.
+// Times that tests shorten.
 var (
-	// reminder is after how long a process says what it waits for.
+	// reminder is the time after which a process logs what it waits for.
 	reminder = 10 * time.Second
-	// voteReminder is after how long process 0 says for whom a vote waits.
+	// voteReminder is the time after which process 0 logs which processes a vote still waits for.
 	voteReminder = 10 * time.Minute
-	// visible is how long a process that has reached process 0 looks for the token: a network file
-	// system may show a file late.
+	// visible is how long a process that has reached process 0 looks for the token: on a network file
+	// system a new file may become visible late.
 	visible = 30 * time.Second
 )
 
-// retries are how often a process tries to reach one that does not listen yet.
+// retries is the backoff of connections to a process that does not listen yet.
 var retries = backoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 1.5, Jitter: 0.2, MaxDelay: time.Second}
 
-// A Run is what the processes of one training have in common.
+// A Run has the settings that all processes of one training run share.
 type Run struct {
-	// Dir is the directory into which each writes parts of checkpoints. Processes that do not have the
-	// same are refused.
+	// Dir is the directory into which each process writes its parts of checkpoints. Processes with
+	// another directory are refused.
 	Dir vfs.Path
-	// Digest is that of the configuration. Process 0 believes who knows it that the directories
-	// differ, and nothing else.
+	// Digest is the digest of the configuration. A process that knows it, but not the token, may
+	// only report to process 0 that its directory differs.
 	Digest string
-	// Tell receives what is waited for; nil: nobody does.
+	// Tell receives progress messages about waiting; nil discards them.
 	Tell func(message string)
 }
 
-// A Group is the processes of one training, seen by one of them.
+// A Group is the group of the processes of one training run, as used by one of them.
 type Group struct {
 	place Place
 	run   Run
 	host  string                // name of this machine
-	store *store                // of process 0
-	rpc   wire.ProcessesClient  // of the others
-	end   func(farewell string) // tells the others that this process leaves, and why if it leaves early
+	store *store                // in process 0 only
+	rpc   wire.ProcessesClient  // in all other processes
+	end   func(farewell string) // announces that this process leaves, with the reason of a failure
 
 	once sync.Once
-	gone chan struct{} // closed when one is gone
-	err  error         // which, and why
+	gone chan struct{} // closed when a process is lost
+	err  error         // names the lost process and the reason
 }
 
-// errGone stands for the error of the group, where that is not known.
+// errGone is returned by the store, which does not know the error of the group.
 var errGone = status.Error(codes.Unavailable, "a process of this training is gone")
 
-// Join meets the other processes, and returns when all are there. Leave ends it.
+// Join connects to the other processes, and returns when all have joined. Leave undoes it.
 func Join(ctx context.Context, place Place, run Run) (*Group, error) {
 	late := fmt.Errorf("the time limit of %v is over", joinPatience)
 	ctx, cancel := context.WithTimeoutCause(ctx, joinPatience, late)
@@ -99,7 +99,7 @@ func Join(ctx context.Context, place Place, run Run) (*Group, error) {
 	if g.host, err = os.Hostname(); err != nil {
 		g.host = "an unknown host"
 	}
-	// Messages of other machines name it.
+	// Absolute, because messages on other machines name it.
 	if g.run.Dir.Name, err = filepath.Abs(run.Dir.Name); err != nil {
 		return nil, err
 	}
@@ -109,19 +109,19 @@ func Join(ctx context.Context, place Place, run Run) (*Group, error) {
 	return g, g.attend(ctx)
 }
 
-// Rank is the number of this process, from 0 on.
+// Rank returns the rank of this process, from 0.
 func (g *Group) Rank() int { return g.place.Rank }
 
-// Size is the number of processes.
+// Size returns the number of processes.
 func (g *Group) Size() int { return g.place.Size }
 
-// Local is the number of this process among those on its machine, -1 if that is not known.
+// Local returns the local rank of this process on its machine, -1 if that is not known.
 func (g *Group) Local() int { return g.place.Local }
 
-// Gone is closed when one of the processes is gone before its work was done.
+// Gone returns a channel that is closed when a process ends or is lost before its work is done.
 func (g *Group) Gone() <-chan struct{} { return g.gone }
 
-// Err says which process is gone; nil if none is.
+// Err returns an error that names the lost process; nil if there is none.
 func (g *Group) Err() error {
 	select {
 	case <-g.gone:
@@ -131,7 +131,7 @@ func (g *Group) Err() error {
 	}
 }
 
-// lose notes that a process is gone, unless another one was before: the ends of the others follow from the first.
+// lose records the loss of a process, if it is the first one: later losses are consequences of it.
 func (g *Group) lose(err error) {
 	g.once.Do(func() {
 		g.err = err
@@ -148,7 +148,7 @@ func (g *Group) Put(key string, value []byte) error {
 	return g.explain(err)
 }
 
-// Get returns the value of a key, and waits for it that long if there is none.
+// Get returns the value of a key; if there is none yet, it waits for it at most that long.
 func (g *Group) Get(key string, wait time.Duration) (value []byte, found bool, err error) {
 	if g.store != nil {
 		value, found, err = g.store.get(context.Background(), key, wait)
@@ -158,7 +158,7 @@ func (g *Group) Get(key string, wait time.Duration) (value []byte, found bool, e
 	return a.GetValue(), a.GetFound(), g.explain(err)
 }
 
-// Agree gives the others a number, and returns those of all, by rank. All processes call it with the same names in the same order.
+// Agree returns the values of all processes, by rank. All must use the same names in order.
 func (g *Group) Agree(name string, value int64) (values []int64, err error) {
 	if g.store != nil {
 		remind := time.AfterFunc(voteReminder, func() {
@@ -173,7 +173,7 @@ func (g *Group) Agree(name string, value int64) (values []int64, err error) {
 	return v.GetValues(), g.explain(err)
 }
 
-// explain says which process is gone where that is why a call failed. The notice may come a moment after the failure.
+// explain replaces the error of a call by that of the group, which may arrive a moment later.
 func (g *Group) explain(err error) error {
 	if err == nil {
 		return nil
@@ -191,8 +191,8 @@ func (g *Group) explain(err error) error {
 	return fmt.Errorf("process 0 at %s: %w", g.place.Address, err)
 }
 
-// Leave ends the part of this process. Without an error it waits until the others have done their work, too. With one, the others
-// end because of it. To leave twice does nothing.
+// Leave ends the membership of this process. Without an error it waits until all others leave, too.
+// With an error, it makes all others fail. Further calls do nothing.
 func (g *Group) Leave(err error) {
 	if err == nil {
 		g.end("")
@@ -213,7 +213,7 @@ func (g *Group) goneError(rank int, host, failure string) error {
 	return fmt.Errorf("%s has failed: %s", g.name(rank, host), shown(failure))
 }
 
-// over says why a context has ended. That it was interrupted has one error only, whatever the signal.
+// over returns the cause of the end of a context; for a cancellation always context.Canceled.
 func over(ctx context.Context) error {
 	if errors.Is(ctx.Err(), context.Canceled) {
 		return ctx.Err()
@@ -221,10 +221,10 @@ func over(ctx context.Context) error {
 	return context.Cause(ctx)
 }
 
-// shown is a text of another process, for messages: one line, of a bounded length.
+// shown sanitizes a text of another process for messages: one line, of bounded length.
 func shown(text string) string { return safetext.Line(text[:min(len(text), 4<<10)]) }
 
-// listed lists numbers of processes, the first ones if there are many.
+// listed formats a list of ranks, truncated if it is long.
 func listed(ranks []int) string {
 	const most = 8
 	if len(ranks) <= most {

@@ -10,27 +10,27 @@ import (
 	"github.com/cage-qat/cage/internal/safetext"
 )
 
-// A Place is what a process knows of its part before it has met the others.
+// A Place is the rank of a process and the address of process 0, as a launcher gives them.
 type Place struct {
-	Rank, Size int    // its number, from 0 on, and how many there are
+	Rank, Size int    // rank from 0, and number of processes
 	Address    string // host and port at which process 0 listens
-	// Local is its number among the processes on its machine, -1 if that is not known.
+	// Local is the local rank on its machine, -1 if that is not known.
 	Local int
 }
 
-// Sources names what [Find] reads, for help and errors.
+// Sources lists the sources of [Find], for help and errors.
 const Sources = `slurm, torchrun, kubernetes, or RANK/SIZE@HOST:PORT`
 
-// maxProcesses is how many there can be: each has one of the GPUs at least, of which device.count
-// allows as many.
+// maxProcesses is the largest number of processes: each has at least one GPU, and device.count has
+// the same maximum.
 const maxProcesses = 1024
 
-// defaultPort is where process 0 listens if nothing says it: the port that torchrun has by default.
+// defaultPort is the port of process 0 if none is given: torchrun's default.
 const defaultPort = "29500"
 
 var explicit = regexp.MustCompile(`^(\d+)/(\d+)@(.+)$`)
 
-// Find returns the place of this process as a launcher has left it in the environment, or as the source itself says it.
+// Find returns the place of this process, from the launcher's environment variables or from source.
 func Find(source string, getenv func(string) string) (Place, error) {
 	e := environment{source: source, get: getenv}
 	var p Place
@@ -76,7 +76,7 @@ func Find(source string, getenv func(string) string) (Place, error) {
 	return p, err
 }
 
-// environment reads variables and keeps the first thing that is wrong.
+// environment reads environment variables and keeps the first error.
 type environment struct {
 	source string
 	get    func(string) string
@@ -111,8 +111,8 @@ func (e *environment) local(name string) int {
 	return -1
 }
 
-// slurm reads what srun sets. The first node of the step has process 0. Jobs that share a node get ports of their own, of those
-// that Linux gives to no connection by itself.
+// slurm reads the variables that srun sets. Process 0 is on the first node of the step. Jobs that
+// share a node get different ports, outside of Linux's default range of ephemeral ports.
 func (e *environment) slurm() Place {
 	const first, ports = 61440, 4096
 	nodes := e.get("SLURM_STEP_NODELIST")
@@ -135,7 +135,7 @@ func (e *environment) slurm() Place {
 
 var ranges = regexp.MustCompile(`\[([^],-]*)[^]]*\]`)
 
-// firstNode is the first host of a list of Slurm's, such as "rack[1-2]node[007-012,020],login".
+// firstNode returns the first host of a Slurm list, such as "rack[1-2]node[007-012,020],login".
 func firstNode(list string) string {
 	first, _, _ := strings.Cut(ranges.ReplaceAllString(list, "$1"), ",")
 	return first

@@ -22,11 +22,11 @@ type server struct {
 	wire.UnimplementedProcessesServer
 	g        *Group
 	token    string
-	at       net.Addr // where it listens
+	at       net.Addr // address of the listener
 	mu       sync.Mutex
-	there    map[int]string // hosts by rank
+	there    map[int]string // hosts of the joined processes, by rank
 	left     int
-	changed  chan struct{} // closed and renewed when one comes or leaves
+	changed  chan struct{} // closed and replaced when a process joins or leaves
 	complete chan struct{}
 	over     chan struct{} // closed when process 0 leaves
 }
@@ -36,7 +36,7 @@ func (g *Group) serve(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("process 0 of %d cannot listen at %s: %w", g.place.Size, g.place.Address, err)
 	}
-	// The token is there before the others are answered, and only if no other process has the address.
+	// The token is written before any call is answered, and only if this process owns the address.
 	token, err := writeToken(g.run.Dir)
 	if err != nil {
 		listener.Close()
@@ -52,7 +52,7 @@ func (g *Group) serve(ctx context.Context) error {
 		g: g, token: token, at: listener.Addr(), there: map[int]string{},
 		changed: make(chan struct{}), complete: make(chan struct{}), over: make(chan struct{}),
 	}
-	// Strangers can do no more than hold some connections, for a short time each.
+	// Unauthorized clients can do no more than hold some connections, each for a short time.
 	const strangers, calls, header = 64, 256, 16 << 10
 	listener = netutil.LimitListener(listener, g.place.Size+strangers)
 	rpc := grpc.NewServer(
@@ -84,7 +84,7 @@ func (g *Group) serve(ctx context.Context) error {
 			select {
 			case <-stopped:
 			case <-time.After(farewell):
-				go rpc.Stop() // it waits for connections of strangers that say nothing
+				go rpc.Stop() // GracefulStop may wait for idle connections of unauthorized clients
 			}
 		})
 	}
@@ -105,7 +105,7 @@ func (g *Group) serve(ctx context.Context) error {
 	return nil
 }
 
-// listen listens at the address that was given, and at no other network of the machine.
+// listen listens at the given address only, not on all interfaces of the machine.
 func (g *Group) listen(ctx context.Context) (net.Listener, error) {
 	host, port, err := net.SplitHostPort(g.place.Address)
 	if err != nil {
@@ -115,7 +115,7 @@ func (g *Group) listen(ctx context.Context) (net.Listener, error) {
 	if err != nil {
 		return nil, err
 	}
-	// /etc/hosts may have a loopback address beside that of the network.
+	// /etc/hosts may list a loopback address in addition to the network address, which is preferred.
 	slices.SortStableFunc(addresses, func(a, b netip.Addr) int {
 		switch {
 		case a.IsLoopback() == b.IsLoopback():
@@ -140,7 +140,7 @@ func (g *Group) listen(ctx context.Context) (net.Listener, error) {
 	return nil, fmt.Errorf("%w; want an address of this machine (%s) and a free port", failed, g.host)
 }
 
-// resolve returns the addresses of a host, and waits until it has any.
+// resolve returns the addresses of a host; it waits until the name resolves.
 func (g *Group) resolve(ctx context.Context, host string) ([]netip.Addr, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, nameLimit, fmt.Errorf("%s has no address", host))
 	defer cancel()
@@ -171,7 +171,7 @@ func (s *server) waits() string {
 	return text
 }
 
-// await returns when ready, which is called with the lock, or when the channel is closed or a process is gone.
+// await returns if ready, called with the lock held, is true, done is closed or a process is lost.
 func (s *server) await(done <-chan struct{}, ready func() bool) {
 	for {
 		s.mu.Lock()
@@ -190,7 +190,7 @@ func (s *server) await(done <-chan struct{}, ready func() bool) {
 	}
 }
 
-// note changes what is known of the others.
+// note updates the state of the server and wakes await.
 func (s *server) note(change func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -267,8 +267,8 @@ func (s *server) Attend(stream wire.Processes_AttendServer) error {
 	}
 }
 
-// check refuses a process that has no place among the others, or whose place is taken. It is called
-// with the lock.
+// check refuses a process whose size or rank is invalid, or whose rank has joined already. It is
+// called with the lock held.
 func (s *server) check(w *wire.Word) error {
 	rank, size := int(w.GetRank()), s.g.place.Size
 	host, twice := s.there[rank]

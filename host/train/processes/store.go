@@ -10,17 +10,17 @@ import (
 type store struct {
 	mu      sync.Mutex
 	values  map[string][]byte
-	changed chan struct{} // closed and renewed with each value
-	bytes   int           // of all values
+	changed chan struct{} // closed and replaced with each value
+	bytes   int           // total size of all values
 	ballots map[string]*ballot
 	size    int
-	limit   time.Duration   // for a vote
-	gone    <-chan struct{} // nobody waits any longer
+	limit   time.Duration   // time limit of a vote
+	gone    <-chan struct{} // closed when a process is lost, which ends all waiting
 }
 
-// What process 0 keeps at most. XLA's clients describe their devices in some hundred bytes each, and
-// each group of them that sums together adds a value. A vote is open while its processes compute the
-// same step.
+// Limits of the store of process 0. XLA's clients describe their devices in some hundred bytes
+// each, and each group of devices of an all-reduce adds a value. A vote is open while its processes
+// compute the same step.
 const (
 	maxKey     = 1 << 10
 	maxValue   = 2 << 20
@@ -43,7 +43,7 @@ func newStore(size int, limit time.Duration, gone <-chan struct{}) *store {
 	}
 }
 
-// put sets the value of a key, unless that would be too much.
+// put sets the value of a key, within the limits.
 func (s *store) put(key string, value []byte) error {
 	if len(key) > maxKey || len(value) > maxValue {
 		return fmt.Errorf("a key of %d bytes with a value of %d: want at most %d and %d",
@@ -63,7 +63,7 @@ func (s *store) put(key string, value []byte) error {
 	return nil
 }
 
-// get returns the value of a key, and waits for it that long.
+// get returns the value of a key, and waits for it at most that long.
 func (s *store) get(ctx context.Context, key string, wait time.Duration) (value []byte, found bool, err error) {
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
@@ -87,7 +87,7 @@ func (s *store) get(ctx context.Context, key string, wait time.Duration) (value 
 	}
 }
 
-// agree adds the number of a process, and returns those of all when they are there.
+// agree adds the vote of a process, and returns the votes of all when they are complete.
 func (s *store) agree(ctx context.Context, name string, rank int, value int64) ([]int64, error) {
 	if rank < 0 || rank >= s.size || len(name) > maxKey {
 		return nil, fmt.Errorf("invalid vote of process %d of %d on %.100q", rank, s.size, name)
@@ -125,13 +125,13 @@ func (s *store) agree(ctx context.Context, name string, rank int, value int64) (
 	case <-ctx.Done():
 		err = ctx.Err()
 	}
-	if isClosed(b.complete) { // a process may leave as soon as it knows the others' numbers
+	if isClosed(b.complete) { // gone may be closed, too: a process may leave once the vote is complete
 		return b.values, nil
 	}
 	return nil, err
 }
 
-// silent are the processes for which a vote waits.
+// silent returns the ranks of the processes that have not voted yet.
 func (s *store) silent(name string) (ranks []int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

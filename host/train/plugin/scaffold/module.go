@@ -22,15 +22,15 @@ import (
 // Module is the path of the module that holds package sdk.
 const Module = "github.com/cage-qat/cage"
 
-// pluginModule is the module that a new plugin gets for its own.
+// pluginModule is the separate module of a new plugin.
 type pluginModule struct {
 	name    string // of the plugin
-	version string // required of cage's module
-	source  string // absolute directory that replaces it; empty: none
+	version string // required version of cage's module
+	source  string // absolute directory that replaces cage's module; empty: none
 }
 
-// ownModule decides where the plugin finds package sdk. It returns nil where the module
-// around the new directory has it.
+// ownModule returns the module to create for the plugin, or nil if the module that
+// encloses the new directory already requires package sdk.
 func (s Plugin) ownModule(ctx context.Context, tool *gotool.Tool) (*pluginModule, error) {
 	if s.Source != "" {
 		return s.replaced()
@@ -48,7 +48,7 @@ func (s Plugin) ownModule(ctx context.Context, tool *gotool.Tool) (*pluginModule
 	return nil, nil
 }
 
-// replaced is a module that takes the sdk from a directory.
+// replaced returns a module that takes the sdk from the directory s.Source.
 func (s Plugin) replaced() (*pluginModule, error) {
 	source, err := filepath.Abs(s.Source)
 	if err != nil {
@@ -64,7 +64,7 @@ func (s Plugin) replaced() (*pluginModule, error) {
 	return &pluginModule{name: s.Name, version: "v0.0.0", source: source}, nil
 }
 
-// published is a module that requires the version of this executable.
+// published returns a module that requires s.Version, or else the version of this executable.
 func (s Plugin) published() (*pluginModule, error) {
 	if s.Version != "" {
 		return &pluginModule{name: s.Name, version: s.Version}, nil
@@ -77,9 +77,9 @@ func (s Plugin) published() (*pluginModule, error) {
 	return &pluginModule{name: s.Name, version: info.Main.Version}, nil
 }
 
-// isPublished reports whether an executable was built from a version of cage's module that others
-// can fetch. Built in a working copy between two versions, it has a version of its own, made of the
-// last one and the commit.
+// isPublished reports whether an executable was built from a version of cage's module that can be
+// downloaded. A build in a working copy between two releases has a pseudo-version, which need not
+// be published.
 func isPublished(info *debug.BuildInfo) bool {
 	version := info.Main.Version
 	if info.Main.Path != Module || !strings.HasPrefix(version, "v") || strings.Contains(version, "+") {
@@ -89,13 +89,13 @@ func isPublished(info *debug.BuildInfo) bool {
 	return !(inCopy && module.IsPseudoVersion(version))
 }
 
-// write makes go.mod and go.sum in dir. The notice tells why they are not complete
-// yet, for example because cage's module must be fetched and there is no network.
+// write creates go.mod and go.sum in dir. The notice is the reason why they are not complete
+// yet, for example because cage's module must be downloaded and there is no network.
 //
-// To complete them, go mod tidy would read the module graph and fetch modules that
-// nothing here is built from. Instead, all that cage's own module requires is required
-// here as well, which needs no graph; then what is not used is left out. The outcome is
-// the same, and on a machine where cage was built it needs no network.
+// To complete them, go mod tidy would read the module graph and download modules that the
+// build does not need. Instead, write copies all requirements of cage's own module, which
+// needs no graph, and then removes the unused ones. The result is the same, and on a machine
+// where cage was built it needs no network.
 func (m pluginModule) write(ctx context.Context, tool *gotool.Tool, dir string) (notice, err error) {
 	source, sums, notice := m.sdk(ctx, tool, dir)
 	if notice != nil {
@@ -132,8 +132,8 @@ func (m pluginModule) write(ctx context.Context, tool *gotool.Tool, dir string) 
 	return nil, m.save(dir, of.Go.Version, required)
 }
 
-// sdk returns the directory of the required version of cage's module, and the lines of
-// go.sum that vouch for it.
+// sdk returns the directory of the required version of cage's module, and its lines of
+// go.sum.
 func (m pluginModule) sdk(ctx context.Context, tool *gotool.Tool, dir string) (source, sums string, err error) {
 	if m.source != "" {
 		return m.source, "", nil
@@ -149,7 +149,7 @@ func (m pluginModule) sdk(ctx context.Context, tool *gotool.Tool, dir string) (s
 	return fetched.Dir, fmt.Sprintf("%s %s %s\n%[1]s %[2]s/go.mod %[4]s\n", Module, m.version, fetched.Sum, fetched.GoModSum), nil
 }
 
-// save writes go.mod. Without a version of Go it is incomplete.
+// save writes go.mod. If goVersion is empty, the file is incomplete.
 func (m pluginModule) save(dir, goVersion string, indirect []module.Version) error {
 	file := new(modfile.File)
 	if err := file.AddModuleStmt("example.com/" + m.name); err != nil {

@@ -1,5 +1,5 @@
-// Package scaffold writes the source of a new plugin, to start from: a small complete one with its
-// test, as a package of the module around it or as a module of its own.
+// Package scaffold writes the source of a new plugin as a starting point: a small complete plugin
+// with a test, as a package of the enclosing module or as a separate module.
 package scaffold
 
 import (
@@ -23,8 +23,8 @@ import (
 	"github.com/cage-qat/cage/sdk"
 )
 
-// templates holds a directory for each kind of plugin in Go, and in python, jax and pytest, which
-// both of these have, others. A template is named after the file that it becomes, with .tmpl added.
+// templates holds a directory for each kind of plugin in Go, and likewise below python, jax and
+// pytest, which these two share. A template is named after its output file, plus .tmpl.
 //
 //go:embed templates
 var templates embed.FS
@@ -33,18 +33,18 @@ var templates embed.FS
 type Plugin struct {
 	Kind, Name string
 	Language   string // go, python or jax; empty: go
-	Parent     string // existing directory in which a directory of that name is made
+	Parent     string // existing directory in which the directory Name is created
 	Source     string // the directory of cage's module; empty: a published version
 	Version    string // the published version; empty: that of this executable
 }
 
-// Languages are those in which plugins can be written, the first of them if none is named.
+// Languages lists the languages of plugins; the first is the default.
 var Languages = []string{"go", "python", "jax"}
 
-// Path is the path of the new directory.
+// Path returns the path of the new directory.
 func (s Plugin) Path() string { return filepath.Join(s.Parent, s.Name) }
 
-// Executable is what a run names: the directory of a plugin in Go, or a file of it.
+// Executable returns the path that a run names: the directory of a Go plugin, else the script.
 func (s Plugin) Executable() string {
 	if s.inGo() {
 		return s.Path()
@@ -57,10 +57,10 @@ const script = "plugin.py"
 
 func (s Plugin) inGo() bool { return s.Language == "" || s.Language == "go" }
 
-// ignored are names of directories that the go command passes over.
+// ignored lists names of directories that the go command ignores.
 var ignored = []string{"testdata", "vendor"}
 
-// CheckPlace tells why the directory cannot be made.
+// CheckPlace returns an error if the directory cannot be created.
 func (s Plugin) CheckPlace() error {
 	if _, err := os.Lstat(s.Path()); err == nil {
 		return fmt.Errorf("%s is already there; choose another name, or remove it", s.Path())
@@ -71,7 +71,7 @@ func (s Plugin) CheckPlace() error {
 	return nil
 }
 
-// Check finds mistakes on the command line.
+// Check returns an error if a setting from the command line is invalid.
 func (s Plugin) Check() error {
 	kinds := []string{string(sdk.KindQuantizer), string(sdk.KindOptimizer)}
 	if !slices.Contains(kinds, s.Kind) {
@@ -93,9 +93,9 @@ func (s Plugin) Check() error {
 	return sdk.Description{Name: s.Name}.Check()
 }
 
-// Write makes the directory with all its files, or leaves nothing behind. settings are the
-// variables of the environment with which the go command compiles no library once more; notice says
-// why the requirements of a new module are not complete yet. inform is told what is waited for.
+// Write creates the directory with all its files, or nothing. settings are environment variables
+// with which the go command reuses compiled libraries; notice is the reason why the requirements of
+// a new module are not complete yet. inform receives progress messages.
 func (s Plugin) Write(ctx context.Context, inform func(string)) (settings string, notice, err error) {
 	if !s.inGo() {
 		return "", nil, s.place(func(string) error { return nil })
@@ -123,8 +123,8 @@ func (s Plugin) write(ctx context.Context, tool *gotool.Tool) (notice, err error
 	return notice, err
 }
 
-// place renders the templates into a scratch directory, which finish completes, and moves it into
-// place.
+// place renders the templates into a scratch directory, which finish completes, and renames it to
+// s.Path.
 func (s Plugin) place(finish func(scratch string) error) error {
 	scratch, err := os.MkdirTemp(s.Parent, ".new-plugin-")
 	if err != nil {
@@ -142,7 +142,7 @@ func (s Plugin) place(finish func(scratch string) error) error {
 			return err
 		}
 	}
-	if err := os.Chmod(scratch, 0o755); err != nil { // as made it is the user's alone
+	if err := os.Chmod(scratch, 0o755); err != nil { // MkdirTemp creates it with mode 0700
 		return err
 	}
 	if err := os.Rename(scratch, s.Path()); err != nil {

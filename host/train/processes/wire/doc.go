@@ -1,4 +1,4 @@
-// Package wire is the protocol between the processes of one training: processes.proto, and the code that is generated from it.
+// Package wire has the protocol between the processes of a run: processes.proto and generated code.
 package wire
 
 //go:generate go run ../../../../tools/protogen processes.proto
