@@ -1,10 +1,9 @@
-// Package console displays runs and studies for the person who watches them. A [Run] is
-// one live line with a bar on a terminal, or plain lines at intervals elsewhere; a
-// [Study] is one live line, or a line for each cell that has ended.
+// Package console displays the progress of runs and studies. A [Run] is one live line with a
+// progress bar on a terminal, or plain lines at intervals elsewhere; a [Study] is one live
+// line, or a line for each cell that has ended.
 //
-// It displays what it is given (records, progress), and passes log lines through so that
-// they appear above the live line. It measures nothing but the rate at which records
-// arrive.
+// It displays the records or progress that it is given, and prints log lines above the live
+// line. It measures nothing itself but the rate of the records.
 package console
 
 import (
@@ -26,8 +25,8 @@ type state struct {
 	total             int
 	problem           bool
 	last              metrics.Record
-	valLoss, errorRel *metrics.Number  // the newest that were measured
-	recent            []metrics.Record // of different steps, at most window, the oldest first
+	valLoss, errorRel *metrics.Number  // the newest measured values
+	recent            []metrics.Record // of distinct steps, at most window, oldest first
 }
 
 // line shows the most important values first, as it is cut where the terminal ends.
@@ -93,7 +92,7 @@ func Width(out io.Writer) func() int {
 	}
 }
 
-// What the displays write between texts.
+// Control sequences and separators of the displays.
 const (
 	startOfLine = "\r"
 	eraseToEnd  = "\x1b[K"
@@ -112,8 +111,8 @@ func truncate(text string, width int) string {
 	return string(runes[:max(0, width)])
 }
 
-// significant writes a number so that its width changes little: four digits, or
-// an exponent for what is very large or very small.
+// significant formats a number so that its width changes little: four digits, or an
+// exponent for very large and very small numbers.
 func significant(x float64) string {
 	switch abs := math.Abs(x); {
 	case x == 0:
@@ -132,7 +131,7 @@ func significant(x float64) string {
 	return fmt.Sprintf("%.3f", x)
 }
 
-// count writes a large number with a unit: 950, 12.3k, 1.25M.
+// count formats a large number with a unit: 950, 12.3k, 1.25M.
 func count(x float64) string {
 	switch {
 	case x >= 999_500:
@@ -145,7 +144,7 @@ func count(x float64) string {
 	return fmt.Sprintf("%.0f", x)
 }
 
-// duration writes a time with the two units that matter: 45s, 2m10s, 3h05m, 2d04h.
+// duration formats a time with its two largest units: 45s, 2m10s, 3h05m, 2d04h.
 func duration(d time.Duration) string {
 	s := int64(d.Round(time.Second) / time.Second)
 	switch {

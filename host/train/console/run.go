@@ -19,15 +19,15 @@ type RunOptions struct {
 	// Problem is set for problems without data, whose losses have no perplexity.
 	Problem bool
 
-	// Width returns the columns of the terminal; it is called before each drawing,
-	// so that a resized window is respected. Nil means that there is no terminal.
+	// Width returns the number of columns of the terminal; it is called before each redraw,
+	// in case the window was resized. Nil means that there is no terminal.
 	Width func() int
 	// Now is the clock; nil means time.Now.
 	Now func() time.Time
 }
 
-// redrawInterval bounds how often the live line is drawn: often enough to look
-// alive, rarely enough to cost nothing.
+// redrawInterval is the least time between redraws of the live line: short enough
+// to look live, long enough to cost nothing.
 const redrawInterval = 100 * time.Millisecond
 
 // Run displays the progress of one run. It is safe for concurrent use; a log writer
@@ -40,7 +40,7 @@ type Run struct {
 	drawn  time.Time // when the live line was last drawn; zero: it is not on the screen
 	stale  bool      // whether state has changed since it was last shown
 	shown  int       // plain lines: the last step shown
-	log    []byte    // the beginning of a log line whose end has not come yet
+	log    []byte    // an incomplete log line
 	closed bool
 	err    error // the first error of writing to out
 }
@@ -53,16 +53,16 @@ func NewRun(out io.Writer, opts RunOptions) *Run {
 	return &Run{out: out, opts: opts, state: state{total: opts.Total, problem: opts.Problem}}
 }
 
-// SetTotal sets the number of optimizer steps, if it was not known at the beginning.
+// SetTotal sets the number of optimizer steps, if it was not known when d was created.
 func (d *Run) SetTotal(steps int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.opts.Total, d.state.total = steps, steps
 }
 
-// Update takes a record and shows it when due. If a record lacks a value (such as a
+// Update adds a record and shows it when due. If a record lacks a value (such as a
 // quantization error that is not measured at every step), the last measured value is
-// shown. An evaluation gets a line of its own, which stays.
+// shown. An evaluation gets a separate, permanent line.
 func (d *Run) Update(r metrics.Record) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -103,8 +103,8 @@ func (d *Run) plainLine() {
 	d.shown, d.stale = d.state.last.Step, false
 }
 
-// Write prints log lines, above the live line if there is one. An incomplete line is held
-// back until its rest arrives. With this method, a Run can be the output of a logger.
+// Write prints log lines, above the live line if there is one. An incomplete line is
+// buffered until it is complete. With this method, a Run can be the output of a logger.
 func (d *Run) Write(p []byte) (int, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -123,8 +123,8 @@ func (d *Run) Write(p []byte) (int, error) {
 	return len(p), d.err
 }
 
-// draw puts the live line on the screen, with log lines above it, in a single
-// write: the terminal never shows a state in between, so nothing flickers.
+// draw redraws the live line, with log lines above it, in a single write, so that
+// nothing flickers.
 func (d *Run) draw(log string, now time.Time) {
 	text := startOfLine
 	if log != "" {
@@ -141,8 +141,8 @@ func (d *Run) draw(log string, now time.Time) {
 	d.drawn, d.stale = now, false
 }
 
-// Close shows the final state, ends the live line, and prints a log line that was held
-// back. It returns the first write error. Log lines can still be written afterwards.
+// Close shows the final state, ends the live line, and prints a buffered incomplete log
+// line. It returns the first write error. Log lines can still be written afterwards.
 func (d *Run) Close() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -13,10 +13,10 @@ import (
 // Progress describes a study in progress. Cells that share a run count once.
 type Progress struct {
 	Total, Done, Failed, Running int
-	// Left is the estimated time for the rest, at the pace so far; 0 as long as it is not
+	// Left is the estimated remaining time, at the average speed so far; 0 if it is not
 	// known.
 	Left time.Duration
-	// Ended is the cell whose end caused this report; nil if there is another reason.
+	// Ended is the cell whose end caused this report; nil if it has another cause.
 	Ended *Ended
 }
 
@@ -24,19 +24,19 @@ type Progress struct {
 type Ended struct {
 	Label   string
 	State   string   // one word
-	Failed  bool     // whether it failed; Err says why
+	Failed  bool     // whether it failed, with the error Err
 	ValLoss *float64 // nil if there is none
 	Err     string
 	Took    time.Duration // 0: not known
 }
 
-// Study displays the progress of one study: a live line on a terminal, with a line above it for
-// each cell that failed; elsewhere a line for each cell that ended. It is safe for concurrent use.
+// Study displays the progress of one study: on a terminal a live line, with a line above it for
+// each failed cell; elsewhere a line for each cell that has ended. It is safe for concurrent use.
 type Study struct {
 	mu    sync.Mutex
 	out   io.Writer
 	width func() int // of the terminal; nil: there is none
-	drawn bool       // the live line
+	drawn bool       // whether the live line is on the screen
 }
 
 // NewStudy returns a display that writes to out; it is live if out is a terminal.

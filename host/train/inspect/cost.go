@@ -10,14 +10,14 @@ import (
 
 // cost is the total cost of a program.
 type cost struct {
-	operations int64 // results of elementwise operations, and elements folded by reductions
-	products   int64 // multiplications in products, rotations and factorizations
-	passes     int   // times the tensor has to be read, one after the other
+	operations int64 // results of elementwise operations, rotation additions, and reduced elements
+	products   int64 // multiplications in matrix products and factorizations
+	passes     int   // number of sequential reads of the tensor
 }
 
-// costOf adds up what a program costs after simplification. A pass over the tensor ends where a
+// costOf returns the cost of a program after simplification. A pass over the tensor ends where a
 // result depends on more than the corresponding elements: at a reduction, a product, a rotation or
-// a transposition. Elementwise operations in between are taken as fused into one pass.
+// a transposition. Elementwise operations in between count as fused into one pass.
 func costOf(p *program.Program) cost {
 	if s, err := transform.Simplify(p); err == nil {
 		p = s

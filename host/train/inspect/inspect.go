@@ -10,24 +10,24 @@ import (
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
-// Part is a program as a step runs it.
+// Part is a program of a training step, with its cost.
 type Part struct {
 	Name    string
 	Program *program.Program
-	// Operations and Products are for each element of the tensor. Bytes are those of the
-	// inputs and outputs, in float32, for each element.
+	// Operations and Products are counts per element of the tensor. Bytes is the size of the
+	// inputs and outputs, in float32, per element.
 	Operations, Products, Bytes float64
-	// Passes is how often the tensor has to be read where each pass ends at a reduction, product or
+	// Passes is the number of reads of the tensor if each pass ends at a reduction, product or
 	// rotation.
 	Passes int
-	// Kernel says what becomes one kernel on a GPU, or why nothing does.
+	// Kernel describes the part that is fused into one GPU kernel, or the reason why none is.
 	Kernel string
 	// Text is the kernel; nil if there is none.
 	Text *triton.Kernel
 }
 
-// Passes are the forward and the backward pass of a quantizer at a site of the given shape, without
-// the rest of the program. The backward pass is absent where gradients pass unchanged.
+// Passes returns the forward and the backward pass of a quantizer at a site of the given shape. The
+// backward pass is absent if gradients pass unchanged.
 func Passes(q spec.Quantizer, shape []int) ([]Part, error) {
 	split, err := q.Split()
 	if err != nil {
@@ -40,7 +40,7 @@ func Passes(q spec.Quantizer, shape []int) ([]Part, error) {
 	return parts, nil
 }
 
-// NewPart describes a program that is about a tensor of the given shape.
+// NewPart analyzes a program for a tensor of the given shape.
 func NewPart(name string, p *program.Program, shape []int) Part {
 	cost, n := costOf(p), float64(program.FloatType(shape...).Size())
 	bytes := int64(0)
@@ -56,7 +56,7 @@ func NewPart(name string, p *program.Program, shape []int) Part {
 	return part
 }
 
-// size is the number of bytes of a value.
+// size returns the size of a value in bytes.
 func size(t program.Type) int64 {
 	if t.DType == program.Bool {
 		return t.Size()

@@ -25,7 +25,7 @@ type EventFile struct {
 }
 
 // CreateEvents creates dir and a new event file in it, named by the time. If older files in the
-// directory have later steps than the given one, the run was resumed from a checkpoint: readers
+// directory have steps after the given one, because the run was resumed from a checkpoint, readers
 // then drop these steps.
 func CreateEvents(dir vfs.Path, step int, at time.Time) (*EventFile, error) {
 	if err := dir.MkdirAll(); err != nil {
@@ -43,8 +43,8 @@ func CreateEvents(dir vfs.Path, step int, at time.Time) (*EventFile, error) {
 	return w, nil
 }
 
-// createEventFile opens a new file. Readers take the files of a directory in the order of their
-// names, so its name follows all others, even if the clock was set back.
+// createEventFile opens a new file. Readers read the files of a directory in the order of their
+// names, so the new name sorts after all existing ones, even if the clock was set back.
 func createEventFile(dir vfs.Path, at time.Time) (*EventFile, error) {
 	second := at.Unix()
 	others, err := dir.ReadDir()
@@ -97,7 +97,7 @@ func (w *EventFile) Close() error {
 	return nil
 }
 
-// The numbers of the fields of TensorFlow's messages, from event.proto and summary.proto of
+// Field numbers of TensorFlow's messages, from event.proto and summary.proto of
 // github.com/tensorflow/tensorflow (tensorflow/core/framework and tensorflow/core/util).
 const (
 	eventWallTime    protowire.Number = 1 // double, seconds since 1970
@@ -116,7 +116,7 @@ const (
 	sessionStart = 1 // SessionStatus
 )
 
-// fileVersion is that of the format, in the first event of each file.
+// fileVersion is the version of the format, in the first event of each file.
 const fileVersion = "brain.Event:2"
 
 type message []byte
@@ -147,7 +147,7 @@ func event(step int, at time.Time) message {
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// masked is the checksum of the format: CRC-32C, turned and shifted (tsl/lib/hash/crc32c.h).
+// masked returns the format's checksum: CRC-32C, rotated, plus a constant (tsl/lib/hash/crc32c.h).
 func masked(data []byte) uint32 {
 	sum := crc32.Checksum(data, castagnoli)
 	return (sum>>15 | sum<<17) + 0xa282ead8
@@ -161,8 +161,8 @@ func frame(event message) []byte {
 	return binary.LittleEndian.AppendUint32(out, masked(event))
 }
 
-// tags are the names of the numbers in TensorBoard, as GROUP/NAME. A number that is not here is
-// other/NAME.
+// tags maps the names of numbers to their TensorBoard tags, GROUP/NAME. The tag of any other number
+// is other/NAME.
 var tags = map[string]string{
 	"loss":              "train/loss",
 	"lr":                "train/learning rate",

@@ -15,8 +15,8 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// Entry is one line of a file: what is known after a step. A [Record] is a line of
-// metrics.jsonl, a [Point] one of trajectory.jsonl, and a [Sample] one of samples.jsonl.
+// Entry is one line of a file, written after a step. A [Record] is a line of metrics.jsonl,
+// a [Point] one of trajectory.jsonl, and a [Sample] one of samples.jsonl.
 type Entry interface {
 	Record | Point | Sample
 	at() (step int)
@@ -26,11 +26,11 @@ type Entry interface {
 type Writer[E Entry] struct {
 	log    *jsonlines.Log[E]
 	last   int   // step of the last entry
-	damage error // of the lines that were cut off
+	damage error // of the lines that were truncated
 }
 
-// Damage returns what was wrong with the first complete line that was cut off because it
-// was not an entry, as after a loss of power; nil if there was no such line.
+// Damage returns the error of the first complete line that was truncated because it was not
+// an entry, as after a power failure; nil if there was no such line.
 func (w *Writer[E]) Damage() error { return w.damage }
 
 // Create starts a new metrics.jsonl at path. It is an error if there is one already: the
@@ -44,9 +44,9 @@ func Create(path vfs.Path) (*Writer[Record], error) {
 }
 
 // Resume opens the file at path for a run that continues after the given step. Entries of
-// later steps, which the resumed run will write again, are cut off, and so are an
-// incomplete last line and other damage after the entries that are kept. A file that does
-// not exist is created: the run had not logged anything yet.
+// later steps, which the resumed run will write again, are truncated, and so are an
+// incomplete last line and other damage after the entries that are kept. If the file does
+// not exist, it is created: the run had not logged anything yet.
 func Resume[E Entry](path vfs.Path, step int) (*Writer[E], error) {
 	w := &Writer[E]{}
 	size, err := w.find(path, step)
@@ -60,8 +60,8 @@ func Resume[E Entry](path vfs.Path, step int) (*Writer[E], error) {
 }
 
 // find returns the size of the file up to the end of its last entry of at most the given
-// step. Lines that are no entries may follow it. Where an entry that is to stay follows
-// them, or nothing would stay of a run that has done steps, the damage is an error instead.
+// step. Damaged lines may follow it. If an entry to keep follows a damaged line, or no entry
+// would be kept although step > 0, the damage is an error.
 func (w *Writer[E]) find(path vfs.Path, step int) (size int64, err error) {
 	for e, err := range entries[E](path) {
 		switch _, damaged := errors.AsType[*jsonlines.Error](err); {
@@ -130,7 +130,7 @@ func Read[E Entry](path vfs.Path) ([]E, error) {
 }
 
 // Each yields the entries of the file at path one after another, so that only one of them
-// needs to be in memory; an error comes last. A last line without its end is from a
+// needs to be in memory; it ends after an error. An incomplete last line comes from a
 // process that was killed, or that is just writing it, and is left out. Unknown keys are
 // ignored.
 func Each[E Entry](path vfs.Path) iter.Seq2[E, error] {
@@ -149,8 +149,8 @@ func Each[E Entry](path vfs.Path) iter.Seq2[E, error] {
 	}
 }
 
-// entries yields the lines of a file. One whose step is before that of the last entry is
-// damaged, too.
+// entries yields the lines of a file. An entry whose step is before that of the preceding
+// entry counts as damaged.
 func entries[E Entry](path vfs.Path) iter.Seq2[jsonlines.Entry[E], error] {
 	return func(yield func(jsonlines.Entry[E], error) bool) {
 		last := 0
@@ -189,7 +189,7 @@ func Last(path vfs.Path) (r Record, ok bool, err error) {
 	}
 }
 
-// evaluationBytes are looked through for the newest evaluation: thousands of records without measures of weights.
+// evaluationBytes limits the search for the newest evaluation, to thousands of usual records.
 const evaluationBytes = 1 << 20
 
 // LastEvaluation returns the newest record with a validation loss, searching the end of the metrics.jsonl at path.

@@ -1,11 +1,11 @@
 // Package metrics defines and writes the records of a run: metrics.jsonl, one record per
 // logged step; summary.json, the final results; trajectory.jsonl, the points visited, for
-// problems whose parameters can be looked at; and samples.jsonl, what a language model
-// wrote, if it was asked to.
+// problems of few parameters; and samples.jsonl, texts that a language model generated, if
+// configured.
 //
-// It defines what is recorded and keeps the files in order across crashes and resumes. It
-// computes nothing (host/train and host/cage do), shows nothing (host/train/console does) and
-// draws nothing (host/study/figure does).
+// It defines the records and keeps the files consistent across crashes and resumes. It
+// computes nothing (host/train and host/cage do), displays nothing (host/train/console does)
+// and plots nothing (host/study/figure does).
 package metrics
 
 import (
@@ -21,8 +21,8 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// Number is a float64 that survives JSON: NaN and the infinities, which JSON has
-// no numbers for, are written as the strings "NaN", "Inf" and "-Inf".
+// Number is a float64 with a JSON encoding of NaN and the infinities: the strings
+// "NaN", "Inf" and "-Inf".
 type Number float64
 
 // Some returns a pointer to x as a Number: a value that has been measured.
@@ -64,7 +64,7 @@ func (n *Number) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
-// Record is one line of metrics.jsonl: what is known after an optimizer step. A
+// Record is one line of metrics.jsonl: the measurements after an optimizer step. A
 // nil field was not measured at that step and is left out.
 type Record struct {
 	Step     int     `json:"step"`               // optimizer steps done, from 1
@@ -148,7 +148,7 @@ type Point struct {
 
 func (p Point) at() int { return p.Step }
 
-// Vector is a list of float32 numbers that survives JSON, as [Number] does.
+// Vector is a list of float32 numbers with the JSON encoding of [Number].
 type Vector []float32
 
 // MarshalJSON writes the shortest texts that read back as the same float32 numbers.
@@ -185,14 +185,14 @@ func (v *Vector) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
-// Sample is one line of samples.jsonl: the texts that a model wrote after a step.
+// Sample is one line of samples.jsonl: the texts that a model generated after a step.
 type Sample struct {
 	Step  int    `json:"step"` // optimizer steps done
 	Texts []Text `json:"texts"`
 }
 
-// Text is what a model wrote after a prompt. Invalid UTF-8, as a byte-level tokenizer may
-// give, has become U+FFFD.
+// Text is a model's continuation of a prompt. Invalid UTF-8, which a byte-level tokenizer may
+// decode to, is replaced by U+FFFD.
 type Text struct {
 	Prompt string `json:"prompt"`
 	Text   string `json:"text"` // without the prompt
@@ -241,7 +241,7 @@ type Summary struct {
 	// Method names the method, and Settings repeats its own settings.
 	Method   string         `json:"method"`
 	Settings map[string]any `json:"method_settings,omitempty"`
-	// Counts are what the method has counted, by name.
+	// Counts are the counters of the method, by name.
 	Counts map[string]int64 `json:"counts,omitempty"`
 	// StartSeconds is the time from the call to the first step. PluginSeconds is the part
 	// of it until the plugins had started and returned their programs.
@@ -249,19 +249,19 @@ type Summary struct {
 	PluginSeconds float64 `json:"plugin_seconds"`
 }
 
-// Epochs says how many epochs of a source of its data a run has gone through.
+// Epochs is the number of epochs of a data source that a run has consumed.
 type Epochs struct {
 	Path   string  `json:"path"`
 	Epochs float64 `json:"epochs"`
 }
 
-// Stop is why a run ended before its last step.
+// Stop is the reason why a run ended before its last step.
 type Stop string
 
 // The reasons in a [Summary] that is not completed. A process that was killed writes
 // none.
 const (
-	Interrupted Stop = "interrupted" // by a signal, or after the number of steps that was asked for
+	Interrupted Stop = "interrupted" // by a signal, or after the requested number of steps
 	Diverged    Stop = "diverged"    // its loss or gradient was not finite
 	Failed      Stop = "failed"
 )
@@ -269,7 +269,7 @@ const (
 // WriteSummary writes a summary to path as indented JSON, atomically.
 func WriteSummary(path vfs.Path, summary Summary) error { return atomicfile.WriteJSON(path, summary) }
 
-// maxSummary is far more than any summary has, in bytes.
+// maxSummary is the largest size of a summary in bytes, far above any real one.
 const maxSummary = 1 << 20
 
 // ReadSummary reads the summary at path.
@@ -289,7 +289,7 @@ func readSummary(path vfs.Path, to any) error {
 	return nil
 }
 
-// countsPrefix begins the names of what a method has counted.
+// countsPrefix is the prefix of the names of a method's counters.
 const countsPrefix = "counts."
 
 // ReadNumbers returns every number in the summary at path by its name, and whether the

@@ -33,8 +33,8 @@ type Value struct {
 	Number float64
 }
 
-// Values lists what was measured at the step, in the order of the fields. Counts that are zero are left out, as in
-// metrics.jsonl.
+// Values lists the numbers that were measured at the step, in the order of the fields. Zero counts
+// are left out, as in metrics.jsonl.
 func (r Record) Values() []Value {
 	list := valuesOf("", r)
 	for _, name := range slices.Sorted(maps.Keys(r.Counts)) {
@@ -67,13 +67,13 @@ func valuesOf(prefix string, of any) (list []Value) {
 	return list
 }
 
-// Timed reports whether a number of a record or a summary is a time, a speed or a size in memory, which another run of
-// the same configuration would not reproduce.
+// Timed reports whether a number of a record or a summary is a time, a speed or a memory size,
+// which another run of the same configuration would not reproduce.
 func Timed(name string) bool {
 	return strings.HasSuffix(name, "seconds") || strings.HasSuffix(name, "per_second") || name == "mfu" || name == "memory_bytes"
 }
 
-// labels are what records and results are called in pictures and tables.
+// labels maps the names of numbers to their labels in figures and tables.
 var labels = map[string]string{
 	"loss": "training loss", "train_loss": "training loss", "val_loss": "validation loss",
 	"val_ppl": "validation perplexity", "divergence": "divergence from the teacher", "cross_entropy": "cross-entropy",
@@ -102,7 +102,7 @@ func Label(name string) string {
 	return name
 }
 
-// Short formats a number with six digits, but a whole number with all of its digits, since every step or token counts.
+// Short formats a number with six digits, but an integer with all digits, for steps and tokens.
 func Short(x float64) string {
 	if x == math.Trunc(x) && math.Abs(x) < 1e15 {
 		return strconv.FormatFloat(x+0, 'f', 0, 64) // +0 turns −0 into 0
@@ -110,7 +110,7 @@ func Short(x float64) string {
 	return strconv.FormatFloat(x, 'g', 6, 64)
 }
 
-// Configured reports whether a number of a summary repeats the configuration, in summaries of earlier versions too.
+// Configured reports whether a number of a summary, of any version, repeats the configuration.
 func Configured(name string) bool {
 	return slices.Contains([]string{"total_steps", "lambda", "silence"}, name)
 }

@@ -24,8 +24,8 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// Lister lists runs repeatedly, for programs that watch them: what has not changed is not
-// read again. The zero value is ready to use.
+// Lister lists runs repeatedly, for programs that watch them: it does not reread unchanged
+// runs. The zero value is ready to use.
 type Lister struct {
 	mu    sync.Mutex
 	known map[string]entry // by directory
@@ -69,7 +69,7 @@ type entry struct {
 	stamps stamps
 }
 
-// scan finds the runs below a root and reads those that are not known as they are now.
+// scan finds the runs below a root and reads those that are new or have changed.
 func scan(ctx context.Context, root string, known map[string]entry) (list []entry, err error) {
 	var fresh []int
 	var walk func(dir string) error
@@ -79,13 +79,13 @@ func scan(ctx context.Context, root string, known map[string]entry) (list []entr
 		}
 		e, isKnown := known[dir]
 		if s, ok := stampsOf(dir, e); ok {
-			// What cannot be read may be readable later, without any change of its files.
+			// An unreadable run may become readable without any change of its files.
 			if !isKnown || e.stamps != s || e.run.State == Unreadable {
 				e = entry{run: &Run{Dir: dir}, stamps: s}
 				fresh = append(fresh, len(list))
 			}
 			list = append(list, e)
-			return nil // a run has no runs inside
+			return nil // runs are not nested
 		}
 		children, err := vfs.At(dir).ReadDir()
 		if err != nil {
@@ -122,7 +122,7 @@ func scan(ctx context.Context, root string, known map[string]entry) (list []entr
 
 type stamp struct {
 	Size int64
-	Time int64 // of the last change, nanoseconds since 1970, where 0 counts as 1; 0: there is no file
+	Time int64 // of the last change, in nanoseconds since 1970, at least 1; 0: there is no file
 }
 
 func stampOf(path string) stamp {
@@ -133,7 +133,7 @@ func stampOf(path string) stamp {
 	return stamp{info.Size(), cmp.Or(info.ModTime().UnixNano(), 1)}
 }
 
-// stamps are those of a run's files. The records of a run that is done do not count.
+// stamps has the stamps of a run's files. For a completed run that of the records is zero.
 type stamps struct{ Config, Summary, Metrics stamp }
 
 // stampsOf is false for a directory that is not a run's. known is what was read of it before.
@@ -162,8 +162,8 @@ func read(dir string, s stamps) entry {
 	return entry{r, s}
 }
 
-// Limits of a run.toml: far more than any has, and little enough that a stranger's file is
-// refused in no time, or read in a part of a second.
+// Limits of a run.toml: far above any real one, and low enough that a malicious file is refused
+// at once, or read within a fraction of a second.
 const (
 	maxConfig = 1 << 20 // bytes
 	maxKeys   = 5_000
@@ -226,7 +226,7 @@ func (r *Run) read() error {
 // sharedNumbers are the numbers that mean the same in records and in summaries.
 var sharedNumbers = []string{"tokens", "seconds", "error_norm2", "error_rel", "distance", "val_loss", "val_ppl", "skipped", "uncorrected"}
 
-// lastNumbers are the results so far, by the names of a summary: of the newest record, and of the newest evaluation.
+// lastNumbers returns the newest numbers, by their names in a summary, of records and evaluations.
 func lastNumbers(path vfs.Path) (map[string]float64, error) {
 	last, ok, err := metrics.Last(path)
 	if !ok {
@@ -249,7 +249,7 @@ func lastNumbers(path vfs.Path) (map[string]float64, error) {
 	return numbers, nil
 }
 
-// splitQuantizer gives each role its own table where one stands for both.
+// splitQuantizer replaces a quantizer table that both roles share by one table for each.
 func splitQuantizer(values map[string]any) {
 	both, _ := values["quantizer"].(map[string]any)
 	if _, shared := both["plugin"]; !shared {
@@ -295,11 +295,11 @@ type Difference struct {
 	Values []string // the value in each run, in TOML; "" if the run does not have the key
 }
 
-// places are the keys that say where a run lies, not what it is.
+// places lists the keys of locations, which do not distinguish configurations.
 var places = []string{"train.out"}
 
-// Diff lists the configuration keys whose values are not the same in all runs, sorted. It
-// returns at most so many, and how many more there are. It ends early with the context.
+// Diff lists the configuration keys whose values differ between runs, sorted: at most most
+// of them, and the number of the rest. It ends early with the context.
 func Diff(ctx context.Context, list []*Run, most int) (out []Difference, more int, err error) {
 	columns, err := differingColumns(ctx, list)
 	if err != nil {
@@ -318,8 +318,8 @@ func Diff(ctx context.Context, list []*Run, most int) (out []Difference, more in
 }
 
 // Varying returns at most the given number of keys that distinguish runs, those with the
-// fewest values first. Hashes are left out, and keys that always change together with
-// another. Keys that only some runs have, all with one value, come after the others.
+// fewest values first. Hashes are left out, and so are keys that always change together
+// with a listed key. Keys that only some runs have, with a single value, come last.
 // The cost is proportional to the keys of all runs; it ends early with the context.
 func Varying(ctx context.Context, list []*Run, most int) ([]string, error) {
 	list = slices.DeleteFunc(slices.Clone(list), func(r *Run) bool { return r.State == Unreadable }) // they have no keys
@@ -328,7 +328,7 @@ func Varying(ctx context.Context, list []*Run, most int) ([]string, error) {
 		return nil, err
 	}
 	columns = slices.DeleteFunc(columns, func(c *column) bool { return strings.HasSuffix(c.key, "sha256") })
-	firsts := map[uint64]*column{} // of the columns that always change together, the first
+	firsts := map[uint64]*column{} // by pattern, the first of the columns that always change together
 	for _, c := range columns {
 		if first := firsts[c.pattern]; first == nil || c.key < first.key {
 			firsts[c.pattern] = c
@@ -358,18 +358,18 @@ func Varying(ctx context.Context, list []*Run, most int) ([]string, error) {
 	return names, nil
 }
 
-// roles are the tables of the quantizers in the order of their names.
+// roles lists the tables of the quantizers, sorted by name.
 var roles = []string{"quantizer.activations.", "quantizer.weights."}
 
-// column is a key of the configurations of some runs. Hashes stand for the values.
+// column is a configuration key with hashes of its values in some runs.
 type column struct {
 	key, shown string
-	runs       int      // that have the key
-	values     []uint64 // the different ones
-	pattern    uint64   // of which run has which value: equal for keys that always change together
+	runs       int      // number of runs that have the key
+	values     []uint64 // the distinct values
+	pattern    uint64   // hash of all pairs of run and value: equal for keys that always change together
 }
 
-// differingColumns returns the columns whose values are not the same in all runs.
+// differingColumns returns the columns whose values differ between runs.
 func differingColumns(ctx context.Context, list []*Run) ([]*column, error) {
 	seed := maphash.MakeSeed()
 	known := map[string]*column{}

@@ -19,25 +19,25 @@ import (
 	"github.com/cage-qat/cage/internal/schema"
 )
 
-// State is how far a run has come.
+// State is the state of a run.
 type State string
 
 // The states of a run.
 const (
 	Done        State = "done"
-	Running     State = "running"     // a process is training in it right now
-	Interrupted State = "interrupted" // it ended or was killed, and can be continued
+	Running     State = "running"     // a process is training it
+	Interrupted State = "interrupted" // it ended or was killed, and can be resumed
 	Diverged    State = "diverged"    // it ended because the loss or gradient was not finite
 	Failed      State = "failed"      // it ended with another error
 	Unreadable  State = "unreadable"
 )
 
-// Run is what a run directory says about its run.
+// Run is a run as described by its run directory.
 type Run struct {
 	Dir      string
 	State    State
-	Err      string    // why it is unreadable, or the error with which it ended
-	Modified time.Time // when its newest record was written
+	Err      string    // the reason why it is unreadable, or the error with which it ended
+	Modified time.Time // time of the last change of its files
 
 	config  []Entry
 	results []Result
@@ -47,8 +47,8 @@ type Run struct {
 type Entry struct{ Key, Value string }
 
 // Result is a number of a run's summary, by its name there. The results of a run that is
-// not done come from its newest record and its newest evaluation, and from the summary
-// with which it stopped.
+// not done come from its newest record, its newest evaluation, and the summary written
+// when it stopped.
 type Result struct {
 	Name  string
 	Value float64
@@ -70,17 +70,17 @@ func (r *Run) Result(name string) (float64, bool) {
 	return r.results[i].Value, true
 }
 
-// Names that [Run.Lookup] knows for every run.
+// Names that [Run.Lookup] accepts for every run.
 const (
 	dirName      = "run"
 	stateName    = "state"
 	modifiedName = "modified"
 )
 
-// Lookup returns what the run has under a name: "run", "state" or "modified", a number
-// among its results, or a key of its configuration; strings are returned without quotes.
-// A key such as quantizer.bits stands for both roles if they agree, or for the one role
-// that is quantized.
+// Lookup returns the value of a name: "run", "state" or "modified", the name of a result, or
+// a key of the configuration; strings are returned without quotes. A key such as
+// quantizer.bits is that of both roles if they agree, or of the only role that is
+// quantized.
 func (r *Run) Lookup(name string) (text string, ok bool) {
 	switch name {
 	case dirName:
@@ -142,8 +142,8 @@ func Open(dir string) (*Run, error) {
 	return r, nil
 }
 
-// lookWhetherRunning tells a run that is being trained from one that has stopped, which no
-// file but the lock tells. Of a lock that may not be looked at nobody knows.
+// lookWhetherRunning sets the state of a run that is being trained, which is known from its lock
+// alone. If the lock cannot be tested, the state is not changed.
 func (r *Run) lookWhetherRunning() {
 	if r.State == Done || r.State == Unreadable {
 		return
@@ -160,12 +160,12 @@ type Condition struct {
 	Value string
 }
 
-// operators, longer ones before those they begin with.
+// operators lists longer ones before their prefixes.
 var operators = []string{"<=", ">=", "!=", "==", "=", "<", ">", "~"}
 
 // ParseCondition parses NAME OP VALUE, such as "quantizer.bits=4", "val_loss<3" or
 // "run~demo". Numbers are compared as numbers and everything else as text; ~ means
-// contains. A run that has nothing under that name does not satisfy the condition.
+// contains. A run that does not have the name does not satisfy the condition.
 func ParseCondition(text string) (Condition, error) {
 	at := strings.IndexAny(text, "=<>!~")
 	if at > 0 {
@@ -184,7 +184,7 @@ func ParseCondition(text string) (Condition, error) {
 // Terms splits a text at its spaces, except those next to the operator of a condition.
 func Terms(text string) []string {
 	var terms []string
-	open := false // the last term ends with an operator
+	open := false // whether the last term ends with an operator
 	for _, next := range strings.Fields(text) {
 		begins := slices.ContainsFunc(operators, func(op string) bool { return strings.HasPrefix(next, op) })
 		if n := len(terms); n > 0 && (open || begins) {
@@ -245,7 +245,7 @@ func Filter(list []*Run, conditions []Condition) []*Run {
 }
 
 // Sort sorts runs by a name for [Run.Lookup], in descending order if a "-" precedes it.
-// Runs that have nothing under that name, or NaN, come last.
+// Runs without the name, or with NaN, come last.
 func Sort(list []*Run, by string) {
 	name, descending := strings.CutPrefix(by, "-")
 	rank := func(text string, ok bool) int {
@@ -281,11 +281,11 @@ func Has(list []*Run, name string) bool {
 	})
 }
 
-// maxSuggested bounds the names among which one is looked for that was probably meant.
+// maxSuggested is the largest number of candidate names for a suggestion.
 const maxSuggested = 10_000
 
-// Known returns an error unless the runs have that name, by [Has]. The error suggests the
-// name that was probably meant.
+// Known returns an error unless [Has] is true for the name. The error suggests a similar
+// name.
 func Known(list []*Run, name string) error {
 	if Has(list, name) {
 		return nil
@@ -312,12 +312,12 @@ func Known(list []*Run, name string) error {
 // Search finds the files outside a run directory that its configuration names.
 type Search struct {
 	Run  string // the run directory
-	Made string // the working directory of the training; "" if it is not known
+	Made string // the working directory of the training process; "" if it is not known
 }
 
-// Places lists the paths at which a file that the configuration calls path may be, best
-// first: the path as it is, relative to the working directory; relative to the working
-// directory of the training; in the run directory. An absolute path is the only place.
+// Places lists the candidate locations of a file that is path in the configuration, best
+// first: relative to the working directory of this process; relative to that of the
+// training process; in the run directory. An absolute path is its only location.
 func (s Search) Places(path string) []string {
 	places := []string{path}
 	if filepath.IsAbs(path) {
@@ -342,8 +342,8 @@ func absolute(path string) string {
 	return filepath.Clean(path)
 }
 
-// Find returns the first of the places that use accepts. If it accepts none, the error says
-// what was wrong at each place, and wraps that.
+// Find returns the first of the Places that use accepts. If it accepts none, the error lists
+// and wraps the errors of all places.
 func (s Search) Find(path string, use func(place string) error) (string, error) {
 	missing := &notFoundError{text: path + " was not found; looked for"}
 	for _, place := range s.Places(path) {
@@ -368,8 +368,8 @@ type notFoundError struct {
 func (e *notFoundError) Error() string   { return e.text }
 func (e *notFoundError) Unwrap() []error { return e.reasons }
 
-// Names are the names of run directories: the last part of their paths; of several with the same as many parts as tell them
-// apart.
+// Names returns short names of run directories: the last element of their paths, or as many
+// elements as are needed to distinguish them.
 func Names(dirs []string) []string {
 	paths, names := make([]string, len(dirs)), make([]string, len(dirs))
 	for i, dir := range dirs {

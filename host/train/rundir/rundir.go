@@ -1,6 +1,6 @@
-// Package rundir knows run directories: the names of the files in one, for everything
-// that writes and reads it; how to find the files outside it on which a run depends; and
-// which runs there are, of which a [Lister] reads again only those that have changed.
+// Package rundir defines run directories: it names the files in one, for all code that
+// writes and reads it; finds the files outside it on which a run depends; and lists runs, of
+// which a [Lister] rereads only those that have changed.
 //
 // The contents of the files are defined elsewhere: in host/train/config, host/train/metrics,
 // host/train/checkpoint and host/train. Nothing here changes them.
@@ -29,9 +29,9 @@ const (
 	MetricsFile    = "metrics.jsonl"          // the records
 	SummaryFile    = "summary.json"           // the results
 	TrajectoryFile = "trajectory.jsonl"       // the points visited by a problem without data
-	SamplesFile    = "samples.jsonl"          // texts that a language model wrote during training
+	SamplesFile    = "samples.jsonl"          // texts that a language model generated during training
 	TokenizerFile  = tokenizer.DefinitionFile // the tokenizer of the data, unless it is built in
-	ModelFile      = "config.json"            // that of the checkpoint of the Hugging Face hub that the model comes from
+	ModelFile      = "config.json"            // copied from the Hugging Face checkpoint of the initial model
 	checkpointDir  = "checkpoints"
 	tensorboardDir = "tensorboard"
 )
@@ -49,7 +49,7 @@ func On(files vfs.FS, dir string) Dir { return Dir{vfs.On(files, dir)} }
 // Config returns the path of the configuration.
 func (d Dir) Config() vfs.Path { return d.Join(ConfigFile) }
 
-// Provenance returns the path of the file that says what computed the run.
+// Provenance returns the path of the file with the provenance of the run: build, plugins, programs.
 func (d Dir) Provenance() vfs.Path { return d.Join(ProvenanceFile) }
 
 // Metrics returns the path of the records.
@@ -61,7 +61,7 @@ func (d Dir) Summary() vfs.Path { return d.Join(SummaryFile) }
 // Trajectory returns the path of the points visited by a problem without data.
 func (d Dir) Trajectory() vfs.Path { return d.Join(TrajectoryFile) }
 
-// Samples returns the path of the texts that a language model wrote during training.
+// Samples returns the path of the texts that a language model generated during training.
 func (d Dir) Samples() vfs.Path { return d.Join(SamplesFile) }
 
 // TensorBoard returns the path of the directory of event files.
@@ -85,10 +85,10 @@ func (d Dir) Lock() vfs.Path { return d.Join(vfs.LockFile) }
 
 // Names in the directory of a study, which contains run directories.
 const (
-	StudyFile  = "study.toml" // what the study asks for
-	StudyCells = "cells"      // a directory for each cell; if the cell is trained, it is its run directory
-	StudyModel = "model"      // in the directory of a cell that is quantized and not trained: its run directory
-	StudyStale = "stale"      // run directories that were put aside
+	StudyFile  = "study.toml" // the definition of the study
+	StudyCells = "cells"      // a directory for each cell; for a trained cell, its run directory
+	StudyModel = "model"      // run directory of a cell that is quantized without training, in that of the cell
+	StudyStale = "stale"      // run directories that were moved away because they are outdated
 )
 
 // LoadConfig loads the configuration of a run.
@@ -103,9 +103,9 @@ func (d Dir) LoadConfig() (*config.Config, error) {
 	return cfg, err
 }
 
-// Request is something that others can ask of the process that trains in a run directory: an empty
-// file there, .ask-stop or .ask-checkpoint, which the process removes when it obeys. So the request
-// can be made from anywhere that sees the directory, and never reaches another process by mistake.
+// Request is a request to the process that trains in a run directory: an empty file there,
+// .ask-stop or .ask-checkpoint, which the process removes when it obeys. So a request can be made
+// from any machine that mounts the directory, and never reaches another process by mistake.
 type Request string
 
 // The requests.
@@ -117,14 +117,14 @@ const (
 const requestPrefix = ".ask-"
 
 // Take reports whether there is a request, and removes it. It is for the process that
-// holds the lock. A request that cannot be removed is ignored, since it would never end.
+// holds the lock. A request that cannot be removed is ignored, since it would repeat.
 func (d Dir) Take(r Request) bool {
 	path := d.Join(requestPrefix + string(r))
 	info, err := path.Lstat()
 	return err == nil && info.Size() == 0 && path.Remove() == nil
 }
 
-// CopyFiles copies those of the files that a folder has into a run directory: see [ReadFiles] and [WriteFiles].
+// CopyFiles copies the named files, if they exist: see [ReadFiles] and [WriteFiles].
 func CopyFiles(to Dir, from vfs.Path, names []string) error {
 	files := map[string][]byte{}
 	if err := ReadFiles(files, from, names); err != nil {
@@ -133,7 +133,7 @@ func CopyFiles(to Dir, from vfs.Path, names []string) error {
 	return WriteFiles(to, files)
 }
 
-// WriteFiles writes files into a run directory, where no other files of these names may be.
+// WriteFiles writes files into a run directory. It fails if one exists with different content.
 func WriteFiles(to Dir, files map[string][]byte) error {
 	for _, name := range slices.Sorted(maps.Keys(files)) {
 		file, content := to.Join(name), files[name]
@@ -152,12 +152,12 @@ func WriteFiles(to Dir, files map[string][]byte) error {
 
 // Bounds of the files that are copied into run directories.
 const (
-	maxFile      = 128 << 20 // bytes; the tokenizer.json of large published models has around 35 MB
+	maxFile      = 128 << 20 // bytes; the tokenizer.json of large published models has about 35 MB
 	maxTemplates = 100       // in [tokenizer.TemplateFolder]
 )
 
-// ReadFiles adds those of the files that a folder has, and that are not there yet. With a template of conversations go the
-// further ones in [tokenizer.TemplateFolder].
+// ReadFiles reads the named files of a folder that exist into files, unless files has them already.
+// With the chat template it reads the additional ones in [tokenizer.TemplateFolder].
 func ReadFiles(files map[string][]byte, folder vfs.Path, names []string) error {
 	if slices.Contains(names, tokenizer.TemplateFile) {
 		entries, err := folder.Join(tokenizer.TemplateFolder).ReadDir()
