@@ -1,11 +1,11 @@
-// Package checkpoint keeps the states from which a training run can be continued: one
-// safetensors file per checkpoint, named by the optimizer step after which it was taken, and
-// beside it a part for each process, where several have the rows of tensors.
+// Package checkpoint stores the states from which a training run can be resumed: one
+// safetensors file per checkpoint, named by the optimizer step after which it was taken, plus
+// one part per process if tensors are sharded over processes.
 //
-// A checkpoint is complete or absent, and when a tensor is read, its digest proves that
-// it is what was saved. Neither saving nor loading holds more than one tensor in memory.
-// host/train decides what a state consists of (which tensors, which counters);
-// host/model/safetensors defines how tensors are stored in a file.
+// A checkpoint is complete or absent, and when a tensor is read, its content is verified by
+// its digest. Neither saving nor loading holds more than one tensor in memory. host/train
+// defines the contents of a state (which tensors, which counters); host/model/safetensors
+// defines the file format of tensors.
 package checkpoint
 
 import (
@@ -25,11 +25,10 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// State is everything that a run needs in order to continue as if it had never
-// stopped.
+// State is everything that a run needs to continue as if it had never stopped.
 type State struct {
 	Step    int                  // optimizer steps done, ≥ 0
-	Tensors []safetensors.Tensor // parameters and optimizer states, read one by one
+	Tensors []safetensors.Tensor // parameters and states, each read only when it is written
 	Meta    Meta                 // everything else; the keys "step", "parts" and "finite" are reserved
 }
 
@@ -43,8 +42,8 @@ type Entry struct {
 // not exist.
 var ErrNone = errors.New("no checkpoint")
 
-// ErrDamaged is wrapped by the error about a file that is not a checkpoint as written by
-// Save.
+// ErrDamaged is wrapped by the error about a file that is not a checkpoint as Save has
+// written it.
 var ErrDamaged = errors.New("damaged checkpoint")
 
 const stepKey = "step"
@@ -54,8 +53,8 @@ const (
 	nameSuffix = ".safetensors"
 )
 
-// FileName returns the name of the file that holds the state after a step. Names sort by
-// step up to step 99,999,999.
+// FileName returns the name of the checkpoint of a step. Names sort by step up to step
+// 99,999,999.
 func FileName(step int) string { return fmt.Sprintf("%s%08d%s", namePrefix, step, nameSuffix) }
 
 func stepOf(name string) (step int, ok bool) {
@@ -65,9 +64,9 @@ func stepOf(name string) (step int, ok bool) {
 }
 
 // Save writes a state into dir, which it creates if necessary, and returns the path of
-// the file. After a crash at any moment there is either no file for that step (or the
-// previous one) or the complete new one. If ctx is cancelled, writing stops and nothing is
-// changed. The parts, if there are any, are names of files that [SavePart] has written.
+// the file. After a crash at any moment the file of that step is either complete or as
+// before. If ctx is cancelled, writing stops and nothing is changed. parts are the names of
+// the files that [SavePart] has written, if any.
 func Save(ctx context.Context, dir vfs.Path, s State, parts ...string) (vfs.Path, error) {
 	path, _, err := save(ctx, dir, s, parts)
 	return path, err
@@ -103,12 +102,12 @@ func save(ctx context.Context, dir vfs.Path, s State, parts []string) (path vfs.
 	return path, metadata[finiteKey] == isFinite, nil
 }
 
-// writeWatched writes a file of which the metadata says whether it is finite.
+// writeWatched writes a file and sets in its metadata whether it is finite.
 func writeWatched(ctx context.Context, path vfs.Path, tensors []safetensors.Tensor, metadata map[string]string) error {
 	return safetensors.WriteFile(ctx, path, watched(tensors, func() { metadata[finiteKey] = notFinite }), metadata)
 }
 
-// Steps returns the steps of the checkpoints, in their order; never nil.
+// Steps returns the steps of the checkpoints, in the same order; never nil.
 func Steps(entries []Entry) []int {
 	steps := make([]int, len(entries))
 	for i, e := range entries {
@@ -121,7 +120,7 @@ func Steps(entries []Entry) []int {
 // directory does not exist, there are none.
 func List(dir vfs.Path) ([]Entry, error) { return list(dir, stepOf) }
 
-// list returns the files of whose names step gives the step.
+// list returns the files whose names step accepts, by ascending step.
 func list(dir vfs.Path, step func(name string) (int, bool)) ([]Entry, error) {
 	files, err := dir.ReadDir()
 	if errors.Is(err, fs.ErrNotExist) {
@@ -140,9 +139,9 @@ func list(dir vfs.Path, step func(name string) (int, bool)) ([]Entry, error) {
 	return entries, nil
 }
 
-// Meta holds the parts of a state that are not tensors: total steps, seeds, counters, the
-// identity of the run. Each value is stored as JSON text, so that any program can read it
-// and no number loses digits.
+// Meta holds the state that is not in tensors: total steps, seeds, counters, the identity of
+// the run. Each value is stored as JSON text, so that any program can read it and numbers
+// keep all digits.
 type Meta map[string]string
 
 // Set stores a value under key, as JSON.

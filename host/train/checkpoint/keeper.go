@@ -14,34 +14,34 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// DamagedSuffix ends the name of a damaged checkpoint that was put aside, and NotFiniteSuffix that
-// of one that is not finite. Such a file is no longer a checkpoint; nothing reads or removes it.
+// DamagedSuffix is appended to the name of a damaged checkpoint when it is renamed, NotFiniteSuffix
+// to that of one that is not finite. Such a file is no longer read or removed as a checkpoint.
 const (
 	DamagedSuffix   = ".damaged"
 	NotFiniteSuffix = ".notfinite"
 )
 
 // Keeper keeps the newest checkpoints of one run, and the newest one that is finite. Only intact
-// ones count: a damaged one is renamed and reported. Meanwhile, nothing else may write into the
-// directory, except that other processes write parts while this one neither prunes nor looks for
-// the latest.
+// checkpoints count: a damaged one is renamed and reported. Nothing else must write into the
+// directory while it is used, except that other processes may write parts while neither Prune nor
+// Latest is running.
 type Keeper struct {
 	dir  vfs.Path
 	keep int
 	tell func(path vfs.Path, err error)
-	// intact are the checkpoints that this process has written or verified, as their files
-	// were then: they are not read again.
+	// intact has the checkpoints that this process has written or verified, with the file infos
+	// of that time: unchanged files are not read again.
 	intact map[string]known // by name
 }
 
 type known struct {
-	files  map[vfs.Path]fs.FileInfo // that it consists of, by their paths
+	files  map[vfs.Path]fs.FileInfo // the files of the checkpoint
 	finite bool
 }
 
-// NewKeeper returns a Keeper that keeps at most keep checkpoints in dir, and at least 1. tell,
-// unless nil, is called for each damaged checkpoint that is found, and for each that is passed over
-// because it is not finite, with its new name.
+// NewKeeper returns a Keeper that keeps the newest keep checkpoints in dir, at least 1. tell,
+// unless nil, is called with the new name of each checkpoint that was renamed because it is damaged
+// or not finite.
 func NewKeeper(dir vfs.Path, keep int, tell func(path vfs.Path, err error)) *Keeper {
 	if tell == nil {
 		tell = func(vfs.Path, error) {}
@@ -49,7 +49,7 @@ func NewKeeper(dir vfs.Path, keep int, tell func(path vfs.Path, err error)) *Kee
 	return &Keeper{dir: dir, keep: max(1, keep), tell: tell, intact: map[string]known{}}
 }
 
-// Save is the function [Save] for the keeper's directory.
+// Save calls the function [Save] for the keeper's directory.
 func (k *Keeper) Save(ctx context.Context, s State, parts ...string) error {
 	path, finite, err := save(ctx, k.dir, s, parts)
 	if err != nil {
@@ -59,14 +59,14 @@ func (k *Keeper) Save(ctx context.Context, s State, parts ...string) error {
 	return nil
 }
 
-// Latest is the function [Latest] for the keeper's directory. Checkpoints newer than the one that
-// is used, which are damaged or not finite, are put aside; if there is no intact one, all stay as
-// they are.
+// Latest calls the function [Latest] for the keeper's directory. It renames all checkpoints newer
+// than the one that was used, which are damaged or not finite; if none is intact, it renames
+// nothing.
 func (k *Keeper) Latest(use func(*File) error) error {
 	var found []damagedFile
 	err := Latest(k.dir, func(path vfs.Path, err error) { found = append(found, damagedFile{path, err}) }, func(f *File) error {
 		err := use(f)
-		if err == nil && f.Verify() == nil { // what was not used may be damaged
+		if err == nil && f.Verify() == nil { // tensors that use did not read may be damaged
 			finite, _ := f.Finite()
 			k.note(k.dir.Join(FileName(f.Step)), f.partNames(), finite)
 		}
@@ -78,9 +78,9 @@ func (k *Keeper) Latest(use func(*File) error) error {
 	return k.putAside(found)
 }
 
-// Prune removes the checkpoints that are older than the intact ones to keep, and what a
-// killed Save left behind, parts that no checkpoint names included. It removes nothing if no
-// checkpoint is intact, but for the latter. What it fails to remove, a later Prune removes.
+// Prune removes the checkpoints that are older than the intact ones to keep, and the leftovers
+// of a killed Save, including parts that no checkpoint lists. If no checkpoint is intact, it
+// removes only leftovers. Files that it fails to remove are left to the next Prune.
 func (k *Keeper) Prune() error {
 	entries, err := List(k.dir)
 	if err != nil {
@@ -110,7 +110,7 @@ func (k *Keeper) Prune() error {
 		}
 	}
 	remove(doomed)
-	orphans, err := k.orphans() // also those of the checkpoints that are removed by now
+	orphans, err := k.orphans() // including the parts of the checkpoints just removed
 	errs = append(errs, err)
 	remove(orphans)
 	if len(doomed)+len(orphans) > 0 {
@@ -122,9 +122,9 @@ func (k *Keeper) Prune() error {
 	return nil
 }
 
-// sort divides the checkpoints: the number of intact ones that are kept, those that are removed,
-// and the damaged among the others. If none of the newest is finite, one more is kept, the newest
-// that is.
+// sort classifies the checkpoints: it returns the number of intact ones to keep, those to remove,
+// and the damaged ones. If none of the newest intact ones is finite, the newest finite checkpoint
+// is kept as well.
 func (k *Keeper) sort(entries []Entry) (kept int, old []vfs.Path, found []damagedFile, err error) {
 	finite := false
 	for _, entry := range slices.Backward(entries) {
@@ -140,7 +140,7 @@ func (k *Keeper) sort(entries []Entry) (kept int, old []vfs.Path, found []damage
 			switch {
 			case e == nil:
 				old = append(old, entry.Path)
-			case errors.Is(e, ErrDamaged): // or no checkpoint at all
+			case errors.Is(e, ErrDamaged): // or not a checkpoint
 				found = append(found, damagedFile{entry.Path, e})
 			default:
 				err = errors.Join(err, e)
@@ -155,7 +155,7 @@ func (k *Keeper) sort(entries []Entry) (kept int, old []vfs.Path, found []damage
 			old = append(old, entry.Path)
 		case errors.Is(e, ErrDamaged):
 			found = append(found, damagedFile{entry.Path, e})
-		default: // it may be good, so it neither counts nor goes
+		default: // it may be intact, so it is neither counted nor removed
 			err = errors.Join(err, e)
 		}
 	}
@@ -172,7 +172,7 @@ func (k *Keeper) orphans() (list []vfs.Path, err error) {
 	for _, p := range parts {
 		needed := slices.ContainsFunc(entries, func(e Entry) bool {
 			known, intact := k.intact[e.Path.Name]
-			return e.Step == p.Step && (known.files[p.Path] != nil || !intact) // what could not be read may be good
+			return e.Step == p.Step && (known.files[p.Path] != nil || !intact) // an unread one may need it
 		})
 		if needed || err != nil {
 			continue
@@ -187,7 +187,7 @@ func (k *Keeper) orphans() (list []vfs.Path, err error) {
 	return list, err
 }
 
-// verify reads a checkpoint if it has changed since it was last known to be intact, and reports
+// verify reads a checkpoint, unless it is unchanged since it was known to be intact, and reports
 // whether it is finite.
 func (k *Keeper) verify(path vfs.Path) (finite bool, err error) {
 	if known := k.intact[path.Name]; known.unchanged() {
@@ -206,7 +206,7 @@ func (k *Keeper) verify(path vfs.Path) (finite bool, err error) {
 	return finite, nil
 }
 
-// note remembers the files of an intact checkpoint as they are now.
+// note records the current file infos of an intact checkpoint.
 func (k *Keeper) note(path vfs.Path, parts []string, finite bool) {
 	files := map[vfs.Path]fs.FileInfo{}
 	for _, name := range append([]string{path.Base()}, parts...) {
@@ -235,7 +235,7 @@ type damagedFile struct {
 	err  error
 }
 
-// putAside gives such checkpoints, and their parts, names that no other file has.
+// putAside renames damaged or non-finite checkpoints, and their parts, to unused names.
 func (k *Keeper) putAside(list []damagedFile) error {
 	if len(list) == 0 {
 		return nil
@@ -267,7 +267,7 @@ func (k *Keeper) putAside(list []damagedFile) error {
 				continue
 			}
 			to := k.dir.Join(p.Path.Base() + strings.TrimPrefix(name.Base(), d.path.Base()))
-			if _, err := to.Lstat(); errors.Is(err, fs.ErrNotExist) { // otherwise it is of another attempt
+			if _, err := to.Lstat(); errors.Is(err, fs.ErrNotExist) { // else the part is of another attempt
 				errs = append(errs, p.Path.Rename(to))
 			}
 		}

@@ -14,9 +14,9 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// File is an open checkpoint. Its header is verified; its tensors are read and verified
-// when they are asked for. Until it is closed, its state can be saved elsewhere. The zero
-// File represents the state before the first step, which has no tensors yet.
+// File is an open checkpoint. Its header is verified; its tensors are read and verified on
+// demand. Until it is closed, its state can be saved elsewhere. The zero File represents the
+// state before the first step, which has no tensors yet.
 type File struct {
 	State
 	files []*safetensors.File // its own, then its parts
@@ -24,14 +24,14 @@ type File struct {
 	Parts []Part
 
 	infos  []safetensors.Info              // of whole tensors
-	at     map[string]int                  // of a whole tensor in infos
-	pieces map[string][]safetensors.Tensor // of each, in their order
+	at     map[string]int                  // index of a tensor in infos, by name
+	pieces map[string][]safetensors.Tensor // shards of each tensor, in order
 	finite *bool                           // nil: not known yet
 }
 
 // Open opens a checkpoint. An error that wraps ErrDamaged means that the content is
-// damaged; any other error means that the file could not be read. The same holds for the
-// errors of the File's methods and tensors.
+// damaged; any other error means that the file could not be read. This also holds for errors
+// of the File's methods and tensors.
 func Open(path vfs.Path) (*File, error) {
 	file, err := safetensors.Open(path)
 	if isContent(err) {
@@ -87,7 +87,7 @@ func (f *File) Close() error {
 func (f *File) Tensor(name string) (safetensors.Tensor, error) {
 	i, ok := f.at[name]
 	if !ok {
-		return f.files[0].Tensor(name) // whose error names the file
+		return f.files[0].Tensor(name) // fails with an error that names the file
 	}
 	info := f.infos[i]
 	return safetensors.Tensor{Name: name, DType: info.DType, Shape: slices.Clone(info.Shape), Write: func(w io.Writer) error {
@@ -103,8 +103,8 @@ func (f *File) Tensor(name string) (safetensors.Tensor, error) {
 // Has reports whether there is a tensor of that name.
 func (f *File) Has(name string) bool { return len(f.pieces[name]) > 0 }
 
-// Verify reads the tensors that have not been read yet, holding little of them in memory.
-// The error names all that are damaged.
+// Verify reads the tensors that have not been read yet, with little memory. The error names
+// all damaged tensors.
 func (f *File) Verify() error {
 	var errs []error
 	for _, file := range f.files {
@@ -114,13 +114,13 @@ func (f *File) Verify() error {
 	return errors.Join(errs...)
 }
 
-// Infos describes the tensors. Of one that is in several files the byte range is that of its size only.
+// Infos describes the tensors. For a tensor in several files, the byte range is [0, total size).
 func (f *File) Infos() []safetensors.Info { return slices.Clone(f.infos) }
 
-// Digest returns a SHA-256 that identifies the whole content, that of the parts included.
+// Digest returns a SHA-256 that identifies the whole content, including the parts.
 func (f *File) Digest() string { return f.files[0].Digest() }
 
-// Size returns the size of the files in bytes.
+// Size returns the total size of the files in bytes.
 func (f *File) Size() (sum int64) {
 	for _, file := range f.files {
 		sum += file.Size()
@@ -137,9 +137,9 @@ func Chosen(dir vfs.Path, step int) (int, error) {
 	return step, err
 }
 
-// Use opens the checkpoint of a step in dir, or the newest one if step is 0, and passes it to use. It does not take an
-// older one in place of a damaged one, which would be another model than the one that was asked for: the error names the
-// newest that is intact. It is ErrNone if there are no checkpoints.
+// Use opens the checkpoint of a step in dir, or the newest one if step is 0, and passes it to use.
+// If it is damaged, Use does not fall back to an older one, which would be a different model than
+// requested: the error names the newest intact one. It wraps ErrNone if there are no checkpoints.
 func Use(dir vfs.Path, step int, use func(*File) error) error {
 	entries, err := List(dir)
 	if err != nil {
@@ -168,12 +168,12 @@ func Use(dir vfs.Path, step int, use func(*File) error) error {
 	return fmt.Errorf("%w; no checkpoint of the run is intact", err)
 }
 
-// Latest opens the newest checkpoint in dir and passes it to use, which reads what it needs from
-// it. If the content turns out to be damaged, or is not finite, the checkpoint is passed to warn
-// (unless that is nil) and left where it is, and use is called with the previous one. Where no
-// intact checkpoint is finite, use is called with the newest of them. The error is ErrNone if there
-// are no checkpoints, and wraps ErrDamaged if there are only damaged ones: a run must then not
-// silently start from the beginning. Any other error of use is returned at once.
+// Latest opens the newest checkpoint in dir and passes it to use, which reads from it. If the
+// content is damaged or not finite, the checkpoint is passed to warn (unless that is nil) and
+// left unchanged, and use is called with the previous one. If no intact checkpoint is finite,
+// use is called with the newest intact one. The error wraps ErrNone if there are no checkpoints,
+// and ErrDamaged if there are only damaged ones: a run must then not silently start from scratch.
+// Any other error of use is returned at once.
 func Latest(dir vfs.Path, warn func(path vfs.Path, err error), use func(*File) error) error {
 	entries, err := List(dir)
 	if err != nil {
@@ -185,7 +185,7 @@ func Latest(dir vfs.Path, warn func(path vfs.Path, err error), use func(*File) e
 	if warn == nil {
 		warn = func(vfs.Path, error) {}
 	}
-	var passed []Entry // which are not finite
+	var passed []Entry // skipped, because they are not finite
 	for _, entry := range slices.Backward(entries) {
 		finite := true
 		isDamaged, err := tryOne(entry.Path, func(f *File) (err error) {
@@ -216,8 +216,8 @@ func Latest(dir vfs.Path, warn func(path vfs.Path, err error), use func(*File) e
 	return fmt.Errorf("%w: none of the %d checkpoints in %s is intact; to begin again, move them away", ErrDamaged, len(entries), dir)
 }
 
-// tryOne uses one checkpoint and tells whether the error is due to damaged content. use may
-// fail for other reasons, such as an entry that the metadata lacks.
+// tryOne uses one checkpoint and reports whether the error is due to damaged content. use may
+// fail for other reasons, such as a missing entry of the metadata.
 func tryOne(path vfs.Path, use func(*File) error) (isDamaged bool, err error) {
 	f, err := Open(path)
 	if err != nil {
@@ -239,24 +239,22 @@ func asDamage(err error) error {
 	return err
 }
 
-// No run can go on from a state whose numbers are not finite: each of its steps is NaN. So the last
-// checkpoint that is finite is neither removed nor passed over, however many that are not follow
-// it.
+// A run cannot resume from a state that is not finite: each further step would be NaN. So the
+// newest finite checkpoint is neither removed nor skipped, however many others follow it.
 
-// ErrNotFinite is wrapped by the error about a checkpoint that was passed over because it is not
-// finite.
+// ErrNotFinite is wrapped by the error about a checkpoint that is skipped as not finite.
 var ErrNotFinite = errors.New("the state is not finite")
 
-// finiteKey is the entry of the metadata that says whether the state is finite, as true or false.
-// This is known when the tensors have been written, and must not change the length of the header.
+// finiteKey is the metadata entry that records whether the state is finite, as true or false. It is
+// known only after the tensors have been written, so both values have the same length.
 const (
 	finiteKey = "finite"
 	isFinite  = "true " // JSON
 	notFinite = "false"
 )
 
-// Finite reports whether the parameters, under param/, are finite and no state of an optimizer or a
-// quantizer, under state/ and kept/, is NaN. Where the metadata does not say it, the tensors are
+// Finite reports whether all parameters, under param/, are finite and no state of an optimizer or a
+// quantizer, under state/ and kept/, is NaN. If the metadata lacks this entry, the tensors are
 // read.
 func (f *File) Finite() (bool, error) {
 	if f.finite != nil {
@@ -275,7 +273,7 @@ func (f *File) Finite() (bool, error) {
 	return finite, nil
 }
 
-// watched are tensors that call found when they are written and their numbers are not finite.
+// watched wraps tensors so that they call found if, when written, they turn out not to be finite.
 func watched(list []safetensors.Tensor, found func()) []safetensors.Tensor {
 	list = slices.Clone(list)
 	for i, t := range list {
@@ -288,11 +286,11 @@ func watched(list []safetensors.Tensor, found func()) []safetensors.Tensor {
 	return list
 }
 
-// infinity has the bits of the number; those of NaN are larger, but for the sign.
+// infinity is the bit pattern of +Inf; without the sign bit, those of NaN are larger.
 var infinity = math.Float32bits(float32(math.Inf(1)))
 
-// limit is the smallest number, in the bits of a float32, that a tensor must not have; 0: it may
-// have any.
+// limit returns the smallest float32 bit pattern, without the sign bit, that counts as not finite
+// in a tensor; 0 if the tensor is not checked.
 func limit(t safetensors.Tensor) uint32 {
 	kind, _, _ := strings.Cut(t.Name, "/")
 	switch {
@@ -300,13 +298,13 @@ func limit(t safetensors.Tensor) uint32 {
 		return 0
 	case kind == "param":
 		return infinity
-	case kind == "state" || kind == "kept": // infinity may be a bound that is not yet known
+	case kind == "state" || kind == "kept": // infinity is valid, as of a bound that is not yet known
 		return infinity + 1
 	}
 	return 0
 }
 
-// watcher looks at the numbers that are written to it.
+// watcher checks the numbers that are written to it and calls found if one reaches limit.
 type watcher struct {
 	dtype safetensors.DType
 	limit uint32

@@ -16,27 +16,26 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// Where several processes have the rows of tensors, each writes those that it has into a part, a safetensors file beside the checkpoint, all at
-// once. When all parts are on the disk, one process saves the checkpoint, whose metadata names the parts and has their digests. So there is no
-// checkpoint before it is complete, and a part that no checkpoint names is what a save that did not end has left.
-//
-// A tensor is whole again when the rows that files have under its name are put one behind the other: those of the checkpoint's own
-// file, then those of the parts in their order.
+// If tensors are sharded over processes by rows, each process writes its shards into a part, a
+// safetensors file beside the checkpoint, concurrently. When all parts are on disk, one process
+// saves the checkpoint, whose metadata lists the parts with their digests. So a checkpoint appears
+// only when it is complete, and a part that no checkpoint lists is left from an interrupted save.
+// A tensor is the concatenation of its rows in the checkpoint's main file and the parts, in order.
 
-// partsKey is the entry of the metadata that lists the parts.
+// partsKey is the metadata entry that lists the parts.
 const partsKey = "parts"
 
-// Part is a file that a checkpoint consists of beside its own.
+// Part is one of the files of a checkpoint besides its main file.
 type Part struct {
-	File   string `json:"file"`   // in the same directory
-	SHA256 string `json:"sha256"` // its header_sha256, which stands for its whole content
+	File   string `json:"file"`   // name in the same directory
+	SHA256 string `json:"sha256"` // its header_sha256, which identifies its whole content
 }
 
-// partName matches the names of parts. Its groups are the step, and the number of the part and of all parts.
+// partName matches the names of parts. Its groups are the step, the part's number and their count.
 var partName = regexp.MustCompile(`^step-(\d{8,})\.part-(\d+)-of-(\d+)\.[0-9a-f]{8}\.safetensors$`)
 
-// PartName returns the name of the part with this number, from 1 on. The mark is another one for each attempt to save, so that no part
-// takes the place of one that a checkpoint needs.
+// PartName returns the name of the part with this number, from 1. mark must be different for each
+// attempt to save, so that a new part never overwrites one that a checkpoint needs.
 func PartName(step, number, of int, mark uint32) string {
 	return fmt.Sprintf("%s%08d.part-%d-of-%d.%08x%s", namePrefix, step, number, of, mark, nameSuffix)
 }
@@ -51,8 +50,8 @@ func partStep(name string) (step int, ok bool) {
 
 func listParts(dir vfs.Path) ([]Entry, error) { return list(dir, partStep) }
 
-// SavePart writes the rows of tensors into the part with that name in dir, which it creates if necessary. It is complete or absent, as what
-// [Save] writes.
+// SavePart writes shards of tensors into the part with that name in dir, which it creates if
+// necessary. As with [Save], the file is complete or absent.
 func SavePart(ctx context.Context, dir vfs.Path, name string, tensors []safetensors.Tensor) error {
 	step, ok := partStep(name)
 	if !ok {
@@ -154,7 +153,7 @@ func (f *File) join(path vfs.Path) error {
 			}
 			whole.Shape = slices.Clone(whole.Shape)
 			whole.Shape[0] += info.Shape[0]
-			whole.Begin, whole.End = 0, whole.End-whole.Begin+info.End-info.Begin // in no file
+			whole.Begin, whole.End = 0, whole.End-whole.Begin+info.End-info.Begin // not a range of a file
 		}
 	}
 	if len(f.Parts) > 0 { // the order of a checkpoint that is one file
