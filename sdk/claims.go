@@ -27,7 +27,7 @@ type ClaimName string
 
 // Claims of quantizers.
 const (
-	// ClaimIdempotent promises Q(Q(x)) = Q(x): what is on the grid stays where it is.
+	// ClaimIdempotent promises Q(Q(x)) = Q(x): values on the grid are unchanged.
 	ClaimIdempotent ClaimName = "idempotent"
 	// ClaimAnyRounding allows levels other than the nearest, as in stochastic rounding. The noise
 	// may depend on the index of an element in its tensor. A quantizer with a separate program for
@@ -125,7 +125,7 @@ func (c Claim) check(d Description) error {
 }
 
 // Claimed returns the value of a claim under the given settings, nil if it has none, and reports
-// whether the plugin makes the claim there.
+// whether the plugin makes the claim under these settings.
 func (d Description) Claimed(name ClaimName, settings Values) (value any, ok bool) {
 	for _, c := range d.Claims {
 		if c.Name == name && c.holds(settings) {

@@ -17,7 +17,7 @@ type Description struct {
 	Name string
 	// Version is the version of the implementation, free text.
 	Version string
-	// Doc says in a sentence or two what the algorithm is, with its source.
+	// Doc describes the algorithm in a sentence or two, with its source.
 	Doc string
 	// Parameters are the settings a run may give; there are no others.
 	Parameters []Parameter
@@ -120,7 +120,7 @@ func (p Parameter) Convert(v any) (any, error) {
 		if i, whole := integer(v); whole {
 			n, ok = float64(i), true
 		}
-		if ok && n >= p.Min && n <= p.Max { // NaN lies in no range
+		if ok && n >= p.Min && n <= p.Max { // NaN is in no range
 			return n, nil
 		}
 	case TypeBool:

@@ -9,7 +9,7 @@ import (
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
-// StateTensor is the name and shape of a tensor of the state; the rest of its fields stay empty.
+// StateTensor is the name and shape of a state tensor; its other fields are empty.
 type StateTensor = spec.Tensor
 
 // OpaqueStep is one update of one tensor. Tensors are in row-major order. X, Gradient and State are
@@ -22,10 +22,10 @@ type OpaqueStep struct {
 	Gradient []float32
 	// Step is the number t of this update, counted from 1; Steps is the total of the run.
 	Step, Steps int
-	// Rate is the rate α_t of the schedule times the factor of the tensor's group: what the
-	// host multiplies u by. It may be 0.
+	// Rate is the learning rate α_t of the schedule times the factor of the tensor's group: the
+	// host multiplies u by it. It may be 0.
 	Rate float64
-	// Loss is the loss of this step: what training minimizes.
+	// Loss is the training loss of this step.
 	Loss float64
 	// State is the Next that the previous update wrote; zeros in the first update.
 	State map[string][]float32

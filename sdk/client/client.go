@@ -132,7 +132,7 @@ func Environment(logLevel string) []string {
 	return []string{wire.ParentPipeKey + "=" + wire.ParentPipeStdin, wire.LogKey + "=" + logLevel}
 }
 
-// Plugins lists what can be dispensed for each protocol version: a [*Quantizer] as
+// Plugins returns the dispensable clients for each protocol version: a [*Quantizer] as
 // "quantizer" and an [*Optimizer] as "optimizer".
 func Plugins() map[int]goplugin.PluginSet {
 	return map[int]goplugin.PluginSet{ProtocolVersion: {

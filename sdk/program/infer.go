@@ -8,7 +8,7 @@ import (
 )
 
 // infer returns the type of a node's result. For most operations it follows from the
-// operands' types; for the others (constant, reshape, …) want says what it should be.
+// operands' types; for constant, reshape, … it is given by want.
 func infer(op Op, args []Type, attr Attr, want Type) (Type, error) {
 	r, ok := rows[op]
 	if !ok {

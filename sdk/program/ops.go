@@ -200,42 +200,42 @@ var table = []row{
 		infer: inferOrderStatistic},
 }
 
-// Iota is a value of type t whose elements are their indices along axis.
+// Iota returns a value of type t whose elements are their indices along axis.
 func (b *Builder) Iota(t Type, axis int) Value {
 	return b.Apply(OpIota, Attr{Axes: []int{axis}}, t)
 }
 
-// RandomBits is a uint value of random bits in the given shape, made from a uint[2] key;
+// RandomBits returns a uint value of random bits in the given shape, made from a uint[2] key;
 // see [OpRandomBits].
 func (b *Builder) RandomBits(key Value, shape ...int) Value {
 	return b.Apply(OpRandomBits, Attr{}, Type{Uint, shape}, key)
 }
 
-// Neg is −v.
+// Neg returns −v.
 func (v Value) Neg() Value { return v.unary(OpNeg) }
 
-// Abs is |v|.
+// Abs returns |v|.
 func (v Value) Abs() Value { return v.unary(OpAbs) }
 
-// Sign is −1, 0 or 1.
+// Sign returns −1, 0 or 1.
 func (v Value) Sign() Value { return v.unary(OpSign) }
 
-// Sqrt is the square root.
+// Sqrt returns the square root.
 func (v Value) Sqrt() Value { return v.unary(OpSqrt) }
 
-// Exp is eᵛ.
+// Exp returns eᵛ.
 func (v Value) Exp() Value { return v.unary(OpExp) }
 
-// Expm1 is eᵛ − 1.
+// Expm1 returns eᵛ − 1.
 func (v Value) Expm1() Value { return v.unary(OpExpm1) }
 
-// Log is the natural logarithm.
+// Log returns the natural logarithm.
 func (v Value) Log() Value { return v.unary(OpLog) }
 
-// Log1p is log(1 + v).
+// Log1p returns log(1 + v).
 func (v Value) Log1p() Value { return v.unary(OpLog1p) }
 
-// Tanh is the hyperbolic tangent.
+// Tanh returns the hyperbolic tangent.
 func (v Value) Tanh() Value { return v.unary(OpTanh) }
 
 // Floor rounds toward −∞.
@@ -244,49 +244,49 @@ func (v Value) Floor() Value { return v.unary(OpFloor) }
 // Round rounds to the nearest integer, ties to even.
 func (v Value) Round() Value { return v.unary(OpRound) }
 
-// Logb is the binary exponent floor(log2|v|), exactly.
+// Logb returns the binary exponent floor(log2|v|), exactly.
 func (v Value) Logb() Value { return v.unary(OpLogb) }
 
-// IsFinite is a bool: neither NaN nor infinite.
+// IsFinite returns a bool: false for NaN and infinities.
 func (v Value) IsFinite() Value { return v.unary(OpIsFinite) }
 
-// Not is logical or bitwise negation.
+// Not returns the logical or bitwise negation.
 func (v Value) Not() Value { return v.unary(OpNot) }
 
-// StopGradient is v, but the reverse pass treats it as a constant.
+// StopGradient returns v, which the reverse pass then treats as a constant.
 func (v Value) StopGradient() Value { return v.unary(OpStopGradient) }
 
-// Add is v + o.
+// Add returns v + o.
 func (v Value) Add(o Value) Value { return v.binary(OpAdd, o) }
 
-// Sub is v − o.
+// Sub returns v − o.
 func (v Value) Sub(o Value) Value { return v.binary(OpSub, o) }
 
-// Mul is v·o, element by element.
+// Mul returns v·o, element by element.
 func (v Value) Mul(o Value) Value { return v.binary(OpMul, o) }
 
-// Div is v/o.
+// Div returns v/o.
 func (v Value) Div(o Value) Value { return v.binary(OpDiv, o) }
 
-// Pow is v to the power o.
+// Pow returns v to the power o.
 func (v Value) Pow(o Value) Value { return v.binary(OpPow, o) }
 
-// Max is the larger of v and o; NaN if either is NaN.
+// Max returns the larger of v and o; NaN if either is NaN.
 func (v Value) Max(o Value) Value { return v.binary(OpMax, o) }
 
-// Min is the smaller of v and o; NaN if either is NaN.
+// Min returns the smaller of v and o; NaN if either is NaN.
 func (v Value) Min(o Value) Value { return v.binary(OpMin, o) }
 
-// Ldexp is v·2ᵒ for integers o.
+// Ldexp returns v·2ᵒ for integers o.
 func (v Value) Ldexp(o Value) Value { return v.binary(OpLdexp, o) }
 
-// And is logical or bitwise and.
+// And returns the logical or bitwise and.
 func (v Value) And(o Value) Value { return v.binary(OpAnd, o) }
 
-// Or is logical or bitwise or.
+// Or returns the logical or bitwise or.
 func (v Value) Or(o Value) Value { return v.binary(OpOr, o) }
 
-// Xor is logical or bitwise exclusive or.
+// Xor returns the logical or bitwise exclusive or.
 func (v Value) Xor(o Value) Value { return v.binary(OpXor, o) }
 
 // Shl shifts left by o bits.
@@ -295,22 +295,22 @@ func (v Value) Shl(o Value) Value { return v.binary(OpShl, o) }
 // Shr shifts right by o bits.
 func (v Value) Shr(o Value) Value { return v.binary(OpShr, o) }
 
-// Eq is the bool v = o.
+// Eq returns the bool v = o.
 func (v Value) Eq(o Value) Value { return v.binary(OpEq, o) }
 
-// Ne is the bool v ≠ o.
+// Ne returns the bool v ≠ o.
 func (v Value) Ne(o Value) Value { return v.binary(OpNe, o) }
 
-// Lt is the bool v < o.
+// Lt returns the bool v < o.
 func (v Value) Lt(o Value) Value { return v.binary(OpLt, o) }
 
-// Le is the bool v ≤ o.
+// Le returns the bool v ≤ o.
 func (v Value) Le(o Value) Value { return v.binary(OpLe, o) }
 
-// Gt is the bool v > o.
+// Gt returns the bool v > o.
 func (v Value) Gt(o Value) Value { return v.binary(OpGt, o) }
 
-// Ge is the bool v ≥ o.
+// Ge returns the bool v ≥ o.
 func (v Value) Ge(o Value) Value { return v.binary(OpGe, o) }
 
 // Clamp limits v to [lo, hi], where lo and hi are scalars with lo ≤ hi. Where v is NaN
@@ -321,12 +321,12 @@ func (v Value) Clamp(lo, hi Value) Value {
 	return v.builder().Apply(OpClamp, Attr{}, Type{}, v, lo, hi)
 }
 
-// Select is x where v, a bool, is true, and y elsewhere.
+// Select returns x where v, a bool, is true, and y elsewhere.
 func (v Value) Select(x, y Value) Value {
 	return v.builder().Apply(OpSelect, Attr{}, Type{}, v, x, y)
 }
 
-// Convert is the same number in another element type.
+// Convert returns the same number in another element type.
 func (v Value) Convert(t DType) Value {
 	return v.builder().Apply(OpConvert, Attr{}, Type{DType: t}, v)
 }
@@ -336,7 +336,7 @@ func (v Value) Bitcast(t DType) Value {
 	return v.builder().Apply(OpBitcast, Attr{}, Type{DType: t}, v)
 }
 
-// Reshape gives the same elements, in row-major order, another shape.
+// Reshape returns the same elements, in row-major order, in another shape.
 func (v Value) Reshape(shape ...int) Value {
 	return v.builder().Apply(OpReshape, Attr{}, Type{Shape: shape}, v)
 }
@@ -376,7 +376,7 @@ func (v Value) ReduceMax(axes ...int) Value { return v.reduce(OpReduceMax, axes)
 // ReduceMin takes the minimum over the axes (increasing), which are removed from the shape.
 func (v Value) ReduceMin(axes ...int) Value { return v.reduce(OpReduceMin, axes) }
 
-// Dot is the general product; see [OpDot].
+// Dot returns the general product; see [OpDot].
 func (v Value) Dot(o Value, contract, batch [2][]int) Value {
 	return v.builder().Apply(OpDot, Attr{
 		LhsContract: contract[0], RhsContract: contract[1],
@@ -390,25 +390,25 @@ func (v Value) Hadamard(block int) Value {
 	return v.builder().Apply(OpHadamard, Attr{Block: block}, Type{}, v)
 }
 
-// QR is the factor Q of the thin QR decomposition of the last two axes.
+// QR returns the factor Q of the thin QR decomposition of the last two axes.
 func (v Value) QR() Value { return v.unary(OpQR) }
 
-// EighValues are the eigenvalues of symmetric matrices, ascending.
+// EighValues returns the eigenvalues of symmetric matrices, ascending.
 func (v Value) EighValues() Value { return v.unary(OpEighValues) }
 
-// EighVectors are the eigenvectors of symmetric matrices, as columns.
+// EighVectors returns the eigenvectors of symmetric matrices, as columns.
 func (v Value) EighVectors() Value { return v.unary(OpEighVectors) }
 
 // SortColumns sorts the columns of matrices in descending order of keys, which has one
 // key for each column.
 func (v Value) SortColumns(keys Value) Value { return v.binary(OpSortColumns, keys) }
 
-// Nearest is the index, an int, of the row of a table that is nearest to each element of v, for a
-// table of type float[n], or to each run of d elements along the last axis of v, for one of type
-// float[n,d]; see [OpNearest].
+// Nearest returns the index, an int, of the row of a table that is nearest to each element of v,
+// for a table of type float[n], or to each run of d elements along the last axis of v, for one of
+// type float[n,d]; see [OpNearest].
 func (v Value) Nearest(table Value) Value { return v.binary(OpNearest, table) }
 
-// Lookup is the row of a table, float[n] or float[n,d], for each index in v, an int; see
+// Lookup returns the row of a table, float[n] or float[n,d], for each index in v, an int; see
 // [OpLookup].
 func (v Value) Lookup(table Value) Value { return v.binary(OpLookup, table) }
 
@@ -424,11 +424,11 @@ func (v Value) ScatterAdd(values Value, n int) Value {
 	return v.builder().Apply(OpScatterAdd, Attr{}, FloatType(shape...), v, values)
 }
 
-// TopK is a bool mask of the k largest elements along the last axis. k is an int scalar; see
+// TopK returns a bool mask of the k largest elements along the last axis. k is an int scalar; see
 // [OpTopK].
 func (v Value) TopK(k Value) Value { return v.binary(OpTopK, k) }
 
-// OrderStatistic is the element at index k, an int scalar that counts from 0, of the elements along
-// the last axis in ascending order; the axis is dropped. See [OpOrderStatistic] and
+// OrderStatistic returns the element at index k, an int scalar that counts from 0, of the elements
+// along the last axis in ascending order; the axis is dropped. See [OpOrderStatistic] and
 // [Value.QuantileRow].
 func (v Value) OrderStatistic(k Value) Value { return v.binary(OpOrderStatistic, k) }

@@ -197,7 +197,7 @@ func checkName(name string) error {
 	return nil
 }
 
-// checkNew is checkName for a name that must not be among those seen. It adds the name to them.
+// checkNew checks a name that must not be among those seen, and adds it to them.
 func checkNew(name string, seen map[string]bool) error {
 	if seen[name] {
 		return fmt.Errorf("the name is used twice")

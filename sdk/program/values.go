@@ -7,13 +7,13 @@ import (
 	"slices"
 )
 
-// Const is a scalar float.
+// Const returns a scalar float.
 func (b *Builder) Const(v float64) Value { return b.scalar(Float, v, 0) }
 
-// ConstInt is a scalar int.
+// ConstInt returns a scalar int.
 func (b *Builder) ConstInt(v int32) Value { return b.scalar(Int, 0, int64(v)) }
 
-// ConstUint is a scalar uint.
+// ConstUint returns a scalar uint.
 func (b *Builder) ConstUint(v uint32) Value { return b.scalar(Uint, 0, int64(v)) }
 
 func (b *Builder) scalar(t DType, f float64, i int64) Value {
@@ -32,15 +32,15 @@ func (b *Builder) scalar(t DType, f float64, i int64) Value {
 	return v
 }
 
-// Full is a float value of the given shape filled with v.
+// Full returns a float value of the given shape filled with v.
 func (b *Builder) Full(v float64, shape ...int) Value {
 	return b.Apply(OpConstant, Attr{Floats: []float64{v}}, FloatType(shape...))
 }
 
-// Zeros is a float value of the given shape filled with 0.
+// Zeros returns a float value of the given shape filled with 0.
 func (b *Builder) Zeros(shape ...int) Value { return b.Full(0, shape...) }
 
-// Table is a constant float value; data has all its elements in row-major order.
+// Table returns a constant float value; data has all its elements in row-major order.
 func (b *Builder) Table(data []float64, shape ...int) Value {
 	return b.Apply(OpConstant, Attr{Floats: append([]float64(nil), data...)}, FloatType(shape...))
 }
@@ -60,16 +60,16 @@ func (v Value) builder() *Builder {
 	return b
 }
 
-// Scale is c·v for a literal c.
+// Scale returns c·v for a literal c.
 func (v Value) Scale(c float64) Value { return v.Mul(v.builder().Const(c)) }
 
-// Shift is v + c for a literal c.
+// Shift returns v + c for a literal c.
 func (v Value) Shift(c float64) Value { return v.Add(v.builder().Const(c)) }
 
-// Square is v·v.
+// Square returns v·v.
 func (v Value) Square() Value { return v.Mul(v) }
 
-// Clip is [Value.Clamp] to literal bounds. As there, the result for NaN is not defined.
+// Clip is [Value.Clamp] with literal bounds. As there, the result for NaN is not defined.
 func (v Value) Clip(lo, hi float64) Value {
 	b := v.builder()
 	switch {
@@ -92,7 +92,7 @@ func (v Value) At(axis, from, to int) Value {
 	return v.Slice(start, shape, stride)
 }
 
-// Column is element i of each row. The last axis is kept with one element, so that the result
+// Column returns element i of each row. The last axis is kept with one element, so that the result
 // combines with v: float[…,d] gives float[…,1].
 func (v Value) Column(i int) Value { return v.At(v.Type().Rank()-1, i, i+1) }
 
@@ -105,16 +105,16 @@ func (v Value) Column(i int) Value { return v.At(v.Type().Rank()-1, i, i+1) }
 // Deprecated: use ReduceSum, which is named like the other reductions.
 func (v Value) Sum(axes ...int) Value { return v.ReduceSum(axes...) }
 
-// SumAll is the sum of all elements, a scalar.
+// SumAll returns the sum of all elements, a scalar.
 func (v Value) SumAll() Value { return v.all(OpReduceSum) }
 
-// MeanAll is the mean of all elements, a scalar.
+// MeanAll returns the mean of all elements, a scalar.
 func (v Value) MeanAll() Value { return v.SumAll().Scale(1 / float64(v.Type().Size())) }
 
-// MaxAll is the maximum of all elements, a scalar.
+// MaxAll returns the maximum of all elements, a scalar.
 func (v Value) MaxAll() Value { return v.all(OpReduceMax) }
 
-// MinAll is the minimum of all elements, a scalar.
+// MinAll returns the minimum of all elements, a scalar.
 func (v Value) MinAll() Value { return v.all(OpReduceMin) }
 
 func (v Value) all(op Op) Value {
@@ -136,40 +136,40 @@ func OtherAxes(rank int, lists ...[]int) []int {
 	return axes
 }
 
-// SumRow is the sum over the last axis, which is kept with one element, so that the
+// SumRow returns the sum over the last axis, which is kept with one element, so that the
 // result combines with v: float[…,d] gives float[…,1].
 func (v Value) SumRow() Value { return v.keepLast(OpReduceSum) }
 
-// MeanRow is the mean over the last axis, which is kept with one element.
+// MeanRow returns the mean over the last axis, which is kept with one element.
 func (v Value) MeanRow() Value {
 	d := v.lastDim()
 	return v.SumRow().Scale(1 / float64(d))
 }
 
-// MaxRow is the maximum over the last axis, which is kept with one element.
+// MaxRow returns the maximum over the last axis, which is kept with one element.
 func (v Value) MaxRow() Value { return v.keepLast(OpReduceMax) }
 
-// MinRow is the minimum over the last axis, which is kept with one element.
+// MinRow returns the minimum over the last axis, which is kept with one element.
 func (v Value) MinRow() Value { return v.keepLast(OpReduceMin) }
 
-// ArgMinRow is the index, an int, of the least element along the last axis, which is kept with one
-// element: the first of equals, and of a row with NaN the index of the first NaN.
+// ArgMinRow returns the index, an int, of the least element along the last axis, which is kept with
+// one element: the first of equals, and of a row with NaN the index of the first NaN.
 func (v Value) ArgMinRow() Value { return v.firstRow(v.MinRow()) }
 
-// ArgMaxRow is the index, an int, of the largest element along the last axis, which is kept with
-// one element: the first of equals, and of a row with NaN the index of the first NaN.
+// ArgMaxRow returns the index, an int, of the largest element along the last axis, which is kept
+// with one element: the first of equals, and of a row with NaN the index of the first NaN.
 func (v Value) ArgMaxRow() Value { return v.firstRow(v.MaxRow()) }
 
-// StochasticBFloat16 is v, stochastically rounded to one of the two adjacent bfloat16 numbers, with
-// mean v. bits are random bits, a uint of v's shape (Builder.RandomBits). Numbers that bfloat16
-// represents, NaN and infinities are unchanged.
+// StochasticBFloat16 returns v, stochastically rounded to one of the two adjacent bfloat16 numbers,
+// with mean v. bits are random bits, a uint of v's shape (Builder.RandomBits). Numbers that
+// bfloat16 represents, NaN and infinities are unchanged.
 func (v Value) StochasticBFloat16(bits Value) Value {
 	b := v.Builder()
 	rounded := v.Bitcast(Uint).Add(bits.Shr(b.ConstUint(16))).And(b.ConstUint(0xffff0000)).Bitcast(Float)
 	return v.IsFinite().Select(rounded, v)
 }
 
-// firstRow is the index of the first element along the last axis that equals extreme, or is NaN.
+// firstRow returns the index of the first element of each row that equals extreme, or is NaN.
 func (v Value) firstRow(extreme Value) Value {
 	t := v.Type()
 	t.DType = Int
@@ -181,10 +181,10 @@ func (v Value) firstRow(extreme Value) Value {
 	return found.Select(places, v.builder().ConstInt(int32(v.lastDim()))).MinRow()
 }
 
-// QuantileRow is the p-quantile, 0 ≤ p ≤ 1, of the elements along the last axis, which is kept with
-// size 1. It is interpolated linearly at index p·(d−1) of the d elements in ascending order, as in
-// NumPy's quantile. NaN if any element is NaN. Reshape a tensor to one row for a quantile of all
-// its elements.
+// QuantileRow returns the p-quantile, 0 ≤ p ≤ 1, of the elements along the last axis, which is kept
+// with size 1. It is interpolated linearly at index p·(d−1) of the d elements in ascending order,
+// as in NumPy's quantile. NaN if any element is NaN. Reshape a tensor to one row for a quantile of
+// all its elements.
 func (v Value) QuantileRow(p float64) Value {
 	b, shape := v.builder(), v.Shape()
 	if !(p >= 0 && p <= 1) {
@@ -224,7 +224,7 @@ func (v Value) keepLast(op Op) Value {
 	return v.reduce(op, []int{last}).Reshape(shape...)
 }
 
-// MatMul is the matrix product of two matrices: float[m,k]·float[k,n].
+// MatMul returns the matrix product of two matrices: float[m,k]·float[k,n].
 func (v Value) MatMul(o Value) Value {
 	return v.Dot(o, [2][]int{{1}, {0}}, [2][]int{})
 }

@@ -72,7 +72,7 @@ func Save(ctx context.Context, dir vfs.Path, s State, parts ...string) (vfs.Path
 	return path, err
 }
 
-// save is Save, and reports whether the state is finite.
+// save does the work of Save, and reports whether the state is finite.
 func save(ctx context.Context, dir vfs.Path, s State, parts []string) (path vfs.Path, finite bool, err error) {
 	fail := func(err error) (vfs.Path, bool, error) {
 		return vfs.Path{}, false, fmt.Errorf("save checkpoint: %w", err)
@@ -167,7 +167,7 @@ func (m Meta) Get(key string, value any) error {
 	return nil
 }
 
-// GetIf is Get for a key that may be missing; if it is, the variable is not changed.
+// GetIf is like Get, but if the key is missing, it does nothing.
 func (m Meta) GetIf(key string, value any) error {
 	if _, ok := m[key]; !ok {
 		return nil

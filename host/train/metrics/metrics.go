@@ -68,17 +68,17 @@ func (n *Number) UnmarshalJSON(text []byte) error {
 // nil field was not measured at that step and is left out.
 type Record struct {
 	Step     int     `json:"step"`               // optimizer steps done, from 1
-	Loss     Number  `json:"loss"`               // what training minimizes, without LOTION's regularizer, in nats per token, mean over the step's micro-batches
+	Loss     Number  `json:"loss"`               // training loss without LOTION's regularizer, in nats per token, mean over the step's micro-batches
 	LR       Number  `json:"lr"`                 // α_t, the learning rate of the step
 	Lambda   *Number `json:"lambda,omitempty"`   // CAGE: λ_t, the strength of the correction in the step; 0 while silent or off, and if no weight is quantized
-	Strength *Number `json:"strength,omitempty"` // that of another method; of one without a strength there is none
-	Tokens   int64   `json:"tokens"`             // targets of predictions since the start of training, resumes included
+	Strength *Number `json:"strength,omitempty"` // strength of another correction method, if it has one
+	Tokens   int64   `json:"tokens"`             // target tokens since the start of training, resumes included
 
-	Counts map[string]int64 `json:"counts,omitempty"` // what the method has counted so far, by name
+	Counts map[string]int64 `json:"counts,omitempty"` // counters of the method so far, by name
 
-	// The parts of Loss if there is a teacher, in nats per token.
+	// Components of Loss in distillation, in nats per token.
 	Divergence   *Number `json:"divergence,omitempty"`    // from the teacher's predictions
-	CrossEntropy *Number `json:"cross_entropy,omitempty"` // of the tokens: what the loss would be without a teacher
+	CrossEntropy *Number `json:"cross_entropy,omitempty"` // of the tokens: the loss without a teacher
 
 	Seconds         Number  `json:"seconds"`                     // seconds of steps since the start, resumes included; without evaluations, checkpoints, and measures of stationarity and of movement
 	TokensPerSecond *Number `json:"tokens_per_second,omitempty"` // over the steps since the previous record
@@ -98,10 +98,10 @@ type Record struct {
 	Pareto    *Number `json:"pareto,omitempty"`     // with ∇f at x: a forward pass without quantization
 	ParetoSTE *Number `json:"pareto_ste,omitempty"` // with the gradient that training uses, ∇f at Q(x)
 
-	// Movement of the quantized weights between cells, measured on a fixed random choice
-	// of their coordinates, over a window of the most recent samples. Times are in steps,
-	// with the resolution of the distance between samples.
-	FlipRate        *Number `json:"flip_rate,omitempty"`         // fraction of codes that changed since the sample before
+	// Movement of the quantized weights between quantization cells, measured on a fixed random
+	// subset of their coordinates, over a window of the most recent samples. Times are in
+	// steps, with the sampling interval as resolution.
+	FlipRate        *Number `json:"flip_rate,omitempty"`         // fraction of codes that changed since the previous sample
 	Coherence       *Number `json:"coherence,omitempty"`         // mean over coordinates of |Σe| / Σ|e|, once the window is full
 	CoherenceVector *Number `json:"coherence_vector,omitempty"`  // ‖Σe‖₂ / Σ‖e‖₂ over all coordinates, once the window is full
 	DwellMean       *Number `json:"dwell_mean,omitempty"`        // length of the visits of codes that reach into the window: mean,
@@ -112,24 +112,24 @@ type Record struct {
 	Visits          *Number `json:"visits,omitempty"`            // visits since the first sample, mean over coordinates
 	VisitSum        *Number `json:"visit_sum,omitempty"`         // largest ‖E_k‖₂ of a vector visit (Eq. 8), over samples
 	ResidualMax     *Number `json:"residual_max,omitempty"`      // largest ‖e‖₂ of a weight's chosen coordinates, B (Eq. 11)
-	// Weights holds the numbers of single tensors, by the name of the parameter. An empty
-	// map is written, like every other value that was measured; nil means not measured.
+	// Weights has the measurements of individual tensors, by the name of the parameter. An
+	// empty map is written, like every other measured value; nil means not measured.
 	Weights map[string]WeightMeasures `json:"weights,omitzero"`
 
 	ValLoss *Number `json:"val_loss,omitempty"` // validation loss in nats per token, over the same batches at every step
 	ValPPL  *Number `json:"val_ppl,omitempty"`  // exp(ValLoss)
 
-	Distance *Number `json:"distance,omitempty"` // problems: √((x−x*)ᵀA(x−x*)), how far x is from the optimum x*
+	Distance *Number `json:"distance,omitempty"` // problems: √((x−x*)ᵀA(x−x*)), the distance from the optimum x*
 
-	Skipped     int `json:"skipped,omitempty"`     // steps left out so far because something was not finite
-	Uncorrected int `json:"uncorrected,omitempty"` // corrections of single weights left out so far, counted per step, because x − Q(x) was not finite
+	Skipped     int `json:"skipped,omitempty"`     // steps skipped so far because a value was not finite
+	Uncorrected int `json:"uncorrected,omitempty"` // skipped corrections of single weights so far, counted per step, because x − Q(x) was not finite
 }
 
 func (r Record) at() int { return r.Step }
 
-// WeightMeasures holds the numbers of one trained tensor, in fields with the same names
+// WeightMeasures has the measurements of one trained tensor, in fields with the same names
 // as in [Record]: for quantized weights their movement between cells, and for all tensors
-// what diagnostics.tensors asks for.
+// those that diagnostics.tensors enables.
 type WeightMeasures struct {
 	FlipRate        *Number `json:"flip_rate,omitempty"`
 	DwellMean       *Number `json:"dwell_mean,omitempty"`
@@ -142,7 +142,7 @@ type WeightMeasures struct {
 
 // Point is one line of trajectory.jsonl: the parameters of a problem after a step.
 type Point struct {
-	Step int    `json:"step"` // optimizer steps done; 0: the start
+	Step int    `json:"step"` // completed optimizer steps; 0: the start
 	X    Vector `json:"x"`    // row by row
 }
 
@@ -213,11 +213,11 @@ func ParseSample(line []byte) (Sample, error) {
 type Summary struct {
 	Name       string `json:"name"`              // name of the run
 	Completed  bool   `json:"completed"`         // whether all steps were done; false for a run that was stopped
-	Stopped    Stop   `json:"stopped,omitempty"` // why a run that is not completed ended
-	Error      string `json:"error,omitempty"`   // the error that ended it, unless somebody asked it to stop
+	Stopped    Stop   `json:"stopped,omitempty"` // reason why an incomplete run ended
+	Error      string `json:"error,omitempty"`   // the error that ended it; empty after a request to stop
 	Steps      int    `json:"steps"`             // optimizer steps done
-	TotalSteps int    `json:"total_steps"`       // optimizer steps asked for
-	Tokens     int64  `json:"tokens"`            // tokens that were learned from
+	TotalSteps int    `json:"total_steps"`       // optimizer steps configured
+	Tokens     int64  `json:"tokens"`            // target tokens, as in records
 	Parameters int64  `json:"parameters"`        // parameters of the model
 
 	// NonEmbedding counts the parameters outside the embedding and the head: the N of
@@ -232,13 +232,13 @@ type Summary struct {
 	Distance        *Number `json:"distance,omitempty"`          // problems: √((x−x*)ᵀA(x−x*)) at the end
 	ErrorNorm2      *Number `json:"error_norm2,omitempty"`       // Σ‖x − Q(x)‖² before the last step, as in the last record
 	ErrorRel        *Number `json:"error_rel,omitempty"`         // the same over Σ‖x‖²
-	Skipped         int     `json:"skipped"`                     // number of steps left out because something was not finite
-	Uncorrected     int     `json:"uncorrected,omitempty"`       // corrections of single weights left out because x − Q(x) was not finite
+	Skipped         int     `json:"skipped"`                     // number of steps skipped because a value was not finite
+	Uncorrected     int     `json:"uncorrected,omitempty"`       // skipped corrections of single weights, because x − Q(x) was not finite
 
 	Sources []Epochs `json:"sources,omitempty"` // sources of a mixture, in its order
 
 	Dir string `json:"dir"` // the run directory
-	// Method names the method, and Settings repeats its own settings.
+	// Method is the correction method, and Settings repeats its settings.
 	Method   string         `json:"method"`
 	Settings map[string]any `json:"method_settings,omitempty"`
 	// Counts are the counters of the method, by name.

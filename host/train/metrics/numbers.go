@@ -29,7 +29,7 @@ func NumberNames(t reflect.Type) []string {
 
 // Value is one number of a record, with its name.
 type Value struct {
-	Name   string // as in metrics.jsonl; for a single weight weights.WEIGHT.NAME, and counts.NAME for what the method has counted
+	Name   string // as in metrics.jsonl; for a single weight weights.WEIGHT.NAME, and counts.NAME for counters of the method
 	Number float64
 }
 

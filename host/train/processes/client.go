@@ -157,8 +157,8 @@ const advice = "All processes must have the same run directory: put it on a file
 
 // Process 0 writes a random token into the run's checkpoint directory before it accepts calls, and
 // removes it when all processes have joined. A process that can read the token has the same
-// directory, belongs to this attempt to train and not to an earlier one, and is authorized: only its
-// owner can read the file. A scheduler's job ID would prove none of these, and can be guessed.
+// directory, belongs to this attempt to train and not to an earlier one, and is authorized: only
+// its owner can read the file. A scheduler's job ID would prove none of these, and can be guessed.
 
 const tokenFile = ".processes"
 

@@ -28,7 +28,7 @@ const (
 	ProvenanceFile = "provenance.json"        // build, plugins and hashes of programs
 	MetricsFile    = "metrics.jsonl"          // the records
 	SummaryFile    = "summary.json"           // the results
-	TrajectoryFile = "trajectory.jsonl"       // the points visited by a problem without data
+	TrajectoryFile = "trajectory.jsonl"       // the optimization path of a problem without data
 	SamplesFile    = "samples.jsonl"          // texts that a language model generated during training
 	TokenizerFile  = tokenizer.DefinitionFile // the tokenizer of the data, unless it is built in
 	ModelFile      = "config.json"            // copied from the Hugging Face checkpoint of the initial model
@@ -58,7 +58,7 @@ func (d Dir) Metrics() vfs.Path { return d.Join(MetricsFile) }
 // Summary returns the path of the summary.
 func (d Dir) Summary() vfs.Path { return d.Join(SummaryFile) }
 
-// Trajectory returns the path of the points visited by a problem without data.
+// Trajectory returns the path of the file with the optimization path of a problem without data.
 func (d Dir) Trajectory() vfs.Path { return d.Join(TrajectoryFile) }
 
 // Samples returns the path of the texts that a language model generated during training.

@@ -103,7 +103,7 @@ func run(p *program.Program, args []Tensor, single bool) ([]Tensor, error) {
 }
 
 // Apply executes one node of a valid program on its operands. The result may share
-// memory with them. The error says that a factorization did not converge.
+// memory with them. It fails only if a factorization does not converge.
 func Apply(n *program.Node, args ...Tensor) (Tensor, error) {
 	return operations[n.Op](n, args)
 }
