@@ -23,9 +23,9 @@ type (
 	// Constrained is an [sdk.Trainable] quantizer whose trained parameters are constrained to a set,
 	// such as the orthogonal matrices or the positive numbers.
 	//
-	// Constrain builds the projection onto the set of v, the value of the trained parameter p after
-	// an update, in the shape of v. It returns v itself for a parameter without a constraint. The
-	// values of InitTrained must already be in the set. Example: spin.
+	// Constrain builds the point of the set that replaces v, the value of the trained parameter p
+	// after an update, in the shape of v. It returns v itself for a parameter without a constraint.
+	// The values of InitTrained must already be in the set. Example: spin.
 	Constrained = sdk.Constrained
 
 	// Maximal is an [sdk.Stateful] quantizer some of whose state tensors are maxima, such as the

@@ -50,9 +50,9 @@ func (t ScaleType) Round(v program.Value) program.Value {
 	return v
 }
 
-// HalfIntegerFactors holds, indexed by the number of bits, the factors by which QuEST's published code
-// (IST-DASLab/QuEST, src/models/quantization/base_linear.py) multiplies the deviation of a Gaussian
-// to get the largest level of a grid of half-integers. They agree with that grid's exact optima to
+// HalfIntegerFactors holds, by the number of bits, the factors by which QuEST's published code
+// (IST-DASLab/QuEST, src/models/quantization/base_linear.py) multiplies the standard deviation of a
+// Gaussian for the largest level of a grid of half-integers. They agree with the exact optima to
 // about 3e-5 for up to 5 bits, and are 0.04 %, 0.28 % and 0.95 % below them for 6, 7 and 8 bits.
 var HalfIntegerFactors = [9]float64{
 	1: 0.7978845587140913,

@@ -16,8 +16,8 @@ type Tensor struct {
 	Shape []int
 	// Shared and Constrain are for trained parameters only. Shared is the name under which
 	// sites share the parameter (Sharer); empty means that it is not shared. Constrain maps
-	// the value after an update to its projection onto the constraint set (Constrained); nil
-	// means no constraint.
+	// the value after an update to the point of the constraint set that replaces it
+	// (Constrained); nil means no constraint.
 	Shared    string
 	Constrain *program.Program
 	// Storage is the type in which it is stored between programs; empty means float32.

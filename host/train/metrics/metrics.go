@@ -104,7 +104,7 @@ type Record struct {
 	FlipRate        *Number `json:"flip_rate,omitempty"`         // fraction of codes that changed since the previous sample
 	Coherence       *Number `json:"coherence,omitempty"`         // mean over coordinates of |Σe| / Σ|e|, once the window is full
 	CoherenceVector *Number `json:"coherence_vector,omitempty"`  // ‖Σe‖₂ / Σ‖e‖₂ over all coordinates, once the window is full
-	DwellMean       *Number `json:"dwell_mean,omitempty"`        // length of the visits of codes that reach into the window: mean,
+	DwellMean       *Number `json:"dwell_mean,omitempty"`        // dwell time: length of the visits of a code that overlap the window; mean,
 	DwellMedian     *Number `json:"dwell_median,omitempty"`      // median,
 	DwellP90        *Number `json:"dwell_p90,omitempty"`         // ninth decile,
 	DwellMax        *Number `json:"dwell_max,omitempty"`         // and largest, L_max (CAGE paper Eq. 9)
