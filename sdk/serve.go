@@ -44,7 +44,7 @@ func serve(q Quantizer, o Optimizer) {
 	}
 	output := os.Stderr // go-plugin replaces the variable
 	logger := newLogger(output)
-	if err != nil { // the host reports it better when it asks for the description
+	if err != nil { // the host reports it properly when it requests the description
 		logger.Warn("the description is not valid", "error", err)
 	}
 	watchHost()

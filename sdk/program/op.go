@@ -13,14 +13,14 @@ type Class uint8
 const (
 	ClassSource      Class = iota + 1 // no tensor operands
 	ClassUnary                        // elementwise, one operand
-	ClassBinary                       // elementwise, two operands, repeating axes of size 1
+	ClassBinary                       // elementwise, two operands, broadcasting axes of size 1
 	ClassCompare                      // like ClassBinary, with a bool result
 	ClassElementwise                  // clamp, select, convert, bitcast: elementwise, each with its own shape rule
 	ClassShape                        // moves elements without computing
 	ClassReduce                       // reduces over axes
 	ClassLinear                       // dot and hadamard
 	ClassGradient                     // stop_gradient
-	ClassLinalg                       // matrix factorizations and the sorting of columns, in refresh programs only
+	ClassLinalg                       // matrix factorizations and sort_columns, in refresh programs only
 	ClassTable                        // nearest, lookup and scatter_add in tables; top_k and order_statistic
 )
 

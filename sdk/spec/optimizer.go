@@ -13,7 +13,7 @@ import (
 )
 
 // Names of the inputs and outputs of an optimizer's programs; a state tensor s
-// appears as StatePrefix + s.
+// is named StatePrefix + s.
 const (
 	InputGradient   = "gradient"
 	InputStep       = "step"

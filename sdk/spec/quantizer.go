@@ -14,7 +14,7 @@ import (
 )
 
 // Names of the inputs and outputs of a quantizer's programs; a trained parameter
-// p appears as TrainedPrefix + p, a state tensor s as KeptPrefix + s.
+// p is named TrainedPrefix + p, a state tensor s KeptPrefix + s.
 const (
 	InputX           = "x"
 	InputNoise       = "noise"
