@@ -1,18 +1,18 @@
-// Package attention computes causal attention on the processor, forward and backward, in blocks:
-// the weights of a block are made, used and forgotten in the caches, and only one number for each
-// query and head is kept for the backward pass, which makes the weights again (Dao et al.,
-// "FlashAttention: Fast and Memory-Efficient Exact Attention with IO-Awareness", 2022). Keys after
-// the last query of a block are never multiplied, which is nearly half of all.
+// Package attention computes causal attention on the CPU, forward and backward, in blocks: the
+// weights of a block are computed and used in the caches, and only one number for each query and
+// head is kept for the backward pass, which recomputes the weights (Dao et al., "FlashAttention:
+// Fast and Memory-Efficient Exact Attention with IO-Awareness", 2022). Keys after the last query of
+// a block, nearly half of all, are never multiplied.
 //
-// Products are those of package matmul, with operands rounded to bfloat16 or as they are, and sums
-// in float32. A block of weights is as wide as a panel, so that the product that makes it leaves it
-// as an operand of the next one. Where the processor multiplies pairs of bfloat16, the exponential
-// joins two rows of the block in the end; nothing else differs but how many words lie along a sum.
-// Weights are rounded after they are added up.
+// Products are those of package matmul, with operands rounded to bfloat16 or unrounded, and sums in
+// float32. A block of weights is as wide as a panel, so that it is an operand of the next product
+// without repacking. Where the processor multiplies pairs of bfloat16, the exponential finally
+// joins pairs of rows of the block; otherwise only the number of words along a sum differs. Weights
+// are rounded after they are summed.
 //
 // Results have the same bits for any number of threads, and on all processors but those that
-// multiply pairs, which add up in an order of their own, as they do in other products. This package
-// knows slices of numbers; graphs and devices are known to its callers.
+// multiply pairs, whose order of sums differs, as in other products. This package works on slices
+// of numbers; graphs and devices are left to its callers.
 package attention
 
 import (
@@ -25,8 +25,7 @@ import (
 	"github.com/cage-qat/cage/host/compute/matmul"
 )
 
-// Sizes of attention. Each head of keys and values serves Heads/KeyHeads heads of queries that
-// follow each other.
+// Sizes of attention. Each key-value head serves Heads/KeyHeads consecutive query heads.
 type Sizes struct {
 	Batch, Context  int
 	Heads, KeyHeads int // KeyHeads divides Heads
@@ -36,26 +35,26 @@ type Sizes struct {
 // A Plan computes attention of given sizes. It may be used by several goroutines at once.
 type Plan struct {
 	Sizes
-	scale  float32    // of the products of queries and keys
+	scale  float32    // factor of the products of queries and keys
 	form   loops.Form // of blocks that are operands of products
 	panels *matmul.Panels
-	// Blocks of weights and results are as wide as right panels; left panels have so many rows.
+	// Blocks of weights and results are as wide as right panels; left panels have height rows.
 	width, height   int
-	padded          int // elements of a head, in whole panels
+	padded          int // elements of a head, padded to whole panels
 	queries, keys   operands
 	forwardScratch  sync.Pool
 	backwardScratch sync.Pool
 }
 
-// operands are the ways in which products read a head of a tensor.
+// operands are the packings with which products read a head of a tensor.
 type operands struct {
 	rows    *matmul.Packing // positions as rows of a left operand
 	columns *matmul.Packing // positions as columns of a right operand
-	across  *matmul.Packing // elements of a head as rows of a left operand, which is summed over positions
+	across  *matmul.Packing // elements of a head as rows of a left operand, contracted over positions
 }
 
 // New plans attention whose products have the given arithmetic: [matmul.BFloat16] or
-// [matmul.Float32]. Size 0 of anything is an error.
+// [matmul.Float32]. Any size of 0 is an error.
 func New(t *matmul.Tier, a matmul.Arithmetic, s Sizes) (*Plan, error) {
 	if s.Batch < 1 || s.Context < 1 || s.KeyHeads < 1 || s.Heads < 1 || s.Size < 1 || s.Heads%s.KeyHeads != 0 {
 		return nil, fmt.Errorf("attention of sizes %+v: all must be positive, and heads a multiple of key heads", s)
@@ -131,20 +130,20 @@ func New(t *matmul.Tier, a matmul.Arithmetic, s Sizes) (*Plan, error) {
 	return p, nil
 }
 
-// Inputs are what attention reads, in row-major order: queries [batch, context, heads, size], keys
-// and values [batch, context, key heads, size].
+// Inputs are the inputs of attention, in row-major order: queries [batch, context, heads, size],
+// keys and values [batch, context, key heads, size].
 type Inputs struct {
 	Query, Key, Value matmul.Elements // each in float32 or bfloat16
-	// Segments [batch, context] numbers the documents in each row; a query sees keys of its own
-	// document only. Nil means one document in each row.
+	// Segments [batch, context] numbers the documents in each row; a query attends only to keys of
+	// its own document. Nil means one document in each row.
 	Segments []int32
 }
 
-// Logs is the number of elements that the forward pass keeps for the backward pass: for each query
-// and head, [batch, heads, context], the logarithm of the sum of its exponentials.
+// Logs returns the number of elements that the forward pass keeps for the backward pass: for each
+// query and head, [batch, heads, context], the log-sum-exp of its scores.
 func (p *Plan) Logs() int { return p.Batch * p.Heads * p.Context }
 
-// query and key are the places of a head at a position. Heads of queries name those of keys, too.
+// query and key return the offset of a head at a position, for a head of queries, also in key.
 func (p *Plan) query(batch, position, head int) int {
 	return ((batch*p.Context+position)*p.Heads + head) * p.Size
 }

@@ -9,35 +9,35 @@ import (
 	"github.com/cage-qat/cage/host/compute/matmul"
 )
 
-// blockSize is how many queries, and how many keys, the backward pass has in its caches at a time:
-// whole panels of every tier.
+// blockSize is how many queries, and how many keys, the backward pass processes at a time in its
+// caches: whole panels of every tier.
 const blockSize = 288
 
 func (p *Plan) block() int { return min(blockSize, roundUp(p.Context, p.width)) }
 
 type backward struct {
 	*matmul.Multiplier
-	// Of all keys and values.
+	// For all keys and values.
 	keyColumns, valueColumns, keysAcross []float32
 	dKey, dValue                         []float32 // [keys/width, elements, width]
-	// Of a block of queries; d are the adjoints of the output.
+	// For a block of queries; d are the adjoints of the output.
 	queryRows, dRows, queriesAcross, dAcross []float32
-	means                                    []float32 // of the adjoints of the weights
+	means                                    []float32 // mean adjoints of the weights
 	dQuery                                   []float32 // [queries/width, elements, width]
-	// Of a block of queries and keys.
+	// For a block of queries and keys.
 	weights, dScores []float32 // [queries, width]: a row for each query, or in the end for the queries of a word
-	turned           []float32 // adjoints of scores, [queries/width, words of keys, width]
+	turned           []float32 // transposed adjoints of scores, [queries/width, words of keys, width]
 	rows             rows
 }
 
-// Adjoints are where the backward pass writes those of queries, keys and values: to tensors of
-// their shapes, or if it is set, to Joined.
+// Adjoints are the outputs of the backward pass, the adjoints of queries, keys and values: tensors
+// of their shapes, or if it is set, Joined.
 type Adjoints struct {
 	Query, Key, Value []float32
 	Joined            *Joined
 }
 
-// Joined is what [Heads.Join] would make of the adjoints of queries, keys and values, which are the
+// Joined is the result of [Heads.Join] for the adjoints of queries, keys and values, which are the
 // parts of Heads.
 type Joined struct {
 	Heads    *Heads
@@ -52,8 +52,8 @@ type gradient struct {
 	mixed, dMixed matmul.Elements
 }
 
-// Backward computes the adjoints of queries, keys and values from dMixed, that of the forward
-// pass's result mixed. logs are those of the forward pass.
+// Backward computes the adjoints of queries, keys and values from dMixed, the adjoint of the
+// forward pass's result mixed. logs are from the forward pass.
 func (p *Plan) Backward(out Adjoints, in Inputs, mixed matmul.Elements, logs []float32, dMixed matmul.Elements, parallel func(n int, f func(i int))) error {
 	if err := p.check(in, mixed.Len(), logs); err != nil {
 		return err
@@ -72,8 +72,8 @@ func (p *Plan) Backward(out Adjoints, in Inputs, mixed matmul.Elements, logs []f
 		return fmt.Errorf("attention of sizes %+v: an adjoint does not have the size of its tensor", p.Sizes)
 	}
 	g := &gradient{in, out, logs, mixed, dMixed}
-	// One task adds up the adjoints of a head of keys, block by block, so that the order of the
-	// sums is always the same.
+	// One task sums the adjoints of a key-value head, block by block, so that the order of the sums
+	// is fixed.
 	parallel(p.Batch*p.KeyHeads, func(task int) {
 		s := p.backwardScratch.Get().(*backward)
 		defer p.backwardScratch.Put(s)
@@ -82,7 +82,7 @@ func (p *Plan) Backward(out Adjoints, in Inputs, mixed matmul.Elements, logs []f
 	return nil
 }
 
-// backward computes the heads that share a head of keys.
+// backward computes the query heads that share a key-value head.
 func (p *Plan) backward(s *backward, g *gradient, batch, keyHead int) {
 	group := p.Heads / p.KeyHeads
 	at := p.key(batch, 0, keyHead*group)
@@ -100,8 +100,8 @@ func (p *Plan) backward(s *backward, g *gradient, batch, keyHead int) {
 	p.store(s, g, partValues, batch, keyHead, 0, p.Context, s.dValue)
 }
 
-// backwardQueries computes the adjoints of a block of queries, and what they add to those of the
-// keys and values they see.
+// backwardQueries computes the adjoints of a block of queries, and their contributions to the
+// adjoints of the keys and values they see.
 func (p *Plan) backwardQueries(s *backward, g *gradient, batch, head, from, to int) {
 	n, words := to-from, p.panels.Words
 	at := p.query(batch, 0, head)
@@ -112,7 +112,8 @@ func (p *Plan) backwardQueries(s *backward, g *gradient, batch, head, from, to i
 	p.queries.across.Pack(s.dAcross, dMixed, 0, p.Size, from, n)
 	stride := p.Heads * p.Size
 	for i := 0; i < n; i += p.width {
-		// The sum over keys of weights and their adjoints equals one over the output.
+		// The sum over keys of weights times their adjoints equals the sum over the output times
+		// its adjoints.
 		rows := min(p.width, n-i)
 		d, mixed := s.rows.float[:rows*p.Size], s.rows.turned[:rows*p.Size]
 		s.rows.copyFrom(d, g.dMixed.From(at+(from+i)*stride), stride, p.Size)
@@ -124,7 +125,7 @@ func (p *Plan) backwardQueries(s *backward, g *gradient, batch, head, from, to i
 		last := min(first+blockSize, to)
 		for key := first; key < last; key += p.width {
 			p.backwardKeys(s, g, batch, from, to, key, logs)
-			// Turned, the adjoints of scores are operands of the adjoints of queries.
+			// Transposed, the adjoints of scores are operands of the adjoints of queries.
 			unseen := max(0, key-from)
 			for i := unseen; i < n; i += p.width {
 				to := s.turned[i*words(p.block())+words(key-first)*p.width:]
@@ -136,12 +137,12 @@ func (p *Plan) backwardQueries(s *backward, g *gradient, batch, head, from, to i
 	p.store(s, g, partQueries, batch, head, from, to, s.dQuery)
 }
 
-// backwardKeys computes the adjoints of the scores of a block of queries and as many keys as a
-// panel has, and adds to the adjoints of these keys and their values.
+// backwardKeys computes the adjoints of the scores of a block of queries and one panel of keys,
+// and adds to the adjoints of these keys and their values.
 func (p *Plan) backwardKeys(s *backward, g *gradient, batch, from, to, key int, logs []float32) {
 	width, height, n, words := p.width, p.height, to-from, p.panels.Words
 	size := words(p.Size)
-	first := max(0, key-from) // queries before see none of the keys
+	first := max(0, key-from) // earlier queries see none of the keys
 	i := first / height * height
 	panels := divideUp(n-i, height)
 	s.Multiply(panels, size, s.queryRows[i*size:], height*size, s.keyColumns[key*size:], s.weights[i*width:], width, false)
@@ -157,7 +158,7 @@ func (p *Plan) backwardKeys(s *backward, g *gradient, batch, from, to, key int, 
 	s.Multiply(elements, all-before, s.queriesAcross[before*height:], height*all, dScores, s.dKey[at:], width, true)
 }
 
-// addToQueries computes what a block of keys adds to the adjoints of a block of queries.
+// addToQueries adds the contributions of a block of keys to the adjoints of a block of queries.
 func (p *Plan) addToQueries(s *backward, from, to, first, last int) {
 	width, height, words := p.width, p.height, p.panels.Words
 	for i := 0; i < to-from; i += width {
@@ -166,8 +167,8 @@ func (p *Plan) addToQueries(s *backward, from, to, first, last int) {
 	}
 }
 
-// hideKeys makes the scores −∞ of the keys that queries do not see. The first query is the first
-// one that sees one of the keys.
+// hideKeys sets the scores of keys that queries do not see to −∞. The first query is the first that
+// sees one of the keys.
 func (p *Plan) hideKeys(scores []float32, segments []int32, batch, from, to, key int) {
 	infinite := float32(math.Inf(-1))
 	for query := from; query < min(to, key+p.width-1); query++ {
@@ -191,15 +192,15 @@ func (p *Plan) hideKeys(scores []float32, segments []int32, batch, from, to, key
 	}
 }
 
-// Parts of what is joined.
+// The parts that are joined.
 const (
 	partQueries = iota
 	partKeys
 	partValues
 )
 
-// store writes the adjoints of a head at some positions, which lie in blocks [positions/width,
-// elements, width].
+// store writes the adjoints of a head at some positions, from blocks [positions/width, elements,
+// width].
 func (p *Plan) store(s *backward, g *gradient, part, batch, head, from, to int, blocks []float32) {
 	for ; from < to; from, blocks = from+p.width, blocks[p.width*p.padded:] {
 		n := min(p.width, to-from)
@@ -218,12 +219,12 @@ func (p *Plan) store(s *backward, g *gradient, part, batch, head, from, to int, 
 	}
 }
 
-// write writes rows of a head at positions from one on, turned back.
+// write writes rows of a head from the given position on, rotated back.
 func (j *Joined) write(r *rows, x []float32, part, head, batch, position int) {
 	h := j.Heads
 	if h.Parts[part].Turned {
 		y, half := r.turned[:len(x)], h.Size/2
-		piece := len(x) // what turns by one list of angles: coordinates that are neighbours are so in all rows
+		piece := len(x) // shares one list of angles; adjacent coordinates: all rows at once
 		if !h.Pairs {
 			piece = h.Size
 		}

@@ -8,7 +8,7 @@ import (
 	"github.com/cage-qat/cage/host/compute/matmul"
 )
 
-// forwardQueries is how many queries a task has, of each head that shares its keys.
+// forwardQueries is the number of queries in a task, for each head that shares its keys.
 const forwardQueries = 256
 
 type forward struct {
@@ -22,7 +22,7 @@ type forward struct {
 	rows          rows
 }
 
-// Forward computes what each position mixes from the values of those before it and its own, [batch,
+// Forward computes attention: for each position the weighted sum of the values up to it, [batch,
 // context, heads, size], in float32 or rounded to bfloat16.
 func (p *Plan) Forward(mixed matmul.Elements, logs []float32, in Inputs, parallel func(n int, f func(i int))) error {
 	if err := p.check(in, mixed.Len(), logs); err != nil {
@@ -32,14 +32,14 @@ func (p *Plan) Forward(mixed matmul.Elements, logs []float32, in Inputs, paralle
 	parallel(all*parts, func(task int) {
 		s := p.forwardScratch.Get().(*forward)
 		defer p.forwardScratch.Put(s)
-		// The last queries see most keys: they come first.
+		// The last queries, which see the most keys, come first.
 		from := (parts - 1 - task/all) * forwardQueries
 		p.forward(s, task%all/p.KeyHeads, task%p.KeyHeads, from, min(from+forwardQueries, p.Context), mixed, logs, in)
 	})
 	return nil
 }
 
-// forward computes the heads of some queries that share a head of keys.
+// forward computes some queries of the query heads that share a key-value head.
 func (p *Plan) forward(s *forward, batch, keyHead, from, to int, mixed matmul.Elements, logs []float32, in Inputs) {
 	group := p.Heads / p.KeyHeads
 	at := p.key(batch, 0, keyHead*group)
@@ -52,7 +52,7 @@ func (p *Plan) forward(s *forward, batch, keyHead, from, to int, mixed matmul.El
 	}
 }
 
-// forwardBlock computes a block of queries, which lie along the rows of a block of weights.
+// forwardBlock computes a block of queries, which are along the rows of a block of weights.
 func (p *Plan) forwardBlock(s *forward, batch, head, query, to int, mixed matmul.Elements, logs []float32, in Inputs) {
 	width, height, size := p.width, p.height, p.panels.Words(p.Size)
 	queries, keys := min(width, to-query), min(query+width, p.Context)
@@ -85,7 +85,7 @@ func (p *Plan) forwardBlock(s *forward, batch, head, query, to int, mixed matmul
 	s.rows.copyTo(mixed.From(at), stride, rows, p.Size)
 }
 
-// pad makes zero what a block for so many elements lacks of the words that products take.
+// pad fills a block of elements with zeros up to the whole words that products take.
 func (p *Plan) pad(block []float32, elements int) {
 	words := elements
 	if p.panels.Pairs() {
@@ -96,7 +96,7 @@ func (p *Plan) pad(block []float32, elements int) {
 	}
 }
 
-// rows is memory for positions of a head, as many as a panel is wide.
+// rows is a buffer for positions of a head, as many as a panel is wide.
 type rows struct {
 	float, turned []float32
 	short         []uint16
@@ -121,7 +121,8 @@ func (r *rows) copyTo(to matmul.Elements, stride int, x []float32, width int) {
 	}
 }
 
-// copyFrom makes float32 of rows of a tensor that are stride apart, as many as there is room for.
+// copyFrom copies rows of a tensor, which are stride apart, as float32, as many as there is room
+// for.
 func (r *rows) copyFrom(to []float32, x matmul.Elements, stride, width int) {
 	if x.BFloat16 == nil {
 		for i := 0; i*width < len(to); i++ {
@@ -136,7 +137,7 @@ func (r *rows) copyFrom(to []float32, x matmul.Elements, stride, width int) {
 	loops.FromBFloat16(to, short)
 }
 
-// hideFromQueries makes the scores −∞ of the keys that queries from a position on do not see.
+// hideFromQueries sets the scores of keys that queries from a position on do not see to −∞.
 func (p *Plan) hideFromQueries(scores []float32, segments []int32, batch, query, keys int) {
 	infinite := float32(math.Inf(-1))
 	for key := query; key < keys; key++ {

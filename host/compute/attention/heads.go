@@ -7,31 +7,31 @@ import (
 	"github.com/cage-qat/cage/host/compute/matmul"
 )
 
-// Heads are what one projection of the tokens holds: a matrix [batch·context, columns] of which
-// some columns are heads of queries, the next those of keys, and so on.
+// Heads describe the output of a fused projection of the tokens: a matrix [batch·context, columns]
+// whose columns are heads of queries, then those of keys, and so on.
 type Heads struct {
 	Batch, Context, Size int
-	Parts                []Part // in the order of their columns, of which they use all
-	Pairs                bool   // the coordinates of a point are neighbours; otherwise they lie in the two halves of a head
+	Parts                []Part // in the order of their columns, which they cover completely
+	Pairs                bool   // the coordinates of a point are adjacent, not in the two halves of a head
 }
 
-// A Part is a number of heads. If it is turned, the elements of each head are coordinates of
-// points, first ones in its first half and second ones in its second, or in pairs. Points turn with
-// their position (Su et al., "RoFormer: Enhanced Transformer with Rotary Position Embedding",
-// 2021).
+// A Part is a number of heads. If Turned, it has rotary embeddings: the elements of each head are
+// coordinates of points, first ones in its first half and second ones in its second, or in pairs;
+// points rotate with their position (Su et al., "RoFormer: Enhanced Transformer with Rotary
+// Position Embedding", 2021).
 type Part struct {
 	Heads  int
 	Turned bool
 }
 
-// Split copies each part to a tensor of its own, [batch, context, heads, size], turned by the
+// Split copies each part to a tensor of its own, [batch, context, heads, size], rotated by the
 // angles whose cosines and sines are given, [context, size/2]. Both sides may be in bfloat16, to
 // which results are rounded.
 func (h *Heads) Split(parts []matmul.Elements, joined matmul.Elements, cos, sin []float32, parallel func(n int, f func(i int))) error {
 	return h.copy(parts, joined, cos, sin, false, parallel)
 }
 
-// Join is the adjoint of Split: it turns the parts back and joins them.
+// Join is the adjoint of Split: it rotates the parts back and joins them.
 func (h *Heads) Join(joined matmul.Elements, parts []matmul.Elements, cos, sin []float32, parallel func(n int, f func(i int))) error {
 	return h.copy(parts, joined, cos, sin, true, parallel)
 }
@@ -44,7 +44,8 @@ func (h *Heads) turnPiece(y, x, cos, sin []float32, back bool) {
 	}
 }
 
-// numbers are heads of a token in memory. If they are in bfloat16, they have room as float32.
+// numbers are heads of a token in memory. If they are in bfloat16, there is a float32 buffer for
+// them.
 type numbers struct {
 	float, wide []float32
 	short       []uint16
@@ -66,7 +67,7 @@ func (n *numbers) read() []float32 {
 	return n.wide
 }
 
-// room is where to write them as float32; written has to be called then.
+// room returns the float32 memory to write them to; the caller then calls written.
 func (n *numbers) room() []float32 {
 	if n.short == nil {
 		return n.float
@@ -80,8 +81,8 @@ func (n *numbers) written() {
 	}
 }
 
-// copy copies the heads of each token from the matrix to their part or back, and turns those that
-// are to be turned.
+// copy copies the heads of each token from the matrix to their part or back, and rotates those of
+// turned parts.
 func (h *Heads) copy(parts []matmul.Elements, joined matmul.Elements, cos, sin []float32, back bool, parallel loops.Parallel) error {
 	tokens, columns := h.Batch*h.Context, h.Columns()
 	if len(parts) != len(h.Parts) {
@@ -95,7 +96,7 @@ func (h *Heads) copy(parts []matmul.Elements, joined matmul.Elements, cos, sin [
 	if err := h.check(joined, cos, sin); err != nil {
 		return err
 	}
-	const run = 64 // tokens of a task
+	const run = 64 // tokens in a task
 	parallel((tokens+run-1)/run, func(task int) {
 		room := make([]float32, 2*columns)
 		var part, row numbers
@@ -123,7 +124,7 @@ func (h *Heads) copy(parts []matmul.Elements, joined matmul.Elements, cos, sin [
 	return nil
 }
 
-// Columns is the number of columns of the matrix.
+// Columns returns the number of columns of the matrix.
 func (h *Heads) Columns() int { return h.column(len(h.Parts)) }
 
 func (h *Heads) column(part int) (n int) {

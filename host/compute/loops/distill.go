@@ -2,24 +2,24 @@ package loops
 
 import "math"
 
-// Distillation is the loss of a model that a teacher trains: the generalized Jensen-Shannon
-// divergence β·KL(P‖M) + (1−β)·KL(Q‖M), M = β·P + (1−β)·Q, of the teacher's prediction P and the
+// Distillation is the loss of distilling a teacher into a model: the generalized Jensen-Shannon
+// divergence β·KL(P‖M) + (1−β)·KL(Q‖M), M = β·P + (1−β)·Q, of the teacher's distribution P and the
 // model's Q, both from logits divided by the temperature; KL(P‖Q) for β = 0 and KL(Q‖P) for β = 1.
 type Distillation struct {
 	Teacher     []float32 // logits of the teacher, [rows, Columns]
 	Beta        float64
 	Temperature float64
 	Weight      float64 // share of the divergence in the loss; the rest is cross-entropy
-	Scale       float64 // what divergences are multiplied with
+	Scale       float64 // factor of the divergences
 }
 
-// distillPart is the number of columns of which intermediate results are kept at a time, so that
-// they stay in a core's cache.
+// distillPart is the number of columns processed at a time, so that intermediate results stay in a
+// core's cache.
 const distillPart = 4096
 
-// Distilled writes the divergence and the cross-entropy of each row, and the gradients with respect
-// to the logits of their weighted mean times factors, to gradients or, rounded to bfloat16, to
-// short; the other one is nil.
+// Distilled writes the divergence and the cross-entropy of each row. It writes the gradients with
+// respect to the logits of their weighted mean, times factors, to gradients or, rounded to
+// bfloat16, to short; the one not used is nil.
 func (l Logits) Distilled(d Distillation, divergences, crossEntropies, gradients []float32, short []uint16, factors []float32, parallel Parallel) error {
 	return l.each(parallel, func(i int, row []float32, scratch *[]float32) {
 		memory := scratchOf(scratch, 2*l.Columns+5*distillPart)
@@ -47,8 +47,8 @@ func (l Logits) Distilled(d Distillation, divergences, crossEntropies, gradients
 			sumP, sumQ = sumP+a, sumQ+b
 		}
 		sumP, sumQ = sumP/float64(totalP), sumQ/float64(totalQ)
-		// The factors of KL(P‖M) and KL(Q‖M). At the two ends, where M is Q or P, the one that is
-		// not 0 counts alone.
+		// The factors of KL(P‖M) and KL(Q‖M). For β = 0 or 1, where M is Q or P, only the nonzero
+		// divergence counts.
 		ofTeacher, ofModel := d.Beta, 1-d.Beta
 		if d.Beta == 0 || d.Beta == 1 {
 			ofTeacher, ofModel = ofModel, ofTeacher
@@ -78,9 +78,9 @@ func (l Logits) Distilled(d Distillation, divergences, crossEntropies, gradients
 	})
 }
 
-// slopes writes r = log Q/M of some columns, from exponentials p and q that are in proportion to P
-// and Q, and log P/Q. It returns Σp·log P/M and Σq·r. For β = 0 it writes p, which the gradient is
-// made of, and M is Q. memory holds three times the columns.
+// slopes writes r = log Q/M of some columns, given log P/Q and exponentials p and q proportional to
+// P and Q. It returns Σp·log P/M and Σq·r. For β = 0, M is Q, and r receives p, which the gradient
+// needs. memory has three times as many elements as there are columns.
 func (d Distillation) slopes(r, p, q, log, memory []float32) (sumP, sumQ float64) {
 	var one [1]float32
 	sum := func(a, b []float32) float64 {
@@ -110,9 +110,9 @@ func (d Distillation) slopes(r, p, q, log, memory []float32) (sumP, sumQ float64
 	return sum(p, log), sum(q, r)
 }
 
-// logFrom replaces numbers x from least to 1 by their logarithms: 2·artanh(z) with z = (x−1)/(x+1),
-// by as many terms of its series as float32 needs, unless these are more than the logarithm itself
-// takes.
+// logFrom replaces x, all in [least, 1], by their logarithms: 2·artanh(z) with z = (x−1)/(x+1), by
+// as many terms of its series as float32 needs, or by a plain logarithm where those terms would
+// take longer.
 func logFrom(least float64, x, z, square []float32) {
 	const maxTerms = 20
 	const precision = 0x1p-26

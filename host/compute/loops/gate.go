@@ -2,7 +2,7 @@ package loops
 
 import "math"
 
-// HasGates reports whether [Gate] and [GateAdjoints] are faster than the same element by element.
+// HasGates reports whether [Gate] and [GateAdjoints] are faster than elementwise operations.
 func HasGates() bool { return hasAVX512 }
 
 // Gate sets dst to silu(a)·b, where silu(a) = a/(1 + e⁻ᵃ) (Shazeer, "GLU Variants Improve
@@ -20,7 +20,7 @@ func Gate(dst, a, b []uint16) {
 	done()
 }
 
-// GateAdjoints sets da and db to the adjoints of a and b, given d, that of [Gate].
+// GateAdjoints sets da and db to the adjoints of a and b, given d, that of [Gate]'s result.
 func GateAdjoints(da, db, a, b, d []uint16) {
 	i := 0
 	if hasAVX512 {
@@ -45,7 +45,7 @@ func (g Gates) Values(to []uint16, parallel Parallel) {
 	divide(len(g.A), 4, parallel, func(from, end int) { Gate(to[from:end], g.A[from:end], g.B[from:end]) })
 }
 
-// Adjoints writes those of a and b, given d, that of the products.
+// Adjoints writes the adjoints of a and b, given d, the adjoint of the products.
 func (g Gates) Adjoints(da, db, d []uint16, parallel Parallel) {
 	divide(len(g.A), 4, parallel, func(from, end int) {
 		GateAdjoints(da[from:end], db[from:end], g.A[from:end], g.B[from:end], d[from:end])

@@ -2,12 +2,12 @@ package loops
 
 import "math"
 
-// block is a whole number of vectors, however wide a processor's are.
+// block is a multiple of the vector width of every processor.
 const block = 64
 
 // Lanes hold an unfinished reduction, by [Add], [Max] or [Min], of a tile. Element i goes to lane i
-// modulo 64, so that the result does not depend on the width of vectors, and a lane adds few
-// elements.
+// modulo 64, so that the result does not depend on the width of vectors, and each lane adds only
+// few elements.
 type Lanes [block]float32
 
 // Sum adds elements to the lanes.
@@ -50,7 +50,8 @@ func (l *Lanes) Reset(op Op) {
 	Fill(l[:], Neutral(op))
 }
 
-// Fold reduces the lanes: it combines halves until 16 are left, and these in binary64.
+// Fold reduces the lanes: it combines halves until 16 lanes are left, and combines these in
+// float64.
 func (l *Lanes) Fold(op Op) float64 {
 	const last = 16
 	for n := block / 2; n >= last; n /= 2 {
@@ -63,7 +64,7 @@ func (l *Lanes) Fold(op Op) float64 {
 	return total
 }
 
-// Neutral is the neutral element of a reduction.
+// Neutral returns the neutral element of a reduction.
 func Neutral(op Op) float32 {
 	switch op {
 	case Max:

@@ -1,23 +1,23 @@
 package loops
 
-// Parallel calls f with 0 to n−1, several at once if it likes, and returns when all calls have.
+// Parallel calls f with 0 to n−1, possibly concurrently, and returns when all calls have returned.
 type Parallel = func(n int, f func(i int))
 
-// taskWork is about how many elementary steps a task should have: enough that starting it costs
-// little.
+// taskWork is the approximate number of elementary steps in a task: enough to make the cost of
+// starting it negligible.
 const taskWork = 1 << 17
 
-// divide calls f for stretches of the numbers from 0 to n−1, each of which takes about the given
-// steps. Stretches begin at multiples of 8.
+// divide calls f for ranges of the integers from 0 to n−1, each worth about taskWork steps, where
+// one integer takes the given steps. Ranges begin at multiples of 8.
 func divide(n, steps int, parallel Parallel, f func(from, to int)) {
 	each := max(8, taskWork/max(1, steps)&^7)
 	parallel((n+each-1)/each, func(i int) { f(i*each, min(n, (i+1)*each)) })
 }
 
-// rowWithin is an index, moved into the range of a table with n rows.
+// rowWithin returns an index clamped to the rows of a table with n rows.
 func rowWithin(index int32, n int) int { return min(max(int(index), 0), n-1) }
 
-// maxHeld is the length of the longest table that two vector registers hold.
+// maxHeld is the length of the longest table that fits in two vector registers.
 const maxHeld = 16
 
 // Lookup copies the rows of a table, of d elements each, that have the given indices.
@@ -42,7 +42,7 @@ func Lookup(dst []float32, index []int32, table []float32, d int, parallel Paral
 }
 
 // ScatterAdd sums the rows of x, of d elements each, by their index: row i of dst is the sum of the
-// rows with index i. A task makes some of the sums, each in the order of x and in float64.
+// rows with index i. Each sum is computed by one task, in the order of x and in float64.
 func ScatterAdd(dst []float32, index []int32, x []float32, d int, parallel Parallel) {
 	n := len(dst) / d
 	const tasks = 8

@@ -4,8 +4,8 @@ package loops
 
 import "simd/archsimd"
 
-// lookupHeld is [Lookup] for a table of at most maxHeld numbers, by 8 indices at a time. It returns
-// how many elements it has done.
+// lookupHeld is [Lookup] for a table of at most maxHeld numbers, 8 indices at a time. It returns
+// the number of elements done.
 func lookupHeld(dst []float32, index []int32, table []float32) int {
 	if !hasAVX2 {
 		return 0

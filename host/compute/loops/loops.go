@@ -2,8 +2,8 @@ package loops
 
 import "math"
 
-// The exported functions let vectorized loops compute the first elements, and end with a plain loop
-// over the rest. Operands are at least as long as dst, which may be one of them.
+// In each exported function a vectorized loop computes the first elements, and a plain loop the
+// rest. Operands are at least as long as dst, which may be one of them.
 
 // Unary computes an operation on every element of a.
 func Unary(op Op, dst, a []float32) {
@@ -54,7 +54,7 @@ func IntoAddS(dst, a []float32, s, t float32) {
 	}
 }
 
-// SiLUSlope is the slope of a·σ(a), of which b is σ(a): b·(a·(1 − b) + 1).
+// SiLUSlope computes the derivative of a·σ(a), given b = σ(a): b·(a·(1 − b) + 1).
 func SiLUSlope(dst, a, b []float32) {
 	for i := siluSlope(dst, a, b); i < len(dst); i++ {
 		dst[i] = b[i] * (float32(a[i]*(1-b[i])) + 1)
@@ -85,22 +85,22 @@ func SqrtLin(dst, a []float32, s, t float32) {
 	}
 }
 
-// ExpLin is exp(a·scale − down), both operations before the exponential rounded.
+// ExpLin computes exp(a·scale − down), rounding after each operation.
 func ExpLin(dst, a []float32, scale, down float32) {
 	for i := expLin(dst, a, scale, down); i < len(dst); i++ {
 		dst[i] = exp(float32(a[i]*scale) - down)
 	}
 }
 
-// Clamp is [Clamp1] of every element.
+// Clamp applies [Clamp1] to every element.
 func Clamp(dst, a []float32, lo, hi float32) {
 	for i := clamp(dst, a, lo, hi); i < len(dst); i++ {
 		dst[i] = Clamp1(a[i], lo, hi)
 	}
 }
 
-// Select is [Select1] of every element of c, of a or, where that is nil, s, and of b or, where that
-// is nil, t.
+// Select applies [Select1] to every element of c and of a and b; s is used if a is nil, and t if b
+// is nil.
 func Select(dst, c, a []float32, s float32, b []float32, t float32) {
 	for i := choose(dst, c, a, s, b, t); i < len(dst); i++ {
 		x, y := s, t
@@ -114,7 +114,7 @@ func Select(dst, c, a []float32, s float32, b []float32, t float32) {
 	}
 }
 
-// Small limits the magnitudes that RoundSmall takes.
+// Small is the largest magnitude that RoundSmall takes.
 const Small = 1 << 21
 
 // RoundSmall is [Round] for magnitudes up to [Small], and for NaN.

@@ -7,12 +7,12 @@ import (
 	"simd"
 )
 
-// Vectorized loops, of any width of vectors. They return how many elements they have computed. That
-// all slices have the length of dst spares checks of bounds. They compare and choose rather than
-// use the processor's maximum, whose result for NaN and zeros depends on the order in which the
-// compiler puts the operands.
+// Vectorized loops, for any width of vectors. They return the number of elements computed. All
+// slices are cut to the length of dst, which spares bounds checks. Loops compare and select rather
+// than use the processor's maximum, whose result for NaN and zeros depends on the order in which
+// the compiler puts the operands.
 
-// few is the number of elements for which plain loops are faster.
+// few is the number of elements up to which plain loops are faster.
 const few = 8
 
 func binary(op Op, dst, a, b []float32) (i int) {
@@ -118,8 +118,8 @@ func sBinary(op Op, dst []float32, s float32, b []float32) (i int) {
 	return i
 }
 
-// operation computes the operations without a loop of their own, those that processors have in
-// vectors. The operands are a, or s if that is nil, and b, or t.
+// operation computes the binary operations that have no loop of their own but a vector instruction.
+// The operands are a, or s if a is nil, and b, or t if b is nil.
 func operation(op Op, dst, a []float32, s float32, b []float32, t float32) (i int) {
 	if op >= MulBits || op == Pow || op == Ldexp {
 		return 0
@@ -173,8 +173,8 @@ func operation(op Op, dst, a []float32, s float32, b []float32, t float32) (i in
 	return i
 }
 
-// unary computes the operations that processors have in vectors, exponentials and hyperbolic
-// tangents.
+// unary computes the unary operations that have vector instructions, and exponentials and
+// hyperbolic tangents.
 func unary(op Op, dst, a []float32) (i int) {
 	switch op {
 	case Neg, Abs, Sign, Sqrt, Floor, Round, Tanh, IsFinite, UintToFloat:
@@ -187,7 +187,7 @@ func unary(op Op, dst, a []float32) (i int) {
 		return 0
 	}
 	a = a[:len(dst)]
-	const integers = 1 << 23 // floats are integers from here on
+	const integers = 1 << 23 // all floats from here on are integers
 	width, all := simd.Float32s{}.Len(), simd.BroadcastFloat32s
 	zero, one, shift := all(0), all(1), all(integers)
 	for ; i <= len(dst)-width; i += width {
@@ -204,9 +204,9 @@ func unary(op Op, dst, a []float32) (i int) {
 		case Sqrt:
 			y = x.Sqrt()
 		case Floor, Round:
-			// The sum with 2²³ has no fraction. Larger numbers are integers already. Zeros get the
-			// positive sign when they are rounded. The floor subtracts 1 from what was rounded up,
-			// and leaves integers as they are.
+			// Adding 2²³ rounds off the fraction; larger numbers are integers already. Rounded
+			// zeros get the positive sign. The floor subtracts 1 from what was rounded up, and
+			// keeps integers.
 			y = x.Abs().Add(shift).Sub(shift)
 			y = zero.Sub(y).IfElse(x.Less(zero), y)
 			if op == Floor {
@@ -218,7 +218,7 @@ func unary(op Op, dst, a []float32) (i int) {
 			y = tanhVector(x)
 		case IsFinite:
 			y = one.Masked(x.Sub(x).Equal(zero))
-		case UintToFloat: // the sum of two halves that are exact, so that only the sum is rounded
+		case UintToFloat: // the sum of two exact halves, so that only the sum rounds
 			upper := x.ToBits().ShiftAllRight(16).ConvertToInt32().ConvertToFloat32().Mul(all(1 << 16))
 			y = upper.Add(x.ToBits().And(simd.BroadcastUint32s(0xffff)).ConvertToInt32().ConvertToFloat32())
 		}
@@ -250,9 +250,9 @@ func expVector(x simd.Float32s) simd.Float32s {
 	return power(y, k)
 }
 
-// reduced returns y and n plus the shifter, where the exponential of x is y·2ⁿ. Loops compute its
-// constants once, and pass them one by one, as the compiler keeps the fields of large structures in
-// memory.
+// reduced returns y and n plus the shifter, where the exponential of x is y·2ⁿ. Loops load its
+// constants once, and pass each as an argument, as the compiler keeps the fields of large
+// structures in memory.
 func reduced(x, shift, factor, upper, lower, p0, p1, p2, p3, p4, p5, one simd.Float32s) (y, shifted simd.Float32s) {
 	shifted = x.Mul(factor).Add(shift)
 	n := shifted.Sub(shift)
@@ -261,7 +261,7 @@ func reduced(x, shift, factor, upper, lower, p0, p1, p2, p3, p4, p5, one simd.Fl
 	return p.Mul(r.Mul(r)).Add(r).Add(one), shifted
 }
 
-// power multiplies by 2ⁿ in two factors, as [exp] does.
+// power multiplies y by 2ⁿ in two factors, as [exp] does.
 func power(y, shifted simd.Float32s) simd.Float32s {
 	k := shifted.ToBits().BitsToInt32().Sub(simd.BroadcastInt32s(shifterBits))
 	half, bias := k.ShiftAllRight(1), simd.BroadcastInt32s(127)
@@ -476,8 +476,8 @@ func turn(dst, x, cos, sin []float32, back bool) (i int) {
 	return i
 }
 
-// rounded has the bits of numbers rounded to bfloat16 in the upper halves, and what is left of
-// their sums in the lower ones.
+// rounded returns words whose upper halves are the bits of x rounded to bfloat16; the lower halves
+// hold leftover bits of the sums.
 func rounded(x simd.Float32s) simd.Uint32s {
 	all, bits := simd.BroadcastUint32s, x.ToBits()
 	y := bits.Add(all(0x7fff)).Add(bits.ShiftAllRight(16).And(all(1)))

@@ -6,18 +6,18 @@ import (
 	"sync"
 )
 
-// Logits are rows of logits, each with the column that was to be predicted.
+// Logits are rows of logits, each with its target column.
 type Logits struct {
 	Columns int
 	Logits  []float32 // [rows, Columns]
-	Targets []int32   // of each row
+	Targets []int32   // target column of each row
 }
 
 const taskElements = 1 << 15
 
 // Losses writes log Σ exp(logits) − logits[target] of each row, and the gradients with respect to
-// the logits of these losses times factors, to gradients or, rounded to bfloat16, to short; the
-// other one is nil. Where a prediction is certain, its gradient is 0.
+// the logits of these losses times factors, to gradients or, rounded to bfloat16, to short; the one
+// not used is nil. Where a prediction is certain, its gradient is 0.
 func (l Logits) Losses(losses, gradients []float32, short []uint16, factors []float32, parallel Parallel) error {
 	return l.each(parallel, func(i int, row []float32, scratch *[]float32) {
 		exponentials := scratchOf(scratch, l.Columns)
@@ -44,7 +44,7 @@ func (l Logits) Sums(logTotal, chosen []float32, parallel Parallel) error {
 }
 
 // softmaxParts returns the largest of some logits times scale, and the sum of the exponentials of
-// their distances to it, which it stores.
+// their differences from it, which it stores.
 func softmaxParts(exponentials, logits []float32, scale float32) (highest, sum float32) {
 	var one [1]float32
 	GroupFold(Max, one[:], logits, len(logits))
@@ -63,7 +63,7 @@ func scratchOf(s *[]float32, n int) []float32 {
 	return (*s)[:n]
 }
 
-// each calls f with each row, several at once, and memory that it may use. A target that is no
+// each calls f with each row, possibly concurrently, and scratch memory. A target that is not a
 // column is an error.
 func (l Logits) each(parallel Parallel, f func(i int, row []float32, scratch *[]float32)) error {
 	for i, target := range l.Targets {
@@ -71,7 +71,7 @@ func (l Logits) each(parallel Parallel, f func(i int, row []float32, scratch *[]
 			return fmt.Errorf("target %d of %d columns is %d", i, l.Columns, target)
 		}
 	}
-	rows := max(1, taskElements/l.Columns) // of a task
+	rows := max(1, taskElements/l.Columns) // in a task
 	parallel((len(l.Targets)+rows-1)/rows, func(task int) {
 		scratch := scratches.Get().(*[]float32)
 		defer scratches.Put(scratch)

@@ -2,49 +2,49 @@ package loops
 
 import "math"
 
-// FromBFloat16 widens numbers of bfloat16, given by their bits. a is at least as long as dst.
+// FromBFloat16 widens bfloat16 numbers, given as bits. a is at least as long as dst.
 func FromBFloat16(dst []float32, a []uint16) {
 	for i := fromBFloat16(dst, a[:len(dst)]); i < len(dst); i++ {
 		dst[i] = math.Float32frombits(uint32(a[i]) << 16)
 	}
 }
 
-// ToBFloat16 rounds numbers to bfloat16, ties to even. NaN stays NaN.
+// ToBFloat16 rounds to bfloat16, ties to even. NaN stays NaN.
 func ToBFloat16(dst []uint16, a []float32) {
 	for i := toBFloat16(dst, a[:len(dst)]); i < len(dst); i++ {
 		dst[i] = short(a[i])
 	}
 }
 
-// RoundToBFloat16 rounds numbers to those of bfloat16, and leaves them float32.
+// RoundToBFloat16 rounds to bfloat16 precision, and stores the results as float32.
 func RoundToBFloat16(dst, a []float32) {
 	for i := roundToBFloat16(dst, a); i < len(dst); i++ {
 		dst[i] = math.Float32frombits(uint32(short(a[i])) << 16)
 	}
 }
 
-// ToInt8 converts whole numbers from −128 to 127. What it makes of others is not defined.
+// ToInt8 converts integers from −128 to 127. The result for other numbers is undefined.
 func ToInt8(dst []int8, a []float32) {
 	for i := toInt8(dst, a[:len(dst)]); i < len(dst); i++ {
 		dst[i] = int8(int32(a[i]))
 	}
 }
 
-// FromBools makes 0 and 1 of bools.
+// FromBools converts bools to 0 and 1.
 func FromBools(dst []float32, a []bool) {
 	for i := fromBools(dst, a[:len(dst)]); i < len(dst); i++ {
 		dst[i] = boolFloat(a[i])
 	}
 }
 
-// ToBools makes bools of numbers: false of 0.
+// ToBools converts 0 to false and other numbers to true.
 func ToBools(dst []bool, a []float32) {
 	for i := toBools(dst, a[:len(dst)]); i < len(dst); i++ {
 		dst[i] = a[i] != 0
 	}
 }
 
-// Spread repeats each element of a so many times.
+// Spread repeats each element of a the given number of times.
 func Spread(dst, a []float32, times int) {
 	if times == 1 {
 		copy(dst, a)
@@ -60,10 +60,10 @@ func Spread(dst, a []float32, times int) {
 	}
 }
 
-// short is the nearest number of bfloat16.
+// short returns x rounded to bfloat16.
 func short(x float32) uint16 {
 	bits := math.Float32bits(x)
-	if bits&^(1<<31) > 0xff<<23 { // NaN, whose last bits may be all that makes it one
+	if bits&^(1<<31) > 0xff<<23 { // NaN: its set bits may all be in the lower half
 		return uint16(bits>>16 | 1<<6)
 	}
 	return uint16((bits + 0x7fff + bits>>16&1) >> 16)

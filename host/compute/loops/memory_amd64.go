@@ -7,8 +7,8 @@ import (
 	"unsafe"
 )
 
-// Vectorized loops between memory and floats, with AVX2 or AVX-512. They return how many elements
-// they have computed.
+// Vectorized loops that convert between memory formats and floats, with AVX2 or AVX-512. They
+// return the number of elements converted.
 
 func fromBFloat16(dst []float32, a []uint16) (i int) {
 	for ; hasAVX2 && i <= len(dst)-8; i += 8 {
@@ -36,12 +36,12 @@ func toBFloat16(dst []uint16, a []float32) (i int) {
 	return i
 }
 
-// bytesOf are bools as they are in memory: 0 and 1.
+// bytesOf returns bools as they are in memory: bytes 0 and 1.
 func bytesOf(a []bool) []uint8 {
 	return unsafe.Slice((*uint8)(unsafe.Pointer(unsafe.SliceData(a))), len(a))
 }
 
-// fromBools loads 16 bools at a time and takes 8 of them.
+// fromBools loads 16 bools at a time and converts 8 of them.
 func fromBools(dst []float32, a []bool) (i int) {
 	for bytes := bytesOf(a); hasAVX2 && i <= len(bytes)-16; i += 8 {
 		archsimd.LoadUint8x16(bytes[i:]).ExtendLo8ToUint32().BitsToInt32().ConvertToFloat32().Store(dst[i:])
@@ -50,7 +50,7 @@ func fromBools(dst []float32, a []bool) (i int) {
 	return i
 }
 
-// eightBools has the bools of which each byte has the bits.
+// eightBools has for each byte the bools that are its bits.
 var eightBools = func() (table [256][8]bool) {
 	for i := range table {
 		for j := range table[i] {
@@ -73,7 +73,7 @@ func toInt8(dst []int8, a []float32) (i int) {
 	for ; hasAVX512 && i <= len(dst)-16; i += 16 {
 		get16(a[i:]).ConvertToInt32().SaturateToInt8().Store(dst[i:])
 	}
-	first := archsimd.LoadInt8x16([]int8{0, 2, 4, 6, 8, 10, 12, 14, -1, -1, -1, -1, -1, -1, -1, -1}) // bytes of 16-bit numbers
+	first := archsimd.LoadInt8x16([]int8{0, 2, 4, 6, 8, 10, 12, 14, -1, -1, -1, -1, -1, -1, -1, -1}) // low bytes of 16-bit numbers
 	for ; hasAVX2 && i <= len(dst)-16; i += 8 {
 		n := get(a[i:]).ConvertToInt32()
 		n.GetLo().SaturateToInt16Concat(n.GetHi()).AsInt8x16().PermuteOrZero(first).Store(dst[i:])
@@ -82,7 +82,7 @@ func toInt8(dst []int8, a []float32) (i int) {
 	return i
 }
 
-// repeated has the numbers of one element, for every element of a vector.
+// repeated has for each element of a vector the permutation that repeats it.
 var repeated = func() (list [8][8]uint32) {
 	for i := range list {
 		for j := range list[i] {
@@ -92,7 +92,7 @@ var repeated = func() (list [8][8]uint32) {
 	return list
 }()
 
-// spread takes times that are a multiple of 8, and returns how many elements of a it has repeated.
+// spread requires times to be a multiple of 8, and returns how many elements of a it repeated.
 func spread(dst, a []float32, times int) int {
 	n := len(a) &^ 7
 	for ; len(a) >= 8; a = a[8:] {

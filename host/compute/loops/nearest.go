@@ -5,9 +5,9 @@ import (
 	"slices"
 )
 
-// Nearest finds for each row of x, of d elements, the index of the nearest row of a table. Of equal
-// distances the lowest index counts. Where no distance is finite, as for a row that is not, the
-// index is 0.
+// Nearest finds for each row of x, of d elements, the index of the nearest row of a table. Ties go
+// to the lowest index. Where no distance is finite, as for a row that is not finite, the index is
+// 0.
 func Nearest(dst []int32, x, table []float32, d int, parallel Parallel) {
 	if d == 1 {
 		s := newSteps(table)
@@ -18,19 +18,19 @@ func Nearest(dst []int32, x, table []float32, d int, parallel Parallel) {
 	divide(len(dst), len(table), parallel, func(from, to int) { p.find(dst[from:to], x[from*d:to*d]) })
 }
 
-// steps find the nearest of some numbers by comparisons: the numbers are in ascending order, and
-// the nearest one to x is at the place that is the count of the bounds below x.
+// steps find the nearest of a few scalars by comparisons: they are sorted, and the position of the
+// one nearest to x is the number of bounds below x.
 type steps struct {
-	above []float32 // bounds: the largest float32 that belongs to the lower of two neighbours
-	index []int32   // of the number at each place
+	above []float32 // bounds: the largest float32 that belongs to the lower of two adjacent scalars
+	index []int32   // of the scalar at each position
 	plain bool      // index[i] is i
-	// searched are the bounds as ordered integers, and the largest one behind them, so that there
-	// are 2ᵏ − 1.
+	// searched are the bounds as ordered integers, padded with the largest integer to a length of
+	// 2ᵏ − 1.
 	searched []int32
 }
 
-// maxCounted is the largest number of bounds that are all compared, where there are vectors. More
-// are searched.
+// maxCounted is the largest number of bounds that vectors compare exhaustively. Longer lists are
+// searched.
 const maxCounted = 32
 
 func newSteps(table []float32) *steps {
@@ -69,8 +69,8 @@ func newSteps(table []float32) *steps {
 	return s
 }
 
-// bound is the largest float32 that is nearer to a than to b > a. The number half way belongs to
-// the lower index.
+// bound returns the largest float32 that is nearer to a than to b > a. The midpoint belongs to the
+// one of the lower index.
 func bound(a, b float32, lowerFirst bool) float32 {
 	half := (float64(a) + float64(b)) / 2
 	at := float32(half)
@@ -100,28 +100,28 @@ func (s *steps) find(dst []int32, x []float32) {
 	}
 }
 
-// place is the number of bounds below x, or 0 where x is not finite.
+// place returns the number of bounds below x, or 0 if x is not finite.
 func (s *steps) place(x float32) int {
 	if !isNumber(x) {
 		return 0
 	}
 	key, at := int64(ordered(x)), 0
 	for half := (len(s.searched) + 1) >> 1; half > 0; half >>= 1 {
-		at += half & int((int64(s.searched[at+half-1])-key)>>63) // without a jump, which would be guessed wrong half of the time
+		at += half & int((int64(s.searched[at+half-1])-key)>>63) // branch-free: branches would often be mispredicted
 	}
 	return at
 }
 
-// ordered is an integer that is larger where x is; that of −0 is that of 0.
+// ordered returns an integer with the order of x; it is the same for −0 and 0.
 func ordered(x float32) int32 {
 	bits := int32(math.Float32bits(x + 0))
 	return bits ^ bits>>31&math.MaxInt32
 }
 
 // panels are a table of vectors in the order in which the distances to them are computed: groups of
-// 16 rows, and in each group first half the squared lengths of the rows, then their elements with
-// the sign changed, one after the other. With them |t|²/2 − x·t, which is (|x − t|² − |x|²)/2, is a
-// chain of multiplications and additions.
+// 16 rows, each of which starts with the halved squared lengths of the rows, followed by their
+// negated elements, one after the other. So |t|²/2 − x·t, which is (|x − t|² − |x|²)/2, is a chain
+// of multiplications and additions.
 type panels struct {
 	d    int
 	data []float32
@@ -135,7 +135,7 @@ func newPanels(table []float32, d int) *panels {
 	p := &panels{d, make([]float32, groups*panelRows*(d+1))}
 	for i := range groups * panelRows {
 		at := p.data[i/panelRows*panelRows*(d+1)+i%panelRows:]
-		half := math.Inf(1) // of rows that the table does not have, or that are not finite
+		half := math.Inf(1) // for padding rows, and rows that are not finite
 		if i < n {
 			half = 0
 			for _, v := range table[i*d : (i+1)*d] {
@@ -167,7 +167,7 @@ func (p *panels) find(dst []int32, x []float32) {
 	}
 }
 
-// nearest is the plain form for one row.
+// nearest is the plain form of findBlocks, for one row.
 func (p *panels) nearest(x []float32) (index int32) {
 	least := float32(math.Inf(1))
 	for base, data := int32(0), p.data; len(data) > 0; base, data = base+panelRows, data[panelRows*(p.d+1):] {

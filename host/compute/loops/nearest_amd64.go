@@ -7,8 +7,8 @@ import (
 	"simd/archsimd"
 )
 
-// count counts the bounds below each element, by 32 elements at a time; for an element that is not
-// finite it gives 0. It returns how many elements it has done.
+// count counts the bounds below each element, 32 elements at a time; the count for an element that
+// is not finite is 0. It returns the number of elements done.
 func (s *steps) count(dst []int32, x []float32) int {
 	if !hasAVX2 {
 		return 0
@@ -40,14 +40,13 @@ func finite(x archsimd.Float32x8, count archsimd.Int32x8) archsimd.Int32x8 {
 	return count.Masked(x.Sub(x).Equal(archsimd.Float32x8{}))
 }
 
-// findBlocks finds the nearest rows for 4 rows of x at a time. It returns how many rows it has
-// done.
+// findBlocks finds the nearest rows for 4 rows of x at a time. It returns the number of rows done.
 func (p *panels) findBlocks(dst []int32, x []float32) int {
 	if !hasAVX2 {
 		return 0
 	}
 	d, n, groups := p.d, len(dst)&^3, len(p.data)/(panelRows*(p.d+1))
-	columns := make([]float32, 4*d) // the elements of 4 rows, those with the same place side by side
+	columns := make([]float32, 4*d) // the elements of 4 rows, interleaved
 	for row := 0; row < n; row += 4 {
 		for r := range 4 {
 			for k, v := range x[(row+r)*d : (row+r+1)*d] {
@@ -74,7 +73,7 @@ func (p *panels) findBlocks(dst []int32, x []float32) int {
 //go:noescape
 func nearest4(columns, data *float32, groups, d int, least *[32]float32, at *[32]int32)
 
-// firstLeast is the index of the row with the least sum, of equal ones the first.
+// firstLeast returns the index of the row with the least sum, the first such index on ties.
 func firstLeast(sums []float32, halves []int32) int32 {
 	index, sum := halves[0]*8, sums[0]
 	for lane := 1; lane < 8; lane++ {

@@ -1,21 +1,20 @@
 package loops
 
-// A Norm is a root mean square norm of rows, whose value is x·scale·gain.
+// A Norm is an RMSNorm of rows, whose value is x·scale·gain.
 type Norm struct {
 	Width   int
 	X       []float32
 	Gain    []float32 // of each element of a row
 	Scale   []float32 // of each row
 	Adjoint []float32 // of the value
-	Sum     []float32 // is added to the adjoint of x; nil for nothing
+	Sum     []float32 // added to the adjoint of x; nil for none
 }
 
-// taskRows is the number of rows in a task. The gain's adjoint is added up within tasks and then
-// over them, so that it does not depend on how many run at once.
+// taskRows is the number of rows in a task. The gain's adjoint is summed within tasks and then over
+// them, so that it does not depend on the number of threads.
 const taskRows = 64
 
-// Adjoints writes the adjoints of x and of the gain. parallel calls a function with 0 to n−1,
-// several at once if it likes.
+// Adjoints writes the adjoints of x and of the gain.
 func (n Norm) Adjoints(dx, dGain []float32, parallel Parallel) {
 	tasks := (len(n.Scale) + taskRows - 1) / taskRows
 	sums := make([]float32, tasks*n.Width)

@@ -5,8 +5,8 @@ import "math"
 // Op is an operation on elements.
 type Op uint8
 
-// The operations. What is left open by the definitions of package program, such as the sign of a
-// zero, is as the functions [One] and [Two] have it.
+// The operations. [One] and [Two] decide what package program leaves open, such as the sign of a
+// zero.
 const (
 	None Op = iota
 
@@ -39,7 +39,7 @@ const (
 	Logb
 	IsFinite
 
-	// Two integers. Names with Int are of signed ones, with Uint of unsigned ones, with Bits of
+	// Two integers. Names with Int are of signed integers, with Uint of unsigned ones, with Bits of
 	// both.
 	And
 	Or
@@ -50,7 +50,7 @@ const (
 	NeBits
 	LtInt
 	LeInt
-	MulBits // the first one without a loop of vectors
+	MulBits // the first operation without a vectorized loop
 	Shl
 	ShrInt
 	ShrUint
@@ -77,7 +77,7 @@ const (
 	Count
 )
 
-// One computes an operation on one element. One and Two define what all loops compute.
+// One computes an operation on one element. One and Two define the results of all loops.
 func One(op Op, x float32) float32 {
 	switch op {
 	case Neg:
@@ -141,8 +141,8 @@ func oneInteger(op Op, x float32) float32 {
 	panic("loops: not an operation with one operand")
 }
 
-// Two computes an operation on two elements. Products are converted before they are added, so that
-// no compiler fuses the two.
+// Two computes an operation on two elements. Products are converted to float32 before they are
+// added, so that no compiler fuses multiplication and addition.
 func Two(op Op, x, y float32) float32 {
 	switch op {
 	case Add:
@@ -179,7 +179,7 @@ func Two(op Op, x, y float32) float32 {
 	return twoIntegers(op, math.Float32bits(x), math.Float32bits(y))
 }
 
-// twoIntegers takes counts of shifts modulo 32.
+// twoIntegers takes shift counts modulo 32.
 func twoIntegers(op Op, x, y uint32) float32 {
 	n, m := int32(x), int32(y)
 	switch op {
@@ -236,7 +236,7 @@ func boolFloat(b bool) float32 {
 	return 0
 }
 
-// Clamp1 limits x to lo and hi; NaN stays NaN.
+// Clamp1 limits x to the range from lo to hi; NaN stays NaN.
 func Clamp1(x, lo, hi float32) float32 {
 	if x < lo {
 		x = lo
@@ -247,7 +247,7 @@ func Clamp1(x, lo, hi float32) float32 {
 	return x
 }
 
-// Select1 takes y where the condition holds, else z.
+// Select1 returns y where the condition holds, else z.
 func Select1(condition, y, z float32) float32 {
 	if condition != 0 {
 		return y
@@ -255,7 +255,7 @@ func Select1(condition, y, z float32) float32 {
 	return z
 }
 
-// logb reads the exponent from the representation, also of subnormal numbers.
+// logb reads the exponent from the representation, also for subnormal numbers.
 func logb(x float32) float32 {
 	switch magnitude := math.Float32bits(x) &^ (1 << 31); {
 	case magnitude == 0:
@@ -269,8 +269,8 @@ func logb(x float32) float32 {
 	}
 }
 
-// ldexp rounds once: the range of binary64 holds the product with any power of two that programs
-// may name. NaN for an exponent that is none.
+// ldexp rounds once: float64 holds the product with any power of two in the range of programs. If
+// the exponent is NaN, so is the result.
 func ldexp(x, n float32) float32 {
 	if n != n {
 		return n

@@ -2,7 +2,7 @@ package loops
 
 import "math"
 
-// A key is a float32 as an integer with the same order. Zeros have one key, and NaN the largest.
+// A key is a float32 as an integer with the same order. Both zeros have one key, NaN the largest.
 func key(x float32) int32 {
 	if x != x {
 		return math.MaxInt32
@@ -17,11 +17,11 @@ func ofKey(k int32) float32 {
 	return math.Float32frombits(uint32(k ^ k>>31&math.MaxInt32))
 }
 
-// maxCompared is the longest row whose elements are compared in pairs. Longer ones are divided
-// about a pivot.
+// maxCompared is the longest row that TopK handles by comparing pairs of elements. Longer rows are
+// partitioned about a pivot.
 const maxCompared = 8
 
-// TopK marks the k largest elements of each row of d, of equals the first. NaN is larger than any
+// TopK marks the k largest elements of each row of d; ties go to the first. NaN is larger than any
 // number.
 func TopK(dst []bool, x []float32, d, k int, parallel Parallel) {
 	k = min(max(k, 0), d)
@@ -54,7 +54,7 @@ func markLargest(dst []bool, keys, work []int32, k int) {
 		return
 	}
 	copy(work, keys)
-	least := place(work, len(work)-k) // of the k largest
+	least := place(work, len(work)-k) // the smallest of the k largest
 	equal := k
 	for _, a := range keys {
 		if a > least {
@@ -69,8 +69,8 @@ func markLargest(dst []bool, keys, work []int32, k int) {
 	}
 }
 
-// OrderStatistic finds in each row of d elements the one at place k, from 0, of their ascending
-// order. NaN if there is one.
+// OrderStatistic writes for each row of d elements the one at index k of their ascending order, or
+// NaN if the row has a NaN.
 func OrderStatistic(dst, x []float32, d, k int, parallel Parallel) {
 	k = min(max(k, 0), d-1)
 	divide(len(dst), 8*d, parallel, func(from, to int) {
@@ -88,9 +88,9 @@ func OrderStatistic(dst, x []float32, d, k int, parallel Parallel) {
 	})
 }
 
-// place is the element at place k of the ascending order (Hoare's FIND, 1961). It moves elements.
-// The pivot is the median of three elements at places that change from step to step, so that no
-// order is slow time and again.
+// place returns the element at index k of the ascending order (quickselect; Hoare's FIND, 1961). It
+// moves elements. The pivot is the median of three elements whose positions change from step to
+// step, so that no input order is slow at every step.
 func place(a []int32, k int) int32 {
 	state := uint32(len(a))
 	for len(a) > 1 {
@@ -114,7 +114,7 @@ func place(a []int32, k int) int32 {
 				j--
 			}
 		}
-		switch { // a[:j+1] ≤ pivot ≤ a[i:], and what lies between equals it
+		switch { // a[:j+1] ≤ pivot ≤ a[i:], and everything in between equals it
 		case k <= j:
 			a = a[:j+1]
 		case k >= i:

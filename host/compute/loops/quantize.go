@@ -1,26 +1,26 @@
 package loops
 
-// A Quantizer rounds numbers to whole ones between bounds of at most [Small], and multiplies these
-// by a scale.
+// A Quantizer rounds numbers to integers within bounds of at most [Small], and multiplies these by
+// a scale.
 type Quantizer struct {
-	Divides  bool    // whether numbers are divided first
-	Divisor  float32 // of all of them
+	Divides  bool    // whether numbers are divided by Divisor first
+	Divisor  float32 // of all numbers
 	Low      float32 // bounds
 	High     float32
 	Scale    float32
-	Distance float32 // from the bounds up to which a number counts as near
+	Distance float32 // largest distance to the bounds at which a number counts as near
 }
 
-// Quantized is where a Quantizer writes: slices of one length, of which each may be nil.
+// Quantized are the outputs of a Quantizer: slices of one length, any of which may be nil.
 type Quantized struct {
-	Whole  []float32 // the whole numbers
-	Codes  []int8    // the same
-	Values []float32 // times the scale
-	Short  []uint16  // these in bfloat16
-	Near   []bool    // whether a number is no farther from what the bounds make of it than the distance
+	Whole  []float32 // the integers
+	Codes  []int8    // the integers as int8
+	Values []float32 // the integers times the scale
+	Short  []uint16  // Values in bfloat16
+	Near   []bool    // whether a number is within Distance of its clamped value
 }
 
-// Part is the part of the results from element i up to element j.
+// Part returns the results from element i up to element j.
 func (r Quantized) Part(i, j int) Quantized {
 	return Quantized{part(r.Whole, i, j), part(r.Codes, i, j), part(r.Values, i, j), part(r.Short, i, j), part(r.Near, i, j)}
 }
@@ -32,9 +32,8 @@ func part[T any](a []T, i, j int) []T {
 	return a[i:j]
 }
 
-// Run quantizes every element of a, of which Whole may be the place. It has the bits of [BinaryS]
-// by [Div], [Clamp], [RoundSmall], [ToInt8], BinaryS by [Mul], [ToBFloat16], and [Near] and
-// [ToBools].
+// Run quantizes every element of a, which Whole may overwrite. It has the bits of [BinaryS] by
+// [Div], [Clamp], [RoundSmall], [ToInt8], BinaryS by [Mul], [ToBFloat16], and [Near] and [ToBools].
 func (q *Quantizer) Run(r Quantized, a []float32) {
 	if hasAVX512 {
 		n := quantize512(q, &r, a)
@@ -46,7 +45,7 @@ func (q *Quantizer) Run(r Quantized, a []float32) {
 	q.piecewise(r, a)
 }
 
-// piecewise runs the loops of each step over so few elements that they stay in the nearest cache.
+// piecewise runs the loops of each step over pieces that are small enough for the L1 cache.
 func (q *Quantizer) piecewise(r Quantized, a []float32) {
 	var x, c, y [256]float32
 	for len(a) > 0 {

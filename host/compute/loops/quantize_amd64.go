@@ -4,7 +4,7 @@ package loops
 
 import "simd/archsimd"
 
-// A rounding has what vectors are rounded to bfloat16 with.
+// A rounding has the constants for rounding vectors to bfloat16.
 type rounding struct{ half, one, quiet archsimd.Uint32x16 }
 
 func newRounding() rounding {

@@ -2,12 +2,12 @@ package loops
 
 import "math"
 
-// run is the largest number of elements that are multiplied by their matrix in one step;
-// larger blocks then take butterflies between their runs, as H(ab) = H(a) ⊗ H(b).
+// run is the size of the largest block that is multiplied by its matrix in one step; larger blocks
+// then take butterflies between their runs, as H(ab) = H(a) ⊗ H(b).
 const run = 16
 
-// Rotate multiplies each block of elements, a power of two of them, by the normalized
-// Walsh–Hadamard matrix of natural order. dst may be a.
+// Rotate multiplies each block of elements, whose size is a power of two, by the normalized
+// Walsh–Hadamard matrix in natural order. dst may be a.
 func Rotate(dst, a []float32, block int) {
 	h, scale := min(block, run), float32(1/math.Sqrt(float64(block)))
 	switch {

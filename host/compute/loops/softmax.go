@@ -2,13 +2,13 @@ package loops
 
 import "math"
 
-// Loops of a softmax and of its gradient, in blocks of scores.
+// Loops of a softmax and of its gradient, for blocks of scores.
 
-// weightLeast is where weights become 0: just above, they are normal numbers. Processors take a
-// hundred times as long for a number that is subnormal, or too small to be one.
+// weightLeast is the logarithm below which weights are 0: just above, they are normal numbers.
+// Processors are about a hundred times as slow for results that are subnormal or underflow.
 const weightLeast = -87
 
-// weight is the exponential of a number that is not positive but for rounding.
+// weight returns the exponential of a number that is not positive, up to rounding.
 func weight(x float32) float32 {
 	if x <= weightLeast {
 		return 0
@@ -16,8 +16,8 @@ func weight(x float32) float32 {
 	return exp(x)
 }
 
-// MaxColumns makes each element of most the largest of itself and of its column of a, which has
-// rows of len(most) elements. Of a column with NaN it is not said what it is.
+// MaxColumns sets each element of most to the maximum of itself and its column of a, whose rows
+// have len(most) elements. The result for a column with NaN is undefined.
 func MaxColumns(most, a []float32) {
 	for j := maxColumns(most, a); j < len(most); j++ {
 		for i := j; i < len(a); i += len(most) {
@@ -28,29 +28,30 @@ func MaxColumns(most, a []float32) {
 	}
 }
 
-// A Form is what a block of numbers becomes in the end, as an operand of products.
+// A Form is the format into which a block of numbers is finally converted, as an operand of
+// products.
 type Form int
 
-// The forms. Paired joins rows 2i and 2i+1, of which it makes row i: each word of 32 bits holds two
-// elements of a column in bfloat16, that of the row with the even number in its lower half. The
-// last of an odd number of rows is joined with zeros.
+// The forms. Paired joins rows 2i and 2i+1 to row i: each 32-bit word holds two elements of a
+// column in bfloat16, that of the even row in its lower half. The last of an odd number of rows is
+// joined with zeros.
 const (
 	Exact   Form = iota
 	Rounded      // to bfloat16
 	Paired
 )
 
-// ExpColumns makes weights of the scores in a, which has rows of len(sums) elements. It replaces a
-// score x by the weight exp(x·scale − down), where down is that of its column, or by 0 where that
-// is below exp(−87), and adds the weight to the sum of its column. Each 64 rows are added up before
-// they are added to what came before. After that, weights get their form.
+// ExpColumns converts the scores in a, which has rows of len(sums) elements, to weights. It
+// replaces a score x by exp(x·scale − down), with the down of its column, or by 0 if that is below
+// exp(−87), and adds the weight to its column's sum. Sums are formed over 64 rows first, and then
+// added to the total. Finally, weights are converted to the form.
 func ExpColumns(a []float32, scale float32, down, sums []float32, form Form) {
 	plainExpColumns(a, scale, down, sums, form, expColumns(a, scale, down, sums, form))
 }
 
 // ExpRows replaces the scores in a by weights, as ExpColumns does, and the adjoints of the weights
-// in d by those of the scores before they were scaled: weight·(d − mean)·scale. down and means have
-// an element for each row. Both results get the form. Where a score is −∞, both are 0, even if
+// in d by those of the unscaled scores: weight·(d − mean)·scale. down and means have an element for
+// each row. Both results are converted to the form. Where a score is −∞, both are 0, even if
 // another number of the row is NaN.
 func ExpRows(a, d []float32, scale float32, down, means []float32, form Form) {
 	if !expRows(a, d, scale, down, means, form) {
@@ -58,9 +59,9 @@ func ExpRows(a, d []float32, scale float32, down, means []float32, form Form) {
 	}
 }
 
-// Turn makes an operand of the columns of another one: element i of row j of what it writes is
-// element j of row i of what it reads. It reads so many rows of words, which are stride apart, and
-// writes words, too. For [Paired] the number of columns is even.
+// Turn transposes an operand: element i of row j of dst is element j of row i of src. src has the
+// given number of rows of words, which are stride apart; dst has words, too. For [Paired] the
+// number of columns is even.
 func (f Form) Turn(dst []float32, dstStride int, src []float32, stride, rows, columns int) {
 	if f != Paired {
 		Transpose(dst, dstStride, src, stride, rows, columns, nil)
@@ -85,8 +86,7 @@ func plainTurnPairs(dst []float32, dstStride int, src []float32, stride, firstRo
 	}
 }
 
-// sumRows is the number of rows whose exponentials are added up before they are added to those of
-// others.
+// sumRows is the number of rows whose exponentials are summed before they are added to the total.
 const sumRows = 64
 
 func plainExpColumns(a []float32, scale float32, down, sums []float32, form Form, from int) {
@@ -118,8 +118,8 @@ func plainExpRows(a, d []float32, scale float32, down, means []float32, form For
 	}
 }
 
-// put writes the result of an element of a block. Rows come one after the other, as Paired
-// overwrites those that have been read.
+// put writes the result of an element of a block. Rows must be written in order, as Paired
+// overwrites rows already read.
 func (f Form) put(block []float32, row, column, width int, x float32) {
 	switch f {
 	case Exact:
@@ -128,7 +128,7 @@ func (f Form) put(block []float32, row, column, width int, x float32) {
 		block[row*width+column] = math.Float32frombits(uint32(short(x)) << 16)
 	case Paired:
 		word := &block[row/2*width+column]
-		bits := uint32(short(x)) // the first row makes the second zero
+		bits := uint32(short(x)) // the even row clears the upper half
 		if row%2 == 1 {
 			bits = math.Float32bits(*word) | bits<<16
 		}

@@ -9,7 +9,7 @@ import (
 
 func maxColumns(most, a []float32) (from int) {
 	width := simd.Float32s{}.Len()
-	for ; from+2*width <= len(most); from += 2 * width { // two at a time, as each maximum waits for the one before
+	for ; from+2*width <= len(most); from += 2 * width { // two vectors, as each maximum waits for the one before
 		x, y := simd.LoadFloat32s(most[from:]), simd.LoadFloat32s(most[from+width:])
 		for i := from; i+2*width <= len(a); i += len(most) {
 			x, y = simd.LoadFloat32s(a[i:]).Max(x), simd.LoadFloat32s(a[i+width:]).Max(y)
@@ -26,7 +26,7 @@ func expColumns(a []float32, scale float32, down, sums []float32, form Form) (fr
 	low, shift, factor, upper, lower := all(weightLeast), all(shifter), all(log2e), all(log2Upper), all(log2Lower)
 	p0, p1, p2, p3, p4, p5, one := all(expP0), all(expP1), all(expP2), all(expP3), all(expP4), all(expP5), all(1)
 	times, bias, high := all(scale), simd.BroadcastInt32s(127), simd.BroadcastUint32s(upperHalf)
-	var first simd.Uint32s // words with the results of the first row of a pair
+	var first simd.Uint32s // results of the first row of a pair
 	for ; from+lanes <= width; from += lanes {
 		less, total := simd.LoadFloat32s(down[from:]), simd.LoadFloat32s(sums[from:])
 		to, odd := from, false
@@ -77,7 +77,7 @@ func expRows(a, d []float32, scale float32, down, means []float32, form Form) bo
 	for row := range down {
 		less, mean := all(down[row]), all(means[row])
 		x0, y0 := a[row*width:(row+1)*width], d[row*width:(row+1)*width]
-		p0, q0 := x0, y0 // where the results go
+		p0, q0 := x0, y0 // where results are written
 		if form == Paired {
 			p0, q0 = a[row/2*width:][:width], d[row/2*width:][:width]
 		}

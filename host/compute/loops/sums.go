@@ -3,9 +3,9 @@ package loops
 import "math"
 
 // The sum or extreme of a group is defined as follows: element i goes to lane i modulo 64, halves
-// of the lanes are combined until 8 are left, and these in binary64 if they are added. A group of
-// fewer than 64 elements has as many lanes as the least power of two that is not below its size, or
-// 8 lanes.
+// of the lanes are combined until 8 are left, and these are combined, for sums in float64. A group
+// of fewer than 64 elements has as many lanes as the least power of two that is not below its size,
+// but at least 8.
 
 // GroupFold folds each group of size elements of a by [Add], [Max] or [Min], or by an operation on
 // integers.
@@ -20,25 +20,25 @@ func GroupFold(op Op, dst, a []float32, size int) {
 		}
 		plainGroupFold(op, dst, a, size)
 		for i := range dst {
-			dst[i] += 0 // zeros get the positive sign, so that the order does not matter
+			dst[i] += 0 // makes zeros positive, so that the order does not matter
 		}
 	default:
 		plainGroupFold(op, dst, a, size)
 	}
 }
 
-// GroupSumMul is the sum of the products of the elements of a and b in each group.
+// GroupSumMul writes the sum of the products of the elements of a and b in each group.
 func GroupSumMul(dst, a, b []float32, size int) {
 	groupSum(dst, a, b, size)
 }
 
-// GroupLargest is the largest magnitude in each group; NaN if one element is NaN.
+// GroupLargest writes the largest magnitude in each group; NaN if one element is NaN.
 func GroupLargest(dst, a []float32, size int) {
 	if hasAVX2 && size >= 8 {
 		groupLargest(dst, a, size)
 		return
 	}
-	for i := range dst { // as integers, among which NaN is larger than +Inf
+	for i := range dst { // compared as integers, where NaN is larger than +Inf
 		most := uint32(0)
 		for _, x := range a[i*size : (i+1)*size] {
 			most = max(most, math.Float32bits(x)&^(1<<31))
@@ -47,7 +47,7 @@ func GroupLargest(dst, a []float32, size int) {
 	}
 }
 
-// groupSum adds up elements of a, or their products with those of b if b is not nil.
+// groupSum sums elements of a, or their products with those of b if b is not nil.
 func groupSum(dst, a, b []float32, size int) {
 	if hasAVX2 && size >= 8 {
 		groupSums(dst, a, b, size)

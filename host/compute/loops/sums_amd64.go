@@ -7,8 +7,8 @@ import (
 	"simd/archsimd"
 )
 
-// groupSums adds up groups: elements of a, or their products with those of b if b is not nil. The
-// last two numbers of each group are added when no vectors are in use any more.
+// groupSums sums groups: elements of a, or their products with those of b if b is not nil. The last
+// two numbers of each group are added after the vector registers have been cleared.
 func groupSums(dst, a, b []float32, size int) {
 	var last [64][2]float64
 	var zero archsimd.Float32x8
@@ -33,7 +33,7 @@ func groupSums(dst, a, b []float32, size int) {
 		}
 		archsimd.ClearAVXUpperBits()
 		for g, l := range last[:n] {
-			dst[g] = float32(l[0]+l[1]) + 0 // a zero gets the positive sign
+			dst[g] = float32(l[0]+l[1]) + 0 // + 0 makes a zero positive
 		}
 		dst, a = dst[n:], a[n*size:]
 		if b != nil {
@@ -42,7 +42,7 @@ func groupSums(dst, a, b []float32, size int) {
 	}
 }
 
-// times are elements of a from the given one on, or their products with those of b.
+// times returns the elements of a from index at on, or their products with those of b.
 func times(a, b []float32, at int) floats8 {
 	if b == nil {
 		return get(a[at : at+8])
@@ -50,7 +50,7 @@ func times(a, b []float32, at int) floats8 {
 	return get(a[at : at+8]).Mul(get(b[at : at+8]))
 }
 
-// sum64 adds in 64 lanes. Zeros behind the last element change no sum.
+// sum64 adds in 64 lanes. Padding with zeros changes no sum.
 func sum64(last *[2]float64, a []float32) {
 	var v0, v1, v2, v3, v4, v5, v6, v7 archsimd.Float32x8
 	for len(a) > 0 {
@@ -103,7 +103,7 @@ func total(last *[2]float64, v0, v1, v2, v3 archsimd.Float32x8) {
 	pairs.GetLo().Add(pairs.GetHi()).StoreArray(last)
 }
 
-// groupLargest takes groups of at least 8 elements, of which some may count twice.
+// groupLargest requires groups of at least 8 elements; it may read some elements twice.
 func groupLargest(dst, a []float32, size int) {
 	for g := range dst {
 		group := a[g*size : (g+1)*size]
@@ -120,8 +120,8 @@ func groupLargest(dst, a []float32, size int) {
 	archsimd.ClearAVXUpperBits()
 }
 
-// groupExtreme takes groups of at least 8 elements, of which some may count twice. What the
-// processor's maximum makes of NaN does not matter: whether there is one is found out beside it.
+// groupExtreme requires groups of at least 8 elements; it may read some elements twice. The
+// processor's maximum may be wrong for NaN, which is therefore detected separately.
 func groupExtreme(op Op, dst, a []float32, size int) {
 	nan := float32(math.NaN())
 	for g := range dst {
@@ -143,7 +143,7 @@ func groupExtreme(op Op, dst, a []float32, size int) {
 		m := most(op, x.GetLo(), x.GetHi())
 		m = most(op, m, m.AsInt32x4().PermuteScalars(2, 3, 0, 1).AsFloat32x4())
 		m = most(op, m, m.AsInt32x4().PermuteScalars(1, 0, 3, 2).AsFloat32x4())
-		dst[g] = fromInt(m.Add(archsimd.Float32x4{}).AsInt32x4().GetElem(0)) // a zero gets the positive sign
+		dst[g] = fromInt(m.Add(archsimd.Float32x4{}).AsInt32x4().GetElem(0)) // + 0 makes a zero positive
 		if unordered.ToBits() != 0 {
 			dst[g] = nan
 		}

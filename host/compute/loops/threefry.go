@@ -2,15 +2,14 @@ package loops
 
 import "math/bits"
 
-// rotations are the rotation distances of Threefry-2x32 (Salmon et al. 2011, table 2), used in
-// turn.
+// rotations are the rotation distances of Threefry-2x32 (Salmon et al. 2011, table 2).
 var rotations = [8]int{13, 15, 26, 6, 17, 29, 16, 24}
 
 // parity makes the third word of a key nonzero for a zero key.
 const parity = 0x1BD11BDA
 
-// Block is Threefry-2x32 with 20 rounds (Salmon et al. 2011), whose first word is what the
-// operation random_bits of programs returns.
+// Block computes Threefry-2x32 with 20 rounds (Salmon et al. 2011). The first word is the result of
+// the operation random_bits of programs.
 func Block(key, counter [2]uint32) [2]uint32 {
 	words := [3]uint32{key[0], key[1], parity ^ key[0] ^ key[1]}
 	x0, x1 := counter[0]+words[0], counter[1]+words[1]

@@ -1,7 +1,7 @@
 package loops
 
-// Transpose writes a matrix in columns: element j of row i, which begins at i·stride in src, to
-// element i of row j in dst. Each column is multiplied by its factor, unless factors are nil.
+// Transpose writes the transposed matrix: element j of row i of src goes to element i of row j of
+// dst. Row i begins at i·stride. Each column is multiplied by its factor, unless factors is nil.
 func Transpose(dst []float32, dstStride int, src []float32, stride, rows, columns int, factors []float32) {
 	wholeRows, wholeColumns := 0, 0
 	if hasAVX2 {

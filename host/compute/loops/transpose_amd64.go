@@ -7,7 +7,7 @@ import (
 	"unsafe"
 )
 
-// transpose transposes blocks of 8·8. Bounds are checked once: checks of every row would take
+// transpose transposes in 8×8 blocks. Bounds are checked once, as a check for every row would take
 // longer than the rest.
 func transpose(dst []float32, dstStride int, src []float32, stride, rows, columns int, factors []float32) {
 	if rows == 0 || columns == 0 {
@@ -27,10 +27,10 @@ func transpose(dst []float32, dstStride int, src []float32, stride, rows, column
 	archsimd.ClearAVXUpperBits()
 }
 
-// transposeBlock transposes one block, whose rows are so many bytes apart.
+// transposeBlock transposes one block; toStride and stride are in bytes.
 func transposeBlock(to unsafe.Pointer, toStride int, from unsafe.Pointer, stride int, by floats8) {
-	// Of rows r and r+1, elements of the same column become neighbours; then of pairs of rows, and
-	// of halves.
+	// First interleave elements of rows r and r+1 in the same column; then pairs of rows, and
+	// halves.
 	a0, a1 := interleaved(row8(from, 0, by), row8(from, stride, by))
 	a2, a3 := interleaved(row8(from, 2*stride, by), row8(from, 3*stride, by))
 	a4, a5 := interleaved(row8(from, 4*stride, by), row8(from, 5*stride, by))
@@ -49,7 +49,7 @@ func transposeBlock(to unsafe.Pointer, toStride int, from unsafe.Pointer, stride
 	b3.ConcatPermute128Scalars(1, 3, b7).StoreArray(words8(to, 7*toStride))
 }
 
-// turnPairs is [Form.Turn] of pairs in blocks of 8·8 words.
+// turnPairs is [Form.Turn] of pairs in blocks of 8×8 words.
 func turnPairs(dst []float32, dstStride int, src []float32, stride, rows, columns int) {
 	if rows == 0 || columns == 0 {
 		return
@@ -65,7 +65,7 @@ func turnPairs(dst []float32, dstStride int, src []float32, stride, rows, column
 }
 
 // turnPairsBlock is transposeBlock for words that are pairs: before the halves of vectors are
-// exchanged, those of two columns become neighbours. A row of results has 16 words.
+// exchanged, the halves of words of two columns are interleaved. A row of results has 16 words.
 func turnPairsBlock(to unsafe.Pointer, toStride int, from unsafe.Pointer, stride int) {
 	a0, a1 := interleaved(word8(from, 0), word8(from, stride))
 	a2, a3 := interleaved(word8(from, 2*stride), word8(from, 3*stride))

@@ -1,8 +1,8 @@
 package loops
 
-// Turn turns the points in each piece of 2·len(cos) elements of x: the first half of a piece are
-// first coordinates, the second half second ones, and point i turns by the angle with cos[i] and
-// sin[i], or back. Every product is rounded.
+// Turn applies rotary position embeddings: in each piece of 2·len(cos) elements of x, the first
+// half holds the first coordinates of points, the second half the second ones, and point i is
+// rotated by the angle with cos[i] and sin[i], or back. Every product is rounded.
 func Turn(dst, x, cos, sin []float32, back bool) {
 	for n := len(cos); len(x) > 0; dst, x = dst[2*n:], x[2*n:] {
 		for i := turn(dst, x, cos, sin, back); i < n; i++ {
@@ -16,7 +16,7 @@ func Turn(dst, x, cos, sin []float32, back bool) {
 	}
 }
 
-// TurnNeighbours is [Turn] for points whose two coordinates are neighbours.
+// TurnNeighbours is [Turn] for points whose two coordinates are adjacent.
 func TurnNeighbours(dst, x, cos, sin []float32, back bool) {
 	for n := len(cos); len(x) > 0; dst, x = dst[2*n:], x[2*n:] {
 		for i := turnNeighbours(dst, x, cos, sin, back); i < n; i++ {

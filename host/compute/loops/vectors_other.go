@@ -22,7 +22,7 @@ func (s *steps) count([]int32, []float32) int           { return 0 }
 func (p *panels) findBlocks([]int32, []float32) int     { return 0 }
 func turnNeighbours(_, _, _, _ []float32, _ bool) int   { return 0 }
 
-// These are called with AVX2 alone.
+// These are called only if there is AVX2.
 var (
 	rotate64s, rotate16s func(dst, a []float32, scale float32)
 	spread               func(dst, a []float32, times int) int

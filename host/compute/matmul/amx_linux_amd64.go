@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// mayUseTiles asks the kernel for the tiles of AMX, which it lends to processes that ask
-// (Documentation/arch/x86/xstate.rst): memory for them is part of what it stores of a thread. It
+// mayUseTiles asks the kernel for permission to use AMX tiles, which it grants to a process on
+// request (Documentation/arch/x86/xstate.rst), as they enlarge the saved state of each thread. It
 // asks once; the answer holds for all threads.
 var mayUseTiles = sync.OnceValue(func() bool {
 	const (

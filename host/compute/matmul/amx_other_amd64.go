@@ -2,5 +2,5 @@
 
 package matmul
 
-// mayUseTiles: other systems than Linux have other ways to ask for the tiles of AMX.
+// mayUseTiles returns false, as only Linux's way to ask for AMX tiles is implemented.
 func mayUseTiles() bool { return false }

@@ -2,17 +2,17 @@ package matmul
 
 import "sync/atomic"
 
-// A rightPart is a part of the right operand, packed: all panels of the first block of words along
-// the sums, then all of the next.
+// A rightPart is a packed part of the right operand: all panels of the first block of words along
+// the contracted dimension, then all panels of the next.
 type rightPart struct {
 	*run
 	part        part
-	product     int // of the batch
+	product     int // index in the batch
 	packed      []uint32
 	corrections []int32 // the offset of the left operand times the sum of each column
 }
 
-// shared returns the memory in which all tasks find what is packed of one product.
+// shared returns the memory that all tasks share for the packed right operand of one product.
 func (r *run) shared(product int) rightPart {
 	width := roundUp(r.part.columns, r.format.columns)
 	size := width * r.part.words
@@ -23,20 +23,19 @@ func (r *run) shared(product int) rightPart {
 	return o
 }
 
-// packedBlock returns the words from one on, as many as kernels multiply at a time.
+// packedBlock returns the packed words of the block from the given word on, and its depth in words.
 func (o *rightPart) packedBlock(word int) (packed []uint32, depth int) {
 	return o.packed[word*roundUp(o.part.columns, o.format.columns):], min(o.run.block, o.part.words-word)
 }
 
-// elements returns the contracted elements in words of the part.
+// elements returns the range of contracted elements in the given words of the part.
 func (o *rightPart) elements(word, depth int) (first, count int) {
 	first = (o.part.word + word) * o.format.per
 	return first, min(depth*o.format.per, o.k-first)
 }
 
-// pack packs some panels, of some words. What an offset of the left operand adds to each column is
-// added to the corrections, perhaps by several tasks at once: the order of integers does not
-// matter.
+// pack packs some words of some panels. It adds the contribution of the left operand's offset for
+// each column to the corrections, possibly concurrently: the order of integer sums does not matter.
 func (o *rightPart) pack(word, end, panel, panels int, w *workspace) {
 	f := o.format
 	column := panel * f.columns
@@ -62,8 +61,8 @@ func (o *rightPart) pack(word, end, panel, panels int, w *workspace) {
 	}
 }
 
-// multiply multiplies some rows of the left operand, which it packs, by some panels. Of the left
-// operand it packs as many words as there is room for, and completes the sums over them for one
+// multiply multiplies some rows of the left operand, which it packs, by some panels. It packs as
+// many words of the left operand as there is room for, and completes the sums over them for one
 // panel after the other.
 func (o *rightPart) multiply(row, rows, panel, panels int, w *workspace) {
 	f, step := o.format, o.run.block
@@ -110,7 +109,7 @@ func (o *rightPart) multiply(row, rows, panel, panels int, w *workspace) {
 	}
 }
 
-// at is where an element of the output stands; its column is one of the part.
+// at returns the index of an element of the output, given its column in the part.
 func (o *rightPart) at(row, column int) int { return (o.product*o.m+row)*o.n + o.part.column + column }
 
 func (o *rightPart) finish(e *finish, tile []uint32, out []float32, short []uint16, stride, rows, columns, row, column int) {
@@ -129,7 +128,7 @@ func (o *rightPart) finish(e *finish, tile []uint32, out []float32, short []uint
 	o.format.finish(e)
 }
 
-// scaleAt is where the scale of a row or column of a product stands.
+// scaleAt returns the scale of a row or column of a product.
 func scaleAt(scales []float32, product, i, n int) int {
 	switch len(scales) {
 	case 1:

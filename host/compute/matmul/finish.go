@@ -2,25 +2,26 @@ package matmul
 
 import "math"
 
-// A finish turns a tile of sums into results, which may be in the same memory.
+// A finish converts a tile of sums to results, which may be in the same memory.
 type finish struct {
 	rows, columns int
 	sums          []uint32
 	sumStride     int
 	out           []float32
-	short         []uint16 // results rounded to bfloat16, if it is not nil, in place of out
+	short         []uint16 // if not nil: results rounded to bfloat16, instead of out
 	outStride     int
 
 	integers    bool
-	corrections []int32 // what an offset of the left operand has added to each column; nil without an offset
+	corrections []int32 // what the left operand's offset adds to each column; nil without an offset
 
-	rowScales    []float32 // nil is 1
-	rowStride    int       // 0: one for all rows
-	columnScales []float32 // nil is 1
+	rowScales    []float32 // nil for factors of 1
+	rowStride    int       // 0: one scale for all rows
+	columnScales []float32 // nil for factors of 1
 	columnStride int
 }
 
-// orShort makes a function that can round results of one that can't. The sums are overwritten then.
+// orShort returns do extended to round results to bfloat16, by narrow; the sums are then
+// overwritten.
 func orShort(do func(f *finish), narrow func(dst []uint16, stride int, src []uint32, srcStride, rows, columns int)) func(f *finish) {
 	return func(f *finish) {
 		if f.short == nil {

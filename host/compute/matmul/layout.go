@@ -5,30 +5,30 @@ import (
 	"math/bits"
 )
 
-// An Axis is an axis of a tensor: its size, and the distance of neighbours in memory, in elements.
-// A stride of 0 repeats the same numbers.
+// An Axis is an axis of a tensor: its size and its stride in elements. A stride of 0 repeats the
+// same numbers.
 type Axis struct{ Size, Stride int }
 
-// A Layout says where the elements of an operand lie. Of each list of axes the last is the one that
-// runs fastest.
+// A Layout describes where the elements of an operand are in memory. In each list of axes the last
+// one varies fastest.
 type Layout struct {
-	Batch      []Axis // a product of its own for each index; the same sizes in both operands
+	Batch      []Axis // a product for each index; the same sizes in both operands
 	Cross      []Axis // rows of the left operand, columns of the right one
 	Contracted []Axis // summed over; the same sizes in both operands
 }
 
-// Elements are the numbers of an operand: exactly one of the three slices, which must reach as far
-// as the layout does.
+// Elements are the numbers of an operand: exactly one of the three slices, which must cover the
+// whole layout.
 type Elements struct {
 	Float32  []float32
 	BFloat16 []uint16 // upper halves of float32 numbers
 	Int8     []int8
 }
 
-// Len is the number of elements.
+// Len returns the number of elements.
 func (e Elements) Len() int { return len(e.Float32) + len(e.BFloat16) + len(e.Int8) }
 
-// From are the elements from one on.
+// From returns the elements from index i on.
 func (e Elements) From(i int) Elements {
 	switch {
 	case e.BFloat16 != nil:
@@ -39,12 +39,12 @@ func (e Elements) From(i int) Elements {
 	return Elements{Float32: e.Float32[i:]}
 }
 
-// axes are axes of a layout as one index that counts through all of them.
+// axes combine axes of a layout into one index.
 type axes struct {
 	size   int
-	stride int   // distance of neighbours, if table is nil
+	stride int   // distance of consecutive elements, if table is nil
 	table  []int // offset of each index
-	inner  Axis  // the axis that runs fastest, after joining
+	inner  Axis  // the fastest axis, after joining
 }
 
 func (a *axes) at(i int) int {
@@ -54,8 +54,8 @@ func (a *axes) at(i int) int {
 	return i * a.stride
 }
 
-// join makes one index of axes: neighbours in the list that lie in memory like one axis become one,
-// and where more than one remains the offsets are put into a table.
+// join combines axes into one index: consecutive axes that are contiguous in memory are merged, and
+// if more than one remains, the offsets are tabulated.
 func join(list []Axis) axes {
 	var joined []Axis
 	size := 1
@@ -94,7 +94,7 @@ func join(list []Axis) axes {
 
 type view struct {
 	batch, cross, contracted axes
-	extent                   int // number of elements up to the last one that is used
+	extent                   int // number of elements up to the last one used
 }
 
 func newView(which string, l Layout) (view, error) {
@@ -126,5 +126,5 @@ func newView(which string, l Layout) (view, error) {
 	return v, nil
 }
 
-// maxElements keeps products of sizes within an int.
+// maxElements keeps products of sizes within the range of int.
 const maxElements = 1 << 40

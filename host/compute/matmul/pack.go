@@ -2,17 +2,17 @@ package matmul
 
 import "unsafe"
 
-// Sizes of the stages between operands and panels, so that they stay in the first cache.
+// Sizes of the staging buffers between operands and panels, which keep them in the L1 cache.
 const (
 	stageWords   = 4096      // of all rows
 	alongWords   = 128       // of each of up to 32 rows
 	acrossWords  = tileWords // words along the sums at a time
 	acrossLength = stageWords / acrossWords
 
-	acrossColumns = 144 // that are packed straight at a time: pieces of memory that are long, but not too many panels to write
+	acrossColumns = 144 // packed directly at a time: long pieces of memory, but few panels
 )
 
-// A stage is memory between an operand and panels.
+// A stage is a staging buffer between an operand and panels.
 type stage struct {
 	words     [stageWords]uint32
 	float32s  [4 * acrossLength]float32
@@ -25,7 +25,7 @@ type stage struct {
 }
 
 // A source is a part of an operand to be packed into panels: some of its rows (of a right operand,
-// its columns), and some of what is summed over.
+// its columns), and some contracted elements.
 type source struct {
 	view         *view
 	base         int // offset of the matrix in a batch
@@ -35,14 +35,14 @@ type source struct {
 	tiled        bool
 }
 
-// tileWords is how many words along the sums a tile has; tileSize is the size of the largest block
-// of sums that a kernel computes.
+// tileWords is the number of words along the contracted dimension of a tile; tileSize is the size
+// of the largest block of sums that a kernel computes.
 const (
 	tileWords = 16
 	tileSize  = 32 * 32
 )
 
-// words is how many words along the sums the panels have.
+// words returns the number of words along the contracted dimension in the panels.
 func (f *format) words(elements int) int {
 	words := divideUp(elements, f.per)
 	if f.tiled {
@@ -51,8 +51,8 @@ func (f *format) words(elements int) int {
 	return words
 }
 
-// pack packs into consecutive panels; rows and elements that are missing in the last ones are zero.
-// It may overwrite the seven words behind the last panel if its height is no multiple of eight.
+// pack packs into consecutive panels; the last ones are padded with zeros. It may overwrite the
+// seven words behind the last panel if its height is not a multiple of eight.
 func (f *format) pack(dst []uint32, e Elements, s *source, st *stage) {
 	if s.count == 0 {
 		return // there may be no elements at all
@@ -69,7 +69,7 @@ func (f *format) pack(dst []uint32, e Elements, s *source, st *stage) {
 
 func pack[T any](f *format, p *packer[T], dst []uint32, src []T, s *source, st *stage, elements []T, slices *[4][]T) {
 	src = src[s.base:]
-	// Read along what lies together in memory.
+	// Read in the direction that is contiguous in memory.
 	contracted, cross := &s.view.contracted, &s.view.cross
 	if cross.inner.Stride == 1 && cross.inner.Size >= 4 && (contracted.inner.Stride != 1 || contracted.size == 1) {
 		packAcross(f, p, dst, src, s, st, elements, slices)
@@ -78,7 +78,7 @@ func pack[T any](f *format, p *packer[T], dst []uint32, src []T, s *source, st *
 	}
 }
 
-// packAlong reads row after row, makes words of each, and transposes them into the panel.
+// packAlong reads row after row, packs each into words, and transposes these into the panel.
 func packAlong[T any](f *format, p *packer[T], dst []uint32, src []T, s *source, words *[stageWords]uint32, elements []T) {
 	total := f.words(s.count)
 	for row := 0; row < s.rows; row += s.height {
@@ -95,7 +95,7 @@ func packAlong[T any](f *format, p *packer[T], dst []uint32, src []T, s *source,
 				size := int(unsafe.Sizeof(src[0]))
 				reach := s.count * size
 				if p.exact {
-					reach = min(reach, 128) // the processor finds the rest itself
+					reach = min(reach, 128) // the hardware prefetcher does the rest
 				}
 				at := &src[from+s.height*ld]
 				f.prefetch(unsafe.Pointer(at), ld*size, min(s.height, s.rows-row-s.height), reach)
@@ -128,8 +128,8 @@ func packAlong[T any](f *format, p *packer[T], dst []uint32, src []T, s *source,
 	}
 }
 
-// straight reports whether a panel's rows are all there, if not exactly these are read then up to
-// the next multiple of eight, and each lies in one piece.
+// straight reports whether a panel's rows all exist, up to the next multiple of eight unless exact,
+// and each is contiguous.
 func (s *source) straight(row int, exact bool) bool {
 	rows := s.height
 	if !exact {
@@ -139,8 +139,8 @@ func (s *source) straight(row int, exact bool) bool {
 		row+s.height <= s.rows && s.row+row+rows <= s.view.cross.size
 }
 
-// packAcross packs what lies together in memory across the rows: straight where whole vectors can
-// be read, else staged.
+// packAcross packs an operand that is contiguous across the rows: directly where whole vectors can
+// be read, else through the stage.
 func packAcross[T any](f *format, p *packer[T], dst []uint32, src []T, s *source, st *stage, elements []T, slices *[4][]T) {
 	total, whole, pack := f.words(s.count), s.count/f.per, p.straightAcross
 	if s.tiled {
@@ -156,8 +156,8 @@ func packAcross[T any](f *format, p *packer[T], dst []uint32, src []T, s *source
 		}
 	}
 	group := max(1, acrossColumns/s.height) * s.height
-	// Vectors that hang over the end of a panel are overwritten by what is packed later, so then
-	// there is one at a time.
+	// Vectors may extend beyond the end of a panel, where later packing overwrites them, so panels
+	// are then packed one at a time.
 	if s.height%8 != 0 && !p.exact {
 		group = s.height
 	}
@@ -175,7 +175,7 @@ func packAcross[T any](f *format, p *packer[T], dst []uint32, src []T, s *source
 }
 
 // packStaged packs some rows, from a word on: it reads the same element of many rows at a time,
-// makes words of several elements of each row, and distributes them to the panels.
+// combines elements of each row to words, and distributes these to the panels.
 func packStaged[T any](f *format, p *packer[T], dst []uint32, src []T, s *source, from, to, word int, st *stage, elements []T, slices *[4][]T) {
 	total := f.words(s.count)
 	stretch := acrossLength / s.height * s.height
@@ -214,7 +214,8 @@ func packStaged[T any](f *format, p *packer[T], dst []uint32, src []T, s *source
 	*slices = [4][]T{}
 }
 
-// distribute copies rows of a stage to a panel. Copies of a known length are a few instructions.
+// distribute copies rows of a stage to a panel. Copies of constant length compile to a few
+// instructions.
 func distribute(dst []uint32, height int, words []uint32, rows int) {
 	switch height {
 	case 6:
@@ -240,8 +241,8 @@ func distribute(dst []uint32, height int, words []uint32, rows int) {
 	}
 }
 
-// gather returns n elements from an index on: a part of src where they are neighbours, and
-// otherwise stage, filled.
+// gather returns n elements from an index on: a part of src if they are contiguous, and otherwise
+// the filled stage.
 func gather[T any](a *axes, stage, src []T, from, n int) []T {
 	if a.table == nil {
 		src = src[min(from*a.stride, len(src)):]

@@ -34,8 +34,7 @@ var portableCodes = &format{
 }
 
 // roundBits rounds float32 bits to bfloat16, to nearest, ties to even, with the lower half zero.
-// NaN becomes quiet: its payload could be in the lower half alone, and what is left would mean
-// infinity.
+// NaN becomes quiet: a payload in the lower half alone would be cut off, leaving infinity.
 func roundBits(x uint32) uint32 {
 	if x&0x7fffffff > 0x7f800000 {
 		return (x | 0x400000) &^ 0xffff
@@ -47,7 +46,7 @@ func narrowPortable(dst []uint16, stride int, src []uint32, srcStride, rows, col
 	narrowFrom(0, dst, stride, src, srcStride, rows, columns)
 }
 
-// narrowFrom rounds the columns of a tile from one on to bfloat16.
+// narrowFrom rounds the columns of a tile to bfloat16, from the given column on.
 func narrowFrom(column int, dst []uint16, stride int, src []uint32, srcStride, rows, columns int) {
 	for r := range rows {
 		for c := column; c < columns; c++ {
@@ -90,9 +89,9 @@ func quadsAcross(dst []uint32, src *[4][]int8) {
 	}
 }
 
-// floatsPortable rounds every product and every sum. Products of bfloat16 are exact, so that this
-// is what instructions do that round once, unless the product is too large or too small for
-// float32. The conversion keeps compilers from using such an instruction on some processors.
+// floatsPortable rounds every product and every sum. Products of bfloat16 are exact, so the result
+// equals that of fused instructions, unless a product overflows or underflows float32. The
+// conversion keeps compilers from fusing.
 func floatsPortable(words, _ int, a, b, c []uint32, stride int, accumulate bool) {
 	a, b = a[:4*words], b[:4*words]
 	for r := range 4 {
@@ -112,8 +111,8 @@ func floatsPortable(words, _ int, a, b, c []uint32, stride int, accumulate bool)
 	}
 }
 
-// singlesPortable rounds once for a product and its addition, as the instructions of other tiers
-// do.
+// singlesPortable rounds once for a product and its addition, as the fused instructions of other
+// tiers do.
 func singlesPortable(words, _ int, a, b, c []uint32, stride int, accumulate bool) {
 	a, b = a[:4*words], b[:4*words]
 	for r := range 4 {
@@ -135,9 +134,9 @@ func singlesPortable(words, _ int, a, b, c []uint32, stride int, accumulate bool
 	}
 }
 
-// fusedMultiplyAdd is x·y + z, rounded once. The product is exact in float64. Where the sum there
-// is not, it is rounded to odd: of its two neighbours the one whose last bit is 1, so that rounding
-// it again gives what rounding the exact sum would (Boldo and Melquiond, "Emulation of FMA and
+// fusedMultiplyAdd returns x·y + z, rounded once. The product is exact in float64. If the float64
+// sum is inexact, it is rounded to odd, that is to the adjacent float64 whose last bit is 1, so
+// that rounding it again gives the rounded exact sum (Boldo and Melquiond, "Emulation of FMA and
 // Correctly Rounded Sums: Proved Algorithms Using Rounding to Odd", IEEE Transactions on Computers
 // 57(4), 2008).
 func fusedMultiplyAdd(x, y, z float32) float32 {
@@ -145,7 +144,7 @@ func fusedMultiplyAdd(x, y, z float32) float32 {
 	sum := product + addend
 	bits := math.Float64bits(sum)
 	if bits&1 == 0 && !math.IsInf(sum, 0) && !math.IsNaN(sum) {
-		// What the sum lacks (Knuth, The Art of Computer Programming, volume 2, section 4.2.2,
+		// The error of the sum (Knuth, The Art of Computer Programming, volume 2, section 4.2.2,
 		// theorem B).
 		part := sum - product
 		rest := (product - (sum - part)) + (addend - part)
@@ -216,8 +215,7 @@ func extremesPortable(x []int8) (low, high int8) {
 	return low, high
 }
 
-// asFloats and asWords show the same memory as the other type of 32 bits: the words of a panel and
-// of sums hold either.
+// asFloats and asWords reinterpret memory as the other 32-bit type: panels and sums hold either.
 func asFloats(x []uint32) []float32 {
 	return unsafe.Slice((*float32)(unsafe.Pointer(unsafe.SliceData(x))), len(x))
 }

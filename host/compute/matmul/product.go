@@ -6,11 +6,11 @@ import (
 	"math"
 )
 
-// Arithmetic is what a product computes with.
+// Arithmetic is the number format in which a product computes.
 type Arithmetic int
 
-// The arithmetics. BFloat16 and Float32 take operands of float32 or bfloat16: the first rounds them
-// to bfloat16, the second takes them as they are. Int8 takes those of 8-bit integers.
+// The arithmetics. BFloat16 and Float32 take operands in float32 or bfloat16: the first rounds them
+// to bfloat16, the second uses them unrounded. Int8 takes 8-bit integers.
 const (
 	BFloat16 Arithmetic = iota
 	Int8
@@ -19,23 +19,22 @@ const (
 
 func (a Arithmetic) String() string { return [...]string{"bfloat16", "int8", "float32"}[a] }
 
-// Results are the output of a product: one of the first two is given. In bfloat16, results are
-// rounded to nearest, ties to even; those below the smallest normal number may become zero.
+// Results are the output of a product: one of the first two is set. bfloat16 results are rounded to
+// nearest, ties to even; those below the smallest normal number may become zero.
 type Results struct {
 	Float32  []float32
 	BFloat16 []uint16
-	// Addend is added to the results, before they are rounded; nil for nothing. It may be Float32
+	// Addend is added to the results before they are rounded; nil for none. It may be Float32
 	// itself.
 	Addend []float32
 }
 
-// Scales are factors of results: a sum is multiplied by that of its row, then by that of its
-// column. A slice is nil (no factor), or has one factor for all, or one for each row or column, the
-// same in each product of a batch, or one for each row or column of each product.
+// Scales are factors of results: a sum is multiplied by its row's factor, then by its column's. A
+// slice is nil (no factor), or has one factor for all, or one for each row or column, the same in
+// each product of a batch, or one for each row or column of each product.
 type Scales struct{ Rows, Columns []float32 }
 
-// A Product is a planned product of matrices, or of many in a batch. It may be run by several
-// goroutines at once.
+// A Product is a planned matrix product, or a batch of them. It may be run concurrently.
 type Product struct {
 	tier           *Tier
 	arithmetic     Arithmetic
@@ -43,7 +42,7 @@ type Product struct {
 	batch, m, n, k int
 }
 
-// New plans the product of a left operand by a right one. Its output has the axes [batch …, left
+// New plans the product of a left operand by a right one. The output has the axes [batch …, left
 // cross …, right cross …] in row-major order.
 func New(t *Tier, a Arithmetic, left, right Layout) (*Product, error) {
 	if t == nil || a < BFloat16 || a > Float32 {
@@ -73,7 +72,7 @@ func New(t *Tier, a Arithmetic, left, right Layout) (*Product, error) {
 	return p, nil
 }
 
-// maxCodes is how many products of integers of −127 … 127 fit an int32.
+// maxCodes is the number of products of integers of −127 … 127 whose sum fits an int32.
 const maxCodes = math.MaxInt32 / (127 * 127)
 
 func equalSizes(which string, left, right []Axis) error {
@@ -88,12 +87,12 @@ func equalSizes(which string, left, right []Axis) error {
 	return nil
 }
 
-// Size is the number of elements of the output.
+// Size returns the number of elements of the output.
 func (p *Product) Size() int { return p.batch * p.m * p.n }
 
 // Run computes the product. It calls parallel, perhaps more than once, to have a function called
-// with 0 … n−1, in any order and on any goroutines; nil calls it on this goroutine. The operands
-// must not overlap out.
+// with 0 … n−1, in any order and on any goroutines; if parallel is nil, the calls are made on this
+// goroutine. The operands must not overlap out.
 func (p *Product) Run(out Results, left, right Elements, s Scales, parallel func(n int, f func(i int))) error {
 	if err := p.check(out, left, right, s); err != nil {
 		return err
@@ -113,7 +112,7 @@ func (p *Product) Run(out Results, left, right Elements, s Scales, parallel func
 	r.Product, r.out, r.leftElements, r.rightElements, r.scales, r.parallel, r.alone = p, out, left, right, s, parallel, alone
 	r.plan()
 	r.multiply()
-	// The slices of the caller are forgotten.
+	// Keep no references to the caller's slices.
 	r.Product, r.out, r.leftElements, r.rightElements, r.scales, r.parallel, r.sums = nil, Results{}, Elements{}, Elements{}, Scales{}, nil, nil
 	runs.Put(r)
 	return nil
@@ -165,7 +164,7 @@ func (p *Product) checkElements(which string, v *view, e Elements) error {
 			slices, length = slices+1, s.n
 		}
 	}
-	// Nothing may be nil as well as an empty slice.
+	// An operand of no elements may be a nil or an empty slice.
 	if slices == 0 && v.extent == 0 {
 		return nil
 	}

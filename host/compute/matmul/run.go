@@ -7,31 +7,30 @@ import (
 	"unsafe"
 )
 
-// A blocking says how large the pieces are into which a product is cut. Sizes are words and rows.
+// A blocking holds the block sizes of a product, in words and rows.
 type blocking struct {
-	// block is how many words a kernel multiplies at a time: a panel of so many of the right
-	// operand stays in the first cache.
+	// block is how many words a kernel multiplies at a time: that many words of a right panel stay
+	// in the L1 cache.
 	block int
-	// rows are those of the left operand of a task, at most, and left is how many words of them are
-	// packed at a time, but a block's in any case: they stay in the second cache.
+	// rows is the maximum of rows of the left operand in a task; left is how many of their words
+	// are packed at a time, at least a block: they stay in the L2 cache.
 	rows, left int
 	// right is how many words of the right operand are packed at a time, for all tasks.
 	right int
-	// alone and task are numbers of products for which it is worth to use other goroutines, and to
-	// start a task.
+	// alone and task are the numbers of multiplications above which it pays to use other
+	// goroutines, and to start a task.
 	alone, task int
 }
 
-// One is for kernels that multiply vectors, the other for those of AMX, which are thirteen times as
-// fast.
+// One blocking is for vector kernels, the other for AMX kernels, which are thirteen times as fast.
 var (
 	cutForVectors = blocking{block: 256, rows: 192, right: 1 << 20, alone: 1 << 16, task: 1 << 18}
 	cutForTiles   = blocking{block: 256, rows: 512, left: 1 << 18, right: 1 << 21, alone: 1 << 25, task: 1 << 22}
 )
 
 const (
-	rightColumns = 4096    // of a right operand that are packed at a time
-	wholeWords   = 1 << 18 // of a right operand that a single task packs
+	rightColumns = 4096    // of a right operand, packed at a time
+	wholeWords   = 1 << 18 // of a right operand, packed by a single task
 )
 
 // A run is the state of one call of [Product.Run], kept for the next call.
@@ -41,14 +40,14 @@ type run struct {
 	leftElements, rightElements Elements
 	scales                      Scales
 	parallel                    func(n int, f func(i int))
-	alone                       bool // there is one goroutine
+	alone                       bool // one goroutine
 
 	format *format
-	steps  int      // words that a kernel with headroom adds up before it widens
-	offset uint8    // of the left operand
-	words  int      // along all sums
-	block  int      // of them, that a kernel multiplies at a time
-	sums   []uint32 // between parts: the output, or if that is still needed or has no room for them, memory of our own
+	steps  int      // words that a kernel with headroom sums before it widens
+	offset uint8    // added to the left operand
+	words  int      // along the contracted dimension
+	block  int      // words that a kernel multiplies at a time
+	sums   []uint32 // sums between parts: in the output, or if that is still needed or too small, in own memory
 
 	part        part
 	tasks       tasks
@@ -60,14 +59,14 @@ type run struct {
 	scanned     int // chunks of the left operand
 	lows, highs []int8
 
-	// Functions of tasks, made once, so that a call allocates nothing.
+	// The functions of tasks, created once, so that a call allocates nothing.
 	scanTask, packTask, multiplyTask, wholeTask func(i int)
 }
 
-// memory is reused where it is large enough.
+// memory is a buffer that is reused if it is large enough.
 type memory struct{ words []uint32 }
 
-// get returns n words that begin at a multiple of 64 bytes. What they contain is left from before.
+// get returns n words, aligned to 64 bytes, with arbitrary contents.
 func (m *memory) get(n int) []uint32 {
 	const line = 16
 	if len(m.words) < n+line {
@@ -77,21 +76,21 @@ func (m *memory) get(n int) []uint32 {
 	return m.words[skip : skip+n : skip+n]
 }
 
-// A part is what is packed of the right operand at a time.
+// A part is the part of the right operand that is packed at a time.
 type part struct {
 	batch, batches  int
 	column, columns int
 	word, words     int
-	first, last     bool // words of the sums
+	first, last     bool // whether the part has the first and the last words of the sums
 }
 
-// tasks is how the work on a part is divided, for each product of a batch.
+// tasks is the division of the work on a part, for each product of a batch.
 type tasks struct {
-	products            int // of a task that multiplies whole ones
-	rows, rowTasks      int // rows of the left operand for a task; the most, if tasks shrink
-	share, least        int // tasks that shrink take one part in so many of the rows that are left, but so many at least; or 0
-	panels, columnTasks int // panels of the right operand for a task
-	packed, packTasks   int // panels that a task packs, of one block of words; the tasks for a block
+	products            int // in a task that multiplies whole products
+	rows, rowTasks      int // rows of the left operand in a task; the most, if tasks shrink
+	share, least        int // shrinking tasks take a fraction 1/share of the remaining rows, but at least least; or 0
+	panels, columnTasks int // panels of the right operand in a task
+	packed, packTasks   int // panels that a task packs, of one block of words; number of tasks for a block
 }
 
 type workspace struct {
@@ -99,7 +98,7 @@ type workspace struct {
 	left, right memory
 	partial     memory // sums of a strip over some of the words
 	tiles       memory
-	tile        []uint32 // in whole lines of the cache
+	tile        []uint32 // in whole cache lines
 	sums        [32]int32
 	corrections []int32
 	source      source
@@ -127,19 +126,19 @@ func (r *run) plan() {
 	r.chooseFormat()
 	r.words = r.format.words(r.k)
 	words := max(1, r.words)
-	unit := 8 // words that kernels multiply multiples of, where there are as many
+	unit := 8 // word counts are multiples of this, if large enough
 	if r.format.tiled {
 		unit = tileWords
 	}
-	r.block = roundUp(divideUp(words, divideUp(words, r.format.cut.block)), unit) // blocks of about one size
+	r.block = roundUp(divideUp(words, divideUp(words, r.format.cut.block)), unit) // of about equal size
 	r.sums = asWords(r.out.Float32)
 	if r.words > r.block && (r.out.BFloat16 != nil || r.out.Addend != nil && r.finishes()) {
 		r.sums = r.ownSums.get(r.Size())
 	}
 }
 
-// chooseFormat decides which kernel multiplies. Of integers it depends on their magnitudes, where
-// the fastest needs small ones: sums are exact in any case.
+// chooseFormat chooses the kernel. For integers the choice depends on their magnitudes, as the
+// fastest kernel needs small ones: sums are exact in any case.
 func (r *run) chooseFormat() {
 	r.steps, r.offset = math.MaxInt32, 0
 	if r.arithmetic != Int8 {
@@ -160,12 +159,12 @@ func (r *run) chooseFormat() {
 	}
 }
 
-// minSteps is how many words a kernel with headroom must be able to add up; with fewer, one of
-// wider words is faster.
+// minSteps is the least number of words that a kernel with headroom must be able to sum; with
+// fewer, a kernel of wider sums is faster.
 const minSteps = 4
 
-// fits reports whether a kernel with headroom is worth it, after a look at all numbers. Elements
-// that a layout skips count as well: a range that is too wide costs time alone.
+// fits scans all numbers and reports whether a kernel with headroom pays. Elements that a layout
+// skips count as well: a range that is too wide costs only time.
 func (r *run) fits(f *format) bool {
 	left, right := r.leftElements.Int8[:r.left.extent], r.rightElements.Int8[:r.right.extent]
 	if len(left) > 4*r.batch*r.m*max(r.k, 1) || len(right) > 4*r.batch*r.n*max(r.k, 1) {
@@ -178,7 +177,7 @@ func (r *run) fits(f *format) bool {
 	r.scanned = divideUp(len(left), scanLength)
 	r.format = f
 	r.parallel(chunks, r.scanTask)
-	// Zero counts, as rows and elements that panels lack are zero.
+	// Zero counts, as panels are padded with it.
 	var low, high, right8 int
 	for i := range chunks {
 		if i < r.scanned {
@@ -244,10 +243,10 @@ func roundUp(n, unit int) int { return divideUp(n, unit) * unit }
 
 func divideUp(n, by int) int { return (n + by - 1) / by }
 
-// divide decides how large tasks are. Where there are many rows, tasks become smaller and smaller,
-// so that no thread waits long for the last. Otherwise there are about four for each processor,
-// unless they become small; tasks for different columns of the same rows pack these rows each,
-// which costs little while the columns are many.
+// divide sets the sizes of tasks. With many rows, tasks shrink towards the end, so that no thread
+// waits long for the last one. Otherwise there are about four for each processor, unless they
+// become small; tasks for different columns of the same rows each pack these rows, which costs
+// little if the columns are many.
 func (r *run) divide(procs int) {
 	f, p, t := r.format, &r.part, &r.tasks
 	want := 1
@@ -278,8 +277,8 @@ func (r *run) divide(procs int) {
 	t.panels = divideUp(panels, t.columnTasks)
 	t.columnTasks = divideUp(panels, t.panels)
 
-	// Packing reads memory, most quickly where the pieces are long: so it is divided along the sums
-	// first.
+	// Packing is bound by memory reads, which are fastest in long pieces: so it is divided along
+	// the contracted dimension first.
 	width := panels * f.columns
 	t.packed = divideUp(panels, max(1, min(divideUp(want, max(1, r.blocks(p.words))), width*r.block/packAbove)))
 	t.packTasks = divideUp(panels, t.packed)
@@ -291,7 +290,7 @@ func (r *run) divide(procs int) {
 	}
 }
 
-// rowsOf returns the rows of a task, of all rows and those of a panel; none behind the last task.
+// rowsOf returns the rows of task i, given all rows and those of a panel; none past the last task.
 func (t *tasks) rowsOf(i, all, panel int) (row, rows int) {
 	if t.share == 0 {
 		return i * t.rows, min(t.rows, all-i*t.rows)
@@ -305,7 +304,7 @@ func (t *tasks) rowsOf(i, all, panel int) (row, rows int) {
 	}
 }
 
-// countRows is the number of tasks that have rows.
+// countRows returns the number of tasks that have rows.
 func (t *tasks) countRows(all, panel int) (n int) {
 	if t.share == 0 {
 		return divideUp(all, t.rows)
@@ -318,7 +317,7 @@ func (t *tasks) countRows(all, panel int) (n int) {
 
 func (r *run) blocks(words int) int { return divideUp(words, r.block) }
 
-// resize makes a slice of n elements, which are arbitrary.
+// resize makes s a slice of n elements with arbitrary contents.
 func resize(s *[]int32, n int) {
 	if cap(*s) < n {
 		*s = make([]int32, n)
@@ -326,7 +325,7 @@ func resize(s *[]int32, n int) {
 	*s = (*s)[:n]
 }
 
-// packAbove is how many words are worth a task that packs them.
+// packAbove is the number of words above which packing gets a task of its own.
 const packAbove = 1 << 13
 
 func (r *run) packPart(i int) {
@@ -350,7 +349,7 @@ func (r *run) multiplyPart(i int) {
 	workspaces.Put(w)
 }
 
-// multiplyWhole computes products of a batch from beginning to end.
+// multiplyWhole computes whole products of a batch.
 func (r *run) multiplyWhole(i int) {
 	w := workspaces.Get().(*workspace)
 	f := r.format

@@ -6,21 +6,21 @@ import "unsafe"
 // the right one.
 type strip struct {
 	words, tiles int
-	steps        int      // words that a kernel with headroom adds up before it widens
+	steps        int      // words that a kernel with headroom sums before it widens
 	left         []uint32 // its panels begin apart words from each other
 	apart        int
 	right        []uint32
-	from         []uint32 // what is added to the sums, in rows that are fromStride apart; nil for nothing
+	from         []uint32 // added to the sums, in rows that are fromStride apart; nil for none
 	fromStride   int
 	sums         []uint32 // the results, in rows that are stride apart, or
 	short        []uint16 // the results in bfloat16; a strip of integers has none
 	stride       int
 	tile         []uint32 // memory for a tile
-	ahead        []uint32 // a panel of the right operand that is worth asking for before it is needed; nil for none
+	ahead        []uint32 // a panel of the right operand to prefetch; nil for none
 }
 
-// A tileKernel multiplies panels of so many words a row, and stores the tile of sums, or adds it to
-// what is there. One with headroom adds up as many words as steps says before it widens.
+// A tileKernel multiplies panels over the given number of words, and stores the tile of sums or
+// adds it to c. One with headroom sums up to steps words before it widens.
 type tileKernel func(words, steps int, a, b, c []uint32, stride int, accumulate bool)
 
 // tileByTile computes a strip with a kernel that multiplies one tile at a time.
@@ -32,7 +32,7 @@ func (k tileKernel) tileByTile(f *format, s *strip) {
 		}
 		if s.short == nil && (from == nil || unsafe.SliceData(from) == unsafe.SliceData(s.sums[at:])) {
 			if next := (i + 1) * f.rows * s.stride; i+1 < s.tiles {
-				// The next tile's place in the output is far from this one's.
+				// The next tile is far away in the output.
 				f.prefetch(unsafe.Pointer(&s.sums[next]), 4*s.stride, f.rows, 4*f.columns)
 			}
 			k(s.words, s.steps, left, s.right, s.sums[at:], s.stride, from != nil)
@@ -62,8 +62,8 @@ func addRows(sums []uint32, stride int, x []uint32, xStride, rows, columns int, 
 	}
 }
 
-// store takes rows of a tile in memory to where the results are from one on: rounded to short, or
-// if that is nil, to sums.
+// store copies rows of a tile to the results from index at on: rounded to short, or if that is nil,
+// to sums.
 func (f *format) store(tile, sums []uint32, short []uint16, at, stride, rows, columns int) {
 	if short != nil {
 		f.narrow(short[at:], stride, tile, f.columns, rows, columns)
@@ -74,25 +74,25 @@ func (f *format) store(tile, sums []uint32, short []uint16, at, stride, rows, co
 	}
 }
 
-// A block is a packed block of the left operand and one of a panel of the right one, and where the
-// sums of their product go.
+// A block is a product of a packed block of the left operand and a block of a right panel, with the
+// destination of its sums.
 type block struct {
 	row, rows, column, columns int // of the part's output
 	depth                      int // words
 	left, right, ahead         []uint32
 
-	from       []uint32 // what the sums are added to, from the first one on; nil for nothing
+	from       []uint32 // added to the sums, from the first one on; nil for none
 	fromStride int
-	sums       []uint32 // where they are stored, from the first one on, or
-	short      []uint16 // where they are in bfloat16
+	sums       []uint32 // where sums are stored, from the first one on, or
+	short      []uint16 // where they are stored in bfloat16
 	stride     int
-	// Both may be memory of the task, where tiles have all their rows and columns.
+	// Whether from and sums are in the task's memory, where tiles have all their rows and columns.
 	fromPartial, toPartial bool
-	finishes               bool // they are complete, and become results by [finish]
+	finishes               bool // sums are complete, and become results by [finish]
 }
 
-// destination says where sums go. begins and ends report whether they are the first and the last of
-// a panel, in memory of the task in between, and first and last whether their words are the first
+// destination sets where sums go. begins and ends report whether they are the first and the last of
+// a panel, kept in the task's memory in between; first and last, whether their words are the first
 // and the last of all.
 func (o *rightPart) destination(b *block, begins, ends, first, last bool, w *workspace) {
 	at, finishes := o.at(b.row, b.column), o.finishes()
@@ -118,25 +118,24 @@ func (o *rightPart) destination(b *block, begins, ends, first, last bool, w *wor
 	b.finishes = finishes && last
 }
 
-// partialSums is memory for the sums of so many rows and a panel of columns.
+// partialSums returns memory for the sums of the given rows and a panel of columns.
 func (w *workspace) partialSums(rows int, f *format) []uint32 {
 	return w.partial.get(roundUp(rows, f.rows) * f.columns)
 }
 
-// finishes reports whether more is done to complete sums than to add to them: integers become
-// floats, and scales multiply.
+// finishes reports whether complete sums are converted: from integers to floats, or by scales.
 func (r *run) finishes() bool {
 	return r.format.integers || r.scales.Rows != nil || r.scales.Columns != nil
 }
 
-// multiplyBlock multiplies a block: strips of whole tiles where their sums are stored as they are,
-// and the rest tile by tile.
+// multiplyBlock multiplies a block: strips of whole tiles if their sums are stored unchanged, and
+// the rest tile by tile.
 func (o *rightPart) multiplyBlock(b *block, w *workspace) {
 	f, s := o.format, &w.strip
 	*s = strip{words: b.depth, steps: o.steps, apart: f.rows * b.depth, right: b.right, tile: w.tile, ahead: b.ahead}
 	done := 0
 	if !b.finishes {
-		whole := b.toPartial && (b.fromPartial || b.from == nil) // rows and columns that are not there have room, too
+		whole := b.toPartial && (b.fromPartial || b.from == nil) // missing rows and columns have room, too
 		switch {
 		case whole:
 			s.tiles = divideUp(b.rows, f.rows)
@@ -153,8 +152,8 @@ func (o *rightPart) multiplyBlock(b *block, w *workspace) {
 	}
 }
 
-// tile multiplies two panels, of the left one that of a row of the block, and takes the sums to
-// where they belong, through memory of the task.
+// tile multiplies the left panel of a row of the block by the right panel, and writes the sums to
+// their destination through the task's memory.
 func (o *rightPart) tile(b *block, row int, w *workspace) {
 	f, s := o.format, &w.strip
 	rows := min(b.rows-row, f.rows)
@@ -162,7 +161,7 @@ func (o *rightPart) tile(b *block, row int, w *workspace) {
 	if b.from != nil {
 		s.from, s.fromStride = b.from[row*b.fromStride:], b.fromStride
 		if !b.fromPartial && (rows < f.rows || b.columns < f.columns) {
-			// The kernel adds to all of a tile, so that the order of sums is the same in incomplete
+			// The kernel adds to whole tiles, so that the order of sums is the same in incomplete
 			// ones.
 			for r := range rows {
 				copy(w.tile[r*f.columns:][:b.columns], s.from[r*s.fromStride:])

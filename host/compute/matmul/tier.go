@@ -13,13 +13,13 @@ import (
 type Tier struct {
 	name     string
 	bfloat16 *format
-	float32  *format // takes operands as they are
-	// codes are the formats of 8-bit integers, the fastest first. All but the last may refuse
+	float32  *format // uses unrounded operands
+	// codes are the formats for 8-bit integers, the fastest first. All but the last may reject
 	// operands by their magnitudes.
 	codes []*format
 }
 
-// Name is what the environment variable CAGE_CPU and [Named] call the tier.
+// Name returns the tier's name in the environment variable CAGE_CPU and for [Named].
 func (t *Tier) Name() string { return t.name }
 
 // IsPortable reports whether the tier is plain Go, without vector instructions.
@@ -29,7 +29,7 @@ func (t *Tier) IsPortable() bool { return t == portable }
 // is plain Go.
 func Tiers() []*Tier { return append(processorTiers(), portable) }
 
-// Named returns a tier of this processor.
+// Named returns the tier of this processor with the given name.
 func Named(name string) (*Tier, error) {
 	var names []string
 	for _, t := range Tiers() {
@@ -42,7 +42,7 @@ func Named(name string) (*Tier, error) {
 }
 
 // Best returns the fastest tier of this processor, or the one that the environment variable
-// CAGE_CPU names, with which tests do what a lesser processor does.
+// CAGE_CPU names, by which tests emulate a lesser processor.
 func Best() (*Tier, error) {
 	name := os.Getenv("CAGE_CPU")
 	if name == "" {
@@ -55,21 +55,21 @@ func Best() (*Tier, error) {
 	return t, nil
 }
 
-// A format is a kernel with what brings operands into its panels.
+// A format is a kernel with the functions that pack operands into its panels.
 type format struct {
 	name     string // of the instruction that multiplies, as [Peaks] names it
 	integers bool
 	rows     int // of a panel of the left operand, and of a tile
 	columns  int // of a panel of the right operand, and of a tile
 	per      int // elements in a word
-	// tiled: in a left panel, [tileWords] words of a row lie together, and panels of both operands
-	// have whole tiles of words. Otherwise the words of all rows do that have the same index.
+	// tiled: in a left panel, [tileWords] words of a row are adjacent, and panels of both operands
+	// have whole tiles of words. Otherwise the words of all rows with the same index are adjacent.
 	tiled bool
 	// unsigned: the left elements are stored with an offset that makes them unsigned bytes; the
-	// offset times the sums of the right columns is taken off the results.
+	// offset times the sums of the right columns is subtracted from the results.
 	unsigned bool
-	// headroom is the number up to which sums of pairs may grow in the kernel before they are
-	// widened, or 0 where they have 32 bits from the start.
+	// headroom is the limit up to which 16-bit sums of pairs may grow in the kernel before they are
+	// widened, or 0 if sums have 32 bits from the start.
 	headroom  int
 	cut       *blocking
 	multiply  func(f *format, s *strip)
@@ -79,50 +79,49 @@ type format struct {
 	*helpers
 }
 
-// helpers are loops that formats share.
+// helpers are loops that several formats use.
 type helpers struct {
 	// transpose writes element (row, word) of src, whose rows are ld apart, to
-	// dst[word*stride+row], for stride rows. It may overwrite the seven words behind the last, too.
+	// dst[word*stride+row], for stride rows. It may also overwrite the seven words behind the last.
 	transpose func(dst []uint32, stride int, src []uint32, ld, words int)
 	// shift adds to every byte.
 	shift func(words []uint32, by uint8)
-	// addColumns adds up the bytes of each column of a panel.
+	// addColumns sums the bytes of each column of a panel.
 	addColumns func(sums []int32, panel []uint32)
-	// extremes returns the smallest and the largest element, and 0 if that is smaller or larger.
+	// extremes returns the smallest and the largest of zero and the elements.
 	extremes func(x []int8) (low, high int8)
 	finish   func(f *finish)
 	// narrow rounds a tile to bfloat16.
 	narrow func(dst []uint16, stride int, src []uint32, srcStride, rows, columns int)
-	// prefetch asks for rows of bytes before they are needed.
+	// prefetch prefetches rows of bytes.
 	prefetch func(at unsafe.Pointer, stride, rows, bytes int)
 }
 
-// A packer makes words of elements.
+// A packer packs elements into words.
 type packer[T any] struct {
-	// along makes words of neighbours; what the last lacks is zero.
+	// along packs adjacent elements into words; the last one is padded with zeros.
 	along func(dst []uint32, src []T)
-	// across makes words of elements that have the same index in several slices, as many as are in
-	// a word.
+	// across packs elements that have the same index in several slices, as many as a word holds.
 	across func(dst []uint32, src *[4][]T)
-	// The straight ones take operands as they lie in memory, in rows that are ld apart, and write
-	// panels: along, whole blocks of eight words of one panel, and across, some columns, the panels
-	// for which are so many words apart. They may be nil.
+	// The straight functions read operands in memory, in rows that are ld apart, and write panels:
+	// along, whole blocks of eight words of one panel, and across, some columns, whose panels are
+	// panel words apart. They may be nil.
 	straightAlong  func(dst []uint32, height int, src []T, ld, words int)
 	straightAcross func(dst []uint32, panel, height, columns int, src []T, ld, words int)
 	// The same for tiled panels, in blocks of [tileWords] words.
 	tiledAlong  func(dst []uint32, height int, src []T, ld, words int)
 	tiledAcross func(dst []uint32, panel, height, columns int, src []T, ld, words int)
-	// exact: the straight ones read no more than a panel needs, and across the last panel may be
-	// incomplete. Others read whole vectors of eight, and across they write them.
+	// exact: the straight functions read no more than a panel needs, and across the last panel may
+	// be incomplete. Otherwise they read whole vectors of eight, and across they write them.
 	exact bool
 }
 
-// HasBFloat16 reports whether the tier uses an instruction for products in bfloat16. Others round
+// HasBFloat16 reports whether the tier uses an instruction for bfloat16 products. Other tiers round
 // operands to it and multiply in float32, and give the same bits as each other.
 func (t *Tier) HasBFloat16() bool { return t.bfloat16.per == 2 }
 
-// Instruction names the instruction that multiplies, as [Peaks] does where it lists it. Of integers
-// it depends on their magnitudes: largest is that of both operands.
+// Instruction names the multiplying instruction, by its name in [Peaks] if listed there. For
+// integers it depends on the largest magnitude in both operands.
 func (t *Tier) Instruction(a Arithmetic, largest int) string {
 	if a != Int8 {
 		return t.floats(a).name
@@ -138,9 +137,9 @@ func (t *Tier) floats(a Arithmetic) *format {
 	return t.bfloat16
 }
 
-// stepsWithin is how many words a kernel with headroom adds up before it widens, for left elements
-// from low to high and right ones of such a magnitude: each step adds a pair of products, the left
-// factor less its minimum.
+// stepsWithin returns how many words a kernel with headroom sums before it widens, for left
+// elements from low to high and right elements of the given magnitude: each step adds a pair of
+// products, with the minimum subtracted from the left factor.
 func (f *format) stepsWithin(low, high, right int) int {
 	if largest := 2 * (high - low) * right; largest > 0 {
 		return f.headroom / largest

@@ -42,9 +42,8 @@ func tiers512(vnni, bf16, fast bool) (all []*Tier) {
 	return append(all, &Tier{"avx512", formatFloats512, formatSingles512, []*format{formatQuads256, formatPairs256}})
 }
 
-// fastBFloat16 reports whether VDPBF16PS of a maker's processors is faster than FMA. AMD's multiply
-// twice as many numbers with it, Intel's half as many. It is not timed, as then bits would not
-// repeat.
+// fastBFloat16 reports whether VDPBF16PS of a vendor's processors is faster than FMA. On AMD it has
+// twice the throughput, on Intel half. It is not timed, as then bits would not be reproducible.
 func fastBFloat16(vendor string) bool { return vendor == "AuthenticAMD" }
 
 func vendor() string {
@@ -56,7 +55,7 @@ func vendor() string {
 	return string(name)
 }
 
-// cpuidVendor returns the registers of CPUID 0 in which the maker's name is.
+// cpuidVendor returns the registers of CPUID leaf 0 that hold the vendor's name.
 //
 //go:noescape
 func cpuidVendor() (b, d, c uint32)
@@ -110,7 +109,7 @@ var formatHalves512 = &format{
 	helpers: helpers512,
 }
 
-// The sums of pairs of formatQuads256 saturate in 16 bits.
+// formatQuads256 sums pairs in 16 bits, which saturate.
 var formatQuads256 = &format{
 	name: "VPMADDUBSW, VPADDW 256", integers: true, rows: 6, columns: 16, per: 4, unsigned: true, headroom: 1<<15 - 1, cut: &cutForVectors, multiply: checked(quads256).tileByTile,
 	int8s: quadsOfInt8s, helpers: helpers256,
@@ -157,8 +156,8 @@ var wordsOfBFloat16s512 = packer[uint16]{
 	straightAlong: along512[uint16](alongWidened12, alongWidened32, 1, 2), straightAcross: across512[uint16](acrossWidened12, acrossWidened32, 1),
 }
 
-// checked makes a kernel of an assembler function for tiles of 6 × 16. It panics where that would
-// leave a slice.
+// checked makes a kernel of an assembly function for tiles of 6 × 16. It panics if that would
+// exceed a slice.
 func checked(f func(words, steps int, a, b, c *uint32, stride int, accumulate bool)) tileKernel {
 	return func(words, steps int, a, b, c []uint32, stride int, accumulate bool) {
 		if words < 0 || steps < 1 || stride < 16 || len(a) < words*6 || len(b) < words*16 || len(c) < 5*stride+16 {
@@ -168,8 +167,8 @@ func checked(f func(words, steps int, a, b, c *uint32, stride int, accumulate bo
 	}
 }
 
-// strip512 makes the kernel of a format of an assembler function for strips of tiles of 12 × 32. It
-// panics where that would leave a slice.
+// strip512 makes a format's kernel of an assembly function for strips of tiles of 12 × 32. It
+// panics if that would exceed a slice.
 func strip512(f func(words, tiles int, left *uint32, apart int, right, from *uint32, fromStride int, to unsafe.Pointer, stride int, short bool, ahead *uint32, aheadWords int)) func(*format, *strip) {
 	return func(of *format, s *strip) {
 		to, ahead := s.checked(of, 1)
@@ -177,9 +176,9 @@ func strip512(f func(words, tiles int, left *uint32, apart int, right, from *uin
 	}
 }
 
-// checked panics where a kernel that takes whole units of words would leave a slice of a strip of
-// 32 columns. It returns where results go, and the panel to ask for, which is the right one if
-// there is no other.
+// checked panics if a kernel that takes whole units of words would exceed a slice of a strip of 32
+// columns. It returns where results go, and the panel to prefetch, which is the right one if there
+// is no other.
 func (s *strip) checked(of *format, unit int) (to unsafe.Pointer, ahead []uint32) {
 	reach := func(stride int) int { return (of.rows*s.tiles-1)*stride + 32 }
 	leaves := s.words < 0 || s.words%unit != 0 || s.tiles < 1 || s.apart < 0 || s.stride < 32 ||
@@ -247,15 +246,15 @@ func transpose256(dst []uint32, stride int, src []uint32, ld, words int) {
 	}
 }
 
-// alongBy makes a packer of an assembler function that makes words of so many elements.
+// alongBy makes a packer of an assembly function that packs per elements into a word.
 func alongBy[T any](f func(dst *uint32, stride int, src unsafe.Pointer, ld, blocks int), per int) func(dst []uint32, height int, src []T, ld, words int) {
 	return func(dst []uint32, height int, src []T, ld, words int) {
 		transposeBy(f, per, dst, height, src, ld, words)
 	}
 }
 
-// transposeBy transposes eight rows and eight words at a time, the last rows first: where there are
-// fewer than eight, what the others leave is then overwritten.
+// transposeBy transposes eight rows and eight words at a time, the last rows first: if they are
+// fewer than eight, the surplus is then overwritten.
 func transposeBy[T any](f func(dst *uint32, stride int, src unsafe.Pointer, ld, blocks int), per int, dst []uint32, stride int, src []T, ld, words int) {
 	size := int(unsafe.Sizeof(src[0]))
 	for r := roundUp(stride, 8) - 8; r >= 0 && words > 0; r -= 8 {
@@ -266,7 +265,7 @@ func transposeBy[T any](f func(dst *uint32, stride int, src unsafe.Pointer, ld, 
 	}
 }
 
-// acrossBy makes a packer of an assembler function that takes so many rows a word.
+// acrossBy makes a packer of an assembly function that packs per rows into a word.
 func acrossBy[T any](f func(dst *uint32, panel, height, panels int, src unsafe.Pointer, ld, words int), per int) func(dst []uint32, panel, height, columns int, src []T, ld, words int) {
 	return func(dst []uint32, panel, height, columns int, src []T, ld, words int) {
 		panels := columns / height
@@ -307,8 +306,8 @@ func transpose512(dst []uint32, stride int, src []uint32, ld, words int) {
 	}
 }
 
-// along512 makes a packer of assembler functions for panels of 12 and of 32 rows. A word has so
-// many elements, and each word in memory becomes so many.
+// along512 makes a packer of assembly functions for panels of 12 and of 32 rows. A word in memory
+// has per elements, and becomes the given number of words.
 func along512[T any](f12, f32 func(dst *uint32, src unsafe.Pointer, ld, blocks int), per, becomes int) func(dst []uint32, height int, src []T, ld, words int) {
 	return func(dst []uint32, height int, src []T, ld, words int) {
 		if words < 1 || words%(4*becomes) != 0 || len(src) < (height-1)*ld+words*per || len(dst) < (words-1)*height+max(height, 16) {
@@ -327,8 +326,8 @@ func along512[T any](f12, f32 func(dst *uint32, src unsafe.Pointer, ld, blocks i
 	}
 }
 
-// across512 makes a packer of assembler functions for panels of 12 and of 32 columns that take so
-// many rows a word.
+// across512 makes a packer of assembly functions for panels of 12 and of 32 columns that pack per
+// rows into a word.
 func across512[T any](f12, f32 func(dst *uint32, panel, panels int, columns uint32, src unsafe.Pointer, ld, words int), per int) func(dst []uint32, panel, height, columns int, src []T, ld, words int) {
 	return func(dst []uint32, panel, height, columns int, src []T, ld, words int) {
 		panels, rest := columns/height, columns%height

@@ -8,8 +8,7 @@ import (
 	"golang.org/x/sys/cpu"
 )
 
-// amx is the tier with the tiles of AMX, or nil. Floats that are not rounded have AVX-512's
-// products.
+// amx returns the tier with AMX tiles, or nil. Products of unrounded floats are those of AVX-512.
 func amx() *Tier {
 	x := &cpu.X86
 	if !x.HasAVX512VNNI || !x.HasAVX512BF16 || !x.HasAMXTile || !x.HasAMXBF16 || !x.HasAMXInt8 || !mayUseTiles() {
@@ -31,14 +30,14 @@ var formatQuadsAMX = &format{
 	helpers: helpers512,
 }
 
-// stripAMX makes the kernel of a format of an assembler function for strips of 32 × 32 sums. It
-// panics where that would leave a slice.
+// stripAMX makes a format's kernel of an assembly function for strips of 32 × 32 sums. It panics if
+// that would exceed a slice.
 func stripAMX(f func(steps, tiles int, left *uint32, apart int, right, from *uint32, fromStride int, to unsafe.Pointer, stride int, short *uint32, ahead *uint32, aheadWords int)) func(*format, *strip) {
 	return func(of *format, s *strip) {
 		to, ahead := s.checked(of, tileWords)
 		var short *uint32
 		if s.short != nil {
-			short = &s.tile[:tileSize][0] // through which sums go that are rounded
+			short = &s.tile[:tileSize][0] // buffer for sums that are rounded
 		}
 		f(s.words/tileWords, s.tiles, unsafe.SliceData(s.left), s.apart, unsafe.SliceData(s.right), unsafe.SliceData(s.from), s.fromStride, to, s.stride, short, unsafe.SliceData(ahead), len(ahead))
 	}
@@ -50,7 +49,7 @@ func halvesAMX(steps, tiles int, left *uint32, apart int, right, from *uint32, f
 //go:noescape
 func quadsAMX(steps, tiles int, left *uint32, apart int, right, from *uint32, fromStride int, to unsafe.Pointer, stride int, short *uint32, ahead *uint32, aheadWords int)
 
-// tiledToo adds packers of tiled panels to those of other ones. A word has so many elements.
+// tiledToo adds functions for tiled panels to a packer. A word has per elements.
 func tiledToo[T any](p packer[T], along func(dst *uint32, src unsafe.Pointer, ld, blocks int), across func(dst *uint32, panel, panels int, columns uint32, src unsafe.Pointer, ld, blocks int), per int) packer[T] {
 	var element T
 	size := int(unsafe.Sizeof(element))

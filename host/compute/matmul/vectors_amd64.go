@@ -8,7 +8,7 @@ import (
 	"unsafe"
 )
 
-// A rounding holds what rounds float32 bits in vectors, as [roundBits] does.
+// A rounding holds the vector constants for rounding float32 bits as [roundBits] does.
 type rounding struct{ half, one, quiet, upper archsimd.Uint32x8 }
 
 func newRounding() rounding {
@@ -56,20 +56,20 @@ func widenBFloat16s256(dst []uint32, src []uint16) {
 	widenBFloat16s(dst[i:], src[i:])
 }
 
-// parts shows the memory of words as their parts of 8 or 16 bits, the lowest first.
+// parts reinterprets words as their 8-bit or 16-bit parts, the lowest first.
 func parts[T int8 | uint16 | int16](words []uint32) []T {
 	var t T
 	return unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(words))), len(words)*int(4/unsafe.Sizeof(t)))
 }
 
-// copyAlong makes words of neighbours that are parts of words already.
+// copyAlong packs adjacent elements that are parts of words already.
 func copyAlong[T int8 | uint16](dst []uint32, src []T) {
 	to := parts[T](dst)
 	clear(to[copy(to, src):])
 }
 
-// The packers below make words of what [packer.straightAlong] and straightAcross leave: rows of
-// incomplete panels, and tensors whose elements are not in rows.
+// The packers below pack what [packer.straightAlong] and straightAcross cannot: rows of incomplete
+// panels, and tensors whose elements are not in rows.
 
 func pairsAlong(dst []uint32, src []int8) {
 	to := parts[int16](dst)
@@ -129,14 +129,14 @@ func shift512(words []uint32, by uint8) {
 	shiftPortable(words[whole:], by)
 }
 
-// addColumns512 is for panels of 32 columns.
+// addColumns512 requires panels of 32 columns.
 func addColumns512(sums []int32, panel []uint32) {
 	if words := len(panel) / 32; words > 0 {
 		columnSums512(&sums[:32][0], &panel[0], words)
 	}
 }
 
-// addColumns256 multiplies by ones. Pairs of bytes do not saturate.
+// addColumns256 multiplies by ones. Sums of pairs of bytes do not saturate.
 func addColumns256(sums []int32, panel []uint32) {
 	bytes, pairs := archsimd.BroadcastUint8x32(1), archsimd.BroadcastInt16x16(1)
 	for c := 0; c+8 <= len(sums); c += 8 {
@@ -169,13 +169,13 @@ func extremes256(x []int8) (low, high int8) {
 	return low, high
 }
 
-// Corrections and scales of a tile where there are none.
+// Defaults where a tile has no corrections or scales.
 var (
 	zeros [32]int32
 	ones  = slices.Repeat([]float32{1}, 32)
 )
 
-// finish256 does what [finish.portable] does, in the same order.
+// finish256 computes the same as [finish.portable], in the same order.
 func finish256(f *finish) {
 	whole := f.columns &^ 7
 	switch {
@@ -194,7 +194,7 @@ func finish256(f *finish) {
 
 var finish256OrShort = orShort(finish256, narrow256)
 
-// finish512 does the same; it has a kernel for integers in all columns of a panel.
+// finish512 computes the same with AVX-512; it has a kernel for integers in all columns of a panel.
 func finish512(f *finish) {
 	if !f.integers || f.columns != 32 {
 		finish256OrShort(f)
@@ -217,7 +217,7 @@ func finish512(f *finish) {
 	finishCodes512(f.rows, &sums[0], f.sumStride, out, f.outStride, corrections, rows, rowStep, columns, f.short != nil)
 }
 
-// scalesOfRows returns the scales of rows and their distance.
+// scalesOfRows returns the scales of rows and their stride.
 func (f *finish) scalesOfRows() (scales *float32, step int) {
 	if f.rowScales == nil {
 		return &ones[0], 0
@@ -225,8 +225,8 @@ func (f *finish) scalesOfRows() (scales *float32, step int) {
 	return &f.rowScales[:(f.rows-1)*f.rowStride+1][0], f.rowStride
 }
 
-// scalesOfColumns returns scales of so many columns, and how far vectors of eight are apart. One
-// scale for all is put into same.
+// scalesOfColumns returns the scales of the given number of columns, and the distance of vectors of
+// eight. A single scale for all is broadcast to same.
 func (f *finish) scalesOfColumns(columns int, same []float32) (scales *float32, step int) {
 	switch {
 	case f.columnScales == nil:
