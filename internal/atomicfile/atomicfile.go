@@ -1,8 +1,8 @@
 // Package atomicfile writes files that are either complete or absent, whenever the
 // process or the machine stops.
 //
-// All files that are kept (checkpoints, summaries, figures) must be written with it.
-// Files that grow line by line do not belong here.
+// All persistent files (checkpoints, summaries, figures) must be written with it. Files that grow
+// line by line do not belong here.
 package atomicfile
 
 import (
@@ -22,10 +22,10 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// permissions of the files written, before the process's umask.
+// permissions are the permissions of new files, before the process's umask.
 const permissions = 0o644
 
-// bufferSize is large enough that writing tensors is not a matter of calls.
+// bufferSize is large enough that system calls do not dominate the writing of tensors.
 const bufferSize = 1 << 20
 
 // Write creates or replaces the file at path with what the function write writes. The
@@ -71,34 +71,33 @@ func WriteJSON(path vfs.Path, value any) error {
 	return WriteBytes(path, text)
 }
 
-// JSON is what [WriteJSON] writes.
+// JSON returns the content that [WriteJSON] writes.
 func JSON(value any) ([]byte, error) {
 	text, err := json.MarshalIndent(value, "", "  ")
 	return append(text, '\n'), err
 }
 
-// File is a file that is being written. Nothing appears under its name before
-// Commit, and then all of it does.
+// File is a file that is being written. It appears under its name only at Commit, complete.
 type File struct {
-	file vfs.File // nil once it is closed
-	temp vfs.Path // "" once it is renamed or removed
+	file vfs.File // nil once closed
+	temp vfs.Path // "" once renamed or removed
 	path vfs.Path
 }
 
-// unfinished is between the name of a file and a random number in the name of its temporary file, which begins
-// with a dot.
+// unfinished separates a file's name from a random number in the name of its temporary file, which
+// begins with a dot.
 const unfinished = ".cage-unfinished-"
 
 // Create begins a file that is to appear at path. Commit or Abort must follow.
 func Create(path vfs.Path) (*File, error) {
-	if err := path.Replaceable(); err != nil { // before the work, not at its end
+	if err := path.Replaceable(); err != nil { // fail before the work, not at its end
 		return nil, err
 	}
 	file, temp, err := Temporary(path, permissions)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("there is no directory %s: %w", path.Dir(), fs.ErrNotExist)
 	}
-	if failed, ok := errors.AsType[*fs.PathError](err); ok { // the temporary name tells nobody anything
+	if failed, ok := errors.AsType[*fs.PathError](err); ok { // the user does not know the temporary name
 		return nil, failed.Err
 	}
 	if err != nil {
@@ -107,8 +106,8 @@ func Create(path vfs.Path) (*File, error) {
 	return &File{file, temp, path}, nil
 }
 
-// Temporary creates a file for the content that is to be at path, which [Abandoned] finds if it is left. It lies beside path,
-// as a rename cannot cross file systems.
+// Temporary creates a file for the future content of path; [Abandoned] finds it if it is left
+// behind. It is in the directory of path, as a rename cannot cross file systems.
 func Temporary(path vfs.Path, perm fs.FileMode) (file vfs.File, temp vfs.Path, err error) {
 	for {
 		temp = path.Dir().Join("." + path.Base() + unfinished + strconv.FormatUint(uint64(rand.Uint32()), 10))
@@ -141,7 +140,7 @@ func (f *File) Close() error {
 // Commit syncs the file, renames it to its final name, and returns when that is durable.
 func (f *File) Commit() error { return f.CommitAs(f.path) }
 
-// CommitAs is [File.Commit] under another name in the same directory.
+// CommitAs is [File.Commit] with another name in the same directory.
 func (f *File) CommitAs(path vfs.Path) error {
 	if err := f.Close(); err != nil {
 		return err
@@ -180,8 +179,8 @@ func RemoveAbandoned(dir vfs.Path, match func(name string) bool) error {
 	return errors.Join(append(errs, dir.SyncDir())...)
 }
 
-// Abandoned returns the temporary files in dir that killed Writes have left behind, for
-// files whose names match accepts. No Write to any of the files may be in progress.
+// Abandoned returns the temporary files that killed Writes have left in dir, for files whose names
+// match accepts. No Write to any of these files may be in progress.
 func Abandoned(dir vfs.Path, match func(name string) bool) ([]vfs.Path, error) {
 	entries, err := dir.ReadDir()
 	if err != nil {
@@ -198,8 +197,9 @@ func Abandoned(dir vfs.Path, match func(name string) bool) ([]vfs.Path, error) {
 	return paths, nil
 }
 
-// Target returns the path for a file that the user has named, following a symbolic link. Its directory is created if it
-// does not exist. The name of a pipe, a device or a directory is refused, because a file would replace it.
+// Target returns the path for a file that the user has named, following a symbolic link. It creates
+// its directory if necessary. The name of a pipe, a device or a directory is an error, because a
+// file would replace it.
 func Target(name string) (vfs.Path, error) {
 	info, err := os.Stat(name)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -218,8 +218,9 @@ func Target(name string) (vfs.Path, error) {
 	return vfs.At(real), err
 }
 
-// CheckOurs fails if there is something at path for which ours is false: somebody else's file, which must not be
-// replaced. Callers look before their work begins, and again where it was stopped: ours must hold for what they write.
+// CheckOurs fails if a file exists at path for which ours is false: it belongs to somebody else and
+// must not be replaced. Callers check before their work begins, and again when they resume it: ours
+// must hold for their own output.
 func CheckOurs(path vfs.Path, ours func(content io.Reader) bool) error {
 	if err := path.Replaceable(); err != nil {
 		return err
@@ -231,7 +232,7 @@ func CheckOurs(path vfs.Path, ours func(content io.Reader) bool) error {
 	if err != nil {
 		return err
 	}
-	// An error of reading is one of this package's file system, and not a word about whose the file is.
+	// A read error is reported as a file system error, and does not decide whose file it is.
 	content := &errorKeeper{r: f}
 	own := ours(content)
 	if err := errors.Join(content.err, f.Close()); err != nil {
@@ -243,7 +244,7 @@ func CheckOurs(path vfs.Path, ours func(content io.Reader) bool) error {
 	return nil
 }
 
-// Is reports whether content is the given one.
+// Is returns a function that reports whether content equals want.
 func Is(want []byte) func(content io.Reader) bool {
 	return func(content io.Reader) bool {
 		got, err := io.ReadAll(io.LimitReader(content, int64(len(want))+1))
@@ -251,7 +252,7 @@ func Is(want []byte) func(content io.Reader) bool {
 	}
 }
 
-// Begins reports whether content begins so.
+// Begins returns a function that reports whether content begins with the given string.
 func Begins(with string) func(content io.Reader) bool {
 	return func(content io.Reader) bool {
 		got, err := io.ReadAll(io.LimitReader(content, int64(len(with))))
@@ -259,7 +260,7 @@ func Begins(with string) func(content io.Reader) bool {
 	}
 }
 
-// errorKeeper keeps the error of reading.
+// errorKeeper keeps the error of its last read.
 type errorKeeper struct {
 	r   io.Reader
 	err error

@@ -2,10 +2,10 @@ package atomicfile
 
 // Directories that are either complete or absent.
 //
-// Until a directory DIR is complete its name is DIR.incomplete, and it holds the empty file
-// [Mark], which is written before anything else. So what a killed process left is distinguished
-// from what somebody else put there. The former is replaced, the latter is never touched: it is
-// an error that says what is there.
+// Until a directory DIR is complete its name is DIR.incomplete, and it contains the empty file
+// [Mark], which is written first. The mark distinguishes the remains of a killed process, which are
+// replaced, from a directory of somebody else, which is never touched: the error describes what was
+// found.
 
 import (
 	"errors"
@@ -17,11 +17,11 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// Mark is the name of the file that says that a directory is being filled. It is locked meanwhile.
+// Mark is the file that marks a directory as incomplete. It is locked while that is filled.
 const Mark = ".cage-incomplete"
 
-// WriteDir makes the directory to, with what fill puts into the directory that it is given. If fill returns an error, nothing
-// is left. It is an error if there is something at to already.
+// WriteDir creates the directory to with the content that fill puts into the directory it is given.
+// If fill returns an error, nothing is left. It is an error if something exists at to already.
 func WriteDir(to vfs.Path, fill func(dir vfs.Path) error) error {
 	to = clean(to)
 	if err := CheckDir(to); err != nil {
@@ -36,9 +36,9 @@ func WriteDir(to vfs.Path, fill func(dir vfs.Path) error) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", dir, err)
 	}
-	err = dir.SyncDir() // the mark is durable before anything else is there
+	err = dir.SyncDir() // the mark must be durable before anything else is written
 	if err == nil {
-		err = empty(dir) // of what a killed process left
+		err = empty(dir) // remains of a killed process
 	}
 	if err == nil {
 		err = fill(dir)
@@ -52,8 +52,9 @@ func WriteDir(to vfs.Path, fill func(dir vfs.Path) error) error {
 		}
 		return errors.Join(err, lock.Unlock())
 	}
-	// The mark stays until the directory has its name for good: without it, a directory that was left could not be replaced.
-	// So does its lock: another process would empty the directory under the name that it still has.
+	// The mark stays until the rename is durable: without it, an abandoned directory could not be
+	// replaced. So does its lock: another process would empty the directory while it still has the
+	// old name.
 	if err = dir.SyncDir(); err == nil {
 		err = dir.Rename(to)
 	}
@@ -79,15 +80,15 @@ func CheckDir(to vfs.Path) error {
 	return replaceable(incomplete(to))
 }
 
-// BusyDir reports whether a process is making the directory.
+// BusyDir reports whether a process is writing the directory.
 func BusyDir(to vfs.Path) (bool, error) { return incomplete(clean(to)).Join(Mark).Locked() }
 
-// clean makes DIR of DIR/, so that the other name stands beside it and not in it.
+// clean removes the slash of DIR/, so that the temporary name is beside it and not in it.
 func clean(to vfs.Path) vfs.Path { return vfs.On(to.FS, filepath.Clean(to.Name)) }
 
 func incomplete(to vfs.Path) vfs.Path { return vfs.On(to.FS, to.Name+".incomplete") }
 
-// replaceable fails for anything but an empty directory and one with the mark.
+// replaceable fails for anything but an empty directory or one with the mark.
 func replaceable(dir vfs.Path) error {
 	info, err := dir.Lstat()
 	if errors.Is(err, fs.ErrNotExist) {
@@ -112,7 +113,7 @@ func replaceable(dir vfs.Path) error {
 
 func isMark(e fs.DirEntry) bool { return e.Name() == Mark && e.Type().IsRegular() }
 
-// unmark removes the mark of a directory whose writer was killed after the renaming: it is complete.
+// unmark removes the mark of a complete directory whose writer was killed after the rename.
 func unmark(to vfs.Path) error {
 	list, err := to.ReadDir()
 	if err != nil || !slices.ContainsFunc(list, isMark) {

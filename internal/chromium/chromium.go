@@ -1,5 +1,5 @@
-// Package chromium finds the browser that tests pages and takes pictures for the documentation. It does nothing with
-// the browser itself.
+// Package chromium finds the Chromium executable that tests pages and takes screenshots for the
+// documentation. It does not drive the browser itself.
 package chromium
 
 import (
@@ -8,11 +8,11 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// Missing is a message saying that there is no Chromium.
+// Missing is the message for a missing Chromium.
 const Missing = "there is no Chromium here (Debian: apt install chromium)"
 
-// Options returns options that start a headless Chromium on this machine; ok is false if
-// there is none.
+// Options returns options that start a headless Chromium on this machine; ok is false if none is
+// installed.
 func Options() (options []chromedp.ExecAllocatorOption, ok bool) {
 	for _, name := range []string{"chromium", "chromium-browser", "google-chrome", "google-chrome-stable"} {
 		if program, err := exec.LookPath(name); err == nil {

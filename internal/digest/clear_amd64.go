@@ -6,7 +6,7 @@ import "simd/archsimd"
 
 var wide = archsimd.X86.AVX()
 
-// clearUpperHalves clears the upper halves of vector registers, where there are any.
+// clearUpperHalves clears the upper halves of vector registers, if the processor has them.
 func clearUpperHalves() {
 	if wide {
 		archsimd.ClearAVXUpperBits()

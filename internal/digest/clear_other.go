@@ -2,5 +2,5 @@
 
 package digest
 
-// clearUpperHalves has nothing to do: such programs leave nothing in use.
+// clearUpperHalves does nothing: these programs do not leave upper halves in use.
 func clearUpperHalves() {}

@@ -1,11 +1,10 @@
 // Package digest computes SHA-256 of large files at the full speed of the processor.
 //
-// In programs built with GOEXPERIMENT=simd, Go 1.27 restores all vector registers of a
-// goroutine that was preempted, and thereby leaves their upper halves in use.
-// crypto/sha256 mixes two kinds of vector instructions, and while the upper halves are in
-// use, each change between the two costs many cycles: hashing takes a hundred times as
-// long. It stays that slow on the thread until something clears the upper halves. This
-// package clears them before each piece of data.
+// In programs built with GOEXPERIMENT=simd, Go 1.27 restores all vector registers of a preempted
+// goroutine, and so leaves their upper halves in use. crypto/sha256 mixes SSE and AVX instructions,
+// and while the upper halves are in use, each transition between the two costs many cycles: hashing
+// takes a hundred times as long. The thread stays that slow until something clears the upper
+// halves. This package clears them before each piece of data.
 package digest
 
 import (
@@ -17,10 +16,10 @@ import (
 	"slices"
 )
 
-// piece is what is hashed at once, in bytes: in less than a tenth of a millisecond.
+// piece is the number of bytes hashed at once: it takes less than a tenth of a millisecond.
 const piece = 64 << 10
 
-// Named returns a short digest of named hashes; empty if there are none.
+// Named returns a short digest of named hashes; "" if there are none.
 func Named(hashes map[string]string) string {
 	if len(hashes) == 0 {
 		return ""

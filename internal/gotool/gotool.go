@@ -1,8 +1,8 @@
-// Package gotool runs the go command for cage, which builds plugins from source and
-// writes new ones. All such calls go through this package, so that they use the
-// toolchain, the experiments and the cgo setting with which this executable was built,
-// whatever the environment says. Whatever the Makefile has compiled is then found in the
-// build cache, and nothing is compiled twice.
+// Package gotool runs the go command for cage, which builds plugins from source and creates new
+// ones. All go commands are run through this package, so that they use the toolchain, the
+// experiments and the cgo setting with which this executable was built, whatever the environment
+// says. Thus packages that the Makefile has compiled are in the build cache and are not compiled
+// again.
 package gotool
 
 import (
@@ -19,17 +19,17 @@ import (
 	"strings"
 )
 
-// oldest is the first go command that fetches the toolchain which a module asks for.
+// oldest is the first go version that downloads the toolchain which a module requires.
 const oldest = "go1.21"
 
-// Tool is a go command that was found to work, with its settings.
+// Tool is a working go command with its settings.
 type Tool struct {
 	settings []string
 	notify   func(string)
 }
 
-// Find looks for the go command and chooses its settings for work in dir. notify, unless
-// nil, is called with messages for a person who waits: what is being downloaded.
+// Find looks for the go command and chooses its settings for work in dir. notify, unless nil,
+// receives progress messages for the user: what is being downloaded.
 func Find(ctx context.Context, dir string, notify func(string)) (*Tool, error) {
 	return find(ctx, dir, notify, ofThisExecutable())
 }
@@ -81,10 +81,10 @@ func (t *Tool) Output(ctx context.Context, dir string, args ...string) ([]byte, 
 	return nil, fmt.Errorf("go %s: %w\n%s", args[0], err, said)
 }
 
-// listener keeps what the go command says, and passes on what it downloads.
+// listener keeps the go command's output, and passes on messages about downloads.
 type listener struct {
 	text   bytes.Buffer
-	passed int // bytes of text in lines that were looked at
+	passed int // bytes of text in lines already examined
 	notify func(string)
 }
 
@@ -103,14 +103,14 @@ func (l *listener) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// release is the part of a toolchain's version that GOTOOLCHAIN takes. What may
-// follow it names the experiments, as in go1.27.2-X:simd.
+// release matches the part of a toolchain's version that GOTOOLCHAIN takes. A suffix names the
+// experiments, as in go1.27.2-X:simd.
 var release = regexp.MustCompile(`^go1\.[0-9]+(\.[0-9]+|rc[0-9]+)?`)
 
 // buildSettings are the settings with which an executable was built. Empty ones are unknown.
 type buildSettings struct{ toolchain, experiment string }
 
-// ofThisExecutable reads them from the executable that is running.
+// ofThisExecutable returns the build settings of the running executable.
 func ofThisExecutable() buildSettings {
 	b := buildSettings{toolchain: release.FindString(runtime.Version())}
 	if info, ok := debug.ReadBuildInfo(); ok {
@@ -123,9 +123,9 @@ func ofThisExecutable() buildSettings {
 	return b
 }
 
-// candidates are additions to the environment, the best first. The toolchain of the
-// executable is fetched where it is missing; without a network the person's own
-// toolchain may do, too, and it need not know the experiments.
+// candidates returns environments to try, the best first. The executable's own toolchain is
+// downloaded if it is missing; without a network the installed toolchain may work, even if it does
+// not know the experiments.
 func (b buildSettings) candidates() [][]string {
 	var common []string
 	if os.Getenv("CGO_ENABLED") == "" {

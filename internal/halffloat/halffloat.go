@@ -1,4 +1,4 @@
-// Package halffloat converts between float32 and the floating-point formats of 16 bits.
+// Package halffloat converts between float32 and the 16-bit floating-point formats.
 package halffloat
 
 import "math"
@@ -16,15 +16,15 @@ func FromHalf(bits uint16) float32 {
 	return math.Float32frombits(sign | (exponent+127-15)<<23 | mantissa<<13)
 }
 
-// ToHalf returns the bits of the IEEE binary16 number that is nearest to v, ties to even; beyond the
-// largest one it is infinite.
+// ToHalf returns the bits of the IEEE binary16 number nearest to v, ties to even; values beyond the
+// largest finite number become infinite.
 func ToHalf(v float32) uint16 {
 	b := math.Float32bits(v)
 	sign, m := uint16(b>>16&0x8000), math.Abs(float64(v))
 	switch {
 	case v != v:
 		return sign | 0x7e00
-	case m >= 65520: // half way between the largest number and 2^16
+	case m >= 65520: // the midpoint of the largest finite number and 2^16
 		return sign | 0x7c00
 	case m < 0x1p-14:
 		return sign | uint16(math.RoundToEven(m*0x1p24)) // a carry gives the smallest normal number
@@ -38,7 +38,7 @@ func ToHalf(v float32) uint16 {
 func ToBFloat16(v float32) uint16 {
 	b := math.Float32bits(v)
 	if v != v {
-		return uint16(b>>16) | 0x40 // stays NaN when its low bits are cut off
+		return uint16(b>>16) | 0x40 // keeps NaN a NaN when its low bits are cut off
 	}
 	return uint16((b + 0x7fff + b>>16&1) >> 16)
 }

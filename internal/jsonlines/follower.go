@@ -10,29 +10,30 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// Follower reads the lines of a growing file, each once. Where the file is cut back, as by [Continue], everything is
-// read anew.
+// Follower reads each line of a growing file once. If the file is truncated, as by [Continue], it
+// is read again from the start.
 type Follower struct {
 	Path    vfs.Path
 	Restart func()            // called when everything read so far has become invalid
 	Line    func(text []byte) // called with the next line, without its line end; text is valid only until the next call
 
 	offset int64  // of the byte after the last line
-	last   []byte // the last line with its end, as far as it is compared
+	last   []byte // the last line with its end, up to the length that is compared
 
-	searched int64       // bytes after offset that have no line end; they are not searched again
-	info     fs.FileInfo // of the file in which they are
+	searched int64       // bytes after offset known to have no line end
+	info     fs.FileInfo // of the file with these bytes
 }
 
-// followBytes are read at once, comparedBytes of the last line looked at again.
+// followBytes is the number of bytes read at once, comparedBytes the part of the last line that is
+// read again to detect changes.
 const (
 	followBytes   = 1 << 20
 	comparedBytes = 4 << 10
 )
 
-// Next reads lines added since the previous call, until about budget bytes have been
-// read, and reports whether there are more. A line without its end is left for later. A
-// file that does not exist counts as empty.
+// Next reads lines added since the previous call, until about budget bytes have been read, and
+// reports whether there are more. An incomplete last line is left for later. A missing file counts
+// as empty.
 func (f *Follower) Next(budget int64) (more bool, err error) {
 	file, err := f.Path.Open()
 	if errors.Is(err, fs.ErrNotExist) {
@@ -106,7 +107,7 @@ func (f *Follower) read(file vfs.File, budget int64) (more bool, err error) {
 		if f.searched > 0 {
 			text = make([]byte, f.searched+int64(whole))
 			if n, err := file.ReadAt(text, f.offset); n < len(text) {
-				if errors.Is(err, io.EOF) { // it was cut at this moment
+				if errors.Is(err, io.EOF) { // it was truncated just now
 					err = nil
 				}
 				return false, err

@@ -1,8 +1,8 @@
-// Package jsonlines keeps values in files that grow at their end, each value a line with a JSON object: the records of
-// a run, the answers of a model. A process that is killed leaves at most its last line incomplete; [Read] says so, and
-// a [Log] that goes on with the file cuts it off. A [Follower] reads a file while another process writes it.
+// Package jsonlines reads and appends JSON Lines files: the records of a run, the answers of a
+// model. A killed process leaves at most its last line incomplete; [Read] reports it, and a [Log]
+// that continues the file cuts it off. A [Follower] reads a file while another process writes it.
 //
-// Files that are written at once, and not appended to, are internal/atomicfile's.
+// Files that are written in one go, and not appended to, belong to internal/atomicfile.
 package jsonlines
 
 import (
@@ -20,7 +20,7 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// Error is what is wrong with a line of a file.
+// Error is a problem with a line of a file.
 type Error struct {
 	Path vfs.Path
 	Line int // from 1
@@ -30,18 +30,18 @@ type Error struct {
 func (e *Error) Error() string { return fmt.Sprintf("%s: line %d: %v", e.Path, e.Line, e.Err) }
 func (e *Error) Unwrap() error { return e.Err }
 
-// ErrTorn is wrong with a last line without its end. It is from a process that was killed, or that is just writing it.
+// ErrTorn reports that the last line is incomplete: its writer was killed, or is still writing it.
 var ErrTorn = errors.New("the line has no end: writing it was interrupted")
 
-// Entry is a line of a file.
+// Entry is a parsed line of a file.
 type Entry[T any] struct {
 	Value T
-	Line  int   // its number, from 1
+	Line  int   // line number, from 1
 	End   int64 // offset of the byte after it
 }
 
-// Read yields the lines of the file at path, one after another, so that only one of them needs to be in memory. An
-// [Error] is yielded instead of a line, and lines may follow it; after any other error nothing follows. Unknown
+// Read yields the lines of the file at path one after another, so that only one is in memory. For
+// an invalid line it yields an [Error] and continues; any other error is the last item. Unknown
 // keys are ignored.
 func Read[T any](path vfs.Path) iter.Seq2[Entry[T], error] {
 	return func(yield func(Entry[T], error) bool) {
@@ -99,7 +99,8 @@ func readLines[T any](path vfs.Path, file io.Reader, yield func(Entry[T], error)
 	}
 }
 
-// readLine reads n bytes, up to the end of a line, and appends them to text, unless they are too many.
+// readLine appends the bytes up to the end of a line to text, unless they are too many; n is the
+// number of bytes read.
 func readLine(in *bufio.Reader, text []byte) (line []byte, n int64, err error) {
 	for {
 		part, err := in.ReadSlice('\n')
@@ -148,24 +149,24 @@ func Tail(path vfs.Path, size int64) (lines [][]byte, whole bool, err error) {
 	return lines, from == 0, nil
 }
 
-// maxLine bounds a line in bytes, and so the memory that reading takes. The longest are records with
-// measures of very many weights.
+// maxLine bounds the length of a line in bytes, and so the memory for reading it. The longest lines
+// are records with measurements of very many weights.
 const maxLine = 64 << 20
 
-// Log appends values to a file. Values that are appended together reach the operating system in one write, and the
-// disk by the next Sync. After an error, the next values take the place of those that could not be written. A Log is
-// not safe for concurrent use.
+// Log appends values to a file. Values appended together reach the operating system in one write,
+// and the disk at the next Sync. After an error, the next values overwrite those that could not be
+// written. A Log is not safe for concurrent use.
 type Log[T any] struct {
 	file vfs.File
 	size int64 // of the lines
-	torn bool  // whether a part of a line that could not be written may follow
+	torn bool  // whether a partly written line may follow
 }
 
 // Create starts a new file at path. It is an error if there is one already.
 func Create[T any](path vfs.Path) (*Log[T], error) { return open[T](path, os.O_EXCL, 0) }
 
-// Continue goes on with the file at path after its first size bytes: what follows them is cut off. A file that does
-// not exist is created.
+// Continue continues the file at path after its first size bytes: the rest is cut off. A missing
+// file is created.
 func Continue[T any](path vfs.Path, size int64) (*Log[T], error) { return open[T](path, 0, size) }
 
 func open[T any](path vfs.Path, flag int, size int64) (*Log[T], error) {
@@ -178,7 +179,7 @@ func open[T any](path vfs.Path, flag int, size int64) (*Log[T], error) {
 		err = f.Sync()
 	}
 	if err == nil {
-		err = path.Dir().SyncDir() // the name is to be as durable as the lines
+		err = path.Dir().SyncDir() // make the name as durable as the lines
 	}
 	if err != nil {
 		return nil, errors.Join(err, f.Close())

@@ -12,11 +12,11 @@ import (
 // leaf is the order up to which a tridiagonal matrix is decomposed by QR iteration.
 const leaf = 32
 
-// divide decomposes the tridiagonal matrix d, e by divide and conquer: two halves,
-// after a change of rank one between them, are merged by the roots of a secular
-// equation (Cuppen 1981; Gu and Eisenstat, "A divide-and-conquer algorithm for the
-// symmetric tridiagonal eigenproblem", 1995). The eigenvalues come ascending in d; e
-// is destroyed. The eigenvectors become the rows of vt, which is zero before.
+// divide decomposes the tridiagonal matrix d, e by divide and conquer: two halves, separated by a
+// rank-one modification, are merged by the roots of a secular equation (Cuppen 1981; Gu and
+// Eisenstat, "A divide-and-conquer algorithm for the symmetric tridiagonal eigenproblem", 1995).
+// The eigenvalues are stored in d in ascending order; e is destroyed. vt must be zero; its rows
+// become the eigenvectors.
 func divide(d, e []float64, vt Matrix) bool {
 	n := len(d)
 	if n <= leaf {
@@ -54,9 +54,8 @@ func divide(d, e []float64, vt Matrix) bool {
 	return true
 }
 
-// merge is the decomposition of diag(d) + ρ·z·zᵀ, in the basis of the rows of vt. In
-// the first half of these rows only the first half of the elements is not zero, and in
-// the others only the second.
+// merge is the decomposition of diag(d) + ρ·z·zᵀ, in the basis of the rows of vt. The first half of
+// these rows is nonzero only in the first half of the columns, the second half only in the second.
 type merge struct {
 	d    []float64
 	vt   Matrix
@@ -65,11 +64,11 @@ type merge struct {
 	rho  float64
 
 	kind []kind // of each row
-	live []int  // rows whose eigenpairs change, by ascending d
+	live []int  // rows whose eigenpairs change, in ascending order of d
 	done []int  // deflated rows
 }
 
-// kind is which elements of a row are not zero.
+// kind says which elements of a row are nonzero.
 type kind int
 
 const (
@@ -78,9 +77,9 @@ const (
 	lower
 )
 
-// deflate finds the eigenpairs that the change of rank one leaves alone, to working
-// precision: those with a tiny element of z, and, of two almost equal ones, the
-// combination that is orthogonal to z (LAPACK's dlaed2).
+// deflate finds the eigenpairs that the rank-one modification does not change to working precision:
+// those with a tiny element of z, and for two nearly equal eigenvalues the combination that is
+// orthogonal to z (LAPACK's dlaed2).
 func (m *merge) deflate() {
 	most := 0.0
 	for i := range m.d {
@@ -107,8 +106,8 @@ func (m *merge) deflate() {
 	}
 }
 
-// rotate turns rows i and j so that z[i] becomes zero, when this changes the matrix
-// by no more than the tolerance.
+// rotate rotates rows i and j so that z[i] becomes zero, if this changes the matrix by no more than
+// the tolerance.
 func (m *merge) rotate(i, j int, tolerance float64) bool {
 	length := math.Hypot(m.z[i], m.z[j])
 	c, s := m.z[j]/length, -m.z[i]/length
@@ -129,13 +128,13 @@ func (m *merge) rotate(i, j int, tolerance float64) bool {
 	return true
 }
 
-// solve computes the eigenpairs that change and puts all in ascending order.
+// solve computes the eigenpairs that change and sorts all in ascending order.
 func (m *merge) solve() {
 	n, k := len(m.d), len(m.live)
 	values, coefficients := m.secular()
 	defer coefficients.release()
-	// The rows that take part, those without a second half first and those without
-	// a first half last, so that each half is one product.
+	// The live rows, those without a second half first and those without a first half last, so that
+	// each half is one product.
 	slots := slices.Clone(m.live)
 	slices.SortStableFunc(slots, func(a, b int) int { return cmp.Compare(m.kind[a], m.kind[b]) })
 	slot := make([]int, n)
@@ -183,10 +182,10 @@ func ascending(values []float64) []int {
 	return order
 }
 
-// secular computes the eigenvalues that change and their eigenvectors, which are the rows
-// of a temporary matrix, in the basis of the live rows. They are computed with a z that is
-// recomputed from the eigenvalues and fits these exactly: so they are orthogonal, however
-// close the eigenvalues are.
+// secular computes the eigenvalues that change and their eigenvectors, which are the rows of a
+// temporary matrix, in the basis of the live rows. The eigenvectors are computed from a z that is
+// recomputed from the eigenvalues, for which these are exact: so they are orthogonal, however close
+// the eigenvalues are.
 func (m *merge) secular() (values []float64, vectors Matrix) {
 	k := len(m.live)
 	d, z := make([]float64, k), make([]float64, k)
@@ -204,7 +203,7 @@ func (m *merge) secular() (values []float64, vectors Matrix) {
 	for j := range k {
 		origin, mu := secularRoot(j, d, z, m.rho, square)
 		values[j] = d[origin] + mu
-		own := weights[j] * (d[j] - d[origin] - mu) // without the denominator, which is zero here
+		own := weights[j] * (d[j] - d[origin] - mu) // its denominator is zero
 		active.gaps(gaps.row(j), weights, d, d[origin], mu, d[j])
 		weights[j] = own
 	}
@@ -222,14 +221,14 @@ func (m *merge) secular() (values []float64, vectors Matrix) {
 	return values, gaps
 }
 
-const epsilon = 0x1p-53 // half the distance from 1 to the next number
+const epsilon = 0x1p-53 // half an ulp of 1
 
-// secularRoot finds the root j of 1 + ρ·Σ z²/(d−λ), with ρ > 0 and ascending poles d.
-// It lies above d[j] and below d[j+1], or d[j] + ρ·Σz² for the last one. λ is
-// d[origin] + μ: μ is accurate also where λ and the pole, the closer one, have most
-// digits in common. The iteration replaces the sums over the poles to the left and to
-// the right by one pole each (the "middle way" of Li, "Solving secular equations
-// stably and efficiently", 1993), and halves the interval where this leads out of it.
+// secularRoot finds the root j of 1 + ρ·Σ z²/(d−λ), with ρ > 0 and ascending poles d. It is between
+// d[j] and d[j+1], or d[j] + ρ·Σz² for the last one. λ is d[origin] + μ with the nearer pole as the
+// origin: μ is accurate even where λ and this pole agree in most digits. The iteration replaces the
+// sums over the poles to the left and to the right by one pole each (the "middle way" of Li,
+// "Solving secular equations stably and efficiently", 1993), and bisects the interval where a step
+// would leave it.
 func secularRoot(j int, d, z []float64, rho, square float64) (origin int, mu float64) {
 	last := j == len(d)-1
 	right := rho * square // the end of the interval, from d[j]
@@ -271,8 +270,8 @@ func secularRoot(j int, d, z []float64, rho, square float64) (origin int, mu flo
 	return origin, mu
 }
 
-// middleWay is the step from λ, the origin plus mu, to the root of the interpolation
-// with a pole at d[j] and one at d[j+1]; for the last root there is only the first.
+// middleWay returns the step from λ = d[origin] + mu to the root of the interpolation with poles at
+// d[j] and d[j+1]; for the last root only at d[j].
 func middleWay(j int, d []float64, origin, mu, f, leftSlope, rightSlope float64) float64 {
 	p := d[j] - origin - mu
 	if j == len(d)-1 {
@@ -289,7 +288,7 @@ func middleWay(j int, d []float64, origin, mu, f, leftSlope, rightSlope float64)
 	return 2 * b / (a + root)
 }
 
-// between halves an interval, on a logarithmic scale where it spans many magnitudes.
+// between bisects an interval, on a logarithmic scale if it spans many orders of magnitude.
 func between(lo, hi float64) float64 {
 	small, large := math.Abs(lo), math.Abs(hi)
 	if small > large {

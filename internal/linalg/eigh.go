@@ -54,7 +54,7 @@ func reflector[T Float](x []T) (beta, tau T) {
 	scale := T(1)
 	dot := kernelsOf[T]().dot
 	square := dot(tail, tail)
-	if low, high := squares[T](); square < low || square > high { // they left the range of T, or x is zero
+	if low, high := squares[T](); square < low || square > high { // it left the range of T, or x is zero
 		most := math.Abs(float64(alpha))
 		zero := true
 		for _, v := range tail {
@@ -67,7 +67,7 @@ func reflector[T Float](x []T) (beta, tau T) {
 			return alpha, 0
 		}
 		_, exponent := math.Frexp(most)
-		half := T(math.Ldexp(1, -exponent/2)) // twice, as one power might be out of range
+		half := T(math.Ldexp(1, -exponent/2)) // applied twice, as the full power might be out of range
 		rest := T(math.Ldexp(1, -exponent+exponent/2))
 		for i, v := range x {
 			x[i] = v * half * rest
@@ -84,7 +84,7 @@ func reflector[T Float](x []T) (beta, tau T) {
 	return beta * scale, tau
 }
 
-// squares is the range in which a sum of squares has lost nothing that matters.
+// squares returns the range in which a sum of squares is accurate.
 func squares[T Float]() (low, high T) {
 	span := 1e270
 	if single[T]() {
@@ -98,8 +98,8 @@ func single[T Float]() bool {
 	return ok
 }
 
-// compact is the triangular T with which reflections H₁…H_k = I − VTVᵀ. The rows of vt
-// are the vectors.
+// compact returns the triangular T of the compact WY form of reflections H₁…H_k = I − VTVᵀ. The
+// rows of vt are the vectors.
 func compact[T Float](vt MatrixOf[T], tau []T) MatrixOf[T] {
 	k := vt.Rows
 	t, gram := RowMajor(make([]T, k*k), k, k), RowMajor(make([]T, k*k), k, k)
@@ -129,21 +129,20 @@ func apply[T Float](c, vt, t MatrixOf[T]) {
 	MulAdd(c, -1, vt.T(), tw)
 }
 
-// tridiagonal is a symmetric matrix reduced to QᵀAQ with diagonal d and off-diagonal
-// e. Q is the product of the reflections, the block at column j of which begin at row
-// j + 1.
+// tridiagonal is a symmetric matrix reduced to QᵀAQ with diagonal d and off-diagonal e. Q is the
+// product of the reflections; the vectors of the block at column j begin at row j + 1.
 type tridiagonal struct {
 	d, e   []float64
 	blocks []reflections[float64]
 }
 
-// band is the number of columns that are reduced before the rest of the matrix is renewed.
-// What a panel does to its own columns grows with it.
+// band is the number of columns that are reduced before the trailing matrix is updated. The cost of
+// updating a panel's own columns grows with it.
 const band = panel / 2
 
-// reduce computes the tridiagonal form of the symmetric matrix a, of which it reads
-// and destroys the lower triangle: panels of columns are reduced one after the other,
-// and the rest of the matrix is renewed once for each panel (LAPACK's dsytrd).
+// reduce computes the tridiagonal form of the symmetric matrix a, of which it reads and destroys
+// the lower triangle: columns are reduced panel by panel, and the trailing matrix is updated once
+// for each panel (LAPACK's dsytrd).
 func reduce(a Matrix) tridiagonal {
 	n := a.Rows
 	t := tridiagonal{d: make([]float64, n), e: make([]float64, max(n-1, 0))}
@@ -151,8 +150,8 @@ func reduce(a Matrix) tridiagonal {
 		cols := min(band, n-1-j)
 		vt, wt := t.reducePanel(a, j, cols)
 		end := j + cols
-		// The vectors begin at row j+1; of the rest of the matrix, only the lower
-		// triangle is renewed, block by block.
+		// The vectors begin at row j+1; only the lower triangle of the trailing matrix is updated,
+		// block by block.
 		for i := end; i < n; i += blockRows {
 			to := min(i+blockRows, n)
 			c := a.part(i, to, end, to)
@@ -167,8 +166,8 @@ func reduce(a Matrix) tridiagonal {
 	return t
 }
 
-// reducePanel reduces the columns from j and returns V and W, as rows that begin at
-// row j+1 of a, with which the rest of a becomes a − VWᵀ − WVᵀ.
+// reducePanel reduces the columns from j and returns V and W, as rows that begin at row j+1 of a,
+// with which the trailing matrix becomes a − VWᵀ − WVᵀ.
 func (t *tridiagonal) reducePanel(a Matrix, j, cols int) (vt, wt Matrix) {
 	size := a.Rows - j - 1
 	vt, wt = RowMajor(make([]float64, cols*size), cols, size), RowMajor(make([]float64, cols*size), cols, size)
@@ -180,7 +179,7 @@ func (t *tridiagonal) reducePanel(a Matrix, j, cols int) (vt, wt Matrix) {
 		for i := range x {
 			x[i] = a.at(col+1+i, col)
 		}
-		for l := range k { // what the panel's first reflections make of this column
+		for l := range k { // apply the panel's earlier reflections to this column
 			v, w := vt.row(l)[k-1:], wt.row(l)[k-1:]
 			t.d[col] -= 2 * v[0] * w[0]
 			active.double.axpy(-w[0], v[1:], x)
@@ -190,7 +189,7 @@ func (t *tridiagonal) reducePanel(a Matrix, j, cols int) (vt, wt Matrix) {
 		if tau[k] == 0 {
 			continue
 		}
-		// y = τ·(A − VWᵀ − WVᵀ)·x, less its half along x
+		// y = τ·(A − VWᵀ − WVᵀ)·x, minus half its component along x
 		timesSymmetric(y, a.part(col+1, a.Rows, col+1, a.Rows), x)
 		for l := range k {
 			v, w := vt.row(l)[k:], wt.row(l)[k:]
@@ -228,7 +227,7 @@ func timesSymmetric(y []float64, a Matrix, x []float64) {
 	}
 }
 
-// back replaces c, with as many rows as the matrix, by Q·c.
+// back replaces c by Q·c. c has as many rows as the matrix.
 func (t *tridiagonal) back(c Matrix) {
 	for i := len(t.blocks) - 1; i >= 0; i-- {
 		b := t.blocks[i]

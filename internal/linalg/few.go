@@ -13,7 +13,7 @@ type Halves struct {
 // an element.
 func Halve(data []float32, rows, cols int) (h Halves, ok bool) {
 	const lower = 1<<16 - 1
-	for _, v := range data { // most matrices that do not fit are found out at once
+	for _, v := range data { // most matrices that cannot be halved are detected at once
 		if math.Float32bits(v)&lower != 0 {
 			return Halves{}, false
 		}
@@ -33,9 +33,9 @@ func (h Halves) Part(i0, i1 int) Halves {
 // Part returns the submatrix of the rows from i0 to before i1.
 func (m MatrixOf[T]) Part(i0, i1 int) MatrixOf[T] { return m.part(i0, i1, 0, m.Cols) }
 
-// FewTimes sets y to x·wᵀ, where x has few rows. It is as fast as w can be read from memory, in the
-// order in which it lies there. Each element is the inner product of two rows, and does not depend
-// on other rows. Rows must be contiguous.
+// FewTimes sets y to x·wᵀ, where x has few rows. It reads w once, in memory order, and its speed is
+// that of reading w. Each element is the inner product of two rows, and does not depend on other
+// rows. Rows must be contiguous.
 func FewTimes(y, x, w MatrixOf[float32]) {
 	if y.Rows > 0 && y.Cols > 0 {
 		active.few(y, x, w)
@@ -50,10 +50,10 @@ func FewTimesHalves(y, x MatrixOf[float32], w Halves) {
 }
 
 // ReadsHalves reports whether [FewTimesHalves] takes less time than [FewTimes]. Without kernels for
-// it, rows are first converted to float32.
+// bfloat16, rows are first converted to float32.
 func ReadsHalves() bool { return active.halves }
 
-// fewByRows computes FewTimes with inner products of two rows.
+// fewByRows computes FewTimes by inner products of two rows.
 func fewByRows(y, x, w MatrixOf[float32], dot func(x, y []float32) float32) {
 	for j := range w.Rows {
 		for i := range x.Rows {
@@ -79,8 +79,8 @@ func fewHalvesByRows(y, x MatrixOf[float32], w Halves, dot func(x, y []float32) 
 // Dot returns the inner product of two vectors of the same length.
 func Dot[T Float](x, y []T) T { return kernelsOf[T]().dot(x, y) }
 
-// VectorTimes sets y to xᵀ·m for a matrix with contiguous rows. The length of y is m's number of
-// columns.
+// VectorTimes sets y to xᵀ·m for a matrix with contiguous rows. y has an element for each column of
+// m.
 func VectorTimes(y, x []float32, m MatrixOf[float32]) {
 	active.mix(y[:m.Cols], x[:m.Rows], m)
 }

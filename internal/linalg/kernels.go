@@ -2,8 +2,8 @@ package linalg
 
 import "sync"
 
-// fourRows is the height of the tiles that the compiler makes: with two vectors a row,
-// it still keeps all the sums in registers; more rows are slower.
+// fourRows is the height of the tiles in plain vector code: with two vectors a row, the compiler
+// still keeps all the sums in registers; more rows are slower.
 const fourRows = 4
 
 // maxTileRows and maxTileCols are the largest height and width of a tile.
@@ -12,23 +12,21 @@ const (
 	maxTileCols = 32
 )
 
-// kernels are the inner loops for one kind of processor. Slices have the length that
-// the first one has, or more.
-//
-// A kernel with wide vectors clears the upper halves of their registers at its end, before it
-// computes what is left over: the compiler does not, and code that mixes instructions of both
-// kinds, such as SHA-256 and [math.Exp], takes a hundred times as long until somebody does.
+// kernels are the inner loops for one kind of processor. All slices are at least as long as the
+// first. A kernel with wide vectors clears the upper halves of their registers at its end, before
+// it computes the remainder: the compiler does not, and code that mixes SSE and AVX instructions,
+// such as SHA-256 and [math.Exp], takes a hundred times as long until they are cleared.
 type kernels struct {
 	name   string
 	double vectors[float64]
 	single vectors[float32]
-	// four computes the inner products of four rows with x, and adds the rows times
-	// alpha to y: a symmetric matrix times a vector while it is read once.
+	// four returns the inner products of four rows with x, and adds the rows times alpha to y: the
+	// product of a symmetric matrix and a vector, with the matrix read once.
 	four func(a0, a1, a2, a3, x, y []float64, alpha *[4]float64) [4]float64
 	// few is FewTimes, and fewHalves FewTimesHalves.
 	few       func(y, x, w MatrixOf[float32])
 	fewHalves func(y, x MatrixOf[float32], w Halves)
-	halves    bool                                      // fewHalves is the faster one
+	halves    bool                                      // fewHalves is faster than few
 	mix       func(y, x []float32, m MatrixOf[float32]) // VectorTimes
 	// secular sums z²/(d−μ) and z²/(d−μ)² with d = poles−origin.
 	secular func(poles, z []float64, origin, mu float64) (value, slope float64)
@@ -62,8 +60,8 @@ func kernelsOf[T Float]() *vectors[T] {
 	return any(&active.single).(*vectors[T])
 }
 
-// tools are memory of an element type that is used again: fresh memory costs more than
-// many operations on it.
+// tools are reusable memory of an element type: allocating memory costs more than many operations
+// on it.
 type tools[T Float] struct {
 	spare sync.Pool // of *[]T, for temporary matrices
 	packs sync.Pool // of *packed[T]
@@ -121,7 +119,7 @@ func dotPortable[T Float](x, y []T) T {
 	return dotRest(s0, x[i:], y[i:]) + s1 + (s2 + s3)
 }
 
-// dotRest adds the products of what does not fill a vector to a sum.
+// dotRest adds the products of the elements that do not fill a vector to a sum.
 func dotRest[T Float](sum T, x, y []T) T {
 	for i, v := range x {
 		sum += v * y[i]

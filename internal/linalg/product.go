@@ -10,7 +10,7 @@ type MatrixOf[T Float] struct {
 	Data                 []T
 }
 
-// Matrix is a matrix in binary64.
+// Matrix is a matrix in float64.
 type Matrix = MatrixOf[float64]
 
 // RowMajor returns a matrix whose rows are contiguous in data.
@@ -25,7 +25,7 @@ func (m MatrixOf[T]) T() MatrixOf[T] {
 	return MatrixOf[T]{Rows: m.Cols, Cols: m.Rows, RowStride: m.ColStride, ColStride: m.RowStride, Data: m.Data}
 }
 
-// part is the submatrix of rows from i0 to before i1 and columns from j0 to before j1.
+// part returns the submatrix of rows from i0 to before i1 and columns from j0 to before j1.
 func (m MatrixOf[T]) part(i0, i1, j0, j1 int) MatrixOf[T] {
 	p := MatrixOf[T]{Rows: i1 - i0, Cols: j1 - j0, RowStride: m.RowStride, ColStride: m.ColStride}
 	if p.Rows > 0 && p.Cols > 0 {
@@ -38,7 +38,7 @@ func (m MatrixOf[T]) row(i int) []T {
 	return m.Data[i*m.RowStride : i*m.RowStride+m.Cols]
 }
 
-// temporary is a zero matrix that must be released.
+// temporary returns a zero matrix that must be released.
 func temporary[T Float](rows, cols int) MatrixOf[T] {
 	size := rows * cols
 	if data, ok := toolsOf[T]().spare.Get().(*[]T); ok && cap(*data) >= size {
@@ -49,25 +49,24 @@ func temporary[T Float](rows, cols int) MatrixOf[T] {
 	return RowMajor(make([]T, size), rows, cols)
 }
 
-// release gives the memory of a temporary matrix back.
+// release returns the memory of a temporary matrix to the pool.
 func (m MatrixOf[T]) release() { toolsOf[T]().spare.Put(&m.Data) }
 
-// The blocks of a product: a strip of B stays in the first-level cache, a block of A
-// in the second.
+// The block sizes of a product: a strip of B stays in the L1 cache, a block of A in the L2 cache.
 const (
 	blockInner = 192
 	blockRows  = 12 * maxTileRows
 	blockCols  = 512
 )
 
-// packed is the memory for one block of A and one of B, and a tile at the edge of C.
+// packed is the memory for one block of A, one of B, and a tile at the edge of C.
 type packed[T Float] struct {
 	a, b []T
 	edge [maxTileRows * maxTileCols]T
 }
 
-// MulAdd adds alpha·a·b to c, whose ColStride must be 1. Products with zero are computed,
-// too: NaN and infinities propagate as in the definition.
+// MulAdd adds alpha·a·b to c, whose ColStride must be 1. Products with zero are not skipped: NaN
+// and infinities propagate.
 func MulAdd[T Float](c MatrixOf[T], alpha T, a, b MatrixOf[T]) {
 	mulAdd(c, alpha, a, b, false)
 }
@@ -83,7 +82,7 @@ func AddSymmetric[T Float](c, a, b MatrixOf[T]) {
 // mirror copies the lower triangle to the upper one, square by square, so that both
 // sides stay in the cache.
 func mirror[T Float](c MatrixOf[T]) {
-	const side = 16 // elements of a cache line; more rows would displace each other where rows are a power of two
+	const side = 16 // elements of a cache line; more rows might evict each other
 	for i0 := 0; i0 < c.Rows; i0 += side {
 		i1 := min(i0+side, c.Rows)
 		for j0 := 0; j0 < i0; j0 += side {
@@ -97,7 +96,7 @@ func mirror[T Float](c MatrixOf[T]) {
 	}
 }
 
-// mulAdd is MulAdd; lower leaves out tiles above the diagonal.
+// mulAdd is MulAdd; if lower is set, it skips tiles above the diagonal.
 func mulAdd[T Float](c MatrixOf[T], alpha T, a, b MatrixOf[T], lower bool) {
 	if c.Rows == 0 || c.Cols == 0 {
 		return
@@ -115,7 +114,7 @@ func mulAdd[T Float](c MatrixOf[T], alpha T, a, b MatrixOf[T], lower bool) {
 			pack(buf.b, b.part(p, p+inner, j, j+cols).T(), 1, kernels.tileCols)
 			for i := 0; i < c.Rows; i += blockRows {
 				rows := min(blockRows, c.Rows-i)
-				below := cols // the column of the block in which its first row meets the diagonal
+				below := cols // the column of the block at which its first row crosses the diagonal
 				if lower {
 					below = i - j
 				}
@@ -129,8 +128,8 @@ func mulAdd[T Float](c MatrixOf[T], alpha T, a, b MatrixOf[T], lower bool) {
 	}
 }
 
-// pack copies m, times alpha, in strips of height rows, each column by column. The
-// last strip is filled up with zeros.
+// pack copies m, times alpha, to strips of height rows, each column by column. The last strip is
+// padded with zeros.
 func pack[T Float](to []T, m MatrixOf[T], alpha T, height int) {
 	for i := 0; i < m.Rows; i += height {
 		strip := to[i*m.Cols : (i+height)*m.Cols]
@@ -148,7 +147,7 @@ func pack[T Float](to []T, m MatrixOf[T], alpha T, height int) {
 
 // packColumns packs a strip whose columns are contiguous.
 func packColumns[T Float](strip []T, m MatrixOf[T], alpha T, height int) {
-	switch { // whole strips by one move for each column, where copy would be a call
+	switch { // constant sizes compile to one move for each column, where copy would be a call
 	case m.Rows == 8 && height == 8:
 		for j := range m.Cols {
 			*(*[8]T)(strip[j*8:]) = *(*[8]T)(m.Data[j*m.ColStride:])
@@ -174,8 +173,8 @@ func packColumns[T Float](strip []T, m MatrixOf[T], alpha T, height int) {
 	}
 }
 
-// packRows packs any strip, or transposes a matrix; where rows are contiguous it takes four
-// of them at a time, so that stretches of memory are written and not single elements.
+// packRows packs any strip, or transposes a matrix; if rows are contiguous it takes four of them at
+// a time, so that writes are contiguous, too.
 func packRows[T Float](strip []T, m MatrixOf[T], alpha T, height int) {
 	i := 0
 	for ; i+4 <= m.Rows && m.ColStride == 1; i += 4 {
@@ -196,8 +195,8 @@ func packRows[T Float](strip []T, m MatrixOf[T], alpha T, height int) {
 	}
 }
 
-// multiply adds the product of the packed blocks to c, but for the tiles above the
-// diagonal that row 0 meets at column below.
+// multiply adds the product of the packed blocks to c, except for the tiles above the diagonal,
+// which row 0 crosses at column below.
 func (p *packed[T]) multiply(c MatrixOf[T], inner, below int) {
 	kernels := kernelsOf[T]()
 	height, width := kernels.tileRows, kernels.tileCols

@@ -2,9 +2,9 @@ package linalg
 
 import "math"
 
-// QR replaces a by the factor Q of its reduced QR decomposition. a has at least as many
-// rows as columns, and ColStride 1. The signs are those of LAPACK's dgeqrf and dorgqr:
-// the diagonal of R may have either sign.
+// QR replaces a by the factor Q of its reduced QR decomposition. a has at least as many rows as
+// columns, and ColStride 1. The signs are those of LAPACK's dgeqrf and dorgqr: the diagonal of R
+// may be negative.
 func QR[T Float](a MatrixOf[T]) {
 	if a.Cols == 0 {
 		return
@@ -29,15 +29,15 @@ func QR[T Float](a MatrixOf[T]) {
 	}
 }
 
-// reflections are those of the columns from start to before end. Their vectors, the
-// rows of vt, begin at row start.
+// reflections are the Householder reflections of the columns from start to before end. Their
+// vectors, the rows of vt, begin at row start.
 type reflections[T Float] struct {
 	start, end int
 	vt, t      MatrixOf[T]
 }
 
-// panels is the number of columns after which the rest of a large matrix is updated. It
-// is several panels, because memory and not arithmetic limits the speed there.
+// panels is the number of columns after which the trailing part of a large matrix is updated. It is
+// several panels, because the update is limited by memory and not arithmetic.
 const panels = 4 * panel
 
 // factorPanels reduces the columns from j, panel by panel.
@@ -59,7 +59,7 @@ func factorPanels[T Float](a MatrixOf[T], j, cols int) reflections[T] {
 	return all
 }
 
-// factorPanel reduces the columns from j. It does not write R to a: nobody reads it.
+// factorPanel reduces the columns from j. It does not write R to a, as R is not needed.
 func factorPanel[T Float](a MatrixOf[T], j, cols int) reflections[T] {
 	rows := a.Rows - j
 	vt := RowMajor(make([]T, cols*rows), cols, rows)
@@ -83,10 +83,10 @@ func factorPanel[T Float](a MatrixOf[T], j, cols int) reflections[T] {
 	return reflections[T]{j, j + cols, vt, t}
 }
 
-// normalize divides a, or its lower triangle, by a power of two so that its largest
-// element is about one, and returns that power; it is 1 when a is to be factored and products
-// are in no danger of leaving the range of T. A triangle is that of a matrix whose eigenvalues are
-// wanted: what counts as zero there ([merge.deflate]) is meant for elements of about one.
+// normalize divides a, or its lower triangle, by a power of two so that its largest element is
+// about one, and returns that power; it is 1 if a is to be factored and products cannot overflow or
+// underflow T. A lower triangle belongs to an eigenvalue problem, whose zero threshold
+// ([merge.deflate]) assumes elements of about one.
 func normalize[T Float](a MatrixOf[T], lower bool) T {
 	width := func(i int) int {
 		if lower {
@@ -97,7 +97,7 @@ func normalize[T Float](a MatrixOf[T], lower bool) T {
 	most := 0.0
 	for i := range a.Rows {
 		for _, v := range a.row(i)[:width(i)] {
-			if v := math.Abs(float64(v)); v > most { // what max does with NaN would take longer
+			if v := math.Abs(float64(v)); v > most { // faster than max, which must handle NaN
 				most = v
 			}
 		}

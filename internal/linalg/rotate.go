@@ -5,8 +5,8 @@ import (
 	"math"
 )
 
-// Rotate multiplies each block of block elements of x, whose rows have the given length, by the
-// Hadamard matrix of that order in Sylvester's construction, divided by √block: (−1)^popcount(i AND
+// Rotate multiplies each block of block elements of x, whose rows have length row, by the Hadamard
+// matrix of that order in Sylvester's construction, divided by √block: (−1)^popcount(i AND
 // j)/√block, as the program operation hadamard does. The rotation is its own inverse.
 func Rotate(x []float64, row, block int) error {
 	if block < 1 || block&(block-1) != 0 || row%block != 0 {

@@ -1,11 +1,11 @@
 package linalg
 
-// MulAddSingle adds a·b to c, computed in binary32 as [MulAdd] does.
+// MulAddSingle is [MulAdd] with alpha 1, computed in float32.
 func MulAddSingle(c, a, b Matrix) {
 	addSingle(c, a, b, func(c, a, b MatrixOf[float32]) { MulAdd(c, 1, a, b) })
 }
 
-// AddSymmetricSingle is [AddSymmetric] computed in binary32.
+// AddSymmetricSingle is [AddSymmetric] computed in float32.
 func AddSymmetricSingle(c, a, b Matrix) {
 	addSingle(c, a, b, AddSymmetric)
 }
@@ -27,7 +27,7 @@ func addSingle(c, a, b Matrix, multiply func(c, a, b MatrixOf[float32])) {
 	}
 }
 
-// QRSingle is [QR] computed in binary32.
+// QRSingle is [QR] computed in float32.
 func QRSingle(a Matrix) {
 	normalize(a, false)
 	q := narrow(a)
@@ -41,7 +41,7 @@ func QRSingle(a Matrix) {
 	}
 }
 
-// narrow rounds a matrix to binary32, in the same layout. The result must be released.
+// narrow rounds a matrix to float32, in the same layout. The result must be released.
 func narrow(m Matrix) MatrixOf[float32] {
 	size := 0
 	if m.Rows > 0 && m.Cols > 0 {

@@ -71,7 +71,7 @@ func add256Single(c []float32, s, t archsimd.Float32x8) {
 	archsimd.LoadFloat32x8Array(hi).Add(t).StoreArray(hi)
 }
 
-// tile512 is a tile of 8 rows of 16.
+// tile512 computes a tile of 8 rows and 16 columns.
 func tile512(k int, a, b, c []float64, stride int) {
 	checkTile(k, a, b, c, stride, 8, 16)
 	tile8x16(k, unsafe.SliceData(a), unsafe.SliceData(b), unsafe.SliceData(c), stride)
@@ -80,12 +80,12 @@ func tile512(k int, a, b, c []float64, stride int) {
 //go:noescape
 func tile8x16(k int, a, b, c *float64, stride int)
 
-// checkTile panics where the assembler would leave a slice.
+// checkTile panics if the assembly code would exceed a slice.
 func checkTile[T Float](k int, a, b, c []T, stride, rows, cols int) {
 	_, _, _ = a[:k*rows], b[:k*cols], c[:(rows-1)*stride+cols]
 }
 
-// tile512Single is a tile of 8 rows of 32.
+// tile512Single computes a tile of 8 rows and 32 columns.
 func tile512Single(k int, a, b, c []float32, stride int) {
 	checkTile(k, a, b, c, stride, 8, 32)
 	tile8x32(k, unsafe.SliceData(a), unsafe.SliceData(b), unsafe.SliceData(c), stride)
@@ -174,8 +174,8 @@ func dot512Single(x, y []float32) float32 {
 	return dotRest(sumSingle(lanes[:]), x, y)
 }
 
-// Products of one, two or four rows of x, n elements each, with four of w. Steps from row to row
-// are in bytes.
+// Products of one, two or four rows of x, n elements each, with four of w. Row strides are in
+// bytes.
 
 //go:noescape
 func products1(n int, x *float32, xStep int, w *float32, wStep int, y *float32, yStep int)
@@ -195,7 +195,7 @@ func halfProducts2(n int, x *float32, xStep int, w *uint16, wStep int, y *float3
 //go:noescape
 func halfProducts4(n int, x *float32, xStep int, w *uint16, wStep int, y *float32, yStep int)
 
-// productsOf are the products with one type of elements.
+// productsOf are the products for one element type.
 type productsOf[W any] struct {
 	one, two, four func(n int, x *float32, xStep int, w *W, wStep int, y *float32, yStep int)
 }
@@ -211,11 +211,11 @@ func fewHalves512(y, x MatrixOf[float32], w Halves) {
 	few(halfProducts, y, x, w.Data, w.Cols, w.Rows)
 }
 
-const fewColumns = 4 // rows of w that are read at once
+const fewColumns = 4 // rows of w read at once
 
 // few computes the products with rows of w, stride elements apart, four at a time.
 func few[W any](p productsOf[W], y, x MatrixOf[float32], w []W, stride, rows int) {
-	_, _, _ = x.row(x.Rows-1), y.row(y.Rows - 1)[:rows], w[:(rows-1)*stride+x.Cols] // the assembler must not leave them
+	_, _, _ = x.row(x.Rows-1), y.row(y.Rows - 1)[:rows], w[:(rows-1)*stride+x.Cols] // the assembly code must not exceed them
 	if x.Cols == 0 {
 		for i := range y.Rows {
 			clear(y.row(i))

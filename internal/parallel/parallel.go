@@ -10,10 +10,9 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// Run calls work for every item, on all processors, and consume for every result, in the
-// order of the items and on one goroutine. The first error of work or consume, or in the
-// items, stops everything and is returned. Only a few items and results per processor
-// wait at any time.
+// Run calls work for every item, on all processors, and consume for every result, in the order of
+// the items and on one goroutine. The first error of work, of consume or in the items stops
+// everything and is returned. Only a few items and results per processor are buffered.
 func Run[T, R any](ctx context.Context, items iter.Seq2[T, error], work func(T) (R, error), consume func(R) error) error {
 	workers := runtime.GOMAXPROCS(0)
 	results := make(chan chan R, 4*workers)
@@ -59,7 +58,7 @@ func hand[R any](ctx context.Context, results <-chan chan R, consume func(R) err
 	return nil
 }
 
-// Each returns the items of a list as a sequence for [Run].
+// Each returns the elements of a list as a sequence for [Run].
 func Each[T any](list []T) iter.Seq2[*T, error] {
 	return func(yield func(*T, error) bool) {
 		for i := range list {

@@ -1,5 +1,5 @@
-// Package plainjson decodes JSON as encoding/json does, with errors for people: the line,
-// the key, what was found and what would be right, without the words of Go.
+// Package plainjson decodes JSON as encoding/json does, with errors for users: the line, the key,
+// what was found and what would be right, without Go terms.
 package plainjson
 
 import (
@@ -16,7 +16,7 @@ import (
 	"strings"
 )
 
-// Unmarshal is json.Unmarshal.
+// Unmarshal is json.Unmarshal with errors in plain words.
 func Unmarshal(text []byte, to any) error { return Explain(text, json.Unmarshal(text, to)) }
 
 // UnmarshalStrict is [Unmarshal], but unknown keys are errors.
@@ -32,15 +32,15 @@ func UnmarshalStrict(text []byte, to any) error {
 	return nil
 }
 
-// UnmarshalPart is [Unmarshal] for a part of a file. Its errors name no line, which would
-// be that of the part.
+// UnmarshalPart is [Unmarshal] for a part of a file. Its errors have no line number, which would be
+// relative to the part.
 func UnmarshalPart(text []byte, to any) error {
 	return Explain(nil, json.Unmarshal(text, to))
 }
 
-// Explain is an error of encoding/json, of its version 2 or of a decoder, in plain words.
-// text is the whole text, or nil where it is a part of a file that is known to be JSON.
-// Any other error is returned as it is.
+// Explain rewrites an error of encoding/json, of its version 2 or of a decoder, in plain words.
+// text is the whole text, or nil for a part of a file that is known to be JSON. Any other error is
+// returned unchanged.
 func Explain(text []byte, err error) error {
 	if err == nil {
 		return nil
@@ -85,8 +85,7 @@ type plain struct {
 func (p *plain) Error() string { return p.text }
 func (p *plain) Unwrap() error { return p.cause }
 
-// place says in which line and at which key something is. The line of a text that is one
-// line is known to who reads it.
+// place returns the line and the key of a problem. It omits the line if the text has only one.
 func place(text []byte, offset int, key string) string {
 	var at string
 	if bytes.Contains(bytes.TrimRight(text, "\r\n \t"), []byte("\n")) && offset >= 0 {
@@ -113,7 +112,7 @@ func misfit(found string, want reflect.Type) string {
 	return "found " + article(found) + ", which does not belong here"
 }
 
-// article puts a word before a kind of JSON value; a number may stand behind it.
+// article puts an article before a kind of JSON value, which may be followed by a number.
 func article(found string) string {
 	switch {
 	case strings.HasPrefix(found, "number "):
@@ -191,11 +190,11 @@ func syntax(text []byte, offset int, message string) string {
 	return fmt.Sprintf("%s%s (byte %d)", what, message, offset+1)
 }
 
-// noNumbers are what Python's json module writes for numbers that JSON does not have.
+// noNumbers matches the non-standard numbers that Python's json module writes.
 var noNumbers = regexp.MustCompile(`^[\[:, -]*(NaN|Infinity)`)
 
-// NoNumber is the end of a message about a text that is not JSON at an offset; "" if no such number
-// is there.
+// NoNumber returns the end of a message about such a number at an offset of a text; "" if there is
+// none.
 func NoNumber(text []byte, offset int64) string {
 	from := max(0, min(int(offset), len(text))-1)
 	if noNumbers.Match(text[from:]) {

@@ -1,8 +1,8 @@
-// Package plaintoml reads TOML documents strictly, and says in plain words what is wrong with them.
+// Package plaintoml reads TOML documents strictly, and reports problems in plain words.
 //
-// A [Document] knows the line of every key. A [Reader] sets variables to what a document says, by the schema of its
-// tables (lists of [schema.Key]), and collects what is wrong as [Errors]: each with the file, the line and the key, what
-// was found and what would be right.
+// A [Document] knows the line of every key. A [Reader] sets variables to the values in a document,
+// by the schema of its tables (lists of [schema.Key]), and collects problems as [Errors]: each with
+// the file, the line and the key, what was found and what would be right.
 package plaintoml
 
 import (
@@ -26,13 +26,13 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// Document is parsed TOML that knows the line of every key. Keys are full and dotted; an element of an array is given by
-// its index: "study.axes[0].name".
+// Document is parsed TOML that knows the line of every key. Keys are full and dotted; an element of
+// an array is denoted by its index: "study.axes[0].name".
 type Document struct {
 	Places
 	values  map[string]any
 	leaves  []leaf            // the `key = value` expressions, in order
-	scalars map[string]string // by key: numbers, booleans and dates as they are written
+	scalars map[string]string // by key: numbers, booleans and dates as written
 }
 
 type leaf struct {
@@ -40,7 +40,7 @@ type leaf struct {
 	name string // full, with indexes
 }
 
-// Setting gives a value to a key, and records the file and line for messages.
+// Setting assigns a value to a key, and records the file and line for messages.
 type Setting struct {
 	Key   string // dotted, as in an override
 	Value any
@@ -53,7 +53,8 @@ func (s Setting) Text() string { return inline(s.Value) }
 
 const maxSize = 1 << 20
 
-// ReadFile reads and parses a file; something says, for messages, what the file describes. The error is an *[Error].
+// ReadFile reads and parses a file; something names, for messages, what the file describes. The
+// error is an *[Error].
 func ReadFile(path, something string) (doc *Document, text []byte, err error) {
 	if text, err = readText(path, something); err != nil {
 		return nil, nil, err
@@ -90,7 +91,8 @@ func readText(path, something string) ([]byte, error) {
 	return text, nil
 }
 
-// Reason returns the text of an error about a file without the path, for messages that name the file already.
+// Reason returns the text of an error about a file without the path, for messages that already name
+// the file.
 func Reason(err error) string {
 	if pe, ok := errors.AsType[*fs.PathError](err); ok {
 		return pe.Err.Error()
@@ -127,12 +129,13 @@ func parse(file string, text []byte) (*Document, *Error) {
 	return doc, nil
 }
 
-// New returns a document that consists of values, as [Document.Values] has them; file is its name for messages.
+// New returns a document with the given values, in the form of [Document.Values]; file is its name
+// for messages.
 func New(file string, values map[string]any) *Document {
 	return &Document{Places: Places{file: file, line: 1, keys: map[string]place{}}, values: values}
 }
 
-// Value reads a single value as it stands behind the equals sign of a key.
+// Value parses a single value, as written after the equals sign of a key.
 func Value(text string) (any, error) {
 	doc, err := Parse("", []byte("v = "+text))
 	if err != nil {
@@ -141,7 +144,7 @@ func Value(text string) (any, error) {
 	return doc.values["v"], nil
 }
 
-// Clone returns a copy that shares nothing with the document which [Document.Set] changes.
+// Clone returns a copy that [Document.Set] can change without changing d.
 func (d *Document) Clone() *Document {
 	out := *d
 	out.values, _ = clone(d.values).(map[string]any)
@@ -152,11 +155,11 @@ func (d *Document) Clone() *Document {
 // Values returns the tree of the document as BurntSushi/toml decodes it.
 func (d *Document) Values() map[string]any { return d.values }
 
-// Lookup returns the value at a key that is given by its parts; nil if there is none.
+// Lookup returns the value at a key, given by its parts; nil if there is none.
 func (d *Document) Lookup(key ...string) any { return dig(d.values, key) }
 
-// Scalar returns the text of a value that is not an array or a table, as it is written,
-// but a string without its quotes.
+// Scalar returns the source text of a value that is not an array or a table, but a string without
+// its quotes.
 func (d *Document) Scalar(key string) (string, bool) {
 	if text, ok := d.scalars[key]; ok {
 		return text, true
@@ -165,7 +168,7 @@ func (d *Document) Scalar(key string) (string, bool) {
 	return text, ok
 }
 
-// Table returns a table of the document as a document, which keeps the lines of its keys.
+// Table returns a table of the document as a document that keeps the lines of its keys.
 func (d *Document) Table(key string) *Document {
 	values, _ := dig(d.values, strings.Split(key, ".")).(map[string]any)
 	out := New(d.file, values)
@@ -198,22 +201,22 @@ func (d *Document) Settings(table string, values map[string]any) []Setting {
 	return list
 }
 
-// Places remembers where every key of a document stands.
+// Places records the position of every key of a document.
 type Places struct {
 	file string
-	line int              // where the text begins, for a key that stands nowhere
+	line int              // first line of the text, for a key that is not in it
 	keys map[string]place // by full dotted key; tables at their first mention
 }
 
-// place is a line of a file: the document's when that is empty. An override
-// stands for a file, without a line.
+// place is a line of a file: the document's if file is empty. For an override, file is the
+// override, and there is no line.
 type place struct {
 	line int
 	file string
 }
 
-// at makes an error placed at the key: where it stands, else at the innermost
-// table around it, else where the whole begins.
+// at returns an error positioned at the key, or if it is not in the file, at the innermost table
+// around it, or at the first line.
 func (p Places) at(key string) *Error {
 	e := &Error{File: p.file, Line: p.line, Key: key}
 	for k := key; k != ""; k = ParentKey(k) {
@@ -228,10 +231,10 @@ func (p Places) at(key string) *Error {
 	return e
 }
 
-// ErrorAt makes an error about a key, with the file and line of the key, or the override
-// that set it. If the key is not written anywhere, because its default holds, the error
-// is placed at its table, or else at line 1. Set Hint on the result to say what would be
-// right. As with fmt.Errorf, %w keeps the cause.
+// ErrorAt returns an error about a key, with the file and line of the key, or the override that set
+// it. If the key is not in the document, because its default applies, the position is that of its
+// table, or else line 1. Set Hint on the result to say what would be right. As with fmt.Errorf, %w
+// keeps the cause.
 func (p Places) ErrorAt(key, format string, args ...any) *Error {
 	e := p.at(key)
 	err := fmt.Errorf(format, args...)
@@ -239,7 +242,8 @@ func (p Places) ErrorAt(key, format string, args ...any) *Error {
 	return e
 }
 
-// moved notes that a key has a value from there, and nothing below it has another one.
+// moved records that the key's value now comes from the given place, and forgets the places of keys
+// below it.
 func (p Places) moved(key string, from place) {
 	maps.DeleteFunc(p.keys, func(k string, _ place) bool {
 		return strings.HasPrefix(k, key) && (k == key || k[len(key)] == '.' || k[len(key)] == '[')
@@ -247,17 +251,17 @@ func (p Places) moved(key string, from place) {
 	p.keys[key] = from
 }
 
-// File returns the name of the document for messages.
+// File returns the document's name for messages.
 func (p Places) File() string { return p.file }
 
-// Stands reports whether the key stands in the document or in an override.
+// Stands reports whether the document or an override has the key.
 func (p Places) Stands(key string) bool {
 	_, ok := p.keys[key]
 	return ok
 }
 
-// Placed returns the name of a table or, where no line of the file has the table, the first key in it that an override
-// has set.
+// Placed returns the name of a table or, if no line of the file has the table, the first key in it
+// that an override has set.
 func (p Places) Placed(table string) string {
 	if _, ok := p.keys[table]; ok {
 		return table
@@ -270,16 +274,16 @@ func (p Places) Placed(table string) string {
 	return table
 }
 
-// Error is one problem of a document. Its text is "file:line: key: message; hint",
-// without the parts that are empty.
+// Error is one problem of a document. Its text is "file:line: key: message; hint", without empty
+// parts.
 type Error struct {
 	File string // path of the file, or "--set KEY=VALUE" for an override
 	Line int    // from 1; 0 for an override, or when the file could not be read
-	Key  string // full dotted key; "" if the problem belongs to no key
+	Key  string // full dotted key; "" if the problem is not about a key
 	Msg  string // what was found
 	Hint string // what would be right
 
-	Cause error // such as fs.ErrNotExist for a file that is missing; it may be nil
+	Cause error // such as fs.ErrNotExist for a missing file; it may be nil
 }
 
 // Error implements error.
@@ -326,12 +330,12 @@ func (es Errors) Unwrap() []error {
 	return all
 }
 
-// Sort puts the problems into the order in which they are shown.
+// Sort sorts the problems in display order.
 func (es Errors) Sort() {
 	slices.SortStableFunc(es, func(a, b *Error) int {
 		byFile := 0
 		switch {
-		case a.Line > 0 && b.Line > 0: // files do not mix; overrides keep their order
+		case a.Line > 0 && b.Line > 0: // errors have one file; overrides keep their order
 			byFile = cmp.Compare(a.File, b.File)
 		case a.Line > 0 || b.Line > 0: // an override has no line and comes after the file
 			byFile = cmp.Compare(b.Line, a.Line)
@@ -340,15 +344,15 @@ func (es Errors) Sort() {
 	})
 }
 
-// oneLine makes text of unknown content fit for a message: short, and without
-// line breaks and other control characters.
+// oneLine makes untrusted text fit for a message: short, and without line breaks and other control
+// characters.
 func oneLine(s string) string { return printable(schema.Clipped(s, 160)) }
 
 func syntaxError(file, text string, err error) *Error {
 	e := &Error{File: file, Line: 1, Msg: err.Error(), Cause: err}
 	if pe, ok := errors.AsType[toml.ParseError](err); ok {
-		// Position.Line is one too large where a line ends too early, and Start is -1 where
-		// the first character is none that TOML allows.
+		// Position.Line is one too large if a line ends too early, and Start is -1 if TOML does not
+		// allow the first character.
 		start := min(max(pe.Position.Start, 0), len(text))
 		e.Line, e.Msg = 1+strings.Count(text[:start], "\n"), pe.Message
 		if strings.HasPrefix(pe.Message, "expected value") {

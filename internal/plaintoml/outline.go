@@ -8,31 +8,30 @@ import (
 	"github.com/BurntSushi/toml"
 )
 
-// maxDepth bounds the parts of a dotted key and the nesting of values. The
-// schema needs four. BurntSushi/toml takes quadratic time in the depth, and
-// unbounded stack, so the bound is checked before it sees the text.
+// maxDepth bounds the parts of a dotted key and the nesting of values. The schema needs four.
+// BurntSushi/toml takes quadratic time in the depth, and unbounded stack, so the bound is checked
+// before the text is decoded.
 const maxDepth = 16
 
-// maxNames bounds the full names of all keys of a text together, in bytes: a long
-// name of a table stands before each of its keys. A study of 10,000 cells has a tenth.
+// maxNames bounds the total size of the full names of all keys of a text, in bytes: each key
+// repeats the name of its table. A study of 10,000 cells has a tenth.
 const maxNames = 32 << 20
 
-// outline finds where the keys of a TOML text stand, and how numbers are written, which
-// BurntSushi/toml does not tell. Where the text is no TOML it stops: what is wrong
-// there, the library says.
+// outline finds the lines of the keys of a TOML text, and the source text of its scalars, which
+// BurntSushi/toml does not report. It stops at invalid TOML, which the library reports.
 type outline struct {
 	doc    *Document
-	text   string // what is left
+	text   string // remaining text
 	line   int
-	arrays map[string]int // how many tables [[NAME]] there are so far
+	arrays map[string]int // number of tables [[NAME]] so far
 	names  int            // bytes of all names so far
 	err    *Error
 }
 
-// location is a key on the way through the text.
+// location is a key in the tree while parsing.
 type location struct {
 	key  toml.Key
-	name string // the key dotted, with the indexes in arrays of tables
+	name string // the dotted key, with the indexes in arrays of tables
 	line int
 }
 
@@ -94,7 +93,7 @@ func (o *outline) quoted() string {
 		end++
 	}
 	end = min(end+len(quote), len(o.text))
-	for len(quote) == 3 && end < len(o.text) && o.text[end] == quote[0] { // the last quotes may be the string's
+	for len(quote) == 3 && end < len(o.text) && o.text[end] == quote[0] { // the last quotes may belong to the string
 		end++
 	}
 	return o.take(end)
@@ -166,7 +165,7 @@ func (o *outline) keyValue(table location) {
 	o.value(at, len(at.key))
 }
 
-// value takes a value, and refuses one that is nested deeper than any key of ours could be.
+// value parses a value, and rejects one that is nested too deeply.
 func (o *outline) value(at location, depth int) {
 	o.space()
 	switch {

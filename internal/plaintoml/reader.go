@@ -7,12 +7,12 @@ import (
 	"github.com/cage-qat/cage/internal/schema"
 )
 
-// Reader sets variables to what the tables of a document say, and collects what is wrong with them.
+// Reader sets variables to the values in a document's tables, and collects problems.
 type Reader struct {
 	*Document
 	Errs Errors
 
-	given map[string]bool // keys that stand in the document
+	given map[string]bool // keys present in the document
 	bad   map[string]bool // keys with a problem, which must not cause a second one
 }
 
@@ -21,8 +21,8 @@ func NewReader(doc *Document) *Reader {
 	return &Reader{Document: doc, given: map[string]bool{}, bad: map[string]bool{}}
 }
 
-// Read reads a table that may have these keys and no others. The variable of a key that is absent gets its default; a key
-// that is absent without being optional is reported.
+// Read reads a table that may have these keys and no others. The variable of an absent key gets its
+// default; an absent key that is required is reported.
 func (r *Reader) Read(table string, values map[string]any, keys ...schema.Key) {
 	r.Each(table, values, keys, func(name string, raw any) {
 		known := make([]string, len(keys))
@@ -43,7 +43,7 @@ func (r *Reader) Read(table string, values map[string]any, keys ...schema.Key) {
 	}
 }
 
-// Each reads the keys of a table that it has, and calls other for everything else in it.
+// Each reads those of the keys that a table has, and calls other for all its other keys.
 func (r *Reader) Each(table string, values map[string]any, keys []schema.Key, other func(name string, raw any)) {
 	for name, raw := range values {
 		i := slices.IndexFunc(keys, func(k schema.Key) bool { return k.Name == name })
@@ -81,7 +81,8 @@ func (r *Reader) Missing(path string, k schema.Key) {
 	r.Report(path, "missing", hint)
 }
 
-// heading is how a table of that name begins in TOML, behind a blank; empty for other keys, and in an array of tables.
+// heading returns a table's TOML heading, after a space; empty for other keys, and in an array of
+// tables.
 func heading(path string, k schema.Key) string {
 	switch {
 	case strings.Contains(path, "["):
@@ -102,22 +103,22 @@ func (r *Reader) Report(key, found, hint string) {
 	r.Errs = append(r.Errs, e)
 }
 
-// Excuse keeps keys from being reported as missing, because of a problem elsewhere.
+// Excuse prevents keys from being reported as missing, because of a problem elsewhere.
 func (r *Reader) Excuse(keys ...string) {
 	for _, key := range keys {
 		r.bad[key] = true
 	}
 }
 
-// Given reports whether a key that has been read stands in the document.
+// Given reports whether the document has a key that has been read.
 func (r *Reader) Given(key string) bool { return r.given[key] }
 
-// Good reports whether no problem with any of the keys is known.
+// Good reports whether none of the keys has a known problem.
 func (r *Reader) Good(keys ...string) bool {
 	return !slices.ContainsFunc(keys, func(k string) bool { return r.bad[k] })
 }
 
-// Bad reports whether a problem is known with a key or anything below it.
+// Bad reports whether a key or anything below it has a known problem.
 func (r *Reader) Bad(key string) bool {
 	for k := range r.bad {
 		if k == key || strings.HasPrefix(k, key+".") {
@@ -127,7 +128,7 @@ func (r *Reader) Bad(key string) bool {
 	return false
 }
 
-// Err returns the problems in the order in which they are shown; nil if there are none.
+// Err returns the problems in display order; nil if there are none.
 func (r *Reader) Err() error {
 	if len(r.Errs) == 0 {
 		return nil

@@ -12,7 +12,7 @@ import (
 	"github.com/cage-qat/cage/internal/schema"
 )
 
-// Set replaces what the document says by a setting.
+// Set assigns a value to a key of the document.
 func (d *Document) Set(s Setting) *Error {
 	path, problem := parseKey(s.Key)
 	if problem == nil {
@@ -24,10 +24,9 @@ func (d *Document) Set(s Setting) *Error {
 	return problem
 }
 
-// Override replaces what the document says by a setting of the command line, KEY=VALUE as given to
-// --set: KEY is a full dotted key; VALUE is written as in TOML, strings in quotes. A table in an
-// array of tables is named by its index, as in "quantizer.overrides[0].bits=3"; the first free index
-// adds one.
+// Override applies a setting of the command line, KEY=VALUE as given to --set: KEY is a full dotted
+// key; VALUE is in TOML syntax, strings in quotes. A table in an array of tables is denoted by its
+// index, as in "quantizer.overrides[0].bits=3"; the first free index adds a table.
 func (d *Document) Override(text string) *Error {
 	name := "--set " + oneLine(text)
 	key, value, found := strings.Cut(text, "=")
@@ -56,7 +55,7 @@ func (d *Document) Override(text string) *Error {
 	if len(doc.leaves) == 0 {
 		return fail(&Error{Msg: "not a setting", Hint: "want KEY=VALUE, such as --set train.steps=100"})
 	}
-	// One line is one expression; further leaves are those of an inline table.
+	// One line is one expression; further leaves belong to an inline table.
 	parts := doc.leaves[0].key
 	if problem := d.put(pathOf(parts, indexes), dig(doc.values, parts), place{file: name}); problem != nil {
 		return fail(problem)
@@ -111,8 +110,8 @@ func (d *Document) put(path []step, value any, from place) *Error {
 	return nil
 }
 
-// element returns the table at an index of the array of tables of that name, a new
-// one at the first free index.
+// element returns the table at an index of the array of tables of the given name, and appends one
+// if the index is the first free one.
 func (d *Document) element(tree map[string]any, s step, name string, from place) (map[string]any, *Error) {
 	list, ok := schema.TablesOf(tree[s.key])
 	if raw, present := tree[s.key]; present && !ok {
@@ -150,9 +149,8 @@ func pathOf(key toml.Key, indexes map[int]int) []step {
 	return path
 }
 
-// cutIndexes takes the indexes, which TOML does not have, out of the key of
-// "quantizer.overrides[0].bits=3". They come back by the number of the part that
-// they follow.
+// cutIndexes removes the indexes, which TOML does not have, from a key such as
+// "quantizer.overrides[0].bits=3", and returns them by the number of the part that they follow.
 func cutIndexes(text string) (plain string, indexes map[int]int, problem *Error) {
 	var b strings.Builder
 	indexes = map[int]int{}
@@ -189,9 +187,9 @@ func cutIndexes(text string) (plain string, indexes map[int]int, problem *Error)
 	return b.String(), indexes, nil
 }
 
-// ParentKey cuts the last part off a dotted key, or its index in an array of
-// tables. It cuts a quoted part at a dot inside of it; no key is found by such a rest, so
-// that those who go up from key to key lose nothing.
+// ParentKey cuts the last part, or the last index in an array of tables, off a dotted key. It may
+// cut a quoted part at a dot inside it; no such key exists, so that a search from key to parent key
+// is still correct.
 func ParentKey(key string) string {
 	if i := strings.LastIndexByte(key, '['); i > 0 && strings.HasSuffix(key, "]") {
 		return key[:i]
@@ -214,7 +212,7 @@ func JoinKey(table, key string) string {
 	return table + "." + quoted
 }
 
-// parseKey reads a dotted key with indexes. The error has no place.
+// parseKey parses a dotted key with indexes. The error has no position.
 func parseKey(key string) ([]step, *Error) {
 	plain, indexes, problem := cutIndexes(key + "=0")
 	if problem != nil {
@@ -317,7 +315,7 @@ func inline(v any) string {
 		return strconv.FormatInt(v, 10)
 	}
 	line, err := toml.Marshal(map[string]any{"v": v})
-	if err != nil { // no value that TOML has
+	if err != nil { // not a TOML value
 		return fmt.Sprint(v)
 	}
 	return strings.TrimPrefix(strings.TrimSpace(string(line)), "v = ")

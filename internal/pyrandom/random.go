@@ -1,12 +1,11 @@
 // Package pyrandom draws the same random numbers as Python programs: those of CPython's
-// random.Random, and of numpy's RandomState. Published evaluations choose their examples
-// and make their texts with them, so the same prompts need the same draws.
+// random.Random, and of numpy's RandomState. Published evaluations choose their examples and
+// generate their texts with them, so the same prompts need the same draws.
 //
-// The Mersenne Twister is gonum's. This package contains how CPython seeds it and turns
-// its words into numbers, choices, orders and samples (Lib/random.py,
-// Modules/_randommodule.c of CPython 3.12), and numpy's bounded integers
-// (numpy/random/src/distributions of numpy 2). Code of cage's own must not draw from
-// here, but use internal/shuffle.
+// The Mersenne Twister is gonum's. This package implements CPython's seeding and its conversion of
+// words to numbers, choices, permutations and samples (Lib/random.py, Modules/_randommodule.c of
+// CPython 3.12), and numpy's bounded integers (numpy/random/src/distributions of numpy 2). cage's
+// own sampling must not use this package, but internal/shuffle.
 package pyrandom
 
 import (
@@ -20,8 +19,7 @@ import (
 // Random is Python's random.Random.
 type Random struct{ words *prng.MT19937 }
 
-// New is Python's Random(seed) for a whole number. As in Python, its sign makes no
-// difference.
+// New is Python's Random(seed) for an integer. As in Python, its sign makes no difference.
 func New(seed int64) *Random {
 	magnitude := uint64(seed)
 	if seed < 0 {
@@ -52,8 +50,8 @@ func (r *Random) GetRandBits(k int) *big.Int {
 	return n
 }
 
-// word is the next of a number's words, which stand from the lowest to the highest: 32
-// bits, or as many as are missing.
+// word returns the next word of a number, whose words are in little-endian order: 32 bits, or the
+// missing number if that is less.
 func (r *Random) word(missing int) uint32 {
 	return r.words.Uint32() >> (32 - min(32, missing))
 }
@@ -99,8 +97,8 @@ func Shuffle[T any](r *Random, list []T) {
 	}
 }
 
-// Sample is Python's sample(range(n), k): k different numbers below n, in the order in
-// which they were drawn. It panics if n is less than k.
+// Sample is Python's sample(range(n), k): k different numbers below n, in the order of the draws.
+// It panics if n is less than k.
 func (r *Random) Sample(n, k int) []int {
 	if k < 0 || k > n {
 		panic(fmt.Sprintf("pyrandom: no sample of %d out of %d", k, n))
@@ -121,8 +119,8 @@ func (r *Random) Sample(n, k int) []int {
 	return drawn
 }
 
-// largestPool is the population up to which CPython draws k numbers from a list, as that
-// takes less memory there than a set of those drawn. The two ways draw different numbers.
+// largestPool returns the population size up to which CPython draws k numbers from a list, as that
+// takes less memory there than a set. The two ways draw different numbers.
 func largestPool(k int) int {
 	const smallSet = 21
 	if k <= 5 {
@@ -150,8 +148,7 @@ func (r *Random) sampleOfPool(n, k int) []int {
 	return drawn
 }
 
-// RandomState is numpy's RandomState, its legacy generator, which numpy.random.seed
-// seeds.
+// RandomState is numpy's RandomState, its legacy generator, which numpy.random.seed seeds.
 type RandomState struct{ words *prng.MT19937 }
 
 // NewRandomState is numpy's RandomState(seed).
@@ -161,8 +158,8 @@ func NewRandomState(seed uint32) *RandomState {
 	return s
 }
 
-// RandInt is numpy's randint(low, high): a number in [low, high). It panics if that range
-// is empty or holds 2³² numbers or more, which numpy draws in another way.
+// RandInt is numpy's randint(low, high): a number in [low, high). It panics if that range is empty
+// or has 2³² or more numbers, for which numpy uses another algorithm.
 func (s *RandomState) RandInt(low, high int) int {
 	width := high - low - 1
 	if high <= low || width >= 1<<32-1 {

@@ -1,8 +1,8 @@
-// Package recovered turns panics of executors into errors. A panic then ends one call and the
-// run that made it, but not the process, and the run can still save what it has.
+// Package recovered converts panics of executors to errors. A panic then ends one call and its run,
+// but not the process, and the run can still save its state.
 //
-// [Catch] belongs in calls that execute or compile one program, on the goroutine that
-// does so: a panic can be caught nowhere else. What a failed call had written is lost.
+// [Catch] belongs in calls that execute or compile one program, on the same goroutine: a panic
+// cannot be recovered elsewhere. The output of the failed call is lost.
 package recovered
 
 import (
@@ -10,7 +10,7 @@ import (
 	"runtime/debug"
 )
 
-// A PanicError is a panic that was caught.
+// A PanicError is a recovered panic.
 type PanicError struct {
 	Executor string // name of the executor that panicked
 	Program  string // name of the program that it executed or compiled

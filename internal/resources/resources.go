@@ -1,5 +1,5 @@
-// Package resources returns how much of the machine this process has used, as far as the
-// system tells; otherwise 0.
+// Package resources returns the resource usage of this process, or 0 where the system does not
+// report it.
 package resources
 
 import (
@@ -26,7 +26,7 @@ func PeakMemory() int64 { return status("VmHWM:") }
 // Memory returns the current resident size of this process, in bytes.
 func Memory() int64 { return status("VmRSS:") }
 
-// status is a size that Linux tells of this process, in bytes.
+// status returns a size in bytes that Linux reports for this process.
 func status(name string) int64 {
 	text, err := os.ReadFile("/proc/self/status")
 	if err != nil {

@@ -8,16 +8,14 @@ import (
 	"golang.org/x/text/unicode/norm"
 )
 
-// greek are the names of the letters from α to ω; those of Α to Ω lie beside them in
-// Unicode in the same order.
+// greek are the names of the letters from α to ω; Α to Ω have the same order in Unicode.
 var greek = strings.Fields("alpha beta gamma delta epsilon zeta eta theta iota kappa lambda mu nu xi omicron pi rho " +
 	"sigma sigma tau upsilon phi chi psi omega")
 
-// ASCII returns text with every letter and digit beyond ASCII replaced: by what is left
-// without accents and typographic forms (é, ﬁ, ², ½ become e, fi, 2, 1/2); by its name if
-// it is Greek; and otherwise by u and its Unicode number, as in u65e5. All other
-// characters stay as they are, except typographic forms of other characters. Text in
-// ASCII is returned unchanged.
+// ASCII returns text with every letter and digit beyond ASCII replaced: by its base form without
+// accents and typographic variants (é, ﬁ, ², ½ become e, fi, 2, 1/2); by its name if it is Greek;
+// and otherwise by u and its code point, as in u65e5. All other characters are unchanged, except
+// typographic variants of other characters. ASCII text is returned unchanged.
 func ASCII(text string) string {
 	var b strings.Builder
 	for _, r := range norm.NFKD.String(strings.ToValidUTF8(text, "\uFFFD")) {
@@ -25,9 +23,9 @@ func ASCII(text string) string {
 		case r <= unicode.MaxASCII:
 			b.WriteRune(r)
 		case unicode.Is(unicode.Mn, r): // an accent
-		case r == '⁄': // of fractions
+		case r == '⁄': // fraction slash
 			b.WriteByte('/')
-		case r == '−': // of numbers and exponents
+		case r == '−': // minus sign
 			b.WriteByte('-')
 		case r >= 'α' && r <= 'ω':
 			b.WriteString(greek[r-'α'])

@@ -1,13 +1,13 @@
-// Package safetext makes untrusted text safe to show: plugin output, names of files and
+// Package safetext makes untrusted text safe to print: plugin output, names of files and
 // directories, contents of files, and error messages that quote any of these.
 //
-// A terminal obeys what it is sent. An escape sequence can clear the screen, retitle the
-// window or hide earlier output; a bidirectional override shows a line in a different
-// order; zero-width characters make two different names look the same. Such characters
-// are shown as Go writes them in a quoted string: \x1b, \u202e.
+// A terminal obeys control sequences. An escape sequence can clear the screen, retitle the window
+// or hide earlier output; a bidirectional override shows a line in a different order; zero-width
+// characters make two different names look the same. Such characters are shown as in Go's quoted
+// strings: \x1b, \u202e.
 //
-// Everything that cage prints goes through this package, except progress displays, which
-// draw on the terminal and use [Line] for untrusted text.
+// All output of cage goes through this package, except progress displays, which draw on the
+// terminal and use [Line] for untrusted text.
 package safetext
 
 import (
@@ -18,8 +18,8 @@ import (
 	"unicode/utf8"
 )
 
-// Text returns s with every character escaped that is neither visible nor a space. The
-// result may have several lines, and tabs.
+// Text returns s with every character escaped that is neither visible nor a space. Line ends and
+// tabs are kept.
 func Text(s string) string { return escape(s, isShown, `\x%02x`) }
 
 func isShown(r rune) bool { return r == '\n' || r == '\t' || unicode.IsGraphic(r) }
@@ -30,8 +30,8 @@ func Line(s string) string { return escape(s, unicode.IsGraphic, `\x%02x`) }
 // JSON escapes a JSON document as [Text] does, without changing its meaning.
 func JSON(s string) string { return escape(s, isShown, `\u%04x`) }
 
-// escape writes the characters of s that are not wanted as their numbers; single bytes
-// in the format given. Bytes that are not UTF-8 are never wanted.
+// escape escapes the unwanted characters of s, single bytes in the given format. Invalid UTF-8 is
+// always escaped.
 func escape(s string, wanted func(rune) bool, single string) string {
 	first := strings.IndexFunc(s, func(r rune) bool { return !wanted(r) || r == utf8.RuneError })
 	if first < 0 {
@@ -54,7 +54,7 @@ func escape(s string, wanted func(rune) bool, single string) string {
 	return b.String()
 }
 
-// number writes a character as Go does, with the usual letters where there are some.
+// number escapes a character as Go does, with short escapes such as \n.
 func number(r rune, single string) string {
 	switch {
 	case r == '\n':
@@ -67,15 +67,15 @@ func number(r rune, single string) string {
 		return fmt.Sprintf(single, r)
 	case r < 0x10000:
 		return fmt.Sprintf(`\u%04x`, r)
-	case single == `\u%04x`: // JSON has no longer form than a pair
+	case single == `\u%04x`: // JSON uses a surrogate pair
 		high, low := (r-0x10000)>>10+0xd800, (r-0x10000)&0x3ff+0xdc00
 		return fmt.Sprintf(`\u%04x\u%04x`, high, low)
 	}
 	return fmt.Sprintf(`\U%08x`, r)
 }
 
-// Writer passes on what is written to it, escaped as by [Text]. A character must not be
-// split between two writes.
+// Writer writes its input to w, escaped as by [Text]. A character must not be split between two
+// writes.
 type Writer struct{ w io.Writer }
 
 // NewWriter returns a Writer that writes to w.

@@ -1,9 +1,9 @@
 // Package schema describes the keys of TOML tables: where the value of a key is stored,
 // and its range, default and meaning.
 //
-// Each package that a table is about lists the table's keys next to the variables that
-// they set; host/cage, for example, lists those of [schedule]. host/train/config puts these
-// lists together, and uses them to read, check, write and document configurations.
+// Each package that owns a table lists the table's keys next to the variables that they set;
+// host/cage, for example, lists those of [schedule]. host/train/config combines these lists, and
+// uses them to read, check, write and document configurations.
 package schema
 
 import (
@@ -17,32 +17,32 @@ import (
 // Key is one key of a table.
 type Key struct {
 	Name string
-	// Flag is the name of the key as a flag of a command, if that is another than Name with hyphens.
+	// Flag is the key's name as a command-line flag, if it is not Name with hyphens.
 	Flag string
-	// To points to the variable that the key sets: a whole number, a float64, a bool, a string,
-	// a []string, []float64 or []int; or a *int or *float64, nil when the key is absent; or
-	// for what is read further a map[string]any (a table), a []map[string]any (an array of tables) or an any.
+	// To points to the variable that the key sets: an integer, a float64, a bool, a string, a
+	// []string, []float64 or []int; or a *int or *float64, nil when the key is absent; or for
+	// values that are read further a map[string]any (a table), a []map[string]any (an array of
+	// tables) or an any.
 	To  any
 	Is  Range
 	Doc string
 
-	// For lists the kinds of models that have the key or, in [method], the methods; nil:
-	// all.
+	// For lists the kinds of models that have the key or, in [method], the methods; nil: all.
 	For []string
 
-	// These say what holds if the key is absent: Default; or what Derive returns, which
-	// Derived describes in words; or nothing, in which case Optional says what that
-	// means. Without any of them the key is required.
+	// An absent key has the value Default; or that returned by Derive, which Derived describes in
+	// words; or none, in which case Optional says what that means. Without any of them the key is
+	// required.
 	Default  any
 	Derive   func() any
 	Derived  string
 	Optional string
 }
 
-// Type is the TOML type that a key wants.
+// Type is a TOML type.
 type Type int
 
-// The types. A single value may stand for an array of one, and an integer for a number.
+// The types. A single value is accepted as an array of one, and an integer as a number.
 const (
 	Integer Type = iota
 	Number
@@ -56,7 +56,8 @@ const (
 	Any
 )
 
-// variable is what To points to, made when it is a pointer itself and make is set.
+// variable returns what To points to; if that is a pointer itself, its target, allocated if make is
+// set.
 func (k Key) variable(make bool) reflect.Value {
 	v := reflect.ValueOf(k.To).Elem()
 	if v.Kind() != reflect.Pointer {
@@ -68,8 +69,7 @@ func (k Key) variable(make bool) reflect.Value {
 	return v.Elem()
 }
 
-// Type returns the TOML type of the key, which follows from the type of the variable that
-// it sets.
+// Type returns the TOML type of the key, which follows from the type of its variable.
 func (k Key) Type() Type {
 	t := reflect.TypeOf(k.To).Elem()
 	switch t.Kind() {
@@ -177,8 +177,8 @@ func (k Key) Accept(raw any) (any, bool) {
 	return v, ok && (k.Is.holds == nil || k.Is.holds(v))
 }
 
-// Read sets the variable to a TOML value. If the value is wrong, Read returns what was
-// found and what would be right.
+// Read sets the variable to a TOML value. If the value is wrong, Read returns what was found and
+// what would be right.
 func (k Key) Read(raw any) (found, hint string) {
 	v, ok := k.Accept(raw)
 	if ok {
@@ -212,7 +212,7 @@ func number(raw any) (float64, bool) {
 	return x, ok && Finite(x)
 }
 
-// list brings an array, or a single value, to a slice.
+// list converts an array, or a single value, to a slice.
 func list[T any](raw any, one func(any) (T, bool)) ([]T, bool) {
 	if list, ok := raw.([]T); ok {
 		return list, true
@@ -230,7 +230,7 @@ func list[T any](raw any, one func(any) (T, bool)) ([]T, bool) {
 	return out, true
 }
 
-// Wants describes in words the values that the key accepts.
+// Wants describes the accepted values in words.
 func (k Key) Wants() string {
 	many := k.Type() == Texts
 	switch {
@@ -247,10 +247,10 @@ func (k Key) Wants() string {
 	return strings.TrimSpace(name[k.Type()] + " " + k.Is.text)
 }
 
-// FlagName returns the name of the key as a flag of a command.
+// FlagName returns the key's name as a command-line flag.
 func (k Key) FlagName() string { return cmp.Or(k.Flag, strings.ReplaceAll(k.Name, "_", "-")) }
 
-// Arguments writes the values of keys that are not their defaults as flags of a command.
+// Arguments returns the non-default values of keys as command-line flags.
 func Arguments(keys []Key) (args []string) {
 	for _, k := range keys {
 		v := k.Value()
@@ -291,7 +291,7 @@ type Problem struct {
 // Problems collects problems.
 type Problems []Problem
 
-// Unless adds a problem if ok is false.
+// Unless appends a problem if ok is false.
 func (p *Problems) Unless(ok bool, problem Problem) {
 	if !ok {
 		*p = append(*p, problem)

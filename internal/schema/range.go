@@ -13,12 +13,12 @@ import (
 	"github.com/agnivade/levenshtein"
 )
 
-// Most is the upper bound of counts that have no natural one.
+// Most is the upper bound of counts without a natural one.
 const Most = 1_000_000_000
 
-// Range is the set of values that a key accepts. Its zero value accepts everything.
+// Range is the set of accepted values of a key. Its zero value accepts everything.
 type Range struct {
-	Words []string // all possible strings; nil: there is no such list
+	Words []string // all possible strings; nil: no such list
 	text  string   // in words, after the type: "of at least 1"
 	holds func(value any) bool
 }
@@ -55,7 +55,7 @@ func Above(low, high float64) Range {
 	return numbers("above "+Decimal(low)+", up to "+Decimal(high), func(x float64) bool { return x > low && x <= high })
 }
 
-// numbers is the range of a number or of each in an array, which must not be empty.
+// numbers returns the range of a number or of each number in an array, which must not be empty.
 func numbers(text string, holds func(float64) bool) Range {
 	return Range{text: text, holds: func(v any) bool {
 		if x, one := v.(float64); one {
@@ -106,7 +106,7 @@ func Patterns() Range {
 	}}
 }
 
-// Matching returns the range of strings that fit a pattern; text says what they mean.
+// Matching returns the range of strings that match a pattern; text says what they mean.
 func Matching(text string, pattern *regexp.Regexp) Range {
 	return Range{text: text, holds: func(v any) bool { return pattern.MatchString(v.(string)) }}
 }
@@ -119,8 +119,7 @@ func Hash() Range {
 // Finite reports whether a number is neither NaN nor infinite.
 func Finite(x float64) bool { return !math.IsNaN(x) && !math.IsInf(x, 0) }
 
-// Decimal formats a number as a person would: with an exponent only if it is very small
-// or large.
+// Decimal formats a number for people: with an exponent only if it is very small or large.
 func Decimal(x float64) string {
 	format := byte('g')
 	if a := math.Abs(x); a == 0 || a >= 1e-4 && a < 1e9 {
@@ -148,7 +147,7 @@ func Describe(raw any) string {
 	case float64:
 		s := strings.ToLower(strings.TrimPrefix(Decimal(v), "+"))
 		if Finite(v) && !strings.ContainsAny(s, ".e") {
-			s += ".0" // TOML keeps a float apart from an integer
+			s += ".0" // TOML distinguishes floats from integers
 		}
 		return "the float " + s
 	case bool:
@@ -177,7 +176,7 @@ func Clipped(s string, most int) string {
 	return string([]rune(s)[:most]) + "..."
 }
 
-// maxCompared bounds the work of Nearest; no key of ours is longer.
+// maxCompared bounds the work of Nearest; our keys are shorter.
 const maxCompared = 64
 
 // Nearest returns the known key that the writer of key most likely meant, or "" if none
@@ -193,7 +192,7 @@ func Nearest(key string, known []string) string {
 	for _, k := range known {
 		n := utf8.RuneCountInString(k)
 		if n < length-limit || n > length+limit {
-			continue // so many letters are missing or too many
+			continue // the lengths differ too much
 		}
 		if d := levenshtein.ComputeDistance(key, strings.ToLower(k)); d <= limit && d < n {
 			best, limit = k, d-1

@@ -1,6 +1,5 @@
-// Package shuffle puts lists into random orders that a seed determines permanently. The
-// standard library promises the output of its generators, but not how it shuffles with
-// them.
+// Package shuffle permutes lists in random orders that are a fixed function of the seed. The
+// standard library guarantees the output of its generators, but not of its shuffling.
 package shuffle
 
 import (
@@ -8,7 +7,7 @@ import (
 	"math/rand/v2"
 )
 
-// Slice shuffles a list with the algorithm of Fisher and Yates, from its end.
+// Slice shuffles a list with the Fisher–Yates algorithm, from its end.
 func Slice[T any](rng rand.Source, list []T) {
 	for i := len(list) - 1; i > 0; i-- {
 		j := Below(rng, uint64(i)+1)

@@ -17,12 +17,11 @@ var OS FS = osFS{}
 
 type osFS struct{}
 
-// OpenFile opens regular files only: a named pipe in place of a checkpoint must not make
-// its reader wait.
+// OpenFile opens regular files only: opening a named pipe instead of a checkpoint must not block.
 func (osFS) OpenFile(name string, flag int, perm fs.FileMode) (File, error) {
 	f, err := openRegular(name, flag, perm)
 	if err != nil {
-		return nil, err // f in its place would be a File that is not nil
+		return nil, err // returning f would return a non-nil File
 	}
 	return f, nil
 }
@@ -74,7 +73,7 @@ func (osFS) Locked(name string) (bool, error) {
 	return false, l.Unlock()
 }
 
-// lockError names the file, and what to do where its file system has no locks.
+// lockError names the file, and suggests a remedy if its file system has no locks.
 func lockError(name string, err error) error {
 	if _, named := errors.AsType[*fs.PathError](err); err != nil && !named {
 		err = &fs.PathError{Op: "lock", Path: name, Err: err}
@@ -88,8 +87,8 @@ func lockError(name string, err error) error {
 	return err
 }
 
-// lockFileAt reports whether there is a file to be locked, which must be a regular one: see regular.go. Where that
-// cannot be told, opening it tells why.
+// lockFileAt reports whether there is a file to lock, and fails if it is not regular. If that cannot
+// be determined, it returns true, and opening the file reports the error.
 func lockFileAt(name string) (there bool, err error) {
 	info, err := os.Stat(name)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -101,8 +100,8 @@ func lockFileAt(name string) (there bool, err error) {
 	return true, nil
 }
 
-// OSFile returns the operating system's file behind f, which can be passed to a process.
-// A file that wraps another one must have a method Unwrap() File.
+// OSFile returns the operating system's file behind f, which can be passed to a process. A file
+// that wraps another one must have a method Unwrap() File.
 func OSFile(f File) (*os.File, error) {
 	for {
 		switch inner := f.(type) {
@@ -119,13 +118,13 @@ func OSFile(f File) (*os.File, error) {
 // Data, checkpoints, configurations and tokenizers must be regular files.
 //
 // If a named pipe is opened in the usual way, the reader waits for a writer that may never come; a
-// device may deliver data without end. Here both are errors at once, and so are directories,
-// sockets and Git LFS pointers: small texts that stand for files which were not downloaded.
+// device may deliver data without end. Here both are immediate errors, and so are directories,
+// sockets and Git LFS pointers: small text files in place of files that were not downloaded.
 
-// NotRegularError is the cause of the [fs.PathError] for anything but a regular file.
+// NotRegularError is the cause of the [fs.PathError] for a file that is not regular.
 type NotRegularError struct{ Mode fs.FileMode }
 
-// Error says what kind of file it is.
+// Error describes the type of the file.
 func (e *NotRegularError) Error() string {
 	what := "is no file"
 	switch {
@@ -143,7 +142,7 @@ func (e *NotRegularError) Error() string {
 	return what + ": want a regular file"
 }
 
-// Is reports a directory as syscall.EISDIR, as the operating system does.
+// Is makes a directory match syscall.EISDIR, as the operating system's error does.
 func (e *NotRegularError) Is(target error) bool { return target == syscall.EISDIR && e.Mode.IsDir() }
 
 // OpenRegular opens a regular file for reading.
@@ -165,7 +164,7 @@ func openRegular(name string, flag int, perm fs.FileMode) (*os.File, error) {
 	}
 	if err == nil && flag&(os.O_WRONLY|os.O_RDWR) == 0 && info.Size() <= MaxPointer {
 		begin := make([]byte, info.Size())
-		if n, _ := f.ReadAt(begin, 0); IsPointer(begin[:n]) { // an error comes back when it is read
+		if n, _ := f.ReadAt(begin, 0); IsPointer(begin[:n]) { // a read error recurs later
 			err = &fs.PathError{Op: "open", Path: name, Err: ErrPointer}
 		}
 	}

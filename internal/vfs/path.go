@@ -13,13 +13,12 @@ import (
 	"time"
 )
 
-// Path is the name of a file or directory together with its file system. Without a file
-// system it is on [OS].
+// Path is the name of a file or directory together with its file system; nil means [OS].
 //
-// The name that [At] or [On] was given is the user's, and may lead through symbolic links. What
-// [Path.Join] adds are names of files and directories that cage makes, and it makes no links. So
-// methods that create, change, rename or remove something fail if one of these is a link:
-// it was made by somebody else, and so was what it leads to.
+// The name given to [At] or [On] is the user's, and may lead through symbolic links. [Path.Join]
+// adds names of files and directories that cage creates, which are never links. So methods that
+// create, change, rename or remove something fail if one of these is a link: somebody else has made
+// it.
 type Path struct {
 	FS   FS
 	Name string
@@ -43,7 +42,7 @@ func (p Path) fs() FS {
 // String returns the name, for messages.
 func (p Path) String() string { return p.Name }
 
-// Join returns the path below p with these elements.
+// Join returns p with these elements appended.
 func (p Path) Join(elem ...string) Path {
 	added := filepath.Join(elem...)
 	if added != "" && added != "." {
@@ -62,8 +61,8 @@ func (p Path) Base() string { return filepath.Base(p.Name) }
 // Open opens the file for reading.
 func (p Path) Open() (File, error) { return p.OpenFile(os.O_RDONLY, 0) }
 
-// OpenFile opens the file with flags of package os. To write, it opens neither a link nor a file
-// that has a second name, through which somebody else's content would change.
+// OpenFile opens the file with flags of package os. For writing, it opens neither a symbolic link
+// nor a file with several hard links, through which somebody else's content would change.
 func (p Path) OpenFile(flag int, perm fs.FileMode) (File, error) {
 	if flag&(os.O_WRONLY|os.O_RDWR) != 0 && p.joined > 0 {
 		info, err := p.lstat()
@@ -82,9 +81,8 @@ func (p Path) OpenFile(flag int, perm fs.FileMode) (File, error) {
 // lstat describes what is at the path, of a link the link itself; nil if there is nothing. It
 // fails if something that Join added to the name is a symbolic link.
 //
-// It asks the operating system, where the files of all file systems are: if it were an
-// operation of FS, tests that make each operation fail would take much longer, and find nothing
-// else.
+// It asks the operating system, where the files of all file systems are: as an operation of FS it
+// would slow down the tests that make each operation fail, and they would find nothing more.
 func (p Path) lstat() (found fs.FileInfo, err error) {
 	for i, at := 0, p.Name; i < max(1, p.joined); i, at = i+1, filepath.Dir(at) {
 		info, err := os.Lstat(at)
@@ -103,13 +101,14 @@ func (p Path) lstat() (found fs.FileInfo, err error) {
 	return found, nil
 }
 
-// CheckLinks fails if something that Join added to the name is a symbolic link, as each method does that changes something.
+// CheckLinks fails if an element that Join added to the name is a symbolic link, as every method
+// does that changes something.
 func (p Path) CheckLinks() error {
 	_, err := p.lstat()
 	return err
 }
 
-// Replaceable fails if there is anything but a regular file at the path.
+// Replaceable fails if anything but a regular file exists at the path.
 func (p Path) Replaceable() error {
 	info, err := p.lstat()
 	if err == nil && info != nil && !info.Mode().IsRegular() {
@@ -118,17 +117,17 @@ func (p Path) Replaceable() error {
 	return err
 }
 
-// maxFile bounds files that are read at once, in bytes.
+// maxFile is the largest size, in bytes, of a file that is read whole.
 const maxFile = 1 << 28
 
-// ReadFile returns the content of the file. A file that is larger than any that is read at once is refused.
+// ReadFile returns the content of the file, of at most maxFile bytes.
 func (p Path) ReadFile() ([]byte, error) { return p.ReadSmallFile(maxFile) }
 
-// ErrTooLarge is wrapped by the error about a file that is larger than any of its kind.
+// ErrTooLarge is wrapped by the error for a file that exceeds its limit.
 var ErrTooLarge = errors.New("is too large")
 
-// ReadSmallFile returns the content of the file. A file of more than limit bytes is refused, so that an untrusted file
-// cannot take all memory.
+// ReadSmallFile returns the content of the file. A file of more than limit bytes is an error, so
+// that an untrusted file cannot exhaust memory.
 func (p Path) ReadSmallFile(limit int64) ([]byte, error) {
 	f, err := p.Open()
 	if err != nil {
@@ -153,7 +152,7 @@ func (p Path) Stat() (fs.FileInfo, error) { return p.fs().Stat(p.Name) }
 // Lstat describes the file; of a symbolic link, the link itself.
 func (p Path) Lstat() (fs.FileInfo, error) { return p.fs().Lstat(p.Name) }
 
-// Exists reports whether there is a file or directory at the path.
+// Exists reports whether a file or directory exists at the path.
 func (p Path) Exists() (bool, error) {
 	_, err := p.Stat()
 	if errors.Is(err, fs.ErrNotExist) {
@@ -162,7 +161,7 @@ func (p Path) Exists() (bool, error) {
 	return err == nil, err
 }
 
-// Unused returns the path below p with the first of the names, for n = 1, 2, …, that no file has.
+// Unused returns the path below p with the first of the names, for n = 1, 2, …, that is not in use.
 func (p Path) Unused(name func(n int) string) (Path, error) {
 	for n := 1; ; n++ {
 		path := p.Join(name(n))
@@ -174,7 +173,7 @@ func (p Path) Unused(name func(n int) string) (Path, error) {
 	}
 }
 
-// Rename renames a file or a directory, within the same file system. It replaces a regular file, and nothing else.
+// Rename renames a file or a directory within a file system. It replaces only a regular file.
 func (p Path) Rename(to Path) error {
 	if err := p.CheckLinks(); err != nil {
 		return err
@@ -185,7 +184,7 @@ func (p Path) Rename(to Path) error {
 	return p.fs().Rename(p.Name, to.Name)
 }
 
-// Remove removes a regular file, and nothing else.
+// Remove removes a regular file, and fails for anything else.
 func (p Path) Remove() error {
 	if err := p.Replaceable(); err != nil {
 		return err
@@ -205,8 +204,8 @@ func (p Path) RemoveDir() error {
 	return p.fs().Remove(p.Name)
 }
 
-// RemoveAll removes whatever is at the path, a directory with all that is in it. A symbolic link is
-// removed, and never followed. It is for what lies in a directory that cage has marked as its own.
+// RemoveAll removes the file or the whole directory at the path. A symbolic link is removed, and
+// never followed. It is meant for the content of directories that cage has marked as its own.
 func (p Path) RemoveAll() error {
 	if err := p.Dir().CheckLinks(); err != nil {
 		return err
@@ -259,15 +258,15 @@ func (p Path) MkdirAll() error {
 	return above.SyncDir()
 }
 
-// LockFile is the name of the file that is locked while a directory is being worked on. If the directory stays in use,
-// the lock file stays, too, as a hidden file: if it were removed, two processes could hold locks on files with that
-// name.
+// LockFile is the name of the file that is locked while a process works on a directory. If the
+// directory stays in use, the lock file stays as a hidden file: if it were removed, two processes
+// could hold locks on different files of that name.
 const LockFile = ".lock"
 
 // Lock locks the file, or returns [ErrLocked] at once.
 func (p Path) Lock() (Lock, error) { return p.lock(p.fs().Lock) }
 
-// LockShared takes a lock that any number may hold at the same time, or returns [ErrLocked] at once.
+// LockShared takes a shared lock, or returns [ErrLocked] at once.
 func (p Path) LockShared() (Lock, error) { return p.lock(p.fs().LockShared) }
 
 func (p Path) lock(take func(name string) (Lock, error)) (Lock, error) {
@@ -277,16 +276,16 @@ func (p Path) lock(take func(name string) (Lock, error)) (Lock, error) {
 	return take(p.Name)
 }
 
-// Locked reports whether anybody holds the lock on the file.
+// Locked reports whether any process holds the lock on the file.
 func (p Path) Locked() (bool, error) { return p.fs().Locked(p.Name) }
 
-// AwaitLock locks the file as soon as it is free, checking every retry. If ctx ends
-// first, the error is that of ctx.
+// AwaitLock locks the file as soon as it is free, polling at intervals of retry. If ctx ends first,
+// the error is that of ctx.
 func (p Path) AwaitLock(ctx context.Context, retry time.Duration) (Lock, error) {
 	return await(ctx, retry, p.Lock)
 }
 
-// AwaitSharedLock is [Path.AwaitLock] for a lock that others may share.
+// AwaitSharedLock is [Path.AwaitLock] for a shared lock.
 func (p Path) AwaitSharedLock(ctx context.Context, retry time.Duration) (Lock, error) {
 	return await(ctx, retry, p.LockShared)
 }

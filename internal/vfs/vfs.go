@@ -1,11 +1,9 @@
-// Package vfs is a small interface to the file system. All files that are kept (run
-// directories, studies, datasets, reports) are written and read back through it. In
-// production the file system is [OS]; tests use file systems that fail, or that lose
-// power.
+// Package vfs is a small interface to the file system. All persistent files (run directories,
+// studies, datasets, reports) are written and read back through it. In production the file system
+// is [OS]; tests use file systems that fail, or that simulate a loss of power.
 //
-// How to replace a file safely is in internal/atomicfile. Files of the user that are only
-// read (source texts, configurations), sockets and build caches do not go through this
-// package.
+// Replacing a file safely is the task of internal/atomicfile. The user's files that are only read
+// (source texts, configurations), sockets and build caches do not use this package.
 package vfs
 
 import (
@@ -15,8 +13,7 @@ import (
 	"os"
 )
 
-// FS is a file system. Its methods do the same as the functions of package os with the
-// same names.
+// FS is a file system. Its methods do the same as the functions of the same names in package os.
 type FS interface {
 	OpenFile(name string, flag int, perm fs.FileMode) (File, error)
 	Mkdir(name string, perm fs.FileMode) error
@@ -28,13 +25,13 @@ type FS interface {
 
 	// SyncDir makes all creations, renames and removals in a directory durable.
 	SyncDir(name string) error
-	// Lock creates the file if necessary and takes the one lock on it, or returns
-	// [ErrLocked] at once. The lock ends with the process, however that ends.
+	// Lock creates the file if necessary and takes an exclusive lock on it, or returns [ErrLocked]
+	// at once. The lock ends with the process, however that ends.
 	Lock(name string) (Lock, error)
-	// LockShared is Lock, except that any number may hold such a lock at the same time; Lock fails while somebody does.
+	// LockShared is Lock for a shared lock, which excludes exclusive ones.
 	LockShared(name string) (Lock, error)
-	// Locked reports whether anybody holds the lock on a file that Lock takes; nobody does if
-	// there is no file. While it checks, Lock may fail.
+	// Locked reports whether any process holds the lock on a file; false if the file does not
+	// exist. While it checks, Lock may fail.
 	Locked(name string) (bool, error)
 }
 
@@ -52,14 +49,14 @@ type File interface {
 	Truncate(size int64) error
 }
 
-// Lock is a lock that is held.
+// Lock is a held lock.
 type Lock interface {
 	// Stat describes the locked file, which may no longer be the one at its path.
 	Stat() (fs.FileInfo, error)
 	Unlock() error
 }
 
-// ErrLocked is returned by FS.Lock if somebody else holds the lock.
+// ErrLocked is returned by FS.Lock if another holder has the lock.
 var ErrLocked = errors.New("another process holds the lock")
 
 // SameFile reports whether two descriptions are of the same file. File systems other than
