@@ -1,9 +1,9 @@
-// Package badfiles tests what users are told about mistakes in configuration files. It is
-// for tests only.
+// Package badfiles tests the error messages for mistakes in configuration files. It is for tests
+// only.
 //
-// Each case is a txtar archive in testdata/bad of the tested package. It contains the
-// files that are read, and the expected messages in the member "want". With -update the
-// actual messages are written there.
+// Each case is a txtar archive in testdata/bad of the tested package. It contains the input files,
+// and the expected messages in the member "want". With -update the actual messages are written
+// there.
 package badfiles
 
 import (
@@ -19,7 +19,7 @@ import (
 
 var update = flag.Bool("update", false, "write the messages found into testdata/bad")
 
-// want is the member with the messages.
+// want is the archive member with the expected messages.
 const want = "want"
 
 // Case is an archive in testdata/bad.
@@ -51,7 +51,7 @@ func Read(t testing.TB, least int) []Case {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if path, err = filepath.Abs(path); err != nil { // a test may change its directory
+		if path, err = filepath.Abs(path); err != nil { // a test may change the working directory
 			t.Fatal(err)
 		}
 		cases = append(cases, Case{path, archive})

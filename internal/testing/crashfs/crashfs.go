@@ -1,11 +1,10 @@
-// Package crashfs records what a program does to the files of a directory, and makes new
-// directories as a loss of power could have left it: with what was synced, some of the
-// rest, and garbage where unsynced bytes were. It is imported only by tests.
+// Package crashfs records the changes of a program to a directory, and creates new directories as a
+// loss of power could have left it: with all that was synced, some of the rest, and garbage in
+// place of unsynced bytes. It is imported only by tests.
 //
-// It assumes little of a disk. The content of a file is safe after File.Sync and not
-// before. A name (created, renamed, removed) is safe after SyncDir of its directory and
-// not before; unsynced changes of names may be kept in part, and in another order than
-// they were made in. A rename is kept as a whole or not at all.
+// It assumes little of a disk. The content of a file is durable only after File.Sync. A name
+// (created, renamed, removed) is durable only after SyncDir of its directory; unsynced changes of
+// names may be kept in part, and out of order. A rename is atomic.
 package crashfs
 
 import (
@@ -23,19 +22,18 @@ import (
 
 // FS is [vfstest.NoSync], and records what happens below a root.
 type FS struct {
-	vfs.FS // what changes nothing is done there
+	vfs.FS // handles operations that change nothing
 	root   string
-	base   int // events that stand for what was there in the beginning
+	base   int // number of events that stand for the initial files
 
 	mu     sync.Mutex
 	next   int            // number of the next file or directory
-	names  map[string]int // of files and directories as they are now, by path below root; the root is ""
-	sizes  map[int]int64  // of files as they are now
+	names  map[string]int // number of each existing file or directory, by path below root; the root is ""
+	sizes  map[int]int64  // sizes of existing files
 	events []event
 }
 
-// event is a change or a sync. What it is about is known by number, so that names may
-// change.
+// event is a change or a sync. Files are identified by number, as names may change.
 type event struct {
 	kind   kind
 	dir    int    // link, unlink, rename, syncdir
@@ -59,8 +57,8 @@ const (
 	syncDir  kind = "syncdir"
 )
 
-// New returns an FS that records what happens below root, which must exist. Existing
-// files count as synced.
+// New returns an FS that records changes below root, which must exist. Existing files count as
+// synced.
 func New(root string) (*FS, error) {
 	f := &FS{FS: vfstest.NoSync, root: filepath.Clean(root), next: 1, names: map[string]int{"": 0}, sizes: map[int]int64{}}
 	err := filepath.WalkDir(f.root, func(path string, d fs.DirEntry, err error) error {
@@ -93,16 +91,16 @@ func New(root string) (*FS, error) {
 	return f, nil
 }
 
-// Moments returns the number of moments so far at which power can be lost: moment m comes
-// after the first m events.
+// Moments returns the number of moments so far at which power can be lost: moment m is after the
+// first m events.
 func (f *FS) Moments() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return len(f.events) - f.base
 }
 
-// below is a path relative to the root. It panics for one that is not below the root: the
-// program under test must write nothing elsewhere.
+// below returns a path relative to the root. It panics if the path is not below the root: the
+// program under test must not write elsewhere.
 func (f *FS) below(path string) string {
 	rel, err := filepath.Rel(f.root, path)
 	if err != nil || rel == ".." || strings.HasPrefix(rel, ".."+string(filepath.Separator)) {
@@ -114,7 +112,7 @@ func (f *FS) below(path string) string {
 	return rel
 }
 
-// parent is the number of the directory that a path is in, and the name there.
+// parent returns the number of the directory that contains a path, and the name in it.
 func (f *FS) parent(path string) (dir int, name string) {
 	dir, ok := f.names[strings.TrimPrefix(filepath.Dir("/"+path), "/")]
 	if !ok {
@@ -141,7 +139,7 @@ func (f *FS) write(id int, data []byte, offset int64) {
 	f.events = append(f.events, event{kind: write, id: id, offset: offset, data: append([]byte{}, data...)})
 }
 
-// done records an event unless what it stands for has failed.
+// done records an event unless its operation has failed.
 func (f *FS) done(err error, e event) error {
 	if err == nil {
 		f.events = append(f.events, e)
@@ -238,7 +236,7 @@ type file struct {
 	fs      *FS
 	id      int
 	appends bool
-	at      int64 // of the next write that does not append
+	at      int64 // offset of the next write that does not append
 }
 
 // Unwrap is for vfs.OSFile.

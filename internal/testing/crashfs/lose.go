@@ -11,9 +11,9 @@ import (
 	"testing"
 )
 
-// Lose creates, in the directory to, which must be empty, what a loss of power after the
-// first m events could have left of the root. Different seeds keep different parts of
-// what was not synced: seed 0 nothing, seed 1 everything.
+// Lose creates, in the empty directory to, a state of the root that a loss of power after the first
+// m events could have left. Different seeds keep different parts of the unsynced changes: seed 0
+// nothing, seed 1 everything.
 func (f *FS) Lose(m int, seed uint64, to string) error {
 	f.mu.Lock()
 	events := slices.Clone(f.events[:f.base+m])
@@ -26,7 +26,7 @@ func (f *FS) Lose(m int, seed uint64, to string) error {
 	return d.materialize(0, to)
 }
 
-// disk is what survives a loss of power, and what may or may not.
+// disk is the synced state, and the pending changes that may or may not survive.
 type disk struct {
 	files map[int]*inode
 	dirs  map[int]*directory
@@ -42,7 +42,7 @@ type directory struct {
 	pending []event // links, unlinks and renames that were not synced
 }
 
-// do takes note of an event.
+// do applies an event.
 func (d *disk) do(e event) {
 	switch e.kind {
 	case link:
@@ -100,7 +100,7 @@ func (d *directory) apply(e event) {
 	}
 }
 
-// lose decides what becomes of everything that was not synced.
+// lose decides which unsynced changes survive.
 func (d *disk) lose(seed, moment uint64) {
 	if seed == 0 {
 		return
@@ -116,7 +116,7 @@ func (d *disk) lose(seed, moment uint64) {
 	}
 }
 
-// lose applies all changes of names, the first few, or any of them.
+// lose applies all, the first few, or any of the name changes.
 func (d *directory) lose(random *rand.Rand, all bool) {
 	first, some := len(d.pending), !all && random.IntN(2) == 0
 	if !all {
@@ -129,8 +129,7 @@ func (d *directory) lose(random *rand.Rand, all bool) {
 	}
 }
 
-// lose applies all writes, or the first few; of the others something else may have
-// reached the disk.
+// lose applies all writes, or the first few; the ranges of later ones may contain garbage.
 func (n *inode) lose(random *rand.Rand, all bool) {
 	first := len(n.pending)
 	if !all {
@@ -149,7 +148,7 @@ func (n *inode) lose(random *rand.Rand, all bool) {
 			e.data = e.data[:random.IntN(len(e.data))]
 			n.apply(e)
 		}
-	default: // the room of the others, with garbage or zeros in it
+	default: // the ranges of the others, with garbage or zeros
 		garbage := random.IntN(2) == 0
 		for _, e := range n.pending[first:] {
 			if e.kind == write {
@@ -165,7 +164,7 @@ func (n *inode) lose(random *rand.Rand, all bool) {
 	}
 }
 
-// materialize writes a directory and what is in it.
+// materialize writes a directory and its content.
 func (d *disk) materialize(id int, to string) error {
 	var errs []error
 	for name, child := range d.dirs[id].names {
@@ -179,9 +178,8 @@ func (d *disk) materialize(id int, to string) error {
 	return errors.Join(errs...)
 }
 
-// Each yields directories as they may be after a loss of power, seeds of them for every
-// moment, and a description of each. The test fails if there are fewer than least of
-// them.
+// Each yields directories as a loss of power may leave them, one per seed for every moment, and a
+// description of each. The test fails if there are fewer than least.
 func (f *FS) Each(t testing.TB, seeds uint64, least int) iter.Seq2[string, string] {
 	return func(yield func(dir, what string) bool) {
 		states := 0

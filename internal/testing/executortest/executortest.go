@@ -1,11 +1,10 @@
-// Package executortest tests that executors compute what programs mean. One suite tests
-// all of them: it runs hundreds of random programs like those of optimizers and compares
-// the results with the reference implementation (package reference). To be tested, an executor needs an
-// [Executor] of two methods; see the tests of this package, which cover all executors.
+// Package executortest tests that executors compute programs correctly. One suite tests all of
+// them: it runs hundreds of random programs like those of optimizers and compares the results with
+// the reference implementation (package reference). To be tested, an executor needs an [Executor]
+// of two methods; see the tests of this package, which cover all executors.
 //
-// Only what every executor must do belongs here: results, memory, goroutines. What one
-// executor alone promises (passes over memory, what it refuses) is tested beside that
-// executor.
+// Only requirements on every executor belong here: results, memory, goroutines. Promises of one
+// executor (passes over memory, refusals) are tested next to that executor.
 package executortest
 
 import (
@@ -25,8 +24,8 @@ import (
 type Executor interface {
 	// Compile prepares a program, or refuses it with an error that is [ErrRefused].
 	Compile(p *program.Program) (Kernel, error)
-	// Run executes calls on the given number of goroutines. None of the calls writes what
-	// another one reads or writes.
+	// Run executes calls on the given number of goroutines. No call writes memory that another one
+	// reads or writes.
 	Run(threads int, calls []Call) error
 }
 
@@ -41,27 +40,26 @@ type Call struct {
 	Inputs, Outputs map[string][]float32
 }
 
-// ErrRefused is the error of an executor that does not take a program, although the
-// program is valid.
+// ErrRefused is the error of an executor that does not support a valid program.
 var ErrRefused = errors.New("refused")
 
-// A Subject is an executor to be tested, with what it promises.
+// A Subject is an executor to be tested, with its promises.
 type Subject struct {
 	Executor
-	// Accepts is the smallest share of the random programs of each family that it must
-	// accept; families that it is not meant for have no entry.
+	// Accepts is the smallest share of each family's random programs that it must accept; families
+	// that it does not support have no entry.
 	Accepts map[randprog.Family]float64
-	// Double says that it computes in binary64 and only rounds its results to binary32.
+	// Double reports that it computes in float64 and rounds only its results to float32.
 	Double bool
 }
 
-// goroutines are the numbers with which calls run: the bits must not depend on them.
+// goroutines are the numbers of goroutines to run calls on: the bits must not depend on them.
 var goroutines = []int{1, 2, 5}
 
 // group is the number of programs that run at once.
 const group = 8
 
-// Run tests a subject with programs of all families that it is meant for.
+// Run tests a subject with programs of all families that it supports.
 func Run(t *testing.T, s Subject) {
 	count := testlevel.Choose[uint64](48, 320)
 	if testing.Short() {
@@ -141,27 +139,26 @@ func (s Subject) Check(cases []randprog.Case, exact bool) (accepted int, err err
 	return len(trials), nil
 }
 
-// trial is a program with its inputs and what it must give.
+// trial is a program with its inputs and expected results.
 type trial struct {
 	c      randprog.Case
 	kernel Kernel
 	want   map[string][]float32
 	exact  bool
-	first  map[string][]float32 // what the first run gave
-	memory map[string]fenced    // of the call at hand
-	from   map[string][]float32 // its inputs, as they were
+	first  map[string][]float32 // results of the first run
+	memory map[string]fenced    // of the current call
+	from   map[string][]float32 // its original inputs
 	to     map[string][]float32
 }
 
-// most is the largest element that a smooth program should have. Beyond it, products of
-// products multiply errors more than the tolerance allows for, up to infinity; only the
-// bits of different runs are compared then. Few programs get there: see the test of
-// package randprog.
+// most is the largest element that a smooth program should have. Beyond it, products of products
+// multiply errors more than the tolerance allows for, up to infinity; then only the bits of
+// different runs are compared. Few programs get there: see the test of package randprog.
 const most = 1e4
 
-// newTrial asks the reference implementation. In exact programs every result is correctly rounded, so that
-// it has to round as the executor does; in the others the errors of binary32
-// are what is measured.
+// newTrial computes the expected results with the reference implementation. In exact programs every
+// result is correctly rounded, so that it must round as the executor does; in the others, the
+// float32 errors are measured.
 func (s Subject) newTrial(c randprog.Case, k Kernel, exact bool) (*trial, error) {
 	run := reference.Run
 	if exact && !s.Double {
@@ -212,9 +209,8 @@ func (x *trial) call(inPlace bool) Call {
 	return call
 }
 
-// verify compares the outputs with what they must be, and with the bits of the first
-// run; inputs that are not replaced must be what they were, and so must be the memory
-// around all slices.
+// verify compares the outputs with the expected ones, and with the bits of the first run; inputs
+// that are not overwritten must be unchanged, and so must be the memory around all slices.
 func (x *trial) verify() error {
 	for name, want := range x.want {
 		allowed := tolerance * largest(want)
@@ -245,8 +241,7 @@ func (x *trial) verify() error {
 	return nil
 }
 
-// differ is the first element in which two lists differ, -1 if there is none. All NaN are
-// one.
+// differ returns the first index at which two lists differ, -1 if there is none. All NaN are equal.
 func differ(a, b []float32) int {
 	for i, v := range a {
 		if !same(v, b[i]) {
@@ -260,13 +255,12 @@ func same(a, b float32) bool {
 	return math.Float32bits(a) == math.Float32bits(b) || a != a && b != b
 }
 
-// tolerance bounds the errors of smooth programs, relative to the largest element of an
-// output, or to 1 where all are smaller: about 25 operations, each with errors of 6e-8
-// of its result and of up to 1e-6 in sums and products of some thousand terms, of
-// which the generator's operations multiply some.
+// tolerance bounds the errors of smooth programs, relative to the largest element of an output, but
+// at least 1: about 25 operations, each with errors of 6e-8 of its result and of up to 1e-6 in sums
+// and products of some thousand terms, of which the generator's operations multiply some.
 const tolerance = 1e-4
 
-// largest is the largest magnitude, at least 1.
+// largest returns the largest magnitude, but at least 1.
 func largest(list []float32) float64 {
 	size := 1.0
 	for _, v := range list {
@@ -275,13 +269,13 @@ func largest(list []float32) float64 {
 	return size
 }
 
-// fenced is a slice between others that nobody may write to.
+// fenced is a slice between guard elements that must not be written.
 type fenced struct{ whole, data []float32 }
 
 // margin is the number of elements on each side, more than a vector has.
 const margin = 32
 
-// post is what stands there.
+// post is the value of the guard elements.
 const post = float32(-1.2345e-12)
 
 func fence(data []float32) fenced {

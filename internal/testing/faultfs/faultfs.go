@@ -1,7 +1,7 @@
-// Package faultfs is a file system whose i-th operation fails, alone or with all that
-// follow, as on a full or broken disk. It is imported only by tests. They run a program
-// for i = 0, 1, 2, … until nothing fails any more, and require each time that the fault
-// is reported and that nothing is lost.
+// Package faultfs is a file system whose i-th operation fails, alone or with all later ones, as on
+// a full or broken disk. It is imported only by tests. They run a program for i = 0, 1, 2, … until
+// nothing fails any more, and require each time that the fault is reported and that nothing is
+// lost.
 package faultfs
 
 import (
@@ -49,8 +49,8 @@ type Op struct {
 	Path  string // for a rename, the old path
 }
 
-// String returns the operation, as in "17 rename run/.run.toml#"; # stands for the random
-// number of a temporary file.
+// String returns the operation, as in "17 rename run/.run.toml#"; # replaces the random number of a
+// temporary file.
 func (o Op) String() string {
 	return fmt.Sprintf("%d %s %s", o.Index, o.Kind, temporary.ReplaceAllString(o.Path, "$1#"))
 }
@@ -58,8 +58,8 @@ func (o Op) String() string {
 // temporary matches the name of a temporary file of internal/atomicfile.
 var temporary = regexp.MustCompile(`(/\.[^/]*[^/0-9])[0-9]+$`)
 
-// Error is the error of an operation that was made to fail. It wraps ENOSPC if the
-// operation needed more space, and otherwise EIO.
+// Error is the error of an injected fault. It wraps ENOSPC if the operation needed more space, and
+// otherwise EIO.
 type Error struct {
 	Op  Op
 	Err error
@@ -68,7 +68,7 @@ type Error struct {
 func (e *Error) Error() string { return "injected fault " + e.Op.String() + ": " + e.Err.Error() }
 func (e *Error) Unwrap() error { return e.Err }
 
-// FS is a file system in which operations fail as given to [New].
+// FS is a file system with the faults given to [New].
 type FS struct {
 	inner   vfs.FS
 	fail    int
@@ -79,8 +79,8 @@ type FS struct {
 	fired []Op
 }
 
-// New returns a file system in which operation i fails and, with forever, all later ones.
-// With a negative i none fails.
+// New returns a file system in which operation i fails and, with forever, all later ones. With a
+// negative i nothing fails.
 func New(inner vfs.FS, i int, forever bool) *FS { return &FS{inner: inner, fail: i, forever: forever} }
 
 // Ops returns the operations so far.
@@ -90,14 +90,14 @@ func (f *FS) Ops() []Op {
 	return slices.Clone(f.ops)
 }
 
-// Fired returns the operations that were made to fail.
+// Fired returns the operations with injected faults.
 func (f *FS) Fired() []Op {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return slices.Clone(f.fired)
 }
 
-// try counts an operation and does it, unless it is to fail.
+// try counts an operation and does it, unless it must fail.
 func (f *FS) try(kind Kind, path string, do func() error) error {
 	if err := f.begin(kind, path); err != nil {
 		return err
@@ -114,7 +114,7 @@ func get[T any](f *FS, kind Kind, path string, do func() (T, error)) (result T, 
 	return result, err
 }
 
-// begin counts an operation and returns its fault, if it is to fail.
+// begin counts an operation and returns its injected fault, or nil.
 func (f *FS) begin(kind Kind, path string) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -214,7 +214,7 @@ func (f *file) ReadAt(p []byte, offset int64) (int, error) {
 	return get(f.fs, Read, f.Name(), func() (int, error) { return f.File.ReadAt(p, offset) })
 }
 
-// Write that fails is torn: half of p is written.
+// Write is torn if it fails: half of p is written.
 func (f *file) Write(p []byte) (int, error) {
 	if err := f.fs.begin(Write, f.Name()); err != nil {
 		n, werr := f.File.Write(p[:len(p)/2])
@@ -223,7 +223,7 @@ func (f *file) Write(p []byte) (int, error) {
 	return f.File.Write(p)
 }
 
-// WriteAt that fails is torn: half of p is written.
+// WriteAt is torn if it fails: half of p is written.
 func (f *file) WriteAt(p []byte, offset int64) (int, error) {
 	if err := f.fs.begin(Write, f.Name()); err != nil {
 		n, werr := f.File.WriteAt(p[:len(p)/2], offset)
@@ -240,15 +240,15 @@ func (f *file) Truncate(size int64) error {
 	return f.fs.try(Truncate, f.Name(), func() error { return f.File.Truncate(size) })
 }
 
-// Close that fails closes the file all the same, as in POSIX systems.
+// Close closes the file even if it fails, as in POSIX systems.
 func (f *file) Close() error {
 	err := f.fs.begin(Close, f.Name())
 	return errors.Join(err, f.File.Close())
 }
 
-// Each makes operation 0, every, 2·every, … of [vfstest.NoSync] fail in turn, first only
-// that operation, then also all that follow. Each of these two passes ends with a try in
-// which nothing failed; the test fails if that try was for an operation before least.
+// Each makes operation 0, every, 2·every, … of [vfstest.NoSync] fail in turn, first only that
+// operation, then also all later ones. Each of these two passes ends with a run without a failure;
+// the test fails if that run was for an operation before least.
 func Each(t testing.TB, every, least int) iter.Seq[*FS] {
 	return func(yield func(*FS) bool) {
 		for _, forever := range []bool{false, true} {
@@ -270,7 +270,7 @@ func Each(t testing.TB, every, least int) iter.Seq[*FS] {
 	}
 }
 
-// What says which operation was made to fail.
+// What describes the operation that was made to fail.
 func (f *FS) What() string {
 	fired := f.Fired()
 	if len(fired) == 0 {
@@ -279,8 +279,8 @@ func (f *FS) What() string {
 	return fmt.Sprintf("%s failed, forever %v", fired[0], f.forever)
 }
 
-// Reported fails the test unless err reports the injected fault, or is nil if nothing was
-// made to fail. It returns what failed.
+// Reported fails the test unless err reports the injected fault, or is nil if there was none. It
+// returns a description of the fault.
 func (f *FS) Reported(t testing.TB, err error) (what string) {
 	t.Helper()
 	what = f.What()

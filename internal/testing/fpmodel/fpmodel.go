@@ -1,6 +1,6 @@
-// Package fpmodel computes formats of four-bit floats in binary64, element by element and
-// by trying all levels. It is a slow and simple model with which tests compare programs.
-// It is for tests only and knows no rule for choosing a scale.
+// Package fpmodel computes four-bit floating-point formats in float64, element by element and by
+// trying all levels. It is a slow and simple model with which tests compare programs. It is for
+// tests only and does not choose scales.
 package fpmodel
 
 import (
@@ -24,8 +24,8 @@ func Nearest(m float64, list []float64, ties microscaling.Ties) (index int) {
 	return index
 }
 
-// E2M1 rounds a ratio to a level. The code of a negative number, −0 included, is 8 more
-// than that of its magnitude.
+// E2M1 rounds a ratio to a level. The code of a negative number, including −0, is 8 more than that
+// of its magnitude.
 func E2M1(r float64, ties microscaling.Ties) (code int, value float64) {
 	code = Nearest(math.Abs(r), Magnitudes[:], ties)
 	value = math.Copysign(Magnitudes[code], r)

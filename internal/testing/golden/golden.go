@@ -6,11 +6,10 @@
 // JSON cannot represent are the strings "NaN", "Inf" and "-Inf"; an absent number is
 // null; matrices are lists of rows.
 //
-// The package knows the structure of the files and nothing about any algorithm. [Parse]
-// returns errors; it is for the conformance kit, which runs such files on plugins. [Load]
-// is for tests: the values that it returns are bound to the running test, so that a
-// missing key, a wrong type or a ragged matrix ends that test with the path of the
-// offending value. No errors have to be checked after every line.
+// The package knows the structure of the files and nothing about any algorithm. [Parse] returns
+// errors; it is for the conformance kit, which runs such files on plugins. [Load] is for tests: its
+// values are bound to the running test, so that a missing key, a wrong type or a ragged matrix ends
+// that test with the path of the offending value, without error checks after every line.
 package golden
 
 import (
@@ -24,8 +23,7 @@ import (
 	"testing"
 )
 
-// Load reads and checks the golden file at path. If that is impossible, the test fails at
-// once.
+// Load reads and checks the golden file at path. An error ends the test at once.
 func Load(t testing.TB, path string) *File {
 	t.Helper()
 	data, err := os.ReadFile(path)
@@ -43,12 +41,12 @@ func Load(t testing.TB, path string) *File {
 type Case struct {
 	ID       string
 	Params   Object // settings of the algorithm
-	Inputs   Object // what the algorithm is given
-	Expected Object // what the algorithm must return
+	Inputs   Object // inputs of the algorithm
+	Expected Object // expected outputs of the algorithm
 }
 
-// Run runs fn once per case, each in a subtest that carries the case's id.
-// A file without cases fails the test: a comparison of nothing proves nothing.
+// Run runs fn once per case, each in a subtest named by the case's id. A file without cases fails
+// the test, as it would prove nothing.
 func (f *File) Run(t *testing.T, fn func(t *testing.T, c Case)) {
 	t.Helper()
 	if len(f.Cases) == 0 {
@@ -139,20 +137,20 @@ func (o Object) FloatOr(key string, def float64) float64 {
 	return getOr(o, key, def, Float)
 }
 
-// Int returns the whole number at key.
+// Int returns the integer at key.
 func (o Object) Int(key string) int {
 	o.t.Helper()
 	return get(o, key, Int)
 }
 
-// Bool returns the truth value at key.
+// Bool returns the bool at key.
 func (o Object) Bool(key string) bool {
 	o.t.Helper()
 	return get(o, key, Bool)
 }
 
-// String returns the text at key. For a number it returns its literal, because some
-// settings are written either way (a mode is "full" or 128).
+// String returns the string at key. For a number it returns its literal, because some settings
+// allow both (a mode is "full" or 128).
 func (o Object) String(key string) string {
 	o.t.Helper()
 	return get(o, key, Text)
@@ -224,9 +222,8 @@ func (o Object) List(key string) []Object {
 	})
 }
 
-// Map returns the object's scalar entries as Go values (int, float64, bool,
-// string), the form in which settings are handed to code under test. Integers
-// stay integers; entries that are lists, objects or null are left out.
+// Map returns the object's scalar entries as Go values (int, float64, bool, string), the form of
+// settings for code under test. Integers stay integers; lists, objects and nulls are omitted.
 func (o Object) Map() map[string]any {
 	out := make(map[string]any, len(o.fields))
 	for key, v := range o.fields {
@@ -258,7 +255,7 @@ func (o Object) child(key string, m map[string]any) Object {
 	return Object{t: o.t, path: o.path + sep + key, tolerance: o.tolerance, fields: m}
 }
 
-// get converts the value at key and ends the test where that fails.
+// get converts the value at key and ends the test if that fails.
 func get[T any](o Object, key string, convert func(any) (T, error)) T {
 	o.t.Helper()
 	v, ok := o.fields[key]
@@ -280,22 +277,21 @@ func getOr[T any](o Object, key string, def T, convert func(any) (T, error)) T {
 	return get(o, key, convert)
 }
 
-// Close compares got with the golden numbers at key, with the file's own
-// tolerance, and reports the worst element as a test error. It returns whether
-// all elements passed.
+// Close compares got with the golden numbers at key, with the file's own tolerance, and reports the
+// worst element as a test error. It reports whether all elements passed.
 func (o Object) Close(key string, got []float64) bool {
 	o.t.Helper()
 	return o.CloseWithin(o.tolerance, key, got)
 }
 
-// Exact is Close with equality: for codes, masks and other integers.
+// Exact is Close with zero tolerance: for codes, masks and other integers.
 func (o Object) Exact(key string, got []float64) bool {
 	o.t.Helper()
 	return o.CloseWithin(Tolerance{}, key, got)
 }
 
-// CloseWithin is Close with a tolerance other than the file's, for results that were
-// computed in a narrower type. The caller states and justifies the tolerance.
+// CloseWithin is Close with a tolerance other than the file's, for results computed in lower
+// precision. The caller states and justifies the tolerance.
 func (o Object) CloseWithin(tol Tolerance, key string, got []float64) bool {
 	o.t.Helper()
 	if err := tol.Compare(got, o.Array(key)); err != nil {

@@ -10,20 +10,19 @@ import (
 	"github.com/cage-qat/cage/internal/plainjson"
 )
 
-// File is one golden file. It is read-only and may be shared by subtests that run in
-// parallel.
+// File is one golden file. It is read-only and may be shared by parallel subtests.
 type File struct {
 	Name        string    // name of the algorithm, as stated in the file
-	Description string    // one line on what the file holds
-	Tolerance   Tolerance // tolerance that the file's author states for its values
+	Description string    // one-line description of the content
+	Tolerance   Tolerance // the author's tolerance for the values
 	// Fields is the whole top-level object, with numbers as [json.Number].
 	Fields map[string]any
-	// Cases are the objects of its list of cases; each has an id of its own and
-	// nothing beside id, params, inputs and expected.
+	// Cases are the objects of its list of cases; each has a unique id and no keys except id,
+	// params, inputs and expected.
 	Cases []map[string]any
 }
 
-// Parse reads a golden file from its bytes. The error says which key is wrong.
+// Parse parses a golden file. The error names the wrong key.
 func Parse(data []byte) (*File, error) {
 	fields, err := decodeObject(data)
 	if err != nil {
@@ -48,8 +47,8 @@ func Parse(data []byte) (*File, error) {
 	return f, nil
 }
 
-// decodeObject decodes exactly one JSON object. Numbers stay in their literal
-// form so that integers are not passed through a float.
+// decodeObject decodes exactly one JSON object. Numbers stay literals so that integers are not
+// converted to floats.
 func decodeObject(data []byte) (map[string]any, error) {
 	dec := json.NewDecoder(bytes.NewReader(data))
 	dec.UseNumber()
@@ -82,8 +81,8 @@ func parseTolerance(v any) (Tolerance, error) {
 	return Tolerance{Abs: abs, Rel: rel}, nil
 }
 
-// parseCases checks that every case is an object with an id of its own and
-// with nothing beside the four known keys.
+// parseCases checks that every case is an object with a unique id and no keys except the four known
+// ones.
 func parseCases(v any) ([]map[string]any, error) {
 	if v == nil {
 		return nil, nil
@@ -106,7 +105,7 @@ func parseCases(v any) ([]map[string]any, error) {
 		if seen[id] {
 			return nil, fmt.Errorf("cases[%d].id: %q occurs twice", i, id)
 		}
-		seen[id], m["id"] = true, id // a text from here on
+		seen[id], m["id"] = true, id // now a string
 		for key := range m {
 			switch key {
 			case "id", "params", "inputs", "expected":

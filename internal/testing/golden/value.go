@@ -23,7 +23,7 @@ func Float(v any) (float64, error) {
 	return 0, fmt.Errorf("is %s, want a number", jsonType(v))
 }
 
-// Int converts a value to a whole number.
+// Int converts a value to an integer.
 func Int(v any) (int, error) {
 	n, ok := v.(json.Number)
 	if !ok {
@@ -39,7 +39,7 @@ func Int(v any) (int, error) {
 	return int(x), nil
 }
 
-// Bool converts a value to a truth value.
+// Bool converts a value to a bool.
 func Bool(v any) (bool, error) {
 	b, ok := v.(bool)
 	if !ok {
@@ -48,8 +48,8 @@ func Bool(v any) (bool, error) {
 	return b, nil
 }
 
-// Text converts a value to a string. For a number it returns its literal, because some
-// settings are written either way (a mode is "full" or 128).
+// Text converts a value to a string. For a number it returns its literal, because some settings
+// allow both (a mode is "full" or 128).
 func Text(v any) (string, error) {
 	switch v := v.(type) {
 	case string:
@@ -60,7 +60,7 @@ func Text(v any) (string, error) {
 	return "", fmt.Errorf("is %s, want a string", jsonType(v))
 }
 
-// nonFinite reads the strings that stand for numbers which JSON cannot hold.
+// nonFinite parses the strings for numbers that JSON cannot represent.
 func nonFinite(s string) (float64, bool) {
 	switch s {
 	case "NaN":
@@ -90,17 +90,17 @@ func jsonType(v any) string {
 	return "an object"
 }
 
-// Array is an array of numbers: flat data in row-major order, and its shape.
-// A single number has an empty shape.
+// Array is an array of numbers: flat data in row-major order, and its shape. A scalar has an empty
+// shape.
 type Array struct {
 	Shape []int
 	Data  []float64
 }
 
-// Rank returns the number of axes: 0 for a number, 1 for a list, 2 for a matrix.
+// Rank returns the number of axes: 0 for a scalar, 1 for a list, 2 for a matrix.
 func (x Array) Rank() int { return len(x.Shape) }
 
-// Len returns the length of the first axis, or 1 for a single number.
+// Len returns the length of the first axis, or 1 for a scalar.
 func (x Array) Len() int {
 	if x.Rank() == 0 {
 		return 1
@@ -155,15 +155,15 @@ func NewArray(v any) (Array, error) {
 	return out, nil
 }
 
-// Tolerance says how far a value may be from the expected one:
-// |got − want| ≤ Abs + Rel·|want|. The zero Tolerance asks for equality.
+// Tolerance is the allowed deviation from the expected value: |got − want| ≤ Abs + Rel·|want|. The
+// zero Tolerance requires equality.
 type Tolerance struct {
 	Abs, Rel float64
 }
 
-// excess is the distance of got from want in units of what is allowed: at most
-// 1 when it passes, infinite when no finite tolerance would help. NaN is close to NaN
-// only, and an infinity to itself only.
+// excess returns the difference of got and want relative to the allowed one: at most 1 if it
+// passes, infinite if no finite tolerance would help. NaN is close only to NaN, and an infinity
+// only to itself.
 func (tol Tolerance) excess(got, want float64) float64 {
 	d := Distance(got, want)
 	if d == 0 || math.IsInf(d, 1) {
@@ -195,9 +195,9 @@ func Largest(data []float64) float64 {
 	return most
 }
 
-// Compare compares element by element and returns nil when every element is
-// within the tolerance. Otherwise the error names the worst element, its
-// distance, what was allowed, and how many elements failed.
+// Compare compares element by element and returns nil if every element is within the tolerance.
+// Otherwise the error names the worst element, its difference, the allowed one, and how many
+// elements failed.
 func (tol Tolerance) Compare(got []float64, want Array) error {
 	if len(got) != len(want.Data) {
 		return fmt.Errorf("has %d elements, want %d (shape %v)", len(got), len(want.Data), want.Shape)

@@ -1,9 +1,10 @@
-// Package pjrtrecord opens a CUDA device that computes nothing and records everything that XLA is asked to do, so that
-// tests can examine programs for several GPUs on machines without any.
+// Package pjrtrecord opens a CUDA device that computes nothing and records all calls to XLA, so
+// that tests can examine programs for several GPUs on machines without any.
 //
-// It compiles a PJRT plugin of a few functions, testdata/record.c, which takes a C compiler. The tests need a build
-// with the tag "cuda". Without these, they are skipped. With [XLA], the same plugin passes programs to a Python
-// process, which compiles and executes them with XLA on CPU devices, as many as the machine pretends to have GPUs.
+// It compiles a small PJRT plugin, testdata/record.c, which needs a C compiler. The tests need a
+// build with the tag "cuda". Without these, they are skipped. With [XLA], the same plugin passes
+// programs to a Python process, which compiles and executes them with XLA on as many CPU devices as
+// there are simulated GPUs.
 package pjrtrecord
 
 import (
@@ -26,7 +27,7 @@ import (
 //go:embed testdata
 var sources embed.FS
 
-// Environment variables of the plugin: the directory of its log, how many GPUs there are, and others.
+// Environment variables of the plugin: the directory of its log, the number of GPUs, and so on.
 const (
 	DirectoryVariable = "CAGE_RECORD_DIR"
 	DevicesVariable   = "CAGE_RECORD_DEVICES"
@@ -39,15 +40,15 @@ const (
 	memoryVariable    = "CAGE_RECORD_MEMORY"
 )
 
-// FaultVariable is the environment variable that makes something fail on a device that computes nothing; testdata/fault.c
-// says how.
+// FaultVariable is the environment variable that injects a fault on a device that computes nothing;
+// testdata/fault.c describes its values.
 const FaultVariable = "CAGE_RECORD_FAULT"
 
-// A Recorder gives access to what the device was asked to do.
+// A Recorder gives access to the recorded calls of a device.
 type Recorder struct{ dir string }
 
-// Open opens a CUDA device on a machine that pretends to have that many GPUs. It is closed when the test ends. It
-// returns the errors of [engine.Open]. Tests that use it must not run in parallel.
+// Open opens a CUDA device with the given number of simulated GPUs. It is closed when the test
+// ends. It returns the errors of [engine.Open]. Tests that use it must not run in parallel.
 func Open(t *testing.T, gpus int, opts engine.Options) (*engine.Device, *Recorder, error) {
 	t.Helper()
 	plugin, r := Plugin(t, gpus)
@@ -107,7 +108,7 @@ func build(t *testing.T) string {
 	return plugin
 }
 
-// ask returns what the go command prints. Where there is none, the test is skipped.
+// ask returns the output of the go command. If there is no go command, the test is skipped.
 func ask(t *testing.T, arguments ...string) string {
 	t.Helper()
 	command := exec.Command("go", arguments...)
@@ -136,9 +137,10 @@ func (r *Recorder) Programs(t *testing.T) []string {
 	return programs
 }
 
-// Log returns what was uploaded and run, one line each. A buffer is given by its number, counted from 0, and "@" with
-// the number of its device. "run 3: 1@0 -> 5@0; 2@1 -> 6@1; keep 0" means that program 3 ran on two devices, each with
-// one argument and one result, and that the argument (number 0) was not donated.
+// Log returns the uploads and executions, one per line. A buffer is denoted by its number, counted
+// from 0, and "@" with the number of its device. "run 3: 1@0 -> 5@0; 2@1 -> 6@1; keep 0" means that
+// program 3 ran on two devices, each with one argument and one result, and that the argument
+// (number 0) was not donated.
 func (r *Recorder) Log(t *testing.T) []string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(r.dir, "log"))
@@ -148,7 +150,7 @@ func (r *Recorder) Log(t *testing.T) []string {
 	return strings.Split(strings.TrimSuffix(string(text), "\n"), "\n")
 }
 
-// Memory has the device pretend from now on to let programs take that many bytes of each GPU; 0, and it does not tell.
+// Memory sets the memory that each simulated GPU reports from now on, in bytes; 0: it reports none.
 func (r *Recorder) Memory(t *testing.T, bytes int64) {
 	t.Helper()
 	t.Setenv(memoryVariable, strconv.FormatInt(bytes, 10))
@@ -158,8 +160,8 @@ func (r *Recorder) Memory(t *testing.T, bytes int64) {
 // skipped.
 const TestVariable = "CAGE_TEST_XLA"
 
-// XLA is [Plugin], except that programs are executed: by XLA on CPU devices, in a separate process that starts when the
-// device is opened. The process belongs to the plugin, and so only to the caller.
+// XLA is [Plugin], except that programs are executed: by XLA on CPU devices, in a separate process
+// that starts when the device is opened. Each plugin has its own process.
 func XLA(t *testing.T, gpus int) (string, *Recorder) {
 	t.Helper()
 	python := os.Getenv(TestVariable)
@@ -176,15 +178,16 @@ func XLA(t *testing.T, gpus int) (string, *Recorder) {
 	return plugin, r
 }
 
-// Exactly gives XLA no more devices than the GPUs that the machine pretends to have. Then one process computes the bits that
-// several processes with as many devices compute, each of which has one as if it called [XLA] with its own number of GPUs.
+// Exactly limits XLA's devices to the number of simulated GPUs. Then one process computes the same
+// bits as several processes that have as many devices together, each of which has called [XLA] with
+// its own number of GPUs.
 func Exactly(t *testing.T) { t.Setenv(exactlyVariable, "1") }
 
 // A Fault is a rule by which uploads, compilations or executions fail.
 type Fault struct {
 	At       Event  `json:"at"`
-	Contains string `json:"contains"` // a text that the program must contain; empty: any program
-	After    int    `json:"after"`    // how many such events succeed first
+	Contains string `json:"contains"` // text that the program must contain; empty: any program
+	After    int    `json:"after"`    // number of such events that succeed first
 	Code     int    `json:"code"`     // PJRT error code
 	Message  string `json:"message"`
 	End      End    `json:"end"`
@@ -195,20 +198,20 @@ type Event string
 
 // The events that can fail.
 const (
-	Upload  Event = "upload" // which has no program
+	Upload  Event = "upload" // has no program
 	Compile Event = "compile"
 	Execute Event = "execute"
 )
 
-// End is how it fails.
+// End is the way in which it fails.
 type End string
 
 // The ends.
 const (
 	Fails       End = ""        // with an error
 	LosesDevice End = "replica" // with an error of the last device only
-	Dies        End = "kill"    // the process of XLA is killed
-	Hangs       End = "hang"    // with no answer before the next call of Fail, when the process of XLA ends
+	Dies        End = "kill"    // the XLA process is killed
+	Hangs       End = "hang"    // no answer until the next call of Fail, which ends the XLA process
 )
 
 // Codes of PJRT errors.
@@ -217,7 +220,7 @@ const (
 	Internal          = 13
 )
 
-// Fail makes what XLA is asked from now on fail by these rules, instead of those before: none, and all goes well.
+// Fail replaces the fault rules for later calls to XLA; without rules, nothing fails.
 func (r *Recorder) Fail(t *testing.T, faults ...Fault) {
 	t.Helper()
 	text, err := json.Marshal(append([]Fault{}, faults...))
@@ -232,5 +235,5 @@ func (r *Recorder) Fail(t *testing.T, faults ...Fault) {
 	}
 }
 
-// faults is the file that has the rules.
+// faults returns the path of the file with the rules.
 func (r *Recorder) faults() string { return filepath.Join(r.dir, "faults.json") }

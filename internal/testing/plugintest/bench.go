@@ -1,8 +1,8 @@
-// Package plugintest runs a plugin's programs in its tests: on the reference implementation (float64) and,
-// compiled, on the CPU device in float32. It has what tests of an algorithm need:
-// building its programs, running them and their gradients, and the steps of an optimizer.
-// What every plugin promises, and the values of its golden file, are checked by the
-// conformance kit (package sdktest); [Kit] returns its options.
+// Package plugintest runs a plugin's programs in its tests: on the reference implementation
+// (float64) and, compiled, on the CPU device in float32. It has the helpers for tests of an
+// algorithm: building its programs, running them and their gradients, and the steps of an
+// optimizer. The requirements on every plugin, and the values of its golden file, are checked by
+// the conformance kit (package sdktest); [Kit] returns its options.
 //
 // The package is for tests only and knows no algorithm.
 package plugintest
@@ -22,8 +22,8 @@ import (
 	"github.com/cage-qat/cage/sdk/sdktest"
 )
 
-// init lets garbage grow in tests: the reference implementation makes much of it, and next to nothing stays,
-// so that the collector would take a third of the time.
+// init reduces garbage collection in tests: the reference implementation allocates much and retains
+// little, so that the collector would take a third of the time.
 func init() { debug.SetGCPercent(800) }
 
 // Bench executes programs for tests: any failure ends the test.
@@ -53,7 +53,7 @@ func CPU(t testing.TB) Bench {
 	return Bench{device}
 }
 
-// Double reports whether m computes in binary64, as the reference implementation does.
+// Double reports whether m computes in float64, as the reference implementation does.
 func (m Bench) Double() bool { return m == Reference() }
 
 // Run executes a valid program on inputs by name. Float inputs are rounded to the
@@ -67,8 +67,7 @@ func (m Bench) Run(t testing.TB, p *program.Program, inputs map[string]reference
 	return outputs
 }
 
-// Eval runs the program that body writes on inputs with the values x, and returns its
-// results.
+// Eval runs the program that body builds on inputs with the values x, and returns its results.
 func (m Bench) Eval(t testing.TB, body func(b *program.Builder, in []program.Value) []program.Value, x ...reference.Tensor) [][]float64 {
 	t.Helper()
 	b := program.NewBuilder("test")
@@ -103,10 +102,9 @@ func Each(t *testing.T, test func(t *testing.T, m Bench)) {
 	}
 }
 
-// Close compares got with the golden numbers at key: on the reference implementation within the file's own
-// tolerance, on a device within single times the largest finite magnitude among them. In
-// binary32, a sum of terms of that magnitude cannot be more accurate, however small the
-// result.
+// Close compares got with the golden numbers at key: on the reference implementation within the
+// file's own tolerance, on a device within single times the largest finite magnitude among them. In
+// float32, a sum of terms of that magnitude cannot be more accurate, however small the result.
 func (m Bench) Close(o golden.Object, key string, got []float64, single float64) {
 	if m.Double() {
 		o.Close(key, got)

@@ -16,8 +16,8 @@ import (
 	"github.com/cage-qat/cage/sdk/sdktest"
 )
 
-// Kit returns the options with which the plugins of this repository run the conformance
-// kit: also on the CPU device, and with the golden file of that name.
+// Kit returns the options with which the plugins of this repository run the conformance kit: also
+// on the CPU device, and with the given golden file.
 func Kit(t testing.TB, goldenFile string, more ...sdktest.Option) []sdktest.Option {
 	t.Helper()
 	return append(With(t, nil, more...), Golden(t, goldenPath(goldenFile)))
@@ -29,9 +29,8 @@ func With(t testing.TB, settings map[string]any, more ...sdktest.Option) []sdkte
 	return append([]sdktest.Option{sdktest.On(CPU(t).machine), sdktest.With(settings)}, more...)
 }
 
-// EachCase runs a test for each case of the golden file of that name on each machine. It
-// is for values that the conformance kit, which also runs these files, does not know how
-// to compare.
+// EachCase runs a test for each case of the given golden file on each machine. It is for values
+// that the conformance kit, which also runs these files, cannot compare.
 func EachCase(t *testing.T, goldenFile string, test func(t *testing.T, m Bench, c golden.Case)) {
 	t.Helper()
 	f := golden.Load(t, goldenPath(goldenFile))
@@ -55,8 +54,8 @@ func Near(t testing.TB, what string, got, want []float64, relative float64) {
 // Times returns c·v.
 func Times(c float64, v []float64) []float64 { return floats.ScaleTo(make([]float64, len(v)), c, v) }
 
-// ShortScales fails the test unless scales, each times a factor, are positive numbers of
-// the type that scale_dtype names.
+// ShortScales fails the test unless scales, each times a factor, are positive numbers representable
+// in the type that scale_dtype names.
 func ShortScales(t testing.TB, dtype string, scale []float64, factors ...float64) {
 	t.Helper()
 	bits, least := 24, -149
@@ -78,18 +77,18 @@ func ShortScales(t testing.TB, dtype string, scale []float64, factors ...float64
 	}
 }
 
-// Matrix describes a weight matrix to train.
+// Matrix describes a trainable weight matrix.
 func Matrix(shape ...int) sdk.Tensor {
 	return sdk.Tensor{Name: "w", Role: sdk.TensorMatrix, Shape: shape}
 }
 
-// Vector describes the weight of a norm to train.
+// Vector describes the trainable weight of a norm.
 func Vector(n int) sdk.Tensor {
 	return sdk.Tensor{Name: "norm", Role: sdk.TensorVector, Shape: []int{n}}
 }
 
-// Normal returns a tensor of seeded standard normal numbers, rounded to binary32 so that
-// every machine sees the same.
+// Normal returns a tensor of seeded standard normal numbers, rounded to float32 so that they are
+// the same on every machine.
 func Normal(seed uint64, shape ...int) golden.Array {
 	r := rand.New(rand.NewPCG(seed, 0))
 	data := make([]float64, program.FloatType(shape...).Size())
@@ -99,8 +98,8 @@ func Normal(seed uint64, shape ...int) golden.Array {
 	return golden.Array{Shape: shape, Data: data}
 }
 
-// Hadamard multiplies each run of order entries by the Sylvester matrix, using the plain
-// fast transform in binary64.
+// Hadamard multiplies each run of order entries by the Sylvester matrix, using the plain fast
+// transform in float64.
 func Hadamard(x golden.Array, order int) golden.Array {
 	out := x.Clone()
 	for n := 1; n < order; n *= 2 {
@@ -117,8 +116,8 @@ func Hadamard(x golden.Array, order int) golden.Array {
 	return out
 }
 
-// Settings returns complete, checked settings for those of a case. If the description
-// does not declare one, or declares it differently, the test ends.
+// Settings returns complete, checked settings for those of a case. If the description does not
+// declare one of them, or declares it differently, the test ends.
 func Settings(t testing.TB, d sdk.Description, given map[string]any) sdk.Values {
 	t.Helper()
 	if err := d.Check(); err != nil {
@@ -131,14 +130,14 @@ func Settings(t testing.TB, d sdk.Description, given map[string]any) sdk.Values 
 	return values
 }
 
-// Product is a·bᵀ.
+// Product returns a·bᵀ.
 func Product(a, b golden.Array) golden.Array {
 	var y mat.Dense
 	y.Mul(dense(a), dense(b).T())
 	return golden.Array{Shape: []int{a.Shape[0], b.Shape[0]}, Data: y.RawMatrix().Data}
 }
 
-// Transposed is xᵀ.
+// Transposed returns xᵀ.
 func Transposed(x golden.Array) golden.Array {
 	return golden.Array{Shape: []int{x.Shape[1], x.Shape[0]}, Data: mat.DenseCopyOf(dense(x).T()).RawMatrix().Data}
 }

@@ -15,8 +15,8 @@ import (
 )
 
 // Golden returns the option that compares a plugin with the golden file at the path. A file that
-// states a kind has the format of the kit. The others are shared with tests of other packages and
-// have keys of their own, by the name that the file states: see legacyFiles.
+// states a kind has the kit's format. Other files are shared with tests of other packages and have
+// keys of their own, which depend on the name that the file states: see legacyFiles.
 func Golden(t testing.TB, path string) sdktest.Option {
 	t.Helper()
 	text, err := os.ReadFile(path)
@@ -32,14 +32,14 @@ func Golden(t testing.TB, path string) sdktest.Option {
 
 type object = map[string]any
 
-// legacyFile says how the keys of a file become those of the kit.
+// legacyFile maps the keys of a file to those of the kit.
 type legacyFile struct {
 	kind     sdk.Kind
 	settings map[string]string
-	inputs   map[string]string // of inputs and parameters
+	inputs   map[string]string // names of inputs and parameters
 	expected map[string]string
 	// adapt changes a converted case, given its parameters, and returns the cases to be compared;
-	// nil leaves it as it is.
+	// nil keeps it unchanged.
 	adapt func(params object, c legacyCase) []legacyCase
 }
 
@@ -83,7 +83,7 @@ func optimizerFile(adapt func(object, legacyCase) []legacyCase, settings ...stri
 	return legacyFile{sdk.KindOptimizer, names(settings...), optimizerInputs, names("x"), adapt}
 }
 
-// names maps names of a file to others: "from to", or one word for a name that stays.
+// names returns a map of names: "from to", or one word for an unchanged name.
 func names(list ...string) map[string]string {
 	m := map[string]string{}
 	for _, n := range list {
@@ -156,7 +156,7 @@ func number(v any) float64 {
 	return n
 }
 
-// divided divides all numbers of nested lists.
+// divided divides all numbers in nested lists.
 func divided(v any, by float64) any {
 	switch v := v.(type) {
 	case []any:
@@ -204,8 +204,8 @@ func noRotation(_ object, c legacyCase) []legacyCase {
 	return []legacyCase{c}
 }
 
-// adaptAbsMax: codes of the centred grid are twice the level, and so its scale is half the step
-// that the file states.
+// adaptAbsMax: codes of the centred grid are twice the level, so the scale is half the step in the
+// file.
 func adaptAbsMax(params object, c legacyCase) []legacyCase {
 	if params["grid"] == "centred" {
 		c.Expected[spec.OutputScale] = divided(c.Expected[spec.OutputScale], 2)
@@ -217,7 +217,7 @@ func adaptAbsMax(params object, c legacyCase) []legacyCase {
 }
 
 // adaptLSQ derives the settings of the grid from its ends, qn and qp. A case with an offset is an
-// activation. Other cases of the file are of the host.
+// activation. Other cases of the file are for the host.
 func adaptLSQ(params object, c legacyCase) []legacyCase {
 	if !strings.HasPrefix(c.ID, "lsq") {
 		return nil

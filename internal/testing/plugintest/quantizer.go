@@ -45,7 +45,7 @@ func Refused(t testing.TB, what string, err error, says string) {
 	}
 }
 
-// Residuals returns the types of what the backward pass keeps from the forward pass, in
+// Residuals returns the types of the values that the forward pass saves for the backward pass, in
 // addition to x, for a weight of the given shape.
 func Residuals(t testing.TB, q sdk.Quantizer, given map[string]any, shape ...int) (kept []program.Type) {
 	t.Helper()

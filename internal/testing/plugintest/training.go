@@ -12,20 +12,22 @@ import (
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
-// Training is a tensor being trained by one optimizer, between two updates. A machine
-// runs its steps as a host does; refreshes run on the reference implementation in binary64, reading and
-// writing a state in the machine's precision.
+// Training is a tensor being trained by one optimizer, between two updates. A machine runs its
+// steps as a host does; refreshes run on the reference implementation in float64, and read and
+// write states in the machine's precision.
 type Training struct {
 	// Program holds the optimizer's programs for the tensor.
 	Program spec.Optimizer
-	// RunSteps and Loss are what an update is told of the run.
+	// RunSteps and Loss are inputs of updates that describe the run.
 	RunSteps int
 	Loss     float64
-	// Slope is the gradient at any point, for an optimizer that takes a second one.
+	// Slope returns the gradient at any point, for an optimizer that takes a second one.
 	Slope func(x []float64) []float64
-	// Sampled is what the next update is told of a gradient with drawn labels, for an optimizer that takes one.
+	// Sampled is the gradient with sampled labels for the next update, for an optimizer that takes
+	// one.
 	Sampled []float64
-	// Global has the sums of what the tensors of the optimizer collect; nil means that this one is alone.
+	// Global has the sums of the values that the optimizer collects over its tensors; nil: this is
+	// the only tensor.
 	Global map[string]float64
 
 	m     Bench
@@ -67,7 +69,7 @@ func (r *Training) X() []float64 { return r.state[spec.InputX].Float64s() }
 // State returns a state tensor.
 func (r *Training) State(name string) []float64 { return r.state[spec.StatePrefix+name].Float64s() }
 
-// tell puts what the next update is told where its programs find it.
+// tell sets the inputs of the next update.
 func (r *Training) tell(gradient []float64, rate float64) {
 	r.state[spec.InputGradient] = reference.Floats(gradient, r.shape...)
 	r.state[spec.InputStep] = reference.Float(float64(r.step + 1))
@@ -77,7 +79,8 @@ func (r *Training) tell(gradient []float64, rate float64) {
 	r.state[spec.InputLoss] = reference.Float(r.Loss)
 }
 
-// Collect returns what the optimizer collects before the next update, by the names of inputs.
+// Collect returns the values that the optimizer collects before the next update, by the names of
+// inputs.
 func (r *Training) Collect(t testing.TB, gradient []float64, rate float64) map[string]float64 {
 	t.Helper()
 	r.tell(gradient, rate)
@@ -121,7 +124,7 @@ func (r *Training) Update(t testing.TB, gradient []float64, rate float64) {
 	r.keep(spec.InputX, reference.Floats(floats.AddScaledTo(make([]float64, len(x)), x, -rate, u), r.shape...))
 }
 
-// probe takes the second gradient for the next update, if one is due.
+// probe computes the second gradient for the next update, if one is due.
 func (r *Training) probe(t testing.TB, gradient []float64) {
 	t.Helper()
 	probed, probing := gradient, 0.0
@@ -136,7 +139,7 @@ func (r *Training) probe(t testing.TB, gradient []float64) {
 	r.state[spec.InputProbed], r.state[spec.InputProbing] = reference.Floats(probed, r.shape...), reference.Float(probing)
 }
 
-// Evaluated returns what the model is evaluated with.
+// Evaluated returns the parameters with which the model is evaluated.
 func (r *Training) Evaluated(t testing.TB) []float64 {
 	t.Helper()
 	if r.Program.Evaluate == nil {
@@ -146,8 +149,8 @@ func (r *Training) Evaluated(t testing.TB) []float64 {
 	return r.state[spec.OutputWeights].Float64s()
 }
 
-// Steps makes one update for each gradient along the first axis, all at one rate, and
-// returns the parameters after the last.
+// Steps makes one update for each gradient along the first axis, all at one rate, and returns the
+// final parameters.
 func (r *Training) Steps(t testing.TB, gradients golden.Array, rate float64) []float64 {
 	t.Helper()
 	for i := range gradients.Shape[0] {
@@ -156,8 +159,8 @@ func (r *Training) Steps(t testing.TB, gradients golden.Array, rate float64) []f
 	return r.X()
 }
 
-// run executes p, unless it is absent, on what it asks for of the state and takes over
-// what it returns.
+// run executes p, unless it is absent, on the parts of the state that are its inputs, and stores
+// its outputs.
 func (r *Training) run(t testing.TB, m Bench, p *program.Program) {
 	t.Helper()
 	if p == nil {
@@ -172,7 +175,7 @@ func (r *Training) run(t testing.TB, m Bench, p *program.Program) {
 	}
 }
 
-// keep takes over a value in the machine's precision.
+// keep stores a value in the machine's precision.
 func (r *Training) keep(name string, v reference.Tensor) {
 	if !r.m.Double() {
 		v = v.Single()
@@ -185,7 +188,7 @@ func (r *Training) keep(name string, v reference.Tensor) {
 	r.state[name] = v
 }
 
-// kept is what is left of a state tensor when it has been kept.
+// kept returns a state tensor rounded to its storage type.
 func kept(v reference.Tensor, storage sdk.Storage) reference.Tensor {
 	data := make([]float64, len(v.Floats))
 	for i, x := range v.Floats {

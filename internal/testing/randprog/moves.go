@@ -6,11 +6,11 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// move writes one operation on values of the pool.
+// move generates one operation on values of the pool.
 type move func(g *generator, op program.Op) value
 
-// moves are filled by init because they lead back to the generator. What works element by element on floats needs none:
-// see general.
+// moves are set in init because they refer back to the generator. Elementwise operations on floats
+// need none: see general.
 var moves map[program.Op]move
 
 func init() {
@@ -48,8 +48,9 @@ func (g *generator) binary(op program.Op, x, y value) program.Value {
 	return g.b.Apply(op, program.Attr{}, program.Type{}, x.Value, y.Value)
 }
 
-// general applies a function of floats to numbers in [0.5, 2.5]. It is for functions that are smooth there, multiply an
-// error at most about fiftyfold and give at most 64; others need a move of their own.
+// general applies a float function to numbers in [0.5, 2.5]. It is for functions that are smooth
+// there, multiply an error by at most about fifty and return at most 64; others need a move of
+// their own.
 func general(g *generator, op program.Op) value {
 	info, _ := op.Info()
 	x := g.draw(isFloat)
@@ -74,8 +75,8 @@ func signed(g *generator, op program.Op) value {
 	return out
 }
 
-// smooth applies a function after bringing its argument into a domain where it
-// multiplies an error at most about fiftyfold.
+// smooth applies a function after mapping its argument to a domain where it multiplies an error by
+// at most about fifty.
 func smooth(g *generator, op program.Op) value {
 	x := g.draw(isFloat)
 	switch op {
@@ -108,7 +109,7 @@ func logb(g *generator, op program.Op) value {
 	return value{g.unary(op, x), 8, 0}
 }
 
-// quotient divides by a value that may be zero and replaces what is not finite.
+// quotient divides by a value that may be zero and replaces non-finite results.
 func quotient(g *generator, op program.Op) value {
 	y := g.draw(isExact, func(v value) bool { return v.frac <= 6 })
 	x := g.draw(isExact, g.compatible(y)) // y itself, if nothing else
@@ -177,8 +178,8 @@ func shift(g *generator, op program.Op) value {
 	return value{Value: g.binary(op, x, y)}
 }
 
-// clamp has bounds around a constant or, where no finite differences find that they
-// matter, around another scalar.
+// clamp has bounds around a constant or, except in tests by finite differences, around another
+// scalar.
 func clamp(g *generator, op program.Op) value {
 	x := g.draw(isFloat)
 	c := float64(g.rng.IntN(17)-8) / 4
@@ -224,8 +225,8 @@ func choose(g *generator, op program.Op) value {
 	return out
 }
 
-// convert goes between any two types. A float becomes an integer only when exact,
-// an integer a float only after it was cut to eight bits.
+// convert converts between any two types. Only exact floats become integers, and integers become
+// floats only after they were cut to eight bits.
 func convert(g *generator, op program.Op) value {
 	x := g.draw(func(v value) bool { return !v.float() || v.exact() })
 	to := program.DType(1 + g.rng.IntN(4))
@@ -240,8 +241,8 @@ func convert(g *generator, op program.Op) value {
 	return value{g.b.Apply(op, program.Attr{}, program.Type{DType: to}, x.Value), x.mag, x.frac}
 }
 
-// bitcast reads an exact float, without the sign of its zero, as bits, or makes a
-// number in [1, 2) from the bits of an integer.
+// bitcast reinterprets an exact float, without the sign of its zero, as bits, or makes a number in
+// [1, 2) from the bits of an integer.
 func bitcast(g *generator, op program.Op) value {
 	x := g.draw(func(v value) bool { return isInteger(v) || isExact(v) })
 	to := program.DType(1 + g.rng.IntN(3))

@@ -1,17 +1,16 @@
 // Package randprog generates random valid programs, with inputs on which they are well
 // conditioned, for tests that compare two executions of one program.
 //
-// Two executions in different precisions differ by rounding errors. A rounding error
-// before a comparison, or before a function with jumps such as round, can change the
-// result completely. So the generator keeps a bound for each float value, and knows which
-// values are exact: multiples of a power of two that fit 24 bits, and are therefore the
-// same in any precision and any order of summation. Only exact values go into operations
-// with jumps. Domains are respected, too: logarithms get positive numbers, exponentials
-// small ones. [New] therefore does not cover edge cases (NaN, overflow, ties); test those
-// with tables.
+// Two executions in different precisions differ by rounding errors. A rounding error before a
+// comparison, or before a function with jumps such as round, can change the result completely. So
+// the generator keeps a bound for each float value, and knows which values are exact: multiples of
+// a power of two that fit 24 bits, and are therefore the same in any precision and any order of
+// summation. Operations with jumps get only exact values. Domains are respected, too: logarithms
+// get positive numbers, exponentials small ones. [New] therefore does not cover edge cases (NaN,
+// overflow, ties); test those with tables.
 //
-// [NewUpdate] is for the executors of updates: all inputs are floats, including edge
-// cases, there are few kinds of operations, and the results are defined to the bit.
+// [NewUpdate] is for the executors of updates: all inputs are floats, including edge cases, there
+// are few kinds of operations, and results have defined bits.
 package randprog
 
 import (
@@ -33,10 +32,9 @@ type Options struct {
 	Elements int
 	// Ops lists the operations to draw from; default all except the factorizations.
 	Ops []program.Op
-	// Smooth draws float inputs anywhere in their range, instead of from the grid on
-	// which ties happen and sums are exact, and leaves out operations for which finite
-	// differences do not work: stop_gradient, bitcast, and quotients that may be
-	// infinite. It is for tests of gradients, in float64.
+	// Smooth draws float inputs anywhere in their range, instead of from the grid with ties and
+	// exact sums, and omits operations for which finite differences do not work: stop_gradient,
+	// bitcast, and quotients that may be infinite. It is for tests of gradients, in float64.
 	Smooth bool
 }
 
@@ -102,14 +100,13 @@ type generator struct {
 	b      *program.Builder
 	inputs map[string]reference.Tensor
 	pool   []value
-	// used are the operands of the operations in the pool, drawn those of the move that
-	// is being made.
+	// used are the operands of the operations in the pool, drawn those of the current move.
 	used  map[program.Value]bool
 	drawn []program.Value
 }
 
-// value is a value of the program with what is known of it. For floats, |v| ≤ mag,
-// and v is a multiple of 2^−frac unless frac is negative: then it is rounded.
+// value is a value of the program with its bounds. For floats, |v| ≤ mag, and v is a multiple of
+// 2^−frac unless frac is negative: then it is rounded.
 type value struct {
 	program.Value
 	mag  float64
@@ -122,11 +119,11 @@ const rounded = -1
 func (v value) float() bool { return v.Type().DType == program.Float }
 func (v value) exact() bool { return v.frac != rounded }
 
-// keep adds a value to the pool, brought back into range.
+// keep adds a value to the pool, scaled back into range.
 func (g *generator) keep(v value) { g.pool = append(g.pool, g.tame(v)) }
 
-// tame scales a float by a power of two so that its bound is at most 64, and
-// forgets exactness that 24 bits may not hold.
+// tame scales a float by a power of two so that its bound is at most 64, and marks it as rounded if
+// 24 bits may not hold it.
 func (g *generator) tame(v value) value {
 	if !v.float() {
 		return v
@@ -155,8 +152,7 @@ func fits(mag float64, frac int) bool {
 	return mag <= 1<<22
 }
 
-// declare makes the inputs: floats of shapes that go together, and one or two of
-// each other type.
+// declare creates the inputs: floats of compatible shapes, and one or two of each other type.
 func (g *generator) declare() {
 	rows, cols := 1+g.rng.IntN(5), []int{1, 2, 4, 6, 8}[g.rng.IntN(5)]
 	shapes := [][]int{{rows, cols}, {rows, cols}, {rows, 1}, {cols, rows}, {cols}, {}, {2, rows, cols}}
@@ -201,7 +197,7 @@ func (g *generator) input(name string, t program.Type) {
 	g.pool = append(g.pool, v)
 }
 
-// finish names every value that no other uses as an output, floats first.
+// finish makes every unused value an output, floats first.
 func (g *generator) finish() {
 	n := 0
 	for _, float := range []bool{true, false} {
@@ -218,13 +214,13 @@ func (g *generator) finish() {
 	}
 }
 
-// unsuitable is what [generator.giveUp] panics with.
+// unsuitable is the panic value of [generator.giveUp].
 type unsuitable struct{}
 
-// giveUp ends a move: the pool has no operands that suit, or the result would not.
+// giveUp ends a move that finds no suitable operands or whose result would be unsuitable.
 func (g *generator) giveUp() { panic(unsuitable{}) }
 
-// try makes a move, and reports whether it was not given up.
+// try makes a move, and reports whether it succeeded.
 func try(f func() value) (v value, ok bool) {
 	defer func() {
 		r := recover()
@@ -235,7 +231,7 @@ func try(f func() value) (v value, ok bool) {
 	return f(), true
 }
 
-// draw takes a random value that meets the conditions, or gives up.
+// draw returns a random value that meets the conditions, or gives up.
 func (g *generator) draw(meets ...func(value) bool) value {
 	v, ok := g.find(meets...)
 	if !ok {
@@ -244,7 +240,7 @@ func (g *generator) draw(meets ...func(value) bool) value {
 	return v
 }
 
-// find takes a random value that meets the conditions, if there is one. Late values are
+// find returns a random value that meets the conditions, if there is one. Recent values are
 // likelier, so that programs grow deep.
 func (g *generator) find(meets ...func(value) bool) (value, bool) {
 	var fit []value
@@ -276,8 +272,8 @@ func typed(t program.DType) func(value) bool {
 	return func(v value) bool { return v.Type().DType == t }
 }
 
-// compatible accepts values whose shape can stand beside x in an elementwise
-// operation without leaving the size limit.
+// compatible accepts values whose shape is compatible with x in an elementwise operation within the
+// size limit.
 func (g *generator) compatible(x value) func(value) bool {
 	return func(y value) bool {
 		a, b := x.Shape(), y.Shape()
@@ -298,9 +294,9 @@ func (g *generator) compatible(x value) func(value) bool {
 	}
 }
 
-// Bytes returns a source of random numbers for fuzzing: each number is decided by one
-// byte of the data, so that changing a byte changes one choice. When the data ends, the
-// numbers continue from a seed.
+// Bytes returns a source of random numbers for fuzzing: each number is determined by one byte of
+// the data, so that changing a byte changes one choice. After the data, the numbers come from a
+// seeded generator.
 func Bytes(data []byte) *rand.Rand {
 	return rand.New(&bytes{data: data, rest: rand.NewPCG(uint64(len(data)), 5)})
 }
@@ -310,7 +306,7 @@ type bytes struct {
 	rest *rand.PCG
 }
 
-// Uint64 has the byte at the top, where a draw from a small range takes it from.
+// Uint64 returns the byte in the highest bits, which draws from a small range use.
 func (b *bytes) Uint64() uint64 {
 	low := b.rest.Uint64()
 	if len(b.data) == 0 {

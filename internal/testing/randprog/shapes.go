@@ -57,7 +57,7 @@ func randomBits(g *generator, op program.Op) value {
 	return value{Value: g.b.Apply(op, program.Attr{}, program.Type{DType: program.Uint, Shape: g.shape()}, key.Value)}
 }
 
-// reshape merges two neighbouring axes, or adds or drops an axis of size 1.
+// reshape merges two adjacent axes, or adds or drops an axis of size 1.
 func reshape(g *generator, op program.Op) value {
 	x := g.draw()
 	shape := x.Shape()
@@ -78,7 +78,7 @@ func transpose(g *generator, op program.Op) value {
 	return value{g.b.Apply(op, program.Attr{Axes: perm}, program.Type{}, x.Value), x.mag, x.frac}
 }
 
-// broadcast repeats axes of size 1 and puts new axes between the old.
+// broadcast repeats axes of size 1 and inserts new axes.
 func broadcast(g *generator, op program.Op) value {
 	x := g.draw()
 	var shape, axes []int
@@ -205,7 +205,7 @@ func hadamard(g *generator, op program.Op) value {
 	return out
 }
 
-// factorize builds a matrix of full rank, or a symmetric one, from any matrix.
+// factorize makes a full-rank or a symmetric matrix from any matrix.
 func factorize(g *generator, op program.Op) value {
 	x := g.draw(isFloat, func(v value) bool { return v.Type().Rank() == 2 })
 	eye := compareIndices(g.b, x.Shape()[0], program.OpEq)
@@ -213,15 +213,14 @@ func factorize(g *generator, op program.Op) value {
 	return value{g.unary(op, value{Value: gram}), x.mag*x.mag*float64(x.Shape()[1]) + 8, rounded}
 }
 
-// compareIndices is the n×n matrix with 1 where the comparison of row and column holds, and
-// 0 elsewhere.
+// compareIndices returns the n×n matrix with 1 where the comparison of row and column index holds,
+// and 0 elsewhere.
 func compareIndices(b *program.Builder, n int, op program.Op) program.Value {
 	index := program.Type{DType: program.Int, Shape: []int{n, n}}
 	return b.Apply(op, program.Attr{}, program.Type{}, b.Iota(index, 0), b.Iota(index, 1)).Convert(program.Float)
 }
 
-// sortColumns sorts a matrix by its first row, which is exact: rounding must not change
-// an order.
+// sortColumns sorts a matrix by its first row, which is exact: rounding must not change the order.
 func sortColumns(g *generator, _ program.Op) value {
 	x := g.draw(isExact, func(v value) bool { return v.Type().Rank() == 2 })
 	n := x.Shape()[1]

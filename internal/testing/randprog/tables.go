@@ -4,7 +4,8 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// nearest searches a table of numbers, or of rows of x, on a grid on which squared distances are exact.
+// nearest searches a table of numbers, or of rows of x, on a grid on which squared distances are
+// exact.
 func nearest(g *generator, op program.Op) value {
 	x := g.draw(isExact, func(v value) bool { return v.frac <= 8 })
 	n, shape := 1+g.rng.IntN(5), x.Shape()
@@ -24,7 +25,7 @@ func nearest(g *generator, op program.Op) value {
 	return value{Value: g.b.Apply(op, program.Attr{}, program.Type{}, x.Value, g.b.Table(data, table...))}
 }
 
-// lookup takes any integers, of which those outside the table stand for its ends.
+// lookup uses any integers as indices, which are clamped to the table.
 func lookup(g *generator, op program.Op) value {
 	index := g.draw(typed(program.Int))
 	table := g.draw(isFloat, func(v value) bool {
@@ -35,7 +36,8 @@ func lookup(g *generator, op program.Op) value {
 	return value{g.b.Apply(op, program.Attr{}, program.Type{}, index.Value, table.Value), table.mag, table.frac}
 }
 
-// scatterAdd has integers as indices, or, where the pool has none of the shape, numbers along an axis.
+// scatterAdd has integers as indices, or if the pool has none of the shape, positions along an
+// axis.
 func scatterAdd(g *generator, op program.Op) value {
 	x := g.draw(isFloat)
 	shape := x.Shape()
@@ -60,7 +62,7 @@ func scatterAdd(g *generator, op program.Op) value {
 	return out
 }
 
-// topK divides exact numbers: rounding must not change their order.
+// topK uses exact numbers: rounding must not change their order.
 func topK(g *generator, op program.Op) value {
 	x := g.draw(isExact, hasAxes)
 	return value{Value: g.b.Apply(op, program.Attr{}, program.Type{}, x.Value, g.place(x))}
@@ -71,7 +73,7 @@ func orderStatistic(g *generator, op program.Op) value {
 	return value{g.b.Apply(op, program.Attr{}, program.Type{}, x.Value, g.place(x)), x.mag, x.frac}
 }
 
-// place draws a place along the last axis, or one just beyond its ends.
+// place draws an index along the last axis, or one just beyond its ends.
 func (g *generator) place(x value) program.Value {
 	shape := x.Shape()
 	return g.b.ConstInt(int32(g.rng.IntN(shape[len(shape)-1]+3) - 1))

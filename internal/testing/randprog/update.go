@@ -10,8 +10,7 @@ import (
 	"github.com/cage-qat/cage/sdk/program/reference"
 )
 
-// Family says which operations an update program consists of, and so which executors it
-// is for.
+// Family is the set of operations of an update program, and so determines its executors.
 type Family string
 
 const (
@@ -30,19 +29,17 @@ var Families = []Family{Elementwise, General}
 // UpdateOptions shapes the programs of [NewUpdate].
 type UpdateOptions struct {
 	Family Family
-	// Exact programs are defined to the bit, even for an executor that rounds every
-	// result to binary32 and sums in any order: sums and products are of small multiples
-	// of powers of two, and everything else is correctly rounded. Their inputs include
-	// NaN, infinities, zeros of both signs, and numbers from the smallest to the largest.
-	// Other programs are smooth, with sums of normal numbers, roots and logarithms; their
-	// results have rounding errors.
+	// Exact programs are defined to the bit, even for an executor that rounds every result to
+	// float32 and sums in any order: sums and products are of small multiples of powers of two, and
+	// everything else is correctly rounded. Their inputs include NaN, infinities, zeros of both
+	// signs, and numbers from the smallest to the largest. Other programs are smooth, with sums of
+	// normal numbers, roots and logarithms; their results have rounding errors.
 	Exact bool
 }
 
-// NewUpdate generates a program like those of optimizers, with inputs. All inputs are
-// floats. Outputs may have the names of inputs, and are then computed in their place.
-// Axes with one element are as likely as others. It panics if its own rules produce an
-// invalid program.
+// NewUpdate generates a program like those of optimizers, with inputs. All inputs are floats.
+// Outputs may have the names of inputs, which they then overwrite. Axes of size 1 are as likely as
+// others. It panics if its own rules produce an invalid program.
 func NewUpdate(rng *rand.Rand, o UpdateOptions) Case {
 	u := &updates{UpdateOptions: o, generator: &generator{
 		Options: Options{Elements: 1 << 14},
@@ -63,9 +60,9 @@ func NewUpdate(rng *rand.Rand, o UpdateOptions) Case {
 	return Case{Program: p, Inputs: u.inputs}
 }
 
-// updates holds one update program under construction. In an exact program, a value
-// whose frac is rounded is still defined to the bit, but must not be added up; in a
-// smooth one, mag is the size that elements typically have.
+// updates holds one update program under construction. In an exact program, a value whose frac is
+// rounded still has defined bits, but must not be summed; in a smooth one, mag is the typical size
+// of elements.
 type updates struct {
 	UpdateOptions
 	*generator
@@ -84,7 +81,7 @@ func (u *updates) step() {
 	}
 }
 
-// add puts a value into the pool, of a size that later operations can go on with.
+// add puts a value into the pool, scaled for use by later operations.
 func (u *updates) add(v value) {
 	if v.float() && !u.Exact {
 		factor := 1.0
@@ -101,8 +98,7 @@ func (u *updates) add(v value) {
 	u.pool = append(u.pool, v)
 }
 
-// finishAll names outputs: late values, more than half of them in the place of an input
-// of their type.
+// finishAll names outputs: recent values, more than half of which overwrite an input of their type.
 func (u *updates) finishAll() {
 	free := map[string]program.Type{}
 	var names []string
@@ -125,12 +121,10 @@ func (u *updates) finishAll() {
 	}
 }
 
-// sizes are the lengths of axes: one element, few, and around the widths of vectors and
-// the sides of blocks.
+// sizes are the lengths of axes: 1, small sizes, and sizes near vector widths and block sizes.
 var sizes = []int{1, 1, 1, 2, 3, 4, 5, 8, 15, 16, 17, 33, 64, 70}
 
-// declareAll makes the inputs: tensors of shapes that suit the family of programs, and
-// numbers.
+// declareAll creates the inputs: tensors of shapes for the program family, and scalars.
 func (u *updates) declareAll() {
 	size := func() int { return sizes[u.rng.IntN(len(sizes))] }
 	u.rows, u.cols, u.parts = size(), size(), 1+u.rng.IntN(3)
@@ -149,14 +143,14 @@ func (u *updates) declareAll() {
 	u.rng.Shuffle(len(shapes), func(i, j int) { shapes[i], shapes[j] = shapes[j], shapes[i] })
 	shapes = append(shapes[:2+u.rng.IntN(len(shapes)-1)], nil, nil)
 	if u.Family == Elementwise && u.rng.IntN(8) == 0 {
-		shapes = shapes[len(shapes)-2:] // numbers only
+		shapes = shapes[len(shapes)-2:] // scalars only
 	}
 	for i, shape := range shapes {
 		u.inputOf(fmt.Sprintf("x%d", i), shape)
 	}
 }
 
-// inputOf adds an input. Its elements lie on a grid, on which sums are exact, or anywhere.
+// inputOf adds an input. Its elements are arbitrary, or on a grid on which sums are exact.
 func (u *updates) inputOf(name string, shape []int) {
 	v := value{Value: u.b.Input(name, program.FloatType(shape...)), mag: 1, frac: rounded}
 	data := make([]float64, v.Type().Size())
@@ -181,16 +175,16 @@ func (u *updates) inputOf(name string, shape []int) {
 	u.pool = append(u.pool, v)
 }
 
-// onGrid and anywhere are the numbers on which executors go wrong. Sums of those on a grid
-// are exact.
+// onGrid and anywhere are numbers that provoke errors in executors. Sums of those on the grid are
+// exact.
 var (
 	onGrid   = []float64{0, math.Copysign(0, -1), math.NaN(), math.Inf(1), math.Inf(-1)}
 	anywhere = append(slices.Clone(onGrid), 1, -1, 0.5, -0.5, 2.5, -2.5, 0x1p-149, -0x1p-149, 0x1p-127, 0x1p-126,
 		math.MaxFloat32, -math.MaxFloat32, 4194303.5, -8388609, 1e10)
 )
 
-// sprinkle replaces elements by special ones: none, a third, or all by zeros; or just one
-// or two, since with many of them no element of a product is finite.
+// sprinkle replaces elements by special values: none, a third, or all by zeros; or just one or two
+// by others, since with many no element of a product is finite.
 func (u *updates) sprinkle(data []float64, grid bool) {
 	list := anywhere
 	if grid {

@@ -7,8 +7,7 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// updateMove writes one operation, or a few. It gives up when the result could not be
-// compared.
+// updateMove generates one operation, or a few. It gives up if the result could not be compared.
 type updateMove func(u *updates) value
 
 var elementwiseMoves = []updateMove{
@@ -16,8 +15,8 @@ var elementwiseMoves = []updateMove{
 	(*updates).chosen, (*updates).compared, (*updates).folded, (*updates).folded, (*updates).clipped, (*updates).rotated, (*updates).reshaped,
 }
 
-// partner draws a float for an elementwise operation with x. The result is not larger than
-// both, but in general programs either may be repeated.
+// partner draws a float for an elementwise operation with x. The result is not larger than both,
+// but in general programs either may be broadcast.
 func (u *updates) partner(x value) value {
 	y, ok := u.find(isFloat, func(y value) bool {
 		a, b := x.Type(), y.Type()
@@ -30,7 +29,7 @@ func (u *updates) partner(x value) value {
 	return y
 }
 
-// bits is a value that is correctly rounded. It stays on its grid if that is fine enough.
+// bits returns a correctly rounded value. It stays on its grid if that is fine enough.
 func bits(v program.Value, mag float64, frac int) value {
 	if frac != rounded && !fits(mag, frac) {
 		frac = rounded
@@ -38,10 +37,10 @@ func bits(v program.Value, mag float64, frac int) value {
 	return value{v, mag, frac}
 }
 
-// positive gives zeros the positive sign, where it is not defined.
+// positive makes zeros of undefined sign positive.
 func (u *updates) positive(v program.Value) program.Value { return v.Add(u.b.Const(0)) }
 
-// joint is frac for a result of two values, if both are on a grid.
+// joint returns frac for a result of two values if both are on a grid, else rounded.
 func joint(x, y value, frac int) int {
 	if !x.exact() || !y.exact() {
 		return rounded
@@ -71,7 +70,7 @@ func (u *updates) twoOperands() value {
 	return value{x.Div(y.Value), 1, rounded}
 }
 
-// decayed is what executors fuse: a running mean of a value or of its square.
+// decayed returns an exponential moving average of a value or of its square, which executors fuse.
 func (u *updates) decayed() value {
 	x := u.draw(isFloat)
 	y := u.partner(x)
@@ -114,8 +113,8 @@ func (u *updates) oneOperand() value {
 	return bits(u.positive(x.Round()), x.mag+1, min(x.frac, 0))
 }
 
-// chosen selects by a number or by elements; in smooth programs the condition is of
-// inputs, which have no errors.
+// chosen selects by a scalar or elementwise; in smooth programs the condition is of inputs, which
+// have no errors.
 func (u *updates) chosen() value {
 	cond := u.draw(isBool)
 	fits := func(y value) bool {
@@ -126,7 +125,7 @@ func (u *updates) chosen() value {
 	return bits(cond.Select(x.Value, y.Value), max(x.mag, y.mag), joint(x, y, max(x.frac, y.frac)))
 }
 
-// compared is a comparison, or a bool made of others.
+// compared returns a comparison, or a combination of bools.
 func (u *updates) compared() value {
 	if p, ok := u.find(isBool); ok && u.rng.IntN(3) == 0 {
 		q := u.draw(isBool, func(q value) bool { return slices.Equal(p.Shape(), q.Shape()) })
@@ -145,13 +144,13 @@ func (u *updates) compared() value {
 	return value{Value: u.binary(ops[u.rng.IntN(len(ops))], x, y)}
 }
 
-// comparable accepts what has no rounding errors.
+// comparable accepts values without rounding errors.
 func (u *updates) comparable(v value) bool {
 	return u.Exact || slices.ContainsFunc(u.pool[:len(u.inputs)], func(in value) bool { return in.Value == v.Value })
 }
 
-// addable is x if sums of so many of its elements are exact, each times a number of at
-// most mag on the grid of frac. Otherwise it is x rounded to small integers.
+// addable returns x if sums of so many of its elements are exact, each times a number of at most
+// mag on the grid of frac. Otherwise it returns x rounded to small integers.
 func (u *updates) addable(x value, terms int, mag float64, frac int) value {
 	if !u.Exact || x.exact() && fits(x.mag*mag*float64(terms), x.frac+frac) {
 		return x
@@ -163,7 +162,7 @@ func (u *updates) addable(x value, terms int, mag float64, frac int) value {
 	return value{small, 4, 0}
 }
 
-// folded folds a whole tensor to a number, or to a tensor of one element.
+// folded reduces a whole tensor to a scalar, or to a tensor of one element.
 func (u *updates) folded() value {
 	x := u.draw(isFloat, hasAxes)
 	rank := x.Type().Rank()
@@ -178,7 +177,7 @@ func (u *updates) folded() value {
 	return out
 }
 
-// fold folds axes, a sum sometimes axis by axis.
+// fold reduces axes, a sum sometimes axis by axis.
 func (u *updates) fold(x value, axes []int) value {
 	switch u.rng.IntN(4) {
 	case 0:
@@ -197,12 +196,13 @@ func (u *updates) fold(x value, axes []int) value {
 	return x
 }
 
-// finite replaces what is not finite.
+// finite replaces non-finite elements.
 func (u *updates) finite(x value) value {
 	return value{x.IsFinite().Select(x.Value, u.b.Const(0.25)), max(x.mag, 0.25), joint(x, x, max(x.frac, 2))}
 }
 
-// clipped clamps, which is not defined where a number is not finite, between constants or around a number that is computed.
+// clipped clamps, which is undefined for non-finite bounds, between constants or around a computed
+// scalar.
 func (u *updates) clipped() value {
 	x := u.finite(u.draw(isFloat))
 	middle, ok := u.find(isFloat, isScalar)
@@ -214,8 +214,8 @@ func (u *updates) clipped() value {
 	return bits(v, middle.mag+1, joint(x, middle, max(x.frac, middle.frac)))
 }
 
-// rotated multiplies by a Walsh–Hadamard matrix of a size whose root is a power of two,
-// which is exact on a grid.
+// rotated multiplies by a Walsh–Hadamard matrix of a size whose root is a power of two, so that it
+// is exact on a grid.
 func (u *updates) rotated() value {
 	x := u.draw(isFloat, hasAxes, func(v value) bool { return v.Shape()[v.Type().Rank()-1]%4 == 0 })
 	block, root := 4, 2.0
@@ -233,7 +233,7 @@ func (u *updates) rotated() value {
 	return value{x.Hadamard(block), x.mag, rounded}
 }
 
-// reshaped shows the same elements under another shape.
+// reshaped returns the same elements in another shape.
 func (u *updates) reshaped() value {
 	x := u.draw()
 	n := int(x.Type().Size())

@@ -12,8 +12,8 @@ var productMoves = []updateMove{
 	(*updates).normalized, (*updates).folded, (*updates).reshaped,
 }
 
-// generalMoves are those of [New] that move elements, with folds and products over any
-// axes, and conversions.
+// generalMoves are those of [New] that move elements, with reductions and products over any axes,
+// and conversions.
 var generalMoves = []updateMove{
 	moved(transpose, program.OpTranspose), moved(reshape, program.OpReshape), moved(broadcast, program.OpBroadcast),
 	moved(slice, program.OpSlice), moved(concatenate, program.OpConcatenate),
@@ -51,8 +51,7 @@ func (u *updates) times(x, y value, i, j int, batch [2][]int) value {
 	return out
 }
 
-// matrices multiplies two matrices, or each of a stack with its counterpart, over any of
-// their axes.
+// matrices multiplies two matrices, or two stacks of them pairwise, over any of their axes.
 func (u *updates) matrices() value {
 	x := u.draw(isFloat, isMatrices)
 	batch, first := u.batch(x)
@@ -68,14 +67,14 @@ func (u *updates) matrices() value {
 	return u.defined(u.times(x, y, i, j, batch))
 }
 
-// defined is a product as it goes into the pool, whose zeros have a sign that is defined.
+// defined returns a product with its zeros made positive, as their sign is undefined.
 func (u *updates) defined(v value) value {
 	v.Value = u.positive(v.Value)
 	return v
 }
 
-// batch has the axes that products of a matrix, or of a stack of them, keep in step, and
-// the first of its own two axes.
+// batch returns the batch axes of products of a matrix, or of a stack of them, and the first of its
+// own two axes.
 func (u *updates) batch(x value) (batch [2][]int, first int) {
 	if x.Type().Rank() == 3 {
 		return [2][]int{{0}, {0}}, 1
@@ -83,9 +82,9 @@ func (u *updates) batch(x value) (batch [2][]int, first int) {
 	return [2][]int{}, 0
 }
 
-// polynomial is a Newton–Schulz step: a polynomial of a matrix times its transpose, which
-// is symmetric, so that executors may compute one half of it; or something that looks like
-// one and is none.
+// polynomial generates a Newton–Schulz step: a polynomial of a matrix times its transpose, which is
+// symmetric, so that executors may compute one half of it; or a similar expression that is not
+// symmetric.
 func (u *updates) polynomial() value {
 	x := u.draw(isFloat, isMatrices)
 	batch, first := u.batch(x)
@@ -96,13 +95,13 @@ func (u *updates) polynomial() value {
 	switch u.rng.IntN(6) {
 	case 0:
 		p = value{s.Shift(2), s.mag + 2, s.frac}
-	case 1: // of a constant that is no identity
+	case 1: // of a constant that is not the identity
 		p = value{s.Sub(compareIndices(u.b, n, program.OpGe).Reshape(square...)), s.mag + 1, s.frac}
-	case 2: // element by element
+	case 2: // elementwise
 		if y, ok := u.find(isFloat, func(v value) bool { return slices.Equal(v.Shape(), s.Shape()) }); ok {
 			p = value{y.Mul(s.Value), s.mag * y.mag, joint(s, y, s.frac+y.frac)}
 		}
-	case 3: // of another matrix, which is symmetric too
+	case 3: // of another symmetric matrix
 		if y, ok := u.find(isFloat, hasAxes, func(v value) bool { return slices.Equal(v.Shape()[:v.Type().Rank()-1], x.Shape()[:rank-1]) }); ok {
 			if y, ok = try(func() value { return u.gram(y, batch) }); ok {
 				p = y
@@ -115,8 +114,8 @@ func (u *updates) polynomial() value {
 	return u.defined(u.times(p, x, rank-1, rank-2, batch))
 }
 
-// gram is a matrix, or each of a stack, times its transpose; in exact programs that of
-// the signs, so that polynomials of it can be multiplied exactly.
+// gram returns a matrix, or each of a stack, times its transpose; in exact programs that of the
+// signs, so that polynomials of it are exact.
 func (u *updates) gram(x value, batch [2][]int) value {
 	if u.Exact {
 		x = value{u.positive(x.Sign()), 1, 0}
@@ -129,8 +128,8 @@ func (u *updates) gram(x value, batch [2][]int) value {
 	return s
 }
 
-// normalized divides each matrix of a stack by a number of its own. The stack may be a
-// matrix that is computed just before.
+// normalized divides each matrix of a stack by a scalar of its own. The stack may be a single,
+// newly computed matrix.
 func (u *updates) normalized() value {
 	x := u.draw(isFloat, isMatrices, func(v value) bool { return v.Type().Rank() == 3 || v.Shape()[0] == u.parts*u.rows })
 	if x.Type().Rank() == 2 {
@@ -140,7 +139,7 @@ func (u *updates) normalized() value {
 	return value{x.Div(u.positive(sum).Shift(1)), x.mag, rounded}
 }
 
-// anyFold folds some axes.
+// anyFold reduces some axes.
 func (u *updates) anyFold() value {
 	x := u.draw(isFloat, hasAxes)
 	axes := u.rng.Perm(x.Type().Rank())[:1+u.rng.IntN(x.Type().Rank())]
@@ -148,7 +147,7 @@ func (u *updates) anyFold() value {
 	return u.fold(x, axes)
 }
 
-// anyProduct multiplies over any axes what can be multiplied exactly.
+// anyProduct multiplies values whose products are exact, over any axes.
 func (u *updates) anyProduct() value {
 	out := dot(u.generator, program.OpDot)
 	if u.Exact && !out.exact() {
@@ -157,7 +156,7 @@ func (u *updates) anyProduct() value {
 	return u.defined(out)
 }
 
-// converted makes numbers of a bool, or cuts off what is behind the point.
+// converted converts a bool to a number, or truncates a number.
 func (u *updates) converted() value {
 	if p, ok := u.find(isBool); ok && u.rng.IntN(2) == 0 {
 		return value{p.Convert(program.Float), 1, 0}
@@ -169,7 +168,7 @@ func (u *updates) converted() value {
 	return value{x.Clip(-1000, 1000).Convert(program.Int).Convert(program.Float), min(x.mag, 1000), 0}
 }
 
-// spread repeats a number over the shape of a tensor.
+// spread broadcasts a scalar to the shape of a tensor.
 func (u *updates) spread() value {
 	x := u.draw(isFloat, isScalar)
 	x.Value = x.Broadcast(u.draw(isFloat, hasAxes).Shape(), nil)

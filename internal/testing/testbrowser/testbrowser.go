@@ -1,5 +1,5 @@
-// Package testbrowser opens pages in a headless Chromium, for tests. It collects what a
-// page must not do: requests to other addresses, errors, warnings and console output.
+// Package testbrowser opens pages in a headless Chromium, for tests. It collects violations by a
+// page: requests to other addresses, errors, warnings and console output.
 package testbrowser
 
 import (
@@ -23,7 +23,7 @@ import (
 	"github.com/cage-qat/cage/internal/chromium"
 )
 
-// Browser is a page in Chromium, with all complaints about it.
+// Browser is a page in Chromium, with all its violations.
 type Browser struct {
 	T          testing.TB
 	ctx        context.Context
@@ -44,7 +44,7 @@ func Open(t testing.TB, url string, may func(url string) bool) *Browser {
 	t.Cleanup(stopAllocator)
 	ctx, stop := chromedp.NewContext(allocator)
 	t.Cleanup(stop)
-	t.Cleanup(func() { _ = chromedp.Cancel(ctx) }) // it waits until the browser has left its directory
+	t.Cleanup(func() { _ = chromedp.Cancel(ctx) }) // waits until its directory is unused
 	b := &Browser{T: t, ctx: ctx}
 	if err := chromedp.Listen(ctx, func(event any) { b.listen(event, may) }); err != nil {
 		t.Fatal(err)
@@ -56,12 +56,11 @@ func Open(t testing.TB, url string, may func(url string) bool) *Browser {
 	return b
 }
 
-// Limit is the longest time that one action may take. It is longer than any needs, even
-// on a machine that is busy with other things.
+// Limit is the longest time that one action may take. It is ample even on a busy machine.
 const Limit = time.Minute
 
-// listen collects what a page must not do. A dialog, which would stop the page, fails
-// the test by the time limit of what follows.
+// listen collects violations. A dialog would stop the page, so that the next action fails the test
+// by its time limit.
 func (b *Browser) listen(event any, may func(url string) bool) {
 	b.lock.Lock()
 	defer b.lock.Unlock()
@@ -79,7 +78,7 @@ func (b *Browser) listen(event any, may func(url string) bool) {
 	}
 }
 
-// Complaints returns what the page did that it must not do, and clears the list.
+// Complaints returns the violations so far, and clears the list.
 func (b *Browser) Complaints() []string {
 	b.lock.Lock()
 	defer b.lock.Unlock()
@@ -136,7 +135,7 @@ func (b *Browser) Want(what string, got, want any) {
 	}
 }
 
-// Mode shows the page as on a medium, "screen" or "print", and in a colour scheme, "light" or "dark".
+// Mode emulates a medium, "screen" or "print", and a colour scheme, "light" or "dark".
 func (b *Browser) Mode(medium, scheme string) {
 	b.T.Helper()
 	Call(b, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Media: medium, Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}}})

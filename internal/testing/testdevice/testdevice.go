@@ -1,8 +1,8 @@
 // Package testdevice opens the device that tests run on: the CPU, or the one that the environment variable
 // CAGE_TEST_DEVICE names, so that the same tests can check a GPU.
 //
-// It is only for tests whose assertions hold on every device. Tests of exact bits, of rounding, and of what only the
-// CPU device promises open that device themselves.
+// It is only for tests whose assertions hold on every device. Tests of exact bits, of rounding, and
+// of promises of the CPU device alone open that device themselves.
 package testdevice
 
 import (
@@ -20,15 +20,15 @@ import (
 // Variable is the environment variable that names the kind of device, "cpu" if it is empty.
 const Variable = "CAGE_TEST_DEVICE"
 
-// CountVariable is the environment variable with the number of replicas of the device, one if it is empty. It is used
-// if a test does not specify a number.
+// CountVariable is the environment variable with the number of replicas of the device, one if it is
+// empty. It is used if a test does not specify a number.
 const CountVariable = "CAGE_TEST_DEVICE_COUNT"
 
 // Kind returns the kind of device that tests run on.
 func Kind() string { return cmp.Or(os.Getenv(Variable), device.CPU) }
 
-// Open opens the device. It is closed when the test ends. A test that asks for more
-// replicas than there are is skipped; one that gets too many from [CountVariable] fails.
+// Open opens the device. It is closed when the test ends. A test that requests more replicas than
+// there are is skipped; one that gets too many from [CountVariable] fails.
 func Open(t testing.TB, opts engine.Options) *engine.Device {
 	t.Helper()
 	asked := opts.Count
@@ -42,7 +42,7 @@ func Open(t testing.TB, opts engine.Options) *engine.Device {
 	return open(t, Kind(), opts, asked > 0)
 }
 
-// OpenCPU opens the CPU device, for tests of what only that has. It is closed when the test ends.
+// OpenCPU opens the CPU device, for tests of its own features. It is closed when the test ends.
 func OpenCPU(t testing.TB, opts engine.Options) *engine.Device {
 	t.Helper()
 	return open(t, device.CPU, opts, false)

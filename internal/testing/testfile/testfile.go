@@ -26,7 +26,7 @@ func ReadJSON(t testing.TB, path string, to any) {
 	}
 }
 
-// Write writes a file, in a folder that is made if necessary.
+// Write writes a file, and creates its directory if necessary.
 func Write[T string | []byte](t testing.TB, path string, content T) {
 	t.Helper()
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {

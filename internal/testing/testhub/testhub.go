@@ -1,5 +1,5 @@
-// Package testhub writes checkpoints in the layout of the Hugging Face hub. It is for
-// tests only; real exports are written by host/deploy/export.
+// Package testhub writes checkpoints in the layout of the Hugging Face Hub. It is for tests only;
+// real exports are written by host/deploy/export.
 package testhub
 
 import (

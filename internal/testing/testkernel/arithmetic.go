@@ -5,7 +5,7 @@ import (
 	"math"
 )
 
-// library has the functions of NVIDIA's library for its devices that kernels call.
+// library has the functions of NVIDIA's libdevice that kernels call.
 var library = map[string]func(x, y float64) float64{
 	"__nv_expf":   func(x, _ float64) float64 { return math.Exp(x) },
 	"__nv_expm1f": func(x, _ float64) float64 { return math.Expm1(x) },
@@ -48,7 +48,8 @@ var (
 	}
 )
 
-// strict is f of two numbers, and NaN where one is NaN; math.Max has an infinity first.
+// strict returns f with NaN as the result if either argument is NaN; math.Max returns infinity for
+// NaN and infinity.
 func strict(f func(x, y float64) float64) func(x, y float64) float64 {
 	return func(x, y float64) float64 {
 		if math.IsNaN(x) || math.IsNaN(y) {
@@ -58,7 +59,7 @@ func strict(f func(x, y float64) float64) func(x, y float64) float64 {
 	}
 }
 
-// number is f of two numbers, and the other one where one is NaN.
+// number returns f with the other argument as the result if one is NaN.
 func number(f func(x, y float64) float64) func(x, y float64) float64 {
 	return func(x, y float64) float64 {
 		switch {
@@ -111,7 +112,8 @@ func arithmetic(op *operation, args []*value, result kind) (*value, error) {
 	return convert(op, x, result)
 }
 
-// The predicates of comparisons; that of floats has an "o" where NaN compares with nothing.
+// The predicates of comparisons; those of floats have the prefix "o" (ordered) if they are false
+// for NaN.
 var (
 	floatPredicates = map[string]func(x, y float32) bool{
 		"oeq": func(x, y float32) bool { return x == y }, "une": func(x, y float32) bool { return x != y },
@@ -128,13 +130,13 @@ var (
 	}
 )
 
-// compare has 1 for true.
+// compare returns 1 for true.
 func compare(op *operation, x, y *value) (*value, error) {
 	var predicate string
 	if _, err := fmt.Sscanf(op.words, " %s", &predicate); err != nil {
 		return nil, err
 	}
-	predicate = predicate[:len(predicate)-1] // its comma
+	predicate = predicate[:len(predicate)-1] // without the comma
 	if (op.name == "arith.cmpf") != x.isFloat() {
 		return nil, fmt.Errorf("it compares %s", x.elem)
 	}
@@ -151,7 +153,7 @@ func compare(op *operation, x, y *value) (*value, error) {
 	return out, nil
 }
 
-// convert executes casts and what else changes the type of elements.
+// convert executes casts and other type conversions of elements.
 func convert(op *operation, x *value, result kind) (*value, error) {
 	out := &value{kind: result}
 	for i := range max(len(x.floats), len(x.integers)) {
@@ -183,7 +185,7 @@ func convert(op *operation, x *value, result kind) (*value, error) {
 	return out, nil
 }
 
-// saturated is the nearest integer toward zero, as GPUs have it.
+// saturated returns x truncated to an integer and saturated, as on GPUs.
 func saturated(x float64) int32 {
 	switch {
 	case x != x:

@@ -8,7 +8,8 @@ import (
 	"strings"
 )
 
-// instructions are those of PTX that kernels have as assembly, on the bits of registers. A predicate is 1 or 0.
+// instructions are the PTX instructions of kernels' inline assembly, on the bits of registers. A
+// predicate is 1 or 0.
 var instructions = map[string]func(x []uint32) uint32{
 	"rcp.approx.ftz.f32": onFloats(func(x []float32) float32 { return float32(1 / float64(flushed(x[0]))) }),
 	"ex2.approx.ftz.f32": onFloats(func(x []float32) float32 { return flushed(float32(math.Exp2(float64(x[0])))) }),
@@ -50,7 +51,7 @@ func onFloats(f func(x []float32) float32) func(x []uint32) uint32 {
 	}
 }
 
-// fused is x·y + z, rounded once.
+// fused returns x·y + z, rounded once.
 func fused(x []float32) float32 {
 	return float32(math.FMA(float64(x[0]), float64(x[1]), float64(x[2])))
 }
@@ -65,8 +66,8 @@ func flushed(x float32) float32 {
 
 var assemblyText = regexp.MustCompile(`^ "\{ (.*); \}" \{constraints = "([=rf,]*)", packed_element = (\d) : i32, pure = (?:true|false)\} `)
 
-// assembly computes elements of a tensor by instructions, so many at once as it packs: of float32 each has a register, of bfloat16 two
-// share one.
+// assembly executes inline assembly on the elements of a tensor, as many at once as it packs: a
+// float32 has a register of its own, two bfloat16 share one.
 func assembly(op *operation, args []*value, result kind) (*value, error) {
 	m := assemblyText.FindStringSubmatch(op.words)
 	if m == nil {
@@ -107,7 +108,7 @@ func assembly(op *operation, args []*value, result kind) (*value, error) {
 
 const upperHalf = 0xFFFF0000
 
-// halvesOf is how many elements of a type share a register.
+// halvesOf returns the number of elements of a type that share a register.
 func halvesOf(elem string) int {
 	if elem == "bf16" {
 		return 2
@@ -115,10 +116,10 @@ func halvesOf(elem string) int {
 	return 1
 }
 
-// constraint is the kind of a register for such elements.
+// constraint returns the register constraint for an element type.
 func constraint(elem string) string { return map[string]string{"bf16": "r", "f32": "f"}[elem] }
 
-// compute executes instructions, and returns what they leave in the register $0.
+// compute executes instructions, and returns the content of register $0.
 func compute(text string, registers map[string]uint32) (uint32, error) {
 	for _, line := range strings.Split(text, "; ") {
 		name, rest, _ := strings.Cut(line, " ")

@@ -2,10 +2,10 @@ package testkernel
 
 import "fmt"
 
-// loop executes a loop that carries values from pass to pass, or none.
+// loop executes a loop with or without loop-carried values.
 func (m *machine) loop(op *operation) error {
-	const names = 4                              // the counter, its bounds and step; then each carried value, and its first
-	results, body := types(op.words), op.body[:] // the type of the counter stands behind those of the results
+	const names = 4                              // counter, bounds and step; then carried values with initial ones
+	results, body := types(op.words), op.body[:] // the counter's type follows those of the results
 	if len(op.args) != names+2*len(results) {
 		return fmt.Errorf("%s: %d results", op.words, len(results))
 	}

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// kind is the type of a value: of elements, with axes where it is a tensor.
+// kind is the type of a value: an element type, with axes for a tensor.
 type kind struct {
 	elem string // f32, bf16, i1, i8, i32, or one of these behind a *
 	dims []int  // nil for a scalar
@@ -31,7 +31,7 @@ type operation struct {
 	line   int
 	result string // empty for none
 	name   string
-	words  string // what stands between the name and the types
+	words  string // the text between the name and the types
 	args   []string
 	types  []kind
 	fold   string      // of a reduction: the operation on two elements
@@ -51,10 +51,10 @@ var (
 	typ       = regexp.MustCompile(`tensor<((?:\d+x)+)(!tt\.ptr<\w+>|\w+)>|!tt\.ptr<\w+>|\bf32\b|\bbf16\b|\bi(?:1|8|32|64)\b`)
 )
 
-// parse reads the text of a kernel.
+// parse parses the text of a kernel.
 func parse(text string) (*function, error) {
 	f := &function{}
-	bodies := []*[]operation{&f.body} // that are open, of loops behind the function's
+	bodies := []*[]operation{&f.body} // the open bodies: the function's, then those of loops
 	lines := strings.Split(text, "\n")
 	for i := 0; i < len(lines); i++ {
 		line := strings.TrimSpace(lines[i])
@@ -105,7 +105,7 @@ func parseLine(number int, line string) (operation, error) {
 	return op, nil
 }
 
-// types lists the types in a text.
+// types parses the types in a text.
 func types(text string) []kind {
 	var list []kind
 	for _, m := range typ.FindAllStringSubmatch(text, -1) {
@@ -125,7 +125,7 @@ func types(text string) []kind {
 	return list
 }
 
-// attribute is a number in braces or brackets: axis = 1 : i32.
+// attribute returns a number in braces or brackets: axis = 1 : i32.
 func (op *operation) attribute(key string) (int, error) {
 	m := regexp.MustCompile(`\b` + key + ` = (-?\d+)`).FindStringSubmatch(op.words)
 	if m == nil {
@@ -134,7 +134,7 @@ func (op *operation) attribute(key string) (int, error) {
 	return strconv.Atoi(m[1])
 }
 
-// order are the axes of a transposition: order = array<i32: 1, 0>.
+// order returns the axes of a transposition: order = array<i32: 1, 0>.
 func (op *operation) order() (list []int, err error) {
 	m := regexp.MustCompile(`order = array<i32: ([\d, ]+)>`).FindStringSubmatch(op.words)
 	if m == nil {
@@ -150,7 +150,7 @@ func (op *operation) order() (list []int, err error) {
 	return list, nil
 }
 
-// symbol is the function of the library that the operation calls.
+// symbol returns the name of the library function that the operation calls.
 func (op *operation) symbol() string {
 	m := regexp.MustCompile(`symbol = "(\w+)"`).FindStringSubmatch(op.words)
 	if m == nil {

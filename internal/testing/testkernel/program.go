@@ -1,10 +1,10 @@
-// Package testkernel executes the text of kernels written by package triton, slowly and
-// without a GPU, so that tests can compare their results with what programs mean.
+// Package testkernel executes the text of kernels written by package triton, slowly and without a
+// GPU, so that tests can compare their results with the meaning of programs.
 //
-// It knows only the operations that package triton uses, and it is strict: the types in
-// the text must be those of the operands, every name must be known, and every access to
-// memory must be inside a tensor. Whether a GPU's compiler accepts the text can only be
-// found out by compiling it; see scripts/predict.sh.
+// It supports only the operations that package triton uses, and it is strict: the types in the text
+// must match the operands, every name must be known, and every memory access must be within a
+// tensor. Whether a GPU's compiler accepts the text is only known by compiling it; see
+// scripts/predict.sh.
 package testkernel
 
 import (
@@ -19,10 +19,10 @@ import (
 	"github.com/cage-qat/cage/sdk/program/reference"
 )
 
-// A Program is a program as divided and written by package triton.
+// A Program is a program as partitioned and written by package triton.
 type Program struct {
 	passes.Division
-	Kernel *triton.Kernel // nil if no rows are left for it
+	Kernel *triton.Kernel // nil if it has no rows
 	Stored map[string]triton.Storage
 }
 
@@ -37,7 +37,7 @@ func Rows(p *program.Program) int {
 	return rows
 }
 
-// Compile divides and writes a program. The error is that of package triton.
+// Compile partitions and writes a program. The error is that of package triton.
 func Compile(p *program.Program, rows int, stored map[string]triton.Storage) (*Program, error) {
 	return compile(p, rows, triton.LargestRow, stored)
 }
@@ -59,8 +59,8 @@ func compile(p *program.Program, rows, largest int, stored map[string]triton.Sto
 	return out, err
 }
 
-// Run returns the outputs of the program for its inputs, in binary32. The reference implementation computes
-// the part for whole tensors; it sees inputs rounded as the kernel does.
+// Run returns the outputs of the program for its inputs, in float32. The reference implementation
+// computes the part on whole tensors; it gets inputs rounded as the kernel does.
 func (p *Program) Run(inputs map[string]reference.Tensor) (map[string]reference.Tensor, error) {
 	known := maps.Clone(inputs)
 	for name, t := range known {
@@ -107,7 +107,7 @@ func (p *Program) Run(inputs map[string]reference.Tensor) (map[string]reference.
 	return out, nil
 }
 
-// memory is a tensor as the kernel has it, of zeros where it has no elements.
+// memory returns a tensor in the kernel's memory format, zeros if it has no elements.
 func (p *Program) memory(name string, t reference.Tensor) (m Tensor) {
 	for i := range int(t.Type.Size()) {
 		var f float32
@@ -134,7 +134,7 @@ func (p *Program) memory(name string, t reference.Tensor) (m Tensor) {
 	return m
 }
 
-// tensor is the opposite of memory.
+// tensor is the inverse of memory.
 func tensor(m Tensor, t program.Type) reference.Tensor {
 	out := reference.Tensor{Type: t}
 	for _, x := range m.Float32 {

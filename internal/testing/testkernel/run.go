@@ -17,13 +17,12 @@ type Tensor struct {
 	Int32    []int32
 }
 
-// value is what a name of the kernel stands for: floats, integers, or the places in a
-// tensor.
+// value is the value of a name in the kernel: floats, integers, or positions in a tensor.
 type value struct {
 	kind
 	floats   []float32
 	integers []int32
-	tensor   int // of a pointer: the number of the parameter
+	tensor   int // of a pointer: the index of the parameter
 }
 
 func (v *value) isFloat() bool { return v.elem == "f32" || v.elem == "bf16" }
@@ -70,8 +69,7 @@ func (m *machine) run(body []operation) error {
 	return nil
 }
 
-// step executes one operation, after it has compared the types in the text with those of
-// the operands.
+// step executes one operation, after checking the types in the text against the operands.
 func (m *machine) step(op *operation) error {
 	args := make([]*value, len(op.args))
 	for i, a := range op.args {
@@ -106,14 +104,14 @@ func (m *machine) step(op *operation) error {
 	return nil
 }
 
-// checkTypes holds operands to the types in the text, as far as it names theirs: one for
-// each, or one for all.
+// checkTypes checks the operands against the types that the text states: one for each, or one for
+// all.
 func checkTypes(op *operation, args []*value) error {
 	var want []kind
 	switch {
 	case len(args) == 0:
 	case op.name == "tt.load" || op.name == "tt.store" || op.name == "tt.dot":
-		return nil // where they are executed
+		return nil // checked where they are executed
 	case op.name == "tt.elementwise_inline_asm":
 		want = op.types[:min(len(args), len(op.types))]
 		if len(want) < len(args) {
@@ -224,7 +222,7 @@ func constant(op *operation) (*value, error) {
 	return &value{kind: op.types[0], integers: []int32{int32(n)}}, err
 }
 
-// size is the number of elements of this type in the tensor.
+// size returns the number of elements of this type in the tensor.
 func (t Tensor) size(elem string) int {
 	switch elem {
 	case "f32":
@@ -237,7 +235,7 @@ func (t Tensor) size(elem string) int {
 	return len(t.Int32)
 }
 
-// load reads the elements at a pointer's places, those that the mask has.
+// load reads the elements at a pointer's positions, where the mask is set.
 func (m *machine) load(args []*value, k kind) (*value, error) {
 	pointer := args[0]
 	k.elem = k.elem[1:]
@@ -276,7 +274,7 @@ func (m *machine) load(args []*value, k kind) (*value, error) {
 	return out, nil
 }
 
-// store writes them.
+// store writes elements, as load reads them.
 func (m *machine) store(args []*value) error {
 	pointer, v := args[0], args[1]
 	t := m.tensors[pointer.tensor]

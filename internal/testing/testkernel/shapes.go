@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// at visits the elements of a tensor with these axes, by their number and their indices.
+// at visits the elements of a tensor with these axes, with their offset and their indices.
 func at(dims []int, visit func(i int, index []int)) {
 	index := make([]int, len(dims))
 	for i := range (kind{dims: dims}).size() {
@@ -20,7 +20,7 @@ func at(dims []int, visit func(i int, index []int)) {
 	}
 }
 
-// offset is the number of the element at an index, where axes of one element are repeated.
+// offset returns the offset of the element at an index, with axes of size 1 broadcast.
 func offset(dims, index []int) int {
 	n := 0
 	for axis, d := range dims {
@@ -32,7 +32,7 @@ func offset(dims, index []int) int {
 	return n
 }
 
-// gather returns elements of x by their numbers, in a tensor of this kind.
+// gather returns elements of x by their offsets, in a tensor of this kind.
 func gather(x *value, k kind, numbers []int) *value {
 	out := &value{kind: k, tensor: x.tensor}
 	for _, n := range numbers {
@@ -45,7 +45,7 @@ func gather(x *value, k kind, numbers []int) *value {
 	return out
 }
 
-// broadcast repeats x along the axes where it has one element, and a scalar along all.
+// broadcast repeats x along the axes where it has size 1, and a scalar along all.
 func broadcast(x *value, k kind) (*value, error) {
 	if x.dims != nil && len(x.dims) != len(k.dims) {
 		return nil, fmt.Errorf("%v does not become %v", x.dims, k.dims)
@@ -60,7 +60,7 @@ func broadcast(x *value, k kind) (*value, error) {
 	return gather(x, k, numbers), nil
 }
 
-// transpose puts the axes into another order.
+// transpose permutes the axes.
 func transpose(op *operation, x *value, k kind) (*value, error) {
 	order, err := op.order()
 	if err != nil {
@@ -85,7 +85,7 @@ func transpose(op *operation, x *value, k kind) (*value, error) {
 	return gather(x, k, numbers), nil
 }
 
-// reduce folds one axis.
+// reduce reduces one axis.
 func reduce(op *operation, x *value) (*value, error) {
 	axis, err := op.attribute("axis")
 	if err != nil {
@@ -117,9 +117,9 @@ func reduce(op *operation, x *value) (*value, error) {
 	return out, nil
 }
 
-// dot is a product of bfloat16 matrices, added to one of float32.
+// dot returns a product of bfloat16 matrices, added to a float32 matrix.
 func dot(args []*value, types []kind) (*value, error) {
-	const least = 16 // of each axis, for which GPUs have operations
+	const least = 16 // minimum size of each axis on GPUs
 	x, y, sum := args[0], args[1], args[2]
 	for i, a := range args {
 		if !a.equal(types[i]) || len(a.dims) != 2 || slices.Min(a.dims) < least || a.elem != []string{"bf16", "bf16", "f32"}[i] {
@@ -141,7 +141,7 @@ func dot(args []*value, types []kind) (*value, error) {
 	return out, nil
 }
 
-// roundBFloat16 is the nearest number of bfloat16, ties to even.
+// roundBFloat16 rounds x to bfloat16, ties to even.
 func roundBFloat16(x float32) float32 {
 	bits := math.Float32bits(x)
 	if x != x {

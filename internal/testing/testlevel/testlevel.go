@@ -1,7 +1,7 @@
-// Package testlevel says how much the tests do. Usually they try a sample of what comes in
-// hundreds: pairs of plugins, operations that fail, moments of a loss of power, random
-// programs. With CAGE_TESTS=all (make exhaustive, make faults) they try all of it, and in
-// short mode (make quick) they leave out what takes long.
+// Package testlevel determines how much the tests do. By default they try a sample of large sets:
+// pairs of plugins, operations that fail, moments of a loss of power, random programs. With
+// CAGE_TESTS=all (make exhaustive, make faults) they try the whole set, and in short mode (make
+// quick) they skip slow tests.
 package testlevel
 
 import (
@@ -9,10 +9,10 @@ import (
 	"testing"
 )
 
-// All reports whether everything is asked for.
+// All reports whether all cases are requested.
 func All() bool { return os.Getenv("CAGE_TESTS") == "all" }
 
-// Choose returns part, or whole if everything is asked for.
+// Choose returns part, or whole if all cases are requested.
 func Choose[T any](part, whole T) T {
 	if All() {
 		return whole
@@ -20,7 +20,7 @@ func Choose[T any](part, whole T) T {
 	return part
 }
 
-// Sample returns short in short mode, and otherwise what [Choose] chooses.
+// Sample returns short in short mode, and otherwise the result of [Choose].
 func Sample[T any](short, part, whole T) T {
 	if testing.Short() {
 		return short

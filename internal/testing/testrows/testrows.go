@@ -1,4 +1,5 @@
-// Package testrows executes programs with package cpu, for tests that compare the results with what programs mean.
+// Package testrows executes programs with package cpu, for tests that compare the results with the
+// meaning of programs.
 package testrows
 
 import (
@@ -18,8 +19,9 @@ func InTurn(n int, f func(i int)) {
 	}
 }
 
-// Run executes a program: what needs whole tensors with the reference implementation in binary32, the rest by rows. The error is that of package
-// rows. computed is false if no part of the program is computed by rows.
+// Run executes a program: the part on whole tensors with the reference implementation in float32,
+// the rest by rows. The error is that of package rows. computed is false if no part of the program
+// is computed by rows.
 func Run(p *program.Program, n int, stored map[string]passes.Storage, inputs map[string]reference.Tensor) (out map[string]reference.Tensor, computed bool, err error) {
 	d, err := cpu.Divide(p, n)
 	if err != nil || d.Rows == nil {
@@ -62,7 +64,7 @@ func Run(p *program.Program, n int, stored map[string]passes.Storage, inputs map
 	return out, true, nil
 }
 
-// ToMemory returns the memory of a tensor that is stored in this type.
+// ToMemory returns the elements of a tensor in the given storage type.
 func ToMemory(x reference.Tensor, at passes.Storage) any {
 	switch x.Type.DType {
 	case program.Bool:
@@ -98,7 +100,7 @@ func ToMemory(x reference.Tensor, at passes.Storage) any {
 	return short
 }
 
-// round is the nearest number of bfloat16, ties to even.
+// round rounds x to bfloat16, ties to even.
 func round(x float32) uint16 {
 	bits := math.Float32bits(x)
 	if x != x {
@@ -125,7 +127,7 @@ func Empty(t program.Type, at passes.Storage) any {
 	return make([]float32, n)
 }
 
-// FromMemory reads a tensor.
+// FromMemory is the inverse of ToMemory.
 func FromMemory(t program.Type, memory any) reference.Tensor {
 	x := reference.Tensor{Type: t}
 	switch m := memory.(type) {

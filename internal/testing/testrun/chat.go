@@ -14,8 +14,8 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// ChatFile writes a token file of conversations, each given by its ids and which of them carry
-// loss, and returns its path.
+// ChatFile writes a token file of conversations, each given by its ids and their loss mask, and
+// returns its path.
 func ChatFile(t testing.TB, info tokenizer.Info, documents iter.Seq2[[]int32, []bool]) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "train.chat")
@@ -37,7 +37,7 @@ func ChatFile(t testing.TB, info tokenizer.Info, documents iter.Seq2[[]int32, []
 	return path
 }
 
-// Conversations writes random documents of 3 to 14 tokens, of which the second half is learned.
+// Conversations writes random documents of 3 to 14 tokens, with loss on the second half.
 func Conversations(t testing.TB, seed uint64, documents int) string {
 	t.Helper()
 	rng := rand.New(rand.NewPCG(seed, 1))
@@ -55,7 +55,7 @@ func Conversations(t testing.TB, seed uint64, documents int) string {
 	})
 }
 
-// HubConversations writes random conversations in the tokens of a checkpoint of the hub.
+// HubConversations writes random conversations in the tokens of a Hugging Face checkpoint.
 func HubConversations(t testing.TB, dir string, seed uint64, documents int) string {
 	t.Helper()
 	tok, err := tokenizer.LoadHuggingFace(filepath.Join(dir, tokenizer.DefinitionFile))
@@ -76,7 +76,8 @@ func HubConversations(t testing.TB, dir string, seed uint64, documents int) stri
 	})
 }
 
-// ChatConfig is a training on conversations; the steps are those of all epochs.
+// ChatConfig returns the configuration of a training on conversations, whose steps cover all
+// epochs.
 func ChatConfig(t testing.TB, overrides ...string) *config.Config {
 	t.Helper()
 	text := fmt.Sprintf(`

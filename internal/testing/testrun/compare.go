@@ -54,8 +54,7 @@ func Values(t testing.TB, s checkpoint.State) map[string][]float32 {
 	return out
 }
 
-// SameTensors reports an error for tensors that differ between two checkpoints in any
-// bit.
+// SameTensors reports an error for tensors that differ between two checkpoints in any bit.
 func SameTensors(t testing.TB, what string, a, b checkpoint.State) {
 	t.Helper()
 	byName := map[string]safetensors.Tensor{}
@@ -89,8 +88,8 @@ func content(t testing.TB, x safetensors.Tensor) []byte {
 	return data
 }
 
-// Records returns the records of a run without what depends on the clock or on the memory
-// of the process, each as JSON text in which numbers keep all digits.
+// Records returns the records of a run without values that depend on the clock or on the memory of
+// the process, each as JSON text in which numbers keep all digits.
 func Records(t testing.TB, dir string) []string {
 	t.Helper()
 	data, err := rundir.At(dir).Metrics().ReadFile()

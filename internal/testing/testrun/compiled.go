@@ -58,8 +58,8 @@ func Compile(t testing.TB, plan step.Plan) *step.Compiled {
 	return c
 }
 
-// Upload makes a state from parameters in the model's order, as if from a checkpoint,
-// with zeros for the optimizer's state.
+// Upload creates a state from parameters in the model's order, as if from a checkpoint, with zeros
+// for the optimizer's state.
 func Upload(t testing.TB, c *step.Compiled, params [][]float32) *step.State {
 	t.Helper()
 	tensors := map[string]step.Tensor{}

@@ -23,12 +23,12 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// pluginsVariable is the environment variable that names a directory with the plugins, built, for
-// tests that run where there is no Go.
+// pluginsVariable is the environment variable that names a directory with built plugins, for tests
+// that run without a Go toolchain.
 const pluginsVariable = "CAGE_TEST_PLUGINS"
 
-// built are the plugins of this repository as executables, by name, built once in a
-// process into the user's cache.
+// built are the executables of this repository's plugins by name, built once per process into the
+// user's cache.
 var built = sync.OnceValues(func() (map[string]string, error) {
 	finder, err := plugin.NewFinder()
 	if err != nil {
@@ -68,8 +68,8 @@ func Executables(t testing.TB) map[string]string {
 	return paths
 }
 
-// shared are the plugins that run for all tests of a package with [Main]: to start one takes longer
-// than a small training. nil where each training starts its own.
+// shared are the plugin processes that all tests of a package with [Main] share: starting one takes
+// longer than a small training. nil: each training starts its own.
 var shared map[sharedKey]*plugin.Client
 
 var sharing sync.Mutex
@@ -79,8 +79,8 @@ type sharedKey struct {
 	kind sdk.Kind
 }
 
-// share lends a plugin of this repository, which is started when a test needs it first. Others are
-// started as ever.
+// share returns a shared plugin of this repository, which is started on first use. Other plugins
+// are started as usual.
 func share(ctx context.Context, exe plugin.Executable, kind sdk.Kind, opts plugin.Options) (*plugin.Client, error) {
 	path := exe.Path
 	if target, err := os.Readlink(path); err == nil {
@@ -101,13 +101,13 @@ func share(ctx context.Context, exe plugin.Executable, kind sdk.Kind, opts plugi
 		shared[key] = c
 	}
 	if opts.SHA256 != "" && opts.SHA256 != c.SHA256() {
-		return plugin.Start(ctx, exe, kind, opts) // says so
+		return plugin.Start(ctx, exe, kind, opts) // returns the error
 	}
 	return c.Share(), nil
 }
 
-// Main runs the tests of a package with plugins that they share. Then it ends these, and fails if
-// goroutines are left.
+// Main runs the tests of a package with shared plugins. Then it ends these, and fails if goroutines
+// are left.
 func Main(m *testing.M) {
 	shared = map[sharedKey]*plugin.Client{}
 	goleak.VerifyTestMain(withPlugins{m})
@@ -123,7 +123,7 @@ func (w withPlugins) Run() int {
 	return code
 }
 
-// Finder returns a finder of the plugins of this repository, already built, and shared where the
+// Finder returns a finder of the plugins of this repository, already built, and shared if the
 // package has [Main].
 func Finder(t testing.TB) *plugin.Finder {
 	t.Helper()
@@ -149,8 +149,8 @@ type Recorder struct {
 	notes string // a directory with one file for each process
 }
 
-// NewRecorder returns a finder of the plugins of this repository, each behind a script
-// that records the process ID and then becomes the plugin.
+// NewRecorder returns a finder of the plugins of this repository, each behind a script that records
+// the process ID and then executes the plugin.
 func NewRecorder(t testing.TB) Recorder {
 	t.Helper()
 	r := Recorder{&plugin.Finder{Dirs: []string{t.TempDir()}}, t.TempDir()}
@@ -160,8 +160,8 @@ func NewRecorder(t testing.TB) Recorder {
 	return r
 }
 
-// Script puts a shell script in place of a plugin. The script records its process ID and
-// then runs the given lines.
+// Script replaces a plugin by a shell script. The script records its process ID and then runs the
+// given lines.
 func (r Recorder) Script(t testing.TB, name, lines string) {
 	t.Helper()
 	if runtime.GOOS == "windows" {
@@ -203,8 +203,7 @@ func Alive(pids []int) []int {
 	return list
 }
 
-// alive reports whether a process runs; one that has ended and waits for its parent
-// does not.
+// alive reports whether a process is running; a zombie is not.
 func alive(pid int) bool {
 	if syscall.Kill(pid, 0) != nil {
 		return false
@@ -231,7 +230,7 @@ func AwaitDeath(t testing.TB, pids []int, within time.Duration) {
 	}
 }
 
-// Cage builds the cage command, with tags of the build, and returns its path.
+// Cage builds the cage command, with build tags, and returns its path.
 func Cage(t testing.TB, tags ...string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "cage")

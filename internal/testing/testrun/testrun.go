@@ -1,6 +1,6 @@
-// Package testrun sets up small training runs for tests: token files made on the fly, a
-// configuration of a model that trains in milliseconds, the plugins of this repository as
-// processes, and comparisons of what runs leave behind.
+// Package testrun sets up small training runs for tests: generated token files, a configuration of
+// a model that trains in milliseconds, the plugins of this repository as processes, and comparisons
+// of finished runs.
 //
 // It is imported only by tests, and asserts nothing about training itself.
 package testrun
@@ -67,8 +67,8 @@ func writeTokens(t testing.TB, path string, random *rand.Rand, documents int, ra
 	}
 }
 
-// text is a sequence of random words from a small vocabulary, in which a model can
-// learn something within a few steps.
+// text returns a sequence of random words from a small vocabulary, from which a model can learn
+// something within a few steps.
 func text(random *rand.Rand, words int) string {
 	list := strings.Fields("the quick brown fox jumps over a lazy dog while func returns nil and err")
 	var b strings.Builder
@@ -115,7 +115,7 @@ bits = 4
 plugin = "adamw"
 `
 
-// TwoLayers is an override for tests of what layers share: a graph, a batch of alike tensors.
+// TwoLayers is an override for tests of sharing between layers: a graph, a batch of equal tensors.
 const TwoLayers = "model.layers=2"
 
 // Config returns the configuration of a run of 20 steps with a model of one layer, QuEST in
@@ -158,8 +158,8 @@ func Elsewhere(t testing.TB, cfg *config.Config, overrides ...string) *config.Co
 	return Again(t, cfg, append([]string{fmt.Sprintf("train.out=%q", filepath.Join(t.TempDir(), "run"))}, overrides...)...)
 }
 
-// Train runs a training to its end with the plugins of [Finder]. It fails the test if the
-// training does not get there.
+// Train runs a training to its end with the plugins of [Finder]. It fails the test if the training
+// fails.
 func Train(t testing.TB, cfg *config.Config, o train.Options) *metrics.Summary {
 	t.Helper()
 	if o.Finder == nil {
@@ -187,14 +187,14 @@ func root() (string, error) {
 	return "", err
 }
 
-// Still are overrides of a run in full precision whose steps change no bit of a parameter.
+// Still are overrides for a full-precision run whose steps change no bit of a parameter.
 var Still = []string{`quantizer.plugin="none"`, "train.weight_decay=0", "schedule.rate=1e-30", "train.steps=1", "train.batch=2"}
 
-// OtherTokens is the override for a model of the hub that is trained on the bytes of a test.
+// OtherTokens is the override for a Hugging Face model that is trained on the bytes of a test.
 const OtherTokens = `data.tokenizer_mismatch="allow"`
 
-// FromHub is a run that starts from a copy of a checkpoint of the hub, and the directory of the
-// copy.
+// FromHub returns a run that starts from a copy of a Hugging Face checkpoint, and the directory of
+// the copy.
 func FromHub(t testing.TB, overrides ...string) (cfg *config.Config, dir string) {
 	t.Helper()
 	top, err := root()
@@ -214,7 +214,7 @@ func FromHub(t testing.TB, overrides ...string) (cfg *config.Config, dir string)
 	return Config(t, slices.Concat(sizes, Still, overrides)...), dir
 }
 
-// Loss is the loss of a model on a file, and the number of targets in it.
+// Loss returns the loss of a model on a file, and the number of targets in it.
 func Loss(t testing.TB, dir string, o trained.Options) (float64, int64) {
 	t.Helper()
 	o.Finder = Finder(t)

@@ -1,5 +1,5 @@
-// Package vfstest reads the contents of directories, and has a file system that does not
-// wait for the disk. It is for tests only.
+// Package vfstest reads the contents of directories, and has a file system that does not wait for
+// the disk. It is for tests only.
 package vfstest
 
 import (
@@ -12,9 +12,8 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// NoSync is the operating system's file system, except that a sync does nothing. It is for
-// tests of what a program does with its files; what a disk keeps of them when power is lost
-// is the subject of crashfs.
+// NoSync is the operating system's file system, except that a sync does nothing. It is for tests of
+// a program's file operations; what a loss of power preserves is the subject of crashfs.
 var NoSync vfs.FS = noSync{vfs.OS}
 
 type noSync struct{ vfs.FS }
@@ -27,7 +26,7 @@ func (n noSync) OpenFile(name string, flag int, perm fs.FileMode) (vfs.File, err
 	return noSyncFile{f}, nil
 }
 
-// SyncDir only demands that there is something to sync.
+// SyncDir only checks that the directory exists.
 func (n noSync) SyncDir(name string) error {
 	_, err := n.Stat(name)
 	return err
@@ -40,9 +39,9 @@ func (noSyncFile) Sync() error { return nil }
 // Unwrap is for vfs.OSFile.
 func (f noSyncFile) Unwrap() vfs.File { return f.File }
 
-// Contents returns the files below a directory, by their slash-separated paths; of a
-// symbolic link, where it leads. Lines that contain one of the words in without are left
-// out: those that say when something happened, or how long it took.
+// Contents returns the files below a directory, by their slash-separated paths; for a symbolic
+// link, its target. Lines that contain one of the words in without are omitted: times and
+// durations.
 func Contents(t testing.TB, dir string, without ...string) map[string]string {
 	t.Helper()
 	out := map[string]string{}
