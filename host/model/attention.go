@@ -15,9 +15,9 @@ import (
 	"github.com/cage-qat/cage/host/model/architecture"
 )
 
-// attend returns the values that each position mixes from those before it and itself, [tokens,
-// width], for x [tokens, width] and the fused weight w of queries, keys and values. norms, if any,
-// normalizes queries and keys, and q quantizes what has a site.
+// attend returns the attention output [tokens, width] for x [tokens, width] and the fused weight w
+// of queries, keys and values: for each position the weighted sum of the values up to it. norms,
+// unless nil, normalizes queries and keys, and q quantizes the activation sites.
 func attend(x, w *graph.Node, norms *queryKeyNorm, r *rope, sites blockSites, q ActivationQuantizer) *graph.Node {
 	if r.cached != nil {
 		return attentionCached(x, w, norms, r, sites, q)
@@ -25,7 +25,7 @@ func attend(x, w *graph.Node, norms *queryKeyNorm, r *rope, sites blockSites, q 
 	if !r.again {
 		return attendOnce(x, w, norms, r, sites, q)
 	}
-	rounded := false // the note of attendOnce, which a checkpoint does not pass on
+	rounded := false // set by attendOnce: a checkpoint loses its note
 	mixed := engine.Checkpoint(func(in []*graph.Node) *graph.Node {
 		norms := norms
 		if norms != nil {
@@ -41,7 +41,7 @@ func attend(x, w *graph.Node, norms *queryKeyNorm, r *rope, sites blockSites, q 
 	return mixed
 }
 
-// attendOnce is [attend] without caches, whose intermediate values the backward pass may keep.
+// attendOnce is [attend] without caches; the backward pass may save intermediate values.
 func attendOnce(x, w *graph.Node, norms *queryKeyNorm, r *rope, sites blockSites, q ActivationQuantizer) *graph.Node {
 	if q != nil && sites[siteQuery].Name+sites[siteKey].Name+sites[siteValue].Name != "" {
 		return attentionQuantized(x, w, norms, r, sites, q)
@@ -52,11 +52,10 @@ func attendOnce(x, w *graph.Node, norms *queryKeyNorm, r *rope, sites blockSites
 	return projectedAttention(x, w, norms, r)
 }
 
-// projectedAttention is [attend] on tensors [batch, context, heads, size], the order in which the
-// products of a linear layer leave them and in which GPUs compute attention as one operation:
-// nothing large is transposed.
+// projectedAttention is [attend] on tensors [batch, context, heads, size], the layout of a linear
+// layer's output and of fused attention on GPUs: nothing large is transposed.
 func projectedAttention(x, w *graph.Node, norms *queryKeyNorm, r *rope) *graph.Node {
-	// In each head of queries and keys all first coordinates come before all second ones.
+	// In each head of queries and keys all first coordinates precede all second ones.
 	rows := r.toCoordinateOrder(w)
 	if c, ok := lower.CodesOf(w); ok {
 		c.Map(r.toCoordinateOrder).AttachTo(rows)
@@ -92,8 +91,8 @@ func softmax(x *graph.Node) *graph.Node {
 	return y
 }
 
-// attentionNatively is the same on the CPU, for queries and keys that are not normalized. Points
-// turn where they are: products of queries and keys do not depend on the order of features.
+// attentionNatively is projectedAttention on the CPU, without normalization of queries and keys.
+// Points are rotated in their feature order: products of queries and keys do not depend on it.
 func attentionNatively(x, w *graph.Node, r *rope) *graph.Node {
 	heads := attention.Heads{Batch: r.batch, Context: r.context, Size: r.size, Pairs: r.pairing == architecture.Interleaved,
 		Parts: []attention.Part{{Heads: r.heads, Turned: true}, {Heads: r.keyHeads, Turned: true}, {Heads: r.keyHeads}}}
@@ -119,25 +118,25 @@ func attentionNatively(x, w *graph.Node, r *rope) *graph.Node {
 	return y
 }
 
-// reshapeShort reshapes x as it is stored, so that natives can read it so.
+// reshapeShort reshapes x in its stored type, so that natives can read it.
 func reshapeShort(x *graph.Node, reshape func(x *graph.Node) *graph.Node) *graph.Node {
 	return toFloat32(reshape(engine.ShortOperand(x)))
 }
 
-// projectionGradients returns the adjoints of x and of the fused weight w, given that of the
+// projectionGradients returns the adjoints of x and of the fused weight w, given the adjoint of the
 // projection x·rowsᵀ. rows is w in the order of coordinates.
 func (r *rope) projectionGradients(dProjected, x, w, rows *graph.Node) (dx, dw *graph.Node) {
-	if quantizesBackward(w) { // in the order of the weight, on which blocks and noise depend
+	if quantizesBackward(w) { // in the weight's order, on which blocks and noise depend
 		return linearGradients(transpose(r.toFeatureOrder(transpose(dProjected))), x, w)
 	}
 	if !engine.OnCPU(x.Graph()) {
-		dProjected = engine.Rounded(dProjected) // written once, or XLA has one product read the parts, and writes these, too
+		dProjected = engine.Rounded(dProjected) // materialized once, or XLA has one product read the parts, and write these, too
 	}
 	return matMul(dProjected, rows), r.toFeatureOrder(transposedMatMul(dProjected, x))
 }
 
-// splitNatively splits a projection into queries, keys and values, with queries and keys turned, in
-// one pass. They are stored in the precision to which products round them.
+// splitNatively splits a projection into queries, keys and values, with queries and keys rotated,
+// in one pass. They are stored in the precision to which products round them.
 func splitNatively(h attention.Heads, joined *graph.Node, turn rotation) []*graph.Node {
 	stored := engine.OperandType(joined.Graph())
 	var shapesOfParts []shapes.Shape
@@ -167,7 +166,7 @@ func shapeOfJoined(h attention.Heads, stored dtypes.DType) shapes.Shape {
 	return shapes.Make(stored, h.Batch*h.Context, h.Columns())
 }
 
-// elementsOf are the elements of tensors of float32.
+// elementsOf returns the elements of float32 tensors.
 func elementsOf(list []engine.Tensor) (all [][]float32) {
 	for _, t := range list {
 		all = append(all, t.Flat.([]float32))
@@ -175,7 +174,7 @@ func elementsOf(list []engine.Tensor) (all [][]float32) {
 	return all
 }
 
-// splitHeads turns [tokens, heads·size] into [batch, context, heads, size].
+// splitHeads reshapes [tokens, heads·size] to [batch, context, heads, size].
 func (r *rope) splitHeads(x *graph.Node) *graph.Node {
 	return graph.Reshape(x, r.batch, r.context, x.Shape().Dim(1)/r.size, r.size)
 }
@@ -185,10 +184,10 @@ func (r *rope) joinHeads(x *graph.Node) *graph.Node {
 	return graph.Reshape(x, r.batch*r.context, x.Shape().Dim(2)*r.size)
 }
 
-// rotatePoints turns the points of x [batch, context, heads, size], whose coordinates are the
+// rotatePoints rotates the points of x [batch, context, heads, size], whose coordinates are the
 // halves of the last axis, forward for direction 1 and back for −1. Both halves are computed at
-// once, each from itself and from the other half in reverse order. If they were computed apart,
-// compilers would write them to memory to join them.
+// once, each from itself and from the other half in reverse order. Computed separately, compilers
+// would write them to memory to join them.
 func (r *rope) rotatePoints(x *graph.Node, turn rotation, direction float32) *graph.Node {
 	dims := x.Shape().Dimensions
 	halves := graph.Reshape(x, dims[0], dims[1], dims[2], 2, r.size/2)
@@ -198,16 +197,16 @@ func (r *rope) rotatePoints(x *graph.Node, turn rotation, direction float32) *gr
 	return graph.Reshape(y, dims...)
 }
 
-// toCoordinateOrder brings the rows of queries and keys of the fused weight, or those of one of the
-// two, [heads·size, n] at least, into the order of coordinates within each head.
+// toCoordinateOrder permutes the rows of queries and keys of the fused weight, or those of one of
+// the two, [heads·size, n] at least, to the order of coordinates within each head.
 func (r *rope) toCoordinateOrder(w *graph.Node) *graph.Node { return r.reorder(w, r.size/2, 2) }
 
 // toFeatureOrder is the inverse of toCoordinateOrder.
 func (r *rope) toFeatureOrder(w *graph.Node) *graph.Node { return r.reorder(w, 2, r.size/2) }
 
-// reorder transposes the rows of each head of queries and keys, seen as a matrix of the given size.
+// reorder transposes the rows of each head of queries and keys, viewed as a rows×columns matrix.
 func (r *rope) reorder(w *graph.Node, rows, columns int) *graph.Node {
-	if r.pairing != architecture.Interleaved { // halves already
+	if r.pairing != architecture.Interleaved { // the coordinates are already in halves
 		return w
 	}
 	all, n := w.Shape().Dim(0), w.Shape().Dim(1)
@@ -220,14 +219,13 @@ func (r *rope) reorder(w *graph.Node, rows, columns int) *graph.Node {
 	return graph.Concatenate([]*graph.Node{out, graph.Slice(w, graph.AxisRange(turned))}, 0)
 }
 
-// An attentionCore returns what each position mixes from the values of those before it and its own,
-// [batch, context, heads, size], for queries [batch, context, heads, size] and keys and values
-// [batch, context, key heads, size], all float32, and the adjoints of the three from that of the
-// result.
+// An attentionCore returns the weighted sums of values, [batch, context, heads, size], for queries
+// [batch, context, heads, size] and keys and values [batch, context, key heads, size], all float32,
+// and a function from the adjoint of the result to those of the three.
 type attentionCore func(query, key, value *graph.Node) (mixed *graph.Node, back func(dMixed *graph.Node) (dQuery, dKey, dValue *graph.Node))
 
-// plainCore keeps the weights of every pair of positions for the backward pass. segments are those
-// of the documents in each row, [batch, context], nil for one.
+// plainCore saves the weights of every pair of positions for the backward pass. segments are the
+// document numbers in each row, [batch, context], nil for one document.
 func plainCore(segments *graph.Node) attentionCore {
 	return maskedCore(func(scores *graph.Node) *graph.Node {
 		if segments == nil {
@@ -237,8 +235,8 @@ func plainCore(segments *graph.Node) attentionCore {
 	})
 }
 
-// maskedCore is plainCore with a function that hides keys from queries in scores [batch, key heads,
-// queries, group, keys].
+// maskedCore is plainCore with a function that masks scores [batch, key heads, queries, group,
+// keys].
 func maskedCore(hide func(scores *graph.Node) *graph.Node) attentionCore {
 	return func(query, key, value *graph.Node) (*graph.Node, func(*graph.Node) (*graph.Node, *graph.Node, *graph.Node)) {
 		return scaledCore(1/math.Sqrt(float64(query.Shape().Dim(3))), hide)(query, key, value)
@@ -261,8 +259,8 @@ func scaledCore(scale float64, hide func(scores *graph.Node) *graph.Node) attent
 		return graph.Reshape(mixed, dims...), func(dMixed *graph.Node) (*graph.Node, *graph.Node, *graph.Node) {
 			d := grouped(dMixed)
 			dValue := engine.DotGeneral(weights, []int{2, 3}, []int{0, 1}, d, []int{1, 3}, []int{0, 2})
-			// The adjoint of the scores is weights·(dWeights − Σ weights·dWeights); the sum over
-			// keys equals one over features.
+			// The adjoint of the scores is weights·(dWeights − Σ weights·dWeights); this sum over
+			// keys equals one over features, Σ d·mixed.
 			sum := graph.TransposeAllAxes(graph.ReduceAndKeep(graph.Mul(d, mixed), graph.ReduceSum, -1), 0, 2, 1, 3, 4)
 			dWeights := engine.DotGeneral(d, []int{4}, []int{0, 2}, value, []int{3}, []int{0, 2})
 			dProducts := graph.MulScalar(graph.Mul(graph.Sub(dWeights, sum), weights), scale)
@@ -274,7 +272,7 @@ func scaledCore(scale float64, hide func(scores *graph.Node) *graph.Node) attent
 }
 
 // maskScores hides later keys from a query in scores [batch, key heads, queries, group, keys], and
-// those that visible [batch, queries, keys] leaves out; nil: none.
+// those where visible [batch, queries, keys] is false; nil: no others.
 func maskScores(scores, visible *graph.Node) *graph.Node {
 	g, dims := scores.Graph(), scores.Shape().Dimensions
 	square := shapes.Make(dtypes.Int32, 1, 1, dims[2], 1, dims[4])
@@ -288,10 +286,10 @@ func maskScores(scores, visible *graph.Node) *graph.Node {
 	return graph.Where(seen, scores, graph.BroadcastToDims(hidden, dims...))
 }
 
-// fusedCore is one operation of the device forward and one backward, in bfloat16 with sums in
-// float32, which keeps one number for each query and head (Dao et al., 2022). It panics with
-// [compute.ErrNotImplemented] where the device has none for such operands. The scores are
-// multiplied by scale.
+// fusedCore is one device operation forward and one backward, in bfloat16 with sums in float32,
+// which saves one number for each query and head (Dao et al., 2022). It panics with
+// [compute.ErrNotImplemented] if the device has none for such operands. The scores are multiplied
+// by scale.
 func fusedCore(scale float64) attentionCore {
 	return func(query, key, value *graph.Node) (*graph.Node, func(*graph.Node) (*graph.Node, *graph.Node, *graph.Node)) {
 		config := &compute.ScaledDotProductAttentionConfig{Scale: scale, Causal: true}
@@ -304,8 +302,8 @@ func fusedCore(scale float64) attentionCore {
 	}
 }
 
-// nativeCore is package attention, for the CPU. segments are as for [plainCore]. The result has the
-// note of a [nativeAttention].
+// nativeCore is package attention, for the CPU. segments are as for [plainCore]. The result is
+// annotated with its [nativeAttention].
 func nativeCore(segments *graph.Node) attentionCore {
 	return func(query, key, value *graph.Node) (*graph.Node, func(*graph.Node) (*graph.Node, *graph.Node, *graph.Node)) {
 		n := newNativeAttention(query, key, value, segments)
@@ -321,10 +319,10 @@ func nativeCore(segments *graph.Node) attentionCore {
 	}
 }
 
-// nativeAttention is attention by package attention.
+// nativeAttention is the state of attention by package attention.
 type nativeAttention struct {
 	plan     *attention.Plan
-	inputs   []*graph.Node // and segments, if there are any
+	inputs   []*graph.Node // query, key, value, and segments, if any
 	segments bool
 	mixed    *graph.Node // stored in the precision to which products round it
 	logs     *graph.Node
@@ -354,7 +352,7 @@ func newNativeAttention(query, key, value, segments *graph.Node) *nativeAttentio
 	return n
 }
 
-// read splits what a native reads into inputs of attention and the rest.
+// read splits a native's inputs into those of attention and the rest.
 func (n *nativeAttention) read(in []engine.Tensor) (i attention.Inputs, rest []engine.Tensor) {
 	i = attention.Inputs{Query: engine.Elements(in[0]), Key: engine.Elements(in[1]), Value: engine.Elements(in[2])}
 	if in = in[3:]; n.segments {
@@ -363,8 +361,8 @@ func (n *nativeAttention) read(in []engine.Tensor) (i attention.Inputs, rest []e
 	return i, in
 }
 
-// adjoints calls the backward pass. to says where it writes, from its outputs and more of its
-// inputs.
+// adjoints calls the backward pass. to selects where it writes, given its outputs and the
+// additional inputs more.
 func (n *nativeAttention) adjoints(name string, outputs []shapes.Shape, dMixed *graph.Node, more []*graph.Node, to func(out []engine.Tensor, more [][]float32) attention.Adjoints) []*graph.Node {
 	inputs := append(slices.Clone(n.inputs), engine.ShortOperand(n.mixed), n.logs, engine.ShortOperand(dMixed))
 	return engine.Native{Name: name, Outputs: outputs, Run: func(in, out []engine.Tensor, parallel engine.Parallel) error {
@@ -373,7 +371,7 @@ func (n *nativeAttention) adjoints(name string, outputs []shapes.Shape, dMixed *
 	}}.Call(append(inputs, more...)...)
 }
 
-// joinedAdjoints are the adjoints of queries, keys and values as [joinNatively] joins them.
+// joinedAdjoints returns the adjoints of queries, keys and values, joined as by [joinNatively].
 func (n *nativeAttention) joinedAdjoints(dMixed *graph.Node, h attention.Heads, turn rotation, stored dtypes.DType) *graph.Node {
 	joined := n.adjoints("joined adjoints of attention", []shapes.Shape{shapeOfJoined(h, stored)}, dMixed, []*graph.Node{turn.cos, turn.sin},
 		func(out []engine.Tensor, angles [][]float32) attention.Adjoints {

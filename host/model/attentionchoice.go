@@ -14,8 +14,8 @@ import (
 	"github.com/cage-qat/cage/host/model/architecture"
 )
 
-// chooseCore returns the core of attention for the graph's device. In float32 GPUs have no fused
-// one.
+// chooseCore returns the core of attention for the graph's device. GPUs have no fused core in
+// float32.
 func chooseCore(g *graph.Graph, s architecture.Settings, context int, segments *graph.Node) attentionCore {
 	d := engine.DeviceOf(g)
 	switch {
@@ -28,17 +28,17 @@ func chooseCore(g *graph.Graph, s architecture.Settings, context int, segments *
 	return sizes.choose(d, segments)
 }
 
-// coreSizes are those on which it may depend whether the fused core is right, and fast.
+// coreSizes are the sizes that may determine whether the fused core is correct, and fast.
 type coreSizes struct {
 	group, size, context int
 	documents            bool
 }
 
-// attentionTile is a number of positions of which fused attention reads whole multiples at once.
+// attentionTile is the number of positions of which fused attention reads whole multiples.
 const attentionTile = 128
 
-// kind names what is tried: contexts are alike that leave the same remainder when they are divided
-// by the size of tiles.
+// kind names a class of sizes that one trial covers: contexts are equivalent if they have the same
+// remainder modulo the tile size.
 func (c coreSizes) kind() string {
 	kind := fmt.Sprintf("attention with heads of %d", c.size)
 	if c.group > 1 {
@@ -53,7 +53,7 @@ func (c coreSizes) kind() string {
 	return kind
 }
 
-// choose returns the core that the device is to use. segments are as for [plainCore].
+// choose returns the core for the device. segments are as for [plainCore].
 func (c coreSizes) choose(d *engine.Device, segments *graph.Node) attentionCore {
 	if d.Attention() == device.PlainAttention || d.Attention() == device.AutoAttention && !d.Passes(c.kind(),
 		"attention is computed without the device's fused operation, which takes more time and memory", func() (engine.Trial, error) { return c.trial(c.fused, 1<<26), nil }) {
@@ -62,7 +62,7 @@ func (c coreSizes) choose(d *engine.Device, segments *graph.Node) attentionCore 
 	return c.fused(segments)
 }
 
-// fused is the fused core of a GPU.
+// fused returns the fused core of a GPU.
 func (c coreSizes) fused(segments *graph.Node) attentionCore {
 	core := fusedCore(1 / math.Sqrt(float64(c.size)))
 	if segments != nil {
@@ -71,8 +71,8 @@ func (c coreSizes) fused(segments *graph.Node) attentionCore {
 	return core
 }
 
-// trial computes a fused core, the plain one and their gradients on random numbers, of about the
-// model's context and that many scores.
+// trial computes a fused core, the plain one and their gradients on random numbers, with about the
+// model's context and the given number of scores.
 func (c coreSizes) trial(fused func(segments *graph.Node) attentionCore, scores int) engine.Trial {
 	const longest = 4096
 	if c.context > longest {
@@ -82,7 +82,7 @@ func (c coreSizes) trial(fused func(segments *graph.Node) attentionCore, scores 
 	heads := keyHeads * c.group
 	batch := min(max(scores/(heads*c.context*c.context), 2), 64)
 	rng := rand.New(rand.NewPCG(1, 2))
-	// The operands of both cores are rounded to 8 bits, at different places.
+	// The operands of both cores are rounded to 8 bits, at different points.
 	t := engine.Trial{Compare: func(fused, plain [][]float32) error {
 		const most = 0.02
 		for i, what := range []string{"values", "gradient of queries", "gradient of keys", "gradient of values"} {
@@ -112,9 +112,9 @@ func (c coreSizes) trial(fused func(segments *graph.Node) attentionCore, scores 
 	return t
 }
 
-// randomDocuments are the segments of rows that documents fill, and some padding.
+// randomDocuments returns segments of rows that are filled with documents and some padding.
 func randomDocuments(rng *rand.Rand, batch, context int) []int32 {
-	const most = 8 // documents in a row, about
+	const most = 8 // approximate number of documents in a row
 	segments := make([]int32, 0, batch*context)
 	for range batch {
 		end, document := context-rng.IntN(context/most+1), int32(0)
@@ -132,7 +132,7 @@ func randomDocuments(rng *rand.Rand, batch, context int) []int32 {
 }
 
 // coreAndAdjoints returns the outputs of a core and the adjoints of its inputs. documents are the
-// segments of those in each row, nil for one.
+// segments of each row, nil for one document.
 func coreAndAdjoints(documents []int32, coreOf func(segments *graph.Node) attentionCore) engine.BuildFunc {
 	return func(g *graph.Graph, in []*graph.Node) []*graph.Node {
 		var segments *graph.Node

@@ -7,9 +7,8 @@ import (
 	"github.com/cage-qat/cage/host/model/architecture"
 )
 
-// attentionQuantized is [attend] with operands that are quantized as they are when sequences are
-// continued piece by piece ([attentionCached]). It is made of steps that each have their own
-// gradient, so that quantizers may have any.
+// attentionQuantized is [attend] with operands quantized as in cached decoding ([attentionCached]).
+// It consists of steps with a gradient each, so that quantizers may define any gradient.
 func attentionQuantized(x, w *graph.Node, norms *queryKeyNorm, r *rope, sites blockSites, q ActivationQuantizer) *graph.Node {
 	query, key, value := r.operands(x, w, norms, r.turn)
 	query, key, value = r.quantize(query, sites[siteQuery], q), r.quantize(key, sites[siteKey], q), r.quantize(value, sites[siteValue], q)
@@ -22,8 +21,8 @@ func attentionQuantized(x, w *graph.Node, norms *queryKeyNorm, r *rope, sites bl
 }
 
 // operands returns queries [batch, context, heads, size], and keys and values [batch, context, key
-// heads, size]. Queries and keys are normalized and turned, with all first coordinates of a head
-// before all second ones. Queries have no factor 1/√size.
+// heads, size]. Queries and keys are normalized and rotated, with all first coordinates of a head
+// before all second ones. Queries are not multiplied by 1/√size.
 func (r *rope) operands(x, w *graph.Node, norms *queryKeyNorm, turn rotation) (query, key, value *graph.Node) {
 	queries, keys := r.heads*r.size, r.keyHeads*r.size
 	projected := linear(x, w) // [tokens, queries, keys and values]
@@ -36,7 +35,7 @@ func (r *rope) operands(x, w *graph.Node, norms *queryKeyNorm, turn rotation) (q
 	return r.rotateCoordinates(r.splitHeads(query), turn), r.rotateCoordinates(r.splitHeads(key), turn), value
 }
 
-// quantize quantizes x [batch, context, heads, size] at a site, if the model has it.
+// quantize quantizes x [batch, context, heads, size] at a site, if the model has the site.
 func (r *rope) quantize(x *graph.Node, site ActivationSite, q ActivationQuantizer) *graph.Node {
 	if q == nil || site.Name == "" {
 		return x
@@ -44,7 +43,7 @@ func (r *rope) quantize(x *graph.Node, site ActivationSite, q ActivationQuantize
 	return r.splitHeads(q(site, r.joinHeads(x)))
 }
 
-// rotateCoordinates turns the points of x [batch, n, heads, size], and puts all first coordinates
+// rotateCoordinates rotates the points of x [batch, n, heads, size], and puts all first coordinates
 // before all second ones.
 func (r *rope) rotateCoordinates(x *graph.Node, turn rotation) *graph.Node {
 	if r.pairing == architecture.Interleaved {

@@ -8,24 +8,24 @@ import (
 )
 
 // Backward quantizes the operands of the two products in the backward pass of a linear layer y =
-// x·Wᵀ, given dy, the adjoint of y [tokens, out]. Both products sum over the last axis of both
-// operands, as they are given here. The gradients of quantizers in the forward pass apply to dx and
-// dW as always.
+// x·Wᵀ, given dy, the adjoint of y [tokens, out]. Both products contract the last axis of both
+// operands, in the layouts given here. The gradients of quantizers in the forward pass apply to dx
+// and dW as usual.
 type Backward struct {
 	InputGradient  Operands // of dx = dy·W: dy [tokens, out] and Wᵀ [in, out]
 	WeightGradient Operands // of dW = dyᵀ·x: dyᵀ [out, tokens] and xᵀ [in, tokens]
-	// Unquantized quantizes what [NoteUnquantized] noted of W and x, where it did, instead of W and
-	// x.
+	// Unquantized uses, in place of a quantized W or x, the original tensor noted by
+	// [NoteUnquantized].
 	Unquantized bool
 }
 
-// Operands quantizes those of a product. A nil function leaves its operand as it is.
+// Operands quantizes the operands of a product. A nil function keeps its operand unquantized.
 type Operands struct {
 	Gradient func(dy *graph.Node) *graph.Node
-	Other    func(operand *graph.Node) *graph.Node // W or x, as the forward product has multiplied it or before its quantization
+	Other    func(operand *graph.Node) *graph.Node // W or x, as multiplied in the forward product or before its quantization
 }
 
-// none reports whether both operands stay as they are.
+// none reports whether neither operand is quantized.
 func (o Operands) none() bool { return o.Gradient == nil && o.Other == nil }
 
 // product returns a·bᵀ of the quantized operands.
@@ -39,14 +39,14 @@ func (o Operands) product(gradient, other *graph.Node) *graph.Node {
 	return matMulTransposed(gradient, other)
 }
 
-// AttachTo has linear layers whose weight is the node w compute their gradients so.
+// AttachTo makes linear layers with the weight w quantize their backward pass with b.
 func (b Backward) AttachTo(w *graph.Node) {
 	if !b.InputGradient.none() || !b.WeightGradient.none() {
 		engine.Note(w, b)
 	}
 }
 
-// linearGradients returns the adjoints of x [tokens, in] and w [out, in], given that of x·wᵀ
+// linearGradients returns the adjoints of x [tokens, in] and w [out, in], given the adjoint of x·wᵀ
 // [tokens, out].
 func linearGradients(dy, x, w *graph.Node) (dx, dw *graph.Node) {
 	return addLinearGradients(nil, dy, x, w)
@@ -74,7 +74,7 @@ func addLinearGradients(sum, dy, x, w *graph.Node) (dx, dw *graph.Node) {
 	return dx, b.WeightGradient.product(transpose(dy), transpose(b.other(b.WeightGradient, x)))
 }
 
-// other is the operand beside the gradient.
+// other returns the operand that is multiplied by the gradient.
 func (b Backward) other(o Operands, operand *graph.Node) *graph.Node {
 	if u, ok := engine.NoteOf[unquantized](operand); ok && b.Unquantized && o.Other != nil {
 		return u.x
@@ -82,7 +82,7 @@ func (b Backward) other(o Operands, operand *graph.Node) *graph.Node {
 	return operand
 }
 
-// unquantized is a note of a quantized tensor: what was quantized.
+// unquantized is a note on a quantized tensor with the original one.
 type unquantized struct{ x *graph.Node }
 
 // NoteUnquantized notes that a tensor is Q(x).
@@ -92,7 +92,7 @@ func NoteUnquantized(quantized, x *graph.Node) {
 	}
 }
 
-// quantizesBackward reports whether a layer with the weight w quantizes operands of its backward
+// quantizesBackward reports whether a layer with the weight w quantizes operands in its backward
 // pass.
 func quantizesBackward(w *graph.Node) bool {
 	_, ok := engine.NoteOf[Backward](w)

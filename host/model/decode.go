@@ -12,20 +12,18 @@ import (
 	"github.com/cage-qat/cage/host/model/architecture"
 )
 
-// A Piece is the next tokens of several sequences. Caches hold what attention needs of the earlier
-// tokens, so that each token goes through the products with the weights only once, however long its
-// sequence is.
-//
-// All sequences end at the same place: shorter ones have padding in front, which may be any valid
+// A Piece is the next tokens of several sequences. KV caches hold the keys and values of the
+// earlier tokens, so that each token is multiplied by the weights only once, however long its
+// sequence is. All sequences end at the same position: shorter ones are left-padded with any valid
 // ids.
 type Piece struct {
 	Tokens *graph.Node // ids, int32 [batch, n]
-	Start  *graph.Node // place of the first of these tokens in the caches, int32 scalar
-	First  *graph.Node // place at which each sequence begins, int32 [batch]
+	Start  *graph.Node // position of the first of these tokens in the caches, int32 scalar
+	First  *graph.Node // position at which each sequence begins, int32 [batch]
 }
 
-// CacheDims implements [Language]: there are two caches for each block, of its keys, already
-// rotated, and of its values.
+// CacheDims implements [Language]: each block has two caches, one of its rotated keys and one of
+// its values.
 func (m *transformer) CacheDims(batch, length int) [][]int {
 	var list [][]int
 	for range 2 * m.Layers {
@@ -54,13 +52,13 @@ func (m *transformer) Decode(params []*graph.Node, piece Piece, caches []*graph.
 	return linear(graph.Reshape(last, batch, m.Width), m.head(params)), next
 }
 
-// cached is what attention needs to add a piece to caches.
+// cached is the state that attention needs to add a piece to caches.
 type cached struct {
 	start        *graph.Node
 	turn         rotation    // [1, n, 1, size/2]
-	mask         *graph.Node // [batch, 1, n, 1, length]: 0 where a query sees a key, −∞ where not
-	segments     *graph.Node // [batch, n]: Padding in front of a sequence, 0 in it
-	keys, values *graph.Node // caches of the present block, replaced by those with the piece
+	mask         *graph.Node // [batch, 1, n, 1, length]: 0 where a query sees a key, else −∞
+	segments     *graph.Node // [batch, n]: Padding before a sequence, 0 in it
+	keys, values *graph.Node // caches of the current block, replaced by those with the piece
 }
 
 func (m *transformer) newCached(piece Piece, length int) *cached {
@@ -69,12 +67,12 @@ func (m *transformer) newCached(piece Piece, length int) *cached {
 	place := graph.Add(graph.Iota(g, shapes.Make(dtypes.Int32, batch, n, length), 1), graph.BroadcastToDims(piece.Start, batch, n, length))
 	key := graph.Iota(g, shapes.Make(dtypes.Int32, batch, n, length), 2)
 	first := graph.BroadcastToDims(graph.Reshape(piece.First, batch, 1, 1), batch, n, length)
-	// Padding sees itself, because a softmax over nothing is not a number.
+	// Padding sees itself, because a softmax over nothing is NaN.
 	seen := graph.LogicalOr(graph.Equal(key, place), graph.LogicalAnd(graph.LessOrEqual(key, place), graph.GreaterOrEqual(key, first)))
 	shown, hidden := graph.Scalar(g, dtypes.Float32, 0), graph.Scalar(g, dtypes.Float32, math.Inf(-1))
 	inside := graph.Reshape(graph.GreaterOrEqual(graph.Slice(place, graph.AxisRange(), graph.AxisRange(), graph.AxisElem(0)),
 		graph.Slice(first, graph.AxisRange(), graph.AxisRange(), graph.AxisElem(0))), batch, n)
-	// The rotations of the piece's places, from tables of all of them.
+	// The rotations at the piece's positions, from tables of all positions.
 	pairs := m.HeadSize / 2
 	places := graph.Add(graph.Iota(g, shapes.Make(dtypes.Int32, n, 1), 0), graph.BroadcastToDims(piece.Start, n, 1))
 	table := func(f func(float64) float64) *graph.Node {
@@ -89,7 +87,7 @@ func (m *transformer) newCached(piece Piece, length int) *cached {
 	}
 }
 
-// attentionCached is [attend] of a piece to the tokens before it and to itself, without a gradient.
+// attentionCached is [attend] of a piece to the earlier tokens and to itself, without a gradient.
 func attentionCached(x, w *graph.Node, norms *queryKeyNorm, r *rope, sites blockSites, q ActivationQuantizer) *graph.Node {
 	c := r.cached
 	query, key, value := r.operands(x, w, norms, c.turn)
@@ -104,28 +102,27 @@ func attentionCached(x, w *graph.Node, norms *queryKeyNorm, r *rope, sites block
 	return graph.Reshape(graph.TransposeAllAxes(mixed, 0, 2, 1, 3, 4), r.batch*r.context, r.heads*r.size)
 }
 
-// appendTo puts keys or values [batch, n, key heads, size] into a cache, rounded as the operands of
-// products that they are: package decode, which reads them too, expects it.
+// appendTo writes keys or values [batch, n, key heads, size] to a cache, rounded as operands of
+// products: package decode, which reads them too, expects it.
 func (c *cached) appendTo(cache, x *graph.Node) *graph.Node {
 	zero := graph.ScalarZero(cache.Graph(), dtypes.Int32)
 	return graph.DynamicUpdateSlice(cache, engine.Rounded(graph.TransposeAllAxes(x, 0, 2, 1, 3)), []*graph.Node{zero, zero, c.start, zero})
 }
 
-// Scored are sequences some of whose tokens are to be scored. Rows are padded at the end with any
-// valid ids.
+// Scored are sequences with tokens to be scored. Rows are right-padded with any valid ids.
 type Scored struct {
 	Tokens          *graph.Node // ids, int32 [batch, length]
 	Lengths         *graph.Node // number of tokens in each row before the padding, int32 [batch]
-	Places, Targets *graph.Node // Targets are ids, Places the flat indices in Tokens of the tokens before them; int32 [n]
+	Places, Targets *graph.Node // Targets are ids, Places the flat indices in Tokens of the preceding tokens; int32 [n]
 
 	// Positions and Parts, int32 [batch, length], are nil if each row is one sequence. Otherwise a
-	// row is a context, which is part 0, and continuations of it, each of which is a part of its
-	// own: a token sees the context and the earlier tokens of its part, and has the position that
-	// it has in that sequence.
+	// row is a context, which is part 0, and several continuations of it, each of which is a
+	// separate part: a token sees the context and the earlier tokens of its part, and its position
+	// is counted in that sequence.
 	Positions, Parts *graph.Node
 }
 
-// Scores implements [Language]. Logits are computed only at the places asked for.
+// Scores implements [Language]. Logits are computed only at the requested positions.
 func (m *transformer) Scores(params []*graph.Node, s Scored, q ActivationQuantizer) (logProbs, likeliest *graph.Node) {
 	m.checkParams(params)
 	batch, length := s.Tokens.Shape().Dim(0), s.Tokens.Shape().Dim(1)
@@ -133,7 +130,7 @@ func (m *transformer) Scores(params []*graph.Node, s Scored, q ActivationQuantiz
 	place := graph.Iota(g, shapes.Make(dtypes.Int32, batch, length), 1)
 	used := graph.LessThan(place, graph.BroadcastToDims(graph.InsertAxes(s.Lengths, 1), batch, length))
 	segments := graph.AddScalar(graph.ConvertDType(used, dtypes.Int32), Padding)
-	var r *rope // padding is behind all that counts: no token sees it
+	var r *rope // padding comes last: no other token sees it
 	if s.Parts != nil {
 		r = newSharedRope(m.Settings, s.Positions, s.Parts)
 	} else {
@@ -143,9 +140,9 @@ func (m *transformer) Scores(params []*graph.Node, s Scored, q ActivationQuantiz
 	return m.scoreTargets(graph.Gather(h, graph.InsertAxes(s.Places, -1)), m.head(params), clampIDs(s.Targets, m.Vocab))
 }
 
-// scoreTargets returns the log-probabilities of targets behind hidden states h [n, width], and
-// whether each is the likeliest. It computes a part of them after the other, because logits take
-// much memory: 4 bytes for each target and token.
+// scoreTargets returns the log-probabilities of targets given hidden states h [n, width], and
+// whether each is the likeliest. It computes them in chunks, as logits take much memory: 4 bytes
+// for each target and vocabulary entry.
 func (m *transformer) scoreTargets(h, head, targets *graph.Node) (logProbs, likeliest *graph.Node) {
 	const part = 256
 	var probs, best []*graph.Node
@@ -158,7 +155,7 @@ func (m *transformer) scoreTargets(h, head, targets *graph.Node) (logProbs, like
 	return graph.Concatenate(probs, 0), graph.Concatenate(best, 0)
 }
 
-// newSharedRope is [newRope] for rows that share a context; see [Scored].
+// newSharedRope is [newRope] for rows with a shared context; see [Scored].
 func newSharedRope(s architecture.Settings, positions, parts *graph.Node) *rope {
 	g, batch, context := parts.Graph(), parts.Shape().Dim(0), parts.Shape().Dim(1)
 	ofContext := graph.InsertAxes(graph.Equal(parts, graph.ScalarZero(g, parts.DType())), 1)

@@ -10,29 +10,29 @@ import (
 	"github.com/cage-qat/cage/host/compute/lower"
 )
 
-// Distillation is the loss of a model that learns from a teacher's predictions: the generalized
-// Jensen-Shannon divergence (Agarwal et al., 2024, "On-policy distillation of language models", eq.
-// 1) of the predictions for each token,
+// Distillation is the loss of distilling a teacher into a model: the generalized Jensen-Shannon
+// divergence (Agarwal et al., 2024, "On-policy distillation of language models", eq. 1) of the
+// predictions for each token,
 //
 //	D(P, Q) = β·KL(P‖M) + (1−β)·KL(Q‖M),  M = β·P + (1−β)·Q,
 //
-// where P is the teacher's prediction and Q the model's, both from logits divided by the
-// temperature. At the two ends, where this formula gives zero, the usual definitions hold: β = 0 is
-// KL(P‖Q), and β = 1 is KL(Q‖P).
+// where P is the teacher's distribution and Q the model's, both from logits divided by the
+// temperature. For β = 0 and β = 1, where this formula gives zero, the usual definitions hold: β =
+// 0 is KL(P‖Q), and β = 1 is KL(Q‖P).
 type Distillation struct {
 	Beta        float64 // in [0, 1]
 	Temperature float64 // above 0
 	Weight      float64 // share of the divergence in the loss, in (0, 1]; the rest is cross-entropy
 	// Squared multiplies the divergence by the square of the temperature, so that its gradients
-	// have about the size that they have at 1 (Hinton et al., 2015, "Distilling the knowledge in a
-	// neural network", section 2).
+	// have about the same size as at temperature 1 (Hinton et al., 2015, "Distilling the knowledge
+	// in a neural network", section 2).
 	Squared bool
 }
 
-// Distilled holds the means over a batch of losses in nats, which are multiplied by the weights of
-// their targets like those of [Model.Losses].
+// Distilled holds the mean losses of a batch in nats. As in [Model.Losses], each loss is multiplied
+// by the weight of its target.
 type Distilled struct {
-	Loss         *graph.Node // Weight·divergence + (1−Weight)·cross-entropy; it alone has a gradient
+	Loss         *graph.Node // Weight·divergence + (1−Weight)·cross-entropy; only it has a gradient
 	Divergence   *graph.Node
 	CrossEntropy *graph.Node // of [Model.Losses]
 }
@@ -69,7 +69,7 @@ func (m *transformer) Distilled(params []*graph.Node, batch, teacher *graph.Node
 	return out
 }
 
-// means returns a loss and what it is made of.
+// means returns the mean loss and its two components.
 func (d Distillation) means(divergence, crossEntropy *graph.Node) Distilled {
 	loss := divergence
 	if d.Weight != 1 {
@@ -78,7 +78,8 @@ func (d Distillation) means(divergence, crossEntropy *graph.Node) Distilled {
 	return Distilled{loss, divergence, crossEntropy}
 }
 
-// losses are the divergences and cross-entropies of rows of logits, in operations of the graph.
+// losses computes the divergences and cross-entropies of rows of logits, in operations of the
+// graph.
 func (d Distillation) losses(logits, teacher, targets *graph.Node) (divergences, crossEntropies *graph.Node) {
 	plain := newPredictions(logits, 1)
 	scaled := plain
@@ -89,7 +90,7 @@ func (d Distillation) losses(logits, teacher, targets *graph.Node) (divergences,
 	return divergences, plain.crossEntropy(targets)
 }
 
-// scale is what divergences are multiplied with in the loss.
+// scale returns the factor of divergences in the loss.
 func (d Distillation) scale() float64 {
 	if d.Squared {
 		return d.Temperature * d.Temperature
@@ -97,12 +98,12 @@ func (d Distillation) scale() float64 {
 	return 1
 }
 
-// divergence returns that of each row, [tokens], with its gradient with respect to the model's
-// logits alone.
+// divergence returns the divergence of each row, [tokens], with its gradient with respect to the
+// model's logits only.
 //
 // With u = log P/M and r = log Q/M it is β·ΣP·u + (1−β)·ΣQ·r, and its derivative with respect to a
-// logit (1−β)·Q·(r − ΣQ·r), divided by the temperature. Where M is P, as for β = 1, r is log Q/P
-// and the factor 1.
+// logit is (1−β)·Q·(r − ΣQ·r), divided by the temperature. If M is P, as for β = 1, r is log Q/P
+// and the factor is 1.
 func (d Distillation) divergence(model, teacher predictions) *graph.Node {
 	logRatio := graph.Sub(graph.Sub(teacher.scaled, model.scaled), graph.Sub(teacher.logTotal, model.logTotal))
 	if d.Beta == 0 {
@@ -124,9 +125,9 @@ func (d Distillation) divergence(model, teacher predictions) *graph.Node {
 	})
 }
 
-// toMixture returns u = log P/M and r = log Q/M for log P/Q. M is taken relative to the larger of P
-// and Q, so that nothing overflows and nothing is lost: M/max(P, Q) is a mixture of 1 and of
-// e^−|log P/Q|.
+// toMixture returns u = log P/M and r = log Q/M, given log P/Q. M is taken relative to the larger
+// of P and Q, which avoids overflow and cancellation: M/max(P, Q) is a mixture of 1 and of e^−|log
+// P/Q|.
 func (d Distillation) toMixture(logRatio *graph.Node) (u, r *graph.Node) {
 	if d.Beta == 1 {
 		return graph.ZerosLike(logRatio), graph.Neg(logRatio)
@@ -142,13 +143,13 @@ func (d Distillation) toMixture(logRatio *graph.Node) (u, r *graph.Node) {
 	return graph.Sub(graph.MinScalar(logRatio, 0), log), graph.Neg(graph.Add(graph.MaxScalar(logRatio, 0), log))
 }
 
-// predictions are those from logits, [tokens, vocabulary]: exponentials/total.
+// predictions are the distributions of logits, [tokens, vocabulary]: exponentials/total.
 type predictions struct {
-	logits       *graph.Node // as they were given
+	logits       *graph.Node // unscaled
 	scaled       *graph.Node // divided by the temperature
-	exponentials *graph.Node // of scaled, less its largest in the row
+	exponentials *graph.Node // of scaled, minus its row maximum
 	total        *graph.Node // of the exponentials, [tokens, 1]
-	logTotal     *graph.Node // of the exponentials of scaled, [tokens, 1]
+	logTotal     *graph.Node // log-sum-exp of scaled, [tokens, 1]
 }
 
 func newPredictions(logits *graph.Node, temperature float64) predictions {
@@ -170,8 +171,8 @@ func (p predictions) mean(x *graph.Node) *graph.Node {
 	return graph.Squeeze(graph.Div(graph.ReduceAndKeep(graph.Mul(p.exponentials, x), graph.ReduceSum, -1), p.total), -1)
 }
 
-// crossEntropy returns −log of the probability of the target in each row, [tokens], of logits that
-// are not scaled.
+// crossEntropy returns −log of the probability of the target in each row, [tokens], from unscaled
+// logits.
 func (p predictions) crossEntropy(targets *graph.Node) *graph.Node {
 	targets = graph.InsertAxes(targets, -1)
 	value := graph.Sub(graph.Squeeze(p.logTotal, -1), chosenLogits(p.logits, targets))

@@ -7,25 +7,24 @@ import (
 	"github.com/gomlx/gomlx/core/graph"
 )
 
-// A model that keeps documents apart ([Options]) reads rows that hold several of them, one behind
-// the other, or one and padding: attention stays within a document, no target is in another
-// document than what predicts it, and each target has a weight. Each loss is then that of the
-// document alone. Positions need not begin anew: rotary positions act by their differences.
+// With [Options.Documents], a model reads rows that hold several documents, one after the other, or
+// one and padding: attention is restricted to a document, a target is always in the same document
+// as the token that predicts it, and each target has a weight. Each loss is then that of the
+// document alone. Positions do not restart: rotary position embeddings depend only on differences.
 //
 // A batch is [batch, 3, context+1]: tokens, segments and weights of each row.
 
-// Planes is the number of values that a batch of documents holds for each place: token, segment and
-// weight.
+// Planes is the number of values per position in a batch of documents: token, segment and weight.
 const Planes = 3
 
-// Padding is the segment number of places without a document. Quantizers of activations see zeros
-// there.
+// Padding is the segment number of positions without a document, for which activation quantizers
+// get zeros.
 const Padding = -1
 
 // A DocumentRow is one row of a batch of documents. Its slices share the batch's memory.
 type DocumentRow struct {
 	Tokens   []int32 // context+1 ids; any valid ids in padding
-	Segments []int32 // number of the document at each place, from 0 in the order of places, or Padding, behind all documents
+	Segments []int32 // number of the document at each position, ascending from 0, or Padding, after all documents
 	weights  []int32 // bits of float32 numbers
 }
 
@@ -39,17 +38,17 @@ func DocumentRows(batch []int32, context int) []DocumentRow {
 	return rows
 }
 
-// Weight returns the weight of the loss of predicting the token at a place. Places with a weight
-// begin at 1.
+// Weight returns the weight of the loss of predicting the token at a position. The first position
+// with a weight is 1.
 func (r DocumentRow) Weight(place int) float32 { return math.Float32frombits(uint32(r.weights[place])) }
 
-// SetWeight sets what [DocumentRow.Weight] returns. The weight of place 0, which nothing predicts,
-// stays 0.
+// SetWeight sets the weight that [DocumentRow.Weight] returns. Position 0, which is never
+// predicted, keeps weight 0.
 func (r DocumentRow) SetWeight(place int, weight float32) {
 	r.weights[place] = int32(math.Float32bits(weight))
 }
 
-// TotalWeight adds up the weights of a batch.
+// TotalWeight sums the weights of a batch.
 func TotalWeight(batch []int32, context int) float64 {
 	sum := 0.0
 	for _, r := range DocumentRows(batch, context) {
@@ -60,8 +59,8 @@ func TotalWeight(batch []int32, context int) float64 {
 	return sum
 }
 
-// NormalizeWeights scales the weights of batches so that the mean of all their losses is the sum of
-// weighted losses divided by the sum of weights. It returns false if all weights are zero.
+// NormalizeWeights scales the weights of batches so that the mean of all their losses is the
+// weighted mean. It returns false if all weights are zero.
 func NormalizeWeights(batches [][]int32, context int) bool {
 	total, losses := 0.0, 0
 	for _, b := range batches {
@@ -86,14 +85,14 @@ func ScaleWeights(batch []int32, context int, factor float64) {
 	}
 }
 
-// sequences is what a graph reads of a batch.
+// sequences are the parts of a batch that a graph reads.
 type sequences struct {
 	tokens   *graph.Node // [batch, context+1]
 	segments *graph.Node // [batch, context] of the inputs, nil: each row is one document
 	weights  *graph.Node // [batch, context] of the targets, nil: all are 1
 }
 
-// readBatch takes a batch apart.
+// readBatch splits a batch into its parts.
 func (m *transformer) readBatch(batch *graph.Node) sequences {
 	if !m.Documents {
 		return sequences{tokens: batch}
@@ -109,8 +108,8 @@ func (m *transformer) readBatch(batch *graph.Node) sequences {
 	}
 }
 
-// zeroPadding lets a quantizer see zeros in place of padding, so that no statistic over a batch
-// depends on it.
+// zeroPadding returns a quantizer that gets zeros in place of padding, so that statistics over a
+// batch do not depend on it.
 func (q ActivationQuantizer) zeroPadding(segments *graph.Node) ActivationQuantizer {
 	if q == nil || segments == nil {
 		return q
@@ -121,7 +120,7 @@ func (q ActivationQuantizer) zeroPadding(segments *graph.Node) ActivationQuantiz
 	}
 }
 
-// sameDocument is which keys are in the document of a query, [batch, queries, keys].
+// sameDocument returns whether query and key are in the same document, [batch, queries, keys].
 func sameDocument(segments *graph.Node) *graph.Node {
 	return graph.Equal(graph.InsertAxes(segments, 2), graph.InsertAxes(segments, 1))
 }

@@ -15,12 +15,12 @@ func linear(x, w *graph.Node) *graph.Node {
 	return withLinearGradient(y, x, w)
 }
 
-// A branch leaves the residual stream by a norm, and returns as a product that is added to it.
-// Where the adjoints of a norm may be computed in one pass over memory, that adds the adjoint of
-// the stream beside the branch, too: it is known by then.
+// A branch reads the residual stream through a norm, and ends in a product that is added to the
+// stream. If the adjoints of a norm are computed in one pass over memory, that pass also adds the
+// stream's own adjoint, which is known by then.
 type branch struct {
-	joins bool        // the norm adds the adjoint
-	dSum  *graph.Node // the adjoint of the stream where the branch returns, until the norm takes it
+	joins bool        // the norm adds the stream's adjoint
+	dSum  *graph.Node // adjoint of the stream after the branch, until the norm takes it
 }
 
 // norm returns [rmsNorm] of the stream x.
@@ -50,7 +50,7 @@ func (b *branch) add(sum, x, w *graph.Node) *graph.Node {
 	})
 }
 
-// take returns what the norm is to add, once; nil for nothing.
+// take returns the adjoint that the norm adds, once; nil for none.
 func (b *branch) take() (dSum *graph.Node) {
 	if b != nil {
 		dSum, b.dSum = b.dSum, nil
@@ -58,8 +58,8 @@ func (b *branch) take() (dSum *graph.Node) {
 	return dSum
 }
 
-// linearRounded is linear with a result in the precision of the device, for what is not a sum of
-// many such results.
+// linearRounded is linear with a result in the precision of the device, for results that are not
+// summed repeatedly.
 func linearRounded(x, w *graph.Node) *graph.Node {
 	return withLinearGradient(matMulTransposedRounded(x, w), x, w)
 }
@@ -72,7 +72,7 @@ func matMulTransposedRounded(x, w *graph.Node) *graph.Node {
 	return engine.DotGeneralRounded(x, []int{1}, nil, w, []int{1}, nil)
 }
 
-// withLinearGradient gives the product y = x·wᵀ its gradients.
+// withLinearGradient attaches the gradients of the product y = x·wᵀ.
 func withLinearGradient(y, x, w *graph.Node) *graph.Node {
 	return engine.Custom(y, []*graph.Node{x, w}, func(dy *graph.Node) []*graph.Node {
 		dx, dw := linearGradients(dy, x, w)

@@ -7,20 +7,20 @@ import (
 )
 
 // llama is the network of the QuEST and CAGE pre-training runs (QuEST, Panferov et al. 2025; CAGE,
-// Tabesh et al. 2025): pre-norm blocks of causal multi-head attention with rotary positions in
-// interleaved pairs, and of SwiGLU; RMSNorm; no biases, no dropout; an output head of its own,
-// unless it is tied to the embedding. The weights of all linear layers in the blocks are quantized.
-// With fewer heads of keys and values, positions in half-split pairs and stretched wavelengths, it
-// is Llama 3 (Grattafiori et al., 2024).
+// Tabesh et al. 2025): pre-norm blocks of causal multi-head attention with rotary position
+// embeddings on interleaved pairs, and of SwiGLU; RMSNorm; no biases, no dropout; a separate output
+// head, unless it is tied to the embedding. The weights of all linear layers in the blocks are
+// quantized. With grouped-query attention, half-split pairs and stretched wavelengths, it is Llama
+// 3 (Grattafiori et al., 2024).
 //
 // With normsHeads it is the network of the dense Qwen3 models (Yang et al., 2025): queries and keys
-// are normalized before their rotation, each head alone, positions rotate half-split pairs, and the
-// size of a head is often not width/heads.
+// are normalized per head before their rotation, rotary pairs are half-split, and the size of a
+// head is often not width/heads.
 //
 // The order of its parameters is: embedding; for each block attn_norm, attn.qkv, with normsHeads
 // attn.q_norm and attn.k_norm, attn.out, mlp_norm, mlp.w1, mlp.w2, mlp.down; norm; head, unless it
-// is tied. The rows of attn.qkv are those of the queries, the keys and the values, each head by
-// head.
+// is tied. The rows of attn.qkv are those of the queries, then the keys, then the values, each head
+// by head.
 type llama struct{ normsHeads bool }
 
 // block adds attention and the feed-forward layer, each of the normalized residual stream, to the

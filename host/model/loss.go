@@ -12,7 +12,7 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// embed returns the rows of the table that ids [tokens] name, [tokens, width].
+// embed looks up ids [tokens] in the table; the result is [tokens, width].
 func embed(table, ids *graph.Node) *graph.Node {
 	return graph.Gather(table, graph.InsertAxes(ids, -1))
 }
@@ -26,8 +26,8 @@ func crossEntropy(n int, h, head, targets *graph.Node) *graph.Node {
 	return crossEntropyInChunks(n, h, head, targets)
 }
 
-// crossEntropyInChunks is for evaluation, but has a gradient, too: the logits are computed anew for
-// it, which [transformer.Loss] need not do.
+// crossEntropyInChunks is meant for evaluation, but has a gradient, too: it recomputes the logits,
+// unlike [transformer.Loss].
 func crossEntropyInChunks(n int, h, head, targets *graph.Node) *graph.Node {
 	targets = graph.InsertAxes(targets, -1)
 	tokens := h.Shape().Dim(0)
@@ -42,8 +42,8 @@ func crossEntropyInChunks(n int, h, head, targets *graph.Node) *graph.Node {
 	})
 }
 
-// crossEntropyAtOnce stores of the values for all columns only the logits: the backward pass
-// computes probabilities from them, and not from the exponentials in the sum.
+// crossEntropyAtOnce saves only the logits of all values per column: the backward pass computes
+// probabilities from them.
 func crossEntropyAtOnce(h, head, targets *graph.Node) *graph.Node {
 	targets = graph.InsertAxes(targets, -1)
 	logits := matMulTransposed(h, head)
@@ -55,9 +55,9 @@ func crossEntropyAtOnce(h, head, targets *graph.Node) *graph.Node {
 }
 
 // maskedLosses returns −log softmax(logits)[target] and log Σ exp(logits) of each row, [tokens, 1]
-// each, for targets [tokens, 1]. It picks the target's logit by comparing its column with all
-// columns, which costs nothing where elementwise operations are fused. The logit is the one in the
-// sum, to the last bit: computed a second time, a rounded product could differ.
+// each, for targets [tokens, 1]. It selects the target's logit by comparing its column with all
+// columns, which is free where elementwise operations are fused. The logit is bit-identical to that
+// in the sum, whereas a recomputed rounded product might differ.
 func maskedLosses(logits, targets *graph.Node) (losses, logTotal *graph.Node) {
 	var chosen *graph.Node
 	if lower.ByRows(logits.Graph()) {
@@ -70,7 +70,7 @@ func maskedLosses(logits, targets *graph.Node) (losses, logTotal *graph.Node) {
 	return graph.Sub(logTotal, chosen), logTotal
 }
 
-// logitsGradient returns the gradient with respect to the logits from that with respect to the
+// logitsGradient returns the gradient with respect to the logits, given that with respect to the
 // losses, [tokens, 1]. It is rounded as a whole, so that it vanishes where the prediction is
 // certain.
 func logitsGradient(logits, logTotal, targets, dLosses *graph.Node) *graph.Node {
@@ -78,28 +78,28 @@ func logitsGradient(logits, logTotal, targets, dLosses *graph.Node) *graph.Node 
 	return graph.Mul(graph.Where(isTarget(logits, targets), graph.AddScalar(probabilities, -1), probabilities), dLosses)
 }
 
-// isTarget says which column of logits is the target.
+// isTarget reports for each column of logits whether it is the target.
 func isTarget(logits, targets *graph.Node) *graph.Node {
 	columns := graph.Iota(logits.Graph(), shapes.Make(targets.DType(), logits.Shape().Dimensions...), 1)
 	return graph.Equal(columns, graph.BroadcastToDims(targets, logits.Shape().Dimensions...))
 }
 
-// clampIDs brings ids into the vocabulary, because the lookup of one outside it is undefined: on
+// clampIDs clamps ids to the vocabulary, because the lookup of an id outside it is undefined: on
 // the CPU it ends the process. [transformer.weightLosses] makes the mistake visible.
 func clampIDs(ids *graph.Node, vocabulary int) *graph.Node {
 	return graph.ClipScalar(ids, 0, float64(vocabulary-1))
 }
 
 // Loss implements [Model]. In the gradient of a mean, the factor of each loss is known in advance.
-// So the tokens go through the head chunk by chunk, forward and backward, and only the logits of
-// one chunk and their gradient are in memory: for all of 32,768 tokens and 32,000 words they would
-// take 6.3 GB.
+// So the head is computed chunk by chunk, forward and backward, and only the logits of one chunk
+// and their gradient are in memory: for 32,768 tokens and a vocabulary of 32,000 they would take
+// 6.3 GB at once.
 func (m *transformer) Loss(params []*graph.Node, batch *graph.Node, q ActivationQuantizer) *graph.Node {
 	in, h := m.readHidden(params, batch, q)
 	return m.meanLoss(in, h, m.head(params), m.targets(in))
 }
 
-// meanLoss is the mean of the losses of targets, [batch·context].
+// meanLoss returns the mean of the losses of targets, [batch·context].
 func (m *transformer) meanLoss(in sequences, h, head, targets *graph.Node) *graph.Node {
 	tokens := targets.Shape().Dim(0)
 	losses, dh, dHead := lossInChunks(m.chunks(tokens), h, head, graph.InsertAxes(targets, -1), m.factors(in, h))
@@ -109,7 +109,7 @@ func (m *transformer) meanLoss(in sequences, h, head, targets *graph.Node) *grap
 	})
 }
 
-// factors are those of the losses of the tokens h in their mean, [tokens, 1].
+// factors returns the factors of the tokens' losses in their mean, [tokens, 1].
 func (m *transformer) factors(in sequences, h *graph.Node) *graph.Node {
 	tokens := h.Shape().Dim(0)
 	factors := graph.BroadcastToDims(graph.Const(h.Graph(), float32(1/float64(tokens))), tokens, 1)
@@ -119,9 +119,9 @@ func (m *transformer) factors(in sequences, h *graph.Node) *graph.Node {
 	return factors
 }
 
-// chunks is into how many equal chunks tokens are divided: the fewest of at most that many tokens.
-// Where the tokens have no such divisor the chunks are larger, because products of a few rows waste
-// most of a GPU.
+// chunks returns the number of equal chunks of tokens: the smallest with at most most tokens each.
+// If the number of tokens has no such divisor, the chunks are larger, because products of a few
+// rows waste most of a GPU.
 func chunks(tokens, most int) int {
 	best := 1
 	for n := 1; n <= tokens; n++ {
@@ -138,7 +138,7 @@ func chunks(tokens, most int) int {
 	return best
 }
 
-// chunks is into how many chunks the loss of tokens is divided.
+// chunks returns the number of chunks for the loss of tokens.
 func (m *transformer) chunks(tokens int) int {
 	most := m.LossTokens
 	if most == 0 {
@@ -147,14 +147,14 @@ func (m *transformer) chunks(tokens int) int {
 	return chunks(tokens, most)
 }
 
-// chunkTokens is the size of a chunk where no other is asked for: its logits take 1 GiB, a size at
-// which products are no slower than whole ones.
+// chunkTokens returns the default size of a chunk: its logits take 1 GiB, a size at which chunked
+// products are as fast as whole ones.
 func chunkTokens(vocabulary int) int { return max(1<<10, 1<<28/vocabulary) }
 
 // lossInChunks returns the losses of [crossEntropy], [tokens, 1], and the gradients with respect to
-// h and the head of their sum, in which each is multiplied with its factor. h is [tokens, width],
-// head [vocabulary, width]; targets and factors are [tokens, 1]. (The gradient is computed with the
-// loss as in Hsu et al., 2024, "Liger Kernel".)
+// h and the head of their sum weighted by factors. h is [tokens, width], head [vocabulary, width];
+// targets and factors are [tokens, 1]. (The gradient is computed with the loss as in Hsu et al.,
+// 2024, "Liger Kernel".)
 func lossInChunks(n int, h, head, targets, factors *graph.Node) (losses, dh, dHead *graph.Node) {
 	if n == 1 {
 		return lossAtOnce(h, head, targets, factors)
@@ -168,12 +168,12 @@ func lossInChunks(n int, h, head, targets, factors *graph.Node) (losses, dh, dHe
 	return graph.Reshape(state[0], tokens, 1), graph.Reshape(state[1], tokens, width), state[2]
 }
 
-// putChunk writes what a round of [overChunks] computes of its tokens into that of all, [chunks,
-// tokens of one, …].
+// putChunk writes the results of one iteration of [overChunks] for its chunk into those of all,
+// [chunks, tokens of one, …].
 type putChunk func(all, chunk *graph.Node) *graph.Node
 
-// overChunks has a body compute a state in n rounds, each from the rows of h and of the nodes in
-// perToken, [tokens, …], that are one chunk, and from the head.
+// overChunks updates a state by body in n iterations, each on one chunk of the rows of h and of the
+// nodes in perToken, [tokens, …], and on the head.
 func overChunks(n int, h, head *graph.Node, perToken, state []*graph.Node,
 	body func(h, head *graph.Node, perToken, state []*graph.Node, put putChunk) []*graph.Node) []*graph.Node {
 	fixed := []*graph.Node{engine.Operand(head)}
@@ -197,7 +197,7 @@ func zeros(like *graph.Node, dims ...int) *graph.Node {
 	return graph.Zeros(like.Graph(), shapes.Make(dtypes.Float32, dims...))
 }
 
-// lossAtOnce is lossInChunks in one.
+// lossAtOnce is lossInChunks with a single chunk.
 func lossAtOnce(h, head, targets, factors *graph.Node) (losses, dh, dHead *graph.Node) {
 	logits := matMulTransposed(h, head)
 	var dLogits *graph.Node
@@ -215,13 +215,13 @@ func lossAtOnce(h, head, targets, factors *graph.Node) (losses, dh, dHead *graph
 	return losses, matMul(dLogits, head), transposedMatMul(dLogits, h)
 }
 
-// rowLosses returns the losses of the rows of logits and the gradients with respect to these, by
-// one kernel that reads a logit once. It is not ok where the device has none, or a row is too long
-// to be kept by the threads that share a kernel.
+// rowLosses returns the losses of the rows of logits and the gradients with respect to the logits,
+// by one kernel that reads each logit once. ok is false if the device has no kernels, or a row is
+// too long for the registers of a kernel's threads.
 func rowLosses(call rowsCall, logits, targets, factors *graph.Node) (losses, dLogits *graph.Node, ok bool) {
 	tokens, vocabulary := logits.Shape().Dim(0), logits.Shape().Dim(1)
 	if vocabulary > lower.LargestLoneRow || tokens*vocabulary > math.MaxInt32 {
-		return nil, nil, false // the latter where the tokens are one chunk because they do not divide
+		return nil, nil, false // the latter if the tokens are one chunk because they do not divide
 	}
 	p, err := lossRows(tokens, vocabulary)
 	if err != nil {
@@ -237,18 +237,18 @@ func rowLosses(call rowsCall, logits, targets, factors *graph.Node) (losses, dLo
 	return graph.Sub(out["total"], chosen), out["gradient"], true
 }
 
-// chosenLogits are logits[target] of each row, [tokens], for targets [tokens, 1].
+// chosenLogits returns logits[target] of each row, [tokens], for targets [tokens, 1].
 func chosenLogits(logits, targets *graph.Node) *graph.Node {
 	rows := graph.Iota(logits.Graph(), targets.Shape(), 0)
 	return graph.Gather(logits, graph.Concatenate([]*graph.Node{rows, targets}, -1))
 }
 
-// lossRows is the program of the kernel of [rowLosses]: log Σⱼ exp(logits[i, j]) of each row, and
-// the gradient of its loss, multiplied with its factor. Each exponential is computed once, and is
-// kept in the place of its logit. Where the prediction is certain, exponential and sum are 1 and
-// the gradient is 0. The target's logit is left to the caller: to pick it, too, the kernel would
-// compare each column with the target twice, and keep all columns in between. There are not enough
-// registers for that.
+// lossRows returns the program of the kernel of [rowLosses]: log Σⱼ exp(logits[i, j]) of each row,
+// and the gradient of its loss, multiplied by its factor. Each exponential is computed once, and
+// overwrites its logit. If the prediction is certain, exponential and sum are 1 and the gradient is
+// 0. The target's logit is left to the caller: to select it as well, the kernel would compare each
+// column with the target twice, and keep all columns in between, for which there are not enough
+// registers.
 func lossRows(rows, columns int) (*program.Program, error) {
 	b := program.NewBuilder("loss/rows")
 	logits := b.Input("logits", program.FloatType(rows, columns))

@@ -15,25 +15,26 @@ type Model interface {
 	// Params lists the parameters in the order in which every other method takes them.
 	Params() []architecture.Param
 
-	// BatchDims returns the dimensions of the int32 input that one evaluation of the function reads
-	// beside the parameters. A [Language] model reads batch sequences of context tokens and the
-	// token after them, or, with [Options.Documents], the rows that [DocumentRow] describes; a
+	// BatchDims returns the dimensions of the int32 input that one evaluation of the function takes
+	// in addition to the parameters. A [Language] model reads batch sequences of context tokens and
+	// the token after them, or, with [Options.Documents], the rows that [DocumentRow] describes; a
 	// [Quadratic] ignores both numbers.
 	BatchDims(batch, context int) []int
 
-	// Losses returns the float32 losses whose mean training minimizes. Those of a [Language] model
-	// are the cross-entropies, in nats, of each token given those before it in its sequence,
-	// [batch, context]: the first context columns of the batch are the input and its last ones the
-	// targets. An id outside the vocabulary makes all losses NaN. With [Options.Documents], each
-	// loss is multiplied by its weight. A nil quantizer leaves activations unquantized.
+	// Losses returns the float32 losses whose mean training minimizes. For a [Language] model they
+	// are the cross-entropies, in nats, of each token given the preceding ones in its sequence,
+	// [batch, context]: the first context columns of the batch are the input and the last context
+	// columns the targets. An id outside the vocabulary makes all losses NaN. With
+	// [Options.Documents], each loss is multiplied by its weight. A nil quantizer leaves
+	// activations unquantized.
 	Losses(params []*graph.Node, batch *graph.Node, q ActivationQuantizer) *graph.Node
 
 	// Loss returns the mean of Losses, a scalar: the function that training minimizes. It may
 	// compute its gradient along with the value, so use it only if the gradient is needed.
 	Loss(params []*graph.Node, batch *graph.Node, q ActivationQuantizer) *graph.Node
 
-	// ActivationSites lists the places at which activations are quantized if batch sequences of the
-	// given context are computed at once, in the order in which the quantizer is called.
+	// ActivationSites lists the activation sites for a batch of sequences of the given context, in
+	// the order in which the quantizer is called.
 	ActivationSites(batch, context int) []ActivationSite
 
 	// StepFLOPs returns the number of floating-point operations of one training step on batch
@@ -52,58 +53,57 @@ type Language interface {
 	// [batch, context, vocabulary], float32, for tokens [batch, context], int32.
 	Logits(params []*graph.Node, tokens *graph.Node, q ActivationQuantizer) *graph.Node
 
-	// BatchLogits returns the Logits for a batch as read by Losses, [batch, context, vocabulary]. A
-	// teacher predicts with it.
+	// BatchLogits returns the Logits for a batch in the format of Losses, [batch, context,
+	// vocabulary], for use as a teacher.
 	BatchLogits(params []*graph.Node, batch *graph.Node, q ActivationQuantizer) *graph.Node
 
-	// Distilled returns the losses of a batch for learning from a teacher, whose logits, as
-	// returned by its BatchLogits, are given. The loss has no gradient with respect to the teacher.
-	// Its gradient may be computed along with the value, as in Loss.
+	// Distilled returns the losses of a batch for distillation, given the teacher's logits from its
+	// BatchLogits. There is no gradient with respect to the teacher. The gradient may be computed
+	// along with the value, as in Loss.
 	Distilled(params []*graph.Node, batch, teacher *graph.Node, q ActivationQuantizer, d Distillation) Distilled
 
-	// SampledLoss is Loss with targets that are drawn from the predictions, instead of those of the
-	// batch. key, uint32 [2], determines them. They have the weights of those in whose places they
-	// are.
+	// SampledLoss is Loss with targets sampled from the predictions, instead of those of the batch.
+	// key, uint32 [2], is the random key. A sampled target has the weight of the one it replaces.
 	SampledLoss(params []*graph.Node, batch, key *graph.Node, q ActivationQuantizer) *graph.Node
 
-	// Labels returns how many targets the losses of batches are the mean of: (Σw)²/Σw² for targets
-	// with weights w.
+	// Labels returns the effective number of targets in the mean loss of batches: (Σw)²/Σw² for
+	// targets with weights w.
 	Labels(batches [][]int32, context int) float64
 
-	// Scores returns how likely the targets are: their log-probabilities, float32 [n], and whether
-	// each is the likeliest token at its place, bool [n]. It has no gradient.
+	// Scores returns the log-probabilities of the targets, float32 [n], and whether each is the
+	// likeliest token at its position, bool [n]. It has no gradient.
 	Scores(params []*graph.Node, s Scored, q ActivationQuantizer) (logProbs, likeliest *graph.Node)
 
-	// CacheDims returns the shapes of the float32 caches in which [Language.Decode] keeps what it
-	// needs of batch sequences of up to length tokens.
+	// CacheDims returns the shapes of the float32 KV caches of [Language.Decode] for batch
+	// sequences of up to length tokens.
 	CacheDims(batch, length int) [][]int
 
-	// Decode returns the unnormalized log-probabilities of the token after a piece, [batch,
-	// vocabulary], and the caches with the piece added. It has no gradient.
+	// Decode returns the logits of the token after a piece, [batch, vocabulary], and the caches
+	// with the piece added. It has no gradient.
 	Decode(params []*graph.Node, piece Piece, caches []*graph.Node, q ActivationQuantizer) (logits *graph.Node, next []*graph.Node)
 }
 
-// Options say how a language model computes.
+// Options are options of a language model's computation.
 type Options struct {
-	Recompute architecture.Recompute // what the backward pass computes again; "" is none
+	Recompute architecture.Recompute // what the backward pass recomputes; "" is none
 	Documents bool                   // rows of a batch may hold several documents, which are kept apart: see [DocumentRow]
 
 	// LossTokens is the largest number of tokens whose logits a loss holds in memory at a time; 0
 	// means as many as take 1 GiB.
 	LossTokens int
 
-	Sites Sites // what is quantized beside the inputs of the layers in blocks
+	Sites Sites // quantized tensors other than the inputs of the layers in blocks
 }
 
-// Sites says where a language model has activation sites beside the inputs of the layers in its
-// blocks, and whether the weight of its head is quantized. Without any it computes as if these did
-// not exist.
+// Sites selects a language model's activation sites other than the inputs of the layers in its
+// blocks, and whether the weight of its head is quantized. The zero value adds nothing to the
+// computation.
 type Sites struct {
 	Keys, Values, Queries bool // operands of attention
-	Head                  bool // the input of the head, and its weight; a tied one is quantized where it is looked up, too
+	Head                  bool // the input of the head, and its weight; if tied, the embedding is quantized in its lookup, too
 }
 
-// New makes the model that the settings describe; the vocabulary of a language model must be known.
+// New returns the model of the settings; a language model's vocabulary must be known.
 func New(s architecture.Settings, o Options) (Model, error) {
 	s.FillIn()
 	if _, known := families[s.Kind]; known {
@@ -118,26 +118,26 @@ func New(s architecture.Settings, o Options) (Model, error) {
 	return nil, fmt.Errorf("there is no model of kind %q", s.Kind)
 }
 
-// An ActivationSite is a place in a model where one tensor is quantized. If it feeds weights, it
-// enters these linear layers, whose weights may be quantized, and nothing else. The activation and
-// the weights may therefore be multiplied by the same orthogonal matrix along their last axes.
+// An ActivationSite is a tensor in a model that is quantized. If it feeds weights, it is the input
+// only of these linear layers, whose weights may be quantized. The activation and the weights may
+// therefore be multiplied by the same orthogonal matrix along their last axes.
 type ActivationSite struct {
 	Name   string   // unique in the model, as in "layers.3.mlp.input"
 	Kind   SiteKind // what the tensor is
 	Feeds  []string // names of the weights that multiply the activation; none for operands of attention and of a tied head
 	Tokens int      // rows: the positions of all sequences
-	Width  int      // columns: the features, the axis that the products contract
-	Heads  int      // heads of attention that the columns divide into; 0: the columns are not made of heads
+	Width  int      // columns: the features, which the products contract
+	Heads  int      // heads of attention into which the columns divide; 0: none
 }
 
 // OfBlock reports whether the tensor is the input of a layer in a block.
 func (s ActivationSite) OfBlock() bool { return s.Kind == KindInput }
 
-// A SiteKind says what the tensor at an activation site is.
+// A SiteKind is the type of tensor at an activation site.
 type SiteKind string
 
-// The kinds of sites. Keys and values are as a cache holds them, and queries as keys: rotated to
-// their positions, with all first coordinates of a head before all second ones.
+// The kinds of sites. Keys and values are in their cached form, and queries in that of keys:
+// rotated to their positions, with all first coordinates of a head before all second ones.
 const (
 	KindInput SiteKind = "input" // of a layer in a block
 	KindHead  SiteKind = "head"  // the input of the output head
@@ -147,12 +147,12 @@ const (
 )
 
 // An ActivationQuantizer returns the quantized form of the activation x, [site.Tokens, site.Width],
-// with whatever gradient it defines. It is called once per site, and a second time if the backward
-// pass computes it again.
+// with whatever gradient it defines. It is called once per site, and again if the backward pass
+// recomputes it.
 type ActivationQuantizer func(site ActivationSite, x *graph.Node) *graph.Node
 
-// apply calls the quantizer, if there is one and the model has the site. What stays as it is
-// becomes an operand of products.
+// apply calls the quantizer, if it is not nil and the model has the site. An unquantized activation
+// is noted as an operand of products.
 func (q ActivationQuantizer) apply(site ActivationSite, x *graph.Node) *graph.Node {
 	if site.Name == "" {
 		return x
@@ -170,7 +170,7 @@ func (q ActivationQuantizer) apply(site ActivationSite, x *graph.Node) *graph.No
 type Network interface {
 	Language
 
-	// Network returns the settings, with all defaults that [architecture.Settings.FillIn] fills in.
+	// Network returns the settings, completed by [architecture.Settings.FillIn].
 	Network() architecture.Settings
 }
 

@@ -6,17 +6,17 @@ import (
 	"github.com/cage-qat/cage/host/model/architecture"
 )
 
-// olmo2 is the network of OLMo 2 (Team OLMo, 2025), which the CAGE paper compares optimizers on. It
-// differs from [llama] in this: the norms of a block come after its two layers instead of before
-// them, queries and keys are normalized over all heads together before their rotation, positions
-// rotate half-split pairs, and all weights start alike, from a truncated normal distribution.
+// olmo2 is the network of OLMo 2 (Team OLMo, 2025), on which the CAGE paper compares optimizers. It
+// differs from [llama] as follows: blocks are post-norm, queries and keys are normalized over all
+// heads together before their rotation, rotary pairs are half-split, and all weights have the same
+// initial truncated normal distribution.
 //
 // The order of its parameters is: embedding; for each block attn.qkv, attn.q_norm, attn.k_norm,
 // attn.out, attn_norm, mlp.w1, mlp.w2, mlp.down, mlp_norm; norm; head, unless it is tied. The rows
-// of attn.qkv are those of the queries, the keys and the values, each head by head.
+// of attn.qkv are those of the queries, then the keys, then the values, each head by head.
 type olmo2 struct{}
 
-// Positions of a block's parameters in their list.
+// Indices of a block's parameters in its list.
 const (
 	olmo2QKV = iota
 	olmo2QueryNorm

@@ -10,9 +10,9 @@ import (
 	"github.com/cage-qat/cage/host/compute/lower"
 )
 
-// What package onepass computes, where the CPU computes programs over rows: as such programs,
-// losses, which know no lookup, would compare each column with the target, and the adjoint of a
-// gain would be one of all rows.
+// Functions for the CPU, which computes programs over rows. As programs, losses, which have no
+// lookup, would compare each column with the target, and a gain's adjoint would be a reduction over
+// all rows.
 
 // rowAdjoints is [normAdjoints] in one pass over the rows, with sum added to dx, unless it is nil.
 func rowAdjoints(x, gainRow, scale, dy, sum *graph.Node) (dx, dGain *graph.Node) {
@@ -40,9 +40,9 @@ func hasNativeGate(a, b *graph.Node) bool {
 	return lower.ByRows(a.Graph()) && loops.HasGates() && short(a) && short(b)
 }
 
-// nativeGate is [swiGLU] in one pass, for operands that are stored in bfloat16. So are the result
-// and the adjoints. The gradients are those of what the operands are products of, so that no sum of
-// two adjoints has a pass of its own.
+// nativeGate is [swiGLU] in one pass, for operands stored in bfloat16. The result and the adjoints
+// are bfloat16, too. It returns gradients with respect to the operands' own factors, so that no sum
+// of two adjoints needs a pass of its own.
 func nativeGate(a, b *graph.Node, of *gateOperands) *graph.Node {
 	short := shapes.Make(dtypes.BFloat16, a.Shape().Dimensions...)
 	operands := []*graph.Node{engine.ShortOperand(a), engine.ShortOperand(b)}
@@ -104,7 +104,7 @@ func nativeSums(logits, targets *graph.Node) (logTotal, chosen *graph.Node) {
 	return sums[0], sums[1]
 }
 
-// rowsOf are the logits and targets of a native.
+// rowsOf returns the logits and targets among a native's inputs.
 func rowsOf(in []engine.Tensor) loops.Logits {
 	return loops.Logits{Columns: in[0].Shape.Dim(1), Logits: in[0].Flat.([]float32), Targets: in[1].Flat.([]int32)}
 }

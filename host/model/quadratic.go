@@ -22,7 +22,7 @@ import (
 // parameter, x, which is quantized.
 //
 // Everything is computed from x − x*, as f(x) − f(x*) = ½(x−x*)ᵀA(x−x*), so that float32 does not
-// lose what is small compared with f(x*).
+// lose small differences from f(x*).
 type Quadratic struct {
 	settings architecture.Settings
 	matrix   []float32 // A, symmetric
@@ -36,7 +36,7 @@ func newQuadratic(s architecture.Settings) *Quadratic {
 	spectrum := s.Spectrum
 	if spectrum == nil {
 		spectrum = []float64{1}
-		if s.Dimension > 1 { // from 1/κ to 1, evenly spaced in their logarithm
+		if s.Dimension > 1 { // log-spaced from 1/κ to 1
 			spectrum = floats.LogSpan(make([]float64, s.Dimension), 1/s.Condition, 1)
 		}
 	}
@@ -50,16 +50,15 @@ func newQuadratic(s architecture.Settings) *Quadratic {
 	return m
 }
 
-// newToy is f(x) = ½(x − ½)² on the numbers, the problem of the CAGE paper's section on
+// newToy returns f(x) = ½(x − ½)² in one dimension, the problem of the CAGE paper's section on
 // Pareto-optimal points.
 func newToy(s architecture.Settings) *Quadratic {
 	s.Rows, s.Dimension, s.Condition, s.Optimum = 1, 1, 1, []float64{0.5}
 	return newQuadratic(s)
 }
 
-// randomSymmetric returns UΛUᵀ for eigenvectors U that are uniform over all rotations and
-// reflections: Q of a matrix of normal numbers, with the signs that make the diagonal of R positive
-// (Mezzadri, 2007).
+// randomSymmetric returns UΛUᵀ for Haar-distributed orthogonal eigenvectors U: the Q factor of a
+// normal matrix, with the signs that make the diagonal of R positive (Mezzadri, 2007).
 func randomSymmetric(spectrum []float64, rng normalSource) []float32 {
 	n := len(spectrum)
 	var qr mat.QR
@@ -126,7 +125,7 @@ func (m *Quadratic) Distance(x []float32) float64 {
 	return math.Sqrt(max(0, total))
 }
 
-// ActivationSites implements [Model]: there are none.
+// ActivationSites implements [Model] and returns none.
 func (m *Quadratic) ActivationSites(_, _ int) []ActivationSite { return nil }
 
 // StepFLOPs implements [Model]: one product with A and a few operations on each element.
@@ -134,7 +133,7 @@ func (m *Quadratic) StepFLOPs(_, _ int) float64 {
 	return float64(m.settings.Rows) * float64(m.settings.Dimension) * float64(2*m.settings.Dimension+4)
 }
 
-// Numbers of independent streams of random numbers that share a seed.
+// Independent random streams of one seed.
 const (
 	rotationStream = 1 + iota
 	optimumStream
@@ -161,8 +160,7 @@ func drawNormals(rng normalSource, n int) []float64 {
 }
 
 // NoiseSource draws the batches of a [Quadratic], as a data sampler draws those of a language
-// model: batch i is the same whenever it is asked for, so that a resumed training sees the noise
-// that it would have seen.
+// model: batch i is always the same, so that a resumed training gets the same noise.
 type NoiseSource struct {
 	n    int
 	std  float64

@@ -10,7 +10,7 @@ import (
 )
 
 // A rope holds what the attention layers of one graph share: shapes, the tables of the rotary
-// position embedding (Su et al., 2021) and the way to mix values.
+// position embedding (Su et al., 2021) and the attention core.
 //
 // Two features of a head, which its pairing names, are the coordinates of a point that is rotated
 // by the angle position·frequency. Scores do not depend on the order of features within a head.
@@ -20,12 +20,12 @@ type rope struct {
 
 	turn   rotation // tables of shape [1 or batch, context, 1, size/2]
 	core   attentionCore
-	again  bool    // the backward pass computes attention again
-	cached *cached // of attention to what caches hold; nil: to the tokens at hand
+	again  bool    // the backward pass recomputes attention
+	cached *cached // for attention to KV caches; nil: to the given tokens
 }
 
-// newRope makes what attention needs in the way that is best for the graph's device.
-// segments are those of the documents in each row, [batch, context], nil for one.
+// newRope returns the rope with the best core for the graph's device. segments are the document
+// numbers in each row, [batch, context], nil for one document.
 func newRope(g *graph.Graph, s architecture.Settings, batch, context int, segments *graph.Node) *rope {
 	r := headsOf(s, batch, context, chooseCore(g, s, context, segments))
 	table := func(f func(float64) float64) *graph.Node {
@@ -35,22 +35,22 @@ func newRope(g *graph.Graph, s architecture.Settings, batch, context int, segmen
 	return r
 }
 
-// headsOf is a rope without tables.
+// headsOf returns a rope without tables.
 func headsOf(s architecture.Settings, batch, context int, core attentionCore) *rope {
 	return &rope{batch: batch, context: context, heads: s.Heads, keyHeads: s.KVHeads, size: s.HeadSize, pairing: s.RopePairs, core: core}
 }
 
 type rotation struct{ cos, sin *graph.Node }
 
-// queryKeyNorm normalizes queries and keys before their rotation (Dehghani et al., 2023): over the
-// features of all heads of a token together where the gains are [heads·size], and each head alone
-// where they are [size]. Gains are in the order of the features.
+// queryKeyNorm normalizes queries and keys before their rotation (Dehghani et al., 2023): over all
+// heads of a token together if the gains are [heads·size], and per head if they are [size]. Gains
+// are in the order of the features.
 type queryKeyNorm struct {
 	query, key *graph.Node
 	epsilon    float64
 }
 
-// gains lists the inputs of the norm beside queries and keys.
+// gains lists the norm's inputs other than queries and keys.
 func (n *queryKeyNorm) gains() []*graph.Node {
 	if n == nil {
 		return nil
@@ -59,8 +59,8 @@ func (n *queryKeyNorm) gains() []*graph.Node {
 }
 
 // apply returns queries and keys [tokens, heads·size] normalized, with the features of each head in
-// the order of coordinates, and the adjoint: from those of the results to those of queries, keys
-// and gains. A nil norm changes nothing.
+// the order of coordinates, and the function from the adjoints of the results to those of queries,
+// keys and gains. A nil norm changes nothing.
 func (n *queryKeyNorm) apply(r *rope, query, key *graph.Node) (q, k *graph.Node, back func(dq, dk *graph.Node) (*graph.Node, *graph.Node, []*graph.Node)) {
 	if n == nil {
 		return query, key, func(dq, dk *graph.Node) (*graph.Node, *graph.Node, []*graph.Node) { return dq, dk, nil }
@@ -74,7 +74,7 @@ func (n *queryKeyNorm) apply(r *rope, query, key *graph.Node) (q, k *graph.Node,
 	}
 }
 
-// normalize is RMSNorm of x [tokens, heads·size], and its adjoint; see [rmsNorm] and
+// normalize returns the RMSNorm of x [tokens, heads·size], and its adjoint; see [rmsNorm] and
 // [queryKeyNorm].
 func (r *rope) normalize(x, gain *graph.Node, epsilon float64) (y *graph.Node, back func(dy *graph.Node) (dx, dGain *graph.Node)) {
 	rows := func(x *graph.Node) *graph.Node { return graph.Reshape(x, -1, gain.Shape().Dim(0)) } // what is normalized together

@@ -17,8 +17,8 @@ func (m *transformer) SampledLoss(params []*graph.Node, batch, key *graph.Node, 
 	return m.meanLoss(in, h, head, targets)
 }
 
-// drawTargets draws a target for each row of h [tokens, width] from softmax(h·headᵀ), in n chunks
-// one after the other: [tokens]. Each chunk has a key of its own.
+// drawTargets samples a target for each row of h [tokens, width] from softmax(h·headᵀ), in n chunks
+// one after the other: [tokens]. Each chunk has its own key.
 func drawTargets(n int, h, head, key *graph.Node) *graph.Node {
 	tokens := h.Shape().Dim(0)
 	number := graph.Iota(h.Graph(), shapes.Make(dtypes.Uint32, tokens, 1), 0)
@@ -31,9 +31,9 @@ func drawTargets(n int, h, head, key *graph.Node) *graph.Node {
 	return clampIDs(graph.Reshape(state[0], tokens), head.Shape().Dim(0))
 }
 
-// drawColumns draws a column from each row of softmax(logits), [rows, 1]: the one with the largest
-// sum of logit and noise of the Gumbel distribution (Gumbel 1954). The noise has 23 bits: columns
-// that are less likely than about 2⁻²³ are drawn too rarely.
+// drawColumns samples a column from each row of softmax(logits), [rows, 1], by the Gumbel-max
+// trick: the largest sum of logit and Gumbel noise (Gumbel 1954). The noise has 23 bits: columns
+// with probabilities below about 2⁻²³ are drawn too rarely.
 func drawColumns(logits, key *graph.Node) *graph.Node {
 	b := program.NewBuilder("loss/draw")
 	rows, columns := logits.Shape().Dim(0), logits.Shape().Dim(1)

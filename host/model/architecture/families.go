@@ -10,10 +10,10 @@ import (
 	"strings"
 )
 
-// Params lists the parameters of a model in its order, with the sizes that [Settings.FillIn] fills
-// in. Those of a language model are the embedding, those of each block, the last norm, and the head
-// if it is not the embedding. A problem has the one parameter x, [rows, dimension], a matrix
-// without weight decay, so that a quantizer scales its rows.
+// Params lists the parameters of a model in its order, with the sizes completed by
+// [Settings.FillIn]. A language model has the embedding, the parameters of each block, the final
+// norm, and the head unless it is tied. A problem has the one parameter x, [rows, dimension], a
+// matrix without weight decay, so that a quantizer scales its rows.
 func (s Settings) Params() []Param {
 	s.FillIn()
 	if !s.Language() {
@@ -41,8 +41,8 @@ func (s Settings) Params() []Param {
 	return params
 }
 
-// LayerOf returns the number of the block that a parameter or activation with that name is in; -1
-// if it is in none.
+// LayerOf returns the number of the block that contains the parameter or activation of that name;
+// -1 if none does.
 func LayerOf(name string) int {
 	rest, inBlock := strings.CutPrefix(name, "layers.")
 	number, _, _ := strings.Cut(rest, ".")
@@ -53,7 +53,7 @@ func LayerOf(name string) int {
 	return layer
 }
 
-// LayerPrefix begins the names of the parameters and activations of a block.
+// LayerPrefix returns the prefix of the names of parameters and activations of a block.
 func LayerPrefix(layer int) string { return fmt.Sprintf("layers.%d.", layer) }
 
 // BlockParams lists the parameters of a block.
@@ -76,17 +76,17 @@ func (s Settings) BlockParams(layer int) []Param {
 		}
 	case KindQwen3:
 		norms := []Param{normParam(prefix+"attn.q_norm", s.HeadSize), normParam(prefix+"attn.k_norm", s.HeadSize)}
-		return slices.Insert(s.llamaBlock(prefix), 2, norms...) // behind attn.qkv
+		return slices.Insert(s.llamaBlock(prefix), 2, norms...) // after attn.qkv
 	}
 	return nil
 }
 
-// NormsBehind reports whether the norms of a block stand behind its layers, on what these return,
-// and not in front of them.
+// NormsBehind reports whether the norms of a block follow its layers and normalize their outputs
+// (post-norm), instead of their inputs.
 func (s Settings) NormsBehind() bool { return s.Kind == KindOLMo2 }
 
-// llamaBlock starts the weights that write to the residual stream smaller, by √(2·layers), so that
-// its variance does not grow with depth.
+// llamaBlock initializes the weights that write to the residual stream smaller, by √(2·layers), so
+// that its variance does not grow with depth.
 func (s Settings) llamaBlock(prefix string) []Param {
 	residualStd := s.InitStd / math.Sqrt(2*float64(s.Layers))
 	return []Param{
@@ -100,7 +100,7 @@ func (s Settings) llamaBlock(prefix string) []Param {
 	}
 }
 
-// olmo2Cut bounds the weights at the start, in standard deviations.
+// olmo2Cut truncates the initial weights, in standard deviations.
 const olmo2Cut = 3
 
 func truncated(p Param) Param {
@@ -111,15 +111,15 @@ func truncated(p Param) Param {
 // Tied reports whether the embedding is the output head.
 func (s Settings) Tied() bool { return s.Head == "tied" }
 
-// QueryWidth is the number of features of all heads of queries, which is what attention returns
-// too.
+// QueryWidth returns the number of features of all query heads, which is also that of attention's
+// output.
 func (s Settings) QueryWidth() int { return s.Heads * s.HeadSize }
 
-// KeyWidth is the number of features of all heads of keys, and of values.
+// KeyWidth returns the number of features of all key heads, and of all value heads.
 func (s Settings) KeyWidth() int { return s.KVHeads * s.HeadSize }
 
-// qkvParam is the fused weight of queries, keys and values. Where several heads of queries share
-// one of keys, keys and values have fewer rows.
+// qkvParam returns the fused weight of queries, keys and values. In grouped-query attention, keys
+// and values have fewer rows.
 func (s Settings) qkvParam(prefix string) Param {
 	p := matrixParam(prefix+"attn.qkv", s.InitStd, s.QueryWidth()+2*s.KeyWidth(), s.Width)
 	p.Parts = []Part{{"q", s.QueryWidth()}, {"k", s.KeyWidth()}, {"v", s.KeyWidth()}}
@@ -143,7 +143,7 @@ func Singles(values []float64) []float32 {
 	return out
 }
 
-// A Role says what a parameter does in its model.
+// A Role is the function of a parameter in its model.
 type Role string
 
 // The roles of parameters.
@@ -159,16 +159,16 @@ type Param struct {
 	Name      string
 	Dims      []int // [out, in] for a matrix
 	Role      Role
-	Parts     []Part    // the matrices that a fused weight holds, stacked from top to bottom; nil: it is a single matrix
-	Quantized bool      // whether the model uses it in products in quantized form
+	Parts     []Part    // the matrices stacked in a fused weight, from top to bottom; nil: it is a single matrix
+	Quantized bool      // whether the model uses its quantized form in products
 	Decay     bool      // whether weight decay applies to it
 	InitMean  float64   // the initial elements are drawn from N(InitMean, InitStd²)
 	InitStd   float64   // 0: all elements are InitMean
-	InitCut   float64   // draws farther from the mean than InitCut·InitStd are repeated; 0: none are
-	Start     []float32 // the initial elements themselves; nil: they are drawn
+	InitCut   float64   // draws farther from the mean than InitCut·InitStd are repeated; 0: no truncation
+	Start     []float32 // the initial elements themselves; nil: they are random
 }
 
-// A Part is one of the matrices that a fused weight holds.
+// A Part is one of the matrices in a fused weight.
 type Part struct {
 	Name string
 	Rows int
@@ -215,7 +215,7 @@ func (p Param) Draw(seed uint64, values []float32) {
 	}
 }
 
-// CountParams adds up the sizes of the parameters that keep returns true for; nil keeps all.
+// CountParams adds up the sizes of the parameters for which keep returns true; nil keeps all.
 func CountParams(params []Param, keep func(Param) bool) int {
 	total := 0
 	for _, p := range params {

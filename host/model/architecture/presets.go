@@ -2,15 +2,14 @@ package architecture
 
 import "slices"
 
-// Preset is a named model size with the training settings that go with it. The sizes and
-// rates of the Llamas are those of the QuEST and CAGE pre-training runs (Panferov et al.
-// 2025 and the CAGE paper): about 100 training tokens for each parameter outside the
-// embeddings, 262,144 tokens per step. Those of 1700M and 3200M are in the training script
-// of QuEST's code alone (train.sh), with 10.75 and 20 billion tokens. The OLMo2 sizes 30M
-// and 60M are those of OLMo-core, whose names count the embedding, too. The OLMo2 size 50M
-// is for the CAGE paper's comparison of optimizers, which does not publish its shape; it
-// has the shape of the Llama. OLMo2 models are trained like the Llamas, on 100 tokens for
-// each parameter that the name counts.
+// Preset is a named model size with its training settings. The sizes and rates of the Llamas are
+// those of the QuEST and CAGE pre-training runs (Panferov et al. 2025 and the CAGE paper): about
+// 100 training tokens for each parameter outside the embeddings, 262,144 tokens per step. 1700M and
+// 3200M are only in the training script of QuEST's code (train.sh), with 10.75 and 20 billion
+// tokens. The OLMo2 sizes 30M and 60M are those of OLMo-core, whose names count the embedding, too.
+// The OLMo2 size 50M is for the CAGE paper's comparison of optimizers, which does not publish its
+// shape; it has the Llama's shape. OLMo2 models are trained like the Llamas, on 100 tokens for each
+// parameter that the name counts.
 type Preset struct {
 	Kind, Name                   string
 	Layers, Heads, Width, Hidden int
@@ -38,7 +37,7 @@ func Presets() []Preset {
 		size("1700M", 20, 21, 2688, 7168, 41_007, 4_100, 3.75e-5),
 		size("3200M", 28, 24, 3072, 8192, 76_293, 7_629, 7.5e-5),
 	}
-	kind, vocab = KindOLMo2, 100352 // OLMo2's 100278, filled up to a multiple of 128
+	kind, vocab = KindOLMo2, 100352 // OLMo2's 100278, padded to a multiple of 128
 	return append(llamas,
 		size("30M", 4, 8, 256, 768, 11_444, 1_144, 1.2e-3),
 		size("50M", 7, 6, 768, 2048, 19_073, 1_907, 1.2e-3),
@@ -67,8 +66,7 @@ func (p Preset) Parameters() int {
 	return NonEmbedding(p.Settings().Params())
 }
 
-// Values returns the values that the preset gives to absent keys, by full key. An empty
-// preset has none.
+// Values returns the preset's values for absent keys, by full key. An empty preset has none.
 func (p Preset) Values() map[string]any {
 	if p.Name == "" {
 		return nil
@@ -80,7 +78,7 @@ func (p Preset) Values() map[string]any {
 	}
 }
 
-// PresetNames lists the names of the presets of some kinds of models, each once.
+// PresetNames lists the distinct names of the presets of some kinds of models.
 func PresetNames(kinds ...string) []string {
 	var names []string
 	for _, p := range Presets() {

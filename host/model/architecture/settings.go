@@ -1,7 +1,7 @@
-// Package architecture says what models there are: the settings of each kind and their keys,
-// presets, the parameters that follow from the settings and how these start, and the angles of
-// rotary positions. It is numbers and names alone: package host/model computes with them, in
-// graphs, and whoever only reads a configuration or a checkpoint needs no tensor engine.
+// Package architecture describes the models: the settings of each kind and their keys, presets, the
+// parameters that follow from the settings and their initialization, and the angles of rotary
+// position embeddings. It has only numbers and names: package host/model computes with them, in
+// graphs, and readers of configurations or checkpoints need no tensor engine.
 package architecture
 
 import (
@@ -13,7 +13,7 @@ import (
 	"github.com/cage-qat/cage/internal/schema"
 )
 
-// Kinds of models, as a configuration names them.
+// The kinds of models, by their names in a configuration.
 const (
 	KindLlama     = "llama"
 	KindOLMo2     = "olmo2"
@@ -30,7 +30,7 @@ var (
 	quadratics = []string{KindQuadratic}
 )
 
-// languageDefaults are defaults of the kinds of language models.
+// languageDefaults are the defaults of the kinds of language models.
 var languageDefaults = map[string]Settings{
 	KindLlama: {RopeTheta: 10000, RopePairs: Interleaved, NormEps: 1e-5},
 	KindOLMo2: {RopeTheta: 500000, RopePairs: HalfSplit, NormEps: 1e-6},
@@ -39,8 +39,8 @@ var languageDefaults = map[string]Settings{
 
 const defaultInitStd = 0.02
 
-// largestDimension and largestRows bound the shapes of problems: A is dense, and its eigenvectors
-// are computed.
+// largestDimension and largestRows bound the shapes of problems: A is a dense matrix whose
+// eigenvectors are computed.
 const largestDimension, largestRows = 4096, 4096
 
 // Settings is the table [model] of a configuration, from which [New] makes the model. Fields that
@@ -53,29 +53,29 @@ type Settings struct {
 	Layers   int    // transformer blocks
 	Width    int    // features of the residual stream
 	Heads    int    // attention heads
-	KVHeads  int    // heads of keys and values, each for Heads/KVHeads heads of queries (Ainslie et al., 2023); 0 becomes Heads
+	KVHeads  int    // key-value heads, each for Heads/KVHeads query heads (Ainslie et al., 2023); 0 becomes Heads
 	HeadSize int    // features of a head, an even number; 0 becomes Width/Heads
 	Hidden   int    // features inside the feed-forward layer; 0 becomes SwiGLUHidden(Width)
 	Vocab    int    // number of token ids; 0: as many as the data's tokenizer has
 	Context  int    // tokens per sequence
 
-	RopeTheta float64 // base of the wavelengths of the rotary position embedding
+	RopeTheta float64 // base θ of the rotary position embedding
 	RopePairs Pairing
-	// RopeFactor stretches the long wavelengths, so that a model that was trained on short
-	// sequences works on long ones, by the rule of Llama 3.1: wavelengths up to
-	// RopeOriginal/RopeHigh stay as they are; those from RopeOriginal/RopeLow on become RopeFactor
-	// times as long; in between, both frequencies are mixed. With 1, all stay as they are.
+	// RopeFactor stretches the long wavelengths, so that a model trained on short sequences works
+	// on long ones, by the rule of Llama 3.1: wavelengths up to RopeOriginal/RopeHigh are
+	// unchanged; those from RopeOriginal/RopeLow on become RopeFactor times as long; in between,
+	// both frequencies are interpolated. A factor of 1 changes nothing.
 	RopeFactor, RopeLow, RopeHigh float64
-	RopeOriginal                  int // length, in tokens, of the sequences that the wavelengths were made for
+	RopeOriginal                  int // context length, in tokens, for which the wavelengths were chosen
 
 	NormEps float64 // added to the mean square in RMSNorm
 	InitStd float64 // standard deviation of the initial weights
-	Head    string  // "own", or "tied": the embedding is the output head, too (Press and Wolf, 2017), as in small Llama 3 models
+	Head    string  // "own", or "tied": the embedding is also the output head (Press and Wolf, 2017), as in small Llama 3 models
 
-	// Problems without data. Lists that are nil are drawn at random. The point x has Rows rows,
-	// each a problem of its own with the same A.
+	// Problems without data. Lists that are nil are random. The point x has Rows rows, which are
+	// independent problems with the same A.
 	Dimension, Rows int
-	Condition       float64   // κ(A), if there is no Spectrum: the eigenvalues are evenly spaced in their logarithm, from 1/κ to 1
+	Condition       float64   // κ(A), if there is no Spectrum: the eigenvalues are log-spaced from 1/κ to 1
 	Spectrum        []float64 // eigenvalues of A
 	Optimum         []float64 // x*, row by row; nil: from N(0, I)
 	ProblemSeed     int64     // seed for drawing the eigenvectors and the optimum
@@ -163,8 +163,8 @@ func (s *Settings) problemKeys() []schema.Key {
 	}
 }
 
-// FillIn replaces zeros that stand for another value by that value, and gives a problem without
-// data the sizes that training needs.
+// FillIn replaces zeros that mean a default by it, and gives a problem without data the sizes that
+// training needs.
 func (s *Settings) FillIn() {
 	if s.Kind == KindToy {
 		s.Dimension, s.Rows = 1, 1
@@ -180,8 +180,8 @@ func (s *Settings) FillIn() {
 	s.NormEps, s.InitStd = cmp.Or(s.NormEps, d.NormEps), cmp.Or(s.InitStd, defaultInitStd)
 }
 
-// FindPreset returns the preset that the settings name, or an empty one if they name none. It is a
-// problem if the kind of model has no such preset.
+// FindPreset returns the preset that the settings name, or an empty one if they name none. A preset
+// that the kind of model does not have is a problem.
 func (s Settings) FindPreset() (p Preset, problems schema.Problems) {
 	p, ok := LookupPreset(s.Kind, s.Preset)
 	hint := "this kind has no presets: give model.layers, model.width, model.heads and model.context"
@@ -207,15 +207,14 @@ func (s Settings) Check() schema.Problems {
 	return nil
 }
 
-// checkSizes refuses sizes that do not go together, and sizes other than those of the preset, whose
-// name would then be untrue.
+// checkSizes rejects inconsistent sizes, and sizes that contradict the named preset.
 func (s Settings) checkSizes() (out schema.Problems) {
 	if p, ok := LookupPreset(s.Kind, s.Preset); ok {
 		for _, size := range []struct {
 			key       string
 			got, want int
 		}{{"layers", s.Layers, p.Layers}, {"width", s.Width, p.Width}, {"heads", s.Heads, p.Heads}, {"hidden", s.Hidden, p.Hidden}} {
-			// hidden = 0 is the rule that the presets follow themselves.
+			// hidden = 0 is the rule by which the presets set it, too.
 			out.Unless(size.got == size.want || size.key == "hidden" && size.got == 0, schema.Problem{Key: "model." + size.key,
 				Found: fmt.Sprintf("the integer %d, but preset %s has %d", size.got, p.Name, size.want),
 				Hint:  "leave the key out, or leave model.preset out and give all sizes"})
@@ -255,9 +254,8 @@ func (s Settings) checkLists() (out schema.Problems) {
 // two with four times the width.
 func SwiGLUHidden(width int) int { return (8*width/3 + 255) / 256 * 256 }
 
-// Pairing says which two features of a head are the coordinates of one point, which the rotary
-// position embedding rotates. Weights for one pairing become those for the other by a permutation
-// of rows.
+// Pairing selects the two features of a head that form the coordinates of a point, which the rotary
+// position embedding rotates. Weights are converted between pairings by permuting rows.
 type Pairing string
 
 // The pairings.
@@ -266,8 +264,8 @@ const (
 	HalfSplit   Pairing = "half"        // features i and size/2 + i
 )
 
-// Feature returns which feature of a head in the pairing from is feature i in the pairing to. A
-// head has size features.
+// Feature returns the index in the pairing from of feature i in the pairing to. A head has size
+// features.
 func Feature(i, size int, from, to Pairing) int {
 	switch {
 	case from == to:
@@ -293,7 +291,7 @@ func (s Settings) Turns(positions int) (cos, sin []float32) {
 	return s.ByPosition(positions, math.Cos), s.ByPosition(positions, math.Sin)
 }
 
-// ByPosition is a table of a function of the angles at positions from 0 on, [positions, size/2].
+// ByPosition returns a table of f of the rotary angles at positions from 0 on, [positions, size/2].
 func (s Settings) ByPosition(positions int, f func(float64) float64) []float32 {
 	frequencies := s.RopeFrequencies()
 	values := make([]float32, 0, positions*len(frequencies))
@@ -306,7 +304,7 @@ func (s Settings) ByPosition(positions int, f func(float64) float64) []float32 {
 }
 
 // RopeFrequencies returns the rotation per position of each pair, θ^(−2i/size) for i = 0 …
-// size/2−1, lower where RopeFactor stretches the wavelength.
+// size/2−1, reduced by RopeFactor's stretching.
 func (s Settings) RopeFrequencies() []float64 {
 	frequencies := make([]float64, s.HeadSize/2)
 	for i := range frequencies {

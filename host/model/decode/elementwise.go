@@ -6,12 +6,11 @@ import (
 	"github.com/cage-qat/cage/host/compute/loops"
 )
 
-// softmax sets x to exp(scale·x) divided by its sum; to NaN if an element is, or if the largest is
-// infinite.
+// softmax sets x to softmax(scale·x); to NaN if an element is NaN, or if the largest is infinite.
 func softmax(x []float32, scale float32) {
 	largest := float32(math.Inf(-1))
 	for _, v := range x {
-		if v > largest || v != v { // the builtin max takes ten times as long
+		if v > largest || v != v { // the builtin max is a tenth as fast
 			if largest = v; v != v {
 				break
 			}

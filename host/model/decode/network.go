@@ -1,11 +1,9 @@
-// Package decode computes the next token of sequences on the processor, without a graph. For one
-// token of a few sequences there is little arithmetic, but all weights must be read. Here all
-// processors read each weight once, in the order in which it lies in memory, and nothing else of
-// that size is read or written.
+// Package decode computes the next token of sequences on the CPU, without a graph. Decoding one
+// token of a few sequences needs little arithmetic, but reads all weights. Here all cores together
+// read each weight once, in memory order, and read and write nothing else of that size.
 //
-// [model.Language.Decode] is the definition of what is computed. It is used for reading prompts,
-// and for everything on other devices. Both keep what attention needs in the same caches, and tests
-// compare the two.
+// [model.Language.Decode] defines the results. It is used for prefilling prompts, and for
+// everything on other devices. Both use the same KV caches, and tests compare the two.
 package decode
 
 import (
@@ -30,12 +28,12 @@ type Network struct {
 	rows     []float32 // the embedding, [vocabulary, width]
 	blocks   []block
 	norm     []float32
-	headSite model.ActivationSite // zero if the model has none
+	headSite model.ActivationSite // zero if the model does not have it
 	head     matrix
-	cos, sin []float32 // [positions, size/2], of as many positions as were needed so far
+	cos, sin []float32 // [positions, size/2], for the positions used so far
 }
 
-// block holds the parameters of a block. What its architecture does not have is nil.
+// block holds the parameters of a block. Those that its architecture does not have are nil.
 type block struct {
 	sites              [siteDown + 1]model.ActivationSite // zero where the model has none
 	attentionNorm      []float32
@@ -45,26 +43,26 @@ type block struct {
 	w1, w2, down       matrix
 }
 
-// matrix is a weight [out, in], in half the memory where that loses nothing.
+// matrix is a weight [out, in], stored in half the memory if that is lossless.
 type matrix struct {
 	single linalg.MatrixOf[float32]
 	halves linalg.Halves
 	rounds bool // a product rounds both operands to bfloat16
 }
 
-// Options say how to compute a network.
+// Options are options of a network's computation.
 type Options struct {
-	Threads int // maximal number of goroutines; 0: as many as there are processors
+	Threads int // maximal number of goroutines; 0: one for each processor
 	// Halves keeps copies in bfloat16 of those weights whose elements are all exact in bfloat16, as
 	// in most published models, and reads these copies, if the processor has instructions for that.
 	// Each step then reads half the memory, with the same results.
 	Halves bool
 	// BFloat16 computes as graphs in that precision do: products round their operands to bfloat16
-	// and add up in float32. Weights are then kept in half the memory, too, if the processor has
+	// and sum in float32. Weights are then also kept in half the memory, if the processor has
 	// instructions for that.
 	BFloat16 bool
-	// Exact names the weights whose products are not rounded with BFloat16, as those of codes are
-	// not; nil: there are none.
+	// Exact reports the weights whose products are not rounded under BFloat16, such as those of
+	// codes; nil: none.
 	Exact func(weight string) bool
 }
 
@@ -117,8 +115,8 @@ func New(m model.Network, weights map[string][]float32, o Options) (*Network, er
 	return n, nil
 }
 
-// convert rounds the weights of products that are rounded, and keeps weights in half the memory
-// where that is wanted and possible.
+// convert rounds the weights of rounded products, and stores weights in half the memory where that
+// is requested and lossless.
 func (n *Network) convert(halve bool) {
 	all := []*matrix{&n.head}
 	for i := range n.blocks {

@@ -10,11 +10,11 @@ import (
 	"github.com/cage-qat/cage/internal/linalg"
 )
 
-// Place says at which places of their caches sequences are.
+// Place holds the positions of sequences in their caches.
 type Place struct {
-	Length int     // number of tokens for which each cache has room
-	Start  int     // place of the token that is read
-	First  []int32 // place at which each sequence begins, none of them after Start
+	Length int     // capacity of each cache, in tokens
+	Start  int     // position of the token that is read
+	First  []int32 // position at which each sequence begins, at most Start
 }
 
 type step struct {
@@ -27,9 +27,9 @@ type step struct {
 	gate, up               linalg.MatrixOf[float32]
 }
 
-// Next reads the next token of each sequence and returns the logits of the token after it,
-// [sequences, vocabulary]. caches are those of [model.Language.CacheDims]; Next adds what later
-// tokens need of this one. A nil quantizer leaves activations unquantized.
+// Next reads the next token of each sequence and returns the logits of the following one,
+// [sequences, vocabulary]. caches are those of [model.Language.CacheDims]; Next adds the keys and
+// values of this token. A nil quantizer leaves activations unquantized.
 func (n *Network) Next(tokens []int32, at Place, caches [][]float32, quantize Quantizer) ([]float32, error) {
 	if err := n.check(tokens, at, caches); err != nil {
 		return nil, err
@@ -95,11 +95,11 @@ const (
 	siteDown
 )
 
-// siteNames are their names behind that of the block.
+// siteNames are the sites' names after the block's prefix.
 var siteNames = [siteDown + 1]string{siteQKV: "attn.qkv.input", siteQuery: "attn.queries", siteKey: "attn.keys", siteValue: "attn.values",
 	siteOut: "attn.out.input", siteFeedForward: "mlp.input", siteDown: "mlp.down.input"}
 
-// block computes a block. Norms are in front of its layers, or behind them, on what they return.
+// block computes a block, with norms of its layers' inputs, or of their outputs.
 func (r *step) block(b *block, keys, values []float32) error {
 	behind := r.s.NormsBehind()
 	if err := r.layerInput(b, siteQKV, b.attentionNorm, behind); err != nil {
@@ -118,7 +118,7 @@ func (r *step) block(b *block, keys, values []float32) error {
 	if err := r.layerInput(b, siteFeedForward, b.feedForwardNorm, behind); err != nil {
 		return err
 	}
-	r.roundOperand(r.in, b.w1) // which has its site in common with w2
+	r.roundOperand(r.in, b.w1) // w2 has the same site
 	r.team.each(r.s.Hidden, b.w1.rowsAtOnce(), func(from, to int) {
 		b.w1.times(r.gate, r.in, from, to)
 		b.w2.times(r.up, r.in, from, to)
@@ -178,9 +178,9 @@ func (r *step) quantizeSite(site model.ActivationSite, x linalg.MatrixOf[float32
 	return r.quantize(site, x.Data)
 }
 
-// attention normalizes and turns queries and keys, quantizes what has a site, puts keys and values
-// of the token into the caches and mixes, for each head of queries, the values of the sequence so
-// far. Heads of keys are computed side by side, each with its group of heads of queries.
+// attention normalizes and rotates queries and keys, quantizes at sites, appends the token's keys
+// and values to the caches and computes, for each query head, the weighted sum of the values so
+// far. Key-value heads are computed in parallel, each with its group of query heads.
 func (r *step) attention(b *block, keys, values []float32) error {
 	size := r.s.HeadSize
 	queries, keyWidth := r.s.Heads*size, r.s.KVHeads*size
@@ -271,7 +271,7 @@ func (n *Network) normalizeRow(y, x, gain []float32) {
 	}
 }
 
-// turn turns the points of a head by the angles of a position, and puts all first coordinates
+// turn rotates the points of a head by the angles of a position, and puts all first coordinates
 // before all second ones. spare is as long as the head.
 func (n *Network) turn(head, spare []float32, position int) {
 	half := len(head) / 2

@@ -8,18 +8,18 @@ import (
 	"github.com/cage-qat/cage/internal/linalg"
 )
 
-// A team is goroutines that compute a step together. The helpers do not sleep between the products
-// of a step, of which each takes less time than waking up.
+// A team is a group of goroutines that compute a step together. The helpers spin between the
+// products of a step, each of which takes less time than waking up.
 type team struct {
-	now     atomic.Pointer[work] // nil: the step is over
+	now     atomic.Pointer[work] // nil: the step is complete
 	helpers sync.WaitGroup
 }
 
-// work is something in parts.
+// work is a computation in parts.
 type work struct {
 	count, length  int
 	do             func(from, to int)
-	taken, already atomic.Int64 // parts that someone does, or has done; parts that are done
+	taken, already atomic.Int64 // parts that are claimed or done; parts that are done
 }
 
 // newTeam starts a team, which must be dismissed.
@@ -42,17 +42,17 @@ func (t *team) dismiss() {
 	t.helpers.Wait()
 }
 
-// each calls do for all of count parts, in runs of at most the given length.
+// each calls do on runs of at most length parts, which cover all count parts.
 func (t *team) each(count, length int, do func(from, to int)) {
 	w := &work{count: count, length: length, do: do}
 	t.now.Store(w)
 	w.share()
-	for int(w.already.Load()) < count { // a helper is at its last run
+	for int(w.already.Load()) < count { // a helper is working on its last run
 		runtime.Gosched()
 	}
 }
 
-// share does runs that nobody else does until there are none left.
+// share claims and does runs until none is left.
 func (w *work) share() {
 	for {
 		to := int(w.taken.Add(int64(w.length)))
@@ -66,7 +66,7 @@ func (w *work) share() {
 	}
 }
 
-// times sets columns from to before to of y to those of x·wᵀ.
+// times sets columns [from, to) of y to those of x·wᵀ.
 func (m matrix) times(y, x linalg.MatrixOf[float32], from, to int) {
 	y.Data, y.Cols = y.Data[from:], to-from
 	if m.halves.Data != nil {
@@ -76,8 +76,8 @@ func (m matrix) times(y, x linalg.MatrixOf[float32], from, to int) {
 	linalg.FewTimes(y, x, m.single.Part(from, to))
 }
 
-// rowsAtOnce is how many rows one goroutine takes at once: enough to read memory at full speed, and
-// so few that all end together.
+// rowsAtOnce returns the number of rows that one goroutine claims at a time: enough to read memory
+// at full speed, and few enough that all finish at the same time.
 func (m matrix) rowsAtOnce() int {
 	const elements = 1 << 14
 	return max(1, elements/max(1, m.single.Cols)/8) * 8

@@ -8,13 +8,13 @@ import (
 	"slices"
 )
 
-// candidate is a token with its share of the draw.
+// candidate is a token with its unnormalized probability.
 type candidate struct {
 	id     int32
 	weight float64
 }
 
-// draw picks a token from one row of logits.
+// draw samples a token from one row of logits.
 func (o Options) draw(rng *rand.Rand, logits []float32) (int32, error) {
 	if o.Vocab > 0 {
 		logits = logits[:min(len(logits), o.Vocab)]
@@ -50,19 +50,19 @@ func (o Options) draw(rng *rand.Rand, logits []float32) (int32, error) {
 	return list[len(list)-1].id, nil
 }
 
-// restrict leaves the candidates of TopK and of these the ones of TopP, and returns the sum of
-// their weights.
+// restrict applies TopK and then TopP to the candidates, and returns the sum of the remaining
+// weights.
 func (o Options) restrict(list []candidate, total float64) ([]candidate, float64) {
 	nucleus, few := o.TopP > 0 && o.TopP < 1, o.TopK > 0 && o.TopK < len(list)
 	if nucleus && !few {
-		// All below this add up to less than what may be left out: they need no sorting.
+		// The candidates below this together weigh less than TopP leaves out: they need no sorting.
 		least := (1 - o.TopP) * total / float64(len(list))
 		list = slices.DeleteFunc(list, func(c candidate) bool { return c.weight < least })
 	}
 	if nucleus || few {
 		slices.SortStableFunc(list, func(a, b candidate) int { return cmp.Compare(b.weight, a.weight) })
 	}
-	if few { // TopP is then a share of what these have
+	if few { // TopP then refers to the sum of these
 		list, total = list[:o.TopK], 0
 		for _, c := range list {
 			total += c.weight

@@ -1,6 +1,6 @@
-// Package generate continues token sequences with a language model, by seeded softmax
-// sampling with temperature, top-k and top-p. To this package, a model is only something
-// that returns logits for tokens. A [Stream] makes text of the new ones as they come.
+// Package generate continues token sequences with a language model, by seeded sampling with
+// temperature, top-k and top-p. To this package, a model is only something that returns logits for
+// tokens. A [Stream] decodes new tokens to text as they arrive.
 package generate
 
 import (
@@ -15,7 +15,7 @@ import (
 type Options struct {
 	// Tokens is the maximal number of tokens to generate.
 	Tokens int
-	// Temperature divides the logits; 0 takes the likeliest token.
+	// Temperature divides the logits; 0 means greedy decoding.
 	Temperature float64
 	// TopK restricts the choice to the K likeliest tokens; 0 means all.
 	TopK int
@@ -24,20 +24,19 @@ type Options struct {
 	TopP float64
 	// Stop lists tokens that end a sequence. They are not part of the result.
 	Stop []int32
-	// Vocab restricts the ids to those below it, for models with more rows than their
-	// tokenizer has tokens; 0 means all.
+	// Vocab restricts the ids to those below it, for models with a padded vocabulary; 0 means all.
 	Vocab int
-	// Seed fixes the random draws; each sequence of a batch has its own.
+	// Seed seeds the random draws; each sequence of a batch has its own stream.
 	Seed uint64
 }
 
 // Model is a language model.
 type Model interface {
-	// Context returns the largest number of tokens that the model sees.
+	// Context returns the maximal number of tokens that the model reads.
 	Context() int
-	// Begin reads prompts. It returns the logits of the token after each, as one row of
-	// the vocabulary per prompt, and the Sequences with which to continue them, up to
-	// length tokens including the prompt.
+	// Begin reads prompts. It returns the logits of the token after each, as one row of the
+	// vocabulary per prompt, and the Sequences with which to continue them, up to length tokens
+	// including the prompt.
 	Begin(prompts [][]int32, length int) (Sequences, []float32, error)
 }
 
@@ -48,13 +47,13 @@ type Sequences interface {
 	Close()
 }
 
-// ErrStop, returned by emit, ends a sequence.
+// ErrStop is returned by emit to end a sequence.
 var ErrStop = errors.New("the sequence ends here")
 
-// Continue extends prompts, none of which may be empty, and returns the new tokens of
-// each. Once a sequence is longer than the model's context, the model sees only its last
-// tokens, at least half as many as the context has. emit, if not nil, is called with each
-// new token of sequence i before the next one is computed.
+// Continue extends prompts, none of which may be empty, and returns the new tokens of each. If a
+// sequence exceeds the model's context, the model gets only its last tokens, at least half of the
+// context. emit, if not nil, is called with each new token of sequence i before the next one is
+// computed.
 func Continue(ctx context.Context, m Model, prompts [][]int32, o Options, emit func(i int, token int32) error) ([][]int32, error) {
 	switch {
 	case slices.ContainsFunc(prompts, func(p []int32) bool { return len(p) == 0 }):
@@ -92,15 +91,15 @@ func Continue(ctx context.Context, m Model, prompts [][]int32, o Options, emit f
 	return new, nil
 }
 
-// continuation is Continue while it runs.
+// continuation is the state of Continue.
 type continuation struct {
 	m         Model
 	o         Options
 	draws     []*rand.Rand
-	all       [][]int32 // each prompt with what follows
+	all       [][]int32 // each prompt with its continuation
 	done      []bool
-	sequences Sequences // nil: what the model is to see has to be read
-	seen      int       // tokens of the longest sequence that it has read
+	sequences Sequences // nil: the model must read the sequences again
+	seen      int       // length of the longest sequence that it has read
 }
 
 func (c *continuation) advance(emit func(i int, token int32) error) error {
@@ -135,9 +134,9 @@ func (c *continuation) advance(emit func(i int, token int32) error) error {
 	return nil
 }
 
-// read lets the model read what it has not read yet: the last token of each sequence, or as
-// much as it may see where that is the first time or the context is full. A sequence that is
-// done goes on with its last token, which nobody looks at.
+// read makes the model read the last token of each sequence, or on the first call or when the
+// context is full, as many last tokens as it may see. A finished sequence is continued with its
+// last token, whose logits are ignored.
 func (c *continuation) read() ([]float32, error) {
 	context := c.m.Context()
 	if c.sequences != nil && c.seen < context {

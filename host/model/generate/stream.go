@@ -8,18 +8,18 @@ import (
 	"github.com/cage-qat/cage/host/data/tokenizer"
 )
 
-// Stream decodes tokens as they come.
+// Stream decodes tokens to text as they arrive.
 type Stream struct {
 	Tokenizer tokenizer.Tokenizer
-	Before    []int32 // what stands in front of the first token
+	Before    []int32 // tokens before the first one
 	Emit      func(text string) error
-	Until     []string // texts that end what is sent, and are not part of it
+	Until     []string // stop strings, which end the text and are not part of it
 	ids       []int32
-	sent      int // bytes of their text
+	sent      int // bytes of text sent so far
 }
 
-// Add sends what a token completes. The bytes of a character may come with several tokens:
-// what is not a character yet waits, and so does what may be the beginning of an end.
+// Add sends the text that a token completes. The bytes of a character may be split across tokens:
+// incomplete characters are held back, and so is a possible beginning of a stop string.
 func (s *Stream) Add(_ int, token int32) error {
 	if s.Emit == nil && len(s.Until) == 0 {
 		return nil
@@ -38,7 +38,7 @@ func (s *Stream) Add(_ int, token int32) error {
 	return s.send(trimPartialEnd(trimPartialCharacter(text), s.Until))
 }
 
-// cutAt is what stands before the first of the ends.
+// cutAt returns the text before the first stop string.
 func cutAt(text string, ends []string) (cut string, ended bool) {
 	cut = text
 	for _, end := range ends {
@@ -49,7 +49,7 @@ func cutAt(text string, ends []string) (cut string, ended bool) {
 	return cut, ended
 }
 
-// trimPartialEnd leaves out what may be the beginning of one of the ends at the end of a text.
+// trimPartialEnd cuts a possible beginning of a stop string off the end of a text.
 func trimPartialEnd(text string, ends []string) string {
 	longest := 0
 	for _, end := range ends {
@@ -62,8 +62,8 @@ func trimPartialEnd(text string, ends []string) string {
 	return text[:len(text)-longest]
 }
 
-// trimPartialCharacter leaves out what may be the beginning of a character at the end of a text:
-// its first bytes, or what a tokenizer has in their place.
+// trimPartialCharacter cuts an incomplete character off the end of a text: its first bytes, or a
+// tokenizer's substitute for them.
 func trimPartialCharacter(text string) string {
 	text = strings.TrimRight(text, string(utf8.RuneError))
 	for i := len(text) - 1; i >= max(0, len(text)-utf8.UTFMax); i-- {
@@ -89,8 +89,8 @@ func (s *Stream) send(text string) error {
 	return s.Emit(more)
 }
 
-// LastOf is the last token of a text, given the ids of the document that begins with it: none of an
-// empty one.
+// LastOf returns the last token of a text, as a slice, given the ids of the document that begins
+// with the text; nil for an empty one.
 func LastOf(text string, ids []int32) []int32 {
 	if text == "" {
 		return nil
@@ -98,8 +98,8 @@ func LastOf(text string, ids []int32) []int32 {
 	return ids[len(ids)-1:]
 }
 
-// Following is the text of tokens that follow others: some tokenizers write no space in front of
-// the first word of a text, which would be missing between the two.
+// Following returns the text of tokens that follow others: some tokenizers write no space in front
+// of the first word of a text, so that it would be missing between the two.
 func Following(tok tokenizer.Tokenizer, before, ids []int32) (string, error) {
 	if len(before) > 0 {
 		head, err := tok.Decode(before)
@@ -114,7 +114,7 @@ func Following(tok tokenizer.Tokenizer, before, ids []int32) (string, error) {
 	return tok.Decode(ids)
 }
 
-// Finish returns the text of all tokens, and sends what still waits.
+// Finish returns the text of all tokens, and sends the held-back rest.
 func (s *Stream) Finish(ids []int32) (string, error) {
 	text, err := Following(s.Tokenizer, s.Before, ids)
 	if err != nil {

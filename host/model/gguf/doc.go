@@ -2,15 +2,14 @@
 // llama.cpp and the programs built on it load
 // (https://github.com/ggml-org/ggml/blob/master/docs/gguf.md).
 //
-// A file holds entries, which are named values such as the number of layers or the list
-// of tokens, and tensors, of plain floats or of blocks of 32 quantized numbers. A file
-// that is written is complete or absent. The reader takes nothing on trust: every length
-// and offset is compared with the size of the file before anything is allocated.
+// A file holds entries, which are named values such as the number of layers or the list of tokens,
+// and tensors, of plain floats or of blocks of 32 quantized numbers. A written file is complete or
+// absent. The reader does not trust the file: every length and offset is checked against the file's
+// size before anything is allocated.
 //
-// Here, as everywhere in this module, tensors have their shape in row-major order, [rows,
-// columns] for a matrix; the file stores it in reverse.
+// As everywhere in this module, shapes of tensors are in row-major order, [rows, columns] for a
+// matrix; the file stores them reversed.
 //
-// Which entries and tensors a model consists of is not known here; see host/deploy/export.
-// Blocks are only decoded here; whoever writes them encodes them, so that what is written
-// can be checked with independent code.
+// The entries and tensors of a model are defined by host/deploy/export. Blocks are only decoded
+// here; their writers encode them, so that files can be verified with independent code.
 package gguf

@@ -46,7 +46,7 @@ func Open(path vfs.Path) (*File, error) {
 	return nil, fmt.Errorf("%s: %w", path, errors.Join(err, f.Close()))
 }
 
-// NewFile reads and checks the header of a file of size bytes that r gives access to.
+// NewFile reads and checks the header of a file of size bytes, read through r.
 func NewFile(r io.ReaderAt, size int64) (*File, error) {
 	d := &decoder{r: bufio.NewReaderSize(io.NewSectionReader(r, 0, size), 1<<16), size: size}
 	f := &File{r: r, close: func() error { return nil }}
@@ -84,7 +84,7 @@ func (f *File) Bytes(t Info) ([]byte, error) {
 	return data, nil
 }
 
-// Values reads a tensor and returns the numbers that it stands for.
+// Values reads a tensor and returns its decoded numbers.
 func (f *File) Values(t Info) ([]float32, error) {
 	data, err := f.Bytes(t)
 	if err != nil {
@@ -93,8 +93,8 @@ func (f *File) Values(t Info) ([]float32, error) {
 	return Decode(t.Type, data)
 }
 
-// decoder reads a header. It never reads past the end of the file, and allocates no more
-// than what the file still holds.
+// decoder reads a header. It never reads past the end of the file, and allocates no more than the
+// rest of the file could hold.
 type decoder struct {
 	r        *bufio.Reader
 	at, size int64
@@ -171,7 +171,7 @@ func (d *decoder) header(f *File) error {
 	return d.place(f)
 }
 
-// name reads a name that was not there before.
+// name reads a name, which must be unique.
 func (d *decoder) name(seen map[string]bool) (string, error) {
 	s, err := d.text()
 	if err == nil && (s == "" || seen[s]) {
@@ -200,7 +200,7 @@ func (d *decoder) tensor(names map[string]bool) (t Info, err error) {
 			return t, fmt.Errorf("tensor %q: %w", t.Name, err)
 		}
 		if n > 2*uint64(d.size) {
-			n = 0 // more than the file can hold, at two elements to a byte; size refuses it
+			n = 0 // more than the file can hold, at two elements per byte; size rejects it
 		}
 		t.Shape[len(t.Shape)-1-i] = int(n)
 	}
@@ -223,7 +223,7 @@ func (d *decoder) tensor(names map[string]bool) (t Info, err error) {
 	return t, nil
 }
 
-// place finds where the data begins, and checks that tensors lie in it side by side.
+// place finds the beginning of the data, and checks that tensors are contiguous in it.
 func (d *decoder) place(f *File) error {
 	to := int64(alignment)
 	if v := f.Value(alignmentKey); v != nil {

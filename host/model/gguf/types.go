@@ -16,25 +16,25 @@ var ErrFormat = errors.New("malformed GGUF")
 const (
 	magic     = "GGUF"
 	version   = 3
-	alignment = 32 // of tensors, where a file does not say another
-	// alignmentKey is the entry that says another.
+	alignment = 32 // default alignment of tensors
+	// alignmentKey is the entry with another alignment.
 	alignmentKey = "general.alignment"
 	// maxRank is the number of axes that llama.cpp supports.
 	maxRank = 4
 )
 
-// Type is the type of a tensor's elements, with the number that the format gives it.
+// Type is the type of a tensor's elements, by its number in the format.
 type Type uint32
 
 // The types of tensors that this package reads.
 const (
 	F32   Type = 0
 	F16   Type = 1
-	Q4_0  Type = 2  // 4-bit signed integers, with one scale for 32
-	Q4_1  Type = 3  // 4-bit integers, with a scale and a minimum for 32
-	Q8_0  Type = 8  // 8-bit signed integers, with one scale for 32
+	Q4_0  Type = 2  // 4-bit signed integers, with a scale per block of 32
+	Q4_1  Type = 3  // 4-bit integers, with a scale and a minimum per block of 32
+	Q8_0  Type = 8  // 8-bit signed integers, with a scale per block of 32
 	BF16  Type = 30 // the upper half of F32
-	MXFP4 Type = 39 // E2M1, with a power of two as the scale of 32
+	MXFP4 Type = 39 // E2M1, with a power-of-two scale per block of 32
 )
 
 var layouts = map[Type]struct {
@@ -95,8 +95,7 @@ func align(n, alignment int64) int64 { return (n + alignment - 1) / alignment * 
 
 var levels = [16]float32{0, 0.5, 1, 1.5, 2, 3, 4, 6, float32(math.Copysign(0, -1)), -0.5, -1, -1.5, -2, -3, -4, -6}
 
-// Decode returns the numbers that the data of a tensor stands for, in float32, as
-// llama.cpp computes them.
+// Decode returns the float32 numbers that a tensor's data encodes, as llama.cpp computes them.
 func Decode(t Type, data []byte) ([]float32, error) {
 	elements, bytes := t.Block()
 	if elements == 0 || len(data)%bytes != 0 {
@@ -134,7 +133,7 @@ func decodeBlock(out []float32, t Type, b []byte) []float32 {
 	case Q4_0:
 		return decodeNibbles(out, b[2:], func(code byte) float32 { return half(b) * (float32(code) - 8) })
 	case Q4_1:
-		// The conversion keeps the compiler from fusing product and sum, which would round once.
+		// The conversion prevents fusing product and sum, which would round only once.
 		return decodeNibbles(out, b[4:], func(code byte) float32 { return float32(half(b)*float32(code)) + half(b[2:]) })
 	}
 	scale := math.Ldexp(1, int(b[0])-127)
@@ -151,5 +150,5 @@ func decodeNibbles(out []float32, codes []byte, value func(code byte) float32) [
 	return out
 }
 
-// half is the IEEE binary16 number at the start of b.
+// half returns the IEEE binary16 number at the start of b.
 func half(b []byte) float32 { return halffloat.FromHalf(binary.LittleEndian.Uint16(b)) }

@@ -7,7 +7,7 @@ import (
 	"slices"
 )
 
-// kinds are the Go types of values, by the numbers that the format gives them.
+// kinds are the Go types of values, by their numbers in the format.
 var kinds = []reflect.Type{
 	reflect.TypeFor[uint8](), reflect.TypeFor[int8](),
 	reflect.TypeFor[uint16](), reflect.TypeFor[int16](),
@@ -83,7 +83,7 @@ func (d *decoder) value() (any, error) {
 		return nil, d.fail("the value type %d, want 0 to %d", element, len(kinds)-1)
 	}
 	list := reflect.MakeSlice(reflect.SliceOf(kinds[element]), 0, 0)
-	for range n { // the list grows with what is read: n is only a claim
+	for range n { // the list grows as it is read: n is untrusted
 		v, err := d.single(element)
 		if err != nil {
 			return nil, err

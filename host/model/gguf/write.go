@@ -22,8 +22,8 @@ type Tensor struct {
 	Write func(w io.Writer) error
 }
 
-// WriteFile writes entries and tensors to path, in their order. Whatever happens, path
-// holds either what it held before or the complete new file.
+// WriteFile writes entries and tensors to path, in their order. In case of an error, path keeps its
+// previous content.
 func WriteFile(ctx context.Context, path vfs.Path, entries []Entry, tensors []Tensor) error {
 	err := atomicfile.Write(path, func(w io.Writer) error { return Write(ctx, w, entries, tensors) })
 	if err != nil {
@@ -32,8 +32,8 @@ func WriteFile(ctx context.Context, path vfs.Path, entries []Entry, tensors []Te
 	return nil
 }
 
-// Write writes entries and tensors to w, in their order. It requests the data of the
-// tensors one after the other, and keeps none of it.
+// Write writes entries and tensors to w, in their order. It requests the data of one tensor at a
+// time, and retains none of it.
 func Write(ctx context.Context, w io.Writer, entries []Entry, tensors []Tensor) error {
 	head, err := header(entries, tensors)
 	if err != nil {
@@ -54,7 +54,7 @@ func Write(ctx context.Context, w io.Writer, entries []Entry, tensors []Tensor) 
 	return out.Flush()
 }
 
-// writeTensor writes the data of a tensor and zeros up to where the next one begins.
+// writeTensor writes the data of a tensor and zero padding up to the next one.
 func writeTensor(w io.Writer, t Tensor) error {
 	want, err := t.Type.size(t.Shape)
 	if err != nil {
@@ -71,7 +71,7 @@ func writeTensor(w io.Writer, t Tensor) error {
 	return err
 }
 
-// counter counts the bytes that pass.
+// counter counts the bytes written through it.
 type counter struct {
 	w io.Writer
 	n int64

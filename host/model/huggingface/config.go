@@ -10,14 +10,14 @@ import (
 	"github.com/cage-qat/cage/host/model/safetensors"
 )
 
-// Config is what config.json says about a model, in cage's terms.
+// Config is the description of a model by config.json, in cage's terms.
 type Config struct {
 	Architecture string // as named in the file
-	// Settings are those of the model. Their Context is 0: the checkpoint does not say
-	// with what context it is to be used.
+	// Settings are the model's settings. Their Context is 0: the checkpoint does not determine the
+	// context of its use.
 	Settings     architecture.Settings
 	MaxPositions int // largest number of tokens in a sequence
-	Window       int // number of tokens that attention looks back; 0: all
+	Window       int // sliding window of attention, in tokens; 0: unlimited
 	Tokens       Tokens
 	Warnings     []string // settings in the file that cage ignores
 }
@@ -25,11 +25,11 @@ type Config struct {
 // Tokens lists the ids of special tokens.
 type Tokens struct {
 	Begin []int32 `json:"begin"` // begin a document: one or none
-	End   []int32 `json:"end"`   // end a text, each of them
+	End   []int32 `json:"end"`   // each ends a text
 	Pad   []int32 `json:"pad"`   // padding: one or none
 }
 
-// Keys that are read and written.
+// Keys that are both read and written.
 const (
 	vocabKey        = "vocab_size"
 	positionsKey    = "max_position_embeddings"
@@ -39,7 +39,7 @@ const (
 	quantizationKey = "quantization_config"
 )
 
-// Bounds of sizes, those of the configuration of a run.
+// Bounds of sizes, the same as in the configuration of a run.
 const (
 	maxLayers    = 4096
 	maxWidth     = 1 << 20
@@ -49,11 +49,11 @@ const (
 	maxPositions = 1 << 30
 )
 
-// defaultPositions stands for max_position_embeddings where it is absent, as in transformers.
+// defaultPositions is the default of max_position_embeddings, as in transformers.
 const defaultPositions = 2048
 
 // ParseConfig parses the text of a config.json, for use with sequences of context tokens; 0 means
-// as many as the model has positions. The error is an [*Error].
+// the model's maximum. The error is an [*Error].
 func ParseConfig(text []byte, context int) (*Config, error) {
 	k, err := newKeys(text)
 	if err != nil {
@@ -63,7 +63,7 @@ func ParseConfig(text []byte, context int) (*Config, error) {
 	c := &Config{Architecture: f.architecture}
 	c.Settings.Kind = f.kind
 	s := &c.Settings
-	// Nothing is guessed: what transformers would take from its class defaults must be there.
+	// Nothing is guessed: keys that transformers would take from its class defaults are required.
 	s.Width = k.required("hidden_size", maxWidth)
 	s.Layers = k.required("num_hidden_layers", maxLayers)
 	s.Heads = k.required("num_attention_heads", maxHeads)
@@ -119,7 +119,7 @@ func ParseConfig(text []byte, context int) (*Config, error) {
 	return c, nil
 }
 
-// findFamily returns the family that the file names; where there is none, a fault is noted and the
+// findFamily returns the family that the file names; if there is none, it records a fault and the
 // other keys are read as those of a Llama.
 func findFamily(k *keys) family {
 	var architectures []string
@@ -144,14 +144,14 @@ func findFamily(k *keys) family {
 	return f
 }
 
-// configKeys are the keys of config.json for those of a run's configuration.
+// configKeys maps keys of a run's configuration to those of config.json.
 var configKeys = map[string]string{
 	"model.heads": "num_attention_heads", "model.kv_heads": "num_key_value_heads", "model.head_size": "head_dim", "model.rope_high": "rope_scaling",
 }
 
 var torchNames = map[safetensors.DType]string{safetensors.F32: "float32", safetensors.BF16: "bfloat16", safetensors.F16: "float16"}
 
-// Describe returns the description of a model that comes from no checkpoint, with the keys of
+// Describe returns the description of a model that was not made from a checkpoint, with the keys of
 // transformers 4, which all versions read.
 func (c *Config) Describe() (d Description, err error) {
 	s := c.Settings
@@ -175,13 +175,13 @@ func (c *Config) Describe() (d Description, err error) {
 	return d, err
 }
 
-// shape has the keys of the sizes of a model and of what else training does not change.
+// shape returns the keys of a model's sizes and of other settings that training does not change.
 func shape(s architecture.Settings) map[string]any {
 	return map[string]any{"hidden_size": s.Width, "num_hidden_layers": s.Layers, "num_attention_heads": s.Heads, "num_key_value_heads": s.KVHeads,
 		"head_dim": s.HeadSize, "intermediate_size": s.Hidden, vocabKey: s.Vocab, "rms_norm_eps": s.NormEps, "tie_word_embeddings": s.Head == "tied"}
 }
 
-// wavelengths has the keys of the wavelengths of positions.
+// wavelengths returns the keys of the rotary wavelengths.
 func wavelengths(s architecture.Settings) map[string]any {
 	var scaling any // null where there is none
 	if s.RopeFactor > 1 {
@@ -191,16 +191,16 @@ func wavelengths(s architecture.Settings) map[string]any {
 	return map[string]any{thetaKey: s.RopeTheta, "rope_scaling": scaling}
 }
 
-// A Place is where a Hugging Face checkpoint stores a parameter of a model, or some rows
-// of it.
+// A Place is the tensor of a Hugging Face checkpoint that stores a parameter of a model, or some
+// rows of it.
 type Place struct {
 	Tensor string
 	Param  architecture.Param
 	Rows   []int // rows of the parameter, in the order of the tensor's rows
 }
 
-// Layout lists the tensors of a model and where their contents come from, in the order of
-// the parameters.
+// Layout lists the tensors of a model and the sources of their contents, in the order of the
+// parameters.
 func Layout(s architecture.Settings) ([]Place, error) {
 	f, err := familyOf(s.Kind)
 	if err != nil {

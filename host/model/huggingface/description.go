@@ -16,16 +16,15 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// A Description is what a checkpoint says of its model and of how it generates text: the contents
-// of config.json and of generation_config.json, nil for a file that it lacks. A model that was made
-// from the checkpoint keeps it, with the keys changed that training has changed
-// ([Description.For]).
+// A Description is a checkpoint's description of its model and of its text generation: the contents
+// of config.json and of generation_config.json, nil for a missing file. A model made from the
+// checkpoint keeps it, except for keys that training has changed ([Description.For]).
 type Description struct{ Config, Generation []byte }
 
 // DescriptionFiles are the names of the files.
 var DescriptionFiles = []string{ConfigName, tokenizer.GenerationFile}
 
-// ReadDescription reads the files that a directory has.
+// ReadDescription reads the description files in a directory.
 func ReadDescription(dir vfs.Path) (d Description, err error) {
 	for i, to := range []*[]byte{&d.Config, &d.Generation} {
 		text, err := dir.Join(DescriptionFiles[i]).ReadSmallFile(maxTextSize)
@@ -64,16 +63,15 @@ func (d Description) parse(context int) (*Config, error) {
 }
 
 // For returns the description of a model with settings s that was made from the described one and
-// was trained to begin and end texts with the given tokens. Keys that hold for both models stay as
-// they are. The error is an [*Error] where training cannot have made such a model from the
-// described one.
+// trained with the given special tokens. Keys that apply to both models are unchanged. The error is
+// an [*Error] if training cannot have made such a model from the described one.
 func (d Description) For(s architecture.Settings, trained Tokens) (Description, error) {
 	s.FillIn()
 	c, err := d.parse(s.Context)
 	if err != nil {
 		return d, err
 	}
-	var faults []string // what training cannot have changed
+	var faults []string // differences that training cannot have made
 	found, want := shape(c.Settings), shape(s)
 	if c.Settings.Kind != s.Kind {
 		faults, want = []string{fmt.Sprintf("model_type: found a model of the kind %s, want one of the kind %s", c.Settings.Kind, s.Kind)}, nil
@@ -94,9 +92,9 @@ func (d Description) For(s architecture.Settings, trained Tokens) (Description, 
 		changes[positionsKey] = s.Context
 	}
 	if now := wavelengths(s); !reflect.DeepEqual(now, wavelengths(c.Settings)) {
-		// They are written in the form of the version of transformers that wrote the file.
+		// The version of transformers that wrote the file determines the form.
 		const before, since5 = "rope_scaling", "rope_parameters"
-		k, _ := newKeys(d.Config) // it has been parsed before
+		k, _ := newKeys(d.Config) // it was parsed successfully before
 		maps.Copy(changes, now)
 		if k.has(since5) {
 			parameters := map[string]any{"rope_type": "default", thetaKey: now[thetaKey]}
@@ -115,9 +113,9 @@ func (d Description) For(s architecture.Settings, trained Tokens) (Description, 
 	return d, err
 }
 
-// change returns the text of an object with other values for some keys, where nil removes a key,
-// and with the tokens that a model was trained on beside the described ones. All other values stay
-// as they are, to the digit.
+// change returns the text of an object with new values for some keys, where nil removes a key, and
+// with the tokens that a model was trained on in addition to the described ones. All other values
+// are unchanged, to the digit.
 func change(text []byte, changes map[string]any, described, trained Tokens) ([]byte, error) {
 	k, err := newKeys(text)
 	if err != nil {
@@ -152,8 +150,8 @@ func change(text []byte, changes map[string]any, described, trained Tokens) ([]b
 }
 
 // Stored returns the text of a config.json for weights of a type. quantization is the entry that
-// says how they are packed; nil: not at all. What the file said of the weights of another
-// checkpoint goes, and so does the name of a module of Python that stood beside it.
+// describes their packing; nil: unpacked. The entry for the weights of another checkpoint is
+// removed, and so is the reference to a Python module in its directory.
 func Stored(config []byte, dtype safetensors.DType, quantization map[string]any) ([]byte, error) {
 	k, err := newKeys(config)
 	if err != nil {
@@ -177,7 +175,7 @@ func encode(object map[string]any) ([]byte, error) {
 	return append(text, '\n'), err
 }
 
-// oneOrMore is the value of a key that holds token ids: an id, or a list where there are several.
+// oneOrMore returns the value of a key for token ids: one id, or a list of several.
 func oneOrMore(ids []int32) any {
 	if len(ids) == 1 {
 		return ids[0]

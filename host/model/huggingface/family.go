@@ -8,16 +8,16 @@ import (
 	"github.com/cage-qat/cage/host/model/architecture"
 )
 
-// A family is a kind of models as the hub knows it.
+// A family is a kind of models by its names on the Hugging Face Hub.
 type family struct {
 	architecture, modelType string // in config.json
 	kind                    string // of model.Settings
 	tensors                 table
-	freeHeads               bool              // the size of a head is a setting of its own
-	window                  func(k *keys) int // tokens that attention looks back, 0 for all; nil: it always sees all
+	freeHeads               bool              // the head size is a setting of its own
+	window                  func(k *keys) int // sliding window in tokens, 0 for unlimited; nil: always unlimited
 }
 
-// families are those that can be read. The first of a kind is the one that is written.
+// families are the supported families. Checkpoints are written as the first family of a kind.
 var families = []family{llamaFamily, mistralFamily, olmo2Family, qwen3Family}
 
 func familyNames() string {
@@ -37,27 +37,27 @@ func familyOf(kind string) (family, error) {
 	return family{}, fmt.Errorf("a model of kind %q has no counterpart on the Hugging Face hub", kind)
 }
 
-// A table says in which tensors the parameters of cage's models are found, by the name of the
-// parameter. A * stands for the number of a block.
+// A table maps the parameters of cage's models to the tensors that hold them, by parameter name. A
+// * stands for the number of a block.
 type table map[string][]source
 
 // A source is a tensor that holds a parameter, or some rows of it.
 type source struct {
 	tensor string
-	rotary bool // the rows are features that rotary positions turn, so that their order depends on the pairing
+	rotary bool // the rows are rotary features, so that their order depends on the pairing
 }
 
 func plainSource(tensor string) source { return source{tensor: tensor} }
 func rotary(tensor string) source      { return source{tensor, true} }
 
-// merged is a table with the entries of others added.
+// merged returns the union of two tables.
 func (t table) merged(others table) table {
 	out := maps.Clone(t)
 	maps.Copy(out, others)
 	return out
 }
 
-// commonTensors are the names that all families share.
+// commonTensors are the tensor names that all families share.
 var commonTensors = table{
 	"embedding": {plainSource("model.embed_tokens.weight")},
 	"layers.*.attn.qkv": {
@@ -73,27 +73,27 @@ var commonTensors = table{
 	"head":              {plainSource("lm_head.weight")},
 }
 
-// llamaFamily are Llama 2, 3 and what is built like them: TinyLlama, SmolLM.
+// llamaFamily is Llama 2, 3 and models of the same architecture: TinyLlama, SmolLM.
 var llamaFamily = family{architecture: "LlamaForCausalLM", modelType: "llama", kind: architecture.KindLlama, tensors: llamaTensors}
 
-// mistralFamily are the models of Mistral AI that are Llamas as long as their window of attention
-// is no shorter than the sequences.
+// mistralFamily are the models of Mistral AI that equal Llamas unless sequences are longer than
+// their sliding window.
 var mistralFamily = family{architecture: "MistralForCausalLM", modelType: "mistral", kind: architecture.KindLlama, tensors: llamaTensors,
 	window: func(k *keys) int {
 		if _, some := k.values["sliding_window"]; !some {
-			return 4096 // as in transformers
+			return 4096 // default of transformers
 		}
 		return k.size("sliding_window", maxPositions)
 	}}
 
-// llamaTensors: post_attention_layernorm stands before the feed-forward layer.
+// llamaTensors: post_attention_layernorm is the norm before the feed-forward layer.
 var llamaTensors = commonTensors.merged(table{
 	"layers.*.attn_norm": {plainSource("model.layers.*.input_layernorm.weight")},
 	"layers.*.mlp_norm":  {plainSource("model.layers.*.post_attention_layernorm.weight")},
 })
 
-// olmo2Family are the models of OLMo 2. Norms stand behind the layers: post_attention_layernorm
-// behind attention, where a Llama has another norm of that name.
+// olmo2Family is OLMo 2. It is post-norm: post_attention_layernorm follows attention, whereas in a
+// Llama it precedes the feed-forward layer.
 var olmo2Family = family{architecture: "Olmo2ForCausalLM", modelType: "olmo2", kind: architecture.KindOLMo2,
 	tensors: commonTensors.merged(table{
 		"layers.*.attn.q_norm": {rotary("model.layers.*.self_attn.q_norm.weight")},
@@ -102,10 +102,10 @@ var olmo2Family = family{architecture: "Olmo2ForCausalLM", modelType: "olmo2", k
 		"layers.*.mlp_norm":    {plainSource("model.layers.*.post_feedforward_layernorm.weight")},
 	})}
 
-// qwen3Family are the dense models of Qwen3: Llamas that normalize each head of queries and
-// keys, and whose heads have a size of their own.
+// qwen3Family are the dense Qwen3 models: Llamas that normalize each head of queries and keys, and
+// have an independent head size.
 var qwen3Family = family{architecture: "Qwen3ForCausalLM", modelType: "qwen3", kind: architecture.KindQwen3, freeHeads: true,
-	window: func(k *keys) int { // it counts only where it is switched on
+	window: func(k *keys) int { // it applies only if it is enabled
 		if !k.flag("use_sliding_window") {
 			return 0
 		}

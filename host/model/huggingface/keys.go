@@ -13,8 +13,8 @@ import (
 	"github.com/cage-qat/cage/internal/plainjson"
 )
 
-// keys are the entries of a JSON object that are still to be understood, with what was wrong
-// with those that were asked for. An entry that is null counts as absent.
+// keys are the unread entries of a JSON object, and the faults in those read so far. A null entry
+// counts as absent.
 type keys struct {
 	values map[string]jsontext.Value
 	faults []string
@@ -22,7 +22,7 @@ type keys struct {
 
 func newKeys(text []byte) (*keys, error) {
 	k := &keys{}
-	if err := json.Unmarshal(text, &k.values); err != nil { // names that occur twice are an error
+	if err := json.Unmarshal(text, &k.values); err != nil { // duplicate names are an error
 		return nil, plainjson.Explain(text, err)
 	}
 	if k.values == nil {
@@ -50,8 +50,8 @@ func (k *keys) found(key string) string {
 	return "found " + text
 }
 
-// read decodes the value of a key into the variable that to points to, and reports whether it is
-// there and of the right type.
+// read decodes the value of a key into the variable that to points to, and reports whether it
+// exists and has the right type.
 func (k *keys) read(key string, to any, want string) bool {
 	if !k.has(key) {
 		return false
@@ -63,7 +63,7 @@ func (k *keys) read(key string, to any, want string) bool {
 	return true
 }
 
-// size reads a whole number from 1 to most; 0 where the key is absent or wrong.
+// size reads an integer from 1 to most; 0 if the key is absent or wrong.
 func (k *keys) size(key string, most int) int {
 	var n int
 	want := fmt.Sprintf("a whole number from 1 to %d", most)
@@ -74,7 +74,7 @@ func (k *keys) size(key string, most int) int {
 	return n
 }
 
-// required is size for a key that must be there.
+// required is size for a key that must exist.
 func (k *keys) required(key string, most int) int {
 	if !k.has(key) {
 		k.fault(key, "missing", fmt.Sprintf("a whole number from 1 to %d", most))
@@ -82,7 +82,7 @@ func (k *keys) required(key string, most int) int {
 	return k.size(key, most)
 }
 
-// number reads a positive number; 0 where the key is absent or wrong.
+// number reads a positive number; 0 if the key is absent or wrong.
 func (k *keys) number(key string) float64 {
 	var x float64
 	const want = "a positive number"
@@ -98,13 +98,13 @@ func (k *keys) flag(key string) (value bool) {
 	return value
 }
 
-// text reads a string; empty where the key is absent or wrong.
+// text reads a string; empty if the key is absent or wrong.
 func (k *keys) text(key string) (value string) {
 	k.read(key, &value, "a string")
 	return value
 }
 
-// only accepts a key that is absent or has the one value that is offered.
+// only accepts a key that is absent or has the given value.
 func only[T comparable](k *keys, key string, value T) {
 	got := value
 	want := fmt.Sprintf("%v, or no such key", value)
@@ -113,8 +113,8 @@ func only[T comparable](k *keys, key string, value T) {
 	}
 }
 
-// ids reads a token id or a list of them, all below vocab. A negative id, which some files
-// have for none, counts as none.
+// ids reads a token id or a list of them, all below vocab. A negative id, which some files use for
+// none, is dropped.
 func (k *keys) ids(key string, vocab int) (list []int32) {
 	const want = "a token id, or a list of token ids, below vocab_size"
 	if !k.has(key) {
@@ -139,7 +139,7 @@ func (k *keys) ids(key string, vocab int) (list []int32) {
 // rope_parameters. A file may have either, or both if they agree.
 var scalingKeys = []string{"rope_scaling", "rope_parameters"}
 
-// defaultTheta stands for rope_theta where it is absent.
+// defaultTheta is the default of rope_theta.
 const defaultTheta = 10000
 
 func (k *keys) rope(s *architecture.Settings) {
@@ -173,17 +173,17 @@ func (k *keys) rope(s *architecture.Settings) {
 		before = &found
 	}
 	s.RopeTheta = cmp.Or(theta, defaultTheta)
-	s.RopeFactor, s.RopeLow, s.RopeHigh, s.RopeOriginal = 1, 1, 4, 8192 // without effect at a factor of 1
+	s.RopeFactor, s.RopeLow, s.RopeHigh, s.RopeOriginal = 1, 1, 4, 8192 // no effect at a factor of 1
 	if before != nil && min(before.factor, before.low, before.high, float64(before.original)) > 0 {
 		s.RopeFactor, s.RopeLow, s.RopeHigh, s.RopeOriginal = before.factor, before.low, before.high, before.original
 	}
 }
 
-// scaling is how wavelengths are stretched, by the rule of Llama 3; zeros: not at all.
+// scaling is the stretching of wavelengths, by the rule of Llama 3; zeros: none.
 type scaling struct {
 	factor, low, high float64
 	original          int
-	theta             float64 // 0: not said here
+	theta             float64 // 0: not given here
 }
 
 func (k *keys) scaling() (out scaling) {
@@ -206,7 +206,7 @@ func (k *keys) scaling() (out scaling) {
 		}
 	case kind != "default" && k.has(key):
 		k.fault(key, k.found(key), `"default" or "llama3"`)
-	case !k.has(key): // perhaps it is misspelt
+	case !k.has(key): // it may be misspelt
 		var others []string
 		for name := range k.values {
 			if k.has(name) && name != "rope_theta" && name != "partial_rotary_factor" {

@@ -20,7 +20,7 @@ import (
 // ConfigName is the name of the file that describes the model.
 const ConfigName = "config.json"
 
-// maxTextSize bounds the files of a checkpoint that are text.
+// maxTextSize bounds the text files of a checkpoint, in bytes.
 const maxTextSize = 16 << 20
 
 // Checkpoint is an open checkpoint that has all tensors its model needs.
@@ -31,15 +31,15 @@ type Checkpoint struct {
 	dir        vfs.Path
 	shards     *safetensors.Shards
 	bindings   map[string]binding // by parameter
-	headIsCopy bool               // a tied head is in the file a second time
+	headIsCopy bool               // a copy of the tied head is in the file
 	buffer     []float32
-	faults     []string // what was wrong with values
+	faults     []string // faults in values
 }
 
-// Options say how a checkpoint is to be used.
+// Options are options for the use of a checkpoint.
 type Options struct {
-	Context int                  // tokens in a sequence; 0: as many as the model has positions
-	Pairs   architecture.Pairing // order of the features that rotary positions turn; empty: the usual one of the family in cage
+	Context int                  // sequence length in tokens; 0: the model's maximum
+	Pairs   architecture.Pairing // order of the rotary features; empty: cage's usual one for the family
 }
 
 // IsCheckpoint reports whether a directory looks like a checkpoint.
@@ -48,10 +48,10 @@ func IsCheckpoint(dir vfs.Path) bool {
 	return err == nil && there
 }
 
-// repository is the form of the name of a repository of the Hugging Face Hub.
+// repository matches the name of a repository of the Hugging Face Hub.
 var repository = regexp.MustCompile(`^[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*$`)
 
-// Hint is the end of an error about a path that holds no checkpoint: what can be done if it is the
+// Hint returns the end of an error message about a path without a checkpoint: a remedy if it is the
 // name of a repository, or a file; "" in all other cases.
 func Hint(path string) string {
 	info, err := os.Stat(path)
@@ -104,7 +104,7 @@ func Open(dir vfs.Path, o Options) (*Checkpoint, error) {
 	c := &Checkpoint{Config: config, dir: dir}
 	if c.shards, err = safetensors.OpenShards(dir); err != nil {
 		if !errors.Is(err, safetensors.ErrFormat) && !errors.Is(err, safetensors.ErrChecksum) && !errors.Is(err, fs.ErrNotExist) {
-			return nil, err // it is the reading that failed
+			return nil, err // a read error
 		}
 		fault := err.Error()
 		entries, _ := dir.ReadDir()
@@ -132,7 +132,7 @@ func Open(dir vfs.Path, o Options) (*Checkpoint, error) {
 	return c, nil
 }
 
-// bind compares the tensors with those that the model needs.
+// bind matches the tensors with those that the model needs.
 func (c *Checkpoint) bind() (faults []string, err error) {
 	i := slices.IndexFunc(families, func(f family) bool { return f.architecture == c.Config.Architecture })
 	list, err := families[i].bind(c.Config.Settings)
@@ -167,7 +167,7 @@ func (c *Checkpoint) note(fault string) {
 	}
 }
 
-// Err returns an [*Error] about all unusable values among those read so far, or nil.
+// Err returns an [*Error] about all unusable values read so far, or nil.
 func (c *Checkpoint) Err() error {
 	if len(c.faults) == 0 {
 		return nil
@@ -176,8 +176,7 @@ func (c *Checkpoint) Err() error {
 	return &Error{Path: c.dir.Name, Faults: c.faults}
 }
 
-// Verify reads all values. The error is that of [Checkpoint.Err], or about a file that cannot be
-// read.
+// Verify reads all values. It returns the error of [Checkpoint.Err], or a read error.
 func (c *Checkpoint) Verify() error {
 	for _, p := range c.Params() {
 		if _, err := c.Values(p.Name); err != nil {

@@ -10,13 +10,13 @@ import (
 	"github.com/cage-qat/cage/internal/safetext"
 )
 
-// Report says what became of each tensor of a checkpoint. All lists are sorted.
+// Report classifies the tensors of a checkpoint. All lists are sorted.
 type Report struct {
 	Applied    []Applied  `json:"applied"`
 	Missing    []string   `json:"missing"`    // tensors that the model needs
-	Unused     []string   `json:"unused"`     // tensors that the model has no place for
-	Ignored    []string   `json:"ignored"`    // tensors that hold nothing new
-	Mismatched []Mismatch `json:"mismatched"` // tensors with another shape or type
+	Unused     []string   `json:"unused"`     // tensors that the model does not have
+	Ignored    []string   `json:"ignored"`    // redundant tensors
+	Mismatched []Mismatch `json:"mismatched"` // tensors of the wrong shape or type
 }
 
 // Applied is a tensor that becomes a parameter, or some rows of one.
@@ -27,27 +27,27 @@ type Applied struct {
 	Parameter string            `json:"parameter"`
 }
 
-// Mismatch is a tensor that does not fit.
+// Mismatch is a tensor of the wrong shape or type.
 type Mismatch struct {
 	Tensor string            `json:"tensor"`
 	Type   safetensors.DType `json:"type"`
 	Shape  []int             `json:"shape"`
-	Want   []int             `json:"want"` // the shape that the model needs
+	Want   []int             `json:"want"` // the expected shape
 }
 
 // headTensor is the matrix of the output head. With a tied head it may be missing, or be a copy of
 // the embedding.
 const headTensor = "lm_head.weight"
 
-// ignoredSuffix ends the names of tensors in old files that hold what is computed from the
+// ignoredSuffix is the suffix of tensor names in old files whose content follows from the
 // configuration.
 const ignoredSuffix = "rotary_emb.inv_freq"
 
-// readable are the types of elements that become float32 without loss.
+// readable are the element types that convert to float32 without loss.
 var readable = []safetensors.DType{safetensors.F32, safetensors.BF16, safetensors.F16}
 
-// compare says what becomes of the tensors of a checkpoint. Both ways are looked at: what the model
-// needs, and what is there.
+// compare classifies the tensors of a checkpoint, both those that the model needs and those that
+// exist.
 func compare(bindings []binding, infos []safetensors.Info, tied bool) Report {
 	there := map[string]safetensors.Info{}
 	for _, info := range infos {

@@ -12,13 +12,12 @@ import (
 	"github.com/cage-qat/cage/internal/halffloat"
 )
 
-// maxKept bounds the elements of the memory that is used again. The few parameters that are larger,
-// the embedding and the head, get memory of their own, which does not stay when they are done with.
+// maxKept bounds the reused buffers, in elements. The few larger parameters, the embedding and the
+// head, get temporary memory of their own.
 const maxKept = 1 << 22
 
 // Values reads a parameter of the model and returns its elements as float32. They are valid until
-// the next call, which reuses the memory. Numbers that are not finite are counted, see
-// [Checkpoint.Err].
+// the next call, which reuses the memory. Non-finite numbers are counted, see [Checkpoint.Err].
 func (c *Checkpoint) Values(param string) ([]float32, error) {
 	b, ok := c.bindings[param]
 	if !ok {
@@ -75,10 +74,10 @@ func (c *Checkpoint) Values(param string) ([]float32, error) {
 	return values, nil
 }
 
-// embeddingParam is the parameter that a tied head shares.
+// embeddingParam is the parameter that is also a tied head.
 const embeddingParam = "embedding"
 
-// eachPart calls a function with the elements of a tensor, some at a time.
+// eachPart calls a function with consecutive parts of a tensor's elements.
 func (c *Checkpoint) eachPart(tensor string, f func(part []float32)) error {
 	t, err := c.shards.Tensor(tensor)
 	if err != nil {
@@ -87,7 +86,7 @@ func (c *Checkpoint) eachPart(tensor string, f func(part []float32)) error {
 	return t.Write(&decoder{dtype: t.DType, f: f})
 }
 
-// decoder widens the elements of a tensor that is written to it.
+// decoder widens the tensor elements written to it.
 type decoder struct {
 	dtype safetensors.DType
 	part  []float32
@@ -104,7 +103,7 @@ func (d *decoder) Write(data []byte) (int, error) {
 	return len(data), nil
 }
 
-// widen decodes elements of a type to float32, all of which it holds exactly.
+// widen decodes elements of a type to float32, which is exact.
 func widen(dtype safetensors.DType, data []byte, to []float32) error {
 	switch dtype {
 	case safetensors.F32:
@@ -125,8 +124,8 @@ func widen(dtype safetensors.DType, data []byte, to []float32) error {
 	return nil
 }
 
-// interleave brings the rows of heads of the given size, width elements each, from halves, in which
-// the hub keeps the features that rotary positions turn, to interleaved pairs.
+// interleave reorders the rows of heads of the given size, width elements each, from half-split
+// pairs, the rotary layout on the Hugging Face Hub, to interleaved pairs.
 func interleave(rows []float32, size, width int) {
 	before := make([]float32, size*width)
 	for head := rows; len(head) > 0; head = head[len(before):] {
@@ -138,8 +137,7 @@ func interleave(rows []float32, size, width int) {
 	}
 }
 
-// A binding is a parameter of a model with the tensors that hold it, whose rows stand one below the
-// other.
+// A binding is a parameter of a model with the tensors that hold it, stacked vertically.
 type binding struct {
 	param  architecture.Param
 	pieces []piece

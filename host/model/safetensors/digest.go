@@ -17,22 +17,22 @@ const (
 	// TensorDigestsKey is the entry that holds a JSON object with the digest of the data
 	// of each tensor, by its name.
 	TensorDigestsKey = "tensor_sha256"
-	// HeaderDigestKey is the entry that holds the digest of the header: of the file up to
-	// the data, with zeros ('0') in place of this digest. As the header holds the digests
-	// of the tensors, no bit of the file can change without changing one of them.
+	// HeaderDigestKey is the entry that holds the digest of the header: of the file up to the data,
+	// with '0' characters in place of this digest. As the header holds the digests of the tensors,
+	// any change of the file changes a digest.
 	HeaderDigestKey = "header_sha256"
 )
 
-// noDigest stands instead of a digest while that is computed.
+// noDigest is the placeholder of a digest while it is computed.
 var noDigest = strings.Repeat("0", sha256.Size*2)
 
-// digests are those that a file states; all are empty in a file of another program.
+// digests are those in a file; all are empty in files of other programs.
 type digests struct {
 	ofHeader  string
 	ofTensors map[string]string // by name
 }
 
-// takeDigests removes the digests from the metadata that they stand in.
+// takeDigests removes the digests from the metadata and returns them.
 func takeDigests(metadata map[string]string) (d digests, err error) {
 	header, hasHeader := metadata[HeaderDigestKey]
 	if hasHeader && !isDigest(header) {

@@ -24,7 +24,7 @@ import (
 const (
 	lengthSize    = 8
 	headerAlign   = 8
-	maxHeaderSize = 100_000_000 // the limit of the format's own implementation
+	maxHeaderSize = 100_000_000 // the limit of the reference implementation
 	metadataKey   = "__metadata__"
 )
 
@@ -50,9 +50,8 @@ type header struct {
 	digests
 }
 
-// encode returns the header with its length in front of it. The tensors appear in the order of
-// infos, after the metadata in the order of its keys. The encoder refuses names that occur twice
-// and text that is not UTF-8.
+// encode returns the header preceded by its length. The tensors appear in the order of infos, after
+// the metadata in the order of its keys. Duplicate names and invalid UTF-8 are errors.
 func (h header) encode() ([]byte, error) {
 	var buf bytes.Buffer
 	buf.Write(make([]byte, lengthSize))
@@ -125,8 +124,8 @@ func parseHeader(text []byte, dataSize int64) (header, error) {
 	slices.SortFunc(h.infos, func(a, b Info) int {
 		return cmp.Or(cmp.Compare(a.Begin, b.Begin), cmp.Compare(a.End, b.End), cmp.Compare(a.Name, b.Name))
 	})
-	// In order, tensors cover the data without a gap or an overlap, so that no byte of a file is
-	// unaccounted for.
+	// The ordered tensors must cover the data without a gap or an overlap, so that every byte of a
+	// file belongs to one.
 	var end int64
 	for _, info := range h.infos {
 		switch {
@@ -158,7 +157,7 @@ func parseHeader(text []byte, dataSize int64) (header, error) {
 	return h, nil
 }
 
-// parseInfo decodes one tensor's entry and checks it on its own.
+// parseInfo decodes and checks one tensor's entry.
 func parseInfo(name string, value jsontext.Value, dataSize int64) (Info, error) {
 	if name == "" {
 		return Info{}, errors.New("has no name")
@@ -197,8 +196,8 @@ func parseInfo(name string, value jsontext.Value, dataSize int64) (Info, error) 
 // DType is the type of a tensor's elements, as spelled in the format.
 type DType string
 
-// Element types of the format, those that are named here. Only those with a Go counterpart can be
-// converted (see Values); all others are handled as raw bytes.
+// Element types of the format. Only those with a Go counterpart can be converted (see Values); all
+// others are handled as raw bytes.
 const (
 	U8     DType = "U8"
 	I8     DType = "I8"
@@ -228,8 +227,8 @@ var bits = map[DType]int{
 // Bits returns the number of bits in one element, or 0 for an unknown type.
 func (d DType) Bits() int { return bits[d] }
 
-// size is the number of bytes of n elements, which are packed without gaps. They must end
-// where a byte ends.
+// size returns the number of bytes of n elements, which are packed without gaps. They must fill
+// whole bytes.
 func (d DType) size(n int) (int64, error) {
 	if d.Bits() == 0 {
 		return 0, fmt.Errorf("unknown element type %q", d)

@@ -17,19 +17,18 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// File is an open file whose header has been read and checked. Its tensors are read when
-// they are asked for, and checked against their digests if the file has them. It is safe
-// for concurrent use.
+// File is an open file whose header has been read and checked. Its tensors are read on demand, and
+// checked against their digests if the file has them. It is safe for concurrent use.
 type File struct {
 	r      io.ReaderAt
 	closer io.Closer
 	name   string // for messages
 	begin  int64  // of the data
 	header header
-	index  map[string]int // of a tensor's name in header.infos
+	index  map[string]int // index of a tensor in header.infos, by name
 
 	mu       sync.Mutex
-	verified map[string]bool // tensors that were read as they should be
+	verified map[string]bool // tensors that were read without an error
 }
 
 // Open opens the file at path and checks its header. Errors about the content
@@ -51,8 +50,8 @@ func Open(path vfs.Path) (*File, error) {
 	return file, nil
 }
 
-// NewFile reads and checks the header of a file of size bytes that r gives
-// access to. Errors about the content wrap ErrFormat.
+// NewFile reads and checks the header of a file of size bytes, read through r. Errors about the
+// content wrap ErrFormat.
 func NewFile(r io.ReaderAt, size int64) (*File, error) {
 	return newFile(r, size, "safetensors")
 }
@@ -120,9 +119,8 @@ func (f *File) Size() int64 {
 // Tensors describes the file's tensors in the order of their data.
 func (f *File) Tensors() []Info { return slices.Clone(f.header.infos) }
 
-// Tensor returns a tensor whose data is read, and verified if the file has digests, each
-// time it is asked for. If the data does not match its digest, the error wraps
-// ErrChecksum.
+// Tensor returns a tensor whose data is read, and verified if the file has digests, on each access.
+// If the data does not match its digest, the error wraps ErrChecksum.
 func (f *File) Tensor(name string) (Tensor, error) {
 	i, ok := f.index[name]
 	if !ok {
@@ -134,9 +132,9 @@ func (f *File) Tensor(name string) (Tensor, error) {
 	}}, nil
 }
 
-// Verify reads all tensors that have not been read yet and checks them against their
-// digests. It reports whether there are digests. If tensors differ, the error names them
-// and wraps ErrChecksum.
+// Verify reads all tensors that have not been read yet and checks them against their digests. It
+// reports whether the file has digests. If tensors differ, the error names them and wraps
+// ErrChecksum.
 func (f *File) Verify() (verified bool, err error) {
 	if f.Digest() == "" {
 		return false, nil
@@ -192,7 +190,7 @@ func (f *File) read(info Info, w io.Writer) error {
 	return nil
 }
 
-// readAt fills p from offset on; a file that has become shorter is malformed.
+// readAt fills p from offset on; a truncated file is malformed.
 func readAt(r io.ReaderAt, p []byte, offset int64) error {
 	n, err := r.ReadAt(p, offset)
 	switch {

@@ -5,12 +5,11 @@
 // Files written here are complete or absent, are identical for identical content, and carry a
 // SHA-256 of each tensor and one of the header, which the reader verifies. Tensors are written and
 // read one after the other, in small pieces, so that a file may be larger than memory. The reader
-// takes nothing on trust: a header is believed only after its sizes, offsets and names have been
-// checked against each other and against the file, and before anything of a size that the file
-// claims is allocated. Checkpoints in several files with an index ([Shards]) are read and written,
-// too.
+// does not trust the file: the sizes, offsets and names in a header are checked against each other
+// and against the file before anything of a claimed size is allocated. Checkpoints in several files
+// with an index ([Shards]) are also read and written.
 //
-// What the arrays mean (parameters, optimizer states, step counters) is not known here; see
+// The meaning of the arrays (parameters, optimizer states, step counters) is left to
 // host/train/checkpoint.
 package safetensors
 
@@ -31,9 +30,9 @@ import (
 type Tensor struct {
 	Name  string
 	DType DType
-	Shape []int // empty for a single number
-	// Write writes the data: the elements in row-major order, each little-endian. An
-	// element that consists of whole bytes must not be split between two calls of Write.
+	Shape []int // empty for a scalar
+	// Write writes the data: the elements in row-major order, each little-endian. An element of
+	// whole bytes must not be split between two calls of Write.
 	Write func(w io.Writer) error
 }
 
@@ -43,16 +42,15 @@ const chunk = 1 << 16
 // safetensors file.
 var ErrFormat = errors.New("malformed safetensors")
 
-// ErrChecksum is wrapped by the error about a file whose content does not match its
-// digests.
+// ErrChecksum is wrapped by the error for a file whose content does not match its digests.
 var ErrChecksum = errors.New("checksum mismatch")
 
-// Element is a Go type with a counterpart among the element types.
+// Element is a Go type with a corresponding element type.
 type Element interface {
 	uint8 | int8 | uint16 | int16 | uint32 | int32 | uint64 | int64 | float32 | float64
 }
 
-// dtypes are the element types that Go types are stored as.
+// dtypes are the element types of Go types.
 var dtypes = map[reflect.Kind]DType{
 	reflect.Uint8: U8, reflect.Int8: I8, reflect.Uint16: U16, reflect.Int16: I16,
 	reflect.Uint32: U32, reflect.Int32: I32, reflect.Uint64: U64, reflect.Int64: I64,
@@ -61,11 +59,11 @@ var dtypes = map[reflect.Kind]DType{
 
 func dtypeOf[T Element]() DType { return dtypes[reflect.TypeFor[T]().Kind()] }
 
-// bytesOf is the size of an element that has a Go counterpart.
+// bytesOf returns the size of an element that has a Go counterpart.
 func bytesOf(d DType) int { return d.Bits() / 8 }
 
-// New makes a tensor of the given values, which must not change until it has been
-// written. It is an error if their number is not the product of the shape.
+// New returns a tensor of the given values, which must not change until it has been written. It is
+// an error if their number is not the product of the shape.
 func New[T Element](name string, shape []int, values []T) (Tensor, error) {
 	t := Lazy(name, shape, func() ([]T, error) { return values, nil })
 	n, err := elements(shape)
@@ -78,7 +76,7 @@ func New[T Element](name string, shape []int, values []T) (Tensor, error) {
 	return t, nil
 }
 
-// Lazy makes a tensor of the values that the function returns when they are needed.
+// Lazy returns a tensor of the values that the function returns on demand.
 func Lazy[T Element](name string, shape []int, values func() ([]T, error)) Tensor {
 	dtype := dtypeOf[T]()
 	return Tensor{Name: name, DType: dtype, Shape: slices.Clone(shape), Write: func(w io.Writer) error {
@@ -129,7 +127,7 @@ func Values[T Element](t Tensor) ([]T, error) {
 	return d.values, t.checkSize(int64(len(d.values) * d.size))
 }
 
-// decoder collects elements of which it is given the bytes.
+// decoder collects elements from the bytes written to it.
 type decoder[T Element] struct {
 	values []T
 	size   int // of an element
@@ -144,8 +142,7 @@ func (d *decoder[T]) Write(data []byte) (int, error) {
 	return binary.Decode(data, binary.LittleEndian, d.values[n:])
 }
 
-// size is the number of bytes of the data. It reports what is wrong with a tensor that a
-// caller put together.
+// size returns the number of bytes of the data. It validates a tensor that a caller constructed.
 func (t Tensor) size() (int64, error) {
 	if t.Name == "" || t.Name == metadataKey {
 		return 0, fmt.Errorf("tensor name %q cannot be used", t.Name)
@@ -161,7 +158,7 @@ func (t Tensor) size() (int64, error) {
 	return size, nil
 }
 
-// checkSize fails when the data of the tensor turned out to have another size.
+// checkSize fails if the data of the tensor has a different size.
 func (t Tensor) checkSize(got int64) error {
 	if want, err := t.size(); err != nil || got != want {
 		return errors.Join(err, fmt.Errorf("tensor %q: %d bytes for shape %v of %s, want %d", t.Name, got, t.Shape, t.DType, want))
@@ -171,7 +168,7 @@ func (t Tensor) checkSize(got int64) error {
 
 const maxRank = 64
 
-// elements is the product of a shape, 1 for the empty one.
+// elements returns the product of a shape, 1 for the empty one.
 func elements(shape []int) (int, error) {
 	if len(shape) > maxRank {
 		return 0, fmt.Errorf("%d axes, want at most %d", len(shape), maxRank)

@@ -25,7 +25,7 @@ type Shards struct {
 const maxIndexSize = 50_000_000
 
 // OpenShards opens the checkpoint in a directory: its [SingleName], or else all files that its
-// [IndexName] names. Every tensor must be where the index says, and the files must contain no
+// [IndexName] names. Every tensor must be in the file that the index states, and there must be no
 // others. The error lists all problems. It wraps fs.ErrNotExist if the directory has neither file,
 // and ErrFormat if the content is at fault.
 func OpenShards(dir vfs.Path) (*Shards, error) {
@@ -118,8 +118,8 @@ func (s *Shards) Close() error {
 	return errors.Join(errs...)
 }
 
-// A checkpoint is either one file, or several with an index, a JSON file that says which
-// file holds which tensor:
+// A checkpoint is either one file, or several with an index, a JSON file that maps tensors to
+// files:
 //
 //	{"metadata": {"total_size": 268}, "weight_map": {"TENSOR": "FILE", …}}
 const (
@@ -130,14 +130,14 @@ const (
 )
 
 type index struct {
-	Metadata  jsontext.Value    `json:"metadata"` // what it says is informative only
+	Metadata  jsontext.Value    `json:"metadata"` // informative only
 	WeightMap map[string]string `json:"weight_map"`
 }
 
 // parseIndex decodes an index and checks the names of its files.
 func parseIndex(text []byte) (index, error) {
 	var x index
-	if err := json.Unmarshal(text, &x); err != nil { // names that occur twice are an error
+	if err := json.Unmarshal(text, &x); err != nil { // duplicate names are an error
 		return index{}, fmt.Errorf("%w index: %w", ErrFormat, plainjson.Explain(text, err))
 	}
 	if x.WeightMap == nil {
@@ -156,8 +156,8 @@ func (x index) files() []string {
 	return slices.Compact(slices.Sorted(maps.Values(x.WeightMap)))
 }
 
-// compare returns what is wrong with a file that the index names: tensors that it lacks of
-// those that are placed there, and tensors that the index does not place in it.
+// compare returns the faults of a file that the index names: tensors assigned to it that it lacks,
+// and tensors not assigned to it.
 func (x index) compare(name string, placed []string, f *File) (faults []string) {
 	for _, tensor := range placed {
 		if _, has := f.index[tensor]; !has {
@@ -177,7 +177,7 @@ func (x index) compare(name string, placed []string, f *File) (faults []string) 
 
 const maxFaults = 100
 
-// joinFaults is one error about all faults, sorted; nil for none.
+// joinFaults returns one error about all faults, sorted; nil for none.
 func joinFaults(what string, faults []string) error {
 	if len(faults) == 0 {
 		return nil

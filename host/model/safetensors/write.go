@@ -18,9 +18,8 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// WriteFile writes the tensors and the metadata to path, atomically: whatever happens,
-// path holds either what it held before or the complete new file. If ctx is cancelled
-// before the file is complete, nothing is changed.
+// WriteFile writes the tensors and the metadata to path atomically: in case of an error, path keeps
+// its previous content. If ctx is cancelled before the file is complete, nothing is changed.
 func WriteFile(ctx context.Context, path vfs.Path, tensors []Tensor, metadata map[string]string) error {
 	f, err := atomicfile.Create(path)
 	if err == nil {
@@ -35,13 +34,13 @@ func WriteFile(ctx context.Context, path vfs.Path, tensors []Tensor, metadata ma
 	return nil
 }
 
-// bufferSize is large enough that writing tensors is not a matter of calls.
+// bufferSize is large enough that system calls do not dominate the writing of tensors.
 const bufferSize = 1 << 20
 
-// Write writes the tensors and the metadata to w. It requests the data of the tensors one
-// after the other, once, and keeps none of it. The bytes depend only on the content:
-// tensors are ordered by element size, the largest first, so that each is aligned, and
-// then by name. Metadata must not contain the digests, which Write adds.
+// Write writes the tensors and the metadata to w. It requests the data of one tensor at a time,
+// once, and retains none of it. The bytes depend only on the content: tensors are ordered by
+// element size, the largest first, so that each is aligned, and then by name. Metadata must not
+// contain the digests, which Write adds.
 func Write(ctx context.Context, w io.WriterAt, tensors []Tensor, metadata map[string]string) error {
 	tensors = slices.Clone(tensors)
 	slices.SortStableFunc(tensors, func(a, b Tensor) int {
@@ -63,8 +62,8 @@ func Write(ctx context.Context, w io.WriterAt, tensors []Tensor, metadata map[st
 		h.ofTensors[t.Name] = noDigest
 		end += size
 	}
-	// With zeros for all digests it is as long as it will be in the end. It stands before
-	// the data but is written after it, when the digests are known.
+	// With placeholder digests it has its final length. It precedes the data but is written after
+	// it, when the digests are known.
 	head, err := h.encode()
 	if err != nil {
 		return err
@@ -98,7 +97,7 @@ func Write(ctx context.Context, w io.WriterAt, tensors []Tensor, metadata map[st
 	return err
 }
 
-// digester hashes and counts what it passes on, until its context ends.
+// digester hashes and counts the bytes written through it, until its context ends.
 type digester struct {
 	ctx context.Context
 	w   io.Writer
