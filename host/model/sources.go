@@ -14,7 +14,7 @@ import (
 // width]; gain is [width] (Zhang and Sennrich, 2019).
 func rmsNorm(x, gain *graph.Node, epsilon float64) *graph.Node { return normOf(x, gain, epsilon, nil) }
 
-// normOf is rmsNorm at the beginning of a branch, if there is one.
+// normOf is rmsNorm at the start of a branch; of is nil if there is none.
 func normOf(x, gain *graph.Node, epsilon float64, of *branch) *graph.Node {
 	value, back := normalizeRows(x, gain, epsilon, of)
 	y := engine.Custom(value, []*graph.Node{x, gain}, func(dy *graph.Node) []*graph.Node {
@@ -27,7 +27,7 @@ func normOf(x, gain *graph.Node, epsilon float64, of *branch) *graph.Node {
 	return y
 }
 
-// normalizeRows is the value of [rmsNorm], and its adjoint.
+// normalizeRows returns the value of [rmsNorm], and its adjoint.
 func normalizeRows(x, gain *graph.Node, epsilon float64, of *branch) (value *graph.Node, back func(dy *graph.Node) (dx, dGain *graph.Node)) {
 	gainRow := graph.InsertAxes(gain, 0)
 	meanSquare := graph.ReduceAndKeep(graph.Square(x), graph.ReduceMean, -1)
@@ -37,8 +37,8 @@ func normalizeRows(x, gain *graph.Node, epsilon float64, of *branch) (value *gra
 	}
 }
 
-// normAdjoints are those of x and of the gain, from that of the value and the scale of each row. Of
-// the branch that begins with the norm, if there is one, it may add the adjoint beside it.
+// normAdjoints returns the adjoints of x and of the gain, given the adjoint of the value and the
+// scale of each row. If the norm starts a branch, it may also add the stream's own adjoint.
 func normAdjoints(x, gainRow, scale, dy *graph.Node, of *branch) (dx, dGain *graph.Node) {
 	sum := of.take()
 	if lower.ByRows(x.Graph()) && x.Rank() == 2 && x.DType() == dtypes.Float32 { // in one pass
@@ -58,9 +58,9 @@ func normAdjoints(x, gainRow, scale, dy *graph.Node, of *branch) (dx, dGain *gra
 	return dx, graph.ReduceSum(product, 0)
 }
 
-// kernelAdjoints are [normAdjoints], with sum added to dx, unless it is nil, by one kernel that
-// reads each tensor once. It writes dx as products read it, too. ok is false where the device has
-// no such kernel.
+// kernelAdjoints computes [normAdjoints], with sum added to dx, unless it is nil, by one kernel
+// that reads each tensor once. It also writes dx in the operand type of products. ok is false if
+// the device has no such kernel.
 func kernelAdjoints(call rowsCall, x, gainRow, scale, dy, sum *graph.Node) (dx, dGain *graph.Node, ok bool) {
 	if x.Rank() != 2 || lower.ByRows(x.Graph()) {
 		return nil, nil, false
@@ -86,8 +86,8 @@ func kernelAdjoints(call rowsCall, x, gainRow, scale, dy, sum *graph.Node) (dx, 
 	return out["dx"], out["dgain"], true
 }
 
-// normAdjointRows is the program of [kernelAdjoints]. The adjoint of the gain is the sum over all
-// rows of its last output.
+// normAdjointRows returns the program of [kernelAdjoints]. The adjoint of the gain is the sum over
+// all rows of its last output.
 func normAdjointRows(rows, width int, joins bool) (*program.Program, error) {
 	b := program.NewBuilder("norm/backward")
 	t := program.FloatType(rows, width)
@@ -109,8 +109,8 @@ func normAdjointRows(rows, width int, joins bool) (*program.Program, error) {
 	return b.Build()
 }
 
-// normSource says how a kernel computes [rmsNorm]. The gain's gradient is a sum over all rows,
-// which no kernel has: the adjoints are a graph, which takes the scales from the kernel.
+// normSource describes how a kernel computes [rmsNorm]. The gain's gradient is a sum over all rows,
+// which kernels cannot compute: the adjoints are a graph, which gets the scales from the kernel.
 func normSource(x, gain *graph.Node, epsilon float64, of *branch) lower.Source {
 	b := program.NewBuilder("norm")
 	rows, gains := b.Input("x", program.FloatType(x.Shape().Dimensions...)), b.Input("gain", program.FloatType(1, x.Shape().Dim(1)))
@@ -128,11 +128,11 @@ func normSource(x, gain *graph.Node, epsilon float64, of *branch) lower.Source {
 	}}
 }
 
-// gateOperands are what the two operands of a gate are products of: x·w1ᵀ and x·w2ᵀ.
+// gateOperands are the factors of the two operands of a gate: x·w1ᵀ and x·w2ᵀ.
 type gateOperands struct{ x, w1, w2 *graph.Node }
 
 // swiGLU returns silu(a)·b, where silu(a) = a·σ(a) and σ is the logistic function (Shazeer, 2020).
-// of says what a and b are products of; nil if that is not known.
+// of has the factors of a and b; nil if unknown.
 func swiGLU(a, b *graph.Node, of *gateOperands) *graph.Node {
 	gate := silu(a)
 	adjoints := func(dy *graph.Node) []*graph.Node {
@@ -154,7 +154,7 @@ func swiGLU(a, b *graph.Node, of *gateOperands) *graph.Node {
 	return y
 }
 
-// gatePrograms say how kernels compute [swiGLU] and its adjoints.
+// gatePrograms returns the programs of [swiGLU] and of its adjoints for kernels.
 func gatePrograms(rows, width int) (forward, backward *program.Program, err error) {
 	t := program.FloatType(rows, width)
 	b := program.NewBuilder("gate")
@@ -181,7 +181,7 @@ func logistic(x program.Value) program.Value {
 // siluConfig selects silu among the activations that backends offer as one operation.
 var siluConfig = compute.ActivationConfig{Type: compute.ActivationSilu}
 
-// silu returns a·σ(a), in one pass over the memory if the backend can.
+// silu returns a·σ(a), in one pass over memory if the backend can.
 func silu(a *graph.Node) *graph.Node {
 	y, _ := graph.InternalFusedOpCaller(
 		func() *graph.Node { return graph.BackendFusedActivation(a, siluConfig) },
@@ -190,7 +190,7 @@ func silu(a *graph.Node) *graph.Node {
 	return y
 }
 
-// siluGradient returns the adjoint of a, given that of y = silu(a).
+// siluGradient returns the adjoint of a, given the adjoint of y = silu(a).
 func siluGradient(y, a, dy *graph.Node) *graph.Node {
 	da, _ := graph.InternalFusedOpCaller(
 		func() *graph.Node { return graph.BackendFusedActivationVJP(y, a, dy, siluConfig) },

@@ -14,8 +14,8 @@ import (
 )
 
 // transformer is a language model: an embedding, blocks of causal attention and a feed-forward
-// layer with SwiGLU on a residual stream, RMSNorm, an output head, and no biases. Its family says
-// what a block is.
+// layer with SwiGLU on a residual stream, RMSNorm, an output head, and no biases. Its family
+// defines the blocks.
 type transformer struct {
 	architecture.Settings
 	family
@@ -57,8 +57,8 @@ func (m *transformer) BatchDims(batch, context int) []int {
 }
 
 // ActivationSites implements [Model]. There are four per block: the inputs of the attention's fused
-// projection, of its output projection, of the two projections into the feed-forward layer, which
-// share one, and of the projection out of it. [Sites] adds others.
+// projection, of its output projection, of the feed-forward layer's two input projections, which
+// share one, and of its output projection. [Sites] adds others.
 func (m *transformer) ActivationSites(batch, context int) []ActivationSite {
 	var sites []ActivationSite
 	for layer := range m.Layers {
@@ -70,11 +70,10 @@ func (m *transformer) ActivationSites(batch, context int) []ActivationSite {
 	return sites
 }
 
-// blockSites are the sites of a block, in the order of computation. Those that the model does not
-// have are zero.
+// blockSites are the sites of a block, in the order of computation. Disabled sites are zero.
 type blockSites [siteDown + 1]ActivationSite
 
-// Places in blockSites.
+// Indices in blockSites.
 const (
 	siteQKV = iota
 	siteQuery
@@ -85,7 +84,7 @@ const (
 	siteDown
 )
 
-// list are those that the model has.
+// list returns the sites that are enabled.
 func (s blockSites) list() []ActivationSite {
 	return slices.DeleteFunc(s[:], func(a ActivationSite) bool { return a.Name == "" })
 }
@@ -116,8 +115,8 @@ func (m *transformer) blockSites(layer, tokens int) blockSites {
 	}
 }
 
-// headSite is that of the head's input. A tied head's weight is looked up, too, so that it may not
-// be rotated with its input.
+// headSite returns the site of the head's input. A tied head's weight is also the embedding table,
+// so it must not be rotated together with its input.
 func (m *transformer) headSite(tokens int) ActivationSite {
 	s := ActivationSite{Name: "head.input", Kind: KindHead, Tokens: tokens, Width: m.Width}
 	if !m.Tied() {
@@ -133,7 +132,7 @@ func (m *transformer) Losses(params []*graph.Node, batch *graph.Node, q Activati
 	return m.weightLosses(crossEntropy(m.chunks(targets.Shape().Size()), h, m.head(params), targets), in)
 }
 
-// readHidden reads a batch, and computes hidden of all of its tokens but the last.
+// readHidden reads a batch, and computes the final hidden states of all of its tokens but the last.
 func (m *transformer) readHidden(params []*graph.Node, batch *graph.Node, q ActivationQuantizer) (in sequences, h *graph.Node) {
 	dims, rows, context := batch.Shape().Dimensions, 0, 0
 	if len(dims) >= 2 && dims[len(dims)-1] >= 2 {
@@ -151,13 +150,13 @@ func (m *transformer) readHidden(params []*graph.Node, batch *graph.Node, q Acti
 	return in, m.hidden(params, inputs, in.segments, q)
 }
 
-// targets are the ids that are to be predicted, [batch·context].
+// targets returns the target ids, [batch·context].
 func (m *transformer) targets(in sequences) *graph.Node {
 	targets := graph.Slice(in.tokens, graph.AxisRange(), graph.AxisRangeToEnd(1))
 	return graph.Reshape(clampIDs(targets, m.Vocab), -1)
 }
 
-// weightLosses returns losses [batch·context] as [batch, context], multiplied with the weights of
+// weightLosses returns losses [batch·context] as [batch, context], multiplied by the weights of
 // their targets. If an id is outside the vocabulary, all of them are NaN.
 func (m *transformer) weightLosses(losses *graph.Node, in sequences) *graph.Node {
 	dims := in.tokens.Shape().Dimensions
@@ -186,7 +185,7 @@ func (m *transformer) Logits(params []*graph.Node, tokens *graph.Node, q Activat
 // over both its uses.
 func (m *transformer) head(params []*graph.Node) *graph.Node { return params[m.headAt()] }
 
-// headAt is the place of the output projection among the parameters.
+// headAt returns the index of the output projection among the parameters.
 func (m *transformer) headAt() int {
 	if m.Tied() {
 		return 0
@@ -195,7 +194,8 @@ func (m *transformer) headAt() int {
 }
 
 // hidden computes the input of the head, which is the normalized residual stream after the last
-// block, [tokens, width]. segments are those of the tokens, nil where each row is one document.
+// block, [tokens, width]. segments are the document numbers of the tokens, nil if each row is one
+// document.
 func (m *transformer) hidden(params []*graph.Node, tokens, segments *graph.Node, q ActivationQuantizer) *graph.Node {
 	m.checkParams(params)
 	batch, context := tokens.Shape().Dim(0), tokens.Shape().Dim(1)
@@ -204,13 +204,13 @@ func (m *transformer) hidden(params []*graph.Node, tokens, segments *graph.Node,
 	return m.blocks(params, tokens, r, q.zeroPadding(segments), func(_ int, block func() *graph.Node) *graph.Node { return block() })
 }
 
-// blocks is hidden with the given attention; around calls the block of a layer.
+// blocks is hidden with the given rope; around calls the block of a layer.
 func (m *transformer) blocks(params []*graph.Node, tokens *graph.Node, r *rope, q ActivationQuantizer,
 	around func(layer int, block func() *graph.Node) *graph.Node) *graph.Node {
 	x := embed(params[0], graph.Reshape(clampIDs(tokens, m.Vocab), r.batch*r.context))
 	norm := len(params) - 1
 	if !m.Tied() {
-		norm-- // the head is behind it
+		norm-- // the head comes after it
 	}
 	blocks := params[1:norm]
 	size := len(blocks) / m.Layers
@@ -258,8 +258,8 @@ func (m *transformer) StepFLOPs(batch, context int) float64 {
 }
 
 // A Blockwise model is a [Language] model that can be computed one block at a time, so that only
-// the parameters of one block need be in memory. A residual stream goes through all blocks; it
-// begins with the rows of the embedding, which is the first of [Model.Params].
+// the parameters of one block need be in memory. All blocks update a residual stream; it begins
+// with the rows of the embedding, which is the first of [Model.Params].
 type Blockwise interface {
 	Language
 
@@ -274,8 +274,8 @@ type Blockwise interface {
 
 	// Block computes a block for whole sequences, from their first token on. It maps the residual
 	// stream x that enters the block, [batch·context, width], to the one that leaves it. params are
-	// the values of BlockParams. segments are those of the documents in each sequence, [batch,
-	// context], nil where each is one document; see [Padding].
+	// the values of BlockParams. segments are the document numbers in each sequence, [batch,
+	// context], nil if each is one document; see [Padding].
 	Block(block int, params []*graph.Node, x, segments *graph.Node, batch, context int, q ActivationQuantizer) *graph.Node
 }
 

@@ -20,9 +20,9 @@ const (
 // Message is one turn of a conversation.
 type Message struct {
 	Role, Content string
-	// Context says that the message has no loss, although it is the assistant's.
+	// Context marks a message of the assistant that has no loss.
 	Context bool
-	// fields is the message as templates see it, with keys of its own.
+	// fields are the message's keys, including its own ones, for templates.
 	fields *jinja.Dict
 }
 
@@ -43,9 +43,8 @@ type Conversation []Message
 //	{"conversations": [{"from": "human", "value": "…"}, …]}   system, human, gpt
 //	{"prompt": "…", "completion": "…"}
 //
-// The first of these keys that is present counts. A key beside it that changes what is to be
-// learned is used or refused. The keys that are ignored are returned; those of a message begin with
-// [ofMessage].
+// The first of these keys that exists decides. Another key that affects the loss is used or
+// rejected. The keys that are ignored are returned; those of a message begin with [ofMessage].
 func ParseRow(row []byte) (c Conversation, ignored []string, err error) {
 	value, err := jinja.FromJSON(row)
 	if err != nil {
@@ -96,7 +95,7 @@ func ParseRow(row []byte) (c Conversation, ignored []string, err error) {
 	if ignored, err = checkKeys(d, rowKeys, own...); err != nil {
 		return nil, nil, err
 	}
-	beside := "" // a system message beside the conversation
+	beside := "" // a system message in a separate key
 	for _, name := range []string{"system", "system_prompt"} {
 		value, _ := d.Get(name)
 		text, ok := value.(string)
@@ -123,7 +122,7 @@ func ParseRow(row []byte) (c Conversation, ignored []string, err error) {
 	return c, append(ignored, ofMessages...), nil
 }
 
-// empty reports whether an optional value says nothing. A string may hold it as JSON.
+// empty reports whether an optional value is empty. A string may contain it as JSON.
 func empty(value any) bool {
 	switch v := value.(type) {
 	case nil:
@@ -143,12 +142,13 @@ func empty(value any) bool {
 	return false
 }
 
-// form is a list of messages. Except in ShareGPT's, templates see the other keys of a message, too.
+// form is a format of message lists. Except in ShareGPT's, templates get the other keys of a
+// message, too.
 type form struct {
 	key           string            // of the list
 	role, content string            // keys of a message
-	roles         map[string]string // by the names that the form gives them
-	want          string            // those names
+	roles         map[string]string // by the names in the format
+	want          string            // those names, for messages
 }
 
 var forms = []form{
@@ -204,10 +204,10 @@ func (f *form) parse(value any) (c Conversation, ignored []string, err error) {
 	return c, ignored, nil
 }
 
-// ofMessage is between the key of a list of messages and a key of a message.
+// ofMessage separates the key of a list of messages from a key of a message.
 const ofMessage = "[]."
 
-// wantKeys are the forms of a row in words.
+// wantKeys describes the forms of a row.
 const wantKeys = "messages, conversations, or prompt and completion"
 
 var errZero = errors.New("the text has a zero byte")

@@ -1,10 +1,9 @@
-// Package chat turns conversations into documents for fine-tuning: token ids, each marked
-// with whether it has loss.
+// Package chat converts conversations to documents for fine-tuning: token ids with a loss mask.
 //
-// A [Conversation] is parsed from a JSON row ([ParseRow]), written as text by a
-// [Template], cut into ids by a tokenizer, and marked: the parts that the assistant says
-// carry loss ([Encoder]). [Prepare] does this to whole data sets and stores the documents
-// in the files of package dataset. The language of templates is implemented in package jinja.
+// A [Conversation] is parsed from a JSON row ([ParseRow]), rendered as text by a [Template],
+// tokenized, and masked: the assistant's parts have loss ([Encoder]). [Prepare] does this for whole
+// datasets and stores the documents in the files of package dataset. The language of templates is
+// implemented in package jinja.
 //
 // Everything here is deterministic: the same rows and settings give the same bytes.
 package chat
@@ -21,26 +20,26 @@ import (
 	"github.com/cage-qat/cage/host/data/tokenizer"
 )
 
-// TrainOn says which turns of the assistant carry loss.
+// TrainOn selects the assistant's turns with loss.
 type TrainOn string
 
-// The turns that can carry loss.
+// The selections of turns.
 const (
 	AllTurns TrainOn = "all_turns"
 	LastTurn TrainOn = "last_turn"
 )
 
-// Encoder turns conversations into documents. It is safe for concurrent use.
+// Encoder converts conversations to documents. It is safe for concurrent use.
 type Encoder struct {
 	template  *Template
 	tokenizer tokenizer.Tokenizer
 	trainOn   TrainOn
-	stops     []string // tokens that end texts
-	pieces    sync.Map // the bytes of tokens that have occurred, by id
+	stops     []string // stop tokens
+	pieces    sync.Map // the bytes of tokens seen so far, by id
 }
 
-// NewEncoder returns an encoder. An empty trainOn means [AllTurns]. Special tokens that are written
-// in messages become the tokens that they name, as in transformers.
+// NewEncoder returns an encoder. An empty trainOn means [AllTurns]. The text of a special token
+// within a message is encoded as that token, as in transformers.
 func NewEncoder(t *Template, tok tokenizer.Tokenizer, trainOn TrainOn) (*Encoder, error) {
 	e := &Encoder{template: t, tokenizer: tok, trainOn: trainOn}
 	if trainOn != "" && trainOn != AllTurns && trainOn != LastTurn {
@@ -58,7 +57,7 @@ func NewEncoder(t *Template, tok tokenizer.Tokenizer, trainOn TrainOn) (*Encoder
 	return e, nil
 }
 
-// piece is the bytes of a token; "" of an id that the tokenizer does not have.
+// piece returns the bytes of a token; "" for an id that the tokenizer does not have.
 func (e *Encoder) piece(id int32) (string, error) {
 	if known, ok := e.pieces.Load(id); ok {
 		return known.(string), nil
@@ -71,32 +70,32 @@ func (e *Encoder) piece(id int32) (string, error) {
 	return piece, nil
 }
 
-// Document is a conversation as token ids. Loss has one element for each id, which says
-// whether this token has loss.
+// Document is a conversation as token ids. Loss is the loss mask, with one element for each id.
 type Document struct {
 	IDs  []int32
 	Loss []bool
 }
 
-// A Dropped error says why a conversation yields no document.
+// A Dropped error reports that a conversation yields no document.
 type Dropped struct{ Reason Reason }
 
 // Reason is a reason for dropping conversations.
 type Reason string
 
-// The reasons. In addition, the text with which a template refuses a conversation is a
-// reason of its own.
+// The reasons. In addition, the text with which a template rejects a conversation is a reason of
+// its own.
 const (
 	NoLoss   Reason = "nothing that the assistant says carries loss"
 	NotFound Reason = "the template does not show which part of the text the assistant says: " +
 		"mark it in the template ({% generation %} … {% endgeneration %}), or use another --template"
 	refusal   Reason = "the template refuses: "
-	maxReason        = 200 // bytes of a refusal that are kept
+	maxReason        = 200 // maximal bytes of a template's text
 )
 
 func (d *Dropped) Error() string { return string(d.Reason) }
 
-// asDropped makes a Dropped of what a template says with raise_exception; other errors stay.
+// asDropped converts an error that a template raised by raise_exception to a Dropped; others are
+// unchanged.
 func asDropped(err error) error {
 	e, ok := errors.AsType[*jinja.Error](err)
 	if !ok || !e.Raised {
@@ -109,11 +108,10 @@ func asDropped(err error) error {
 	return &Dropped{refusal + Reason(problem)}
 }
 
-// Encode returns the documents of a conversation. There is one, unless the template writes what
-// the assistant says, or what is before it, differently when more messages follow: then each of
-// these turns has loss in a document that ends with it, in the text in which it was the last.
-// If the conversation has nothing to learn from, or the template refuses it, the error is a
-// [*Dropped].
+// Encode returns the documents of a conversation. There is one, unless the template renders an
+// assistant turn, or the text before it, differently when more messages follow: then each such turn
+// has loss in a document of its own that ends with it, rendered as the last turn. If the
+// conversation has nothing to learn from, or the template rejects it, the error is a [*Dropped].
 func (e *Encoder) Encode(ctx context.Context, c Conversation) ([]*Document, error) {
 	texts, err := e.texts(ctx, c)
 	if err != nil {
@@ -136,7 +134,7 @@ func (e *Encoder) Encode(ctx context.Context, c Conversation) ([]*Document, erro
 	return list, nil
 }
 
-// learnedText is a text with the parts that have loss, in order.
+// learnedText is a text with its spans that have loss, in order.
 type learnedText struct {
 	text  string
 	spans []jinja.Span
@@ -152,7 +150,7 @@ func (e *Encoder) texts(ctx context.Context, c Conversation) ([]learnedText, err
 	if e.template.program.HasGeneration() {
 		spans := text.spans
 		if slices.ContainsFunc(c, func(m Message) bool { return m.Context }) {
-			// There must be a block for each message of the assistant.
+			// There must be a block for each assistant message.
 			answers := c.answers()
 			if len(spans) != len(answers) {
 				return nil, &Dropped{NotFound}
@@ -186,7 +184,7 @@ func (e *Encoder) turns(c Conversation) []int {
 	return slices.DeleteFunc(list, func(i int) bool { return c[i].Context })
 }
 
-// document sets the loss of all tokens that share a byte with a span.
+// document gives loss to all tokens that share a byte with a span.
 func (e *Encoder) document(of learnedText) (*Document, error) {
 	ids, err := e.tokenizer.Encode(of.text)
 	if err != nil {
@@ -220,9 +218,8 @@ func (e *Encoder) document(of learnedText) (*Document, error) {
 	return d, nil
 }
 
-// normal is the text to which the ids decode, and what has loss in it: in its normal form, if the
-// tokenizer has one. A letter that is composed of what is on both sides of an end belongs to the
-// span.
+// normal returns the text to which the ids decode, with its loss spans: in its Unicode normal form,
+// if the tokenizer normalizes. A composed letter across the boundary of a span belongs to the span.
 func (e *Encoder) normal(of learnedText) (string, []jinja.Span) {
 	h, ok := e.tokenizer.(*tokenizer.HuggingFace)
 	if !ok || h.Normal(of.text) == of.text {

@@ -9,21 +9,21 @@ import (
 	"github.com/cage-qat/cage/host/data/chat/jinja"
 )
 
-// Rows have the keys of the program that they were made for: OpenAI's fine-tuning, ShareGPT, TRL,
+// Rows have keys of the programs for which they were made: OpenAI's fine-tuning, ShareGPT, TRL,
 // axolotl, LLaMA-Factory, ms-swift. Some of these keys change which tokens have loss.
 
-// meaning is what a key says about a training.
+// meaning is the effect of a key on training.
 type meaning int
 
 const (
 	keyUnknown  meaning = iota // ignored, and named to the user
-	keyHarmless                // says nothing about the loss
+	keyHarmless                // does not affect the loss
 	keyUsed                    // by [ParseRow]
 	keyRefused                 // changes the loss in an unsupported way
 	keyLearned                 // true or 1: nothing special; false or 0: no loss
 )
 
-// keyRule is what is known about a key. reason ends the error about it.
+// keyRule is the known meaning of a key. reason ends the error message about it.
 type keyRule struct {
 	meaning meaning
 	reason  string
@@ -70,7 +70,7 @@ var mediaKeys = map[string]keyRule{
 	"audios": {keyRefused, onlyText}, "audio": {keyRefused, onlyText},
 }
 
-// harmlessKeys say where a row or message comes from.
+// harmlessKeys describe the origin of a row or message.
 var harmlessKeys = func() map[string]keyRule {
 	keys := map[string]keyRule{}
 	for _, name := range []string{"id", "_id", "idx", "index", "uuid", "prompt_id", "message_id",
@@ -105,8 +105,8 @@ var Columns = func() []string {
 	return append(list, more...)
 }()
 
-// checkKeys looks at the keys of a row or message that are not among the own ones of its form. It
-// returns those that are ignored, or an error for one that must not be.
+// checkKeys checks the keys of a row or message other than those of its form. It returns the
+// ignored ones, or an error for one that must not be ignored.
 func checkKeys(d *jinja.Dict, table map[string]keyRule, own ...string) (ignored []string, _ error) {
 	for _, name := range d.Keys() {
 		value, _ := d.Get(name)
@@ -116,7 +116,7 @@ func checkKeys(d *jinja.Dict, table map[string]keyRule, own ...string) (ignored 
 		k := table[name]
 		switch on, known := flag(value); {
 		case k.meaning == keyUnknown,
-			k.meaning == keyLearned && !known && name != "weight": // such as the label of a class
+			k.meaning == keyLearned && !known && name != "weight": // such as a class label
 			ignored = append(ignored, name)
 		case k.meaning == keyRefused, k.meaning == keyLearned && !on:
 			return nil, fmt.Errorf("%s: %s", name, k.reason)
@@ -169,7 +169,7 @@ func (c Conversation) answers() (list []int) {
 	return list
 }
 
-// otherRows says, by a key of rows that hold no conversation, what can be done with them.
+// otherRows has, by a key of rows without a conversation, a hint how to use them.
 var otherRows = []struct{ key, hint string }{
 	{"chosen", "preferences are not learned: of the answers, give the chosen one as completion"},
 	{"instruction", "give Alpaca's instruction and input as prompt, and its output as completion"},

@@ -9,12 +9,12 @@ import (
 	"github.com/cage-qat/cage/host/data/tokenizer"
 )
 
-// Marks says what becomes of marks of a template, such as <|im_end|>, that are no tokens of the
-// tokenizer.
+// Marks selects the treatment of a template's delimiters, such as <|im_end|>, that are not tokens
+// of the tokenizer.
 type Marks string
 
 // With RefuseMarks they are an error: a model would learn each as several ordinary tokens. With
-// AddMarks they become tokens of the tokenizer, and with PlainMarks they stay ordinary text.
+// AddMarks they are added to the tokenizer as tokens, and with PlainMarks they stay ordinary text.
 const (
 	RefuseMarks Marks = "error"
 	AddMarks    Marks = "add"
@@ -29,12 +29,12 @@ type AddedToken struct {
 
 var markPattern = regexp.MustCompile(`<\|[A-Za-z0-9_.-]+\|>`)
 
-// plainMarks lists the built-in templates whose marks are ordinary text in the models that use
+// plainMarks lists the built-in templates whose delimiters are ordinary text in the models that use
 // them.
 var plainMarks = []string{"tulu"}
 
-// withMarks returns a tokenizer for the template: the given one, or one with the marks added as
-// tokens.
+// withMarks returns a tokenizer for the template: the given one, or one with the delimiters added
+// as tokens.
 func (t *Template) withMarks(
 	tok tokenizer.Tokenizer, marks Marks,
 ) (tokenizer.Tokenizer, []AddedToken, error) {
@@ -47,7 +47,7 @@ func (t *Template) withMarks(
 	if !ok || marks == PlainMarks || marks == RefuseMarks && plain {
 		return tok, nil, nil
 	}
-	var missing []string // marks that are not single tokens
+	var missing []string // delimiters that are not single tokens
 	for _, mark := range markPattern.FindAllString(t.Source, -1) {
 		ids, err := hub.Encode(mark)
 		if err != nil {

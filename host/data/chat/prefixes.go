@@ -11,30 +11,29 @@ import (
 	"github.com/cage-qat/cage/host/data/chat/jinja"
 )
 
-// prefixes finds the turns of the assistant in a conversation by rendering its beginnings: before
-// each turn, with and without the prompt for it, and up to its end. That takes a time that is
-// quadratic in the length of the conversation, and is bounded.
+// prefixes finds the assistant's turns in a conversation by rendering its prefixes: before each
+// turn, with and without the generation prompt, and up to its end. The time is quadratic in the
+// length of the conversation, and is bounded.
 type prefixes struct {
 	e     *Encoder
 	ctx   context.Context
 	c     Conversation
 	whole string
-	left  int // work that may still be done
+	left  int // remaining work
 
-	// stays has, by what follows the template's part for a message, whether it is there too when the
-	// conversation goes on.
+	// stays records, by the text after the template's part for a message, whether this text remains
+	// when the conversation continues.
 	stays  map[string]bool
-	sample Conversation // with other answers; nil: not needed yet
+	sample Conversation // the conversation with other answers; nil: not needed yet
 }
 
-// maxWork bounds the work for one conversation, in steps of the template and bytes that are
-// encoded: around half a minute.
+// maxWork bounds the work for one conversation, in template steps and encoded bytes: about half a
+// minute.
 const maxWork = 200_000_000
 
 type rendered struct {
 	text string
-	// last is the part that a loop printed for the last message, if [jinja.Rendering.Printed] has
-	// it.
+	// last is the loop output for the last message, if [jinja.Rendering.Printed] has it.
 	last    jinja.Span
 	hasLast bool
 }
@@ -59,21 +58,21 @@ func (p *prefixes) spend(work int) error {
 	return p.ctx.Err()
 }
 
-// turn is a turn of the assistant, in the text of the messages up to it.
+// turn is an assistant turn, in the text of the messages up to it.
 type turn struct {
 	message int
 	rendered
 	learned jinja.Span // has loss
-	// printed ends what the template prints for the message itself; -1 if that is not known.
+	// printed is the end of the template's output for the message itself; -1 if unknown.
 	printed int
 }
 
-// turn finds a turn. It begins where the prompt for it ends, if the template has one and the text
-// begins with it. Otherwise it begins where the text differs from that of another answer: what is
-// before that is no answer, but the header of the turn or a default system prompt.
+// turn finds a turn. It begins after its generation prompt, if the template has one and the text
+// begins with it. Otherwise it begins where the text first differs from that of another answer: the
+// text before is not part of the answer, but the header of the turn or a default system prompt.
 func (p *prefixes) turn(i int) (t turn, err error) {
 	t = turn{message: i, printed: -1}
-	var with, without rendered // the prompt for the turn
+	var with, without rendered // rendered with and without the generation prompt
 	if i > 0 {
 		if with, err = p.render(p.c[:i], true); err == nil {
 			without, err = p.render(p.c[:i], false)
@@ -105,8 +104,8 @@ func (p *prefixes) turn(i int) (t turn, err error) {
 		if err != nil {
 			return t, err
 		}
-		// White space that is printed for the message is what the model has to write first, as in
-		// Llama 2's format.
+		// White space printed for the message is the beginning of the model's answer, as in Llama
+		// 2's format.
 		if i == 0 || before < t.last.Start || before > answer.Start ||
 			strings.TrimSpace(t.text[before:answer.Start]) != "" {
 			t.learned.Start = answer.Start
@@ -116,9 +115,9 @@ func (p *prefixes) turn(i int) (t turn, err error) {
 	return t, err
 }
 
-// answer finds what depends on the answer in what the template prints for a turn.
+// answer finds the part of the template's output for a turn that depends on the answer.
 func (p *prefixes) answer(t turn) (jinja.Span, error) {
-	if p.sample == nil { // the assistant says nothing but a character that occurs nowhere
+	if p.sample == nil { // the assistant's answers are a character that occurs nowhere
 		said := p.whole
 		for _, m := range p.c {
 			said += m.Content
@@ -148,9 +147,9 @@ func (p *prefixes) answer(t turn) (jinja.Span, error) {
 	return jinja.Span{Start: t.last.Start + begin, End: t.last.Start + end}, nil
 }
 
-// end is where the turn ends in its text. What follows the template's part for the message belongs
-// to it if it is a token that ends texts, or if it is there too when the conversation goes on, such
-// as a mark that is printed before the next turn.
+// end returns the end of the turn in its text. The text after the template's part for the message
+// belongs to it if it is a stop token, or if it remains when the conversation continues, such as a
+// delimiter that is printed before the next turn.
 func (p *prefixes) end(t turn) (int, error) {
 	rest := t.text[t.last.End:]
 	if rest == "" {
@@ -164,7 +163,8 @@ func (p *prefixes) end(t turn) (int, error) {
 	}
 	stays, known := p.stays[rest]
 	if !known {
-		// It stays if the user goes on, and the assistant, if the template takes another turn of it.
+		// It stays if it remains after a user turn, and after another assistant turn if the
+		// template allows one.
 		stays = true
 		for _, role := range []string{User, Assistant} {
 			longer, err := p.render(append(slices.Clip(p.c[:t.message+1]), NewMessage(role, "A")), false)
@@ -187,20 +187,20 @@ func (p *prefixes) end(t turn) (int, error) {
 	return t.printed, nil
 }
 
-// refused reports whether a template does not take messages that are not in the data.
+// refused reports whether a template rejects messages that are not in the data.
 func refused(err error) bool {
 	_, dropped := errors.AsType[*Dropped](err)
 	e, ok := errors.AsType[*jinja.Error](err)
 	return dropped || ok && e.Cause == nil
 }
 
-// texts are those in which the turns have loss: the whole for turns that are in it as they are in
-// their own texts, and its own text for each other turn. A text that begins with the one before it
-// replaces that. printed ends what the template prints for each message in the whole; -1 if that is
-// not known.
+// texts returns the texts in which the turns have loss: the whole for turns that are rendered in it
+// as in their own texts, and its own text for each other turn. A text that begins with the previous
+// one replaces that. printed are the ends of the template's output for each message in the whole;
+// -1 if unknown.
 func (p *prefixes) texts(turns, printed []int) (list []learnedText, err error) {
 	whole := learnedText{text: p.whole}
-	var last turn // of list
+	var last turn // the last of list
 	for _, i := range turns {
 		t, err := p.turn(i)
 		if err != nil {
@@ -209,8 +209,8 @@ func (p *prefixes) texts(turns, printed []int) (list []learnedText, err error) {
 		if t.learned.Start >= t.learned.End {
 			continue
 		}
-		// A turn is in the whole text as it is in its own with all that was before it, up to the end
-		// of the answer at least.
+		// A turn is the same in the whole text if everything up to the end of its answer, at least,
+		// is.
 		alike := commonPrefix(t.text, p.whole)
 		end, same := t.learned.End, alike == len(t.text)
 		if !same && t.printed >= 0 && printed[i] >= 0 {
@@ -243,7 +243,7 @@ func (p *prefixes) texts(turns, printed []int) (list []learnedText, err error) {
 	return list, nil
 }
 
-// longError reports a conversation whose turns cannot be found in a bounded time.
+// longError reports a conversation whose turns cannot be found within the bound.
 type longError struct{ messages int }
 
 func (e *longError) Error() string {

@@ -20,31 +20,30 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// Rows are the input rows in order, each with a conversation in one of the forms of [ParseRow]. An
-// error ends them.
+// Rows yields the input rows in order, each with a conversation in one of the forms of [ParseRow].
+// An error is the last item.
 type Rows = iter.Seq2[data.InputRow, error]
 
-// PrepareOptions says which rows [Prepare] reads and what it makes of them.
+// PrepareOptions selects the rows that [Prepare] reads and their processing.
 type PrepareOptions struct {
 	Rows Rows
 	// ValRows are the rows for validation; nil means a share of Rows, ValFraction.
 	ValRows Rows
-	// ValFraction is the share of the conversations that goes to validation: at least one
-	// of them, and not all.
+	// ValFraction is the fraction of the conversations for validation: at least one, and not all.
 	ValFraction float64
-	// Seed determines which conversations these are.
+	// Seed determines the validation conversations.
 	Seed uint64
-	// Out is the folder of the data set; it is created if necessary.
+	// Out is the folder of the dataset; it is created if necessary.
 	Out       string
 	Template  *Template
 	Tokenizer tokenizer.Tokenizer
 	// TrainOn says which turns carry loss; empty means all of the assistant's.
 	TrainOn TrainOn
-	// Marks says what becomes of marks of the template that are no tokens; empty means that they are
-	// an error.
+	// Marks selects the treatment of the template's delimiters that are not tokens; empty means an
+	// error.
 	Marks Marks
-	// SkipBad leaves out and counts rows that hold no conversation; otherwise the first
-	// of them is an error.
+	// SkipBad skips and counts rows that hold no conversation; otherwise the first of them is an
+	// error.
 	SkipBad bool
 	// Files is the file system of Out; nil means the operating system's.
 	Files vfs.FS
@@ -52,13 +51,12 @@ type PrepareOptions struct {
 	Progress func(conversations int64)
 }
 
-// Prepare makes a data set of conversations and returns its manifest, which it also
-// stores in the data set. The other files are the documents for training and for
-// validation, the template, and the tokenizer.
+// Prepare makes a dataset of conversations and returns its manifest, which it also stores in the
+// dataset. The other files are the documents for training and for validation, the template, and the
+// tokenizer.
 //
-// Rows are read once, one after the other, and documents are stored in that order. The
-// folder changes only at the end, file by file and each atomically; the manifest comes
-// last.
+// Rows are read once, in order, and documents are stored in that order. The folder changes only at
+// the end, each file atomically, and the manifest last.
 func Prepare(ctx context.Context, o PrepareOptions) (m *Manifest, err error) {
 	defer func() {
 		if err != nil {
@@ -83,7 +81,7 @@ func Prepare(ctx context.Context, o PrepareOptions) (m *Manifest, err error) {
 	if p.encoder, err = NewEncoder(t, tok, o.TrainOn); err != nil {
 		return nil, err
 	}
-	// A run that copies these files from the data set has all that chats need.
+	// Thus a run that copies these files from the dataset has everything for chats.
 	config, err := t.tokenizerConfig(added)
 	if err != nil {
 		return nil, err
@@ -156,21 +154,21 @@ func write(w *dataset.Writer) func([]*Document) error {
 	}
 }
 
-// outcome is what became of a row.
+// outcome is the result for a row.
 type outcome struct {
 	place     string
 	documents []*Document
 	dropped   Reason
 	ignored   []string // keys
-	bad       error    // what is wrong with a row that is skipped
+	bad       error    // the fault of a skipped row
 }
 
-// each makes the documents of rows, on all processors, and calls use with those of each row in
-// order. Of several errors the first in that order is returned.
+// each encodes rows to documents, on all processors, and calls use with those of each row in order.
+// Of several errors it returns the first in that order.
 func (p *preparation) each(ctx context.Context, list Rows, use func([]*Document) error) error {
 	type result struct {
 		outcome
-		err error // that ends the preparation
+		err error // the error that ends the preparation
 	}
 	encode := func(r data.InputRow) (result, error) {
 		o := result{outcome: outcome{place: r.Place()}}
@@ -185,7 +183,7 @@ func (p *preparation) each(ctx context.Context, list Rows, use func([]*Document)
 					o.ignored = append(o.ignored, name)
 				}
 			}
-			// Templates see the other keys of messages.
+			// The template uses the other keys of messages.
 			o.ignored = slices.DeleteFunc(o.ignored, func(name string) bool {
 				key, ok := strings.CutPrefix(name, messagesVariable+ofMessage)
 				return ok && strings.Contains(p.options.Template.Source, key)
@@ -228,10 +226,10 @@ func (p *preparation) each(ctx context.Context, list Rows, use func([]*Document)
 // splitSequence keeps the random numbers of the split apart from other uses of a seed.
 const splitSequence = 0x63686174_73706c74 // "chatsplt"
 
-// split writes a random share of the conversations for validation, and the others for
-// training. Each has a random number, which the seed and its place fix, and goes to
-// validation if that is small. The one with the smallest number always does, and the one
-// with the largest never: these two are kept back until all are seen.
+// split writes a random fraction of the conversations for validation, and the others for training.
+// Each has a random number, determined by the seed and its position, and goes to validation if the
+// number is small. The one with the smallest number always does, and the one with the largest
+// never: these two are held back until all are seen.
 func (p *preparation) split(ctx context.Context, folder *dataset.Folder) error {
 	type numbered struct {
 		documents []*Document // of a conversation
@@ -269,19 +267,18 @@ func (p *preparation) split(ctx context.Context, folder *dataset.Folder) error {
 	return errors.Join(validation(lowest.documents), training(highest.documents))
 }
 
-// Manifest says what a data set was made from and what it contains; it is stored as
-// chat.json.
+// Manifest describes the sources and the contents of a dataset; it is stored as chat.json.
 type Manifest struct {
 	dataset.Manifest
 	// Tokens and Variables are the inputs of the template.
 	Tokens    SpecialTokens  `json:"tokens"`
 	Variables map[string]any `json:"variables,omitempty"`
-	// AddedTokens are the marks of the template that were added to the tokenizer.
+	// AddedTokens are the template's delimiters that were added to the tokenizer.
 	AddedTokens []AddedToken `json:"added_tokens,omitempty"`
 	Counts
 }
 
-// Counts says what became of the rows.
+// Counts has the results for the rows.
 type Counts struct {
 	Rows      int64 `json:"rows"`
 	Documents int64 `json:"documents"`
@@ -290,20 +287,18 @@ type Counts struct {
 	// Dropped counts the conversations that yield no document, by reason, the most
 	// frequent first.
 	Dropped []DroppedRows `json:"dropped"`
-	// Ignored counts the rows with keys that have no known meaning, by key, the most frequent
-	// first.
+	// Ignored counts the rows with unknown keys, by key, the most frequent first.
 	Ignored []IgnoredKey `json:"ignored"`
-	// Bad is the number of rows that hold no conversation; FirstBad says what was wrong
-	// with the first of them.
+	// Bad is the number of rows that hold no conversation; FirstBad is the error of the first of
+	// them.
 	Bad      int64  `json:"bad"`
 	FirstBad string `json:"first_bad,omitempty"`
 }
 
-// Divided says what it costs that a template writes earlier turns differently when others follow.
+// Divided is the overhead of templates that render earlier turns differently when others follow.
 type Divided struct {
 	Conversations int64 `json:"conversations"`
-	// Documents and Tokens are how many more there are than with the longest document of each of
-	// these conversations alone.
+	// Documents and Tokens count those beyond the longest document of each of these conversations.
 	Documents int64 `json:"more_documents"`
 	Tokens    int64 `json:"more_tokens"`
 }
@@ -322,7 +317,7 @@ type IgnoredKey struct {
 	First string `json:"first"` // location of the first of them
 }
 
-// maxKeys bounds the number of ignored keys that are told apart.
+// maxKeys bounds the number of ignored keys that are counted separately.
 const (
 	maxKeys   = 50
 	otherKeys = "other keys"
@@ -345,8 +340,8 @@ func (c *Counts) ignore(key, place string) {
 	slices.SortStableFunc(c.Ignored, func(a, b IgnoredKey) int { return cmp.Compare(b.Rows, a.Rows) })
 }
 
-// maxReasons bounds the number of reasons that are told apart: a template can say another
-// one for every row.
+// maxReasons bounds the number of reasons that are counted separately: a template can raise a
+// different one for every row.
 const (
 	maxReasons   = 20
 	otherReasons = refusal + "for other reasons"
@@ -394,7 +389,7 @@ func (c *Counts) drop(reason Reason, place string) {
 	slices.SortStableFunc(c.Dropped, func(a, b DroppedRows) int { return cmp.Compare(b.Rows, a.Rows) })
 }
 
-// explain says why there are no documents, as the end of a message.
+// explain returns why there are no documents, as the end of a message.
 func (c *Counts) explain() string {
 	if c.Rows == 0 {
 		return ": there are no rows"

@@ -20,17 +20,17 @@ import (
 	"github.com/cage-qat/cage/host/data/tokenizer"
 )
 
-// Template writes conversations as text.
+// Template renders conversations as text.
 type Template struct {
 	// Name is the name of a built-in template, or the path of the file it was read from.
 	Name string
 	// Source is the template's text, in the language of package jinja.
 	Source string
-	// Tokens are the special tokens that it prints.
+	// Tokens are the special tokens that it uses.
 	Tokens SpecialTokens
 	// Variables are additional variables for the template, such as date_string.
 	Variables map[string]any
-	// Time is the template's current time. Zero means DefaultTime.
+	// Time is the current time for the template. Zero means DefaultTime.
 	Time time.Time
 
 	program    *jinja.Template
@@ -38,9 +38,8 @@ type Template struct {
 	ofItsModel bool   // it came with the tokenizer
 }
 
-// DefaultTime is the current time for templates that print a date: the day that the
-// templates of Llama 3.2 fall back to. Because it is fixed, prepared data does not depend
-// on the day.
+// DefaultTime is the current time for templates that print a date: the fallback date of Llama 3.2's
+// templates. Because it is fixed, prepared data does not depend on the date.
 var DefaultTime = time.Date(2024, time.July, 26, 0, 0, 0, 0, time.UTC)
 
 //go:embed templates/*.jinja
@@ -50,7 +49,7 @@ var templates embed.FS
 func BuiltIn() []string {
 	entries, err := templates.ReadDir("templates")
 	if err != nil {
-		panic(err) // they are in the program
+		panic(err) // they are embedded
 	}
 	var names []string
 	for _, e := range entries {
@@ -59,17 +58,14 @@ func BuiltIn() []string {
 	return names
 }
 
-// OpenTemplate returns the template that spec names: a built-in one ("tulu", "chatml",
-// "llama3"), the path of a file, or, if spec is empty, the model's own:
-// chat_template.jinja beside the tokenizer, or else chat_template in
-// tokenizer_config.json. folder is that of the tokenizer, or the path of its
-// tokenizer.json; the special tokens are those that the tokenizer_config.json there
-// names. addsBOS says that the tokenizer puts the token that begins a document before
-// every text.
+// OpenTemplate returns the template that spec names: a built-in one ("tulu", "chatml", "llama3"),
+// the path of a file, or, if spec is empty, the model's own: chat_template.jinja beside the
+// tokenizer, or else chat_template in tokenizer_config.json. folder is that of the tokenizer, or
+// the path of its tokenizer.json; the special tokens are those in its tokenizer_config.json.
+// addsBOS reports that the tokenizer puts the BOS token before every text.
 //
-// Built-in templates begin with that token if and only if addsBOS is set, because a model
-// that has always seen it should not see a text without it. All other templates print
-// what they print.
+// Built-in templates begin with that token if and only if addsBOS is set, because a model that has
+// always seen it should not see a text without it. Other templates are not changed.
 func OpenTemplate(spec, folder string, addsBOS bool) (*Template, error) {
 	config, err := readConfig(folder)
 	if err != nil {
@@ -108,8 +104,8 @@ func OpenTemplate(spec, folder string, addsBOS bool) (*Template, error) {
 	return t, t.parse()
 }
 
-// ModelTemplate returns the template that comes with a tokenizer, given the contents of the
-// tokenizer's files by their names; nil if there is none.
+// ModelTemplate returns the tokenizer's own template, given the contents of the tokenizer's files
+// by name; nil if there is none.
 func ModelTemplate(files map[string][]byte) (*Template, error) {
 	t := &Template{Name: tokenizer.TemplateFile, Source: string(files[tokenizer.TemplateFile])}
 	if text, ok := files[tokenizer.ConfigFile]; ok {
@@ -133,7 +129,7 @@ func (t *Template) parse() (err error) {
 	return err
 }
 
-// tokenizerFolder is where the files of a tokenizer are.
+// tokenizerFolder returns the folder of a tokenizer's files.
 func tokenizerFolder(tokenizer string) string {
 	if stat, err := os.Stat(tokenizer); err == nil && !stat.IsDir() {
 		return filepath.Dir(tokenizer)
@@ -141,8 +137,8 @@ func tokenizerFolder(tokenizer string) string {
 	return tokenizer
 }
 
-// Render writes a conversation as text. With prompt set, the text ends where the
-// assistant is to continue. Errors are of type [*jinja.Error].
+// Render renders a conversation as text. With prompt set, the text ends with the generation prompt.
+// Errors are of type [*jinja.Error].
 func (t *Template) Render(c Conversation, prompt bool) (jinja.Rendering, error) {
 	return t.program.Render(t.variables(c, prompt), t.now(), jinja.Limits{})
 }
@@ -177,15 +173,15 @@ func (t *Template) now() time.Time {
 	return t.Time
 }
 
-// Ending is what a template prints after a turn of the assistant, by which a program knows that the
-// answer is complete: a special token, or else a text.
+// Ending is the output of a template after an assistant turn, by which a program detects the end of
+// the answer: a special token, or else a text.
 type Ending struct {
 	Token int32  // [tokenizer.NoToken]: none
-	Text  string // "" if there is a token, or if nothing is known
+	Text  string // "" if there is a token, or if the ending is unknown
 }
 
-// Ending finds what ends a turn that follows before. It is not known of a template that prints
-// answers in another way than they were given.
+// Ending finds the ending of a turn that follows before. It is unknown if the template changes the
+// answers that it prints.
 func (t *Template) Ending(tok tokenizer.Tokenizer, before Conversation) (Ending, error) {
 	none := Ending{Token: tokenizer.NoToken}
 	const question, reply = "question", "reply"
@@ -209,7 +205,7 @@ func (t *Template) Ending(tok tokenizer.Tokenizer, before Conversation) (Ending,
 	return Ending{tokenizer.NoToken, behind}, nil
 }
 
-// ModelEnding finds what ends a turn in the template that is among the files of a model's
+// ModelEnding finds the ending of turns in the chat template among the files of a model's
 // tokenizer, if there is one.
 func ModelEnding(files map[string][]byte, tok tokenizer.Tokenizer) (Ending, error) {
 	template, err := ModelTemplate(files)
@@ -219,10 +215,10 @@ func ModelEnding(files map[string][]byte, tok tokenizer.Tokenizer) (Ending, erro
 	return template.Ending(tok, nil)
 }
 
-// Ends are the tokens that end a text of a model, given the files of its tokenizer: the one that
-// begins the next document, the one that ends a document, and the one that ends a turn.
+// Ends returns the stop tokens of a model, given the files of its tokenizer: BOS, which begins the
+// next document, EOS, and the token that ends a turn.
 func Ends(files map[string][]byte, tok tokenizer.Tokenizer) (list []int32) {
-	end, _ := ModelEnding(files, tok) // without a template there is no end of a turn
+	end, _ := ModelEnding(files, tok) // without a template, turns have no ending
 	for _, id := range []int32{tok.Info().BOS, tok.Info().EOS, end.Token} {
 		if id != tokenizer.NoToken {
 			list = append(list, id)
@@ -231,14 +227,14 @@ func Ends(files map[string][]byte, tok tokenizer.Tokenizer) (list []int32) {
 	return list
 }
 
-// SpecialTokens are the special tokens that templates print; "" if there is none.
+// SpecialTokens are the special tokens that templates use; "" for a missing one.
 type SpecialTokens struct {
 	BOS string `json:"bos_token,omitempty"`
 	EOS string `json:"eos_token,omitempty"`
 	Pad string `json:"pad_token,omitempty"`
 }
 
-// byKey has the tokens by their keys in a tokenizer_config.json.
+// byKey returns the tokens by their keys in a tokenizer_config.json.
 func (t *SpecialTokens) byKey() map[string]*string {
 	return map[string]*string{"bos_token": &t.BOS, "eos_token": &t.EOS, "pad_token": &t.Pad}
 }
@@ -249,8 +245,8 @@ type config struct {
 	file     tokenizer.Config
 }
 
-// readConfig reads the tokenizer_config.json of a tokenizer; without one, or without a
-// folder, it is empty.
+// readConfig reads a tokenizer's tokenizer_config.json; it is empty if the file or the folder does
+// not exist.
 func readConfig(folder string) (*config, error) {
 	path := filepath.Join(tokenizerFolder(folder), tokenizer.ConfigFile)
 	text, err := vfs.ReadRegular(path)
@@ -282,9 +278,9 @@ func parseConfig(text []byte) (*config, error) {
 	return c, err
 }
 
-// tokenizerConfig is the tokenizer_config.json of a data set: the model's with the tokens of the
-// template, and without a template of its own, which is in a file beside it. Added tokens are
-// among its own, where it lists them.
+// tokenizerConfig returns the tokenizer_config.json of a dataset: the model's with the tokens of
+// the template, and without a template, which is in a separate file. Added tokens are appended to
+// its list of them, if it has one.
 func (t *Template) tokenizerConfig(added []AddedToken) (map[string]any, error) {
 	out := map[string]any{}
 	for key, value := range t.config.file {
@@ -307,7 +303,7 @@ func (t *Template) tokenizerConfig(added []AddedToken) (map[string]any, error) {
 	before := t.config.tokens.byKey()
 	for key, token := range t.Tokens.byKey() {
 		switch {
-		case *token == *before[key]: // it stays as it is, as an object with more than its text
+		case *token == *before[key]: // unchanged, as an object with more than its text
 		case *token == "":
 			delete(out, key)
 		default:

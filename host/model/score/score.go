@@ -1,6 +1,6 @@
-// Package score puts sequences of different lengths into batches of few shapes, so that a model can
-// compute how likely the last tokens of each are. It knows only token ids: texts, tasks and models
-// belong to the caller.
+// Package score batches sequences of different lengths into few shapes, so that a model can compute
+// the likelihoods of their last tokens. It works on token ids: texts, tasks and models are left to
+// the caller.
 package score
 
 import (
@@ -10,7 +10,7 @@ import (
 	"slices"
 )
 
-// A Request asks how likely a continuation is.
+// A Request asks for the likelihood of a continuation.
 type Request struct {
 	Context      []int32 // the tokens before the continuation; not empty
 	Continuation []int32 // not empty
@@ -19,7 +19,7 @@ type Request struct {
 // A Score is a model's answer to a request.
 type Score struct {
 	LogProb float64 // sum of the log-probabilities of the continuation's tokens, in nats
-	Greedy  bool    // whether each of them is the likeliest token at its place
+	Greedy  bool    // whether each of them is the likeliest token at its position
 }
 
 // A Batch is a group of requests as rows of equal length. The unused part of a row comes after its
@@ -32,24 +32,23 @@ type Batch struct {
 	Lengths  []int32 // [Rows], number of tokens in use; 0 for a row without a request
 
 	// Positions and Parts, [Rows, Length], are nil if each row is one sequence. Otherwise a row is
-	// a context, which is part 0, followed by several continuations, parts 1, 2 …: a token is to
-	// see the context and the earlier tokens of its part, and Positions are the positions in the
-	// sequence that these form.
+	// a context, which is part 0, followed by several continuations, parts 1, 2 …: a token attends
+	// to the context and the earlier tokens of its part, and Positions are the positions in the
+	// resulting sequences.
 	Positions, Parts []int32
 
-	// Targets are the tokens whose probability is wanted, and Places are the indices in Tokens of
-	// the tokens that they follow. Their number is one of a few sizes; those after the targets of
-	// the last request are not used.
+	// Targets are the tokens whose probability is requested, and Places are the indices in Tokens
+	// of the preceding tokens. Their number is one of a few sizes; entries after the targets of the
+	// last request are padding.
 	Places, Targets []int32
 
-	counts []int // targets of each request
+	counts []int // number of targets of each request
 }
 
-// parts are the numbers of rows that a batch can have. All divide [Tokens]'s results.
+// parts are the possible numbers of rows in a batch. All divide [Tokens]'s results.
 var parts = []int{48, 32, 24, 16, 12, 8, 6, 4, 3, 2, 1}
 
-// Tokens returns a number of tokens for a batch, 3·2ⁿ, of at least the given size, into which a
-// sequence of context tokens fits.
+// Tokens returns a batch size in tokens, 3·2ⁿ, of at least least and context tokens.
 func Tokens(context, least int) int {
 	n := 3 * 64
 	for n < max(context, least) {
@@ -58,11 +57,10 @@ func Tokens(context, least int) int {
 	return n
 }
 
-// Batches divides requests into batches of the given number of tokens, which must be one that
-// [Tokens] returns. The longest requests come first, so that a lack of memory is noticed at once. A
-// sequence that is longer than what a model with context tokens can use is cut at the front: of
-// context + 1 tokens the last is only a target. If share is set, requests with the same context can
-// become one row, which holds the context once.
+// Batches divides requests into batches of the given number of tokens, which must be a result of
+// [Tokens]. The longest requests come first, so that insufficient memory is noticed at once. A
+// sequence longer than context + 1 tokens, the last of which is only a target, is cut at the front.
+// If share is set, requests with the same context can become one row, which holds the context once.
 //
 // Equal requests give equal batches, so that interrupted work can be continued after any batch.
 func Batches(requests []Request, tokens, context int, share bool) ([]Batch, error) {
@@ -75,7 +73,7 @@ func Batches(requests []Request, tokens, context int, share bool) ([]Batch, erro
 	slices.SortStableFunc(list, func(a, b row) int { return cmp.Compare(b.length, a.length) })
 	var batches []Batch
 	for len(list) > 0 {
-		// The largest number of rows that leaves room for the longest sequence.
+		// The largest number of rows that fit with the longest sequence.
 		fit := slices.IndexFunc(parts, func(rows int) bool { return tokens/rows >= list[0].length })
 		if fit < 0 {
 			return nil, fmt.Errorf("score: a sequence of %d tokens does not fit into batches of %d", list[0].length, tokens)
@@ -125,8 +123,7 @@ func newBatch(requests []Request, list []row, count, length, context int) Batch 
 	return b
 }
 
-// Split returns the part of a list with an entry for each target that belongs to each request, in
-// the order of Requests.
+// Split divides a list with an entry for each target by requests, in the order of Requests.
 func (b *Batch) Split(targets []float32) [][]float32 {
 	list := make([][]float32, len(b.counts))
 	for i, n := range b.counts {
@@ -135,8 +132,8 @@ func (b *Batch) Split(targets []float32) [][]float32 {
 	return list
 }
 
-// Scores adds up the model's results for the targets: the log-probability of each, and whether it
-// is the likeliest token.
+// Scores sums the model's results for the targets: the log-probability of each, and whether it is
+// the likeliest token.
 func (b *Batch) Scores(logProbs []float32, likeliest []bool) []Score {
 	list := make([]Score, len(b.Requests))
 	at := 0
@@ -151,20 +148,20 @@ func (b *Batch) Scores(logProbs []float32, likeliest []bool) []Score {
 	return list
 }
 
-// row is what becomes one row of a batch: one request, or several of the same context.
+// row is a future row of a batch: one request, or several with the same context.
 type row struct {
 	requests []int
-	length   int // tokens that a model sees
+	length   int // number of input tokens
 }
 
-// seen is the number of tokens of a request that a model sees: the last is only a target.
+// seen returns the number of input tokens of a request: the last token is only a target.
 func (r Request) seen() int { return len(r.Context) + len(r.Continuation) - 1 }
 
-// rows divides requests into rows, in the order of their first requests. A row that several share
-// is at most twice as long as its longest sequence: attention looks at all of a row, and would soon
-// cost more than the context that is saved.
+// rows divides requests into rows, in the order of their first requests. A shared row is at most
+// twice as long as its longest sequence: attention is computed over the whole row, and would soon
+// cost more than the shared context saves.
 func rows(requests []Request, tokens, context int, share bool) (list []row) {
-	open := map[string]int{} // by context, the row that the next request of it may join
+	open := map[string]int{} // by context, the row that the next request with it may join
 	for i, r := range requests {
 		if !share || r.seen() > context {
 			list = append(list, row{[]int{i}, min(r.seen(), context)})
@@ -191,12 +188,12 @@ func rows(requests []Request, tokens, context int, share bool) (list []row) {
 	return list
 }
 
-// addShared fills the row that begins at a place with a context and its continuations. The first
-// token of each continuation follows the end of the context, which stands there once.
+// addShared fills the row that begins at index at with a context and its continuations. The first
+// token of each continuation follows the end of the context, which is stored once.
 func (b *Batch) addShared(requests []Request, which []int, at int) {
 	before := requests[which[0]].Context
 	copy(b.Tokens[at:], before)
-	end := at + len(before) - 1 // place of the context's last token
+	end := at + len(before) - 1 // index of the context's last token
 	next := end + 1
 	for part, i := range which {
 		c := requests[i].Continuation

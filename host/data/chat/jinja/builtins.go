@@ -19,7 +19,7 @@ var globals = map[string]any{
 	"range":        &function{"range", numbers},
 }
 
-// dict is made of a mapping and of named arguments.
+// dict implements dict(mapping, name=value, …).
 func (c *call) dict() *Dict {
 	d := &Dict{}
 	if len(c.positional) > 1 {
@@ -41,7 +41,7 @@ func (c *call) dict() *Dict {
 	return d
 }
 
-// numbers is range(stop) or range(start, stop, step).
+// numbers implements range(stop) or range(start, stop, step).
 func numbers(c *call) any {
 	c.bind(1, "start", "stop", "step")
 	start, stop, step := int64(0), c.integer(0, 0), int64(1)
@@ -69,7 +69,7 @@ var dateFormats = map[byte]string{
 	'z': "-0700",
 }
 
-// strftime writes the time of the rendering.
+// strftime formats the time of the rendering.
 func strftime(c *call) any {
 	c.bind(1, "format")
 	format := c.text(0)
@@ -130,7 +130,7 @@ func (c *call) remainder(value any, by int64) int64 {
 	return c.integers("%", n, by)
 }
 
-// filters are set when the program starts, because some of them call others.
+// filters is set in init, because some filters call others.
 var filters map[string]builtin
 
 func init() {
@@ -174,7 +174,7 @@ func init() {
 	}
 }
 
-// onText makes a method of strings a filter of what values print.
+// onText makes a filter of a method of strings, applied to the printed value.
 func onText(method builtin) builtin {
 	return builtin{method.params, func(c *call, v any) any { return method.run(c, c.str(v)) }}
 }
@@ -187,8 +187,7 @@ func lengthOf(c *call, value any) any {
 	return int64(n)
 }
 
-// defaultTo replaces what is undefined, or with a second argument that is true, what is
-// false.
+// defaultTo replaces an undefined value, or if the second argument is true, a false one.
 func defaultTo(c *call, value any) any {
 	switch {
 	case !is[*undefined](value) && (truth(value) || !c.has(1) || !truth(c.args[1])):
@@ -253,7 +252,7 @@ func items(c *call, value any) any {
 	return nil
 }
 
-// toInteger reads an integer, or returns the default, 0, where there is none.
+// toInteger parses an integer, or returns the default, 0.
 func toInteger(c *call, value any) any {
 	if s, ok := value.(string); ok {
 		s = strings.TrimFunc(s, isSpace)
@@ -273,7 +272,7 @@ func toInteger(c *call, value any) any {
 	return c.integer(0, 0)
 }
 
-// attributes are an attribute of each element; otherwise replaces missing ones.
+// attributes returns an attribute of each element; otherwise replaces missing ones.
 func (c *call) attributes(list []any, name string, otherwise any) []any {
 	c.make(16 * len(list))
 	out := make([]any, len(list))
@@ -299,7 +298,7 @@ func (c *call) attributeOf(value any, path string) any {
 	return value
 }
 
-// orEmpty are the elements of a value; one that counts as false has none.
+// orEmpty returns the elements of a value; none for a value that counts as false.
 func (c *call) orEmpty(value any) []any {
 	if !truth(value) {
 		return nil
@@ -307,7 +306,7 @@ func (c *call) orEmpty(value any) []any {
 	return c.elements(value)
 }
 
-// mapFilter applies a filter to every element, or takes an attribute of it.
+// mapFilter applies a filter to every element, or returns an attribute of it.
 func mapFilter(c *call, value any) any {
 	list := c.orEmpty(value)
 	if len(c.positional) == 0 {
@@ -335,7 +334,7 @@ func mapFilter(c *call, value any) any {
 }
 
 // choose returns the elements that pass a test, or those that do not; or it tests an attribute of
-// each. Without a test it is their truth.
+// each. Without a test it checks their truth.
 func (c *call) choose(value any, ofAttribute, passes bool) any {
 	args := c.positional
 	path := ""
@@ -381,7 +380,7 @@ func method(of any, name string) any {
 	return &function{name, func(c *call) any { return c.apply(table, "method", name, of) }}
 }
 
-// onString is a method of strings; a filter calls it with the text of another value.
+// onString returns a method of strings; as a filter it is called with the text of another value.
 func onString(params string, run func(c *call, s string) any) builtin {
 	return builtin{params, func(c *call, v any) any { return run(c, v.(string)) }}
 }
@@ -439,7 +438,7 @@ var stringMethods = map[string]builtin{
 	}),
 }
 
-// changed is a change of a text that may become up to three times as long.
+// changed returns a method for a text transformation that may triple the length.
 func changed(change func(string) string) builtin {
 	return onString("", func(c *call, s string) any {
 		c.make(3 * len(s))
@@ -447,7 +446,7 @@ func changed(change func(string) string) builtin {
 	})
 }
 
-// cutset is what is removed from the ends of a string: white space, or the characters of a set.
+// cutset returns the characters stripped from a string: white space, or those of a set.
 func (c *call) cutset() func(r rune) bool {
 	if set, ok := c.args[0].(string); ok {
 		return func(r rune) bool { return strings.ContainsRune(set, r) }
@@ -464,7 +463,7 @@ func (c *call) texts(s string, parts []string) []any {
 	return list
 }
 
-// split is str.split, or rsplit.
+// split implements str.split and rsplit.
 func (c *call) split(s string, fromRight bool) any {
 	sep, ok := c.args[0].(string)
 	if ok && sep == "" {
@@ -484,7 +483,7 @@ func (c *call) affix(s string, has func(s, part string) bool) any {
 	return slices.ContainsFunc(candidates, func(part any) bool { return has(s, c.string(part)) })
 }
 
-// replace replaces the first occurrences, as many as the third argument says, or all.
+// replace replaces the first occurrences, as many as the third argument states, or all.
 func (c *call) replace(s, old, by string) string {
 	n := strings.Count(s, old)
 	if count := c.integer(2, -1); count >= 0 {
@@ -526,7 +525,7 @@ var listMethods = map[string]builtin{
 	"remove": change, "clear": change, "sort": change, "reverse": change,
 }
 
-// change refuses a method that changes its value, as the sandbox of transformers does.
+// change rejects methods that change their value, as the sandbox of transformers does.
 var change = builtin{"*", func(c *call, _ any) any {
 	c.fail("a template cannot change values: make a new one with +, or keep it in a namespace")
 	return nil

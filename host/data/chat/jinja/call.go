@@ -11,16 +11,16 @@ type call struct {
 	*machine
 	name       string
 	positional []any
-	names      []string // of the named ones
+	names      []string // of the named arguments
 	named      []any
-	args       []any // by parameter; absent{} for one that was left out
+	args       []any // by parameter; absent{} for an omitted one
 }
 
-// absent is the value of an argument that was left out.
+// absent is the value of an omitted argument.
 type absent struct{}
 
 // builtin is a method, filter or test. params are the names of its parameters; one with a question
-// mark may be left out, and with "*" alone run reads the arguments itself.
+// mark is optional, and with "*" alone run reads the arguments itself.
 type builtin struct {
 	params string
 	run    func(c *call, value any) any
@@ -42,7 +42,7 @@ func (c *call) apply(table map[string]builtin, kind, name string, value any) any
 	return b.run(c, value)
 }
 
-// bind sets the arguments by parameter. The first ones, as many as required says, must be there.
+// bind assigns the arguments to parameters, of which the first required ones must be given.
 func (c *call) bind(required int, params ...string) {
 	if len(c.positional) > len(params) {
 		c.fail("%d arguments, want at most %d", len(c.positional), len(params))
@@ -73,7 +73,7 @@ func (c *call) fail(format string, args ...any) { c.machine.fail(c.name+": "+for
 
 func (c *call) has(i int) bool { return c.args[i] != (absent{}) }
 
-// text returns an argument that must be a string; one that is absent or none is "".
+// text returns an argument that must be a string; "" if it is absent or none.
 func (c *call) text(i int) string { return c.string(c.args[i]) }
 
 func (c *call) string(value any) string {
@@ -87,8 +87,7 @@ func (c *call) string(value any) string {
 	return ""
 }
 
-// integer returns an argument that must be an integer, or the default where it is absent
-// or none.
+// integer returns an argument that must be an integer, or the default if it is absent or none.
 func (c *call) integer(i int, otherwise int64) int64 {
 	switch c.args[i].(type) {
 	case absent, nil:

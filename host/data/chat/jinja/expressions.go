@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// tuple reads an element, or a list of several with commas between them.
+// tuple parses an element, or a comma-separated tuple.
 func (p *parser) tuple(element func() expression) expression {
 	first := element()
 	line := p.at().line
@@ -33,7 +33,7 @@ func listOf(items []expression, line int) expression {
 	}
 }
 
-// expression reads the loosest form: "a if b else c".
+// expression parses an expression of the lowest precedence: "a if b else c".
 func (p *parser) expression() expression {
 	defer p.deeper()()
 	value := p.or()
@@ -60,8 +60,7 @@ func (p *parser) expression() expression {
 func (p *parser) or() expression  { return p.logical("or", true, p.and) }
 func (p *parser) and() expression { return p.logical("and", false, p.not) }
 
-// logical reads operands with "and" or "or" between them; decided is the truth of a left operand
-// that is the result.
+// logical parses operands of "and" or "or"; a left operand whose truth is decided is the result.
 func (p *parser) logical(operator string, decided bool, operand func() expression) expression {
 	value := operand()
 	for p.skip(operator) {
@@ -88,7 +87,7 @@ func (p *parser) not() expression {
 	return p.comparison()
 }
 
-// comparison reads a chain, as in a < b <= c.
+// comparison parses a chain, as in a < b <= c.
 func (p *parser) comparison() expression {
 	first, line := p.sum(), p.at().line
 	var operators []string
@@ -124,7 +123,7 @@ func (p *parser) sum() expression     { return p.chain(p.concat, "+", "-") }
 func (p *parser) concat() expression  { return p.chain(p.product, "~") }
 func (p *parser) product() expression { return p.chain(p.filtered, "*", "/", "//", "%") }
 
-// chain reads operands with operators of one rank between them.
+// chain parses a left-associative chain of operators of one precedence.
 func (p *parser) chain(operand func() expression, operators ...string) expression {
 	value := operand()
 	for p.at().kind == operatorToken && slices.Contains(operators, p.at().text) {
@@ -139,7 +138,7 @@ func (p *parser) chain(operand func() expression, operators ...string) expressio
 	return value
 }
 
-// filtered reads a value with its filters and tests.
+// filtered parses a value with its filters and tests.
 func (p *parser) filtered() expression {
 	value := p.unary()
 	for {
@@ -192,7 +191,7 @@ func (p *parser) postfix(of expression) expression {
 			of = func(m *machine, s *scope) any {
 				value := object(m, s)
 				m.step(line)
-				if f := method(value, name); f != nil { // before the keys of a mapping, as in Python
+				if f := method(value, name); f != nil { // take precedence over keys, as in Python
 					return f
 				}
 				return m.attribute(value, name)
@@ -215,7 +214,7 @@ func element(of, key expression, line int) expression {
 	}
 }
 
-// subscript reads "key]" or "start:stop:step]".
+// subscript parses "key]" or "start:stop:step]".
 func (p *parser) subscript(of expression, line int) expression {
 	var parts [3]expression
 	n := 0
@@ -263,7 +262,7 @@ func (p *parser) call(of expression) expression {
 	}
 }
 
-// arguments reads those of a call, from its parenthesis on; there may be none.
+// arguments parses a call's optional arguments, including the parentheses.
 func (p *parser) arguments() func(m *machine, s *scope) *call {
 	var positional, named []expression
 	var names []string
@@ -293,8 +292,7 @@ func (p *parser) arguments() func(m *machine, s *scope) *call {
 	}
 }
 
-// commaSeparated reads elements up to a bracket, with commas between them and perhaps after the
-// last.
+// commaSeparated parses elements up to a closing bracket; a trailing comma is allowed.
 func (p *parser) commaSeparated(end string, element func()) {
 	for first := true; !p.skip(end); first = false {
 		if !first {
@@ -307,7 +305,7 @@ func (p *parser) commaSeparated(end string, element func()) {
 	}
 }
 
-// filters reads any number of "| name(arguments)".
+// filters parses any number of "| name(arguments)".
 func (p *parser) filters(value expression) expression {
 	for p.skip("|") {
 		line := p.at().line
@@ -316,8 +314,8 @@ func (p *parser) filters(value expression) expression {
 	return value
 }
 
-// operation applies a filter or a test. One that is unknown is an error only where it is
-// evaluated, as in Jinja.
+// operation applies a filter or a test. An unknown one is an error only when it is evaluated, as in
+// Jinja.
 func operation(table map[string]builtin, kind, name string, line int, input expression,
 	args func(*machine, *scope) *call) expression {
 	return func(m *machine, s *scope) any {
@@ -348,7 +346,7 @@ func (p *parser) test(input expression) expression {
 	return value
 }
 
-// beginsArgument reports whether a test has an argument without parentheses, as "is equalto 3".
+// beginsArgument reports whether a test argument without parentheses follows, as in "is equalto 3".
 func (p *parser) beginsArgument() bool {
 	switch t := p.at(); t.kind {
 	case nameToken:
@@ -437,7 +435,7 @@ func (p *parser) mapping(line int) expression {
 	}
 }
 
-// parseNumber returns an integer where the text has neither a fraction nor an exponent.
+// parseNumber returns an integer if the text has neither a fraction nor an exponent.
 func parseNumber(s string) (number any, err error) {
 	if strings.ContainsAny(s, ".eE") {
 		number, err = strconv.ParseFloat(s, 64)

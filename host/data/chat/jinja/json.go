@@ -10,9 +10,8 @@ import (
 	"github.com/cage-qat/cage/internal/plainjson"
 )
 
-// FromJSON returns the value that a JSON text represents. Mappings keep the order of
-// their keys, and numbers that are written as integers are integers. A key that a mapping
-// has twice is an error, and so is half of a surrogate pair.
+// FromJSON decodes a JSON text. Mappings keep the order of their keys, and integer literals become
+// integers. Duplicate keys and unpaired surrogates are errors.
 func FromJSON(text []byte) (any, error) {
 	dec := jsontext.NewDecoder(bytes.NewReader(text))
 	value, err := readJSON(dec, 0)
@@ -65,7 +64,7 @@ func readJSON(dec *jsontext.Decoder, depth int) (any, error) {
 			if err != nil {
 				return nil, err
 			}
-			key := name.String() // before the next token is read
+			key := name.String() // must precede the next ReadToken
 			value, err := readJSON(dec, depth+1)
 			if err != nil {
 				return nil, err

@@ -21,7 +21,7 @@ const (
 
 type token struct {
 	kind tokenKind
-	text string // without quotes and escapes where it is a string
+	text string // a string is unquoted and unescaped
 	line int
 }
 
@@ -36,14 +36,14 @@ var (
 		`(\*\*|//|==|!=|>=|<=|[-+*/%~()\[\]{}<>=.:|,;]))`)
 )
 
-// lexer divides a template into tokens. White space around tags is removed here: by the
-// signs in the tags ({%-, -%}), and as trim_blocks and lstrip_blocks demand.
+// lexer divides a template into tokens. It removes white space around tags, by the signs in the
+// tags ({%-, -%}) and the options trim_blocks and lstrip_blocks.
 type lexer struct {
 	rest   string
 	line   int
 	tokens []token
-	// lineBegins reports whether the tag before, with the white space removed after it, ended
-	// in a newline, or whether there is none.
+	// lineBegins reports whether the text so far, with white space removed after its last tag, ends
+	// in a newline or is empty.
 	lineBegins bool
 }
 
@@ -122,10 +122,10 @@ func (l *lexer) afterTag(sign string, block bool) {
 	l.lineBegins = strings.HasSuffix(before[:len(before)-len(l.rest)], "\n")
 }
 
-// tag reads the tokens of a tag, and its end.
+// tag lexes the tokens of a tag, and its end.
 func (l *lexer) tag(end string) {
 	block := end == "%}"
-	var open []byte // the closing brackets that are expected, the next one last
+	var open []byte // the expected closing brackets, the next one last
 	for {
 		l.skipSpace()
 		if l.rest == "" {
@@ -183,7 +183,7 @@ var (
 		"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
 )
 
-// unescape resolves the escapes of Python in a string. An unknown one stands for itself.
+// unescape resolves Python's escapes in a string. An unknown escape is kept.
 func (l *lexer) unescape(s string) string {
 	return escapeForm.ReplaceAllStringFunc(s, func(escape string) string {
 		text, ok := simpleEscapes[escape[1:]]

@@ -7,19 +7,19 @@ import (
 
 // machine is the state of a rendering.
 type machine struct {
-	Limits    // Steps and Bytes are those that are left
+	Limits    // remaining Steps and Bytes
 	line      int
 	depth     int // of calls
 	now       time.Time
 	out       *strings.Builder
-	captures  int // how many blocks around the place print into a variable
+	captures  int // number of enclosing blocks that print into a variable
 	generated []Span
 	printed   map[*Dict]Span // as [Rendering.Printed]
-	inElement bool           // the place is within an iteration for a mapping
+	inElement bool           // within an iteration for a mapping
 }
 
-// scope holds the variables of a block. Those of the blocks around it are seen, and hidden
-// but not changed by an assignment.
+// scope holds the variables of a block. Variables of enclosing blocks are visible; an assignment
+// shadows them.
 type scope struct {
 	vars   map[string]any
 	parent *scope
@@ -38,7 +38,7 @@ func (s *scope) get(name string) any {
 
 func (m *machine) fail(format string, args ...any) { fail(m.line, format, args...) }
 
-// step counts a step of the computation, in a line that errors name from here on.
+// step counts a step of the computation, and sets the line for errors.
 func (m *machine) step(line int) {
 	m.line = line
 	if m.Steps--; m.Steps < 0 {
@@ -49,7 +49,7 @@ func (m *machine) step(line int) {
 	}
 }
 
-// make counts bytes of texts and lists before they are made.
+// make charges bytes of texts and lists before they are allocated.
 func (m *machine) make(bytes int) {
 	if bytes < 0 || bytes > m.Bytes {
 		m.fail("the template was stopped: it makes too much text")
@@ -57,7 +57,7 @@ func (m *machine) make(bytes int) {
 	m.Bytes -= bytes
 }
 
-// enter guards against calls without end; the function it returns ends one.
+// enter guards against infinite recursion; the returned function ends the call.
 func (m *machine) enter() func() {
 	if m.depth++; m.depth > maxDepth {
 		m.fail("more than %d calls within calls", maxDepth)
@@ -82,7 +82,7 @@ func (m *machine) capture(body statement, s *scope) string {
 	return printed
 }
 
-// iteration runs the body of a loop, and notes what it prints for a mapping.
+// iteration runs the body of a loop, and records its output if the element is a mapping.
 func (m *machine) iteration(body statement, s *scope, element any) flow {
 	dict, ok := element.(*Dict)
 	if !ok || m.inElement || m.captures > 0 {
@@ -98,7 +98,7 @@ func (m *machine) iteration(body statement, s *scope, element any) flow {
 	return how
 }
 
-// parts divides a value among n names.
+// parts unpacks a value to n names.
 func (m *machine) parts(value any, n int) []any {
 	if n == 1 {
 		return []any{value}

@@ -152,7 +152,7 @@ func (m *machine) repeat(what any, n int64) any {
 	return nil
 }
 
-// integers computes with integers as Python does: // and % round towards minus infinity.
+// integers computes on integers as Python does: // and % round towards minus infinity.
 func (m *machine) integers(op string, a, b int64) int64 {
 	x, y := big.NewInt(a), big.NewInt(b)
 	switch op {
@@ -179,7 +179,7 @@ func (m *machine) integers(op string, a, b int64) int64 {
 	return x.Int64()
 }
 
-// reals does the same with numbers of which one is not an integer.
+// reals does the same if one of the numbers is not an integer.
 func reals(op string, a, b float64) float64 {
 	switch op {
 	case "+":
@@ -200,7 +200,7 @@ func reals(op string, a, b float64) float64 {
 	return rest
 }
 
-// element is of[key]: the keys of a mapping come before its methods.
+// element evaluates of[key]: the keys of a mapping take precedence over its methods.
 func (m *machine) element(of, key any) any {
 	if name, ok := key.(string); ok {
 		value := m.attribute(of, name)
@@ -240,7 +240,7 @@ func (m *machine) element(of, key any) any {
 	}
 }
 
-// slice is of[start:stop:step], in which nil is what was left out.
+// slice evaluates of[start:stop:step], in which nil is an omitted part.
 func (m *machine) slice(of any, parts [3]any) any {
 	n := int64(length(of))
 	part := func(i int, otherwise int64) int64 {
@@ -262,7 +262,7 @@ func (m *machine) slice(of any, parts [3]any) any {
 	if step < 0 {
 		first, last, lowest, highest = n-1, -1-n, -1, n-1
 	}
-	// bound puts an end into the range of the sequence, as Python does.
+	// bound clamps an end to the sequence, as Python does.
 	bound := func(i int64) int64 {
 		if i < 0 {
 			i += n

@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// The parser compiles: a statement and an expression are functions that run and evaluate it.
+// The parser compiles: statements and expressions become functions that execute and evaluate them.
 type (
 	statement  func(m *machine, s *scope) flow
 	expression func(m *machine, s *scope) any
@@ -19,19 +19,19 @@ const (
 	continueLoop
 )
 
-// parser reads a template by recursive descent.
+// parser is a recursive-descent parser of templates.
 type parser struct {
 	tokens     []token
 	next       int
 	depth      int  // of nesting
-	loops      int  // around the place that is read
-	macros     int  // around it
-	generation bool // one was found
+	loops      int  // number of enclosing loops
+	macros     int  // number of enclosing macros
+	generation bool // a generation block was found
 }
 
 func (p *parser) at() token { return p.tokens[p.next] }
 
-// take returns the token and goes on to the next; the one at the end stays.
+// take returns the token and advances to the next, except at the end.
 func (p *parser) take() token {
 	t := p.tokens[p.next]
 	if t.kind != endToken {
@@ -49,7 +49,7 @@ func (p *parser) unexpected(wanted string) {
 	fail(t.line, "found %s, want %s", found, wanted)
 }
 
-// is reports whether a tag, name or operator with this text comes next.
+// is reports whether the next token is a tag, name or operator with this text.
 func (p *parser) is(text string) bool { return p.tokens[p.next].is(text) }
 
 func (t token) is(text string) bool {
@@ -77,7 +77,7 @@ func (p *parser) name(what string) string {
 	return p.take().text
 }
 
-// deeper guards against nesting without end; the function it returns ends one level.
+// deeper guards against unbounded nesting; the returned function ends one level.
 func (p *parser) deeper() func() {
 	if p.depth++; p.depth > maxNesting {
 		fail(p.at().line, "more than %d levels of nesting", maxNesting)
@@ -85,8 +85,8 @@ func (p *parser) deeper() func() {
 	return func() { p.depth-- }
 }
 
-// statements reads up to a block tag that begins with one of the words, or to the end. It
-// stops after the {% of that tag.
+// statements parses up to a block tag that begins with one of the words, or to the end. It stops
+// after the {% of that tag.
 func (p *parser) statements(until ...string) statement {
 	defer p.deeper()()
 	var list []statement
@@ -252,7 +252,8 @@ func (p *parser) conditional(line int) statement {
 	}
 }
 
-// assignment is of a value to names or attributes of namespaces, or of what a block prints to one.
+// assignment parses "set": of a value to names or namespace attributes, or of a block's output to
+// one.
 func (p *parser) assignment(line int) statement {
 	type target struct{ name, attribute string }
 	var targets []target

@@ -14,8 +14,8 @@ import (
 // isSpace reports whether Python counts a character as white space.
 func isSpace(r rune) bool { return unicode.IsSpace(r) || r >= 0x1c && r <= 0x1f }
 
-// split is str.split, or rsplit: at most times splits, negative for no bound. Without a separator
-// it is at stretches of white space.
+// split implements str.split and rsplit: at most times splits, negative for no bound. Without a
+// separator it splits at runs of white space.
 func split(s, separator string, times int, fromRight bool) []string {
 	index, indexSpace, trim := strings.Index, strings.IndexFunc, strings.TrimLeftFunc
 	if fromRight {
@@ -49,7 +49,7 @@ func split(s, separator string, times int, fromRight bool) []string {
 	return parts
 }
 
-// Python changes case by the full mappings of Unicode, in which a character may become several.
+// Python changes case by Unicode's full mappings, in which a character may become several.
 
 func upper(s string) string { return cases.Upper(language.Und).String(s) }
 
@@ -57,7 +57,7 @@ func lower(s string) string { return cases.Lower(language.Und).String(s) }
 
 func capitalize(s string) string {
 	_, size := utf8.DecodeRuneInString(s)
-	// What becomes of a sigma at the end depends on what is before it.
+	// The lower case of a final sigma depends on what precedes it.
 	rest := strings.TrimPrefix(lower(s), lower(s[:size]))
 	return cases.Title(language.Und, cases.NoLower).String(s[:size]) + rest
 }
@@ -67,11 +67,10 @@ var (
 	titleWords   = regexp.MustCompile(`[^-\s({\[<]+`)
 )
 
-// title is Python's method, whose words are stretches of letters that have cases.
+// title is Python's method, whose words are runs of cased letters.
 func title(s string) string { return casedLetters.ReplaceAllStringFunc(s, capitalize) }
 
-// titleFilter is Jinja's filter, whose words are what is between blanks, hyphens and opening
-// brackets.
+// titleFilter is Jinja's filter, whose words are separated by blanks, hyphens and opening brackets.
 func titleFilter(s string) string {
 	return titleWords.ReplaceAllStringFunc(s, func(word string) string {
 		_, size := utf8.DecodeRuneInString(word)

@@ -3,19 +3,19 @@
 // chat_template.jinja.
 //
 // It contains an interpreter for the part of Jinja that such templates use, with the same
-// environment as the library transformers: trim_blocks and lstrip_blocks are on, one
-// newline at the end of the source is dropped, loops have break and continue, the output
-// of a generation block is recorded, and tojson writes what Python's json.dumps writes.
-// Inheritance, includes and autoescape are refused when a template is parsed, and filters that
-// templates only use for tools, such as sort and dictsort, when they are reached.
+// environment as the library transformers: trim_blocks and lstrip_blocks are on, one newline at the
+// end of the source is dropped, loops have break and continue, the output of a generation block is
+// recorded, and tojson writes the same as Python's json.dumps. Inheritance, includes and autoescape
+// are parse errors, and filters that templates only use for tools, such as sort and dictsort, fail
+// when they are evaluated.
 //
-// gonja v2.9.1 renders 53 of 93 snippets of templates otherwise than Jinja2 (white space between
+// gonja v2.9.1 renders 53 of 93 snippets of templates differently from Jinja2 (white space between
 // tags, order of keys, None, slices and case of text beyond ASCII), has no generation blocks, and
-// neither its time nor its memory can be bounded, so that templates have an interpreter here.
+// its time and memory cannot be bounded; hence this interpreter.
 //
-// A template is somebody else's program. It sees only the variables it is given, cannot
-// change them, and is stopped with an error if it computes or writes too much. Package
-// chat decides what the messages mean, and which of them have loss.
+// A template is untrusted code. It only gets the given variables, cannot change them, and is
+// stopped with an error if it computes or writes too much. Package chat decides what the messages
+// mean, and which of them have loss.
 package jinja
 
 import (
@@ -62,8 +62,8 @@ func Parse(name, source string) (t *Template, err error) {
 	return &Template{name: name, body: body, generation: p.generation}, nil
 }
 
-// HasGeneration reports whether the template has generation blocks, which mark what the
-// assistant says.
+// HasGeneration reports whether the template has generation blocks, which mark the assistant's
+// text.
 func (t *Template) HasGeneration() bool { return t.generation }
 
 // Span is a range of bytes that does not include End.
@@ -74,11 +74,11 @@ type Rendering struct {
 	Text string
 	// Generated are the parts of Text that generation blocks printed, in order.
 	Generated []Span
-	// Steps is how many it took, of [Limits.Steps].
+	// Steps is the number of steps used, out of [Limits.Steps].
 	Steps int
-	// Printed has the part of Text that a loop printed in its iteration for a mapping; of several,
-	// the last that is not empty. Loops within macros, set blocks and such iterations do not
-	// count.
+	// Printed has, for each mapping, the part of Text that a loop printed in its iteration for it;
+	// the last nonempty one if there are several. Loops within macros, set blocks and such
+	// iterations are not recorded.
 	Printed map[*Dict]Span
 }
 
@@ -86,7 +86,7 @@ type Rendering struct {
 type Limits struct {
 	// Steps is the number of evaluated expressions and statements. Default: 2 million.
 	Steps int
-	// Bytes is the total size of all texts and lists that it makes. Default: 256 MiB.
+	// Bytes is the total size of all texts and lists created. Default: 256 MiB.
 	Bytes int
 	// Strict makes it an error to print undefined values.
 	Strict bool
@@ -114,14 +114,14 @@ func (t *Template) Render(
 	}, nil
 }
 
-// An Error says what is wrong with a template, or why it could not be rendered.
+// An Error reports a fault of a template, or why it could not be rendered.
 type Error struct {
 	Template string
 	Line     int
 	Problem  string
-	// Raised says that the template itself refused its input, with raise_exception.
+	// Raised reports that the template itself rejected its input, with raise_exception.
 	Raised bool
-	// Cause, if not nil, is why the rendering was stopped from outside.
+	// Cause, if not nil, is the external reason for which the rendering was stopped.
 	Cause error
 }
 
@@ -134,13 +134,13 @@ func (e *Error) Error() string {
 	return fmt.Sprintf("template %s, line %d: %s", e.Template, e.Line, e.Problem)
 }
 
-// fail ends parsing or rendering with an error. Inside of this package errors are panics,
-// as they can come from every corner of an expression; recoverError is where they end.
+// fail ends parsing or rendering with an error. Inside this package errors are panics, as they can
+// occur anywhere in an expression; recoverError recovers them.
 func fail(line int, format string, args ...any) {
 	panic(&Error{Line: line, Problem: fmt.Sprintf(format, args...)})
 }
 
-// recoverError turns a panic into an error, one of this package's own faults included.
+// recoverError converts a panic to an error, including faults of this package itself.
 func recoverError(name string, err *error) {
 	switch problem := recover().(type) {
 	case nil:

@@ -5,17 +5,16 @@ import (
 	"unicode/utf8"
 )
 
-// The values of a template are nil (none), bool, int64, float64, string, []any (a list or a
-// tuple), *Dict and the types of this file that are not exported.
+// The values of a template are nil (none), bool, int64, float64, string, []any (a list or a tuple),
+// *Dict and the unexported types of this file.
 
-// Dict is a mapping from strings that keeps the order in which its keys were added. The
-// zero value is empty.
+// Dict is a mapping from strings that keeps insertion order. The zero value is empty.
 type Dict struct {
 	keys   []string
 	values map[string]any
 }
 
-// Set stores a value; an existing key keeps its place.
+// Set stores a value; an existing key keeps its position.
 func (d *Dict) Set(key string, value any) {
 	if d.values == nil {
 		d.values = map[string]any{}
@@ -36,17 +35,17 @@ func (d *Dict) Get(key string) (any, bool) {
 func (d *Dict) Keys() []string { return d.keys }
 
 type (
-	// undefined is what a missing variable, attribute or element is. It prints nothing,
-	// counts as false, and most other uses of it are errors.
+	// undefined is the value of a missing variable, attribute or element. It prints nothing, counts
+	// as false, and most other uses of it are errors.
 	undefined struct{ what string }
-	// namespace is the one kind of object whose attributes a template can set.
+	// namespace is the only object whose attributes a template can set.
 	namespace struct{ Dict }
-	// position is "loop" in the body of a loop.
+	// position is the variable "loop" in the body of a loop.
 	position struct {
 		list []any
 		at   int
 	}
-	// function is what can be called: a global, a macro, a method of a value.
+	// function is a callable: a global, a macro, a method of a value.
 	function struct {
 		name string
 		run  func(c *call) any
@@ -124,7 +123,7 @@ func typeName(value any) string {
 	return "a function"
 }
 
-// length counts characters, elements or keys; -1: the value has no length.
+// length counts characters, elements or keys; -1 for a value without a length.
 func length(value any) int {
 	switch v := value.(type) {
 	case string:
@@ -139,7 +138,7 @@ func length(value any) int {
 	return -1
 }
 
-// elements are what a loop over the value goes through.
+// elements returns the sequence over which a loop iterates.
 func (m *machine) elements(value any) []any {
 	switch v := value.(type) {
 	case []any:
@@ -174,8 +173,8 @@ func (m *machine) items(d *Dict) []any {
 	return list
 }
 
-// asNumber is the value of a number, an integer of kind 'i' or a float64 of kind 'f'; truth values
-// count as 0 and 1.
+// asNumber returns a number as an integer of kind 'i' or a float64 of kind 'f'; bools count as 0
+// and 1.
 func asNumber(value any) (integer int64, real float64, kind byte) {
 	switch v := value.(type) {
 	case bool:

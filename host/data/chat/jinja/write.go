@@ -8,17 +8,17 @@ import (
 	"unicode"
 )
 
-// writer writes values as Python does: as within a list (repr), or as JSON by json.dumps with
+// writer formats values as Python does: as within a list (repr), or as JSON by json.dumps with
 // ensure_ascii=False.
 type writer struct {
 	*machine
 	out    strings.Builder
 	json   bool
-	indent string // of one level, with lines
-	lines  bool   // each element has a line
+	indent string // of one level, if lines is set
+	lines  bool   // one element per line
 }
 
-// str is what printing a value writes: Python's str().
+// str returns the printed form of a value: Python's str().
 func (m *machine) str(value any) string {
 	switch v := value.(type) {
 	case string:
@@ -108,7 +108,7 @@ func (w *writer) within(open, end byte, depth, n int, element func(i int)) {
 	w.out.WriteByte(end)
 }
 
-// float writes the shortest digits that identify a number, with an exponent below 1e-4 and from
+// float writes the shortest decimal that identifies a number, with an exponent below 1e-4 and from
 // 1e16 on.
 func (w *writer) float(x float64) string {
 	size := math.Abs(x)
@@ -135,7 +135,7 @@ func (w *writer) float(x float64) string {
 
 var escapes = map[rune]string{'\\': `\\`, '\n': `\n`, '\r': `\r`, '\t': `\t`}
 
-// string writes a string in quotes.
+// string writes a quoted string.
 func (w *writer) string(s string) {
 	w.make(len(s))
 	quote := '"'
