@@ -13,8 +13,8 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// document is a stretch of a file with plain text. There may be many millions, so that it
-// takes 16 bytes: start and length have 48 bits each, the file's number the other 32.
+// document is a range of a file with plain text. There may be many millions, so it takes only 16
+// bytes: start and length have 48 bits each, the file's number the other 32.
 type document struct{ startFile, lengthFile uint64 }
 
 func newDocument(file int, start, end int64) document {
@@ -26,16 +26,16 @@ func (d document) file() int     { return int(d.startFile&0xffff | d.lengthFile&
 func (d document) start() int64  { return int64(d.startFile >> 16) }
 func (d document) length() int64 { return int64(d.lengthFile >> 16) }
 
-// textFile is where the text of documents is: a file of the user, or a spool.
+// textFile is a file with the text of documents: a file of the user, or a spool.
 type textFile struct {
 	path  string
 	spool *spool // nil: a file of the user
 }
 
-// textReader reads stretches of files, and keeps the last one open.
+// textReader reads ranges of files, and keeps the last file open.
 type textReader struct {
 	files []textFile
-	open  int // the number of the open file
+	open  int // number of the open file
 	file  *os.File
 }
 
@@ -68,15 +68,15 @@ func (r *textReader) close() {
 	}
 }
 
-// A spool is called as if it were a temporary file of the training file, so that what a
-// killed preparation leaves is found.
+// The name of a spool is like that of a temporary file of the training file, so that the remains of
+// a killed preparation are found.
 var spoolName = dataset.Texts.Train
 
-// spool is a temporary file for text that does not lie in a file of its own: of rows, of
-// compressed files, of the standard input. It has no name once it is open, so that it is
-// gone when the process ends, however that ends.
+// spool is a temporary file for text that has no plain file of its own: of rows, of compressed
+// files, of the standard input. It is unlinked while it is open, so that it disappears when the
+// process ends, however that ends.
 type spool struct {
-	number int // among the text files
+	number int // its index among the text files
 	file   vfs.File
 	out    *bufio.Writer
 	size   int64
@@ -92,7 +92,7 @@ func (s *spool) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// flush makes all that was written readable.
+// flush makes everything written readable.
 func (s *spool) flush() error {
 	if err := s.out.Flush(); err != nil {
 		return fmt.Errorf("temporary file %s: %w", s.file.Name(), err)
@@ -100,7 +100,7 @@ func (s *spool) flush() error {
 	return nil
 }
 
-// cut takes back what was written after the first size bytes.
+// cut truncates the spool to size bytes.
 func (s *spool) cut(size int64) error {
 	if size == s.size {
 		return nil
@@ -122,10 +122,10 @@ type spools struct {
 	dir  vfs.Path
 	all  []*spool
 	free []*spool
-	add  func(*spool) int // gives a new one its number
+	add  func(*spool) int // returns the number of a new one
 }
 
-// take returns a spool that nobody writes to.
+// take returns a spool that is not in use.
 func (s *spools) take() (*spool, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -153,7 +153,7 @@ func (s *spools) put(used *spool) {
 	s.free = append(s.free, used)
 }
 
-// close closes all of them, which gives the disk space back.
+// close closes all spools, which releases the disk space.
 func (s *spools) close() error {
 	var errs []error
 	for _, one := range s.all {

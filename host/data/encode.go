@@ -8,16 +8,16 @@ import (
 	"github.com/cage-qat/cage/internal/parallel"
 )
 
-// pieceSize is how much text one processor encodes at a time: many short documents, or
-// a piece of a long one.
+// pieceSize is the amount of text that one processor encodes at a time: many short documents, or a
+// piece of a long one.
 const pieceSize = 256 << 10
 
 type batch struct {
-	documents []document // whole ones, still to be read
-	piece     *piece     // or part of one
+	documents []document // whole documents, still to be read
+	piece     *piece     // or part of a document
 }
 
-// piece is part of a document; first and last say which.
+// piece is part of a document; first and last report its position in it.
 type piece struct {
 	path        string // of the document
 	text        string
@@ -31,7 +31,7 @@ type encodedPiece struct {
 	last  bool  // it ends its document
 }
 
-// encode writes documents to token files that are still to be committed.
+// encode writes documents to token files without committing them.
 func (p *preparation) encode(out *dataset.Writer, documents []document) error {
 	err := parallel.Run(p.ctx, p.batches(documents), p.encodeBatch, func(list []encodedPiece) error {
 		for _, e := range list {
@@ -81,8 +81,8 @@ func (p *preparation) batches(documents []document) iter.Seq2[batch, error] {
 	}
 }
 
-// pieces cuts a document where the tokenizer can go on as if it had not been cut. Where
-// it finds no such place in a text, it looks in one of twice the length.
+// pieces cuts a document at positions that do not change its ids. If it finds none in a piece, it
+// tries one of twice the length.
 func (p *preparation) pieces(d document, yield func(batch, error) bool) bool {
 	reader := newTextReader(p.files)
 	defer reader.close()

@@ -19,15 +19,15 @@ import (
 // sourceFile is a file to read.
 type sourceFile struct {
 	path     string
-	size     int64     // -1: not known
-	number   int       // among the text files
-	stdin    io.Reader // instead of a file, if not nil
+	size     int64     // -1: unknown
+	number   int       // index among the text files
+	stdin    io.Reader // nil: read a file
 	format   source.Format
 	compress source.Compression
 }
 
-// open returns the decompressed text of the file, and the file itself if that is where the text is.
-// What is read of it goes through raw.
+// open returns the decompressed text of the file, and the file itself if it is uncompressed. All
+// input is read through raw.
 func (f *sourceFile) open(raw func(io.Reader) io.Reader) (
 	text io.Reader, direct *os.File, close func(), err error,
 ) {
@@ -45,9 +45,9 @@ func (f *sourceFile) open(raw func(io.Reader) io.Reader) (
 		in, direct, close = file, file, func() { file.Close() }
 	}
 	in = raw(in)
-	if f.stdin != nil { // whose name does not say how it is compressed
+	if f.stdin != nil { // its name does not tell its compression
 		peek := bufio.NewReader(in)
-		begin, _ := peek.Peek(vfs.MaxPointer) // an error comes back when it is read
+		begin, _ := peek.Peek(vfs.MaxPointer) // a read error recurs later
 		if vfs.IsPointer(begin) {
 			return nil, nil, close, vfs.ErrPointer
 		}
@@ -69,12 +69,12 @@ const stdinName = "-"
 // finder lists files that it has not listed before.
 type finder struct {
 	include []string
-	exclude string        // the resolved path of the folder that is being written; "": none is
+	exclude string        // the resolved path of the output folder; "": none
 	kind    dataset.Kind  // of the dataset in it
-	rows    bool          // files of folders are taken only if they have rows
-	format  source.Format // of all files; "": that of their names
+	rows    bool          // files in folders are used only if they have rows
+	format  source.Format // of all files; "": determined by their names
 	stdin   io.Reader
-	seen    map[string]bool // resolved paths: no file is found twice
+	seen    map[string]bool // resolved paths, so that no file is found twice
 	files   []sourceFile
 	leftOut leftOut
 }
@@ -94,8 +94,8 @@ func newFinder(o *PrepareOptions, kind dataset.Kind) (*finder, error) {
 	return f, err
 }
 
-// find returns the files that inputs name: files as they are, and folders with all
-// regular files below them in lexical order.
+// find returns the files that inputs name: files themselves, and for folders all regular files
+// below them in lexical order.
 func (f *finder) find(inputs []string) ([]sourceFile, error) {
 	f.files = nil
 	for _, input := range inputs {
@@ -139,7 +139,7 @@ func (f *finder) add(input string) error {
 	case !stat.IsDir():
 		return fmt.Errorf("%s is neither a file nor a folder", input)
 	}
-	// A link given as input is followed, so that the walk begins in a folder.
+	// A link given as input is followed, so that the walk begins at a folder.
 	root, err := filepath.EvalSymlinks(input)
 	if err != nil {
 		return err
@@ -156,8 +156,8 @@ func (f *finder) add(input string) error {
 	})
 }
 
-// realPath is the absolute path of a file behind all links; of one that is not there yet,
-// the absolute path.
+// realPath returns the absolute path of a file with all links resolved; if it does not exist, the
+// absolute path.
 func realPath(name string) (string, error) {
 	abs, err := filepath.Abs(name)
 	if err != nil {
@@ -170,8 +170,8 @@ func realPath(name string) (string, error) {
 	return resolved, err
 }
 
-// visit takes a file of a folder, or notes why not. below is its path in the input, resolved its
-// real path.
+// visit adds a file of a folder, or records why it is left out. below is its path in the input,
+// resolved its real path.
 func (f *finder) visit(name, below, resolved string, entry fs.DirEntry) error {
 	hidden := strings.HasPrefix(entry.Name(), ".")
 	if entry.IsDir() {
@@ -231,14 +231,13 @@ func (f *finder) take(name, resolved string, size int64) {
 	f.files = append(f.files, found)
 }
 
-// written reports whether a file is one of those that are being written, of which an earlier
-// preparation may have left one.
+// written reports whether a file is an output file, which an earlier preparation may have left.
 func (f *finder) written(resolved string) bool {
 	return filepath.Dir(resolved) == f.exclude && f.kind.Owns(filepath.Base(resolved))
 }
 
-// matches reports whether one of the patterns fits: one with a slash the path below the
-// input, any other the file's name.
+// matches reports whether a pattern matches: one with a slash the path below the input, any other
+// the file's name.
 func (f *finder) matches(name, below string) bool {
 	for _, pattern := range f.include {
 		subject := filepath.Base(name)
@@ -252,8 +251,8 @@ func (f *finder) matches(name, below string) bool {
 	return false
 }
 
-// matchElements is path.Match for a pattern and a path that are divided at their slashes; the
-// element "**" stands for any number of folders.
+// matchElements is path.Match for a pattern and a path that are split at their slashes; the element
+// "**" matches any number of folders.
 func matchElements(pattern, name []string) bool {
 	if len(pattern) == 0 {
 		return len(name) == 0

@@ -61,7 +61,7 @@ func LearnTokenizer(
 	if err := atomicfile.WriteBytes(dir.Join(tokenizer.ConfigFile), config); err != nil {
 		return tokenizer.Info{}, err
 	}
-	// The definition comes last: with it the tokenizer is whole.
+	// The definition is written last: then the tokenizer is complete.
 	if err := atomicfile.WriteBytes(path, definition); err != nil {
 		return tokenizer.Info{}, err
 	}
@@ -72,8 +72,8 @@ func LearnTokenizer(
 	return tok.Info(), nil
 }
 
-// eachDocument calls use with the text of every document of a file of bytes; of a long one
-// with its parts.
+// eachDocument calls use with the text of every document of a file of bytes, or with parts of a
+// long one.
 func eachDocument(ctx context.Context, f *dataset.File, use func(text string) error) error {
 	const most = 1 << 20
 	begin := f.Tokenizer().BOS

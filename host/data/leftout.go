@@ -24,7 +24,7 @@ const (
 
 const isText Reason = ""
 
-// reasons is the order in which they are reported.
+// reasons lists the reasons in the order of reports.
 var reasons = []Reason{Binary, InvalidUTF8, Empty, NoRows, Hidden, Link, Special, Own}
 
 const maxNames = 5
@@ -74,7 +74,7 @@ func (l leftOut) list() []LeftOut {
 	return list
 }
 
-// String describes all, for the end of an error; "" when nothing was left out.
+// String describes all files that were left out, for the end of an error; "" if none.
 func (l leftOut) String() string {
 	var parts []string
 	for _, one := range l.list() {

@@ -16,34 +16,32 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// DefaultValFraction is the fraction that a zero ValFraction stands for, and
-// DefaultSplitSeed is the default seed of the command line. Both are those of the runs in
-// the CAGE paper, whose validation set is a random 0.05 % of the training text (QuEST,
-// Panferov et al. 2025, published code).
+// DefaultValFraction is used for a zero ValFraction, and DefaultSplitSeed is the default seed of
+// the command line. Both are those of the runs in the CAGE paper, whose validation set is a random
+// 0.05 % of the training text (QuEST, Panferov et al. 2025, published code).
 const (
 	DefaultValFraction = 0.0005
 	DefaultSplitSeed   = 2357
 )
 
-// DefaultField is the name that published datasets give to the text of a row.
+// DefaultField is the usual name of the text field in published datasets.
 const DefaultField = "text"
 
-// PrepareOptions says which text [Prepare] reads and what it makes of it.
+// PrepareOptions selects the text that [Prepare] reads and its processing.
 type PrepareOptions struct {
 	// Inputs are files and folders, and "-" for Stdin.
 	// Folders are searched to any depth; hidden entries, links and anything but regular
 	// files are skipped.
 	Inputs []string
-	// Stdin is what the input "-" stands for; it may be compressed.
+	// Stdin is read for the input "-"; it may be compressed.
 	Stdin io.Reader
-	// Format is the format of all files. If it is empty, it follows from their names. How
-	// they are compressed always follows from their names.
+	// Format is the format of all files. If it is empty, it is determined by their names. The
+	// compression is always determined by the names.
 	Format source.Format
-	// Field is the field or column in which rows of JSON and Parquet have their text.
-	// Empty means DefaultField.
+	// Field is the field or column with the text in rows of JSON and Parquet. Empty means
+	// DefaultField.
 	Field string
-	// SkipBad leaves out rows that hold no text, and counts them; otherwise the first
-	// such row is an error.
+	// SkipBad skips and counts rows that hold no text; otherwise the first such row is an error.
 	SkipBad bool
 	// Include selects files within folders by shell patterns ("*.go"). A pattern with a
 	// slash is matched against the path below the input, any other against the file's
@@ -54,35 +52,34 @@ type PrepareOptions struct {
 	Separator string
 	// Out is the folder of the dataset; it is created if necessary.
 	Out string
-	// Tokenizer makes the ids.
+	// Tokenizer is the tokenizer for the texts.
 	Tokenizer tokenizer.Tokenizer
-	// ValFraction is the share of documents that goes to validation; that is at least one
-	// document. Zero means DefaultValFraction.
+	// ValFraction is the fraction of documents for validation, but at least one document. Zero
+	// means DefaultValFraction.
 	ValFraction float64
-	// ValInputs are separate files and folders for validation. If they are given, no
-	// document of Inputs goes there, and ValFraction must be zero. A file that is found
-	// in both is used for validation only.
+	// ValInputs are separate files and folders for validation. If they are given, all documents of
+	// Inputs are for training, and ValFraction must be zero. A file that is found in both is used
+	// for validation only.
 	ValInputs []string
-	// Seed fixes the order of documents, and with it the split and the choice
-	// that MaxBytes makes. Zero is a seed like any other.
+	// Seed determines the order of documents, and with it the split and the choice for MaxBytes.
+	// Zero is an ordinary seed.
 	Seed uint64
-	// MaxBytes limits the text taken from Inputs: documents are taken in random order up
-	// to the first that does not fit, ignoring those that are longer than the limit. Zero
-	// means no limit.
+	// MaxBytes limits the text taken from Inputs: documents are taken in random order up to the
+	// first that exceeds the limit, ignoring those that are longer than the limit. Zero means no
+	// limit.
 	MaxBytes int64
 	// Files is the file system of Out; nil means the operating system's.
 	Files vfs.FS
-	// Progress, if not nil, is called now and then, by one goroutine at a time.
+	// Progress, if not nil, is called repeatedly, by one goroutine at a time.
 	Progress func(Progress)
 }
 
-// Progress says how far [Prepare] has come.
+// Progress is the progress of [Prepare].
 type Progress struct {
 	Stage     string // "scan", then "encode"
 	Documents int64  // number finished in this stage
-	// Bytes and TotalBytes count the bytes to read: in the first stage those of the
-	// files, then those of their text. The size of the standard input is not known in
-	// advance.
+	// Bytes and TotalBytes count the bytes to read: in the first stage those of the files, then
+	// those of their text. The size of the standard input is not known in advance.
 	Bytes, TotalBytes int64
 }
 
@@ -116,11 +113,11 @@ func (o *PrepareOptions) resolve() error {
 	return nil
 }
 
-// Manifest says what a dataset of texts was made from and what it contains; it is stored as
+// Manifest describes the sources and the contents of a dataset of texts; it is stored as
 // dataset.json.
 type Manifest struct {
 	dataset.Manifest
-	// Read counts what was read, by format and compression.
+	// Read counts the input, by format and compression.
 	Read []Read `json:"read,omitempty"`
 	// LeftOut lists the files that were found but not used.
 	LeftOut []LeftOut `json:"left_out"`
@@ -136,20 +133,20 @@ type Manifest struct {
 	MaxBytes  int64         `json:"max_bytes,omitempty"`
 }
 
-// Read counts what was read in one format and compression.
+// Read counts the input of one format and compression.
 type Read struct {
 	Format      source.Format      `json:"format"`
 	Compression source.Compression `json:"compression,omitempty"`
 	Files       int64              `json:"files"`
-	Rows        int64              `json:"rows,omitempty"` // of formats that have rows
-	Documents   int64              `json:"documents"`      // with those beyond MaxBytes
+	Rows        int64              `json:"rows,omitempty"` // of formats with rows
+	Documents   int64              `json:"documents"`      // including those beyond MaxBytes
 	Bytes       int64              `json:"bytes"`          // bytes of text
 	EmptyRows   int64              `json:"empty_rows,omitempty"`
 	BadRows     int64              `json:"bad_rows,omitempty"`
-	FirstBad    string             `json:"first_bad,omitempty"` // its error
+	FirstBad    string             `json:"first_bad,omitempty"` // error of the first bad row
 }
 
-// report counts what was read, with the formats in the order of [source.Formats].
+// report counts the input, with the formats in the order of [source.Formats].
 type report []Read
 
 func (r *report) add(f *sourceResult) {

@@ -1,15 +1,14 @@
-// Package data turns text into token files and token files into batches for the training
-// loop.
+// Package data converts text to token files and token files to batches for the training loop.
 //
-// [Prepare] turns texts into a dataset: a folder with training and validation files of token ids,
+// [Prepare] converts texts to a dataset: a folder with training and validation files of token ids,
 // the tokenizer that made them, and a manifest against which [dataset.Verify] checks the files.
 // Package dataset reads and writes token files and draws batches from them, package source reads
-// the input files, package tokenizer turns text into ids, and package chat makes documents of
-// conversations.
+// the input files, package tokenizer converts text to ids, and package chat converts conversations
+// to documents.
 //
-// Everything here is deterministic: the same files and settings give the same bytes on
-// every machine, and a batch depends on nothing but its number. Batches are []int32:
-// nothing here knows models or devices.
+// Everything here is deterministic: the same files and settings give the same bytes on every
+// machine, and a batch depends only on its number. Batches are []int32: this package does not know
+// models or devices.
 package data
 
 import (
@@ -28,22 +27,22 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// Prepare makes a dataset from texts and returns its manifest, which it also stores in
-// the dataset. Package source documents which files it reads.
+// Prepare makes a dataset from texts and returns its manifest, which it also stores in the dataset.
+// Package source documents the supported files.
 //
-// Documents are put into a random order that the seed fixes; the first go to validation,
-// the others to training. [dataset.Writer] documents how they are written. A text file that
-// contains a zero byte counts as binary and is left out, as is one that is not valid
-// UTF-8; files and documents of nothing but white space are left out too. The manifest
-// counts them, together with other files that were found but not used ([Reason]). A row
-// without text is an error, and so is a damaged file.
+// Documents are put into a random order determined by the seed; the first are for validation, the
+// others for training. [dataset.Writer] documents how they are written. A text file that contains a
+// zero byte counts as binary and is left out, as is one that is not valid UTF-8; files and
+// documents with only white space are left out too. The manifest counts them, together with other
+// files that were found but not used ([Reason]). A row without text is an error, and so is a
+// damaged file.
 //
 // Memory use does not depend on the length of documents if the tokenizer can cut them
-// ([tokenizer.Tokenizer]), and grows by 16 bytes for every document. Meanwhile, the text
-// of rows and of compressed files is kept in a temporary file in the folder.
+// ([tokenizer.Tokenizer]), and grows by 16 bytes per document. During the preparation, the text of
+// rows and of compressed files is kept in a temporary file in the folder.
 //
-// The folder changes only at the end, file by file and each atomically; the manifest
-// comes last, and [dataset.Verify] checks the files against it.
+// The folder changes only at the end, each file atomically, and the manifest last; [dataset.Verify]
+// checks the files against it.
 func Prepare(ctx context.Context, o PrepareOptions) (manifest *Manifest, err error) {
 	defer func() {
 		if err != nil {
@@ -76,7 +75,7 @@ func Prepare(ctx context.Context, o PrepareOptions) (manifest *Manifest, err err
 	}}
 	defer func() { err = errors.Join(err, p.spools.close()) }()
 
-	// Validation comes first: its files are then taken, and cannot be trained on.
+	// Validation comes first, so that its files cannot be used for training.
 	val, err := p.scan(o.ValInputs)
 	if err != nil {
 		return nil, err
@@ -86,7 +85,7 @@ func Prepare(ctx context.Context, o PrepareOptions) (manifest *Manifest, err err
 		return nil, err
 	}
 	if o.MaxBytes > 0 {
-		// A document that alone exceeds the bound would end the choice wherever it is.
+		// A document longer than the limit would otherwise end the selection.
 		long := func(d document) bool { return d.length() > o.MaxBytes }
 		train = slices.DeleteFunc(train, long)
 		left := o.MaxBytes
@@ -151,7 +150,7 @@ type preparation struct {
 	spools  *spools
 	report  report
 
-	mu       sync.Mutex // of what follows
+	mu       sync.Mutex // guards the fields below
 	files    []textFile
 	progress Progress
 }
@@ -163,8 +162,8 @@ func (p *preparation) addFile(file textFile) int {
 	return len(p.files) - 1
 }
 
-// splitStream is the second half of the seed of the documents' order; it keeps these
-// numbers apart from other uses of the same seed.
+// splitStream is the second half of the seed of the documents' order, which separates these numbers
+// from other uses of the same seed.
 const splitStream = 0x63616765_73706c74 // "cagesplt"
 
 // scan returns the documents of inputs in random order.
@@ -193,7 +192,7 @@ func (p *preparation) scan(inputs []string) ([]document, error) {
 	return documents, err
 }
 
-// advance reports progress; more is added to the bytes that are expected.
+// advance reports progress; more is added to the expected bytes.
 func (p *preparation) advance(documents, bytes, more int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

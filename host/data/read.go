@@ -12,13 +12,13 @@ import (
 	"github.com/cage-qat/cage/host/data/source"
 )
 
-// sourceResult is what was found in a file.
+// sourceResult is the result of reading a file.
 type sourceResult struct {
 	source    *sourceFile
 	documents []document
 	reason    Reason // why the whole file was left out, or isText
 	rows      int64
-	empty     int64 // rows with nothing but white space
+	empty     int64 // rows with only white space
 	bad       int64 // rows left out because they hold no text
 	firstBad  error
 }
@@ -67,8 +67,8 @@ func (p *preparation) readFile(file *sourceFile) (found sourceResult, err error)
 	return found, err
 }
 
-// withoutPath takes the path off an error of the operating system, which the message
-// names already.
+// withoutPath removes the path from an operating system's error, for messages that contain it
+// already.
 func withoutPath(err error) error {
 	if pathError, ok := err.(*os.PathError); ok {
 		return pathError.Err
@@ -76,12 +76,12 @@ func withoutPath(err error) error {
 	return err
 }
 
-// readRows puts the texts of rows into a spool.
+// readRows writes the texts of rows to a spool.
 func (p *preparation) readRows(
 	text io.Reader, direct *os.File, found *sourceResult, spool *spool,
 ) error {
 	if found.source.format == source.Parquet {
-		p.advance(0, max(found.source.size, 0), 0) // it is not read in order
+		p.advance(0, max(found.source.size, 0), 0) // it is not read sequentially
 	}
 	for row, err := range found.source.rows(text, direct, p.options.Field, nil) {
 		if err != nil {
@@ -118,11 +118,11 @@ func (p *preparation) readRows(
 	return nil
 }
 
-// progressReader reports what is read, and stops when the preparation does.
+// progressReader reports bytes read, and stops when the preparation does.
 type progressReader struct {
 	r       io.Reader
 	p       *preparation
-	unsized bool // the size of what is read was not known before
+	unsized bool // the input size was not known before
 }
 
 func (r *progressReader) Read(b []byte) (int, error) {
@@ -138,7 +138,8 @@ func (r *progressReader) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// separatorForm matches a separator, in which a line may also end with \r\n; nil: there is none.
+// separatorForm returns an expression for a separator, in which a line may also end with \r\n; nil
+// for none.
 func separatorForm(separator string) *regexp.Regexp {
 	if separator == "" {
 		return nil
@@ -146,11 +147,11 @@ func separatorForm(separator string) *regexp.Regexp {
 	return regexp.MustCompile(strings.ReplaceAll(regexp.QuoteMeta(separator), "\n", `\r?\n`))
 }
 
-// scanner goes through a file in chunks. Documents that are nothing but white
-// space are left out.
+// scanner splits a file into documents, chunk by chunk. Documents with only white space are left
+// out.
 type scanner struct {
-	file      int            // the number of the text file that the documents lie in
-	base      int64          // where in that file the text begins
+	file      int            // index of the text file with the documents
+	base      int64          // offset of the text in that file
 	separator *regexp.Regexp // nil: the file is one document
 	documents []document
 	reason    Reason // why the file is left out
@@ -162,8 +163,8 @@ type scanner struct {
 }
 
 func (s *scanner) run(r io.Reader, chunk int) error {
-	// What is held back at the end of a chunk: a character, or a separator, may
-	// be cut there. An expression is at least as long as what it matches.
+	// The end of a chunk is held back: a character or a separator may be cut there. An expression
+	// is at least as long as its matches.
 	hold := utf8.UTFMax - 1
 	if s.separator != nil {
 		hold = max(hold, len(s.separator.String()))
@@ -182,7 +183,7 @@ func (s *scanner) run(r io.Reader, chunk int) error {
 			s.start = int64(s.skip)
 		}
 		cut := len(text)
-		if !last { // at the beginning of a character, if this is UTF-8
+		if !last { // at a character boundary, if this is UTF-8
 			cut -= hold
 			for at := cut; at > max(0, cut-utf8.UTFMax); at-- {
 				if utf8.RuneStart(text[at]) {

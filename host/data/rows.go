@@ -15,11 +15,11 @@ import (
 // InputRow is a row of a file, as a JSON object.
 type InputRow struct {
 	Path string
-	Unit string // what the number counts: "line" or "row"
+	Unit string // unit of Number: "line" or "row"
 	source.Row
 }
 
-// Place is the location of the row, for messages; that of a bad row is in its error.
+// Place returns the location of the row, for messages; that of a bad row is in its error.
 func (r InputRow) Place() string {
 	if r.Err != nil {
 		return r.Path
@@ -27,7 +27,7 @@ func (r InputRow) Place() string {
 	return fmt.Sprintf("%s: %s %d", r.Path, r.Unit, r.Number)
 }
 
-// errNoRows says of a file that it is of a format without rows.
+// errNoRows reports that a file's format has no rows.
 var errNoRows = errors.New("neither JSONL nor Parquet by its name: --format says what it is")
 
 func hasRows(f source.Format) bool { return f == source.JSONL || f == source.Parquet }
@@ -41,9 +41,9 @@ type RowFiles struct {
 	LeftOut []LeftOut
 }
 
-// FindRows finds the data files of a dataset of a kind whose rows consist of more than a text. A
-// file that is found among ValInputs is not used for Inputs. columns lists the columns of Parquet
-// files to read, if present. Of the options, those about rows of texts have no effect.
+// FindRows finds the data files of a dataset of a kind whose rows are more than a text. A file that
+// is found among ValInputs is not used for Inputs. columns lists the columns of Parquet files to
+// read, if present. Options about rows of texts have no effect.
 func FindRows(o PrepareOptions, kind dataset.Kind, columns []string) (*RowFiles, error) {
 	finder, err := newFinder(&o, kind)
 	if err != nil {

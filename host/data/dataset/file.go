@@ -1,17 +1,16 @@
 // Package dataset stores token ids: in token files, and in directories of them.
 //
-// A token file ([Writer], [File]) holds the ids of documents, one after the other. The
-// documents are texts, or conversations, of which a mask says which tokens are trained on.
-// A dataset is a directory with token files for training and for validation, the tokenizer
-// that made them, and a [Manifest]. A [Folder] prepares one: the directory changes only at
-// the end. [Verify] checks one against its manifest.
+// A token file ([Writer], [File]) holds the ids of documents, one after the other. The documents
+// are texts, or conversations with a loss mask. A dataset is a directory with token files for
+// training and for validation, the tokenizer that made them, and a [Manifest]. A [Folder] prepares
+// one: the directory changes only at the end. [Verify] checks one against its manifest.
 //
 // Batches are made of texts ([Windows], and [Mixture] of several files) and of conversations
-// ([Rows]), epoch after epoch in orders that a seed fixes, and for evaluation in the order of the
-// file ([Sequential], RowsConfig.InOrder). A batch depends on nothing but its number, so that
-// training can be resumed from the number of the step alone.
+// ([Rows]), epoch after epoch in orders determined by a seed, and for evaluation in file order
+// ([Sequential], RowsConfig.InOrder). A batch depends only on its number, so that training can be
+// resumed from the step number alone.
 //
-// How a document becomes ids is decided in packages data (texts) and chat (conversations).
+// Packages data (texts) and chat (conversations) convert documents to ids.
 package dataset
 
 import (
@@ -33,12 +32,11 @@ import (
 	"github.com/cage-qat/cage/internal/digest"
 )
 
-// File is a token file opened for reading, or several that are read as one. It is safe
-// for concurrent use.
+// File is an open token file, or several that are read as one. It is safe for concurrent use.
 //
-// It reads through the operating system's page cache and holds no mapping: a
-// file that shrinks while it is in use gives an error, not a crash. Of conversations it
-// keeps 12 bytes per document and one bit per token in memory.
+// It reads through the operating system's page cache without a memory mapping: a file that shrinks
+// while it is in use gives an error, not a crash. For conversations it keeps 12 bytes per document
+// and one bit per token in memory.
 type File struct {
 	parts   []filePart
 	header  Header
@@ -51,7 +49,7 @@ type filePart struct {
 	path   string
 	file   content
 	header Header
-	begin  int64 // the number of its first token among those of all
+	begin  int64 // index of its first token among those of all files
 }
 
 type content interface {
@@ -59,10 +57,10 @@ type content interface {
 	io.Closer
 }
 
-// Open opens the token files at paths, to be read one after another as if they were one.
-// A path may be a pattern ("train-*.tokens"), which stands for its matches in the order
-// of their names. Each header is checked against the length of its file. A file that is
-// damaged or not a token file is a [*FormatError].
+// Open opens the token files at paths, to be read one after another as if they were one. A path may
+// be a pattern ("train-*.tokens") for its matches in the order of their names. Each header is
+// checked against the length of its file. The error for a file that is damaged or not a token file
+// is a [*FormatError].
 func Open(paths ...string) (*File, error) {
 	paths, err := expandPatterns(paths)
 	if err != nil {
@@ -110,7 +108,7 @@ func newPart(path string, file content, size int64) (filePart, error) {
 	return filePart{path: path, file: file, header: header}, nil
 }
 
-// newFile reads parts as one. All must have the same tokenizer; conversations are in one file.
+// newFile reads parts as one. All must have the same tokenizer; conversations must be in one file.
 func newFile(parts []filePart) (*File, error) {
 	f := &File{parts: parts, header: parts[0].header}
 	f.buffers.New = func() any { return new([]byte) }
@@ -163,9 +161,8 @@ func (f *File) Paths() []string {
 	return paths
 }
 
-// Header returns what the file says about itself. For several files the counts are
-// summed, and the hash is that of the files' hashes, each in hexadecimal and followed by
-// a line feed.
+// Header returns the file's header. For several files the counts are summed, and the hash is that
+// of the files' hashes, each in hexadecimal and followed by a line feed.
 func (f *File) Header() Header { return f.header }
 
 // Tokenizer returns the description of the tokenizer that made the tokens.
@@ -183,8 +180,8 @@ func (f *File) Len() int64 { return f.header.Tokens }
 // Close closes the file.
 func (f *File) Close() error { return closeParts(f.parts) }
 
-// ReadTokens fills dst with the ids from position at onwards. It is an error if the range
-// is not in the file, or if an id is outside the vocabulary.
+// ReadTokens fills dst with the ids from index at onwards. It is an error if the range is not in
+// the file, or if an id is outside the vocabulary.
 func (f *File) ReadTokens(dst []int32, at int64) error {
 	if at < 0 || at > f.Len() || int64(len(dst)) > f.Len()-at {
 		return fmt.Errorf("token file %s: tokens %d to %d asked for, it has %d",
@@ -228,8 +225,8 @@ func (p *filePart) decode(dst []int32, raw []byte, at int64) error {
 	return nil
 }
 
-// Verify reads the whole file and checks it against its hash, its vocabulary and, if it has
-// conversations, its mask; it stops when ctx ends. A file that was changed or damaged is a
+// Verify reads the whole file and checks it against its hash, its vocabulary and, for
+// conversations, its mask; it stops when ctx ends. The error for a changed or damaged file is a
 // [*FormatError], or a [*tokenizer.RangeError] if the damage shows in an id.
 func (f *File) Verify(ctx context.Context) error {
 	const chunk = 1 << 20
@@ -263,10 +260,10 @@ func changed(path, format string, args ...any) error {
 	return &FormatError{path, fmt.Sprintf(format+": the file was changed or damaged", args...)}
 }
 
-// index says where the documents of conversations lie, and which tokens are trained on.
+// index has the positions of conversations, and their loss mask.
 type index struct {
-	starts []int64  // of each document, in tokens, and the end of the last
-	firsts []uint32 // the first token of each that is trained on
+	starts []int64  // of each document, in tokens, and the end of the last one
+	firsts []uint32 // the first token with loss in each document
 	mask   []byte
 }
 
@@ -305,14 +302,13 @@ func (f *File) Tokens(document int) int {
 	return int(f.index.starts[document+1] - f.index.starts[document])
 }
 
-// Learned reports whether the first tokens of a conversation, as many as fit into a row of
-// this length, include one that is trained on.
+// Learned reports whether the first length tokens of a conversation include one with loss.
 func (f *File) Learned(document, length int) bool {
 	return int64(f.index.firsts[document]) < int64(length)
 }
 
-// ReadDocument fills ids and learned, which must have the same length, with the first tokens
-// of a conversation, and whether each is trained on.
+// ReadDocument fills ids and learned, which must have the same length, with the first tokens of a
+// conversation and their loss mask.
 func (f *File) ReadDocument(document int, ids []int32, learned []bool) error {
 	if document < 0 || document >= f.Documents() ||
 		len(ids) != len(learned) || len(ids) > f.Tokens(document) {
@@ -334,7 +330,7 @@ func (f *File) readMask(learned []bool, at int64) {
 	}
 }
 
-// verifyIndex compares the index with the mask.
+// verifyIndex checks the index against the mask.
 func (f *File) verifyIndex() error {
 	var learned []bool
 	total := int64(0)

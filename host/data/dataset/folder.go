@@ -14,8 +14,8 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// Kind names the files of a dataset of one kind of documents. The files of its tokenizer
-// ([tokenizer.Files]) lie beside them.
+// Kind has the file names of a dataset of one kind of documents. The files of its tokenizer
+// ([tokenizer.Files]) are in the same directory.
 type Kind struct{ Manifest, Train, Val string }
 
 // The kinds of datasets.
@@ -30,8 +30,8 @@ func (k Kind) Owns(name string) bool {
 		slices.Contains(tokenizer.Files, name)
 }
 
-// isShard reports whether the name is that of one of several training files, which earlier
-// versions of cage wrote.
+// isShard reports whether the name is that of a shard of the training file, as earlier versions of
+// cage wrote them.
 func (k Kind) isShard(name string) bool {
 	m := shardNumbers.FindStringSubmatch(name)
 	return m != nil && m[1]+m[4] == k.Train
@@ -46,22 +46,21 @@ type Folder struct {
 	began      time.Time
 	origin     Origin
 
-	fresh     bool // the directory was made for this dataset
+	fresh     bool // the directory was created for this dataset
 	committed bool
 
-	// Train and Val take the documents.
+	// Train and Val are the writers of the documents.
 	Train, Val *Writer
 }
 
 // LockFile is held while a dataset is prepared.
 const LockFile = vfs.LockFile
 
-// Prepare begins to prepare the dataset in a directory, which is created if necessary.
-// Nobody else can prepare it until Close, which must follow. companions has the content of the
-// files of the tokenizer, by name.
+// Prepare begins to prepare the dataset in a directory, which is created if necessary. It is locked
+// until Close, which must follow. companions has the content of the tokenizer's files, by name.
 //
-// It is an error if files of somebody else have the names of the dataset's. What a killed
-// preparation has left in the directory is removed.
+// It is an error if somebody else's files have names of the dataset's files. Remains of a killed
+// preparation in the directory are removed.
 func Prepare(
 	path vfs.Path, kind Kind, origin Origin, companions map[string][]byte,
 ) (_ *Folder, err error) {
@@ -97,9 +96,9 @@ func Prepare(
 	return f, nil
 }
 
-// checkOurs fails if a file of somebody else is in the directory where one of the
-// dataset is to be. With a manifest the directory is a dataset, which is replaced; without,
-// a preparation may have been killed that wrote the same.
+// checkOurs fails if a file in the directory that would be replaced is not from cage. With a
+// manifest the directory is a dataset, which is replaced; without one, files identical to the new
+// ones may be from a killed preparation.
 func (f *Folder) checkOurs() error {
 	manifest, err := f.path.Join(f.kind.Manifest).ReadFile()
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -129,7 +128,7 @@ func (f *Folder) checkOurs() error {
 			}
 			content, ok := f.companions[name]
 			if !ok {
-				continue // it is not written
+				continue // it will not be written
 			}
 			ours = atomicfile.Is(content)
 		}
@@ -138,8 +137,8 @@ func (f *Folder) checkOurs() error {
 	return err
 }
 
-// Commit puts everything in place: the files of the tokenizer, the token files, and at last
-// the manifest, in which it fills in what the dataset contains.
+// Commit moves everything into place: the files of the tokenizer, the token files, and finally the
+// manifest, which it completes with the dataset's contents.
 func (f *Folder) Commit(manifest AnyManifest) error {
 	if err := errors.Join(f.Train.Finish(), f.Val.Finish()); err != nil {
 		return err
@@ -175,9 +174,9 @@ func (f *Folder) Commit(manifest AnyManifest) error {
 	return err
 }
 
-// writeCompanions writes the files of the tokenizer, so that a run that copies from the
-// directory, and an export of it, has all that was published with the tokenizer. What is
-// beside another tokenizer.json, which is replaced, goes with it.
+// writeCompanions writes the files of the tokenizer, so that a run that copies from the directory,
+// and an export of it, has all that was published with the tokenizer. Companions of a replaced
+// tokenizer.json are removed.
 func (f *Folder) writeCompanions() error {
 	definition, defined := f.companions[tokenizer.DefinitionFile]
 	before, err := f.path.Join(tokenizer.DefinitionFile).ReadFile()
@@ -202,8 +201,8 @@ func (f *Folder) writeCompanions() error {
 	return nil
 }
 
-// Close removes what was written and not committed, and lets others prepare the dataset. A
-// directory that was made for a dataset which was not committed is removed as well.
+// Close removes uncommitted files, and unlocks the directory. If the directory was created for a
+// dataset that was not committed, it is removed as well.
 func (f *Folder) Close() error {
 	var err error
 	for _, w := range []*Writer{f.Train, f.Val} {
@@ -217,7 +216,7 @@ func (f *Folder) Close() error {
 	}
 	err = errors.Join(err, f.lock.Unlock())
 	if abandoned {
-		_ = f.path.RemoveDir() // which does nothing where there is something else in it
+		_ = f.path.RemoveDir() // no effect if it contains anything else
 	}
 	return err
 }

@@ -23,33 +23,33 @@ import (
 //
 // and, if the documents are conversations,
 //
-//	the mask               one bit for each id, 1 if the token is trained on: first the lowest
-//	                       bit of the first byte
-//	the index              for each document two uint32: its number of tokens, and the first of
-//	                       them, from 1, that is trained on
+//	the mask               one bit for each id, 1 if the token has loss, starting with the
+//	                       lowest bit of the first byte
+//	the index              for each document two uint32: its number of tokens, and the first
+//	                       token, counted from 1, that has loss
 //
-// with every number little-endian. The first token of a document is never predicted, and so
-// its bit has no effect. The header has a fixed size because it is written last, when counts
-// and hash are known.
+// with every number little-endian. The first token of a document is never predicted, so its bit has
+// no effect. The header has a fixed size because it is written last, when counts and hash are
+// known.
 const (
 	magic         = "CAGETOKS"
 	formatVersion = 3
 	headerSize    = 4096
 	textOffset    = 16 // of the JSON text
-	entrySize     = 8  // bytes of the index for a document
+	entrySize     = 8  // bytes per document in the index
 )
 
-// Header says what a token file holds.
+// Header describes the content of a token file.
 type Header struct {
 	// TokenBytes is the width of one id: 2 when the vocabulary has at most
 	// 65,536 entries, otherwise 4.
 	TokenBytes int `json:"token_bytes"`
-	// Tokens is the number of ids, begin and end tokens included.
+	// Tokens is the number of ids, including BOS and EOS tokens.
 	Tokens int64 `json:"tokens"`
-	// Documents is the number of documents they come from.
+	// Documents is the number of documents.
 	Documents int64 `json:"documents"`
-	// Learned is the number of tokens of conversations that are trained on, and Longest the
-	// number of tokens in the longest conversation.
+	// Learned is the number of tokens with loss in conversations, and Longest the number of tokens
+	// in the longest conversation.
 	Learned int64 `json:"learned,omitempty"`
 	Longest int64 `json:"longest,omitempty"`
 	Origin
@@ -57,14 +57,14 @@ type Header struct {
 	SHA256 string `json:"sha256"`
 }
 
-// Origin says how documents became ids.
+// Origin describes how documents were converted to ids.
 type Origin struct {
 	Tokenizer tokenizer.Info `json:"tokenizer"`
-	// Template is the name of the template that wrote conversations as text, and
-	// TemplateSHA256 the hash of its source; empty for texts.
+	// Template is the name of the template that rendered conversations, and TemplateSHA256 the hash
+	// of its source; empty for texts.
 	Template       string `json:"template,omitempty"`
 	TemplateSHA256 string `json:"template_sha256,omitempty"`
-	// TrainOn says which turns of conversations are trained on.
+	// TrainOn selects the turns of conversations that have loss.
 	TrainOn string `json:"train_on,omitempty"`
 }
 
@@ -86,7 +86,7 @@ func tokenBytes(vocabSize int) int {
 	return 4
 }
 
-// idBytes, maskBytes and indexBytes are the sizes of what follows the header.
+// idBytes, maskBytes and indexBytes return the sizes of the sections after the header.
 func (h *Header) idBytes() int64 { return h.Tokens * int64(h.TokenBytes) }
 
 func (h *Header) maskBytes() int64 {
@@ -120,9 +120,8 @@ func (h *Header) encode() ([]byte, error) {
 	return block, nil
 }
 
-// parseHeader reads the header from the first bytes of a file that is size bytes
-// long, and checks it against that size. Its errors are the problem of a
-// FormatError.
+// parseHeader parses the header from the first bytes of a file of size bytes, and checks it against
+// that size. Its errors are the problem of a FormatError.
 func parseHeader(block []byte, size int64) (h Header, err error) {
 	if len(block) < headerSize || size < headerSize {
 		return h, fmt.Errorf("%d bytes long, a header alone has %d", size, headerSize)
@@ -144,7 +143,7 @@ func parseHeader(block []byte, size int64) (h Header, err error) {
 	if len(bytes.Trim(block[textOffset+length:headerSize], "\x00")) > 0 {
 		return h, fmt.Errorf("the header text is not followed by zeros: the file was changed or damaged")
 	}
-	// The fields are compared with each other and with the number of bytes after the header.
+	// The fields are checked against each other and against the number of bytes after the header.
 	t, payload := h.Tokenizer, size-headerSize
 	switch {
 	case t.VocabSize < 1 || t.VocabSize > math.MaxInt32:
@@ -160,7 +159,7 @@ func parseHeader(block []byte, size int64) (h Header, err error) {
 			h.TokenBytes, tokenBytes(t.VocabSize), t.VocabSize)
 	case h.Documents < 0:
 		return h, fmt.Errorf("documents %d, want 0 or more", h.Documents)
-	// The bounds come first, so that the sum does not overflow.
+	// The bounds are checked first, so that the sum does not overflow.
 	case h.Tokens < 0 || h.Tokens > payload/int64(h.TokenBytes),
 		h.Conversations() && h.Documents > min(payload/entrySize, math.MaxUint32),
 		h.idBytes()+h.maskBytes()+h.indexBytes() != payload:
@@ -179,8 +178,7 @@ func parseHeader(block []byte, size int64) (h Header, err error) {
 	return h, err
 }
 
-// checkSHA256 returns an error if the value of a field is not a hash in lower-case
-// hexadecimal.
+// checkSHA256 returns an error if the value of a field is not a hash in lower-case hexadecimal.
 func checkSHA256(field, value string) error {
 	if len(value) != 64 || strings.Trim(value, "0123456789abcdef") != "" {
 		return fmt.Errorf("%s %q is not 64 hexadecimal digits", field, value)

@@ -17,17 +17,18 @@ import (
 
 const manifestVersion = 3
 
-// Manifest says what a dataset contains. The packages that prepare datasets embed it in
-// manifests that also say what the dataset was made from.
+// Manifest describes the content of a dataset. The packages that prepare datasets embed it in
+// manifests that also describe the sources.
 type Manifest struct {
 	Version int `json:"version"`
 	Origin
 	Train Part `json:"train"`
 	Val   Part `json:"val"`
-	// ValFraction is the share of the documents that went to validation, if it was drawn.
+	// ValFraction is the fraction of the documents used for validation, if they were chosen at
+	// random.
 	ValFraction float64 `json:"val_fraction,omitempty"`
 	Seed        uint64  `json:"seed"`
-	// Seconds is how long the preparation took.
+	// Seconds is the duration of the preparation.
 	Seconds float64 `json:"seconds"`
 }
 
@@ -40,18 +41,18 @@ func (m *Manifest) contained() *Manifest { return m }
 type Part struct {
 	Documents int64 `json:"documents"`
 	Tokens    int64 `json:"tokens"`
-	// Bytes is the number of bytes of text; 0 for conversations.
+	// Bytes is the size of the text; 0 for conversations.
 	Bytes int64 `json:"bytes,omitempty"`
 	// Learned and Longest are those of [Header].
 	Learned int64 `json:"learned,omitempty"`
 	Longest int64 `json:"longest,omitempty"`
-	// SHA256 is the hash of the stored tokens, as [File.Header] has it.
+	// SHA256 is the hash of the stored tokens, as in [File.Header].
 	SHA256 string `json:"sha256"`
-	// Shards lists the files if there are several, which earlier versions of cage wrote.
+	// Shards lists the files if there are several, as earlier versions of cage wrote them.
 	Shards []Shard `json:"shards,omitempty"`
 }
 
-// Shard is one of several token files that belong together, in their order.
+// Shard is one of several token files of a part, in their order.
 type Shard struct {
 	File      string `json:"file"`
 	Documents int64  `json:"documents"`
@@ -59,7 +60,7 @@ type Shard struct {
 	SHA256    string `json:"sha256"`
 }
 
-// contains fills in what the token file of the part has.
+// contains fills in the contents of the part's token file.
 func (p *Part) contains(h Header) {
 	p.Documents, p.Tokens, p.Learned, p.Longest = h.Documents, h.Tokens, h.Learned, h.Longest
 	p.SHA256 = h.SHA256
@@ -93,7 +94,7 @@ func (p *Part) checkShards() error {
 	return nil
 }
 
-// files lists the part's files; one is the name where there is one.
+// files lists the part's files; one is the name of a single file.
 func (p *Part) files(one string) []Shard {
 	if len(p.Shards) > 0 {
 		return p.Shards
@@ -108,9 +109,9 @@ type Verification struct {
 	Err    error  // nil: intact
 }
 
-// Verify reads the token file, or the files of the dataset, at path and checks them
-// against their hashes, their vocabulary, and the manifest. It continues after a damaged
-// file; the error is only that of ctx.
+// Verify reads the token file, or the files of the dataset, at path and checks them against their
+// hashes, their vocabulary, and the manifest. It continues after a damaged file; the error is only
+// that of ctx.
 func Verify(ctx context.Context, path string) ([]Verification, error) {
 	if stat, err := os.Stat(path); err != nil || !stat.IsDir() {
 		return []Verification{verifyFile(ctx, path)}, ctx.Err()

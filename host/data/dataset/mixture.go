@@ -19,11 +19,11 @@ type Weighted struct {
 
 // Mixture draws training batches from several token files by weight.
 //
-// The windows of all batches, row after row, form one sequence. A cycle of 65,536 windows
-// has a fixed number from each source, its weight rounded, and the windows of each source
-// are distributed over the cycle as evenly as possible. Then every group of 64 neighbours
-// is shuffled by the seed. The windows of one source come in the order that [Windows]
-// gives them: epoch after epoch, each with a new permutation.
+// The windows of all batches, row after row, form one sequence. A cycle of 65,536 windows has a
+// fixed number from each source, its weight rounded, and the windows of each source are distributed
+// over the cycle as evenly as possible. Then every group of 64 consecutive windows is shuffled by
+// the seed. The windows of one source come in the order of [Windows]: epoch after epoch, each with
+// a new permutation.
 //
 // Batch i depends only on the files, the configuration and i.
 //
@@ -33,9 +33,9 @@ type Mixture struct {
 	samplers []*Windows // each with batches of one window
 	share    []int64    // windows of each source in a cycle
 	sources  []uint16   // the source of every window of a cycle, before groups are shuffled
-	before   [][]int64  // before each group, the windows of each source in this cycle
+	before   [][]int64  // for each group, the number of each source's preceding windows in this cycle
 
-	group int64 // the number of the shuffled group, or -1
+	group int64 // index of the shuffled group, or -1
 	order []uint16
 }
 
@@ -55,7 +55,7 @@ func NewMixture(sources []Weighted, config WindowsConfig) (*Mixture, error) {
 	weights := make([]float64, len(sources))
 	for i, s := range sources {
 		weights[i] = s.Weight
-		// Sources have seeds of their own, far enough apart for any number of epochs.
+		// Each source has a seed of its own, far enough apart for any number of epochs.
 		how := WindowsConfig{Context: config.Context, Batch: 1, Seed: config.Seed + uint64(i)<<40}
 		one, err := NewWindows(s.File, how)
 		if err != nil {
@@ -67,8 +67,8 @@ func NewMixture(sources []Weighted, config WindowsConfig) (*Mixture, error) {
 	if m.share, err = shares(weights, cycleWindows); err != nil {
 		return nil, err
 	}
-	// Each source is spread evenly over a cycle: the next window is of the source that is furthest
-	// behind its share.
+	// Each source is spread evenly over a cycle: the next window is from the source that is
+	// furthest behind its share.
 	m.sources = make([]uint16, cycleWindows)
 	due, count := make([]int64, len(m.share)), make([]int64, len(m.share))
 	for i := range m.sources {
@@ -88,7 +88,8 @@ func NewMixture(sources []Weighted, config WindowsConfig) (*Mixture, error) {
 	return m, nil
 }
 
-// shares divides n by weights: whole numbers, the remainders to the largest fractions.
+// shares divides n in proportion to weights: integers, with the remainders given to the largest
+// fractions.
 func shares(weights []float64, n int64) ([]int64, error) {
 	if len(weights) == 0 || len(weights) > math.MaxUint16 {
 		return nil, fmt.Errorf("mixture: %d sources, want 1 to %d", len(weights), math.MaxUint16)
@@ -146,7 +147,7 @@ func (m *Mixture) At(index int64, dst []int32) error {
 		}
 		at := window % groupWindows
 		source := m.order[at]
-		// The number of this source's windows before this one.
+		// The index of this window among those of its source.
 		nth := window/cycleWindows*m.share[source] + m.before[window%cycleWindows/groupWindows][source]
 		for _, s := range m.order[:at] {
 			if s == source {
@@ -167,8 +168,8 @@ func (m *Mixture) shuffled(group int64) []uint16 {
 	return order
 }
 
-// Epochs returns how many epochs of each source the first batches consist of. It may be
-// called concurrently with At.
+// Epochs returns how many epochs of each source the first batches comprise. It may be called
+// concurrently with At.
 func (m *Mixture) Epochs(batches int64) []float64 {
 	n := batches * int64(m.config.Batch)
 	windows := slices.Clone(m.before[n%cycleWindows/groupWindows]) // of each source among the first n

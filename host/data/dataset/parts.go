@@ -11,8 +11,8 @@ import (
 	"strings"
 )
 
-// expandPatterns puts what patterns match, by name, in their place. Of shards that
-// belong together none may be missing.
+// expandPatterns replaces patterns by their matches, sorted by name. A set of shards must be
+// complete.
 func expandPatterns(paths []string) ([]string, error) {
 	if len(paths) == 0 {
 		return nil, errors.New("no token file is named")
@@ -31,7 +31,7 @@ func expandPatterns(paths []string) ([]string, error) {
 		if len(matches) == 0 {
 			return nil, &fs.PathError{Op: "find", Path: path, Err: fs.ErrNotExist}
 		}
-		// Of shards that belong together all must be there.
+		// A set of shards must be complete.
 		have, want := map[string]int{}, map[string]int{}
 		for _, path := range matches {
 			if m := shardNumbers.FindStringSubmatch(path); m != nil {

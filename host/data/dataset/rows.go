@@ -9,18 +9,18 @@ import (
 	"github.com/cage-qat/cage/internal/shuffle"
 )
 
-// RowsConfig says how [Rows] arrange and order documents.
+// RowsConfig configures the packing and the order of documents in [Rows].
 type RowsConfig struct {
-	// Length is the number of tokens in a row. Longer documents are cut to it; those that
-	// then have no loss are left out.
+	// Length is the number of tokens in a row. Longer documents are truncated; those that then have
+	// no loss are left out.
 	Length int
-	// Batch is the number of rows in a step.
+	// Batch is the number of rows in a batch.
 	Batch int
-	// Epochs is how many times every document is used.
+	// Epochs is the number of passes over the documents.
 	Epochs int
-	// Packing says how documents are put into rows.
+	// Packing is the way in which documents are packed into rows.
 	Packing Packing
-	// Seed fixes the order of the documents; epoch k uses Seed + k.
+	// Seed determines the order of the documents; epoch k uses Seed + k.
 	Seed uint64
 	// InOrder keeps the documents in the order of the file, for evaluation.
 	InOrder bool
@@ -28,19 +28,18 @@ type RowsConfig struct {
 
 // Row is one row of a batch; its slices have the same length.
 type Row struct {
-	// Tokens are the tokens of the documents; 0 in places without a document.
+	// Tokens are the tokens of the documents; 0 at positions without a document.
 	Tokens []int32
 	// Positions count from 0 in each document.
 	Positions []int32
-	// Segments number the documents from 0; -1 in places without a document.
+	// Segments number the documents from 0; -1 at positions without a document.
 	Segments []int32
-	// Weights are the weights of the losses. The token at a place predicts the one at the
-	// next place, with weight 1 if that belongs to the same document and carries loss,
-	// and otherwise 0.
+	// Weights are the weights of the losses. The weight at a position, for the prediction of the
+	// next token, is 1 if that is in the same document and has loss, and otherwise 0.
 	Weights []float32
 }
 
-// NoDocument is the segment of places without a document.
+// NoDocument is the segment of positions without a document.
 const NoDocument = -1
 
 // NewRow returns an empty row.
@@ -61,22 +60,21 @@ func (r Row) clear() {
 }
 
 // Rows makes the batches of a training on conversations. In each epoch every document comes once,
-// in an order specific to that epoch, and rows are arranged anew. The last batch of an epoch has
-// the rows that are left; its other rows are empty.
+// in a new order and a new packing into rows. The last batch of an epoch is padded with empty rows.
 //
 // It is not safe for concurrent use; several may share a [File].
 type Rows struct {
 	file   *File
 	config RowsConfig
 	usable []uint32 // documents with loss in a row
-	ends   []int64  // the number of steps up to the end of each epoch
+	ends   []int64  // cumulative number of steps at the end of each epoch
 
 	epoch  int        // of layout, or -1
 	layout [][]uint32 // the documents of each row
 	loss   []bool     // of one document
 }
 
-// NewRows returns the rows of a file. It arranges every epoch once, to count the steps.
+// NewRows returns the rows of a file. It packs every epoch once, to count the steps.
 func NewRows(file *File, config RowsConfig) (*Rows, error) {
 	r := &Rows{file: file, config: config, epoch: -1}
 	switch {
@@ -122,19 +120,17 @@ func (r *Rows) begin(epoch int) {
 	r.epoch = epoch
 }
 
-// tokens is how many of a document's fit into a row.
+// tokens returns the number of a document's tokens in a row.
 func (r *Rows) tokens(document int) int { return min(r.file.Tokens(document), r.config.Length) }
 
 // Steps returns the number of steps in all epochs together.
 func (r *Rows) Steps() int64 { return r.ends[len(r.ends)-1] }
 
-// LeftOut returns the number of documents without loss within the
-// length of a row.
+// LeftOut returns the number of documents without loss in the first Length tokens.
 func (r *Rows) LeftOut() int { return r.file.Documents() - len(r.usable) }
 
-// At fills rows with rows of a step, counted from 0, beginning with row number first, so
-// that the rows of one step can be read in several parts. It returns how many of them are
-// not empty.
+// At fills rows with rows of a step, counted from 0, beginning with row number first, so that the
+// rows of one step can be read in several parts. It returns the number of nonempty rows.
 func (r *Rows) At(step int64, first int, rows []Row) (filled int, err error) {
 	if step < 0 || step >= r.Steps() {
 		return 0, fmt.Errorf("step %d asked for, %s gives %d", step, r.file.Path(), r.Steps())
@@ -177,19 +173,18 @@ func (r *Rows) At(step int64, first int, rows []Row) (filled int, err error) {
 	return filled, nil
 }
 
-// Packing says how documents are put into rows.
+// Packing is a way of packing documents into rows.
 type Packing string
 
 // The ways of packing.
 const (
-	// FirstFit puts each document into the first row that has room for it, in the order of
-	// the documents.
+	// FirstFit puts each document, in order, into the first row that has room for it.
 	FirstFit Packing = "first_fit"
 	// NoPacking gives every document a row of its own.
 	NoPacking Packing = "none"
 )
 
-// pack lays out documents, in their order, in rows of length tokens. No document is longer.
+// pack packs documents, in their order, into rows of length tokens. No document may be longer.
 func (p Packing) pack(documents []uint32, tokens func(document uint32) int, length int) [][]uint32 {
 	var rows [][]uint32
 	if p == NoPacking {
@@ -198,8 +193,8 @@ func (p Packing) pack(documents []uint32, tokens func(document uint32) int, leng
 		}
 		return rows
 	}
-	// The room that is left in each row, as a tree of maxima: node i has the children 2i and 2i+1,
-	// and the first row with enough room is found in logarithmic time.
+	// The remaining room of each row, as a tree of maxima: node i has the children 2i and 2i+1, and
+	// the first row with enough room is found in logarithmic time.
 	leaves := 1
 	for leaves < len(documents) {
 		leaves *= 2

@@ -8,33 +8,32 @@ import (
 	"github.com/cage-qat/cage/internal/shuffle"
 )
 
-// WindowsConfig says how a [Windows] cuts and orders a token file.
+// WindowsConfig configures the windows of a token file and their order.
 type WindowsConfig struct {
-	// Context is the number of tokens the model sees. A window holds one
-	// more: tokens 0…Context−1 are inputs, tokens 1…Context targets.
+	// Context is the number of tokens that the model sees. A window holds one more: tokens
+	// 0…Context−1 are inputs, tokens 1…Context targets.
 	Context int
 	// Batch is the number of windows in a batch.
 	Batch int
-	// Seed fixes the order; epoch k uses Seed + k.
+	// Seed determines the order; epoch k uses Seed + k.
 	Seed uint64
 }
 
-// Windows draws training batches of windows: stretches of a token file, whatever documents
-// they are of.
+// Windows draws training batches of windows: contiguous ranges of a token file, across document
+// boundaries.
 //
-// An epoch begins at a random offset o in [0, Context) and consists of the windows that
-// begin at o, o+Context, o+2·Context, …: neighbours share one token, so that every token
-// of the epoch but its first is a target exactly once. The windows are visited in a
-// random order without replacement, and what does not fill a batch is left out. An epoch
-// has ⌊Tokens/Context⌋ − 1 windows, as many as fit at any offset, so that batch i depends
-// only on the file, the configuration and i.
+// An epoch begins at a random offset o in [0, Context) and consists of the windows that begin at o,
+// o+Context, o+2·Context, …: consecutive windows share one token, so that every token of the epoch
+// but its first is a target exactly once. The windows are visited in a random order without
+// replacement, and an incomplete last batch is dropped. An epoch has ⌊Tokens/Context⌋ − 1 windows,
+// as many as fit at any offset, so that batch i depends only on the file, the configuration and i.
 //
 // It is not safe for concurrent use; several may share a [File].
 type Windows struct {
 	file    *File
 	config  WindowsConfig
-	windows uint32 // of an epoch
-	batches int64  // of an epoch
+	windows uint32 // in an epoch
+	batches int64  // in an epoch
 
 	epoch  int64 // of the two fields below, or -1
 	offset int
@@ -113,28 +112,27 @@ func (w *Windows) At(index int64, dst []int32) error {
 	return nil
 }
 
-// The second halves of the seeds of generators: they keep random numbers for different uses
-// of the same seed apart.
+// The second halves of generators' seeds, which separate random streams for different uses of one
+// seed.
 const (
 	windowsStream = 0x63616765_64617461 // "cagedata"
 	mixtureStream = 0x63616765_6d697874 // "cagemixt"
 	rowsStream    = 0x63616765_63686174 // "cagechat"
 )
 
-// generator returns the random numbers for one epoch, or for one group of a mixture: PCG-DXSM,
-// whose output math/rand/v2 fixes. The drawing of bounded numbers and the shuffle are those of
-// [shuffle.Below] and [shuffle.Slice].
+// generator returns the random source for one epoch, or for one group of a mixture: PCG-DXSM, whose
+// output math/rand/v2 guarantees. Bounded numbers and shuffles are drawn by [shuffle.Below] and
+// [shuffle.Slice].
 func generator(seed uint64, epoch int64, stream uint64) *rand.PCG {
 	return rand.NewPCG(seed+uint64(epoch), stream)
 }
 
-// epochOrder returns the random choices of one epoch: where its first window
-// begins, in [0, context), and the order in which its windows are visited.
+// epochOrder returns the random choices of one epoch: the beginning of its first window, in [0,
+// context), and the order in which its windows are visited.
 //
-// The order is an explicit table of 4 bytes per window: 80 MB for ten billion
-// tokens in windows of 512, shuffled once per epoch. A Feistel network would
-// need no memory, but reaches only a tiny part of all orders and is harder to
-// reproduce elsewhere.
+// The order is an explicit table of 4 bytes per window: 80 MB for ten billion tokens in windows of
+// 512, shuffled once per epoch. A Feistel network would need no memory, but reaches only a tiny
+// fraction of all permutations and is harder to reproduce elsewhere.
 func epochOrder(
 	seed uint64, epoch int64, context int, windows uint32,
 ) (offset int, order []uint32) {
@@ -148,10 +146,9 @@ func epochOrder(
 	return offset, order
 }
 
-// Sequential reads a token file from front to back, for evaluation: windows of
-// Context+1 tokens that begin at 0, Context, 2·Context, …, so that every token
-// but the first, up to the last full window, is a target exactly once. Up to
-// Context−1 tokens at the end are left out.
+// Sequential reads a token file from front to back, for evaluation: windows of Context+1 tokens
+// that begin at 0, Context, 2·Context, …, so that every token but the first, up to the last full
+// window, is a target exactly once. Up to Context−1 tokens at the end are dropped.
 //
 // It is safe for concurrent use.
 type Sequential struct {
@@ -177,15 +174,15 @@ func NewSequential(file *File, context, batch int) (*Sequential, error) {
 // BatchLen returns the number of ids in a batch, batch × (context+1).
 func (s *Sequential) BatchLen() int { return s.batch * (s.context + 1) }
 
-// Batches returns the number of batches, including a last one that is not full.
+// Batches returns the number of batches, including an incomplete last one.
 func (s *Sequential) Batches() int64 {
 	return (s.windows + int64(s.batch) - 1) / int64(s.batch)
 }
 
-// At fills dst, shaped [batch, context+1], with batch i and returns how many of its rows
-// are windows: all of them, except perhaps in the last batch. The other rows there repeat
-// its first and must not count. Because they do, a maximum over the whole batch, by which
-// quantizers may scale, is the maximum over its windows.
+// At fills dst, shaped [batch, context+1], with batch i and returns how many of its rows are
+// windows: all of them, except perhaps in the last batch. The other rows there repeat its first and
+// must not count. As repetitions they do not change a maximum over the batch, by which quantizers
+// may scale.
 func (s *Sequential) At(i int64, dst []int32) (rows int, err error) {
 	if i < 0 || i >= s.Batches() {
 		return 0, fmt.Errorf("evaluation: batch %d asked for, %s has %d", i, s.file.Path(), s.Batches())

@@ -15,24 +15,24 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// Writer writes a token file as a stream of documents. Nothing appears under the file's
-// name before [Writer.Commit], and then all of it does.
+// Writer writes a token file as a stream of documents. The file appears under its name only at
+// [Writer.Commit], complete.
 //
-// Each text is preceded by the tokenizer's begin token and followed by its end token, if the
-// tokenizer has them. If both are the same token, as with GPT-2, it is written once, before
-// the text, and thus also ends the previous one. Conversations have what their template
-// writes. For them the writer keeps one bit per token and 8 bytes per document in memory.
+// Each text is preceded by the tokenizer's BOS token and followed by its EOS token, if it has them.
+// If both are the same token, as with GPT-2, it is written once, before the text, and thus also
+// ends the previous one. Conversations get only the tokens of their template. For them the writer
+// keeps one bit per token and 8 bytes per document in memory.
 type Writer struct {
 	header Header
 	path   vfs.Path
 	file   *atomicfile.File
 	out    *bufio.Writer
 	sum    hash.Hash
-	buf    []byte // of ids on their way to the file
+	buf    []byte // of ids not yet written to the file
 
 	open   bool  // a document has begun
 	length int64 // tokens of this document so far
-	first  int64 // the first of them, from 1, that is trained on; 0: none yet
+	first  int64 // the first token with loss, from 1; 0: none yet
 
 	mask, index []byte // of conversations
 }
@@ -57,7 +57,7 @@ func NewWriter(path vfs.Path, origin Origin) (*Writer, error) {
 
 func (w *Writer) failed(err error) error { return fmt.Errorf("token file %s: %w", w.path, err) }
 
-// WriteDocument appends one document: [Writer.Append] and [Writer.End].
+// WriteDocument appends one document, by [Writer.Append] and [Writer.End].
 func (w *Writer) WriteDocument(ids []int32, learned []bool) error {
 	if err := w.Append(ids, learned); err != nil {
 		return err
@@ -65,9 +65,9 @@ func (w *Writer) WriteDocument(ids []int32, learned []bool) error {
 	return w.End()
 }
 
-// Append appends part of a document. Of conversations, learned says for each id whether it
-// is trained on; of texts it is nil. If an id is outside the vocabulary, the error is a
-// [*tokenizer.RangeError] and nothing is written.
+// Append appends part of a document. learned is the loss mask of a conversation's ids, and nil for
+// texts. If an id is outside the vocabulary, the error is a [*tokenizer.RangeError] and nothing is
+// written.
 func (w *Writer) Append(ids []int32, learned []bool) error {
 	masked := w.header.Conversations()
 	if masked && len(learned) != len(ids) || !masked && learned != nil {
@@ -110,8 +110,7 @@ func (w *Writer) begin() error {
 	return nil
 }
 
-// End ends a document. Of a conversation at least one token after the first must be trained
-// on.
+// End ends a document. A conversation must have at least one token with loss after the first.
 func (w *Writer) End() error {
 	if err := w.begin(); err != nil { // a text without tokens
 		return err
@@ -158,7 +157,7 @@ func (w *Writer) writeBytes(content []byte) error {
 	return nil
 }
 
-// Finish writes what follows the ids and the header, and closes the file when it is on disk.
+// Finish writes the header and everything after the ids, syncs and closes the file.
 func (w *Writer) Finish() error {
 	if w.header.SHA256 != "" {
 		return nil

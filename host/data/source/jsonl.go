@@ -36,12 +36,12 @@ func ReadJSONL(r io.Reader, field string) iter.Seq2[Row, error] {
 	}
 }
 
-// ReadObjects returns every line of JSONL as it is; lines of white space are skipped. It
-// does not check whether a line is JSON. An error in reading r, if any, comes last.
+// ReadObjects returns the unparsed lines of JSONL; lines of white space are skipped. It does not
+// check whether a line is JSON. An error in reading r, if any, comes last.
 func ReadObjects(r io.Reader) iter.Seq2[Row, error] {
 	return func(yield func(Row, error) bool) {
 		in := bufio.NewReaderSize(r, 1<<20)
-		begin, _ := in.Peek(sniffed) // an error comes back when it is read
+		begin, _ := in.Peek(sniffed) // a read error recurs later
 		text := bytes.TrimSpace(bytes.TrimPrefix(begin, []byte(UTF8Mark)))
 		for _, other := range otherFormats {
 			if bytes.HasPrefix(begin, []byte(other.begins)) || bytes.HasPrefix(text, []byte(other.begins)) {
@@ -49,7 +49,7 @@ func ReadObjects(r io.Reader) iter.Seq2[Row, error] {
 				return
 			}
 		}
-		var long []byte // a line that does not fit into the buffer
+		var long []byte // a line that is longer than the buffer
 		for number := int64(1); ; number++ {
 			line, err := in.ReadSlice('\n')
 			tooLong := false
@@ -82,20 +82,20 @@ func ReadObjects(r io.Reader) iter.Seq2[Row, error] {
 	}
 }
 
-// UTF8Mark is what some programs write before a text in UTF-8.
+// UTF8Mark is the byte order mark, with which some programs begin UTF-8 texts.
 const UTF8Mark = "\xef\xbb\xbf"
 
 const sniffed = 512
 
-// otherFormats are what files begin with that are called JSONL by mistake: their lines would count
-// as bad rows.
+// otherFormats are the beginnings of files misnamed as JSONL, all of whose lines would count as bad
+// rows.
 var otherFormats = []struct{ begins, name string }{
 	{"PAR1", "Parquet"}, {"\x1f\x8b", "gzip"}, {"\x28\xb5\x2f\xfd", "Zstandard"},
 	{"\xfd7zXZ\x00", "xz"}, {"BZh", "bzip2"}, {"PK\x03\x04", "zip"},
 	{"\xff\xfe", "UTF-16"}, {"\xfe\xff", "UTF-16"}, {"<", "HTML or XML"},
 }
 
-// objectParser takes one field out of an object.
+// objectParser extracts one field of an object.
 type objectParser struct {
 	field string
 	in    bytes.Buffer
@@ -104,8 +104,8 @@ type objectParser struct {
 	sound bool // the line is an object
 }
 
-// parse returns the field's text, or what is wrong with the line. The whole line is
-// checked, whichever field is wanted.
+// parse returns the field's text, or the problem of the line. The whole line is checked, whichever
+// field is requested.
 func (p *objectParser) parse(line []byte) (text []byte, problem string) {
 	p.in, p.sound = *bytes.NewBuffer(line), false
 	p.dec.Reset(&p.in)
@@ -171,7 +171,7 @@ func kindName(kind jsontext.Kind) string {
 	}[kind]
 }
 
-// checkText says why bytes are no text, "" if they are.
+// checkText returns why bytes are not text, "" if they are.
 func checkText(text []byte) string {
 	switch {
 	case bytes.IndexByte(text, 0) >= 0:

@@ -15,8 +15,8 @@ import (
 	"github.com/parquet-go/parquet-go/format"
 )
 
-// ReadParquet returns the texts in a column of a Parquet file, the size bytes of r. An
-// error, if any, comes last.
+// ReadParquet returns the texts in a column of a Parquet file, the size bytes of r. An error, if
+// any, comes last.
 func ReadParquet(r io.ReaderAt, size int64, column string) iter.Seq2[Row, error] {
 	return func(yield func(Row, error) bool) {
 		p := &parquetFile{r: r, size: size, yield: yield}
@@ -31,7 +31,7 @@ func ReadParquet(r io.ReaderAt, size int64, column string) iter.Seq2[Row, error]
 	}
 }
 
-// checkColumn makes sure that a column holds texts.
+// checkColumn checks that a column holds texts.
 func checkColumn(file *parquet.File, name string) error {
 	c := file.Root().Column(name)
 	if c == nil {
@@ -67,9 +67,9 @@ func columnNames(file *parquet.File) string {
 	return strings.Join(names, ", ")
 }
 
-// ReadParquetObjects returns the rows of a Parquet file, the size bytes of r, as JSON
-// objects with those of the columns that exist; at least one must. The values are
-// numbers, texts, and lists and groups of them. An error, if any, comes last.
+// ReadParquetObjects returns the rows of a Parquet file, the size bytes of r, as JSON objects with
+// those of the columns that exist; at least one must. The values are numbers, texts, and lists and
+// groups of them. An error, if any, comes last.
 func ReadParquetObjects(r io.ReaderAt, size int64, columns []string) iter.Seq2[Row, error] {
 	return func(yield func(Row, error) bool) {
 		p := &parquetFile{r: r, size: size, yield: yield}
@@ -110,8 +110,8 @@ func ReadParquetObjects(r io.ReaderAt, size int64, columns []string) iter.Seq2[R
 	}
 }
 
-// plain makes texts of bytes, and lists of what Parquet writes as groups named list and
-// element; valid reports whether the texts are UTF-8, as those of JSON must be.
+// plain converts bytes to texts, and Parquet's groups named list and element to lists; valid
+// reports whether the texts are UTF-8, as JSON requires.
 func plain(value any) (out any, valid bool) {
 	valid = true
 	of := func(part any) any {
@@ -159,12 +159,12 @@ type parquetFile struct {
 	row     func(*parquet.Schema, parquet.Row) (text []byte, problem string)
 	unread  []string // columns
 	number  int64    // of the row
-	budget  budget   // of what the rows hold
-	claimed budget   // of what the headers of pages say
-	calling bool     // yield runs: a panic is not the library's
+	budget  budget   // for the content of rows
+	claimed budget   // for the sizes claimed in page headers
+	calling bool     // yield is running: a panic is not the library's
 }
 
-// errStop ends the reading of a file whose caller wants no more rows.
+// errStop ends the reading of a file when the consumer stops.
 var errStop = errors.New("stop")
 
 // run reads the rows of a file in some columns, after a check of the file.
@@ -175,7 +175,7 @@ func (p *parquetFile) run(columns []string, check func(*parquet.File) error) {
 	}
 }
 
-// read reads all row groups. The library panics over some damaged files.
+// read reads all row groups. The library panics on some damaged files.
 func (p *parquetFile) read(columns []string, check func(*parquet.File) error) (err error) {
 	defer func() {
 		if problem := recover(); problem != nil {

@@ -13,14 +13,14 @@ import (
 	"github.com/parquet-go/parquet-go/format"
 )
 
-// maxPage bounds a page of Parquet, decompressed. Writers make pages of about a megabyte.
+// maxPage bounds a decompressed page of Parquet. Writers usually make pages of about a megabyte.
 const maxPage = 256 << 20
 
-// valueCost is the memory that a value takes beside its bytes, about.
+// valueCost is the approximate memory of a value in addition to its bytes.
 const valueCost = 16
 
-// budget bounds what is made of a file: bombFree bytes, or bombRatio times the file's
-// size, whichever is more.
+// budget bounds the memory for a file: bombFree bytes, or bombRatio times the file's size,
+// whichever is more.
 type budget struct {
 	size  int64 // of the file
 	spent int64
@@ -36,7 +36,7 @@ func (b *budget) spend(n int64) error {
 	return nil
 }
 
-// checkMagic makes sure that the file is as long as its last bytes say.
+// checkMagic checks the magic bytes and the footer length at the end of the file.
 func checkMagic(r io.ReaderAt, size int64) error {
 	var tail [8]byte
 	if size < 12 {
@@ -54,14 +54,14 @@ func checkMagic(r io.ReaderAt, size int64) error {
 	return nil
 }
 
-// compressions are those whose pages the library reads as they were written. With LZ4_RAW it gives
-// back bytes that are not the page's.
+// compressions are those that the library decompresses correctly. For LZ4_RAW it returns wrong
+// bytes.
 var compressions = []format.CompressionCodec{
 	format.Uncompressed, format.Snappy, format.Gzip, format.Brotli, format.Zstd,
 }
 
-// checkPages checks what the headers of the pages of a column in a row group say, before the
-// library takes memory for it. A page that is larger than its header says is not noticed.
+// checkPages checks the page headers of a column in a row group, before the library allocates
+// memory for the pages. A page that is larger than its header states is not detected.
 func (p *parquetFile) checkPages(file *parquet.File, group int, leaf parquet.LeafColumn) error {
 	chunks := file.Metadata().RowGroups[group].Columns
 	if leaf.ColumnIndex >= len(chunks) {
@@ -109,7 +109,7 @@ func (p *parquetFile) checkPages(file *parquet.File, group int, leaf parquet.Lea
 			return fmt.Errorf("pages with %d values or more, where the row group has %d",
 				values, meta.NumValues)
 		}
-		if encoding == format.RLE { // the library begins each run at a whole byte
+		if encoding == format.RLE { // the library aligns each run to a byte
 			return errors.New("truth values in the encoding RLE, which cannot be read: " +
 				"write the file with data pages of version 1")
 		}
@@ -122,7 +122,8 @@ func (p *parquetFile) checkPages(file *parquet.File, group int, leaf parquet.Lea
 	}
 }
 
-// pageValues is how many values a page says that it has, with nulls, and their encoding.
+// pageValues returns the number of values in a page by its header, including nulls, and their
+// encoding.
 func pageValues(h *format.PageHeader) (n int64, encoding format.Encoding, err error) {
 	switch {
 	case h.Type == format.DictionaryPage && h.DictionaryPageHeader.Valid:

@@ -1,12 +1,11 @@
-// Package source reads the texts in files: plain text, JSON rows and Parquet, each of
-// them possibly compressed.
+// Package source reads the texts in files: plain text, JSON rows and Parquet, each possibly
+// compressed.
 //
-// It knows formats, and nothing about what becomes of the texts. A problem in a file
-// gives an error that says where it is: in a damaged file ([DamagedError]), or in a row
-// ([RowError]), after which reading can continue with the next row. The memory that a
-// file can make the program allocate is limited: by [MaxRow], by what a Parquet page may
-// declare as its size and values, and by how many times the size of its file a text may
-// have.
+// It knows only file formats. A problem in a file gives an error with its location: in a damaged
+// file ([DamagedError]), or in a row ([RowError]), after which reading can continue with the next
+// row. The memory that a file can make the program allocate is limited: by [MaxRow], by a maximum
+// for the claimed size and number of values of a Parquet page, and by a maximal decompression
+// ratio.
 package source
 
 import (
@@ -22,7 +21,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// Format is the format of a file, once it is decompressed.
+// Format is the format of a decompressed file.
 type Format string
 
 // The formats.
@@ -35,7 +34,7 @@ const (
 // Formats lists all formats.
 var Formats = []Format{Text, JSONL, Parquet}
 
-// ParseFormat returns the format with that name; "" means no format, and is accepted.
+// ParseFormat returns the format with that name; "" is accepted and means no format.
 func ParseFormat(name string) (Format, error) {
 	if name != "" && !slices.Contains(Formats, Format(name)) {
 		return "", fmt.Errorf("format %q: want text, jsonl or parquet", name)
@@ -43,7 +42,7 @@ func ParseFormat(name string) (Format, error) {
 	return Format(name), nil
 }
 
-// Compression says how a file is compressed.
+// Compression is the compression of a file.
 type Compression string
 
 // The kinds of compression.
@@ -53,8 +52,7 @@ const (
 	Zstd Compression = "zstd"
 )
 
-// ByName determines the format and compression of a file from its name. If the name says
-// nothing, the file is plain text.
+// ByName determines the format and compression of a file from its name. The default is plain text.
 func ByName(name string) (Format, Compression) {
 	name = strings.ToLower(filepath.Base(name))
 	compression := None
@@ -73,7 +71,7 @@ func ByName(name string) (Format, Compression) {
 	return Text, compression
 }
 
-// ByContent determines how a file is compressed from its first bytes.
+// ByContent determines the compression of a file from its first bytes.
 func ByContent(begin []byte) Compression {
 	switch {
 	case strings.HasPrefix(string(begin), "\x1f\x8b"):
@@ -94,7 +92,7 @@ type Row struct {
 	Text []byte
 	// Unread lists the columns of Parquet that were not read.
 	Unread []string
-	// Err, if not nil, says why there is no text.
+	// Err, if not nil, is the reason why there is no text.
 	Err *RowError
 }
 
@@ -103,7 +101,7 @@ type RowError struct {
 	Unit    string // "line" or "row"
 	Number  int64
 	Problem string
-	// Field says that the row is sound, and another field of it may have the text.
+	// Field reports that the row is valid, but the text may be in another field.
 	Field bool
 }
 
@@ -111,22 +109,21 @@ func (e *RowError) Error() string { return fmt.Sprintf("%s %d: %s", e.Unit, e.Nu
 
 // A DamagedError reports a file that cannot be read to its end.
 type DamagedError struct {
-	Format  string // format of what was damaged, such as "gzip"
+	Format  string // damaged format, such as "gzip"
 	Problem string
 }
 
 func (e *DamagedError) Error() string { return e.Format + ": " + e.Problem }
 
-// A decompressed text may have bombFree bytes, or bombRatio times as many as its
-// compressed form, whichever is more. Prose shrinks to a third or a tenth, logs to a
-// fiftieth at best.
+// A decompressed text may have bombFree bytes, or bombRatio times the size of its compressed form,
+// whichever is more. Prose shrinks to a third or a tenth, logs to a fiftieth at best.
 const (
 	bombFree  = 64 << 20
 	bombRatio = 200
 )
 
-// maxWindow is how far back a zstd frame may refer, and so the memory that it takes. The
-// zstd program has the same limit.
+// maxWindow bounds the window of a zstd frame, and so its memory. The zstd program has the same
+// limit.
 const maxWindow = 128 << 20
 
 // Decompress returns a reader of the decompressed content of r. Close releases memory and
@@ -161,7 +158,7 @@ func Decompress(r io.Reader, kind Compression) (io.ReadCloser, error) {
 type counter struct {
 	r   io.Reader
 	n   int64
-	err error // of r itself, other than the end
+	err error // of r itself, except io.EOF
 }
 
 func (c *counter) Read(p []byte) (int, error) {
@@ -173,8 +170,7 @@ func (c *counter) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// decompressor reads decompressed bytes and compares their number with that of the
-// compressed ones.
+// decompressor reads decompressed bytes and compares their number with that of the compressed ones.
 type decompressor struct {
 	in    *counter
 	out   io.Reader
@@ -197,8 +193,7 @@ func (d *decompressor) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// explain returns the error of the file itself, or else says what is wrong with what it
-// holds.
+// explain returns the read error of the file itself, or else a description of its damage.
 func (d *decompressor) explain(err error) error {
 	switch {
 	case d.in.err != nil:

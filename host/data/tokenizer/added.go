@@ -9,8 +9,7 @@ import (
 	"unicode"
 )
 
-// addedToken is a token that is cut out of the text as a whole, before the text
-// is cut into words.
+// addedToken is a token that is matched as a whole, before the text is split into words.
 type addedToken struct {
 	ID         int32  `json:"id"`
 	Content    string `json:"content"`
@@ -21,7 +20,7 @@ type addedToken struct {
 	Special    bool   `json:"special"`
 }
 
-// addedSet finds the leftmost added token in a text; of several there, the longest.
+// addedSet finds the leftmost added token in a text; the longest one if several match.
 type addedSet struct {
 	byFirst [256][]addedToken
 	empty   bool
@@ -42,9 +41,8 @@ func newAddedSet(tokens []addedToken) *addedSet {
 	return set
 }
 
-// split calls text for every stretch between added tokens and token for every
-// added token, in order. White space that an added token claims (lstrip,
-// rstrip) belongs to it.
+// split calls text for every range between added tokens and token for every added token, in order.
+// White space that an added token strips (lstrip, rstrip) belongs to it.
 func (s *addedSet) split(
 	input string, text func(start, end int) error, token func(id int32),
 ) error {
@@ -81,9 +79,9 @@ func (s *addedSet) split(
 	return nil
 }
 
-// WithTokens returns the tokenizer with special tokens added. Their ids follow the largest one that
-// it has; a token that is in the vocabulary, where texts only reach it by merges, keeps its id.
-// The definition is that of the tokenizer with the tokens in added_tokens.
+// WithTokens returns the tokenizer with special tokens added. Their ids follow the largest existing
+// one; a token that is in the vocabulary but only reached by merges keeps its id. The definition is
+// that of the tokenizer with the tokens appended to added_tokens.
 func (t *HuggingFace) WithTokens(contents []string) (*HuggingFace, error) {
 	var file map[string]json.RawMessage
 	if err := json.Unmarshal(t.definition, &file); err != nil {
@@ -124,7 +122,7 @@ func (t *HuggingFace) WithTokens(contents []string) (*HuggingFace, error) {
 	return more, more.accept(t.info.BOS, t.info.EOS)
 }
 
-// encoded is a value as JSON, in which < and > stay as they are.
+// encoded returns a value as JSON without escaping < and >.
 func encoded(value any) ([]byte, error) {
 	var out bytes.Buffer
 	enc := json.NewEncoder(&out)

@@ -9,8 +9,8 @@ import (
 	"unicode/utf8"
 )
 
-// bpe is the byte-pair model: it turns one word into ids by joining, again and
-// again, the adjacent pair with the lowest rank (Sennrich et al. 2016).
+// bpe is the byte-pair encoding model: it converts one word to ids by repeatedly merging the
+// adjacent pair with the lowest rank (Sennrich et al. 2016).
 type bpe struct {
 	vocab        map[string]int32
 	merges       map[uint64]merge
@@ -23,8 +23,8 @@ type bpe struct {
 }
 
 type merge struct {
-	rank int32 // its place in the list of merges
-	id   int32 // what the pair becomes
+	rank int32 // its index in the list of merges
+	id   int32 // id of the merged token
 }
 
 const noID int32 = -1
@@ -58,14 +58,14 @@ func newBPE(def *modelDefinition) (*bpe, error) {
 			return nil, fmt.Errorf("model.merges[%d]: %q + %q: "+
 				"a part or the result is not in the vocabulary", rank, pair[0], pair[1])
 		}
-		// Of two entries for one pair the later wins, as in the original library.
+		// If a pair has two entries, the later one wins, as in the reference library.
 		m.merges[pairKey(left, right)] = merge{rank: int32(rank), id: joined}
 	}
 	m.cutsAtMarks = m.marksWords()
 	return m, nil
 }
 
-// appendWord appends the ids of a word. A character that is no token becomes its bytes if all of
+// appendWord appends the ids of a word. A character that is not a token becomes its bytes if all of
 // them are tokens, or else the unknown token.
 func (m *bpe) appendWord(dst []int32, word string, g *wordMerger) ([]int32, error) {
 	if m.byteLevel {
@@ -100,12 +100,12 @@ func (m *bpe) appendWord(dst []int32, word string, g *wordMerger) ([]int32, erro
 	return m.merge(dst, g), nil
 }
 
-// spaceMark is how tokenizers in the manner of SentencePiece write a space.
+// spaceMark is how SentencePiece-style tokenizers write a space.
 const spaceMark = "\u2581"
 
-// marksWords reports whether every token has its marks in front. Then nothing is ever
-// joined across a place where a mark follows another character, and the text between two
-// such places can be encoded by itself: without that, a whole document is one word.
+// marksWords reports whether marks occur in tokens only at their beginning. Then no merge crosses a
+// position where a mark follows another character, and the text between two such positions can be
+// encoded on its own: otherwise, a whole document is one word.
 func (m *bpe) marksWords() bool {
 	if _, ok := m.vocab[spaceMark]; !ok || m.ignoreMerges {
 		return false
@@ -122,8 +122,8 @@ func (m *bpe) marksWords() bool {
 	return true
 }
 
-// wordCache appends the ids of words, and keeps those of short ones: texts are made of
-// few words, which they repeat. It is used by one goroutine at a time.
+// wordCache appends the ids of words, and caches those of short ones, as texts repeat few words. It
+// is used by one goroutine at a time.
 type wordCache struct {
 	model *bpe
 	ids   []int32 // of the text so far
@@ -135,7 +135,7 @@ type wordCache struct {
 
 const (
 	maxCachedWord  = 64      // bytes
-	maxCachedWords = 1 << 16 // then it starts afresh
+	maxCachedWords = 1 << 16 // then it is cleared
 )
 
 func (c *wordCache) appendID(id int32) { c.ids = append(c.ids, id) }
@@ -164,8 +164,8 @@ func (c *wordCache) appendWord(word string) error {
 	return nil
 }
 
-// appendMarkedWords is appendWord for the parts of text that begin where a mark follows another
-// character.
+// appendMarkedWords calls appendWord for the parts of a text that begin where a mark follows
+// another character.
 func (c *wordCache) appendMarkedWords(text string) error {
 	for len(text) > 0 {
 		at := len(text) - len(strings.TrimLeft(text, spaceMark))
@@ -182,17 +182,17 @@ func (c *wordCache) appendMarkedWords(text string) error {
 	return nil
 }
 
-// wordMerger joins symbols. It keeps memory between words.
+// wordMerger merges symbols. It reuses memory between words.
 type wordMerger struct {
 	ids   []int32
 	list  []symbol
 	queue candidates
 }
 
-// noMerge is the merge of a pair that is not joined.
+// noMerge is the result for a pair that is not merged.
 var noMerge = merge{rank: math.MaxInt32}
 
-// pair returns what two symbols become.
+// pair returns the merge of two symbols.
 func (m *bpe) pair(left, right int32) merge {
 	if joined, ok := m.merges[pairKey(left, right)]; ok {
 		return joined
@@ -202,15 +202,15 @@ func (m *bpe) pair(left, right int32) merge {
 
 func pairKey(left, right int32) uint64 { return uint64(uint32(left))<<32 | uint64(uint32(right)) }
 
-// symbol is a node of a doubly linked list in a slice. A symbol that
-// was joined to its left neighbour has noID.
+// symbol is a node of a doubly linked list in a slice. A symbol that was merged into its left
+// neighbour has noID.
 type symbol struct {
 	id         int32
 	prev, next int32
 }
 
-// merge joins pairs in the order of their rank, and from left to right among equal ranks, until
-// none is left, and appends what is left. With a heap that takes O(n log n).
+// merge merges pairs in the order of their rank, and from left to right among equal ranks, until
+// none is left, and appends the resulting ids. With a heap this takes O(n log n).
 func (m *bpe) merge(dst []int32, g *wordMerger) []int32 {
 	g.list, g.queue = slices.Grow(g.list[:0], len(g.ids)), slices.Grow(g.queue[:0], len(g.ids))
 	for i, id := range g.ids {
@@ -230,7 +230,7 @@ func (m *bpe) merge(dst []int32, g *wordMerger) []int32 {
 		}
 		right := &g.list[left.next]
 		if joined := m.pair(left.id, right.id); joined.id != top.id || joined == noMerge {
-			continue // an earlier merge has changed a side of it
+			continue // an earlier merge has changed one of its symbols
 		}
 		left.id, right.id = top.id, noID
 		left.next = right.next

@@ -9,15 +9,15 @@ import (
 	"github.com/cage-qat/cage/internal/plainjson"
 )
 
-// Config is the content of a tokenizer_config.json. A key is parsed only when it is asked
-// for, so that a mistake in another one does no harm.
+// Config is the content of a tokenizer_config.json. A key is parsed only on demand, so that a
+// mistake in another key does no harm.
 type Config map[string]json.RawMessage
 
 // ParseConfig parses a tokenizer_config.json.
 func ParseConfig(text []byte) (c Config, err error) { return c, plainjson.Unmarshal(text, &c) }
 
 // Token returns the token of a key: "bos_token" begins a document, "eos_token" ends one,
-// "pad_token" pads sequences. It is "" where the key is absent. The value is a string, or an object
+// "pad_token" pads sequences. It is "" if the key is absent. The value is a string, or an object
 // with its content.
 func (c Config) Token(key string) (string, error) {
 	var token string
@@ -33,10 +33,10 @@ func (c Config) Token(key string) (string, error) {
 	return *object.Content, nil
 }
 
-// DefaultTemplate is the name of the chat template that is used where none is named.
+// DefaultTemplate is the name of the default chat template.
 const DefaultTemplate = "default"
 
-// Template returns the chat template, "" where there is none. If the key holds a list of named
+// Template returns the chat template, "" if there is none. If the key holds a list of named
 // templates, it is [DefaultTemplate].
 func (c Config) Template() (string, error) {
 	list, err := c.Templates()
@@ -47,7 +47,7 @@ func (c Config) Template() (string, error) {
 	return source, err
 }
 
-// Templates returns all chat templates by name; none where the key is absent.
+// Templates returns all chat templates by name; none if the key is absent.
 func (c Config) Templates() (map[string]string, error) {
 	var source string
 	templates := c["chat_template"]
@@ -66,7 +66,7 @@ func (c Config) Templates() (map[string]string, error) {
 			"want a string, or a list of objects with name and template")
 	}
 	named := map[string]string{}
-	for _, entry := range slices.Backward(list) { // of two with a name, the first
+	for _, entry := range slices.Backward(list) { // the first of a name wins
 		named[entry.Name] = entry.Template
 	}
 	return named, nil
@@ -76,7 +76,7 @@ func (c Config) Templates() (map[string]string, error) {
 const (
 	// DefinitionFile defines the tokenizer.
 	DefinitionFile = "tokenizer.json"
-	// ConfigFile may name the tokens that begin and end a document, and hold a chat template.
+	// ConfigFile may name the BOS and EOS tokens, and hold a chat template.
 	ConfigFile = "tokenizer_config.json"
 	// SpecialsFile names the special tokens again, for older programs.
 	SpecialsFile = "special_tokens_map.json"
@@ -84,13 +84,13 @@ const (
 	TemplateFile = "chat_template.jinja"
 	// TemplateFolder has further templates by name, each in a file with the extension .jinja.
 	TemplateFolder = "additional_chat_templates"
-	// GenerationFile names the tokens at which texts begin and end.
+	// GenerationFile names the tokens that begin and end generated texts.
 	GenerationFile = "generation_config.json"
 )
 
-// Files lists all of these files, the definition first.
+// Files lists these files, the definition first.
 var Files = []string{DefinitionFile, ConfigFile, SpecialsFile, TemplateFile, GenerationFile}
 
-// CompanionFiles lists the files that may accompany the definition. They say how text is
+// CompanionFiles lists the files that may accompany the definition. They describe how text is
 // presented to the model, and are copied along with the tokenizer.
 var CompanionFiles = Files[1:]

@@ -7,26 +7,25 @@ import (
 	"unicode/utf8"
 )
 
-// cutRule says where a text can be cut without any effect on its ids.
+// cutRule determines where a text can be cut without changing its ids.
 //
 // With a word pattern, that is between a character and the white space after it:
-//   - before a space whatever visible character precedes it, because in a match of these
-//     patterns a space is either the first character or follows on white space;
-//   - before a line feed that follows a letter or a digit, for the same reason: line ends
-//     are matched together with punctuation before them, but not with letters.
+//   - before a space after any visible character, because in a match of these patterns a space
+//     is either the first character or follows white space;
+//   - before a line feed after a letter or a digit, for the same reason: line ends are matched
+//     together with punctuation before them, but not with letters.
 //
-// What comes first then ends in a visible character, so that no look-ahead of the pattern
-// reaches beyond it, and what follows begins a word. Where tokens mark words, it is before
-// a space that follows anything but white space or a mark. Unicode normalization has a
-// boundary before either character.
+// The first part then ends in a visible character, which the look-ahead of the pattern does not
+// pass, and the second begins a word. If tokens mark words, it is before a space that follows
+// anything but white space or a mark. Unicode normalization has a boundary before either character.
 //
-// An added token must not be cut, nor lose white space that it claims on its right, or
-// a mark that is put before the text after it.
+// An added token must not be cut, nor be separated from white space that it strips on its right, or
+// from a mark that is inserted before the text after it.
 type cutRule struct {
 	byPattern bool
 	byMark    bool
-	inner     []string // added tokens that have a space or a line feed within
-	claiming  []string // added tokens after which there must be no cut
+	inner     []string // added tokens that contain a space or a line feed
+	claiming  []string // added tokens after which no cut is allowed
 }
 
 func newCutRule(t *HuggingFace, def *definition) cutRule {
@@ -36,7 +35,7 @@ func newCutRule(t *HuggingFace, def *definition) cutRule {
 			continue
 		}
 		if added.RStrip && added.Normalized {
-			return cutRule{} // as below
+			return cutRule{} // cut nowhere
 		}
 		if added.RStrip {
 			c.claiming = append(c.claiming, added.Content)
@@ -45,7 +44,7 @@ func newCutRule(t *HuggingFace, def *definition) cutRule {
 			continue
 		}
 		if added.Normalized {
-			return cutRule{} // it may stand for other text than its own
+			return cutRule{} // its match may differ from its content
 		}
 		c.inner = append(c.inner, added.Content)
 	}
@@ -63,7 +62,7 @@ func newCutRule(t *HuggingFace, def *definition) cutRule {
 	return c
 }
 
-// Cut finds a place near the end of text at which it can be cut; see [Tokenizer].
+// Cut finds a position near the end of text at which it can be cut; see [Tokenizer].
 func (t *HuggingFace) Cut(text []byte) int {
 	c := &t.cuts
 	if !c.byPattern && !c.byMark {
@@ -78,7 +77,7 @@ func (t *HuggingFace) Cut(text []byte) int {
 }
 
 // cutAllowed reports whether pattern and model allow a cut before text[n], white space, and no
-// added token would be cut there.
+// added token would be cut.
 func (c *cutRule) cutAllowed(t *HuggingFace, text []byte, n int) bool {
 	r, size := utf8.DecodeLastRune(text[:n])
 	if r == utf8.RuneError && size < 2 || unicode.IsSpace(r) {
@@ -90,8 +89,8 @@ func (c *cutRule) cutAllowed(t *HuggingFace, text []byte, n int) bool {
 		}
 	} else {
 		if text[n] == '\n' {
-			// The pattern sees normalized text, in which a letter may end with a mark, to which line
-			// ends belong.
+			// The pattern sees normalized text, in which a letter may end with a combining mark,
+			// which the pattern matches together with line ends.
 			r, _ = utf8.DecodeLastRuneInString(t.normalize.apply(string(r), true))
 		}
 		before, _ := t.pre.scan.classAt(string(r), 0)

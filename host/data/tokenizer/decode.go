@@ -9,11 +9,11 @@ import (
 	"github.com/cage-qat/cage/internal/plainjson"
 )
 
-// decodeStep rewrites the list of tokens; what is left at the end is joined.
+// decodeStep rewrites the list of tokens; finally the tokens are joined.
 type decodeStep func(tokens []string) []string
 
-// newDecoder builds the section "decoder". Without one, tokens are joined with spaces between them,
-// as the original library does.
+// newDecoder parses the section "decoder". Without one, tokens are joined by spaces, as in the
+// reference library.
 func newDecoder(section json.RawMessage) ([]decodeStep, error) {
 	if !present(section) {
 		return []decodeStep{joinTokens(" ")}, nil
@@ -43,7 +43,7 @@ func newDecoder(section json.RawMessage) ([]decodeStep, error) {
 		}
 		return steps, nil
 	case "ByteLevel":
-		// The result is a single text, since a character may begin in one token and end in the next.
+		// The result is a single text, since a character may span tokens.
 		return []decodeStep{func(tokens []string) []string {
 			var text []byte
 			for _, token := range tokens {
@@ -51,7 +51,7 @@ func newDecoder(section json.RawMessage) ([]decodeStep, error) {
 			}
 			return []string{string(text)}
 		}}, nil
-	case "ByteFallback": // a token of the form <0x0A> is the byte that it names
+	case "ByteFallback": // a token of the form <0x0A> denotes a byte
 		return []decodeStep{each(func(_ int, token string) string {
 			if len(token) == 6 && strings.HasPrefix(token, "<0x") && token[5] == '>' {
 				if value, err := strconv.ParseUint(token[3:5], 16, 8); err == nil {
@@ -82,7 +82,7 @@ func newDecoder(section json.RawMessage) ([]decodeStep, error) {
 			}
 			return token
 		})}, nil
-	case "Metaspace": // where a mark was put before the text, those of the first token are removed
+	case "Metaspace": // if a mark was put before the text, those of the first token are removed
 		prepended := def.PrependScheme == nil || *def.PrependScheme != "never"
 		return []decodeStep{each(func(i int, token string) string {
 			if i == 0 && prepended {

@@ -12,20 +12,19 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// An UnsupportedError reports a part of a tokenizer.json that this package
-// cannot compute exactly.
+// An UnsupportedError reports a part of a tokenizer.json that this package cannot compute exactly.
 type UnsupportedError struct {
-	Section string // place in the file, such as "pre_tokenizer"
-	Feature string // what the file asks for
-	Hint    string // what would work
+	Section string // section of the file, such as "pre_tokenizer"
+	Feature string // the unsupported feature
+	Hint    string // a supported alternative
 }
 
 func (e *UnsupportedError) Error() string {
 	return fmt.Sprintf("%s: %s is not supported; %s", e.Section, e.Feature, e.Hint)
 }
 
-// definition is the part of a tokenizer.json that decides about ids. Sections
-// with variants stay raw until their type is known.
+// definition is the part of a tokenizer.json that determines ids. Sections with variants stay raw
+// until their type is known.
 type definition struct {
 	AddedTokens   []addedToken    `json:"added_tokens"`
 	Normalizer    json.RawMessage `json:"normalizer"`
@@ -48,8 +47,7 @@ type modelDefinition struct {
 	IgnoreMerges bool             `json:"ignore_merges"`
 }
 
-// UnmarshalJSON looks at the type before it looks at vocabulary and merges,
-// whose shapes depend on it.
+// UnmarshalJSON checks the type before it parses vocabulary and merges, whose format depends on it.
 func (m *modelDefinition) UnmarshalJSON(data []byte) error {
 	type plain modelDefinition
 	var raw struct {
@@ -74,8 +72,8 @@ func (m *modelDefinition) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// check refuses sections that are too deep, models that are not supported, and ids that are out of
-// range or used twice.
+// check rejects sections that are nested too deeply, unsupported models, and ids that are out of
+// range or duplicate.
 func (d *definition) check() error {
 	for name, section := range map[string]json.RawMessage{
 		"normalizer": d.Normalizer, "pre_tokenizer": d.PreTokenizer,
@@ -86,7 +84,7 @@ func (d *definition) check() error {
 			jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
 		for {
 			if _, err := dec.ReadToken(); err != nil {
-				break // at the end: the section was found to be JSON before
+				break // the end: the section is known to be valid JSON
 			}
 			if dec.StackDepth() > maxNesting {
 				return fmt.Errorf("%s: values within values more than %d deep", name, maxNesting)
@@ -124,8 +122,7 @@ func (d *definition) check() error {
 	return nil
 }
 
-// mergePair is one entry of model.merges, in either published form: "a b"
-// or ["a", "b"].
+// mergePair is one entry of model.merges, in either published form: "a b" or ["a", "b"].
 type mergePair [2]string
 
 // UnmarshalJSON accepts both forms.
@@ -150,7 +147,7 @@ func (p *mergePair) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// present reports whether a section is there at all: absent and null are the same.
+// present reports whether a section exists: null counts as absent.
 func present(section json.RawMessage) bool {
 	return len(section) > 0 && string(section) != "null"
 }
@@ -163,7 +160,7 @@ type pattern struct {
 
 func (p pattern) is(literal string) bool { return p.String != nil && *p.String == literal }
 
-// wordsOfGPT4 is the pre_tokenizer of a tokenizer.json that cuts words by [PatternGPT4].
+// wordsOfGPT4 is the pre_tokenizer of a tokenizer.json that splits words by [PatternGPT4].
 var wordsOfGPT4 = map[string]any{"type": "Sequence", "pretokenizers": []any{
 	map[string]any{"type": "Split", "pattern": map[string]any{"Regex": PatternGPT4},
 		"behavior": "Isolated", "invert": false},
@@ -174,8 +171,8 @@ var byteLevelSection = map[string]any{
 	"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": false,
 }
 
-// sections are those of a tokenizer.json of byte-level BPE. The token begin, with the id
-// first, is put before each text.
+// sections returns the sections of a tokenizer.json for byte-level BPE. The token begin, with the
+// id first, is put before each text.
 func sections(words any, begin string, first int, added []map[string]any, vocab map[string]int,
 	merges [][2]string) map[string]any {
 	special := map[string]any{"SpecialToken": map[string]any{"id": begin, "type_id": 0}}
@@ -197,8 +194,8 @@ func sections(words any, begin string, first int, added []map[string]any, vocab 
 	}
 }
 
-// BytesDefinition returns a tokenizer.json with which other programs get the same ids as
-// [Bytes]: the id of each byte is its value.
+// BytesDefinition returns a tokenizer.json with which other programs get the same ids as [Bytes]:
+// the id of each byte is its value.
 func BytesDefinition() ([]byte, error) {
 	vocab := map[string]int{}
 	for b, r := range byteToRune {
@@ -209,8 +206,7 @@ func BytesDefinition() ([]byte, error) {
 	return json.MarshalIndent(file, "", "  ")
 }
 
-// Bounds on what a tokenizer.json can cost. Without them a small file could ask for any amount of
-// memory.
+// Bounds for a tokenizer.json. Without them a small file could require any amount of memory.
 const (
 	maxFile    = 128 << 20 // bytes of a file; the largest published ones have around 35 MB
 	maxNesting = 32        // values within values; published files have about six

@@ -11,9 +11,9 @@ import (
 	"github.com/cage-qat/cage/internal/plainjson"
 )
 
-// Extends returns nil if a tokenizer gives the ids of a base tokenizer, apart from tokens that were
-// added to it: an id of the base means the same in both. Otherwise the error says where they
-// differ. Both are the contents of a tokenizer.json, nil for [Bytes].
+// Extends returns nil if a tokenizer extends a base tokenizer only by added tokens: an id of the
+// base has the same meaning in both. Otherwise the error describes the difference. Both are the
+// contents of a tokenizer.json, nil for [Bytes].
 func Extends(more, base []byte) error {
 	var a, b definition
 	for content, def := range map[*[]byte]*definition{&more: &a, &base: &b} {
@@ -44,7 +44,7 @@ func Extends(more, base []byte) error {
 			return fmt.Errorf("the sections %s differ", name)
 		}
 	}
-	// The added tokens of the base must be there, and others must have ids of their own.
+	// The base's added tokens must exist, and other added tokens must have new ids.
 	byContent, owner := map[string]addedToken{}, map[int32]string{}
 	for _, t := range a.AddedTokens {
 		byContent[t.Content] = a.comparable(t)
@@ -93,7 +93,7 @@ func (m *modelDefinition) same(base *modelDefinition) error {
 	return nil
 }
 
-// comparable is an added token with the id that it has, and without what has no influence on ids.
+// comparable returns an added token with its id, and without fields that do not affect ids.
 func (d *definition) comparable(t addedToken) addedToken {
 	if id, known := d.Model.Vocab[t.Content]; known {
 		t.ID = id
@@ -102,8 +102,8 @@ func (d *definition) comparable(t addedToken) addedToken {
 	return t
 }
 
-// Distinct returns the names of two tokenizers, with the beginnings of their hashes if they have
-// the same name.
+// Distinct returns the names of two tokenizers, with prefixes of their hashes if the names are
+// equal.
 func Distinct(a, b Info) (string, string) {
 	if a.Name != b.Name {
 		return a.Name, b.Name

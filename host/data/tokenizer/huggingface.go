@@ -13,23 +13,22 @@ import (
 	"github.com/cage-qat/cage/internal/plainjson"
 )
 
-// HuggingFace is a tokenizer read from a tokenizer.json: the byte-level BPE of GPT-2,
-// Llama 3, OLMo 2 and Qwen, or the SentencePiece-style BPE of Llama 2 and Mistral. It
-// gives the same ids as the original library, except where the two use different versions
-// of the Unicode tables.
+// HuggingFace is a tokenizer read from a tokenizer.json: the byte-level BPE of GPT-2, Llama 3, OLMo
+// 2 and Qwen, or the SentencePiece-style BPE of Llama 2 and Mistral. It gives the same ids as the
+// reference library, except for differences of the Unicode version.
 type HuggingFace struct {
 	info       Info
 	cuts       cutRule
 	definition []byte    // the tokenizer.json
-	folder     string    // where it was read from; "" if that is not known
-	added      *addedSet // matched in the text as it is
+	folder     string    // its folder; "" if unknown
+	added      *addedSet // matched in the original text
 	normAdded  *addedSet // matched after normalization
 	normalize  normalizer
 	pre        *preTokenizer
 	model      *bpe
 	decode     []decodeStep
 	tokens     map[int32]string
-	special    map[int32]bool // tokens that stand for no text
+	special    map[int32]bool // tokens without text
 	addsBOS    bool
 	wordCaches sync.Pool // of *wordCache
 }
@@ -38,11 +37,10 @@ var _ Tokenizer = (*HuggingFace)(nil)
 
 // LoadHuggingFace reads the tokenizer.json at path.
 //
-// The begin token is the one that its post-processor puts before a text; failing that, the
-// bos_token of a tokenizer_config.json in the same folder; failing that, there is none. The end
-// token is the one that the post-processor puts after a text, or the eos_token. Truncation and
-// padding settings are ignored. If the file needs an unsupported feature, the error wraps an
-// [*UnsupportedError].
+// The BOS token is the one that its post-processor puts before a text; failing that, the bos_token
+// of a tokenizer_config.json in the same folder; failing that, none. The EOS token is the one that
+// the post-processor puts after a text, or the eos_token. Truncation and padding settings are
+// ignored. If the file needs an unsupported feature, the error wraps an [*UnsupportedError].
 func LoadHuggingFace(path string) (*HuggingFace, error) {
 	data, err := readFile(path)
 	if err != nil {
@@ -60,7 +58,7 @@ func LoadHuggingFace(path string) (*HuggingFace, error) {
 	return t, nil
 }
 
-// located is the absolute folder of a tokenizer.json, and the name of the tokenizer.
+// located returns the absolute folder of a tokenizer.json, and the name of the tokenizer.
 func located(path string) (folder, name string) {
 	if abs, err := filepath.Abs(path); err == nil {
 		path = abs
@@ -72,8 +70,7 @@ func located(path string) (folder, name string) {
 	return folder, strings.TrimSuffix(filepath.Base(path), filepath.Ext(path))
 }
 
-// Identify returns the name and the hash of the tokenizer in a folder, also of one that is not
-// supported.
+// Identify returns the name and the hash of the tokenizer in a folder, even if it is not supported.
 func Identify(folder string) (Info, error) {
 	path := filepath.Join(folder, DefinitionFile)
 	content, err := readFile(path)
@@ -81,14 +78,13 @@ func Identify(folder string) (Info, error) {
 	return Info{Name: name, BOS: NoToken, EOS: NoToken, SHA256: hash(content)}, err
 }
 
-// ParseHuggingFace is [LoadHuggingFace] for the content of a tokenizer.json. The tokenizer gets no
+// ParseHuggingFace is [LoadHuggingFace] for the content of a tokenizer.json. The tokenizer has no
 // name.
 func ParseHuggingFace(definition []byte) (*HuggingFace, error) {
 	return newHuggingFace(definition, nil)
 }
 
-// newHuggingFace builds a tokenizer from the contents of its files; config may
-// be empty.
+// newHuggingFace builds a tokenizer from the contents of its files; config may be empty.
 func newHuggingFace(data, config []byte) (*HuggingFace, error) {
 	var def definition
 	err := plainjson.Unmarshal(data, &def)
@@ -121,9 +117,8 @@ func newHuggingFace(data, config []byte) (*HuggingFace, error) {
 	return t, t.setMarkers(def.PostProcessor, config)
 }
 
-// Normal converts text to the normal form NFC if that is what the tokenizer's normalizer does; if
-// it does anything else, text stays as it is. The result is what the ids of a byte-level tokenizer
-// decode to.
+// Normal converts text to NFC if that is all that the tokenizer's normalizer does; otherwise text
+// is unchanged. The result is the text to which the ids of a byte-level tokenizer decode.
 func (t *HuggingFace) Normal(text string) string {
 	if !t.normalize.composesOnly() {
 		return text
@@ -147,13 +142,13 @@ func (t *HuggingFace) setTokens(def *definition) error {
 		t.tokens[id] = token
 	}
 	var raw, normalized []addedToken
-	given := map[string]int32{} // to added tokens that are not in the vocabulary
+	given := map[string]int32{} // ids assigned to added tokens that are not in the vocabulary
 	for i, added := range def.AddedTokens {
 		if added.Content == "" {
-			continue // as the original library
+			continue // like the reference library
 		}
 		if id, known := def.Model.Vocab[added.Content]; known {
-			added.ID = id // as the original library, whatever the file says
+			added.ID = id // like the reference library, whatever the file says
 		} else {
 			id, again := given[added.Content]
 			if !again {
@@ -194,11 +189,11 @@ func (t *HuggingFace) setTokens(def *definition) error {
 // Info identifies the tokenizer.
 func (t *HuggingFace) Info() Info { return t.info }
 
-// Definition returns the content of the tokenizer.json, which must not be changed. It is
-// all that [Reopen] needs, stored as tokenizer.json.
+// Definition returns the content of the tokenizer.json, which must not be changed. Stored as
+// tokenizer.json, it is sufficient for [Reopen].
 func (t *HuggingFace) Definition() []byte { return t.definition }
 
-// ReadCompanions reads those of the files in [CompanionFiles] that are in the folder of the
+// ReadCompanions reads the files of [CompanionFiles] that exist in the folder of the
 // tokenizer.json.
 func (t *HuggingFace) ReadCompanions() (map[string][]byte, error) {
 	files := map[string][]byte{}
@@ -222,10 +217,10 @@ func (t *HuggingFace) ReadCompanions() (map[string][]byte, error) {
 // the text, such as "<|end_of_text|>", become their id.
 func (t *HuggingFace) Encode(text string) ([]int32, error) { return t.encode(text, false) }
 
-// EncodeRest is Encode for text that follows a place found by Cut.
+// EncodeRest is Encode for text after a position found by Cut.
 func (t *HuggingFace) EncodeRest(text string) ([]int32, error) { return t.encode(text, true) }
 
-// encode is both; rest reports whether other text was before.
+// encode implements both; rest reports whether text precedes.
 func (t *HuggingFace) encode(text string, rest bool) ([]int32, error) {
 	if !utf8.ValidString(text) {
 		return nil, fmt.Errorf("tokenizer %s: text is not valid UTF-8", t.info.Name)

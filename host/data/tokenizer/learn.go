@@ -9,12 +9,12 @@ import (
 	"strings"
 )
 
-// Learner trains a tokenizer on texts: byte-level BPE (Sennrich et al., 2016; Radford
-// et al., 2019) that cuts words as Llama 3 does. Its tokens are first the 256 bytes, then
-// those merged from two tokens, the most frequent pair first, then special tokens.
+// Learner trains a tokenizer on texts: byte-level BPE (Sennrich et al., 2016; Radford et al., 2019)
+// that splits words as Llama 3 does. Its tokens are first the 256 bytes, then those merged from two
+// tokens, the most frequent pair first, then special tokens.
 type Learner struct {
 	pre   *preTokenizer
-	words map[string]int // how often each was seen
+	words map[string]int // number of occurrences
 }
 
 // NewLearner returns a learner without texts.
@@ -22,7 +22,7 @@ func NewLearner() *Learner {
 	section, _ := json.Marshal(wordsOfGPT4)
 	pre, err := newPreTokenizer(section)
 	if err != nil {
-		panic(err) // the section is a constant, and a test reads it
+		panic(err) // the section is a constant, which a test parses
 	}
 	return &Learner{pre: pre, words: map[string]int{}}
 }
@@ -31,15 +31,15 @@ func NewLearner() *Learner {
 func (l *Learner) Add(text string) error {
 	return l.pre.eachWord(text, true, func(word string) error {
 		if _, known := l.words[word]; !known {
-			word = strings.Clone(word) // which does not keep the text in memory
+			word = strings.Clone(word) // does not keep the text in memory
 		}
 		l.words[word]++
 		return nil
 	})
 }
 
-// Specials lists the special tokens of a trained tokenizer: those of the chat template of
-// Llama 3. The first is put before each document; the second ends it.
+// Specials lists the special tokens of a trained tokenizer: those of Llama 3's chat template. The
+// first is put before each document; the second ends it.
 var Specials = []string{
 	"<|begin_of_text|>", "<|end_of_text|>", "<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>",
 }
@@ -74,14 +74,14 @@ type merger struct {
 	tokens []string // by id, in the byte-level alphabet
 	ids    map[string]int32
 	merges [][2]string
-	known  map[[2]string]bool // what is among the merges
+	known  map[[2]string]bool // known merges
 	words  [][]int32
 	counts []int // of each word
 	pairs  map[[2]int32]*pairCount
 	queue  pairQueue
 }
 
-// pairCount is how often a pair is in the words, and where it may be.
+// pairCount is the number of occurrences of a pair in the words, and the words that may contain it.
 type pairCount struct {
 	pair  [2]int32
 	count int
@@ -108,8 +108,8 @@ func newMerger(words map[string]int) *merger {
 	return m
 }
 
-// id is that of a token, which may be new: "abc" can be merged of "ab" and "c", and of "a"
-// and "bc".
+// id returns the id of a token, which may be new: "abc" can be merged from "ab" and "c", and from
+// "a" and "bc".
 func (m *merger) id(token string) int32 {
 	id, known := m.ids[token]
 	if !known {
@@ -133,8 +133,8 @@ func (m *merger) add(a, b, word int32, count int) {
 	heap.Fix(&m.queue, p.index)
 }
 
-// merge makes a token of the most frequent pair, of equal ones that with the smaller ids. It
-// reports false where no pair occurs twice.
+// merge makes a token of the most frequent pair; ties go to the smaller ids. It returns false if no
+// pair occurs twice.
 func (m *merger) merge() bool {
 	if len(m.queue) == 0 || m.queue[0].count < 2 {
 		return false
@@ -143,7 +143,7 @@ func (m *merger) merge() bool {
 	delete(m.pairs, best.pair)
 	first, second := m.tokens[best.pair[0]], m.tokens[best.pair[1]]
 	id := m.id(first + second)
-	if merge := [2]string{first, second}; !m.known[merge] { // the pair may come up again
+	if merge := [2]string{first, second}; !m.known[merge] { // the pair may recur
 		m.merges, m.known[merge] = append(m.merges, merge), true
 	}
 	for _, w := range slices.Sorted(maps.Keys(best.words)) {
@@ -152,7 +152,7 @@ func (m *merger) merge() bool {
 	return true
 }
 
-// mergeIn replaces a pair in a word, from its left to its right.
+// mergeIn replaces a pair in a word, from left to right.
 func (m *merger) mergeIn(word int32, pair [2]int32, id int32) {
 	ids, count := m.words[word], m.counts[word]
 	next := ids[:0:0]

@@ -9,7 +9,7 @@ import (
 	"github.com/cage-qat/cage/internal/plainjson"
 )
 
-// setMarkers finds the begin and the end token, as LoadHuggingFace says.
+// setMarkers finds the BOS and EOS tokens, as documented at LoadHuggingFace.
 func (t *HuggingFace) setMarkers(postProcessor json.RawMessage, config []byte) error {
 	bos, eos, err := templateMarkers(postProcessor)
 	if err != nil {
@@ -48,7 +48,7 @@ func (t *HuggingFace) find(content string) (int32, bool) {
 	return NoToken, false
 }
 
-// accept makes bos and eos the begin and the end token; NoToken is fine.
+// accept sets bos and eos as the BOS and EOS tokens; NoToken is allowed.
 func (t *HuggingFace) accept(bos, eos int32) error {
 	for name, id := range map[string]int32{"begin": bos, "end": eos} {
 		if _, ok := t.tokens[id]; !ok && id != NoToken {
@@ -86,7 +86,7 @@ func templateMarkers(section json.RawMessage) (bos, eos int32, err error) {
 	}
 	bos, eos = NoToken, NoToken
 	switch def.Type {
-	case "ByteLevel": // which moves offsets only
+	case "ByteLevel": // only changes offsets
 		return NoToken, NoToken, nil
 	case "Sequence":
 		for _, section := range def.Processors {

@@ -12,10 +12,10 @@ import (
 	"github.com/cage-qat/cage/internal/plainjson"
 )
 
-// normalizer rewrites text before it is divided into words, by the steps NFC, Prepend and Replace.
+// normalizer rewrites text before it is split into words, by the steps NFC, Prepend and Replace.
 type normalizer []step
 
-// newNormalizer builds the section "normalizer"; an absent one changes nothing.
+// newNormalizer parses the section "normalizer"; an absent one changes nothing.
 func newNormalizer(section json.RawMessage) (normalizer, error) {
 	steps, err := flatten(section)
 	if err != nil {
@@ -34,7 +34,7 @@ func newNormalizer(section json.RawMessage) (normalizer, error) {
 	return steps, nil
 }
 
-// apply normalizes text; rest reports whether other text was before it.
+// apply normalizes text; rest reports whether text precedes it.
 func (n normalizer) apply(text string, rest bool) string {
 	for _, step := range n {
 		switch {
@@ -53,15 +53,15 @@ func (n normalizer) has(kind string) bool {
 	return slices.ContainsFunc(n, func(s step) bool { return s.Type == kind })
 }
 
-// composesOnly reports whether texts are brought into the form NFC at most.
+// composesOnly reports whether at most NFC is applied to texts.
 func (n normalizer) composesOnly() bool { return !n.has("Prepend") && !n.has("Replace") }
 
-// joiner is what golang.org/x/text puts after every 30 marks in a row, so that a buffer of fixed
-// size holds them (UAX #15, Stream-Safe Text Format). A normal form has no more of them than the
-// text.
+// joiner is inserted by golang.org/x/text after every 30 consecutive combining marks, so that a
+// buffer of fixed size holds them (UAX #15, Stream-Safe Text Format). A normal form contains no
+// more joiners than the text.
 const joiner = "\u034f"
 
-// composed brings text into the normal form NFC.
+// composed converts text to NFC.
 func composed(text string) string {
 	out := norm.NFC.String(text)
 	if out == text || strings.Count(out, joiner) == strings.Count(text, joiner) {
@@ -70,8 +70,8 @@ func composed(text string) string {
 	return composedByRule(text)
 }
 
-// composedByRule is the algorithm of the Unicode Standard (section 3.11) for texts with any number
-// of marks in a row.
+// composedByRule is the algorithm of the Unicode Standard (section 3.11), for any number of
+// consecutive combining marks.
 func composedByRule(text string) string {
 	var runes []rune
 	for _, r := range text {
@@ -88,7 +88,8 @@ func composedByRule(text string) string {
 		at = end
 	}
 	var out []rune
-	// Where the last letter is, and the class of what follows it; -1: nothing does.
+	// The index of the last starter, and the combining class of the last character after it; -1:
+	// none.
 	starter, last := -1, -1
 	for _, r := range runes {
 		c := combining(r)
@@ -107,7 +108,7 @@ func composedByRule(text string) string {
 	return string(out)
 }
 
-// combining is the canonical combining class, 0 of what is no mark.
+// combining returns the canonical combining class, 0 for characters that are not combining.
 func combining(r rune) int { return int(norm.NFD.PropertiesString(string(r)).CCC()) }
 
 // step is a normalizer or a pre-tokenizer: the union of the supported ones.
@@ -128,7 +129,7 @@ type step struct {
 	Split            *bool             `json:"split"`
 }
 
-// flatten lists the steps of a section, those of a Sequence in its place.
+// flatten lists the steps of a section, with a Sequence replaced by its steps.
 func flatten(section json.RawMessage) (steps []step, err error) {
 	if !present(section) {
 		return nil, nil

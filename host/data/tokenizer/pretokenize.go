@@ -7,10 +7,10 @@ import (
 	"strings"
 )
 
-// preTokenizer divides text into words.
+// preTokenizer splits text into words.
 type preTokenizer struct {
 	byteLevel   bool // words are written in the byte-level alphabet
-	isolate     bool // every digit is a text of its own
+	isolate     bool // every digit is split off
 	prefixSpace bool // a space is put before each text, unless it begins with one
 	scan        *scanner
 	metaspace   *metaspace
@@ -22,8 +22,7 @@ type metaspace struct {
 	split  bool   // a word begins at each mark
 }
 
-// newPreTokenizer builds the section "pre_tokenizer"; an absent one leaves the
-// text in one piece.
+// newPreTokenizer parses the section "pre_tokenizer"; an absent one leaves the text in one piece.
 func newPreTokenizer(section json.RawMessage) (*preTokenizer, error) {
 	unsupported := func(feature, hint string) error {
 		return &UnsupportedError{"pre_tokenizer", feature, hint}
@@ -46,7 +45,7 @@ func newPreTokenizer(section json.RawMessage) (*preTokenizer, error) {
 				pattern = byteLevelPattern
 			}
 		case step.Type == "Split":
-			// The patterns match everywhere: what is between matches can be removed.
+			// The patterns match everywhere: nothing is between matches that could be removed.
 			if step.Behavior != "Isolated" && (step.Behavior != "Removed" || !step.Invert) {
 				return nil, unsupported(
 					fmt.Sprintf("Split with behavior %q, invert %v", step.Behavior, step.Invert),
@@ -92,7 +91,7 @@ func newPreTokenizer(section json.RawMessage) (*preTokenizer, error) {
 	return p, nil
 }
 
-// checkMark refuses a Metaspace that writes something else than U+2581 for a space.
+// checkMark rejects a Metaspace that replaces a space by another character than U+2581.
 func checkMark(section, mark string) error {
 	if mark != "" && mark != spaceMark {
 		return &UnsupportedError{section, fmt.Sprintf("Metaspace with the replacement %q",
@@ -101,7 +100,7 @@ func checkMark(section, mark string) error {
 	return nil
 }
 
-// eachWord calls emit for the words of text; first reports whether the whole input begins with it.
+// eachWord calls emit for the words of text; first reports whether text begins the whole input.
 func (p *preTokenizer) eachWord(text string, first bool, emit func(word string) error) error {
 	if p.metaspace != nil && text != "" {
 		text = strings.ReplaceAll(text, " ", spaceMark)
@@ -125,7 +124,7 @@ func (p *preTokenizer) eachWord(text string, first bool, emit func(word string) 
 		part := text
 		for at := 0; p.isolate && at < len(text); {
 			c, size := p.scan.classAt(text, at)
-			if c == number { // a text of its own
+			if c == number { // split off
 				part = text[:cmp.Or(at, size)]
 				break
 			}

@@ -11,23 +11,23 @@ import (
 )
 
 // SentencePiece describes a tokenizer for programs that compute its ids as SentencePiece does: they
-// write spaces as "▁" and repeatedly join the two neighbours whose joined text is the token with
-// the highest score, leftmost first. Characters that are not tokens become bytes at the end.
+// write spaces as "▁" and repeatedly merge the adjacent pair whose merged text is the token with
+// the highest score, leftmost first. Finally, characters that are not tokens become bytes.
 type SentencePiece struct {
-	// Scores has one number for each id below VocabSize: the later merges make a token, the smaller
-	// its score.
+	// Scores has a number for each id below VocabSize, which is smaller the later a merge makes the
+	// token.
 	Scores []float32
 	// Unknown is the id of the unknown token, or [NoToken].
 	Unknown int32
-	// Prefix says that "▁" is put before a text, and before what follows an added token.
+	// Prefix reports that "▁" is put before a text, and before text that follows an added token.
 	Prefix bool
-	// Differs lists the reasons why some texts get other ids than from the tokenizer; empty if none
-	// does.
+	// Differs lists the reasons why some texts get different ids from the tokenizer's; empty if
+	// none do.
 	Differs []string
 }
 
-// SentencePiece describes a byte-pair model with byte fallback, like those of Llama 2 and
-// Mistral, in the terms of SentencePiece. Any other model is an [*UnsupportedError].
+// SentencePiece describes a byte-pair model with byte fallback, like those of Llama 2 and Mistral,
+// in SentencePiece's terms. The error for any other model is an [*UnsupportedError].
 func (t *HuggingFace) SentencePiece() (*SentencePiece, error) {
 	var def definition
 	if err := plainjson.Unmarshal(t.definition, &def); err != nil {
@@ -49,10 +49,10 @@ func (t *HuggingFace) SentencePiece() (*SentencePiece, error) {
 	return s, nil
 }
 
-// maxExactRank is the number of ranks that float32 distinguishes.
+// maxExactRank bounds the ranks that float32 can distinguish.
 const maxExactRank = 1 << 24
 
-// checkPieces refuses models that do not compute with characters, bytes and merges alone.
+// checkPieces rejects models that use more than characters, bytes and merges.
 func (t *HuggingFace) checkPieces(def *definition) error {
 	unsupported := func(feature, hint string) error {
 		return &UnsupportedError{"model", feature, hint}
@@ -72,7 +72,7 @@ func (t *HuggingFace) checkPieces(def *definition) error {
 	return nil
 }
 
-// setSpaces finds out how the tokenizer writes spaces, and whether it puts one before a text:
+// setSpaces determines how the tokenizer writes spaces, and whether it puts one before a text:
 // Llama 2 does so in its normalizer, newer files in their pre-tokenizer.
 func (s *SentencePiece) setSpaces(t *HuggingFace, def *definition) error {
 	replaces := false
@@ -114,17 +114,16 @@ func (s *SentencePiece) differ(reason string) { s.Differs = append(s.Differs, re
 
 // setScores gives every token the rank of the merge that makes it.
 //
-// Merges make a token of one pair of parts only, whatever is around it: what happens within
-// its characters does not depend on what is outside as long as nothing is joined across its ends.
-// So merging the token's own text finds the pair, and the order of scores is that of merges.
-// SentencePiece joins every pair whose text is a token, however: where merges leave the text of a
-// token in two parts, ids can differ.
+// Merges make a token from only one pair of parts, whatever its context: merges within it do not
+// depend on the outside as long as none crosses its ends. So merging the token's own text finds the
+// pair, and the order of scores is that of merges. SentencePiece, however, merges every pair whose
+// text is a token: if merges leave the text of a token in two parts, ids can differ.
 func (s *SentencePiece) setScores(t *HuggingFace, added []addedToken) {
 	last := float32(-len(t.model.merges) - 1)
 	for id := range s.Scores {
-		s.Scores[id] = last // of what no merge makes; no program looks at it
+		s.Scores[id] = last // for tokens that no merge makes; not used by any program
 	}
-	whole := map[int32]bool{} // cut out of texts before anything is joined
+	whole := map[int32]bool{} // matched in texts before any merge
 	for _, a := range added {
 		whole[a.ID] = true
 	}
@@ -147,7 +146,7 @@ func (s *SentencePiece) setScores(t *HuggingFace, added []addedToken) {
 	}
 }
 
-// joins reports whether a text is two parts, each a token or one character.
+// joins reports whether a text consists of two parts, each a token or one character.
 func (m *bpe) joins(text string) bool {
 	part := func(text string) bool {
 		_, ok := m.vocab[text]
@@ -161,8 +160,8 @@ func (m *bpe) joins(text string) bool {
 	return false
 }
 
-// path merges the characters of a text. It returns the ids that are left, none where a
-// character is no token, and the rank of the last merge, −1 if there was none.
+// path merges the characters of a text. It returns the resulting ids, none if a character is not a
+// token, and the rank of the last merge, −1 if there was none.
 func (m *bpe) path(text string) (ids []int32, rank int32) {
 	for _, char := range text {
 		id, ok := m.vocab[string(char)]

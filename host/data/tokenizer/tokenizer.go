@@ -1,12 +1,11 @@
-// Package tokenizer turns text into token ids and back.
+// Package tokenizer converts text to token ids and back.
 //
-// There are two kinds of tokenizers: [Bytes], one token per byte, which needs no files,
-// and [HuggingFace], which reads the byte-pair tokenizers of published models from their
-// tokenizer.json. Neither adds markers: the writer of a token file puts [Info.BOS] before
-// each document and [Info.EOS] after it. A tokenizer.json that asks for something this
-// package does not compute exactly is refused when it is loaded ([UnsupportedError]):
-// with a tokenizer that is only almost right, a model would train on text that nobody
-// wrote. Token files and datasets belong to package data.
+// There are two kinds of tokenizers: [Bytes], one token per byte, which needs no files, and
+// [HuggingFace], which reads the byte-pair tokenizers of published models from their
+// tokenizer.json. Neither adds BOS or EOS tokens: the writer of a token file puts [Info.BOS] before
+// each document and [Info.EOS] after it. A tokenizer.json that this package cannot compute exactly
+// is rejected on loading ([UnsupportedError]): with a tokenizer that is only almost right, a model
+// would train on text that nobody wrote. Token files and datasets belong to package data.
 package tokenizer
 
 import (
@@ -25,8 +24,8 @@ const NoToken int32 = -1
 
 // Info identifies a tokenizer, in the form in which token files record it.
 type Info struct {
-	// Name is for people to read: "bytes", or the name of the folder or file that the
-	// tokenizer was read from.
+	// Name is for display: "bytes", or the name of the folder or file from which the tokenizer was
+	// read.
 	Name string `json:"name"`
 	// VocabSize is one more than the largest id that Encode can return.
 	VocabSize int `json:"vocab_size"`
@@ -34,12 +33,12 @@ type Info struct {
 	BOS int32 `json:"bos"`
 	// EOS is the token that ends every document, or NoToken.
 	EOS int32 `json:"eos"`
-	// SHA256 identifies the tokenizer: it is the hash, in lower-case hexadecimal, of the
-	// tokenizer.json, or of the name of a built-in one.
+	// SHA256 identifies the tokenizer: the hash, in lower-case hexadecimal, of the tokenizer.json,
+	// or of the name of a built-in one.
 	SHA256 string `json:"sha256"`
 }
 
-// MarshalJSON leaves out an end token if there is none.
+// MarshalJSON omits a missing EOS token.
 func (i Info) MarshalJSON() ([]byte, error) {
 	stored := struct {
 		Name      string `json:"name"`
@@ -54,7 +53,7 @@ func (i Info) MarshalJSON() ([]byte, error) {
 	return json.Marshal(stored)
 }
 
-// UnmarshalJSON refuses unknown keys.
+// UnmarshalJSON rejects unknown keys.
 func (i *Info) UnmarshalJSON(text []byte) error {
 	type plain Info
 	stored := plain{EOS: NoToken}
@@ -70,37 +69,35 @@ func (i *Info) UnmarshalJSON(text []byte) error {
 type Tokenizer interface {
 	// Info identifies the tokenizer.
 	Info() Info
-	// Encode returns the ids of text, without begin and end tokens.
+	// Encode returns the ids of text, without BOS and EOS tokens.
 	Encode(text string) ([]int32, error)
-	// Cut finds a place near the end of text at which it can be cut, if text is the
-	// beginning of a longer one. If Cut returns n, the ids of text[:n] followed by those
-	// that EncodeRest gives for the rest are the ids of the whole, whatever follows text.
-	// It is 0 if there is no such place.
+	// Cut finds a position near the end of text at which it can be cut, if text is the beginning of
+	// a longer one. If Cut returns n, the ids of text[:n] followed by those that EncodeRest gives
+	// for the rest are the ids of the whole, whatever follows text. It returns 0 if there is no
+	// such position.
 	Cut(text []byte) int
-	// EncodeRest is Encode for text that follows a place at which other text was cut.
+	// EncodeRest is Encode for text that follows a cut.
 	EncodeRest(text string) ([]int32, error)
-	// Decode returns the text of ids, special tokens included. The ids of half
-	// a character give half a character: the result need not be valid UTF-8.
+	// Decode returns the text of ids, special tokens included. The result may contain partial
+	// characters: it need not be valid UTF-8.
 	Decode(ids []int32) (string, error)
 }
 
-// AddsBOS reports whether other programs put the begin token before a text that they encode with
-// the tokenizer. They do not if only tokenizer_config.json names that token.
+// AddsBOS reports whether other programs put the BOS token before a text that they encode with the
+// tokenizer. They do not if only tokenizer_config.json names that token.
 func AddsBOS(t Tokenizer) bool {
 	h, ok := t.(*HuggingFace)
 	return t.Info().BOS != NoToken && (!ok || h.addsBOS)
 }
 
-// IsSpecial reports whether a token stands for no text, like those that begin and end documents and
-// turns.
+// IsSpecial reports whether a token has no text, like those that begin and end documents and turns.
 func IsSpecial(t Tokenizer, id int32) bool {
 	h, ok := t.(*HuggingFace)
 	return ok && h.special[id]
 }
 
-// Open returns the tokenizer that spec names: "bytes" is the built-in
-// [Bytes], anything else is the path of a tokenizer.json or of a folder that
-// holds one (see [LoadHuggingFace]).
+// Open returns the tokenizer that spec names: "bytes" is the built-in [Bytes], anything else is the
+// path of a tokenizer.json or of a folder that contains one (see [LoadHuggingFace]).
 func Open(spec string) (Tokenizer, error) {
 	if spec == bytesName {
 		return Bytes{}, nil
@@ -116,9 +113,8 @@ func Open(spec string) (Tokenizer, error) {
 	return LoadHuggingFace(spec)
 }
 
-// Reopen returns the tokenizer that info describes. Unless it is built in, its
-// tokenizer.json is in folder. Name, BOS and EOS are taken from info; a tokenizer.json
-// with another hash is an error.
+// Reopen returns the tokenizer that info describes. Unless it is built in, its tokenizer.json is in
+// folder. Name, BOS and EOS are taken from info; a tokenizer.json with another hash is an error.
 func Reopen(folder string, info Info) (Tokenizer, error) {
 	content, err := Definition(folder, info)
 	if err != nil {
@@ -127,7 +123,7 @@ func Reopen(folder string, info Info) (Tokenizer, error) {
 	return Restore(content, info)
 }
 
-// Restore is [Reopen] for the content of a tokenizer.json that [Definition] has returned.
+// Restore is [Reopen] for the content of a tokenizer.json returned by [Definition].
 func Restore(content []byte, info Info) (Tokenizer, error) {
 	if info == (Bytes{}).Info() {
 		return Bytes{}, nil
@@ -144,9 +140,9 @@ func Restore(content []byte, info Info) (Tokenizer, error) {
 	return t, t.accept(info.BOS, info.EOS)
 }
 
-// Definition returns the tokenizer.json of the tokenizer that info describes, and nil for
-// one that is built in. spec names it as for [Open]. The content is checked against the
-// hash, but otherwise not parsed.
+// Definition returns the tokenizer.json of the tokenizer that info describes, and nil for a
+// built-in one. spec names it as for [Open]. The content is checked against the hash, but not
+// parsed.
 func Definition(spec string, info Info) ([]byte, error) {
 	if info == (Bytes{}).Info() {
 		return nil, nil
@@ -187,17 +183,16 @@ func (e *RangeError) Error() string {
 
 const bytesName = "bytes"
 
-// Bytes is the byte-level tokenizer: the id of a byte is its value, the
-// vocabulary has 256 entries, and every text comes back unchanged.
+// Bytes is the byte-level tokenizer: the id of a byte is its value, the vocabulary has 256 entries,
+// and every text is decoded unchanged.
 //
-// Byte 0 begins a document. It is free for that, because a text file that
-// contains it counts as binary and is never made into a document.
+// Byte 0 is the BOS token. It is free for that, because a text file that contains it counts as
+// binary and is never used as a document.
 type Bytes struct{}
 
 var _ Tokenizer = Bytes{}
 
-// Info returns the name "bytes", 256 tokens, and 0 as the token that begins a document.
-// There is no token that ends one.
+// Info returns the name "bytes", 256 tokens, and 0 as BOS. There is no EOS.
 func (Bytes) Info() Info {
 	return Info{Name: bytesName, VocabSize: 256, BOS: 0, EOS: NoToken, SHA256: hash([]byte(bytesName))}
 }
@@ -229,9 +224,9 @@ func (Bytes) Decode(ids []int32) (string, error) {
 	return string(text), nil
 }
 
-// Byte-level tokenizers write every byte as one printable character: bytes
-// that are printable in Latin-1 as themselves, the other 68 as U+0100 onwards
-// in order of their value (GPT-2, Radford et al. 2019).
+// Byte-level tokenizers write every byte as one printable character: bytes that are printable in
+// Latin-1 as themselves, the other 68 as U+0100 onwards in order of their value (GPT-2, Radford et
+// al. 2019).
 var (
 	byteToRune [256]rune
 	runeToByte = make(map[rune]byte, 256)
@@ -251,7 +246,7 @@ func init() {
 	}
 }
 
-// toByteLevel writes text in the alphabet of byte-level tokens.
+// toByteLevel converts text to the byte-level alphabet.
 func toByteLevel(text string) string {
 	out := make([]rune, len(text))
 	for i := range len(text) {
@@ -260,8 +255,8 @@ func toByteLevel(text string) string {
 	return string(out)
 }
 
-// fromByteLevel appends the bytes that token stands for. A token with a
-// character outside the alphabet, as special tokens may have, stands for itself.
+// fromByteLevel appends the bytes of a token. A token with a character outside the alphabet, as
+// special tokens may have, is appended unchanged.
 func fromByteLevel(dst []byte, token string) []byte {
 	start := len(dst)
 	for _, r := range token {

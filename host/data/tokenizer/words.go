@@ -7,22 +7,22 @@ import (
 	"unicode/utf8"
 )
 
-// wordPattern is a pattern of published tokenizers that a function of this package
-// matches. Go's regexp has no look-ahead, which they need, and an engine with backtracking takes a
-// time that is exponential in the text for some patterns. Each of these patterns matches at every
-// place of every text, so that its matches are words without gaps.
+// wordPattern is a pattern of published tokenizers that a function of this package matches. Go's
+// regexp has no look-ahead, which they need, and a backtracking engine takes exponential time for
+// some patterns. Each of these patterns matches at every position of every text, so that its
+// matches are words without gaps.
 type wordPattern struct {
-	// digits is how many digits a word can have, 0 for any number.
+	// digits is the maximal number of digits in a word, 0 for any number.
 	digits int
-	// next returns where the word ends that begins at a place in text.
+	// next returns the end of the word that begins at index at in text.
 	next func(s *scanner, text string, at int) int
 }
 
-// The pattern that ByteLevel has built in (GPT-2, Radford et al. 2019).
+// The built-in pattern of ByteLevel (GPT-2, Radford et al. 2019).
 const byteLevelPattern = `'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+|` +
 	` ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+`
 
-// wordPatterns are these patterns by their expressions.
+// wordPatterns maps regular expressions to these patterns.
 var wordPatterns = map[string]wordPattern{
 	byteLevelPattern: {next: (*scanner).nextGPT2},
 	PatternGPT4:      {digits: 3, next: (*scanner).nextGPT4},
@@ -30,8 +30,8 @@ var wordPatterns = map[string]wordPattern{
 	patternRuns:      {next: (*scanner).nextGPT4},
 }
 
-// Patterns by which published tokenizers cut text into words: that of GPT-4, and others
-// that differ from it in how they cut numbers.
+// Patterns by which published tokenizers split text into words: that of GPT-4, and variants that
+// split numbers differently.
 const (
 	PatternGPT4 = beforeNumbers + `\p{N}{1,3}` + behindNumbers // Llama 3 and OLMo 2, too
 	PatternQwen = beforeNumbers + `\p{N}` + behindNumbers      // Qwen 2 and later
@@ -56,7 +56,7 @@ func (s *scanner) nextGPT2(text string, at int) int {
 	return s.white(text, at)
 }
 
-// nextGPT4 matches the pattern of GPT-4, with s.digits digits in a word.
+// nextGPT4 matches the pattern of GPT-4, with at most s.digits digits in a word.
 func (s *scanner) nextGPT4(text string, at int) int {
 	if end := contraction(text, at, true); end > 0 {
 		return end
@@ -68,7 +68,7 @@ func (s *scanner) nextGPT4(text string, at int) int {
 		return s.run(text, begin, letter)
 	case c == number:
 		end := s.run(text, begin, number)
-		if s.digits > 0 { // one word has that many at most
+		if s.digits > 0 { // at most that many in a word
 			end = begin
 			for n := 1; n < s.digits && end < len(text); n++ {
 				next, size := s.classAt(text, end)
@@ -98,8 +98,8 @@ func (s *scanner) nextGPT4(text string, at int) int {
 	return s.white(text, at)
 }
 
-// white matches \s+(?!\S)|\s+: a run of white space, but for its last character if
-// something follows that could be a word with it.
+// white matches \s+(?!\S)|\s+: a run of white space, without its last character if a character
+// follows that may form a word with it.
 func (s *scanner) white(text string, at int) int {
 	end := s.run(text, at, space)
 	if end == len(text) {
@@ -145,7 +145,7 @@ func contraction(text string, at int, anyCase bool) int {
 		if second == 'l' {
 			return at + 3
 		}
-	case "ſ"[0]: // the long s, whose capital is S
+	case "ſ"[0]: // the long s, whose upper case is S
 		if anyCase && strings.HasPrefix(text[at+1:], "ſ") {
 			return at + 1 + len("ſ")
 		}
@@ -153,7 +153,7 @@ func contraction(text string, at int, anyCase bool) int {
 	return 0
 }
 
-// class is what the patterns distinguish characters by. Every character has one.
+// class is a character class that the patterns distinguish. Every character has one.
 type class uint8
 
 const (
@@ -184,13 +184,13 @@ func lookUp(r rune) class {
 	return other
 }
 
-// scanner finds out where words end.
+// scanner finds the ends of words.
 type scanner struct {
 	classes *[1 << 16]class
 	wordPattern
 }
 
-// classAt returns the class and the length of the character at a place in text.
+// classAt returns the class and the length of the character at index at of text.
 func (s *scanner) classAt(text string, at int) (class, int) {
 	if b := text[at]; b < utf8.RuneSelf {
 		return s.classes[b], 1
