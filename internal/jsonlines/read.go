@@ -99,8 +99,7 @@ func readLines[T any](path vfs.Path, file io.Reader, yield func(Entry[T], error)
 	}
 }
 
-// readLine appends the bytes up to the end of a line to text, unless they are too many; n is the
-// number of bytes read.
+// readLine reads n bytes, up to a line end, and appends them to text, unless they are too many.
 func readLine(in *bufio.Reader, text []byte) (line []byte, n int64, err error) {
 	for {
 		part, err := in.ReadSlice('\n')

@@ -53,8 +53,7 @@ func (s Setting) Text() string { return inline(s.Value) }
 
 const maxSize = 1 << 20
 
-// ReadFile reads and parses a file; something names, for messages, what the file describes. The
-// error is an *[Error].
+// ReadFile reads and parses a file; something is its subject, for messages. The error is an *[Error].
 func ReadFile(path, something string) (doc *Document, text []byte, err error) {
 	if text, err = readText(path, something); err != nil {
 		return nil, nil, err
@@ -91,8 +90,7 @@ func readText(path, something string) ([]byte, error) {
 	return text, nil
 }
 
-// Reason returns the text of an error about a file without the path, for messages that already name
-// the file.
+// Reason returns the text of an error about a file without the path, which the message has already.
 func Reason(err error) string {
 	if pe, ok := errors.AsType[*fs.PathError](err); ok {
 		return pe.Err.Error()
@@ -129,8 +127,7 @@ func parse(file string, text []byte) (*Document, *Error) {
 	return doc, nil
 }
 
-// New returns a document with the given values, in the form of [Document.Values]; file is its name
-// for messages.
+// New returns a document of values, as from [Document.Values]; file is its name for messages.
 func New(file string, values map[string]any) *Document {
 	return &Document{Places: Places{file: file, line: 1, keys: map[string]place{}}, values: values}
 }
@@ -242,8 +239,7 @@ func (p Places) ErrorAt(key, format string, args ...any) *Error {
 	return e
 }
 
-// moved records that the key's value now comes from the given place, and forgets the places of keys
-// below it.
+// moved records a new place of the key's value, and forgets the places of keys below it.
 func (p Places) moved(key string, from place) {
 	maps.DeleteFunc(p.keys, func(k string, _ place) bool {
 		return strings.HasPrefix(k, key) && (k == key || k[len(key)] == '.' || k[len(key)] == '[')

@@ -23,11 +23,9 @@ type Training struct {
 	Loss     float64
 	// Slope returns the gradient at any point, for an optimizer that takes a second one.
 	Slope func(x []float64) []float64
-	// Sampled is the gradient with sampled labels for the next update, for an optimizer that takes
-	// one.
+	// Sampled is the next update's gradient with sampled labels, for an optimizer that takes it.
 	Sampled []float64
-	// Global has the sums of the values that the optimizer collects over its tensors; nil: this is
-	// the only tensor.
+	// Global has the sums over the optimizer's tensors of what it collects; nil: only this tensor.
 	Global map[string]float64
 
 	m     Bench
@@ -79,8 +77,7 @@ func (r *Training) tell(gradient []float64, rate float64) {
 	r.state[spec.InputLoss] = reference.Float(r.Loss)
 }
 
-// Collect returns the values that the optimizer collects before the next update, by the names of
-// inputs.
+// Collect returns what the optimizer collects before the next update, by the names of inputs.
 func (r *Training) Collect(t testing.TB, gradient []float64, rate float64) map[string]float64 {
 	t.Helper()
 	r.tell(gradient, rate)

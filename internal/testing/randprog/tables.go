@@ -4,8 +4,7 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// nearest searches a table of numbers, or of rows of x, on a grid on which squared distances are
-// exact.
+// nearest searches a table of numbers, or of rows of x, on a grid with exact squared distances.
 func nearest(g *generator, op program.Op) value {
 	x := g.draw(isExact, func(v value) bool { return v.frac <= 8 })
 	n, shape := 1+g.rng.IntN(5), x.Shape()
@@ -36,8 +35,7 @@ func lookup(g *generator, op program.Op) value {
 	return value{g.b.Apply(op, program.Attr{}, program.Type{}, index.Value, table.Value), table.mag, table.frac}
 }
 
-// scatterAdd has integers as indices, or if the pool has none of the shape, positions along an
-// axis.
+// scatterAdd has integers as indices, or if the pool has none of the shape, axis positions.
 func scatterAdd(g *generator, op program.Op) value {
 	x := g.draw(isFloat)
 	shape := x.Shape()

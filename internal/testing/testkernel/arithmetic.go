@@ -48,8 +48,7 @@ var (
 	}
 )
 
-// strict returns f with NaN as the result if either argument is NaN; math.Max returns infinity for
-// NaN and infinity.
+// strict returns f with NaN for any NaN argument; math.Max returns infinity for NaN and infinity.
 func strict(f func(x, y float64) float64) func(x, y float64) float64 {
 	return func(x, y float64) float64 {
 		if math.IsNaN(x) || math.IsNaN(y) {
@@ -112,8 +111,7 @@ func arithmetic(op *operation, args []*value, result kind) (*value, error) {
 	return convert(op, x, result)
 }
 
-// The predicates of comparisons; those of floats have the prefix "o" (ordered) if they are false
-// for NaN.
+// The predicates of comparisons; those of floats with the prefix "o" (ordered) are false for NaN.
 var (
 	floatPredicates = map[string]func(x, y float32) bool{
 		"oeq": func(x, y float32) bool { return x == y }, "une": func(x, y float32) bool { return x != y },

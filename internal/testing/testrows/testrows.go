@@ -1,5 +1,4 @@
-// Package testrows executes programs with package cpu, for tests that compare the results with the
-// meaning of programs.
+// Package testrows executes programs with package cpu, for tests of the results.
 package testrows
 
 import (
