@@ -53,7 +53,7 @@ func (s Setting) Text() string { return inline(s.Value) }
 
 const maxSize = 1 << 20
 
-// ReadFile reads and parses a file; something is its subject, for messages. The error is an *[Error].
+// ReadFile parses a file; something is its subject, for messages. The error is an *[Error].
 func ReadFile(path, something string) (doc *Document, text []byte, err error) {
 	if text, err = readText(path, something); err != nil {
 		return nil, nil, err

@@ -87,8 +87,8 @@ func lockError(name string, err error) error {
 	return err
 }
 
-// lockFileAt reports whether there is a file to lock, and fails if it is not regular. If that cannot
-// be determined, it returns true, and opening the file reports the error.
+// lockFileAt reports whether there is a file to lock, and fails if it is not regular. If that is
+// unknown, it returns true, and opening the file reports the error.
 func lockFileAt(name string) (there bool, err error) {
 	info, err := os.Stat(name)
 	if errors.Is(err, fs.ErrNotExist) {

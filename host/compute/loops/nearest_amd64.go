@@ -66,9 +66,9 @@ func (p *panels) findBlocks(dst []int32, x []float32) int {
 	return n
 }
 
-// nearest4 compares 4 rows of x with all groups of a table. For each row of x, each of 8 lanes
-// starts with what least and at have. It keeps the least sum of those rows of the table that it
-// sees, and in which half of a group the first of them was, counted from 0.
+// nearest4 compares 4 rows of x with all groups of a table. For each row of x, least and at
+// hold 8 lanes, which are updated: the least sum among the table rows that the lane has seen, and the
+// half of a group, counted from 0, in which it first occurred.
 //
 //go:noescape
 func nearest4(columns, data *float32, groups, d int, least *[32]float32, at *[32]int32)

@@ -246,7 +246,7 @@ func transpose256(dst []uint32, stride int, src []uint32, ld, words int) {
 	}
 }
 
-// alongBy makes a packer of an assembly function that packs per elements into a word.
+// alongBy makes a packer of an assembly function for words of per elements.
 func alongBy[T any](f func(dst *uint32, stride int, src unsafe.Pointer, ld, blocks int), per int) func(dst []uint32, height int, src []T, ld, words int) {
 	return func(dst []uint32, height int, src []T, ld, words int) {
 		transposeBy(f, per, dst, height, src, ld, words)
@@ -265,7 +265,7 @@ func transposeBy[T any](f func(dst *uint32, stride int, src unsafe.Pointer, ld, 
 	}
 }
 
-// acrossBy makes a packer of an assembly function that packs per rows into a word.
+// acrossBy makes a packer of an assembly function for words of per rows.
 func acrossBy[T any](f func(dst *uint32, panel, height, panels int, src unsafe.Pointer, ld, words int), per int) func(dst []uint32, panel, height, columns int, src []T, ld, words int) {
 	return func(dst []uint32, panel, height, columns int, src []T, ld, words int) {
 		panels := columns / height
@@ -306,8 +306,8 @@ func transpose512(dst []uint32, stride int, src []uint32, ld, words int) {
 	}
 }
 
-// along512 makes a packer of assembly functions for panels of 12 and of 32 rows. A word in memory
-// has per elements, and becomes the given number of words.
+// along512 makes a packer of assembly functions for panels of 12 and of 32 rows. A word has
+// per elements, and each word in memory becomes as many panel words as becomes says.
 func along512[T any](f12, f32 func(dst *uint32, src unsafe.Pointer, ld, blocks int), per, becomes int) func(dst []uint32, height int, src []T, ld, words int) {
 	return func(dst []uint32, height int, src []T, ld, words int) {
 		if words < 1 || words%(4*becomes) != 0 || len(src) < (height-1)*ld+words*per || len(dst) < (words-1)*height+max(height, 16) {
@@ -326,8 +326,8 @@ func along512[T any](f12, f32 func(dst *uint32, src unsafe.Pointer, ld, blocks i
 	}
 }
 
-// across512 makes a packer of assembly functions for panels of 12 and of 32 columns that pack per
-// rows into a word.
+// across512 makes a packer of assembly functions for panels of 12 and of 32 columns and words of
+// per rows.
 func across512[T any](f12, f32 func(dst *uint32, panel, panels int, columns uint32, src unsafe.Pointer, ld, words int), per int) func(dst []uint32, panel, height, columns int, src []T, ld, words int) {
 	return func(dst []uint32, panel, height, columns int, src []T, ld, words int) {
 		panels, rest := columns/height, columns%height

@@ -117,7 +117,7 @@ func (p *prefixes) turn(i int) (t turn, err error) {
 
 // answer finds the part of the template's output for a turn that depends on the answer.
 func (p *prefixes) answer(t turn) (jinja.Span, error) {
-	if p.sample == nil { // the assistant's answers are a character that occurs nowhere
+	if p.sample == nil { // replace the answers by a character that occurs nowhere
 		said := p.whole
 		for _, m := range p.c {
 			said += m.Content

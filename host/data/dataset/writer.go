@@ -157,7 +157,7 @@ func (w *Writer) writeBytes(content []byte) error {
 	return nil
 }
 
-// Finish writes the header and everything after the ids, syncs and closes the file.
+// Finish writes everything after the ids, and the header, and syncs and closes the file.
 func (w *Writer) Finish() error {
 	if w.header.SHA256 != "" {
 		return nil

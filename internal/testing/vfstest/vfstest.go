@@ -40,8 +40,8 @@ func (noSyncFile) Sync() error { return nil }
 func (f noSyncFile) Unwrap() vfs.File { return f.File }
 
 // Contents returns the files below a directory, by their slash-separated paths; for a symbolic
-// link, its target. Lines that contain one of the words in without are omitted: times and
-// durations.
+// link, its target. Lines that contain one of the words in without are omitted, such as lines
+// with times.
 func Contents(t testing.TB, dir string, without ...string) map[string]string {
 	t.Helper()
 	out := map[string]string{}
