@@ -6,20 +6,20 @@ import (
 	"strings"
 )
 
-// Reason says why a file was left out.
+// Reason is the reason why a file was left out.
 type Reason string
 
 // The reasons.
 const (
 	Binary      Reason = "binary"        // it contains a zero byte
-	InvalidUTF8 Reason = "not UTF-8"     // text in another encoding, or not text
-	Empty       Reason = "empty"         // nothing but white space
+	InvalidUTF8 Reason = "not UTF-8"     // not valid UTF-8
+	Empty       Reason = "empty"         // only white space
 	Hidden      Reason = "hidden"        // its name, or that of its folder, begins with a dot
 	Link        Reason = "symbolic link" // links are not followed, except inputs
 	Special     Reason = "special file"  // a pipe, a socket or a device
 
-	Own    Reason = "the data set's own"        // made by an earlier preparation of the same folder
-	NoRows Reason = "neither JSONL nor Parquet" // by its name, if rows are wanted
+	Own    Reason = "the data set's own"        // written by an earlier preparation of the same folder
+	NoRows Reason = "neither JSONL nor Parquet" // by its name, if rows are required
 )
 
 const isText Reason = ""

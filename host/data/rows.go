@@ -49,7 +49,7 @@ func FindRows(o PrepareOptions, kind dataset.Kind, columns []string) (*RowFiles,
 	if err != nil {
 		return nil, err
 	}
-	finder.rows = o.Format == "" // otherwise names do not matter
+	finder.rows = o.Format == "" // with a format, names do not matter
 	find := func(inputs []string, apart string) ([]sourceFile, error) {
 		files, err := finder.find(inputs)
 		if err == nil && len(inputs) > 0 && len(files) == 0 {

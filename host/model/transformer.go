@@ -25,7 +25,7 @@ type transformer struct {
 
 var _ Language = (*transformer)(nil)
 
-// A family computes blocks: it is [llama] or [olmo2].
+// A family defines the blocks: [llama] or [olmo2].
 type family interface {
 	// block computes a block from the residual stream x and the values of its parameters.
 	block(s architecture.Settings, x *graph.Node, w []*graph.Node, sites blockSites, r *rope, q ActivationQuantizer) *graph.Node

@@ -88,7 +88,7 @@ type File struct {
 // begins with a dot.
 const unfinished = ".cage-unfinished-"
 
-// Create begins a file that is to appear at path. Commit or Abort must follow.
+// Create begins a file that will appear at path. Commit or Abort must follow.
 func Create(path vfs.Path) (*File, error) {
 	if err := path.Replaceable(); err != nil { // fail before the work, not at its end
 		return nil, err
@@ -137,7 +137,7 @@ func (f *File) Close() error {
 	return file.Close()
 }
 
-// Commit syncs the file, renames it to its final name, and returns when that is durable.
+// Commit syncs the file, renames it to its final name, and returns once that is durable.
 func (f *File) Commit() error { return f.CommitAs(f.path) }
 
 // CommitAs is [File.Commit] with another name in the same directory.
@@ -152,7 +152,7 @@ func (f *File) CommitAs(path vfs.Path) error {
 	return path.Dir().SyncDir()
 }
 
-// Abort removes what was written. After Commit it does nothing, so it can be deferred.
+// Abort removes the temporary file. After Commit it does nothing, so it can be deferred.
 func (f *File) Abort() error {
 	var errs []error
 	if f.file != nil {

@@ -67,7 +67,7 @@ func WriteDir(to vfs.Path, fill func(dir vfs.Path) error) error {
 	return errors.Join(to.Join(Mark).Remove(), lock.Unlock(), to.SyncDir())
 }
 
-// CheckDir reports early whether WriteDir would refuse to make the directory.
+// CheckDir returns early the error with which WriteDir would refuse to create the directory.
 func CheckDir(to vfs.Path) error {
 	to = clean(to)
 	_, err := to.Lstat()

@@ -75,7 +75,7 @@ func (t *Tool) Output(ctx context.Context, dir string, args ...string) ([]byte, 
 		return nil, fmt.Errorf("there is no go command to build Go source (%w): install Go", exec.ErrNotFound)
 	}
 	said := strings.TrimSpace(stderr.text.String())
-	if said == "" { // as with -json
+	if said == "" { // with -json, errors are in the standard output
 		said = strings.TrimSpace(string(out))
 	}
 	return nil, fmt.Errorf("go %s: %w\n%s", args[0], err, said)

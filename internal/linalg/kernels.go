@@ -40,11 +40,11 @@ type kernels struct {
 // vectors are the inner loops that exist for both element types.
 type vectors[T Float] struct {
 	tileRows, tileCols int
-	// tile adds the product of a strip of A, tileRows elements for each of the k
-	// columns, and a strip of B, tileCols elements for each of its k rows, to the
-	// tile of C at c, whose rows are stride apart.
+	// tile adds the product of a strip of A, tileRows elements for each of the k columns, and a
+	// strip of B, tileCols elements for each of its k rows, to the tile of C at c, whose rows are
+	// stride apart.
 	tile func(k int, a, b, c []T, stride int)
-	// dot is the inner product.
+	// dot returns the inner product.
 	dot func(x, y []T) T
 	// axpy adds alpha·x to y.
 	axpy func(alpha T, x, y []T)
@@ -52,7 +52,7 @@ type vectors[T Float] struct {
 
 var active = supported()[0]
 
-// kernelsOf are the active kernels for an element type.
+// kernelsOf returns the active kernels for an element type.
 func kernelsOf[T Float]() *vectors[T] {
 	if v, ok := any(&active.double).(*vectors[T]); ok {
 		return v

@@ -14,7 +14,7 @@ import (
 type PanicError struct {
 	Executor string // name of the executor that panicked
 	Program  string // name of the program that it executed or compiled
-	Cause    any    // the argument of the panic
+	Cause    any    // the panic value
 	Stack    []byte // where it happened; not part of the message
 }
 
@@ -29,8 +29,8 @@ func (e *PanicError) Unwrap() error {
 	return err
 }
 
-// Catch must be deferred by a function that executes or compiles a program. It turns a
-// panic into the error that the function returns, a [*PanicError].
+// Catch must be deferred by a function that executes or compiles a program. It converts a panic to
+// the error that the function returns, a [*PanicError].
 func Catch(executor, program string, err *error) {
 	if cause := recover(); cause != nil {
 		*err = &PanicError{Executor: executor, Program: program, Cause: cause, Stack: debug.Stack()}

@@ -118,8 +118,8 @@ func (k Key) Set(value any) {
 	v.Set(reflect.ValueOf(value).Convert(v.Type()))
 }
 
-// Value returns the value of the variable: an int64, float64, bool, string, []string, []float64 or []int; nil if it is a
-// nil pointer or slice.
+// Value returns the value of the variable: an int64, float64, bool, string, []string, []float64 or
+// []int; nil if it is a nil pointer or slice.
 func (k Key) Value() any {
 	return plain(k.variable(false))
 }

@@ -99,7 +99,7 @@ func Paths(text string) Range {
 	return paths
 }
 
-// Patterns returns the range of one or several patterns of names.
+// Patterns returns the range of one or several name patterns.
 func Patterns() Range {
 	return Range{text: "of at least one character each", holds: func(v any) bool {
 		return len(v.([]string)) > 0 && !slices.Contains(v.([]string), "")

@@ -32,7 +32,7 @@ type Sizes struct {
 	Size            int // of a head
 }
 
-// A Plan computes attention of given sizes. It may be used by several goroutines at once.
+// A Plan computes attention of given sizes. It is safe for concurrent use.
 type Plan struct {
 	Sizes
 	scale  float32    // factor of the products of queries and keys

@@ -25,7 +25,7 @@ type backward struct {
 	means                                    []float32 // mean adjoints of the weights
 	dQuery                                   []float32 // [queries/width, elements, width]
 	// For a block of queries and keys.
-	weights, dScores []float32 // [queries, width]: a row for each query, or in the end for the queries of a word
+	weights, dScores []float32 // [queries, width]: a row for each query, finally one for each word of queries
 	turned           []float32 // transposed adjoints of scores, [queries/width, words of keys, width]
 	rows             rows
 }

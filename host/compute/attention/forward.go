@@ -16,7 +16,7 @@ type forward struct {
 	keys          []float32 // rows
 	values        []float32 // across
 	query         []float32 // columns
-	weights       []float32 // [keys, width]: a row for each key, or in the end for the keys of a word
+	weights       []float32 // [keys, width]: a row for each key, finally one for each word of keys
 	result        []float32 // [elements, width]
 	largest, sums []float32
 	rows          rows

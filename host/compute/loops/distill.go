@@ -9,7 +9,7 @@ type Distillation struct {
 	Teacher     []float32 // logits of the teacher, [rows, Columns]
 	Beta        float64
 	Temperature float64
-	Weight      float64 // share of the divergence in the loss; the rest is cross-entropy
+	Weight      float64 // weight of the divergence in the loss; the rest is cross-entropy
 	Scale       float64 // factor of the divergences
 }
 

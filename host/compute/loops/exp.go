@@ -16,7 +16,7 @@ const (
 	expP3     = 4.1665795894e-2
 	expP4     = 1.6666665459e-1
 	expP5     = 5.0000001201e-1
-	expLeast  = -104 // the exponential is 0 here, and +Inf at expMost
+	expLeast  = -104 // here the exponential is 0, and at expMost +Inf
 	expMost   = 89
 
 	tanhP0   = -5.70498872745e-3

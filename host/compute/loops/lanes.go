@@ -24,7 +24,7 @@ func (l *Lanes) SumMul(a, b []float32) {
 	}
 }
 
-// SumDiff adds the squares of the differences of the elements of a and b.
+// SumDiff adds the squared differences of the elements of a and b.
 func (l *Lanes) SumDiff(a, b []float32) {
 	for i := sumDiff(l, a, b); i < len(a); i++ {
 		e := a[i] - b[i]
@@ -32,7 +32,7 @@ func (l *Lanes) SumDiff(a, b []float32) {
 	}
 }
 
-// Extreme folds elements by maximum or minimum.
+// Extreme combines elements into the lanes by maximum or minimum.
 func (l *Lanes) Extreme(op Op, a []float32) {
 	for len(a) > 0 {
 		n := min(block, len(a))

@@ -10,7 +10,7 @@ type Op uint8
 const (
 	None Op = iota
 
-	// Two floats.
+	// Two float operands.
 	Add
 	Sub
 	Mul
@@ -24,7 +24,7 @@ const (
 	Lt
 	Le
 
-	// One float.
+	// One float operand.
 	Neg
 	Abs // 0 for −0
 	Sign
@@ -61,7 +61,7 @@ const (
 	LtUint
 	LeUint
 
-	// One integer.
+	// One integer operand.
 	NegBits
 	AbsInt
 	SignInt

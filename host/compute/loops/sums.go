@@ -7,8 +7,8 @@ import "math"
 // of fewer than 64 elements has as many lanes as the least power of two that is not below its size,
 // but at least 8.
 
-// GroupFold folds each group of size elements of a by [Add], [Max] or [Min], or by an operation on
-// integers.
+// GroupFold reduces each group of size elements of a by [Add], [Max] or [Min], or by an operation
+// on integers.
 func GroupFold(op Op, dst, a []float32, size int) {
 	switch op {
 	case Add:

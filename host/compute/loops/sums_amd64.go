@@ -96,7 +96,7 @@ func sumMul64(last *[2]float64, a, b []float32) {
 	total(last, v0.Add(v4), v1.Add(v5), v2.Add(v6), v3.Add(v7))
 }
 
-// total folds 32 lanes to 8, and these in binary64 to two.
+// total reduces 32 lanes to 8, and these in float64 to two.
 func total(last *[2]float64, v0, v1, v2, v3 archsimd.Float32x8) {
 	v0 = v0.Add(v2).Add(v1.Add(v3))
 	pairs := v0.GetLo().ConvertToFloat64().Add(v0.GetHi().ConvertToFloat64())

@@ -6,7 +6,7 @@ import "unsafe"
 const (
 	stageWords   = 4096      // of all rows
 	alongWords   = 128       // of each of up to 32 rows
-	acrossWords  = tileWords // words along the sums at a time
+	acrossWords  = tileWords // words along the contracted dimension at a time
 	acrossLength = stageWords / acrossWords
 
 	acrossColumns = 144 // packed directly at a time: long pieces of memory, but few panels

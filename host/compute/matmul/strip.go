@@ -23,7 +23,7 @@ type strip struct {
 // adds it to c. One with headroom sums up to steps words before it widens.
 type tileKernel func(words, steps int, a, b, c []uint32, stride int, accumulate bool)
 
-// tileByTile computes a strip with a kernel that multiplies one tile at a time.
+// tileByTile computes a strip by calling the tile kernel for each tile.
 func (k tileKernel) tileByTile(f *format, s *strip) {
 	for i := range s.tiles {
 		left, from, at := s.left[i*s.apart:], s.from, i*f.rows*s.stride

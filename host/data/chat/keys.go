@@ -16,7 +16,7 @@ import (
 type meaning int
 
 const (
-	keyUnknown  meaning = iota // ignored, and named to the user
+	keyUnknown  meaning = iota // ignored, and reported to the user
 	keyHarmless                // does not affect the loss
 	keyUsed                    // by [ParseRow]
 	keyRefused                 // changes the loss in an unsupported way

@@ -27,7 +27,7 @@ type Rows = iter.Seq2[data.InputRow, error]
 // PrepareOptions selects the rows that [Prepare] reads and their processing.
 type PrepareOptions struct {
 	Rows Rows
-	// ValRows are the rows for validation; nil means a share of Rows, ValFraction.
+	// ValRows are the rows for validation; nil means a fraction of Rows, ValFraction.
 	ValRows Rows
 	// ValFraction is the fraction of the conversations for validation: at least one, and not all.
 	ValFraction float64
@@ -37,7 +37,7 @@ type PrepareOptions struct {
 	Out       string
 	Template  *Template
 	Tokenizer tokenizer.Tokenizer
-	// TrainOn says which turns carry loss; empty means all of the assistant's.
+	// TrainOn selects the turns with loss; empty means all of the assistant's.
 	TrainOn TrainOn
 	// Marks selects the treatment of the template's delimiters that are not tokens; empty means an
 	// error.
@@ -223,7 +223,7 @@ func (p *preparation) each(ctx context.Context, list Rows, use func([]*Document)
 	})
 }
 
-// splitSequence keeps the random numbers of the split apart from other uses of a seed.
+// splitSequence separates the random numbers of the split from other uses of a seed.
 const splitSequence = 0x63686174_73706c74 // "chatsplt"
 
 // split writes a random fraction of the conversations for validation, and the others for training.

@@ -96,7 +96,7 @@ func newPart(path string, file content, size int64) (filePart, error) {
 	block := make([]byte, headerSize)
 	_, err := file.ReadAt(block, 0)
 	if err == io.EOF {
-		err = nil // parseHeader says that the file is too short
+		err = nil // parseHeader reports that the file is too short
 	}
 	var header Header
 	if err == nil {

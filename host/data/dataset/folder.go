@@ -53,7 +53,7 @@ type Folder struct {
 	Train, Val *Writer
 }
 
-// LockFile is held while a dataset is prepared.
+// LockFile is the file that is locked while a dataset is prepared.
 const LockFile = vfs.LockFile
 
 // Prepare begins to prepare the dataset in a directory, which is created if necessary. It is locked

@@ -107,7 +107,7 @@ func NewRows(file *File, config RowsConfig) (*Rows, error) {
 	return r, nil
 }
 
-// Config returns the configuration with which it was made.
+// Config returns the configuration of the rows.
 func (r *Rows) Config() RowsConfig { return r.config }
 
 func (r *Rows) begin(epoch int) {

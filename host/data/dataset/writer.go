@@ -37,7 +37,7 @@ type Writer struct {
 	mask, index []byte // of conversations
 }
 
-// NewWriter begins the token file at path.
+// NewWriter creates the token file at path.
 func NewWriter(path vfs.Path, origin Origin) (*Writer, error) {
 	if origin.Tokenizer.VocabSize < 1 {
 		return nil, fmt.Errorf("token file %s: vocabulary of %d tokens", path, origin.Tokenizer.VocabSize)
@@ -112,7 +112,7 @@ func (w *Writer) begin() error {
 
 // End ends a document. A conversation must have at least one token with loss after the first.
 func (w *Writer) End() error {
-	if err := w.begin(); err != nil { // a text without tokens
+	if err := w.begin(); err != nil { // a text without tokens has not begun
 		return err
 	}
 	w.open = false
@@ -182,7 +182,7 @@ func (w *Writer) Finish() error {
 	return nil
 }
 
-// Commit writes the header, moves the file to its path, and returns when it is on disk.
+// Commit writes the header, moves the file to its path, and returns once it is durable.
 func (w *Writer) Commit() (Header, error) {
 	if err := w.Finish(); err != nil {
 		return Header{}, err
@@ -193,5 +193,5 @@ func (w *Writer) Commit() (Header, error) {
 	return w.header, nil
 }
 
-// Abort removes what was written. After Commit it does nothing, so it can be deferred.
+// Abort removes the file. After Commit it does nothing, so it can be deferred.
 func (w *Writer) Abort() error { return w.file.Abort() }

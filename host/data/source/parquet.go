@@ -167,7 +167,7 @@ type parquetFile struct {
 // errStop ends the reading of a file when the consumer stops.
 var errStop = errors.New("stop")
 
-// run reads the rows of a file in some columns, after a check of the file.
+// run checks the file, and reads its rows in some columns.
 func (p *parquetFile) run(columns []string, check func(*parquet.File) error) {
 	p.budget.size, p.claimed.size = p.size, p.size
 	if err := p.read(columns, check); err != nil && err != errStop {

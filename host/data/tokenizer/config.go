@@ -78,7 +78,7 @@ const (
 	DefinitionFile = "tokenizer.json"
 	// ConfigFile may name the BOS and EOS tokens, and hold a chat template.
 	ConfigFile = "tokenizer_config.json"
-	// SpecialsFile names the special tokens again, for older programs.
+	// SpecialsFile repeats the special tokens, for older programs.
 	SpecialsFile = "special_tokens_map.json"
 	// TemplateFile is the chat template.
 	TemplateFile = "chat_template.jinja"

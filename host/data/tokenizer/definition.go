@@ -79,7 +79,7 @@ func (d *definition) check() error {
 		"normalizer": d.Normalizer, "pre_tokenizer": d.PreTokenizer,
 		"post_processor": d.PostProcessor, "decoder": d.Decoder,
 	} {
-		// Each level of a Sequence is copied and parsed again.
+		// Each level of a Sequence costs another copy and parse.
 		dec := jsontext.NewDecoder(bytes.NewReader(section),
 			jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
 		for {

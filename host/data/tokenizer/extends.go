@@ -70,7 +70,7 @@ func Extends(more, base []byte) error {
 	return nil
 }
 
-// same compares vocabularies, merges and settings.
+// same compares vocabularies, merges and settings, and returns an error if they differ.
 func (m *modelDefinition) same(base *modelDefinition) error {
 	first, of := int32(-1), ""
 	for token, id := range base.Vocab {

@@ -22,7 +22,7 @@ import (
 // NoToken is the value of [Info.BOS] and [Info.EOS] if a tokenizer has no such token.
 const NoToken int32 = -1
 
-// Info identifies a tokenizer, in the form in which token files record it.
+// Info identifies a tokenizer, as recorded in token files.
 type Info struct {
 	// Name is for display: "bytes", or the name of the folder or file from which the tokenizer was
 	// read.

@@ -26,7 +26,7 @@ const (
 var (
 	Kinds      = slices.Concat(Languages, Problems)
 	Languages  = []string{KindLlama, KindOLMo2, KindQwen3} // are trained on text, and so need data
-	Problems   = []string{KindQuadratic, KindToy}          // are mathematical functions, without data
+	Problems   = []string{KindQuadratic, KindToy}          // are mathematical functions, which need no data
 	quadratics = []string{KindQuadratic}
 )
 
@@ -78,7 +78,7 @@ type Settings struct {
 	Condition       float64   // κ(A), if there is no Spectrum: the eigenvalues are log-spaced from 1/κ to 1
 	Spectrum        []float64 // eigenvalues of A
 	Optimum         []float64 // x*, row by row; nil: from N(0, I)
-	ProblemSeed     int64     // seed for drawing the eigenvectors and the optimum
+	ProblemSeed     int64     // seed for the eigenvectors and the optimum
 	Start           []float64 // initial x, row by row; nil: from N(0, StartStd²·I)
 	StartStd        float64
 	Noise           float64 // standard deviation of the noise on each element of the gradient
@@ -193,7 +193,7 @@ func (s Settings) FindPreset() (p Preset, problems schema.Problems) {
 	return p, problems
 }
 
-// Check reports keys whose values contradict each other. It is for settings before FillIn.
+// Check reports conflicting keys. It is for settings before FillIn.
 func (s Settings) Check() schema.Problems {
 	switch s.Kind {
 	case KindLlama, KindOLMo2, KindQwen3:

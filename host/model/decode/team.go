@@ -22,7 +22,7 @@ type work struct {
 	taken, already atomic.Int64 // parts that are claimed or done; parts that are done
 }
 
-// newTeam starts a team, which must be dismissed.
+// newTeam starts a team, which must be stopped by dismiss.
 func newTeam(count int) *team {
 	t := &team{}
 	t.now.Store(&work{})

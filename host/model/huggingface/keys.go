@@ -40,7 +40,7 @@ func (k *keys) has(key string) bool {
 	return ok && v.Kind() != 'n'
 }
 
-// found quotes the value of a key for a message.
+// found returns the value of a key, quoted for a message.
 func (k *keys) found(key string) string {
 	const most = 80
 	text := string(k.values[key])

@@ -35,8 +35,8 @@ type Mismatch struct {
 	Want   []int             `json:"want"` // the expected shape
 }
 
-// headTensor is the matrix of the output head. With a tied head it may be missing, or be a copy of
-// the embedding.
+// headTensor is the matrix of the output head. If the head is tied, the tensor may be missing, or a
+// copy of the embedding.
 const headTensor = "lm_head.weight"
 
 // ignoredSuffix is the suffix of tensor names in old files whose content follows from the

@@ -56,7 +56,7 @@ type Subject struct {
 // goroutines are the numbers of goroutines to run calls on: the bits must not depend on them.
 var goroutines = []int{1, 2, 5}
 
-// group is the number of programs that run at once.
+// group is the number of programs that run concurrently.
 const group = 8
 
 // Run tests a subject with programs of all families that it supports.

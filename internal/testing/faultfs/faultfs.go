@@ -42,7 +42,7 @@ const (
 	Lock     Kind = "lock"
 )
 
-// Op is an operation.
+// Op is a recorded operation.
 type Op struct {
 	Index int // number of the operation, from 0, in the order in which operations begin
 	Kind  Kind

@@ -221,7 +221,7 @@ func (tol Tolerance) Compare(got []float64, want Array) error {
 		failed, len(got), Unravel(worst, want.Shape), got[worst], w, math.Abs(got[worst]-w), tol.Abs+tol.Rel*math.Abs(w))
 }
 
-// Unravel turns a row-major offset into one index for each axis.
+// Unravel converts a row-major offset to one index for each axis.
 func Unravel(offset int, shape []int) []int {
 	index := make([]int, len(shape))
 	for axis, d := range slices.Backward(shape) {

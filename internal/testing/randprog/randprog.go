@@ -23,7 +23,7 @@ import (
 	"github.com/cage-qat/cage/sdk/program/reference"
 )
 
-// Options shapes the programs. The zero value is a good default.
+// Options configures the programs. The zero value is a good default.
 type Options struct {
 	// Nodes is the number of generated operations; default 24. Guards before an operation
 	// (such as an absolute value before a logarithm) are not counted.
@@ -93,7 +93,7 @@ func defaultOps(smooth bool) []program.Op {
 	return ops
 }
 
-// generator holds one program under construction.
+// generator is the state of a program under construction.
 type generator struct {
 	Options
 	rng    *rand.Rand

@@ -26,7 +26,7 @@ const (
 // Families lists all families.
 var Families = []Family{Elementwise, General}
 
-// UpdateOptions shapes the programs of [NewUpdate].
+// UpdateOptions configures the programs of [NewUpdate].
 type UpdateOptions struct {
 	Family Family
 	// Exact programs are defined to the bit, even for an executor that rounds every result to
@@ -69,7 +69,7 @@ type updates struct {
 	rows, cols, parts int
 }
 
-// step adds one operation, or a few that go together.
+// step adds one operation, or a few related ones.
 func (u *updates) step() {
 	list := elementwiseMoves
 	if u.Family == General {

@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// A Tensor is memory that a kernel reads or writes: float32, bfloat16 as bits, bools and
-// bytes (bools as 0 and 1), or int32.
+// A Tensor is memory that a kernel reads or writes: float32, bfloat16 as bits, bytes (also for
+// bools, as 0 and 1), or int32.
 type Tensor struct {
 	Float32  []float32
 	BFloat16 []uint16

@@ -112,7 +112,7 @@ func Records(t testing.TB, dir string) []string {
 	return list
 }
 
-// SameRun reports an error where two finished runs of the same length differ: in the
+// SameRun reports an error for each difference of two finished runs of the same length: in the
 // tensors of the last checkpoint, or in the records.
 func SameRun(t testing.TB, what, a, b string) {
 	t.Helper()
