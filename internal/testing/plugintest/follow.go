@@ -23,6 +23,7 @@ import (
 //	losses    the loss of each update, if the optimizer reads it
 //	matrices  the number of matrices among which the rows are divided, and over which the optimizer sums
 //	          what it collects; 1 if absent
+//
 // and it expects x, the matrix after each update, and, if present, evaluated, the parameters with
 // which the model is evaluated. The tolerance is that of [Bench.Close].
 func (m Bench) Follow(t testing.TB, o sdk.Optimizer, c golden.Case, single float64) {
