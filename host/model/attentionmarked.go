@@ -9,7 +9,7 @@ import (
 	"github.com/gomlx/gomlx/core/graph"
 )
 
-// Fused attention only masks later keys: cuDNN supports row lengths, but several documents in a row
+// Fused attention masks later keys only: cuDNN supports row lengths, but several documents in a row
 // only up to a limit known in advance, or else by a bias for each query, key and head in memory. So
 // queries and keys encode their document in additional features: for each bit of the document's
 // number, which grows along a row, a query has −marking where its bit is 1, and a key has 1 where

@@ -24,5 +24,4 @@
 // safetensors read and write files of other programs. A model begins as settings (architecture) or
 // as such files and becomes a graph here, which returns losses to a training step, and logits to
 // generate and score.
-// and logits to generate and score.
 package model

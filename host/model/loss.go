@@ -42,8 +42,8 @@ func crossEntropyInChunks(n int, h, head, targets *graph.Node) *graph.Node {
 	})
 }
 
-// crossEntropyAtOnce saves only the logits of all values per column: the backward pass computes
-// probabilities from them.
+// crossEntropyAtOnce saves, of the [tokens, vocabulary] values, only the logits: the backward pass
+// computes probabilities from them.
 func crossEntropyAtOnce(h, head, targets *graph.Node) *graph.Node {
 	targets = graph.InsertAxes(targets, -1)
 	logits := matMulTransposed(h, head)
