@@ -186,8 +186,8 @@ func (r *rope) joinHeads(x *graph.Node) *graph.Node {
 
 // rotatePoints rotates the points of x [batch, context, heads, size], whose coordinates are the
 // halves of the last axis, forward for direction 1 and back for −1. Both halves are computed at
-// once, each from itself and from the other half in reverse order. Computed separately, compilers
-// would write them to memory to join them.
+// once, each from itself and from the other half in reverse order. If they were computed
+// separately, compilers would write them to memory to join them.
 func (r *rope) rotatePoints(x *graph.Node, turn rotation, direction float32) *graph.Node {
 	dims := x.Shape().Dimensions
 	halves := graph.Reshape(x, dims[0], dims[1], dims[2], 2, r.size/2)

@@ -160,7 +160,7 @@ func (r *run) chooseFormat() {
 }
 
 // minSteps is the least number of words that a kernel with headroom must be able to sum; with
-// fewer, a kernel of wider sums is faster.
+// fewer, a kernel on wider elements is faster.
 const minSteps = 4
 
 // fits scans all numbers and reports whether a kernel with headroom pays. Elements that a layout

@@ -209,8 +209,8 @@ func (p *prefixes) texts(turns, printed []int) (list []learnedText, err error) {
 		if t.learned.Start >= t.learned.End {
 			continue
 		}
-		// A turn is the same in the whole text if everything up to the end of its answer, at least,
-		// is.
+		// A turn is rendered the same in the whole text if both texts agree at least up to the end
+		// of its answer.
 		alike := commonPrefix(t.text, p.whole)
 		end, same := t.learned.End, alike == len(t.text)
 		if !same && t.printed >= 0 && printed[i] >= 0 {
