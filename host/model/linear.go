@@ -59,7 +59,7 @@ func (b *branch) take() (dSum *graph.Node) {
 }
 
 // linearRounded is linear with a result in the precision of the device, for results that are not
-// summed repeatedly.
+// accumulated in a sum of many.
 func linearRounded(x, w *graph.Node) *graph.Node {
 	return withLinearGradient(matMulTransposedRounded(x, w), x, w)
 }
