@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// advice says, for what a message of XLA contains, what a person can do about it. The first that fits holds.
+// advice maps substrings of XLA's error messages to a remedy. The first match applies.
 var advice = []struct {
 	texts []string // any of them, in lower case
 	do    string
@@ -23,7 +23,7 @@ var advice = []struct {
 	{[]string{"nccl"}, "the GPUs do not reach each other: NCCL_DEBUG=INFO says why, and NCCL_P2P_DISABLE=1 goes another way"},
 }
 
-// advised adds to a message what to do about it, in its first line: what XLA says can have many.
+// advised appends the remedy to the first line of a message, because messages of XLA can have many lines.
 func advised(message string) string {
 	lower := strings.ToLower(message)
 	for _, a := range advice {
@@ -41,7 +41,7 @@ func advised(message string) string {
 	return message
 }
 
-// An advisedError is an error of XLA whose message says what to do.
+// An advisedError is an error of XLA whose message includes a remedy.
 type advisedError struct{ error }
 
 func (e advisedError) Error() string { return advised(e.error.Error()) }

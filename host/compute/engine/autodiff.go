@@ -5,10 +5,10 @@ import (
 	"github.com/gomlx/gomlx/support/exceptions"
 )
 
-// Custom returns a node whose value is that of value, bit for bit, and whose gradient is defined by vjp: when the loss
-// is differentiated and its adjoint with respect to the returned node is dy, of value's shape, then vjp(dy) is the
-// adjoint with respect to each of the inputs. vjp returns one node per input, each with its input's shape and element
-// type, or nil for an input that gets no gradient. No gradient flows through value itself.
+// Custom returns a node that equals value bit for bit and whose gradient is defined by vjp: when the loss
+// is differentiated and its adjoint with respect to the returned node is dy, of value's shape, then vjp(dy)
+// is the adjoint with respect to each of the inputs. vjp returns one node per input, each with its input's
+// shape and element type, or nil for an input without a gradient. No gradient flows through value itself.
 //
 // vjp is called once per differentiation, and not at all if no gradient is asked for. The device never computes results
 // that are not needed, so vjp need not ask which inputs matter.

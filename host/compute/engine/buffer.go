@@ -36,7 +36,7 @@ func newBuffer(d *Device, data []compute.Buffer, shape shapes.Shape, sharded boo
 // even after the buffer is gone.
 func (b *Buffer) Shape() shapes.Shape { return b.shape }
 
-// PartBytes is the memory that the buffer takes on each replica.
+// PartBytes returns the memory that the buffer takes on each replica.
 func (b *Buffer) PartBytes() int64 {
 	bytes := int64(b.shape.Size()) * int64(b.shape.DType.Size())
 	if b.sharded {
@@ -93,7 +93,7 @@ func UploadSharded[T Element](d *Device, data []T, dims ...int) (*Buffer, error)
 	return upload(d, data, dims, d.Count() > 1)
 }
 
-// UploadLike copies data to the device as a buffer of the shape of another one, sharded if that is.
+// UploadLike copies data to the device as a buffer with the shape of b, sharded if b is.
 func UploadLike[T Element](b *Buffer, data []T) (*Buffer, error) {
 	return upload(b.device, data, b.shape.Dimensions, b.sharded)
 }
@@ -136,9 +136,9 @@ func upload[T Element](d *Device, data []T, dims []int, sharded bool) (*Buffer, 
 	return newBuffer(d, parts, shape, sharded), nil
 }
 
-// Fill makes a tensor of the given dimensions, on each replica, whose elements are set by write. It must set all of
-// them, because they are undefined before. On the CPU device it writes into the tensor's own memory, so that nothing is
-// copied.
+// Fill makes a tensor of the given dimensions, on each replica, whose elements are set by write.
+// write must set all of them: they are uninitialized. On the CPU device it writes into the tensor's
+// own memory, so that nothing is copied.
 func Fill[T Element](d *Device, dims []int, write func([]T) error) (*Buffer, error) {
 	shape, err := shapeOf(dtypes.FromGenericsType[T](), dims)
 	if err != nil {
@@ -177,7 +177,7 @@ func Zeros(d *Device, dims ...int) (*Buffer, error) {
 	})
 }
 
-// makeShape checks that n elements fill the dimensions.
+// makeShape is shapeOf that also checks that the dimensions hold n elements.
 func makeShape(dtype dtypes.DType, n int, dims []int) (shapes.Shape, error) {
 	shape, err := shapeOf(dtype, dims)
 	if err == nil && shape.Size() != n {
@@ -186,7 +186,7 @@ func makeShape(dtype dtypes.DType, n int, dims []int) (shapes.Shape, error) {
 	return shape, err
 }
 
-// shapeOf checks that dimensions are some, and that their elements can be counted.
+// shapeOf returns a shape, after checking that no dimension is negative and that the size fits an int.
 func shapeOf(dtype dtypes.DType, dims []int) (shapes.Shape, error) {
 	size := 1
 	for _, dim := range dims {
@@ -201,8 +201,8 @@ func shapeOf(dtype dtypes.DType, dims []int) (shapes.Shape, error) {
 	return shapes.Make(dtype, dims...), nil
 }
 
-// Download returns a copy of the buffer's elements in row-major order, those of the first replica if the buffer is not
-// sharded. T must be the buffer's element type.
+// Download returns a copy of the buffer's elements in row-major order, from the first replica if
+// the buffer is not sharded. T must be the buffer's element type.
 func Download[T Element](b *Buffer) ([]T, error) {
 	data := make([]T, b.shape.Size())
 	if err := DownloadInto(b, data); err != nil {
@@ -220,7 +220,7 @@ func DownloadInto[T Element](b *Buffer, dst []T) error {
 	return downloadInto(b, dst)
 }
 
-// DownloadOwn returns a copy of what this process has of a buffer, whose shape is [Buffer.OwnShape].
+// DownloadOwn returns a copy of this process's part of a buffer; its shape is [Buffer.OwnShape].
 func DownloadOwn[T Element](b *Buffer) ([]T, error) {
 	data := make([]T, b.OwnShape().Size())
 	return data, downloadInto(b, data)
@@ -249,7 +249,7 @@ func downloadInto[T Element](b *Buffer, dst []T) error {
 	return nil
 }
 
-// Elsewhere reports whether other processes have parts of the buffer. A nil one has none.
+// Elsewhere reports whether other processes have parts of the buffer; false if it is nil.
 func (b *Buffer) Elsewhere() bool {
 	if b == nil {
 		return false
@@ -258,7 +258,7 @@ func (b *Buffer) Elsewhere() bool {
 	return b.sharded && own < b.device.Count()
 }
 
-// OwnShape is the shape of what this process has of the buffer: all of it, or its rows where other processes have others.
+// OwnShape returns the shape of this process's part of the buffer: the whole, or its rows if the buffer is sharded among processes.
 func (b *Buffer) OwnShape() shapes.Shape {
 	if !b.Elsewhere() {
 		return b.shape
@@ -269,7 +269,7 @@ func (b *Buffer) OwnShape() shapes.Shape {
 	return shape
 }
 
-// Take moves the memory of b to a new buffer, as if b were donated to a step that returns it: b is gone.
+// Take moves the memory of b to a new buffer; b is gone afterwards, as if it had been donated.
 func Take(b *Buffer) (*Buffer, error) {
 	if err := b.usable(); err != nil {
 		return nil, fmt.Errorf("taking a buffer of shape %s: %w", b.shape, err)
@@ -277,8 +277,8 @@ func Take(b *Buffer) (*Buffer, error) {
 	return newBuffer(b.device, *b.data.Swap(nil), b.shape, b.sharded), nil
 }
 
-// Data returns the buffer's own memory. Only on the [CPU] device is that in the host's memory. It is valid until the
-// buffer is finalized or donated. Write to it only while nothing else reads it.
+// Data returns the buffer's own memory. Only the [CPU] device has it in host memory. The slice is
+// valid until the buffer is finalized or donated. Write to it only while nothing else reads it.
 func Data[T Element](b *Buffer) ([]T, error) {
 	if err := b.usable(); err != nil {
 		return nil, fmt.Errorf("memory of shape %s: %w", b.shape, err)
@@ -301,8 +301,8 @@ func Data[T Element](b *Buffer) ([]T, error) {
 	return data, nil
 }
 
-// View returns the elements that this process has of the buffer ([Buffer.OwnShape]), for reading only: the buffer's own memory if that
-// is the host's ([Data]), otherwise a copy.
+// View returns this process's part of the buffer ([Buffer.OwnShape]), read-only: the buffer's own
+// memory if that is host memory ([Data]), otherwise a copy.
 func View[T Element](b *Buffer) ([]T, error) {
 	if b.device.SharesMemory() {
 		return Data[T](b)

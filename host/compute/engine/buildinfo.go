@@ -20,9 +20,9 @@ type BuildInfo struct {
 	GoMLX   string `json:"gomlx"`   // version of github.com/gomlx/gomlx
 	Backend string `json:"backend"` // module and version of the backend
 
-	// Products says to which type matrix products round their operands, if not float32: "bfloat16" for products that
-	// ask for the device's precision, "tf32" for the others. On the CPU it also names what rounds sums in an order of its own, those of
-	// attention in blocks among them: "bfloat16/avx512bf16" is the instruction for bfloat16, "float32/fused" the products of package matmul.
+	// Products names the types to which matrix products round their operands, if not float32: "bfloat16" for products that ask
+	// for the device's precision, "tf32" for all others. On the CPU it also names kernels with their own summation order (also in
+	// blockwise attention): "bfloat16/avx512bf16" the bfloat16 instruction, "float32/fused" the products of package matmul.
 	Products string `json:"products,omitempty"`
 
 	// Replicas is the number of replicas, if there are several: it affects the order of rounding in sums.
@@ -68,7 +68,7 @@ func (d *Device) BuildInfo() BuildInfo {
 
 		Products: d.products(),
 	}
-	for _, s := range built.Settings { // from GOAMD64=v3 on the compiler joins multiplications and additions
+	for _, s := range built.Settings { // from GOAMD64=v3 on the compiler emits fused multiply-adds
 		if s.Key == "GOAMD64" && s.Value != "v1" {
 			info.Target += "-" + s.Value
 		}

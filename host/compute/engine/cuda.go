@@ -47,8 +47,8 @@ func openCUDA(opts Options) (compute.Backend, error) {
 	return backend, nil
 }
 
-// loadWhatPluginNeeds asks NVIDIA's driver whether it can serve a plugin for a known release of CUDA, loads NVIDIA's
-// libraries, and last the plugin: go-xla then finds it loaded.
+// loadWhatPluginNeeds checks that NVIDIA's driver supports the plugin's CUDA release, if known,
+// loads NVIDIA's libraries, and then the plugin, so that go-xla finds it loaded.
 func loadWhatPluginNeeds(plugin string, opts Options) error {
 	if releaseOf(plugin) > 0 {
 		visible, limited := os.LookupEnv("CUDA_VISIBLE_DEVICES")
@@ -69,8 +69,8 @@ func loadWhatPluginNeeds(plugin string, opts Options) error {
 	return nil
 }
 
-// setXLAEnvironment tells XLA where the toolkit is, as JAX does when it loads the plugin, and where its caches are. go-xla has a check of its own
-// that expects another layout than JAX's and warns of it at length.
+// setXLAEnvironment sets XLA_FLAGS to the toolkit's directory, as JAX does when it loads the plugin, and to the
+// caches. It disables go-xla's own check, which expects another layout than JAX's and prints long warnings.
 func setXLAEnvironment(plugin, cache string) error {
 	const variable, check = "XLA_FLAGS", "GOPJRT_CUDA_CHECKS"
 	caches, err := cacheFlags(cache)
@@ -90,15 +90,15 @@ func setXLAEnvironment(plugin, cache string) error {
 	return nil
 }
 
-// completeProgram tells XLA, before the program is compiled, which donated input each output may
-// alias, by their positions: without it, XLA frees a donated input only after the step. Then it turns
-// the calls of functions that stand for something else into what they stand for. go-xla has operations
-// of XLA that take no text, and no collectives but sums; this goes through the statements that it has
-// recorded.
+// completeProgram declares, before the program is compiled, which output may alias each donated
+// input (pairs maps input indices to output indices): without it, XLA frees a donated input only
+// after the step. Then it replaces calls of placeholder functions by the kernels and collectives
+// that they represent. go-xla's custom calls take no configuration text, and its only collectives
+// are reductions; so this rewrites the statements that go-xla has recorded.
 func completeProgram(builder compute.Builder, pairs map[int]int, callees map[string]callee) error {
 	main := hidden(builder.Main(), "fn").Interface().(*stablehlo.Function)
 	for input, output := range pairs {
-		// The name under which XLA reads it from a program: "may alias", it copies first what a call does not donate.
+		// The attribute that XLA reads. It means "may alias": XLA first copies an input that a call does not donate.
 		x := main.Inputs[input]
 		if x.Attributes == nil {
 			x.Attributes = map[string]any{}
@@ -141,7 +141,7 @@ func replaceIn(f *stablehlo.Function, callees map[string]callee, replaced *int) 
 	return nil
 }
 
-// replace makes a statement one that calls a kernel of Triton's, or one of a collective over all replicas.
+// replace turns a statement into the call of a Triton kernel, or into a collective over all replicas.
 func (c callee) replace(s *stablehlo.Statement) error {
 	switch c.operation {
 	case "":
@@ -173,10 +173,10 @@ func (c callee) replace(s *stablehlo.Statement) error {
 	return setOperation(s, "ReduceScatter")
 }
 
-// allReplicas is the attribute of a collective over so many replicas.
+// allReplicas is the replica_groups attribute of a collective over this number of replicas.
 type allReplicas int
 
-// ToStableHLO writes the one group.
+// ToStableHLO returns a single group of all replicas.
 func (n allReplicas) ToStableHLO() string {
 	var list []string
 	for i := range int(n) {
@@ -185,10 +185,10 @@ func (n allReplicas) ToStableHLO() string {
 	return fmt.Sprintf("dense<[[%s]]> : tensor<1x%dxi64>", strings.Join(list, ", "), int(n))
 }
 
-// setOperation changes what a statement is. The type of operations is internal to go-xla.
+// setOperation sets the operation of a statement. The type of operations is internal to go-xla.
 func setOperation(s *stablehlo.Statement, name string) error {
 	field := reflect.ValueOf(s).Elem().FieldByName("OpType")
-	const most = 1000 // more than there are operations
+	const most = 1000 // an upper bound on the number of operations
 	for i := range int64(most) {
 		field.SetInt(i)
 		if fmt.Sprint(field.Interface()) == name {
@@ -198,7 +198,7 @@ func setOperation(s *stablehlo.Statement, name string) error {
 	return fmt.Errorf("kernels: go-xla has no operation %s", name)
 }
 
-// ToStableHLO writes the kernel as the configuration of a call.
+// ToStableHLO returns the kernel as the backend_config of a custom call.
 func (k Kernel) ToStableHLO() string {
 	text := strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`).Replace(k.Text)
 	return "{debug = false, grid_x = " + strconv.Itoa(k.Grid) + ` : i32, grid_y = 1 : i32, grid_z = 1 : i32, ir = "` + text +

@@ -8,11 +8,11 @@ import (
 	"github.com/gomlx/compute"
 )
 
-// What a build without CUDA has instead.
+// Stubs for builds without CUDA.
 
 const builtCUDA = false
 
-// openCUDA explains how to get a build that can.
+// openCUDA returns an error that explains how to get a build with CUDA.
 func openCUDA(Options) (compute.Backend, error) {
 	return nil, errors.New("this build has no CUDA support: that takes a C compiler and " +
 		"`CGO_ENABLED=1 GOEXPERIMENT=simd go build -tags cuda -o bin/cage ./cmd/cage`; at run time it needs an NVIDIA driver " +

@@ -13,14 +13,14 @@ import (
 	"unsafe"
 )
 
-// Codes of PJRT's errors.
+// Error codes of PJRT.
 const (
 	deadlineExceeded = 4
 	notFound         = 5
 	unavailable      = 14
 )
 
-// cageGet gives a client of PJRT the value of a key, which the client frees. It waits for it that long.
+// cageGet returns the value of a key to a PJRT client, which frees it. It waits for the key up to the given number of milliseconds.
 //
 //export cageGet
 func cageGet(processes C.uintptr_t, key *C.char, keySize C.size_t, milliseconds C.int64_t, value **C.char, valueSize *C.size_t, message **C.char) C.int {

@@ -13,18 +13,18 @@ import (
 	"strconv"
 )
 
-// This file knows what a PJRT plugin for CUDA needs beside it, and where Python packages put that. XLA opens NVIDIA's
-// libraries by their names, and finds those that the process has loaded before. JAX loads them in Python; cage has no
-// Python, and does the same before it loads the plugin. cudaload.go loads; nothing here does.
+// This file lists the libraries that a PJRT plugin for CUDA depends on, and where Python packages install them.
+// XLA opens NVIDIA's libraries by name, and finds those that the process has already loaded. JAX preloads them
+// in Python; cage does the same before it loads the plugin. The loading itself is in cudaload.go.
 
 // A cudaLibrary is one of NVIDIA's libraries.
 type cudaLibrary struct {
-	file   string // name, without its version
-	soname [2]int // version in the name, for CUDA 12 and 13
-	folder string // in nvidia/ of CUDA 12's packages; those of CUDA 13 are in nvidia/cu13, unless apart
+	file   string // file name, without its version
+	soname [2]int // version in the file name, for CUDA 12 and 13
+	folder string // below nvidia/ in CUDA 12's packages; CUDA 13's are in nvidia/cu13, unless apart
 	apart  bool
-	pip    string // package, to which those of CUDA 12 add -cu12; those of CUDA 13 that are apart add -cu13
-	// lack says what a run does without it; empty: nothing is lost, as far as cage uses XLA.
+	pip    string // package; the suffix is -cu12 for CUDA 12, and -cu13 for CUDA 13 if apart
+	// lack describes the effect of a missing library; empty if it does not affect cage.
 	lack   string
 	needed need
 }
@@ -33,12 +33,12 @@ type need int
 
 const (
 	never     need = iota // XLA may ask for it, but cage's programs do not
-	useful                // something is slower without
-	oneDevice             // nothing runs without
-	replicas              // nothing runs on several GPUs without
+	useful                // without it, something is slower
+	oneDevice             // without it, nothing runs
+	replicas              // without it, nothing runs on several GPUs
 )
 
-// cudaLibraries are the libraries in the order in which they need each other. The versions and folders are those of
+// cudaLibraries lists the libraries, dependencies first. The versions and folders are those of
 // NVIDIA's packages that jax-cuda12-plugin and jax-cuda13-plugin 0.12.0.1 depend on.
 var cudaLibraries = []cudaLibrary{
 	{"libcudart", [2]int{12, 13}, "cuda_runtime", false, "nvidia-cuda-runtime", "", oneDevice},
@@ -55,11 +55,11 @@ var cudaLibraries = []cudaLibrary{
 	{"libcudnn", [2]int{9, 9}, "cudnn", true, "nvidia-cudnn", "", oneDevice},
 }
 
-// oldestRelease is the release of CUDA that the first of each pair of versions is for.
+// oldestRelease is the CUDA release of the first of each pair of versions.
 const oldestRelease = 12
 
-// releaseOf returns the release of CUDA that a plugin is for, by its path; 0 if it does not say, or if that is one whose
-// libraries are not known.
+// releaseOf returns a plugin's CUDA release, from its path; 0 if the path does not name one, or
+// names one whose libraries are not listed here.
 func releaseOf(plugin string) int {
 	m := regexp.MustCompile(`cuda(1[0-9])\b|cuda(1[0-9])_`).FindStringSubmatch(filepath.ToSlash(plugin))
 	if m == nil {
@@ -72,12 +72,12 @@ func releaseOf(plugin string) int {
 	return release
 }
 
-// name is the name under which XLA asks for the library.
+// name returns the soname by which XLA opens the library.
 func (l cudaLibrary) name(release int) string {
 	return fmt.Sprintf("%s.so.%d", l.file, l.soname[release-oldestRelease])
 }
 
-// install is the command that brings the library.
+// install returns the command that installs the library.
 func (l cudaLibrary) install(release int) string {
 	suffix := ""
 	if release == oldestRelease || l.apart {
@@ -86,8 +86,8 @@ func (l cudaLibrary) install(release int) string {
 	return "`pip install " + l.pip + suffix + "`"
 }
 
-// directories are where packages put the library, beside a plugin: in the same site-packages, or, as go-xla installs, in a
-// directory nvidia beside or above the plugin.
+// directories returns the candidate directories of the library, relative to a plugin: in the same
+// site-packages or, as go-xla installs it, in a directory nvidia beside or above the plugin.
 func (l cudaLibrary) directories(plugin string, release int) []string {
 	folder := l.folder
 	if release > oldestRelease && !l.apart {
@@ -103,16 +103,16 @@ func (l cudaLibrary) directories(plugin string, release int) []string {
 	return list
 }
 
-// A loader loads a shared library by its path, or by its name from where the system looks.
+// A loader loads a shared library by its path, or by name from the system's search path.
 type loader func(path string) error
 
-// loadLibraries loads NVIDIA's libraries for a plugin: those of Python packages beside it, else those of the system. The
-// error names each that is missing and without which nothing runs on so many GPUs; warn is told of those without which a
-// run is slower.
+// loadLibraries loads NVIDIA's libraries for a plugin: those of Python packages beside it, else
+// those of the system. The error names each missing library that a run on count GPUs requires; warn
+// is called for each whose absence makes a run slower.
 func loadLibraries(plugin string, count int, load loader, warn func(message string, details ...any)) error {
 	release := releaseOf(plugin)
 	if release == 0 {
-		return nil // whoever installed it knows
+		return nil // the libraries of other plugins are the user's business
 	}
 	var failed []error
 	for _, l := range cudaLibraries {
@@ -128,7 +128,7 @@ func loadLibraries(plugin string, count int, load loader, warn func(message stri
 	return errors.Join(failed...)
 }
 
-// load loads the library. A file that is there and does not load is told apart from one that is not there.
+// load loads the library. Its error distinguishes a file that does not load from a missing file.
 func (l cudaLibrary) load(plugin string, release int, load loader) error {
 	name, places := l.name(release), l.directories(plugin, release)
 	for _, directory := range places {
@@ -147,8 +147,8 @@ func (l cudaLibrary) load(plugin string, release int, load loader) error {
 	return nil
 }
 
-// checkPluginFile refuses a file that is no PJRT plugin for this machine: what the system's loader says of such files is
-// hard to understand.
+// checkPluginFile returns an error for a file that is not a PJRT plugin for this machine: the
+// errors of the system's loader are hard to understand.
 func checkPluginFile(path string) error {
 	file, err := elf.Open(path)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) {
@@ -169,16 +169,16 @@ func checkPluginFile(path string) error {
 
 var machines = map[string]elf.Machine{"amd64": elf.EM_X86_64, "arm64": elf.EM_AARCH64}
 
-// A driverState is what NVIDIA's driver says of itself.
+// A driverState is the state that NVIDIA's driver reports.
 type driverState struct {
-	Missing string // why its library does not load; empty: it does
-	Version int    // newest CUDA that it supports, as 1000 × major + 10 × minor; 0: unknown
-	Status  int    // error code of its initialization; 0: none
-	Text    string // that error, in the driver's words
+	Missing string // why its library does not load; empty if it does
+	Version int    // newest CUDA version that it supports, 1000 × major + 10 × minor; 0 if unknown
+	Status  int    // error code of its initialization; 0 if none
+	Text    string // the driver's message for Status
 	Devices int    // GPUs that the program may use
 }
 
-// Codes of the driver's errors, from CUDA's reference of the type CUresult.
+// Error codes of the driver, from CUDA's reference of the type CUresult.
 const (
 	driverNoDevice  = 100
 	driverBadDevice = 101
@@ -187,8 +187,8 @@ const (
 // neededDriver is the oldest version of NVIDIA's driver for each release of CUDA.
 var neededDriver = map[int]string{12: "525", 13: "580"}
 
-// check says what is wrong with the driver for a plugin, and what to do. visible is the value of CUDA_VISIBLE_DEVICES, and
-// whether it is set.
+// check returns an error, with a remedy, if the driver cannot serve a plugin. visible is the value
+// of CUDA_VISIBLE_DEVICES, and limited whether it is set.
 func (s driverState) check(plugin string, visible string, limited bool) error {
 	release := releaseOf(plugin)
 	hides := ""

@@ -7,14 +7,14 @@ package engine
 #include <dlfcn.h>
 #include <stdlib.h>
 
-// The error is of the thread: it is asked for in the same call.
+// dlerror is per thread, so it is read in the same call.
 static void *open_library(const char *path, const char **error) {
 	void *library = dlopen(path, RTLD_LAZY | RTLD_LOCAL);
 	if (!library) *error = dlerror();
 	return library;
 }
 
-// Functions of NVIDIA's driver, which is not linked: a machine may have none.
+// Functions of NVIDIA's driver, which is not linked because a machine may not have it.
 typedef struct {
 	int found, version, status, devices;
 	const char *text;
@@ -47,7 +47,7 @@ import (
 func open(path string) (unsafe.Pointer, error) {
 	name := C.CString(path)
 	defer C.free(unsafe.Pointer(name))
-	runtime.LockOSThread() // which owns the text of the error
+	runtime.LockOSThread() // which owns the error text
 	defer runtime.UnlockOSThread()
 	var text *C.char
 	if handle := C.open_library(name, &text); handle != nil {
@@ -61,7 +61,7 @@ func loadLibrary(path string) error {
 	return err
 }
 
-// askDriver starts NVIDIA's driver in this process.
+// askDriver initializes NVIDIA's driver in this process and returns its state.
 func askDriver() driverState {
 	library, err := open("libcuda.so.1")
 	if err != nil {

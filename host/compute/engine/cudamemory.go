@@ -43,14 +43,14 @@ import (
 	"github.com/gomlx/go-xla/pjrt"
 )
 
-// compiledMemory reads what go-xla has asked XLA about an executable and keeps in a hidden field.
+// compiledMemory returns XLA's memory statistics of an executable, which go-xla keeps in an unexported field.
 func compiledMemory(e compute.Executable) Memory {
 	m := hidden(e, "exec").Interface().(*pjrt.LoadedExecutable).OnDeviceMemoryUsageStats
 	return Memory{Code: m.GeneratedCode, Inputs: m.Inputs, Outputs: m.Outputs, Aliased: m.Aliases, Temporary: m.Temporary}
 }
 
-// memoryLimit asks the PJRT plugin about the first device. go-xla v0.4.13 has no call for it, so this
-// calls the plugin's function.
+// memoryLimit returns the memory limit of the first device. go-xla v0.4.13 does not expose it, so
+// this calls the plugin's function.
 func memoryLimit(backend compute.Backend) (int64, bool) {
 	client := clientOf(backend)
 	if len(client.AddressableDevices()) == 0 {
@@ -65,12 +65,12 @@ func memoryLimit(backend compute.Backend) (int64, bool) {
 	return limit, limit > 0
 }
 
-// clientOf is the client of the PJRT plugin, which go-xla keeps in a hidden field.
+// clientOf returns the client of the PJRT plugin, which go-xla keeps in an unexported field.
 func clientOf(backend compute.Backend) *pjrt.Client {
 	return hidden(backend, "client").Interface().(*pjrt.Client)
 }
 
-// pluginFunction is a function of a PJRT plugin, by its name in PJRT's C interface; nil if the plugin is too old to have it.
+// pluginFunction returns a function of a PJRT plugin, by its name in PJRT's C interface; nil if the plugin is too old to have it.
 func pluginFunction(api reflect.Value, name string) unsafe.Pointer {
 	field, ok := api.Type().Elem().FieldByName(name)
 	size := api.Elem().FieldByName("struct_size")

@@ -17,17 +17,17 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// PluginPathVariable is the environment variable that says where to find PJRT plugins: a list of directories or of
-// plugin files, separated as in PATH.
+// PluginPathVariable is the environment variable with the search path of PJRT plugins: a list of
+// directories or of plugin files, separated as in PATH.
 const PluginPathVariable = "PJRT_PLUGIN_LIBRARY_PATH"
 
-// getCUDA says how to get what the CUDA device needs.
+// getCUDA is the hint on how to install a plugin.
 const getCUDA = "`pip install \"jax[cuda13]\"` (CUDA 12: \"jax[cuda12]\") installs one"
 
 // pluginNames are the file names that PJRT plugins for CUDA are distributed under.
 var pluginNames = []string{"xla_cuda_plugin.so", "pjrt_c_api_cuda*_plugin.so", "pjrt?plugin?cuda*.so"}
 
-// jaxPlugins is where JAX's plugins are below a directory of Python packages.
+// jaxPlugins is the pattern of the directories of JAX's plugins in site-packages.
 const jaxPlugins = "jax_plugins/xla_cuda*"
 
 // FindCUDAPlugin searches for a PJRT plugin for CUDA and returns its path. It looks in the directories of
@@ -37,13 +37,13 @@ const jaxPlugins = "jax_plugins/xla_cuda*"
 func FindCUDAPlugin() (string, error) {
 	home, err := os.UserHomeDir()
 	if err != nil {
-		home = "" // the user has no places to search
+		home = "" // no user directories are searched
 	}
 	return pluginSearch{os.Getenv, home, "/", pythonPath}.find()
 }
 
-// pluginSearch is where to search: the environment, the home directory, the root of the file system, and the directories
-// in which Python finds packages.
+// pluginSearch holds the inputs of a search: the environment, the home directory, the root of the
+// file system, and Python's module search path.
 type pluginSearch struct {
 	getenv     func(string) string
 	home, root string
@@ -97,7 +97,7 @@ func below(pattern string, directories ...string) []string {
 	return places
 }
 
-// commonPlaces are patterns of directories where plugins and packages usually are, the preferred first.
+// commonPlaces returns patterns of the usual directories of plugins and packages, in order of preference.
 func (s pluginSearch) commonPlaces() []string {
 	return slices.Concat(
 		below(".local/"+sitePackages, s.home), below(".local/lib/go-xla", s.home),
@@ -106,8 +106,8 @@ func (s pluginSearch) commonPlaces() []string {
 		below("usr/local/lib/go-xla", s.root))
 }
 
-// pythonPath asks the python3 of the PATH where it finds packages: an environment can be in use without any variable
-// that names it. It returns nothing if there is no python3, or none that answers.
+// pythonPath returns the sys.path of the python3 in PATH: an environment can be in use without a
+// variable that names it. It returns nil if there is no working python3.
 func pythonPath() []string {
 	const limit = 10 * time.Second
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
@@ -130,8 +130,8 @@ func pluginIn(directory string) string {
 	return ""
 }
 
-// checkPluginPath refuses paths that go-xla would misread: it takes the options after a comma, and a plugin for one of
-// CUDA by its path.
+// checkPluginPath returns an error for a path that go-xla would misread: it parses what follows a
+// comma as options, and recognizes CUDA plugins by their path.
 func checkPluginPath(path string) error {
 	upper := strings.ToUpper(path)
 	switch {
@@ -143,9 +143,9 @@ func checkPluginPath(path string) error {
 	return nil
 }
 
-// cacheFlags returns the flags of XLA for its caches in a directory, which it makes, with a space before each. One process at
-// a time uses the file of compiled kernels. A process that finds it in use has only the other cache, which has a file for
-// each kernel that was tuned.
+// cacheFlags creates a directory for XLA's caches and returns the flags for them, a space before
+// each. Only one process at a time can use the file of compiled kernels; any other gets only the
+// autotuning cache, which has a file for each kernel.
 func cacheFlags(directory string) (string, error) {
 	if directory == "" {
 		return "", nil
@@ -168,14 +168,14 @@ func cacheFlags(directory string) (string, error) {
 	return flags, err
 }
 
-// caches has the locks of the directories whose file of kernels this process uses. They are held until it ends, as XLA
-// uses the files until then.
+// caches holds the locks of the directories whose kernel file this process uses. They are held
+// until the process ends, because XLA uses the files until then.
 var caches = struct {
 	sync.Mutex
 	held map[string]vfs.Lock
 }{held: map[string]vfs.Lock{}}
 
-// lockCache locks the file of kernels in a directory. locked is false if another process has it.
+// lockCache locks the kernel file in a directory. locked is false if another process holds the lock.
 func lockCache(directory vfs.Path) (locked bool, err error) {
 	caches.Lock()
 	defer caches.Unlock()
@@ -193,11 +193,11 @@ func lockCache(directory vfs.Path) (locked bool, err error) {
 	return true, nil
 }
 
-// toolkitFlag is the flag of XLA that names the directory of the CUDA toolkit.
+// toolkitFlag is XLA's flag for the directory of the CUDA toolkit.
 const toolkitFlag = "--xla_gpu_cuda_data_dir="
 
-// toolkitIn returns the directory of the CUDA toolkit that Python packages have installed beside JAX's plugin, or "".
-// XLA takes the assembler and the library of mathematical functions from there.
+// toolkitIn returns the directory of the CUDA toolkit that Python packages have installed beside
+// JAX's plugin, or "". XLA uses its assembler (ptxas) and math library (libdevice).
 func toolkitIn(plugin string) string {
 	site := filepath.Dir(filepath.Dir(filepath.Dir(plugin)))
 	for _, pattern := range []string{"nvidia/cu1[0-9]", "nvidia/cuda_nvcc"} {
@@ -222,8 +222,8 @@ func xlaFlags(flags, toolkit string) string {
 	return strings.TrimSpace(flags + " " + toolkitFlag + toolkit)
 }
 
-// clientOptions are what go-xla passes on to the plugin. Memory is taken as it is needed unless the caller wants it
-// otherwise, so that other programs can share the GPU. TF32 is said either way: go-xla's default is to use it.
+// clientOptions returns the options that go-xla passes to the plugin. By default memory is not preallocated, so
+// that other programs can share the GPU. TF32 is always set explicitly, because go-xla enables it by default.
 func clientOptions(o Options) string {
 	text := fmt.Sprintf("tf32=%t,preallocate=%t", o.TF32, o.Preallocate)
 	if o.MemoryFraction > 0 {
@@ -235,8 +235,8 @@ func clientOptions(o Options) string {
 	return text
 }
 
-// ownGPUs lists which of the GPUs that a process sees are its own, if it is to have n: those that belong to its number on the
-// machine. Nil: all that it sees. It sees as many as it is to have where a launcher gives each process its own.
+// ownGPUs returns the indices of the n GPUs, of those visible, that belong to the process with the
+// given local rank; nil for all visible ones, as when a launcher shows each process only its own.
 func ownGPUs(seen, local, n int) []int64 {
 	if seen <= n {
 		return nil

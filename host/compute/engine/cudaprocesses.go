@@ -7,7 +7,7 @@ package engine
 #include <stdlib.h>
 #include <string.h>
 
-// Functions of callbacks.go. They return a code of PJRT's errors, 0 for none, and a message that the caller frees.
+// Functions of cudacallbacks.go. They return a PJRT error code, 0 for success, and a message that the caller frees.
 extern int cageGet(uintptr_t processes, char* key, size_t key_size, int64_t milliseconds, char** value, size_t* value_size, char** message);
 extern int cagePut(uintptr_t processes, char* key, size_t key_size, char* value, size_t value_size, char** message);
 
@@ -89,7 +89,7 @@ static void* put(put_arguments* a) {
 	return as_error(a->error, code, message);
 }
 
-// What create, which takes the place of PJRT_Client_Create, adds to its arguments. One client is made at a time.
+// State of create, which replaces PJRT_Client_Create and adds these to its arguments. One client is created at a time.
 static void* (*original)(create_arguments*);
 static uintptr_t processes;
 
@@ -102,7 +102,7 @@ static void* create(create_arguments* a) {
 	return original(a);
 }
 
-// interpose puts create instead of a function in a table.
+// interpose replaces a function in a table by create.
 static void interpose(void* table, size_t offset, uintptr_t of) {
 	void** function = (void**)((char*)table + offset);
 	original = (void* (*)(create_arguments*))*function;
@@ -124,11 +124,11 @@ import (
 	"github.com/gomlx/go-xla/pjrt"
 )
 
-// XLA's client for GPUs takes the number of its process, how many there are, and three functions by which clients exchange where they can be
-// reached. go-xla v0.4.13 passes on the numbers, and no functions. So this calls PJRT_Client_Create through a copy of the plugin's table of
-// functions, in which that call adds them. docs/upstream says what go-xla would need instead.
+// XLA's GPU client takes its process's rank, the number of processes, and three key-value callbacks by which clients exchange their
+// addresses. go-xla v0.4.13 passes the numbers but no callbacks. So this replaces PJRT_Client_Create, in a copy of the plugin's function
+// table, by a function that adds them. docs/upstream describes the change to go-xla that would make this unnecessary.
 
-// openXLA makes XLA's client on a plugin that is loaded, alone or beside those of other processes.
+// openXLA creates an XLA client on a loaded plugin, for a single process or as one of several.
 func openXLA(plugin string, opts Options) (compute.Backend, error) {
 	config := plugin + "," + clientOptions(opts)
 	p := opts.Processes
@@ -161,7 +161,7 @@ func openXLA(plugin string, opts Options) (compute.Backend, error) {
 	return backend, nil
 }
 
-// seenGPUs is the number of GPUs that the driver shows to this process, 0 if that is not known.
+// seenGPUs returns the number of GPUs visible to this process, 0 if unknown.
 func seenGPUs(plugin string) int {
 	if releaseOf(plugin) == 0 {
 		return 0
@@ -169,10 +169,10 @@ func seenGPUs(plugin string) int {
 	return askDriver().Devices
 }
 
-// interposing sees to it that one client is made at a time.
+// interposing serializes the creation of clients.
 var interposing sync.Mutex
 
-// beside calls a function that makes a client, which gets the callbacks of processes.
+// beside calls create, which creates a client, and passes the callbacks of p to that client.
 func beside(plugin *pjrt.Plugin, p Processes, create func() error) error {
 	interposing.Lock()
 	defer interposing.Unlock()
@@ -187,14 +187,14 @@ func beside(plugin *pjrt.Plugin, p Processes, create func() error) error {
 	changed := C.malloc(C.size_t(max(size.Uint(), uint64(table.Size()))))
 	defer C.free(changed)
 	C.memcpy(changed, before, C.size_t(size.Uint()))
-	C.interpose(changed, C.size_t(slot.Offset), C.uintptr_t(cgo.NewHandle(p))) // the client may ask as long as it lives
+	C.interpose(changed, C.size_t(slot.Offset), C.uintptr_t(cgo.NewHandle(p))) // the client may call back for its whole lifetime
 	api.Set(reflect.NewAt(table, changed))
 	defer api.Set(reflect.NewAt(table, before))
 	return create()
 }
 
-// spread has go-xla count the devices of all processes. It compiles for as many as it counts, and counts only those that belong to this
-// process. These are the first of its list, so that they keep their numbers, by which data is uploaded to them.
+// spread makes go-xla count the devices of all processes: it compiles for as many devices as it counts, which by default
+// are only those of this process. These come first in its list, so that they keep their device numbers, which uploads use.
 func spread(backend *xla.Backend, count, own int) error {
 	client := clientOf(backend)
 	local := client.AddressableDevices()
@@ -223,8 +223,8 @@ func spread(backend *xla.Backend, count, own int) error {
 	return nil
 }
 
-// runLocally has go-xla run an executable on the devices of this process, and take and give the buffers of these. It would do so for
-// all devices that the executable was compiled for.
+// runLocally makes go-xla run an executable, and pass buffers, only on the devices of this process
+// instead of all those that the executable was compiled for.
 func runLocally(e compute.Executable, own int) {
 	hidden(e, "numDevices").SetInt(int64(own))
 	hidden(hidden(e, "exec").Interface(), "numReplicas").SetInt(int64(own))

@@ -20,8 +20,8 @@ import (
 
 // Options are the settings of a device. The zero value is the recommended setting of every kind.
 type Options struct {
-	// Threads limits the worker goroutines of the CPU device: n > 0 allows n of them. 0, the default, sets no limit;
-	// that is the fastest setting and keeps as many busy as there are processors. Other kinds ignore it.
+	// Threads limits the worker goroutines of the CPU device: n > 0 allows n of them. 0, the default,
+	// sets no limit; that is the fastest setting and keeps as many busy as there are processors. Other kinds ignore it.
 	Threads int
 
 	// Plugin is the path of the PJRT plugin of the CUDA device, a shared library. If it is empty, it is searched for;
@@ -32,11 +32,11 @@ type Options struct {
 	// default is exact float32. Other kinds ignore it.
 	TF32 bool
 
-	// Count is the number of replicas, each on a GPU of its own, that every step runs on at once; 0 and 1 mean one. See
-	// the package documentation.
+	// Count is the number of replicas, each on its own GPU, on which every step runs in parallel; 0
+	// and 1 mean one. See the package documentation.
 	Count int
 
-	// Processes, unless nil, are the processes that this one computes with: each has an equal part of the Count replicas. The CPU
+	// Processes, unless nil, connects the processes that share the Count replicas equally. The CPU
 	// device has one replica, and so one process.
 	Processes Processes
 
@@ -44,24 +44,24 @@ type Options struct {
 	// On the CPU device [device.BFloat16] is faster than float32 where the processor has products in bfloat16.
 	Precision device.Precision
 
-	// Attention says how models compute attention; [device.AutoAttention] if empty. GPUs ignore it in float32.
+	// Attention selects how models compute attention; [device.AutoAttention] if empty. GPUs ignore it in float32.
 	Attention device.Attention
 
-	// Kernels says how programs of plugins are computed; [device.AutoKernels] if empty.
+	// Kernels selects how programs of plugins are computed; [device.AutoKernels] if empty.
 	Kernels device.Kernels
 
-	// Products says how quantized matrices are multiplied; [device.FloatProducts] if empty.
+	// Products selects how quantized matrices are multiplied; [device.FloatProducts] if empty.
 	Products device.Products
 
-	// Allocator is how the CUDA device allocates the memory of a GPU; [device.DefaultAllocator] if empty. Preallocate reserves
-	// at the start all that it may use, which is the fraction MemoryFraction of the GPU's memory; 0 leaves the fraction
-	// to XLA. Other kinds ignore these.
+	// Allocator is how the CUDA device allocates the memory of a GPU; [device.DefaultAllocator] if
+	// empty. MemoryFraction is the fraction of the GPU's memory that it may use, 0 for XLA's
+	// default; Preallocate reserves all of that at the start. Other kinds ignore these.
 	Allocator      device.Allocator
 	Preallocate    bool
 	MemoryFraction float64
 
-	// Cache is a directory in which XLA keeps compiled kernels, and which of several alternatives was the fastest, for
-	// later processes; none if empty. The first CUDA device of a process decides. Other kinds ignore it.
+	// Cache is a directory in which XLA keeps compiled kernels and autotuning results for later
+	// processes; none if empty. The first CUDA device of a process decides. Other kinds ignore it.
 	Cache string
 
 	// Timeout bounds how long the CUDA device may take for one execution before that fails with a [HangError]; 0
@@ -80,8 +80,8 @@ type Device struct {
 	backend  compute.Backend
 	workers  pool // of the CPU device
 	compiled atomic.Int64
-	found    sync.Map    // by key, func() any: see Once
-	hangs    atomic.Bool // it did not answer in time: nothing waits for it any more
+	found    sync.Map    // maps keys to func() any; see Once
+	hangs    atomic.Bool // it did not answer in time and is no longer waited for
 }
 
 // openers maps each kind of device to the function that makes its backend.
@@ -133,7 +133,7 @@ func Open(kind string, opts Options) (*Device, error) {
 	return d, nil
 }
 
-// complete sets what is empty to its default, and refuses what no device has.
+// complete sets empty options to their defaults and returns an error for unsupported values.
 func (o *Options) complete() error {
 	o.Count = cmp.Or(o.Count, 1)
 	o.Precision, o.Attention = cmp.Or(o.Precision, device.Float32), cmp.Or(o.Attention, device.AutoAttention)
@@ -179,8 +179,8 @@ func (d *Device) Compiled() int { return int(d.compiled.Load()) }
 // Threads returns the limit of worker goroutines that the device was opened with; 0 means none.
 func (d *Device) Threads() int { return d.options.Threads }
 
-// Workers returns how many goroutines may compute at once beside the device's own: Threads, or as many as Go runs at
-// once.
+// Workers returns how many goroutines may compute at once besides the device's own: Threads, or
+// else GOMAXPROCS.
 func (d *Device) Workers() int {
 	if d.options.Threads > 0 {
 		return d.options.Threads
@@ -194,13 +194,13 @@ func (d *Device) SharesMemory() bool { return d.kind == device.CPU }
 // Precision returns the type in which steps multiply matrices.
 func (d *Device) Precision() device.Precision { return d.options.Precision }
 
-// Attention returns how models are to compute attention.
+// Attention returns the configured way to compute attention.
 func (d *Device) Attention() device.Attention { return d.options.Attention }
 
-// Kernels returns how programs of plugins are to be computed.
+// Kernels returns the configured way to compute programs of plugins.
 func (d *Device) Kernels() device.Kernels { return d.options.Kernels }
 
-// Products returns how quantized matrices are to be multiplied.
+// Products returns the configured way to multiply quantized matrices.
 func (d *Device) Products() device.Products { return d.options.Products }
 
 // Warn passes a message to the function given in [Options].
@@ -210,9 +210,9 @@ func (d *Device) Warn(message string, details ...any) {
 	}
 }
 
-// Once calls find when it is first called with a key on this device, and returns the same result from then on. It is
-// for facts about a device that take a trial: find may compile and run steps. Keys should have types that only their
-// owner uses.
+// Once calls find on the first call with a key on this device, and returns the same result from
+// then on. It is for facts about a device that are found by a trial: find may compile and run
+// steps. Keys should be of a type private to the caller.
 func (d *Device) Once(key any, find func() any) any {
 	f, _ := d.found.LoadOrStore(key, sync.OnceValue(find))
 	return f.(func() any)()
@@ -229,11 +229,11 @@ func (d *Device) Close() error {
 	})
 }
 
-// gone reports whether there is nothing to free any more: the device is closed, or would not answer.
+// gone reports whether nothing can be freed any more: the device is closed or hangs.
 func (d *Device) gone() bool { return d.hangs.Load() || d.backend.IsFinalized() }
 
-// within calls f, an execution, and gives up when that takes longer than the device may, or when another process is gone. What f waits for cannot be
-// interrupted: its goroutine stays behind, and so do all buffers and executables of the device, until the process ends.
+// within calls f, an execution, and gives up after the device's timeout or when another process is lost. f cannot
+// be interrupted: its goroutine leaks, and so do all buffers and executables of the device, until the process ends.
 func (d *Device) within(f func() error) error {
 	limit, gone := d.options.Timeout, (<-chan struct{})(nil)
 	if d.options.Processes != nil {
@@ -264,10 +264,10 @@ func (d *Device) within(f func() error) error {
 	}
 }
 
-// errClosed is what every operation of a closed device returns.
+// errClosed is the error of every operation of a closed device.
 var errClosed = errors.New("the device is closed")
 
-// errHangs is what they return after the device has not answered.
+// errHangs is the error of every operation after a [HangError].
 var errHangs = errors.New("the device has not answered before, and is not used any more")
 
 // checkOpen returns an error if the device was closed.
@@ -295,7 +295,7 @@ func openCPU(opts Options) (compute.Backend, error) {
 	}
 	threads := opts.Threads
 	if threads == 0 {
-		threads = -1 // What the backend calls unlimited; its own default is a limited pool, which is slower.
+		threads = -1 // Unlimited. The backend's default is a limited pool, which is slower.
 	}
 	workersOf(backend).(interface{ SetMaxParallelism(int) }).SetMaxParallelism(threads)
 	return backend, nil

@@ -1,6 +1,6 @@
-// Package engine opens devices, compiles functions that build GoMLX graphs into executables, moves numbers between host
-// slices and device buffers, and runs the executables. It knows nothing about models or training. Nodes may have
-// gradients that the caller defines ([Custom]).
+// Package engine opens devices, compiles functions that build GoMLX graphs into executables, copies
+// data between host slices and device buffers, and runs the executables. It is independent of
+// models and training. Nodes may have gradients that the caller defines ([Custom]).
 //
 // Functions that build graphs follow GoMLX's convention and panic on a mistake; all other code returns errors.
 // [Device.Compile] and [Executable.Run] turn every panic that reaches them into a [*StepError] that names the step.
@@ -18,11 +18,11 @@
 //
 // # Replicas
 //
-// A device opened with a Count above one consists of that many replicas, each on a GPU of its own, and every step runs
-// on all of them: one program, compiled once, each replica using its own copy of every buffer. [Upload] makes equal
-// copies; [UploadSharded] gives each replica its part. A graph sees what one replica has; [SumAcross] and
-// [MaxAcross] are its only access to the others. What a step returns must be equal on all replicas: whatever depends on a
-// sharded input must pass through one of them. A device with one replica runs the same graphs, without any sums.
+// A device opened with a Count above one consists of that many replicas, each on a GPU of its own, and every step runs on all of
+// them: one program, compiled once, each replica using its own copy of every buffer. [Upload] makes equal copies; [UploadSharded]
+// gives each replica its part. A graph sees the data of one replica; [SumAcross], [MaxAcross] and the other collectives are its
+// only access to the rest. An output must be equal on all replicas unless it is [Sharded]: whatever depends on a sharded input
+// must pass through a collective. A device with one replica runs the same graphs without collectives.
 //
 // # Precision
 //
@@ -31,7 +31,7 @@
 //
 // # Reproducibility
 //
-// On the CPU device the same executable with the same inputs gives the same bits, whatever the number of threads.
-// Builds with and without GOEXPERIMENT=simd, and processors with different vector units, round differently;
-// [Device.BuildInfo] says which arithmetic a device uses, so that a checkpoint can record it.
+// On the CPU device the same executable with the same inputs gives the same bits, whatever the number of
+// threads. Builds with and without GOEXPERIMENT=simd, and processors with different vector units, round
+// differently; [Device.BuildInfo] describes a device's arithmetic, so that a checkpoint can record it.
 package engine

@@ -31,7 +31,7 @@ func (e *CountError) Error() string {
 
 // A HangError reports that a device did not answer.
 type HangError struct {
-	Limit time.Duration // how long it was waited for
+	Limit time.Duration // how long the device was waited for
 	Count int           // GPUs
 }
 
@@ -44,10 +44,10 @@ func (e *HangError) Error() string {
 	return text
 }
 
-// Phase says at which stage of its life a step failed.
+// Phase is the stage at which a step failed.
 type Phase string
 
-// The phases of a step's life.
+// The phases of a step.
 const (
 	// Building is the call of the function that builds the graph.
 	Building Phase = "building the graph"
@@ -69,7 +69,7 @@ type StepError struct {
 func (e *StepError) Error() string {
 	text := fmt.Sprintf("step %q: %s: %v", e.Step, e.Phase, e.Err)
 	if _, lost := errors.AsType[*LostError](e.Err); lost {
-		return text // the other process has its advice
+		return text // the other process reports the remedy
 	}
 	return advised(text)
 }
@@ -77,7 +77,7 @@ func (e *StepError) Error() string {
 // Unwrap returns the cause.
 func (e *StepError) Unwrap() error { return e.Err }
 
-// stepError makes the error of a step from the error of catch.
+// stepError wraps the error of catch in a [StepError].
 func stepError(step string, phase Phase, err error) error {
 	var p *panicError
 	if errors.As(err, &p) {
@@ -86,9 +86,9 @@ func stepError(step string, phase Phase, err error) error {
 	return &StepError{Step: step, Phase: phase, Err: err}
 }
 
-// A MemoryError reports that a device had no memory left.
+// A MemoryError reports that a device ran out of memory.
 type MemoryError struct {
-	Bytes int64 // that it was asked for; 0 if it does not say
+	Bytes int64 // requested; 0 if unknown
 	Err   error
 }
 
@@ -103,8 +103,8 @@ var (
 	asked     = regexp.MustCompile(`allocate (\d+) bytes`)
 )
 
-// asMemoryError makes a MemoryError of an error that says that memory of the device is exhausted. go-xla has no errors of
-// types: what PJRT says is in the text. A kernel that is too large for the memory of a multiprocessor has the same code, and is another matter.
+// asMemoryError converts an error that reports exhausted device memory to a MemoryError. go-xla has no typed errors, so it parses
+// the text of PJRT's message. A kernel that exceeds the shared memory of a multiprocessor has the same code and is not converted.
 func asMemoryError(err error) error {
 	if err == nil || !exhausted.MatchString(err.Error()) || strings.Contains(strings.ToLower(err.Error()), "shared memory") {
 		return err
@@ -125,8 +125,8 @@ type panicError struct {
 func (e *panicError) Error() string { return e.cause.Error() }
 func (e *panicError) Unwrap() error { return e.cause }
 
-// catch calls f and turns a panic into an error that carries the stack; its message does not have it. Errors of a device without
-// memory become a [MemoryError].
+// catch calls f and turns a panic into an error that carries the stack outside its message. Errors
+// of exhausted device memory become a [MemoryError].
 func catch(f func() error) (err error) {
 	defer func() {
 		switch r := recover().(type) {

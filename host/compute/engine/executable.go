@@ -16,19 +16,19 @@ import (
 // ProfileLabel is the label of samples in CPU profiles that holds the name of the running executable.
 const ProfileLabel = "executable"
 
-// A Spec names one input of a step and gives its element type and dimensions.
+// A Spec describes one input of a step: its name, element type and dimensions.
 type Spec struct {
 	Name  string       // unique among the inputs of a step
-	Shape shapes.Shape // what one replica sees
+	Shape shapes.Shape // as seen by one replica
 
-	// Sharded inputs are uploaded with [UploadSharded]: the first axis of the whole is that of Shape times the number
-	// of replicas. With one replica it has no effect.
+	// Sharded inputs are uploaded with [UploadSharded]: the first axis of the whole tensor is that
+	// of Shape times the number of replicas. With one replica the flag has no effect.
 	Sharded bool
 
-	// Donated inputs lend their memory to an output: the first of the same shape that no earlier input has taken. So
-	// parameters and states are updated in place if their successors are returned in the same order. Results are the
-	// same with and without it. Each call of Run still says what it donates; if it does not donate such an input, the
-	// step works on a copy. The CPU device reuses memory without this declaration.
+	// Donated inputs lend their memory to an output: the first of the same shape that no earlier input has
+	// taken. So parameters and states are updated in place if their successors are returned in the same order.
+	// Results are the same with and without it. Each call of Run still chooses which inputs it donates; an
+	// input that is declared but not donated is copied. The CPU device reuses memory without this declaration.
 	Donated bool
 }
 
@@ -42,7 +42,7 @@ type Executable struct {
 	name    string
 	inputs  []Spec
 	outputs []shapes.Shape // of buffers
-	sharded []bool         // of which outputs each replica has its own part
+	sharded []bool         // which outputs are sharded
 	graph   *graph.Graph
 }
 
@@ -93,8 +93,8 @@ func (d *Device) Compile(name string, inputs []Spec, build BuildFunc) (*Executab
 	return e, nil
 }
 
-// pairDonated pairs each donated input with the first output of its shape that no earlier input is
-// paired with. It returns the positions of outputs by those of inputs.
+// pairDonated pairs each donated input with the first output of its shape that is not yet paired.
+// It maps input indices to output indices.
 func pairDonated(inputs []Spec, outputs []shapes.Shape) map[int]int {
 	pairs := make(map[int]int)
 	taken := make([]bool, len(outputs))
@@ -112,7 +112,7 @@ func pairDonated(inputs []Spec, outputs []shapes.Shape) map[int]int {
 	return pairs
 }
 
-// build makes the nodes of the inputs and calls the function that builds the rest.
+// build creates the parameter nodes of the inputs and calls build on them.
 func (d *Device) build(g *graph.Graph, inputs []Spec, build BuildFunc) (outputs []*graph.Node, err error) {
 	err = catch(func() error {
 		if d.Count() > 1 {
@@ -173,16 +173,16 @@ func (e *Executable) Name() string { return e.name }
 // Outputs returns the shapes of the buffers that Run returns, in order.
 func (e *Executable) Outputs() []shapes.Shape { return e.outputs }
 
-// timesReplicas is the shape of a whole of which each replica has a part of the given shape.
+// timesReplicas returns the shape of the whole tensor, given the shape of each of count shards.
 func timesReplicas(part shapes.Shape, count int) shapes.Shape {
 	whole := part.Clone()
 	whole.Dimensions[0] *= count
 	return whole
 }
 
-// Run executes the step on all replicas and returns its outputs, which the caller finalizes. Input i is donated if
-// donate[i] is set; a nil donate donates nothing. The package documentation says what donation means. A step cannot be
-// interrupted.
+// Run executes the step on all replicas and returns its outputs, which the caller finalizes. Input
+// i is donated if donate[i] is set; a nil donate donates nothing. The package documentation defines
+// donation. A step cannot be interrupted.
 func (e *Executable) Run(inputs []*Buffer, donate []bool) ([]*Buffer, error) {
 	buffers, err := e.checkInputs(inputs, donate)
 	if err != nil {
@@ -190,7 +190,7 @@ func (e *Executable) Run(inputs []*Buffer, donate []bool) ([]*Buffer, error) {
 	}
 	_, own := e.device.mine()
 	donated := slices.Repeat(donate, own)
-	if e.graph.State(replicaKey{}) != nil { // the last input of each replica is its number
+	if e.graph.State(replicaKey{}) != nil { // the last input of each replica is its index
 		numbers, err := e.device.replicaNumbers()
 		if err != nil {
 			return nil, stepError(e.name, Running, err)
@@ -234,8 +234,8 @@ func (e *Executable) Run(inputs []*Buffer, donate []bool) ([]*Buffer, error) {
 	return outputs, nil
 }
 
-// checkInputs checks everything that can be checked before the step starts and returns the backend's buffers: all of the
-// first replica of this process, then all of the next.
+// checkInputs checks everything that can be checked before the step starts and returns the
+// backend's buffers, grouped by replica of this process.
 func (e *Executable) checkInputs(inputs []*Buffer, donate []bool) ([]compute.Buffer, error) {
 	if !e.graph.IsCompiled() {
 		return nil, errors.New("the step was closed")
@@ -259,7 +259,7 @@ func (e *Executable) checkInputs(inputs []*Buffer, donate []bool) ([]compute.Buf
 		}
 		data := input.data.Load()
 		want, sharded := spec.Shape, spec.Sharded && count > 1
-		if sharded { // the buffer is that of all replicas
+		if sharded { // the buffer's shape is that of the whole tensor
 			want = timesReplicas(want, count)
 		}
 		switch {
@@ -278,7 +278,7 @@ func (e *Executable) checkInputs(inputs []*Buffer, donate []bool) ([]compute.Buf
 	}
 	first := make(map[*Buffer]int, len(inputs))
 	for i, input := range inputs {
-		// The step would overwrite what it still reads.
+		// The step would overwrite a buffer that it still reads.
 		if j, twice := first[input]; twice && donate != nil && (donate[i] || donate[j]) {
 			return nil, fmt.Errorf("inputs %q and %q are one buffer, which therefore cannot be donated", e.inputs[j].Name, e.inputs[i].Name)
 		}

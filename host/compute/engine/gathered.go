@@ -5,15 +5,15 @@ import (
 	"github.com/gomlx/gomlx/core/graph"
 )
 
-// gathered is the note of what [GatherDifferentiable] returns.
+// gathered is the note on a node returned by [GatherDifferentiable].
 type gathered struct {
 	rows    *graph.Node
 	rounded bool
 }
 
-// GatherDifferentiable is [Gather] with a gradient: each replica gets the rows of the sum of all adjoints. If rounded is set, the values are
-// rounded to bfloat16 on their way, for products that do so anyway. A [Checkpoint] whose input was gathered gathers it inside,
-// and once more in the backward pass, so that the whole is not kept in between.
+// GatherDifferentiable is [Gather] with a gradient: a reduce-scatter of the adjoints. If rounded is set, the
+// values are transferred in bfloat16, for products that round to it anyway. A [Checkpoint] whose input was
+// gathered gathers it inside, and again in the backward pass, so that the whole tensor is not kept in between.
 func GatherDifferentiable(rows *graph.Node, rounded bool) *graph.Node {
 	part := rows
 	if rounded {
@@ -30,7 +30,7 @@ func GatherDifferentiable(rows *graph.Node, rounded bool) *graph.Node {
 	return whole
 }
 
-// ungather puts rows in the places of inputs that were gathered, and returns a function that gathers them again.
+// ungather replaces all-gathered inputs by their local shards, and returns a function that gathers these again.
 func ungather(inputs []*graph.Node) (rows []*graph.Node, gather func([]*graph.Node) []*graph.Node) {
 	notes := make([]gathered, len(inputs))
 	rows = append(rows, inputs...)

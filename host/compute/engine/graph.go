@@ -41,8 +41,8 @@ func InBFloat16(g *graph.Graph) bool {
 	return d != nil && d.options.Precision == device.BFloat16
 }
 
-// Operand returns x in the element type in which [DotGeneral] reads it. If many products read x, this converts it only
-// once. Products of package matmul convert while they read.
+// Operand returns x in the element type in which [DotGeneral] reads it, so that an operand of
+// several products is converted only once. Products of package matmul convert on the fly.
 func Operand(x *graph.Node) *graph.Node {
 	if !InBFloat16(x.Graph()) || OnCPU(x.Graph()) {
 		return x
@@ -56,7 +56,7 @@ func Operand(x *graph.Node) *graph.Node {
 // operand is the note of [NoteOperand].
 type operand struct{ rounded *graph.Node }
 
-// NoteOperand notes that rounded is x in bfloat16, so that [Operand] need not convert x.
+// NoteOperand records that rounded is x in bfloat16, so that [Operand] need not convert x.
 func NoteOperand(x, rounded *graph.Node) { Note(x, operand{rounded}) }
 
 // DotGeneral is GoMLX's product of two float32 nodes, in the precision that the graph's device was opened with: the
@@ -65,8 +65,8 @@ func DotGeneral(a *graph.Node, aContracted, aBatch []int, b *graph.Node, bContra
 	return dot(a, aContracted, aBatch, b, bContracted, bBatch, false)
 }
 
-// DotGeneralRounded is [DotGeneral] with the result, a float32 node, rounded to the precision, too. It takes half of
-// the memory until an elementwise operation reads it.
+// DotGeneralRounded is [DotGeneral] with the result, a float32 node, also rounded to the precision:
+// in bfloat16 it takes half the memory until an elementwise operation reads it.
 func DotGeneralRounded(a *graph.Node, aContracted, aBatch []int, b *graph.Node, bContracted, bBatch []int) *graph.Node {
 	return dot(a, aContracted, aBatch, b, bContracted, bBatch, true)
 }
@@ -95,7 +95,7 @@ func dot(a *graph.Node, aContracted, aBatch []int, b *graph.Node, bContracted, b
 	return graph.ConvertDType(product.General(aContracted, aBatch, bContracted, bBatch), dtypes.Float32)
 }
 
-// ExactDot is GoMLX's product of two nodes whatever the precision of the graph's device, on the CPU by package matmul.
+// ExactDot is a product without rounding of the operands, whatever the precision of the device; on the CPU package matmul computes it.
 func ExactDot(a *graph.Node, aContracted, aBatch []int, b *graph.Node, bContracted, bBatch []int) *graph.Node {
 	if tier, err := ProductTier(); err == nil && a.DType() == dtypes.Float32 && DeviceOf(a.Graph()).Fuses() && !tier.IsPortable() {
 		return nativeDot(matmul.Float32, a, aContracted, aBatch, b, bContracted, bBatch, nil, nil, nil, false)
@@ -110,12 +110,12 @@ func Rounded(x *graph.Node) *graph.Node {
 	}
 	short := graph.ConvertDType(x, dtypes.BFloat16)
 	if !OnCPU(x.Graph()) {
-		short = graph.OptimizationBarriers(short)[0] // or XLA leaves out both conversions, for the precision
+		short = graph.OptimizationBarriers(short)[0] // else XLA would elide both conversions
 	}
 	return graph.ConvertDType(short, dtypes.Float32)
 }
 
-// OnCPU reports whether the graph is built for the CPU device, which computes some things faster in another way.
+// OnCPU reports whether the graph is built for the CPU device, for which some operations are lowered differently.
 func OnCPU(g *graph.Graph) bool { return g.Backend().String() == gobackend.BackendName }
 
 // Replicas returns the number of replicas that will run the graph, each on its own shard of the sharded inputs.
@@ -126,10 +126,10 @@ func Replicas(g *graph.Graph) int { return g.NumDevices() }
 // differentiated.
 func SumAcross(nodes ...*graph.Node) []*graph.Node { return across(compute.ReduceOpSum, nodes) }
 
-// MaxAcross is [SumAcross] for the largest values in place of sums.
+// MaxAcross is [SumAcross] with maxima in place of sums.
 func MaxAcross(nodes ...*graph.Node) []*graph.Node { return across(compute.ReduceOpMax, nodes) }
 
-// MinAcross is [SumAcross] for the smallest values in place of sums.
+// MinAcross is [SumAcross] with minima in place of sums.
 func MinAcross(nodes ...*graph.Node) []*graph.Node { return across(compute.ReduceOpMin, nodes) }
 
 func across(op compute.ReduceOpType, nodes []*graph.Node) []*graph.Node {
@@ -137,19 +137,19 @@ func across(op compute.ReduceOpType, nodes []*graph.Node) []*graph.Node {
 	for i, node := range nodes {
 		all[i] = node
 		if g := node.Graph(); Replicas(g) > 1 {
-			// One by one: XLA joins them as it likes, and can start the first before the last is computed.
+			// One by one: XLA combines them as it sees fit, and can start the first before the last operand is computed.
 			all[i] = g.Distributed().AllReduceOne(node, op)
 		}
 	}
 	return all
 }
 
-// LongestIntegers is the largest number of products of two numbers from −127 to 127 whose sum always fits int32.
+// LongestIntegers is the largest length of an inner product of integers in [−127, 127] that cannot overflow int32.
 const LongestIntegers = math.MaxInt32 / (127 * 127)
 
-// DotIntegers returns a·bᵀ, float32 [m, n], for two int8 nodes [m, k] and [n, k], times rows [m, 1] and then, if it is not nil,
-// columns [n, 1]. The sums are exact for k up to [LongestIntegers] if neither contains −128. If rounded is set, the result is
-// rounded to the precision of the device.
+// DotIntegers returns a·bᵀ, float32 [m, n], for two int8 nodes [m, k] and [n, k], with row i scaled by rows[i]
+// ([m, 1]) and column j by columns[j] ([n, 1], or nil). The sums are exact for k up to [LongestIntegers] if
+// neither contains −128. If rounded is set, the result is rounded to the precision of the device.
 func DotIntegers(a, b, rows, columns *graph.Node, rounded bool) *graph.Node {
 	g := a.Graph()
 	if OnCPU(g) {
@@ -167,9 +167,9 @@ func DotIntegers(a, b, rows, columns *graph.Node, rounded bool) *graph.Node {
 	return product
 }
 
-// LoopBody computes the next state of a loop from the number of the iteration, an int32 scalar that counts from 0; from
-// fixed values, which are the same in all iterations; and from the state, whose shapes it keeps. It uses no other
-// nodes.
+// LoopBody computes the next state of a loop from the iteration index, an int32 scalar that starts
+// at 0; from the loop-invariant values fixed; and from the state, whose shapes it preserves. It
+// must not use other nodes.
 type LoopBody func(i *graph.Node, fixed, state []*graph.Node) []*graph.Node
 
 // Loop applies a body n times to a state, using the memory of one iteration, and returns the last state. It has no
@@ -194,8 +194,8 @@ func Loop(g *graph.Graph, n int, fixed, state []*graph.Node, body LoopBody) []*g
 	return graph.While(more, round, all...)[1+len(fixed):]
 }
 
-// closure is a function of a loop with parameters of the shapes of like. Each has a name of its own, because in
-// XLA's text a loop in the body of another sees the names of that body.
+// closure returns a function for a loop, with parameters of the shapes of like. Their names are
+// unique, because in StableHLO a nested loop sees the names of the enclosing body.
 func closure(g *graph.Graph, like []*graph.Node, build func(in []*graph.Node) []*graph.Node) *graph.Function {
 	r, ok := g.Backend().(*recordingBackend)
 	if !ok {
@@ -213,16 +213,16 @@ func closure(g *graph.Graph, like []*graph.Node, build func(in []*graph.Node) []
 	})
 }
 
-// recordingBackend is a backend that keeps the builder of the one graph that is built on it.
+// recordingBackend is a backend that records the builder of the single graph built on it.
 type recordingBackend struct {
 	compute.Backend
 	builder compute.Builder // nil until the graph has a node
-	// functions stand for the graph's kernels until it is compiled, and kernels has these by their names.
+	// functions holds the placeholders of the graph's kernels until it is compiled; kernels maps the placeholders' names to the kernels.
 	functions map[kernelKey]*graph.Function
 	kernels   map[string]Kernel
 	notes     map[*graph.Node][]any // see Note
-	closures  int                   // those of loops so far
-	// stands holds the functions that stand for operations, by what they depend on, and operations has these by the names of the functions.
+	closures  int                   // number of loop functions so far
+	// stands holds the placeholder functions of operations, by operation and shape; operations maps the placeholders' names to the operations.
 	stands     map[string]*graph.Function
 	operations map[string]operation
 }
@@ -233,8 +233,8 @@ func (r *recordingBackend) Builder(name string) compute.Builder {
 	return r.builder
 }
 
-// Note attaches a piece of information to a node, for code that uses the node later in the same graph. Of several of one
-// type, the last counts. Graphs that are not built by a device keep none.
+// Note attaches a note to a node, for code that uses the node later in the same graph. A later note
+// of the same type takes precedence. Graphs that are not built by a device keep no notes.
 func Note(n *graph.Node, what any) {
 	if r, ok := n.Graph().Backend().(*recordingBackend); ok {
 		if r.notes == nil {
@@ -256,7 +256,7 @@ func NoteOf[T any](n *graph.Node) (note T, ok bool) {
 	return note, false
 }
 
-// CopyNotes attaches to a node what is attached to another of its graph.
+// CopyNotes attaches the notes of from to another node of the same graph.
 func CopyNotes(to, from *graph.Node) {
 	if r, ok := to.Graph().Backend().(*recordingBackend); ok {
 		for _, what := range r.notes[from] {
@@ -265,18 +265,18 @@ func CopyNotes(to, from *graph.Node) {
 	}
 }
 
-// A Kernel is a function for a GPU, written in Triton's intermediate representation, which XLA compiles.
+// A Kernel is a GPU kernel in Triton's intermediate representation (MLIR), which XLA compiles.
 type Kernel struct {
-	Name string // name of the function in the text
+	Name string // name of the function in Text
 	Text string
-	// Grid is the number of instances of the function, and Warps the number of threads of each, in groups of 32.
+	// Grid is the number of instances (blocks), and Warps the number of warps of each.
 	Grid, Warps int
 }
 
-// Call returns the outputs of the kernel for the inputs. They have the number, shapes and element types of the outputs
-// of body. Body says what the kernel means: it computes the outputs from its arguments, constants and nothing else. The
-// device executes the kernel in its place, and fails to compile the graph if it takes no kernels. Like other functions
-// that build graphs, Call panics on a mistake.
+// Call returns the outputs of the kernel for the inputs. They have the number, shapes and element types of
+// the outputs of body. body is the reference implementation: it computes the outputs from its arguments and
+// constants only. The device executes the kernel in its place, and cannot compile the graph if it does not
+// support kernels. Like other functions that build graphs, Call panics on a mistake.
 func (k Kernel) Call(inputs []*graph.Node, body func(in []*graph.Node) []*graph.Node) []*graph.Node {
 	g := inputs[0].Graph()
 	r, ok := g.Backend().(*recordingBackend)
@@ -306,11 +306,11 @@ func (k Kernel) Call(inputs []*graph.Node, body func(in []*graph.Node) []*graph.
 	return f.Call(inputs...)
 }
 
-// KernelsIn returns the kernels that a graph calls so far, by the names of the functions that stand for
-// them.
+// KernelsIn returns the kernels that a graph calls so far, by the names of their placeholder
+// functions.
 func KernelsIn(g *graph.Graph) map[string]Kernel { return g.Backend().(*recordingBackend).kernels }
 
-// kernelKey is what the function that stands for a kernel depends on.
+// kernelKey identifies the placeholder function of a kernel.
 type kernelKey struct {
 	kernel Kernel
 	inputs string // their shapes

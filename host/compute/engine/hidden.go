@@ -13,13 +13,13 @@ import (
 	"github.com/gomlx/gomlx/core/graph"
 )
 
-// This file holds what reaches into hidden parts of GoMLX v0.28.16, github.com/gomlx/compute v0.1.14
-// and, by the names of fields, go-xla v0.4.13; with a build for CUDA so do the files cuda*.go.
-// TestHidden fails where an upgrade changes what they rely on, and so does every step: what is
-// missing is a panic, which [Device.Compile] and [Open] return as an error. docs/upstream says what
-// the libraries would need instead.
+// This file holds the code that accesses unexported parts of GoMLX v0.28.16,
+// github.com/gomlx/compute v0.1.14 and, by the names of fields, go-xla v0.4.13; with a build for
+// CUDA so do the files cuda*.go. TestHidden fails if an upgrade changes what they rely on, and so
+// does every step: a missing part is a panic, which [Device.Compile] and [Open] return as an error.
+// docs/upstream describes the changes to the libraries that would make this unnecessary.
 
-// hidden is the named field of the struct that of points to. It can be set.
+// hidden returns the named field, settable even if unexported, of the struct that of points to.
 func hidden(of any, name string) reflect.Value {
 	field := reflect.Indirect(reflect.ValueOf(of)).FieldByName(name)
 	if !field.IsValid() {
@@ -28,24 +28,24 @@ func hidden(of any, name string) reflect.Value {
 	return reflect.NewAt(field.Type(), field.Addr().UnsafePointer()).Elem()
 }
 
-// Descend has GoMLX, when it differentiates, take the node for one that is computed from others, too. The device reads nothing of
-// them. The node must be one whose gradient is that of an alternative, which descends from all of them.
+// Descend makes GoMLX's differentiation treat the node as also computed from the given nodes, which the
+// device does not read. The node must have a gradient defined by an alternative computed from all of them.
 func Descend(node *graph.Node, from ...*graph.Node) {
 	inputs := hidden(node, "inputNodes")
-	own := inputs.Slice3(0, inputs.Len(), inputs.Len()) // what is appended is nobody else's
+	own := inputs.Slice3(0, inputs.Len(), inputs.Len()) // full capacity, so that append copies
 	inputs.Set(reflect.AppendSlice(own, reflect.ValueOf(from)))
 }
 
-// isXLA recognizes builders of go-xla by name: a build without CUDA does not have the type.
+// isXLA reports whether a builder is go-xla's, by type name: a build without CUDA does not link the type.
 func isXLA(builder compute.Builder) bool {
 	return builder != nil && strings.HasSuffix(reflect.TypeOf(builder).String(), "xla.Builder")
 }
 
-// ownScope gives the function that is being built constants, reductions and closures of its own, until the returned
-// function is called. GoMLX returns the same node for a scalar that a graph has already, and go-xla the same function for a
-// reduction; but go-xla cannot use inside a function what was made outside it, nor the reverse. And GoMLX v0.28.16 makes
-// every closure one of the main function, which go-xla takes in no other: a loop or a sort inside a loop's body would not
-// be built. It panics as graph building does.
+// ownScope gives the function that is being built its own caches of constants, reductions and closures,
+// until the returned function is called. GoMLX reuses the node of an equal scalar constant, and go-xla the
+// function of a reduction; but go-xla cannot use inside a function what was created outside it, nor the
+// reverse. And GoMLX v0.28.16 makes every closure a child of the main function, which go-xla rejects in
+// other functions: a loop or a sort inside a loop's body would not build. It panics as graph building does.
 func ownScope(g *graph.Graph) (restore func()) {
 	var fields, inside []reflect.Value
 	fresh := func(of any, names ...string) {
@@ -73,31 +73,31 @@ func ownScope(g *graph.Graph) (restore func()) {
 	}
 }
 
-// workersOf is the Go backend's pool of workers. The backend's configuration string can set its size,
-// too ("parallelism=-1"), but the backend then prints a line on standard output, where a command with
-// machine-readable output must not print.
+// workersOf returns the Go backend's pool of workers. The backend's configuration string can set
+// its size, too ("parallelism=-1"), but the backend then prints a line on standard output, where a
+// command with machine-readable output must not print.
 func workersOf(backend any) pool { return hidden(backend, "Workers").Interface().(pool) }
 
-// What follows puts a [Native] into GoMLX's Go backend, which has no public way to do that. The
-// backend executes the call of a graph's function by a function in a table, which one of ours
-// replaces. Where the data of a call's node is a Native, it runs that; all other calls go on to the
-// backend's own.
+// The code below adds [Native] to GoMLX's Go backend, which has no public API for it. The backend
+// dispatches calls of graph functions through a table, in which executeNative replaces its
+// executor. If the data of a call's node is a Native, executeNative runs it; all other calls go to
+// the original executor.
 
-// executor executes nodes with several outputs. In the backend the pointers have types: *Backend, *Node and *Buffer, which are
-// internal to its module. Functions that differ in the types of pointers only are called in the same way.
+// executor executes nodes with several outputs. In the backend the pointers are *Backend, *Node and *Buffer,
+// types internal to its module. Functions that differ only in pointer types have the same calling convention.
 type executor func(backend, node unsafe.Pointer, inputs []unsafe.Pointer, owned []bool) ([]unsafe.Pointer, error)
 
-// executors is the backend's table, by type of operation.
+// executors is the backend's dispatch table, by operation type.
 //
 //go:linkname executors github.com/gomlx/compute/internal/gobackend.MultiOutputsNodeExecutors
 var executors [compute.OpTypeLast]executor
 
-// executeCall is the backend's own function for calls, and the name that it must have for the table to be what we think.
+// executeCall is the backend's original executor of calls, and executeCallName the name by which init recognizes it.
 var executeCall executor
 
 const executeCallName = "github.com/gomlx/compute/internal/gobackend/ops.execCall"
 
-// init replaces the function before any graph runs. The backend has filled its table by then, because this package imports it.
+// init replaces the executor of calls. The backend has filled its table by then, because this package imports it.
 func init() {
 	f := executors[compute.OpTypeCall]
 	if f != nil && runtime.FuncForPC(reflect.ValueOf(f).Pointer()).Name() == executeCallName {
@@ -114,7 +114,7 @@ type layout struct {
 // known is set by [setNative].
 var known atomic.Pointer[layout]
 
-// executeNative executes a call. It makes the outputs in the backend's memory; the inputs stay the caller's.
+// executeNative executes a call. It allocates the outputs from the backend; the inputs remain the caller's.
 func executeNative(backend, node unsafe.Pointer, inputs []unsafe.Pointer, owned []bool) ([]unsafe.Pointer, error) {
 	l := known.Load()
 	if l == nil {
@@ -131,7 +131,7 @@ func executeNative(backend, node unsafe.Pointer, inputs []unsafe.Pointer, owned 
 			return Tensor{}, err
 		}
 		flat, err := c.Data()
-		if short, ok := flat.([]bfloat16.BFloat16); ok { // the same memory
+		if short, ok := flat.([]bfloat16.BFloat16); ok { // a view of the same memory
 			flat = unsafe.Slice((*uint16)(unsafe.SliceData(short)), len(short))
 		}
 		return Tensor{shape, flat}, err

@@ -9,14 +9,14 @@ import (
 	"github.com/gomlx/gomlx/core/graph"
 )
 
-// A Native is a function of ours that the CPU device calls in the middle of a graph, on tensors in the host's memory: a
-// product in bfloat16, or a quantizer in one pass. It is to the CPU what a [Kernel] is to a GPU. The Go backend has no public
-// way to register one; hidden.go makes it.
+// A Native is a Go function that the CPU device calls as an operation of a graph, on tensors in
+// host memory: a product in bfloat16, or a quantizer in one pass. It is the CPU's counterpart of a
+// [Kernel]. The Go backend has no public way to register one; hidden.go adds it.
 type Native struct {
 	Name    string         // for errors
 	Outputs []shapes.Shape // of the outputs, at least one
-	// Run computes out from in. It writes every element of out, whose memory holds anything before, and leaves in as it
-	// is. Tasks that may run at once are given to parallel. Its results do not depend on how many run at once.
+	// Run computes out from in. It writes every element of out, whose memory is uninitialized, and does not
+	// modify in. Concurrent tasks run by parallel. The results must not depend on how many run at once.
 	Run func(in, out []Tensor, parallel Parallel) error
 }
 
@@ -34,7 +34,7 @@ func (n Native) Call(inputs ...*graph.Node) []*graph.Node {
 	if !OnCPU(g) {
 		panic(fmt.Errorf("native %s: only the CPU device calls natives", n.Name))
 	}
-	// The call of a function that returns zeros, which n replaces.
+	// A call of a function that returns zeros: a placeholder, which n replaces.
 	f := graph.NewFunction(g, g.UniqueName("native"), func(*graph.Graph) []*graph.Node {
 		for _, in := range inputs {
 			graph.Parameter(g, "", in.Shape())
@@ -49,7 +49,7 @@ func (n Native) Call(inputs ...*graph.Node) []*graph.Node {
 	outputs := f.Call(inputs...)
 	setNative(outputs[0], &n)
 	for i := range outputs {
-		// Gradients with respect to an output are those of the identity behind it: at a node that stops them they are zero.
+		// The identity after StopGradient lets a gradient be taken with respect to the output itself.
 		outputs[i] = graph.Identity(graph.StopGradient(outputs[i]))
 	}
 	return outputs

@@ -8,11 +8,11 @@ import (
 )
 
 // Parallel calls f with 0 to n−1, several at once where the device has goroutines for them, and
-// returns when all calls have returned. It begins them in that order: a call may wait for earlier
-// ones. If a call panics, so does Parallel.
+// returns when all calls have returned. It starts the calls in order, so that a call may wait for
+// earlier ones. If a call panics, so does Parallel.
 type Parallel func(n int, f func(i int))
 
-// Parallel is a [Parallel] on the goroutines of the CPU device.
+// Parallel implements [Parallel] on the goroutines of the CPU device.
 func (d *Device) Parallel(n int, f func(i int)) { parallelOn(d.workers, d.Workers(), n, f) }
 
 // pool starts goroutines within a device's limit. It is implemented by the Go backend's pool of workers.
@@ -21,8 +21,8 @@ type pool interface {
 	IsUnlimited() bool
 }
 
-// parallelOn is [Parallel] on a pool of workers, with at most so many goroutines. The caller's works,
-// too, so that all is done even if the pool has none left.
+// parallelOn is [Parallel] on a pool of workers, with at most most goroutines. The caller's
+// goroutine works, too, so that all calls are made even if the pool is exhausted.
 func parallelOn(workers pool, most, n int, f func(i int)) {
 	if n == 1 {
 		f(0)
@@ -57,32 +57,32 @@ func parallelOn(workers pool, most, n int, f func(i int)) {
 	}
 }
 
-// Waking a goroutine's thread takes as long as a small product on it would (60 µs were measured), and natives follow each other
-// within microseconds. So a goroutine that has helped with one stays awake for a while, and helps with the next if that
-// comes. Where a device has a limited number of goroutines, none waits: it would keep the place of one that has something to do.
+// Waking a goroutine's thread takes as long as computing a small product (60 µs were measured), and natives follow
+// each other within microseconds. So a goroutine that has helped with one native spins for a while, to help with
+// the next. If a device's goroutines are limited, none spins, because it would hold a worker slot that others need.
 
 // lingering is how long a goroutine waits for more work.
 const lingering = 100 * time.Microsecond
 
-// helpers are the goroutines that wait, of all devices; there is no place for more.
+// helpers are the slots for waiting goroutines of all devices.
 var helpers [32]helper
 
-// A helper is a place for a goroutine that waits.
+// A helper is a slot for a waiting goroutine.
 type helper struct {
 	state atomic.Int32
 	of    pool // to which the goroutine belongs
 	work  func()
 }
 
-// The states of a helper's place.
+// The states of a helper.
 const (
 	helperAway = iota
-	helperHeld // one goroutine changes the place, and all others leave it alone
+	helperHeld // locked by the goroutine that changes it
 	helperWaits
 	helperCalled
 )
 
-// callHelper has a waiting goroutine of the pool do the work. ok is false if there is none.
+// callHelper passes work to a waiting goroutine of the pool. ok is false if there is none.
 func callHelper(of pool, work func()) (ok bool) {
 	for i := range helpers {
 		h := &helpers[i]
@@ -100,7 +100,7 @@ func callHelper(of pool, work func()) (ok bool) {
 	return false
 }
 
-// linger waits for work for a while, and does what comes.
+// linger waits for work for a while, and does it.
 func linger(of pool) {
 	if !of.IsUnlimited() {
 		return
@@ -125,7 +125,7 @@ func linger(of pool) {
 				h.state.Store(helperAway)
 				return
 			}
-			runtime.Gosched() // whoever has something to do goes first
+			runtime.Gosched() // yield to goroutines that have work
 		}
 	}
 }

@@ -4,25 +4,25 @@ import (
 	"time"
 )
 
-// Processes are several processes, of which each has some of the replicas of one device. All of them compile the same executables
-// and run them in the same order. Package host/train/processes has them.
+// Processes connects several processes that each have some of the replicas of one device. All of them
+// compile the same executables and run them in the same order. Package host/train/processes implements it.
 type Processes interface {
-	// Rank is the number of this process, from 0 on, of Size. It has the replicas from Rank·Count/Size on.
+	// Rank is the index of this process among Size processes. Its first replica is Rank·Count/Size.
 	Rank() int
 	Size() int
-	// Local is its number among those on its machine, -1 if that is not known.
+	// Local is its rank among the processes on its machine, -1 if unknown.
 	Local() int
-	// Put sets the value of a key, and Get returns it. Get waits for it that long.
+	// Put sets the value of a key, and Get returns it. Get waits for the key up to a timeout.
 	Put(key string, value []byte) error
 	Get(key string, wait time.Duration) (value []byte, found bool, err error)
-	// Agree gives the others a number, and returns those of all, by rank.
+	// Agree all-gathers a number: it sends value to the other processes, and returns the values of all, by rank.
 	Agree(name string, value int64) ([]int64, error)
-	// Gone is closed when one of them is gone, and Err says which.
+	// Gone is closed when another process is lost, and Err then names it.
 	Gone() <-chan struct{}
 	Err() error
 }
 
-// Vote is what [Processes.Agree] gives the others for a yes or a no: 1 or 0.
+// Vote encodes a yes or no for [Processes.Agree], as 1 or 0.
 func Vote(yes bool) int64 {
 	if yes {
 		return 1
@@ -30,16 +30,16 @@ func Vote(yes bool) int64 {
 	return 0
 }
 
-// A LostError reports that a step cannot end, because another process takes no part in it any more.
+// A LostError reports that a step cannot finish because another process was lost.
 type LostError struct {
-	Err   error // which process, and why
-	Cause error // what the device said; nil: it has not answered
+	Err   error // which process was lost, and why
+	Cause error // the device's error; nil if it did not answer
 }
 
 // Error implements the error interface.
 func (e *LostError) Error() string { return e.Err.Error() }
 
-// Unwrap returns what is known.
+// Unwrap returns both errors.
 func (e *LostError) Unwrap() []error {
 	if e.Cause == nil {
 		return []error{e.Err}
@@ -47,10 +47,10 @@ func (e *LostError) Unwrap() []error {
 	return []error{e.Err, e.Cause}
 }
 
-// verdict is how long a failed execution waits for word of a lost process: the device may notice the loss first.
+// verdict is how long a failed execution waits for the report of a lost process: the device may notice the loss first.
 const verdict = 5 * time.Second
 
-// lost reports whether an execution failed because a process is gone.
+// lost returns a [LostError] if a process was lost, which explains the failure, else cause.
 func (d *Device) lost(cause error) error {
 	p := d.options.Processes
 	if p == nil {
@@ -61,11 +61,11 @@ func (d *Device) lost(cause error) error {
 	case <-time.After(verdict):
 		return cause
 	}
-	d.hangs.Store(true) // what waits for the other process cannot be freed
+	d.hangs.Store(true) // executions that wait for the lost process cannot be freed
 	return &LostError{Err: p.Err(), Cause: cause}
 }
 
-// mine returns the replicas of this process: the first, and how many. Without others it has all.
+// mine returns the first replica of this process and their number; without other processes, all.
 func (d *Device) mine() (first, n int) {
 	p := d.options.Processes
 	if p == nil {

@@ -18,18 +18,18 @@ import (
 // ProductTier returns the kernels for products on this processor.
 var ProductTier = sync.OnceValues(matmul.Best)
 
-// Fuses reports whether the device, which may be nil, computes programs over rows by package cpu, and products and attention by
-// packages matmul and attention: the CPU does, unless a test asks for operations of the graph.
+// Fuses reports whether the device, which may be nil, uses package cpu for programs over rows, and packages
+// matmul and attention for products and attention. The CPU does, unless a test asks for graph operations.
 func (d *Device) Fuses() bool {
 	return d != nil && d.kind == device.CPU &&
 		(d.options.Kernels == device.AutoKernels || d.options.Kernels == device.FusedKernels)
 }
 
-// FusesFloat32 reports whether the device [Device.Fuses] in float32.
+// FusesFloat32 reports whether [Device.Fuses] holds and the precision is float32.
 func (d *Device) FusesFloat32() bool { return d.Fuses() && d.options.Precision == device.Float32 }
 
-// OwnProducts reports whether products of floats in the graph are those of package matmul. In float32 they are the library's where
-// that package has no vector instructions for the processor.
+// OwnProducts reports whether package matmul computes float products of the graph. In float32 it
+// does not if it has no vector kernels for the processor; then GoMLX's are used.
 func OwnProducts(g *graph.Graph) bool {
 	return OnCPU(g) && (InBFloat16(g) || DeviceOf(g).ownFloat32())
 }
@@ -50,15 +50,15 @@ func (d *Device) WarnOfProducts() {
 	}
 }
 
-// MultipliesBFloat16 reports whether this processor has an instruction for products in bfloat16.
+// MultipliesBFloat16 reports whether this processor has a dot-product instruction for bfloat16.
 func MultipliesBFloat16() bool {
 	tier, err := ProductTier()
 	return err == nil && tier.HasBFloat16()
 }
 
-// nativeDot is [DotGeneral] by package matmul in an arithmetic. rows
-// and columns scale the results of each row of a and each row of b, see [matmul.Scales], and sum is what they are added to; nil for none.
-// If rounded is set, the result is rounded to the precision, and stored so: natives read it as it is ([ShortOperand]).
+// nativeDot computes [DotGeneral] with package matmul in the given arithmetic. rows and columns scale the
+// results for each row of a and of b, see [matmul.Scales], and sum is added to them; any may be nil. If rounded
+// is set, the result is rounded to, and stored in, the precision: natives read it directly ([ShortOperand]).
 func nativeDot(arithmetic matmul.Arithmetic, a *graph.Node, aContracted, aBatch []int, b *graph.Node, bContracted, bBatch []int, rows, columns, sum *graph.Node, rounded bool) *graph.Node {
 	left, right := layoutOf(a.Shape(), aBatch, aContracted), layoutOf(b.Shape(), bBatch, bContracted)
 	tier, err := ProductTier()
@@ -119,7 +119,7 @@ func nativeDot(arithmetic matmul.Arithmetic, a *graph.Node, aContracted, aBatch 
 	return result
 }
 
-// Arithmetic is what package matmul computes products of floats with, in the precision of the graph's device.
+// Arithmetic returns the arithmetic of package matmul for the precision of the graph's device.
 func Arithmetic(g *graph.Graph) matmul.Arithmetic {
 	if InBFloat16(g) {
 		return matmul.BFloat16
@@ -127,8 +127,8 @@ func Arithmetic(g *graph.Graph) matmul.Arithmetic {
 	return matmul.Float32
 }
 
-// ShortOperand looks through a conversion from bfloat16, also behind identities, which stand for gradients: a native reads such an
-// operand as it is stored.
+// ShortOperand strips a conversion from bfloat16, also below identities (which define gradients): a
+// native reads bfloat16 operands directly.
 func ShortOperand(x *graph.Node) *graph.Node {
 	from := x
 	for from.Type() == graph.NodeTypeIdentity {
@@ -140,7 +140,7 @@ func ShortOperand(x *graph.Node) *graph.Node {
 	return x
 }
 
-// OperandType is the type to which products of floats in the graph round their operands.
+// OperandType returns the type to which float products of the graph round their operands.
 func OperandType(g *graph.Graph) dtypes.DType {
 	if InBFloat16(g) {
 		return dtypes.BFloat16
@@ -148,7 +148,7 @@ func OperandType(g *graph.Graph) dtypes.DType {
 	return dtypes.Float32
 }
 
-// layoutOf says where the elements of a tensor of the given shape lie for a product.
+// layoutOf returns the layout, as a product's operand, of a dense tensor of the given shape.
 func layoutOf(shape shapes.Shape, batch, contracted []int) (l matmul.Layout) {
 	strides := shape.Strides()
 	for i, size := range shape.Dimensions {
@@ -166,7 +166,7 @@ func layoutOf(shape shapes.Shape, batch, contracted []int) (l matmul.Layout) {
 	return l
 }
 
-// Elements are the numbers of an operand as package matmul takes them.
+// Elements returns a tensor's elements in package matmul's form.
 func Elements(t Tensor) matmul.Elements {
 	switch flat := t.Flat.(type) {
 	case []float32:
@@ -179,7 +179,7 @@ func Elements(t Tensor) matmul.Elements {
 	panic(fmt.Errorf("an operand of a product is of type %s", t.Shape.DType))
 }
 
-// AllElements are [Elements] of each tensor.
+// AllElements returns the [Elements] of each tensor.
 func AllElements(list []Tensor) (all []matmul.Elements) {
 	for _, t := range list {
 		all = append(all, Elements(t))

@@ -12,25 +12,25 @@ import (
 	"github.com/cage-qat/cage/host/compute/device"
 )
 
-// This file divides tensors among the replicas of a graph by rows, the parts of the first axis. Functions that build a graph pass
-// on nodes of whole tensors, as with one replica. A node that was made from rows remembers them: who can do with the rows of this
-// replica takes them by [Rows], and the whole, which nobody then needs, is left out of the compiled program. So a function that
-// knows nothing of rows is right, and one that knows of them moves less.
+// This file shards tensors among the replicas of a graph by rows (along the first axis). Functions that build a
+// graph pass nodes of whole tensors, as with one replica. A node gathered from shards keeps a note of the local
+// one: code for which the local rows suffice gets them by [Rows], and the unused all-gather is eliminated from
+// the compiled program. So a function that ignores sharding is correct, and one that uses it communicates less.
 
-// shardOf is the note of a node: this replica's rows of it.
+// shardOf is the note that holds this replica's rows of a node.
 type shardOf struct{ rows *graph.Node }
 
-// shardedOutput is the note of an output that each replica keeps of its own.
+// shardedOutput is the note of an output that stays sharded.
 type shardedOutput struct{}
 
-// HasRows reports whether the rows of each replica are known of a node, without its whole.
+// HasRows reports whether each replica's rows of a node are available without the whole.
 func HasRows(x *graph.Node) bool {
 	_, ok := NoteOf[shardOf](x)
 	return ok
 }
 
-// Gather returns the whole of which each replica has some rows: one part after the other along the first axis, on all
-// replicas. With one replica that is the node itself. Gradients do not pass through it.
+// Gather all-gathers the rows of all replicas: it concatenates them along the first axis, on every
+// replica. With one replica it returns rows. Gradients do not pass through it.
 func Gather(rows *graph.Node) *graph.Node {
 	n := Replicas(rows.Graph())
 	if n == 1 {
@@ -43,9 +43,9 @@ func Gather(rows *graph.Node) *graph.Node {
 	return out
 }
 
-// Rows returns this replica's rows of a whole node: those that it was made from, or else a part of it. The first axis must divide
-// into the number of replicas. With one replica that is the node itself. In the body of a [Loop] only nodes that were made from
-// rows have them.
+// Rows returns this replica's rows of a whole tensor: those that it was gathered from, or else a
+// slice of it. The first axis must be divisible by the number of replicas. With one replica it
+// returns x. In the body of a [Loop] it works only for gathered nodes.
 func Rows(x *graph.Node) *graph.Node {
 	n := Replicas(x.Graph())
 	if n == 1 {
@@ -70,7 +70,7 @@ func Rows(x *graph.Node) *graph.Node {
 	return graph.DynamicSlice(x, start, dims)
 }
 
-// ScatterSum returns the sum of a node over the replicas, of which each computes its rows only. Gradients do not pass through it.
+// ScatterSum returns the sum of a node over the replicas, by reduce-scatter: each replica computes only its rows. Gradients do not pass through it.
 func ScatterSum(x *graph.Node) *graph.Node {
 	n := Replicas(x.Graph())
 	if n == 1 {
@@ -81,8 +81,8 @@ func ScatterSum(x *graph.Node) *graph.Node {
 	}))
 }
 
-// Elementwise returns f of nodes of one shape, where f computes each element from those in the same place: by rows, if they are
-// known of one of the nodes.
+// Elementwise returns f(nodes) for an elementwise f and nodes of one shape. It computes by rows if
+// [HasRows] holds for one of the nodes.
 func Elementwise(f func(in []*graph.Node) *graph.Node, nodes ...*graph.Node) *graph.Node {
 	if !slices.ContainsFunc(nodes, HasRows) {
 		return f(nodes)
@@ -94,29 +94,29 @@ func Elementwise(f func(in []*graph.Node) *graph.Node, nodes ...*graph.Node) *gr
 	return Gather(f(rows))
 }
 
-// Converted returns x in another type, by rows where these are known.
+// Converted converts x to another type, by rows if [HasRows] holds.
 func Converted(x *graph.Node, to dtypes.DType) *graph.Node {
 	return Elementwise(func(in []*graph.Node) *graph.Node { return graph.ConvertDType(in[0], to) }, x)
 }
 
-// Sharded returns the rows of this replica as an output of a graph: the buffer that [Executable.Run] returns has a part on each,
-// as those of [UploadSharded].
+// Sharded marks the rows of this replica as a sharded output of a graph: [Executable.Run] returns a
+// sharded buffer, as [UploadSharded] does.
 func Sharded(rows *graph.Node) *graph.Node {
 	if Replicas(rows.Graph()) == 1 {
 		return rows
 	}
-	rows = graph.Identity(rows) // which may be an input that is also returned as it is
+	rows = graph.Identity(rows) // rows may be an input that is also an output
 	Note(rows, shardedOutput{})
 	return rows
 }
 
-// replicaName is the name of the input that a graph of several replicas has last, if it needs the number of each.
+// replicaName is the name of the last input of a graph that needs the index of each replica.
 const replicaName = "number of the replica"
 
 // replicaKey is the key under which a graph keeps the node of that input.
 type replicaKey struct{}
 
-// replica returns the number of this replica, a scalar.
+// replica returns the index of this replica, a scalar.
 func replica(g *graph.Graph) *graph.Node {
 	node, ok := g.State(replicaKey{}).(*graph.Node)
 	if !ok {
@@ -129,7 +129,7 @@ func replica(g *graph.Graph) *graph.Node {
 	return graph.Reshape(node)
 }
 
-// replicaNumbers returns the buffer of the numbers of all replicas.
+// replicaNumbers returns the sharded buffer of the indices of all replicas.
 func (d *Device) replicaNumbers() (*Buffer, error) {
 	type result struct {
 		numbers *Buffer
@@ -146,7 +146,7 @@ func (d *Device) replicaNumbers() (*Buffer, error) {
 	return r.numbers, r.err
 }
 
-// An operation is one that GoMLX has not. A call of a function stands for it, as for a kernel, until the graph is compiled.
+// An operation is a collective that GoMLX lacks. Like a kernel, it is represented by the call of a placeholder function until the graph is compiled.
 type operation string
 
 const (
@@ -154,7 +154,7 @@ const (
 	reduceScatter operation = "reduce_scatter"
 )
 
-// call returns the operation on x. body is a function of the same types, which is never executed.
+// call applies the operation to x. body, a placeholder of the same type, is never executed.
 func (c operation) call(x *graph.Node, body func(x *graph.Node) *graph.Node) *graph.Node {
 	g := x.Graph()
 	r, ok := g.Backend().(*recordingBackend)
@@ -178,14 +178,14 @@ func (c operation) call(x *graph.Node, body func(x *graph.Node) *graph.Node) *gr
 	return f.Call(x)[0]
 }
 
-// A callee is what a function of a graph stands for, on a device: a kernel, or an operation on so many replicas.
+// A callee is what a placeholder function represents: a kernel, or an operation over a number of replicas.
 type callee struct {
 	kernel    Kernel
 	operation operation
 	replicas  int
 }
 
-// callees lists what the functions of a graph stand for by their names. Where the bodies of kernels are executed, these stand for nothing.
+// callees maps the names of placeholder functions to what they represent. It omits kernels if their bodies are executed.
 func (d *Device) callees(r *recordingBackend) map[string]callee {
 	list := map[string]callee{}
 	if d.options.Kernels != device.BodyKernels {

@@ -24,8 +24,8 @@ func FloatLanes() int {
 	return 4
 }
 
-// vectorInstructions names the vector instructions that the Go backend chooses on this processor. The environment
-// variables are the ones with which a user can keep the backend from them.
+// vectorInstructions names the vector instructions that the Go backend chooses on this processor.
+// It follows the environment variables by which a user can disable them.
 func vectorInstructions() string {
 	allowed := func(variable string) bool {
 		ok, err := envutil.ReadBool(variable, true)

@@ -12,5 +12,5 @@ func LacksSIMD() bool { return runtime.GOARCH == "amd64" }
 // instructions.
 func FloatLanes() int { return 1 }
 
-// vectorInstructions says that the Go backend of this build has none.
+// vectorInstructions returns "none": the Go backend of this build has no vector instructions.
 func vectorInstructions() string { return "none" }

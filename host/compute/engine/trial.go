@@ -10,13 +10,13 @@ import (
 	"github.com/gomlx/gomlx/core/graph"
 )
 
-// A Trial lets a device show whether it computes something right in one operation of its own. Fused is
-// that operation, and Plain the many that it replaces. Both return outputs of the same number and
-// sizes, float32 or bfloat16.
+// A Trial checks whether a device computes a fused operation correctly. Fused uses that operation,
+// and Plain the operations that it replaces. Both return the same number of outputs, of the same
+// sizes, in float32 or bfloat16.
 type Trial struct {
 	Inputs       []Input
 	Fused, Plain BuildFunc
-	// Compare fails if the outputs of the two differ by more than rounding explains.
+	// Compare returns an error if the outputs of the two differ by more than rounding error.
 	Compare func(fused, plain [][]float32) error
 }
 
@@ -45,12 +45,12 @@ func (d *Device) Try(t Trial) error {
 	return t.Compare(fused, plain)
 }
 
-// trialKey is the key under which a device keeps the outcome for a kind.
+// trialKey is the [Device.Once] key of the outcome for a kind.
 type trialKey string
 
-// Passes reports whether the device computes a kind of thing right in one operation. It finds out once,
-// by a trial. Where that fails, a warning says what is done instead. Where several processes train
-// together, all of them must succeed: they run one program.
+// Passes reports whether the device computes a kind of fused operation correctly, by a trial that
+// it runs once. If the trial fails, a warning names the alternative (instead). With several
+// processes, the trial must pass on all of them, because they run one program.
 func (d *Device) Passes(kind, instead string, trial func() (Trial, error)) bool {
 	return d.Once(trialKey(kind), func() any {
 		t, err := trial()
@@ -73,7 +73,7 @@ func (d *Device) Passes(kind, instead string, trial func() (Trial, error)) bool 
 	}).(bool)
 }
 
-// Distance is ‖a − b‖/‖b‖, for what compares the outputs of a [Trial].
+// Distance returns ‖a − b‖/‖b‖, for [Trial.Compare].
 func Distance(a, b []float32) float64 {
 	difference, norm := 0.0, 0.0
 	for i := range b {
