@@ -9,8 +9,8 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// lowerLogb reads the exponent from the representation. The stored exponent of a
-// subnormal number is 0; its exponent follows from the position of its leading bit.
+// lowerLogb extracts the exponent from the bits. The stored exponent of a subnormal number is 0;
+// its exponent follows from the position of its leading bit.
 func lowerLogb(l *lowering, _ *program.Node, args []*graph.Node) *graph.Node {
 	x, f := args[0], l.float
 	magnitude := graph.BitwiseAnd(graph.Bitcast(x, f.bits), l.integer(int64(1)<<(f.width-1)-1))
@@ -46,21 +46,21 @@ func lowerLdexp(l *lowering, _ *program.Node, args []*graph.Node) *graph.Node {
 	return graph.Mul(x, l.powerOfTwo(graph.Sub(rest, second)))
 }
 
-// powerOfTwo is 2ᵉ for integers e in the range of normal numbers.
+// powerOfTwo returns 2ᵉ for integers e in the range of normal numbers.
 func (l *lowering) powerOfTwo(e *graph.Node) *graph.Node {
 	f := l.float
 	stored := graph.Add(graph.ConvertDType(e, f.bits), l.integer(int64(f.bias)))
 	return graph.Bitcast(graph.BitwiseShiftLeft(stored, l.integer(int64(f.mantissa))), f.dtype)
 }
 
-// smallPower is 2ᵉ for subnormal powers, too: the product of two normal powers, which is
+// smallPower returns 2ᵉ for subnormal powers, too: the product of two normal powers, which is
 // exact.
 func (l *lowering) smallPower(e *graph.Node) *graph.Node {
 	normal := graph.Max(e, l.scalar(float64(l.float.minNormal())))
 	return graph.Mul(l.powerOfTwo(normal), l.powerOfTwo(graph.Sub(e, normal)))
 }
 
-// format is a binary floating-point format of the device.
+// format is a binary floating-point format.
 type format struct {
 	dtype dtypes.DType
 	// bits is the signed integer type of the same width.
@@ -81,5 +81,5 @@ var (
 func (f format) minNormal() int   { return 1 - f.bias }
 func (f format) minExponent() int { return f.minNormal() - f.mantissa }
 
-// infinity is the bit pattern of +Inf.
+// infinity returns the bit pattern of +Inf.
 func (f format) infinity() int64 { return int64(2*f.bias+1) << f.mantissa }

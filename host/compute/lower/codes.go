@@ -31,7 +31,7 @@ func (c Codes) Map(f func(rows *graph.Node) *graph.Node) Codes {
 	return Codes{f(c.Integers), f(c.Scale), true}
 }
 
-// Parts are the two tensors.
+// Parts returns the integers and the scales.
 func (c Codes) Parts() []*graph.Node { return []*graph.Node{c.Integers, c.Scale} }
 
 // CodesFrom returns codes whose parts are in the order of [Codes.Parts].
@@ -49,8 +49,8 @@ func (q programQuantizer) CodeShapes(d *engine.Device) []shapes.Shape {
 	return []shapes.Shape{shapeOf(passes.OutputIntegers), shapeOf(passes.OutputScale)}
 }
 
-// factoredForward returns the program of the forward pass for a device. It is coded, with the codes of the value among its
-// outputs, if the device multiplies codes and package factor finds them.
+// factoredForward returns the program of the forward pass for a device. It is coded, with the codes of
+// the value among its outputs, if the device multiplies codes and [passes.FactorRows] finds them.
 func (q programQuantizer) factoredForward(d *engine.Device) (p *program.Program, coded bool) {
 	if d != nil && d.Products() == device.IntegerProducts {
 		if p, ok := passes.FactorRows(q.parts.Forward, spec.OutputValue); ok {
@@ -65,18 +65,18 @@ func codesAmong(out map[string]*graph.Node) Codes {
 	return Codes{Integers: out[passes.OutputIntegers], Scale: out[passes.OutputScale]}
 }
 
-// codesInMemory says that kernels store codes in 8 bits.
+// codesInMemory makes kernels store codes in 8 bits.
 var codesInMemory = InMemory{passes.OutputIntegers: triton.Int8}
 
 // ProductOfCodes returns x·wᵀ, of shape [rows of x, rows of w], computed from the codes of both. ok is false if one of
 // them has no codes, or if codes of these sizes cannot be multiplied. If rounded is set, the product is rounded to the device's
 // precision.
 //
-// It multiplies the integers, which is exact, then multiplies by the scales of x's rows, and then by those of w's rows.
-// Where it rounds follows what XLA does. Normally XLA fuses both multiplications by scales with the product, and rounds
-// once, when the result is stored. If rows of w were moved, its scales are the result of a gather, which XLA does not fuse
-// with the product: it stores the product of the integers and the scales of x, rounded, and multiplies by the scales of w
-// in the operation that reads it.
+// It multiplies the integers, which is exact, then multiplies by the scales of x's rows, and then by
+// those of w's rows. It rounds where XLA does. Normally XLA fuses both multiplications by scales with
+// the product, and rounds once, when the result is stored. If rows of w were moved, its scales are the
+// result of a gather, which XLA does not fuse with the product: it stores the product of the integers
+// and the scales of x, rounded, and multiplies by the scales of w in the operation that reads it.
 func ProductOfCodes(x, w *graph.Node, rounded bool) (product *graph.Node, ok bool) {
 	a, xCoded := CodesOf(x)
 	b, wCoded := CodesOf(w)

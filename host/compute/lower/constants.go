@@ -43,8 +43,8 @@ func elements[S any, T engine.Element](g *graph.Graph, values []S, convert func(
 	return storedConstant(g, data, shape)
 }
 
-// lowerIota counts more than 2²⁴ elements in integers, because a device that counts in float32, by adding one again and
-// again, stops at that number.
+// lowerIota counts more than 2²⁴ elements in integers, because a device that counts in float32, by
+// repeated addition of one, saturates there.
 func lowerIota(l *lowering, n *program.Node, _ []*graph.Node) *graph.Node {
 	axis := n.Attr.Axes[0]
 	if n.Type.DType == program.Float && n.Type.Shape[axis] > 1<<24 {
@@ -53,12 +53,12 @@ func lowerIota(l *lowering, n *program.Node, _ []*graph.Node) *graph.Node {
 	return graph.Iota(l.g, l.shape(n.Type), axis)
 }
 
-// threefryRotations are the rotation distances of Threefry-2x32 (Salmon et al.
-// 2011, table 2), used in turn.
+// threefryRotations holds the rotation distances of Threefry-2x32 (Salmon et al. 2011, table 2),
+// used in turn.
 var threefryRotations = [8]uint32{13, 15, 26, 6, 17, 29, 16, 24}
 
-// lowerRandomBits is the first word of Threefry-2x32-20 (Salmon et al. 2011) under
-// the key for the counters (0, 0), (1, 0), …
+// lowerRandomBits computes the first word of Threefry-2x32-20 (Salmon et al. 2011) under the key
+// for the counters (0, 0), (1, 0), …
 func lowerRandomBits(l *lowering, n *program.Node, args []*graph.Node) *graph.Node {
 	if engine.OnCPU(l.g) {
 		return nativeBits(n.Type, args[0])
@@ -85,7 +85,7 @@ func lowerRandomBits(l *lowering, n *program.Node, args []*graph.Node) *graph.No
 	return graph.Reshape(x0, n.Type.Shape...)
 }
 
-// bitsOfTask is the number of elements that a task of nativeBits computes.
+// bitsOfTask is the number of elements per task of nativeBits.
 const bitsOfTask = 1 << 14
 
 // nativeBits computes random bits in one pass; the operations of the graph would need a hundred.
@@ -112,10 +112,10 @@ func (l *lowering) rotateLeft(x *graph.Node, by uint32) *graph.Node {
 	return graph.Add(left, right)
 }
 
-// scalar is a float constant.
+// scalar returns a float constant.
 func (l *lowering) scalar(v float64) *graph.Node { return l.table([]float64{v}) }
 
-// integer is an integer constant as wide as a float.
+// integer returns an integer constant as wide as a float.
 func (l *lowering) integer(v int64) *graph.Node {
 	if l.float.width == 64 {
 		return constant(l.g, v)
@@ -123,7 +123,7 @@ func (l *lowering) integer(v int64) *graph.Node {
 	return constant(l.g, int32(v))
 }
 
-// table is a constant of floats, in row-major order.
+// table returns a constant of floats, in row-major order.
 func (l *lowering) table(data []float64, shape ...int) *graph.Node {
 	if l.float.width == 64 {
 		return storedConstant(l.g, data, shape)
@@ -135,7 +135,7 @@ func (l *lowering) table(data []float64, shape ...int) *graph.Node {
 	return storedConstant(l.g, rounded, shape)
 }
 
-// constant is a scalar.
+// constant returns a scalar.
 func constant[T engine.Element](g *graph.Graph, v T) *graph.Node {
 	return storedConstant(g, []T{v}, nil)
 }
@@ -150,8 +150,8 @@ func storedConstant[T engine.Element](g *graph.Graph, data []T, shape []int) *gr
 	return sharedNode(g, key, func() *graph.Node { return engine.Constant(g, data, shape...) })
 }
 
-// sharedNodes is the key under which a graph's state holds the nodes of [sharedNode]. Each function of the graph has nodes of
-// its own, because the body of a loop cannot use those of another function.
+// sharedNodes is the key under which a graph's state holds the nodes of [sharedNode]. Each function
+// of the graph has its own nodes, because the body of a loop cannot use nodes of another function.
 type sharedNodes struct{ of *graph.Function }
 
 // sharedNode returns the node with this key in the graph's current function. create makes it

@@ -28,8 +28,8 @@ func goExp(l *lowering, _ *program.Node, args []*graph.Node) *graph.Node {
 	return l.keepNaN(x, graph.Mul(root, root))
 }
 
-// goTanh is −t/(t+2) with t = e^(−2|x|) − 1, which cancels nowhere and does not
-// overflow. Below a quarter of the root of the precision, x is the nearest value.
+// goTanh computes −t/(t+2) with t = e^(−2|x|) − 1, which neither cancels nor overflows. Below a
+// quarter of the root of the precision, x is the nearest value.
 func goTanh(l *lowering, _ *program.Node, args []*graph.Node) *graph.Node {
 	x := args[0]
 	magnitude := graph.Abs(x)
@@ -40,14 +40,14 @@ func goTanh(l *lowering, _ *program.Node, args []*graph.Node) *graph.Node {
 	return graph.Where(graph.LessThan(magnitude, tiny), x, y)
 }
 
-// bools computes on the bytes that hold the bools, 0 and 1, by bitwise operations.
+// bools applies bitwise operations to the bytes, 0 or 1, that represent bools.
 func bools(f func(x, y *graph.Node) *graph.Node) rule {
 	return func(_ *lowering, _ *program.Node, args []*graph.Node) *graph.Node {
 		return graph.Bitcast(f(graph.Bitcast(args[0], dtypes.Uint8), graph.Bitcast(args[1], dtypes.Uint8)), dtypes.Bool)
 	}
 }
 
-// goExtreme is a maximum or minimum that is NaN if either operand is, where the Go backend returns either operand.
+// goExtreme returns a maximum or minimum that is NaN if either operand is, where the Go backend returns either operand.
 func goExtreme(f func(x, y *graph.Node) *graph.Node) rule {
 	return func(l *lowering, _ *program.Node, args []*graph.Node) *graph.Node {
 		out := f(args[0], args[1])
@@ -68,7 +68,7 @@ func (l *lowering) keepNaN(x, y *graph.Node) *graph.Node {
 	return graph.Where(number, y, x)
 }
 
-// goReduceExtreme is a reduction by maximum or minimum that is NaN if any element is.
+// goReduceExtreme returns a reduction by maximum or minimum that is NaN if any element is.
 // It looks for NaN in the sum of magnitudes, the cheapest reduction.
 func goReduceExtreme(f func(x *graph.Node, axes ...int) *graph.Node) rule {
 	return func(l *lowering, n *program.Node, args []*graph.Node) *graph.Node {

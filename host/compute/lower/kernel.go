@@ -22,19 +22,19 @@ import (
 // Constants of package triton, for callers of [Kernel].
 const (
 	LargestRow = triton.LargestRow // largest number of elements in a row
-	// LargestLoneRow is the same for a program that reads a single tensor with elements in every row.
+	// LargestLoneRow is the limit for a program that reads a single tensor with elements in every row.
 	LargestLoneRow = triton.LargestLoneRow
 	BFloat16       = triton.BFloat16 // a storage for [InMemory]
 	// Summed is a storage for outputs on GPUs: [Kernel] returns the sum over all rows, of one axis less.
 	Summed = triton.Summed
 )
 
-// InMemory says in which type a kernel's float inputs and outputs are stored, by name. The default is float32, which on a device
-// that computes float32 also stands for bfloat16.
+// InMemory maps names of a kernel's float inputs and outputs to their storage types. The default is
+// float32, which on a device that computes float32 also stands for bfloat16.
 type InMemory map[string]triton.Storage
 
-// Kernel is [Lower] by a kernel: the part of the program that computes rows from rows becomes the kernel, the rest becomes
-// nodes. ok is false if the graph's device has no kernels of the subject's kind, or if the program does not fit into one.
+// Kernel lowers a program to a kernel: the row-wise part of the program becomes the kernel, the rest becomes nodes.
+// ok is false if the graph's device has no kernels of the subject's kind, or if the program cannot be a kernel.
 //
 // Inputs and outputs that are stored in bfloat16 are float32 nodes nevertheless, rounded to bfloat16: the device's compiler
 // fuses the conversions with the operations that write and read them. Outputs stored in 8 bits are int8 nodes.
@@ -45,12 +45,12 @@ func Kernel(g *graph.Graph, s Subject, p *program.Program, rows int, inputs []*g
 	return kernelOf(g, p, rows, s.Largest, inputs, at)
 }
 
-// Rows is [Lower] as quantizers are computed: by [Kernel], where the device has one, on the rows of the first input.
+// Rows lowers a program as quantizers are lowered: by [Kernel], if possible, over the rows of the first input.
 func Rows(g *graph.Graph, p *program.Program, inputs []*graph.Node) map[string]*graph.Node {
 	return lowerRows(g, p, rowsOf(p), inputs, nil)
 }
 
-// rowsOf is the number of rows of a program's first input.
+// rowsOf returns the number of rows of a program's first input.
 func rowsOf(p *program.Program) int {
 	t := p.Inputs[0].Type
 	return int(t.Size()) / t.Shape[len(t.Shape)-1]
@@ -133,7 +133,7 @@ func kernelOf(g *graph.Graph, p *program.Program, rows, largest int, inputs []*g
 	return out, true
 }
 
-// hasPartOfRows reports whether a value of a program over rows has a part in each row of its own.
+// hasPartOfRows reports whether a value of a program over rows has its own elements for each row.
 func hasPartOfRows(p *program.Program, id program.ID, rows int) bool {
 	_, ok := passes.LayoutOf(p.TypeOf(id), rows)
 	return ok && !passes.IsShared(p, id, rows)
@@ -142,7 +142,8 @@ func hasPartOfRows(p *program.Program, id program.ID, rows int) bool {
 // A kernelCall calls the kernel of a program: it takes the inputs and returns the outputs as they are stored.
 type kernelCall func(inputs []*graph.Node) []*graph.Node
 
-// tritonKernel divides a program and makes a kernel for GPUs of its rows, of which each replica has a part. ok is false if there is none.
+// tritonKernel divides a program and compiles its row-wise part to a GPU kernel; each replica has a shard of the rows. ok is false if that is
+// impossible.
 func tritonKernel(g *graph.Graph, p *program.Program, rows, largest, replicas int, at InMemory) (d passes.Division, call kernelCall, ok bool) {
 	d, err := triton.Divide(p, rows)
 	if err != nil {
@@ -181,8 +182,8 @@ func tritonKernel(g *graph.Graph, p *program.Program, rows, largest, replicas in
 	}, true
 }
 
-// rowsKernel is the same on the CPU: rows are computed in one pass through the caches. What is float32 and is to be stored in
-// bfloat16 is rounded when it is read, which saves a pass over memory. inputs are those of the program, as they are.
+// rowsKernel is tritonKernel for the CPU: rows are computed in one pass through the caches. A float32 input whose storage is
+// bfloat16 is rounded when it is read, which saves a pass over memory. inputs are the program's inputs, not yet converted.
 func rowsKernel(g *graph.Graph, p *program.Program, count int, inputs []*graph.Node, at InMemory) (d passes.Division, call kernelCall, ok bool) {
 	d, err := cpu.Divide(p, count)
 	if err != nil {
@@ -225,7 +226,7 @@ func rowsKernel(g *graph.Graph, p *program.Program, count int, inputs []*graph.N
 	}, true
 }
 
-// flats are the elements of tensors.
+// flats returns the elements of tensors.
 func flats(tensors []engine.Tensor) []any {
 	list := make([]any, len(tensors))
 	for i, t := range tensors {
@@ -234,7 +235,7 @@ func flats(tensors []engine.Tensor) []any {
 	return list
 }
 
-// stored is the type in which an input or output is stored.
+// stored returns the type in which an input or output is stored.
 func (m InMemory) stored(name string, d program.DType) dtypes.DType {
 	switch d {
 	case program.Bool:
@@ -255,7 +256,7 @@ func (m InMemory) store(name string, x *graph.Node) *graph.Node {
 	return engine.Converted(x, m.dtype(name))
 }
 
-// dtype is the type in which the named input or output is stored.
+// dtype returns the type in which the named input or output is stored.
 func (m InMemory) dtype(name string) dtypes.DType {
 	switch m[name] {
 	case triton.BFloat16:
@@ -274,11 +275,11 @@ func (m InMemory) read(name string, x *graph.Node) *graph.Node {
 	return x
 }
 
-// refusedKernel is the key of a reason for which a device has warned.
+// refusedKernel is the [engine.Device.Once] key of a reason that a device has warned about.
 type refusedKernel string
 
-// warnOnce warns that a kernel was refused, and says what is done in its place. It warns once for each reason, because the
-// same programs come again in every layer.
+// warnOnce warns that a kernel was refused and names the alternative. It warns once for each
+// reason, because the same programs recur in every layer.
 func warnOnce(g *graph.Graph, reason string, refusal error, inPlace string) {
 	engine.DeviceOf(g).Once(refusedKernel(reason), func() any {
 		engine.DeviceOf(g).Warn(inPlace, "reason", refusal)
@@ -286,7 +287,7 @@ func warnOnce(g *graph.Graph, reason string, refusal error, inPlace string) {
 	})
 }
 
-// HasKernels reports whether the graph's device may compute programs over rows by kernels of some kind.
+// HasKernels reports whether the graph's device may compute programs over rows by kernels of any kind.
 func HasKernels(g *graph.Graph) bool {
 	d := engine.DeviceOf(g)
 	return d.Fuses() || hasTriton(d)

@@ -23,7 +23,7 @@ func lowerDot(_ *lowering, n *program.Node, args []*graph.Node) *graph.Node {
 	return engine.ExactDot(args[0], a.LhsContract, a.LhsBatch, args[1], a.RhsContract, a.RhsBatch)
 }
 
-// largestBlock is the largest rotation that is one product with its matrix.
+// largestBlock is the largest rotation computed as one product with its matrix.
 const largestBlock = 256
 
 // lowerHadamard rotates each run of block elements. A large block is split: the
@@ -31,7 +31,7 @@ const largestBlock = 256
 // H(ab) = H(a) ⊗ H(b), so that a + b products for each element replace ab.
 func lowerHadamard(l *lowering, n *program.Node, args []*graph.Node) *graph.Node {
 	if l.gobackend && l.float == single && engine.DeviceOf(l.g).Fuses() {
-		// As package cpu rotates.
+		// The same algorithm as in package cpu.
 		x, block := args[0], n.Attr.Block
 		each := max(block, 1<<14/block*block) // elements of a task
 		return engine.Native{Name: "rotation", Outputs: []shapes.Shape{x.Shape()}, Run: func(in, out []engine.Tensor, parallel engine.Parallel) error {
@@ -47,7 +47,7 @@ func lowerHadamard(l *lowering, n *program.Node, args []*graph.Node) *graph.Node
 	return graph.Reshape(l.rotate(args[0], runs, n.Attr.Block), n.Type.Shape...)
 }
 
-// rotateByKernel is lowerHadamard by a kernel. ok is false if there is none, or if the node is no rotation.
+// rotateByKernel lowers a rotation to a kernel. ok is false if that is impossible, or if the node is not a rotation.
 func (l *lowering) rotateByKernel(n *program.Node, args []*graph.Node) (y *graph.Node, ok bool) {
 	if n.Op != program.OpHadamard || !l.kernels || l.float != single || !hasTriton(engine.DeviceOf(l.g)) {
 		return nil, false
@@ -101,17 +101,17 @@ func butterflies(x *graph.Node, rows, size int) *graph.Node {
 	return x
 }
 
-// rotateSplit is rotate with products of bfloat16 numbers, which are fifteen times as fast
-// as those of float32 on a GPU: each element is the sum of two such numbers, and the signs of the
-// matrix are exact. The relative error of an element is at most 2⁻¹⁷. In a block of more than
-// largestBlock elements, one of the two factors is applied by sums of rows; a second product
-// would need transpositions.
+// rotateSplit is rotate with bfloat16 products, which are fifteen times as fast as float32 products
+// on a GPU: each element is split into the sum of two bfloat16 numbers, and the signs of the matrix
+// are exact. The relative error of an element is at most 2⁻¹⁷. In a block of more than largestBlock
+// elements, one of the two factors is applied by sums of rows; a second product would need
+// transpositions.
 func (l *lowering) rotateSplit(x *graph.Node, block int) *graph.Node {
 	size := min(block, largestBlock)
 	x = butterflies(x, block/size, size)
 	x = graph.Reshape(x, x.Shape().Size()/size, size)
-	// The upper half is rounded by its bits: XLA may leave out a conversion to bfloat16
-	// and back, and nothing would remain for the lower half.
+	// The upper half is rounded by bit operations: XLA may elide a conversion to bfloat16 and back,
+	// which would make the lower half zero.
 	const half, mask = 1 << 15, 0xffff_0000
 	number := func(v uint32) *graph.Node { return graph.Const(l.g, v) }
 	rounded := graph.Add(graph.Bitcast(x, dtypes.Uint32), number(half))
@@ -126,15 +126,15 @@ func (l *lowering) rotateSplit(x *graph.Node, block int) *graph.Node {
 	return graph.MulScalar(sums, 1/math.Sqrt(float64(block)))
 }
 
-// hadamard is the normalized Walsh–Hadamard matrix of natural order. A graph stores it
-// once.
+// hadamard returns the normalized Walsh–Hadamard matrix of natural order. It is created once per
+// graph.
 func (l *lowering) hadamard(size int) *graph.Node {
 	return sharedNode(l.g, fmt.Sprint("hadamard ", l.float.dtype, size), func() *graph.Node {
 		return l.table(walsh(size, 1/math.Sqrt(float64(size))), size, size)
 	})
 }
 
-// walsh has the elements of the Walsh–Hadamard matrix of natural order, times norm.
+// walsh returns the elements of the Walsh–Hadamard matrix of natural order, times norm.
 func walsh(size int, norm float64) []float64 {
 	data := make([]float64, size*size)
 	for i := range data {

@@ -19,9 +19,9 @@ import (
 // inputs, Float32 or Float64, and Float32 if there are none. In Float64, logb and the
 // range of ldexp are those of binary64.
 //
-// Equal operations are executed once, even if they come from several calls of Lower for
-// one graph. The sign of a zero that round, max and min return is not defined. Where replicas
-// have rows of the inputs ([engine.HasRows]), each computes its own.
+// Equal operations are executed once, even if they come from several calls of Lower for one graph.
+// The sign of a zero that round, max and min return is not defined. If inputs are sharded by rows
+// ([engine.HasRows]), each replica computes its own rows.
 //
 // Lower builds graphs and panics on a mistake: with an [*UnsupportedError] for a
 // factorization, with a [*NodeError] if a node cannot be built, with an error that names
@@ -31,13 +31,13 @@ func Lower(g *graph.Graph, p *program.Program, inputs []*graph.Node) map[string]
 	return l.program(p, inputs)
 }
 
-// WithKernels is [Lower] with rotations of rows by kernels, where the device has them: such a kernel reads and writes each number once.
+// WithKernels is [Lower] with rotations of rows lowered to kernels, if the device has them: such a kernel reads and writes each number once.
 func WithKernels(g *graph.Graph, p *program.Program, inputs []*graph.Node) map[string]*graph.Node {
 	l := &lowering{g: g, gobackend: engine.OnCPU(g), kernels: true}
 	return l.program(p, inputs)
 }
 
-// Only returns p without outputs other than the named ones, and so without computing what only they need.
+// Only returns p with only the named outputs, and without the nodes that only other outputs need.
 func Only(p *program.Program, outputs ...string) *program.Program {
 	only := *p
 	only.Outputs = slices.DeleteFunc(slices.Clone(p.Outputs), func(o program.Output) bool { return !slices.Contains(outputs, o.Name) })
@@ -54,7 +54,7 @@ func Outputs(g *graph.Graph, p *program.Program, inputs []*graph.Node) []*graph.
 	return out
 }
 
-// program lowers a program, which becomes the lowering's.
+// program lowers p and sets l.p to it.
 func (l *lowering) program(p *program.Program, inputs []*graph.Node) map[string]*graph.Node {
 	err := Check(p)
 	if err == nil && len(inputs) != len(p.Inputs) {
@@ -66,7 +66,7 @@ func (l *lowering) program(p *program.Program, inputs []*graph.Node) map[string]
 	if err != nil {
 		panic(err)
 	}
-	l.p, l.float = p, single // of the first float input
+	l.p, l.float = p, single // type of the first float input
 	first := slices.IndexFunc(p.Inputs, func(in program.Input) bool { return in.Type.DType == program.Float })
 	if first >= 0 && inputs[first].DType() == dtypes.Float64 {
 		l.float = double
@@ -96,7 +96,7 @@ type lowering struct {
 	kernels   bool // rotations are kernels, where the device has them
 }
 
-// dtype is the device's element type for d.
+// dtype returns the device's element type for d.
 func (l *lowering) dtype(d program.DType) dtypes.DType {
 	switch d {
 	case program.Float:
@@ -114,7 +114,7 @@ func (l *lowering) shape(t program.Type) shapes.Shape {
 	return shapes.Make(l.dtype(t.DType), t.Shape...)
 }
 
-// rule lowers one node of the program whose operands have become args.
+// rule lowers one node of the program, given its lowered operands.
 type rule func(l *lowering, n *program.Node, args []*graph.Node) *graph.Node
 
 // node lowers the node that defines id and checks that the result has the stated type.
@@ -142,7 +142,7 @@ func (l *lowering) node(id program.ID, n *program.Node, args []*graph.Node) (out
 	return out
 }
 
-// dims are the dimensions of a node.
+// dims returns the dimensions of a node.
 func dims(x *graph.Node) []int { return slices.Clone(x.Shape().Dimensions) }
 
 // UnsupportedError reports a program with an operation that no device executes, and why.

@@ -11,15 +11,14 @@ import (
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
-// Operand is the quantizer of an operand of a product in the backward pass. It has values only: nothing is
-// differentiated through it.
+// Operand is the quantizer of an operand of a product in the backward pass. It has no gradient.
 type Operand struct {
 	// quantizer has a program for the value alone.
 	quantizer programQuantizer
 }
 
-// NewOperand prepares a quantizer's program of training, which must have passed its check. It fails if the quantizer has
-// trained parameters, which would get no gradient.
+// NewOperand prepares a quantizer's training program, which must be validated. It fails if the
+// quantizer has trained parameters, which would get no gradient.
 func NewOperand(q spec.Quantizer) (Operand, error) {
 	if len(q.Trained) > 0 {
 		return Operand{}, fmt.Errorf("the quantizer has the trained parameter %s, which would get no gradient: in products of the backward pass only values are quantized", q.Trained[0].Name)
@@ -35,7 +34,7 @@ func NewOperand(q spec.Quantizer) (Operand, error) {
 	return Operand{programQuantizer{Quantizer: spec.Quantizer{Program: p}}}, nil
 }
 
-// Takes reports whether the quantizer reads what changes from step to step, like [Quantizer].
+// Takes reports whether the quantizer takes a per-step input; see [Quantizer].
 func (o Operand) Takes(input string) bool { return o.quantizer.Takes(input) }
 
 // Value returns Q(x), through which no gradient passes. If the device computes programs with kernels, x and Q(x) are

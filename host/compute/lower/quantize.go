@@ -22,32 +22,31 @@ import (
 type Quantizer interface {
 	// Trained lists the quantizer's trained parameters; most quantizers have none.
 	Trained() []spec.Tensor
-	// State lists the state tensors that the quantizer keeps from step to step; most have none.
+	// State lists the state tensors that the quantizer carries from step to step; most have none.
 	State() []spec.Tensor
-	// Takes reports whether the quantizer reads what changes from step to step:
-	// [spec.InputNoise], [spec.InputSharedNoise] or [spec.InputStep].
+	// Takes reports whether the quantizer takes a per-step input: [spec.InputNoise],
+	// [spec.InputSharedNoise] or [spec.InputStep].
 	Takes(input string) bool
 	// Calibrated reports whether Init or InitState reads statistics of columns.
 	Calibrated() bool
 	// Init returns the initial values of the trained parameters for x.
 	Init(x *graph.Node, columns Columns) []*graph.Node
-	// InitState returns the state that training begins with, for x.
+	// InitState returns the initial state for x.
 	InitState(x *graph.Node, columns Columns) []*graph.Node
-	// Next returns the state after a step that quantizes x; nil for a quantizer of evaluation.
+	// Next returns the state after a step that quantizes x; nil for an evaluation quantizer.
 	Next(x *graph.Node, given Given) []*graph.Node
 	// Forward returns Q(x) and the residuals that Backward needs in addition to the point.
 	Forward(x *graph.Node, given Given) (value *graph.Node, residuals []*graph.Node)
-	// Backward returns the gradients with respect to x and the trained parameters, given dy, that with respect to Q(x).
+	// Backward returns the gradients with respect to x and the trained parameters, given the gradient dy with respect to Q(x).
 	Backward(at Point, residuals []*graph.Node, dy *graph.Node) (dx *graph.Node, dTrained []*graph.Node)
-	// Evaluation returns the quantizer of evaluation, which takes nothing that changes from
-	// step to step but state, and leaves that as it is. It is nil if evaluation quantizes as
-	// training does.
+	// Evaluation returns the evaluation quantizer, whose only per-step input is state, which it
+	// does not update. It is nil if evaluation quantizes as training does.
 	Evaluation() (Quantizer, error)
 	// KeepRotated returns the quantizer without the rotation at its end, so that its values stay rotated; nil if it does not
 	// end in a rotation of rows. That rotation can be left out if the other operand of a product is rotated in the same way.
 	KeepRotated() (*Rotated, error)
-	// CodeShapes returns the shapes of the parts of the codes that Forward finds for its value on a device; nil if it
-	// finds none.
+	// CodeShapes returns the shapes of the parts of the codes that Forward attaches to its value on
+	// a device; nil if it attaches none.
 	CodeShapes(d *engine.Device) []shapes.Shape
 }
 
@@ -56,16 +55,16 @@ type Quantizer interface {
 type Rotated struct {
 	Quantizer
 	Block int
-	// Saved is how many rotations of the whole tensor a forward and a backward pass
+	// Saved is the number of rotations of the whole tensor that a forward and a backward pass
 	// together save; it is negative if they need more.
 	Saved float64
 }
 
-// Given is what a quantizer reads beside x.
+// Given holds a quantizer's inputs besides x.
 type Given struct {
 	// Trained holds the trained parameters, in the order of [Quantizer.Trained].
 	Trained []*graph.Node
-	// State holds the state as the last step left it, in the order of [Quantizer.State].
+	// State holds the state after the last step, in the order of [Quantizer.State].
 	State []*graph.Node
 	// Noise and SharedNoise are keys of random bits, uint32[2], and Step is the number of the
 	// training step, a float32 scalar. Each is nil if the quantizer does not take it.
@@ -76,8 +75,8 @@ type Given struct {
 // nil for a quantizer that is not calibrated.
 type Columns map[string]*graph.Node
 
-// ColumnsOf computes the statistics of the two operands of a product from their rows, [rows, columns] each: with the names for
-// activations if they are such, else with those for weights.
+// ColumnsOf computes the statistics of the two operands of a product from their rows, [rows,
+// columns] each: with the names for activations if activations is set, else with those for weights.
 func ColumnsOf(x *graph.Node, activations bool) Columns {
 	largest, mean := spec.InputWeightsMax, spec.InputWeightsMean
 	if activations {
@@ -87,17 +86,16 @@ func ColumnsOf(x *graph.Node, activations bool) Columns {
 	return Columns{largest: graph.ReduceAndKeep(a, graph.ReduceMax, 0), mean: graph.ReduceAndKeep(a, graph.ReduceMean, 0)}
 }
 
-// Point is the point at which a backward pass is computed: the inputs of the forward pass
-// and its value.
+// Point is the point at which a backward pass is evaluated: the inputs of the forward pass and its
+// value.
 type Point struct {
 	X *graph.Node
 	Given
 	Value *graph.Node
 }
 
-// NewQuantizer prepares a quantizer's program of training, which must have passed its
-// check. The forward part returns the value; the backward part is that of the surrogate, or
-// the quantizer's own.
+// NewQuantizer prepares a quantizer's training program, which must be validated. The forward part
+// returns the value; the backward part is derived from the surrogate, or the quantizer's own.
 func NewQuantizer(q spec.Quantizer) (Quantizer, error) {
 	p, err := split(q)
 	if err != nil {
@@ -106,13 +104,13 @@ func NewQuantizer(q spec.Quantizer) (Quantizer, error) {
 	return p, nil
 }
 
-// split divides the program into a forward and a backward part. All floats but codes are stored in float32.
+// split divides the program into a forward and a backward part. All floats except codes are stored in float32.
 func split(q spec.Quantizer) (programQuantizer, error) {
 	parts, err := q.Split()
 	return programQuantizer{Quantizer: q, parts: parts, memory: codesInMemory}, err
 }
 
-// inBFloat16 is the quantizer with x, Q(x) and their gradients stored in bfloat16, where the device has that precision.
+// inBFloat16 returns the quantizer with x, Q(x) and their gradients stored in bfloat16, where the device has that precision.
 func (q programQuantizer) inBFloat16() programQuantizer {
 	q.memory = maps.Clone(q.memory)
 	for _, name := range []string{spec.InputX, spec.OutputValue, autodiff.Prefix + spec.OutputSurrogate, spec.InputDY, autodiff.Prefix + spec.InputX} {
@@ -125,11 +123,11 @@ func (q programQuantizer) inBFloat16() programQuantizer {
 type programQuantizer struct {
 	spec.Quantizer
 	parts *autodiff.Partition
-	// memory says how kernels store floats.
+	// memory holds the storage of floats in kernels.
 	memory InMemory
 }
 
-// rows is the number of rows of x.
+// rows returns the number of rows of x.
 func (q programQuantizer) rows() int { return rowsOf(q.Program) }
 
 func (q programQuantizer) Trained() []spec.Tensor { return q.Quantizer.Trained }
@@ -146,7 +144,7 @@ func (q programQuantizer) InitState(x *graph.Node, columns Columns) []*graph.Nod
 	return listed(x.Graph(), p, columns.after(x, p), spec.KeptPrefix, q.State())
 }
 
-// after are the inputs of a program of initial values: x, and the statistics that it takes.
+// after returns the inputs of a program of initial values: x, and the statistics that the program takes.
 func (c Columns) after(x *graph.Node, p *program.Program) []*graph.Node {
 	in := []*graph.Node{x}
 	for p != nil && len(in) < len(p.Inputs) {
@@ -183,7 +181,7 @@ func (q programQuantizer) Evaluation() (Quantizer, error) {
 	return NewQuantizer(q.ForEvaluation())
 }
 
-// nodes are what the program reads of what it is given beside x, by the names of its inputs.
+// nodes returns the program's inputs besides x, by name.
 func (q programQuantizer) nodes(given Given) map[string]*graph.Node {
 	nodes := map[string]*graph.Node{spec.InputNoise: given.Noise, spec.InputSharedNoise: given.SharedNoise, spec.InputStep: given.Step}
 	for i, t := range q.Trained() {
@@ -195,7 +193,7 @@ func (q programQuantizer) nodes(given Given) map[string]*graph.Node {
 	return nodes
 }
 
-// others are the inputs of one of the programs after x, in its order.
+// others returns the inputs of p besides x, in the order of p.
 func (q programQuantizer) others(p *program.Program, given Given) []*graph.Node {
 	nodes := q.nodes(given)
 	var list []*graph.Node
@@ -231,7 +229,7 @@ func (q programQuantizer) Backward(at Point, residuals []*graph.Node, dy *graph.
 	return out[autodiff.Prefix+spec.InputX], q.trainedGradients(out)
 }
 
-// backwardInputs are the inputs of the backward pass.
+// backwardInputs returns the inputs of the backward pass.
 func (q programQuantizer) backwardInputs(at Point, residuals []*graph.Node, dy *graph.Node) []*graph.Node {
 	known := q.nodes(at.Given)
 	known[spec.InputX] = at.X
@@ -283,8 +281,8 @@ func Quantize(x *graph.Node, given Given, q Quantizer) *graph.Node {
 	return y
 }
 
-// KeepRotated leaves the last rotation out of the value and out of the surrogate, and so out of the surrogate's gradient. A
-// backward pass of the quantizer's own takes the rotated gradient.
+// KeepRotated leaves the last rotation out of the value and out of the surrogate, and so out of the
+// surrogate's gradient. A quantizer's own backward pass takes the rotated gradient.
 func (q programQuantizer) KeepRotated() (*Rotated, error) {
 	block := passes.EndingRotation(q.Program, spec.OutputValue)
 	if block == 0 {
@@ -320,20 +318,20 @@ func (q programQuantizer) KeepRotated() (*Rotated, error) {
 // multiplies. It can be fused with the quantizer: one kernel computes and quantizes the activation, which is then never
 // stored in memory.
 type Source struct {
-	// Inputs are each of shape [tokens, n], or [1, n] if they are the same for all tokens.
+	// Inputs are of shape [tokens, n], or [1, n] if shared by all tokens.
 	Inputs []*graph.Node
-	// Rounded says that inputs of shape [tokens, n] are rounded to the device's precision. Their adjoints are, too.
+	// Rounded marks that inputs of shape [tokens, n], and their adjoints, are rounded to the device's precision.
 	Rounded bool
 	// Forward takes the inputs and returns [SourceValue], the activation. Its other outputs are residuals for Adjoint.
 	Forward *program.Program
 	// Backward takes the inputs and, last, the adjoint of the value, and returns the adjoints of the inputs in their
 	// order. It is computed by the kernel of the quantizer's backward pass. If it is nil, Adjoint is used.
 	Backward *program.Program
-	// Adjoint is the same as Backward, as a graph. residuals holds the other outputs of Forward by name; it is nil if the
-	// activation was stored in memory.
+	// Adjoint is Backward as a graph function. residuals holds the other outputs of Forward by
+	// name; it is nil if the activation was stored in memory.
 	Adjoint func(residuals map[string]*graph.Node, dx *graph.Node) []*graph.Node
-	// Alone computes the activation and its gradient where nothing quantizes it, in a way that is faster than Forward and Backward; nil
-	// where there is none.
+	// Alone computes the activation, with its gradient, if nothing quantizes it, faster than
+	// Forward and Backward; nil if there is no faster way.
 	Alone func() *graph.Node
 }
 
@@ -349,9 +347,9 @@ func (s Source) AttachTo(x *graph.Node) { engine.Note(x, s) }
 // rounds reports whether an input, and its adjoint, is stored in the precision of the device.
 func (s Source) rounds(input int) bool { return s.Rounded && s.Forward.Inputs[input].Type.Shape[0] > 1 }
 
-// Unquantized returns an activation that products read, and perhaps quantizers of the products of the backward pass. Where the CPU
-// computes programs over rows and the [Source] of x is known, it is computed in one pass, forward and backward, and stored in the
-// precision to which all of these round it.
+// Unquantized returns an activation that is read by products, and possibly by quantizers in the
+// backward pass. If the CPU computes programs over rows and the [Source] of x is known, it is computed
+// in one pass, forward and backward, and stored in the precision to which its readers round it.
 func Unquantized(x *graph.Node) *graph.Node {
 	g := x.Graph()
 	s, ok := engine.NoteOf[Source](x)
@@ -401,20 +399,20 @@ func Unquantized(x *graph.Node) *graph.Node {
 	return y
 }
 
-// roundedAdjoint is the note of [NoteRoundedAdjoint].
+// roundedAdjoint is the note set by [NoteRoundedAdjoint].
 type roundedAdjoint struct{}
 
-// NoteRoundedAdjoint notes that the adjoint of a product's operand may be rounded to the precision of the device, as all that is made of
-// it is rounded.
+// NoteRoundedAdjoint records that the adjoint of a product's operand may be rounded to the
+// precision of the device, because everything computed from it is.
 func NoteRoundedAdjoint(x *graph.Node) { engine.Note(x, roundedAdjoint{}) }
 
-// HasRoundedAdjoint reports whether that was noted.
+// HasRoundedAdjoint reports whether x has the note of [NoteRoundedAdjoint].
 func HasRoundedAdjoint(x *graph.Node) bool {
 	_, ok := engine.NoteOf[roundedAdjoint](x)
 	return ok
 }
 
-// fusedForward is the program of the source's forward pass followed by the quantizer's, given as forward.
+// fusedForward returns the program of the source's forward pass followed by the quantizer's, given as forward.
 func (q programQuantizer) fusedForward(s Source, forward *program.Program) (*program.Program, error) {
 	b := program.NewBuilder(forward.Name)
 	inputs := sourceInputs(b, s)
@@ -436,7 +434,7 @@ func (q programQuantizer) fusedForward(s Source, forward *program.Program) (*pro
 	return b.Build()
 }
 
-// fusedBackward is the program of the quantizer's backward pass followed by the source's. Its outputs are the adjoints of
+// fusedBackward returns the program of the quantizer's backward pass followed by the source's. Its outputs are the adjoints of
 // the source's inputs and of the trained parameters.
 func (q programQuantizer) fusedBackward(s Source) (*program.Program, error) {
 	back := q.parts.Backward
@@ -472,7 +470,7 @@ func sourceInputs(b *program.Builder, s Source) []program.Value {
 	return list
 }
 
-// fusedMemory says how the fused passes store floats.
+// fusedMemory returns the storage of floats in the fused passes.
 func (q programQuantizer) fusedMemory(s Source) InMemory {
 	memory := maps.Clone(q.memory)
 	delete(memory, spec.InputX) // the activation is never stored
@@ -485,7 +483,7 @@ func (q programQuantizer) fusedMemory(s Source) InMemory {
 	return memory
 }
 
-// quantizeFused is [Quantize] by one kernel that also computes x, from its source. ok is false if there is no such kernel.
+// quantizeFused computes [Quantize] by one kernel that also computes x, from its source. ok is false if there is no such kernel.
 func (q programQuantizer) quantizeFused(x *graph.Node, s Source, given Given) (y *graph.Node, ok bool) {
 	g := x.Graph()
 	base, coded := q.factoredForward(engine.DeviceOf(g))
@@ -520,7 +518,7 @@ func (q programQuantizer) quantizeFused(x *graph.Node, s Source, given Given) (y
 	return y, true
 }
 
-// backwardFused is the backward pass of both as one kernel. ok is false if the source has no program for it, or if no kernel
+// backwardFused returns the backward pass of both as one kernel. ok is false if the source has no program for it, or if no kernel
 // can compute it.
 func (q programQuantizer) backwardFused(s Source, at Point, residuals []*graph.Node, dy *graph.Node, memory InMemory) (adjoints []*graph.Node, ok bool) {
 	if s.Backward == nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// rules lower to nodes that mean what StableHLO's operations mean. gobackendRules replaces some
+// rules lower to nodes with the semantics of StableHLO's operations. gobackendRules replaces some
 // of them where GoMLX's Go backend differs.
 var rules = map[program.Op]rule{
 	program.OpConstant:   lowerConstant,
@@ -101,7 +101,7 @@ var rules = map[program.Op]rule{
 	program.OpOrderStatistic: lowerOrderStatistic,
 }
 
-// unsupported has the operations that no device executes, with the reasons.
+// unsupported maps the operations that no device executes to the reasons.
 var unsupported = map[program.Op]string{
 	program.OpQR:          factorization,
 	program.OpEighValues:  factorization,
@@ -110,9 +110,9 @@ var unsupported = map[program.Op]string{
 
 const factorization = "factorizations belong into refresh programs, which the host executes"
 
-// gobackendRules are the rules for GoMLX's Go backend where its results are others than the definition of an operation: its vectorized
-// maximum, minimum and exponential lose NaN, the latter also saturates at ±88; tanh cancels near 0, the sign of NaN is 0, and bools
-// cannot be compared. Others are functions of ours, called as natives.
+// gobackendRules are the rules for GoMLX's Go backend where its results deviate from the definition of an operation:
+// its vectorized maximum, minimum and exponential lose NaN, the latter also saturates at ±88; tanh cancels near 0, the
+// sign of NaN is 0, and bools cannot be compared. The remaining rules call our own functions as natives.
 var gobackendRules = map[program.Op]rule{
 	program.OpAbs: forFloats(goAbs, unary(graph.Abs)),
 	program.OpSign: forFloats(func(l *lowering, _ *program.Node, args []*graph.Node) *graph.Node {
@@ -162,7 +162,7 @@ func byType(logical, bitwise rule) rule {
 	}
 }
 
-// forFloats chooses between the rules for float operands and for others.
+// forFloats chooses between the rules for float and for non-float operands.
 func forFloats(floats, others rule) rule {
 	return func(l *lowering, n *program.Node, args []*graph.Node) *graph.Node {
 		if args[0].DType().IsFloat() {
@@ -230,8 +230,8 @@ func lowerSortColumns(_ *lowering, n *program.Node, args []*graph.Node) *graph.N
 	return graph.Reshape(x, shape...)
 }
 
-// sortedOrder returns, for keys [b, n], the positions of the keys in descending order, [b, n]. NaN counts as less than any
-// number and as equal to itself.
+// sortedOrder returns, for keys [b, n], the indices that sort them in descending order, [b, n]. NaN
+// counts as less than any number and as equal to itself.
 func sortedOrder(keys *graph.Node) *graph.Node {
 	g, count, n := keys.Graph(), keys.Shape().Dim(0), keys.Shape().Dim(1)
 	square := shapes.Make(dtypes.Int32, count, n, n)

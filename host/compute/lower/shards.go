@@ -10,11 +10,11 @@ import (
 	"github.com/cage-qat/cage/sdk/program/transform"
 )
 
-// Where each replica has some rows of a program's inputs ([engine.HasRows]), it computes its rows of what follows from them. Rows are parts
-// of the first axis here. No program and no plugin has to know: most operations compute rows from rows, a reduction of the
-// first axis is continued over the replicas, and for what needs a whole tensor its rows are gathered.
+// If a program's inputs are sharded by rows, along the first axis ([engine.HasRows]), each replica computes its rows of
+// the values derived from them. Programs and plugins need not be aware of it: most operations compute rows from rows, a
+// reduction of the first axis is completed by an all-reduce, and operations that need a whole tensor all-gather it.
 
-// onShards lowers the program by rows where that can be.
+// onShards lowers the program by rows where possible.
 func (l *lowering) onShards(inputs []*graph.Node) map[string]*graph.Node {
 	values := make([]*shard, len(inputs))
 	for i, in := range inputs {
@@ -29,11 +29,11 @@ func (l *lowering) onShards(inputs []*graph.Node) map[string]*graph.Node {
 	return outputs
 }
 
-// A shard is a value of a program on several replicas, whole or by rows. Each form is made when it is first needed.
+// A shard is a value of a program on several replicas, whole or by rows. Each form is created on first use.
 type shard struct {
 	whole, rows         *graph.Node
 	makeWhole, makeRows func() *graph.Node
-	// divided says that the value follows from rows: its whole has to be gathered.
+	// divided marks a value computed by rows: the whole has to be gathered.
 	divided bool
 }
 
@@ -69,7 +69,7 @@ func (l *lowering) shard(id program.ID, n *program.Node, args []*shard) *shard {
 					list = append(list, a.asWhole())
 				}
 			}
-			rows := *n // whose result is the rows of one replica
+			rows := *n // the node for the rows of one replica
 			rows.Type.Shape = slices.Clone(n.Type.Shape)
 			rows.Type.Shape[0] /= engine.Replicas(l.g)
 			if n.Op == program.OpSlice {
@@ -95,8 +95,8 @@ func wholes(values []*shard) []*graph.Node {
 	return list
 }
 
-// rowwise reports whether an operation of p computes rows of its result from rows of some of its operands, which byRows marks, and from
-// the others as they are. Each replica has equally many rows.
+// rowwise reports whether an operation of p computes rows of its result from rows of the operands
+// that byRows marks and from the other operands whole. Each replica has equally many rows.
 func rowwise(p *program.Program, n *program.Node, replicas int) (byRows []bool, ok bool) {
 	divides := func(t program.Type) bool { return len(t.Shape) > 0 && t.Shape[0]%replicas == 0 }
 	if !divides(n.Type) {
@@ -110,7 +110,7 @@ func rowwise(p *program.Program, n *program.Node, replicas int) (byRows []bool, 
 		return byRows, len(n.Attr.Floats)+len(n.Attr.Ints) == 1
 	case program.OpIota:
 		return byRows, n.Attr.Axes[0] != 0
-	case program.OpReshape: // rows are whole pieces of memory
+	case program.OpReshape: // rows are contiguous in memory
 		byRows[0] = true
 		return byRows, divides(operand(0))
 	case program.OpBroadcast:
@@ -157,15 +157,15 @@ func rowwise(p *program.Program, n *program.Node, replicas int) (byRows []bool, 
 	return nil, false
 }
 
-// acrossReplicas has the operations that continue a reduction of rows over the replicas.
+// acrossReplicas maps reductions to the collectives that complete them across replicas.
 var acrossReplicas = map[program.Op]func(nodes ...*graph.Node) []*graph.Node{
 	program.OpReduceSum: engine.SumAcross,
 	program.OpReduceMax: engine.MaxAcross,
 	program.OpReduceMin: engine.MinAcross,
 }
 
-// shardOfRows is a program over rows ([passes.Division]) for the rows of one of n replicas. ok is false if some rows would be on two of
-// them, or if it depends on the places of rows in the tensor.
+// shardOfRows returns a program over rows ([passes.Division]) restricted to the rows of one of n replicas.
+// ok is false if rows would straddle two replicas, or if the program depends on the index of a row.
 func shardOfRows(p *program.Program, rows, n int) (local *program.Program, ok bool) {
 	if rows%n != 0 {
 		return nil, false

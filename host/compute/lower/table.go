@@ -13,13 +13,13 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// tableRow is the number of elements in a row of a table of this shape.
+// tableRow returns the number of elements in a row of a table of this shape.
 func tableRow(table []int) int { return shapes.Make(dtypes.Float32, table[1:]...).Size() }
 
 // maxDistances is the largest number of distances that a graph computes at once.
 const maxDistances = 1 << 24
 
-// lowerNearest compares x with some rows of the table at a time, so that the distances to the others need no memory.
+// lowerNearest compares x with a few rows of the table at a time, to limit the memory for distances.
 func lowerNearest(l *lowering, n *program.Node, args []*graph.Node) *graph.Node {
 	table := args[1]
 	entries, d := table.Shape().Dim(0), tableRow(dims(table))
@@ -41,12 +41,12 @@ func lowerNearest(l *lowering, n *program.Node, args []*graph.Node) *graph.Node 
 	return graph.Reshape(nearest, n.Type.Shape...)
 }
 
-// nearestOf is the least squared distance of each row of x, [count, 1, d], to the rows of a table, [1, n, d], and the index
+// nearestOf returns the least squared distance of each row of x, [count, 1, d], to the rows of a table, [1, n, d], and the index
 // of the first row at this distance, plus first.
 func (l *lowering) nearestOf(x, table *graph.Node, first int) (distance, index *graph.Node) {
 	difference := graph.Sub(x, table)
 	all := graph.ReduceSum(graph.Mul(difference, difference), 2)
-	if table.Shape().Dim(2) == 1 { // rounded once, and no square overflows
+	if table.Shape().Dim(2) == 1 { // |x − t| instead of its square: rounded once, without overflow
 		all = graph.Reshape(graph.Abs(difference), dims(all)...)
 	}
 	all = graph.Where(graph.Equal(all, all), all, l.scalar(math.Inf(1)))
@@ -57,7 +57,7 @@ func (l *lowering) nearestOf(x, table *graph.Node, first int) (distance, index *
 	return distance, graph.AddScalar(index, first)
 }
 
-// rowIndex is the second operand of a gather or scatter: the indices, moved into the range of a table with n rows.
+// rowIndex returns the index operand of a gather or scatter: the indices, clamped to the range of a table with n rows.
 func (l *lowering) rowIndex(index *graph.Node, n int) *graph.Node {
 	index = graph.Reshape(index, index.Shape().Size(), 1)
 	return graph.Min(graph.Max(index, constant(l.g, int32(0))), constant(l.g, int32(n-1)))
@@ -72,7 +72,7 @@ func lowerScatterAdd(l *lowering, n *program.Node, args []*graph.Node) *graph.No
 	return graph.Scatter(l.rowIndex(args[0], n.Type.Shape[0]), graph.Reshape(args[1], rows...), l.shape(n.Type), false, false)
 }
 
-// ordered are integers in the order of floats: equal for zeros, and the largest for NaN.
+// ordered maps floats to integers in the same order: equal for both zeros, and largest for NaN.
 func (l *lowering) ordered(x *graph.Node) *graph.Node {
 	bits := graph.Bitcast(x, l.float.bits)
 	most := l.integer(int64(1)<<(l.float.width-1) - 1)
@@ -82,8 +82,8 @@ func (l *lowering) ordered(x *graph.Node) *graph.Node {
 	return graph.Where(graph.Equal(x, x), key, most)
 }
 
-// lowerTopK counts for each element of a row those that come before it. An accelerator compares the pairs without writing them
-// to memory.
+// lowerTopK counts, for each element of a row, the elements that precede it. An accelerator
+// compares the pairs without writing them to memory.
 func lowerTopK(l *lowering, n *program.Node, args []*graph.Node) *graph.Node {
 	d := n.Type.Shape[n.Type.Rank()-1]
 	pairs := []int{int(n.Type.Size()) / d, d, d}
@@ -97,8 +97,8 @@ func lowerTopK(l *lowering, n *program.Node, args []*graph.Node) *graph.Node {
 	return graph.Reshape(graph.LessThan(rank, args[1]), n.Type.Shape...)
 }
 
-// lowerOrderStatistic finds the bits of the result from the first to the last: it is the largest number below which there are at most
-// k elements. Each bit takes a pass over x.
+// lowerOrderStatistic finds the bits of the result from the highest to the lowest: the result is
+// the largest number that at most k elements are below. Each bit takes a pass over x.
 func lowerOrderStatistic(l *lowering, n *program.Node, args []*graph.Node) *graph.Node {
 	d := args[0].Shape().Dim(-1)
 	x := graph.Reshape(args[0], int(n.Type.Size()), d)
@@ -108,7 +108,7 @@ func lowerOrderStatistic(l *lowering, n *program.Node, args []*graph.Node) *grap
 	least := graph.BroadcastToDims(l.integer(-1<<(l.float.width-1)), int(n.Type.Size()))
 	found := engine.Loop(l.g, l.float.width, []*graph.Node{key, k}, []*graph.Node{least}, func(i *graph.Node, fixed, state []*graph.Node) []*graph.Node {
 		bit := graph.Sub(l.integer(int64(l.float.width-1)), graph.ConvertDType(i, l.float.bits))
-		step := graph.BitwiseShiftLeft(l.integer(1), bit) // first the least integer, whose sum with itself is 0
+		step := graph.BitwiseShiftLeft(l.integer(1), bit) // first the least integer; twice it is 0
 		try := graph.Add(state[0], step)
 		below := count(graph.LessThan(fixed[0], graph.InsertAxes(try, 1)))
 		return []*graph.Node{graph.Where(graph.LessOrEqual(below, fixed[1]), try, state[0])}
@@ -120,7 +120,7 @@ func lowerOrderStatistic(l *lowering, n *program.Node, args []*graph.Node) *grap
 	return graph.Reshape(graph.Where(nan, l.scalar(math.NaN()), out), n.Type.Shape...)
 }
 
-// native replaces a rule by a function of package tables, where the CPU calls functions of ours and computes in float32.
+// native replaces a rule by a function of package tables where the CPU runs natives and computes in float32.
 func native(name string, others rule, run func(n *program.Node, in, out []engine.Tensor, parallel loops.Parallel)) rule {
 	return func(l *lowering, n *program.Node, args []*graph.Node) *graph.Node {
 		if l.float != single || !engine.OnCPU(l.g) {

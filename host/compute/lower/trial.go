@@ -19,14 +19,13 @@ import (
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
-// A Kind of programs that a GPU computes in one kernel. Each is tried by itself
-// ([engine.Device.Passes]): where kernels of a kind fail or are wrong, its programs are operations of
-// the graph.
+// A Kind is a class of programs that a GPU computes in one kernel. Each has its own trial
+// ([engine.Device.Passes]): if it fails, programs of the kind are lowered to graph operations.
 type Kind string
 
 // The kinds.
 const (
-	Quantizers     Kind = "quantizers" // that do not rotate
+	Quantizers     Kind = "quantizers" // without rotations
 	Rotations      Kind = "quantizers with rotations of up to 128"
 	LargeRotations Kind = "quantizers with larger rotations"
 	Joined         Kind = "quantizers with the norm or gate before them"
@@ -37,17 +36,17 @@ const (
 // maxRotated is the largest rotation of [Rotations].
 const maxRotated = 128
 
-// A Subject is what a kernel is of, and what stands for such kernels in the trial of their kind.
+// A Subject is a family of kernels, with the representative program for the trial of its kind.
 type Subject struct {
 	Kind Kind
-	// Of returns a program over the given number of rows. The inputs that it makes have one row, or that number of them.
+	// Of returns a program over the given number of rows. The program's inputs have one row, or that number of rows.
 	Of func(rows int) (*program.Program, error)
-	// Stored says how its outputs are stored, and Largest how long a row may be.
+	// Stored is the storage of its outputs, and Largest the largest number of elements in a row.
 	Stored  InMemory
 	Largest int
 }
 
-// subjectOf is that of a quantizer's pass over a number of rows.
+// subjectOf returns the subject of a quantizer's pass over a number of rows.
 func subjectOf(p *program.Program, rows int, joined bool) Subject {
 	block := 0
 	for _, n := range p.Nodes {
@@ -67,9 +66,9 @@ func subjectOf(p *program.Program, rows int, joined bool) Subject {
 	return quantizerSubject(kind, int(p.Inputs[0].Type.Size())/rows, block)
 }
 
-// quantizerSubject stands for the passes of quantizers that rotate blocks of a size, 0 for none, of
-// rows of a width. It is a quantizer to integers. It has sums over rows, maxima over groups and a mask,
-// as quantizers have; joined, it reads a row that it normalizes.
+// quantizerSubject returns the subject that represents the passes of quantizers over rows of a width
+// that rotate blocks of a size, 0 for none. It is an integer quantizer with typical operations: sums
+// over rows, maxima over groups and a mask; if joined, it also normalizes the row that it reads.
 func quantizerSubject(kind Kind, width, block int) Subject {
 	of := func(rows int) (*program.Program, error) {
 		const largestGroup = 32
@@ -93,7 +92,7 @@ func quantizerSubject(kind Kind, width, block int) Subject {
 	return Subject{kind, of, InMemory{spec.OutputValue: triton.BFloat16}, triton.LargestRow}
 }
 
-// hasKernels reports whether a device, which may be nil, computes what a subject stands for by kernels.
+// hasKernels reports whether a device, which may be nil, has kernels for the subject's kind.
 func hasKernels(d *engine.Device, s Subject) bool {
 	if d.Fuses() || !hasTriton(d) || d.Kernels() != device.AutoKernels {
 		return d.Fuses() || hasTriton(d)
@@ -103,7 +102,7 @@ func hasKernels(d *engine.Device, s Subject) bool {
 		func() (engine.Trial, error) { return s.trial(elements) })
 }
 
-// trial computes the subject's program in both ways, over rows that have the given number of elements.
+// trial returns a trial of the subject's program, by kernel and by graph, over rows of the given number of elements.
 func (s Subject) trial(elements int) (engine.Trial, error) {
 	const multiple = 64
 	one, err := s.Of(multiple)
@@ -115,7 +114,7 @@ func (s Subject) trial(elements int) (engine.Trial, error) {
 	if err != nil {
 		return engine.Trial{}, err
 	}
-	typed := func(in []*graph.Node) []*graph.Node { // numbers are uploaded as floats
+	typed := func(in []*graph.Node) []*graph.Node { // all inputs are uploaded as floats
 		in = slices.Clone(in)
 		for i, input := range p.Inputs {
 			in[i] = graph.ConvertDType(in[i], InMemory(nil).stored(input.Name, input.Type.DType))
@@ -147,8 +146,8 @@ func (s Subject) trial(elements int) (engine.Trial, error) {
 	}, nil
 }
 
-// randomInputs are numbers from a normal distribution for floats, and columns of the first input for integers. A few rows of
-// numbers are repeated.
+// randomInputs returns normally distributed floats, and for integers column indices of the first
+// input. A few random rows are repeated.
 func randomInputs(p *program.Program) (list []engine.Input) {
 	const most = 1<<18 + 3 // so that rows differ
 	rng := rand.New(rand.NewPCG(1, 2))
@@ -167,8 +166,8 @@ func randomInputs(p *program.Program) (list []engine.Input) {
 	return list
 }
 
-// compareCodes fails if the outputs of kernels differ too much from those of the graph. A few numbers may differ by a whole code,
-// because one half way between two codes can be rounded to either; the others differ by the rounding to bfloat16.
+// compareCodes fails if the outputs of kernels differ too much from those of the graph. A few values may differ by a whole
+// code, because one halfway between two codes can be rounded to either; all others may differ by the rounding to bfloat16.
 func compareCodes(fused, plain [][]float32) error {
 	const most, tolerance = 0.01, 1.0 / 64
 	for i, values := range plain {
