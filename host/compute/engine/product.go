@@ -13,7 +13,7 @@ import (
 	"github.com/cage-qat/cage/host/compute/matmul"
 )
 
-// Products of the CPU device are those of package matmul, as natives.
+// On the CPU device, package matmul computes products, as natives.
 
 // ProductTier returns the kernels for products on this processor.
 var ProductTier = sync.OnceValues(matmul.Best)

@@ -32,7 +32,7 @@ type Kernel struct {
 	Warps int
 }
 
-// A Refusal says why a program cannot be written as a kernel. The program itself is not at fault.
+// A Refusal is the reason why a program cannot be written as a kernel. The program itself is valid.
 type Refusal struct {
 	Program string
 	Node    string // empty if the reason is not a single operation
@@ -46,7 +46,7 @@ func (r *Refusal) Error() string {
 	return fmt.Sprintf("%s is no kernel: %s: %s", r.Program, r.Node, r.Reason)
 }
 
-// The largest number of elements in a row, padded to a power of two, for which the threads of a kernel have the registers.
+// The largest number of elements in a row, padded to a power of two, that fit the registers of a kernel's threads.
 const (
 	LargestRow = 1 << 14
 	// LargestLoneRow is for programs that read a single tensor with elements in every row, so that no other needs registers
@@ -54,13 +54,13 @@ const (
 	LargestLoneRow = 1 << 15
 )
 
-// New translates p, which must be valid, into a kernel over the given number of rows. All
-// inputs and outputs must have a part in every row, except scalars and inputs of shape
-// [1, n], which all rows share. stored says, by name, how float inputs and outputs are
-// stored; those without an entry are float32. Of a [Summed] output each instance writes one row, the sums over all rows that
-// it has. A row has at most largest elements: [LargestRow] or [LargestLoneRow]. The error is a [*Refusal].
+// New translates p, which must be valid, into a kernel over the given number of rows. All inputs and
+// outputs must have elements in every row, except scalars and inputs of shape [1, n], which all rows
+// share. stored says, by name, how float inputs and outputs are stored; those without an entry are
+// float32. For a [Summed] output each instance writes one row, the sums over all rows that it computes.
+// A row has at most largest elements: [LargestRow] or [LargestLoneRow]. The error is a [*Refusal].
 func New(p *program.Program, rows, largest int, stored map[string]Storage) (*Kernel, error) {
-	summed := slices.Contains(slices.Collect(maps.Values(stored)), Summed) // whose columns are those of whole rows
+	summed := slices.Contains(slices.Collect(maps.Values(stored)), Summed) // whose columns require undivided rows
 	if finer := finerRows(p, rows); finer > rows && !summed {
 		if k, err := newKernel(p, finer, largest, stored); err == nil {
 			return k, nil
@@ -69,8 +69,8 @@ func New(p *program.Program, rows, largest int, stored map[string]Storage) (*Ker
 	return newKernel(p, rows, largest, stored)
 }
 
-// finerRows is the number of rows when the longest are divided into powers of two of equal size. A program that has no numbers for
-// whole rows computes these just as well, and nothing is padded.
+// finerRows returns the number of rows after dividing the longest rows into equal powers of two.
+// This is equivalent for a program without per-row values, and avoids padding.
 func finerRows(p *program.Program, rows int) int {
 	longest := 1
 	for id := range p.NumValues() {
@@ -95,8 +95,8 @@ func newKernel(p *program.Program, rows, largest int, stored map[string]Storage)
 
 func (w *writer) refuse(reason string) error { return &Refusal{Program: w.p.Name, Reason: reason} }
 
-// Divide cuts p, which must be valid, into what needs whole tensors and what needs one row at a time, where small tables of constants
-// have become selections.
+// Divide cuts p, which must be valid, into what needs whole tensors and what needs one row at a
+// time, after replacing small constant tables by selections.
 func Divide(p *program.Program, rows int) (passes.Division, error) {
 	p, err := withoutTables(p)
 	if err != nil {

@@ -6,11 +6,11 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// facts are what is known of all elements of a value. Quantizers to floats of few bits divide by powers of two, and multiply by powers of
-// two, between bounds that they have set: with these facts such operations take few instructions, and bounds that change nothing take none.
+// facts are properties that hold for all elements of a value. Quantizers to small floats divide and multiply by powers
+// of two, within known bounds: with these facts such operations take few instructions, and redundant clamps take none.
 type facts struct {
 	inBFloat16 bool // all are exact in bfloat16
-	// approximate says that they are off by some units in the last place: so what is computed from them need not be exact.
+	// approximate: the elements have errors of a few ulp, so that values computed from them need not be exact.
 	approximate bool
 	bounded     bool // all are numbers from low to high, which are finite
 	low, high   float64
@@ -19,36 +19,36 @@ type facts struct {
 
 	bits      *value // the bits of these floats
 	exponents *value // the largest powers of two not above the magnitudes of these bounded floats, where those are not subnormal; or their bits
-	within    string // of this value each element has at most ratio times the magnitude of the element here
+	within    string // each element of that value has at most ratio times the magnitude of this one's
 	ratio     float64
-	logarithm *value // logb of these floats, plus a number
+	logarithm *value // logb of these floats, plus a constant
 	plus      float64
 }
 
-// exponentBits are those of the exponent of a float32.
+// exponentBits masks the exponent of a float32.
 const exponentBits = 0x7F800000
 
-// ofElements are those that remain where elements are in other places: what relates them to another value does not.
+// ofElements returns the facts that survive a rearrangement of the elements: all but relations to other values.
 func (f facts) ofElements() facts {
 	return facts{inBFloat16: f.inBFloat16, approximate: f.approximate, bounded: f.bounded, low: f.low, high: f.high, zero: f.zero, power: f.power}
 }
 
-// is reports whether all elements are the same number, and that number.
+// is returns the number that all elements equal, if known.
 func (f facts) is() (x float64, ok bool) { return f.low, f.bounded && f.low == f.high }
 
-// isPower reports whether x is a power of two that is not subnormal, as is its reciprocal.
+// isPower reports whether x is a power of two, and neither x nor 1/x is subnormal.
 func isPower(x float64) bool {
 	fraction, exponent := math.Frexp(x)
 	return fraction == 0.5 && exponent-1 >= leastExponent && exponent-1 <= -leastExponent
 }
 
-// leastExponent is that of numbers that are not subnormal.
+// leastExponent is the smallest exponent of normal numbers.
 const leastExponent = -126
 
-// between says that all elements are from low to high.
+// between returns the fact that all elements are in [low, high].
 func between(low, high float64) facts { return facts{bounded: true, low: low, high: high} }
 
-// clamp leaves out a bound within which all elements are.
+// clamp omits a bound that all elements are known to satisfy.
 func (w *writer) clamp(_ *program.Node, args []value) value {
 	x := args[0]
 	low, constant := args[1].is()
@@ -76,8 +76,8 @@ func (w *writer) clamp(_ *program.Node, args []value) value {
 	return v
 }
 
-// exponent is what logb is of all numbers that are not subnormal, plus a number; of smaller ones it is -127 or more, and of what is
-// not finite 128.
+// exponent returns logb, plus a constant, for normal numbers; for subnormal numbers it is at least
+// -127, and for NaN and infinities 128.
 func (w *writer) exponent(x value, plus float64) value {
 	bits := w.bits(w.apply("math.absf", x), "i32")
 	biased := w.apply("arith.shrui", bits, w.number(bits, 23))
@@ -91,7 +91,7 @@ func (w *writer) logb(_ *program.Node, args []value) value {
 	return v
 }
 
-// round keeps bounds.
+// round preserves bounds.
 func (w *writer) round(_ *program.Node, args []value) value {
 	v := w.library("__nv_rintf", args...)
 	if x := args[0]; x.bounded {
@@ -100,11 +100,11 @@ func (w *writer) round(_ *program.Node, args []value) value {
 	return v
 }
 
-// sumOf are the bounds of a sum of so many elements, if it is finite for sure.
+// sumOf returns the bounds of a sum of n elements, if it is known to be finite.
 func (f facts) sumOf(n int) (sum facts) {
-	const largest = math.MaxFloat32 / 4 // leaves room for roundings, and for the sum of what all parts of a row have
+	const largest = math.MaxFloat32 / 4 // leaves room for rounding, and for summing all parts of a row
 	if low, high := f.low*float64(n), f.high*float64(n); f.bounded && low > -largest && high < largest {
-		sum = between(min(low, 0), max(high, 0)) // some elements may be left out
+		sum = between(min(low, 0), max(high, 0)) // some elements may be masked out
 	}
 	return sum
 }
@@ -146,7 +146,7 @@ func (w *writer) mul(n *program.Node, args []value) value {
 	return v
 }
 
-// and finds the bits of powers of two in those of floats.
+// and recognizes the mask that extracts powers of two from the bits of floats.
 func (w *writer) and(_ *program.Node, args []value) value {
 	v := w.apply("arith.andi", args...)
 	for i, x := range args {
@@ -157,7 +157,7 @@ func (w *writer) and(_ *program.Node, args []value) value {
 	return v
 }
 
-// bits are the bits of a value as those of another type.
+// bits bitcasts a value to another element type.
 func (w *writer) bits(x value, to string) value {
 	if to == x.elem {
 		return x
@@ -174,7 +174,7 @@ func (w *writer) bits(x value, to string) value {
 	return v
 }
 
-// byPower is the quotient by powers of two, which is exact where it is not subnormal: the product with their reciprocals.
+// byPower divides by powers of two as a product with their reciprocals, which is exact unless the result is subnormal.
 func (w *writer) byPower(x, y value) value {
 	bits := w.bits(y, "i32")
 	const one = 127 << 23 // the bits of 1
@@ -186,8 +186,8 @@ func (w *writer) byPower(x, y value) value {
 	return v
 }
 
-// ldexp multiplies by powers of two, where their exponents are known to be small enough. Otherwise it calls the library's function, whose exponent is
-// an integer.
+// ldexp multiplies by powers of two if the exponents are known to be small enough. Otherwise it
+// calls the library's function, which takes integer exponents.
 func (w *writer) ldexp(_ *program.Node, args []value) value {
 	x, exponent := args[0], args[1]
 	n := w.cast("arith.fptosi", exponent, "i32")

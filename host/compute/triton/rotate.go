@@ -10,12 +10,12 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// largestMatrix is the largest rotation that is one product. It needs size/16 multiplications of 16 × 16 for each 16 × 16
-// elements and half of them again to read the matrix; two products need two, and the elements change places between them.
+// largestMatrix is the largest rotation computed as one product. It takes size/16 multiplications of 16 × 16 for each 16 × 16 elements, and
+// half as many reads of the matrix; two products take two multiplications, but the elements must be rearranged in between.
 const largestMatrix = 64
 
-// A rotation of runs of elements is one product with a matrix of signs, or two: the runs are rotated as matrices, first their
-// rows and then their columns, because H(ab) = H(a) ⊗ H(b) in natural order.
+// A rotation of runs of elements is one product with a matrix of signs, or two: each run is viewed as a
+// matrix whose rows and then columns are rotated, because H(ab) = H(a) ⊗ H(b) in natural order.
 type rotation struct {
 	block   int
 	rows    int // elements in a row
@@ -30,12 +30,12 @@ func rotationOf(block int) rotation {
 	return rotation{block, rows, max(block/rows, leastDot)}
 }
 
-// fits reports whether a tile of so many elements is large enough for the products.
+// fits reports whether a tile of size elements is large enough for the products.
 func (r rotation) fits(size int) bool {
 	return r.rows >= leastDot && size/r.rows >= leastDot && (r.columns == 1 || size%(r.rows*r.columns) == 0 && size/r.columns >= leastDot)
 }
 
-// inner is the axis of a product that is summed, of the last one.
+// inner returns the size of the contracted axis of the last product.
 func (r rotation) inner() int {
 	if r.columns > 1 {
 		return r.columns
@@ -63,8 +63,8 @@ func (w *writer) hadamard(n *program.Node, args []value) value {
 	if r.columns == 1 {
 		y = w.rotateRows(w.reshapeTo(x, []int{size / r.rows, r.rows}), r.block, within)
 	} else {
-		// Where a run has fewer columns than a product, several runs are one matrix. The first product has the matrices transposed:
-		// its results are then where the second one has its operands, so that nothing has to go from thread to thread between them.
+		// Where a run has fewer columns than a product, several runs form one matrix. The first product is of transposed
+		// matrices: its result then has the register layout of the second product's operand, and no data moves between threads.
 		matrices := size / (r.rows * r.columns)
 		y = w.rotateColumns(w.transpose(w.reshapeTo(x, []int{size / r.rows, r.rows}), 1, 0), r.rows, 1)
 		y = w.transpose(w.reshapeTo(y, []int{r.rows, matrices, r.columns}), 1, 0, 2)
@@ -85,14 +85,14 @@ func product(dims []int) int {
 	return n
 }
 
-// settle is x. Triton computes what only goes into a product where the product has it, and where a product has the same element in
-// several threads, in each of them; but not what something with effects comes after.
+// settle returns x, computed once. Triton otherwise computes a product's operand in the product's layout,
+// redundantly in each thread that holds a copy of an element; an operation with side effects prevents that.
 func (w *writer) settle(x value) value {
 	return w.set("f32", x.dims, `tt.elementwise_inline_asm "{ mov.b32 $0, $1; }" {constraints = "=f,f", packed_element = 1 : i32, pure = false} %s : %s -> %s`,
 		x.name, x.typ(), x.typ())
 }
 
-// transpose puts the axes into another order.
+// transpose permutes the axes.
 func (w *writer) transpose(x value, order ...int) value {
 	dims, list := make([]int, len(order)), make([]string, len(order))
 	for i, axis := range order {
@@ -103,9 +103,9 @@ func (w *writer) transpose(x value, order ...int) value {
 	return v
 }
 
-// rotateRows rotates runs of the given length in the rows of a matrix: it multiplies from the right by signs times a factor.
-// rotateColumns does the same in its columns, from the left. Products are of bfloat16 numbers, with sums in float32: an element
-// that has more digits is the sum of two, and loses at most 2⁻¹⁷ of itself.
+// rotateRows rotates runs of the given length in the rows of a matrix: it multiplies from the right by signs times
+// a factor. rotateColumns does the same for its columns, from the left. Products are in bfloat16 with float32
+// accumulation: an element that is not exact in bfloat16 is split into two, with a relative error of at most 2⁻¹⁷.
 func (w *writer) rotateRows(x value, block int, factor float64) value {
 	signs := w.signs(x.dims[1], block, factor)
 	return w.halves(x, func(half, sum value) value { return w.dot(half, signs, sum) })
@@ -116,8 +116,8 @@ func (w *writer) rotateColumns(x value, block int, factor float64) value {
 	return w.halves(x, func(half, sum value) value { return w.dot(signs, half, sum) })
 }
 
-// halves adds up a product of both bfloat16 numbers whose sum x is: x rounded, and what that leaves over. Neighbours are rounded together,
-// because an instruction that rounds one takes four times as long.
+// halves accumulates the products of both halves of x: x rounded to bfloat16, and the remainder. Adjacent
+// elements are rounded in pairs, because an instruction that rounds a single one takes four times as long.
 func (w *writer) halves(x value, product func(half, sum value) value) value {
 	zero := w.number(x, 0)
 	if x.inBFloat16 {
@@ -132,8 +132,8 @@ func (w *writer) dot(x, y, sum value) value {
 	return w.set("f32", sum.dims, "tt.dot %s, %s, %s, inputPrecision = tf32 : %s * %s -> %s", x.name, y.name, sum.name, x.typ(), y.typ(), sum.typ())
 }
 
-// signs is the matrix of natural order for runs of block elements, times a factor: negative where i and j have an odd number of ones
-// in common. It is 0 where i and j are in different runs.
+// signs returns the natural-order matrix for runs of block elements, times a factor: negative where
+// i & j has an odd number of ones, and 0 where i and j are in different runs.
 func (w *writer) signs(size, block int, factor float64) value {
 	return w.once(fmt.Sprint("signs ", size, block, factor), func() value {
 		const parities = 0x96696996 // bit n is 1 where n, of five bits, has an odd number of ones

@@ -13,11 +13,11 @@ import (
 // broadcastOperands.
 type rule func(w *writer, n *program.Node, args []value) value
 
-// rules has the operations that kernels have. Functions are those of NVIDIA's library, in
-// their exact forms: roots are rounded correctly, as programs ask for, and quotients as [quotient] says.
+// rules maps the supported operations to their rules. Functions are NVIDIA's (libdevice), in their exact
+// forms: roots are correctly rounded, as programs require, and quotients as described at [quotient].
 var rules map[program.Op]rule
 
-// unsupported has the operations that kernels do not have, with the reasons.
+// unsupported maps the operations that kernels do not support to the reasons.
 var unsupported = passes.UnsupportedByRows(notYet, factorization)
 
 const (
@@ -26,7 +26,7 @@ const (
 	otherTable    = "the only tables are those of 2 to 64 finite constants"
 )
 
-func init() { // a literal would be an initialization cycle: some rules call what reads the table
+func init() { // a literal would be an initialization cycle: some rules read the table indirectly
 	unsupported[program.OpNearest], unsupported[program.OpLookup] = otherTable, otherTable
 	rules = map[program.Op]rule{
 		program.OpConstant: (*writer).constantNode, program.OpIota: (*writer).iota,
@@ -93,7 +93,7 @@ func comparison(predicates ...string) rule {
 	}
 }
 
-// number is a constant with the element type and the axes of x.
+// number returns a constant with the element type and the axes of x.
 func (w *writer) number(x value, n float64) value {
 	return w.broadcastTo(w.constant(x.elem, n), x.dims)
 }
@@ -108,12 +108,12 @@ func (w *writer) constantNode(n *program.Node, _ []value) value {
 	panic(w.refuse("a constant has more than one number; " + otherTable))
 }
 
-// Quotients are products with the reciprocal, corrected by what these leave over, which a fused multiplication and addition has
-// exactly. So they are the nearest numbers, but for few that are half way between two to some 20 more bits. XLA takes the device's
-// approximation for Triton's own quotients, which is off by up to two units in the last place and takes more instructions. Where
-// something is infinite or zero, what is left over is NaN, and there is nothing to correct; a reciprocal that is infinite or zero stays
-// so with any other number in its place. Divisors below 2⁻¹²⁶ count as zero. Quotients by one number for a row that are below 2⁻¹⁰⁰, or of
-// such numbers, have fewer bits.
+// Quotients are products with the reciprocal, corrected by the remainder, which a fused multiply-add
+// computes exactly. So they are correctly rounded, except for a few that are halfway between two floats
+// to some 20 more bits. XLA compiles Triton's own division to the device's approximation, which is off
+// by up to two ulp and takes more instructions. If an operand is infinite or zero, the remainder is
+// NaN, and the correction is skipped. Divisors below 2⁻¹²⁶ count as zero. Quotients with a per-row
+// divisor have fewer bits if the quotient or the dividend is below 2⁻¹⁰⁰.
 const (
 	// quotient is x/y.
 	quotient = "{ .reg .f32 r, q, e; .reg .pred p; rcp.approx.ftz.f32 r, $2; mul.rn.f32 q, $1, r; neg.f32 e, q; fma.rn.f32 e, e, $2, $1; " +
@@ -121,15 +121,15 @@ const (
 	// reciprocal is 1/x.
 	reciprocal = "{ .reg .f32 r, e; rcp.approx.ftz.f32 r, $1; neg.f32 e, r; fma.rn.f32 e, e, $1, 0f3F800000; " +
 		"min.f32 e, e, 0f7F7FFFFF; fma.rn.f32 $0, e, r, r; }"
-	// approximateReciprocal is 1/x to one unit in the last place.
+	// approximateReciprocal is 1/x to one ulp.
 	approximateReciprocal = "{ rcp.approx.ftz.f32 $0, $1; }"
 	// rowQuotient is x/y by both parts of the reciprocal of y.
 	rowQuotient = "{ .reg .f32 t; mul.rn.f32 t, $1, $3; fma.rn.f32 $0, $1, $2, t; }"
 )
 
-// exponential is eˣ of numbers that are exact in bfloat16, to about two units in the last place, as NVIDIA's library has it, with five
-// instructions instead of eight. It is 2ᵃ·c, where a is x times the first 16 bits of log₂e, which is exact, and c = 1 + x·4.9·10⁻⁶ stands for
-// the other bits. Below −150, where eˣ is zero, c would become negative.
+// exponential is eˣ of numbers that are exact in bfloat16, to about two ulp, like NVIDIA's library, with five
+// instructions instead of eight. It is 2ᵃ·c, where a is x times the first 16 bits of log₂e, which is exact, and
+// c = 1 + x·4.9·10⁻⁶ accounts for the remaining bits. Below −150, where eˣ is zero, c would become negative.
 const exponential = "{ .reg .f32 x, a, c; max.NaN.f32 x, $1, 0fC3160000; mul.rn.f32 a, x, 0f3FB8AA00; ex2.approx.ftz.f32 a, a; " +
 	"fma.rn.f32 c, x, 0f36A407DB, 0f3F800000; mul.rn.f32 $0, a, c; }"
 
@@ -144,7 +144,7 @@ func (w *writer) exp(_ *program.Node, args []value) value {
 	return v
 }
 
-// div is a quotient. A divisor that is one number for a row or a group is in w.divisor, too: it has its reciprocal once.
+// div returns a quotient. A divisor that is constant along a row or a group is in w.divisor, too, so that its reciprocal is computed once.
 func (w *writer) div(n *program.Node, args []value) value {
 	x, y := args[0], args[1]
 	switch {
@@ -153,7 +153,7 @@ func (w *writer) div(n *program.Node, args []value) value {
 	case y.power && isPower(y.low):
 		return w.byPower(x, y)
 	case x.dims == nil:
-		return w.apply("tt.precise_divf", x, y) // Triton has assembly for tiles only
+		return w.apply("tt.precise_divf", x, y) // Triton allows inline assembly for tiles only
 	case w.divisor.name == "":
 		if c, ok := x.is(); ok && c == 1 {
 			if y.approximate {
@@ -167,7 +167,7 @@ func (w *writer) div(n *program.Node, args []value) value {
 	return w.assembly(rowQuotient, x, w.spread(high, x.dims), w.spread(low, x.dims))
 }
 
-// spread repeats one number for a row or a group.
+// spread broadcasts a per-row or per-group number.
 func (w *writer) spread(v value, dims []int) value {
 	if v.dims != nil && len(v.dims) < len(dims) {
 		v = w.reshapeTo(v, slices.Repeat([]int{1}, len(dims)))
@@ -175,20 +175,20 @@ func (w *writer) spread(v value, dims []int) value {
 	return w.broadcastTo(v, dims)
 }
 
-// reciprocalParts are two numbers whose sum is 1/y to 44 bits. Both have its sign, and neither is zero: so an infinite x has an infinite
-// quotient. For y = 0 and what is not finite both are the reciprocal itself, which is off by up to two units in the last place.
+// reciprocalParts returns two numbers whose sum is 1/y to 44 bits. Both have the sign of y and are nonzero, so that an infinite x
+// has an infinite quotient. For y = 0, NaN and infinities both are the reciprocal itself. It is off by up to two ulp.
 func (w *writer) reciprocalParts(y value) (high, low value) {
 	r := w.apply("tt.precise_divf", w.number(y, 1), y)
 	size := w.apply("math.absf", r)
 	regular := w.apply("arith.andi", w.compare("arith.cmpf", "ogt", size, w.number(r, 0)), w.compare("arith.cmpf", "olt", size, w.number(r, math.Inf(1))))
 	bits := w.bits(r, "i32")
-	high = w.bits(w.apply("arith.subi", bits, w.number(bits, 3)), "f32") // below 1/y for sure
+	high = w.bits(w.apply("arith.subi", bits, w.number(bits, 3)), "f32") // certainly below 1/y
 	over := w.apply("math.fma", high, y, w.number(y, -1))
 	low = w.apply("arith.mulf", w.apply("arith.subf", w.number(r, 0), over), r)
 	return w.selectValue(regular, high, r), w.selectValue(regular, low, r)
 }
 
-// assembly computes each element by instructions in PTX, which have $0 for the result and $1, $2, … for the operands.
+// assembly computes each element by inline PTX, in which $0 is the result and $1, $2, … are the operands.
 func (w *writer) assembly(text string, args ...value) value {
 	types := make([]string, len(args))
 	for i, a := range args {
@@ -198,8 +198,8 @@ func (w *writer) assembly(text string, args ...value) value {
 		text, strings.Repeat(",f", len(args)), names(args), strings.Join(types, ", "), args[0].typ())
 }
 
-// pairs computes two neighbours at once by instructions in PTX: of float32 numbers each has an operand of its own, and two of bfloat16
-// share one.
+// pairs computes two adjacent elements at once by inline PTX: each float32 element has its own
+// operand, and two bfloat16 elements share one.
 func (w *writer) pairs(elem, text string, args ...value) value {
 	types, constraints := make([]string, len(args)), "=r"
 	for i, a := range args {
@@ -222,7 +222,7 @@ func (w *writer) neg(n *program.Node, args []value) value {
 	return w.apply("arith.subi", w.number(args[0], 0), args[0])
 }
 
-// sign is 0 for zeros, and NaN for NaN.
+// sign returns 0 for zeros, and NaN for NaN.
 func (w *writer) sign(n *program.Node, args []value) value {
 	x := args[0]
 	zero, one, minus := w.number(x, 0), w.number(x, 1), w.number(x, -1)
@@ -235,7 +235,7 @@ func (w *writer) sign(n *program.Node, args []value) value {
 	return w.selectValue(w.compare(op, greater, x, zero), one, w.selectValue(w.compare(op, less, x, zero), minus, rest))
 }
 
-// selectValue is x where the condition holds, and y elsewhere.
+// selectValue returns x where the condition holds, and y elsewhere.
 func (w *writer) selectValue(condition, x, y value) value {
 	v := w.set(x.elem, x.dims, "arith.select %s, %s, %s : %s, %s", condition.name, x.name, y.name, condition.typ(), x.typ())
 	v.inBFloat16 = x.inBFloat16 && y.inBFloat16
@@ -250,7 +250,7 @@ func (w *writer) not(_ *program.Node, args []value) value {
 	return w.apply("arith.xori", args[0], w.number(args[0], ones))
 }
 
-// convert has nothing to do between int and uint, which are one type of elements in the text.
+// convert is a no-op between int and uint, which are one element type in MLIR.
 func (w *writer) convert(n *program.Node, args []value) value {
 	x, from, to := args[0], w.p.TypeOf(n.Args[0]).DType, n.Type.DType
 	switch {

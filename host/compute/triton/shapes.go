@@ -34,7 +34,7 @@ func (w *writer) node(id program.ID, n *program.Node, args []parts) parts {
 	})
 }
 
-// reduceParts writes a reduction: of each part, and where that leaves one for all, of these.
+// reduceParts writes a reduction: of each part and, if the divided axis is reduced, across the parts.
 func (w *writer) reduceParts(id program.ID, n *program.Node, l layout, x parts) parts {
 	from, _ := w.layout(w.p.TypeOf(n.Args[0]))
 	folded := w.eachPart(from, func() value { return w.tileNode(id, n, []value{x.of(w.part)}) })
@@ -77,14 +77,14 @@ func (w *writer) refuseNode(id program.ID, n *program.Node, reason string) error
 	return &Refusal{w.p.Name, fmt.Sprintf("%%%d = %s", id, n.Op), reason}
 }
 
-// requireRows refuses a tensor that has no part in every row.
+// requireRows refuses a tensor that does not have elements in every row.
 func (w *writer) requireRows(id program.ID, n *program.Node, t program.Type) {
 	if _, ok := w.layout(t); !ok && t.Size() > 1 {
 		panic(w.refuseNode(id, n, fmt.Sprintf("%s has no part in every row", t)))
 	}
 }
 
-// broadcastOperands repeats operands along the axes in which another one is longer.
+// broadcastOperands broadcasts operands along the axes in which another operand is longer.
 func (w *writer) broadcastOperands(id program.ID, n *program.Node, args []value) []value {
 	var dims []int
 	var outer []int // the axes that count rows
@@ -173,7 +173,7 @@ func (w *writer) broadcast(n *program.Node, args []value) value {
 // isShared reports whether a value is an input [1, n], which all rows share.
 func (w *writer) isShared(id program.ID) bool { return passes.IsShared(w.p, id, w.rows) }
 
-// isRow reports whether what all rows share is a row of a tile.
+// isRow reports whether a shared value is a full row of a tile.
 func (w *writer) isRow(shared value, dims []int) bool {
 	return len(dims) == len(shared.dims) && len(dims) > 0 && dims[len(dims)-1] == shared.dims[len(dims)-1]
 }
@@ -201,7 +201,7 @@ func (w *writer) iota(n *program.Node, _ []value) value {
 	return v
 }
 
-// reductions are the operations on two elements: of floats, ints and uints.
+// reductions maps reductions to their binary operations: for floats, ints and uints.
 var reductions = map[program.Op][]string{
 	program.OpReduceSum: {"arith.addf", "arith.addi", "arith.addi"},
 	program.OpReduceMax: {"arith.maximumf", "arith.maxsi", "arith.maxui"},
@@ -250,7 +250,7 @@ func (w *writer) pad(x value, axis, size int, by float64) value {
 	return w.selectValue(there, x, w.number(x, by))
 }
 
-// identity is the neutral element of a reduction.
+// identity returns the neutral element of a reduction.
 func identity(op program.Op, d program.DType) float64 {
 	lowest, highest := math.Inf(-1), math.Inf(1)
 	switch d {

@@ -9,11 +9,11 @@ import (
 	"github.com/cage-qat/cage/sdk/program/transform"
 )
 
-// largestTable is the largest number of numbers in a table of constants that becomes selections.
+// largestTable is the largest size of a constant table that is replaced by selections.
 const largestTable = 64
 
-// withoutTables returns p, which must be valid, with comparisons instead of searches in small tables of constants, and selections
-// instead of lookups: a tile has no elements that are read by their number.
+// withoutTables returns p, which must be valid, with comparisons instead of searches in small
+// tables of constants, and selections instead of lookups: the elements of a tile cannot be indexed.
 func withoutTables(p *program.Program) (*program.Program, error) {
 	if !slices.ContainsFunc(p.Nodes, func(n program.Node) bool { return smallTable(p, &n) != nil }) {
 		return p, nil
@@ -43,7 +43,7 @@ func withoutTables(p *program.Program) (*program.Program, error) {
 	return b.Build()
 }
 
-// smallTable is the table that a node searches or looks up: 2 to largestTable finite numbers that are constants. It is nil for all other nodes.
+// smallTable returns the constant table, of 2 to largestTable finite numbers, that a node searches or looks up; nil for all other nodes.
 func smallTable(p *program.Program, n *program.Node) []float64 {
 	if n.Op != program.OpNearest && n.Op != program.OpLookup {
 		return nil
@@ -61,8 +61,8 @@ func smallTable(p *program.Program, n *program.Node) []float64 {
 	return c.Attr.Floats
 }
 
-// nearestOf is the index of the nearest number of a table: in the order of its numbers x passes from one to the next in the middle
-// between them. There, and of equal numbers, the lower index counts.
+// nearestOf returns the index of the number of a table nearest to x, by comparisons with the
+// midpoints of the sorted table. Ties, and equal numbers, go to the lower index.
 func nearestOf(b *program.Builder, x program.Value, table []float64) program.Value {
 	order := make([]int, len(table))
 	for i := range order {

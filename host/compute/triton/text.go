@@ -11,7 +11,7 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// A value is an SSA value of the kernel's text: a scalar, or a tile of rows.
+// A value is an SSA value of the MLIR: a scalar, or a tile of rows.
 type value struct {
 	name string
 	elem string // f32, bf16, i1, i8 or i32
@@ -19,7 +19,7 @@ type value struct {
 	facts
 }
 
-// typeText is the type, in the kernel's text, of a value with these axes.
+// typeText returns the MLIR type of a value with these axes.
 func typeText(elem string, dims []int) string {
 	if dims == nil {
 		return elem
@@ -34,7 +34,7 @@ func typeText(elem string, dims []int) string {
 
 func (v value) typ() string { return typeText(v.elem, v.dims) }
 
-// elem is the type of elements in registers.
+// elem returns the type of elements in registers.
 func elem(d program.DType) string {
 	switch d {
 	case program.Float:
@@ -50,7 +50,7 @@ func (w *writer) line(format string, args ...any) {
 	fmt.Fprintf(w.out, "    "+format+"\n", args...)
 }
 
-// set adds an operation whose result is of the given type; the format has no name.
+// set adds an operation whose result is of the given type; the format omits the result's name.
 func (w *writer) set(elem string, dims []int, format string, args ...any) value {
 	w.named++
 	v := value{name: fmt.Sprintf("%%v%d", w.named), elem: elem, dims: dims}
@@ -76,8 +76,7 @@ func (w *writer) cast(op string, x value, elem string) value {
 	return w.set(elem, x.dims, "%s %s : %s to %s", op, x.name, x.typ(), typeText(elem, x.dims))
 }
 
-// library adds a call of a function of NVIDIA's library for its devices, of a result like
-// the first operand's.
+// library adds a call of a libdevice function whose result has the first operand's type.
 func (w *writer) library(symbol string, args ...value) value {
 	types := make([]string, len(args))
 	for i, a := range args {
@@ -118,7 +117,7 @@ func float(x float32) string {
 	return mantissa + "e" + exponent
 }
 
-// broadcastTo repeats a value along the axes in which it is shorter.
+// broadcastTo broadcasts a value along the axes in which it is shorter.
 func (w *writer) broadcastTo(x value, dims []int) value {
 	switch {
 	case equal(x.dims, dims):
@@ -133,7 +132,7 @@ func (w *writer) broadcastTo(x value, dims []int) value {
 	return v
 }
 
-// reshapeTo is a value with its elements in other axes.
+// reshapeTo reshapes a value.
 func (w *writer) reshapeTo(x value, dims []int) value {
 	if equal(x.dims, dims) {
 		return x
@@ -152,8 +151,8 @@ func (w *writer) reshapeTo(x value, dims []int) value {
 	return v
 }
 
-// newAxes are the axes of one element that make dims of from; ok is false if the two differ in something else. Triton knows
-// such axes, and leaves the elements in their threads.
+// newAxes returns the axes of size one whose insertion turns from into dims; ok is false if the two
+// differ otherwise. Triton expands such axes without moving elements between threads.
 func newAxes(from, dims []int) (axes []int, ok bool) {
 	for axis, n := range dims {
 		switch {
@@ -170,8 +169,8 @@ func newAxes(from, dims []int) (axes []int, ok bool) {
 
 func equal(a, b []int) bool { return typeText("", a) == typeText("", b) }
 
-// name is that of the function. It consists of what the program's name has before a slash and after the last point,
-// so that the programs of all tensors share one text. Profilers show it.
+// name returns the function's name, which profilers show. It consists of the parts of the program's
+// name before the slash and after the last dot, so that the programs of all tensors share one text.
 func (w *writer) name() string {
 	plugin, rest, _ := strings.Cut(w.p.Name, "/")
 	kept := plugin + "_" + rest[strings.LastIndex(rest, ".")+1:]

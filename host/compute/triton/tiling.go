@@ -9,10 +9,10 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// A tiling says how rows are divided among the instances of a kernel and the threads of an instance.
+// A tiling divides rows among the instances of a kernel and the threads of an instance.
 type tiling struct {
-	tile  int // rows that an instance has at once
-	parts int // in which a row is divided at most
+	tile  int // rows that an instance computes at once
+	parts int // maximum number of parts of a row
 	warps int // of an instance
 }
 
@@ -21,22 +21,22 @@ const (
 	leastDot     = 16 // elements of each axis of a matrix product
 	maxParts     = 3  // of a row
 	lanes        = 32 // threads of a warp
-	largestWarps = 16 // 32 threads of each have maxRegisters
+	largestWarps = 16 // with maxRegisters for each of 32 threads
 
-	// maxRegisters are those of a thread: the compiler is told so, and a multiprocessor has room for 16 warps.
+	// maxRegisters is the number of registers of a thread, which is passed to the compiler; a multiprocessor then fits 16 warps.
 	maxRegisters = 128
 )
 
-// residentWarps are those of all instances: about what a GPU of 132 multiprocessors has at once. Tests have fewer.
+// residentWarps is the number of warps of all instances: about what a GPU of 132 multiprocessors holds at once. Tests set fewer.
 var residentWarps = 4096
 
-// laneElements is how many elements of a row a thread has at most, by the number of tensors that are read and written, in halves; the
-// last stands for more, too. They are measured: with them the kernels of shipped quantizers at the widths of the presets spill few registers
-// if any (docs/gpu-kernels.md).
+// laneElements is the maximum number of row elements per thread, indexed by twice the number of tensors
+// read and written; the last entry also applies to more. They are measured: with them the kernels of
+// shipped quantizers at the presets' widths spill few or no registers (docs/gpu-kernels.md).
 var laneElements = []int{56, 56, 56, 56, 56, 56, 56, 40, 36, 24, 16}
 
-// What a tile costs besides its elements, in elements of each thread: for addresses, sums along a row, and what goes from warp to
-// warp.
+// Overheads of a tile, in elements per thread: for addresses, sums along a row, and communication
+// between warps.
 const (
 	tileCost    = 4
 	partCost    = 1
@@ -44,8 +44,8 @@ const (
 	warpCost    = 4 // with several warps
 )
 
-// setTile chooses the tiling for which a thread has the least to do for each element, of those for which it has the registers. It
-// refuses rows of more than the largest number of elements.
+// setTile chooses the tiling with the least work per thread and element, among those that fit the
+// registers. It refuses rows of more than largest elements.
 func (w *writer) setTile(largest int) error {
 	row := layout{}
 	for id := range w.p.NumValues() {
@@ -73,7 +73,7 @@ func (w *writer) setTile(largest int) error {
 				}
 				cost *= float64(w.warps) / float64(w.tile) // for each row
 				if elements > limit {
-					cost *= 1e6 * elements // only if there is no other
+					cost *= 1e6 * elements // a last resort
 				}
 				if fits && cost < least {
 					best, least = w.tiling, cost
@@ -81,17 +81,17 @@ func (w *writer) setTile(largest int) error {
 			}
 		}
 	}
-	if best.tile == 0 { // a rotation refuses it
+	if best.tile == 0 { // no tiling suits the rotations
 		best = tiling{tile: 1, parts: 1, warps: 1}
 	}
 	w.tiling = best
 	return nil
 }
 
-// tensors is the number of those that are read and written and have as many elements as rows of this layout, in halves. Codes of four
-// bits count like others, though two are in a byte; codes of eight do not, because they are the last bits of what is rounded. If any
-// tensor is read in float32, or a row that all share is read, that needs registers for half a tensor more. Of inputs that only a
-// rotation's operand is computed from, there is but that operand when the rotation begins.
+// tensors returns twice the number of tensors read and written that have as many elements as rows of this layout.
+// 4-bit codes count like others, though two share a byte; 8-bit codes do not count, because they are the low bits
+// of the rounded values. A float32 input or a shared row needs registers for half a tensor more. Inputs used only
+// to compute a rotation's operand count as that one operand, because they are dead when the rotation begins.
 func (w *writer) tensors(row layout) int {
 	n, more, before := 0, 0, 0
 	has := func(t program.Type) bool {
@@ -119,8 +119,8 @@ func (w *writer) tensors(row layout) int {
 			n += 2
 		}
 	}
-	// Where something is rotated, a number for each row is computed from that, and rotated again, what is
-	// rotated stays in registers up to the second rotation.
+	// If a rotated value is reduced to a number per row and then rotated again, it stays in
+	// registers until the second rotation.
 	rotations, reductions := 0, 0
 	for _, node := range w.p.Nodes {
 		info, _ := node.Op.Info()
@@ -136,11 +136,12 @@ func (w *writer) tensors(row layout) int {
 	return n + before + more
 }
 
-// readAfterRotation says of each input whether it, or a tensor computed from it, meets what was rotated. Without a rotation all do.
+// readAfterRotation reports for each input whether it, or a tensor computed from it, is combined with a rotated value. Without a rotation it is true
+// for all inputs.
 func (w *writer) readAfterRotation(has func(program.Type) bool) []bool {
 	inputs, rotations := len(w.p.Inputs), 0
 	kept, rotated := make([]bool, inputs), make([]bool, w.p.NumValues())
-	from := make([][]bool, w.p.NumValues()) // the inputs from which something is computed
+	from := make([][]bool, w.p.NumValues()) // the inputs that each value depends on
 	for i := range from {
 		from[i] = make([]bool, inputs)
 		if i < inputs {
@@ -173,8 +174,8 @@ func (w *writer) readAfterRotation(has func(program.Type) bool) []bool {
 	return kept
 }
 
-// computed is the number of elements that a thread computes, of all parts: a product has at least so many in each warp. fits is false
-// if a part is too small for a rotation.
+// computed returns the number of elements that a thread computes in all parts, including a
+// product's minimum in each warp. fits is false if a part is too small for a rotation.
 func (w *writer) computed(row layout) (elements float64, fits bool) {
 	for _, p := range w.pieces(row) {
 		size, least := w.tile*p.padded*row.inner(), 0
@@ -192,10 +193,10 @@ func (w *writer) computed(row layout) (elements float64, fits bool) {
 	return elements, true
 }
 
-// tiles is how many there are.
+// tiles returns the number of tiles.
 func (w *writer) tiles() int { return w.rows / w.tile }
 
-// instances is the number of instances of the kernel: as many as the GPU has at once, if each then has the same number of tiles.
+// instances returns the number of instances of the kernel: as many as are resident on the GPU, if that divides the tiles evenly.
 func (w *writer) instances() int {
 	n := w.tiles()
 	for n > residentWarps/w.warps && n%2 == 0 {
@@ -204,11 +205,11 @@ func (w *writer) instances() int {
 	return n
 }
 
-// A piece is a part of the axis in which a row is divided.
+// A piece is a part of the axis along which a row is divided.
 type piece struct{ start, size, padded int }
 
-// pieces divides a row: its axis that is no power of two into powers of two, the largest first, of which the last may be padded.
-// All layouts of the rows of a program that have as many elements, or as many groups of them, are divided in the same way.
+// pieces divides the axis of a row that is not a power of two into powers of two, the largest first; the last may be padded. All
+// layouts of the rows of a program that have as many elements, or as many groups of them, are divided in the same way.
 func (w *writer) pieces(l layout) []piece {
 	if len(l.Row) == 0 {
 		return []piece{{0, 1, 1}}
@@ -226,7 +227,7 @@ func (w *writer) pieces(l layout) []piece {
 	return list
 }
 
-// piece is the one that is being written.
+// piece returns the piece that is being written.
 func (w *writer) piece(l layout) piece {
 	list := w.pieces(l)
 	return list[min(w.part, len(list)-1)]

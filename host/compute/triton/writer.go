@@ -19,22 +19,22 @@ type writer struct {
 	stored map[string]Storage
 	tiling
 
-	before  strings.Builder // what is the same for all tiles of an instance
-	text    strings.Builder // what is done for each tile
+	before  strings.Builder // code that is the same for all tiles of an instance
+	text    strings.Builder // code for each tile
 	out     *strings.Builder
 	named   int
 	part    int                       // the part of a row that is being written
 	first   value                     // the first row of the tile
-	starts  map[int]value             // of the tile's first row in memory, by its number of elements
-	hoisted map[string]value          // what is the same for all tiles, by what it is
-	divisor value                     // of the quotient that is being written, before it is repeated; none if it is not
+	starts  map[int]value             // offsets of the tile's first row, by elements per row
+	hoisted map[string]value          // values that are the same for all tiles, by a key
+	divisor value                     // of the quotient being written, before broadcasting; zero if not broadcast
 	current func(reason string) error // refuses the node that is being written
 }
 
-// parts are what a value of the program has become: a tile for each part of a row, or a single tile for all of them.
+// parts are the lowered form of a program's value: a tile for each part of a row, or one for all.
 type parts []value
 
-// of is the tile for a part.
+// of returns the tile for a part.
 func (p parts) of(part int) value { return p[min(part, len(p)-1)] }
 
 // write returns the text of the kernel.
@@ -81,13 +81,13 @@ func (w *writer) write() (text string, err error) {
 		maxRegisters, w.name(), strings.Join(w.parameters(), ", "), w.before.String()+w.text.String()), nil
 }
 
-// A sum is what an instance adds up of a part of a [Summed] output: a tile, whose elements are those of all its tiles together.
+// A sum is an instance's accumulator for a part of a [Summed] output: a tile that sums all tiles of the instance.
 type sum struct {
-	value        // its name is that of the sum so far, and behind the loop that of the whole
+	value        // named for the partial sum in the loop, and for the total after it
 	output, part int
 }
 
-// sums are those of the kernel, as they are named in the loop.
+// sums returns the sums of the kernel, as named in the loop.
 func (w *writer) sums() (list []sum) {
 	for i, o := range w.p.Outputs {
 		if w.stored[o.Name] != Summed {
@@ -104,9 +104,9 @@ func (w *writer) sums() (list []sum) {
 	return list
 }
 
-// eachTile begins what is done for each tile of an instance, and returns the number of the tile, and what ends it. An
-// instance begins with the tile of its own number; where there are more tiles than instances, it goes on with each that is
-// so many further, and carries sums from each to the next.
+// eachTile begins code for each tile of an instance, and returns the number of the tile, and what
+// ends it. An instance begins with the tile of its own number; where there are more tiles than
+// instances, it goes on with each that is so many further, and carries sums from each to the next.
 func (w *writer) eachTile(sums []sum) (tile value, end func(sums []sum)) {
 	instances := w.instances()
 	hoist := w.hoist()
@@ -139,7 +139,7 @@ func (w *writer) eachTile(sums []sum) (tile value, end func(sums []sum)) {
 	}
 }
 
-// storeSums writes the sums of an instance, in the row of its number.
+// storeSums writes the sums of an instance to the row of its index.
 func (w *writer) storeSums(s sum) {
 	l, _ := w.layout(w.p.TypeOf(w.p.Outputs[s.output].Value))
 	w.part = s.part
@@ -157,14 +157,14 @@ func (w *writer) storeSums(s sum) {
 	w.line("tt.store %s : %s", names(args), address.typ())
 }
 
-// hoist writes what follows before the first tile, until the returned function is called.
+// hoist directs code before the loop over tiles until done is called.
 func (w *writer) hoist() (done func()) {
 	out := w.out
 	w.out = &w.before
 	return func() { w.out = out }
 }
 
-// once is a value that is the same for all tiles, and is written once.
+// once returns a loop-invariant value, which is written once, before the loop over tiles.
 func (w *writer) once(what string, write func() value) value {
 	v, ok := w.hoisted[what]
 	if !ok {
@@ -176,21 +176,21 @@ func (w *writer) once(what string, write func() value) value {
 	return v
 }
 
-// wholeVector is the number of bytes that a thread reads or writes at once, at most. Memory of a tensor begins at a multiple of it.
+// wholeVector is the maximum number of bytes of a vector load or store. The memory of a tensor is aligned to it.
 const wholeVector = 16
 
-// parameters are the inputs and outputs of the program. A thread of Triton's writes as many neighbours in each output as have
-// wholeVector bytes: what is computed for outputs of several types would be computed for each of them, in another order of threads. So
-// all tensors are said to begin at multiples of no more bytes than what as many elements have as are written of the widest type.
+// parameters returns the function's parameters: the inputs and outputs of the program. A Triton thread stores wholeVector bytes of adjacent
+// elements of each output, so that outputs of several types would have different layouts and be computed once for each. To make the layouts
+// equal, the declared alignment of all tensors is limited to as many elements as one store writes of the widest type.
 func (w *writer) parameters() (list []string) {
-	most := 1 // bytes of an element that is written
+	most := 1 // bytes of the widest element that is stored
 	for _, o := range w.p.Outputs {
 		if t := w.p.TypeOf(o.Value); t.Size() > int64(w.rows) {
 			most = max(most, bytesOf[w.memory(o.Name, t)])
 		}
 	}
 	add := func(name, stored string) {
-		multiple := wholeVector / most * min(bytesOf[stored], most) // of bytes, at which the memory begins
+		multiple := wholeVector / most * min(bytesOf[stored], most) // alignment in bytes
 		list = append(list, fmt.Sprintf("%s: !tt.ptr<%s> {tt.divisibility = %d : i32}", name, stored, multiple))
 	}
 	for i, in := range w.p.Inputs {
@@ -202,10 +202,10 @@ func (w *writer) parameters() (list []string) {
 	return list
 }
 
-// bytesOf are the sizes of elements in memory.
+// bytesOf maps element types to their sizes in memory.
 var bytesOf = map[string]int{"f32": 4, "i32": 4, "bf16": 2, "i8": 1}
 
-// memory is the type of the elements of an input or output in memory.
+// memory returns the type of the elements of an input or output in memory.
 func (w *writer) memory(name string, t program.Type) string {
 	switch stored, ok := w.stored[name]; {
 	case t.DType == program.Bool:
@@ -248,7 +248,7 @@ func (w *writer) load(pointer string, t program.Type, stored string, shared bool
 	})
 }
 
-// loaded is what was read from memory as kernels compute with it.
+// loaded converts a loaded value to the type in which kernels compute.
 func (w *writer) loaded(v value) value {
 	switch v.elem {
 	case "bf16":
@@ -268,7 +268,7 @@ func (w *writer) eachPart(l layout, write func() value) (list parts) {
 	return list
 }
 
-// store writes the current part of a tile, if it has so many.
+// store writes the current part of a tile, if it exists.
 func (w *writer) store(pointer string, x parts, t program.Type, stored string) {
 	l, ok := w.layout(t)
 	if !ok {
@@ -293,8 +293,8 @@ func (w *writer) store(pointer string, x parts, t program.Type, stored string) {
 	w.line("tt.store %s : %s", names(args), address.typ())
 }
 
-// toBytes are integers from −128 to 127, or conditions, in 8 bits. The last bits of an integer that is added to 3·2²² are the integer: a
-// conversion takes one instruction more.
+// toBytes converts integers from −128 to 127, or conditions, to 8 bits. The low bits of 3·2²² plus
+// an integer are the integer: a conversion takes one instruction more.
 func (w *writer) toBytes(x value) value {
 	switch {
 	case x.elem == "f32" && x.bounded && x.low >= math.MinInt8 && x.high <= math.MaxInt8:
@@ -305,9 +305,9 @@ func (w *writer) toBytes(x value) value {
 	return w.cast("arith.extui", x, "i8")
 }
 
-// dims are the axes of a tile: rows first, where it has several.
+// dims returns the axes of a tile: rows first, where it has several.
 func (w *writer) dims(l layout) []int {
-	row := slices.Clone(l.Row) // of a part, padded to a power of two; the padding has any value
+	row := slices.Clone(l.Row) // of a part, padded to a power of two; the padding is undefined
 	if len(row) > 0 {
 		row[l.first()] = w.piece(l).padded
 	}
@@ -324,11 +324,11 @@ func (w *writer) tileDims(rows int, row ...int) []int {
 	return row
 }
 
-// axis is the axis of a tile for an axis of a tensor.
+// axis returns the axis of a tile that corresponds to axis i of a tensor.
 func (w *writer) axis(l layout, i int) int { return l.Axis(i) - 1 + len(w.tileDims(1, 2)) - 1 }
 
-// address returns the addresses of the elements of a tile, rows × elements, and a mask of those
-// that are in the tensor; the mask is the zero value if all are. What is shared is at the tensor's begin.
+// address returns the addresses of the elements of a tile, rows × elements, and a mask of those that are in
+// the tensor; the mask is the zero value if all are. Shared elements are at the start of the tensor.
 func (w *writer) address(pointer, stored string, l layout, rows int, shared bool) (address, there value) {
 	piece, inner := w.piece(l), l.inner()
 	dims := w.tileDims(rows, piece.padded*inner)
@@ -353,13 +353,13 @@ func (w *writer) address(pointer, stored string, l layout, rows int, shared bool
 	return address, there
 }
 
-// addTo moves a pointer by a number of elements.
+// addTo advances a pointer by a number of elements.
 func (w *writer) addTo(pointer, offset value) value {
 	return w.set(pointer.elem, pointer.dims, "tt.addptr %s, %s : %s, %s", pointer.name, offset.name, pointer.typ(), offset.typ())
 }
 
-// start is where the first row of the tile is, counted from the tensor's first element: in 64 bits, because tensors
-// may have more elements than 32 bits count.
+// start returns the element offset of the tile's first row in the tensor: in 64 bits, because
+// tensors may exceed 2³² elements.
 func (w *writer) start(l layout) value {
 	if v, ok := w.starts[l.Size()]; ok {
 		return v
@@ -369,7 +369,7 @@ func (w *writer) start(l layout) value {
 	return v
 }
 
-// offset is where the elements of a tile, rows × elements, are in rows of the given length, counted from the first.
+// offset returns the element offsets of a tile, rows × elements, in rows of the given length.
 func (w *writer) offset(length int, dims []int) value {
 	return w.once(fmt.Sprint("offset ", length, dims), func() value {
 		if len(dims) == 1 || dims[0] == 1 {
@@ -380,12 +380,12 @@ func (w *writer) offset(length int, dims []int) value {
 	})
 }
 
-// countTo is 0, 1, 2, …
+// countTo returns 0, 1, …, n−1.
 func (w *writer) countTo(n int) value {
 	return w.set("i32", []int{n}, "tt.make_range {end = %d : i32, start = 0 : i32} : %s", n, typeText("i32", []int{n}))
 }
 
-// column is the number of each element in its row, for rows × elements.
+// column returns the index of each element in its row, for rows × elements.
 func (w *writer) column(dims []int) value {
 	if len(dims) == 1 {
 		return w.countTo(dims[0])
@@ -398,11 +398,11 @@ func (w *writer) compare(op, predicate string, x, y value) value {
 	return w.set("i1", x.dims, "%s %s, %s, %s : %s", op, predicate, x.name, y.name, x.typ())
 }
 
-// A layout says which elements of a tensor belong to which row.
+// A layout maps the elements of a tensor to rows.
 type layout struct{ passes.Layout }
 
-// layout divides a type's axes into those that count rows and those within a row. ok is false for what has no
-// part in every row, such as a scalar where there are several rows.
+// layout divides a type's axes into those that count rows and those within a row. ok is false if
+// some rows would have no elements, such as for a scalar with several rows.
 func (w *writer) layout(t program.Type) (l layout, ok bool) {
 	l.Layout, ok = passes.LayoutOf(t, w.rows)
 	if !ok || !isPadded(l.Layout) {
@@ -421,12 +421,12 @@ func isPadded(l passes.Layout) bool {
 	return true
 }
 
-// first is the axis in the row that is divided into parts, and padded to powers of two: the first that is longer than 1.
+// first returns the axis in the row that is divided into parts, and padded to powers of two: the first that is longer than 1.
 func (l layout) first() int {
 	return max(0, slices.IndexFunc(l.Row, func(n int) bool { return n > 1 }))
 }
 
-// inner is the number of elements of a row for each index of the axis that is padded.
+// inner returns the number of elements of a row for each index of the axis that is padded.
 func (l layout) inner() int {
 	if len(l.Row) == 0 {
 		return 1
@@ -434,8 +434,8 @@ func (l layout) inner() int {
 	return l.Size() / l.Row[l.first()]
 }
 
-// padded is the number of elements in a row, padded to a power of two.
+// padded returns the number of elements in a row, padded to a power of two.
 func (l layout) padded() int { return power(l.Size()) }
 
-// power is the least power of two that is not below n.
+// power returns the least power of two that is not below n.
 func power(n int) int { return 1 << bits.Len(uint(n-1)) }
