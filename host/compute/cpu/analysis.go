@@ -10,22 +10,22 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// Operations beside those of package loops.
+// Operations in addition to those of package loops.
 const (
 	opInput      loops.Op = loops.Count + iota
 	opTable               // the same for all rows
 	opFill                // a scalar in every element
 	opSpread              // repeats elements
-	opGather              // elements by their numbers
+	opGather              // elements by index
 	opClamp               // a within b and c, which are scalars
 	opSelect              // a ≠ 0: b, else c
-	opFold                // groups, by the operation n.fold
+	opFold                // folds groups by n.fold
 	opSumMul              // groups of a·b
 	opLargest             // groups of |a|
 	opRotate              // blocks
 	opRoundSmall          // see loops.RoundSmall
-	opRoundMul            // the same, times b, which is a number for each run
-	opNear                // |a − b| ≤ c, which is a number for each run
+	opRoundMul            // the same, times b, which has a number for each run
+	opNear                // |a − b| ≤ c, which has a number for each run
 	opExpNeg              // exp(−a)
 	opExpSub              // exp(a − b), b a number for each run
 	opIntoAdd             // b/(a + c), which are scalars
@@ -33,7 +33,7 @@ const (
 	opSiLUSlope           // see loops.SiLUSlope
 	opQuantize            // see fuseQuantizers
 	opChoose              // a scalar ≠ 0: b, else c; b and c are not copied
-	opMulMulS             // the first of those of fused: (a·b)·s, where s, t and the following are scalars
+	opMulMulS             // the first operation of fused: (a·b)·s; s and t are scalars, here and below
 	opLinAdd              // a·s + b·t
 	opLinSub              // a·s − b·t
 	opLinMul              // a·s + (b·c)·t
@@ -43,14 +43,14 @@ const (
 	opReduceDiff          // Σ (a − b)²
 )
 
-// A ref is what a value of the program has become: a scalar, or a node whose elements are those of the value, each standing
-// for so many that follow on each other. What is repeated along the last axes is so never written to memory.
+// A ref is the lowered form of a program's value: a scalar, or a node of whose elements each represents
+// repeat consecutive elements of the value. So a broadcast along the last axes is never written to memory.
 type ref struct {
 	scalar bool
-	id     int // of the scalar or node
+	id     int // index of the scalar or node
 	repeat int // of a node
-	// partial is the operation by which some axes of a node have been folded, among them one that
-	// counts rows. Such a value is only a step on the way to a fold of all axes, and never computed.
+	// partial is the operation by which some axes of a node have been folded, including one that counts
+	// rows. Such a value is only an intermediate step of a fold of all axes, and never computed.
 	partial loops.Op
 }
 
@@ -64,14 +64,14 @@ type node struct {
 	table  []float32
 	index  []int32  // of an opGather
 	fold   loops.Op // of an opFold or opReduce
-	group  int      // elements of a group or block; of an opReduce, its number
+	group  int      // elements of a group or block; for an opReduce, the reduction's index
 	level  int      // the length of the longest chain of reductions that it depends on
 
-	divides bool // of an opQuantize: by its divisor, first
+	divides bool // for an opQuantize: divides by its divisor first
 	sinks   sinks
 }
 
-// An operand is a scalar, or a node of which each element stands for so many of the result's.
+// An operand is a scalar, or a node of which each element is repeated for repeat elements of the result.
 type operand struct {
 	scalar bool
 	id     int
@@ -82,7 +82,7 @@ type operand struct {
 type analysis struct {
 	p    *program.Program
 	rows int
-	// flat says that a row is any run of elements: operations mix no elements, but in blocks.
+	// flat marks that a row is any run of elements: operations mix elements only within blocks.
 	flat       bool
 	refs       []ref // of the values of p
 	nodes      []node
@@ -101,7 +101,7 @@ type reduction struct {
 	phase        int // the pass over the tensors that computes it
 }
 
-// spread is the key of a node whose elements are those of another, repeated.
+// spread is the key of a node that repeats the elements of another node.
 type spread struct{ node, repeat int }
 
 func (a *analysis) run() error {
@@ -197,7 +197,7 @@ func (a *analysis) value(n *program.Node) (ref, error) {
 	case program.OpStopGradient, program.OpBitcast:
 		return a.refs[n.Args[0]], nil
 	case program.OpReshape:
-		r := a.refs[n.Args[0]] // no element changes its place in its row
+		r := a.refs[n.Args[0]] // the order of elements in a row is the same
 		if _, ok := passes.LayoutOf(n.Type, a.rows); !r.scalar && r.partial == loops.None && !ok && n.Type.Size() > 1 {
 			return ref{}, a.refuse(n, "%s has no part in every row", n.Type)
 		}
@@ -270,7 +270,7 @@ func (a *analysis) broadcast(n *program.Node) (ref, error) {
 	return a.widen(n, r, ones, n.Type)
 }
 
-// widen repeats a value, of a type with as many axes, to another type.
+// widen broadcasts a value to another type of the same rank.
 func (a *analysis) widen(n *program.Node, r ref, from, to program.Type) (ref, error) {
 	t, ok := passes.LayoutOf(to, a.rows)
 	if len(from.Shape) == 0 { // the only element of a single row
@@ -302,12 +302,12 @@ func (a *analysis) widen(n *program.Node, r ref, from, to program.Type) (ref, er
 	return a.gather(r, index), nil
 }
 
-// gather takes elements of a node by their numbers.
+// gather takes elements of a node by index.
 func (a *analysis) gather(r ref, index []int32) ref {
 	return a.add(node{op: opGather, in: []operand{{id: r.id, repeat: 1}}, size: len(index), index: index})
 }
 
-// full is the node of a value with every element in memory. size is the number of elements in a row.
+// full returns a node that has every element of a value in memory. size is the number of elements in a row.
 func (a *analysis) full(r ref, size int) int {
 	switch {
 	case r.scalar:
@@ -357,7 +357,7 @@ func (a *analysis) reduce(n *program.Node) (ref, error) {
 	}
 	constant := r.scalar || !whole && r.repeat%group == 0 && trailing(l.Row, folded)
 	switch {
-	case n.Op != program.OpReduceSum && constant: // of equal elements
+	case n.Op != program.OpReduceSum && constant: // an extreme of equal elements
 		if !r.scalar {
 			r.repeat /= group
 		}
@@ -372,7 +372,7 @@ func (a *analysis) reduce(n *program.Node) (ref, error) {
 	return a.add(node{op: opFold, fold: op, in: []operand{{id: id, repeat: 1}}, size: l.Size() / group, group: group}), nil
 }
 
-// reduceAll folds a node, or what it has been folded to, further: all elements of it at once where one is left.
+// reduceAll folds a node, or its partial fold, further; if one element remains, it becomes a single reduction of all elements.
 func (a *analysis) reduceAll(n *program.Node, op loops.Op, r ref) (ref, error) {
 	switch {
 	case op != loops.Add && op != loops.Max && op != loops.Min:
@@ -393,7 +393,7 @@ func (a *analysis) reduceAll(n *program.Node, op loops.Op, r ref) (ref, error) {
 	return ref{scalar: true, id: s}, nil
 }
 
-// trailing reports whether no axis of several elements follows on one that is folded.
+// trailing reports whether the folded axes are the last ones, apart from axes of size one.
 func trailing(dims []int, folded []bool) bool {
 	seen := false
 	for i, d := range dims {
@@ -405,7 +405,7 @@ func trailing(dims []int, folded []bool) bool {
 	return true
 }
 
-// movedLast numbers the elements of a row in the order in which folded axes are the last ones.
+// movedLast returns the element indices of a row in the order in which folded axes come last.
 func movedLast(dims []int, folded []bool) []int32 {
 	strides := make([]int, len(dims))
 	stride := 1
@@ -432,11 +432,11 @@ func movedLast(dims []int, folded []bool) []int32 {
 	return index
 }
 
-// leastRun is the least number of equal elements of an operand for which there is a loop for each of them. Shorter ones are
-// written to memory.
+// leastRun is the least number an extreme of equal elements of an operand for which there is a loop
+// for each of them. Shorter ones are written to memory.
 const leastRun = 64
 
-// elementwise applies an operation to the elements of its operands, of which it computes only those that differ.
+// elementwise applies an operation to its operands, and computes repeated elements only once.
 func (a *analysis) elementwise(n *program.Node) (ref, error) {
 	op, swapped, err := a.operation(n)
 	if err != nil {
@@ -470,7 +470,7 @@ func (a *analysis) elementwise(n *program.Node) (ref, error) {
 	if op == loops.None { // a conversion without an effect
 		return refs[0], nil
 	}
-	switch { // operands of the loop that the node does not have
+	switch { // operands of the loop that the node lacks
 	case n.Op == program.OpConvert && (op == loops.Ne || op == loops.NeBits):
 		refs = append(refs, a.constantRef(0))
 	case n.Op == program.OpNot && op == loops.Sub:
@@ -522,7 +522,7 @@ func gcd(x, y int) int {
 	return x
 }
 
-// scalars are the values of a program that have one element, in an order in which each comes after its operands.
+// scalars holds the one-element values of a program in topological order.
 type scalars struct{ list []scalar }
 
 type scalarKind uint8
@@ -549,7 +549,7 @@ func (s *scalars) add(v scalar) int {
 	return len(s.list) - 1
 }
 
-// constant returns the constant of these bits, which it adds if there is none.
+// constant returns the index of the constant with these bits, adding it if necessary.
 func (s *scalars) constant(v float32) int {
 	for i, c := range s.list {
 		if c.kind == scalarConstant && math.Float32bits(c.value) == math.Float32bits(v) {

@@ -26,7 +26,7 @@ type Kernel struct {
 	scratch    int // floats, for one row
 	inputs     []port
 	outputs    []port
-	numbers    []int     // the scalar of each output that is one; −1 for the others
+	numbers    []int     // index of the scalar for each scalar output; −1 for tensors
 	workers    sync.Pool // of *worker, between runs
 }
 
@@ -44,7 +44,7 @@ type port struct {
 	size  int            // elements
 }
 
-// A Refusal says why this package does not execute a program. The program itself is not at fault.
+// A Refusal is the reason why this package does not execute a program. The program itself is valid.
 type Refusal struct {
 	Program string
 	Node    string // empty if the reason is not a single operation
@@ -64,16 +64,16 @@ func Divide(p *program.Program, rows int) (passes.Division, error) {
 	return passes.DivideRows(p, rows, func(passes.Layout) bool { return true })
 }
 
-// Sizes of what is computed at once.
+// Sizes of tiles and units.
 const (
 	tileElements = 4096      // of the widest value in a tile, if a row is not larger
 	tileScratch  = 128 << 10 // bytes of intermediate values in a tile, if those of a row are not more
 	unitElements = 1 << 15   // of the widest value in a unit: enough that starting one costs nothing
 )
 
-// Compile compiles p, which must be valid, for the given number of rows, or refuses it with a [*Refusal]. All inputs and outputs
-// must have a part in every row, except scalars and inputs of shape [1, n], which all rows share. stored says, by name, how
-// float inputs and outputs are stored; those without an entry are float32.
+// Compile compiles p, which must be valid, for the given number of rows, or refuses it with a [*Refusal]. All
+// inputs and outputs must have elements in every row, except scalars and inputs of shape [1, n], which all rows
+// share. stored says, by name, how float inputs and outputs are stored; those without an entry are float32.
 func Compile(p *program.Program, rows int, stored map[string]passes.Storage) (k *Kernel, err error) {
 	defer recovered.Catch(executor, p.Name, &err)
 	if p, err = transform.Simplify(p); err != nil {
@@ -82,8 +82,8 @@ func Compile(p *program.Program, rows int, stored map[string]passes.Storage) (k 
 	return compile(&analysis{p: p, rows: rows}, stored)
 }
 
-// CompileFlat compiles p, which must be valid, by any rows by which it can be computed: runs of elements where all tensors have
-// the same number of elements and no operation depends on rows, else the rows of the last axis. It refuses p with a [*Refusal].
+// CompileFlat compiles p, which must be valid, for rows of its own choice: runs of elements where all tensors have the same
+// number of elements and no operation depends on rows, else the rows of the last axis. It refuses p with a [*Refusal].
 func CompileFlat(p *program.Program) (k *Kernel, err error) {
 	defer recovered.Catch(executor, p.Name, &err)
 	if p, err = transform.Simplify(p); err != nil {

@@ -14,7 +14,7 @@ func (a *analysis) choosePasses() int {
 	for _, d := range a.reductions {
 		last = max(last, a.nodes[d.node].level)
 	}
-	needed := make([]bool, len(a.scalars.list)) // by elements of tensors
+	needed := make([]bool, len(a.scalars.list)) // whether elements of tensors depend on the scalar
 	for _, n := range a.nodes {
 		for _, x := range n.in {
 			if x.scalar {
@@ -37,7 +37,7 @@ func (a *analysis) choosePasses() int {
 		}
 		a.scalars.list[d.scalar].level = d.phase + 1
 	}
-	for i := range a.scalars.list { // behind their operands
+	for i := range a.scalars.list { // in topological order
 		v := &a.scalars.list[i]
 		if v.kind == scalarOp {
 			v.level = 0
@@ -49,7 +49,7 @@ func (a *analysis) choosePasses() int {
 	return last
 }
 
-// pass is the analysis of one pass: its reductions are nodes behind the others. Only the last one writes tensors.
+// pass returns the analysis of one pass: its reductions are appended as nodes. Only the last one writes tensors.
 func (a *analysis) pass(number int, last bool) *analysis {
 	one := *a
 	one.nodes, one.outputs = slices.Clone(a.nodes), slices.Clone(a.outputs)

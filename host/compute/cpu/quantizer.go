@@ -10,28 +10,28 @@ import (
 
 // Operands of an opQuantize.
 const (
-	quantizedNumbers = iota // what is quantized
+	quantizedNumbers = iota // the numbers to quantize
 	quantizedLow            // the bounds
 	quantizedHigh
-	quantizedDivisor // a number for each run, as the following ones; constants where they have no effect
+	quantizedDivisor // a number for each run, like those below; constants if without effect
 	quantizedScale
 	quantizedDistance
 	quantizedOperands
 )
 
-// sinks are the outputs that an opQuantize writes to their memory itself; −1 for none.
+// sinks are the outputs that an opQuantize writes directly to memory; −1 for none.
 type sinks struct{ codes, value, near int }
 
-// fuseQuantizers finds what [loops.Quantizer] does in one pass: numbers, divided or not, within bounds, are rounded to whole
-// ones. These may be an output in 8 bits; their products with a scale and whether the numbers are near the bounds may be
-// others. Each saves a pass, and three more where all of them are asked for.
+// fuseQuantizers finds the pattern that [loops.Quantizer] computes in one pass: numbers, divided or not, are
+// clamped and rounded to integers. The integers may be an 8-bit output; their products with a scale, and whether
+// the numbers are near the bounds, may be further outputs. Each saves a pass, and all together save three more.
 func (a *analysis) fuseQuantizers(outputs []port) {
 	for id := range a.nodes {
 		whole := &a.nodes[id]
 		if whole.op != opRoundSmall || whole.in[0].scalar || a.nodes[whole.in[0].id].op != opClamp {
 			continue
 		}
-		uses := a.uses() // of the program as what came before has left it
+		uses := a.uses() // recounted after earlier rewrites
 		if uses[id] == 0 {
 			continue
 		}
@@ -86,7 +86,7 @@ func (a *analysis) fuseQuantizers(outputs []port) {
 	}
 }
 
-// only is the only node that is needed and of which a condition is true, or −1.
+// only returns the single needed node that satisfies a condition, or −1.
 func (a *analysis) only(condition func(n *node) bool) int {
 	found := -1
 	for id, used := range a.uses() {
@@ -100,19 +100,19 @@ func (a *analysis) only(condition func(n *node) bool) int {
 	return found
 }
 
-// soleOutput is the output that a node is, if nothing else reads it, or −1.
+// soleOutput returns the index of the output that is the only use of a node, or −1.
 func (a *analysis) soleOutput(id int, uses []int) int {
 	if id < 0 || uses[id] != 1 {
 		return -1
 	}
 	o := slices.Index(a.outputs, id)
-	if o < 0 || a.p.Input(a.p.Outputs[o].Name) >= 0 { // whose memory it may be
+	if o < 0 || a.p.Input(a.p.Outputs[o].Name) >= 0 { // which may share its memory
 		return -1
 	}
 	return o
 }
 
-// writes reports whether an instruction writes an output to its memory itself.
+// writes reports whether the node's instruction writes an output directly to memory.
 func (n *node) writes(output int) bool {
 	return n.op == opQuantize && (n.sinks.codes == output || n.sinks.value == output || n.sinks.near == output)
 }
@@ -148,7 +148,7 @@ func (w *worker) quantize(r *run, ins *instruction, first int) {
 			return w.env[x.id]
 		}
 		v := w.values[x.id]
-		return v[at/x.repeat%len(v)] // over and over, if all rows share it
+		return v[at/x.repeat%len(v)] // cyclically, if all rows share it
 	}
 	q := loops.Quantizer{Divides: ins.divides, Low: number(quantizedLow, 0), High: number(quantizedHigh, 0), Distance: number(quantizedDistance, 0)}
 	for at := 0; at < len(numbers); at += length {

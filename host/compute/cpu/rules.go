@@ -6,7 +6,7 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// unsupported has the operations that this executor does not have, with the reasons.
+// unsupported maps the operations that this executor lacks to the reasons.
 var unsupported = passes.UnsupportedByRows(notYet, factorization)
 
 const (
@@ -14,14 +14,14 @@ const (
 	factorization = "factorizations are of whole matrices"
 )
 
-// byType has the loop of an operation for floats, ints, uints and bools.
+// byType holds the loops of an operation for floats, ints, uints and bools.
 type byType [4]loops.Op
 
 func (o byType) of(d program.DType) loops.Op { return o[d-program.Float] }
 
 func forAll(op loops.Op) byType { return byType{op, op, op, op} }
 
-// operations has the elementwise operations. Bools are the floats 0 and 1.
+// operations maps the elementwise operations to their loops. Bools are the floats 0 and 1.
 var operations = map[program.Op]byType{
 	program.OpNeg: {loops.Neg, loops.NegBits}, program.OpAbs: {loops.Abs, loops.AbsInt}, program.OpSign: {loops.Sign, loops.SignInt},
 	program.OpSqrt: {loops.Sqrt}, program.OpExp: {loops.Exp}, program.OpExpm1: {loops.Expm1}, program.OpLog: {loops.Log},
@@ -35,12 +35,12 @@ var operations = map[program.Op]byType{
 	program.OpShl: forAll(loops.Shl), program.OpShr: {loops.None, loops.ShrInt, loops.ShrUint},
 	program.OpEq: {loops.Eq, loops.EqBits, loops.EqBits, loops.Eq}, program.OpNe: {loops.Ne, loops.NeBits, loops.NeBits, loops.Ne},
 	program.OpLt: {loops.Lt, loops.LtInt, loops.LtUint}, program.OpLe: {loops.Le, loops.LeInt, loops.LeUint},
-	program.OpGt: {loops.Lt, loops.LtInt, loops.LtUint}, program.OpGe: {loops.Le, loops.LeInt, loops.LeUint}, // with the operands exchanged
+	program.OpGt: {loops.Lt, loops.LtInt, loops.LtUint}, program.OpGe: {loops.Le, loops.LeInt, loops.LeUint}, // with the operands swapped
 	program.OpClamp: {opClamp}, program.OpSelect: forAll(opSelect),
 }
 
-// operation chooses the loop of an elementwise node. swapped says that its operands change their places. None is a conversion
-// that leaves the elements as they are.
+// operation chooses the loop of an elementwise node. swapped reports that its operands must be
+// swapped. None is a conversion that is the identity.
 func (a *analysis) operation(n *program.Node) (op loops.Op, swapped bool, err error) {
 	from := a.p.TypeOf(n.Args[0]).DType
 	if n.Op == program.OpConvert {
@@ -72,7 +72,7 @@ func conversion(from, to program.DType) loops.Op {
 	return loops.FloatToInt
 }
 
-// foldOf is the operation on two elements of a reduction.
+// foldOf returns the binary operation of a reduction.
 func foldOf(op program.Op, d program.DType) loops.Op {
 	switch op {
 	case program.OpReduceMax:

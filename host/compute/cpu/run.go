@@ -13,17 +13,17 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// A Call is a kernel with its memory: for every input and output of its program, in order, a slice in row-major order: []float32,
-// []uint16 for floats stored in bfloat16, []int8 for those in 8 bits, []int32 and []uint32 for integers, []bool for bools; slices
-// of one element for scalars. A []float32 may be that of an input and of the output of the same name, which then replaces it;
-// other slices must not overlap.
+// A Call is a kernel with its memory: for each input and output of its program a row-major slice:
+// []float32, []uint16 for floats stored in bfloat16, []int8 for those in 8 bits, []int32 and []uint32
+// for integers, []bool for bools; slices of one element for scalars. An input and the output of the
+// same name may share a []float32, which is then updated in place; otherwise slices must not overlap.
 type Call struct {
 	Kernel          *Kernel
 	Inputs, Outputs []any
 }
 
-// Parallel calls a function with 0 to n−1, several at once if it likes, and returns when all calls have returned. It begins
-// them in that order: a call may wait for earlier ones.
+// Parallel calls a function with 0 to n−1, possibly concurrently, and returns when all calls have
+// returned. It starts them in order, so that a call may wait for earlier ones.
 type Parallel = func(n int, f func(i int))
 
 // Run computes the outputs from the inputs: see [Call].
@@ -31,8 +31,8 @@ func (k *Kernel) Run(inputs, outputs []any, parallel Parallel) error {
 	return Run([]Call{{k, inputs, outputs}}, parallel)
 }
 
-// Run executes calls, none of which writes what another one reads or writes. If slices do not fit the programs, it fails before
-// anything is written.
+// Run executes calls, which must not write memory that another call reads or writes. If slices have
+// the wrong type or size for the programs, it fails before writing anything.
 func Run(calls []Call, parallel Parallel) error {
 	r := &runner{}
 	r.advance.L = &r.mu
@@ -61,7 +61,7 @@ type runner struct {
 	failed  error
 }
 
-// run is what a call has computed so far.
+// run is the state of a call in progress.
 type run struct {
 	Call
 	k      *Kernel
@@ -74,7 +74,7 @@ type run struct {
 	done   int            // passes, under the runner's lock
 }
 
-// begin prepares a call. One that has scalars only is complete afterwards.
+// begin prepares a call. A call that has only scalars is complete afterwards.
 func (r *runner) begin(c Call) (err error) {
 	k := c.Kernel
 	defer recovered.Catch(executor, k.p.Name, &err)
@@ -118,8 +118,8 @@ type unit struct {
 	pass, i int
 }
 
-// units lists the units in the order in which they are begun. The first pass of the next call comes before the second pass of a
-// call, so that goroutines hardly wait for the end of a pass, and the tensors of the call are still in a cache.
+// units lists the units in the order in which they are started. The first pass of the next call comes before the second
+// pass of a call, so that goroutines hardly wait for the end of a pass, and the tensors of the call are still in a cache.
 func (r *runner) units() (list []unit) {
 	passes := 0
 	for _, s := range r.runs {
@@ -165,7 +165,7 @@ func (r *runner) do(u unit) {
 	}
 }
 
-// finish finishes a pass of a call: it folds what units have folded, in their order, and computes what follows from it.
+// finish finishes a pass of a call: it combines the folds of the units, in order, and computes the scalars that depend on them.
 func (r *runner) finish(s *run, pass int) (err error) {
 	k := s.k
 	defer recovered.Catch(executor, k.p.Name, &err)
@@ -206,7 +206,7 @@ func (u unit) compute() (err error) {
 		}
 		w = &worker{scratch: make([]float32, k.scratch*k.tile), values: make([][]float32, values), lanes: make([]loops.Lanes, len(k.reductions))}
 	}
-	defer func() { // keeps the worker, but none of the caller's memory
+	defer func() { // keep the worker, but none of the caller's memory
 		clear(w.values)
 		w.env = nil
 		k.workers.Put(w)
@@ -230,7 +230,7 @@ func (u unit) compute() (err error) {
 	return nil
 }
 
-// check returns an error if memory does not fit the inputs or outputs.
+// check returns an error if memory has the wrong number, types or sizes of slices.
 func (c Call) check() error {
 	k := c.Kernel
 	if err := k.check("input", k.inputs, c.Inputs); err != nil {
@@ -251,7 +251,7 @@ func (c Call) check() error {
 	return nil
 }
 
-// check returns an error if memory does not fit the inputs or outputs.
+// check returns an error if memory has the wrong number, types or sizes of slices.
 func (k *Kernel) check(kind string, ports []port, memory []any) error {
 	if len(ports) != len(memory) {
 		return fmt.Errorf("program %q: %d %ss, want %d", k.p.Name, len(memory), kind, len(ports))
@@ -325,10 +325,10 @@ func store(memory any, from int, a []float32) {
 	}
 }
 
-// worker is the memory of a goroutine.
+// worker is the scratch memory of a goroutine.
 type worker struct {
 	scratch []float32
-	values  [][]float32   // of the nodes, for the rows of a tile; of what all rows share, for one row
+	values  [][]float32   // of the nodes, for the rows of a tile, or one row if shared by all
 	lanes   []loops.Lanes // of the reductions
 	places  []place
 	env     []float32
@@ -430,7 +430,7 @@ func (w *worker) execute(ins *instruction) {
 	}
 }
 
-// fused computes an operation that stands for several, on whole tensors and scalars, or folds elements of the tensor.
+// fused computes a fused operation on tensors and scalars, or a reduction of a tensor.
 func (w *worker) fused(ins *instruction, dst []float32) {
 	x := func(i int) []float32 { return w.values[ins.in[i].id] }
 	s := func(i int) float32 { return w.env[ins.in[i].id] }
@@ -458,7 +458,7 @@ func (w *worker) fused(ins *instruction, dst []float32) {
 	}
 }
 
-// move repeats elements, or takes them by their numbers.
+// move repeats elements, or gathers them by index.
 func (w *worker) move(ins *instruction, dst []float32) {
 	x := ins.in[0]
 	from := w.values[x.id]
@@ -472,7 +472,7 @@ func (w *worker) move(ins *instruction, dst []float32) {
 		if len(from) > size { // a row for each
 			source = from[row*size : (row+1)*size]
 		}
-		if ins.op == opSpread { // of what all rows share
+		if ins.op == opSpread { // of a value that all rows share
 			loops.Spread(to, source, x.repeat)
 			continue
 		}
@@ -482,14 +482,14 @@ func (w *worker) move(ins *instruction, dst []float32) {
 	}
 }
 
-// A part is some elements of an operand, or, if there are none, a number.
+// A part is a run of an operand's elements, or, if empty, a single number.
 type part struct {
 	elements []float32
 	number   float32
 }
 
-// take makes p the elements of a value from the given one on, or the number that stands for as many, and returns the element
-// that follows. What all rows share begins anew for each.
+// take sets p to length elements of a value from index at on, or to the single number that is
+// repeated for them, and returns the next index, which wraps around for values that all rows share.
 func (p *part) take(v []float32, at, length int, number bool) int {
 	if at == len(v) {
 		at = 0
@@ -548,7 +548,7 @@ func (p *part) at(i int) float32 {
 	return p.elements[i]
 }
 
-// choose takes x where c is not 0, and y elsewhere.
+// choose sets dst to x where c is not 0, and to y elsewhere.
 func choose(dst []float32, c, x, y *part) {
 	if c.elements == nil {
 		if c.number == 0 {

@@ -33,7 +33,7 @@ func (a *analysis) uses() []int {
 	return uses
 }
 
-// fuse replaces operations by others with the same results that take fewer passes. Nodes stand behind their operands.
+// fuse replaces operations by others with the same results that take fewer passes. Nodes stand in topological order.
 func (a *analysis) fuse() {
 	uses := a.uses()
 	once := func(x operand, op loops.Op) bool {
@@ -48,7 +48,7 @@ func (a *analysis) fuse() {
 		case n.op == opFold && n.fold == loops.Max && once(n.in[0], loops.Abs) && a.dense(a.nodes[n.in[0].id].in):
 			n.op, n.in = opLargest, a.nodes[n.in[0].id].in
 		case n.op == opClamp && once(n.in[0], loops.Round) && a.limits(n.in[1:], true):
-			// whole numbers are rounded to themselves
+			// integers round to themselves
 			round := &a.nodes[n.in[0].id]
 			round.op, round.in = opClamp, append(slices.Clone(round.in), n.in[1:]...)
 			n.op, n.in = opRoundSmall, n.in[:1]
@@ -85,7 +85,7 @@ func (a *analysis) fuse() {
 	}
 }
 
-// fuseLinear fuses products with scalars, and sums of them, as they are in the updates of optimizers.
+// fuseLinear fuses products with scalars, and their sums, which are common in optimizers' updates.
 func (a *analysis) fuseLinear(n *node, once func(x operand, op loops.Op) bool) {
 	scaled := func(x operand) bool { // x = y·s
 		return once(x, loops.Mul) && a.nodes[x.id].in[1].scalar && a.dense(a.nodes[x.id].in[:1])
@@ -153,7 +153,7 @@ func (a *analysis) dense(in []operand) bool {
 	return !slices.ContainsFunc(in, func(x operand) bool { return x.scalar || x.repeat > 1 || a.nodes[x.id].shared })
 }
 
-// limits reports whether the bounds of a clamp are constants that [loops.RoundSmall] takes, and whole ones if this is asked.
+// limits reports whether the bounds of a clamp are constants in the range of [loops.RoundSmall], and integers if whole is set.
 func (a *analysis) limits(bounds []operand, whole bool) bool {
 	return !slices.ContainsFunc(bounds, func(x operand) bool {
 		if !x.scalar || a.scalars.list[x.id].kind != scalarConstant {
@@ -164,7 +164,7 @@ func (a *analysis) limits(bounds []operand, whole bool) bool {
 	})
 }
 
-// place says where the elements of a node are.
+// place is the location of a node's elements.
 type place struct {
 	kind   placeKind
 	index  int // of an input or output
@@ -191,7 +191,7 @@ type instruction struct {
 	store bool // of in[0] to the output dst
 }
 
-// writer chooses places and writes the code of a pass.
+// writer allocates memory and writes the code of a pass.
 type writer struct {
 	*analysis
 	pass
@@ -199,15 +199,15 @@ type writer struct {
 	outs     []port
 	order    []int
 	lastRead []int // position in order
-	// saved are the inputs that an output of another name is, or may be, and that are therefore copied
-	// before the output of their own name takes their memory.
+	// saved marks the inputs that an output of another name is, or may be, and that are therefore
+	// copied before the output of their own name overwrites them.
 	saved   []bool
 	freed   []bool
 	scratch int
 	free    map[int][]int
 }
 
-// afterAll is the last use of what is stored at the end of the code.
+// afterAll is the lastRead of values that are stored at the end of the code.
 const afterAll = 1 << 30
 
 // write compiles a pass.
@@ -245,8 +245,8 @@ func (k *Kernel) write(a *analysis) pass {
 	return w.pass
 }
 
-// sort lists the nodes that are needed in the order in which they are computed: inputs right before they are read first, and
-// reductions right behind what they fold.
+// sort lists the nodes that are needed in the order in which they are computed: inputs right before
+// they are read first, and reductions right after their operands.
 func (w *writer) sort() {
 	uses := w.uses()
 	reductions := map[int][]int{}
@@ -283,7 +283,7 @@ func (w *writer) sort() {
 	}
 }
 
-// findLastReads finds out how long each value is needed. What a choice may be is needed as long as the choice.
+// findLastReads computes the live range of each value. The alternatives of a choice live as long as the choice.
 func (w *writer) findLastReads() {
 	w.lastRead = slices.Repeat([]int{-1}, len(w.nodes))
 	for _, id := range w.outputs {
@@ -313,8 +313,8 @@ func (w *writer) mayBe(id, input int) bool {
 	})
 }
 
-// destinations says where a node goes that is an output: to its memory at once (direct, else −1), by instructions that follow on it, or
-// by instructions at the end, where something of the input of the same name, whose memory it may be, is still to be read.
+// destinations says where a node goes that is an output: to its memory at once (direct, else −1), by instructions that follow on it, or by
+// instructions at the end, where something of the input of the same name, which may share its memory, is still to be read.
 func (w *writer) destinations(at, id int) (direct int, stores, deferred []instruction) {
 	direct = -1
 	n := w.nodes[id]
@@ -353,7 +353,7 @@ func (w *writer) overwrites(output, at int, n node) bool {
 	})
 }
 
-// define chooses the place of a node and writes its instruction. direct is the output that it is, or −1.
+// define allocates memory for a node and writes its instruction. direct is the output that it writes directly, or −1.
 func (w *writer) define(at, id, direct int) {
 	n, p := w.nodes[id], &w.values[id]
 	p.size = n.size
@@ -368,7 +368,7 @@ func (w *writer) define(at, id, direct int) {
 		p.kind, p.index = inInput, n.input
 		return
 	}
-	if inPlace(n.op) { // the result may take the memory of an operand
+	if inPlace(n.op) { // the result may reuse the memory of an operand
 		w.releaseOperands(at, n)
 	}
 	switch {
@@ -386,7 +386,7 @@ func (w *writer) define(at, id, direct int) {
 	}
 }
 
-// inPlace reports whether an operation may write its result where an operand is.
+// inPlace reports whether an operation may overwrite an operand with its result.
 func inPlace(op loops.Op) bool {
 	return op < opInput || op == opClamp || op == opSelect || op >= opRotate && op != opChoose && op < opReduce
 }
@@ -404,7 +404,7 @@ func (w *writer) isRead(at, id int) bool {
 // line is the number of floats in a cache line.
 const line = 16
 
-// class rounds the size of a value up to whole cache lines, if it has any.
+// class rounds the size of a value up to a multiple of a cache line.
 func class(size int) int {
 	if size < line {
 		return size
@@ -412,7 +412,7 @@ func class(size int) int {
 	return (size + line - 1) &^ (line - 1)
 }
 
-// reserve takes scratch memory.
+// reserve allocates scratch memory.
 func (w *writer) reserve(size int) int {
 	size = class(size)
 	if list := w.free[size]; len(list) > 0 {
@@ -432,7 +432,7 @@ func (w *writer) releaseOperands(at int, n node) {
 	}
 }
 
-// freePlace frees the memory of a value, and of what it may be if it is a choice.
+// freePlace frees the memory of a value, and of the alternatives of a choice.
 func (w *writer) freePlace(at, id int) {
 	if w.freed[id] {
 		return

@@ -104,9 +104,9 @@ func (w *writer) sums() (list []sum) {
 	return list
 }
 
-// eachTile begins code for each tile of an instance, and returns the number of the tile, and what
-// ends it. An instance begins with the tile of its own number; where there are more tiles than
-// instances, it goes on with each that is so many further, and carries sums from each to the next.
+// eachTile begins the loop over an instance's tiles, and returns the tile index and a function that
+// ends the loop. An instance begins with the tile of its own index; if there are more tiles than
+// instances, it strides by their number, and carries sums along.
 func (w *writer) eachTile(sums []sum) (tile value, end func(sums []sum)) {
 	instances := w.instances()
 	hoist := w.hoist()
