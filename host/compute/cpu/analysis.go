@@ -432,8 +432,8 @@ func movedLast(dims []int, folded []bool) []int32 {
 	return index
 }
 
-// leastRun is the least number an extreme of equal elements of an operand for which there is a loop
-// for each of them. Shorter ones are written to memory.
+// leastRun is the shortest run of equal elements of an operand that gets its own loop. Operands
+// with shorter runs are written to memory in full.
 const leastRun = 64
 
 // elementwise applies an operation to its operands, and computes repeated elements only once.

@@ -313,8 +313,8 @@ func (w *writer) mayBe(id, input int) bool {
 	})
 }
 
-// destinations says where a node goes that is an output: to its memory at once (direct, else −1), by instructions that follow on it, or by
-// instructions at the end, where something of the input of the same name, which may share its memory, is still to be read.
+// destinations returns how the outputs that equal a node are written: directly (direct, else −1), by store instructions right
+// after it, or by deferred ones at the end, if the input of the same name, which may share the memory, is still to be read.
 func (w *writer) destinations(at, id int) (direct int, stores, deferred []instruction) {
 	direct = -1
 	n := w.nodes[id]

@@ -1,10 +1,10 @@
-// Package device names what a configuration can ask of a device: its kind, and how it is to compute. The names have no
-// code: package host/compute/engine opens devices, and whoever only reads a configuration needs no tensor engine.
+// Package device defines the names of device settings: kinds of devices and ways to compute. It is separate from package
+// host/compute/engine, which opens devices, so that code that only reads a configuration does not link a tensor engine.
 package device
 
 // Kinds of devices.
 const (
-	// CPU runs on the processor with GoMLX's Go backend; nothing has to be installed.
+	// CPU runs on the processor with GoMLX's Go backend, without further installation.
 	CPU = "cpu"
 	// CUDA runs on an NVIDIA GPU with XLA through a PJRT plugin; it exists in builds with the tag "cuda".
 	CUDA = "cuda"
@@ -19,7 +19,7 @@ const DefaultAllocator Allocator = "default"
 // Allocators lists the allocators that XLA has.
 func Allocators() []Allocator { return []Allocator{DefaultAllocator, "bfc", "cuda_async", "platform"} }
 
-// MemoryFraction is the share of a GPU's memory that XLA takes at most, unless it is told another one.
+// MemoryFraction is the default for the largest fraction of a GPU's memory that XLA uses.
 const MemoryFraction = 0.75
 
 // Attention is a way to compute attention.
@@ -46,20 +46,20 @@ type Products string
 
 // The ways to multiply two quantized matrices.
 const (
-	FloatProducts   Products = "float"   // of values, as they are
-	IntegerProducts Products = "integer" // of codes, in 8 bits with sums in 32, if both have one scale for each row
-	FormerBlocks    Products = "fp4"     // was an experiment on some GPUs; now as FloatProducts
+	FloatProducts   Products = "float"   // of the quantized values, as floats
+	IntegerProducts Products = "integer" // of 8-bit codes with 32-bit sums, if both matrices have one scale per row
+	FormerBlocks    Products = "fp4"     // a former experiment on some GPUs; now equivalent to FloatProducts
 )
 
-// Shard says what several GPUs divide among them, each keeping its rows, in the place of having all of it on each.
+// Shard selects the tensors that are sharded by rows among several GPUs instead of replicated.
 type Shard string
 
-// What several GPUs can divide. Each divides what the one before it does, and more.
+// The levels of sharding. Each includes the one before.
 const (
 	ShardNone      Shard = "none"      // batches only
 	ShardStates    Shard = "states"    // also the states of optimizers, and mean gradients
 	ShardGradients Shard = "gradients" // also the sums of gradients over micro-batches
-	ShardFull      Shard = "full"      // also parameters and their quantized values, which are gathered where a product reads them
+	ShardFull      Shard = "full"      // also parameters and their quantized values, which are all-gathered for each product
 )
 
 // Kernels is a way to compute programs of plugins.

@@ -19,9 +19,9 @@ const (
 // largest is the largest magnitude of the integers, so that 8 bits hold them.
 const largest = 127
 
-// FactorRows returns p with two more outputs, whose product is the output with the given name, a matrix. This holds in exact
-// arithmetic and, because the integers are small, in binary32, except for the smallest numbers. ok is false if the
-// integers and scales cannot be seen in the program.
+// FactorRows returns p with two more outputs, whose product is the output with the given name, a
+// matrix. The product is exact in binary32, too, because the integers are small, except for the
+// smallest numbers. ok is false if no integers and scales can be found in the program.
 func FactorRows(p *program.Program, output string) (factored *program.Program, ok bool) {
 	id, ok := p.Output(output)
 	if !ok {
@@ -62,8 +62,8 @@ func FactorRows(p *program.Program, output string) (factored *program.Program, o
 	return nil, false
 }
 
-// A set has all numbers that the elements of a value can be in binary32, NaN aside: they lie between lo and hi, and are multiples
-// of step, a power of two, unless step is 0. Rounding to binary32 leaves a multiple of a power of two one.
+// A set contains all numbers that the elements of a value can be in binary32, except NaN: they are in [lo, hi], and
+// multiples of step, a power of two, unless step is 0. Rounding to binary32 preserves multiples of a power of two.
 type set struct{ lo, hi, step float64 }
 
 var (
@@ -71,23 +71,23 @@ var (
 	onlyNaN  = set{lo: math.Inf(1), hi: math.Inf(-1), step: coarsest}
 )
 
-// The smallest and the largest step. That of a 0 is the largest.
+// The smallest and the largest step. The set {0} has the largest.
 const finest, coarsest = 1.0 / (1 << 20), 1 << 20
 
 func (s set) isNaN() bool { return s.lo > s.hi }
 
-// magnitude is the largest one.
+// magnitude returns the largest magnitude in the set.
 func (s set) magnitude() float64 { return max(-s.lo, s.hi) }
 
-// union has the elements of both.
+// union returns a set that contains both.
 func (s set) union(o set) set { return set{min(s.lo, o.lo), max(s.hi, o.hi), min(s.step, o.step)} }
 
-// round is f(x), where f rounds to an integer.
+// round returns the image of the set under f, which rounds to an integer.
 func (s set) round(f func(float64) float64) set { return set{f(s.lo), f(s.hi), max(s.step, 1)} }
 
 func (s set) neg() set { return set{-s.hi, -s.lo, s.step} }
 
-// clamp includes the limits themselves, because a clamp may turn NaN into one.
+// clamp includes both limits, because a clamp may turn NaN into a limit.
 func (s set) clamp(lo, hi set) set {
 	return set{min(max(s.lo, lo.lo), hi.lo), min(max(s.hi, lo.hi), hi.hi), min(s.step, lo.step, hi.step)}.union(lo).union(hi)
 }
@@ -108,7 +108,7 @@ func (s set) times(o set) set {
 	return u
 }
 
-// numbers finds the set of each value of p by abstract interpretation. It knows the operations with which quantizers round and clip.
+// numbers computes the set of each value of p by abstract interpretation. It supports the operations by which quantizers round and clip.
 func numbers(p *program.Program) []set {
 	inputs := slices.Repeat([]set{anything}, len(p.Inputs))
 	return transform.Interpret(p, inputs, func(_ program.ID, n *program.Node, args []set) set {
@@ -127,7 +127,7 @@ func numbers(p *program.Program) []set {
 	})
 }
 
-// numbersOf is the set of the result of a node whose operands have the given ones.
+// numbersOf returns the set of a node's result, given the sets of its operands.
 func numbersOf(n *program.Node, args []set) set {
 	switch n.Op {
 	case program.OpConstant:
@@ -158,7 +158,7 @@ func numbersOf(n *program.Node, args []set) set {
 	return anything
 }
 
-// constant is the set of the elements of a constant, rounded to binary32.
+// constant returns the set of the elements of a constant, rounded to binary32.
 func constant(elements []float64) set {
 	s := onlyNaN
 	for _, x := range elements {

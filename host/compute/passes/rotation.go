@@ -69,8 +69,8 @@ func UndoRotation(p *program.Program, block int, outputs ...string) (*program.Pr
 			return nil, fmt.Errorf("program %q: output %q is %s, which has no rows of blocks of %d floats to rotate", p.Name, name, t, block)
 		}
 	}
-	// All of p is written as it is. What no output needs any more is dropped at the end,
-	// and equal operations become one: a rotation of x that p has already costs nothing.
+	// All of p is copied. Nodes that no output needs any more are dropped at the end, and equal
+	// operations are merged: a rotation of x that p already has costs nothing.
 	u.w = transform.NewWriter(p.Name)
 	u.values = u.w.Copy(p, u.w.Inputs(p))
 	for _, o := range p.Outputs {
@@ -83,9 +83,9 @@ func UndoRotation(p *program.Program, block int, outputs ...string) (*program.Pr
 	return u.w.Build()
 }
 
-// ReceiveRotated returns p, which must be valid, for a named input that comes rotated by the given
-// block size. Where p rotates the input like that, it takes what comes; elsewhere what comes
-// is rotated back.
+// ReceiveRotated returns p, which must be valid, for a named input that is given rotated by the
+// given block size. Where p rotates the input likewise, it uses the given values; elsewhere these
+// are rotated back.
 //
 // It does for a backward pass that is a program of its own what [UndoRotation] does for one that
 // follows from a surrogate. It is an error if there is no such input, if it is not a float, or
@@ -152,7 +152,7 @@ func newUndoer(p *program.Program, block int) *undoer {
 	return &undoer{p: p, block: block, costs: map[program.ID]int64{}, done: map[program.ID]program.Value{}}
 }
 
-// cost counts the elements of the rotations that are needed to compute the rotated value of id.
+// cost returns the number of elements of the rotations needed to compute the rotated value of id.
 func (u *undoer) cost(id program.ID) int64 {
 	if c, ok := u.costs[id]; ok {
 		return c
@@ -166,7 +166,7 @@ func (u *undoer) cost(id program.ID) int64 {
 	return cost
 }
 
-// operandCost is the cost if the operands are rotated instead of the result.
+// operandCost returns the cost of rotating the operands instead of the result.
 func (u *undoer) operandCost(id program.ID) int64 {
 	n := u.p.Node(id)
 	rotated, ok := u.commutes(n)
@@ -184,7 +184,7 @@ func (u *undoer) operandCost(id program.ID) int64 {
 	return sum
 }
 
-// rotatedValue writes the rotated value of id, the cheaper way.
+// rotatedValue writes the rotated value of id in the cheaper way.
 func (u *undoer) rotatedValue(id program.ID) program.Value {
 	if v, ok := u.done[id]; ok {
 		return v

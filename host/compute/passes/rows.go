@@ -1,6 +1,6 @@
-// Package passes reads and rewrites programs. It says which elements of a program's values belong to which row, and cuts a program
-// into what needs whole tensors and what computes rows from rows ([DivideRows]); it finds matrices of small integers times scales
-// ([FactorRows]) and the rotation that an output ends in, which it can remove ([UndoRotation]).
+// Package passes reads and rewrites programs. It maps the elements of a program's values to rows, and cuts a program into a
+// part that needs whole tensors and a part that computes rows from rows ([DivideRows]); it finds matrices of small integers
+// times scales ([FactorRows]) and the rotation that an output ends in, which it can remove ([UndoRotation]).
 package passes
 
 import (
@@ -20,26 +20,26 @@ const (
 	BFloat16 Storage = "bf16"
 	// Int8 is for outputs that are integers from −128 to 127.
 	Int8 Storage = "i8"
-	// Summed is for outputs: float32, and instead of each row there are sums over many rows. It is for GPUs only.
+	// Summed is for outputs: float32 sums over many rows instead of each row. It is for GPUs only.
 	Summed Storage = "sums of f32"
 	// Rounded is for inputs: float32 in memory, and rounded to bfloat16 when it is read.
 	Rounded Storage = "f32 as bf16"
 )
 
-// A Layout says which elements of a tensor belong to which row. All rows have equally many, one
-// after the other in memory.
+// A Layout maps the elements of a tensor to rows. All rows have the same number of elements,
+// contiguous in memory.
 type Layout struct {
 	// Outer is the number of leading axes that count rows.
 	Outer int
-	// Merged says that the last of them counts parts of rows, too. The number of parts is then the first
-	// axis in the row.
+	// Merged marks that the last of them also counts parts of rows. The number of parts is then the
+	// first axis in the row.
 	Merged bool
 	// Row are the axes in a row; none for one element.
 	Row []int
 }
 
-// LayoutOf divides a type's axes into those that count rows and those within a row. ok is false for what has no
-// part in every row, such as a scalar where there are several rows.
+// LayoutOf divides a type's axes into those that count rows and those within a row. ok is false if
+// some rows would have no elements, such as for a scalar with several rows.
 func LayoutOf(t program.Type, rows int) (l Layout, ok bool) {
 	if t.Size() == 1 && rows > 1 {
 		return Layout{}, false
@@ -60,7 +60,7 @@ func LayoutOf(t program.Type, rows int) (l Layout, ok bool) {
 	return l, true
 }
 
-// Size is the number of elements in a row.
+// Size returns the number of elements in a row.
 func (l Layout) Size() int {
 	n := 1
 	for _, x := range l.Row {
@@ -69,7 +69,7 @@ func (l Layout) Size() int {
 	return n
 }
 
-// Axis is the axis of a row, counted from 1, that corresponds to axis i of the tensor; 0 for one that counts rows.
+// Axis returns the axis of a row, counted from 1, that corresponds to axis i of the tensor; 0 for one that counts rows.
 func (l Layout) Axis(i int) int {
 	if i < l.Outer {
 		return 0
@@ -104,8 +104,8 @@ type Division struct {
 // other.
 const NumberPrefix = "whole."
 
-// DivideRows cuts p, which must be valid, into what needs whole tensors and what needs one row at a time. fits tells which layouts
-// the executor of rows computes; what has another one is computed from whole tensors.
+// DivideRows cuts p, which must be valid, into a part that needs whole tensors and one that computes row by row. fits
+// reports whether the executor of rows supports a layout; values with other layouts are computed from whole tensors.
 func DivideRows(p *program.Program, rows int, fits func(Layout) bool) (Division, error) {
 	c := cut{p, rows, fits}
 	whole := c.whole()
@@ -150,15 +150,15 @@ type cut struct {
 	fits func(Layout) bool
 }
 
-// apart reports whether a value of this type has no part in every row.
+// apart reports whether a value of this type lacks elements in some rows.
 func (c cut) apart(t program.Type) bool {
 	l, ok := LayoutOf(t, c.rows)
 	return !ok || !c.fits(l)
 }
 
-// whole marks the values that are computed from whole tensors though they are made from rows or for rows: those that have no
-// part in every row but are computed from values that have; random bits, whose places in the tensor count; and what is computed
-// from random bits without rows and has no part in every row, such as random signs that all rows share.
+// whole marks the values of the first part: those that lack elements in some rows but are computed from
+// values that have them in all; random bits, which depend on the index in the tensor; and values that are
+// computed from random bits only and lack elements in some rows, such as random signs that all rows share.
 func (c cut) whole() []bool {
 	inputs := make([]bool, len(c.p.Inputs))
 	reads := make([]bool, c.p.NumValues()) // rows
@@ -179,7 +179,7 @@ func (c cut) whole() []bool {
 	})
 }
 
-// remainder is the second part, with the inputs that it needs.
+// remainder returns the row-wise part, with the inputs that it needs.
 func (c cut) remainder(numbers, to []program.Output) (*program.Program, error) {
 	from := append(transform.Arguments(c.p), numbers...)
 	p, err := transform.Extract(c.p, c.p.Name, from, to)
@@ -196,7 +196,7 @@ func (c cut) remainder(numbers, to []program.Output) (*program.Program, error) {
 	return transform.Extract(p, c.p.Name, list, p.Outputs)
 }
 
-// UnsupportedByRows has the operations that no executor of rows has, with the reason that it gives for factorizations, and for the others.
+// UnsupportedByRows maps the operations that no executor of rows supports to one of two reasons: factorization, or other.
 func UnsupportedByRows(other, factorization string) map[program.Op]string {
 	return map[program.Op]string{
 		program.OpRandomBits:  other,

@@ -15,8 +15,8 @@ import (
 // name. Outputs may share memory with inputs and with each other. The error names an
 // input that is missing or has the wrong type, or a factorization that did not converge.
 //
-// Products and factorizations of matrices are those of package linalg; everything else is
-// computed by package reference, one operation at a time.
+// Package linalg computes products and factorizations of matrices, and package reference everything
+// else, one operation at a time.
 func Execute(p *program.Program, inputs map[string]reference.Tensor) (map[string]reference.Tensor, error) {
 	values := make([]reference.Tensor, len(p.Inputs), p.NumValues())
 	for i, in := range p.Inputs {
@@ -26,7 +26,7 @@ func Execute(p *program.Program, inputs map[string]reference.Tensor) (map[string
 		}
 		values[i] = x
 	}
-	// The last node that reads each value; for an output there is none.
+	// The last node that reads each value; outputs are kept to the end.
 	last := make([]int, p.NumValues())
 	for i := range p.Nodes {
 		for _, a := range p.Nodes[i].Args {
@@ -81,15 +81,15 @@ func Execute(p *program.Program, inputs map[string]reference.Tensor) (map[string
 	return outputs, nil
 }
 
-// dot multiplies the matrices [left, contracted] and [contracted, right] of each
-// batch. Operands whose axes have no strides of matrices are transposed first.
+// dot multiplies the matrices [left, contracted] and [contracted, right] of each batch. Operands
+// that are not strided matrices are transposed first.
 func dot(n *program.Node, x, y reference.Tensor) reference.Tensor {
 	a := n.Attr
 	lhs := matrices(x, a.LhsBatch, program.OtherAxes(x.Type.Rank(), a.LhsBatch, a.LhsContract), a.LhsContract)
 	rhs := matrices(y, a.RhsBatch, a.RhsContract, program.OtherAxes(y.Type.Rank(), a.RhsBatch, a.RhsContract))
 	out := reference.Tensor{Type: n.Type, Floats: make([]float64, n.Type.Size())}
 	if lhs.Rows == 1 && rhs.Cols == 1 && lhs.step == 1 && rhs.step == 1 {
-		// Inner products of vectors that are interleaved in memory, like the columns of a matrix.
+		// Inner products of strided vectors, like the columns of a matrix.
 		for k := range lhs.Cols {
 			a, b := lhs.Data[k*lhs.ColStride:][:lhs.count], rhs.Data[k*rhs.RowStride:][:lhs.count]
 			for i, v := range a {
@@ -147,7 +147,7 @@ func matrices(x reference.Tensor, batch, rows, cols []int) stack {
 	return stack{first, count, step}
 }
 
-// mergedStride is the stride of the given axes merged into one; ok is false if their
+// mergedStride returns the stride of the given axes merged into one; ok is false if their
 // elements are not equally far apart.
 func mergedStride(shape, axes []int) (stride int, ok bool) {
 	all, step := make([]int, len(shape)), 1
@@ -170,7 +170,7 @@ func mergedStride(shape, axes []int) (stride int, ok bool) {
 	return stride, true
 }
 
-// product is the number of elements along the given axes.
+// product returns the number of elements along the given axes.
 func product(shape, axes []int) int {
 	n := 1
 	for _, a := range axes {
@@ -179,7 +179,7 @@ func product(shape, axes []int) int {
 	return n
 }
 
-// slicePart is one of count equal parts of data.
+// slicePart returns one of count equal parts of data.
 func slicePart(data []float64, i, count int) []float64 {
 	size := len(data) / count
 	return data[i*size : (i+1)*size]
@@ -208,7 +208,7 @@ func matricesOf(t program.Type) (rows, cols, count int) {
 	return shape[0], shape[1], int(t.Size()) / (shape[0] * shape[1])
 }
 
-// eigh returns the eigenvalues and the eigenvectors of matrices, these only if they are needed.
+// eigh returns the eigenvalues of matrices and, if withVectors is set, the eigenvectors.
 func eigh(x reference.Tensor, withVectors bool) (both [2]reference.Tensor, err error) {
 	size, _, count := matricesOf(x.Type)
 	values := reference.Tensor{Type: program.FloatType(x.Type.Shape[:x.Type.Rank()-1]...), Floats: make([]float64, size*count)}

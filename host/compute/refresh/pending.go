@@ -18,40 +18,40 @@ import (
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
-// Pending holds the refreshes of a training that goroutines compute while its steps go on,
-// from copies in host memory. Their results are put in place a fixed number of updates
-// later, however long they take. The zero value holds none.
+// Pending holds the refreshes of a training that goroutines compute while its steps proceed, from
+// copies in host memory. Their results are installed a fixed number of updates later, however long
+// they take. The zero value holds none.
 type Pending struct {
 	refreshes map[string]*pendingRefresh // by tensor
-	// memory keeps the copies that the last refresh of a tensor read. The next refresh fills them
-	// again, while the steps wait; to allocate memory would take longer.
+	// memory keeps the copies that the last refresh of a tensor read. The next refresh reuses them,
+	// because steps wait while it copies, and allocation would take longer.
 	memory   map[string]map[string][]float32
 	failures map[string]int // refreshes in a row that failed, by tensor
 	workers  sync.WaitGroup
 	stopped  atomic.Bool
 }
 
-// pendingRefresh is a refresh whose results are put in place before the update due, even if
-// they are computed earlier.
+// pendingRefresh is a refresh whose results are installed right before the update due, even if they
+// are ready earlier.
 type pendingRefresh struct {
 	subject   *subject
 	step, due int
-	program   *program.Program     // nil if nothing is computed before apply
+	program   *program.Program     // nil if the split has no background part
 	in        map[string][]float32 // by the names of the program's inputs
 	out       map[string][]float32 // by the names of its outputs, once done
 	failed    error                // of the program, once done
 	done      chan struct{}
 }
 
-// Close begins no further computations, and waits for those that have begun, as a program
-// cannot be interrupted.
+// Close starts no further computations, and waits for running ones, because a program cannot be
+// interrupted.
 func (p *Pending) Close() {
 	p.stopped.Store(true)
 	p.workers.Wait()
 	p.refreshes, p.memory = nil, nil
 }
 
-// Arrives reports whether results are to be put in place before update t.
+// Arrives reports whether results are to be installed before update t.
 func (p *Pending) Arrives(t int) bool {
 	for _, r := range p.refreshes {
 		if r.due <= t {
@@ -78,8 +78,8 @@ func (p *Pending) sortedByTensor() []*pendingRefresh {
 	return list
 }
 
-// begin starts the refreshes of these subjects, in that order, with the states that the
-// observation of update t left.
+// begin starts the refreshes of these subjects, in that order, from the states after the
+// observation of update t.
 func (r *Refresher) begin(pending *Pending, tensors update.Tensors, subjects []int, t int) error {
 	list := make([]*pendingRefresh, len(subjects))
 	copying := errgroup.Group{}
@@ -87,7 +87,7 @@ func (r *Refresher) begin(pending *Pending, tensors update.Tensors, subjects []i
 	for n, i := range subjects {
 		s := &r.subjects[i]
 		if pending.refreshes[s.Tensor] != nil {
-			copying.Wait() // the copies that were begun read the tensors
+			copying.Wait() // copies in progress read the tensors
 			return fmt.Errorf("refresh of %s: due at update %d while another one is under way", s.Tensor, t)
 		}
 		p := &pendingRefresh{
@@ -155,8 +155,8 @@ func (p *pendingRefresh) compute(execute Executor) {
 	})
 }
 
-// Install puts the results that are due before update t in place, waiting for those that
-// are not ready. It returns the names of the tensors whose refresh failed.
+// Install installs the results that are due before update t, waiting for those that are not ready.
+// It returns the names of the tensors whose refresh failed.
 func (r *Refresher) Install(pending *Pending, tensors update.Tensors, t int) (failed []string, err error) {
 	outcomes := map[int]error{}
 	for i := range r.subjects {
@@ -181,7 +181,7 @@ func (r *Refresher) Install(pending *Pending, tensors update.Tensors, t int) (fa
 	return r.countFailures(pending, outcomes)
 }
 
-// install puts the results of a refresh in place.
+// install installs the results of a refresh.
 func (r *Refresher) install(tensors update.Tensors, p *pendingRefresh) error {
 	if p.subject.split.apply != nil { // first, as it reads the states that are replaced
 		if err := r.apply(tensors, p); err != nil {
@@ -222,8 +222,8 @@ func applyJob(p *program.Program) update.Job {
 	return j
 }
 
-// appliedTo says which inputs of second parts, by their names in programs, the replicas keep by rows:
-// states as everywhere, and of what the first part has passed on each replica has all.
+// appliedTo reports which inputs of second parts, by their names in programs, are sharded by rows:
+// states as elsewhere; values passed from the first part are replicated.
 func (r *Refresher) appliedTo() update.Divided {
 	if r.divided == nil {
 		return nil
@@ -234,7 +234,7 @@ func (r *Refresher) appliedTo() update.Divided {
 	}
 }
 
-// apply renews the states that updates write, too, on the device, by the second part.
+// apply renews on the device, by the second part, the states that updates write, too.
 func (r *Refresher) apply(tensors update.Tensors, p *pendingRefresh) error {
 	second := p.subject.split.apply
 	own := update.Tensors{}
@@ -242,7 +242,7 @@ func (r *Refresher) apply(tensors update.Tensors, p *pendingRefresh) error {
 		if in.Name == spec.InputStep {
 			continue
 		}
-		if !strings.HasPrefix(in.Name, passedPrefix) { // the present state, even if p.out has its replacement
+		if !strings.HasPrefix(in.Name, passedPrefix) { // the current state, even if p.out has its replacement
 			own[in.Name] = tensors[p.subject.state(in.Name)]
 			continue
 		}
@@ -262,17 +262,17 @@ func (r *Refresher) apply(tensors update.Tensors, p *pendingRefresh) error {
 	return nil
 }
 
-// Record describes, in a checkpoint, a refresh whose results were not in place yet. The
-// results themselves are among the checkpoint's tensors.
+// Record describes, in a checkpoint, a refresh whose results were not installed yet. The results
+// themselves are among the checkpoint's tensors.
 type Record struct {
 	Tensor string `json:"tensor"` // the trained tensor
-	// Step is the update whose statistics the refresh read; Due is the update before
-	// which its results are put in place.
+	// Step is the update whose statistics the refresh read; Due is the update before which its
+	// results are installed.
 	Step int `json:"step"`
 	Due  int `json:"due"`
-	// Failed says why there are no results; empty when there are.
+	// Failed is the reason why there are no results; empty if there are.
 	Failed string `json:"failed,omitempty"`
-	// Fault says that this was the fault of the executor and not of the matrices.
+	// Fault marks a failure of the executor rather than of the matrices.
 	Fault bool `json:"fault,omitempty"`
 }
 
@@ -283,7 +283,7 @@ type Result struct {
 	Data []float32
 }
 
-// Records waits for the refreshes whose results are not in place yet, and describes them.
+// Records waits for the refreshes whose results are not installed yet, and describes them.
 func (p *Pending) Records() []Record {
 	var list []Record
 	for _, r := range p.sortedByTensor() {
@@ -297,7 +297,7 @@ func (p *Pending) Records() []Record {
 	return list
 }
 
-// Results waits for the results that are not in place yet, and returns them.
+// Results waits for the results that are not installed yet, and returns them.
 func (p *Pending) Results() []Result {
 	var list []Result
 	for _, r := range p.sortedByTensor() {
@@ -331,7 +331,7 @@ func isFault(err error) bool {
 // a checkpoint.
 func (p *Pending) Failures() map[string]int { return p.failures }
 
-// RestoreFailures restores from a checkpoint what [Pending.Failures] returned.
+// RestoreFailures restores the counts of [Pending.Failures] from a checkpoint.
 func (p *Pending) RestoreFailures(failures map[string]int) { p.failures = failures }
 
 // name returns the name of a result in checkpoints.
@@ -339,9 +339,9 @@ func (p *pendingRefresh) name(output string) string {
 	return "refresh/" + p.subject.Tensor + "/" + output
 }
 
-// Restore adds the refreshes that were pending when a checkpoint was taken, with their
-// results, each of which load returns for its name and dimensions. It is an error if the
-// training does not have such a refresh.
+// Restore adds the refreshes that were pending when a checkpoint was taken, with their results,
+// which load returns by name and dimensions. It is an error if the training does not have such a
+// refresh.
 func (r *Refresher) Restore(pending *Pending, list []Record, load func(name string, dims []int) ([]float32, error)) error {
 	for _, c := range list {
 		i := slices.IndexFunc(r.subjects, func(s subject) bool { return s.Tensor == c.Tensor })

@@ -42,9 +42,9 @@ type subject struct {
 	split *split
 }
 
-// New prepares the refreshes of tensors, and compiles the parts of them that run on the
-// device. Tensors whose optimizers have no refreshes are ignored. divided says
-// which states the replicas keep by rows.
+// New prepares the refreshes of tensors, and compiles the parts of them that run on the device.
+// Tensors whose optimizers have no refreshes are ignored. divided reports which states are sharded
+// by rows.
 func New(dev *engine.Device, list []Subject, divided update.Divided) (*Refresher, error) {
 	r := &Refresher{dev: dev, divided: divided, Execute: Execute, appliers: map[string]*update.Update{}}
 	for _, s := range list {
@@ -78,7 +78,7 @@ func (r *Refresher) Late() bool {
 	return slices.ContainsFunc(r.subjects, func(s subject) bool { return s.split != nil })
 }
 
-// Close frees what New has compiled.
+// Close frees the compiled parts.
 func (r *Refresher) Close() {
 	for _, u := range r.appliers {
 		u.Close()
@@ -90,7 +90,7 @@ func (r *Refresher) Due(t int) bool {
 	return slices.ContainsFunc(r.subjects, func(s subject) bool { return s.program(t) != nil })
 }
 
-// program is the refresh program that is due at update t, nil if there is none.
+// program returns the refresh program that is due at update t, nil if there is none.
 func (s *subject) program(t int) *program.Program {
 	switch now, first := s.Optimizer.Due.At(t); {
 	case now && first:
@@ -101,8 +101,8 @@ func (s *subject) program(t int) *program.Program {
 	return nil
 }
 
-// work is roughly proportional to the work of a refresh: a factorization takes the size of
-// its matrices times the length of their last axis.
+// work estimates the cost of a refresh, up to a factor: a factorization costs the size of its
+// matrices times the length of their last axis.
 func (s *subject) work() (sum int64) {
 	for _, st := range s.Optimizer.State {
 		if rank := len(st.Shape); rank > 0 {
@@ -118,9 +118,9 @@ func (s *subject) state(input string) string {
 	return program.KindState.PartOf(s.Tensor, strings.TrimPrefix(input, spec.StatePrefix))
 }
 
-// Run executes the refreshes that are due at update t, in parallel, on the states among
-// the tensors: at once or, if there is a delay, while the following steps run. It returns
-// the names of the tensors whose preconditioner could not be renewed and stays as it was.
+// Run executes the refreshes that are due at update t, in parallel, on the states among the
+// tensors: immediately or, with a delay, while the following steps run. It returns the names of the
+// tensors whose preconditioner could not be renewed and is unchanged.
 func (r *Refresher) Run(pending *Pending, tensors update.Tensors, t int) (failed []string, err error) {
 	var now, later []int
 	var due []int
@@ -129,7 +129,7 @@ func (r *Refresher) Run(pending *Pending, tensors update.Tensors, t int) (failed
 			due = append(due, i)
 		}
 	}
-	// Those with most work first: so the last ones, during which processors become idle, are short.
+	// Largest first, so that the last ones, during which processors become idle, are short.
 	slices.SortStableFunc(due, func(i, j int) int { return cmp.Compare(r.subjects[j].work(), r.subjects[i].work()) })
 	for _, i := range due {
 		if s := &r.subjects[i]; s.split != nil && s.program(t) == s.Optimizer.Refresh {
@@ -187,8 +187,8 @@ func (r *Refresher) compute(i int, tensors update.Tensors, t int) (out update.Te
 // as in distributed Shampoo.
 const toleratedFailures = 3
 
-// countFailures counts the failed refreshes of each tensor. outcomes has the error of each refresh,
-// by subject, nil for a success. A tensor whose refresh failed keeps its preconditioner. Too many
+// countFailures counts the failed refreshes of each tensor. outcomes maps subjects to the error of
+// their refresh, nil for success. A tensor whose refresh failed keeps its preconditioner. Too many
 // failures in a row end the training, as does a fault of the executor.
 func (r *Refresher) countFailures(pending *Pending, outcomes map[int]error) (failed []string, err error) {
 	for i := range r.subjects {
@@ -219,10 +219,9 @@ func (r *Refresher) countFailures(pending *Pending, outcomes map[int]error) (fai
 // Executor runs a refresh program. Several calls may run at once.
 type Executor func(*program.Program, map[string]reference.Tensor) (map[string]reference.Tensor, error)
 
-// compute executes a refresh program of update t on tensors of binary32. read returns
-// the elements of an input, in the slice that it gets or in another one. write gets the
-// elements of an output, which are valid until it returns. failed is the error of the program
-// itself; nothing is written then.
+// compute executes a refresh program of update t on tensors of binary32. read returns the elements
+// of an input, in the given slice or another one. write receives the elements of an output, which
+// are valid until it returns. failed is the error of the program itself; nothing is written then.
 func (e Executor) compute(p *program.Program, t int, read func(input string, single []float32) ([]float32, error),
 	write func(output string, dims []int, values []float32) error) (failed, err error) {
 	largest := int64(0)

@@ -13,29 +13,27 @@ import (
 // split is a refresh program in two parts, for a refresh that takes effect some
 // updates after the one whose statistics it reads.
 //
-// Some of the states that it renews are written by refreshes only, such as inverse roots. They
-// have not changed since the refresh began, and are simply replaced. Others are written by
-// updates, too, such as SOAP's momentum, which is relative to the bases that are renewed. For
-// these the refresh is a function, which is applied to their values at the end.
+// Some of the states that it renews are written by refreshes only, such as inverse roots. They have
+// not changed since the refresh began, and are simply replaced. Others are written by updates, too,
+// such as SOAP's momentum, which is relative to the bases that are renewed. For these the refresh
+// is a function, which is applied to their latest values when the results are installed.
 type split struct {
-	// background is the part that does not depend on what updates write meanwhile. It
-	// reads step and states as they are at the beginning, and returns the states that are
-	// replaced and the values that are passed to apply, as floats. It is nil if there
-	// are none.
+	// background is the part that does not depend on what updates write meanwhile. It reads step
+	// and states at the beginning of the refresh, and returns the states that are replaced and the
+	// values that are passed to apply, as floats. It is nil if there are none.
 	background *program.Program
-	// apply maps the states that updates write, as they are at the end, to the
-	// renewed ones. It may also read step, the states that are replaced, and the
-	// values that are passed on. It is nil if there are no such states.
+	// apply maps the states that updates write, at the end of the delay, to the renewed ones. It
+	// may also read step, the states that are replaced, and the values that are passed on. It is
+	// nil if there are no such states.
 	apply *program.Program
 }
 
 // passedPrefix begins the names of the values that the first part passes to the second.
 const passedPrefix = "handed."
 
-// CheckDelay returns an error unless an optimizer's refreshes can take effect late, by a
-// number of updates that must be smaller than the distance between refreshes. If they
-// renew states that updates write, too, the new states must follow from those states
-// without a factorization.
+// CheckDelay returns an error unless an optimizer's refreshes can take effect late, by a number of
+// updates that must be smaller than the interval between refreshes. If they renew states that
+// updates write, too, the new states must be computed from those states without a factorization.
 func CheckDelay(o spec.Optimizer, delay int) error {
 	if delay == 0 || o.Refresh == nil {
 		return nil
@@ -104,7 +102,7 @@ func (c *splitter) depends(on func(input string) bool) []bool {
 	})
 }
 
-// check refuses programs that would lose what updates write meanwhile, and those whose second
+// check returns an error for a program that would lose meanwhile written updates, or whose second
 // part has a factorization or sorts too many columns.
 func (c *splitter) check() error {
 	for _, output := range c.p.Outputs {
@@ -153,7 +151,7 @@ func (c *splitter) cut() {
 		}
 	}
 	for i, input := range c.p.Inputs {
-		// A state that updates write and the refresh only reads is passed on as it was at the beginning.
+		// A state that updates write but the refresh only reads is passed on with its value at the beginning.
 		if c.second[i] && c.updated[input.Name] && !c.applied[input.Name] {
 			c.passed = append(c.passed, program.ID(i))
 		}
@@ -164,7 +162,7 @@ func (c *splitter) cut() {
 // maxSorted is the largest number of pairs that a device may compare to sort columns: it stores all of them.
 const maxSorted = 1 << 28
 
-// factorizes reports whether the operation is one that devices do not have.
+// factorizes reports whether the operation is a factorization, which devices do not have.
 func factorizes(op program.Op) bool {
 	info, _ := op.Info()
 	return info.Class == program.ClassLinalg && op != program.OpSortColumns
@@ -227,7 +225,7 @@ func (c *splitter) apply() (*program.Program, error) {
 	return b.Build()
 }
 
-// inputs declares the chosen inputs, and returns them by their number among all values.
+// inputs declares the chosen inputs, and returns them by value ID.
 func (c *splitter) inputs(b *program.Builder, chosen func(program.ID) bool) []program.Value {
 	given := make([]program.Value, c.p.NumValues())
 	for i, input := range c.p.Inputs {

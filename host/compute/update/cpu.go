@@ -46,7 +46,7 @@ func (r *cpuRunner) compileReclaim() (err error) {
 // run computes the jobs from the tensors in in. It puts the new tensors into out, in new buffers or
 // in those of donated inputs, which are then gone.
 func (r *cpuRunner) run(in Tensors, scalars Scalars, out Tensors, measures Measures) (err error) {
-	defer func() { // keep no memory alive
+	defer func() { // drop references to the memory
 		for i := range r.calls {
 			clear(r.calls[i].Inputs)
 			clear(r.calls[i].Outputs)
@@ -81,7 +81,7 @@ func (r *cpuRunner) run(in Tensors, scalars Scalars, out Tensors, measures Measu
 	return errors.Join(err, engine.FinalizeAll(freed...))
 }
 
-// bind points a call to the memory of its tensors.
+// bind sets the memory of a call's inputs and outputs.
 func (r *cpuRunner) bind(i int, in Tensors, scalars Scalars, out Tensors) (err error) {
 	j, call := &r.jobs[i], &r.calls[i]
 	for k, input := range j.Program.Inputs {
@@ -106,7 +106,7 @@ func (r *cpuRunner) bind(i int, in Tensors, scalars Scalars, out Tensors) (err e
 			out[name], err = engine.Take(in[j.Inputs[o.Name]])
 		} else {
 			t := j.Program.TypeOf(o.Value)
-			out[name], err = engine.Fill(r.dev, t.Shape, func([]float32) error { return nil }) // the program sets all
+			out[name], err = engine.Fill(r.dev, t.Shape, func([]float32) error { return nil }) // the program sets all elements
 		}
 		if err != nil {
 			return err

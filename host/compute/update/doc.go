@@ -1,5 +1,5 @@
-// Package update runs programs that replace tensors of a training on a device: the rules of package cage, and the
-// programs with which optimizers begin, observe and refresh.
+// Package update runs programs that replace tensors of a training on a device: the rules of package
+// cage, and optimizers' programs for initialization, observation and refreshes.
 //
 // A [Job] is a program bound to tensors by name. [Compile] gives the jobs that package cpu can run to
 // that package, on the CPU, and makes one graph of all others. An [Update] then runs on [Tensors],
@@ -10,6 +10,6 @@
 // precision of binary32; one suite tests them (package executortest). A step that is one executable,
 // as on accelerators, takes the jobs' graphs from [Build].
 //
-// This package knows programs, rules and buffers. What a step does besides its update, and when preconditioners are
-// renewed, is decided elsewhere.
+// This package deals with programs, rules and buffers. The rest of a step, and the schedule of
+// refreshes, are decided elsewhere.
 package update

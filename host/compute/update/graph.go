@@ -23,7 +23,7 @@ type graphRunner struct {
 	dev     *engine.Device
 	jobs    []Job
 	exec    *engine.Executable
-	inputs  []engine.Spec // without the scalars, which are the last input
+	inputs  []engine.Spec // without the vector of scalars, the last input
 	outputs []string
 	scalars []string
 }
@@ -103,7 +103,7 @@ func shapesOf(jobs []Job) map[string]shapes.Shape {
 	return all
 }
 
-// run is as that of [cpuRunner].
+// run does the same as that of [cpuRunner].
 func (r *graphRunner) run(in Tensors, scalars Scalars, out Tensors, measures Measures) error {
 	values, err := scalars.Vector(r.scalars...)
 	if err != nil {
@@ -176,9 +176,8 @@ func Unpack(vector *graph.Node, names []string) Nodes {
 	return in
 }
 
-// Build adds the jobs to a graph. Given the nodes of tensors and scalars by name, it
-// returns those of the tensors that the jobs write, and those of their measures, each of
-// shape [1].
+// Build adds the jobs to a graph. Given the nodes of tensors and scalars by name, it returns the
+// nodes of the tensors that the jobs write, and of their measures, each of shape [1].
 func Build(g *graph.Graph, jobs []Job, tensors, scalars Nodes) (out Nodes, measures []*graph.Node) {
 	out = Nodes{}
 	for _, j := range jobs {

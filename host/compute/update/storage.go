@@ -13,7 +13,7 @@ import (
 	"github.com/cage-qat/cage/sdk"
 )
 
-// DType is the type of the elements of a tensor on a device.
+// DType returns the type of the elements of a tensor on a device.
 func DType(s sdk.Storage) dtypes.DType {
 	switch s {
 	case sdk.StoreInt8:
@@ -26,7 +26,7 @@ func DType(s sdk.Storage) dtypes.DType {
 	return dtypes.Float32
 }
 
-// narrow converts the floats that a program returns to what is kept of them; see [sdk.Storage.Kept].
+// narrow converts the floats that a program returns to the storage type; see [sdk.Storage.Kept].
 func narrow(x *graph.Node, s sdk.Storage) *graph.Node {
 	if s == sdk.StoreFloat32 {
 		return x
@@ -43,7 +43,7 @@ func narrow(x *graph.Node, s sdk.Storage) *graph.Node {
 	}, x)
 }
 
-// Upload puts a tensor on the device as it is kept: each replica has its rows of one that is divided, or all of it.
+// Upload copies a tensor to the device in its storage type: sharded by rows if divided is set, else replicated.
 func Upload(dev *engine.Device, data []float32, s sdk.Storage, divided bool, dims ...int) (*engine.Buffer, error) {
 	switch s {
 	case sdk.StoreInt8:
@@ -63,8 +63,8 @@ func upload[T engine.Element](dev *engine.Device, data []T, divided bool, dims [
 	return engine.Upload(dev, data, dims...)
 }
 
-// View returns the elements of a tensor as floats: those of a float32 tensor as [engine.View] does,
-// which may be its own memory, and others as a copy.
+// View returns the elements of a tensor as floats: of a float32 tensor by [engine.View], which may
+// return its own memory, of other types as a copy.
 func View(b *engine.Buffer) ([]float32, error) {
 	if b == nil {
 		return nil, errors.New("there is no such tensor")

@@ -48,9 +48,9 @@ type Job = spec.Job
 
 // Options are the options of an update.
 type Options struct {
-	// OneGraph runs all jobs as one graph, on the CPU, too. Tests compare the two.
+	// OneGraph runs all jobs as one graph even on the CPU. Tests compare both ways.
 	OneGraph bool
-	// Divided says which tensors replicas keep by rows.
+	// Divided reports which tensors are sharded by rows.
 	Divided Divided
 }
 
@@ -162,7 +162,7 @@ func (u *Update) Run(t Tensors, scalars Scalars) (Measures, error) {
 	return measures, nil
 }
 
-// Close frees what Compile has made.
+// Close frees the compiled jobs.
 func (u *Update) Close() {
 	if u.cpu != nil && u.cpu.reclaim != nil {
 		u.cpu.reclaim.Close()
