@@ -71,7 +71,7 @@ func DotGeneralRounded(a *graph.Node, aContracted, aBatch []int, b *graph.Node, 
 	return dot(a, aContracted, aBatch, b, bContracted, bBatch, true)
 }
 
-// AddDotGeneral returns sum + [DotGeneral], in one pass where products are those of package matmul.
+// AddDotGeneral returns sum + [DotGeneral], in one pass if package matmul computes products.
 func AddDotGeneral(sum, a *graph.Node, aContracted, aBatch []int, b *graph.Node, bContracted, bBatch []int) *graph.Node {
 	if OwnProducts(a.Graph()) {
 		return nativeDot(Arithmetic(a.Graph()), a, aContracted, aBatch, b, bContracted, bBatch, nil, nil, sum, false)

@@ -49,8 +49,8 @@ func (r *Refusal) Error() string {
 // The largest number of elements in a row, padded to a power of two, that fit the registers of a kernel's threads.
 const (
 	LargestRow = 1 << 14
-	// LargestLoneRow is for programs that read a single tensor with elements in every row, so that no other needs registers
-	// beside it.
+	// LargestLoneRow is for programs that read a single tensor with elements in every row, so that
+	// no other needs registers.
 	LargestLoneRow = 1 << 15
 )
 
