@@ -61,7 +61,7 @@ func newVersion() *cobra.Command {
 	})
 }
 
-// buildVersion is the release, or the revision that was built.
+// buildVersion returns the release, or the revision of the source.
 func buildVersion() string {
 	if version != "" {
 		return version
@@ -87,8 +87,8 @@ func buildVersion() string {
 
 const releases = "https://" + scaffold.Module + "/releases"
 
-// missingParts describes what this executable does not have, and how to get it. One that go install
-// made has no plugins, and no vector instructions unless GOEXPERIMENT asked for them.
+// missingParts describes what this executable lacks, and how to get it. A build by go install
+// has no plugins, and no vector instructions unless GOEXPERIMENT=simd was set.
 func missingParts() (list []string) {
 	if engine.LacksSIMD() {
 		list = append(list, "this cage was built without vector instructions (SIMD): on the CPU it computes several times slower. "+
@@ -103,8 +103,8 @@ func missingParts() (list []string) {
 
 var warnedCommands = []string{"train", "study run", "eval", "generate", "chat", "bench", "plugins list"}
 
-// prepare checks the flags of all commands. Before a command runs that computes or needs plugins,
-// it warns of missing parts.
+// prepare checks the flags that all commands share. It warns of missing parts before commands that
+// compute or need plugins.
 func prepare(cmd *cobra.Command, _ []string) error {
 	level, _ := cmd.Flags().GetString("log-level")
 	if hclog.LevelFromString(level) == hclog.NoLevel {

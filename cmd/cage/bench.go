@@ -24,11 +24,11 @@ func newBench() *cobra.Command {
 type benchModel struct {
 	layers, width, heads, context, batch, vocab, bits int
 	quantizer, optimizer, device, precision           string
-	preset                                            string // "": the sizes are those of the flags
+	preset                                            string // "": the flags give the sizes
 	given                                             func(flag string) bool
 }
 
-// runFlags adds the flags of a command that takes them or a run's TOML file. It returns the
+// runFlags adds the size flags to a command that also accepts a run's TOML file. It returns the
 // overrides of that file's keys.
 func (m *benchModel) runFlags(flags *pflag.FlagSet) (sets *[]string) {
 	flags.IntVar(&m.layers, "layers", 4, "transformer blocks")
@@ -109,12 +109,12 @@ go tool pprof -tagfocus executable=gradient cage FILE`,
 	})
 }
 
-// config reads the TOML file, or makes one from the flags.
+// config reads the TOML file, or builds a configuration from the flags.
 func (m benchModel) config(args, sets []string) (*config.Config, error) {
 	if len(args) == 1 {
 		cfg, err := config.Load(args[0], sets)
 		if err == nil && cfg.Model.Language() && cfg.Model.Vocab == 0 && !cfg.Data.Separate() {
-			return build.PinnedToData(cfg) // which has the vocabulary
+			return build.PinnedToData(cfg) // the data determine the vocabulary
 		}
 		return cfg, err
 	}

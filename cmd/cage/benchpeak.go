@@ -103,7 +103,7 @@ func onThreads(unit string, n int) string {
 	return fmt.Sprintf("%s, %d threads", unit, n)
 }
 
-// shareOf is a share of a peak; 0: there is none.
+// shareOf formats a fraction of the peak; 0 means that the peak is unknown.
 func shareOf(share float64) string {
 	if share == 0 {
 		return "-"

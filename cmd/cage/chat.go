@@ -94,7 +94,7 @@ func converse(cmd *cobra.Command, d *trained.Dialogue) error {
 	}
 }
 
-// maxMessage bounds a line of the input, in bytes.
+// maxMessage is the maximal length of an input line, in bytes.
 const maxMessage = 1 << 20
 
 type inputLine struct {
@@ -102,8 +102,8 @@ type inputLine struct {
 	err  error
 }
 
-// linesOf reads lines in a goroutine of its own. A read that is under way when ctx ends goes on until the process ends, as
-// nothing can interrupt a read from a terminal.
+// linesOf reads lines in a separate goroutine. A read that is pending when ctx ends blocks until
+// the process exits, because a read from a terminal cannot be interrupted.
 func linesOf(ctx context.Context, in io.Reader) <-chan inputLine {
 	lines := make(chan inputLine)
 	go func() {

@@ -150,14 +150,14 @@ type chatListing struct {
 	dataset.Header
 	Length   int       `json:"row_length"` // in tokens
 	RowCount int64     `json:"row_count"`
-	LeftOut  int       `json:"left_out"` // documents with nothing to learn in the length of a row
-	Rows     []chatRow `json:"rows"`     // the first ones
+	LeftOut  int       `json:"left_out"` // documents without a target token within the length of a row
+	Rows     []chatRow `json:"rows"`     // the first rows
 }
 
-// chatRow is a row of the batches that a training takes: documents one after another.
+// chatRow is a row of a training batch: documents packed one after another.
 type chatRow struct {
 	Documents []chatDocument `json:"documents"`
-	Free      int            `json:"free"` // places that no document fills
+	Free      int            `json:"free"` // unused positions
 }
 
 type chatDocument struct {
@@ -165,19 +165,19 @@ type chatDocument struct {
 	Parts  []chatPart `json:"parts"`
 }
 
-// chatPart is a part of a document that carries loss as a whole, or not at all.
+// chatPart is a contiguous part of a document whose tokens all have loss, or all have none.
 type chatPart struct {
 	Text    string `json:"text"`
 	Learned bool   `json:"learned"`
 }
 
-// The marks around what is learned.
+// Delimiters of text that is learned.
 const (
 	learnedBegin = "⟦"
 	learnedEnd   = "⟧"
 )
 
-// maxDefaultRow bounds the rows that are shown where no length is given, in tokens.
+// maxDefaultRow is the maximal length of the rows shown if no length is given, in tokens.
 const maxDefaultRow = 2048
 
 func (s *chatListing) read(f *dataset.File, count int) error {
@@ -217,7 +217,7 @@ func readRow(row dataset.Row, tok tokenizer.Tokenizer) (chatRow, error) {
 		}
 		d := chatDocument{Tokens: end - at}
 		for from := at; from < end; {
-			// The weight at a position is that of the next token, which is predicted there.
+			// The weight at a position is the weight of its target, the next token.
 			learned := from > at && row.Weights[from-1] > 0
 			to := from + 1
 			for to < end && (row.Weights[to-1] > 0) == learned {

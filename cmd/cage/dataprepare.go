@@ -182,7 +182,7 @@ func (c *chatFlags) add(cmd *cobra.Command) {
 }
 
 func (c *chatFlags) check(cmd *cobra.Command) error {
-	var wrong []string // flags of the other kind
+	var wrong []string // flags of the other kind of data
 	switch c.kind {
 	case config.KindText:
 		wrong = []string{"template", "train-on", "template-date", "template-var", "add-tokens", "plain-marks"}
@@ -202,7 +202,7 @@ func (c *chatFlags) check(cmd *cobra.Command) error {
 	return nil
 }
 
-// prepare makes a dataset of conversations. opts are the flags that both kinds of data have, spec names the tokenizer.
+// prepare creates a dataset of conversations. opts are the shared flags; spec names the tokenizer.
 func (c *chatFlags) prepare(cmd *cobra.Command, opts data.PrepareOptions, spec string) (*answer, error) {
 	files, err := data.FindRows(opts, dataset.Conversations, chat.Columns)
 	if err != nil {
@@ -250,7 +250,7 @@ type preparedChat struct {
 	LeftOut []data.LeftOut `json:"left_out"` // files that were found and not taken
 }
 
-// openTemplate opens the template with its date and variables. spec is where the tokenizer is, and with it the model's own template.
+// openTemplate opens the chat template with its date and variables. spec locates the tokenizer and its template.
 func (c *chatFlags) openTemplate(spec string, tok tokenizer.Tokenizer) (*chat.Template, error) {
 	t, err := chat.OpenTemplate(c.template, spec, tokenizer.AddsBOS(tok))
 	if err != nil {

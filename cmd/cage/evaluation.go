@@ -100,7 +100,7 @@ func newEval() *cobra.Command {
 		if tokens == 0 { // a problem without data
 			return textAnswer(result, "%s: loss %.6g\n", of, loss), nil
 		}
-		result["perplexity"] = metrics.Number(math.Exp(loss)) // may be infinite, which JSON has no number for
+		result["perplexity"] = metrics.Number(math.Exp(loss)) // may be infinite, which JSON numbers cannot represent
 		return textAnswer(result, "%s: loss %.4f, perplexity %.3f over %d tokens\n",
 			of, loss, math.Exp(loss), tokens), nil
 	})
@@ -165,7 +165,7 @@ func samplingFlags(flags *pflag.FlagSet, o *generate.Options) {
 	flags.Uint64Var(&o.Seed, "seed", 0, "seed of the draws")
 }
 
-// textPrinter prints a text as it grows, unless it is to be JSON.
+// textPrinter returns a function that prints growing text incrementally, unless --json is set.
 func textPrinter(cmd *cobra.Command) func(text string) error {
 	return func(text string) error {
 		if wantsJSON(cmd) {
@@ -181,7 +181,7 @@ type taskFlags struct {
 	out           string
 	step, context int
 	parentPipe    time.Duration
-	quantizer     *trained.Quantizer // instead of the run's own; nil: that
+	quantizer     *trained.Quantizer // replaces the run's own quantizer; nil: no replacement
 }
 
 func (f *taskFlags) run(cmd *cobra.Command, dir string) (*answer, error) {
@@ -233,7 +233,7 @@ func openTasks(names []string) (list []*tasks.Task, err error) {
 	return list, nil
 }
 
-// taskProgress logs every ten seconds how many questions are answered, and how long the rest will take.
+// taskProgress logs every ten seconds how many questions are answered, and the estimated time left.
 func taskProgress(cmd *cobra.Command, name string) func(done, of int) {
 	begun, due, first := time.Now(), throttle(10*time.Second), -1
 	return func(done, of int) {

@@ -136,7 +136,7 @@ type importListing struct {
 	Checkpoint   string             `json:"checkpoint"`
 	Run          string             `json:"run,omitempty"`
 	Architecture string             `json:"architecture"`
-	Model        map[string]any     `json:"model"` // by the keys of [model]
+	Model        map[string]any     `json:"model"` // by key of [model]
 	Parameters   int                `json:"parameters"`
 	MaxPositions int                `json:"max_positions"`
 	Tokens       huggingface.Tokens `json:"tokens"`

@@ -48,7 +48,7 @@ SVG; without --out both are written into the first run directory.`,
 	return cmd
 }
 
-// savePicture writes a picture to files, and their names to w.
+// savePicture writes a picture to files, and the file names to w.
 func savePicture(w io.Writer, paths []string, p figure.Picture, title string) error {
 	for _, path := range paths {
 		err := figure.Save(path, p, figure.Options{Title: title})
@@ -73,8 +73,8 @@ func readRuns(dirs []string) ([]figure.Run, error) {
 	return runs, nil
 }
 
-// explainUnreadable says why a file of a run directory could not be read. absent says what it
-// means that the file is missing.
+// explainUnreadable explains why a file of a run directory could not be read. absent is the
+// explanation if only the file is missing.
 func explainUnreadable(dir, absent string, err error) error {
 	if !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -128,7 +128,7 @@ that was interrupted shows – for what it has not measured.`,
 	})
 }
 
-// number formats a value, or is – where nothing was measured.
+// number formats a value; nil, which means not measured, becomes –.
 func number(n *metrics.Number, format string) string {
 	if n == nil {
 		return "–"

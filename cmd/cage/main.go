@@ -1,6 +1,6 @@
 // Command cage trains language models so that they survive quantization. It is the host
-// of quantizer and optimizer plugins. The files hold the
-// subcommands by subject: their flags, and how results are printed. The packages under host/ do the work.
+// of quantizer and optimizer plugins. Each file defines the subcommands of one subject, with their
+// flags and output. The packages under host/ do the work.
 package main
 
 import (
@@ -26,7 +26,7 @@ import (
 const (
 	exitError       = 1
 	exitUsage       = 2
-	exitInterrupted = 130 // as a shell reports a process ended by SIGINT
+	exitInterrupted = 130 // as shells report a process killed by SIGINT
 )
 
 func main() { os.Exit(run(os.Args[1:])) }
@@ -51,8 +51,8 @@ func run(args []string) int {
 	return code
 }
 
-// explain turns an error into an exit code and a message. stopped is the error of the context, which is not nil after a
-// signal.
+// explain converts an error to an exit code and a message. stopped is the error of the context, not
+// nil after a signal.
 func explain(cmd *cobra.Command, err, stopped error) (code int, message string) {
 	var usage usageError
 	switch {
@@ -70,7 +70,7 @@ func explain(cmd *cobra.Command, err, stopped error) (code int, message string) 
 		return exitInterrupted, "interrupted; go on with --resume"
 	case stopped != nil && errors.Is(err, stopped):
 		return exitInterrupted, "interrupted"
-	case stopped != nil: // plugins receive the Ctrl-C of a terminal, too
+	case stopped != nil: // a terminal sends Ctrl-C to plugins, too
 		return exitInterrupted, fmt.Sprintf("interrupted: %v", err)
 	case errors.As(err, &usage):
 		return exitUsage, fmt.Sprintf("%v\nSee '%s --help'.", err, strings.TrimSuffix(cmd.CommandPath(), " help"))
@@ -111,19 +111,18 @@ with or without the CAGE correction, from one TOML file.
 	).Replace(root.UsageTemplate()))
 	root.PersistentFlags().String("log-level", "info", "least important messages to show: trace, debug, info, warn, error or off")
 	root.AddCommand(surviveSIGPIPE(newTrain()), newImport(), surviveSIGPIPE(newQuantize()), newEval(), newScore(), surviveSIGPIPE(newRuler()), newGenerate(), newChat(), newExport(), surviveSIGPIPE(newPlot()), surviveSIGPIPE(newCompare()), surviveSIGPIPE(newFit()), newData(), newPlugins(), newConfig(), newStudy(), newRuns(), newServe(), group(&cobra.Command{Use: "checkpoint", Short: "Verify checkpoints"}, newCheckpointVerify()), surviveSIGPIPE(newVerify()), newBench(), newVersion())
-	root.InitDefaultCompletionCmd() // now, as it refuses no unknown shells by itself
+	root.InitDefaultCompletionCmd() // created here because cobra's own accepts unknown shells
 	if completion, _, err := root.Find([]string{"completion"}); err == nil {
 		group(completion)
 	}
 	return root
 }
 
-// interruptible returns a context that ends with the first signal that asks this
-// process to stop: SIGINT, SIGTERM, SIGQUIT, or SIGHUP, unless that was ignored at the
-// start, as under nohup. A second SIGINT or SIGTERM ends the process at once, and so does a
-// second SIGQUIT, with the stacks of all goroutines: what it did when it did not stop. A
-// second SIGHUP does nothing: when a session closes, the system sends one and the shell
-// another.
+// interruptible returns a context that is cancelled by the first signal to stop: SIGINT, SIGTERM,
+// SIGQUIT or SIGHUP, unless SIGHUP was ignored at the start, as under nohup. A second SIGINT or
+// SIGTERM ends the process at once. So does a second SIGQUIT, which also prints the stacks of all
+// goroutines, to show why the process did not stop. A second SIGHUP has no effect, because when a
+// session closes, the kernel and the shell each send one.
 func interruptible() (context.Context, func()) {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGQUIT)
 	context.AfterFunc(ctx, stop)
@@ -143,19 +142,19 @@ func interruptible() (context.Context, func()) {
 	return ctx, func() { hangUp(); stop() }
 }
 
-// parentPipeFlag adds --lifeline to a command that other programs start: the command stops when its
-// standard input ends, which is a pipe of its parent, and may take that long; 0: it does not.
+// parentPipeFlag adds --lifeline to a command that other programs start: it stops when standard
+// input, a pipe from the parent, ends. The value is the time that stopping may take; 0: disabled.
 func parentPipeFlag(cmd *cobra.Command, parentPipe *time.Duration) {
 	cmd.Flags().DurationVar(parentPipe, "lifeline", 0, "stop as on Ctrl-C when standard input ends, within this `TIME`: for a program that starts this one")
 	cmd.Flags().Lookup("lifeline").NoOptDefVal = time.Minute.String()
 }
 
-// watchParent interrupts this process when its standard input ends, if that is its parent-death pipe.
-// A second signal then does nothing more: Slurm sends one to all processes of a task, and the parent
-// closes the pipe as well.
+// watchParent interrupts this process when standard input ends, if --lifeline is set. A second
+// signal then has no effect, because Slurm signals all processes of a task while the parent also
+// closes the pipe.
 func watchParent(parentPipe time.Duration) {
 	if parentPipe > 0 {
-		signal.Notify(make(chan os.Signal, 1), os.Interrupt, syscall.SIGTERM) // which takes from them what they do by default
+		signal.Notify(make(chan os.Signal, 1), os.Interrupt, syscall.SIGTERM) // disables their default action
 		go func() {
 			_, _ = io.Copy(io.Discard, os.Stdin)
 			if syscall.Kill(os.Getpid(), syscall.SIGINT) == nil {
@@ -168,8 +167,8 @@ func watchParent(parentPipe time.Duration) {
 
 type usageError struct{ error }
 
-// group completes a command that only has subcommands. Without arguments it prints its help; any argument is an unknown
-// command.
+// group completes a command that only has subcommands. Without arguments it prints its help; any
+// argument is an unknown command.
 func group(cmd *cobra.Command, subcommands ...*cobra.Command) *cobra.Command {
 	cmd.AddCommand(subcommands...)
 	cmd.Args = func(cmd *cobra.Command, args []string) error {
@@ -182,7 +181,7 @@ func group(cmd *cobra.Command, subcommands ...*cobra.Command) *cobra.Command {
 	return cmd
 }
 
-// unknownCommand is the error about an unknown subcommand, with the one that was probably meant.
+// unknownCommand returns the error for an unknown subcommand, and suggests the nearest known one.
 func unknownCommand(cmd *cobra.Command, name string) error {
 	var known []string
 	for _, c := range cmd.Commands() {
@@ -198,7 +197,7 @@ func unknownCommand(cmd *cobra.Command, name string) error {
 	return usageError{err}
 }
 
-// flagError turns an error of the flags' library into one that says what a flag wants, or which flag was probably meant.
+// flagError rewrites an error of pflag to state the value that a flag takes, or the nearest flag.
 func flagError(cmd *cobra.Command, err error) error {
 	if unknown, ok := errors.AsType[*pflag.NotExistError](err); ok {
 		var known []string
@@ -217,8 +216,7 @@ func flagError(cmd *cobra.Command, err error) error {
 	return usageError{err}
 }
 
-// newHelp is cobra's help command, except that a command that does not exist is a
-// mistake.
+// newHelp returns cobra's help command, except that it is an error to name an unknown command.
 func newHelp() *cobra.Command {
 	return &cobra.Command{
 		Use:   "help [COMMAND]",
@@ -267,7 +265,7 @@ func atMostOne(what string) cobra.PositionalArgs {
 	}
 }
 
-// notNegative accepts what checkArgs accepts, unless one of the named flags is negative.
+// notNegative extends checkArgs: it also rejects negative values of the named flags.
 func notNegative(checkArgs cobra.PositionalArgs, flags ...string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if err := checkArgs(cmd, args); err != nil {

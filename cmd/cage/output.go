@@ -24,8 +24,8 @@ import (
 	"github.com/cage-qat/cage/sdk"
 )
 
-// answer is the result of a command as it is printed: value with --json, else text. Errors of
-// writing are noticed by [stdStream], and need no handling here.
+// answer is the result of a command: value is printed with --json, otherwise text. Callers need not
+// handle write errors, because [stdStream] records them.
 type answer struct {
 	value any
 	text  func(w io.Writer)
@@ -39,8 +39,8 @@ func textAnswer(value any, format string, args ...any) *answer {
 	return &answer{value, func(w io.Writer) { fmt.Fprintf(w, format, args...) }}
 }
 
-// withAnswer gives a command the flag --json, and makes it print what run returns. An answer
-// that comes with an error is printed, too.
+// withAnswer adds the flag --json to a command, and makes it print the result of run, even if run
+// also returns an error.
 func withAnswer(cmd *cobra.Command, run func(cmd *cobra.Command, args []string) (*answer, error)) *cobra.Command {
 	cmd.Flags().Bool("json", false, "print the result as JSON")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -66,7 +66,7 @@ func wantsJSON(cmd *cobra.Command) bool {
 	return asJSON
 }
 
-// table writes rows, escaped, in aligned columns; the first is the heading.
+// table writes rows in aligned columns, with their text escaped; the first row is the heading.
 func table(w io.Writer, rows [][]string) {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	for _, row := range rows {
@@ -90,27 +90,27 @@ func throttle(interval time.Duration) (due func() bool) {
 	}
 }
 
-// newLogger makes the logger of a command, on its standard error. Messages may quote
-// foreign text, which is escaped.
+// newLogger returns the logger of a command, which writes to its standard error. Messages may quote
+// untrusted text, which is escaped.
 func newLogger(cmd *cobra.Command) hclog.Logger { return newLoggerOn(cmd, cmd.ErrOrStderr()) }
 
 func newLoggerOn(cmd *cobra.Command, out io.Writer) hclog.Logger {
-	name, _ := cmd.Flags().GetString("log-level") // prepare has checked it
+	name, _ := cmd.Flags().GetString("log-level") // validated by prepare
 	return hclog.New(&hclog.LoggerOptions{
 		Name: "cage", Level: hclog.LevelFromString(name),
 		Output: safetext.NewWriter(out), TimeFormat: "15:04:05",
 	})
 }
 
-// stdStream is the standard output or error of this process. All text goes through it,
-// escaped as package safetext says; only progress displays are not.
+// stdStream is the standard output or error of this process. All text except progress displays
+// is written through it, escaped as package safetext describes.
 //
-// Writing to a reader that is gone is no failure: it has seen what it wanted. This concerns
-// commands that outlast their readers (see [surviveSIGPIPE]); SIGPIPE silently ends the others.
+// A closed reader is not a failure: it has read what it wanted. This concerns commands that outlive
+// their readers (see [surviveSIGPIPE]); SIGPIPE ends all other commands silently.
 type stdStream struct {
 	file *os.File
 	mu   sync.Mutex
-	err  error // of the first write that failed
+	err  error // the first write error
 }
 
 // Write implements io.Writer.
@@ -127,16 +127,16 @@ func (o *stdStream) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// firstError is the first error of writing. Most callers do not look at the errors of their
-// writes, so that it is reported when the command has ended.
+// firstError returns the first write error. Most callers ignore write errors, so it is reported
+// when the command has ended.
 func (o *stdStream) firstError() error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.err
 }
 
-// unescaped returns the file of a stdStream, for displays that move the cursor; any other writer
-// stays as it is.
+// unescaped returns the file of a stdStream, for displays that move the cursor, and any other
+// writer unchanged.
 func unescaped(w io.Writer) io.Writer {
 	if o, ok := w.(*stdStream); ok {
 		return o.file
@@ -144,10 +144,10 @@ func unescaped(w io.Writer) io.Writer {
 	return w
 }
 
-// surviveSIGPIPE makes a command go on when nobody reads its output any more, as after `| head`,
-// or when Ctrl-C has ended a tee behind it. It is for commands whose work matters more than
-// what they print. SIGPIPE is caught, so that writing to a closed pipe is an error; were it
-// ignored, children such as plugins would ignore it, too.
+// surviveSIGPIPE lets a command continue after its reader is gone, as with `| head`, or if Ctrl-C
+// has ended a tee behind it. It is for commands whose work matters more than their output. SIGPIPE
+// is caught, so that writing to a closed pipe returns an error. It is not ignored, because child
+// processes such as plugins would inherit that.
 func surviveSIGPIPE(cmd *cobra.Command) *cobra.Command {
 	cmd.PreRun = func(*cobra.Command, []string) { signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) }
 	return cmd
@@ -180,7 +180,7 @@ func addKeys(cmd *cobra.Command, keys []schema.Key) {
 	}
 }
 
-// checkKeys reports the first flag whose value is not in the range of its key. A default is always right.
+// checkKeys reports the first flag whose value is outside the range of its key. Defaults are valid.
 func checkKeys(cmd *cobra.Command, keys []schema.Key) error {
 	for _, k := range keys {
 		f := cmd.Flags().Lookup(k.FlagName())
@@ -206,7 +206,7 @@ func (f *quantizerFlags) add(flags *pflag.FlagSet, usage string) {
 	flags.StringArrayVar(&f.sets, "set", nil, "give a parameter of the quantizer: `KEY=VALUE` (repeatable)")
 }
 
-// addReplacement adds the flags of commands that use a run's weights under another quantizer.
+// addReplacement adds the flags of commands that can use a run's weights with another quantizer.
 func (f *quantizerFlags) addReplacement(flags *pflag.FlagSet) {
 	f.add(flags, "quantize weights and activations with the plugin `NAME`, or a path, instead of the run's quantizers; none: nothing")
 	flags.BoolVar(&f.weightsOnly, "weights-only", false, "with --quantizer: leave activations in full precision")
@@ -219,7 +219,7 @@ func (f *quantizerFlags) params() (map[string]any, error) {
 	return pluginSettings(f.sets, sdk.Description{})
 }
 
-// replacement is the quantizer that replaces the run's own, nil where that stays.
+// replacement returns the quantizer that replaces the run's own; nil: no replacement.
 func (f *quantizerFlags) replacement() (*trained.Quantizer, error) {
 	params, err := f.params()
 	switch {

@@ -17,7 +17,7 @@ import (
 	"github.com/cage-qat/cage/sdk"
 )
 
-// kinds of plugins, in the order in which they are shown.
+// kinds lists the kinds of plugins, in display order.
 var kinds = []sdk.Kind{sdk.KindQuantizer, sdk.KindOptimizer}
 
 func newPlugins() *cobra.Command {
@@ -85,8 +85,8 @@ func newPluginsShow() *cobra.Command {
 	})
 }
 
-// startAsEach calls do with the plugin started as each of the kinds that it serves. It is an
-// error when it serves none, or one of them with a fault.
+// startAsEach starts the plugin as each of the kinds that it serves, and calls do. It fails if
+// the plugin serves none of the kinds, or fails to start as one of them.
 func startAsEach(ctx context.Context, exe plugin.Executable, kinds []sdk.Kind, opts plugin.Options, do func(*plugin.Client) error) error {
 	served := false
 	var refused error
@@ -114,7 +114,7 @@ func startAsEach(ctx context.Context, exe plugin.Executable, kinds []sdk.Kind, o
 	return refused
 }
 
-// escapedParameters escapes what would break the table of parameters.
+// escapedParameters escapes characters that would break the table of parameters.
 func escapedParameters(d sdk.Description) sdk.Description {
 	d.Parameters = slices.Clone(d.Parameters)
 	for i := range d.Parameters {
@@ -131,8 +131,8 @@ func escapedParameters(d sdk.Description) sdk.Description {
 	return d
 }
 
-// newFinder returns what finds plugins, and how they are started. Both log to
-// the standard error of the command.
+// newFinder returns a finder of plugins, and the options to start them with. Both log to the
+// standard error of the command.
 func newFinder(cmd *cobra.Command) (*plugin.Finder, plugin.Options, error) {
 	log := newLogger(cmd)
 	finder, err := plugin.NewFinder()
@@ -143,7 +143,7 @@ func newFinder(cmd *cobra.Command) (*plugin.Finder, plugin.Options, error) {
 	return finder, plugin.Options{Logger: log}, nil
 }
 
-// firstSentence is the text up to its first full stop; that of "et al." does not count.
+// firstSentence returns the text up to its first full stop; that of "et al." does not count.
 func firstSentence(text string) string {
 	for i := range len(text) - 1 {
 		if text[i:i+2] == ". " && !strings.HasSuffix(text[:i], " al") {
@@ -164,8 +164,8 @@ type pluginListing struct {
 	Error      string      `json:"error,omitempty"`
 }
 
-// parameter is a parameter of a plugin as printed in JSON, which knows no infinity:
-// an open side has no bound.
+// parameter is a plugin parameter as printed in JSON. JSON has no infinity, so an infinite bound is
+// left out.
 type parameter struct {
 	Name    string   `json:"name"`
 	Type    sdk.Type `json:"type"`
@@ -221,8 +221,8 @@ module of its own, with a go.mod.`,
 		if notice != nil {
 			fmt.Fprintf(cmd.ErrOrStderr(), "go mod tidy is still to be run in %s; or remove it and give --sdk DIR, a copy of cage's source: %v\n", s.Path(), notice)
 		}
-		// The settings are those with which cage builds plugins and the Makefile builds cage.
-		// With others, go test would compile all libraries once more.
+		// These are the settings with which cage builds plugins and the Makefile builds cage. With
+		// other settings, go test would recompile all libraries.
 		test := fmt.Sprintf("%s go -C %s test -trimpath .", settings, named(s.Path()))
 		if s.Language != scaffold.Languages[0] {
 			test = fmt.Sprintf("pytest %[1]s && cage plugins test %[2]s", named(s.Path()), named(s.Executable()))
@@ -237,7 +237,7 @@ In the TOML file of a run: %[2]s = {plugin = "%[4]s"}
 	return cmd
 }
 
-// named is a path with a slash: without one it would be taken for a name.
+// named returns path with a slash, because without one it would be parsed as a plugin's name.
 func named(path string) string {
 	if filepath.IsAbs(path) {
 		return path

@@ -18,7 +18,7 @@ import (
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
-// programFlags describe the tensor for which `cage plugins program` asks a plugin for its programs.
+// programFlags describes the tensor for which `cage plugins program` requests programs.
 type programFlags struct {
 	shape, role                  string
 	sets                         []string
@@ -26,14 +26,14 @@ type programFlags struct {
 	heads, context               int
 }
 
-// siteNames are the names of the site in each role of a quantizer.
+// siteNames maps each role of a quantizer to the name of an example site.
 var siteNames = map[sdk.Role]string{
 	sdk.RoleWeight: "layers.0.attn.qkv", sdk.RoleActivation: "layers.0.attn.qkv.input",
 	sdk.RoleGradient: "layers.0.attn.qkv", sdk.RoleKey: "layers.0.attn.keys",
 	sdk.RoleValue: "layers.0.attn.values", sdk.RoleQuery: "layers.0.attn.queries",
 }
 
-// maxElements bounds the tensors that programs are asked for.
+// maxElements bounds the size of the tensors for which programs are requested.
 const maxElements = 1 << 24
 
 type programPart struct {
@@ -133,7 +133,7 @@ func (p *programFlags) describe(ctx context.Context, client *plugin.Client, shap
 		}
 		for name, program := range optimizer.Programs() {
 			part := inspect.NewPart(name, program, shape)
-			part.Kernel, part.Text = "", nil // updates are compiled in another way
+			part.Kernel, part.Text = "", nil // updates are compiled differently
 			parts, listed[name] = append(parts, part), true
 		}
 	}

@@ -21,7 +21,7 @@ import (
 	"github.com/cage-qat/cage/sdk/sdktest"
 )
 
-// noDevice is the value of --device for which only the reference implementation runs the programs.
+// noDevice is the value of --device with which programs run on the reference implementation only.
 const noDevice = "none"
 
 func newPluginsTest() *cobra.Command {
@@ -80,7 +80,7 @@ func (p *pluginTest) run(cmd *cobra.Command, name string) ([]sdktest.Report, err
 	if known := append(engine.Kinds(), noDevice); !slices.Contains(known, p.device) {
 		return nil, usageError{fmt.Errorf("--device %q: use %s", p.device, strings.Join(known, ", "))}
 	}
-	if _, err := pluginSettings(p.sets, sdk.Description{}); err != nil { // before anything starts
+	if _, err := pluginSettings(p.sets, sdk.Description{}); err != nil { // check the syntax before the plugin starts
 		return nil, err
 	}
 	options, kinds, err := p.goldens()
@@ -105,7 +105,7 @@ func (p *pluginTest) run(cmd *cobra.Command, name string) ([]sdktest.Report, err
 	if err != nil {
 		return nil, err
 	}
-	if !cmd.Flags().Changed("log-level") { // odd requests are part of the test
+	if !cmd.Flags().Changed("log-level") { // the test includes invalid requests, which would be logged
 		opts.Logger.SetLevel(hclog.Error)
 	}
 	var reports []sdktest.Report
@@ -121,8 +121,8 @@ func (p *pluginTest) run(cmd *cobra.Command, name string) ([]sdktest.Report, err
 	return reports, err
 }
 
-// goldens are the cases of golden files, and the kinds of plugins to test: one kind if there are
-// such files.
+// goldens returns the cases of the golden files, and the kinds of plugins to test: all kinds, or
+// with golden files the one kind that they are for.
 func (p *pluginTest) goldens() ([]sdktest.Option, []sdk.Kind, error) {
 	var options []sdktest.Option
 	if p.golden == "" {
@@ -154,8 +154,8 @@ func (p *pluginTest) goldens() ([]sdktest.Option, []sdk.Kind, error) {
 	return options, of, nil
 }
 
-// pluginSettings reads KEY=VALUE settings of a plugin. Values are TOML or else text; a declared
-// string is text in any case.
+// pluginSettings parses KEY=VALUE settings of a plugin. A value is TOML, or else plain text; the
+// value of a declared string parameter is always plain text.
 func pluginSettings(sets []string, d sdk.Description) (map[string]any, error) {
 	settings := map[string]any{}
 	for _, set := range sets {

@@ -128,8 +128,8 @@ func (f *rulerFlags) plan(cmd *cobra.Command) (plan ruler.Plan, g *ruler.Generat
 	return ruler.Plan{Tasks: tasks, Lengths: f.SortedLengths(), Samples: f.Samples, Progress: progress}, g, nil
 }
 
-// tokenize makes the generator count tokens with a tokenizer, and finds what a template of conversations prints around a
-// question; the plan names both, as prompts depend on them. spec is where the model's own template is.
+// tokenize makes the generator count tokens with a tokenizer, and finds what the chat template adds
+// around a question. The plan records both, as prompts depend on them. spec locates the model.
 func (f *rulerFlags) tokenize(plan *ruler.Plan, g *ruler.Generator, tok tokenizer.Tokenizer, spec string) error {
 	g.Count = func(text string) (int, error) {
 		ids, err := tok.Encode(text)

@@ -27,8 +27,8 @@ failed or unreadable.`,
 	}, newRunsList(), newRunsShow())
 }
 
-// roots are the directories that are searched for runs when none is named. They hold the
-// defaults of train.out and study.out.
+// roots are the directories searched for runs if none is named: the defaults of train.out and
+// study.out.
 var roots = []string{"runs", "studies"}
 
 func newRunsList() *cobra.Command {
@@ -66,7 +66,7 @@ A condition is NAME=VALUE, or != < <= > >= in place of =, or ~ for "contains".`,
 		if err != nil {
 			return nil, err
 		}
-		// A name that no run has is an error.
+		// It is an error to filter, sort or show by a name that no run has.
 		var conditions []rundir.Condition
 		for _, text := range where {
 			c, err := rundir.ParseCondition(text)

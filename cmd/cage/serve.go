@@ -14,8 +14,8 @@ import (
 	"github.com/cage-qat/cage/host/study/serve"
 )
 
-// defaultListen is the default address. It is fixed, so that a page that was left open finds its
-// server again.
+// defaultListen is the default address. Its port is fixed, so that an open page reconnects after
+// the server restarts.
 const defaultListen = "127.0.0.1:7170"
 
 func newServe() *cobra.Command {
@@ -65,7 +65,7 @@ func serveRuns(cmd *cobra.Command, listen string, dirs []string) error {
 		WriteTimeout: 5 * time.Minute, MaxHeaderBytes: 64 << 10,
 	}
 	if address.IP.IsUnspecified() {
-		host = "127.0.0.1" // where a browser on this machine reaches a server on all addresses
+		host = "127.0.0.1" // the server listens on all addresses; this one works in a local browser
 	}
 	fmt.Fprintf(cmd.OutOrStdout(), "http://%s/\n", net.JoinHostPort(host, fmt.Sprint(address.Port)))
 	ended := make(chan error, 1)
@@ -75,7 +75,7 @@ func serveRuns(cmd *cobra.Command, listen string, dirs []string) error {
 		return err
 	case <-cmd.Context().Done():
 	}
-	last, cancel := context.WithTimeout(context.Background(), time.Second) // pages ask again and again: they need no long farewell
+	last, cancel := context.WithTimeout(context.Background(), time.Second) // short, because pages poll again
 	defer cancel()
 	if err := server.Shutdown(last); err != nil && !errors.Is(err, context.DeadlineExceeded) {
 		return err

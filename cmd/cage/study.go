@@ -120,7 +120,7 @@ func runStudy(cmd *cobra.Command, s *study.Study, opts study.RunOptions) (study.
 	return study.Run(cmd.Context(), s, opts)
 }
 
-// newSurvey returns what checks configurations against the plugins and the data of here.
+// newSurvey returns a survey, which checks configurations against the local plugins and data.
 func newSurvey(cmd *cobra.Command) (study.Survey, error) {
 	finder, opts, err := newFinder(cmd)
 	if err != nil {
@@ -157,8 +157,8 @@ func loadResults(cmd *cobra.Command, file string) (*study.Study, []study.Result,
 	})
 }
 
-// findStale marks the results that other plugins or data gave than the present ones, and names on
-// the standard error those that could not be compared.
+// findStale marks the results that were made with other plugins or data than the current ones, and
+// prints those that could not be compared to standard error.
 func findStale(cmd *cobra.Command, s *study.Study, find func(context.Context, study.Survey) error) error {
 	survey, err := newSurvey(cmd)
 	if err != nil {
@@ -190,7 +190,7 @@ func parseOnly(s *study.Study, only []string) (map[string][]string, error) {
 			return nil, fail("there is no axis %q; the axes are %s", name, schema.Quoted(s.AxisNames()))
 		}
 		list := strings.Split(labels, ",")
-		if slices.Contains(axis.Labels, labels) { // one label with commas in it
+		if slices.Contains(axis.Labels, labels) { // one label that contains commas
 			list = []string{labels}
 		}
 		for _, label := range list {
@@ -207,7 +207,7 @@ func parseOnly(s *study.Study, only []string) (map[string][]string, error) {
 }
 
 func countsLine(s *study.Study, out study.Outcome) string {
-	if out.Cells == 0 { // all are kept
+	if out.Cells == 0 { // all cells have results
 		return s.Out + ": no cell is left to train\n"
 	}
 	text := fmt.Sprintf("%s: %d of %d cells done", s.Out, out.Done, out.Cells)
@@ -257,7 +257,7 @@ type cellListing struct {
 	Error   string                    `json:"error,omitempty"`
 	Set     []study.Setting           `json:"set,omitempty"`
 	Summary map[string]metrics.Number `json:"summary,omitempty"`
-	Holder  *study.Holder             `json:"holder,omitempty"` // who works on it
+	Holder  *study.Holder             `json:"holder,omitempty"` // the process that works on it
 }
 
 func newStudyStatus() *cobra.Command {

@@ -21,8 +21,8 @@ type plannedCell struct {
 	Hash   string            `json:"hash"`
 	State  study.State       `json:"state"`
 	Error  string            `json:"error,omitempty"`
-	Waits  bool              `json:"waits,omitempty"`  // for what a table chooses
-	Spared bool              `json:"spared,omitempty"` // no table wants it
+	Waits  bool              `json:"waits,omitempty"`  // for the choice of a table
+	Spared bool              `json:"spared,omitempty"` // no table includes it
 }
 
 func plannedCells(s *study.Study, results []study.Result) []plannedCell {

@@ -62,8 +62,8 @@ a plugin or of data that has changed since; the exit code is 1 then.`,
 	})
 }
 
-// leftOutError names the runs that reports leave out because they are damaged or stale, nil without
-// any.
+// leftOutError returns an error that names the runs which reports leave out because they are
+// damaged or stale; nil if there are none.
 func leftOutError(reports []writtenReport) error {
 	var errs []error
 	add := func(what string, list []report.Damage) {
@@ -81,7 +81,6 @@ func leftOutError(reports []writtenReport) error {
 	return errors.Join(errs...)
 }
 
-// writtenReport is a report that has been written.
 type writtenReport struct {
 	Dir   string   `json:"dir"`
 	Files []string `json:"files"`

@@ -74,11 +74,11 @@ See 'cage config' for all keys and 'cage plugins show NAME' for a plugin's.`,
 	flags.IntVar(&opts.StopAfter, "stop-after", 0, "stop after this many steps of the run, with a checkpoint; 0: do not")
 	return withAnswer(cmd, func(cmd *cobra.Command, args []string) (*answer, error) {
 		place := processes.Place{Size: 1}
-		// An empty SOURCE is a variable that is not set, and no wish to train alone.
+		// An empty SOURCE is an error: an unset variable does not mean to train with one process.
 		if cmd.Flags().Changed("processes") {
 			var err error
 			if place, err = processes.Find(together, os.Getenv); err != nil {
-				return nil, usageError{fmt.Errorf("--%w", err)} // it begins with the name of the flag
+				return nil, usageError{fmt.Errorf("--%w", err)} // the error begins with the name of the flag
 			}
 		}
 		cfg, err := loadRun(args[0], sets)
@@ -108,7 +108,7 @@ See 'cage config' for all keys and 'cage plugins show NAME' for a plugin's.`,
 		}
 		summary, err := train.Run(cmd.Context(), cfg, opts)
 		if group != nil {
-			group.Leave(err) // if it has not begun; else it has left
+			group.Leave(err) // no effect if training has begun: then it has left already
 		}
 		if summary == nil || place.Rank > 0 {
 			return nil, err
@@ -117,8 +117,8 @@ See 'cage config' for all keys and 'cage plugins show NAME' for a plugin's.`,
 	})
 }
 
-// loadRun loads a configuration. It refuses that of a run directory which was moved or copied: its train.out still names the
-// former place, and another run would be trained there.
+// loadRun loads a configuration. It rejects that of a run directory which was moved or copied: its
+// train.out still names the old directory, and the new run would be trained there.
 func loadRun(path string, sets []string) (*config.Config, error) {
 	cfg, err := config.Load(path, sets)
 	overridesOut := func(set string) bool {
@@ -259,7 +259,7 @@ that trained; another build, or a GPU, may round differently.`,
 	})
 }
 
-// checkpointsAt returns a checkpoint given by its file, or all of a run directory, in the order of their steps.
+// checkpointsAt returns the checkpoint at path, or all checkpoints of a run directory by step.
 func checkpointsAt(path string) ([]vfs.Path, error) {
 	info, err := os.Stat(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -288,7 +288,7 @@ func checkpointsAt(path string) ([]vfs.Path, error) {
 type verifiedCheckpoint struct {
 	File    string `json:"file"`
 	Intact  bool   `json:"intact"`
-	Unread  bool   `json:"unread,omitempty"` // whether it is intact is not known: it could not be read
+	Unread  bool   `json:"unread,omitempty"` // it could not be read, so whether it is intact is unknown
 	Finite  bool   `json:"finite"`
 	Step    *int   `json:"step,omitempty"`
 	Tensors int    `json:"tensors,omitempty"`
@@ -344,8 +344,8 @@ differ are named. Training verifies what it goes on from, and what it keeps, by 
 	})
 }
 
-// verifyCheckpoint reads a checkpoint to its end. arg is the argument that named it: the file itself or its run directory,
-// whose run it must belong to.
+// verifyCheckpoint reads a checkpoint completely. arg is the command's argument, the file itself or
+// its run directory; the checkpoint must belong to that run.
 func verifyCheckpoint(arg string, path vfs.Path) verifiedCheckpoint {
 	v := verifiedCheckpoint{File: path.Name}
 	f, err := checkpoint.Open(path)
