@@ -1,5 +1,5 @@
-// Package conformance lets the conformance kit (package sdktest) test what a host has:
-// plugins that run as processes, and devices. It contains no checks of its own.
+// Package conformance adapts what only a host has, plugins that run as processes and devices, to the
+// conformance kit (package sdktest). It contains no checks of its own.
 package conformance
 
 import (
@@ -13,9 +13,9 @@ import (
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
-// Quantizer returns a test subject for a running quantizer. If it ends during the test, it is
-// started again, up to 20 times, so that a crash fails only the check that has caused it. Processes
-// started in this way are closed when ctx is cancelled. After ctx is cancelled, requests fail.
+// Quantizer returns a test subject for a running quantizer. If its process ends during the test, it
+// is restarted, up to 20 times, so that a crash fails only the check that caused it. Restarted
+// processes are closed when ctx is cancelled; requests then fail.
 func Quantizer(ctx context.Context, c *plugin.Client) sdktest.QuantizerSubject {
 	r := &restartable{client: c}
 	s := &process[*plugin.Searcher]{client: c}
@@ -51,10 +51,10 @@ func Optimizer(ctx context.Context, c *plugin.Client) sdktest.OptimizerSubject {
 	}
 }
 
-// maxRestarts bounds the time that the test of a plugin takes which crashes always.
+// maxRestarts bounds the duration of the test of a plugin that crashes at every request.
 const maxRestarts = 20
 
-// restartable is a plugin that is started again when it has ended.
+// restartable is a plugin that is restarted when its process has ended.
 type restartable struct {
 	mu       sync.Mutex
 	client   *plugin.Client
@@ -70,7 +70,7 @@ func (r *restartable) get(ctx context.Context) (*plugin.Client, error) {
 		return r.client, nil
 	}
 	if r.restarts == maxRestarts {
-		return r.client, nil // whose errors say how it ended
+		return r.client, nil // its errors explain how the process ended
 	}
 	r.restarts++
 	again, err := r.client.Restart(ctx)

@@ -13,9 +13,9 @@ import (
 	"github.com/cage-qat/cage/sdk/sdktest"
 )
 
-// keptExecutables is the number of compiled programs that a Device keeps. Every check of the kit
-// runs the programs of all settings and shapes, some hundred for a plugin with several parameters:
-// with fewer, each check would compile them anew.
+// keptExecutables is the maximal number of compiled programs that a Device caches. Every check runs
+// the programs of all settings and shapes, a few hundred for a plugin with several parameters. With
+// a smaller cache, each check would recompile them.
 const keptExecutables = 1024
 
 // Device executes programs on a device, in binary32, one at a time. It is safe for
@@ -23,8 +23,8 @@ const keptExecutables = 1024
 type Device struct {
 	mu       sync.Mutex
 	device   *engine.Device
-	compiled map[string]*engine.Executable // by the hash of the program
-	order    []string                      // of compilation
+	compiled map[string]*engine.Executable // by program hash
+	order    []string                      // program hashes in compilation order
 }
 
 var _ sdktest.Machine = (*Device)(nil)
@@ -46,8 +46,8 @@ func (d *Device) Close() {
 	d.order = nil
 }
 
-// Run compiles p, unless it has been compiled recently, and executes it. Programs are
-// lowered as in a training step.
+// Run executes p, and compiles it first unless its executable is cached. Programs are lowered as in
+// a training step.
 func (d *Device) Run(p *program.Program, inputs map[string]reference.Tensor) (map[string]reference.Tensor, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

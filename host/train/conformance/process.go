@@ -12,12 +12,12 @@ import (
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
-// process is a plugin's process that has the memory of one tensor; for another tensor it starts
-// another process.
+// process is a plugin's process that shares memory with the host for one tensor. For another tensor
+// it is replaced by a new process.
 type process[T interface{ Close() }] struct {
 	client  *plugin.Client
 	mu      sync.Mutex
-	key     string // of the tensor; empty: nothing runs
+	key     string // identifies the tensor; empty: no process is running
 	running T
 }
 
@@ -77,7 +77,7 @@ func step(ctx context.Context, p *process[*plugin.Stepper], tensor sdk.Tensor, i
 	return nil
 }
 
-// search makes one search of a quantizer, on copies of the tensors.
+// search runs one search of a quantizer, on copies of the tensors.
 func search(ctx context.Context, p *process[*plugin.Searcher], site sdk.Site, in sdk.SearchInput) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -107,7 +107,7 @@ func search(ctx context.Context, p *process[*plugin.Searcher], site sdk.Site, in
 	return nil
 }
 
-// sizesOf lists tensors in the order of their names, with their sizes as their shapes.
+// sizesOf describes tensors in the order of their names, each as a vector of its size.
 func sizesOf(tensors map[string][]float32) (list []spec.Tensor) {
 	for name, v := range tensors {
 		list = append(list, spec.Tensor{Name: name, Shape: []int{len(v)}})

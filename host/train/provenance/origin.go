@@ -17,19 +17,19 @@ import (
 	"github.com/cage-qat/cage/sdk"
 )
 
-// Origin is what weights were read from.
+// Origin describes the run or checkpoint from which weights were read.
 type Origin struct {
 	Path string `json:"path"`           // absolute
-	Run  string `json:"run,omitempty"`  // identity, if it is a run of cage
-	Step int    `json:"step,omitempty"` // optimizer steps behind it
-	// Files are the files that were read. For the checkpoint of a run, the digest is the one stored in it.
+	Run  string `json:"run,omitempty"`  // identity of the run; empty for a Hugging Face checkpoint
+	Step int    `json:"step,omitempty"` // optimizer steps completed in the run
+	// Files lists the files read. For a run's checkpoint, the digest is the one stored in it.
 	Files []huggingface.Part `json:"files"`
-	// End lists the tokens that end a text, as stated by the Hugging Face checkpoint from which the weights originally
-	// come.
+	// End lists the EOS tokens that the Hugging Face checkpoint states from which the weights
+	// originally come.
 	End []int32 `json:"end,omitempty"`
 }
 
-// Ends are the tokens that end a text; nil where that is not known, or where weights were drawn.
+// Ends returns the EOS tokens; nil if they are unknown, or if weights were randomly initialized.
 func (o *Origin) Ends() []int32 {
 	if o == nil {
 		return nil
@@ -37,7 +37,7 @@ func (o *Origin) Ends() []int32 {
 	return o.End
 }
 
-// Digests are those of the files that weights were read from.
+// Digests returns the SHA-256 hashes of the files from which weights were read.
 func (o *Origin) Digests() (list []string) {
 	for _, f := range o.Files {
 		list = append(list, f.SHA256)
@@ -45,7 +45,7 @@ func (o *Origin) Digests() (list []string) {
 	return list
 }
 
-// String says what weights are.
+// String returns the path, and for a run the step.
 func (o *Origin) String() string {
 	if o.Run != "" {
 		return fmt.Sprintf("%s, step %d", o.Path, o.Step)
@@ -53,7 +53,7 @@ func (o *Origin) String() string {
 	return o.Path
 }
 
-// LoadRun loads the newest checkpoint of a run.
+// LoadRun calls use with the weights of the newest checkpoint of a run, and returns their origin.
 func LoadRun(dir rundir.Dir, use func(step.LoadFunc) error) (*Origin, error) {
 	made, err := Read(dir)
 	if err != nil {
@@ -77,7 +77,7 @@ func LoadRun(dir rundir.Dir, use func(step.LoadFunc) error) (*Origin, error) {
 	return from, nil
 }
 
-// LoadHub loads a Hugging Face checkpoint as a model of these settings.
+// LoadHub calls use with the weights of a Hugging Face checkpoint, read as model m with settings s.
 func LoadHub(dir vfs.Path, s architecture.Settings, m model.Model, use func(step.LoadFunc) error) (from *Origin, err error) {
 	c, err := huggingface.Open(dir, huggingface.Options{Context: s.Context, Pairs: s.RopePairs})
 	if err != nil {
@@ -87,13 +87,13 @@ func LoadHub(dir vfs.Path, s architecture.Settings, m model.Model, use func(step
 	if err := use(step.LoadParams(m, c.Values)); err != nil {
 		return nil, err
 	}
-	if err := c.Err(); err != nil { // before the files are read once more
+	if err := c.Err(); err != nil { // before the files are read again, for their hashes
 		return nil, err
 	}
 	return HubOrigin(dir, c)
 }
 
-// HubOrigin describes a checkpoint that was read.
+// HubOrigin returns the origin of weights from a Hugging Face checkpoint that has been read.
 func HubOrigin(dir vfs.Path, c *huggingface.Checkpoint) (*Origin, error) {
 	path, err := filepath.Abs(dir.Name)
 	if err != nil {
@@ -103,8 +103,8 @@ func HubOrigin(dir vfs.Path, c *huggingface.Checkpoint) (*Origin, error) {
 	return &Origin{Path: path, Files: files, End: c.Config.Tokens.End}, err
 }
 
-// Evaluated is [Tensors] for a model that is used and not trained on: in place of what was trained
-// it reads what the run was evaluated with, where its optimizer gives that or train.average.
+// Evaluated is like [Tensors], for a model that is used but not trained further: for a parameter it
+// returns the values used in evaluation, if the optimizer or train.average computed such values.
 func Evaluated(f *checkpoint.File) step.LoadFunc {
 	load := Tensors(f)
 	return func(name string) (step.Tensor, error) {
@@ -119,7 +119,7 @@ func Evaluated(f *checkpoint.File) step.LoadFunc {
 	}
 }
 
-// Tensors reads the tensors of a checkpoint by name.
+// Tensors returns a function that reads a tensor of a checkpoint by name.
 func Tensors(f *checkpoint.File) step.LoadFunc {
 	return func(name string) (step.Tensor, error) {
 		t, err := f.Tensor(name)
@@ -131,7 +131,7 @@ func Tensors(f *checkpoint.File) step.LoadFunc {
 	}
 }
 
-// Floats reads a tensor that [Stored] has made.
+// Floats decodes a tensor that [Stored] has encoded.
 func Floats(t safetensors.Tensor) ([]float32, error) {
 	switch t.DType {
 	case safetensors.I8:
@@ -139,7 +139,7 @@ func Floats(t safetensors.Tensor) ([]float32, error) {
 	case safetensors.U8:
 		return widened[uint8](t, func(v uint8) float32 { return float32(v) })
 	case safetensors.BF16:
-		t.DType = safetensors.U16 // its bits
+		t.DType = safetensors.U16 // read as bits
 		return widened[uint16](t, func(v uint16) float32 { return math.Float32frombits(uint32(v) << 16) })
 	}
 	return safetensors.Values[float32](t)
@@ -154,7 +154,7 @@ func widened[T safetensors.Element](t safetensors.Tensor, float func(T) float32)
 	return out, err
 }
 
-// Stored is a tensor of a state as a checkpoint has it: in the type that the state has it in.
+// Stored encodes a state tensor for a checkpoint, in the storage type that the state declares.
 func Stored(t step.Stored) safetensors.Tensor {
 	switch t.Storage {
 	case sdk.StoreInt8:

@@ -1,6 +1,6 @@
-// Package provenance says where a run and its weights come from: what it was made of, its identity, and of which files
-// the weights were read that it started from or learns from. It reads those weights, of a run or of a Hugging Face
-// checkpoint, and the parts of a checkpoint's metadata that are the same in every run.
+// Package provenance records the origin of a run and its weights: the run's build, data, plugins
+// and identity, and the files from which its initial weights and its teacher's were read. It loads
+// such weights, and defines the checkpoint metadata that all runs have in common.
 package provenance
 
 import (
@@ -24,36 +24,35 @@ import (
 	"github.com/cage-qat/cage/internal/plainjson"
 )
 
-// Record is what run.toml does not say about how a run came to be.
+// Record holds the inputs of a run that run.toml does not contain.
 type Record struct {
 	Run   string           `json:"run,omitempty"` // identity
 	Build engine.BuildInfo `json:"build"`
 	// Directory is the working directory, to which the configuration's paths are relative.
 	Directory string `json:"directory,omitempty"`
-	// Initial is where the weights before the first step were read from; nil if they were
-	// drawn at random.
+	// Initial is the origin of the initial weights; nil if they were randomly initialized.
 	Initial *Origin `json:"initial,omitempty"`
-	// Teacher is where the weights of the teacher are read from; nil if there is none.
+	// Teacher is the origin of the teacher's weights; nil if there is none.
 	Teacher *Origin `json:"teacher,omitempty"`
-	// Tokenizer is the tokenizer that the token files were made with; nil without data.
+	// Tokenizer is the tokenizer with which the token files were made; nil without data.
 	Tokenizer *tokenizer.Info `json:"tokenizer,omitempty"`
-	// Data are the token files, listed once their content has been verified against these
+	// Data describes the token files, and is set once their content has been verified against these
 	// hashes.
 	Data    []File       `json:"data,omitempty"`
 	Plugins []build.Used `json:"plugins"`
-	// Programs are the hashes of the programs; see assembly.Programs.Hashes.
+	// Programs maps names to the hashes of programs; see assembly.Programs.Hashes.
 	Programs map[string]string `json:"programs"`
 }
 
-// File is a token file in the provenance of a run, or several that are one part of the data.
+// File describes, in the provenance of a run, one part of the data: a token file, or several.
 type File struct {
 	Path   string   `json:"path"`            // path of the first file
 	Files  []string `json:"files,omitempty"` // paths of all files, if there are several
 	Tokens int64    `json:"tokens"`
-	SHA256 string   `json:"sha256"` // of several files, the hash of their hashes
+	SHA256 string   `json:"sha256"` // of several files: the hash of their hashes
 }
 
-// Describe lists parts of the data that are known to be intact.
+// Describe returns the descriptions of parts of the data that have been verified.
 func Describe(parts ...*dataset.File) (list []File) {
 	for _, f := range parts {
 		described := File{Path: f.Path(), Tokens: f.Len(), SHA256: f.SHA256()}
@@ -65,7 +64,7 @@ func Describe(parts ...*dataset.File) (list []File) {
 	return list
 }
 
-// Write puts it into a run directory, with the working directory added.
+// Write sets Directory to the working directory, and writes the record to a run directory.
 func (p *Record) Write(dir rundir.Dir) error {
 	var err error
 	if p.Directory, err = os.Getwd(); err != nil {
@@ -74,13 +73,13 @@ func (p *Record) Write(dir rundir.Dir) error {
 	return atomicfile.WriteJSON(dir.Provenance(), p)
 }
 
-// Read reads what a run directory says of how it came to be.
+// Read reads the provenance of the run in a directory.
 func Read(dir rundir.Dir) (*Record, error) {
 	p := &Record{}
 	return p, ReadTo(dir, p)
 }
 
-// ReadTo is [Read] into what holds more than a Record.
+// ReadTo is like [Read], but decodes into to, which may have more fields than a Record.
 func ReadTo(dir rundir.Dir, to any) error {
 	path := dir.Provenance()
 	text, err := path.ReadFile()
@@ -97,18 +96,18 @@ func ReadTo(dir rundir.Dir, to any) error {
 	return nil
 }
 
-// DescriptionError says that a file that describes the run in a directory is missing or
+// DescriptionError reports that a file that describes the run in a directory is missing or
 // damaged.
 type DescriptionError struct{ Err error }
 
 func (d *DescriptionError) Error() string { return d.Err.Error() }
 func (d *DescriptionError) Unwrap() error { return d.Err }
 
-// A run has an identity, a random text that is made with it and stands in its
-// provenance.json and in its checkpoints: run directories and checkpoints are found by
-// name, and another run may have got that name meanwhile.
+// The identity of a run is a random string that is created with the run and stored in its
+// provenance.json and checkpoints. Run directories and checkpoints are found by name, and another
+// run may since have taken the name.
 
-// NewIdentity draws an identity.
+// NewIdentity returns a new random identity.
 func NewIdentity() string { return rand.Text() }
 
 // CheckOwner fails if a checkpoint, given by its step and metadata, does not belong to
@@ -121,7 +120,7 @@ func CheckOwner(dir rundir.Dir, step int, m checkpoint.Meta) error {
 	return made.CheckOwner(dir, step, m)
 }
 
-// CheckOwner is [CheckOwner] for the run that was made so.
+// CheckOwner is like the function [CheckOwner], for the run with this record.
 func (p *Record) CheckOwner(dir rundir.Dir, step int, m checkpoint.Meta) error {
 	var id string
 	if err := m.Get(identityKey, &id); err != nil {
@@ -134,42 +133,42 @@ func (p *Record) CheckOwner(dir rundir.Dir, step int, m checkpoint.Meta) error {
 	return nil
 }
 
-// Progress is the part of a run's state that is not tensors. It is saved in
+// Progress is the part of a run's state that is not stored as tensors. It is saved in
 // checkpoints.
 type Progress struct {
-	Step    int     `json:"step"`    // steps done, skipped ones included
-	Skipped int     `json:"skipped"` // steps that were not finite
+	Step    int     `json:"step"`    // completed steps, including skipped ones
+	Skipped int     `json:"skipped"` // steps skipped because they were not finite
 	Tokens  int64   `json:"tokens"`
 	Seconds float64 `json:"seconds"`
-	// Uncorrected counts the corrections that were left out, each of a single weight
-	// tensor in one step.
+	// Uncorrected counts omitted corrections; each is of one weight tensor in one
+	// step.
 	Uncorrected int `json:"uncorrected,omitempty"`
-	// Counts are what the method has counted so far, by name.
+	// Counts holds the counters of the method, by name.
 	Counts map[string]int64 `json:"counts,omitempty"`
 }
 
-// Entries of a checkpoint's metadata that those of all runs have.
+// Keys of the metadata that all checkpoints have.
 const (
 	identityKey = "run"
 	ProgressKey = "progress"
 	BuildKey    = "build"
 )
 
-// Metadata is that of a checkpoint of a run with this identity, which has come so far.
+// Metadata returns the checkpoint metadata of a run with this identity and progress.
 func Metadata(identity string, done Progress, build engine.BuildInfo) (checkpoint.Meta, error) {
 	m := checkpoint.Meta{}
 	return m, errors.Join(m.Set(identityKey, identity), m.Set(ProgressKey, done), m.Set(BuildKey, build))
 }
 
-// Tokens says what the ids of a model's tokens mean.
+// Tokens describes the vocabulary of a model: the tokenizer that gives its token ids their meaning.
 type Tokens struct {
-	Tokenizer *tokenizer.Info // nil: not known
-	Dir       string          // of the model, which may hold the tokenizer.json
-	Vocab     int             // number of ids
+	Tokenizer *tokenizer.Info // nil: unknown
+	Dir       string          // directory of the model, which may hold tokenizer.json
+	Vocab     int             // number of token ids
 }
 
-// TokensOf returns those of the model in a directory, a run or a Hugging Face checkpoint, which is
-// to have vocab ids.
+// TokensOf returns the vocabulary of the model in a directory, either a run or a Hugging Face
+// checkpoint. vocab is the number of its token ids.
 func TokensOf(dir string, run bool, vocab int) (Tokens, error) {
 	t := Tokens{Dir: dir, Vocab: vocab}
 	if run {
@@ -188,10 +187,10 @@ func TokensOf(dir string, run bool, vocab int) (Tokens, error) {
 	return t, err
 }
 
-// Check fails unless the ids in a file of tokens mean the same in the model: the tokenizer of the
-// file must be that of the model, or that with tokens added which the model has ids for. If the
-// model's is not known, a warning is logged. spec names the tokenizer.json of the file; empty: the
-// one beside it.
+// Check fails unless the ids in a token file have the same meaning in the model: the file's
+// tokenizer must be the model's, or extend it with added tokens for which the model has ids. If the
+// model's tokenizer is unknown, a warning is logged. spec locates the tokenizer.json of the file;
+// empty: in the directory of the file.
 func (t Tokens) Check(file *dataset.File, spec string, log hclog.Logger) error {
 	if t.Tokenizer == nil {
 		log.Warn("it is not known whether this file was made with the tokenizer of the model",
