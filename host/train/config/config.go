@@ -1,20 +1,20 @@
-// Package config is the TOML schema of a training run, strictly checked.
+// Package config defines the TOML schema of a training run, and validates it strictly.
 //
-// It reads configuration files and command-line overrides, and writes fully resolved configurations. The keys of a
-// table are defined, as a list of [schema.Key], in the package that the table is about: [model] and its presets in
-// host/model, [schedule], [method] and [diagnostics] in host/cage. The keys of tables
-// that concern several packages, or none, are defined here, in tables.go. Validation, defaults,
-// [Config.Encode] and [Reference] are all driven by these lists, so they cannot disagree.
+// It reads configuration files and command-line overrides, and writes resolved configurations. The
+// keys of a table are a list of [schema.Key], defined in the package that implements the table:
+// [model] and its presets in host/model, [schedule], [method] and [diagnostics] in host/cage. Keys
+// that concern several packages, or none, are defined in tables.go. Validation, defaults, [Config.Encode]
+// and [Reference] all derive from these lists, so they cannot disagree.
 //
-// A problem is reported as an [*plaintoml.Error] with the file, line and key, what was found and what would be right. All
-// problems of a file are reported at once, as [plaintoml.Errors]. Keys match exactly, case included, and an unknown key is an
-// error.
+// A problem is reported as an [*plaintoml.Error] with the file, line and key, the value found and a
+// hint at a valid one. All problems of a file are reported at once, as [plaintoml.Errors]. Keys are
+// case-sensitive, and an unknown key is an error.
 //
-// Nothing but the configuration file is read, with one exception: if the file leaves out a size of the model, it is
-// read from the model that model.init names.
+// Only the configuration file is read, with one exception: sizes of the model that the file leaves
+// out are read from the model in model.init.
 //
-// What does not belong here: opening data, starting plugins or devices, and checking the parameters of a plugin. A
-// plugin declares its own parameters; whoever has asked it for them checks them and reports problems with
+// The package does not open data, start plugins or devices, or check the parameters of a plugin. A
+// plugin declares its own parameters; the code that starts it checks them and reports problems with
 // [Config.ErrorAt] and [schema.Nearest].
 //
 // Relative paths of data, tokenizer and output are relative to the working directory of the process, not to the
@@ -36,15 +36,15 @@ import (
 	"github.com/cage-qat/cage/internal/schema"
 )
 
-// Config is a resolved training run: every default is filled in and presets are expanded.
-// It does not change once it has been read: see [Config.Changed]. The meaning, range and
-// default of each field are in [Reference].
+// Config is a resolved training run, with defaults filled in and presets expanded. It is not
+// modified after it has been read: see [Config.Changed]. [Reference] documents the meaning, range
+// and default of each field.
 type Config struct {
-	Seed        int64 // seed for the model's initialization, and for the noise of quantizers and of problems
+	Seed        int64 // for the model's initialization, and the noise of quantizers and problems
 	Model       architecture.Settings
-	Init        string // directory of the weights that the model starts from; "": they are drawn at random
-	NewTokens   int    // number of token ids that the model has beyond those of the model in Init
-	NewRowsFrom *int   // token id whose rows these start with; nil: the mean of all
+	Init        string // directory of the initial weights; "": random initialization
+	NewTokens   int    // number of token ids added to those of the model in Init
+	NewRowsFrom *int   // token id whose rows initialize the new rows; nil: the mean of all rows
 	Data        Data
 	Train       Train
 	Schedule    cage.ScheduleSettings
@@ -54,24 +54,24 @@ type Config struct {
 	Diagnostics cage.Diagnostics
 	Device      Device
 
-	untrained bool // train.steps is 0: the run holds a model as it was imported
+	untrained bool // train.steps is 0: the run only holds an imported model
 
-	places plaintoml.Places // where each key stood
+	places plaintoml.Places // source position of each key
 }
 
-// ErrorAt makes an error about a key, with the file and line of the key, or the override that set it. If the key is not
-// written anywhere, because its default holds, the error is placed at its table, or else at line 1. Use [Plugin.Path] for
-// the key of a plugin's parameter. Set Hint on the result to say what would be right. As with fmt.Errorf, %w keeps the
-// cause.
+// ErrorAt returns an error about a key, positioned at the key or at the override that set it. If
+// the key has its default, the position is that of its table, or else line 1. Use [Plugin.Path] for
+// the key of a plugin's parameter. Set Hint on the result to suggest a valid value. As with fmt.Errorf,
+// %w wraps the cause.
 func (c *Config) ErrorAt(key, format string, args ...any) *plaintoml.Error {
 	return c.places.ErrorAt(key, format, args...)
 }
 
-// Given reports whether the key is written in the file or an override, and not a default.
+// Given reports whether the key is set in the file or an override, rather than by default.
 func (c *Config) Given(key string) bool { return c.places.Stands(key) }
 
-// Changed returns a copy of the configuration to which a change has been applied. The
-// configuration itself stays as it is.
+// Changed returns a copy of the configuration, modified by change. The receiver is not
+// modified.
 func (c *Config) Changed(change func(*Config) error) (*Config, error) {
 	out := *c
 	q, o := &out.Quantizer, &out.Optimizer
@@ -90,11 +90,11 @@ func (c *Config) Changed(change func(*Config) error) (*Config, error) {
 	return &out, change(&out)
 }
 
-// Untrained reports whether train.steps is 0: the run holds a model as it was imported.
+// Untrained reports whether train.steps is 0: the run only holds an imported model.
 func (c *Config) Untrained() bool { return c.untrained }
 
-// WithoutTraining returns the configuration of a run in the directory out that holds this model as it is and trains
-// nothing, and so has no method. Its quantizer is that of the last step. It keeps the validation set, if there is one.
+// WithoutTraining returns the configuration of a run in directory out that only holds this model: it
+// has no steps or method, the quantizer of the last step, and the validation set, if any.
 func (c *Config) WithoutTraining(out string) *Config {
 	last := *c.Quantizer.At(c.Train.Steps, c.Train.Steps).Forward()
 	held, _ := c.Changed(func(c *Config) error {
@@ -108,7 +108,7 @@ func (c *Config) WithoutTraining(out string) *Config {
 	return held
 }
 
-// Plugins lists the plugins of all tables, with those of the quantizer first.
+// Plugins lists the plugins of all tables, the quantizers first.
 func (c *Config) Plugins() []*Plugin { return append(c.Quantizer.Plugins(), c.Optimizer.Plugins()...) }
 
 // Kinds of data.
@@ -117,17 +117,17 @@ const (
 	KindChat = "chat" // conversations
 )
 
-// Data names the texts or conversations. Paths are relative to the working directory.
+// Data configures the texts or conversations. Paths are relative to the working directory.
 type Data struct {
 	Kind             string   // KindText or KindChat
-	Train            []string // files read one after another; none if there is a mixture
+	Train            []string // files, read in order; empty if Mixture is set
 	Mixture          []Source
 	Validation       string
 	Tokenizer        string // path of a tokenizer.json; "": as recorded in the token file
-	Mismatch         string // of the tokenizers of data and model: mismatchRefuse or MismatchAllow
-	Documents        string // documentsJoined or documentsSeparate; of texts
-	Packing          string // of conversations: defaultPacking or "none"
-	Epochs           int    // of conversations
+	Mismatch         string // policy if the tokenizers of data and model differ: mismatchRefuse or MismatchAllow
+	Documents        string // text only: documentsJoined or documentsSeparate
+	Packing          string // conversations only: defaultPacking or "none"
+	Epochs           int    // conversations only
 	Seed             int64  // of the sampler's permutation
 	TrainSHA256      string // expected hash of the token ids in Train, in lower-case hexadecimal; "": any
 	ValidationSHA256 string // the same for Validation
@@ -144,15 +144,15 @@ const (
 	mismatchRefuse    = "refuse"
 	MismatchAllow     = "allow"
 	documentsJoined   = "joined"
-	documentsSeparate = "separate" // documents do not see each other
+	documentsSeparate = "separate" // attention does not cross document boundaries
 	defaultPacking    = "first_fit"
 )
 
-// Separate reports whether the documents in a sequence are kept from seeing each other,
-// as conversations always are.
+// Separate reports whether attention is confined to each document in a sequence, as it always is
+// for conversations.
 func (d *Data) Separate() bool { return d.Kind == KindChat || d.Documents == documentsSeparate }
 
-// SetKind changes the kind of data. Where it is another one, settings that belong to a kind get their defaults.
+// SetKind sets the kind of data. If it changes, the settings specific to a kind get their defaults.
 func (d *Data) SetKind(kind string) {
 	if d.Kind != kind {
 		d.Kind, d.Documents, d.Packing, d.Epochs = kind, documentsJoined, defaultPacking, 1
@@ -160,7 +160,7 @@ func (d *Data) SetKind(kind string) {
 	}
 }
 
-// Files lists the token files to train on; those of a mixture in its order. Each may be a
+// Files lists the training files in their order, including those of a mixture. Each may be a glob
 // pattern.
 func (d *Data) Files() []string {
 	if len(d.Mixture) == 0 {
@@ -173,7 +173,7 @@ func (d *Data) Files() []string {
 	return files
 }
 
-// SetFiles replaces the paths listed by [Data.Files] with others.
+// SetFiles replaces the paths listed by [Data.Files].
 func (d *Data) SetFiles(files []string) {
 	if len(d.Mixture) == 0 {
 		d.Train = files
@@ -193,17 +193,17 @@ func (d *Data) FileKey(i int) string {
 	return plaintoml.Indexed("data.mixture", i) + ".path"
 }
 
-// MeanOfMicroBatches is the value of train.loss_mean with which every micro-batch has the
-// same weight, however many targets it has.
+// MeanOfMicroBatches is the value of train.loss_mean with which every micro-batch has the same
+// weight, regardless of its number of targets.
 const MeanOfMicroBatches = "micro_batch"
 
-// RecomputeAuto is the value of train.recompute that stands for the least of the others with which there is enough memory, as far
-// as that is known.
+// RecomputeAuto is the value of train.recompute that selects the least recomputation with which the
+// step fits in memory, as far as that can be estimated.
 const RecomputeAuto architecture.Recompute = "auto"
 
 // Train holds the settings of the training loop: its length, batches, evaluation and checkpoints.
 type Train struct {
-	Steps             int                    // optimizer steps; 0: nothing is trained
+	Steps             int                    // optimizer steps; 0: no training
 	Batch             int                    // sequences per micro-batch; 1 for problems
 	Accumulate        int                    // micro-batches per step
 	LossMean          string                 // "token" or [MeanOfMicroBatches]
@@ -218,21 +218,21 @@ type Train struct {
 	EvalBatches       int    // 0: the whole validation set
 	FinalEvalBatches  int    // 0: the whole validation set
 	LogEvery          int
-	TrajectoryEvery   int     // problems: steps between records of x; 0: none
-	CheckpointEvery   int     // steps; 0: by the clock, at the end and on signals
-	CheckpointMinutes float64 // minutes since the last checkpoint; 0: not by the clock
-	Keep              int     // checkpoints kept
+	TrajectoryEvery   int     // for problems: steps between records of x; 0: none
+	CheckpointEvery   int     // steps; 0: only by time, at the end and on signals
+	CheckpointMinutes float64 // minutes since the last checkpoint; 0: only by step
+	Keep              int     // number of checkpoints kept
 	Out               string
 	Average           string  // averageOff, averageEMA or averageUniform
 	AverageDecay      float64 // of averageEMA
-	AverageFrom       float64 // below 1, a fraction of the steps; otherwise the first step
+	AverageFrom       float64 // first step of the average; below 1: a fraction of the steps
 	Distillation      Distillation
 	NaNPolicy         string // "skip" or "stop"
 	MaxSkipped        int
-	TensorBoard       bool     // whether to write event files beside the records
-	Samples           []string // prompts that are continued at each evaluation; nil: none
+	TensorBoard       bool     // whether to write TensorBoard event files
+	Samples           []string // prompts to complete at each evaluation; nil: none
 	SampleTokens      int
-	SampleTemperature float64 // 0: the likeliest tokens
+	SampleTemperature float64 // 0: greedy decoding
 }
 
 // The values of train.average, and the default of train.average_decay.
@@ -244,8 +244,8 @@ const (
 	defaultAverageDecay = 0.999
 )
 
-// Averaging is the average of the weights with which the model is evaluated and exported; nil:
-// there is none.
+// Averaging returns the settings of the average of weights with which the model is evaluated and
+// exported; nil: no average.
 func (t *Train) Averaging() *cage.Average {
 	if t.Average == averageOff || t.Average == "" {
 		return nil
@@ -257,8 +257,8 @@ func (t *Train) Averaging() *cage.Average {
 	return &cage.Average{Uniform: t.Average == averageUniform, Decay: t.AverageDecay, From: first}
 }
 
-// averageProblems reports a beginning of the average that does not fit. The number of steps is 0 as
-// long as it is not known.
+// averageProblems reports an invalid value of train.average_from. The number of steps is 0 while it
+// is unknown.
 func (t *Train) averageProblems() (out schema.Problems) {
 	from := schema.Decimal(t.AverageFrom)
 	p := schema.Problem{Key: "train.average_from", Found: "the float " + from,
@@ -270,8 +270,8 @@ func (t *Train) averageProblems() (out schema.Problems) {
 	return out
 }
 
-// IdleAverage lists the keys of the average that train.average does not use, if they do not have
-// their defaults.
+// IdleAverage lists the keys of the average that have no effect with this train.average, but are not
+// at their defaults.
 func (t *Train) IdleAverage() (keys []string) {
 	if t.Average != averageEMA && t.AverageDecay != defaultAverageDecay {
 		keys = append(keys, "train.average_decay")
@@ -282,15 +282,15 @@ func (t *Train) IdleAverage() (keys []string) {
 	return keys
 }
 
-// TeacherInitial is the value of train.distillation.teacher that makes the model, as it is before training, the
+// TeacherInitial is the value of train.distillation.teacher that selects the initial model as the
 // teacher.
 const TeacherInitial = "initial"
 
-// Distillation says what the model learns from a teacher, and from which.
+// Distillation configures the teacher, and the divergence from it that is minimized.
 type Distillation struct {
 	Teacher string // TeacherInitial, or the directory of a run or of a Hugging Face checkpoint; "": no teacher
 
-	// The divergence, as package host/model defines it.
+	// Parameters of the divergence, as package host/model defines it.
 	Beta, Temperature, Weight float64
 	Squared                   bool
 }
@@ -303,22 +303,22 @@ func (c *Config) TeacherDir() string {
 	return c.Train.Distillation.Teacher
 }
 
-// DecayLast is the value of train.decay with which weights decay after the optimizer's
+// DecayLast is the value of train.decay with which weight decay is applied after the optimizer's
 // update.
 const DecayLast = "last"
 
-// Device says where and how the run computes.
+// Device configures the device and how it computes.
 type Device struct {
 	Kind      string // engine.CPU or engine.CUDA
-	Count     int    // number of replicas; 0, which acts as 1, for a model that has no batches to share
+	Count     int    // number of replicas; 0 for a model without batches to share, equivalent to 1
 	Shard     device.Shard
-	Offload   string // was an experiment
+	Offload   string // no effect; a former experiment
 	Precision device.Precision
 	TF32      string // "off" or "on"
 	Attention device.Attention
 	Kernels   device.Kernels
 	Products  device.Products
-	// Allocator, Preallocate ("off" or "on") and MemoryFraction (0: XLA's own) say how the memory of a GPU is reserved.
+	// Allocator, Preallocate ("off" or "on") and MemoryFraction (0: default) configure GPU memory.
 	Allocator      device.Allocator
 	Preallocate    string
 	MemoryFraction float64
@@ -351,17 +351,16 @@ func ChangedData(recorded, now map[string]string) string {
 	return ""
 }
 
-// Finding is what checking a configuration against the current plugins and data has
-// shown. host/train/build makes findings; they are used to compare runs with their
-// configurations.
+// Finding is the result of checking a configuration against the current plugins and data.
+// host/train/build creates findings; they are used to compare runs with their configurations.
 type Finding struct {
-	// Err says why the configuration could not be trained, for example as [plaintoml.Errors]; nil:
-	// it could.
+	// Err is the reason why the configuration cannot be trained, such as [plaintoml.Errors]; nil if
+	// it can.
 	Err error
-	// Stale says how the run in its directory, train.out, differs from what would be
-	// trained there now; empty if it does not, or if there is no run.
+	// Stale describes how the run in train.out differs from a run of this configuration now; empty
+	// if it does not, or if there is no run.
 	Stale string
-	// Programs holds the hashes of the programs that it would be trained with, by name,
-	// and Data the hashes of the token files, by path.
+	// Programs holds the hashes of the programs of this configuration, by name, and Data the hashes
+	// of the token files, by path.
 	Programs, Data map[string]string
 }

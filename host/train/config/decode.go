@@ -15,12 +15,12 @@ type decoder struct {
 	cfg    *Config
 	schema []table // tied to cfg
 
-	initial *Initial // that model.init names, if it was read
-	closed  bool     // model.init is not read
-	given   *Initial // what it names; nil: it is read
+	initial *Initial // the model in model.init, if it was read
+	closed  bool     // do not read model.init
+	given   *Initial // used instead of reading model.init; nil: read it
 }
 
-// newDecoder returns a decoder of a document, which it may change.
+// newDecoder returns a decoder of a document, which it may modify.
 func newDecoder(doc *plaintoml.Document) *decoder {
 	d := &decoder{Reader: plaintoml.NewReader(doc), cfg: &Config{places: doc.Places}}
 	d.schema = d.cfg.tables()
@@ -30,8 +30,8 @@ func newDecoder(doc *plaintoml.Document) *decoder {
 
 func (d *decoder) raw(key string) any { return d.Lookup(strings.Split(key, ".")...) }
 
-// expandShort makes a table of every string that stands for one: rest = "sgd" is
-// rest = { plugin = "sgd" }, to which an override can add.
+// expandShort replaces each string that abbreviates a table: rest = "sgd" becomes
+// rest = { plugin = "sgd" }, to which an override can add keys.
 func (d *decoder) expandShort() {
 	for _, t := range d.schema {
 		if !t.short {
@@ -45,7 +45,7 @@ func (d *decoder) expandShort() {
 	}
 }
 
-// decode checks and resolves everything. The Config is of use only when
+// decode checks and resolves the document. The Config is only valid if
 // d.Errs is empty.
 func (d *decoder) decode() *Config {
 	for _, t := range d.schema {
@@ -66,14 +66,14 @@ func (d *decoder) decode() *Config {
 	d.plugins()
 	d.cfg.untrained = d.Given("train.steps") && d.Good("train.steps") && d.cfg.Train.Steps == 0
 	d.readInitial()
-	// The kind of the model decides on other defaults.
+	// Other defaults depend on the kind of the model.
 	if d.Good("model", "model.kind") && !d.Given("model.kind") {
 		d.cfg.Model.Kind = architecture.KindLlama
 		if d.initial != nil {
 			d.cfg.Model.Kind = d.initial.Settings.Kind
 		}
 	}
-	var suggested map[string]any // values of absent keys, by full key
+	var suggested map[string]any // defaults from the initial model or the preset, by full key
 	if d.initial != nil {
 		suggested = d.initial.values(d.cfg.NewTokens)
 	} else {
@@ -123,14 +123,14 @@ func (d *decoder) reportUnknown(t table, key string, raw any) {
 		}
 	}
 	if len(elsewhere) == 1 {
-		d.Excuse(elsewhere[0]) // so that it is not reported as missing, too
+		d.Excuse(elsewhere[0]) // avoids a second report, that it is missing
 		d.Report(t.path(key), "unknown key", "did you mean "+elsewhere[0]+"?")
 		return
 	}
 	d.Unknown(t.name, key, raw, t.names())
 }
 
-// defaults fills in what is not given, and reports what is missing.
+// defaults sets the keys that are not given to their defaults, and reports missing ones.
 func (d *decoder) defaults(t table, suggested map[string]any) {
 	for _, k := range t.keys {
 		path := t.path(k.Name)
@@ -145,7 +145,7 @@ func (d *decoder) defaults(t table, suggested map[string]any) {
 		case k.Derive != nil:
 			k.Set(k.Derive())
 		case k.Optional != "":
-			// nil stands for it
+			// Absent is represented by nil.
 		default:
 			d.reportMissing(t, k)
 		}
@@ -161,7 +161,7 @@ func (d *decoder) reportMissing(t table, k schema.Key) {
 			return
 		}
 		switch {
-		case d.initial != nil: // which has no preset
+		case d.initial != nil: // an initial model has no preset
 		case slices.Contains(fixedKeys, k.Name):
 			k.Doc += " (or name a preset in model.preset, or weights in model.init)"
 		default:
@@ -200,7 +200,7 @@ func (d *decoder) plugins() {
 		func(g *Group, t table, values map[string]any) { g.Table, g.Plugin = t.name, d.readPlugin(t, values) })
 }
 
-// readList reads an array of tables; one is the table of an element, which read gets with its values.
+// readList reads an array of tables. one binds the table of an element; read decodes its values.
 func readList[T any](d *decoder, one func(*T) table, read func(e *T, t table, values map[string]any)) []T {
 	t := one(new(T))
 	raw := d.raw(t.name)
@@ -227,8 +227,8 @@ func (d *decoder) plugin(t table) (p *Plugin, given bool) {
 	return p, given
 }
 
-// readPlugin reads a plugin's table, and returns its plugin; nil when it has none, or
-// "none". The problems are recorded.
+// readPlugin decodes a plugin's table; it returns nil if the table is absent or names no plugin, or
+// "none". Problems are recorded in d.
 func (d *decoder) readPlugin(t table, values map[string]any) *Plugin {
 	p := t.plugin
 	p.Table = t.name
@@ -244,7 +244,7 @@ func (d *decoder) readPlugin(t table, values map[string]any) *Plugin {
 	d.Each(t.name, values, t.keys, func(name string, raw any) {
 		switch {
 		case slices.Contains(t.children(), name):
-			// [quantizer.weights] is read on its own.
+			// Child tables, such as [quantizer.weights], are read separately.
 		case schema.IsTable(raw):
 			found, hint := "found a table", wantParam
 			if near := schema.Nearest(name, t.children()); near != "" {
@@ -289,7 +289,7 @@ func (d *decoder) readPlugin(t table, values map[string]any) *Plugin {
 	return p
 }
 
-// misspelt reports the parameter that was probably meant to be the key, if any.
+// misspelt reports the parameter that is probably a misspelling of key, if there is one.
 func (d *decoder) misspelt(t table, key string, params []string) bool {
 	near := schema.Nearest(key, params)
 	if near == "" {
@@ -301,17 +301,16 @@ func (d *decoder) misspelt(t table, key string, params []string) bool {
 
 const wantParam = "want an integer, a finite number, a string or a boolean"
 
-// checkPluginNamed reports a table that does not name its plugin: one that sets
-// parameters or nothing at all, or that misspells the key. A [quantizer] that
-// only holds the tables of the roles needs none, nor does a group that gives the
-// optimizer no parameters.
+// checkPluginNamed reports a table without the key plugin that sets parameters or is empty, or that
+// misspells the key. The key is optional in a [quantizer] that only contains the tables of roles,
+// and in a group that sets no parameters of the optimizer.
 func (d *decoder) checkPluginNamed(t table, values map[string]any, params []string) {
 	if _, named := values["plugin"]; named || d.misspelt(t, "plugin", params) {
 		return
 	}
 	k := t.key("plugin")
 	_, pinned := values["sha256"]
-	onlyTables := len(values) > 0 // which of these are not known has been reported
+	onlyTables := len(values) > 0 // unknown tables have been reported already
 	for key, v := range values {
 		onlyTables = onlyTables && (slices.Contains(t.children(), key) || schema.IsTable(v))
 	}

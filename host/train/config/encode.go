@@ -22,8 +22,8 @@ import (
 type setting struct {
 	table string // dotted name, with its index in an array; "" for the top level
 	key   string // quoted where TOML needs it
-	value string // in TOML
-	def   bool   // it is the default, whatever the rest of the configuration is
+	value string // TOML text
+	def   bool   // value is the default, independent of other keys
 }
 
 func (s setting) path() string {
@@ -33,7 +33,7 @@ func (s setting) path() string {
 	return s.table + "." + s.key
 }
 
-// Heading begins what [Config.Encode] writes, and tells it from what somebody else has written.
+// Heading is the first line that [Config.Encode] writes; it distinguishes such files from others.
 const Heading = "# A resolved training run: every default is filled in.\n"
 
 // Encode writes the resolved configuration as TOML, in a fixed order. [Load] reads it
@@ -51,7 +51,7 @@ func (c *Config) Encode() ([]byte, error) {
 		if s.table != table {
 			table = s.table
 			heading := "[" + table + "]"
-			if strings.HasSuffix(table, "]") { // the next one of an array
+			if strings.HasSuffix(table, "]") { // next element of an array of tables
 				heading = "[[" + plaintoml.ParentKey(table) + "]]"
 			}
 			fmt.Fprintf(&b, "\n%s\n", heading)
@@ -62,12 +62,12 @@ func (c *Config) Encode() ([]byte, error) {
 }
 
 // Difference is a key whose values in two configurations differ. A and B are the values
-// in TOML, "" where a configuration does not have the key.
+// as TOML, "" if a configuration does not have the key.
 type Difference struct{ Key, A, B string }
 
-// Diff lists the keys whose values differ between two configurations, those of a first.
-// Only values are compared: not their lines, nor whether both roles of the quantizer were
-// configured in one table.
+// Diff lists the keys whose values differ between two configurations, first those that a has. Only
+// values are compared: not their line numbers, nor whether one table configures both roles of the
+// quantizer.
 func Diff(a, b *Config) ([]Difference, error) {
 	inA, err := a.settings(false)
 	if err != nil {
@@ -104,10 +104,10 @@ func Incidental() []string {
 		"device.allocator", "device.preallocate", "device.memory_fraction", "device.cache", "device.timeout_minutes"}
 }
 
-// Fingerprint returns a hash of everything that decides what a run computes and records.
-// It is the same for configurations that differ only in [Incidental] keys, such as the
-// run directory, checkpoints, recomputation and threads. Keys with their default values
-// are not included, so that a new key in the schema changes no fingerprint.
+// Fingerprint returns a hash of everything that determines what a run computes and records.
+// Configurations that differ only in [Incidental] keys, such as the run directory, checkpoints,
+// recomputation and threads, have equal fingerprints. Keys with their default values are excluded,
+// so that adding a key to the schema changes no fingerprint.
 func (c *Config) Fingerprint() (string, error) {
 	settings, err := c.settings(false)
 	if err != nil {
@@ -115,8 +115,8 @@ func (c *Config) Fingerprint() (string, error) {
 	}
 	h := sha256.New()
 	for _, s := range settings {
-		// Its default depends on train.average, so that it never counts as one. Runs without an average
-		// keep the fingerprints that they had before there was the key.
+		// The default depends on train.average, so def is never set. Runs without an average must
+		// keep the fingerprints that they had before the key was introduced.
 		if s.path() == "train.average_from" && c.Train.Averaging() == nil {
 			continue
 		}
@@ -127,8 +127,8 @@ func (c *Config) Fingerprint() (string, error) {
 	return hex.EncodeToString(h.Sum(nil)), nil
 }
 
-// settings lists the configuration in the order of the schema. shared writes
-// the quantizer of both roles as one.
+// settings lists the keys and values in schema order. shared writes one table for the quantizer of
+// both roles.
 func (c *Config) settings(shared bool) ([]setting, error) {
 	w := settingsWriter{}
 	for _, t := range c.tables() {
@@ -151,8 +151,7 @@ func (c *Config) settings(shared bool) ([]setting, error) {
 	return w.settings, w.err
 }
 
-// pluginTablesOf is the table of that name with what the configuration has there: none,
-// or in an array several.
+// pluginTablesOf returns the configured tables of that name: none, one, or for an array any number.
 func (c *Config) pluginTablesOf(name string, shared bool) (list []table) {
 	q, o := &c.Quantizer, &c.Optimizer
 	orNone := func(p *Plugin) *Plugin {
@@ -197,7 +196,7 @@ func (c *Config) pluginTablesOf(name string, shared bool) (list []table) {
 	return list
 }
 
-// settingsWriter keeps the first error, so that its callers need not.
+// settingsWriter stores the first error, so that callers need not check each call.
 type settingsWriter struct {
 	settings []setting
 	err      error
@@ -225,7 +224,7 @@ func (w *settingsWriter) table(t table, c *Config) {
 		}
 		switch unnamed := t.plugin.Name == ""; {
 		case v == nil || k.Name == "plugin" && unnamed:
-		case k.Name == "plugin": // counts even if it is the default, as what a plugin does is no rule of ours
+		case k.Name == "plugin": // never a default, because the schema does not determine what a plugin does
 			w.add(t.name, k.Name, v, false)
 		case k.Name != "sha256":
 			w.add(t.name, k.Name, v, reflect.DeepEqual(v, k.DefaultValue()))
@@ -319,15 +318,15 @@ type table struct {
 	doc  string
 	keys []schema.Key
 
-	// For the table of a plugin, whose other keys are the plugin's parameters:
+	// Only for tables of plugins, whose other keys are parameters:
 	plugin  *Plugin
 	example string // a plugin's name, quoted
-	absent  string // what it means when the table is absent
-	short   bool   // a string in place of the table is the plugin's name
+	absent  string // describes the absent table
+	short   bool   // the table may be abbreviated to a string, the plugin's name
 
-	models []string // kinds of the models that have the table; nil: all
+	models []string // kinds of models to which the table applies; nil: all
 	list   bool     // an array of tables
-	sample string   // TOML that shows the use
+	sample string   // TOML example
 }
 
 func (t table) path(key string) string { return plaintoml.JoinKey(t.name, key) }
@@ -358,7 +357,7 @@ func (t table) children() []string {
 	return names
 }
 
-// selector is the key on whose value it depends which keys a table has, with that value.
+// selector returns the key that determines which keys a table has, and the value of that key.
 func (t table) selector(c *Config) (key, value string) {
 	if t.name == "method" {
 		return "method.name", c.Method.Name
@@ -366,14 +365,14 @@ func (t table) selector(c *Config) (key, value string) {
 	return "model.kind", c.Model.Kind
 }
 
-// applies reports whether a key is one of the configuration's kind of model. The keys of
-// other methods apply, too: they have their defaults.
+// applies reports whether a key applies to the configuration's kind of model. The keys of other
+// methods also apply: they have their defaults.
 func (t table) applies(k schema.Key, c *Config) bool {
 	if c.untrained && c.trains(t.name) || t.name == distillationTable && c.Train.Distillation.Teacher == "" {
 		return false
 	}
 	if t.name == "train" && k.Name == "steps" && c.Data.Kind == KindChat && c.Train.Steps == 0 && !c.untrained {
-		return false // they follow from the conversations
+		return false // the number of steps follows from the conversations
 	}
 	if k.For == nil || t.name == "method" {
 		return t.models == nil || slices.Contains(t.models, c.Model.Kind)
@@ -381,7 +380,7 @@ func (t table) applies(k schema.Key, c *Config) bool {
 	return k.Belongs(c.Model.Kind)
 }
 
-// trains reports whether a table is one that a run without steps has not. It may name data to evaluate on.
+// trains reports whether runs without steps lack the table. [data] may name a validation set.
 func (c *Config) trains(table string) bool {
 	return table == "schedule" || table == distillationTable || table == "data" && c.Data.Validation == ""
 }

@@ -17,11 +17,10 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// Load reads, checks and resolves the configuration at path. Each override is "KEY=VALUE"
-// as given to --set: KEY is a full dotted key; VALUE is written as in TOML (strings in
-// quotes) and replaces whatever the file says there. A table in an array of tables is
-// named by its index, as in "quantizer.overrides[0].bits=3"; the first free index adds
-// one.
+// Load reads, checks and resolves the configuration at path. Each override has the form "KEY=VALUE"
+// of --set: KEY is a full dotted key; VALUE is TOML (strings in quotes) and takes precedence over
+// the file. A table in an array of tables is selected by its index, as in
+// "quantizer.overrides[0].bits=3"; the first unused index appends a table.
 //
 // The error is an *[Error] if the file cannot be read or parsed (it then wraps the
 // cause), otherwise [plaintoml.Errors] with every problem found.
@@ -33,8 +32,8 @@ func Load(path string, overrides []string) (*Config, error) {
 	return resolve(doc, text, overrides)
 }
 
-// Parse is [Load] on text that has already been read. The path is the name used in
-// messages; the default of train.out is derived from it, too.
+// Parse is like [Load], for text that has already been read. path is used in messages, and
+// determines the default of train.out.
 func Parse(path string, text []byte, overrides []string) (*Config, error) {
 	doc, err := plaintoml.Parse(path, text)
 	if err != nil {
@@ -60,9 +59,9 @@ func resolve(doc *plaintoml.Document, text []byte, overrides []string) (*Config,
 }
 
 // Resolve checks and resolves the configuration in a document, with the given settings in place of
-// what it says; later settings take precedence over earlier ones. The document itself does not
-// change. The model starts from initial, which need not be there yet; nil: from what the document
-// says. The error is [plaintoml.Errors].
+// the document's; later settings take precedence over earlier ones. The document is not modified.
+// initial is the model to start from, whose directory need not exist yet; nil: as in the document.
+// The error is [plaintoml.Errors].
 func Resolve(doc *plaintoml.Document, settings []plaintoml.Setting, initial *Initial) (*Config, error) {
 	doc = doc.Clone()
 	d := newDecoder(doc)
@@ -75,7 +74,7 @@ func Resolve(doc *plaintoml.Document, settings []plaintoml.Setting, initial *Ini
 	return d.result()
 }
 
-// changed completes a change of the document, which has failed if there is a problem.
+// changed finishes a change of the document, and records the problem with it, if there is one.
 func (d *decoder) changed(problem *plaintoml.Error) {
 	if problem != nil {
 		d.Errs = append(d.Errs, problem)
@@ -83,7 +82,7 @@ func (d *decoder) changed(problem *plaintoml.Error) {
 	d.expandShort()
 }
 
-// result returns what the document says with its changes, none of which must have failed.
+// result decodes the changed document. It fails if a change has failed.
 func (d *decoder) result() (*Config, error) {
 	if len(d.Errs) > 0 {
 		return nil, d.Errs
@@ -96,8 +95,8 @@ func (d *decoder) result() (*Config, error) {
 }
 
 // CheckSteps reports, as an [*plaintoml.Error], a schedule, an average or an override of the
-// quantizer that does not fit the number of steps. That number may have become known, from the
-// data, only after the configuration was read.
+// quantizer that is invalid for the number of steps. It is separate from Load because that number
+// may be known only later, from the data.
 func (c *Config) CheckSteps() error {
 	list := slices.Concat(c.Quantizer.steps(c.Train.Steps), c.changing(), c.Train.averageProblems())
 	if p, found := c.Schedule.Problem(c.Train.Steps); found {
@@ -111,9 +110,8 @@ func (c *Config) CheckSteps() error {
 	return nil
 }
 
-// CheckFiles reports, as [plaintoml.Errors], which of the files that the data keys name are missing
-// or not regular files. Load does not look at them, so that a configuration can be read
-// and shown anywhere.
+// CheckFiles reports, as [plaintoml.Errors], the files in keys of [data] that are missing or not
+// regular. Load does not check them, so that a configuration can be read and shown on any machine.
 func (c *Config) CheckFiles() error {
 	var errs plaintoml.Errors
 	type named struct{ key, path, hint string }
@@ -126,7 +124,7 @@ func (c *Config) CheckFiles() error {
 	}
 	for _, f := range files {
 		if found, _ := filepath.Glob(f.path); f.path == "" || len(found) > 0 && !slices.Contains(found, f.path) {
-			continue // a pattern that matches something
+			continue // a pattern with matches
 		}
 		info, err := os.Stat(f.path)
 		var e *plaintoml.Error
@@ -153,8 +151,8 @@ func (c *Config) CheckFiles() error {
 // RunFile is the file of a run directory that holds its configuration.
 const RunFile = "run.toml"
 
-// initKey names what the model starts from, newTokensKey how many token ids it has beyond those, and newRowsKey what their
-// rows start from.
+// initKey names the initial model, newTokensKey the number of token ids added to it, and newRowsKey
+// the initial values of their rows.
 const (
 	initKey      = "model.init"
 	newTokensKey = "model.new_tokens"
@@ -172,34 +170,34 @@ func (c *Config) initKeys() []schema.Key {
 	}
 }
 
-// Keys of [model] that are taken from the model that this one starts from.
+// Keys of [model] whose default is the value in the initial model.
 var (
-	// fixedKeys cannot differ.
+	// fixedKeys must equal those of the initial model.
 	fixedKeys = []string{"kind", "layers", "width", "heads", "kv_heads", "head_size", "hidden", "vocab", "norm_eps", "head"}
-	// pairsKey can differ only where rows are brought into order while they are read.
+	// pairsKey may differ only if the rows are reordered while they are read.
 	pairsKey = "rope_pairs"
-	// scalingKeys can be given another value, to go on with longer sequences.
+	// scalingKeys may differ, to continue with longer sequences.
 	scalingKeys = []string{"rope_theta", "rope_factor", "rope_low", "rope_high", "rope_original"}
 	contextKey  = "context"
 )
 
-// Initial describes the model that another model starts from.
+// Initial describes the initial model, from which another model starts.
 type Initial struct {
 	Dir          string
-	Run          bool // whether it is a run of cage rather than a Hugging Face checkpoint
+	Run          bool // whether Dir is a run of cage rather than a Hugging Face checkpoint
 	Settings     architecture.Settings
-	MaxPositions int // maximal number of tokens in a sequence; 0: not known
+	MaxPositions int // maximal number of tokens in a sequence; 0: unknown
 }
 
-// ReadInitial reads the description of the model in the run or checkpoint in a directory, but not its weights. context
-// is the number of tokens that sequences are to have; 0 means as many as possible.
+// ReadInitial reads the description, but not the weights, of the model in a run or checkpoint.
+// context is the length of sequences in tokens; 0 means the maximum.
 func ReadInitial(dir string, context int) (*Initial, error) {
 	path := filepath.Join(dir, RunFile)
 	var cfg *Config
 	doc, _, err := plaintoml.ReadFile(path, "a training run")
 	if err == nil {
 		d := newDecoder(doc)
-		d.closed = true // a run's configuration states all sizes
+		d.closed = true // a run's configuration contains all sizes
 		cfg, err = d.result()
 	}
 	if err == nil {
@@ -229,7 +227,7 @@ func (i *Initial) grownSettings(newTokens int) architecture.Settings {
 	return s
 }
 
-// values are what the model, with new tokens, says of keys that are absent, by full key.
+// values returns the model's values, with new tokens counted, of keys that may be left out.
 func (i *Initial) values(newTokens int) map[string]any {
 	values := map[string]any{}
 	s := i.grownSettings(newTokens)
@@ -267,7 +265,7 @@ func (i *Initial) problems(c *Config) (out schema.Problems) {
 	return out
 }
 
-// CheckInitial reports, as [plaintoml.Errors], the keys whose values do not allow the model to start from another one.
+// CheckInitial reports, as [plaintoml.Errors], the keys whose values are incompatible with i.
 func (c *Config) CheckInitial(i *Initial) error {
 	var errs plaintoml.Errors
 	for _, p := range i.problems(c) {
@@ -282,7 +280,7 @@ func (c *Config) CheckInitial(i *Initial) error {
 	return errs
 }
 
-// readInitial reads the model that this one starts from, if it says a key that is absent.
+// readInitial reads the initial model if a key is absent whose value it provides.
 func (d *decoder) readInitial() {
 	if d.cfg.Init == "" || d.closed || !d.Good(initKey, "model") {
 		return
@@ -308,13 +306,13 @@ func (d *decoder) readInitial() {
 	if d.initial, err = ReadInitial(d.cfg.Init, d.cfg.Model.Context); err != nil {
 		d.Report(initKey, err.Error(), "want the directory of a Hugging Face checkpoint or of a run; a run that began from it goes on without it with its own "+RunFile)
 		for _, key := range append(absent, "model.kind", "model."+contextKey) {
-			d.Excuse(key) // they are missing for that reason
+			d.Excuse(key) // they are missing only because of this error
 		}
 	}
 }
 
-// Imported returns the configuration of a run that trains nothing and holds the model of the Hugging Face checkpoint in
-// dir as it is. context is the number of tokens in its sequences, out its run directory.
+// Imported returns the configuration of a run that only holds the model of the Hugging Face
+// checkpoint in dir. context is the length of its sequences in tokens, out the run directory.
 func Imported(dir string, context int, out string) (*Config, error) {
 	return newDecoder(plaintoml.New(filepath.Join(dir, huggingface.ConfigName), map[string]any{
 		"model": map[string]any{"init": dir, "context": int64(context)},

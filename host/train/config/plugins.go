@@ -10,14 +10,14 @@ import (
 	"github.com/cage-qat/cage/internal/plaintoml"
 )
 
-// Plugin names a plugin and the parameters to give it. The parameters are not
-// checked here: only the plugin knows which it takes.
+// Plugin configures a plugin by name, with its parameters. The parameters are not checked here,
+// because only the plugin can validate them.
 type Plugin struct {
-	Table  string // where it was configured, such as "quantizer.weights"
-	Name   string // name, or path when it contains a slash
+	Table  string // table that configures it, such as "quantizer.weights"
+	Name   string // name, or a path if it contains a slash
 	SHA256 string // expected hash in lower-case hexadecimal; "": any
-	// Params holds the parameters. Each is an int64, float64, string or bool. An integer is
-	// not converted, even if the plugin will want a float.
+	// Params holds the parameters, each an int64, float64, string or bool. Integers are not
+	// converted, even if the plugin declares a float.
 	Params map[string]any
 }
 
@@ -33,7 +33,7 @@ func (p *Plugin) copy() *Plugin {
 	return &other
 }
 
-// same reports whether two roles have one plugin with one set of parameters.
+// same reports whether p and q are equal except for their tables.
 func (p *Plugin) same(q *Plugin) bool {
 	if p == nil || q == nil {
 		return p == q
@@ -41,64 +41,64 @@ func (p *Plugin) same(q *Plugin) bool {
 	return p.Name == q.Name && p.SHA256 == q.SHA256 && reflect.DeepEqual(p.Params, q.Params)
 }
 
-// The roles that a quantizer can have: what it is applied to.
+// Roles of quantizers: the kind of tensor that a quantizer is applied to.
 const (
 	RoleWeights     = "weights"
 	RoleActivations = "activations"
-	roleBoth        = "both" // of these two
-	roleAll         = "all"  // of every operand
-	// RoleGradients is that of the gradients of the outputs of linear layers, and
-	// RoleBackward that of the activations and weights that the forward product has
-	// multiplied, both in the products of the backward pass.
+	roleBoth        = "both" // weights and activations
+	roleAll         = "all"  // every operand
+	// RoleGradients is the role of the gradients of the outputs of linear layers, and RoleBackward
+	// of the activations and weights of the forward product, both as operands of the products of
+	// the backward pass.
 	RoleGradients = "gradients"
 	RoleBackward  = "backward"
-	// RoleKeys, RoleValues and RoleQueries are those of the operands of attention, and
-	// RoleHead that of the weight and the input of the output head.
+	// RoleKeys, RoleValues and RoleQueries are the roles of the operands of attention, RoleHead of
+	// the weight and the input of the output head.
 	RoleKeys    = "keys"
 	RoleValues  = "values"
 	RoleQueries = "queries"
 	RoleHead    = "head"
 )
 
-// ownRoles are the roles that a table of their own alone gives a quantizer, in the order of
-// the schema.
+// ownRoles are the roles that are quantized only if they have a table of their own, in schema
+// order.
 var ownRoles = []string{RoleKeys, RoleValues, RoleQueries, RoleHead, RoleGradients, RoleBackward}
 
-// Quantizer holds the plugin for each role; nil leaves the role unquantized. If an
-// override matches, its plugin is used instead: see For.
+// Quantizer holds the plugin for each role; nil leaves the role unquantized. A matching override
+// takes precedence: see For.
 type Quantizer struct {
 	Weights     *Plugin
 	Activations *Plugin
-	Keys        *Plugin    // and others of a language model, nil without a table of its own
+	Keys        *Plugin    // this and the following: language models only, nil without a table of their own
 	Values      *Plugin    //
 	Queries     *Plugin    //
-	Head        *Plugin    // of the weight and the input of the output head
-	Gradients   *Plugin    // of a training only: see RoleGradients
-	Backward    *Plugin    // of a training only: see RoleBackward
-	Overrides   []Override // the last override that matches applies
-	// Unused is the plugin that [quantizer] names although both roles have tables of
-	// their own. It is kept so that a mistake in it is found; otherwise it is nil.
+	Head        *Plugin    // the weight and the input of the output head
+	Gradients   *Plugin    // training only: see RoleGradients
+	Backward    *Plugin    // training only: see RoleBackward
+	Overrides   []Override // the last match applies
+	// Unused is the plugin in [quantizer] if both roles have tables of their own; otherwise nil. It
+	// is kept so that mistakes in it are reported.
 	Unused *Plugin
 }
 
-// Override gives some parameters and sites another quantizer, or none, in a range of steps.
+// Override replaces or disables the quantizer of some parameters and sites, in a range of steps.
 type Override struct {
-	Table  string   // where it was configured, such as "quantizer.overrides[0]", for [Config.ErrorAt]
-	Match  []string // patterns of the names of parameters (weights, gradients) and sites (all else); nil: all
-	Layers []int    // numbers of transformer blocks, from 0; nil: those of Match wherever they are
+	Table  string   // table that configures it, such as "quantizer.overrides[0]", for [Config.ErrorAt]
+	Match  []string // patterns of the names of parameters (weights, gradients) or sites (other roles); nil: all
+	Layers []int    // indices of transformer blocks, from 0; nil: any block, or none
 	Role   string   // one of the roles, or "both" for RoleWeights and RoleActivations, or "all"
-	From   int      // the first step with it, from 1
-	To     int      // the last step with it; 0: that of the run
+	From   int      // first step of the override, from 1
+	To     int      // last step of the override; 0: the last step of the run
 	Plugin *Plugin  // nil: unquantized
 }
 
-// About reports whether the override is about a role.
+// About reports whether the override concerns a role.
 func (o *Override) About(role string) bool {
 	both := o.Role == roleBoth && (role == RoleWeights || role == RoleActivations)
 	return both || o.Role == roleAll || o.Role == role
 }
 
-// Matches reports whether the override applies to that name in that role, in its steps.
+// Matches reports whether the override applies to the name in the role, whatever the step.
 func (o *Override) Matches(role, name string) bool {
 	return o.About(role) && (o.Match == nil || matchesAny(o.Match, name)) &&
 		(o.Layers == nil || slices.Contains(o.Layers, architecture.LayerOf(name)))
@@ -108,13 +108,13 @@ func (o *Override) forward() bool { return o.Role != RoleGradients && o.Role != 
 
 func (o *Override) at(step int) bool { return o.From <= step && (o.To == 0 || step <= o.To) }
 
-// Phase is a range of steps with one quantizer.
+// Phase is a range of steps with a constant quantizer.
 type Phase struct {
 	From, To  int // the first and the last step
 	Quantizer *Quantizer
 }
 
-// Phases divides the steps of a run into ranges in each of which the same overrides hold; most runs have one.
+// Phases divides the steps of a run into ranges with constant overrides; most runs have one range.
 func (q *Quantizer) Phases(steps int) []Phase {
 	starts := []int{1}
 	for _, o := range q.Overrides {
@@ -136,7 +136,7 @@ func (q *Quantizer) Phases(steps int) []Phase {
 	return list
 }
 
-// At is the quantizer that holds at a step of a run, for which no more is said of steps.
+// At returns the quantizer at a step of a run; its overrides no longer depend on the step.
 func (q *Quantizer) At(step, steps int) *Quantizer {
 	return q.at(max(1, min(step, steps)))
 }
@@ -150,9 +150,9 @@ func (q *Quantizer) at(step int) *Quantizer {
 	return &held
 }
 
-// For returns the quantizer for the parameter or site with that name in that role; nil
-// leaves it unquantized. A gradient has the name of the weight of its layer, and both
-// parameters and sites have the roles RoleBackward and RoleHead.
+// For returns the quantizer of the parameter or site with that name in that role; nil leaves it
+// unquantized. A gradient has the name of the weight of its layer. RoleBackward and RoleHead
+// apply both to parameters and to sites.
 func (q *Quantizer) For(role, name string) *Plugin {
 	if o := q.Override(role, name); o != nil {
 		return o.Plugin
@@ -180,14 +180,13 @@ func (q *Quantizer) role(role string) **Plugin {
 	return &q.Activations
 }
 
-// Quantizes reports whether some table names a quantizer for a role.
+// Quantizes reports whether any table configures a quantizer for a role.
 func (q *Quantizer) Quantizes(role string) bool {
 	return *q.role(role) != nil || slices.ContainsFunc(q.Overrides, func(o Override) bool { return o.About(role) && o.Plugin != nil })
 }
 
-// Override returns the override that applies to that name in that role; nil if none
-// matches. An override that is never returned for the parameters and sites of a model has
-// no effect.
+// Override returns the override that applies to that name in that role; nil if none matches. An
+// override that is never returned for the parameters and sites of a model has no effect.
 func (q *Quantizer) Override(role, name string) *Override {
 	for i := len(q.Overrides) - 1; i >= 0; i-- {
 		if o := &q.Overrides[i]; o.Matches(role, name) {
@@ -209,7 +208,7 @@ func (q *Quantizer) Plugins() []*Plugin {
 	return all
 }
 
-// Forward is the quantizer without what only the products of the backward pass need.
+// Forward returns the quantizer without the roles of the backward pass.
 func (q *Quantizer) Forward() *Quantizer {
 	f := *q
 	f.Gradients, f.Backward = nil, nil
@@ -217,7 +216,7 @@ func (q *Quantizer) Forward() *Quantizer {
 	return &f
 }
 
-// WithoutWeights is the quantizer of all but weights in blocks, in evaluations.
+// WithoutWeights returns the quantizer for evaluation without that of the weights in blocks.
 func (q *Quantizer) WithoutWeights() *Quantizer {
 	f := *q.Forward()
 	f.Weights = nil
@@ -233,7 +232,7 @@ func (q *Quantizer) WithoutWeights() *Quantizer {
 	return &f
 }
 
-// QuantizesBackward reports whether some table names a quantizer for the products of the
+// QuantizesBackward reports whether any table configures a quantizer for the products of the
 // backward pass.
 func (q *Quantizer) QuantizesBackward() bool {
 	return q.Quantizes(RoleGradients) || q.Quantizes(RoleBackward)
@@ -251,25 +250,25 @@ func present(plugins ...*Plugin) []*Plugin {
 	return all
 }
 
-// Optimizer says which optimizer trains which parameters. Parameters in a group have the
-// group's optimizer. All others have the main one, which is the embedded Plugin, or Rest
-// if the main one does not accept them.
+// Optimizer assigns optimizers to parameters. Parameters in a group have the group's optimizer. All
+// others have the main one, which is the embedded Plugin, or Rest if the main one does not accept
+// them.
 type Optimizer struct {
 	Plugin
 	Rest   *Plugin // for the tensors that the main optimizer does not accept; never nil
-	Groups []Group // the first group that matches applies
-	// RefreshDelay and RestRefreshDelay say how many updates late the refreshes of the
-	// main optimizer and of Rest take effect; see [Optimizer.Delay].
+	Groups []Group // the first match applies
+	// RefreshDelay and RestRefreshDelay are the delays, in updates, of the refreshes of the main
+	// optimizer and of Rest; see [Optimizer.Delay].
 	RefreshDelay, RestRefreshDelay int
 }
 
-// Group is a set of parameters with settings of its own. A tensor belongs to it if both
-// its name and its role match.
+// Group is a set of parameters with its own settings. A tensor belongs to it if both its name and
+// its role match.
 type Group struct {
-	Table string   // where it was configured, such as "optimizer.groups[0]", for [Config.ErrorAt]
-	Match []string // patterns of names of parameters
-	Roles []string // roles as package sdk calls them: "matrix", "vector", "embedding", "head"
-	// Plugin is the optimizer; nil means the one used without the group: the main one or
+	Table string   // table that configures it, such as "optimizer.groups[0]", for [Config.ErrorAt]
+	Match []string // patterns of parameter names
+	Roles []string // roles, named as in package sdk: "matrix", "vector", "embedding", "head"
+	// Plugin is the optimizer; nil means the one that applies outside groups: the main one or
 	// Rest.
 	Plugin *Plugin
 	Rate   float64 // factor on the learning rate
@@ -296,9 +295,9 @@ func (o *Optimizer) Group(role, name string) *Group {
 	return nil
 }
 
-// Delay returns how many updates late the refreshes of a tensor take effect, and the full
-// dotted key that says so. The tensor is in group g (nil if it is in none), and its
-// optimizer is p, one of Plugins.
+// Delay returns the number of updates by which the refreshes of a tensor are delayed, and the full
+// dotted key of that setting. g is the group of the tensor (nil if it is in none); p is its
+// optimizer, one of Plugins.
 func (o *Optimizer) Delay(g *Group, p *Plugin) (updates int, key string) {
 	table := p.Table
 	switch {
@@ -317,7 +316,7 @@ func (o *Optimizer) RestGiven() bool {
 	return o.Rest.Name != defaultOptimizer || o.Rest.SHA256 != "" || len(o.Rest.Params) > 0
 }
 
-// Plugins lists the plugins of all tables: the main one, Rest, and those of groups.
+// Plugins lists the plugins of all tables: the main one, Rest, and those of the groups.
 func (o *Optimizer) Plugins() []*Plugin {
 	all := present(&o.Plugin, o.Rest)
 	for _, g := range o.Groups {
@@ -330,8 +329,8 @@ func matchesAny(patterns []string, name string) bool {
 	return slices.ContainsFunc(patterns, func(p string) bool { return matches(p, name) })
 }
 
-// matches reports whether a name fits a pattern, in which * stands for any run of
-// characters and everything else for itself.
+// matches reports whether name matches pattern, in which * matches any sequence of characters, and
+// every other character itself.
 func matches(pattern, name string) bool {
 	parts := strings.Split(pattern, "*")
 	if len(parts) == 1 {
@@ -342,7 +341,7 @@ func matches(pattern, name string) bool {
 		return false
 	}
 	name = name[len(first) : len(name)-len(last)]
-	// Each part at its first place leaves the most for those after it.
+	// Matching each part at its first occurrence leaves the most text for the following parts.
 	for _, part := range parts[1 : len(parts)-1] {
 		_, after, found := strings.Cut(name, part)
 		if !found {

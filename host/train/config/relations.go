@@ -11,11 +11,11 @@ import (
 	"github.com/cage-qat/cage/internal/schema"
 )
 
-// relations checks what ties keys together, and fills in what depends on other keys. A
-// rule is skipped when one of its keys has a problem already.
+// relations checks constraints between keys, and sets values that depend on other keys. A check is
+// skipped if one of its keys already has a problem.
 func (d *decoder) relations() {
 	d.foreignKeys()
-	// A method needs weights that it could act on. A run that trains nothing may name it: cage quantize once wrote such.
+	// A method needs quantized weights. Untrained runs are exempt: cage quantize once wrote methods.
 	if !d.cfg.untrained && d.cfg.Method.Name != cage.NameCAGE && d.cfg.Method.Name != cage.NameOff &&
 		!d.cfg.Quantizer.quantizesWeights() && d.Good("method", "method.name") && !d.Bad("quantizer") {
 		d.Report("method.name", fmt.Sprintf("found the string %q, but no weight is quantized", d.cfg.Method.Name),
@@ -75,7 +75,7 @@ func (d *decoder) conversations() {
 	data := d.cfg.Data
 	for _, k := range []struct {
 		key   string
-		other bool // it has another value than its default, with the other kind
+		other bool // the key has a value that only the other kind of data allows
 	}{
 		{"data.packing", !chat && data.Packing != defaultPacking}, {"data.epochs", !chat && data.Epochs != 1},
 		{"data.documents", chat && data.Documents != documentsJoined}, {"data.mixture", chat && len(data.Mixture) > 0},
@@ -89,7 +89,7 @@ func (d *decoder) conversations() {
 	}
 }
 
-// overrides checks which blocks and steps they are about, and counts all blocks from the first.
+// overrides checks the blocks and steps of overrides, and replaces negative block indices.
 func (d *decoder) overrides() {
 	q := &d.cfg.Quantizer
 	for i := range q.Overrides {
@@ -120,7 +120,7 @@ func (d *decoder) overrides() {
 	}
 }
 
-// changing reports a method that cannot have other quantizers in other steps.
+// changing reports a method with state per weight if overrides change the quantizer during the run.
 func (c *Config) changing() (out schema.Problems) {
 	keeps := len(c.Method.Method().State(nil)) > 0
 	out.Unless(!keeps || len(c.Quantizer.Phases(c.Train.Steps)) == 1, schema.Problem{Key: "method.name",
@@ -129,7 +129,7 @@ func (c *Config) changing() (out schema.Problems) {
 	return out
 }
 
-// steps reports overrides that hold at none of the steps of a run. The number is 0 as long as it is not known.
+// steps reports overrides without effect at any step of a run. steps is 0 while it is unknown.
 func (q *Quantizer) steps(steps int) (out schema.Problems) {
 	for _, o := range q.Overrides {
 		from, to := plaintoml.JoinKey(o.Table, "from"), plaintoml.JoinKey(o.Table, "to")
@@ -141,7 +141,7 @@ func (q *Quantizer) steps(steps int) (out schema.Problems) {
 	return out
 }
 
-// distillation demands a teacher where anything is said of one.
+// distillation reports a missing teacher if the table of distillation is present.
 func (d *decoder) distillation() {
 	if !d.Good("train", distillationTable, teacherKey, "model", "model.kind") || !d.cfg.Model.Language() {
 		return
@@ -165,8 +165,8 @@ func (d *decoder) problems(list schema.Problems) {
 	}
 }
 
-// foreignKeys reports the keys and tables of other kinds of models than the named one, and
-// the keys of other methods.
+// foreignKeys reports the keys and tables that belong to other kinds of models than the configured
+// one, and the keys of other methods.
 func (d *decoder) foreignKeys() {
 	for _, t := range d.schema {
 		selector, value := t.selector(d.cfg)
@@ -191,15 +191,15 @@ func (d *decoder) foreignKeys() {
 	}
 }
 
-// foreign reports a key or table of others, in place of everything else that is wrong
-// with it.
+// foreign reports a key or table that belongs to the owners; it replaces all other reports about
+// the key.
 func (d *decoder) foreign(key, what, leave, selector, value string, owners []string) {
 	d.Errs = slices.DeleteFunc(d.Errs, func(e *plaintoml.Error) bool { return e.Key == key || strings.HasPrefix(e.Key, key+".") })
 	theirs := selector + " = " + strings.ReplaceAll(schema.Quoted(owners), ", ", " or ")
 	d.Report(key, fmt.Sprintf("%s of %s, found with %s = %q", what, theirs, selector, value), leave+", or set "+theirs)
 }
 
-// check refuses what the CPU has not, and micro-batches that the replicas cannot share.
+// check reports settings that the CPU lacks, and micro-batches that replicas cannot divide evenly.
 func (d Device) check(batch int) (out schema.Problems) {
 	onCPU := func(key, value, only string) {
 		out.Unless(value == only || d.Kind == device.CUDA, schema.Problem{Key: key, With: []string{"device.kind"},

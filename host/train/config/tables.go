@@ -12,9 +12,9 @@ import (
 	"github.com/cage-qat/cage/sdk"
 )
 
-// tables lists every table, with its keys tied to c, in the order of [Reference] and
-// [Config.Encode]. Those of the quantizers' and optimizers' plugins are tied to samples:
-// see pluginTables.
+// tables lists every table, with its keys bound to c, in the order of [Reference] and
+// [Config.Encode]. Tables of plugins are bound to sample values instead: see
+// pluginTables.
 func (c *Config) tables() []table {
 	return append(append([]table{
 		{keys: []schema.Key{
@@ -267,16 +267,16 @@ beta = 0.5
 
 const aboutParams = "Every other key is a parameter of the plugin (`cage plugins show NAME` lists them)."
 
-// noPlugin in place of a quantizer's name leaves the role unquantized.
+// noPlugin as the name of a quantizer leaves the role unquantized.
 const noPlugin = "none"
 
 const defaultOptimizer = "adamw"
 
 var tensorRoles = []string{string(sdk.TensorMatrix), string(sdk.TensorVector), string(sdk.TensorEmbedding), string(sdk.TensorHead)}
 
-// pluginTables are the tables that name plugins, each tied to a new plugin, override
-// or group: a configuration may have none or several of them. See the functions
-// that make one.
+// pluginTables returns one sample of each table that configures a plugin, bound to a new plugin,
+// override or group, because a configuration may have any number of them. The functions such as
+// quantizerTable bind a table to a given plugin.
 func (c *Config) pluginTables() []table {
 	list := []table{quantizerTable(&Plugin{}), roleTable(RoleWeights, &Plugin{}), roleTable(RoleActivations, &Plugin{})}
 	for _, role := range ownRoles {
@@ -427,11 +427,11 @@ rate = 0.1
 weight_decay = 0.0
 `
 
-// anOptimizer is the range of an optimizer's name: there is no training without one.
+// anOptimizer is the range of an optimizer's name. "none" is invalid: training needs an optimizer.
 var anOptimizer = schema.NonEmpty("that names a plugin", noPlugin)
 
-// pluginKeys are the two keys of ours in every table of a plugin; name says what holds
-// when the table names none.
+// pluginKeys returns the two keys that every plugin table has besides the plugin's parameters. name
+// describes the default of the key plugin.
 func pluginKeys(p *Plugin, name schema.Key) []schema.Key {
 	name.Name, name.To, name.Doc = "plugin", &p.Name, "name of the plugin, or a path (with a slash)"+name.Doc
 	return []schema.Key{name, {Name: "sha256", To: &p.SHA256, Is: schema.Hash(), Default: "",
@@ -446,7 +446,7 @@ func optimizerKeys(p *Plugin, delay *int) []schema.Key {
 	return append(pluginKeys(p, schema.Key{Is: anOptimizer, Default: defaultOptimizer}), refreshDelay(schema.Key{To: delay, Default: 0}))
 }
 
-// refreshDelay completes the key that lets refreshes take effect late.
+// refreshDelay completes the key that delays refreshes.
 func refreshDelay(k schema.Key) schema.Key {
 	k.Name, k.Is = "refresh_delay", schema.From(0, 1_000_000)
 	k.Doc = "number of updates after which new preconditioners (SOAP, Shampoo) take effect, except the first ones, which take effect at once. Meanwhile the host's " +

@@ -1,4 +1,4 @@
-// Package conformance adapts what only a host has, plugins that run as processes and devices, to the
+// Package conformance adapts a host's plugin processes and devices to the
 // conformance kit (package sdktest). It contains no checks of its own.
 package conformance
 
