@@ -13,28 +13,28 @@ import (
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
-// These constants say how a machine in binary32 is compared with the reference implementation. An
-// element may differ by closeness times the largest magnitude of its tensor, which is the error of
-// a sum of a thousand terms, plus amplification times the distance that it moves on the reference
-// implementation when there is noise in the inputs. So an element on a rounding boundary may go
-// either way, as it would in training, and an ill-conditioned one may differ by more than others.
+// These constants configure the comparison of a machine in binary32 with the reference. An element
+// may differ by closeness times the largest magnitude of its tensor, the error of a sum of a
+// thousand terms, plus amplification times its change on the reference implementation when the
+// inputs are perturbed. So an element on a rounding boundary may go either way, as it would in
+// training, and ill-conditioned elements have a larger tolerance.
 const (
 	closeness     = 4e-6
 	amplification = 16
-	noise         = 0x1p-22 // relative: four units in the last place of binary32
+	noise         = 0x1p-22 // relative perturbation: 4 ulps of binary32
 	noises        = 6
-	steadiness    = 256 * noise // of the largest magnitude: what moves no further stays where it is
+	steadiness    = 256 * noise // relative to the largest magnitude: elements that change by less count as unchanged
 )
 
-// expectation is the reference implementation's result for a program and inputs, and how far each
-// element moves with noise.
+// expectation holds the reference implementation's results of a program for given inputs, and the
+// change of each element under noise.
 type expectation struct {
 	outputs map[string]reference.Tensor
 	spread  map[string][]float64
 }
 
-// expect runs p on the reference implementation with the inputs as they are, with each result
-// rounded to binary32, and with noise in the float inputs. The number of the step never gets noise.
+// expect runs p on the reference implementation with unmodified inputs, with every result rounded
+// to binary32, and with noise in the float inputs, except the number of the step.
 func expect(p *program.Program, inputs map[string]reference.Tensor) (expectation, error) {
 	base, err := reference.Run(p, inputs)
 	if err != nil {
@@ -68,8 +68,8 @@ func expect(p *program.Program, inputs map[string]reference.Tensor) (expectation
 	return e, nil
 }
 
-// widen extends the spread so that it covers another result, of elements that move by more than a
-// part of the largest magnitude.
+// widen extends the spread to cover another result, for elements that change by more than part
+// times the largest magnitude.
 func (e expectation) widen(out map[string]reference.Tensor, part float64) {
 	for name, base := range e.outputs {
 		spread, other, least := e.spread[name], out[name].Float64s(), 0.0
@@ -84,9 +84,9 @@ func (e expectation) widen(out map[string]reference.Tensor, part float64) {
 	}
 }
 
-// runRounded runs a program, with the inputs in binary32 and each result of an operation rounded to
-// one of the two numbers of binary32 next to it. At random, divisions are products with the
-// reciprocal.
+// runRounded runs a program with its inputs in binary32. The result of each operation is randomly
+// rounded to one of the two adjacent binary32 numbers, and divisions are randomly replaced by
+// multiplications by the reciprocal.
 func runRounded(p *program.Program, inputs map[string]reference.Tensor, r *rand.Rand) (map[string]reference.Tensor, error) {
 	args := make([]reference.Tensor, len(p.Inputs))
 	for i, in := range p.Inputs {
@@ -151,10 +151,10 @@ func (t *trial) compare(on example, machines []Machine, what string, p *program.
 				differs = differs || d != 0 && d > allowed(i)
 			}
 		}
-		// A device may multiply by a reciprocal where the program divides, or round once where there are two
-		// operations, and then what lies half way between two levels, as the largest entry on some grids
-		// does, goes either way. Noise in the inputs does not show that, since it moves such an entry and
-		// its scale together. What stays where it is, up to rounding, keeps its spread.
+		// A device may replace a division by a product with the reciprocal, or fuse two operations
+		// into one rounding. A value midway between two levels, such as the largest entry on some
+		// grids, may then go either way. Noise in the inputs does not reveal that: it moves the entry
+		// together with its scale. Elements that are unchanged up to rounding keep their spread.
 		for seed := uint64(0); differs && seed < 32; seed++ {
 			out, err := runRounded(p, inputs, rand.New(rand.NewPCG(seed, 7)))
 			if !t.ok(on.on(m), err) {

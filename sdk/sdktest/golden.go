@@ -20,25 +20,25 @@ import (
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
-// Inputs of a case that no program has: the gradient by the value, and the host's part of an update.
-// With decayLast, weights decay after each step except the first, as in code that returns from its
-// first call before the decay.
+// Inputs of a case that are not inputs of programs: the gradient with respect to the value, and the
+// settings of the host's part of an update. With decayLast, weights decay after each step except
+// the first, as in code that returns from its first call before the decay.
 const (
 	inputDY   = autodiff.Prefix + spec.OutputValue
 	decayName = "weight_decay"
 	decayLast = "decay_last"
 )
 
-// Values are results of an independent implementation, for [Golden].
+// Values holds the results of an independent implementation, for [Golden].
 type Values struct {
-	Name string // what they are of; it names the check
+	Name string // name of the implementation or file; it names the check
 	Kind sdk.Kind
-	// abs and rel are the tolerance: |got − want| ≤ abs + rel·|want|.
+	// abs and rel are the tolerances: |got − want| ≤ abs + rel·|want|.
 	abs, rel float64
 	cases    []goldenCase
 }
 
-// GoldenFile is [Golden] with the values of a file. If it cannot be read, the test ends.
+// GoldenFile is [Golden] with the values in a file. If it cannot be read, the test fails at once.
 func GoldenFile(t testing.TB, path string) Option {
 	t.Helper()
 	file, err := os.ReadFile(path)
@@ -52,17 +52,17 @@ func GoldenFile(t testing.TB, path string) Option {
 	return Golden(v)
 }
 
-// goldenCase is a case of a file.
+// goldenCase is one case in a golden file.
 type goldenCase struct {
 	ID       string           `json:"id"`
 	Role     string           `json:"role"`
-	Settings map[string]any   `json:"settings"` // besides those of [With]
+	Settings map[string]any   `json:"settings"` // in addition to those of [With]
 	Inputs   map[string]array `json:"inputs"`
 	Expected map[string]array `json:"expected"`
 }
 
-// ParseGolden reads a golden file: one JSON object, in which inputs and outputs have the names
-// that they have in programs. docs/writing-a-plugin.md describes the format.
+// ParseGolden parses a golden file: one JSON object, whose inputs and outputs are named as in
+// programs. docs/writing-a-plugin.md describes the format.
 func ParseGolden(file []byte) (Values, error) {
 	var f struct {
 		Format      int      `json:"format"`
@@ -110,16 +110,16 @@ func ParseGolden(file []byte) (Values, error) {
 	return Values{Name: f.Name, Kind: f.Kind, abs: abs, rel: rel, cases: f.Cases}, nil
 }
 
-// array is a list of numbers in row-major order, with its shape. In JSON it is nested lists. The
-// strings "NaN", "Inf" and "-Inf" are numbers, and so are true and false, as 1 and 0.
+// array is a row-major array with its shape. In JSON it is a nested list. The strings "NaN", "Inf"
+// and "-Inf" are numbers, and true and false are 1 and 0.
 type array struct {
 	shape []int
 	data  []float64
 }
 
-// UnmarshalJSON reads the lists, which have to be of equal length.
+// UnmarshalJSON decodes nested lists, which must have equal lengths at each level.
 func (a *array) UnmarshalJSON(text []byte) error {
-	if text[0] != '[' { // json passes a value without the space around it
+	if text[0] != '[' { // json strips surrounding whitespace
 		var n Number
 		switch string(text) {
 		case "true":
@@ -157,7 +157,7 @@ func (a *array) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
-// goldenTrial is a case under trial. An error fails the trial and ends the case.
+// goldenTrial runs one case. An error fails the trial and ends the case.
 type goldenTrial struct {
 	goldenCase
 	t  *trial
@@ -170,7 +170,7 @@ func (c goldenTrial) must(err error) {
 	}
 }
 
-// goldenChecks are those of the values of the caller; run is called for each case.
+// goldenChecks returns a check for each of the caller's Values; run is called for each case.
 func (s *session) goldenChecks(run func(goldenTrial)) (list []check) {
 	const asks = "the values of an independent implementation, within their tolerance; codes and masks are equal"
 	for _, v := range s.golden {
@@ -192,7 +192,7 @@ func (c goldenTrial) variant(s *session) variant {
 	all := maps.Clone(s.settings)
 	for name, v := range c.Settings {
 		if f, ok := v.(float64); ok && f == math.Trunc(f) && math.Abs(f) <= 1<<53 {
-			v = int(f) // which is a number for parameters of both types
+			v = int(f) // parameters of both types accept an integer
 		}
 		all[name] = v
 	}
@@ -201,8 +201,8 @@ func (c goldenTrial) variant(s *session) variant {
 	return v
 }
 
-// compare compares the expected results that have a prefix, and which the plugin has to give.
-// besides is added to the tolerance.
+// compare compares the results with the expected ones that have the prefix, all of which the plugin
+// must return. besides is added to the tolerance.
 func (c goldenTrial) compare(on example, prefix string, got map[string][]float64, besides float64) {
 	for name, want := range inOrder(c.Expected) {
 		if prefixOf(name) != prefix {
@@ -226,7 +226,7 @@ func (q *quantizerRun) goldenCase(c goldenTrial) {
 		c.must(fmt.Errorf("inputs: it has no %q", spec.InputX))
 	}
 	dy, backward := c.Inputs[inputDY]
-	trains := slices.ContainsFunc(spec.StepInputs, func(in program.Input) bool { // or the next state
+	trains := slices.ContainsFunc(spec.StepInputs, func(in program.Input) bool { // the case is about training: it has step inputs, or below, the next state
 		_, ok := c.Inputs[in.Name]
 		return ok
 	})
@@ -245,8 +245,8 @@ func (q *quantizerRun) goldenCase(c goldenTrial) {
 	in := &instance{siteAnswer: s, t: c.t, m: Reference{}, memory: map[string]reference.Tensor{}}
 	given := maps.Clone(c.Inputs)
 	delete(given, inputDY)
-	// With statistics of columns the case is about initial values, in binary64 as the values are.
-	starts := map[string]*program.Program{} // by the prefix of what they return
+	// With column statistics, the case tests initial values, in binary64 like the expected ones.
+	starts := map[string]*program.Program{} // by the prefix of their outputs
 	startInputs := map[string]map[string]reference.Tensor{}
 	for _, column := range spec.ColumnInputs(nil) {
 		if _, ok := given[column.Name]; ok {
@@ -278,7 +278,7 @@ func (q *quantizerRun) goldenCase(c goldenTrial) {
 		if input.Name == spec.InputX {
 			continue
 		}
-		if len(a.data) == 1 { // which stands for all elements
+		if len(a.data) == 1 { // a scalar is broadcast
 			a = array{input.Type.Shape, full(a.data[0], int(input.Type.Size()))}
 		}
 		if !slices.Equal(a.shape, input.Type.Shape) {
@@ -317,8 +317,8 @@ func (q *quantizerRun) goldenCase(c goldenTrial) {
 	}
 }
 
-// prefixOf is the prefix of the name of an output: that of gradients, of state, of trained
-// parameters, or none.
+// prefixOf returns the prefix of an output's name: that of gradients, of state or of trained
+// parameters, or "".
 func prefixOf(name string) string {
 	for _, prefix := range []string{autodiff.Prefix, spec.KeptPrefix, spec.TrainedPrefix} {
 		if strings.HasPrefix(name, prefix) {
@@ -343,7 +343,7 @@ func (o *optimizerRun) goldenCase(c goldenTrial) {
 	steps := gradients.shape[0]
 	rates := c.Inputs[spec.InputRate].data
 	switch len(rates) {
-	case 0: // x stays where it is
+	case 0: // x does not change
 		rates = full(0, steps)
 	case 1:
 		rates = full(rates[0], steps)
@@ -362,8 +362,8 @@ func (o *optimizerRun) goldenCase(c goldenTrial) {
 		c.must(errors.New("the plugin takes second gradients, of which golden files know nothing: " +
 			"compare them in a test of your own"))
 	}
-	// The host's part in every step is x ← (1 − αω)·x, then the update u, then x ← x − α·u; or the
-	// decay last.
+	// The host's part of every step is x ← (1 − αω)·x, the update u, then x ← x − α·u, or with
+	// decayLast the decay at the end.
 	got, at := map[string][]float64{}, x.data
 	r := s.untrained(c.t, Reference{}, at)
 	r.exact, r.steps = true, float64(steps)
@@ -394,7 +394,7 @@ func (o *optimizerRun) goldenCase(c goldenTrial) {
 		}
 	}
 	besides := 0.0
-	if s.Opaque { // which computes in binary32
+	if s.Opaque { // an opaque optimizer computes in binary32
 		besides = 1e-6
 	}
 	c.compare(s.on(Reference{}), "", got, besides)

@@ -17,15 +17,15 @@ import (
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
-// checkGradient compares the reverse pass of the surrogate with central differences of
-// Σ dy·surrogate, in some elements of each input. It tries two widths, because a difference across
-// a kink is wrong for one width and right for another.
+// checkGradient compares the reverse pass of the surrogate with central differences of Σ
+// dy·surrogate at some elements of each input. It tries two difference widths, because a kink
+// within the difference makes one of them wrong.
 func (q *quantizerRun) checkGradient(t *trial, in *instance, x []float64) {
 	if in.Backward != nil {
 		return
 	}
-	// At the initial value of a trained parameter, or of state, the largest entry may be on
-	// the very edge of being clipped.
+	// At the initial value of a trained parameter, or of state, the largest entry may lie exactly
+	// on the clipping boundary.
 	for name, v := range in.memory {
 		in.memory[name] = reference.Floats(scaled(1.0137, v.Floats), v.Type.Shape...).Single()
 	}
@@ -69,9 +69,9 @@ func (q *quantizerRun) checkGradient(t *trial, in *instance, x []float64) {
 	}
 }
 
-// frozen is a program for one output, and its inputs at a point. What passes through stop_gradient
-// is an input with the value that it has at the point, because the reverse pass treats it as a
-// constant.
+// frozen returns a program for one output and its inputs at a point. Values that pass through
+// stop_gradient become inputs with their values at that point, because the reverse pass treats them
+// as constants.
 func frozen(p *program.Program, output string, inputs map[string]reference.Tensor) (*program.Program, map[string]reference.Tensor, error) {
 	p, err := transform.Trim(p, output)
 	if err != nil {
@@ -102,8 +102,8 @@ func frozen(p *program.Program, output string, inputs map[string]reference.Tenso
 	return p, inputs, err
 }
 
-// checkGradientSize computes the Jacobian of the surrogate with respect to x, also where some
-// entries are far larger than the others, so that a mask stops them.
+// checkGradientSize computes the Jacobian of the surrogate with respect to x, both for ordinary x
+// and for x with outliers, whose gradient a mask stops.
 func (q *quantizerRun) checkGradientSize(t *trial) {
 	for _, v := range q.space.core() {
 		if v.claims(sdk.ClaimAnyGradient) {
@@ -124,10 +124,10 @@ func (q *quantizerRun) checkGradientSize(t *trial) {
 	}
 }
 
-// checkJacobian: with the masked straight-through gradient dx = Hᵀ(M ⊙ H·dx̂) the trace is the
-// number of entries that the mask passes, whatever the rotation H; without a rotation the diagonal
-// is the mask itself. A backward pass of the quantizer's own has factors of about 1 in the mean,
-// and 0 where the mask stops something and nothing is mixed.
+// checkJacobian: with the masked straight-through gradient dx = Hᵀ(M ⊙ H·dx̂), the trace of the
+// Jacobian is the number of entries that the mask passes, for any rotation H; without a rotation,
+// the diagonal equals the mask. With a custom backward pass, the diagonal averages about 1, and is
+// 0 where the mask stops the gradient, unless entries are mixed.
 func (in *instance) checkJacobian(x []float64, byDefault bool) {
 	mask, trace, n := in.quantize(x).mask, 0.0, float64(len(x))
 	diagonal, mixes := make([]float64, len(x)), false
@@ -168,9 +168,9 @@ func (in *instance) checkJacobian(x []float64, byDefault bool) {
 	}
 }
 
-// checkOwnBackward: a backward pass of the quantizer's own follows from nothing, so that there is
-// nothing to compare it with. But there is what every gradient has to be: finite, zero where dy is,
-// unless the quantizer has a loss of its own, and for each row its own.
+// checkOwnBackward: a custom backward pass does not derive from the program, so it has no reference
+// values. The check requires the properties of every gradient: it is finite, it is zero where dy is
+// (unless the quantizer has a loss of its own), and rows are independent.
 func (q *quantizerRun) checkOwnBackward(t *trial, in *instance, x []float64) {
 	if in.Backward == nil {
 		return
@@ -218,7 +218,7 @@ func (q *quantizerRun) checkOwnBackward(t *trial, in *instance, x []float64) {
 	}
 }
 
-// hintAtNaN notes why a gradient is NaN, most often, where one is.
+// hintAtNaN notes the most common cause of NaN in a gradient, if there is one.
 func (t *trial) hintAtNaN(gradient []float64) {
 	if slices.ContainsFunc(gradient, math.IsNaN) {
 		t.notef("a gradient of NaN often is 0·Inf, of the branch of a selection that is not taken: " +
@@ -226,18 +226,17 @@ func (t *trial) hintAtNaN(gradient []float64) {
 	}
 }
 
-// checkLearning: the gradient check compares the reverse pass of the surrogate with the surrogate
-// itself, so it cannot know whether the surrogate is a good one: if none is given, both are zero,
-// and a wrong sign is wrong on both sides. But the purpose of a trained parameter can be measured:
-// it makes the error ½·Σ (Q(x) − x)² small, whose gradient with respect to Q(x) is Q(x) − x. From a
-// parameter that is far off, a step against the gradient, not one along it, has to make the error
-// smaller.
+// checkLearning checks that the surrogate trains a parameter. The gradient check cannot do that: it
+// compares the reverse pass of the surrogate with the surrogate itself, so without a surrogate both
+// are zero, and a wrong sign is on both sides. But a trained parameter should reduce the error
+// ½·Σ (Q(x) − x)², whose gradient with respect to Q(x) is Q(x) − x. So starting from a parameter
+// that is far off, a step against the gradient must reduce the error, and not one along it.
 func (q *quantizerRun) checkLearning(t *trial, in *instance, x []float64) {
 	if len(x) < 64 || in.Init == nil {
-		return // too few numbers to tell an error from chance
+		return // too few elements for a significant error
 	}
-	// A parameter is tried at its initial value, which may be the best already, and away from it,
-	// multiplied by a factor or shifted. The others keep their initial values.
+	// Each parameter is tried at its initial value, which may already be optimal, and away from it,
+	// scaled or shifted. The others keep their initial values.
 	for _, p := range in.Trained {
 		name := spec.TrainedPrefix + p.Name
 		t.run(func() {
@@ -267,16 +266,16 @@ func (q *quantizerRun) checkLearning(t *trial, in *instance, x []float64) {
 				if i == 0 {
 					continue
 				}
-				best := map[float64]float64{-1: e, 1: e} // by the sign of steps of several lengths
+				best := map[float64]float64{-1: e, 1: e} // by sign of the step; the best of several step lengths
 				for sign := range best {
 					for _, part := range []float64{0.01, 0.1, 0.3, 0.6, 0.875, 1, 1.2, 2} {
 						other, _ := errorOf(at(axpy(v, sign*part*largest(v)/most, gradient)))
-						if other < best[sign] { // not NaN, either
+						if other < best[sign] { // false for NaN
 							best[sign] = other
 						}
 					}
 				}
-				// A single rounding does not halve the error by chance.
+				// Chance, such as the rounding of one element, does not halve the error.
 				if best[-1] >= e && best[1] <= e/2 {
 					t.failf(in.at(), "from %s = %.4g, where the error is %.4g, no step against its gradient makes it "+
 						"smaller, and one along it leaves %.4g: the sign is wrong", name, v[0], e, best[1])

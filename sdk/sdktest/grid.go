@@ -15,22 +15,22 @@ import (
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
-// This file has the checks of what a quantizer's grid is: which numbers share a scale, where values
-// go, what codes and masks say of it.
+// This file contains the checks of a quantizer's grid: which elements share a scale, to which
+// levels values are rounded, and whether codes and masks agree with them.
 
-// exactness is the relative difference that another order of summation may make in binary64.
+// exactness is the relative difference that a different summation order may cause in binary64.
 const exactness = 1e-12
 
-// enoughEntries are those of a tensor whose error depends little on chance.
+// enoughEntries is the size of a tensor from which on its error hardly depends on chance.
 const enoughEntries = 31
 
-// independentRows reports whether there are several rows, and none depends on the first one.
+// independentRows reports whether there are several rows, none of which depends on the first.
 func (in *instance) independentRows(x []float64) bool {
 	return in.shape[0] > 1 && !slices.Contains(in.influence(x, 0)[in.shape[1]:], true)
 }
 
-// checkRows compares each row of a matrix with itself among other rows, and with the same row
-// alone, unless the noise of a rounding may depend on its place.
+// checkRows compares each row of a matrix with the same row among other rows, and with the row
+// alone, unless stochastic rounding may depend on its position.
 func (q *quantizerRun) checkRows(t *trial, in *instance, x []float64) {
 	if in.hasMemory() || !in.independentRows(x) {
 		return
@@ -58,7 +58,7 @@ func (q *quantizerRun) checkRows(t *trial, in *instance, x []float64) {
 		t.run(func() {
 			s, err := q.ask(in.variant, in.site.Role, 1, d)
 			if ofAttention(in.site.Role) && isRefusal(err) {
-				return // groups of tokens need several
+				return // token groups need several rows
 			}
 			t.must(s.example, err)
 			if in.evaluates && s.evaluation != nil {
@@ -69,9 +69,9 @@ func (q *quantizerRun) checkRows(t *trial, in *instance, x []float64) {
 	}
 }
 
-// checkScope compares what shares a scale with what is claimed. Without a claim a weight may have
-// one scale, which is noted; a token of an activation that depends on the other tokens, and
-// columns, are mistakes. With settings that a person chose they are noted, too.
+// checkScope compares the set of elements that share a scale with the claim. Without a claim, one
+// scale for a weight is noted; an activation token that depends on other tokens, and scales of
+// columns, are failures. With settings fixed by the caller, they are only noted.
 func (q *quantizerRun) checkScope(t *trial) {
 	for _, v := range slices.Concat(q.space.singles[:1], q.space.claimed) {
 		for _, role := range q.roles() {
@@ -81,7 +81,7 @@ func (q *quantizerRun) checkScope(t *trial) {
 			}
 			value, _ := v.about.Claimed(name, v.values)
 			claimed, _ := value.(string)
-			// A regular shape, rows of odd length, and rows that are longer than blocks are.
+			// A regular shape, rows of odd length, and rows longer than typical blocks.
 			for _, shape := range [][]int{{3, 128}, {4, 33}, {3, 640}} {
 				s, err := q.ask(v, role, shape...)
 				if err != nil || s.hasMemory() {
@@ -91,7 +91,7 @@ func (q *quantizerRun) checkScope(t *trial) {
 					x := normal(17, s.shape...)
 					in := s.instance(t, Reference{}, x)
 					t.announce()
-					// What the first element influences: parts of the first row, other rows in the same place, or more.
+					// The elements influenced by the first: in its row, its column, or elsewhere.
 					d, marks, column, others := s.shape[1], in.influence(x, 0), false, false
 					for i, m := range marks[d:] {
 						column, others = column || m && i%d == 0, others || m && i%d != 0
@@ -112,7 +112,7 @@ func (q *quantizerRun) checkScope(t *trial) {
 					}
 					switch {
 					case seen == claimed, claimed == "" && row:
-					case claimed == sdk.ScopeBlock && row && d <= 128: // a block may be as long as the row
+					case claimed == sdk.ScopeBlock && row && d <= 128: // a block may span the row
 					case claimed != "":
 						t.failf(in.at(), "the levels of an entry depend on its %s; %s claims %s", seen, name, claimed)
 					case len(s.settings) > 0 || seen == sdk.ScopeTensor && s.site.Role == sdk.RoleWeight:
@@ -130,13 +130,12 @@ func (q *quantizerRun) checkScope(t *trial) {
 	}
 }
 
-// checkNearest moves one entry of the second row of a matrix through its range, while the sum,
-// the sum of squares and the maximum of the row, and with them its scale, stay the same:
-// a second entry moves the opposite way, and two more make up for the squares. The four
-// entries are those with the indices 8 to 11 of the row. So in any block of 16 entries or
-// more they share the scale with the largest entry, which comes after them. If the other entries
-// of the matrix do not keep their values, the entry is mixed with others, or the scale depends on
-// something else.
+// checkNearest sweeps one entry of the second row of a matrix through its range, while the sum, the
+// sum of squares and the maximum of the row, and therefore its scale, stay constant: a second entry
+// moves in the opposite direction, and two more compensate the squares. The four entries have the
+// indices 8 to 11 in the row, so in any block of 16 or more entries they share the scale with the
+// largest entry, which follows them. If the other entries of the matrix do not keep their values,
+// the entry is mixed with others, or the scale depends on something else.
 func (q *quantizerRun) checkNearest(t *trial, in *instance, x []float64) {
 	if q.anyRounding(in.siteAnswer) {
 		if in.variant.claims(sdk.ClaimAnyRounding) {
@@ -146,7 +145,7 @@ func (q *quantizerRun) checkNearest(t *trial, in *instance, x []float64) {
 	}
 	rows, d := in.shape[0], in.shape[1]
 	if d%2 == 0 || d < 16 || rows < 2 {
-		return // only rows of odd length are surely not rotated, and a sweep needs some room
+		return // only rows of odd length are certainly not rotated, and the sweep needs enough entries
 	}
 	const points, span = 401, 2.4
 	at := d + 8
@@ -171,7 +170,7 @@ func (q *quantizerRun) checkNearest(t *trial, in *instance, x []float64) {
 	if len(levels) < 2 || len(levels) > points/2 {
 		return
 	}
-	nearest := slices.Clone(values) // of two levels that are equally near, the one that was taken
+	nearest := slices.Clone(values) // at a tie, the level that was chosen
 	for i, v := range places {
 		for _, l := range levels {
 			if math.Abs(l-v) < math.Abs(nearest[i]-v)-1e-6 {
@@ -186,15 +185,15 @@ func (q *quantizerRun) checkNearest(t *trial, in *instance, x []float64) {
 	}
 }
 
-// distinct are the values in order, each once.
+// distinct returns the distinct values in ascending order.
 func distinct(values []float64) []float64 {
 	return slices.CompactFunc(slices.Sorted(slices.Values(values)),
 		func(a, b float64) bool { return math.Abs(a-b) <= 1e-9 })
 }
 
 // checkReach compares the largest entries of a row of checkNearest, one of each sign, with the
-// outermost levels. Where even steps would lead from there to the entry itself, and the scale
-// follows it, the scale was made for it, and the grid ends too early.
+// outermost levels. If the grid, continued with equal steps, would contain the entry itself, and
+// the scale is proportional to it, the scale was computed from it, and the grid ends too early.
 func (in *instance) checkReach(row, levels []float64) {
 	n := len(levels)
 	if n < 4 {
@@ -203,7 +202,7 @@ func (in *instance) checkReach(row, levels []float64) {
 	step := (levels[n-1] - levels[0]) / float64(n-1)
 	for i, l := range levels {
 		if math.Abs(l-levels[0]-float64(i)*step) > 1e-6*step {
-			return // levels of other distances
+			return // the levels are not equidistant
 		}
 	}
 	value, twice := in.quantize(row).value, slices.Clone(row)
@@ -225,14 +224,14 @@ func (in *instance) checkReach(row, levels []float64) {
 	}
 }
 
-// With the default settings values shrink or grow by a factor from least to greatest.
+// With the default settings, quantization scales values by a factor between least and greatest.
 const (
 	least    = 0.5
 	greatest = 1.5
-	rowError = 0.1 // an error of a row, relative to its norm, that is no cause for concern
+	rowError = 0.1 // acceptable error of a row, relative to its norm
 )
 
-// checkError quantizes a matrix of uniform numbers, which has no outliers to clip.
+// checkError quantizes a matrix of uniform random numbers, which has no outliers to clip.
 func (q *quantizerRun) checkError(t *trial) {
 	const rows, width = 16, 256
 	for _, v := range q.space.core() {
@@ -255,7 +254,7 @@ func (q *quantizerRun) checkError(t *trial) {
 						break
 					}
 				}
-				if len(v.changed) > 0 { // a person may choose a coarse or an unsigned grid
+				if len(v.changed) > 0 { // a caller may choose a coarse or an unsigned grid
 					return
 				}
 				e := axpy(value, -1, x)
@@ -282,11 +281,11 @@ func (q *quantizerRun) checkFixed(t *trial, in *instance, x []float64) {
 	}
 }
 
-// checkHomogeneous multiplies x by c. If c is a power of two, both sides must have the
-// same bits. If c is another factor, there are rounding errors, and an entry on a
-// boundary may go either way, whatever the precision in which the plugin keeps its scale.
-// On a grid that puts entries of every tensor on a boundary, the rounding of the scale
-// decides where they go; such a grid has to be claimed (see [sdk.ClaimTies]).
+// checkHomogeneous multiplies x by c. If c is a power of two, both sides must be equal bit for bit.
+// Otherwise there are rounding errors, and an entry on a rounding boundary may go either way, in
+// whatever precision the plugin keeps its scale. If a grid puts entries of every tensor on a
+// boundary, rounding errors of the scale decide where they go; such a grid must be claimed (see
+// [sdk.ClaimTies]).
 func (q *quantizerRun) checkHomogeneous(t *trial, in *instance, x []float64) {
 	if !in.Homogeneous {
 		return
@@ -317,24 +316,24 @@ func (q *quantizerRun) checkHomogeneous(t *trial, in *instance, x []float64) {
 	}
 }
 
-// maskWidth is the length of the row for which masks are compared with errors: odd, so that it is
-// not rotated, and long enough to have entries on most levels.
+// maskWidth is the length of the row for which masks are compared with errors: odd, so that the row
+// is not rotated, and long enough to have entries on most levels.
 const maskWidth = 513
 
-// spreadRow is a row of normal numbers, of which every fourth is one of evenly spaced numbers up to
-// six deviations.
+// spreadRow returns a row of normal random numbers in which every fourth is replaced by one of
+// evenly spread numbers up to six standard deviations.
 func spreadRow() []float64 {
 	x := normal(23, 1, maskWidth)
 	for i := 0; i < len(x); i += 4 {
-		_, part := math.Modf(float64(i/4) * math.Phi) // well spread in every stretch of the row
+		_, part := math.Modf(float64(i/4) * math.Phi) // low discrepancy: evenly spread in any part of the row
 		x[i] = float64(float32(6 * (2*part - 1)))
 	}
 	return x
 }
 
-// checkMask: an entry that passes its gradient lies at its level, not beyond the end of the grid. A
-// mask that stops nothing at all is a choice; one that stops some entries and passes others that
-// are clipped has a threshold that does not fit its grid.
+// checkMask checks that an entry whose gradient passes is near its level, not beyond the end of the
+// grid. A mask that stops nothing is allowed; a mask that stops some entries but passes clipped
+// ones has a threshold that does not match the grid.
 func (q *quantizerRun) checkMask(t *trial) {
 	v := q.space.singles[0]
 	if v.claims(sdk.ClaimAnyGradient) || v.claims(sdk.ClaimAnyRounding) {
@@ -342,7 +341,7 @@ func (q *quantizerRun) checkMask(t *trial) {
 		return
 	}
 	for _, s := range q.sites(v, 1, maskWidth) {
-		if len(s.settings) > 0 { // a person may choose a mask for its own sake
+		if len(s.settings) > 0 { // a caller may choose any mask
 			continue
 		}
 		t.run(func() {
@@ -353,7 +352,7 @@ func (q *quantizerRun) checkMask(t *trial) {
 				return
 			}
 			group := hull(in.influence(x, maskWidth/2), maskWidth)
-			if in.hasMemory() { // all share it
+			if in.hasMemory() { // all entries share it
 				group = slices.Repeat([]bool{true}, len(x))
 			}
 			t.announce()
@@ -388,8 +387,8 @@ func (q *quantizerRun) checkMask(t *trial) {
 	}
 }
 
-// checkCount counts the codes. A quantizer whose parameter bits is an integer cannot have more than
-// 2^bits of them.
+// checkCount counts the distinct codes. With an integer parameter named bits there can be at most
+// 2^bits.
 func (q *quantizerRun) checkCount(t *trial) {
 	const name = "bits"
 	if !slices.ContainsFunc(q.about.Parameters, func(p sdk.Parameter) bool {
@@ -400,14 +399,14 @@ func (q *quantizerRun) checkCount(t *trial) {
 	}
 	for _, v := range q.space.singles {
 		if _, ok := v.changed[name]; len(v.changed) > 1 || len(v.changed) == 1 && !ok {
-			continue // another parameter may make bits irrelevant
+			continue // another parameter may override bits
 		}
 		bits := v.values.Int(name)
 		for _, s := range q.sites(v, 1, maskWidth) {
 			t.run(func() {
 				x := spreadRow()
 				codes := s.instance(t, Reference{}, x).quantize(x).codes
-				if codes == nil || bits < 1 { // such as 0 for as many as there are
+				if codes == nil || bits < 1 { // for example, 0 for an unlimited number
 					return
 				}
 				t.announce()
@@ -420,9 +419,9 @@ func (q *quantizerRun) checkCount(t *trial) {
 	}
 }
 
-// checkCodes looks for codes that are not whole numbers: a host treats codes as integers when it
-// counts how they move. Where there is a grid, codes and scales are those of the grid; and what can
-// be unpacked gives the value, bit for bit. Rows are ordinary and unusual ones.
+// checkCodes reports codes that are not integers: a host treats codes as integers to measure how
+// they change. If a grid is declared, codes and scales must match it, and values must equal the
+// unpacked codes bit for bit. Rows are ordinary and unusual ones.
 func (q *quantizerRun) checkCodes(t *trial, in *instance, x []float64) {
 	for _, x := range append(oddities(x, in.shape[1]), x) {
 		out := in.quantize(x)
@@ -431,12 +430,12 @@ func (q *quantizerRun) checkCodes(t *trial, in *instance, x []float64) {
 		}
 		whole := mapped(out.codes, func(v float64) float64 {
 			if math.IsNaN(v - v) {
-				return 0 // which equals none of these
+				return 0 // equal to none of these
 			}
 			return math.RoundToEven(v)
 		})
 		in.equal(x, "codes, against the nearest whole numbers,", out.codes, whole)
-		if in.evaluation != nil { // which is another answer, and what is unpacked
+		if in.evaluation != nil { // evaluation has its own answer, which is the one that is unpacked
 			continue
 		}
 		if in.Grid != (spec.Grid{}) {
@@ -450,8 +449,8 @@ func (q *quantizerRun) checkCodes(t *trial, in *instance, x []float64) {
 	}
 }
 
-// checkGrid compares with the grid that the quantizer declares for evaluation. Before a rotation
-// back, values cannot be seen.
+// checkGrid compares the values with the grid that the quantizer declares for evaluation. Values
+// that are rotated back are not compared.
 func (in *instance) checkGrid(x []float64, out quantization) {
 	scale := out.outputs[spec.OutputScale].Float64s()
 	columns, groups := in.shape[1], 1
@@ -473,7 +472,7 @@ func (in *instance) checkGrid(x []float64, out quantization) {
 			in.t.failf(in.at(), "the code %d is none of the grid, which has %v", code, in.Grid.Codes())
 			return
 		}
-		if v == v { // others have no code
+		if v == v { // NaN has no code
 			want[i] = float64(in.Grid.Number(code)) * s
 		}
 	}
@@ -485,8 +484,8 @@ func (in *instance) checkGrid(x []float64, out quantization) {
 	}
 }
 
-// oddities are two matrices like x, with rows of d entries. The first rows of one are
-// zeros, equal, large and small numbers; those of the other hold NaN, infinities and −0.
+// oddities returns two matrices like x, with rows of d entries. The first rows of one are zero,
+// constant, large and small; those of the other contain NaN, infinities and −0.
 func oddities(x []float64, d int) [][]float64 {
 	finite, broken := slices.Clone(x), slices.Clone(x)
 	for i := range x {
@@ -514,7 +513,7 @@ func (q *quantizerRun) checkNoise(t *trial) {
 		if !v.claims(sdk.ClaimUnbiased) {
 			continue
 		}
-		for _, shape := range matrixShapes { // those that rotate refuse rows of odd length
+		for _, shape := range matrixShapes { // quantizers that rotate refuse rows of odd length
 			sites := q.sites(v, shape...)
 			for _, s := range sites {
 				if !s.evaluates {
@@ -532,15 +531,15 @@ func (q *quantizerRun) checkNoise(t *trial) {
 	}
 }
 
-// unbiased compares the mean of Q(x) over many keys with x, element by element, and in the
-// direction of x for all elements together. The mean may be off by some standard errors, and by
-// what may be expected of something that happens in no draw, however unlikely that is. So a bias
-// of a fifth of a step is found in a single element, and of a hundredth in the whole matrix. The
-// keys are always the same, so that the check does not depend on chance.
+// unbiased compares the mean of Q(x) over many random keys with x, for each element and, projected
+// on the signs of x, for the whole matrix. The mean may differ by a few standard errors, plus the
+// contribution of events so rare that no draw contained them. So a bias of a fifth of a step is
+// detected in a single element, and of a hundredth in the whole matrix. The keys are fixed, so that
+// the check is deterministic.
 func (in *instance) unbiased(x []float64) {
 	const draws, maxDeviations, rareDraws = 400, 6, 20
 	values := make([][]float64, draws)
-	along := make([]float64, draws) // Σ (Q(x) − x)·sign(x), which is not 0 if values shrink or grow
+	along := make([]float64, draws) // Σ (Q(x) − x)·sign(x), not 0 if values shrink or grow
 	for k := range values {
 		values[k] = in.atStep(k).quantize(x).value
 		for i, v := range values[k] {
@@ -557,7 +556,7 @@ func (in *instance) unbiased(x []float64) {
 		mean[i], allowed[i] = m, maxDeviations*deviation/math.Sqrt(draws)+1e-9*largest(x)
 		step = max(step, floats.Max(each)-floats.Min(each))
 	}
-	for i := range allowed { // an element that has not left its level might have
+	for i := range allowed { // the element might leave its level in rare draws
 		allowed[i] += step * rareDraws / draws
 	}
 	in.within(x, "the mean over the noise of Q(x), against x, as unbiased claims,", mean, x,

@@ -12,11 +12,10 @@ import (
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
-// This file has the checks of what a quantizer has besides its input: trained parameters and state,
-// and the statistics of columns that initial values may follow from. Those of a site's own operand
-// are computed from the tensor that it is initialised from. Of the other operand of the product
-// there is a matrix for each length of rows; an activation has outliers in some columns, as those
-// of language models.
+// This file contains the checks of trained parameters and state, and of the column statistics from
+// which initial values may be computed. Statistics of the site's own operand are computed from the
+// tensor with which it is initialized. The other operand of the product is one matrix per row
+// length; for an activation it has outliers in some columns, as in language models.
 
 func otherRole(role sdk.Role) sdk.Role {
 	if role == sdk.RoleActivation {
@@ -25,7 +24,7 @@ func otherRole(role sdk.Role) sdk.Role {
 	return sdk.RoleActivation
 }
 
-// operand is the other operand of a product.
+// operand returns the other operand of a product.
 func operand(role sdk.Role, d int) []float64 {
 	const rows, every, factor = 24, 16, 20
 	x := normal(31, rows, d)
@@ -37,7 +36,7 @@ func operand(role sdk.Role, d int) []float64 {
 	return x
 }
 
-// statistics are those of the columns of both operands, by the names of inputs.
+// statistics returns the column statistics of both operands, by input name.
 func (s *siteAnswer) statistics(own, other []float64) map[string][]float64 {
 	out, d := map[string][]float64{}, s.shape[len(s.shape)-1]
 	for role, x := range map[sdk.Role][]float64{s.site.Role: own, otherRole(s.site.Role): other} {
@@ -55,7 +54,7 @@ func (s *siteAnswer) statistics(own, other []float64) map[string][]float64 {
 	return out
 }
 
-// initialInputs are those of a program of initial values.
+// initialInputs returns the inputs of a program for initial values.
 func (s *siteAnswer) initialInputs(p *program.Program, sample []float64, statistics map[string][]float64) map[string]reference.Tensor {
 	inputs := map[string]reference.Tensor{spec.InputX: reference.Floats(sample, s.shape...)}
 	for _, in := range p.Inputs[1:] {
@@ -64,8 +63,8 @@ func (s *siteAnswer) initialInputs(p *program.Program, sample []float64, statist
 	return inputs
 }
 
-// checkInitial starts from ordinary and from unusual tensors, beside ordinary and unusual other
-// operands, quantizes, and takes a step. The shapes must be the same for any number of rows.
+// checkInitial initializes from ordinary and unusual tensors, with ordinary and unusual other
+// operands, then quantizes and makes a step. Shapes must not depend on the number of rows.
 func (q *quantizerRun) checkInitial(t *trial) {
 	q.everywhere(func(_ *trial, in *instance, x []float64) {
 		if !in.hasMemory() || in.evaluates {
@@ -116,7 +115,7 @@ func (q *quantizerRun) checkInitial(t *trial) {
 	}
 }
 
-// otherColumn is x with one column multiplied by c.
+// otherColumn returns x with one column multiplied by c.
 func otherColumn(x []float64, d int, c float64) []float64 {
 	x = slices.Clone(x)
 	for i := d / 2; i < len(x); i += d {
@@ -126,7 +125,7 @@ func otherColumn(x []float64, d int, c float64) []float64 {
 }
 
 // checkConstraints applies the constraints of trained parameters to their initial values, and twice
-// to others. They may move what is in their set a little: they may be computed by an iteration.
+// to other values. A value in the feasible set may move slightly, as for iterative projections.
 func (q *quantizerRun) checkConstraints(t *trial, in *instance, x []float64) {
 	for i, p := range in.Trained {
 		if p.Constrain == nil {
@@ -147,14 +146,14 @@ func (q *quantizerRun) checkConstraints(t *trial, in *instance, x []float64) {
 	}
 }
 
-// stateSteps is how many steps the state of a quantizer is followed.
+// stateSteps is the number of steps for which a quantizer's state is followed.
 const stateSteps = 64
 
 func (q *quantizerRun) checkState(t *trial, in *instance, x []float64) {
 	if len(in.State) == 0 || in.evaluates {
 		return
 	}
-	// What was good levels for one tensor at the start must not become worse and worse.
+	// Levels that are good for a tensor initially must not become steadily worse.
 	t.run(func() {
 		t.announce()
 		first := relativeError(in.quantize(x).value, x)
@@ -183,7 +182,7 @@ func (q *quantizerRun) checkState(t *trial, in *instance, x []float64) {
 			t.failf(in.at(), "nothing depends on %s", name)
 		}
 	}
-	// It is there that the state replaces what a batch says.
+	// In evaluation, state replaces the statistics of a batch.
 	if !in.dependsOn(names, func(in *instance) map[string]reference.Tensor {
 		e := *in
 		if in.evaluation != nil {
@@ -205,7 +204,7 @@ func (in *instance) advance(x []float64) *instance {
 	return other
 }
 
-// next is the state after a step with x: what Next returns, or what a search finds.
+// next returns the state after a step with x, computed by Next or by a search.
 func (in *instance) next(x []float64) map[string]reference.Tensor {
 	if in.SearchEvery == 0 {
 		return inSingle(in.run(in.Next, in.inputsOf(in.Next, x)))
@@ -219,8 +218,8 @@ func (in *instance) next(x []float64) map[string]reference.Tensor {
 	return found
 }
 
-// changes fails unless steps with other tensors change a state tensor, or it is found once, from
-// statistics of columns, and Next returns it as it is.
+// changes fails unless steps with other tensors change a state tensor, or its initial value is
+// computed from column statistics and Next returns it unchanged.
 func (in *instance) changes(name string) {
 	if in.Next != nil && len(in.InitState.Inputs) > 1 {
 		if id, _ := in.Next.Output(name); int(id) == in.Next.Input(name) {
@@ -242,7 +241,7 @@ func (in *instance) other(i int) []float64 {
 }
 
 // dependsOn reports whether results, except the next value of the tensor itself, depend on one of
-// the state tensors: at the start, or after some steps with other tensors, when it may first count.
+// the named state tensors, either initially or after some steps with other tensors.
 func (in *instance) dependsOn(names []string, results func(*instance) map[string]reference.Tensor) bool {
 	after := in
 	for i := range 8 {

@@ -9,11 +9,10 @@ import (
 )
 
 // influence marks the elements whose value changes when element j of x takes other finite values:
-// those that share a scale with it, or are mixed with it by a rotation. It is found on the
-// reference implementation. On a coarse grid the code of an element, and with it the value, may be
-// zero whatever the scale. So tensors are tried, too, whose elements are all as large as the
-// largest of x, once positive and once negative: no grid can make zeros of both (an unsigned grid
-// does so only with the negative ones).
+// those that share a scale with it, or are mixed with it by a rotation. It uses the reference
+// implementation. On a coarse grid an element may be rounded to zero for any scale. Therefore
+// tensors are also tried whose elements all have the magnitude of the largest of x, once positive
+// and once negative: no grid rounds both to zero (an unsigned grid only the negative ones).
 func (in *instance) influence(x []float64, j int) []bool {
 	on := *in
 	on.m = Reference{}
@@ -22,7 +21,7 @@ func (in *instance) influence(x []float64, j int) []bool {
 	most := largest(x)
 	for _, x := range [][]float64{x, full(most, len(x)), full(-most, len(x))} {
 		base := on.quantize(x)
-		for _, factor := range []float64{0, 3, 50, -777.7, 1e12} { // the last one moves a power-of-two scale beyond the exponents of a coarse float
+		for _, factor := range []float64{0, 3, 50, -777.7, 1e12} { // the last factor moves a power-of-two scale beyond the exponent range of small floats
 			if !slices.Contains(shared, false) {
 				return shared
 			}
@@ -35,8 +34,8 @@ func (in *instance) influence(x []float64, j int) []bool {
 	return shared
 }
 
-// hull fills the gaps between the marks of each row, since an element that happens to keep
-// its value may still share the scale of those around it.
+// hull fills the gaps between the marks of each row, because an element that happens to keep its
+// value may still share the scale of its neighbors.
 func hull(marks []bool, d int) []bool {
 	out := slices.Clone(marks)
 	for row := range slices.Chunk(out, d) {
@@ -53,19 +52,19 @@ func hull(marks []bool, d int) []bool {
 	return out
 }
 
-// poisoning is one matrix, in which element at is made NaN or infinite.
+// poisoning is a matrix in which the element with index at is set to NaN or infinity.
 type poisoning struct {
 	*instance
 	x        []float64
 	at       int
-	shared   []bool // what the element at influences while it is finite
+	shared   []bool // the elements that at influences while it is finite
 	base     quantization
-	gradient []float64 // of the matrix as it is
+	gradient []float64 // of the unmodified matrix
 	dy       []float64
 }
 
 func (q *quantizerRun) checkNonFinite(t *trial, in *instance, x []float64) {
-	// Without small entries, so that the codes of coarse grids are not zero.
+	// No small entries, so that the codes of coarse grids are not zero.
 	x = rounded(mapped(x, func(v float64) float64 {
 		return math.Copysign(0.5+0.5*math.Abs(math.Tanh(v)), v)
 	}))
@@ -81,7 +80,7 @@ func (q *quantizerRun) checkNonFinite(t *trial, in *instance, x []float64) {
 			t.failf(in.at(), "%v and NaN at %v make different elements NaN", bad, unravel(p.at, in.shape))
 		}
 	}
-	// Another element that became NaN must make the same elements NaN.
+	// NaN in any other marked element must make the same elements NaN.
 	for i, m := range slices.Backward(marks) {
 		if !m || i == p.at {
 			continue
@@ -94,8 +93,8 @@ func (q *quantizerRun) checkNonFinite(t *trial, in *instance, x []float64) {
 	}
 }
 
-// check poisons with one number and returns which values became NaN: those that the element
-// influences while it is finite. Elsewhere nothing may change.
+// check poisons the matrix with one number and returns which values became NaN. These must be the
+// elements that at influences while it is finite; no other value may change.
 func (p poisoning) check(bad float64) (marks []bool, ok bool) {
 	poisoned := with(p.x, p.at, bad)
 	out := p.quantize(poisoned)
@@ -109,8 +108,8 @@ func (p poisoning) check(bad float64) (marks []bool, ok bool) {
 	if !marks[at] {
 		wrong = "the value there is not NaN"
 	}
-	// A scale that is trained or kept does not depend on the data, and what is pruned depends on
-	// others in another way.
+	// A trained or stored scale does not depend on the data, and pruning depends on other elements
+	// in a different way.
 	prunes := p.variant.claims(sdk.ClaimPrunes)
 	for i := range marks {
 		switch {
@@ -131,8 +130,8 @@ func (p poisoning) check(bad float64) (marks []bool, ok bool) {
 	if prunes {
 		return marks, len(out.codes) == 0 || p.finite(nil, what+"code", out.codes)
 	}
-	// same compares a result with what it was without poison; at the marks it must have the given
-	// value instead.
+	// same compares a result with the unpoisoned one; at the marks, it must instead have the given
+	// value.
 	same := func(name string, got, base []float64, at float64) bool {
 		want := slices.Clone(base)
 		for i, m := range marks {
@@ -164,8 +163,8 @@ func (p poisoning) check(bad float64) (marks []bool, ok bool) {
 	return marks, passes && ok
 }
 
-// nearZero bounds what zeros may become if zero is not a level: published half-integer
-// quantizers add 1e-8 to their scale, or let it be no less than 1e-5.
+// nearZero bounds the values to which zeros are quantized if zero is not a level: published
+// half-integer quantizers add 1e-8 to the scale, or clamp it to at least 1e-5.
 const nearZero = 1e-5
 
 func (q *quantizerRun) checkZeros(t *trial, in *instance, _ []float64) {
@@ -190,7 +189,7 @@ func (q *quantizerRun) checkZeros(t *trial, in *instance, _ []float64) {
 		return
 	}
 	if in.hasMemory() {
-		return // with a scale that does not follow from them zeros may lie at the end of a grid
+		return // if the scale is not computed from them, zeros may be at the end of a grid
 	}
 	switch {
 	case len(out.codes) == 0:

@@ -15,7 +15,7 @@ import (
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
-// checks are all checks of optimizers, in the order of the report.
+// table returns all checks of optimizers, in the order of the report.
 func (o *optimizerRun) table() []check {
 	return []check{
 		{"parameters", "each value in a declared range, alone and with others, gives valid " +
@@ -67,8 +67,8 @@ func (o *optimizerRun) checkParameters(t *trial) {
 		list, err := o.accepted(v)
 		switch {
 		case len(list) > 0:
-			// With settings at the end of a range an algorithm may well diverge: the report says so, and
-			// no other check tries them. The defaults must not diverge.
+			// At the ends of a range an algorithm may legitimately diverge: the report notes such
+			// settings, and other checks skip them. The defaults must not diverge.
 			steps := &trial{}
 			for _, size := range sizes {
 				list[0].walk(steps, Reference{}, 3, size)
@@ -89,8 +89,8 @@ func (o *optimizerRun) checkParameters(t *trial) {
 	}
 }
 
-// walk takes steps with random gradients of the given size and asks for finite results. It returns
-// the last direction, nil if something is wrong.
+// walk makes updates with random gradients of the given size and checks that results are finite. It
+// returns the last direction, or nil if a result is wrong.
 func (s *tensorAnswer) walk(t *trial, m Machine, steps int, size float64) (u []float64) {
 	t.announce()
 	t.run(func() {
@@ -108,7 +108,7 @@ func (s *tensorAnswer) walk(t *trial, m Machine, steps int, size float64) (u []f
 	return u
 }
 
-// checkFinite looks at all that the last update gave, with its direction u.
+// checkFinite checks the direction u of the last update, the state and the sums.
 func (r *training) checkFinite(u []float64) bool {
 	all := maps.Clone(r.state)
 	maps.Copy(all, r.sums)
@@ -143,7 +143,7 @@ func (o *optimizerRun) checkShapes(t *trial) {
 		for _, shape := range shapes {
 			s, err := o.ask(o.space.singles[0], role, shape...)
 			switch {
-			case err != nil && len(s.settings) > 0: // settings that a person chose need not go with every shape
+			case err != nil && len(s.settings) > 0: // settings fixed by the caller need not support every shape
 				t.refuse(s.example, err)
 			case err != nil:
 				t.ok(s.example, err)
@@ -154,14 +154,14 @@ func (o *optimizerRun) checkShapes(t *trial) {
 	}
 }
 
-// checkParts asks for fused weights: with as many heads of keys and values as of queries, and with
-// fewer.
+// checkParts requests programs for fused QKV weights, both of multi-head and of grouped-query
+// attention.
 func (o *optimizerRun) checkParts(t *trial) {
 	for _, v := range o.space.core() {
 		for _, rows := range [][3]int{{4, 4, 4}, {8, 2, 2}} {
 			plain, err := o.ask(v, sdk.TensorMatrix, 12, 6)
 			if err != nil || o.diverging[settingsText(v.changed)] {
-				continue // the checks of plain matrices report this
+				continue // the checks of unfused matrices report this
 			}
 			tensor := plain.tensor
 			tensor.Parts = []sdk.Part{{Name: "q", Rows: rows[0]}, {Name: "k", First: rows[0], Rows: rows[1]},
@@ -169,7 +169,7 @@ func (o *optimizerRun) checkParts(t *trial) {
 			tensor.Name = "layers.0.qkv"
 			s := o.answer(v, tensor)
 			switch err := fmt.Errorf("with parts of %v rows: %w", rows, s.err); {
-			case s.err != nil && len(s.settings) > 0: // settings that a person chose need not go with every weight
+			case s.err != nil && len(s.settings) > 0: // settings fixed by the caller need not support every weight
 				t.refuse(s.example, err)
 			case s.err != nil:
 				t.ok(s.example, err)
@@ -182,8 +182,8 @@ func (o *optimizerRun) checkParts(t *trial) {
 	}
 }
 
-// checkSelection asks for tensors that differ in their names alone: the programs must be equal but
-// for their own names.
+// checkSelection requests programs for tensors that differ only in their names: the programs must
+// be equal except for their own names.
 func (o *optimizerRun) checkSelection(t *trial) {
 	accepted, v := 0, o.space.singles[0]
 	for _, k := range tensorKinds {
@@ -211,7 +211,7 @@ func (o *optimizerRun) checkSelection(t *trial) {
 	t.notef("%d of %d kinds of tensors accepted", accepted, len(tensorKinds))
 }
 
-// unnamed has the hash of each program without its name.
+// unnamed returns the hash of each program without its name.
 func (s *tensorAnswer) unnamed() map[string]string {
 	hashes := map[string]string{}
 	for which, p := range s.Programs() {
@@ -249,17 +249,17 @@ func (o *optimizerRun) checkZeroGradient(t *trial, s *tensorAnswer, m Machine) {
 	}
 }
 
-// sizes are root mean squares of gradients, from far below to far above what occurs in training.
+// sizes are root mean squares of gradients, from far below to far above those in training.
 var sizes = []float64{1e-12, 1e-3, 1, 1e6}
 
 func (o *optimizerRun) checkFinite(t *trial, s *tensorAnswer, m Machine) {
 	for _, size := range sizes {
-		s.walk(t, m, min(max(4, s.Due.First+2), 24), size) // past the first refresh
+		s.walk(t, m, min(max(4, s.Due.First+2), 24), size) // includes the first refresh
 	}
 }
 
-// checkConditions tries what may occur at the ends of a run: a schedule that begins or ends with
-// a rate of 0, a loss of 0, one step in all.
+// checkConditions tries the conditions at the ends of a run: a schedule that begins or ends with a
+// rate of 0, a loss of 0, and a run of one step.
 func (o *optimizerRun) checkConditions(t *trial, s *tensorAnswer, m Machine) {
 	if s.Rate == nil && !slices.ContainsFunc([]string{spec.InputRate, spec.InputSteps, spec.InputLoss}, s.Reads) {
 		return
@@ -268,7 +268,7 @@ func (o *optimizerRun) checkConditions(t *trial, s *tensorAnswer, m Machine) {
 		r := s.train(t, m)
 		for i := range 6 {
 			if r.conditions = c; i%2 == 1 {
-				r.conditions = s.ordinary() // what one of them has left in the state
+				r.conditions = s.ordinary() // later updates use the state that these conditions left
 			}
 			if !r.checkFinite(r.next(20)) {
 				return
@@ -287,7 +287,7 @@ func (o *optimizerRun) checkEvaluation(t *trial, s *tensorAnswer, m Machine) {
 		return
 	}
 	r := s.train(t, m)
-	r.schedule = 0 // x does not move
+	r.schedule = 0 // so that x does not change
 	for range 5 {
 		w, err := r.evaluated(r.x)
 		t.must(r.at(), err)
@@ -297,11 +297,11 @@ func (o *optimizerRun) checkEvaluation(t *trial, s *tensorAnswer, m Machine) {
 	}
 }
 
-// checkCorrection makes updates with one gradient. Averages that start at zero and are corrected
-// for it then give one direction, from the first update on. An optimizer that gives it only when
-// the step is counted from another number corrects for one update too many, or too few.
+// checkCorrection makes updates with a constant gradient. Bias-corrected moving averages that start
+// at zero then give a constant direction from the first update on. If an optimizer does so only
+// when steps are counted from another number, its bias correction is off by that many updates.
 func (o *optimizerRun) checkCorrection(t *trial, s *tensorAnswer) {
-	if !s.Opaque { // which may read the step, for all that is known
+	if !s.Opaque { // an opaque optimizer may read the step
 		if i := s.Update.Input(spec.InputStep); i < 0 || !transform.Needs(s.Update, s.Update.Outputs)[i] {
 			return
 		}
@@ -320,8 +320,8 @@ func (o *optimizerRun) checkCorrection(t *trial, s *tensorAnswer) {
 	t.notef("with equal gradients the directions are not equal")
 }
 
-// steady reports whether updates with one gradient have one direction, when steps are counted from
-// 1 + shift.
+// steady reports whether updates with a constant gradient have a constant direction if steps are
+// counted from 1 + shift.
 func (s *tensorAnswer) steady(t *trial, shift int) bool {
 	r := s.train(t, Reference{})
 	r.exact, r.stepShift = true, shift
@@ -330,7 +330,7 @@ func (s *tensorAnswer) steady(t *trial, shift int) bool {
 	for range 6 {
 		u, err := r.step(r.x, g)
 		if err != nil {
-			return false // a factorization of what no training gives
+			return false // a factorization of a matrix that does not occur in training
 		}
 		if first == nil {
 			first = u
@@ -344,9 +344,9 @@ func (s *tensorAnswer) steady(t *trial, shift int) bool {
 	return largest(first) > 0
 }
 
-// checkDecay looks for directions in proportion to x: 10⁵ updates with a rate of 1 take a tenth of x
-// away with the least factor that counts. Less is what an optimizer adds to a denominator, or where
-// an estimate of a rate begins.
+// checkDecay detects directions that are proportional to x at a zero gradient: at a rate of 1, the
+// smallest factor that counts removes a tenth of x in 10⁵ updates. Smaller factors come from the
+// epsilon of a denominator, or the initial value of an estimated rate.
 func (o *optimizerRun) checkDecay(t *trial, s *tensorAnswer) {
 	if s.variant.claims(sdk.ClaimOwnDecay) {
 		return
@@ -371,18 +371,18 @@ func (o *optimizerRun) checkDecay(t *trial, s *tensorAnswer) {
 	}
 }
 
-// horizon is the number of updates within which every part of the state must have an effect. It
-// includes refreshes, unless that would take more updates than a test can afford.
+// horizon returns the number of updates within which every part of the state must have an effect.
+// It includes refreshes, unless a test cannot afford that many updates.
 func (s *tensorAnswer) horizon() int {
 	h := max(6, s.Due.First+s.Due.Next+2*s.Due.Every+2, s.ProbeDue.First+2)
 	if s.Rate != nil {
-		h = max(h, 24) // an estimate of a rate takes its time
+		h = max(h, 24) // estimates of the rate take longer
 	}
 	return min(h, 400)
 }
 
-// checkState changes one state tensor at a time: all of them with the default settings, and
-// with other settings those that the defaults do not have.
+// checkState changes one state tensor at a time: with the default settings every tensor, with other
+// settings those that do not exist with the defaults.
 func (o *optimizerRun) checkState(t *trial) {
 	seen := map[string]bool{}
 	for i, v := range o.space.core() {
@@ -401,7 +401,7 @@ func (o *optimizerRun) checkState(t *trial) {
 	}
 }
 
-// checkChanges fails unless updates change the named state tensor, or it is made from x at the start.
+// checkChanges fails unless updates change the named state tensor, or its initial value reads x.
 func (s *tensorAnswer) checkChanges(t *trial, name string) {
 	if !s.Opaque {
 		if out, _ := s.Init.Output(name); transform.Needs(s.Init, []program.Output{{Value: out}})[0] {
@@ -419,14 +419,14 @@ func (s *tensorAnswer) checkChanges(t *trial, name string) {
 	t.failf(s.example, "%s is still what it was at the start after %d updates", name, s.horizon())
 }
 
-// checkEffect fails unless a change of the named state tensor's content changes a later
-// direction. The content is changed between two of the first updates or after the first
-// refresh; or between a refresh and its update, for a tensor that every refresh renews.
+// checkEffect fails unless a change of the named state tensor affects a later direction. The tensor
+// is changed between two of the first updates, after the first refresh, or, if every refresh
+// overwrites it, between a refresh and its update.
 func (s *tensorAnswer) checkEffect(t *trial, name string) {
 	for _, within := range []bool{false, true} {
 		for _, after := range []int{1, 2, s.Due.First, s.Due.First + 1, -1, -2} {
 			r := s.train(t, Reference{})
-			if after < 0 { // directions may be clipped where gradients are large
+			if after < 0 { // with small gradients, because directions may be clipped for large ones
 				after, r.gradients = -after, 1e-3
 			}
 			for range after {
@@ -446,9 +446,9 @@ func (s *tensorAnswer) checkEffect(t *trial, name string) {
 	t.failf(s.example, "what %s holds has no effect on %d later directions", name, s.horizon())
 }
 
-// differs continues both trainings along one path and reports whether, within the horizon, the
-// other one has a different direction, rate or result, or fails. It may fail because a state that
-// no training reaches can break a factorization.
+// differs continues both trainings with the same gradients and reports whether, within the horizon,
+// the other one has a different direction, rate or result, or an error. An error counts because a
+// state that does not occur in training can break a factorization.
 func (r *training) differs(other *training, seed uint64) bool {
 	for range r.horizon() {
 		g := r.gradient(seed)
@@ -494,7 +494,7 @@ func (o *optimizerRun) checkDevices(t *trial) {
 	})(t)
 }
 
-// parabola is ½·Σ a·(x − c)² with a from 0.1 to 10, and its gradient at x.
+// parabola returns ½·Σ a·(x − c)², with a from 0.1 to 10, and its gradient at x.
 func parabola(x []float64) (value float64, gradient []float64) {
 	n := len(x)
 	c, gradient := normal(90, n), make([]float64, n)
@@ -506,9 +506,9 @@ func parabola(x []float64) (value float64, gradient []float64) {
 	return value, gradient
 }
 
-// descent follows an optimizer from x = 0 and returns the last value of the parabola as a fraction
-// of the first. The rate falls linearly to zero. The last value is at the point that the model is
-// evaluated with.
+// descent runs an optimizer from x = 0 and returns the final value of the parabola as a fraction of
+// the initial one. The rate falls linearly to zero. The final value is taken at the weights for
+// evaluation.
 func (s *tensorAnswer) descent(t *trial, steps int, rate float64) float64 {
 	x := make([]float64, s.size())
 	first, g := parabola(x)
@@ -520,7 +520,7 @@ func (s *tensorAnswer) descent(t *trial, steps int, rate float64) float64 {
 	}
 	for i := range steps {
 		if floats.HasNaN(g) || value > 1e6*first {
-			return math.Inf(1) // this rate is too large
+			return math.Inf(1) // the rate is too large
 		}
 		r.schedule, r.loss = rate*(1-float64(i)/float64(steps)), value
 		u := r.update(x, g)
@@ -533,8 +533,8 @@ func (s *tensorAnswer) descent(t *trial, steps int, rate float64) float64 {
 	return value / first
 }
 
-// checkDescent checks that the optimizer comes down to the goal, a fraction of the first value,
-// with some rate. It tries every kind of tensor that is accepted, with the default settings.
+// checkDescent checks that for some rate the optimizer reaches the goal, a fraction of the initial
+// value. It tries every accepted kind of tensor, with the default settings.
 func (o *optimizerRun) checkDescent(t *trial) {
 	const steps = 300
 	v, goal := o.space.singles[0], 0.05
@@ -558,7 +558,7 @@ func (o *optimizerRun) checkDescent(t *trial) {
 				break
 			}
 		}
-		if !(best <= goal) && (claimed || len(s.settings) == 0) { // settings that a person chose may need other rates
+		if !(best <= goal) && (claimed || len(s.settings) == 0) { // settings fixed by the caller may need other rates
 			t.failf(s.example, "after %d steps the value is %.3g times the first at best, with rate %v; want %v%s",
 				steps, best, bestRate, goal, wanted)
 		}

@@ -15,7 +15,7 @@ import (
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
-// checks are all checks of quantizers, in the order of the report.
+// table returns all checks of quantizers, in the order of the report.
 func (q *quantizerRun) table() []check {
 	return []check{
 		{"parameters", "each value in a declared range, alone and with others, gives a valid " +
@@ -101,8 +101,8 @@ type siteAnswer struct {
 	site    sdk.Site
 	subject QuantizerSubject
 	vjp     *program.Program // the backward pass, made when needed
-	// evaluation is the answer with the program of evaluation instead of that of training;
-	// nil if they are the same, and in itself. evaluates says that this is such an answer.
+	// evaluation is the answer with the evaluation program instead of the training program; nil if
+	// they are equal, and in the evaluation answer itself, which has evaluates set.
 	evaluation *siteAnswer
 	evaluates  bool
 }
@@ -118,7 +118,7 @@ func (q *quantizerRun) ask(v variant, role sdk.Role, shape ...int) (*siteAnswer,
 	return q.asked[key], q.asked[key].err
 }
 
-// answer asks for a site, which reports call name.
+// answer requests the programs of a site, which reports call name.
 func (q *quantizerRun) answer(v variant, site sdk.Site, name string) *siteAnswer {
 	site.Values = v.values
 	s := &siteAnswer{variant: v, site: site, subject: q.subject,
@@ -134,7 +134,7 @@ func (q *quantizerRun) answer(v variant, site sdk.Site, name string) *siteAnswer
 	return s
 }
 
-// siteOf is a site in a block of a model with so many layers; layer is -1 for one that is in none.
+// siteOf returns a site in a block of a model with that many layers; layer -1: in no block.
 func siteOf(role sdk.Role, shape []int, layer, layers int) sdk.Site {
 	name := "embedding"
 	if layer >= 0 {
@@ -142,7 +142,7 @@ func siteOf(role sdk.Role, shape []int, layer, layers int) sdk.Site {
 	}
 	s := sdk.Site{Role: role, Name: name, Layer: layer, Layers: layers, Shape: slices.Clone(shape)}
 	if role != sdk.RoleWeight && len(shape) > 0 {
-		s.Context = shape[0] // one sequence
+		s.Context = shape[0] // a single sequence
 	}
 	if ofAttention(role) {
 		s.Name, s.Heads = fmt.Sprintf("layers.%d.attn.%ss", layer, role), 1
@@ -153,17 +153,17 @@ func siteOf(role sdk.Role, shape []int, layer, layers int) sdk.Site {
 	return s
 }
 
-// matrixShapes are the shapes for checks that need a matrix: rows of odd length, which
-// rotations leave alone, and of a regular one.
+// matrixShapes are the shapes for checks that need a matrix: one with rows of odd length, which are
+// not rotated, and a regular one.
 var matrixShapes = [][]int{{4, 33}, {3, 128}}
 
-// edgeShapes are shapes with which the first variant is tried as well: a single number,
-// single rows, and rows a little shorter or longer than a block.
+// edgeShapes are additional shapes for the first variant: one element, single rows, and rows
+// slightly shorter or longer than a block.
 var edgeShapes = [][]int{{1, 1}, {4, 1}, {4, 3}, {4, 31}, {1, 32}, {4, 32}, {1, 33}}
 
-// roles are the roles that sites have: weight and activation, and key and value where a plugin has
-// other programs for these than for activations. Those of queries are like those of keys. A plugin
-// may be too old to know them.
+// roles returns the roles to test: weight and activation, and key and value if the plugin has other
+// programs for them than for activations. Queries are treated like keys. A plugin may be too old to
+// support these roles.
 func (q *quantizerRun) roles() []sdk.Role {
 	if q.allRoles == nil {
 		q.allRoles = []sdk.Role{sdk.RoleWeight, sdk.RoleActivation}
@@ -188,8 +188,8 @@ func ofAttention(role sdk.Role) bool {
 	return role == sdk.RoleKey || role == sdk.RoleValue || role == sdk.RoleQuery
 }
 
-// sites are the answers for a variant at a shape: for a weight, and for other roles if
-// their programs are different; in training, and in evaluation if that has another program.
+// sites returns the answers for a variant and shape: for a weight, and for each other role whose
+// programs differ; in training, and in evaluation if its program differs.
 func (q *quantizerRun) sites(v variant, shape ...int) []*siteAnswer {
 	var list []*siteAnswer
 	for _, role := range q.roles() {
@@ -204,18 +204,18 @@ func (q *quantizerRun) sites(v variant, shape ...int) []*siteAnswer {
 	return list
 }
 
-// anyRounding reports whether values may go to other levels than the nearest: with settings
-// that take noise, or where that is claimed. A quantizer that claims so and has another
-// program for evaluation rounds to nearest there.
+// anyRounding reports whether values may be rounded to other levels than the nearest: if noise is
+// used, or if the plugin claims so. A quantizer with that claim and a separate evaluation program
+// rounds to nearest in evaluation.
 func (q *quantizerRun) anyRounding(s *siteAnswer) bool {
 	return !s.evaluates && (s.variant.claims(sdk.ClaimAnyRounding) || s.Draws())
 }
 
-// quantizerCheck looks at a site on a machine, with a matrix of normal random numbers.
+// quantizerCheck checks a site on a machine, with a matrix of normal random numbers.
 type quantizerCheck func(t *trial, in *instance, x []float64)
 
-// on is a check of every variant and matrix shape that the plugin answers, on each machine. Other
-// checks report the answers that are errors.
+// on returns a check that calls f for every variant and matrix shape that the plugin supports, on
+// each machine. Other checks report the answers that are errors.
 func (q *quantizerRun) on(machines []Machine, f quantizerCheck) func(*trial) {
 	return func(t *trial) {
 		for k, v := range q.space.core() {
@@ -248,14 +248,14 @@ func (s *siteAnswer) reverse() (_ *program.Program, err error) {
 	return s.vjp, err
 }
 
-// instance is a site on a machine, with trained parameters and state, at a training step. An error
-// of a run fails the trial and ends the example.
+// instance is a site on a machine at a training step, with trained parameters and state. An error
+// in a run fails the trial and ends the example.
 type instance struct {
 	*siteAnswer
 	t      *trial
 	m      Machine
-	memory map[string]reference.Tensor // trained parameters and state, by the names of inputs
-	step   int                         // the number of the step, from 0; it also determines the keys of random bits
+	memory map[string]reference.Tensor // trained parameters and state, by input name
+	step   int                         // index of the step, from 0; it also determines the keys of random bits
 }
 
 func (s *siteAnswer) instance(t *trial, m Machine, sample []float64) *instance {
@@ -263,7 +263,7 @@ func (s *siteAnswer) instance(t *trial, m Machine, sample []float64) *instance {
 	return s.startFrom(t, m, sample, s.statistics(sample, other))
 }
 
-// startFrom is instance with statistics of the columns of both operands.
+// startFrom is like instance, with column statistics of both operands.
 func (s *siteAnswer) startFrom(t *trial, m Machine, sample []float64, statistics map[string][]float64) *instance {
 	in := &instance{siteAnswer: s, t: t, m: m, memory: map[string]reference.Tensor{}}
 	for _, p := range []*program.Program{s.Init, s.InitState} {
@@ -281,7 +281,7 @@ func (s *siteAnswer) startFrom(t *trial, m Machine, sample []float64, statistics
 	return in
 }
 
-// inSingle rounds values to binary32, in which they are kept in training.
+// inSingle rounds values to binary32, the precision of training.
 func inSingle(values map[string]reference.Tensor) map[string]reference.Tensor {
 	for name, v := range values {
 		values[name] = v.Single()
@@ -289,14 +289,14 @@ func inSingle(values map[string]reference.Tensor) map[string]reference.Tensor {
 	return values
 }
 
-// hasMemory reports whether there are trained parameters or state, which rows share.
+// hasMemory reports whether there are trained parameters or state, which all rows share.
 func (s *siteAnswer) hasMemory() bool { return s.Init != nil || len(s.State) > 0 }
 
 func (in *instance) from(sample []float64) *instance {
 	return in.siteAnswer.instance(in.t, in.m, sample)
 }
 
-// at is where the instance runs; given also says on which x.
+// at describes the instance in reports; given also includes x.
 func (in *instance) at() example { return in.example.on(in.m) }
 
 func (in *instance) given(x []float64) example {
@@ -330,7 +330,7 @@ func (in *instance) atStep(step int) *instance {
 	return &other
 }
 
-// reverseInputs are those of the backward pass: they also have dy, the gradient with
+// reverseInputs returns the inputs of the backward pass, which include dy, the gradient with
 // respect to the value.
 func (in *instance) reverseInputs(p *program.Program, x, dy []float64) map[string]reference.Tensor {
 	inputs := in.inputsOf(p, x)
@@ -344,7 +344,7 @@ func (in *instance) run(p *program.Program, inputs map[string]reference.Tensor) 
 	return out
 }
 
-// quantization is what a quantizer makes of a tensor. What it does not give is empty.
+// quantization is the result of quantizing a tensor; results that the quantizer lacks are nil.
 type quantization struct {
 	value, codes, mask []float64
 	outputs            map[string]reference.Tensor
@@ -369,13 +369,13 @@ func (in *instance) gradient(x, dy []float64) map[string]reference.Tensor {
 	return in.run(vjp, in.reverseInputs(vjp, x, dy))
 }
 
-// byX is the gradient with respect to x alone.
+// byX returns the gradient with respect to x alone.
 func (in *instance) byX(x, dy []float64) []float64 {
 	return in.gradient(x, dy)[autodiff.Prefix+spec.InputX].Float64s()
 }
 
-// within, equal and finite are the methods of the trial for results that have an element
-// for each of x. x is nil if it would tell a reader nothing.
+// within, equal and finite are the trial's methods for results with an element for each element of
+// x. x is nil if it would not help a reader.
 func (in *instance) within(x []float64, what string, got, want []float64, allowed func(i int) float64) bool {
 	return in.t.within(in.given(x), what, in.shape, got, want, allowed)
 }
@@ -389,7 +389,7 @@ func (in *instance) finite(x []float64, what string, got []float64) bool {
 }
 
 // checkParameters builds every variant for every role, and runs it once. The
-// defaults must be accepted for at least one role.
+// defaults must be supported for at least one role.
 func (q *quantizerRun) checkParameters(t *trial) {
 	for i, v := range slices.Concat(q.space.singles, q.space.mixed) {
 		t.announce()
@@ -421,9 +421,9 @@ func (s *siteAnswer) runOnce(t *trial) {
 	})
 }
 
-// checkShapes asks for rows from the smallest to those of a model, odd ones, and those around a
-// block of 32; for all depths; and for the operands of the products of the backward pass, any of
-// which may be refused.
+// checkShapes requests row lengths from 1 to those of a model, odd ones, and those around a block
+// of 32; all depths; and the operands of the products of the backward pass, any of which may be
+// refused.
 func (q *quantizerRun) checkShapes(t *trial) {
 	v := q.space.singles[0]
 	for _, role := range q.roles() {
@@ -439,7 +439,7 @@ func (q *quantizerRun) checkShapes(t *trial) {
 					continue
 				}
 				t.announce()
-				alone := ofAttention(role) && rows == 1 // groups of tokens need several
+				alone := ofAttention(role) && rows == 1 // token groups need several rows
 				if d%32 == 0 && len(s.settings) == 0 && !alone {
 					t.ok(s.example, err)
 				} else {

@@ -16,8 +16,8 @@ import (
 // Status is the outcome of a check.
 type Status string
 
-// The outcomes. A check is skipped when the plugin gives nothing to check, for example a
-// quantizer without codes; the notes of the check say so.
+// Outcomes of a check. A check is skipped if the plugin has nothing to check, such as a quantizer
+// without codes; its notes give the reason.
 const (
 	Pass Status = "pass"
 	Fail Status = "fail"
@@ -29,9 +29,9 @@ type Report struct {
 	Plugin  string   `json:"plugin"`
 	Version string   `json:"version,omitempty"`
 	Kind    sdk.Kind `json:"kind"`
-	// Settings are those that the caller fixed.
+	// Settings are the parameters that the caller fixed.
 	Settings map[string]any `json:"settings,omitempty"`
-	// Machines names what the programs ran on.
+	// Machines names the machines on which programs ran.
 	Machines []string `json:"machines"`
 	Checks   []Check  `json:"checks"`
 }
@@ -45,40 +45,40 @@ func (r Report) Failed() bool {
 type Check struct {
 	Name   string `json:"name"`
 	Status Status `json:"status"`
-	// Asks says what a plugin has to do to pass.
+	// Asks describes the requirement that is checked.
 	Asks string `json:"asks"`
-	// Tried counts the examples that were tried.
+	// Tried counts the examples.
 	Tried int `json:"tried"`
 	// Failed counts the examples that failed; Failures holds the first of them.
 	Failed   int       `json:"failed,omitempty"`
 	Failures []Failure `json:"failures,omitempty"`
-	// Notes tell what is worth knowing about a check that did not fail.
+	// Notes are remarks that are not failures.
 	Notes []string `json:"notes,omitempty"`
 }
 
-// Failure is an example that failed, complete enough to repeat it.
+// Failure is a failed example, with everything needed to reproduce it.
 type Failure struct {
 	Message string `json:"message"`
-	// Machine is where the program ran; empty if none did.
+	// Machine is the machine that ran the program; empty if none did.
 	Machine string `json:"machine,omitempty"`
-	// Role and Shape are those of the site or tensor.
+	// Role and Shape describe the site or tensor.
 	Role  string `json:"role,omitempty"`
 	Shape []int  `json:"shape,omitempty"`
 	// Settings are the parameters that differ from their defaults.
 	Settings map[string]any `json:"settings,omitempty"`
-	// Index is the element at fault, empty for a single number. Input is x there, Got is
-	// the result, and Want is what it should be.
+	// Index is the index of the failing element, empty for a scalar. Input is x there, Got the
+	// result, and Want the expected value.
 	Index []int   `json:"index,omitempty"`
 	Input *Number `json:"input,omitempty"`
 	Got   *Number `json:"got,omitempty"`
 	Want  *Number `json:"want,omitempty"`
 }
 
-// Number is a float64 that JSON can hold: NaN and the infinities are the strings
+// Number is a float64 that is encoded in JSON: NaN and the infinities as the strings
 // "NaN", "Inf" and "-Inf".
 type Number float64
 
-// String writes the number with as many digits as it needs.
+// String formats the number with the fewest digits that identify it.
 func (n Number) String() string {
 	switch v := float64(n); {
 	case math.IsNaN(v):
@@ -92,7 +92,7 @@ func (n Number) String() string {
 	}
 }
 
-// MarshalJSON writes the number, or the string that stands for it.
+// MarshalJSON encodes the number, or its name if it is not finite.
 func (n Number) MarshalJSON() ([]byte, error) {
 	if v := float64(n); math.IsNaN(v) || math.IsInf(v, 0) {
 		return json.Marshal(n.String())
@@ -100,7 +100,7 @@ func (n Number) MarshalJSON() ([]byte, error) {
 	return json.Marshal(float64(n))
 }
 
-// UnmarshalJSON reads what MarshalJSON writes.
+// UnmarshalJSON decodes the output of MarshalJSON.
 func (n *Number) UnmarshalJSON(text []byte) error {
 	var s string
 	if json.Unmarshal(text, &s) != nil {
@@ -119,7 +119,7 @@ func number(v float64) *Number {
 	return &n
 }
 
-// Write prints the report for a person: a line for each check, with what failed below it.
+// Write writes the report as text: a line for each check, followed by its failures.
 func (r Report) Write(w io.Writer) error {
 	var s strings.Builder
 	fmt.Fprintf(&s, "%s %s", r.Kind, r.Plugin)
@@ -144,7 +144,7 @@ func (r Report) Write(w io.Writer) error {
 	return err
 }
 
-// String is what Write prints.
+// String returns the output of Write.
 func (r Report) String() string {
 	var s strings.Builder
 	_ = r.Write(&s)
@@ -181,7 +181,7 @@ func (c Check) write(s *strings.Builder, width int) {
 	}
 }
 
-// String describes the failure, with its example, in one line.
+// String describes the failure and its example in one line.
 func (f Failure) String() string {
 	var parts []string
 	if f.Machine != "" {

@@ -1,20 +1,20 @@
-// Package sdktest is the conformance kit: it checks that a plugin does what the interface
-// promises, whatever its algorithm and its language. In the plugin's own tests it takes one line,
+// Package sdktest is the conformance kit: it checks that a plugin fulfils the contract of its
+// interface, whatever its algorithm and language. In the plugin's own tests it takes one line,
 //
 //	func TestConformance(t *testing.T) { sdktest.Quantizer(t, absmax{}) }
 //
 // and the command "cage plugins test NAME" runs the same checks on the executable of any plugin,
-// and also runs the programs on a device. A plugin that passes keeps every promise that can be
-// tested without knowing its algorithm; values of another implementation ([Golden]) test the
-// algorithm.
+// also with its programs on a device. A plugin that passes fulfils every requirement that can be
+// tested without knowledge of its algorithm; reference values of another implementation ([Golden])
+// test the algorithm.
 //
-// Programs run on the reference implementation, in binary64, and on the machines that the caller
-// adds. A device computes in binary32, and its results differ by rounding errors. The kit finds
-// out how much they may differ: it changes the inputs by a few units in the last place and looks
-// at how far the results move. So no author has to give a tolerance.
+// Programs run on the reference implementation, in binary64, and on machines added by the caller. A
+// device computes in binary32, so its results have rounding errors. The kit estimates their
+// tolerance: it perturbs the inputs by a few ulps and measures the change of the results. So
+// authors need not specify tolerances.
 //
-// The tables in quantizer.go and optimizer.go have all checks. Each check gets a trial, which
-// collects what failed. The package knows no host and no device.
+// The tables in quantizer.go and optimizer.go list all checks. Each check gets a trial, which
+// collects failures. The package does not depend on a host or a device.
 package sdktest
 
 import (
@@ -62,19 +62,18 @@ func CheckOptimizer(subject OptimizerSubject, list ...Option) Report {
 	return newOptimizerRun(subject, list).all()
 }
 
-// Subject is a plugin under test, in this process or in another: what it is asked about
-// is an [sdk.Site] or an [sdk.Tensor], and it answers with a [spec.Quantizer] or
-// a [spec.Optimizer].
+// Subject is a plugin under test, in this process or another. A question is an [sdk.Site] or an
+// [sdk.Tensor]; the answer is a [spec.Quantizer] or a [spec.Optimizer].
 type Subject[Question, Answer any] struct {
 	// Describe returns the description.
 	Describe func() (sdk.Description, error)
-	// Programs returns the checked programs of a site or tensor. An error that wraps
-	// [*sdk.Refusal] says that the plugin does not support the settings or the
-	// shape; every other one is a failure of the plugin.
+	// Programs returns the validated programs of a site or tensor. An error that wraps
+	// [*sdk.Refusal] means that the plugin does not support the settings or the shape; any other
+	// error is a failure of the plugin.
 	Programs func(Question) (Answer, error)
-	// Step computes an update with an opaque optimizer; nil for plugins that are programs.
+	// Step computes an update of an opaque optimizer; nil for plugins that return programs.
 	Step func(Question, sdk.OpaqueStep) error
-	// Search finds the state of a site, of a quantizer that searches; nil for others.
+	// Search searches for the state of a site; nil for quantizers that do not search.
 	Search func(Question, sdk.SearchInput) error
 }
 
@@ -84,12 +83,12 @@ type QuantizerSubject = Subject[sdk.Site, spec.Quantizer]
 // OptimizerSubject is an optimizer under test.
 type OptimizerSubject = Subject[sdk.Tensor, spec.Optimizer]
 
-// NewQuantizer is the subject for a quantizer in this process. Its programs are checked under the
+// NewQuantizer returns the subject for a quantizer in this process. Its programs must satisfy the
 // limits of a host.
 func NewQuantizer(q sdk.Quantizer) QuantizerSubject {
 	return QuantizerSubject{
 		Search: func(site sdk.Site, in sdk.SearchInput) error {
-			return q.(sdk.Searcher).Search(in, site) // its programs say that it searches
+			return q.(sdk.Searcher).Search(in, site) // called only if its programs declare a search
 		},
 		Describe: func() (sdk.Description, error) { return describe(q.Describe) },
 		Programs: func(site sdk.Site) (spec.Quantizer, error) {
@@ -102,11 +101,11 @@ func NewQuantizer(q sdk.Quantizer) QuantizerSubject {
 	}
 }
 
-// NewOptimizer is the subject for an optimizer in this process; see [NewQuantizer].
+// NewOptimizer returns the subject for an optimizer in this process; see [NewQuantizer].
 func NewOptimizer(o sdk.Optimizer) OptimizerSubject {
 	return OptimizerSubject{
 		Step: func(tensor sdk.Tensor, in sdk.OpaqueStep) error {
-			return o.(sdk.OpaqueOptimizer).Step(in, tensor) // as sdk.Opaque returns it
+			return o.(sdk.OpaqueOptimizer).Step(in, tensor) // the type that sdk.Opaque returns
 		},
 		Describe: func() (sdk.Description, error) { return describe(o.Describe) },
 		Programs: func(tensor sdk.Tensor) (spec.Optimizer, error) {
@@ -119,7 +118,7 @@ func NewOptimizer(o sdk.Optimizer) OptimizerSubject {
 	}
 }
 
-// within checks programs under limits. Which of them may factorize is checked elsewhere.
+// within checks programs against limits. Whether they may factorize is checked elsewhere.
 func within(limits program.Limits, programs iter.Seq2[string, *program.Program]) error {
 	limits.Linalg = true
 	for name, p := range programs {
@@ -139,18 +138,17 @@ func describe(f func() sdk.Description) (d sdk.Description, err error) {
 	return f(), nil
 }
 
-// Machine executes programs. The reference implementation is always there; a host adds its device,
+// Machine executes programs. The reference implementation is always used; a host adds its device,
 // which computes in binary32.
 type Machine interface {
-	// Name is the machine's name in the report, for example "cpu".
+	// Name returns the machine's name in the report, such as "cpu".
 	Name() string
-	// Run executes a valid program without factorizations on inputs by name and
-	// returns its outputs by name. Float inputs are rounded to the machine's
-	// precision.
+	// Run executes a valid program without factorizations. Inputs and outputs are indexed by name.
+	// Float inputs are rounded to the machine's precision.
 	Run(p *program.Program, inputs map[string]reference.Tensor) (map[string]reference.Tensor, error)
 }
 
-// Reference executes programs in binary64, by package reference.
+// Reference executes programs in binary64 with package reference.
 type Reference struct{}
 
 // Name implements [Machine].
@@ -168,20 +166,20 @@ type session struct {
 	space  space
 	report Report
 	checks []check
-	// answered counts the answers of the plugin that checks have looked at.
+	// answered counts the plugin's answers that checks have used.
 	answered int
 }
 
-// check is a check that is still to be run: it becomes a check of the report, or a subtest.
+// check is a check to run: it becomes a check of the report, or a subtest.
 type check struct {
 	name, asks string
 	run        func(*trial)
-	// untried is why the check is skipped if it has tried nothing.
+	// untried is the reason given if the check is skipped because it has tried nothing.
 	untried string
 }
 
-// newSession asks for the description, which is the first check. ok is false if the description is
-// wrong: then there are no other checks.
+// newSession requests the description, which is the first check. ok is false if the description is
+// invalid; then there are no other checks.
 func newSession(kind sdk.Kind, describe func() (sdk.Description, error), list []Option) (s *session, ok bool) {
 	s = &session{options: options{settings: map[string]any{}, machines: []Machine{Reference{}}}}
 	for _, apply := range list {
@@ -281,37 +279,36 @@ func (s *session) test(t *testing.T) {
 	}
 }
 
-// Option is a choice of the caller.
+// Option configures the checks.
 type Option func(*options)
 
 type options struct {
 	settings map[string]any
-	claims   []sdk.Claim // added to those of the description, in tests of the kit
+	claims   []sdk.Claim // in addition to those in the description; for tests of the kit
 	machines []Machine
 	golden   []Values
-	// defaultsOnly leaves the parameters that the caller has not fixed at their defaults.
+	// defaultsOnly keeps parameters that the caller has not fixed at their defaults.
 	defaultsOnly bool
 }
 
-// With fixes parameters of the plugin, in all checks.
+// With fixes parameters of the plugin in all checks.
 func With(settings map[string]any) Option {
 	return func(o *options) { maps.Copy(o.settings, settings) }
 }
 
-// On adds machines on which programs run, besides the reference implementation.
+// On adds machines that run programs, in addition to the reference implementation.
 func On(machines ...Machine) Option {
 	return func(o *options) { o.machines = append(o.machines, machines...) }
 }
 
 // Golden adds the values of an independent implementation. On a machine in binary32, an element may
-// go either way if noise of a few units in the last place moves it.
+// differ if a perturbation of a few ulps changes it.
 func Golden(v Values) Option { return func(o *options) { o.golden = append(o.golden, v) } }
 
-// maxExhaustive is the largest number of values of an integer parameter for which all of them are
-// tried.
+// maxExhaustive is the largest range of an integer parameter that is tried exhaustively.
 const maxExhaustive = 9
 
-// variant is a choice of settings: all values, and those that are not the default.
+// variant is a combination of settings: all values, and those that are not defaults.
 type variant struct {
 	values  sdk.Values
 	changed map[string]any
@@ -324,18 +321,18 @@ func (v variant) claims(name sdk.ClaimName) bool {
 	return ok
 }
 
-// space has the settings of a plugin that the kit tries.
+// space holds the settings that the kit tries.
 type space struct {
 	// singles begins with the defaults, followed by one variant for each other
 	// value of one parameter.
 	singles []variant
-	// claimed are some of singles: those with the settings under which a claim is made.
+	// claimed is the subset of singles under which the plugin makes a claim.
 	claimed []variant
-	// mixed are random combinations.
+	// mixed holds random combinations.
 	mixed []variant
 }
 
-// core are the variants of most checks: one parameter at a time, and some mixtures.
+// core returns the variants for most checks: one changed parameter at a time, and some of mixed.
 func (s space) core() []variant {
 	return slices.Concat(s.singles, s.mixed[:min(8, len(s.mixed))])
 }
@@ -406,8 +403,8 @@ func newVariant(d sdk.Description, settings map[string]any) (variant, error) {
 	return v, nil
 }
 
-// samples are the values of a parameter that are tried, the default first: every
-// choice, both ends of a range, and something beyond the default where a range is open.
+// samples returns the values to try for a parameter, the default first: every choice, both ends of
+// a range, and a value beyond the default if the range is unbounded.
 func samples(p sdk.Parameter) []any {
 	list := []any{p.Default}
 	add := func(v any) {
@@ -415,7 +412,7 @@ func samples(p sdk.Parameter) []any {
 			list = append(list, v)
 		}
 	}
-	def, _ := p.Convert(p.Default) // cannot fail: the check of the description has done it, too
+	def, _ := p.Convert(p.Default) // cannot fail: the check of the description has converted it
 	switch {
 	case p.Type == sdk.TypeBool:
 		add(true)
@@ -425,7 +422,7 @@ func samples(p sdk.Parameter) []any {
 			add(c)
 		}
 	case p.Type == sdk.TypeInt && p.Max-p.Min < maxExhaustive:
-		for i := range int(p.Max-p.Min) + 1 { // a float64 as the counter would stand still above 2⁵³
+		for i := range int(p.Max-p.Min) + 1 { // an integer, because incrementing a float64 has no effect above 2⁵³
 			add(int(p.Min) + i)
 		}
 	case p.Type == sdk.TypeInt:
@@ -440,8 +437,8 @@ func samples(p sdk.Parameter) []any {
 	return list
 }
 
-// ends are the two ends of a range. An end that is infinite, or nearly so, is replaced by a
-// number beyond the default, but inside the range.
+// ends returns the bounds of a range. An infinite or nearly infinite bound is replaced by a number
+// beyond the default, but within the range.
 func ends(p sdk.Parameter, def float64) (lo, hi float64) {
 	const open = 1 << 31
 	lo, hi = p.Min, p.Max

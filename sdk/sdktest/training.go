@@ -18,7 +18,7 @@ type optimizerRun struct {
 	*session
 	subject OptimizerSubject
 	asked   map[string]*tensorAnswer
-	// diverging are the settings, as text, with which a few steps are not finite.
+	// diverging is the set of settings, formatted as text, with which a few steps are not finite.
 	diverging map[string]bool
 }
 
@@ -53,8 +53,8 @@ func (o *optimizerRun) answer(v variant, tensor sdk.Tensor) *tensorAnswer {
 	return s
 }
 
-// tensorKinds are the kinds of tensors that a model has, with a shape for tests.
-// Preconditioners need sides of different length.
+// tensorKinds are the kinds of tensors of a model, with shapes for tests. Sides differ in length,
+// to test preconditioners.
 var tensorKinds = []struct {
 	role  sdk.TensorRole
 	shape []int
@@ -63,8 +63,8 @@ var tensorKinds = []struct {
 	{sdk.TensorEmbedding, []int{9, 4}}, {sdk.TensorHead, []int{9, 4}},
 }
 
-// accepted lists the kinds of tensors that the optimizer accepts with the settings of a
-// variant. There is none if these settings make it diverge. err is the error for the last kind.
+// accepted lists the kinds of tensors that the optimizer accepts with the settings of a variant.
+// The list is empty if these settings make it diverge. err is the error for the last kind.
 func (o *optimizerRun) accepted(v variant) (list []*tensorAnswer, err error) {
 	for _, k := range tensorKinds {
 		var s *tensorAnswer
@@ -75,8 +75,8 @@ func (o *optimizerRun) accepted(v variant) (list []*tensorAnswer, err error) {
 	return list, err
 }
 
-// on is a check of every variant that the plugin answers, on each machine, with the kinds of
-// tensors that it accepts: all of them for the defaults, only the first for other variants.
+// on returns a check that calls f for every supported variant on each machine, with the kinds of
+// tensors that the optimizer accepts: all of them for the defaults, only the first otherwise.
 func (o *optimizerRun) on(machines []Machine, f func(*trial, *tensorAnswer, Machine)) func(*trial) {
 	return func(t *trial) {
 		for i, v := range o.space.core() {
@@ -101,7 +101,7 @@ func (o *optimizerRun) onReference(f func(*trial, *tensorAnswer)) func(*trial) {
 	return o.on([]Machine{Reference{}}, func(t *trial, s *tensorAnswer, _ Machine) { f(t, s) })
 }
 
-// byDefault is a check of the tensors that the plugin accepts with the settings given.
+// byDefault returns a check that calls f for the tensors accepted with the given settings.
 func (o *optimizerRun) byDefault(f func(*trial, *tensorAnswer)) func(*trial) {
 	return func(t *trial) {
 		list, _ := o.accepted(o.space.singles[0])
@@ -111,40 +111,40 @@ func (o *optimizerRun) byDefault(f func(*trial, *tensorAnswer)) func(*trial) {
 	}
 }
 
-// training is a tensor that is updated step by step on a machine. The tensor itself
-// belongs to the caller.
+// training is a sequence of updates of a tensor on a machine. Callers of update keep the current
+// tensor themselves; next keeps it in x.
 type training struct {
 	*tensorAnswer
 	t       *trial
 	m       Machine
-	x       []float64                   // where it starts
+	x       []float64                   // initial values, then those after move
 	state   map[string]reference.Tensor // by input name
-	updates int                         // done so far
+	updates int                         // number of completed updates
 	conditions
-	rate  float64                     // that of the last update: the schedule's or the optimizer's own
-	sums  map[string]reference.Tensor // what was collected before it: the tensor is alone
-	paced int                         // the update that rate and sums are of
-	// exact keeps the state in binary64, instead of binary32 as hosts do.
+	rate  float64                     // of the last update: the schedule's or the optimizer's own
+	sums  map[string]reference.Tensor // summed before the last update, over this tensor only
+	paced int                         // the update for which rate and sums were computed
+	// exact keeps the state in binary64, instead of in binary32 like hosts.
 	exact bool
-	// gradients is the size of those that are drawn; 0 means 1.
+	// gradients is the scale of random gradients; 0 means 1.
 	gradients float64
-	// stepShift is added to the number of each step that programs are told.
+	// stepShift is added to the step numbers that programs get.
 	stepShift int
-	// slope, if any, is the gradient at any point, for probes; otherwise it is linear.
+	// slope, if not nil, returns the gradient at x, for probes; otherwise the gradient is linear.
 	slope func(x []float64) []float64
-	// offset is where the last probe was, relative to x; nil if there was none at the last update.
+	// offset is the position of the last probe relative to x; nil if the last update had none.
 	offset []float64
-	// beforeUpdate, if any, is called between the refresh and the update.
+	// beforeUpdate, if not nil, is called between the refresh and the update.
 	beforeUpdate func()
-	// trace sees every program before it runs.
+	// trace, if not nil, is called before every run of a program.
 	trace func(what string, p *program.Program, inputs map[string]reference.Tensor)
 }
 
-// conditions are what a host tells an update beside the tensor and the gradient.
+// conditions are the scalar inputs of an update, besides the tensor and the gradient.
 type conditions struct{ schedule, steps, loss float64 }
 
-// ordinary are the conditions where a check does not care. The schedules of optimizers with rates
-// of their own have rates about 1.
+// ordinary returns the conditions for checks that do not vary them. For an optimizer with its own
+// rate, the schedule's rate is about 1.
 func (s *tensorAnswer) ordinary() conditions {
 	c := conditions{schedule: 0.01, steps: 100, loss: 2}
 	if s.Rate != nil {
@@ -153,7 +153,7 @@ func (s *tensorAnswer) ordinary() conditions {
 	return c
 }
 
-// train is a training of the tensor, with its initial state, from an x of normal random numbers.
+// train returns a training of the tensor, in the initial state, from normal random values.
 func (s *tensorAnswer) train(t *trial, m Machine) *training {
 	return s.trainFrom(t, m, normal(11, s.shape...))
 }
@@ -181,7 +181,7 @@ func (r *training) init() error {
 	return nil
 }
 
-// at is where the training runs.
+// at describes the training in reports.
 func (r *training) at() example { return r.example.on(r.m) }
 
 func (r *training) fork() *training {
@@ -190,19 +190,19 @@ func (r *training) fork() *training {
 	return &other
 }
 
-// next makes an update with a gradient of normal random numbers, a different one each
-// time, moves x, and returns the direction. An error fails the trial and ends the example.
+// next makes an update with a new normal random gradient, moves x, and returns the direction. An
+// error fails the trial and ends the example.
 func (r *training) next(seed uint64) (u []float64) {
 	u = r.update(r.x, r.gradient(seed))
 	r.move(u)
 	return u
 }
 
-// move steps x along a direction. Some algorithms do nothing as long as x stays where it is.
+// move updates x along a direction. Some algorithms have no effect while x is constant.
 func (r *training) move(u []float64) { r.x = axpy(r.x, -r.rate, u) }
 
-// gradient is that of the next update: of normal random numbers, with a part that is the same every
-// time. Without that part, an optimizer would come nowhere.
+// gradient returns the gradient of the next update: normal random numbers plus a constant part,
+// without which an optimizer would make no progress.
 func (r *training) gradient(seed uint64) []float64 {
 	same, other := normal(seed, r.shape...), normal(seed+1+uint64(r.updates), r.shape...)
 	return scaled(cmp.Or(r.gradients, 1), axpy(scaled(0.6, same), 0.8, other))
@@ -250,7 +250,7 @@ func (r *training) probe(x, gradient []float64, inputs map[string]reference.Tens
 	r.offset = nil
 	due, _ := r.ProbeDue.At(r.updates + 1)
 	switch {
-	case due && r.Sampled: // its square has the curvature below as its mean
+	case due && r.Sampled: // the mean of its square is the curvature below
 		probed, probing = normal(uint64(500+r.updates), r.shape...), 1
 		for i := range probed {
 			probed[i] *= math.Sqrt(0.5 + 0.25*float64(i%5))
@@ -266,7 +266,7 @@ func (r *training) probe(x, gradient []float64, inputs map[string]reference.Tens
 			probed = r.slope(at)
 		} else {
 			probed = slices.Clone(gradient)
-			for i, p := range r.offset { // a curvature that differs from element to element
+			for i, p := range r.offset { // a curvature that varies by element
 				probed[i] += (0.5 + 0.25*float64(i%5)) * p
 			}
 		}
@@ -286,8 +286,8 @@ func (r *training) evaluated(x []float64) ([]float64, error) {
 	return out[spec.OutputWeights].Floats, nil
 }
 
-// step is the next update as hosts run it: observe, refresh if one is due, update. x is
-// the tensor after decay; the rate is that of a step without decay.
+// step makes the next update as hosts do: observe, refresh if one is due, update. x is the tensor
+// after decay; the rate is that of a step without decay.
 func (r *training) step(x, gradient []float64) (u []float64, err error) {
 	if r.Opaque {
 		r.rate = r.schedule
@@ -328,8 +328,8 @@ func (r *training) step(x, gradient []float64) (u []float64, err error) {
 	return r.run("update", r.Update, inputs)
 }
 
-// run executes a program on the state and the given inputs, and puts what it returns
-// back into the state, except a direction, which it returns.
+// run executes a program on the state and the given inputs, and stores its outputs in the state,
+// except a direction, which it returns.
 func (r *training) run(what string, p *program.Program, given map[string]reference.Tensor) (u []float64, err error) {
 	if p == nil {
 		return nil, nil

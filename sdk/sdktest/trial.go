@@ -18,26 +18,25 @@ import (
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
-// maxFailures and maxNotes are the numbers of failures and notes of one check that a
-// report holds.
+// maxFailures and maxNotes limit the failures and notes of one check in a report.
 const maxFailures, maxNotes = 5, 3
 
-// trial collects the outcome of one check while it runs.
+// trial collects the outcome of a check while it runs.
 type trial struct {
 	check   Check
 	skipped bool
-	open    bool  // whether an example was announced that has not failed yet
-	refused int   // how many requests the plugin refused, as it may
-	refusal error // the first of them, so that a person can see whether it says what to do
+	open    bool  // whether the last announced example has not failed yet
+	refused int   // number of requests that the plugin legitimately refused
+	refusal error // the first refusal, shown so that a person can judge its message
 }
 
-// example says what is tried: where, and on which input.
+// example describes what is tested: the machine, the site or tensor, the settings and the input.
 type example struct {
 	machine  string
 	role     string
 	shape    []int
 	settings map[string]any
-	input    []float64 // x, if it is known for each element of the result
+	input    []float64 // x, if each element of the result has one
 }
 
 func (e example) on(m Machine) example {
@@ -70,8 +69,8 @@ func printable(settings map[string]any) map[string]any {
 	return out
 }
 
-// add reports a failure of the example that was announced last. Further failures of
-// the same example count as examples of their own.
+// add reports a failure of the last announced example. Further failures of the same example count
+// as separate examples.
 func (t *trial) add(f Failure) {
 	if !t.open {
 		t.check.Tried++
@@ -83,7 +82,7 @@ func (t *trial) add(f Failure) {
 	}
 }
 
-// announce begins one example; check it with the methods below.
+// announce starts an example, to be checked with the methods below.
 func (t *trial) announce() {
 	t.check.Tried++
 	t.open = true
@@ -100,10 +99,10 @@ func (t *trial) ok(e example, err error) bool {
 	return err == nil
 }
 
-// stopped is what [trial.must] panics with.
+// stopped is the panic value of [trial.must].
 type stopped struct{}
 
-// must fails the example when there is an error, and ends what [trial.run] runs, as
+// must fails the example if err is not nil, and then returns from the enclosing [trial.run], as
 // Fatal ends a test.
 func (t *trial) must(e example, err error) {
 	if !t.ok(e, err) {
@@ -111,7 +110,7 @@ func (t *trial) must(e example, err error) {
 	}
 }
 
-// run calls f and returns when f does, or when [trial.must] ends it.
+// run calls f; it returns when f returns or [trial.must] fails.
 func (t *trial) run(f func()) {
 	defer func() {
 		r := recover()
@@ -122,7 +121,7 @@ func (t *trial) run(f func()) {
 	f()
 }
 
-// notef adds a remark to the report. The same remark is added only once.
+// notef adds a note to the report, without duplicates.
 func (t *trial) notef(format string, args ...any) {
 	note := fmt.Sprintf(format, args...)
 	switch n := len(t.check.Notes); {
@@ -141,9 +140,8 @@ func (t *trial) skipf(format string, args ...any) {
 
 func claim(name sdk.ClaimName) string { return "claim " + string(name) }
 
-// within fails the example unless each |got − want| is at most allowed, a function
-// of the element. NaN is equal to NaN, and an infinity to itself. The failure names
-// the worst element.
+// within fails the example unless |got − want| is at most allowed(i) for each element i. NaN equals
+// NaN, and an infinity equals itself. The failure reports the worst element.
 func (t *trial) within(e example, what string, shape []int, got, want []float64, allowed func(i int) float64) bool {
 	t.announce()
 	if len(got) != len(want) {
@@ -173,7 +171,7 @@ func (t *trial) equal(e example, what string, shape []int, got, want []float64) 
 	return t.within(e, what, shape, got, want, upTo(0))
 }
 
-// finite fails the example at the first element that is NaN or infinite.
+// finite fails the example if any element is NaN or infinite; it reports the first.
 func (t *trial) finite(e example, what string, shape []int, got []float64) bool {
 	t.announce()
 	i := slices.IndexFunc(got, func(v float64) bool { return math.IsNaN(v - v) })
@@ -189,8 +187,8 @@ func isRefusal(err error) bool {
 	return ok
 }
 
-// refuse counts an error that is a refusal where the plugin may refuse; any other one fails the
-// example.
+// refuse counts err if it is a refusal, for requests that the plugin may refuse; any other error
+// fails the example.
 func (t *trial) refuse(e example, err error) {
 	if !isRefusal(err) {
 		t.ok(e, err)
@@ -199,8 +197,7 @@ func (t *trial) refuse(e example, err error) {
 	t.refusal = cmp.Or(t.refusal, err)
 }
 
-// distance returns |x − y|. It is 0 if both are NaN or the same infinity, and infinite if
-// only one is.
+// distance returns |x − y|: 0 if both are NaN or the same infinity, infinite if only one is NaN.
 func distance(x, y float64) float64 {
 	switch {
 	case x == y, math.IsNaN(x) && math.IsNaN(y):
@@ -231,8 +228,8 @@ func unravel(offset int, shape []int) []int {
 	return index
 }
 
-// normal is a row-major array of seeded standard normal numbers, rounded to binary32
-// so that every machine sees the same.
+// normal returns a row-major array of seeded standard normal numbers, rounded to binary32 so that
+// every machine gets the same values.
 func normal(seed uint64, shape ...int) []float64 {
 	return draw(rand.New(rand.NewPCG(seed, 0)).NormFloat64, shape)
 }
@@ -251,7 +248,7 @@ func mapped(v []float64, f func(float64) float64) []float64 {
 
 func full(v float64, n int) []float64 { return slices.Repeat([]float64{v}, n) }
 
-// inOrder yields a map in the order of its keys, so that reports do not change from run to run.
+// inOrder iterates over a map by ascending key, so that reports are deterministic.
 func inOrder[V any](m map[string]V) iter.Seq2[string, V] {
 	return func(yield func(string, V) bool) {
 		for _, name := range slices.Sorted(maps.Keys(m)) {
@@ -262,12 +259,12 @@ func inOrder[V any](m map[string]V) iter.Seq2[string, V] {
 	}
 }
 
-// scaled is c·v.
+// scaled returns c·v.
 func scaled(c float64, v []float64) []float64 {
 	return floats.ScaleTo(make([]float64, len(v)), c, v)
 }
 
-// axpy is x + c·y.
+// axpy returns x + c·y.
 func axpy(x []float64, c float64, y []float64) []float64 {
 	return floats.AddScaledTo(make([]float64, len(x)), x, c, y)
 }
@@ -285,7 +282,7 @@ func rounded(v []float64) []float64 {
 
 func rootMeanSquare(v []float64) float64 { return floats.Norm(v, 2) / math.Sqrt(float64(len(v))) }
 
-// relativeError is ‖got − x‖/‖x‖.
+// relativeError returns ‖got − x‖/‖x‖.
 func relativeError(got, x []float64) float64 {
 	return rootMeanSquare(axpy(got, -1, x)) / rootMeanSquare(x)
 }
@@ -300,19 +297,19 @@ func converted[To, From float32 | float64](v []From) []To {
 	return out
 }
 
-// This file runs plugins that compute in their own process: quantizers that search for their state,
-// and opaque optimizers, whose update is a call. All other checks hold for them too; those that
-// look at programs find none. Tensors are binary32 on every machine.
+// The rest of this file runs plugins that compute in their own process: quantizers that search for
+// state, and opaque optimizers, whose update is a call. All other checks apply to them, too; those
+// that inspect programs find none. Tensors are binary32 on every machine.
 
-// processCall is a call with what it may only read and what it has to write, by name. What is to be
-// written holds NaN before.
+// processCall is a call with the tensors that it may only read and those that it must write, by
+// name. The latter are filled with NaN before the call.
 type processCall struct {
 	reads, writes map[string][]float32
 	run           func() error
 }
 
-// repeatable makes one call again, after another call (between), and beside others: it
-// may depend on its inputs alone, because a host repeats it after a crash. It returns the first
+// repeatable repeats a call, after another call (between) and concurrently with others. Its results
+// may depend only on its inputs, because a host repeats a call after a crash. It returns the first
 // call.
 func (t *trial) repeatable(at example, what string, call func() processCall, between func()) processCall {
 	first := call()
@@ -347,14 +344,14 @@ func (t *trial) repeatable(at example, what string, call func() processCall, bet
 	return first
 }
 
-// add lists tensors under a prefix.
+// add adds tensors to a map, with a prefix to their names.
 func add(to map[string][]float32, prefix string, from map[string][]float32) {
 	for name, v := range from {
 		to[prefix+name] = v
 	}
 }
 
-// maxSteps is the length of a run, as searches are told.
+// maxSteps is the length of the run that searches are given.
 const maxSteps = 1 << 40
 
 func (in *instance) searchInput(x []float64) sdk.SearchInput {
@@ -374,7 +371,7 @@ func (q *quantizerRun) checkSearch(t *trial, in *instance, x []float64) {
 	if in.SearchEvery == 0 || in.evaluates {
 		return
 	}
-	in = in.advance(scaled(1.25, x)) // with a state that a search has found
+	in = in.advance(scaled(1.25, x)) // with state that a search has returned
 	first := t.repeatable(in.at(), "a search", func() processCall {
 		s := in.searchInput(x)
 		c := processCall{map[string][]float32{"X": s.X}, map[string][]float32{}, func() error { return in.subject.Search(in.site, s) }}
