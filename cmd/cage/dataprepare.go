@@ -250,7 +250,7 @@ type preparedChat struct {
 	LeftOut []data.LeftOut `json:"left_out"` // files that were found and not taken
 }
 
-// openTemplate opens the chat template with its date and variables. spec locates the tokenizer and its template.
+// openTemplate opens the chat template, with date and variables. spec locates the model's own one.
 func (c *chatFlags) openTemplate(spec string, tok tokenizer.Tokenizer) (*chat.Template, error) {
 	t, err := chat.OpenTemplate(c.template, spec, tokenizer.AddsBOS(tok))
 	if err != nil {

@@ -104,7 +104,7 @@ with or without the CAGE correction, from one TOML file.
 	})
 	root.SetFlagErrorFunc(flagError)
 	root.SetHelpCommand(newHelp())
-	// Flags are wrapped to 80 columns, and a command that only has subcommands, whose use is its name, has no usage line of its own.
+	// Flags wrap at 80 columns; a command that only has subcommands has no usage line of its own.
 	root.SetUsageTemplate(strings.NewReplacer(
 		"FlagUsages ", "FlagUsagesWrapped 80 ",
 		"{{if .Runnable}}", "{{if and .Runnable (or (not .HasAvailableSubCommands) (ne .Use .Name))}}",

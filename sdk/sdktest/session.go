@@ -305,7 +305,7 @@ func On(machines ...Machine) Option {
 // differ if a perturbation of a few ulps changes it.
 func Golden(v Values) Option { return func(o *options) { o.golden = append(o.golden, v) } }
 
-// maxExhaustive is the largest range of an integer parameter that is tried exhaustively.
+// maxExhaustive is the largest number of values of an integer parameter that are all tried.
 const maxExhaustive = 9
 
 // variant is a combination of settings: all values, and those that are not defaults.

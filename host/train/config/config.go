@@ -144,12 +144,12 @@ const (
 	mismatchRefuse    = "refuse"
 	MismatchAllow     = "allow"
 	documentsJoined   = "joined"
-	documentsSeparate = "separate" // attention does not cross document boundaries
+	documentsSeparate = "separate" // attention and predictions stay within documents
 	defaultPacking    = "first_fit"
 )
 
-// Separate reports whether attention is confined to each document in a sequence, as it always is
-// for conversations.
+// Separate reports whether attention and predictions stay within each document of a sequence, as
+// they always do for conversations.
 func (d *Data) Separate() bool { return d.Kind == KindChat || d.Documents == documentsSeparate }
 
 // SetKind sets the kind of data. If it changes, the settings specific to a kind get their defaults.
