@@ -247,10 +247,10 @@ func (c *chatFlags) prepare(cmd *cobra.Command, opts data.PrepareOptions, spec s
 
 type preparedChat struct {
 	*chat.Manifest
-	LeftOut []data.LeftOut `json:"left_out"` // files that were found and not taken
+	LeftOut []data.LeftOut `json:"left_out"` // files found but not used
 }
 
-// openTemplate opens the chat template, with date and variables. spec locates the model's own one.
+// openTemplate opens the chat template, by default that of the tokenizer at spec, and configures it.
 func (c *chatFlags) openTemplate(spec string, tok tokenizer.Tokenizer) (*chat.Template, error) {
 	t, err := chat.OpenTemplate(c.template, spec, tokenizer.AddsBOS(tok))
 	if err != nil {
