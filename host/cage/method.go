@@ -71,7 +71,7 @@ type None struct{}
 // Strength returns 0.
 func (None) Strength(t, total int) float64 { return 0 }
 
-// Modes returns nil.
+// Modes returns nil: the method has no modes.
 func (None) Modes() []Mode { return nil }
 
 // Mode returns Idle.

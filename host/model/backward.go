@@ -82,7 +82,7 @@ func (b Backward) other(o Operands, operand *graph.Node) *graph.Node {
 	return operand
 }
 
-// unquantized is a note on a quantized tensor with the original one.
+// unquantized is attached to the node of Q(x) and holds x.
 type unquantized struct{ x *graph.Node }
 
 // NoteUnquantized notes that a tensor is Q(x).

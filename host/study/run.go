@@ -36,8 +36,8 @@ type RunOptions struct {
 	// when all cells are done, whichever process has trained them.
 	Share bool
 	// Elsewhere holds results of all cells from another source, such as a snapshot, in the study's
-	// order. Cells with a known result there are not trained, unless another cell is made from
-	// their model, and tables choose from these results, too ([Study.Prune]). Nil means none.
+	// order. Cells with a known result there are not trained, unless another cell starts from their
+	// model. Tables select from these results as well ([Study.Prune]). Nil means none.
 	Elsewhere []Result
 	// Command is the program that trains, with its first arguments. The path of a configuration,
 	// --resume, --quiet and --lifeline=TIME are appended. Nil means this executable with "train".

@@ -30,8 +30,8 @@ import (
 // Processes connects the processes that train one model.
 type Processes interface {
 	engine.Processes
-	// Leave ends the part of this process. Without an error it waits until the other processes are
-	// done; with one, it makes them fail, too. Calls after the first do nothing.
+	// Leave ends this process's participation. With a nil error it waits until the other processes
+	// are done; otherwise it makes them fail, too. Calls after the first do nothing.
 	Leave(error)
 }
 

@@ -195,7 +195,7 @@ func halfProducts2(n int, x *float32, xStep int, w *uint16, wStep int, y *float3
 //go:noescape
 func halfProducts4(n int, x *float32, xStep int, w *uint16, wStep int, y *float32, yStep int)
 
-// productsOf are the products for one element type.
+// productsOf holds the kernels for weights of type W.
 type productsOf[W any] struct {
 	one, two, four func(n int, x *float32, xStep int, w *W, wStep int, y *float32, yStep int)
 }

@@ -130,8 +130,8 @@ type scales struct {
 	finite  program.Value // bool, a scalar: true if the tensor contains neither NaN nor ±Inf
 }
 
-// newScales writes the scales of blocks v, float[…,blocks,16]. It replaces sB = 0 by 1, so that the
-// block becomes zero.
+// newScales writes the scales of blocks v, float[…,blocks,16]. A zero sB is
+// replaced by 1 to avoid a division by zero; such a block quantizes to zeros.
 func newScales(v program.Value, site sdk.Site) (s scales) {
 	b := v.Builder()
 	largest := v.Abs().MaxRow()

@@ -96,7 +96,7 @@ func (p *Plan) pad(block []float32, elements int) {
 	}
 }
 
-// rows is a buffer for positions of a head, as many as a panel is wide.
+// rows is a buffer for the positions of one head in a panel.
 type rows struct {
 	float, turned []float32
 	short         []uint16

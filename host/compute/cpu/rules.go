@@ -40,7 +40,7 @@ var operations = map[program.Op]byType{
 }
 
 // operation chooses the loop of an elementwise node. swapped reports that its operands must be
-// swapped. None is a conversion that is the identity.
+// swapped. A conversion that changes nothing is loops.None.
 func (a *analysis) operation(n *program.Node) (op loops.Op, swapped bool, err error) {
 	from := a.p.TypeOf(n.Args[0]).DType
 	if n.Op == program.OpConvert {

@@ -75,8 +75,8 @@ type Given struct {
 // nil for a quantizer that is not calibrated.
 type Columns map[string]*graph.Node
 
-// ColumnsOf computes the statistics of the two operands of a product from their rows, [rows,
-// columns] each: with the names for activations if activations is set, else with those for weights.
+// ColumnsOf computes the column statistics of one operand x of a product, [rows, columns]. Their keys
+// are the input names for activations if activations is set, otherwise those for weights.
 func ColumnsOf(x *graph.Node, activations bool) Columns {
 	largest, mean := spec.InputWeightsMax, spec.InputWeightsMean
 	if activations {

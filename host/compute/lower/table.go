@@ -82,8 +82,8 @@ func (l *lowering) ordered(x *graph.Node) *graph.Node {
 	return graph.Where(graph.Equal(x, x), key, most)
 }
 
-// lowerTopK counts, for each element of a row, the elements that precede it. An accelerator
-// compares the pairs without writing them to memory.
+// lowerTopK marks the k largest elements of each row: those with fewer than k elements before them
+// in descending order. An accelerator compares all pairs without writing them to memory.
 func lowerTopK(l *lowering, n *program.Node, args []*graph.Node) *graph.Node {
 	d := n.Type.Shape[n.Type.Rank()-1]
 	pairs := []int{int(n.Type.Size()) / d, d, d}

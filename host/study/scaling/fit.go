@@ -24,9 +24,8 @@ type Fit struct {
 	Residuals  []float64    `json:"residuals"` // log L − log L̂ of each point
 	Cost       float64      `json:"cost"`      // the minimized function: residuals and priors
 	RMS        float64      `json:"rms"`       // root mean square of the residuals
-	// Starts is the number of starting points tried, Finished the number of the best of these, from
-	// which the search ran to convergence, and Agree the number of these that reached the
-	// best cost.
+	// Starts is the number of starting points. The search ran to convergence from the best Finished
+	// of them, and Agree of those reached the lowest cost.
 	Starts     int      `json:"starts"`
 	Finished   int      `json:"finished"`
 	Agree      int      `json:"agree"`
@@ -355,7 +354,7 @@ type Options struct {
 	Baseline string
 	// Fixed holds shared parameters at given values: "A", "alpha", "B", "beta", "E".
 	Fixed map[string]float64
-	// Huber is the threshold δ of the Huber loss of the log-loss residuals; 0: plain squares.
+	// Huber is the threshold δ of the Huber loss of the residuals log L − log L̂; 0: plain squares.
 	Huber float64
 	// Prior is the weight w of the priors w·(log α − log α₀)² + w·(log β − log β₀)², which are
 	// added to the squared residuals, with α₀ = β₀ = 0.3; 0: none. For residuals with standard

@@ -86,8 +86,8 @@ func (c *collector) checkLater() error {
 	return nil
 }
 
-// Tensors lists all tensors that are trained with the quantizers of p, without optimizers: the
-// model's parameters, then the parameters of quantizers, which have no weight decay.
+// Tensors lists all trained tensors: the model's parameters, then the parameters of the quantizers
+// of p, which have no weight decay. No optimizer is assigned to them yet.
 func Tensors(cfg *config.Config, m model.Model, p *Programs) []TrainedTensor {
 	roles := map[architecture.Role]sdk.TensorRole{architecture.RoleMatrix: sdk.TensorMatrix,
 		architecture.RoleEmbedding: sdk.TensorEmbedding, architecture.RoleHead: sdk.TensorHead}
