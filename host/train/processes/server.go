@@ -2,6 +2,7 @@ package processes
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -91,7 +92,8 @@ func (g *Group) serve(ctx context.Context) error {
 	remind := time.AfterFunc(reminder, func() { g.run.Tell(s.waits()) })
 	defer remind.Stop()
 	s.await(ctx.Done(), func() bool { return len(s.there) == g.place.Size-1 })
-	if err := g.Err(); err != nil {
+	// Whoever stops all processes at once stops this one, even if the others are gone sooner.
+	if err := g.Err(); err != nil && !errors.Is(ctx.Err(), context.Canceled) {
 		g.end("")
 		return err
 	}
