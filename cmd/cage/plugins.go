@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"math"
@@ -9,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/hashicorp/go-hclog"
 	"github.com/spf13/cobra"
 
 	"github.com/cage-qat/cage/host/train/plugin"
@@ -62,17 +62,9 @@ func newPluginsList() *cobra.Command {
 func newPluginsShow() *cobra.Command {
 	cmd := &cobra.Command{Use: "show NAME", Short: "Describe a plugin and its parameters", Args: exactly(1, "the name or path of one plugin")}
 	return withAnswer(cmd, func(cmd *cobra.Command, args []string) (*answer, error) {
-		finder, opts, err := newFinder(cmd)
-		if err != nil {
-			return nil, err
-		}
-		exe, err := finder.Find(cmd.Context(), args[0])
-		if err != nil {
-			return nil, err
-		}
 		var list []pluginListing
 		var texts []string
-		err = startAsEach(cmd.Context(), exe, kinds, opts, func(client *plugin.Client) error {
+		err := startAsEach(cmd, args[0], kinds, false, func(client *plugin.Client) error {
 			d := client.Description()
 			list = append(list, pluginListing{Name: d.Name, Path: client.Path(), Kind: client.Kind()}.describe(d))
 			texts = append(texts, fmt.Sprintf("%s (%s, %s)\n%s", d.Name, client.Kind(), client.Path(), escapedParameters(d)))
@@ -85,9 +77,22 @@ func newPluginsShow() *cobra.Command {
 	})
 }
 
-// startAsEach starts the plugin as each of the kinds that it serves, and calls do. It fails if
-// the plugin serves none of the kinds, or fails to start as one of them.
-func startAsEach(ctx context.Context, exe plugin.Executable, kinds []sdk.Kind, opts plugin.Options, do func(*plugin.Client) error) error {
+// startAsEach finds a plugin by name or path, starts it as each of these kinds that it serves, and
+// calls do. It fails if the plugin serves none of them, or fails to start as one of them.
+// With quiet the plugin logs errors only, unless there is --log-level.
+func startAsEach(cmd *cobra.Command, name string, kinds []sdk.Kind, quiet bool, do func(*plugin.Client) error) error {
+	ctx := cmd.Context()
+	finder, opts, err := newFinder(cmd)
+	if err != nil {
+		return err
+	}
+	exe, err := finder.Find(ctx, name)
+	if err != nil {
+		return err
+	}
+	if quiet && !cmd.Flags().Changed("log-level") {
+		opts.Logger.SetLevel(hclog.Error)
+	}
 	served := false
 	var refused error
 	for _, kind := range kinds {

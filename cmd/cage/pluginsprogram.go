@@ -81,15 +81,7 @@ tensor is read. Of a quantizer the last column says what becomes one kernel on a
 			}
 			shape, size = append(shape, n), size*n
 		}
-		finder, opts, err := newFinder(cmd)
-		if err != nil {
-			return nil, err
-		}
-		exe, err := finder.Find(cmd.Context(), args[0])
-		if err != nil {
-			return nil, err
-		}
-		err = startAsEach(cmd.Context(), exe, kinds, opts, func(client *plugin.Client) error {
+		err = startAsEach(cmd, args[0], kinds, false, func(client *plugin.Client) error {
 			a, err = p.describe(cmd.Context(), client, shape)
 			return err
 		})

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/hashicorp/go-hclog"
 	"github.com/spf13/cobra"
 
 	"github.com/cage-qat/cage/host/compute/device"
@@ -97,19 +96,9 @@ func (p *pluginTest) run(cmd *cobra.Command, name string) ([]sdktest.Report, err
 		defer machine.Close()
 		options = append(options, sdktest.On(machine))
 	}
-	finder, opts, err := newFinder(cmd)
-	if err != nil {
-		return nil, err
-	}
-	exe, err := finder.Find(cmd.Context(), name)
-	if err != nil {
-		return nil, err
-	}
-	if !cmd.Flags().Changed("log-level") { // the test includes invalid requests, which would be logged
-		opts.Logger.SetLevel(hclog.Error)
-	}
 	var reports []sdktest.Report
-	err = startAsEach(cmd.Context(), exe, kinds, opts, func(client *plugin.Client) error {
+	// The test includes invalid requests, which would be logged.
+	err = startAsEach(cmd, name, kinds, true, func(client *plugin.Client) error {
 		settings, err := pluginSettings(p.sets, client.Description())
 		if err != nil {
 			return err

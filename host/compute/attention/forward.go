@@ -121,8 +121,8 @@ func (r *rows) copyTo(to matmul.Elements, stride int, x []float32, width int) {
 	}
 }
 
-// copyFrom copies rows of a tensor, which are stride apart, as float32, as many as there is room
-// for.
+// copyFrom fills to with rows of a tensor as float32, width elements each. In x a row begins stride
+// elements after the one before it.
 func (r *rows) copyFrom(to []float32, x matmul.Elements, stride, width int) {
 	if x.BFloat16 == nil {
 		for i := 0; i*width < len(to); i++ {

@@ -67,8 +67,8 @@ func (n *numbers) read() []float32 {
 	return n.wide
 }
 
-// room returns the float32 memory to write them to; the caller then calls written.
-func (n *numbers) room() []float32 {
+// buffer returns the float32 memory to write the numbers to; the caller then calls written.
+func (n *numbers) buffer() []float32 {
 	if n.short == nil {
 		return n.float
 	}
@@ -98,20 +98,20 @@ func (h *Heads) copy(parts []matmul.Elements, joined matmul.Elements, cos, sin [
 	}
 	const run = 64 // tokens in a task
 	parallel((tokens+run-1)/run, func(task int) {
-		room := make([]float32, 2*columns)
+		scratch := make([]float32, 2*columns)
 		var part, row numbers
 		for token := task * run; token < min(tokens, (task+1)*run); token++ {
 			column := 0
 			for i, p := range h.Parts {
 				width := p.Heads * h.Size
-				part.at(parts[i], token*width, (token+1)*width, room)
-				row.at(joined, token*columns+column, token*columns+column+width, room[columns:])
+				part.at(parts[i], token*width, (token+1)*width, scratch)
+				row.at(joined, token*columns+column, token*columns+column+width, scratch[columns:])
 				column += width
 				to, from := &part, &row
 				if back {
 					to, from = from, to
 				}
-				x, y := from.read(), to.room()
+				x, y := from.read(), to.buffer()
 				if angle := token % h.Context * h.Size / 2; p.Turned {
 					h.turnPiece(y, x, cos[angle:angle+h.Size/2], sin[angle:angle+h.Size/2], back)
 				} else {

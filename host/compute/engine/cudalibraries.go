@@ -112,7 +112,7 @@ type loader func(path string) error
 func loadLibraries(plugin string, count int, load loader, warn func(message string, details ...any)) error {
 	release := releaseOf(plugin)
 	if release == 0 {
-		return nil // the libraries of other plugins are the user's business
+		return nil // only the libraries of NVIDIA's own plugin are known
 	}
 	var failed []error
 	for _, l := range cudaLibraries {

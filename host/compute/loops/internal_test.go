@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// TestLoops: loops give the bits of the same loops over one element at a time, which are plain ones, for every
-// length, also in the place of an operand, and write nothing behind the end.
+// TestLoops: for every length, loops give the same bits as plain loops over one element at a time,
+// also when the result overwrites an operand, and write nothing beyond the end.
 func TestLoops(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	special := []float32{0, float32(math.Copysign(0, -1)), 1, -1, 0.5, 2.5, -3.5, 1e-45, -1e-39, 8388607.5, -8388607.5, 8388609, 4194304.5, math.MaxFloat32, float32(math.Inf(1)), float32(math.Inf(-1)), float32(math.NaN())}

@@ -62,7 +62,7 @@ func (o *rightPart) pack(word, end, panel, panels int, w *workspace) {
 }
 
 // multiply multiplies some rows of the left operand, which it packs, by some panels. It packs as
-// many words of the left operand as there is room for, and completes the sums over them for one
+// many words of the left operand as fit into its buffer, and completes the sums over them for one
 // panel after the other.
 func (o *rightPart) multiply(row, rows, panel, panels int, w *workspace) {
 	f, step := o.format, o.run.block

@@ -20,7 +20,7 @@
 // High-Performance Matrix Multiplication", ACM TOMS 34(3), 2008, section 4, arranged as in BLIS: a
 // part of the right operand is packed once for all tasks; each task takes blocks of rows of the
 // left operand, packs and multiplies them. Block sizes suit the kernel: with AMX, which is thirteen
-// times as fast as AVX-512, a task packs as many words of its rows as there is room for, and
+// times as fast as AVX-512, a task packs as many words of its rows as fit into its buffer, and
 // completes the sums of one panel after the other in its caches.
 //
 // # Numerics

@@ -257,7 +257,7 @@ func (r *run) divide(procs int) {
 
 	most := f.cut.rows / f.rows * f.rows
 	if f.cut.left > 0 {
-		// There is room for all words of the part, so that sums stay in the caches until they are
+		// All words of the part fit into the buffer, so that sums stay in the caches until they are
 		// complete.
 		most = max(min(most, f.cut.left/max(r.block, p.words)/f.rows*f.rows), f.rows)
 	}

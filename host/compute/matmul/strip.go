@@ -135,7 +135,7 @@ func (o *rightPart) multiplyBlock(b *block, w *workspace) {
 	*s = strip{words: b.depth, steps: o.steps, apart: f.rows * b.depth, right: b.right, tile: w.tile, ahead: b.ahead}
 	done := 0
 	if !b.finishes {
-		whole := b.toPartial && (b.fromPartial || b.from == nil) // missing rows and columns have room, too
+		whole := b.toPartial && (b.fromPartial || b.from == nil) // the buffer holds missing rows and columns as well
 		switch {
 		case whole:
 			s.tiles = divideUp(b.rows, f.rows)

@@ -92,7 +92,8 @@ func (g *Group) serve(ctx context.Context) error {
 	remind := time.AfterFunc(reminder, func() { g.run.Tell(s.waits()) })
 	defer remind.Stop()
 	s.await(ctx.Done(), func() bool { return len(s.there) == g.place.Size-1 })
-	// Whoever stops all processes at once stops this one, even if the others are gone sooner.
+	// When all processes are canceled at once, others may be lost before this one sees its own
+	// cancellation, which takes precedence.
 	if err := g.Err(); err != nil && !errors.Is(ctx.Err(), context.Canceled) {
 		g.end("")
 		return err
