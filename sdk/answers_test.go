@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/mem"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/cage-qat/cage/sdk"
@@ -22,8 +23,13 @@ import (
 // replay is a connection to a plugin that always answers with the same bytes.
 type replay []byte
 
-func (r replay) Invoke(_ context.Context, _ string, _, reply any, _ ...grpc.CallOption) error {
-	return proto.Unmarshal(r, reply.(proto.Message))
+func (r replay) Invoke(_ context.Context, _ string, _, reply any, opts ...grpc.CallOption) error {
+	for _, o := range opts {
+		if c, ok := o.(grpc.ForceCodecV2CallOption); ok {
+			return c.CodecV2.Unmarshal(mem.BufferSlice{mem.SliceBuffer(r)}, reply)
+		}
+	}
+	return errors.New("the call does not scan its answer")
 }
 
 func (replay) NewStream(context.Context, *grpc.StreamDesc, string, ...grpc.CallOption) (grpc.ClientStream, error) {

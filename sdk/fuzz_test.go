@@ -7,10 +7,12 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+	"google.golang.org/grpc/mem"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/cage-qat/cage/sdk"
 	"github.com/cage-qat/cage/sdk/client"
+	"github.com/cage-qat/cage/sdk/internal/wire"
 	pb "github.com/cage-qat/cage/sdk/internal/wire/cage/plugin/v1"
 	"github.com/cage-qat/cage/sdk/program"
 )
@@ -31,9 +33,6 @@ func FuzzDescribeAnswer(f *testing.F) {
 		f.Add([]byte(encode(f, m)))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		if proto.Unmarshal(data, new(pb.DescribeResponse)) != nil {
-			return // gRPC refuses it
-		}
 		info, err := client.NewQuantizer(replay(data)).Describe(t.Context())
 		if err != nil {
 			if !errors.Is(err, client.ErrAnswer) && !errors.Is(err, client.ErrVersion) {
@@ -69,7 +68,8 @@ func FuzzQuantizeRequest(f *testing.F) {
 	server := sdk.NewQuantizerServer(steps)
 	f.Fuzz(func(t *testing.T, data []byte) {
 		var request pb.QuantizeRequest
-		if proto.Unmarshal(data, &request) != nil {
+		codec := wire.NewCodec()
+		if codec.Unmarshal(mem.BufferSlice{mem.SliceBuffer(data)}, &request) != nil {
 			return
 		}
 		elements := 1.0

@@ -70,11 +70,10 @@ func (o *Optimizer) Program(ctx context.Context, tensor sdk.Tensor, limits progr
 }
 
 // method is a generated client method.
-type method[Q any, R wire.Message] func(context.Context, Q, ...grpc.CallOption) (R, error)
+type method[Q, R any] func(context.Context, Q, ...grpc.CallOption) (R, error)
 
-func ask[Q any, R wire.Message, P interface{ Check(shape []int) error }](ctx context.Context,
-	f method[Q, R], request Q, read func(R, program.Limits) (P, error), shape []int,
-	limits program.Limits) (programs P, err error) {
+func ask[Q, R any, P interface{ Check(shape []int) error }](ctx context.Context, f method[Q, R], request Q,
+	read func(R, program.Limits) (P, error), shape []int, limits program.Limits) (programs P, err error) {
 	response, err := call(ctx, f, request)
 	if err != nil {
 		return programs, err
@@ -89,15 +88,14 @@ func ask[Q any, R wire.Message, P interface{ Check(shape []int) error }](ctx con
 	return out, nil
 }
 
-func call[Q any, R wire.Message](ctx context.Context, f method[Q, R], request Q) (R, error) {
-	response, err := f(ctx, request, grpc.MaxCallRecvMsgSize(MaxMessage), grpc.MaxCallSendMsgSize(MaxMessage))
-	if err != nil {
-		return response, fromStatus(err)
+func call[Q, R any](ctx context.Context, f method[Q, R], request Q) (R, error) {
+	codec := wire.NewCodec()
+	response, err := f(ctx, request,
+		grpc.MaxCallRecvMsgSize(MaxMessage), grpc.MaxCallSendMsgSize(MaxMessage), grpc.ForceCodecV2(codec))
+	if codec.Err != nil {
+		return response, fmt.Errorf("%w: %w", ErrAnswer, codec.Err)
 	}
-	if err := wire.CheckKnown(response.ProtoReflect()); err != nil {
-		return response, fmt.Errorf("%w: %w", ErrAnswer, err)
-	}
-	return response, nil
+	return response, fromStatus(err)
 }
 
 func describe(ctx context.Context, f method[*pb.DescribeRequest, *pb.DescribeResponse]) (Info, error) {

@@ -54,10 +54,10 @@ func travel(t *testing.T, p *program.Program) *program.Program {
 		t.Fatal(err)
 	}
 	var m pb.Program
-	if err := proto.Unmarshal(data, &m); err != nil {
+	if err := wire.Scan(data, m.ProtoReflect().Descriptor()); err != nil {
 		t.Fatal(err)
 	}
-	if err := wire.CheckKnown(m.ProtoReflect()); err != nil {
+	if err := proto.Unmarshal(data, &m); err != nil {
 		t.Fatal(err)
 	}
 	got, err := wire.FromProgram(&m)
