@@ -45,7 +45,7 @@ func normAdjoints(x, gainRow, scale, dy *graph.Node, of *branch) (dx, dGain *gra
 		return rowAdjoints(x, gainRow, scale, dy, sum)
 	}
 	// With n = x·scale: ∂n/∂x = scale·(1 − n·nᵀ/width), and y = n·gain.
-	if dx, dGain, ok := kernelAdjoints(lower.Kernel, x, gainRow, scale, dy, sum); ok {
+	if dx, dGain, ok := kernelAdjoints(x, gainRow, scale, dy, sum); ok {
 		return dx, dGain
 	}
 	normalized := graph.Mul(x, scale)
@@ -61,7 +61,7 @@ func normAdjoints(x, gainRow, scale, dy *graph.Node, of *branch) (dx, dGain *gra
 // kernelAdjoints computes [normAdjoints], with sum added to dx, unless it is nil, by one kernel
 // that reads each tensor once. It also writes dx in the operand type of products. ok is false if
 // the device has no such kernel.
-func kernelAdjoints(call rowsCall, x, gainRow, scale, dy, sum *graph.Node) (dx, dGain *graph.Node, ok bool) {
+func kernelAdjoints(x, gainRow, scale, dy, sum *graph.Node) (dx, dGain *graph.Node, ok bool) {
 	if x.Rank() != 2 || lower.ByRows(x.Graph()) {
 		return nil, nil, false
 	}
@@ -78,7 +78,7 @@ func kernelAdjoints(call rowsCall, x, gainRow, scale, dy, sum *graph.Node) (dx, 
 		inputs = append(inputs, sum)
 	}
 	subject := lower.Subject{Kind: lower.Norms, Of: func(rows int) (*program.Program, error) { return normAdjointRows(rows, width, sum != nil) }, Stored: at, Largest: lower.LargestRow}
-	out, ok := call(x.Graph(), subject, p, rows, inputs, at)
+	out, ok := lower.Kernel(x.Graph(), subject, p, rows, inputs, at)
 	if !ok {
 		return nil, nil, false
 	}

@@ -24,7 +24,7 @@ type Call struct {
 
 // Parallel calls a function with 0 to n−1, possibly concurrently, and returns when all calls have
 // returned. It starts them in order, so that a call may wait for earlier ones.
-type Parallel = func(n int, f func(i int))
+type Parallel = loops.Parallel
 
 // Run computes the outputs from the inputs: see [Call].
 func (k *Kernel) Run(inputs, outputs []any, parallel Parallel) error {

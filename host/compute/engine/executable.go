@@ -276,10 +276,13 @@ func (e *Executable) checkInputs(inputs []*Buffer, donate []bool) ([]compute.Buf
 			buffers[j*len(inputs)+i] = part
 		}
 	}
+	if donate == nil {
+		return buffers, nil
+	}
 	first := make(map[*Buffer]int, len(inputs))
 	for i, input := range inputs {
 		// The step would overwrite a buffer that it still reads.
-		if j, twice := first[input]; twice && donate != nil && (donate[i] || donate[j]) {
+		if j, twice := first[input]; twice && (donate[i] || donate[j]) {
 			return nil, fmt.Errorf("inputs %q and %q are one buffer, which therefore cannot be donated", e.inputs[j].Name, e.inputs[i].Name)
 		}
 		first[input] = i

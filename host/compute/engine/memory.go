@@ -21,7 +21,7 @@ func (m Memory) String() string {
 
 // Memory returns the memory that the executable needs; false if the compiler does not report it, as on the CPU.
 func (e *Executable) Memory() (Memory, bool) {
-	if !e.graph.IsCompiled() {
+	if e.device.SharesMemory() || !e.graph.IsCompiled() {
 		return Memory{}, false
 	}
 	m := compiledMemory(e.graph.Executable())
@@ -31,7 +31,7 @@ func (e *Executable) Memory() (Memory, bool) {
 // MemoryLimit returns how much of each GPU's memory XLA may use, in bytes, according to [Options.MemoryFraction].
 // It returns false if the device does not report it, as the CPU or XLA's allocator "platform".
 func (d *Device) MemoryLimit() (int64, bool) {
-	if d.checkOpen() != nil {
+	if d.SharesMemory() || d.checkOpen() != nil {
 		return 0, false
 	}
 	return memoryLimit(d.backend)

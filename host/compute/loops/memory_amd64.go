@@ -24,8 +24,12 @@ func toBFloat16(dst []uint16, a []float32) (i int) {
 			round.short(get16(a[i:])).Store(dst[i:])
 		}
 	}
+	if !hasAVX2 { // before the constants below, which are vectors
+		done()
+		return i
+	}
 	half, one, quiet := archsimd.BroadcastUint32x8(0x7fff), archsimd.BroadcastUint32x8(1), archsimd.BroadcastUint32x8(1<<22)
-	for ; hasAVX2 && i <= len(dst)-8; i += 8 {
+	for ; i <= len(dst)-8; i += 8 {
 		x := get(a[i:])
 		bits := x.ToBits()
 		y := bits.Add(half).Add(bits.ShiftAllRight(16).And(one))
@@ -73,8 +77,12 @@ func toInt8(dst []int8, a []float32) (i int) {
 	for ; hasAVX512 && i <= len(dst)-16; i += 16 {
 		get16(a[i:]).ConvertToInt32().SaturateToInt8().Store(dst[i:])
 	}
+	if !hasAVX2 { // before the constants below, which are vectors
+		done()
+		return i
+	}
 	first := archsimd.LoadInt8x16([]int8{0, 2, 4, 6, 8, 10, 12, 14, -1, -1, -1, -1, -1, -1, -1, -1}) // low bytes of 16-bit numbers
-	for ; hasAVX2 && i <= len(dst)-16; i += 8 {
+	for ; i <= len(dst)-16; i += 8 {
 		n := get(a[i:]).ConvertToInt32()
 		n.GetLo().SaturateToInt16Concat(n.GetHi()).AsInt8x16().PermuteOrZero(first).Store(dst[i:])
 	}

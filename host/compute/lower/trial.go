@@ -94,11 +94,15 @@ func quantizerSubject(kind Kind, width, block int) Subject {
 
 // hasKernels reports whether a device, which may be nil, has kernels for the subject's kind.
 func hasKernels(d *engine.Device, s Subject) bool {
-	if d.Fuses() || !hasTriton(d) || d.Kernels() != device.AutoKernels {
-		return d.Fuses() || hasTriton(d)
+	if d.Fuses() {
+		return true
+	}
+	if !hasTriton(d) {
+		return false
 	}
 	const elements = 1 << 24 // of a tensor: more than any GPU has in its cache
-	return d.Passes(string(s.Kind), "programs are computed without kernels of this kind, which takes more time and memory",
+	return d.Kernels() != device.AutoKernels || d.Passes(string(s.Kind),
+		"programs are computed without kernels of this kind, which takes more time and memory",
 		func() (engine.Trial, error) { return s.trial(elements) })
 }
 

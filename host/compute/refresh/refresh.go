@@ -225,8 +225,11 @@ type Executor func(*program.Program, map[string]reference.Tensor) (map[string]re
 func (e Executor) compute(p *program.Program, t int, read func(input string, single []float32) ([]float32, error),
 	write func(output string, dims []int, values []float32) error) (failed, err error) {
 	largest := int64(0)
-	for id := range p.NumValues() {
-		largest = max(largest, p.TypeOf(program.ID(id)).Size())
+	for _, input := range p.Inputs {
+		largest = max(largest, input.Type.Size())
+	}
+	for _, output := range p.Outputs {
+		largest = max(largest, p.TypeOf(output.Value).Size())
 	}
 	single := make([]float32, largest)
 	in := map[string]reference.Tensor{}

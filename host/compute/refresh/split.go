@@ -28,7 +28,8 @@ type split struct {
 	apply *program.Program
 }
 
-// passedPrefix begins the names of the values that the first part passes to the second.
+// passedPrefix begins the names of the values that the first part passes to the second, in
+// checkpoints, too.
 const passedPrefix = "handed."
 
 // CheckDelay returns an error unless an optimizer's refreshes can take effect late, by a number of

@@ -72,9 +72,13 @@ func Compile(dev *engine.Device, name string, jobs []Job, o Options) (*Update, e
 	if dev.SharesMemory() && !o.OneGraph {
 		rest = nil
 		for _, j := range jobs {
+			if len(j.Storage) > 0 {
+				rest = append(rest, j)
+				continue
+			}
 			kernel, err := cpu.CompileFlat(j.Program)
 			switch refusal := (*cpu.Refusal)(nil); {
-			case errors.As(err, &refusal) || len(j.Storage) > 0:
+			case errors.As(err, &refusal):
 				rest = append(rest, j)
 			case err != nil:
 				return nil, err
