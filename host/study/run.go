@@ -111,10 +111,7 @@ func (s *Study) Plan(ctx context.Context, o RunOptions) (Plan, error) {
 		}
 	}
 	// check reports problems of cells that are to be trained, with their position in the file.
-	var unknown *NotCompared
-	if err := s.FindStale(ctx, p.Results, o.Survey); err != nil && !errors.As(err, &unknown) {
-		return Plan{}, err
-	}
+	_ = s.FindStale(ctx, p.Results, o.Survey)
 	latest := map[string]Result{} // by ID, with the state Stale where it was found
 	for _, r := range p.Results {
 		latest[r.Cell.ID] = r
@@ -150,6 +147,7 @@ func (s *Study) Plan(ctx context.Context, o RunOptions) (Plan, error) {
 }
 
 // Run trains the cells that are not done, each in a process of its own, so that a crash of one
+// affects no other. Cells that fail are recorded with their error, and not tried again without
 // Retry. If a single cell is stopped, by a request in its directory, the other cells continue, and
 // the error at the end is [ErrInterrupted]. When ctx ends, the running cells save checkpoints, and
 // the error is [ErrInterrupted], too. If this process is killed, they also save checkpoints.

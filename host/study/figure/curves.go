@@ -268,28 +268,32 @@ func smooth(pieces [][]Point) [][]Point {
 	reach := max(1, int(SmoothShare*float64(n)/2))
 	out := make([][]Point, len(pieces))
 	for i, piece := range pieces {
-		sums := make([]sum, len(piece)+1) // sums[j] is the sum of the first j values
+		sums := make([]Sum, len(piece)+1) // sums[j] is the sum of the first j values
 		for j, p := range piece {
-			sums[j+1] = sums[j].plus(p.Y)
+			sums[j+1] = sums[j].Plus(p.Y)
 		}
 		out[i] = make([]Point, len(piece))
 		for j, p := range piece {
 			r := min(reach, j)
 			from, to := j-r, min(j+r+1, len(piece))
-			out[i][j] = Point{X: p.X, Y: ((sums[to].high - sums[from].high) + (sums[to].low - sums[from].low)) / float64(to-from)}
+			out[i][j] = Point{X: p.X, Y: sums[to].Minus(sums[from]) / float64(to-from)}
 		}
 	}
 	return out
 }
 
-// sum is a compensated sum: low accumulates the rounding errors (Knuth's two-sum), so that
+// Sum is a compensated sum: low accumulates the rounding errors (Knuth's two-sum), so that
 // differences of sums stay accurate after a very large value.
-type sum struct{ high, low float64 }
+type Sum struct{ high, low float64 }
 
-func (s sum) plus(x float64) sum {
+// Minus returns s − before.
+func (s Sum) Minus(before Sum) float64 { return (s.high - before.high) + (s.low - before.low) }
+
+// Plus returns s + x.
+func (s Sum) Plus(x float64) Sum {
 	high := s.high + x
 	part := high - s.high
-	return sum{high, s.low + (s.high - (high - part)) + (x - part)}
+	return Sum{high, s.low + (s.high - (high - part)) + (x - part)}
 }
 
 // maxPoints is the largest number of points with which a curve is drawn: more than there are

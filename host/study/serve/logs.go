@@ -4,6 +4,7 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"strings"
 	"sync"
 
 	"github.com/cage-qat/cage/host/study/figure"
@@ -18,6 +19,8 @@ const (
 	maxNames    = 64            // metrics of a run
 	maxPoints   = 1200          // points of a curve: more than the width of a chart in pixels
 	maxSamples  = 20            // newest evaluations whose texts are kept
+	maxTexts    = 16            // of an evaluation
+	maxText     = 4096          // bytes of one
 	bytesAtOnce = 24 << 20      // of a run's files, read for one request; takes a fraction of a second
 )
 
@@ -68,12 +71,25 @@ func newRunLog(dir string) *runLog {
 		Path: rundir.At(dir).Samples(), Restart: func() { l.samples = nil },
 		Line: func(text []byte) {
 			if s, err := metrics.ParseSample(text); err == nil && len(s.Texts) > 0 {
+				s.Texts = slices.Clone(s.Texts[:min(len(s.Texts), maxTexts)])
+				for i := range s.Texts {
+					t := &s.Texts[i]
+					t.Prompt, t.Text = shortened(t.Prompt), shortened(t.Text)
+				}
 				l.samples = append(l.samples, s)
 				l.samples = l.samples[max(0, len(l.samples)-maxSamples):]
 			}
 		},
 	}
 	return l
+}
+
+// shortened returns at most maxText bytes of a text. The rest is not kept in memory.
+func shortened(text string) string {
+	if len(text) <= maxText {
+		return text
+	}
+	return strings.ToValidUTF8(strings.Clone(text[:maxText]), "") + " …"
 }
 
 // line adds a record. Invalid lines are skipped: a page shows everything that can be read.
@@ -122,8 +138,8 @@ type curve struct{ points []point }
 type point struct {
 	step  int
 	value float64
-	sum   float64 // of all finite values so far, also of points that are not kept
-	count int     // number of these values
+	sum   figure.Sum // of all finite values so far, also of points that are not kept
+	count int        // number of these values
 }
 
 // add appends the value at a step. If a step has several values, the first counts.
@@ -135,7 +151,7 @@ func (c *curve) add(step int, y float64) {
 		}
 	}
 	if p.step, p.value = step, math.NaN(); !math.IsInf(y, 0) && !math.IsNaN(y) {
-		p.value, p.sum, p.count = y, p.sum+y, p.count+1
+		p.value, p.sum, p.count = y, p.sum.Plus(y), p.count+1
 	}
 	if c.points = append(c.points, p); len(c.points) > 2*maxPoints {
 		c.points = figure.Thin(c.points, maxPoints, func(p point) float64 { return p.value })
@@ -153,12 +169,13 @@ func (c *curve) smoothed() []float64 {
 	reach := max(1, int(figure.SmoothShare*float64(n)/2))
 	out := make([]float64, n)
 	for i, p := range c.points {
-		last := c.points[min(i+reach, n-1)]
+		r := min(reach, i)
+		last := c.points[min(i+r, n-1)]
 		var before point
-		if first := i - min(reach, i); first > 0 {
-			before = c.points[first-1]
+		if i > r {
+			before = c.points[i-r-1]
 		}
-		if out[i] = (last.sum - before.sum) / float64(last.count-before.count); math.IsNaN(p.value) {
+		if out[i] = last.sum.Minus(before.sum) / float64(last.count-before.count); math.IsNaN(p.value) {
 			out[i] = math.NaN()
 		}
 	}

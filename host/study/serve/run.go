@@ -88,9 +88,12 @@ func (s *Server) compare(w http.ResponseWriter, r *http.Request) error {
 	p := comparePage{Title: fmt.Sprintf("%d runs", len(list)), Query: url.Values{"run": names}.Encode()}
 	config := comparison{Title: "Configurations", Nothing: "Their configurations are the same."}
 	const maxKeys = 1000 // only files that cage did not write have more
-	differences, _, err := rundir.Diff(r.Context(), list, maxKeys)
+	differences, more, err := rundir.Diff(r.Context(), list, maxKeys)
 	if err != nil {
 		return err
+	}
+	if more > 0 {
+		config.Title += fmt.Sprintf(" (%d more keys differ)", more)
 	}
 	for _, d := range differences {
 		row := comparedRow{Name: d.Key}
@@ -125,10 +128,11 @@ type resultView struct{ Name, Label, Value string }
 // resultNames returns the names of the results of the runs, the most important first.
 func resultNames(list []*rundir.Run) (names []string) {
 	first := []string{"val_loss", "val_ppl", "train_loss", "error_rel", "error_norm2", "distance"}
+	seen := map[string]bool{}
 	for _, run := range list {
 		for _, x := range run.Results() {
-			if !slices.Contains(names, x.Name) && !metrics.Configured(x.Name) {
-				names = append(names, x.Name)
+			if !seen[x.Name] && !metrics.Configured(x.Name) {
+				seen[x.Name], names = true, append(names, x.Name)
 			}
 		}
 	}

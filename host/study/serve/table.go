@@ -140,11 +140,15 @@ func search(list []*rundir.Run, text string) (found []*rundir.Run, wrong error) 
 
 // has reports whether the name, the state or the configuration of a run contains all words.
 func has(r *rundir.Run, words []string) bool {
-	text := r.Dir + "\n" + string(r.State)
-	for _, e := range r.Config() {
-		text += "\n" + e.Key + "\n" + e.Value
+	if len(words) == 0 {
+		return true
 	}
-	text = strings.ToLower(text)
+	var all strings.Builder
+	all.WriteString(r.Dir + "\n" + string(r.State))
+	for _, e := range r.Config() {
+		all.WriteString("\n" + e.Key + "\n" + e.Value)
+	}
+	text := strings.ToLower(all.String())
 	return !slices.ContainsFunc(words, func(word string) bool { return !strings.Contains(text, word) })
 }
 

@@ -1,0 +1,24 @@
+package serve
+
+import "testing"
+
+// TestSmoothed: the mean narrows at the beginning, and is exact again after a very large value.
+func TestSmoothed(t *testing.T) {
+	var c curve
+	for step := range 1000 {
+		y := 3.0
+		switch step {
+		case 0:
+			y = 11
+		case 500:
+			y = 1e20
+		}
+		c.add(step, y)
+	}
+	list := c.smoothed()
+	for i, want := range map[int]float64{0: 11, 250: 3, 600: 3, 999: 3} {
+		if list[i] != want {
+			t.Errorf("smoothed value %d is %v, want %v", i, list[i], want)
+		}
+	}
+}
