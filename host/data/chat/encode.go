@@ -191,10 +191,12 @@ func (e *Encoder) document(of learnedText) (*Document, error) {
 		return nil, err
 	}
 	d := &Document{IDs: ids, Loss: make([]bool, len(ids))}
-	changes := fmt.Errorf("tokenizer %s changes the text that it cuts: its tokens, "+
-		"one after the other, do not give the text back, "+
-		"so that it is unknown which are the assistant's; "+
-		"byte-level tokenizers can be used", e.tokenizer.Info().Name)
+	changes := func() error {
+		return fmt.Errorf("tokenizer %s changes the text that it cuts: its tokens, "+
+			"one after the other, do not give the text back, "+
+			"so that it is unknown which are the assistant's; "+
+			"byte-level tokenizers can be used", e.tokenizer.Info().Name)
+	}
 	text, spans := e.normal(of)
 	at, next := 0, 0
 	for i, id := range ids {
@@ -203,7 +205,7 @@ func (e *Encoder) document(of learnedText) (*Document, error) {
 			return nil, err
 		}
 		if piece == "" || !strings.HasPrefix(text[at:], piece) {
-			return nil, changes
+			return nil, changes()
 		}
 		end := at + len(piece)
 		for next < len(spans) && spans[next].End <= at {
@@ -213,7 +215,7 @@ func (e *Encoder) document(of learnedText) (*Document, error) {
 		at = end
 	}
 	if at != len(text) {
-		return nil, changes
+		return nil, changes()
 	}
 	return d, nil
 }
@@ -222,10 +224,13 @@ func (e *Encoder) document(of learnedText) (*Document, error) {
 // if the tokenizer normalizes. A composed letter across the boundary of a span belongs to the span.
 func (e *Encoder) normal(of learnedText) (string, []jinja.Span) {
 	h, ok := e.tokenizer.(*tokenizer.HuggingFace)
-	if !ok || h.Normal(of.text) == of.text {
+	if !ok {
 		return of.text, of.spans
 	}
 	normal := h.Normal(of.text)
+	if normal == of.text {
+		return of.text, of.spans
+	}
 	list := make([]jinja.Span, len(of.spans))
 	for i, s := range of.spans {
 		before, behind := h.Normal(of.text[:s.Start]), h.Normal(of.text[s.End:])

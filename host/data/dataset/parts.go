@@ -31,7 +31,6 @@ func expandPatterns(paths []string) ([]string, error) {
 		if len(matches) == 0 {
 			return nil, &fs.PathError{Op: "find", Path: path, Err: fs.ErrNotExist}
 		}
-		// A set of shards must be complete.
 		have, want := map[string]int{}, map[string]int{}
 		for _, path := range matches {
 			if m := shardNumbers.FindStringSubmatch(path); m != nil {

@@ -48,17 +48,22 @@ func toJSON(c *call, value any) any {
 	return w.out.String()
 }
 
+var (
+	pythonWords = map[any]string{nil: "None", true: "True", false: "False"}
+	jsonWords   = map[any]string{nil: "null", true: "true", false: "false"}
+)
+
 func (w *writer) write(value any, depth int) {
 	w.step(w.line)
 	if depth > maxDepth {
 		w.fail("more than %d levels of values within values", maxDepth)
 	}
-	words := map[any]string{nil: "None", true: "True", false: "False"}
-	if w.json {
-		words = map[any]string{nil: "null", true: "true", false: "false"}
-	}
 	switch v := value.(type) {
 	case nil, bool:
+		words := pythonWords
+		if w.json {
+			words = jsonWords
+		}
 		w.out.WriteString(words[v])
 	case int64:
 		w.out.WriteString(strconv.FormatInt(v, 10))
