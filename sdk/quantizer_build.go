@@ -207,9 +207,10 @@ func (q *quantizerBuilder) program(training bool) (p *program.Program, res Quant
 		err = errors.New("there is a Next, but searches find the state")
 	case training && q.out.SearchEvery == 0:
 		next = len(q.out.State)
-		err = sameState("the state Next", res.Next, "InitState", q.out.State)
-		for _, o := range outputsOf(spec.KeptPrefix, res.Next) {
-			b.Output(o.name, o.value)
+		if err = sameState("the state Next", res.Next, "InitState", q.out.State); err == nil {
+			for _, o := range outputsOf(spec.KeptPrefix, res.Next) {
+				b.Output(o.name, o.value)
+			}
 		}
 	}
 	var whole *program.Program

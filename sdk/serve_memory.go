@@ -139,6 +139,8 @@ func (s *opaqueServer) Describe(context.Context, *pb.DescribeRequest) (*pb.Descr
 func (s *opaqueServer) Attach(_ context.Context, r *pb.AttachRequest) (*pb.AttachResponse, error) {
 	name := func(m *pb.AttachedTensor) string { return m.GetTensor().GetName() }
 	out, err := attach(&s.attachments, r.GetPath(), r.GetBytes(), r.GetTensors(), name, s.find)
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	bySize := func(a, b *attachedTensor) int { return cmp.Compare(len(b.x), len(a.x)) }
 	slices.SortStableFunc(s.list, bySize) // the largest first
 	return out, err

@@ -106,12 +106,8 @@ func (shampoo) Observe(_ *program.Builder, in sdk.UpdateInput, t sdk.Tensor) (sd
 	seen := sdk.State{}
 	for f := range factors(t) {
 		g := l.take(in.Gradient, f.region)
-		var others []int // the axes of stacked blocks, except the first and the factor's
-		for i := range f.region {
-			if i != f.axis {
-				others = append(others, i+1)
-			}
-		}
+		// Axis 0 is that of the stacked blocks.
+		others := program.OtherAxes(len(f.region)+1, []int{0, f.axis + 1})
 		seen[f.name(stateFactor)] = average(in.State[f.name(stateFactor)], g.Dot(g, [2][]int{others, others}, eachBlock), beta2)
 	}
 	return seen, nil

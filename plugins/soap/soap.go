@@ -94,12 +94,7 @@ func (soap) Update(b *program.Builder, in sdk.UpdateInput, t sdk.Tensor) (progra
 	for _, axis := range rotated(t) {
 		basis, factor := name(stateBasis, axis), name(stateFactor, axis)
 		next[basis] = in.State[basis]
-		var others []int
-		for i := range t.Shape {
-			if i != axis {
-				others = append(others, i)
-			}
-		}
+		others := program.OtherAxes(len(t.Shape), []int{axis})
 		old := in.State[factor].Scale(beta)
 		gram := in.Gradient.Dot(in.Gradient, [2][]int{others, others}, [2][]int{})
 		next[factor] = old.Add(gram.Scale(1 - beta))

@@ -44,8 +44,8 @@ func RoundE2M1(r program.Value, ties Ties) program.Value {
 	// The clip changes nothing, but the CPU rounds faster where numbers are known to be small.
 	q := r.Div(distance).Clip(-4, 4)
 	even := q.Round()
-	if ties == TiesAway || ties == TiesDown { // these differ for ties only, where q ± ½ is exact
-		step := map[Ties]float64{TiesAway: 0.5, TiesDown: -0.5}[ties]
+	// These differ for ties only, where q ± ½ is exact.
+	if step, ok := map[Ties]float64{TiesAway: 0.5, TiesDown: -0.5}[ties]; ok {
 		tie := q.Sub(even).Abs().Eq(q.Builder().Const(0.5))
 		even = tie.Select(q.Add(q.Sign().Scale(step)), even)
 	}

@@ -341,9 +341,12 @@ func (r *training) run(what string, p *program.Program, given map[string]referen
 			continue
 		}
 		r.state[name] = r.kept(name, v)
+		storage := r.storage(name)
+		if storage == sdk.StoreFloat32 || storage == sdk.StoreBFloat16 {
+			continue
+		}
 		for i, x := range v.Floats {
-			storage := r.storage(name)
-			if storage != sdk.StoreFloat32 && storage != sdk.StoreBFloat16 && storage.Kept(x) != x {
+			if storage.Kept(x) != x {
 				return nil, fmt.Errorf("%s at update %d: element %d of %s is %v, which is kept as %s: "+
 					"return whole numbers in its range", what, r.updates, i, name, x, storage)
 			}

@@ -179,11 +179,14 @@ func (o Optimizer) Check(shape []int) error {
 		return err
 	}
 	// The rate is needed for the weight decay, which precedes Observe and the refreshes.
+	if o.Rate == nil {
+		return nil
+	}
+	needed := transform.Needs(o.Rate, o.Rate.Outputs)
 	for _, p := range []*program.Program{o.Observe, o.FirstRefresh, o.Refresh} {
-		if o.Rate == nil || p == nil {
+		if p == nil {
 			continue
 		}
-		needed := transform.Needs(o.Rate, o.Rate.Outputs)
 		for _, out := range p.Outputs {
 			if needed[o.Rate.Input(out.Name)] {
 				return fmt.Errorf("the rate program reads %s, which is changed before the update: the rate is needed before that, for the weight decay", out.Name)

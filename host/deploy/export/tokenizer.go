@@ -125,9 +125,9 @@ func (t Tokenizer) generationEnds() []int32 {
 }
 
 func (t Tokenizer) ids() (map[string]int32, error) {
-	var f tokenizerFile
-	if err := plainjson.Unmarshal(t.Files[tokenizer.DefinitionFile], &f); err != nil {
-		return nil, fmt.Errorf("%s: %w", tokenizer.DefinitionFile, err)
+	f, err := t.definition()
+	if err != nil {
+		return nil, err
 	}
 	ids := map[string]int32{}
 	maps.Copy(ids, f.Model.Vocab)
@@ -137,9 +137,16 @@ func (t Tokenizer) ids() (map[string]int32, error) {
 	return ids, nil
 }
 
+func (t Tokenizer) definition() (f tokenizerFile, err error) {
+	if err := plainjson.Unmarshal(t.Files[tokenizer.DefinitionFile], &f); err != nil {
+		return f, fmt.Errorf("%s: %w", tokenizer.DefinitionFile, err)
+	}
+	return f, nil
+}
+
 // check verifies that the model has all ids of the tokenizer.
 func (t Tokenizer) check(vocab int) error {
-	ids, err := t.ids()
+	f, err := t.definition()
 	if err != nil {
 		return err
 	}
@@ -148,9 +155,21 @@ func (t Tokenizer) check(vocab int) error {
 			return fmt.Errorf("tokenizer: the id %d has a meaning of its own, and the model has %d ids", id, vocab)
 		}
 	}
-	for _, token := range slices.Sorted(maps.Keys(ids)) {
-		if id := ids[token]; id < 0 || int(id) >= vocab {
+	// The two lists may name one token with different ids.
+	inside := func(token string, id int32) error {
+		if id < 0 || int(id) >= vocab {
 			return fmt.Errorf("tokenizer: the token %q has the id %d, and the model has %d ids", token, id, vocab)
+		}
+		return nil
+	}
+	for _, token := range slices.Sorted(maps.Keys(f.Model.Vocab)) {
+		if err := inside(token, f.Model.Vocab[token]); err != nil {
+			return err
+		}
+	}
+	for _, a := range f.Added {
+		if err := inside(a.Content, a.ID); err != nil {
+			return err
 		}
 	}
 	return nil

@@ -1,5 +1,5 @@
 // Faults that the environment asks for. CAGE_RECORD_FAULT is EVENT|AFTER|CODE|TEXT|MESSAGE:
-// of the events (client, compile, execute or move) whose program contains TEXT, all but the first
+// of the events (client, compile or execute) whose program contains TEXT, all but the first
 // AFTER fail with the code of a PJRT error and the message. The message "hang" means that
 // the call returns when the variable changes, "abort" that the process ends, and "wait N" that it goes well after N milliseconds.
 
