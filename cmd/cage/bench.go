@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -69,7 +70,7 @@ go tool pprof -tagfocus executable=gradient cage FILE`,
 	flags.StringVar(&profile, "cpuprofile", "", "write a CPU profile to `FILE`, for go tool pprof")
 	flags.BoolVar(&o.Alone, "alone", false,
 		"measure the configured step only, and print one line of JSON")
-	return withAnswer(cmd, func(cmd *cobra.Command, args []string) (*answer, error) {
+	return withAnswer(cmd, func(cmd *cobra.Command, args []string) (a *answer, err error) {
 		cfg, err := m.config(args, *sets)
 		if err != nil {
 			return nil, err
@@ -81,11 +82,11 @@ go tool pprof -tagfocus executable=gradient cage FILE`,
 			return nil, err
 		}
 		if profile != "" {
-			f, err := os.Create(profile)
-			if err != nil {
-				return nil, err
+			f, failed := os.Create(profile)
+			if failed != nil {
+				return nil, failed
 			}
-			defer f.Close()
+			defer func() { err = errors.Join(err, f.Close()) }()
 			if err := pprof.StartCPUProfile(f); err != nil {
 				return nil, err
 			}

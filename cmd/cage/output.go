@@ -216,6 +216,11 @@ func (f *quantizerFlags) params() (map[string]any, error) {
 	if f.plugin == "" && len(f.sets) > 0 {
 		return nil, usageError{fmt.Errorf("--set gives parameters to a quantizer: name it with --quantizer")}
 	}
+	for _, set := range f.sets {
+		if _, value, _ := strings.Cut(set, "="); strings.TrimSpace(value) == "" {
+			return nil, usageError{fmt.Errorf("--set %q: want KEY=VALUE", set)}
+		}
+	}
 	return pluginSettings(f.sets, sdk.Description{})
 }
 

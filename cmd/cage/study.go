@@ -79,23 +79,23 @@ that was killed leaves is taken over by another one.`,
 		if opts.Survey, err = newSurvey(cmd); err != nil {
 			return nil, err
 		}
-		kept, count := map[string]bool{}, 0
+		kept := map[string]bool{}
 		if *keptFile != "" {
 			if opts.Elsewhere, err = keptResults(cmd, s, *keptFile); err != nil {
 				return nil, err
 			}
 			for _, r := range opts.Elsewhere {
-				if _, again := kept[r.Cell.ID]; !again && r.Known() {
-					count++
+				if r.Known() {
+					kept[r.Cell.ID] = true
 				}
-				kept[r.Cell.ID] = r.Known()
 			}
 		}
 		if *dry {
 			return dryRun(cmd, s, opts)
 		}
 		if *keptFile != "" {
-			fmt.Fprintf(cmd.ErrOrStderr(), "%d of %d cells are kept in %s and not trained again\n", count, len(kept), *keptFile)
+			fmt.Fprintf(cmd.ErrOrStderr(), "%d of %d cells are kept in %s and not trained again\n",
+				len(kept), study.Count(opts.Elsewhere).Cells, *keptFile)
 		}
 		out, err := runStudy(cmd, s, opts)
 		if err != nil && !errors.Is(err, study.ErrInterrupted) {
@@ -148,11 +148,17 @@ func loadResults(cmd *cobra.Command, file string) (*study.Study, []study.Result,
 	if err != nil {
 		return nil, nil, err
 	}
+	results, err := runResults(cmd, s)
+	return s, results, err
+}
+
+// runResults reads the results of a study's run directories and marks those that are stale.
+func runResults(cmd *cobra.Command, s *study.Study) ([]study.Result, error) {
 	results, err := s.Results()
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	return s, results, findStale(cmd, s, func(ctx context.Context, survey study.Survey) error {
+	return results, findStale(cmd, s, func(ctx context.Context, survey study.Survey) error {
 		return s.FindStale(ctx, results, survey)
 	})
 }
@@ -274,9 +280,15 @@ file of 'cage study keep' that are shown, and which of them are stale.`,
 	}
 	cmd.Flags().StringVar(&keptFile, "kept", "", "`FILE` of kept results to show in place of the runs")
 	return withAnswer(cmd, func(cmd *cobra.Command, args []string) (*answer, error) {
-		s, results, err := loadResults(cmd, args[0])
-		if err == nil && keptFile != "" {
+		s, err := study.Load(args[0])
+		if err != nil {
+			return nil, err
+		}
+		var results []study.Result
+		if keptFile != "" {
 			results, err = keptResults(cmd, s, keptFile)
+		} else {
+			results, err = runResults(cmd, s)
 		}
 		if err != nil {
 			return nil, err

@@ -82,11 +82,15 @@ fewer than two replicates.`,
 		if keptFile == "" {
 			return nil, usageError{errors.New("--kept is required: the file of kept results")}
 		}
-		s, here, err := loadResults(cmd, args[0])
+		s, err := study.Load(args[0])
 		if err != nil {
 			return nil, err
 		}
 		file, err := snapshot.ReadFor(s, keptFile)
+		if err != nil {
+			return nil, err
+		}
+		here, err := runResults(cmd, s)
 		if err != nil {
 			return nil, err
 		}

@@ -85,15 +85,12 @@ func (r Rule) copies(prefix, from, to string) (*program.Program, error) {
 // same gradient. The outputs of Collecting are named after the update's inputs that receive their
 // sums over the tensors of the group.
 func (r Rule) before(of Part) (*program.Program, error) {
-	var inputs []program.Input
-	switch of {
-	case Collecting, Giving:
-		inputs = r.inputs()
-	case Probing:
+	if of == Probing {
 		r.Probing = false // the second gradient is not computed yet
-		inputs = r.Inputs()
-	default:
-		inputs = r.Inputs()
+	}
+	inputs := r.Inputs()
+	if of == Collecting || of == Giving {
+		inputs = r.inputs()
 	}
 	s := r.begin(string(of)+"/", inputs)
 	g, o := s.gradient(), r.Optimizer

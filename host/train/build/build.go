@@ -108,13 +108,12 @@ func (b *Built) Build(ctx context.Context, req Request, warn func(message string
 		return err
 	}
 	if req.Config.Device.Kind == device.CPU {
-		err := b.decide(&req, onMachine(b.Programs))
-		if err == nil {
-			err = CheckMemory(req.Config, req.Model, b.Programs)
-		}
-		if err != nil {
+		if err := b.decide(&req, onMachine(b.Programs)); err != nil {
 			return refusal(err, file)
 		}
+	}
+	if err := CheckMemory(req.Config, req.Model, b.Programs); err != nil {
+		return refusal(err, file)
 	}
 	if b.Device, err = deviceOf(req.Config, warn, req.Processes); err != nil {
 		return err

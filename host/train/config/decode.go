@@ -118,7 +118,7 @@ func (d *decoder) reportUnknown(t table, key string, raw any) {
 	}
 	var elsewhere []string // keys of that name in other tables
 	for _, other := range new(Config).tables() {
-		if other.key(key) != nil && other.plugin == nil {
+		if k := other.key(key); k != nil && other.plugin == nil && !other.list {
 			elsewhere = append(elsewhere, other.path(key))
 		}
 	}
