@@ -71,6 +71,9 @@ func (o *optimizerBuilder) build() (err error) {
 	}
 	if p, ok := o.author.(Prober); ok {
 		o.out.ProbeDue = p.ProbeAt(t)
+		if err := o.out.ProbeDue.Check(); err != nil {
+			return fmt.Errorf("probes are due at %w", err)
+		}
 		if o.out.ProbeDue.First > 0 {
 			o.out.Probe, err = o.write("probe", "Probe", func(b *program.Builder) ([]output, error) {
 				offset, err := p.Probe(b, o.updateInput(b), t)
