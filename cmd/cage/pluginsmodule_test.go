@@ -162,9 +162,11 @@ func goOut(t *testing.T, args ...string) string {
 	cmd := exec.Command("go", args...)
 	cmd.Dir = "../.."
 	cmd.Env = append(cmd.Environ(), "GOWORK=off") // this module alone, as it is published
+	var messages strings.Builder
+	cmd.Stderr = &messages
 	out, err := cmd.Output()
 	if err != nil {
-		t.Fatalf("go %s: %v", strings.Join(args, " "), err)
+		t.Fatalf("go %s: %v\n%s", strings.Join(args, " "), err, messages.String())
 	}
 	return strings.TrimSpace(string(out))
 }
