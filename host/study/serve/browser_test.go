@@ -229,13 +229,13 @@ func TestRenewedInABrowser(t *testing.T) {
 
 	base := testbrowser.Eval[string](b, `location.origin`)
 	b.Do(chromedp.Navigate(base + "/run?" + url.Values{"run": {filepath.Join(root, "b")}}.Encode()))
-	b.Await("not all curves are drawn", drawing+` === 5`)
+	b.Await("not all curves are drawn", drawing+` === 3`)
 	put(t, root, "b", "run.toml", "seed = 6\n[train]\nsteps = 71\n")
 	put(t, root, "b", "metrics.jsonl", `{"step":1,"loss":2}`+"\n"+`{"step":2,"loss":1}`+"\n")
 	b.Await("the configuration is not renewed", `[...document.querySelectorAll("td")].some((d) => d.textContent === "71")`)
 	b.Await("curves are shown that the run has no more", `document.querySelectorAll("#charts figure").length === 1`)
 	put(t, root, "b", "metrics.jsonl", records(1, 3))
-	b.Await("curves do not come again", drawing+` === 5`)
+	b.Await("curves do not come again", drawing+` === 3`)
 }
 
 // TestTroubleEnds: what a page complains about goes when it is over, and an answer that does not come is complained about.
