@@ -104,7 +104,7 @@ fuzz: ## Fuzz every parser and format, FUZZTIME each (10m); some: TARGETS="./hos
 .PHONY: protocol
 protocol: ## Pack what an author of plugins in another language needs into bin/cage-protocol.tar.gz
 	@mkdir -p bin
-	tar -czf bin/cage-protocol.tar.gz sdk/internal/wire/cage/plugin/v1/*.proto sdk/protocol/README.md sdk/protocol/*.jsonl docs/ops.md docs/plugin-protocol.md
+	tar -czf bin/cage-protocol.tar.gz sdk/internal/wire/cage/plugin/v1/*.proto sdk/protocol/README.md sdk/protocol/*.jsonl docs/reference/operations.md docs/reference/plugin-protocol.md
 
 .PHONY: python
 python: build ## Test the package for plugins in Python and the plugins in Python (needs Python 3.10, and the network once)
@@ -140,7 +140,7 @@ docs-check: build ## Fail when the docs say something else than docs/results
 	scripts/docs.sh --check
 
 .PHONY: pictures
-pictures: build ## Make the pictures of README.md and docs/gallery.md again (half an hour; needs Chromium)
+pictures: build ## Make the pictures of README.md and docs/lab/gallery.md again (half an hour; needs Chromium)
 	scripts/pictures.sh
 
 .PHONY: check

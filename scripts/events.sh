@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Has TensorBoard and Weights & Biases read the event files of a run, and compares what they
-# find with its records. What was found stands in docs/serve.md.
+# find with its records. What was found stands in docs/guide/live-pages.md.
 #
 #   scripts/events.sh
 #

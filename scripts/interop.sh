@@ -3,7 +3,7 @@
 # made for: transformers, compressed-tensors, gguf, llama.cpp and lm-eval. Weights have to be
 # equal bit for bit, losses, logits and log-likelihoods those of the other program, and a model
 # that was trained on conversations has to end its answers there. What was found stands in
-# docs/export.md.
+# docs/guide/export.md.
 #
 #   scripts/interop.sh
 #

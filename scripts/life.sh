@@ -8,7 +8,7 @@
 #   4. export it for transformers, vLLM and llama.cpp; each export is read back and compared
 #
 # `make life` builds everything first. What is finished is not done again; what was
-# interrupted goes on. docs/tutorial.md tells the same as a story.
+# interrupted goes on. docs/guide/start.md tells the same as a story.
 set -eu
 cd "$(dirname "$0")/.."
 cage=bin/cage

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Makes the pictures of README.md and docs/gallery.md again: from the runs of
+# Makes the pictures of README.md and docs/lab/gallery.md again: from the runs of
 # `make demo-compare` and from two studies that take minutes. What is trained is not trained again.
 # Needs Chromium. `make pictures` builds everything first.
 #

@@ -6,7 +6,7 @@
 #
 #   scripts/results.sh                    all
 #   scripts/results.sh effect toy         only these
-#   scripts/results.sh rivals             the study of docs/rivals.md, which is not among all: see there what it takes
+#   scripts/results.sh rivals             the study of docs/lab/rivals.md, which is not among all: see there what it takes
 #   ONLY="--only bits=4" scripts/results.sh effect     only some cells
 #   AGAIN=1 scripts/results.sh toy        trains what is kept as well, keeps nothing, and tells
 #                                         whether the results come out as they are kept; cells

@@ -63,7 +63,7 @@ func capabilities(t *testing.T) map[string][]string {
 // TestCapabilitiesAreWritten: each once in the table of the guide, with its methods, and in the
 // package comment or, for those that few algorithms need, in package ext.
 func TestCapabilitiesAreWritten(t *testing.T) {
-	guide, comment := read(t, "../docs/writing-a-plugin.md"), read(t, "doc.go")
+	guide, comment := read(t, "../docs/guide/plugin.md"), read(t, "doc.go")
 	few, rare := read(t, "ext/ext.go"), read(t, "capabilities.go")
 	all := capabilities(t)
 	if len(all) < 17 {
@@ -88,7 +88,7 @@ func TestCapabilitiesAreWritten(t *testing.T) {
 
 // TestGuideListsItsSections: in their order.
 func TestGuideListsItsSections(t *testing.T) {
-	guide := regexp.MustCompile("(?s)```.*?```").ReplaceAllString(read(t, "../docs/writing-a-plugin.md"), "")
+	guide := regexp.MustCompile("(?s)```.*?```").ReplaceAllString(read(t, "../docs/guide/plugin.md"), "")
 	find := func(pattern string) (out []string) {
 		for _, m := range regexp.MustCompile(pattern).FindAllStringSubmatch(guide, -1) {
 			out = append(out, m[1])
@@ -102,7 +102,7 @@ func TestGuideListsItsSections(t *testing.T) {
 
 // TestProgramsAreWritten: each program of an answer has one row in the page of the protocol, and every input and output is there.
 func TestProgramsAreWritten(t *testing.T) {
-	page := read(t, "../docs/plugin-protocol.md")
+	page := read(t, "../docs/reference/plugin-protocol.md")
 	cut := strings.Index(page, "An optimizer answers for each tensor with")
 	p := &program.Program{}
 	q := spec.Quantizer{Program: p, Evaluate: p, Init: p, InitState: p, Next: p, Backward: p, Unpack: p, Trained: []spec.Tensor{{Constrain: p}}}

@@ -25,8 +25,8 @@ import (
 
 // TestGeneratedDocs: the lists of keys and of numbers are those of the program.
 func TestGeneratedDocs(t *testing.T) {
-	checkGenerated(t, "docs/configuration.md", "the tables of host/train/config", config.Reference())
-	checkGenerated(t, "docs/records.md", "the types of host/train/metrics", numbersReference())
+	checkGenerated(t, "docs/reference/configuration.md", "the tables of host/train/config", config.Reference())
+	checkGenerated(t, "docs/reference/records.md", "the types of host/train/metrics", numbersReference())
 }
 
 // checkGenerated compares a document with what is made from a source, or writes it with -update.
@@ -115,9 +115,9 @@ func TestExamplesDiffer(t *testing.T) {
 	}
 }
 
-const writing = "../../docs/writing-a-plugin.md"
+const writing = "../../docs/guide/plugin.md"
 
-// blocks returns the fenced blocks of a language in docs/writing-a-plugin.md.
+// blocks returns the fenced blocks of a language in docs/guide/plugin.md.
 func blocks(t *testing.T, language string) []string {
 	t.Helper()
 	text, err := os.ReadFile(writing)
@@ -291,14 +291,14 @@ func TestWritingConfiguration(t *testing.T) {
 
 // TestClaims: every claim has a row in the guide.
 func TestClaims(t *testing.T) {
-	guide, err := os.ReadFile("../../docs/writing-a-plugin.md")
+	guide, err := os.ReadFile("../../docs/guide/plugin.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, kind := range kinds {
 		for _, claim := range sdk.ClaimNames(kind) {
 			if !regexp.MustCompile("(?m)^\\| .*`" + string(claim) + "`.* \\|").Match(guide) {
-				t.Errorf("the table of claims in docs/writing-a-plugin.md lacks %s", claim)
+				t.Errorf("the table of claims in docs/guide/plugin.md lacks %s", claim)
 			}
 		}
 	}
@@ -310,8 +310,8 @@ func numbersReference() string {
 	b.WriteString("# Numbers of a run\n\n" +
 		"A run directory has `metrics.jsonl`, with a record every `train.log_every` steps and at each evaluation, and `summary.json`, what the run\n" +
 		"ended with. A number that was not measured is left out; one that is not finite is the text `\"NaN\"`, `\"Inf\"` or `\"-Inf\"`. Tables and\n" +
-		"figures of [studies](studies.md) call numbers by these names, and so do `cage runs list` and the filter of [`cage serve`](serve.md).\n" +
-		"Losses are in nats per token. [Evaluations](evaluation.md) add numbers of their own, such as `hellaswag.acc_norm`.\n\n" +
+		"figures of [studies](../guide/studies.md) call numbers by these names, and so do `cage runs list` and the filter of [`cage serve`](../guide/live-pages.md).\n" +
+		"Losses are in nats per token. [Evaluations](../guide/evaluation.md) add numbers of their own, such as `hellaswag.acc_norm`.\n\n" +
 		"| name | what it is | `metrics.jsonl` | of single tensors | `summary.json` |\n|---|---|---|---|---|\n")
 	places := []reflect.Type{reflect.TypeFor[metrics.Record](), reflect.TypeFor[metrics.WeightMeasures](), reflect.TypeFor[metrics.Summary]()}
 	in := map[string][]bool{}

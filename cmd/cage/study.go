@@ -24,7 +24,7 @@ func newStudy() *cobra.Command {
 		Use:   "study",
 		Short: "Run many trainings from one file, and report on them",
 		Long: `Run many trainings from one file, and report on them. A study file names a base
-configuration, axes of settings and what to report (docs/studies.md):
+configuration, axes of settings and what to report (docs/guide/studies.md):
 
   cage study run FILE       train and evaluate the cells that are not done
   cage study plan FILE      the cells in their order

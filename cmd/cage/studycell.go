@@ -44,7 +44,7 @@ func newStudyPlan() *cobra.Command {
 number by which 'cage study cell FILE --index N' trains a cell, as a task of a job array
 of a cluster does. It depends on the study file alone. With --json each cell has its ID,
 its labels and the hash of its configuration, too. A cell that waits is not needed until
-a table has chosen, see best and spare in docs/studies.md; one that is spared is not
+a table has chosen, see best and spare in docs/guide/studies.md; one that is spared is not
 needed at all.`,
 		Args: exactly(1, "one study file"),
 	}

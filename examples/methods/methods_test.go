@@ -1,4 +1,4 @@
-// Package methods_test writes and checks docs/methods.md, the table of published methods and of what each takes to write.
+// Package methods_test writes and checks docs/reference/methods.md, the table of published methods and of what each takes to write.
 package methods_test
 
 import (
@@ -16,11 +16,11 @@ import (
 	"github.com/BurntSushi/toml"
 )
 
-var update = flag.Bool("update", false, "write docs/methods.md")
+var update = flag.Bool("update", false, "write docs/reference/methods.md")
 
 const (
 	root = "../.."
-	page = root + "/docs/methods.md"
+	page = root + "/docs/reference/methods.md"
 )
 
 // method is a row of the table.
@@ -29,7 +29,7 @@ type method struct {
 	Why                           string // it cannot be written
 }
 
-// TestPage: docs/methods.md is what methods.toml and the code say.
+// TestPage: docs/reference/methods.md is what methods.toml and the code say.
 func TestPage(t *testing.T) {
 	var list struct{ Quantizer, Training, Optimizer, Method []method }
 	meta, err := toml.DecodeFile("methods.toml", &list)
@@ -64,7 +64,7 @@ func TestPage(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !bytes.Equal(have, b.Bytes()) {
-		t.Error("docs/methods.md is out of date: go test ./examples/methods -update")
+		t.Error("docs/reference/methods.md is out of date: go test ./examples/methods -update")
 	}
 }
 

@@ -12,14 +12,14 @@ import (
 
 // The study file that the documentation shows can be read, with the base that it names.
 func TestDocumentedStudy(t *testing.T) {
-	text, err := os.ReadFile("../../docs/studies.md")
+	text, err := os.ReadFile("../../docs/guide/studies.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	_, rest, _ := strings.Cut(string(text), "```toml\n")
 	example, _, found := strings.Cut(rest, "```")
 	if !found {
-		t.Fatal("docs/studies.md shows no TOML file")
+		t.Fatal("docs/guide/studies.md shows no TOML file")
 	}
 	path, err := filepath.Abs("../../examples/bits.toml")
 	if err != nil {

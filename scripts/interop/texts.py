@@ -11,7 +11,7 @@ repo = sys.argv[1]
 texts = ["a</s> b", "</s>x  y"]
 for name in glob.glob(repo + "/host/data/tokenizer/testdata/*.golden.json"):
     texts += [case["text"] for case in json.load(open(name, encoding="utf-8"))["cases"]]
-for name in ("docs/export.md", "host/deploy/export/gguf.go", "scripts/interop.sh"):
+for name in ("docs/guide/export.md", "host/deploy/export/gguf.go", "scripts/interop.sh"):
     texts += open(f"{repo}/{name}", encoding="utf-8").read().split("\n")
 draw = random.Random(1)
 for _ in range(2000):

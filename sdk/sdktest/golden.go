@@ -62,7 +62,7 @@ type goldenCase struct {
 }
 
 // ParseGolden parses a golden file: one JSON object, whose inputs and outputs are named as in
-// programs. docs/writing-a-plugin.md describes the format.
+// programs. docs/guide/plugin.md describes the format.
 func ParseGolden(file []byte) (Values, error) {
 	var f struct {
 		Format      int      `json:"format"`

@@ -1,4 +1,4 @@
-// Command opsdoc writes docs/ops.md, the definition of the plugins' tensor
+// Command opsdoc writes docs/reference/operations.md, the definition of the plugins' tensor
 // language for authors in any language, from the operation table and the limits
 // of package program. Prose lives in ops.md.tmpl; what the code knows (names, numbers,
 // types and meanings) comes from the code.

@@ -11,7 +11,7 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-const published = "../../docs/ops.md"
+const published = "../../docs/reference/operations.md"
 
 func TestPublishedPageIsUpToDate(t *testing.T) {
 	want, err := page()
@@ -23,7 +23,7 @@ func TestPublishedPageIsUpToDate(t *testing.T) {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(string(want), string(got)); diff != "" {
-		t.Errorf("docs/ops.md is out of date: run go generate ./sdk/program\n%s", diff)
+		t.Errorf("docs/reference/operations.md is out of date: run go generate ./sdk/program\n%s", diff)
 	}
 }
 

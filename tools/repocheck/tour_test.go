@@ -12,12 +12,12 @@ import (
 	"testing"
 )
 
-// TestTour: docs/tour.md names at most twelve files, with their numbers of lines, and functions that
+// TestTour: docs/design/tour.md names at most twelve files, with their numbers of lines, and functions that
 // exist. Those of its numbered list call each other, in at most seven calls, and the last one
 // subtracts the correction.
 func TestTour(t *testing.T) {
 	const root = "../../"
-	text, err := os.ReadFile(filepath.Join(root, "docs/tour.md"))
+	text, err := os.ReadFile(filepath.Join(root, "docs/design/tour.md"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -18,7 +18,7 @@ import (
 // crossingReplicas is a number of replicas among which all matrices of the model divide.
 const crossingReplicas = 4
 
-// TestCrossings holds the table of docs/gpu.md: what programs of the shipped plugins need of other replicas where tensors are divided.
+// TestCrossings holds the table of docs/guide/gpu.md: what programs of the shipped plugins need of other replicas where tensors are divided.
 func TestCrossings(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts all plugins")
@@ -53,12 +53,12 @@ func TestCrossings(t *testing.T) {
 		}
 		table += fmt.Sprintf("| `%s` | %s |\n", o, crossed(t, p))
 	}
-	data, err := os.ReadFile("../../../docs/gpu.md")
+	data, err := os.ReadFile("../../../docs/guide/gpu.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	if !strings.Contains(string(data), table) {
-		t.Errorf("docs/gpu.md lacks this table:\n%s", table)
+		t.Errorf("docs/guide/gpu.md lacks this table:\n%s", table)
 	}
 }
 

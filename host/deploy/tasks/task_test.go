@@ -232,15 +232,15 @@ func ExampleTask_Items() {
 	// 1 <nil>
 }
 
-// TestKeysAreDescribed: docs/evaluation.md describes every key of a task.
+// TestKeysAreDescribed: docs/guide/evaluation.md describes every key of a task.
 func TestKeysAreDescribed(t *testing.T) {
-	page, err := os.ReadFile("../../../docs/evaluation.md")
+	page, err := os.ReadFile("../../../docs/guide/evaluation.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, name := range tasks.KeyNames() {
 		if !strings.Contains(string(page), "`"+name+"`") {
-			t.Errorf("docs/evaluation.md does not describe the key %s", name)
+			t.Errorf("docs/guide/evaluation.md does not describe the key %s", name)
 		}
 	}
 }

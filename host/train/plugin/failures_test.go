@@ -131,7 +131,7 @@ func TestHostileAnswers(t *testing.T) {
 var behaved = []string{"quantizer", "optimizer", "both", "host", "plain-grpc", "trainable", "refresher", "tells-socket", "answers", "opaque", "search"}
 
 // hostileCases are the names of all that plugins do in these tests, as they stand in the
-// first column of docs/security.md: behaviours, and what is done in a call.
+// first column of docs/reference/security.md: behaviours, and what is done in a call.
 func hostileCases() []string {
 	var names []string
 	for name := range maps.Keys(behaviours) {
@@ -161,7 +161,7 @@ func hostileCases() []string {
 
 // The page on security lists every hostile case, and tests that are there.
 func TestSecurityPage(t *testing.T) {
-	page, err := os.ReadFile("../../../docs/security.md")
+	page, err := os.ReadFile("../../../docs/reference/security.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -175,7 +175,7 @@ func TestSecurityPage(t *testing.T) {
 	}
 	slices.Sort(listed)
 	if diff := cmp.Diff(hostileCases(), listed); diff != "" {
-		t.Errorf("docs/security.md lists other cases than the tests have (-tests +page):\n%s", diff)
+		t.Errorf("docs/reference/security.md lists other cases than the tests have (-tests +page):\n%s", diff)
 	}
 }
 

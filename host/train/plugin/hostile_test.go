@@ -201,7 +201,7 @@ func serveServices(list ...*grpc.ServiceDesc) {
 }
 
 // plainGRPC is a plugin as one would write it in another language, from
-// docs/plugin-protocol.md: gRPC and a printed line, without go-plugin, over TCP.
+// docs/reference/plugin-protocol.md: gRPC and a printed line, without go-plugin, over TCP.
 func plainGRPC() { serveWithout("") }
 
 // serveWithout serves without go-plugin, and prints a certificate if there is one.

@@ -30,7 +30,7 @@ import (
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
-var rewrite = flag.Bool("update", false, "write docs/kernels.md anew")
+var rewrite = flag.Bool("update", false, "write docs/design/kernels.md anew")
 
 // quantizers are the shipped ones, in the forms that differ.
 var quantizers = []string{
@@ -40,14 +40,14 @@ var quantizers = []string{
 	`{plugin="absmax"}`, `{plugin="lsq"}`, `{plugin="lsq", form="stableqat", surrogate="sine"}`, `{plugin="paretoq"}`, `{plugin="paretoq", bits=1}`, `{plugin="grid"}`,
 }
 
-const kernelsPage = "../../../docs/kernels.md"
+const kernelsPage = "../../../docs/design/kernels.md"
 
 const kernelsHead = `<!-- Written by: go test ./host/train/step -run TestKernels -update -->
 
 # Quantizers as kernels
 
 On a GPU in bfloat16 the program of a quantizer becomes one kernel for its forward and one for its backward pass
-([gpu.md](gpu.md#kernels)). Numbers of a whole tensor, such as its largest element, are computed before it, as
+([the guide to GPUs](../guide/gpu.md#kernels)). Numbers of a whole tensor, such as its largest element, are computed before it, as
 operations. This table is what a test finds for the plugins of this repository on a weight of 32 × 384: it compares
 each kernel, executed from its text, with the reference executor in binary32: all codes are equal.
 
@@ -59,7 +59,7 @@ The last column says whether both operands of a product can be codes (` + "`devi
 `
 
 // TestKernels: the forward and the backward pass of every shipped quantizer is one kernel,
-// whose results are those of the oracle; docs/kernels.md says so.
+// whose results are those of the oracle; docs/design/kernels.md says so.
 func TestKernels(t *testing.T) {
 	testlevel.Long(t, "runs kernels in an interpreter")
 	var page bytes.Buffer

@@ -221,7 +221,7 @@ type ownKernel struct {
 	Registers, Warps, Spilled  int
 }
 
-const kernelsOfPresetsPage = "../../../docs/gpu-kernels.md"
+const kernelsOfPresetsPage = "../../../docs/lab/gpu-kernels.md"
 
 const kernelsOfPresetsHead = `<!-- Written by: scripts/predict.sh --kernels -->
 

@@ -15,9 +15,9 @@ import (
 	"github.com/cage-qat/cage/sdk/program/reference"
 )
 
-var rewrite = flag.Bool("update", false, "write docs/executors.md anew")
+var rewrite = flag.Bool("update", false, "write docs/design/executors.md anew")
 
-const page = "../../../docs/executors.md"
+const page = "../../../docs/design/executors.md"
 
 const head = `<!-- Written by: go test ./internal/testing/executortest -run TestSupport -update -->
 
@@ -25,7 +25,7 @@ const head = `<!-- Written by: go test ./internal/testing/executortest -run Test
 
 Programs of plugins run on executors ([design record 0015](design/0015-updates-run-through-one-seam.md)).
 Updates run on *cpu* where they can, else on *graph*; refreshes of preconditioners run on *refresh*, on the host.
-The operations are defined in [ops.md](ops.md). The table is made by trying one operation at a time, on tensors of 8 × 8
+The operations are defined in [operations](../reference/operations.md). The table is made by trying one operation at a time, on tensors of 8 × 8
 floats and what is made of them. One test suite compares all executors with the reference executor, in float64:
 ` + "`internal/testing/executortest`" + `. A test compares this table with the executors.
 

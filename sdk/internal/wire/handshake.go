@@ -1,6 +1,6 @@
 package wire
 
-// Constants that both sides must agree on to communicate; docs/plugin-protocol.md
+// Constants that both sides must agree on to communicate; docs/reference/plugin-protocol.md
 // explains each.
 const (
 	// ProtocolVersion counts changes that make the services or messages of one

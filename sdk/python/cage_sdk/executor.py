@@ -1,6 +1,6 @@
 """The reference executor: runs a program with NumPy, slowly and readably.
 
-Floats are binary64, as in the reference executor of Go, or whatever type is asked for. What docs/ops.md leaves undefined
+Floats are binary64, as in the reference executor of Go, or whatever type is asked for. What docs/reference/operations.md leaves undefined
 is as there: shifts count modulo 32, conversions to integers saturate.
 """
 

@@ -1,4 +1,4 @@
-"""The types of results: what docs/ops.md says of each operation's operands and attributes."""
+"""The types of results: what docs/reference/operations.md says of each operation's operands and attributes."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Plugins from functions in JAX: from_jax makes a quantizer of one, from_optax an optimizer of a transformation of optax.
 
 The function is traced once for each site or tensor, and its jaxpr becomes a program. Loops of known length are unrolled and
-both branches of a conditional are computed; what has no operation in docs/ops.md is named with its line. Operations that
+both branches of a conditional are computed; what has no operation in docs/reference/operations.md is named with its line. Operations that
 JAX lacks are written with `op`.
 """
 
@@ -37,7 +37,7 @@ _NUMPY: dict[str, Any] = {"float": np.dtype("float32"), "int": np.dtype("int32")
 
 
 def op(name: str, *args: Any, type: Type = Type("float"), **attr: Any) -> Any:
-    """An operation of docs/ops.md on arrays, such as op("nearest", x, table) or op("hadamard", x, block=32)."""
+    """An operation of docs/reference/operations.md on arrays, such as op("nearest", x, table) or op("hadamard", x, block=32)."""
     given = tuple((k, tuple(v) if isinstance(v, Sequence) else v) for k, v in sorted(attr.items()))
     return _op_p.bind(*args, name=name, type=type, attr=given)
 
@@ -257,7 +257,7 @@ class _Writer:
                 return self.gather(q, a[0], a[1])
         if name in _IDENTITY and (name != "reduce_precision" or q["exponent_bits"] == 8 and q["mantissa_bits"] == 23):
             return a[0]
-        raise NotImplementedError(f"{name} has no operation in docs/ops.md{_HINTS.get(name, '')}")
+        raise NotImplementedError(f"{name} has no operation in docs/reference/operations.md{_HINTS.get(name, '')}")
 
     def broadcast(self, x: Value, t: Type, axes: Sequence[int]) -> Value:
         if x.id in self.literals:
@@ -272,7 +272,7 @@ class _Writer:
     def pad(self, x: Value, filling: Value, config: Sequence[tuple[int, int, int]]) -> Value:
         for axis, (low, high, between) in enumerate(config):
             if low < 0 or high < 0 or between:
-                raise NotImplementedError("pad with negative or inner padding has no operation in docs/ops.md")
+                raise NotImplementedError("pad with negative or inner padding has no operation in docs/reference/operations.md")
             parts = [filling.broadcast([*x.shape[:axis], n, *x.shape[axis + 1 :]], ()) if n else None for n in (low, high)]
             pieces = [p for p in (parts[0], x, parts[1]) if p is not None]
             x = pieces[0].concatenate(axis, *pieces[1:]) if len(pieces) > 1 else x

@@ -170,7 +170,7 @@ class Rounded(Protocol):
 
 @dataclass
 class OptimizerProgram:
-    """The programs of one tensor, as docs/plugin-protocol.md describes them."""
+    """The programs of one tensor, as docs/reference/plugin-protocol.md describes them."""
 
     update: Program
     init: Program | None = None

@@ -1,4 +1,4 @@
-"""Programs: what plugins answer with. A Builder writes one; docs/ops.md defines the operations exactly.
+"""Programs: what plugins answer with. A Builder writes one; docs/reference/operations.md defines the operations exactly.
 
 A Value stands for a tensor that will exist when the program runs. Its methods are those of Go's program.Value, in snake
 case, and it has Python's operators: `(x / scale).round().clip(-7, 7) * scale`. A number stands for a constant.
@@ -29,7 +29,7 @@ class ProgramError(ValueError):
 
 @dataclass(frozen=True)
 class Node:
-    """One operation on earlier values. Attributes are those that docs/ops.md names; empty ones are absent."""
+    """One operation on earlier values. Attributes are those that docs/reference/operations.md names; empty ones are absent."""
 
     op: str
     args: tuple[int, ...]
@@ -176,7 +176,7 @@ class Builder:
         self._program.outputs.append((name, value.id))
 
     def apply(self, op: str, *args: Value, type: Type = Type("float"), **attr: Any) -> Value:
-        """Adds one operation by its name in docs/ops.md. type is wanted where it does not follow from the operands."""
+        """Adds one operation by its name in docs/reference/operations.md. type is wanted where it does not follow from the operands."""
         given = {k: v for k, v in attr.items() if not (isinstance(v, Sequence) and len(v) == 0)}
         try:
             for i, a in enumerate(args):

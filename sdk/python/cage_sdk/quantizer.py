@@ -226,7 +226,7 @@ class Packer(Protocol):
 
 @dataclass
 class QuantizerProgram:
-    """The programs of one site, as docs/plugin-protocol.md describes them."""
+    """The programs of one site, as docs/reference/plugin-protocol.md describes them."""
 
     program: Program
     homogeneous: bool

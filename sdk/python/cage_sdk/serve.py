@@ -1,4 +1,4 @@
-"""The main function of a plugin: the handshake with the host, and the gRPC services. See docs/plugin-protocol.md."""
+"""The main function of a plugin: the handshake with the host, and the gRPC services. See docs/reference/plugin-protocol.md."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A plugin as a process: handshake, services, errors and end, as docs/plugin-protocol.md has them."""
+"""A plugin as a process: handshake, services, errors and end, as docs/reference/plugin-protocol.md has them."""
 
 from __future__ import annotations
 

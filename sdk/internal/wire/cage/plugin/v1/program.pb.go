@@ -83,7 +83,7 @@ func (DType) EnumDescriptor() ([]byte, []int) {
 	return file_cage_plugin_v1_program_proto_rawDescGZIP(), []int{0}
 }
 
-// Op is an operation. docs/ops.md defines each exactly: operands, attributes,
+// Op is an operation. docs/reference/operations.md defines each exactly: operands, attributes,
 // shape rule, rounding, NaN behaviour and gradient. The numbers never change
 // their meaning. The list is written by `make generate`, from the table of
 // operations in sdk/program/ops.go.
@@ -633,7 +633,7 @@ func (x *Type) GetShape() []uint32 {
 }
 
 // Attr holds the attributes of a node. Each operation's entry in the table of
-// operations (docs/ops.md) names those that it needs; all others stay empty.
+// operations (docs/reference/operations.md) names those that it needs; all others stay empty.
 type Attr struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// iota and concatenate: the one axis. transpose: the permutation. broadcast:
