@@ -174,12 +174,12 @@ func TestFigure(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"\n![Differences](pictures/small-1.svg)\n", "\nDifferences. Faint: each pair of replicates (seed).", "n = 3.\n", "\n6 of 12 cells of `cage study run small.toml`: revision abc"} {
+	for _, want := range []string{"\n![Differences](../pictures/small-1.svg)\n", "\nDifferences. Faint: each pair of replicates (seed).", "n = 3.\n", "\n6 of 12 cells of `cage study run small.toml`: revision abc"} {
 		if !strings.Contains(string(out), want) {
 			t.Errorf("without %q:\n%s", want, out)
 		}
 	}
-	if strings.Contains(string(out), "whatever") || len(r.Pictures) != 1 || !strings.HasPrefix(string(r.Pictures["pictures/small-1.svg"]), "<?xml") {
+	if strings.Contains(string(out), "whatever") || len(r.Pictures) != 1 || !strings.HasPrefix(string(r.Pictures["../pictures/small-1.svg"]), "<?xml") {
 		t.Errorf("got\n%s\nand %d pictures", out, len(r.Pictures))
 	}
 	some := strings.Replace(picture, "figure = 1", `figure = 1, where = {bits = "4"}`, 1)
@@ -194,7 +194,7 @@ func TestFigure(t *testing.T) {
 		t.Fatal(err)
 	}
 	other := &renderer{Dir: "."}
-	if _, err := other.Render(t.Context(), []byte(picture)); err != nil || string(other.Pictures["pictures/small-1.svg"]) == string(r.Pictures["pictures/small-1.svg"]) {
+	if _, err := other.Render(t.Context(), []byte(picture)); err != nil || string(other.Pictures["../pictures/small-1.svg"]) == string(r.Pictures["../pictures/small-1.svg"]) {
 		t.Errorf("changed results make the same picture: %v", err)
 	}
 }

@@ -10,7 +10,7 @@
 //
 // A comment on a line of its own stands for a table, or with show = "differences" for its differences alone; one within a line stands
 // for a number. With figure = 1 instead of table =
-// 1, a comment on a line of its own stands for a figure of the study, whose file goes into the folder pictures beside
+// 1, a comment on a line of its own stands for a figure of the study, whose file goes into ../pictures, seen from
 // the document.
 //
 // Nothing else in a document is changed, and nothing is computed here that a study's report does not compute. With
@@ -73,7 +73,7 @@ func run(dir, plugins string, check bool, documents []string) error {
 		errs = append(errs, put(path, text, out, check))
 	}
 	for _, name := range slices.Sorted(maps.Keys(r.Pictures)) {
-		path := filepath.Join(filepath.Dir(dir), name)
+		path := filepath.Join(dir, name)
 		now, err := os.ReadFile(path)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err

@@ -147,7 +147,7 @@ func (s *results) figure(m mark) (text string, files map[string][]byte, err erro
 		if drawn.Empty() {
 			return "", nil, fmt.Errorf("figure: no cell of %q is kept", drawn.Title)
 		}
-		name := fmt.Sprintf("pictures/%s-%d", m.Study, m.Figure)
+		name := fmt.Sprintf("../pictures/%s-%d", m.Study, m.Figure)
 		if len(m.Where) > 0 {
 			name += fmt.Sprintf("-%x", sha256.Sum256(fmt.Append(nil, m.Where)))[:9]
 		}

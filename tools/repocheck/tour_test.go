@@ -21,7 +21,7 @@ func TestTour(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	row := regexp.MustCompile("(?m)^(\\d+\\.|-) \\[`(.+?)`\\]\\(\\.\\./(.+?)\\) \\((\\d+) lines\\): (.*)$")
+	row := regexp.MustCompile("(?m)^(\\d+\\.|-) \\[`(.+?)`\\]\\(\\.\\./\\.\\./(.+?)\\) \\((\\d+) lines\\): (.*)$")
 	quoted := regexp.MustCompile("`([A-Za-z]\\w*)`")
 	files, bodies := map[string]bool{}, []ast.Node{}
 	var names []string
