@@ -20,8 +20,7 @@ import (
 )
 
 const prepareHelp = `Turn texts into a dataset: a directory with train.tokens, val.tokens, the tokenizer
-and a manifest. An input is a file, a directory, which is searched to any depth, or - for
-the standard input.
+and a manifest. An input is a file, or a directory, which is searched to any depth.
 
 By their names, files are Parquet (.parquet), or JSONL (.jsonl, .jsonlines, .ndjson) or
 plain text, also compressed (.gz, .zst); --format says it of all. Every plain text
@@ -84,7 +83,7 @@ func newDataPrepare() *cobra.Command {
 		if len(opts.ValInputs) > 0 && !flags.Changed("validation") {
 			opts.ValFraction = 0
 		}
-		opts.Inputs, opts.Stdin = args, cmd.InOrStdin()
+		opts.Inputs = args
 		if conversations.kind == config.KindChat {
 			return conversations.prepare(cmd, opts, spec)
 		}

@@ -13,18 +13,11 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// document is a range of a file with plain text. There may be many millions, so it takes only 16
-// bytes: start and length have 48 bits each, the file's number the other 32.
-type document struct{ startFile, lengthFile uint64 }
-
-func newDocument(file int, start, end int64) document {
-	f := uint64(file)
-	return document{uint64(start)<<16 | f&0xffff, uint64(end-start)<<16 | f>>16&0xffff}
+// document is a range of a text file. There may be many millions of them.
+type document struct {
+	start, length int64
+	file          int32 // index among the text files
 }
-
-func (d document) file() int     { return int(d.startFile&0xffff | d.lengthFile&0xffff<<16) }
-func (d document) start() int64  { return int64(d.startFile >> 16) }
-func (d document) length() int64 { return int64(d.lengthFile >> 16) }
 
 // textFile is a file with the text of documents: a file of the user, or a spool.
 type textFile struct {
@@ -32,28 +25,27 @@ type textFile struct {
 	spool *spool // nil: a file of the user
 }
 
-// textReader reads ranges of files, and keeps the last file open.
+// textReader reads from documents, and keeps the last file open.
 type textReader struct {
 	files []textFile
-	open  int // number of the open file
+	open  int32 // index of the open file
 	file  *os.File
 }
 
-func newTextReader(files []textFile) *textReader { return &textReader{files: files, open: -1} }
-
-func (r *textReader) readAt(p []byte, file int, at int64) (err error) {
-	from := r.files[file]
+// readAt reads the text of a document from an offset.
+func (r *textReader) readAt(p []byte, d document, offset int64) (err error) {
+	from := r.files[d.file]
 	if from.spool != nil {
-		_, err = from.spool.file.ReadAt(p, at)
+		_, err = from.spool.file.ReadAt(p, d.start+offset)
 	} else {
-		if r.open != file {
+		if r.file == nil || r.open != d.file {
 			r.close()
 			if r.file, err = vfs.OpenRegular(from.path); err != nil {
 				return err
 			}
-			r.open = file
+			r.open = d.file
 		}
-		_, err = r.file.ReadAt(p, at)
+		_, err = r.file.ReadAt(p, d.start+offset)
 	}
 	if err != nil {
 		return fmt.Errorf("%s changed while it was being read: %w", from.path, err)
@@ -64,7 +56,7 @@ func (r *textReader) readAt(p []byte, file int, at int64) (err error) {
 func (r *textReader) close() {
 	if r.file != nil {
 		r.file.Close()
-		r.file, r.open = nil, -1
+		r.file = nil
 	}
 }
 
@@ -72,11 +64,10 @@ func (r *textReader) close() {
 // a killed preparation are found.
 var spoolName = dataset.Texts.Train
 
-// spool is a temporary file for text that has no plain file of its own: of rows, of compressed
-// files, of the standard input. It is unlinked while it is open, so that it disappears when the
-// process ends, however that ends.
+// spool is a temporary file for the text of rows and of compressed files. It is unlinked while it
+// is open, so that it disappears when the process ends, however that ends.
 type spool struct {
-	number int // its index among the text files
+	number int32 // index among the text files
 	file   vfs.File
 	out    *bufio.Writer
 	size   int64
@@ -122,7 +113,7 @@ type spools struct {
 	dir  vfs.Path
 	all  []*spool
 	free []*spool
-	add  func(*spool) int // returns the number of a new one
+	add  func(*spool) int32 // returns the index of a new one
 }
 
 // take returns a spool that is not in use.

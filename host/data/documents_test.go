@@ -19,19 +19,6 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// TestManyDocuments: a document takes 16 bytes, whatever file it is in.
-func TestManyDocuments(t *testing.T) {
-	for _, want := range []struct {
-		file       int
-		start, end int64
-	}{{0, 0, 0}, {1, 2, 3}, {1 << 31, 1<<47 + 5, 1<<48 - 1}, {1<<32 - 1, 1<<48 - 1, 1<<48 - 1}} {
-		d := newDocument(want.file, want.start, want.end)
-		if d.file() != want.file || d.start() != want.start || d.start()+d.length() != want.end {
-			t.Errorf("%+v became %d, %d, %d", want, d.file(), d.start(), d.length())
-		}
-	}
-}
-
 // TestLongDocuments: a long document has the tokens that it has as a whole, between short
 // ones and alone.
 func TestLongDocuments(t *testing.T) {

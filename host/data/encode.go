@@ -43,7 +43,7 @@ func (p *preparation) encode(out *dataset.Writer, documents []document) error {
 			if err != nil {
 				return err
 			}
-			p.advance(ended, e.bytes, 0)
+			p.advance(ended, e.bytes)
 		}
 		return nil
 	})
@@ -61,17 +61,17 @@ func (p *preparation) batches(documents []document) iter.Seq2[batch, error] {
 		size := int64(0)
 		gathered := documents[:0]
 		for i, d := range documents {
-			if d.length() <= pieceSize {
+			if d.length <= pieceSize {
 				gathered = documents[i-len(gathered) : i+1]
-				size += d.length()
+				size += d.length
 			}
-			if size >= pieceSize || d.length() > pieceSize && len(gathered) > 0 {
+			if size >= pieceSize || d.length > pieceSize && len(gathered) > 0 {
 				if !yield(batch{documents: gathered}, nil) {
 					return
 				}
 				gathered, size = gathered[:0], 0
 			}
-			if d.length() > pieceSize && !p.pieces(d, yield) {
+			if d.length > pieceSize && !p.pieces(d, yield) {
 				return
 			}
 		}
@@ -84,18 +84,18 @@ func (p *preparation) batches(documents []document) iter.Seq2[batch, error] {
 // pieces cuts a document at positions that do not change its ids. If it finds none in a piece, it
 // tries one of twice the length.
 func (p *preparation) pieces(d document, yield func(batch, error) bool) bool {
-	reader := newTextReader(p.files)
+	reader := &textReader{files: p.files}
 	defer reader.close()
 	var text []byte
 	first := true
-	for at := int64(0); at < d.length(); {
-		n := min(d.length()-at, max(pieceSize, int64(len(text))))
+	for at := int64(0); at < d.length; {
+		n := min(d.length-at, max(pieceSize, int64(len(text))))
 		text = append(text, make([]byte, n)...)
-		if err := reader.readAt(text[int64(len(text))-n:], d.file(), d.start()+at); err != nil {
+		if err := reader.readAt(text[int64(len(text))-n:], d, at); err != nil {
 			return yield(batch{}, err)
 		}
 		at += n
-		last := at == d.length()
+		last := at == d.length
 		cut := len(text)
 		if !last {
 			cut = p.options.Tokenizer.Cut(text)
@@ -103,7 +103,7 @@ func (p *preparation) pieces(d document, yield func(batch, error) bool) bool {
 		if cut == 0 {
 			continue
 		}
-		if !yield(batch{piece: &piece{p.files[d.file()].path, string(text[:cut]), first, last}}, nil) {
+		if !yield(batch{piece: &piece{p.files[d.file].path, string(text[:cut]), first, last}}, nil) {
 			return false
 		}
 		text, first = append(text[:0:0], text[cut:]...), false
@@ -116,16 +116,16 @@ func (p *preparation) encodeBatch(b batch) ([]encodedPiece, error) {
 		e, err := p.encodePiece(b.piece)
 		return []encodedPiece{e}, err
 	}
-	reader := newTextReader(p.files)
+	reader := &textReader{files: p.files}
 	defer reader.close()
 	list := make([]encodedPiece, len(b.documents))
 	for i, d := range b.documents {
-		buf := make([]byte, d.length())
-		if err := reader.readAt(buf, d.file(), d.start()); err != nil {
+		buf := make([]byte, d.length)
+		if err := reader.readAt(buf, d, 0); err != nil {
 			return nil, err
 		}
 		var err error
-		whole := &piece{p.files[d.file()].path, string(buf), true, true}
+		whole := &piece{p.files[d.file].path, string(buf), true, true}
 		if list[i], err = p.encodePiece(whole); err != nil {
 			return nil, err
 		}

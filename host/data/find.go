@@ -1,7 +1,6 @@
 package data
 
 import (
-	"bufio"
 	"errors"
 	"fmt"
 	"io"
@@ -19,9 +18,8 @@ import (
 // sourceFile is a file to read.
 type sourceFile struct {
 	path     string
-	size     int64     // -1: unknown
-	number   int       // index among the text files
-	stdin    io.Reader // nil: read a file
+	size     int64
+	number   int32 // index among the text files
 	format   source.Format
 	compress source.Compression
 }
@@ -32,48 +30,32 @@ func (f *sourceFile) open(raw func(io.Reader) io.Reader) (
 	text io.Reader, direct *os.File, close func(), err error,
 ) {
 	close = func() {}
-	if f.format == source.Parquet && (f.stdin != nil || f.compress != source.None) {
+	if f.format == source.Parquet && f.compress != source.None {
 		return nil, nil, close, errors.New("a Parquet file is read from its end: " +
 			"give it as a file that is not compressed as a whole")
 	}
-	in := f.stdin
-	if in == nil {
-		file, err := vfs.OpenRegular(f.path)
-		if err != nil {
-			return nil, nil, close, err
-		}
-		in, direct, close = file, file, func() { file.Close() }
-	}
-	in = raw(in)
-	if f.stdin != nil { // its name does not tell its compression
-		peek := bufio.NewReader(in)
-		begin, _ := peek.Peek(vfs.MaxPointer) // a read error recurs later
-		if vfs.IsPointer(begin) {
-			return nil, nil, close, vfs.ErrPointer
-		}
-		in, f.compress = peek, source.ByContent(begin)
-	}
-	if f.compress == source.None {
-		return in, direct, close, nil
-	}
-	unpacked, err := source.Decompress(in, f.compress)
+	file, err := vfs.OpenRegular(f.path)
 	if err != nil {
 		return nil, nil, close, err
 	}
-	closeFile := close
-	return unpacked, nil, func() { unpacked.Close(); closeFile() }, nil
+	if f.compress == source.None {
+		return raw(file), file, func() { file.Close() }, nil
+	}
+	unpacked, err := source.Decompress(raw(file), f.compress)
+	if err != nil {
+		file.Close()
+		return nil, nil, close, err
+	}
+	return unpacked, nil, func() { unpacked.Close(); file.Close() }, nil
 }
-
-const stdinName = "-"
 
 // finder lists files that it has not listed before.
 type finder struct {
 	include []string
-	exclude string        // the resolved path of the output folder; "": none
-	kind    dataset.Kind  // of the dataset in it
-	rows    bool          // files in folders are used only if they have rows
-	format  source.Format // of all files; "": determined by their names
-	stdin   io.Reader
+	exclude string          // the resolved path of the output folder; "": none
+	kind    dataset.Kind    // of the dataset in it
+	rows    bool            // files in folders are used only if they have rows
+	format  source.Format   // of all files; "": determined by their names
 	seen    map[string]bool // resolved paths, so that no file is found twice
 	files   []sourceFile
 	leftOut leftOut
@@ -84,8 +66,12 @@ func newFinder(o *PrepareOptions, kind dataset.Kind) (*finder, error) {
 		if _, err := path.Match(pattern, ""); err != nil {
 			return nil, fmt.Errorf("include pattern %q: %w", pattern, err)
 		}
+		if strings.Contains(pattern, "**") {
+			return nil, fmt.Errorf("include pattern %q: ** is not supported; "+
+				"a pattern without a slash matches names at any depth", pattern)
+		}
 	}
-	f := &finder{include: o.Include, kind: kind, format: o.Format, stdin: o.Stdin,
+	f := &finder{include: o.Include, kind: kind, format: o.Format,
 		seen: map[string]bool{}, leftOut: leftOut{}}
 	var err error
 	if o.Out != "" {
@@ -107,21 +93,6 @@ func (f *finder) find(inputs []string) ([]sourceFile, error) {
 }
 
 func (f *finder) add(input string) error {
-	if input == stdinName {
-		switch {
-		case f.stdin == nil:
-			return errors.New("there is no standard input to read")
-		case f.seen[stdinName]:
-			return errors.New("the standard input can be read only once")
-		case f.format == "":
-			return errors.New("the standard input has no name that says what it is: " +
-				"give --format text, jsonl or parquet")
-		}
-		f.seen[stdinName] = true
-		in := sourceFile{path: "standard input", size: -1, stdin: f.stdin, format: f.format}
-		f.files = append(f.files, in)
-		return nil
-	}
 	stat, err := os.Stat(input)
 	if err != nil {
 		return err
@@ -244,28 +215,9 @@ func (f *finder) matches(name, below string) bool {
 		if strings.Contains(pattern, "/") {
 			subject = below
 		}
-		if matchElements(strings.Split(pattern, "/"), strings.Split(subject, "/")) {
+		if matched, _ := path.Match(pattern, subject); matched {
 			return true
 		}
 	}
 	return false
-}
-
-// matchElements is path.Match for a pattern and a path that are split at their slashes; the element
-// "**" matches any number of folders.
-func matchElements(pattern, name []string) bool {
-	if len(pattern) == 0 {
-		return len(name) == 0
-	}
-	if pattern[0] == "**" && matchElements(pattern[1:], name) {
-		return true
-	}
-	if len(name) == 0 {
-		return false
-	}
-	if pattern[0] == "**" {
-		return matchElements(pattern, name[1:])
-	}
-	matched, _ := path.Match(pattern[0], name[0])
-	return matched && matchElements(pattern[1:], name[1:])
 }

@@ -42,7 +42,6 @@ func TestFind(t *testing.T) {
 		"a hidden file":     {[]string{".hidden.go"}, nil, []string{".hidden.go"}},
 		"order of inputs":   {[]string{"sub", "b.go"}, []string{"*.go"}, []string{"sub/deep/y.go", "sub/z.go", "b.go"}},
 		"named twice":       {[]string{"sub/z.go", "sub", "sub"}, []string{"*.go"}, []string{"sub/z.go", "sub/deep/y.go"}},
-		"depth in include":  {[]string{"."}, []string{"sub/**/*.go"}, []string{"sub/deep/y.go", "sub/z.go"}},
 		"link as the input": {[]string{"linked"}, []string{"*.md"}, []string{"sub/deep/y.md"}},
 	}
 	for name, test := range tests {
@@ -139,7 +138,7 @@ func FuzzInclude(f *testing.F) {
 	f.Add("*.go", "a/b.go")
 	f.Add("a/[^x]?\\*", "a/yz*")
 	f.Add("a/[", "a/b")
-	f.Add("**/x/**/*", "x/a/b")
+	f.Add("a/**/b", "a/b")
 	f.Fuzz(func(t *testing.T, pattern, name string) {
 		found, err := newFinder(&PrepareOptions{Include: []string{pattern}, Out: "out"}, dataset.Texts)
 		if err != nil {

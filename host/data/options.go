@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"io"
 	"math"
 	"slices"
 	"strings"
@@ -29,12 +28,9 @@ const DefaultField = "text"
 
 // PrepareOptions selects the text that [Prepare] reads and its processing.
 type PrepareOptions struct {
-	// Inputs are files and folders, and "-" for Stdin.
-	// Folders are searched to any depth; hidden entries, links and anything but regular
-	// files are skipped.
+	// Inputs are files and folders. Folders are searched to any depth; hidden entries, links and
+	// anything but regular files are skipped.
 	Inputs []string
-	// Stdin is read for the input "-"; it may be compressed.
-	Stdin io.Reader
 	// Format is the format of all files. If it is empty, it is determined by their names. The
 	// compression is always determined by the names.
 	Format source.Format
@@ -79,7 +75,7 @@ type Progress struct {
 	Stage     string // "scan", then "encode"
 	Documents int64  // number finished in this stage
 	// Bytes and TotalBytes count the bytes to read: in the first stage those of the files, then
-	// those of their text. The size of the standard input is not known in advance.
+	// those of their text.
 	Bytes, TotalBytes int64
 }
 

@@ -38,7 +38,7 @@ import (
 // damaged file.
 //
 // Memory use does not depend on the length of documents if the tokenizer can cut them
-// ([tokenizer.Tokenizer]), and grows by 16 bytes per document. During the preparation, the text of
+// ([tokenizer.Tokenizer]), and grows by 24 bytes per document. During the preparation, the text of
 // rows and of compressed files is kept in a temporary file in the folder.
 //
 // The folder changes only at the end, each file atomically, and the manifest last; [dataset.Verify]
@@ -70,7 +70,7 @@ func Prepare(ctx context.Context, o PrepareOptions) (manifest *Manifest, err err
 	if p.finder, err = newFinder(&o, dataset.Texts); err != nil {
 		return nil, err
 	}
-	p.spools = &spools{dir: out, add: func(s *spool) int {
+	p.spools = &spools{dir: out, add: func(s *spool) int32 {
 		return p.addFile(textFile{"the text of rows and compressed files", s})
 	}}
 	defer func() { err = errors.Join(err, p.spools.close()) }()
@@ -86,11 +86,11 @@ func Prepare(ctx context.Context, o PrepareOptions) (manifest *Manifest, err err
 	}
 	if o.MaxBytes > 0 {
 		// A document longer than the limit would otherwise end the selection.
-		long := func(d document) bool { return d.length() > o.MaxBytes }
+		long := func(d document) bool { return d.length > o.MaxBytes }
 		train = slices.DeleteFunc(train, long)
 		left := o.MaxBytes
 		end := slices.IndexFunc(train, func(d document) bool {
-			left -= d.length()
+			left -= d.length
 			return left < 0
 		})
 		if end >= 0 {
@@ -155,11 +155,11 @@ type preparation struct {
 	progress Progress
 }
 
-func (p *preparation) addFile(file textFile) int {
+func (p *preparation) addFile(file textFile) int32 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.files = append(p.files, file)
-	return len(p.files) - 1
+	return int32(len(p.files) - 1)
 }
 
 // splitStream is the second half of the seed of the documents' order, which separates these numbers
@@ -175,7 +175,7 @@ func (p *preparation) scan(inputs []string) ([]document, error) {
 	p.progress = Progress{Stage: "scan"}
 	for i := range files {
 		files[i].number = p.addFile(textFile{path: files[i].path})
-		p.progress.TotalBytes += max(files[i].size, 0)
+		p.progress.TotalBytes += files[i].size
 	}
 	var documents []document
 	err = parallel.Run(p.ctx, parallel.Each(files), p.readFile, func(f sourceResult) error {
@@ -185,18 +185,17 @@ func (p *preparation) scan(inputs []string) ([]document, error) {
 		} else {
 			p.report.add(&f)
 		}
-		p.advance(int64(len(f.documents)), 0, 0)
+		p.advance(int64(len(f.documents)), 0)
 		return nil
 	})
 	shuffle.Slice(rand.NewPCG(p.options.Seed, splitStream), documents)
 	return documents, err
 }
 
-// advance reports progress; more is added to the expected bytes.
-func (p *preparation) advance(documents, bytes, more int64) {
+// advance reports progress.
+func (p *preparation) advance(documents, bytes int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.progress.TotalBytes += more
 	p.progress.Documents += documents
 	p.progress.Bytes += bytes
 	if p.options.Progress != nil {
@@ -207,7 +206,7 @@ func (p *preparation) advance(documents, bytes, more int64) {
 func textBytes(documents []document) int64 {
 	var sum int64
 	for i := range documents {
-		sum += documents[i].length()
+		sum += documents[i].length
 	}
 	return sum
 }

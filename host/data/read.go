@@ -30,7 +30,7 @@ func (p *preparation) readFile(file *sourceFile) (found sourceResult, err error)
 			err = fmt.Errorf("%s: %w", file.path, withoutPath(err))
 		}
 	}()
-	raw := func(in io.Reader) io.Reader { return &progressReader{in, p, file.stdin != nil} }
+	raw := func(in io.Reader) io.Reader { return &progressReader{in, p} }
 	text, direct, close, err := file.open(raw)
 	defer close()
 	if err != nil {
@@ -81,7 +81,7 @@ func (p *preparation) readRows(
 	text io.Reader, direct *os.File, found *sourceResult, spool *spool,
 ) error {
 	if found.source.format == source.Parquet {
-		p.advance(0, max(found.source.size, 0), 0) // it is not read sequentially
+		p.advance(0, found.source.size) // it is not read sequentially
 	}
 	for row, err := range found.source.rows(text, direct, p.options.Field, nil) {
 		if err != nil {
@@ -109,7 +109,7 @@ func (p *preparation) readRows(
 			if _, err := spool.Write(row.Text); err != nil {
 				return err
 			}
-			found.documents = append(found.documents, newDocument(spool.number, begin, spool.size))
+			found.documents = append(found.documents, document{begin, spool.size - begin, spool.number})
 		}
 	}
 	if found.rows == 0 {
@@ -120,9 +120,8 @@ func (p *preparation) readRows(
 
 // progressReader reports bytes read, and stops when the preparation does.
 type progressReader struct {
-	r       io.Reader
-	p       *preparation
-	unsized bool // the input size was not known before
+	r io.Reader
+	p *preparation
 }
 
 func (r *progressReader) Read(b []byte) (int, error) {
@@ -130,11 +129,7 @@ func (r *progressReader) Read(b []byte) (int, error) {
 		return 0, err
 	}
 	n, err := r.r.Read(b)
-	more := int64(0)
-	if r.unsized {
-		more = int64(n)
-	}
-	r.p.advance(0, int64(n), more)
+	r.p.advance(0, int64(n))
 	return n, err
 }
 
@@ -150,7 +145,7 @@ func separatorForm(separator string) *regexp.Regexp {
 // scanner splits a file into documents, chunk by chunk. Documents with only white space are left
 // out.
 type scanner struct {
-	file      int            // index of the text file with the documents
+	file      int32          // index of the text file with the documents
 	base      int64          // offset of the text in that file
 	separator *regexp.Regexp // nil: the file is one document
 	documents []document
@@ -239,7 +234,7 @@ func isBlank(text []byte) bool { return len(bytes.TrimSpace(text)) == 0 }
 
 func (s *scanner) finish(end int64) {
 	if s.visible {
-		s.documents = append(s.documents, newDocument(s.file, s.base+s.start, s.base+end))
+		s.documents = append(s.documents, document{s.base + s.start, end - s.start, s.file})
 	}
 	s.visible = false
 }

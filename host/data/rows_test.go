@@ -81,7 +81,6 @@ func TestReadRows(t *testing.T) {
 		{PrepareOptions{Inputs: []string{dir}, Include: []string{"[a-c].*"}}, []string{"a", "z"},
 			`a.jsonl line 1 {"a": 1}; a.jsonl line 3 x; b.jsonl.gz line 1 {"a": 2}; c.parquet row 1 {"a":3}; c.parquet row 2 {"a":4}; `},
 		{PrepareOptions{Inputs: in("d.txt"), Format: source.JSONL}, nil, `d.txt line 1 {"a": 5}; `},
-		{PrepareOptions{Inputs: []string{"-"}, Format: source.JSONL, Stdin: strings.NewReader("{}\n[]")}, nil, "standard input line 1 {}; standard input line 2 []; "},
 		{PrepareOptions{Inputs: in("d.txt")}, nil, "error DIR/d.txt: neither JSONL nor Parquet by its name: --format says what it is"},
 		{PrepareOptions{Inputs: in("c.parquet")}, []string{"z"}, "error DIR/c.parquet: none of the columns z; there are a, b"},
 		{PrepareOptions{Inputs: in("e.parquet.gz")}, nil, "error DIR/e.parquet.gz: a Parquet file is read from its end: give it as a file that is not compressed as a whole"},

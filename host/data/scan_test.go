@@ -24,7 +24,7 @@ func scanText(t *testing.T, text, separator string, chunk int) ([]string, Reason
 		return nil, isText
 	case isText:
 		for _, d := range s.documents {
-			documents = append(documents, text[d.start():d.start()+d.length()])
+			documents = append(documents, text[d.start:d.start+d.length])
 		}
 	}
 	return documents, s.reason

@@ -189,16 +189,3 @@ func syntax(text []byte, offset int, message string) string {
 	}
 	return fmt.Sprintf("%s%s (byte %d)", what, message, offset+1)
 }
-
-// noNumbers matches the non-standard numbers that Python's json module writes.
-var noNumbers = regexp.MustCompile(`^[\[:, -]*(NaN|Infinity)`)
-
-// NoNumber returns the end of a message about such a number at an offset of a text; "" if there is
-// none.
-func NoNumber(text []byte, offset int64) string {
-	from := max(0, min(int(offset), len(text))-1)
-	if noNumbers.Match(text[from:]) {
-		return "; NaN and Infinity are not JSON: write null"
-	}
-	return ""
-}

@@ -226,7 +226,7 @@ func TestPrepareCounts(t *testing.T) {
 		`{"prompt": "q", "completion": "answer 2"}`, `{"messages": []}`, `{"messages": [{"role": "user", "content": "y"}]}`,
 	}
 	o := options(t, rowsOf(texts...), t.TempDir())
-	if _, err := Prepare(t.Context(), o); err == nil || !strings.Contains(err.Error(), "rows: line 2: not JSON: at byte 2") || !strings.Contains(err.Error(), "--skip-bad") {
+	if _, err := Prepare(t.Context(), o); err == nil || !strings.Contains(err.Error(), "rows: line 2: not valid JSON: invalid character 'o' in literal null") || !strings.Contains(err.Error(), "--skip-bad") {
 		t.Errorf("a bad row: %v", err)
 	}
 	if left, err := os.ReadDir(o.Out); err != nil || len(left) != 1 {
@@ -235,7 +235,7 @@ func TestPrepareCounts(t *testing.T) {
 	o.SkipBad = true
 	m := prepare(t, o)
 	want := Counts{Rows: 6, Documents: 2, Dropped: []DroppedRows{{NoLoss, 2, "rows: line 3"}}, Ignored: []IgnoredKey{}, Bad: 2, FirstBad: m.FirstBad}
-	if diff := cmp.Diff(want, m.Counts); diff != "" || !strings.HasPrefix(m.FirstBad, "rows: line 2: not JSON: at byte 2") {
+	if diff := cmp.Diff(want, m.Counts); diff != "" || !strings.HasPrefix(m.FirstBad, "rows: line 2: not valid JSON: invalid character 'o' in literal null") {
 		t.Errorf("first bad %q\n%s", m.FirstBad, diff)
 	}
 	var c Counts

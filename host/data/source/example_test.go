@@ -22,6 +22,6 @@ func ExampleReadJSONL() {
 	}
 	// Output:
 	// 1: one
-	// line 2: field "text" is a number, want a string
+	// line 2: field "text" is not a string
 	// 3: three
 }

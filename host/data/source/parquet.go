@@ -37,24 +37,16 @@ func checkColumn(file *parquet.File, name string) error {
 	if c == nil {
 		return fmt.Errorf("no column %q; there are %s", name, columnNames(file))
 	}
-	problem := func(what string) error {
-		return fmt.Errorf("column %q is %s, want strings",
-			name, what)
-	}
-	switch {
-	case !c.Leaf():
-		return problem("a group of columns")
-	case c.Repeated():
-		return problem("a list")
-	case c.Type().Kind() != parquet.ByteArray:
-		return problem("of the type " + c.Type().String())
-	}
-	if logical := c.Type().LogicalType(); logical != nil {
+	strings := c.Leaf() && !c.Repeated() && c.Type().Kind() == parquet.ByteArray
+	if logical := c.Type().LogicalType(); strings && logical != nil {
 		switch logical.Value.(type) {
 		case nil, *format.StringType, *format.JsonType, *format.EnumType:
 		default:
-			return problem("of the type " + logical.String())
+			strings = false
 		}
+	}
+	if !strings {
+		return fmt.Errorf("column %q has the type %s, want one string in each row", name, c.Type())
 	}
 	return nil
 }
@@ -159,8 +151,6 @@ type parquetFile struct {
 	row     func(*parquet.Schema, parquet.Row) (text []byte, problem string)
 	unread  []string // columns
 	number  int64    // of the row
-	budget  budget   // for the content of rows
-	claimed budget   // for the sizes claimed in page headers
 	calling bool     // yield is running: a panic is not the library's
 }
 
@@ -169,7 +159,6 @@ var errStop = errors.New("stop")
 
 // run checks the file, and reads its rows in some columns.
 func (p *parquetFile) run(columns []string, check func(*parquet.File) error) {
-	p.budget.size, p.claimed.size = p.size, p.size
 	if err := p.read(columns, check); err != nil && err != errStop {
 		p.yield(Row{}, err)
 	}
@@ -242,9 +231,6 @@ func (p *parquetFile) group(schema *parquet.Schema, group parquet.RowGroup) erro
 			for _, v := range values {
 				size += valueCost + int64(len(v.Bytes()))
 			}
-			if err := p.budget.spend(size); err != nil {
-				return damagedParquet(err)
-			}
 			p.number++
 			row, problem := Row{Number: p.number, Unread: p.unread}, ""
 			if size <= MaxRow {
@@ -275,9 +261,4 @@ func (p *parquetFile) group(schema *parquet.Schema, group parquet.RowGroup) erro
 	}
 }
 
-func damagedParquet(err error) error {
-	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-		return &DamagedError{"Parquet", "the data end too early: the file is truncated"}
-	}
-	return &DamagedError{"Parquet", "damaged, or no Parquet file: " + err.Error()}
-}
+func damagedParquet(err error) error { return &DamagedError{"Parquet", err} }

@@ -13,28 +13,11 @@ import (
 	"github.com/parquet-go/parquet-go/format"
 )
 
-// maxPage bounds a decompressed page of Parquet. Writers usually make pages of about a megabyte.
+// maxPage bounds the memory for a page of Parquet. Writers usually make pages of about a megabyte.
 const maxPage = 256 << 20
 
 // valueCost is the approximate memory of a value in addition to its bytes.
 const valueCost = 16
-
-// budget bounds the memory for a file: bombFree bytes, or bombRatio times the file's size,
-// whichever is more.
-type budget struct {
-	size  int64 // of the file
-	spent int64
-}
-
-func (b *budget) spend(n int64) error {
-	b.spent += n
-	if b.spent > bombFree && b.spent/bombRatio > b.size {
-		return fmt.Errorf("%d MiB so far, from a file of %d KiB: more than %d times as much, "+
-			"as in a decompression bomb; if it is text all the same, write it as JSONL",
-			b.spent>>20, b.size>>10, bombRatio)
-	}
-	return nil
-}
 
 // checkMagic checks the magic bytes and the footer length at the end of the file.
 func checkMagic(r io.ReaderAt, size int64) error {
@@ -46,7 +29,7 @@ func checkMagic(r io.ReaderAt, size int64) error {
 		return err
 	}
 	if string(tail[4:]) != "PAR1" {
-		return fmt.Errorf("it does not end with the mark PAR1: the file is truncated")
+		return fmt.Errorf("it does not end with PAR1: the file is truncated")
 	}
 	if length := int64(binary.LittleEndian.Uint32(tail[:])); length > size-12 {
 		return fmt.Errorf("a footer of %d bytes in a file of %d", length, size)
@@ -95,12 +78,13 @@ func (p *parquetFile) checkPages(file *parquet.File, group int, leaf parquet.Lea
 			return fmt.Errorf("the header of a page: %w", err)
 		}
 		packed, plain := int64(header.CompressedPageSize), int64(header.UncompressedPageSize)
-		if packed < 0 || plain < 0 || packed > maxPage || plain > maxPage {
-			return fmt.Errorf("a page of %d MiB, at most %d are read", max(packed, plain)>>20, maxPage>>20)
-		}
 		n, encoding, err := pageValues(header)
 		if err != nil {
 			return err
+		}
+		if packed < 0 || plain < 0 || packed > maxPage || plain+n*cost > maxPage {
+			return fmt.Errorf("a page takes %d MiB in memory, at most %d are read",
+				max(packed, plain+n*cost)>>20, maxPage>>20)
 		}
 		if header.Type != format.DictionaryPage {
 			values += n
@@ -112,9 +96,6 @@ func (p *parquetFile) checkPages(file *parquet.File, group int, leaf parquet.Lea
 		if encoding == format.RLE { // the library aligns each run to a byte
 			return errors.New("truth values in the encoding RLE, which cannot be read: " +
 				"write the file with data pages of version 1")
-		}
-		if err := p.claimed.spend(plain + n*cost); err != nil {
-			return err
 		}
 		if _, err := in.Discard(int(packed)); err != nil {
 			return err

@@ -3,14 +3,12 @@
 //
 // It knows only file formats. A problem in a file gives an error with its location: in a damaged
 // file ([DamagedError]), or in a row ([RowError]), after which reading can continue with the next
-// row. The memory that a file can make the program allocate is limited: by [MaxRow], by a maximum
-// for the claimed size and number of values of a Parquet page, and by a maximal decompression
-// ratio.
+// row. The memory that a file can make the program allocate is limited, by [MaxRow], by a maximal
+// window of zstd, and by a maximal size of a Parquet page.
 package source
 
 import (
 	"bufio"
-	"errors"
 	"fmt"
 	"io"
 	"path/filepath"
@@ -71,17 +69,6 @@ func ByName(name string) (Format, Compression) {
 	return Text, compression
 }
 
-// ByContent determines the compression of a file from its first bytes.
-func ByContent(begin []byte) Compression {
-	switch {
-	case strings.HasPrefix(string(begin), "\x1f\x8b"):
-		return Gzip
-	case strings.HasPrefix(string(begin), "\x28\xb5\x2f\xfd"):
-		return Zstd
-	}
-	return None
-}
-
 // MaxRow is the maximal size of a row, in bytes: a line of JSON, or a value of a column.
 const MaxRow = 64 << 20
 
@@ -109,18 +96,15 @@ func (e *RowError) Error() string { return fmt.Sprintf("%s %d: %s", e.Unit, e.Nu
 
 // A DamagedError reports a file that cannot be read to its end.
 type DamagedError struct {
-	Format  string // damaged format, such as "gzip"
-	Problem string
+	Format string // such as "gzip"
+	Err    error
 }
 
-func (e *DamagedError) Error() string { return e.Format + ": " + e.Problem }
+func (e *DamagedError) Error() string {
+	return fmt.Sprintf("damaged, or not a %s file: %v", e.Format, e.Err)
+}
 
-// A decompressed text may have bombFree bytes, or bombRatio times the size of its compressed form,
-// whichever is more. Prose shrinks to a third or a tenth, logs to a fiftieth at best.
-const (
-	bombFree  = 64 << 20
-	bombRatio = 200
-)
+func (e *DamagedError) Unwrap() error { return e.Err }
 
 // maxWindow bounds the window of a zstd frame, and so its memory. The zstd program has the same
 // limit.
@@ -129,90 +113,37 @@ const maxWindow = 128 << 20
 // Decompress returns a reader of the decompressed content of r. Close releases memory and
 // leaves r open.
 func Decompress(r io.Reader, kind Compression) (io.ReadCloser, error) {
-	if kind == None {
-		return io.NopCloser(r), nil
-	}
-	in := &counter{r: r}
-	d := &decompressor{in: in, kind: string(kind)}
-	buffered := bufio.NewReaderSize(in, 1<<16)
+	in := bufio.NewReaderSize(r, 1<<16)
+	var out io.ReadCloser
+	var err error
 	switch kind {
 	case Gzip:
-		z, err := gzip.NewReader(buffered)
-		if err != nil {
-			return nil, d.explain(err)
-		}
-		d.out, d.close = z, func() { z.Close() }
+		out, err = gzip.NewReader(in)
 	case Zstd:
-		z, err := zstd.NewReader(buffered, zstd.WithDecoderConcurrency(1),
-			zstd.WithDecoderMaxWindow(maxWindow), zstd.WithDecoderLowmem(true))
-		if err != nil {
-			return nil, d.explain(err)
+		var z *zstd.Decoder
+		if z, err = zstd.NewReader(in, zstd.WithDecoderConcurrency(1),
+			zstd.WithDecoderMaxWindow(maxWindow), zstd.WithDecoderLowmem(true)); err == nil {
+			out = z.IOReadCloser()
 		}
-		d.out, d.close = z, z.Close
 	default:
-		return nil, fmt.Errorf("unknown compression %q", kind)
+		return io.NopCloser(r), nil
 	}
-	return d, nil
-}
-
-type counter struct {
-	r   io.Reader
-	n   int64
-	err error // of r itself, except io.EOF
-}
-
-func (c *counter) Read(p []byte) (int, error) {
-	n, err := c.r.Read(p)
-	c.n += int64(n)
-	if err != nil && err != io.EOF {
-		c.err = err
+	if err != nil {
+		return nil, &DamagedError{string(kind), err}
 	}
-	return n, err
+	return &decompressor{out, kind}, nil
 }
 
-// decompressor reads decompressed bytes and compares their number with that of the compressed ones.
+// decompressor converts errors of decompression.
 type decompressor struct {
-	in    *counter
-	out   io.Reader
-	close func()
-	kind  string
-	n     int64
+	io.ReadCloser
+	kind Compression
 }
 
 func (d *decompressor) Read(p []byte) (int, error) {
-	n, err := d.out.Read(p)
-	d.n += int64(n)
-	if d.n > bombFree && d.n/bombRatio > d.in.n {
-		return 0, &DamagedError{d.kind, fmt.Sprintf("%d MiB so far, from %d KiB: more than %d times "+
-			"as much, as in a decompression bomb; if it is text all the same, decompress it first",
-			d.n>>20, d.in.n>>10, bombRatio)}
-	}
+	n, err := d.ReadCloser.Read(p)
 	if err != nil && err != io.EOF {
-		err = d.explain(err)
+		err = &DamagedError{string(d.kind), err}
 	}
 	return n, err
-}
-
-// explain returns the read error of the file itself, or else a description of its damage.
-func (d *decompressor) explain(err error) error {
-	switch {
-	case d.in.err != nil:
-		return d.in.err
-	case errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, io.EOF):
-		return &DamagedError{d.kind, "the data end too early: the file is truncated"}
-	case errors.Is(err, gzip.ErrHeader), errors.Is(err, zstd.ErrMagicMismatch):
-		if d.n > 0 {
-			return &DamagedError{d.kind, "damaged: something else follows what is compressed"}
-		}
-		return &DamagedError{d.kind, "this is no " + d.kind + " file, though its name says so"}
-	case errors.Is(err, zstd.ErrWindowSizeExceeded):
-		return &DamagedError{d.kind, fmt.Sprintf("it needs a window of more than %d MiB: "+
-			"compress it without --long", maxWindow>>20)}
-	}
-	return &DamagedError{d.kind, "damaged: " + err.Error()}
-}
-
-func (d *decompressor) Close() error {
-	d.close()
-	return nil
 }

@@ -22,19 +22,7 @@ func FromJSON(text []byte) (any, error) {
 			return value, nil
 		}
 	}
-	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-		return nil, errors.New("not JSON: it ends too early")
-	}
-	if syntactic, ok := errors.AsType[*jsontext.SyntacticError](err); ok {
-		if errors.Is(err, jsontext.ErrDuplicateName) {
-			return nil, fmt.Errorf("not JSON: at byte %d: the key %q for the second time",
-				syntactic.ByteOffset+1, syntactic.JSONPointer.LastToken())
-		}
-		at := syntactic.ByteOffset
-		hint := plainjson.NoNumber(text, at)
-		return nil, fmt.Errorf("not JSON: at byte %d: %w%s", at+1, syntactic.Err, hint)
-	}
-	return nil, err
+	return nil, plainjson.Explain(text, err)
 }
 
 func readJSON(dec *jsontext.Decoder, depth int) (any, error) {
