@@ -67,7 +67,7 @@ func TestVerifyRefuses(t *testing.T) {
 		}, dataset.Texts.Manifest},
 		"no version": {func(out string) error {
 			return os.WriteFile(filepath.Join(out, dataset.Texts.Manifest), []byte(`{"x":1}`), 0o644)
-		}, "this is no manifest"},
+		}, "this is not a manifest"},
 		"older version": {func(out string) error {
 			return os.WriteFile(filepath.Join(out, dataset.Texts.Manifest), []byte(`{"version":2}`), 0o644)
 		}, "version 2, this program reads version 3: prepare the dataset again"},
@@ -171,25 +171,22 @@ func TestVerify(t *testing.T) {
 	}
 }
 
-// TestVerifyTotals: a manifest that lost one of its shards, or whose totals are not those of
-// its shards, is damaged.
+// TestVerifyTotals: a file whose totals are not those of the manifest is damaged.
 func TestVerifyTotals(t *testing.T) {
 	dir, _ := corpus(t, 50)
 	out := t.TempDir()
-	prepare(t, PrepareOptions{Inputs: []string{dir}, Out: out})
-	before := inShards(t, out, 300)
+	before, _ := prepare(t, PrepareOptions{Inputs: []string{dir}, Out: out})
 	for name, change := range map[string]func(p *dataset.Part){
-		"a shard less": func(p *dataset.Part) { p.Shards = p.Shards[1:] },
-		"hash":         func(p *dataset.Part) { p.SHA256 = p.Shards[0].SHA256 },
-		"tokens":       func(p *dataset.Part) { p.Tokens++ },
-		"documents":    func(p *dataset.Part) { p.Documents++ },
+		"hash":      func(p *dataset.Part) { p.SHA256 = before.Val.SHA256 },
+		"tokens":    func(p *dataset.Part) { p.Tokens++ },
+		"documents": func(p *dataset.Part) { p.Documents++ },
 	} {
 		m := *before
 		change(&m.Train)
 		if err := atomicfile.WriteJSON(vfs.At(filepath.Join(out, dataset.Texts.Manifest)), m); err != nil {
 			t.Fatal(err)
 		}
-		if got := damaged(t, out); len(got) != 1 || got[0] != dataset.Texts.Manifest {
+		if got := damaged(t, out); len(got) != 1 || got[0] != dataset.Texts.Train {
 			t.Errorf("%s: %q are damaged", name, got)
 		}
 	}

@@ -1,7 +1,6 @@
 package data
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -13,7 +12,6 @@ import (
 
 	"github.com/cage-qat/cage/host/data/dataset"
 	"github.com/cage-qat/cage/host/data/tokenizer"
-	"github.com/cage-qat/cage/internal/atomicfile"
 	"github.com/cage-qat/cage/internal/testing/testfile"
 	"github.com/cage-qat/cage/internal/testing/testlevel"
 	"github.com/cage-qat/cage/internal/vfs"
@@ -68,23 +66,15 @@ func cutAt(ids []int32, mark int32) (list [][]int32) {
 	return list
 }
 
-// inShards divides the training file of a dataset, as earlier versions of cage did, into files that
-// end with the first document that brings them to a number of tokens.
-func inShards(t *testing.T, out string, tokens int64) *Manifest {
+// divided writes the training file of a dataset again, as files that end with the first document that
+// brings them to a number of tokens.
+func divided(t *testing.T, out string, tokens int64) (paths []string) {
 	t.Helper()
 	m := manifestIn(t, out)
-	whole := filepath.Join(out, dataset.Texts.Train)
-	var texts [][]int32
-	for _, id := range tokensOf(t, open(t, whole)) {
-		if id == m.Tokenizer.BOS {
-			texts = append(texts, nil)
-			continue
-		}
-		texts[len(texts)-1] = append(texts[len(texts)-1], id)
-	}
-	var headers []dataset.Header
+	texts := cutAt(tokensOf(t, open(t, filepath.Join(out, dataset.Texts.Train))), m.Tokenizer.BOS)
 	for at := 0; at < len(texts); {
-		w, err := dataset.NewWriter(vfs.At(filepath.Join(out, fmt.Sprint("shard", len(headers)))), m.Origin)
+		path := filepath.Join(out, fmt.Sprintf("train-%03d.tokens", len(paths)))
+		w, err := dataset.NewWriter(vfs.At(path), m.Origin)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -94,52 +84,26 @@ func inShards(t *testing.T, out string, tokens int64) *Manifest {
 			}
 			size += int64(len(texts[at])) + 1
 		}
-		h, err := w.Commit()
-		if err != nil {
+		if _, err := w.Commit(); err != nil {
 			t.Fatal(err)
 		}
-		headers = append(headers, h)
+		paths = append(paths, path)
 	}
-	var paths []string
-	for i, h := range headers {
-		name := fmt.Sprintf("train-%05d-of-%05d.tokens", i, len(headers))
-		if err := os.Rename(filepath.Join(out, fmt.Sprint("shard", i)), filepath.Join(out, name)); err != nil {
-			t.Fatal(err)
-		}
-		paths = append(paths, filepath.Join(out, name))
-		shard := dataset.Shard{File: name, Documents: h.Documents, Tokens: h.Tokens, SHA256: h.SHA256}
-		m.Train.Shards = append(m.Train.Shards, shard)
-	}
-	m.Train.SHA256 = open(t, paths...).Header().SHA256
-	err := atomicfile.WriteJSON(vfs.At(filepath.Join(out, dataset.Texts.Manifest)), m)
-	if err = errors.Join(err, os.Remove(whole)); err != nil {
-		t.Fatal(err)
-	}
-	return m
+	return paths
 }
 
-// TestShards: a dataset in several files has the same tokens in the same order, is verified, and is
-// replaced by one in one file.
-func TestShards(t *testing.T) {
+// TestSeveralFiles: several files have the same tokens in the same order as one.
+func TestSeveralFiles(t *testing.T) {
 	dir, _ := corpus(t, 50)
 	options := PrepareOptions{Inputs: []string{dir}, ValFraction: 0.1, Out: t.TempDir()}
 	whole, one := prepare(t, options)
-	tokens := tokensOf(t, one.Train)
-	m := inShards(t, options.Out, 300)
-	if got := damaged(t, options.Out); len(got) > 0 {
-		t.Errorf("%q are damaged", got)
+	paths := divided(t, options.Out, 300)
+	several := open(t, filepath.Join(options.Out, "train-*.tokens"))
+	if !slices.Equal(several.Paths(), paths) || len(paths) < 2 || several.Header().Documents != whole.Train.Documents {
+		t.Errorf("%q have the header %+v", several.Paths(), several.Header())
 	}
-	several := open(t, filepath.Join(options.Out, "train*.tokens"))
-	if h := several.Header(); h.SHA256 != m.Train.SHA256 || len(several.Paths()) < 2 || h.Documents != whole.Train.Documents {
-		t.Errorf("%q have the header %+v", several.Paths(), h)
-	}
-	if diff := cmp.Diff(tokens, tokensOf(t, several)); diff != "" {
+	if diff := cmp.Diff(tokensOf(t, one.Train), tokensOf(t, several)); diff != "" {
 		t.Error("the tokens differ")
-	}
-	prepare(t, options)
-	names, err := filepath.Glob(filepath.Join(options.Out, "train*.tokens"))
-	if err != nil || len(names) != 1 {
-		t.Errorf("%q are left, %v", names, err)
 	}
 }
 
@@ -162,15 +126,14 @@ func TestOpenSeveral(t *testing.T) {
 	dir, _ := corpus(t, 50)
 	out := t.TempDir()
 	prepare(t, PrepareOptions{Inputs: []string{dir}, Out: out})
-	m := inShards(t, out, 100)
+	paths := divided(t, out, 100)
 	llama3 := openTokenizer(t, "tokenizer/testdata/llama3.tokenizer.json")
 	_, other := prepare(t, PrepareOptions{Inputs: []string{dir}, Tokenizer: llama3})
-	first, second := filepath.Join(out, m.Train.Shards[0].File), filepath.Join(out, m.Train.Shards[1].File)
+	first, second := paths[0], paths[1]
 	if err := os.Remove(second); err != nil {
 		t.Fatal(err)
 	}
 	for want, paths := range map[string][]string{
-		"files are there":        {filepath.Join(out, "train-*.tokens")},
 		"no token file is named": nil,
 		"no such file":           {first, second},
 		"does not exist":         {first, filepath.Join(out, "nothing*")},

@@ -7,7 +7,6 @@ var knows = map[string]string{
 	"host/data/dataset/folder.go: Close: f.path.RemoveDir":                     "this process made the directory, and it is empty",
 	"host/data/dataset/folder.go: Commit: atomicfile.WriteJSON":                "checkOurs: there is no manifest, or one of a dataset",
 	"host/data/dataset/folder.go: Prepare: atomicfile.RemoveAbandoned":         "temporary files of a dataset, whose lock this process holds",
-	"host/data/dataset/folder.go: Commit: f.path.Join(e.Name()).Remove":        "checkOurs: token files begin with their mark",
 	"host/data/dataset/folder.go: writeCompanions: atomicfile.WriteBytes":      "checkOurs: the very bytes, or the tokenizer of the dataset that is replaced",
 	"host/data/dataset/folder.go: writeCompanions: path.Remove":                "checkOurs: files beside the tokenizer of the dataset that is replaced",
 	"host/data/dataset/writer.go: Commit: w.file.CommitAs":                     "checkOurs of folder.go: token files begin with their mark",

@@ -22,8 +22,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
 	"slices"
 	"sort"
+	"strings"
 	"sync"
 
 	"github.com/cage-qat/cage/internal/vfs"
@@ -62,12 +66,27 @@ type content interface {
 // checked against the length of its file. The error for a file that is damaged or not a token file
 // is a [*FormatError].
 func Open(paths ...string) (*File, error) {
-	paths, err := expandPatterns(paths)
-	if err != nil {
-		return nil, err
+	if len(paths) == 0 {
+		return nil, errors.New("no token file is named")
+	}
+	var files []string
+	for _, path := range paths {
+		_, err := os.Lstat(path)
+		if !errors.Is(err, fs.ErrNotExist) || !strings.ContainsAny(path, "*?[") {
+			files = append(files, path)
+			continue
+		}
+		matches, err := filepath.Glob(path)
+		if err != nil {
+			return nil, fmt.Errorf("pattern %q: %w", path, err)
+		}
+		if len(matches) == 0 {
+			return nil, &fs.PathError{Op: "find", Path: path, Err: fs.ErrNotExist}
+		}
+		files = append(files, matches...)
 	}
 	var parts []filePart
-	for _, path := range paths {
+	for _, path := range files {
 		file, err := vfs.OpenRegular(path)
 		if wrong, ok := errors.AsType[*vfs.NotRegularError](err); ok {
 			err = &FormatError{path, wrong.Error()}
@@ -139,6 +158,16 @@ func newFile(parts []filePart) (*File, error) {
 	}
 	f.header.SHA256 = hex.EncodeToString(sum.Sum(nil))
 	return f, nil
+}
+
+// Join returns files as one, as if their paths had been given to [Open] together. The
+// result shares the open files: closing it closes them.
+func Join(files ...*File) (*File, error) {
+	var parts []filePart
+	for _, f := range files {
+		parts = append(parts, f.parts...)
+	}
+	return newFile(parts)
 }
 
 func closeParts(parts []filePart) error {

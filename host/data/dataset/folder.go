@@ -26,15 +26,8 @@ var (
 
 // Owns reports whether a file of that name is part of a dataset.
 func (k Kind) Owns(name string) bool {
-	return name == k.Train || name == k.Val || name == k.Manifest || k.isShard(name) ||
+	return name == k.Train || name == k.Val || name == k.Manifest ||
 		slices.Contains(tokenizer.Files, name)
-}
-
-// isShard reports whether the name is that of a shard of the training file, as earlier versions of
-// cage wrote them.
-func (k Kind) isShard(name string) bool {
-	m := shardNumbers.FindStringSubmatch(name)
-	return m != nil && m[1]+m[4] == k.Train
 }
 
 // Folder is the directory of a dataset that is being prepared.
@@ -154,21 +147,12 @@ func (f *Folder) Commit(manifest AnyManifest) error {
 	if err != nil {
 		return err
 	}
-	entries, err := f.path.ReadDir()
-	if err != nil {
-		return err
-	}
-	for _, e := range entries {
-		if f.kind.isShard(e.Name()) {
-			if err := f.path.Join(e.Name()).Remove(); err != nil {
-				return err
-			}
-		}
-	}
 	m := manifest.contained()
 	m.Version, m.Origin, m.Seconds = manifestVersion, f.origin, time.Since(f.began).Seconds()
-	m.Train.contains(train)
-	m.Val.contains(val)
+	for part, h := range map[*Part]Header{&m.Train: train, &m.Val: val} {
+		part.Documents, part.Tokens, part.SHA256 = h.Documents, h.Tokens, h.SHA256
+		part.Learned, part.Longest = h.Learned, h.Longest
+	}
 	err = atomicfile.WriteJSON(f.path.Join(f.kind.Manifest), manifest)
 	f.committed = err == nil
 	return err

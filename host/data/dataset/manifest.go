@@ -48,22 +48,6 @@ type Part struct {
 	Longest int64 `json:"longest,omitempty"`
 	// SHA256 is the hash of the stored tokens, as in [File.Header].
 	SHA256 string `json:"sha256"`
-	// Shards lists the files if there are several, as earlier versions of cage wrote them.
-	Shards []Shard `json:"shards,omitempty"`
-}
-
-// Shard is one of several token files of a part, in their order.
-type Shard struct {
-	File      string `json:"file"`
-	Documents int64  `json:"documents"`
-	Tokens    int64  `json:"tokens"`
-	SHA256    string `json:"sha256"`
-}
-
-// contains fills in the contents of the part's token file.
-func (p *Part) contains(h Header) {
-	p.Documents, p.Tokens, p.Learned, p.Longest = h.Documents, h.Tokens, h.Learned, h.Longest
-	p.SHA256 = h.SHA256
 }
 
 func parseManifest(text []byte) (*Manifest, error) {
@@ -72,34 +56,9 @@ func parseManifest(text []byte) (*Manifest, error) {
 		return nil, err
 	}
 	if m.Version < 1 {
-		return nil, fmt.Errorf("version %d: this is no manifest", m.Version)
+		return nil, fmt.Errorf("version %d: this is not a manifest", m.Version)
 	}
 	return m, nil
-}
-
-// checkShards checks the shards against the totals of the part.
-func (p *Part) checkShards() error {
-	sum, documents, tokens := sha256.New(), p.Documents, p.Tokens
-	for _, s := range p.Shards {
-		documents, tokens = documents-s.Documents, tokens-s.Tokens
-		fmt.Fprintln(sum, s.SHA256)
-	}
-	whole := hex.EncodeToString(sum.Sum(nil))
-	if len(p.Shards) == 1 {
-		whole = p.Shards[0].SHA256
-	}
-	if len(p.Shards) > 0 && (documents != 0 || tokens != 0 || whole != p.SHA256) {
-		return fmt.Errorf("its %d shards are not what its totals are of", len(p.Shards))
-	}
-	return nil
-}
-
-// files lists the part's files; one is the name of a single file.
-func (p *Part) files(one string) []Shard {
-	if len(p.Shards) > 0 {
-		return p.Shards
-	}
-	return []Shard{{one, p.Documents, p.Tokens, p.SHA256}}
 }
 
 // Verification is the result of [Verify] for one file.
@@ -130,8 +89,6 @@ func Verify(ctx context.Context, path string) ([]Verification, error) {
 		if m, err = parseManifest(text); err == nil && m.Version != manifestVersion {
 			err = fmt.Errorf("version %d, this program reads version %d: prepare the dataset again",
 				m.Version, manifestVersion)
-		} else if err == nil {
-			err = m.Train.checkShards()
 		}
 		if err != nil {
 			err = fmt.Errorf("%s: %w", manifest.Path, err)
@@ -142,8 +99,8 @@ func Verify(ctx context.Context, path string) ([]Verification, error) {
 	if err != nil {
 		return list, nil
 	}
-	for _, want := range append(m.Train.files(kind.Train), m.Val.files(kind.Val)...) {
-		v := verifyFile(ctx, filepath.Join(path, want.File))
+	for i, want := range []Part{m.Train, m.Val} {
+		v := verifyFile(ctx, filepath.Join(path, []string{kind.Train, kind.Val}[i]))
 		h := v.Header
 		same := h.SHA256 == want.SHA256 && h.Tokens == want.Tokens &&
 			h.Documents == want.Documents && h.Origin == m.Origin

@@ -47,10 +47,6 @@ const (
 // NewMixture returns a mixture. The files must have been made with the same tokenizer. A
 // file that is too short for one window is a [*ShortError].
 func NewMixture(sources []Weighted, config WindowsConfig) (*Mixture, error) {
-	if config.Context < 1 || config.Batch < 1 {
-		return nil, fmt.Errorf("mixture: context %d and batch %d must be at least 1",
-			config.Context, config.Batch)
-	}
 	m := &Mixture{config: config, group: -1}
 	weights := make([]float64, len(sources))
 	for i, s := range sources {
@@ -132,14 +128,7 @@ func (m *Mixture) BatchLen() int { return m.config.Batch * (m.config.Context + 1
 
 // At fills dst, shaped [Batch, Context+1], with batch index, from 0.
 func (m *Mixture) At(index int64, dst []int32) error {
-	if index < 0 {
-		return fmt.Errorf("mixture: no batch %d", index)
-	}
 	width := m.config.Context + 1
-	if len(dst) != m.BatchLen() {
-		return fmt.Errorf("mixture: room for %d ids, a batch has %d × %d",
-			len(dst), m.config.Batch, width)
-	}
 	for row := range m.config.Batch {
 		window := index*int64(m.config.Batch) + int64(row)
 		if group := window / groupWindows; group != m.group {

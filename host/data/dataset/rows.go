@@ -42,12 +42,10 @@ type Row struct {
 // NoDocument is the segment of positions without a document.
 const NoDocument = -1
 
-// NewRow returns an empty row.
+// NewRow returns a row for [Rows.At].
 func NewRow(length int) Row {
 	ids := func() []int32 { return make([]int32, length) }
-	r := Row{ids(), ids(), ids(), make([]float32, length)}
-	r.clear()
-	return r
+	return Row{ids(), ids(), ids(), make([]float32, length)}
 }
 
 func (r Row) clear() {
@@ -132,13 +130,6 @@ func (r *Rows) LeftOut() int { return r.file.Documents() - len(r.usable) }
 // At fills rows with rows of a step, counted from 0, beginning with row number first, so that the
 // rows of one step can be read in several parts. It returns the number of nonempty rows.
 func (r *Rows) At(step int64, first int, rows []Row) (filled int, err error) {
-	if step < 0 || step >= r.Steps() {
-		return 0, fmt.Errorf("step %d asked for, %s gives %d", step, r.file.Path(), r.Steps())
-	}
-	if first < 0 || first+len(rows) > r.config.Batch {
-		return 0, fmt.Errorf("rows %d to %d asked for, a batch has %d",
-			first, first+len(rows), r.config.Batch)
-	}
 	epoch := sort.Search(len(r.ends), func(i int) bool { return step < r.ends[i] })
 	if epoch != r.epoch {
 		r.begin(epoch)
@@ -151,9 +142,6 @@ func (r *Rows) At(step int64, first int, rows []Row) (filled int, err error) {
 		if n := int(step)*r.config.Batch + first + i; n < len(r.layout) {
 			filled++
 			row, at := rows[i], 0
-			if len(row.Tokens) != r.config.Length {
-				return 0, fmt.Errorf("a row with room for %d tokens, want %d", len(row.Tokens), r.config.Length)
-			}
 			for segment, d := range r.layout[n] {
 				tokens := r.tokens(int(d))
 				loss := r.loss[:tokens]

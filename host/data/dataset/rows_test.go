@@ -208,18 +208,4 @@ func TestRowsMistakes(t *testing.T) {
 			t.Errorf("got %v, want %s", err, want)
 		}
 	}
-	s := newRows(t, f, good)
-	for _, c := range []struct {
-		step  int64
-		first int
-		rows  []Row
-		want  string
-	}{
-		{1, 0, nil, "step 1 asked for"}, {-1, 0, nil, "step -1 asked for"}, {0, 1, []Row{NewRow(4)}, "rows 1 to 2 asked for"},
-		{0, 0, []Row{NewRow(3)}, "room for 3 tokens, want 4"},
-	} {
-		if _, err := s.At(c.step, c.first, c.rows); err == nil || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("got %v, want %s", err, c.want)
-		}
-	}
 }

@@ -70,7 +70,7 @@ func NewWindows(file *File, config WindowsConfig) (*Windows, error) {
 		return nil, &ShortError{file.Path(), file.Len(), need, config.Context, config.Batch}
 	}
 	if windows > math.MaxUint32 {
-		return nil, fmt.Errorf("windows: %s has %d windows of %d tokens, at most %d can be ordered: "+
+		return nil, fmt.Errorf("windows: %s has %d windows of %d tokens, at most %d are supported: "+
 			"use a larger context",
 			file.Path(), windows, config.Context, uint32(math.MaxUint32))
 	}
@@ -89,13 +89,6 @@ func (w *Windows) BatchLen() int { return w.config.Batch * (w.config.Context + 1
 // At fills dst, shaped [Batch, Context+1], with the batch of that index, from 0, epoch
 // after epoch.
 func (w *Windows) At(index int64, dst []int32) error {
-	if index < 0 {
-		return fmt.Errorf("windows: no batch %d", index)
-	}
-	if len(dst) != w.BatchLen() {
-		return fmt.Errorf("windows: room for %d ids, a batch has %d × %d",
-			len(dst), w.config.Batch, w.config.Context+1)
-	}
 	if epoch := index / w.batches; epoch != w.epoch {
 		w.offset, w.order = epochOrder(w.config.Seed, epoch, w.config.Context, w.windows)
 		w.epoch = epoch
@@ -129,10 +122,6 @@ func generator(seed uint64, epoch int64, stream uint64) *rand.PCG {
 
 // epochOrder returns the random choices of one epoch: the beginning of its first window, in [0,
 // context), and the order in which its windows are visited.
-//
-// The order is an explicit table of 4 bytes per window: 80 MB for ten billion tokens in windows of
-// 512, shuffled once per epoch. A Feistel network would need no memory, but reaches only a tiny
-// fraction of all permutations and is harder to reproduce elsewhere.
 func epochOrder(
 	seed uint64, epoch int64, context int, windows uint32,
 ) (offset int, order []uint32) {
@@ -184,13 +173,6 @@ func (s *Sequential) Batches() int64 {
 // must not count. As repetitions they do not change a maximum over the batch, by which quantizers
 // may scale.
 func (s *Sequential) At(i int64, dst []int32) (rows int, err error) {
-	if i < 0 || i >= s.Batches() {
-		return 0, fmt.Errorf("evaluation: batch %d asked for, %s has %d", i, s.file.Path(), s.Batches())
-	}
-	if len(dst) != s.BatchLen() {
-		return 0, fmt.Errorf("evaluation: room for %d ids, a batch has %d × %d",
-			len(dst), s.batch, s.context+1)
-	}
 	first := i * int64(s.batch)
 	rows = int(min(int64(s.batch), s.windows-first))
 	width := s.context + 1
