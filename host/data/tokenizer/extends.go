@@ -1,12 +1,9 @@
 package tokenizer
 
 import (
-	"cmp"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"reflect"
-	"slices"
 
 	"github.com/cage-qat/cage/internal/plainjson"
 )
@@ -15,39 +12,34 @@ import (
 // base has the same meaning in both. Otherwise the error describes the difference. Both are the
 // contents of a tokenizer.json, nil for [Bytes].
 func Extends(more, base []byte) error {
-	var a, b definition
-	for content, def := range map[*[]byte]*definition{&more: &a, &base: &b} {
-		text := *content
+	var defs [2]definition
+	for i, text := range [][]byte{more, base} {
 		if text == nil {
 			var err error
 			if text, err = BytesDefinition(); err != nil {
 				return err
 			}
 		}
-		if err := plainjson.Unmarshal(text, def); err != nil {
+		if err := plainjson.Unmarshal(text, &defs[i]); err != nil {
 			return err
 		}
 	}
-	if err := a.Model.same(&b.Model); err != nil {
-		return err
-	}
-	for name, of := range map[string][2]json.RawMessage{
-		"normalizer": {a.Normalizer, b.Normalizer}, "pre_tokenizer": {a.PreTokenizer, b.PreTokenizer},
+	a, b := &defs[0], &defs[1]
+	for _, section := range []struct {
+		name       string
+		more, base any
+	}{
+		{"model", a.Model, b.Model}, {"normalizer", value(a.Normalizer), value(b.Normalizer)},
+		{"pre_tokenizer", value(a.PreTokenizer), value(b.PreTokenizer)},
 	} {
-		var values [2]any
-		for i, section := range of {
-			if present(section) && json.Unmarshal(section, &values[i]) != nil {
-				return fmt.Errorf("the section %s is no JSON", name)
-			}
-		}
-		if !reflect.DeepEqual(values[0], values[1]) {
-			return fmt.Errorf("the sections %s differ", name)
+		if !reflect.DeepEqual(section.more, section.base) {
+			return fmt.Errorf("the sections %s differ", section.name)
 		}
 	}
 	// The base's added tokens must exist, and other added tokens must have new ids.
-	byContent, owner := map[string]addedToken{}, map[int32]string{}
+	added, owner := map[string]addedToken{}, map[int32]string{}
 	for _, t := range a.AddedTokens {
-		byContent[t.Content] = a.comparable(t)
+		added[t.Content] = a.comparable(t)
 	}
 	for token, id := range b.Model.Vocab {
 		owner[id] = token
@@ -55,42 +47,23 @@ func Extends(more, base []byte) error {
 	for _, t := range b.AddedTokens {
 		want := b.comparable(t)
 		owner[want.ID] = t.Content
-		if got, ok := byContent[t.Content]; !ok || got != want {
-			return fmt.Errorf("only the latter has the added token %q as it is there, with the id %d",
+		if added[t.Content] != want {
+			return fmt.Errorf("the added token %q with the id %d is missing or differs",
 				t.Content, want.ID)
 		}
 	}
-	for _, t := range a.AddedTokens {
-		id := byContent[t.Content].ID
-		if token, taken := owner[id]; taken && token != t.Content {
-			return fmt.Errorf("token %d is %q in the former, %q in the latter",
-				id, t.Content, token)
+	for content, t := range added {
+		if token, taken := owner[t.ID]; taken && token != content {
+			return fmt.Errorf("the id %d belongs to %q instead of %q", t.ID, content, token)
 		}
 	}
 	return nil
 }
 
-// same compares vocabularies, merges and settings, and returns an error if they differ.
-func (m *modelDefinition) same(base *modelDefinition) error {
-	first, of := int32(-1), ""
-	for token, id := range base.Vocab {
-		if got, ok := m.Vocab[token]; (!ok || got != id) && (of == "" || id < first) {
-			first, of = id, token
-		}
-	}
-	unknown := func(m *modelDefinition) string { return *cmp.Or(m.UnkToken, new(string)) }
-	switch {
-	case of != "":
-		return fmt.Errorf("only the latter has %q as token %d", of, first)
-	case len(m.Vocab) != len(base.Vocab):
-		return fmt.Errorf("the vocabularies have %d and %d tokens", len(m.Vocab), len(base.Vocab))
-	case !slices.Equal(m.Merges, base.Merges):
-		return errors.New("the merges differ")
-	case unknown(m) != unknown(base), m.FuseUnk != base.FuseUnk,
-		m.ByteFallback != base.ByteFallback, m.IgnoreMerges != base.IgnoreMerges:
-		return errors.New("the settings of the model differ")
-	}
-	return nil
+// value returns the value of a section that is known to be JSON; nil for an absent one.
+func value(section json.RawMessage) (v any) {
+	_ = json.Unmarshal(section, &v)
+	return v
 }
 
 // comparable returns an added token with its id, and without fields that do not affect ids.

@@ -51,19 +51,19 @@ func TestExtends(t *testing.T) {
 			file["post_processor"], file["decoder"], file["truncation"] = nil, nil, object{"max_length": 3}
 		}},
 		{"a special token that is none", "", func(_, _ object, added []any) { added[0].(object)["special"] = false }},
-		{"two tokens swapped", `only the latter has "!" as token`, func(_, model object, _ []any) { swap(model["vocab"].(object), "!", "a") }},
-		{"one token more", "the vocabularies have", func(_, model object, _ []any) { model["vocab"].(object)["neu"] = 4000000 }},
-		{"merges in another order", "the merges differ", func(_, model object, _ []any) {
+		{"two tokens swapped", "the sections model differ", func(_, model object, _ []any) { swap(model["vocab"].(object), "!", "a") }},
+		{"one token more", "the sections model differ", func(_, model object, _ []any) { model["vocab"].(object)["neu"] = 4000000 }},
+		{"merges in another order", "the sections model differ", func(_, model object, _ []any) {
 			merges := model["merges"].([]any)
 			merges[0], merges[1] = merges[1], merges[0]
 		}},
-		{"merges that are ignored", "the settings of the model differ", func(_, model object, _ []any) { model["ignore_merges"] = model["ignore_merges"] != true }},
+		{"merges that are ignored", "the sections model differ", func(_, model object, _ []any) { model["ignore_merges"] = model["ignore_merges"] != true }},
 		{"a normalizer", "the sections normalizer differ", func(file, _ object, _ []any) { file["normalizer"] = object{"type": "NFC"} }},
 		{"other words", "the sections pre_tokenizer differ", func(file, _ object, _ []any) { file["pre_tokenizer"] = object{"type": "ByteLevel"} }},
 		{"an added token with another id", "the added token", func(_, _ object, added []any) { added[0].(object)["id"] = 4000000 }},
 		{"an added token that takes spaces", "the added token", func(_, _ object, added []any) { added[0].(object)["lstrip"] = true }},
 		{"an added token of another name", "the added token", func(_, _ object, added []any) { added[0].(object)["content"] = "<|other|>" }},
-		{"an id taken", "in the former", func(file, _ object, added []any) {
+		{"an id taken", "belongs to", func(file, _ object, added []any) {
 			taken := maps.Clone(added[0].(object))
 			taken["content"] = "<|other|>"
 			file["added_tokens"] = append(added, taken)

@@ -15,7 +15,8 @@ import (
 
 // HuggingFace is a tokenizer read from a tokenizer.json: the byte-level BPE of GPT-2, Llama 3, OLMo
 // 2 and Qwen, or the SentencePiece-style BPE of Llama 2 and Mistral. It gives the same ids as the
-// reference library, except for differences of the Unicode version.
+// reference library, except for differences of the Unicode version and, in the normal form NFC, for
+// the order of more than 30 combining marks in a row.
 type HuggingFace struct {
 	info       Info
 	cuts       cutRule

@@ -1,7 +1,6 @@
 package tokenizer
 
 import (
-	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -56,60 +55,16 @@ func (n normalizer) has(kind string) bool {
 // composesOnly reports whether at most NFC is applied to texts.
 func (n normalizer) composesOnly() bool { return !n.has("Prepend") && !n.has("Replace") }
 
-// joiner is inserted by golang.org/x/text after every 30 consecutive combining marks, so that a
-// buffer of fixed size holds them (UAX #15, Stream-Safe Text Format). A normal form contains no
-// more joiners than the text.
-const joiner = "\u034f"
-
-// composed converts text to NFC.
+// composed converts text to NFC. It takes out the joiners that golang.org/x/text inserts after each
+// 30 combining marks in a row (UAX #15, Stream-Safe Text Format); marks are sorted up to there.
 func composed(text string) string {
+	const joiner = "\u034f"
 	out := norm.NFC.String(text)
-	if out == text || strings.Count(out, joiner) == strings.Count(text, joiner) {
-		return out
+	if !strings.Contains(text, joiner) {
+		out = strings.ReplaceAll(out, joiner, "")
 	}
-	return composedByRule(text)
+	return out
 }
-
-// composedByRule is the algorithm of the Unicode Standard (section 3.11), for any number of
-// consecutive combining marks.
-func composedByRule(text string) string {
-	var runes []rune
-	for _, r := range text {
-		runes = append(runes, []rune(norm.NFD.String(string(r)))...)
-	}
-	for at := 0; at < len(runes); at++ {
-		end := at
-		for end < len(runes) && combining(runes[end]) > 0 {
-			end++
-		}
-		slices.SortStableFunc(runes[at:end], func(a, b rune) int {
-			return cmp.Compare(combining(a), combining(b))
-		})
-		at = end
-	}
-	var out []rune
-	// The index of the last starter, and the combining class of the last character after it; -1:
-	// none.
-	starter, last := -1, -1
-	for _, r := range runes {
-		c := combining(r)
-		if starter >= 0 && last < c {
-			one := []rune(norm.NFC.String(string([]rune{out[starter], r})))
-			if len(one) == 1 {
-				out[starter] = one[0]
-				continue
-			}
-		}
-		out = append(out, r)
-		if last = c; c == 0 {
-			starter, last = len(out)-1, -1
-		}
-	}
-	return string(out)
-}
-
-// combining returns the canonical combining class, 0 for characters that are not combining.
-func combining(r rune) int { return int(norm.NFD.PropertiesString(string(r)).CCC()) }
 
 // step is a normalizer or a pre-tokenizer: the union of the supported ones.
 type step struct {
