@@ -56,7 +56,6 @@ func (a *authoring) builder(path string) *program.Builder {
 	return b
 }
 
-// output is a result of a program.
 type output struct {
 	name  string
 	value program.Value
@@ -70,7 +69,6 @@ func outputsOf(prefix string, state State) (list []output) {
 	return list
 }
 
-// tensorsOf lists the names and shapes of a state, sorted by name.
 func tensorsOf(state State) (list []spec.Tensor) {
 	for _, name := range slices.Sorted(maps.Keys(state)) {
 		list = append(list, spec.Tensor{Name: name, Shape: state[name].Shape()})

@@ -170,7 +170,6 @@ func toOptimizerProgram(o spec.Optimizer) (*pb.OptimizerProgram, error) {
 	}, nil
 }
 
-// toDue converts a schedule; nil if it is never due.
 func toDue(d Due) *pb.Due {
 	if d == (Due{}) {
 		return nil

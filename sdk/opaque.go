@@ -47,7 +47,6 @@ func Opaque(o OpaqueOptimizer) Optimizer { return opaque{o} }
 // opaque adapts an OpaqueOptimizer to the interface Optimizer. It writes no programs.
 type opaque struct{ OpaqueOptimizer }
 
-// errOpaque is returned only if this package has a bug.
 var errOpaque = errors.New("an opaque optimizer has no programs")
 
 func (opaque) Init(*program.Builder, program.Value, Tensor) (State, error) { return nil, errOpaque }

@@ -30,7 +30,6 @@ func BuildOptimizer(o Optimizer, t Tensor) (spec.Optimizer, error) {
 	})
 }
 
-// optimizerBuilder writes the programs of one tensor.
 type optimizerBuilder struct {
 	*authoring
 	author   Optimizer

@@ -31,7 +31,6 @@ func BuildQuantizer(q Quantizer, site Site) (spec.Quantizer, error) {
 	})
 }
 
-// quantizerBuilder writes the programs of one site.
 type quantizerBuilder struct {
 	*authoring
 	author Quantizer
@@ -163,13 +162,11 @@ func (q *quantizerBuilder) searches(s Searcher) error {
 	return nil
 }
 
-// inputs adds the inputs of the trained parameters and of the state.
 func (q *quantizerBuilder) inputs(b *program.Builder, site *Site) {
 	site.Trained = inputState(b, spec.TrainedPrefix, q.out.Trained)
 	site.State = inputState(b, spec.KeptPrefix, q.out.State)
 }
 
-// stepInputs adds the per-step inputs.
 func stepInputs(b *program.Builder, site *Site) {
 	site.Training = true
 	for i, v := range []*program.Value{&site.Noise, &site.SharedNoise, &site.Step} {

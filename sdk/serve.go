@@ -210,7 +210,6 @@ func guard(output *os.File, logger hclog.Logger) grpc.UnaryServerInterceptor {
 	}
 }
 
-// describeFlag makes a plugin print its description.
 const describeFlag = "--describe"
 
 // byHand answers a person who started the plugin with the command line args, and

@@ -112,7 +112,6 @@ func guarded(tensor string, memory *sharedMemory, readOnly string, f func() erro
 	return nil
 }
 
-// opaqueServer serves an opaque optimizer.
 type opaqueServer struct {
 	optimizerServer
 	author OpaqueOptimizer
@@ -199,7 +198,6 @@ func (s *opaqueServer) Step(_ context.Context, r *pb.StepRequest) (*pb.StepRespo
 	return &pb.StepResponse{}, nil
 }
 
-// searchServer serves a quantizer that is a Searcher.
 type searchServer struct {
 	quantizerServer
 	author                     Searcher

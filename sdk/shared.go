@@ -20,7 +20,6 @@ func (m *sharedMemory) protects(address uintptr) bool {
 	return address >= first && address < first+uintptr(len(m.read))
 }
 
-// floats returns the n numbers at byte offset at of memory.
 func floats(memory []byte, at uint64, n int) ([]float32, error) {
 	if at%4 != 0 || n < 0 || n > math.MaxInt/4 || at > uint64(len(memory)) || uint64(n)*4 > uint64(len(memory))-at {
 		return nil, fmt.Errorf("%d numbers at %d are not within the %d bytes of the memory", n, at, len(memory))

@@ -9,5 +9,4 @@ func openShared(string, uint64) (*sharedMemory, error) {
 	return nil, errors.New("memory cannot be shared on this system")
 }
 
-// close does nothing.
 func (m *sharedMemory) close() error { return nil }

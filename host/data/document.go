@@ -32,7 +32,6 @@ type textReader struct {
 	file  *os.File
 }
 
-// readAt reads the text of a document from an offset.
 func (r *textReader) readAt(p []byte, d document, offset int64) (err error) {
 	from := r.files[d.file]
 	if from.spool != nil {
@@ -83,7 +82,6 @@ func (s *spool) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// flush makes everything written readable.
 func (s *spool) flush() error {
 	if err := s.out.Flush(); err != nil {
 		return fmt.Errorf("temporary file %s: %w", s.file.Name(), err)
@@ -91,7 +89,6 @@ func (s *spool) flush() error {
 	return nil
 }
 
-// cut truncates the spool to size bytes.
 func (s *spool) cut(size int64) error {
 	if size == s.size {
 		return nil
@@ -116,7 +113,6 @@ type spools struct {
 	add  func(*spool) int32 // returns the index of a new one
 }
 
-// take returns a spool that is not in use.
 func (s *spools) take() (*spool, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -24,7 +24,6 @@ type piece struct {
 	first, last bool
 }
 
-// encodedPiece is a piece as token ids.
 type encodedPiece struct {
 	ids   []int32
 	bytes int64 // of text

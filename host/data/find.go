@@ -15,7 +15,6 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// sourceFile is a file to read.
 type sourceFile struct {
 	path     string
 	size     int64

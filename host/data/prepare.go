@@ -192,7 +192,6 @@ func (p *preparation) scan(inputs []string) ([]document, error) {
 	return documents, err
 }
 
-// advance reports progress.
 func (p *preparation) advance(documents, bytes int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

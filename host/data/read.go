@@ -12,7 +12,6 @@ import (
 	"github.com/cage-qat/cage/host/data/source"
 )
 
-// sourceResult is the result of reading a file.
 type sourceResult struct {
 	source    *sourceFile
 	documents []document
@@ -76,7 +75,6 @@ func withoutPath(err error) error {
 	return err
 }
 
-// readRows writes the texts of rows to a spool.
 func (p *preparation) readRows(
 	text io.Reader, direct *os.File, found *sourceResult, spool *spool,
 ) error {

@@ -27,7 +27,6 @@ func (r InputRow) Place() string {
 	return fmt.Sprintf("%s: %s %d", r.Path, r.Unit, r.Number)
 }
 
-// errNoRows reports that a file's format has no rows.
 var errNoRows = errors.New("neither JSONL nor Parquet by its name: --format says what it is")
 
 func hasRows(f source.Format) bool { return f == source.JSONL || f == source.Parquet }

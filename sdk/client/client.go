@@ -69,7 +69,6 @@ func (o *Optimizer) Program(ctx context.Context, tensor sdk.Tensor, limits progr
 	return ask(ctx, o.rpc.Program, &pb.ProgramRequest{Tensor: request}, fromProgramResponse, tensor.Shape, limits)
 }
 
-// method is a generated client method.
 type method[Q, R any] func(context.Context, Q, ...grpc.CallOption) (R, error)
 
 func ask[Q, R any, P interface{ Check(shape []int) error }](ctx context.Context, f method[Q, R], request Q,

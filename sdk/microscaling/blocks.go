@@ -27,7 +27,6 @@ func (b Blocks) row() (length, blocks int) {
 	return length, (length + b.size - 1) / b.size
 }
 
-// padded returns the shape of the tensor with its rows padded to whole blocks.
 func (b Blocks) padded() []int {
 	shape := slices.Clone(b.shape)
 	_, n := b.row()

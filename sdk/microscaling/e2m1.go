@@ -9,7 +9,6 @@ const (
 	LargestExponentE2M1 = 2
 )
 
-// signE2M1 is the sign bit of a code.
 const signE2M1 = 8
 
 // exponentBits is the mask of the exponent bits of a binary32 number.

@@ -17,7 +17,6 @@ const (
 	SignsRandom = "random"
 )
 
-// noiseBits is the number of random bits for the rounding of an entry.
 const noiseBits = 16
 
 // RoundAt rounds ratios to E2M1 by the settings "rounding" and "ties" of a site: to

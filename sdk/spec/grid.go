@@ -64,7 +64,6 @@ func (g Grid) Codes() (list []int32) {
 	return list
 }
 
-// maxCodes is the largest number of codes of a grid.
 const maxCodes = 1 << 16
 
 func (g Grid) check() error {

@@ -24,7 +24,6 @@ func SiteLimits(shape []int) program.Limits {
 	}
 }
 
-// maxConstants is the largest total number of elements of the constants of a program.
 const maxConstants = 1 << 22
 
 // TensorLimits returns the limits of each program of an optimizer for a tensor of the

@@ -231,7 +231,6 @@ func ColumnInputs(shape []int) (list []program.Input) {
 	return list
 }
 
-// keyType is the type of a key for random bits.
 var keyType = program.Type{DType: program.Uint, Shape: []int{2}}
 
 // checkEvaluate verifies the evaluation program, which is required if the training program takes

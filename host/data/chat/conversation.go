@@ -207,7 +207,6 @@ func (f *form) parse(value any) (c Conversation, ignored []string, err error) {
 // ofMessage separates the key of a list of messages from a key of a message.
 const ofMessage = "[]."
 
-// wantKeys describes the forms of a row.
 const wantKeys = "messages, conversations, or prompt and completion"
 
 var errZero = errors.New("the text has a zero byte")

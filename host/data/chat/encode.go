@@ -134,7 +134,6 @@ func (e *Encoder) Encode(ctx context.Context, c Conversation) ([]*Document, erro
 	return list, nil
 }
 
-// learnedText is a text with its spans that have loss, in order.
 type learnedText struct {
 	text  string
 	spans []jinja.Span

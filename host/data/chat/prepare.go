@@ -154,7 +154,6 @@ func write(w *dataset.Writer) func([]*Document) error {
 	}
 }
 
-// outcome is the result for a row.
 type outcome struct {
 	place     string
 	documents []*Document

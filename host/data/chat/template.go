@@ -129,7 +129,6 @@ func (t *Template) parse() (err error) {
 	return err
 }
 
-// tokenizerFolder returns the folder of a tokenizer's files.
 func tokenizerFolder(tokenizer string) string {
 	if stat, err := os.Stat(tokenizer); err == nil && !stat.IsDir() {
 		return filepath.Dir(tokenizer)

@@ -235,7 +235,6 @@ func (f *File) ReadTokens(dst []int32, at int64) error {
 	return nil
 }
 
-// decode converts stored ids and checks them.
 func (p *filePart) decode(dst []int32, raw []byte, at int64) error {
 	vocab := uint32(p.header.Tokenizer.VocabSize)
 	for i := range dst {
@@ -359,7 +358,6 @@ func (f *File) readMask(learned []bool, at int64) {
 	}
 }
 
-// verifyIndex checks the index against the mask.
 func (f *File) verifyIndex() error {
 	var learned []bool
 	total := int64(0)

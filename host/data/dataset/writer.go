@@ -98,7 +98,6 @@ func (w *Writer) Append(ids []int32, learned []bool) error {
 	return w.write(ids)
 }
 
-// begin begins a document, unless one has begun.
 func (w *Writer) begin() error {
 	if w.open {
 		return nil

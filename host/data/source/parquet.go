@@ -31,7 +31,6 @@ func ReadParquet(r io.ReaderAt, size int64, column string) iter.Seq2[Row, error]
 	}
 }
 
-// checkColumn checks that a column holds texts.
 func checkColumn(file *parquet.File, name string) error {
 	c := file.Root().Column(name)
 	if c == nil {
@@ -143,7 +142,6 @@ func plain(value any) (out any, valid bool) {
 	return value, valid
 }
 
-// parquetFile is a Parquet file that is being read.
 type parquetFile struct {
 	r       io.ReaderAt
 	size    int64
@@ -157,7 +155,6 @@ type parquetFile struct {
 // errStop ends the reading of a file when the consumer stops.
 var errStop = errors.New("stop")
 
-// run checks the file, and reads its rows in some columns.
 func (p *parquetFile) run(columns []string, check func(*parquet.File) error) {
 	if err := p.read(columns, check); err != nil && err != errStop {
 		p.yield(Row{}, err)

@@ -19,7 +19,6 @@ const maxPage = 256 << 20
 // valueCost is the approximate memory of a value in addition to its bytes.
 const valueCost = 16
 
-// checkMagic checks the magic bytes and the footer length at the end of the file.
 func checkMagic(r io.ReaderAt, size int64) error {
 	var tail [8]byte
 	if size < 12 {
@@ -94,7 +93,7 @@ func (p *parquetFile) checkPages(file *parquet.File, group int, leaf parquet.Lea
 				values, meta.NumValues)
 		}
 		if encoding == format.RLE { // the library aligns each run to a byte
-			return errors.New("truth values in the encoding RLE, which cannot be read: " +
+			return errors.New("booleans in the encoding RLE are not supported: " +
 				"write the file with data pages of version 1")
 		}
 		if _, err := in.Discard(int(packed)); err != nil {

@@ -134,7 +134,6 @@ func Decompress(r io.Reader, kind Compression) (io.ReadCloser, error) {
 	return &decompressor{out, kind}, nil
 }
 
-// decompressor converts errors of decompression.
 type decompressor struct {
 	io.ReadCloser
 	kind Compression

@@ -192,7 +192,6 @@ type wordMerger struct {
 // noMerge is the result for a pair that is not merged.
 var noMerge = merge{rank: math.MaxInt32}
 
-// pair returns the merge of two symbols.
 func (m *bpe) pair(left, right int32) merge {
 	if joined, ok := m.merges[pairKey(left, right)]; ok {
 		return joined

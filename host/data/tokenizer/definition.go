@@ -152,7 +152,6 @@ func present(section json.RawMessage) bool {
 	return len(section) > 0 && string(section) != "null"
 }
 
-// pattern is a literal or a regular expression.
 type pattern struct {
 	String *string `json:"String"`
 	Regex  *string `json:"Regex"`

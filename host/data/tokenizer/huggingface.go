@@ -136,7 +136,6 @@ func (t *HuggingFace) Normal(text string) string {
 	return out.String()
 }
 
-// setTokens fills the table of tokens by id and the two sets of added tokens.
 func (t *HuggingFace) setTokens(def *definition) error {
 	t.tokens = make(map[int32]string, len(def.Model.Vocab)+len(def.AddedTokens))
 	for token, id := range def.Model.Vocab {

@@ -7,7 +7,6 @@ import (
 	"strings"
 )
 
-// preTokenizer splits text into words.
 type preTokenizer struct {
 	byteLevel   bool // words are written in the byte-level alphabet
 	isolate     bool // every digit is split off

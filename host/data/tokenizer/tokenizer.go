@@ -246,7 +246,6 @@ func init() {
 	}
 }
 
-// toByteLevel converts text to the byte-level alphabet.
 func toByteLevel(text string) string {
 	out := make([]rune, len(text))
 	for i := range len(text) {

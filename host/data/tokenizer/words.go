@@ -41,7 +41,6 @@ const (
 	behindNumbers = `| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+`
 )
 
-// nextGPT2 matches byteLevelPattern.
 func (s *scanner) nextGPT2(text string, at int) int {
 	if end := contraction(text, at, false); end > 0 {
 		return end
@@ -184,13 +183,11 @@ func lookUp(r rune) class {
 	return other
 }
 
-// scanner finds the ends of words.
 type scanner struct {
 	classes *[1 << 16]class
 	wordPattern
 }
 
-// classAt returns the class and the length of the character at index at of text.
 func (s *scanner) classAt(text string, at int) (class, int) {
 	if b := text[at]; b < utf8.RuneSelf {
 		return s.classes[b], 1

@@ -43,7 +43,6 @@ func toType(t program.Type) *pb.Type {
 	return &pb.Type{Dtype: pb.DType(t.DType), Shape: toNumbers(t.Shape)}
 }
 
-// toAttr encodes attributes; nil if there are none.
 func toAttr(a *program.Attr) *pb.Attr {
 	m := &pb.Attr{
 		Axes:  toNumbers(a.Axes),

@@ -14,33 +14,20 @@ var globals = map[string]any{
 		panic(&Error{Line: c.line, Problem: c.str(c.args[0]), Raised: true})
 	}},
 	"strftime_now": &function{"strftime_now", strftime},
-	"namespace":    &function{"namespace", func(c *call) any { return &namespace{*c.dict()} }},
-	"dict":         &function{"dict", func(c *call) any { return c.dict() }},
 	"range":        &function{"range", numbers},
+	"namespace": &function{"namespace", func(c *call) any {
+		ns := &namespace{}
+		if len(c.positional) > 0 {
+			c.fail("want named arguments only")
+		}
+		for i, name := range c.names {
+			ns.Set(name, c.named[i])
+		}
+		return ns
+	}},
 }
 
 // dict implements dict(mapping, name=value, …).
-func (c *call) dict() *Dict {
-	d := &Dict{}
-	if len(c.positional) > 1 {
-		c.fail("%d arguments, want at most a mapping and named ones", len(c.positional))
-	}
-	for _, from := range c.positional {
-		other, ok := from.(*Dict)
-		if !ok {
-			c.fail("the argument is %s, want a mapping", typeName(from))
-		}
-		c.make(64 * len(other.keys))
-		for _, key := range other.keys {
-			d.Set(key, other.values[key])
-		}
-	}
-	for i, name := range c.names {
-		d.Set(name, c.named[i])
-	}
-	return d
-}
-
 // numbers implements range(stop) or range(start, stop, step).
 func numbers(c *call) any {
 	c.bind(1, "start", "stop", "step")
@@ -62,14 +49,12 @@ func numbers(c *call) any {
 	return list
 }
 
-// dateFormats are the directives of strftime, as layouts of package time.
 var dateFormats = map[byte]string{
 	'Y': "2006", 'y': "06", 'm': "01", 'd': "02", 'B': "January", 'b': "Jan", 'A': "Monday",
 	'a': "Mon", 'H': "15", 'I': "03", 'M': "04", 'S': "05", 'p': "PM", 'j': "002", 'Z': "MST",
 	'z': "-0700",
 }
 
-// strftime formats the time of the rendering.
 func strftime(c *call) any {
 	c.bind(1, "format")
 	format := c.text(0)
@@ -148,12 +133,11 @@ func init() {
 		"upper":      onText(stringMethods["upper"]),
 		"lower":      onText(stringMethods["lower"]),
 		"capitalize": onText(stringMethods["capitalize"]),
-		"title":      onText(changed(titleFilter)),
 		"string":     {"", func(c *call, v any) any { return c.str(v) }},
 		"safe":       {"", func(c *call, v any) any { return c.str(v) }},
 		"length":     {"", lengthOf},
 		"count":      {"", lengthOf},
-		"tojson":     {"? indent", toJSON},
+		"tojson":     {"", toJSON},
 		"default":    {"? default_value boolean", defaultTo},
 		"d":          {"? default_value boolean", defaultTo},
 		"join":       {"? d attribute", join},
@@ -363,7 +347,6 @@ func (c *call) choose(value any, ofAttribute, passes bool) any {
 	return out
 }
 
-// method returns the method of a value with this name, nil if it has none.
 func method(of any, name string) any {
 	var table map[string]builtin
 	switch of.(type) {
@@ -371,8 +354,6 @@ func method(of any, name string) any {
 		table = stringMethods
 	case *Dict:
 		table = dictMethods
-	case []any:
-		table = listMethods
 	}
 	if _, ok := table[name]; !ok {
 		return nil
@@ -463,7 +444,6 @@ func (c *call) texts(s string, parts []string) []any {
 	return list
 }
 
-// split implements str.split and rsplit.
 func (c *call) split(s string, fromRight bool) any {
 	sep, ok := c.args[0].(string)
 	if ok && sep == "" {
@@ -517,16 +497,4 @@ var dictMethods = map[string]builtin{
 		}
 		return list
 	}},
-	"update": change, "pop": change, "popitem": change, "clear": change, "setdefault": change,
 }
-
-var listMethods = map[string]builtin{
-	"append": change, "extend": change, "insert": change, "pop": change,
-	"remove": change, "clear": change, "sort": change, "reverse": change,
-}
-
-// change rejects methods that change their value, as the sandbox of transformers does.
-var change = builtin{"*", func(c *call, _ any) any {
-	c.fail("a template cannot change values: make a new one with +, or keep it in a namespace")
-	return nil
-}}

@@ -6,7 +6,6 @@ import (
 	"strings"
 )
 
-// call is a call of a function, method, filter or test with the values of its arguments.
 type call struct {
 	*machine
 	name       string
@@ -26,7 +25,6 @@ type builtin struct {
 	run    func(c *call, value any) any
 }
 
-// apply runs a builtin on a value.
 func (c *call) apply(table map[string]builtin, kind, name string, value any) any {
 	b, ok := table[name]
 	if !ok {

@@ -87,7 +87,6 @@ func (p *parser) not() expression {
 	return p.comparison()
 }
 
-// comparison parses a chain, as in a < b <= c.
 func (p *parser) comparison() expression {
 	first, line := p.sum(), p.at().line
 	var operators []string
@@ -138,7 +137,6 @@ func (p *parser) chain(operand func() expression, operators ...string) expressio
 	return value
 }
 
-// filtered parses a value with its filters and tests.
 func (p *parser) filtered() expression {
 	value := p.unary()
 	for {
@@ -229,7 +227,7 @@ func (p *parser) subscript(of expression, line int) expression {
 	p.want("]")
 	if n == 0 {
 		if parts[0] == nil {
-			fail(line, "nothing stands between [ and ]")
+			fail(line, "an index is missing between [ and ]")
 		}
 		return element(of, parts[0], line)
 	}
@@ -305,7 +303,6 @@ func (p *parser) commaSeparated(end string, element func()) {
 	}
 }
 
-// filters parses any number of "| name(arguments)".
 func (p *parser) filters(value expression) expression {
 	for p.skip("|") {
 		line := p.at().line

@@ -75,7 +75,7 @@ func TestMistakes(t *testing.T) {
 		{"{% include 'x' %}", `the block "include" is not supported: there are for, if`},
 		{"{# a", `a comment that begins with {# has no end #}`},
 		{"\n\n{{ 'a }}", `line 3: a string that begins with ' has no end`},
-		{`{{ '\ud800' }}`, `which is no character`},
+		{`{{ '\ud800' }}`, `is not a character`},
 		{`{{ '\N{BULLET}' }}`, `the escape \N is not supported`},
 		{`{{ '\101' }}`, `the escape \1 is not supported`},
 		{"{{ [1] | sort }}", `the filter "sort" is not supported`},
@@ -94,13 +94,13 @@ func TestMistakes(t *testing.T) {
 		{"{% macro a() %}{% generation %}{% endgeneration %}{% endmacro %}", `a generation block within a macro`},
 		{"{% set x %}{% generation %}{% endgeneration %}{% endset %}", `a generation block within a set block`},
 		{"{{ f(a=1, 2) }}", `want a named argument`},
-		{"{{ x[] }}", `nothing stands between [ and ]`},
+		{"{{ x[] }}", `an index is missing between [ and ]`},
 		{"{{ " + strings.Repeat("(", 1000) + strings.Repeat(")", 1000) + "}}", "levels of nesting"},
 		{strings.Repeat("{% if x %}", 1000), "levels of nesting"},
 		{strings.Repeat("a", 1<<18+1), "at most 262144 are read"},
 		{"\xff", "not valid UTF-8"},
-		{"\n{{ missing.role }}", `line 2: "role" is asked of missing, which is undefined`},
-		{"{{ missing['role'] }}", `"role" is asked of missing`},
+		{"\n{{ missing.role }}", `line 2: cannot read "role" of missing, which is undefined`},
+		{"{{ missing['role'] }}", `cannot read "role" of missing`},
 		{"{{ missing + 'x' }}", `missing, which is undefined + a string`},
 		{"{{ 'x' + 1 }}", `a string + an integer: only two numbers, two strings or two lists can be added`},
 		{"{{ 1 < 'x' }}", `an integer and a string have no order`},
@@ -110,9 +110,9 @@ func TestMistakes(t *testing.T) {
 		{"{{ -9223372036854775807 - 2 }}", `does not fit into 64 bits`},
 		{"{{ 9223372036854775807 * 2 }}", `does not fit into 64 bits`},
 		{"{{ 'x'.nothing() }}", `"nothing" of a string, which is undefined cannot be called`},
-		{"{{ [1].append(2) }}", `append: a template cannot change values`},
+		{"{{ [1].append(2) }}", `"append" of a list, which is undefined cannot be called`},
 		{"{% set x = {} %}{% set x.y = 1 %}", `the attribute "y" of x cannot be set`},
-		{"{% for a, b in [1] %}{% endfor %}", `an integer cannot be divided among 2 names`},
+		{"{% for a, b in [1] %}{% endfor %}", `an integer cannot be unpacked to 2 names`},
 		{"{{ 'x'.replace('a') }}", `replace: the argument "new" is missing`},
 		{"{{ 'x'.strip('a', 'b') }}", `strip: 2 arguments, want at most 1`},
 		{"{{ 'x'.split(wrong=1) }}", `split: there is no argument "wrong"`},
@@ -141,16 +141,16 @@ func TestStopped(t *testing.T) {
 	testlevel.Long(t, "templates run until they reach the limits")
 	for _, c := range []struct{ source, want string }{
 		{"{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}", "computes too much"},
-		{"{% set ns = namespace(x='ab') %}{% for a in range(99) %}{% set ns.x = ns.x ~ ns.x %}{% endfor %}", "makes too much text"},
-		{"{% set ns = namespace(x=[1]) %}{% for a in range(99) %}{% set ns.x = ns.x + ns.x %}{% endfor %}", "makes too much text"},
-		{"{{ 'a' * 99999999999 }}", "makes too much text"},
+		{"{% set ns = namespace(x='ab') %}{% for a in range(99) %}{% set ns.x = ns.x ~ ns.x %}{% endfor %}", "texts and lists are too large"},
+		{"{% set ns = namespace(x=[1]) %}{% for a in range(99) %}{% set ns.x = ns.x + ns.x %}{% endfor %}", "texts and lists are too large"},
+		{"{{ 'a' * 99999999999 }}", "texts and lists are too large"},
 		{"{{ range(999999) }}", "more than 100000 elements"},
-		{"{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}", "more than 100 calls within calls"},
-		{"{% set ns = namespace(x=[]) %}{% for a in range(999) %}{% set ns.x = [ns.x] %}{% endfor %}{{ ns.x }}", "values within values"},
-		{"{% set ns = namespace(x=[], y=[]) %}{% for a in range(999) %}{% set ns.x = [ns.x] %}{% set ns.y = [ns.y] %}{% endfor %}{{ ns.x == ns.y }}", "values within values"},
+		{"{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}", "calls are nested more than 100 deep"},
+		{"{% set ns = namespace(x=[]) %}{% for a in range(999) %}{% set ns.x = [ns.x] %}{% endfor %}{{ ns.x }}", "values are nested"},
+		{"{% set ns = namespace(x=[], y=[]) %}{% for a in range(999) %}{% set ns.x = [ns.x] %}{% set ns.y = [ns.y] %}{% endfor %}{{ ns.x == ns.y }}", "values are nested"},
 		{"{% set ns = namespace() %}{% set ns.x = [ns] %}{{ ns.x | tojson }}", "a namespace cannot be written as JSON"},
 		{"{% set ns = namespace(x=[1]) %}{% for a in range(40) %}{% set ns.x = [ns.x, ns.x] %}{% endfor %}{{ ns.x == ns.x }}", "computes too much"},
-		{"{% set ns = namespace(x='ab') %}{% for a in range(20) %}{% set ns.x = ns.x.replace('', ns.x) %}{% endfor %}", "makes too much text"},
+		{"{% set ns = namespace(x='ab') %}{% for a in range(20) %}{% set ns.x = ns.x.replace('', ns.x) %}{% endfor %}", "texts and lists are too large"},
 	} {
 		_, err := render(c.source, nil)
 		if err == nil || !strings.Contains(err.Error(), c.want) {
@@ -166,7 +166,7 @@ func TestRaised(t *testing.T) {
 	if !errors.As(err, &e) || !e.Raised {
 		t.Fatalf("%v is not marked as raised", err)
 	}
-	if want := "template test refuses, in line 2: roles must alternate"; err.Error() != want {
+	if want := `template test, line 2: the template raised "roles must alternate"`; err.Error() != want {
 		t.Errorf("got %q, want %q", err, want)
 	}
 }
@@ -251,7 +251,7 @@ func TestFromJSONMistakes(t *testing.T) {
 		{`{"a": 1} x`, "(byte 10)"},
 		{`[12345678901234567890]`, "does not fit into 64 bits"},
 		{`[1e999]`, "does not fit into 64 bits"},
-		{strings.Repeat("[", 200), "levels of values within values"},
+		{strings.Repeat("[", 200), "values are nested more than"},
 		{"\"\xff\"", "invalid UTF-8"},
 		{"", "not valid JSON: there is nothing"},
 		{`{"a": {"b": 1, "b": 1}}`, "a.b: the key is there twice"},

@@ -27,7 +27,7 @@ func FromJSON(text []byte) (any, error) {
 
 func readJSON(dec *jsontext.Decoder, depth int) (any, error) {
 	if depth > maxDepth {
-		return nil, fmt.Errorf("more than %d levels of values within values", maxDepth)
+		return nil, fmt.Errorf("values are nested more than %d deep", maxDepth)
 	}
 	t, err := dec.ReadToken()
 	if err != nil {

@@ -100,7 +100,6 @@ func (l *lexer) add(kind tokenKind, text string) {
 	l.tokens = append(l.tokens, token{kind, text, l.line})
 }
 
-// advance moves past the next n bytes.
 func (l *lexer) advance(n int) {
 	l.line += strings.Count(l.rest[:n], "\n")
 	l.rest = l.rest[n:]
@@ -122,7 +121,6 @@ func (l *lexer) afterTag(sign string, block bool) {
 	l.lineBegins = strings.HasSuffix(before[:len(before)-len(l.rest)], "\n")
 }
 
-// tag lexes the tokens of a tag, and its end.
 func (l *lexer) tag(end string) {
 	block := end == "%}"
 	var open []byte // the expected closing brackets, the next one last
@@ -195,7 +193,7 @@ func (l *lexer) unescape(s string) string {
 		case strings.IndexByte("xuU", escape[1]) >= 0:
 			n, err := strconv.ParseUint(escape[2:], 16, 32)
 			if err != nil || !utf8.ValidRune(rune(n)) {
-				fail(l.line, "a string has the escape %s, which is no character", escape)
+				fail(l.line, "the escape %s is not a character", escape)
 			}
 			return string(rune(n))
 		}

@@ -5,7 +5,6 @@ import (
 	"time"
 )
 
-// machine is the state of a rendering.
 type machine struct {
 	Limits    // remaining Steps and Bytes
 	line      int
@@ -52,7 +51,7 @@ func (m *machine) step(line int) {
 // make charges bytes of texts and lists before they are allocated.
 func (m *machine) make(bytes int) {
 	if bytes < 0 || bytes > m.Bytes {
-		m.fail("the template was stopped: it makes too much text")
+		m.fail("the template was stopped: its texts and lists are too large")
 	}
 	m.Bytes -= bytes
 }
@@ -60,7 +59,7 @@ func (m *machine) make(bytes int) {
 // enter guards against infinite recursion; the returned function ends the call.
 func (m *machine) enter() func() {
 	if m.depth++; m.depth > maxDepth {
-		m.fail("more than %d calls within calls", maxDepth)
+		m.fail("calls are nested more than %d deep", maxDepth)
 	}
 	return func() { m.depth-- }
 }
@@ -70,7 +69,6 @@ func (m *machine) print(s string) {
 	m.out.WriteString(s)
 }
 
-// capture returns what a block prints.
 func (m *machine) capture(body statement, s *scope) string {
 	out := m.out
 	m.out = &strings.Builder{}
@@ -98,14 +96,13 @@ func (m *machine) iteration(body statement, s *scope, element any) flow {
 	return how
 }
 
-// parts unpacks a value to n names.
 func (m *machine) parts(value any, n int) []any {
 	if n == 1 {
 		return []any{value}
 	}
 	list, ok := value.([]any)
 	if !ok || len(list) != n {
-		m.fail("%s cannot be divided among %d names", typeName(value), n)
+		m.fail("%s cannot be unpacked to %d names", typeName(value), n)
 	}
 	return list
 }

@@ -21,7 +21,7 @@ var compares = map[string]func(m *machine, a, b any) bool{
 func (m *machine) equal(a, b any, depth int) bool {
 	m.step(m.line)
 	if depth > maxDepth {
-		m.fail("more than %d levels of values within values", maxDepth)
+		m.fail("values are nested more than %d deep", maxDepth)
 	}
 	if i, x, kind := asNumber(a); kind != 0 {
 		j, y, other := asNumber(b)
@@ -128,13 +128,13 @@ func (m *machine) binary(op string, left, right any) any {
 		m.fail("%s + %s: only two numbers, two strings or two lists can be added",
 			typeName(left), typeName(right))
 	}
-	m.fail("%s %s %s: the operator does not take these", typeName(left), op, typeName(right))
+	m.fail("%s %s %s: the operator is not defined for these types", typeName(left), op, typeName(right))
 	return nil
 }
 
 func (m *machine) repeat(what any, n int64) any {
 	if n = max(n, 0); n > math.MaxInt32 {
-		m.fail("the template was stopped: it makes too much text")
+		m.fail("the template was stopped: its texts and lists are too large")
 	}
 	switch v := what.(type) {
 	case string:
@@ -213,7 +213,7 @@ func (m *machine) element(of, key any) any {
 	}
 	i, _, kind := asNumber(key)
 	if kind != 'i' {
-		m.fail("%s is no place in %s", typeName(key), typeName(of))
+		m.fail("%s is not an index of %s", typeName(key), typeName(of))
 	}
 	n := int64(length(of))
 	at := i
@@ -231,7 +231,7 @@ func (m *machine) element(of, key any) any {
 			return string([]rune(v)[at])
 		}
 	case *undefined:
-		m.fail("an element is asked of %s", typeName(v))
+		m.fail("cannot read an element of %s", typeName(v))
 	default:
 		return &undefined{"an element of " + typeName(of)}
 	}

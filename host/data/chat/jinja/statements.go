@@ -14,12 +14,11 @@ type (
 type flow int
 
 const (
-	goOn flow = iota
+	proceed flow = iota
 	breakLoop
 	continueLoop
 )
 
-// parser is a recursive-descent parser of templates.
 type parser struct {
 	tokens     []token
 	next       int
@@ -92,11 +91,11 @@ func (p *parser) statements(until ...string) statement {
 	var list []statement
 	run := func(m *machine, s *scope) flow {
 		for _, one := range list {
-			if how := one(m, s); how != goOn {
+			if how := one(m, s); how != proceed {
 				return how
 			}
 		}
-		return goOn
+		return proceed
 	}
 	for {
 		switch t := p.at(); {
@@ -105,7 +104,7 @@ func (p *parser) statements(until ...string) statement {
 			list = append(list, func(m *machine, _ *scope) flow {
 				m.line = t.line
 				m.print(t.text)
-				return goOn
+				return proceed
 			})
 		case p.skip("{{"):
 			value := p.tuple(p.expression)
@@ -114,7 +113,7 @@ func (p *parser) statements(until ...string) statement {
 				v := value(m, s)
 				m.line = t.line
 				m.print(m.str(v))
-				return goOn
+				return proceed
 			})
 		case p.skip("{%"):
 			if p.at().kind == nameToken && slices.Contains(until, p.at().text) {
@@ -182,7 +181,7 @@ func (p *parser) loop(line int) statement {
 	p.loops++
 	body := p.statements("else", "endfor")
 	p.loops--
-	otherwise := func(*machine, *scope) flow { return goOn }
+	otherwise := func(*machine, *scope) flow { return proceed }
 	if p.skip("else") {
 		p.want("%}")
 		otherwise = p.statements("endfor")
@@ -214,13 +213,13 @@ func (p *parser) loop(line int) statement {
 			inner := bind(m, s, element)
 			inner.vars["loop"] = &position{list: list, at: i}
 			if m.iteration(body, inner, element) == breakLoop {
-				return goOn
+				return proceed
 			}
 		}
 		if len(list) == 0 {
 			return otherwise(m, s.inner())
 		}
-		return goOn
+		return proceed
 	}
 }
 
@@ -248,7 +247,7 @@ func (p *parser) conditional(line int) statement {
 				return bodies[i](m, s)
 			}
 		}
-		return goOn
+		return proceed
 	}
 }
 
@@ -296,7 +295,7 @@ func (p *parser) assignment(line int) statement {
 			}
 			ns.Set(t.attribute, part)
 		}
-		return goOn
+		return proceed
 	}
 }
 
@@ -344,13 +343,13 @@ func (p *parser) macro(line int) statement {
 			return m.capture(body, inner)
 		}}
 		m.line = line
-		return goOn
+		return proceed
 	}
 }
 
 func (p *parser) generationBlock(line int) statement {
 	if p.macros > 0 {
-		fail(line, "a generation block within a macro: the place of its text in the output is unknown")
+		fail(line, "a generation block within a macro: the position of its text is unknown")
 	}
 	p.generation = true
 	p.want("%}")
@@ -362,12 +361,11 @@ func (p *parser) generationBlock(line int) statement {
 	return func(m *machine, s *scope) flow {
 		m.step(line)
 		if m.captures > 0 {
-			m.fail("a generation block within a set block: " +
-				"the place of its text in the output is unknown")
+			m.fail("a generation block within a set block: the position of its text is unknown")
 		}
 		start := m.out.Len()
 		body(m, s.inner())
 		m.generated = append(m.generated, Span{start, m.out.Len()})
-		return goOn
+		return proceed
 	}
 }

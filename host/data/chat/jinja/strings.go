@@ -62,18 +62,7 @@ func capitalize(s string) string {
 	return cases.Title(language.Und, cases.NoLower).String(s[:size]) + rest
 }
 
-var (
-	casedLetters = regexp.MustCompile(`[\p{Lu}\p{Ll}\p{Lt}]+`)
-	titleWords   = regexp.MustCompile(`[^-\s({\[<]+`)
-)
+var casedLetters = regexp.MustCompile(`[\p{Lu}\p{Ll}\p{Lt}]+`)
 
 // title is Python's method, whose words are runs of cased letters.
 func title(s string) string { return casedLetters.ReplaceAllStringFunc(s, capitalize) }
-
-// titleFilter is Jinja's filter, whose words are separated by blanks, hyphens and opening brackets.
-func titleFilter(s string) string {
-	return titleWords.ReplaceAllStringFunc(s, func(word string) string {
-		_, size := utf8.DecodeRuneInString(word)
-		return upper(word[:size]) + lower(word[size:])
-	})
-}

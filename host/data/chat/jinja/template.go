@@ -129,7 +129,7 @@ func (e *Error) Unwrap() error { return e.Cause }
 
 func (e *Error) Error() string {
 	if e.Raised {
-		return fmt.Sprintf("template %s refuses, in line %d: %s", e.Template, e.Line, e.Problem)
+		return fmt.Sprintf("template %s, line %d: the template raised %q", e.Template, e.Line, e.Problem)
 	}
 	return fmt.Sprintf("template %s, line %d: %s", e.Template, e.Line, e.Problem)
 }

@@ -102,7 +102,7 @@ func typeName(value any) string {
 	case nil:
 		return "none"
 	case bool:
-		return "a truth value"
+		return "a boolean"
 	case int64:
 		return "an integer"
 	case float64:
@@ -201,7 +201,7 @@ func (m *machine) attribute(of any, name string) any {
 	case *position:
 		value, ok = v.get(name)
 	case *undefined:
-		m.fail("%q is asked of %s", name, typeName(v))
+		m.fail("cannot read %q of %s", name, typeName(v))
 	}
 	if !ok {
 		return &undefined{fmt.Sprintf("%q of %s", name, typeName(of))}

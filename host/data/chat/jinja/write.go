@@ -12,10 +12,8 @@ import (
 // ensure_ascii=False.
 type writer struct {
 	*machine
-	out    strings.Builder
-	json   bool
-	indent string // of one level, if lines is set
-	lines  bool   // one element per line
+	out  strings.Builder
+	json bool
 }
 
 // str returns the printed form of a value: Python's str().
@@ -36,14 +34,6 @@ func (m *machine) str(value any) string {
 
 func toJSON(c *call, value any) any {
 	w := &writer{machine: c.machine, json: true}
-	switch indent := c.args[0].(type) {
-	case nil, absent:
-	case string:
-		w.indent, w.lines = indent, true
-	default:
-		spaces := int(min(max(c.integer(0, 0), 0), 100))
-		w.indent, w.lines = strings.Repeat(" ", spaces), true
-	}
 	w.write(value, 0)
 	return w.out.String()
 }
@@ -56,7 +46,7 @@ var (
 func (w *writer) write(value any, depth int) {
 	w.step(w.line)
 	if depth > maxDepth {
-		w.fail("more than %d levels of values within values", maxDepth)
+		w.fail("values are nested more than %d deep", maxDepth)
 	}
 	switch v := value.(type) {
 	case nil, bool:
@@ -72,9 +62,9 @@ func (w *writer) write(value any, depth int) {
 	case string:
 		w.string(v)
 	case []any:
-		w.within('[', ']', depth, len(v), func(i int) { w.write(v[i], depth+1) })
+		w.within('[', ']', len(v), func(i int) { w.write(v[i], depth+1) })
 	case *Dict:
-		w.within('{', '}', depth, len(v.keys), func(i int) {
+		w.within('{', '}', len(v.keys), func(i int) {
 			w.string(v.keys[i])
 			w.out.WriteString(": ")
 			w.write(v.values[v.keys[i]], depth+1)
@@ -93,42 +83,24 @@ func (w *writer) write(value any, depth int) {
 	}
 }
 
-func (w *writer) within(open, end byte, depth, n int, element func(i int)) {
-	separator, first, last := ", ", "", ""
-	if w.lines && n > 0 {
-		w.make((n + 1) * (2 + (depth+1)*len(w.indent)))
-		first = "\n" + strings.Repeat(w.indent, depth+1)
-		last = "\n" + strings.Repeat(w.indent, depth)
-		separator = "," + first
-	}
+func (w *writer) within(open, end byte, n int, element func(i int)) {
 	w.out.WriteByte(open)
-	w.out.WriteString(first)
 	for i := range n {
 		if i > 0 {
-			w.out.WriteString(separator)
+			w.out.WriteString(", ")
 		}
 		element(i)
 	}
-	w.out.WriteString(last)
 	w.out.WriteByte(end)
 }
 
 // float writes the shortest decimal that identifies a number, with an exponent below 1e-4 and from
 // 1e16 on.
 func (w *writer) float(x float64) string {
-	size := math.Abs(x)
-	switch {
-	case math.IsNaN(x) && w.json:
-		return "NaN"
-	case math.IsNaN(x):
-		return "nan"
-	case math.IsInf(x, 0):
-		s := strings.TrimPrefix(strconv.FormatFloat(x, 'g', -1, 64), "+")
-		if w.json {
-			return s + "inity"
-		}
-		return strings.ToLower(s)
-	case size != 0 && (size < 1e-4 || size >= 1e16):
+	if math.IsNaN(x - x) {
+		w.fail("%v cannot be printed", x)
+	}
+	if size := math.Abs(x); size != 0 && (size < 1e-4 || size >= 1e16) {
 		return strconv.FormatFloat(x, 'e', -1, 64)
 	}
 	s := strconv.FormatFloat(x, 'f', -1, 64)
@@ -140,7 +112,6 @@ func (w *writer) float(x float64) string {
 
 var escapes = map[rune]string{'\\': `\\`, '\n': `\n`, '\r': `\r`, '\t': `\t`}
 
-// string writes a quoted string.
 func (w *writer) string(s string) {
 	w.make(len(s))
 	quote := '"'

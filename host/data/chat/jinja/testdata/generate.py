@@ -71,19 +71,19 @@ d
 {{ messages[1].content.split('\n')[-2] }}
 {{ 'abc'.startswith('ab') }} {{ 'abc'.endswith('bc') }} {{ 'abc'.startswith(('x', 'a')) }} {{ 'abc'.find('c') }} {{ 'ÄÖc'.find('c') }} {{ 'abc'.find('q') }} {{ 'aXbX'.count('X') }}
 {{ 'abcabc'.replace('b', 'XX') }} {{ 'abcabc'.replace('b', 'XX', 1) }} {{ 'abcabc' | replace('b', 'X') }} {{ 'abcabc' | replace('b', 'X', 1) }} {{ 'ab'.replace('', '-') }}
-{{ 'hELLO wORLD' | capitalize }} {{ 'hELLO wORLD'.title() }} {{ 'Äb' | upper }} {{ 'ÄB'.lower() }} {{ 'they are' | title }} {{ 'éa'.capitalize() }}
-{% set t = "they're bill's" %}{{ t | upper }}|{{ t | lower }}|{{ t | capitalize }}|{{ t | title }}|{{ t.upper() }}|{{ t.lower() }}|{{ t.capitalize() }}|{{ t.title() }}
-{% set t = "z_a 1b" %}{{ t | upper }}|{{ t | lower }}|{{ t | capitalize }}|{{ t | title }}|{{ t.upper() }}|{{ t.lower() }}|{{ t.capitalize() }}|{{ t.title() }}
-{% set t = "Straße" %}{{ t | upper }}|{{ t | lower }}|{{ t | capitalize }}|{{ t | title }}|{{ t.upper() }}|{{ t.lower() }}|{{ t.capitalize() }}|{{ t.title() }}
-{% set t = "İx" %}{{ t | upper }}|{{ t | lower }}|{{ t | capitalize }}|{{ t | title }}|{{ t.upper() }}|{{ t.lower() }}|{{ t.capitalize() }}|{{ t.title() }}
-{% set t = "ΑΣ ΣΑΣ" %}{{ t | upper }}|{{ t | lower }}|{{ t | capitalize }}|{{ t | title }}|{{ t.upper() }}|{{ t.lower() }}|{{ t.capitalize() }}|{{ t.title() }}
-{% set t = "ǆa" %}{{ t | upper }}|{{ t | lower }}|{{ t | capitalize }}|{{ t | title }}|{{ t.upper() }}|{{ t.lower() }}|{{ t.capitalize() }}|{{ t.title() }}
-{% set t = "中a bc" %}{{ t | upper }}|{{ t | lower }}|{{ t | capitalize }}|{{ t | title }}|{{ t.upper() }}|{{ t.lower() }}|{{ t.capitalize() }}|{{ t.title() }}
-{% set t = "ﬁne day" %}{{ t | upper }}|{{ t | lower }}|{{ t | capitalize }}|{{ t | title }}|{{ t.upper() }}|{{ t.lower() }}|{{ t.capitalize() }}|{{ t.title() }}
-{% set t = "x-ray (see) [bar]<q>{r}" %}{{ t | upper }}|{{ t | lower }}|{{ t | capitalize }}|{{ t | title }}|{{ t.upper() }}|{{ t.lower() }}|{{ t.capitalize() }}|{{ t.title() }}
-{% set t = "ŉab" %}{{ t | upper }}|{{ t | lower }}|{{ t | capitalize }}|{{ t | title }}|{{ t.upper() }}|{{ t.lower() }}|{{ t.capitalize() }}|{{ t.title() }}
-{% set t = "1st-2ND" %}{{ t | upper }}|{{ t | lower }}|{{ t | capitalize }}|{{ t | title }}|{{ t.upper() }}|{{ t.lower() }}|{{ t.capitalize() }}|{{ t.title() }}
-{% set t = "  two  blanks " %}{{ t | upper }}|{{ t | lower }}|{{ t | capitalize }}|{{ t | title }}|{{ t.upper() }}|{{ t.lower() }}|{{ t.capitalize() }}|{{ t.title() }}
+{{ 'hELLO wORLD' | capitalize }} {{ 'hELLO wORLD'.title() }} {{ 'Äb' | upper }} {{ 'ÄB'.lower() }} {{ 'éa'.capitalize() }}
+{% set t = "they're bill's" %}{{ t | upper }}|{{ t | lower }}|{{ t | capitalize }}|{{ t.upper() }}|{{ t.lower() }}|{{ t.capitalize() }}|{{ t.title() }}
+{% set t = "z_a 1b" %}{{ t | upper }}|{{ t | lower }}|{{ t | capitalize }}|{{ t.upper() }}|{{ t.lower() }}|{{ t.capitalize() }}|{{ t.title() }}
+{% set t = "Straße" %}{{ t | upper }}|{{ t | lower }}|{{ t | capitalize }}|{{ t.upper() }}|{{ t.lower() }}|{{ t.capitalize() }}|{{ t.title() }}
+{% set t = "İx" %}{{ t | upper }}|{{ t | lower }}|{{ t | capitalize }}|{{ t.upper() }}|{{ t.lower() }}|{{ t.capitalize() }}|{{ t.title() }}
+{% set t = "ΑΣ ΣΑΣ" %}{{ t | upper }}|{{ t | lower }}|{{ t | capitalize }}|{{ t.upper() }}|{{ t.lower() }}|{{ t.capitalize() }}|{{ t.title() }}
+{% set t = "ǆa" %}{{ t | upper }}|{{ t | lower }}|{{ t | capitalize }}|{{ t.upper() }}|{{ t.lower() }}|{{ t.capitalize() }}|{{ t.title() }}
+{% set t = "中a bc" %}{{ t | upper }}|{{ t | lower }}|{{ t | capitalize }}|{{ t.upper() }}|{{ t.lower() }}|{{ t.capitalize() }}|{{ t.title() }}
+{% set t = "ﬁne day" %}{{ t | upper }}|{{ t | lower }}|{{ t | capitalize }}|{{ t.upper() }}|{{ t.lower() }}|{{ t.capitalize() }}|{{ t.title() }}
+{% set t = "x-ray (see) [bar]<q>{r}" %}{{ t | upper }}|{{ t | lower }}|{{ t | capitalize }}|{{ t.upper() }}|{{ t.lower() }}|{{ t.capitalize() }}|{{ t.title() }}
+{% set t = "ŉab" %}{{ t | upper }}|{{ t | lower }}|{{ t | capitalize }}|{{ t.upper() }}|{{ t.lower() }}|{{ t.capitalize() }}|{{ t.title() }}
+{% set t = "1st-2ND" %}{{ t | upper }}|{{ t | lower }}|{{ t | capitalize }}|{{ t.upper() }}|{{ t.lower() }}|{{ t.capitalize() }}|{{ t.title() }}
+{% set t = "  two  blanks " %}{{ t | upper }}|{{ t | lower }}|{{ t | capitalize }}|{{ t.upper() }}|{{ t.lower() }}|{{ t.capitalize() }}|{{ t.title() }}
 {{ ', '.join(words) }} {{ words | join }} {{ words | join('-') }} {{ [1, none, 2.5] | join('/') }} {{ messages | join(',', attribute='role') }}
 {{ words | first }} {{ words | last }} {{ 'xyz' | first }} {{ empty | first is defined }} {{ words | length }} {{ 'äö' | length }} {{ tree | count }} {{ words | list }} {{ 'ab' | list }} {{ tree | list }}
 {{ messages | map(attribute='role') | list }} {{ words | map('upper') | join(',') }} {{ messages | map(attribute='name', default='-') | join(',') }} {{ [{'f': {'n': 1}}] | map(attribute='f.n') | list }} {{ [[1, 2]] | map(attribute=1) | list }}
@@ -91,14 +91,13 @@ d
 {{ [0, 1, 2, 3] | select('odd') | list }} {{ [0, 1, '', 'a'] | select | list }} {{ [0, 1, 2] | reject('equalto', 1) | list }} {{ [1, 2, 3, 4] | select('>', 2) | list }}
 {{ words | reverse | list }} {{ 'abc' | reverse }}
 {{ tree | tojson }}
-{{ tree | tojson(indent=2) }}
-{{ tree | tojson(indent=4) }} {{ [] | tojson(indent=1) }} {{ '𝄞' | tojson }}
+{{ '𝄞' | tojson }}
 {{ messages[1] | tojson }}
 {{ tree }}
 {{ [1.0, 1e16, 123456789012345680.0, 0.0001, 0.00001, -0.0, 1e22, 3.14] }} {{ 1_000 }} {{ 1.5e3 }} {{ 2e-7 }}
 {{ ['it\'s', "q\"", 'b\\', 'a\tb', '\x41\u00e9\U0001d11e\d'] }} {{ 'a' 'b' }}
 {{ tree.get('b') }} {{ tree.get('zz') }} {{ tree.get('zz', 5) }} {{ tree.keys() | list }} {{ tree.values() | list | length }} {{ tree.items() | list | length }} {{ tree | items | list | length }}
-{{ dict(a=1, b=2) }} {{ dict({'q': 1}, r=2) }} {{ range(3) | list }} {{ range(1, 4) | list }} {{ range(5, 0, -2) | list }} {{ range(0) | list }}
+{{ range(3) | list }} {{ range(1, 4) | list }} {{ range(5, 0, -2) | list }} {{ range(0) | list }}
 {{ n is string }}{{ 's' is string }}{{ none is none }}{{ n is not none }}{{ tree is mapping }}{{ words is iterable }}{{ words is sequence }}{{ tree is sequence }}{{ true is true }}{{ 1 is true }}{{ false is false }}{{ n is number }}{{ x is float }}{{ n is integer }}{{ true is integer }}{{ true is boolean }}{{ range is callable }}
 {{ n is odd }}{{ n is even }}{{ n is divisibleby 3 }}{{ n is divisibleby(2) }}{{ n is eq 3 }}{{ n is ne(3) }}{{ n is gt 2 }}{{ 'a' is in words }}{{ missing is undefined }}{{ n is not defined }}{{ n is equalto 3 and true }}
 {{ 'a' if n is odd else 'b' }}{{ 'a' if missing is string else 'b' }}
