@@ -213,11 +213,11 @@ func (c *chatFlags) prepare(cmd *cobra.Command, opts data.PrepareOptions, spec s
 	}
 	switch {
 	case c.addTokens:
-		o.Marks = chat.AddMarks
+		o.Delimiters = chat.AddDelimiters
 	case c.plainMarks:
-		o.Marks = chat.PlainMarks
+		o.Delimiters = chat.PlainDelimiters
 	default:
-		o.Marks = chat.RefuseMarks
+		o.Delimiters = chat.RefuseDelimiters
 	}
 	due := throttle(2 * time.Second)
 	o.Progress = func(rows int64) {

@@ -92,7 +92,7 @@ func ParseRow(row []byte) (c Conversation, ignored []string, err error) {
 		}
 		c = Conversation{NewMessage(User, question), NewMessage(Assistant, answer)}
 	}
-	if ignored, err = checkKeys(d, rowKeys, own...); err != nil {
+	if ignored, err = checkKeys(d, &rowKeys, own...); err != nil {
 		return nil, nil, err
 	}
 	beside := "" // a system message in a separate key
@@ -174,7 +174,7 @@ func (f *form) parse(value any) (c Conversation, ignored []string, err error) {
 		if !ok {
 			return nil, nil, fmt.Errorf("%s[%d]: want an object", f.key, i)
 		}
-		keys, err := checkKeys(d, messageKeys, f.role, f.content)
+		keys, err := checkKeys(d, &messageKeys, f.role, f.content)
 		name, noRole := text(d, f.role)
 		content, noContent := text(d, f.content)
 		role, known := f.roles[name]

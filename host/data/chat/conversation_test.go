@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/cage-qat/cage/host/data/chat/jinja"
+	"github.com/cage-qat/cage/host/data/tokenizer"
 	"github.com/cage-qat/cage/internal/testing/testfile"
 )
 
@@ -110,7 +111,7 @@ func FuzzConfig(f *testing.F) {
 	}
 	f.Add([]byte(`{"chat_template": [{"name": "default", "template": "x"}], "bos_token": {"content": "<s>"}, "eos_token": null}`))
 	f.Fuzz(func(t *testing.T, text []byte) {
-		if c, err := parseConfig(text); (c == nil) == (err == nil) && err == nil {
+		if template, err := newTemplate(map[string][]byte{tokenizer.ConfigFile: text}, ""); (template == nil) == (err == nil) {
 			t.Fatal("neither a configuration nor an error")
 		}
 	})

@@ -12,21 +12,13 @@ import (
 // Rows have keys of the programs for which they were made: OpenAI's fine-tuning, ShareGPT, TRL,
 // axolotl, LLaMA-Factory, ms-swift. Some of these keys change which tokens have loss.
 
-// meaning is the effect of a key on training.
-type meaning int
-
-const (
-	keyUnknown  meaning = iota // ignored, and reported to the user
-	keyHarmless                // does not affect the loss
-	keyUsed                    // by [ParseRow]
-	keyRefused                 // changes the loss in an unsupported way
-	keyLearned                 // true or 1: nothing special; false or 0: no loss
-)
-
-// keyRule is the known meaning of a key. reason ends the error message about it.
-type keyRule struct {
-	meaning meaning
-	reason  string
+// keyTable has the known keys of a row or a message.
+type keyTable struct {
+	used    []string          // by [ParseRow]
+	refused map[string]string // change the loss in an unsupported way: the reason
+	// flags must be true or 1 if they are booleans: otherwise the row or message is not to be
+	// learned, which is an error with this reason.
+	flags map[string]string
 }
 
 const (
@@ -41,53 +33,36 @@ const (
 		"variables by themselves, with a template that sets them ({% set enable_thinking = false %})"
 )
 
-var rowKeys = mergedKeys(harmlessKeys, map[string]keyRule{
-	"system": {meaning: keyUsed}, "system_prompt": {meaning: keyUsed},
-	"tools":                {keyRefused, noConversations},
-	"functions":            {keyRefused, noConversations},
-	"function_call":        {keyRefused, noTools},
-	"documents":            {keyRefused, "want documents in the text of a message"},
-	"history":              {keyRefused, "want the earlier turns in messages"},
-	"chat_template_kwargs": {keyRefused, noVariables},
-	"train":                {keyLearned, noTraining},
-	"training":             {keyLearned, noTraining},
-	"weight":               {keyLearned, "want 1: leave rows of weight 0 out"},
-	"label":                {keyLearned, noLabel}, "kto_tag": {keyLearned, noLabel},
-}, mediaKeys)
-
-var messageKeys = mergedKeys(harmlessKeys, map[string]keyRule{
-	"tool_calls": {keyRefused, noTools}, "function_call": {keyRefused, noTools},
-	"tools": {keyRefused, noTools}, "functions": {keyRefused, noTools},
-	"train_detail": {keyRefused, noParts}, "training_detail": {keyRefused, noParts},
-	"label": {keyLearned, noLabel},
-	"train": {meaning: keyUsed}, "training": {meaning: keyUsed},
-	"loss": {meaning: keyUsed}, "weight": {meaning: keyUsed},
-}, mediaKeys)
-
-var mediaKeys = map[string]keyRule{
-	"images": {keyRefused, onlyText}, "image": {keyRefused, onlyText},
-	"videos": {keyRefused, onlyText}, "video": {keyRefused, onlyText},
-	"audios": {keyRefused, onlyText}, "audio": {keyRefused, onlyText},
+var rowKeys = keyTable{
+	used: []string{"system", "system_prompt"},
+	refused: map[string]string{
+		"tools": noConversations, "functions": noConversations, "function_call": noTools,
+		"documents":            "want documents in the text of a message",
+		"history":              "want the earlier turns in messages",
+		"chat_template_kwargs": noVariables,
+	},
+	flags: map[string]string{
+		"train": noTraining, "training": noTraining, "label": noLabel, "kto_tag": noLabel,
+		"weight": "want 1: leave rows of weight 0 out",
+	},
 }
+
+var messageKeys = keyTable{
+	used: []string{"train", "training", "loss", "weight"},
+	refused: map[string]string{
+		"tool_calls": noTools, "function_call": noTools, "tools": noTools, "functions": noTools,
+		"train_detail": noParts, "training_detail": noParts,
+	},
+	flags: map[string]string{"label": noLabel},
+}
+
+// mediaKeys are refused in rows and messages.
+var mediaKeys = []string{"images", "image", "videos", "video", "audios", "audio"}
 
 // harmlessKeys describe the origin of a row or message.
-var harmlessKeys = func() map[string]keyRule {
-	keys := map[string]keyRule{}
-	for _, name := range []string{"id", "_id", "idx", "index", "uuid", "prompt_id", "message_id",
-		"conversation_id", "conversation_hash", "source", "dataset", "url", "license", "language", "lang",
-		"timestamp", "created", "created_at", "date", "model", "parallel_tool_calls"} {
-		keys[name] = keyRule{meaning: keyHarmless}
-	}
-	return keys
-}()
-
-func mergedKeys(tables ...map[string]keyRule) map[string]keyRule {
-	all := map[string]keyRule{}
-	for _, table := range tables {
-		maps.Copy(all, table)
-	}
-	return all
-}
+var harmlessKeys = []string{"id", "_id", "idx", "index", "uuid", "prompt_id", "message_id",
+	"conversation_id", "conversation_hash", "source", "dataset", "url", "license", "language", "lang",
+	"timestamp", "created", "created_at", "date", "model", "parallel_tool_calls"}
 
 // Columns lists the keys of a row that [ParseRow] reads, those of conversations first.
 var Columns = func() []string {
@@ -95,31 +70,32 @@ var Columns = func() []string {
 	for i := range forms {
 		list = slices.Insert(list, i, forms[i].key)
 	}
-	var more []string
-	for name, k := range rowKeys {
-		if k.meaning != keyHarmless {
-			more = append(more, name)
-		}
-	}
+	more := slices.AppendSeq(slices.Concat(rowKeys.used, mediaKeys), maps.Keys(rowKeys.refused))
+	more = slices.AppendSeq(more, maps.Keys(rowKeys.flags))
 	slices.Sort(more)
 	return append(list, more...)
 }()
 
 // checkKeys checks the keys of a row or message other than those of its form. It returns the
 // ignored ones, or an error for one that must not be ignored.
-func checkKeys(d *jinja.Dict, table map[string]keyRule, own ...string) (ignored []string, _ error) {
+func checkKeys(d *jinja.Dict, table *keyTable, own ...string) (ignored []string, _ error) {
 	for _, name := range d.Keys() {
 		value, _ := d.Get(name)
-		if slices.Contains(own, name) || empty(value) {
+		if empty(value) || slices.Contains(slices.Concat(own, table.used, harmlessKeys), name) {
 			continue
 		}
-		k := table[name]
-		switch on, known := flag(value); {
-		case k.meaning == keyUnknown,
-			k.meaning == keyLearned && !known && name != "weight": // such as a class label
+		if slices.Contains(mediaKeys, name) {
+			return nil, fmt.Errorf("%s: %s", name, onlyText)
+		}
+		if reason, ok := table.refused[name]; ok {
+			return nil, fmt.Errorf("%s: %s", name, reason)
+		}
+		on, known := flag(value)
+		switch reason, ok := table.flags[name]; {
+		case !ok || !known && name != "weight": // such as a class label
 			ignored = append(ignored, name)
-		case k.meaning == keyRefused, k.meaning == keyLearned && !on:
-			return nil, fmt.Errorf("%s: %s", name, k.reason)
+		case !on:
+			return nil, fmt.Errorf("%s: %s", name, reason)
 		}
 	}
 	return ignored, nil

@@ -162,7 +162,7 @@ func TestIgnoredKeys(t *testing.T) {
 	}
 	o := options(t, rowsOf(rows...), filepath.Join(t.TempDir(), "set"))
 	o.Template = encoder(t, reads, "").template
-	want := []IgnoredKey{{"persona", 2, "rows: line 1"}, {"messages[].tone", 1, "rows: line 2"}, {"conversations[].mood", 1, "rows: line 3"}}
+	want := []RowCount{{"", "persona", 2, "rows: line 1"}, {"", "messages[].tone", 1, "rows: line 2"}, {"", "conversations[].mood", 1, "rows: line 3"}}
 	if diff := cmp.Diff(want, prepare(t, o).Ignored); diff != "" {
 		t.Error(diff)
 	}
@@ -188,7 +188,7 @@ func TestUnreadColumns(t *testing.T) {
 		}
 	}
 	m := prepare(t, options(t, list, filepath.Join(t.TempDir(), "set")))
-	if diff := cmp.Diff([]IgnoredKey{{"persona", 3, "rows: line 1"}}, m.Ignored); diff != "" {
+	if diff := cmp.Diff([]RowCount{{"", "persona", 3, "rows: line 1"}}, m.Ignored); diff != "" {
 		t.Error(diff)
 	}
 	for _, key := range []string{"messages", "conversations", "prompt", "completion", "system", "label", "images"} {

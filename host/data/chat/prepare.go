@@ -39,9 +39,9 @@ type PrepareOptions struct {
 	Tokenizer tokenizer.Tokenizer
 	// TrainOn selects the turns with loss; empty means all of the assistant's.
 	TrainOn TrainOn
-	// Marks selects the treatment of the template's delimiters that are not tokens; empty means an
+	// Delimiters selects the treatment of the template's delimiters that are not tokens; empty means an
 	// error.
-	Marks Marks
+	Delimiters Delimiters
 	// SkipBad skips and counts rows that hold no conversation; otherwise the first of them is an
 	// error.
 	SkipBad bool
@@ -63,7 +63,7 @@ func Prepare(ctx context.Context, o PrepareOptions) (m *Manifest, err error) {
 			m, err = nil, fmt.Errorf("prepare: %w", err)
 		}
 	}()
-	o.TrainOn, o.Marks = cmp.Or(o.TrainOn, AllTurns), cmp.Or(o.Marks, RefuseMarks)
+	o.TrainOn, o.Delimiters = cmp.Or(o.TrainOn, AllTurns), cmp.Or(o.Delimiters, RefuseDelimiters)
 	switch {
 	case o.Out == "":
 		return nil, errors.New("no output folder")
@@ -73,7 +73,7 @@ func Prepare(ctx context.Context, o PrepareOptions) (m *Manifest, err error) {
 		return nil, errors.New("a validation fraction and validation rows exclude each other")
 	}
 	t := o.Template
-	tok, added, err := t.withMarks(o.Tokenizer, o.Marks)
+	tok, added, err := t.withDelimiters(o.Tokenizer, o.Delimiters)
 	if err != nil {
 		return nil, err
 	}
@@ -129,10 +129,10 @@ func Prepare(ctx context.Context, o PrepareOptions) (m *Manifest, err error) {
 		Tokens:   t.Tokens, Variables: t.Variables, AddedTokens: added, Counts: p.counts,
 	}
 	if m.Dropped == nil {
-		m.Dropped = []DroppedRows{}
+		m.Dropped = []RowCount{}
 	}
 	if m.Ignored == nil {
-		m.Ignored = []IgnoredKey{}
+		m.Ignored = []RowCount{}
 	}
 	return m, folder.Commit(m)
 }
@@ -178,7 +178,7 @@ func (p *preparation) each(ctx context.Context, list Rows, use func([]*Document)
 		} else {
 			c, o.ignored, err = ParseRow(r.Text)
 			for _, name := range r.Unread { // columns
-				if rowKeys[name].meaning == keyUnknown {
+				if !slices.Contains(harmlessKeys, name) {
 					o.ignored = append(o.ignored, name)
 				}
 			}
@@ -285,9 +285,9 @@ type Counts struct {
 	Divided Divided `json:"divided,omitzero"`
 	// Dropped counts the conversations that yield no document, by reason, the most
 	// frequent first.
-	Dropped []DroppedRows `json:"dropped"`
+	Dropped []RowCount `json:"dropped"`
 	// Ignored counts the rows with unknown keys, by key, the most frequent first.
-	Ignored []IgnoredKey `json:"ignored"`
+	Ignored []RowCount `json:"ignored"`
 	// Bad is the number of rows that hold no conversation; FirstBad is the error of the first of
 	// them.
 	Bad      int64  `json:"bad"`
@@ -302,54 +302,46 @@ type Divided struct {
 	Tokens    int64 `json:"more_tokens"`
 }
 
-// DroppedRows counts the conversations that were dropped for one reason.
-type DroppedRows struct {
-	Reason Reason `json:"reason"`
+// RowCount counts the rows that were dropped for one reason, or that have one ignored key.
+type RowCount struct {
+	Reason Reason `json:"reason,omitempty"`
+	Key    string `json:"key,omitempty"`
 	Rows   int64  `json:"rows"`
 	First  string `json:"first"` // location of the first of them
 }
 
-// IgnoredKey counts the rows with a key that was ignored.
-type IgnoredKey struct {
-	Key   string `json:"key"`
-	Rows  int64  `json:"rows"`
-	First string `json:"first"` // location of the first of them
-}
-
-// maxKeys bounds the number of ignored keys that are counted separately.
+// Bounds of the number of keys and reasons that are counted separately. A template can raise a
+// different reason for every row.
 const (
-	maxKeys   = 50
-	otherKeys = "other keys"
-)
-
-func (c *Counts) ignore(key, place string) {
-	if len(key) > maxReason {
-		key = strings.ToValidUTF8(key[:maxReason], "") + "…"
-	}
-	i := slices.IndexFunc(c.Ignored, func(k IgnoredKey) bool { return k.Key == key })
-	if i < 0 && len(c.Ignored) >= maxKeys && key != otherKeys {
-		c.ignore(otherKeys, place)
-		return
-	}
-	if i < 0 {
-		i = len(c.Ignored)
-		c.Ignored = append(c.Ignored, IgnoredKey{Key: key, First: place})
-	}
-	c.Ignored[i].Rows++
-	slices.SortStableFunc(c.Ignored, func(a, b IgnoredKey) int { return cmp.Compare(b.Rows, a.Rows) })
-}
-
-// maxReasons bounds the number of reasons that are counted separately: a template can raise a
-// different one for every row.
-const (
+	maxKeys      = 50
+	otherKeys    = "other keys"
 	maxReasons   = 20
 	otherReasons = refusal + "for other reasons"
 )
 
+// tally counts a row; beyond most reasons or keys it is counted as other.
+func tally(list []RowCount, row, other RowCount, most int) []RowCount {
+	same := func(c RowCount) bool { return c.Reason == row.Reason && c.Key == row.Key }
+	i := slices.IndexFunc(list, same)
+	if i < 0 && len(list) >= most {
+		row.Reason, row.Key = other.Reason, other.Key
+		i = slices.IndexFunc(list, same)
+	}
+	if i < 0 {
+		i, list = len(list), append(list, row)
+	}
+	list[i].Rows++
+	slices.SortStableFunc(list, func(a, b RowCount) int { return cmp.Compare(b.Rows, a.Rows) })
+	return list
+}
+
 func (c *Counts) add(o outcome) {
 	c.Rows++
 	for _, key := range o.ignored {
-		c.ignore(key, o.place)
+		if len(key) > maxReason {
+			key = strings.ToValidUTF8(key[:maxReason], "") + "…"
+		}
+		c.Ignored = tally(c.Ignored, RowCount{Key: key, First: o.place}, RowCount{Key: otherKeys}, maxKeys)
 	}
 	switch {
 	case o.documents != nil:
@@ -370,22 +362,9 @@ func (c *Counts) add(o outcome) {
 			c.FirstBad = fmt.Sprintf("%s: %v", o.place, o.bad)
 		}
 	default:
-		c.drop(o.dropped, o.place)
+		row := RowCount{Reason: o.dropped, First: o.place}
+		c.Dropped = tally(c.Dropped, row, RowCount{Reason: otherReasons}, maxReasons)
 	}
-}
-
-func (c *Counts) drop(reason Reason, place string) {
-	i := slices.IndexFunc(c.Dropped, func(d DroppedRows) bool { return d.Reason == reason })
-	if i < 0 && len(c.Dropped) >= maxReasons && reason != otherReasons {
-		c.drop(otherReasons, place)
-		return
-	}
-	if i < 0 {
-		i = len(c.Dropped)
-		c.Dropped = append(c.Dropped, DroppedRows{Reason: reason, First: place})
-	}
-	c.Dropped[i].Rows++
-	slices.SortStableFunc(c.Dropped, func(a, b DroppedRows) int { return cmp.Compare(b.Rows, a.Rows) })
 }
 
 // explain returns why there are no documents, as the end of a message.

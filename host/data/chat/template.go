@@ -34,8 +34,8 @@ type Template struct {
 	Time time.Time
 
 	program    *jinja.Template
-	config     config // of the model
-	ofItsModel bool   // it came with the tokenizer
+	config     tokenizer.Config // of the model
+	ofItsModel bool             // it came with the tokenizer
 }
 
 // DefaultTime is the current time for templates that print a date: the fallback date of Llama 3.2's
@@ -67,59 +67,91 @@ func BuiltIn() []string {
 // Built-in templates begin with that token if and only if addsBOS is set, because a model that has
 // always seen it should not see a text without it. Other templates are not changed.
 func OpenTemplate(spec, folder string, addsBOS bool) (*Template, error) {
-	config, err := readConfig(folder)
+	dir := folder
+	if stat, err := os.Stat(folder); err == nil && !stat.IsDir() {
+		dir = filepath.Dir(folder)
+	}
+	files := map[string][]byte{}
+	for _, name := range []string{tokenizer.ConfigFile, tokenizer.TemplateFile} {
+		if name == tokenizer.TemplateFile && spec != "" {
+			continue
+		}
+		text, err := vfs.ReadRegular(filepath.Join(dir, name))
+		if err == nil {
+			files[name] = text
+		} else if !errors.Is(err, fs.ErrNotExist) {
+			return nil, err
+		}
+	}
+	t, err := newTemplate(files, dir)
 	if err != nil {
 		return nil, err
 	}
-	t := &Template{Name: spec, Tokens: config.tokens, config: *config}
-	dir := tokenizerFolder(folder)
-	builtIn, own := slices.Contains(BuiltIn(), spec), spec == ""
-	switch {
-	case own:
-		t.ofItsModel, t.Name = true, filepath.Join(dir, tokenizer.TemplateFile)
-	case builtIn && !addsBOS:
-		t.Tokens.BOS = ""
-	}
+	names := strings.Join(BuiltIn(), ", ")
+	builtIn := slices.Contains(BuiltIn(), spec)
 	var text []byte
-	if builtIn {
-		text, err = templates.ReadFile("templates/" + spec + ".jinja")
-	} else {
-		text, err = vfs.ReadRegular(t.Name)
-	}
-	t.Source = strings.TrimPrefix(string(text), "\ufeff")
-	switch missing := errors.Is(err, fs.ErrNotExist); {
-	case missing && own && config.template != "":
-		t.Name, t.Source, err = filepath.Join(dir, tokenizer.ConfigFile), config.template, nil
-	case missing && own:
-		err = fmt.Errorf("%s has no chat template, neither %s nor chat_template in %s: "+
+	switch {
+	case spec == "" && t.Source == "":
+		return nil, fmt.Errorf("%s has no chat template, neither %s nor chat_template in %s: "+
 			"the model is a base model; name a template (%s, or a file)",
-			dir, tokenizer.TemplateFile, tokenizer.ConfigFile, strings.Join(BuiltIn(), ", "))
-	case missing:
-		err = fmt.Errorf("template %q is neither a file nor one of %s",
-			spec, strings.Join(BuiltIn(), ", "))
+			dir, tokenizer.TemplateFile, tokenizer.ConfigFile, names)
+	case spec == "":
+		t.ofItsModel = true
+		return t, t.parse()
+	case builtIn:
+		text, err = templates.ReadFile("templates/" + spec + ".jinja")
+		if !addsBOS {
+			t.Tokens.BOS = ""
+		}
+	default:
+		text, err = vfs.ReadRegular(spec)
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		err = fmt.Errorf("template %q is neither a file nor one of %s", spec, names)
 	}
 	if err != nil {
 		return nil, err
 	}
+	t.Name, t.Source = spec, strings.TrimPrefix(string(text), byteOrderMark)
 	return t, t.parse()
+}
+
+const byteOrderMark = "\ufeff"
+
+// newTemplate returns the template among a tokenizer's files, by name, which are in dir. Its source
+// is empty if there is none.
+func newTemplate(files map[string][]byte, dir string) (*Template, error) {
+	t := &Template{Name: filepath.Join(dir, tokenizer.TemplateFile)}
+	source, ok := files[tokenizer.TemplateFile]
+	t.Source = strings.TrimPrefix(string(source), byteOrderMark)
+	text, configured := files[tokenizer.ConfigFile]
+	if !configured {
+		return t, nil
+	}
+	path := filepath.Join(dir, tokenizer.ConfigFile)
+	var err error
+	t.config, err = tokenizer.ParseConfig(text)
+	for key, token := range t.Tokens.byKey() {
+		if err == nil {
+			*token, err = t.config.Token(key)
+		}
+	}
+	if err == nil && !ok {
+		t.Name = path
+		t.Source, err = t.config.Template()
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return t, nil
 }
 
 // ModelTemplate returns the tokenizer's own template, given the contents of the tokenizer's files
 // by name; nil if there is none.
 func ModelTemplate(files map[string][]byte) (*Template, error) {
-	t := &Template{Name: tokenizer.TemplateFile, Source: string(files[tokenizer.TemplateFile])}
-	if text, ok := files[tokenizer.ConfigFile]; ok {
-		c, err := parseConfig(text)
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", tokenizer.ConfigFile, err)
-		}
-		t.Tokens, t.config = c.tokens, *c
-	}
-	if _, ok := files[tokenizer.TemplateFile]; !ok {
-		t.Name, t.Source = tokenizer.ConfigFile, t.config.template
-	}
-	if t.Source == "" {
-		return nil, nil
+	t, err := newTemplate(files, "")
+	if err != nil || t.Source == "" {
+		return nil, err
 	}
 	return t, t.parse()
 }
@@ -127,13 +159,6 @@ func ModelTemplate(files map[string][]byte) (*Template, error) {
 func (t *Template) parse() (err error) {
 	t.program, err = jinja.Parse(t.Name, t.Source)
 	return err
-}
-
-func tokenizerFolder(tokenizer string) string {
-	if stat, err := os.Stat(tokenizer); err == nil && !stat.IsDir() {
-		return filepath.Dir(tokenizer)
-	}
-	return tokenizer
 }
 
 // Render renders a conversation as text. With prompt set, the text ends with the generation prompt.
@@ -238,55 +263,16 @@ func (t *SpecialTokens) byKey() map[string]*string {
 	return map[string]*string{"bos_token": &t.BOS, "eos_token": &t.EOS, "pad_token": &t.Pad}
 }
 
-type config struct {
-	tokens   SpecialTokens
-	template string // "": none
-	file     tokenizer.Config
-}
-
-// readConfig reads a tokenizer's tokenizer_config.json; it is empty if the file or the folder does
-// not exist.
-func readConfig(folder string) (*config, error) {
-	path := filepath.Join(tokenizerFolder(folder), tokenizer.ConfigFile)
-	text, err := vfs.ReadRegular(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return &config{}, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	c, err := parseConfig(text)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
-	}
-	return c, nil
-}
-
-func parseConfig(text []byte) (*config, error) {
-	file, err := tokenizer.ParseConfig(text)
-	if err != nil {
-		return nil, err
-	}
-	c := &config{file: file}
-	for key, token := range c.tokens.byKey() {
-		if *token, err = file.Token(key); err != nil {
-			return nil, err
-		}
-	}
-	c.template, err = file.Template()
-	return c, err
-}
-
 // tokenizerConfig returns the tokenizer_config.json of a dataset: the model's with the tokens of
 // the template, and without a template, which is in a separate file. Added tokens are appended to
 // its list of them, if it has one.
 func (t *Template) tokenizerConfig(added []AddedToken) (map[string]any, error) {
 	out := map[string]any{}
-	for key, value := range t.config.file {
+	for key, value := range t.config {
 		out[key] = value
 	}
 	delete(out, "chat_template")
-	if listed, ok := t.config.file["added_tokens_decoder"]; ok && len(added) > 0 {
+	if listed, ok := t.config["added_tokens_decoder"]; ok && len(added) > 0 {
 		list := map[string]any{}
 		if err := json.Unmarshal(listed, &list); err != nil {
 			return nil, fmt.Errorf("%s: added_tokens_decoder: %w", tokenizer.ConfigFile, err)
@@ -299,10 +285,10 @@ func (t *Template) tokenizerConfig(added []AddedToken) (map[string]any, error) {
 		}
 		out["added_tokens_decoder"] = list
 	}
-	before := t.config.tokens.byKey()
 	for key, token := range t.Tokens.byKey() {
+		before, _ := t.config.Token(key) // it was parsed when the template was opened
 		switch {
-		case *token == *before[key]: // unchanged, as an object with more than its text
+		case *token == before: // unchanged, as an object with more than its text
 		case *token == "":
 			delete(out, key)
 		default:

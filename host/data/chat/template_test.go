@@ -227,16 +227,16 @@ func TestMissingMarks(t *testing.T) {
 	for name, c := range map[string]struct {
 		template *Template
 		tok      tokenizer.Tokenizer
-		marks    Marks
+		marks    Delimiters
 	}{
-		"plain": {chatml, tok, PlainMarks}, "of the model": {&model, tok, RefuseMarks}, "tulu": {builtIn("tulu"), tok, RefuseMarks},
-		"marks that are tokens": {builtIn("llama3"), tok, RefuseMarks}, "bytes": {chatml, tokenizer.Bytes{}, RefuseMarks}, "nothing to add": {builtIn("llama3"), tok, AddMarks},
+		"plain": {chatml, tok, PlainDelimiters}, "of the model": {&model, tok, RefuseDelimiters}, "tulu": {builtIn("tulu"), tok, RefuseDelimiters},
+		"marks that are tokens": {builtIn("llama3"), tok, RefuseDelimiters}, "bytes": {chatml, tokenizer.Bytes{}, RefuseDelimiters}, "nothing to add": {builtIn("llama3"), tok, AddDelimiters},
 	} {
-		if got, added, err := c.template.withMarks(c.tok, c.marks); err != nil || got != c.tok || added != nil {
+		if got, added, err := c.template.withDelimiters(c.tok, c.marks); err != nil || got != c.tok || added != nil {
 			t.Errorf("%s: %v, added %v, error %v", name, got, added, err)
 		}
 	}
-	if _, _, err := chatml.withMarks(tokenizer.Bytes{}, AddMarks); err == nil || !strings.Contains(err.Error(), "cannot be added to the tokenizer bytes") {
+	if _, _, err := chatml.withDelimiters(tokenizer.Bytes{}, AddDelimiters); err == nil || !strings.Contains(err.Error(), "cannot be added to the tokenizer bytes") {
 		t.Errorf("marks for bytes: error %v", err)
 	}
 }
@@ -250,7 +250,7 @@ func TestAddedMarks(t *testing.T) {
 	testfile.Write(t, filepath.Join(folder, tokenizer.ConfigFile), listed)
 	tmpl := openTemplate(t, "chatml", folder, false)
 	o := options(t, conversations(8), t.TempDir())
-	o.Tokenizer, o.Template, o.Marks = tok, tmpl, AddMarks
+	o.Tokenizer, o.Template, o.Delimiters = tok, tmpl, AddDelimiters
 	m := prepare(t, o)
 	n := tok.Info().VocabSize
 	if diff := cmp.Diff([]AddedToken{{n, "<|im_start|>"}, {n + 1, "<|im_end|>"}}, m.AddedTokens); diff != "" || m.Tokenizer.VocabSize != n+2 {
