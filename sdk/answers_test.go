@@ -123,7 +123,7 @@ func TestOptimizerAnswersRefused(t *testing.T) {
 		{"a state of another shape", func(m *pb.OptimizerProgram) { m.State[1].Shape = []uint32{2, 3} }, "init: output state.left is float[2,2], must be float[2,3]"},
 		{"a state that is shared", func(m *pb.OptimizerProgram) { m.State[1].Shared = "all" }, "state tensor left is shared or constrained"},
 		{"a state that is a maximum", func(m *pb.OptimizerProgram) { m.State[1].Maximum = true }, "state tensor left is a maximum"},
-		{"a list out of order", func(m *pb.OptimizerProgram) { m.State[0], m.State[1] = m.State[1], m.State[0] }, "state tensors are not in the order of their names"},
+		{"a list out of order", func(m *pb.OptimizerProgram) { m.State[0], m.State[1] = m.State[1], m.State[0] }, "state tensors are not sorted by name"},
 	}
 	for _, c := range cases {
 		answer := optimizerAnswer(t, good)
@@ -156,7 +156,7 @@ func TestQuantizerAnswersRefused(t *testing.T) {
 		{"a parameter of no elements", func(m *pb.QuantizerProgram) { m.Trained[1].Shape = []uint32{0} }, `trained parameters: 1 ("step"): the shape has no elements`},
 		{"parameters that fill the memory", func(m *pb.QuantizerProgram) { m.Trained[1].Shape = []uint32{1 << 30} }, "trained parameters: they have more than 1000000 elements together"},
 		{"a grid without an end", func(m *pb.QuantizerProgram) { m.Grid = &pb.Grid{Format: 1, Min: -8} }, "in steps of 0"},
-		{"a grid of no format", func(m *pb.QuantizerProgram) { m.Grid = &pb.Grid{} }, "grid: format 0 is unknown to this host"},
+		{"a grid of no format", func(m *pb.QuantizerProgram) { m.Grid = &pb.Grid{} }, "grid: format 0 is unknown to this version"},
 		{"another parameter", func(m *pb.QuantizerProgram) { m.Trained[1].Name = "width" }, "must take x: float[2,8], trained.offset: float, trained.width: float[2,1]"},
 	}
 	for _, c := range cases {

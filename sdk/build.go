@@ -17,14 +17,13 @@ import (
 )
 
 // build calls the code of an author. Its errors and panics become a [*SiteError].
-func build[T any](kind Kind, site string, describe func() Description, f func(*authoring) (T, error)) (out T, err error) {
+func build[T any](
+	kind Kind, site string, describe func() Description, f func(*authoring) (T, error),
+) (out T, err error) {
 	var a authoring
 	defer func() {
 		if r := recover(); r != nil {
 			err = fmt.Errorf("panic: %v%s", r, panicSite())
-			if _, ok := r.(runtime.Error); ok && strings.Contains(err.Error(), "with length 0") {
-				err = fmt.Errorf("%w; the shape of an absent Value is empty", err)
-			}
 		}
 		if err == nil {
 			return
@@ -84,10 +83,14 @@ func inputState(b *program.Builder, prefix string, list []spec.Tensor) State {
 	return state
 }
 
-// write builds one program of an answer from the outputs that call, which wraps a method of the
-// author, returns; without outputs there is no program (nil). Unused optional inputs are left out.
-func (a *authoring) write(which, site string, author any, method string, optional []program.Input,
-	call func(b *program.Builder) ([]output, error)) (*program.Program, error) {
+// body writes a program, by a method of the author, and returns its outputs.
+type body func(b *program.Builder) ([]output, error)
+
+// write builds one program of an answer; without outputs there is no program (nil). Unused
+// optional inputs are left out.
+func (a *authoring) write(
+	which, site string, author any, method string, optional []program.Input, call body,
+) (*program.Program, error) {
 	b := a.builder(which + "/" + site)
 	outputs, err := call(b)
 	if err = cmp.Or(err, b.Err()); err != nil || len(outputs) == 0 {
@@ -105,11 +108,14 @@ func (a *authoring) write(which, site string, author any, method string, optiona
 
 // onlyOutputs returns the part of p that computes the given outputs, without the optional inputs
 // that none of them needs: the program, and hash, that p would have if these inputs did not exist.
-func onlyOutputs(p *program.Program, name string, outputs []program.Output, optional []program.Input) (*program.Program, error) {
+func onlyOutputs(
+	p *program.Program, name string, outputs []program.Output, optional []program.Input,
+) (*program.Program, error) {
 	needed := transform.Needs(p, outputs)
 	var keep []program.Output
 	for i, in := range transform.Arguments(p) {
-		if needed[i] || !slices.ContainsFunc(optional, func(o program.Input) bool { return o.Name == in.Name }) {
+		same := func(o program.Input) bool { return o.Name == in.Name }
+		if needed[i] || !slices.ContainsFunc(optional, same) {
 			keep = append(keep, in)
 		}
 	}

@@ -1,6 +1,7 @@
 package sdk
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 
@@ -15,9 +16,9 @@ import (
 func describeResponse(d Description) (*pb.DescribeResponse, error) {
 	m := &pb.Description{Name: d.Name, Version: d.Version, Doc: d.Doc}
 	for _, p := range d.Parameters {
-		kind, ok := wire.ParameterTypes[string(p.Type)]
-		if !ok {
-			return nil, failure(fmt.Errorf("parameter %s: type %q does not exist", p.Name, p.Type))
+		kind, err := wire.ParameterTypes.Number(string(p.Type), "type")
+		if err != nil {
+			return nil, failure(fmt.Errorf("parameter %s: %w", p.Name, err))
 		}
 		def, err := wire.ToValue(p.Default)
 		if err != nil {
@@ -47,43 +48,39 @@ func fromSite(m *pb.Site) (Site, error) {
 	if m == nil {
 		return Site{}, errors.New("the request has no site")
 	}
-	role, ok := wire.SiteRoles.Word(m.GetRole())
-	if !ok {
-		return Site{}, fmt.Errorf("site %s: role %d is unknown to this plugin's SDK: rebuild the plugin with a current one", m.GetName(), m.GetRole())
-	}
-	product, ok := wire.SiteProducts.Word(m.GetProduct())
-	if !ok {
-		return Site{}, fmt.Errorf("site %s: product %d is unknown to this plugin's SDK: rebuild the plugin with a current one", m.GetName(), m.GetProduct())
-	}
-	shape, values, err := fromShapeAndValues(m.GetShape(), m.GetValues())
-	if err != nil {
+	role, noRole := wire.SiteRoles.Word(m.GetRole(), "role")
+	product, noProduct := wire.SiteProducts.Word(m.GetProduct(), "product")
+	shape, noShape := wire.FromShape(m.GetShape())
+	values, noValues := wire.FromValues(m.GetValues())
+	if err := cmp.Or(noRole, noProduct, noShape, noValues); err != nil {
 		return Site{}, fmt.Errorf("site %s: %w", m.GetName(), err)
 	}
 	layer := -1
 	if m.Layer != nil {
 		layer = int(m.GetLayer())
 	}
-	return Site{Role: Role(role), Product: Product(product), Name: m.GetName(), Layer: layer, Layers: int(m.GetLayers()), Shape: shape,
-		Heads: int(m.GetHeads()), RowHeads: int(m.GetRowHeads()), Context: int(m.GetContext()), Values: values}, nil
+	return Site{Role: Role(role), Product: Product(product), Name: m.GetName(), Shape: shape,
+		Layer: layer, Layers: int(m.GetLayers()), Heads: int(m.GetHeads()),
+		RowHeads: int(m.GetRowHeads()), Context: int(m.GetContext()), Values: Values{values}}, nil
 }
 
 func fromTensor(m *pb.Tensor) (Tensor, error) {
 	if m == nil {
 		return Tensor{}, errors.New("the request has no tensor")
 	}
-	role, ok := wire.TensorRoles.Word(m.GetRole())
-	if !ok {
-		return Tensor{}, fmt.Errorf("tensor %s: role %d is unknown to this plugin's SDK: rebuild the plugin with a current one", m.GetName(), m.GetRole())
+	role, noRole := wire.TensorRoles.Word(m.GetRole(), "role")
+	shape, noShape := wire.FromShape(m.GetShape())
+	values, noValues := wire.FromValues(m.GetValues())
+	err := cmp.Or(noRole, noShape, noValues)
+	var parts []Part
+	if err == nil {
+		parts, err = fromParts(m.GetParts(), shape)
 	}
-	shape, values, err := fromShapeAndValues(m.GetShape(), m.GetValues())
 	if err != nil {
 		return Tensor{}, fmt.Errorf("tensor %s: %w", m.GetName(), err)
 	}
-	parts, err := fromParts(m.GetParts(), shape)
-	if err != nil {
-		return Tensor{}, fmt.Errorf("tensor %s: %w", m.GetName(), err)
-	}
-	return Tensor{Name: m.GetName(), Role: TensorRole(role), Shape: shape, Parts: parts, Values: values}, nil
+	return Tensor{Name: m.GetName(), Role: TensorRole(role), Shape: shape, Parts: parts,
+		Values: Values{values}}, nil
 }
 
 // fromParts reads the parts of a fused tensor, which must together cover all of its rows.
@@ -94,23 +91,16 @@ func fromParts(list []*pb.Part, shape []int) (out []Part, err error) {
 	rows := uint64(0)
 	for _, p := range list {
 		out = append(out, Part{Name: p.GetName(), First: int(rows), Rows: int(p.GetRows())})
-		if rows += uint64(p.GetRows()); p.GetRows() == 0 || len(shape) == 0 || rows > uint64(shape[0]) {
-			return nil, fmt.Errorf("part %s has %d rows in a tensor of shape %v", p.GetName(), p.GetRows(), shape)
+		rows += uint64(p.GetRows())
+		if p.GetRows() == 0 || len(shape) == 0 || rows > uint64(shape[0]) {
+			return nil, fmt.Errorf("part %s has %d rows in a tensor of shape %v",
+				p.GetName(), p.GetRows(), shape)
 		}
 	}
 	if rows != uint64(shape[0]) {
 		return nil, fmt.Errorf("the parts have %d rows in a tensor of shape %v", rows, shape)
 	}
 	return out, nil
-}
-
-func fromShapeAndValues(shape []uint32, values map[string]*pb.Value) ([]int, Values, error) {
-	dims, err := wire.FromShape(shape)
-	if err != nil {
-		return nil, Values{}, err
-	}
-	m, err := wire.FromValues(values)
-	return dims, Values{m}, err
 }
 
 func toQuantizerProgram(q spec.Quantizer) (*pb.QuantizerProgram, error) {
@@ -148,9 +138,9 @@ func toOptimizerProgram(o spec.Optimizer) (*pb.OptimizerProgram, error) {
 	if err != nil {
 		return nil, fmt.Errorf("state %w", err)
 	}
-	rounded, ok := wire.Storages[string(o.Rounded)]
-	if !ok {
-		return nil, fmt.Errorf("rounding to %q cannot be sent", o.Rounded)
+	rounded, err := wire.Storages.Number(string(o.Rounded), "rounding to")
+	if err != nil {
+		return nil, err
 	}
 	return &pb.OptimizerProgram{
 		Init:         wire.ToProgram(o.Init),
@@ -180,15 +170,13 @@ func toDue(d Due) *pb.Due {
 func toStateTensors(list []spec.Tensor) ([]*pb.StateTensor, error) {
 	var out []*pb.StateTensor
 	for _, s := range list {
-		shape, err := wire.ToShape(s.Shape)
-		if err != nil {
+		shape, noShape := wire.ToShape(s.Shape)
+		storage, noStorage := wire.Storages.Number(string(s.Storage), "storage")
+		if err := cmp.Or(noShape, noStorage); err != nil {
 			return nil, fmt.Errorf("%s: %w", s.Name, err)
 		}
-		storage, ok := wire.Storages[string(s.Storage)]
-		if !ok {
-			return nil, fmt.Errorf("%s: storage %q cannot be sent", s.Name, s.Storage)
-		}
-		out = append(out, &pb.StateTensor{Name: s.Name, Shape: shape, Storage: storage, Maximum: s.Maximum, Shared: s.Shared, Constrain: wire.ToProgram(s.Constrain)})
+		out = append(out, &pb.StateTensor{Name: s.Name, Shape: shape, Storage: storage,
+			Maximum: s.Maximum, Shared: s.Shared, Constrain: wire.ToProgram(s.Constrain)})
 	}
 	return out, nil
 }

@@ -53,7 +53,8 @@ type Parameter struct {
 
 // Int declares an integer between min and max.
 func Int(name string, def, min, max int, doc string) Parameter {
-	return Parameter{Name: name, Type: TypeInt, Default: def, Min: float64(min), Max: float64(max), Doc: doc}
+	return Parameter{Name: name, Type: TypeInt, Default: def,
+		Min: float64(min), Max: float64(max), Doc: doc}
 }
 
 // Float declares a number between min and max; use math.Inf for an open side.
@@ -164,19 +165,20 @@ func integer(v any) (int, bool) {
 // formed and unique, defaults are within their ranges.
 func (d Description) Check() error {
 	if !wellFormed(d.Name) {
-		return fmt.Errorf("plugin name %q: use lower-case letters, digits, - and _, starting with a letter", d.Name)
+		return fmt.Errorf("plugin name %q: %s", d.Name, nameRule)
 	}
 	seen := map[string]bool{}
 	for _, p := range d.Parameters {
 		if !wellFormed(p.Name) {
-			return fmt.Errorf("plugin %s: parameter name %q: use lower-case letters, digits, - and _, starting with a letter", d.Name, p.Name)
+			return fmt.Errorf("plugin %s: parameter name %q: %s", d.Name, p.Name, nameRule)
 		}
 		if seen[p.Name] || slices.Contains(reserved, p.Name) {
 			return fmt.Errorf("plugin %s: parameter %s: the name is taken", d.Name, p.Name)
 		}
 		seen[p.Name] = true
 		if number := p.Type == TypeInt || p.Type == TypeFloat; number && !(p.Min <= p.Max) {
-			return fmt.Errorf("plugin %s: parameter %s: no number lies between %v and %v", d.Name, p.Name, p.Min, p.Max)
+			return fmt.Errorf("plugin %s: parameter %s: no number lies between %v and %v",
+				d.Name, p.Name, p.Min, p.Max)
 		}
 		if _, err := p.Convert(p.Default); err != nil {
 			return fmt.Errorf("plugin %s: parameter %s: default: %w", d.Name, p.Name, err)
@@ -192,7 +194,10 @@ func (d Description) Check() error {
 
 // reserved are the keys of a plugin's TOML table that belong to the host; match and
 // role are keys of overrides.
-var reserved = []string{"plugin", "sha256", "weights", "activations", "gradients", "backward", "requantize", "overrides", "rest", "groups", "refresh_delay", "match", "role"}
+var reserved = []string{"plugin", "sha256", "weights", "activations", "gradients", "backward",
+	"requantize", "overrides", "rest", "groups", "refresh_delay", "match", "role"}
+
+const nameRule = "use lower-case letters, digits, - and _, starting with a letter"
 
 func wellFormed(name string) bool {
 	if name == "" || len(name) > 64 || name[0] < 'a' || name[0] > 'z' {
@@ -224,7 +229,8 @@ func (d Description) Resolve(given map[string]any) (Values, error) {
 	}
 	for name := range given {
 		if !known[name] {
-			errs = append(errs, &ParameterError{Plugin: d.Name, Name: name, Err: fmt.Errorf("the plugin declares no such parameter")})
+			err := errors.New("the plugin declares no such parameter")
+			errs = append(errs, &ParameterError{Plugin: d.Name, Name: name, Err: err})
 		}
 	}
 	slices.SortFunc(errs, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
@@ -302,7 +308,8 @@ func get[T any](v Values, name string) T {
 	}
 	typed, ok := raw.(T)
 	if !ok {
-		panic(fmt.Sprintf("the plugin reads the parameter %q as %T, but declares it as %T", name, typed, raw))
+		panic(fmt.Sprintf("the plugin reads the parameter %q as %T, but declares it as %T",
+			name, typed, raw))
 	}
 	return typed
 }

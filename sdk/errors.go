@@ -77,7 +77,8 @@ func panicSite() string {
 	for {
 		f, more := frames.Next()
 		panicking = panicking || f.Function == "runtime.gopanic"
-		ours := strings.HasPrefix(f.Function, "runtime.") || strings.Contains(f.Function, "/cage/sdk.") || strings.Contains(f.Function, "/cage/sdk/program.")
+		ours := strings.HasPrefix(f.Function, "runtime.") ||
+			strings.Contains(f.Function, "/cage/sdk.") || strings.Contains(f.Function, "/cage/sdk/program.")
 		if panicking && !ours && f.File != "" {
 			return fmt.Sprintf(" (%s:%d)", filepath.Base(f.File), f.Line)
 		}

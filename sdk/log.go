@@ -21,7 +21,8 @@ func newLogger(w io.Writer) hclog.Logger {
 		level = hclog.Info
 	}
 	// hclog counts debug, info, warn and error as 2, 3, 4, 5; slog as -4, 0, 4, 8.
-	options := &slog.HandlerOptions{Level: slog.Level(4 * (int(level) - int(hclog.Info))), ReplaceAttr: asHCLog}
+	slogLevel := slog.Level(4 * (int(level) - int(hclog.Info)))
+	options := &slog.HandlerOptions{Level: slogLevel, ReplaceAttr: asHCLog}
 	slog.SetDefault(slog.New(slog.NewJSONHandler(w, options)))
 	return hclog.New(&hclog.LoggerOptions{Output: w, Level: level, JSONFormat: true})
 }

@@ -62,7 +62,7 @@ func TestFirstMistake(t *testing.T) {
 		{"its shape", quantize(func(b *program.Builder, x program.Value, site sdk.Site) program.Value {
 			at = here() + 1
 			return b.Zeros(site.Trained["stepp"].Shape()[0])
-		}), "panic: runtime error: index out of range [0] with length 0 (mistakes_test.go:%d); the shape of an absent Value is empty"},
+		}), "panic: runtime error: index out of range [0] with length 0 (mistakes_test.go:%d)"},
 		{"a panic without a mistake", quantize(func(_ *program.Builder, x program.Value, _ sdk.Site) program.Value {
 			at = here() + 1
 			return x.Scale(1 / float64(x.Shape()[2]))

@@ -91,7 +91,7 @@ func TestNoiseMistakes(t *testing.T) {
 	}{
 		"noise in evaluation": {func(b *program.Builder, x program.Value, site sdk.Site) (sdk.Quantized, error) {
 			return sdk.Quantized{Value: x.Add(b.RandomBits(site.Noise, site.Shape...).Convert(program.Float))}, nil
-		}, "for evaluation, where Noise, SharedNoise and Step are absent, as Site.Training says:"},
+		}, "for evaluation, without Noise, SharedNoise and Step:"},
 		"the step in evaluation": {func(_ *program.Builder, x program.Value, site sdk.Site) (sdk.Quantized, error) {
 			return sdk.Quantized{Value: x.Mul(site.Step)}, nil
 		}, "absent"},
@@ -100,7 +100,7 @@ func TestNoiseMistakes(t *testing.T) {
 				return sdk.Quantized{Value: x}, nil
 			}
 			return sdk.Quantized{Value: x.MaxRow()}, nil
-		}, "for evaluation: output value is float[2,1]"},
+		}, "for evaluation, without Noise, SharedNoise and Step: output value is float[2,1]"},
 	} {
 		_, err := sdk.BuildQuantizer(c.q, weight)
 		if err == nil || !strings.Contains(err.Error(), c.says) {

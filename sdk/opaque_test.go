@@ -163,7 +163,7 @@ func TestOpaqueMistakes(t *testing.T) {
 func TestOpaqueAnswers(t *testing.T) {
 	matrix := sdk.Tensor{Name: "w", Role: sdk.TensorMatrix, Shape: []int{2, 3}}
 	for wrong, want := range map[string]string{
-		"shape": "axis 0 has 0 elements", "twice": "not in the order", "name": "the name contains", "axes": "100 axes", "size": "elements",
+		"shape": "axis 0 has 0 elements", "twice": "not sorted by name", "name": "the name contains", "axes": "100 axes", "size": "elements",
 		"many": "100000 state tensors, want at most 1024",
 	} {
 		if _, err := opaqueOptimizer(t, heavyBall{wrong}).Program(t.Context(), matrix, spec.TensorLimits(matrix.Shape)); err == nil || !strings.Contains(err.Error(), want) {

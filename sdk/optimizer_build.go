@@ -141,8 +141,7 @@ func (o *optimizerBuilder) build() (err error) {
 	return err
 }
 
-func (o *optimizerBuilder) write(which, method string,
-	call func(b *program.Builder) ([]output, error)) (*program.Program, error) {
+func (o *optimizerBuilder) write(which, method string, call body) (*program.Program, error) {
 	return o.authoring.write(which, o.tensor.Name, o.author, method, o.optional, call)
 }
 
@@ -165,7 +164,9 @@ func (o *optimizerBuilder) update() (err error) {
 	return err
 }
 
-func (o *optimizerBuilder) refresh(r Refresher, which string, first bool) (*program.Program, error) {
+func (o *optimizerBuilder) refresh(
+	r Refresher, which string, first bool,
+) (*program.Program, error) {
 	return o.write(which, "Refresh", func(b *program.Builder) ([]output, error) {
 		in := RefreshInput{Step: b.Input(spec.InputStep, program.FloatType())}
 		in.State = inputState(b, spec.StatePrefix, o.out.State)

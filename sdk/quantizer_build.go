@@ -18,7 +18,8 @@ func BuildQuantizer(q Quantizer, site Site) (spec.Quantizer, error) {
 	site.Product = cmp.Or(site.Product, ProductForward)
 	return build(KindQuantizer, site.Name, q.Describe, func(a *authoring) (spec.Quantizer, error) {
 		if len(site.Shape) == 0 { // so that authors can count on rows
-			return spec.Quantizer{}, Refuse("a single number without axes has no rows: give the tensor at least one axis")
+			return spec.Quantizer{}, Refuse("a single number without axes has no rows: " +
+				"give the tensor at least one axis")
 		}
 		site.Trained, site.State, site.Training = nil, nil, false
 		site.Noise, site.SharedNoise, site.Step = program.Value{}, program.Value{}, program.Value{}
@@ -40,7 +41,8 @@ type quantizerBuilder struct {
 
 func (q *quantizerBuilder) build() (err error) {
 	if t, ok := q.author.(Trainable); ok {
-		q.out.Init, q.out.Trained, err = q.initial("init", "InitTrained", spec.TrainedPrefix, t.InitTrained)
+		q.out.Trained, q.out.Init, err =
+			q.initial("init", "InitTrained", spec.TrainedPrefix, t.InitTrained)
 		if err != nil {
 			return err
 		}
@@ -51,7 +53,8 @@ func (q *quantizerBuilder) build() (err error) {
 		}
 	}
 	if s, ok := q.author.(Stateful); ok {
-		q.out.InitState, q.out.State, err = q.initial("init_state", "InitState", spec.KeptPrefix, s.InitState)
+		q.out.State, q.out.InitState, err =
+			q.initial("init_state", "InitState", spec.KeptPrefix, s.InitState)
 		if err != nil {
 			return err
 		}
@@ -61,7 +64,8 @@ func (q *quantizerBuilder) build() (err error) {
 			}
 		}
 	}
-	if s, ok := q.author.(Searcher); ok && q.site.Role == RoleWeight && q.site.Product == ProductForward {
+	weight := q.site.Role == RoleWeight && q.site.Product == ProductForward
+	if s, ok := q.author.(Searcher); ok && weight {
 		if err := q.searches(s); err != nil {
 			return err
 		}
@@ -71,12 +75,10 @@ func (q *quantizerBuilder) build() (err error) {
 		return err
 	}
 	q.out.Evaluate, evaluated, err = q.program(false)
-	switch {
-	case err != nil && slices.ContainsFunc(spec.StepInputs, func(in program.Input) bool { return q.out.Takes(in.Name) }):
-		return fmt.Errorf("for evaluation, where Noise, SharedNoise and Step are absent, as Site.Training says: %w", err)
-	case err != nil:
-		return fmt.Errorf("for evaluation: %w", err)
-	case q.out.Evaluate.Hash() == q.out.Program.Hash():
+	if err != nil {
+		return fmt.Errorf("for evaluation, without Noise, SharedNoise and Step: %w", err)
+	}
+	if q.out.Evaluate.Hash() == q.out.Program.Hash() {
 		q.out.Evaluate = nil
 	}
 	q.out.Homogeneous, q.out.Grid = trained.Homogeneous && evaluated.Homogeneous, evaluated.Grid
@@ -93,29 +95,34 @@ func (q *quantizerBuilder) build() (err error) {
 	if err != nil {
 		return err
 	}
-	q.out.Unpack, err = q.write("unpack", q.site.Name, q.author, "Unpack", nil, func(b *program.Builder) ([]output, error) {
-		codes, scale := b.Input(packed[0].Name, packed[0].Type), b.Input(packed[1].Name, packed[1].Type)
+	unpack := func(b *program.Builder) ([]output, error) {
+		codes := b.Input(packed[0].Name, packed[0].Type)
+		scale := b.Input(packed[1].Name, packed[1].Type)
 		value, err := p.Unpack(b, codes, scale, q.site)
 		return []output{{spec.OutputValue, value}}, err
-	})
+	}
+	q.out.Unpack, err = q.write("unpack", q.site.Name, q.author, "Unpack", nil, unpack)
 	return err
 }
 
 // initial builds the program that computes the initial trained parameters or the initial state,
 // and lists the tensors that it computes.
-func (q *quantizerBuilder) initial(which, method, prefix string,
-	init func(*program.Builder, program.Value, Site) (State, error)) (p *program.Program, list []spec.Tensor, err error) {
+func (q *quantizerBuilder) initial(
+	which, method, prefix string, init func(*program.Builder, program.Value, Site) (State, error),
+) (list []spec.Tensor, p *program.Program, err error) {
 	site, statistics := q.site, spec.ColumnInputs(q.site.Shape)
-	p, err = q.write(which, site.Name, q.author, method, statistics, func(b *program.Builder) ([]output, error) {
-		x := b.Input(spec.InputX, program.FloatType(site.Shape...))
-		for k, v := range []*program.Value{&site.Activations.Max, &site.Activations.Mean, &site.Weights.Max, &site.Weights.Mean} {
-			*v = b.Input(statistics[k].Name, statistics[k].Type)
-		}
-		state, err := init(b, x, site)
-		list = tensorsOf(state)
-		return outputsOf(prefix, state), err
-	})
-	return p, list, err
+	p, err = q.write(which, site.Name, q.author, method, statistics,
+		func(b *program.Builder) ([]output, error) {
+			x := b.Input(spec.InputX, program.FloatType(site.Shape...))
+			for k, v := range []*program.Value{&site.Activations.Max, &site.Activations.Mean,
+				&site.Weights.Max, &site.Weights.Mean} {
+				*v = b.Input(statistics[k].Name, statistics[k].Type)
+			}
+			state, err := init(b, x, site)
+			list = tensorsOf(state)
+			return outputsOf(prefix, state), err
+		})
+	return list, p, err
 }
 
 // capabilities sets the name under which a trained parameter is shared, and its constraint.
@@ -128,14 +135,15 @@ func (q *quantizerBuilder) capabilities(t *spec.Tensor) (err error) {
 		return nil
 	}
 	at, name := cmp.Or(t.Shared, q.site.Name)+"/"+t.Name, spec.TrainedPrefix+t.Name
-	t.Constrain, err = q.write("constrain", at, q.author, "Constrain", nil, func(b *program.Builder) ([]output, error) {
+	constrain := func(b *program.Builder) ([]output, error) {
 		in := b.Input(name, program.FloatType(t.Shape...))
 		out, err := c.Constrain(b, t.Name, in, q.site)
 		if out == in {
 			return nil, err
 		}
 		return []output{{name, out}}, err
-	})
+	}
+	t.Constrain, err = q.write("constrain", at, q.author, "Constrain", nil, constrain)
 	return err
 }
 
@@ -146,8 +154,8 @@ func (q *quantizerBuilder) searches(s Searcher) error {
 		return err
 	}
 	if len(q.out.State) > 0 {
-		return fmt.Errorf("InitState gives the state %s, and SearchState %s: let the search find all of it",
-			q.out.State[0].Name, list[0].Name)
+		return fmt.Errorf("InitState gives the state %s, and SearchState %s: "+
+			"let the search find all of it", q.out.State[0].Name, list[0].Name)
 	}
 	if every < 1 {
 		return fmt.Errorf("SearchState says that a search follows after %d steps: want at least 1", every)
@@ -193,7 +201,8 @@ func (q *quantizerBuilder) program(training bool) (p *program.Program, res Quant
 	}
 	b.Output(spec.OutputValue, res.Value)
 	b.Output(spec.OutputSurrogate, res.Surrogate)
-	for _, o := range []output{{spec.OutputCodes, res.Codes}, {spec.OutputScale, res.Scale}, {spec.OutputMask, res.Mask}} {
+	for _, o := range []output{{spec.OutputCodes, res.Codes}, {spec.OutputScale, res.Scale},
+		{spec.OutputMask, res.Mask}} {
 		if o.value.Valid() {
 			b.Output(o.name, o.value)
 		}
@@ -225,14 +234,17 @@ func (q *quantizerBuilder) program(training bool) (p *program.Program, res Quant
 		return nil, res, returnedBy(q.author, "Quantize", err)
 	}
 	if next > 0 {
-		q.out.Next, err = onlyOutputs(whole, q.plugin+"/next/"+site.Name, whole.Outputs[at:], spec.StepInputs)
+		name := q.plugin + "/next/" + site.Name
+		q.out.Next, err = onlyOutputs(whole, name, whole.Outputs[at:], spec.StepInputs)
 	}
 	return p, res, err
 }
 
 // backward builds the custom backward pass; nil if the site has a surrogate instead.
 func (q *quantizerBuilder) backward(author Differentiator) (*program.Program, error) {
-	return q.write("backward", q.site.Name, author, "Backward", spec.StepInputs, func(b *program.Builder) ([]output, error) {
+	return q.write("backward", q.site.Name, author, "Backward", spec.StepInputs, func(
+		b *program.Builder,
+	) ([]output, error) {
 		site, t := q.site, program.FloatType(q.site.Shape...)
 		x := b.Input(spec.InputX, t)
 		q.inputs(b, &site)
@@ -258,7 +270,8 @@ func sameState(what string, got State, method string, list []spec.Tensor) error 
 			return fmt.Errorf("%s has no %s, which %s returns", what, s.Name, method)
 		}
 		if v.Valid() && !slices.Equal(v.Shape(), s.Shape) {
-			return fmt.Errorf("%s has %s in the shape %v, %s in %v", what, s.Name, v.Shape(), method, s.Shape)
+			return fmt.Errorf("%s has %s in the shape %v, %s in %v",
+				what, s.Name, v.Shape(), method, s.Shape)
 		}
 	}
 	for name := range got {

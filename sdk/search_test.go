@@ -215,8 +215,8 @@ func TestSearchOrder(t *testing.T) {
 	for want, change := range map[string]func(l *client.SearchLayout){
 		"not within":    func(l *client.SearchLayout) { l.Sites[0].X = l.Bytes - 4 },
 		"does not have": func(l *client.SearchLayout) { l.Bytes *= 2 },
-		"1 state tensors and 2 next ones are attached": func(l *client.SearchLayout) { l.Sites[0].Kept = l.Sites[0].Kept[:1] },
-		"0 trained parameters, 2 state tensors":        func(l *client.SearchLayout) { l.Sites[1].OfTrained = nil },
+		"[1 1 2] trained parameters, state tensors and next ones are attached": func(l *client.SearchLayout) { l.Sites[0].Kept = l.Sites[0].Kept[:1] },
+		"[0 2 2] trained parameters": func(l *client.SearchLayout) { l.Sites[1].OfTrained = nil },
 	} {
 		changed := client.SearchLayout{Bytes: l.Bytes, Sites: slices.Clone(l.Sites)}
 		change(&changed)

@@ -26,8 +26,7 @@ import (
 // as the handshake. Afterwards, whatever the plugin prints, on either stream, goes to the
 // host's log. So does what it logs with log/slog, with level and attributes.
 //
-// When a person starts the plugin, it prints a hint and exits; with --describe it
-// prints its description and exits.
+// When a person starts the plugin, it prints a hint and exits.
 func ServeQuantizer(q Quantizer) { serve(q, nil) }
 
 // ServeOptimizer is the main function of an optimizer plugin; see [ServeQuantizer].
@@ -39,8 +38,9 @@ func Serve(q Quantizer, o Optimizer) { serve(q, o) }
 
 func serve(q Quantizer, o Optimizer) {
 	descriptions, err := describe(q, o)
-	if len(os.Args) > 1 && os.Args[1] == describeFlag || os.Getenv(wire.CookieKey) != wire.CookieValue {
-		os.Exit(byHand(os.Stdout, os.Stderr, os.Args, descriptions, err))
+	if os.Getenv(wire.CookieKey) != wire.CookieValue {
+		byHand(os.Stderr, os.Args[0], descriptions, err)
+		os.Exit(1)
 	}
 	output := os.Stderr // go-plugin replaces the variable
 	logger := newLogger(output)
@@ -49,11 +49,13 @@ func serve(q Quantizer, o Optimizer) {
 	}
 	watchHost()
 	goplugin.Serve(&goplugin.ServeConfig{
-		HandshakeConfig:  goplugin.HandshakeConfig{MagicCookieKey: wire.CookieKey, MagicCookieValue: wire.CookieValue},
+		HandshakeConfig: goplugin.HandshakeConfig{
+			MagicCookieKey: wire.CookieKey, MagicCookieValue: wire.CookieValue,
+		},
 		VersionedPlugins: map[int]goplugin.PluginSet{wire.ProtocolVersion: servers(q, o)},
 		GRPCServer: func(opts []grpc.ServerOption) *grpc.Server {
-			return grpc.NewServer(append(opts, grpc.MaxRecvMsgSize(wire.MaxMessage), grpc.MaxSendMsgSize(wire.MaxMessage),
-				grpc.UnaryInterceptor(guard(output, logger)))...)
+			return grpc.NewServer(append(opts, grpc.MaxRecvMsgSize(wire.MaxMessage),
+				grpc.MaxSendMsgSize(wire.MaxMessage), grpc.UnaryInterceptor(guard(output, logger)))...)
 		},
 		Logger: logger.Named("go-plugin"),
 	})
@@ -115,7 +117,9 @@ func (r *registration) GRPCServer(_ *goplugin.GRPCBroker, s *grpc.Server) error 
 	return nil
 }
 
-func (r *registration) GRPCClient(context.Context, *goplugin.GRPCBroker, *grpc.ClientConn) (any, error) {
+func (r *registration) GRPCClient(
+	context.Context, *goplugin.GRPCBroker, *grpc.ClientConn,
+) (any, error) {
 	return nil, errors.New("a plugin is no client: GRPCClient is for the host")
 }
 
@@ -124,11 +128,15 @@ type quantizerServer struct {
 	q Quantizer
 }
 
-func (s *quantizerServer) Describe(context.Context, *pb.DescribeRequest) (*pb.DescribeResponse, error) {
+func (s *quantizerServer) Describe(
+	context.Context, *pb.DescribeRequest,
+) (*pb.DescribeResponse, error) {
 	return describeResponse(s.q.Describe())
 }
 
-func (s *quantizerServer) Quantize(_ context.Context, r *pb.QuantizeRequest) (*pb.QuantizeResponse, error) {
+func (s *quantizerServer) Quantize(
+	_ context.Context, r *pb.QuantizeRequest,
+) (*pb.QuantizeResponse, error) {
 	site, err := fromSite(r.GetSite())
 	if err != nil {
 		return nil, wire.ToStatus(wire.Unreadable, err.Error())
@@ -149,11 +157,15 @@ type optimizerServer struct {
 	o Optimizer
 }
 
-func (s *optimizerServer) Describe(context.Context, *pb.DescribeRequest) (*pb.DescribeResponse, error) {
+func (s *optimizerServer) Describe(
+	context.Context, *pb.DescribeRequest,
+) (*pb.DescribeResponse, error) {
 	return describeResponse(s.o.Describe())
 }
 
-func (s *optimizerServer) Program(_ context.Context, r *pb.ProgramRequest) (*pb.ProgramResponse, error) {
+func (s *optimizerServer) Program(
+	_ context.Context, r *pb.ProgramRequest,
+) (*pb.ProgramResponse, error) {
 	tensor, err := fromTensor(r.GetTensor())
 	if err != nil {
 		return nil, wire.ToStatus(wire.Unreadable, err.Error())
@@ -170,7 +182,8 @@ func (s *optimizerServer) Program(_ context.Context, r *pb.ProgramRequest) (*pb.
 		if err != nil {
 			return nil, failure(fmt.Errorf("state %w", err))
 		}
-		return &pb.ProgramResponse{Answer: &pb.ProgramResponse_Opaque{Opaque: &pb.OpaqueOptimizer{State: state}}}, nil
+		answer := &pb.OpaqueOptimizer{State: state}
+		return &pb.ProgramResponse{Answer: &pb.ProgramResponse_Opaque{Opaque: answer}}, nil
 	}
 	answer, err := toOptimizerProgram(built)
 	if err != nil {
@@ -198,11 +211,14 @@ func failure(err error) error {
 // From then on both are the standard error, which the host reads directly.
 func guard(output *os.File, logger hclog.Logger) grpc.UnaryServerInterceptor {
 	var first sync.Once
-	return func(ctx context.Context, request any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (response any, err error) {
+	return func(
+		ctx context.Context, request any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler,
+	) (response any, err error) {
 		first.Do(func() { os.Stdout, os.Stderr = output, output })
 		defer func() {
 			if r := recover(); r != nil {
-				logger.Error("panic", "method", info.FullMethod, "panic", fmt.Sprint(r), "stack", string(debug.Stack()))
+				logger.Error("panic", "method", info.FullMethod, "panic", fmt.Sprint(r),
+					"stack", string(debug.Stack()))
 				err = failure(fmt.Errorf("panic: %v%s", r, panicSite()))
 			}
 		}()
@@ -210,31 +226,19 @@ func guard(output *os.File, logger hclog.Logger) grpc.UnaryServerInterceptor {
 	}
 }
 
-const describeFlag = "--describe"
-
-// byHand answers a person who started the plugin with the command line args, and
-// returns the exit status. err is the error of describe.
-func byHand(out, errOut io.Writer, args []string, descriptions map[Kind]Description, err error) int {
+// byHand answers a person who started the plugin. err is the error of describe.
+func byHand(out io.Writer, program string, descriptions map[Kind]Description, err error) {
 	if err != nil {
-		fmt.Fprintf(errOut, "this plugin cannot work: %v\n", err)
-		return 1
+		fmt.Fprintf(out, "this plugin cannot work: %v\n", err)
+		return
 	}
-	wanted := len(args) > 1 && args[1] == describeFlag
 	for _, kind := range []Kind{KindQuantizer, KindOptimizer} {
-		d, ok := descriptions[kind]
-		switch {
-		case ok && wanted:
-			fmt.Fprintf(out, "%s, kind %s\n\n%s", d.Name, kind, d)
-		case ok:
-			fmt.Fprintf(errOut, "%s is a plugin of cage: the %s %s. The host starts it by itself; name it in a run's TOML file.\n",
-				filepath.Base(args[0]), kind, d.Name)
+		if d, ok := descriptions[kind]; ok {
+			fmt.Fprintf(out, "%s is a plugin of cage: the %s %s. The host starts it by itself; "+
+				"name it in a run's TOML file.\n", filepath.Base(program), kind, d.Name)
 		}
 	}
-	if wanted {
-		return 0
-	}
-	fmt.Fprintf(errOut, "To see its parameters: cage plugins show %s, or %s %s\n", filepath.Base(args[0]), args[0], describeFlag)
-	return 1
+	fmt.Fprintf(out, "To see its parameters: cage plugins show %s\n", program)
 }
 
 // parentPoll is the interval at which a plugin checks that its parent process is still the same.

@@ -25,8 +25,10 @@ type attachments[T any] struct {
 }
 
 // attach maps the memory and locates in it the tensors or sites that the messages describe.
-func attach[M, T any](a *attachments[T], path string, bytes uint64, messages []M, name func(M) string,
-	find func(*finder, M) (T, error)) (*pb.AttachResponse, error) {
+func attach[M, T any](
+	a *attachments[T], path string, bytes uint64, messages []M, name func(M) string,
+	find func(*finder, M) (T, error),
+) (*pb.AttachResponse, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	memory, err := openShared(path, bytes)
@@ -59,8 +61,13 @@ type finder struct {
 	err    error
 }
 
-func (f *finder) reads(at uint64, shape []int) []float32  { return f.find(f.memory.read, at, shape) }
-func (f *finder) writes(at uint64, shape []int) []float32 { return f.find(f.memory.write, at, shape) }
+func (f *finder) input(at uint64, shape []int) []float32 {
+	return f.find(f.memory.read, at, shape)
+}
+
+func (f *finder) output(at uint64, shape []int) []float32 {
+	return f.find(f.memory.write, at, shape)
+}
 
 func (f *finder) find(memory []byte, at uint64, shape []int) []float32 {
 	list, err := floats(memory, at, int(program.FloatType(shape...).Size()))
@@ -68,9 +75,9 @@ func (f *finder) find(memory []byte, at uint64, shape []int) []float32 {
 	return list
 }
 
-// sideBySide calls f for all elements of a list concurrently, started in order, at most GOMAXPROCS
+// inParallel calls f for all elements of a list concurrently, started in order, at most GOMAXPROCS
 // at a time. After an error it starts no further calls.
-func sideBySide[T any](list []T, f func(T) error) error {
+func inParallel[T any](list []T, f func(T) error) error {
 	errs := make([]error, len(list))
 	var failed atomic.Bool
 	var group sync.WaitGroup
@@ -126,7 +133,9 @@ type attachedTensor struct {
 	read, write            map[string][2][]float32
 }
 
-func (s *opaqueServer) Describe(context.Context, *pb.DescribeRequest) (*pb.DescribeResponse, error) {
+func (s *opaqueServer) Describe(
+	context.Context, *pb.DescribeRequest,
+) (*pb.DescribeResponse, error) {
 	r, err := describeResponse(s.author.Describe())
 	if err == nil {
 		r.Description.Capabilities = []string{wire.OpaqueCapability}
@@ -159,13 +168,13 @@ func (s *opaqueServer) find(f *finder, m *pb.AttachedTensor) (*attachedTensor, e
 			len(m.GetState()), len(built.State))
 	}
 	a := &attachedTensor{tensor: t, rateFactor: m.GetRateFactor(),
-		x: f.reads(m.GetX(), t.Shape), gradient: f.reads(m.GetGradient(), t.Shape),
-		direction: f.writes(m.GetDirection(), t.Shape),
+		x: f.input(m.GetX(), t.Shape), gradient: f.input(m.GetGradient(), t.Shape),
+		direction: f.output(m.GetDirection(), t.Shape),
 		read:      map[string][2][]float32{}, write: map[string][2][]float32{}}
 	for i, st := range built.State {
 		even, odd := m.GetState()[i].GetEven(), m.GetState()[i].GetOdd()
-		a.read[st.Name] = [2][]float32{f.reads(even, st.Shape), f.reads(odd, st.Shape)}
-		a.write[st.Name] = [2][]float32{f.writes(even, st.Shape), f.writes(odd, st.Shape)}
+		a.read[st.Name] = [2][]float32{f.input(even, st.Shape), f.input(odd, st.Shape)}
+		a.write[st.Name] = [2][]float32{f.output(even, st.Shape), f.output(odd, st.Shape)}
 	}
 	return a, nil
 }
@@ -181,16 +190,18 @@ func (s *opaqueServer) Step(_ context.Context, r *pb.StepRequest) (*pb.StepRespo
 	if r.GetOdd() {
 		from, to = to, from
 	}
-	err := sideBySide(s.list, func(a *attachedTensor) error {
+	err := inParallel(s.list, func(a *attachedTensor) error {
 		in := OpaqueStep{
 			X: a.x, Gradient: a.gradient, Direction: a.direction,
-			Step: int(r.GetStep()), Steps: int(r.GetSteps()), Rate: r.GetRate() * a.rateFactor, Loss: r.GetLoss(),
+			Step: int(r.GetStep()), Steps: int(r.GetSteps()),
+			Rate: r.GetRate() * a.rateFactor, Loss: r.GetLoss(),
 			State: map[string][]float32{}, Next: map[string][]float32{},
 		}
 		for name := range a.read {
 			in.State[name], in.Next[name] = a.read[name][from], a.write[name][to]
 		}
-		return guarded(a.tensor.Name, s.memory, "X, Gradient or State", func() error { return s.author.Step(in, a.tensor) })
+		step := func() error { return s.author.Step(in, a.tensor) }
+		return guarded(a.tensor.Name, s.memory, "X, Gradient or State", step)
 	})
 	if err != nil {
 		return nil, failure(err)
@@ -211,7 +222,9 @@ type attachedSite struct {
 	trained, state, next map[string][]float32
 }
 
-func (s *searchServer) Describe(context.Context, *pb.DescribeRequest) (*pb.DescribeResponse, error) {
+func (s *searchServer) Describe(
+	context.Context, *pb.DescribeRequest,
+) (*pb.DescribeResponse, error) {
 	r, err := describeResponse(s.q.Describe())
 	if err == nil {
 		r.Description.Capabilities = []string{wire.SearchCapability}
@@ -220,7 +233,9 @@ func (s *searchServer) Describe(context.Context, *pb.DescribeRequest) (*pb.Descr
 }
 
 // AttachSites maps the memory.
-func (s *searchServer) AttachSites(_ context.Context, r *pb.AttachSitesRequest) (*pb.AttachResponse, error) {
+func (s *searchServer) AttachSites(
+	_ context.Context, r *pb.AttachSitesRequest,
+) (*pb.AttachResponse, error) {
 	name := func(m *pb.AttachedSite) string { return m.GetSite().GetName() }
 	return attach(&s.attachments, r.GetPath(), r.GetBytes(), r.GetSites(), name, s.find)
 }
@@ -234,18 +249,20 @@ func (s *searchServer) find(f *finder, m *pb.AttachedSite) (*attachedSite, error
 	if err != nil {
 		return nil, err
 	}
-	have, are := len(built.Trained), len(built.State)
-	if len(m.GetTrained()) != have || len(m.GetState()) != are || len(m.GetNext()) != are {
-		return nil, fmt.Errorf("%d trained parameters, %d state tensors and %d next ones are attached, and the plugin has %d and %d",
-			len(m.GetTrained()), len(m.GetState()), len(m.GetNext()), have, are)
+	attached := []int{len(m.GetTrained()), len(m.GetState()), len(m.GetNext())}
+	states := len(built.State)
+	if want := []int{len(built.Trained), states, states}; !slices.Equal(attached, want) {
+		return nil, fmt.Errorf("%d trained parameters, state tensors and next ones are attached, "+
+			"and the plugin has %d", attached, want)
 	}
-	a := &attachedSite{site: site, x: f.reads(m.GetX(), site.Shape), trained: map[string][]float32{},
+	a := &attachedSite{site: site, x: f.input(m.GetX(), site.Shape), trained: map[string][]float32{},
 		state: map[string][]float32{}, next: map[string][]float32{}}
 	for i, t := range built.Trained {
-		a.trained[t.Name] = f.reads(m.GetTrained()[i], t.Shape)
+		a.trained[t.Name] = f.input(m.GetTrained()[i], t.Shape)
 	}
 	for i, t := range built.State {
-		a.state[t.Name], a.next[t.Name] = f.reads(m.GetState()[i], t.Shape), f.writes(m.GetNext()[i], t.Shape)
+		a.state[t.Name] = f.input(m.GetState()[i], t.Shape)
+		a.next[t.Name] = f.output(m.GetNext()[i], t.Shape)
 	}
 	return a, nil
 }
@@ -257,17 +274,19 @@ func (s *searchServer) Search(_ context.Context, r *pb.SearchRequest) (*pb.Searc
 	var list []*attachedSite
 	for _, i := range r.GetSites() {
 		if int64(i) >= int64(len(s.list)) {
-			return nil, wire.ToStatus(wire.Unreadable, fmt.Sprintf("a search of site %d, where %d are attached", i, len(s.list)))
+			return nil, wire.ToStatus(wire.Unreadable,
+				fmt.Sprintf("a search of site %d, where %d are attached", i, len(s.list)))
 		}
 		list = append(list, s.list[i])
 	}
 	bySize := func(a, b *attachedSite) int { return cmp.Compare(len(b.x), len(a.x)) }
 	slices.SortStableFunc(list, bySize) // the largest first
-	err := sideBySide(list, func(a *attachedSite) error {
+	err := inParallel(list, func(a *attachedSite) error {
 		// Cloned, because the author may change the maps.
 		in := SearchInput{X: a.x, Trained: maps.Clone(a.trained), State: maps.Clone(a.state),
 			Next: maps.Clone(a.next), Step: int(r.GetStep()), Steps: int(r.GetSteps())}
-		return guarded(a.site.Name, s.memory, "X, Trained or State", func() error { return s.author.Search(in, a.site) })
+		search := func() error { return s.author.Search(in, a.site) }
+		return guarded(a.site.Name, s.memory, "X, Trained or State", search)
 	})
 	if err != nil {
 		return nil, failure(err)

@@ -21,8 +21,9 @@ func (m *sharedMemory) protects(address uintptr) bool {
 }
 
 func floats(memory []byte, at uint64, n int) ([]float32, error) {
-	if at%4 != 0 || n < 0 || n > math.MaxInt/4 || at > uint64(len(memory)) || uint64(n)*4 > uint64(len(memory))-at {
-		return nil, fmt.Errorf("%d numbers at %d are not within the %d bytes of the memory", n, at, len(memory))
+	size := uint64(len(memory))
+	if at%4 != 0 || n < 0 || n > math.MaxInt/4 || at > size || uint64(n)*4 > size-at {
+		return nil, fmt.Errorf("%d numbers at %d are not within the %d bytes of the memory", n, at, size)
 	}
 	if n == 0 {
 		return nil, nil

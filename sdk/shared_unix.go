@@ -17,12 +17,16 @@ func openShared(path string, size uint64) (*sharedMemory, error) {
 		return nil, err
 	}
 	defer f.Close()
-	if info, err := f.Stat(); err != nil || size == 0 || size > math.MaxInt || uint64(info.Size()) < size {
+	info, err := f.Stat()
+	if err != nil || size == 0 || size > math.MaxInt || uint64(info.Size()) < size {
 		return nil, errors.Join(err, fmt.Errorf("%s does not have %d bytes", path, size))
 	}
 	m := &sharedMemory{}
-	if m.read, err = syscall.Mmap(int(f.Fd()), 0, int(size), syscall.PROT_READ, syscall.MAP_SHARED); err == nil {
-		m.write, err = syscall.Mmap(int(f.Fd()), 0, int(size), syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_SHARED)
+	mapped := func(protection int) ([]byte, error) {
+		return syscall.Mmap(int(f.Fd()), 0, int(size), protection, syscall.MAP_SHARED)
+	}
+	if m.read, err = mapped(syscall.PROT_READ); err == nil {
+		m.write, err = mapped(syscall.PROT_READ | syscall.PROT_WRITE)
 	}
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("map %s: %w", path, err), m.close())

@@ -142,7 +142,7 @@ func TestStatefulAnswersRefused(t *testing.T) {
 		"no init_state": {func(m *pb.QuantizerProgram) { m.InitState = nil }, "the init_state program must be there exactly when there is state"},
 		"no next":       {func(m *pb.QuantizerProgram) { m.Next = nil }, "the next program must be there exactly when there is state"},
 		"no list":       {func(m *pb.QuantizerProgram) { m.State = nil }, "the quantizer's program must take x: float[2,8]"},
-		"another order": {func(m *pb.QuantizerProgram) { m.State[0], m.State[1] = m.State[1], m.State[0] }, "state tensors are not in the order of their names"},
+		"another order": {func(m *pb.QuantizerProgram) { m.State[0], m.State[1] = m.State[1], m.State[0] }, "state tensors are not sorted by name"},
 		"init for next": {func(m *pb.QuantizerProgram) { m.Next = m.InitState }, "the next program must take x: float[2,8], kept.mean: float, kept.scale: float"},
 		"a large state": {func(m *pb.QuantizerProgram) { m.State[1].Shape = []uint32{1 << 30} }, "state tensors: they have more than 1000000 elements together"},
 		"shared":        {func(m *pb.QuantizerProgram) { m.State[0].Shared = "all" }, "state tensor mean is shared or constrained"},

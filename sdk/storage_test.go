@@ -28,7 +28,7 @@ func TestCompact(t *testing.T) {
 		says    string
 	}{
 		"a name that is none":   {map[string]sdk.Storage{"x": sdk.StoreInt8}, "Storage names the state tensor x, which Init does not return"},
-		"a type that is none":   {map[string]sdk.Storage{"m": "int4"}, `state tensor m is kept as "int4": use int8, uint8 or bfloat16`},
+		"a type that is none":   {map[string]sdk.Storage{"m": "int4"}, `state tensor m is stored as "int4": use int8, uint8 or bfloat16`},
 		"float32 by its letter": {map[string]sdk.Storage{"m": "float32"}, "or nothing for float32"},
 	} {
 		if _, err := sdk.BuildOptimizer(compact{momentum, c.storage}, matrix); err == nil || !strings.Contains(err.Error(), c.says) {
@@ -41,13 +41,13 @@ func TestCompact(t *testing.T) {
 func TestCompactAnswers(t *testing.T) {
 	m := optimizerAnswer(t, build(t, momentum))
 	m.GetProgram().State[0].Storage = 9
-	if _, err := client.NewOptimizer(encode(t, m)).Program(t.Context(), matrix, program.Limits{}); err == nil || !strings.Contains(err.Error(), "storage 9 is unknown to this host") {
+	if _, err := client.NewOptimizer(encode(t, m)).Program(t.Context(), matrix, program.Limits{}); err == nil || !strings.Contains(err.Error(), "storage 9 is unknown to this version") {
 		t.Errorf("an unknown type: %v", err)
 	}
 	out := build(t, momentum)
 	out.State[0].Storage = sdk.StoreInt8
 	out.Due.First, out.FirstRefresh = 1, out.Init
-	if err := out.Check(matrix.Shape); err == nil || !strings.Contains(err.Error(), "m is kept as int8: what a refresh may read must be kept as float32") {
+	if err := out.Check(matrix.Shape); err == nil || !strings.Contains(err.Error(), "m is stored as int8: what a refresh may read must be stored as float32") {
 		t.Errorf("with a refresh: %v", err)
 	}
 	q, err := sdk.BuildQuantizer(steps, sdk.Site{Name: "w", Role: sdk.RoleWeight, Shape: []int{2, 8}})
@@ -55,7 +55,7 @@ func TestCompactAnswers(t *testing.T) {
 		t.Fatal(err)
 	}
 	q.Trained[0].Storage = sdk.StoreInt8
-	if err := q.Check([]int{2, 8}); err == nil || !strings.Contains(err.Error(), "a trained parameter must be kept as float32") {
+	if err := q.Check([]int{2, 8}); err == nil || !strings.Contains(err.Error(), "a trained parameter must be stored as float32") {
 		t.Errorf("a trained parameter: %v", err)
 	}
 }
@@ -99,13 +99,13 @@ func TestRounded(t *testing.T) {
 		}
 	}
 	for _, to := range []sdk.Storage{sdk.StoreInt8, "float64"} {
-		if _, err := sdk.BuildOptimizer(rounded{momentum, to}, matrix); err == nil || !strings.Contains(err.Error(), "it can be to bfloat16") {
+		if _, err := sdk.BuildOptimizer(rounded{momentum, to}, matrix); err == nil || !strings.Contains(err.Error(), "want bfloat16, or nothing") {
 			t.Errorf("to %s: %v", to, err)
 		}
 	}
 	m := optimizerAnswer(t, build(t, momentum))
 	m.GetProgram().Rounded = 9
-	if _, err := client.NewOptimizer(encode(t, m)).Program(t.Context(), matrix, program.Limits{}); err == nil || !strings.Contains(err.Error(), "rounded: storage 9 is unknown to this host") {
+	if _, err := client.NewOptimizer(encode(t, m)).Program(t.Context(), matrix, program.Limits{}); err == nil || !strings.Contains(err.Error(), "rounded: storage 9 is unknown to this version") {
 		t.Errorf("an unknown type: %v", err)
 	}
 }

@@ -197,7 +197,7 @@ func TestBuildTrainableRefuses(t *testing.T) {
 		{"a factorization", initial(func(b *program.Builder, x program.Value) (sdk.State, error) {
 			return sdk.State{"step": x.Transpose(1, 0).QR().Transpose(1, 0).MaxRow(), "offset": b.Const(0)}, nil
 		}), "init: qr: factorizations are for refresh programs only"},
-		{"homogeneous", quantized(func(_ program.Value, q *sdk.Quantized) { q.Homogeneous = true }), "cannot hold with the trained parameter offset: leave homogeneous false"},
+		{"homogeneous", quantized(func(_ program.Value, q *sdk.Quantized) { q.Homogeneous = true }), "cannot hold with the trained parameter offset"},
 		{"no surrogate", quantized(func(_ program.Value, q *sdk.Quantized) { q.Surrogate = program.Value{} }), "trained.offset gets no gradient from the surrogate"},
 		{"a surrogate that compares only", quantized(func(x program.Value, q *sdk.Quantized) {
 			q.Surrogate = q.Value.Lt(x).Select(x, x.Scale(2)).Add(q.Value.StopGradient())
@@ -251,7 +251,7 @@ func TestTrainableCheck(t *testing.T) {
 	}{
 		{"no init", func(q *spec.Quantizer) { q.Init = nil }, "the init program must be there exactly when there are trained parameters"},
 		{"no list", func(q *spec.Quantizer) { q.Trained = nil }, "the quantizer's program must take x: float[2,8]"},
-		{"out of order", func(q *spec.Quantizer) { q.Trained = []spec.Tensor{q.Trained[1], q.Trained[0]} }, "trained parameters are not in the order of their names"},
+		{"out of order", func(q *spec.Quantizer) { q.Trained = []spec.Tensor{q.Trained[1], q.Trained[0]} }, "trained parameters are not sorted by name"},
 		{"another shape", func(q *spec.Quantizer) {
 			q.Trained = []spec.Tensor{q.Trained[0], {Name: "step", Shape: []int{2}}}
 		}, "must take x: float[2,8], trained.offset: float, trained.step: float[2]"},

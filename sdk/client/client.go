@@ -36,14 +36,20 @@ func (q *Quantizer) Describe(ctx context.Context) (Info, error) {
 // must be valid within the limits, and must have the signatures of a quantizer for that
 // shape. The limits hold for each program; the total size of the trained parameters is
 // limited like one value of a program. Errors are those of Describe, or an [*sdk.Refusal].
-func (q *Quantizer) Quantize(ctx context.Context, site sdk.Site, limits program.Limits) (spec.Quantizer, error) {
-	request, err := toSite(site)
+func (q *Quantizer) Quantize(
+	ctx context.Context, site sdk.Site, limits program.Limits,
+) (spec.Quantizer, error) {
+	m, err := toSite(site)
 	if err != nil {
 		return spec.Quantizer{}, err
 	}
-	out, err := ask(ctx, q.rpc.Quantize, &pb.QuantizeRequest{Site: request}, fromQuantizeResponse, site.Shape, limits)
-	if err == nil && out.SearchEvery > 0 && (site.Role != sdk.RoleWeight || cmp.Or(site.Product, sdk.ProductForward) != sdk.ProductForward) {
-		return spec.Quantizer{}, fmt.Errorf("%w: it searches at a site of the role %s in the product %s: only weights in the forward product can be searched", ErrAnswer, site.Role, site.Product)
+	request := &pb.QuantizeRequest{Site: m}
+	out, err := ask(ctx, q.rpc.Quantize, request, fromQuantizeResponse, site.Shape, limits)
+	forward := cmp.Or(site.Product, sdk.ProductForward) == sdk.ProductForward
+	if err == nil && out.SearchEvery > 0 && (site.Role != sdk.RoleWeight || !forward) {
+		return spec.Quantizer{}, fmt.Errorf("%w: it searches at a site of the role %s in the product "+
+			"%s: only weights in the forward product can be searched",
+			ErrAnswer, site.Role, site.Product)
 	}
 	return out, err
 }
@@ -61,18 +67,23 @@ func (o *Optimizer) Describe(ctx context.Context) (Info, error) {
 // [Quantizer.Quantize] does; the state is limited like trained parameters there. Only
 // refresh programs may factorize, regardless of limits.Linalg. It is not an error if the
 // optimizer declines the tensor.
-func (o *Optimizer) Program(ctx context.Context, tensor sdk.Tensor, limits program.Limits) (spec.Optimizer, error) {
-	request, err := toTensor(tensor)
+func (o *Optimizer) Program(
+	ctx context.Context, tensor sdk.Tensor, limits program.Limits,
+) (spec.Optimizer, error) {
+	m, err := toTensor(tensor)
 	if err != nil {
 		return spec.Optimizer{}, err
 	}
-	return ask(ctx, o.rpc.Program, &pb.ProgramRequest{Tensor: request}, fromProgramResponse, tensor.Shape, limits)
+	request := &pb.ProgramRequest{Tensor: m}
+	return ask(ctx, o.rpc.Program, request, fromProgramResponse, tensor.Shape, limits)
 }
 
 type method[Q, R any] func(context.Context, Q, ...grpc.CallOption) (R, error)
 
-func ask[Q, R any, P interface{ Check(shape []int) error }](ctx context.Context, f method[Q, R], request Q,
-	read func(R, program.Limits) (P, error), shape []int, limits program.Limits) (programs P, err error) {
+func ask[Q, R any, P interface{ Check(shape []int) error }](
+	ctx context.Context, f method[Q, R], request Q,
+	read func(R, program.Limits) (P, error), shape []int, limits program.Limits,
+) (programs P, err error) {
 	response, err := call(ctx, f, request)
 	if err != nil {
 		return programs, err
@@ -89,15 +100,17 @@ func ask[Q, R any, P interface{ Check(shape []int) error }](ctx context.Context,
 
 func call[Q, R any](ctx context.Context, f method[Q, R], request Q) (R, error) {
 	codec := wire.NewCodec()
-	response, err := f(ctx, request,
-		grpc.MaxCallRecvMsgSize(MaxMessage), grpc.MaxCallSendMsgSize(MaxMessage), grpc.ForceCodecV2(codec))
+	response, err := f(ctx, request, grpc.MaxCallRecvMsgSize(MaxMessage),
+		grpc.MaxCallSendMsgSize(MaxMessage), grpc.ForceCodecV2(codec))
 	if codec.Err != nil {
 		return response, fmt.Errorf("%w: %w", ErrAnswer, codec.Err)
 	}
 	return response, fromStatus(err)
 }
 
-func describe(ctx context.Context, f method[*pb.DescribeRequest, *pb.DescribeResponse]) (Info, error) {
+func describe(
+	ctx context.Context, f method[*pb.DescribeRequest, *pb.DescribeResponse],
+) (Info, error) {
 	response, err := call(ctx, f, &pb.DescribeRequest{ApiVersions: []uint32{APIVersion}})
 	if err != nil {
 		return Info{}, err
@@ -133,8 +146,8 @@ func Environment(logLevel string) []string {
 // "quantizer" and an [*Optimizer] as "optimizer".
 func Plugins() map[int]goplugin.PluginSet {
 	return map[int]goplugin.PluginSet{ProtocolVersion: {
-		string(sdk.KindQuantizer): &dispenser{client: func(c grpc.ClientConnInterface) any { return NewQuantizer(c) }},
-		string(sdk.KindOptimizer): &dispenser{client: func(c grpc.ClientConnInterface) any { return NewOptimizer(c) }},
+		string(sdk.KindQuantizer): dispenser[*Quantizer]{client: NewQuantizer},
+		string(sdk.KindOptimizer): dispenser[*Optimizer]{client: NewOptimizer},
 	}}
 }
 
@@ -150,16 +163,18 @@ func NewOptimizer(conn grpc.ClientConnInterface) *Optimizer {
 
 // dispenser is the client side of a go-plugin plugin; the server side is in
 // package sdk.
-type dispenser struct {
+type dispenser[C any] struct {
 	goplugin.NetRPCUnsupportedPlugin
-	client func(grpc.ClientConnInterface) any
+	client func(grpc.ClientConnInterface) C
 }
 
-func (d *dispenser) GRPCClient(_ context.Context, _ *goplugin.GRPCBroker, conn *grpc.ClientConn) (any, error) {
+func (d dispenser[C]) GRPCClient(
+	_ context.Context, _ *goplugin.GRPCBroker, conn *grpc.ClientConn,
+) (any, error) {
 	return d.client(conn), nil
 }
 
-func (*dispenser) GRPCServer(*goplugin.GRPCBroker, *grpc.Server) error {
+func (dispenser[C]) GRPCServer(*goplugin.GRPCBroker, *grpc.Server) error {
 	return errors.New("this is the host's side")
 }
 

@@ -7,6 +7,8 @@ import (
 
 	"github.com/cage-qat/cage/sdk"
 	"github.com/cage-qat/cage/sdk/internal/wire"
+	"google.golang.org/protobuf/proto"
+
 	pb "github.com/cage-qat/cage/sdk/internal/wire/cage/plugin/v1"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/spec"
@@ -16,20 +18,17 @@ import (
 // programs from messages.
 
 func toSite(s sdk.Site) (*pb.Site, error) {
-	role, ok := wire.SiteRoles[string(s.Role)]
-	if !ok {
-		return nil, fmt.Errorf("site %s: role %q cannot be sent", s.Name, s.Role)
-	}
-	product, ok := wire.SiteProducts[string(cmp.Or(s.Product, sdk.ProductForward))]
-	if !ok {
-		return nil, fmt.Errorf("site %s: product %q cannot be sent", s.Name, s.Product)
-	}
-	shape, values, err := toShapeAndValues(s.Shape, s.Values)
-	if err != nil {
+	role, noRole := wire.SiteRoles.Number(string(s.Role), "role")
+	product, noProduct := wire.SiteProducts.Number(
+		string(cmp.Or(s.Product, sdk.ProductForward)), "product")
+	shape, noShape := wire.ToShape(s.Shape)
+	values, noValues := wire.ToValues(s.Values.Map())
+	if err := cmp.Or(noRole, noProduct, noShape, noValues); err != nil {
 		return nil, fmt.Errorf("site %s: %w", s.Name, err)
 	}
-	out := &pb.Site{Role: role, Product: product, Name: s.Name, Layers: uint32(max(0, s.Layers)), Shape: shape, Values: values,
-		Heads: uint32(s.Heads), RowHeads: uint32(s.RowHeads), Context: uint32(s.Context)}
+	out := &pb.Site{Role: role, Product: product, Name: s.Name, Shape: shape, Values: values,
+		Layers: uint32(max(0, s.Layers)), Heads: uint32(s.Heads), RowHeads: uint32(s.RowHeads),
+		Context: uint32(s.Context)}
 	if s.Layer >= 0 {
 		out.Layer = new(uint32(s.Layer))
 	}
@@ -37,12 +36,10 @@ func toSite(s sdk.Site) (*pb.Site, error) {
 }
 
 func toTensor(t sdk.Tensor) (*pb.Tensor, error) {
-	role, ok := wire.TensorRoles[string(t.Role)]
-	if !ok {
-		return nil, fmt.Errorf("tensor %s: role %q cannot be sent", t.Name, t.Role)
-	}
-	shape, values, err := toShapeAndValues(t.Shape, t.Values)
-	if err != nil {
+	role, noRole := wire.TensorRoles.Number(string(t.Role), "role")
+	shape, noShape := wire.ToShape(t.Shape)
+	values, noValues := wire.ToValues(t.Values.Map())
+	if err := cmp.Or(noRole, noShape, noValues); err != nil {
 		return nil, fmt.Errorf("tensor %s: %w", t.Name, err)
 	}
 	m := &pb.Tensor{Role: role, Name: t.Name, Shape: shape, Values: values}
@@ -52,16 +49,9 @@ func toTensor(t sdk.Tensor) (*pb.Tensor, error) {
 	return m, nil
 }
 
-func toShapeAndValues(shape []int, values sdk.Values) ([]uint32, map[string]*pb.Value, error) {
-	dims, err := wire.ToShape(shape)
-	if err != nil {
-		return nil, nil, err
-	}
-	m, err := wire.ToValues(values.Map())
-	return dims, m, err
-}
-
-func fromQuantizeResponse(r *pb.QuantizeResponse, limits program.Limits) (out spec.Quantizer, err error) {
+func fromQuantizeResponse(
+	r *pb.QuantizeResponse, limits program.Limits,
+) (out spec.Quantizer, err error) {
 	m := r.GetProgram()
 	if m == nil {
 		return out, errNoAnswer
@@ -69,9 +59,9 @@ func fromQuantizeResponse(r *pb.QuantizeResponse, limits program.Limits) (out sp
 	out.Homogeneous = m.GetHomogeneous()
 	out.SearchEvery = int(m.GetSearchEvery())
 	if g := m.GetGrid(); g != nil {
-		format, ok := wire.NumberFormats.Word(g.GetFormat())
-		if !ok {
-			return out, fmt.Errorf("grid: format %d is unknown to this host: update cage", g.GetFormat())
+		format, err := wire.NumberFormats.Word(g.GetFormat(), "format")
+		if err != nil {
+			return out, fmt.Errorf("grid: %w", err)
 		}
 		n, err := wire.FromNumbers[int]([]uint32{g.GetStep(), g.GetGroup()})
 		if err != nil {
@@ -97,7 +87,9 @@ func fromQuantizeResponse(r *pb.QuantizeResponse, limits program.Limits) (out sp
 	}, limits)
 }
 
-func fromProgramResponse(r *pb.ProgramResponse, limits program.Limits) (out spec.Optimizer, err error) {
+func fromProgramResponse(
+	r *pb.ProgramResponse, limits program.Limits,
+) (out spec.Optimizer, err error) {
 	if r.GetDeclined() != nil {
 		return out, nil
 	}
@@ -123,9 +115,9 @@ func fromProgramResponse(r *pb.ProgramResponse, limits program.Limits) (out spec
 		return out, fmt.Errorf("probe_due: one number %w", err)
 	}
 	out.Sampled = m.GetSampled()
-	rounded, ok := wire.Storages.Word(m.GetRounded())
-	if !ok {
-		return out, fmt.Errorf("rounded: storage %d is unknown to this host: update cage", m.GetRounded())
+	rounded, err := wire.Storages.Word(m.GetRounded(), "rounded: storage")
+	if err != nil {
+		return out, err
 	}
 	out.Rounded = spec.Storage(rounded)
 	return out, fromPrograms([]sent{
@@ -179,7 +171,9 @@ func fromPrograms(list []sent, limits program.Limits) error {
 
 // fromStateTensors decodes a list of state tensors or trained parameters. Their
 // total size is limited like one value of a program.
-func fromStateTensors(list []*pb.StateTensor, limits program.Limits) (out []spec.Tensor, err error) {
+func fromStateTensors(
+	list []*pb.StateTensor, limits program.Limits,
+) (out []spec.Tensor, err error) {
 	most, total := limits.WithDefaults().Elements, int64(0)
 	for i, s := range list {
 		shape, err := wire.FromShape(s.GetShape())
@@ -189,12 +183,14 @@ func fromStateTensors(list []*pb.StateTensor, limits program.Limits) (out []spec
 		if total += program.FloatType(shape...).Size(); total > most {
 			return nil, fmt.Errorf("they have more than %d elements together", most)
 		}
-		storage, ok := wire.Storages.Word(s.GetStorage())
-		if !ok {
-			return nil, fmt.Errorf("%d (%.60q): storage %d is unknown to this host: update cage", i, s.GetName(), s.GetStorage())
+		storage, err := wire.Storages.Word(s.GetStorage(), "storage")
+		if err != nil {
+			return nil, fmt.Errorf("%d (%.60q): %w", i, s.GetName(), err)
 		}
-		t := spec.Tensor{Name: s.GetName(), Shape: shape, Storage: sdk.Storage(storage), Maximum: s.GetMaximum(), Shared: s.GetShared()}
-		if err := fromPrograms([]sent{{"constrain", s.GetConstrain(), &t.Constrain, false}}, limits); err != nil {
+		t := spec.Tensor{Name: s.GetName(), Shape: shape, Storage: sdk.Storage(storage),
+			Maximum: s.GetMaximum(), Shared: s.GetShared()}
+		constrain := sent{"constrain", s.GetConstrain(), &t.Constrain, false}
+		if err := fromPrograms([]sent{constrain}, limits); err != nil {
 			return nil, fmt.Errorf("%s: %w", s.GetName(), err)
 		}
 		out = append(out, t)
@@ -210,60 +206,44 @@ type Info struct {
 	APIVersion int
 }
 
-// Bounds on descriptions, to keep them readable.
-const (
-	maxVersion    = 100
-	maxDoc        = 4096
-	maxParameters = 256
-	maxChoices    = 256
-	maxClaims     = 256
-	maxLine       = 1024
-)
+// maxDescription bounds the size of a description, in bytes.
+const maxDescription = 1 << 20
 
-func fromDescribe(m *pb.DescribeResponse) (Info, error) {
+func fromDescribe(m *pb.DescribeResponse) (info Info, err error) {
+	d := m.GetDescription()
 	switch v := m.GetApiVersion(); {
 	case v == 0:
-		return Info{}, fmt.Errorf("%w: Describe names no API version", ErrAnswer)
-	case v > APIVersion:
-		return Info{}, fmt.Errorf("%w: the plugin speaks API version %d, this host %d: update cage", ErrVersion, v, APIVersion)
-	case v < APIVersion:
-		return Info{}, fmt.Errorf("%w: the plugin speaks API version %d, this host %d: rebuild the plugin with a current SDK", ErrVersion, v, APIVersion)
+		return info, fmt.Errorf("%w: Describe names no API version", ErrAnswer)
+	case v != APIVersion:
+		return info, fmt.Errorf("%w: the plugin has API version %d, this host %d: "+
+			"update cage, or rebuild the plugin with a current SDK", ErrVersion, v, APIVersion)
+	case d == nil:
+		return info, fmt.Errorf("%w: the description is absent", ErrAnswer)
+	case proto.Size(d) > maxDescription:
+		return info, fmt.Errorf("%w: the description has more than %d bytes", ErrAnswer, maxDescription)
 	}
-	for _, c := range m.GetDescription().GetCapabilities() {
+	for _, c := range d.GetCapabilities() {
 		if c != wire.OpaqueCapability && c != wire.SearchCapability {
-			return Info{}, fmt.Errorf("%w: the plugin needs %.100q, which this host does not have: update cage", ErrVersion, c)
+			return info, fmt.Errorf("%w: the plugin needs %.100q, which this host does not have: "+
+				"update cage", ErrVersion, c)
 		}
 	}
-	d, err := fromDescription(m.GetDescription())
-	if err == nil {
-		err = d.Check()
-	}
-	if err != nil {
-		return Info{}, fmt.Errorf("%w: %w", ErrAnswer, err)
-	}
-	return Info{Description: d, APIVersion: int(m.GetApiVersion())}, nil
-}
-
-func fromDescription(m *pb.Description) (sdk.Description, error) {
-	if m == nil {
-		return sdk.Description{}, errors.New("the description is absent")
-	}
-	d := sdk.Description{Name: m.GetName(), Version: m.GetVersion(), Doc: m.GetDoc()}
-	if err := errors.Join(atMost("version", len(d.Version), maxVersion), atMost("doc", len(d.Doc), maxDoc),
-		atMost("list of parameters", len(m.GetParameters()), maxParameters),
-		atMost("list of claims", len(m.GetClaims()), maxClaims)); err != nil {
-		return d, err
-	}
-	for i, p := range m.GetParameters() {
-		parameter, err := fromParameter(p)
-		if err != nil {
-			return d, fmt.Errorf("parameter %d (%.60q): %w", i, p.GetName(), err)
+	info.APIVersion = int(m.GetApiVersion())
+	info.Description = sdk.Description{Name: d.GetName(), Version: d.GetVersion(), Doc: d.GetDoc()}
+	for i, p := range d.GetParameters() {
+		kind, noKind := wire.ParameterTypes.Word(p.GetType(), "type")
+		def, noDefault := wire.FromValue(p.GetDefault())
+		if noDefault != nil {
+			noDefault = fmt.Errorf("default: %w", noDefault)
 		}
-		d.Parameters = append(d.Parameters, parameter)
+		if err := cmp.Or(noKind, noDefault); err != nil {
+			return Info{}, fmt.Errorf("%w: parameter %d (%.60q): %w", ErrAnswer, i, p.GetName(), err)
+		}
+		info.Parameters = append(info.Parameters, sdk.Parameter{Name: p.GetName(), Type: sdk.Type(kind),
+			Default: def, Min: p.GetMin(), Max: p.GetMax(), Choices: p.GetChoices(), Doc: p.GetDoc()})
 	}
-	for i, c := range m.GetClaims() {
+	for i, c := range d.GetClaims() {
 		claim := sdk.Claim{Name: sdk.ClaimName(c.GetName())}
-		var err error
 		if c.GetValue() != nil {
 			claim.Value, err = wire.FromValue(c.GetValue())
 		}
@@ -271,39 +251,12 @@ func fromDescription(m *pb.Description) (sdk.Description, error) {
 			claim.When, err = wire.FromValues(c.GetWhen())
 		}
 		if err != nil {
-			return d, fmt.Errorf("claim %d (%.60q): %w", i, c.GetName(), err)
+			return Info{}, fmt.Errorf("%w: claim %d (%.60q): %w", ErrAnswer, i, c.GetName(), err)
 		}
-		d.Claims = append(d.Claims, claim)
+		info.Claims = append(info.Claims, claim)
 	}
-	return d, nil
-}
-
-func fromParameter(m *pb.Parameter) (sdk.Parameter, error) {
-	p := sdk.Parameter{Name: m.GetName(), Min: m.GetMin(), Max: m.GetMax(), Choices: m.GetChoices(), Doc: m.GetDoc()}
-	word, ok := wire.ParameterTypes.Word(m.GetType())
-	if !ok {
-		return p, fmt.Errorf("type %d does not exist", m.GetType())
+	if err := info.Description.Check(); err != nil {
+		return Info{}, fmt.Errorf("%w: %w", ErrAnswer, err)
 	}
-	p.Type = sdk.Type(word)
-	if err := errors.Join(atMost("doc", len(p.Doc), maxLine), atMost("list of choices", len(p.Choices), maxChoices)); err != nil {
-		return p, err
-	}
-	for _, c := range p.Choices {
-		if err := atMost("choice", len(c), maxLine); err != nil {
-			return p, err
-		}
-	}
-	def, err := wire.FromValue(m.GetDefault())
-	if err != nil {
-		return p, fmt.Errorf("default: %w", err)
-	}
-	p.Default = def
-	return p, nil
-}
-
-func atMost(what string, length, most int) error {
-	if length > most {
-		return fmt.Errorf("the %s is longer than %d", what, most)
-	}
-	return nil
+	return info, nil
 }

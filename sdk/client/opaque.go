@@ -63,7 +63,8 @@ func (o *Optimizer) Attach(ctx context.Context, path string, l Layout) error {
 		if err != nil {
 			return err
 		}
-		a := &pb.AttachedTensor{Tensor: tensor, X: uint64(t.X), Gradient: uint64(t.Gradient), Direction: uint64(t.Direction), RateFactor: t.RateFactor}
+		a := &pb.AttachedTensor{Tensor: tensor, X: uint64(t.X), Gradient: uint64(t.Gradient),
+			Direction: uint64(t.Direction), RateFactor: t.RateFactor}
 		for _, s := range t.States {
 			a.State = append(a.State, &pb.AttachedState{Even: uint64(s[0]), Odd: uint64(s[1])})
 		}
@@ -90,6 +91,7 @@ func (o *Optimizer) Step(ctx context.Context, s Step) error {
 	if s.Step < 1 || s.Steps < s.Step {
 		return fmt.Errorf("step %d of %d", s.Step, s.Steps)
 	}
-	_, err := call(ctx, o.rpc.Step, &pb.StepRequest{Step: uint64(s.Step), Steps: uint64(s.Steps), Rate: s.Rate, Loss: s.Loss, Odd: s.Odd})
+	_, err := call(ctx, o.rpc.Step, &pb.StepRequest{Step: uint64(s.Step), Steps: uint64(s.Steps),
+		Rate: s.Rate, Loss: s.Loss, Odd: s.Odd})
 	return err
 }

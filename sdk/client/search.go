@@ -53,13 +53,14 @@ func (q *Quantizer) AttachSites(ctx context.Context, path string, l SearchLayout
 		if err != nil {
 			return err
 		}
-		m.Sites = append(m.Sites, &pb.AttachedSite{Site: site, X: uint64(s.X), Trained: places(s.OfTrained), State: places(s.Kept), Next: places(s.Next)})
+		m.Sites = append(m.Sites, &pb.AttachedSite{Site: site, X: uint64(s.X),
+			Trained: offsets(s.OfTrained), State: offsets(s.Kept), Next: offsets(s.Next)})
 	}
 	_, err := call(ctx, q.rpc.AttachSites, m)
 	return err
 }
 
-func places(list []int64) (out []uint64) {
+func offsets(list []int64) (out []uint64) {
 	for _, at := range list {
 		out = append(out, uint64(at))
 	}

@@ -98,8 +98,8 @@ type (
 	// SampleAt returns the updates at which a sample is due. Update reads the gradient as in.Probed,
 	// multiplied by √n, where n is the number of labels, and not clipped: so the mean of its square
 	// is the diagonal of the Gauss-Newton matrix of the loss (Liu et al. 2023, arXiv 2305.14342,
-	// §2.3). For weighted labels, n is (Σw)²/Σw². The model is quantized as for Gradient, with the
-	// same noise. In distillation, too, labels are drawn from the student. Example: sophia.
+	// §2.3). For weighted labels, n is (Σw)²/Σw². The model is quantized as for Gradient, with
+	// the same noise. In distillation, too, labels are drawn from the student. Example: sophia.
 	Sampler = sdk.Sampler
 
 	// Averaged is an optimizer whose result differs from the point at which it takes gradients, such

@@ -55,7 +55,8 @@ func RoundE2M1(r program.Value, ties Ties) program.Value {
 // it.
 func spacing(r program.Value) (bounded, distance program.Value) {
 	bounded = r.Clip(-LargestE2M1, LargestE2M1)
-	power := bounded.Bitcast(program.Uint).And(r.Builder().ConstUint(exponentBits)).Bitcast(program.Float)
+	exponent := bounded.Bitcast(program.Uint).And(r.Builder().ConstUint(exponentBits))
+	power := exponent.Bitcast(program.Float)
 	return bounded, power.Clip(1, 4).Scale(0.5)
 }
 

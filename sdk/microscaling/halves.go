@@ -22,8 +22,9 @@ const scaleParameter = "scale_dtype"
 
 // ScaleParameter declares the parameter scale_dtype.
 func ScaleParameter() sdk.Parameter {
-	return sdk.Choice(scaleParameter, string(ScaleF32), []string{string(ScaleF32), string(ScaleBF16), string(ScaleF16)},
-		"type of numbers to which scales are rounded: bf16 and f16 are those of formats that other programs load")
+	types := []string{string(ScaleF32), string(ScaleBF16), string(ScaleF16)}
+	return sdk.Choice(scaleParameter, string(ScaleF32), types, "type of numbers to which scales are "+
+		"rounded: bf16 and f16 are those of formats that other programs load")
 }
 
 // ScaleTypeOf returns the scale type in the settings of a site.
@@ -70,7 +71,7 @@ var HalfIntegerFactors = [9]float64{
 // formats store the lowest level along with the step.
 func (t ScaleType) RoundStep(v program.Value, half bool) program.Value {
 	if half && t == ScaleF16 {
-		const largest = 68 * 128 // the largest number of 7 significant bits such that 7½ times it is below 65504
+		const largest = 68 * 128 // with 7 significant bits, such that 7½ times it is below 65504
 		return roundSignificand(v, 7, 0x1p-17, 0x1p13).Clip(0x1p-23, largest)
 	}
 	return t.Round(v)
@@ -85,7 +86,8 @@ func Single(v program.Value) program.Value { return v.Bitcast(program.Uint).Bitc
 // small, so the caller has to clip such numbers.
 func roundSignificand(v program.Value, bits int, least, largest float64) program.Value {
 	b := v.Builder()
-	power := v.Bitcast(program.Uint).And(b.ConstUint(exponentBits)).Bitcast(program.Float).Clip(least, largest)
+	exponent := v.Bitcast(program.Uint).And(b.ConstUint(exponentBits))
+	power := exponent.Bitcast(program.Float).Clip(least, largest)
 	scale := 1.0
 	for range bits - 1 {
 		scale /= 2

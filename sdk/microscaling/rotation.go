@@ -31,7 +31,8 @@ func NewRotation(setting string, row int, others ...string) (Rotation, error) {
 	}
 	if row%order != 0 {
 		largest := 1 << bits.TrailingZeros(uint(row))
-		return 0, sdk.Refuse("rotation = %q: blocks of %d do not divide the row length %d; the largest that do have %d", setting, order, row, largest)
+		return 0, sdk.Refuse("rotation = %q: blocks of %d do not divide the row length %d; "+
+			"the largest that do have %d", setting, order, row, largest)
 	}
 	return Rotation(order), nil
 }

@@ -108,13 +108,14 @@ type Optimizer struct {
 // Programs yields the programs that are not nil, with their names: init, update, observe,
 // first_refresh, refresh, rate, evaluate, collect, probe.
 func (o Optimizer) Programs() iter.Seq2[string, *program.Program] {
-	return present([]named{{"init", o.Init}, {"update", o.Update}, {"observe", o.Observe}, {"first_refresh", o.FirstRefresh}, {"refresh", o.Refresh},
-		{"rate", o.Rate}, {"evaluate", o.Evaluate}, {"collect", o.Collect}, {"probe", o.Probe}})
+	return present([]named{{"init", o.Init}, {"update", o.Update}, {"observe", o.Observe},
+		{"first_refresh", o.FirstRefresh}, {"refresh", o.Refresh}, {"rate", o.Rate},
+		{"evaluate", o.Evaluate}, {"collect", o.Collect}, {"probe", o.Probe}})
 }
 
 // Reads reports whether a program of an update has the named input, such as [InputLoss].
 func (o Optimizer) Reads(input string) bool {
-	return slices.ContainsFunc([]*program.Program{o.Update, o.Observe, o.Rate, o.Collect, o.Probe}, func(p *program.Program) bool { return p != nil && p.Input(input) >= 0 })
+	return haveInput(input, o.Update, o.Observe, o.Rate, o.Collect, o.Probe)
 }
 
 // Check verifies the signatures of valid programs for a tensor of the given shape,
@@ -131,7 +132,7 @@ func (o Optimizer) Check(shape []int) error {
 		return o.checkOpaque()
 	}
 	if o.Rounded != StoreFloat32 && o.Rounded != StoreBFloat16 {
-		return fmt.Errorf("the tensor is to be rounded to %s: it can be to bfloat16, or stay as it is", o.Rounded)
+		return fmt.Errorf("the tensor is rounded to %q: want bfloat16, or nothing", o.Rounded)
 	}
 	rules := listRules{what: "state tensor"}
 	if o.Due.First > 0 {
@@ -149,11 +150,9 @@ func (o Optimizer) Check(shape []int) error {
 	if err := o.Due.Check(); err != nil {
 		return fmt.Errorf("refreshes are due at %w", err)
 	}
-	tensor := program.FloatType(shape...)
-	scalar := program.FloatType()
-	step := program.Input{Name: InputStep, Type: scalar}
+	x, step := float(InputX, shape...), float(InputStep)
 	state := ports(StatePrefix, o.State)
-	inputs := append([]program.Input{{Name: InputX, Type: tensor}, {Name: InputGradient, Type: tensor}, step}, state...)
+	inputs := append([]program.Input{x, float(InputGradient, shape...), step}, state...)
 	collected, err := o.Collected()
 	if err != nil {
 		return err
@@ -163,18 +162,28 @@ func (o Optimizer) Check(shape []int) error {
 	if o.ProbeDue.First > 0 {
 		probed = slices.Concat(optional, ProbeInputs(shape))
 	}
-	next := append([]program.Input{{Name: OutputDirection, Type: tensor}}, state...)
 	refresh := append([]program.Input{step}, state...)
-	if err := checkAll([]wantedProgram{
-		{o.Init, len(state) > 0, signature{name: "init", inputs: inputs[:1], outputs: state, when: "there are state tensors"}},
-		{o.Update, true, signature{name: "update", inputs: inputs, optional: probed, outputs: next}},
-		{o.Observe, o.Observe != nil, signature{name: "observe", inputs: inputs, optional: optional, outputs: state, some: true}},
-		{o.FirstRefresh, o.Due.First > 0, signature{name: "first refresh", inputs: refresh, outputs: state, some: true, factorizes: true, when: "one is due"}},
-		{o.Refresh, o.Due.Every > 0, signature{name: "refresh", inputs: refresh, outputs: state, some: true, factorizes: true, when: "more than one is due"}},
-		{o.Rate, o.Rate != nil, signature{name: "rate", inputs: inputs, optional: optional, outputs: []program.Input{{Name: OutputRate, Type: scalar}}}},
-		{o.Evaluate, o.Evaluate != nil, signature{name: "evaluate", inputs: append(slices.Clone(inputs[:1]), state...), outputs: []program.Input{{Name: OutputWeights, Type: tensor}}}},
-		{o.Probe, o.ProbeDue.First > 0 && !o.Sampled, signature{name: "probe", inputs: inputs, optional: optional, outputs: []program.Input{{Name: OutputOffset, Type: tensor}}, when: "one is due and labels are not drawn"}},
-		{o.Collect, o.Collect != nil, signature{name: "collect", inputs: inputs, optional: UpdateInputs(), outputs: optional[len(UpdateInputs()):]}},
+	if err := checkAll([]signature{
+		{name: "init", program: o.Init, wanted: len(state) > 0, inputs: inputs[:1], outputs: state,
+			when: "there are state tensors"},
+		{name: "update", program: o.Update, wanted: true, inputs: inputs, optional: probed,
+			outputs: append([]program.Input{float(OutputDirection, shape...)}, state...)},
+		{name: "observe", program: o.Observe, wanted: o.Observe != nil, inputs: inputs,
+			optional: optional, outputs: state, some: true},
+		{name: "first refresh", program: o.FirstRefresh, wanted: o.Due.First > 0, inputs: refresh,
+			outputs: state, some: true, factorizes: true, when: "one is due"},
+		{name: "refresh", program: o.Refresh, wanted: o.Due.Every > 0, inputs: refresh,
+			outputs: state, some: true, factorizes: true, when: "more than one is due"},
+		{name: "rate", program: o.Rate, wanted: o.Rate != nil, inputs: inputs,
+			optional: optional, outputs: []program.Input{float(OutputRate)}},
+		{name: "evaluate", program: o.Evaluate, wanted: o.Evaluate != nil,
+			inputs:  append([]program.Input{x}, state...),
+			outputs: []program.Input{float(OutputWeights, shape...)}},
+		{name: "probe", program: o.Probe, wanted: o.ProbeDue.First > 0 && !o.Sampled, inputs: inputs,
+			optional: optional, outputs: []program.Input{float(OutputOffset, shape...)},
+			when: "one is due and labels are not drawn"},
+		{name: "collect", program: o.Collect, wanted: o.Collect != nil, inputs: inputs,
+			optional: UpdateInputs(), outputs: optional[len(UpdateInputs()):]},
 	}); err != nil {
 		return err
 	}
@@ -189,7 +198,8 @@ func (o Optimizer) Check(shape []int) error {
 		}
 		for _, out := range p.Outputs {
 			if needed[o.Rate.Input(out.Name)] {
-				return fmt.Errorf("the rate program reads %s, which is changed before the update: the rate is needed before that, for the weight decay", out.Name)
+				return fmt.Errorf("the rate program reads %s, which is changed before the update: "+
+					"the rate is needed before that, for the weight decay", out.Name)
 			}
 		}
 	}
@@ -205,7 +215,8 @@ func (o Optimizer) Collected() (names []string, err error) {
 	for _, out := range o.Collect.Outputs {
 		name, ok := strings.CutPrefix(out.Name, GlobalPrefix)
 		if !ok || name == "" || len(names) > 0 && names[len(names)-1] >= name {
-			return nil, fmt.Errorf("the collect program returns %s: it must return scalars named %sNAME, in the order of their names", out.Name, GlobalPrefix)
+			return nil, fmt.Errorf("the collect program returns %s: it must return scalars named %sNAME, "+
+				"in the order of their names", out.Name, GlobalPrefix)
 		}
 		names = append(names, name)
 	}
@@ -215,17 +226,17 @@ func (o Optimizer) Collected() (names []string, err error) {
 // UpdateInputs returns the optional inputs of the programs of an update, which a program has only
 // if it uses them. collected lists the names of sums.
 func UpdateInputs(collected ...string) []program.Input {
-	scalar := program.FloatType()
-	list := []program.Input{{Name: InputRate, Type: scalar}, {Name: InputSteps, Type: scalar}, {Name: InputLoss, Type: scalar}, {Name: InputNoise, Type: keyType}}
+	list := []program.Input{float(InputRate), float(InputSteps), float(InputLoss),
+		{Name: InputNoise, Type: keyType}}
 	for _, name := range collected {
-		list = append(list, program.Input{Name: GlobalPrefix + name, Type: scalar})
+		list = append(list, float(GlobalPrefix+name))
 	}
 	return list
 }
 
 // ProbeInputs returns the optional inputs of Update for a probe, if one is ever due.
 func ProbeInputs(shape []int) []program.Input {
-	return []program.Input{{Name: InputProbed, Type: program.FloatType(shape...)}, {Name: InputProbing, Type: program.FloatType()}}
+	return []program.Input{float(InputProbed, shape...), float(InputProbing)}
 }
 
 func (o Optimizer) checkOpaque() error {

@@ -83,9 +83,7 @@ func (q Quantizer) ForEvaluation() Quantizer {
 // Takes reports whether one of the training programs has the given per-step input:
 // [InputNoise], [InputSharedNoise] or [InputStep].
 func (q Quantizer) Takes(input string) bool {
-	return slices.ContainsFunc([]*program.Program{q.Program, q.Next, q.Backward}, func(p *program.Program) bool {
-		return p != nil && p.Input(input) >= 0
-	})
+	return haveInput(input, q.Program, q.Next, q.Backward)
 }
 
 // Draws reports whether one of the training programs takes noise.
@@ -139,8 +137,8 @@ func (q Quantizer) Calibrated() bool {
 // Programs yields the programs that are not nil, with their names: quantize, evaluate, init,
 // unpack, init_state, next, backward, and "constrain NAME" for trained parameters.
 func (q Quantizer) Programs() iter.Seq2[string, *program.Program] {
-	list := []named{{"quantize", q.Program}, {"evaluate", q.Evaluate}, {"init", q.Init}, {"unpack", q.Unpack},
-		{"init_state", q.InitState}, {"next", q.Next}, {"backward", q.Backward}}
+	list := []named{{"quantize", q.Program}, {"evaluate", q.Evaluate}, {"init", q.Init},
+		{"unpack", q.Unpack}, {"init_state", q.InitState}, {"next", q.Next}, {"backward", q.Backward}}
 	for _, t := range q.Trained {
 		list = append(list, named{"constrain " + t.Name, t.Constrain})
 	}
@@ -172,14 +170,14 @@ func (q Quantizer) Check(shape []int) error {
 	if q.Program == nil {
 		return errors.New("the program is absent")
 	}
-	x := program.Input{Name: InputX, Type: program.FloatType(shape...)}
-	trained, kept := ports(TrainedPrefix, q.Trained), ports(KeptPrefix, q.State)
-	fixed := slices.Concat([]program.Input{x}, trained, kept)
-	s := signature{name: "quantizer's", inputs: fixed, optional: StepInputs}
+	x := float(InputX, shape...)
+	trained, state := ports(TrainedPrefix, q.Trained), ports(KeptPrefix, q.State)
+	fixed := slices.Concat([]program.Input{x}, trained, state)
+	s := signature{name: "quantizer's", program: q.Program, inputs: fixed, optional: StepInputs}
 	err := cmp.Or( // the first error
 		listRules{"trained parameter", true, false, "a trained parameter"}.check(q.Trained),
 		listRules{"state tensor", false, true, "state of a quantizer"}.check(q.State),
-		s.checkInputs(q.Program), CheckOutputs(q.Program, shape), s.checkOps(q.Program),
+		s.checkInputs(), CheckOutputs(q.Program, shape), s.checkOps(),
 		q.checkEvaluate(fixed, shape), q.checkPromises(trained))
 	if err != nil {
 		return err
@@ -188,25 +186,30 @@ func (q Quantizer) Check(shape []int) error {
 	for i := range gradients {
 		gradients[i].Name = autodiff.Prefix + gradients[i].Name
 	}
-	dy := program.Input{Name: InputDY, Type: x.Type}
 	packed, err := q.packed()
 	if err != nil {
 		return err
 	}
-	list := []wantedProgram{
-		{q.Init, len(trained) > 0, signature{name: "init", inputs: fixed[:1], optional: ColumnInputs(shape), outputs: trained, when: "there are trained parameters"}},
-		{q.Backward, q.Backward != nil, signature{name: "backward", inputs: append(slices.Clone(fixed), dy), optional: StepInputs, outputs: gradients}},
-		{q.Unpack, q.Unpack != nil, signature{name: "unpack", inputs: packed, outputs: []program.Input{{Name: OutputValue, Type: x.Type}}}},
+	list := []signature{
+		{name: "init", program: q.Init, wanted: len(trained) > 0, inputs: fixed[:1],
+			optional: ColumnInputs(shape), outputs: trained, when: "there are trained parameters"},
+		{name: "backward", program: q.Backward, wanted: q.Backward != nil,
+			inputs:   append(slices.Clone(fixed), float(InputDY, shape...)),
+			optional: StepInputs, outputs: gradients},
+		{name: "unpack", program: q.Unpack, wanted: q.Unpack != nil, inputs: packed,
+			outputs: []program.Input{float(OutputValue, shape...)}},
 	}
 	if q.SearchEvery == 0 {
-		const when = "there is state"
 		list = append(list,
-			wantedProgram{q.InitState, len(kept) > 0, signature{name: "init_state", inputs: fixed[:1], optional: ColumnInputs(shape), outputs: kept, when: when}},
-			wantedProgram{q.Next, len(kept) > 0, signature{name: "next", inputs: fixed, optional: StepInputs, outputs: kept, when: when}})
+			signature{name: "init_state", program: q.InitState, wanted: len(state) > 0,
+				inputs: fixed[:1], optional: ColumnInputs(shape), outputs: state, when: "there is state"},
+			signature{name: "next", program: q.Next, wanted: len(state) > 0, inputs: fixed,
+				optional: StepInputs, outputs: state, when: "there is state"})
 	}
 	for i, t := range q.Trained {
 		port := trained[i : i+1]
-		list = append(list, wantedProgram{t.Constrain, t.Constrain != nil, signature{name: "constrain " + t.Name, inputs: port, outputs: port}})
+		list = append(list, signature{name: "constrain " + t.Name, program: t.Constrain,
+			wanted: t.Constrain != nil, inputs: port, outputs: port})
 	}
 	return checkAll(list)
 }
@@ -215,20 +218,20 @@ func (q Quantizer) Check(shape []int) error {
 var StepInputs = []program.Input{
 	{Name: InputNoise, Type: keyType},
 	{Name: InputSharedNoise, Type: keyType},
-	{Name: InputStep, Type: program.FloatType()},
+	float(InputStep),
 }
 
 // ColumnInputs returns the column statistics that Init and InitState may take, in this order, after
 // x, which has the given shape.
-func ColumnInputs(shape []int) (list []program.Input) {
+func ColumnInputs(shape []int) []program.Input {
 	columns := slices.Repeat([]int{1}, len(shape))
 	if n := len(shape); n > 0 {
 		columns[n-1] = shape[n-1]
 	}
-	for _, name := range []string{InputActivationsMax, InputActivationsMean, InputWeightsMax, InputWeightsMean} {
-		list = append(list, program.Input{Name: name, Type: program.FloatType(columns...)})
+	return []program.Input{
+		float(InputActivationsMax, columns...), float(InputActivationsMean, columns...),
+		float(InputWeightsMax, columns...), float(InputWeightsMean, columns...),
 	}
-	return list
 }
 
 var keyType = program.Type{DType: program.Uint, Shape: []int{2}}
@@ -236,15 +239,18 @@ var keyType = program.Type{DType: program.Uint, Shape: []int{2}}
 // checkEvaluate verifies the evaluation program, which is required if the training program takes
 // per-step inputs.
 func (q Quantizer) checkEvaluate(inputs []program.Input, shape []int) error {
-	changes := slices.ContainsFunc(StepInputs, func(in program.Input) bool { return q.Program.Input(in.Name) >= 0 })
-	switch {
-	case q.Evaluate == nil && changes:
-		return errors.New("the program takes what changes from step to step (noise, shared_noise or step), but there is no program for evaluation, which has none of these")
-	case q.Evaluate == nil:
+	if q.Evaluate == nil {
+		for _, in := range StepInputs {
+			if q.Program.Input(in.Name) >= 0 {
+				return fmt.Errorf("the program takes %s, which evaluation does not have, "+
+					"but there is no program for evaluation", in.Name)
+			}
+		}
 		return nil
 	}
-	s := signature{name: "evaluate", inputs: inputs}
-	if err := cmp.Or(s.checkInputs(q.Evaluate), CheckOutputs(q.Evaluate, shape), s.checkOps(q.Evaluate)); err != nil {
+	s := signature{name: "evaluate", program: q.Evaluate, inputs: inputs}
+	err := cmp.Or(s.checkInputs(), CheckOutputs(q.Evaluate, shape), s.checkOps())
+	if err != nil {
 		return fmt.Errorf("for evaluation: %w", err)
 	}
 	return nil
@@ -275,28 +281,31 @@ func (q Quantizer) packed() ([]program.Input, error) {
 	}
 	for i, port := range packed {
 		if !port.Type.Equal(other[i].Type) {
-			return nil, fmt.Errorf("output %s is %s in training and %s in evaluation: unpack needs the same type",
-				port.Name, port.Type, other[i].Type)
+			return nil, fmt.Errorf("output %s is %s in training and %s in evaluation: "+
+				"unpack needs the same type", port.Name, port.Type, other[i].Type)
 		}
 	}
 	return packed, nil
 }
+
+const notHomogeneous = "Q(c·x) = c·Q(x) is promised (Homogeneous), which cannot hold with"
 
 // checkPromises verifies the consistency of the answer beyond signatures.
 func (q Quantizer) checkPromises(trained []program.Input) error {
 	surrogate, _ := q.Program.Output(OutputSurrogate)
 	switch {
 	case q.Homogeneous && len(q.Trained) > 0:
-		return fmt.Errorf("Q(c·x) = c·Q(x) is promised, which cannot hold with the trained parameter %s: leave homogeneous false", q.Trained[0].Name)
+		return fmt.Errorf("%s the trained parameter %s", notHomogeneous, q.Trained[0].Name)
 	case q.Homogeneous && len(q.State) > 0:
-		return fmt.Errorf("Q(c·x) = c·Q(x) is promised, which cannot hold with the state %s: leave homogeneous false", q.State[0].Name)
+		return fmt.Errorf("%s the state %s", notHomogeneous, q.State[0].Name)
 	case q.Backward != nil && int(surrogate) != q.Program.Input(InputX):
 		return errors.New("there are a surrogate and a backward program: leave one of them out")
 	}
 	for _, in := range trained {
 		i := q.Program.Input(in.Name)
 		if q.Backward == nil && (i < 0 || !autodiff.Reaches(q.Program, surrogate, i)) {
-			return fmt.Errorf("%s gets no gradient from the surrogate, which does not depend on it, or only where gradients are zero", in.Name)
+			return fmt.Errorf("%s gets no gradient from the surrogate, which does not depend on it, "+
+				"or only where gradients are zero", in.Name)
 		}
 	}
 	switch {

@@ -36,10 +36,14 @@ func (t Tensor) At(site string) string {
 	return "quantizer." + site + "." + t.Name
 }
 
-func ports(prefix string, list []Tensor) []program.Input {
-	var out []program.Input
+// float returns a port of floats.
+func float(name string, shape ...int) program.Input {
+	return program.Input{Name: name, Type: program.FloatType(shape...)}
+}
+
+func ports(prefix string, list []Tensor) (out []program.Input) {
 	for _, s := range list {
-		out = append(out, program.Input{Name: prefix + s.Name, Type: program.FloatType(s.Shape...)})
+		out = append(out, float(prefix+s.Name, s.Shape...))
 	}
 	return out
 }
@@ -66,24 +70,25 @@ func (r listRules) check(list []Tensor) error {
 		if s.Name == "" {
 			return fmt.Errorf("%s %d has no name", r.what, i)
 		}
-		if err := (program.Input{Name: s.Name, Type: program.FloatType(s.Shape...)}).Check(); err != nil {
+		if err := float(s.Name, s.Shape...).Check(); err != nil {
 			return fmt.Errorf("%s %d (%.60q): %w", r.what, i, s.Name, err)
 		}
 		switch {
 		case !slices.Contains([]Storage{StoreFloat32, StoreInt8, StoreUint8, StoreBFloat16}, s.Storage):
-			return fmt.Errorf("%s %s is kept as %q: use %s, %s or %s, or nothing for float32",
+			return fmt.Errorf("%s %s is stored as %q: use %s, %s or %s, or nothing for float32",
 				r.what, s.Name, s.Storage, StoreInt8, StoreUint8, StoreBFloat16)
 		case i > 0 && list[i-1].Name >= s.Name:
-			return fmt.Errorf("%ss are not in the order of their names", r.what)
+			return fmt.Errorf("%ss are not sorted by name", r.what)
 		case !r.trained && (s.Shared != "" || s.Constrain != nil):
 			return fmt.Errorf("%s %s is shared or constrained: only trained parameters of quantizers can be",
 				r.what, s.Name)
 		case !r.maximum && s.Maximum:
 			return fmt.Errorf("%s %s is a maximum: only state of quantizers can be", r.what, s.Name)
 		case r.float32 != "" && s.Storage != StoreFloat32:
-			return fmt.Errorf("%s is kept as %s: %s must be kept as float32", s.Name, s.Storage, r.float32)
+			return fmt.Errorf("%s is stored as %s: %s must be stored as float32",
+				s.Name, s.Storage, r.float32)
 		case s.Shared != "": // it becomes a part of the names of tensors in checkpoints
-			if err := (program.Input{Name: s.Shared, Type: program.FloatType()}).Check(); err != nil {
+			if err := float(s.Shared).Check(); err != nil {
 				return fmt.Errorf("trained parameter %s is shared as %.60q: %w", s.Name, s.Shared, err)
 			}
 		}
@@ -94,6 +99,8 @@ func (r listRules) check(list []Tensor) error {
 // signature has the required inputs and outputs of one of the programs of an answer.
 type signature struct {
 	name            string
+	program         *program.Program
+	wanted          bool // whether there must be a program
 	inputs, outputs []program.Input
 	// optional lists the inputs that follow, each of which a program has only if it uses it.
 	optional []program.Input
@@ -105,18 +112,18 @@ type signature struct {
 	factorizes bool
 }
 
-// check compares a valid program, which must be non-nil exactly if wanted, with the
-// signature.
-func (s signature) check(p *program.Program, wanted bool) error {
+// check compares a valid program with the signature.
+func (s signature) check() error {
+	p := s.program
 	switch {
-	case p == nil && !wanted:
+	case p == nil && !s.wanted:
 		return nil
 	case p == nil && s.when == "":
 		return fmt.Errorf("the %s program is absent", s.name)
-	case (p != nil) != wanted:
+	case (p != nil) != s.wanted:
 		return fmt.Errorf("the %s program must be there exactly when %s", s.name, s.when)
 	}
-	if err := s.checkInputs(p); err != nil {
+	if err := s.checkInputs(); err != nil {
 		return err
 	}
 	rest := s.outputs
@@ -133,19 +140,20 @@ func (s signature) check(p *program.Program, wanted bool) error {
 	if len(rest) > 0 && !s.some {
 		return s.wrongOutputs()
 	}
-	return s.checkOps(p)
+	return s.checkOps()
 }
 
-func (s signature) checkInputs(p *program.Program) error {
+func (s signature) checkInputs() error {
 	same := func(a, b program.Input) bool { return a.Name == b.Name && a.Type.Equal(b.Type) }
-	rest, optional := p.Inputs[min(len(p.Inputs), len(s.inputs)):], s.optional
+	n := min(len(s.program.Inputs), len(s.inputs))
+	first, rest, optional := s.program.Inputs[:n], s.program.Inputs[n:], s.optional
 	for len(rest) > 0 && len(optional) > 0 {
 		if same(rest[0], optional[0]) {
 			rest = rest[1:]
 		}
 		optional = optional[1:]
 	}
-	if len(rest) == 0 && slices.EqualFunc(p.Inputs[:min(len(p.Inputs), len(s.inputs))], s.inputs, same) {
+	if len(rest) == 0 && slices.EqualFunc(first, s.inputs, same) {
 		return nil
 	}
 	text := func(list []program.Input) string {
@@ -156,7 +164,8 @@ func (s signature) checkInputs(p *program.Program) error {
 		return strings.Join(parts, ", ")
 	}
 	if len(s.optional) > 0 {
-		return fmt.Errorf("the %s program must take %s, and may take %s after them, in this order", s.name, text(s.inputs), text(s.optional))
+		return fmt.Errorf("the %s program must take %s, and may take %s after them, in this order",
+			s.name, text(s.inputs), text(s.optional))
 	}
 	return fmt.Errorf("the %s program must take %s", s.name, text(s.inputs))
 }
@@ -170,34 +179,35 @@ func (s signature) wrongOutputs() error {
 	case len(names) == 0:
 		return fmt.Errorf("there is a program %s, but no state that it could return", s.name)
 	case s.some:
-		return fmt.Errorf("the %s program must return one or more of %s, in this order", s.name, strings.Join(names, ", "))
+		return fmt.Errorf("the %s program must return one or more of %s, in this order",
+			s.name, strings.Join(names, ", "))
 	}
 	return fmt.Errorf("the %s program must return %s", s.name, strings.Join(names, ", "))
 }
 
-func (s signature) checkOps(p *program.Program) error {
-	for i := range p.Nodes {
-		if info, _ := p.Nodes[i].Op.Info(); info.Class == program.ClassLinalg && !s.factorizes {
+func (s signature) checkOps() error {
+	for i := range s.program.Nodes {
+		if info, _ := s.program.Nodes[i].Op.Info(); info.Class == program.ClassLinalg && !s.factorizes {
 			return fmt.Errorf("%s: %s: factorizations are for refresh programs only", s.name, info.Name)
 		}
 	}
 	return nil
 }
 
-// wantedProgram is one of the programs of an answer with its signature.
-type wantedProgram struct {
-	p      *program.Program
-	wanted bool
-	signature
-}
-
-func checkAll(list []wantedProgram) error {
-	for _, c := range list {
-		if err := c.signature.check(c.p, c.wanted); err != nil {
+func checkAll(list []signature) error {
+	for _, s := range list {
+		if err := s.check(); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// haveInput reports whether one of the programs, which may be nil, has an input.
+func haveInput(name string, programs ...*program.Program) bool {
+	return slices.ContainsFunc(programs, func(p *program.Program) bool {
+		return p != nil && p.Input(name) >= 0
+	})
 }
 
 // named is one of the programs of an answer; present yields those that are not nil.

@@ -46,7 +46,8 @@ func ToStatus(reason Reason, text string) error {
 		code = codes.Internal
 	}
 	s := status.New(code, strings.ToValidUTF8(text, "�"))
-	if detailed, err := s.WithDetails(&errdetails.ErrorInfo{Reason: string(reason), Domain: ErrorDomain}); err == nil {
+	info := &errdetails.ErrorInfo{Reason: string(reason), Domain: ErrorDomain}
+	if detailed, err := s.WithDetails(info); err == nil {
 		s = detailed
 	}
 	return s.Err()
@@ -61,12 +62,14 @@ func FromStatus(err error) (reason Reason, text string, ok bool) {
 		return "", "", false
 	}
 	switch s.Code() {
-	case codes.OK, codes.Canceled, codes.DeadlineExceeded, codes.Unavailable, codes.Unimplemented, codes.ResourceExhausted:
+	case codes.OK, codes.Canceled, codes.DeadlineExceeded, codes.Unavailable, codes.Unimplemented,
+		codes.ResourceExhausted:
 		return "", "", false
 	case codes.InvalidArgument:
 		reason = Refused
 		for _, d := range s.Details() {
-			if info, ok := d.(*errdetails.ErrorInfo); ok && info.GetDomain() == ErrorDomain && info.GetReason() == string(Unreadable) {
+			info, ok := d.(*errdetails.ErrorInfo)
+			if ok && info.GetDomain() == ErrorDomain && info.GetReason() == string(Unreadable) {
 				reason = Unreadable
 			}
 		}

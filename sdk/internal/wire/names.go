@@ -1,18 +1,32 @@
 package wire
 
-import pb "github.com/cage-qat/cage/sdk/internal/wire/cage/plugin/v1"
+import (
+	"fmt"
+
+	pb "github.com/cage-qat/cage/sdk/internal/wire/cage/plugin/v1"
+)
 
 // Names maps the string constants of package sdk to the numbers of an enumeration.
 type Names[E ~int32] map[string]E
 
-// Word returns the string of a number and whether there is one.
-func (n Names[E]) Word(number E) (string, bool) {
+// Word returns the string of a number; the error says what it is.
+func (n Names[E]) Word(number E, what string) (string, error) {
 	for word, e := range n {
 		if e == number {
-			return word, true
+			return word, nil
 		}
 	}
-	return "", false
+	return "", fmt.Errorf("%s %d is unknown to this version: "+
+		"update cage, or rebuild the plugin with a current SDK", what, number)
+}
+
+// Number returns the number of a string; the error says what it is.
+func (n Names[E]) Number(word, what string) (E, error) {
+	number, ok := n[word]
+	if !ok {
+		return 0, fmt.Errorf("%s %q cannot be sent", what, word)
+	}
+	return number, nil
 }
 
 // The enumerations of the protocol.

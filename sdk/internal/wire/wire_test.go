@@ -195,17 +195,17 @@ func TestShapes(t *testing.T) {
 
 func TestNames(t *testing.T) {
 	for word, number := range wire.TensorRoles {
-		if got, ok := wire.TensorRoles.Word(number); !ok || got != word {
+		if got, err := wire.TensorRoles.Word(number, "role"); err != nil || got != word {
 			t.Errorf("%q became %q", word, got)
 		}
 	}
 	if len(wire.TensorRoles) != len(pb.TensorRole_name)-1 || len(wire.SiteRoles) != len(pb.SiteRole_name)-1 || len(wire.SiteProducts) != len(pb.SiteProduct_name) || len(wire.ParameterTypes) != len(pb.ParameterType_name)-1 {
 		t.Error("an enumeration of the .proto files has members without a word")
 	}
-	if _, ok := wire.SiteRoles.Word(0); ok {
+	if _, err := wire.SiteRoles.Word(0, "role"); err == nil {
 		t.Error("the unspecified role has a word")
 	}
-	if _, ok := wire.SiteRoles["no role"]; ok {
+	if _, err := wire.SiteRoles.Number("no role", "role"); err == nil {
 		t.Error("an unknown role has a number")
 	}
 }
