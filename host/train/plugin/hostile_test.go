@@ -66,7 +66,7 @@ var hostileAnswers = []struct {
 	{"raises", "!raises", ErrFailed, "KeyError: 'bits'"},
 	{"wrong-status", "!wrong-status", ErrFailed, "use rows of 8"},
 	{"huge-message", "!huge", ErrProtocol, "a message is too large"},
-	{"broken", "!broken", ErrProtocol, "invalid wire-format data"},
+	{"broken", "!broken", ErrProtocol, "broken encoding"},
 }
 
 // goodAnswer rounds.

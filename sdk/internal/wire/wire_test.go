@@ -54,6 +54,9 @@ func travel(t *testing.T, p *program.Program) *program.Program {
 		t.Fatal(err)
 	}
 	var m pb.Program
+	if err := wire.Scan(data, m.ProtoReflect().Descriptor()); err != nil {
+		t.Fatal(err)
+	}
 	if err := proto.Unmarshal(data, &m); err != nil {
 		t.Fatal(err)
 	}
