@@ -64,16 +64,17 @@ func (c Card) render(r *Report, m *Model) ([]byte, error) {
 			quantized, difference = quantized+g.tensors, max(difference, g.difference)
 		}
 	}
-	exact := fmt.Sprintf("no: quantized weights differ from those of training by up to %.3g", difference)
-	switch {
-	case quantized == 0:
-		exact = "no weight is quantized"
-	case r.Exact:
-		exact = fmt.Sprintf("all %d quantized weights were read back as those of training, bit for bit", quantized)
+	exact := "no weight is quantized"
+	if quantized > 0 && r.Exact {
+		exact = fmt.Sprintf(
+			"all %d quantized weights were read back as those of training, bit for bit", quantized)
+	} else if quantized > 0 {
+		exact = fmt.Sprintf("no: quantized weights differ from those of training by up to %.3g",
+			difference)
 	}
 	s := m.Settings
-	what := fmt.Sprintf("A language model of the kind %s with %d layers, %d features, %d heads and %d "+
-		"tokens in its vocabulary, trained on sequences of %d tokens.",
+	what := fmt.Sprintf("A language model of the kind %s with %d layers, %d features, %d heads and "+
+		"%d tokens in its vocabulary, trained on sequences of %d tokens.",
 		s.Kind, s.Layers, s.Width, s.Heads, s.Vocab, s.Context)
 	var out bytes.Buffer
 	err := cardTemplate.Execute(&out, map[string]any{"Card": c, "Report": r,
@@ -97,7 +98,9 @@ func (r *Report) groups() []*group {
 			if t.Quantized != quantized {
 				continue
 			}
-			i := slices.IndexFunc(list, func(g *group) bool { return g.typ == t.Type && g.quantized == quantized && g.note == t.Note })
+			i := slices.IndexFunc(list, func(g *group) bool {
+				return g.typ == t.Type && g.quantized == quantized && g.note == t.Note
+			})
 			if i < 0 {
 				i, list = len(list), append(list, &group{typ: t.Type, quantized: quantized, note: t.Note})
 			}

@@ -14,10 +14,7 @@ import (
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
-// compressedFormat is a Hugging Face directory with packed weights.
-type compressedFormat struct{}
-
-// compressedPlan adds the packed weights to a hubPlan.
+// compressedPlan adds packed weights to a hubPlan.
 type compressedPlan struct {
 	*hubPlan
 	schemes map[string]scheme           // by tensor name
@@ -25,8 +22,7 @@ type compressedPlan struct {
 	globals map[string]nvfp4Scales      // by parameter
 }
 
-// Plan implements Format.
-func (compressedFormat) Plan(m *Model, o Options) (Plan, error) {
+func planCompressed(m *Model, o Options) (*Plan, error) {
 	hub, parts, err := newHubPlan(m, o)
 	if err != nil {
 		return nil, err
@@ -46,111 +42,68 @@ func (compressedFormat) Plan(m *Model, o Options) (Plan, error) {
 			return nil, fmt.Errorf("the run quantizes no activations: leave --activations out")
 		}
 	}
-	if err := p.choose(parts, o); err != nil {
-		return nil, err
-	}
-	if len(p.schemes) == 0 {
-		for _, t := range p.stored {
-			if t.Quantized && t.Note != "" {
-				return nil, fmt.Errorf("no weight can be packed: %s: %s; --to hf stores the numbers of Q(x), rotated back", t.Name, t.Note)
-			}
-		}
-		return nil, fmt.Errorf("no weight of this model is quantized: --to hf stores it as floats")
-	}
-	p.quantization = p.quantizationConfig()
-	return p, nil
-}
-
-func (p *compressedPlan) choose(parts []part, o Options) error {
-	var refused refusals
-	var floats leaving
-	var packed []part
-	for _, part := range parts {
-		w, err := p.source.weight(part.param)
-		if err != nil {
-			return err
-		}
-		t := p.storedPlain(part, w.quantized)
-		var reason error // why a quantized weight is not packed
-		if w.quantized {
-			floats.quantized++
-			if rotated, ok := errors.AsType[*RotatedError](w.noGrid); ok {
-				reason = rotated
-			}
+	stored, unpacked, err := p.source.plan(parts, o, layout{
+		float: func(part, weight) string { return p.float },
+		unpacked: func(part part, w weight) error {
 			if part.param.Role != architecture.RoleMatrix {
-				reason = errors.New("only linear layers of transformer blocks are packed, not the head")
+				return errors.New("only linear layers of transformer blocks are packed, not the head")
 			}
-		}
-		switch {
-		case !w.quantized || reason != nil:
-			if err := p.stayFloat(&t, w, reason, o); err != nil {
-				refused.add(part.name, false, err) // the hint about --dtype applies to these, too
-			} else if w.quantized {
-				floats.add(part.name, true, reason)
+			if rotated, ok := errors.AsType[*RotatedError](w.noGrid); ok {
+				return rotated
 			}
-		case w.grid == nil:
-			refused.add(part.name, true, w.noGrid)
-		default:
-			packed = append(packed, part)
-		}
-		p.stored = append(p.stored, t)
-	}
-	types := func(w weight) []string {
-		if o.Type != "" {
-			return []string{o.Type}
-		}
-		if w.grid.Numbers.Format == spec.FormatE2M1 {
-			return []string{typeMXFP4, typeNVFP4}
-		}
-		return []string{typeInt4, typeInt8}
-	}
-	_, err := chooseTypes(p.source, packed, types, func(part part, w weight, typ string) error {
-		s, err := schemeOf(w.grid, typ, o.Inexact)
-		if err == nil && typ == typeNVFP4 {
-			p.globals[part.param.Name], err = nvfp4Of(w.grid)
-		}
-		p.schemes[part.name] = s
-		return err
-	}, &refused)
-	if err == nil {
-		err = refused.err(
-			"--to hf --dtype f32, without --type, stores the numbers of Q(x) as they are")
-	}
-	if err != nil {
-		return err
+			return nil
+		},
+		types: func(w weight) []string {
+			if o.Type != "" {
+				return []string{o.Type}
+			}
+			if w.grid.Numbers.Format == spec.FormatE2M1 {
+				return []string{typeMXFP4, typeNVFP4}
+			}
+			return []string{typeInt4, typeInt8}
+		},
+		needsGrid: true,
+		check: func(part part, w weight, typ string) error {
+			s, err := schemeOf(w.grid, typ, o.Inexact)
+			if err == nil && typ == typeNVFP4 {
+				p.globals[part.param.Name], err = nvfp4Of(w.grid)
+			}
+			p.schemes[part.name] = s
+			return err
+		},
+		exactHint:  "--to hf --dtype f32, without --type, stores the numbers of Q(x) as they are",
+		floatsHint: "--allow-floats stores them so, and packs the others; --to hf stores all as floats",
+	})
+	if p.stored = stored; err != nil {
+		return nil, err
 	}
 	for i := range p.stored {
 		t := &p.stored[i]
 		if s, ok := p.schemes[t.Name]; ok {
 			p.fourBitFloats = p.fourBitFloats || s.float()
-			t.Type, t.Bytes = s.String(), 0
+			t.Type = s.String()
 			for _, x := range p.packed(*t, s) {
 				t.Bytes += int64(x.DType.Bits()) / 8 * program.FloatType(x.Shape...).Size()
 			}
+		} else if _, has := p.inputs[t.Param]; has {
+			note := "the run quantizes its inputs, and here only those of packed weights are"
+			t.Note = strings.TrimPrefix(t.Note+"; "+note, "; ")
 		}
 	}
 	if len(p.schemes) == 0 {
-		return nil // the caller returns an error
-	}
-	return floats.err(o.Floats,
-		"--allow-floats stores them so, and packs the others; --to hf stores all as floats")
-}
-
-func (p *compressedPlan) stayFloat(t *Stored, w weight, reason error, o Options) error {
-	var notes []string
-	if w.quantized {
-		notes = append(notes, reason.Error())
-		if !o.Inexact && !holds(p.float, w.values) {
-			return fmt.Errorf("it stays a float, as %w; and its numbers are not all %s: --dtype f32 is exact", reason, p.float)
+		for _, t := range p.stored {
+			if t.Quantized && t.Note != "" {
+				return nil, fmt.Errorf("no weight can be packed: %s: %s; --to hf stores the numbers of "+
+					"Q(x), rotated back", t.Name, t.Note)
+			}
 		}
+		return nil, fmt.Errorf("no weight of this model is quantized: --to hf stores it as floats")
 	}
-	if _, has := p.inputs[t.Param]; has {
-		notes = append(notes, "the run quantizes its inputs, and here only those of packed weights are")
-	}
-	t.Note = strings.Join(notes, "; ")
-	return checkFits(p.float, w.values)
+	p.quantization = p.quantizationConfig()
+	return p.plan(), unpacked
 }
 
+// packed returns the tensors that store a weight in a scheme.
 func (p *compressedPlan) packed(t Stored, s scheme) []safetensors.Tensor {
 	rows, columns := t.Shape[0], t.Shape[1]
 	grid := func() (*Grid, error) {
@@ -165,7 +118,7 @@ func (p *compressedPlan) packed(t Stored, s scheme) []safetensors.Tensor {
 		}
 	}
 	if s.float() {
-		pack := func(g *Grid) ([]uint8, error) { return packE2M1(g.Codes) }
+		pack := func(g *Grid) ([]uint8, error) { return packE2M1(g.Codes), nil }
 		codes := ofGrid(t.Name+"_packed", []int{rows, columns / 2}, grid, pack)
 		shape := []int{rows, columns / s.group}
 		if s.typ == typeMXFP4 {
@@ -174,8 +127,10 @@ func (p *compressedPlan) packed(t Stored, s scheme) []safetensors.Tensor {
 		two := p.globals[t.part.param.Name]
 		scales := ofGrid(t.Name+"_scale", shape, grid, two.of)
 		scales.DType = safetensors.F8E4M3
-		return []safetensors.Tensor{codes, scales,
-			safetensors.Lazy(t.Name+"_global_scale", []int{1}, func() ([]float32, error) { return []float32{two.global}, nil })}
+		global := func() ([]float32, error) { return []float32{two.global}, nil }
+		return []safetensors.Tensor{
+			codes, scales, safetensors.Lazy(t.Name+"_global_scale", []int{1}, global),
+		}
 	}
 	groups := 1
 	if s.group > 0 {
@@ -183,7 +138,7 @@ func (p *compressedPlan) packed(t Stored, s scheme) []safetensors.Tensor {
 	}
 	return []safetensors.Tensor{
 		ofGrid(t.Name+"_packed", []int{rows, (columns*s.bits() + 31) / 32}, grid,
-			func(g *Grid) ([]int32, error) { return packWords(g.Codes, columns, s.bits()) }),
+			func(g *Grid) ([]int32, error) { return packWords(g.Codes, columns, s.bits()), nil }),
 		ofGrid(t.Name+"_scale", []int{rows, groups}, grid,
 			func(g *Grid) ([]float32, error) { return g.Scales, nil }),
 		safetensors.Lazy(t.Name+"_shape", []int{2},
@@ -191,7 +146,9 @@ func (p *compressedPlan) packed(t Stored, s scheme) []safetensors.Tensor {
 	}
 }
 
-func ofGrid[T safetensors.Element](name string, shape []int, grid func() (*Grid, error), values func(*Grid) ([]T, error)) safetensors.Tensor {
+// ofGrid returns a tensor whose values are computed from a grid when it is written.
+func ofGrid[T safetensors.Element](name string, shape []int, grid func() (*Grid, error),
+	values func(*Grid) ([]T, error)) safetensors.Tensor {
 	return safetensors.Lazy(name, shape, func() ([]T, error) {
 		g, err := grid()
 		if err != nil {
@@ -216,13 +173,14 @@ func (p *compressedPlan) quantizationConfig() map[string]any {
 		if s, ok := p.schemes[t.Name]; ok {
 			layer := layerScheme{s, p.inputs[t.Param]}
 			modules[layer] = append(modules[layer], module)
-		} else if t.part.param.Quantized && t.part.param.Role == architecture.RoleMatrix { // a linear layer, packed or not
-			ignore = append(ignore, module)
+		} else if param := t.part.param; param.Quantized && param.Role == architecture.RoleMatrix {
+			ignore = append(ignore, module) // a linear layer that is not packed
 		}
 	}
 	groups, format := map[string]any{}, ""
 	schemes := slices.SortedFunc(maps.Keys(modules), func(s, t layerScheme) int {
-		return cmp.Or(strings.Compare(s.weight.String(), t.weight.String()), cmp.Compare(s.input, t.input))
+		return cmp.Or(strings.Compare(s.weight.String(), t.weight.String()),
+			cmp.Compare(s.input, t.input))
 	})
 	for i, s := range schemes {
 		targets := modules[s]
@@ -240,7 +198,8 @@ func (p *compressedPlan) quantizationConfig() map[string]any {
 		}
 	}
 	return map[string]any{
-		"quant_method": "compressed-tensors", "format": format, "quantization_status": "compressed",
-		"config_groups": groups, "ignore": ignore, "kv_cache_scheme": nil, "global_compression_ratio": nil,
+		"quant_method": compressedTensors, "format": format, "quantization_status": "compressed",
+		"config_groups": groups, "ignore": ignore, "kv_cache_scheme": nil,
+		"global_compression_ratio": nil,
 	}
 }

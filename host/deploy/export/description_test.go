@@ -36,7 +36,7 @@ func TestDescription(t *testing.T) {
 		}
 	}
 	dir, report := exported(t, "gguf", m, export.Options{})
-	if !slices.ContainsFunc(report.Notes, func(note string) bool { return strings.Contains(note, "looks back 4096 tokens") }) {
+	if !slices.ContainsFunc(report.Notes, func(note string) bool { return strings.Contains(note, "limited to 4096 tokens") }) {
 		t.Errorf("the notes are %q", report.Notes)
 	}
 	f := openGGUF(t, filepath.Join(dir, "model.gguf"))

@@ -8,7 +8,8 @@
 // cannot represent a weight exactly, unless [Options.Inexact] is set; then the report contains the
 // difference.
 //
-// Each format is a [Format], implemented in its own file. An export is complete or absent.
+// Each format is a function that makes a [Plan], in a file of its own. An export is complete or
+// absent.
 package export
 
 import (
@@ -47,8 +48,10 @@ type Report struct {
 
 // Write exports a model to a directory that must not exist yet. The directory is complete or
 // absent: see package atomicfile.
-func Write(ctx context.Context, format string, to vfs.Path, m *Model, o Options) (*Report, error) {
-	f, ok := formats[format]
+func Write(
+	ctx context.Context, format string, to vfs.Path, m *Model, o Options,
+) (*Report, error) {
+	makePlan, ok := formats[format]
 	if !ok {
 		return nil, fmt.Errorf("there is no format %q: want one of %s", format, names(formats))
 	}
@@ -59,22 +62,25 @@ func Write(ctx context.Context, format string, to vfs.Path, m *Model, o Options)
 	if err := m.Tokenizer.check(m.Settings.Vocab); err != nil {
 		return nil, err
 	}
-	if _, packs := f.(compressedFormat); o.Activations && !packs {
-		return nil, fmt.Errorf("export to %s: the format does not say how activations are quantized: leave --activations out, or --to compressed-tensors", format)
+	if o.Activations && format != compressedTensors {
+		return nil, fmt.Errorf("export to %s: the format cannot describe quantized activations: "+
+			"leave --activations out, or use --to %s", format, compressedTensors)
 	}
-	plan, err := f.Plan(m, o)
+	plan, err := makePlan(m, o)
 	if err != nil {
 		return nil, fmt.Errorf("export to %s: %w", format, err)
 	}
-	report := &Report{Format: format, Path: to.Name, Exact: true, Tensors: plan.Tensors(),
-		Notes:    slices.Concat(m.Notes, plan.Notes()),
+	report := &Report{Format: format, Path: to.Name, Exact: true, Tensors: plan.Tensors,
+		Notes:    slices.Concat(m.Notes, plan.Notes),
 		Warnings: slices.Concat(m.Warnings, m.Tokenizer.Warnings),
 	}
 	err = atomicfile.WriteDir(to, func(dir vfs.Path) error {
 		if err := plan.Write(ctx, dir); err != nil {
 			return err
 		}
-		if err := report.compare(ctx, plan, &source{Model: m, latent: o.Latent}, dir, o.Inexact); err != nil {
+		read := func(each func(string, []float32) error) error { return plan.Read(dir, each) }
+		source := &source{Model: m, latent: o.Latent}
+		if err := report.compare(ctx, read, source, o.Inexact); err != nil {
 			return err
 		}
 		card, err := m.Card.render(report, m)
@@ -91,23 +97,24 @@ func Write(ctx context.Context, format string, to vfs.Path, m *Model, o Options)
 	return report, nil
 }
 
-// compare reads everything back and records the differences from the model. Quantized weights must
+// compare reads all tensors back and records the differences from the model. Quantized weights must
 // be equal, unless inexact is set.
-func (r *Report) compare(ctx context.Context, plan Plan, source *source, dir vfs.Path, inexact bool) error {
-	left := map[string]int{}
+func (r *Report) compare(ctx context.Context, read func(each func(string, []float32) error) error,
+	source *source, inexact bool) error {
+	missing := map[string]int{} // indices of the tensors that were not read yet
 	for i, t := range r.Tensors {
-		left[t.Name] = i
+		missing[t.Name] = i
 		r.Bytes += t.Bytes
 	}
-	err := plan.Read(dir, func(name string, values []float32) error {
+	err := read(func(name string, values []float32) error {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		i, ok := left[name]
+		i, ok := missing[name]
 		if !ok {
 			return nil // such as the factors of rotary positions, which are not a parameter
 		}
-		delete(left, name)
+		delete(missing, name)
 		t := &r.Tensors[i]
 		w, err := source.weight(t.part.param)
 		if err != nil {
@@ -128,8 +135,8 @@ func (r *Report) compare(ctx context.Context, plan Plan, source *source, dir vfs
 	if err != nil {
 		return fmt.Errorf("reading the export back: %w", err)
 	}
-	if len(left) > 0 {
-		return fmt.Errorf("reading the export back: %s is missing", names(left))
+	if len(missing) > 0 {
+		return fmt.Errorf("reading the export back: %s is missing", names(missing))
 	}
 	var different []string
 	for _, t := range r.Tensors {
@@ -137,33 +144,36 @@ func (r *Report) compare(ctx context.Context, plan Plan, source *source, dir vfs
 			different = append(different, t.Name)
 		}
 	}
-	r.Exact = len(different) == 0
-	if r.Exact || inexact {
+	if r.Exact = len(different) == 0; r.Exact || inexact {
 		return nil
 	}
-	return fmt.Errorf("what was written does not read back as Q(x): %s; this is a mistake of cage", strings.Join(different, ", "))
-}
-
-// Format is a format of exports. To add one, implement this interface in a new file, and
-// add it to the list of formats.
-type Format interface {
-	// Plan determines how each tensor is stored, or returns why a weight cannot be stored. It reads
-	// all weights and writes nothing.
-	Plan(m *Model, o Options) (Plan, error)
+	return fmt.Errorf("the export does not read back as Q(x): %s; this is a bug of cage",
+		strings.Join(different, ", "))
 }
 
 // Plan is an export that is known to be possible.
-type Plan interface {
-	// Tensors lists the tensors to be written, in any order.
-	Tensors() []Stored
-	// Notes returns remarks that are not about a single tensor, as sentences.
-	Notes() []string
+type Plan struct {
+	Tensors []Stored // the tensors to be written, in any order
+	Notes   []string // remarks that are not about a single tensor, as sentences
 	// Write writes the files into a directory.
-	Write(ctx context.Context, dir vfs.Path) error
+	Write func(ctx context.Context, dir vfs.Path) error
 	// Read calls each with the numbers that the written files represent, under the names in
 	// Tensors. It shares no code with Write.
-	Read(dir vfs.Path, each func(name string, values []float32) error) error
+	Read func(dir vfs.Path, each func(name string, values []float32) error) error
 }
+
+// formats holds a function for each format. It determines how each tensor is stored, or returns why
+// a weight cannot be stored; it reads all weights and writes nothing.
+var formats = map[string]func(m *Model, o Options) (*Plan, error){
+	"hf":              planHub,
+	compressedTensors: planCompressed,
+	"gguf":            planGGUF,
+}
+
+const compressedTensors = "compressed-tensors"
+
+// Formats lists the names of the formats.
+func Formats() []string { return slices.Sorted(maps.Keys(formats)) }
 
 // Options are the options of [Write].
 type Options struct {
@@ -202,64 +212,4 @@ type Stored struct {
 	Difference float64 `json:"difference"`
 
 	part part
-}
-
-var formats = map[string]Format{
-	"hf":                 hubFormat{},
-	"compressed-tensors": compressedFormat{},
-	"gguf":               ggufFormat{},
-}
-
-// Formats lists the names of the formats.
-func Formats() []string { return slices.Sorted(maps.Keys(formats)) }
-
-// refusals collects the reasons why tensors cannot be stored, and for each the tensors.
-type refusals struct {
-	reasons []string
-	tensors map[string][]string
-	// quantized and plain report whether quantized and other weights are among them.
-	quantized, plain bool
-}
-
-func (r *refusals) add(tensor string, quantized bool, err error) {
-	reason := err.Error()
-	if r.tensors == nil {
-		r.tensors = map[string][]string{}
-	}
-	if r.tensors[reason] == nil {
-		r.reasons = append(r.reasons, reason)
-	}
-	r.tensors[reason] = append(r.tensors[reason], tensor)
-	r.quantized, r.plain = r.quantized || quantized, r.plain || !quantized
-}
-
-// list returns for each reason a line with the first tensor and the number of further ones, and the
-// reason.
-func (r *refusals) list() string {
-	var text strings.Builder
-	for _, reason := range r.reasons {
-		list := r.tensors[reason]
-		fmt.Fprintf(&text, "\n  %s", list[0])
-		if len(list) > 1 {
-			fmt.Fprintf(&text, " and %d more", len(list)-1)
-		}
-		fmt.Fprintf(&text, ":\n    %s", strings.ReplaceAll(reason, "\n", "\n    "))
-	}
-	return text.String()
-}
-
-// err returns one error for all tensors, with hints for quantized and for other weights; nil if
-// there are none.
-func (r *refusals) err(quantized string) error {
-	if len(r.reasons) == 0 {
-		return nil
-	}
-	text := "these tensors cannot be stored exactly" + r.list()
-	if r.quantized {
-		text += "\n" + quantized
-	}
-	if r.plain {
-		text += "\n--dtype f32 stores the weights that are not packed as they are"
-	}
-	return errors.New(text)
 }

@@ -91,6 +91,6 @@ func PlanOnly(format string, m *Model) error {
 	if err := m.Tokenizer.check(m.Settings.Vocab); err != nil {
 		return err
 	}
-	_, err := formats[format].Plan(m, Options{})
+	_, err := formats[format](m, Options{})
 	return err
 }

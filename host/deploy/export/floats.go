@@ -2,11 +2,13 @@ package export
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
-	"github.com/cage-qat/cage/internal/halffloat"
 	"io"
 	"math"
 	"slices"
+
+	"github.com/cage-qat/cage/internal/halffloat"
 )
 
 // Names of the plain float types in Options.
@@ -31,14 +33,8 @@ func checkFloat(typ string) (string, error) {
 // holds reports whether the type represents all values exactly.
 func holds(typ string, values []float32) bool {
 	for _, v := range values {
-		ok := true
-		switch typ {
-		case floatBF16:
-			_, ok = exactBF16(v)
-		case floatF16:
-			_, ok = exactF16(v)
-		}
-		if !ok {
+		bits := math.Float32bits(v)
+		if typ == floatBF16 && bits&0xffff != 0 || typ == floatF16 && !isHalf(v, false) {
 			return false
 		}
 	}
@@ -65,6 +61,15 @@ func writeFloats(w io.Writer, typ string, values []float32) error {
 		}
 	}
 	return nil
+}
+
+// checkFloats returns an error if the type does not represent all values exactly, or with inexact,
+// if some would become infinite.
+func checkFloats(typ string, values []float32, inexact bool) error {
+	if !inexact && !holds(typ, values) {
+		return errors.New("its numbers are not all of that type")
+	}
+	return checkFits(typ, values)
 }
 
 // checkFits returns an error for values that would become infinite in the type.

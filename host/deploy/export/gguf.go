@@ -2,6 +2,7 @@ package export
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -15,19 +16,17 @@ import (
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
-type ggufFormat struct{}
-
 const ggufFile = "model.gguf"
 
 var ggufTypes = map[string]gguf.Type{
-	"q4_0": gguf.Q4_0, "q4_1": gguf.Q4_1, "q8_0": gguf.Q8_0, typeMXFP4: gguf.MXFP4, floatF32: gguf.F32, floatF16: gguf.F16, floatBF16: gguf.BF16,
+	"q4_0": gguf.Q4_0, "q4_1": gguf.Q4_1, "q8_0": gguf.Q8_0, typeMXFP4: gguf.MXFP4,
+	floatF32: gguf.F32, floatF16: gguf.F16, floatBF16: gguf.BF16,
 }
 
 type ggufPlan struct {
 	source  *source
 	inexact bool
 	entries []gguf.Entry
-	notes   []string
 	tensors []ggufTensor
 }
 
@@ -37,8 +36,7 @@ type ggufTensor struct {
 	values []float32 // of a tensor that is not a parameter
 }
 
-// Plan implements Format.
-func (ggufFormat) Plan(m *Model, o Options) (Plan, error) {
+func planGGUF(m *Model, o Options) (*Plan, error) {
 	float, err := checkFloat(o.Float)
 	if err != nil {
 		return nil, err
@@ -58,173 +56,107 @@ func (ggufFormat) Plan(m *Model, o Options) (Plan, error) {
 	}
 	p := &ggufPlan{source: &source{Model: m, latent: o.Latent}, inexact: o.Inexact}
 	if factors := ropeFactors(settings); factors != nil {
-		p.add(ggufTensor{Stored: Stored{Name: "rope_freqs.weight", Shape: []int{len(factors)}}, typ: gguf.F32, values: factors})
+		p.add(Stored{Name: "rope_freqs.weight", Shape: []int{len(factors)}, Type: floatF32}, factors)
 	}
-	if err := p.choose(parts, o, ggufTypes[float]); err != nil {
+	rotated := func(w weight) error { // why it is stored as floats
+		if r, ok := errors.AsType[*RotatedError](w.noGrid); ok && o.Type == "" {
+			return r
+		}
+		return nil
+	}
+	stored, unpacked, err := p.source.plan(parts, o, layout{
+		float: func(part part, w weight) string {
+			if len(part.param.Dims) < 2 || rotated(w) != nil { // llama.cpp requires norms in float32
+				return floatF32
+			}
+			return float
+		},
+		unpacked:  func(_ part, w weight) error { return rotated(w) },
+		needsGrid: !slices.Contains(floatTypes, o.Type),
+		types: func(w weight) []string {
+			if o.Type != "" {
+				return []string{o.Type}
+			}
+			if w.grid.Numbers.Format == spec.FormatE2M1 {
+				return []string{typeMXFP4, "q8_0"}
+			}
+			list := []string{"q4_0", "q4_1", "q8_0"} // smallest first
+			return slices.DeleteFunc(list, func(typ string) bool {
+				return typ != "q8_0" && ggufCodes(w.grid, ggufTypes[typ]) != nil
+			})
+		},
+		check: func(_ part, w weight, typ string) (err error) {
+			if slices.Contains(floatTypes, typ) {
+				return checkFloats(typ, w.values, o.Inexact)
+			}
+			_, err = ggufBlocks(w.grid, ggufTypes[typ], o.Inexact)
+			return err
+		},
+		exactHint:  "--type f32 stores the numbers of Q(x) as they are",
+		floatsHint: "--allow-floats stores them as float32, rotated back, and packs the others",
+	})
+	if err != nil {
 		return nil, err
 	}
-	if o.Type != "" && !p.quantizes() {
-		return nil, fmt.Errorf("the type %s is for quantized weights, and no weight of this model is quantized: --dtype says how floats are stored", o.Type)
+	if unpacked != nil {
+		return nil, unpacked
 	}
-	if p.entries, err = family.entries(m, settings, p.mainType()); err != nil {
+	for _, t := range stored {
+		p.add(t, nil)
+	}
+	main, quantizes := p.mainType()
+	if o.Type != "" && !quantizes {
+		return nil, fmt.Errorf("the type %s is for quantized weights, and no weight of this model is "+
+			"quantized: --dtype says how floats are stored", o.Type)
+	}
+	if p.entries, err = family.entries(m, settings, main); err != nil {
 		return nil, err
 	}
 	tokens, notes, err := ggufTokens(m.Tokenizer, m.Settings.Vocab, o.Inexact)
 	if err != nil {
 		return nil, fmt.Errorf("tokenizer: %w", err)
 	}
-	p.entries, p.notes = append(p.entries, tokens...), notes
+	p.entries = append(p.entries, tokens...)
 	if m.Window > 0 && m.Window < m.Positions {
-		p.notes = append(p.notes, fmt.Sprintf("attention looks back %d tokens (sliding_window), and in llama.cpp as far as a sequence goes: longer sequences give other numbers", m.Window))
+		notes = append(notes, fmt.Sprintf("attention is limited to %d tokens (sliding_window), but "+
+			"not in llama.cpp: its logits differ for longer sequences", m.Window))
 	}
-	return p, nil
+	plan := &Plan{Notes: notes, Write: p.write, Read: p.read}
+	for _, t := range p.tensors {
+		if t.values == nil {
+			plan.Tensors = append(plan.Tensors, t.Stored)
+		}
+	}
+	return plan, nil
 }
 
-// Notes implements Plan.
-func (p *ggufPlan) Notes() []string { return p.notes }
-
-func (p *ggufPlan) add(t ggufTensor) {
+// add adds a tensor whose Type is a name in ggufTypes.
+func (p *ggufPlan) add(stored Stored, values []float32) {
+	t := ggufTensor{stored, ggufTypes[stored.Type], values}
 	elements, bytes := t.typ.Block()
 	n := program.FloatType(t.Shape...).Size()
 	t.Type, t.Bytes = t.typ.String(), n/int64(elements)*int64(bytes)
 	p.tensors = append(p.tensors, t)
 }
 
-// choose determines the type of each tensor. Norms are always float32, as llama.cpp requires.
-func (p *ggufPlan) choose(parts []part, o Options, float gguf.Type) error {
-	var refused refusals
-	var floats leaving
-	var list []ggufTensor
-	var packed []part
-	for _, part := range parts {
-		stored := Stored{Name: part.name, Param: part.param.Name, Shape: part.shape(), part: part}
-		t := ggufTensor{Stored: stored, typ: float}
-		w, err := p.source.weight(part.param)
-		if err != nil {
-			return err
-		}
-		if t.Quantized = w.quantized; w.quantized {
-			floats.quantized++
-		}
-		rotated, isRotated := errors.AsType[*RotatedError](w.noGrid)
-		switch {
-		case len(t.Shape) < 2:
-			t.typ = gguf.F32
-		case !w.quantized:
-			if err := checkFits(floatName(t.typ), w.values); err != nil {
-				refused.add(part.name, false, err)
-			}
-		case isRotated && o.Type == "":
-			t.typ, t.Note = gguf.F32, rotated.Error()
-			floats.add(part.name, true, rotated)
-		case w.grid == nil && !slices.Contains(floatTypes, o.Type):
-			refused.add(part.name, true, w.noGrid)
-		default:
-			packed = append(packed, part)
-		}
-		list = append(list, t)
-	}
-	types := func(w weight) []gguf.Type {
-		if typ, ok := ggufTypes[o.Type]; ok {
-			return []gguf.Type{typ}
-		}
-		if w.grid.Numbers.Format == spec.FormatE2M1 {
-			return []gguf.Type{gguf.MXFP4, gguf.Q8_0}
-		}
-		list := []gguf.Type{gguf.Q4_0, gguf.Q4_1, gguf.Q8_0} // smallest first
-		return slices.DeleteFunc(list, func(typ gguf.Type) bool {
-			return typ != gguf.Q8_0 && ggufCodes(w.grid, typ) != nil
-		})
-	}
-	holds := func(_ part, w weight, typ gguf.Type) (err error) {
-		switch name := floatName(typ); {
-		case name != "" && !p.inexact && !holds(name, w.values):
-			return fmt.Errorf("its numbers are not all of that type")
-		case name != "":
-			return checkFits(name, w.values)
-		case w.grid == nil:
-			return w.noGrid
-		}
-		_, err = ggufBlocks(w.grid, typ, p.inexact)
-		return err
-	}
-	chosen, err := chooseTypes(p.source, packed, types, holds, &refused)
-	if err == nil {
-		err = refused.err("--type f32 stores the numbers of Q(x) as they are")
-	}
-	if err == nil {
-		err = floats.err(o.Floats,
-			"--allow-floats stores them as float32, rotated back, and packs the others")
-	}
-	if err != nil {
-		return err
-	}
-	for _, t := range list {
-		if typ, ok := chosen[t.Name]; ok {
-			t.typ = typ
-		}
-		p.add(t)
-	}
-	return nil
-}
-
-// ggufCodes returns why a type lacks some codes of a grid of integers; nil if it has all.
-func ggufCodes(g *Grid, typ gguf.Type) error {
-	low, high := math.MinInt8, math.MaxInt8
-	switch typ {
-	case gguf.Q4_0:
-		low, high = -8, 7
-	case gguf.Q4_1: // its levels are half-integers
-		if low, high = -15, 15; g.Numbers.Step != 2 || g.Numbers.Min%2 == 0 {
-			return errors.New("its codes are not all odd: Q4_1 is for grids of half-integers")
-		}
-	}
-	if !g.fits(low, high) {
-		return fmt.Errorf("its codes, from %d to %d, are not all from %d to %d",
-			g.Numbers.Min, g.Numbers.Max, low, high)
-	}
-	return nil
-}
-
-// floatName returns the name of the type in Options; "" if it is not a plain float.
-func floatName(typ gguf.Type) string {
-	return map[gguf.Type]string{gguf.F32: floatF32, gguf.BF16: floatBF16, gguf.F16: floatF16}[typ]
-}
-
-func (p *ggufPlan) quantizes() bool {
-	return slices.ContainsFunc(p.tensors, func(t ggufTensor) bool { return t.Quantized })
-}
-
-// mainType returns the type of most bytes of quantized weights, or of matrices if none is
+// mainType returns the type of most bytes of quantized weights, or of matrices if no weight is
 // quantized.
-func (p *ggufPlan) mainType() gguf.Type {
-	quantized := p.quantizes()
+func (p *ggufPlan) mainType() (most gguf.Type, quantizes bool) {
+	quantizes = slices.ContainsFunc(p.tensors, func(t ggufTensor) bool { return t.Quantized })
 	sum := map[gguf.Type]int64{}
-	most := gguf.F32
+	most = gguf.F32
 	for _, t := range p.tensors {
-		if len(t.Shape) < 2 || t.Quantized != quantized {
+		if len(t.Shape) < 2 || t.Quantized != quantizes {
 			continue
 		}
 		if sum[t.typ] += t.Bytes; sum[t.typ] > sum[most] {
 			most = t.typ
 		}
 	}
-	return most
+	return most, quantizes
 }
 
-// Tensors implements Plan.
-func (p *ggufPlan) Tensors() []Stored {
-	var list []Stored
-	for _, t := range p.tensors {
-		if t.values == nil {
-			list = append(list, t.Stored)
-		}
-	}
-	return list
-}
-
-// Write implements Plan.
-func (p *ggufPlan) Write(ctx context.Context, dir vfs.Path) error {
+func (p *ggufPlan) write(ctx context.Context, dir vfs.Path) error {
 	var tensors []gguf.Tensor
 	for _, t := range p.tensors {
 		write := func(out io.Writer) error {
@@ -235,8 +167,10 @@ func (p *ggufPlan) Write(ctx context.Context, dir vfs.Path) error {
 			if err != nil {
 				return err
 			}
-			if name := floatName(t.typ); name != "" {
-				return writeFloats(out, name, pick(t.part, w.values, t.part.columns()))
+			for name, typ := range ggufTypes {
+				if typ == t.typ && slices.Contains(floatTypes, name) {
+					return writeFloats(out, name, pick(t.part, w.values, t.part.columns()))
+				}
 			}
 			data, err := ggufBlocks(w.grid.of(t.part), t.typ, p.inexact)
 			if err == nil {
@@ -244,13 +178,13 @@ func (p *ggufPlan) Write(ctx context.Context, dir vfs.Path) error {
 			}
 			return err
 		}
-		tensors = append(tensors, gguf.Tensor{Name: t.Name, Type: t.typ, Shape: t.Shape, Write: write})
+		tensors = append(tensors,
+			gguf.Tensor{Name: t.Name, Type: t.typ, Shape: t.Shape, Write: write})
 	}
 	return gguf.WriteFile(ctx, dir.Join(ggufFile), p.entries, tensors)
 }
 
-// Read implements Plan.
-func (p *ggufPlan) Read(dir vfs.Path, each func(name string, values []float32) error) (err error) {
+func (p *ggufPlan) read(dir vfs.Path, each func(name string, values []float32) error) (err error) {
 	f, err := gguf.Open(dir.Join(ggufFile))
 	if err != nil {
 		return err
@@ -268,75 +202,97 @@ func (p *ggufPlan) Read(dir vfs.Path, each func(name string, values []float32) e
 	return nil
 }
 
-func ggufBlocks(g *Grid, typ gguf.Type, inexact bool) ([]byte, error) {
+// ggufCodes returns an error if a type does not have all codes of a grid of integers.
+func ggufCodes(g *Grid, typ gguf.Type) error {
+	low, high := math.MinInt8, math.MaxInt8
+	switch typ {
+	case gguf.Q4_0:
+		low, high = -8, 7
+	case gguf.Q4_1: // its levels are half-integers
+		if low, high = -15, 15; g.Numbers.Step != 2 || g.Numbers.Min%2 == 0 {
+			return errors.New("its codes are not all odd: Q4_1 is for grids of half-integers")
+		}
+	}
+	if !g.fits(low, high) {
+		return fmt.Errorf("its codes, from %d to %d, are not all from %d to %d",
+			g.Numbers.Min, g.Numbers.Max, low, high)
+	}
+	return nil
+}
+
+// ggufBlocks packs the codes and scales of a grid in blocks of a type. If inexact is set, scales
+// are rounded to half floats.
+func ggufBlocks(g *Grid, typ gguf.Type, inexact bool) (out []byte, err error) {
 	size, _ := typ.Block()
-	g, err := ggufGrid(g, typ, inexact)
+	if typ == gguf.MXFP4 {
+		g, err = mxfp4Blocks(g)
+	} else if g, err = g.integers(); err == nil {
+		if err = ggufCodes(g, typ); err == nil {
+			g, err = g.split(size)
+		}
+	}
 	if err != nil {
 		return nil, err
 	}
-	var out []byte
 	for i, s := range g.Scales {
 		codes := g.Codes[i*size : (i+1)*size]
+		if typ == gguf.MXFP4 {
+			exponent, ok := codeE8M0(s)
+			if !ok {
+				return nil, fmt.Errorf("its scale %v is not a power of two from 2^-127 to 2^127", s)
+			}
+			out = packNibbles(append(out, exponent), codes, 0)
+			continue
+		}
+		if !isHalf(s, inexact) {
+			return nil, errors.New("its scales are not all half floats, as those of a quantizer with " +
+				`scale_dtype = "f16" are; --inexact rounds them`)
+		}
 		switch typ {
 		case gguf.Q8_0:
-			out, err = packQ8_0(out, codes, s)
+			out = appendHalf(out, s)
+			for _, code := range codes {
+				out = append(out, byte(code))
+			}
 		case gguf.Q4_0:
-			out, err = packQ4_0(out, codes, s)
+			out = packNibbles(appendHalf(out, s), codes, 8)
 		case gguf.Q4_1:
-			out, err = halfIntegers(out, codes, s, inexact)
-		case gguf.MXFP4:
-			out, err = packMXFP4(out, codes, s)
-		}
-		if err != nil {
-			return nil, err
+			// Odd codes from −15 to 15 are twice the levels of a grid of half-integers, which Q4_1
+			// stores as step·(level + 7.5) − 7.5·step. A code of 0, in a group of zeros, is replaced
+			// by an adjacent one, as the scale is 0.
+			scale := halffloat.FromHalf(halffloat.ToHalf(s))
+			step, minimum := 2*scale, -15*scale
+			if !isHalf(step, inexact) || !isHalf(minimum, inexact) {
+				return nil, errors.New("7.5 times its step is not always a half float, as with 7 " +
+					`significant bits of the step: scale_dtype = "f16" of the quantizer gives such ` +
+					"steps; --inexact rounds it")
+			}
+			shifted := make([]int32, len(codes))
+			for i, c := range codes {
+				shifted[i] = (c + 15) / 2
+			}
+			out = packNibbles(appendHalf(appendHalf(out, step), minimum), shifted, 0)
 		}
 	}
 	return out, nil
 }
 
-// ggufGrid returns a grid with the codes and groups of a type. If inexact is set, scales are
-// rounded to half floats.
-func ggufGrid(g *Grid, typ gguf.Type, inexact bool) (*Grid, error) {
-	size, _ := typ.Block()
-	if typ == gguf.MXFP4 {
-		return mxfp4Blocks(g)
-	}
-	g, err := g.integers()
-	if err != nil {
-		return nil, err
-	}
-	if err := ggufCodes(g, typ); err != nil {
-		return nil, err
-	}
-	if g, err = g.split(size); err != nil {
-		return nil, err
-	}
-	rounded := *g
-	rounded.Scales = slices.Clone(g.Scales)
-	for i, s := range g.Scales {
-		if _, ok := exactF16(s); !ok && !inexact {
-			return nil, fmt.Errorf("its scales are not all half floats, as those of a quantizer with scale_dtype = \"f16\" are; --inexact rounds them")
-		}
-		rounded.Scales[i] = roundedToHalf(s)
-	}
-	return &rounded, nil
+// isHalf reports whether a half float equals v, or with inexact, whether v rounds to a finite one.
+func isHalf(v float32, inexact bool) bool {
+	half := halffloat.FromHalf(halffloat.ToHalf(v))
+	return half-half == 0 && (half == v || inexact)
 }
 
-// halfIntegers packs odd codes from −15 to 15, which are twice the levels of a grid of
-// half-integers, as Q4_1: step·(level + 7.5) − 7.5·step. A code of 0, in a group of zeros, is
-// replaced by an adjacent one, as the scale is 0.
-func halfIntegers(out []byte, codes []int32, scale float32, inexact bool) ([]byte, error) {
-	shifted := make([]int32, len(codes))
-	for i, c := range codes {
-		shifted[i] = (c + 15) / 2
-	}
-	minimum := -15 * scale
-	if rounded := roundedToHalf(minimum); rounded != minimum && !inexact {
-		return nil, errors.New("7.5 times its step is not always a half float, as with 7 significant bits of the step: scale_dtype = \"f16\" of the quantizer makes such; --inexact rounds it")
-	} else {
-		minimum = rounded
-	}
-	return packQ4_1(out, shifted, 2*scale, minimum)
+// appendHalf appends v, rounded to a half float.
+func appendHalf(dst []byte, v float32) []byte {
+	return binary.LittleEndian.AppendUint16(dst, halffloat.ToHalf(v))
 }
 
-func roundedToHalf(v float32) float32 { return halffloat.FromHalf(halffloat.ToHalf(v)) }
+// packNibbles appends a block of 32 codes plus an offset, 0…15: byte j has element j in its low
+// four bits and element j+16 in its high four bits.
+func packNibbles(dst []byte, codes []int32, offset int32) []byte {
+	for j := range len(codes) / 2 {
+		dst = append(dst, byte(codes[j]+offset)|byte(codes[j+len(codes)/2]+offset)<<4)
+	}
+	return dst
+}

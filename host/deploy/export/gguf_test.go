@@ -157,7 +157,7 @@ func TestTiedHeads(t *testing.T) {
 
 // TestLayoutsOfLlamaCpp: what llama.cpp does not compute for a kind of models is refused.
 func TestLayoutsOfLlamaCpp(t *testing.T) {
-	const factors, features = "llama.cpp stretches positions (rope_factor = 8) of models of the kind llama only", "heads of width/heads = 16 features, and these have 32"
+	const factors, features = "llama.cpp supports scaled positions (rope_factor = 8) only for models of the kind llama", "heads of width/heads = 16 features, and these have 32"
 	stretched := architecture.Settings{RopeFactor: 8, RopeOriginal: 8, RopeLow: 1, RopeHigh: 4}
 	for _, c := range []struct {
 		kind string
@@ -210,10 +210,10 @@ func TestTurnedNorms(t *testing.T) {
 	}
 }
 
-// TestOtherIDs: where llama.cpp finds other ids than a byte-level tokenizer in some texts, that is refused, or with
+// TestOtherIDs: where llama.cpp gives other ids than a byte-level tokenizer for some texts, that is refused, or with
 // --inexact told in the report.
 func TestOtherIDs(t *testing.T) {
-	const other = "llama.cpp finds other ids in some texts: "
+	const other = "llama.cpp gives other ids for some texts: "
 	for _, c := range []struct {
 		more    string // keys of the tokenizer.json
 		merges  string
@@ -222,12 +222,12 @@ func TestOtherIDs(t *testing.T) {
 	}{
 		{"", "", "", ""},
 		{`"normalizer": null, `, "", "", ""},
-		{`"normalizer": {"type": "NFC"}, `, "", "", "llama.cpp does not compose characters"},
-		{`"normalizer": {"type": "Sequence", "normalizers": [{"type": "NFC"}]}, `, "", "", "llama.cpp does not compose characters"},
-		{`"normalizer": {"type": "NFKC"}, `, "", other + "it does not rewrite texts before it cuts them (the normalizer NFKC)", ""},
-		{`"normalizer": {"type": "Replace", "pattern": {"String": "a"}, "content": "b"}, `, "", other + "it does not rewrite", ""},
+		{`"normalizer": {"type": "NFC"}, `, "", "", "llama.cpp does not apply the normalizer NFC"},
+		{`"normalizer": {"type": "Sequence", "normalizers": [{"type": "NFC"}]}, `, "", "", "llama.cpp does not apply the normalizer NFC"},
+		{`"normalizer": {"type": "NFKC"}, `, "", other + "it does not apply the normalizer NFKC", ""},
+		{`"normalizer": {"type": "Replace", "pattern": {"String": "a"}, "content": "b"}, `, "", other + "it does not apply the normalizer Replace", ""},
 		{"", `, "ignore_merges": true`, other + "it joins by merges alone", ""},
-		{`"added_tokens": [{"id": 9, "content": "<x>", "lstrip": true}], `, "", other + `the added token "<x>" is lstrip`, ""},
+		{`"added_tokens": [{"id": 9, "content": "<x>", "lstrip": true}], `, "", other + `it ignores lstrip`, ""},
 		{`"added_tokens": [{"id": 9, "content": "<x>", "normalized": true, "special": true}], `, "", "", ""},
 	} {
 		for _, inexact := range []bool{false, true} {

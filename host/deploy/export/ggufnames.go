@@ -46,14 +46,14 @@ func ggufFamilyOf(s architecture.Settings) (ggufFamily, error) {
 		return "llama", nil
 	case architecture.KindOLMo2:
 		if s.HeadSize*s.Heads != s.Width {
-			return "", fmt.Errorf("llama.cpp knows OLMo 2 only with heads of width/heads = %d features, "+
-				"and these have %d: --to hf holds them", s.Width/s.Heads, s.HeadSize)
+			return "", fmt.Errorf("llama.cpp supports OLMo 2 only with heads of width/heads = %d "+
+				"features, and these have %d: use --to hf", s.Width/s.Heads, s.HeadSize)
 		}
 		return "olmo2", refuseScaledPositions(s)
 	case architecture.KindQwen3:
 		return "qwen3", refuseScaledPositions(s)
 	}
-	return "", fmt.Errorf("llama.cpp has no name for models of the kind %q", s.Kind)
+	return "", fmt.Errorf("llama.cpp does not support models of the kind %q", s.Kind)
 }
 
 // parts lists the tensors with llama.cpp's names and row order: in the family llama, the features
@@ -73,9 +73,9 @@ func (a ggufFamily) parts(m *Model, headSize int) ([]part, error) {
 			block, name, _ = strings.Cut(rest, ".")
 			prefix = "blk." + block + "."
 		}
-		foreign, ok := ggufTensors[name]
+		renamed, ok := ggufTensors[name]
 		if other, differs := ggufOLMo2[name]; differs && a == "olmo2" {
-			foreign, ok = other, true
+			renamed, ok = other, true
 		}
 		if !ok {
 			return nil, fmt.Errorf("the tensor %s has no name in the format", p.name)
@@ -83,7 +83,7 @@ func (a ggufFamily) parts(m *Model, headSize int) ([]part, error) {
 		if a == "llama" && (name == "self_attn.q_proj.weight" || name == "self_attn.k_proj.weight") {
 			p.rows = architecture.Reorder(p.rows, headSize, architecture.HalfSplit, architecture.Interleaved)
 		}
-		if p.name = prefix + foreign; p.name == "token_embd.weight" {
+		if p.name = prefix + renamed; p.name == "token_embd.weight" {
 			embedding = p
 		}
 	}
@@ -100,7 +100,8 @@ func refuseScaledPositions(s architecture.Settings) error {
 	if s.RopeFactor <= 1 {
 		return nil
 	}
-	return fmt.Errorf("llama.cpp stretches positions (rope_factor = %g) of models of the kind llama only: --to hf holds them", s.RopeFactor)
+	return fmt.Errorf("llama.cpp supports scaled positions (rope_factor = %g) only for models of the "+
+		"kind llama: use --to hf", s.RopeFactor)
 }
 
 // ropeFactors returns the divisors of the rotary frequencies for llama.cpp, nil if these are
@@ -127,11 +128,13 @@ var ggufFileTypes = map[gguf.Type]uint32{
 }
 
 // entries returns the metadata of the model, without those of its tokenizer.
-func (a ggufFamily) entries(m *Model, s architecture.Settings, main gguf.Type) ([]gguf.Entry, error) {
+func (a ggufFamily) entries(
+	m *Model, s architecture.Settings, main gguf.Type,
+) ([]gguf.Entry, error) {
 	name := string(a)
 	fileType, ok := ggufFileTypes[main]
 	if !ok {
-		return nil, fmt.Errorf("%s is no type of a whole file", main)
+		return nil, fmt.Errorf("%s cannot be the type of most weights of a file", main)
 	}
 	entries := []gguf.Entry{
 		{Key: "general.architecture", Value: name},

@@ -37,7 +37,7 @@ var e2m1, e2m1Doubled = func() (numbers [16]float32, doubled [16]int32) {
 func NewGrid(q *Quantized, dims []int) (*Grid, error) {
 	switch {
 	case len(dims) != 2:
-		return nil, fmt.Errorf("its shape %v is no matrix", dims)
+		return nil, fmt.Errorf("its shape %v is not that of a matrix", dims)
 	case q.Rotation > 1:
 		return nil, &RotatedError{q.Rotation}
 	case q.Scale == nil:
@@ -114,7 +114,8 @@ func (g *Grid) split(size int) (*Grid, error) {
 		return nil, &shortGroupError{g.Columns, size, rest}
 	}
 	if g.Group%size != 0 {
-		return nil, fmt.Errorf("its scales are shared by %d elements, which are no groups of %d", g.Group, size)
+		return nil, fmt.Errorf("its scales are shared by %d elements: want a multiple of %d",
+			g.Group, size)
 	}
 	if g.Group == size {
 		return g, nil
@@ -163,16 +164,12 @@ func (g *Grid) floats() (*Grid, error) {
 		}
 	}
 	largest := int(e2m1[7])
-	missing := !g.fits(-largest, largest)
-	if !missing {
-		missing = slices.ContainsFunc(g.Numbers.Codes(), func(c int32) bool {
-			_, ok := of[c]
-			return !ok
-		})
-	}
-	if missing {
-		return nil, fmt.Errorf("its numbers are integers, not those of E2M1: from %d to %d in steps of %d",
-			g.Numbers.Min, g.Numbers.Max, g.Numbers.Step)
+	if !g.fits(-largest, largest) || slices.ContainsFunc(g.Numbers.Codes(), func(c int32) bool {
+		_, ok := of[c]
+		return !ok
+	}) {
+		return nil, fmt.Errorf("its numbers are integers from %d to %d in steps of %d, not those of "+
+			"E2M1", g.Numbers.Min, g.Numbers.Max, g.Numbers.Step)
 	}
 	out := *g
 	out.Numbers = spec.Grid{Format: spec.FormatE2M1, Group: g.Numbers.Group}
@@ -191,14 +188,15 @@ func (g *Grid) fits(low, high int) bool { return g.Numbers.Min >= low && g.Numbe
 type RotatedError struct{ Block int }
 
 func (e *RotatedError) Error() string {
-	return fmt.Sprintf("its quantizer rotates blocks of %d, and programs that load the file would not rotate what is multiplied with it", e.Block)
+	return fmt.Sprintf("its quantizer rotates blocks of %d, and programs that load the file would "+
+		"not rotate the activations that it is multiplied with", e.Block)
 }
 
 // shortGroupError reports that the last group of each row is shorter than the others.
 type shortGroupError struct{ columns, group, rest int }
 
 func (e *shortGroupError) Error() string {
-	return fmt.Sprintf("its rows of %d elements end in a group of %d, which is shorter than the "+
-		"others, of %d, and formats have only whole groups: rows of a multiple of %d fit",
+	return fmt.Sprintf("its rows of %d elements end in a group of %d, shorter than the others "+
+		"of %d, and formats have only whole groups: the length of a row must be a multiple of %d",
 		e.columns, e.rest, e.group, e.group)
 }

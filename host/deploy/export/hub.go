@@ -14,14 +14,13 @@ import (
 	"github.com/cage-qat/cage/host/model/safetensors"
 	"github.com/cage-qat/cage/internal/atomicfile"
 	"github.com/cage-qat/cage/internal/vfs"
+	"github.com/cage-qat/cage/sdk/program"
 )
 
-type hubFormat struct{}
-
-// hubPlan is the plan of a Hugging Face directory, also used for compressed-tensors.
+// hubPlan plans a Hugging Face directory, also for compressed-tensors.
 type hubPlan struct {
 	source *source
-	float  string
+	float  string // type of plain tensors in Options
 	limit  int64
 	stored []Stored
 	// files returns the tensors that store a tensor of stored.
@@ -32,7 +31,9 @@ type hubPlan struct {
 	fourBitFloats bool
 }
 
-var floatTypesOfFiles = map[string]safetensors.DType{floatF32: safetensors.F32, floatBF16: safetensors.BF16, floatF16: safetensors.F16}
+var floatTypesOfFiles = map[string]safetensors.DType{
+	floatF32: safetensors.F32, floatBF16: safetensors.BF16, floatF16: safetensors.F16,
+}
 
 func newHubPlan(m *Model, o Options) (*hubPlan, []part, error) {
 	float, err := checkFloat(o.Float)
@@ -45,36 +46,37 @@ func newHubPlan(m *Model, o Options) (*hubPlan, []part, error) {
 	return p, parts, err
 }
 
-// Plan implements Format.
-func (hubFormat) Plan(m *Model, o Options) (Plan, error) {
+func planHub(m *Model, o Options) (*Plan, error) {
 	if o.Type != "" {
-		return nil, fmt.Errorf("--type %s: the format hf stores plain floats, whose type is --dtype", o.Type)
+		return nil, fmt.Errorf("--type %s: the format hf stores plain floats, whose type is --dtype",
+			o.Type)
 	}
 	p, parts, err := newHubPlan(m, o)
 	if err != nil {
 		return nil, err
 	}
-	var refused refusals
-	for _, part := range parts {
-		w, err := p.source.weight(part.param)
-		if err != nil {
-			return nil, err
-		}
-		if err = checkFits(p.float, w.values); err == nil && w.quantized && !o.Inexact && !holds(p.float, w.values) {
-			err = fmt.Errorf("its numbers are not all %s", p.float)
-		}
-		if err != nil {
-			refused.add(part.name, w.quantized, err)
-			continue
-		}
-		p.stored = append(p.stored, p.storedPlain(part, w.quantized))
-	}
-	return p, refused.err("--dtype f32 stores the numbers of Q(x) as they are")
+	p.stored, _, err = p.source.plan(parts, o, layout{
+		float:    func(part, weight) string { return p.float },
+		unpacked: func(part, weight) error { return nil },
+		types:    func(weight) []string { return []string{p.float} },
+		check: func(_ part, w weight, typ string) error {
+			return checkFloats(typ, w.values, o.Inexact)
+		},
+		exactHint: "--dtype f32 stores the numbers of Q(x) as they are",
+	})
+	return p.plan(), err
 }
 
-func (p *hubPlan) storedPlain(part part, quantized bool) Stored {
-	return Stored{Name: part.name, Param: part.param.Name, Type: strings.ToUpper(p.float), Shape: part.shape(), Quantized: quantized,
-		Bytes: int64(len(part.rows)) * int64(part.columns()) * int64(floatTypesOfFiles[p.float].Bits()/8), part: part}
+// plan completes the descriptions of plain tensors, and returns the plan.
+func (p *hubPlan) plan() *Plan {
+	for i := range p.stored {
+		t := &p.stored[i]
+		if dtype, ok := floatTypesOfFiles[t.Type]; ok {
+			t.Type = strings.ToUpper(t.Type)
+			t.Bytes = program.FloatType(t.Shape...).Size() * int64(dtype.Bits()/8)
+		}
+	}
+	return &Plan{Tensors: slices.Clone(p.stored), Write: p.write, Read: readDirectory}
 }
 
 func (p *hubPlan) plain(t Stored) []safetensors.Tensor {
@@ -89,20 +91,14 @@ func (p *hubPlan) plain(t Stored) []safetensors.Tensor {
 	return []safetensors.Tensor{{Name: t.Name, DType: dtype, Shape: t.Shape, Write: write}}
 }
 
-// Tensors implements Plan.
-func (p *hubPlan) Tensors() []Stored { return slices.Clone(p.stored) }
-
-// Notes implements Plan.
-func (p *hubPlan) Notes() []string { return nil }
-
-// Write implements Plan.
-func (p *hubPlan) Write(ctx context.Context, dir vfs.Path) error {
+func (p *hubPlan) write(ctx context.Context, dir vfs.Path) error {
 	var tensors []safetensors.Tensor
 	for _, t := range p.stored {
 		tensors = append(tensors, p.files(t)...)
 	}
 	// Older versions of transformers reject files without this metadata.
-	if err := safetensors.WriteShards(ctx, dir, tensors, map[string]string{"format": "pt"}, p.limit); err != nil {
+	metadata := map[string]string{"format": "pt"}
+	if err := safetensors.WriteShards(ctx, dir, tensors, metadata, p.limit); err != nil {
 		return err
 	}
 	d, err := p.source.describe()
@@ -110,7 +106,7 @@ func (p *hubPlan) Write(ctx context.Context, dir vfs.Path) error {
 		return err
 	}
 	dtype := floatTypesOfFiles[p.float]
-	if p.fourBitFloats { // compressed-tensors decodes these to bfloat16, so all tensors get that type
+	if p.fourBitFloats { // compressed-tensors decodes these to bfloat16, and all tensors with them
 		dtype = safetensors.BF16
 	}
 	if d.Config, err = huggingface.Stored(d.Config, dtype, p.quantization); err != nil {
@@ -128,9 +124,4 @@ func (p *hubPlan) Write(ctx context.Context, dir vfs.Path) error {
 		}
 	}
 	return nil
-}
-
-// Read implements Plan.
-func (p *hubPlan) Read(dir vfs.Path, each func(name string, values []float32) error) error {
-	return readDirectory(dir, each)
 }

@@ -77,9 +77,9 @@ func (p part) shape() []int {
 
 // partsOf lists the tensors of a model with the names and row order of Hugging Face.
 func partsOf(m *Model) (list []part, err error) {
-	places, err := huggingface.Layout(m.Settings)
-	for _, place := range places {
-		list = append(list, part{place.Tensor, place.Param, place.Rows})
+	tensors, err := huggingface.Layout(m.Settings)
+	for _, t := range tensors {
+		list = append(list, part{t.Tensor, t.Param, t.Rows})
 	}
 	return list, err
 }
@@ -111,6 +111,14 @@ type weight struct {
 	settings  string // see Quantized
 	grid      *Grid  // nil if there is none
 	noGrid    error  // why there is none
+}
+
+// key returns a text that is equal for weights that are stored in the same type.
+func (w weight) key() string {
+	if w.grid == nil {
+		return w.settings
+	}
+	return w.settings + fmt.Sprint(w.grid.Numbers)
 }
 
 func (s *source) weight(p architecture.Param) (weight, error) {
@@ -155,7 +163,8 @@ func (s *source) read(p architecture.Param) (w weight, err error) {
 		}
 	}
 	if bad > 0 {
-		return w, fmt.Errorf("%d of %d values are NaN or infinite: there is nothing to serve", bad, len(w.values))
+		return w, fmt.Errorf("%d of %d values are NaN or infinite: the model cannot be used",
+			bad, len(w.values))
 	}
 	return w, nil
 }

@@ -1,22 +1,6 @@
 package export
 
-import (
-	"math"
-
-	"github.com/cage-qat/cage/internal/halffloat"
-)
-
-// exactF16 returns the bits of the half float that equals v, if there is one.
-func exactF16(v float32) (bits uint16, ok bool) {
-	bits = halffloat.ToHalf(v)
-	return bits, halffloat.FromHalf(bits) == v && v-v == 0
-}
-
-// exactBF16 returns the bits of the bfloat16 that equals v, if there is one.
-func exactBF16(v float32) (bits uint16, ok bool) {
-	b := math.Float32bits(v)
-	return uint16(b >> 16), b&0xffff == 0 && v == v
-}
+import "math"
 
 // codeE8M0 returns the code of a scale that is a power of two from 2^−127 to 2^127: the exponent
 // plus 127.

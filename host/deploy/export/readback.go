@@ -94,13 +94,24 @@ func (c checkpoint) values(name string) ([]float32, error) {
 	case "pack-quantized":
 		return c.integers(name, t, bits)
 	case "mxfp4-pack-quantized":
-		exponents, err := c.blockScales(name, t, 32, safetensors.U8)
+		return c.fourBit(name, t, 32, safetensors.U8, func(exponent byte) float32 {
+			return float32(math.Pow(2, float64(exponent)-127))
+		})
+	case "nvfp4-pack-quantized":
+		g, err := c.files.Tensor(name + globalSuffix)
 		if err != nil {
 			return nil, err
 		}
-		return c.fourBit(t, 32, func(i int) float32 { return float32(math.Pow(2, float64(exponents[i])-127)) })
-	case "nvfp4-pack-quantized":
-		return c.nvfp4(name, t)
+		global, err := safetensors.Values[float32](g)
+		if err == nil && len(global) != 1 {
+			err = fmt.Errorf("%s has %d numbers, want 1", g.Name, len(global))
+		}
+		if err != nil {
+			return nil, err
+		}
+		return c.fourBit(name, t, 16, safetensors.F8E4M3, func(scale byte) float32 {
+			return eightBit(scale) / global[0]
+		})
 	default:
 		return nil, fmt.Errorf("the format %q of quantization_config is not known", format)
 	}
@@ -142,12 +153,13 @@ func floats(t safetensors.Tensor) ([]float32, error) {
 			out = append(out, halffloat.FromHalf(binary.LittleEndian.Uint16(data)))
 		}
 	default:
-		return nil, fmt.Errorf("elements of type %s are no weights", t.DType)
+		return nil, fmt.Errorf("%s has the type %s, want F32, BF16 or F16", t.Name, t.DType)
 	}
 	return out, nil
 }
 
-// integers reads codes plus 2^(bits−1) from words: value = code·scale.
+// integers reads codes plus 2^(bits−1) from words: value = code·scale. Its shape tensor must match
+// the packed one; there is a scale for each row or group.
 func (c checkpoint) integers(name string, words safetensors.Tensor, bits int) ([]float32, error) {
 	if bits != 4 && bits != 8 {
 		return nil, fmt.Errorf("integers of %d bits", bits)
@@ -156,17 +168,33 @@ func (c checkpoint) integers(name string, words safetensors.Tensor, bits int) ([
 	if err != nil {
 		return nil, err
 	}
-	rows, columns, err := c.shapeOf(name, words)
+	shape, err := c.files.Tensor(name + shapeSuffix)
 	if err != nil {
 		return nil, err
 	}
-	scales, perRow, err := c.scalesOf(name, rows, columns)
+	list, err := safetensors.Values[int64](shape)
 	if err != nil {
 		return nil, err
 	}
-	rowBytes := words.Shape[1] * 4
-	if words.DType != safetensors.I32 || rowBytes*8 < columns*bits {
-		return nil, fmt.Errorf("%s is %s of shape %v, too small for rows of %d", words.Name, words.DType, words.Shape, columns)
+	rows, rowBytes := words.Shape[0], words.Shape[1]*4
+	if words.DType != safetensors.I32 || len(list) != 2 || list[0] != int64(rows) ||
+		list[1] <= 0 || list[1] > int64(rowBytes*8/bits) {
+		return nil, fmt.Errorf("%s is %v for packed words, %s of shape %v",
+			shape.Name, list, words.DType, words.Shape)
+	}
+	columns := int(list[1])
+	scale, err := c.files.Tensor(name + scaleSuffix)
+	if err != nil {
+		return nil, err
+	}
+	s := scale.Shape
+	if len(s) != 2 || s[0] != rows || s[1] < 1 || columns%s[1] != 0 {
+		return nil, fmt.Errorf("%s has the shape %v for a weight of [%d %d]",
+			scale.Name, s, rows, columns)
+	}
+	scales, err := floats(scale)
+	if err != nil {
+		return nil, err
 	}
 	out := make([]float32, 0, rows*columns)
 	for r := range rows {
@@ -176,39 +204,10 @@ func (c checkpoint) integers(name string, words safetensors.Tensor, bits int) ([
 			if bits == 4 {
 				code = code >> (i & 1 * 4) & 15
 			}
-			out = append(out, float32(code-1<<(bits-1))*scales[r*perRow+i*perRow/columns])
+			out = append(out, float32(code-1<<(bits-1))*scales[r*s[1]+i*s[1]/columns])
 		}
 	}
 	return out, nil
-}
-
-// shapeOf returns the shape in weight_shape, which must match the packed tensor.
-func (c checkpoint) shapeOf(name string, words safetensors.Tensor) (rows, columns int, err error) {
-	t, err := c.files.Tensor(name + shapeSuffix)
-	if err != nil {
-		return 0, 0, err
-	}
-	list, err := safetensors.Values[int64](t)
-	if err == nil && (len(list) != 2 || list[0] != int64(words.Shape[0]) || list[1] <= 0 || list[1] > 8*int64(words.Shape[1])) {
-		err = fmt.Errorf("%s is %v for packed words of shape %v", t.Name, list, words.Shape)
-	}
-	if err != nil {
-		return 0, 0, err
-	}
-	return int(list[0]), int(list[1]), nil
-}
-
-// scalesOf returns the scales of rows or groups, and their number per row.
-func (c checkpoint) scalesOf(name string, rows, columns int) (scales []float32, perRow int, err error) {
-	t, err := c.files.Tensor(name + scaleSuffix)
-	if err != nil {
-		return nil, 0, err
-	}
-	if len(t.Shape) != 2 || t.Shape[0] != rows || t.Shape[1] < 1 || columns%t.Shape[1] != 0 {
-		return nil, 0, fmt.Errorf("%s has the shape %v for a weight of [%d %d]", t.Name, t.Shape, rows, columns)
-	}
-	scales, err = floats(t)
-	return scales, t.Shape[1], err
 }
 
 // levels are the magnitudes of E2M1.
@@ -221,52 +220,33 @@ func level(code byte) float32 {
 	return levels[code]
 }
 
-// fourBit reads E2M1 codes, two per byte, low bits first, and multiplies by the scales of blocks.
-func (c checkpoint) fourBit(t safetensors.Tensor, block int, scaleOf func(i int) float32) ([]float32, error) {
+// fourBit reads E2M1 codes, two per byte, low bits first, and multiplies them by the scales of
+// blocks, whose bytes have the type dtype.
+func (c checkpoint) fourBit(name string, t safetensors.Tensor, block int, dtype safetensors.DType,
+	number func(scale byte) float32) ([]float32, error) {
 	data, err := t.Bytes()
 	if err != nil {
 		return nil, err
 	}
-	if t.DType != safetensors.U8 || t.Shape[1]*2%block != 0 {
-		return nil, fmt.Errorf("%s is %s of shape %v, want bytes of blocks of %d", t.Name, t.DType, t.Shape, block)
-	}
-	out := make([]float32, 0, 2*len(data))
-	for i, b := range data {
-		s := scaleOf(2 * i / block)
-		out = append(out, level(b&15)*s, level(b>>4)*s)
-	}
-	return out, nil
-}
-
-// blockScales returns the bytes of the scales of blocks.
-func (c checkpoint) blockScales(name string, t safetensors.Tensor, block int, dtype safetensors.DType) ([]byte, error) {
 	s, err := c.files.Tensor(name + scaleSuffix)
 	if err != nil {
 		return nil, err
 	}
-	if s.DType != dtype || !slices.Equal(s.Shape, []int{t.Shape[0], t.Shape[1] * 2 / block}) {
-		return nil, fmt.Errorf("%s is %s of shape %v for packed bytes of shape %v", s.Name, s.DType, s.Shape, t.Shape)
+	if t.DType != safetensors.U8 || t.Shape[1]*2%block != 0 || s.DType != dtype ||
+		!slices.Equal(s.Shape, []int{t.Shape[0], t.Shape[1] * 2 / block}) {
+		return nil, fmt.Errorf("%s is %s of shape %v for blocks of %d in packed bytes, %s of shape %v",
+			s.Name, s.DType, s.Shape, block, t.DType, t.Shape)
 	}
-	return s.Bytes()
-}
-
-func (c checkpoint) nvfp4(name string, t safetensors.Tensor) ([]float32, error) {
-	blocks, err := c.blockScales(name, t, 16, safetensors.F8E4M3)
+	scales, err := s.Bytes()
 	if err != nil {
 		return nil, err
 	}
-	g, err := c.files.Tensor(name + globalSuffix)
-	if err != nil {
-		return nil, err
+	out := make([]float32, 0, 2*len(data))
+	for i, b := range data {
+		scale := number(scales[2*i/block])
+		out = append(out, level(b&15)*scale, level(b>>4)*scale)
 	}
-	values, err := safetensors.Values[float32](g)
-	if err == nil && len(values) != 1 {
-		err = fmt.Errorf("%s has %d numbers, want 1", g.Name, len(values))
-	}
-	if err != nil {
-		return nil, err
-	}
-	return c.fourBit(t, 16, func(i int) float32 { return eightBit(blocks[i]) / values[0] })
+	return out, nil
 }
 
 // eightBit returns the number of an E4M3 code: sign, four bits of exponent, three of mantissa, no

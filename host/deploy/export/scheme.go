@@ -1,6 +1,7 @@
 package export
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -51,7 +52,8 @@ func (s scheme) format() string {
 // weights returns the value of "weights" in a group of the configuration.
 func (s scheme) weights() map[string]any {
 	out := map[string]any{
-		"num_bits": s.bits(), "type": "int", "symmetric": true, "strategy": "channel", "group_size": nil, "dynamic": false,
+		"num_bits": s.bits(), "type": "int", "symmetric": true, "strategy": "channel",
+		"group_size": nil, "dynamic": false,
 	}
 	if s.group > 0 {
 		out["strategy"], out["group_size"] = "group", s.group
@@ -65,38 +67,37 @@ func (s scheme) weights() map[string]any {
 	return out
 }
 
+// schemeOf returns the scheme in which a type stores a grid.
 func schemeOf(g *Grid, typ string, inexact bool) (scheme, error) {
 	switch typ {
 	case typeInt4, typeInt8:
-		return integerScheme(g, typ)
+		integers, err := g.integers()
+		if err != nil {
+			return scheme{}, err
+		}
+		s := scheme{typ: typ}
+		if half := 1 << (s.bits() - 1); !integers.fits(-half, half-1) {
+			return s, fmt.Errorf("its codes, from %d to %d, do not fit into %d bits",
+				integers.Numbers.Min, integers.Numbers.Max, s.bits())
+		}
+		if g.Group < g.Columns || g.Group == g.Numbers.Group { // also if a row is one group
+			s.group = g.Group
+		}
+		return s, nil
 	case typeMXFP4:
 		_, err := mxfp4Exponents(g)
 		return scheme{typ, mxfp4Block}, err
 	case typeNVFP4:
 		s, err := nvfp4Of(g)
 		if err == nil && !s.exact && !inexact {
-			err = fmt.Errorf("its scales are not E4M3 numbers over one float32: the quantizer nvfp4 makes such with scale_form = \"encode\"; " +
-				"--type int8 is exact, --inexact takes the nearest")
+			err = errors.New("its scales are not E4M3 numbers divided by one float32, as those of the " +
+				`quantizer nvfp4 with scale_form = "encode" are; --type int8 is exact, --inexact rounds ` +
+				"them")
 		}
 		return scheme{typ, nvfp4Block}, err
 	}
-	return scheme{}, fmt.Errorf("there are %s, %s, %s and %s", typeInt4, typeInt8, typeMXFP4, typeNVFP4)
-}
-
-func integerScheme(g *Grid, typ string) (scheme, error) {
-	integers, err := g.integers()
-	if err != nil {
-		return scheme{}, err
-	}
-	s := scheme{typ: typ}
-	if half := 1 << (s.bits() - 1); !integers.fits(-half, half-1) {
-		return s, fmt.Errorf("its codes, from %d to %d, do not fit into %d bits",
-			integers.Numbers.Min, integers.Numbers.Max, s.bits())
-	}
-	if g.Group < g.Columns || g.Group == g.Numbers.Group { // also if a row is one group
-		s.group = g.Group
-	}
-	return s, nil
+	return scheme{}, fmt.Errorf("there is no type %q: want one of %s, %s, %s, %s",
+		typ, typeInt4, typeInt8, typeMXFP4, typeNVFP4)
 }
 
 func mxfp4Exponents(g *Grid) ([]byte, error) {
@@ -108,7 +109,7 @@ func mxfp4Exponents(g *Grid) ([]byte, error) {
 	for i, s := range g.Scales {
 		var ok bool
 		if out[i], ok = codeE8M0(s); !ok {
-			return nil, fmt.Errorf("its scale %v is no power of two from 2^-127 to 2^127", s)
+			return nil, fmt.Errorf("its scale %v is not a power of two from 2^-127 to 2^127", s)
 		}
 	}
 	return out, nil
@@ -164,9 +165,9 @@ type nvfp4Scales struct {
 	exact  bool             // every scale is float32(block/global)
 }
 
-// neighbours is the number of ulps on either side of an estimate that are tried: the quotient from
+// maxUlps is the number of ulps on either side of an estimate that are tried: the quotient from
 // which the estimate is computed was rounded once.
-const neighbours = 2
+const maxUlps = 2
 
 // findNVFP4 finds the two levels of scales from the scales of a whole tensor. The largest scale is
 // one of the 126 positive numbers of E4M3 divided by the global scale, so there are few candidates
@@ -186,10 +187,10 @@ func findNVFP4(scales []float32) (nvfp4Scales, bool) {
 	values := valuesE4M3()
 	for _, top := range slices.Backward(values[1:]) {
 		global := top / largest
-		for range neighbours {
+		for range maxUlps {
 			global = math.Nextafter32(global, 0)
 		}
-		for range 2*neighbours + 1 {
+		for range 2*maxUlps + 1 {
 			if s := nvfp4With(distinct, global, values); s.exact {
 				return s, true
 			}
@@ -230,7 +231,7 @@ func (s nvfp4Scales) of(g *Grid) ([]byte, error) {
 	for i, scale := range g.Scales {
 		code, ok := s.blocks[scale]
 		if !ok {
-			return nil, fmt.Errorf("the scale %v was not there when the scales were chosen", scale)
+			return nil, fmt.Errorf("the scale %v is not one of those that were planned", scale)
 		}
 		out[i] = code
 	}

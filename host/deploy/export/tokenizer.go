@@ -53,13 +53,6 @@ func (t Tokenizer) templates() map[string]string {
 	return list
 }
 
-func understood(text string, err error) string {
-	if err != nil {
-		return ""
-	}
-	return text
-}
-
 // NewTokenizer makes the tokenizer of a run, which info describes, from its files. For the built-in
 // byte tokenizer, which has no tokenizer.json, it generates one that gives the same ids. A text
 // ends at the tokens in ends, and at those named in tokenizer_config.json, info or
@@ -67,7 +60,7 @@ func understood(text string, err error) string {
 // ids mean no token.
 func NewTokenizer(files map[string][]byte, info tokenizer.Info, ends ...int32) (Tokenizer, error) {
 	t := Tokenizer{Files: maps.Clone(files), BOS: info.BOS, AddBOS: info.BOS >= 0,
-		Turn: tokenizer.NoToken, Pad: tokenizer.NoToken}
+		Turn: tokenizer.NoToken}
 	if _, ok := files[tokenizer.DefinitionFile]; !ok {
 		if info.SHA256 != (tokenizer.Bytes{}).Info().SHA256 {
 			return t, fmt.Errorf("the tokenizer %s has no %s", info.Name, tokenizer.DefinitionFile)
@@ -86,11 +79,16 @@ func NewTokenizer(files map[string][]byte, info tokenizer.Info, ends ...int32) (
 	if err != nil {
 		return t, err
 	}
-	config, own := t.config(), int32(tokenizer.NoToken)
-	if id, ok := ids[understood(config.Token("eos_token"))]; ok {
-		own = id
+	id := func(key string) int32 { // of a token that the settings name, or NoToken
+		token, err := t.config().Token(key)
+		if id, ok := ids[token]; ok && err == nil {
+			return id
+		}
+		return tokenizer.NoToken
 	}
-	for _, id := range slices.Concat([]int32{own}, t.generationEnds(), []int32{info.EOS}, ends) {
+	t.Pad = id("pad_token")
+	own := []int32{id("eos_token")}
+	for _, id := range slices.Concat(own, t.generationEnds(), []int32{info.EOS}, ends) {
 		if id >= 0 && !slices.Contains(t.EOS, id) {
 			t.EOS = append(t.EOS, id)
 		}
@@ -99,9 +97,6 @@ func NewTokenizer(files map[string][]byte, info tokenizer.Info, ends ...int32) (
 		t.EOS = []int32{t.BOS}
 	}
 	delete(t.Files, tokenizer.GenerationFile)
-	if id, ok := ids[understood(config.Token("pad_token"))]; ok {
-		t.Pad = id
-	}
 	return t, nil
 }
 
@@ -152,23 +147,25 @@ func (t Tokenizer) check(vocab int) error {
 	}
 	for _, id := range append(slices.Clone(t.EOS), t.BOS, t.Pad) {
 		if int(id) >= vocab {
-			return fmt.Errorf("tokenizer: the id %d has a meaning of its own, and the model has %d ids", id, vocab)
+			return fmt.Errorf("tokenizer: BOS, EOS or padding has the id %d, and the model has %d ids",
+				id, vocab)
 		}
 	}
 	// The two lists may name one token with different ids.
-	inside := func(token string, id int32) error {
+	checkID := func(token string, id int32) error {
 		if id < 0 || int(id) >= vocab {
-			return fmt.Errorf("tokenizer: the token %q has the id %d, and the model has %d ids", token, id, vocab)
+			return fmt.Errorf("tokenizer: the token %q has the id %d, and the model has %d ids",
+				token, id, vocab)
 		}
 		return nil
 	}
 	for _, token := range slices.Sorted(maps.Keys(f.Model.Vocab)) {
-		if err := inside(token, f.Model.Vocab[token]); err != nil {
+		if err := checkID(token, f.Model.Vocab[token]); err != nil {
 			return err
 		}
 	}
 	for _, a := range f.Added {
-		if err := inside(a.Content, a.ID); err != nil {
+		if err := checkID(a.Content, a.ID); err != nil {
 			return err
 		}
 	}

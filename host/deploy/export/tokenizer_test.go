@@ -192,7 +192,7 @@ func TestTurn(t *testing.T) {
 			t.Errorf("%s is %v, want %d", key, got, want)
 		}
 	}
-	if len(report.Notes) != 1 || !strings.Contains(report.Notes[0], "ends at the token 7 too") {
+	if len(report.Notes) != 1 || !strings.Contains(report.Notes[0], "the token 7 ends texts, too") {
 		t.Errorf("the notes are %q", report.Notes)
 	}
 }
@@ -298,7 +298,7 @@ func TestSentencePieceRefused(t *testing.T) {
 		start, end := strings.Index(definition, `"normalizer"`), strings.Index(definition, `"post_processor"`)
 		return definition[:start] + `"normalizer": null, "pre_tokenizer": {"type": "Metaspace", "prepend_scheme": "always", "split": false},` + definition[end:]
 	})
-	const why = "llama.cpp finds other ids in some texts: a text that begins with a space gets no second one before it"
+	const why = "llama.cpp gives other ids for some texts: a text that begins with a space gets no second one before it"
 	dir := filepath.Join(t.TempDir(), "out")
 	if _, err := export.Write(t.Context(), "gguf", vfs.At(dir), m, export.Options{}); err == nil || !strings.Contains(err.Error(), why+"; --inexact") {
 		t.Errorf("%v, want a refusal", err)

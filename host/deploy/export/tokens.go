@@ -2,6 +2,7 @@ package export
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"regexp"
@@ -63,10 +64,12 @@ func (m *merge) UnmarshalJSON(text []byte) error {
 
 // ggufTokens returns the tokenizer metadata of a model with vocab token ids. If inexact is set,
 // notes explain why llama.cpp would give other ids for some texts.
-func ggufTokens(t Tokenizer, vocab int, inexact bool) (entries []gguf.Entry, notes []string, err error) {
-	var f tokenizerFile
-	if err := plainjson.Unmarshal(t.Files[tokenizer.DefinitionFile], &f); err != nil {
-		return nil, nil, fmt.Errorf("%s: %w", tokenizer.DefinitionFile, err)
+func ggufTokens(
+	t Tokenizer, vocab int, inexact bool,
+) (entries []gguf.Entry, notes []string, err error) {
+	f, err := t.definition()
+	if err != nil {
+		return nil, nil, err
 	}
 	if f.Model.ByteFallback {
 		entries, notes, err = f.sentencePiece(t.Files[tokenizer.DefinitionFile], vocab, inexact)
@@ -76,11 +79,13 @@ func ggufTokens(t Tokenizer, vocab int, inexact bool) (entries []gguf.Entry, not
 	if err != nil {
 		return nil, nil, err
 	}
-	marks, more, err := ggufMarks(t)
-	return append(entries, marks...), append(notes, more...), err
+	special, more, err := ggufSpecialTokens(t)
+	return append(entries, special...), append(notes, more...), err
 }
 
-func (f *tokenizerFile) byteLevel(vocab int, inexact bool) (entries []gguf.Entry, notes []string, err error) {
+func (f *tokenizerFile) byteLevel(
+	vocab int, inexact bool,
+) (entries []gguf.Entry, notes []string, err error) {
 	pre, err := f.preName()
 	if err != nil {
 		return nil, nil, err
@@ -90,7 +95,8 @@ func (f *tokenizerFile) byteLevel(vocab int, inexact bool) (entries []gguf.Entry
 		return nil, nil, err
 	}
 	if f.Normalizer.is("NFC") {
-		notes = append(notes, "llama.cpp does not compose characters (the normalizer NFC): texts with decomposed ones get other ids")
+		notes = append(notes, "llama.cpp does not apply the normalizer NFC: texts with decomposed "+
+			"characters get other ids")
 	}
 	merges := make([]string, len(f.Model.Merges))
 	for i, m := range f.Model.Merges {
@@ -106,7 +112,8 @@ func (f *tokenizerFile) byteLevel(vocab int, inexact bool) (entries []gguf.Entry
 }
 
 func (n *normalizer) is(name string) bool {
-	return n != nil && (n.Type == name || n.Type == "Sequence" && len(n.Parts) == 1 && n.Parts[0].is(name))
+	return n != nil && (n.Type == name ||
+		n.Type == "Sequence" && len(n.Parts) == 1 && n.Parts[0].is(name))
 }
 
 // differences lists why llama.cpp gives other ids than a byte-level tokenizer for some texts. It
@@ -114,14 +121,15 @@ func (n *normalizer) is(name string) bool {
 // used with it nevertheless.
 func (f *tokenizerFile) differences(pre string) (list []string) {
 	if n := f.Normalizer; n != nil && !n.is("NFC") && !(n.Type == "Sequence" && len(n.Parts) == 0) {
-		list = append(list, fmt.Sprintf("it does not rewrite texts before it cuts them (the normalizer %s)", n.Type))
+		list = append(list, fmt.Sprintf("it does not apply the normalizer %s", n.Type))
 	}
 	if f.Model.IgnoreMerges && pre != preLlama3 && len(f.Model.Merges) > 0 {
 		list = append(list, "it joins by merges alone (ignore_merges)")
 	}
 	for _, a := range f.Added {
 		if a.LStrip || a.RStrip || a.SingleWord {
-			return append(list, fmt.Sprintf("the added token %q is lstrip, rstrip or single_word, and is found only as its characters", a.Content))
+			return append(list, fmt.Sprintf("it ignores lstrip, rstrip and single_word of the added "+
+				"token %q", a.Content))
 		}
 	}
 	return list
@@ -133,19 +141,21 @@ func otherIDs(reasons []string, inexact bool) (notes []string, err error) {
 	if len(reasons) == 0 {
 		return nil, nil
 	}
-	note := "llama.cpp finds other ids in some texts: " + strings.Join(reasons, "; ")
+	note := "llama.cpp gives other ids for some texts: " + strings.Join(reasons, "; ")
 	if !inexact {
-		return nil, fmt.Errorf("%s; --inexact stores the tokenizer nevertheless, --to hf copies it as it is", note)
+		return nil, fmt.Errorf("%s; --inexact stores the tokenizer nevertheless, %s", note, copyHint)
 	}
 	return []string{note}, nil
 }
 
+const copyHint = "--to hf copies it unchanged"
+
 // endOfMessage is Llama 3.1's token at the end of a message that calls a tool.
 const endOfMessage = "<|eom_id|>"
 
-// ggufMarks returns the metadata about special tokens. GGUF has a key for each of three tokens that
-// end a text; notes name further ones.
-func ggufMarks(t Tokenizer) (entries []gguf.Entry, notes []string, err error) {
+// ggufSpecialTokens returns the metadata about special tokens. GGUF has a key for each of three
+// tokens that end a text; notes name further ones.
+func ggufSpecialTokens(t Tokenizer) (entries []gguf.Entry, notes []string, err error) {
 	ids, err := t.ids()
 	if err != nil {
 		return nil, nil, err
@@ -169,7 +179,8 @@ func ggufMarks(t Tokenizer) (entries []gguf.Entry, notes []string, err error) {
 			add("eom_token_id", id)
 		}
 		if i > 0 && id != t.Turn && !isMessage {
-			notes = append(notes, fmt.Sprintf("a text ends at the token %d too, for which GGUF has no key: llama.cpp goes on behind it unless it knows its name", id))
+			notes = append(notes, fmt.Sprintf("the token %d ends texts, too, but GGUF has no key for it: "+
+				"llama.cpp continues after it unless it knows its name", id))
 		}
 	}
 	if t.Pad >= 0 {
@@ -196,7 +207,8 @@ func ggufTemplates(list map[string]string) (entries []gguf.Entry) {
 		if plain == "" || slices.Contains(further, plain) {
 			continue
 		}
-		further, entries = append(further, plain), append(entries, gguf.Entry{Key: key + "." + plain, Value: list[name]})
+		further = append(further, plain)
+		entries = append(entries, gguf.Entry{Key: key + "." + plain, Value: list[name]})
 	}
 	if further != nil {
 		entries = append(entries, gguf.Entry{Key: key + "s", Value: further})
@@ -247,24 +259,28 @@ const preLlama3 = "llama-bpe"
 // because another one would give other ids.
 func (f *tokenizerFile) preName() (string, error) {
 	if f.Model.Type != "BPE" && f.Model.Type != "" {
-		return "", fmt.Errorf("llama.cpp is given BPE tokenizers here, and this one is another: --to hf copies it as it is")
+		return "", fmt.Errorf("only BPE tokenizers can be stored, not %s: %s", f.Model.Type, copyHint)
 	}
 	parts := f.PreTokenizer.Parts
 	if f.PreTokenizer.Type != "Sequence" {
 		parts = []preTokenizer{f.PreTokenizer}
 	}
-	if len(parts) == 0 || parts[len(parts)-1].Type != "ByteLevel" || parts[len(parts)-1].AddPrefixSpace {
+	if len(parts) < 1 || len(parts) > 2 {
 		return "", errPre
 	}
-	last := parts[len(parts)-1]
+	first, last := parts[0], parts[len(parts)-1]
+	if last.Type != "ByteLevel" || last.AddPrefixSpace {
+		return "", errPre
+	}
 	regex := last.UseRegex == nil || *last.UseRegex
 	switch {
-	case len(parts) == 1 && (regex || len(f.Model.Merges) == 0): // without merges every byte is a token
+	case len(parts) == 1 && (regex || len(f.Model.Merges) == 0): // without merges: tokens are bytes
 		return "gpt-2", nil
-	case len(parts) == 2 && parts[0].Type == "Digits" && parts[0].IndividualDigits && regex:
+	case len(parts) == 2 && first.Type == "Digits" && first.IndividualDigits && regex:
 		return "smollm", nil
-	case len(parts) == 2 && parts[0].Type == "Split" && parts[0].Behavior == "Isolated" && !parts[0].Invert && !regex:
-		switch pattern := parts[0].Pattern.Regex; {
+	case len(parts) == 2 && first.Type == "Split" && first.Behavior == "Isolated" &&
+		!first.Invert && !regex:
+		switch pattern := first.Pattern.Regex; {
 		case pattern == tokenizer.PatternQwen:
 			return "qwen2", nil
 		case pattern == tokenizer.PatternGPT4 && f.Model.IgnoreMerges:
@@ -276,12 +292,14 @@ func (f *tokenizerFile) preName() (string, error) {
 	return "", errPre
 }
 
-var errPre = fmt.Errorf("llama.cpp has no name for the way this tokenizer cuts texts (pre_tokenizer): --to hf copies it as it is")
+var errPre = errors.New("llama.cpp does not support its pre_tokenizer: " + copyHint)
 
 // sentencePiece returns the metadata of a tokenizer like Llama 2's, in llama.cpp's form for
 // SentencePiece models. Keys and types are as its converter writes them; the scores are the ranks
 // of merges, because tokenizer.json has no scores.
-func (f *tokenizerFile) sentencePiece(definition []byte, vocab int, inexact bool) (entries []gguf.Entry, notes []string, err error) {
+func (f *tokenizerFile) sentencePiece(
+	definition []byte, vocab int, inexact bool,
+) (entries []gguf.Entry, notes []string, err error) {
 	t, err := tokenizer.ParseHuggingFace(definition)
 	if err != nil {
 		return nil, nil, fmt.Errorf("%s: %w", tokenizer.DefinitionFile, err)
@@ -289,7 +307,7 @@ func (f *tokenizerFile) sentencePiece(definition []byte, vocab int, inexact bool
 	tokens, types := f.tokens(vocab)
 	s, err := t.SentencePiece()
 	if err != nil {
-		return nil, nil, fmt.Errorf("llama.cpp has no form for this tokenizer: %w: --to hf copies it as it is", err)
+		return nil, nil, fmt.Errorf("llama.cpp does not support this tokenizer: %w: %s", err, copyHint)
 	}
 	if notes, err = otherIDs(s.Differs, inexact); err != nil {
 		return nil, nil, err
@@ -309,7 +327,8 @@ func (f *tokenizerFile) sentencePiece(definition []byte, vocab int, inexact bool
 	}
 	if s.Unknown != tokenizer.NoToken {
 		types[s.Unknown] = tokenUnknown
-		entries = append(entries, gguf.Entry{Key: "tokenizer.ggml.unknown_token_id", Value: uint32(s.Unknown)})
+		unknown := gguf.Entry{Key: "tokenizer.ggml.unknown_token_id", Value: uint32(s.Unknown)}
+		entries = append(entries, unknown)
 	}
 	return entries, notes, nil
 }

@@ -1,0 +1,163 @@
+package export
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// layout describes the types in which a format stores tensors.
+type layout struct {
+	// float returns the type of a tensor that is not packed.
+	float func(p part, w weight) string
+	// unpacked returns why a quantized weight is stored as floats; nil: it gets one of types.
+	unpacked func(p part, w weight) error
+	// types lists the types for a quantized weight, in order of preference. check returns an error
+	// if one of them cannot represent the weight.
+	types func(w weight) []string
+	check func(p part, w weight, typ string) error
+	// needsGrid says that types and check need the grid of a weight.
+	needsGrid bool
+	// exactHint and floatsHint end the errors about quantized weights that cannot be stored exactly,
+	// and about those that would be stored as floats.
+	exactHint, floatsHint string
+}
+
+// plan chooses the type of each tensor. Weights with the same settings and grid get the same type,
+// the first one that can represent all of them, so that the values of a single weight, such as
+// zeros, do not matter. unpacked is an error if weights are stored as floats without o.Floats.
+func (s *source) plan(parts []part, o Options, l layout) (list []Stored, unpacked, err error) {
+	var refused, floats refusals
+	var packed []part
+	quantized := 0
+	for _, p := range parts {
+		w, err := s.weight(p.param)
+		if err != nil {
+			return nil, nil, err
+		}
+		t := Stored{Name: p.name, Param: p.param.Name, Type: l.float(p, w), Shape: p.shape(),
+			Quantized: w.quantized, part: p}
+		var reason error
+		if w.quantized {
+			quantized++
+			reason = l.unpacked(p, w)
+		}
+		switch pack := w.quantized && reason == nil; {
+		case pack && w.grid == nil && l.needsGrid:
+			refused.add(p.name, true, w.noGrid)
+		case pack:
+			packed = append(packed, p)
+		case reason != nil && !o.Inexact && !holds(t.Type, w.values):
+			refused.add(p.name, false, fmt.Errorf("it is stored as floats, as %w; and its numbers "+
+				"are not all %s: --dtype f32 is exact", reason, t.Type))
+		default:
+			if err := checkFits(t.Type, w.values); err != nil {
+				refused.add(p.name, false, err)
+			} else if reason != nil {
+				t.Note = reason.Error()
+				floats.add(p.name, true, reason)
+			}
+		}
+		list = append(list, t)
+	}
+	tried := map[string]int{} // index of the type that is tried, by settings and grid
+	chosen := map[string]string{}
+	for again := true; again; { // if a type has changed, earlier weights must be checked with it
+		again = false
+		for _, p := range packed {
+			w, err := s.weight(p.param)
+			if err != nil {
+				return nil, nil, err
+			}
+			types, key := l.types(w), w.key()
+			for tried[key] < len(types) && l.check(p, w, types[tried[key]]) != nil {
+				tried[key]++
+				again = true
+			}
+			if chosen[p.name] = ""; tried[key] < len(types) {
+				chosen[p.name] = types[tried[key]]
+			}
+		}
+	}
+	for _, p := range packed {
+		if chosen[p.name] != "" {
+			continue
+		}
+		w, err := s.weight(p.param)
+		if err != nil {
+			return nil, nil, err
+		}
+		var reasons []error
+		for _, typ := range l.types(w) {
+			if err := l.check(p, w, typ); err != nil {
+				reasons = append(reasons, fmt.Errorf("as %s: %w", typ, err))
+			}
+		}
+		if len(reasons) > 0 {
+			refused.add(p.name, true, errors.Join(reasons...))
+		}
+	}
+	for i, t := range list {
+		if typ, ok := chosen[t.Name]; ok {
+			list[i].Type = typ
+		}
+	}
+	if len(floats.reasons) > 0 && !o.Floats {
+		unpacked = fmt.Errorf("%d of %d quantized weights would be stored as floats%s\n%s",
+			floats.count, quantized, floats.list(), l.floatsHint)
+	}
+	return list, unpacked, refused.err(l.exactHint)
+}
+
+// refusals collects the reasons why tensors cannot be stored, and for each the tensors.
+type refusals struct {
+	reasons []string
+	tensors map[string][]string
+	count   int // tensors
+	// quantized and plain report whether quantized and other weights are among them.
+	quantized, plain bool
+}
+
+func (r *refusals) add(tensor string, quantized bool, err error) {
+	reason := err.Error()
+	if r.tensors == nil {
+		r.tensors = map[string][]string{}
+	}
+	if r.tensors[reason] == nil {
+		r.reasons = append(r.reasons, reason)
+	}
+	r.tensors[reason] = append(r.tensors[reason], tensor)
+	r.count++
+	r.quantized, r.plain = r.quantized || quantized, r.plain || !quantized
+}
+
+// list returns a line for each reason, with the first tensor and the number of further ones, and
+// the reason below it.
+func (r *refusals) list() string {
+	var text strings.Builder
+	for _, reason := range r.reasons {
+		list := r.tensors[reason]
+		fmt.Fprintf(&text, "\n  %s", list[0])
+		if len(list) > 1 {
+			fmt.Fprintf(&text, " and %d more", len(list)-1)
+		}
+		fmt.Fprintf(&text, ":\n    %s", strings.ReplaceAll(reason, "\n", "\n    "))
+	}
+	return text.String()
+}
+
+// err returns one error for all tensors, with hints for quantized and for other weights; nil if
+// there are none.
+func (r *refusals) err(quantized string) error {
+	if len(r.reasons) == 0 {
+		return nil
+	}
+	text := "these tensors cannot be stored exactly" + r.list()
+	if r.quantized {
+		text += "\n" + quantized
+	}
+	if r.plain {
+		text += "\n--dtype f32 stores the weights that are not packed as they are"
+	}
+	return errors.New(text)
+}
