@@ -59,7 +59,9 @@ const (
 // part returns a view of the rows i0 ≤ i < i1 and columns j0 ≤ j < j1, which must not be empty
 // ranges.
 func (t triangle) part(i0, i1, j0, j1 int) linalg.Matrix {
-	return linalg.Matrix{Rows: i1 - i0, Cols: j1 - j0, RowStride: t.n, ColStride: 1, Data: t.data[i0*t.n+j0:]}
+	return linalg.Matrix{
+		Rows: i1 - i0, Cols: j1 - j0, RowStride: t.n, ColStride: 1, Data: t.data[i0*t.n+j0:],
+	}
 }
 
 // inverse returns the inverse of a diagonal block, with zeros below the diagonal.
@@ -68,16 +70,19 @@ func (t triangle) inverse(from, to int) (linalg.Matrix, bool) {
 	for i := range m.Rows {
 		copy(m.Data[i*m.Cols+i:(i+1)*m.Cols], t.data[(from+i)*t.n+from+i:])
 	}
-	ok := lapack64.Trtri(blas64.Triangular{Uplo: blas.Upper, Diag: blas.NonUnit, N: m.Rows, Stride: m.Cols, Data: m.Data})
-	return m, ok
+	upper := blas64.Triangular{
+		Uplo: blas.Upper, Diag: blas.NonUnit, N: m.Rows, Stride: m.Cols, Data: m.Data,
+	}
+	return m, lapack64.Trtri(upper)
 }
 
 // cholesky replaces the matrix A = TᵀT by T.
 func (t triangle) cholesky() bool {
 	for from := 0; from < t.n; from += diagonal {
 		to := min(from+diagonal, t.n)
-		block := blas64.Symmetric{Uplo: blas.Upper, N: to - from, Stride: t.n, Data: t.data[from*t.n+from:]}
-		if _, ok := lapack64.Potrf(block); !ok {
+		block := t.data[from*t.n+from:]
+		a := blas64.Symmetric{Uplo: blas.Upper, N: to - from, Stride: t.n, Data: block}
+		if _, ok := lapack64.Potrf(a); !ok {
 			return false
 		}
 		if to == t.n {
@@ -90,7 +95,8 @@ func (t triangle) cholesky() bool {
 		behind := t.part(from, to, to, t.n)
 		t.multiply(behind, inverse.T(), behind)
 		strips(to, t.n, func(low, high int) { // the trailing submatrix of A, from the diagonal on
-			linalg.MulAdd(t.part(low, high, low, t.n), -1, t.part(from, to, low, high).T(), t.part(from, to, low, t.n))
+			above := t.part(from, to, low, high)
+			linalg.MulAdd(t.part(low, high, low, t.n), -1, above.T(), t.part(from, to, low, t.n))
 		})
 	}
 	return true
@@ -109,11 +115,11 @@ func (t triangle) invert() bool {
 			behind := t.part(from, to, to, t.n)
 			sum := linalg.RowMajor(make([]float64, behind.Rows*behind.Cols), behind.Rows, behind.Cols)
 			strips(to, t.n, func(low, high int) { // columns of X are zero below the diagonal
-				into := linalg.Matrix{Rows: sum.Rows, Cols: high - low, RowStride: sum.RowStride, ColStride: 1, Data: sum.Data[low-to:]}
 				for i := low + 1; i < high; i++ {
 					clear(t.data[i*t.n+low : i*t.n+i])
 				}
-				linalg.MulAdd(into, -1, t.part(from, to, to, high), t.part(to, high, low, high))
+				a, b := t.part(from, to, to, high), t.part(to, high, low, high)
+				linalg.MulAdd(columns(sum, low-to, high-to), -1, a, b)
 			})
 			t.multiply(behind, inverse, sum)
 		}
@@ -128,11 +134,18 @@ func (t triangle) invert() bool {
 func (t triangle) multiply(into, a, b linalg.Matrix) {
 	strips(0, b.Cols, func(low, high int) {
 		product := linalg.RowMajor(make([]float64, a.Rows*(high-low)), a.Rows, high-low)
-		linalg.MulAdd(product, 1, a, linalg.Matrix{Rows: b.Rows, Cols: high - low, RowStride: b.RowStride, ColStride: 1, Data: b.Data[low:]})
+		linalg.MulAdd(product, 1, a, columns(b, low, high))
 		for i := range into.Rows {
-			copy(into.Data[i*into.RowStride+low:i*into.RowStride+high], product.Data[i*product.Cols:(i+1)*product.Cols])
+			row := product.Data[i*product.Cols : (i+1)*product.Cols]
+			copy(into.Data[i*into.RowStride+low:], row)
 		}
 	})
+}
+
+// columns returns a view of the columns low ≤ j < high of a matrix with contiguous rows.
+func columns(m linalg.Matrix, low, high int) linalg.Matrix {
+	m.Cols, m.Data = high-low, m.Data[low:]
+	return m
 }
 
 // strips calls work on strips of a range, on all processors. The strips do not depend on the number

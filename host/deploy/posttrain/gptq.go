@@ -57,9 +57,11 @@ func Round(
 		return nil, fmt.Errorf("the inputs of the layer are NaN or infinite")
 	}
 	if rescale != nil && s.ActivationOrder {
-		return nil, fmt.Errorf("scales of the current weights do not go with the order of activations: take those of the original weights")
+		return nil, fmt.Errorf("scales of the current weights cannot be combined with the order of " +
+			"activations: use those of the original weights")
 	}
-	q := &gptq{Settings: s, rescale: rescale, grid: g, w: w, h: h, result: &Result{Codes: make([]int32, len(w))}}
+	q := &gptq{Settings: s, rescale: rescale, grid: g, w: w, h: h,
+		result: &Result{Codes: make([]int32, len(w))}}
 	n := h.Size
 	for j := range n { // dead inputs, which are all 0
 		if h.Data[j*n+j] != 0 {
@@ -122,7 +124,9 @@ func (q *gptq) sort() {
 	if !q.ActivationOrder {
 		return
 	}
-	slices.SortStableFunc(q.order, func(a, b int) int { return cmp.Compare(q.h.Data[b*n+b], q.h.Data[a*n+a]) })
+	slices.SortStableFunc(q.order, func(a, b int) int {
+		return cmp.Compare(q.h.Data[b*n+b], q.h.Data[a*n+a])
+	})
 	permute(q.w, q.order)
 	permute(q.h.Data, q.order)
 	transpose(q.h.Data, n)
@@ -202,9 +206,9 @@ func (q *gptq) rows(low, high, from, to int) {
 	if to == n {
 		return
 	}
-	rest := linalg.MatrixOf[float64]{Rows: high - low, Cols: n - to, RowStride: n, ColStride: 1, Data: q.w[low*n+to:]}
-	behind := linalg.MatrixOf[float64]{Rows: to - from, Cols: n - to, RowStride: n, ColStride: 1, Data: q.u[from*n+to:]}
-	linalg.MulAdd(rest, -1, linalg.RowMajor(errors, high-low, to-from), behind)
+	rest := columns(linalg.RowMajor(q.w[low*n:], high-low, n), to, n)
+	later := columns(linalg.RowMajor(q.u[from*n:], to-from, n), to, n)
+	linalg.MulAdd(rest, -1, linalg.RowMajor(errors, high-low, to-from), later)
 }
 
 // Hessian is the Hessian matrix of the squared error of a linear layer's outputs with respect to

@@ -1,10 +1,12 @@
 package posttrain
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 
 	"github.com/cage-qat/cage/host/cage"
+	"github.com/cage-qat/cage/sdk/spec"
 )
 
 // Grid holds the possible values of the elements of a matrix: the numbers of Levels times the scale
@@ -12,8 +14,10 @@ import (
 type Grid struct {
 	cage.Levels
 	Rows, Columns int
-	Group         int       // consecutive elements of a row with one scale; the last group of a row may be shorter
-	Scales        []float64 // [Rows, groups]
+	// Group is the number of consecutive elements of a row with one scale; the last group of a row
+	// may be shorter.
+	Group  int
+	Scales []float64 // [Rows, groups]
 }
 
 // Groups returns the number of groups in a row.
@@ -50,41 +54,31 @@ type Answer struct {
 	Scale []float32 // scales of the tensor, of rows, or of groups of rows
 }
 
-// NewGrid derives the grid of a matrix from a quantizer's answer for it, given the numbers that its
-// codes represent. The values must be the numbers times the scales, bit for bit.
-func NewGrid(a Answer, numbers map[int32]float32, rows, columns int) (*Grid, error) {
-	count := len(a.Scale)
-	if count == 1 && rows > 1 { // one scale for the tensor
-		a.Scale, count = slices.Repeat(a.Scale, rows), rows
+// NewGrid returns the grid of a matrix from a quantizer's answer for it, and the numbers and groups
+// that the quantizer declares. The values must be the numbers times the scales, bit for bit.
+func NewGrid(a Answer, declared spec.Grid, rows, columns int) (*Grid, error) {
+	numbers := map[int32]float32{}
+	for _, code := range declared.Codes() {
+		numbers[code] = declared.Number(code)
 	}
-	if count == 0 || count%rows != 0 || count/rows > columns {
-		return nil, fmt.Errorf("its %d scales are not those of the tensor, of rows or of groups of a row", count)
+	g := &Grid{Levels: cage.NewLevels(numbers), Rows: rows, Columns: columns, Group: columns}
+	if declared.Group > 0 {
+		g.Group = min(declared.Group, columns)
 	}
-	perRow := count / rows
-	g := &Grid{Levels: cage.NewLevels(numbers), Rows: rows, Columns: columns, Scales: make([]float64, count)}
-	for i, s := range a.Scale {
-		g.Scales[i] = float64(s)
+	if len(a.Scale) == 1 && g.Group == columns { // one scale for the tensor
+		a.Scale = slices.Repeat(a.Scale, rows)
 	}
-	for g.Group = (columns + perRow - 1) / perRow; g.Groups() == perRow; g.Group++ {
-		if g.represents(a, numbers) {
-			return g, nil
-		}
-		if g.Group == columns {
-			break
-		}
+	if len(a.Scale) != rows*g.Groups() {
+		return nil, fmt.Errorf("it has %d scales, and its plugin declares %d for each of %d rows",
+			len(a.Scale), g.Groups(), rows)
 	}
-	return nil, fmt.Errorf("its values are not numbers of its codes times its scales")
-}
-
-func (g *Grid) represents(a Answer, numbers map[int32]float32) bool {
-	if len(a.Value) != g.Rows*g.Columns || len(a.Codes) != len(a.Value) {
-		return false
+	for _, s := range a.Scale {
+		g.Scales = append(g.Scales, float64(s))
 	}
 	for k, v := range a.Value {
-		number, known := numbers[a.Codes[k]]
-		if !known || number*float32(g.scale(k/g.Columns, k%g.Columns)) != v {
-			return false
+		if declared.Number(a.Codes[k])*float32(g.scale(k/columns, k%columns)) != v {
+			return nil, errors.New("its values are not the numbers of its codes times its scales")
 		}
 	}
-	return true
+	return g, nil
 }

@@ -10,7 +10,10 @@ import (
 	"github.com/cage-qat/cage/host/cage"
 	"github.com/cage-qat/cage/host/deploy/posttrain"
 	"github.com/cage-qat/cage/internal/linalg"
+	"github.com/cage-qat/cage/sdk/spec"
 )
+
+var fourBit = spec.Grid{Format: spec.FormatE2M1}
 
 // e2m1 are the numbers of the codes of the four-bit float.
 var e2m1 = map[int32]float32{0: 0, 1: 0.5, 2: 1, 3: 1.5, 4: 2, 5: 3, 6: 4, 7: 6, 8: float32(math.Copysign(0, -1)), 9: -0.5, 10: -1, 11: -1.5, 12: -2, 13: -3, 14: -4, 15: -6}
@@ -48,7 +51,11 @@ func TestNewGrid(t *testing.T) {
 		perRow               bool
 	}{{3, 64, 64, true}, {3, 64, 64, false}, {3, 64, 16, true}, {2, 100, 32, true}, {2, 70, 32, true}, {1, 10, 10, true}, {1, 10, 4, true}} {
 		a := answer(e2m1, c.rows, c.columns, c.group, c.perRow)
-		g, err := posttrain.NewGrid(a, e2m1, c.rows, c.columns)
+		declared := fourBit
+		if c.group < c.columns {
+			declared.Group = c.group
+		}
+		g, err := posttrain.NewGrid(a, declared, c.rows, c.columns)
 		if err != nil {
 			t.Errorf("%+v: %v", c, err)
 			continue
@@ -57,13 +64,13 @@ func TestNewGrid(t *testing.T) {
 			t.Errorf("%+v: groups of %d, levels %v", c, g.Group, g.Numbers)
 		}
 		a.Value[3] += 1e-3
-		if _, err := posttrain.NewGrid(a, e2m1, c.rows, c.columns); err == nil {
+		if _, err := posttrain.NewGrid(a, declared, c.rows, c.columns); err == nil {
 			t.Errorf("%+v: a value that is not on the grid was accepted", c)
 		}
 	}
 	a := answer(e2m1, 3, 8, 8, true)
 	a.Scale = a.Scale[:2]
-	if _, err := posttrain.NewGrid(a, e2m1, 3, 8); err == nil || !strings.Contains(err.Error(), "its 2 scales are not those") {
+	if _, err := posttrain.NewGrid(a, fourBit, 3, 8); err == nil || !strings.Contains(err.Error(), "it has 2 scales, and its plugin declares 1 for each of 3 rows") {
 		t.Errorf("two scales for three rows: %v", err)
 	}
 }

@@ -40,8 +40,9 @@ type Quantization struct {
 	Settings
 	// Data is a token file, a chat file or a text to calibrate with; empty means the training set
 	// of a run.
-	Data    string
-	Windows int   // number of calibration sequences; 0 means none, which suffices for rounding to nearest
+	Data string
+	// Windows is the number of calibration sequences; rounding to nearest needs none.
+	Windows int
 	Seed    int64 // seed for choosing the sequences
 }
 
@@ -50,21 +51,30 @@ func (q *Quantization) Keys() []schema.Key {
 	return []schema.Key{
 		{Name: "method", To: &q.Method, Is: schema.OneOf(RTN, GPTQ), Default: GPTQ, Doc: "gptq or rtn"},
 		{Name: "data", To: &q.Data, Is: schema.NonEmpty("that names a file"), Default: "",
-			Doc: "calibrate with the token file, chat file or text `FILE`; default: the training set of the run"},
-		{Name: "windows", To: &q.Windows, Is: schema.From(0, 1<<31), Default: 128, Doc: "sequences of the calibration; 0: none, with --method rtn"},
-		{Name: "seed", To: &q.Seed, Is: schema.From(0, 1<<31), Default: 0, Doc: "seed of the choice of sequences"},
-		{Name: "damping", To: &q.Damping, Is: schema.Above(0, 1), Default: 0.01, Doc: "gptq: share of the mean of the Hessian's diagonal that is added to it"},
-		{Name: "activation_order", To: &q.ActivationOrder, Default: false, Doc: "gptq: columns with the largest inputs first"},
-		{Name: "one_pass", To: &q.OnePass, Default: false, Doc: "gptq: take the inputs of a block's layers from its original weights, which is faster"},
-		{Name: "scales", To: &q.Scales, Is: schema.OneOf(AutoScales, OriginalScales, CurrentScales), Default: AutoScales,
-			Doc: "gptq: scales of groups from the original weights, from the current ones, or auto: current for groups of integers"},
+			Doc: "calibrate with the token file, chat file or text `FILE`; default: the training " +
+				"set of the run"},
+		{Name: "windows", To: &q.Windows, Is: schema.From(0, 1<<31), Default: 128,
+			Doc: "sequences of the calibration; 0: none, with --method rtn"},
+		{Name: "seed", To: &q.Seed, Is: schema.From(0, 1<<31), Default: 0,
+			Doc: "seed of the choice of sequences"},
+		{Name: "damping", To: &q.Damping, Is: schema.Above(0, 1), Default: 0.01,
+			Doc: "gptq: share of the mean of the Hessian's diagonal that is added to it"},
+		{Name: "activation_order", To: &q.ActivationOrder, Default: false,
+			Doc: "gptq: columns with the largest inputs first"},
+		{Name: "one_pass", To: &q.OnePass, Default: false, Doc: "gptq: take the inputs of a " +
+			"block's layers from its original weights, which is faster"},
+		{Name: "scales", To: &q.Scales, Default: AutoScales,
+			Is: schema.OneOf(AutoScales, OriginalScales, CurrentScales),
+			Doc: "gptq: scales of groups from the original weights, from the current ones, or auto: " +
+				"current for groups of integers"},
 	}
 }
 
 // Check returns incompatible settings, by the names of their keys.
 func (q *Quantization) Check() (problems schema.Problems) {
 	problems.Unless(q.Scales != CurrentScales || !q.ActivationOrder, schema.Problem{Key: "scales",
-		Found: `the string "current" beside activation_order, which enters all groups at once`, Hint: "leave one of them out"})
+		Found: `the string "current" beside activation_order, which enters all groups at once`,
+		Hint:  "leave one of them out"})
 	problems.Unless(q.Method != GPTQ || q.Windows > 0, schema.Problem{Key: "windows",
 		Found: "the integer 0, but GPTQ needs a text to calibrate with", Hint: "want at least 1"})
 	return problems

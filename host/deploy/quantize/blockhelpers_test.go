@@ -27,7 +27,7 @@ func (r rounding) Quantize(b *program.Builder, x program.Value, site sdk.Site) (
 	z := r.split(r.rotate(x), site)
 	scale := z.Abs().MaxRow().Scale(1.0 / 3)
 	codes := z.Div(scale.Max(b.Const(1e-30))).Round().Clip(-3, 3)
-	return sdk.Quantized{Value: r.rotate(codes.Mul(scale).Reshape(site.Shape...)), Codes: codes.Reshape(site.Shape...), Scale: scale}, nil
+	return sdk.Quantized{Value: r.rotate(codes.Mul(scale).Reshape(site.Shape...)), Codes: codes.Reshape(site.Shape...), Scale: scale, Grid: sdk.Integers(-3, 3, r.group)}, nil
 }
 
 // Unpack implements sdk.Packer.
@@ -49,7 +49,7 @@ func (r rounding) split(x program.Value, site sdk.Site) program.Value {
 	return x.Reshape(site.Shape[0], site.RowLen()/r.group, r.group)
 }
 
-// plain is a quantizer that cannot say what its codes stand for.
+// plain is a quantizer without codes.
 type plain struct{}
 
 func (plain) Describe() sdk.Description { return sdk.Description{Name: "plain"} }

@@ -2,6 +2,7 @@ package quantize
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"runtime/debug"
 	"slices"
@@ -32,11 +33,9 @@ type Blocks struct {
 	Weights, Activations map[string]spec.Quantizer
 	// Values reads the elements of a parameter, which must stay valid until the next call.
 	Values func(param string) ([]float32, error)
-	// Trained reads trained parameters and states of the quantizers. Nil means that each has its
-	// initial value: for activations, computed from the first Batch sequences.
+	// Trained reads trained parameters and states of the quantizers of weights; nil means that each
+	// has its initial value.
 	Trained Trained
-	// State is called with each state tensor of the quantizers of activations; nil means no call.
-	State func(site, name string, shape []int, values []float32) error
 	// Sequences are the calibration texts, of Context tokens each. Batch of them are computed at
 	// once; Batch must divide their number. Without sequences, weights are rounded to nearest, and
 	// errors of outputs are unknown.
@@ -58,16 +57,11 @@ const garbage = 10
 // collects garbage more often.
 func (r *Blocks) Do(ctx context.Context) error {
 	defer debug.SetGCPercent(debug.SetGCPercent(garbage))
-	forward, err := newForward(r.Device, r.Model, r.Batch, r.Context, r.Activations, r.Trained != nil)
+	forward, err := newForward(r.Device, r.Model, r.Batch, r.Context, r.Activations)
 	if err != nil {
 		return err
 	}
 	defer forward.close()
-	for site, q := range r.Activations {
-		if len(q.State) > 0 && len(r.Sequences) == 0 {
-			return fmt.Errorf("%s: its quantizer takes statistics of activations: calibrate with texts, at least one window", site)
-		}
-	}
 	if len(r.Sequences) > 0 {
 		first := r.Model.Params()[0]
 		embedding, err := r.Values(first.Name)
@@ -90,9 +84,13 @@ func (r *Blocks) Do(ctx context.Context) error {
 	return nil
 }
 
-func (r *Blocks) block(ctx context.Context, f *forward, block int) (list []*Quantized, err error) {
+// block quantizes the weights of a block.
+func (r *Blocks) block(
+	ctx context.Context, f *forward, block int,
+) (list []*Quantized, err error) {
+	params := r.Model.BlockParams(block)
 	values := map[string][]float32{}
-	for _, p := range r.Model.BlockParams(block) {
+	for _, p := range params {
 		read, err := r.Values(p.Name)
 		if err == nil {
 			err = checkFinite(read)
@@ -103,7 +101,7 @@ func (r *Blocks) block(ctx context.Context, f *forward, block int) (list []*Quan
 		values[p.Name] = slices.Clone(read)
 	}
 	if len(f.texts) == 0 {
-		return r.weights(ctx, nil, r.Model.BlockParams(block), values, nil, nil)
+		return r.weights(ctx, nil, params, values, nil)
 	}
 	if err := f.enter(block, values); err != nil {
 		return nil, err
@@ -114,42 +112,30 @@ func (r *Blocks) block(ctx context.Context, f *forward, block int) (list []*Quan
 		together = max(1, len(sites))
 	}
 	for some := range slices.Chunk(sites, together) {
-		more, err := r.pass(ctx, f, block, some, values)
+		in, err := f.hessians(ctx, some)
 		if err != nil {
 			return nil, err
 		}
-		list = append(list, more...)
+		for i, s := range some {
+			var more []*Quantized
+			if err == nil {
+				fed := slices.DeleteFunc(slices.Clone(params), func(p architecture.Param) bool {
+					return !slices.Contains(s.Feeds, p.Name)
+				})
+				more, err = r.weights(ctx, f, fed, values, in[i])
+			}
+			list, err = append(list, more...), errors.Join(err, in[i].mean.Finalize())
+		}
+		if err != nil {
+			return nil, err
+		}
 	}
 	return list, f.leave(ctx)
 }
 
-// pass computes the inputs at some sites, and quantizes the weights that these feed.
-func (r *Blocks) pass(ctx context.Context, f *forward, block int, sites []model.ActivationSite, values map[string][]float32) (list []*Quantized, err error) {
-	columns, err := r.calibrate(ctx, f, sites, values)
-	if err != nil {
-		return nil, err
-	}
-	in, err := f.hessians(ctx, sites)
-	if err != nil {
-		return nil, err
-	}
-	defer func() {
-		for _, i := range in {
-			_ = i.mean.Finalize()
-		}
-	}()
-	for i, s := range sites {
-		fed := slices.DeleteFunc(slices.Clone(r.Model.BlockParams(block)), func(p architecture.Param) bool { return !slices.Contains(s.Feeds, p.Name) })
-		more, err := r.weights(ctx, f, fed, values, in[i], columns[s.Name])
-		if err != nil {
-			return nil, err
-		}
-		list = append(list, more...)
-	}
-	return list, nil
-}
-
-func (r *Blocks) weights(ctx context.Context, f *forward, params []architecture.Param, values map[string][]float32, in *inputs, st statistics) (list []*Quantized, err error) {
+// weights quantizes the weights of layers with the same input; a nil input is unknown.
+func (r *Blocks) weights(ctx context.Context, f *forward, params []architecture.Param,
+	values map[string][]float32, in *inputs) (list []*Quantized, err error) {
 	for _, p := range params {
 		program, ok := r.Weights[p.Name]
 		if !ok {
@@ -162,7 +148,7 @@ func (r *Blocks) weights(ctx context.Context, f *forward, params []architecture.
 		if r.Trained != nil {
 			own = func(input string) ([]float32, error) { return r.Trained(p.Name, program, input) }
 		}
-		q, err := newQuantizer(r.Device, program, values[p.Name], own, st)
+		q, err := newQuantizer(r.Device, program, values[p.Name], own)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", p.Name, err)
 		}

@@ -24,8 +24,7 @@ type forward struct {
 	dev            *engine.Device
 	model          model.Blockwise
 	batch, context int
-	activations    map[string]lower.Quantizer  // by site
-	states         map[string][]*engine.Buffer // states of these quantizers, once they are known
+	activations    map[string]lower.Quantizer // by site
 	texts          []text
 
 	block    int
@@ -40,16 +39,15 @@ type text struct {
 	tokens   int64     // number of tokens that are not padding
 }
 
-// newForward prepares a forward pass. activations are quantizer programs for batch sequences. known
-// says that their states will be loaded, and are not computed from the texts.
-func newForward(dev *engine.Device, m model.Blockwise, batch, context int, activations map[string]spec.Quantizer, known bool) (*forward, error) {
-	f := &forward{dev: dev, model: m, batch: batch, context: context, activations: map[string]lower.Quantizer{}, states: map[string][]*engine.Buffer{}, compiled: map[string]*engine.Executable{}}
+// newForward prepares a forward pass. activations are quantizer programs for batch sequences.
+func newForward(dev *engine.Device, m model.Blockwise, batch, context int,
+	activations map[string]spec.Quantizer) (*forward, error) {
+	f := &forward{dev: dev, model: m, batch: batch, context: context,
+		activations: map[string]lower.Quantizer{}, compiled: map[string]*engine.Executable{}}
 	for site, p := range activations {
-		if len(p.Trained) > 0 {
-			return nil, fmt.Errorf("%s: the quantizer has trained parameters, which only a training finds: leave activations as they are", site)
-		}
-		if len(p.State) > 0 && !p.Calibrated() && !known {
-			return nil, fmt.Errorf("%s: the quantizer keeps state, which only a training gathers: leave activations as they are", site)
+		if len(p.Trained) > 0 || len(p.State) > 0 {
+			return nil, fmt.Errorf("%s: the quantizer has trained parameters or a state, which only a "+
+				"training computes: leave activations as they are", site)
 		}
 		var err error
 		if f.activations[site], err = lower.NewQuantizer(p.ForEvaluation()); err != nil {
@@ -62,12 +60,14 @@ func newForward(dev *engine.Device, m model.Blockwise, batch, context int, activ
 // begin looks up the tokens of all sequences in the embedding, [vocabulary, width]. Without
 // segments each sequence is one document.
 func (f *forward) begin(embedding []float32, width int, sequences, segments [][]int32) error {
+	vocabulary := len(embedding) / width
 	for at := 0; at < len(sequences); at += f.batch {
-		t := text{stream: make([]float32, 0, f.batch*f.context*width), tokens: int64(f.batch * f.context)}
+		size := f.batch * f.context
+		t := text{stream: make([]float32, 0, size*width), tokens: int64(size)}
 		for _, tokens := range sequences[at : at+f.batch] {
 			for _, id := range tokens {
-				if id < 0 || int(id) >= len(embedding)/width {
-					return fmt.Errorf("token %d is outside the model's vocabulary of %d", id, len(embedding)/width)
+				if id < 0 || int(id) >= vocabulary {
+					return fmt.Errorf("token %d is outside the model's vocabulary of %d", id, vocabulary)
 				}
 				t.stream = append(t.stream, embedding[int(id)*width:(int(id)+1)*width]...)
 			}
@@ -85,6 +85,7 @@ func (f *forward) begin(embedding []float32, width int, sequences, segments [][]
 	return nil
 }
 
+// enter uploads the weights of a block.
 func (f *forward) enter(block int, values map[string][]float32) error {
 	f.block = block
 	for _, p := range f.model.BlockParams(block) {
@@ -98,8 +99,9 @@ func (f *forward) enter(block int, values map[string][]float32) error {
 }
 
 func (f *forward) replace(name string, values []float32) error {
-	i := slices.IndexFunc(f.model.BlockParams(f.block), func(p architecture.Param) bool { return p.Name == name })
-	b, err := engine.Upload(f.dev, values, f.model.BlockParams(f.block)[i].Dims...)
+	params := f.model.BlockParams(f.block)
+	i := slices.IndexFunc(params, func(p architecture.Param) bool { return p.Name == name })
+	b, err := engine.Upload(f.dev, values, params[i].Dims...)
 	if err == nil {
 		err = f.weights[i].Finalize()
 		f.weights[i] = b
@@ -109,7 +111,10 @@ func (f *forward) replace(name string, values []float32) error {
 
 // leave computes the residual streams after the block, and frees its weights.
 func (f *forward) leave(ctx context.Context) error {
-	e, err := f.compile("outputs", nil, nil, func(_ []seen, y *graph.Node, _ []*graph.Node) []*graph.Node { return []*graph.Node{y} })
+	output := func(_ []*graph.Node, y *graph.Node, _ []*graph.Node) []*graph.Node {
+		return []*graph.Node{y}
+	}
+	e, err := f.compile("outputs", nil, nil, output)
 	if err != nil {
 		return err
 	}
@@ -133,17 +138,15 @@ func (f *forward) free() error {
 
 func (f *forward) close() {
 	_ = f.free()
-	for _, list := range f.states {
-		_ = engine.FinalizeAll(list...)
-	}
 	for _, e := range f.compiled {
 		e.Close()
 	}
 }
 
-// run runs an executable with the weights, a text, the states of the quantizers of activations, and
-// further inputs. donated buffers are consumed.
-func (f *forward) run(ctx context.Context, e *engine.Executable, t text, more []*engine.Buffer, donated ...*engine.Buffer) ([]*engine.Buffer, error) {
+// run runs an executable with the weights, a text, and further inputs. donated buffers are
+// consumed.
+func (f *forward) run(ctx context.Context, e *engine.Executable, t text, more []*engine.Buffer,
+	donated ...*engine.Buffer) ([]*engine.Buffer, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
@@ -162,38 +165,32 @@ func (f *forward) run(ctx context.Context, e *engine.Executable, t text, more []
 		defer segments.Finalize()
 		in = append(in, segments)
 	}
-	for _, s := range f.stateful() {
-		in = append(in, f.states[s.Name]...)
-	}
 	in = append(in, more...)
-	donate := make([]bool, len(in), len(in)+len(donated))
-	for range donated {
-		donate = append(donate, true)
-	}
+	donate := append(make([]bool, len(in)), slices.Repeat([]bool{true}, len(donated))...)
 	return e.Run(append(in, donated...), donate)
 }
 
-// stateful returns the sites of the block whose quantizers have known states.
-func (f *forward) stateful() []model.ActivationSite {
-	return slices.DeleteFunc(f.model.BlockSites(f.block, f.batch, f.context), func(s model.ActivationSite) bool { return f.states[s.Name] == nil })
-}
-
-func (f *forward) hessians(ctx context.Context, sites []model.ActivationSite) ([]*inputs, error) {
+// hessians computes the Hessians of the inputs at some sites.
+func (f *forward) hessians(
+	ctx context.Context, sites []model.ActivationSite,
+) ([]*inputs, error) {
 	specs := []engine.Spec{float32Input("keep", false), float32Input("add", false)}
 	for _, s := range sites {
 		specs = append(specs, float32Input("sum of "+s.Name, true, s.Width, s.Width))
 	}
-	e, err := f.compile("inputs", sites, specs, func(at []seen, _ *graph.Node, more []*graph.Node) (sums []*graph.Node) {
-		for i, s := range at {
-			x, axis := s.quantized, 0    // axis of the tokens
-			if engine.OnCPU(x.Graph()) { // the CPU is faster if the contracted axis is last
-				x, axis = graph.Transpose(x, 0, 1), 1
+	e, err := f.compile("inputs", sites, specs,
+		func(at []*graph.Node, _ *graph.Node, more []*graph.Node) (sums []*graph.Node) {
+			for i, x := range at {
+				axis := 0                    // axis of the tokens
+				if engine.OnCPU(x.Graph()) { // the CPU is faster if the contracted axis is last
+					x, axis = graph.Transpose(x, 0, 1), 1
+				}
+				gram := graph.DotGeneral(x, []int{axis}, nil, x, []int{axis}, nil)
+				sum := graph.Add(graph.Mul(more[2+i], more[0]), graph.Mul(gram, more[1]))
+				sums = append(sums, sum)
 			}
-			gram := graph.DotGeneral(x, []int{axis}, nil, x, []int{axis}, nil)
-			sums = append(sums, graph.Add(graph.Mul(more[2+i], more[0]), graph.Mul(gram, more[1])))
-		}
-		return sums
-	})
+			return sums
+		})
 	if err != nil {
 		return nil, err
 	}
@@ -231,75 +228,63 @@ func (f *forward) hessians(ctx context.Context, sites []model.ActivationSite) ([
 	return list, nil
 }
 
-type seen struct{ plain, quantized *graph.Node }
-
-// compile compiles the block followed by build, which computes outputs from the activations at some
-// sites, the output y, and further inputs. Quantizers whose states are still unknown leave
-// activations unquantized. Blocks have the same structure, so one executable serves all of them,
-// unless activations are quantized, which may differ between blocks.
-func (f *forward) compile(what string, sites []model.ActivationSite, more []engine.Spec, build func(at []seen, y *graph.Node, more []*graph.Node) []*graph.Node) (*engine.Executable, error) {
-	all := f.model.BlockSites(f.block, f.batch, f.context)
-	places, key := []int(nil), what
+// compile compiles the block followed by build, which computes outputs from the quantized
+// activations at some sites, the output y, and further inputs. Blocks have the same structure, so
+// one executable serves all of them, unless activations are quantized, which may differ between
+// blocks.
+func (f *forward) compile(what string, sites []model.ActivationSite, more []engine.Spec,
+	build func(at []*graph.Node, y *graph.Node, more []*graph.Node) []*graph.Node,
+) (*engine.Executable, error) {
+	key := what
 	for _, s := range sites {
-		places = append(places, slices.IndexFunc(all, func(a model.ActivationSite) bool { return a.Name == s.Name }))
+		all := f.model.BlockSites(f.block, f.batch, f.context)
+		key += fmt.Sprint(" ", indexOf(all, s))
 	}
 	if len(f.activations) > 0 {
-		key = fmt.Sprint(what, " of block ", f.block)
+		key += fmt.Sprint(" of block ", f.block)
 	}
-	key = fmt.Sprint(key, " at ", places)
 	if e, ok := f.compiled[key]; ok {
 		return e, nil
 	}
-	stateful := f.stateful()
-	e, err := f.dev.Compile(key, append(f.specs(stateful), more...), func(g *graph.Graph, in []*graph.Node) []*graph.Node {
-		count := len(f.weights)
-		x, more := in[count], in[count+1:]
+	var specs []engine.Spec
+	for _, p := range f.model.BlockParams(f.block) {
+		specs = append(specs, float32Input(p.Name, false, p.Dims...))
+	}
+	rows, segmented := f.batch*f.context, f.texts[0].segments != nil
+	specs = append(specs, float32Input("x", false, rows, len(f.texts[0].stream)/rows))
+	if segmented {
+		shape := shapes.Make(dtypes.Int32, f.batch, f.context)
+		specs = append(specs, engine.Spec{Name: "segments", Shape: shape})
+	}
+	block := func(_ *graph.Graph, in []*graph.Node) []*graph.Node {
+		weights, x, more := in[:len(f.weights)], in[len(f.weights)], in[len(f.weights)+1:]
 		var segments *graph.Node
-		if f.texts[0].segments != nil {
+		if segmented {
 			segments, more = more[0], more[1:]
 		}
-		states := map[string][]*graph.Node{}
-		for _, s := range stateful {
-			n := len(f.states[s.Name])
-			states[s.Name], more = more[:n], more[n:]
+		at := make([]*graph.Node, len(sites))
+		quantize := func(site model.ActivationSite, x *graph.Node) *graph.Node {
+			if q, ok := f.activations[site.Name]; ok {
+				x, _ = q.Forward(x, lower.Given{})
+			}
+			if i := indexOf(sites, site); i >= 0 {
+				at[i] = x
+			}
+			return x
 		}
-		at := make([]seen, len(sites))
-		y := f.model.Block(f.block, in[:count], x, segments, f.batch, f.context, func(site model.ActivationSite, x *graph.Node) *graph.Node {
-			s := seen{x, x}
-			if q, ok := f.activations[site.Name]; ok && len(q.State()) == len(states[site.Name]) {
-				s.quantized, _ = q.Forward(x, lower.Given{State: states[site.Name]})
-			}
-			if i := slices.IndexFunc(sites, func(s model.ActivationSite) bool { return s.Name == site.Name }); i >= 0 {
-				at[i] = s
-			}
-			return s.quantized
-		})
+		y := f.model.Block(f.block, weights, x, segments, f.batch, f.context, quantize)
 		return build(at, y, more)
-	})
+	}
+	e, err := f.dev.Compile(key, append(specs, more...), block)
 	if err == nil {
 		f.compiled[key] = e
 	}
 	return e, err
 }
 
-// specs returns the first inputs of an executable: the weights, a residual stream, the segments of
-// its sequences if there are any, and the states of quantizers.
-func (f *forward) specs(stateful []model.ActivationSite) []engine.Spec {
-	var specs []engine.Spec
-	for _, p := range f.model.BlockParams(f.block) {
-		specs = append(specs, float32Input(p.Name, false, p.Dims...))
-	}
-	rows := f.batch * f.context
-	specs = append(specs, float32Input("x", false, rows, len(f.texts[0].stream)/rows))
-	if f.texts[0].segments != nil {
-		specs = append(specs, engine.Spec{Name: "segments", Shape: shapes.Make(dtypes.Int32, f.batch, f.context)})
-	}
-	for _, s := range stateful {
-		for _, t := range f.activations[s.Name].State() {
-			specs = append(specs, float32Input(s.Name+"."+t.Name, false, t.Shape...))
-		}
-	}
-	return specs
+func indexOf(sites []model.ActivationSite, site model.ActivationSite) int {
+	same := func(s model.ActivationSite) bool { return s.Name == site.Name }
+	return slices.IndexFunc(sites, same)
 }
 
 func float32Input(name string, donated bool, dims ...int) engine.Spec {
@@ -315,17 +300,36 @@ type inputs struct {
 }
 
 // errors compares the outputs of the weight w with those of the quantized and of the rounded
-// weight. The products are computed on the device; ‖X·dᵀ‖² is samples/2·tr(d·H·dᵀ).
+// weight: for a difference d of weights, ‖X·dᵀ‖² is samples/2·tr(d·H·dᵀ), with a trace per row.
 func (in *inputs) errors(w, quantized, rounded []float32) (*posttrain.OutputErrors, error) {
-	rows := len(w) / in.size
-	e, err := in.forward.traces(rows, in.size)
-	if err != nil {
-		return nil, err
+	rows, f := len(w)/in.size, in.forward
+	key := fmt.Sprintf("output errors of %d by %d", rows, in.size)
+	e, ok := f.compiled[key]
+	if !ok {
+		var specs []engine.Spec
+		for _, name := range []string{"weight", "quantized", "rounded"} {
+			specs = append(specs, float32Input(name, false, rows, in.size))
+		}
+		specs = append(specs, float32Input("mean", false, in.size, in.size))
+		traces := func(_ *graph.Graph, in []*graph.Node) []*graph.Node {
+			trace := func(d *graph.Node) *graph.Node { // H is symmetric
+				h := graph.DotGeneral(d, []int{1}, nil, in[3], []int{1}, nil)
+				return graph.ReduceSum(graph.Mul(d, h), 1)
+			}
+			return []*graph.Node{
+				trace(graph.Sub(in[0], in[1])), trace(graph.Sub(in[0], in[2])), trace(in[0]),
+			}
+		}
+		var err error
+		if e, err = f.dev.Compile(key, specs, traces); err != nil {
+			return nil, err
+		}
+		f.compiled[key] = e
 	}
 	var args []*engine.Buffer
 	defer func() { _ = engine.FinalizeAll(args...) }()
 	for _, values := range [][]float32{w, quantized, rounded} {
-		b, err := engine.Upload(in.forward.dev, values, rows, in.size)
+		b, err := engine.Upload(f.dev, values, rows, in.size)
 		if err != nil {
 			return nil, err
 		}
@@ -351,28 +355,4 @@ func (in *inputs) errors(w, quantized, rounded []float32) (*posttrain.OutputErro
 		errors.RelativeError = sums[0] / sums[2]
 	}
 	return errors, nil
-}
-
-// traces compiles d·H·dᵀ for each row d of three matrices: a weight minus the quantized one, minus
-// the rounded one, and the weight itself.
-func (f *forward) traces(rows, columns int) (*engine.Executable, error) {
-	key := fmt.Sprintf("output errors of %d by %d", rows, columns)
-	if e, ok := f.compiled[key]; ok {
-		return e, nil
-	}
-	var specs []engine.Spec
-	for _, name := range []string{"weight", "quantized", "rounded"} {
-		specs = append(specs, engine.Spec{Name: name, Shape: shapes.Make(dtypes.Float32, rows, columns)})
-	}
-	specs = append(specs, engine.Spec{Name: "mean", Shape: shapes.Make(dtypes.Float32, columns, columns)})
-	e, err := f.dev.Compile(key, specs, func(_ *graph.Graph, in []*graph.Node) []*graph.Node {
-		trace := func(d *graph.Node) *graph.Node {
-			return graph.ReduceSum(graph.Mul(d, graph.DotGeneral(d, []int{1}, nil, in[3], []int{1}, nil)), 1) // H is symmetric
-		}
-		return []*graph.Node{trace(graph.Sub(in[0], in[1])), trace(graph.Sub(in[0], in[2])), trace(in[0])}
-	})
-	if err == nil {
-		f.compiled[key] = e
-	}
-	return e, err
 }

@@ -23,7 +23,7 @@ func (p published) Quantize(b *program.Builder, x program.Value, site sdk.Site) 
 	z := p.split(x, site)
 	scale := z.Abs().MaxRow().Div(b.Const(half - 0.5)) // rounded once, as is the largest element over it, which is a tie
 	codes := z.Div(scale).Round().Clip(-half, half-1)
-	return sdk.Quantized{Value: codes.Mul(scale).Reshape(site.Shape...), Codes: codes.Reshape(site.Shape...), Scale: scale}, nil
+	return sdk.Quantized{Value: codes.Mul(scale).Reshape(site.Shape...), Codes: codes.Reshape(site.Shape...), Scale: scale, Grid: sdk.Integers(-int(half), int(half)-1, max(0, p.group))}, nil
 }
 
 func (p published) Unpack(_ *program.Builder, codes, scale program.Value, site sdk.Site) (program.Value, error) {
@@ -37,7 +37,7 @@ func (p published) split(x program.Value, site sdk.Site) program.Value {
 	return x.Reshape(site.Shape[0], site.RowLen()/p.group, p.group)
 }
 
-// TestGolden: with a grid that is found in a quantizer's programs, GPTQ gives the reference values, to the precision of
+// TestGolden: with a grid that a quantizer declares, GPTQ gives the reference values, to the precision of
 // binary32. Those of rounding have one scale for a row in the file, even where GPTQ has groups.
 func TestGolden(t *testing.T) {
 	dev, err := engine.Open(device.CPU, engine.Options{})
@@ -83,7 +83,7 @@ func quantizeGolden(t *testing.T, dev *engine.Device, s posttrain.Settings, p pu
 	}
 	defer in.mean.Finalize()
 	defer in.forward.close()
-	q, err := newQuantizer(dev, program, w.Float32(), nil, nil)
+	q, err := newQuantizer(dev, program, w.Float32(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

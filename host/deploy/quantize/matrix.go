@@ -24,7 +24,8 @@ type Quantized struct {
 
 // quantizeMatrix quantizes the weight w. in describes its inputs; nil: they are unknown, and the
 // weight is rounded to nearest.
-func quantizeMatrix(ctx context.Context, s posttrain.Settings, q *quantizer, p architecture.Param, w []float32, in *inputs) (*Quantized, error) {
+func quantizeMatrix(ctx context.Context, s posttrain.Settings, q *quantizer, p architecture.Param,
+	w []float32, in *inputs) (*Quantized, error) {
 	value, answer, err := q.quantize(w)
 	if err != nil {
 		return nil, err
@@ -32,7 +33,8 @@ func quantizeMatrix(ctx context.Context, s posttrain.Settings, q *quantizer, p a
 	if err := checkFinite(value); err != nil {
 		return nil, fmt.Errorf("Q(W): %w", err)
 	}
-	out := &Quantized{Report: posttrain.Matrix{Name: p.Name, Shape: p.Dims, Grid: q.program.Grid}, Value: value}
+	report := posttrain.Matrix{Name: p.Name, Shape: p.Dims, Grid: q.program.Grid}
+	out := &Quantized{Report: report, Value: value}
 	if q.hasCodes() {
 		out.Scale, out.ScaleShape = answer.Scale, q.scaleShape()
 	}
@@ -53,14 +55,13 @@ func quantizeMatrix(ctx context.Context, s posttrain.Settings, q *quantizer, p a
 	return out, nil
 }
 
-func gptq(ctx context.Context, s posttrain.Settings, q *quantizer, w []float32, answer posttrain.Answer, in *inputs, out *Quantized) error {
-	largest := 0.0
-	for _, v := range w {
-		largest = max(largest, math.Abs(float64(v)))
-	}
-	grid, err := q.grid(answer, largest)
+// gptq replaces the value of out by that of GPTQ, if it is possible.
+func gptq(ctx context.Context, s posttrain.Settings, q *quantizer, w []float32,
+	answer posttrain.Answer, in *inputs, out *Quantized) error {
+	grid, err := q.grid(answer)
 	if err != nil {
-		return fmt.Errorf("GPTQ needs the levels of the quantizer: %w; --method rtn works with every quantizer", err)
+		return fmt.Errorf("GPTQ needs the levels of the quantizer: %w; --method rtn works with every "+
+			"quantizer", err)
 	}
 	mean, err := engine.Download[float32](in.mean)
 	if err != nil {
@@ -98,7 +99,7 @@ func gptq(ctx context.Context, s posttrain.Settings, q *quantizer, w []float32, 
 	if rescale != nil {
 		out.Scale = toFloat32(grid.Scales)
 	}
-	out.Value, err = q.unpack(q.program.Unpack, result.Codes, out.Scale)
+	out.Value, err = q.unpack(result.Codes, out.Scale)
 	return err
 }
 

@@ -18,10 +18,12 @@ import (
 	"github.com/cage-qat/cage/host/deploy/posttrain"
 	"github.com/cage-qat/cage/host/deploy/trained"
 	"github.com/cage-qat/cage/host/model"
+	"github.com/cage-qat/cage/host/model/safetensors"
 	"github.com/cage-qat/cage/host/train/build"
 	"github.com/cage-qat/cage/host/train/config"
 	"github.com/cage-qat/cage/host/train/metrics"
 	"github.com/cage-qat/cage/host/train/plugin"
+	"github.com/cage-qat/cage/host/train/provenance"
 	"github.com/cage-qat/cage/host/train/rundir"
 	"github.com/cage-qat/cage/internal/atomicfile"
 	"github.com/cage-qat/cage/internal/vfs"
@@ -110,10 +112,12 @@ func (s *source) quantize(ctx context.Context, o Options) (*trained.Posttrained,
 	}
 	blockwise, ok := m.(model.Blockwise)
 	if !ok {
-		return nil, fmt.Errorf("%s: a model of kind %q has no blocks to quantize", s.dir, s.cfg.Model.Kind)
+		return nil, fmt.Errorf("%s: a model of kind %q has no blocks to quantize",
+			s.dir, s.cfg.Model.Kind)
 	}
 	if o.Evaluate && s.cfg.Data.Validation == "" && o.Validation == "" {
-		return nil, fmt.Errorf("%s has no validation set to evaluate the result on: name a token or chat file with --validation", s.dir)
+		return nil, fmt.Errorf("%s has no validation set to evaluate the result on: name a token or "+
+			"chat file with --validation", s.dir)
 	}
 	if s.cfg, err = s.withQuantizer(o); err != nil {
 		return nil, err
@@ -125,9 +129,12 @@ func (s *source) quantize(ctx context.Context, o Options) (*trained.Posttrained,
 	if s.cfg, err = s.withValidation(o); err != nil {
 		return nil, err
 	}
-	run := &Blocks{Settings: o.Settings, Model: blockwise, Values: s.values, Sequences: texts.sequences, Segments: texts.segments,
-		Batch: batchSize(len(texts.sequences), s.cfg.Model.Context), Context: s.cfg.Model.Context}
-	programs, err := build.Collect(ctx, build.Request{Config: s.cfg, Model: m, Batch: run.Batch, Forward: true, Finder: o.Finder, Options: plugin.Options{Logger: o.Logger}})
+	context := s.cfg.Model.Context
+	run := &Blocks{Settings: o.Settings, Model: blockwise, Values: s.values, Context: context,
+		Sequences: texts.sequences, Segments: texts.segments,
+		Batch: batchSize(len(texts.sequences), context)}
+	programs, err := build.Collect(ctx, build.Request{Config: s.cfg, Model: m, Batch: run.Batch,
+		Forward: true, Finder: o.Finder, Options: plugin.Options{Logger: o.Logger}})
 	if err != nil {
 		return nil, err
 	}
@@ -139,16 +146,24 @@ func (s *source) quantize(ctx context.Context, o Options) (*trained.Posttrained,
 		return nil, err
 	}
 	defer run.Device.Close()
-	result := &trained.Posttrained{Settings: o.Settings, Calibration: texts.Calibration, Activations: o.Activations}
-	w := &quantizedRun{source: s, out: o.Out, model: m, result: result, used: programs.Used, programs: (&build.Programs{Weights: programs.Weights}).Hashes(), build: run.Device.BuildInfo(), log: o.Logger}
-	return result, w.write(ctx, run)
+	result := &trained.Posttrained{Settings: o.Settings, Calibration: texts.Calibration,
+		Activations: o.Activations}
+	record := provenance.Record{Build: run.Device.BuildInfo(), Initial: s.origin,
+		Tokenizer: s.made.Tokenizer, Plugins: programs.Used, Directory: s.made.Directory,
+		Programs: (&build.Programs{Weights: programs.Weights}).Hashes()}
+	w := &quantizedRun{source: s, record: &trained.Record{Posttrained: result, Record: record},
+		log: o.Logger, ready: map[string][]safetensors.Tensor{}}
+	return result, atomicfile.WriteDir(vfs.At(o.Out), func(dir vfs.Path) error {
+		return w.write(ctx, run, o.Out, rundir.Dir{Path: dir})
+	})
 }
 
 func (s *source) withQuantizer(o Options) (*config.Config, error) {
 	return s.cfg.Changed(func(c *config.Config) error {
 		c.Device.Count = min(1, c.Device.Count)
 		if o.Device != "" && o.Device != c.Device.Kind {
-			c.Device = config.Device{Kind: o.Device, Count: c.Device.Count, Precision: device.Float32, TF32: "off", Attention: device.AutoAttention}
+			c.Device = config.Device{Kind: o.Device, Count: c.Device.Count,
+				Precision: device.Float32, TF32: "off", Attention: device.AutoAttention}
 		}
 		c.Quantizer = *c.Quantizer.Forward()
 		q := &c.Quantizer
@@ -159,7 +174,9 @@ func (s *source) withQuantizer(o Options) (*config.Config, error) {
 		}
 		if !o.Activations {
 			q.Activations = nil
-			q.Overrides = slices.DeleteFunc(q.Overrides, func(v config.Override) bool { return !v.About(config.RoleWeights) })
+			q.Overrides = slices.DeleteFunc(q.Overrides, func(v config.Override) bool {
+				return !v.About(config.RoleWeights)
+			})
 			for i := range q.Overrides {
 				q.Overrides[i].Role = config.RoleWeights
 			}

@@ -4,18 +4,15 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"slices"
 
 	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/compute/shapes"
 	"github.com/gomlx/gomlx/core/graph"
 
-	"github.com/cage-qat/cage/host/cage"
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/compute/lower"
 	"github.com/cage-qat/cage/host/compute/passes"
 	"github.com/cage-qat/cage/host/deploy/posttrain"
-	"github.com/cage-qat/cage/internal/linalg"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/spec"
 )
@@ -43,18 +40,35 @@ const (
 )
 
 // newQuantizer prepares the quantizer of a weight. own reads its trained parameters and state, by
-// the names of the program's inputs; nil: they get their initial values, which may depend on the
-// statistics.
-func newQuantizer(dev *engine.Device, p spec.Quantizer, w []float32, own func(input string) ([]float32, error), st statistics) (*quantizer, error) {
+// the names of the program's inputs; nil: they get their initial values.
+func newQuantizer(dev *engine.Device, p spec.Quantizer, w []float32,
+	own func(input string) ([]float32, error)) (*quantizer, error) {
 	p = p.ForEvaluation()
-	q := &quantizer{dev: dev, program: p, dims: p.Program.Inputs[0].Type.Shape, block: max(1, passes.EndingRotation(p.Program, spec.OutputValue))}
+	q := &quantizer{dev: dev, program: p, dims: p.Program.Inputs[0].Type.Shape,
+		block: max(1, passes.EndingRotation(p.Program, spec.OutputValue))}
 	var err error
-	if own != nil {
-		err = q.upload(own)
-	} else if p.SearchEvery > 0 {
-		err = errors.New("the quantizer searches in its own process, which only trainings do: train with it")
-	} else {
-		err = q.init(w, st)
+	switch {
+	case own != nil:
+		for _, in := range p.Program.Inputs[1:] {
+			var b *engine.Buffer
+			values, failed := own(in.Name)
+			if err = failed; err == nil {
+				b, err = engine.Upload(dev, values, in.Type.Shape...)
+			}
+			if err != nil {
+				err = fmt.Errorf("%s: %w", in.Name, err)
+				break
+			}
+			q.own = append(q.own, b)
+		}
+	case p.SearchEvery > 0:
+		err = errors.New("the quantizer searches in its own process, which only trainings do: " +
+			"train with it")
+	case p.Calibrated():
+		err = errors.New("the quantizer begins with statistics of activations, which only trainings " +
+			"compute: train with it")
+	case len(p.Program.Inputs) > 1:
+		err = q.init(w)
 	}
 	if err == nil {
 		err = q.compile()
@@ -75,99 +89,57 @@ func (q *quantizer) close() {
 	}
 }
 
-func (q *quantizer) upload(read func(input string) ([]float32, error)) error {
-	for _, in := range q.program.Program.Inputs[1:] {
-		values, err := read(in.Name)
-		if err != nil {
-			return err
-		}
-		b, err := engine.Upload(q.dev, values, in.Type.Shape...)
-		if err != nil {
-			return fmt.Errorf("%s: %w", in.Name, err)
-		}
-		q.own = append(q.own, b)
-	}
-	return nil
-}
-
 // init computes the initial values of the trained parameters and of the state.
-func (q *quantizer) init(w []float32, st statistics) error {
-	inputs := q.program.Program.Inputs[1:]
-	if len(inputs) == 0 {
-		return nil
-	}
-	specs, asked := q.specs()[:1], []program.Input(nil)
-	for _, p := range []*program.Program{q.program.Init, q.program.InitState} {
-		if p == nil {
-			continue
-		}
-		for _, in := range p.Inputs[1:] {
-			if !slices.ContainsFunc(asked, func(a program.Input) bool { return a.Name == in.Name }) {
-				specs, asked = append(specs, float32Input(in.Name, false, in.Type.Shape...)), append(asked, in)
+func (q *quantizer) init(w []float32) error {
+	e, err := q.dev.Compile("initial quantizer parameters", q.specs()[:1],
+		func(g *graph.Graph, in []*graph.Node) (out []*graph.Node) {
+			named := map[string]*graph.Node{}
+			for _, p := range []*program.Program{q.program.Init, q.program.InitState} {
+				if p != nil {
+					maps.Copy(named, lower.Lower(g, p, in))
+				}
 			}
-		}
-	}
-	columns, err := st.upload(q.dev, asked)
-	defer func() { _ = engine.FinalizeAll(columns...) }()
-	if err != nil {
-		return err
-	}
-	e, err := q.dev.Compile("initial quantizer parameters", specs, func(g *graph.Graph, in []*graph.Node) []*graph.Node {
-		named := map[string]*graph.Node{}
-		for _, p := range []*program.Program{q.program.Init, q.program.InitState} {
-			if p == nil {
-				continue
+			for _, input := range q.program.Program.Inputs[1:] {
+				out = append(out, named[input.Name])
 			}
-			args := in[:1:1]
-			for _, input := range p.Inputs[1:] {
-				args = append(args, in[1+slices.IndexFunc(asked, func(a program.Input) bool { return a.Name == input.Name })])
-			}
-			maps.Copy(named, lower.Lower(g, p, args))
-		}
-		var out []*graph.Node
-		for _, input := range inputs {
-			out = append(out, named[input.Name])
-		}
-		return out
-	})
+			return out
+		})
 	if err != nil {
 		return err
 	}
 	defer e.Close()
-	q.own, err = q.run(e, w, columns)
+	q.own, err = q.run(e, w, nil)
 	return err
 }
 
-func (q *quantizer) specs() []engine.Spec {
-	var specs []engine.Spec
+func (q *quantizer) specs() (specs []engine.Spec) {
 	for _, in := range q.program.Program.Inputs {
-		specs = append(specs, engine.Spec{Name: in.Name, Shape: shapes.Make(dtypes.Float32, in.Type.Shape...)})
+		specs = append(specs, float32Input(in.Name, false, in.Type.Shape...))
 	}
 	return specs
 }
 
 func (q *quantizer) compile() error {
-	rounded, err := q.withoutRotation(q.program.Program)
-	if err != nil {
-		return err
-	}
-	q.quant, err = q.dev.Compile("quantize "+q.program.Program.Name, q.specs(), func(g *graph.Graph, in []*graph.Node) []*graph.Node {
-		named := lower.Lower(g, lower.Only(q.program.Program, spec.OutputValue, spec.OutputCodes, spec.OutputScale), in)
-		before := lower.Lower(g, lower.Only(rounded, spec.OutputValue), in)
-		out := []*graph.Node{named[spec.OutputValue], before[spec.OutputValue]}
-		if q.hasCodes() {
-			out = append(out, graph.ConvertDType(named[spec.OutputCodes], dtypes.Int32), named[spec.OutputScale])
+	program := q.program.Program
+	rounded, err := program, error(nil) // the program without its rotation
+	if q.block > 1 {
+		if rounded, err = passes.UndoRotation(program, q.block, spec.OutputValue); err != nil {
+			return err
 		}
-		return out
-	})
-	return err
-}
-
-func (q *quantizer) withoutRotation(p *program.Program) (*program.Program, error) {
-	if q.block == 1 {
-		return p, nil
 	}
-	return passes.UndoRotation(p, q.block, spec.OutputValue)
+	q.quant, err = q.dev.Compile("quantize "+program.Name, q.specs(),
+		func(g *graph.Graph, in []*graph.Node) []*graph.Node {
+			only := lower.Only(program, spec.OutputValue, spec.OutputCodes, spec.OutputScale)
+			named := lower.Lower(g, only, in)
+			before := lower.Lower(g, lower.Only(rounded, spec.OutputValue), in)
+			out := []*graph.Node{named[spec.OutputValue], before[spec.OutputValue]}
+			if q.hasCodes() {
+				codes := graph.ConvertDType(named[spec.OutputCodes], dtypes.Int32)
+				out = append(out, codes, named[spec.OutputScale])
+			}
+			return out
+		})
+	return err
 }
 
 func (q *quantizer) hasCodes() bool {
@@ -181,7 +153,9 @@ func (q *quantizer) scaleShape() []int {
 	return q.program.Program.TypeOf(id).Shape
 }
 
-func (q *quantizer) run(e *engine.Executable, w []float32, more []*engine.Buffer) ([]*engine.Buffer, error) {
+func (q *quantizer) run(
+	e *engine.Executable, w []float32, more []*engine.Buffer,
+) ([]*engine.Buffer, error) {
 	x, err := engine.Upload(q.dev, w, q.dims...)
 	if err != nil {
 		return nil, err
@@ -192,9 +166,11 @@ func (q *quantizer) run(e *engine.Executable, w []float32, more []*engine.Buffer
 
 func (q *quantizer) scales(w []float32) (scale []float32, err error) {
 	if q.scaling == nil {
-		q.scaling, err = q.dev.Compile("scales of "+q.program.Program.Name, q.specs(), func(g *graph.Graph, in []*graph.Node) []*graph.Node {
-			return []*graph.Node{lower.Lower(g, lower.Only(q.program.Program, spec.OutputScale), in)[spec.OutputScale]}
-		})
+		only := lower.Only(q.program.Program, spec.OutputScale)
+		q.scaling, err = q.dev.Compile("scales of "+only.Name, q.specs(),
+			func(g *graph.Graph, in []*graph.Node) []*graph.Node {
+				return []*graph.Node{lower.Lower(g, only, in)[spec.OutputScale]}
+			})
 		if err != nil {
 			return nil, err
 		}
@@ -228,64 +204,36 @@ func (q *quantizer) quantize(w []float32) (value []float32, a posttrain.Answer, 
 }
 
 // grid returns the grid of a weight, given the codes and scales that the quantizer computed for it.
-func (q *quantizer) grid(a posttrain.Answer, largest float64) (*posttrain.Grid, error) {
+func (q *quantizer) grid(a posttrain.Answer) (*posttrain.Grid, error) {
 	switch {
 	case len(q.dims) != 2:
-		return nil, fmt.Errorf("its shape %v is no matrix", q.dims)
+		return nil, fmt.Errorf("the shape %v is not that of a matrix", q.dims)
 	case !q.hasCodes() || q.program.Unpack == nil:
-		return nil, fmt.Errorf("the quantizer cannot say what numbers its codes stand for (it does not implement Packer)")
+		return nil, errors.New("the quantizer does not unpack codes (it does not implement Packer)")
+	case q.program.Grid == (spec.Grid{}):
+		return nil, errors.New("the quantizer does not declare what its codes stand for (Grid)")
 	}
-	probe := cage.ProbeMatrix(q.dims[0], q.dims[1], largest)
-	_ = linalg.Rotate(probe, q.dims[1], q.block) // cannot fail: the program rotates the same blocks
-	_, other, err := q.quantize(toFloat32(probe))
-	if err != nil {
-		return nil, err
-	}
-	codes, err := cage.Alphabet(a.Codes, other.Codes)
-	if err != nil {
-		return nil, err
-	}
-	numbers, err := q.numbers(codes)
-	if err != nil {
-		return nil, err
-	}
-	return posttrain.NewGrid(a, numbers, q.dims[0], q.dims[1])
+	return posttrain.NewGrid(a, q.program.Grid, q.dims[0], q.dims[1])
 }
 
-// numbers returns the numbers that codes represent, in units of the scale.
-func (q *quantizer) numbers(codes []int32) (map[int32]float32, error) {
-	size := q.dims[0] * q.dims[1]
-	ones := slices.Repeat([]float32{1}, int(program.FloatType(q.scaleShape()...).Size()))
-	unrotated, err := q.withoutRotation(q.program.Unpack)
-	if err != nil {
-		return nil, err
+// unpack computes the weight that codes and scales represent.
+func (q *quantizer) unpack(codes []int32, scale []float32) ([]float32, error) {
+	p, shape := q.program.Unpack, q.scaleShape()
+	specs := []engine.Spec{
+		{Name: spec.OutputCodes, Shape: shapes.Make(dtypes.Int32, q.dims...)},
+		float32Input(spec.OutputScale, false, shape...),
 	}
-	out := map[int32]float32{}
-	for part := range slices.Chunk(codes, size) {
-		values, err := q.unpack(unrotated, append(slices.Clone(part), slices.Repeat(part[:1], size-len(part))...), ones)
-		if err != nil {
-			return nil, err
-		}
-		for i, c := range part {
-			out[c] = values[i]
-		}
-	}
-	return out, nil
-}
-
-// unpack computes the weight that codes and scales represent, by a program.
-func (q *quantizer) unpack(p *program.Program, codes []int32, scale []float32) ([]float32, error) {
-	shape := q.scaleShape()
-	specs := []engine.Spec{{Name: spec.OutputCodes, Shape: shapes.Make(dtypes.Int32, q.dims...)}, {Name: spec.OutputScale, Shape: shapes.Make(dtypes.Float32, shape...)}}
-	e, err := q.dev.Compile("unpack "+p.Name, specs, func(g *graph.Graph, in []*graph.Node) []*graph.Node {
-		for i, input := range p.Inputs {
-			if input.Name == spec.OutputCodes {
-				to := map[program.DType]dtypes.DType{program.Float: dtypes.Float32, program.Uint: dtypes.Uint32, program.Int: dtypes.Int32}
-				in[i] = graph.ConvertDType(in[i], to[input.Type.DType])
+	e, err := q.dev.Compile("unpack "+p.Name, specs,
+		func(g *graph.Graph, in []*graph.Node) []*graph.Node {
+			to := map[program.DType]dtypes.DType{program.Float: dtypes.Float32,
+				program.Uint: dtypes.Uint32, program.Int: dtypes.Int32}
+			for i, input := range p.Inputs {
+				if input.Name == spec.OutputCodes {
+					in[i] = graph.ConvertDType(in[i], to[input.Type.DType])
+				}
 			}
-		}
-		return []*graph.Node{lower.Lower(g, p, in)[spec.OutputValue]}
-	})
+			return []*graph.Node{lower.Lower(g, p, in)[spec.OutputValue]}
+		})
 	if err != nil {
 		return nil, err
 	}

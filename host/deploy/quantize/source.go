@@ -61,7 +61,8 @@ func withSource(dir string, o Options, use func(*source) error) error {
 		return err
 	}
 	if made.Posttrained != nil {
-		return fmt.Errorf("%s was quantized after its training already: quantize the run that it was made of", dir)
+		return fmt.Errorf("%s was quantized after its training already: quantize the run that it was "+
+			"made from", dir)
 	}
 	s := &source{dir: dir, cfg: cfg, made: made, search: rundir.Search{Run: dir, Made: made.Directory}}
 	from := func(f *checkpoint.File) error {
@@ -82,8 +83,10 @@ func (s *source) openCheckpoint(f *checkpoint.File) error {
 	if err != nil {
 		return err
 	}
-	s.origin = &provenance.Origin{Path: path, Run: s.made.Run, Step: f.Step, End: s.made.Initial.Ends(),
-		Files: []huggingface.Part{{File: filepath.Join(run.Checkpoints().Base(), checkpoint.FileName(f.Step)), SHA256: f.Digest()}}}
+	file := filepath.Join(run.Checkpoints().Base(), checkpoint.FileName(f.Step))
+	s.origin = &provenance.Origin{Path: path, Run: s.made.Run, Step: f.Step,
+		End:   s.made.Initial.Ends(),
+		Files: []huggingface.Part{{File: file, SHA256: f.Digest()}}}
 	load := provenance.Evaluated(f)
 	read := func(name string) ([]float32, error) {
 		t, err := load(name)
@@ -101,7 +104,9 @@ func withHubSource(dir string, o Options, use func(*source) error) (err error) {
 	}
 	c := hub.Checkpoint
 	defer func() { err = errors.Join(err, c.Close()) }()
-	s := &source{dir: dir, cfg: hub.Config, made: &trained.Record{Record: provenance.Record{Tokenizer: hub.Tokenizer}}, search: rundir.Search{Run: dir}, values: c.Values}
+	made := &trained.Record{Record: provenance.Record{Tokenizer: hub.Tokenizer}}
+	s := &source{dir: dir, cfg: hub.Config, made: made, search: rundir.Search{Run: dir},
+		values: c.Values}
 	if s.origin, err = provenance.HubOrigin(vfs.At(dir), c); err != nil {
 		return err
 	}
@@ -122,7 +127,8 @@ func (s *source) texts(o Options) (c calibrationSet, err error) {
 	if o.Windows == 0 {
 		return c, nil
 	}
-	c.Calibration = &trained.Calibration{Path: o.Data, Kind: config.KindText, Context: s.cfg.Model.Context, Seed: o.Seed}
+	c.Calibration = &trained.Calibration{Path: o.Data, Kind: config.KindText,
+		Context: s.cfg.Model.Context, Seed: o.Seed}
 	file, text, err := s.openTexts(o)
 	if err != nil {
 		return c, err
@@ -148,7 +154,8 @@ func (s *source) texts(o Options) (c calibrationSet, err error) {
 	if err != nil {
 		return c, err
 	}
-	c.Separate, c.Windows, c.Tokens = c.segments != nil, len(c.sequences), int64(len(c.sequences)*c.Context)
+	c.Separate, c.Windows = c.segments != nil, len(c.sequences)
+	c.Tokens = int64(c.Windows * c.Context)
 	for _, list := range c.segments {
 		for _, s := range list {
 			if s == model.Padding {
@@ -157,7 +164,8 @@ func (s *source) texts(o Options) (c calibrationSet, err error) {
 		}
 	}
 	if c.Windows < o.Windows {
-		o.Logger.Warn("there are fewer sequences to calibrate with than asked for", "file", c.Path, "sequences", c.Windows, "wanted", o.Windows)
+		o.Logger.Warn("there are fewer sequences to calibrate with than asked for",
+			"file", c.Path, "sequences", c.Windows, "wanted", o.Windows)
 	}
 	return c, nil
 }
@@ -171,17 +179,20 @@ func (s *source) openTexts(o Options) (tokens *dataset.File, text []byte, err er
 		return build.OpenTexts(o.Data)
 	}
 	if s.cfg.Untrained() {
-		return nil, nil, fmt.Errorf("%s has no training set to calibrate with: name a token file, a chat file or a text with --data; rounding can do without (--windows 0)", s.dir)
+		return nil, nil, fmt.Errorf("%s has no training set to calibrate with: name a token file, a "+
+			"chat file or a text with --data; rounding needs none with --windows 0", s.dir)
 	}
 	if tokens, _, err = build.FindTrain(s.cfg, s.search); err != nil {
-		return nil, nil, fmt.Errorf("%w\nname a token file, a chat file or a text to calibrate with, with --data", err)
+		return nil, nil, fmt.Errorf(
+			"%w\nname a token file, a chat file or a text to calibrate with, with --data", err)
 	}
 	return tokens, nil, nil
 }
 
 func (s *source) plainText(text []byte, o Options) ([][]int32, error) {
 	if s.made.Tokenizer == nil {
-		return nil, fmt.Errorf("%s is no token file, and %s has no %s to make tokens of a text with", o.Data, s.dir, tokenizer.DefinitionFile)
+		return nil, fmt.Errorf("%s is not a token file, and %s has no %s to encode a text with",
+			o.Data, s.dir, tokenizer.DefinitionFile)
 	}
 	tok, err := build.FindTokenizer(s.cfg, s.search, *s.made.Tokenizer)
 	if err != nil {

@@ -136,9 +136,7 @@ type ModelRun struct {
 	Values func(param string) ([]float32, error)
 	// Ready holds the tensors of parameters that are not read with Values.
 	Ready map[string][]safetensors.Tensor
-	// More are further tensors of the checkpoint, such as states of quantizers.
-	More []safetensors.Tensor
-	From string // directory of the model, which may have tokenizer files and a checkpoint description
+	From  string // directory of the model, which may have tokenizer files and a checkpoint description
 }
 
 // Write writes the run to a directory, which is renamed to train.out once it is complete. run.toml,
@@ -186,7 +184,6 @@ func (r *ModelRun) save(ctx context.Context, to rundir.Dir) error {
 		read := func() ([]float32, error) { return r.Values(p.Name) }
 		state.Tensors = append(state.Tensors, safetensors.Lazy(step.ParamName(p.Name), p.Dims, read))
 	}
-	state.Tensors = append(state.Tensors, r.More...)
 	_, err = checkpoint.Save(ctx, to.Checkpoints(), state)
 	return err
 }

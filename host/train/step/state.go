@@ -162,12 +162,6 @@ type LoadFunc func(name string) (Tensor, error)
 // ParamName returns the name of a model parameter in checkpoints.
 func ParamName(param string) string { return program.KindParam.Of(param) }
 
-// QuantizerStateName returns the name, in checkpoints, of a state tensor of the quantizer of a
-// weight or activation site.
-func QuantizerStateName(site, state string) string {
-	return program.KindQuantizerState.PartOf(site, state)
-}
-
 // EvaluatedName returns the name, in checkpoints, of the tensor that replaces a parameter or
 // trained parameter, given by its name there, in evaluation. A checkpoint has it only if an
 // optimizer provides it.
@@ -309,7 +303,7 @@ func (c *Compiled) StartParams(load LoadFunc) (*State, error) {
 		return nil, fmt.Errorf("%s is state that training gathers: this quantizer of activations does nothing useful before", list[0].Name)
 	}
 	if groups := c.plan.calibratedGroups(); len(groups) > 0 {
-		return nil, fmt.Errorf("the quantizer of %s takes statistics of activations, which need a text: quantize the model with one, by cage quantize", groups[0].weights[0])
+		return nil, fmt.Errorf("the quantizer of %s takes statistics of activations, which only a training computes: train with it", groups[0].weights[0])
 	}
 	return c.newState(nil, nil, 1, c.loadParam(load))
 }
