@@ -68,9 +68,10 @@ compare() {
 		train "$name"
 	done
 	say "Full precision, QuEST, QuEST with CAGE: the same model, data and steps"
-	"$cage" compare runs/demo-fp runs/demo-quest runs/demo --out runs/compare.png --out runs/compare.svg
+	"$cage" runs list runs/demo-fp runs/demo-quest runs/demo --columns run,steps,val_loss,val_ppl,error_rel,tokens_per_second
 	echo
-	echo "The curves of all three: runs/compare.png, runs/compare.svg"
+	echo "The curves of all three:"
+	"$cage" plot runs/demo-fp runs/demo-quest runs/demo --out runs/compare.png --out runs/compare.svg
 }
 
 if [ ! -x "$cage" ]; then

@@ -58,8 +58,8 @@ for n in [2, 3, 64, 65] + [random.randint(2, 65) for _ in range(20)]:
 train() {
 	run "$@"
 	"$python" "$repo/scripts/interop/hub.py" "out/$name-hf" "out/$name-hf" --tokens "data/$data/val.tokens" --loss "$loss"
-	"$cage" score "runs/$name" --ids ids.jsonl --out scores.safetensors >/dev/null
-	"$python" "$repo/scripts/interop/scores.py" "out/$name-hf" scores.safetensors
+	"$cage" score "runs/$name" --ids ids.jsonl --out scores.jsonl >/dev/null
+	"$python" "$repo/scripts/interop/scores.py" "out/$name-hf" scores.jsonl
 }
 
 # run is train without the check. It sets name and loss.

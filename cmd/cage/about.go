@@ -32,15 +32,16 @@ func newConfig() *cobra.Command {
 var version = ""
 
 func newVersion() *cobra.Command {
-	cmd := &cobra.Command{Use: "version", Short: "Print the version and how it was built", Args: exactly(0, "no arguments")}
+	cmd := &cobra.Command{Use: "version", Short: "Print the version and how it was built",
+		Args: exactly(0, "no arguments")}
 	kind := cmd.Flags().String("device", device.CPU, "device to open and describe: cpu or cuda")
 	return withAnswer(cmd, func(*cobra.Command, []string) (*answer, error) {
-		var deviceWarnings []string
+		var warnings []string
 		dev, err := engine.Open(*kind, engine.Options{Warn: func(message string, details ...any) {
 			for i := 1; i < len(details); i += 2 { // details are keys and values
 				message += fmt.Sprintf(": %v", details[i])
 			}
-			deviceWarnings = append(deviceWarnings, message)
+			warnings = append(warnings, message)
 		}})
 		if err != nil {
 			return nil, err
@@ -52,12 +53,14 @@ func newVersion() *cobra.Command {
 			Devices []string         `json:"devices"`
 			Device  string           `json:"device"`
 			Lacks   []string         `json:"lacks,omitempty"`
-		}{buildVersion(), dev.BuildInfo(), engine.Built(), dev.Description(), append(missingParts(), deviceWarnings...)}
+		}{buildVersion(), dev.BuildInfo(), engine.Built(), dev.Description(),
+			append(missingParts(), warnings...)}
 		lacks := ""
 		for _, what := range v.Lacks {
 			lacks += "lacks: " + what + "\n"
 		}
-		return textAnswer(v, "cage %s\n%s\ndevices: %v\ndevice: %s\n%s", v.Version, v.Build, v.Devices, v.Device, lacks), nil
+		return textAnswer(v, "cage %s\n%s\ndevices: %v\ndevice: %s\n%s",
+			v.Version, v.Build, v.Devices, v.Device, lacks), nil
 	})
 }
 
@@ -91,8 +94,9 @@ const releases = "https://" + scaffold.Module + "/releases"
 // has no plugins, and no vector instructions unless GOEXPERIMENT=simd was set.
 func missingParts() (list []string) {
 	if engine.LacksSIMD() {
-		list = append(list, "this cage was built without vector instructions (SIMD): on the CPU it computes several times slower. "+
-			"Build it with 'make build', or with GOEXPERIMENT=simd set for go install, or take an archive from "+releases)
+		list = append(list, "this cage was built without vector instructions (SIMD): on the CPU it "+
+			"computes several times slower. Build it with 'make build', or with GOEXPERIMENT=simd set "+
+			"for go install, or take an archive from "+releases)
 	}
 	if finder, err := plugin.NewFinder(); err == nil && !finder.Any() {
 		list = append(list, "there are no plugins beside this cage or in "+plugin.PathVariable+": "+
@@ -101,17 +105,20 @@ func missingParts() (list []string) {
 	return list
 }
 
-var warnedCommands = []string{"train", "study run", "eval", "generate", "chat", "bench", "plugins list"}
+var warnedCommands = []string{
+	"train", "study run", "eval", "generate", "chat", "bench", "plugins list",
+}
 
 // prepare checks the flags that all commands share. It warns of missing parts before commands that
 // compute or need plugins.
 func prepare(cmd *cobra.Command, _ []string) error {
 	level, _ := cmd.Flags().GetString("log-level")
 	if hclog.LevelFromString(level) == hclog.NoLevel {
-		return usageError{fmt.Errorf("--log-level %q: use trace, debug, info, warn, error or off", level)}
+		return usagef("--log-level %q: use trace, debug, info, warn, error or off", level)
 	}
 	_, path, _ := strings.Cut(cmd.CommandPath(), " ")
-	if !slices.ContainsFunc(warnedCommands, func(c string) bool { return path == c || strings.HasPrefix(path, c+" ") }) {
+	warned := func(c string) bool { return path == c || strings.HasPrefix(path, c+" ") }
+	if !slices.ContainsFunc(warnedCommands, warned) {
 		return nil
 	}
 	for _, what := range missingParts() {

@@ -38,12 +38,15 @@ func (m *benchModel) runFlags(flags *pflag.FlagSet) (sets *[]string) {
 	flags.IntVar(&m.context, "context", 256, "tokens per sequence")
 	flags.IntVar(&m.batch, "batch", 8, "sequences per step")
 	flags.IntVar(&m.vocab, "vocab", 256, "size of the vocabulary")
-	flags.StringVar(&m.quantizer, "quantizer", "quest", "quantizer plugin of weights and activations, or none")
+	flags.StringVar(&m.quantizer, "quantizer", "quest",
+		"quantizer plugin of weights and activations, or none")
 	flags.IntVar(&m.bits, "bits", 0, "bits of the quantizer; 0: its own default")
 	flags.StringVar(&m.optimizer, "optimizer", "adamw", "optimizer plugin")
 	flags.StringVar(&m.device, "device", "cpu", "device: cpu or cuda")
-	flags.StringVar(&m.precision, "precision", "float32", "type of the model's matrix products: float32 or bfloat16")
-	flags.StringVar(&m.preset, "preset", "", "a named size, as 30M: its layers, width, heads, context and vocabulary in place of those of the flags not given")
+	flags.StringVar(&m.precision, "precision", "float32",
+		"type of the model's matrix products: float32 or bfloat16")
+	flags.StringVar(&m.preset, "preset", "", "a named size, such as 30M: its layers, width, heads, "+
+		"context and vocabulary in place of those of the flags not given")
 	m.given = flags.Changed
 	return flags.StringArray("set", nil, "override a key of the TOML: KEY=VALUE (repeatable)")
 }
@@ -76,7 +79,7 @@ go tool pprof -tagfocus executable=gradient cage FILE`,
 			return nil, err
 		}
 		if o.Rounds < 1 {
-			return nil, usageError{fmt.Errorf("--steps %d: at least 1", o.Rounds)}
+			return nil, usagef("--steps %d: at least 1", o.Rounds)
 		}
 		if o.Finder, o.Plugins, err = newFinder(cmd); err != nil {
 			return nil, err
@@ -127,15 +130,18 @@ func (m benchModel) config(args, sets []string) (*config.Config, error) {
 	for _, size := range []struct {
 		flag  string
 		value int
-	}{{"layers", m.layers}, {"width", m.width}, {"heads", m.heads}, {"context", m.context}, {"vocab", m.vocab}} {
+	}{{"layers", m.layers}, {"width", m.width}, {"heads", m.heads}, {"context", m.context},
+		{"vocab", m.vocab}} {
 		if m.preset == "" || m.given(size.flag) {
 			fmt.Fprintf(&text, "%s = %d\n", size.flag, size.value)
 		}
 	}
 	fmt.Fprintf(&text, "[data]\ntrain = \"random\"\nvalidation = \"random\"\n")
-	fmt.Fprintf(&text, "[train]\nsteps = 1000\nbatch = %d\naccumulate = 1\n[schedule]\nrate = 1e-3\n", m.batch)
+	fmt.Fprintf(&text, "[train]\nsteps = 1000\nbatch = %d\naccumulate = 1\n", m.batch)
+	fmt.Fprintf(&text, "[schedule]\nrate = 1e-3\n")
 	fmt.Fprintf(&text, "[device]\nkind = %q\nprecision = %q\n", m.device, m.precision)
-	fmt.Fprintf(&text, "[optimizer]\nplugin = %q\n[quantizer]\nplugin = %q\n", m.optimizer, m.quantizer)
+	fmt.Fprintf(&text, "[optimizer]\nplugin = %q\n", m.optimizer)
+	fmt.Fprintf(&text, "[quantizer]\nplugin = %q\n", m.quantizer)
 	if m.quantizer != "none" && m.bits > 0 {
 		fmt.Fprintf(&text, "bits = %d\n", m.bits)
 	}
@@ -148,13 +154,15 @@ func printBench(w io.Writer, r *bench.Report) {
 	fmt.Fprintf(w, "plugins started in %.0f ms, sent their programs in %.0f ms; "+
 		"a large matrix product runs at %.0f GFLOP/s\n\n",
 		1e3*r.PluginStart, 1e3*r.PluginPrograms, r.PeakFLOPS/1e9)
-	rows := [][]string{{"step", "ms", "tokens/s", "GFLOP/s", "of peak", "ratio", "quartiles", "cpu ratio", "first step ms"}}
+	rows := [][]string{{"step", "ms", "tokens/s", "GFLOP/s", "of peak", "ratio", "quartiles",
+		"cpu ratio", "first step ms"}}
 	for _, t := range r.Steps {
-		rows = append(rows, []string{
-			t.Name, fmt.Sprintf("%.1f", 1e3*t.Seconds), fmt.Sprintf("%.0f", float64(r.Tokens)/t.Seconds),
-			fmt.Sprintf("%.1f", r.FLOPs/t.Seconds/1e9), fmt.Sprintf("%.0f %%", 100*r.FLOPs/t.Seconds/r.PeakFLOPS), fmt.Sprintf("%.3f", t.Ratio),
-			fmt.Sprintf("%.3f–%.3f", t.Low, t.High), fmt.Sprintf("%.3f", t.CPURatio), fmt.Sprintf("%.0f", 1e3*t.Compile),
-		})
+		flops := r.FLOPs / t.Seconds
+		rows = append(rows, []string{t.Name, fmt.Sprintf("%.1f", 1e3*t.Seconds),
+			fmt.Sprintf("%.0f", float64(r.Tokens)/t.Seconds), fmt.Sprintf("%.1f", flops/1e9),
+			fmt.Sprintf("%.0f %%", 100*flops/r.PeakFLOPS), fmt.Sprintf("%.3f", t.Ratio),
+			fmt.Sprintf("%.3f–%.3f", t.Low, t.High), fmt.Sprintf("%.3f", t.CPURatio),
+			fmt.Sprintf("%.0f", 1e3*t.Compile)})
 	}
 	table(w, rows)
 }

@@ -45,7 +45,8 @@ of peak      that, as a part of the peak of the instruction that multiplies, on 
 	flags := cmd.Flags()
 	flags.IntVar(&o.Runs, "runs", 20, "runs of each measurement that count")
 	flags.DurationVar(&o.Time, "time", 5*time.Millisecond, "least duration of a run")
-	flags.IntSliceVar(&o.Squares, "squares", []int{128, 256, 512, 1024, 2048}, "sizes of square matrices")
+	flags.IntSliceVar(&o.Squares, "squares", []int{128, 256, 512, 1024, 2048},
+		"sizes of square matrices")
 	flags.IntSliceVar(&o.Widths, "widths", []int{128, 256, 512}, "widths of models")
 	flags.IntVar(&o.Tokens, "tokens", 2048, "tokens in a step of the models")
 	return withAnswer(cmd, func(cmd *cobra.Command, _ []string) (*answer, error) {

@@ -28,21 +28,21 @@ func newChat() *cobra.Command {
 each line of the standard input is a message, whose answer appears as it grows. The end of
 the input ends the conversation. With --message there is one message and one answer,
 which --json prints as JSON. The directory of a Hugging Face checkpoint is used as it is.`,
-		Args: notNegative(exactly(1, "one run directory or Hugging Face checkpoint"), "tokens", "temperature", "top-k", "top-p", "step", "context"),
 	}
+	modelFlags(cmd, &step, &context, samplingFlags...)
 	flags := cmd.Flags()
-	flags.StringVar(&system, "system", "", "`TEXT` of the message that the conversation begins with, of the role system")
+	flags.StringVar(&system, "system", "", "`TEXT` of a system message before the conversation")
 	flags.StringVar(&message, "message", "", "`TEXT` of the only message")
-	flags.StringVar(&template, "template", "", "template of the text: "+strings.Join(chat.BuiltIn(), ", ")+" or a `FILE`; the model's own if not given")
-	flags.IntVar(&step, "step", 0, "use the checkpoint of this step instead of the newest")
-	contextFlag(cmd, &context)
-	samplingFlags(flags, &opts)
+	flags.StringVar(&template, "template", "", "chat template: "+
+		strings.Join(chat.BuiltIn(), ", ")+" or a `FILE`; the model's own if not given")
+	addSamplingFlags(flags, &opts)
 	return withAnswer(cmd, func(cmd *cobra.Command, args []string) (*answer, error) {
 		single := cmd.Flags().Changed("message")
 		if wantsJSON(cmd) && !single {
-			return nil, usageError{errors.New("--json prints one answer: want --message TEXT with it")}
+			return nil, usagef("--json prints one answer: want --message TEXT with it")
 		}
-		model, err := openRun(cmd, args[0], trained.Options{Step: step, Generate: 1, NoData: true, Context: context})
+		o := trained.Options{Step: step, Generate: 1, NoData: true, Context: context}
+		model, err := openRun(cmd, args[0], o)
 		if err != nil {
 			return nil, err
 		}
@@ -58,7 +58,9 @@ which --json prints as JSON. The directory of a Hugging Face checkpoint is used 
 		if err != nil {
 			return nil, err
 		}
-		return textAnswer(map[string]any{"run": args[0], "step": model.Step(), "message": message, "answer": text}, "\n"), nil
+		result := map[string]any{
+			"run": args[0], "step": model.Step(), "message": message, "answer": text}
+		return textAnswer(result, "\n"), nil
 	})
 }
 
@@ -114,7 +116,8 @@ func linesOf(ctx context.Context, in io.Reader) <-chan inputLine {
 			if from.Scan() {
 				next.text = from.Text()
 			} else if next.err = cmp.Or(from.Err(), io.EOF); errors.Is(next.err, bufio.ErrTooLong) {
-				next.err = fmt.Errorf("a line of the standard input is longer than %d bytes: write the message in several lines", maxMessage)
+				next.err = fmt.Errorf("a line of the standard input is longer than %d bytes: "+
+					"write the message in several lines", maxMessage)
 			}
 			select {
 			case lines <- next:

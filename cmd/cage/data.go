@@ -37,7 +37,7 @@ words and the special tokens of Llama 3. Its directory is what --tokenizer wants
 	cmd.Flags().StringVar(&out, "out", "", "directory `DIR` of the tokenizer (required)")
 	return withAnswer(cmd, func(cmd *cobra.Command, args []string) (*answer, error) {
 		if out == "" {
-			return nil, usageError{fmt.Errorf("--out is required: the directory of the tokenizer")}
+			return nil, usagef("--out is required: the directory of the tokenizer")
 		}
 		f, err := dataset.Open(args[0])
 		if err != nil {
@@ -62,7 +62,8 @@ func newDataShow() *cobra.Command {
 	}
 	cmd.Flags().BoolVar(&verify, "verify", false, "read the whole file and compare it with its hash")
 	cmd.Flags().IntVar(&rows, "rows", 2, "chat file: how many rows to print")
-	cmd.Flags().IntVar(&length, "length", 0, "chat file: tokens of a row; 0: those of the longest document, at most 2048")
+	cmd.Flags().IntVar(&length, "length", 0,
+		"chat file: tokens of a row; 0: those of the longest document, at most 2048")
 	return withAnswer(cmd, func(cmd *cobra.Command, args []string) (*answer, error) {
 		f, err := dataset.Open(args[0])
 		if err != nil {
@@ -93,10 +94,12 @@ func newDataShow() *cobra.Command {
 			}
 			return fmt.Sprint(id)
 		}
+		t := h.Tokenizer
 		return tableAnswer(h, [][]string{
-			{"tokens", fmt.Sprint(h.Tokens)}, {"documents", fmt.Sprint(h.Documents)}, {"bytes per token", fmt.Sprint(h.TokenBytes)},
-			{"tokenizer", h.Tokenizer.Name}, {"vocabulary", fmt.Sprint(h.Tokenizer.VocabSize)},
-			{"begin token", tokenName(h.Tokenizer.BOS)}, {"end token", tokenName(h.Tokenizer.EOS)}, {"sha256", h.SHA256},
+			{"tokens", fmt.Sprint(h.Tokens)}, {"documents", fmt.Sprint(h.Documents)},
+			{"bytes per token", fmt.Sprint(h.TokenBytes)},
+			{"tokenizer", t.Name}, {"vocabulary", fmt.Sprint(t.VocabSize)},
+			{"begin token", tokenName(t.BOS)}, {"end token", tokenName(t.EOS)}, {"sha256", h.SHA256},
 		}), nil
 	})
 }
@@ -118,7 +121,9 @@ code is 1 when a file is damaged or missing. Training verifies its files by itse
 				return nil, err
 			}
 			for _, v := range found {
-				f := verifiedFile{Path: v.Path, Intact: v.Err == nil, Tokens: v.Header.Tokens, SHA256: v.Header.SHA256}
+				h := v.Header
+				f := verifiedFile{
+					Path: v.Path, Intact: v.Err == nil, Tokens: h.Tokens, SHA256: h.SHA256}
 				row := []string{v.Path, "intact", ""}
 				if v.Err != nil {
 					damaged++
@@ -185,7 +190,8 @@ func (s *chatListing) read(f *dataset.File, count int) error {
 	if err != nil {
 		return err
 	}
-	sampler, err := dataset.NewRows(f, dataset.RowsConfig{Length: s.Length, Batch: 1, Epochs: 1, Packing: dataset.FirstFit, InOrder: true})
+	sampler, err := dataset.NewRows(f, dataset.RowsConfig{
+		Length: s.Length, Batch: 1, Epochs: 1, Packing: dataset.FirstFit, InOrder: true})
 	if err != nil {
 		return err
 	}
@@ -238,13 +244,17 @@ func readRow(row dataset.Row, tok tokenizer.Tokenizer) (chatRow, error) {
 
 func (s *chatListing) print(w io.Writer) {
 	table(w, [][]string{
-		{"documents", fmt.Sprint(s.Documents)}, {"tokens", fmt.Sprint(s.Tokens)}, {"learned", fmt.Sprint(s.Learned)}, {"longest", fmt.Sprint(s.Longest)},
-		{"template", s.Template}, {"loss on", s.TrainOn}, {"tokenizer", s.Tokenizer.Name}, {"vocabulary", fmt.Sprint(s.Tokenizer.VocabSize)}, {"sha256", s.SHA256},
+		{"documents", fmt.Sprint(s.Documents)}, {"tokens", fmt.Sprint(s.Tokens)},
+		{"learned", fmt.Sprint(s.Learned)}, {"longest", fmt.Sprint(s.Longest)},
+		{"template", s.Template}, {"loss on", s.TrainOn}, {"tokenizer", s.Tokenizer.Name},
+		{"vocabulary", fmt.Sprint(s.Tokenizer.VocabSize)}, {"sha256", s.SHA256},
 	})
 	if len(s.Rows) > 0 {
-		fmt.Fprintf(w, "\nrows of %d tokens: %d, of which the first; %s learned %s\n", s.Length, s.RowCount, learnedBegin, learnedEnd)
+		fmt.Fprintf(w, "\nrows of %d tokens: %d, of which the first; %s learned %s\n",
+			s.Length, s.RowCount, learnedBegin, learnedEnd)
 		if s.LeftOut > 0 {
-			fmt.Fprintf(w, "%d documents have nothing to learn in that length, and are left out\n", s.LeftOut)
+			fmt.Fprintf(w, "%d documents have nothing to learn in that length, and are left out\n",
+				s.LeftOut)
 		}
 	}
 	for i, row := range s.Rows {
@@ -261,7 +271,7 @@ func (s *chatListing) print(w io.Writer) {
 			fmt.Fprintf(w, "\nrow %d, document %d, %d tokens:\n  %s\n", i+1, j+1, d.Tokens, text)
 		}
 		if row.Free > 0 {
-			fmt.Fprintf(w, "\nrow %d: %d places are free\n", i+1, row.Free)
+			fmt.Fprintf(w, "\nrow %d: %d positions are unused\n", i+1, row.Free)
 		}
 	}
 }

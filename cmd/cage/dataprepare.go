@@ -53,14 +53,21 @@ func newDataPrepare() *cobra.Command {
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&opts.Out, "out", "", "directory `DIR` of the dataset (required)")
-	flags.StringVar(&spec, "tokenizer", "bytes", `"bytes", or the path of a Hugging Face tokenizer.json or of its directory`)
-	flags.StringVar((*string)(&opts.Format), "format", "", "text, jsonl or parquet, whatever the names of the files say")
-	flags.StringVar(&opts.Field, "field", data.DefaultField, "field of JSONL, or column of Parquet, that has the text")
-	flags.BoolVar(&opts.SkipBad, "skip-bad", false, "leave out rows without text and count them, instead of stopping at the first")
-	flags.StringArrayVar(&opts.Include, "include", nil, "take only files of directories whose name matches `PATTERN` (repeatable)")
+	flags.StringVar(&spec, "tokenizer", "bytes",
+		`"bytes", or the path of a Hugging Face tokenizer.json or of its directory`)
+	flags.StringVar((*string)(&opts.Format), "format", "",
+		"text, jsonl or parquet, whatever the names of the files say")
+	flags.StringVar(&opts.Field, "field", data.DefaultField,
+		"field of JSONL, or column of Parquet, that has the text")
+	flags.BoolVar(&opts.SkipBad, "skip-bad", false,
+		"leave out rows without text and count them, instead of stopping at the first")
+	flags.StringArrayVar(&opts.Include, "include", nil,
+		"take only files of directories whose name matches `PATTERN` (repeatable)")
 	flags.StringVar(&opts.Separator, "separator", "", "text between the documents of a plain text")
-	flags.Float64Var(&opts.ValFraction, "validation", data.DefaultValFraction, "share of the documents for validation")
-	flags.StringArrayVar(&opts.ValInputs, "validation-text", nil, "validation text: `INPUT`, instead of a share (repeatable)")
+	flags.Float64Var(&opts.ValFraction, "validation", data.DefaultValFraction,
+		"share of the documents for validation")
+	flags.StringArrayVar(&opts.ValInputs, "validation-text", nil,
+		"validation text: `INPUT`, instead of a share (repeatable)")
 	flags.Uint64Var(&opts.Seed, "seed", data.DefaultSplitSeed, "seed of the split")
 	flags.Int64Var(&opts.MaxBytes, "max-bytes", 0, "take at most this much text, at random; 0: all")
 	conversations.add(cmd)
@@ -69,16 +76,16 @@ func newDataPrepare() *cobra.Command {
 			return nil, err
 		}
 		if opts.Out == "" {
-			return nil, usageError{fmt.Errorf("--out is required: the directory of the dataset")}
+			return nil, usagef("--out is required: the directory of the dataset")
 		}
 		if _, err := source.ParseFormat(string(opts.Format)); err != nil {
-			return nil, usageError{fmt.Errorf("--format: %w", err)}
+			return nil, usagef("--format: %w", err)
 		}
 		if flags.Changed("field") && opts.Field == "" {
-			return nil, usageError{fmt.Errorf("--field is empty: want the name of a field or column")}
+			return nil, usagef("--field is empty: want the name of a field or column")
 		}
 		if flags.Changed("validation") && opts.ValFraction == 0 {
-			return nil, usageError{fmt.Errorf("--validation 0: want a share above 0, or --validation-text")}
+			return nil, usagef("--validation 0: want a share above 0, or --validation-text")
 		}
 		if len(opts.ValInputs) > 0 && !flags.Changed("validation") {
 			opts.ValFraction = 0
@@ -94,7 +101,8 @@ func newDataPrepare() *cobra.Command {
 		due := throttle(2 * time.Second)
 		opts.Progress = func(p data.Progress) {
 			if due() {
-				fmt.Fprintf(cmd.ErrOrStderr(), "%s: %d documents, %.1f of %.1f MB\n", p.Stage, p.Documents, float64(p.Bytes)/1e6, float64(p.TotalBytes)/1e6)
+				fmt.Fprintf(cmd.ErrOrStderr(), "%s: %d documents, %.1f of %.1f MB\n",
+					p.Stage, p.Documents, float64(p.Bytes)/1e6, float64(p.TotalBytes)/1e6)
 			}
 		}
 		m, err := data.Prepare(cmd.Context(), opts)
@@ -113,11 +121,12 @@ type preparedTexts struct {
 
 func (p preparedTexts) print(w io.Writer, dir string) {
 	m := p.Manifest
-	file := filepath.Join(dir, dataset.Texts.Train)
+	row := func(name, file string, p dataset.Part) []string {
+		return []string{
+			name, fmt.Sprint(p.Documents), fmt.Sprint(p.Tokens), filepath.Join(dir, file)}
+	}
 	table(w, [][]string{{"", "documents", "tokens", "file"},
-		{"training", fmt.Sprint(m.Train.Documents), fmt.Sprint(m.Train.Tokens), file},
-		{"validation", fmt.Sprint(m.Val.Documents), fmt.Sprint(m.Val.Tokens), filepath.Join(dir, dataset.Texts.Val)},
-	})
+		row("training", dataset.Texts.Train, m.Train), row("validation", dataset.Texts.Val, m.Val)})
 	printRead(w, m.Read)
 	printLeftOut(w, m.LeftOut)
 	fmt.Fprintf(w, "tokenizer %s, vocabulary %d; %.1f MB of text in %.1f s, %.1f MB/s\n",
@@ -134,7 +143,8 @@ func printRead(w io.Writer, list []data.Read) {
 		if r.Format != source.Text {
 			count = fmt.Sprint(r.Rows)
 		}
-		rows = append(rows, []string{name, fmt.Sprint(r.Files), count, fmt.Sprint(r.Documents), fmt.Sprintf("%.1f", float64(r.Bytes)/1e6)})
+		rows = append(rows, []string{name, fmt.Sprint(r.Files), count, fmt.Sprint(r.Documents),
+			fmt.Sprintf("%.1f", float64(r.Bytes)/1e6)})
 		if r.EmptyRows > 0 {
 			bad = append(bad, []string{name + ": empty", fmt.Sprint(r.EmptyRows), ""})
 		}
@@ -171,38 +181,49 @@ type chatFlags struct {
 
 func (c *chatFlags) add(cmd *cobra.Command) {
 	flags := cmd.Flags()
-	flags.StringVar(&c.kind, "kind", config.KindText, `"text", or "chat": conversations, of which the assistant's part is learned`)
-	flags.StringVar(&c.template, "template", "", "chat: template of the text: "+strings.Join(chat.BuiltIn(), ", ")+" or a `FILE`; the model's own if not given")
-	flags.StringVar(&c.trainOn, "train-on", string(chat.AllTurns), "chat: all_turns or last_turn of the assistant")
-	flags.BoolVar(&c.addTokens, "add-tokens", false, "chat: add the marks of the template that are no tokens, such as <|im_end|>, to the tokenizer")
-	flags.BoolVar(&c.plainMarks, "plain-marks", false, "chat: marks of the template that are no tokens are ordinary text, instead of an error")
-	flags.StringVar(&c.date, "template-date", chat.DefaultTime.Format(time.DateOnly), "chat: the `DATE` that templates take for today")
-	flags.StringToStringVar(&c.variables, "template-var", nil, "chat: variable of the template, `NAME=TEXT` (repeatable)")
+	flags.StringVar(&c.kind, "kind", config.KindText,
+		`"text", or "chat": conversations, of which the assistant's part is learned`)
+	flags.StringVar(&c.template, "template", "", "chat: chat template: "+
+		strings.Join(chat.BuiltIn(), ", ")+" or a `FILE`; the model's own if not given")
+	flags.StringVar(&c.trainOn, "train-on", string(chat.AllTurns),
+		"chat: all_turns or last_turn of the assistant")
+	flags.BoolVar(&c.addTokens, "add-tokens", false, "chat: add delimiters of the template that "+
+		"are not tokens, such as <|im_end|>, to the tokenizer")
+	flags.BoolVar(&c.plainMarks, "plain-marks", false, "chat: delimiters of the template that are "+
+		"not tokens are ordinary text, instead of an error")
+	flags.StringVar(&c.date, "template-date", chat.DefaultTime.Format(time.DateOnly),
+		"chat: the `DATE` that templates take for today")
+	flags.StringToStringVar(&c.variables, "template-var", nil,
+		"chat: variable of the template, `NAME=TEXT` (repeatable)")
 }
 
 func (c *chatFlags) check(cmd *cobra.Command) error {
 	var wrong []string // flags of the other kind of data
 	switch c.kind {
 	case config.KindText:
-		wrong = []string{"template", "train-on", "template-date", "template-var", "add-tokens", "plain-marks"}
+		wrong = []string{
+			"template", "train-on", "template-date", "template-var", "add-tokens", "plain-marks"}
 	case config.KindChat:
 		wrong = []string{"separator", "max-bytes", "field"}
 	default:
-		return usageError{fmt.Errorf("--kind %q: want text or chat", c.kind)}
+		return usagef("--kind %q: want text or chat", c.kind)
 	}
 	for _, name := range wrong {
 		if cmd.Flags().Changed(name) {
-			return usageError{fmt.Errorf("--%s has no meaning with --kind %s", name, c.kind)}
+			return usagef("--%s has no meaning with --kind %s", name, c.kind)
 		}
 	}
 	if c.addTokens && c.plainMarks {
-		return usageError{fmt.Errorf("--add-tokens and --plain-marks exclude each other: the marks become tokens, or stay text")}
+		return usagef("--add-tokens and --plain-marks exclude each other: delimiters become tokens, " +
+			"or stay text")
 	}
 	return nil
 }
 
 // prepare creates a dataset of conversations. opts are the shared flags; spec names the tokenizer.
-func (c *chatFlags) prepare(cmd *cobra.Command, opts data.PrepareOptions, spec string) (*answer, error) {
+func (c *chatFlags) prepare(
+	cmd *cobra.Command, opts data.PrepareOptions, spec string,
+) (*answer, error) {
 	files, err := data.FindRows(opts, dataset.Conversations, chat.Columns)
 	if err != nil {
 		return nil, fmt.Errorf("prepare: %w", err)
@@ -249,14 +270,14 @@ type preparedChat struct {
 	LeftOut []data.LeftOut `json:"left_out"` // files found but not used
 }
 
-// openTemplate opens the chat template, by default that of the tokenizer at spec, and configures it.
+// openTemplate opens and configures the chat template, by default that of the tokenizer at spec.
 func (c *chatFlags) openTemplate(spec string, tok tokenizer.Tokenizer) (*chat.Template, error) {
 	t, err := chat.OpenTemplate(c.template, spec, tokenizer.AddsBOS(tok))
 	if err != nil {
 		return nil, fmt.Errorf("--template: %w", err)
 	}
 	if t.Time, err = time.Parse(time.DateOnly, c.date); err != nil {
-		return nil, usageError{fmt.Errorf("--template-date %q: want a date such as 2024-07-26", c.date)}
+		return nil, usagef("--template-date %q: want a date such as 2024-07-26", c.date)
 	}
 	t.Variables = map[string]any{}
 	for _, name := range slices.Sorted(maps.Keys(c.variables)) {
@@ -267,11 +288,14 @@ func (c *chatFlags) openTemplate(spec string, tok tokenizer.Tokenizer) (*chat.Te
 
 func printChat(w io.Writer, dir string, m *chat.Manifest) {
 	row := func(name, file string, p dataset.Part) []string {
-		return []string{name, fmt.Sprint(p.Documents), fmt.Sprint(p.Tokens), fmt.Sprint(p.Learned), fmt.Sprint(p.Longest), filepath.Join(dir, file)}
+		return []string{name, fmt.Sprint(p.Documents), fmt.Sprint(p.Tokens),
+			fmt.Sprint(p.Learned), fmt.Sprint(p.Longest), filepath.Join(dir, file)}
 	}
 	table(w, [][]string{{"", "documents", "tokens", "learned", "longest", "file"},
-		row("training", dataset.Conversations.Train, m.Train), row("validation", dataset.Conversations.Val, m.Val)})
-	fmt.Fprintf(w, "template %s, loss on %s; tokenizer %s, vocabulary %d, %.1f s\n", m.Template, m.TrainOn, m.Tokenizer.Name, m.Tokenizer.VocabSize, m.Seconds)
+		row("training", dataset.Conversations.Train, m.Train),
+		row("validation", dataset.Conversations.Val, m.Val)})
+	fmt.Fprintf(w, "template %s, loss on %s; tokenizer %s, vocabulary %d, %.1f s\n",
+		m.Template, m.TrainOn, m.Tokenizer.Name, m.Tokenizer.VocabSize, m.Seconds)
 	if d := m.Divided; d.Conversations > 0 {
 		fmt.Fprintf(w, "conversations with several documents: %d (documents %+d, tokens %+d): "+
 			"the template writes earlier turns differently\n"+
@@ -285,7 +309,8 @@ func printChat(w io.Writer, dir string, m *chat.Manifest) {
 		for _, token := range m.AddedTokens {
 			list = append(list, fmt.Sprintf("%s (%d)", token.Content, token.ID))
 		}
-		fmt.Fprintf(w, "added to the tokenizer: %s; a model with fewer than %d token ids needs model.new_tokens\n",
+		fmt.Fprintf(w, "added to the tokenizer: %s; "+
+			"a model with fewer than %d token ids needs model.new_tokens\n",
 			strings.Join(list, ", "), m.Tokenizer.VocabSize)
 	}
 	left := [][]string{{"left out", "rows", "the first"}}

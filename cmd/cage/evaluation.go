@@ -61,15 +61,14 @@ func newEval() *cobra.Command {
 		Use:   "eval RUN|CHECKPOINT",
 		Short: "Evaluate a run's newest checkpoint, or one of the Hugging Face hub",
 		Long:  evalHelp,
-		Args:  notNegative(exactly(1, "one run directory or Hugging Face checkpoint"), "batches", "step", "context", "limit", "max-tokens"),
 	}
-	contextFlag(cmd, &f.context)
+	modelFlags(cmd, &f.step, &f.context, "batches", "limit", "max-tokens")
 	cmd.Flags().IntVar(&batches, "batches", 0, "evaluate only this many batches; 0: all")
-	cmd.Flags().IntVar(&f.step, "step", 0, "evaluate the checkpoint of this step instead of the newest")
 	quantizer.addReplacement(cmd.Flags())
 	addKeys(cmd, f.Keys())
 	parentPipeFlag(cmd, &f.parentPipe)
-	cmd.Flags().StringVar(&f.out, "out", "", "`DIR` for answers, samples and results of tasks; the same command goes on there")
+	cmd.Flags().StringVar(&f.out, "out", "",
+		"`DIR` for answers, samples and results of tasks; the same command continues there")
 	cmd.AddCommand(newEvalCompare())
 	return withAnswer(cmd, func(cmd *cobra.Command, args []string) (*answer, error) {
 		watchParent(f.parentPipe)
@@ -80,7 +79,8 @@ func newEval() *cobra.Command {
 		if len(f.Names) > 0 {
 			return f.run(cmd, args[0])
 		}
-		model, err := openRun(cmd, args[0], trained.Options{Step: f.step, Data: f.Data, Context: f.context, Quantizer: f.quantizer})
+		model, err := openRun(cmd, args[0], trained.Options{
+			Step: f.step, Data: f.Data, Context: f.context, Quantizer: f.quantizer})
 		if err != nil {
 			return nil, err
 		}
@@ -89,7 +89,8 @@ func newEval() *cobra.Command {
 		if err != nil {
 			return nil, err
 		}
-		result := map[string]any{"run": args[0], "step": model.Step(), "loss": metrics.Number(loss), "tokens": tokens}
+		result := map[string]any{
+			"run": args[0], "step": model.Step(), "loss": metrics.Number(loss), "tokens": tokens}
 		if f.quantizer != nil {
 			result["quantizer"] = f.quantizer.String()
 		}
@@ -100,14 +101,24 @@ func newEval() *cobra.Command {
 		if tokens == 0 { // a problem without data
 			return textAnswer(result, "%s: loss %.6g\n", of, loss), nil
 		}
-		result["perplexity"] = metrics.Number(math.Exp(loss)) // may be infinite, which JSON numbers cannot represent
+		result["perplexity"] = metrics.Number(math.Exp(loss)) // may be infinite, unlike JSON's numbers
 		return textAnswer(result, "%s: loss %.4f, perplexity %.3f over %d tokens\n",
 			of, loss, math.Exp(loss), tokens), nil
 	})
 }
 
+// modelFlags adds the flags of a command whose argument is a model. Values of step, context and the
+// flags named last must not be negative.
+func modelFlags(cmd *cobra.Command, step, context *int, notNegativeFlags ...string) {
+	one := exactly(1, "one run directory or Hugging Face checkpoint")
+	cmd.Args = notNegative(one, append(notNegativeFlags, "step", "context")...)
+	cmd.Flags().IntVar(step, "step", 0, "use the checkpoint of this step instead of the newest")
+	contextFlag(cmd, context)
+}
+
 func contextFlag(cmd *cobra.Command, context *int) {
-	cmd.Flags().IntVar(context, "context", 0, "tokens of a sequence of a Hugging Face checkpoint; 0: as many as it has positions, 2048 at most")
+	cmd.Flags().IntVar(context, "context", 0, "tokens of a sequence of a Hugging Face checkpoint; "+
+		"0: as many as it has positions, 2048 at most")
 }
 
 func openRun(cmd *cobra.Command, dir string, o trained.Options) (model *trained.Model, err error) {
@@ -127,16 +138,15 @@ func newGenerate() *cobra.Command {
 until the document ends, or a turn of a conversation. The text appears as it grows. Equal
 seeds give equal text. The data of the training is not needed. The directory of a Hugging
 Face checkpoint is used as it is.`,
-		Args: notNegative(exactly(1, "one run directory or Hugging Face checkpoint"), "tokens", "temperature", "top-k", "top-p", "step", "context"),
 	}
-	contextFlag(cmd, &context)
+	modelFlags(cmd, &step, &context, samplingFlags...)
 	flags := cmd.Flags()
 	flags.StringVar(&prompt, "prompt", "", "text to continue; empty: the start of a document")
-	flags.IntVar(&step, "step", 0, "use the checkpoint of this step instead of the newest")
-	flags.BoolVar(&endless, "endless", false, "go on behind the end of the document")
-	samplingFlags(flags, &opts)
+	flags.BoolVar(&endless, "endless", false, "continue after the end of the document")
+	addSamplingFlags(flags, &opts)
 	return withAnswer(cmd, func(cmd *cobra.Command, args []string) (*answer, error) {
-		model, err := openRun(cmd, args[0], trained.Options{Step: step, Generate: 1, NoData: true, Context: context})
+		o := trained.Options{Step: step, Generate: 1, NoData: true, Context: context}
+		model, err := openRun(cmd, args[0], o)
 		if err != nil {
 			return nil, err
 		}
@@ -157,11 +167,14 @@ Face checkpoint is used as it is.`,
 	})
 }
 
-func samplingFlags(flags *pflag.FlagSet, o *generate.Options) {
+var samplingFlags = []string{"tokens", "temperature", "top-k", "top-p"}
+
+func addSamplingFlags(flags *pflag.FlagSet, o *generate.Options) {
 	flags.IntVar(&o.Tokens, "tokens", 200, "tokens to generate at most")
 	flags.Float64Var(&o.Temperature, "temperature", 0.8, "temperature; 0 takes the likeliest token")
 	flags.IntVar(&o.TopK, "top-k", 0, "draw from the K likeliest tokens only; 0: all")
-	flags.Float64Var(&o.TopP, "top-p", 0, "draw from the fewest likeliest tokens with this share of the probability; 0: all")
+	flags.Float64Var(&o.TopP, "top-p", 0,
+		"draw from the fewest likeliest tokens with this share of the probability; 0: all")
 	flags.Uint64Var(&o.Seed, "seed", 0, "seed of the draws")
 }
 
@@ -186,7 +199,7 @@ type taskFlags struct {
 
 func (f *taskFlags) run(cmd *cobra.Command, dir string) (*answer, error) {
 	if f.Data == "" {
-		return nil, usageError{fmt.Errorf("--data is missing: want the folder with the rows of the tasks")}
+		return nil, usagef("--data is missing: want the folder with the rows of the tasks")
 	}
 	if err := checkKeys(cmd, f.Keys()); err != nil {
 		return nil, err
@@ -195,7 +208,8 @@ func (f *taskFlags) run(cmd *cobra.Command, dir string) (*answer, error) {
 	if err != nil {
 		return nil, usageError{err}
 	}
-	o := trained.Options{Step: f.step, Context: f.context, NoData: true, Score: true, Quantizer: f.quantizer}
+	o := trained.Options{
+		Step: f.step, Context: f.context, NoData: true, Score: true, Quantizer: f.quantizer}
 	if slices.ContainsFunc(list, func(t *tasks.Task) bool { return t.Kind == tasks.Generation }) {
 		o.Generate = f.Batch
 	}
@@ -204,8 +218,8 @@ func (f *taskFlags) run(cmd *cobra.Command, dir string) (*answer, error) {
 		return nil, err
 	}
 	defer model.Close()
-	e := trained.Tasks{Model: model, Dir: dir, Quantizer: f.quantizer, Source: f.Source,
-		Chat: f.Chat, OneTurn: f.OneTurn, Batch: f.Batch, MaxTokens: f.MaxTokens, Out: f.out, Progress: func(task string) func(done, of int) { return taskProgress(cmd, task) }}
+	e := trained.Tasks{Model: model, Dir: dir, Quantizer: f.quantizer, Settings: f.Settings,
+		Out: f.out, Progress: func(task string) func(done, of int) { return taskProgress(cmd, task) }}
 	asked, err := e.Ask(cmd.Context(), list)
 	if err != nil {
 		return nil, err
@@ -244,7 +258,8 @@ func taskProgress(cmd *cobra.Command, name string) func(done, of int) {
 			return
 		}
 		left := time.Duration(float64(time.Since(begun)) * float64(of-done) / float64(done-first))
-		newLogger(cmd).Info(fmt.Sprintf("%s: %d of %d answers, %s left", name, done, of, left.Round(time.Second)))
+		newLogger(cmd).Info(fmt.Sprintf("%s: %d of %d answers, %s left",
+			name, done, of, left.Round(time.Second)))
 	}
 }
 
@@ -259,7 +274,8 @@ questions one model alone has right, and how probable it is that chance divides 
 unevenly (McNemar, exact).`,
 		Args: exactly(2, "two --out of evaluations"),
 	}
-	cmd.Flags().StringSliceVar(&own, "tasks", nil, "files (.toml) that describe tasks which do not come with cage")
+	cmd.Flags().StringSliceVar(&own, "tasks", nil,
+		"files (.toml) that describe tasks which do not come with cage")
 	return withAnswer(cmd, func(_ *cobra.Command, args []string) (*answer, error) {
 		first, err := loadSamples(args[0], own)
 		if err != nil {
@@ -277,17 +293,24 @@ unevenly (McNemar, exact).`,
 			fmt.Fprintln(cmd.ErrOrStderr(), leftOut)
 		}
 		var value []map[string]any
-		rows := [][]string{{"task", "metric", "items", "first", "second", "difference", "95 % interval", "only first", "only second", "McNemar p"}}
+		rows := [][]string{{"task", "metric", "items", "first", "second", "difference",
+			"95 % interval", "only first", "only second", "McNemar p"}}
 		for _, c := range list {
-			m := map[string]any{"task": c.Task, "metric": c.Metric, "items": c.Items, "first": metrics.Number(c.First), "second": metrics.Number(c.Second),
-				"difference": metrics.Number(c.Difference), "low": metrics.Number(c.Low), "high": metrics.Number(c.High), "only_first": c.OnlyFirst, "only_second": c.OnlySecond}
+			m := map[string]any{"task": c.Task, "metric": c.Metric, "items": c.Items,
+				"only_first": c.OnlyFirst, "only_second": c.OnlySecond}
+			for name, x := range map[string]float64{"first": c.First, "second": c.Second,
+				"difference": c.Difference, "low": c.Low, "high": c.High} {
+				m[name] = metrics.Number(x)
+			}
 			p := "–"
 			if !math.IsNaN(c.McNemar) {
 				m["mcnemar"], p = c.McNemar, fmt.Sprintf("%.3g", c.McNemar)
 			}
 			value = append(value, m)
-			rows = append(rows, []string{c.Task, c.Metric, fmt.Sprint(c.Items), fmt.Sprintf("%.4f", c.First), fmt.Sprintf("%.4f", c.Second), fmt.Sprintf("%+.4f", c.Difference),
-				fmt.Sprintf("[%+.4f, %+.4f]", c.Low, c.High), fmt.Sprint(c.OnlyFirst), fmt.Sprint(c.OnlySecond), p})
+			rows = append(rows, []string{c.Task, c.Metric, fmt.Sprint(c.Items),
+				fmt.Sprintf("%.4f", c.First), fmt.Sprintf("%.4f", c.Second),
+				fmt.Sprintf("%+.4f", c.Difference), fmt.Sprintf("[%+.4f, %+.4f]", c.Low, c.High),
+				fmt.Sprint(c.OnlyFirst), fmt.Sprint(c.OnlySecond), p})
 		}
 		return tableAnswer(value, rows), nil
 	})

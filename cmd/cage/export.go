@@ -49,22 +49,28 @@ not exist. It gets the weights, the tokenizer, a model card (README.md) and a re
 	flags := cmd.Flags()
 	flags.StringVar(&to, "to", "", "`FORMAT`: "+strings.Join(export.Formats(), ", "))
 	flags.StringVar(&out, "out", "", "`DIR`ectory to make")
-	flags.StringVar(&o.Type, "type", "", "`TYPE` of quantized weights; default: the smallest that is exact")
-	flags.StringVar(&o.Float, "dtype", "f32", "type of all other weights: f32, bf16 or f16; with --to hf of quantized ones too")
-	flags.StringVar(&weights, "weights", weightsQuantized, "quantized: Q(x); latent: x, which the optimizer keeps")
+	flags.StringVar(&o.Type, "type", "",
+		"`TYPE` of quantized weights; default: the smallest that is exact")
+	flags.StringVar(&o.Float, "dtype", "f32",
+		"type of all other weights: f32, bf16 or f16; with --to hf of quantized ones too")
+	flags.StringVar(&weights, "weights", weightsQuantized,
+		"quantized: Q(x); latent: x, which the optimizer updates")
 	flags.IntVar(&step, "step", 0, "export the checkpoint of this step instead of the newest")
-	flags.BoolVar(&o.Inexact, "inexact", false, "store what the format cannot hold exactly as what comes near")
+	flags.BoolVar(&o.Inexact, "inexact", false,
+		"round what the format cannot represent exactly")
 	flags.BoolVar(&o.Floats, "allow-floats", false,
 		"store quantized weights that the format cannot pack as floats, such as rotated ones")
-	flags.BoolVar(&o.Activations, "activations", false, "with compressed-tensors: have the inputs of layers quantized as in training")
+	flags.BoolVar(&o.Activations, "activations", false,
+		"with compressed-tensors: have the inputs of layers quantized as in training")
 	return withAnswer(cmd, func(cmd *cobra.Command, args []string) (*answer, error) {
 		switch {
 		case !slices.Contains(export.Formats(), to):
-			return nil, usageError{fmt.Errorf("--to %q: want one of %s", to, strings.Join(export.Formats(), ", "))}
+			return nil, usagef("--to %q: want one of %s", to, strings.Join(export.Formats(), ", "))
 		case out == "":
-			return nil, usageError{fmt.Errorf("--out is missing: want the directory to make")}
+			return nil, usagef("--out is missing: want the directory to make")
 		case weights != weightsQuantized && weights != weightsLatent:
-			return nil, usageError{fmt.Errorf("--weights %q: want %s or %s", weights, weightsQuantized, weightsLatent)}
+			return nil, usagef("--weights %q: want %s or %s",
+				weights, weightsQuantized, weightsLatent)
 		}
 		o.Latent = weights == weightsLatent
 		model, err := openRun(cmd, args[0], trained.Options{Step: step, Export: true})
@@ -122,7 +128,8 @@ from the checkpoint itself, with model.init.`,
 		watchParent(parentPipe)
 		c, err := trained.Import(cmd.Context(), args[0], out, context)
 		if run, _ := rundir.At(args[0]).Config().Exists(); run && errors.Is(err, fs.ErrNotExist) {
-			return nil, fmt.Errorf("%s is a run directory already: want the directory of a Hugging Face checkpoint", args[0])
+			return nil, fmt.Errorf("%s is a run directory already: want the directory of a Hugging Face "+
+				"checkpoint", args[0])
 		}
 		if err != nil {
 			return nil, err
@@ -144,8 +151,9 @@ type importListing struct {
 	Tensors      huggingface.Report `json:"tensors"`
 }
 
-var shownKeys = []string{"kind", "layers", "width", "heads", "kv_heads", "head_size", "hidden", "vocab", "head", "norm_eps",
-	"rope_theta", "rope_pairs", "rope_factor", "rope_low", "rope_high", "rope_original"}
+var shownKeys = []string{"kind", "layers", "width", "heads", "kv_heads", "head_size", "hidden",
+	"vocab", "head", "norm_eps", "rope_theta", "rope_pairs", "rope_factor", "rope_low", "rope_high",
+	"rope_original"}
 
 func newImported(dir, out string, c *huggingface.Checkpoint) importListing {
 	s := c.Config.Settings
@@ -159,7 +167,8 @@ func newImported(dir, out string, c *huggingface.Checkpoint) importListing {
 	for _, p := range c.Params() {
 		parameters += p.Size()
 	}
-	return importListing{dir, out, c.Config.Architecture, shown, parameters, c.Config.MaxPositions, c.Config.Tokens, c.Config.Warnings, c.Report}
+	return importListing{dir, out, c.Config.Architecture, shown, parameters, c.Config.MaxPositions,
+		c.Config.Tokens, c.Config.Warnings, c.Report}
 }
 
 func (about importListing) print(w io.Writer) {
@@ -167,8 +176,10 @@ func (about importListing) print(w io.Writer) {
 	for _, key := range shownKeys {
 		rows = append(rows, []string{"model." + key, fmt.Sprint(about.Model[key])})
 	}
-	rows = append(rows, []string{"parameters", fmt.Sprint(about.Parameters)}, []string{"max. positions", fmt.Sprint(about.MaxPositions)},
-		[]string{"begin, end, padding", fmt.Sprint(about.Tokens.Begin, about.Tokens.End, about.Tokens.Pad)})
+	tokens := about.Tokens
+	rows = append(rows, []string{"parameters", fmt.Sprint(about.Parameters)},
+		[]string{"max. positions", fmt.Sprint(about.MaxPositions)},
+		[]string{"begin, end, padding", fmt.Sprint(tokens.Begin, tokens.End, tokens.Pad)})
 	for _, warning := range about.Warnings {
 		rows = append(rows, []string{"warning", warning})
 	}
@@ -183,7 +194,7 @@ func (about importListing) print(w io.Writer) {
 	}
 	table(w, rows)
 	if about.Run != "" {
-		fmt.Fprintf(w, "\n%s holds this model: try cage eval --data FILE, cage generate, or a training with model.init = %q\n",
-			about.Run, about.Run)
+		fmt.Fprintf(w, "\n%[1]s holds this model: try cage eval --data FILE, cage generate, or a "+
+			"training with model.init = %[1]q\n", about.Run)
 	}
 }

@@ -32,15 +32,18 @@ at values known from elsewhere, such as the fit published with QuEST:
 
 With --out, the result is written as fit.md and fit.json, with figures: loss against
 size, eff·16/P, and the Pareto front of loss against bytes.`,
-		Args: notNegative(atLeastOne("run directory, directory of runs or .csv file"), "bootstrap", "huber", "prior"),
+		Args: notNegative(atLeastOne("run directory, directory of runs or .csv file"),
+			"bootstrap", "huber", "prior"),
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&o.Reference, "reference", "", "`METHOD` whose eff is 1")
 	flags.StringVar(&o.Baseline, "baseline", "", "`METHOD` to compare the others with, bits by bits")
-	flags.StringToStringVar(&fixed, "fix", nil, "hold A, alpha, B, beta or E at a value: `NAME=VALUE,...`")
+	flags.StringToStringVar(&fixed, "fix", nil,
+		"hold A, alpha, B, beta or E at a value: `NAME=VALUE,...`")
 	flags.Float64Var(&o.Huber, "huber", o.Huber,
 		"residual of log L beyond which it counts linearly; 0: plain squares")
-	flags.Float64Var(&o.Prior, "prior", o.Prior, "`WEIGHT` of the priors on log alpha and log beta; 0: none")
+	flags.Float64Var(&o.Prior, "prior", o.Prior,
+		"`WEIGHT` of the priors on log alpha and log beta; 0: none")
 	flags.IntVar(&o.Bootstrap, "bootstrap", o.Bootstrap, "replicates for the intervals; 0: linearize")
 	flags.Uint64Var(&o.Seed, "seed", 0, "seed of the bootstrap")
 	flags.StringSliceVar(&labels, "label", nil,
@@ -85,7 +88,7 @@ func assignments(flag string, texts map[string]string) (map[string]float64, erro
 	for name, text := range texts {
 		v, err := strconv.ParseFloat(text, 64)
 		if err != nil {
-			return nil, usageError{fmt.Errorf("--%s %s=%s: %q is not a number", flag, name, text, text)}
+			return nil, usagef("--%s %s=%s: %q is not a number", flag, name, text, text)
 		}
 		values[name] = v
 	}

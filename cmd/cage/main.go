@@ -57,23 +57,25 @@ func explain(cmd *cobra.Command, err, stopped error) (code int, message string) 
 	var usage usageError
 	switch {
 	case errors.Is(err, train.ErrAsked):
-		return exitInterrupted, "stopped by a request in the run directory; go on with --resume"
+		return exitInterrupted, "stopped by a request in the run directory; continue with --resume"
 	case errors.Is(err, train.ErrStoppedElsewhere):
-		return exitInterrupted, "stopped, because another process of this training was asked to; go on with --resume"
+		return exitInterrupted, "stopped, because another process of this training was asked to; " +
+			"continue with --resume"
 	case errors.Is(err, train.ErrInterrupted) && stopped == nil:
-		return 0, "stopped as --stop-after says; go on with --resume"
+		return 0, "stopped as --stop-after says; continue with --resume"
 	case errors.Is(err, study.ErrInterrupted):
 		return exitInterrupted, fmt.Sprintf("%v; run the same command again to resume it", err)
 	case errors.Is(err, errWaits):
 		return exitInterrupted, err.Error()
 	case errors.Is(err, train.ErrInterrupted):
-		return exitInterrupted, "interrupted; go on with --resume"
+		return exitInterrupted, "interrupted; continue with --resume"
 	case stopped != nil && errors.Is(err, stopped):
 		return exitInterrupted, "interrupted"
 	case stopped != nil: // a terminal sends Ctrl-C to plugins, too
 		return exitInterrupted, fmt.Sprintf("interrupted: %v", err)
 	case errors.As(err, &usage):
-		return exitUsage, fmt.Sprintf("%v\nSee '%s --help'.", err, strings.TrimSuffix(cmd.CommandPath(), " help"))
+		path := strings.TrimSuffix(cmd.CommandPath(), " help")
+		return exitUsage, fmt.Sprintf("%v\nSee '%s --help'.", err, path)
 	}
 	return exitError, err.Error()
 }
@@ -109,8 +111,13 @@ with or without the CAGE correction, from one TOML file.
 		"FlagUsages ", "FlagUsagesWrapped 80 ",
 		"{{if .Runnable}}", "{{if and .Runnable (or (not .HasAvailableSubCommands) (ne .Use .Name))}}",
 	).Replace(root.UsageTemplate()))
-	root.PersistentFlags().String("log-level", "info", "least important messages to show: trace, debug, info, warn, error or off")
-	root.AddCommand(surviveSIGPIPE(newTrain()), newImport(), surviveSIGPIPE(newQuantize()), newEval(), newScore(), surviveSIGPIPE(newRuler()), newGenerate(), newChat(), newExport(), surviveSIGPIPE(newPlot()), surviveSIGPIPE(newCompare()), surviveSIGPIPE(newFit()), newData(), newPlugins(), newConfig(), newStudy(), newRuns(), newServe(), group(&cobra.Command{Use: "checkpoint", Short: "Verify checkpoints"}, newCheckpointVerify()), surviveSIGPIPE(newVerify()), newBench(), newVersion())
+	root.PersistentFlags().String("log-level", "info",
+		"least important messages to show: trace, debug, info, warn, error or off")
+	root.AddCommand(surviveSIGPIPE(newTrain()), newImport(), surviveSIGPIPE(newQuantize()),
+		newEval(), newScore(), surviveSIGPIPE(newRuler()), newGenerate(), newChat(), newExport(),
+		surviveSIGPIPE(newPlot()), surviveSIGPIPE(newFit()), newData(), newPlugins(), newConfig(),
+		newStudy(), newRuns(), newServe(), newCheckpoint(), surviveSIGPIPE(newVerify()), newBench(),
+		newVersion())
 	root.InitDefaultCompletionCmd() // created here because cobra's own accepts unknown shells
 	if completion, _, err := root.Find([]string{"completion"}); err == nil {
 		group(completion)
@@ -124,7 +131,8 @@ with or without the CAGE correction, from one TOML file.
 // goroutines, to show why the process did not stop. A second SIGHUP has no effect, because when a
 // session closes, the kernel and the shell each send one.
 func interruptible() (context.Context, func()) {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGQUIT)
+	ctx, stop := signal.NotifyContext(context.Background(),
+		os.Interrupt, syscall.SIGTERM, syscall.SIGQUIT)
 	context.AfterFunc(ctx, stop)
 	if signal.Ignored(syscall.SIGHUP) {
 		return ctx, stop
@@ -145,7 +153,8 @@ func interruptible() (context.Context, func()) {
 // parentPipeFlag adds --lifeline to a command that other programs start: it stops when standard
 // input, a pipe from the parent, ends. The value is the time that stopping may take; 0: disabled.
 func parentPipeFlag(cmd *cobra.Command, parentPipe *time.Duration) {
-	cmd.Flags().DurationVar(parentPipe, "lifeline", 0, "stop as on Ctrl-C when standard input ends, within this `TIME`: for a program that starts this one")
+	cmd.Flags().DurationVar(parentPipe, "lifeline", 0, "stop as on Ctrl-C when standard input "+
+		"ends, within this `TIME`: for a program that starts this one")
 	cmd.Flags().Lookup("lifeline").NoOptDefVal = time.Minute.String()
 }
 
@@ -154,7 +163,8 @@ func parentPipeFlag(cmd *cobra.Command, parentPipe *time.Duration) {
 // closes the pipe.
 func watchParent(parentPipe time.Duration) {
 	if parentPipe > 0 {
-		signal.Notify(make(chan os.Signal, 1), os.Interrupt, syscall.SIGTERM) // disables their default action
+		// Disables the default action of these signals.
+		signal.Notify(make(chan os.Signal, 1), os.Interrupt, syscall.SIGTERM)
 		go func() {
 			_, _ = io.Copy(io.Discard, os.Stdin)
 			if syscall.Kill(os.Getpid(), syscall.SIGINT) == nil {
@@ -166,6 +176,8 @@ func watchParent(parentPipe time.Duration) {
 }
 
 type usageError struct{ error }
+
+func usagef(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
 
 // group completes a command that only has subcommands. Without arguments it prints its help; any
 // argument is an unknown command.
@@ -210,7 +222,8 @@ func flagError(cmd *cobra.Command, err error) error {
 		f := bad.GetFlag()
 		err = fmt.Errorf("--%s %q: not a valid %s", f.Name, bad.GetValue(), f.Value.Type())
 		if f.Value.Type() == "stringToString" {
-			err = fmt.Errorf("--%s %q: want NAME=VALUE, or several with commas between them", f.Name, bad.GetValue())
+			err = fmt.Errorf("--%s %q: want NAME=VALUE, or several with commas between them",
+				f.Name, bad.GetValue())
 		}
 	}
 	return usageError{err}
@@ -241,16 +254,16 @@ func exactly(n int, what string) cobra.PositionalArgs {
 		case len(args) == n:
 			return nil
 		case len(args) == 0:
-			return usageError{fmt.Errorf("expected %s", what)}
+			return usagef("expected %s", what)
 		}
-		return usageError{fmt.Errorf("expected %s, got %d arguments: %q", what, len(args), args)}
+		return usagef("expected %s, got %d arguments: %q", what, len(args), args)
 	}
 }
 
 func atLeastOne(what string) cobra.PositionalArgs {
 	return func(_ *cobra.Command, args []string) error {
 		if len(args) == 0 {
-			return usageError{fmt.Errorf("expected at least one %s", what)}
+			return usagef("expected at least one %s", what)
 		}
 		return nil
 	}
@@ -259,7 +272,7 @@ func atLeastOne(what string) cobra.PositionalArgs {
 func atMostOne(what string) cobra.PositionalArgs {
 	return func(_ *cobra.Command, args []string) error {
 		if len(args) > 1 {
-			return usageError{fmt.Errorf("expected at most one %s, got %d arguments", what, len(args))}
+			return usagef("expected at most one %s, got %d arguments", what, len(args))
 		}
 		return nil
 	}
@@ -273,7 +286,7 @@ func notNegative(checkArgs cobra.PositionalArgs, flags ...string) cobra.Position
 		}
 		for _, name := range flags {
 			if f := cmd.Flags().Lookup(name); strings.HasPrefix(f.Value.String(), "-") {
-				return usageError{fmt.Errorf("--%s %s: want 0 or more", name, f.Value)}
+				return usagef("--%s %s: want 0 or more", name, f.Value)
 			}
 		}
 		return nil

@@ -41,7 +41,9 @@ func textAnswer(value any, format string, args ...any) *answer {
 
 // withAnswer adds the flag --json to a command, and makes it print the result of run, even if run
 // also returns an error.
-func withAnswer(cmd *cobra.Command, run func(cmd *cobra.Command, args []string) (*answer, error)) *cobra.Command {
+func withAnswer(
+	cmd *cobra.Command, run func(cmd *cobra.Command, args []string) (*answer, error),
+) *cobra.Command {
 	cmd.Flags().Bool("json", false, "print the result as JSON")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		a, err := run(cmd, args)
@@ -149,7 +151,9 @@ func unescaped(w io.Writer) io.Writer {
 // is caught, so that writing to a closed pipe returns an error. It is not ignored, because child
 // processes such as plugins would inherit that.
 func surviveSIGPIPE(cmd *cobra.Command) *cobra.Command {
-	cmd.PreRun = func(*cobra.Command, []string) { signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) }
+	cmd.PreRun = func(*cobra.Command, []string) {
+		signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
+	}
 	return cmd
 }
 
@@ -189,7 +193,7 @@ func checkKeys(cmd *cobra.Command, keys []schema.Key) error {
 			if k.Type() == schema.Text {
 				value = strconv.Quote(value)
 			}
-			return usageError{fmt.Errorf("--%s %s: want %s", k.FlagName(), value, k.Wants())}
+			return usagef("--%s %s: want %s", k.FlagName(), value, k.Wants())
 		}
 	}
 	return nil
@@ -203,22 +207,25 @@ type quantizerFlags struct {
 
 func (f *quantizerFlags) add(flags *pflag.FlagSet, usage string) {
 	flags.StringVar(&f.plugin, "quantizer", "", usage)
-	flags.StringArrayVar(&f.sets, "set", nil, "give a parameter of the quantizer: `KEY=VALUE` (repeatable)")
+	flags.StringArrayVar(&f.sets, "set", nil,
+		"give a parameter of the quantizer: `KEY=VALUE` (repeatable)")
 }
 
 // addReplacement adds the flags of commands that can use a run's weights with another quantizer.
 func (f *quantizerFlags) addReplacement(flags *pflag.FlagSet) {
-	f.add(flags, "quantize weights and activations with the plugin `NAME`, or a path, instead of the run's quantizers; none: nothing")
-	flags.BoolVar(&f.weightsOnly, "weights-only", false, "with --quantizer: leave activations in full precision")
+	f.add(flags, "quantize weights and activations with the plugin `NAME`, or a path, instead of "+
+		"the run's quantizers; none: nothing")
+	flags.BoolVar(&f.weightsOnly, "weights-only", false,
+		"with --quantizer: leave activations in full precision")
 }
 
 func (f *quantizerFlags) params() (map[string]any, error) {
 	if f.plugin == "" && len(f.sets) > 0 {
-		return nil, usageError{fmt.Errorf("--set gives parameters to a quantizer: name it with --quantizer")}
+		return nil, usagef("--set gives parameters to a quantizer: name it with --quantizer")
 	}
 	for _, set := range f.sets {
 		if _, value, _ := strings.Cut(set, "="); strings.TrimSpace(value) == "" {
-			return nil, usageError{fmt.Errorf("--set %q: want KEY=VALUE", set)}
+			return nil, usagef("--set %q: want KEY=VALUE", set)
 		}
 	}
 	return pluginSettings(f.sets, sdk.Description{})
@@ -231,11 +238,11 @@ func (f *quantizerFlags) replacement() (*trained.Quantizer, error) {
 	case err != nil:
 		return nil, err
 	case f.plugin == "" && f.weightsOnly:
-		return nil, usageError{fmt.Errorf("--weights-only says what a quantizer is for: name it with --quantizer")}
+		return nil, usagef("--weights-only needs a quantizer: name it with --quantizer")
 	case f.plugin == "":
 		return nil, nil
 	case f.plugin == trained.NoQuantizer && (f.weightsOnly || len(params) > 0):
-		return nil, usageError{fmt.Errorf("--quantizer none quantizes nothing: leave --set and --weights-only out")}
+		return nil, usagef("--quantizer none: leave --set and --weights-only out")
 	}
 	return &trained.Quantizer{Plugin: f.plugin, Params: params, WeightsOnly: f.weightsOnly}, nil
 }

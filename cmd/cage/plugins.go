@@ -29,11 +29,13 @@ directories of CAGE_PLUGIN_PATH, in plugins/ beside the cage executable, and in
 plugins/ in the working directory. A directory that holds a Go main package is built
 on demand. A plugin is a program that runs with your rights. It has 10 s to start and for
 each answer, or as long as CAGE_PLUGIN_TIMEOUT says, such as 1m.`,
-	}, newPluginsList(), newPluginsShow(), newPluginsNew(), surviveSIGPIPE(newPluginsTest()), newPluginsProgram())
+	}, newPluginsList(), newPluginsShow(), newPluginsNew(), surviveSIGPIPE(newPluginsTest()),
+		newPluginsProgram())
 }
 
 func newPluginsList() *cobra.Command {
-	cmd := &cobra.Command{Use: "list", Short: "List the plugins that can be found", Args: exactly(0, "no arguments")}
+	cmd := &cobra.Command{Use: "list", Short: "List the plugins that can be found",
+		Args: exactly(0, "no arguments")}
 	return withAnswer(cmd, func(cmd *cobra.Command, _ []string) (*answer, error) {
 		finder, opts, err := newFinder(cmd)
 		if err != nil {
@@ -60,14 +62,16 @@ func newPluginsList() *cobra.Command {
 }
 
 func newPluginsShow() *cobra.Command {
-	cmd := &cobra.Command{Use: "show NAME", Short: "Describe a plugin and its parameters", Args: exactly(1, "the name or path of one plugin")}
+	cmd := &cobra.Command{Use: "show NAME", Short: "Describe a plugin and its parameters",
+		Args: exactly(1, "the name or path of one plugin")}
 	return withAnswer(cmd, func(cmd *cobra.Command, args []string) (*answer, error) {
 		var list []pluginListing
 		var texts []string
 		err := startAsEach(cmd, args[0], kinds, false, func(client *plugin.Client) error {
-			d := client.Description()
-			list = append(list, pluginListing{Name: d.Name, Path: client.Path(), Kind: client.Kind()}.describe(d))
-			texts = append(texts, fmt.Sprintf("%s (%s, %s)\n%s", d.Name, client.Kind(), client.Path(), escapedParameters(d)))
+			d, path, kind := client.Description(), client.Path(), client.Kind()
+			list = append(list, pluginListing{Name: d.Name, Path: path, Kind: kind}.describe(d))
+			texts = append(texts,
+				fmt.Sprintf("%s (%s, %s)\n%s", d.Name, kind, path, escapedParameters(d)))
 			return nil
 		})
 		if err != nil {
@@ -80,7 +84,8 @@ func newPluginsShow() *cobra.Command {
 // startAsEach finds a plugin by name or path, starts it as each of these kinds that it serves, and
 // calls do. It fails if the plugin serves none of them, or fails to start as one of them.
 // With quiet the plugin logs errors only, unless there is --log-level.
-func startAsEach(cmd *cobra.Command, name string, kinds []sdk.Kind, quiet bool, do func(*plugin.Client) error) error {
+func startAsEach(cmd *cobra.Command, name string, kinds []sdk.Kind, quiet bool,
+	do func(*plugin.Client) error) error {
 	ctx := cmd.Context()
 	finder, opts, err := newFinder(cmd)
 	if err != nil {
@@ -209,10 +214,13 @@ module of its own, with a go.mod.`,
 		Args: exactly(2, "quantizer or optimizer, and a name"),
 	}
 	dir := cmd.Flags().String("dir", ".", "existing directory in which NAME is made")
-	language := cmd.Flags().String("language", scaffold.Languages[0], "of the plugin: go, python or jax")
-	source := cmd.Flags().String("sdk", "", "make a module of its own that takes the sdk from this directory, a copy of cage's source")
+	language := cmd.Flags().String("language", scaffold.Languages[0],
+		"of the plugin: go, python or jax")
+	source := cmd.Flags().String("sdk", "",
+		"make a module of its own that takes the sdk from this directory, a copy of cage's source")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		s := scaffold.Plugin{Kind: args[0], Name: args[1], Parent: *dir, Source: *source, Language: *language}
+		s := scaffold.Plugin{
+			Kind: args[0], Name: args[1], Parent: *dir, Source: *source, Language: *language}
 		if err := s.Check(); err != nil {
 			return usageError{err}
 		}
@@ -224,13 +232,15 @@ module of its own, with a go.mod.`,
 			return err
 		}
 		if notice != nil {
-			fmt.Fprintf(cmd.ErrOrStderr(), "go mod tidy is still to be run in %s; or remove it and give --sdk DIR, a copy of cage's source: %v\n", s.Path(), notice)
+			fmt.Fprintf(cmd.ErrOrStderr(), "go mod tidy is still to be run in %s; or remove it and "+
+				"give --sdk DIR, a copy of cage's source: %v\n", s.Path(), notice)
 		}
 		// These are the settings with which cage builds plugins and the Makefile builds cage. With
 		// other settings, go test would recompile all libraries.
 		test := fmt.Sprintf("%s go -C %s test -trimpath .", settings, named(s.Path()))
 		if s.Language != scaffold.Languages[0] {
-			test = fmt.Sprintf("pytest %[1]s && cage plugins test %[2]s", named(s.Path()), named(s.Executable()))
+			test = fmt.Sprintf("pytest %s && cage plugins test %s",
+				named(s.Path()), named(s.Executable()))
 		}
 		_, err = fmt.Fprintf(cmd.OutOrStdout(), `wrote %[1]s
   %[3]s

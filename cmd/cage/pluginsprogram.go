@@ -61,23 +61,30 @@ tensor is read. Of a quantizer the last column says what becomes one kernel on a
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&p.shape, "shape", "32x384", "`SHAPE` of the tensor, rows first")
-	flags.StringVar(&p.role, "role", string(sdk.RoleWeight), "`ROLE` of the site of a quantizer: weight, activation, gradient, key, value or query")
-	flags.IntVar(&p.heads, "heads", 1, "`NUMBER` of heads that the columns of a key, value or query belong to")
-	flags.IntVar(&p.context, "context", 0, "`NUMBER` of tokens of a sequence that follow each other in the rows of anything but a weight; 0: all rows")
-	flags.StringArrayVar(&p.sets, "set", nil, "give a parameter of the plugin: `KEY=VALUE` (repeatable)")
-	flags.BoolVar(&p.evaluation, "evaluation", false, "the program of evaluation, where it is another one than that of training")
+	flags.StringVar(&p.role, "role", string(sdk.RoleWeight),
+		"`ROLE` of the site of a quantizer: weight, activation, gradient, key, value or query")
+	flags.IntVar(&p.heads, "heads", 1,
+		"`NUMBER` of heads that the columns of a key, value or query belong to")
+	flags.IntVar(&p.context, "context", 0,
+		"`NUMBER` of tokens of a sequence that follow each other in the rows of anything but a weight; "+
+			"0: all rows")
+	flags.StringArrayVar(&p.sets, "set", nil,
+		"give a parameter of the plugin: `KEY=VALUE` (repeatable)")
+	flags.BoolVar(&p.evaluation, "evaluation", false,
+		"the program of evaluation, where it is another one than that of training")
 	flags.BoolVar(&p.backward, "backward", false, "list the backward pass of a quantizer, too")
 	flags.BoolVar(&p.kernel, "kernel", false, "show the text of the kernel for a GPU")
 	return withAnswer(cmd, func(cmd *cobra.Command, args []string) (a *answer, err error) {
 		if siteNames[sdk.Role(p.role)] == "" {
-			return nil, usageError{fmt.Errorf("--role %q: use weight, activation, gradient, key, value or query", p.role)}
+			return nil, usagef("--role %q: want weight, activation, gradient, key, value or query", p.role)
 		}
 		var shape []int
 		size := 1
 		for text := range strings.SplitSeq(p.shape, "x") {
 			n, err := strconv.Atoi(text)
 			if err != nil || n < 1 || size > maxElements/n {
-				return nil, usageError{fmt.Errorf("--shape %q: want sizes of axes such as 32x384, with at most %d elements", p.shape, maxElements)}
+				return nil, usagef("--shape %q: want sizes of axes such as 32x384, with at most %d "+
+					"elements", p.shape, maxElements)
 			}
 			shape, size = append(shape, n), size*n
 		}
@@ -89,7 +96,10 @@ tensor is read. Of a quantizer the last column says what becomes one kernel on a
 	})
 }
 
-func (p *programFlags) describe(ctx context.Context, client *plugin.Client, shape []int) (*answer, error) {
+// describe returns the programs that a plugin writes for a tensor of the shape.
+func (p *programFlags) describe(
+	ctx context.Context, client *plugin.Client, shape []int,
+) (*answer, error) {
 	settings, err := pluginSettings(p.sets, client.Description())
 	if err != nil {
 		return nil, err
@@ -116,7 +126,8 @@ func (p *programFlags) describe(ctx context.Context, client *plugin.Client, shap
 		}
 		parts, listed["backward"] = append(parts, passes...), p.backward
 	} else {
-		optimizer, err := client.Program(ctx, sdk.Tensor{Name: siteNames[sdk.RoleWeight], Role: sdk.TensorMatrix, Shape: shape, Values: values})
+		optimizer, err := client.Program(ctx, sdk.Tensor{
+			Name: siteNames[sdk.RoleWeight], Role: sdk.TensorMatrix, Shape: shape, Values: values})
 		if err != nil {
 			return nil, err
 		}
@@ -132,16 +143,19 @@ func (p *programFlags) describe(ctx context.Context, client *plugin.Client, shap
 	var list []programPart
 	rows := [][]string{{"program", "operations", "products", "bytes", "passes", "becomes"}}
 	number := func(v float64) string { return strconv.FormatFloat(v, 'g', 3, 64) }
-	for _, part := range parts {
-		one := programPart{Name: part.Name, Operations: part.Operations, Products: part.Products, Bytes: part.Bytes, Passes: part.Passes, Kernel: part.Kernel}
-		if listed[part.Name] {
-			one.Program = part.Program.String()
+	for _, t := range parts {
+		one := programPart{Name: t.Name, Operations: t.Operations, Products: t.Products,
+			Bytes: t.Bytes, Passes: t.Passes, Kernel: t.Kernel}
+		if listed[t.Name] {
+			one.Program = t.Program.String()
 		}
-		if p.kernel && part.Text != nil && (part.Name == "forward" || part.Name == "backward" && p.backward) {
-			one.Text = part.Text.Text
+		shown := t.Name == "forward" || t.Name == "backward" && p.backward
+		if p.kernel && t.Text != nil && shown {
+			one.Text = t.Text.Text
 		}
 		list = append(list, one)
-		rows = append(rows, []string{part.Name, number(part.Operations), number(part.Products), number(part.Bytes), fmt.Sprint(part.Passes), part.Kernel})
+		rows = append(rows, []string{t.Name, number(t.Operations), number(t.Products),
+			number(t.Bytes), fmt.Sprint(t.Passes), t.Kernel})
 	}
 	return &answer{list, func(w io.Writer) {
 		for _, part := range list {
@@ -152,17 +166,19 @@ func (p *programFlags) describe(ctx context.Context, client *plugin.Client, shap
 	}}, nil
 }
 
-func (p *programFlags) quantizer(ctx context.Context, client *plugin.Client, shape []int, values sdk.Values) (q spec.Quantizer, err error) {
+func (p *programFlags) quantizer(
+	ctx context.Context, client *plugin.Client, shape []int, values sdk.Values,
+) (q spec.Quantizer, err error) {
 	role := sdk.Role(p.role)
 	site := sdk.Site{Role: role, Name: siteNames[role], Layers: 1, Shape: shape, Values: values}
 	if role != sdk.RoleWeight {
 		if site.Context = cmp.Or(p.context, shape[0]); site.Context < 1 || shape[0]%site.Context != 0 {
-			return q, usageError{fmt.Errorf("--context %d: want a number that divides the %d rows", p.context, shape[0])}
+			return q, usagef("--context %d: want a number that divides the %d rows", p.context, shape[0])
 		}
 	}
 	if slices.Contains([]sdk.Role{sdk.RoleKey, sdk.RoleValue, sdk.RoleQuery}, role) {
 		if site.Heads = p.heads; site.Heads < 1 || site.RowLen()%site.Heads != 0 {
-			return q, usageError{fmt.Errorf("--heads %d: want a number that divides the %d columns", p.heads, site.RowLen())}
+			return q, usagef("--heads %d: want a number that divides the %d columns", p.heads, site.RowLen())
 		}
 	}
 	q, err = client.Quantize(ctx, site)

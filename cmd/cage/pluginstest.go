@@ -43,9 +43,12 @@ describes the format. Of a directory all files *.json are tried.`,
 		Args: exactly(1, "the name or path of one plugin"),
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&p.golden, "golden", "", "also run the cases of a golden `FILE`, or of those of a directory")
-	flags.StringVar(&p.device, "device", device.CPU, fmt.Sprintf("`KIND` of device for compiled programs: %s or none", strings.Join(engine.Kinds(), ", ")))
-	flags.StringArrayVar(&p.sets, "set", nil, "fix a parameter of the plugin: `KEY=VALUE` (repeatable)")
+	flags.StringVar(&p.golden, "golden", "",
+		"also run the cases of a golden `FILE`, or of those of a directory")
+	flags.StringVar(&p.device, "device", device.CPU, "`KIND` of device for compiled programs: "+
+		strings.Join(engine.Kinds(), ", ")+" or none")
+	flags.StringArrayVar(&p.sets, "set", nil,
+		"fix a parameter of the plugin: `KEY=VALUE` (repeatable)")
 	return withAnswer(cmd, func(cmd *cobra.Command, args []string) (*answer, error) {
 		reports, err := p.run(cmd, args[0])
 		if err != nil {
@@ -77,9 +80,10 @@ type pluginTest struct {
 
 func (p *pluginTest) run(cmd *cobra.Command, name string) ([]sdktest.Report, error) {
 	if known := append(engine.Kinds(), noDevice); !slices.Contains(known, p.device) {
-		return nil, usageError{fmt.Errorf("--device %q: use %s", p.device, strings.Join(known, ", "))}
+		return nil, usagef("--device %q: use %s", p.device, strings.Join(known, ", "))
 	}
-	if _, err := pluginSettings(p.sets, sdk.Description{}); err != nil { // check the syntax before the plugin starts
+	// Checks the syntax before the plugin starts.
+	if _, err := pluginSettings(p.sets, sdk.Description{}); err != nil {
 		return nil, err
 	}
 	options, kinds, err := p.goldens()
@@ -138,7 +142,8 @@ func (p *pluginTest) goldens() ([]sdktest.Option, []sdk.Kind, error) {
 	}
 	slices.Sort(of)
 	if of = slices.Compact(of); len(of) > 1 {
-		return nil, nil, fmt.Errorf("--golden: %s holds values of quantizers and of optimizers: give them one at a time", p.golden)
+		return nil, nil, fmt.Errorf("--golden: %s holds values of quantizers and of optimizers: "+
+			"give them one at a time", p.golden)
 	}
 	return options, of, nil
 }
@@ -151,7 +156,7 @@ func pluginSettings(sets []string, d sdk.Description) (map[string]any, error) {
 		key, text, ok := strings.Cut(set, "=")
 		key, text = strings.TrimSpace(key), strings.TrimSpace(text)
 		if !ok || key == "" {
-			return nil, usageError{fmt.Errorf("--set %q: want KEY=VALUE", set)}
+			return nil, usagef("--set %q: want KEY=VALUE", set)
 		}
 		value, err := plaintoml.Value(text)
 		_, isText := value.(string)

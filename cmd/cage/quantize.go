@@ -14,8 +14,8 @@ import (
 	"github.com/cage-qat/cage/host/deploy/trained"
 )
 
-const quantizeHelp = `Quantize the weights of a trained model, the baseline that training with quantization is
-compared with. The model is that of a run directory or of a Hugging Face checkpoint; the
+const quantizeHelp = `Quantize the weights of a trained model, the baseline that training with
+quantization is compared with. The model is that of a run directory or of a Hugging Face checkpoint; the
 quantizer is any plugin, or the run's own.
 
   rtn   each weight becomes the nearest number that the quantizer has: Q of each matrix
@@ -37,28 +37,29 @@ func newQuantize() *cobra.Command {
 		Use:   "quantize RUN|CHECKPOINT --out RUN",
 		Short: "Quantize the weights of a trained model without training",
 		Long:  quantizeHelp,
-		Args:  notNegative(exactly(1, "one run directory or Hugging Face checkpoint"), "step", "context", "windows", "seed"),
 	}
+	modelFlags(cmd, &o.Step, &o.Context, "windows", "seed")
 	addKeys(cmd, o.Keys())
 	flags := cmd.Flags()
 	quantizer.add(flags, "`NAME` or path of the quantizer plugin; default: that of the run")
 	flags.StringVar(&o.Out, "out", "", "`RUN` directory to make")
-	flags.BoolVar(&o.Activations, "activations", false, "quantize activations, too, with the same quantizer")
-	flags.BoolVar(&o.Evaluate, "evaluate", false, "evaluate the result on its validation set, for its summary")
-	flags.StringVar(&o.Validation, "validation", "", "token file or chat file `FILE` that becomes the validation set of the result; default: that of the run")
-	flags.IntVar(&o.Step, "step", 0, "quantize the checkpoint of this step instead of the newest")
+	flags.BoolVar(&o.Activations, "activations", false,
+		"quantize activations, too, with the same quantizer")
+	flags.BoolVar(&o.Evaluate, "evaluate", false,
+		"evaluate the result on its validation set, for its summary")
+	flags.StringVar(&o.Validation, "validation", "", "token file or chat file `FILE` that becomes "+
+		"the validation set of the result; default: that of the run")
 	flags.StringVar(&o.Device, "device", "", "`KIND` of device: cpu or cuda; default: that of the run")
-	contextFlag(cmd, &o.Context)
 	parentPipeFlag(cmd, &parentPipe)
 	return withAnswer(cmd, func(cmd *cobra.Command, args []string) (*answer, error) {
 		if err := checkKeys(cmd, o.Keys()); err != nil {
 			return nil, err
 		}
 		for _, p := range o.Check() {
-			return nil, usageError{fmt.Errorf("--%s: found %s; %s", p.Key, p.Found, p.Hint)}
+			return nil, usagef("--%s: found %s; %s", p.Key, p.Found, p.Hint)
 		}
 		if o.Out == "" {
-			return nil, usageError{fmt.Errorf("--out is missing: want the run directory to make")}
+			return nil, usagef("--out is missing: want the run directory to make")
 		}
 		watchParent(parentPipe)
 		o.Plugin = quantizer.plugin
@@ -92,7 +93,8 @@ func printQuantized(w io.Writer, out string, p *trained.Posttrained) {
 		}
 		row := []string{m.Name, fmt.Sprint(m.Shape), percent(m.WeightError)}
 		if m.OutputErrors != nil {
-			row = append(row, short(m.OutputError), percent(m.RelativeError), short(m.RoundingError), strings.Join(notes, "; "))
+			row = append(row, short(m.OutputError), percent(m.RelativeError),
+				short(m.RoundingError), strings.Join(notes, "; "))
 		}
 		rows = append(rows, row)
 	}
@@ -101,7 +103,8 @@ func printQuantized(w io.Writer, out string, p *trained.Posttrained) {
 		fmt.Fprintf(w, "\ncalibrated with %s\n", c)
 	}
 	if p.Loss != nil {
-		fmt.Fprintf(w, "validation loss %.4f, perplexity %.3f\n", float64(*p.Loss), math.Exp(float64(*p.Loss)))
+		loss := float64(*p.Loss)
+		fmt.Fprintf(w, "validation loss %.4f, perplexity %.3f\n", loss, math.Exp(loss))
 	}
 	fmt.Fprintf(w, "%s holds the quantized model: try cage eval, cage generate or cage export\n", out)
 }

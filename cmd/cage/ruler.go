@@ -34,8 +34,8 @@ Some tasks are made of texts of others, and are left out without them: --essay, 
 --hotpot. Words are made up unless --words has lists.
 
   cage ruler runs/long --length 4096,8192 --samples 100 --out ruler/long`,
-		Args: notNegative(exactly(1, "one run directory or Hugging Face checkpoint"), "step", "context"),
 	}
+	modelFlags(cmd, &m.step, &m.context)
 	keys := f.Keys()
 	for i := range keys {
 		if keys[i].Name == "template" {
@@ -47,8 +47,8 @@ Some tasks are made of texts of others, and are left out without them: --essay, 
 	flags.Uint32Var(&f.seed, "seed", ruler.DefaultSeed, "seed of the prompts")
 	flags.StringVar(&f.out, "out", "", "directory `DIR` of the answers (required)")
 	flags.IntVar(&m.batch, "batch", ruler.DefaultBatch, "prompts that are answered at once")
-	flags.IntVar(&m.step, "step", 0, "use the checkpoint of this step instead of the newest")
-	flags.IntVar(&m.context, "context", 0, "tokens of a sequence of a Hugging Face checkpoint; 0: the largest length")
+	flags.Lookup("context").Usage = "tokens of a sequence of a Hugging Face checkpoint; " +
+		"0: the largest length"
 	parentPipeFlag(cmd, &parentPipe)
 	cmd.AddCommand(newRulerScore())
 	return withAnswer(cmd, func(cmd *cobra.Command, args []string) (*answer, error) {
@@ -108,9 +108,9 @@ func (f *rulerFlags) plan(cmd *cobra.Command) (plan ruler.Plan, g *ruler.Generat
 	tasks, err := ruler.Select(f.Names)
 	switch {
 	case err != nil:
-		return plan, nil, usageError{fmt.Errorf("--tasks: %w", err)}
+		return plan, nil, usagef("--tasks: %w", err)
 	case f.out == "":
-		return plan, nil, usageError{fmt.Errorf("--out is required: the directory of the answers")}
+		return plan, nil, usagef("--out is required: the directory of the answers")
 	}
 	if err := checkKeys(cmd, f.Keys()); err != nil {
 		return plan, nil, err
@@ -125,12 +125,16 @@ func (f *rulerFlags) plan(cmd *cobra.Command) (plan ruler.Plan, g *ruler.Generat
 			log.Info(fmt.Sprintf("%s at %d: %d of %d answers", t.Name, length, done, of))
 		}
 	}
-	return ruler.Plan{Tasks: tasks, Lengths: f.SortedLengths(), Samples: f.Samples, Progress: progress}, g, nil
+	plan = ruler.Plan{
+		Tasks: tasks, Lengths: f.SortedLengths(), Samples: f.Samples, Progress: progress}
+	return plan, g, nil
 }
 
 // tokenize makes the generator count tokens with a tokenizer, and finds what the chat template adds
 // around a question. The plan records both, as prompts depend on them. spec locates the model.
-func (f *rulerFlags) tokenize(plan *ruler.Plan, g *ruler.Generator, tok tokenizer.Tokenizer, spec string) error {
+func (f *rulerFlags) tokenize(
+	plan *ruler.Plan, g *ruler.Generator, tok tokenizer.Tokenizer, spec string,
+) error {
 	g.Count = func(text string) (int, error) {
 		ids, err := tok.Encode(text)
 		return len(ids), err
@@ -170,7 +174,7 @@ type rulerModel struct {
 
 func (m *rulerModel) open(cmd *cobra.Command, dir string, lengths []int) error {
 	if m.batch < 1 {
-		return usageError{fmt.Errorf("--batch %d: want 1 or more", m.batch)}
+		return usagef("--batch %d: want 1 or more", m.batch)
 	}
 	longest := slices.Max(lengths)
 	run, err := rundir.At(dir).Config().Exists()
@@ -180,13 +184,15 @@ func (m *rulerModel) open(cmd *cobra.Command, dir string, lengths []int) error {
 	if !run {
 		m.context = cmp.Or(m.context, longest)
 	}
-	m.model, err = openRun(cmd, dir, trained.Options{Step: m.step, Generate: m.batch, NoData: true, Context: m.context})
+	m.model, err = openRun(cmd, dir, trained.Options{
+		Step: m.step, Generate: m.batch, NoData: true, Context: m.context})
 	if err != nil {
 		return err
 	}
 	m.tok, err = m.model.Tokenizer()
 	if context := m.model.Context(); err == nil && context < longest {
-		err = fmt.Errorf("%s sees %d tokens at most: want a --length of no more, not %d", dir, context, longest)
+		err = fmt.Errorf("%s has a context of %d tokens: want a --length of at most that, not %d",
+			dir, context, longest)
 	}
 	if err != nil {
 		m.model.Close()

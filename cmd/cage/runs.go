@@ -71,7 +71,7 @@ A condition is NAME=VALUE, or != < <= > >= in place of =, or ~ for "contains".`,
 		for _, text := range where {
 			c, err := rundir.ParseCondition(text)
 			if err != nil {
-				return nil, usageError{fmt.Errorf("--where: %w", err)}
+				return nil, usagef("--where: %w", err)
 			}
 			if err := rundir.Known(list, c.Name); err != nil {
 				return nil, fmt.Errorf("--where %s: %w", text, err)
@@ -131,8 +131,9 @@ type runListing struct {
 }
 
 func listingOf(r *rundir.Run) runListing {
-	out := runListing{Run: r.Dir, State: r.State, Error: r.Err, Modified: r.Modified.UTC().Format("2006-01-02T15:04:05Z"),
-		Results: map[string]metrics.Number{}, Config: map[string]string{}}
+	out := runListing{Run: r.Dir, State: r.State, Error: r.Err,
+		Modified: r.Modified.UTC().Format("2006-01-02T15:04:05Z"),
+		Results:  map[string]metrics.Number{}, Config: map[string]string{}}
 	for _, x := range r.Results() {
 		out.Results[x.Name] = metrics.Number(x.Value)
 	}

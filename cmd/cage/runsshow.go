@@ -79,8 +79,9 @@ texts that it wrote last (train.samples), and its configuration.`,
 			table(w, rows)
 			if newest != nil {
 				fmt.Fprintf(w, "\nsamples after step %d\n", newest.Step)
-				for _, text := range newest.Texts {
-					fmt.Fprintf(w, "\n    %s\n", strings.ReplaceAll(strings.TrimRight(text.Prompt+text.Text, "\n"), "\n", "\n    "))
+				for _, t := range newest.Texts {
+					text := strings.TrimRight(t.Prompt+t.Text, "\n")
+					fmt.Fprintf(w, "\n    %s\n", strings.ReplaceAll(text, "\n", "\n    "))
 				}
 			}
 			fmt.Fprintf(w, "\n%s", config)
@@ -101,7 +102,8 @@ func provenanceRows(text []byte) ([][]string, error) {
 		rows = append(rows, []string{"build", record.Build.String()})
 	}
 	for _, p := range record.Plugins {
-		rows = append(rows, []string{p.Table, strings.TrimSpace(fmt.Sprintf("%s %s, SHA-256 %s", p.Name, p.Version, p.SHA256))})
+		about := fmt.Sprintf("%s %s, SHA-256 %s", p.Name, p.Version, p.SHA256)
+		rows = append(rows, []string{p.Table, strings.TrimSpace(about)})
 	}
 	return rows, nil
 }

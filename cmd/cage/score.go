@@ -2,15 +2,15 @@ package main
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
-
-	"github.com/cage-qat/cage/internal/vfs"
+	"io"
 
 	"github.com/spf13/cobra"
 
 	"github.com/cage-qat/cage/host/deploy/trained"
 	"github.com/cage-qat/cage/host/train/metrics"
+	"github.com/cage-qat/cage/internal/atomicfile"
+	"github.com/cage-qat/cage/internal/vfs"
 )
 
 func newScore() *cobra.Command {
@@ -30,26 +30,26 @@ a sequence:
 
 A line of the output is {"ids": [...], "log_probs": [...]}, in the order of the input: of
 n ids the n−1 log-probabilities (natural logarithms) of all but the first. Each is a
-float32, written with as many digits as tell it from its neighbours. With
---out NAME.safetensors the tensors ids.0, log_probs.0, ids.1 … hold the same.
+float32, written with as many digits as identify it.
 
   cage score runs/run --ids ids.jsonl > scores.jsonl
-  echo '"func main() {"' | cage score runs/run --texts - --out scores.safetensors`,
-		Args: notNegative(exactly(1, "one run directory or Hugging Face checkpoint"), "step", "context"),
+  echo '"func main() {"' | cage score runs/run --texts - --out scores.jsonl`,
 	}
+	modelFlags(cmd, &o.Step, &o.Context)
 	flags := cmd.Flags()
-	flags.StringVar(&f.ids, "ids", "", "read lists of token ids from the lines of `FILE`; -: the standard input")
-	flags.StringVar(&f.texts, "texts", "", "read texts, as JSON strings, from the lines of `FILE`; -: the standard input")
-	flags.StringVar(&f.out, "out", "", "write to `FILE`, as safetensors if its name ends so, else as JSON lines; default: the standard output")
-	flags.IntVar(&o.Step, "step", 0, "use the checkpoint of this step instead of the newest")
-	contextFlag(cmd, &o.Context)
+	flags.StringVar(&f.ids, "ids", "",
+		"read lists of token ids from the lines of `FILE`; -: the standard input")
+	flags.StringVar(&f.texts, "texts", "",
+		"read texts, as JSON strings, from the lines of `FILE`; -: the standard input")
+	flags.StringVar(&f.out, "out", "", "write to `FILE`; default: the standard output")
 	quantizer.addReplacement(flags)
 	return withAnswer(cmd, func(cmd *cobra.Command, args []string) (*answer, error) {
 		switch {
 		case (f.ids == "") == (f.texts == ""):
-			return nil, usageError{errors.New("want --ids FILE or --texts FILE, one of them")}
+			return nil, usagef("want --ids FILE or --texts FILE, one of them")
 		case wantsJSON(cmd) && f.out == "":
-			return nil, usageError{errors.New("--json says what was written with --out FILE; the standard output has JSON lines without it")}
+			return nil, usagef("--json describes what --out FILE gets: name a file; " +
+				"the standard output has JSON lines without --json")
 		}
 		var err error
 		if o.Quantizer, err = quantizer.replacement(); err != nil {
@@ -72,12 +72,20 @@ float32, written with as many digits as tell it from its neighbours. With
 		if f.out == "" {
 			return nil, trained.WriteScores(cmd.OutOrStdout(), sequences, logProbs)
 		}
-		if err := trained.SaveScores(cmd.Context(), f.out, sequences, logProbs); err != nil {
+		to, err := atomicfile.Target(f.out)
+		if err == nil {
+			err = atomicfile.Write(to, func(w io.Writer) error {
+				return trained.WriteScores(w, sequences, logProbs)
+			})
+		}
+		if err != nil {
 			return nil, err
 		}
 		mean, tokens := trained.MeanLogProb(logProbs)
-		result := map[string]any{"run": args[0], "step": model.Step(), "out": f.out, "sequences": len(sequences), "tokens": tokens, "mean_log_prob": metrics.Number(mean)}
-		return textAnswer(result, "%s, step %d: %d sequences in %s, mean log-probability %.6g of %d tokens\n",
+		result := map[string]any{"run": args[0], "step": model.Step(), "out": f.out,
+			"sequences": len(sequences), "tokens": tokens, "mean_log_prob": metrics.Number(mean)}
+		return textAnswer(result,
+			"%s, step %d: %d sequences in %s, mean log-probability %.6g of %d tokens\n",
 			args[0], model.Step(), len(sequences), f.out, mean, tokens), nil
 	})
 }

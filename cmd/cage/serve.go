@@ -31,7 +31,8 @@ Only this machine can reach the pages. With --listen others can, too: whoever re
 the address sees the runs. They load nothing from any network.`,
 		Args: cobra.ArbitraryArgs,
 	}
-	cmd.Flags().StringVar(&listen, "listen", defaultListen, "`ADDRESS` and port of the pages; port 0: one that is free")
+	cmd.Flags().StringVar(&listen, "listen", defaultListen,
+		"`ADDRESS` and port of the pages; port 0: one that is free")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		for _, dir := range args {
 			if info, err := os.Stat(dir); err != nil || !info.IsDir() {
@@ -49,7 +50,8 @@ the address sees the runs. They load nothing from any network.`,
 func serveRuns(cmd *cobra.Command, listen string, dirs []string) error {
 	host, _, err := net.SplitHostPort(listen)
 	if err != nil {
-		return usageError{fmt.Errorf("--listen %s: %w; want an address and a port, such as %s", listen, err, defaultListen)}
+		return usagef("--listen %s: %w; want an address and a port, such as %s",
+			listen, err, defaultListen)
 	}
 	l, err := net.Listen("tcp", listen)
 	if err != nil {
@@ -75,7 +77,8 @@ func serveRuns(cmd *cobra.Command, listen string, dirs []string) error {
 		return err
 	case <-cmd.Context().Done():
 	}
-	last, cancel := context.WithTimeout(context.Background(), time.Second) // short, because pages poll again
+	// The timeout is short, because pages poll again.
+	last, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
 	if err := server.Shutdown(last); err != nil && !errors.Is(err, context.DeadlineExceeded) {
 		return err

@@ -33,7 +33,9 @@ configuration, axes of settings and what to report (docs/guide/studies.md):
   cage study report FILE    tables, figures and a page of what is done
   cage study keep FILE      its numbers in one small file, to be committed
   cage study check FILE     whether kept results came out again`,
-	}, surviveSIGPIPE(newStudyRun()), newStudyPlan(), surviveSIGPIPE(newStudyCell()), newStudyStatus(), surviveSIGPIPE(newStudyReport()), surviveSIGPIPE(newStudyKeep()), surviveSIGPIPE(newStudyCheck()))
+	}, surviveSIGPIPE(newStudyRun()), newStudyPlan(), surviveSIGPIPE(newStudyCell()),
+		newStudyStatus(), surviveSIGPIPE(newStudyReport()), surviveSIGPIPE(newStudyKeep()),
+		surviveSIGPIPE(newStudyCheck()))
 }
 
 func newStudyRun() *cobra.Command {
@@ -61,12 +63,17 @@ that was killed leaves is taken over by another one.`,
 		Args: notNegative(exactly(1, "one study file"), "parallel"),
 	}
 	flags := cmd.Flags()
-	flags.IntVar(&opts.Parallel, "parallel", 0, "cells at once; 0: as the study file says, else as the cores or GPUs allow")
+	flags.IntVar(&opts.Parallel, "parallel", 0,
+		"cells at once; 0: as the study file says, else as the cores or GPUs allow")
 	flags.BoolVar(&opts.Retry, "retry", false, "train failed cells, too, from where they stopped")
-	flags.BoolVar(&opts.KeepStale, "keep-stale", false, "leave runs of changed plugins or data as they are; reports leave them out")
-	flags.BoolVar(&opts.Share, "share", false, "train the study together with other processes that have this flag")
-	keptFile := flags.String("kept", "", "leave out cells whose results are in this `FILE` of 'cage study keep'")
-	only := flags.StringArray("only", nil, "only the cells with these labels: `AXIS=LABEL[,LABEL...]` (repeatable)")
+	flags.BoolVar(&opts.KeepStale, "keep-stale", false,
+		"leave runs of changed plugins or data as they are; reports leave them out")
+	flags.BoolVar(&opts.Share, "share", false,
+		"train the study together with other processes that have this flag")
+	keptFile := flags.String("kept", "",
+		"leave out cells whose results are in this `FILE` of 'cage study keep'")
+	only := flags.StringArray("only", nil,
+		"only the cells with these labels: `AXIS=LABEL[,LABEL...]` (repeatable)")
 	dry := flags.Bool("dry-run", false, "print what would be trained, and train nothing")
 	return withAnswer(cmd, func(cmd *cobra.Command, args []string) (*answer, error) {
 		s, err := study.Load(args[0])
@@ -102,7 +109,9 @@ that was killed leaves is taken over by another one.`,
 			return nil, err
 		}
 		if out.Failed > 0 {
-			err = errors.Join(err, fmt.Errorf("%d of %d cells failed; see 'cage study status %s', and --retry", out.Failed, out.Cells, s.File))
+			failed := fmt.Errorf("%d of %d cells failed; see 'cage study status %s', and --retry",
+				out.Failed, out.Cells, s.File)
+			err = errors.Join(err, failed)
 		}
 		return textAnswer(struct {
 			Study string `json:"study"`
@@ -165,7 +174,9 @@ func runResults(cmd *cobra.Command, s *study.Study) ([]study.Result, error) {
 
 // findStale marks the results that were made with other plugins or data than the current ones, and
 // prints those that could not be compared to standard error.
-func findStale(cmd *cobra.Command, s *study.Study, find func(context.Context, study.Survey) error) error {
+func findStale(
+	cmd *cobra.Command, s *study.Study, find func(context.Context, study.Survey) error,
+) error {
 	survey, err := newSurvey(cmd)
 	if err != nil {
 		return err
@@ -185,7 +196,7 @@ func parseOnly(s *study.Study, only []string) (map[string][]string, error) {
 	where := map[string][]string{}
 	for _, text := range only {
 		fail := func(format string, args ...any) error {
-			return usageError{fmt.Errorf("--only %s: %w", text, fmt.Errorf(format, args...))}
+			return usagef("--only %s: %w", text, fmt.Errorf(format, args...))
 		}
 		name, labels, found := strings.Cut(text, "=")
 		if !found {
@@ -201,13 +212,15 @@ func parseOnly(s *study.Study, only []string) (map[string][]string, error) {
 		}
 		for _, label := range list {
 			if !slices.Contains(axis.Labels, label) {
-				return nil, fail("the axis %q has no label %q; it has %s", name, label, schema.Quoted(axis.Labels))
+				return nil, fail("the axis %q has no label %q; it has %s",
+					name, label, schema.Quoted(axis.Labels))
 			}
 		}
 		where[name] = append(where[name], list...)
 	}
 	if !slices.ContainsFunc(s.Cells, func(c study.Cell) bool { return c.Matches(where) }) {
-		return nil, usageError{fmt.Errorf("--only %s: no cell of %s has these labels together", strings.Join(only, " --only "), s.File)}
+		return nil, usagef("--only %s: no cell of %s has these labels together",
+			strings.Join(only, " --only "), s.File)
 	}
 	return where, nil
 }
@@ -220,7 +233,8 @@ func countsLine(s *study.Study, out study.Outcome) string {
 	for _, c := range []struct {
 		n    int
 		what string
-	}{{out.Failed, "failed"}, {out.Running, "running"}, {out.Unevaluated, "to be evaluated"}, {out.Stale, "stale"}, {out.Interrupted, "interrupted"}, {out.Missing, "missing"}} {
+	}{{out.Failed, "failed"}, {out.Running, "running"}, {out.Unevaluated, "to be evaluated"},
+		{out.Stale, "stale"}, {out.Interrupted, "interrupted"}, {out.Missing, "missing"}} {
 		if c.n > 0 {
 			text += fmt.Sprintf(", %d %s", c.n, c.what)
 		}
@@ -242,10 +256,12 @@ func dryRun(cmd *cobra.Command, s *study.Study, opts study.RunOptions) (*answer,
 		}
 		rows = append(rows, append(c.Of(s.AxisNames()), strings.Join(sets, " ")))
 	}
-	value := map[string]any{"study": s.Name, "out": s.Out, "parallel": plan.AtOnce, "threads": plan.Threads, "cells": list}
+	value := map[string]any{"study": s.Name, "out": s.Out, "parallel": plan.AtOnce,
+		"threads": plan.Threads, "cells": list}
 	return &answer{value, func(w io.Writer) {
 		printStale(w, s, plan, opts.KeepStale)
-		fmt.Fprintf(w, "%d of %d runs would be trained, %d at once, threads of each: %d\n", len(plan.Run), len(plan.Results), plan.AtOnce, plan.Threads)
+		fmt.Fprintf(w, "%d of %d runs would be trained, %d at once, threads of each: %d\n",
+			len(plan.Run), len(plan.Results), plan.AtOnce, plan.Threads)
 		if len(plan.Run) > 0 {
 			table(w, rows)
 		}
@@ -294,9 +310,12 @@ file of 'cage study keep' that are shown, and which of them are stale.`,
 			return nil, err
 		}
 		results = s.Wanted(results)
-		list, rows := []cellListing{}, [][]string{append(s.AxisNames(), "state", "val loss", "error, machine or directory")}
+		list := []cellListing{}
+		rows := [][]string{append(s.AxisNames(), "state", "val loss", "error, machine or directory")}
 		for _, r := range results {
-			cell := cellListing{ID: r.Cell.ID, Labels: r.Cell.Labels, Dir: r.Cell.Dir, State: r.State, Error: r.Err, Set: r.Cell.Set, Summary: map[string]metrics.Number{}}
+			c := r.Cell
+			cell := cellListing{ID: c.ID, Labels: c.Labels, Dir: c.Dir, State: r.State, Error: r.Err,
+				Set: c.Set, Summary: map[string]metrics.Number{}}
 			for name, x := range r.Summary {
 				cell.Summary[name] = metrics.Number(x)
 			}
@@ -316,7 +335,8 @@ file of 'cage study keep' that are shown, and which of them are stale.`,
 			rows = append(rows, append(r.Cell.Of(s.AxisNames()), string(r.State), loss, last))
 		}
 		total := study.Count(results)
-		return &answer{map[string]any{"study": s.Name, "out": s.Out, "counts": total, "cells": list}, func(w io.Writer) {
+		value := map[string]any{"study": s.Name, "out": s.Out, "counts": total, "cells": list}
+		return &answer{value, func(w io.Writer) {
 			table(w, rows)
 			fmt.Fprint(w, countsLine(s, total))
 		}}, nil

@@ -3,7 +3,6 @@ package main
 import (
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"strconv"
 
@@ -30,7 +29,8 @@ func plannedCells(s *study.Study, results []study.Result) []plannedCell {
 	list := make([]plannedCell, len(results))
 	for i, r := range results {
 		c := r.Cell
-		list[i] = plannedCell{Index: i, ID: c.ID, Labels: c.Labels, Hash: c.Hash, State: r.State, Error: r.Err,
+		list[i] = plannedCell{
+			Index: i, ID: c.ID, Labels: c.Labels, Hash: c.Hash, State: r.State, Error: r.Err,
 			Waits: waiting[c.ID] && !r.Known(), Spared: spared[c.ID] && !r.Known()}
 	}
 	return list
@@ -53,7 +53,8 @@ needed at all.`,
 		if err != nil {
 			return nil, err
 		}
-		list, rows := plannedCells(s, results), [][]string{slices.Concat([]string{"index"}, s.AxisNames(), []string{"state", "ID"})}
+		list, axes := plannedCells(s, results), s.AxisNames()
+		rows := [][]string{slices.Concat([]string{"index"}, axes, []string{"state", "ID"})}
 		for i, p := range list {
 			state := string(p.State)
 			switch {
@@ -62,9 +63,11 @@ needed at all.`,
 			case p.Spared:
 				state += ", spared"
 			}
-			rows = append(rows, slices.Concat([]string{strconv.Itoa(i)}, results[i].Cell.Of(s.AxisNames()), []string{state, p.ID}))
+			labels := results[i].Cell.Of(axes)
+			rows = append(rows,
+				slices.Concat([]string{strconv.Itoa(i)}, labels, []string{state, p.ID}))
 		}
-		return &answer{map[string]any{"study": s.Name, "out": s.Out, "cells": list}, func(w io.Writer) { table(w, rows) }}, nil
+		return tableAnswer(map[string]any{"study": s.Name, "out": s.Out, "cells": list}, rows), nil
 	})
 }
 
@@ -90,10 +93,11 @@ what a table chooses: then the same command goes on, and the task is to be reque
 	flags.IntVar(&index, "index", 0, "place of the cell, from 0")
 	flags.StringVar(&id, "id", "", "its `ID`, in place of --index")
 	flags.BoolVar(&opts.Retry, "retry", false, "train it also if it has failed, from where it stopped")
-	flags.BoolVar(&opts.KeepStale, "keep-stale", false, "leave a run of changed plugins or data as it is")
+	flags.BoolVar(&opts.KeepStale, "keep-stale", false,
+		"leave a run of changed plugins or data as it is")
 	return withAnswer(cmd, func(cmd *cobra.Command, args []string) (*answer, error) {
 		if flags.Changed("index") == flags.Changed("id") {
-			return nil, usageError{errors.New("want --index or --id: which cell")}
+			return nil, usagef("want --index or --id: which cell")
 		}
 		s, err := study.Load(args[0])
 		if err != nil {
@@ -104,9 +108,10 @@ what a table chooses: then the same command goes on, and the task is to be reque
 		}
 		switch {
 		case index < 0 && id != "":
-			return nil, usageError{fmt.Errorf("--id %s: there is no such cell; 'cage study plan %s' lists them", id, s.File)}
+			return nil, usagef("--id %s: there is no such cell; 'cage study plan %s' lists them", id, s.File)
 		case index < 0 || index >= len(s.Cells):
-			return nil, usageError{fmt.Errorf("--index %d: want 0 to %d; 'cage study plan %s' lists the cells", index, len(s.Cells)-1, s.File)}
+			return nil, usagef("--index %d: want 0 to %d; 'cage study plan %s' lists the cells",
+				index, len(s.Cells)-1, s.File)
 		}
 		if opts.Survey, err = newSurvey(cmd); err != nil {
 			return nil, err

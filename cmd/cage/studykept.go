@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -33,8 +32,10 @@ so are kept ones of other tokens than those trained on now. Where the file has r
 cells that the study file does not name any more, --forget drops them.`,
 		Args: exactly(1, "one study file"),
 	}
-	cmd.Flags().BoolVar(&forget, "forget", false, "drop results of cells that the study file does not name any more")
-	cmd.Flags().StringVar(&out, "out", "", "`FILE` to write, or to add to (default: the study's name and .json)")
+	cmd.Flags().BoolVar(&forget, "forget", false,
+		"drop results of cells that the study file does not name any more")
+	cmd.Flags().StringVar(&out, "out", "",
+		"`FILE` to write, or to add to (default: the study's name and .json)")
 	return withAnswer(cmd, func(cmd *cobra.Command, args []string) (*answer, error) {
 		s, results, err := loadResults(cmd, args[0])
 		if err != nil {
@@ -77,10 +78,11 @@ The exit code is 1 when one lies outside of that interval, or has none because t
 fewer than two replicates.`,
 		Args: exactly(1, "one study file"),
 	}
-	cmd.Flags().StringVar(&keptFile, "kept", "", "`FILE` of 'cage study keep' to compare with (required)")
+	cmd.Flags().StringVar(&keptFile, "kept", "",
+		"`FILE` of 'cage study keep' to compare with (required)")
 	return withAnswer(cmd, func(cmd *cobra.Command, args []string) (*answer, error) {
 		if keptFile == "" {
-			return nil, usageError{errors.New("--kept is required: the file of kept results")}
+			return nil, usagef("--kept is required: the file of kept results")
 		}
 		s, err := study.Load(args[0])
 		if err != nil {
@@ -99,19 +101,23 @@ fewer than two replicates.`,
 			return nil, err
 		}
 		if a.Cells == 0 {
-			return nil, fmt.Errorf("no cell is done both here, in %s, and in %s: there is nothing to compare", s.Out, keptFile)
+			return nil, fmt.Errorf("no cell is done both here, in %s, and in %s: there is nothing to "+
+				"compare", s.Out, keptFile)
 		}
 		if outside, unknown := a.Count(report.Outside), a.Count(report.Unknown); outside+unknown > 0 {
-			err = fmt.Errorf("%d of %d values lie outside of their kept intervals, and %d differ that have none", outside, a.Values, unknown)
+			err = fmt.Errorf("%d of %d values lie outside of their kept intervals, and %d differ that "+
+				"have none", outside, a.Values, unknown)
 		}
 		return &answer{a, func(w io.Writer) { printAgreement(w, a, s, keptFile) }}, err
 	})
 }
 
 func printAgreement(w io.Writer, a *report.Agreement, s *study.Study, keptFile string) {
-	fmt.Fprintf(w, "%d cells of %s are done both here and in %s; %d of them have the same numbers to the last bit.\n",
+	fmt.Fprintf(w, "%d cells of %s are done both here and in %s; "+
+		"%d of them have the same numbers to the last bit.\n",
 		a.Cells, s.Name, keptFile, a.Same)
-	fmt.Fprintf(w, "%d of %d values of their tables are written in the same way, %d more lie inside their kept intervals.\n",
+	fmt.Fprintf(w, "%d of %d values of their tables are written in the same way, "+
+		"%d more lie inside their kept intervals.\n",
 		a.Values-len(a.Others), a.Values, a.Count(report.Inside))
 	if len(a.Others) == 0 {
 		return
@@ -131,7 +137,8 @@ func printAgreement(w io.Writer, a *report.Agreement, s *study.Study, keptFile s
 				labels = append(labels, label)
 			}
 		}
-		rows = append(rows, []string{title, strings.Join(labels, " · "), fmt.Sprint(d.N), d.Before, d.Again, string(d.Place)})
+		rows = append(rows, []string{title, strings.Join(labels, " · "), fmt.Sprint(d.N),
+			d.Before, d.Again, string(d.Place)})
 	}
 	table(w, rows)
 }

@@ -29,10 +29,11 @@ A run with a damaged file is left out and named, and so is one that is stale, ma
 a plugin or of data that has changed since; the exit code is 1 then.`,
 		Args: atLeastOne("study file"),
 	}
-	cmd.Flags().StringVar(&out, "out", "", "`DIR` to write into (default: report, in the study's directory)")
+	cmd.Flags().StringVar(&out, "out", "",
+		"`DIR` to write into (default: report, in the study's directory)")
 	return withAnswer(cmd, func(cmd *cobra.Command, args []string) (*answer, error) {
 		if out != "" && len(args) > 1 {
-			return nil, usageError{fmt.Errorf("--out %s is one directory, for one study, not %d", out, len(args))}
+			return nil, usagef("--out %s is one directory, for one study, not %d", out, len(args))
 		}
 		var reports []writtenReport
 		for _, file := range args {
@@ -75,8 +76,9 @@ func leftOutError(reports []writtenReport) error {
 		}
 	}
 	for _, r := range reports {
-		add("left out of the report, and trained again by 'cage study run' when the directory is deleted:", r.Damages)
-		add("left out of the report as stale, and trained again by 'cage study run':", r.Stale)
+		const run = "trained again by 'cage study run'"
+		add("left out of the report, and "+run+" when the directory is deleted:", r.Damages)
+		add("left out of the report as stale, and "+run+":", r.Stale)
 	}
 	return errors.Join(errs...)
 }

@@ -68,17 +68,20 @@ See 'cage config' for all keys and 'cage plugins show NAME' for a plugin's.`,
 	flags.BoolVar(&opts.Resume, "resume", false, "go on with the run in train.out, or begin it")
 	flags.StringArrayVar(&sets, "set", nil, "override a key of the file: `KEY=VALUE` (repeatable)")
 	flags.BoolVar(&quiet, "quiet", false, "show messages, but no progress")
-	flags.BoolVar(&estimate, "estimate", false, "only print how much memory the run needs: an estimate, or what XLA says on a GPU")
-	flags.StringVar(&together, "processes", "", "train together with other processes, whose numbers come from `SOURCE`: "+processes.Sources)
+	flags.BoolVar(&estimate, "estimate", false,
+		"only print how much memory the run needs: an estimate, or what XLA says on a GPU")
+	flags.StringVar(&together, "processes", "",
+		"train together with other processes, whose numbers come from `SOURCE`: "+processes.Sources)
 	parentPipeFlag(cmd, &parentPipe)
-	flags.IntVar(&opts.StopAfter, "stop-after", 0, "stop after this many steps of the run, with a checkpoint; 0: do not")
+	flags.IntVar(&opts.StopAfter, "stop-after", 0,
+		"stop after this many steps of the run, with a checkpoint; 0: do not")
 	return withAnswer(cmd, func(cmd *cobra.Command, args []string) (*answer, error) {
 		place := processes.Place{Size: 1}
 		// An empty SOURCE is an error: an unset variable does not mean to train with one process.
 		if cmd.Flags().Changed("processes") {
 			var err error
 			if place, err = processes.Find(together, os.Getenv); err != nil {
-				return nil, usageError{fmt.Errorf("--%w", err)} // the error begins with the name of the flag
+				return nil, usagef("--%w", err) // the error begins with the name of the flag
 			}
 		}
 		cfg, err := loadRun(args[0], sets)
@@ -125,7 +128,8 @@ func loadRun(path string, sets []string) (*config.Config, error) {
 		key, _, _ := strings.Cut(set, "=")
 		return strings.TrimSpace(key) == "train.out"
 	}
-	if err != nil || filepath.Base(path) != rundir.ConfigFile || slices.ContainsFunc(sets, overridesOut) {
+	if err != nil || filepath.Base(path) != rundir.ConfigFile ||
+		slices.ContainsFunc(sets, overridesOut) {
 		return cfg, err
 	}
 	dir := filepath.Dir(path)
@@ -140,8 +144,10 @@ func loadRun(path string, sets []string) (*config.Config, error) {
 	if there, err := filepath.Abs(cfg.Train.Out); err != nil || there == here {
 		return cfg, err
 	}
-	e := cfg.ErrorAt("train.out", "this is the configuration of the run in %s, and says %q", dir, cfg.Train.Out)
-	e.Hint = fmt.Sprintf("give --set 'train.out=%q' to go on with that run, or another directory for a new one", dir)
+	e := cfg.ErrorAt("train.out", "this is the configuration of the run in %s, and says %q",
+		dir, cfg.Train.Out)
+	e.Hint = fmt.Sprintf("give --set 'train.out=%q' to continue that run, or another directory for "+
+		"a new one", dir)
 	return nil, e
 }
 
@@ -150,7 +156,8 @@ func printMemory(w io.Writer, cfg *config.Config, r *build.Report) {
 	case r.By == build.ByXLA:
 		fmt.Fprintf(w, "%s, which has compiled the step in %.0f s:\n", r.Says(), r.Seconds)
 	default:
-		fmt.Fprintf(w, "%s, by an estimate that may be off by %.0f %%:\n", strings.TrimPrefix(r.Says(), "about "), 100*r.Accuracy)
+		fmt.Fprintf(w, "%s, by an estimate that may be off by %.0f %%:\n",
+			strings.TrimPrefix(r.Says(), "about "), 100*r.Accuracy)
 	}
 	for _, p := range r.Parts {
 		fmt.Fprintf(w, "  %s\n", p)
@@ -167,7 +174,9 @@ func printMemory(w io.Writer, cfg *config.Config, r *build.Report) {
 	}
 }
 
-func joinOthers(cmd *cobra.Command, cfg *config.Config, place processes.Place) (*processes.Group, error) {
+func joinOthers(
+	cmd *cobra.Command, cfg *config.Config, place processes.Place,
+) (*processes.Group, error) {
 	digest, err := cfg.Fingerprint()
 	if err != nil {
 		return nil, err
@@ -205,7 +214,8 @@ func printSummary(w io.Writer, s *metrics.Summary) {
 		fmt.Fprintf(w, "%s: %s %d\n", s.Method, strings.ReplaceAll(name, "_", " "), s.Counts[name])
 	}
 	if s.Uncorrected > 0 {
-		fmt.Fprintf(w, "%d corrections of single weights were left out, as x − Q(x) was not finite\n", s.Uncorrected)
+		fmt.Fprintf(w, "%d corrections of single weights were left out, as x − Q(x) was not finite\n",
+			s.Uncorrected)
 	}
 }
 
@@ -224,7 +234,8 @@ The exit code is 1 when a bit differs. Bits are the same on the CPU and with the
 that trained; another build, or a GPU, may round differently.`,
 		Args: notNegative(exactly(1, "one run directory"), "from"),
 	}
-	cmd.Flags().IntVar(&from, "from", 0, "replay from the checkpoint of this `STEP` to the next, 0 being the beginning")
+	cmd.Flags().IntVar(&from, "from", 0,
+		"replay from the checkpoint of this `STEP` to the next, 0 being the beginning")
 	cmd.Flags().BoolVar(&quiet, "quiet", false, "show messages, but no progress")
 	return withAnswer(cmd, func(cmd *cobra.Command, args []string) (*answer, error) {
 		opts := train.ReplayOptions{Logger: newLogger(cmd)}
@@ -239,7 +250,8 @@ that trained; another build, or a GPU, may round differently.`,
 			return nil, err
 		}
 		if len(replayed.Differences) > 0 {
-			err = fmt.Errorf("%s is not what its steps %d to %d give: %s", replayed.Run, replayed.From+1, replayed.To, replayed.Differences[0])
+			err = fmt.Errorf("%s is not what its steps %d to %d give: %s",
+				replayed.Run, replayed.From+1, replayed.To, replayed.Differences[0])
 		}
 		return &answer{replayed, func(w io.Writer) {
 			verdict := "every bit is the same"
@@ -276,7 +288,8 @@ func checkpointsAt(path string) ([]vfs.Path, error) {
 		return nil, err
 	}
 	if len(entries) == 0 {
-		return nil, fmt.Errorf("%s has no checkpoints: name a run directory, or a file in its directory of checkpoints", path)
+		return nil, fmt.Errorf("%s has no checkpoints: name a run directory, or a file in its "+
+			"directory of checkpoints", path)
 	}
 	var list []vfs.Path
 	for _, e := range entries {
@@ -288,13 +301,18 @@ func checkpointsAt(path string) ([]vfs.Path, error) {
 type verifiedCheckpoint struct {
 	File    string `json:"file"`
 	Intact  bool   `json:"intact"`
-	Unread  bool   `json:"unread,omitempty"` // it could not be read, so whether it is intact is unknown
+	Unread  bool   `json:"unread,omitempty"` // whether it is intact is unknown
 	Finite  bool   `json:"finite"`
 	Step    *int   `json:"step,omitempty"`
 	Tensors int    `json:"tensors,omitempty"`
 	Bytes   int64  `json:"bytes,omitempty"`
 	SHA256  string `json:"sha256,omitempty"`
 	Error   string `json:"error,omitempty"`
+}
+
+func newCheckpoint() *cobra.Command {
+	verify := newCheckpointVerify()
+	return group(&cobra.Command{Use: "checkpoint", Short: "Verify checkpoints"}, verify)
 }
 
 func newCheckpointVerify() *cobra.Command {
@@ -338,7 +356,8 @@ differ are named. Training verifies what it goes on from, and what it keeps, by 
 			err = fmt.Errorf("%d of %d checkpoints are damaged", damaged, len(list))
 		}
 		if unread > 0 {
-			err = errors.Join(err, fmt.Errorf("%d of %d checkpoints could not be read, and may be intact", unread, len(list)))
+			err = errors.Join(err, fmt.Errorf(
+				"%d of %d checkpoints could not be read, and may be intact", unread, len(list)))
 		}
 		return tableAnswer(list, rows), err
 	})
@@ -366,6 +385,7 @@ func verifyCheckpoint(arg string, path vfs.Path) verifiedCheckpoint {
 		}
 		return v
 	}
-	v.Intact, v.Step, v.Tensors, v.Bytes, v.SHA256 = true, &f.Step, len(f.Tensors), f.Size(), f.Digest()
+	v.Intact, v.Step, v.Tensors = true, &f.Step, len(f.Tensors)
+	v.Bytes, v.SHA256 = f.Size(), f.Digest()
 	return v
 }

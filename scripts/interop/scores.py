@@ -3,23 +3,22 @@
 usage: scores.py DIR SCORES
 
 DIR     an export to hf
-SCORES  a file of `cage score --out` in safetensors
+SCORES  a file of `cage score --out`
 
 Prints one line; the exit code is 1 when log-probabilities differ by more than rounding does.
 """
+import json
 import sys
 
 import quiet  # before transformers
 import torch
-from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM
 
 directory, file = sys.argv[1:]
 model = AutoModelForCausalLM.from_pretrained(directory, dtype=torch.float32).eval()
-scores = load_file(file)
 largest, count = 0.0, 0
-for i in range(len(scores) // 2):
-    ids, got = scores[f"ids.{i}"].long(), scores[f"log_probs.{i}"]
+for line in open(file):
+    ids, got = (torch.tensor(json.loads(line)[key]) for key in ("ids", "log_probs"))
     with torch.no_grad():
         logits = model(ids[None, :-1]).logits[0]
     want = logits.log_softmax(-1).gather(1, ids[1:, None])[:, 0]

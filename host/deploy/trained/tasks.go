@@ -14,14 +14,11 @@ import (
 
 // Tasks asks a model the questions of evaluation tasks.
 type Tasks struct {
-	Model         *Model
-	Dir           string     // directory of the model
-	Quantizer     *Quantizer // the quantizer with which the model was opened; nil: its own
-	Source        tasks.Source
-	Chat, OneTurn bool   // see [tasks.Options]: use the model's chat template
-	Batch         int    // number of texts that are generated at once
-	MaxTokens     int    // limit for a generated answer; 0: the task's number
-	Out           string // folder for answers, samples and results; "": nothing is saved
+	Model     *Model
+	Dir       string     // directory of the model
+	Quantizer *Quantizer // the quantizer with which the model was opened; nil: its own
+	tasks.Settings
+	Out string // folder for answers, samples and results; "": nothing is saved
 	// Progress is called for each task, and what it returns while the task is asked.
 	Progress func(task string) func(done, of int)
 
